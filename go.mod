@@ -1,0 +1,3 @@
+module github.com/gradproxy/gradproxy
+
+go 1.26
