@@ -1,0 +1,80 @@
+// Package parser tells tensors from other bytes in the TCP connections of training jobs.
+//
+// A [Protocol] makes two [Parser]s for a connection, one for each direction. A Parser is given the bytes of its
+// direction as they come, in pieces of any size, and says of each byte whether it belongs to a tensor and of which. It
+// never waits, and never changes a byte: what it does not understand is opaque and travels as it came.
+//
+// Incomplete, foreign and broken input have three answers: a header that is cut short is opaque so far; a stream that
+// is not this protocol's ends in [ErrForeign]; one that stops being understood ends in any other error. In each case
+// the bytes travel verbatim.
+package parser
+
+import (
+	"errors"
+	"net/netip"
+
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// A Parser tells the tensors in one direction of a connection from its other bytes. It classifies bytes;
+// it never changes, drops, reorders or delays them.
+type Parser interface {
+	// Next classifies a prefix of b, at least one byte of it. It does not wait for more: a header that
+	// is cut short is opaque so far, and the Parser keeps a copy of what it needs. How the stream is cut
+	// into calls does not change the class of any byte (what other connections have taught by then may; a test
+	// fixes it). After an error (the stream is not, or no longer,
+	// understood) b and all that follows travel verbatim. One that wraps ErrForget: this direction's tensors lose
+	// their state as well. One that wraps ErrReset: an earlier verdict was false, so if loss was used the connection
+	// is reset. Next neither modifies nor retains b, which is not empty.
+	Next(b []byte) (Segment, error)
+}
+
+// A Segment is a run of bytes of one kind.
+type Segment struct {
+	Len    int           // bytes, at least 1
+	Tensor tensor.Tensor // the zero Tensor: opaque bytes
+}
+
+// A Protocol makes the parsers of a new connection, which may share what one direction tells of the other,
+// and with the other connections of its job (ps-lite answers a request on another connection). Facts never
+// cross jobs. A Protocol is safe for concurrent use, and so are the two parsers of a connection with each other.
+type Protocol interface {
+	String() string
+	New(c Conn) (fromClient, fromServer Parser)
+}
+
+// Conn says whose connection it is. Both proxies see the same Client and Server: the opening carries them.
+type Conn struct {
+	Job            string         // the configured job that matches both ends, or ""
+	Client, Server netip.AddrPort // as the app sees them
+	Number         int            // among the job's connections with these two addresses (ports left out)
+	Ranks          int            // at most, if configured; 0: unknown
+	Sums           tensor.Role    // Gradient if the job's configuration says so, else Unknown
+	Own            Side           // whose bytes this proxy encodes; the parser of the other side only learns
+}
+
+// A Side is one end of a connection.
+type Side uint8
+
+const (
+	Client Side = iota // the end that sent SYN
+	Server
+)
+
+// String returns "client" or "server".
+func (s Side) String() string {
+	if s == Server {
+		return "server"
+	}
+	return "client"
+}
+
+var (
+	// ErrForeign says that the stream is not of the Parser's protocol.
+	ErrForeign = errors.New("parser: not this protocol")
+	// ErrForget is wrapped by an error after which this direction's tensors lose their state.
+	ErrForget = errors.New("parser: tensors of this direction are forgotten")
+	// ErrReset is wrapped by an error that says that an earlier verdict was false: if loss was used on its
+	// strength, the connection must be reset.
+	ErrReset = errors.New("parser: an earlier verdict was false")
+)

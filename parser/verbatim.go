@@ -1,0 +1,7 @@
+package parser
+
+// Verbatim is the Parser of streams that nobody understands: every byte is opaque.
+type Verbatim struct{}
+
+// Next returns the whole of b as opaque bytes.
+func (Verbatim) Next(b []byte) (Segment, error) { return Segment{Len: len(b)}, nil }
