@@ -1,0 +1,83 @@
+// Package digits is the data of the demo: the UCI data set "Optical Recognition of Handwritten Digits" (E. Alpaydin,
+// C. Kaynak, 1998; CC BY 4.0, see README.md), 1,797 images of 8 x 8 pixels, small enough to ship in the program.
+package digits
+
+import (
+	"bytes"
+	"compress/gzip"
+	_ "embed"
+	"encoding/csv"
+	"fmt"
+	"strconv"
+)
+
+const (
+	Pixels  = 64 // of an image, row after row
+	Classes = 10 // digits
+
+	levels    = 16 // the greatest value of a pixel in the file
+	testEvery = 5  // each fifth image is kept for the test; writers and digits are spread evenly over the file
+)
+
+//go:embed digits.csv.gz
+var file []byte
+
+// A Set is a number of labelled images.
+type Set struct {
+	Images []float32 // Pixels values for each image, from 0 (paper) to 1 (ink)
+	Labels []uint8   // the digit of each image
+}
+
+// Len returns the number of images.
+func (s *Set) Len() int { return len(s.Labels) }
+
+// Image returns the i-th image, which the Set owns.
+func (s *Set) Image(i int) []float32 { return s.Images[i*Pixels : (i+1)*Pixels] }
+
+// Load returns the images to train on (1,438) and those to test with (359), always the same and in the same order.
+func Load() (train, test Set) {
+	rows, err := read(file)
+	if err != nil {
+		panic("digits: the embedded file is broken: " + err.Error())
+	}
+	for i, row := range rows {
+		set := &train
+		if i%testEvery == testEvery-1 {
+			set = &test
+		}
+		for _, v := range row[:Pixels] {
+			set.Images = append(set.Images, float32(v)/levels)
+		}
+		set.Labels = append(set.Labels, row[Pixels])
+	}
+	return train, test
+}
+
+// read parses a gzipped CSV file whose rows are Pixels values and a label.
+func read(gzipped []byte) ([][Pixels + 1]uint8, error) {
+	z, err := gzip.NewReader(bytes.NewReader(gzipped))
+	if err != nil {
+		return nil, err
+	}
+	r := csv.NewReader(z)
+	r.FieldsPerRecord = Pixels + 1
+	records, err := r.ReadAll()
+	if err != nil {
+		return nil, err
+	}
+	rows := make([][Pixels + 1]uint8, len(records))
+	for i, fields := range records {
+		for j, f := range fields {
+			most := uint64(levels)
+			if j == Pixels {
+				most = Classes - 1
+			}
+			v, err := strconv.ParseUint(f, 10, 8)
+			if err != nil || v > most {
+				return nil, fmt.Errorf("line %d, field %d: %q is not a number of 0 to %d", i+1, j+1, f, most)
+			}
+			rows[i][j] = uint8(v)
+		}
+	}
+	return rows, nil
+}

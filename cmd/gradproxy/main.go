@@ -1,0 +1,97 @@
+// Command gradproxy carries the connections of distributed training jobs across a wide-area network. Two of them, one
+// at each site, terminate a job's TCP connections, encode the tensors that they find and restore them at the far end;
+// the job is neither changed nor told.
+//
+// Errors are one line each on standard error: what is wrong, where, and what to do. The exit code is 2 for errors of
+// usage and configuration and 1 for failures.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends a command that does not heed the first
+	code := execute(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// commands lists the subcommands, in the order of the help text.
+func commands() []*cobra.Command {
+	return []*cobra.Command{
+		versionCommand(),
+	}
+}
+
+// execute runs one command line and returns the process's exit code.
+func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	root := &cobra.Command{
+		Use:           "gradproxy",
+		Short:         "Carry training jobs' connections across a WAN, with their tensors re-encoded",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			return usagef("no command given: see gradproxy --help")
+		},
+	}
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.AddCommand(commands()...)
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+
+	// Whatever goes wrong before a command's own code runs (flags, arguments, names) is an error of usage.
+	began := false
+	observe(root, &began)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return 0
+	}
+	printError(stderr, err)
+	if usage := (*usageError)(nil); !began || errors.As(err, &usage) {
+		return 2
+	}
+	return 1
+}
+
+// observe sets *began as soon as c, or a command below it, runs.
+func observe(c *cobra.Command, began *bool) {
+	if run := c.RunE; run != nil {
+		c.RunE = func(c *cobra.Command, args []string) error {
+			*began = true
+			return run(c, args)
+		}
+	}
+	for _, sub := range c.Commands() {
+		observe(sub, began)
+	}
+}
+
+// A usageError is an error of usage or configuration: exit code 2.
+type usageError struct{ err error }
+
+func (e *usageError) Error() string { return e.err.Error() }
+func (e *usageError) Unwrap() error { return e.err }
+
+func usagef(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
+
+// printError writes each line of err with the program's name before it. Joined errors have a line each.
+func printError(w io.Writer, err error) {
+	for line := range strings.Lines(err.Error()) {
+		if line = strings.TrimSpace(line); line != "" {
+			fmt.Fprintf(w, "gradproxy: %s\n", line)
+		}
+	}
+}
