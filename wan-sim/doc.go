@@ -1,0 +1,15 @@
+// Package wansim is a WAN in a box: links with a rate, a delay, jitter, random loss and a finite queue, in three forms that
+// share one model.
+//
+//	Link, Path            the model of one direction; pure: time and seed come in, nothing sleeps
+//	Pipe, Wire, Relay     TCP-like streams through it, inside the process; no privileges, any system
+//	PacketPipe            datagrams through it, inside the process
+//	ConnectNamespaces     IP packets through it, between two Linux network namespaces (needs root)
+//
+// A direction is a bottleneck followed by a delay:
+//
+//	offered ─▶ queue (Queue bytes; tail drop) ─▶ bottleneck (Rate) ─▶ loss (Loss) ─▶ Delay + jitter ─▶ arrives
+//
+// Rates count IP bytes: payload and all headers from IP upwards, as a path's capacity is defined in RFC 5136, section 2.3.1.
+// Packets never overtake one another.
+package wansim
