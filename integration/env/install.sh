@@ -1,0 +1,91 @@
+#!/usr/bin/env bash
+# Installs the frameworks and tools that the integration tests run, outside the checkout.
+#
+# usage: install.sh [NAME...]     without a name, all; names as in GRADPROXY_REQUIRE
+#
+# Python environments go to $GRADPROXY_ENV (default ${XDG_CACHE_HOME:-$HOME/.cache}/gradproxy/env), one directory
+# each. What is complete is left as it is: an environment holds the hash of its recipe in .complete, written last.
+# Debian's packages need root. Progress goes to stderr.
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+env_dir=${GRADPROXY_ENV:-${XDG_CACHE_HOME:-$HOME/.cache}/gradproxy/env}
+python=${PYTHON:-python3.11}
+
+# One more framework is one more line here, and NAME.txt beside this script if it comes from PyPI (the full
+# list of its packages with their versions: `pip freeze`) and after_NAME below if that is not enough.
+install_one() {
+	case $1 in
+	tools)         debian nftables iproute2 gcc binutils libc6-dev ;;
+	haproxy)       debian haproxy ;;
+	fashion-mnist) debian dataset-fashion-mnist ;;
+	torch113)      debian python3-torch ;; # 1.13.1, Gloo without a handshake; run by /usr/bin/python3
+	torch215)      debian gcc binutils libc6-dev; pypi torch215 ;;
+	jax)           pypi jax ;;
+	*)             fail "unknown environment $1: one of $all" ;;
+	esac
+}
+all='tools haproxy fashion-mnist torch113 torch215 jax'
+
+# The CUDA wheel of torch without 4 GB of NVIDIA's packages: stand-ins for the libraries that it links.
+after_torch215() {
+	"$1/bin/python" "$here/cuda_stand_ins.py" "$("$1/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/torch/lib" >&2
+	"$1/bin/python" -c 'import torch.distributed as d; assert d.is_gloo_available()'
+}
+
+say() { echo "install.sh: $*" >&2; }
+fail() { say "$*"; exit 1; }
+
+retry() {
+	for pause in 5 20 ''; do
+		"$@" && return
+		[ -n "$pause" ] || return 1
+		say "failed, again in $pause s: $*"
+		sleep "$pause"
+	done
+}
+
+# debian PACKAGE...: apt-get update runs once, and only if something is missing.
+debian() {
+	local missing=()
+	for p in "$@"; do
+		[ "$(dpkg-query -W -f '${db:Status-Abbrev}' "$p" 2>/dev/null)" = 'ii ' ] || missing+=("$p")
+	done
+	[ ${#missing[@]} -gt 0 ] || return 0
+	[ "$(id -u)" = 0 ] || fail "needs root to install ${missing[*]}: apt-get install ${missing[*]}"
+	export DEBIAN_FRONTEND=noninteractive
+	[ -n "${updated:-}" ] || retry apt-get -q update >&2 </dev/null
+	updated=yes
+	retry apt-get -q install -y --no-install-recommends "${missing[@]}" >&2 </dev/null
+}
+
+# recipe NAME: all that decides what pypi NAME makes.
+recipe() {
+	cat "$here/$1.txt"
+	if declare -f "after_$1"; then cat "$here"/*.py; fi
+}
+
+# pypi NAME: a virtual environment with exactly the packages of NAME.txt.
+pypi() {
+	local venv=$env_dir/$1 recipe
+	recipe=$(recipe "$1" | sha256sum)
+	[ "$(cat "$venv/.complete" 2>/dev/null)" != "$recipe" ] || return 0
+	command -v "$python" >/dev/null || fail "no $python: install Python 3.11 or set PYTHON"
+	"$python" -c 'import ensurepip, venv' 2>/dev/null || debian python3.11-venv
+	rm -rf "$venv"
+	mkdir -p "$env_dir"
+	"$python" -m venv "$venv"
+	retry "$venv/bin/pip" install -q --no-deps --disable-pip-version-check -r "$here/$1.txt" >&2 </dev/null
+	if declare -F "after_$1" >/dev/null; then "after_$1" "$venv"; fi
+	echo "$recipe" >"$venv/.complete"
+}
+
+mkdir -p "$env_dir"
+exec 9>"$env_dir/.lock"
+flock 9 # two runs at once: the second waits and finds everything complete
+[ $# -gt 0 ] || set -- $all
+for name in "$@"; do
+	SECONDS=0
+	install_one "$name"
+	say "$name: complete (${SECONDS} s)"
+done

@@ -1,0 +1,43 @@
+"""Fashion-MNIST as the jobs of this folder share it: read from the files of Debian's dataset-fashion-mnist."""
+import gzip
+import os
+
+import numpy as np
+
+FOLDER = os.environ.get("FASHION_MNIST", "/usr/share/datasets/fashion-mnist")
+PIXELS, CLASSES = 28 * 28, 10
+
+
+def read_idx(name):
+    """An idx file of unsigned bytes: two zero bytes, type 8, number of dimensions, their big-endian sizes, data."""
+    with gzip.open(os.path.join(FOLDER, name + ".gz")) as f:
+        raw = f.read()
+    dimensions = raw[3]
+    shape = np.frombuffer(raw, ">u4", dimensions, 4)
+    return np.frombuffer(raw, np.uint8, offset=4 + 4 * dimensions).reshape(shape)
+
+
+def load(part):
+    """Images as float32 rows of pixels in [-1, 1) and their labels as int64. part is "train" or "t10k"."""
+    images = read_idx(part + "-images-idx3-ubyte")
+    labels = read_idx(part + "-labels-idx1-ubyte")
+    return (images.reshape(len(images), PIXELS).astype(np.float32) - 128) / 128, labels.astype(np.int64)
+
+
+class Batches:
+    """The batches of one rank: every rank draws the same permutations and takes its own part of each."""
+
+    def __init__(self, images, labels, rank, world, batch, seed):
+        self.images, self.labels = images, labels
+        self.rank, self.world, self.batch = rank, world, batch
+        self.random = np.random.default_rng(seed)
+        self.order, self.next = None, 0
+
+    def draw(self):
+        together = self.batch * self.world
+        if self.order is None or self.next + together > len(self.order):
+            self.order, self.next = self.random.permutation(len(self.images)), 0
+        first = self.next + self.rank * self.batch
+        mine = self.order[first:first + self.batch]
+        self.next += together
+        return self.images[mine], self.labels[mine]

@@ -1,0 +1,212 @@
+"""A PyTorch job over Gloo that knows nothing of proxies: an MLP on Fashion-MNIST, the same every time.
+
+One process a rank:
+  RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 GLOO_SOCKET_IFNAME=lo python3 torch_job.py --steps 50
+
+Modes
+  ddp        DistributedDataParallel
+  fsdp       fully_shard on CPU (torch >= 2.6)
+  localsgd   each rank steps alone; every --local-steps steps the weights are averaged
+  postlocal  torch's own post-local SGD: DDP for --local-steps steps, then the weights are averaged every --local-steps
+  allreduce  no training: --rounds all-reduces of --mib MiB, timed
+
+Writes "step K" to stderr after step K, and at the end one JSON line to stdout. Two runs with the same arguments
+and the same torch end with the same hashes. Exit code 77: this torch cannot do it, and the line says why.
+Runs on torch 1.13.1 and 2.15.
+"""
+import argparse
+import datetime
+import hashlib
+import json
+import statistics
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+import torch.nn as nn
+
+import fashion
+
+
+class Unsupported(Exception):
+    """This torch cannot run the mode that was asked for."""
+
+
+def arguments():
+    p = argparse.ArgumentParser()
+    p.add_argument("--mode", choices=["ddp", "fsdp", "localsgd", "postlocal", "allreduce"], default="ddp")
+    p.add_argument("--steps", type=int, default=50)
+    p.add_argument("--hidden", default="1024,512", help="widths of the hidden layers")
+    p.add_argument("--batch", type=int, default=64, help="images a rank and step")
+    p.add_argument("--optimizer", choices=["sgd", "adam"], default="sgd")
+    p.add_argument("--lr", type=float, default=0.05)
+    p.add_argument("--momentum", type=float, default=0.9)
+    p.add_argument("--local-steps", type=int, default=5)
+    p.add_argument("--hook", choices=["none", "bf16", "fp16"], default="none", help="DDP's compression hook")
+    p.add_argument("--norm", action="store_true", help="add BatchNorm: DDP broadcasts its buffers every step")
+    p.add_argument("--unused", action="store_true", help="find_unused_parameters: adds a small integer all-reduce")
+    p.add_argument("--bucket-mb", type=float, default=25)
+    p.add_argument("--metric", action="store_true", help="after each step all-reduce as many float32 as there are "
+                   "parameters, which are no gradients, and hash the sums")
+    p.add_argument("--mib", type=int, default=64, help="size of a tensor of mode allreduce")
+    p.add_argument("--rounds", type=int, default=3, help="timed all-reduces of mode allreduce, after one that is not")
+    p.add_argument("--test", type=int, default=1000, help="test images of the final loss and accuracy")
+    p.add_argument("--seed", type=int, default=7)
+    p.add_argument("--sleep", type=float, default=0, help="seconds to pause after each step")
+    p.add_argument("--idle", type=float, default=0, help="seconds without a byte, once, in the middle")
+    p.add_argument("--timeout", type=float, default=300, help="seconds after which a collective fails")
+    return p.parse_args()
+
+
+def mlp(a):
+    widths = [fashion.PIXELS] + [int(w) for w in a.hidden.split(",")]
+    layers = []
+    for before, after in zip(widths, widths[1:]):
+        layers += [nn.Linear(before, after)] + ([nn.BatchNorm1d(after)] if a.norm else []) + [nn.ReLU()]
+    return nn.Sequential(*layers, nn.Linear(widths[-1], fashion.CLASSES))
+
+
+def distribute(a, net):
+    """What the training loop calls in place of net."""
+    if a.mode in ("ddp", "postlocal"):
+        model = nn.parallel.DistributedDataParallel(net, bucket_cap_mb=a.bucket_mb, find_unused_parameters=a.unused)
+        if a.mode == "postlocal":
+            from torch.distributed.algorithms.ddp_comm_hooks import post_localSGD_hook as post
+            model.register_comm_hook(post.PostLocalSGDState(
+                process_group=None, subgroup=dist.group.WORLD, start_localSGD_iter=a.local_steps,
+                post_local_gradient_allreduce=False), post.post_localSGD_hook)
+        elif a.hook != "none":
+            from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+            try:
+                model.register_comm_hook(None, getattr(default_hooks, a.hook + "_compress_hook"))
+            except TypeError as e:
+                raise Unsupported(str(e))  # 1.13 has bf16 on CUDA only
+        return model
+    if a.mode == "fsdp":
+        try:
+            from torch.distributed.device_mesh import init_device_mesh
+            from torch.distributed.fsdp import fully_shard
+        except ImportError:
+            raise Unsupported("no fully_shard in torch " + torch.__version__)
+        mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+        for module in net:
+            if isinstance(module, nn.Linear):
+                fully_shard(module, mesh=mesh)
+        fully_shard(net, mesh=mesh)
+    return net
+
+
+def optimizer(a, model):
+    if a.optimizer == "adam":
+        opt = torch.optim.Adam(model.parameters(), lr=a.lr)
+    else:
+        opt = torch.optim.SGD(model.parameters(), lr=a.lr, momentum=a.momentum)
+    if a.mode == "postlocal":
+        from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
+        from torch.distributed.optim import PostLocalSGDOptimizer
+        opt = PostLocalSGDOptimizer(opt, PeriodicModelAverager(period=a.local_steps, warmup_steps=a.local_steps))
+    return opt
+
+
+def average(parameters):
+    """One all-reduce of all weights end to end, as those who write model averaging by hand do."""
+    with torch.no_grad():
+        flat = torch.cat([p.reshape(-1) for p in parameters])
+        dist.all_reduce(flat)
+        flat /= dist.get_world_size()
+        for p, mean in zip(parameters, flat.split([p.numel() for p in parameters])):
+            p.copy_(mean.view_as(p))
+
+
+def whole(a, net):
+    """net with whole weights on every rank."""
+    if a.mode != "fsdp":
+        return net
+    full = mlp(a)
+    with torch.no_grad():
+        for p, shard in zip(full.parameters(), net.parameters()):
+            p.copy_(shard.full_tensor())
+    return full
+
+
+def sha256(tensors):
+    h = hashlib.sha256()
+    for t in tensors:
+        h.update(t.detach().contiguous().numpy().tobytes())
+    return h.hexdigest()
+
+
+def train(a):
+    rank, world = dist.get_rank(), dist.get_world_size()
+    torch.manual_seed(a.seed)
+    net = mlp(a)
+    count = sum(p.numel() for p in net.parameters())
+    model = distribute(a, net)
+    opt = optimizer(a, model)
+    cross_entropy = nn.CrossEntropyLoss()
+    batches = fashion.Batches(*fashion.load("train"), rank, world, a.batch, a.seed)
+    seconds, metrics = [], hashlib.sha256()
+    for step in range(a.steps):
+        began = time.perf_counter()
+        images, labels = map(torch.from_numpy, batches.draw())
+        opt.zero_grad()
+        loss = cross_entropy(model(images), labels)
+        loss.backward()
+        opt.step()
+        if a.mode == "localsgd" and (step + 1) % a.local_steps == 0:
+            average(list(net.parameters()))
+        if a.metric:
+            mean = torch.cat([p.detach().reshape(-1) for p in net.parameters()]).square_()
+            dist.all_reduce(mean)
+            metrics.update(mean.numpy().tobytes())
+        seconds.append(time.perf_counter() - began)
+        print("step %d" % step, file=sys.stderr, flush=True)
+        time.sleep(a.sleep + (a.idle if step == a.steps // 2 else 0))
+    net = whole(a, net).eval()
+    images, labels = (torch.from_numpy(part[:a.test]) for part in fashion.load("t10k"))
+    with torch.no_grad():
+        answers = net(images)
+    return {
+        "mode": a.mode, "steps": a.steps, "parameters": count,
+        "loss": cross_entropy(answers, labels).item(),
+        "train_loss": loss.item(),
+        "accuracy": (answers.argmax(1) == labels).float().mean().item(),
+        "step_seconds": statistics.median(seconds),
+        "metric_sha256": metrics.hexdigest() if a.metric else "",
+        "weights_sha256": sha256(net.parameters()),
+    }
+
+
+def all_reduce(a):
+    torch.manual_seed(a.seed + dist.get_rank())
+    given = torch.randn(a.mib << 18)
+    seconds = []
+    for _ in range(1 + a.rounds):
+        tensor = given.clone()
+        dist.barrier()
+        began = time.perf_counter()
+        dist.all_reduce(tensor)
+        seconds.append(time.perf_counter() - began)
+        print("step %d" % (len(seconds) - 1), file=sys.stderr, flush=True)
+    return {"mode": a.mode, "steps": a.rounds, "all_reduce_seconds": seconds[1:], "weights_sha256": sha256([tensor])}
+
+
+def main():
+    a = arguments()
+    torch.set_num_threads(1)
+    began = time.perf_counter()
+    dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=a.timeout))
+    line = {"job": "torch", "version": torch.__version__, "rank": dist.get_rank(), "world": dist.get_world_size()}
+    try:
+        line.update(all_reduce(a) if a.mode == "allreduce" else train(a))
+    except Unsupported as e:
+        print(json.dumps(dict(line, unsupported=str(e))), flush=True)
+        sys.exit(77)
+    line["seconds"] = time.perf_counter() - began
+    print(json.dumps(line), flush=True)
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+main()
