@@ -24,8 +24,8 @@ func TestFileIsTheOneTheREADMECites(t *testing.T) {
 
 func TestLoadSplitsAllImages(t *testing.T) {
 	train, test := Load()
-	if train.Len() != 1438 || test.Len() != 359 {
-		t.Fatalf("%d images to train on and %d to test with, want 1438 and 359", train.Len(), test.Len())
+	if train.Len() != 1442 || test.Len() != 355 {
+		t.Fatalf("%d images to train on and %d to test with, want 1442 and 355", train.Len(), test.Len())
 	}
 	for name, s := range map[string]Set{"train": train, "test": test} {
 		if len(s.Images) != s.Len()*Pixels {
