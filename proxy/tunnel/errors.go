@@ -1,0 +1,78 @@
+package tunnel
+
+import (
+	"errors"
+	"fmt"
+)
+
+// What a caller may want to tell apart with errors.Is. Every error that wraps one says more: which peer, why.
+var (
+	// ErrUnknownPeer: no peer of that name is configured.
+	ErrUnknownPeer = errors.New("tunnel: unknown peer")
+	// ErrPeerDown: there is no session with the peer, and none to wait for.
+	ErrPeerDown = errors.New("tunnel: peer is down")
+	// ErrDraining: this side or the peer takes no new streams, since it is about to end.
+	ErrDraining = errors.New("tunnel: draining")
+	// ErrSessionLost: the session that carried the stream is over (resume time, restart, protocol error), and
+	// with it the stream. What the far application has received is a prefix of what was written.
+	ErrSessionLost = errors.New("tunnel: session lost")
+	// ErrClosed: the stream's end, or the Endpoint, was closed on this side.
+	ErrClosed = errors.New("tunnel: closed")
+)
+
+// A Code says why a stream was reset or an opening refused. Codes below 256 are the tunnel's; the others are
+// the application's, which the tunnel only carries.
+type Code uint32
+
+const (
+	CodeCanceled Code = 1 // the opener gave up waiting, or the acceptor returned without an answer
+	CodeClosed   Code = 2 // data came after Stream.Close
+	CodeDraining Code = 3 // the side takes no new streams
+	CodeMemory   Code = 4 // the memory budget of the side is spent
+	CodeApp      Code = 256
+)
+
+func (c Code) String() string {
+	switch c {
+	case CodeCanceled:
+		return "canceled"
+	case CodeClosed:
+		return "closed"
+	case CodeDraining:
+		return "draining"
+	case CodeMemory:
+		return "out of memory budget"
+	}
+	return fmt.Sprintf("code %d", uint32(c))
+}
+
+// A RefusedError is the peer's answer to an opening that it does not take.
+type RefusedError struct {
+	Peer string
+	Code Code
+	Text string // one line, at most 1,024 bytes, from the peer: show it, do not parse it
+}
+
+func (e *RefusedError) Error() string {
+	if e.Text == "" {
+		return fmt.Sprintf("tunnel: %s refused the stream: %v", e.Peer, e.Code)
+	}
+	return fmt.Sprintf("tunnel: %s refused the stream: %v: %s", e.Peer, e.Code, e.Text)
+}
+
+// A ResetError is how a stream ended that one side has reset.
+type ResetError struct {
+	Peer   string
+	Code   Code
+	Remote bool // the peer did it
+}
+
+func (e *ResetError) Error() string {
+	who := "here"
+	if e.Remote {
+		who = "by " + e.Peer
+	}
+	return fmt.Sprintf("tunnel: stream reset %s: %v", who, e.Code)
+}
+
+var errNotYet = errors.New("tunnel: not written yet")
