@@ -1,0 +1,85 @@
+package proxy
+
+import (
+	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// The block cutter: tensors are cut into blocks at fixed offsets, and blocks wait until they are whole. What stands
+// between the bytes of a block that waits (headers, other tensors) waits with it, in a group that leaves at once.
+
+// A group is what waits: at least one block that is not whole, and everything that came after its first byte.
+type group struct {
+	runs     []run
+	literals []byte
+	blocks   []*sendBlock
+	open     int  // blocks that are not whole
+	size     int  // bytes of all runs
+	timed    bool // the sender may be waiting for an answer to bytes that wait here
+}
+
+// A run is n bytes that lie side by side in the stream: of blocks[block], or literal.
+type run struct {
+	n     int
+	block int // index, or literal
+}
+
+const literal = -1
+
+// add notes the next n bytes of the stream. Runs of the same kind that follow each other are one.
+func (g *group) add(n, block int) {
+	g.size += n
+	if last := len(g.runs) - 1; last >= 0 && g.runs[last].block == block {
+		g.runs[last].n += n
+		return
+	}
+	g.runs = append(g.runs, run{n, block})
+}
+
+func (g *group) addLiteral(b []byte) {
+	g.literals = append(g.literals, b...)
+	g.add(len(b), literal)
+}
+
+// start opens a block whose bytes follow.
+func (g *group) start(b *sendBlock, timed bool) {
+	b.index = len(g.blocks)
+	g.blocks = append(g.blocks, b)
+	g.open++
+	g.timed = g.timed || timed
+}
+
+// fill gives a block its next bytes, and reports whether that makes the whole group whole.
+func (g *group) fill(b *sendBlock, bytes []byte) (whole bool) {
+	b.filled += copy(b.data[b.filled:], bytes)
+	g.add(len(bytes), b.index)
+	if b.filled == len(b.data) {
+		g.open--
+	}
+	return g.open == 0
+}
+
+// A tensorCut is a tensor of which not all bytes have come.
+type tensorCut struct {
+	codec  codecs.Codec
+	text   string // of the codec
+	want   int    // bytes that the codec wants at once
+	off    int    // of the next byte that has not come
+	block  *sendBlock
+	left   int // bytes until the block, or the run that travels verbatim in its stead, ends
+	record *tensorRecord
+	t      tensor.Tensor
+}
+
+// maxCuts bounds the tensors of one direction that are under way at a time.
+const maxCuts = 1024
+
+// next returns how many bytes the block at c.off has, and whether it is whole without a timer: hold is what the sender
+// writes without waiting for an answer, 0 if that is not known.
+func (c *tensorCut) next(hold int) (n int, timed bool) {
+	n = min(c.want, c.t.Size-c.off)
+	if hold > 0 && hold < n {
+		n = hold
+	}
+	return n, hold == 0
+}

@@ -1,0 +1,23 @@
+package proxy
+
+import (
+	"net"
+	"testing"
+
+	"golang.org/x/net/nettest"
+
+	"github.com/gradproxy/gradproxy/parser"
+)
+
+// Two apps cannot tell a pair of proxies from a plain connection, whether their bytes are understood or not.
+func TestConn(t *testing.T) {
+	for name, protocols := range map[string][]parser.Protocol{"verbatim": nil, "toy": {toy{}}, "toy, flow control": {toy{flow: true}}} {
+		t.Run(name, func(t *testing.T) {
+			p := newPair(t, protocols)
+			nettest.TestConn(t, func() (net.Conn, net.Conn, func(), error) {
+				client, server := p.connect(t)
+				return client, server, func() { client.Close(); server.Close() }, nil
+			})
+		})
+	}
+}

@@ -1,0 +1,163 @@
+package proxy
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/proxy/internal/pipe"
+	"github.com/gradproxy/gradproxy/proxy/policy"
+	"github.com/gradproxy/gradproxy/proxy/tunnel"
+)
+
+// A Stream is what the tunnel gives a connection: ordered bytes both ways that survive the loss of a carrier.
+// *tunnel.Stream is one; its methods are documented there.
+type Stream interface {
+	ReadChunk() ([]byte, error)
+	Writev(p ...[]byte) (int, error)
+	CloseWrite() error
+	Close() error
+	Reset(code tunnel.Code)
+	Path() (rtt time.Duration, rate float64)
+}
+
+// A connection is one of an app's, carried to a peer.
+type connection struct {
+	shared  *Proxy
+	conn    *net.TCPConn // to the own app
+	stream  Stream       // to the far proxy
+	peer    string
+	job     string
+	log     *slog.Logger
+	aborted atomic.Bool
+}
+
+// Codes with which a stream is reset.
+const (
+	resetByApp    = tunnel.CodeApp + 64 + iota // the app's connection broke
+	resetByFrames                              // frames did not decode, or a verdict was false
+)
+
+// resetGrace is how long what was sent before an app's reset may take to be delivered. TCP itself promises nothing for
+// such bytes.
+const resetGrace = 5 * time.Second
+
+// carry moves bytes both ways until both directions have ended, and returns how that came.
+func (c *connection) carry(pc parser.Conn) string {
+	reader, err := newAppReader(c.conn, &c.shared.buffers)
+	if err != nil {
+		c.abort(resetByApp)
+		return "app"
+	}
+	flow := policy.Flow{Job: c.job, Direction: policy.FromClient}
+	if pc.Own == parser.Server {
+		flow.Direction = policy.FromServer
+	}
+	send := &sender{connection: c, flow: flow, app: reader, pipe: pipe.New(c.shared.pool, pipeDepth)}
+	recv := &receiver{connection: c, pipe: pipe.New(c.shared.pool, pipeDepth),
+		slots: recvSlots{newCodec: c.shared.Codecs}}
+	recv.frames = frameReader{src: c.stream, limit: recv.slots.limit}
+	send.parser, recv.learner = c.shared.parsers(pc, func(name string) { send.flow.Protocol = name })
+
+	sent := make(chan error, 1)
+	go func() { sent <- c.sendingEnded(send.run()) }()
+	errRecv := c.receivingEnded(recv.run())
+	errSend := <-sent
+	c.conn.Close()
+	c.stream.Close()
+	return c.how(errSend, errRecv)
+}
+
+// sendingEnded tells the peer how the app's bytes ended.
+func (c *connection) sendingEnded(err error) error {
+	kind := CloseWrite
+	switch {
+	case c.aborted.Load():
+		return nil
+	case errors.Is(err, errAppGone):
+		kind = Reset
+		hurry := time.AfterFunc(resetGrace, func() { c.stream.Reset(resetByApp) })
+		defer hurry.Stop()
+	case err != nil:
+		c.abort(resetByFrames)
+		return err
+	}
+	_, e := c.stream.Writev(AppendFrame(nil, Frame{Kind: kind}))
+	if e == nil {
+		e = c.stream.CloseWrite()
+	}
+	if e != nil {
+		c.abort(resetByFrames)
+		return fmt.Errorf("proxy: tunnel: %w", e)
+	}
+	if kind == Reset {
+		c.stream.Close() // nothing can be delivered any more
+	}
+	return err
+}
+
+// receivingEnded tells the app how the far app's bytes ended.
+func (c *connection) receivingEnded(err error) error {
+	switch {
+	case err == nil:
+		c.conn.CloseWrite() // an app that is gone needs no FIN
+	case errors.Is(err, errAppGone):
+		c.stream.Reset(resetByApp)
+	case errors.Is(err, errAppReset):
+		c.aborted.Store(true)
+		reset(c.conn)
+	case !c.aborted.Load():
+		c.abort(resetByFrames)
+	}
+	return err
+}
+
+// abort breaks both sides: the app must see an error and never an end that looks orderly.
+func (c *connection) abort(code tunnel.Code) {
+	if !c.aborted.Swap(true) {
+		reset(c.conn)
+		c.stream.Reset(code)
+	}
+}
+
+// reset closes an app's connection by RST.
+func reset(c *net.TCPConn) {
+	c.SetLinger(0)
+	c.Close()
+}
+
+// how names an ending for logs and metrics, and logs those that are somebody's fault.
+func (c *connection) how(send, recv error) string {
+	for _, err := range []error{recv, send} {
+		var byPeer *tunnel.ResetError
+		switch {
+		case err == nil || errors.Is(err, tunnel.ErrClosed):
+		case errors.Is(err, errAppReset):
+			return "reset by far app"
+		case errors.Is(err, errAppGone):
+			return "reset by app"
+		case errors.As(err, &byPeer) && (byPeer.Code == resetByApp || byPeer.Code == tunnel.CodeClosed):
+			return "reset by far app"
+		case errors.Is(err, errFrame), errors.Is(err, parser.ErrReset):
+			c.log.Error("connection reset", "err", err)
+			return "protocol"
+		default:
+			c.log.Warn("connection reset", "err", err)
+			return "tunnel"
+		}
+	}
+	return "closed"
+}
+
+// ignoreEOF makes a FIN no error and everything else the app's.
+func ignoreEOF(err error) error {
+	if err == io.EOF {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", errAppGone, err)
+}

@@ -1,0 +1,130 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/gradproxy/gradproxy/proxy/tunnel"
+)
+
+// A DialRule is one entry of a peer's allow-list: destinations that it may make this proxy dial. Its text is
+// "10.1.0.0/16:1024-65535", "10.1.0.7/32:29500" or "[2001:db8::]/32:1024-65535".
+type DialRule struct {
+	Network     netip.Prefix
+	First, Last uint16 // ports, both included
+}
+
+// ParseDialRule reads the text of a DialRule.
+func ParseDialRule(s string) (DialRule, error) {
+	fail := func(what string) (DialRule, error) {
+		return DialRule{}, fmt.Errorf("bad destination %q: %s; write NETWORK:PORT or NETWORK:FIRST-LAST, such as 10.1.0.0/16:1024-65535", s, what)
+	}
+	i := strings.LastIndexByte(s, ':')
+	if i < 0 {
+		return fail("no port")
+	}
+	network, err := netip.ParsePrefix(strings.NewReplacer("[", "", "]", "").Replace(s[:i]))
+	if err != nil {
+		return fail("no network")
+	}
+	first, last, isRange := strings.Cut(s[i+1:], "-")
+	if !isRange {
+		last = first
+	}
+	a, errA := strconv.ParseUint(first, 10, 16)
+	b, errB := strconv.ParseUint(last, 10, 16)
+	if errA != nil || errB != nil || a == 0 || a > b {
+		return fail("no ports")
+	}
+	return DialRule{network.Masked(), uint16(a), uint16(b)}, nil
+}
+
+// String returns the text that ParseDialRule reads.
+func (r DialRule) String() string {
+	network := r.Network.String()
+	if r.Network.Addr().Is6() {
+		network = "[" + r.Network.Addr().String() + "]/" + strconv.Itoa(r.Network.Bits())
+	}
+	if r.First == r.Last {
+		return fmt.Sprintf("%s:%d", network, r.First)
+	}
+	return fmt.Sprintf("%s:%d-%d", network, r.First, r.Last)
+}
+
+func (r DialRule) allows(a netip.AddrPort) bool {
+	if a.Addr().IsLoopback() && !r.Network.Addr().IsLoopback() {
+		return false // 0.0.0.0/0 does not name the host's own services
+	}
+	return r.Network.Contains(a.Addr()) && r.First <= a.Port() && a.Port() <= r.Last
+}
+
+// errDenied says that a peer asked for a destination that is not on its allow-list.
+var errDenied = errors.New("proxy: destination denied")
+
+// allowed checks an address that a peer asks this proxy to dial. What no rule names is denied; and some destinations
+// are, whatever the rules say: no host is reached there, or one that a peer has no business with.
+func allowed(rules []DialRule, own []netip.AddrPort, a netip.AddrPort) error {
+	switch ip := a.Addr(); {
+	case ip.IsUnspecified(), ip.IsMulticast(), ip.IsLinkLocalUnicast(), ip.IsLinkLocalMulticast(), ip == broadcast:
+		return fmt.Errorf("%w: %v is never dialled for a peer", errDenied, a)
+	}
+	for _, o := range own {
+		if o.Port() == a.Port() && (o.Addr() == a.Addr() || o.Addr().IsUnspecified()) {
+			return fmt.Errorf("%w: %v is this proxy itself", errDenied, a)
+		}
+	}
+	for _, r := range rules {
+		if r.allows(a) {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: %v is not in may_dial of this peer", errDenied, a)
+}
+
+var broadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
+
+// dialTimeout is how long the far proxy tries to reach the app that it was asked for. Linux itself would try for two
+// minutes, which a job's start-up does not wait for.
+const dialTimeout = 20 * time.Second
+
+// dial connects to an app once: a second try could use up a listening socket that accepts once (Gloo before May 2023).
+func dial(ctx context.Context, a netip.AddrPort) (*net.TCPConn, error) {
+	d := net.Dialer{Timeout: dialTimeout, KeepAliveConfig: keepAlive, FallbackDelay: -1}
+	d.SetMultipathTCP(false)
+	c, err := d.DialContext(ctx, "tcp", a.String())
+	if err != nil {
+		return nil, err
+	}
+	return c.(*net.TCPConn), nil
+}
+
+// keepAlive finds a dead app host in a minute; the app's own wish cannot be seen from here.
+var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 10 * time.Second, Count: 3}
+
+// Codes with which the far proxy refuses a connection, as the near one logs and counts them.
+const (
+	refusedBadOpening  = tunnel.CodeApp + iota // it does not understand the opening
+	refusedDenied                              // not on the allow-list
+	refusedByServer                            // the app's host answered with RST
+	refusedUnreachable                         // no answer, no route
+	refusedBusy                                // out of memory or descriptors, or it is draining
+)
+
+func refusal(err error) tunnel.Code {
+	switch {
+	case errors.Is(err, errDenied):
+		return refusedDenied
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return refusedByServer
+	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, syscall.ENOMEM):
+		return refusedBusy
+	}
+	return refusedUnreachable
+}

@@ -1,0 +1,174 @@
+package proxy
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/proxy/policy"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// A sendBlock is one block at the sender, from its first byte until its frame has left.
+type sendBlock struct {
+	slot   *sendSlot
+	decl   declaration
+	text   string // of the codec
+	role   tensor.Role
+	record *tensorRecord
+	index  int    // in its group
+	data   []byte // pooled; the elements, of which filled bytes have come
+	filled int
+
+	declare    []byte        // Declare frame that goes before, or nil
+	prev, done chan struct{} // the slot's turn: when this block's encoding may begin, and that it has ended
+	frame      []byte        // the Block frame, within buf
+	buf        []byte        // pooled
+}
+
+// Forms of a Block: its body's first byte.
+const (
+	formCoded = iota // the slot's codec
+	formRaw          // the elements as they are
+)
+
+// sendGroup sends the group, which is whole: its blocks are encoded by any core and leave in order.
+func (s *sender) sendGroup() error {
+	g := s.group
+	s.group = group{}
+	for _, b := range g.blocks {
+		if !b.slot.declared {
+			body := b.decl.append(nil)
+			b.declare = append(appendHeader(nil, Declare, b.slot.id, len(body)), body...)
+			b.slot.declared = true
+		}
+		b.prev, b.done = b.slot.turn, make(chan struct{})
+		b.slot.turn = b.done
+	}
+	return s.pipe.Do(
+		func() {
+			for _, b := range g.blocks {
+				s.encode(b)
+			}
+		},
+		func() error { return s.emit(&g) })
+}
+
+// encode makes the block's frame. Whatever goes wrong with the codec, the elements travel: raw.
+func (s *sender) encode(b *sendBlock) {
+	if b.prev != nil {
+		<-b.prev
+	}
+	defer close(b.done)
+	begin := time.Now()
+	b.buf = s.shared.buffers.get(maxHeader + 1 + len(b.data) + len(b.data)/64)[:maxHeader+1]
+	out, err := b.slot.append(b.buf, b.data)
+	if err == nil {
+		took := time.Since(begin)
+		s.shared.Metrics.encoded(b.text, b.role, took)
+		out[maxHeader] = formCoded
+		b.finish(out)
+		b.record.gain.Saw(len(b.data), len(b.frame), took)
+		return
+	}
+	if !errors.Is(err, codecs.ErrUnsuited) {
+		s.log.Error("codec failed; its block travels raw", "codec", b.text, "err", err)
+	}
+	s.shared.Metrics.fellBack(tensor.NoGain)
+	out = append(b.buf, b.data...)
+	out[maxHeader] = formRaw
+	b.finish(out)
+	b.record.gain.Saw(len(b.data), len(b.frame), time.Since(begin))
+}
+
+func (b *sendBlock) finish(out []byte) {
+	b.buf = out
+	b.frame = frontHeader(out, Block, b.slot.id)
+}
+
+// append encodes src. A panic in a codec is an error of its slot, which is not used again: its state is unknown.
+func (s *sendSlot) append(dst, src []byte) (out []byte, err error) {
+	if s.broken {
+		return nil, codecs.ErrUnsuited
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			out, err = nil, fmt.Errorf("panic: %v", p)
+		}
+		s.broken = err != nil && !errors.Is(err, codecs.ErrUnsuited)
+	}()
+	return s.enc.Append(dst, src)
+}
+
+// emit writes a group's frames and gives back what it held.
+func (s *sender) emit(g *group) error {
+	frames := make([][]byte, 0, 2*len(g.blocks)+1)
+	overhead := 0
+	if len(g.runs) > 1 {
+		frames = append(frames, AppendFrame(nil, Frame{Kind: Gather, Body: g.gather()}))
+		overhead = len(frames[0])
+	}
+	for _, b := range g.blocks {
+		if b.declare != nil {
+			frames = append(frames, b.declare)
+		}
+		frames = append(frames, b.frame)
+	}
+	err := s.write(frames...)
+	for _, b := range g.blocks {
+		wire := len(b.frame) + len(b.declare)
+		b.record.sent(len(b.data), wire)
+		s.shared.Metrics.sent(b.text, b.role, len(b.data), wire)
+	}
+	if overhead > 0 {
+		s.shared.Metrics.sent(policy.Verbatim, tensor.Unknown, len(g.literals), overhead)
+	}
+	s.release(g)
+	return err
+}
+
+// release gives back the memory of a group's blocks.
+func (s *sender) release(g *group) {
+	for _, b := range g.blocks {
+		s.shared.budget.give(len(b.data))
+		s.shared.buffers.put(b.data)
+		s.shared.buffers.put(b.buf)
+		b.data, b.buf, b.frame = nil, nil, nil
+	}
+}
+
+// spoil sends the group that waits verbatim, in stream order; the rest of its blocks will travel verbatim too. No coder
+// has seen them.
+func (s *sender) spoil(stalled bool) error {
+	g := s.group
+	if g.open == 0 {
+		return nil
+	}
+	s.group = group{}
+	for _, c := range s.cuts {
+		c.block = nil
+	}
+	buf := s.shared.buffers.get(maxHeader + g.size)[:maxHeader]
+	taken := make([]int, len(g.blocks))
+	literals := g.literals
+	for _, r := range g.runs {
+		if r.block == literal {
+			buf, literals = append(buf, literals[:r.n]...), literals[r.n:]
+			continue
+		}
+		from := taken[r.block]
+		taken[r.block] += r.n
+		buf = append(buf, g.blocks[r.block].data[from:from+r.n]...)
+	}
+	for i, b := range g.blocks {
+		b.record.sent(taken[i], taken[i])
+		if stalled {
+			s.shared.Metrics.fellBack(tensor.Stalled)
+		}
+	}
+	s.release(&g)
+	err := s.opaque(buf)
+	s.shared.buffers.put(buf)
+	return err
+}

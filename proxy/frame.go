@@ -1,0 +1,236 @@
+package proxy
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// A Frame is the unit of what the two proxies say on one tunnel.Stream, which carries one
+// connection's bytes in order, with backpressure, and sees no frames.
+//
+// On the wire, integers being unsigned varints (encoding/binary) unless said otherwise:
+//
+//	frame   = kind(1 byte) [slot] length body        slot: in Declare, Block and Ref only
+//	Bytes   = opaque bytes, as they are
+//	Declare = codec text, dtype(1 byte), n, job, key(8), off, base(8), keys(8)   texts: length, bytes; fixed-width integers little-endian
+//	Block   = form(1 byte) encoding                  form 0: of the slot's codec; 1: the n elements as they are
+//	Gather  = runs in stream order: 2*n, then n literal bytes; or 2*n+1, b: the next n bytes of the b-th Block that follows
+//	Ref     = id of a value that was Put on the session, delivered as the value of the slot
+//	CloseWrite, Reset = empty; nothing follows
+//
+// A Gather is followed by its Blocks, between which only Declares stand, and delivers everything at once.
+type Frame struct {
+	Kind Kind
+	Slot uint32 // which Encoder and Decoder; in Declare, Block and Ref
+	Body []byte // WriteFrame does not retain it; ReadFrame's is valid until the next ReadFrame
+}
+
+// A Kind says what a Frame is.
+type Kind uint8
+
+const (
+	Bytes      Kind = iota + 1 // opaque bytes of the connection
+	Declare                    // gives a slot its codec and shape; before the slot's first Block
+	Block                      // one block of a tensor
+	Gather                     // blocks whose bytes do not lie side by side
+	Ref                        // a value that the far end already holds
+	CloseWrite                 // the app closed this direction (FIN)
+	Reset                      // the app, or the way to it, broke (RST)
+)
+
+var kindNames = [...]string{Bytes: "bytes", Declare: "declare", Block: "block", Gather: "gather", Ref: "ref", CloseWrite: "close_write", Reset: "reset"}
+
+// String returns the kind's name as logs and metrics write it.
+func (k Kind) String() string {
+	if !k.valid() {
+		return fmt.Sprintf("kind %d", uint8(k))
+	}
+	return kindNames[k]
+}
+
+func (k Kind) valid() bool   { return k >= Bytes && int(k) < len(kindNames) }
+func (k Kind) hasSlot() bool { return k == Declare || k == Block || k == Ref }
+
+const (
+	// MaxBlock is the most bytes of elements that a block may hold, and the most that a Gather may deliver.
+	MaxBlock = 16 << 20
+	// MaxSlots is how many slots one direction of a connection may declare.
+	MaxSlots = 1 << 16
+	// maxHeader is the most bytes before a frame's body: kind, slot, length.
+	maxHeader = 1 + binary.MaxVarintLen32 + binary.MaxVarintLen64
+	// maxSmall bounds the body of Declare and Ref, whose parts are short texts and numbers.
+	maxSmall = 4 << 10
+	// maxBytes bounds a Bytes frame. The reader hands its body on in pieces, so that nothing waits for the rest.
+	maxBytes = 1 << 30
+)
+
+// errFrame is wrapped by the errors of frames that no sender makes: the connection is reset.
+var errFrame = errors.New("proxy: bad frame")
+
+// appendHeader appends what comes before the body of a frame with n bytes of body.
+func appendHeader(dst []byte, k Kind, slot uint32, n int) []byte {
+	dst = append(dst, byte(k))
+	if k.hasSlot() {
+		dst = binary.AppendUvarint(dst, uint64(slot))
+	}
+	return binary.AppendUvarint(dst, uint64(n))
+}
+
+// AppendFrame appends f as it is on the wire.
+func AppendFrame(dst []byte, f Frame) []byte {
+	return append(appendHeader(dst, f.Kind, f.Slot, len(f.Body)), f.Body...)
+}
+
+// frontHeader writes a frame's header just before the body that begins at buf[maxHeader] and returns the whole frame,
+// so that header and body leave in one write without a copy.
+func frontHeader(buf []byte, k Kind, slot uint32) []byte {
+	var h [maxHeader]byte
+	n := len(appendHeader(h[:0], k, slot, len(buf)-maxHeader))
+	frame := buf[maxHeader-n:]
+	copy(frame, h[:n])
+	return frame
+}
+
+// A chunkReader gives a stream's bytes in pieces that stay valid until the next call (tunnel.Stream).
+type chunkReader interface {
+	ReadChunk() ([]byte, error)
+}
+
+// A frameReader reads the frames of a stream. Before it takes memory for a body it asks limit how long that may be.
+type frameReader struct {
+	src   chunkReader
+	limit func(k Kind, slot uint32) (int, error)
+	cur   []byte // not yet read part of the last chunk
+	rest  int    // bytes of the current Bytes frame that are still to come
+	body  []byte // memory of the last body that did not lie in one chunk
+}
+
+// ReadFrame returns the next frame. The body of a Bytes frame comes as it arrives, in as many Frames as that takes. At
+// the end of the stream it returns io.EOF between frames and io.ErrUnexpectedEOF within one.
+func (r *frameReader) ReadFrame() (Frame, error) {
+	for r.rest == 0 {
+		f, n, err := r.header()
+		if err != nil {
+			return Frame{}, err
+		}
+		if f.Kind != Bytes {
+			f.Body, err = r.take(n)
+			return f, err
+		}
+		r.rest = n
+	}
+	if err := r.fill(io.ErrUnexpectedEOF); err != nil {
+		return Frame{}, err
+	}
+	n := min(r.rest, len(r.cur))
+	f := Frame{Kind: Bytes, Body: r.cur[:n:n]}
+	r.cur, r.rest = r.cur[n:], r.rest-n
+	return f, nil
+}
+
+// header reads a frame up to its body, whose length it returns once it is known to be allowed.
+func (r *frameReader) header() (f Frame, n int, err error) {
+	if err = r.fill(io.EOF); err != nil {
+		return f, 0, err
+	}
+	f.Kind = Kind(r.cur[0])
+	r.cur = r.cur[1:]
+	if !f.Kind.valid() {
+		return f, 0, fmt.Errorf("%w: %v", errFrame, f.Kind)
+	}
+	if f.Kind.hasSlot() {
+		slot, err := r.uvarint()
+		if err != nil {
+			return f, 0, err
+		}
+		if slot >= MaxSlots {
+			return f, 0, fmt.Errorf("%w: slot %d of at most %d", errFrame, slot, MaxSlots)
+		}
+		f.Slot = uint32(slot)
+	}
+	length, err := r.uvarint()
+	if err != nil {
+		return f, 0, err
+	}
+	limit, err := r.limit(f.Kind, f.Slot)
+	if err != nil {
+		return f, 0, err
+	}
+	if length > uint64(limit) {
+		return f, 0, fmt.Errorf("%w: %v of %d bytes, at most %d are possible", errFrame, f.Kind, length, limit)
+	}
+	return f, int(length), nil
+}
+
+// take returns the next n bytes, from the chunk if they lie in it.
+func (r *frameReader) take(n int) ([]byte, error) {
+	if n <= len(r.cur) {
+		b := r.cur[:n:n]
+		r.cur = r.cur[n:]
+		return b, nil
+	}
+	r.body = grow(r.body[:0], n)
+	for got := 0; got < n; {
+		if err := r.fill(io.ErrUnexpectedEOF); err != nil {
+			return nil, err
+		}
+		k := copy(r.body[got:n], r.cur)
+		r.cur, got = r.cur[k:], got+k
+	}
+	return r.body[:n], nil
+}
+
+// fill sees to it that at least one byte is there; atEOF is what the end of the stream means here.
+func (r *frameReader) fill(atEOF error) error {
+	for len(r.cur) == 0 {
+		b, err := r.src.ReadChunk()
+		r.cur = b
+		switch {
+		case len(b) > 0:
+			return nil
+		case err == io.EOF:
+			return atEOF
+		case err != nil:
+			return err
+		}
+	}
+	return nil
+}
+
+// ReadByte lets encoding/binary read varints across chunks.
+func (r *frameReader) ReadByte() (byte, error) {
+	if err := r.fill(io.ErrUnexpectedEOF); err != nil {
+		return 0, err
+	}
+	b := r.cur[0]
+	r.cur = r.cur[1:]
+	return b, nil
+}
+
+func (r *frameReader) uvarint() (uint64, error) {
+	var x uint64
+	for shift := 0; shift < 64; shift += 7 {
+		b, err := r.ReadByte()
+		if err != nil {
+			return 0, err
+		}
+		x |= uint64(b&0x7f) << shift
+		if b < 0x80 {
+			if shift == 63 && b > 1 {
+				break
+			}
+			return x, nil
+		}
+	}
+	return 0, fmt.Errorf("%w: a number of more than 64 bits", errFrame)
+}
+
+// grow returns b with length n and the same or new memory; what it held is lost.
+func grow(b []byte, n int) []byte {
+	if cap(b) < n {
+		return make([]byte, n)
+	}
+	return b[:n]
+}

@@ -1,0 +1,108 @@
+package proxy
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// Metrics counts what the proxy does. Raw and wire bytes are two counters; ratios are computed from them. Labels come
+// from fixed lists or from this side's configuration, never from a peer's bytes. A nil *Metrics counts nothing.
+type Metrics struct {
+	connections *prometheus.GaugeVec
+	opened      *prometheus.CounterVec
+	ended       *prometheus.CounterVec
+	raw, wire   *prometheus.CounterVec
+	delivered   *prometheus.CounterVec
+	encode      *prometheus.HistogramVec
+	decode      *prometheus.HistogramVec
+	fallbacks   *prometheus.CounterVec
+	given       *prometheus.CounterVec
+}
+
+// NewMetrics makes the metrics and registers them.
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "gradproxy_" + name, Help: help}, labels)
+		reg.MustRegister(c)
+		return c
+	}
+	histogram := func(name, help string) *prometheus.HistogramVec {
+		h := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "gradproxy_" + name, Help: help,
+			Buckets: prometheus.ExponentialBuckets(10e-6, 4, 9)}, []string{"codec", "role"})
+		reg.MustRegister(h)
+		return h
+	}
+	m := &Metrics{
+		connections: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "gradproxy_connections",
+			Help: "Connections of apps that are carried now, by peer and by the end that sent SYN."}, []string{"peer", "client"}),
+		opened:    counter("opens_total", "Connections that apps asked for, by peer and by what became of them.", "peer", "result"),
+		ended:     counter("connections_ended_total", "Connections that ended, by peer and by how.", "peer", "how"),
+		raw:       counter("raw_bytes_total", "Bytes that apps sent, by how they travelled and what they meant.", "codec", "role"),
+		wire:      counter("wire_bytes_total", "Bytes that were handed to the tunnel for them.", "codec", "role"),
+		delivered: counter("delivered_bytes_total", "Bytes that were delivered to apps, by peer.", "peer"),
+		encode:    histogram("encode_seconds", "Time to encode one block."),
+		decode:    histogram("decode_seconds", "Time to decode one block."),
+		fallbacks: counter("verbatim_fallbacks_total", "Tensor values and blocks that were not coded as a rule says, by reason.", "reason"),
+		given:     counter("parsers_gave_up_total", "Directions of connections that stopped being understood, by protocol.", "protocol"),
+	}
+	reg.MustRegister(m.connections)
+	return m
+}
+
+func (m *Metrics) sent(codec string, role tensor.Role, raw, wire int) {
+	if m != nil {
+		m.raw.WithLabelValues(codec, role.String()).Add(float64(raw))
+		m.wire.WithLabelValues(codec, role.String()).Add(float64(wire))
+	}
+}
+
+func (m *Metrics) encoded(codec string, role tensor.Role, took time.Duration) {
+	if m != nil {
+		m.encode.WithLabelValues(codec, role.String()).Observe(took.Seconds())
+	}
+}
+
+func (m *Metrics) decoded(codec string, took time.Duration) {
+	if m != nil {
+		m.decode.WithLabelValues(codec, "").Observe(took.Seconds())
+	}
+}
+
+func (m *Metrics) fellBack(why tensor.Reason) {
+	if m != nil {
+		m.fallbacks.WithLabelValues(why.String()).Inc()
+	}
+}
+
+func (m *Metrics) gaveUp(protocol string) {
+	if m != nil {
+		m.given.WithLabelValues(protocol).Inc()
+	}
+}
+
+func (m *Metrics) opens(peer, result string) {
+	if m != nil {
+		m.opened.WithLabelValues(peer, result).Inc()
+	}
+}
+
+func (m *Metrics) carries(peer, client string, by float64) {
+	if m != nil {
+		m.connections.WithLabelValues(peer, client).Add(by)
+	}
+}
+
+func (m *Metrics) endedAs(peer, how string) {
+	if m != nil {
+		m.ended.WithLabelValues(peer, how).Inc()
+	}
+}
+
+func (m *Metrics) deliver(peer string, n int) {
+	if m != nil {
+		m.delivered.WithLabelValues(peer).Add(float64(n))
+	}
+}

@@ -1,0 +1,234 @@
+package proxy
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/proxy/policy"
+	"github.com/gradproxy/gradproxy/proxy/tunnel"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// A pair is two proxies with a tunnel of plain connections between them, and an app on each side of it.
+type pair struct {
+	near, far *Proxy
+	target    net.Listener // of the server app
+	entry     net.Listener // where the client app connects, as if intercepted
+	down      bool         // the peer is down
+	mu        sync.Mutex
+	streams   []*testStream
+}
+
+// newPair starts a pair whose proxies understand protocols and choose by rules.
+func newPair(t testing.TB, protocols []parser.Protocol, rules ...policy.Rule) *pair {
+	t.Helper()
+	chosen, err := policy.New(rules, testCodecs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &pair{target: listen(t), entry: listen(t)}
+	loopback := netip.MustParsePrefix("127.0.0.0/8")
+	settings := Settings{Policy: chosen, Peers: []Peer{{Name: "far", Networks: []netip.Prefix{loopback},
+		MayDial: []DialRule{{Network: loopback, First: 1, Last: 65535}}}}}
+	log := slog.New(slog.NewTextHandler(testWriter{t}, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	make := func(name string) *Proxy {
+		proxy, err := New(Config{Open: p.open, Codecs: testCodecs, Protocols: protocols, Settings: settings, Log: log.With("proxy", name)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(proxy.Close)
+		return proxy
+	}
+	p.near, p.far = make("near"), make("far")
+	go p.serve()
+	return p
+}
+
+type testWriter struct{ t testing.TB }
+
+func (w testWriter) Write(b []byte) (int, error) {
+	if testing.Verbose() {
+		fmt.Printf("%s", b)
+	}
+	return len(b), nil
+}
+
+func listen(t testing.TB) net.Listener {
+	t.Helper()
+	lc := net.ListenConfig{}
+	lc.SetMultipathTCP(false)
+	ln, err := lc.Listen(context.Background(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ln.Close() })
+	return ln
+}
+
+func (p *pair) serve() {
+	for {
+		c, err := p.entry.Accept()
+		if err != nil {
+			return
+		}
+		go p.near.Serve(context.Background(), c.(*net.TCPConn), addrOf(p.target.Addr()))
+	}
+}
+
+// open is the tunnel: a loopback connection, whose other end the far proxy is given.
+func (p *pair) open(_ context.Context, _ string, opened []byte) (Stream, error) {
+	if p.down {
+		return nil, tunnel.ErrPeerDown
+	}
+	a, b, err := tcpPair()
+	if err != nil {
+		return nil, err
+	}
+	near, far := &testStream{TCPConn: a}, &testStream{TCPConn: b}
+	p.mu.Lock()
+	p.streams = append(p.streams, near, far)
+	p.mu.Unlock()
+	in := &testIncoming{answer: make(chan error, 1)}
+	opened = slices.Clone(opened)
+	go func() {
+		p.far.Accept("far", opened, in, func() Stream { in.answer <- nil; return far })
+	}()
+	if err := <-in.answer; err != nil {
+		return nil, err
+	}
+	return near, nil
+}
+
+type testIncoming struct{ answer chan error }
+
+func (in *testIncoming) Done() <-chan struct{} { return nil }
+func (in *testIncoming) Refuse(code tunnel.Code, text string) {
+	in.answer <- &tunnel.RefusedError{Peer: "far", Code: code, Text: text}
+}
+
+func tcpPair() (a, b *net.TCPConn, err error) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, nil, err
+	}
+	defer ln.Close()
+	dialed, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		return nil, nil, err
+	}
+	accepted, err := ln.Accept()
+	if err != nil {
+		return nil, nil, err
+	}
+	return dialed.(*net.TCPConn), accepted.(*net.TCPConn), nil
+}
+
+// A testStream is a stream over a connection of its own.
+type testStream struct {
+	*net.TCPConn
+	buf     []byte
+	tamper  func([]byte) // changes what was read
+	carried int64
+}
+
+func (s *testStream) ReadChunk() ([]byte, error) {
+	if s.buf == nil {
+		s.buf = make([]byte, 64<<10)
+	}
+	n, err := s.Read(s.buf)
+	if errors.Is(err, net.ErrClosed) {
+		err = tunnel.ErrClosed
+	} else if err != nil && err != io.EOF {
+		err = &tunnel.ResetError{Peer: "far", Code: resetByApp, Remote: true}
+	}
+	if s.tamper != nil {
+		s.tamper(s.buf[:n])
+	}
+	return s.buf[:n], err
+}
+
+func (s *testStream) Writev(p ...[]byte) (int, error) {
+	bufs := net.Buffers(slices.Clone(p))
+	n, err := bufs.WriteTo(s.TCPConn)
+	s.carried += n
+	return int(n), err
+}
+
+func (s *testStream) Reset(tunnel.Code)                       { s.SetLinger(0); s.TCPConn.Close() }
+func (s *testStream) Path() (rtt time.Duration, rate float64) { return 0, 0 }
+
+// connect returns a new connection of the client app and its other end at the server app.
+func (p *pair) connect(t testing.TB) (client, server *net.TCPConn) {
+	t.Helper()
+	c, err := net.Dial("tcp", p.entry.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := p.target.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.(*net.TCPConn), s.(*net.TCPConn)
+}
+
+// testCodecs knows "lossless", which is the test's: it leaves out trailing zeros and counts its blocks, so that a
+// decoder that is given them out of order fails; and "broken", which panics.
+func testCodecs(text string) (codecs.Codec, error) {
+	switch text {
+	case "lossless", "broken":
+		return testCodec(text), nil
+	}
+	return nil, fmt.Errorf("%w: %q", codecs.ErrText, text)
+}
+
+type testCodec string
+
+func (c testCodec) String() string          { return string(c) }
+func (c testCodec) MaxEncodedLen(n int) int { return 8*n + 8 }
+func (c testCodec) Block(size int) int      { return 4096 }
+func (c testCodec) NewEncoder(d tensor.DType, n int) (codecs.Encoder, error) {
+	return &testCoder{c: c}, nil
+}
+func (c testCodec) NewDecoder(tensor.DType, int) (codecs.Decoder, error) {
+	return &testCoder{c: c}, nil
+}
+
+type testCoder struct {
+	c testCodec
+	n uint64
+}
+
+func (e *testCoder) Append(dst, src []byte) ([]byte, error) {
+	if e.c == "broken" {
+		panic("broken on purpose")
+	}
+	short := bytes.TrimRight(src, "\x00")
+	if len(short) == len(src) {
+		return dst, codecs.ErrUnsuited
+	}
+	dst = binary.LittleEndian.AppendUint64(dst, e.n)
+	e.n++
+	return append(dst, short...), nil
+}
+
+func (e *testCoder) Decode(dst, src []byte) error {
+	if len(src) < 8 || binary.LittleEndian.Uint64(src) != e.n || len(src)-8 > len(dst) {
+		return codecs.ErrCorrupt
+	}
+	e.n++
+	clear(dst[copy(dst, src[8:]):])
+	return nil
+}

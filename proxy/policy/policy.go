@@ -1,0 +1,91 @@
+// Package policy chooses how a tensor travels: which codec, or none, and why.
+//
+// A Policy is a list of rules of which the first that matches wins, and lossless coding where none does. Whatever a
+// rule says, loss is possible only where the parser has proof of the role: a lossy codec on anything but a gradient, or
+// an aggregate whose job opts in, becomes lossless.
+package policy
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// A Policy chooses how a tensor travels. It is asked at each new value of the tensor (Off is 0); an
+// answer unlike the last one declares the tensor's slots anew, and the next encoder with feedback inherits the
+// residual (while the tensor travels exactly it waits). nil: verbatim. A Policy is safe for concurrent use.
+type Policy interface {
+	// f: protocol, direction and ends of the connection; m: the rate and RTT that the sender has seen.
+	// The Reason is OK where a rule chose the codec, and else says why not.
+	Choose(f Flow, t tensor.Tensor, m Measured) (codecs.Codec, tensor.Reason)
+}
+
+// A Flow is one direction of a connection, as rules can tell it from others.
+type Flow struct {
+	Job       string
+	Protocol  string
+	Direction Direction
+}
+
+// A Direction is the way of a flow, seen from the end that sent SYN.
+type Direction uint8
+
+const (
+	FromClient Direction = iota
+	FromServer
+)
+
+// String returns the name that rules and metrics use.
+func (d Direction) String() string {
+	if d == FromServer {
+		return "from_server"
+	}
+	return "from_client"
+}
+
+// Measured is what the sender has seen of the path to the peer; zero where it has not.
+type Measured struct {
+	Rate int64 // bytes per second that the path has carried at most of late
+	RTT  time.Duration
+}
+
+// A Rule says with which codec the tensors travel that match all its fields. A zero field matches everything.
+type Rule struct {
+	Job       string
+	Protocol  string
+	Direction *Direction
+	Roles     []tensor.Role
+	DTypes    []tensor.DType
+	MinBytes  int    // of the whole tensor
+	MaxBytes  int    // of the whole tensor; 0: no limit
+	Codec     string // codec text, or Verbatim
+}
+
+// Verbatim is the Codec text of a rule whose tensors are not touched at all.
+const Verbatim = "verbatim"
+
+// MinBytes is the size in bytes under which a tensor travels verbatim where no rule speaks of it: its header and
+// its share of a frame outweigh what coding saves.
+const MinBytes = 1024
+
+// New compiles rules. Codec texts are made codecs by the function newCodec; lossless is its codec for whatever no rule
+// allows to lose anything. An error names the rule by its place, from 1.
+func New(rules []Rule, newCodec func(text string) (codecs.Codec, error)) (Policy, error) {
+	lossless, err := newCodec("lossless")
+	if err != nil {
+		return nil, fmt.Errorf("policy: %w", err)
+	}
+	p := &ruleList{lossless: lossless}
+	for i, r := range rules {
+		c := compiled{Rule: r}
+		if r.Codec != Verbatim {
+			if c.codec, err = newCodec(r.Codec); err != nil {
+				return nil, fmt.Errorf("policy: rule %d: %w", i+1, err)
+			}
+		}
+		p.rules = append(p.rules, c)
+	}
+	return p, nil
+}

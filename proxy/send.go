@@ -1,0 +1,257 @@
+package proxy
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/proxy/internal/pipe"
+	"github.com/gradproxy/gradproxy/proxy/policy"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+const (
+	// readSize is how much is read from the app at a time: with less the system calls cost more than the copy.
+	readSize = 256 << 10
+	// stallAfter is how long a block waits for its rest where the sender may be waiting for an answer (flow control).
+	stallAfter = 5 * time.Millisecond
+	// pipeDepth is how many groups of one direction may be under way between the app and the tunnel.
+	pipeDepth = 8
+)
+
+// A sender is one direction of a connection, from the app to the tunnel.
+type sender struct {
+	*connection
+	parser parser.Parser // of what the app sends
+	flow   policy.Flow
+	app    *appReader
+	pipe   *pipe.Pipe
+	slots  sendSlots
+	group  group
+	cuts   map[uint64]*tensorCut
+	lossy  bool  // loss was used on this direction
+	ended  error // why the parser gave up; nil: it has not
+	armed  bool  // a read deadline is set
+}
+
+// run carries the app's bytes until its FIN (nil), a reset by the app or the tunnel's end (an error).
+func (s *sender) run() error {
+	for {
+		if err := s.deadline(); err != nil {
+			return err
+		}
+		buf, err := s.app.read(maxHeader, readSize)
+		if err == nil {
+			err = s.take(buf)
+			s.shared.buffers.put(buf)
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		stalled := errors.Is(err, os.ErrDeadlineExceeded)
+		if e := s.spoil(stalled); e != nil {
+			return e
+		}
+		if !stalled {
+			return errors.Join(s.pipe.Wait(), ignoreEOF(err))
+		}
+	}
+}
+
+// deadline limits the next read where a block waits that its sender may not be able to complete.
+func (s *sender) deadline() error {
+	if !s.group.timed && !s.armed {
+		return nil
+	}
+	var at time.Time
+	if s.armed = s.group.timed; s.armed {
+		at = time.Now().Add(stallAfter)
+	}
+	return s.conn.SetReadDeadline(at)
+}
+
+// take classifies and sends what was read. buf begins with maxHeader bytes of room.
+func (s *sender) take(buf []byte) error {
+	opaque := maxHeader // where the opaque bytes begin that have not been sent
+	for at := maxHeader; at < len(buf); {
+		seg, err := s.next(buf[at:])
+		if err != nil {
+			return err
+		}
+		end := at + seg.Len
+		if seg.Tensor.Size > 0 {
+			if err := s.opaque(buf[opaque-maxHeader : at]); err != nil {
+				return err
+			}
+			if err := s.tensor(seg.Tensor, buf[at-maxHeader:end]); err != nil {
+				return err
+			}
+			opaque = end
+		}
+		at = end
+	}
+	return s.opaque(buf[opaque-maxHeader:])
+}
+
+// next asks the parser; after its first error everything is opaque.
+func (s *sender) next(b []byte) (parser.Segment, error) {
+	if s.ended != nil {
+		return parser.Segment{Len: len(b)}, nil
+	}
+	seg, err := s.parser.Next(b)
+	if err == nil {
+		return seg, nil
+	}
+	s.ended = err
+	s.shared.Metrics.gaveUp(s.flow.Protocol)
+	if !errors.Is(err, parser.ErrForeign) {
+		s.log.Warn("stream is no longer understood and travels verbatim", "direction", s.flow.Direction, "err", err)
+	}
+	if errors.Is(err, parser.ErrReset) && s.lossy {
+		return seg, fmt.Errorf("proxy: loss was used on a false verdict: %w", err)
+	}
+	return parser.Segment{Len: len(b)}, nil
+}
+
+// opaque sends bytes verbatim, at once unless they stand behind a block that waits. buf begins with maxHeader bytes of
+// room, which are overwritten.
+func (s *sender) opaque(buf []byte) error {
+	b := buf[maxHeader:]
+	if len(b) == 0 {
+		return nil
+	}
+	if s.group.open > 0 {
+		s.group.addLiteral(b)
+		if s.group.size > MaxBlock/2 {
+			return s.spoil(true)
+		}
+		return nil
+	}
+	frame := frontHeader(buf, Bytes, 0)
+	s.shared.Metrics.sent(policy.Verbatim, tensor.Unknown, len(b), len(frame))
+	sent, err := s.pipe.Try(func() error { return s.write(frame) })
+	if sent || err != nil {
+		return err
+	}
+	kept := append(s.shared.buffers.get(len(frame))[:0], frame...)
+	return s.pipe.Do(nil, func() error {
+		defer s.shared.buffers.put(kept)
+		return s.write(kept)
+	})
+}
+
+// tensor cuts a segment of t, whose bytes begin after maxHeader bytes of room in buf, into blocks.
+func (s *sender) tensor(t tensor.Tensor, buf []byte) error {
+	c := s.cut(t)
+	if c == nil {
+		return s.opaque(buf)
+	}
+	for len(buf) > maxHeader {
+		if c.left == 0 {
+			s.startBlock(c, t.Hold-(c.off-t.Off))
+		}
+		n := min(c.left, len(buf)-maxHeader)
+		if err := s.bytesOf(c, buf[:maxHeader+n]); err != nil {
+			return err
+		}
+		buf = buf[n:]
+		c.left -= n
+		c.off += n
+	}
+	if c.off >= c.t.Size {
+		delete(s.cuts, t.Key)
+	}
+	return nil
+}
+
+// bytesOf gives a block its next bytes, or sends them verbatim where there is no block.
+func (s *sender) bytesOf(c *tensorCut, buf []byte) error {
+	if c.block == nil {
+		n := len(buf) - maxHeader
+		c.record.sent(n, n)
+		return s.opaque(buf)
+	}
+	whole := s.group.fill(c.block, buf[maxHeader:])
+	if c.block.filled == len(c.block.data) {
+		c.block = nil
+	}
+	if whole {
+		return s.sendGroup()
+	}
+	return nil
+}
+
+// cut returns the state of a tensor whose bytes are under way, or nil if they travel verbatim: the policy says so, or
+// its beginning was not seen.
+func (s *sender) cut(t tensor.Tensor) *tensorCut {
+	if c := s.cuts[t.Key]; c != nil && c.off == t.Off && c.t.Size == t.Size {
+		return c
+	}
+	delete(s.cuts, t.Key)
+	if t.Off != 0 || len(s.cuts) >= maxCuts {
+		return nil
+	}
+	if t.Size%t.DType.Size() != 0 {
+		t.DType, t.Why = tensor.NoDType, tensor.DTypeUnknown
+	}
+	record := s.shared.tensors.of(s.flow, t)
+	codec, why := s.choose(t, record)
+	text := policy.Verbatim
+	if codec != nil {
+		text = codec.String()
+	}
+	record.chose(text, why, t.Why)
+	if codec == nil {
+		s.shared.Metrics.fellBack(why)
+		record.sent(t.Size, t.Size)
+		return nil
+	}
+	c := &tensorCut{codec: codec, text: text, record: record, t: t}
+	c.want = min(max(codec.Block(t.Size), t.DType.Size()), MaxBlock)
+	c.want -= c.want % t.DType.Size()
+	if s.cuts == nil {
+		s.cuts = map[uint64]*tensorCut{}
+	}
+	s.cuts[t.Key] = c
+	return c
+}
+
+// choose asks the policy, and whether what it says has paid so far.
+func (s *sender) choose(t tensor.Tensor, r *tensorRecord) (codecs.Codec, tensor.Reason) {
+	rtt, rate := s.stream.Path()
+	m := policy.Measured{Rate: int64(rate), RTT: rtt}
+	codec, why := s.shared.policy().Choose(s.flow, t, m)
+	if codec != nil && !codecs.Lossy(codec) && !r.gain.Pays(m, s.shared.cores) {
+		return nil, tensor.NoGain
+	}
+	return codec, why
+}
+
+// startBlock begins the block at c.off, or a run of the same length that travels verbatim: there is no memory, or the
+// codec does not take such a block.
+func (s *sender) startBlock(c *tensorCut, hold int) {
+	n, timed := c.next(hold)
+	c.left = n
+	if n%c.t.DType.Size() != 0 {
+		return
+	}
+	slot, err := s.slots.get(declarationOf(c.t, s.job, c.codec, c.text, c.off, n), c.codec)
+	if err != nil || !s.shared.budget.take(n) {
+		s.shared.Metrics.fellBack(tensor.NoGain)
+		return
+	}
+	s.lossy = s.lossy || codecs.Lossy(c.codec)
+	c.block = &sendBlock{slot: slot, data: s.shared.buffers.get(n), record: c.record, role: c.t.Role, text: c.text,
+		decl: declarationOf(c.t, s.job, c.codec, c.text, c.off, n)}
+	s.group.start(c.block, timed)
+}
+
+// write gives whole frames to the tunnel.
+func (s *sender) write(frames ...[]byte) error {
+	_, err := s.stream.Writev(frames...)
+	return err
+}

@@ -1,0 +1,176 @@
+package proxy
+
+import (
+	"fmt"
+
+	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// A slot is one block's place in a tensor, with the coder that remembers what it must from step to step. Codecs
+// that remember nothing share slots between all blocks of a shape, in a few lanes, so that several cores can be at
+// blocks of the same shape.
+
+// maxSendSlots bounds what a sender declares: 64 k elements a slot make 4 GiB of tensors. Beyond it the slot that was
+// used least recently is declared anew.
+const maxSendSlots = MaxSlots / 4
+
+// lanes is how many blocks of one shape may be encoded at a time.
+const lanes = 4
+
+// A sendSlot is a slot at the sender. Its encoder is used by one block at a time, in stream order: a block's work
+// begins by waiting for turn, and ends by closing the channel that became the next block's turn.
+type sendSlot struct {
+	id       uint32
+	enc      codecs.Encoder
+	broken   bool          // enc failed in a way that is not allowed; blocks travel raw. Set and read in turn
+	turn     chan struct{} // closed when the block before has been encoded; nil: there was none
+	declared bool
+	used     uint64 // tick of the last use
+}
+
+type sendSlots struct {
+	byDecl map[sendKey]*sendSlot
+	next   uint32
+	tick   uint64
+	lane   int
+}
+
+type sendKey struct {
+	declaration
+	lane int
+}
+
+// get returns the slot for a block that is declared as d, whose coder keeps nothing of a tensor unless d.key is set.
+func (s *sendSlots) get(d declaration, c codecs.Codec) (*sendSlot, error) {
+	k := sendKey{declaration: d}
+	if d.key == 0 {
+		s.lane = (s.lane + 1) % lanes
+		k.lane = s.lane
+	}
+	s.tick++
+	if slot := s.byDecl[k]; slot != nil {
+		slot.used = s.tick
+		return slot, nil
+	}
+	enc, err := c.NewEncoder(d.dtype, d.n)
+	if err != nil {
+		return nil, err
+	}
+	slot := &sendSlot{enc: enc, used: s.tick}
+	if len(s.byDecl) < maxSendSlots {
+		slot.id = s.next
+		s.next++
+	} else {
+		slot.id = s.evict()
+	}
+	if s.byDecl == nil {
+		s.byDecl = map[sendKey]*sendSlot{}
+	}
+	s.byDecl[k] = slot
+	return slot, nil
+}
+
+// evict drops the slot that was used least recently and returns its number.
+func (s *sendSlots) evict() uint32 {
+	var oldest sendKey
+	var found *sendSlot
+	for k, slot := range s.byDecl {
+		if found == nil || slot.used < found.used {
+			oldest, found = k, slot
+		}
+	}
+	delete(s.byDecl, oldest)
+	return found.id
+}
+
+// A recvSlot is a slot at the receiver, with the same turns as at the sender.
+type recvSlot struct {
+	declaration
+	dec        codecs.Decoder
+	maxEncoded int
+	turn       chan struct{}
+}
+
+type recvSlots struct {
+	newCodec func(text string) (codecs.Codec, error)
+	codecs   map[string]codecs.Codec
+	slots    map[uint32]*recvSlot
+}
+
+// maxCodecTexts bounds the codecs that a peer can make a connection's receiver keep.
+const maxCodecTexts = 64
+
+// declare sets a slot from the body of a Declare frame.
+func (s *recvSlots) declare(id uint32, body []byte) error {
+	d, err := parseDeclaration(body)
+	if err != nil {
+		return err
+	}
+	c, err := s.codec(d.codec)
+	if err != nil {
+		return fmt.Errorf("%w: declare: %w", errFrame, err)
+	}
+	dec, err := c.NewDecoder(d.dtype, d.n)
+	if err != nil {
+		return fmt.Errorf("%w: declare %s for %d %v: %w", errFrame, d.codec, d.n, d.dtype, err)
+	}
+	if s.slots == nil {
+		s.slots = map[uint32]*recvSlot{}
+	}
+	s.slots[id] = &recvSlot{declaration: d, dec: dec, maxEncoded: max(c.MaxEncodedLen(d.n), d.size())}
+	return nil
+}
+
+func (s *recvSlots) codec(text string) (codecs.Codec, error) {
+	if c, ok := s.codecs[text]; ok {
+		return c, nil
+	}
+	c, err := s.newCodec(text)
+	if err != nil {
+		return nil, err
+	}
+	if s.codecs == nil {
+		s.codecs = map[string]codecs.Codec{}
+	}
+	if len(s.codecs) < maxCodecTexts {
+		s.codecs[text] = c
+	}
+	return c, nil
+}
+
+// get returns a slot that was declared.
+func (s *recvSlots) get(id uint32) (*recvSlot, error) {
+	if slot := s.slots[id]; slot != nil {
+		return slot, nil
+	}
+	return nil, fmt.Errorf("%w: slot %d was not declared", errFrame, id)
+}
+
+// limit tells the frame reader how long a body may be before memory is taken for it.
+func (s *recvSlots) limit(k Kind, id uint32) (int, error) {
+	switch k {
+	case Bytes:
+		return maxBytes, nil
+	case Declare, Ref:
+		return maxSmall, nil
+	case Block:
+		slot, err := s.get(id)
+		if err != nil {
+			return 0, err
+		}
+		return 1 + slot.maxEncoded, nil
+	case Gather:
+		return MaxBlock, nil
+	}
+	return 0, nil
+}
+
+// declarationOf returns how a block of t travels in a slot with codec c.
+func declarationOf(t tensor.Tensor, job string, c codecs.Codec, text string, off, bytes int) declaration {
+	d := declaration{codec: text, dtype: t.DType, n: bytes / t.DType.Size()}
+	if codecs.Lossy(c) {
+		d.job, d.key, d.off, d.base, d.keys = job, t.Key, off, t.Base, t.Keys
+	}
+	return d
+}

@@ -1,0 +1,114 @@
+package proxy
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/gradproxy/gradproxy/proxy/policy"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// TensorInfo answers "why was this not compressed?" for one tensor that this proxy sends.
+type TensorInfo struct {
+	Job       string `json:"job"`
+	Protocol  string `json:"protocol"`
+	Direction string `json:"direction"`
+	Key       uint64 `json:"key,string"` // 0: the protocol gives no identity; tensors of one role, type and size are one
+	Bytes     int    `json:"bytes"`      // of one value
+	DType     string `json:"dtype"`
+	Role      string `json:"role"`
+	Evidence  string `json:"evidence"` // what the parser says of role and type
+	Codec     string `json:"codec"`    // of the last value
+	Reason    string `json:"reason"`   // why not as a rule says
+	Values    int64  `json:"values"`   // how many came
+	RawBytes  int64  `json:"raw_bytes"`
+	WireBytes int64  `json:"wire_bytes"`
+}
+
+// maxTensors bounds the table; tensors beyond it are coded all the same, but not listed.
+const maxTensors = 1 << 14
+
+// A tensorTable holds what is known of the tensors that this proxy sends, over all connections.
+type tensorTable struct {
+	mu      sync.Mutex
+	records map[recordKey]*tensorRecord
+}
+
+type recordKey struct {
+	flow  policy.Flow
+	key   uint64
+	role  tensor.Role
+	dtype tensor.DType
+	size  int
+}
+
+// A tensorRecord is the table's row. Its fields are set by the senders of its connections.
+type tensorRecord struct {
+	recordKey
+	gain      policy.Gain
+	mu        sync.Mutex // guards the next three
+	codec     string
+	reason    tensor.Reason
+	evidence  tensor.Reason
+	values    atomic.Int64
+	raw, wire atomic.Int64
+}
+
+// of returns the row of t.
+func (tt *tensorTable) of(f policy.Flow, t tensor.Tensor) *tensorRecord {
+	k := recordKey{f, t.Key, t.Role, t.DType, t.Size}
+	tt.mu.Lock()
+	defer tt.mu.Unlock()
+	r := tt.records[k]
+	if r == nil {
+		r = &tensorRecord{recordKey: k}
+		if tt.records == nil {
+			tt.records = map[recordKey]*tensorRecord{}
+		}
+		if len(tt.records) < maxTensors {
+			tt.records[k] = r
+		}
+	}
+	return r
+}
+
+// chose notes how the next value travels.
+func (r *tensorRecord) chose(codec string, reason, evidence tensor.Reason) {
+	r.values.Add(1)
+	r.mu.Lock()
+	r.codec, r.reason, r.evidence = codec, reason, evidence
+	r.mu.Unlock()
+}
+
+// sent notes bytes of the tensor and what became of them.
+func (r *tensorRecord) sent(raw, wire int) {
+	r.raw.Add(int64(raw))
+	r.wire.Add(int64(wire))
+}
+
+// list returns the rows, largest first.
+func (tt *tensorTable) list() []TensorInfo {
+	tt.mu.Lock()
+	records := make([]*tensorRecord, 0, len(tt.records))
+	for _, r := range tt.records {
+		records = append(records, r)
+	}
+	tt.mu.Unlock()
+	infos := make([]TensorInfo, len(records))
+	for i, r := range records {
+		r.mu.Lock()
+		infos[i] = TensorInfo{
+			Job: r.flow.Job, Protocol: r.flow.Protocol, Direction: r.flow.Direction.String(),
+			Key: r.key, Bytes: r.size, DType: r.dtype.String(), Role: r.role.String(),
+			Evidence: r.evidence.String(), Codec: r.codec, Reason: r.reason.String(),
+			Values: r.values.Load(), RawBytes: r.raw.Load(), WireBytes: r.wire.Load(),
+		}
+		r.mu.Unlock()
+	}
+	slices.SortFunc(infos, func(a, b TensorInfo) int {
+		return cmp.Or(cmp.Compare(b.RawBytes, a.RawBytes), cmp.Compare(a.Key, b.Key), cmp.Compare(a.Bytes, b.Bytes))
+	})
+	return infos
+}
