@@ -1,0 +1,183 @@
+package integration
+
+import (
+	"encoding/json"
+	"errors"
+	"go/parser"
+	"go/token"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/gradproxy/gradproxy/integration/require"
+)
+
+const module = "github.com/gradproxy/gradproxy/"
+
+// A layer says which packages of ours a package may import, tests left out. "x/..." is x and all below it.
+type layer struct {
+	pkg string
+	may []string
+}
+
+// layers are tried in this order. Imports point one way:
+//
+//	cmd/gradproxy ─▶ proxy ─▶ proxy/policy ─▶ parser, codecs ─▶ tensor
+//	     │             └────▶ proxy/tunnel, proxy/intercept (nothing of ours)
+//	     ├─▶ parser/all ─▶ parser/<protocol> ─▶ parser
+//	     ├─▶ codecs/all ─▶ codecs/<method> ─▶ codecs
+//	     └─▶ bpf   tc   wan-sim (nothing of ours)
+var layers = []layer{
+	{"tensor", nil},
+
+	{"parser", []string{"tensor", "parser/internal/..."}},
+	{"parser/internal/...", []string{"tensor", "parser/internal/..."}},
+	{"parser/all", []string{"parser/..."}},
+	{"parser/...", []string{"tensor", "parser", "parser/internal/..."}}, // protocols and parsertest
+
+	{"codecs", []string{"tensor", "codecs/internal/..."}},
+	{"codecs/internal/...", []string{"tensor", "codecs/internal/..."}},
+	{"codecs/all", []string{"codecs/..."}},
+	{"codecs/...", []string{"tensor", "codecs", "codecs/internal/..."}}, // methods and codectest
+
+	{"proxy", []string{"proxy/...", "tensor", "parser", "codecs"}},
+	{"proxy/policy", []string{"tensor", "parser", "codecs"}},
+	{"proxy/tunnel/...", []string{"proxy/tunnel/..."}},
+	{"proxy/intercept/...", []string{"proxy/intercept/..."}},
+	{"proxy/internal/...", nil},
+
+	{"bpf/...", nil},
+	{"tc/...", nil},
+	{"wan-sim/...", nil},
+
+	{"cmd/...", []string{"cmd/...", "proxy/...", "parser/...", "codecs/...", "tensor", "bpf/...", "tc/...", "wan-sim/..."}},
+	{"integration/...", []string{"integration/...", "cmd/...", "proxy/...", "parser/...", "codecs/...", "tensor", "bpf/...", "tc/...", "wan-sim/..."}},
+}
+
+// onlyIn says which files alone know a library, so that it can be replaced. A folder stands for all files below it.
+var onlyIn = map[string][]string{
+	"github.com/prometheus/": {"proxy/metrics.go", "cmd/"},
+	"github.com/pion/":       {"proxy/tunnel/dtls.go"},
+}
+
+// A listedPackage is what this test reads of `go list -json`.
+type listedPackage struct {
+	ImportPath  string
+	Dir         string
+	GoFiles     []string
+	Imports     []string
+	TestImports []string
+	// Those of external tests (package x_test).
+	XTestImports []string
+}
+
+func TestImportsPointOneWay(t *testing.T) {
+	for _, p := range packages(t, "./...") {
+		name, ours := strings.CutPrefix(p.ImportPath, module)
+		if !ours {
+			t.Errorf("%s lies in the module's root, which holds no package", p.ImportPath)
+			continue
+		}
+		layer := slices.IndexFunc(layers, func(l layer) bool { return fits(l.pkg, name) })
+		if layer < 0 {
+			t.Errorf("%s is in no layer: say in layers what it may import", name)
+			continue
+		}
+		inTests := slices.Concat(p.TestImports, p.XTestImports)
+		if slices.Contains(p.Imports, "testing") { // all of it is for tests
+			inTests = append(inTests, p.Imports...)
+		} else {
+			for _, imported := range ofOurs(p.Imports) {
+				if !slices.ContainsFunc(layers[layer].may, func(pattern string) bool { return fits(pattern, imported) }) {
+					t.Errorf("%s imports %s, which %s may not", name, imported, layers[layer].pkg)
+				}
+			}
+		}
+		for _, imported := range ofOurs(inTests) {
+			if fits("integration/...", imported) && imported != "integration/require" && !fits("integration/...", name) {
+				t.Errorf("the tests of %s import %s, which is above them", name, imported)
+			}
+		}
+	}
+}
+
+// Packages that help tests stay out of the program.
+func TestProgramLinksNoTests(t *testing.T) {
+	for _, p := range packages(t, "-deps", "./cmd/gradproxy") {
+		if p.ImportPath == "testing" || strings.HasPrefix(p.ImportPath, module+"integration") {
+			t.Errorf("cmd/gradproxy links %s", p.ImportPath)
+		}
+	}
+}
+
+func TestLibrariesStayInTheirFiles(t *testing.T) {
+	for _, p := range packages(t, "./...") {
+		folder := strings.TrimPrefix(p.ImportPath, module)
+		for _, file := range p.GoFiles {
+			parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, file), nil, parser.ImportsOnly)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, spec := range parsed.Imports {
+				path, err := strconv.Unquote(spec.Path.Value)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for library, files := range onlyIn {
+					if path != library && !(strings.HasSuffix(library, "/") && strings.HasPrefix(path, library)) {
+						continue
+					}
+					where := folder + "/" + file
+					if !slices.ContainsFunc(files, func(f string) bool {
+						return where == f || strings.HasSuffix(f, "/") && strings.HasPrefix(where, f)
+					}) {
+						t.Errorf("%s imports %s: only %v may", where, path, files)
+					}
+				}
+			}
+		}
+	}
+}
+
+// fits reports whether a package is the pattern or, for "x/...", x or below it.
+func fits(pattern, pkg string) bool {
+	if base, subtree := strings.CutSuffix(pattern, "/..."); subtree {
+		return pkg == base || strings.HasPrefix(pkg, base+"/")
+	}
+	return pkg == pattern
+}
+
+// ofOurs returns those of paths that are in this module, without its name.
+func ofOurs(paths []string) (names []string) {
+	for _, path := range paths {
+		if name, ours := strings.CutPrefix(path, module); ours {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// packages lists packages as `go list` with args does in the module's root.
+func packages(t *testing.T, args ...string) (list []listedPackage) {
+	t.Helper()
+	require.Command(t, "go")
+	cmd := exec.Command("go", append([]string{"list", "-json=ImportPath,Dir,GoFiles,Imports,TestImports,XTestImports"}, args...)...)
+	cmd.Dir = ".."
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s: %v", cmd, err)
+	}
+	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p listedPackage
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			return list
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, p)
+	}
+}

@@ -1,0 +1,123 @@
+//go:build linux
+
+package testbed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
+
+// A Gradproxy is the program under test, and a folder with the certificates and configurations of its processes.
+type Gradproxy struct {
+	binary string
+	dir    string
+}
+
+// domain is the trust domain of the test sites' certificates.
+const domain = "testbed"
+
+// maxSites bounds the sites of a WAN.
+const maxSites = 3
+
+// Build builds the program into dir, with the race detector if GRADPROXY_RACE is 1, and has it make certificates.
+func Build(ctx context.Context, dir string) (*Gradproxy, error) {
+	g := &Gradproxy{binary: filepath.Join(dir, "gradproxy"), dir: dir}
+	args := []string{"build", "-o", g.binary}
+	if os.Getenv("GRADPROXY_RACE") == "1" {
+		args = append(args, "-race")
+	}
+	build := exec.CommandContext(ctx, "go", append(args, "github.com/gradproxy/gradproxy/cmd/gradproxy")...)
+	cert := []string{"cert", "--dir", g.dir, "--domain", domain}
+	for i := range maxSites {
+		cert = append(cert, siteName(i))
+	}
+	for _, cmd := range []*exec.Cmd{build, exec.CommandContext(ctx, g.binary, cert...)} {
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("testbed: %s: %w\n%s", cmd, err, out)
+		}
+	}
+	return g, nil
+}
+
+// Config is what differs between the proxies' configurations. The zero Config is lossless.
+type Config struct {
+	Sites  []int  // those with a proxy, each the others' peer; nil: all
+	Resume string // of the tunnel; "": 5m
+	More   string // YAML at the top level, as "jobs: …" and "policy: …"
+}
+
+// configuration is the YAML file of site i.
+func (g *Gradproxy) configuration(w *WAN, i int, c Config) string {
+	own := w.Sites[i]
+	resume := c.Resume
+	if resume == "" {
+		resume = "5m"
+	}
+	text := fmt.Sprintf(`site: %[1]s
+tunnel: {listen: "%[2]s:%[3]d", cert: %[4]s/%[1]s.pem, key: %[4]s/%[1]s.key, ca: %[4]s/ca.pem, resume: %[5]s}
+intercept: {mode: redirect, ports: 1024-65535, on_death: direct}
+admin: "%[6]s"
+peers:
+`, own.Site, own.Addr, tunnelPort, g.dir, resume, adminAddress)
+	for _, j := range c.sites(w) {
+		if j == i {
+			continue
+		}
+		peer := w.Sites[j]
+		text += fmt.Sprintf(`  - {name: %[1]s, dial: "%[2]s:%[3]d", id: "spiffe://%[4]s/%[1]s", networks: ["%[5]s", "%[6]s"], may_dial: ["%[7]s:1024-65535", "[%[8]s]:1024-65535"]}
+`, peer.Site, peer.Addr, tunnelPort, domain, peer.Network, peer.Network6, own.Network, own.Network6)
+	}
+	return text + c.More
+}
+
+const (
+	tunnelPort   = 7443
+	adminAddress = "127.0.0.1:9090" // in the site's namespace
+)
+
+func (c Config) sites(w *WAN) []int {
+	if c.Sites != nil {
+		return c.Sites
+	}
+	all := make([]int, len(w.Sites))
+	for i := range all {
+		all[i] = i
+	}
+	return all
+}
+
+// Start starts a proxy at each site of c and waits until all are ready, their tunnels included. They end with ctx at
+// the latest.
+func (g *Gradproxy) Start(ctx context.Context, w *WAN, c Config) (Proxies, error) {
+	var all Proxies
+	for _, i := range c.sites(w) {
+		p, err := g.StartOne(ctx, w, i, c)
+		if err != nil {
+			return nil, errors.Join(err, all.Stop())
+		}
+		all = append(all, p)
+	}
+	for _, p := range all {
+		if err := p.Ready(ctx); err != nil {
+			return nil, errors.Join(err, all.Stop())
+		}
+	}
+	return all, nil
+}
+
+// StartOne starts the proxy of site i only, and waits for nothing.
+func (g *Gradproxy) StartOne(ctx context.Context, w *WAN, i int, c Config) (*Proxy, error) {
+	file := filepath.Join(g.dir, w.Sites[i].Name()+".yaml")
+	if err := os.WriteFile(file, []byte(g.configuration(w, i, c)), 0o600); err != nil {
+		return nil, fmt.Errorf("testbed: %w", err)
+	}
+	p, err := startProcess(w.Sites[i].CommandContext(ctx, g.binary, "run", "-c", file), nil)
+	if err != nil {
+		return nil, err
+	}
+	return &Proxy{site: w.Sites[i], process: p}, nil
+}

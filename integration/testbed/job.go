@@ -1,0 +1,211 @@
+//go:build linux
+
+package testbed
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// A Job is a training program of one process a rank, which prints "step K" to stderr after step K and at the end a line
+// of JSON to stdout, as the programs in integration/testdata do.
+type Job struct {
+	Python  string   // the interpreter
+	Program string   // the script
+	Args    []string // the same for every rank
+	Env     []string // beside RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT and GLOO_SOCKET_IFNAME
+	Ranks   int      // rank r runs at site r modulo the number of sites
+}
+
+// A Result is how a rank ended.
+type Result struct {
+	Rank     int
+	ExitCode int            // -1: ended by Signal
+	Signal   syscall.Signal // SIGKILL: by Kill or because its time was up; 0: none
+	Stderr   string         // its last lines
+	Wall     time.Duration
+	CPU      time.Duration // user and system
+
+	// From the rank's JSON line; zero values if it printed none.
+	Report
+}
+
+// A Report is a rank's own account, the line of JSON that it prints.
+type Report struct {
+	Job              string    `json:"job"`
+	Version          string    `json:"version"` // the framework's
+	World            int       `json:"world"`
+	Parameters       int       `json:"parameters"`
+	Loss             float64   `json:"loss"`
+	Accuracy         float64   `json:"accuracy"`
+	Seconds          float64   `json:"seconds"`      // from joining to the end, imports left out
+	StepSeconds      float64   `json:"step_seconds"` // median
+	AllReduceSeconds []float64 `json:"all_reduce_seconds"`
+	WeightsSHA256    string    `json:"weights_sha256"`
+	MetricSHA256     string    `json:"metric_sha256"`
+	Unsupported      string    `json:"unsupported"` // why this framework cannot run the mode
+}
+
+// A Run is a job under way.
+type Run struct {
+	Ranks []*Rank
+}
+
+// A Rank is one process of a job under way.
+type Rank struct {
+	number int
+	began  time.Time
+	stdout bytes.Buffer
+	*process
+
+	mu    sync.Mutex
+	step  int           // that was reported last; -1: none yet
+	moved chan struct{} // closed when step changes
+}
+
+// Start starts the ranks of job, which end with ctx at the latest.
+func (w *WAN) Start(ctx context.Context, job Job) (*Run, error) {
+	run := &Run{}
+	port := strconv.Itoa(20000 + rand.IntN(10000)) // below Linux's ephemeral ports, which Gloo listens on
+	for r := range job.Ranks {
+		site := w.Sites[r%len(w.Sites)]
+		cmd := site.CommandContext(ctx, job.Python, append([]string{job.Program}, job.Args...)...)
+		cmd.Env = append(os.Environ(),
+			"RANK="+strconv.Itoa(r), "WORLD_SIZE="+strconv.Itoa(job.Ranks),
+			"MASTER_ADDR="+w.Sites[0].Addr.String(), "MASTER_PORT="+port,
+			"GLOO_SOCKET_IFNAME="+site.Interface, "OMP_NUM_THREADS=1", "PYTHONDONTWRITEBYTECODE=1")
+		cmd.Env = append(cmd.Env, job.Env...)
+		rank := &Rank{number: r, began: time.Now(), step: -1, moved: make(chan struct{})}
+		cmd.Stdout = &rank.stdout
+		p, err := startProcess(cmd, rank.see)
+		if err != nil {
+			run.Kill()
+			return nil, err
+		}
+		rank.process = p
+		run.Ranks = append(run.Ranks, rank)
+	}
+	return run, nil
+}
+
+// Run runs job to its end. The error says which ranks failed and shows what they said.
+func (w *WAN) Run(ctx context.Context, job Job) ([]Result, error) {
+	run, err := w.Start(ctx, job)
+	if err != nil {
+		return nil, err
+	}
+	results := run.Wait()
+	return results, Failures(results)
+}
+
+// Failures returns an error that names the ranks that did not end with a report, and nil if there are none.
+func Failures(results []Result) error {
+	var errs []error
+	for _, r := range results {
+		if r.ExitCode != 0 || r.Job == "" {
+			errs = append(errs, fmt.Errorf("rank %d: exit code %d after %.1f s: %s\n%s",
+				r.Rank, r.ExitCode, r.Wall.Seconds(), r.Unsupported, r.Stderr))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Wait waits until all ranks have ended.
+func (r *Run) Wait() []Result {
+	var results []Result
+	for _, rank := range r.Ranks {
+		results = append(results, rank.Wait())
+	}
+	return results
+}
+
+// Kill ends all ranks.
+func (r *Run) Kill() {
+	for _, rank := range r.Ranks {
+		rank.Kill()
+	}
+}
+
+// Step waits until every rank has done step k, counted from 0. It fails if a rank ends before, and with ctx.
+func (r *Run) Step(ctx context.Context, k int) error {
+	for _, rank := range r.Ranks {
+		if err := rank.Step(ctx, k); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Kill ends the rank as kill -9 does.
+func (r *Rank) Kill() { r.kill() }
+
+// Step waits until the rank has done step k. It fails if the rank ends before, and with ctx.
+func (r *Rank) Step(ctx context.Context, k int) error {
+	for {
+		r.mu.Lock()
+		step, moved := r.step, r.moved
+		r.mu.Unlock()
+		if step >= k {
+			return nil
+		}
+		select {
+		case <-moved:
+		case <-r.done:
+			return fmt.Errorf("testbed: rank %d ended after step %d, before step %d:\n%s", r.number, step, k, r.log)
+		case <-ctx.Done():
+			return fmt.Errorf("testbed: rank %d is at step %d, not yet %d: %w", r.number, step, k, ctx.Err())
+		}
+	}
+}
+
+// see takes note of a line of the rank's stderr.
+func (r *Rank) see(line string) {
+	number, found := strings.CutPrefix(line, "step ")
+	step, err := strconv.Atoi(number)
+	if !found || err != nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.step = step
+	close(r.moved)
+	r.moved = make(chan struct{})
+}
+
+func signalOf(state *os.ProcessState) syscall.Signal {
+	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return status.Signal()
+	}
+	return 0
+}
+
+// Wait waits until the rank has ended.
+func (r *Rank) Wait() Result {
+	<-r.done
+	cpu, _ := r.cpu() // of an ended process: no error
+	result := Result{
+		Rank:     r.number,
+		ExitCode: r.cmd.ProcessState.ExitCode(),
+		Signal:   signalOf(r.cmd.ProcessState),
+		Stderr:   r.log.String(),
+		Wall:     r.end.Sub(r.began),
+		CPU:      cpu,
+	}
+	for line := range bytes.Lines(r.stdout.Bytes()) { // frameworks print there too
+		var report Report
+		if json.Unmarshal(line, &report) == nil && report.Job != "" {
+			result.Report = report
+		}
+	}
+	return result
+}

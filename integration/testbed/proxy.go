@@ -1,0 +1,145 @@
+//go:build linux
+
+package testbed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A Proxy is a gradproxy process at a site.
+type Proxy struct {
+	site *Site
+	*process
+}
+
+// Proxies are those of a WAN, in the order of their sites.
+type Proxies []*Proxy
+
+// Stop ends all of them as an operator would and reports each that did not end well.
+func (ps Proxies) Stop() error {
+	var errs []error
+	for _, p := range ps {
+		errs = append(errs, p.Stop())
+	}
+	return errors.Join(errs...)
+}
+
+// CPU returns the processor time of all of them so far.
+func (ps Proxies) CPU() (time.Duration, error) {
+	var sum time.Duration
+	for _, p := range ps {
+		used, err := p.cpu()
+		if err != nil {
+			return 0, err
+		}
+		sum += used
+	}
+	return sum, nil
+}
+
+// Stop sends SIGTERM and waits for the end. It reports one that fails or had ended before; not one that was killed.
+func (p *Proxy) Stop() error {
+	if p.killed.Load() {
+		return nil
+	}
+	if p.ended() {
+		return fmt.Errorf("testbed: proxy at site %s ended by itself: %w\n%s", p.site.Site, errOr(p.err, "exit code 0"), p.log)
+	}
+	if err := p.terminate(20 * time.Second); err != nil {
+		return fmt.Errorf("testbed: proxy at site %s: %w\n%s", p.site.Site, err, p.log)
+	}
+	return nil
+}
+
+func errOr(err error, text string) error {
+	if err == nil {
+		return errors.New(text)
+	}
+	return err
+}
+
+// Kill ends the proxy as kill -9 does.
+func (p *Proxy) Kill() { p.kill() }
+
+// Log returns the last lines of the proxy's log.
+func (p *Proxy) Log() string { return p.log.String() }
+
+// Ready waits until /readyz says yes. It fails if the proxy ends, and with ctx.
+func (p *Proxy) Ready(ctx context.Context) error {
+	for {
+		body, err := p.get(ctx, "/readyz")
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-p.done:
+			return fmt.Errorf("testbed: proxy at site %s ended: %w\n%s", p.site.Site, errOr(p.err, "exit code 0"), p.log)
+		case <-ctx.Done():
+			return fmt.Errorf("testbed: proxy at site %s is not ready: %w: %w %s\n%s", p.site.Site, ctx.Err(), err, body, p.log)
+		}
+	}
+}
+
+// Metrics returns the samples of /metrics by name and labels as printed there: `gradproxy_x_total{peer="b"}`.
+func (p *Proxy) Metrics(ctx context.Context) (map[string]float64, error) {
+	body, err := p.get(ctx, "/metrics")
+	if err != nil {
+		return nil, err
+	}
+	samples := map[string]float64{}
+	for line := range strings.Lines(body) {
+		line = strings.TrimSpace(line)
+		name, value := line, ""
+		if i := strings.LastIndexByte(line, ' '); i >= 0 {
+			name, value = line[:i], line[i+1:]
+		}
+		if v, err := strconv.ParseFloat(value, 64); err == nil && !strings.HasPrefix(line, "#") {
+			samples[name] = v
+		}
+	}
+	return samples, nil
+}
+
+// Sum adds up the samples of one metric over its labels.
+func Sum(samples map[string]float64, metric string) float64 {
+	var sum float64
+	for name, v := range samples {
+		if base, _, _ := strings.Cut(name, "{"); base == metric {
+			sum += v
+		}
+	}
+	return sum
+}
+
+// get asks the proxy's admin address, which only its namespace sees.
+func (p *Proxy) get(ctx context.Context, path string) (body string, err error) {
+	client := http.Client{
+		Timeout: 10 * time.Second,
+		Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, network, address string) (c net.Conn, err error) {
+			return p.site.Dial(ctx, network, address)
+		}},
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+adminAddress+path, nil)
+	if err != nil {
+		return "", err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	b, err := io.ReadAll(io.LimitReader(response.Body, 8<<20))
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("testbed: %s of site %s: %s", path, p.site.Site, response.Status)
+	}
+	return string(b), err
+}
