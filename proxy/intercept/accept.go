@@ -1,0 +1,97 @@
+package intercept
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"syscall"
+	"time"
+)
+
+// Back-off of an accept loop that is out of descriptors: doubled from the first to the last at each failure.
+const (
+	firstBackOff = 5 * time.Millisecond
+	lastBackOff  = time.Second
+)
+
+// A Gate bounds how many intercepted connections are open at once, over all listeners that share it. Those beyond wait
+// in the listeners' backlogs. The zero Gate is open.
+type Gate struct{ tickets chan struct{} }
+
+// NewGate returns a Gate for n connections, at least one.
+func NewGate(n int) Gate { return Gate{make(chan struct{}, max(n, 1))} }
+
+// enter waits for a place and reports false if ctx ends first.
+func (g Gate) enter(ctx context.Context) bool {
+	if g.tickets == nil {
+		return ctx.Err() == nil
+	}
+	select {
+	case g.tickets <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (g Gate) leave() {
+	if g.tickets != nil {
+		<-g.tickets
+	}
+}
+
+// A tcpListener is the part of a *net.TCPListener that the accept loop needs.
+type tcpListener interface {
+	AcceptTCP() (*net.TCPConn, error)
+	Close() error
+}
+
+// acceptAll calls handle for each connection of l on a goroutine of its own, until ctx ends or l fails for good. It
+// closes l, does not wait for the handlers, and returns nil if ctx ended. Where the process is out of descriptors it
+// waits rather than spins; the connections stay in the backlog meanwhile.
+func acceptAll(ctx context.Context, l tcpListener, gate Gate, log *slog.Logger, handle func(*net.TCPConn)) error {
+	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
+	defer func() {
+		if stop() {
+			_ = l.Close()
+		}
+	}()
+	pause := firstBackOff
+	for gate.enter(ctx) {
+		c, err := l.AcceptTCP()
+		if err == nil {
+			pause = firstBackOff
+			go func() {
+				defer gate.leave()
+				handle(c)
+			}()
+			continue
+		}
+		gate.leave()
+		if ctx.Err() != nil {
+			return nil
+		}
+		if !passing(err) {
+			return err
+		}
+		log.Warn("intercept: cannot accept connections: they wait", "err", err, "pause", pause)
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, lastBackOff)
+	}
+	return nil
+}
+
+// passing reports whether accept may succeed later after err: descriptors or memory are short, or the connection died
+// in the backlog.
+func passing(err error) bool {
+	for _, e := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}

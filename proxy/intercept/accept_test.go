@@ -1,0 +1,152 @@
+package intercept
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A starved listener has no descriptors for some calls, then ends for good.
+type starved struct {
+	failures int
+	calls    []time.Time
+	closed   chan struct{}
+}
+
+func (s *starved) AcceptTCP() (*net.TCPConn, error) {
+	s.calls = append(s.calls, time.Now())
+	if len(s.calls) <= s.failures {
+		return nil, &net.OpError{Op: "accept", Err: os.NewSyscallError("accept4", syscall.EMFILE)}
+	}
+	<-s.closed
+	return nil, net.ErrClosed
+}
+
+func (s *starved) Close() error { close(s.closed); return nil }
+
+// Out of descriptors, the loop waits 5, 10, 20, ... ms, never over a second, and then goes on.
+func TestAcceptBacksOffWithoutDescriptors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		l := &starved{failures: 12, closed: make(chan struct{})}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() {
+			done <- acceptAll(ctx, l, Gate{}, slog.New(slog.NewTextHandler(&log, nil)), func(*net.TCPConn) {})
+		}()
+		time.Sleep(time.Minute) // of the bubble's clock
+		synctest.Wait()
+		cancel()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		if len(l.calls) != 13 {
+			t.Fatalf("%d calls of accept, want 13", len(l.calls))
+		}
+		want := firstBackOff
+		for i := 1; i < len(l.calls); i++ {
+			if got := l.calls[i].Sub(l.calls[i-1]); got != want {
+				t.Errorf("pause %d is %v, want %v", i, got, want)
+			}
+			want = min(2*want, lastBackOff)
+		}
+		if n := strings.Count(log.String(), "cannot accept"); n != 12 {
+			t.Errorf("%d warnings, want 12", n)
+		}
+	})
+}
+
+// A listener that fails for good ends the loop with its error.
+func TestAcceptEndsWithTheListener(t *testing.T) {
+	l, err := listen("tcp", netip.MustParseAddrPort("127.0.0.1:0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	if err := acceptAll(t.Context(), l, Gate{}, slog.New(slog.DiscardHandler), nil); !errors.Is(err, net.ErrClosed) {
+		t.Fatalf("acceptAll = %v, want net.ErrClosed", err)
+	}
+}
+
+// Beyond the gate connections wait in the backlog: they are neither refused nor handled.
+func TestGateHoldsConnectionsBack(t *testing.T) {
+	f, err := NewForward(netip.MustParseAddrPort("127.0.0.1:0"), netip.MustParseAddrPort("192.0.2.1:9"), NewGate(1), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error)
+	handled := make(chan *net.TCPConn, 2)
+	release := make(chan struct{})
+	go func() {
+		served <- f.Serve(ctx, func(c *net.TCPConn, server netip.AddrPort) {
+			if server != netip.MustParseAddrPort("192.0.2.1:9") {
+				t.Errorf("server = %v", server)
+			}
+			handled <- c
+			<-release
+			c.Close()
+		})
+	}()
+	first, second := dial(t, f.Addr()), dial(t, f.Addr())
+	<-handled
+	select {
+	case <-handled:
+		t.Fatal("two connections handled through a gate for one")
+	default:
+	}
+	release <- struct{}{}
+	if _, err := io.ReadAll(first); err != nil {
+		t.Fatal(err)
+	}
+	<-handled
+	close(release)
+	if _, err := io.ReadAll(second); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if err := <-served; err != nil {
+		t.Fatal(err)
+	}
+}
+
+func dial(t *testing.T, a netip.AddrPort) net.Conn {
+	t.Helper()
+	c, err := net.Dial("tcp", a.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// What cannot be listened on is said in one line with what to do.
+func TestListenErrorsSayWhatToDo(t *testing.T) {
+	f, err := NewForward(netip.MustParseAddrPort("127.0.0.1:0"), netip.MustParseAddrPort("192.0.2.1:9"), Gate{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for _, c := range []struct {
+		addr netip.AddrPort
+		want string
+	}{
+		{f.Addr(), "the port is in use"},
+		{netip.MustParseAddrPort("192.0.2.77:9000"), "no such address"},
+	} {
+		_, err := NewForward(c.addr, c.addr, Gate{}, nil)
+		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("listen %v: %v, want %q", c.addr, err, c.want)
+		}
+	}
+}

@@ -1,0 +1,49 @@
+package intercept
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/netip"
+)
+
+// A Forward listens on one address and hands each connection on with one target.
+type Forward struct {
+	target   netip.AddrPort
+	gate     Gate
+	log      *slog.Logger
+	listener *net.TCPListener
+}
+
+// NewForward opens the listener. A nil log discards.
+func NewForward(addr, target netip.AddrPort, gate Gate, log *slog.Logger) (*Forward, error) {
+	l, err := listen("tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	return &Forward{target: target, gate: gate, log: orDiscard(log), listener: l}, nil
+}
+
+// Addr returns the listener's address.
+func (f *Forward) Addr() netip.AddrPort { return addrPort(f.listener.Addr()) }
+
+// Serve accepts connections until ctx ends, then closes the listener and returns nil. It does not wait for handlers.
+func (f *Forward) Serve(ctx context.Context, handle Handler) error {
+	return acceptAll(ctx, f.listener, f.gate, f.log, func(c *net.TCPConn) { handle(c, f.target) })
+}
+
+// Close closes the listener of a Forward that is not served.
+func (f *Forward) Close() error { return f.listener.Close() }
+
+// addrPort returns a TCP address with IPv4 in its own form, never mapped into IPv6.
+func addrPort(a net.Addr) netip.AddrPort {
+	p := a.(*net.TCPAddr).AddrPort()
+	return netip.AddrPortFrom(p.Addr().Unmap(), p.Port())
+}
+
+func orDiscard(log *slog.Logger) *slog.Logger {
+	if log == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return log
+}

@@ -1,0 +1,35 @@
+package intercept
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"syscall"
+)
+
+// listen opens a TCP listener. Multipath TCP, on by default in Go, stays off: the connections are local, and getsockopt
+// of an MPTCP socket does not know SO_ORIGINAL_DST.
+func listen(network string, addr netip.AddrPort) (*net.TCPListener, error) {
+	var lc net.ListenConfig
+	lc.SetMultipathTCP(false)
+	l, err := lc.Listen(context.Background(), network, addr.String())
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, fmt.Errorf("intercept: listen %s: the port is in use: stop what holds it (ss -ltnp) or choose another", addr)
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return nil, fmt.Errorf("intercept: listen %s: this host has no such address: see ip address", addr)
+	case errors.Is(err, syscall.EACCES):
+		return nil, fmt.Errorf("intercept: listen %s: a port under 1024 needs CAP_NET_BIND_SERVICE: choose a higher one", addr)
+	case err != nil:
+		return nil, fmt.Errorf("intercept: %w", err)
+	}
+	return l.(*net.TCPListener), nil
+}
+
+// reset closes c so that its peer sees RST, not the end of a stream.
+func reset(c *net.TCPConn) {
+	_ = c.SetLinger(0)
+	_ = c.Close()
+}

@@ -1,0 +1,40 @@
+package intercept
+
+import (
+	"log/slog"
+	"net/netip"
+)
+
+// RedirectConfig says what a Redirect takes over.
+type RedirectConfig struct {
+	Site     string           // names the table: gradproxy_<site>
+	Networks []netip.Prefix   // the peers' networks; at least one
+	Ports    Ports            // destination ports; zero: 1024-65535
+	Tunnels  []netip.AddrPort // the peers' tunnel addresses, which are never taken
+	Gateway  bool             // also take what other hosts send through this one; the listener is then open to the network
+	Refuse   bool             // see Plan
+	Gate     Gate             // bounds the open connections
+	Log      *slog.Logger     // nil discards
+	// Failed is told of each refresh that fails, and of nil when one succeeds again; nil: nobody is told.
+	Failed func(error)
+}
+
+// Plan returns the rules for listeners on these ports; a port 0 leaves the family out. It needs no privilege.
+func (c *RedirectConfig) Plan(listen4, listen6 uint16) Plan {
+	p := Plan{Table: TableName(c.Site), Networks: Merge(c.Networks), Ports: c.Ports, Tunnels: c.Tunnels,
+		Listen4: listen4, Listen6: listen6, Gateway: c.Gateway, Refuse: c.Refuse}
+	if p.Ports == (Ports{}) {
+		p.Ports = Ports{1024, 65535}
+	}
+	return p
+}
+
+// has reports whether a network is of that family.
+func (c *RedirectConfig) has(is func(netip.Addr) bool) bool {
+	for _, n := range c.Networks {
+		if is(n.Addr()) {
+			return true
+		}
+	}
+	return false
+}

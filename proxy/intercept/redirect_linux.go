@@ -1,0 +1,219 @@
+package intercept
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Redirect takes over connections to the peers' networks by rules of nf_tables, in the network namespace in which it
+// was made. It needs CAP_NET_ADMIN there for as long as it lives.
+type Redirect struct {
+	config    RedirectConfig // as at first: Update changes the plan
+	log       *slog.Logger
+	claim     net.Listener
+	listeners []*net.TCPListener
+
+	mu      sync.Mutex // guards what follows
+	rules   *rules
+	stopped bool // Stop was called: the rules are not refreshed any more
+}
+
+// NewRedirect opens the listeners and puts the rules in force. A table that a dead proxy of the same site left is
+// replaced; a living one is an error.
+func NewRedirect(c RedirectConfig) (*Redirect, error) {
+	r := &Redirect{config: c, log: orDiscard(c.Log)}
+	if err := r.open(); err != nil {
+		return nil, errors.Join(err, r.closeAll())
+	}
+	return r, nil
+}
+
+func (r *Redirect) open() (err error) {
+	if r.claim, err = claim(TableName(r.config.Site)); err != nil {
+		return err
+	}
+	loopback := []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}
+	if r.config.Gateway { // the kernel turns others' connections to the address of the interface that they come in by
+		loopback = []netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()}
+	}
+	var ports [2]uint16
+	for i, network := range []string{"tcp4", "tcp6"} {
+		if !r.config.has([]func(netip.Addr) bool{netip.Addr.Is4, netip.Addr.Is6}[i]) {
+			continue
+		}
+		l, err := listen(network, netip.AddrPortFrom(loopback[i], 0))
+		if err != nil {
+			return err
+		}
+		r.listeners = append(r.listeners, l)
+		ports[i] = addrPort(l.Addr()).Port()
+	}
+	if r.rules, err = openRules(r.config.Plan(ports[0], ports[1])); err != nil {
+		return err
+	}
+	return r.rules.replace()
+}
+
+// claim makes sure that one living process at most owns the table. An abstract socket is bound to the network
+// namespace, as the table is, and goes with its process, however that ends.
+func claim(table string) (net.Listener, error) {
+	l, err := net.Listen("unix", "@"+table)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("intercept: table inet %s belongs to another gradproxy that runs in this network namespace: stop it, or name this site otherwise", table)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("intercept: claim table inet %s: %w", table, err)
+	}
+	return l, nil
+}
+
+// Plan returns the rules that are in force.
+func (r *Redirect) Plan() Plan {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.rules.plan
+}
+
+// Serve accepts redirected connections and keeps the rules in force until ctx ends; then it ends their force, closes
+// the listeners and returns nil. The mappings of connections that are open stay until Close.
+func (r *Redirect) Serve(ctx context.Context, handle Handler) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	failed := make(chan error, len(r.listeners))
+	for _, l := range r.listeners {
+		go func() { failed <- acceptAll(ctx, l, r.config.Gate, r.log, func(c *net.TCPConn) { r.hand(c, handle) }) }()
+	}
+	go r.keep(ctx)
+	var err error
+	for range r.listeners {
+		err = errors.Join(err, <-failed)
+		if err != nil {
+			cancel() // one family without the other is not what was asked for
+		}
+	}
+	return errors.Join(err, r.Stop())
+}
+
+// hand gives c on, or resets it if its client came to the listener itself.
+func (r *Redirect) hand(c *net.TCPConn, handle Handler) {
+	server, err := originalDst(c)
+	if err != nil {
+		r.log.Warn("intercept: connection refused", "client", c.RemoteAddr().String(), "err", err)
+		reset(c)
+		return
+	}
+	handle(c, server)
+}
+
+// keep refreshes the rules until ctx ends. Rules that somebody removed (nft flush ruleset) are written again.
+func (r *Redirect) keep(ctx context.Context) {
+	tick := time.NewTicker(Refresh)
+	defer tick.Stop()
+	healthy := true
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		err := r.refresh()
+		if err != nil {
+			r.log.Error("intercept: the rules could not be refreshed: new connections soon bypass the proxy", "err", err)
+		}
+		if r.config.Failed != nil && (err != nil || !healthy) {
+			r.config.Failed(err)
+		}
+		healthy = err == nil
+	}
+}
+
+func (r *Redirect) refresh() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.stopped {
+		return nil
+	}
+	err := r.rules.refresh()
+	if errors.Is(err, syscall.ENOENT) {
+		r.log.Warn("intercept: the rules were gone and are written again", "table", r.rules.plan.Table)
+		err = r.rules.replace()
+	}
+	return err
+}
+
+// Update changes the networks and the tunnels' addresses without touching open connections. A family that had no
+// network at first needs a restart.
+func (r *Redirect) Update(networks []netip.Prefix, tunnels []netip.AddrPort) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.config
+	c.Networks, c.Tunnels = networks, tunnels
+	old := r.rules.plan
+	p := c.Plan(old.Listen4, old.Listen6)
+	if c.has(netip.Addr.Is4) && p.Listen4 == 0 || c.has(netip.Addr.Is6) && p.Listen6 == 0 {
+		return errors.New("intercept: the first network of an address family cannot be added while running: restart gradproxy")
+	}
+	r.rules.plan = p
+	if err := r.rules.write(); err != nil {
+		r.rules.plan = old
+		return err
+	}
+	return nil
+}
+
+// Stop ends the force of the rules: new connections go directly, or are refused, as configured for a dead proxy.
+// Connections that are open keep their mappings.
+func (r *Redirect) Stop() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stopped = true
+	err := r.rules.expire()
+	if errors.Is(err, syscall.ENOENT) { // the table is gone, and its force with it
+		return nil
+	}
+	return err
+}
+
+// Close removes the rules and closes the listeners. Redirected connections that are still open do not survive it.
+func (r *Redirect) Close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stopped = true
+	return errors.Join(r.rules.remove(), r.closeAll())
+}
+
+func (r *Redirect) closeAll() error {
+	var err error
+	for _, l := range r.listeners {
+		if e := l.Close(); !errors.Is(e, net.ErrClosed) {
+			err = errors.Join(err, e)
+		}
+	}
+	if r.rules != nil {
+		err = errors.Join(err, r.rules.close())
+	}
+	if r.claim != nil { // last: who claims the table next finds it gone
+		err = errors.Join(err, r.claim.Close())
+	}
+	return err
+}
+
+// Control marks a socket as the proxy's own, so that rules never turn it to the proxy: it is a net.Dialer's Control.
+// Without CAP_NET_ADMIN it does nothing, since then there are no rules of ours either.
+func Control(_, _ string, c syscall.RawConn) error {
+	var failed error
+	err := c.Control(func(fd uintptr) { failed = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_MARK, Mark) })
+	if errors.Is(failed, syscall.EPERM) {
+		failed = nil
+	}
+	return errors.Join(err, failed)
+}

@@ -1,0 +1,489 @@
+package intercept
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"os/exec"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gradproxy/gradproxy/integration/require"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	server4 = "10.2.0.1:20001"
+	server6 = "[2001:db8:2::1]:20001"
+)
+
+// twoSites returns a job's host, and a far host whose servers answer "D": reached directly.
+func twoSites(t *testing.T) (job, far *site) {
+	job, far = newSite(t), newSite(t)
+	connect(job, far, "wan", []string{"10.1.0.1/24", "2001:db8:1::1/64"}, []string{"10.1.0.2/24", "2001:db8:1::2/64"})
+	job.route("10.2.0.0/16", "10.1.0.2")
+	job.route("2001:db8:2::/48", "2001:db8:1::2")
+	connect(far, newSite(t), "lan", []string{"10.2.0.1/16", "2001:db8:2::1/48"}, nil)
+	for _, addr := range []string{server4, server6, "10.2.0.1:22", "10.2.0.1:7443", "10.2.0.1:80"} {
+		far.answer(addr, "D")
+	}
+	if t.Failed() {
+		t.FailNow()
+	}
+	return job, far
+}
+
+func paris() RedirectConfig {
+	return RedirectConfig{Site: "paris", Networks: prefixes("10.2.0.0/16", "2001:db8:2::/48", "10.1.0.0/24"),
+		Tunnels: []netip.AddrPort{netip.MustParseAddrPort("10.2.0.1:7443")}}
+}
+
+// redirect puts rules in force inside the site.
+func redirect(s *site, c RedirectConfig) *Redirect {
+	s.t.Helper()
+	var r *Redirect
+	var err error
+	s.do(func() { r, err = NewRedirect(c) })
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { r.Close() })
+	return r
+}
+
+// serve runs r with a handler that answers "P": reached the proxy. It returns what stops it.
+func serve(t *testing.T, r *Redirect, seen func(client, server netip.AddrPort)) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() {
+		defer close(done)
+		done <- r.Serve(ctx, func(c *net.TCPConn, server netip.AddrPort) {
+			if seen != nil {
+				seen(addrPort(c.RemoteAddr()), server)
+			}
+			say(c, "P")
+		})
+	}()
+	stop = func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Serve: %v", err)
+		}
+	}
+	t.Cleanup(stop)
+	return stop
+}
+
+func TestRedirectTellsWhereTheClientMeantToGo(t *testing.T) {
+	job, _ := twoSites(t)
+	type ends struct{ client, server netip.AddrPort }
+	seen := make(chan ends, 2)
+	serve(t, redirect(job, paris()), func(client, server netip.AddrPort) { seen <- ends{client, server} })
+	for _, addr := range []string{server4, server6} {
+		c, err := job.dial(addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := readWord(c); got != "P" {
+			t.Fatalf("%s: answered by %q, want the proxy", addr, got)
+		}
+		want := ends{addrPort(c.LocalAddr()), netip.MustParseAddrPort(addr)}
+		if got := <-seen; got != want {
+			t.Errorf("handler was given %v, want %v", got, want)
+		}
+		if !strings.HasPrefix(want.client.String(), "10.1.0.1:") && !strings.HasPrefix(want.client.String(), "[2001:db8:1::1]:") {
+			t.Errorf("the client is %v: not its real address", want.client)
+		}
+	}
+}
+
+// What must never be turned to the proxy is not, though its network and ports match.
+func TestRedirectSparesWhatIsNotItsOwn(t *testing.T) {
+	job, _ := twoSites(t)
+	job.answer("10.1.0.1:30000", "L")
+	c := paris()
+	c.Ports = Ports{1, 65535}
+	c.Refuse = true
+	r := redirect(job, c)
+	serve(t, r, nil)
+	check := func(state string, taken string) {
+		for _, x := range []struct{ addr, want, why string }{
+			{"10.2.0.1:80", taken, "a port of the range"},
+			{"10.2.0.1:22", "D", "port 22 is never taken"},
+			{"10.2.0.1:7443", "D", "the peer's tunnel is never taken"},
+			{"10.1.0.1:30000", "L", "local addresses are never taken"},
+		} {
+			if got := job.whoAnswers(x.addr); got != x.want {
+				t.Errorf("%s: %s answered by %q, want %q: %s", state, x.addr, got, x.want, x.why)
+			}
+		}
+		job.do(func() {
+			d := net.Dialer{Control: Control}
+			own, err := d.Dial("tcp", server4)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer own.Close()
+			if got := readWord(own); got != "D" {
+				t.Errorf("%s: the proxy's own connection was answered by %q, want D", state, got)
+			}
+		})
+	}
+	check("alive", "P")
+	if err := r.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	check("dead", "refused")
+}
+
+func TestPortsOutsideTheRangeAreSpared(t *testing.T) {
+	job, _ := twoSites(t)
+	serve(t, redirect(job, paris()), nil)
+	if got := job.whoAnswers("10.2.0.1:80"); got != "D" {
+		t.Errorf("port 80 answered by %q, want D", got)
+	}
+}
+
+// Connections that were open before the rules came, idle or not, are untouched by them, whether they are in force, have
+// expired, or refuse; and so are connections whose first packet conntrack never saw.
+func TestOpenConnectionsAreUntouched(t *testing.T) {
+	job, _ := twoSites(t)
+	var open []net.Conn
+	for _, addr := range []string{server4, server6} {
+		c, err := job.dial(addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := readWord(c); got != "D" {
+			t.Fatalf("answered by %q", got)
+		}
+		open = append(open, c)
+	}
+	all := func(state string) {
+		for _, c := range open {
+			echoes(t, state+": "+c.RemoteAddr().String(), c)
+		}
+	}
+	c := paris()
+	c.Refuse = true
+	r := redirect(job, c)
+	stop := serve(t, r, nil)
+	all("in force")
+	if got := job.whoAnswers(server4); got != "P" {
+		t.Fatalf("a new connection was answered by %q, want P", got)
+	}
+	stop()
+	all("refusing")
+	if got := job.whoAnswers(server4); got != "refused" {
+		t.Errorf("a new connection was answered by %q, want a refusal", got)
+	}
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	all("removed")
+}
+
+// The rules of a proxy that no longer refreshes them lose their force by themselves. Connections that were redirected
+// before stay so: conntrack holds their mapping.
+func TestRulesExpireByThemselves(t *testing.T) {
+	for _, x := range []struct {
+		name   string
+		refuse bool
+		want   string
+	}{{"direct", false, "D"}, {"refuse", true, "refused"}} {
+		t.Run(x.name, func(t *testing.T) {
+			t.Parallel()
+			job, _ := twoSites(t)
+			c := paris()
+			c.Refuse = x.refuse
+			r := redirect(job, c)
+			for _, l := range r.listeners { // accepts, but never refreshes: a stuck proxy
+				go func() {
+					_ = acceptAll(t.Context(), l, Gate{}, r.log, func(c *net.TCPConn) { say(c, "P") })
+				}()
+			}
+			redirected, err := job.dial(server4)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := readWord(redirected); got != "P" {
+				t.Fatalf("answered by %q, want P", got)
+			}
+			began := time.Now()
+			got := "P"
+			for got == "P" && time.Since(began) < 10*Timeout { // by the kernel's clock: all that a test can do is look
+				time.Sleep(Refresh / 30)
+				got = job.whoAnswers(server4)
+			}
+			if got != x.want {
+				t.Fatalf("after %v a new connection was answered by %q, want %q", time.Since(began), got, x.want)
+			}
+			if got := job.whoAnswers(server6); got != x.want {
+				t.Errorf("IPv6: answered by %q, want %q", got, x.want)
+			}
+			echoes(t, "redirected before", redirected)
+		})
+	}
+}
+
+// Refreshed in time, the rules stay in force beyond their time-out. Reading the set says when its element ends.
+func TestRefreshProlongs(t *testing.T) {
+	job, _ := twoSites(t)
+	r := redirect(job, paris())
+	left := func() time.Duration {
+		es, err := r.rules.conn.GetSetElements(aliveSet(r.rules.table()))
+		if err != nil || len(es) != 1 {
+			t.Fatalf("set alive: %v, %v", es, err)
+		}
+		return es[0].Expires
+	}
+	for left() > Timeout-100*time.Millisecond {
+		time.Sleep(10 * time.Millisecond)
+	}
+	before := left()
+	if err := r.refresh(); err != nil {
+		t.Fatal(err)
+	}
+	if after := left(); after <= before {
+		t.Errorf("the element ends in %v, before the refresh in %v", after, before)
+	}
+}
+
+// Rules that somebody flushed are back with the next refresh.
+func TestRefreshRestoresFlushedRules(t *testing.T) {
+	job, _ := twoSites(t)
+	r := redirect(job, paris())
+	serve(t, r, nil)
+	job.do(func() {
+		r.rules.conn.FlushRuleset()
+		job.check(r.rules.conn.Flush())
+	})
+	if got := job.whoAnswers(server4); got != "D" {
+		t.Fatalf("without rules: answered by %q, want D", got)
+	}
+	if err := r.refresh(); err != nil {
+		t.Fatal(err)
+	}
+	if got := job.whoAnswers(server4); got != "P" {
+		t.Errorf("restored: answered by %q, want P", got)
+	}
+}
+
+// A table that a killed proxy left is replaced; a living proxy's is not.
+func TestLeftOverTable(t *testing.T) {
+	job, _ := twoSites(t)
+	dead := redirect(job, paris())
+	job.do(func() {
+		_, err := NewRedirect(paris())
+		if err == nil || !strings.Contains(err.Error(), "belongs to another gradproxy") || strings.Contains(err.Error(), "\n") {
+			t.Errorf("beside a living proxy: %v", err)
+		}
+	})
+	if err := dead.closeAll(); err != nil { // what the kernel does at kill -9: descriptors go, the table stays
+		t.Fatal(err)
+	}
+	serve(t, redirect(job, paris()), nil)
+	for _, addr := range []string{server4, server6} {
+		if got := job.whoAnswers(addr); got != "P" {
+			t.Errorf("%s: answered by %q, want the new proxy", addr, got)
+		}
+	}
+}
+
+// Close removes every trace.
+func TestCloseRemovesTheTable(t *testing.T) {
+	job, _ := twoSites(t)
+	r := redirect(job, paris())
+	tables := func() []string {
+		conn, names := openConn(job), []string{}
+		ts, err := conn.ListTables()
+		job.check(err)
+		for _, table := range ts {
+			names = append(names, table.Name)
+		}
+		return names
+	}
+	if got := tables(); len(got) != 1 || got[0] != "gradproxy_paris" {
+		t.Fatalf("tables: %v", got)
+	}
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := tables(); len(got) != 0 {
+		t.Errorf("tables after Close: %v", got)
+	}
+}
+
+// New networks come into force, old ones leave it, and open connections are not harmed.
+func TestUpdate(t *testing.T) {
+	job, _ := twoSites(t)
+	c := paris()
+	c.Networks = prefixes("10.9.0.0/16", "2001:db8:2::/48")
+	r := redirect(job, c)
+	serve(t, r, nil)
+	if got := job.whoAnswers(server4); got != "D" {
+		t.Fatalf("answered by %q, want D", got)
+	}
+	kept, err := job.dial(server6)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := readWord(kept); got != "P" {
+		t.Fatalf("answered by %q, want P", got)
+	}
+	if err := r.Update(prefixes("10.2.0.0/16"), nil); err != nil {
+		t.Fatal(err)
+	}
+	if got := job.whoAnswers(server4); got != "P" {
+		t.Errorf("added network: answered by %q, want P", got)
+	}
+	if got := job.whoAnswers(server6); got != "D" {
+		t.Errorf("removed network: answered by %q, want D", got)
+	}
+	echoes(t, "redirected before the update", kept)
+}
+
+// A gateway takes what other hosts send through it, and refuses it when dead.
+func TestGateway(t *testing.T) {
+	job, gateway := newSite(t), newSite(t)
+	_, far := newSite(t), newSite(t)
+	connect(job, gateway, "lan", []string{"10.1.0.1/24", "2001:db8:1::1/64"}, []string{"10.1.0.254/24", "2001:db8:1::254/64"})
+	connect(gateway, far, "wan", []string{"10.2.0.254/24", "2001:db8:2::254/64"}, []string{"10.2.0.1/24", "2001:db8:2::1/64"})
+	job.route("10.2.0.0/24", "10.1.0.254")
+	job.route("2001:db8:2::/64", "2001:db8:1::254")
+	far.route("10.1.0.0/24", "10.2.0.254")
+	far.route("2001:db8:1::/64", "2001:db8:2::254")
+	gateway.do(func() {
+		gateway.check(sysctl("net/ipv4/ip_forward", "1"))
+		gateway.check(sysctl("net/ipv6/conf/all/forwarding", "1"))
+	})
+	far.answer(server4, "D")
+	far.answer(server6, "D")
+	for _, addr := range []string{server4, server6} {
+		if got := job.whoAnswers(addr); got != "D" {
+			t.Fatalf("%s without rules: answered by %q, want D", addr, got)
+		}
+	}
+	c := RedirectConfig{Site: "gw", Networks: prefixes("10.2.0.0/24", "2001:db8:2::/64"), Gateway: true, Refuse: true}
+	r := redirect(gateway, c)
+	serve(t, r, func(client, server netip.AddrPort) {
+		if s := server.String(); s != server4 && s != server6 {
+			t.Errorf("server = %s", s)
+		}
+	})
+	for _, addr := range []string{server4, server6} {
+		if got := job.whoAnswers(addr); got != "P" {
+			t.Errorf("%s: answered by %q, want P", addr, got)
+		}
+	}
+	if err := r.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	for _, addr := range []string{server4, server6} {
+		if got := job.whoAnswers(addr); got != "refused" {
+			t.Errorf("%s, dead: answered by %q, want refused", addr, got)
+		}
+	}
+}
+
+// Who dials the listener itself is reset: there is no destination, and a gateway's listener is open to the network.
+func TestDirectConnectionsToTheListenerAreReset(t *testing.T) {
+	job, _ := twoSites(t)
+	r := redirect(job, paris())
+	serve(t, r, func(_, server netip.AddrPort) { t.Errorf("handled, with server %v", server) })
+	for _, l := range r.listeners {
+		c, err := job.dial(l.Addr().String())
+		if err == nil {
+			_, err = io.ReadAll(c)
+		}
+		if !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("%v: %v, want a reset", l.Addr(), err)
+		}
+	}
+}
+
+// The text that users are shown and the rules in the kernel are the same: nft lists both alike.
+func TestPlanIsWhatIsApplied(t *testing.T) {
+	require.Command(t, "nft")
+	configs := map[string]RedirectConfig{
+		"usual":      paris(),
+		"gateway":    {Site: "gw", Networks: prefixes("10.2.0.0/16", "2001:db8::/32"), Gateway: true, Refuse: true, Ports: Ports{29500, 29500}},
+		"everything": {Site: "all", Networks: prefixes("0.0.0.0/0", "::/0")},
+		"last":       {Site: "last", Networks: prefixes("10.0.0.0/8", "255.255.255.255/32", "192.168.0.0/24", "192.168.1.0/24")},
+	}
+	for name, c := range configs {
+		t.Run(name, func(t *testing.T) {
+			job := newSite(t)
+			r := redirect(job, c)
+			p := r.Plan()
+			applied := job.list(p.Table)
+			if err := r.rules.remove(); err != nil {
+				t.Fatal(err)
+			}
+			job.nft(p.String(), "-f", "-")
+			if printed := job.list(p.Table); printed != applied {
+				t.Errorf("applied:\n%s\nprinted:\n%s", applied, printed)
+			}
+		})
+	}
+}
+
+// list returns a table as nft lists it, with the seconds that elements have left taken out.
+func (s *site) list(table string) string {
+	return regexp.MustCompile(` expires [0-9ms]+`).ReplaceAllString(s.nft("", "list", "table", "inet", table), "")
+}
+
+func (s *site) nft(input string, args ...string) (out string) {
+	s.t.Helper()
+	s.do(func() {
+		cmd := exec.Command("nft", args...)
+		cmd.Stdin = strings.NewReader(input)
+		b, err := cmd.CombinedOutput()
+		if err != nil {
+			s.t.Errorf("nft %v: %v: %s", args, err, b)
+		}
+		out = string(b)
+	})
+	return out
+}
+
+// Without CAP_NET_ADMIN the error names the capability and says what for, in one line.
+func TestMissingPrivilegeIsNamed(t *testing.T) {
+	job := newSite(t)
+	job.do(func() {
+		if err := dropCapability(unix.CAP_NET_ADMIN); err != nil {
+			t.Error(err)
+			return
+		}
+		_, err := NewRedirect(paris())
+		if err == nil || !strings.Contains(err.Error(), "CAP_NET_ADMIN") || strings.Contains(err.Error(), "\n") {
+			t.Errorf("NewRedirect = %v", err)
+		}
+	})
+}
+
+// The listeners are plain TCP: SO_ORIGINAL_DST is not known to MPTCP sockets.
+func TestListenersAreNotMultipath(t *testing.T) {
+	l, err := listen("tcp", netip.MustParseAddrPort("127.0.0.1:0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	raw, err := l.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var protocol int
+	if err := raw.Control(func(fd uintptr) { protocol, err = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_PROTOCOL) }); err != nil {
+		t.Fatal(err)
+	}
+	if err != nil || protocol != unix.IPPROTO_TCP {
+		t.Errorf("SO_PROTOCOL = %d, %v, want %d", protocol, err, unix.IPPROTO_TCP)
+	}
+}

@@ -1,0 +1,37 @@
+//go:build !linux
+
+package intercept
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"syscall"
+)
+
+// errLinux answers all that needs nf_tables.
+var errLinux = errors.New("intercept: redirect needs Linux: use forward")
+
+// A Redirect takes over connections by rules of nf_tables, which only Linux has.
+type Redirect struct{}
+
+// NewRedirect returns an error.
+func NewRedirect(RedirectConfig) (*Redirect, error) { return nil, errLinux }
+
+// Plan returns the zero Plan.
+func (*Redirect) Plan() Plan { return Plan{} }
+
+// Serve returns an error.
+func (*Redirect) Serve(context.Context, Handler) error { return errLinux }
+
+// Update returns an error.
+func (*Redirect) Update([]netip.Prefix, []netip.AddrPort) error { return errLinux }
+
+// Stop does nothing.
+func (*Redirect) Stop() error { return nil }
+
+// Close does nothing.
+func (*Redirect) Close() error { return nil }
+
+// Control does nothing: there are no rules that could turn a socket to the proxy.
+func Control(_, _ string, _ syscall.RawConn) error { return nil }
