@@ -59,9 +59,7 @@ func (c *connection) carry(pc parser.Conn) string {
 		flow.Direction = policy.FromServer
 	}
 	send := &sender{connection: c, flow: flow, app: reader, pipe: pipe.New(c.shared.pool, pipeDepth)}
-	recv := &receiver{connection: c, pipe: pipe.New(c.shared.pool, pipeDepth),
-		slots: recvSlots{newCodec: c.shared.Codecs}}
-	recv.frames = frameReader{src: c.stream, limit: recv.slots.limit}
+	recv := newReceiver(c, c.stream)
 	send.parser, recv.learner = c.shared.parsers(pc, func(name string) { send.flow.Protocol = name })
 
 	sent := make(chan error, 1)

@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,7 +28,7 @@ type pair struct {
 	near, far *Proxy
 	target    net.Listener // of the server app
 	entry     net.Listener // where the client app connects, as if intercepted
-	down      bool         // the peer is down
+	down      atomic.Bool  // the peer is down
 	mu        sync.Mutex
 	streams   []*testStream
 }
@@ -90,7 +91,7 @@ func (p *pair) serve() {
 
 // open is the tunnel: a loopback connection, whose other end the far proxy is given.
 func (p *pair) open(_ context.Context, _ string, opened []byte) (Stream, error) {
-	if p.down {
+	if p.down.Load() {
 		return nil, tunnel.ErrPeerDown
 	}
 	a, b, err := tcpPair()
@@ -231,4 +232,21 @@ func (e *testCoder) Decode(dst, src []byte) error {
 	e.n++
 	clear(dst[copy(dst, src[8:]):])
 	return nil
+}
+
+// newTestProxy returns a Proxy without a tunnel.
+func newTestProxy(t testing.TB) *Proxy {
+	t.Helper()
+	chosen, err := policy.New(nil, testCodecs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tunnelDown := &pair{}
+	tunnelDown.down.Store(true)
+	p, err := New(Config{Open: tunnelDown.open, Codecs: testCodecs, Settings: Settings{Policy: chosen}, Workers: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	return p
 }

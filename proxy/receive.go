@@ -21,6 +21,12 @@ type receiver struct {
 	learner parser.Parser // nil once it gave up
 }
 
+func newReceiver(c *connection, src chunkReader) *receiver {
+	r := &receiver{connection: c, pipe: pipe.New(c.shared.pool, pipeDepth), slots: recvSlots{newCodec: c.shared.Codecs}}
+	r.frames = frameReader{src: src, limit: r.slots.limit}
+	return r
+}
+
 // errAppReset says that the far app reset the connection.
 var errAppReset = errors.New("proxy: the far app reset the connection")
 

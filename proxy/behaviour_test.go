@@ -1,0 +1,285 @@
+package proxy
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/proxy/policy"
+)
+
+// random returns n bytes of which long runs are zero, so that the test codec has something to do.
+func random(r *rand.Rand, n int) []byte {
+	b := make([]byte, n)
+	for i := 0; i < n; {
+		run := min(1+r.IntN(6000), n-i)
+		if r.IntN(2) == 0 {
+			for j := range run {
+				b[i+j] = byte(r.Uint32())
+			}
+		}
+		i += run
+	}
+	return b
+}
+
+// Whatever pieces tensors come in, interleaved or not, with opaque bytes between them, the far app reads the same bytes.
+func TestAnyStreamArrives(t *testing.T) {
+	for _, flow := range []bool{false, true} {
+		seed := rand.Uint64()
+		t.Logf("seed %d", seed)
+		r := rand.New(rand.NewPCG(seed, 1))
+		p := newPair(t, []parser.Protocol{toy{flow: flow}})
+		client, server := p.connect(t)
+		stream := toyStream(r, 400)
+		got := make(chan []byte)
+		go func() { b, _ := io.ReadAll(server); got <- b }()
+		for rest := stream; len(rest) > 0; {
+			n := min(1+r.IntN(70000), len(rest))
+			if _, err := client.Write(rest[:n]); err != nil {
+				t.Fatal(err)
+			}
+			rest = rest[n:]
+		}
+		client.CloseWrite()
+		if b := <-got; sha256.Sum256(b) != sha256.Sum256(stream) {
+			t.Fatalf("%d bytes arrived of %d, and differ", len(b), len(stream))
+		}
+		if rows := p.near.Tensors(); len(rows) == 0 || rows[0].Codec != "lossless" || rows[0].WireBytes >= rows[0].RawBytes {
+			t.Errorf("nothing was coded: %+v", rows)
+		}
+		server.Close()
+		client.Close()
+	}
+}
+
+// toyStream returns pieces of tensors, of which several are under way at a time.
+func toyStream(r *rand.Rand, pieces int) []byte {
+	var out []byte
+	sizes := map[byte]int{}
+	left := map[byte][]byte{}
+	for len(left) > 0 || pieces > 0 {
+		pieces--
+		id := byte(r.IntN(5))
+		if len(left[id]) == 0 {
+			if pieces <= 0 {
+				for id = range left {
+					break
+				}
+			} else {
+				sizes[id] = 4 * (1 + r.IntN(20000))
+				left[id] = random(r, sizes[id])
+			}
+		}
+		n := 1 + r.IntN(len(left[id]))
+		out = append(out, toyPiece(id, sizes[id], left[id][:n])...)
+		if left[id] = left[id][n:]; len(left[id]) == 0 {
+			delete(left, id)
+		}
+		if r.IntN(4) == 0 {
+			out = append(out, toyPiece(200, 0, nil)...)
+		}
+	}
+	return out
+}
+
+// A FIN ends one direction; the other goes on for as long as it likes.
+func TestHalfClose(t *testing.T) {
+	for name, fromClient := range map[string]bool{"client closes": true, "server closes": false} {
+		t.Run(name, func(t *testing.T) {
+			p := newPair(t, nil)
+			a, b := p.connect(t)
+			if !fromClient {
+				a, b = b, a
+			}
+			a.CloseWrite()
+			if n, err := b.Read(make([]byte, 1)); err != io.EOF {
+				t.Fatalf("read %d bytes, %v; want the FIN", n, err)
+			}
+			sent := random(rand.New(rand.NewPCG(1, 1)), 8<<20)
+			go func() { b.Write(sent); b.CloseWrite() }()
+			got, err := io.ReadAll(a)
+			if err != nil || !bytes.Equal(got, sent) {
+				t.Fatalf("%d of %d bytes came after the FIN: %v", len(got), len(sent), err)
+			}
+		})
+	}
+}
+
+// An RST arrives as an RST, after the bytes before it.
+func TestReset(t *testing.T) {
+	for name, fromClient := range map[string]bool{"client resets": true, "server resets": false} {
+		t.Run(name, func(t *testing.T) {
+			p := newPair(t, nil)
+			a, b := p.connect(t)
+			if !fromClient {
+				a, b = b, a
+			}
+			if _, err := a.Write([]byte("before")); err != nil {
+				t.Fatal(err)
+			}
+			got := make([]byte, 6)
+			if _, err := io.ReadFull(b, got); err != nil || string(got) != "before" {
+				t.Fatalf("%q, %v", got, err)
+			}
+			reset(a)
+			if _, err := b.Read(got); !errors.Is(err, syscall.ECONNRESET) {
+				t.Fatalf("read after the far app's RST: %v, want a reset", err)
+			}
+		})
+	}
+}
+
+// An app that only writes learns of the far app's death as well.
+func TestWriterSeesReset(t *testing.T) {
+	p := newPair(t, nil)
+	client, server := p.connect(t)
+	reset(server)
+	client.SetWriteDeadline(time.Now().Add(20 * time.Second)) // a bound on the failure, not on the success
+	for {
+		if _, err := client.Write(make([]byte, 1<<16)); err != nil {
+			if !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {
+				t.Fatalf("write ended with %v, want a reset", err)
+			}
+			return
+		}
+	}
+}
+
+// A client whose server, peer or permission is missing is reset, and does not see an end that looks like an answer.
+func TestRefusedIsReset(t *testing.T) {
+	for name, spoil := range map[string]func(*pair){
+		"server down": func(p *pair) { p.target.Close() },
+		"peer down":   func(p *pair) { p.down.Store(true) },
+		"denied": func(p *pair) {
+			s := *p.far.settings.Load()
+			s.Peers = nil
+			p.far.Apply(s)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPair(t, nil)
+			spoil(p)
+			c, err := net.Dial("tcp", p.entry.Addr().String())
+			if err == nil {
+				defer c.Close()
+				_, err = c.Read(make([]byte, 1))
+			}
+			if !errors.Is(err, syscall.ECONNRESET) {
+				t.Fatalf("connect, then read: %v, want a reset", err)
+			}
+		})
+	}
+}
+
+// A codec that panics costs its gain, and not a byte.
+func TestBrokenCodecTravelsRaw(t *testing.T) {
+	p := newPair(t, []parser.Protocol{toy{}}, policy.Rule{Codec: "broken"})
+	client, server := p.connect(t)
+	stream := toyStream(rand.New(rand.NewPCG(7, 7)), 50)
+	go func() { client.Write(stream); client.CloseWrite() }()
+	if got, err := io.ReadAll(server); err != nil || !bytes.Equal(got, stream) {
+		t.Fatalf("%d of %d bytes arrived: %v", len(got), len(stream), err)
+	}
+}
+
+// A frame that was changed on the way resets the connection at both ends; what was delivered before is right.
+func TestCorruptFrameResets(t *testing.T) {
+	p := newPair(t, []parser.Protocol{toy{}})
+	client, server := p.connect(t)
+	tensor := make([]byte, 40000)
+	tensor[0] = 1
+	p.mu.Lock()
+	p.streams[1].tamper = func(b []byte) {
+		if i := bytes.Index(b, []byte("lossless")); i >= 0 {
+			b[i] = 'L'
+		}
+	}
+	p.mu.Unlock()
+	go client.Write(toyPiece(1, len(tensor), tensor))
+	got, err := io.ReadAll(server)
+	if !errors.Is(err, syscall.ECONNRESET) {
+		t.Fatalf("the server's app read %d bytes and %v, want a reset", len(got), err)
+	}
+	if len(got) > 8 {
+		t.Fatalf("%d bytes were delivered though their block did not decode", len(got))
+	}
+	if _, err := io.ReadAll(client); !errors.Is(err, syscall.ECONNRESET) {
+		t.Fatalf("the client's app saw %v, want a reset", err)
+	}
+}
+
+// A reader that stops stops its writer, and nobody else; all that is held is within the budget.
+func TestBackpressure(t *testing.T) {
+	p := newPair(t, []parser.Protocol{toy{}})
+	stalledClient, stalledServer := p.connect(t)
+	defer stalledServer.Close()
+	stalledClient.SetWriteDeadline(time.Now().Add(2 * time.Second))
+	written := 0
+	for chunk := toyPiece(1, 1<<20, make([]byte, 1<<20)); ; {
+		n, err := stalledClient.Write(chunk)
+		written += n
+		if err != nil {
+			break
+		}
+		if written > 1<<30 {
+			t.Fatal("a reader that does not read has not stopped its writer after 1 GiB")
+		}
+	}
+	client, server := p.connect(t)
+	stream := toyStream(rand.New(rand.NewPCG(9, 9)), 200)
+	go func() { client.Write(stream); client.CloseWrite() }()
+	if got, err := io.ReadAll(server); err != nil || !bytes.Equal(got, stream) {
+		t.Fatalf("beside a stalled connection %d of %d bytes arrived: %v", len(got), len(stream), err)
+	}
+	stalledClient.Close()
+}
+
+// With no memory to hold blocks everything travels all the same.
+func TestNoBudget(t *testing.T) {
+	p := newPair(t, []parser.Protocol{toy{}})
+	p.near.budget, p.far.received = newBudget(1), newBudget(1)
+	client, server := p.connect(t)
+	stream := toyStream(rand.New(rand.NewPCG(3, 3)), 100)
+	go func() { client.Write(stream); client.CloseWrite() }()
+	if got, err := io.ReadAll(server); err != nil || !bytes.Equal(got, stream) {
+		t.Fatalf("%d of %d bytes arrived: %v", len(got), len(stream), err)
+	}
+}
+
+func TestAllowList(t *testing.T) {
+	parse := func(s string) DialRule {
+		r, err := ParseDialRule(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.String() != s {
+			t.Errorf("%q became %q", s, r)
+		}
+		return r
+	}
+	rules := []DialRule{parse("10.1.0.0/16:1024-65535"), parse("[2001:db8::]/32:29500"), parse("0.0.0.0/0:80")}
+	own := mustAddrs("10.1.0.1:7443", "0.0.0.0:9090")
+	for address, want := range map[string]bool{
+		"10.1.2.3:1024": true, "10.1.2.3:1023": false, "10.2.0.1:2000": false, "[2001:db8::5]:29500": true,
+		"[2001:db8::5]:29501": false, "8.8.8.8:80": true, "127.0.0.1:80": false, "169.254.169.254:80": false,
+		"224.0.0.1:80": false, "0.0.0.0:80": false, "255.255.255.255:80": false, "10.1.0.1:7443": false, "10.1.5.5:9090": false,
+	} {
+		if got := allowed(rules, own, mustAddrs(address)[0]) == nil; got != want {
+			t.Errorf("allowed(%s) = %v, want %v", address, got, want)
+		}
+	}
+	for _, bad := range []string{"", "10.0.0.0/8", "10.0.0.0/8:0", "10.0.0.0/8:5-4", "10.0.0.0/8:70000", "host:80", "10.0.0.0/8:80-x"} {
+		if _, err := ParseDialRule(bad); err == nil || strings.Contains(err.Error(), "\n") {
+			t.Errorf("ParseDialRule(%q): %v, want an error of one line", bad, err)
+		}
+	}
+}
