@@ -1,0 +1,156 @@
+package gloo
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// A stream frames one direction of a connection: it finds the ops, and leaves what they mean to its connection.
+type stream struct {
+	conn *connection
+	side parser.Side
+
+	state state
+	held  [helloLen + preambleLen]byte // copy of the undecided bytes, already given out as opaque
+	nheld int
+	ops   int           // preambles seen
+	rest  int           // bytes of the payload still to come
+	value tensor.Tensor // that payload, from the next byte on
+	err   error         // why the stream is not, or no longer, understood
+}
+
+// A state says what the next byte of a stream belongs to.
+type state uint8
+
+const (
+	hello    state = iota // the first bytes of the side that connected: variant A or B
+	preamble              // an op
+	payload               // bytes of a tensor
+)
+
+// helloLen is the length of variant B's first message, in bytes.
+const helloLen = 8
+
+// errBroken says that a stream of ops holds something else.
+var errBroken = errors.New("gloo: not an op")
+
+// Next implements parser.Parser.
+func (s *stream) Next(b []byte) (parser.Segment, error) {
+	if s.state == payload {
+		return s.take(b), nil
+	}
+	n := 0 // opaque bytes of b
+	for n < len(b) && s.state != payload && s.err == nil {
+		n += s.header(b[n:])
+	}
+	if n == 0 {
+		return parser.Segment{}, s.err
+	}
+	return parser.Segment{Len: n}, nil
+}
+
+// take returns the next bytes of the payload.
+func (s *stream) take(b []byte) parser.Segment {
+	seg := parser.Segment{Len: min(len(b), s.rest), Tensor: s.value}
+	s.rest -= seg.Len
+	s.value.Off += seg.Len
+	s.value.Hold = s.rest
+	if s.rest == 0 {
+		s.state = preamble
+	}
+	return seg
+}
+
+// header takes bytes of b that belong to a preamble or to the first message, and returns their number. Where they do not
+// belong to one it sets s.err; it returns 0 only then.
+func (s *stream) header(b []byte) int {
+	if s.state == preamble && s.nheld == 0 && len(b) >= preambleLen {
+		if s.err = s.begin(b); s.err != nil {
+			return 0
+		}
+		return preambleLen
+	}
+	need := preambleLen
+	if s.state == hello {
+		need = s.helloNeeds()
+	}
+	n := copy(s.held[s.nheld:need], b)
+	s.nheld += n
+	if s.nheld < need {
+		return n
+	}
+	if s.state == hello {
+		s.err = s.recognize()
+	} else {
+		s.err = s.begin(s.held[:])
+		s.nheld = 0
+	}
+	if s.err != nil {
+		return 0
+	}
+	return n
+}
+
+// helloNeeds returns how many of the first bytes the next decision takes.
+func (s *stream) helloNeeds() int {
+	switch {
+	case s.nheld < 16:
+		return 16
+	case binary.LittleEndian.Uint64(s.held[8:]) <= uint64(notifyRecvReady):
+		return preambleLen
+	}
+	return helloLen + preambleLen
+}
+
+// recognize decides between the variants as far as the bytes held allow. The second integer tells: in variant A it is
+// an opcode, in variant B an op's nbytes, which is never that small.
+func (s *stream) recognize() error {
+	second := binary.LittleEndian.Uint64(s.held[8:])
+	switch {
+	case second <= uint64(notifyRecvReady):
+		if s.nheld < preambleLen {
+			return nil
+		}
+		s.state, s.nheld = preamble, 0
+		return s.begin(s.held[:])
+	case second < preambleLen, binary.LittleEndian.Uint64(s.held[:]) >= 1<<31:
+		return fmt.Errorf("gloo: the first bytes are neither an op nor a pair's number: %w", parser.ErrForeign)
+	case s.nheld < helloLen+preambleLen:
+		return nil
+	}
+	s.state, s.nheld = preamble, 0
+	return s.begin(s.held[helloLen:])
+}
+
+// begin takes note of the op at the start of b.
+func (s *stream) begin(b []byte) error {
+	o, ok := parseOp(b)
+	if !ok {
+		if s.ops == 0 {
+			return fmt.Errorf("gloo: the first bytes from the %v are no op: %w", s.side, parser.ErrForeign)
+		}
+		return fmt.Errorf("%w after %d ops from the %v: the rest travels verbatim: %w", errBroken, s.ops, s.side, parser.ErrForget)
+	}
+	s.ops++
+	if o.code.payload() && o.length > 0 {
+		s.state, s.rest = payload, o.length
+		s.value = s.conn.value(o)
+	}
+	return nil
+}
+
+// Messages returns the number of ops seen.
+func (s *stream) Messages() int { return s.ops }
+
+// value says what the payload of o is.
+func (c *connection) value(o op) tensor.Tensor {
+	v := tensor.Tensor{Role: tensor.Exact, Size: o.length, Hold: o.length, Why: tensor.DTypeUnknown}
+	if o.code == sendUnboundBuffer && o.slot.kind() == allReduce {
+		v.Role, v.Why = tensor.Unknown, tensor.RoleUnproved
+	}
+	return v
+}

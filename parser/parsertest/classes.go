@@ -1,0 +1,105 @@
+package parsertest
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// Classes says of every byte of both directions what it is.
+type Classes struct {
+	Client, Server []Span // of what the client and the server sent
+}
+
+// A Span is the longest run of bytes of one kind: opaque ones, or consecutive ones of one value of a tensor.
+type Span struct {
+	Len    int
+	Tensor tensor.Tensor // at the first byte
+}
+
+type runs []Span
+
+// add appends a segment, joining it to the last run where it goes on with it.
+func (r runs) add(seg parser.Segment) runs {
+	if n := len(r); n > 0 && r[n-1].continues(seg.Tensor) {
+		r[n-1].Len += seg.Len
+		return r
+	}
+	return append(r, Span(seg))
+}
+
+// continues reports whether t is what the byte after r is if r goes on.
+func (r Span) continues(t tensor.Tensor) bool { return same(r.advance(r.Len), t) }
+
+// advance returns r's tensor as it is n bytes on.
+func (r Span) advance(n int) tensor.Tensor {
+	t := r.Tensor
+	if t.Size > 0 {
+		t.Off += n
+		t.Hold = max(0, t.Hold-n)
+	}
+	return t
+}
+
+func same(a, b tensor.Tensor) bool {
+	if !bytes.Equal(a.ID, b.ID) {
+		return false
+	}
+	a.ID, b.ID = nil, nil
+	return fmt.Sprint(a) == fmt.Sprint(b)
+}
+
+func (r runs) end() int {
+	n := 0
+	for _, x := range r {
+		n += x.Len
+	}
+	return n
+}
+
+// truncate returns the classes of the bytes that x has.
+func (c Classes) truncate(x Exchange) Classes {
+	var n [2]int
+	for _, t := range x {
+		n[t.From] += len(t.Bytes)
+	}
+	return Classes{runs(c.Client).truncate(n[0]), runs(c.Server).truncate(n[1])}
+}
+
+func (r runs) truncate(n int) runs {
+	var out runs
+	for _, x := range r {
+		if x.Len = min(x.Len, n); x.Len > 0 {
+			out = append(out, x)
+			n -= x.Len
+		}
+	}
+	return out
+}
+
+// diff describes the first difference, or is empty.
+func (c Classes) diff(d Classes) string {
+	if s := runs(c.Client).diff(d.Client); s != "" {
+		return "from the client: " + s
+	}
+	if s := runs(c.Server).diff(d.Server); s != "" {
+		return "from the server: " + s
+	}
+	return ""
+}
+
+func (r runs) diff(q runs) string {
+	at := 0
+	for i := range max(len(r), len(q)) {
+		switch {
+		case i >= len(r) || i >= len(q):
+			return fmt.Sprintf("at byte %d: one ends, the other goes on", at)
+		case r[i].Len != q[i].Len || !same(r[i].Tensor, q[i].Tensor):
+			return fmt.Sprintf("at byte %d: %d bytes of %+v, and else %d bytes of %+v", at, r[i].Len, r[i].Tensor, q[i].Len, q[i].Tensor)
+		}
+		at += r[i].Len
+	}
+	return ""
+}
