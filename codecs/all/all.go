@@ -1,0 +1,42 @@
+// Package all lists the codecs.
+package all
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/codecs/lossless"
+)
+
+// table has one line for each codec, in the order in which help lists them.
+var table = [...]struct {
+	name string
+	new  func(*codecs.Args) (codecs.Codec, error)
+}{
+	{"lossless", lossless.FromArgs},
+}
+
+// New returns the codec that text names, with its parameters: "lossless", "lossless(level=fast)". The error wraps
+// codecs.ErrText and says which names or values there are.
+func New(text string) (codecs.Codec, error) {
+	a, err := codecs.ParseText(text)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range table {
+		if c.name == a.Name {
+			return c.new(a)
+		}
+	}
+	return nil, fmt.Errorf("%w %q: no codec is called %s; there are %s", codecs.ErrText, text, a.Name, strings.Join(Names(), ", "))
+}
+
+// Names returns the names of all codecs.
+func Names() []string {
+	names := make([]string, len(table))
+	for i, c := range table {
+		names[i] = c.name
+	}
+	return names
+}

@@ -1,0 +1,385 @@
+// Package codectest checks that a codec keeps what package codecs promises of it. Every codec's tests call [Run]; they add
+// what only they can know: the paper's identities and the wire form.
+package codectest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"testing"
+
+	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// Run checks c. parse makes a codec of a text; nil if c has no text of its own.
+func Run(t *testing.T, c codecs.Codec, parse func(string) (codecs.Codec, error)) {
+	t.Run("text", func(t *testing.T) { text(t, c, parse) })
+	t.Run("block", func(t *testing.T) { block(t, c) })
+	taken := 0
+	for _, d := range append(tensor.DTypes(), tensor.NoDType) {
+		if _, err := c.NewEncoder(d, 256); errors.Is(err, codecs.ErrUnsuited) {
+			if _, err := c.NewDecoder(d, 256); !errors.Is(err, codecs.ErrUnsuited) {
+				t.Errorf("%v: there is no encoder, but NewDecoder: %v", d, err)
+			}
+			continue
+		}
+		taken++
+		t.Run(d.String(), func(t *testing.T) {
+			s := suite{t, c, d}
+			t.Run("values", s.values)
+			t.Run("lengths", s.lengths)
+			t.Run("src", s.keepsSource)
+			t.Run("dst", s.keepsPrefix)
+			t.Run("every element", s.setsEveryElement)
+			t.Run("unaligned", s.unaligned)
+			t.Run("unsuited", s.unsuitedLeavesState)
+			t.Run("corrupt", s.corrupt)
+			t.Run("concurrent", s.concurrent)
+		})
+	}
+	if taken == 0 {
+		t.Error("the codec takes no element type")
+	}
+}
+
+func text(t *testing.T, c codecs.Codec, parse func(string) (codecs.Codec, error)) {
+	if parse == nil {
+		return
+	}
+	again, err := parse(c.String())
+	if err != nil || again.String() != c.String() {
+		t.Fatalf("%q parsed is %v, %v", c, again, err)
+	}
+	if codecs.Lossy(again) != codecs.Lossy(c) {
+		t.Errorf("%q is lossy only before or after parsing", c)
+	}
+	a, err := codecs.ParseText(c.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := parse(a.Name + "(no_such_parameter=1)"); !errors.Is(err, codecs.ErrText) {
+		t.Errorf("a parameter that does not exist: %v, want ErrText", err)
+	}
+}
+
+func block(t *testing.T, c codecs.Codec) {
+	for size := 1; size < 1<<30; size = size*3 + 1 {
+		if b := c.Block(size); b < 1 || b > size {
+			t.Errorf("Block(%d) = %d", size, b)
+		}
+	}
+	for n, last := 0, 0; n < 1<<24; n = n*3 + 1 {
+		if m := c.MaxEncodedLen(n); m < last {
+			t.Errorf("MaxEncodedLen(%d) = %d, but less for fewer", n, m)
+		} else {
+			last = m
+		}
+	}
+}
+
+// A suite checks one codec on one element type.
+type suite struct {
+	*testing.T
+	codec codecs.Codec
+	dtype tensor.DType
+}
+
+// pair returns an encoder and decoder of n elements, which must exist as they do for 256.
+func (s suite) pair(t *testing.T, n int) (codecs.Encoder, codecs.Decoder) {
+	t.Helper()
+	e, err := s.codec.NewEncoder(s.dtype, n)
+	if err != nil {
+		t.Fatalf("NewEncoder of %d elements: %v", n, err)
+	}
+	d, err := s.codec.NewDecoder(s.dtype, n)
+	if err != nil {
+		t.Fatalf("NewDecoder of %d elements: %v", n, err)
+	}
+	return e, d
+}
+
+// check encodes src, decodes that, and returns both; nil, nil if the encoder finds src unsuited.
+func (s suite) check(t *testing.T, e codecs.Encoder, d codecs.Decoder, src []byte) (encoded, decoded []byte) {
+	t.Helper()
+	encoded, err := e.Append(nil, src)
+	if errors.Is(err, codecs.ErrUnsuited) {
+		return nil, nil
+	}
+	if err != nil {
+		t.Fatalf("Append: %v", err)
+	}
+	n := len(src) / s.dtype.Size()
+	if m := s.codec.MaxEncodedLen(n); len(encoded) > m {
+		t.Fatalf("%d elements took %d bytes, MaxEncodedLen says %d", n, len(encoded), m)
+	}
+	decoded = make([]byte, len(src))
+	if err := d.Decode(decoded, encoded); err != nil {
+		t.Fatalf("Decode of what Append made: %v", err)
+	}
+	if !codecs.Lossy(s.codec) && !bytes.Equal(src, decoded) {
+		t.Fatalf("a lossless codec changed %s", difference(src, decoded))
+	}
+	return encoded, decoded
+}
+
+func difference(a, b []byte) string {
+	for i := range a {
+		if a[i] != b[i] {
+			return fmt.Sprintf("byte %d of %d from %#02x to %#02x", i, len(a), a[i], b[i])
+		}
+	}
+	return "nothing"
+}
+
+// Three values of one block, in a row, of every kind of data.
+func (s suite) values(t *testing.T) {
+	for _, k := range Kinds() {
+		const n = 2500
+		e, d := s.pair(t, n)
+		for step := range 3 {
+			s.check(t, e, d, k.Fill(s.dtype, n, uint64(step)))
+		}
+	}
+}
+
+// Every length from none to a few hundred elements, and some around powers of two.
+func (s suite) lengths(t *testing.T) {
+	lengths := []int{512, 1023, 1025, 4095, 4097, 1<<16 + 1}
+	for n := range 300 {
+		lengths = append(lengths, n)
+	}
+	for _, n := range lengths {
+		for _, k := range []Kind{Gaussian, Rows, Keys}[n%3 : n%3+1] {
+			e, d := s.pair(t, n)
+			s.check(t, e, d, k.Fill(s.dtype, n, 1))
+		}
+	}
+}
+
+// Append must leave src as it was, and must not look at it again.
+func (s suite) keepsSource(t *testing.T) {
+	for _, k := range Kinds() {
+		const n = 1601
+		e1, d1 := s.pair(t, n)
+		e2, d2 := s.pair(t, n)
+		for step := range 3 {
+			src := k.Fill(s.dtype, n, uint64(step))
+			own := bytes.Clone(src)
+			a, errA := e1.Append(nil, src)
+			if !bytes.Equal(src, own) {
+				t.Fatalf("%v: Append changed %s of src", k, difference(own, src))
+			}
+			for i := range src {
+				src[i] = 0xa5
+			}
+			b, errB := e2.Append(nil, own)
+			if !bytes.Equal(a, b) || (errA == nil) != (errB == nil) {
+				t.Fatalf("%v: step %d: two encoders alike, one with src overwritten after each call, differ", k, step)
+			}
+			if errA != nil {
+				continue
+			}
+			x, y := make([]byte, len(src)), make([]byte, len(src))
+			if err := d1.Decode(x, a); err != nil {
+				t.Fatal(err)
+			}
+			for i := range a {
+				a[i] = 0x5a
+			}
+			if err := d2.Decode(y, b); err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(x, y) {
+				t.Fatalf("%v: step %d: two decoders alike, one with src overwritten after each call, differ", k, step)
+			}
+		}
+	}
+}
+
+// What was in dst before stays, whether or not dst has room, and whether or not src is suited.
+func (s suite) keepsPrefix(t *testing.T) {
+	for _, k := range Kinds() {
+		const n = 1200
+		src := k.Fill(s.dtype, n, 3)
+		e, _ := s.pair(t, n)
+		want, wantErr := e.Append(nil, src)
+		for _, room := range []int{0, 1, 100, len(src), s.codec.MaxEncodedLen(n) + 64} {
+			prefix := []byte("what was there")
+			dst := append(make([]byte, 0, len(prefix)+room), prefix...)
+			e, _ := s.pair(t, n)
+			got, err := e.Append(dst, src)
+			if (err == nil) != (wantErr == nil) || !bytes.Equal(got[:len(prefix)], prefix) || !bytes.Equal(got[len(prefix):], want) {
+				t.Fatalf("%v: room for %d bytes: Append to a prefix gave other bytes, or lost it (%v)", k, room, err)
+			}
+			if err != nil && len(got) != len(prefix) {
+				t.Fatalf("%v: ErrUnsuited, but dst grew by %d bytes", k, len(got)-len(prefix))
+			}
+		}
+	}
+}
+
+// No element of dst keeps what was in it.
+func (s suite) setsEveryElement(t *testing.T) {
+	for _, k := range Kinds() {
+		for _, n := range []int{1, 63, 2000} {
+			e, _ := s.pair(t, n)
+			encoded, err := e.Append(nil, k.Fill(s.dtype, n, 4))
+			if err != nil {
+				continue
+			}
+			var out [2][]byte
+			for i, fill := range []byte{0x00, 0xff} {
+				_, d := s.pair(t, n)
+				out[i] = bytes.Repeat([]byte{fill}, n*s.dtype.Size())
+				if err := d.Decode(out[i], encoded); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if !bytes.Equal(out[0], out[1]) {
+				t.Fatalf("%v: Decode left %s of dst", k, difference(out[0], out[1]))
+			}
+		}
+	}
+}
+
+// Slices of the network have any alignment.
+func (s suite) unaligned(t *testing.T) {
+	const n = 1501
+	src := Gaussian.Fill(s.dtype, n, 5)
+	e, d := s.pair(t, n)
+	want, out := s.check(t, e, d, src)
+	for shift := 1; shift < 8 && want != nil; shift++ {
+		at := append(make([]byte, shift), src...)[shift:]
+		e, d := s.pair(t, n)
+		got, err := e.Append(make([]byte, shift, shift+len(src)), at)
+		if err != nil || !bytes.Equal(got[shift:], want) {
+			t.Fatalf("shifted by %d: other bytes, %v", shift, err)
+		}
+		back := make([]byte, shift+len(src))[shift:]
+		if err := d.Decode(back, got[shift:]); err != nil || !bytes.Equal(back, out) {
+			t.Fatalf("shifted by %d: other elements, %v", shift, err)
+		}
+	}
+}
+
+// An encoder that has met unsuited blocks goes on as one that has not.
+func (s suite) unsuitedLeavesState(t *testing.T) {
+	const n = 2048
+	e1, d1 := s.pair(t, n)
+	e2, _ := s.pair(t, n)
+	for step := range 4 {
+		src := Gaussian.Fill(s.dtype, n, uint64(step))
+		for _, k := range []Kind{Random, Special} {
+			probe, _ := s.pair(t, n)
+			if _, err := probe.Append(nil, k.Fill(s.dtype, n, 9)); !errors.Is(err, codecs.ErrUnsuited) {
+				continue // suited: it would move the state
+			}
+			if got, err := e1.Append(nil, k.Fill(s.dtype, n, 9)); !errors.Is(err, codecs.ErrUnsuited) || len(got) != 0 {
+				t.Fatalf("%v is unsuited to one encoder but not to another: %v", k, err)
+			}
+		}
+		a, errA := e1.Append(nil, src)
+		b, errB := e2.Append(nil, src)
+		if (errA == nil) != (errB == nil) || !bytes.Equal(a, b) {
+			t.Fatalf("step %d: an unsuited block changed what followed", step)
+		}
+		if errA == nil {
+			if err := d1.Decode(make([]byte, len(src)), a); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// Damaged encodings are ErrCorrupt or decode to something, and never take much memory.
+func (s suite) corrupt(t *testing.T) {
+	const n = 1500
+	r := rand.New(rand.NewPCG(1, uint64(s.dtype)))
+	dst := make([]byte, n*s.dtype.Size())
+	decode := func(src []byte) error {
+		_, d := s.pair(t, n)
+		err := d.Decode(dst, src)
+		if err != nil && !errors.Is(err, codecs.ErrCorrupt) {
+			t.Fatalf("Decode of damaged bytes: %v, which is not an ErrCorrupt", err)
+		}
+		return err
+	}
+	var encodings [][]byte
+	for _, k := range Kinds() {
+		e, _ := s.pair(t, n)
+		if b, err := e.Append(nil, k.Fill(s.dtype, n, 7)); err == nil {
+			encodings = append(encodings, b)
+		}
+	}
+	decode(nil) // fills pools
+	var before, after runtime.MemStats
+	calls := uint64(0)
+	runtime.ReadMemStats(&before)
+	for _, b := range encodings {
+		for range 50 {
+			decode(b[:r.IntN(len(b))])
+			damaged := bytes.Clone(b)
+			for range 1 + r.IntN(3) {
+				damaged[r.IntN(min(len(b), 1<<r.IntN(20)))] ^= 1 << r.IntN(8)
+			}
+			decode(damaged)
+			calls += 2
+			before.TotalAlloc += uint64(len(b)) // the clone
+		}
+	}
+	for range 200 {
+		junk := make([]byte, r.IntN(200))
+		for i := range junk {
+			junk[i] = byte(r.Uint32() >> r.IntN(24))
+		}
+		decode(junk)
+		calls++
+	}
+	runtime.ReadMemStats(&after)
+	if mean := (after.TotalAlloc - before.TotalAlloc) / calls; mean > 16*uint64(len(dst))+(64<<10) {
+		t.Errorf("damaged encodings of %d bytes took %d bytes of memory each", len(dst), mean)
+	}
+	for _, b := range encodings {
+		if decode(append(bytes.Clone(b), 0)) == nil && decode(nil) == nil {
+			t.Error("an empty encoding and one that is too long are both accepted")
+		}
+	}
+}
+
+// A Codec may be used from several goroutines; run with -race.
+func (s suite) concurrent(t *testing.T) {
+	const n = 2500
+	var wg sync.WaitGroup
+	for g := range 4 {
+		wg.Go(func() {
+			e, err := s.codec.NewEncoder(s.dtype, n)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			d, err := s.codec.NewDecoder(s.dtype, n)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			for step := range 4 {
+				src := Kinds()[(g+step)%len(Kinds())].Fill(s.dtype, n, uint64(g))
+				b, err := e.Append(nil, src)
+				if errors.Is(err, codecs.ErrUnsuited) {
+					continue
+				}
+				back := make([]byte, len(src))
+				if err := d.Decode(back, b); err != nil {
+					t.Error(err)
+				} else if !codecs.Lossy(s.codec) && !bytes.Equal(back, src) {
+					t.Error("coders of several goroutines disturb each other")
+				}
+			}
+		})
+	}
+	wg.Wait()
+}

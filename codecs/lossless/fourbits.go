@@ -1,0 +1,134 @@
+package lossless
+
+import (
+	"encoding/binary"
+	"errors"
+	"math/bits"
+	"slices"
+)
+
+// Exponents in four bits: those of dense gradients and weights spread over few values, so that nearly all are one of
+// fifteen neighbours, and the others can stand aside. Eight bytes are coded at once.
+
+const (
+	ones  = 0x0101010101010101
+	highs = 0x80 * ones
+	lows  = 0x0f * ones
+
+	escape     = 15
+	mostBase   = 255 - (escape - 1)
+	escapePart = 8 // at most one in so many elements is an escape
+)
+
+// window returns the first of the escape neighbouring byte values of plane p that the sample has most of, and how many.
+func (s *sample) window(p int) (base, inside int) {
+	c := &s.count[p]
+	sum := 0
+	for v := range c {
+		sum += int(c[v])
+		if v >= escape {
+			sum -= int(c[v-escape])
+		}
+		if sum > inside {
+			base, inside = max(0, v-escape+1), sum
+		}
+	}
+	return base, inside
+}
+
+// fourBitsLen returns the bytes that n exponents take without escapes.
+func fourBitsLen(n int) int { return (n + 15) / 16 * 8 }
+
+// appendFourBits appends the exponents in p, a multiple of eight of them, or reports that they need too many escapes.
+func appendFourBits(dst, p []byte, base byte) (_ []byte, ok bool) {
+	n := fourBitsLen(len(p))
+	most := 4 + n + len(p)/escapePart
+	begin := len(dst)
+	dst = slices.Grow(dst, most+16)[:begin+4+n]
+	dst[begin] = base
+	out := dst[begin+4:]
+	b := uint64(base) * ones
+	for i := 0; i < len(p); i += 16 {
+		x := binary.LittleEndian.Uint64(p[i:])
+		v, e := fourBits(x, b)
+		if e != 0 {
+			dst = appendEscapes(dst, x, e)
+		}
+		if i+16 <= len(p) {
+			y := binary.LittleEndian.Uint64(p[i+8:])
+			u, e := fourBits(y, b)
+			if e != 0 {
+				dst = appendEscapes(dst, y, e)
+			}
+			v |= u << 4
+		}
+		if len(dst)-begin > most {
+			return nil, false
+		}
+		binary.LittleEndian.PutUint64(out[i/2:], v)
+	}
+	putUint24(dst[begin+1:], len(dst)-begin-4-n)
+	return dst, true
+}
+
+// fourBits returns, for each byte of x, its difference to that of b if that is under escape, else escape, and the high
+// bit of those that escape.
+func fourBits(x, b uint64) (v, e uint64) {
+	d := (x | highs - b&^highs) ^ (x^^b)&highs // byte by byte, no borrow between them
+	e = (d&^highs + (0x80-escape)*ones | d) & highs
+	return (d | e>>7*0x0f) & lows, e
+}
+
+// appendEscapes appends the bytes of x that have their high bit in e.
+func appendEscapes(dst []byte, x, e uint64) []byte {
+	for ; e != 0; e &= e - 1 {
+		dst = append(dst, byte(x>>(bits.TrailingZeros64(e)-7)))
+	}
+	return dst
+}
+
+var (
+	errBase    = errors.New("a base of exponents is over 241")
+	errEscapes = errors.New("the escapes do not add up")
+)
+
+// readFourBits reverses appendFourBits.
+func readFourBits(r *reader, dst []byte) {
+	base, count := r.byte(), r.uint24()
+	in := r.take(fourBitsLen(len(dst)))
+	escapes := r.take(count)
+	if base > mostBase {
+		r.fail(errBase)
+	}
+	if r.err != nil {
+		return
+	}
+	b := uint64(base) * ones
+	for i := 0; i+8 <= len(dst); i += 8 {
+		v := binary.LittleEndian.Uint64(in[i/16*8:]) >> (i / 8 & 1 * 4) & lows
+		x := v + b
+		if e := (v + (0x80-escape)*ones) & highs; e != 0 {
+			k := bits.OnesCount64(e)
+			if k > len(escapes) {
+				r.fail(errEscapes)
+				return
+			}
+			x = insertEscapes(x, e, escapes)
+			escapes = escapes[k:]
+		}
+		binary.LittleEndian.PutUint64(dst[i:], x)
+	}
+	if len(escapes) > 0 {
+		r.fail(errEscapes)
+	}
+}
+
+// insertEscapes replaces the bytes of x that have their high bit in e by those of escapes.
+func insertEscapes(x, e uint64, escapes []byte) uint64 {
+	for ; e != 0; e &= e - 1 {
+		at := bits.TrailingZeros64(e) - 7
+		x = x&^(0xff<<at) | uint64(escapes[0])<<at
+		escapes = escapes[1:]
+	}
+	return x
+}

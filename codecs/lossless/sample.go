@@ -1,0 +1,124 @@
+package lossless
+
+import (
+	"encoding/binary"
+	"math"
+)
+
+// A sample tells what each plane of some elements would cost, from a few of them: it must be cheap where nothing is to be
+// gained. Its figures decide how a chunk is coded, never whether it can be decoded.
+type sample struct {
+	count  [8][256]uint16 // how often each byte was seen in each plane
+	n      int            // elements seen
+	zeros  int            // of which were zero
+	planes int
+}
+
+const (
+	samplePlaces = 32 // runs of elements, evenly spaced, so that rows are seen as well as neighbours
+	sampleRun    = 32 // elements in each
+	sampleMost   = samplePlaces * sampleRun
+)
+
+// take samples the elements in b as f takes them apart, with a float32 always in four planes.
+func (s *sample) take(f form, b []byte) {
+	w := f.width()
+	s.planes, s.n, s.zeros = w, 0, 0
+	clear(s.count[:w])
+	n := len(b) / w
+	if n <= sampleMost {
+		s.run(f, b[:n*w])
+		return
+	}
+	for i := range samplePlaces {
+		at := (n - sampleRun) / (samplePlaces - 1) * i * w
+		s.run(f, b[at:at+sampleRun*w])
+	}
+}
+
+// run counts the elements in b.
+func (s *sample) run(f form, b []byte) {
+	c := &s.count
+	w := f.width()
+	zeros := 0
+	switch f & formKind {
+	case formBytes:
+		for _, x := range b {
+			c[0][x]++
+		}
+	case formInt16:
+		for i := 0; i+2 <= len(b); i += 2 {
+			x := binary.LittleEndian.Uint16(b[i:])
+			c[0][byte(x)]++
+			c[1][byte(x>>8)]++
+			zeros += isZero(uint64(x))
+		}
+	case formFloat16:
+		for i := 0; i+2 <= len(b); i += 2 {
+			x := binary.LittleEndian.Uint16(b[i:])
+			c[0][byte(x&0x7f|x>>8&0x80)]++
+			c[1][byte(x>>7)]++
+			zeros += isZero(uint64(x))
+		}
+	case formInt32:
+		for i := 0; i+4 <= len(b); i += 4 {
+			x := binary.LittleEndian.Uint32(b[i:])
+			c[0][byte(x)]++
+			c[1][byte(x>>8)]++
+			c[2][byte(x>>16)]++
+			c[3][byte(x>>24)]++
+			zeros += isZero(uint64(x))
+		}
+	case formFloat32, formFloat32Split:
+		for i := 0; i+4 <= len(b); i += 4 {
+			x := binary.LittleEndian.Uint32(b[i:])
+			c[0][byte(x)]++
+			c[1][byte(x>>8)]++
+			c[2][byte(x>>16&0x7f|x>>24&0x80)]++
+			c[3][byte(x>>23)]++
+			zeros += isZero(uint64(x))
+		}
+	case formInt64, formFloat64:
+		for i := 0; i+8 <= len(b); i += 8 {
+			x := binary.LittleEndian.Uint64(b[i:])
+			zeros += isZero(x)
+			if f&formKind == formFloat64 {
+				x = exchange64(x)
+			}
+			for p := range c {
+				c[p][byte(x)]++
+				x >>= 8
+			}
+		}
+	}
+	s.n += len(b) / w
+	s.zeros += zeros
+}
+
+// isZero returns 1 if x is 0, else 0.
+func isZero(x uint64) int { return int(1 - (x|-x)>>63) }
+
+// bits estimates the order-0 entropy of plane p, in bits a byte, and how many byte values it has. A small sample looks
+// less random than what it comes from, which the last term sets right (Miller 1955, Madow).
+func (s *sample) bits(p int) (bits float64, symbols int) {
+	if s.n == 0 {
+		return 0, 0
+	}
+	sum := float32(0)
+	for _, c := range &s.count[p] {
+		if c > 0 {
+			symbols++
+		}
+		sum += countLog[c]
+	}
+	n := float64(s.n)
+	return math.Log2(n) - float64(sum)/n + float64(symbols-1)/(2*math.Ln2*n), symbols
+}
+
+// countLog[c] is c log2 c.
+var countLog = func() (t [sampleMost + 1]float32) {
+	for c := 2; c < len(t); c++ {
+		t[c] = float32(float64(c) * math.Log2(float64(c)))
+	}
+	return t
+}()
