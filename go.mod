@@ -10,7 +10,11 @@ require (
 	golang.org/x/sys v0.49.0
 )
 
-require github.com/google/gopacket v1.1.19 // indirect
+require (
+	github.com/google/gopacket v1.1.19 // indirect
+	github.com/jedib0t/go-pretty/v6 v6.8.3 // indirect
+	golang.org/x/term v0.47.0 // indirect
+)
 
 require (
 	github.com/beorn7/perks v1.0.1 // indirect

@@ -6,6 +6,9 @@ import (
 	"time"
 )
 
+// mtu is that of the emulated links, in bytes: what an Ethernet path carries.
+const mtu = 1500
+
 // A Link is one direction of an emulated path. The zero Link is perfect.
 type Link struct {
 	Rate   int64         // bytes per second, headers from IP upwards included; 0: unlimited
@@ -78,13 +81,20 @@ const (
 	dropped      // in front of it: the queue was full
 )
 
-// offer is Admit for a packet that has been waiting since ready, at most now: senders that are woken late use it, so that
-// the bottleneck has no idle time that it would not have had. The queue is judged at now.
+// offer is Admit for a packet that has been waiting since ready, at most now. The queue is judged at now.
 func (p *Path) offer(ready, now time.Time, n int) (at time.Time, f fate) {
-	isLost, jitter := p.draw()
 	if p.full(now, n) {
+		p.draw()
 		return time.Time{}, dropped
 	}
+	return p.send(ready, n)
+}
+
+// send puts a packet that has been waiting since ready behind those that the bottleneck holds, whatever their number. A
+// sender that is woken late says since when it would have sent, so that the bottleneck is not idle meanwhile. A lost
+// packet's time is the one at which it would have arrived.
+func (p *Path) send(ready time.Time, n int) (at time.Time, f fate) {
+	isLost, jitter := p.draw()
 	at = p.transmit(ready, n).Add(p.link.Delay + jitter)
 	if isLost {
 		return at, lost
@@ -135,15 +145,4 @@ func (p *Path) transmit(t time.Time, n int) time.Time {
 	p.free = p.free.Add(time.Duration(scaled / rate))
 	p.rem = scaled % rate
 	return p.free
-}
-
-// freeze postpones all that the bottleneck and the delay have yet to do by d.
-func (p *Path) freeze(now time.Time, d time.Duration) {
-	if p.free.Before(now) {
-		p.free, p.rem = now, 0
-	}
-	p.free = p.free.Add(d)
-	if !p.last.Before(now) {
-		p.last = p.last.Add(d)
-	}
 }

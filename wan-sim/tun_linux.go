@@ -9,9 +9,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mtu is that of the emulated links: what an Ethernet path carries.
-const mtu = 1500
-
 // A NamespaceEnd says how a link shows in a namespace: as a TUN device.
 type NamespaceEnd struct {
 	Namespace *Namespace

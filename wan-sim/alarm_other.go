@@ -1,0 +1,5 @@
+//go:build !linux
+
+package wansim
+
+func newAlarm() (alarm, error) { return newTimerAlarm() }

@@ -1,0 +1,146 @@
+package wansim
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+)
+
+// A Wire is a link between two places, a and b, inside the process. All connections across it, in-process ones and
+// relayed ones, share its bottleneck in each direction. It is safe for concurrent use.
+type Wire struct {
+	*wire
+	ab, ba *line // from this view's a to its b, and back
+	a, b   Addr
+}
+
+// wire is what a Wire and its Reverse have in common.
+type wire struct {
+	mu       sync.Mutex
+	conns    map[*Conn]bool  // the a ends and b ends that are open
+	relays   map[*Relay]bool // those that listen
+	pipeOnly bool            // made by Pipe: ends with its connection
+	closed   bool
+}
+
+// NewWire returns a wire over a link in each direction. A stream cannot cross one that loses everything (BlackHole is an
+// outage), so Loss is below 1 here. Close it after use.
+func NewWire(ab, ba Link) (*Wire, error) { return newWire(ab, ba, newAlarm) }
+
+func newWire(ab, ba Link, newAlarm func() (alarm, error)) (*Wire, error) {
+	if err := forStreams(ab, ba); err != nil {
+		return nil, err
+	}
+	x, y, err := newLines(ab, ba, newAlarm)
+	if err != nil {
+		return nil, err
+	}
+	both := &wire{conns: make(map[*Conn]bool), relays: make(map[*Relay]bool)}
+	return &Wire{wire: both, ab: x, ba: y, a: "a", b: "b"}, nil
+}
+
+// forStreams reports a link that no stream can cross: each of its packets is sent until it arrives.
+func forStreams(ab, ba Link) error {
+	if ab.Loss == 1 || ba.Loss == 1 {
+		return errors.New("wansim: loss of 1 lets no stream pass: want less, or BlackHole for an outage")
+	}
+	return nil
+}
+
+// Reverse returns the same wire seen from the other place: its a is w's b.
+func (w *Wire) Reverse() *Wire {
+	return &Wire{wire: w.wire, ab: w.ba, ba: w.ab, a: w.b, b: w.a}
+}
+
+// Pipe returns the two ends of a new connection across the wire, a's and b's.
+func (w *Wire) Pipe() (a, b *Conn, err error) {
+	out, in := newStreams(w.ab, w.ba)
+	a = &Conn{wire: w, out: out, in: in, local: w.a, remote: w.b}
+	b = &Conn{wire: w, out: in, in: out, local: w.b, remote: w.a}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return nil, nil, errClosed
+	}
+	w.conns[a], w.conns[b] = true, true
+	return a, b, nil
+}
+
+var errClosed = fmt.Errorf("wansim: wire: %w", net.ErrClosed)
+
+// Pipe returns the two ends of a connection across a link of its own in each direction: what a writes crosses ab. The
+// link ends when both ends are closed.
+func Pipe(ab, ba Link) (a, b *Conn, err error) {
+	w, err := NewWire(ab, ba)
+	if err != nil {
+		return nil, nil, err
+	}
+	w.pipeOnly = true
+	return w.Pipe()
+}
+
+// leave forgets a connection's end that is closed.
+func (w *Wire) leave(c *Conn) {
+	w.mu.Lock()
+	delete(w.conns, c)
+	last := w.pipeOnly && len(w.conns) == 0
+	w.mu.Unlock()
+	if last {
+		w.Close()
+	}
+}
+
+// Stats returns what the wire has carried so far, with 40 bytes of headers for each packet of at most 1460 bytes of
+// payload. TCP's acknowledgements without payload, some 3 % of the bytes they acknowledge, are not counted.
+func (w *Wire) Stats() Stats { return Stats{AB: w.ab.stats(), BA: w.ba.stats()} }
+
+// SetLinks changes both directions from the next packet on; what is on its way arrives as it would have.
+func (w *Wire) SetLinks(ab, ba Link) error {
+	if err := errors.Join(ab.Validate(), ba.Validate(), forStreams(ab, ba)); err != nil {
+		return err
+	}
+	rtt := ab.Delay + ba.Delay
+	w.ab.setLink(ab, rtt)
+	w.ba.setLink(ba, rtt)
+	return nil
+}
+
+// BlackHole stops the wire for d from now on: nothing leaves, nothing arrives, no connection is told. What is on its way
+// arrives d later, as it does with TCP, but with nothing sent twice.
+func (w *Wire) BlackHole(d time.Duration) {
+	w.ab.freeze(d)
+	w.ba.freeze(d)
+}
+
+// Cut resets every connection across the wire, at both ends at once. New ones may follow.
+func (w *Wire) Cut() {
+	w.mu.Lock()
+	conns := make([]*Conn, 0, len(w.conns))
+	for c := range w.conns {
+		conns = append(conns, c)
+	}
+	w.mu.Unlock()
+	for _, c := range conns {
+		c.in.abort()
+	}
+}
+
+// Close cuts all connections, ends the relays and releases the wire.
+func (w *Wire) Close() error {
+	w.mu.Lock()
+	w.closed = true
+	var relays []*Relay
+	for r := range w.relays {
+		relays = append(relays, r)
+	}
+	w.mu.Unlock()
+	for _, r := range relays {
+		r.Close()
+	}
+	w.Cut()
+	w.ab.close()
+	w.ba.close()
+	return nil
+}
