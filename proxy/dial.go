@@ -95,8 +95,9 @@ var broadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 const dialTimeout = 20 * time.Second
 
 // dial connects to an app once: a second try could use up a listening socket that accepts once (Gloo before May 2023).
-func dial(ctx context.Context, a netip.AddrPort) (*net.TCPConn, error) {
-	d := net.Dialer{Timeout: dialTimeout, KeepAliveConfig: keepAlive, FallbackDelay: -1}
+// control sets options of the socket first; nil: none.
+func dial(ctx context.Context, a netip.AddrPort, control func(network, address string, c syscall.RawConn) error) (*net.TCPConn, error) {
+	d := net.Dialer{Timeout: dialTimeout, KeepAliveConfig: keepAlive, FallbackDelay: -1, Control: control}
 	d.SetMultipathTCP(false)
 	c, err := d.DialContext(ctx, "tcp", a.String())
 	if err != nil {

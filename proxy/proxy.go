@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/parser"
@@ -25,13 +26,14 @@ type Config struct {
 	Open func(ctx context.Context, peer string, opening []byte) (Stream, error)
 	// Codecs makes a codec of its text, for what peers declare. Unknown texts are errors.
 	Codecs    func(text string) (codecs.Codec, error)
-	Protocols []parser.Protocol // tried in this order; none: everything travels verbatim
-	Settings  Settings          // may be replaced while the Proxy runs
-	Own       []netip.AddrPort  // addresses of this process's listeners, which no peer may make it dial
-	Memory    int64             // bytes of blocks that may be held in each direction; 0: 256 MiB
-	Workers   int               // cores that encode and decode; 0: all
-	Log       *slog.Logger      // nil: silent
-	Metrics   *Metrics          // nil: nothing is counted
+	Protocols []parser.Protocol                                      // tried in this order; none: everything travels verbatim
+	Settings  Settings                                               // may be replaced while the Proxy runs
+	Control   func(network, address string, c syscall.RawConn) error // of sockets that dial servers, as net.Dialer's
+	Own       []netip.AddrPort                                       // addresses of this process's listeners, which no peer may make it dial
+	Memory    int64                                                  // bytes of blocks that may be held in each direction; 0: 256 MiB
+	Workers   int                                                    // cores that encode and decode; 0: all
+	Log       *slog.Logger                                           // nil: silent
+	Metrics   *Metrics                                               // nil: nothing is counted
 }
 
 // Settings are what an operator may change while the Proxy runs; connections that exist keep their peer and job.
@@ -174,7 +176,7 @@ func (p *Proxy) Accept(peer string, opened []byte, in Incoming, accept func() St
 	}()
 	var c *net.TCPConn
 	if err = allowed(rules, p.Own, o.server); err == nil {
-		c, err = dial(ctx, o.server)
+		c, err = dial(ctx, o.server, p.Control)
 	}
 	if err != nil {
 		log.Warn("peer's connection refused", "err", err)
