@@ -209,3 +209,16 @@ func (r *Rank) Wait() Result {
 	}
 	return result
 }
+
+// CPU returns the processor time, user and system, of all ranks so far.
+func (r *Run) CPU() (time.Duration, error) {
+	var sum time.Duration
+	for _, rank := range r.Ranks {
+		used, err := rank.cpu()
+		if err != nil {
+			return 0, err
+		}
+		sum += used
+	}
+	return sum, nil
+}

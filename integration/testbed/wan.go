@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	wansim "github.com/gradproxy/gradproxy/wan-sim"
@@ -151,4 +152,13 @@ func (w *WAN) LinkBytes() uint64 {
 		sum += s.AB.Bytes + s.BA.Bytes
 	}
 	return sum
+}
+
+// CPU returns the processor time, user and system, of this process so far, which plays the links of all WANs.
+func CPU() (time.Duration, error) {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		return 0, fmt.Errorf("testbed: getrusage: %w", err)
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano()), nil
 }

@@ -1,0 +1,94 @@
+//go:build linux
+
+// Command wantable measures what gradproxy does for a real PyTorch job on emulated links, directly and through lossless
+// proxies, and prints it as Markdown tables. Run it from the root of the checkout, as root:
+//
+//	go run ./integration/cmd/wantable --json wan.json
+//
+// The training table has the bytes on the WAN and the time of a step; the all-reduce table the time of one large
+// all-reduce, as the median of rounds in which both ways take turns. All hosts and the link share the processors of
+// this machine: the tables say how many of its cores were busy, and who used them, so that it shows where they, and not
+// the link, were the limit.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	m := measurement{}
+	var rates, rtts, out string
+	flag.StringVar(&rates, "rates", "10,100,1000", "rates of the link, Mbit/s")
+	flag.StringVar(&rtts, "rtts", "20,80", "round-trip times of the link, ms")
+	flag.StringVar(&m.Environment, "env", "torch215", "which torch: torch113 or torch215 of integration/env/install.sh")
+	flag.IntVar(&m.Ranks, "ranks", 2, "ranks of the job, one a site: 2 or 3")
+	flag.IntVar(&m.Steps, "steps", 12, "training steps; 0: no training table")
+	flag.IntVar(&m.Batch, "batch", 64, "images a rank and step")
+	flag.IntVar(&m.Rounds, "rounds", 5, "rounds of the all-reduce table; 0: none")
+	flag.IntVar(&m.MiB, "mib", 64, "size of the all-reduce, MiB")
+	flag.IntVar(&m.AllReduceRate, "allreduce-rate", 1000, "rate of the link for the all-reduce, Mbit/s")
+	flag.StringVar(&out, "json", "", "also write the measurement to this file")
+	flag.Parse()
+
+	err := run(ctx, &m, rates, rtts, out)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "wantable:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, m *measurement, rates, rtts, out string) (err error) {
+	if m.Rates, err = integers("rates", rates); err != nil {
+		return err
+	}
+	if m.RTTs, err = integers("rtts", rtts); err != nil {
+		return err
+	}
+	program, err := filepath.Abs("integration/testdata/torch_job.py")
+	if err == nil {
+		_, err = os.Stat(program)
+	}
+	if err != nil {
+		return fmt.Errorf("run it from the root of the checkout: %w", err)
+	}
+	dir, err := os.MkdirTemp("", "wantable-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	if err := m.measure(ctx, program, dir); err != nil {
+		return err
+	}
+	fmt.Print(m.markdown())
+	if out == "" {
+		return nil
+	}
+	b, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(out, append(b, '\n'), 0o644)
+}
+
+// integers reads a flag that is a list with commas.
+func integers(name, list string) (numbers []int, err error) {
+	for text := range strings.SplitSeq(list, ",") {
+		n, err := strconv.Atoi(text)
+		if err != nil || n <= 0 {
+			return nil, fmt.Errorf("--%s %s: want positive integers with commas between", name, list)
+		}
+		numbers = append(numbers, n)
+	}
+	return numbers, nil
+}
