@@ -1,0 +1,101 @@
+package capture
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"hash"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/gradproxy/gradproxy/integration/require"
+	"github.com/gradproxy/gradproxy/parser"
+)
+
+// A tally sums up one connection.
+type tally struct {
+	conn     Conn
+	bytes    [2]int
+	hash     [2]hash.Hash
+	gaps     int
+	complete bool
+	closed   int
+}
+
+func (s *tally) Data(from parser.Side, b []byte) { s.bytes[from] += len(b); s.hash[from].Write(b) }
+func (s *tally) Gap(parser.Side)                 { s.gaps++ }
+func (s *tally) Close(complete bool)             { s.complete = complete; s.closed++ }
+
+// readAll reads a file into tallies.
+func readAll(t testing.TB, path string) []*tally {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var all []*tally
+	err = Read(f, func(c Conn) Sink {
+		s := &tally{conn: c, hash: [2]hash.Hash{sha256.New(), sha256.New()}}
+		all = append(all, s)
+		return s
+	})
+	if err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	return all
+}
+
+// The streams of real captures equal those that were recorded with them, and every connection is whole.
+func TestCapturesEqualTheirTruth(t *testing.T) {
+	dir := os.Getenv("GRADPROXY_CAPTURES")
+	require.Named(t, "captures", dir != "", "set GRADPROXY_CAPTURES to a folder of captures with their truth")
+	files, err := filepath.Glob(filepath.Join(dir, "gloo-*.pcap*"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no gloo-*.pcap* in %s (%v)", dir, err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			var truth struct {
+				Wire struct {
+					Connections []struct {
+						Initiator, Acceptor string
+						Directions          []struct {
+							StreamBytes  int    `json:"stream_bytes"`
+							StreamSHA256 string `json:"stream_sha256"`
+						}
+					}
+				}
+			}
+			name := file[:len(file)-len(filepath.Ext(file))]
+			name = name[:len(name)-len(filepath.Ext(name))] + ".truth.json"
+			text, err := os.ReadFile(name)
+			if err == nil {
+				err = json.Unmarshal(text, &truth)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			found := map[string]*tally{}
+			for _, s := range readAll(t, file) {
+				found[s.conn.Client.String()+s.conn.Server.String()] = s
+				if !s.complete || s.closed != 1 || s.gaps != 0 {
+					t.Errorf("%v to %v: complete %v, closed %d times, %d gaps", s.conn.Client, s.conn.Server, s.complete, s.closed, s.gaps)
+				}
+			}
+			for _, c := range truth.Wire.Connections {
+				s := found[c.Initiator+c.Acceptor]
+				if s == nil {
+					t.Errorf("no connection %s to %s", c.Initiator, c.Acceptor)
+					continue
+				}
+				for i, d := range c.Directions {
+					if got := fmt.Sprintf("%x", s.hash[i].Sum(nil)); s.bytes[i] != d.StreamBytes || got != d.StreamSHA256 {
+						t.Errorf("%s, direction %d: %d bytes with hash %s, want %d with %s", c.Initiator, i, s.bytes[i], got, d.StreamBytes, d.StreamSHA256)
+					}
+				}
+			}
+		})
+	}
+}
