@@ -74,5 +74,3 @@ func (e *ResetError) Error() string {
 	}
 	return fmt.Sprintf("tunnel: stream reset %s: %v", who, e.Code)
 }
-
-var errNotYet = errors.New("tunnel: not written yet")

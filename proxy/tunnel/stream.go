@@ -1,73 +1,342 @@
 package tunnel
 
 import (
+	"fmt"
 	"io"
+	"sync"
 	"time"
 )
 
 // A Stream is one bidirectional stream of bytes to a peer. Each direction ends by itself (CloseWrite); Reset
 // ends both. Streams outlive carriers: a lost one is a pause. All methods may be called concurrently; Reads
 // and Writes each take turns. A finished Stream must be closed or reset, or it is never released.
-type Stream struct{}
+type Stream struct {
+	session *session
+	id      uint64
 
-// Incoming is an opening that waits for its answer.
-type Incoming struct{}
+	writing sync.Mutex // one Write at a time
+	reading sync.Mutex // one Read at a time
 
-// Accept answers yes.
-func (in *Incoming) Accept() *Stream { return nil }
+	// The rest is guarded by the session's lock.
+	sendHalf
+	recvHalf
+	told told
 
-// Refuse answers no. text is one line for the peer's log, cut at 1,024 bytes.
-func (in *Incoming) Refuse(code Code, text string) {}
+	answering bool   // the peer has opened it
+	answered  bool   // and Accept was called
+	sentBase  uint64 // bytes of the opening or answer in this direction
+	recvBase  uint64 // and in the other one
 
-// Done is closed when the opener has withdrawn, or the session is lost: an answer is pointless then.
-func (in *Incoming) Done() <-chan struct{} { return nil }
+	closed   bool // Close was called
+	aborted  bool // Reset was called
+	code     Code // with
+	peerDone bool // the peer has forgotten the stream
+	gone     bool // so has this side: it is no longer in session.streams
+	err      error
+	dead     chan struct{} // Done; nil: nobody has asked
+}
+
+func (s *session) newStream(id uint64) *Stream {
+	st := &Stream{session: s, id: id}
+	st.limit = s.sendWindow
+	st.window = uint64(s.peer.e.window)
+	st.granted = st.window
+	st.finAt, st.final = noEnd, noEnd
+	st.sendCond.L, st.recvCond.L = &s.mu, &s.mu
+	s.streams[id] = st
+	return st
+}
 
 // Peer returns the peer's name.
-func (s *Stream) Peer() string { return "" }
+func (st *Stream) Peer() string { return st.session.peer.name }
 
 // Read returns io.EOF after the peer's CloseWrite, a *ResetError after a reset and an error that wraps
 // ErrSessionLost after the session's end; the bytes that came before are delivered first.
-func (s *Stream) Read(p []byte) (int, error) { return 0, errNotYet }
+func (st *Stream) Read(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	st.reading.Lock()
+	defer st.reading.Unlock()
+	s := st.session
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := st.readable(); err != nil {
+		return 0, err
+	}
+	ch := st.first
+	b := ch.bytes()
+	n := min(len(p), len(b))
+	if n <= batchSize {
+		copy(p, b[:n])
+	} else {
+		ch.users++
+		s.mu.Unlock()
+		copy(p, b[:n])
+		s.mu.Lock()
+		s.mem.unuse(ch)
+		if st.first != ch { // reset meanwhile
+			return n, nil
+		}
+	}
+	if ch.from += n; ch.from == ch.n {
+		st.shift()
+		s.mem.put(ch)
+	}
+	st.consumed(n)
+	return n, nil
+}
 
 // ReadChunk is Read without the copy: it waits for bytes and returns them, up to 256 KiB. The slice is valid,
-// and may be modified, until the next Read, ReadChunk, WriteTo, Close or Reset.
-func (s *Stream) ReadChunk() ([]byte, error) { return nil, errNotYet }
+// and may be modified, until the next Read, ReadChunk, WriteTo, Close or Reset of this side.
+func (st *Stream) ReadChunk() ([]byte, error) {
+	st.reading.Lock()
+	defer st.reading.Unlock()
+	s := st.session
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := st.readable(); err != nil {
+		return nil, err
+	}
+	ch := st.first
+	st.shift()
+	st.held = ch
+	b := ch.bytes()
+	st.consumed(len(b))
+	return b, nil
+}
+
+// shift takes the first chunk out of the list.
+func (st *Stream) shift() {
+	ch := st.first
+	if st.first = ch.next; st.first == nil {
+		st.last = nil
+	}
+	ch.next = nil
+}
+
+// readable waits until there is something to read. The lock is held.
+func (st *Stream) readable() error {
+	if st.held != nil {
+		st.session.mem.put(st.held)
+		st.held = nil
+	}
+	for {
+		switch {
+		case st.aborted:
+			return st.err
+		case st.closed:
+			return fmt.Errorf("%w: reading from %s", ErrClosed, st.session.peer.name)
+		case st.pos < st.have:
+			return nil
+		case st.finHere:
+			return io.EOF
+		case st.err != nil && (st.final == noEnd || st.have >= st.final):
+			return st.err
+		case st.err != nil && st.session.err != nil:
+			return st.session.err
+		}
+		st.recvCond.Wait()
+	}
+}
 
 // WriteTo writes everything up to the peer's CloseWrite to w, without a copy in between.
-func (s *Stream) WriteTo(w io.Writer) (int64, error) { return 0, errNotYet }
+func (st *Stream) WriteTo(w io.Writer) (n int64, err error) {
+	for {
+		b, err := st.ReadChunk()
+		if err == io.EOF {
+			return n, nil
+		}
+		if err != nil {
+			return n, err
+		}
+		m, err := w.Write(b)
+		n += int64(m)
+		if err != nil {
+			return n, err
+		}
+	}
+}
 
 // Buffered returns how many bytes Read could deliver at once.
-func (s *Stream) Buffered() int { return 0 }
+func (st *Stream) Buffered() int {
+	st.session.mu.Lock()
+	defer st.session.mu.Unlock()
+	if st.aborted || st.closed {
+		return 0
+	}
+	return int(st.have - st.pos)
+}
 
 // Write queues p, copying it. It waits while the peer gives no credit or too much is queued (512 KiB), and
 // fails like Read once the stream is reset or lost.
-func (s *Stream) Write(p []byte) (int, error) { return 0, errNotYet }
-
-// Writev is Write of several slices as if they were one: they leave together if they fit together.
-func (s *Stream) Writev(p ...[]byte) (int, error) { return 0, errNotYet }
+func (st *Stream) Write(p []byte) (n int, err error) {
+	st.writing.Lock()
+	defer st.writing.Unlock()
+	for n < len(p) {
+		m, err := st.push(p[n:])
+		n += m
+		if err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
 
 // CloseWrite ends this direction: the peer's Read returns io.EOF after the last byte. The other direction
-// goes on, for as long as it likes.
-func (s *Stream) CloseWrite() error { return errNotYet }
+// goes on, for as long as it likes. A Write that waits meanwhile fails.
+func (st *Stream) CloseWrite() error {
+	st.session.mu.Lock()
+	defer st.session.mu.Unlock()
+	return st.closeWrite()
+}
+
+func (st *Stream) closeWrite() error {
+	if st.err != nil {
+		return st.err
+	}
+	if st.fin {
+		return nil
+	}
+	st.fin = true
+	if !st.filling { // else filled does it
+		st.queueFin()
+	}
+	st.wakeWriter()
+	return nil
+}
 
 // Close is CloseWrite for a side that will not read either. If the peer has sent, or sends, bytes that
 // nobody will read, the stream is reset with CodeClosed, as TCP does.
-func (s *Stream) Close() error { return errNotYet }
+func (st *Stream) Close() error {
+	st.session.mu.Lock()
+	defer st.session.mu.Unlock()
+	if st.closed || st.aborted {
+		return nil
+	}
+	if st.session.err == nil && !st.gone && st.pos < st.far && st.final == noEnd {
+		st.abort(CodeClosed)
+		return nil
+	}
+	st.closed = true
+	if st.err == nil {
+		st.closeWrite()
+	}
+	st.letGo()
+	st.settle()
+	return nil
+}
 
 // Reset aborts both directions. Bytes that have left this side are still delivered before the peer sees the
 // reset, those that have not are dropped. Only the first Reset counts.
-func (s *Stream) Reset(code Code) {}
+func (st *Stream) Reset(code Code) {
+	st.session.mu.Lock()
+	defer st.session.mu.Unlock()
+	st.abort(code)
+}
+
+func (st *Stream) abort(code Code) {
+	if st.aborted {
+		return
+	}
+	st.letGo()
+	if st.gone {
+		st.closed = true
+		return
+	}
+	st.aborted, st.code = true, code
+	st.dropUnsent()
+	st.die(&ResetError{Peer: st.session.peer.name, Code: code})
+	st.session.tell(st, true)
+	st.settle()
+}
+
+// letGo drops what is there to be read, since nobody will.
+func (st *Stream) letGo() {
+	st.unread()
+	if st.held != nil { // the reader may still look at it: leave it to the garbage collector
+		st.session.mem.forget(st.held)
+		st.held = nil
+	}
+	st.recvCond.Broadcast()
+}
+
+// die makes err the answer to everything, unless something else already is.
+func (st *Stream) die(err error) {
+	if st.err == nil {
+		st.err = err
+		if st.dead != nil {
+			close(st.dead)
+		}
+	}
+	st.waiting = false
+	st.sendCond.Broadcast()
+	st.recvCond.Broadcast()
+}
+
+// lose ends the stream with its session. What is there to be read stays.
+func (st *Stream) lose(err error) {
+	st.dropAll()
+	st.dropEarly()
+	st.gone = true
+	st.die(err)
+	st.session.mem.granted.Add(-int64(st.window) + int64(st.session.peer.e.window))
+}
+
+// settle lets the stream go once both sides are done with it.
+func (st *Stream) settle() {
+	if st.gone {
+		return
+	}
+	var over bool
+	read := func(end uint64) bool { return st.closed || st.have >= end && st.pos == end }
+	switch {
+	case st.aborted:
+		over = st.peerDone || st.final != noEnd
+	case st.final != noEnd:
+		over = read(st.final)
+	default:
+		sent := st.peerDone || st.finLeft && st.head == nil
+		over = sent && st.finHere && read(st.finAt)
+	}
+	if !over {
+		return
+	}
+	st.gone = true
+	st.dropAll()
+	st.dropEarly()
+	st.session.mem.granted.Add(-int64(st.window) + int64(st.session.peer.e.window))
+	st.session.remove(st)
+}
 
 // Done is closed when the stream is dead in both directions: reset by either side, or lost with its session.
 // Bytes that came before may remain to be read. It is not closed by an orderly end.
-func (s *Stream) Done() <-chan struct{} { return nil }
+func (st *Stream) Done() <-chan struct{} {
+	st.session.mu.Lock()
+	defer st.session.mu.Unlock()
+	if st.dead == nil {
+		st.dead = make(chan struct{})
+		if st.err != nil {
+			close(st.dead)
+		}
+	}
+	return st.dead
+}
 
 // Err is nil while the stream is not dead, and then what Write returns.
-func (s *Stream) Err() error { return nil }
+func (st *Stream) Err() error {
+	st.session.mu.Lock()
+	defer st.session.mu.Unlock()
+	return st.err
+}
 
 // Counts returns the bytes written to the stream and read from it so far, openings and answers left out.
-func (s *Stream) Counts() (sent, received uint64) { return 0, 0 }
+func (st *Stream) Counts() (sent, received uint64) {
+	st.session.mu.Lock()
+	defer st.session.mu.Unlock()
+	return st.end - min(st.end, st.sentBase), st.pos - min(st.pos, st.recvBase)
+}
 
 // Path returns what is known of the way to the peer: the smallest RTT of the last PINGs, and the bytes per
 // second that the carriers have delivered, the most of the last 10 s. 0: unknown.
-func (s *Stream) Path() (rtt time.Duration, rate float64) { return 0, 0 }
+func (st *Stream) Path() (rtt time.Duration, rate float64) { return st.session.peer.path() }

@@ -1,11 +1,15 @@
-// Package tunnel carries many streams of bytes between sites over a few authenticated connections, the
-// carriers, and keeps the streams alive while carriers come and go.
 package tunnel
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"net"
+	"net/url"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -50,30 +54,139 @@ type Peer struct {
 	ID   string // SPIFFE id, which must be the only URI in its certificate: "spiffe://lab/tokyo"
 }
 
-// Events are told what happens to sessions, for counters. They must return at once; nil ones are left out.
+// Events are told what happens to sessions, for counters. They are called with locks held: they must return at
+// once and call nothing of this package. nil ones are left out.
 type Events struct {
 	CarrierUp     func(peer string)
 	CarrierDown   func(peer string, err error)    // lost, not retired in order
-	SessionUp     func(peer string)               // a new session: none of its streams is open yet
+	SessionUp     func(peer string)               // a new session, without streams yet
 	SessionLost   func(peer string, reason error) // all its streams were reset
 	CarrierFailed func(peer string, err error)    // a dial or handshake; peer is "" while it is not known
 }
 
 // An Endpoint is one site's end of its tunnels. Its methods may be called concurrently.
 type Endpoint struct {
-	cfg Config
+	cfg      Config // defaults filled in
+	log      *slog.Logger
+	mem      buffers
+	window   int // credit that the peer's streams begin with
+	identity *identityStore
+	halfOpen halfOpen
+
+	ctx      context.Context // ends with Close
+	cancel   context.CancelFunc
+	running  sync.WaitGroup
+	draining atomic.Bool
+	closing  atomic.Bool
+	relieves atomic.Bool
+
+	mu    sync.Mutex
+	peers []*peer // in the order of Config.Peers
 }
 
 // New returns an Endpoint which already dials the peers that have an address. It fails if the configuration
 // is wrong or the identity cannot be read. The caller must Close it.
-func New(cfg Config) (*Endpoint, error) { return nil, errNotYet }
+func New(cfg Config) (*Endpoint, error) {
+	cfg.setDefaults()
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	e := &Endpoint{cfg: cfg, log: cfg.Logger}
+	e.mem.limit = cfg.Memory
+	e.window = int(min(max(cfg.Memory/2048, minWindow), 256<<10))
+	e.identity = &identityStore{files: cfg.Identity, log: e.log}
+	if !cfg.Insecure {
+		if err := e.identity.load(); err != nil {
+			return nil, err
+		}
+	}
+	e.ctx, e.cancel = context.WithCancel(context.Background())
+	if err := e.SetPeers(cfg.Peers); err != nil {
+		return nil, err
+	}
+	return e, nil
+}
 
-// Listen listens for carriers on a TCP address. Unlike net.Listen's, its sockets never speak MPTCP, which no
-// socket filter sees.
-func Listen(address string) (net.Listener, error) { return nil, errNotYet }
+func (c *Config) setDefaults() {
+	set := func(v *int, d int) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	set(&c.Carriers, 2)
+	set(&c.Streams, 16384)
+	if c.Resume == 0 {
+		c.Resume = 10 * time.Minute
+	}
+	if c.Memory == 0 {
+		c.Memory = 512 << 20
+	}
+	if c.Dial == nil {
+		c.Dial = dialTCP
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+}
 
-// Serve accepts carriers from ln until the Endpoint is closed (it then returns nil) or ln fails. It closes ln.
-func (e *Endpoint) Serve(ln net.Listener) error { return errNotYet }
+// check returns every fault.
+func (c *Config) check() error {
+	var errs []error
+	fault := func(format string, args ...any) { errs = append(errs, fmt.Errorf("tunnel: "+format, args...)) }
+	if c.Name == "" || len(c.Name) > maxName {
+		fault("site name of %d bytes, not 1 to %d", len(c.Name), maxName)
+	}
+	if c.Carriers < 1 || c.Carriers > maxSlots {
+		fault("%d carriers, not 1 to %d", c.Carriers, maxSlots)
+	}
+	if c.Streams < 1 || c.Streams > 1<<20 {
+		fault("%d streams, not 1 to %d", c.Streams, 1<<20)
+	}
+	if c.Resume < 0 || c.Memory < 0 {
+		fault("negative resume time or memory")
+	}
+	if len(c.Codecs) > maxCodecs || slices.ContainsFunc(c.Codecs, func(s string) bool { return len(s) > maxCodecName }) {
+		fault("more than %d codecs, or one of more than %d bytes", maxCodecs, maxCodecName)
+	}
+	return errors.Join(errs...)
+}
+
+// checkPeers returns every fault of a list of peers.
+func (c *Config) checkPeers(peers []Peer) error {
+	var errs []error
+	names, ids := map[string]bool{}, map[string]bool{}
+	for _, p := range peers {
+		fault := func(format string, args ...any) {
+			errs = append(errs, fmt.Errorf("tunnel: peer %q: "+format, append([]any{p.Name}, args...)...))
+		}
+		if p.Name == "" {
+			fault("it has no name")
+		}
+		if names[p.Name] {
+			fault("the name is there twice")
+		}
+		names[p.Name] = true
+		if p.Dial != "" {
+			if _, _, err := net.SplitHostPort(p.Dial); err != nil {
+				fault("dial %q: %w", p.Dial, err)
+			}
+		}
+		if c.Insecure {
+			continue
+		}
+		if u, err := url.Parse(p.ID); err != nil || u.Scheme != "spiffe" || u.Host == "" || u.Path == "" {
+			fault("id %q is not like spiffe://domain/site", p.ID)
+		}
+		if ids[p.ID] {
+			fault("id %q is there twice", p.ID)
+		}
+		ids[p.ID] = true
+	}
+	return errors.Join(errs...)
+}
 
 // Open asks peer for a new stream. opening, at most 4,096 bytes, is for its Config.Accept; the tunnel does not
 // look into it and does not retain it. Open returns when the answer is there: *RefusedError if it is no.
@@ -81,22 +194,134 @@ func (e *Endpoint) Serve(ln net.Listener) error { return errNotYet }
 // not over) it waits, as it does while the peer allows no further stream. When ctx ends the opening is
 // withdrawn.
 func (e *Endpoint) Open(ctx context.Context, peer string, opening []byte) (*Stream, error) {
-	return nil, errNotYet
+	p := e.peerByName(peer)
+	if p == nil {
+		return nil, fmt.Errorf("%w: %q", ErrUnknownPeer, peer)
+	}
+	s := p.session()
+	switch {
+	case e.closing.Load():
+		return nil, ErrClosed
+	case e.draining.Load():
+		return nil, fmt.Errorf("%w: this side", ErrDraining)
+	case s.known() == incarnation{}:
+		return nil, fmt.Errorf("%w: %s", ErrPeerDown, peer)
+	}
+	return s.open(ctx, opening)
 }
 
 // Drain takes no new streams in either direction, tells the peers, and waits until all streams are finished
 // or ctx ends. Carriers stay up; Close ends them.
-func (e *Endpoint) Drain(ctx context.Context) error { return errNotYet }
+func (e *Endpoint) Drain(ctx context.Context) error {
+	e.draining.Store(true)
+	for _, p := range e.list() {
+		p.session().drain()
+	}
+	for _, p := range e.list() {
+		for {
+			s := p.session()
+			empty := s.empty()
+			if empty == nil {
+				break
+			}
+			select {
+			case <-empty:
+			case <-ctx.Done():
+				return fmt.Errorf("tunnel: draining, %d streams with %s are left: %w", s.count(), p.name, context.Cause(ctx))
+			}
+		}
+	}
+	return nil
+}
 
-// Close resets what streams there are, tells the peers, and releases everything.
-func (e *Endpoint) Close() error { return errNotYet }
+// Close resets what streams there are, tells the peers, and releases everything. It waits up to a second for
+// the peers to hear of it.
+func (e *Endpoint) Close() error {
+	e.mu.Lock()
+	e.closing.Store(true)
+	e.mu.Unlock()
+	e.cancel()
+	for _, p := range e.list() {
+		p.session().fail(ErrClosed, "the other side has closed")
+	}
+	e.running.Wait()
+	return nil
+}
 
 // SetPeers replaces the list of peers. Sessions with peers that stay (same name and ID) live on; the streams
 // of those that go are reset.
-func (e *Endpoint) SetPeers(peers []Peer) error { return errNotYet }
+func (e *Endpoint) SetPeers(peers []Peer) error {
+	if err := e.cfg.checkPeers(peers); err != nil {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closing.Load() {
+		return ErrClosed
+	}
+	old := e.peers
+	e.peers = nil
+	for _, cfg := range peers {
+		i := slices.IndexFunc(old, func(p *peer) bool { return p.name == cfg.Name && p.id == cfg.ID })
+		if i < 0 {
+			p := newPeer(e, cfg)
+			e.peers = append(e.peers, p)
+			p.start()
+			continue
+		}
+		e.peers = append(e.peers, old[i])
+		old[i].setAddress(cfg.Dial)
+		old = slices.Delete(slices.Clone(old), i, i+1)
+	}
+	for _, p := range old {
+		p.stop()
+		p.session().fail(errors.New("the peer was taken out of the configuration"), "no longer configured")
+	}
+	return nil
+}
+
+func (e *Endpoint) list() []*peer {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.peers
+}
+
+func (e *Endpoint) peerByName(name string) *peer {
+	return e.find(func(p *peer) bool { return p.name == name })
+}
+
+func (e *Endpoint) peerByID(id string) *peer {
+	return e.find(func(p *peer) bool { return p.id == id })
+}
+
+// find returns the first peer that f takes; nil: none.
+func (e *Endpoint) find(f func(*peer) bool) *peer {
+	peers := e.list()
+	if i := slices.IndexFunc(peers, f); i >= 0 {
+		return peers[i]
+	}
+	return nil
+}
 
 // Stats returns a snapshot of every configured peer, in the order of Config.Peers.
-func (e *Endpoint) Stats() []PeerStats { return nil }
+func (e *Endpoint) Stats() []PeerStats {
+	var all []PeerStats
+	for _, p := range e.list() {
+		rtt, rate := p.path()
+		st := PeerStats{
+			Peer: p.name, RTT: rtt, Rate: rate,
+			Sessions: p.sessions.Load(), Outages: p.outages.Load(), Replayed: p.replayed.Load(),
+			Sent: p.sent.Load(), Received: p.received.Load(),
+		}
+		s := p.session()
+		s.mu.Lock()
+		st.Carriers, st.Session, st.Streams = len(s.carriers), s.theirs != incarnation{}, len(s.streams)
+		st.Codecs, st.Draining = slices.Clone(s.codecs), s.goneAway
+		s.mu.Unlock()
+		all = append(all, st)
+	}
+	return all
+}
 
 // PeerStats is a snapshot of the session with one peer; counters are since New.
 type PeerStats struct {

@@ -1,0 +1,123 @@
+package tunnel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Handshakes that are under way at once, of one source (an address; an IPv6 network of 64 bits) and of all.
+// One too many ends the oldest: an honest one takes two round trips, the others wait for their end.
+const (
+	maxHalfOpenSource = 64
+	maxHalfOpen       = 1024
+)
+
+// Serve accepts carriers from ln until the Endpoint is closed (it then returns nil) or ln fails. It closes ln.
+func (e *Endpoint) Serve(ln net.Listener) error {
+	defer ln.Close()
+	e.mu.Lock()
+	if e.closing.Load() {
+		e.mu.Unlock()
+		return nil
+	}
+	e.running.Add(1)
+	e.mu.Unlock()
+	defer e.running.Done()
+	defer context.AfterFunc(e.ctx, func() { ln.Close() })()
+	backoff := 5 * time.Millisecond
+	for {
+		raw, err := ln.Accept()
+		if err == nil {
+			backoff = 5 * time.Millisecond
+			e.running.Go(func() { e.welcome(raw) })
+			continue
+		}
+		if e.ctx.Err() != nil {
+			return nil
+		}
+		if temporary := (interface{ Temporary() bool })(nil); !errors.As(err, &temporary) || !temporary.Temporary() {
+			return fmt.Errorf("tunnel: accepting on %v: %w", ln.Addr(), err)
+		}
+		e.log.Warn("accepting a carrier", "err", err) // out of file descriptors, or the like: it passes
+		pause(e.ctx, backoff)
+		backoff = min(2*backoff, time.Second)
+	}
+}
+
+// welcome performs the handshake of an accepted connection.
+func (e *Endpoint) welcome(raw net.Conn) {
+	leave := e.halfOpen.enter(raw)
+	p, err := e.answer(e.ctx, raw)
+	leave()
+	if err == nil {
+		return
+	}
+	raw.Close()
+	if e.ctx.Err() == nil && !errors.Is(err, errAgain) {
+		name := ""
+		if p != nil {
+			name = p.name
+		}
+		e.carrierFailed(name, fmt.Errorf("tunnel: carrier from %v: %w", raw.RemoteAddr(), err))
+	}
+}
+
+// halfOpen are the accepted connections whose handshake is not over, oldest first.
+type halfOpen struct {
+	mu    sync.Mutex
+	conns []waiting
+}
+
+type waiting struct {
+	conn   net.Conn
+	source netip.Addr
+}
+
+// enter adds conn, ending the oldest if there are too many; leave takes it out.
+func (h *halfOpen) enter(conn net.Conn) (leave func()) {
+	source := sourceOf(conn.RemoteAddr())
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	same := 0
+	for _, w := range h.conns {
+		if w.source == source {
+			same++
+		}
+	}
+	oldest := -1
+	if same >= maxHalfOpenSource {
+		oldest = slices.IndexFunc(h.conns, func(w waiting) bool { return w.source == source })
+	} else if len(h.conns) >= maxHalfOpen {
+		oldest = 0
+	}
+	if oldest >= 0 {
+		h.conns[oldest].conn.Close()
+		h.conns = slices.Delete(h.conns, oldest, oldest+1)
+	}
+	h.conns = append(h.conns, waiting{conn, source})
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.conns = slices.DeleteFunc(h.conns, func(w waiting) bool { return w.conn == conn })
+	}
+}
+
+// sourceOf returns what a source is counted by; the zero Addr stands for all that is not TCP.
+func sourceOf(a net.Addr) netip.Addr {
+	tcp, ok := a.(*net.TCPAddr)
+	if !ok {
+		return netip.Addr{}
+	}
+	ip := tcp.AddrPort().Addr().Unmap()
+	if ip.Is6() {
+		p, _ := ip.WithZone("").Prefix(64) // 64 is in range
+		ip = p.Addr()
+	}
+	return ip
+}

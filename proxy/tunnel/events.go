@@ -1,0 +1,80 @@
+package tunnel
+
+import (
+	"errors"
+	"time"
+)
+
+func (e *Endpoint) carrierUp(p *peer, c *carrier) {
+	e.log.Debug("carrier up", "peer", p.name, "slot", c.place.slot, "address", c.raw.RemoteAddr(), "dialed", c.dialed)
+	if f := e.cfg.Events.CarrierUp; f != nil {
+		f(p.name)
+	}
+}
+
+// carrierDown is called when a carrier was lost; not when it has left in order or ended with its session.
+func (e *Endpoint) carrierDown(p *peer, c *carrier, err error) {
+	if errors.Is(err, errRetired) || c.session.err != nil {
+		return
+	}
+	e.log.Info("carrier lost", "peer", p.name, "slot", c.place.slot, "address", c.raw.RemoteAddr(), "lived", time.Since(c.born).Round(time.Millisecond), "err", err)
+	if f := e.cfg.Events.CarrierDown; f != nil {
+		f(p.name, err)
+	}
+}
+
+func (e *Endpoint) carrierFailed(peer string, err error) {
+	e.log.Warn("no carrier", "peer", peer, "err", err)
+	if f := e.cfg.Events.CarrierFailed; f != nil {
+		f(peer, err)
+	}
+}
+
+func (e *Endpoint) sessionUp(p *peer) {
+	e.log.Info("session begins", "peer", p.name)
+	if f := e.cfg.Events.SessionUp; f != nil {
+		f(p.name)
+	}
+}
+
+func (e *Endpoint) sessionLost(p *peer, reason error) {
+	e.log.Warn("session lost, all its streams are reset", "peer", p.name, "reason", reason)
+	if f := e.cfg.Events.SessionLost; f != nil {
+		f(p.name, reason)
+	}
+}
+
+// relieve is called when 95 % of the memory budget are used. It resets the streams whose readers have taken
+// nothing for a second, the largest first, until that is no longer so.
+func (e *Endpoint) relieve() {
+	if e.relieves.Swap(true) {
+		return
+	}
+	go func() {
+		defer e.relieves.Store(false)
+		for e.mem.over(95) {
+			st := e.largestStalled(time.Now().Add(-time.Second))
+			if st == nil {
+				return
+			}
+			e.log.Warn("stream reset: memory budget spent and its reader does not read", "peer", st.Peer(), "bytes", st.Buffered())
+			st.Reset(CodeMemory)
+		}
+	}()
+}
+
+// largestStalled returns the stream with most to read among those whose reader has taken nothing since then.
+func (e *Endpoint) largestStalled(since time.Time) (largest *Stream) {
+	var most uint64
+	for _, p := range e.list() {
+		s := p.session()
+		s.mu.Lock()
+		for _, st := range s.streams {
+			if n := st.have - st.pos; n > most && st.waitsAt.Before(since) {
+				largest, most = st, n
+			}
+		}
+		s.mu.Unlock()
+	}
+	return largest
+}

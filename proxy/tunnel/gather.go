@@ -1,0 +1,79 @@
+package tunnel
+
+import (
+	"net"
+	"sync"
+)
+
+const (
+	gatherSize = 256 << 10 // bytes to gather before they are written, whether or not more are at hand
+	readSize   = 64 << 10  // bytes to read at once
+)
+
+// A gatherConn lies between a carrier's TLS and its connection. TLS cuts a chunk into records of 16 KiB and
+// would write and read each by itself; the gatherConn writes them together, when flushed, and reads ahead.
+type gatherConn struct {
+	net.Conn
+
+	mu     sync.Mutex // TLS also writes while it reads (alerts, key updates)
+	gather bool       // begun: Write only collects
+	out    []byte
+
+	in   []byte // one reader, no lock
+	r, w int    // in[r:w] is read ahead
+}
+
+// begin makes Write collect. The handshake is over then: during it each flight has to leave at once.
+func (g *gatherConn) begin() {
+	g.mu.Lock()
+	g.gather = true
+	g.mu.Unlock()
+}
+
+func (g *gatherConn) Write(p []byte) (int, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.gather {
+		return g.Conn.Write(p)
+	}
+	g.out = append(g.out, p...)
+	return len(p), nil
+}
+
+// gathered returns how many bytes wait for flush.
+func (g *gatherConn) gathered() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.out)
+}
+
+// flush writes what was collected, and returns when it has been.
+func (g *gatherConn) flush() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.out) == 0 {
+		return nil
+	}
+	_, err := g.Conn.Write(g.out)
+	g.out = g.out[:0]
+	return err
+}
+
+func (g *gatherConn) Read(p []byte) (int, error) {
+	if g.r == g.w {
+		if len(p) >= readSize {
+			return g.Conn.Read(p)
+		}
+		if g.in == nil {
+			g.in = make([]byte, readSize)
+		}
+		n, err := g.Conn.Read(g.in)
+		g.r, g.w = 0, max(n, 0)
+		if n <= 0 {
+			return 0, err
+		}
+	}
+	n := copy(p, g.in[g.r:g.w])
+	g.r += n
+	return n, nil
+}

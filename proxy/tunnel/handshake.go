@@ -1,0 +1,263 @@
+package tunnel
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+)
+
+// The handshake of a carrier: TLS, in which both sides prove who they are, then
+//
+//	dialer   → HELLO
+//	acceptor → HELLO, READY with the dialer's incarnation
+//	dialer   → READY with the acceptor's incarnation
+//
+// after which it is attached to the session of this pair of incarnations. An acceptor that has a session with
+// an older incarnation of the dialer gives it up only at READY, when the dialer has shown that it lives.
+
+const handshakeWithin = 5 * time.Second
+
+// errAgain: the session was replaced while the carrier was on its way to it; the next dial will fit.
+var errAgain = errors.New("the peer has another session")
+
+// call makes a carrier of a connection that this side has dialed, and attaches it to s.
+func (e *Endpoint) call(ctx context.Context, raw net.Conn, p *peer, s *session, at place) error {
+	c, stop, err := e.begin(ctx, raw)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	if err := e.secure(ctx, c, true, func(id string) error {
+		if id != p.id {
+			return fmt.Errorf("it is %s, not %s", id, p.id)
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	mine := e.hello(s)
+	mine.yours = s.known()
+	mine.place = at
+	theirs, err := func() (*hello, error) {
+		if err := c.say(kindHello, mine.append(nil)); err != nil {
+			return nil, err
+		}
+		h, err := c.hear(mine)
+		if err != nil {
+			return nil, err
+		}
+		return h, c.hearReady(s.mine)
+	}()
+	if err != nil {
+		return err
+	}
+	if known := s.known(); known != (incarnation{}) && known != theirs.mine {
+		s.fail(errors.New("the peer has lost it"), "")
+		return errAgain
+	}
+	c.place, c.dialed = at, true
+	return e.settle(c, p, s, theirs, func() error { return c.say(kindReady, theirs.mine[:]) })
+}
+
+// answer makes a carrier of a connection that this side has accepted.
+func (e *Endpoint) answer(ctx context.Context, raw net.Conn) (*peer, error) {
+	c, stop, err := e.begin(ctx, raw)
+	if err != nil {
+		return nil, err
+	}
+	defer stop()
+	var p *peer
+	if err := e.secure(ctx, c, false, func(id string) error {
+		if p = e.peerByID(id); p == nil {
+			return fmt.Errorf("no peer %s is configured", id)
+		}
+		return nil
+	}); err != nil {
+		return p, err
+	}
+	mine := e.hello(nil)
+	theirs, err := c.hear(mine)
+	if err != nil {
+		return p, err
+	}
+	if p == nil { // in clear
+		if p = e.peerByName(theirs.name); p == nil {
+			return nil, c.refuse(fmt.Errorf("no peer %q is configured", theirs.name))
+		}
+	}
+	s := p.candidate(theirs.mine)
+	mine.mine, mine.yours = s.mine, theirs.mine
+	if err := c.say(kindHello, mine.append(nil)); err != nil {
+		return p, err
+	}
+	if err := c.say(kindReady, theirs.mine[:]); err != nil {
+		return p, err
+	}
+	if err := c.hearReady(s.mine); err != nil {
+		return p, err
+	}
+	c.place = theirs.place
+	return p, e.settle(c, p, s, theirs, func() error { return nil })
+}
+
+// begin prepares raw. Until stop is called it ends when ctx does, and whatever waits for it within
+// handshakeWithin.
+func (e *Endpoint) begin(ctx context.Context, raw net.Conn) (c *carrier, stop func(), err error) {
+	if e.cfg.Insecure && !(loopback(raw.LocalAddr()) && loopback(raw.RemoteAddr())) {
+		return nil, nil, fmt.Errorf("in clear (Insecure) only between loopback addresses, not from %v to %v", raw.LocalAddr(), raw.RemoteAddr())
+	}
+	tune(raw, e.cfg.Congestion, e.log)
+	raw.SetDeadline(time.Now().Add(handshakeWithin))
+	c = &carrier{raw: raw, gather: &gatherConn{Conn: raw}, born: time.Now()}
+	c.conn = c.gather
+	release := context.AfterFunc(ctx, func() { raw.Close() })
+	return c, func() { release() }, nil
+}
+
+// secure performs the TLS handshake; allow judges the SPIFFE id that the other end has proved.
+func (e *Endpoint) secure(ctx context.Context, c *carrier, client bool, allow func(id string) error) error {
+	if e.cfg.Insecure {
+		c.gather.begin()
+		return nil
+	}
+	keys := e.identity.current()
+	usage := x509.ExtKeyUsageClientAuth
+	if client {
+		usage = x509.ExtKeyUsageServerAuth
+	}
+	config := keys.tlsConfig(func(cs tls.ConnectionState) error {
+		id, err := keys.verify(cs, usage, e.cfg.Now())
+		if err != nil {
+			return err
+		}
+		return allow(id)
+	})
+	var t *tls.Conn
+	if client {
+		t = tls.Client(c.gather, config)
+	} else {
+		t = tls.Server(c.gather, config)
+	}
+	if err := t.HandshakeContext(ctx); err != nil {
+		return fmt.Errorf("TLS with %v: %w", c.raw.RemoteAddr(), err)
+	}
+	c.gather.begin()
+	c.conn, c.keys = t, keys
+	for _, leaf := range []*x509.Certificate{keys.cert.Leaf, t.ConnectionState().PeerCertificates[0]} {
+		if c.expiry.IsZero() || leaf.NotAfter.Before(c.expiry) {
+			c.expiry = leaf.NotAfter
+			c.renewal = leaf.NotAfter.Add(-leaf.NotAfter.Sub(leaf.NotBefore) / 10)
+		}
+	}
+	return nil
+}
+
+// hello returns what this side says of itself.
+func (e *Endpoint) hello(s *session) *hello {
+	h := &hello{
+		min: minVersion, max: maxVersion,
+		name:    e.cfg.Name,
+		maxBody: maxBody,
+		streams: e.cfg.Streams,
+		window:  e.window,
+		codecs:  e.cfg.Codecs,
+	}
+	if s != nil {
+		h.mine = s.mine
+	}
+	return h
+}
+
+// settle attaches the carrier after ready has said that it is.
+func (e *Endpoint) settle(c *carrier, p *peer, s *session, theirs *hello, ready func() error) error {
+	if err := p.confirm(s, theirs); err != nil {
+		return fmt.Errorf("%w: %w", errAgain, err)
+	}
+	if err := ready(); err != nil {
+		return err
+	}
+	c.first = bytes.Compare(s.mine[:], theirs.mine[:]) < 0
+	c.raw.SetDeadline(time.Time{})
+	if !s.attach(c) {
+		return errAgain
+	}
+	e.running.Go(c.write)
+	e.running.Go(c.read)
+	return nil
+}
+
+// say sends one record.
+func (c *carrier) say(k kind, body []byte) error {
+	if _, err := c.conn.Write(append(header{kind: k, length: len(body)}.append(nil), body...)); err != nil {
+		return err
+	}
+	return c.gather.flush()
+}
+
+// refuse tells the peer why it is not heard out, and returns err.
+func (c *carrier) refuse(err error) error {
+	text := err.Error()
+	c.say(kindEnd, []byte(text[:min(len(text), maxText)])) // the peer may be gone: err says enough
+	if t, ok := c.conn.(*tls.Conn); ok {
+		t.CloseWrite()
+		c.gather.flush()
+	}
+	return err
+}
+
+// hear takes a HELLO and checks that the two sides have a version in common.
+func (c *carrier) hear(mine *hello) (*hello, error) {
+	body, err := c.expect(kindHello)
+	if err != nil {
+		return nil, err
+	}
+	h, err := parseHello(body)
+	if err == nil {
+		_, err = agree(mine, h)
+	}
+	if err != nil {
+		return nil, c.refuse(err)
+	}
+	return h, nil
+}
+
+// hearReady takes a READY.
+func (c *carrier) hearReady(mine incarnation) error {
+	body, err := c.expect(kindReady)
+	if err != nil {
+		return err
+	}
+	if incarnation(body) != mine {
+		return errAgain
+	}
+	return nil
+}
+
+// expect takes a record of that kind.
+func (c *carrier) expect(k kind) ([]byte, error) {
+	var head [headerLen]byte
+	if _, err := io.ReadFull(c.conn, head[:]); err != nil {
+		return nil, fmt.Errorf("waiting for %v from %v: %w", k, c.raw.RemoteAddr(), err)
+	}
+	h, err := parseHeader(&head, 0)
+	if err != nil {
+		return nil, err
+	}
+	if h.kind != k && h.kind != kindEnd {
+		return nil, fmt.Errorf("%v record where %v is due", h.kind, k)
+	}
+	body := make([]byte, h.length)
+	if _, err := io.ReadFull(c.conn, body); err != nil {
+		return nil, fmt.Errorf("waiting for %v from %v: %w", k, c.raw.RemoteAddr(), err)
+	}
+	if h.kind == kindEnd {
+		return nil, fmt.Errorf("refused by the peer: %q", body)
+	}
+	return body, nil
+}

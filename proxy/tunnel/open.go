@@ -1,0 +1,273 @@
+package tunnel
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"sync/atomic"
+)
+
+// The first bytes of a stream are the opening: its length (2 bytes) and the opener's bytes. The first bytes of
+// the other direction are the answer: a Code (4 bytes, 0: accepted), the length of a text (2 bytes) and the
+// text. Being bytes of the stream they arrive once, in order and through any loss of carriers.
+
+// open opens a stream and waits for the answer.
+func (s *session) open(ctx context.Context, opening []byte) (*Stream, error) {
+	if len(opening) > maxOpening {
+		return nil, fmt.Errorf("tunnel: opening of %d bytes, more than %d", len(opening), maxOpening)
+	}
+	st, err := s.create(ctx)
+	if err != nil {
+		return nil, err
+	}
+	st.sentBase = 2 + uint64(len(opening))
+	stop := context.AfterFunc(ctx, func() { st.Reset(CodeCanceled) })
+	err = st.negotiate(opening)
+	if !stop() {
+		err = fmt.Errorf("tunnel: opening a stream to %s: %w", s.peer.name, context.Cause(ctx))
+	}
+	if err != nil {
+		st.Reset(CodeCanceled) // of no effect on a stream that has ended
+		return nil, err
+	}
+	return st, nil
+}
+
+// create waits until the peer allows another stream, and makes it.
+func (s *session) create(ctx context.Context) (*Stream, error) {
+	stop := context.AfterFunc(ctx, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.openCond.Broadcast()
+	})
+	defer stop()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for {
+		switch {
+		case ctx.Err() != nil:
+			return nil, fmt.Errorf("tunnel: opening a stream to %s, which has %d: %w", s.peer.name, len(s.streams), context.Cause(ctx))
+		case s.err != nil:
+			return nil, s.err
+		case s.draining:
+			return nil, fmt.Errorf("%w: this side", ErrDraining)
+		case s.goneAway:
+			return nil, fmt.Errorf("%w: %s", ErrDraining, s.peer.name)
+		case s.opened < s.openLimit:
+			s.opened++
+			return s.newStream(streamID(s.opened-1, s.even)), nil
+		}
+		s.openCond.Wait()
+	}
+}
+
+// negotiate sends the opening and takes the answer.
+func (st *Stream) negotiate(opening []byte) error {
+	b := binary.BigEndian.AppendUint16(make([]byte, 0, 2+len(opening)), uint16(len(opening)))
+	if _, err := st.Write(append(b, opening...)); err != nil {
+		return err
+	}
+	var head [6]byte
+	if _, err := io.ReadFull(st, head[:]); err != nil {
+		return fmt.Errorf("no answer to the opening: %w", err)
+	}
+	n := int(binary.BigEndian.Uint16(head[4:]))
+	if n > maxText {
+		return fmt.Errorf("tunnel: %s answers with a text of %d bytes", st.Peer(), n)
+	}
+	text := make([]byte, n)
+	if _, err := io.ReadFull(st, text); err != nil {
+		return fmt.Errorf("answer to the opening cut short: %w", err)
+	}
+	st.session.mu.Lock()
+	st.recvBase = uint64(len(head) + n)
+	st.session.mu.Unlock()
+	if code := Code(binary.BigEndian.Uint32(head[:])); code != 0 {
+		st.Close()
+		return &RefusedError{Peer: st.Peer(), Code: code, Text: string(text)}
+	}
+	return nil
+}
+
+// opening is called when bytes have come of a stream that the peer opens; once the opening is whole, Accept
+// is called with it. The lock is held.
+func (st *Stream) opening() error {
+	have := int(st.have - st.pos)
+	if have < 2 {
+		return st.openingEnds()
+	}
+	head := st.peek(2)
+	n := int(binary.BigEndian.Uint16(head))
+	if n > maxOpening {
+		return broken("stream %d with an opening of %d bytes, more than %d", st.id, n, maxOpening)
+	}
+	if have < 2+n {
+		return st.openingEnds()
+	}
+	opening := st.peek(2 + n)[2:]
+	for left := 2 + n; left > 0; {
+		ch := st.first
+		take := min(left, ch.n-ch.from)
+		left -= take
+		if ch.from += take; ch.from == ch.n {
+			st.shift()
+			st.session.mem.put(ch)
+		}
+	}
+	st.answered = true
+	st.recvBase = uint64(2 + n)
+	st.consumed(2 + n)
+	in := &Incoming{st: st}
+	e := st.session.peer.e
+	switch {
+	case st.session.draining:
+		in.refuse(CodeDraining, "")
+	case st.session.mem.over(90):
+		in.refuse(CodeMemory, "")
+	default:
+		go func() {
+			if e.cfg.Accept != nil {
+				e.cfg.Accept(st.Peer(), opening, in)
+			}
+			in.Refuse(CodeCanceled, "no answer")
+		}()
+	}
+	return nil
+}
+
+// openingEnds is an error if the stream has ended within its opening.
+func (st *Stream) openingEnds() error {
+	if st.finHere {
+		return broken("stream %d ends within its opening", st.id)
+	}
+	return nil
+}
+
+// peek returns a copy of the next n bytes, which are there.
+func (st *Stream) peek(n int) []byte {
+	b := make([]byte, 0, n)
+	for ch := st.first; len(b) < n; ch = ch.next {
+		b = append(b, ch.bytes()[:min(n-len(b), ch.n-ch.from)]...)
+	}
+	return b
+}
+
+// Incoming is an opening that waits for its answer.
+type Incoming struct {
+	st       *Stream
+	answered atomic.Bool
+}
+
+// Accept answers yes and returns the stream, which may be dead already. After another answer it returns nil.
+func (in *Incoming) Accept() *Stream {
+	if in.answered.Swap(true) {
+		return nil
+	}
+	in.st.session.mu.Lock()
+	defer in.st.session.mu.Unlock()
+	in.answer(0, "")
+	return in.st
+}
+
+// Refuse answers no. text is one line for the opener, cut at 1,024 bytes. After another answer it does nothing.
+func (in *Incoming) Refuse(code Code, text string) {
+	if in.answered.Swap(true) {
+		return
+	}
+	in.st.session.mu.Lock()
+	defer in.st.session.mu.Unlock()
+	in.refuse(max(code, 1), text)
+}
+
+// refuse answers no; the lock is held.
+func (in *Incoming) refuse(code Code, text string) {
+	in.answered.Store(true)
+	in.answer(code, text[:min(len(text), maxText)])
+	if in.st.err == nil {
+		in.st.closeWrite()
+	}
+	in.st.closed = true
+	in.st.letGo()
+	in.st.settle()
+}
+
+// answer queues the answer. A new stream has credit for it.
+func (in *Incoming) answer(code Code, text string) {
+	st := in.st
+	if st.err != nil {
+		return
+	}
+	b := binary.BigEndian.AppendUint32(nil, uint32(code))
+	b = binary.BigEndian.AppendUint16(b, uint16(len(text)))
+	b = append(b, text...)
+	st.sentBase = uint64(len(b))
+	ch := st.session.mem.get(len(b))
+	ch.take(b)
+	st.enlist(ch)
+	st.pushed(len(b))
+}
+
+// Done is closed when the opener has withdrawn, or the session is lost: an answer is pointless then.
+func (in *Incoming) Done() <-chan struct{} { return in.st.Done() }
+
+// windowed acts on WINDOW. For stream 0 it says how many streams this side may open.
+func (s *session) windowed(id, acked, limit uint64) error {
+	if id == 0 {
+		if limit > s.openLimit {
+			s.openLimit = min(limit, maxStream/2)
+			s.openCond.Broadcast()
+		}
+		return nil
+	}
+	if st := s.streams[id]; st != nil {
+		return st.acknowledge(acked, limit)
+	}
+	return nil // over, or not here yet
+}
+
+// reset acts on RESET. It may come before any DATA of its stream.
+func (s *session) reset(id, final uint64, code Code) error {
+	st := s.streams[id]
+	if st == nil {
+		fresh, err := s.judge(header{kind: kindReset, stream: id})
+		if err != nil {
+			return err
+		}
+		if fresh {
+			s.finishedOne()
+		}
+		s.dones.push(id)
+		s.wakeControl()
+		return nil
+	}
+	if st.final != noEnd {
+		return nil
+	}
+	if final < st.far || final > st.granted || st.finAt != noEnd && final != st.finAt {
+		return broken("RESET ends stream %d at %d, after DATA up to %d", id, final, st.far)
+	}
+	st.final = final
+	st.dropAll()
+	st.die(&ResetError{Peer: s.peer.name, Code: code, Remote: true})
+	st.settle()
+	return nil
+}
+
+// done acts on DONE: the peer has forgotten the stream.
+func (s *session) done(id uint64) error {
+	st := s.streams[id]
+	if st == nil {
+		if n, even := ordinal(id); even == s.even && n >= s.opened {
+			return broken("DONE for stream %d, which was never opened", id)
+		}
+		return nil
+	}
+	if !st.aborted && !st.finHere && (st.final == noEnd || st.have < st.final) {
+		return broken("DONE for stream %d, which has not ended", id)
+	}
+	st.peerDone = true
+	st.dropAll()
+	st.settle()
+	return nil
+}

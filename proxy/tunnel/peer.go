@@ -1,0 +1,247 @@
+package tunnel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// How a side dials.
+const (
+	dialWithin  = 10 * time.Second
+	backoffFrom = 100 * time.Millisecond
+	backoffTo   = 2 * time.Second
+	goodFor     = 5 * time.Second // since the last dial: the next need not back off
+)
+
+// A peer is a configured peer and the session with it. There always is a session; it may be fresh.
+type peer struct {
+	e     *Endpoint
+	name  string
+	id    string
+	kicks [maxSlots]chan struct{} // the slot may need a carrier
+	stop  context.CancelFunc
+
+	mu      sync.Mutex
+	address string
+	last    string   // address that was reached last, for when names cannot be resolved
+	sess    *session // the current one
+	next    *session // a fresh one, which replaces it once the peer's new incarnation has shown itself
+
+	rtt                      atomic.Int64
+	rate                     atomic.Uint64 // bytes per second
+	sessions, outages        atomic.Uint64
+	replayed, sent, received atomic.Uint64
+}
+
+func newPeer(e *Endpoint, cfg Peer) *peer {
+	p := &peer{e: e, name: cfg.Name, id: cfg.ID, address: cfg.Dial}
+	for i := range p.kicks {
+		p.kicks[i] = make(chan struct{}, 1)
+	}
+	p.sess = newSession(p)
+	return p
+}
+
+// start runs what a peer needs until stop is called.
+func (p *peer) start() {
+	ctx, cancel := context.WithCancel(p.e.ctx)
+	p.stop = cancel
+	for slot := range p.e.cfg.Carriers {
+		p.e.running.Go(func() { p.keep(ctx, slot) })
+	}
+	p.e.running.Go(func() { p.watch(ctx) })
+}
+
+// setAddress sets where the peer is dialed from now on.
+func (p *peer) setAddress(address string) {
+	p.mu.Lock()
+	p.address = address
+	p.mu.Unlock()
+	for slot := range p.kicks {
+		p.kick(slot)
+	}
+}
+
+func (p *peer) session() *session {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.sess
+}
+
+// fresh returns the session that takes the place of the current one; the lock is held.
+func (p *peer) fresh() *session {
+	if p.next == nil {
+		p.next = newSession(p)
+	}
+	return p.next
+}
+
+// replace puts a fresh session in the place of one that failed.
+func (p *peer) replace(failed *session) {
+	p.mu.Lock()
+	if p.sess == failed {
+		p.sess = p.fresh()
+		p.next = nil
+	} else if p.next == failed {
+		p.next = nil
+	}
+	p.mu.Unlock()
+	for slot := range p.kicks {
+		p.kick(slot)
+	}
+}
+
+func (p *peer) kick(slot int) {
+	select {
+	case p.kicks[slot] <- struct{}{}:
+	default:
+	}
+}
+
+func (p *peer) path() (time.Duration, float64) {
+	return time.Duration(p.rtt.Load()), float64(p.rate.Load())
+}
+
+// candidate returns the session to which a dialed peer of incarnation theirs can attach.
+func (p *peer) candidate(theirs incarnation) *session {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if s := p.sess; s.known() == (incarnation{}) || s.known() == theirs {
+		return s
+	}
+	return p.fresh()
+}
+
+// confirm makes s the session with the peer's incarnation, after both sides have shown that they know each
+// other's. An older session is over then: the peer has restarted, or given it up.
+func (p *peer) confirm(s *session, h *hello) error {
+	p.mu.Lock()
+	var old *session
+	var err error
+	switch theirs := s.known(); {
+	case s != p.sess && s != p.next:
+		err = errors.New("the session was replaced meanwhile")
+	case theirs == (incarnation{}):
+		if err = s.establish(h); err == nil && s == p.next {
+			old, p.sess, p.next = p.sess, s, nil
+		}
+	case theirs != h.mine:
+		err = errors.New("another incarnation of the peer was faster")
+	}
+	p.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	if old != nil {
+		old.fail(errors.New("the peer began a new one"), "")
+	}
+	return nil
+}
+
+// known returns the peer's incarnation; zero: the session is fresh.
+func (s *session) known() incarnation {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.theirs
+}
+
+// keep keeps a carrier in the slot, if this side can dial. The first dial after one that lived a while comes at
+// once, the others back off.
+func (p *peer) keep(ctx context.Context, slot int) {
+	var backoff time.Duration
+	var up time.Time
+	for ctx.Err() == nil {
+		p.mu.Lock()
+		s, address := p.sess, p.address
+		p.mu.Unlock()
+		at, need := s.needs(slot)
+		if !need || address == "" {
+			select {
+			case <-p.kicks[slot]:
+			case <-ctx.Done():
+			}
+			continue
+		}
+		if time.Since(up) < goodFor {
+			pause(ctx, backoff/2+rand.N(backoff/2+1))
+			backoff = min(max(2*backoff, backoffFrom), backoffTo)
+		} else {
+			backoff = 0
+		}
+		err := p.dial(ctx, s, address, at)
+		if up = time.Now(); err != nil {
+			backoff = max(backoff, backoffFrom)
+			if !errors.Is(err, errAgain) && ctx.Err() == nil {
+				p.e.carrierFailed(p.name, fmt.Errorf("tunnel: dialing %s at %s: %w", p.name, address, err))
+			}
+		}
+	}
+}
+
+// pause waits for d, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// needs reports whether this side should dial a carrier for the slot, and as what.
+func (s *session) needs(slot int) (place, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := place{slot: uint8(slot), replace: true, generation: s.generations[slot] + 1}
+	for _, c := range s.carriers {
+		if int(c.place.slot) != slot {
+			continue
+		}
+		if !c.leaving && !(c.dialed && c.worn(s.peer.e)) {
+			return p, false
+		}
+		p.replace = false
+	}
+	return p, s.err == nil
+}
+
+// dial brings one carrier up.
+func (p *peer) dial(ctx context.Context, s *session, address string, at place) error {
+	within, cancel := context.WithTimeout(ctx, dialWithin)
+	defer cancel()
+	raw, err := p.reach(within, address)
+	if err != nil {
+		return err
+	}
+	if err := p.e.call(within, raw, p, s, at); err != nil {
+		raw.Close()
+		return err
+	}
+	return nil
+}
+
+// reach connects to the peer; if its name cannot be resolved just now, to where it was last.
+func (p *peer) reach(ctx context.Context, address string) (net.Conn, error) {
+	raw, err := p.e.cfg.Dial(ctx, "tcp", address)
+	p.mu.Lock()
+	last := p.last
+	p.mu.Unlock()
+	if dns := (*net.DNSError)(nil); errors.As(err, &dns) && last != "" && ctx.Err() == nil {
+		raw, err = p.e.cfg.Dial(ctx, "tcp", last)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if a := raw.RemoteAddr(); a != nil {
+		p.mu.Lock()
+		p.last = a.String()
+		p.mu.Unlock()
+	}
+	return raw, nil
+}

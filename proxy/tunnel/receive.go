@@ -1,0 +1,342 @@
+package tunnel
+
+import (
+	"io"
+	"math"
+	"sync"
+	"time"
+)
+
+// The receiving half of a stream. Fields are guarded by the session's lock.
+type recvHalf struct {
+	first, last *chunk // contiguous, not read
+	early       *chunk // beyond a gap, in order
+	earlyTiny   int    // of them, those of less than tiny bytes
+	held        *chunk // what ReadChunk has lent
+
+	pos     uint64 // offset of the next byte that Read returns
+	have    uint64 // offset behind the last byte without a gap
+	far     uint64 // offset behind the last byte at all
+	finAt   uint64 // offset at which the direction ends; noEnd: unknown
+	finHere bool   // and its end has come, not only been announced
+	final   uint64 // after the peer's RESET, offset of its end; noEnd: none
+
+	granted uint64 // credit: the limit that the peer has or will be told
+	window  uint64 // its size, beyond what was read
+	epoch   uint64 // pos when the window last changed or was judged
+	epochAt time.Time
+	ackedTo uint64 // position that the peer was told
+
+	recvCond sync.Cond // Read waits
+	waitsAt  time.Time // when Read last took something, or bytes came where none were
+}
+
+const (
+	noEnd     = math.MaxUint64
+	pieceSize = 64 << 10 // bytes of a body that are handed on while the rest is still coming
+	maxWindow = 32 << 20
+)
+
+// received returns the position before which everything is here.
+func (st *Stream) received() uint64 {
+	if st.finHere && st.have == st.finAt {
+		return st.have + 1
+	}
+	return st.have
+}
+
+// data takes the body of a DATA record. All that can be wrong with it is found before a byte of it is stored.
+func (c *carrier) data(h header) error {
+	s := c.session
+	if h.length <= smallBody {
+		body, err := c.body(h.length)
+		if err != nil {
+			return err
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		st, err := s.incoming(h)
+		if st == nil {
+			return err
+		}
+		return st.takeSmall(h, body)
+	}
+	s.mu.Lock()
+	st, err := s.incoming(h)
+	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	for off := 0; off < h.length; off += pieceSize {
+		n := min(pieceSize, h.length-off)
+		if st == nil {
+			if _, err := io.CopyN(io.Discard, c.conn, int64(n)); err != nil {
+				return err
+			}
+			continue
+		}
+		ch := s.mem.get(n)
+		ch.off, ch.n = h.value+uint64(off), n
+		ch.fin = h.flags&flagFin != 0 && off+n == h.length
+		_, err := io.ReadFull(c.conn, ch.bytes())
+		s.mu.Lock()
+		if err != nil {
+			s.mem.put(ch)
+		} else {
+			err = st.take(ch)
+		}
+		s.mu.Unlock()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// incoming returns the stream that a DATA record is for, creating it if it is new; nil: drop the body.
+func (s *session) incoming(h header) (*Stream, error) {
+	if s.err != nil {
+		return nil, nil
+	}
+	st := s.streams[h.stream]
+	if st == nil {
+		fresh, err := s.judge(h)
+		if err != nil {
+			return nil, err
+		}
+		if !fresh { // the peer has missed that it is over
+			s.dones.push(h.stream)
+			s.wakeControl()
+			return nil, nil
+		}
+		st = s.newStream(h.stream)
+		st.answering = true
+	}
+	if st.aborted {
+		return nil, nil
+	}
+	if err := st.admit(h.value, uint64(h.length), h.flags&flagFin != 0); err != nil {
+		return nil, err
+	}
+	return st, nil
+}
+
+// judge reports whether the record is for a stream that the peer opens with it, and takes note; else the
+// stream is over.
+func (s *session) judge(h header) (fresh bool, err error) {
+	n, even := ordinal(h.stream)
+	if even == s.even {
+		if n >= s.opened {
+			return false, broken("%v for stream %d, which was never opened", h.kind, h.stream)
+		}
+		return false, nil
+	}
+	if n >= s.allowed {
+		return false, broken("%v opens stream %d, number %d where %d are allowed", h.kind, h.stream, n+1, s.allowed)
+	}
+	if s.seen.has(n) {
+		return false, nil
+	}
+	s.seen.add(n)
+	return true, nil
+}
+
+// admit checks a DATA record against the stream's credit and end.
+func (st *Stream) admit(off, n uint64, fin bool) error {
+	end := off + n
+	switch {
+	case end > st.granted:
+		return broken("DATA up to %d on stream %d, whose credit ends at %d", end, st.id, st.granted)
+	case end > min(st.finAt, st.final):
+		return broken("DATA up to %d on stream %d, which ended at %d", end, st.id, min(st.finAt, st.final))
+	case fin && st.finAt != noEnd && st.finAt != end:
+		return broken("stream %d ends at %d and at %d", st.id, st.finAt, end)
+	case fin && end < st.far:
+		return broken("stream %d ends at %d, after DATA up to %d", st.id, end, st.far)
+	}
+	st.far = max(st.far, end)
+	if fin {
+		st.finAt = end
+	}
+	return nil
+}
+
+// takeSmall stores a small body, behind others in a chunk if there is room.
+func (st *Stream) takeSmall(h header, body []byte) error {
+	fin := h.flags&flagFin != 0
+	if st.drops(h.value + uint64(len(body))) {
+		return nil
+	}
+	if t := st.last; h.value == st.have && t != nil && t.room() >= len(body) && !fin {
+		t.take(body)
+		st.advance(len(body), false)
+		return st.arrived(len(body))
+	}
+	ch := st.session.mem.get(len(body))
+	ch.off, ch.fin = h.value, fin
+	ch.take(body)
+	return st.take(ch)
+}
+
+// drops reports whether bytes up to end are not wanted: nobody reads any more, which the peer is told, or the
+// memory of the process is spent.
+func (st *Stream) drops(end uint64) bool {
+	mem := st.session.mem
+	switch {
+	case st.gone || st.aborted:
+		return true
+	case st.closed && end > st.have:
+		st.abort(CodeClosed)
+		return true
+	case mem.over(100) && st.have > st.pos:
+		st.abort(CodeMemory)
+		return true
+	case mem.over(95):
+		st.session.peer.e.relieve()
+	}
+	return false
+}
+
+// take stores a chunk, which it owns.
+func (st *Stream) take(ch *chunk) error {
+	mem := st.session.mem
+	end := ch.off + uint64(ch.n)
+	switch {
+	case st.drops(end), end <= st.have && (!ch.fin || st.finHere):
+		mem.put(ch)
+		return nil
+	case ch.off > st.have:
+		return st.takeEarly(ch)
+	case ch.off < st.have:
+		mem.put(ch)
+		return broken("DATA at %d on stream %d overlaps what came before up to %d", ch.off, st.id, st.have)
+	}
+	got := st.append(ch)
+	for st.early != nil && st.early.off <= st.have {
+		e := st.early
+		st.early = e.next
+		e.next = nil
+		if e.n < tiny {
+			st.earlyTiny--
+		}
+		if e.off < st.have && e.n > 0 {
+			mem.put(e)
+			return broken("DATA at %d on stream %d overlaps what came before up to %d", e.off, st.id, st.have)
+		}
+		got += st.append(e)
+	}
+	return st.arrived(got)
+}
+
+// append adds a chunk that begins where the last one ends, and returns its bytes.
+func (st *Stream) append(ch *chunk) int {
+	n, fin := ch.n, ch.fin
+	if n == 0 {
+		st.session.mem.put(ch)
+	} else if st.last == nil {
+		st.first, st.last = ch, ch
+	} else {
+		st.last.next = ch
+		st.last = ch
+	}
+	st.advance(n, fin)
+	return n
+}
+
+func (st *Stream) advance(n int, fin bool) {
+	if st.have == st.pos {
+		st.waitsAt = time.Now()
+	}
+	st.have += uint64(n)
+	st.finHere = st.finHere || fin
+	st.session.peer.received.Add(uint64(n))
+}
+
+// takeEarly stores a chunk beyond a gap, which some other carrier will fill.
+func (st *Stream) takeEarly(ch *chunk) error {
+	at := &st.early
+	for *at != nil && (*at).off < ch.off {
+		at = &(*at).next
+	}
+	if o := *at; o != nil {
+		same := o.off == ch.off && o.n == ch.n
+		if same || o.off < ch.off+uint64(ch.n) {
+			st.session.mem.put(ch)
+			if same {
+				return nil
+			}
+			return broken("DATA at %d on stream %d overlaps other DATA at %d", ch.off, st.id, o.off)
+		}
+	}
+	ch.next = *at
+	*at = ch
+	if ch.n < tiny {
+		if st.earlyTiny++; st.earlyTiny > maxTiny {
+			return broken("stream %d has over %d records of less than %d bytes under way", st.id, maxTiny, tiny)
+		}
+	}
+	return nil
+}
+
+// arrived is called when bytes have become readable, or the end has come.
+func (st *Stream) arrived(n int) error {
+	if st.answering && !st.answered {
+		if err := st.opening(); err != nil {
+			return err
+		}
+	}
+	st.recvCond.Broadcast()
+	st.session.tell(st, st.received()-st.ackedTo >= st.window/4)
+	st.settle()
+	return nil
+}
+
+// consumed is called when Read has taken n bytes.
+func (st *Stream) consumed(n int) {
+	st.pos += uint64(n)
+	if st.gone {
+		return
+	}
+	st.waitsAt = time.Now()
+	if st.finAt == noEnd && st.final == noEnd && st.pos+st.window-st.granted >= st.window/4 {
+		now := time.Now()
+		st.grow(now)
+		st.granted = st.pos + st.window
+		st.session.tell(st, true)
+	}
+	st.settle()
+}
+
+// grow doubles the window if a window is read within four round trips: it is what limits the sender, or
+// will. (quic-go and libp2p's yamux go by the same rule.) A reader who lags behind gets no more.
+func (st *Stream) grow(now time.Time) {
+	if st.pos-st.epoch < st.window/2 {
+		return
+	}
+	rtt := st.session.rtt()
+	if !st.epochAt.IsZero() && now.Sub(st.epochAt) < 2*rtt && st.have-st.pos < st.window/2 &&
+		st.window < maxWindow && st.session.mem.grant(int64(st.window)) {
+		st.window *= 2
+	}
+	st.epoch, st.epochAt = st.pos, now
+}
+
+// unread drops what nobody will read.
+func (st *Stream) unread() {
+	for st.first != nil {
+		ch := st.first
+		st.shift()
+		st.session.mem.put(ch)
+	}
+	st.dropEarly()
+}
+
+// dropEarly drops what is beyond a gap that will not be filled.
+func (st *Stream) dropEarly() {
+	for st.early != nil {
+		ch := st.early
+		st.early = ch.next
+		st.session.mem.put(ch)
+	}
+	st.earlyTiny = 0
+}

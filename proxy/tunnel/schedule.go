@@ -1,0 +1,268 @@
+package tunnel
+
+import (
+	"encoding/binary"
+	"time"
+)
+
+// What leaves next, and on which carrier. The functions of this file are called with the session's lock held.
+//
+// A small chunk of a stream that has little under way goes to the express carrier, the first one, and so
+// overtakes what other streams have in the sockets of the others. A stream with more under way would gain
+// nothing, since its bytes are put in order again: it goes with the bulk, so that the express stays empty.
+const (
+	smallBody   = 4 << 10   // bodies up to here are copied rather than handed on
+	batchSize   = 16 << 10  // bytes of small records in one batch: one record of TLS
+	smallFlight = 128 << 10 // bytes under way, up to which a stream's small chunks are express
+	ackDelay    = 4 * time.Millisecond
+)
+
+// express returns the carrier for small chunks, and whether it is the only one; nil: none.
+func (s *session) express() (first *carrier, only bool) {
+	n := 0
+	for _, c := range s.carriers {
+		if !c.leaving && c.end == nil {
+			if n++; first == nil {
+				first = c
+			}
+		}
+	}
+	return first, n == 1
+}
+
+// next fills c.out and c.big with what c sends next; false: nothing.
+func (s *session) next(c *carrier) bool {
+	c.out, c.big = c.out[:0], nil
+	if c.dead || c.end != nil || c.closed {
+		return false
+	}
+	s.nextOwn(c)
+	if !c.leaving {
+		s.nextControl(c)
+		s.nextChunks(c)
+	}
+	return len(c.out) > 0 || c.big != nil
+}
+
+// nextOwn appends the records that are about c itself. The PING comes before any DONE of this batch: its PONG
+// vouches only for what is before it.
+func (s *session) nextOwn(c *carrier) {
+	if c.pongDue {
+		c.pongDue = false
+		c.out = header{kind: kindPong, value: c.pong}.append(c.out)
+	}
+	if (c.pingDue || len(c.doneUnsure) >= 1024) && !c.pinging {
+		c.pingDue, c.pinging, c.pinged = false, true, time.Now()
+		c.token++
+		c.doneInPing, c.doneUnsure = c.doneUnsure, c.doneInPing[:0]
+		c.out = header{kind: kindPing, value: c.token}.append(c.out)
+	}
+	if c.goAwayDue {
+		c.goAwayDue = false
+		c.out = header{kind: kindGoAway}.append(c.out)
+	}
+	if c.leaveDue {
+		c.leaveDue = false
+		c.out = header{kind: kindLeave}.append(c.out)
+	}
+}
+
+// nextControl appends what is to be told of streams.
+func (s *session) nextControl(c *carrier) {
+	if s.allow {
+		s.allow = false
+		c.window(0, 0, s.allowed)
+	}
+	for s.dones.n > 0 && len(c.out) < batchSize/2 {
+		id := s.dones.pop()
+		c.doneUnsure = append(c.doneUnsure, id)
+		c.out = header{kind: kindDone, stream: id}.append(c.out)
+	}
+	for s.urgent.n > 0 && len(c.out) < batchSize/2 {
+		st := s.urgent.pop()
+		if st.told != toldUrgent {
+			continue
+		}
+		st.told = toldAll
+		switch {
+		case st.gone:
+		case st.aborted:
+			c.out = header{kind: kindReset, length: 4, stream: st.id, value: st.left}.append(c.out)
+			c.out = binary.BigEndian.AppendUint32(c.out, uint32(st.code))
+		default:
+			st.ackedTo = st.received()
+			c.window(st.id, st.ackedTo, st.granted)
+		}
+	}
+}
+
+// window appends a WINDOW record.
+func (c *carrier) window(stream, acked, limit uint64) {
+	c.out = header{kind: kindWindow, length: 8, stream: stream, value: acked}.append(c.out)
+	c.out = binary.BigEndian.AppendUint64(c.out, limit)
+}
+
+// nextChunks takes chunks of streams in turn: small ones into the batch, and one of the bulk. Where the
+// express carrier is busy another one helps it.
+func (s *session) nextChunks(c *carrier) {
+	express, only := s.express()
+	if c == express {
+		s.nextSmall(c)
+	}
+	if c != express || only {
+		s.nextBulk(c)
+	}
+	if c != express && c.big == nil && !express.idle {
+		s.nextSmall(c)
+		s.nextBulk(c) // to which some may have gone over
+	}
+}
+
+func (s *session) nextSmall(c *carrier) {
+	for s.small.n > 0 && c.big == nil {
+		st := s.small.peek()
+		ch := st.next
+		switch {
+		case ch == nil || ch.state != chunkQueued: // reset, or Write copies into it and will put it here again
+			st.queued = notQueued
+			s.small.pop()
+		case !st.express(ch):
+			s.small.pop()
+			st.queued = queuedBulk
+			s.bulk.push(st)
+			s.wake(false)
+		case len(c.out) > 0 && len(c.out)+headerLen+ch.n > batchSize:
+			return
+		default:
+			s.small.pop()
+			s.send(c, st, ch)
+			s.enqueue(st, c)
+		}
+	}
+}
+
+func (s *session) nextBulk(c *carrier) {
+	for s.bulk.n > 0 && c.big == nil {
+		st := s.bulk.pop()
+		ch := st.next
+		if ch == nil || ch.state != chunkQueued {
+			st.queued = notQueued
+			continue
+		}
+		s.send(c, st, ch)
+		s.enqueue(st, c)
+		if len(c.out) >= batchSize {
+			return
+		}
+	}
+}
+
+// send makes ch leave on c.
+func (s *session) send(c *carrier, st *Stream, ch *chunk) {
+	st.queued = notQueued
+	st.leaves(ch, c)
+	if len(c.out)+headerLen+ch.n <= batchSize {
+		c.out = append(c.out, ch.record()...)
+	} else {
+		c.big = ch
+		ch.users++
+	}
+}
+
+// enqueue puts st where a carrier will find its next chunk, and wakes one, unless it is by, which will look
+// anyway (nil: none will).
+func (s *session) enqueue(st *Stream, by *carrier) {
+	if st.queued != notQueued || st.next == nil || st.next.state != chunkQueued {
+		return
+	}
+	if st.tiny >= maxTiny && !st.next.left {
+		return // an acknowledgement will
+	}
+	small := st.express(st.next)
+	if small {
+		st.queued = queuedSmall
+		s.small.push(st)
+	} else {
+		st.queued = queuedBulk
+		s.bulk.push(st)
+	}
+	if express, only := s.express(); by == nil || !only && small != (by == express) {
+		s.wake(small)
+	}
+}
+
+// wake wakes one carrier that waits: for small chunks the express if it is one, for others any but it.
+func (s *session) wake(small bool) {
+	express, only := s.express()
+	if express == nil {
+		return
+	}
+	if (small || only) && express.idle {
+		express.wake()
+		return
+	}
+	for _, c := range s.carriers {
+		if c != express && c.idle && !c.leaving {
+			c.wake()
+			return
+		}
+	}
+}
+
+// wakeControl wakes a carrier for records about streams.
+func (s *session) wakeControl() {
+	if express, _ := s.express(); express != nil {
+		express.wake()
+	}
+}
+
+func (s *session) wakeAll() {
+	for _, c := range s.carriers {
+		c.wake()
+	}
+}
+
+// What the peer has been told of a stream.
+type told uint8
+
+const (
+	toldAll    told = iota
+	toldLazy        // it is in session.lazy: WINDOW within ackDelay
+	toldUrgent      // it is in session.urgent
+)
+
+// tell has a WINDOW, or the RESET, of st sent at once or within ackDelay.
+func (s *session) tell(st *Stream, urgent bool) {
+	switch {
+	case st.gone || st.told == toldUrgent:
+	case urgent:
+		st.told = toldUrgent
+		s.urgent.push(st)
+		s.wakeControl()
+	case st.told == toldAll:
+		st.told = toldLazy
+		s.lazy.push(st)
+		if !s.lazyArmed {
+			s.lazyArmed = true
+			if s.lazyTimer == nil {
+				s.lazyTimer = time.AfterFunc(ackDelay, s.tellLazy)
+			} else {
+				s.lazyTimer.Reset(ackDelay)
+			}
+		}
+	}
+}
+
+// tellLazy is called when the delay of the first lazy stream is over.
+func (s *session) tellLazy() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lazyArmed = false
+	for s.lazy.n > 0 {
+		if st := s.lazy.pop(); st.told == toldLazy && !st.gone {
+			st.told = toldUrgent
+			s.urgent.push(st)
+		}
+	}
+	s.wakeControl()
+}

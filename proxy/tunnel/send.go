@@ -1,0 +1,311 @@
+package tunnel
+
+import (
+	"fmt"
+	"sync"
+)
+
+// The sending half of a stream. Fields are guarded by the session's lock.
+type sendHalf struct {
+	head, tail *chunk // not acknowledged, in order
+	next       *chunk // the first of them that waits for a carrier
+	queued     queued // st is in one of the session's queues
+
+	end     uint64 // offset behind the last byte written
+	left    uint64 // offset behind the last byte that has left
+	acked   uint64 // position up to which the peer has everything
+	limit   uint64 // credit: offset behind the last byte that may leave
+	unsent  int    // bytes that have not left
+	flight  int    // bytes that have left and are not acknowledged
+	tiny    int    // records of less than tiny bytes among them
+	fin     bool   // CloseWrite was called
+	finLeft bool
+	filling bool // Write copies outside the lock
+
+	sendCond sync.Cond // Write waits
+	waiting  bool
+}
+
+type queued uint8
+
+const (
+	notQueued queued = iota
+	queuedSmall
+	queuedBulk
+)
+
+const (
+	maxUnsent = 512 << 10 // bytes that Write queues for one stream before it waits
+
+	// Of records shorter than tiny a stream has no more than maxTiny under way (what is written meanwhile
+	// gathers in the next one), so that their memory, here and beyond a gap there, stays near that of
+	// their bytes.
+	tiny    = 1 << 10
+	maxTiny = 1 << 10
+)
+
+// express reports whether ch should leave on the express carrier.
+func (st *Stream) express(ch *chunk) bool {
+	return headerLen+ch.n <= batchSize && st.flight <= smallFlight
+}
+
+// room waits until bytes can be queued and returns how many. The lock is held.
+func (st *Stream) room() (int, error) {
+	for {
+		if st.err != nil {
+			return 0, st.err
+		}
+		if st.fin {
+			return 0, fmt.Errorf("%w: writing to %s", ErrClosed, st.session.peer.name)
+		}
+		unsent := maxUnsent
+		switch mem := st.session.mem; {
+		case mem.over(95):
+			unsent = 4 << 10
+		case mem.over(80):
+			unsent = 64 << 10
+		}
+		if n := min(unsent-st.unsent, int(min(st.limit-st.end, maxUnsent))); n > 0 {
+			return n, nil
+		}
+		st.waiting = true
+		st.sendCond.Wait()
+	}
+}
+
+// most returns how many bytes a new chunk should hold: a quarter of the credit, so that the peer gives new
+// credit for one while others are under way.
+func (st *Stream) most() int {
+	return min(max(int(min(st.limit-min(st.acked, st.limit), 4*maxBody))/4, minMaxBody), st.session.maxBody)
+}
+
+// push queues a prefix of p, at least one byte, and returns its length. The caller holds writing.
+func (st *Stream) push(p []byte) (int, error) {
+	s := st.session
+	s.mu.Lock()
+	n, err := st.room()
+	if err != nil {
+		s.mu.Unlock()
+		return 0, err
+	}
+	n = min(n, len(p))
+	if t := st.tail; t != nil && t.state == chunkQueued && !t.left && t.n < st.most() && t.room() > 0 {
+		n = min(n, t.room(), st.most()-t.n)
+		if n <= batchSize {
+			t.take(p[:n])
+			st.pushed(n)
+			s.mu.Unlock()
+			return n, nil
+		}
+		t.state = chunkFilling
+		t.users++
+		st.filling = true
+		s.mu.Unlock()
+		copy(t.buf[headerLen+t.n:], p[:n])
+		s.mu.Lock()
+		t.n += n
+		s.mem.unuse(t)
+		return n, st.filled(t, n)
+	}
+	n = min(n, st.most())
+	size := n
+	if t := st.tail; t != nil && t.state == chunkQueued && !t.left {
+		size = max(size, min(4*t.n, st.most())) // it waits behind others: more will come to it
+	}
+	st.filling = true
+	s.mu.Unlock()
+	c := s.mem.get(size)
+	c.state = chunkFilling
+	c.take(p[:n])
+	s.mu.Lock()
+	if st.err != nil {
+		s.mem.put(c)
+		return 0, st.filled(nil, 0)
+	}
+	st.enlist(c)
+	return n, st.filled(c, n)
+}
+
+// filled ends a copy outside the lock, and releases the lock.
+func (st *Stream) filled(c *chunk, n int) error {
+	defer st.session.mu.Unlock()
+	st.filling = false
+	if st.err != nil {
+		return st.err
+	}
+	c.state = chunkQueued
+	st.pushed(n)
+	if st.fin {
+		st.queueFin()
+	}
+	return nil
+}
+
+// enlist appends c to the list.
+func (st *Stream) enlist(c *chunk) {
+	c.off = st.end
+	if st.tail == nil {
+		st.head = c
+	} else {
+		st.tail.next = c
+	}
+	st.tail = c
+	if st.next == nil {
+		st.next = c
+	}
+}
+
+// pushed accounts for n bytes behind the tail's others.
+func (st *Stream) pushed(n int) {
+	st.end += uint64(n)
+	st.unsent += n
+	st.session.enqueue(st, nil)
+}
+
+// queueFin marks the end of the direction, behind the last byte. It takes no credit.
+func (st *Stream) queueFin() {
+	if t := st.tail; t != nil && t.state == chunkQueued && !t.left {
+		t.fin = true
+		return
+	}
+	c := st.session.mem.get(0)
+	c.fin = true
+	st.enlist(c)
+	st.session.enqueue(st, nil)
+}
+
+// leaves accounts for ch leaving on c, perhaps again.
+func (st *Stream) leaves(ch *chunk, c *carrier) {
+	p := st.session.peer
+	if ch.left {
+		p.replayed.Add(uint64(ch.n))
+	} else {
+		ch.seal(st.id)
+		st.left += uint64(ch.n)
+		st.finLeft = ch.fin
+		st.unsent -= ch.n
+		if ch.n < tiny {
+			st.tiny++
+		}
+		p.sent.Add(uint64(ch.n))
+		st.wakeWriter()
+	}
+	ch.state, ch.carrier = chunkSent, c
+	c.flight++
+	st.flight += ch.n
+	for st.next = ch.next; st.next != nil && st.next.state == chunkSent; {
+		st.next = st.next.next
+	}
+}
+
+func (st *Stream) wakeWriter() {
+	if st.waiting {
+		st.waiting = false
+		st.sendCond.Broadcast()
+	}
+}
+
+// requeue makes the chunks that left on c, which is dead, leave again.
+func (st *Stream) requeue(c *carrier) {
+	again := false
+	for ch := st.head; ch != nil; ch = ch.next {
+		if ch.state == chunkSent && ch.carrier == c {
+			ch.state, ch.carrier = chunkQueued, nil
+			st.flight -= ch.n
+			again = true
+		}
+	}
+	if !again {
+		return
+	}
+	for st.next = st.head; st.next.state == chunkSent; {
+		st.next = st.next.next
+	}
+	st.session.enqueue(st, nil)
+}
+
+// drop takes the head of the list out.
+func (st *Stream) drop() {
+	ch := st.head
+	if st.head = ch.next; st.head == nil {
+		st.tail = nil
+	}
+	if st.next == ch {
+		for st.next = ch.next; st.next != nil && st.next.state == chunkSent; {
+			st.next = st.next.next
+		}
+	}
+	if ch.state == chunkSent {
+		st.flight -= ch.n
+		if c := ch.carrier; c != nil {
+			c.flight--
+			if c.flight == 0 && c.leaving {
+				c.wake()
+			}
+		}
+	}
+	if ch.left && ch.n < tiny {
+		if st.tiny--; st.tiny == maxTiny-1 {
+			st.session.enqueue(st, nil)
+		}
+	}
+	st.session.mem.put(ch)
+}
+
+// acknowledge takes the peer's word that it has everything before position acked, and its credit.
+func (st *Stream) acknowledge(acked, limit uint64) error {
+	most := st.left
+	if st.finLeft {
+		most++
+	}
+	if acked > most {
+		return broken("WINDOW acknowledges position %d of stream %d, of which %d have left", acked, st.id, most)
+	}
+	st.acked = max(st.acked, acked)
+	for st.head != nil && st.head.left && st.head.end() <= st.acked {
+		st.drop()
+	}
+	if limit = min(limit, maxOffset); limit > st.limit {
+		st.limit = limit
+	}
+	st.wakeWriter()
+	st.settle()
+	return nil
+}
+
+// dropUnsent drops what has never left.
+func (st *Stream) dropUnsent() {
+	var last *chunk
+	for ch := st.head; ch != nil; ch = ch.next {
+		if ch.left {
+			last = ch
+			continue
+		}
+		break
+	}
+	rest := st.head
+	if last != nil {
+		rest = last.next
+		last.next = nil
+	} else {
+		st.head = nil
+	}
+	st.tail = last
+	for rest != nil {
+		ch := rest
+		rest = rest.next
+		if st.next == ch {
+			st.next = nil
+		}
+		st.session.mem.put(ch)
+	}
+	st.unsent = 0
+}
+
+// dropAll drops everything.
+func (st *Stream) dropAll() {
+	for st.head != nil {
+		st.drop()
+	}
+	st.unsent, st.next = 0, nil
+}
