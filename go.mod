@@ -12,8 +12,11 @@ require (
 
 require (
 	github.com/google/gopacket v1.1.19 // indirect
-	github.com/jedib0t/go-pretty/v6 v6.8.3 // indirect
-	golang.org/x/term v0.47.0 // indirect
+	github.com/jedib0t/go-pretty/v6 v6.8.3
+	github.com/mattn/go-runewidth v0.0.16 // indirect
+	github.com/rivo/uniseg v0.4.7 // indirect
+	golang.org/x/term v0.47.0
+	golang.org/x/text v0.43.0 // indirect
 )
 
 require (
@@ -35,6 +38,6 @@ require (
 	github.com/spf13/pflag v1.0.9 // indirect
 	golang.org/x/net v0.62.0 // indirect
 	golang.org/x/sync v0.24.0 // indirect
-	golang.org/x/tools v0.26.0 // indirect
+	golang.org/x/tools v0.51.0 // indirect
 	google.golang.org/protobuf v1.36.12 // indirect
 )

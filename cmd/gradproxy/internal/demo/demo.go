@@ -1,0 +1,191 @@
+// Package demo shows on one machine, with nothing to configure, what gradproxy does to a training job across a WAN. It
+// trains the same small classifier several times with two ranks in one process, whose connections cross an emulated link:
+// directly, and through two proxies. Then it compares: seconds, bytes, loss, accuracy, and the weights, bit by bit.
+//
+// The job knows nothing of proxies: package ring speaks the wire of torch.distributed, ddp uses it as PyTorch's
+// DistributedDataParallel does, train computes, on the images of package digits.
+package demo
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Options says what to run. The zero Options is the direct run alone, on a perfect link.
+type Options struct {
+	Link  Link
+	Wires []string // protocols of the job, of those in Wires; nil: DefaultWires
+	Codes []string // what the proxies do in the runs after the direct one: "lossless", "CODEC" or "CODEC+CODEC", see Run
+	Steps int      // of training; 0: 50
+	Seed  uint64   // of weights and batches
+	Model []int    // widths of the classifier's hidden layers; nil: 1024 and 512, 596,490 parameters in all
+
+	// Through starts two proxies for a run: the near one beside rank 1, the far one beside rank 0. between leads from an
+	// address at the far site to one at the near site, across the link. Not needed if Codes is empty.
+	Through func(ctx context.Context, r Run, between Between) (Path, error)
+}
+
+// A Link is the emulated link between the two sites, alike in both directions.
+type Link struct {
+	Rate int64         // bits per second, headers from IP upwards included; 0: unlimited
+	RTT  time.Duration // of a packet that does not queue
+	Loss float64       // probability that a packet is lost, in [0, 1)
+}
+
+// A Run is one training from beginning to end.
+type Run struct {
+	Wire       string // protocol of the job
+	Name       string // Direct, Lossless or codecs
+	Gradients  string // codec of the tensors that may lose something; "": none
+	Aggregates string // codec of sums that all replicas should receive alike; "": lossless
+}
+
+// Names of runs that are not codecs.
+const (
+	Direct   = "direct"   // without proxies
+	Lossless = "lossless" // what arrives has the same bits
+)
+
+// Between returns an address at the near site that leads, across the link, to target at the far site.
+type Between func(target netip.AddrPort) (netip.AddrPort, error)
+
+// A Path leads the connections of one run from the near site to the far one.
+type Path interface {
+	// Forward returns an address at the near site that leads to target at the far one.
+	Forward(target netip.AddrPort) (netip.AddrPort, error)
+	Close() error
+}
+
+// A Report is what a demo has shown. The JSON names are stable.
+type Report struct {
+	Runs []Result   `json:"runs"`
+	Link LinkReport `json:"link"`
+}
+
+// LinkReport says what link was emulated.
+type LinkReport struct {
+	RateBPS int64   `json:"rate_bps"` // bits per second; 0: unlimited
+	RTTMS   float64 `json:"rtt_ms"`
+}
+
+// A Result is what one run cost, and what it has learnt.
+type Result struct {
+	Wire              string  `json:"wire"`
+	Name              string  `json:"name"`
+	Seconds           float64 `json:"seconds"`            // from the first connection to the end of the last step
+	AppBytes          int64   `json:"app_bytes"`          // that the ranks have written
+	WANBytes          int64   `json:"wan_bytes"`          // on the link, both directions, headers included
+	Ratio             float64 `json:"ratio"`              // WANBytes of the direct run on the same wire over this run's
+	FinalLoss         float64 `json:"final_loss"`         // of images that were not trained on
+	Accuracy          float64 `json:"accuracy"`           // of the same
+	ReplicasIdentical bool    `json:"replicas_identical"` // all ranks end with the same bits
+	ReplicaDistance   float64 `json:"replica_distance"`   // norm of the difference of their weights over the norm of the weights
+	SameAsDirect      bool    `json:"same_as_direct"`     // the weights have the bits of the direct run's
+}
+
+// jobs are the wires that a job can speak.
+func job(wire string) func(context.Context, *run) (trained, error) {
+	switch wire {
+	case "gloo":
+		return gloo
+	}
+	return nil
+}
+
+// DefaultWires are the wires of a demo that names none.
+func DefaultWires() []string { return []string{"gloo"} }
+
+func (o Options) withDefaults() Options {
+	if o.Wires == nil {
+		o.Wires = DefaultWires()
+	}
+	if o.Model == nil {
+		o.Model = []int{1024, 512}
+	}
+	o.Steps = cmp.Or(o.Steps, 50)
+	return o
+}
+
+// Validate reports what is wrong with o, one line for each thing.
+func (o Options) Validate() error {
+	o = o.withDefaults()
+	var errs []error
+	if o.Link.Rate < 0 {
+		errs = append(errs, fmt.Errorf("rate of %d bit/s: want 0 (unlimited) or more", o.Link.Rate))
+	}
+	if o.Link.RTT < 0 {
+		errs = append(errs, fmt.Errorf("round-trip time of %v: want 0 or more", o.Link.RTT))
+	}
+	if !(o.Link.Loss >= 0 && o.Link.Loss < 1) {
+		errs = append(errs, fmt.Errorf("loss of %v: want a probability of at least 0 and less than 1", o.Link.Loss))
+	}
+	if o.Steps < 2 {
+		errs = append(errs, fmt.Errorf("%d steps: want at least 2", o.Steps))
+	}
+	for _, w := range o.Wires {
+		if job(w) == nil {
+			errs = append(errs, fmt.Errorf("unknown wire %q: want %s", w, strings.Join(DefaultWires(), " or ")))
+		}
+	}
+	for i, c := range o.Codes {
+		if c == Direct || slices.Contains(o.Codes[:i], c) {
+			errs = append(errs, fmt.Errorf("run %q is named twice: the direct one is always there", c))
+		}
+		if g, a, both := strings.Cut(c, "+"); g == "" || both && a == "" {
+			errs = append(errs, fmt.Errorf("run %q: want lossless, CODEC, or CODEC+CODEC for gradients and sums", c))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// runs lists what o asks for: on each wire the direct run first, which the others are compared with.
+func (o Options) runs() (runs []Run) {
+	for _, wire := range o.Wires {
+		runs = append(runs, Run{Wire: wire, Name: Direct})
+		for _, code := range o.Codes {
+			r := Run{Wire: wire, Name: code}
+			if code != Lossless {
+				r.Gradients, r.Aggregates, _ = strings.Cut(code, "+")
+			}
+			runs = append(runs, r)
+		}
+	}
+	return runs
+}
+
+// Do runs o, tells its progress on out, live if that is a terminal, and returns the results, of the runs before it if one
+// fails.
+func Do(ctx context.Context, o Options, out io.Writer) (Report, error) {
+	o = o.withDefaults()
+	report := Report{Link: LinkReport{RateBPS: o.Link.Rate, RTTMS: float64(o.Link.RTT) / float64(time.Millisecond)}}
+	if err := o.Validate(); err != nil {
+		return report, err
+	}
+	runs := o.runs()
+	show := newScreen(out, o, runs)
+	var direct finished
+	for _, r := range runs {
+		f, err := o.do(ctx, r, show)
+		if err != nil {
+			return report, fmt.Errorf("%s, %s: %w", r.Wire, r.Name, err)
+		}
+		if r.Name == Direct {
+			direct = f
+		}
+		f.SameAsDirect = f.ReplicasIdentical && f.weights == direct.weights
+		if f.WANBytes > 0 {
+			f.Ratio = float64(direct.WANBytes) / float64(f.WANBytes)
+		}
+		report.Runs = append(report.Runs, f.Result)
+		show.done(f.Result)
+	}
+	show.end()
+	return report, nil
+}

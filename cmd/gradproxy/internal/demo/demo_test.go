@@ -1,0 +1,240 @@
+package demo
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// small is a demo that is over soon, under the race detector too.
+func small() Options {
+	return Options{Link: Link{Rate: 1e9, RTT: time.Millisecond}, Steps: 4, Model: []int{32}, Seed: 1}
+}
+
+// Proxies that change nothing end with the weights of the direct run.
+func TestRunsAreComparedWithTheDirectOne(t *testing.T) {
+	o := small()
+	o.Codes = []string{Lossless}
+	o.Through = func(_ context.Context, r Run, between Between) (Path, error) {
+		if want := (Run{Wire: "gloo", Name: Lossless}); r != want {
+			t.Errorf("proxies are asked for %+v, want %+v", r, want)
+		}
+		return &relay{between: between}, nil
+	}
+	report, err := Do(t.Context(), o, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(report.Runs) != 2 || report.Link != (LinkReport{1e9, 1}) {
+		t.Fatalf("report: %+v", report)
+	}
+	for i, name := range []string{Direct, Lossless} {
+		r := report.Runs[i]
+		if r.Wire != "gloo" || r.Name != name || !r.ReplicasIdentical || r.ReplicaDistance != 0 || !r.SameAsDirect {
+			t.Errorf("run %d: %+v", i, r)
+		}
+		// 64-32-10 is 2,410 parameters: at n = 2 each all-reduce sends 9,640 bytes each way.
+		if least := int64(2 * 4 * 9640); r.AppBytes < least || r.WANBytes < r.AppBytes || r.WANBytes > 2*least {
+			t.Errorf("%s: %d bytes of the app, %d on the link, want at least %d", name, r.AppBytes, r.WANBytes, least)
+		}
+		if r.Ratio < 0.99 || r.Ratio > 1.01 || r.Seconds <= 0 || r.FinalLoss <= 0 || r.Accuracy <= 0 {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+}
+
+// A path that changes a message of an all-reduce on its way to rank 1: in the first phase it changes the sum that both
+// ranks get, in the second what rank 1 gets of it. The demo tells the two apart.
+func TestDifferencesAreSeen(t *testing.T) {
+	const secondStep = 4 // messages of an all-reduce from rank 0: two in each phase
+	for _, c := range []struct {
+		message   int
+		identical bool
+		verdict   string
+	}{
+		{secondStep, true, "though not those of the direct run"},
+		{secondStep + 2, false, "apart, relative to their norm"},
+	} {
+		o := small()
+		o.Codes = []string{"3lc(s=1.75)+int4"}
+		o.Through = func(_ context.Context, r Run, between Between) (Path, error) {
+			if r.Gradients != "3lc(s=1.75)" || r.Aggregates != "int4" {
+				t.Errorf("proxies are asked for %+v", r)
+			}
+			return &relay{between: between, negate: c.message + 1}, nil
+		}
+		var out bytes.Buffer
+		report, err := Do(t.Context(), o, &out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := report.Runs[1]
+		if r.ReplicasIdentical != c.identical || r.SameAsDirect || (r.ReplicaDistance == 0) != c.identical || r.ReplicaDistance > 1 {
+			t.Errorf("message %d was changed, and the demo sees %+v", c.message, r)
+		}
+		if !strings.Contains(out.String(), c.verdict) {
+			t.Errorf("message %d: %q is missing in\n%s", c.message, c.verdict, &out)
+		}
+	}
+}
+
+func TestFailuresNameTheRun(t *testing.T) {
+	o := small()
+	o.Codes = []string{Lossless}
+	for name, c := range map[string]struct {
+		through func(context.Context, Run, Between) (Path, error)
+		want    string
+	}{
+		"no proxies": {nil, "gloo, lossless: no proxies"},
+		"start": {func(context.Context, Run, Between) (Path, error) {
+			return nil, errors.New("no certificate")
+		}, "gloo, lossless: no certificate"},
+		"lost": {func(_ context.Context, _ Run, between Between) (Path, error) {
+			return &relay{between: between, cut: 3}, nil
+		}, "gloo, lossless: rank "},
+	} {
+		o.Through = c.through
+		report, err := Do(t.Context(), o, io.Discard)
+		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: got %v, want %q", name, err, c.want)
+		}
+		if len(report.Runs) != 1 {
+			t.Errorf("%s: %d results, want the direct run's", name, len(report.Runs))
+		}
+	}
+}
+
+// A cancelled demo ends, whatever its ranks are waiting for.
+func TestCancelledDemoEnds(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	o := small()
+	o.Codes = []string{Lossless}
+	o.Through = func(_ context.Context, _ Run, between Between) (Path, error) {
+		return &relay{between: between, stuck: cancel}, nil
+	}
+	if _, err := Do(ctx, o, io.Discard); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestReportHasStableNames(t *testing.T) {
+	got, err := json.Marshal(Report{Runs: []Result{{Wire: "gloo", Name: "direct", ReplicasIdentical: true}}, Link: LinkReport{50e6, 60}})
+	want := `{"runs":[{"wire":"gloo","name":"direct","seconds":0,"app_bytes":0,"wan_bytes":0,"ratio":0,"final_loss":0,"accuracy":0,` +
+		`"replicas_identical":true,"replica_distance":0,"same_as_direct":false}],"link":{"rate_bps":50000000,"rtt_ms":60}}`
+	if err != nil || string(got) != want {
+		t.Errorf("got  %s, %v\nwant %s", got, err, want)
+	}
+}
+
+func TestValidateListsEveryError(t *testing.T) {
+	err := Options{
+		Link: Link{Rate: -1, RTT: -1, Loss: 1}, Wires: []string{"mpi"}, Codes: []string{"direct", "a", "a", "+b", "a+"}, Steps: 1,
+	}.Validate()
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, want := range []string{"rate of -1", "round-trip time of -1ns", "loss of 1", `wire "mpi"`, `"direct" is`, `"a" is`, `"+b"`, `"a+"`, "1 steps"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is missing in:\n%v", want, err)
+		}
+	}
+	if err := (Options{}).Validate(); err != nil {
+		t.Errorf("the zero Options: %v", err)
+	}
+}
+
+// A relay stands for two proxies. Of the messages of all-reduces that pass from the far site to the near one it negates
+// the floats of one, or closes everything before one, counted from 1; 0: none. If stuck is set, it calls that on the first
+// connection and carries nothing.
+type relay struct {
+	between     Between
+	negate, cut int
+	stuck       func()
+
+	mu    sync.Mutex
+	close []io.Closer
+}
+
+func (r *relay) Forward(target netip.AddrPort) (netip.AddrPort, error) {
+	across, err := r.between(target)
+	if err != nil {
+		return across, err
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return across, err
+	}
+	r.keep(l)
+	go func() {
+		for {
+			near, err := l.Accept()
+			if err != nil {
+				return
+			}
+			if r.keep(near); r.stuck != nil {
+				r.stuck()
+				continue
+			}
+			far, err := net.Dial("tcp", across.String())
+			if err != nil {
+				near.Close()
+				return
+			}
+			r.keep(far)
+			go func() { io.Copy(far, near); far.Close() }()
+			go func() { r.back(near, far); near.Close(); far.Close() }()
+		}
+	}()
+	return l.Addr().(*net.TCPAddr).AddrPort(), nil
+}
+
+// back carries op by op, each a preamble of 48 bytes and perhaps a payload (see package ring).
+func (r *relay) back(near, far net.Conn) {
+	const preamble, payload, allReduce = 48, 1, 4
+	head := make([]byte, preamble)
+	for messages := 0; ; {
+		if _, err := io.ReadFull(far, head); err != nil {
+			return
+		}
+		body := make([]byte, binary.LittleEndian.Uint64(head)-preamble)
+		if _, err := io.ReadFull(far, body); err != nil {
+			return
+		}
+		if head[8] == payload && head[23] == allReduce {
+			messages++
+			if messages == r.cut {
+				return
+			}
+			if messages == r.negate {
+				for i := 3; i < len(body); i += 4 {
+					body[i] ^= 0x80
+				}
+			}
+		}
+		near.Write(append(head, body...))
+	}
+}
+
+func (r *relay) keep(c io.Closer) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.close = append(r.close, c)
+}
+
+func (r *relay) Close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range r.close {
+		c.Close()
+	}
+	return nil
+}

@@ -1,0 +1,115 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/ddp"
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/digits"
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/ring"
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/train"
+)
+
+// gloo trains data-parallel on the wire of torch.distributed: rank 0 at the far site, rank 1 at the near one.
+func gloo(ctx context.Context, r *run) (trained, error) {
+	var listen net.ListenConfig
+	listen.SetMultipathTCP(false) // nor do Gloo's sockets speak it
+	l, err := listen.Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return trained{}, err
+	}
+	defer l.Close()
+	toRank0, err := r.path.Forward(l.Addr().(*net.TCPAddr).AddrPort())
+	if err != nil {
+		return trained{}, err
+	}
+	// What the ranks tell each other, an address at each site (RFC 5737): rank 1's is the greater, so it connects.
+	published := []netip.AddrPort{netip.MustParseAddrPort("192.0.2.1:1"), netip.MustParseAddrPort("198.51.100.1:1")}
+	config := func(rank int) ring.Config {
+		if rank == 0 {
+			return ring.Config{Rank: rank, Addrs: published, Listeners: []net.Listener{l}}
+		}
+		return ring.Config{Rank: rank, Addrs: published, Dial: func(ctx context.Context, _ int) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "tcp", toRank0.String())
+		}}
+	}
+
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	workers := make([]worker, ranks)
+	var all sync.WaitGroup
+	begin := time.Now()
+	for rank := range workers {
+		all.Go(func() {
+			if err := workers[rank].run(ctx, r, config(rank)); err != nil {
+				fail(fmt.Errorf("rank %d: %w", rank, err))
+			}
+		})
+	}
+	all.Wait()
+	if ctx.Err() != nil {
+		return trained{}, context.Cause(ctx)
+	}
+	var t trained
+	for _, w := range workers {
+		t.replicas = append(t.replicas, w.model)
+		t.appBytes += w.sent
+		t.seconds = max(t.seconds, w.end.Sub(begin).Seconds())
+	}
+	return t, nil
+}
+
+// A worker is one rank of the job and what it leaves.
+type worker struct {
+	model *train.MLP
+	sent  int64     // bytes
+	end   time.Time // of the last step
+}
+
+// run connects and trains.
+func (w *worker) run(ctx context.Context, r *run, c ring.Config) error {
+	g, err := ring.Connect(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer g.Close()
+	defer context.AfterFunc(ctx, func() { g.Abort(context.Cause(ctx)) })()
+
+	w.model = r.model(c.Rank)
+	batches := r.batches(c.Rank)
+	optimizer := train.SGD{Rate: rate, Momentum: momentum}
+	replica, err := ddp.New(g, w.model.Params())
+	if err != nil {
+		return err
+	}
+	for range r.Steps {
+		if err := replica.Forward(); err != nil {
+			return err
+		}
+		images, labels := pick(r.data, batches.Next())
+		loss := w.model.Step(images, labels, replica.Ready)
+		if err := replica.Finish(); err != nil {
+			return err
+		}
+		optimizer.Step(w.model.Params())
+		if c.Rank == 0 {
+			r.step(loss)
+		}
+	}
+	w.end = time.Now()
+	err = g.Barrier().Wait() // nobody closes while another still trains
+	w.sent, _ = g.Stats()
+	return err
+}
+
+// pick returns the chosen images, one after another.
+func pick(set digits.Set, at []int) (images []float32, labels []uint8) {
+	for _, i := range at {
+		images, labels = append(images, set.Image(i)...), append(labels, set.Labels[i])
+	}
+	return images, labels
+}

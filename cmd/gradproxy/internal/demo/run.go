@@ -1,0 +1,127 @@
+package demo
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"net/netip"
+
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/digits"
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/train"
+	wansim "github.com/gradproxy/gradproxy/wan-sim"
+)
+
+// What the classifier is trained with.
+const (
+	ranks    = 2
+	batch    = 32 // images on each rank
+	rate     = 0.1
+	momentum = 0.9
+)
+
+// A run is a Run under way: what its job needs.
+type run struct {
+	Options
+	path Path
+	data digits.Set         // to train on
+	step func(loss float64) // called by one rank after each step, with the loss of its batch
+}
+
+// model returns a rank's classifier. Each begins with weights of its own; the job makes them alike.
+func (r *run) model(rank int) *train.MLP {
+	widths := append([]int{digits.Pixels}, r.Model...)
+	return train.New(r.Seed+uint64(rank), append(widths, digits.Classes)...)
+}
+
+// batches deals a rank's share of the images.
+func (r *run) batches(rank int) train.Batches {
+	return train.Batches{Images: r.data.Len(), Size: batch, Rank: rank, Ranks: ranks, Seed: r.Seed}
+}
+
+// trained is what a job leaves.
+type trained struct {
+	replicas []*train.MLP // by rank
+	appBytes int64        // that the ranks have written
+	seconds  float64      // from the first connection to the end of the last step
+}
+
+// finished is a Result and the hash of the weights of rank 0.
+type finished struct {
+	Result
+	weights [sha256.Size]byte
+}
+
+// do trains once, across a link of its own.
+func (o Options) do(ctx context.Context, r Run, show *screen) (f finished, err error) {
+	wire, err := wansim.NewWire(o.Link.oneWay(0), o.Link.oneWay(1))
+	if err != nil {
+		return f, err
+	}
+	defer wire.Close()
+	path, err := o.open(ctx, r, wire)
+	if err != nil {
+		return f, err
+	}
+	defer func() { err = errors.Join(err, path.Close()) }()
+
+	set, test := digits.Load()
+	stop := show.begin(r, func() (there, back uint64) {
+		s := wire.Stats()
+		return s.AB.Bytes, s.BA.Bytes
+	})
+	t, err := job(r.Wire)(ctx, &run{o, path, set, show.step})
+	stop()
+	if err != nil {
+		return f, err
+	}
+	stats := wire.Stats()
+	f.Result = Result{
+		Wire: r.Wire, Name: r.Name, Seconds: t.seconds, AppBytes: t.appBytes,
+		WANBytes:          int64(stats.AB.Bytes + stats.BA.Bytes),
+		ReplicasIdentical: true,
+	}
+	f.weights = sum(t.replicas[0].Params())
+	for _, m := range t.replicas[1:] {
+		f.ReplicasIdentical = f.ReplicasIdentical && sum(m.Params()) == f.weights
+		f.ReplicaDistance = max(f.ReplicaDistance, distance(m.Params(), t.replicas[0].Params()))
+	}
+	f.FinalLoss, f.Accuracy = t.replicas[0].Evaluate(test.Images, test.Labels)
+	return f, nil
+}
+
+// open returns the run's path across the wire.
+func (o Options) open(ctx context.Context, r Run, wire *wansim.Wire) (Path, error) {
+	across := crossing{wire}
+	if r.Name == Direct {
+		return across, nil
+	}
+	if o.Through == nil {
+		return nil, errors.New("no proxies to run through")
+	}
+	return o.Through(ctx, r, across.Forward)
+}
+
+// crossing is the direct path: a relay on the wire.
+type crossing struct{ wire *wansim.Wire }
+
+func (c crossing) Forward(target netip.AddrPort) (netip.AddrPort, error) {
+	r, err := c.wire.Relay("127.0.0.1:0", target.String())
+	if err != nil {
+		return netip.AddrPort{}, err
+	}
+	return netip.ParseAddrPort(r.Addr().String())
+}
+
+// Close leaves the wire to whoever made it.
+func (crossing) Close() error { return nil }
+
+// oneWay returns one of the link's two directions. Its queue holds what arrives in a round trip, as a router's buffer
+// should (C. Villamizar, C. Song, High Performance TCP in ANSNET, 1994), but at least some packets.
+func (l Link) oneWay(direction uint64) wansim.Link {
+	const leastQueue = 64 << 10 // bytes
+	one := wansim.Link{Rate: l.Rate / 8, Delay: l.RTT / 2, Loss: l.Loss, Seed: direction}
+	if one.Rate > 0 {
+		one.Queue = max(leastQueue, int(float64(one.Rate)*l.RTT.Seconds()))
+	}
+	return one
+}
