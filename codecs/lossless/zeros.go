@@ -22,26 +22,45 @@ func mapLen(n int) int { return (n + 63) / 64 * 8 }
 func mapZeros(m, b []byte, w int) (left int) {
 	for i := 0; i < len(m); i += 8 {
 		run := b[8*i*w : min(len(b), 8*(i+8)*w)]
-		x := uint64(0)
-		switch w {
-		case 2:
-			for j := 0; j+2 <= len(run); j += 2 {
-				x |= (uint64(binary.LittleEndian.Uint16(run[j:])) + 0xffff) >> 16 << (j / 2 & 63)
-			}
-		case 4:
-			for j := 0; j+4 <= len(run); j += 4 {
-				x |= (uint64(binary.LittleEndian.Uint32(run[j:])) + 0xffffffff) >> 32 << (j / 4 & 63)
-			}
-		case 8:
-			for j := 0; j+8 <= len(run); j += 8 {
-				v := binary.LittleEndian.Uint64(run[j:])
-				x |= (v | -v) >> 63 << (j / 8 & 63)
-			}
+		if len(run) < 64*w { // the last: nothing but zeros beyond it
+			var padded [64 * 8]byte
+			copy(padded[:], run)
+			run = padded[:64*w]
 		}
+		x := notZero(run, w)
 		binary.LittleEndian.PutUint64(m[i:], x)
 		left += bits.OnesCount64(x)
 	}
 	return left
+}
+
+// notZero returns a bit for each of the 64 elements in b, 1 if it is not zero. It looks at a word of elements at once and
+// so collects a bit of every lane in that lane; shuffles then bring the lanes' bits in order.
+func notZero(b []byte, w int) (x uint64) {
+	high := uint64(math.MaxUint64) / (1<<(8*w-1)<<1 - 1) << (8*w - 1) // the highest bit of each lane
+	for ; len(b) >= 8; b = b[8:] {
+		v := binary.LittleEndian.Uint64(b)
+		x = x>>1&^high | (v&^high+^high|v)&high
+	}
+	for ; w < 8; w *= 2 {
+		x = shuffle(x)
+	}
+	return x
+}
+
+// shuffle returns x with the bits of its lower half at the even places and those of its upper half at the odd ones:
+// section 7-2 of Warren, Hacker's Delight.
+func shuffle(x uint64) uint64 {
+	t := (x ^ x>>16) & 0x00000000ffff0000
+	x ^= t ^ t<<16
+	t = (x ^ x>>8) & 0x0000ff000000ff00
+	x ^= t ^ t<<8
+	t = (x ^ x>>4) & 0x00f000f000f000f0
+	x ^= t ^ t<<4
+	t = (x ^ x>>2) & 0x0c0c0c0c0c0c0c0c
+	x ^= t ^ t<<2
+	t = (x ^ x>>1) & 0x2222222222222222
+	return x ^ t ^ t<<1
 }
 
 // pack sets dst to the elements of src that m has.
