@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"fmt"
 	"net"
 	"net/netip"
 	"strings"
@@ -18,19 +19,24 @@ func impatient(t *testing.T, environment string, args ...string) testbed.Job {
 	return torchJob(t, environment, 2, append([]string{"--steps", "200", "--timeout", "20"}, args...)...)
 }
 
-// A rank that dies takes its connections with it; the others learn it at once, as without proxies.
+// A rank that dies takes its connections with it; the others learn it at once, with proxies and without.
 func TestRankKilled(t *testing.T) {
 	for _, environment := range []string{"torch113", "torch215"} {
-		t.Run(environment, func(t *testing.T) {
-			w := newWAN(t, 2, lan)
-			startProxies(t, w, testbed.Config{})
-			run := startJob(t, w, impatient(t, environment))
-			if err := run.Step(deadline(t, time.Minute), 3); err != nil {
-				t.Fatal(err)
-			}
-			run.Ranks[1].Kill()
-			wantError(t, run.Ranks[0].Wait())
-		})
+		for _, proxies := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/proxies=%v", environment, proxies), func(t *testing.T) {
+				job := impatient(t, environment)
+				w := newWAN(t, 2, lan)
+				if proxies {
+					startProxies(t, w, testbed.Config{})
+				}
+				run := startJob(t, w, job)
+				if err := run.Step(deadline(t, time.Minute), 3); err != nil {
+					t.Fatal(err)
+				}
+				run.Ranks[1].Kill()
+				wantError(t, run.Ranks[0].Wait())
+			})
+		}
 	}
 }
 

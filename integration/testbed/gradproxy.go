@@ -61,6 +61,7 @@ func (g *Gradproxy) configuration(w *WAN, i int, c Config) string {
 tunnel: {listen: "%[2]s:%[3]d", cert: %[4]s/%[1]s.pem, key: %[4]s/%[1]s.key, ca: %[4]s/ca.pem, resume: %[5]s}
 intercept: {mode: redirect, ports: 1024-65535, on_death: direct}
 admin: "%[6]s"
+drain: 5s
 peers:
 `, own.Site, own.Addr, tunnelPort, g.dir, resume, adminAddress)
 	for _, j := range c.sites(w) {
@@ -68,8 +69,9 @@ peers:
 			continue
 		}
 		peer := w.Sites[j]
-		text += fmt.Sprintf(`  - {name: %[1]s, dial: "%[2]s:%[3]d", id: "spiffe://%[4]s/%[1]s", networks: ["%[5]s", "%[6]s"], may_dial: ["%[7]s:1024-65535", "[%[8]s]:1024-65535"]}
-`, peer.Site, peer.Addr, tunnelPort, domain, peer.Network, peer.Network6, own.Network, own.Network6)
+		text += fmt.Sprintf(`  - {name: %[1]s, dial: "%[2]s:%[3]d", id: "spiffe://%[4]s/%[1]s", networks: ["%[5]s", "%[6]s"], may_dial: ["%[7]s:1024-65535", "[%[8]s]/%[9]d:1024-65535"]}
+`, peer.Site, peer.Addr, tunnelPort, domain, peer.Network, peer.Network6, own.Network,
+			own.Network6.Addr(), own.Network6.Bits())
 	}
 	return text + c.More
 }
