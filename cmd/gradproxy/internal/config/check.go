@@ -1,0 +1,290 @@
+package config
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/proxy/policy"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// directions of rules, as package policy names them.
+var directions = [...]string{policy.FromClient.String(), policy.FromServer.String()}
+
+// A checker compares the parts of a configuration with each other.
+type checker struct {
+	*Config
+	known    Known
+	unread   Problems // values that could not be read: what is missing for that reason is not said again
+	problems *Problems
+}
+
+// check finds what no single value shows to be wrong.
+func (c *Config) check(problems *Problems, known Known) {
+	k := &checker{c, known, slices.Clone(*problems), problems}
+	k.site()
+	k.tunnel()
+	k.peers()
+	k.interception()
+	k.jobs()
+	k.policy()
+	k.admin()
+}
+
+func (k *checker) errorf(line int, where, format string, args ...any) {
+	k.add(Problem{File: k.File, Line: line, Where: where, Message: fmt.Sprintf(format, args...)})
+}
+
+func (k *checker) warnf(line int, where, format string, args ...any) {
+	k.add(Problem{File: k.File, Line: line, Where: where, Message: fmt.Sprintf(format, args...), Warning: true})
+}
+
+// add notes a problem, unless a value at its place could not be read.
+func (k *checker) add(p Problem) {
+	for _, u := range k.unread {
+		if rest, ok := strings.CutPrefix(u.Where, p.Where); ok && (rest == "" || rest[0] == '[' || rest[0] == '.') {
+			return
+		}
+	}
+	*k.problems = append(*k.problems, p)
+}
+
+func (k *checker) site() {
+	if k.Site == "" {
+		k.errorf(0, "site", "it is missing: name this site, such as site: paris")
+	}
+	if k.Memory < 1<<20 {
+		k.errorf(k.lines["memory"], "memory", "%d bytes are too few: give at least 1MiB", k.Memory)
+	}
+}
+
+func (k *checker) tunnel() {
+	t := &k.Tunnel
+	if t.Carriers < 1 || t.Carriers > 16 {
+		k.errorf(t.line, "tunnel.carriers", "%d carriers are not possible: choose 1 to 16", t.Carriers)
+	}
+	if t.Resume < time.Second {
+		k.errorf(t.line, "tunnel.resume", "%v is too short to resume anything: give at least 1s", t.Resume)
+	}
+	if t.Memory < 16<<20 {
+		k.errorf(t.line, "tunnel.memory", "%d bytes are too few: give at least 16MiB", t.Memory)
+	}
+	if t.Insecure {
+		k.warnf(t.line, "tunnel.insecure", "everything crosses the tunnel in clear; it works on loopback only, for experiments")
+	}
+	if t.Listen == Off && !slices.ContainsFunc(k.Peers, func(p Peer) bool { return p.Dial != "" }) {
+		k.errorf(t.line, "tunnel.listen", "it is off and no peer has dial: no tunnel can come up; give one of them an address")
+	}
+}
+
+func (k *checker) peers() {
+	if len(k.Peers) == 0 {
+		k.errorf(k.lines["peers"], "peers", "there is none: name at least one other site, with the networks behind it")
+	}
+	for i, p := range k.Peers {
+		where := fmt.Sprintf("peers[%d]", i)
+		if p.Name == "" {
+			k.errorf(p.line, where+".name", "it is missing: name the site, as in its certificate")
+		} else if p.Name == k.Site {
+			k.errorf(p.line, where+".name", "%s is this site itself: list only the others", p.Name)
+		}
+		if len(p.Networks) == 0 {
+			k.warnf(p.line, where+".networks", "there is none: nothing is sent to %s; it may still send here", p.Name)
+		}
+		if len(p.MayDial) == 0 {
+			k.warnf(p.line, where+".may_dial", "there is none: every connection from %s is refused; allow destinations here, such as \"10.1.0.0/16:1024-65535\"", p.Name)
+		}
+		for j := range i {
+			k.pair(where, &k.Peers[j], &k.Peers[i])
+		}
+	}
+}
+
+// pair compares two peers.
+func (k *checker) pair(where string, a, b *Peer) {
+	if a.Name == b.Name && a.Name != "" {
+		k.errorf(b.line, where+".name", "%s is named twice, also in line %d: each peer has one entry", b.Name, a.line)
+	}
+	if a.ID == b.ID && a.ID != "" {
+		k.errorf(b.line, where+".id", "%s is also that of %s in line %d: each site has its own certificate", b.ID, a.Name, a.line)
+	}
+	for j, n := range b.Networks {
+		for _, m := range a.Networks {
+			if n.Overlaps(m) {
+				k.errorf(b.line, fmt.Sprintf("%s.networks[%d]", where, j), "%v overlaps %v of %s in line %d: a destination lies behind one peer; split the larger network", n, m, a.Name, a.line)
+			}
+		}
+	}
+}
+
+// behind reports whether a destination lies behind a peer.
+func (k *checker) behind(a netip.Addr) bool {
+	return slices.ContainsFunc(k.Networks(), func(n netip.Prefix) bool { return n.Contains(a) })
+}
+
+func (k *checker) interception() {
+	i := &k.Intercept
+	if i.Redirect {
+		if len(k.Networks()) == 0 {
+			k.errorf(i.line, "intercept.mode", "redirect has nothing to redirect: give a peer networks")
+		}
+		for _, n := range k.Networks() {
+			if a := n.Addr(); a.IsLoopback() || a.IsMulticast() || a.IsLinkLocalUnicast() {
+				k.errorf(i.line, "intercept.mode", "connections to %v cannot be redirected: use forward, or give the peer other networks", n)
+			}
+		}
+	}
+	if !i.Redirect && (i.Refuse || i.Gateway) {
+		k.warnf(i.line, "intercept", "on_death and gateway mean nothing without mode: redirect")
+	}
+	for n, f := range k.Forward {
+		where := fmt.Sprintf("forward[%d]", n)
+		switch {
+		case !f.Listen.IsValid():
+			k.errorf(f.line, where+".listen", "it is missing: give the address that the job is told, such as 127.0.0.1:9000")
+		case !f.Target.IsValid():
+			k.errorf(f.line, where+".target", "it is missing: give the address of the server behind the peer")
+		case !k.behind(f.Target.Addr()):
+			k.errorf(f.line, where+".target", "%v is behind no peer: add its network to one", f.Target)
+		}
+		for m := range n {
+			if o := k.Forward[m]; f.Listen.IsValid() && o.Listen == f.Listen {
+				k.errorf(f.line, where+".listen", "%v is taken by line %d: choose another port", f.Listen, o.line)
+			}
+		}
+	}
+	if !i.Redirect && len(k.Forward) == 0 && k.lines["intercept"] == 0 {
+		k.warnf(0, "intercept", "nothing is intercepted here: this site only serves what peers ask for; set intercept: {mode: redirect}, or forward")
+	}
+}
+
+func (k *checker) jobs() {
+	for i, j := range k.Jobs {
+		where := fmt.Sprintf("jobs[%d]", i)
+		if j.Name == "" {
+			k.errorf(j.line, where+".name", "it is missing: rules and metrics call the job by it")
+		}
+		if len(j.Networks) == 0 {
+			k.errorf(j.line, where+".networks", "there is none: name the networks of the job's hosts, at all sites")
+		}
+		if j.Ranks == 1 {
+			k.errorf(j.line, where+".ranks", "a job of one rank has no connections: give the number of processes, or leave it out")
+		}
+		if j.LossyAggregates && j.Sums != tensor.Gradient {
+			k.errorf(j.line, where+".aggregates", "lossy is possible only where the sums are gradients, which a ring's wire does not tell: add sums: gradients if they are, or leave aggregates out")
+		}
+		for m := range i {
+			o := &k.Jobs[m]
+			if o.Name == j.Name && j.Name != "" {
+				k.errorf(j.line, where+".name", "%s is named twice, also in line %d", j.Name, o.line)
+			} else if len(j.Networks) > 0 && covers(o.Networks, j.Networks) {
+				k.warnf(j.line, where+".networks", "they lie inside those of %s in line %d, which is asked first: put this job before it", o.Name, o.line)
+			}
+		}
+	}
+}
+
+// covers reports whether each network of inner lies inside one of outer.
+func covers(outer, inner []netip.Prefix) bool {
+	return !slices.ContainsFunc(inner, func(n netip.Prefix) bool {
+		return !slices.ContainsFunc(outer, func(o netip.Prefix) bool { return o.Bits() <= n.Bits() && o.Contains(n.Addr()) })
+	})
+}
+
+func (k *checker) policy() {
+	for i := range k.Policy {
+		r, where := &k.Policy[i], fmt.Sprintf("policy[%d]", i)
+		k.rule(r, where)
+		for j := range i {
+			if before := &k.Policy[j]; before.takes(r) {
+				k.warnf(r.line, where, "it never matches: the rule in line %d takes all that it would", before.line)
+				break
+			}
+		}
+	}
+}
+
+func (k *checker) rule(r *Rule, where string) {
+	if r.MaxBytes > 0 && r.MinBytes > r.MaxBytes {
+		k.errorf(r.line, where+".min_bytes", "%d is more than max_bytes, %d: nothing has such a size", r.MinBytes, r.MaxBytes)
+	}
+	if r.Protocol != "" && !slices.Contains(k.known.Protocols, r.Protocol) {
+		k.errorf(r.line, where+".protocol", "%q is not a protocol: there are %s", r.Protocol, strings.Join(k.known.Protocols, ", "))
+	}
+	if r.Job != "" && k.job(r.Job) == nil {
+		k.errorf(r.line, where+".job", "there is no job %s: add it to jobs, or correct the name", r.Job)
+	}
+	if r.Codec == "" {
+		k.errorf(r.line, where+".codec", "it is missing: name a codec, such as lossless, or verbatim for none")
+		return
+	}
+	if r.Codec == policy.Verbatim {
+		return
+	}
+	codec, err := k.known.Codec(r.Codec)
+	if err != nil {
+		k.errorf(r.line, where+".codec", "%s", oneLine(err.Error()))
+		return
+	}
+	if codecs.Lossy(codec) {
+		k.lossy(r, where)
+	}
+}
+
+// lossy checks a rule whose codec loses something: the roles must allow it.
+func (k *checker) lossy(r *Rule, where string) {
+	for _, role := range r.Roles {
+		switch role {
+		case tensor.Gradient:
+		case tensor.Aggregate:
+			if r.NoFeedback {
+				k.errorf(r.line, where+".feedback", "aggregates cannot do without feedback: replicas would drift apart for ever; leave feedback out")
+			}
+			if !slices.ContainsFunc(k.Jobs, func(j Job) bool { return j.LossyAggregates && (r.Job == "" || r.Job == j.Name) }) {
+				k.errorf(r.line, where+".codec", "%s loses something of aggregates, which no job of this rule allows: set aggregates: lossy for the job, or use lossless", r.Codec)
+			}
+		default:
+			k.errorf(r.line, where+".codec", "%s loses something, and %s may lose nothing: use lossless, or name other roles", r.Codec, role)
+		}
+	}
+}
+
+func (k *checker) job(name string) *Job {
+	i := slices.IndexFunc(k.Jobs, func(j Job) bool { return j.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &k.Jobs[i]
+}
+
+// takes reports whether r matches all that o matches.
+func (r *Rule) takes(o *Rule) bool {
+	return (r.Job == "" || r.Job == o.Job) &&
+		(r.Protocol == "" || r.Protocol == o.Protocol) &&
+		(r.Direction == "" || r.Direction == o.Direction) &&
+		holds(r.Roles, o.Roles) && holds(r.DTypes, o.DTypes) &&
+		r.MinBytes <= o.MinBytes && (r.MaxBytes == 0 || o.MaxBytes != 0 && o.MaxBytes <= r.MaxBytes)
+}
+
+// holds reports whether the list outer, in which none stands for all, has everything of inner.
+func holds[T comparable](outer, inner []T) bool {
+	if len(outer) == 0 {
+		return true
+	}
+	return len(inner) > 0 && !slices.ContainsFunc(inner, func(v T) bool { return !slices.Contains(outer, v) })
+}
+
+func (k *checker) admin() {
+	if k.Admin == Off || strings.HasPrefix(k.Admin, "unix:") {
+		return
+	}
+	host, _, _ := net.SplitHostPort(k.Admin)
+	if a, err := netip.ParseAddr(host); host != "localhost" && (err != nil || !a.IsLoopback()) {
+		k.warnf(k.lines["admin"], "admin", "%s is open to the network, and asks nobody who they are: use 127.0.0.1 or a unix: socket unless a firewall guards it", k.Admin)
+	}
+}

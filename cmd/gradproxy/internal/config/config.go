@@ -1,0 +1,122 @@
+// Package config reads gradproxy's configuration: one YAML file, strict, in which every mistake is found at once and
+// reported with its line and with what to do about it.
+//
+// Only site and one peer are needed; the fields of Config say what the rest is by default.
+package config
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/gradproxy/gradproxy/proxy"
+	"github.com/gradproxy/gradproxy/proxy/intercept"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// A Config is a whole configuration file with defaults filled in and paths made relative to the file's folder.
+type Config struct {
+	File      string
+	Site      string // this site's name
+	Tunnel    Tunnel
+	Peers     []Peer
+	Intercept Intercept
+	Forward   []Forward
+	Jobs      []Job
+	Policy    []Rule
+	Admin     string        // "host:port", "unix:/path" or Off; default 127.0.0.1:9090
+	Memory    int64         // bytes of tensor blocks held in each direction; default 256 MiB
+	Drain     time.Duration // how long SIGTERM waits for connections to end; default 30 s
+
+	lines map[string]int // of the keys of the whole file
+}
+
+// Off switches a listener off.
+const Off = "off"
+
+// Tunnel is this site's end of its tunnels.
+type Tunnel struct {
+	Listen     string        // host:port for peers' carriers, or Off; default [::]:7443
+	Cert       string        // PEM files; defaults SITE.pem, SITE.key and ca.pem beside the configuration
+	Key        string        //
+	CA         string        //
+	Resume     time.Duration // how long connections outlive a lost tunnel; default 10 min
+	Carriers   int           // TCP connections to a peer that this side dials, 1 to 16; default 2
+	Congestion string        // TCP congestion control; default bbr where the kernel has it, "default": the kernel's
+	Memory     int64         // bytes of buffers of all tunnels together; default 512 MiB
+	Insecure   bool          // in clear, on loopback only
+
+	line int
+}
+
+// A Peer is another site.
+type Peer struct {
+	Name     string
+	Dial     string           // host:port of its tunnel; "": it dials
+	ID       string           // its SPIFFE id; default spiffe://DOMAIN/NAME with the domain of this site's certificate
+	Networks []netip.Prefix   // what is reached through it
+	MayDial  []proxy.DialRule // what it may make this side dial; default nothing
+
+	line int
+}
+
+// Intercept says how jobs' connections come to the proxy.
+type Intercept struct {
+	Redirect bool            // mode: redirect; default off
+	Ports    intercept.Ports // destination ports; default 1024-65535
+	Refuse   bool            // on_death: refuse; default direct
+	Gateway  bool            // also what other hosts send through this one; default false
+
+	line int
+}
+
+// A Forward is a listener with one target.
+type Forward struct {
+	Listen, Target netip.AddrPort
+
+	line int
+}
+
+// A Job is a training job.
+type Job struct {
+	Name            string
+	Networks        []netip.Prefix // of its hosts
+	Ranks           int            // at most; 0: unknown
+	Sums            tensor.Role    // Gradient, or Unknown
+	LossyAggregates bool           // aggregates: lossy
+
+	line int
+}
+
+// A Rule of the policy says how the tensors travel that match its fields; a field that is left out matches all.
+type Rule struct {
+	Job, Protocol string
+	Direction     string // from_client, from_server
+	Roles         []tensor.Role
+	DTypes        []tensor.DType
+	MinBytes      int64 // of the whole tensor
+	MaxBytes      int64 // 0: no limit
+	Codec         string
+	NoFeedback    bool // feedback: false
+
+	line int
+}
+
+func defaults(file string) *Config {
+	return &Config{
+		File:      file,
+		Tunnel:    Tunnel{Listen: "[::]:7443", Resume: 10 * time.Minute, Carriers: 2, Memory: 512 << 20},
+		Intercept: Intercept{Ports: intercept.Ports{First: 1024, Last: 65535}},
+		Admin:     "127.0.0.1:9090",
+		Memory:    256 << 20,
+		Drain:     30 * time.Second,
+	}
+}
+
+// Networks returns the networks of all peers.
+func (c *Config) Networks() []netip.Prefix {
+	var all []netip.Prefix
+	for _, p := range c.Peers {
+		all = append(all, p.Networks...)
+	}
+	return all
+}

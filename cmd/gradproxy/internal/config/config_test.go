@@ -1,0 +1,309 @@
+package config
+
+import (
+	"net/netip"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/codecs/all"
+	"github.com/gradproxy/gradproxy/proxy"
+	"github.com/gradproxy/gradproxy/proxy/intercept"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// lossyToy is a codec that may change elements.
+type lossyToy struct{ codecs.Codec }
+
+func (lossyToy) Lossy() bool { return true }
+
+func known() Known {
+	return Known{Protocols: []string{"gloo"}, Codec: func(text string) (codecs.Codec, error) {
+		if text == "toy" {
+			return lossyToy{}, nil
+		}
+		return all.New(text)
+	}}
+}
+
+func prefixes(texts ...string) []netip.Prefix {
+	var out []netip.Prefix
+	for _, t := range texts {
+		out = append(out, netip.MustParsePrefix(t))
+	}
+	return out
+}
+
+func rules(texts ...string) []proxy.DialRule {
+	var out []proxy.DialRule
+	for _, t := range texts {
+		r, err := proxy.ParseDialRule(t)
+		if err != nil {
+			panic(err)
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// Every key there is, with a value unlike its default.
+func TestWholeFile(t *testing.T) {
+	got, problems := Load("testdata/paris.yaml", known())
+	if len(problems) > 0 {
+		t.Fatalf("problems:\n%v", problems)
+	}
+	got.lines = nil
+	want := &Config{
+		File: "testdata/paris.yaml",
+		Site: "paris",
+		Tunnel: Tunnel{Listen: "[::]:7443", Cert: "testdata/pki/paris.pem", Key: "/etc/gradproxy/paris.key", CA: "testdata/ca.pem",
+			Resume: 5 * time.Minute, Carriers: 4, Congestion: "bbr", Memory: 1 << 30, line: 3},
+		Peers: []Peer{
+			{Name: "tokyo", Dial: "tokyo.example:7443", ID: "spiffe://lab/tokyo", Networks: prefixes("10.2.0.0/16", "2001:db8:2::/48"),
+				MayDial: rules("10.1.0.0/16:1024-65535", "[2001:db8:1::]/48:29500"), line: 5},
+			{Name: "virginia", Networks: prefixes("10.3.0.0/16"), MayDial: rules("10.1.0.0/16:1024-65535"), line: 10},
+		},
+		Intercept: Intercept{Redirect: true, Ports: intercept.Ports{First: 1024, Last: 65535}, Refuse: true, Gateway: true, line: 11},
+		Forward:   []Forward{{netip.MustParseAddrPort("127.0.0.1:9000"), netip.MustParseAddrPort("10.2.0.5:9000"), 13}},
+		Jobs:      []Job{{Name: "resnet", Networks: prefixes("10.0.0.0/8"), Ranks: 3, Sums: tensor.Gradient, LossyAggregates: true, line: 15}},
+		Policy: []Rule{
+			{Job: "resnet", Roles: []tensor.Role{tensor.Gradient}, MinBytes: 1024, Codec: "toy", line: 17},
+			{Job: "resnet", Roles: []tensor.Role{tensor.Aggregate}, Codec: "toy", line: 18},
+			{Protocol: "gloo", Direction: "from_client", Roles: []tensor.Role{tensor.Unknown, tensor.Exact},
+				DTypes: []tensor.DType{tensor.Float32, tensor.BFloat16}, MinBytes: 4096, MaxBytes: 1 << 30, Codec: "verbatim", line: 19},
+		},
+		Admin:  "unix:/run/gradproxy.sock",
+		Memory: 512 << 20,
+		Drain:  90 * time.Second,
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got\n%+v\nwant\n%+v", got, want)
+	}
+}
+
+// A few lines are a whole configuration.
+func TestSmallestFile(t *testing.T) {
+	c, problems := parse("/etc/gradproxy/paris.yaml", []byte(`site: paris
+peers: [{name: tokyo, dial: "tokyo.example:7443", networks: 10.2.0.0/16, may_dial: "10.1.0.0/16:1024-65535"}]
+intercept: {mode: redirect}
+`), known())
+	if len(problems) > 0 {
+		t.Fatalf("problems:\n%v", problems)
+	}
+	if c.Tunnel.Cert != "/etc/gradproxy/paris.pem" || c.Tunnel.Key != "/etc/gradproxy/paris.key" || c.Tunnel.CA != "/etc/gradproxy/ca.pem" {
+		t.Errorf("files of the tunnel: %+v", c.Tunnel)
+	}
+	if c.Tunnel.Listen != "[::]:7443" || c.Admin != "127.0.0.1:9090" || c.Intercept.Refuse || c.Drain != 30*time.Second {
+		t.Errorf("defaults: %+v", c)
+	}
+}
+
+// The good file of the tests below; a line of theirs replaces the one that begins like it, or is added.
+const good = `site: paris
+tunnel: {listen: "[::]:7443"}
+peers:
+  - {name: tokyo, dial: "tokyo.example:7443", networks: [10.2.0.0/16], may_dial: ["10.1.0.0/16:1024-65535"]}
+  - {name: virginia, networks: [10.3.0.0/16], may_dial: ["10.1.0.0/16:1024-65535"]}
+intercept: {mode: redirect}
+forward: [{listen: "127.0.0.1:9000", target: "10.2.0.5:9000"}]
+jobs: [{name: resnet, networks: [10.0.0.0/8], ranks: 3, sums: gradients, aggregates: lossy}]
+policy: [{role: gradient, codec: lossless}]
+admin: "127.0.0.1:9090"
+`
+
+// Each mistake gives exactly this line, and nothing else.
+func TestMistakes(t *testing.T) {
+	for _, x := range []struct{ line, want string }{
+		{`site: Paris!`, `1: site: "Paris!" is not a name: use lower-case letters, digits, '-', '_' and '.'`},
+		{`site: `, `1: site: there is no value: write one, or leave the key out`},
+		{`sites: paris`, `11: sites: unknown key: did you mean site?`},
+		{`colour: red`, `11: colour: unknown key: its keys are admin, drain, forward, intercept, jobs, memory, peers, policy, site, tunnel`},
+		{`tunnel: {lisen: "[::]:7443"}`, `2: tunnel.lisen: unknown key: did you mean listen?`},
+		{`tunnel: 7443`, `2: tunnel: a mapping is needed: its keys are ca, carriers, cert, congestion, insecure, key, listen, memory, resume`},
+		{`tunnel: {listen: 7443}`, `2: tunnel.listen: "7443" is not an address to listen on: write host:port, such as 0.0.0.0:7443 or "[::]:7443", or off`},
+		{`tunnel: {resume: 10}`, `2: tunnel.resume: "10" is not a duration: write it with a unit, such as 500ms, 30s or 10m`},
+		{`tunnel: {resume: 10ms}`, `2: tunnel.resume: 10ms is too short to resume anything: give at least 1s`},
+		{`tunnel: {carriers: 17}`, `2: tunnel.carriers: 17 carriers are not possible: choose 1 to 16`},
+		{`tunnel: {carriers: two}`, `2: tunnel.carriers: "two" is not a count: write a whole number`},
+		{`tunnel: {memory: 1.5GiB}`, `2: tunnel.memory: "1.5GiB" is not a size: write a whole number of bytes, or with a unit, such as 64KiB or 1GiB`},
+		{`tunnel: {memory: 1MiB}`, `2: tunnel.memory: 1048576 bytes are too few: give at least 16MiB`},
+		{`tunnel: {insecure: maybe}`, `2: tunnel.insecure: "maybe" is neither true nor false`},
+		{`tunnel: {insecure: true}`, `2: tunnel.insecure: everything crosses the tunnel in clear; it works on loopback only, for experiments`},
+		{`  - {name: virginia, networks: [10.3.0.0], may_dial: ["10.1.0.0/16:1-2"]}`, `5: peers[1].networks[0]: "10.3.0.0" is an address, not a network: write 10.3.0.0/32`},
+		{`  - {name: virginia, networks: [10.3.0.0/33], may_dial: ["10.1.0.0/16:1-2"]}`, `5: peers[1].networks[0]: "10.3.0.0/33" is not a network: write it as 10.2.0.0/16 or 2001:db8::/48`},
+		{`  - {name: virginia, networks: [10.3.0.1/16], may_dial: ["10.1.0.0/16:1-2"]}`, `5: peers[1].networks[0]: "10.3.0.1/16" has bits behind /16: write 10.3.0.0/16`},
+		{`  - {name: virginia, networks: ["::ffff:10.3.0.0/112"], may_dial: ["10.1.0.0/16:1-2"]}`, `5: peers[1].networks[0]: "::ffff:10.3.0.0/112" is IPv4 in IPv6's clothes: write it as an IPv4 network`},
+		{`  - {name: virginia, networks: [10.2.3.0/24], may_dial: ["10.1.0.0/16:1-2"]}`, `5: peers[1].networks[0]: 10.2.3.0/24 overlaps 10.2.0.0/16 of tokyo in line 4: a destination lies behind one peer; split the larger network`},
+		{`  - {name: virginia, networks: [10.3.0.0/16], may_dial: ["10.1.0.0/16"]}`, `5: peers[1].may_dial[0]: bad destination "10.1.0.0/16": no port; write NETWORK:PORT or NETWORK:FIRST-LAST, such as 10.1.0.0/16:1024-65535`},
+		{`  - {name: virginia, networks: [10.3.0.0/16]}`, `5: peers[1].may_dial: there is none: every connection from virginia is refused; allow destinations here, such as "10.1.0.0/16:1024-65535"`},
+		{`  - {name: virginia, may_dial: ["10.1.0.0/16:1-2"]}`, `5: peers[1].networks: there is none: nothing is sent to virginia; it may still send here`},
+		{`  - {name: tokyo, networks: [10.3.0.0/16], may_dial: ["10.1.0.0/16:1-2"]}`, `5: peers[1].name: tokyo is named twice, also in line 4: each peer has one entry`},
+		{`  - {name: paris, networks: [10.3.0.0/16], may_dial: ["10.1.0.0/16:1-2"]}`, `5: peers[1].name: paris is this site itself: list only the others`},
+		{`  - {networks: [10.3.0.0/16], may_dial: ["10.1.0.0/16:1-2"]}`, `5: peers[1].name: it is missing: name the site, as in its certificate`},
+		{`  - {name: virginia, dial: ":7443", networks: [10.3.0.0/16], may_dial: ["10.1.0.0/16:1-2"]}`, `5: peers[1].dial: ":7443" is not an address to dial: write host:port, such as tokyo.example:7443`},
+		{`  - {name: virginia, id: virginia, networks: [10.3.0.0/16], may_dial: ["10.1.0.0/16:1-2"]}`, `5: peers[1].id: "virginia" is not a SPIFFE id: write spiffe://DOMAIN/SITE, as gradproxy cert prints it`},
+		{`intercept: {mode: tproxy}`, `6: intercept.mode: "tproxy" is none of off, redirect`},
+		{`intercept: {mode: redirect, ports: 70000}`, `6: intercept.ports: "70000" is not a range of ports: write FIRST-LAST, such as 1024-65535, or one port`},
+		{`intercept: {mode: redirect, ports: 2000-1000}`, `6: intercept.ports: "2000-1000" is not a range of ports: write FIRST-LAST, such as 1024-65535, or one port`},
+		{`intercept: {mode: redirect, on_death: panic}`, `6: intercept.on_death: "panic" is none of direct, refuse`},
+		{`intercept: {on_death: refuse}`, `6: intercept: on_death and gateway mean nothing without mode: redirect`},
+		{`forward: [{listen: "127.0.0.1:9000", target: "tokyo:9000"}]`, `7: forward[0].target: "tokyo:9000" is not an address: write IP:port, such as 10.2.0.5:9000 (names are not looked up here)`},
+		{`forward: [{listen: "127.0.0.1:9000", target: "10.9.0.5:9000"}]`, `7: forward[0].target: 10.9.0.5:9000 is behind no peer: add its network to one`},
+		{`forward: [{target: "10.2.0.5:9000"}]`, `7: forward[0].listen: it is missing: give the address that the job is told, such as 127.0.0.1:9000`},
+		{`forward: [{listen: "127.0.0.1:9000"}]`, `7: forward[0].target: it is missing: give the address of the server behind the peer`},
+		{`forward: [{listen: "127.0.0.1:1", target: "10.2.0.5:1"}, {listen: "127.0.0.1:1", target: "10.2.0.5:2"}]`, `7: forward[1].listen: 127.0.0.1:1 is taken by line 7: choose another port`},
+		{`jobs: [{name: resnet, networks: [10.0.0.0/8], aggregates: lossy}]`, `8: jobs[0].aggregates: lossy is possible only where the sums are gradients, which a ring's wire does not tell: add sums: gradients if they are, or leave aggregates out`},
+		{`jobs: [{name: resnet, networks: [10.0.0.0/8], ranks: 1}]`, `8: jobs[0].ranks: a job of one rank has no connections: give the number of processes, or leave it out`},
+		{`jobs: [{name: resnet}]`, `8: jobs[0].networks: there is none: name the networks of the job's hosts, at all sites`},
+		{`jobs: [{networks: [10.0.0.0/8]}]`, `8: jobs[0].name: it is missing: rules and metrics call the job by it`},
+		{`jobs: [{name: a, networks: [10.0.0.0/8]}, {name: a, networks: [11.0.0.0/8]}]`, `8: jobs[1].name: a is named twice, also in line 8`},
+		{`jobs: [{name: a, networks: [10.0.0.0/8]}, {name: b, networks: [10.1.0.0/16]}]`, `8: jobs[1].networks: they lie inside those of a in line 8, which is asked first: put this job before it`},
+		{`policy: [{role: gradients, codec: lossless}]`, `9: policy[0].role: "gradients" is not a role: there are unknown, exact, gradient, aggregate, state`},
+		{`policy: [{dtype: float, codec: lossless}]`, `9: policy[0].dtype: "float" is not an element type: write it as float32, bfloat16, float16, float64 or int32`},
+		{`policy: [{direction: up, codec: lossless}]`, `9: policy[0].direction: "up" is none of from_client, from_server`},
+		{`policy: [{protocol: smtp, codec: lossless}]`, `9: policy[0].protocol: "smtp" is not a protocol: there are gloo`},
+		{`policy: [{job: vgg, codec: lossless}]`, `9: policy[0].job: there is no job vgg: add it to jobs, or correct the name`},
+		{`policy: [{min_bytes: 2KiB, max_bytes: 1KiB, codec: lossless}]`, `9: policy[0].min_bytes: 2048 is more than max_bytes, 1024: nothing has such a size`},
+		{`policy: [{role: gradient}]`, `9: policy[0].codec: it is missing: name a codec, such as lossless, or verbatim for none`},
+		{`policy: [{role: state, codec: toy}]`, `9: policy[0].codec: toy loses something, and state may lose nothing: use lossless, or name other roles`},
+		{`policy: [{role: aggregate, codec: toy, feedback: false}]`, `9: policy[0].feedback: aggregates cannot do without feedback: replicas would drift apart for ever; leave feedback out`},
+		{`policy: [{codec: lossless}, {role: state, codec: verbatim}]`, `9: policy[1]: it never matches: the rule in line 9 takes all that it would`},
+		{`admin: "9090"`, `10: admin: "9090" is not an address to listen on: write host:port, unix:/path or off`},
+		{`admin: "0.0.0.0:9090"`, `10: admin: 0.0.0.0:9090 is open to the network, and asks nobody who they are: use 127.0.0.1 or a unix: socket unless a firewall guards it`},
+		{`admin: unix:gradproxy.sock`, `10: admin: "unix:gradproxy.sock": write the socket's whole path, at most 107 bytes, such as unix:/run/gradproxy.sock`},
+		{`memory: 10`, `11: memory: 10 bytes are too few: give at least 1MiB`},
+		{`drain: soon`, `11: drain: "soon" is not a duration: write it with a unit, such as 500ms, 30s or 10m`},
+	} {
+		_, problems := parse("f", []byte(with(x.line)), known())
+		if got := problems.Error(); got != "f:"+x.want {
+			t.Errorf("%s\n got %s\nwant f:%s", x.line, got, x.want)
+		}
+	}
+}
+
+// with returns the good file with one line changed, or added at the end.
+func with(line string) string {
+	lines := strings.SplitAfter(good, "\n")
+	key, _, _ := strings.Cut(line, ":")
+	at := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, key+":") })
+	if strings.HasPrefix(line, "  - ") {
+		at = 4
+	}
+	if at < 0 {
+		return good + line + "\n"
+	}
+	lines[at] = line + "\n"
+	return strings.Join(lines, "")
+}
+
+// All mistakes of a file are reported at once, in the order of its lines.
+func TestAllMistakesAtOnce(t *testing.T) {
+	_, problems := parse("bad.yaml", []byte(`site: paris
+tunel: {}
+peers:
+  - {name: tokyo, networks: [10.2.0.0/33, 10.4.0.1/8], may_dial: [here], colour: red}
+intercept: {mode: redirect, ports: all}
+policy:
+  - {codec: "lossles"}
+`), known())
+	want := []string{
+		"bad.yaml:2: tunel: unknown key",
+		"bad.yaml:4: peers[0].networks[0]: ",
+		"bad.yaml:4: peers[0].networks[1]: ",
+		"bad.yaml:4: peers[0].may_dial[0]: ",
+		"bad.yaml:4: peers[0].colour: unknown key",
+		"bad.yaml:5: intercept.ports: ",
+		"bad.yaml:7: policy[0].codec: ",
+	}
+	got := strings.Split(problems.Errors().Error(), "\n")
+	for _, w := range want {
+		if !slices.ContainsFunc(got, func(g string) bool { return strings.HasPrefix(g, w) }) {
+			t.Errorf("no line begins with %q in\n%s", w, strings.Join(got, "\n"))
+		}
+	}
+	if !slices.IsSortedFunc(problems, func(a, b Problem) int { return a.Line - b.Line }) {
+		t.Errorf("not in the order of lines:\n%v", problems)
+	}
+}
+
+// What is no YAML, or no mapping, is said in one line with its place.
+func TestNotYAML(t *testing.T) {
+	for _, x := range []struct{ text, want string }{
+		{"site: paris\npeers: [\n", "f:2: not YAML: "},
+		{"site: paris\nsite: tokyo\n", "f:2: not YAML: mapping key \"site\" already defined"},
+		{"", "f: one YAML document is needed"},
+		{"site: a\n---\nsite: b\n", "f: one YAML document is needed"},
+		{"- a\n- b\n", "f:1: a mapping is needed: its keys are admin"},
+		{"a: &x [*x]\nsite: paris\n", "f:1: a: unknown key"},
+		{"site: &x *x\n", "f:1: "},
+		{"site: paris\npeers: [*y]\n", "f:2: nothing is anchored as &y"},
+		{"\x00\xff", "f"},
+	} {
+		_, problems := parse("f", []byte(x.text), known())
+		if len(problems.Errors()) == 0 || !slices.ContainsFunc(problems, func(p Problem) bool { return strings.HasPrefix(p.Error(), x.want) }) {
+			t.Errorf("%q: %v, want %s", x.text, problems, x.want)
+		}
+		for _, p := range problems {
+			if strings.Contains(p.Error(), "\n") {
+				t.Errorf("%q: more than one line: %q", x.text, p.Error())
+			}
+		}
+	}
+}
+
+// Anchors spare repetition.
+func TestAnchors(t *testing.T) {
+	c, problems := parse("f", []byte(`site: paris
+peers:
+  - {name: tokyo, networks: [10.2.0.0/16], may_dial: &here ["10.1.0.0/16:1024-65535"]}
+  - {name: virginia, dial: "v:1", networks: [10.3.0.0/16], may_dial: *here}
+intercept: {mode: redirect}
+`), known())
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	if !reflect.DeepEqual(c.Peers[1].MayDial, rules("10.1.0.0/16:1024-65535")) {
+		t.Errorf("may_dial = %v", c.Peers[1].MayDial)
+	}
+}
+
+func TestFilesThatCannotBeRead(t *testing.T) {
+	dir := t.TempDir()
+	big := filepath.Join(dir, "big.yaml")
+	if err := os.WriteFile(big, make([]byte, maxFile+1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for file, want := range map[string]string{
+		filepath.Join(dir, "none.yaml"): "there is no such file",
+		dir:                             "it is a folder",
+		big:                             "more than any configuration",
+	} {
+		_, problems := Load(file, known())
+		if len(problems) != 1 || !strings.HasPrefix(problems.Error(), file+": "+want) && !strings.Contains(problems.Error(), want) {
+			t.Errorf("%s: %v", file, problems)
+		}
+	}
+}
+
+// Whatever stands in a file, reading it ends, with a usable configuration or with errors that have one line each.
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(good))
+	if b, err := os.ReadFile("testdata/paris.yaml"); err == nil {
+		f.Add(b)
+	}
+	f.Add([]byte("a: &a [*a, *a]\nsite: *a"))
+	f.Add([]byte("peers: [{name: &n [[[]]], networks: {}}]\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		_, problems := parse("f", text, known())
+		for _, p := range problems {
+			if strings.Contains(p.Error(), "\n") {
+				t.Errorf("more than one line: %q", p.Error())
+			}
+		}
+	})
+}

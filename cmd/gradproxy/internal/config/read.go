@@ -1,0 +1,188 @@
+package config
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/goccy/go-yaml/ast"
+
+	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/proxy"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// maxFile bounds what is read: a configuration has a few kilobytes.
+const maxFile = 1 << 20
+
+// Known is what a configuration may name.
+type Known struct {
+	Codec     func(text string) (codecs.Codec, error)
+	Protocols []string
+}
+
+// Load reads and checks a file. Problems are all that was found, in the order of the lines; the Config may be used only
+// if none of them is an error.
+func Load(file string, known Known) (*Config, Problems) {
+	text, err := readFile(file)
+	if err != nil {
+		return nil, Problems{{File: file, Message: err.Error()}}
+	}
+	return parse(file, text, known)
+}
+
+func readFile(file string) ([]byte, error) {
+	info, err := os.Stat(file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, errors.New("there is no such file: name the configuration with -c")
+	case err == nil && info.IsDir():
+		return nil, errors.New("it is a folder: name the file in it with -c")
+	case err == nil && info.Size() > maxFile:
+		return nil, fmt.Errorf("it has %d bytes, more than any configuration: name the right file with -c", info.Size())
+	}
+	text, err := os.ReadFile(file)
+	if path := (*fs.PathError)(nil); errors.As(err, &path) {
+		return nil, fmt.Errorf("it cannot be read: %w", path.Err)
+	}
+	return text, err
+}
+
+// parse reads and checks text as the content of file, which it does not open.
+func parse(file string, text []byte, known Known) (*Config, Problems) {
+	d := &document{file: file}
+	c := defaults(file)
+	if root := d.parse(text); root != nil {
+		d.config(c)(root, "")
+		c.complete(filepath.Dir(file))
+		c.check(&d.problems, known)
+	}
+	slices.SortStableFunc(d.problems, func(a, b Problem) int { return cmp.Compare(a.Line, b.Line) })
+	return c, d.problems
+}
+
+// complete fills in what the defaults take from the site's name, and makes paths relative to the file's folder.
+func (c *Config) complete(dir string) {
+	for _, f := range []struct {
+		path    *string
+		missing string
+	}{{&c.Tunnel.Cert, c.Site + ".pem"}, {&c.Tunnel.Key, c.Site + ".key"}, {&c.Tunnel.CA, "ca.pem"}} {
+		*f.path = cmp.Or(*f.path, f.missing)
+		if !filepath.IsAbs(*f.path) {
+			*f.path = filepath.Join(dir, *f.path)
+		}
+	}
+}
+
+func (d *document) config(c *Config) reader {
+	fields := map[string]reader{
+		"site":      value(d, &c.Site, parseName),
+		"tunnel":    d.tunnel(&c.Tunnel),
+		"peers":     items(d, &c.Peers, d.peer),
+		"intercept": d.intercept(&c.Intercept),
+		"forward":   items(d, &c.Forward, d.forward),
+		"jobs":      items(d, &c.Jobs, d.job),
+		"policy":    items(d, &c.Policy, d.rule),
+		"admin":     value(d, &c.Admin, parseAdmin),
+		"memory":    value(d, &c.Memory, parseSize),
+		"drain":     value(d, &c.Drain, parseDuration),
+	}
+	c.lines = map[string]int{}
+	for key, read := range fields {
+		fields[key] = func(n ast.Node, where string) {
+			c.lines[key] = lineOf(n)
+			read(n, where)
+		}
+	}
+	return d.object(fields)
+}
+
+// items reads a list of mappings onto dst.
+func items[T any](d *document, dst *[]T, item func(*T) reader) reader {
+	return d.list(func(n ast.Node, where string) {
+		var v T
+		item(&v)(n, where)
+		*dst = append(*dst, v)
+	})
+}
+
+// object notes the line where a mapping begins.
+func (d *document) at(line *int, read reader) reader {
+	return func(n ast.Node, where string) {
+		*line = lineOf(d.resolve(n))
+		read(n, where)
+	}
+}
+
+func (d *document) tunnel(t *Tunnel) reader {
+	return d.at(&t.line, d.object(map[string]reader{
+		"listen":     value(d, &t.Listen, parseListen),
+		"cert":       value(d, &t.Cert, parseText),
+		"key":        value(d, &t.Key, parseText),
+		"ca":         value(d, &t.CA, parseText),
+		"resume":     value(d, &t.Resume, parseDuration),
+		"carriers":   value(d, &t.Carriers, parseCount),
+		"congestion": value(d, &t.Congestion, parseText),
+		"memory":     value(d, &t.Memory, parseSize),
+		"insecure":   value(d, &t.Insecure, parseBool),
+	}))
+}
+
+func (d *document) peer(p *Peer) reader {
+	return d.at(&p.line, d.object(map[string]reader{
+		"name":     value(d, &p.Name, parseName),
+		"dial":     value(d, &p.Dial, parseDial),
+		"id":       value(d, &p.ID, parseID),
+		"networks": values(d, &p.Networks, parseNetwork),
+		"may_dial": values(d, &p.MayDial, proxy.ParseDialRule),
+	}))
+}
+
+func (d *document) intercept(i *Intercept) reader {
+	return d.at(&i.line, d.object(map[string]reader{
+		"mode":     d.oneOf(func(k int) { i.Redirect = k == 1 }, Off, "redirect"),
+		"ports":    value(d, &i.Ports, parsePorts),
+		"on_death": d.oneOf(func(k int) { i.Refuse = k == 1 }, "direct", "refuse"),
+		"gateway":  value(d, &i.Gateway, parseBool),
+	}))
+}
+
+func (d *document) forward(f *Forward) reader {
+	return d.at(&f.line, d.object(map[string]reader{
+		"listen": value(d, &f.Listen, parseAddrPort),
+		"target": value(d, &f.Target, parseAddrPort),
+	}))
+}
+
+func (d *document) job(j *Job) reader {
+	return d.at(&j.line, d.object(map[string]reader{
+		"name":     value(d, &j.Name, parseName),
+		"networks": values(d, &j.Networks, parseNetwork),
+		"ranks":    value(d, &j.Ranks, parseCount),
+		"sums": d.oneOf(func(k int) { j.Sums = []tensor.Role{tensor.Unknown, tensor.Gradient}[k] },
+			tensor.Unknown.String(), "gradients"),
+		"aggregates": d.oneOf(func(k int) { j.LossyAggregates = k == 1 }, "lossless", "lossy"),
+	}))
+}
+
+func (d *document) rule(r *Rule) reader {
+	feedback := true
+	return d.at(&r.line, func(n ast.Node, where string) {
+		d.object(map[string]reader{
+			"job":       value(d, &r.Job, parseName),
+			"protocol":  value(d, &r.Protocol, parseText),
+			"direction": d.oneOf(func(k int) { r.Direction = directions[k] }, directions[:]...),
+			"role":      values(d, &r.Roles, parseRole),
+			"dtype":     values(d, &r.DTypes, parseDType),
+			"min_bytes": value(d, &r.MinBytes, parseSize),
+			"max_bytes": value(d, &r.MaxBytes, parseSize),
+			"codec":     value(d, &r.Codec, parseText),
+			"feedback":  value(d, &feedback, parseBool),
+		})(n, where)
+		r.NoFeedback = !feedback
+	})
+}
