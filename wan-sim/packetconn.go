@@ -39,6 +39,10 @@ type PacketConn struct {
 
 // PacketPipe returns the two ends of a datagram path: what a writes crosses ab. It ends when both are closed.
 func PacketPipe(ab, ba Link) (a, b *PacketConn, err error) {
+	return packetPipe(ab, ba, newAlarm)
+}
+
+func packetPipe(ab, ba Link, newAlarm func() (alarm, error)) (a, b *PacketConn, err error) {
 	// Addresses for documentation, RFC 5737.
 	a = &PacketConn{local: &net.UDPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 1}, open: new(atomic.Int32)}
 	b = &PacketConn{local: &net.UDPAddr{IP: net.IPv4(192, 0, 2, 2), Port: 1}, open: a.open}

@@ -103,12 +103,14 @@ func (s *stream) send(ready time.Time, b []byte) (n int, wait time.Duration) {
 	x := s.line
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	room := x.window - s.bytes.n
-	if room <= 0 {
+	if room := x.window - s.bytes.n; room < len(b) { // then full packets only, as TCP does (RFC 9293, 3.8.6.2.1)
+		b = b[:max(0, room/segmentSize*segmentSize)]
+	}
+	if len(b) == 0 {
 		return 0, forReader
 	}
 	now := x.clock()
-	b = b[:min(len(b), room, burstOf(x.path.link.Rate))]
+	b = b[:min(len(b), burstOf(x.path.link.Rate))]
 	var at time.Time
 	for n < len(b) {
 		size := min(len(b)-n, segmentSize)
@@ -127,13 +129,14 @@ func (s *stream) send(ready time.Time, b []byte) (n int, wait time.Duration) {
 	return n, 0
 }
 
-// burstOf returns how many bytes may arrive as one: what the bottleneck sends in 100 µs, at most 64 KiB.
+// burstOf returns how many bytes may arrive as one: the full packets that the bottleneck sends in 100 µs, at least one
+// and less than 64 KiB.
 func burstOf(rate int64) int {
-	const most = 64 << 10
+	const most = 64 << 10 / segmentSize
 	if rate == 0 {
-		return most
+		return most * segmentSize
 	}
-	return int(min(most, max(segmentSize, rate/10_000)))
+	return int(min(most, max(1, rate/10_000/mtu))) * segmentSize
 }
 
 // transmit puts a packet on the line and returns when it arrives: one round trip later for each time that it is lost and
