@@ -48,6 +48,7 @@ var layers = []layer{
 	{"proxy/policy", []string{"tensor", "parser", "codecs"}},
 	{"proxy/tunnel/...", []string{"proxy/tunnel/..."}},
 	{"proxy/intercept/...", []string{"proxy/intercept/..."}},
+	{"proxy/admin", []string{"proxy"}},
 	{"proxy/internal/...", nil},
 
 	{"bpf/...", nil},

@@ -1,0 +1,168 @@
+// Package admin answers an operator's questions over HTTP: /metrics for Prometheus, /tensors for why each tensor
+// travels as it does, /healthz and /readyz for supervisors, and one page for people at /.
+//
+// It only reads: nothing can be changed through it. It asks nobody who they are, so it belongs on a loopback address or
+// a unix socket.
+package admin
+
+import (
+	"cmp"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gradproxy/gradproxy/proxy"
+)
+
+// A Config says where the answers come from. All functions are called for each request, on its goroutine.
+type Config struct {
+	Site    string                    // shown on the page
+	Version string                    // shown on the page
+	Metrics http.Handler              // /metrics; nil: not found
+	Tensors func() []proxy.TensorInfo // /tensors; nil: none
+	Checks  func() []Check            // /readyz; nil: always ready
+	Log     *slog.Logger              // nil discards
+}
+
+// A Check is one thing that must be so for the proxy to be ready.
+type Check struct {
+	Name string // as in /readyz?exclude=NAME: "tunnel", "intercept", "peer/tokyo"
+	Err  error  // why it is not so; nil: it is
+}
+
+// Handler returns the pages.
+func Handler(c Config) http.Handler {
+	if c.Tensors == nil {
+		c.Tensors = func() []proxy.TensorInfo { return nil }
+	}
+	if c.Checks == nil {
+		c.Checks = func() []Check { return nil }
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", c.index)
+	mux.HandleFunc("GET /healthz", c.healthz)
+	mux.HandleFunc("GET /readyz", c.readyz)
+	mux.HandleFunc("GET /tensors", c.tensors)
+	if c.Metrics != nil {
+		mux.Handle("GET /metrics", c.Metrics)
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		w.Header().Set("Cache-Control", "no-store")
+		w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'")
+		mux.ServeHTTP(w, r)
+	})
+}
+
+// healthz says that the process runs: who wants to know whether it is of use asks readyz.
+func (c *Config) healthz(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") }
+
+// readyz answers 200 if every check holds that the query does not exclude, else 503, with a line for each.
+func (c *Config) readyz(w http.ResponseWriter, r *http.Request) {
+	excluded := r.URL.Query()["exclude"]
+	var body strings.Builder
+	status := http.StatusOK
+	for _, check := range c.Checks() {
+		switch {
+		case slices.Contains(excluded, check.Name):
+			fmt.Fprintf(&body, "- %s: excluded\n", check.Name)
+		case check.Err != nil:
+			status = http.StatusServiceUnavailable
+			fmt.Fprintf(&body, "✗ %s: %v\n", check.Name, check.Err)
+		default:
+			fmt.Fprintf(&body, "✓ %s\n", check.Name)
+		}
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(status)
+	if status == http.StatusOK {
+		fmt.Fprintf(w, "%sready\n", body.String())
+	} else {
+		fmt.Fprintf(w, "%snot ready\n", body.String())
+	}
+}
+
+// tensors answers {"tensors": [...]}, largest first.
+func (c *Config) tensors(w http.ResponseWriter, _ *http.Request) {
+	list := c.Tensors()
+	if list == nil {
+		list = []proxy.TensorInfo{}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	e := json.NewEncoder(w)
+	e.SetIndent("", " ")
+	_ = e.Encode(map[string]any{"tensors": list}) // it fails only if the client has gone
+}
+
+//go:embed index.html
+var indexText string
+
+var indexPage = template.Must(template.New("index").Funcs(template.FuncMap{
+	"size": size,
+	"ratio": func(raw, wire int64) string {
+		if wire == 0 {
+			return ""
+		}
+		return fmt.Sprintf("%.2f", float64(raw)/float64(wire))
+	},
+}).Parse(indexText))
+
+// shown is how many tensors the page lists; /tensors lists all.
+const shown = 100
+
+func (c *Config) index(w http.ResponseWriter, _ *http.Request) {
+	tensors := c.Tensors()
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	_ = indexPage.Execute(w, map[string]any{
+		"Site": c.Site, "Version": c.Version, "Checks": c.Checks(), "Count": len(tensors),
+		"Tensors": tensors[:min(len(tensors), shown)], "Shown": shown,
+	})
+}
+
+// size writes bytes for people.
+func size(n int64) string {
+	v, unit := float64(n), "B"
+	for _, u := range []string{"kB", "MB", "GB", "TB"} {
+		if v < 1000 {
+			break
+		}
+		v, unit = v/1000, u
+	}
+	if unit == "B" {
+		return fmt.Sprintf("%d B", n)
+	}
+	return fmt.Sprintf("%.1f %s", v, unit)
+}
+
+// Serve answers requests from l until ctx ends, then closes l, lets running answers finish for a moment, and returns
+// nil.
+func Serve(ctx context.Context, l net.Listener, c Config) error {
+	log := cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	s := &http.Server{
+		Handler:           Handler(c),
+		ReadHeaderTimeout: 5 * time.Second,
+		IdleTimeout:       time.Minute,
+		MaxHeaderBytes:    16 << 10,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+	stop := context.AfterFunc(ctx, func() {
+		grace, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		if s.Shutdown(grace) != nil {
+			_ = s.Close()
+		}
+	})
+	defer stop()
+	if err := s.Serve(l); ctx.Err() == nil {
+		return fmt.Errorf("admin: %w", err)
+	}
+	return nil
+}
