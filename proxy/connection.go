@@ -19,7 +19,7 @@ import (
 // *tunnel.Stream is one; its methods are documented there.
 type Stream interface {
 	ReadChunk() ([]byte, error)
-	Writev(p ...[]byte) (int, error)
+	Write(p []byte) (int, error)
 	CloseWrite() error
 	Close() error
 	Reset(code tunnel.Code)
@@ -85,7 +85,7 @@ func (c *connection) sendingEnded(err error) error {
 		c.abort(resetByFrames)
 		return err
 	}
-	_, e := c.stream.Writev(AppendFrame(nil, Frame{Kind: kind}))
+	_, e := c.stream.Write(AppendFrame(nil, Frame{Kind: kind}))
 	if e == nil {
 		e = c.stream.CloseWrite()
 	}

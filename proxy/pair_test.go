@@ -140,9 +140,8 @@ func tcpPair() (a, b *net.TCPConn, err error) {
 // A testStream is a stream over a connection of its own.
 type testStream struct {
 	*net.TCPConn
-	buf     []byte
-	tamper  func([]byte) // changes what was read
-	carried int64
+	buf    []byte
+	tamper func([]byte) // changes what was read
 }
 
 func (s *testStream) ReadChunk() ([]byte, error) {
@@ -159,13 +158,6 @@ func (s *testStream) ReadChunk() ([]byte, error) {
 		s.tamper(s.buf[:n])
 	}
 	return s.buf[:n], err
-}
-
-func (s *testStream) Writev(p ...[]byte) (int, error) {
-	bufs := net.Buffers(slices.Clone(p))
-	n, err := bufs.WriteTo(s.TCPConn)
-	s.carried += n
-	return int(n), err
 }
 
 func (s *testStream) Reset(tunnel.Code)                       { s.SetLinger(0); s.TCPConn.Close() }

@@ -252,6 +252,10 @@ func (s *sender) startBlock(c *tensorCut, hold int) {
 
 // write gives whole frames to the tunnel.
 func (s *sender) write(frames ...[]byte) error {
-	_, err := s.stream.Writev(frames...)
-	return err
+	for _, f := range frames {
+		if _, err := s.stream.Write(f); err != nil {
+			return err
+		}
+	}
+	return nil
 }
