@@ -150,6 +150,21 @@ func broadcasts(t *testing.T, streams ...[]byte) (payloads [][]byte) {
 	return payloads
 }
 
+// A group is full when it reaches its limit, and one parameter may be more than that.
+func TestCutFillsGroupsUpToTheirLimits(t *testing.T) {
+	params := []sized{{0, 6}, {1, 4}, {2, 1}, {3, 30}, {4, 19}, {5, 1}, {6, 2}}
+	for want, limits := range map[string][]int{
+		"[[0 1] [2 3] [4 5] [6]]":     {10, 20},
+		"[[0 1 2 3] [4 5 6]]":         {40},
+		"[[0] [1] [2] [3] [4 5] [6]]": {1, 1, 1, 20},
+		"[[0 1 2 3 4 5 6]]":           {1000},
+	} {
+		if got := fmt.Sprint(cut(params, limits...)); got != want {
+			t.Errorf("limits %v: %s, want %s", limits, got, want)
+		}
+	}
+}
+
 // The demo's model: a bucket of everything from the second layer on, which passes 1 MiB, and one of the first layer.
 func TestBucketsOfTheDemosModel(t *testing.T) {
 	params := train.New(1, 64, 1024, 512, 10).Params()
