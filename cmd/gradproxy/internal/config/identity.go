@@ -1,0 +1,84 @@
+package config
+
+import (
+	"cmp"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/gradproxy/gradproxy/proxy/tunnel/pki"
+)
+
+// expiresSoon is how long before its end a certificate is worth a warning.
+const expiresSoon = 14 * 24 * time.Hour
+
+// Identify reads the certificate files, as the tunnel will, and gives each peer without an id the one that it has in
+// this site's trust domain. It leaves c as it was if there are errors.
+func (c *Config) Identify(now time.Time) Problems {
+	var problems Problems
+	if c.Tunnel.Insecure {
+		return nil // nobody proves who he is
+	}
+	say := func(warning bool, key, format string, args ...any) {
+		problems = append(problems, Problem{File: c.File, Line: c.Tunnel.line, Where: "tunnel." + key,
+			Message: fmt.Sprintf(format, args...), Warning: warning})
+	}
+	var bad [3]bool
+	for i, f := range []struct{ key, path string }{{"cert", c.Tunnel.Cert}, {"key", c.Tunnel.Key}, {"ca", c.Tunnel.CA}} {
+		info, err := os.Stat(f.path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			say(false, f.key, "%s does not exist: make it with gradproxy cert, or name another file", f.path)
+		case err != nil:
+			say(false, f.key, "%v", err)
+		case f.key == "key" && info.Mode().Perm()&0o077 != 0:
+			say(true, f.key, "%s may be read by others (mode %#o): chmod 600 it", f.path, info.Mode().Perm())
+		}
+		bad[i] = err != nil
+	}
+	if !bad[0] && !bad[1] {
+		domain, err := c.own(now, say)
+		if err != nil {
+			say(false, "cert", "%v", err)
+		} else {
+			for i := range c.Peers {
+				c.Peers[i].ID = cmp.Or(c.Peers[i].ID, pki.ID(domain, c.Peers[i].Name))
+			}
+		}
+	}
+	if !bad[2] {
+		if pem, err := os.ReadFile(c.Tunnel.CA); err != nil {
+			say(false, "ca", "%v", err)
+		} else if !x509.NewCertPool().AppendCertsFromPEM(pem) {
+			say(false, "ca", "%s has no PEM certificate: copy the ca.pem that gradproxy cert made", c.Tunnel.CA)
+		}
+	}
+	return problems
+}
+
+// own checks this site's certificate and returns its trust domain.
+func (c *Config) own(now time.Time, say func(warning bool, key, format string, args ...any)) (domain string, err error) {
+	pair, err := tls.LoadX509KeyPair(c.Tunnel.Cert, c.Tunnel.Key)
+	if err != nil {
+		return "", fmt.Errorf("%s with %s: %w", c.Tunnel.Cert, c.Tunnel.Key, err)
+	}
+	leaf := pair.Leaf
+	if len(leaf.URIs) != 1 || leaf.URIs[0].Scheme != "spiffe" || leaf.URIs[0].Host == "" {
+		return "", fmt.Errorf("%s does not name exactly one SPIFFE id: make it with gradproxy cert", c.Tunnel.Cert)
+	}
+	switch id := leaf.URIs[0].String(); {
+	case now.After(leaf.NotAfter):
+		say(false, "cert", "%s has expired on %s: make a new one with gradproxy cert --force", c.Tunnel.Cert, leaf.NotAfter.Format(time.DateTime))
+	case now.Before(leaf.NotBefore):
+		say(false, "cert", "%s is valid only from %s: is the clock right?", c.Tunnel.Cert, leaf.NotBefore.Format(time.DateTime))
+	case now.Add(expiresSoon).After(leaf.NotAfter):
+		say(true, "cert", "%s expires on %s: make a new one with gradproxy cert --force; it is read without a restart", c.Tunnel.Cert, leaf.NotAfter.Format(time.DateTime))
+	case id != pki.ID(leaf.URIs[0].Host, c.Site):
+		say(true, "cert", "%s is that of %s, while this site is %s: peers know it by the certificate", c.Tunnel.Cert, id, c.Site)
+	}
+	return leaf.URIs[0].Host, nil
+}
