@@ -2,6 +2,7 @@ package wansim
 
 import (
 	"fmt"
+	"net"
 	"runtime"
 	"sync"
 	"time"
@@ -27,10 +28,12 @@ type direction struct {
 	stop    int // readable once the direction is to end
 	epoch   time.Time
 
+	queue frameQueue // of forward alone
+
 	mu      sync.Mutex
 	path    *Path
 	carried Counters
-	queue   frameQueue
+	closed  bool // in and out are no longer the direction's
 }
 
 // forward runs until stop. One thread does all of a direction, since handing packets from one thread to another costs
@@ -132,8 +135,19 @@ func (d *direction) wait(fds []unix.PollFd, empty bool) error {
 func (d *direction) set(l Link) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.closed {
+		return fmt.Errorf("wansim: link: %w", net.ErrClosed)
+	}
 	d.path.SetLink(l)
 	return setSegments(d.in, joins(l))
+}
+
+// close lets go of the device that the direction reads; forward has returned.
+func (d *direction) close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.closed = true
+	return unix.Close(d.in)
 }
 
 func (d *direction) stats() Counters {

@@ -132,12 +132,24 @@ func (n *Namespace) Do(f func() error) error {
 	})
 }
 
-// onThread runs f on a thread of its own, which ends with f: nobody else inherits the namespace it is left in.
+// onThread runs f, which may change the namespace of its thread, on a thread of its own.
 func onThread(f func() error) error {
 	result := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()
-		result <- f()
+		home, err := netns.Get()
+		if err != nil {
+			runtime.UnlockOSThread()
+			result <- fmt.Errorf("wansim: find the thread's namespace: %w", err)
+			return
+		}
+		err = f()
+		// A thread that cannot go home ends with this goroutine: nobody else may inherit where it is.
+		if netns.Set(home) == nil {
+			runtime.UnlockOSThread()
+		}
+		home.Close()
+		result <- err
 	}()
 	return <-result
 }

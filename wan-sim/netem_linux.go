@@ -60,7 +60,8 @@ func ConnectNamespaces(ctx context.Context, a, b NamespaceEnd, ab, ba Link) (*TU
 // run forwards until ctx ends or a direction fails, and then removes the devices.
 func (t *TUN) run(ctx context.Context) {
 	defer close(t.done)
-	forget := context.AfterFunc(ctx, t.wake)
+	woken := make(chan struct{})
+	forget := context.AfterFunc(ctx, func() { t.wake(); close(woken) })
 	var both sync.WaitGroup
 	var errs [2]error
 	for i, d := range []*direction{t.ab, t.ba} {
@@ -70,8 +71,10 @@ func (t *TUN) run(ctx context.Context) {
 		})
 	}
 	both.Wait()
-	forget()
-	t.err = errors.Join(errs[0], errs[1], unix.Close(t.ab.in), unix.Close(t.ba.in), unix.Close(t.stop))
+	if !forget() {
+		<-woken // before its descriptor is closed
+	}
+	t.err = errors.Join(errs[0], errs[1], t.ab.close(), t.ba.close(), unix.Close(t.stop))
 }
 
 // wake makes both directions return.

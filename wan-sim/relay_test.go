@@ -141,13 +141,13 @@ func TestRelayRefusesWhatTheTargetRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	c, err := net.Dial("tcp", r.Addr().String())
-	if err != nil {
-		t.Fatal(err)
+	if err == nil {
+		defer c.Close()
+		c.SetDeadline(time.Now().Add(time.Minute))
+		_, err = c.Read(make([]byte, 1))
 	}
-	defer c.Close()
-	c.SetDeadline(time.Now().Add(time.Minute))
-	if _, err := c.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
-		t.Errorf("the client reads %v, want ECONNRESET", err)
+	if !errors.Is(err, syscall.ECONNRESET) { // perhaps while it still dials
+		t.Errorf("the client sees %v, want ECONNRESET", err)
 	}
 }
 

@@ -2,10 +2,8 @@ package wansim
 
 import (
 	"fmt"
-	"net"
 	"net/netip"
 
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -72,56 +70,4 @@ func setSegments(fd int, joined bool) error {
 		return fmt.Errorf("TUNSETOFFLOAD: %w", err)
 	}
 	return nil
-}
-
-// configure gives the device its addresses and routes and sets it up. It sends nothing of its own accord: no duplicate
-// address detection, no link-local address, no multicast.
-func configure(end NamespaceEnd, name string) error {
-	h := end.Namespace.routes
-	dev, err := h.LinkByName(name)
-	if err != nil {
-		return fmt.Errorf("find: %w", err)
-	}
-	const none = 1 // IN6_ADDR_GEN_MODE_NONE of linux/if_link.h
-	if err := h.LinkSetIP6AddrGenMode(dev, none); err != nil {
-		return fmt.Errorf("no link-local address: %w", err)
-	}
-	if err := h.LinkSetMulticastOff(dev); err != nil {
-		return fmt.Errorf("no multicast: %w", err)
-	}
-	if err := h.LinkSetMTU(dev, mtu); err != nil {
-		return fmt.Errorf("MTU %d: %w", mtu, err)
-	}
-	if err := h.LinkSetTxQLen(dev, 4096); err != nil { // packets; room for bursts while the link's thread waits for a processor
-		return fmt.Errorf("queue length: %w", err)
-	}
-	for _, a := range end.Addresses {
-		addr := &netlink.Addr{IPNet: ipNet(a)}
-		if a.Addr().Is6() {
-			addr.Flags = unix.IFA_F_NODAD
-		}
-		if err := h.AddrAdd(dev, addr); err != nil {
-			return fmt.Errorf("address %v: %w", a, err)
-		}
-	}
-	if err := h.LinkSetUp(dev); err != nil {
-		return fmt.Errorf("up: %w", err)
-	}
-	for _, r := range end.Routes {
-		route := &netlink.Route{LinkIndex: dev.Attrs().Index, Dst: ipNet(r.Masked()), Scope: netlink.SCOPE_LINK}
-		for _, a := range end.Addresses { // packets carry the end's address, not the first one of another device
-			if a.Addr().Is4() == r.Addr().Is4() {
-				route.Src = a.Addr().AsSlice()
-				break
-			}
-		}
-		if err := h.RouteReplace(route); err != nil {
-			return fmt.Errorf("route to %v: %w", r, err)
-		}
-	}
-	return nil
-}
-
-func ipNet(p netip.Prefix) *net.IPNet {
-	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }
