@@ -29,8 +29,14 @@ type ValueDecoder interface {
 }
 
 // Values makes a Codec of a method on values. Blocks of float32 are handed to the method as they lie in memory, without
-// a copy; other float types are widened before and rounded to nearest even after it, here and nowhere else.
+// a copy; other float types are widened before and rounded after it (tensor.Round), here and nowhere else.
 func Values(m Method) Codec { return values{m} }
+
+// MethodOf returns the method that Values made c of; ok is false for any other codec.
+func MethodOf(c Codec) (m Method, ok bool) {
+	v, ok := c.(values)
+	return v.Method, ok
+}
 
 type values struct{ Method }
 
@@ -105,6 +111,7 @@ func (d *valueDecoder) Decode(dst, src []byte) error {
 		return err
 	}
 	if !own {
+		tensor.Round(room, d.dtype)
 		tensor.FromFloat32(dst, room, d.dtype)
 	}
 	return nil
