@@ -31,7 +31,7 @@ func Build(ctx context.Context, dir string) (*Gradproxy, error) {
 		args = append(args, "-race")
 	}
 	build := exec.CommandContext(ctx, "go", append(args, "github.com/gradproxy/gradproxy/cmd/gradproxy")...)
-	cert := []string{"cert", "--dir", g.dir, "--domain", domain}
+	cert := []string{"cert", "--ca-dir", g.dir, "--domain", domain}
 	for i := range maxSites {
 		cert = append(cert, siteName(i))
 	}
