@@ -1,0 +1,70 @@
+// Package bench measures codecs: what they make of data, how far they change it and how fast they are, as ratios to
+// copying memory in the same run, since those hold from machine to machine where GB/s do not.
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/gradproxy/gradproxy/codecs"
+)
+
+// A Config says what to measure. Codecs and Data must not be empty.
+type Config struct {
+	Codecs []codecs.Codec
+	Data   []Data
+	// Bytes is how much memory each round copies, encodes and decodes: the data, again and again. It ought to be far
+	// more than the processor's caches; twice as much is allocated. 0: 256 MiB.
+	Bytes int
+	// Rounds is how many rounds are measured, of which the median counts. 0: 9.
+	Rounds int
+}
+
+// A Row is what one codec does with one tensor. The JSON names are stable.
+type Row struct {
+	Codec    string `json:"codec"`
+	Data     string `json:"data"`
+	DType    string `json:"dtype"`
+	Elements int    `json:"elements"` // in one step
+	Steps    int    `json:"steps"`
+	Size
+	Error
+	Speed
+}
+
+// Run measures every codec on every tensor, and gives each row to report as soon as it is there. A codec that does not
+// take a tensor's element type gives no row, but an error that wraps codecs.ErrUnsuited to refused.
+func Run(ctx context.Context, c Config, report func(Row), refused func(error)) error {
+	if c.Bytes == 0 {
+		c.Bytes = 256 << 20
+	}
+	if c.Rounds == 0 {
+		c.Rounds = 9
+	}
+	memory := newMemory(c.Bytes)
+	for _, codec := range c.Codecs {
+		for _, d := range c.Data {
+			row, err := measure(ctx, c, memory, codec, d)
+			switch {
+			case errors.Is(err, codecs.ErrUnsuited):
+				refused(fmt.Errorf("%s: %w", d.Name, err))
+			case err != nil:
+				return fmt.Errorf("%s on %s: %w", codec, d.Name, err)
+			default:
+				report(row)
+			}
+		}
+	}
+	return nil
+}
+
+func measure(ctx context.Context, c Config, m *memory, codec codecs.Codec, d Data) (Row, error) {
+	row := Row{Codec: codec.String(), Data: d.Name, DType: d.DType.String(), Elements: d.Cols, Steps: d.Rows}
+	var err error
+	if row.Size, row.Error, err = quality(codec, d); err != nil {
+		return row, err
+	}
+	row.Speed, err = m.speed(ctx, codec, d, c.Rounds)
+	return row, err
+}

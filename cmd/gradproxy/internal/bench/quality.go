@@ -1,0 +1,103 @@
+package bench
+
+import (
+	"bytes"
+	"math"
+
+	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// Size is what a codec makes of a tensor. Blocks that it finds unsuited count as they are.
+type Size struct {
+	EncodedBytes float64 `json:"encoded_bytes"` // of one step, on average
+	Ratio        float64 `json:"ratio"`
+	BitsPerValue float64 `json:"bits_per_value"`
+}
+
+// Error is how far decoded values are from the tensor's, over all steps; not finite ones are left out.
+type Error struct {
+	NMSE        float64 `json:"nmse"`       // squared norm of the difference over that of the tensor
+	Cosine      float64 `json:"cosine"`     // of the angle between both
+	SignFlips   float64 `json:"sign_flips"` // part of the values that are not zero and came out with the other sign
+	MaxAbsError float64 `json:"max_abs_error"`
+}
+
+// quality runs a codec through all steps of d.
+func quality(c codecs.Codec, d Data) (Size, Error, error) {
+	blocks, err := cut(c, d.DType, len(d.Row(0)))
+	if err != nil {
+		return Size{}, Error{}, err
+	}
+	total, encoded := 0, []byte(nil)
+	var sums deviation
+	for step := range d.Rows {
+		src, dst := d.Row(step), make([]byte, len(d.Row(step)))
+		for i := range blocks {
+			b := &blocks[i]
+			out, raw, err := b.encode(encoded[:0], src)
+			if err != nil {
+				return Size{}, Error{}, err
+			}
+			encoded = out
+			total += len(out)
+			if err := b.decode(dst, out, raw); err != nil {
+				return Size{}, Error{}, err
+			}
+		}
+		sums.add(d.DType, src, dst)
+	}
+	raw := float64(d.Rows * len(d.Row(0)))
+	size := Size{
+		EncodedBytes: float64(total) / float64(d.Rows),
+		Ratio:        raw / float64(total),
+		BitsPerValue: 8 * float64(total) / float64(d.Rows*d.Cols),
+	}
+	return size, sums.result(), nil
+}
+
+// A deviation sums up how values x came out as y.
+type deviation struct {
+	xx, xy, yy, dd, most float64
+	signed, flips        int
+	differ               bool
+}
+
+func (v *deviation) add(d tensor.DType, src, dst []byte) {
+	if !bytes.Equal(src, dst) {
+		v.differ = true
+	}
+	if !d.Float() {
+		return
+	}
+	n := len(src) / d.Size()
+	before, after := make([]float32, n), make([]float32, n)
+	tensor.ToFloat32(before, src, d)
+	tensor.ToFloat32(after, dst, d)
+	for i := range before {
+		x, y := float64(before[i]), float64(after[i])
+		if math.IsNaN(x-y) || math.IsInf(x-y, 0) || math.IsInf(x, 0) {
+			continue
+		}
+		v.xx, v.xy, v.yy = v.xx+x*x, v.xy+x*y, v.yy+y*y
+		v.dd += (x - y) * (x - y)
+		v.most = max(v.most, math.Abs(x-y))
+		if x != 0 {
+			v.signed++
+			if x*y < 0 {
+				v.flips++
+			}
+		}
+	}
+}
+
+func (v *deviation) result() Error {
+	if !v.differ || v.xx == 0 {
+		return Error{Cosine: 1, MaxAbsError: v.most}
+	}
+	e := Error{NMSE: v.dd / v.xx, MaxAbsError: v.most, SignFlips: float64(v.flips) / float64(v.signed)}
+	if v.yy > 0 {
+		e.Cosine = v.xy / math.Sqrt(v.xx) / math.Sqrt(v.yy)
+	}
+	return e
+}
