@@ -30,6 +30,10 @@ func main() {
 // commands lists the subcommands, in the order of the help text.
 func commands() []*cobra.Command {
 	return []*cobra.Command{
+		demoCommand(),
+		runCommand(),
+		checkCommand(),
+		certCommand(),
 		versionCommand(),
 	}
 }
