@@ -7,6 +7,7 @@ import (
 
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/lossless"
+	"github.com/gradproxy/gradproxy/codecs/threelc"
 )
 
 // table has one line for each codec, in the order in which help lists them.
@@ -15,6 +16,7 @@ var table = [...]struct {
 	new  func(*codecs.Args) (codecs.Codec, error)
 }{
 	{"lossless", lossless.FromArgs},
+	{"3lc", threelc.FromArgs},
 }
 
 // New returns the codec that text names, with its parameters: "lossless", "lossless(level=fast)". The error wraps

@@ -39,6 +39,7 @@ func Run(t *testing.T, c codecs.Codec, parse func(string) (codecs.Codec, error))
 			t.Run("unsuited", s.unsuitedLeavesState)
 			t.Run("corrupt", s.corrupt)
 			t.Run("concurrent", s.concurrent)
+			t.Run("feedback", s.feedback)
 		})
 	}
 	if taken == 0 {

@@ -1,0 +1,122 @@
+// Package feedback lets a lossy codec make up in later steps for what it loses in one: error feedback, the error accumulation
+// of 3LC's Figure 3 ([Lim, Andersen and Kaminsky]; before them [Seide et al.]), around any value codec.
+//
+// At each step, with the tensor's value x and the residual e of the step before,
+//
+//	T  = x + e     rounded to float32
+//	y  = what the other end delivers of T, as elements of the tensor's type
+//	e' = T - y     rounded to float32
+//
+// so that over many steps the delivered values add up to the values themselves but for one residual, and float32 rounding:
+// Σx = Σy + e. For a method whose T - y is exact (3LC, and float32 elements), y + e' is T, bit for bit. Elements that are
+// not float32 are rounded to it first, which matters to float64 only.
+//
+// # State
+//
+// The residual, which belongs to the tensor and not to an encoder: the caller owns it, hands each encoder its
+// part, and gives that part to another encoder when codec or blocks change. The zero residual is a tensor's first.
+//
+// # Wire
+//
+// The codec's own: the other end decodes as without feedback.
+//
+// [Lim, Andersen and Kaminsky]: https://arxiv.org/abs/1802.07389v1
+// [Seide et al.]: https://www.isca-archive.org/interspeech_2014/seide14_interspeech.html
+package feedback
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// NewEncoder returns an Encoder of c for blocks of len(residual) elements of type d, which adds residual to each block before
+// it encodes it and sets residual to what the other end then lacks. The caller owns residual, must leave it alone while
+// Append runs, and may read, save or replace its values between calls. When Append answers ErrUnsuited, residual is as it
+// was; whether a value that then travels exactly waits for it or clears it, is the caller's choice.
+//
+// The error wraps codecs.ErrUnsuited if c loses nothing, or does not take elements of type d.
+func NewEncoder(c codecs.Codec, d tensor.DType, residual []float32) (codecs.Encoder, error) {
+	m, ok := codecs.MethodOf(c)
+	if !ok {
+		return nil, fmt.Errorf("%w: feedback: %v is not a codec of values and leaves no residual", codecs.ErrUnsuited, c)
+	}
+	if !d.Float() {
+		return nil, fmt.Errorf("%w: feedback: %v takes floats, not %v", codecs.ErrUnsuited, c, d)
+	}
+	enc, err := m.NewEncoder(len(residual))
+	if err != nil {
+		return nil, err
+	}
+	if fused, ok := enc.(codecs.Fused); ok {
+		return &encoder{d, residual, fused}, nil
+	}
+	dec, err := m.NewDecoder(len(residual))
+	if err != nil {
+		return nil, err
+	}
+	return &encoder{d, residual, &unfused{enc, dec}}, nil
+}
+
+type encoder struct {
+	dtype    tensor.DType
+	residual []float32
+	codecs.Fused
+}
+
+func (e *encoder) Append(dst, src []byte) ([]byte, error) {
+	if len(src) != len(e.residual)*e.dtype.Size() {
+		panic(fmt.Sprintf("feedback: a block of %d bytes for a residual of %d %v", len(src), len(e.residual), e.dtype))
+	}
+	if e.dtype == tensor.Float32 {
+		if x := tensor.View(src); x != nil {
+			return e.AppendFeedback(dst, x, e.residual, e.dtype)
+		}
+	}
+	x := take(len(e.residual))
+	defer scratch.Put(x)
+	tensor.ToFloat32(*x, src, e.dtype)
+	return e.AppendFeedback(dst, *x, e.residual, e.dtype)
+}
+
+// unfused is error feedback around an encoder that knows nothing of it.
+type unfused struct {
+	codecs.ValueEncoder
+	dec codecs.ValueDecoder
+}
+
+func (u *unfused) AppendFeedback(dst []byte, src, residual []float32, d tensor.DType) ([]byte, error) {
+	sum, value := take(len(src)), take(len(src))
+	defer scratch.Put(sum)
+	defer scratch.Put(value)
+	T, y := *sum, *value
+	for i, x := range src {
+		T[i] = x + residual[i]
+	}
+	out, err := u.Append(dst, T)
+	if err != nil {
+		return dst, err
+	}
+	if err := u.dec.Decode(y, out[len(dst):]); err != nil {
+		panic(fmt.Sprintf("feedback: the codec does not decode what it encoded: %v", err))
+	}
+	tensor.Round(y, d)
+	for i := range residual {
+		residual[i] = T[i] - y[i]
+	}
+	return out, nil
+}
+
+// scratch holds *[]float32 of any capacity: encoders are many, one for each block of each tensor, but few run at a time.
+var scratch sync.Pool
+
+func take(n int) *[]float32 {
+	if v, ok := scratch.Get().(*[]float32); ok && cap(*v) >= n {
+		*v = (*v)[:n]
+		return v
+	}
+	v := make([]float32, n)
+	return &v
+}

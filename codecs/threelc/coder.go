@@ -1,0 +1,116 @@
+package threelc
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/codecs/internal/absmax"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+func (m method) NewEncoder(n int) (codecs.ValueEncoder, error) {
+	return &encoder{method: m, n: n, scales: make([]float32, 0, (n+m.block-1)/m.block)}, nil
+}
+
+func (m method) NewDecoder(n int) (codecs.ValueDecoder, error) { return decoder{m, n}, nil }
+
+type encoder struct {
+	method
+	n      int
+	scales []float32 // M of each block, while Append runs
+}
+
+func (e *encoder) Append(dst []byte, src []float32) ([]byte, error) {
+	return e.append(dst, src, nil, tensor.Float32)
+}
+
+// AppendFeedback implements codecs.Fused.
+func (e *encoder) AppendFeedback(dst []byte, src, residual []float32, d tensor.DType) ([]byte, error) {
+	if len(residual) != e.n {
+		panic(fmt.Sprintf("threelc: a residual of %d values for an encoder of %d", len(residual), e.n))
+	}
+	return e.append(dst, src, residual, d)
+}
+
+// append encodes src, or src+residual if there is one.
+func (e *encoder) append(dst []byte, src, residual []float32, d tensor.DType) ([]byte, error) {
+	if len(src) != e.n {
+		panic(fmt.Sprintf("threelc: %d values for an encoder of %d", len(src), e.n))
+	}
+	// All scales come first, since a residual must not be touched if a later block is unsuited.
+	if err := e.findScales(src, residual); err != nil {
+		return dst, err
+	}
+	w := len(dst)
+	dst = slices.Grow(dst, e.MaxEncodedLen(e.n)+lead)
+	dst = dst[:cap(dst)]
+	for b, M := range e.scales {
+		from := b * e.block
+		to := min(from+e.block, e.n)
+		binary.LittleEndian.PutUint32(dst[w:], math.Float32bits(M))
+		w += scaleLen
+		runs := dst[w : w+lead+quarticLen(to-from)]
+		packed := runs[lead:]
+		if residual == nil {
+			quantize(packed, src[from:to], threshold(M))
+		} else {
+			delivered := [1]float32{M}
+			tensor.Round(delivered[:], d)
+			quantizeSum(packed, src[from:to], residual[from:to], threshold(M), delivered[0])
+		}
+		w += shorten(runs, packed)
+	}
+	return dst[:w], nil
+}
+
+func (e *encoder) findScales(src, residual []float32) error {
+	e.scales = e.scales[:0]
+	for from := 0; from < e.n; from += e.block {
+		to := min(from+e.block, e.n)
+		var most float32
+		if residual == nil {
+			most = absmax.Of(src[from:to])
+		} else {
+			most = absmax.OfSum(src[from:to], residual[from:to])
+		}
+		M := scale(most, float32(e.s))
+		if !(M <= math.MaxFloat32) {
+			return fmt.Errorf("%w: 3lc: the scale of values %d to %d is %v", codecs.ErrUnsuited, from, to-1, M)
+		}
+		e.scales = append(e.scales, M)
+	}
+	return nil
+}
+
+type decoder struct {
+	method
+	n int
+}
+
+func (d decoder) Decode(dst []float32, src []byte) error {
+	if len(dst) != d.n {
+		panic(fmt.Sprintf("threelc: %d values for a decoder of %d", len(dst), d.n))
+	}
+	for from := 0; from < d.n; from += d.block {
+		to := min(from+d.block, d.n)
+		if len(src) < scaleLen {
+			return fmt.Errorf("%w: 3lc: it ends before the scale of values %d to %d", codecs.ErrCorrupt, from, to-1)
+		}
+		bits := binary.LittleEndian.Uint32(src)
+		if bits > math.Float32bits(math.MaxFloat32) {
+			return fmt.Errorf("%w: 3lc: the scale of values %d to %d is %v", codecs.ErrCorrupt, from, to-1, math.Float32frombits(bits))
+		}
+		used, ok := unpack(dst[from:to], src[scaleLen:], math.Float32frombits(bits))
+		if !ok {
+			return fmt.Errorf("%w: 3lc: its runs are not those of values %d to %d", codecs.ErrCorrupt, from, to-1)
+		}
+		src = src[scaleLen+used:]
+	}
+	if len(src) > 0 {
+		return fmt.Errorf("%w: 3lc: %d bytes follow its %d values", codecs.ErrCorrupt, len(src), d.n)
+	}
+	return nil
+}
