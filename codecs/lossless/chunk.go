@@ -9,8 +9,10 @@ import (
 )
 
 const (
-	chunkBytes = 256 << 10 // planes stay under the 128 KiB that a Huffman coded block may have
-	group      = 8         // elements that are split at once
+	// A chunk of 256 KiB is as fast, one of 64 KiB 10 % slower; ratios differ by less than 0.5 % down to 16 KiB. Planes
+	// stay within the 128 KiB that a Huffman coded block may have.
+	chunkBytes = 128 << 10
+	group      = 8 // elements that are split at once
 )
 
 // A plan says how a chunk will be coded. Its slices are of the chunk or of the scratch that made it.
@@ -68,11 +70,6 @@ const zerosWorth = 16
 func (s *scratch) choose(p *plan) (any bool) {
 	f := p.form & formKind
 	n := len(p.body) / f.width()
-	if f == formBytes {
-		p.how[0] = s.sample.coding(0, n, s.level, false)
-		p.how[1] = p.how[0]
-		return p.how[0].kind != planeRaw
-	}
 	for i := range f.width() {
 		exponent := i == f.width()-1 && (f == formFloat16 || f == formFloat32)
 		p.how[i] = s.sample.coding(i, n, s.level, exponent)

@@ -59,10 +59,7 @@ func formOf(d tensor.DType) form {
 
 // planes returns how many planes the elements of f have.
 func (f form) planes() int {
-	switch f & formKind {
-	case formBytes:
-		return 2 // halves of one: a whole chunk of bytes is too long for a Huffman coded block
-	case formFloat32:
+	if f&formKind == formFloat32 {
 		return 3
 	}
 	return f.width()
@@ -70,10 +67,7 @@ func (f form) planes() int {
 
 // planeLen returns the bytes of plane i of n elements.
 func (f form) planeLen(i, n int) int {
-	switch {
-	case f&formKind == formBytes:
-		return n / 2
-	case f&formKind == formFloat32 && i == 0:
+	if f&formKind == formFloat32 && i == 0 {
 		return 2 * n
 	}
 	return n
@@ -84,7 +78,7 @@ func (s *scratch) split(f form, planes *[8][]byte, src []byte) {
 	p := planes
 	switch f & formKind {
 	case formBytes:
-		copy(p[1], src[copy(p[0], src):])
+		copy(p[0], src)
 	case formInt16:
 		halve(p[0], p[1], src, 8, bytes16)
 	case formFloat16:
@@ -127,7 +121,7 @@ func (s *scratch) join(f form, dst []byte, planes *[8][]byte) {
 	p := planes
 	switch f & formKind {
 	case formBytes:
-		copy(dst[copy(dst, p[0]):], p[1])
+		copy(dst, p[0])
 	case formInt16:
 		unhalve(dst, p[0], p[1], 8, bytes16)
 	case formFloat16:

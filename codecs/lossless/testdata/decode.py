@@ -7,7 +7,7 @@ import sys
 
 SIZES = {'unknown': 1, 'float32': 4, 'float64': 8, 'float16': 2, 'bfloat16': 2, 'int8': 1, 'uint8': 1, 'int16': 2,
          'uint16': 2, 'int32': 4, 'uint32': 4, 'int64': 8, 'uint64': 8}
-CHUNK, WORD = 256 << 10, (1 << 64) - 1
+CHUNK, WORD = 128 << 10, (1 << 64) - 1
 WIDTH = {2: 1, 3: 2, 4: 4, 5: 8, 6: 2, 7: 4, 8: 4, 9: 8}
 
 
@@ -162,8 +162,6 @@ def unhalve(low, high, h):
 
 
 def join(kind, p):
-    if kind == 2:
-        return p[0] + p[1]
     width = WIDTH[kind]
     if kind == 7:
         body = unhalve(p[0], unhalve(p[1], p[2], 8), 16)
@@ -210,7 +208,7 @@ def chunk(r, size):
     present = zero_map(r, n) if form & 16 else [1] * n
     left = sum(present)
     groups = left // 8 * 8
-    lengths = [groups // 2] * 2 if kind == 2 else [2 * groups, groups, groups] if kind == 7 else [groups] * width
+    lengths = [2 * groups, groups, groups] if kind == 7 else [groups] * width
     mask = r.number(1)
     planes = [None if mask >> i & 1 else r.take(k) for i, k in enumerate(lengths)]
     planes = [coded(r, k) if p is None else p for p, k in zip(planes, lengths)]
