@@ -76,6 +76,15 @@ func claim(table string) (net.Listener, error) {
 	return l, nil
 }
 
+// Addrs returns the listeners' addresses, which no peer may make the proxy dial.
+func (r *Redirect) Addrs() []netip.AddrPort {
+	var all []netip.AddrPort
+	for _, l := range r.listeners {
+		all = append(all, addrPort(l.Addr()))
+	}
+	return all
+}
+
 // Plan returns the rules that are in force.
 func (r *Redirect) Plan() Plan {
 	r.mu.Lock()

@@ -18,6 +18,9 @@ type Redirect struct{}
 // NewRedirect returns an error.
 func NewRedirect(RedirectConfig) (*Redirect, error) { return nil, errLinux }
 
+// Addrs returns none.
+func (*Redirect) Addrs() []netip.AddrPort { return nil }
+
 // Plan returns the zero Plan.
 func (*Redirect) Plan() Plan { return Plan{} }
 

@@ -46,12 +46,17 @@ func (k *checker) warnf(line int, where, format string, args ...any) {
 
 // add notes a problem, unless a value at its place could not be read.
 func (k *checker) add(p Problem) {
-	for _, u := range k.unread {
-		if rest, ok := strings.CutPrefix(u.Where, p.Where); ok && (rest == "" || rest[0] == '[' || rest[0] == '.') {
-			return
-		}
+	if !k.failed(p.Where) {
+		*k.problems = append(*k.problems, p)
 	}
-	*k.problems = append(*k.problems, p)
+}
+
+// failed reports whether a value at a place, or below it, could not be read.
+func (k *checker) failed(where string) bool {
+	return slices.ContainsFunc(k.unread, func(u Problem) bool {
+		rest, ok := strings.CutPrefix(u.Where, where)
+		return ok && (rest == "" || rest[0] == '[' || rest[0] == '.')
+	})
 }
 
 func (k *checker) site() {
@@ -131,7 +136,7 @@ func (k *checker) interception() {
 	i := &k.Intercept
 	if i.Redirect {
 		if len(k.Networks()) == 0 {
-			k.errorf(i.line, "intercept.mode", "redirect has nothing to redirect: give a peer networks")
+			k.errorf(i.line, "peers", "none has networks, so that intercept.mode has nothing to redirect: give one a network")
 		}
 		for _, n := range k.Networks() {
 			if a := n.Addr(); a.IsLoopback() || a.IsMulticast() || a.IsLinkLocalUnicast() {
@@ -149,7 +154,7 @@ func (k *checker) interception() {
 			k.errorf(f.line, where+".listen", "it is missing: give the address that the job is told, such as 127.0.0.1:9000")
 		case !f.Target.IsValid():
 			k.errorf(f.line, where+".target", "it is missing: give the address of the server behind the peer")
-		case !k.behind(f.Target.Addr()):
+		case !k.behind(f.Target.Addr()) && !k.failed("peers"):
 			k.errorf(f.line, where+".target", "%v is behind no peer: add its network to one", f.Target)
 		}
 		for m := range n {

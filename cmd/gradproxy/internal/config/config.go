@@ -120,3 +120,12 @@ func (c *Config) Networks() []netip.Prefix {
 	}
 	return all
 }
+
+// Value returns t without where it stood in the file.
+func (t Tunnel) Value() Tunnel { t.line = 0; return t }
+
+// Value returns i without where it stood in the file.
+func (i Intercept) Value() Intercept { i.line = 0; return i }
+
+// Value returns f without where it stood in the file.
+func (f Forward) Value() Forward { f.line = 0; return f }

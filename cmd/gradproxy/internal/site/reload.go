@@ -1,0 +1,72 @@
+package site
+
+import (
+	"reflect"
+	"strings"
+
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/config"
+)
+
+// Reload puts a new configuration in force: peers, networks, allow-lists, jobs, policy and drain. Connections that are
+// open keep their peer and job. What else has changed takes a restart, and is named in the log. After an error the old
+// configuration is in force as it was.
+func (s *Site) Reload(c *config.Config) error {
+	s.reloading.Lock()
+	defer s.reloading.Unlock()
+	settings, err := settingsOf(c)
+	if err != nil {
+		return err
+	}
+	old := s.config.Load()
+	if s.redirect != nil {
+		if err := s.redirect.Update(c.Networks(), tunnelAddrs(c)); err != nil {
+			return err
+		}
+	}
+	if err := s.tunnel.SetPeers(tunnelPeers(c)); err != nil {
+		if s.redirect != nil {
+			_ = s.redirect.Update(old.Networks(), tunnelAddrs(old)) // the networks were in force before
+		}
+		return err
+	}
+	s.proxy.Apply(settings)
+	s.config.Store(c)
+	s.counts.reloaded(true)
+	if keys := needRestart(old, c); len(keys) > 0 {
+		s.log.Warn("some changes take effect with a restart only", "keys", strings.Join(keys, ", "))
+	}
+	s.log.Info("configuration reloaded", "file", c.File)
+	return nil
+}
+
+// ReloadFailed counts a configuration that could not be put in force.
+func (s *Site) ReloadFailed() { s.counts.reloaded(false) }
+
+// needRestart names the keys whose change Reload does not put in force.
+func needRestart(a, b *config.Config) []string {
+	var keys []string
+	for _, x := range []struct {
+		key  string
+		a, b any
+	}{
+		{"site", a.Site, b.Site},
+		{"tunnel", a.Tunnel.Value(), b.Tunnel.Value()},
+		{"intercept", a.Intercept.Value(), b.Intercept.Value()},
+		{"forward", forwards(a), forwards(b)},
+		{"admin", a.Admin, b.Admin},
+		{"memory", a.Memory, b.Memory},
+	} {
+		if !reflect.DeepEqual(x.a, x.b) {
+			keys = append(keys, x.key)
+		}
+	}
+	return keys
+}
+
+func forwards(c *config.Config) []config.Forward {
+	var all []config.Forward
+	for _, f := range c.Forward {
+		all = append(all, f.Value())
+	}
+	return all
+}

@@ -1,0 +1,135 @@
+package site
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/gradproxy/gradproxy/proxy/admin"
+)
+
+// Run carries connections until ctx ends or a part fails. Then it drains: the rules lose their force, peers are told,
+// no connection is taken any more, and those that are open may end by themselves for as long as the configuration says.
+// What is left then, or when cut ends, is reset. It returns nil after an orderly end, with whatever was reset.
+// Everything is released when it returns.
+func (s *Site) Run(ctx, cut context.Context) error {
+	parts, stop := context.WithCancel(ctx)
+	defer stop()
+	var running sync.WaitGroup
+	failed := make(chan error, 3+len(s.forwards))
+	part := func(serve func() error) {
+		running.Go(func() {
+			if err := serve(); err != nil {
+				failed <- err
+			}
+		})
+	}
+	visible, hide := context.WithCancel(context.WithoutCancel(ctx)) // the admin pages outlive the drain
+	defer hide()
+	if s.admin != nil {
+		part(func() error { return admin.Serve(visible, s.admin, s.pages()) })
+	}
+	if s.carriers != nil {
+		part(func() error { return s.tunnel.Serve(s.carriers) })
+	}
+	opening := context.WithoutCancel(ctx) // what is open when ctx ends is drained
+	handle := func(c *net.TCPConn, server netip.AddrPort) { s.proxy.Serve(opening, c, server) }
+	for _, f := range s.forwards {
+		part(func() error { return f.Serve(parts, handle) })
+	}
+	if s.redirect != nil {
+		part(func() error { return s.redirect.Serve(parts, handle) })
+	}
+	s.log.Info("running", "site", s.config.Load().Site, "version", s.version, "listening", s.addresses())
+
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+		s.log.Error("a part failed: draining", "err", err)
+	}
+	s.draining.Store(true)
+	stop()
+	s.drain(cut)
+	err = errors.Join(err, s.tunnel.Close())
+	hide()
+	running.Wait()
+	err = errors.Join(err, s.Close())
+	s.log.Info("ended")
+	return err
+}
+
+// drain waits for open connections, as long as the configuration says, and resets the rest.
+func (s *Site) drain(cut context.Context) {
+	limit := s.config.Load().Drain
+	s.log.Info("draining: no connections are taken any more; a second signal ends it", "limit", limit)
+	ctx, cancel := context.WithTimeout(cut, limit)
+	defer cancel()
+	told := make(chan struct{})
+	go func() {
+		defer close(told)
+		_ = s.tunnel.Drain(ctx) // what is left belongs to connections, which the proxy counts
+	}()
+	if err := s.proxy.Drain(ctx); err != nil {
+		s.log.Warn("draining is over", "err", err)
+	}
+	cancel()
+	<-told
+}
+
+func (s *Site) addresses() []string {
+	var all []string
+	for _, a := range s.own() {
+		all = append(all, a.String())
+	}
+	if s.admin != nil && s.admin.Addr().Network() == "unix" {
+		all = append(all, "unix:"+s.admin.Addr().String())
+	}
+	return all
+}
+
+func (s *Site) pages() admin.Config {
+	return admin.Config{
+		Site: s.config.Load().Site, Version: s.version, Tensors: s.proxy.Tensors, Checks: s.checks, Log: s.log,
+		Metrics: promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{}),
+	}
+}
+
+var (
+	errDraining   = errors.New("this proxy is ending")
+	errNoSession  = errors.New("no tunnel has come up: see the log of the side that dials")
+	errSuspended  = errors.New("the tunnel has lost all its connections and waits for new ones")
+	errPeerLeaves = errors.New("the peer is ending")
+)
+
+// checks returns what must be so for this site to be ready.
+func (s *Site) checks() []admin.Check {
+	checks := []admin.Check{{Name: "drain"}}
+	if s.draining.Load() {
+		checks[0].Err = errDraining
+	}
+	if s.redirect != nil {
+		c := admin.Check{Name: "intercept"}
+		if err := s.bypassed.Load(); err != nil {
+			c.Err = *err
+		}
+		checks = append(checks, c)
+	}
+	for _, p := range s.tunnel.Stats() {
+		c := admin.Check{Name: "peer/" + p.Peer}
+		switch {
+		case !p.Session:
+			c.Err = errNoSession
+		case p.Carriers == 0:
+			c.Err = errSuspended
+		case p.Draining:
+			c.Err = errPeerLeaves
+		}
+		checks = append(checks, c)
+	}
+	return checks
+}

@@ -1,0 +1,231 @@
+// Package site runs one site's proxy as a configuration describes it: the listeners, the rules, the tunnels, the proxy
+// between them, and what tells an operator about them.
+package site
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	codecs "github.com/gradproxy/gradproxy/codecs/all"
+	parsers "github.com/gradproxy/gradproxy/parser/all"
+
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/config"
+	"github.com/gradproxy/gradproxy/proxy"
+	"github.com/gradproxy/gradproxy/proxy/admin"
+	"github.com/gradproxy/gradproxy/proxy/intercept"
+	"github.com/gradproxy/gradproxy/proxy/tunnel"
+)
+
+// A Site is one site's proxy.
+type Site struct {
+	log      *slog.Logger
+	version  string
+	registry *prometheus.Registry
+	counts   *counts
+
+	proxy    *proxy.Proxy
+	tunnel   *tunnel.Endpoint
+	carriers net.Listener // of the tunnel; nil: off
+	admin    net.Listener // nil: off
+	forwards []*intercept.Forward
+	redirect *intercept.Redirect // nil: off
+
+	reloading sync.Mutex                    // one Reload at a time
+	config    atomic.Pointer[config.Config] // what is in force; it does not change
+	draining  atomic.Bool
+	bypassed  atomic.Pointer[error] // why the rules are not refreshed; nil: they are
+}
+
+// Start opens all that c asks for, the rules of the redirect last but for the proxy itself, so that connections are
+// taken only where they can be carried. c must have been checked and identified. version is shown to operators.
+func Start(c *config.Config, version string, log *slog.Logger) (*Site, error) {
+	s := &Site{log: log, version: version}
+	s.config.Store(c)
+	if err := s.open(c); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+func (s *Site) open(c *config.Config) (err error) {
+	settings, err := settingsOf(c)
+	if err != nil {
+		return err
+	}
+	if c.Admin != config.Off {
+		if s.admin, err = admin.Listen(c.Admin); err != nil {
+			return err
+		}
+	}
+	if c.Tunnel.Listen != config.Off {
+		if s.carriers, err = listenCarriers(c.Tunnel.Listen); err != nil {
+			return err
+		}
+	}
+	gate := intercept.NewGate(maxConnections(s.log))
+	for _, f := range c.Forward {
+		forward, err := intercept.NewForward(f.Listen, f.Target, gate, s.log)
+		if err != nil {
+			return err
+		}
+		s.forwards = append(s.forwards, forward)
+	}
+	if c.Intercept.Redirect {
+		if s.redirect, err = intercept.NewRedirect(s.redirectConfig(c, gate)); err != nil {
+			return err
+		}
+	}
+	s.registry = prometheus.NewRegistry()
+	s.counts = newCounts(s.registry, s.version)
+	s.proxy, err = proxy.New(proxy.Config{
+		Open: s.openStream, Codecs: codecs.New, Protocols: parsers.Protocols(), Settings: settings,
+		Own: s.own(), Memory: c.Memory, Log: s.log, Metrics: proxy.NewMetrics(s.registry), Control: control(c),
+	})
+	if err != nil {
+		return err
+	}
+	s.tunnel, err = tunnel.New(s.tunnelConfig(c))
+	if err != nil {
+		return err
+	}
+	s.registry.MustRegister(&tunnelCollector{s.tunnel})
+	return nil
+}
+
+func listenCarriers(address string) (net.Listener, error) {
+	l, err := tunnel.Listen(address)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("tunnel: listen %s: the port is in use: stop what holds it (ss -ltnp), or set tunnel.listen to another", address)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("tunnel: %w: correct tunnel.listen in the configuration", err)
+	}
+	return l, nil
+}
+
+func (s *Site) redirectConfig(c *config.Config, gate intercept.Gate) intercept.RedirectConfig {
+	r := Redirect(c)
+	r.Gate, r.Log = gate, s.log
+	r.Failed = func(err error) {
+		if err == nil {
+			s.bypassed.Store(nil)
+			return
+		}
+		s.counts.refreshes.Inc()
+		s.bypassed.Store(&err)
+	}
+	return r
+}
+
+// Redirect returns what c says of the redirect.
+func Redirect(c *config.Config) intercept.RedirectConfig {
+	return intercept.RedirectConfig{Site: c.Site, Networks: c.Networks(), Ports: c.Intercept.Ports, Tunnels: tunnelAddrs(c),
+		Gateway: c.Intercept.Gateway, Refuse: c.Intercept.Refuse}
+}
+
+// tunnelAddrs returns the tunnel addresses of peers as far as the configuration tells them without a name server. The
+// rules spare the others by the mark of the sockets that dial them.
+func tunnelAddrs(c *config.Config) []netip.AddrPort {
+	var all []netip.AddrPort
+	for _, p := range c.Peers {
+		if a, err := netip.ParseAddrPort(p.Dial); err == nil {
+			all = append(all, netip.AddrPortFrom(a.Addr().Unmap(), a.Port()))
+		}
+	}
+	return all
+}
+
+// control returns what marks the proxy's own sockets, so that the rules spare them; nil where there are no rules.
+func control(c *config.Config) func(network, address string, conn syscall.RawConn) error {
+	if !c.Intercept.Redirect {
+		return nil
+	}
+	return intercept.Control
+}
+
+func (s *Site) tunnelConfig(c *config.Config) tunnel.Config {
+	dialer := &net.Dialer{Control: control(c)}
+	dialer.SetMultipathTCP(false)
+	t := c.Tunnel
+	return tunnel.Config{
+		Name: c.Site, Identity: tunnel.Identity{Cert: t.Cert, Key: t.Key, CA: t.CA}, Peers: tunnelPeers(c),
+		Accept: func(peer string, opening []byte, in *tunnel.Incoming) {
+			s.proxy.Accept(peer, opening, in, func() proxy.Stream { return in.Accept() })
+		},
+		Resume: t.Resume, Carriers: t.Carriers, Codecs: codecs.Names(), Memory: t.Memory, Congestion: t.Congestion,
+		Insecure: t.Insecure, Dial: dialer.DialContext, Events: s.counts.events(), Logger: s.log,
+	}
+}
+
+func tunnelPeers(c *config.Config) []tunnel.Peer {
+	var peers []tunnel.Peer
+	for _, p := range c.Peers {
+		peers = append(peers, tunnel.Peer{Name: p.Name, Dial: p.Dial, ID: p.ID})
+	}
+	return peers
+}
+
+// own returns the addresses of this process's listeners.
+func (s *Site) own() []netip.AddrPort {
+	var all []netip.AddrPort
+	for _, l := range []net.Listener{s.admin, s.carriers} {
+		if l == nil {
+			continue
+		}
+		if a, ok := l.Addr().(*net.TCPAddr); ok {
+			all = append(all, netip.AddrPortFrom(a.AddrPort().Addr().Unmap(), a.AddrPort().Port()))
+		}
+	}
+	for _, f := range s.forwards {
+		all = append(all, f.Addr())
+	}
+	if s.redirect != nil {
+		all = append(all, s.redirect.Addrs()...)
+	}
+	return all
+}
+
+func (s *Site) openStream(ctx context.Context, peer string, opening []byte) (proxy.Stream, error) {
+	stream, err := s.tunnel.Open(ctx, peer, opening)
+	if err != nil {
+		return nil, err // and not a Stream that holds nil
+	}
+	return stream, nil
+}
+
+// Close releases everything at once: what connections there are is reset, the rules are removed.
+func (s *Site) Close() error {
+	if s.proxy != nil {
+		s.proxy.Close()
+	}
+	var errs []error
+	if s.tunnel != nil {
+		errs = append(errs, s.tunnel.Close())
+	}
+	for _, f := range s.forwards {
+		errs = append(errs, f.Close())
+	}
+	if s.redirect != nil {
+		errs = append(errs, s.redirect.Close())
+	}
+	for _, l := range []net.Listener{s.carriers, s.admin} {
+		if l != nil {
+			errs = append(errs, l.Close())
+		}
+	}
+	for i, err := range errs {
+		if errors.Is(err, net.ErrClosed) {
+			errs[i] = nil
+		}
+	}
+	return errors.Join(errs...)
+}
