@@ -11,7 +11,7 @@ import (
 type Gain struct {
 	mu     sync.Mutex
 	ratio  float64 // raw over wire bytes, smoothed; 0: nothing seen
-	speed  float64 // raw bytes per second of coding on one core, smoothed
+	speed  float64 // raw bytes per second of coding on one core, the best of late
 	skips  int     // values to let pass before the next trial
 	streak int     // trials in a row that did not pay
 }
@@ -19,7 +19,9 @@ type Gain struct {
 const (
 	minRatio  = 1.02 // below it the codec is not worth its time
 	minMargin = 1.25 // coding must be this much faster than the path
-	smoothing = 0.25 // weight of the newest block
+	smoothing = 0.25 // weight of the newest block in the ratio
+	fading    = 0.99 // of the best speed, with each block. The best counts and not the mean: where the job itself keeps
+	// the cores busy, most measurements are of the scheduler
 	maxStreak = 6    // at most 2^6 values pass between trials
 )
 
@@ -53,5 +55,5 @@ func (g *Gain) Saw(raw, wire int, took time.Duration) {
 		return
 	}
 	g.ratio += smoothing * (ratio - g.ratio)
-	g.speed += smoothing * (speed - g.speed)
+	g.speed = max(speed, fading*g.speed)
 }
