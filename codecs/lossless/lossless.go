@@ -1,8 +1,8 @@
 // Package lossless shrinks elements without changing a bit of them: numbers of every type, sorted keys, and bytes whose
-// type is not known. It rests on ZipNN's finding ([Hershcovitch et al.]) that of a trained network's floats only the
-// exponents are predictable: elements are taken apart into planes, one for each of their bytes, exponents are put into
-// a plane of their own, and each plane that is worth it is Huffman coded. What ZipNN does not have: zero elements are
-// left out, ascending integers become differences, and all is decided anew for each chunk from a sample of it.
+// type is not known. It rests on what ZipNN ([Hershcovitch et al.]) found in the weights of trained networks: only
+// the exponents are predictable. Elements are taken apart into planes, one for each of their bytes, exponents in a
+// plane of their own, and each plane that is worth it is Huffman coded. Beyond that, zero elements are left out,
+// ascending integers become differences, and all is decided anew for each chunk, from a sample of it.
 //
 // # State
 //
