@@ -28,20 +28,23 @@ func benchCodecsCommand() *cobra.Command {
 	var (
 		texts, data []string
 		mib, rounds int
+		noFeedback  bool
 		asJSON      bool
 	)
 	c := &cobra.Command{
 		Use:   "codecs",
 		Short: "Measure what codecs make of tensors: size, error, and speed against copying memory",
-		Long: "Measure what codecs make of tensors: size, error, and speed on one core against copying memory in the same run.\n\n" +
-			"Data is built in (" + strings.Join(bench.Names(), ", ") + ") or a file: .npy of one dimension or of\n" +
-			"two (steps, elements), or elements whose type is the suffix (.f32, .bf16, ...). Codecs are written as in policies.",
+		Long: "Measure what codecs make of tensors: size, error, and speed on one core against copying memory in the same run.\n" +
+			"Codecs are written as in policies; lossy ones run with error feedback. Data is a file (.npy of one dimension or\n" +
+			"of two: steps, elements; or elements whose type is the suffix: .f32, .bf16, ...) or built in:\n" +
+			strings.Join(bench.Names(), ", ") + ".",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			config, err := benchConfig(texts, data, mib, rounds)
 			if err != nil {
 				return &usageError{err}
 			}
+			config.NoFeedback = noFeedback
 			out := c.OutOrStdout()
 			rows := []bench.Row{}
 			report := func(r bench.Row) { rows = append(rows, r) }
@@ -59,6 +62,7 @@ func benchCodecsCommand() *cobra.Command {
 	}
 	c.Flags().StringArrayVar(&texts, "codec", nil, "codec to measure, may be repeated (default: every codec as it is, and lossless(level=fast))")
 	c.Flags().StringArrayVar(&data, "data", nil, "data to measure it on, may be repeated (default: all that is built in)")
+	c.Flags().BoolVar(&noFeedback, "no-feedback", false, "leave out the error feedback of lossy codecs")
 	c.Flags().IntVar(&mib, "mib", 256, "memory that each round copies, encodes and decodes, in MiB")
 	c.Flags().IntVar(&rounds, "rounds", 9, "rounds, of which the median counts")
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")

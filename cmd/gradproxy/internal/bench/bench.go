@@ -14,8 +14,10 @@ import (
 type Config struct {
 	Codecs []codecs.Codec
 	Data   []Data
+	// NoFeedback leaves out the error feedback that lossy codecs otherwise have, as they do on the wire.
+	NoFeedback bool
 	// Bytes is how much memory each round copies, encodes and decodes: the data, again and again. It ought to be far
-	// more than the processor's caches; twice as much is allocated. 0: 256 MiB.
+	// more than the processor's caches; twice as much is allocated, and residuals. 0: 256 MiB.
 	Bytes int
 	// Rounds is how many rounds are measured, of which the median counts. 0: 9.
 	Rounds int
@@ -45,7 +47,7 @@ func Run(ctx context.Context, c Config, report func(Row), refused func(error)) e
 	memory := newMemory(c.Bytes)
 	for _, codec := range c.Codecs {
 		for _, d := range c.Data {
-			row, err := measure(ctx, c, memory, codec, d)
+			row, err := measure(ctx, c, memory, cutter{codec, d.DType, !c.NoFeedback && codecs.Lossy(codec)}, d)
 			switch {
 			case errors.Is(err, codecs.ErrUnsuited):
 				refused(fmt.Errorf("%s: %w", d.Name, err))
@@ -59,12 +61,12 @@ func Run(ctx context.Context, c Config, report func(Row), refused func(error)) e
 	return nil
 }
 
-func measure(ctx context.Context, c Config, m *memory, codec codecs.Codec, d Data) (Row, error) {
-	row := Row{Codec: codec.String(), Data: d.Name, DType: d.DType.String(), Elements: d.Cols, Steps: d.Rows}
+func measure(ctx context.Context, c Config, m *memory, cut cutter, d Data) (Row, error) {
+	row := Row{Codec: cut.codec.String(), Data: d.Name, DType: d.DType.String(), Elements: d.Cols, Steps: d.Rows}
 	var err error
-	if row.Size, row.Error, err = quality(codec, d); err != nil {
+	if row.Size, row.Error, err = quality(cut, d); err != nil {
 		return row, err
 	}
-	row.Speed, err = m.speed(ctx, codec, d, c.Rounds)
+	row.Speed, err = m.speed(ctx, cut, d, c.Rounds)
 	return row, err
 }

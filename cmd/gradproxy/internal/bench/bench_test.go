@@ -50,10 +50,10 @@ func (d drop) Decode(dst []float32, src []byte) error {
 	return nil
 }
 
-func measureOne(t *testing.T, c codecs.Codec, d Data) Row {
+func measureOne(t *testing.T, c codecs.Codec, d Data, feedback bool) Row {
 	t.Helper()
 	var rows []Row
-	err := Run(context.Background(), Config{Codecs: []codecs.Codec{c}, Data: []Data{d}, Bytes: 1 << 16, Rounds: 2},
+	err := Run(context.Background(), Config{NoFeedback: !feedback, Codecs: []codecs.Codec{c}, Data: []Data{d}, Bytes: 1 << 16, Rounds: 2},
 		func(r Row) { rows = append(rows, r) }, func(err error) { t.Error(err) })
 	if err != nil || len(rows) != 1 {
 		t.Fatalf("%d rows, %v", len(rows), err)
@@ -68,7 +68,7 @@ func TestFigures(t *testing.T) {
 	for i := range values {
 		values[i] = 1
 	}
-	got := measureOne(t, codecs.Values(drop{400}), Data{Name: "ones", Array: array(values, 2, tensor.Float32)})
+	got := measureOne(t, codecs.Values(drop{400}), Data{Name: "ones", Array: array(values, 2, tensor.Float32)}, false)
 	if got.EncodedBytes != 2000 || got.Ratio != 2 || got.BitsPerValue != 16 {
 		t.Errorf("half of the values are kept: %+v", got.Size)
 	}
@@ -81,11 +81,26 @@ func TestFigures(t *testing.T) {
 	}
 }
 
+// With feedback, the second step delivers what the first left out: all of it, where a value of 0 follows one that was
+// dropped.
+func TestFeedbackRunsThroughTheSteps(t *testing.T) {
+	values := make([]float32, 16) // two steps of eight
+	values[2] = 4                 // kept
+	values[0] = 1                 // turned: the residual is 2, of which the second step delivers -2
+	d := Data{Name: "steps", Array: array(values, 2, tensor.Float32)}
+	if got, want := measureOne(t, codecs.Values(drop{400}), d, true).Error.NMSE, (4.0+4.0)/17; got != want {
+		t.Errorf("with feedback %v, want %v", got, want)
+	}
+	if got, want := measureOne(t, codecs.Values(drop{400}), d, false).Error.NMSE, 4.0/17; got != want {
+		t.Errorf("without feedback %v, want %v", got, want)
+	}
+}
+
 // Blocks that a codec finds unsuited count as they are, and come out as they were.
 func TestUnsuitedBlocksTravelAsTheyAre(t *testing.T) {
 	values := make([]float32, 200)
 	values[150] = float32(math.NaN())
-	got := measureOne(t, codecs.Values(drop{400}), Data{Name: "one NaN", Array: array(values, 1, tensor.Float32)})
+	got := measureOne(t, codecs.Values(drop{400}), Data{Name: "one NaN", Array: array(values, 1, tensor.Float32)}, false)
 	if got.EncodedBytes != 200+400 {
 		t.Errorf("%v bytes, want half of one block and all of the other", got.EncodedBytes)
 	}

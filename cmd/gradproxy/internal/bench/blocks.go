@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/codecs/feedback"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -14,17 +15,30 @@ type block struct {
 	decoder   codecs.Decoder
 }
 
-// cut cuts a tensor of size bytes into blocks as long as c wants them.
-func cut(c codecs.Codec, d tensor.DType, size int) ([]block, error) {
+// A cutter makes the blocks of tensors.
+type cutter struct {
+	codec    codecs.Codec
+	dtype    tensor.DType
+	feedback bool
+}
+
+// cut cuts a tensor of size bytes into blocks as long as the codec wants them.
+func (c cutter) cut(size int) ([]block, error) {
 	var blocks []block
-	want := max(1, c.Block(size)/d.Size()) * d.Size()
+	want := max(1, c.codec.Block(size)/c.dtype.Size()) * c.dtype.Size()
 	for off := 0; off < size; off += want {
 		b := block{off: off, size: min(want, size-off)}
+		n := b.size / c.dtype.Size()
 		var err error
-		if b.encoder, err = c.NewEncoder(d, b.size/d.Size()); err != nil {
+		if c.feedback {
+			b.encoder, err = feedback.NewEncoder(c.codec, c.dtype, make([]float32, n))
+		} else {
+			b.encoder, err = c.codec.NewEncoder(c.dtype, n)
+		}
+		if err != nil {
 			return nil, err
 		}
-		if b.decoder, err = c.NewDecoder(d, b.size/d.Size()); err != nil {
+		if b.decoder, err = c.codec.NewDecoder(c.dtype, n); err != nil {
 			return nil, err
 		}
 		blocks = append(blocks, b)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"math"
 
-	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -15,7 +14,8 @@ type Size struct {
 	BitsPerValue float64 `json:"bits_per_value"`
 }
 
-// Error is how far decoded values are from the tensor's, over all steps; not finite ones are left out.
+// Error is how far decoded values are from the tensor's of the same step, over all steps; not finite ones are left out.
+// With error feedback, what a step lacks comes in later ones.
 type Error struct {
 	NMSE        float64 `json:"nmse"`       // squared norm of the difference over that of the tensor
 	Cosine      float64 `json:"cosine"`     // of the angle between both
@@ -24,8 +24,8 @@ type Error struct {
 }
 
 // quality runs a codec through all steps of d.
-func quality(c codecs.Codec, d Data) (Size, Error, error) {
-	blocks, err := cut(c, d.DType, len(d.Row(0)))
+func quality(c cutter, d Data) (Size, Error, error) {
+	blocks, err := c.cut(len(d.Row(0)))
 	if err != nil {
 		return Size{}, Error{}, err
 	}

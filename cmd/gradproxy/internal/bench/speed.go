@@ -4,8 +4,6 @@ import (
 	"context"
 	"slices"
 	"time"
-
-	"github.com/gradproxy/gradproxy/codecs"
 )
 
 // Speed is how fast a codec is on one core, in 10^9 bytes of elements a second, and over the speed of Go's copy in the
@@ -27,11 +25,11 @@ func newMemory(n int) *memory { return &memory{src: make([]byte, n), dst: make([
 
 // speed measures c on d, repeated over the whole memory: each repetition is a tensor with coders of its own. The first
 // round is not counted: it makes pages and pools.
-func (m *memory) speed(ctx context.Context, c codecs.Codec, d Data, rounds int) (Speed, error) {
+func (m *memory) speed(ctx context.Context, c cutter, d Data, rounds int) (Speed, error) {
 	size := len(d.Row(0))
 	var tensors [][]block
 	for at := 0; at == 0 || at+size <= len(m.src); at += size {
-		blocks, err := cut(c, d.DType, size)
+		blocks, err := c.cut(size)
 		if err != nil {
 			return Speed{}, err
 		}
