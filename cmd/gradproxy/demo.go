@@ -15,7 +15,7 @@ import (
 func demoCommand() *cobra.Command {
 	var asJSON bool
 	rate := bitRate(50e6)
-	o := demo.Options{Seed: 1}
+	o := demo.Options{Seed: 1, Through: throughProxies}
 	c := &cobra.Command{
 		Use:   "demo",
 		Short: "Train across an emulated WAN, directly and through two proxies, and compare",
@@ -51,7 +51,7 @@ leaves this machine. At the end it compares time, bytes, accuracy, and the weigh
 	f.Float64Var(&o.Link.Loss, "loss", 0, "probability that a packet is lost; it then arrives a round trip late, with all behind it")
 	f.IntVar(&o.Steps, "steps", 50, "steps of training")
 	f.StringSliceVar(&o.Wires, "wire", demo.DefaultWires(), "protocol of the job; may be repeated")
-	f.StringArrayVar(&o.Codes, "codec", nil, "what the proxies do; each one is a run, after the direct one; may be repeated")
+	f.StringArrayVar(&o.Codes, "codec", []string{demo.Lossless}, "what the proxies do; each one is a run, after the direct one; may be repeated")
 	f.BoolVar(&asJSON, "json", false, "print one JSON object; progress goes to standard error if that is a terminal")
 	return c
 }

@@ -1,0 +1,32 @@
+package main
+
+import (
+	"context"
+	"net/netip"
+	"time"
+
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo"
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/pair"
+	"github.com/gradproxy/gradproxy/proxy"
+	"github.com/gradproxy/gradproxy/proxy/policy"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// throughProxies starts the two proxies of a run.
+func throughProxies(ctx context.Context, r demo.Run, between demo.Between) (demo.Path, error) {
+	cfg := pair.Config{Between: between}
+	if r.Gradients != "" {
+		cfg.Jobs = []proxy.Job{{Name: "demo", Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Sums: tensor.Gradient}}
+		cfg.Rules = []policy.Rule{{Job: "demo", Roles: []tensor.Role{tensor.Gradient}, MinBytes: policy.MinBytes, Codec: r.Gradients}}
+	}
+	if r.Aggregates != "" {
+		cfg.Rules = append(cfg.Rules, policy.Rule{Job: "demo", Roles: []tensor.Role{tensor.Aggregate}, MinBytes: policy.MinBytes, Codec: r.Aggregates})
+	}
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	p, err := pair.Start(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
