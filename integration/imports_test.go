@@ -42,7 +42,8 @@ var layers = []layer{
 	{"codecs", []string{"tensor", "codecs/internal/..."}},
 	{"codecs/internal/...", []string{"tensor", "codecs/internal/..."}},
 	{"codecs/all", []string{"codecs/..."}},
-	{"codecs/...", []string{"tensor", "codecs", "codecs/internal/..."}}, // methods and codectest
+	{"codecs/codectest/...", []string{"tensor", "codecs", "codecs/internal/...", "codecs/feedback", "codecs/codectest/..."}},
+	{"codecs/...", []string{"tensor", "codecs", "codecs/internal/..."}}, // methods
 
 	{"proxy", []string{"proxy/...", "tensor", "parser", "codecs"}},
 	{"proxy/policy", []string{"tensor", "parser", "codecs"}},
