@@ -26,24 +26,43 @@
 package gloo
 
 import (
+	"sync"
+
 	"github.com/gradproxy/gradproxy/parser"
 )
 
 // Protocol is Gloo's TCP transport. The zero Protocol is ready for use; it must not be copied after first use.
-type Protocol struct{}
+type Protocol struct {
+	mu   sync.Mutex
+	jobs map[string]*facts
+}
 
 var _ parser.Protocol = (*Protocol)(nil)
 
 // String returns "gloo".
 func (*Protocol) String() string { return "gloo" }
 
-// New returns the parsers of a connection's two directions.
+// New returns the parsers of a connection's two directions. The connections of a configured job share what they learn
+// of its models; one without a job stands alone.
 func (p *Protocol) New(c parser.Conn) (fromClient, fromServer parser.Parser) {
-	x := &connection{conn: c}
-	return &stream{conn: x, side: parser.Client, state: hello}, &stream{conn: x, side: parser.Server, state: preamble}
+	x := newConnection(c, p.facts(c.Job))
+	return &stream{dir: &x.directions[parser.Client], state: hello}, &stream{dir: &x.directions[parser.Server], state: preamble}
 }
 
-// A connection is what its two directions share.
-type connection struct {
-	conn parser.Conn
+// facts returns those of a job.
+func (p *Protocol) facts(job string) *facts {
+	if job == "" {
+		return new(facts)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.jobs == nil {
+		p.jobs = map[string]*facts{}
+	}
+	f := p.jobs[job]
+	if f == nil {
+		f = new(facts)
+		p.jobs[job] = f
+	}
+	return f
 }

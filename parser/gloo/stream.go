@@ -11,16 +11,18 @@ import (
 
 // A stream frames one direction of a connection: it finds the ops, and leaves what they mean to its connection.
 type stream struct {
-	conn *connection
-	side parser.Side
+	dir *direction
 
-	state state
-	held  [helloLen + preambleLen]byte // copy of the undecided bytes, already given out as opaque
-	nheld int
-	ops   int           // preambles seen
-	rest  int           // bytes of the payload still to come
-	value tensor.Tensor // that payload, from the next byte on
-	err   error         // why the stream is not, or no longer, understood
+	state  state
+	held   [helloLen + preambleLen]byte // copy of the undecided bytes, already given out as opaque
+	nheld  int
+	ops    int           // preambles seen
+	rest   int           // bytes of the payload still to come
+	value  tensor.Tensor // that payload, from the next byte on
+	watch  watch         // what is to be learnt from it
+	sample *sample       // of its bytes, where watch.look says so; made at first use
+	copied []byte        // of it, where watch.keep says so
+	err    error         // why the stream is not, or no longer, understood
 }
 
 // A state says what the next byte of a stream belongs to.
@@ -59,10 +61,27 @@ func (s *stream) take(b []byte) parser.Segment {
 	s.rest -= seg.Len
 	s.value.Off += seg.Len
 	s.value.Hold = s.rest
+	if s.watch.look != lookAway {
+		s.sample.feed(b[:seg.Len])
+	}
+	if s.watch.keep {
+		s.copied = append(s.copied, b[:seg.Len]...)
+	}
 	if s.rest == 0 {
-		s.state = preamble
+		s.end()
 	}
 	return seg
+}
+
+// end takes note of the end of a payload.
+func (s *stream) end() {
+	s.state = preamble
+	v := noEvidence
+	if s.watch.look != lookAway {
+		v = s.sample.verdict()
+	}
+	s.dir.end(s.watch, v, s.copied)
+	s.copied = nil
 }
 
 // header takes bytes of b that belong to a preamble or to the first message, and returns their number. Where they do not
@@ -131,26 +150,26 @@ func (s *stream) begin(b []byte) error {
 	o, ok := parseOp(b)
 	if !ok {
 		if s.ops == 0 {
-			return fmt.Errorf("gloo: the first bytes from the %v are no op: %w", s.side, parser.ErrForeign)
+			return fmt.Errorf("gloo: the first bytes from the %v are no op: %w", s.dir.side, parser.ErrForeign)
 		}
-		return fmt.Errorf("%w after %d ops from the %v: the rest travels verbatim: %w", errBroken, s.ops, s.side, parser.ErrForget)
+		return fmt.Errorf("%w after %d ops from the %v: the rest travels verbatim: %w", errBroken, s.ops, s.dir.side, parser.ErrForget)
 	}
 	s.ops++
+	v, w, err := s.dir.begin(o)
+	if err != nil {
+		return err
+	}
 	if o.code.payload() && o.length > 0 {
-		s.state, s.rest = payload, o.length
-		s.value = s.conn.value(o)
+		s.state, s.rest, s.value, s.watch = payload, o.length, v, w
+		if w.look != lookAway {
+			if s.sample == nil {
+				s.sample = new(sample)
+			}
+			s.sample.begin(o.length, w.look == lookClosely)
+		}
 	}
 	return nil
 }
 
 // Messages returns the number of ops seen.
 func (s *stream) Messages() int { return s.ops }
-
-// value says what the payload of o is.
-func (c *connection) value(o op) tensor.Tensor {
-	v := tensor.Tensor{Role: tensor.Exact, Size: o.length, Hold: o.length, Why: tensor.DTypeUnknown}
-	if o.code == sendUnboundBuffer && o.slot.kind() == allReduce {
-		v.Role, v.Why = tensor.Unknown, tensor.RoleUnproved
-	}
-	return v
-}

@@ -1,0 +1,122 @@
+package gloo
+
+import (
+	"sync"
+
+	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// A connection is what its two directions share.
+type connection struct {
+	conn parser.Conn
+
+	mu         sync.Mutex // guards what follows, and all of both directions
+	ranks      ranks
+	meta       metadata
+	directions [2]direction
+}
+
+// A direction follows the messages that one side sends.
+type direction struct {
+	conn *connection
+	side parser.Side
+	seed uint64
+
+	tag      uint32 // of the first collective
+	tagged   bool   // there was one
+	counts   bool   // tags differ, so they count the collectives
+	counted  counted
+	constant constant
+}
+
+func newConnection(c parser.Conn, f *facts) *connection {
+	x := &connection{conn: c}
+	x.ranks.high = min(max(c.Ranks, 0), maxRanks)
+	if c.Ranks == 1 {
+		x.ranks.high = 2 // a connection has two ends
+	}
+	x.meta.facts = f
+	for side := range x.directions {
+		d := &x.directions[side]
+		*d = direction{conn: x, side: parser.Side(side), seed: seed(c, parser.Side(side))}
+		d.counted.direction, d.constant.direction = d, d
+	}
+	return x
+}
+
+// sums reports whether the job's sums are configured to be gradients.
+func (x *connection) sums() bool { return x.conn.Sums == tensor.Gradient }
+
+// judges reports whether the type of the elements that this side sends is to be found out. Values of the other side may
+// have been restored from a lossy codec.
+func (d *direction) judges() bool { return d.side == d.conn.conn.Own }
+
+// A watch says what is to be done with a payload as it passes.
+type watch struct {
+	op   op
+	look look // how closely to look for its element type
+	keep bool // keep a copy: it is metadata
+}
+
+// begin takes note of an op.
+func (d *direction) begin(o op) (tensor.Tensor, watch, error) {
+	d.conn.mu.Lock()
+	defer d.conn.mu.Unlock()
+	collective := o.code != sendBuffer && o.slot.kind() != pointToPoint
+	if collective {
+		d.sort(o.slot.tag())
+	}
+	switch {
+	case o.code == notifySendReady && o.slot.kind() == allReduce && o.length > 0:
+		return tensor.Tensor{}, watch{}, d.counted.announce(o.slot.tag(), o.length)
+	case !o.code.payload() || o.length == 0:
+		return tensor.Tensor{}, watch{}, nil
+	}
+	v := tensor.Tensor{Role: tensor.Exact, Size: o.length, Hold: o.length, Why: tensor.DTypeUnknown}
+	w := watch{op: o}
+	if !collective {
+		return v, w, nil
+	}
+	if o.slot.kind() != allReduce {
+		w.keep = d.conn.meta.wants(o)
+		if !d.counts {
+			_, _, err := d.constant.message(o.slot.kind(), o.length)
+			return v, w, err
+		}
+		return v, w, nil
+	}
+	var err error
+	v, w.look, err = d.counted.message(o.slot.tag(), o.length)
+	if !d.counts && err == nil {
+		v, w.look, err = d.constant.message(allReduce, o.length)
+	}
+	return v, w, err
+}
+
+// sort finds out whether tags count the collectives.
+func (d *direction) sort(tag uint32) {
+	switch {
+	case !d.tagged:
+		d.tag, d.tagged = tag, true
+	case d.tag != tag && !d.counts:
+		d.counts = true
+		d.constant = constant{direction: d}
+	}
+}
+
+// end takes note of the end of a payload: the verdict on its element type, and a copy of it if that was wanted.
+func (d *direction) end(w watch, v verdict, b []byte) {
+	d.conn.mu.Lock()
+	defer d.conn.mu.Unlock()
+	if w.keep {
+		d.conn.meta.take(d.side, w.op, b)
+	}
+	if w.op.code != sendUnboundBuffer || w.op.slot.kind() != allReduce {
+		return
+	}
+	d.counted.ended(w.op.slot.tag(), v)
+	if !d.counts {
+		d.constant.ended(v)
+	}
+}

@@ -1,0 +1,342 @@
+package gloo
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+
+	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+const (
+	maxEntries   = 4 << 10 // all-reduces of one direction that are remembered
+	settled      = 4       // all-reduces after which an earlier one is taken to be over
+	searchBudget = 1 << 14 // comparisons for one all-reduce
+	missLimit    = 8       // all-reduces without a place, beyond a step's, after which the sequence is dropped
+)
+
+// counted follows the all-reduces of one direction where tags count the collectives of the group, as PyTorch's do. The
+// order of the tags is the order of the program, whatever the order on the wire.
+type counted struct {
+	*direction
+	seq    []entry // by tag
+	script *course // the sequence of a step, once it has passed twice
+	models []*layout
+	epoch  uint64 // sequences dropped
+}
+
+// An entry is one all-reduce.
+type entry struct {
+	tag     uint32
+	first   int // length of its first message, which is announced before it comes
+	lengths lengths
+	verdict verdict
+
+	item   int      // in the script, -1: none
+	key    uint64   // 0: unknown
+	expect *lengths // what the sequence so far lets expect; nil: nothing
+	strays bool     // its lengths are not those expected
+	claims int      // one more than the last message that was given out as a gradient
+
+	bucket  *item   // of an announced layout, nil: none
+	course  *course // of that
+	plan    plan    // of the bucket
+	senders uint64  // bit r: rank r may be the sender
+}
+
+// find returns the entry of a tag, nil if there is none.
+func (c *counted) find(tag uint32) *entry {
+	if i, ok := c.index(tag); ok {
+		return &c.seq[i]
+	}
+	return nil
+}
+
+func (c *counted) index(tag uint32) (int, bool) {
+	return sort.Find(len(c.seq), func(i int) int {
+		switch at := c.seq[i].tag; {
+		case tag < at:
+			return -1
+		case tag > at:
+			return 1
+		}
+		return 0
+	})
+}
+
+// announce takes note of an all-reduce at its first sign. It returns an error if that shows an earlier verdict to be
+// false.
+func (c *counted) announce(tag uint32, first int) error {
+	i, known := c.index(tag)
+	if known {
+		return nil
+	}
+	if i < len(c.seq)-2*lookahead-settled {
+		return nil // far too late to be what it seems
+	}
+	if len(c.seq) >= 2*maxEntries {
+		drop := len(c.seq) - maxEntries
+		c.seq = append(c.seq[:0], c.seq[drop:]...)
+		i -= drop
+	}
+	c.seq = slices.Insert(c.seq, i, entry{tag: tag, first: first, item: -1})
+	if err := c.toBucket(i); err != nil {
+		return err
+	}
+	for ; i < len(c.seq); i++ { // what has overtaken it is looked at again
+		if c.script == nil {
+			c.learn(i)
+		}
+		if c.script != nil && c.seq[i].item < 0 {
+			if err := c.toItem(i); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// learn looks for the sequence that the all-reduces up to i repeat.
+func (c *counted) learn(i int) {
+	budget := searchBudget
+	r := findRepeat(i, func(yield func(int) bool) {
+		for j := i - 1; j >= 0; j-- {
+			if budget--; c.seq[j].first == c.seq[i].first && !yield(j) {
+				return
+			}
+		}
+	}, c.same, &budget)
+	if r.period == 0 {
+		return
+	}
+	at := r.phase(i)
+	if r.whole() {
+		c.adopt(i, r.period, at)
+		return
+	}
+	if e := &c.seq[i]; e.bucket == nil {
+		expect := c.seq[i-r.period].lengths
+		e.expect, e.key = &expect, c.scriptKey(&expect, c.ordinal(i-r.period, at))
+	}
+}
+
+// same reports whether the all-reduces at two places are of one tensor, as far as they have passed.
+func (c *counted) same(a, b int) bool {
+	x, y := &c.seq[a].lengths, &c.seq[b].lengths
+	return x.equal(y) || a >= len(c.seq)-1-settled && x.begins(y)
+}
+
+// ordinal counts, among the at all-reduces before i, those with the lengths of i.
+func (c *counted) ordinal(i, at int) int {
+	n := 0
+	for j := i - at; j < i; j++ {
+		if c.seq[j].lengths.equal(&c.seq[i].lengths) {
+			n++
+		}
+	}
+	return n
+}
+
+func (c *counted) scriptKey(l *lengths, ordinal int) uint64 {
+	return mix(c.seed, keyOfScript, l.hash, uint64(ordinal), c.epoch)
+}
+
+// adopt makes a script of the period all-reduces before i, which is the at-th of its step.
+func (c *counted) adopt(i, period, at int) {
+	c.script = &course{items: make([]item, period), next: at, last: -1}
+	for q := range period {
+		j := i - period + (q-at+period)%period // in the newest step seen
+		before := &c.seq[j-period]
+		it := &c.script.items[q]
+		*it = item{lengths: before.lengths, tag: c.seq[j].tag, before: before.tag, rounds: 2}
+		it.judge(before.verdict)
+		it.judge(c.seq[j].verdict)
+	}
+	for q := range c.script.items {
+		it, ordinal := &c.script.items[q], 0
+		for _, earlier := range c.script.items[:q] {
+			if earlier.lengths.equal(&it.lengths) {
+				ordinal++
+			}
+		}
+		it.key = c.scriptKey(&it.lengths, ordinal)
+	}
+	c.script.last = (at + period - 1) % period
+	c.script.tag = c.seq[i-1].tag
+}
+
+// toItem finds the place of entry i in the script.
+func (c *counted) toItem(i int) error {
+	e := &c.seq[i]
+	q, ok := c.script.place(e.tag, func(it *item) bool { return it.lengths.at(0) == e.first })
+	if !ok {
+		if c.script.misses > len(c.script.items)+missLimit {
+			c.drop()
+		}
+		return nil
+	}
+	it := &c.script.items[q]
+	if e.item = q; e.bucket == nil {
+		e.key, e.expect = it.key, &it.lengths
+	}
+	return c.settle(it)
+}
+
+// settle checks the value of an item before its newest. It is over, since the newest has begun.
+func (c *counted) settle(it *item) error {
+	if it.rounds < 2 {
+		return nil
+	}
+	e := c.find(it.before)
+	if e == nil || e.claims == 0 || 2*e.claims <= e.lengths.count {
+		return nil
+	}
+	return fmt.Errorf("gloo: an all-reduce ended after %d messages, of which %d were taken for its first phase: %w",
+		e.lengths.count, e.claims, parser.ErrReset)
+}
+
+// drop forgets the script.
+func (c *counted) drop() {
+	c.script = nil
+	c.epoch++
+	for i := range c.seq {
+		c.seq[i].item, c.seq[i].expect = -1, nil
+	}
+}
+
+// message takes note of the next payload of an all-reduce, of length bytes, and says what it is.
+func (c *counted) message(tag uint32, length int) (tensor.Tensor, look, error) {
+	v := tensor.Tensor{Size: length, Hold: length, Why: tensor.RoleUnproved}
+	if err := c.announce(tag, length); err != nil {
+		return v, lookAway, err
+	}
+	e := c.find(tag)
+	if e == nil {
+		return v, lookAway, nil
+	}
+	k := e.lengths.count
+	e.lengths.add(length)
+	c.conn.ranks.reduce(c.side, k)
+	c.follow(e, k, length)
+	r := c.reading(e, k)
+	v.Role, v.DType, v.Why = r.role(c.conn.sums())
+	if r.key != 0 && !r.strays {
+		v.Key = mix(r.key, uint64(k))
+	}
+	if v.Role == tensor.Gradient {
+		e.claims = k + 1
+	}
+	return v, c.look(e, &r, k), nil
+}
+
+// follow compares the length of message k with what is expected.
+func (c *counted) follow(e *entry, k, length int) {
+	was := e.strays
+	switch {
+	case was:
+	case e.bucket != nil:
+		e.strays = !e.sentBy(k, length)
+	case e.expect != nil:
+		e.strays = e.expect.at(k) != length
+	}
+	if e.strays && !was && e.item >= 0 {
+		c.script.misses++
+	}
+}
+
+// reading puts together what is known of message k of an all-reduce.
+func (c *counted) reading(e *entry, k int) reading {
+	if e.bucket != nil {
+		return c.readBucket(e, k)
+	}
+	r := reading{key: e.key, strays: e.strays, learning: e.item < 0, tiny: e.first < crumb, size: e.lengths.total}
+	models := c.conn.meta.relevant()
+	r.ruledOut = len(models) > 0 && !slices.ContainsFunc(models, func(m *model) bool { return m.announced() == nil })
+	if e.item < 0 {
+		return r
+	}
+	it, n := &c.script.items[e.item], c.conn.ranks.known()
+	c.planItems(it, n)
+	r.verdicts = it.verdicts
+	r.ruledOut = r.ruledOut || n > 0 && len(models) > 0 && !it.tiled
+	r.learning = n == 0 && len(models) > 0
+	r.strays = r.strays || k >= it.lengths.count
+	if it.fits {
+		r.size, r.phased, r.first = it.plan.size, it.plan.full(), k < it.plan.phase()
+		return r
+	}
+	r.size = it.lengths.total / 2 // at least: a rank sends less than twice the tensor
+	r.phased, r.first = n == 0 && c.halves(it), 2*k < it.lengths.count
+	return r
+}
+
+// halves reports whether an item's lengths are those of some number of ranks that is possible, so that its first half
+// is phase 1.
+func (c *counted) halves(it *item) bool {
+	low, high := c.conn.ranks.bounds()
+	for n := low; n <= high; n++ {
+		if _, ok := it.lengths.plan(n); ok {
+			return true
+		}
+	}
+	return false
+}
+
+// planItems works out, once for a number of ranks, the plans of the script's items and which of them are the buckets of
+// a model.
+func (c *counted) planItems(it *item, n int) {
+	if n == 0 || it.ranks == n {
+		return
+	}
+	for q := range c.script.items {
+		x := &c.script.items[q]
+		x.ranks, x.tiled = n, false
+		x.plan, x.fits = x.lengths.plan(n)
+	}
+	for _, m := range c.conn.meta.relevant() {
+		if m.announced() == nil {
+			tile(c.script.items, m.counts)
+		}
+	}
+}
+
+// look says how closely message k is to be looked at for the type of its elements: until that is known at all of phase
+// 1, then at one message a step.
+func (c *counted) look(e *entry, r *reading, k int) look {
+	switch {
+	case r.strays || r.tiny || r.phased && !r.first || !c.judges():
+		return lookAway
+	case r.dtype() == tensor.NoDType || r.learning:
+		return lookClosely
+	}
+	it, phase := e.bucket, e.plan.phase()
+	if it == nil {
+		it = &c.script.items[e.item]
+		phase = it.lengths.count / 2
+	}
+	if k != it.rounds%max(1, phase) {
+		return lookAway
+	}
+	return lookOnce
+}
+
+// ended takes note of the end of a message of the all-reduce with this tag, and of what it looked like.
+func (c *counted) ended(tag uint32, v verdict) {
+	e := c.find(tag)
+	if e == nil {
+		return
+	}
+	e.verdict = e.verdict.and(v)
+	if e.strays {
+		return
+	}
+	if e.bucket != nil && e.lengths.count == e.plan.messages() {
+		e.bucket.judge(e.verdict)
+		e.course.misses = 0
+	}
+	if e.item >= 0 && e.lengths.count == c.script.items[e.item].lengths.count {
+		c.script.items[e.item].judge(e.verdict)
+		c.script.misses = 0
+	}
+}

@@ -1,0 +1,44 @@
+package gloo
+
+import (
+	"encoding/binary"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/gradproxy/gradproxy/parser"
+)
+
+// A tensor's key is made of the job, the addresses of both ends without ports, the connection's number among the job's
+// with these addresses, the direction, and what tells the tensor from others of a training step: the lengths of its
+// collective's messages and its ordinal among collectives with equal lengths, or its bucket in
+// DistributedDataParallel's layout. Both proxies see the same of all of these.
+
+// seed identifies one direction of a connection.
+func seed(c parser.Conn, side parser.Side) uint64 {
+	b := binary.LittleEndian.AppendUint32(nil, uint32(len(c.Job)))
+	b = append(b, c.Job...)
+	client, server := c.Client.Addr().As16(), c.Server.Addr().As16()
+	b = append(append(b, client[:]...), server[:]...)
+	b = binary.LittleEndian.AppendUint64(b, uint64(c.Number))
+	return xxhash.Sum64(append(b, byte(side)))
+}
+
+// mix returns a 64-bit hash of words, which is never 0.
+func mix(words ...uint64) uint64 {
+	var buf [64]byte
+	b := buf[:0]
+	for _, w := range words {
+		b = binary.LittleEndian.AppendUint64(b, w)
+	}
+	if h := xxhash.Sum64(b); h != 0 {
+		return h
+	}
+	return 1
+}
+
+// What a key's words stand for: the second word of mix.
+const (
+	keyOfScript  = 1 + iota // lengths, ordinal, epoch, message
+	keyOfBucket             // model, bucket, bytes, message
+	keyOfMessage            // length, ordinal, epoch
+)

@@ -1,0 +1,137 @@
+package gloo
+
+import (
+	"slices"
+)
+
+// A layout follows the announced buckets of a model through one direction.
+type layout struct {
+	model   *model
+	buckets []uint64 // elements of each
+	course  course
+}
+
+// widths lists the bytes that an element of a gradient can have, the usual first.
+var widths = [...]int{4, 2, 8}
+
+// bucketPlan returns the plan of a bucket whose first message, of some rank, has that length.
+func bucketPlan(elements uint64, ranks, first int) (p plan, width int, ok bool) {
+	for _, w := range widths {
+		p := planOf(int(elements)*w, w, ranks)
+		if p.segment == first || p.segment < crumb && slices.ContainsFunc(firsts(p), func(l int) bool { return l == first }) {
+			return p, w, true
+		}
+	}
+	return plan{}, 0, false
+}
+
+// firsts returns the length of the first message of each rank.
+func firsts(p plan) []int {
+	all := make([]int, p.ranks)
+	for rank := range all {
+		for k := 0; k < p.messages() && all[rank] == 0; k++ {
+			all[rank] = p.length(rank, k)
+		}
+	}
+	return all
+}
+
+// toBucket finds out whether entry i is a bucket of an announced layout.
+func (c *counted) toBucket(i int) error {
+	e := &c.seq[i]
+	first := e.first
+	for _, m := range c.conn.meta.relevant() {
+		buckets := m.announced()
+		if n := c.conn.meta.ranks(); n > 0 && c.conn.ranks.known() == 0 {
+			c.conn.ranks.prove(n)
+		}
+		n := c.conn.ranks.known()
+		if buckets == nil || n == 0 {
+			continue
+		}
+		l := c.layout(m, buckets, i, n)
+		q, ok := l.course.place(e.tag, func(it *item) bool {
+			_, _, fits := bucketPlan(it.elements, n, first)
+			return fits
+		})
+		if !ok {
+			l.contest(n, first)
+			continue
+		}
+		it := &l.course.items[q]
+		e.bucket, e.course = it, &l.course
+		e.plan, it.width, _ = bucketPlan(it.elements, n, first)
+		e.senders = 1<<n - 1
+		e.key = mix(c.seed, keyOfBucket, uint64(m.tag), uint64(m.params), uint64(q), uint64(e.plan.size))
+		return c.settle(it)
+	}
+	return nil
+}
+
+// layout returns the layout of a model's buckets, which begins with entry i if it is new.
+func (c *counted) layout(m *model, buckets []uint64, i, ranks int) *layout {
+	at := slices.IndexFunc(c.models, func(l *layout) bool { return l.model == m })
+	if at >= 0 && &c.models[at].buckets[0] == &buckets[0] {
+		return c.models[at]
+	}
+	l := &layout{model: m, buckets: buckets, course: course{last: -1, rounded: true}}
+	for _, n := range buckets {
+		l.course.items = append(l.course.items, item{elements: n})
+	}
+	// What had a bucket's size before there were buckets was something else, but for the one that held all gradients.
+	whole := map[int]bool{}
+	for j := range c.seq[:i] {
+		p, ok := c.seq[j].lengths.plan(ranks)
+		if !ok {
+			continue
+		}
+		for _, w := range widths {
+			if p.size == int(m.total)*w && !whole[w] {
+				whole[w] = true
+				ok = false
+			}
+		}
+		if ok {
+			l.contest(ranks, p.segment)
+		}
+	}
+	if at >= 0 {
+		c.models[at] = l
+	} else {
+		c.models = append(c.models, l)
+	}
+	return l
+}
+
+// contest notes that something which is not a bucket has the size of one.
+func (l *layout) contest(ranks, first int) {
+	for q := range l.course.items {
+		it := &l.course.items[q]
+		if _, _, ok := bucketPlan(it.elements, ranks, first); ok {
+			it.contest = true
+		}
+	}
+}
+
+// readBucket puts together what is known of message k of a bucket.
+func (c *counted) readBucket(e *entry, k int) reading {
+	it := e.bucket
+	return reading{
+		key: e.key, strays: e.strays, learning: it.rounds < 2, ruledOut: it.contest,
+		tiny: e.plan.segment < crumb, size: e.plan.size, phased: e.plan.full(), first: k < e.plan.phase(),
+		width: it.width, verdicts: it.verdicts,
+	}
+}
+
+// sentBy reports whether some rank's message k of the plan has that length, and rules out the others as senders.
+func (e *entry) sentBy(k, length int) bool {
+	if !e.plan.full() {
+		return true
+	}
+	for rank := range e.plan.ranks {
+		if k >= e.plan.messages() || e.plan.length(rank, k) != length {
+			e.senders &^= 1 << rank
+		}
+	}
+	return e.senders != 0
+}

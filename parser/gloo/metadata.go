@@ -1,0 +1,155 @@
+package gloo
+
+import (
+	"encoding/binary"
+	"slices"
+
+	"github.com/gradproxy/gradproxy/parser"
+)
+
+// metadata collects what DistributedDataParallel says of itself on one connection.
+type metadata struct {
+	facts   *facts
+	gathers []gathering
+	models  []*model // whose shapes, or whose all-gather, passed here
+	pending pending
+}
+
+// A gathering is an all-gather of 8 bytes a rank, which travels as 4 + 4.
+type gathering struct {
+	tag      uint32
+	messages [2]int // of each side
+	low      uint32
+	bad      bool // other lengths, or other values
+}
+
+// pending is the first half of an announcement.
+type pending struct {
+	model   *model
+	tag     uint32
+	order   []int
+	buckets int
+}
+
+// wants reports whether the payload of an op is to be kept and given to take.
+func (m *metadata) wants(o op) bool {
+	tag := o.slot.tag()
+	switch o.slot.kind() {
+	case allGather:
+		return m.gathering(o)
+	case broadcast:
+		if o.length > maxMetadata || o.length%4 != 0 {
+			return false
+		}
+		if m.pending.model != nil && m.pending.tag+1 == tag && o.length == 4*m.pending.buckets {
+			return true
+		}
+		for _, x := range m.relevant() {
+			if o.length == 4*(x.params+1) {
+				return true
+			}
+		}
+		return o.length%8 == 0 && len(m.facts.after(tag)) > 0
+	}
+	return false
+}
+
+// gathering counts a message of an all-gather, and reports whether it may be one of an int64.
+func (m *metadata) gathering(o op) bool {
+	i := slices.IndexFunc(m.gathers, func(g gathering) bool { return g.tag == o.slot.tag() })
+	if o.length != 4 {
+		if i >= 0 {
+			m.gathers[i].bad = true
+		}
+		return false
+	}
+	if i < 0 {
+		if len(m.gathers) >= maxModels {
+			m.gathers = slices.Delete(m.gathers, 0, 1)
+		}
+		m.gathers = append(m.gathers, gathering{tag: o.slot.tag()})
+	}
+	return true
+}
+
+// take reads a payload that was wanted.
+func (m *metadata) take(from parser.Side, o op, b []byte) {
+	tag := o.slot.tag()
+	if o.slot.kind() == allGather {
+		if i := slices.IndexFunc(m.gathers, func(g gathering) bool { return g.tag == tag }); i >= 0 && len(b) == 4 {
+			m.gathered(&m.gathers[i], from, binary.LittleEndian.Uint32(b))
+		}
+		return
+	}
+	if p := m.pending; p.model != nil && p.tag+1 == tag && p.model.announce(p.order, p.buckets, b) {
+		m.pending = pending{}
+		return
+	}
+	for _, x := range m.relevant() {
+		if order, buckets, ok := x.parseOrder(b); ok {
+			m.pending = pending{x, tag, order, buckets}
+			return
+		}
+	}
+	for _, g := range m.facts.after(tag) {
+		if x := m.facts.addModel(g, b); x != nil {
+			m.link(x)
+		}
+	}
+}
+
+// gathered notes one half of an int64, the low one first.
+func (m *metadata) gathered(g *gathering, from parser.Side, half uint32) {
+	k := g.messages[from]
+	g.messages[from]++
+	switch {
+	case k%2 == 1:
+		g.bad = g.bad || half != 0
+	case k == 0 && g.messages[1-from] == 0:
+		g.low = half
+	default:
+		g.bad = g.bad || half != g.low
+	}
+	if k == 1 && !g.bad && g.low >= 1 && g.low <= maxParams {
+		m.facts.addGather(gather{g.tag, int(g.low)})
+	}
+}
+
+func (m *metadata) link(x *model) {
+	if !slices.Contains(m.models, x) && len(m.models) < maxModels {
+		m.models = append(m.models, x)
+	}
+}
+
+// relevant returns the models whose gradients may pass here: those of this connection if there are any, else all of the
+// job.
+func (m *metadata) relevant() []*model {
+	all := m.facts.all()
+	for _, g := range m.gathers {
+		for _, x := range all {
+			if x.gather == (gather{g.tag, int(g.low)}) && !g.bad {
+				m.link(x)
+				break
+			}
+		}
+	}
+	if len(m.models) > 0 {
+		return m.models
+	}
+	return all
+}
+
+// ranks returns how many ranks the group has, which the all-gather of a model's parameter count tells: each rank sends
+// the blocks of all but one. It returns 0 where none passed here.
+func (m *metadata) ranks() int {
+	for _, g := range m.gathers {
+		for _, x := range m.models {
+			if !g.bad && x.gather == (gather{g.tag, int(g.low)}) {
+				if n := max(g.messages[0], g.messages[1]); n > 0 && n%2 == 0 {
+					return n/2 + 1
+				}
+			}
+		}
+	}
+	return 0
+}

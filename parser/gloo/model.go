@@ -1,0 +1,168 @@
+package gloo
+
+import (
+	"encoding/binary"
+	"slices"
+	"sync"
+)
+
+// DistributedDataParallel tells its bucket layout itself (torch/csrc/distributed/c10d/reducer.cpp). Before any gradient,
+// with consecutive tags:
+//
+//	all-gather of int64: P, the number of parameters
+//	broadcast of int64: their shapes
+//	broadcasts of the parameters and buffers
+//
+// and between the first and the second step, unless it looks for unused parameters:
+//
+//	broadcast of int32: P parameter indices, bucket after bucket, then the number of buckets B
+//	broadcast of int32: B counts of parameters per bucket
+//
+// So of each later gradient all-reduce the element count is known, and what has another size is no gradient.
+
+const (
+	maxModels   = 16      // of a job
+	maxMetadata = 1 << 20 // bytes of a broadcast that is read
+)
+
+// facts are what the connections of a job, or one connection without a job, have learnt of its models.
+type facts struct {
+	mu      sync.Mutex
+	gathers []gather
+	models  []*model // the newest last
+}
+
+// A gather is an all-gather of one int64.
+type gather struct {
+	tag    uint32
+	params int
+}
+
+// A model is one DistributedDataParallel module. Its buckets may come while it is in use; the rest does not change.
+type model struct {
+	gather
+	counts []uint64 // elements of each parameter
+	total  uint64
+
+	mu      sync.Mutex
+	buckets []uint64 // elements of each bucket once they are announced
+}
+
+// announced returns the elements of each bucket, nil before the announcement.
+func (m *model) announced() []uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.buckets
+}
+
+// addGather notes an all-gather.
+func (f *facts) addGather(g gather) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if slices.Contains(f.gathers, g) {
+		return
+	}
+	f.gathers = append(f.gathers, g)
+	if len(f.gathers) > maxModels {
+		f.gathers = slices.Delete(f.gathers, 0, 1)
+	}
+}
+
+// after returns the all-gathers of the tag before this one.
+func (f *facts) after(tag uint32) []gather {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var found []gather
+	for _, g := range f.gathers {
+		if g.tag+1 == tag {
+			found = append(found, g)
+		}
+	}
+	return found
+}
+
+// addModel returns the model of these shapes, which rank 0 sends over several connections, or nil if they are none. One
+// whose buckets were announced belongs to an earlier run.
+func (f *facts) addModel(g gather, shapes []byte) *model {
+	numbers := make([]int64, len(shapes)/8)
+	for i := range numbers {
+		numbers[i] = int64(binary.LittleEndian.Uint64(shapes[8*i:]))
+	}
+	counts, ok := cutShapes(numbers, g.params)
+	if !ok {
+		return nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, m := range f.models {
+		if m.gather == g && slices.Equal(m.counts, counts) && m.announced() == nil {
+			return m
+		}
+	}
+	m := &model{gather: g, counts: counts}
+	for _, n := range counts {
+		m.total += n
+	}
+	if m.total > maxNumel {
+		return nil
+	}
+	f.models = append(f.models, m)
+	if len(f.models) > maxModels {
+		f.models = slices.Delete(f.models, 0, 1)
+	}
+	return m
+}
+
+// all returns the models, the newest first.
+func (f *facts) all() []*model {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	out := slices.Clone(f.models)
+	slices.Reverse(out)
+	return out
+}
+
+// parseOrder reads the first announcement: every parameter once, then the number of buckets.
+func (m *model) parseOrder(b []byte) (order []int, buckets int, ok bool) {
+	if len(b) != 4*(m.params+1) {
+		return nil, 0, false
+	}
+	seen := make([]bool, m.params)
+	for ; len(b) > 4; b = b[4:] {
+		i := int(int32(binary.LittleEndian.Uint32(b)))
+		if i < 0 || i >= m.params || seen[i] {
+			return nil, 0, false
+		}
+		seen[i] = true
+		order = append(order, i)
+	}
+	buckets = int(int32(binary.LittleEndian.Uint32(b)))
+	return order, buckets, buckets >= 1 && buckets <= m.params
+}
+
+// announce reads the second announcement, the number of parameters in each bucket. It reports false if these are not
+// that.
+func (m *model) announce(order []int, buckets int, b []byte) bool {
+	if len(b) != 4*buckets {
+		return false
+	}
+	var elements []uint64
+	for ; len(b) >= 4; b = b[4:] {
+		n := int(int32(binary.LittleEndian.Uint32(b)))
+		if n < 1 || n > len(order) {
+			return false
+		}
+		sum := uint64(0)
+		for _, i := range order[:n] {
+			sum += m.counts[i]
+		}
+		elements, order = append(elements, sum), order[n:]
+	}
+	if len(order) != 0 {
+		return false
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.buckets = elements
+	return true
+}

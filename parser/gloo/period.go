@@ -1,0 +1,41 @@
+package gloo
+
+// Training repeats a sequence of collectives, step after step. Nothing marks where a step begins, so the sequence is
+// found as the longest stretch up to now that repeats itself. It counts as seen when it has passed twice, whole.
+
+// A repeat says that the last span items of a history, before the one at which it was found, equal those period items
+// before them.
+type repeat struct {
+	period int
+	span   int
+}
+
+// whole reports whether the sequence has been seen twice.
+func (r repeat) whole() bool { return r.period > 0 && r.span >= r.period }
+
+// phase returns where in the sequence the item at index i is, the first of the stretch that repeats itself being 0. It
+// depends on where that stretch begins, so it stays the same from the sequence's first repetition on.
+func (r repeat) phase(i int) int {
+	begin := i - r.span - r.period
+	return (i - begin) % r.period
+}
+
+// findRepeat looks for the repetition that reaches furthest back from item i, the shortest period among equals.
+// candidates calls yield with the items before i that look like i, the nearest first. same compares two earlier items.
+// It makes at most *budget comparisons, and takes those made from it.
+func findRepeat(i int, candidates func(yield func(j int) bool), same func(a, b int) bool, budget *int) repeat {
+	best := repeat{}
+	candidates(func(j int) bool {
+		*budget--
+		span := 0
+		for j-span-1 >= 0 && *budget > 0 && same(i-span-1, j-span-1) {
+			span++
+			*budget--
+		}
+		if best.period == 0 || span > best.span {
+			best = repeat{period: i - j, span: span}
+		}
+		return *budget > 0
+	})
+	return best
+}

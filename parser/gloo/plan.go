@@ -1,0 +1,130 @@
+package gloo
+
+// The ring of gloo/allreduce.cc (allreduce with ring: reduce-scatter, then all-gather), as a pure function of what it
+// depends on. With n ranks and a tensor of S bytes in elements of e bytes:
+//
+//	limit = e * max(1, 2^20 / e)                       whole elements in 1 MiB
+//	N     = up(max(ceil(S / limit), 2n), n)            segments; P = N / n of them a rank
+//	G     = up(ceil(S / N), e)                         bytes a segment; the last ones are shorter or empty
+//	phase 1: rank r sends segments ((r+1)*P + i) mod N for i in 0 .. N-P-1
+//	phase 2: rank r sends segments ( r   *P + i) mod N for i in 0 .. N-P-1
+//
+// where up(a, m) is a rounded up to a multiple of m. Empty segments are not sent.
+
+const (
+	maxSegment = 1 << 20 // bytes
+	maxRanks   = 64      // beyond which this package does not guess
+	// crumb is the length of a message, in bytes, below which no plan is made: the tensors of such messages are too
+	// small to matter, and with empty segments their messages tell little.
+	crumb = 512
+)
+
+// A plan is how the bytes of one all-reduce are cut.
+type plan struct {
+	ranks    int // n
+	size     int // S, bytes
+	segment  int // G, bytes
+	perRank  int // P
+	segments int // N
+}
+
+func ceilDiv(a, b int) int { return (a-1)/b + 1 }
+func up(a, m int) int      { return ceilDiv(a, m) * m }
+
+// planOf returns the plan of an all-reduce of size bytes, at least 1, in elements of elem bytes, among ranks.
+func planOf(size, elem, ranks int) plan {
+	limit := elem * max(1, maxSegment/elem)
+	n := up(max(ceilDiv(size, limit), 2*ranks), ranks)
+	return plan{ranks: ranks, size: size, segment: up(ceilDiv(size, n), elem), perRank: n / ranks, segments: n}
+}
+
+// phase returns the number of messages that a rank sends in each of the two phases, empty ones included.
+func (p plan) phase() int { return p.segments - p.perRank }
+
+// messages returns the number of messages that a rank sends, empty ones included.
+func (p plan) messages() int { return 2 * p.phase() }
+
+// length returns the length of rank's message k, in bytes; 0: it is not sent.
+func (p plan) length(rank, k int) int {
+	i, first := k, rank+1
+	if k >= p.phase() {
+		i, first = k-p.phase(), rank
+	}
+	j := (first*p.perRank + i) % p.segments
+	return max(0, min(p.segment, p.size-j*p.segment))
+}
+
+// full reports whether no segment is empty, so that the count of messages tells the phase.
+func (p plan) full() bool { return (p.segments-1)*p.segment < p.size }
+
+// learnt returns the plan among ranks that has perRank segments of segment bytes a rank, the last of them of tail
+// bytes. It reports false if no tensor of whole elements is cut so.
+func learnt(ranks, perRank, segment, tail int) (plan, bool) {
+	n := ranks * perRank
+	if tail <= 0 || tail > segment || segment > maxSegment || perRank < 2 {
+		return plan{}, false
+	}
+	size := (n-1)*segment + tail
+	for e := 8; e >= 1; e /= 2 {
+		if p := planOf(size, e, ranks); size%e == 0 && p.segments == n && p.segment == segment {
+			return p, true
+		}
+	}
+	return plan{}, false
+}
+
+// maxPerRank returns the most segments a rank can have where a segment has that many bytes: a third and more are made
+// only when the tensor has over 1 MiB for each segment of one rank less.
+func maxPerRank(segment int) int {
+	if segment >= maxSegment {
+		return 1 << 20
+	}
+	return max(2, maxSegment/(maxSegment-segment)+1)
+}
+
+// tails returns at which of a rank's messages the last segment is sent, -1 where it is not, in phase 1 and in phase 2.
+func tails(ranks, perRank, rank int) (first, second int) {
+	n := ranks * perRank
+	first, second = n-1-(rank+1)*perRank, n-1-rank*perRank+(n-perRank)
+	if rank == ranks-1 {
+		first = -1
+	}
+	if rank == 0 {
+		second = -1
+	}
+	return first, second
+}
+
+// match returns the plan that rank's messages of these lengths follow to the end, if there is one: count messages, the
+// k-th of length(k) bytes.
+func match(ranks, rank, count int, length func(k int) int) (plan, bool) {
+	if ranks < 2 || count < 4*(ranks-1) || count%(2*(ranks-1)) != 0 {
+		return plan{}, false
+	}
+	perRank, segment := count/(2*(ranks-1)), length(0)
+	if perRank > maxPerRank(segment) {
+		return plan{}, false
+	}
+	first, second := tails(ranks, perRank, rank)
+	tail := segment
+	switch {
+	case first >= 0:
+		tail = length(first)
+	case second >= 0:
+		tail = length(second)
+	}
+	p, ok := learnt(ranks, perRank, segment, tail)
+	if !ok {
+		return plan{}, false
+	}
+	for k := range count {
+		want := segment
+		if k == first || k == second {
+			want = tail
+		}
+		if length(k) != want {
+			return plan{}, false
+		}
+	}
+	return p, true
+}

@@ -1,0 +1,83 @@
+package gloo
+
+// tileSteps bounds the search of tile.
+const tileSteps = 1 << 14
+
+// tile marks the items that are the buckets of a model which has announced none. Such a model (one that looks for unused
+// parameters) cuts its parameters in their order and sends the last cut first. Items are those of a step, which may begin
+// with any of them. Nothing is marked unless exactly one choice of items tiles the parameters.
+func tile(items []item, counts []uint64) {
+	t := tiling{items: items, ends: map[uint64]int{}, steps: tileSteps}
+	sum := uint64(0)
+	for i, n := range counts {
+		t.ends[sum] = i
+		t.sums = append(t.sums, sum)
+		sum += n
+	}
+	t.sums = append(t.sums, sum)
+	for _, width := range widths {
+		for start := range items {
+			t.width, t.start = width, start
+			t.search(0, len(counts), nil)
+		}
+	}
+	if t.several || t.steps <= 0 {
+		return
+	}
+	for _, q := range t.found {
+		items[q].tiled = true
+	}
+}
+
+// A tiling is the search for the items that are buckets.
+type tiling struct {
+	items   []item
+	sums    []uint64       // of the counts before each parameter
+	ends    map[uint64]int // the parameter before which the counts sum up to that
+	width   int
+	start   int // the item that begins the step
+	found   []int
+	several bool
+	steps   int
+}
+
+// search looks from the at-th item of the step on for buckets of the first left parameters.
+func (t *tiling) search(at, left int, chosen []int) {
+	if left == 0 {
+		t.several = t.several || t.found != nil && !sameSet(t.found, chosen)
+		t.found = append([]int(nil), chosen...)
+		return
+	}
+	for ; at < len(t.items) && !t.several && t.steps > 0; at++ {
+		t.steps--
+		q := (t.start + at) % len(t.items)
+		it := &t.items[q]
+		if !it.fits || it.plan.size%t.width != 0 {
+			continue
+		}
+		elements := uint64(it.plan.size / t.width)
+		if elements > t.sums[left] {
+			continue
+		}
+		if first, ok := t.ends[t.sums[left]-elements]; ok && first < left {
+			t.search(at+1, first, append(chosen[:len(chosen):len(chosen)], q))
+		}
+	}
+}
+
+// sameSet reports whether a and b hold the same numbers; neither holds one twice.
+func sameSet(a, b []int) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	in := map[int]bool{}
+	for _, x := range a {
+		in[x] = true
+	}
+	for _, x := range b {
+		if !in[x] {
+			return false
+		}
+	}
+	return true
+}
