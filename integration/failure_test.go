@@ -80,7 +80,7 @@ func TestProxyKilled(t *testing.T) {
 		wantError(t, result)
 	}
 
-	revived, err := program(t).StartOne(deadline(t, patience), w, 0, pair)
+	revived, err := program(t).StartOne(w, 0, pair)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +130,7 @@ func goesDirectly(t *testing.T, from, to *testbed.Site) {
 // With the far proxy down the job is refused; it gives up when its own patience ends.
 func TestFarProxyDown(t *testing.T) {
 	w := newWAN(t, 2, lan)
-	near, err := program(t).StartOne(deadline(t, patience), w, 1, testbed.Config{})
+	near, err := program(t).StartOne(w, 1, testbed.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func TestFarProxyComesLate(t *testing.T) {
 	job := torchJob(t, "torch215", 2)
 	want := direct(t, job)
 	w := newWAN(t, 2, lan)
-	near, err := program(t).StartOne(deadline(t, patience), w, 1, testbed.Config{})
+	near, err := program(t).StartOne(w, 1, testbed.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +155,7 @@ func TestFarProxyComesLate(t *testing.T) {
 	refused(t, w.Sites[1], w.Sites[0], w.Sites[0].Addr)
 	run := startJob(t, w, job)
 	time.Sleep(5 * time.Second) // importing torch takes 2
-	far, err := program(t).StartOne(deadline(t, patience), w, 0, testbed.Config{})
+	far, err := program(t).StartOne(w, 0, testbed.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -92,12 +92,12 @@ func (c Config) sites(w *WAN) []int {
 	return all
 }
 
-// Start starts a proxy at each site of c and waits until all are ready, their tunnels included. They end with ctx at
-// the latest.
+// Start starts a proxy at each site of c and waits until all are ready, their tunnels included, or ctx ends. They run
+// until Stop or Kill.
 func (g *Gradproxy) Start(ctx context.Context, w *WAN, c Config) (Proxies, error) {
 	var all Proxies
 	for _, i := range c.sites(w) {
-		p, err := g.StartOne(ctx, w, i, c)
+		p, err := g.StartOne(w, i, c)
 		if err != nil {
 			return nil, errors.Join(err, all.Stop())
 		}
@@ -112,12 +112,12 @@ func (g *Gradproxy) Start(ctx context.Context, w *WAN, c Config) (Proxies, error
 }
 
 // StartOne starts the proxy of site i only, and waits for nothing.
-func (g *Gradproxy) StartOne(ctx context.Context, w *WAN, i int, c Config) (*Proxy, error) {
+func (g *Gradproxy) StartOne(w *WAN, i int, c Config) (*Proxy, error) {
 	file := filepath.Join(g.dir, w.Sites[i].Name()+".yaml")
 	if err := os.WriteFile(file, []byte(g.configuration(w, i, c)), 0o600); err != nil {
 		return nil, fmt.Errorf("testbed: %w", err)
 	}
-	p, err := startProcess(w.Sites[i].CommandContext(ctx, g.binary, "run", "-c", file), nil)
+	p, err := startProcess(w.Sites[i].Command(g.binary, "run", "-c", file), nil)
 	if err != nil {
 		return nil, err
 	}
