@@ -3,7 +3,6 @@
 package recorded
 
 import (
-	"compress/gzip"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -14,9 +13,12 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/gradproxy/gradproxy/integration/require"
+	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/parser/capture"
 )
 
 // A Job is a recorded job.
@@ -83,11 +85,7 @@ func open(path string) (job Job, err error) {
 		return job, err
 	}
 	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		return job, err
-	}
-	streams, err := reassemble(z)
+	streams, err := read(f)
 	if err != nil {
 		return job, err
 	}
@@ -124,48 +122,26 @@ func open(path string) (job Job, err error) {
 // ends are the source and the destination of a stream.
 type ends [2]netip.AddrPort
 
-// reassemble puts together the TCP streams of a classic little-endian pcap file of IPv4 on Ethernet that lacks no segment.
-func reassemble(r io.Reader) (map[ends][]byte, error) {
-	le, be := binary.LittleEndian, binary.BigEndian
-	var file [24]byte
-	if _, err := io.ReadFull(r, file[:]); err != nil {
-		return nil, err
-	}
-	if le.Uint32(file[:]) != 0xa1b2c3d4 || le.Uint32(file[20:]) != 1 {
-		return nil, fmt.Errorf("not a pcap file of Ethernet frames: %x", file)
-	}
-	first := make(map[ends]uint32) // sequence number of a stream's first byte
+// read returns the streams of a capture, which must be complete.
+func read(r io.Reader) (map[ends][]byte, error) {
 	streams := make(map[ends][]byte)
-	for {
-		var record [16]byte
-		if _, err := io.ReadFull(r, record[:]); err == io.EOF {
-			return streams, nil
-		} else if err != nil {
-			return nil, err
-		}
-		frame := make([]byte, le.Uint32(record[8:]))
-		if _, err := io.ReadFull(r, frame); err != nil {
-			return nil, err
-		}
-		if be.Uint16(frame[12:]) != 0x0800 || frame[23] != 6 {
-			continue // not TCP over IPv4
-		}
-		ip := frame[14:][:be.Uint16(frame[16:])]
-		tcp := ip[int(ip[0]&15)*4:]
-		e := ends{
-			netip.AddrPortFrom(netip.AddrFrom4([4]byte(ip[12:16])), be.Uint16(tcp)),
-			netip.AddrPortFrom(netip.AddrFrom4([4]byte(ip[16:20])), be.Uint16(tcp[2:])),
-		}
-		seq, data := be.Uint32(tcp[4:]), tcp[int(tcp[12]>>4)*4:]
-		if syn := tcp[13]&2 != 0; syn {
-			first[e] = seq + 1
-		} else if len(data) > 0 { // segments may have been recorded out of order
-			at, stream := int(seq-first[e]), streams[e]
-			if more := at + len(data) - len(stream); more > 0 {
-				stream = append(stream, make([]byte, more)...)
-			}
-			copy(stream[at:], data)
-			streams[e] = stream
-		}
-	}
+	err := capture.Read(r, func(c capture.Conn) capture.Sink { return sink{c, streams} })
+	return streams, err
 }
+
+// A sink collects the streams of a connection.
+type sink struct {
+	capture.Conn
+	streams map[ends][]byte
+}
+
+func (s sink) Data(from parser.Side, b []byte) {
+	e := ends{s.Client, s.Server}
+	if from == parser.Server {
+		slices.Reverse(e[:])
+	}
+	s.streams[e] = append(s.streams[e], b...)
+}
+
+func (sink) Gap(parser.Side) {} // the sum of the stream will be another one
+func (sink) Close(bool)      {}

@@ -18,6 +18,9 @@ func TestAllReduceAddsInTheOrderOfTheRing(t *testing.T) {
 		t.Run(fmt.Sprintf("n=%d", n), func(t *testing.T) {
 			m := newMesh(t, n, meshOptions{noSequence: n == 3})
 			for _, size := range sizes {
+				if n > 3 && size > 2<<20 {
+					continue // enough has been seen of segments of 1 MiB
+				}
 				in := randomFloats(n, size/4)
 				want := simulateRing(in)
 				m.each(t, func(g *Group) error {
