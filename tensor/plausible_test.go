@@ -1,0 +1,189 @@
+package tensor
+
+import (
+	"encoding/binary"
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+// encode returns v as elements of type d.
+func encode(d DType, v []float64) []byte {
+	b := make([]byte, len(v)*d.Size())
+	if d == Float64 {
+		for i, x := range v {
+			binary.LittleEndian.PutUint64(b[8*i:], math.Float64bits(x))
+		}
+		return b
+	}
+	f := make([]float32, len(v))
+	for i, x := range v {
+		f[i] = float32(x)
+	}
+	FromFloat32(b, f, d)
+	return b
+}
+
+func gauss(rnd *rand.Rand, n int, scale float64) []float64 {
+	v := make([]float64, n)
+	for i := range v {
+		v[i] = scale * rnd.NormFloat64()
+	}
+	return v
+}
+
+// plus returns a*x + b*y.
+func plus(a float64, x []float64, b float64, y []float64) []float64 {
+	v := make([]float64, len(x))
+	for i := range v {
+		v[i] = a*x[i] + b*y[i]
+	}
+	return v
+}
+
+func TestPlausible(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	last, other := gauss(rnd, 4001, 0.01), gauss(rnd, 4001, 0.01)
+	zeros := make([]float64, len(last))
+	nan := append([]float64{math.NaN()}, last[1:]...)
+	inf := append([]float64{math.Inf(1)}, last[1:]...)
+	for _, c := range []struct {
+		name        string
+		block, last []float64
+		want        bool
+	}{
+		{"a fresh gradient", other, last, true},
+		{"one three times as large", plus(3, other, 0, last), last, true},
+		{"one a third as large", plus(1.0/3, other, 0, last), last, true},
+		{"one five times as large", plus(5, other, 0, last), last, false},
+		{"one a fifth as large", plus(0.2, other, 0, last), last, false},
+		{"a gradient of nearly all data", plus(0.3, other, 1, last), last, true},
+		{"weights after some steps", plus(0.1, other, 1, last), last, false},
+		{"the same again", last, last, false},
+		{"the first weights after gradients", plus(20, other, 0, last), last, false},
+		{"zeros", zeros, last, false},
+		{"after zeros", last, zeros, false},
+		{"NaN", nan, last, false},
+		{"infinity", inf, last, false},
+		{"after infinity", last, inf, false},
+		{"nothing before", last, nil, false},
+		{"another length", last, last[1:], false},
+		{"nothing", nil, nil, false},
+	} {
+		for _, d := range []DType{Float32, Float64, Float16, BFloat16} {
+			if got := Plausible(d, encode(d, c.block), encode(d, c.last)); got != c.want {
+				t.Errorf("%s, %v: %v, want %v", c.name, d, got, c.want)
+			}
+		}
+	}
+	b := encode(Float32, last)
+	for _, d := range []DType{NoDType, Int32, Uint8, Int64, DType(200)} {
+		if Plausible(d, b, encode(Float32, other)) {
+			t.Errorf("elements of type %v are plausible", d)
+		}
+	}
+}
+
+// The bounds lie where they are said to.
+func TestPlausibleBounds(t *testing.T) {
+	one := func(x float64) []byte { return encode(Float64, []float64{x, 0}) }
+	two := func(x, y float64) []byte { return encode(Float64, []float64{x, y}) }
+	for _, c := range []struct {
+		block, last []byte
+		want        bool
+	}{
+		{one(4), one(1), true}, {one(4.01), one(1), false},
+		{one(-1), one(4), true}, {one(-1), one(4.01), false},
+		{two(1, 0), two(1, 0.2001), true}, {two(1, 0), two(1, 0.1999), false},
+	} {
+		if got := Plausible(Float64, c.block, c.last); got != c.want {
+			t.Errorf("%x after %x: %v", c.block, c.last, got)
+		}
+	}
+}
+
+// One failure costs trust until three fresh values in a row have come, the third of which still travels exactly.
+func TestTrust(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(3, 4))
+	var trust Trust
+	last := encode(Float32, gauss(rnd, 1000, 1))
+	next := func(keep, fresh float64) bool {
+		v := make([]float32, 1000)
+		ToFloat32(v, last, Float32)
+		for i := range v {
+			v[i] = float32(keep)*v[i] + float32(fresh*rnd.NormFloat64())
+		}
+		b := make([]byte, len(last))
+		FromFloat32(b, v, Float32)
+		ok := trust.Check(Float32, b, last)
+		last = b
+		return ok
+	}
+	for i, s := range []struct {
+		keep, fresh float64
+		want        bool
+	}{
+		{0, 1, true}, {0, 1, true},
+		{1, 0.05, false},                            // like weights: trust is lost
+		{0, 1, false}, {0, 1, false}, {0, 1, false}, // three fresh values win it back
+		{0, 1, true}, {0.9, 0.4, true},
+		{1, 0.05, false}, {0, 1, false}, {0, 1, false},
+		{0.9, 0.4, false}, // plausible, but not fresh: the count begins again
+		{0, 1, false}, {0, 1, false}, {0, 1, false}, {0, 1, true},
+	} {
+		if got := next(s.keep, s.fresh); got != s.want {
+			t.Fatalf("value %d: %v, want %v", i, got, s.want)
+		}
+	}
+	if trust.Check(Float32, last, nil) || trust.Lost() {
+		t.Error("nothing to compare with: it may not pass, nor cost trust")
+	}
+	if !next(0, 1) {
+		t.Error("trust was lost for lack of a value to compare with")
+	}
+}
+
+// The fast sums and the plain ones agree, at every scale that floats have.
+func TestFastSumsEqualPlainOnes(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(7, 8))
+	for _, scale := range []float64{1e-44, 1e-30, 1e-22, 1e-18, 1e-10, 1, 1e10, 1e18, 1e25, 1e37} {
+		for _, n := range []int{1, 3, 4, 511, 512, 513, 5000} {
+			x, y := make([]float32, n), make([]float32, n)
+			for i := range x {
+				x[i], y[i] = float32(scale*rnd.NormFloat64()), float32(scale*rnd.NormFloat64())
+			}
+			var fast, plain change
+			fast.add(x, y)
+			plain.addWide(x, y)
+			for _, p := range [][2]float64{{fast.norm, plain.norm}, {fast.last, plain.last}, {fast.diff, plain.diff}} {
+				if math.Abs(p[0]-p[1]) > 1e-4*(plain.norm+plain.last) {
+					t.Errorf("scale %g, %d elements: %+v, want %+v", scale, n, fast, plain)
+				}
+			}
+		}
+	}
+}
+
+func BenchmarkPlausible(b *testing.B) {
+	rnd := rand.New(rand.NewPCG(5, 6))
+	x, y := gauss(rnd, 1<<18, 1), gauss(rnd, 1<<18, 1)
+	for _, d := range []DType{Float32, BFloat16} {
+		block, last := encode(d, x), encode(d, y)
+		b.Run(d.String(), func(b *testing.B) {
+			b.SetBytes(int64(len(block)))
+			for b.Loop() {
+				if !Plausible(d, block, last) {
+					b.Fatal("not plausible")
+				}
+			}
+		})
+	}
+	copied := encode(Float32, x)
+	b.Run("copy", func(b *testing.B) {
+		b.SetBytes(int64(len(copied)))
+		src := encode(Float32, y)
+		for b.Loop() {
+			copy(copied, src)
+		}
+	})
+}
