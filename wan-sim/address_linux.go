@@ -20,8 +20,8 @@ func configure(end NamespaceEnd, name string) error {
 		return fmt.Errorf("find: %w", err)
 	}
 	const (
-		noAddress = 1    // IN6_ADDR_GEN_MODE_NONE of linux/if_link.h
-		packets   = 4096 // room for bursts while the link's thread waits for a processor
+		noAddress = 1     // IN6_ADDR_GEN_MODE_NONE of linux/if_link.h
+		packets   = 16384 // room for bursts while the link's thread waits for a processor
 	)
 	for _, step := range []struct {
 		what string

@@ -47,7 +47,7 @@ func newLines(ab, ba Link, newAlarm func() (alarm, error)) (x, y *line, err erro
 		}
 	}
 	x = &line{alarm: alarms[0], path: NewPath(ab)}
-	y = &line{alarm: alarms[1], path: NewPath(ba)}
+	y = &line{alarm: alarms[1], path: newPath(ba, 1)}
 	rtt := ab.Delay + ba.Delay
 	x.setLink(ab, rtt)
 	y.setLink(ba, rtt)

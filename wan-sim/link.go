@@ -16,7 +16,7 @@ type Link struct {
 	Jitter time.Duration // added, uniform in [0, Jitter); order is kept
 	Loss   float64       // probability that a packet is dropped, in [0, 1]; 1: a black hole
 	Queue  int           // bytes the bottleneck holds, the packet in transmission included; 0: unlimited. Without Rate nothing queues
-	Seed   uint64        // the same seed, the same losses and jitter
+	Seed   uint64        // the same seed, the same losses and jitter; other ones on the way back
 }
 
 // Validate reports the first field that is out of its range.
@@ -40,6 +40,7 @@ func (l Link) Validate() error {
 // It is not safe for concurrent use.
 type Path struct {
 	link Link
+	way  uint64 // which of the seed's sequences: 0 there, 1 back
 	rng  *rand.Rand
 	free time.Time // when the bottleneck has sent all that it holds
 	rem  uint64    // and the fraction of a nanosecond beyond that, times Rate
@@ -47,8 +48,11 @@ type Path struct {
 }
 
 // NewPath returns an idle path over l, which must be valid.
-func NewPath(l Link) *Path {
-	return &Path{link: l, rng: rand.New(rand.NewPCG(l.Seed, 0))}
+func NewPath(l Link) *Path { return newPath(l, 0) }
+
+// newPath is NewPath for the direction there, 0, or back, 1: with one seed they lose different packets.
+func newPath(l Link, way uint64) *Path {
+	return &Path{link: l, way: way, rng: rand.New(rand.NewPCG(l.Seed, way))}
 }
 
 // Link returns what the path emulates.
@@ -58,7 +62,7 @@ func (p *Path) Link() Link { return p.link }
 // starts again only where the seed is another one.
 func (p *Path) SetLink(l Link) {
 	if p.rng == nil || l.Seed != p.link.Seed {
-		p.rng = rand.New(rand.NewPCG(l.Seed, 0))
+		p.rng = rand.New(rand.NewPCG(l.Seed, p.way))
 	}
 	p.link, p.rem = l, 0
 }

@@ -132,6 +132,23 @@ func TestLossesFollowTheSeed(t *testing.T) {
 	}
 }
 
+// With one seed the way back loses other packets than the way there.
+func TestDirectionsDiffer(t *testing.T) {
+	l := Link{Loss: 0.5, Seed: 1}
+	there, back := newPath(l, 0), newPath(l, 1)
+	same := 0
+	for range 10_000 {
+		_, a := there.Admit(begin, 1)
+		_, b := back.Admit(begin, 1)
+		if a == b {
+			same++
+		}
+	}
+	if same < 4800 || same > 5200 { // 4 standard deviations of a fair coin
+		t.Errorf("%d of 10,000 packets have the same fate in both directions", same)
+	}
+}
+
 // Packets that find the queue full shift nobody else's fate.
 func TestLossesDoNotDependOnDrops(t *testing.T) {
 	free := NewPath(Link{Loss: 0.5, Seed: 1})

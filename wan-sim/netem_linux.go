@@ -48,7 +48,7 @@ func ConnectNamespaces(ctx context.Context, a, b NamespaceEnd, ab, ba Link) (*TU
 	epoch := time.Now()
 	t := &TUN{
 		ab:   &direction{in: fdA, out: fdB, stop: stop, epoch: epoch, path: NewPath(ab)},
-		ba:   &direction{in: fdB, out: fdA, stop: stop, epoch: epoch, path: NewPath(ba)},
+		ba:   &direction{in: fdB, out: fdA, stop: stop, epoch: epoch, path: newPath(ba, 1)},
 		stop: stop,
 		done: make(chan struct{}),
 	}
