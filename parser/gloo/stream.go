@@ -13,16 +13,17 @@ import (
 type stream struct {
 	dir *direction
 
-	state  state
-	held   [helloLen + preambleLen]byte // copy of the undecided bytes, already given out as opaque
-	nheld  int
-	ops    int           // preambles seen
-	rest   int           // bytes of the payload still to come
-	value  tensor.Tensor // that payload, from the next byte on
-	watch  watch         // what is to be learnt from it
-	sample *sample       // of its bytes, where watch.look says so; made at first use
-	copied []byte        // of it, where watch.keep says so
-	err    error         // why the stream is not, or no longer, understood
+	state    state
+	held     [helloLen + preambleLen]byte // copy of the undecided bytes, already given out as opaque
+	nheld    int
+	ops      int           // preambles seen
+	payloads int           // of them, those of opcodes 0 and 1
+	rest     int           // bytes of the payload still to come
+	value    tensor.Tensor // that payload, from the next byte on
+	watch    watch         // what is to be learnt from it
+	sample   *sample       // of its bytes, where watch.look says so; made at first use
+	copied   []byte        // of it, where watch.keep says so
+	err      error         // why the stream is not, or no longer, understood
 }
 
 // A state says what the next byte of a stream belongs to.
@@ -159,6 +160,9 @@ func (s *stream) begin(b []byte) error {
 	if err != nil {
 		return err
 	}
+	if o.code.payload() {
+		s.payloads++
+	}
 	if o.code.payload() && o.length > 0 {
 		s.state, s.rest, s.value, s.watch = payload, o.length, v, w
 		if w.look != lookAway {
@@ -171,5 +175,5 @@ func (s *stream) begin(b []byte) error {
 	return nil
 }
 
-// Messages returns the number of ops seen.
-func (s *stream) Messages() int { return s.ops }
+// Messages implements parser.Counter: it counts ops, and those that are payloads.
+func (s *stream) Messages() (all, payloads int) { return s.ops, s.payloads }

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/inspect"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+func inspectCommand() *cobra.Command {
+	var (
+		config inspect.Config
+		sums   string
+		asJSON bool
+	)
+	c := &cobra.Command{
+		Use:   "inspect FILE.pcap[.gz]",
+		Short: "Say what a packet capture holds: who talks what to whom, which tensors, how small they would travel",
+		Long: `Say what a packet capture (pcap or pcapng, gzipped or not) holds: which connections speak which protocol, how much of
+that is tensors of which role, and what lossless coding would make of it. All connections of the file are taken for one
+job.`,
+		Example: `  gradproxy inspect job.pcap.gz
+  gradproxy inspect --sums gradients --ranks 3 --json job.pcap`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			switch sums {
+			case "":
+			case "gradients":
+				config.Sums = tensor.Gradient
+			default:
+				return usagef("--sums %s: the only value is gradients", sums)
+			}
+			if config.Ranks < 0 || config.Ranks == 1 {
+				return usagef("--ranks %d: choose 2 or more", config.Ranks)
+			}
+			f, err := os.Open(args[0])
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			report, err := inspect.Read(f, config)
+			if err != nil {
+				err = fmt.Errorf("inspect %s: %w", args[0], err)
+			}
+			if report == nil || err != nil && len(report.Connections) == 0 {
+				return err
+			}
+			if asJSON {
+				return errors.Join(writeJSON(c.OutOrStdout(), report), err)
+			}
+			return errors.Join(report.WriteText(c.OutOrStdout()), err)
+		},
+	}
+	c.Flags().StringVar(&sums, "sums", "", "what the job's all-reduces sum up, which the wire does not say: gradients")
+	c.Flags().IntVar(&config.Ranks, "ranks", 0, "ranks of the job, at most, if known")
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return c
+}

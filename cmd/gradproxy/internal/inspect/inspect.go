@@ -1,0 +1,149 @@
+// Package inspect says what a packet capture holds: who talks what to whom, how much of it is tensors of which role, and
+// how small they would travel.
+//
+// It runs what two proxies, one beside each end of every connection, would run: the parsers, the content check before
+// lossy coding, and the lossless codec. All connections of a capture are one job.
+package inspect
+
+import (
+	"fmt"
+	"io"
+
+	codeclist "github.com/gradproxy/gradproxy/codecs/all"
+	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/parser/all"
+	"github.com/gradproxy/gradproxy/parser/capture"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// A Config says what the user knows of the job. The zero Config knows nothing, and is ready for use.
+type Config struct {
+	Sums  tensor.Role // Gradient: the job's sums are gradients; else Unknown
+	Ranks int         // at most, in a group; 0: unknown
+	// MaxCopies bounds the memory for the last values of tensors, in bytes; 0 stands for 1 GiB. Tensors beyond it are
+	// Unknown, since nothing can be compared.
+	MaxCopies int
+}
+
+// job names what all connections of a capture belong to.
+const job = "capture"
+
+// Read reads a capture. With an error, the Report tells of what was read before it.
+func Read(r io.Reader, c Config) (*Report, error) {
+	lossless, err := codeclist.New("lossless")
+	if err != nil {
+		return nil, fmt.Errorf("inspect: %w", err)
+	}
+	x := &inspector{
+		config: c,
+		near:   [2][]parser.Protocol{all.Protocols(), all.Protocols()},
+		tensors: &tensors{
+			spare: c.MaxCopies,
+			codec: lossless,
+			last:  map[blockName]*block{},
+		},
+	}
+	if x.tensors.spare == 0 {
+		x.tensors.spare = 1 << 30
+	}
+	err = capture.Read(r, x.open)
+	report := &Report{Connections: []Connection{}}
+	for _, w := range x.wires {
+		report.Connections = append(report.Connections, w.report())
+	}
+	return report, err
+}
+
+// An inspector reads one capture.
+type inspector struct {
+	config  Config
+	near    [2][]parser.Protocol // of the proxies beside clients, and beside servers
+	wires   []*wire
+	tensors *tensors
+}
+
+// open begins a connection.
+func (x *inspector) open(c capture.Conn) capture.Sink {
+	w := &wire{conn: c}
+	for i := range x.near[0] {
+		r := &reader{protocol: x.near[0][i].String(), tensors: x.tensors}
+		for own := range x.near {
+			from, to := x.near[own][i].New(parser.Conn{
+				Job: job, Client: c.Client, Server: c.Server, Number: c.Number,
+				Ranks: x.config.Ranks, Sums: x.config.Sums, Own: parser.Side(own),
+			})
+			r.parsers[own] = [2]parser.Parser{from, to}
+		}
+		for side := range r.tallies {
+			r.tallies[side].hash = newHash()
+		}
+		w.readers = append(w.readers, r)
+	}
+	x.wires = append(x.wires, w)
+	return w
+}
+
+// A wire is one connection, read by the parsers of every protocol that has not found it foreign.
+type wire struct {
+	conn     capture.Conn
+	complete bool
+	bytes    [2]int
+	readers  []*reader
+}
+
+// Data implements capture.Sink.
+func (w *wire) Data(from parser.Side, b []byte) {
+	w.bytes[from] += len(b)
+	left := w.readers[:0]
+	for _, r := range w.readers {
+		if r.data(from, b) {
+			left = append(left, r)
+		}
+	}
+	clear(w.readers[len(left):])
+	w.readers = left
+}
+
+// Gap implements capture.Sink: what comes after a gap cannot be told.
+func (w *wire) Gap(from parser.Side) {
+	for _, r := range w.readers {
+		r.ended[from] = true
+	}
+}
+
+// Close implements capture.Sink.
+func (w *wire) Close(complete bool) { w.complete = complete }
+
+// report sums up the connection, by the first protocol that knew it.
+func (w *wire) report() Connection {
+	c := Connection{Client: w.conn.Client.String(), Server: w.conn.Server.String(), Protocol: unknown, Complete: w.complete}
+	var known *reader
+	for _, r := range w.readers {
+		if r.messages(parser.Client)+r.messages(parser.Server) > 0 {
+			known, c.Protocol = r, r.protocol
+			break
+		}
+	}
+	c.FromClient, c.FromServer = w.direction(known, parser.Client), w.direction(known, parser.Server)
+	return c
+}
+
+func (w *wire) direction(r *reader, side parser.Side) Direction {
+	d := Direction{Bytes: w.bytes[side], Lossless: w.bytes[side]}
+	if r == nil {
+		d.PayloadSHA256 = hexSum(newHash())
+		return d
+	}
+	t := &r.tallies[side]
+	d.Messages, d.PayloadMessages = counts(r.parsers[side][side])
+	d.PayloadBytes, d.PayloadSHA256, d.RoleBytes = t.bytes, hexSum(t.hash), t.roles
+	d.Lossless -= t.saved
+	return d
+}
+
+func counts(p parser.Parser) (all, payloads int) {
+	if c, ok := p.(parser.Counter); ok {
+		return c.Messages()
+	}
+	return 0, 0
+}

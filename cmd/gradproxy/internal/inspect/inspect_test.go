@@ -1,0 +1,161 @@
+package inspect
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gradproxy/gradproxy/integration/require"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// captures returns the recorded jobs whose file names match.
+func captures(t *testing.T, pattern string) []string {
+	t.Helper()
+	dir := os.Getenv("GRADPROXY_CAPTURES")
+	require.Named(t, "captures", dir != "", "set GRADPROXY_CAPTURES to a folder of captures with their truth")
+	files, err := filepath.Glob(filepath.Join(dir, pattern+".pcap*"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no %s.pcap* in %s (%v)", pattern, dir, err)
+	}
+	return files
+}
+
+func read(t *testing.T, file string, c Config) *Report {
+	t.Helper()
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	r, err := Read(f, c)
+	if err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+	return r
+}
+
+// A truth is what was recorded of a job beside its capture.
+type truth struct {
+	Wire struct {
+		Connections []struct {
+			Initiator, Acceptor string
+			Directions          []struct {
+				StreamBytes     int `json:"stream_bytes"`
+				Ops             map[string]int
+				PayloadMessages map[string]int `json:"payload_messages"`
+				PayloadBytes    map[string]int `json:"payload_bytes"`
+				PayloadSHA256   string         `json:"payload_sha256"`
+			}
+		}
+	}
+	Framework struct {
+		Steps []json.RawMessage
+	}
+}
+
+func truthOf(t *testing.T, file string) truth {
+	t.Helper()
+	name, _, _ := strings.Cut(filepath.Base(file), ".pcap")
+	text, err := os.ReadFile(filepath.Join(filepath.Dir(file), name+".truth.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var x truth
+	if err := json.Unmarshal(text, &x); err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return x
+}
+
+func sum(m map[string]int) (n int) {
+	for _, x := range m {
+		n += x
+	}
+	return n
+}
+
+// Streams, messages and payloads of recorded Gloo jobs are those that were recorded. With sums: gradients nothing but
+// phase 1 of all-reduces can be gradient: of a dense ring half of their bytes.
+func TestGlooCapturesEqualTheirTruth(t *testing.T) {
+	for _, file := range captures(t, "gloo-*") {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			want := truthOf(t, file)
+			for _, sums := range []tensor.Role{tensor.Unknown, tensor.Gradient} {
+				found := map[string]Connection{}
+				for _, c := range read(t, file, Config{Sums: sums}).Connections {
+					found[c.Client+" "+c.Server] = c
+					if !c.Complete {
+						t.Errorf("%s to %s is not complete", c.Client, c.Server)
+					}
+				}
+				for _, w := range want.Wire.Connections {
+					c := found[w.Initiator+" "+w.Acceptor]
+					if c.Protocol != "gloo" {
+						t.Errorf("%s to %s: protocol %q", w.Initiator, w.Acceptor, c.Protocol)
+					}
+					for i, got := range []Direction{c.FromClient, c.FromServer} {
+						d := w.Directions[i]
+						if got.Bytes != d.StreamBytes || got.Messages != sum(d.Ops) || got.PayloadMessages != sum(d.PayloadMessages) ||
+							got.PayloadBytes != sum(d.PayloadBytes) || got.PayloadSHA256 != d.PayloadSHA256 {
+							t.Errorf("%s, direction %d: %+v, want %+v", w.Initiator, i, got, d)
+						}
+						checkRoles(t, got, sums, d.PayloadBytes["allreduce"], len(want.Framework.Steps))
+					}
+				}
+			}
+		})
+	}
+}
+
+// checkRoles checks the roles of a direction with that many bytes of all-reduces in so many steps.
+func checkRoles(t *testing.T, d Direction, sums tensor.Role, reduced, steps int) {
+	t.Helper()
+	b := d.RoleBytes
+	if b.Gradient+b.Aggregate+b.State+b.Exact+b.Unknown != d.PayloadBytes {
+		t.Errorf("%+v are not %d bytes", b, d.PayloadBytes)
+	}
+	if sums != tensor.Gradient && b.Gradient+b.Aggregate+b.State > 0 {
+		t.Errorf("roles without proof: %+v", b)
+	}
+	if sums == tensor.Gradient {
+		phase1 := reduced / 2 * (steps - 2) / steps // of the third step and on
+		if b.Gradient > reduced/2 || 10*b.Gradient < 8*phase1 {
+			t.Errorf("%d bytes are gradient; want at least 80 %% of %d, and at most %d", b.Gradient, phase1, reduced/2)
+		}
+	}
+}
+
+// No parser takes the captures of other protocols for its own.
+func TestForeignCaptures(t *testing.T) {
+	for _, pattern := range []string{"pslite-*", "tf-*", "flower-*"} {
+		for _, file := range captures(t, pattern) {
+			for _, c := range read(t, file, Config{Sums: tensor.Gradient}).Connections {
+				if c.Protocol == "gloo" || c.FromClient.RoleBytes.Gradient+c.FromServer.RoleBytes.Gradient > 0 && c.Protocol == unknown {
+					t.Errorf("%s: %s to %s is %s", filepath.Base(file), c.Client, c.Server, c.Protocol)
+				}
+			}
+		}
+	}
+}
+
+// A capture that is cut short says so, and what it held is reported.
+func TestCutCapture(t *testing.T) {
+	whole, err := os.ReadFile("testdata/two-ranks.pcap")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := Read(bytes.NewReader(whole[:len(whole)/2]), Config{})
+	if err == nil || !strings.Contains(err.Error(), "cut short") || strings.Contains(err.Error(), "\n") {
+		t.Errorf("error %v, want one line that says that it was cut short", err)
+	}
+	if len(r.Connections) != 1 || r.Connections[0].Complete || r.Connections[0].Protocol != "gloo" {
+		t.Errorf("%+v", r.Connections)
+	}
+	if _, err := Read(strings.NewReader("this is no capture, but a line of text"), Config{}); err == nil {
+		t.Error("a text is a capture")
+	}
+}

@@ -1,0 +1,102 @@
+package inspect
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"hash"
+
+	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// A reader gives one connection to the parsers of one protocol, as the proxies at both of its ends do: the one beside
+// the sender classifies, the other one learns.
+type reader struct {
+	protocol string
+	parsers  [2][2]parser.Parser // by the proxy's side, then by direction
+	ended    [2]bool             // the direction is not understood any more
+	deaf     [2]bool             // nor by the far proxy
+	tallies  [2]tally
+	values   [2]value
+	tensors  *tensors
+}
+
+// A tally is what one direction comes to.
+type tally struct {
+	bytes int
+	hash  hash.Hash // SHA-256 of the payloads
+	roles RoleBytes
+	saved int // bytes that lossless coding saves
+}
+
+func newHash() hash.Hash        { return sha256.New() }
+func hexSum(h hash.Hash) string { return hex.EncodeToString(h.Sum(nil)) }
+
+// data takes the next bytes of one side. It reports false if the protocol is another one.
+func (r *reader) data(from parser.Side, b []byte) bool {
+	for rest := b; len(rest) > 0 && !r.deaf[from]; {
+		seg, err := r.parsers[1-from][from].Next(rest)
+		if err != nil {
+			r.deaf[from] = true
+			break
+		}
+		rest = rest[seg.Len:]
+	}
+	for len(b) > 0 && !r.ended[from] {
+		seg, err := r.parsers[from][from].Next(b)
+		if err != nil {
+			r.ended[from] = true
+			return !errors.Is(err, parser.ErrForeign)
+		}
+		if seg.Tensor.Size > 0 {
+			r.payload(from, seg.Tensor, b[:seg.Len])
+		}
+		b = b[seg.Len:]
+	}
+	return true
+}
+
+// payload takes bytes of a tensor.
+func (r *reader) payload(from parser.Side, t tensor.Tensor, b []byte) {
+	tally := &r.tallies[from]
+	tally.bytes += len(b)
+	tally.hash.Write(b)
+	v := &r.values[from]
+	if t.Off == 0 {
+		v.begin(t)
+	}
+	for len(b) > 0 {
+		n := min(len(b), v.need())
+		if v.data = append(v.data, b[:n]...); v.need() == 0 {
+			role, saved := r.tensors.judge(v.tensor, v.off, v.data)
+			tally.roles.add(role, len(v.data))
+			tally.saved += saved
+			v.next()
+		}
+		b = b[n:]
+	}
+}
+
+// messages returns how many messages of the protocol were seen.
+func (r *reader) messages(side parser.Side) int {
+	n, _ := counts(r.parsers[side][side])
+	return n
+}
+
+// blockLen is the length in bytes of what is judged at once.
+const blockLen = 1 << 20
+
+// A value collects the bytes of a tensor, a block at a time.
+type value struct {
+	tensor tensor.Tensor
+	off    int // of the block in the tensor
+	data   []byte
+}
+
+func (v *value) begin(t tensor.Tensor) { v.tensor, v.off, v.data = t, 0, v.data[:0] }
+
+// need returns how many bytes the block lacks.
+func (v *value) need() int { return min(blockLen, v.tensor.Size-v.off) - len(v.data) }
+
+func (v *value) next() { v.off, v.data = v.off+len(v.data), v.data[:0] }
