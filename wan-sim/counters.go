@@ -5,7 +5,7 @@ type Counters struct {
 	Packets uint64 `json:"packets"` // that passed the bottleneck, those lost behind it included
 	Bytes   uint64 `json:"bytes"`   // of these packets, headers from IP upwards included
 	Lost    uint64 `json:"lost"`    // packets lost at random behind the bottleneck
-	Dropped uint64 `json:"dropped"` // packets that found the queue full
+	Dropped uint64 `json:"dropped"` // packets that found the queue full, or that the far kernel refused
 }
 
 // Stats are the Counters of both directions of a link between the ends a and b.

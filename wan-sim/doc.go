@@ -10,6 +10,6 @@
 //
 //	offered ─▶ queue (Queue bytes; tail drop) ─▶ bottleneck (Rate) ─▶ loss (Loss) ─▶ Delay + jitter ─▶ arrives
 //
-// Rates count IP bytes: payload and all headers from IP upwards, as a path's capacity is defined in RFC 5136, section 2.3.1.
+// Rates count IP bytes: payload and all headers from IP upwards (RFC 5136, section 2.3.1).
 // Packets never overtake one another.
 package wansim

@@ -9,6 +9,9 @@ type ring struct {
 
 // write appends p.
 func (r *ring) write(p []byte) {
+	if len(p) == 0 {
+		return
+	}
 	if r.n+len(p) > len(r.buf) {
 		grown := make([]byte, max(r.n+len(p), 2*len(r.buf), 4096))
 		n := r.n
