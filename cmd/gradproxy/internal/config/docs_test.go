@@ -1,0 +1,110 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+const docs = "../../../../docs/"
+
+// The examples are good files, and mirror images of each other: what one sends to a network, the site there lets it dial.
+func TestExamples(t *testing.T) {
+	files, err := filepath.Glob(docs + "examples/*/*.yaml")
+	if err != nil || len(files) < 3 {
+		t.Fatalf("examples: %v, %v", files, err)
+	}
+	sites := map[string]*Config{}
+	for _, file := range files {
+		c, problems := Load(file, known())
+		if len(problems) > 0 {
+			t.Errorf("%v", problems)
+		}
+		if want := strings.TrimSuffix(filepath.Base(file), ".yaml"); c.Site != want {
+			t.Errorf("%s is that of site %s", file, c.Site)
+		}
+		sites[c.Site] = c
+	}
+	for _, c := range sites {
+		for _, p := range c.Peers {
+			far := sites[p.Name]
+			if far == nil {
+				t.Errorf("%s has a peer %s without a file", c.Site, p.Name)
+				continue
+			}
+			for _, back := range far.Peers {
+				if back.Name != c.Site {
+					continue
+				}
+				if p.Dial == "" && back.Dial == "" {
+					t.Errorf("neither of %s and %s dials", c.Site, p.Name)
+				}
+				if len(back.MayDial) != 1 || !covers(p.Networks, prefixes(back.MayDial[0].Network.String())) {
+					t.Errorf("%s sends to %v of %s, which lets it dial %v", c.Site, p.Networks, p.Name, back.MayDial)
+				}
+			}
+		}
+	}
+}
+
+// The files that the documentation shows can be used as they are.
+func TestDocumentedFiles(t *testing.T) {
+	text, err := os.ReadFile(docs + "configuration.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(text), -1)
+	if len(blocks) < 2 {
+		t.Fatalf("%d blocks of YAML", len(blocks))
+	}
+	for _, b := range blocks {
+		if _, problems := parse("configuration.md", []byte(b[1]), known()); len(problems) > 0 {
+			t.Errorf("%v in\n%s", problems, b[1])
+		}
+	}
+}
+
+// Every key has its row in the documentation, in the section of its mapping, and no other has.
+func TestEveryKeyIsDocumented(t *testing.T) {
+	text, err := os.ReadFile(docs + "configuration.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := map[string][]string{} // by section
+	section := ""
+	for line := range strings.Lines(string(text)) {
+		if name, ok := strings.CutPrefix(line, "## "); ok {
+			section = strings.TrimSpace(name)
+		}
+		if m := regexp.MustCompile("^\\| `([a-z_]+)` \\|").FindStringSubmatch(line); m != nil {
+			rows[section] = append(rows[section], m[1])
+		}
+	}
+	for section, probe := range map[string]string{
+		"The whole file": "[]", "tunnel": "{tunnel: 1}", "peers": "{peers: 1}", "intercept": "{intercept: 1}",
+		"forward": "{forward: 1}", "jobs": "{jobs: 1}", "policy": "{policy: 1}",
+	} {
+		_, problems := parse("f", []byte(probe), known())
+		var keys string
+		for _, p := range problems {
+			if _, list, ok := strings.Cut(p.Message, "a mapping is needed: its keys are "); ok {
+				keys = list
+			}
+		}
+		want := map[string]bool{}
+		for _, key := range strings.Split(keys, ", ") {
+			want[key] = true
+		}
+		for _, key := range rows[section] {
+			if !want[key] {
+				t.Errorf("section %s has a key %s, which there is not", section, key)
+			}
+			delete(want, key)
+		}
+		for key := range want {
+			t.Errorf("section %s lacks the key %s", section, key)
+		}
+	}
+}
