@@ -30,10 +30,12 @@ func main() {
 // commands lists the subcommands, in the order of the help text.
 func commands() []*cobra.Command {
 	return []*cobra.Command{
-		demoCommand(),
 		runCommand(),
 		checkCommand(),
 		certCommand(),
+		demoCommand(),
+		inspectCommand(),
+		benchCommand(),
 		versionCommand(),
 	}
 }
