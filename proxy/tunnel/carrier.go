@@ -2,6 +2,7 @@ package tunnel
 
 import (
 	"cmp"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -92,12 +93,12 @@ func (c *carrier) compare(o *carrier) int {
 	)
 }
 
-// rank is 0 for carriers dialed by the side with the smaller incarnation, 1 for the others.
+// rank is 1 for carriers dialed by the side with the smaller incarnation, 0 for the others.
 func (c *carrier) rank() int {
 	if c.dialed == c.first {
-		return 0
+		return 1
 	}
-	return 1
+	return 0
 }
 
 // kill ends the carrier at once. The caller holds the session's lock.
@@ -118,6 +119,7 @@ func (c *carrier) leave() {
 		return
 	}
 	c.leaving, c.leaveDue, c.leftAt = true, true, time.Now()
+	c.session.vacant[c.place.slot] = c.leftAt
 	c.session.wakeAll()
 }
 
@@ -219,18 +221,24 @@ func (c *carrier) close(end []byte) error {
 	if err := c.put(end); err != nil {
 		return err
 	}
-	if t, ok := c.conn.(interface{ CloseWrite() error }); ok {
-		if err := t.CloseWrite(); err != nil {
-			return err
-		}
-	}
-	if err := c.gather.flush(); err != nil {
+	if err := c.closeWrite(); err != nil {
 		return err
 	}
 	if t, ok := c.raw.(interface{ CloseWrite() error }); ok {
 		return t.CloseWrite()
 	}
 	return nil
+}
+
+// closeWrite has TLS say that nothing follows, and flushes.
+func (c *carrier) closeWrite() error {
+	if t, ok := c.conn.(*tls.Conn); ok {
+		if err := t.CloseWrite(); err != nil {
+			return err
+		}
+		c.raw.SetWriteDeadline(time.Now().Add(handshakeWithin)) // TLS sets one that is over, before this is flushed
+	}
+	return c.gather.flush()
 }
 
 // errBroken: what came on a carrier breaks the protocol, so that nothing can be believed any longer.

@@ -204,10 +204,7 @@ func (c *carrier) say(k kind, body []byte) error {
 func (c *carrier) refuse(err error) error {
 	text := err.Error()
 	c.say(kindEnd, []byte(text[:min(len(text), maxText)])) // the peer may be gone: err says enough
-	if t, ok := c.conn.(*tls.Conn); ok {
-		t.CloseWrite()
-		c.gather.flush()
-	}
+	c.closeWrite()
 	return err
 }
 

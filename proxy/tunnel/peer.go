@@ -16,7 +16,8 @@ const (
 	dialWithin  = 10 * time.Second
 	backoffFrom = 100 * time.Millisecond
 	backoffTo   = 2 * time.Second
-	goodFor     = 5 * time.Second // since the last dial: the next need not back off
+	holdOff     = 500 * time.Millisecond // for the side that does not come first
+	goodFor     = 5 * time.Second        // since the last dial: the next need not back off
 )
 
 // A peer is a configured peer and the session with it. There always is a session; it may be fresh.
@@ -160,12 +161,12 @@ func (p *peer) keep(ctx context.Context, slot int) {
 		p.mu.Lock()
 		s, address := p.sess, p.address
 		p.mu.Unlock()
-		at, need := s.needs(slot)
-		if !need || address == "" {
-			select {
-			case <-p.kicks[slot]:
-			case <-ctx.Done():
-			}
+		at, need, wait := s.needs(slot)
+		if address == "" {
+			need, wait = false, time.Hour
+		}
+		if !need {
+			pauseOr(ctx, wait, p.kicks[slot])
 			continue
 		}
 		if time.Since(up) < goodFor {
@@ -185,30 +186,41 @@ func (p *peer) keep(ctx context.Context, slot int) {
 }
 
 // pause waits for d, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
+func pause(ctx context.Context, d time.Duration) { pauseOr(ctx, d, nil) }
+
+// pauseOr waits for d, for kick, or until ctx ends.
+func pauseOr(ctx context.Context, d time.Duration, kick <-chan struct{}) {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
+	case <-kick:
 	case <-ctx.Done():
 	}
 }
 
-// needs reports whether this side should dial a carrier for the slot, and as what.
-func (s *session) needs(slot int) (place, bool) {
+// needs reports whether this side should dial a carrier for the slot, and as what; if not, when to ask again,
+// unless something happens to the slot. Where both sides dial, the one with the smaller incarnation comes first.
+func (s *session) needs(slot int) (at place, need bool, wait time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p := place{slot: uint8(slot), replace: true, generation: s.generations[slot] + 1}
+	at = place{slot: uint8(slot), replace: true, generation: s.generations[slot] + 1}
+	if s.err != nil {
+		return at, false, time.Hour
+	}
 	for _, c := range s.carriers {
 		if int(c.place.slot) != slot {
 			continue
 		}
 		if !c.leaving && !(c.dialed && c.worn(s.peer.e)) {
-			return p, false
+			return at, false, time.Hour
 		}
-		p.replace = false
+		at.replace = false
 	}
-	return p, s.err == nil
+	if wait := holdOff - time.Since(s.vacant[slot]); s.accepted && !s.even && wait > 0 {
+		return at, false, wait
+	}
+	return at, true, 0
 }
 
 // dial brings one carrier up.

@@ -170,7 +170,7 @@ func (st *Stream) takeSmall(h header, body []byte) error {
 	if t := st.last; h.value == st.have && t != nil && t.room() >= len(body) && !fin {
 		t.take(body)
 		st.advance(len(body), false)
-		return st.arrived(len(body))
+		return st.arrived()
 	}
 	ch := st.session.mem.get(len(body))
 	ch.off, ch.fin = h.value, fin
@@ -211,36 +211,40 @@ func (st *Stream) take(ch *chunk) error {
 		mem.put(ch)
 		return broken("DATA at %d on stream %d overlaps what came before up to %d", ch.off, st.id, st.have)
 	}
-	got := st.append(ch)
-	for st.early != nil && st.early.off <= st.have {
-		e := st.early
-		st.early = e.next
-		e.next = nil
-		if e.n < tiny {
-			st.earlyTiny--
-		}
-		if e.off < st.have && e.n > 0 {
-			mem.put(e)
-			return broken("DATA at %d on stream %d overlaps what came before up to %d", e.off, st.id, st.have)
-		}
-		got += st.append(e)
-	}
-	return st.arrived(got)
+	st.append(ch)
+	return st.arrived()
 }
 
-// append adds a chunk that begins where the last one ends, and returns its bytes.
-func (st *Stream) append(ch *chunk) int {
+// append adds a chunk that begins where the last one ends.
+func (st *Stream) append(ch *chunk) {
 	n, fin := ch.n, ch.fin
-	if n == 0 {
+	switch {
+	case n == 0:
 		st.session.mem.put(ch)
-	} else if st.last == nil {
+	case st.last == nil:
 		st.first, st.last = ch, ch
-	} else {
+	default:
 		st.last.next = ch
 		st.last = ch
 	}
 	st.advance(n, fin)
-	return n
+}
+
+// closeGap appends what waited beyond a gap that is closed now.
+func (st *Stream) closeGap() error {
+	for st.early != nil && st.early.off <= st.have {
+		e := st.early
+		st.early, e.next = e.next, nil
+		if e.n < tiny {
+			st.earlyTiny--
+		}
+		if e.off < st.have {
+			st.session.mem.put(e)
+			return broken("DATA at %d on stream %d overlaps what came before up to %d", e.off, st.id, st.have)
+		}
+		st.append(e)
+	}
+	return nil
 }
 
 func (st *Stream) advance(n int, fin bool) {
@@ -279,7 +283,10 @@ func (st *Stream) takeEarly(ch *chunk) error {
 }
 
 // arrived is called when bytes have become readable, or the end has come.
-func (st *Stream) arrived(n int) error {
+func (st *Stream) arrived() error {
+	if err := st.closeGap(); err != nil {
+		return err
+	}
 	if st.answering && !st.answered {
 		if err := st.opening(); err != nil {
 			return err

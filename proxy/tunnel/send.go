@@ -35,7 +35,7 @@ const (
 )
 
 const (
-	maxUnsent = 512 << 10 // bytes that Write queues for one stream before it waits
+	maxUnsent = 128 << 10 // bytes that Write queues for one stream before it waits; more only fills the caches
 
 	// Of records shorter than tiny a stream has no more than maxTiny under way (what is written meanwhile
 	// gathers in the next one), so that their memory, here and beyond a gap there, stays near that of

@@ -28,6 +28,8 @@ type session struct {
 	carriers    []*carrier // by slot, in one slot by generation
 	suspended   time.Time  // when the last one went
 	generations [maxSlots]uint64
+	vacant      [maxSlots]time.Time // when the slot was last left
+	accepted    bool                // the peer has dialed: it can
 
 	streams map[uint64]*Stream
 	emptied chan struct{} // closed when the last stream goes; nil: nobody waits
@@ -103,6 +105,7 @@ func (s *session) attach(c *carrier) bool {
 	c.pingDue = true
 	c.goAwayDue = s.draining
 	s.generations[c.place.slot] = max(s.generations[c.place.slot], c.place.generation)
+	s.accepted = s.accepted || !c.dialed
 	at, found := slices.BinarySearchFunc(s.carriers, c, (*carrier).compare)
 	if found {
 		return false
@@ -113,7 +116,7 @@ func (s *session) attach(c *carrier) bool {
 		case o == c || o.place.slot != c.place.slot:
 		case i > at:
 			c.leave()
-		case c.place.replace:
+		case c.place.replace && o.place.generation < c.place.generation:
 			o.kill(fmt.Errorf("the peer has replaced it"))
 		default:
 			o.leave()
@@ -131,6 +134,7 @@ func (s *session) detach(c *carrier) {
 		return
 	}
 	s.carriers = slices.Delete(s.carriers, i, i+1)
+	s.vacant[c.place.slot] = time.Now()
 	for _, id := range c.doneUnsure {
 		s.dones.push(id)
 	}
