@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/codecs/block"
 	"github.com/gradproxy/gradproxy/codecs/lossless"
 	"github.com/gradproxy/gradproxy/codecs/threelc"
 )
@@ -17,6 +18,8 @@ var table = [...]struct {
 }{
 	{"lossless", lossless.FromArgs},
 	{"3lc", threelc.FromArgs},
+	{"int8", block.FromArgs},
+	{"int4", block.FromArgs},
 }
 
 // New returns the codec that text names, with its parameters: "lossless", "lossless(level=fast)". The error wraps

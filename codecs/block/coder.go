@@ -1,0 +1,169 @@
+package block
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/codecs/internal/absmax"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+func (m method) NewEncoder(n int) (codecs.ValueEncoder, error) { return &encoder{method: m, n: n}, nil }
+func (m method) NewDecoder(n int) (codecs.ValueDecoder, error) { return decoder{m, n}, nil }
+
+type encoder struct {
+	method
+	n          int
+	sum, value []float32 // scratch for a block that takes the long way
+}
+
+func (e *encoder) Append(dst []byte, src []float32) ([]byte, error) {
+	return e.append(dst, src, nil, tensor.Float32)
+}
+
+// AppendFeedback implements codecs.Fused.
+func (e *encoder) AppendFeedback(dst []byte, src, residual []float32, d tensor.DType) ([]byte, error) {
+	if len(residual) != e.n {
+		panic(fmt.Sprintf("block: a residual of %d values for an encoder of %d", len(residual), e.n))
+	}
+	return e.append(dst, src, residual, d)
+}
+
+// append encodes src, or src+residual if there is one.
+func (e *encoder) append(dst []byte, src, residual []float32, d tensor.DType) ([]byte, error) {
+	if len(src) != e.n {
+		panic(fmt.Sprintf("block: %d values for an encoder of %d", len(src), e.n))
+	}
+	begin, end := len(dst), len(dst)+e.MaxEncodedLen(e.n)
+	out := slices.Grow(dst, end-begin)[:end]
+	// All scales come first, since a residual must not be touched if a later block is unsuited.
+	if err := e.putScales(out[begin:], src, residual); err != nil {
+		return dst, err
+	}
+	to := out[begin:]
+	for from := 0; from < e.n; from += e.block {
+		x := src[from:min(from+e.block, e.n)]
+		scale := getScale(to)
+		codes := to[scaleLen:e.blockLen(len(x))]
+		to = to[e.blockLen(len(x)):]
+		switch {
+		case residual == nil:
+			e.quantize(codes, x, scale)
+		case scale > 0 && scale < smallestNormal || d.Size() < 4:
+			e.quantizeLong(codes, x, residual[from:], scale, d)
+		case e.bits == 4:
+			quantizeSum4(codes, x, residual[from:], inverse(scale), scale)
+		default:
+			quantizeSum8(codes, x, residual[from:], inverse(scale), scale)
+		}
+	}
+	return out, nil
+}
+
+// putScales writes each block's scale to its place in out.
+func (e *encoder) putScales(out []byte, src, residual []float32) error {
+	for from := 0; from < e.n; from += e.block {
+		to := min(from+e.block, e.n)
+		var most float32
+		if residual == nil {
+			most = absmax.Of(src[from:to])
+		} else {
+			most = absmax.OfSum(src[from:to], residual[from:to])
+		}
+		scale := scaleOf(most, e.levels())
+		if !(scale <= e.maxScale()) {
+			return fmt.Errorf("%w: %s: the largest of values %d to %d is %v", codecs.ErrUnsuited, e.name(), from, to-1, most)
+		}
+		binary.LittleEndian.PutUint32(out, math.Float32bits(scale))
+		out = out[e.blockLen(to-from):]
+	}
+	return nil
+}
+
+// maxScale is the largest scale of which every code is finite.
+func (m method) maxScale() float32 { return math.MaxFloat32 / (m.levels() + 1) }
+
+func getScale(b []byte) float32 { return math.Float32frombits(binary.LittleEndian.Uint32(b)) }
+
+// quantize sets codes to x in units of scale.
+func (m method) quantize(codes []byte, x []float32, scale float32) {
+	switch {
+	case scale > 0 && scale < smallestNormal:
+		m.quantizeTiny(codes, x, scale)
+	case m.bits == 4:
+		quantize4(codes, x, inverse(scale))
+	default:
+		quantize8(codes, x, inverse(scale))
+	}
+}
+
+func (m method) quantizeTiny(codes []byte, x []float32, scale float32) {
+	if m.bits == 8 {
+		for i, T := range x {
+			codes[i] = byte(roundTiny(T, scale))
+		}
+		return
+	}
+	for j := range codes {
+		high := 0
+		if k := len(codes) + j; k < len(x) {
+			high = roundTiny(x[k], scale)
+		}
+		codes[j] = byte(roundTiny(x[j], scale) + 8 | (high+8)<<4)
+	}
+}
+
+// dequantize sets x from codes.
+func (m method) dequantize(x []float32, codes []byte, scale float32) {
+	if m.bits == 4 {
+		dequantize4(x, codes, scale)
+	} else {
+		dequantize8(x, codes, scale)
+	}
+}
+
+// quantizeLong is quantizeSum8 and quantizeSum4 for what they cannot do, a subnormal scale and elements that round what is delivered:
+// sum, quantize, dequantize, round and subtract, one after another, in the cache.
+func (e *encoder) quantizeLong(codes []byte, x, residual []float32, scale float32, d tensor.DType) {
+	if e.sum == nil {
+		both := make([]float32, 2*min(e.block, e.n))
+		e.sum, e.value = both[:len(both)/2], both[len(both)/2:]
+	}
+	sum, value := e.sum[:len(x)], e.value[:len(x)]
+	for i, v := range x {
+		sum[i] = v + residual[i]
+	}
+	e.quantize(codes, sum, scale)
+	e.dequantize(value, codes, scale)
+	tensor.Round(value, d)
+	for i, v := range sum {
+		residual[i] = v - value[i]
+	}
+}
+
+type decoder struct {
+	method
+	n int
+}
+
+func (d decoder) Decode(dst []float32, src []byte) error {
+	if len(dst) != d.n {
+		panic(fmt.Sprintf("block: %d values for a decoder of %d", len(dst), d.n))
+	}
+	if want := d.MaxEncodedLen(d.n); len(src) != want {
+		return fmt.Errorf("%w: %s: %d bytes; %d values have %d", codecs.ErrCorrupt, d.name(), len(src), d.n, want)
+	}
+	for from := 0; from < d.n; from += d.block {
+		x := dst[from:min(from+d.block, d.n)]
+		scale := getScale(src)
+		if !(scale <= d.maxScale()) || math.Signbit(float64(scale)) {
+			return fmt.Errorf("%w: %s: the scale of values %d to %d is %v", codecs.ErrCorrupt, d.name(), from, from+len(x)-1, scale)
+		}
+		d.dequantize(x, src[scaleLen:d.blockLen(len(x))], scale)
+		src = src[d.blockLen(len(x)):]
+	}
+	return nil
+}
