@@ -43,6 +43,12 @@ type Protocol interface {
 	New(c Conn) (fromClient, fromServer Parser)
 }
 
+// Lasting is what a Protocol also has whose apps connect again after a lost connection and go on with the same tensors:
+// what a proxy remembers of them then outlives the connection.
+type Lasting interface {
+	Lasting() bool
+}
+
 // Conn says whose connection it is. Both proxies see the same Client and Server: the opening carries them.
 type Conn struct {
 	Job            string         // the configured job that matches both ends, or ""

@@ -1,7 +1,7 @@
 package proxy
 
 import (
-	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/proxy/policy"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -61,10 +61,11 @@ func (g *group) fill(b *sendBlock, bytes []byte) (whole bool) {
 
 // A tensorCut is a tensor of which not all bytes have come.
 type tensorCut struct {
-	codec  codecs.Codec
-	text   string // of the codec
-	want   int    // bytes that the codec wants at once
-	off    int    // of the next byte that has not come
+	choice policy.Choice
+	text   string  // of the codec
+	memory *memory // nil: the codec loses nothing
+	want   int     // bytes that the codec wants at once
+	off    int     // of the next byte that has not come
 	block  *sendBlock
 	left   int // bytes until the block, or the run that travels verbatim in its stead, ends
 	record *tensorRecord

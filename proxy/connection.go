@@ -28,13 +28,14 @@ type Stream interface {
 
 // A connection is one of an app's, carried to a peer.
 type connection struct {
-	shared  *Proxy
-	conn    *net.TCPConn // to the own app
-	stream  Stream       // to the far proxy
-	peer    string
-	job     string
-	log     *slog.Logger
-	aborted atomic.Bool
+	shared          *Proxy
+	conn            *net.TCPConn // to the own app
+	stream          Stream       // to the far proxy
+	peer            string
+	job             string
+	lossyAggregates bool // of the job
+	log             *slog.Logger
+	aborted         atomic.Bool
 }
 
 // Codes with which a stream is reset.
@@ -54,7 +55,7 @@ func (c *connection) carry(pc parser.Conn) string {
 		c.abort(resetByApp)
 		return "app"
 	}
-	flow := policy.Flow{Job: c.job, Direction: policy.FromClient}
+	flow := policy.Flow{Job: c.job, Direction: policy.FromClient, LossyAggregates: c.lossyAggregates}
 	if pc.Own == parser.Server {
 		flow.Direction = policy.FromServer
 	}

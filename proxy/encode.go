@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/codecs/feedback"
 	"github.com/gradproxy/gradproxy/proxy/policy"
 	"github.com/gradproxy/gradproxy/tensor"
 )
@@ -38,6 +39,9 @@ func (s *sender) sendGroup() error {
 	g := s.group
 	s.group = group{}
 	for _, b := range g.blocks {
+		if b.slot.memory != nil && !s.mayLose(b) {
+			s.makeExact(b)
+		}
 		if !b.slot.declared {
 			body := b.decl.append(nil)
 			b.declare = append(appendHeader(nil, Declare, b.slot.id, len(body)), body...)
@@ -55,6 +59,29 @@ func (s *sender) sendGroup() error {
 		func() error { return s.emit(&g) })
 }
 
+// mayLose compares a block with the tensor's last value, just before it would lose something.
+func (s *sender) mayLose(b *sendBlock) bool {
+	plausible, first := b.slot.memory.check(b.decl.off, b.data)
+	if !plausible && !first {
+		s.shared.Metrics.fellBack(tensor.Implausible)
+		b.record.refused(tensor.Implausible)
+	}
+	s.lossy = s.lossy || plausible
+	return plausible
+}
+
+// makeExact gives a block that was to lose something a slot of the lossless codec.
+func (s *sender) makeExact(b *sendBlock) {
+	exact := policy.Choice{Codec: s.shared.lossless}
+	b.text = exact.Codec.String()
+	b.decl = declaration{codec: b.text, dtype: b.decl.dtype, n: b.decl.n}
+	slot, err := s.slots.get(b.decl, exact, nil)
+	if err != nil {
+		panic(fmt.Sprintf("proxy: the lossless codec takes no %d %v: %v", b.decl.n, b.decl.dtype, err))
+	}
+	b.slot = slot
+}
+
 // encode makes the block's frame. Whatever goes wrong with the codec, the elements travel: raw.
 func (s *sender) encode(b *sendBlock) {
 	if b.prev != nil {
@@ -66,6 +93,7 @@ func (s *sender) encode(b *sendBlock) {
 	out, err := b.slot.append(b.buf, b.data)
 	if err == nil {
 		took := time.Since(begin)
+		s.measureDrift(b)
 		s.shared.Metrics.encoded(b.text, b.role, took)
 		out[maxHeader] = formCoded
 		b.finish(out)
@@ -92,6 +120,10 @@ func (s *sendSlot) append(dst, src []byte) (out []byte, err error) {
 	if s.broken {
 		return nil, codecs.ErrUnsuited
 	}
+	if s.memory != nil { // a connection that takes the place of a broken one may have the same tensors
+		s.memory.mu.Lock()
+		defer s.memory.mu.Unlock()
+	}
 	defer func() {
 		if p := recover(); p != nil {
 			out, err = nil, fmt.Errorf("panic: %v", p)
@@ -99,6 +131,21 @@ func (s *sendSlot) append(dst, src []byte) (out []byte, err error) {
 		s.broken = err != nil && !errors.Is(err, codecs.ErrUnsuited)
 	}()
 	return s.enc.Append(dst, src)
+}
+
+// driftEvery is how many blocks of a slot pass between two measurements of how far receivers are behind.
+const driftEvery = 8
+
+// measureDrift observes the norm of the block's residual over that of its value: for aggregates, how far the replicas may
+// be apart.
+func (s *sender) measureDrift(b *sendBlock) {
+	v := tensor.View(b.data)
+	if b.slot.residual == nil || b.decl.dtype != tensor.Float32 || v == nil {
+		return
+	}
+	if b.slot.encoded++; b.slot.encoded%driftEvery == 1 {
+		s.shared.Metrics.drifted(b.text, b.role, feedback.Drift(b.slot.residual, v))
+	}
 }
 
 // emit writes a group's frames and gives back what it held.

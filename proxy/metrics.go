@@ -20,6 +20,8 @@ type Metrics struct {
 	decode      *prometheus.HistogramVec
 	fallbacks   *prometheus.CounterVec
 	given       *prometheus.CounterVec
+	drift       *prometheus.HistogramVec
+	forgotten   prometheus.Counter
 }
 
 // NewMetrics makes the metrics and registers them.
@@ -48,7 +50,12 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		fallbacks: counter("verbatim_fallbacks_total", "Tensor values and blocks that were not coded as a rule says, by reason.", "reason"),
 		given:     counter("parsers_gave_up_total", "Directions of connections that stopped being understood, by protocol.", "protocol"),
 	}
-	reg.MustRegister(m.connections)
+	m.drift = prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "gradproxy_residual_ratio",
+		Help:    "Norm of a block's residual over the norm of its value: how far receivers are behind.",
+		Buckets: prometheus.ExponentialBuckets(1e-4, 4, 10)}, []string{"codec", "role"})
+	m.forgotten = prometheus.NewCounter(prometheus.CounterOpts{Name: "gradproxy_tensors_forgotten_total",
+		Help: "Tensors whose residual was dropped: their connection ended, they changed, or memory was needed."})
+	reg.MustRegister(m.connections, m.drift, m.forgotten)
 	return m
 }
 
@@ -104,5 +111,17 @@ func (m *Metrics) endedAs(peer, how string) {
 func (m *Metrics) deliver(peer string, n int) {
 	if m != nil {
 		m.delivered.WithLabelValues(peer).Add(float64(n))
+	}
+}
+
+func (m *Metrics) drifted(codec string, role tensor.Role, ratio float64) {
+	if m != nil {
+		m.drift.WithLabelValues(codec, role.String()).Observe(ratio)
+	}
+}
+
+func (m *Metrics) forgot(n int) {
+	if m != nil {
+		m.forgotten.Add(float64(n))
 	}
 }

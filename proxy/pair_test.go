@@ -181,7 +181,9 @@ func (p *pair) connect(t testing.TB) (client, server *net.TCPConn) {
 // decoder that is given them out of order fails; and "broken", which panics.
 func testCodecs(text string) (codecs.Codec, error) {
 	switch text {
-	case "lossless", "broken":
+	case "halves":
+		return codecs.Values(halves{}), nil
+	case "lossless", "broken", "int4":
 		return testCodec(text), nil
 	}
 	return nil, fmt.Errorf("%w: %q", codecs.ErrText, text)

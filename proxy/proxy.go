@@ -31,6 +31,7 @@ type Config struct {
 	Control   func(network, address string, c syscall.RawConn) error // of sockets that dial servers, as net.Dialer's
 	Own       []netip.AddrPort                                       // addresses of this process's listeners, which no peer may make it dial
 	Memory    int64                                                  // bytes of blocks that may be held in each direction; 0: 256 MiB
+	Residuals int64                                                  // bytes of what is remembered of tensors that may lose something; 0: 1 GiB
 	Workers   int                                                    // cores that encode and decode; 0: all
 	Log       *slog.Logger                                           // nil: silent
 	Metrics   *Metrics                                               // nil: nothing is counted
@@ -56,6 +57,9 @@ type Job struct {
 	Networks []netip.Prefix // of its hosts: a connection of the job has both ends in them
 	Ranks    int            // at most; 0: unknown
 	Sums     tensor.Role    // Gradient: its rings sum gradients. Unknown: nobody says so
+
+	// LossyAggregates lets sums that all replicas receive lose something, with feedback: replicas will differ, a little.
+	LossyAggregates bool
 }
 
 // A Proxy carries connections of the apps beside it to its peers, and connections of theirs to the apps beside it.
@@ -68,6 +72,9 @@ type Proxy struct {
 	pool     *pipe.Pool
 	cores    int
 	tensors  tensorTable
+	memories *memories
+	lossless codecs.Codec
+	lasting  map[string]bool // protocols whose tensors outlive a connection
 	numbers  numbers
 
 	mu       sync.Mutex
@@ -90,8 +97,21 @@ func New(cfg Config) (*Proxy, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	p := &Proxy{Config: cfg, budget: newBudget(cfg.Memory), received: newBudget(cfg.Memory),
+	lossless, err := cfg.Codecs("lossless")
+	if err != nil {
+		return nil, fmt.Errorf("proxy: %w", err)
+	}
+	p := &Proxy{Config: cfg, lossless: lossless, lasting: map[string]bool{}, budget: newBudget(cfg.Memory), received: newBudget(cfg.Memory),
 		pool: pipe.NewPool(cfg.Workers), cores: cfg.Workers, live: map[*connection]struct{}{}, idle: make(chan struct{})}
+	if p.Residuals == 0 {
+		p.Residuals = 1 << 30
+	}
+	p.memories = newMemories(p.Residuals, p.Metrics.forgot)
+	for _, protocol := range p.Protocols {
+		if l, ok := protocol.(parser.Lasting); ok && l.Lasting() {
+			p.lasting[protocol.String()] = true
+		}
+	}
 	p.Apply(cfg.Settings)
 	return p, nil
 }
@@ -190,7 +210,7 @@ func (p *Proxy) Accept(peer string, opened []byte, in Incoming, accept func() St
 // carry carries an open connection until it ends.
 func (p *Proxy) carry(c *connection, o opening, own parser.Side) {
 	job := p.settings.Load().jobOf(o.client.Addr(), o.server.Addr())
-	c.job = job.Name
+	c.job, c.lossyAggregates = job.Name, job.LossyAggregates
 	c.conn.SetKeepAliveConfig(keepAlive)
 	if !p.enter(c) {
 		c.abort(resetByApp)

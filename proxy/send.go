@@ -25,20 +25,22 @@ const (
 // A sender is one direction of a connection, from the app to the tunnel.
 type sender struct {
 	*connection
-	parser parser.Parser // of what the app sends
-	flow   policy.Flow
-	app    *appReader
-	pipe   *pipe.Pipe
-	slots  sendSlots
-	group  group
-	cuts   map[uint64]*tensorCut
-	lossy  bool  // loss was used on this direction
-	ended  error // why the parser gave up; nil: it has not
-	armed  bool  // a read deadline is set
+	parser   parser.Parser // of what the app sends
+	flow     policy.Flow
+	app      *appReader
+	pipe     *pipe.Pipe
+	slots    sendSlots
+	group    group
+	cuts     map[uint64]*tensorCut
+	memories map[uint64]*memory // of its tensors, by key
+	lossy    bool               // loss was used on this direction
+	ended    error              // why the parser gave up; nil: it has not
+	armed    bool               // a read deadline is set
 }
 
 // run carries the app's bytes until its FIN (nil), a reset by the app or the tunnel's end (an error).
 func (s *sender) run() error {
+	defer s.forget()
 	for {
 		if err := s.deadline(); err != nil {
 			return err
@@ -108,6 +110,9 @@ func (s *sender) next(b []byte) (parser.Segment, error) {
 	}
 	s.ended = err
 	s.shared.Metrics.gaveUp(s.flow.Protocol)
+	if errors.Is(err, parser.ErrForget) {
+		s.forget()
+	}
 	if !errors.Is(err, parser.ErrForeign) {
 		s.log.Warn("stream is no longer understood and travels verbatim", "direction", s.flow.Direction, "err", err)
 	}
@@ -199,19 +204,15 @@ func (s *sender) cut(t tensor.Tensor) *tensorCut {
 		t.DType, t.Why = tensor.NoDType, tensor.DTypeUnknown
 	}
 	record := s.shared.tensors.of(s.flow, t)
-	codec, why := s.choose(t, record)
-	text := policy.Verbatim
-	if codec != nil {
-		text = codec.String()
-	}
-	record.chose(text, why, t.Why)
-	if codec == nil {
-		s.shared.Metrics.fellBack(why)
+	c := &tensorCut{record: record, t: t}
+	s.decide(c)
+	record.chose(c.text, c.choice.Why, t.Why)
+	if c.choice.Codec == nil {
+		s.shared.Metrics.fellBack(c.choice.Why)
 		record.sent(t.Size, t.Size)
 		return nil
 	}
-	c := &tensorCut{codec: codec, text: text, record: record, t: t}
-	c.want = min(max(codec.Block(t.Size), t.DType.Size()), MaxBlock)
+	c.want = min(max(c.choice.Codec.Block(t.Size), t.DType.Size()), MaxBlock)
 	c.want -= c.want % t.DType.Size()
 	if s.cuts == nil {
 		s.cuts = map[uint64]*tensorCut{}
@@ -220,15 +221,47 @@ func (s *sender) cut(t tensor.Tensor) *tensorCut {
 	return c
 }
 
-// choose asks the policy, and whether what it says has paid so far.
-func (s *sender) choose(t tensor.Tensor, r *tensorRecord) (codecs.Codec, tensor.Reason) {
+// decide asks the policy, whether what it says has paid so far, and for the memory that loss needs.
+func (s *sender) decide(c *tensorCut) {
 	rtt, rate := s.stream.Path()
 	m := policy.Measured{Rate: int64(rate), RTT: rtt}
-	codec, why := s.shared.policy().Choose(s.flow, t, m)
-	if codec != nil && !codecs.Lossy(codec) && !r.gain.Pays(m, s.shared.cores) {
-		return nil, tensor.NoGain
+	c.choice = s.shared.policy().Choose(s.flow, c.t, m)
+	switch {
+	case c.choice.Codec == nil:
+	case codecs.Lossy(c.choice.Codec):
+		if c.memory = s.remember(c.t); c.memory == nil {
+			c.choice = policy.Choice{Codec: s.shared.lossless, Why: tensor.NoReference}
+		}
+	case !c.record.gain.Pays(m, s.shared.cores):
+		c.choice = policy.Choice{Why: tensor.NoGain}
 	}
-	return codec, why
+	c.text = policy.Verbatim
+	if c.choice.Codec != nil {
+		c.text = c.choice.Codec.String()
+	}
+}
+
+// remember returns what is remembered of a tensor that may lose something, and notes that this connection uses it.
+func (s *sender) remember(t tensor.Tensor) *memory {
+	m := s.shared.memories.of(s.job, t, s.shared.lasting[s.flow.Protocol])
+	if m != nil {
+		if s.memories == nil {
+			s.memories = map[uint64]*memory{}
+		}
+		s.memories[t.Key] = m
+	}
+	return m
+}
+
+// forget drops what is remembered of this connection's tensors, where its protocol never connects again.
+func (s *sender) forget() {
+	if s.shared.lasting[s.flow.Protocol] && !errors.Is(s.ended, parser.ErrForget) {
+		return
+	}
+	for _, m := range s.memories {
+		s.shared.memories.drop(m)
+	}
+	clear(s.memories)
 }
 
 // startBlock begins the block at c.off, or a run of the same length that travels verbatim: there is no memory, or the
@@ -239,14 +272,13 @@ func (s *sender) startBlock(c *tensorCut, hold int) {
 	if n%c.t.DType.Size() != 0 {
 		return
 	}
-	slot, err := s.slots.get(declarationOf(c.t, s.job, c.codec, c.text, c.off, n), c.codec)
+	decl := declarationOf(c.t, s.job, c.choice.Codec, c.text, c.off, n)
+	slot, err := s.slots.get(decl, c.choice, c.memory)
 	if err != nil || !s.shared.budget.take(n) {
 		s.shared.Metrics.fellBack(tensor.NoGain)
 		return
 	}
-	s.lossy = s.lossy || codecs.Lossy(c.codec)
-	c.block = &sendBlock{slot: slot, data: s.shared.buffers.get(n), record: c.record, role: c.t.Role, text: c.text,
-		decl: declarationOf(c.t, s.job, c.codec, c.text, c.off, n)}
+	c.block = &sendBlock{slot: slot, data: s.shared.buffers.get(n), record: c.record, role: c.t.Role, text: c.text, decl: decl}
 	s.group.start(c.block, timed)
 }
 

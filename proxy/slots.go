@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/codecs/feedback"
+	"github.com/gradproxy/gradproxy/proxy/policy"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -27,6 +29,9 @@ type sendSlot struct {
 	turn     chan struct{} // closed when the block before has been encoded; nil: there was none
 	declared bool
 	used     uint64 // tick of the last use
+	memory   *memory
+	residual []float32 // the block's part of it, if the encoder has feedback
+	encoded  int       // blocks so far
 }
 
 type sendSlots struct {
@@ -41,24 +46,34 @@ type sendKey struct {
 	lane int
 }
 
-// get returns the slot for a block that is declared as d, whose coder keeps nothing of a tensor unless d.key is set.
-func (s *sendSlots) get(d declaration, c codecs.Codec) (*sendSlot, error) {
+// get returns the slot for a block that is declared as d, whose coder keeps nothing of a tensor unless d.key is set. m is
+// what is remembered of the tensor, and nil for codecs that lose nothing.
+func (s *sendSlots) get(d declaration, c policy.Choice, m *memory) (*sendSlot, error) {
 	k := sendKey{declaration: d}
 	if d.key == 0 {
 		s.lane = (s.lane + 1) % lanes
 		k.lane = s.lane
 	}
 	s.tick++
-	if slot := s.byDecl[k]; slot != nil {
-		slot.used = s.tick
-		return slot, nil
+	old := s.byDecl[k]
+	if old != nil && old.memory == m {
+		old.used = s.tick
+		return old, nil
 	}
-	enc, err := c.NewEncoder(d.dtype, d.n)
+	slot := &sendSlot{used: s.tick, memory: m}
+	var err error
+	if m != nil && c.Feedback {
+		slot.residual = m.residualOf(d.off, d.size())
+		slot.enc, err = feedback.NewEncoder(c.Codec, d.dtype, slot.residual)
+	} else {
+		slot.enc, err = c.Codec.NewEncoder(d.dtype, d.n)
+	}
 	if err != nil {
 		return nil, err
 	}
-	slot := &sendSlot{enc: enc, used: s.tick}
-	if len(s.byDecl) < maxSendSlots {
+	if old != nil { // its tensor was forgotten: the coders begin anew at both ends
+		slot.id, slot.turn = old.id, old.turn
+	} else if len(s.byDecl) < maxSendSlots {
 		slot.id = s.next
 		s.next++
 	} else {

@@ -82,6 +82,13 @@ func (r *tensorRecord) chose(codec string, reason, evidence tensor.Reason) {
 	r.mu.Unlock()
 }
 
+// refused notes that a block of the value may not travel as was chosen.
+func (r *tensorRecord) refused(why tensor.Reason) {
+	r.mu.Lock()
+	r.reason = why
+	r.mu.Unlock()
+}
+
 // sent notes bytes of the tensor and what became of them.
 func (r *tensorRecord) sent(raw, wire int) {
 	r.raw.Add(int64(raw))

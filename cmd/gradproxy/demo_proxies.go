@@ -16,7 +16,8 @@ import (
 func throughProxies(ctx context.Context, r demo.Run, between demo.Between) (demo.Path, error) {
 	cfg := pair.Config{Between: between}
 	if r.Gradients != "" {
-		cfg.Jobs = []proxy.Job{{Name: "demo", Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Sums: tensor.Gradient}}
+		cfg.Jobs = []proxy.Job{{Name: "demo", Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Sums: tensor.Gradient,
+			LossyAggregates: r.Aggregates != ""}}
 		cfg.Rules = []policy.Rule{{Job: "demo", Roles: []tensor.Role{tensor.Gradient}, MinBytes: policy.MinBytes, Codec: r.Gradients}}
 	}
 	if r.Aggregates != "" {

@@ -22,7 +22,7 @@ const (
 	smoothing = 0.25 // weight of the newest block in the ratio
 	fading    = 0.99 // of the best speed, with each block. The best counts and not the mean: where the job itself keeps
 	// the cores busy, most measurements are of the scheduler
-	maxStreak = 6    // at most 2^6 values pass between trials
+	maxStreak = 6 // at most 2^6 values pass between trials
 )
 
 // Pays says whether the next value should be coded, by cores at a time, on a path as measured.

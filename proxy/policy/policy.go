@@ -15,18 +15,25 @@ import (
 
 // A Policy chooses how a tensor travels. It is asked at each new value of the tensor (Off is 0); an
 // answer unlike the last one declares the tensor's slots anew, and the next encoder with feedback inherits the
-// residual (while the tensor travels exactly it waits). nil: verbatim. A Policy is safe for concurrent use.
+// residual (while the tensor travels exactly it waits). A Policy is safe for concurrent use.
 type Policy interface {
 	// f: protocol, direction and ends of the connection; m: the rate and RTT that the sender has seen.
-	// The Reason is OK where a rule chose the codec, and else says why not.
-	Choose(f Flow, t tensor.Tensor, m Measured) (codecs.Codec, tensor.Reason)
+	Choose(f Flow, t tensor.Tensor, m Measured) Choice
+}
+
+// A Choice is a Policy's answer.
+type Choice struct {
+	Codec    codecs.Codec  // nil: verbatim
+	Feedback bool          // what a lossy Codec loses is added to the tensor's next value
+	Why      tensor.Reason // OK where a rule chose the codec; else why not
 }
 
 // A Flow is one direction of a connection, as rules can tell it from others.
 type Flow struct {
-	Job       string
-	Protocol  string
-	Direction Direction
+	Job             string
+	Protocol        string
+	Direction       Direction
+	LossyAggregates bool // the job's configuration lets sums that replicas share lose something
 }
 
 // A Direction is the way of a flow, seen from the end that sent SYN.
@@ -61,6 +68,10 @@ type Rule struct {
 	MinBytes  int    // of the whole tensor
 	MaxBytes  int    // of the whole tensor; 0: no limit
 	Codec     string // codec text, or Verbatim
+
+	// NoFeedback leaves out the error feedback of a lossy codec of gradients. Aggregates never go without: replicas
+	// would drift apart at random.
+	NoFeedback bool
 }
 
 // Verbatim is the Codec text of a rule whose tensors are not touched at all.
@@ -70,14 +81,21 @@ const Verbatim = "verbatim"
 // its share of a frame outweigh what coding saves.
 const MinBytes = 1024
 
+// AggregateCodec is what a job's aggregates travel with where it lets them lose something and no rule speaks of them.
+const AggregateCodec = "int4"
+
 // New compiles rules. Codec texts are made codecs by the function newCodec; lossless is its codec for whatever no rule
-// allows to lose anything. An error names the rule by its place, from 1.
+// allows to lose anything, and AggregateCodec must exist as well. An error names the rule by its place, from 1.
 func New(rules []Rule, newCodec func(text string) (codecs.Codec, error)) (Policy, error) {
 	lossless, err := newCodec("lossless")
 	if err != nil {
 		return nil, fmt.Errorf("policy: %w", err)
 	}
-	p := &ruleList{lossless: lossless}
+	aggregate, err := newCodec(AggregateCodec)
+	if err != nil {
+		return nil, fmt.Errorf("policy: %w", err)
+	}
+	p := &ruleList{lossless: lossless, aggregate: aggregate}
 	for i, r := range rules {
 		c := compiled{Rule: r}
 		if r.Codec != Verbatim {

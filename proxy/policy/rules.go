@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/gradproxy/gradproxy/codecs"
@@ -8,8 +9,9 @@ import (
 )
 
 type ruleList struct {
-	rules    []compiled
-	lossless codecs.Codec
+	rules     []compiled
+	lossless  codecs.Codec
+	aggregate codecs.Codec
 }
 
 type compiled struct {
@@ -18,16 +20,19 @@ type compiled struct {
 }
 
 // Choose returns the codec of the first rule that matches, made safe for the role.
-func (p *ruleList) Choose(f Flow, t tensor.Tensor, _ Measured) (codecs.Codec, tensor.Reason) {
+func (p *ruleList) Choose(f Flow, t tensor.Tensor, _ Measured) Choice {
 	for i := range p.rules {
 		if r := &p.rules[i]; r.matches(f, t) {
-			return p.safe(r.codec, t)
+			return p.safe(f, t, r.codec, r.NoFeedback)
 		}
 	}
-	if t.Size < MinBytes {
-		return nil, tensor.TooSmall
+	switch {
+	case t.Size < MinBytes:
+		return Choice{Why: tensor.TooSmall}
+	case t.Role == tensor.Aggregate && f.LossyAggregates:
+		return p.safe(f, t, p.aggregate, false)
 	}
-	return p.lossless, tensor.NoRule
+	return Choice{Codec: p.lossless, Why: tensor.NoRule}
 }
 
 func (r *compiled) matches(f Flow, t tensor.Tensor) bool {
@@ -40,23 +45,15 @@ func (r *compiled) matches(f Flow, t tensor.Tensor) bool {
 }
 
 // safe replaces a lossy codec by the lossless one where the parser gives no proof that loss is allowed.
-func (p *ruleList) safe(c codecs.Codec, t tensor.Tensor) (codecs.Codec, tensor.Reason) {
+func (p *ruleList) safe(f Flow, t tensor.Tensor, c codecs.Codec, noFeedback bool) Choice {
 	if c == nil || !codecs.Lossy(c) {
-		return c, tensor.OK
+		return Choice{Codec: c}
 	}
 	switch {
-	case t.Role != tensor.Gradient:
-		return p.lossless, cmpReason(t.Why, tensor.RoleUnproved)
+	case t.Role != tensor.Gradient && !(t.Role == tensor.Aggregate && f.LossyAggregates), t.Key == 0:
+		return Choice{Codec: p.lossless, Why: cmp.Or(t.Why, tensor.RoleUnproved)}
 	case !t.DType.Float():
-		return p.lossless, cmpReason(t.Why, tensor.DTypeUnknown)
+		return Choice{Codec: p.lossless, Why: cmp.Or(t.Why, tensor.DTypeUnknown)}
 	}
-	return c, tensor.OK
-}
-
-// cmpReason returns what the parser said of the tensor, or else why.
-func cmpReason(said, why tensor.Reason) tensor.Reason {
-	if said != tensor.OK {
-		return said
-	}
-	return why
+	return Choice{Codec: c, Feedback: !noFeedback || t.Role == tensor.Aggregate}
 }

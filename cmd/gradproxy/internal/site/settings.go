@@ -27,7 +27,7 @@ func settingsOf(c *config.Config) (proxy.Settings, error) {
 		s.Peers = append(s.Peers, proxy.Peer{Name: p.Name, Networks: p.Networks, MayDial: p.MayDial})
 	}
 	for _, j := range c.Jobs {
-		s.Jobs = append(s.Jobs, proxy.Job{Name: j.Name, Networks: j.Networks, Ranks: j.Ranks, Sums: j.Sums})
+		s.Jobs = append(s.Jobs, proxy.Job{Name: j.Name, Networks: j.Networks, Ranks: j.Ranks, Sums: j.Sums, LossyAggregates: j.LossyAggregates})
 	}
 	var rules []policy.Rule
 	for _, r := range c.Policy {
@@ -42,7 +42,7 @@ func settingsOf(c *config.Config) (proxy.Settings, error) {
 
 func rule(r config.Rule) policy.Rule {
 	p := policy.Rule{Job: r.Job, Protocol: r.Protocol, Roles: r.Roles, DTypes: r.DTypes,
-		MinBytes: int(r.MinBytes), MaxBytes: int(r.MaxBytes), Codec: r.Codec}
+		MinBytes: int(r.MinBytes), MaxBytes: int(r.MaxBytes), Codec: r.Codec, NoFeedback: r.NoFeedback}
 	for _, d := range []policy.Direction{policy.FromClient, policy.FromServer} {
 		if d.String() == r.Direction {
 			p.Direction = &d

@@ -1,0 +1,153 @@
+package proxy
+
+import (
+	"container/list"
+	"slices"
+	"sync"
+
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// What senders remember of tensors that may lose something: the residual that error feedback carries from value to value,
+// and the last value, which the next is compared with. It belongs to the tensor (job and key) and not to a connection.
+
+// memories holds the tensors' memories, up to a number of bytes. Beyond it the one that was used least recently is
+// forgotten: its residual is lost, and its next value travels exactly, since there is nothing to compare it with.
+type memories struct {
+	mu     sync.Mutex
+	limit  int64
+	bytes  int64
+	byKey  map[memoryKey]*list.Element
+	recent list.List // of *memory, the most recently used first
+	lost   func(n int)
+}
+
+type memoryKey struct {
+	job string
+	key uint64
+}
+
+// A memory is one tensor's. Senders hold mu while they read or change what is below it.
+type memory struct {
+	memoryKey
+	dtype tensor.DType
+	size  int  // bytes of the tensor
+	lasts bool // it outlives the connection, and the process
+
+	mu       sync.Mutex
+	residual []float32 // by element; zero where nothing is owed
+	last     []byte    // the last value, as far as it came
+	blocks   map[blockRange]*blockMemory
+}
+
+// A blockRange is a block's place in its tensor, in bytes.
+type blockRange struct{ off, n int }
+
+type blockMemory struct {
+	known bool // last holds a value of the block
+	trust tensor.Trust
+}
+
+func newMemories(limit int64, lost func(n int)) *memories {
+	return &memories{limit: limit, byKey: map[memoryKey]*list.Element{}, lost: lost}
+}
+
+func (m *memory) cost() int64 { return int64(4*len(m.residual) + len(m.last)) }
+
+// of returns the memory of t, which is new if there was none or if size or type have changed. It is nil if t alone is
+// larger than the limit.
+func (ms *memories) of(job string, t tensor.Tensor, lasts bool) *memory {
+	k := memoryKey{job, t.Key}
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	if e := ms.byKey[k]; e != nil {
+		m := e.Value.(*memory)
+		if m.dtype == t.DType && m.size == t.Size {
+			ms.recent.MoveToFront(e)
+			return m
+		}
+		ms.forget(e)
+	}
+	m := &memory{memoryKey: k, dtype: t.DType, size: t.Size, lasts: lasts, residual: make([]float32, t.Size/t.DType.Size()),
+		last: make([]byte, t.Size), blocks: map[blockRange]*blockMemory{}}
+	if m.cost() > ms.limit {
+		return nil
+	}
+	ms.add(m)
+	return m
+}
+
+// add takes in a memory, and forgets others to make room. ms.mu is held.
+func (ms *memories) add(m *memory) {
+	ms.byKey[m.memoryKey] = ms.recent.PushFront(m)
+	for ms.bytes += m.cost(); ms.bytes > ms.limit; {
+		ms.forget(ms.recent.Back())
+	}
+}
+
+// forget drops a memory. Encoders that still hold its residual go on with it until the tensor's next value.
+func (ms *memories) forget(e *list.Element) {
+	m := ms.recent.Remove(e).(*memory)
+	delete(ms.byKey, m.memoryKey)
+	ms.bytes -= m.cost()
+	ms.lost(1)
+}
+
+// drop forgets m, if it is still what is remembered of its tensor.
+func (ms *memories) drop(m *memory) {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	if e := ms.byKey[m.memoryKey]; e != nil && e.Value.(*memory) == m {
+		ms.forget(e)
+	}
+}
+
+// lasting returns the memories that outlive their connections, the most recently used first.
+func (ms *memories) lasting() (found []*memory) {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	for e := ms.recent.Front(); e != nil; e = e.Next() {
+		if m := e.Value.(*memory); m.lasts {
+			found = append(found, m)
+		}
+	}
+	return found
+}
+
+// restore takes in memories that were saved, the most recently used first, of tensors that nothing is known of yet.
+func (ms *memories) restore(saved []*memory) {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	for _, m := range slices.Backward(saved) {
+		if ms.byKey[m.memoryKey] == nil {
+			ms.add(m)
+		}
+	}
+}
+
+// check compares a block with the tensor's last value, reports whether it may lose something, and keeps it as the last.
+// first says that there was nothing to compare it with.
+func (m *memory) check(off int, block []byte) (plausible, first bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := blockRange{off, len(block)}
+	b := m.blocks[r]
+	if b == nil {
+		b = &blockMemory{}
+		m.blocks[r] = b
+	}
+	last := m.last[off : off+len(block)]
+	first = !b.known
+	if !first {
+		plausible = b.trust.Check(m.dtype, block, last)
+	}
+	copy(last, block)
+	b.known = true
+	return plausible, first
+}
+
+// residualOf returns the part of the residual that belongs to a block.
+func (m *memory) residualOf(off, bytes int) []float32 {
+	e := m.dtype.Size()
+	return m.residual[off/e : (off+bytes)/e]
+}

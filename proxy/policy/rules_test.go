@@ -1,0 +1,118 @@
+package policy
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// fake is a codec of which only its name and whether it is lossy matter.
+type fake struct {
+	codecs.Codec
+	name  string
+	lossy bool
+}
+
+func (f fake) String() string { return f.name }
+func (f fake) Lossy() bool    { return f.lossy }
+
+func fakes(text string) (codecs.Codec, error) {
+	switch text {
+	case "lossless", "fast":
+		return fake{name: text}, nil
+	case "3lc", "int4":
+		return fake{name: text, lossy: true}, nil
+	}
+	return nil, fmt.Errorf("%w: %q", codecs.ErrText, text)
+}
+
+func gradient(key uint64) tensor.Tensor {
+	return tensor.Tensor{Key: key, Role: tensor.Gradient, DType: tensor.Float32, Size: 4096}
+}
+
+// Loss needs everything at once: a rule, the role, an element type and an identity. Whatever lacks one travels lossless
+// and says why.
+func TestLossNeedsProof(t *testing.T) {
+	p, err := New([]Rule{{Codec: "3lc"}}, fakes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	with := func(change func(*tensor.Tensor)) tensor.Tensor {
+		x := gradient(1)
+		change(&x)
+		return x
+	}
+	for name, c := range map[string]struct {
+		t    tensor.Tensor
+		f    Flow
+		want string
+		why  tensor.Reason
+	}{
+		"gradient":          {t: gradient(1), want: "3lc"},
+		"no key":            {t: gradient(0), want: "lossless", why: tensor.RoleUnproved},
+		"state":             {t: with(func(x *tensor.Tensor) { x.Role = tensor.State }), want: "lossless", why: tensor.RoleUnproved},
+		"exact":             {t: with(func(x *tensor.Tensor) { x.Role = tensor.Exact }), want: "lossless", why: tensor.RoleUnproved},
+		"unknown, says why": {t: with(func(x *tensor.Tensor) { x.Role, x.Why = tensor.Unknown, tensor.DTypeUnknown }), want: "lossless", why: tensor.DTypeUnknown},
+		"integers":          {t: with(func(x *tensor.Tensor) { x.DType = tensor.Int32 }), want: "lossless", why: tensor.DTypeUnknown},
+		"no type":           {t: with(func(x *tensor.Tensor) { x.DType = tensor.NoDType }), want: "lossless", why: tensor.DTypeUnknown},
+		"aggregate":         {t: with(func(x *tensor.Tensor) { x.Role = tensor.Aggregate }), want: "lossless", why: tensor.RoleUnproved},
+		"aggregate, allowed": {t: with(func(x *tensor.Tensor) { x.Role = tensor.Aggregate }),
+			f: Flow{LossyAggregates: true}, want: "3lc"},
+	} {
+		got := p.Choose(c.f, c.t, Measured{})
+		if got.Codec.String() != c.want || got.Why != c.why {
+			t.Errorf("%s: %v because %v, want %v because %v", name, got.Codec, got.Why, c.want, c.why)
+		}
+		if codecs.Lossy(got.Codec) && !got.Feedback {
+			t.Errorf("%s: lossy without feedback", name)
+		}
+	}
+}
+
+func TestFirstRuleWins(t *testing.T) {
+	from := FromServer
+	p, err := New([]Rule{
+		{Job: "a", Codec: Verbatim},
+		{Protocol: "gloo", MinBytes: 8000, Codec: "3lc", NoFeedback: true},
+		{Direction: &from, DTypes: []tensor.DType{tensor.Float32}, MaxBytes: 5000, Codec: "fast"},
+	}, fakes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	big := gradient(1)
+	big.Size = 8000
+	small := gradient(1)
+	small.Size = 100
+	sum := big
+	sum.Role = tensor.Aggregate
+	for name, c := range map[string]struct {
+		f        Flow
+		t        tensor.Tensor
+		want     string
+		why      tensor.Reason
+		feedback bool
+	}{
+		"job":                {f: Flow{Job: "a", Protocol: "gloo"}, t: big, want: Verbatim},
+		"size and protocol":  {f: Flow{Protocol: "gloo"}, t: big, want: "3lc"},
+		"direction":          {f: Flow{Direction: FromServer}, t: gradient(1), want: "fast"},
+		"none":               {t: gradient(1), want: "lossless", why: tensor.NoRule},
+		"none, small":        {t: small, want: Verbatim, why: tensor.TooSmall},
+		"aggregates default": {f: Flow{LossyAggregates: true}, t: sum, want: AggregateCodec, feedback: true},
+		"aggregates always have feedback": {f: Flow{Protocol: "gloo", LossyAggregates: true}, t: sum, want: "3lc",
+			feedback: true},
+	} {
+		got := p.Choose(c.f, c.t, Measured{})
+		text := Verbatim
+		if got.Codec != nil {
+			text = got.Codec.String()
+		}
+		if text != c.want || got.Why != c.why || got.Feedback != c.feedback {
+			t.Errorf("%s: %s because %v, feedback %v", name, text, got.Why, got.Feedback)
+		}
+	}
+	if _, err := New([]Rule{{Codec: "lossless"}, {Codec: "zip"}}, fakes); err == nil {
+		t.Error("an unknown codec was taken")
+	}
+}
