@@ -487,3 +487,42 @@ func TestListenersAreNotMultipath(t *testing.T) {
 		t.Errorf("SO_PROTOCOL = %d, %v, want %d", protocol, err, unix.IPPROTO_TCP)
 	}
 }
+
+// While networks change and the rules are refreshed, every new connection is taken: each change is one transaction.
+func TestChangesLeaveNoGap(t *testing.T) {
+	job, _ := twoSites(t)
+	r := redirect(job, paris())
+	serve(t, r, nil)
+	const changes, dials = 200, 200
+	changed := make(chan error, 1)
+	go func() {
+		for i := range changes {
+			networks := prefixes("10.2.0.0/16", "2001:db8:2::/48")
+			if i%2 == 1 {
+				networks = prefixes("10.2.0.0/17", "10.2.128.0/17", "10.77.0.0/16", "2001:db8::/32")
+			}
+			if err := errors.Join(r.Update(networks, nil), r.refresh()); err != nil {
+				changed <- err
+				return
+			}
+		}
+		changed <- nil
+	}()
+	job.do(func() {
+		for i := range dials {
+			addr := []string{server4, server6}[i%2]
+			c, err := net.Dial("tcp", addr)
+			if err != nil {
+				t.Errorf("dial %d: %v", i, err)
+				return
+			}
+			if got := readWord(c); got != "P" {
+				t.Errorf("dial %d of %s: answered by %q, want the proxy", i, addr, got)
+			}
+			reset(c.(*net.TCPConn))
+		}
+	})
+	if err := <-changed; err != nil {
+		t.Fatal(err)
+	}
+}
