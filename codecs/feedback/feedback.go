@@ -1,5 +1,5 @@
 // Package feedback lets a lossy codec make up in later steps for what it loses in one: error feedback, the error accumulation
-// of 3LC's Figure 3 ([Lim, Andersen and Kaminsky]; before them [Seide et al.]), around any value codec.
+// of 3LC's Figure 3 and section 3.1 ([Lim, Andersen and Kaminsky]), around any value codec.
 //
 // At each step, with the tensor's value x and the residual e of the step before,
 //
@@ -21,6 +21,7 @@
 // The codec's own: the other end decodes as without feedback.
 //
 // [Lim, Andersen and Kaminsky]: https://arxiv.org/abs/1802.07389v1
+//
 // [Seide et al.]: https://www.isca-archive.org/interspeech_2014/seide14_interspeech.html
 package feedback
 

@@ -5,18 +5,19 @@ import "math"
 // scale returns M, equation (1): the largest magnitude of the block times s.
 func scale(most, s float32) (M float32) { return float32(most * s) }
 
-// threshold returns the bits of h, the largest float32 that is at most M/2, for a finite M of at least 0. For every
-// float32 T of at most M in magnitude, round(T/M) of equation (2), ties to even, is 0 if |T| <= h, and else the sign of T:
-// a T next above M/2 has a quotient of at least 1/2 + 2^-25, which float32 division does not round down to 1/2. And
-// so it is for M = 0, where (2) is not defined.
-func threshold(M float32) (h uint32) {
+// threshold returns what classOf adds for a finite M of at least 0: 0x7fffffff - h, where h is the bits of the largest
+// float32 that is at most M/2. For every float32 T of at most M in magnitude, round(T/M) of equation (2), ties to even, is
+// 0 if |T| <= h, and else the sign of T: a T next above M/2 has a quotient of at least 1/2 + 2^-25, which float32
+// division does not round down to 1/2. And so it is for M = 0, where (2) is not defined.
+func threshold(M float32) (c uint32) {
+	h := math.Float32bits(M / 2)
 	if b := math.Float32bits(M); b < 1<<24 {
-		return b >> 1 // M/2 is subnormal, in units of 2^-149, and may lie between two
+		h = b >> 1 // M/2 is subnormal, in units of 2^-149, and may lie between two
 	}
-	return math.Float32bits(M / 2)
+	return 0x7fffffff - h
 }
 
-// Classes of a value of bits b, in two bits. Their order is that of classOf.
+// Classes of a value T, in two bits.
 const (
 	small         = 0 // |T| <= h and the sign bit is 0
 	negative      = 1 // T < -h
@@ -24,13 +25,13 @@ const (
 	smallNegative = 3 // |T| <= h and the sign bit is 1
 )
 
-// classOf adds c = 0x7fffffff - h to the bits: magnitudes above h then turn the sign bit over.
+// classOf returns the class of the value of bits b: in b+c, the sign bit is the other one if the magnitude is above h.
 func classOf(b, c uint32) uint32 { return (b+c)>>31*2 + b>>31 }
 
-// quantize sets dst to the quartic encoding of x for a threshold h: p = len(dst) = ceil(len(x)/5) bytes, of which
+// quantize sets dst to the quartic encoding of x for a threshold c: p = len(dst) = ceil(len(x)/5) bytes, of which
 // byte j holds values j, p+j, 2p+j, 3p+j and 4p+j (section 3.2: five partitions).
-func quantize(dst []byte, x []float32, h uint32) {
-	p, c := len(dst), 0x7fffffff-h
+func quantize(dst []byte, x []float32, c uint32) {
+	p := len(dst)
 	whole := max(len(x)-4*p, 0) // bytes without padding
 	if whole > 0 {
 		dst := dst[:whole]
@@ -60,8 +61,8 @@ func quantize(dst []byte, x []float32, h uint32) {
 
 // quantizeSum sets dst as quantize does for the sums x[i]+e[i] (Figure 3, steps 1 and 2), and e to what of the sums is
 // left when zeros and values of magnitude d are delivered (steps a and b).
-func quantizeSum(dst []byte, x, e []float32, h uint32, d float32) {
-	p, c := len(dst), 0x7fffffff-h
+func quantizeSum(dst []byte, x, e []float32, c uint32, d float32) {
+	p := len(dst)
 	delivered := [4]float32{negative: -d, positive: d}
 	whole := max(len(x)-4*p, 0)
 	if whole > 0 {

@@ -1,0 +1,128 @@
+package codectest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/codecs/feedback"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// BenchLossy measures a value codec on float32 with and without error feedback, in the blocks that it wants: on a tensor that
+// a core's cache holds and, without -short, on one of 256 MiB. Each reports GB/s of elements, x-copy, that over Go's
+// copy of the same bytes in the same run, and ratio, the elements' bytes over the encoding's.
+func BenchLossy(b *testing.B, c codecs.Codec) {
+	for _, size := range []int{160 << 10, 256 << 20} {
+		if size > 1<<20 && testing.Short() {
+			continue
+		}
+		b.Run(fmt.Sprintf("%dKiB", size>>10), func(b *testing.B) {
+			var t benchTensor
+			b.Run("feedback", func(b *testing.B) { t.fill(b, c, size); t.bench(b, t.encode(b, t.fed)) })
+			b.Run("encode", func(b *testing.B) { t.fill(b, c, size); t.bench(b, t.encode(b, t.bare)) })
+			b.Run("decode", func(b *testing.B) { t.fill(b, c, size); t.bench(b, t.decode(b)) })
+		})
+	}
+}
+
+// A benchTensor is a tensor in blocks, with a coder for each.
+type benchTensor struct {
+	src, dst  []byte
+	block     int // bytes
+	fed, bare []codecs.Encoder
+	dec       []codecs.Decoder
+	encoded   [][]byte // the latest, of each block
+}
+
+// fill makes the tensor, once, and encodes it often enough that residuals are as in training.
+func (t *benchTensor) fill(b *testing.B, c codecs.Codec, size int) {
+	if t.src != nil {
+		return
+	}
+	const part = 1 << 20 // bytes: random numbers are dear
+	// dst begins elsewhere in its page than src, so that no two buffers compete for the same lines of a cache.
+	t.src, t.dst = make([]byte, 0, size), make([]byte, size+1344)[1344:]
+	for seed := uint64(0); len(t.src) < size; seed++ {
+		t.src = append(t.src, Gaussian.Fill(tensor.Float32, min(part, size)/4, seed%16)...)
+	}
+	residual := make([]float32, size/4+176)[176:]
+	t.block = c.Block(size)
+	for at := 0; at < size; at += t.block {
+		n := min(t.block, size-at) / 4
+		fed, err1 := feedback.NewEncoder(c, tensor.Float32, residual[at/4:at/4+n])
+		bare, err2 := c.NewEncoder(tensor.Float32, n)
+		dec, err3 := c.NewDecoder(tensor.Float32, n)
+		if err := errors.Join(err1, err2, err3); err != nil {
+			b.Fatal(err)
+		}
+		t.fed, t.bare, t.dec = append(t.fed, fed), append(t.bare, bare), append(t.dec, dec)
+		t.encoded = append(t.encoded, make([]byte, 0, c.MaxEncodedLen(n)+64))
+	}
+	encode := t.encode(b, t.fed)
+	for range max(2, (64<<20)/size) {
+		encode()
+	}
+}
+
+func (t *benchTensor) of(block int) (from, to int) {
+	return block * t.block, min((block+1)*t.block, len(t.src))
+}
+
+func (t *benchTensor) encode(b *testing.B, encoders []codecs.Encoder) func() {
+	return func() {
+		for i, e := range encoders {
+			from, to := t.of(i)
+			var err error
+			if t.encoded[i], err = e.Append(t.encoded[i][:0], t.src[from:to]); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+}
+
+func (t *benchTensor) decode(b *testing.B) func() {
+	t.encode(b, t.fed)()
+	return func() {
+		for i, d := range t.dec {
+			from, to := t.of(i)
+			if err := d.Decode(t.dst[from:to], t.encoded[i]); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+}
+
+func (t *benchTensor) bench(b *testing.B, op func()) {
+	AgainstCopy(b, len(t.src), op)
+	encoded := 0
+	for _, e := range t.encoded {
+		encoded += len(e)
+	}
+	b.ReportMetric(float64(len(t.src))/float64(encoded), "ratio")
+}
+
+// AgainstCopy runs op, which is through with size bytes at each call, in turn with a copy of as many, and reports the medians as
+// GB/s of op and as x-copy, how many times as fast as the copy it is. (ns/op is both together.)
+func AgainstCopy(b *testing.B, size int, op func()) {
+	src, dst := bytes.Repeat([]byte{1}, size), bytes.Repeat([]byte{2}, size) // written: fresh zeros are all the same page
+	var op1, copy1 []time.Duration
+	op()
+	b.ReportAllocs()
+	for b.Loop() {
+		t0 := time.Now()
+		op()
+		t1 := time.Now()
+		copy(dst, src)
+		op1, copy1 = append(op1, t1.Sub(t0)), append(copy1, time.Since(t1))
+	}
+	slices.Sort(op1)
+	slices.Sort(copy1)
+	took := op1[len(op1)/2]
+	b.ReportMetric(float64(size)/float64(took.Nanoseconds()), "GB/s")
+	b.ReportMetric(float64(copy1[len(copy1)/2])/float64(took), "x-copy")
+}

@@ -1,0 +1,100 @@
+package threelc
+
+import (
+	"bytes"
+	"errors"
+	"math"
+	"testing"
+
+	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/codecs/codectest"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+var floats = []tensor.DType{tensor.Float32, tensor.Float64, tensor.Float16, tensor.BFloat16}
+
+// FuzzDecode: any bytes are elements or ErrCorrupt, and elements are 0 or one magnitude a block.
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte("\x00\x00\x80\x3f\x79"), uint16(5), byte(0))
+	f.Add([]byte("\x00\x00\x80\x3f\xff\xff"), uint16(140), byte(1))
+	f.Add([]byte("\xff\xff\x7f\x7f\x00"), uint16(5), byte(2))
+	f.Add([]byte("\x00\x00\x80\x3f\x00\x00\x00\x80\x40\x50"), uint16(11), byte(3))
+	f.Fuzz(func(t *testing.T, src []byte, n uint16, kind byte) {
+		d := floats[kind%4]
+		const block = 10
+		dec, err := mustNew(t, Config{Block: block}).NewDecoder(d, int(n))
+		if err != nil {
+			t.Fatal(err)
+		}
+		dst := make([]byte, int(n)*d.Size())
+		if err := dec.Decode(dst, src); err != nil {
+			if !errors.Is(err, codecs.ErrCorrupt) {
+				t.Fatal(err)
+			}
+			return
+		}
+		y := make([]float32, n)
+		tensor.ToFloat32(y, dst, d)
+		for from := 0; from < len(y); from += block {
+			M := float32(0)
+			for i, v := range y[from:min(from+block, len(y))] {
+				a := float32(math.Abs(float64(v)))
+				if a != 0 && (a > math.MaxFloat32 || a != a || M != 0 && a != M) {
+					t.Fatalf("value %d is %v, another of its block ±%v", from+i, v, M)
+				}
+				M = max(M, a)
+			}
+		}
+	})
+}
+
+// FuzzRoundTrip: whatever is encoded is decoded, within M/2, and what has no scale is unsuited.
+func FuzzRoundTrip(f *testing.F) {
+	for i, k := range codectest.Kinds() {
+		for j, d := range floats {
+			f.Add(k.Fill(d, 50, 1), byte(j), uint16(i*5000), uint16(1+7*i))
+		}
+	}
+	f.Fuzz(func(t *testing.T, src []byte, kind byte, s16, block uint16) {
+		d := floats[kind%4]
+		n := len(src) / d.Size()
+		src = src[:n*d.Size()]
+		s := 1 + float64(s16)/65537
+		c := mustNew(t, Config{S: s, Block: 1 + int(block)})
+		e, err := c.NewEncoder(d, n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dec, err := c.NewDecoder(d, n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x := make([]float32, n)
+		tensor.ToFloat32(x, src, d)
+		most := float32(0)
+		for _, v := range x {
+			most = max(most, float32(math.Abs(float64(v)))) // a NaN stays
+		}
+		encoded, err := e.Append(nil, src)
+		if tooLarge := !(most*float32(s) <= math.MaxFloat32); tooLarge != errors.Is(err, codecs.ErrUnsuited) || !tooLarge && err != nil {
+			t.Fatalf("the largest of %d elements is %v, and Append says %v", n, most, err)
+		}
+		if err != nil {
+			return
+		}
+		back := bytes.Repeat([]byte{0xa5}, len(src))
+		if err := dec.Decode(back, encoded); err != nil {
+			t.Fatalf("decoding % x: %v", encoded, err)
+		}
+		if d != tensor.Float32 && d != tensor.Float64 {
+			return // M is rounded, which TestConformance looks at
+		}
+		y := make([]float32, n)
+		tensor.ToFloat32(y, back, d)
+		for i := range x {
+			if diff := math.Abs(float64(x[i]) - float64(y[i])); diff > float64(most*float32(s))/2 {
+				t.Fatalf("%v is delivered as %v; the largest is %v", x[i], y[i], most)
+			}
+		}
+	})
+}

@@ -1,0 +1,5 @@
+//go:build race
+
+package threelc
+
+const raceDetector = true

@@ -1,0 +1,179 @@
+#!/usr/bin/env python3
+"""3LC as its paper says (arXiv:1802.07389v1, section 3), in plain Python, and the vectors that it makes.
+
+It shares nothing with the Go package but the package's comment. Run without arguments it writes the *.txt beside it, with
+--check it only says which would change.
+"""
+import os, random, struct, sys
+
+
+def f32(x):  # rounds once: sums and products of two float32 are exact enough in a double
+    return struct.unpack("<f", struct.pack("<f", x))[0]
+
+
+def bf16(x):
+    b = struct.unpack("<I", struct.pack("<f", x))[0]
+    b = (b + 0x7FFF + (b >> 16 & 1)) & 0xFFFF0000
+    return struct.unpack("<f", struct.pack("<I", b))[0]
+
+
+def quantize(T, s):
+    """Equations (1) and (2)."""
+    M = f32(max((abs(t) for t in T), default=0.0) * f32(s))
+    if M == 0:
+        return M, [0] * len(T)
+    return M, [round(f32(t / M)) for t in T]  # Python's round takes ties to even
+
+
+def quartic(q):
+    """Section 3.2, steps 1 to 6."""
+    a = [v + 1 for v in q]
+    a += [0] * (-len(a) % 5)
+    p = len(a) // 5
+    p0, p1, p2, p3, p4 = (a[i * p:(i + 1) * p] for i in range(5))
+    return [p0[j] * 81 + p1[j] * 27 + p2[j] * 9 + p3[j] * 3 + p4[j] for j in range(p)]
+
+
+def zero_run(a):
+    """Section 3.3."""
+    out, i = [], 0
+    while i < len(a):
+        k = 1
+        while a[i] == 121 and k < 14 and i + k < len(a) and a[i + k] == 121:
+            k += 1
+        out.append(243 + (k - 2) if k >= 2 else a[i])
+        i += k
+    return bytes(out)
+
+
+def encode(T, s, block, deliver):
+    out, y = b"", []
+    for i in range(0, len(T), block):
+        M, q = quantize(T[i:i + block], s)
+        out += struct.pack("<f", M) + zero_run(quartic(q))
+        y += [deliver(M * v) if v else 0.0 for v in q]
+    return out, y
+
+
+def lines(v):
+    out, i = [], 0
+    while i < len(v):
+        k = 1
+        while i + k < len(v) and (v[i + k], str(v[i + k])) == (v[i], str(v[i])):
+            k += 1
+        out.append(v[i].hex() + (" x %d" % k if k > 1 else ""))
+        i += k
+    return out
+
+
+def hexes(b):
+    return [b[i:i + 32].hex(" ") for i in range(0, len(b), 32)]
+
+
+def good(source, steps, s=1.0, block=65536, dtype="float32", feedback=False, want=None):
+    """A file of steps; want are the bytes of the first, where they are known by hand."""
+    codec = "3lc"
+    params = (["s=%s" % s] if s != 1 else []) + (["block=%d" % block] if block != 65536 else [])
+    if params:
+        codec += "(" + ",".join(params) + ")"
+    deliver = {"float32": f32, "bfloat16": lambda x: bf16(f32(x))}[dtype]
+    text = ["# from: " + source, "codec: " + codec, "dtype: " + dtype, "expect: ok"]
+    e = [0.0] * len(steps[0])
+    for x in steps:
+        x = [f32(v) for v in x]
+        T = [f32(a + b) for a, b in zip(x, e)] if feedback else x
+        b, y = encode(T, s, block, deliver)
+        if want is not None:
+            assert b.hex() == want, (source, b.hex(), want)
+            want = None
+        text += ["elements:"] + lines(x) + ["bytes:"] + hexes(b) + ["delivered:"] + lines(y)
+        if feedback:
+            e = [f32(t - v) for t, v in zip(T, y)]
+            text += ["residual:"] + lines(e)
+    return text
+
+
+def unsuited(source, steps, s=1.0):
+    text = good(source, steps[:1], s, feedback=True)
+    text[3] = "expect: unsuited"
+    residual = text[text.index("residual:"):]
+    return text + ["elements:"] + [v if isinstance(v, str) else f32(v).hex() for v in steps[1]] + residual
+
+
+def corrupt(source, n, b, why, codec="3lc"):
+    return ["# from: " + source, "codec: " + codec, "dtype: float32", "n: %d" % n, "expect: corrupt, " + why, "bytes:"] + hexes(bytes.fromhex(b))
+
+
+def normals(seed, n):
+    r = random.Random(seed)
+    return [r.gauss(0, 1) for _ in range(n)]
+
+
+def scaled(M, q):
+    return [M * v for v in q]
+
+
+one = "0000803f"  # M = 1
+FILES = {
+    "zeros-5": good("by hand: section 3.3, five zeros are 121", [[0.0] * 5], want="00000000" + "79"),
+    "zeros-10": good("by hand: section 3.3, the shortest run, 2, is 243", [[0.0] * 10], want="00000000" + "f3"),
+    "zeros-70": good("by hand: section 3.3, the longest run, 14, is 255: 280 bytes in one", [[0.0] * 70], want="00000000" + "ff"),
+    "zeros-75": good("by hand: a run of 15 is one of 14 and one byte", [[0.0] * 75], want="00000000" + "ff79"),
+    "zeros-150": good("by hand: a run of 30 is two of 14 and one of 2", [[0.0] * 150], want="00000000" + "fffff3"),
+    "zeros-1": good("by hand: section 3.2, step 4 pads with what stands for -1, so that one zero is 1·81", [[0.0]], want="00000000" + "51"),
+    "empty": good("by hand: nothing is nothing", [[]], want=""),
+    "highest": good("by hand: section 3.2, five ones are the largest byte, 242", [[1.0] * 5], want=one + "f2"),
+    "lowest": good("by hand: section 3.2, five times -1 are 0", [[-1.0] * 5], want=one + "00"),
+    "polynomial": good("by hand: section 3.2, step 6: 2·81 + 1·27 + 0·9 + 1·3 + 2 = 194", [[1, 0, -1, 0, 1]], want=one + "c2"),
+    "partitions": good("by hand: section 3.2, step 5: values 0, 2, 4, 6 and 8 are one byte, 2·81 + 40 = 202; 1, 3, 5, 7 and 9 another, 2·27 + 94 = 148",
+                       [[1, 0, 0, 1, 0, 0, 0, 0, 0, 0]], want=one + "ca94"),
+    "padding": good("by hand: section 3.2, step 4: of six values in five parts of two, the last two parts are padding",
+                    [[1, 1, 1, 1, 1, 1]], want=one + "eaea"),
+    "run-between": good("by hand: a run of two between other bytes",
+                        [[1] + [0] * 18 + [1]], want=one + "caf37a"),
+    "tie": good("by hand: equation (2) of a half, which is even, is 0, and a float32 more is 1",
+                [[1.0, 0.5, -0.5, f32(0.5 + 2**-24), -f32(0.5 + 2**-24)]], want=one + "cc"),
+    "multiplier": good("by hand: equations (1) and (2) with s = 1.75: M = 1.75, and 0.875 is not sent",
+                       [[1.0, 0.875, -0.875, 0.9, -0.9]], s=1.75, want="0000e03f" + "cc"),
+    "signed-zeros": good("by hand: a zero of either sign is 0, and is delivered as +0", [[-0.0, 0.0, -0.0, 0.0, -0.0]], want="00000000" + "79"),
+    "subnormal": good("by hand: a float32 of the least magnitude is its own M, of three times that M/2 lies between two",
+                      [[2**-149, 0, 0, 0, 0, 3 * 2**-149, 2**-149, 2 * 2**-149, -2 * 2**-149, 0]], block=5,
+                      want="01000000" + "ca" + "03000000" + "d0"),
+    "blocks": good("by hand: each block of three has its M and its padding: 2·81 + 27 + 9 = 198, 0·81 + 27 + 9 = 36, and 81 + 27 = 108 of two values",
+                   [[1, 0, 0, -2, 0, 0, 0, 0]], block=3, want=one + "c6" + "00000040" + "24" + "00000000" + "6c"),
+    "feedback": good("by hand in the residuals: 0.4 is sent at the second step, when 0.4 + 0.4 is over a half of M = 1",
+                     [[1.0, 0.4, -0.25, 0.0, 0.125]] * 4, feedback=True),
+    "feedback-bfloat16": good("reference.py: the residual is taken against ±M as a bfloat16",
+                              [[bf16(v) for v in normals(i, 23)] for i in range(4)], s=1.75, dtype="bfloat16", feedback=True),
+    "normal": good("reference.py: normal numbers of Python's random", [normals(1, 333)]),
+    "normal-1.9": good("reference.py: normal numbers of Python's random", [normals(2, 999)], s=1.9),
+    "feedback-normal": good("reference.py: normal numbers of Python's random", [normals(i, 121) for i in range(6)], s=1.5, block=50, feedback=True),
+    "unsuited-nan": unsuited("by hand", [[1.0, 0.4, 0.0], [0.0, "NaN", 0.0]]),
+    "unsuited-infinity": unsuited("by hand", [[1.0, 0.4, 0.0], ["-Inf", 0.0, 0.0]]),
+    "unsuited-scale": unsuited("by hand: M would be infinite", [[1.0, 0.75, 0.0], [0.0, 0.0, 1.5 * 2.0**127]], s=1.999),
+    "corrupt-scale-nan": corrupt("by hand", 5, "0000c07f" "79", "scale of values 0 to 4 is NaN"),
+    "corrupt-scale-infinite": corrupt("by hand", 5, "0000807f" "79", "scale of values 0 to 4 is +Inf"),
+    "corrupt-scale-negative": corrupt("by hand", 5, "000080bf" "79", "scale of values 0 to 4 is -1"),
+    "corrupt-scale-short": corrupt("by hand", 5, "000080", "ends before the scale of values 0 to 4"),
+    "corrupt-second-scale": corrupt("by hand", 10, one + "79" + "0000807f" + "79", "scale of values 5 to 9 is +Inf", "3lc(block=5)"),
+    "corrupt-short": corrupt("by hand: five bytes of the six", 30, one + "f6", "runs are not those of values 0 to 29"),
+    "corrupt-run-too-long": corrupt("by hand: seven bytes for six", 30, one + "f8", "runs are not those of values 0 to 29"),
+    "corrupt-trailing": corrupt("by hand", 5, one + "79" "79", "1 bytes follow"),
+    "corrupt-empty": corrupt("by hand", 1, "", "ends before the scale of values 0 to 0"),
+}
+
+
+def main():
+    here, bad = os.path.dirname(os.path.abspath(__file__)), []
+    for name, text in FILES.items():
+        path, text = os.path.join(here, name + ".txt"), "\n".join(text) + "\n"
+        if "--check" not in sys.argv:
+            open(path, "w").write(text)
+        elif not os.path.exists(path) or open(path).read() != text:
+            bad.append(name)
+    bad += [f for f in os.listdir(here) if f.endswith(".txt") and f[:-4] not in FILES]
+    if bad:
+        sys.exit("not as reference.py makes them: " + " ".join(bad))
+
+
+main()
