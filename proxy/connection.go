@@ -55,6 +55,7 @@ func (c *connection) carry(pc parser.Conn) string {
 		c.abort(resetByApp)
 		return "app"
 	}
+	c.conn.SetLinger(0) // should this process be killed, the kernel sends an RST and not an end that looks orderly
 	flow := policy.Flow{Job: c.job, Direction: policy.FromClient, LossyAggregates: c.lossyAggregates}
 	if pc.Own == parser.Server {
 		flow.Direction = policy.FromServer
@@ -67,6 +68,7 @@ func (c *connection) carry(pc parser.Conn) string {
 	go func() { sent <- c.sendingEnded(send.run()) }()
 	errRecv := c.receivingEnded(recv.run())
 	errSend := <-sent
+	c.conn.SetLinger(-1)
 	c.conn.Close()
 	c.stream.Close()
 	return c.how(errSend, errRecv)
