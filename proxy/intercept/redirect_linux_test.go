@@ -6,15 +6,10 @@ import (
 	"io"
 	"net"
 	"net/netip"
-	"os/exec"
-	"regexp"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/gradproxy/gradproxy/integration/require"
-	"golang.org/x/sys/unix"
 )
 
 const (
@@ -405,86 +400,6 @@ func TestDirectConnectionsToTheListenerAreReset(t *testing.T) {
 		if !errors.Is(err, syscall.ECONNRESET) {
 			t.Errorf("%v: %v, want a reset", l.Addr(), err)
 		}
-	}
-}
-
-// The text that users are shown and the rules in the kernel are the same: nft lists both alike.
-func TestPlanIsWhatIsApplied(t *testing.T) {
-	require.Command(t, "nft")
-	configs := map[string]RedirectConfig{
-		"usual":      paris(),
-		"gateway":    {Site: "gw", Networks: prefixes("10.2.0.0/16", "2001:db8::/32"), Gateway: true, Refuse: true, Ports: Ports{29500, 29500}},
-		"everything": {Site: "all", Networks: prefixes("0.0.0.0/0", "::/0")},
-		"last":       {Site: "last", Networks: prefixes("10.0.0.0/8", "255.255.255.255/32", "192.168.0.0/24", "192.168.1.0/24")},
-	}
-	for name, c := range configs {
-		t.Run(name, func(t *testing.T) {
-			job := newSite(t)
-			r := redirect(job, c)
-			p := r.Plan()
-			applied := job.list(p.Table)
-			if err := r.rules.remove(); err != nil {
-				t.Fatal(err)
-			}
-			job.nft(p.String(), "-f", "-")
-			if printed := job.list(p.Table); printed != applied {
-				t.Errorf("applied:\n%s\nprinted:\n%s", applied, printed)
-			}
-		})
-	}
-}
-
-// list returns a table as nft lists it, with the seconds that elements have left taken out.
-func (s *site) list(table string) string {
-	return regexp.MustCompile(` expires [0-9ms]+`).ReplaceAllString(s.nft("", "list", "table", "inet", table), "")
-}
-
-func (s *site) nft(input string, args ...string) (out string) {
-	s.t.Helper()
-	s.do(func() {
-		cmd := exec.Command("nft", args...)
-		cmd.Stdin = strings.NewReader(input)
-		b, err := cmd.CombinedOutput()
-		if err != nil {
-			s.t.Errorf("nft %v: %v: %s", args, err, b)
-		}
-		out = string(b)
-	})
-	return out
-}
-
-// Without CAP_NET_ADMIN the error names the capability and says what for, in one line.
-func TestMissingPrivilegeIsNamed(t *testing.T) {
-	job := newSite(t)
-	job.do(func() {
-		if err := dropCapability(unix.CAP_NET_ADMIN); err != nil {
-			t.Error(err)
-			return
-		}
-		_, err := NewRedirect(paris())
-		if err == nil || !strings.Contains(err.Error(), "CAP_NET_ADMIN") || strings.Contains(err.Error(), "\n") {
-			t.Errorf("NewRedirect = %v", err)
-		}
-	})
-}
-
-// The listeners are plain TCP: SO_ORIGINAL_DST is not known to MPTCP sockets.
-func TestListenersAreNotMultipath(t *testing.T) {
-	l, err := listen("tcp", netip.MustParseAddrPort("127.0.0.1:0"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	raw, err := l.SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var protocol int
-	if err := raw.Control(func(fd uintptr) { protocol, err = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_PROTOCOL) }); err != nil {
-		t.Fatal(err)
-	}
-	if err != nil || protocol != unix.IPPROTO_TCP {
-		t.Errorf("SO_PROTOCOL = %d, %v, want %d", protocol, err, unix.IPPROTO_TCP)
 	}
 }
 
