@@ -74,7 +74,6 @@ type carrier struct {
 	pinged     time.Time
 	heard      time.Time // when records last changed
 	heardAt    uint64
-	ratedAt    uint64   // written, when the rate was last asked for
 	doneUnsure []uint64 // streams whose DONE left since the last PING
 	doneInPing []uint64 // before it: the PONG says that they have arrived
 }

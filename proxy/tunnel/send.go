@@ -3,6 +3,7 @@ package tunnel
 import (
 	"fmt"
 	"sync"
+	"time"
 )
 
 // The sending half of a stream. Fields are guarded by the session's lock.
@@ -261,7 +262,10 @@ func (st *Stream) acknowledge(acked, limit uint64) error {
 	if acked > most {
 		return broken("WINDOW acknowledges position %d of stream %d, of which %d have left", acked, st.id, most)
 	}
-	st.acked = max(st.acked, acked)
+	if acked > st.acked {
+		st.session.meter.acknowledged(time.Now(), acked-st.acked)
+		st.acked = acked
+	}
 	for st.head != nil && st.head.left && st.head.end() <= st.acked {
 		st.drop()
 	}

@@ -54,6 +54,7 @@ type session struct {
 
 	rtts    [8]time.Duration // the last PINGs; 0: none
 	rttNext int
+	meter   meter
 	rates   [10]float64 // of the last seconds
 }
 

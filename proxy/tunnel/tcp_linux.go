@@ -30,17 +30,6 @@ func tune(conn net.Conn, congestion string, log *slog.Logger) {
 	})
 }
 
-// deliveryRate returns what the kernel last measured of conn (bytes per second); 0: unknown. A sample for
-// which the application sent too little bounds the rate from below only; the kernel keeps the higher one.
-func deliveryRate(conn net.Conn) (rate float64) {
-	control(conn, func(fd int) {
-		if info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
-			rate = float64(info.Delivery_rate)
-		}
-	})
-	return rate
-}
-
 func control(conn net.Conn, f func(fd int)) {
 	tcp, ok := conn.(*net.TCPConn)
 	if !ok {

@@ -9,6 +9,3 @@ import (
 
 // tune leaves the connection as Go opened it, with TCP_NODELAY.
 func tune(net.Conn, string, *slog.Logger) {}
-
-// deliveryRate is not known here.
-func deliveryRate(net.Conn) float64 { return 0 }

@@ -32,7 +32,6 @@ func (s *session) tick(now time.Time, slept bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.peer.e
-	var rate float64
 	for _, c := range slices.Clone(s.carriers) {
 		if n := c.records.Load(); n != c.heardAt || slept {
 			c.heard, c.heardAt = now, n
@@ -55,10 +54,9 @@ func (s *session) tick(now time.Time, slept bool) error {
 				c.leave() // the dialer does not know why it should, and brings another one
 			}
 		}
-		rate += c.deliveryRate()
 	}
 	copy(s.rates[1:], s.rates[:])
-	s.rates[0] = rate
+	s.rates[0] = s.meter.take()
 	s.peer.rate.Store(uint64(slices.Max(s.rates[:])))
 	if s.theirs != (incarnation{}) && len(s.carriers) == 0 && now.Sub(s.suspended) >= e.cfg.Resume {
 		return fmt.Errorf("no carrier for %v, the resume time", e.cfg.Resume)
@@ -78,14 +76,3 @@ func (c *carrier) worn(e *Endpoint) bool {
 
 // rekeyed reports whether this side has another certificate now than the carrier's.
 func (c *carrier) rekeyed(e *Endpoint) bool { return c.keys != nil && c.keys != e.identity.current() }
-
-// deliveryRate returns what the kernel measured, if the carrier has moved data since it was last asked.
-func (c *carrier) deliveryRate() float64 {
-	n := c.written.Load()
-	moved := n - c.ratedAt
-	c.ratedAt = n
-	if moved < batchSize {
-		return 0
-	}
-	return deliveryRate(c.raw)
-}
