@@ -32,12 +32,16 @@ func BenchLossy(b *testing.B, c codecs.Codec) {
 
 // A benchTensor is a tensor in blocks, with a coder for each.
 type benchTensor struct {
-	src, dst  []byte
+	src, dst  []byte // src has spare bytes more than dst
+	size      int
+	shift     int // where in src the latest value began: another at each step, as gradients are
 	block     int // bytes
 	fed, bare []codecs.Encoder
 	dec       []codecs.Decoder
 	encoded   [][]byte // the latest, of each block
 }
+
+const spare = 16 << 10 // bytes
 
 // fill makes the tensor, once, and encodes it often enough that residuals are as in training.
 func (t *benchTensor) fill(b *testing.B, c codecs.Codec, size int) {
@@ -45,10 +49,11 @@ func (t *benchTensor) fill(b *testing.B, c codecs.Codec, size int) {
 		return
 	}
 	const part = 1 << 20 // bytes: random numbers are dear
+	t.size = size
 	// dst begins elsewhere in its page than src, so that no two buffers compete for the same lines of a cache.
-	t.src, t.dst = make([]byte, 0, size), make([]byte, size+1344)[1344:]
-	for seed := uint64(0); len(t.src) < size; seed++ {
-		t.src = append(t.src, Gaussian.Fill(tensor.Float32, min(part, size)/4, seed%16)...)
+	t.src, t.dst = make([]byte, 0, size+spare), make([]byte, size+1344)[1344:]
+	for seed := uint64(0); len(t.src) < size+spare; seed++ {
+		t.src = append(t.src, Gaussian.Fill(tensor.Float32, min(part, size+spare-len(t.src))/4, seed%16)...)
 	}
 	residual := make([]float32, size/4+176)[176:]
 	t.block = c.Block(size)
@@ -70,15 +75,16 @@ func (t *benchTensor) fill(b *testing.B, c codecs.Codec, size int) {
 }
 
 func (t *benchTensor) of(block int) (from, to int) {
-	return block * t.block, min((block+1)*t.block, len(t.src))
+	return block * t.block, min((block+1)*t.block, t.size)
 }
 
 func (t *benchTensor) encode(b *testing.B, encoders []codecs.Encoder) func() {
 	return func() {
+		t.shift = (t.shift + 4*1021) % spare
 		for i, e := range encoders {
 			from, to := t.of(i)
 			var err error
-			if t.encoded[i], err = e.Append(t.encoded[i][:0], t.src[from:to]); err != nil {
+			if t.encoded[i], err = e.Append(t.encoded[i][:0], t.src[t.shift:][from:to]); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -98,12 +104,12 @@ func (t *benchTensor) decode(b *testing.B) func() {
 }
 
 func (t *benchTensor) bench(b *testing.B, op func()) {
-	AgainstCopy(b, len(t.src), op)
+	AgainstCopy(b, t.size, op)
 	encoded := 0
 	for _, e := range t.encoded {
 		encoded += len(e)
 	}
-	b.ReportMetric(float64(len(t.src))/float64(encoded), "ratio")
+	b.ReportMetric(float64(t.size)/float64(encoded), "ratio")
 }
 
 // AgainstCopy runs op, which is through with size bytes at each call, in turn with a copy of as many, and reports the medians as
