@@ -11,8 +11,10 @@ import (
 
 const (
 	maxEntries   = 4 << 10 // all-reduces of one direction that are remembered
-	settled      = 4       // all-reduces after which an earlier one is taken to be over
+	settled      = 4       // all-reduces after which an earlier one is mostly over
+	surelyOver   = 32      // all-reduces, and two steps, after which it is over if it ever was a ring's
 	searchBudget = 1 << 14 // comparisons for one all-reduce
+	strongRounds = 128     // steps without a miss after which a sequence is believed
 	missLimit    = 8       // all-reduces without a place, beyond a step's, after which the sequence is dropped
 )
 
@@ -20,10 +22,12 @@ const (
 // order of the tags is the order of the program, whatever the order on the wire.
 type counted struct {
 	*direction
-	seq    []entry // by tag
-	script *course // the sequence of a step, once it has passed twice
-	models []*layout
-	epoch  uint64 // sequences dropped
+	seq     []entry // by tag
+	script  *course // the sequence of a step, once it has passed twice
+	missed  bool    // the script had no place for an all-reduce that is not tiny
+	adopted uint32  // the tag before which it had
+	models  []*layout
+	epoch   uint64 // sequences dropped
 }
 
 // An entry is one all-reduce.
@@ -33,11 +37,14 @@ type entry struct {
 	lengths lengths
 	verdict verdict
 
-	item   int      // in the script, -1: none
-	key    uint64   // 0: unknown
-	expect *lengths // what the sequence so far lets expect; nil: nothing
-	strays bool     // its lengths are not those expected
-	claims int      // one more than the last message that was given out as a gradient
+	item     int      // in the script, -1: none
+	key      uint64   // 0: unknown
+	expect   *lengths // what the sequence so far lets expect; nil: nothing
+	strays   bool     // its lengths are not those expected
+	ruledOut bool     // it is no bucket, where all models have told theirs
+	modelled bool     // there are models
+	asides   bool     // a sequence that is being learnt explains it better than the script
+	claims   int      // one more than the last message that was given out as a gradient
 
 	bucket  *item   // of an announced layout, nil: none
 	course  *course // of that
@@ -65,8 +72,7 @@ func (c *counted) index(tag uint32) (int, bool) {
 	})
 }
 
-// announce takes note of an all-reduce at its first sign. It returns an error if that shows an earlier verdict to be
-// false.
+// announce takes note of an all-reduce at its first sign. It returns an error if an earlier verdict has proved false.
 func (c *counted) announce(tag uint32, first int) error {
 	i, known := c.index(tag)
 	if known {
@@ -81,44 +87,57 @@ func (c *counted) announce(tag uint32, first int) error {
 		i -= drop
 	}
 	c.seq = slices.Insert(c.seq, i, entry{tag: tag, first: first, item: -1})
-	if err := c.toBucket(i); err != nil {
-		return err
-	}
+	c.toBucket(i)
 	for ; i < len(c.seq); i++ { // what has overtaken it is looked at again
-		if c.script == nil {
+		if c.script == nil || c.missed {
 			c.learn(i)
 		}
-		if c.script != nil && c.seq[i].item < 0 {
-			if err := c.toItem(i); err != nil {
-				return err
-			}
+		if e := &c.seq[i]; c.script != nil && e.item < 0 && !e.asides {
+			c.toItem(i)
 		}
 	}
-	return nil
+	return c.settle()
 }
 
-// learn looks for the sequence that the all-reduces up to i repeat.
+// learn looks for the sequence that the all-reduces up to i repeat. A sequence of equal layers within a step passes for
+// a step of one layer, so it goes on looking: what also explains an all-reduce that had no place is better.
 func (c *counted) learn(i int) {
+	e := &c.seq[i]
 	budget := searchBudget
 	r := findRepeat(i, func(yield func(int) bool) {
 		for j := i - 1; j >= 0; j-- {
-			if budget--; c.seq[j].first == c.seq[i].first && !yield(j) {
+			if budget--; c.seq[j].first == e.first && !yield(j) {
 				return
 			}
 		}
 	}, c.same, &budget)
-	if r.period == 0 {
+	if r.period == 0 || c.script != nil && !c.explains(i, r) {
 		return
 	}
 	at := r.phase(i)
 	if r.whole() {
+		c.drop()
 		c.adopt(i, r.period, at)
 		return
 	}
-	if e := &c.seq[i]; e.bucket == nil {
+	if e.bucket == nil {
 		expect := c.seq[i-r.period].lengths
-		e.expect, e.key = &expect, c.scriptKey(&expect, c.ordinal(i-r.period, at))
+		e.expect, e.key, e.asides = &expect, c.scriptKey(&expect, c.ordinal(i-r.period, at)), true
 	}
+}
+
+// explains reports whether a repetition that goes on with entry i explains an all-reduce for which the script had no
+// place, unless the script has held for so long that such an all-reduce must be an exception.
+func (c *counted) explains(i int, r repeat) bool {
+	if c.script.longest >= strongRounds*len(c.script.items) || r.period <= len(c.script.items) {
+		return false
+	}
+	for j := i - r.span; j < i; j++ {
+		if e := &c.seq[j]; e.item < 0 && e.first >= crumb && int32(e.tag-c.adopted) >= 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // same reports whether the all-reduces at two places are of one tensor, as far as they have passed.
@@ -138,66 +157,84 @@ func (c *counted) ordinal(i, at int) int {
 	return n
 }
 
+// scriptKey returns the key of the all-reduce with that ordinal among those with these lengths.
 func (c *counted) scriptKey(l *lengths, ordinal int) uint64 {
-	return mix(c.seed, keyOfScript, l.hash, uint64(ordinal), c.epoch)
+	epoch := c.epoch
+	if c.script != nil {
+		epoch++ // that of the script to come
+	}
+	return mix(c.seed, keyOfScript, l.hash, uint64(ordinal), epoch)
 }
 
 // adopt makes a script of the period all-reduces before i, which is the at-th of its step.
 func (c *counted) adopt(i, period, at int) {
-	c.script = &course{items: make([]item, period), next: at, last: -1}
+	script := &course{items: make([]item, period), next: at}
 	for q := range period {
 		j := i - period + (q-at+period)%period // in the newest step seen
 		before := &c.seq[j-period]
-		it := &c.script.items[q]
+		it := &script.items[q]
 		*it = item{lengths: before.lengths, tag: c.seq[j].tag, before: before.tag, rounds: 2}
 		it.judge(before.verdict)
 		it.judge(c.seq[j].verdict)
 	}
-	for q := range c.script.items {
-		it, ordinal := &c.script.items[q], 0
-		for _, earlier := range c.script.items[:q] {
+	for q := range script.items {
+		it, ordinal := &script.items[q], 0
+		for _, earlier := range script.items[:q] {
 			if earlier.lengths.equal(&it.lengths) {
 				ordinal++
 			}
 		}
 		it.key = c.scriptKey(&it.lengths, ordinal)
 	}
-	c.script.last = (at + period - 1) % period
-	c.script.tag = c.seq[i-1].tag
+	script.last = (at + period - 1) % period
+	script.tag = c.seq[i-1].tag
+	c.script, c.adopted, c.missed = script, c.seq[i].tag, false
 }
 
 // toItem finds the place of entry i in the script.
-func (c *counted) toItem(i int) error {
+func (c *counted) toItem(i int) {
 	e := &c.seq[i]
-	q, ok := c.script.place(e.tag, func(it *item) bool { return it.lengths.at(0) == e.first })
+	fits := func(it *item) bool { return it.lengths.at(0) == e.first }
+	q, ok, sure := c.script.find(e.tag, fits)
 	if !ok {
+		c.missed = c.missed || e.first >= crumb
 		if c.script.misses > len(c.script.items)+missLimit {
 			c.drop()
 		}
-		return nil
+		return
 	}
 	it := &c.script.items[q]
 	if e.item = q; e.bucket == nil {
-		e.key, e.expect = it.key, &it.lengths
+		e.key, e.expect, e.strays = it.key, &it.lengths, !sure
 	}
-	return c.settle(it)
 }
 
-// settle checks the value of an item before its newest. It is over, since the newest has begun.
-func (c *counted) settle(it *item) error {
-	if it.rounds < 2 {
+// settle checks an all-reduce that is over: two steps and more have begun since. One that takes longer than others may
+// be overtaken by any number of these, but not by the next step's.
+func (c *counted) settle() error {
+	steps := 0
+	for _, l := range c.models {
+		steps = max(steps, len(l.course.items))
+	}
+	if c.script != nil {
+		steps = len(c.script.items)
+	}
+	i := len(c.seq) - 1 - max(surelyOver, 2*steps+2*lookahead)
+	if i < 0 {
 		return nil
 	}
-	e := c.find(it.before)
-	if e == nil || e.claims == 0 || 2*e.claims <= e.lengths.count {
-		return nil
+	if e := &c.seq[i]; 2*e.claims > e.lengths.count {
+		return fmt.Errorf("gloo: an all-reduce ended after %d messages, of which %d were taken for its first phase: %w",
+			e.lengths.count, e.claims, parser.ErrReset)
 	}
-	return fmt.Errorf("gloo: an all-reduce ended after %d messages, of which %d were taken for its first phase: %w",
-		e.lengths.count, e.claims, parser.ErrReset)
+	return nil
 }
 
-// drop forgets the script.
+// drop forgets the script, if there is one.
 func (c *counted) drop() {
+	if c.script == nil {
+		return
+	}
 	c.script = nil
 	c.epoch++
 	for i := range c.seq {
@@ -241,7 +278,7 @@ func (c *counted) follow(e *entry, k, length int) {
 		e.strays = e.expect.at(k) != length
 	}
 	if e.strays && !was && e.item >= 0 {
-		c.script.misses++
+		c.script.miss()
 	}
 }
 
@@ -250,17 +287,15 @@ func (c *counted) reading(e *entry, k int) reading {
 	if e.bucket != nil {
 		return c.readBucket(e, k)
 	}
-	r := reading{key: e.key, strays: e.strays, learning: e.item < 0, tiny: e.first < crumb, size: e.lengths.total}
-	models := c.conn.meta.relevant()
-	r.ruledOut = len(models) > 0 && !slices.ContainsFunc(models, func(m *model) bool { return m.announced() == nil })
+	r := reading{key: e.key, strays: e.strays, ruledOut: e.ruledOut, learning: e.item < 0, tiny: e.first < crumb, size: e.lengths.total}
 	if e.item < 0 {
 		return r
 	}
 	it, n := &c.script.items[e.item], c.conn.ranks.known()
 	c.planItems(it, n)
 	r.verdicts = it.verdicts
-	r.ruledOut = r.ruledOut || n > 0 && len(models) > 0 && !it.tiled
-	r.learning = n == 0 && len(models) > 0
+	r.ruledOut = r.ruledOut || e.modelled && n > 0 && !it.tiled
+	r.learning = e.modelled && n == 0
 	r.strays = r.strays || k >= it.lengths.count
 	if it.fits {
 		r.size, r.phased, r.first = it.plan.size, it.plan.full(), k < it.plan.phase()
@@ -275,12 +310,13 @@ func (c *counted) reading(e *entry, k int) reading {
 // is phase 1.
 func (c *counted) halves(it *item) bool {
 	low, high := c.conn.ranks.bounds()
-	for n := low; n <= high; n++ {
-		if _, ok := it.lengths.plan(n); ok {
-			return true
+	if bounds := [2]int{low, high}; it.halvesFor != bounds {
+		it.halvesFor, it.halves = bounds, false
+		for n := low; n <= high && !it.halves; n++ {
+			_, it.halves = it.lengths.plan(n)
 		}
 	}
-	return false
+	return it.halves
 }
 
 // planItems works out, once for a number of ranks, the plans of the script's items and which of them are the buckets of
@@ -296,7 +332,7 @@ func (c *counted) planItems(it *item, n int) {
 	}
 	for _, m := range c.conn.meta.relevant() {
 		if m.announced() == nil {
-			tile(c.script.items, m.counts)
+			tile(c.script.items, m.counts, n)
 		}
 	}
 }
@@ -333,10 +369,10 @@ func (c *counted) ended(tag uint32, v verdict) {
 	}
 	if e.bucket != nil && e.lengths.count == e.plan.messages() {
 		e.bucket.judge(e.verdict)
-		e.course.misses = 0
+		e.course.hit()
 	}
 	if e.item >= 0 && e.lengths.count == c.script.items[e.item].lengths.count {
 		c.script.items[e.item].judge(e.verdict)
-		c.script.misses = 0
+		c.script.hit()
 	}
 }

@@ -10,6 +10,8 @@ type course struct {
 	tag     uint32 // of that
 	open    []int  // items that were passed over and may still come, at most lookahead
 	misses  int    // collectives without a place, or unlike what was expected, since the last that was as expected
+	hits    int    // collectives in a row that were as expected
+	longest int    // the most hits there were
 	rounded bool   // next does not pass the end of items while one before it is expected
 }
 
@@ -28,10 +30,12 @@ type item struct {
 	verdicts [2]verdict
 	contest  bool // something else has its size
 
-	ranks int // for which plan was made, 0: none was
-	plan  plan
-	fits  bool // lengths follow plan
-	tiled bool // it is a bucket of a layout that was worked out
+	ranks     int // for which plan was made, 0: none was
+	plan      plan
+	fits      bool   // lengths follow plan
+	halves    bool   // lengths are those of some ring among halvesFor ranks
+	halvesFor [2]int // the least and the most
+	tiled     bool   // it is a bucket of a layout that was worked out
 }
 
 // judge notes the verdict on a value; one without evidence leaves things as they are.
@@ -41,12 +45,22 @@ func (it *item) judge(v verdict) {
 	}
 }
 
-// place finds the item that a collective of this tag is, if there is one that fits, and expects what follows it.
-func (c *course) place(tag uint32, fits func(*item) bool) (int, bool) {
-	if c.last >= 0 && int32(tag-c.tag) < 0 {
-		return c.placeLate(tag, fits)
+// late reports whether a collective of this tag was overtaken by one that has been placed.
+func (c *course) late(tag uint32) bool { return c.last >= 0 && int32(tag-c.tag) < 0 }
+
+// find is place, or placeLate for one that was overtaken.
+func (c *course) find(tag uint32, fits func(*item) bool) (q int, ok, sure bool) {
+	if !c.late(tag) {
+		return c.place(tag, fits)
 	}
-	best := -1
+	q, ok, shifted := c.placeLate(tag, fits)
+	return q, ok, !shifted
+}
+
+// place finds the item that a collective of this tag is, if there is one that fits, and expects what follows it. It is not
+// sure of one of several that are alike unless the tag is due.
+func (c *course) place(tag uint32, fits func(*item) bool) (q int, ok, sure bool) {
+	best, alike := -1, 0
 	for step := range min(lookahead+1, len(c.items)) {
 		if c.rounded && c.next+step >= len(c.items) && step > 0 {
 			break
@@ -55,8 +69,9 @@ func (c *course) place(tag uint32, fits func(*item) bool) (int, bool) {
 		if !fits(&c.items[q]) {
 			continue
 		}
+		alike++
 		if c.due(q, tag) {
-			best = q
+			best, alike = q, 1
 			break
 		}
 		if best < 0 {
@@ -64,8 +79,8 @@ func (c *course) place(tag uint32, fits func(*item) bool) (int, bool) {
 		}
 	}
 	if best < 0 {
-		c.misses++
-		return 0, false
+		c.miss()
+		return 0, false, false
 	}
 	for q := c.next; q != best; q = (q + 1) % len(c.items) {
 		if c.open = append(c.open, q); len(c.open) > lookahead {
@@ -74,19 +89,54 @@ func (c *course) place(tag uint32, fits func(*item) bool) (int, bool) {
 	}
 	c.put(best, tag)
 	c.last, c.tag, c.next = best, tag, (best+1)%len(c.items)
-	return best, true
+	return best, true, alike == 1
 }
 
-// placeLate finds the item that a collective is which was overtaken by another.
-func (c *course) placeLate(tag uint32, fits func(*item) bool) (int, bool) {
+// placeLate finds the item that a collective is which was overtaken by others. Where some that are alike have passed it
+// before their tags could tell, each has been taken for the one before it: then shifted is true, and the newest one's
+// item, which nobody was taken for, is returned.
+func (c *course) placeLate(tag uint32, fits func(*item) bool) (q int, ok, shifted bool) {
 	for i, q := range c.open {
 		if fits(&c.items[q]) {
 			c.open = append(c.open[:i], c.open[i+1:]...)
 			c.put(q, tag)
-			return q, true
+			return q, true, false
 		}
 	}
-	return 0, false
+	n := len(c.items)
+	passed := 0 // items before next whose tags are later
+	for passed < min(n-1, 2*lookahead) {
+		it := &c.items[(c.next-1-passed+n)%n]
+		if int32(it.tag-tag) < 0 || !fits(it) {
+			break
+		}
+		passed++
+	}
+	if passed == 0 || c.rounded && c.next < passed || !fits(&c.items[c.next]) {
+		return 0, false, false
+	}
+	c.put(c.next, c.tag)
+	for k := range passed {
+		it, before := &c.items[(c.next-1-k+n)%n], tag
+		if k < passed-1 {
+			before = c.items[(c.next-2-k+n)%n].tag
+		}
+		it.tag = before
+	}
+	c.last, c.next = c.next, (c.next+1)%n
+	return c.last, true, true
+}
+
+// hit notes a collective that was as expected.
+func (c *course) hit() {
+	c.hits++
+	c.longest, c.misses = max(c.longest, c.hits), 0
+}
+
+// miss notes one that was not, or had no place.
+func (c *course) miss() {
+	c.misses++
+	c.hits = 0
 }
 
 // put notes item q's newest value.

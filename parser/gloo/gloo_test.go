@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/parser/gloo/gloosim"
 	"github.com/gradproxy/gradproxy/parser/parsertest"
 	"github.com/gradproxy/gradproxy/tensor"
 )
@@ -64,11 +65,42 @@ func story(first []byte) parsertest.Exchange {
 }
 
 func TestConformance(t *testing.T) {
-	conn := parser.Conn{Sums: tensor.Gradient}
+	conn := parser.Conn{Sums: tensor.Gradient, Own: parser.Server}
 	broken := story(nil)
 	broken[0].Bytes = append(append([]byte{}, broken[0].Bytes...), make([]byte, 60)...)
 	parsertest.Run(t, fresh, conn, story(nil), story(make([]byte, 8)), broken, story([]byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n")),
 		parsertest.Exchange{{From: parser.Client, Bytes: make([]byte, 8)}})
+}
+
+// A whole job: what has been learnt does not depend on how the streams are cut either.
+func TestConformanceOfJobs(t *testing.T) {
+	small := [][]int64{{40, 30}, {40}, {30, 40}, {1, 30}}
+	jobs := []gloosim.Job{
+		{Ranks: 2, Tags: true, FirstID: true, Calls: gloosim.DDP{Shapes: small, DType: tensor.Float32, Steps: 4, Buckets: [][]int{{3, 2}, {1, 0}}, Buffers: 64}.Calls()},
+		{Ranks: 2, Tags: true, Calls: gloosim.DDP{Shapes: small, DType: tensor.BFloat16, Steps: 4, Unused: true}.Calls()},
+		{Ranks: 2, Calls: repeatSteps(4, func(s int) []gloosim.Call {
+			return []gloosim.Call{gloosim.Gradients("w", s, 1200, tensor.Float32), gloosim.Gradients("v", s, 1000, tensor.Float32),
+				gloosim.Gradients("u", s, 1300, tensor.Float32), gloosim.Gradients("loss", s, 1, tensor.Float32)}
+		})},
+	}
+	var exchanges []parsertest.Exchange
+	for _, j := range jobs {
+		exchanges = append(exchanges, exchange(gloosim.Run(j)))
+	}
+	for _, own := range []parser.Side{parser.Client, parser.Server} {
+		parsertest.Run(t, fresh, parser.Conn{Sums: tensor.Gradient, Own: own}, exchanges...)
+	}
+}
+
+// exchange returns what passed on the first connection of a trace.
+func exchange(trace *gloosim.Trace) parsertest.Exchange {
+	var x parsertest.Exchange
+	for _, e := range trace.Events {
+		if e.Conn == 0 {
+			x = append(x, parsertest.Turn{From: e.From, Bytes: e.Bytes})
+		}
+	}
+	return x
 }
 
 // Every payload byte is a tensor's and no other byte is, with and without the pair's number in front.

@@ -37,35 +37,47 @@ func firsts(p plan) []int {
 }
 
 // toBucket finds out whether entry i is a bucket of an announced layout.
-func (c *counted) toBucket(i int) error {
+func (c *counted) toBucket(i int) {
 	e := &c.seq[i]
-	first := e.first
-	for _, m := range c.conn.meta.relevant() {
-		buckets := m.announced()
-		if n := c.conn.meta.ranks(); n > 0 && c.conn.ranks.known() == 0 {
-			c.conn.ranks.prove(n)
-		}
-		n := c.conn.ranks.known()
-		if buckets == nil || n == 0 {
-			continue
-		}
-		l := c.layout(m, buckets, i, n)
-		q, ok := l.course.place(e.tag, func(it *item) bool {
-			_, _, fits := bucketPlan(it.elements, n, first)
-			return fits
-		})
-		if !ok {
-			l.contest(n, first)
-			continue
-		}
-		it := &l.course.items[q]
-		e.bucket, e.course = it, &l.course
-		e.plan, it.width, _ = bucketPlan(it.elements, n, first)
-		e.senders = 1<<n - 1
-		e.key = mix(c.seed, keyOfBucket, uint64(m.tag), uint64(m.params), uint64(q), uint64(e.plan.size))
-		return c.settle(it)
+	models := c.conn.meta.relevant()
+	if e.modelled = len(models) > 0; !e.modelled {
+		return
 	}
-	return nil
+	if n := c.conn.meta.ranks(); n > 0 && c.conn.ranks.known() == 0 {
+		c.conn.ranks.prove(n)
+	}
+	n := c.conn.ranks.known()
+	e.ruledOut = true
+	for _, m := range models {
+		buckets := m.announced()
+		if buckets == nil || n == 0 {
+			e.ruledOut = false
+		} else if c.inLayout(e, c.layout(m, buckets, i, n), n) {
+			return
+		}
+	}
+}
+
+// inLayout finds the place of e in a layout among n ranks.
+func (c *counted) inLayout(e *entry, l *layout, n int) bool {
+	fits := func(it *item) bool {
+		_, _, ok := bucketPlan(it.elements, n, e.first)
+		return ok
+	}
+	q, ok, sure := l.course.find(e.tag, fits)
+	if !ok {
+		if !l.course.late(e.tag) {
+			l.contest(n, e.first)
+		}
+		return false
+	}
+	it := &l.course.items[q]
+	e.bucket, e.course = it, &l.course
+	e.plan, it.width, _ = bucketPlan(it.elements, n, e.first)
+	e.senders = 1<<n - 1
+	e.strays = !sure && it.rounds > 1
+	e.key = mix(c.seed, keyOfBucket, uint64(l.model.tag), uint64(l.model.params), uint64(q), uint64(e.plan.size))
+	return true
 }
 
 // layout returns the layout of a model's buckets, which begins with entry i if it is new.

@@ -6,7 +6,7 @@ const tileSteps = 1 << 14
 // tile marks the items that are the buckets of a model which has announced none. Such a model (one that looks for unused
 // parameters) cuts its parameters in their order and sends the last cut first. Items are those of a step, which may begin
 // with any of them. Nothing is marked unless exactly one choice of items tiles the parameters.
-func tile(items []item, counts []uint64) {
+func tile(items []item, counts []uint64, ranks int) {
 	t := tiling{items: items, ends: map[uint64]int{}, steps: tileSteps}
 	sum := uint64(0)
 	for i, n := range counts {
@@ -16,6 +16,10 @@ func tile(items []item, counts []uint64) {
 	}
 	t.sums = append(t.sums, sum)
 	for _, width := range widths {
+		t.sizes = make([][]int, len(items))
+		for q := range items {
+			t.sizes[q] = items[q].sizes(ranks, width)
+		}
 		for start := range items {
 			t.width, t.start = width, start
 			t.search(0, len(counts), nil)
@@ -35,7 +39,8 @@ type tiling struct {
 	sums    []uint64       // of the counts before each parameter
 	ends    map[uint64]int // the parameter before which the counts sum up to that
 	width   int
-	start   int // the item that begins the step
+	sizes   [][]int // in bytes, that each item can have
+	start   int     // the item that begins the step
 	found   []int
 	several bool
 	steps   int
@@ -51,18 +56,60 @@ func (t *tiling) search(at, left int, chosen []int) {
 	for ; at < len(t.items) && !t.several && t.steps > 0; at++ {
 		t.steps--
 		q := (t.start + at) % len(t.items)
-		it := &t.items[q]
-		if !it.fits || it.plan.size%t.width != 0 {
-			continue
-		}
-		elements := uint64(it.plan.size / t.width)
-		if elements > t.sums[left] {
-			continue
-		}
-		if first, ok := t.ends[t.sums[left]-elements]; ok && first < left {
-			t.search(at+1, first, append(chosen[:len(chosen):len(chosen)], q))
+		for _, size := range t.sizes[q] {
+			elements := uint64(size / t.width)
+			if elements > t.sums[left] {
+				continue
+			}
+			if first, ok := t.ends[t.sums[left]-elements]; ok && first < left {
+				t.search(at+1, first, append(chosen[:len(chosen):len(chosen)], q))
+			}
 		}
 	}
+}
+
+// sizes returns the bytes that an item's tensor can have among ranks if its elements have that width. The lengths of
+// small ones fit several.
+func (it *item) sizes(ranks, width int) []int {
+	if it.fits {
+		if it.plan.size%width == 0 {
+			return []int{it.plan.size}
+		}
+		return nil
+	}
+	l := &it.lengths
+	if l.at(0) >= crumb || l.many || l.count > 2*2*maxRanks {
+		return nil
+	}
+	var found []int
+	about := l.total * ranks / (2 * (ranks - 1)) // a rank sends all segments twice but those of two ranks
+	slack := 4 * (l.total/l.count + 8)
+	for size := max(width, (about-slack)/width*width); size <= about+slack; size += width {
+		p := planOf(size, width, ranks)
+		for rank := range ranks {
+			if p.sends(rank, l) {
+				found = append(found, size)
+				break
+			}
+		}
+	}
+	return found
+}
+
+// sends reports whether rank's messages have these lengths.
+func (p plan) sends(rank int, l *lengths) bool {
+	i := 0
+	for k := range p.messages() {
+		n := p.length(rank, k)
+		if n == 0 {
+			continue
+		}
+		if n != l.at(i) {
+			return false
+		}
+		i++
+	}
+	return i == l.count
 }
 
 // sameSet reports whether a and b hold the same numbers; neither holds one twice.

@@ -3,6 +3,7 @@ package parsertest
 import (
 	"bytes"
 	"fmt"
+	"reflect"
 
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/tensor"
@@ -48,7 +49,7 @@ func same(a, b tensor.Tensor) bool {
 		return false
 	}
 	a.ID, b.ID = nil, nil
-	return fmt.Sprint(a) == fmt.Sprint(b)
+	return reflect.DeepEqual(a, b)
 }
 
 func (r runs) end() int {
@@ -79,8 +80,8 @@ func (r runs) truncate(n int) runs {
 	return out
 }
 
-// diff describes the first difference, or is empty.
-func (c Classes) diff(d Classes) string {
+// Diff describes the first difference between c and d, and is empty if there is none.
+func (c Classes) Diff(d Classes) string {
 	if s := runs(c.Client).diff(d.Client); s != "" {
 		return "from the client: " + s
 	}

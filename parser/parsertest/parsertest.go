@@ -37,7 +37,7 @@ func Run(t *testing.T, fresh func() parser.Protocol, conn parser.Conn, exchanges
 				got, err := Play(fresh(), conn, x, cut)
 				if err != nil {
 					t.Errorf("%s: %v", name, err)
-				} else if diff := whole.diff(got); diff != "" {
+				} else if diff := whole.Diff(got); diff != "" {
 					t.Errorf("cut %s: %s", name, diff)
 				}
 			}
@@ -64,7 +64,7 @@ func truncate(t *testing.T, fresh func() parser.Protocol, conn parser.Conn, x Ex
 		if err != nil {
 			t.Fatalf("the first %d bytes alone: %v", n, err)
 		}
-		if diff := whole.truncate(cut).diff(got); diff != "" {
+		if diff := whole.truncate(cut).Diff(got); diff != "" {
 			t.Fatalf("the first %d bytes alone: %s", n, diff)
 		}
 	}

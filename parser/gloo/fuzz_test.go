@@ -1,0 +1,63 @@
+package gloo
+
+import (
+	"testing"
+
+	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/parser/gloo/gloosim"
+	"github.com/gradproxy/gradproxy/parser/parsertest"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// No bytes in any order make a parser panic, break the contract, or depend on how they are cut. The first bytes of the
+// input say how it is divided between the two sides.
+func FuzzNext(f *testing.F) {
+	for _, j := range []gloosim.Job{
+		{Ranks: 2, Tags: true, FirstID: true, Calls: gloosim.DDP{Shapes: [][]int64{{20, 10}, {20}}, DType: tensor.Float32, Steps: 3, Buckets: [][]int{{1, 0}}}.Calls()},
+		{Ranks: 2, Calls: repeatSteps(3, func(s int) []gloosim.Call { return []gloosim.Call{gloosim.Gradients("w", s, 1100, tensor.Float32)} })},
+		{Ranks: 3, Tags: true, Calls: repeatSteps(3, func(s int) []gloosim.Call { return []gloosim.Call{gloosim.Gradients("w", s, 1100, tensor.Float32)} })},
+	} {
+		f.Add(fold(exchange(gloosim.Run(j))))
+	}
+	f.Add(fold(story(nil)))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		x := unfold(b)
+		conn := parser.Conn{Sums: tensor.Gradient}
+		whole, err := parsertest.Play(fresh(), conn, x, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		k := 0
+		cut, err := parsertest.Play(fresh(), conn, x, func(n int) int { k = k*7%31 + 1; return min(n, k) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := whole.Diff(cut); diff != "" {
+			t.Fatal(diff)
+		}
+	})
+}
+
+// fold writes an exchange as bytes: each turn as its side in the top bit of two bytes, its length in the others, and
+// what was said.
+func fold(x parsertest.Exchange) (b []byte) {
+	for _, t := range x {
+		for rest := t.Bytes; len(rest) > 0; {
+			n := min(len(rest), 0x7fff)
+			b = append(b, byte(t.From)<<7|byte(n>>8), byte(n))
+			b = append(b, rest[:n]...)
+			rest = rest[n:]
+		}
+	}
+	return b
+}
+
+func unfold(b []byte) (x parsertest.Exchange) {
+	for len(b) > 2 {
+		from, n := parser.Side(b[0]>>7), int(b[0]&0x7f)<<8|int(b[1])
+		n = min(n, len(b)-2)
+		x = append(x, parsertest.Turn{From: from, Bytes: b[2 : 2+n]})
+		b = b[2+n:]
+	}
+	return x
+}

@@ -1,0 +1,406 @@
+package gloo
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/parser/gloo/gloosim"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// A seen message is a simulated one with what the proxy beside its sender said of it.
+type seen struct {
+	*gloosim.Message
+	conn  int
+	value tensor.Tensor
+	final tensor.Role // after the content check
+}
+
+// A site is the proxy of one rank: it runs both parsers of each of the rank's connections.
+type site struct {
+	protocol Protocol
+	parsers  map[int][2]parser.Parser // by connection, then direction
+}
+
+// play gives a trace to one proxy per rank. An event passes the proxy beside its sender first, then the receiver's.
+func play(t testing.TB, trace *gloosim.Trace, conn parser.Conn) ([]seen, error) {
+	t.Helper()
+	sites := map[int]*site{}
+	for i, c := range trace.Conns {
+		for side, rank := range []int{c.Client, c.Server} {
+			s := sites[rank]
+			if s == nil {
+				s = &site{parsers: map[int][2]parser.Parser{}}
+				sites[rank] = s
+			}
+			pc := conn
+			pc.Client, pc.Server, pc.Own = c.ClientAddr, c.ServerAddr, parser.Side(side)
+			client, server := s.protocol.New(pc)
+			s.parsers[i] = [2]parser.Parser{client, server}
+		}
+	}
+	var all []seen
+	trust := map[uint64]*tensor.Trust{}
+	last := map[uint64][]byte{}
+	for _, e := range trace.Events {
+		c := trace.Conns[e.Conn]
+		near, far := sites[c.Client], sites[c.Server]
+		if e.From == parser.Server {
+			near, far = far, near
+		}
+		v, err := next(near.parsers[e.Conn][e.From], e.Bytes)
+		if err != nil {
+			return all, err
+		}
+		if _, err := next(far.parsers[e.Conn][e.From], e.Bytes); err != nil {
+			return all, fmt.Errorf("the far proxy: %w", err)
+		}
+		if e.Message == nil {
+			continue
+		}
+		if v.Size != len(e.Message.Bytes) {
+			t.Fatalf("a payload of %d bytes was taken for one of %d", len(e.Message.Bytes), v.Size)
+		}
+		m := seen{Message: e.Message, conn: e.Conn, value: v, final: v.Role}
+		if v.Key != 0 {
+			if v.Role == tensor.Gradient || v.Role == tensor.Aggregate {
+				if trust[v.Key] == nil {
+					trust[v.Key] = new(tensor.Trust)
+				}
+				if !trust[v.Key].Check(v.DType, m.Bytes, last[v.Key]) {
+					m.final = tensor.Unknown
+				}
+			}
+			last[v.Key] = m.Bytes
+		} else if v.Role != tensor.Exact {
+			m.final = tensor.Unknown
+		}
+		all = append(all, m)
+	}
+	return all, nil
+}
+
+// next gives b to a parser and returns the last tensor that began in it.
+func next(p parser.Parser, b []byte) (v tensor.Tensor, err error) {
+	for len(b) > 0 {
+		seg, err := p.Next(b)
+		if err != nil {
+			return v, err
+		}
+		if seg.Tensor.Size > 0 && seg.Tensor.Off == 0 {
+			v = seg.Tensor
+		}
+		b = b[seg.Len:]
+	}
+	return v, nil
+}
+
+// A scenario is a job and what must come of it.
+type scenario struct {
+	name   string
+	ranks  int
+	tags   bool
+	calls  []gloosim.Call
+	config int // configured ranks
+	share  int // per cent of phase 1's gradient bytes, from the third step on, that must be found; or none, whatever
+	job    string
+}
+
+const (
+	none     = -1
+	whatever = -2
+)
+
+func repeatSteps(steps int, step func(s int) []gloosim.Call) (calls []gloosim.Call) {
+	for s := range steps {
+		calls = append(calls, step(s)...)
+		calls[len(calls)-1].Wait = true
+	}
+	return calls
+}
+
+// mlp has the shapes of a small perceptron, about 95 000 elements.
+var mlp = [][]int64{{200, 64}, {200}, {300, 200}, {300}, {80, 300}, {80}, {10, 80}, {10}}
+
+func scenarios() []scenario {
+	g, f32 := gloosim.Gradients, tensor.Float32
+	var all []scenario
+	add := func(s scenario) {
+		if s.share == 0 {
+			s.share = 80
+		}
+		if s.job == "" {
+			s.job = "job"
+		}
+		all = append(all, s)
+	}
+	for _, n := range []int{2, 3, 4} {
+		for _, d := range []tensor.DType{tensor.Float32, tensor.BFloat16, tensor.Float16, tensor.Float64} {
+			ddp := gloosim.DDP{Shapes: mlp, DType: d, Steps: 5, Buckets: [][]int{{7, 6, 5, 4}, {3, 2, 1, 0}}, Buffers: 256}
+			add(scenario{name: fmt.Sprintf("DDP, %d ranks, %v", n, d), ranks: n, tags: true, calls: ddp.Calls()})
+		}
+		ddp := gloosim.DDP{Shapes: mlp, DType: f32, Steps: 5}
+		ddp.Buckets = [][]int{{7, 6, 5, 4, 3, 2, 1, 0}}
+		ddp.After = func(s int) []gloosim.Call {
+			return []gloosim.Call{gloosim.Ints("hits", s, 2, tensor.Int64), g("loss", s, 1, f32)}
+		}
+		add(scenario{name: fmt.Sprintf("DDP of one bucket with metrics, %d ranks", n), ranks: n, tags: true, calls: exactly(ddp.Calls(), "loss")})
+		unused := gloosim.DDP{Shapes: mlp, DType: f32, Steps: 5, Unused: true, Buffers: 128}
+		add(scenario{name: fmt.Sprintf("DDP with unused parameters, %d ranks", n), ranks: n, tags: true, calls: unused.Calls()})
+		unused.Buckets = [][]int{{7, 6, 5}, {4, 3, 2}, {1, 0}}
+		for i, b := range unused.Buckets {
+			for a, z := 0, len(b)-1; a < z; a, z = a+1, z-1 {
+				unused.Buckets[i][a], unused.Buckets[i][z] = b[z], b[a]
+			}
+		}
+		add(scenario{name: fmt.Sprintf("DDP with unused parameters and small buckets, %d ranks", n), ranks: n, tags: true, calls: unused.Calls()})
+		equal := gloosim.DDP{Shapes: [][]int64{{100, 200}, {100, 200}, {100, 200}, {100, 200}}, DType: f32, Steps: 6, Buckets: [][]int{{3}, {2}, {1}, {0}}}
+		add(scenario{name: fmt.Sprintf("DDP of equal buckets, %d ranks", n), ranks: n, tags: true, calls: equal.Calls()})
+		large := gloosim.DDP{Shapes: [][]int64{{1000, 1700}, {100, 200}}, DType: f32, Steps: 4, Buckets: [][]int{{1}, {0}}}
+		add(scenario{name: fmt.Sprintf("DDP of a large bucket, %d ranks", n), ranks: n, tags: true, calls: large.Calls()})
+		add(scenario{name: fmt.Sprintf("FSDP, %d ranks", n), ranks: n, tags: true, calls: repeatSteps(5, func(s int) (c []gloosim.Call) {
+			for i, size := range []int{20_000, 60_000, 60_000, 60_000, 5_000} {
+				c = append(c, gloosim.Gather(fmt.Sprint("weights ", i), s, size/n, f32))
+			}
+			for i, size := range []int{5_000, 60_000, 60_000, 60_000, 20_000} {
+				c = append(c, gloosim.Gather(fmt.Sprint("weights ", 4-i), s, size/n, f32), g(fmt.Sprint("shard ", i), s, size, f32))
+			}
+			return c
+		})})
+		add(scenario{name: fmt.Sprintf("plain sums, %d ranks", n), ranks: n, tags: true, calls: repeatSteps(6, func(s int) []gloosim.Call {
+			return []gloosim.Call{g("a", s, 50_000, f32), g("b", s, 20_000, f32), {Op: gloosim.Skip}, gloosim.Ints("flags", s, 3000, tensor.Int32)}
+		})})
+		jax := func(s int) []gloosim.Call {
+			return []gloosim.Call{g("w0", s, 11264, f32), g("b0", s, 176, f32), g("w1", s, 30976, f32), g("b1", s, 176, f32), g("w2", s, 1760, f32),
+				g("b2", s, 10, f32), g("loss", s, 1, f32)}
+		}
+		add(scenario{name: fmt.Sprintf("JAX, %d ranks", n), ranks: n, calls: exactly(repeatSteps(5, jax), "loss"), config: n})
+		add(scenario{name: fmt.Sprintf("JAX, %d ranks, not configured", n), ranks: n, calls: exactly(repeatSteps(5, jax), "loss")})
+		add(scenario{name: fmt.Sprintf("JAX of equal layers, %d ranks", n), ranks: n, config: n, calls: exactly(repeatSteps(6, func(s int) (c []gloosim.Call) {
+			for i := range 5 {
+				c = append(c, g(fmt.Sprint("w", i), s, 20_000, f32), g(fmt.Sprint("b", i), s, 4000, f32))
+			}
+			return append(c, g("head", s, 3000, f32), g("loss", s, 1, f32))
+		}), "loss")})
+		add(scenario{name: fmt.Sprintf("JAX of large arrays, %d ranks", n), ranks: n, config: n, calls: exactly(repeatSteps(4, func(s int) []gloosim.Call {
+			return []gloosim.Call{g("w0", s, 1_100_007, f32), g("w1", s, 90_000, f32), g("loss", s, 1, f32)}
+		}), "loss")})
+		add(scenario{name: fmt.Sprintf("averaged weights, %d ranks", n), ranks: n, tags: true, share: none, calls: repeatSteps(6, func(s int) []gloosim.Call {
+			return []gloosim.Call{gloosim.Weights("model", s, 90_000, f32)}
+		})})
+		add(scenario{name: fmt.Sprintf("averaged weights, constant tags, %d ranks", n), ranks: n, share: none, config: n, calls: repeatSteps(10, func(s int) []gloosim.Call {
+			return []gloosim.Call{gloosim.Weights("a", s, 40_000, f32), gloosim.Weights("b", s, 9_000, f32), gloosim.Weights("c", s, 3_000, f32)}
+		})})
+	}
+	return append(all, traps()...)
+}
+
+// traps are jobs with something that looks like a gradient and is not. What it costs the gradients beside it differs.
+func traps() []scenario {
+	g, f32 := gloosim.Gradients, tensor.Float32
+	metric := func(s, n int) gloosim.Call {
+		c := gloosim.Weights("metric", s, n, f32)
+		c.Role = tensor.Exact
+		return c
+	}
+	noise := func(s, n int) gloosim.Call { // nothing but its place tells it from a gradient
+		c := g("noise", s, n, f32)
+		c.Role = tensor.Exact
+		return c
+	}
+	two := [][]int{{7, 6, 5, 4}, {3, 2, 1, 0}}
+	const first, second = 24_890, 73_300 // elements of these buckets
+	ddp := func(buckets [][]int, before, after func(s int) []gloosim.Call) []gloosim.Call {
+		return gloosim.DDP{Shapes: mlp, DType: f32, Steps: 6, Buckets: buckets, Before: before, After: after}.Calls()
+	}
+	calls := func(f func(s int) gloosim.Call) func(s int) []gloosim.Call {
+		return func(s int) []gloosim.Call { return []gloosim.Call{f(s)} }
+	}
+	jax := func(s int) []gloosim.Call {
+		return []gloosim.Call{g("w0", s, 30_000, f32), g("w1", s, 12_000, f32), g("w2", s, 12_000, f32), g("w3", s, 5000, f32)}
+	}
+	var all []scenario
+	for _, n := range []int{2, 3} {
+		add := func(name string, tags bool, share int, calls []gloosim.Call) {
+			all = append(all, scenario{name: fmt.Sprintf("%s, %d ranks", name, n), ranks: n, tags: tags, share: share, calls: calls, config: n, job: "job"})
+		}
+		add("a metric of the first bucket's size after it", true, whatever, ddp(two, nil, calls(func(s int) gloosim.Call { return noise(s, first) })))
+		add("a metric of the first bucket's size before it", true, whatever, ddp(two, calls(func(s int) gloosim.Call { return noise(s, first) }), nil))
+		add("a metric of the last bucket's size", true, whatever, ddp(two, nil, calls(func(s int) gloosim.Call { return noise(s, second) })))
+		add("a metric of the only bucket's size", true, whatever, ddp([][]int{{7, 6, 5, 4, 3, 2, 1, 0}}, nil, calls(func(s int) gloosim.Call { return noise(s, first+second) })))
+		add("a metric of another size", true, 80, ddp(two, nil, calls(func(s int) gloosim.Call { return noise(s, 20_000) })))
+		add("a metric that changes little, of a bucket's size, from the fourth step on", true, whatever, ddp(two, nil, func(s int) []gloosim.Call {
+			if s < 3 {
+				return []gloosim.Call{{Op: gloosim.Skip}}
+			}
+			return []gloosim.Call{metric(s, first)}
+		}))
+		add("sums beside a DDP that announces no buckets", true, 80, gloosim.DDP{Shapes: mlp, DType: f32, Steps: 5, Unused: true,
+			After: calls(func(s int) gloosim.Call { return noise(s, 20_000) })}.Calls())
+		add("a used map in the fourth step", true, 80, ddp(two, nil, func(s int) []gloosim.Call {
+			if s == 3 {
+				return []gloosim.Call{gloosim.Ints("used", s, 8000, tensor.Int32)}
+			}
+			return []gloosim.Call{{Op: gloosim.Skip}}
+		}))
+		add("weights averaged in the steps of DDP", true, 80, ddp(two, nil, calls(func(s int) gloosim.Call { return gloosim.Weights("all", s, first+second, f32) })))
+		add("post-local SGD of one bucket", true, whatever, append(
+			gloosim.DDP{Shapes: mlp, DType: f32, Steps: 4, Buckets: [][]int{{7, 6, 5, 4, 3, 2, 1, 0}}}.Calls(),
+			repeatSteps(6, func(s int) []gloosim.Call { return []gloosim.Call{gloosim.Weights("all", s+4, first+second, f32)} })...))
+		add("post-local SGD without metadata", true, whatever, repeatSteps(10, func(s int) []gloosim.Call {
+			if s < 4 {
+				return []gloosim.Call{g("all", s, 90_000, f32)}
+			}
+			return []gloosim.Call{gloosim.Weights("all", s, 90_000, f32)}
+		}))
+		add("DDP from its second step on", true, 80, func() []gloosim.Call {
+			c := ddp(two, nil, nil)
+			for i := range 4 {
+				c[i] = gloosim.Call{Op: gloosim.Skip, Wait: true}
+			}
+			for i := range c {
+				c[i].Step-- // the first step seen is the job's second
+			}
+			return c
+		}())
+		add("FSDP with an evaluation now and then", true, 80, repeatSteps(6, func(s int) (c []gloosim.Call) {
+			for i, size := range []int{20_000, 60_000, 5_000} {
+				c = append(c, gloosim.Gather(fmt.Sprint("weights ", i), s, size/n, f32), g(fmt.Sprint("shard ", i), s, size, f32))
+			}
+			if s == 3 {
+				c = append(c, gloosim.Gather("weights again", s, 9000, f32), gloosim.Ints("hits", s, 3000, tensor.Int64))
+			}
+			return c
+		}))
+		add("JAX with an array of its own now and then", false, 50, repeatSteps(8, func(s int) []gloosim.Call {
+			if s == 3 {
+				c := metric(s, 7000)
+				return append([]gloosim.Call{c}, jax(s)...)
+			}
+			return jax(s)
+		}))
+		add("JAX shifted by an array of a gradient's size", false, whatever, repeatSteps(8, func(s int) []gloosim.Call {
+			if s == 4 {
+				return append(jax(s), metric(s, 12_000))
+			}
+			return jax(s)
+		}))
+		add("JAX of 1 MiB segments, shifted", false, whatever, repeatSteps(6, func(s int) []gloosim.Call {
+			c := []gloosim.Call{g("w", s, 2<<20, f32), g("b", s, 4000, f32)}
+			if s == 4 {
+				return append([]gloosim.Call{metric(s, 1<<20)}, c...)
+			}
+			return c
+		}))
+	}
+	return all
+}
+
+// exactly makes the all-reduces of that name something else than gradients.
+func exactly(calls []gloosim.Call, name string) []gloosim.Call {
+	for i := range calls {
+		if calls[i].Name == name {
+			calls[i].Role = tensor.Exact
+		}
+	}
+	return calls
+}
+
+// Whatever the job, what is called a gradient is the first phase of one, under a key that no other tensor of the step
+// has and that it keeps; and of the jobs that this package says it understands, most is found.
+func TestRolesOfSimulatedJobs(t *testing.T) {
+	for _, s := range scenarios() {
+		t.Run(s.name, func(t *testing.T) {
+			for seed := range uint64(2) {
+				trace := gloosim.Run(gloosim.Job{Ranks: s.ranks, Calls: s.calls, Tags: s.tags, FirstID: seed%2 == 0, Seed: seed})
+				all, err := play(t, trace, parser.Conn{Job: s.job, Ranks: s.config, Sums: tensor.Gradient})
+				if err != nil {
+					t.Fatalf("seed %d: %v", seed, err)
+				}
+				checkTruth(t, seed, all)
+				if s.share >= 0 {
+					checkKeys(t, seed, all)
+				}
+				if got, of := shareFound(all); testing.Verbose() {
+					t.Logf("%d%% of %d", 100*got/max(1, of), of)
+				}
+				if got, of := shareFound(all); s.share >= 0 && 100*got < s.share*of || s.share == none && got > 0 {
+					t.Errorf("seed %d: %d of %d bytes of gradients found", seed, got, of)
+				}
+			}
+		})
+	}
+}
+
+// checkTruth compares what was said with the truth.
+func checkTruth(t *testing.T, seed uint64, all []seen) {
+	t.Helper()
+	type place struct {
+		key  uint64
+		step int
+	}
+	users := map[place]string{}
+	for _, m := range all {
+		where := fmt.Sprintf("seed %d: %s, step %d, rank %d, message %d, phase %d", seed, m.Name, m.Step, m.Rank, m.Index, m.Phase)
+		if m.final == tensor.Gradient && (m.Role != tensor.Gradient || m.Phase != 1) {
+			t.Fatalf("%s: %v is called a gradient", where, m.Role)
+		}
+		if m.value.DType != tensor.NoDType && m.value.DType != m.DType {
+			t.Fatalf("%s: %v is called %v", where, m.DType, m.value.DType)
+		}
+		if (m.value.DType == tensor.NoDType || m.value.Role == tensor.Unknown) != (m.value.Why != tensor.OK) {
+			t.Fatalf("%s: %v %v, and why: %v", where, m.value.Role, m.value.DType, m.value.Why)
+		}
+		if m.final != tensor.Gradient && m.final != tensor.Aggregate || m.Step == 0 {
+			continue // in the first step equal layers can look like steps
+		}
+		name := fmt.Sprint(m.Name, " ", m.Index)
+		for step := 1; step <= m.Step; step++ {
+			if other, used := users[place{m.value.Key, step}]; used && other != name {
+				t.Fatalf("%s: has the key of %s", where, other)
+			}
+		}
+		if m.value.Key == 0 {
+			t.Fatalf("%s: no key", where)
+		}
+		users[place{m.value.Key, m.Step}] = name
+	}
+}
+
+// checkKeys checks that a tensor keeps its key from step to step.
+func checkKeys(t *testing.T, seed uint64, all []seen) {
+	t.Helper()
+	type place struct {
+		name              string
+		conn, rank, index int
+	}
+	keys := map[place]seen{}
+	changed := map[int]int{}
+	for _, m := range all {
+		if m.final != tensor.Gradient || m.Step < 2 {
+			continue
+		}
+		p := place{m.Name, m.conn, m.Rank, m.Index}
+		if before, ok := keys[p]; ok && before.value.Key != m.value.Key {
+			changed[m.Step]++
+		}
+		keys[p] = m
+	}
+	if len(changed) > 1 { // one change of the sequence changes all keys once
+		t.Errorf("seed %d: keys changed in steps %v", seed, changed)
+	}
+}
+
+// shareFound counts the bytes of phase 1 of gradients from the third step on, and how many of them were found.
+func shareFound(all []seen) (found, of int) {
+	for _, m := range all {
+		if m.Role == tensor.Gradient && m.Phase == 1 && m.Step >= 2 {
+			of += len(m.Bytes)
+			if m.final == tensor.Gradient {
+				found += len(m.Bytes)
+			}
+		}
+	}
+	return found, of
+}
