@@ -3,6 +3,7 @@ package codecs
 import (
 	"fmt"
 
+	"github.com/gradproxy/gradproxy/codecs/internal/scratch"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -50,7 +51,7 @@ func (v values) NewEncoder(d tensor.DType, n int) (Encoder, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &valueEncoder{e, scratch{d, n, nil}}, nil
+	return &valueEncoder{e, shape{d, n}}, nil
 }
 
 func (v values) NewDecoder(d tensor.DType, n int) (Decoder, error) {
@@ -61,58 +62,56 @@ func (v values) NewDecoder(d tensor.DType, n int) (Decoder, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &valueDecoder{e, scratch{d, n, nil}}, nil
+	return &valueDecoder{e, shape{d, n}}, nil
 }
 
-// scratch holds a block's values where they cannot be used as they lie in the block.
-type scratch struct {
-	dtype  tensor.DType
-	n      int
-	values []float32
+// shape is what a coder's blocks are.
+type shape struct {
+	dtype tensor.DType
+	n     int
 }
 
-// of returns room for the values of b, and whether it is b's own memory.
-func (s *scratch) of(b []byte) (room []float32, own bool) {
+// view returns b's own memory as values; false: they have to be converted.
+func (s shape) view(b []byte) (values []float32, ok bool) {
 	if len(b) != s.n*s.dtype.Size() {
 		panic(fmt.Sprintf("codecs: a block of %d bytes for a coder of %d %v", len(b), s.n, s.dtype))
 	}
 	if s.dtype == tensor.Float32 {
-		if v := tensor.View(b); v != nil || s.n == 0 {
-			return v, true
-		}
+		values = tensor.View(b)
 	}
-	if s.values == nil {
-		s.values = make([]float32, s.n)
-	}
-	return s.values, false
+	return values, values != nil || s.n == 0
 }
 
 type valueEncoder struct {
 	ValueEncoder
-	scratch
+	shape
 }
 
 func (e *valueEncoder) Append(dst, src []byte) ([]byte, error) {
-	room, own := e.of(src)
-	if !own {
-		tensor.ToFloat32(room, src, e.dtype)
+	if values, ok := e.view(src); ok {
+		return e.ValueEncoder.Append(dst, values)
 	}
-	return e.ValueEncoder.Append(dst, room)
+	values := scratch.Take(e.n)
+	defer scratch.Put(values)
+	tensor.ToFloat32(*values, src, e.dtype)
+	return e.ValueEncoder.Append(dst, *values)
 }
 
 type valueDecoder struct {
 	ValueDecoder
-	scratch
+	shape
 }
 
 func (d *valueDecoder) Decode(dst, src []byte) error {
-	room, own := d.of(dst)
-	if err := d.ValueDecoder.Decode(room, src); err != nil {
+	if values, ok := d.view(dst); ok {
+		return d.ValueDecoder.Decode(values, src)
+	}
+	values := scratch.Take(d.n)
+	defer scratch.Put(values)
+	if err := d.ValueDecoder.Decode(*values, src); err != nil {
 		return err
 	}
-	if !own {
-		tensor.Round(room, d.dtype)
-		tensor.FromFloat32(dst, room, d.dtype)
-	}
+	tensor.Round(*values, d.dtype)
+	tensor.FromFloat32(dst, *values, d.dtype)
 	return nil
 }

@@ -27,9 +27,9 @@ package feedback
 
 import (
 	"fmt"
-	"sync"
 
 	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/codecs/internal/scratch"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -76,7 +76,7 @@ func (e *encoder) Append(dst, src []byte) ([]byte, error) {
 			return e.AppendFeedback(dst, x, e.residual, e.dtype)
 		}
 	}
-	x := take(len(e.residual))
+	x := scratch.Take(len(e.residual))
 	defer scratch.Put(x)
 	tensor.ToFloat32(*x, src, e.dtype)
 	return e.AppendFeedback(dst, *x, e.residual, e.dtype)
@@ -89,7 +89,7 @@ type unfused struct {
 }
 
 func (u *unfused) AppendFeedback(dst []byte, src, residual []float32, d tensor.DType) ([]byte, error) {
-	sum, value := take(len(src)), take(len(src))
+	sum, value := scratch.Take(len(src)), scratch.Take(len(src))
 	defer scratch.Put(sum)
 	defer scratch.Put(value)
 	T, y := *sum, *value
@@ -108,16 +108,4 @@ func (u *unfused) AppendFeedback(dst []byte, src, residual []float32, d tensor.D
 		residual[i] = T[i] - y[i]
 	}
 	return out, nil
-}
-
-// scratch holds *[]float32 of any capacity: encoders are many, one for each block of each tensor, but few run at a time.
-var scratch sync.Pool
-
-func take(n int) *[]float32 {
-	if v, ok := scratch.Get().(*[]float32); ok && cap(*v) >= n {
-		*v = (*v)[:n]
-		return v
-	}
-	v := make([]float32, n)
-	return &v
 }
