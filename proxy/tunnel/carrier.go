@@ -253,6 +253,7 @@ func (c *carrier) read() {
 	s := c.session
 	if errors.Is(err, errBroken) {
 		s.fail(err, err.Error())
+		io.Copy(io.Discard, c.conn) // closing before the peer has read the END would take it back
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

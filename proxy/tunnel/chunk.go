@@ -63,17 +63,17 @@ func (c *chunk) seal(stream uint64) {
 	c.left = true
 }
 
-// buffers is an Endpoint's memory: pools of chunks in five sizes, and the budget that they count against.
+// buffers is an Endpoint's memory: pools of chunks of nine sizes, and the budget that they count against.
 type buffers struct {
 	limit   int64        // Config.Memory
 	used    atomic.Int64 // bytes in chunks
 	granted atomic.Int64 // bytes of credit beyond what streams begin with
-	pools   [5]sync.Pool
+	pools   [9]sync.Pool
 }
 
-// class returns the index of the smallest pool whose chunks hold n bytes (1, 4, 16, 64, 256 KiB), and its size.
+// class returns the index of the smallest pool whose chunks hold n bytes (1, 2, 4, … 256 KiB), and their size.
 func class(n int) (i, size int) {
-	for size = 1 << 10; size < n; size <<= 2 {
+	for size = 1 << 10; size < n; size <<= 1 {
 		i++
 	}
 	return i, size

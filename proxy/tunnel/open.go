@@ -249,6 +249,10 @@ func (s *session) reset(id, final uint64, code Code) error {
 	}
 	st.final = final
 	st.dropAll()
+	if st.unborn() {
+		st.closed = true
+		st.letGo()
+	}
 	st.die(&ResetError{Peer: s.peer.name, Code: code, Remote: true})
 	st.settle()
 	return nil

@@ -287,7 +287,7 @@ func (st *Stream) arrived() error {
 	if err := st.closeGap(); err != nil {
 		return err
 	}
-	if st.answering && !st.answered {
+	if st.unborn() {
 		if err := st.opening(); err != nil {
 			return err
 		}

@@ -279,9 +279,15 @@ func (st *Stream) lose(err error) {
 	st.dropAll()
 	st.dropEarly()
 	st.gone = true
+	if st.unborn() {
+		st.letGo()
+	}
 	st.die(err)
 	st.session.mem.granted.Add(-int64(st.window) + int64(st.session.peer.e.window))
 }
+
+// unborn reports whether nobody has the stream yet: its opening is not whole.
+func (st *Stream) unborn() bool { return st.answering && !st.answered }
 
 // settle lets the stream go once both sides are done with it.
 func (st *Stream) settle() {

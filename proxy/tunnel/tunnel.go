@@ -13,7 +13,6 @@ import (
 	"time"
 )
 
-// A Config describes one site's end of its tunnels. Only Name, Identity and Accept are needed.
 type Config struct {
 	Name     string   // of this site, not empty; peers show it in their logs
 	Identity Identity // files; they are read again when they change
@@ -41,21 +40,16 @@ type Config struct {
 	Logger *slog.Logger                                                         // nil: silent
 }
 
-// Identity names PEM files: the site's certificate (chain), its key, and the authorities that peers'
-// certificates come from. A file that becomes unreadable leaves the identity as it was, and a warning.
 type Identity struct {
 	Cert, Key, CA string
 }
 
-// A Peer is another site.
 type Peer struct {
 	Name string // how this side calls it
 	Dial string // host:port; "": this side waits to be dialed
 	ID   string // SPIFFE id, which must be the only URI in its certificate: "spiffe://lab/tokyo"
 }
 
-// Events are told what happens to sessions, for counters. They are called with locks held: they must return at
-// once and call nothing of this package. nil ones are left out.
 type Events struct {
 	CarrierUp     func(peer string)
 	CarrierDown   func(peer string, err error)    // lost, not retired in order
@@ -64,7 +58,6 @@ type Events struct {
 	CarrierFailed func(peer string, err error)    // a dial or handshake; peer is "" while it is not known
 }
 
-// An Endpoint is one site's end of its tunnels. Its methods may be called concurrently.
 type Endpoint struct {
 	cfg      Config // defaults filled in
 	log      *slog.Logger
@@ -84,8 +77,6 @@ type Endpoint struct {
 	peers []*peer // in the order of Config.Peers
 }
 
-// New returns an Endpoint which already dials the peers that have an address. It fails if the configuration
-// is wrong or the identity cannot be read. The caller must Close it.
 func New(cfg Config) (*Endpoint, error) {
 	cfg.setDefaults()
 	if err := cfg.check(); err != nil {
@@ -132,7 +123,6 @@ func (c *Config) setDefaults() {
 	}
 }
 
-// check returns every fault.
 func (c *Config) check() error {
 	var errs []error
 	fault := func(format string, args ...any) { errs = append(errs, fmt.Errorf("tunnel: "+format, args...)) }
@@ -154,7 +144,6 @@ func (c *Config) check() error {
 	return errors.Join(errs...)
 }
 
-// checkPeers returns every fault of a list of peers.
 func (c *Config) checkPeers(peers []Peer) error {
 	var errs []error
 	names, ids := map[string]bool{}, map[string]bool{}
@@ -188,11 +177,6 @@ func (c *Config) checkPeers(peers []Peer) error {
 	return errors.Join(errs...)
 }
 
-// Open asks peer for a new stream. opening, at most 4,096 bytes, is for its Config.Accept; the tunnel does not
-// look into it and does not retain it. Open returns when the answer is there: *RefusedError if it is no.
-// Without a session it fails with ErrPeerDown at once; while one is suspended (all carriers lost, resume time
-// not over) it waits, as it does while the peer allows no further stream. When ctx ends the opening is
-// withdrawn.
 func (e *Endpoint) Open(ctx context.Context, peer string, opening []byte) (*Stream, error) {
 	p := e.peerByName(peer)
 	if p == nil {
@@ -210,8 +194,6 @@ func (e *Endpoint) Open(ctx context.Context, peer string, opening []byte) (*Stre
 	return s.open(ctx, opening)
 }
 
-// Drain takes no new streams in either direction, tells the peers, and waits until all streams are finished
-// or ctx ends. Carriers stay up; Close ends them.
 func (e *Endpoint) Drain(ctx context.Context) error {
 	e.draining.Store(true)
 	for _, p := range e.list() {
@@ -234,8 +216,6 @@ func (e *Endpoint) Drain(ctx context.Context) error {
 	return nil
 }
 
-// Close resets what streams there are, tells the peers, and releases everything. It waits up to a second for
-// the peers to hear of it.
 func (e *Endpoint) Close() error {
 	e.mu.Lock()
 	e.closing.Store(true)
@@ -248,8 +228,6 @@ func (e *Endpoint) Close() error {
 	return nil
 }
 
-// SetPeers replaces the list of peers. Sessions with peers that stay (same name and ID) live on; the streams
-// of those that go are reset.
 func (e *Endpoint) SetPeers(peers []Peer) error {
 	if err := e.cfg.checkPeers(peers); err != nil {
 		return err
@@ -294,7 +272,6 @@ func (e *Endpoint) peerByID(id string) *peer {
 	return e.find(func(p *peer) bool { return p.id == id })
 }
 
-// find returns the first peer that f takes; nil: none.
 func (e *Endpoint) find(f func(*peer) bool) *peer {
 	peers := e.list()
 	if i := slices.IndexFunc(peers, f); i >= 0 {
@@ -303,7 +280,6 @@ func (e *Endpoint) find(f func(*peer) bool) *peer {
 	return nil
 }
 
-// Stats returns a snapshot of every configured peer, in the order of Config.Peers.
 func (e *Endpoint) Stats() []PeerStats {
 	var all []PeerStats
 	for _, p := range e.list() {
@@ -323,7 +299,6 @@ func (e *Endpoint) Stats() []PeerStats {
 	return all
 }
 
-// PeerStats is a snapshot of the session with one peer; counters are since New.
 type PeerStats struct {
 	Peer     string
 	Carriers int           // attached now; 0 with Session: suspended

@@ -1,0 +1,82 @@
+// Package tunnel carries many streams of bytes between sites over a few authenticated connections, the
+// carriers. Streams outlive carriers: every byte has a 64-bit offset in its stream, what is not acknowledged is
+// kept, and leaves again, the same bytes, when the carrier that it left on is lost. So one mechanism serves for
+// spreading a stream over carriers, for exchanging them (a key wears out, a certificate ends), and for
+// resuming after an outage.
+//
+// # Sessions
+//
+// Two sites share one session at a time. Each names its half of it by an incarnation, 128 random bits, and
+// draws a new one when it starts and when it gives a session up: after Config.Resume without a carrier, or
+// when the peer breaks the protocol. A carrier belongs to the session of a pair of incarnations; a pair that a
+// side does not know is the end of its older session, whose streams are all lost. A peer is who its
+// certificate says, nothing else: see Config.Peers.
+//
+// # Wire
+//
+// A carrier is TLS 1.3 with ALPN "gradprox" over TCP (or, if asked for by name, the connection in clear, on
+// loopback only). It carries records. Numbers are big-endian.
+//
+//	length uint32 | kind uint8 | flags uint8 | stream uint48 | value uint64 | body, length bytes
+//
+//	kind        value           body
+//	 1 HELLO    0               see below; the first record in each direction
+//	 2 READY    0               incarnation of the receiver (16 bytes): the carrier is attached
+//	 3 END      0               text, up to 1 KiB: the sender gives the session up, and says why
+//	 4 DATA     offset          bytes of the stream, up to the receiver's limit; flag 1 FIN: the direction ends after them
+//	 5 WINDOW   acknowledged    uint64: credit, the offset up to which DATA may be sent.
+//	                            Stream 0: how many streams the receiver may open in all
+//	 6 RESET    final offset    uint32: code. The sender aborts both directions; its own ends at that offset
+//	 7 DONE     0               the sender has forgotten the stream
+//	 8 PING     any             to be answered on the same carrier
+//	 9 PONG     that of PING    the sender has taken all records before the PING
+//	10 GOAWAY   0               the sender takes no new streams
+//	11 LEAVE    0               the sender sends no more DATA on this carrier, and asks for the same
+//
+// An unknown kind or flag, a length that its kind cannot have, DATA beyond credit, beyond the end of its
+// direction or overlapping what came with other bounds, and a stream beyond the limit end the session: nothing
+// can be believed any longer. All of it is checked before anything is allocated.
+//
+// HELLO is "gradprox", the oldest and the newest version that the sender speaks (uint16 each), and fields:
+//
+//	id uint16 | length uint16 | value
+//
+//	1 site name   2 incarnation   3 the receiver's incarnation, if known   4 longest DATA body (uint32, at least 16 KiB)
+//	5 streams that the receiver may open at first (uint32)   6 credit that each stream begins with (uint32, at least 16 KiB)
+//	7 name of a codec, once for each   8 place of the carrier: slot uint8, flags uint8 (1: replaces a dead one), generation uint64
+//
+// Fields that are not known are skipped, and so is what follows the known part of one. Both sides use the
+// newest version that both speak. The dialer sends HELLO; the acceptor HELLO and READY; the dialer READY.
+//
+// # Streams
+//
+// The side with the smaller incarnation opens streams 2, 4, 6, …, the other 1, 3, 5, …; none twice. There is no
+// record for it: DATA (or RESET) of an id not yet seen opens the stream, whichever of its DATA comes first. Its
+// first bytes are the opening (uint16 length, bytes), the first bytes of the other direction are the answer
+// (uint32 code, 0 for yes; uint16 length, text). So they are replayed, ordered and paced like everything else.
+//
+// Positions count the bytes of a direction, and its end as one more: WINDOW acknowledges every position before
+// its value. DATA is sent again with the same bounds. DATA that was acknowledged is dropped. WINDOW and RESET are
+// sent again when the carrier is lost that they left on, and the greatest values count. RESET comes behind the
+// bytes that have left, since its final offset says which they are; those that have not left are dropped. A side
+// forgets a stream when both directions have ended and been acknowledged, or when it has had a RESET, and says
+// so by DONE, which acknowledges everything. DONE is kept until a PONG vouches that it has arrived; DATA or RESET
+// for a stream that is forgotten is answered by DONE. The limit on streams counts those that were ever opened
+// and grows as they are forgotten.
+//
+// # Carriers
+//
+// A session has up to 16 slots with a carrier each. The one in the lowest slot is the express: it takes small
+// chunks (up to 16 KiB) of streams that have little under way, so that small messages do not stand behind bulk
+// in a socket; offsets restore the order. The others take anything, and an only carrier does. Of two carriers in
+// a slot the newer one stays, by generation, then by who dialed; the other one leaves: no DATA, and its end when
+// all that left on it is acknowledged. A carrier that has brought no record for 15 s is dead (PING every 5 s).
+//
+// # Memory
+//
+// Config.Memory bounds the bytes in buffers of all sessions. A stream begins with a credit of 1/2048 of it, 16
+// to 256 KiB, and is given more, up to 32 MiB, when a window is read within four round trips, as long as all that
+// is promised stays below 80 % of the budget. Over 90 % openings are refused, over 95 % the stream with most to
+// read whose reader has taken nothing for a second is reset, at 100 % any stream that has unread bytes and gets
+// more. An idle stream holds no buffer and no goroutine.
+package tunnel

@@ -1,0 +1,235 @@
+package tunnel
+
+import (
+	"errors"
+	"io"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A writer whose reader does not read stops within the credit, and goes on where it stopped.
+func TestBackpressure(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		near, far, paris, _ := meet(t, nil, &fabric{delay: 10 * time.Millisecond})
+		want := noise(1, 4<<20)
+		var written atomic.Int64
+		go func() {
+			for b := want; len(b) > 0; b = b[1<<10:] {
+				near.Write(b[:1<<10])
+				written.Add(1 << 10)
+			}
+			near.CloseWrite()
+		}()
+		time.Sleep(time.Minute)
+		if n := written.Load(); n > 256<<10 {
+			t.Errorf("%d bytes were written though nobody reads", n)
+		}
+		if n := paris.mem.used.Load(); n > 8<<10 {
+			t.Errorf("the writing side keeps %d bytes of a stream that is stalled", n)
+		}
+		got, err := io.ReadAll(far)
+		if err != nil {
+			t.Fatal(err)
+		}
+		same(t, "after the stall", got, want)
+	})
+}
+
+// A thousand stalled streams stay within the budget and slow down no other; when they are read, all is there.
+func TestStalledStreamsBlockNobody(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const memory, stalled = 64 << 20, 1000
+		f := &fabric{delay: 10 * time.Millisecond, rate: 5 << 20}
+		stall := make(chan bool)
+		var streams sync.WaitGroup
+		paris, tokyo := f.pair(t, func(peer string, opening []byte, in *Incoming) {
+			if string(opening) == "stall" {
+				s := in.Accept()
+				<-stall
+				s.WriteTo(s)
+				s.CloseWrite()
+				return
+			}
+			echo(peer, opening, in)
+		}, func(c *Config) { c.Memory = memory })
+		up(paris)
+		alone := func() time.Duration {
+			s := paris.open("echo")
+			defer s.Close()
+			began := time.Now()
+			pour(t, s, s, noise(1, 5<<20))
+			return time.Since(began)
+		}
+		before := alone()
+		want := noise(2, 36<<10) // more than the credit of 32 KiB
+		for range stalled {
+			streams.Go(func() {
+				s := paris.open("stall")
+				pour(t, s, s, want)
+			})
+		}
+		time.Sleep(time.Minute)
+		if n := tokyo.mem.used.Load(); n < stalled*minWindow || n > memory*8/10 {
+			t.Errorf("%d bytes in buffers with %d stalled streams", n, stalled)
+		}
+		if after := alone(); after.Seconds() > before.Seconds()/0.95 {
+			t.Errorf("a transfer takes %v beside %d stalled streams, %v alone", after, stalled, before)
+		}
+		close(stall)
+		streams.Wait()
+		time.Sleep(time.Second)
+		for _, s := range []*site{paris, tokyo} {
+			if used, granted := s.mem.used.Load(), s.mem.granted.Load(); used != 0 || granted != 0 {
+				t.Errorf("%s: %d bytes in buffers, %d of credit are left", s.cfg.Name, used, granted)
+			}
+		}
+	})
+}
+
+// More stalled streams than the budget holds: openings are refused, and the fattest that do not read are
+// reset; those that do read go on.
+func TestMemoryBudget(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const memory = 4 << 20
+		f := &fabric{delay: time.Millisecond}
+		paris, tokyo := f.pair(t, func(peer string, opening []byte, in *Incoming) {
+			if string(opening) == "echo" {
+				echo(peer, opening, in)
+				return
+			}
+			in.Accept() // and never read
+		}, func(c *Config) {
+			if c.Name == "tokyo" {
+				c.Memory = memory
+			}
+		})
+		up(paris)
+		reads := paris.open("echo")
+		var all []*Stream
+		for range 300 {
+			all = append(all, paris.open("stall"))
+		}
+		for _, s := range all {
+			s.Write(make([]byte, 15<<10))
+			time.Sleep(10 * time.Millisecond)
+			if n := tokyo.mem.used.Load(); n > memory+memory/10 {
+				t.Fatalf("%d bytes in buffers", n)
+			}
+		}
+		time.Sleep(5 * time.Second)
+		reset := 0
+		for _, s := range all {
+			var gone *ResetError
+			if errors.As(s.Err(), &gone) && gone.Code == CodeMemory && gone.Remote {
+				reset++
+			} else if s.Err() != nil {
+				t.Error(s.Err())
+			}
+		}
+		if n := tokyo.mem.used.Load(); reset == 0 || n > memory*95/100 {
+			t.Errorf("%d streams of %d were reset, %d bytes are in buffers", reset, len(all), n)
+		}
+		var no *RefusedError
+		if _, err := paris.Open(t.Context(), "tokyo", []byte("stall")); !errors.As(err, &no) || no.Code != CodeMemory {
+			t.Errorf("another opening: %v", err)
+		}
+		pour(t, reads, reads, noise(1, 1<<20))
+	})
+}
+
+// The window grows with the path, so that one stream fills it: 20 MB/s at 80 ms are 1.6 MB under way, beyond the
+// 256 KiB of credit that a stream begins with.
+func TestWindowFillsThePath(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		near, far, _, tokyo := meet(t, nil, &fabric{delay: 40 * time.Millisecond, rate: 20 << 20})
+		began := time.Now()
+		pour(t, near, far, make([]byte, 40<<20))
+		if d := time.Since(began); d > 2*time.Second+5*80*time.Millisecond {
+			t.Errorf("40 MiB over 20 MiB/s took %v, more than 2 s and 5 round trips", d)
+		}
+		far.session.mu.Lock()
+		window := far.window
+		far.session.mu.Unlock()
+		if window < 2<<20 || window > 16<<20 {
+			t.Errorf("window of %d bytes", window)
+		}
+		near.Close()
+		far.Close()
+		time.Sleep(time.Second)
+		if n := tokyo.mem.granted.Load(); n != 0 {
+			t.Errorf("%d bytes of credit are left", n)
+		}
+	})
+}
+
+// While a bulk transfer fills its carrier, a small message takes hardly more than the round trip.
+func TestSmallMessagesOvertake(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fabric{delay: 40 * time.Millisecond, rate: 5e6}
+		paris, _ := f.pair(t, echo, nil)
+		up(paris)
+		bulk, ping := paris.open("echo"), paris.open("echo")
+		go io.Copy(io.Discard, bulk)
+		go bulk.Write(make([]byte, 1<<30))
+		time.Sleep(2 * time.Second)
+		var worst time.Duration
+		for range 50 {
+			began := time.Now()
+			ping.Write([]byte{1})
+			if _, err := io.ReadFull(ping, make([]byte, 1)); err != nil {
+				t.Fatal(err)
+			}
+			worst = max(worst, time.Since(began))
+			time.Sleep(37 * time.Millisecond)
+		}
+		if worst > 80*time.Millisecond*115/100 {
+			t.Errorf("a round trip of 80 ms took %v beside a bulk transfer", worst)
+		}
+		sent, _ := bulk.Counts()
+		if sent < 10<<20 {
+			t.Errorf("the bulk transfer moved %d bytes only", sent)
+		}
+		bulk.Reset(CodeApp)
+		ping.Close()
+	})
+}
+
+// The peer's limit on streams holds: more openings wait for others to end.
+func TestStreamLimit(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fabric{delay: time.Millisecond}
+		paris, tokyo := f.pair(t, echo, func(c *Config) { c.Streams = 10 })
+		up(paris)
+		var open []*Stream
+		for range 10 {
+			open = append(open, paris.open("echo"))
+		}
+		opened := make(chan *Stream)
+		for range 30 {
+			go func() {
+				s := paris.open("echo")
+				opened <- s
+				s.Close()
+			}()
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		select {
+		case <-opened:
+			t.Fatal("an eleventh stream was opened")
+		default:
+		}
+		if n := tokyo.Stats()[0].Streams; n != 10 {
+			t.Errorf("%d streams", n)
+		}
+		for _, s := range open {
+			s.Close()
+		}
+		for range 30 {
+			<-opened
+		}
+	})
+}

@@ -1,0 +1,160 @@
+package tunnel
+
+import (
+	"bytes"
+	"encoding/binary"
+	"io"
+	"net"
+	"runtime"
+	"testing"
+	"time"
+)
+
+// Any 20 bytes are a record that fits its kind, and is written as it was read, or an error.
+func FuzzRecord(f *testing.F) {
+	for k := kind(0); k < 13; k++ {
+		f.Add(header{kind: k, length: 8, stream: 1, value: 2}.append(nil))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if len(b) < headerLen {
+			return
+		}
+		h, err := parseHeader((*[headerLen]byte)(b), maxBody)
+		if err != nil {
+			return
+		}
+		if h.length > maxBody || h.kind != kindData && h.length > maxHello {
+			t.Fatalf("%v record of %d bytes", h.kind, h.length)
+		}
+		if again := h.append(nil); !bytes.Equal(again, b[:headerLen]) {
+			t.Fatalf("%x was read, %x is written", b[:headerLen], again)
+		}
+	})
+}
+
+// Any bytes are a HELLO within its limits, which is the same when written and read again, or an error.
+func FuzzHello(f *testing.F) {
+	h := &hello{min: 1, max: 2, name: "paris", mine: incarnation{1}, yours: incarnation{2}, maxBody: maxBody, streams: 5, window: 1 << 18,
+		codecs: []string{"lossless", "3lc(s=1.75)"}, place: place{slot: 3, replace: true, generation: 9}}
+	f.Add(h.append(nil))
+	f.Add([]byte(helloMagic))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		h, err := parseHello(b)
+		if err != nil {
+			return
+		}
+		if len(h.codecs) > maxCodecs || len(h.name) > maxName || h.maxBody < minMaxBody || h.window < minWindow || h.streams < 1 || h.place.slot >= maxSlots {
+			t.Fatalf("%+v", h)
+		}
+		body := h.append(nil)
+		if len(body) > maxHello {
+			t.Fatalf("a HELLO of %d bytes", len(body))
+		}
+		again, err := parseHello(body)
+		if err != nil || !bytes.Equal(again.append(nil), body) {
+			t.Fatalf("%+v is read again as %+v, %v", h, again, err)
+		}
+	})
+}
+
+// feed is a carrier's connection that brings given bytes and takes any.
+type feed struct{ io.Reader }
+
+func (feed) Write(p []byte) (int, error) { return len(p), nil }
+
+// nowhere is what lies beneath it.
+type nowhere struct{ net.Conn }
+
+func (nowhere) Close() error         { return nil }
+func (nowhere) RemoteAddr() net.Addr { return fabricAddr }
+
+// script turns fuzzed bytes into records, most of which fit the session; what is no record goes in raw.
+func script(b []byte) []byte {
+	var out []byte
+	for len(b) >= 6 {
+		h := header{kind: kind(b[0] % 13), flags: b[1] & 1, stream: uint64(b[2] % 8), value: uint64(binary.BigEndian.Uint16(b[3:]))}
+		n := int(b[5])
+		b = b[6:]
+		switch h.kind {
+		case kindData:
+			if n >= 240 { // large bodies, which take the other path
+				n *= 300
+			}
+		case kindWindow:
+			n = 8
+		case kindReset:
+			n = 4
+		case 0: // raw
+			n = min(n, len(b))
+			out = append(out, b[:n]...)
+			b = b[n:]
+			continue
+		default:
+			n = 0
+		}
+		if h.kind != kindData && h.kind != kindReset {
+			h.flags = 0
+		}
+		body := make([]byte, n)
+		copy(body, b)
+		if h.kind == kindWindow {
+			h.value %= 64
+		}
+		h.length = n
+		out = append(h.append(out), body...)
+	}
+	return append(out, b...)
+}
+
+// Whatever records come, nothing panics, no more memory is taken than they justify, and all of it is given
+// back.
+func FuzzSession(f *testing.F) {
+	f.Add([]byte{4, 0, 1, 0, 0, 2, 4, 1, 1, 0, 2, 9, 6, 0, 1, 0, 11, 0})
+	f.Add([]byte{4, 0, 2, 0, 0, 2, 4, 0, 2, 0, 9, 255, 4, 0, 2, 0, 2, 7, 7, 0, 2, 0, 0, 0, 8, 0, 0, 0, 1, 0})
+	f.Add([]byte{5, 0, 2, 0, 6, 0, 5, 0, 0, 0, 0, 0, 10, 0, 0, 0, 0, 0, 11, 0, 0, 0, 0, 0})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if len(b) > 1<<12 {
+			return
+		}
+		input := script(b)
+		e := &Endpoint{cfg: Config{Name: "tokyo", Streams: 4, Accept: func(_ string, opening []byte, in *Incoming) {
+			s := in.Accept()
+			defer s.Reset(CodeApp)
+			s.Write(opening)
+			io.Copy(s, s)
+		}}}
+		e.cfg.setDefaults()
+		e.log, e.mem.limit, e.window = e.cfg.Logger, 1<<30, 256<<10
+		p := newPeer(e, Peer{Name: "puppet"})
+		s := p.sess
+		if err := s.establish(&hello{mine: newIncarnation(), maxBody: maxBody, streams: 4, window: 64 << 10}); err != nil {
+			t.Fatal(err)
+		}
+		c := &carrier{conn: feed{bytes.NewReader(input)}, raw: nowhere{}, gather: &gatherConn{Conn: nowhere{}}, born: time.Now()}
+		if !s.attach(c) {
+			t.Fatal("not attached")
+		}
+		s.mu.Lock()
+		s.opened++
+		own := s.newStream(streamID(0, s.even))
+		s.mu.Unlock()
+		own.Write([]byte("own"))
+		err := c.readAll()
+		s.mu.Lock()
+		for s.next(c) {
+			c.release()
+		}
+		used := e.mem.used.Load()
+		s.mu.Unlock()
+		if most := int64(2*len(input) + 1024*len(input)/headerLen + 64<<10); used > most {
+			t.Errorf("%d bytes in buffers after %d bytes of records", used, len(input))
+		}
+		s.fail(err, "")
+		own.Close()
+		for began := time.Now(); e.mem.used.Load() != 0; runtime.Gosched() { // those that Accept runs for end too
+			if time.Since(began) > 10*time.Second {
+				t.Fatalf("%d bytes in buffers are left", e.mem.used.Load())
+			}
+		}
+	})
+}
