@@ -1,7 +1,7 @@
-// Package block rounds values to integers of 8 or 4 bits, in units of their block's scale: int8 and int4. With one block a tensor
-// and 8 bits it is the baseline "8-bit int" of 3LC's section 5.1 ([Lim, Andersen and Kaminsky]): 255 levels, so that both signs reach
-// as far. With many, a large value coarsens only its neighbours. Its error is small at every step, and not only over many,
-// which is what aggregates need whose replicas must stay close to each other.
+// Package block rounds values to integers of 8 or 4 bits, in units of their block's scale: int8 and int4. With one block a
+// tensor and 8 bits it is the baseline "8-bit int" of 3LC's section 5.1 ([Lim, Andersen and Kaminsky]): 255 levels, so
+// that both signs reach as far. With many, a large value coarsens only its neighbours. Its error is small at every step,
+// and not only over many, which is what aggregates need whose replicas must stay close to each other.
 //
 // # State
 //
@@ -20,9 +20,10 @@
 //
 // # Bounds
 //
-// Size: 1 byte a value and 4 a block (int4: half a byte), so 3.98x of float32 at the default block of 1,024, and 7.76x for int4 at 256.
-// Error: |x-y| <= scale/2·(1 + 2^-14), where scale = max|x|/127 (int4: /7) over the block; the small term is what float32 arithmetic
-// adds. Rounding is to the nearest, ties to even. For elements of 16 bits, y is rounded once more.
+// Size: 1 byte a value and 4 a block (int4: half a byte), so 3.98x of float32 at the default block of 1,024, and 7.76x for
+// int4 at 256.
+// Error: |x-y| <= scale/2·(1 + 2^-14), where scale = max|x|/127 (int4: /7) over the block, rounded up where that is subnormal;
+// the small term is what float32 arithmetic adds. Rounding is to the nearest, ties to even. For elements of 16 bits, y is rounded once more.
 // Time: O(n), two passes. Memory: none that grows with n, but a block's values for 16-bit elements with feedback.
 //
 // # Unsuited

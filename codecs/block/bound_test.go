@@ -101,17 +101,13 @@ func TestEndsAreKept(t *testing.T) {
 				t.Fatal(err)
 			}
 			scale := getScale(encoded)
-			if y[1] != 0 || y[0] != -y[2] || math.Abs(float64(y[0])-float64(most)) > math.Max(float64(scale)/2*(slack-1)*float64(m.levels()), subnormalHalf(scale)) {
+			allowed := float64(most) * (slack - 1)
+			if scale < smallestNormal { // its levels need not fall on the largest magnitude
+				allowed = float64(scale) / 2
+			}
+			if y[1] != 0 || y[0] != -y[2] || math.Abs(float64(y[0])-float64(most)) > allowed {
 				t.Errorf("%v: %v is delivered as %v (scale %v)", m, x, y, scale)
 			}
 		}
 	}
-}
-
-// subnormalHalf is the error that a subnormal scale allows: its levels do not fall on the largest magnitude.
-func subnormalHalf(scale float32) float64 {
-	if scale < smallestNormal {
-		return float64(scale) / 2
-	}
-	return 0
 }

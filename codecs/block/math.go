@@ -15,8 +15,8 @@ func scaleOf(most, levels float32) float32 {
 	return scale
 }
 
-// Adding one of these rounds a float32 of magnitude under 2^22 to an integer, ties to even, which the lowest bits of the sum
-// then hold: as it is, and plus 8.
+// Adding one of these rounds a float32 of magnitude under 2^22 to an integer, ties to even, which the lowest bits of the
+// sum then hold: as it is, and plus 8.
 const (
 	rounder  = 3 << 22
 	rounder4 = rounder + 8

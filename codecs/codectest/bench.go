@@ -13,8 +13,8 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// BenchLossy measures a value codec on float32 with and without error feedback, in the blocks that it wants: on a tensor that
-// a core's cache holds and, without -short, on one of 256 MiB. Each reports GB/s of elements, x-copy, that over Go's
+// BenchLossy measures a value codec on float32 with and without error feedback, in the blocks that it wants: on a tensor
+// that a core's cache holds and, without -short, on one of 256 MiB. Each reports GB/s of elements, x-copy, that over Go's
 // copy of the same bytes in the same run, and ratio, the elements' bytes over the encoding's.
 func BenchLossy(b *testing.B, c codecs.Codec) {
 	for _, size := range []int{160 << 10, 256 << 20} {
@@ -112,8 +112,8 @@ func (t *benchTensor) bench(b *testing.B, op func()) {
 	b.ReportMetric(float64(t.size)/float64(encoded), "ratio")
 }
 
-// AgainstCopy runs op, which is through with size bytes at each call, in turn with a copy of as many, and reports the medians as
-// GB/s of op and as x-copy, how many times as fast as the copy it is. (ns/op is both together.)
+// AgainstCopy runs op, which is through with size bytes at each call, in turn with a copy of as many, and reports the
+// medians as GB/s of op and as x-copy, how many times as fast as the copy it is. (ns/op is both together.)
 func AgainstCopy(b *testing.B, size int, op func()) {
 	src, dst := bytes.Repeat([]byte{1}, size), bytes.Repeat([]byte{2}, size) // written: fresh zeros are all the same page
 	op1, copy1 := make([]time.Duration, 0, 1<<14), make([]time.Duration, 0, 1<<14)

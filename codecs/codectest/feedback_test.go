@@ -49,7 +49,8 @@ func TestFeedbackBreachesAreNoticed(t *testing.T) {
 	}
 }
 
-// halving is a method that keeps sign, exponent and two bits of the mantissa, and delivers a little more, which no 16-bit type has.
+// halving is a method that keeps sign, exponent and two bits of the mantissa, and delivers a little more, which no 16-bit
+// type has.
 type halving struct{ breach }
 
 func (h *halving) String() string                                { return "halving" }

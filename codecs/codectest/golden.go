@@ -16,9 +16,9 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// Golden checks a value codec against the files testdata/*.txt, one scenario each: lines "name: value", which say where the numbers are from
-// ("# from"), the codec, the dtype and what to expect ("ok"; "unsuited"; "corrupt, " and what the error says), and then the steps of one
-// block in turn, each in parts that begin with a line of their name:
+// Golden checks a value codec against the files testdata/*.txt, one scenario each: lines "name: value", which say where
+// the numbers are from ("# from"), the codec, the dtype and what to expect ("ok"; "unsuited"; "corrupt, " and what the
+// error says), and then the steps of one block in turn, each in parts that begin with a line of their name:
 //
 //	elements:   the block: numbers in C's hex notation, or NaN and Inf; "x N" after one repeats it
 //	bytes:      its encoding, in hex

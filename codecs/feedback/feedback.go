@@ -1,5 +1,5 @@
-// Package feedback lets a lossy codec make up in later steps for what it loses in one: error feedback, the error accumulation
-// of 3LC's Figure 3 and section 3.1 ([Lim, Andersen and Kaminsky]), around any value codec.
+// Package feedback lets a lossy codec make up in later steps for what it loses in one: error feedback, the error
+// accumulation of 3LC's Figure 3 and section 3.1 ([Lim, Andersen and Kaminsky]), around any value codec.
 //
 // At each step, with the tensor's value x and the residual e of the step before,
 //
@@ -33,10 +33,10 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// NewEncoder returns an Encoder of c for blocks of len(residual) elements of type d, which adds residual to each block before
-// it encodes it and sets residual to what the other end then lacks. The caller owns residual, must leave it alone while
-// Append runs, and may read, save or replace its values between calls. When Append answers ErrUnsuited, residual is as it
-// was; whether a value that then travels exactly waits for it or clears it, is the caller's choice.
+// NewEncoder returns an Encoder of c for blocks of len(residual) elements of type d, which adds residual to each block
+// before it encodes it and sets residual to what the other end then lacks. The caller owns residual, must leave it alone
+// while Append runs, and may read, save or replace its values between calls. When Append answers ErrUnsuited, residual is
+// as it was, and waits while the tensor's value travels exactly.
 //
 // The error wraps codecs.ErrUnsuited if c loses nothing, or does not take elements of type d.
 func NewEncoder(c codecs.Codec, d tensor.DType, residual []float32) (codecs.Encoder, error) {

@@ -114,8 +114,8 @@ func TestMaximumIsPreserved(t *testing.T) {
 	}
 }
 
-// Figure 3, steps 1, 2, a and b: what is delivered and what is left make the sum, bit for bit. The subtraction is exact, since a
-// value that is sent lies between M/2 and M. (No residual is ever -0, so the sum is not -0 either.)
+// Figure 3, steps 1, 2, a and b: what is delivered and what is left make the sum, bit for bit. The subtraction is exact,
+// since a value that is sent lies between M/2 and M. (No residual is ever -0, so the sum is not -0 either.)
 func TestResidualIsExact(t *testing.T) {
 	const n = 4099
 	for _, s := range multipliers {
@@ -198,10 +198,10 @@ func TestOneEncodingForAllPullers(t *testing.T) {
 	}
 }
 
-// Table 2 has 39.4, 70.9, 107 and 160x on ResNet-110's gradients and model deltas, at s = 1, 1.5, 1.75 and 1.9. Values whose distribution is
-// known bracket it: independent normal ones from below, Laplace ones from above, in the steady state, which takes the
-// residuals more than a thousand steps to reach (sixty mislead by a factor of two). At s = 1.9 the sizes still grow: after 5,000
-// steps the ratios are 161 and 195.
+// Table 2 has 39.4, 70.9, 107 and 160x on ResNet-110's gradients and model deltas, at s = 1, 1.5, 1.75 and 1.9. Values
+// whose distribution is known bracket it: independent normal ones from below, Laplace ones from above, in the steady
+// state, which takes the residuals more than a thousand steps to reach (sixty mislead by a factor of two). At s = 1.9 the
+// sizes still grow: after 5,000 steps the ratios are 161 and 195.
 func TestTable2Bracket(t *testing.T) {
 	if testing.Short() || raceDetector {
 		t.Skip("2,000 steps of eight tensors: not with -short, nor with -race, which is forty times slower")

@@ -17,12 +17,12 @@
 // For each block of values, the last as long as is left:
 //
 //	M     4 bytes, a little-endian float32, finite and at least 0
-//	runs  the zero-run encoding of the p = ceil(values/5) quartic bytes of the block. Byte j is a·81 + b·27 + c·9 + d·3 + e, of
-//	      values j, p+j, 2p+j, 3p+j and 4p+j plus 1, or 0 beyond the last; k = 2..14 bytes of 121 are one of 243 + (k-2)
+//	runs  the zero-run encoding of the p = ceil(values/5) quartic bytes of the block. Byte j is a·81 + b·27 + c·9 + d·3 + e
+//	      of values j, p+j, 2p+j, 3p+j and 4p+j plus 1, or of 0 beyond the last; k = 2..14 bytes of 121 are 243 + (k-2)
 //
 // # Bounds
 //
-// Size: at most 4 + p bytes a block (1.6 bits a value and 4 bytes), at least 4 + p/14 (280 values of float32 a byte).
+// Size: at most 4 + p bytes a block (1.6 bits a value and 4 bytes), at least 4 + p/14 (a byte for 280 of float32).
 // Error: |x-y| <= M/2 < max|x| for normal M (section 3.1), where M = s·max|x| over the block, rounded to
 // float32; values of magnitude M/2 and less are not sent. For elements of 16 bits, ±M is rounded to their type.
 // Time: O(n), two passes. Memory: none that grows with n but the encoding's.

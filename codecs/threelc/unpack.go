@@ -24,8 +24,8 @@ var masks = func() (table [5][256]uint32) {
 	return table
 }()
 
-// unpack sets x to what src begins with, a block's zero-run encoding, times M (at least 0), and returns how many bytes of src that
-// was; ok is false if src ends before or its runs do not end with x.
+// unpack sets x to what src begins with, a block's zero-run encoding, times M (at least 0), and returns how many bytes of
+// src that was; ok is false if src ends before or its runs do not end with x.
 func unpack(x []float32, src []byte, M float32) (used int, ok bool) {
 	clear(x)
 	p := uint((len(x) + 4) / 5)
