@@ -1,6 +1,6 @@
 // Package threelc is 3LC, which sends values as -M, 0 or M and zeros by the dozen ([Lim, Andersen and Kaminsky]): 3-value
 // quantization with sparsity multiplication (section 3.1), quartic encoding (3.2) and zero-run encoding (3.3). What is not
-// sent waits in a residual (Figure 3), which package feedback keeps; without one, training with 3LC does not converge.
+// sent waits in a residual (Figure 3), which package feedback keeps; without one it is lost.
 //
 // Deviations from the paper: the scale M is that of a block of values, 65,536 by default, not of a whole tensor, so that a
 // tensor of at most that many values has one scale, as in the paper. For on the wire a tensor is often many layers'
