@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"runtime"
 	"sync"
 	"syscall"
 	"testing"
@@ -91,8 +92,12 @@ func move[W io.Writer, R io.Reader](near []W, far []R, n int, chunk []byte) (wal
 		})
 		wg.Go(func() {
 			buf := make([]byte, 64<<10)
+			read := func() (int, error) { return far[i].Read(buf) }
+			if s, ok := any(far[i]).(*Stream); ok { // as the proxy does
+				read = func() (int, error) { b, err := s.ReadChunk(); return len(b), err }
+			}
 			for got := 0; got < n; {
-				m, err := far[i].Read(buf)
+				m, err := read()
 				if err != nil {
 					panic(err)
 				}
@@ -174,4 +179,34 @@ func BenchmarkPingPong(b *testing.B) {
 	b.ReportMetric(float64(wall.Microseconds())/rounds, "µs/round")
 	b.ReportMetric(float64(tlsWall.Microseconds())/rounds, "tls-µs/round")
 	b.ReportMetric(cpu.Seconds()/tlsCPU.Seconds(), "cpu/tls")
+}
+
+// BenchmarkIdleStreams opens streams that carry nothing after their opening, and reports the memory that each
+// takes on one side, its user's goroutine that reads it included.
+func BenchmarkIdleStreams(b *testing.B) {
+	const streams = 10000
+	for b.Loop() {
+		paris, _ := tcpPair(b, echo, nil)
+		before := inUse()
+		var idle sync.WaitGroup
+		for range streams {
+			s, err := paris.Open(context.Background(), "tokyo", []byte("198.51.100.7:12345 192.0.2.9:23456"))
+			if err != nil {
+				b.Fatal(err)
+			}
+			idle.Go(func() { io.Copy(io.Discard, s) })
+		}
+		b.ReportMetric(float64(inUse()-before)/1024/2/streams, "KiB/stream")
+		paris.Close()
+		idle.Wait()
+	}
+}
+
+// inUse returns the bytes of heap and stacks that are used after a collection.
+func inUse() uint64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc + m.StackInuse
 }

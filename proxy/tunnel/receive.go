@@ -21,10 +21,12 @@ type recvHalf struct {
 	finHere bool   // and its end has come, not only been announced
 	final   uint64 // after the peer's RESET, offset of its end; noEnd: none
 
-	granted uint64 // credit: the limit that the peer has or will be told
-	window  uint64 // its size, beyond what was read
-	epoch   uint64 // pos when the window last changed or was judged
-	epochAt time.Time
+	granted uint64   // credit: the limit that the peer has or will be told
+	window  uint64   // its size, beyond what was read
+	epoch   struct { // when the window was last judged
+		at        time.Time
+		pos, have uint64
+	}
 	ackedTo uint64 // position that the peer was told
 
 	recvCond sync.Cond // Read waits
@@ -314,18 +316,19 @@ func (st *Stream) consumed(n int) {
 	st.settle()
 }
 
-// grow doubles the window if a window is read within four round trips: it is what limits the sender, or
-// will. (quic-go and libp2p's yamux go by the same rule.) A reader who lags behind gets no more.
+// grow doubles the window if a window comes and is read within four round trips: it is what limits the sender,
+// or will. (quic-go and libp2p's yamux go by the same rule.) A reader who lags behind gets no more, nor one who
+// catches up with what has come before.
 func (st *Stream) grow(now time.Time) {
-	if st.pos-st.epoch < st.window/2 {
+	e := &st.epoch
+	if st.pos-e.pos < st.window/2 {
 		return
 	}
-	rtt := st.session.rtt()
-	if !st.epochAt.IsZero() && now.Sub(st.epochAt) < 2*rtt && st.have-st.pos < st.window/2 &&
+	if !e.at.IsZero() && now.Sub(e.at) < 2*st.session.rtt() && st.have-e.have >= st.window/2 && st.have-st.pos < st.window/2 &&
 		st.window < maxWindow && st.session.mem.grant(int64(st.window)) {
 		st.window *= 2
 	}
-	st.epoch, st.epochAt = st.pos, now
+	e.at, e.pos, e.have = now, st.pos, st.have
 }
 
 // unread drops what nobody will read.
