@@ -153,6 +153,7 @@ func TestFarProxyComesLate(t *testing.T) {
 	}
 	stopAfter(t, near)
 	refused(t, w.Sites[1], w.Sites[0], w.Sites[0].Addr)
+	job.Some = []int{0, 1} // at once
 	run := startJob(t, w, job)
 	time.Sleep(5 * time.Second) // importing torch takes 2
 	far, err := program(t).StartOne(w, 0, testbed.Config{})
@@ -170,6 +171,55 @@ func TestFarProxyComesLate(t *testing.T) {
 	}
 	t.Log("the job joins once the far proxy is there")
 	sameResults(t, want.results, got)
+}
+
+// Ranks that start before rank 0 listens are refused without proxies, and try again. An interceptor that has accepted can
+// only reset: PyTorch 2 and JAX try again then too; PyTorch 1 gives up, and must say so.
+func TestRankZeroStartsLast(t *testing.T) {
+	for name, job := range map[string]func(t *testing.T) testbed.Job{
+		"torch113": func(t *testing.T) testbed.Job { return torchJob(t, "torch113", 2, "--timeout", "20") },
+		"torch215": func(t *testing.T) testbed.Job { return torchJob(t, "torch215", 2) },
+		"jax":      func(t *testing.T) testbed.Job { return jaxJob(t, 2) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			job := job(t)
+			want := direct(t, job)
+			w := newWAN(t, 2, lan)
+			proxies := startProxies(t, w, testbed.Config{})
+			job.Port = 29500
+			job.Some = []int{1}
+			late := startJob(t, w, job)
+			waitForRefusal(t, proxies[1])
+			job.Some = []int{0}
+			got := append(startJob(t, w, job).Wait(), late.Wait()...)
+			if err := testbed.Failures(got); err != nil {
+				if name != "torch113" {
+					t.Fatal(err)
+				}
+				for _, result := range got {
+					wantError(t, result)
+				}
+				return
+			}
+			sameResults(t, want.results, got)
+		})
+	}
+}
+
+// waitForRefusal waits until a connection that came to the proxy was refused by its server.
+func waitForRefusal(t *testing.T, p *testbed.Proxy) {
+	t.Helper()
+	ctx := deadline(t, time.Minute)
+	for {
+		samples, err := p.Metrics(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if testbed.Sum(samples, "gradproxy_opens_total") > 0 {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
 }
 
 func stopAfter(t *testing.T, p *testbed.Proxy) {

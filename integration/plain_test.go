@@ -24,7 +24,8 @@ func TestConnectionsEndAsTheyWere(t *testing.T) {
 		t.Run("proxies="+strconv.FormatBool(proxies), func(t *testing.T) {
 			w := newWAN(t, 2, wansim.Link{Delay: 5 * time.Millisecond})
 			if proxies {
-				startProxies(t, w, testbed.Config{})
+				ps := startProxies(t, w, testbed.Config{})
+				defer func() { wantCarried(t, ps[0]) }()
 			}
 			from, to := w.Sites[0], w.Sites[1]
 			for family, addr := range map[string]netip.Addr{"IPv4": to.Addr, "IPv6": to.Addr6} {
@@ -36,6 +37,18 @@ func TestConnectionsEndAsTheyWere(t *testing.T) {
 				})
 			}
 		})
+	}
+}
+
+// wantCarried fails the test if the connections of the tests above passed the proxy by.
+func wantCarried(t *testing.T, p *testbed.Proxy) {
+	t.Helper()
+	samples, err := p.Metrics(deadline(t, 10*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := testbed.Sum(samples, "gradproxy_opens_total"); n != 8 {
+		t.Errorf("the proxy was asked for %v connections, want 8", n)
 	}
 }
 

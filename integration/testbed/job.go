@@ -25,6 +25,11 @@ type Job struct {
 	Args    []string // the same for every rank
 	Env     []string // beside RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT and GLOO_SOCKET_IFNAME
 	Ranks   int      // rank r runs at site r modulo the number of sites
+
+	// The other ranks start when rank 0 listens for them, so that none of them meets a closed port. Some names the ranks
+	// to start, at once, instead of all; Port must then be the same at each start of a part of the job.
+	Some []int
+	Port int // rank 0 listens on; 0: one by chance
 }
 
 // A Result is how a rank ended.
@@ -76,26 +81,69 @@ type Rank struct {
 // Start starts the ranks of job, which end with ctx at the latest.
 func (w *WAN) Start(ctx context.Context, job Job) (*Run, error) {
 	run := &Run{}
-	port := strconv.Itoa(20000 + rand.IntN(10000)) // below Linux's ephemeral ports, which Gloo listens on
-	for r := range job.Ranks {
-		site := w.Sites[r%len(w.Sites)]
-		cmd := site.CommandContext(ctx, job.Python, append([]string{job.Program}, job.Args...)...)
-		cmd.Env = append(os.Environ(),
-			"RANK="+strconv.Itoa(r), "WORLD_SIZE="+strconv.Itoa(job.Ranks),
-			"MASTER_ADDR="+w.Sites[0].Addr.String(), "MASTER_PORT="+port,
-			"GLOO_SOCKET_IFNAME="+site.Interface, "OMP_NUM_THREADS=1", "PYTHONDONTWRITEBYTECODE=1")
-		cmd.Env = append(cmd.Env, job.Env...)
-		rank := &Rank{number: r, began: time.Now(), step: -1, moved: make(chan struct{})}
-		cmd.Stdout = &rank.stdout
-		p, err := startProcess(cmd, rank.see)
+	if job.Port == 0 {
+		job.Port = 20000 + rand.IntN(10000) // below Linux's ephemeral ports, which Gloo listens on
+	}
+	ranks := job.Some
+	if ranks == nil {
+		ranks = make([]int, job.Ranks)
+		for r := range ranks {
+			ranks[r] = r
+		}
+	}
+	for _, r := range ranks {
+		rank, err := w.startRank(ctx, job, r)
+		if err == nil {
+			run.Ranks = append(run.Ranks, rank)
+			if r == 0 && job.Some == nil {
+				err = rank.listens(ctx, job.Port)
+			}
+		}
 		if err != nil {
 			run.Kill()
 			return nil, err
 		}
-		rank.process = p
-		run.Ranks = append(run.Ranks, rank)
 	}
 	return run, nil
+}
+
+func (w *WAN) startRank(ctx context.Context, job Job, r int) (*Rank, error) {
+	site := w.Sites[r%len(w.Sites)]
+	cmd := site.CommandContext(ctx, job.Python, append([]string{job.Program}, job.Args...)...)
+	cmd.Env = append(os.Environ(),
+		"RANK="+strconv.Itoa(r), "WORLD_SIZE="+strconv.Itoa(job.Ranks),
+		"MASTER_ADDR="+w.Sites[0].Addr.String(), "MASTER_PORT="+strconv.Itoa(job.Port),
+		"GLOO_SOCKET_IFNAME="+site.Interface, "OMP_NUM_THREADS=1", "PYTHONDONTWRITEBYTECODE=1")
+	cmd.Env = append(cmd.Env, job.Env...)
+	rank := &Rank{number: r, began: time.Now(), step: -1, moved: make(chan struct{})}
+	cmd.Stdout = &rank.stdout
+	var err error
+	rank.process, err = startProcess(cmd, rank.see)
+	return rank, err
+}
+
+// listens waits until the rank listens on a TCP port. It fails with ctx; a rank that ends says itself why.
+func (r *Rank) listens(ctx context.Context, port int) error {
+	const listen = "0A" // TCP_LISTEN of Linux's tcp_states.h
+	for {
+		for _, family := range []string{"tcp", "tcp6"} {
+			// The table of the namespace that the process is in. Fields: number, local address:port in hex, remote, state.
+			table, _ := os.ReadFile(fmt.Sprintf("/proc/%d/net/%s", r.cmd.Process.Pid, family))
+			for line := range strings.Lines(string(table)) {
+				f := strings.Fields(line)
+				if len(f) > 3 && f[3] == listen && strings.HasSuffix(f[1], fmt.Sprintf(":%04X", port)) {
+					return nil
+				}
+			}
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-r.done:
+			return nil
+		case <-ctx.Done():
+			return fmt.Errorf("testbed: rank %d does not listen: %w", r.number, ctx.Err())
+		}
+	}
 }
 
 // Run runs job to its end. The error says which ranks failed and shows what they said.
