@@ -9,6 +9,8 @@ type layout struct {
 	model   *model
 	buckets []uint64 // elements of each
 	course  course
+	extras  []int // lengths of the first messages of what has a bucket's size, and follows the last bucket in each step
+	passed  []int // of them, those of this step
 }
 
 // widths lists the bytes that an element of a gradient can have, the usual first.
@@ -64,6 +66,9 @@ func (c *counted) inLayout(e *entry, l *layout, n int) bool {
 		_, _, ok := bucketPlan(it.elements, n, e.first)
 		return ok
 	}
+	if l.course.next == 0 && l.course.last >= 0 && !l.course.late(e.tag) && l.extra(e.first) {
+		return false
+	}
 	q, ok, sure := l.course.find(e.tag, fits)
 	if !ok {
 		if !l.course.late(e.tag) {
@@ -71,6 +76,7 @@ func (c *counted) inLayout(e *entry, l *layout, n int) bool {
 		}
 		return false
 	}
+	l.passed = l.passed[:0]
 	it := &l.course.items[q]
 	e.bucket, e.course = it, &l.course
 	e.plan, it.width, _ = bucketPlan(it.elements, n, e.first)
@@ -90,29 +96,51 @@ func (c *counted) layout(m *model, buckets []uint64, i, ranks int) *layout {
 	for _, n := range buckets {
 		l.course.items = append(l.course.items, item{elements: n})
 	}
-	// What had a bucket's size before there were buckets was something else, but for the one that held all gradients.
-	whole := map[int]bool{}
-	for j := range c.seq[:i] {
-		p, ok := c.seq[j].lengths.plan(ranks)
-		if !ok {
-			continue
-		}
-		for _, w := range widths {
-			if p.size == int(m.total)*w && !whole[w] {
-				whole[w] = true
-				ok = false
-			}
-		}
-		if ok {
-			l.contest(ranks, p.segment)
-		}
-	}
+	l.compare(c.seq[:i], ranks)
 	if at >= 0 {
 		c.models[at] = l
 	} else {
 		c.models = append(c.models, l)
 	}
 	return l
+}
+
+// compare looks for other all-reduces of a bucket's size in the first step, when there were no buckets, but one
+// all-reduce of all gradients. What came after that comes after the last bucket from now on.
+func (l *layout) compare(first []entry, ranks int) {
+	whole := false
+	for i := range first {
+		p, ok := first[i].lengths.plan(ranks)
+		if !ok {
+			continue
+		}
+		all := slices.ContainsFunc(widths[:], func(w int) bool { return p.size == int(l.model.total)*w })
+		switch {
+		case all && !whole:
+			whole = true
+		case all || !whole:
+			l.contest(ranks, p.segment)
+		default:
+			l.extras = append(l.extras, first[i].first)
+		}
+	}
+}
+
+// extra reports whether an all-reduce behind the last bucket is one that follows it in each step.
+func (l *layout) extra(first int) bool {
+	count := func(all []int) (n int) {
+		for _, x := range all {
+			if x == first {
+				n++
+			}
+		}
+		return n
+	}
+	if count(l.passed) >= count(l.extras) {
+		return false
+	}
+	l.passed = append(l.passed, first)
+	return true
 }
 
 // contest notes that something which is not a bucket has the size of one.

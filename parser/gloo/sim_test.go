@@ -225,9 +225,15 @@ func traps() []scenario {
 		add := func(name string, tags bool, share int, calls []gloosim.Call) {
 			all = append(all, scenario{name: fmt.Sprintf("%s, %d ranks", name, n), ranks: n, tags: tags, share: share, calls: calls, config: n, job: "job"})
 		}
-		add("a metric of the first bucket's size after it", true, whatever, ddp(two, nil, calls(func(s int) gloosim.Call { return noise(s, first) })))
+		add("a metric of the first bucket's size after it", true, 80, ddp(two, nil, calls(func(s int) gloosim.Call { return noise(s, first) })))
 		add("a metric of the first bucket's size before it", true, whatever, ddp(two, calls(func(s int) gloosim.Call { return noise(s, first) }), nil))
-		add("a metric of the last bucket's size", true, whatever, ddp(two, nil, calls(func(s int) gloosim.Call { return noise(s, second) })))
+		add("a metric of the last bucket's size", true, 80, ddp(two, nil, calls(func(s int) gloosim.Call { return noise(s, second) })))
+		add("a metric of the first bucket's size now and then", true, whatever, ddp(two, nil, func(s int) []gloosim.Call {
+			if s%2 == 0 {
+				return []gloosim.Call{noise(s, first)}
+			}
+			return []gloosim.Call{{Op: gloosim.Skip}}
+		}))
 		add("a metric of the only bucket's size", true, whatever, ddp([][]int{{7, 6, 5, 4, 3, 2, 1, 0}}, nil, calls(func(s int) gloosim.Call { return noise(s, first+second) })))
 		add("a metric of another size", true, 80, ddp(two, nil, calls(func(s int) gloosim.Call { return noise(s, 20_000) })))
 		add("a metric that changes little, of a bucket's size, from the fourth step on", true, whatever, ddp(two, nil, func(s int) []gloosim.Call {
