@@ -64,35 +64,26 @@ type inspector struct {
 
 // open begins a connection.
 func (x *inspector) open(c capture.Conn) capture.Sink {
-	w := &wire{conn: c}
-	for i := range x.near[0] {
-		r := &reader{protocol: x.near[0][i].String(), tensors: x.tensors}
-		for own := range x.near {
-			from, to := x.near[own][i].New(parser.Conn{
-				Job: job, Client: c.Client, Server: c.Server, Number: c.Number,
-				Ranks: x.config.Ranks, Sums: x.config.Sums, Own: parser.Side(own),
-			})
-			r.parsers[own] = [2]parser.Parser{from, to}
-		}
-		for side := range r.tallies {
-			r.tallies[side].hash = newHash()
-		}
-		w.readers = append(w.readers, r)
-	}
+	w := &wire{inspector: x, conn: c}
 	x.wires = append(x.wires, w)
 	return w
 }
 
 // A wire is one connection, read by the parsers of every protocol that has not found it foreign.
 type wire struct {
-	conn     capture.Conn
-	complete bool
-	bytes    [2]int
-	readers  []*reader
+	inspector *inspector
+	conn      capture.Conn
+	complete  bool
+	bytes     [2]int
+	gaps      [2]bool // a side had a gap
+	readers   []*reader
 }
 
 // Data implements capture.Sink.
 func (w *wire) Data(from parser.Side, b []byte) {
+	if w.bytes == [2]int{} {
+		w.begin()
+	}
 	w.bytes[from] += len(b)
 	left := w.readers[:0]
 	for _, r := range w.readers {
@@ -104,8 +95,28 @@ func (w *wire) Data(from parser.Side, b []byte) {
 	w.readers = left
 }
 
+// begin makes the readers. That waits for data: a capture may hold a great many connections that were never answered.
+func (w *wire) begin() {
+	x := w.inspector
+	for i := range x.near[0] {
+		r := &reader{protocol: x.near[0][i].String(), tensors: x.tensors, ended: w.gaps}
+		for own := range x.near {
+			from, to := x.near[own][i].New(parser.Conn{
+				Job: job, Client: w.conn.Client, Server: w.conn.Server, Number: w.conn.Number,
+				Ranks: x.config.Ranks, Sums: x.config.Sums, Own: parser.Side(own),
+			})
+			r.parsers[own] = [2]parser.Parser{from, to}
+		}
+		for side := range r.tallies {
+			r.tallies[side].hash = newHash()
+		}
+		w.readers = append(w.readers, r)
+	}
+}
+
 // Gap implements capture.Sink: what comes after a gap cannot be told.
 func (w *wire) Gap(from parser.Side) {
+	w.gaps[from] = true
 	for _, r := range w.readers {
 		r.ended[from] = true
 	}
@@ -131,7 +142,7 @@ func (w *wire) report() Connection {
 func (w *wire) direction(r *reader, side parser.Side) Direction {
 	d := Direction{Bytes: w.bytes[side], Lossless: w.bytes[side]}
 	if r == nil {
-		d.PayloadSHA256 = hexSum(newHash())
+		d.PayloadSHA256 = noPayload
 		return d
 	}
 	t := &r.tallies[side]

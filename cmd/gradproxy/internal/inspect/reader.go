@@ -33,6 +33,9 @@ type tally struct {
 func newHash() hash.Hash        { return sha256.New() }
 func hexSum(h hash.Hash) string { return hex.EncodeToString(h.Sum(nil)) }
 
+// noPayload is the SHA-256 of nothing.
+const noPayload = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+
 // data takes the next bytes of one side. It reports false if the protocol is another one.
 func (r *reader) data(from parser.Side, b []byte) bool {
 	for rest := b; len(rest) > 0 && !r.deaf[from]; {
