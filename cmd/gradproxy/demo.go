@@ -25,6 +25,9 @@ leaves this machine. At the end it compares time, bytes, accuracy, and the weigh
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			o.Link.Rate = int64(rate)
+			if o.Steps < 2 { // 0 stands for 50 in Options, not here
+				return usagef("--steps %d: choose 2 or more", o.Steps)
+			}
 			if err := o.Validate(); err != nil {
 				return &usageError{err}
 			}
@@ -47,7 +50,7 @@ leaves this machine. At the end it compares time, bytes, accuracy, and the weigh
 	}
 	f := c.Flags()
 	f.Var(&rate, "rate", "of the link, each way; 0: unlimited")
-	f.DurationVar(&o.Link.RTT, "rtt", 60*time.Millisecond, "round-trip time of the link")
+	f.DurationVar(&o.Link.RTT, "rtt", 60*time.Millisecond, "round-trip time of the link, at most 10s")
 	f.Float64Var(&o.Link.Loss, "loss", 0, "probability that a packet is lost; it then arrives a round trip late, with all behind it")
 	f.IntVar(&o.Steps, "steps", 50, "steps of training")
 	f.StringSliceVar(&o.Wires, "wire", demo.DefaultWires(), "protocol of the job; may be repeated")

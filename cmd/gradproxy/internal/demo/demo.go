@@ -16,6 +16,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	codecs "github.com/gradproxy/gradproxy/codecs/all"
 )
 
 // Options says what to run. The zero Options is the direct run alone, on a perfect link.
@@ -52,6 +54,9 @@ const (
 	Direct   = "direct"   // without proxies
 	Lossless = "lossless" // what arrives has the same bits
 )
+
+// maxRTT is that of any link on Earth many times over; a run takes hundreds of round trips.
+const maxRTT = 10 * time.Second
 
 // Between returns an address at the near site that leads, across the link, to target at the far site.
 type Between func(target netip.AddrPort) (netip.AddrPort, error)
@@ -120,8 +125,8 @@ func (o Options) Validate() error {
 	if o.Link.Rate < 0 {
 		errs = append(errs, fmt.Errorf("rate of %d bit/s: want 0 (unlimited) or more", o.Link.Rate))
 	}
-	if o.Link.RTT < 0 {
-		errs = append(errs, fmt.Errorf("round-trip time of %v: want 0 or more", o.Link.RTT))
+	if o.Link.RTT < 0 || o.Link.RTT > maxRTT {
+		errs = append(errs, fmt.Errorf("round-trip time of %v: want 0 to %v", o.Link.RTT, maxRTT))
 	}
 	if !(o.Link.Loss >= 0 && o.Link.Loss < 1) {
 		errs = append(errs, fmt.Errorf("loss of %v: want a probability of at least 0 and less than 1", o.Link.Loss))
@@ -138,8 +143,18 @@ func (o Options) Validate() error {
 		if c == Direct || slices.Contains(o.Codes[:i], c) {
 			errs = append(errs, fmt.Errorf("run %q is named twice: the direct one is always there", c))
 		}
-		if g, a, both := strings.Cut(c, "+"); g == "" || both && a == "" {
+		g, a, both := strings.Cut(c, "+")
+		if g == "" || both && a == "" {
 			errs = append(errs, fmt.Errorf("run %q: want lossless, CODEC, or CODEC+CODEC for gradients and sums", c))
+			continue
+		}
+		for _, text := range []string{g, a} {
+			if text == "" || text == Direct {
+				continue
+			}
+			if _, err := codecs.New(text); err != nil {
+				errs = append(errs, fmt.Errorf("run %q: %w", c, err))
+			}
 		}
 	}
 	return errors.Join(errs...)
