@@ -1,9 +1,11 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -43,7 +45,7 @@ later, run it again with the same DIR and the new site's name.`,
 			o.Sites, o.Valid = sites, time.Duration(days)*24*time.Hour
 			written, err := pki.Write(o)
 			if err != nil {
-				return err
+				return certError(err)
 			}
 			authority, err := pki.LoadAuthority(o.Dir)
 			if err != nil {
@@ -71,6 +73,15 @@ later, run it again with the same DIR and the new site's name.`,
 		panic(err) // the flag exists: it is defined above
 	}
 	return c
+}
+
+// certError makes err one of usage unless the system is in the way: it is about the names that were given, or about files
+// that are there and that another folder, another name or --force spares.
+func certError(err error) error {
+	if errno := syscall.Errno(0); errors.As(err, &errno) {
+		return err
+	}
+	return &usageError{err}
 }
 
 // describe says what a file that pki.Write wrote is for.

@@ -39,7 +39,7 @@ job.`,
 			}
 			f, err := os.Open(args[0])
 			if err != nil {
-				return err
+				return usagef("inspect: %w", err)
 			}
 			defer f.Close()
 			report, err := inspect.Read(f, config)
