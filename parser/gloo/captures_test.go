@@ -1,11 +1,15 @@
 package gloo
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
+	"github.com/gradproxy/gradproxy/integration/require"
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/parser/capture"
 	"github.com/gradproxy/gradproxy/tensor"
@@ -92,23 +96,163 @@ func listen(t testing.TB, path string, sums tensor.Role, ranks int) []*listener 
 	return all
 }
 
-func TestDump(t *testing.T) {
-	file := os.Getenv("DUMP")
-	if file == "" {
-		t.Skip()
+// A call is an all-reduce as the job's framework made it.
+type call struct {
+	Op, Role, DType string
+	Step, Bytes     int
+	Tag             uint32
+}
+
+// A recording is what was recorded of a job beside its capture.
+type recording struct {
+	World     int
+	Framework struct {
+		Calls  []call
+		Params [][]any
+		Steps  []json.RawMessage
 	}
-	for _, l := range listen(t, filepath.Join(file), tensor.Gradient, 0) {
-		if len(l.messages) == 0 {
-			continue
+}
+
+func recordOf(t *testing.T, file string) recording {
+	t.Helper()
+	name, _, _ := strings.Cut(filepath.Base(file), ".pcap")
+	text, err := os.ReadFile(filepath.Join(filepath.Dir(file), name+".truth.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r recording
+	if err := json.Unmarshal(text, &r); err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return r
+}
+
+// calls lists the all-reduces of a job in order. The older captures do not tell them; they hold gradients only, as many
+// bytes a step as the model has, but for a map of used parameters, 4 bytes for each.
+func (r recording) calls(messages []heard) (all []call) {
+	for _, c := range r.Framework.Calls {
+		if c.Op == "all_reduce" {
+			all = append(all, c)
 		}
-		fmt.Println(l.conn, l.failed)
-		roles := map[tensor.Role]int{}
-		for _, m := range l.messages {
-			roles[m.value.Role] += m.value.Size
-			if m.op.slot.kind() == allReduce {
-				fmt.Printf("%v tag %3d %8d %-9v %-8v key %016x %v\n", m.from, m.op.slot.tag(), m.value.Size, m.value.Role, m.value.DType, m.value.Key, m.value.Why)
+	}
+	if len(all) > 0 {
+		step := -1
+		for i := range all { // torch's calls do not tell the step, but end it with metrics
+			if all[i].Tag > 0 && all[i].Role == "gradient" && (i == 0 || all[i-1].Role != "gradient") {
+				step++
+			}
+			if all[i].Tag > 0 {
+				all[i].Step = step
 			}
 		}
-		fmt.Println(roles)
+		return all
 	}
+	model, sizes := 0, map[uint32]int{}
+	for _, p := range r.Framework.Params {
+		model += int(p[2].(float64))
+	}
+	var tags []uint32
+	for _, m := range messages {
+		if m.op.slot.kind() == allReduce {
+			if sizes[m.op.slot.tag()] == 0 {
+				tags = append(tags, m.op.slot.tag())
+			}
+			sizes[m.op.slot.tag()] += m.value.Size
+		}
+	}
+	slices.Sort(tags)
+	sent := 0
+	for _, tag := range tags {
+		size := sizes[tag] / (2 * (r.World - 1)) // what all ranks send is 2(n-1) times the tensor
+		c := call{Role: "gradient", DType: "float32", Bytes: size, Tag: tag, Step: sent / model}
+		if size == 4*len(r.Framework.Params) {
+			c.Role, c.DType = "used", "int32"
+		} else {
+			sent += size
+		}
+		all = append(all, c)
+	}
+	return all
+}
+
+// Of recorded jobs nothing but phase 1 of gradients is called gradient, most of it is found from the third step on, and
+// no element type is wrong.
+func TestRolesOfCapturedJobs(t *testing.T) {
+	dir := os.Getenv("GRADPROXY_CAPTURES")
+	require.Named(t, "captures", dir != "", "set GRADPROXY_CAPTURES to a folder of captures with their truth")
+	files, err := filepath.Glob(filepath.Join(dir, "gloo-*.pcap*"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no gloo-*.pcap* in %s (%v)", dir, err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			r := recordOf(t, file)
+			conns := listen(t, file, tensor.Gradient, 0)
+			var messages []heard
+			for _, l := range conns {
+				messages = append(messages, l.messages...)
+			}
+			calls := r.calls(messages)
+			found, of := 0, 0
+			for _, l := range conns {
+				for side := range l.failed {
+					if err := l.failed[side]; err != nil && len(l.messages) > 0 {
+						t.Errorf("%v from the %v: %v", l.conn, parser.Side(side), err)
+					}
+					f, o := compare(t, calls, l.messages, parser.Side(side), r.World)
+					found, of = found+f, of+o
+				}
+			}
+			if of == 0 || 10*found < 8*of {
+				t.Errorf("%d of %d bytes of gradients found", found, of)
+			}
+		})
+	}
+}
+
+// compare holds one direction against the job's calls, and counts the bytes of phase 1 of gradients from the third step
+// on, and those of them that were found.
+func compare(t *testing.T, calls []call, messages []heard, side parser.Side, ranks int) (found, of int) {
+	t.Helper()
+	sent := map[uint32][]heard{} // by tag; the tag is the number of the call where all are the same
+	counted := len(calls) > 0 && calls[len(calls)-1].Tag > 0
+	number, left := uint32(0), 0
+	for _, m := range messages {
+		if m.from != side || m.op.slot.kind() != allReduce {
+			continue
+		}
+		tag := m.op.slot.tag()
+		if !counted { // two ranks: each sends as many bytes as the tensor has
+			if left == 0 {
+				left = calls[number].Bytes
+				number++
+			}
+			left -= m.value.Size
+			tag = number - 1
+		}
+		sent[tag] = append(sent[tag], m)
+	}
+	for i, c := range calls {
+		tag := c.Tag
+		if !counted {
+			tag = uint32(i)
+		}
+		for k, m := range sent[tag] {
+			first := 2*k < len(sent[tag])
+			where := fmt.Sprintf("%s of %d bytes, tag %d, step %d, message %d", c.Role, c.Bytes, tag, c.Step, k)
+			if m.value.Role == tensor.Gradient && (c.Role != "gradient" || !first) {
+				t.Errorf("%s is called a gradient", where)
+			}
+			if d := m.value.DType; d != tensor.NoDType && d.String() != c.DType {
+				t.Errorf("%s: %s is called %v", where, c.DType, d)
+			}
+			if c.Role == "gradient" && first && c.Step >= 2 {
+				of += m.value.Size
+				if m.value.Role == tensor.Gradient {
+					found += m.value.Size
+				}
+			}
+		}
+	}
+	return found, of
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/gradproxy/gradproxy/integration/require"
+	"github.com/gradproxy/gradproxy/parser/capture/capturetest"
+	"github.com/gradproxy/gradproxy/parser/gloo/gloosim"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -142,12 +144,64 @@ func TestForeignCaptures(t *testing.T) {
 	}
 }
 
-// A capture that is cut short says so, and what it held is reported.
-func TestCutCapture(t *testing.T) {
-	whole, err := os.ReadFile("testdata/two-ranks.pcap")
+// twoRanks is a capture of a small data parallel job.
+func twoRanks() []byte {
+	trace := gloosim.Run(gloosim.Job{Ranks: 2, Tags: true, FirstID: true, Seed: 1, Calls: gloosim.DDP{
+		Shapes: [][]int64{{100, 64}, {100}, {10, 100}, {10}}, DType: tensor.Float32, Steps: 6, Buckets: [][]int{{3, 2, 1, 0}}, Buffers: 64,
+	}.Calls()})
+	var conns []capturetest.Conn
+	for _, c := range trace.Conns {
+		conns = append(conns, capturetest.Conn{Client: c.ClientAddr, Server: c.ServerAddr})
+	}
+	var chunks []capturetest.Chunk
+	for _, e := range trace.Events {
+		chunks = append(chunks, capturetest.Chunk{Conn: e.Conn, From: e.From, Bytes: e.Bytes})
+	}
+	return capturetest.Write(conns, chunks)
+}
+
+// Of 6 steps of 7510 floats, the last 4 can be coded by role: half of what each rank sends is phase 1.
+func TestRolesOfASimulatedJob(t *testing.T) {
+	const step = 4 * 7510
+	r, err := Read(bytes.NewReader(twoRanks()), Config{Sums: tensor.Gradient})
+	if err != nil || len(r.Connections) != 1 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	c := r.Connections[0]
+	if c.Protocol != "gloo" || !c.Complete {
+		t.Errorf("%+v", c)
+	}
+	for _, d := range []Direction{c.FromClient, c.FromServer} {
+		// The ring's segments of 7512 bytes are cut so that the last is shorter.
+		if b := d.RoleBytes; b.Gradient+b.Aggregate != 4*step || b.Unknown != 2*step || abs(b.Gradient-b.Aggregate) > 4*16 {
+			t.Errorf("%+v, want %d bytes of gradient and of aggregate, and %d unknown", b, 2*step, 2*step)
+		}
+		if d.Lossless >= d.Bytes || d.Lossless < d.Bytes/2 {
+			t.Errorf("losslessly %d of %d bytes", d.Lossless, d.Bytes)
+		}
+	}
+	var text strings.Builder
+	if err := r.WriteText(&text); err != nil || !strings.Contains(text.String(), "gradient 120.16 kB") {
+		t.Errorf("%v\n%s", err, text.String())
+	}
+}
+
+func abs(x int) int { return max(x, -x) }
+
+// Without memory for last values nothing can be compared, so nothing has a role that allows loss.
+func TestWithoutMemory(t *testing.T) {
+	r, err := Read(bytes.NewReader(twoRanks()), Config{Sums: tensor.Gradient, MaxCopies: 1000})
 	if err != nil {
 		t.Fatal(err)
 	}
+	if b := r.Connections[0].FromClient.RoleBytes; b.Gradient+b.Aggregate > 0 {
+		t.Errorf("%+v", b)
+	}
+}
+
+// A capture that is cut short says so, and what it held is reported.
+func TestCutCapture(t *testing.T) {
+	whole := twoRanks()
 	r, err := Read(bytes.NewReader(whole[:len(whole)/2]), Config{})
 	if err == nil || !strings.Contains(err.Error(), "cut short") || strings.Contains(err.Error(), "\n") {
 		t.Errorf("error %v, want one line that says that it was cut short", err)

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/parser/capture/capturetest"
+)
+
+// What inspect --json prints has the documented names, all of them and no other.
+func TestInspectJSON(t *testing.T) {
+	client, server := netip.MustParseAddrPort("10.0.0.1:4000"), netip.MustParseAddrPort("10.0.0.2:5000")
+	file := filepath.Join(t.TempDir(), "job.pcap")
+	capture := capturetest.Write([]capturetest.Conn{{Client: client, Server: server}},
+		[]capturetest.Chunk{{From: parser.Client, Bytes: []byte("GET / HTTP/1.1\r\nHost: example\r\n\r\n")}})
+	if err := os.WriteFile(file, capture, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	c := inspectCommand()
+	c.SetArgs([]string{"--json", "--sums", "gradients", "--ranks", "2", file})
+	c.SetOut(&out)
+	if err := c.ExecuteContext(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	const empty = `"payload_messages":0,"payload_bytes":0,"payload_sha256":"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+		"role_bytes":{"gradient":0,"aggregate":0,"state":0,"exact":0,"unknown":0}`
+	var got, want any
+	if err := json.Unmarshal(out.Bytes(), &got); err != nil {
+		t.Fatalf("%v: %s", err, out.Bytes())
+	}
+	if err := json.Unmarshal([]byte(`{"connections":[{"client":"10.0.0.1:4000","server":"10.0.0.2:5000","protocol":"unknown","complete":true,
+		"from_client":{"bytes":33,"messages":0,`+empty+`},"from_server":{"bytes":0,"messages":0,`+empty+`}}]}`), &want); err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %s", out.Bytes())
+	}
+}
+
+func TestInspectErrors(t *testing.T) {
+	text := filepath.Join(t.TempDir(), "text")
+	if err := os.WriteFile(text, []byte(strings.Repeat("hello ", 20)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args  []string
+		want  string
+		usage bool
+	}{
+		{[]string{text}, "neither pcap nor pcapng", false},
+		{[]string{text + "x"}, "no such file", true},
+		{[]string{"--sums", "weights", text}, "--sums weights", true},
+		{[]string{"--ranks", "1", text}, "--ranks 1", true},
+		{[]string{}, "accepts 1 arg", false},
+	} {
+		cmd := inspectCommand()
+		cmd.SetArgs(c.args)
+		cmd.SilenceErrors, cmd.SilenceUsage = true, true
+		var out bytes.Buffer
+		cmd.SetOut(&out)
+		err := cmd.ExecuteContext(context.Background())
+		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") || out.Len() > 0 {
+			t.Errorf("%q: %v, want one line with %q", c.args, err, c.want)
+		}
+		if _, usage := err.(*usageError); usage != c.usage {
+			t.Errorf("%q: an error of usage: %v, want %v", c.args, usage, c.usage)
+		}
+	}
+}
