@@ -27,7 +27,7 @@ func TestJobSurvivesBlackHole(t *testing.T) {
 		t.Fatal(err)
 	}
 	sameResults(t, want.results, got)
-	report(t, leg{results: got})
+	report(t, leg{results: got, bytes: w.LinkBytes()})
 }
 
 // Gloo has no keep-alives: connections that say nothing for long must stay.
