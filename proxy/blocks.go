@@ -1,6 +1,8 @@
 package proxy
 
 import (
+	"time"
+
 	"github.com/gradproxy/gradproxy/proxy/policy"
 	"github.com/gradproxy/gradproxy/tensor"
 )
@@ -13,9 +15,11 @@ type group struct {
 	runs     []run
 	literals []byte
 	blocks   []*sendBlock
-	open     int  // blocks that are not whole
-	size     int  // bytes of all runs
-	timed    bool // the sender may be waiting for an answer to bytes that wait here
+	open     int       // blocks that are not whole
+	size     int       // bytes of all runs
+	total    int       // the same once all blocks are whole
+	timed    bool      // the sender may be waiting for an answer to bytes that wait here
+	since    time.Time // when the first such block began
 }
 
 // A run is n bytes that lie side by side in the stream: of blocks[block], or literal.
@@ -39,6 +43,13 @@ func (g *group) add(n, block int) {
 func (g *group) addLiteral(b []byte) {
 	g.literals = append(g.literals, b...)
 	g.add(len(b), literal)
+	g.total += len(b)
+}
+
+// overfull reports whether n more bytes are more than a Gather frame may deliver. What
+// one read adds still fits.
+func (g *group) overfull(n int) bool {
+	return g.open > 0 && (g.total+n > MaxBlock-readSize || len(g.runs) >= maxRuns-2 || len(g.blocks) >= maxGathered)
 }
 
 // start opens a block whose bytes follow.
@@ -46,7 +57,10 @@ func (g *group) start(b *sendBlock, timed bool) {
 	b.index = len(g.blocks)
 	g.blocks = append(g.blocks, b)
 	g.open++
-	g.timed = g.timed || timed
+	g.total += len(b.data)
+	if timed && !g.timed {
+		g.timed, g.since = true, time.Now()
+	}
 }
 
 // fill gives a block its next bytes, and reports whether that makes the whole group whole.
@@ -72,15 +86,21 @@ type tensorCut struct {
 	t      tensor.Tensor
 }
 
+// maxRuns bounds the runs of a group, and with them the memory that a Gather frame takes.
+const maxRuns = 1 << 16
+
+// maxGathered bounds the blocks of a group.
+const maxGathered = 1024
+
 // maxCuts bounds the tensors of one direction that are under way at a time.
 const maxCuts = 1024
 
 // next returns how many bytes the block at c.off has, and whether it is whole without a timer: hold is what the sender
-// writes without waiting for an answer, 0 if that is not known.
+// writes without waiting for an answer, 0 or less if that is not known.
 func (c *tensorCut) next(hold int) (n int, timed bool) {
 	n = min(c.want, c.t.Size-c.off)
 	if hold > 0 && hold < n {
 		n = hold
 	}
-	return n, hold == 0
+	return n, hold <= 0
 }

@@ -3,9 +3,9 @@ package proxy
 import (
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -32,10 +32,18 @@ type connection struct {
 	conn            *net.TCPConn // to the own app
 	stream          Stream       // to the far proxy
 	peer            string
+	codecs          []string // names of those that the peer has; nil: all
 	job             string
 	lossyAggregates bool // of the job
 	log             *slog.Logger
 	aborted         atomic.Bool
+	appGone         atomic.Bool // a write to the app has failed
+	finSent         atomic.Bool // the app was sent a FIN
+}
+
+// lacks reports whether the peer does not have a codec, by its text.
+func (c *connection) lacks(text string) bool {
+	return c.codecs != nil && !slices.Contains(c.codecs, name(text))
 }
 
 // Codes with which a stream is reset.
@@ -44,8 +52,7 @@ const (
 	resetByFrames                              // frames did not decode, or a verdict was false
 )
 
-// resetGrace is how long what was sent before an app's reset may take to be delivered. TCP itself promises nothing for
-// such bytes.
+// resetGrace is how long what was sent before an app's reset may take to leave. TCP itself promises nothing for such bytes.
 const resetGrace = 5 * time.Second
 
 // carry moves bytes both ways until both directions have ended, and returns how that came.
@@ -60,12 +67,12 @@ func (c *connection) carry(pc parser.Conn) string {
 	if pc.Own == parser.Server {
 		flow.Direction = policy.FromServer
 	}
-	send := &sender{connection: c, flow: flow, app: reader, pipe: pipe.New(c.shared.pool, pipeDepth)}
+	send := &sender{connection: c, flow: flow, app: reader, pipe: pipe.New(c.shared.pool, pipeDepth, func(error) { c.abort(resetByFrames) })}
 	recv := newReceiver(c, c.stream)
 	send.parser, recv.learner = c.shared.parsers(pc, func(name string) { send.flow.Protocol = name })
 
 	sent := make(chan error, 1)
-	go func() { sent <- c.sendingEnded(send.run()) }()
+	go func() { sent <- c.sendingEnded(send.run(), send.pipe) }()
 	errRecv := c.receivingEnded(recv.run())
 	errSend := <-sent
 	c.conn.SetLinger(-1)
@@ -75,7 +82,7 @@ func (c *connection) carry(pc parser.Conn) string {
 }
 
 // sendingEnded tells the peer how the app's bytes ended.
-func (c *connection) sendingEnded(err error) error {
+func (c *connection) sendingEnded(err error, last *pipe.Pipe) error {
 	kind := CloseWrite
 	switch {
 	case c.aborted.Load():
@@ -88,7 +95,10 @@ func (c *connection) sendingEnded(err error) error {
 		c.abort(resetByFrames)
 		return err
 	}
-	_, e := c.stream.Write(AppendFrame(nil, Frame{Kind: kind}))
+	e := last.Wait()
+	if e == nil {
+		_, e = c.stream.Write(AppendFrame(nil, Frame{Kind: kind}))
+	}
 	if e == nil {
 		e = c.stream.CloseWrite()
 	}
@@ -106,6 +116,7 @@ func (c *connection) sendingEnded(err error) error {
 func (c *connection) receivingEnded(err error) error {
 	switch {
 	case err == nil:
+		c.finSent.Store(true)
 		c.conn.CloseWrite() // an app that is gone needs no FIN
 	case errors.Is(err, errAppGone):
 		c.stream.Reset(resetByApp)
@@ -155,10 +166,8 @@ func (c *connection) how(send, recv error) string {
 	return "closed"
 }
 
-// ignoreEOF makes a FIN no error and everything else the app's.
-func ignoreEOF(err error) error {
-	if err == io.EOF {
-		return nil
-	}
-	return fmt.Errorf("%w: %w", errAppGone, err)
+// wasReset reports, at the end of what the app has sent, that this is the end of a reset connection and no FIN: a write has
+// failed, or the kernel holds the connection for closed though no FIN of ours has ended it.
+func (c *connection) wasReset() bool {
+	return c.appGone.Load() || !c.finSent.Load() && closedByReset(c.conn)
 }

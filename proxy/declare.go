@@ -20,6 +20,11 @@ type declaration struct {
 	keys  uint64 // Key of the index array of a sparse tensor; 0: dense
 }
 
+const (
+	maxCodecText = 256 // bytes
+	maxJobName   = 255 // bytes
+)
+
 // size returns the bytes of the block's elements.
 func (d *declaration) size() int { return d.n * d.dtype.Size() }
 
@@ -54,6 +59,9 @@ func parseDeclaration(body []byte) (declaration, error) {
 	switch {
 	case r.short:
 		return d, fmt.Errorf("%w: declare is cut short", errFrame)
+	case len(d.codec) > maxCodecText || len(d.job) > maxJobName:
+		return d, fmt.Errorf("%w: declare with a codec text of %d bytes and a job name of %d, at most %d and %d are possible",
+			errFrame, len(d.codec), len(d.job), maxCodecText, maxJobName)
 	case !d.dtype.Valid():
 		return d, fmt.Errorf("%w: declare of dtype %d", errFrame, d.dtype)
 	case d.n == 0 || d.n > MaxBlock/d.dtype.Size():

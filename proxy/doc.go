@@ -12,8 +12,10 @@
 //   - Every byte arrives once and in order. Bytes that no parser understands, and all that a codec does not take,
 //     travel as they are.
 //   - Opaque bytes never wait, but for a tensor's block before them. A block waits for its own rest only: where its
-//     sender may be waiting for an answer, at most stallAfter.
+//     sender may be waiting for an answer, at most stallMost.
 //   - A frame that does not decode resets the connection: the app sees an error, never garbage. An app's FIN and RST
 //     arrive as what they were; the end of the tunnel is a RST.
-//   - Memory is bounded: what blocks hold comes from a budget, and whoever gets none goes on without.
+//   - Memory is bounded: what blocks hold comes from a budget, and whoever gets none goes on with little: a sender lets the
+//     block travel verbatim, a receiver handles one block at a time. Beside the budget a connection holds what one read
+//     brings and, where opaque bytes stand among blocks that wait, at most MaxBlock.
 package proxy

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/feedback"
+	"github.com/gradproxy/gradproxy/proxy/internal/pipe"
 	"github.com/gradproxy/gradproxy/proxy/policy"
 	"github.com/gradproxy/gradproxy/tensor"
 )
@@ -40,7 +41,10 @@ func (s *sender) sendGroup() error {
 	s.group = group{}
 	for _, b := range g.blocks {
 		if b.slot.memory != nil && !s.mayLose(b) {
-			s.makeExact(b)
+			if err := s.makeExact(b); err != nil {
+				s.release(&g)
+				return err
+			}
 		}
 		if !b.slot.declared {
 			body := b.decl.append(nil)
@@ -50,13 +54,15 @@ func (s *sender) sendGroup() error {
 		b.prev, b.done = b.slot.turn, make(chan struct{})
 		b.slot.turn = b.done
 	}
-	return s.pipe.Do(
-		func() {
+	return s.pipe.Do(pipe.Item{
+		Work: func() {
 			for _, b := range g.blocks {
 				s.encode(b)
 			}
 		},
-		func() error { return s.emit(&g) })
+		Emit: func() error { return s.emit(&g) },
+		Done: func() { s.release(&g) },
+	})
 }
 
 // mayLose compares a block with the tensor's last value, just before it would lose something.
@@ -71,15 +77,16 @@ func (s *sender) mayLose(b *sendBlock) bool {
 }
 
 // makeExact gives a block that was to lose something a slot of the lossless codec.
-func (s *sender) makeExact(b *sendBlock) {
+func (s *sender) makeExact(b *sendBlock) error {
 	exact := policy.Choice{Codec: s.shared.lossless}
 	b.text = exact.Codec.String()
 	b.decl = declaration{codec: b.text, dtype: b.decl.dtype, n: b.decl.n}
 	slot, err := s.slots.get(b.decl, exact, nil)
 	if err != nil {
-		panic(fmt.Sprintf("proxy: the lossless codec takes no %d %v: %v", b.decl.n, b.decl.dtype, err))
+		return fmt.Errorf("proxy: the lossless codec takes no block of %d %v: %w", b.decl.n, b.decl.dtype, err)
 	}
 	b.slot = slot
+	return nil
 }
 
 // encode makes the block's frame. Whatever goes wrong with the codec, the elements travel: raw.
@@ -148,7 +155,7 @@ func (s *sender) measureDrift(b *sendBlock) {
 	}
 }
 
-// emit writes a group's frames and gives back what it held.
+// emit writes a group's frames.
 func (s *sender) emit(g *group) error {
 	frames := make([][]byte, 0, 2*len(g.blocks)+1)
 	overhead := 0
@@ -171,13 +178,15 @@ func (s *sender) emit(g *group) error {
 	if overhead > 0 {
 		s.shared.Metrics.sent(policy.Verbatim, tensor.Unknown, len(g.literals), overhead)
 	}
-	s.release(g)
 	return err
 }
 
 // release gives back the memory of a group's blocks.
 func (s *sender) release(g *group) {
 	for _, b := range g.blocks {
+		if b.data == nil {
+			continue
+		}
 		s.shared.budget.give(len(b.data))
 		s.shared.buffers.put(b.data)
 		s.shared.buffers.put(b.buf)

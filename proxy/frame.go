@@ -17,7 +17,7 @@ import (
 //	Declare = codec text, dtype(1 byte), n, job, key(8), off, base(8), keys(8)   texts: length, bytes; fixed-width integers little-endian
 //	Block   = form(1 byte) encoding                  form 0: of the slot's codec; 1: the n elements as they are
 //	Gather  = runs in stream order: 2*n, then n literal bytes; or 2*n+1, b: the next n bytes of the b-th Block that follows
-//	Ref     = id of a value that was Put on the session, delivered as the value of the slot
+//	Ref     = reserved: the id of a value that the receiver holds, delivered as the value of the slot
 //	CloseWrite, Reset = empty; nothing follows
 //
 // A Gather is followed by its Blocks, between which only Declares stand, and delivers everything at once.
@@ -35,7 +35,7 @@ const (
 	Declare                    // gives a slot its codec and shape; before the slot's first Block
 	Block                      // one block of a tensor
 	Gather                     // blocks whose bytes do not lie side by side
-	Ref                        // a value that the far end already holds
+	Ref                        // reserved
 	CloseWrite                 // the app closed this direction (FIN)
 	Reset                      // the app, or the way to it, broke (RST)
 )
@@ -62,6 +62,8 @@ const (
 	maxHeader = 1 + binary.MaxVarintLen32 + binary.MaxVarintLen64
 	// maxSmall bounds the body of Declare and Ref, whose parts are short texts and numbers.
 	maxSmall = 4 << 10
+	// maxKept is how much memory of a body is kept for the next.
+	maxKept = 256 << 10
 	// maxBytes bounds a Bytes frame. The reader hands its body on in pieces, so that nothing waits for the rest.
 	maxBytes = 1 << 30
 )
@@ -171,15 +173,18 @@ func (r *frameReader) take(n int) ([]byte, error) {
 		r.cur = r.cur[n:]
 		return b, nil
 	}
-	r.body = grow(r.body[:0], n)
-	for got := 0; got < n; {
+	if cap(r.body) > maxKept {
+		r.body = nil // one large frame must not cost the connection its memory for ever
+	}
+	for r.body = r.body[:0]; len(r.body) < n; { // memory grows with what is there, not with what is claimed
 		if err := r.fill(io.ErrUnexpectedEOF); err != nil {
 			return nil, err
 		}
-		k := copy(r.body[got:n], r.cur)
-		r.cur, got = r.cur[k:], got+k
+		k := min(n-len(r.body), len(r.cur))
+		r.body = append(r.body, r.cur[:k]...)
+		r.cur = r.cur[k:]
 	}
-	return r.body[:n], nil
+	return r.body, nil
 }
 
 // fill sees to it that at least one byte is there; atEOF is what the end of the stream means here.
@@ -225,12 +230,4 @@ func (r *frameReader) uvarint() (uint64, error) {
 		}
 	}
 	return 0, fmt.Errorf("%w: a number of more than 64 bits", errFrame)
-}
-
-// grow returns b with length n and the same or new memory; what it held is lost.
-func grow(b []byte, n int) []byte {
-	if cap(b) < n {
-		return make([]byte, n)
-	}
-	return b[:n]
 }

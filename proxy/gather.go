@@ -28,16 +28,18 @@ func parseGather(body []byte) (g group, sizes []int, err error) {
 	for len(r.b) > 0 && !r.short {
 		head := r.int()
 		n := head >> 1
-		if n == 0 || n > MaxBlock-g.size {
+		switch {
+		case n == 0 || n > MaxBlock-g.size:
 			return g, nil, fmt.Errorf("%w: gather of more than %d bytes, or an empty run", errFrame, MaxBlock)
-		}
-		if head&1 == 0 {
+		case len(g.runs) >= maxRuns:
+			return g, nil, fmt.Errorf("%w: gather of more than %d runs", errFrame, maxRuns)
+		case head&1 == 0:
 			g.addLiteral(r.next(n))
 			continue
 		}
 		b := r.int()
-		if b > len(sizes) { // blocks are numbered in the order of their first bytes
-			return g, nil, fmt.Errorf("%w: gather speaks of block %d before block %d", errFrame, b, len(sizes))
+		if b > len(sizes) || b >= maxGathered { // blocks are numbered in the order of their first bytes
+			return g, nil, fmt.Errorf("%w: gather speaks of block %d after %d others, at most %d are possible", errFrame, b, len(sizes), maxGathered)
 		}
 		if b == len(sizes) {
 			sizes = append(sizes, 0)

@@ -52,7 +52,10 @@ func newMemories(limit int64, lost func(n int)) *memories {
 	return &memories{limit: limit, byKey: map[memoryKey]*list.Element{}, lost: lost}
 }
 
-func (m *memory) cost() int64 { return int64(4*len(m.residual) + len(m.last)) }
+// cost returns the bytes that a tensor's memory takes.
+func cost(d tensor.DType, size int) int64 { return int64(size) + 4*int64(size/d.Size()) }
+
+func (m *memory) cost() int64 { return cost(m.dtype, m.size) }
 
 // of returns the memory of t, which is new if there was none or if size or type have changed. It is nil if t alone is
 // larger than the limit.
@@ -68,11 +71,11 @@ func (ms *memories) of(job string, t tensor.Tensor, lasts bool) *memory {
 		}
 		ms.forget(e)
 	}
-	m := &memory{memoryKey: k, dtype: t.DType, size: t.Size, lasts: lasts, residual: make([]float32, t.Size/t.DType.Size()),
-		last: make([]byte, t.Size), blocks: map[blockRange]*blockMemory{}}
-	if m.cost() > ms.limit {
+	if cost(t.DType, t.Size) > ms.limit {
 		return nil
 	}
+	m := &memory{memoryKey: k, dtype: t.DType, size: t.Size, lasts: lasts, residual: make([]float32, t.Size/t.DType.Size()),
+		last: make([]byte, t.Size), blocks: map[blockRange]*blockMemory{}}
 	ms.add(m)
 	return m
 }

@@ -31,6 +31,7 @@ type pair struct {
 	down      atomic.Bool  // the peer is down
 	mu        sync.Mutex
 	streams   []*testStream
+	codecs    []string // that the proxies have; nil: all
 }
 
 // newPair starts a pair whose proxies understand protocols and choose by rules.
@@ -46,7 +47,7 @@ func newPair(t testing.TB, protocols []parser.Protocol, rules ...policy.Rule) *p
 		MayDial: []DialRule{{Network: loopback, First: 1, Last: 65535}}}}}
 	log := slog.New(slog.NewTextHandler(testWriter{t}, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	make := func(name string) *Proxy {
-		proxy, err := New(Config{Open: p.open, Codecs: testCodecs, Protocols: protocols, Settings: settings, Log: log.With("proxy", name)})
+		proxy, err := New(Config{Open: p.open, PeerCodecs: p.has, Codecs: testCodecs, Protocols: protocols, Settings: settings, Log: log.With("proxy", name)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -56,6 +57,12 @@ func newPair(t testing.TB, protocols []parser.Protocol, rules ...policy.Rule) *p
 	p.near, p.far = make("near"), make("far")
 	go p.serve()
 	return p
+}
+
+func (p *pair) has(string) []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.codecs
 }
 
 type testWriter struct{ t testing.TB }

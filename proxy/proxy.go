@@ -25,16 +25,18 @@ type Config struct {
 	// Open opens a stream to a peer; tunnel.Endpoint has it.
 	Open func(ctx context.Context, peer string, opening []byte) (Stream, error)
 	// Codecs makes a codec of its text, for what peers declare. Unknown texts are errors.
-	Codecs    func(text string) (codecs.Codec, error)
-	Protocols []parser.Protocol                                      // tried in this order; none: everything travels verbatim
-	Settings  Settings                                               // may be replaced while the Proxy runs
-	Control   func(network, address string, c syscall.RawConn) error // of sockets that dial servers, as net.Dialer's
-	Own       []netip.AddrPort                                       // addresses of this process's listeners, which no peer may make it dial
-	Memory    int64                                                  // bytes of blocks that may be held in each direction; 0: 256 MiB
-	Residuals int64                                                  // bytes of what is remembered of tensors that may lose something; 0: 1 GiB
-	Workers   int                                                    // cores that encode and decode; 0: all
-	Log       *slog.Logger                                           // nil: silent
-	Metrics   *Metrics                                               // nil: nothing is counted
+	Codecs func(text string) (codecs.Codec, error)
+	// PeerCodecs lists the names of the codecs that a peer has, as its hello said; nil: all peers have all.
+	PeerCodecs func(peer string) []string
+	Protocols  []parser.Protocol                                      // tried in this order; none: everything travels verbatim
+	Settings   Settings                                               // may be replaced while the Proxy runs
+	Control    func(network, address string, c syscall.RawConn) error // of sockets that dial servers, as net.Dialer's
+	Own        []netip.AddrPort                                       // addresses of this process's listeners, which no peer may make it dial
+	Memory     int64                                                  // bytes of blocks that may be held in each direction; 0: 256 MiB
+	Residuals  int64                                                  // bytes of what is remembered of tensors that may lose something; 0: 1 GiB
+	Workers    int                                                    // cores that encode and decode; 0: all
+	Log        *slog.Logger                                           // nil: silent
+	Metrics    *Metrics                                               // nil: nothing is counted
 }
 
 // Settings are what an operator may change while the Proxy runs; connections that exist keep their peer and job.
@@ -137,7 +139,7 @@ func (p *Proxy) Serve(ctx context.Context, c *net.TCPConn, server netip.AddrPort
 			"client", o.client, "server", o.server)
 		return
 	}
-	pair := addrPair{o.client.Addr(), o.server.Addr()}
+	pair := addrPair{set.jobOf(o.client.Addr(), o.server.Addr()).Name, o.client.Addr(), o.server.Addr()}
 	o.number = p.numbers.take(pair)
 	defer p.numbers.give(pair, o.number)
 	log := p.Log.With("peer", peer.Name, "client", o.client, "server", o.server)
@@ -184,6 +186,10 @@ func (p *Proxy) Accept(peer string, opened []byte, in Incoming, accept func() St
 		return
 	}
 	log := p.Log.With("peer", peer, "client", o.client, "server", o.server)
+	if p.isDraining() { // before the server's one accept is used up
+		in.Refuse(refusedBusy, "the proxy is about to end")
+		return
+	}
 	rules := p.settings.Load().mayDial(peer)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -211,6 +217,9 @@ func (p *Proxy) Accept(peer string, opened []byte, in Incoming, accept func() St
 func (p *Proxy) carry(c *connection, o opening, own parser.Side) {
 	job := p.settings.Load().jobOf(o.client.Addr(), o.server.Addr())
 	c.job, c.lossyAggregates = job.Name, job.LossyAggregates
+	if p.PeerCodecs != nil {
+		c.codecs = p.PeerCodecs(c.peer)
+	}
 	c.conn.SetKeepAliveConfig(keepAlive)
 	if !p.enter(c) {
 		c.abort(resetByApp)
@@ -251,7 +260,7 @@ func (p *Proxy) parsers(c parser.Conn, recognized func(string)) (own, other pars
 	for i, protocol := range p.Protocols {
 		fromClient[i] = &named{Parser: fromClient[i], name: protocol.String(), seen: recognized}
 	}
-	return parser.First(fromClient...), parser.First(fromServer...)
+	return guarded{parser.First(fromClient...)}, guarded{parser.First(fromServer...)}
 }
 
 // named tells whose tensor it was that was seen first.
@@ -270,6 +279,22 @@ func (n *named) Next(b []byte) (parser.Segment, error) {
 	return seg, err
 }
 
+// guarded makes a parser's panic, and an answer that no parser may give, an error: the stream then travels verbatim.
+type guarded struct{ parser.Parser }
+
+func (g guarded) Next(b []byte) (seg parser.Segment, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("proxy: parser: panic: %v", p)
+		}
+	}()
+	seg, err = g.Parser.Next(b)
+	if err == nil && (seg.Len < 1 || seg.Len > len(b)) {
+		err = fmt.Errorf("proxy: parser classified %d bytes of %d", seg.Len, len(b))
+	}
+	return seg, err
+}
+
 // enter notes a connection, unless the Proxy is draining.
 func (p *Proxy) enter(c *connection) bool {
 	p.mu.Lock()
@@ -279,6 +304,12 @@ func (p *Proxy) enter(c *connection) bool {
 	}
 	p.live[c] = struct{}{}
 	return true
+}
+
+func (p *Proxy) isDraining() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.draining
 }
 
 func (p *Proxy) leave(c *connection) {

@@ -22,8 +22,15 @@ type receiver struct {
 }
 
 func newReceiver(c *connection, src chunkReader) *receiver {
-	r := &receiver{connection: c, pipe: pipe.New(c.shared.pool, pipeDepth), slots: recvSlots{newCodec: c.shared.Codecs}}
+	r := &receiver{connection: c, slots: recvSlots{newCodec: c.shared.Codecs}}
 	r.frames = frameReader{src: src, limit: r.slots.limit}
+	r.pipe = pipe.New(c.shared.pool, pipeDepth, func(err error) {
+		if errors.Is(err, errAppGone) {
+			c.stream.Reset(resetByApp)
+			return
+		}
+		c.stream.Reset(resetByFrames) // run may be waiting for frames that will not come
+	})
 	return r
 }
 
@@ -74,9 +81,9 @@ func (r *receiver) bytes(b []byte) error {
 		return err
 	}
 	kept := append(r.shared.buffers.get(len(b))[:0], b...)
-	return r.pipe.Do(nil, func() error {
-		defer r.shared.buffers.put(kept)
-		return r.deliver(kept)
+	return r.pipe.Do(pipe.Item{
+		Emit: func() error { return r.deliver(kept) },
+		Done: func() { r.shared.buffers.put(kept) },
 	})
 }
 
@@ -89,19 +96,21 @@ type recvBlock struct {
 	err        error
 }
 
-// take makes a recvBlock of a Block frame, whose body it copies.
-func (r *receiver) take(f Frame) (*recvBlock, error) {
+// take makes a recvBlock of a Block frame, whose body it copies. The block must have size bytes.
+func (r *receiver) take(f Frame, size int) (*recvBlock, error) {
 	slot, err := r.slots.get(f.Slot)
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	if len(f.Body) == 0 {
+	case len(f.Body) == 0:
 		return nil, fmt.Errorf("%w: block without a form", errFrame)
+	case slot.size() != size:
+		return nil, fmt.Errorf("%w: block of %d bytes where gather wants %d", errFrame, slot.size(), size)
 	}
 	b := &recvBlock{slot: slot, prev: slot.turn, done: make(chan struct{})}
 	slot.turn = b.done
 	b.encoded = append(r.shared.buffers.get(len(f.Body))[:0], f.Body...)
-	b.data = r.shared.buffers.get(slot.size())
+	b.data = r.shared.buffers.get(size)
 	return b, nil
 }
 
@@ -143,25 +152,28 @@ func (r *receiver) block(f Frame) error {
 	if err != nil {
 		return err
 	}
-	give, err := r.hold(slot.size())
+	give, err := r.hold(slot.size() + len(f.Body))
 	if err != nil {
 		return err
 	}
-	b, err := r.take(f)
+	b, err := r.take(f, slot.size())
 	if err != nil {
 		give()
 		return err
 	}
-	return r.pipe.Do(
-		func() { r.decode(b) },
-		func() error {
-			defer give()
-			defer r.shared.buffers.put(b.data)
+	return r.pipe.Do(pipe.Item{
+		Work: func() { r.decode(b) },
+		Emit: func() error {
 			if b.err != nil {
 				return b.err
 			}
 			return r.deliver(b.data)
-		})
+		},
+		Done: func() {
+			r.shared.buffers.put(b.data)
+			give()
+		},
+	})
 }
 
 // hold takes n bytes of the budget. Where it has none left everything before is delivered first, so that a connection
@@ -179,46 +191,64 @@ func (r *receiver) gather(body []byte) error {
 	if err != nil {
 		return err
 	}
-	give, err := r.hold(g.size)
+	give, err := r.hold(2 * g.size)
 	if err != nil {
 		return err
 	}
-	blocks := make([]*recvBlock, 0, len(sizes))
-	for len(blocks) < len(sizes) {
-		f, err := r.frames.ReadFrame()
-		if err == nil && f.Kind == Declare {
-			err = r.slots.declare(f.Slot, f.Body)
-		} else if err == nil && f.Kind != Block {
-			err = fmt.Errorf("%w: %v among the blocks of a gather", errFrame, f.Kind)
-		} else if err == nil {
-			var b *recvBlock
-			if b, err = r.take(f); err == nil {
-				blocks = append(blocks, b)
-				if want := sizes[len(blocks)-1]; b.slot.size() != want {
-					err = fmt.Errorf("%w: block of %d bytes where gather wants %d", errFrame, b.slot.size(), want)
-				}
-			}
+	blocks, err := r.gathered(sizes)
+	if err != nil {
+		for _, b := range blocks {
+			r.shared.buffers.put(b.data)
 		}
-		if err != nil {
-			give()
-			return noEOF(err)
-		}
+		give()
+		return noEOF(err)
 	}
-	return r.pipe.Do(
-		func() {
+	return r.pipe.Do(pipe.Item{
+		Work: func() {
 			for _, b := range blocks {
 				r.decode(b)
 			}
 		},
-		func() error {
-			defer give()
+		Emit: func() error {
 			out, err := r.assemble(&g, blocks)
 			if err != nil {
 				return err
 			}
 			defer r.shared.buffers.put(out)
 			return r.deliver(out)
-		})
+		},
+		Done: func() {
+			for _, b := range blocks {
+				r.shared.buffers.put(b.data)
+			}
+			give()
+		},
+	})
+}
+
+// gathered reads the Blocks that a Gather frame speaks of, which have the given sizes.
+func (r *receiver) gathered(sizes []int) (blocks []*recvBlock, err error) {
+	for len(blocks) < len(sizes) {
+		f, err := r.frames.ReadFrame()
+		if err != nil {
+			return blocks, err
+		}
+		switch f.Kind {
+		case Declare:
+			err = r.slots.declare(f.Slot, f.Body)
+		case Block:
+			var b *recvBlock
+			if b, err = r.take(f, sizes[len(blocks)]); err == nil {
+				blocks = append(blocks, b)
+			}
+		default:
+			err = fmt.Errorf("%w: %v among the blocks of a gather", errFrame, f.Kind)
+		}
+		if err != nil {
+			return blocks, err
+		}
+	}
+	return blocks, nil
 }
 
 // assemble lays a gather's runs side by side, in a pooled buffer, and gives back the blocks' memory.
@@ -239,9 +269,6 @@ func (r *receiver) assemble(g *group, blocks []*recvBlock) ([]byte, error) {
 		}
 		out, *from = append(out, (*from)[:run.n]...), (*from)[run.n:]
 	}
-	for _, b := range blocks {
-		r.shared.buffers.put(b.data)
-	}
 	return out, nil
 }
 
@@ -249,6 +276,9 @@ func (r *receiver) assemble(g *group, blocks []*recvBlock) ([]byte, error) {
 func (r *receiver) deliver(b []byte) error {
 	r.learn(b)
 	n, err := r.conn.Write(b)
+	if err != nil {
+		r.appGone.Store(true)
+	}
 	r.shared.Metrics.deliver(r.peer, n)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errAppGone, err)

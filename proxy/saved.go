@@ -14,7 +14,7 @@ import (
 )
 
 // Residuals outlive the process where their tensors do (Lasting): SaveResiduals and LoadResiduals. What is saved is as
-// old as the save; the job's sums then lack, once, what was owed since.
+// old as the save; the job's sums then lack, once, what was owed since. No tensors of Gloo outlive a connection.
 //
 // The file: "gpresid1", then for each tensor 1, the job (length, text), key(8), dtype(1), size, and the residual's
 // float32 values; then 0 and the CRC-32C of all bytes before it (4). Lengths and sizes are varints, the rest is

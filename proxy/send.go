@@ -3,6 +3,7 @@ package proxy
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"time"
 
@@ -16,8 +17,10 @@ import (
 const (
 	// readSize is how much is read from the app at a time: with less the system calls cost more than the copy.
 	readSize = 256 << 10
-	// stallAfter is how long a block waits for its rest where the sender may be waiting for an answer (flow control).
+	// stallAfter is how long a block waits for more bytes where the sender may be waiting for an answer (flow
+	// control), and stallMost how long it waits at most, however the bytes drip.
 	stallAfter = 5 * time.Millisecond
+	stallMost  = 4 * stallAfter
 	// pipeDepth is how many groups of one direction may be under way between the app and the tunnel.
 	pipeDepth = 8
 )
@@ -38,9 +41,11 @@ type sender struct {
 	armed    bool               // a read deadline is set
 }
 
-// run carries the app's bytes until its FIN (nil), a reset by the app or the tunnel's end (an error).
-func (s *sender) run() error {
+// run carries the app's bytes until its FIN (nil), a reset by the app or the tunnel's end (an error). What was read has
+// been submitted then; it may not have left.
+func (s *sender) run() (err error) {
 	defer s.forget()
+	defer func() { s.release(&s.group) }() // what an error has left waiting
 	for {
 		if err := s.deadline(); err != nil {
 			return err
@@ -49,6 +54,9 @@ func (s *sender) run() error {
 		if err == nil {
 			err = s.take(buf)
 			s.shared.buffers.put(buf)
+			if err == nil && s.overdue() {
+				err = s.spoil(true)
+			}
 			if err != nil {
 				return err
 			}
@@ -59,9 +67,17 @@ func (s *sender) run() error {
 			return e
 		}
 		if !stalled {
-			return errors.Join(s.pipe.Wait(), ignoreEOF(err))
+			return s.appEnded(err)
 		}
 	}
+}
+
+// appEnded makes a FIN no error. The end of the stream is no FIN if a write has used up the error of the reset that it is.
+func (s *sender) appEnded(err error) error {
+	if err == io.EOF && !s.wasReset() {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", errAppGone, err)
 }
 
 // deadline limits the next read where a block waits that its sender may not be able to complete.
@@ -75,6 +91,9 @@ func (s *sender) deadline() error {
 	}
 	return s.conn.SetReadDeadline(at)
 }
+
+// overdue reports whether a block has waited for longer than it may.
+func (s *sender) overdue() bool { return s.group.timed && time.Since(s.group.since) > stallMost }
 
 // take classifies and sends what was read. buf begins with maxHeader bytes of room.
 func (s *sender) take(buf []byte) error {
@@ -101,8 +120,9 @@ func (s *sender) take(buf []byte) error {
 
 // next asks the parser; after its first error everything is opaque.
 func (s *sender) next(b []byte) (parser.Segment, error) {
+	verbatim := parser.Segment{Len: len(b)}
 	if s.ended != nil {
-		return parser.Segment{Len: len(b)}, nil
+		return verbatim, nil
 	}
 	seg, err := s.parser.Next(b)
 	if err == nil {
@@ -117,9 +137,9 @@ func (s *sender) next(b []byte) (parser.Segment, error) {
 		s.log.Warn("stream is no longer understood and travels verbatim", "direction", s.flow.Direction, "err", err)
 	}
 	if errors.Is(err, parser.ErrReset) && s.lossy {
-		return seg, fmt.Errorf("proxy: loss was used on a false verdict: %w", err)
+		return verbatim, fmt.Errorf("proxy: loss was used on a false verdict: %w", err)
 	}
-	return parser.Segment{Len: len(b)}, nil
+	return verbatim, s.spoil(false) // the rest of a block that waits will never be told from other bytes
 }
 
 // opaque sends bytes verbatim, at once unless they stand behind a block that waits. buf begins with maxHeader bytes of
@@ -131,7 +151,7 @@ func (s *sender) opaque(buf []byte) error {
 	}
 	if s.group.open > 0 {
 		s.group.addLiteral(b)
-		if s.group.size > MaxBlock/2 {
+		if s.group.overfull(0) {
 			return s.spoil(true)
 		}
 		return nil
@@ -143,21 +163,26 @@ func (s *sender) opaque(buf []byte) error {
 		return err
 	}
 	kept := append(s.shared.buffers.get(len(frame))[:0], frame...)
-	return s.pipe.Do(nil, func() error {
-		defer s.shared.buffers.put(kept)
-		return s.write(kept)
+	return s.pipe.Do(pipe.Item{
+		Emit: func() error { return s.write(kept) },
+		Done: func() { s.shared.buffers.put(kept) },
 	})
 }
 
 // tensor cuts a segment of t, whose bytes begin after maxHeader bytes of room in buf, into blocks.
 func (s *sender) tensor(t tensor.Tensor, buf []byte) error {
-	c := s.cut(t)
+	c, err := s.cut(t)
+	if err != nil {
+		return err
+	}
 	if c == nil {
 		return s.opaque(buf)
 	}
 	for len(buf) > maxHeader {
 		if c.left == 0 {
-			s.startBlock(c, t.Hold-(c.off-t.Off))
+			if err := s.startBlock(c, t.Hold-(c.off-t.Off)); err != nil {
+				return err
+			}
 		}
 		n := min(c.left, len(buf)-maxHeader)
 		if err := s.bytesOf(c, buf[:maxHeader+n]); err != nil {
@@ -192,13 +217,20 @@ func (s *sender) bytesOf(c *tensorCut, buf []byte) error {
 
 // cut returns the state of a tensor whose bytes are under way, or nil if they travel verbatim: the policy says so, or
 // its beginning was not seen.
-func (s *sender) cut(t tensor.Tensor) *tensorCut {
-	if c := s.cuts[t.Key]; c != nil && c.off == t.Off && c.t.Size == t.Size {
-		return c
+func (s *sender) cut(t tensor.Tensor) (*tensorCut, error) {
+	if c := s.cuts[t.Key]; c != nil {
+		if c.off == t.Off && c.t.Size == t.Size {
+			return c, nil
+		}
+		delete(s.cuts, t.Key)
+		if c.block != nil { // its rest will not come
+			if err := s.spoil(false); err != nil {
+				return nil, err
+			}
+		}
 	}
-	delete(s.cuts, t.Key)
 	if t.Off != 0 || len(s.cuts) >= maxCuts {
-		return nil
+		return nil, nil
 	}
 	if t.Size%t.DType.Size() != 0 {
 		t.DType, t.Why = tensor.NoDType, tensor.DTypeUnknown
@@ -210,15 +242,15 @@ func (s *sender) cut(t tensor.Tensor) *tensorCut {
 	if c.choice.Codec == nil {
 		s.shared.Metrics.fellBack(c.choice.Why)
 		record.sent(t.Size, t.Size)
-		return nil
+		return nil, nil
 	}
-	c.want = min(max(c.choice.Codec.Block(t.Size), t.DType.Size()), MaxBlock)
+	c.want = min(max(c.choice.Codec.Block(t.Size), t.DType.Size()), MaxBlock/2)
 	c.want -= c.want % t.DType.Size()
 	if s.cuts == nil {
 		s.cuts = map[uint64]*tensorCut{}
 	}
 	s.cuts[t.Key] = c
-	return c
+	return c, nil
 }
 
 // decide asks the policy, whether what it says has paid so far, and for the memory that loss needs.
@@ -228,9 +260,14 @@ func (s *sender) decide(c *tensorCut) {
 	c.choice = s.shared.policy().Choose(s.flow, c.t, m)
 	switch {
 	case c.choice.Codec == nil:
+	case s.lacks(c.choice.Codec.String()):
+		c.choice = policy.Choice{Codec: s.shared.lossless, Why: tensor.PeerLacks}
+		if s.lacks(s.shared.lossless.String()) {
+			c.choice.Codec = nil
+		}
 	case codecs.Lossy(c.choice.Codec):
 		if c.memory = s.remember(c.t); c.memory == nil {
-			c.choice = policy.Choice{Codec: s.shared.lossless, Why: tensor.NoReference}
+			c.choice = policy.Choice{Codec: s.shared.lossless, Why: tensor.NoMemory}
 		}
 	case !c.record.gain.Pays(m, s.shared.cores):
 		c.choice = policy.Choice{Why: tensor.NoGain}
@@ -266,20 +303,31 @@ func (s *sender) forget() {
 
 // startBlock begins the block at c.off, or a run of the same length that travels verbatim: there is no memory, or the
 // codec does not take such a block.
-func (s *sender) startBlock(c *tensorCut, hold int) {
+func (s *sender) startBlock(c *tensorCut, hold int) error {
 	n, timed := c.next(hold)
 	c.left = n
 	if n%c.t.DType.Size() != 0 {
-		return
+		return nil
+	}
+	if s.group.overfull(n) {
+		if err := s.spoil(true); err != nil {
+			return err
+		}
 	}
 	decl := declarationOf(c.t, s.job, c.choice.Codec, c.text, c.off, n)
 	slot, err := s.slots.get(decl, c.choice, c.memory)
-	if err != nil || !s.shared.budget.take(n) {
+	if err != nil {
 		s.shared.Metrics.fellBack(tensor.NoGain)
-		return
+		return nil
+	}
+	if !s.shared.budget.take(n) {
+		s.shared.Metrics.fellBack(tensor.NoMemory)
+		c.record.refused(tensor.NoMemory)
+		return nil
 	}
 	c.block = &sendBlock{slot: slot, data: s.shared.buffers.get(n), record: c.record, role: c.t.Role, text: c.text, decl: decl}
 	s.group.start(c.block, timed)
+	return nil
 }
 
 // write gives whole frames to the tunnel.

@@ -48,14 +48,17 @@ func contains(networks []netip.Prefix, a netip.Addr) bool {
 	return false
 }
 
-// numbers gives the live connections between two hosts the smallest free number each, so that after a reconnect a
+// numbers gives the live connections of a job between two hosts the smallest free number each, so that after a reconnect a
 // connection has the number that it had: ports change, and are no part of a tensor's identity.
 type numbers struct {
 	mu    sync.Mutex
 	taken map[addrPair]map[int]struct{}
 }
 
-type addrPair struct{ client, server netip.Addr }
+type addrPair struct {
+	job            string
+	client, server netip.Addr
+}
 
 func (n *numbers) take(p addrPair) int {
 	n.mu.Lock()

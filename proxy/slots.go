@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/feedback"
@@ -99,13 +100,17 @@ func (s *sendSlots) evict() uint32 {
 	return found.id
 }
 
-// A recvSlot is a slot at the receiver, with the same turns as at the sender.
+// A recvSlot is a slot at the receiver, with the same turns as at the sender. It keeps no more of its declaration than it
+// needs: a peer may declare very many.
 type recvSlot struct {
-	declaration
+	codec      string
+	bytes      int // of the block's elements
 	dec        codecs.Decoder
 	maxEncoded int
 	turn       chan struct{}
 }
+
+func (s *recvSlot) size() int { return s.bytes }
 
 type recvSlots struct {
 	newCodec func(text string) (codecs.Codec, error)
@@ -133,8 +138,23 @@ func (s *recvSlots) declare(id uint32, body []byte) error {
 	if s.slots == nil {
 		s.slots = map[uint32]*recvSlot{}
 	}
-	s.slots[id] = &recvSlot{declaration: d, dec: dec, maxEncoded: max(c.MaxEncodedLen(d.n), d.size())}
+	s.slots[id] = &recvSlot{codec: name(c.String()), bytes: d.size(), dec: dec, maxEncoded: mostEncoded(c, &d)}
 	return nil
+}
+
+// mostEncoded returns the most bytes of a block's encoding. Codecs without loss answer ErrUnsuited where they gain nothing,
+// and their MaxEncodedLen, which knows no element type, is far more than that.
+func mostEncoded(c codecs.Codec, d *declaration) int {
+	if !codecs.Lossy(c) {
+		return d.size() + maxSmall
+	}
+	return max(c.MaxEncodedLen(d.n), d.size())
+}
+
+// name returns a codec text without its parameters, as hellos list and metrics show it: there are few.
+func name(text string) string {
+	before, _, _ := strings.Cut(text, "(")
+	return before
 }
 
 func (s *recvSlots) codec(text string) (codecs.Codec, error) {

@@ -56,10 +56,11 @@ const (
 	NoReference                // the peer does not hold the value to differ from
 	PeerLacks                  // the peer does not have the codec
 	TooSmall                   // under the rule's minimum
+	NoMemory                   // the budget for what it takes is spent
 )
 
 var reasonNames = [...]string{"ok", "no rule", "role unproved", "dtype unknown", "implausible", "stalled",
-	"no gain", "no reference", "peer lacks codec", "too small"}
+	"no gain", "no reference", "peer lacks codec", "too small", "no memory"}
 
 // String returns the reason in the words that users see.
 func (r Reason) String() string { return name(reasonNames[:], int(r)) }

@@ -49,24 +49,35 @@ func (p *Pool) Close() { p.once.Do(func() { close(p.stop) }) }
 // A Pipe keeps the items of one connection and direction in order. It has one submitter. The zero Pipe is not usable;
 // see New.
 type Pipe struct {
-	pool *Pool
-	room chan struct{} // a token for each item that is under way
+	pool   *Pool
+	failed func(error)
+	room   chan struct{} // a token for each item that is under way
 
 	mu    sync.Mutex
-	queue []item
+	queue []entry
 	runs  bool // an emitter runs
 	err   error
 	idle  sync.Cond
 }
 
-type item struct {
-	done chan struct{} // closed when the work is done; nil: there was none
-	emit func() error
+// An Item goes through a Pipe. Fields that are nil are left out.
+type Item struct {
+	// Work is done by any core. It may wait for the Work of items that were submitted before, in this Pipe, and for
+	// nothing else: those are handed to the cores first, since there is one submitter and Pools do not queue.
+	Work func()
+	Emit func() error // called after the Emits of all items before, unless one of them has failed
+	Done func()       // called last, in any case: it gives back what the item holds
 }
 
-// New returns a Pipe with at most depth items under way.
-func New(pool *Pool, depth int) *Pipe {
-	p := &Pipe{pool: pool, room: make(chan struct{}, depth)}
+type entry struct {
+	Item
+	worked chan struct{} // closed when Work is done; nil: there is none
+}
+
+// New returns a Pipe with at most depth items under way. failed, which may be nil, is called once, with the first error
+// of an Emit: the submitter may be waiting elsewhere.
+func New(pool *Pool, depth int, failed func(error)) *Pipe {
+	p := &Pipe{pool: pool, failed: failed, room: make(chan struct{}, depth)}
 	p.idle.L = &p.mu
 	return p
 }
@@ -85,22 +96,16 @@ func (p *Pipe) Try(emit func() error) (done bool, err error) {
 	return true, err
 }
 
-// Do submits an item: work, which may be nil, is done by any core and must not block; emit is called after the emits of
-// all items before. Do waits while depth items are under way. It returns the first error of an emit, after
-// which no emit is called any more, though all work is still done.
-func (p *Pipe) Do(work func(), emit func() error) error {
-	if work == nil {
-		if done, err := p.Try(emit); done || err != nil {
-			return err
-		}
-	}
+// Do submits an item, and waits while depth items are under way. It returns the first error of an Emit so far; the item
+// then is only worked on and given back.
+func (p *Pipe) Do(it Item) error {
 	p.room <- struct{}{}
-	it := item{emit: emit}
-	if work != nil {
-		it.done = make(chan struct{})
+	e := entry{Item: it}
+	if it.Work != nil {
+		e.worked = make(chan struct{})
 	}
 	p.mu.Lock()
-	p.queue = append(p.queue, it)
+	p.queue = append(p.queue, e)
 	start := !p.runs
 	p.runs = true
 	err := p.err
@@ -108,9 +113,8 @@ func (p *Pipe) Do(work func(), emit func() error) error {
 	if start {
 		go p.emit()
 	}
-	if work != nil {
-		done := it.done
-		job := func() { work(); close(done) }
+	if it.Work != nil {
+		job := func() { it.Work(); close(e.worked) }
 		select {
 		case p.pool.work <- job:
 		case <-p.pool.stop:
@@ -130,16 +134,19 @@ func (p *Pipe) emit() {
 			p.mu.Unlock()
 			return
 		}
-		it := p.queue[0]
-		p.queue[0] = item{}
+		e := p.queue[0]
+		p.queue[0] = entry{}
 		p.queue = p.queue[1:]
 		err := p.err
 		p.mu.Unlock()
-		if it.done != nil {
-			<-it.done
+		if e.worked != nil {
+			<-e.worked
 		}
-		if err == nil {
-			p.fail(it.emit())
+		if err == nil && e.Emit != nil {
+			p.fail(e.Emit())
+		}
+		if e.Done != nil {
+			e.Done()
 		}
 		<-p.room
 	}
@@ -150,13 +157,17 @@ func (p *Pipe) fail(err error) {
 		return
 	}
 	p.mu.Lock()
-	if p.err == nil {
+	first := p.err == nil
+	if first {
 		p.err = err
 	}
 	p.mu.Unlock()
+	if first && p.failed != nil {
+		p.failed(err)
+	}
 }
 
-// Wait waits until everything that was submitted has been emitted, and returns the first error.
+// Wait waits until everything that was submitted has left, and returns the first error.
 func (p *Pipe) Wait() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

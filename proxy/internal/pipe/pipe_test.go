@@ -4,7 +4,6 @@ import (
 	"errors"
 	"math/rand/v2"
 	"runtime"
-	"sync"
 	"testing"
 )
 
@@ -12,7 +11,7 @@ import (
 func TestOrderIsKept(t *testing.T) {
 	pool := NewPool(4)
 	defer pool.Close()
-	p := New(pool, 8)
+	p := New(pool, 8, nil)
 	var got []int
 	for i := range 2000 {
 		var work func()
@@ -24,7 +23,7 @@ func TestOrderIsKept(t *testing.T) {
 				}
 			}
 		}
-		if err := p.Do(work, func() error { got = append(got, i); return nil }); err != nil {
+		if err := p.Do(Item{Work: work, Emit: func() error { got = append(got, i); return nil }}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -45,13 +44,13 @@ func TestOrderIsKept(t *testing.T) {
 func TestOneStalledPipeDoesNotStallAnother(t *testing.T) {
 	pool := NewPool(2)
 	defer pool.Close()
-	stalled, free := New(pool, 4), New(pool, 4)
+	stalled, free := New(pool, 4, nil), New(pool, 4, nil)
 	release := make(chan struct{})
 	for range 4 {
-		stalled.Do(func() {}, func() error { <-release; return nil })
+		stalled.Do(Item{Work: func() {}, Emit: func() error { <-release; return nil }})
 	}
 	for range 100 {
-		if err := free.Do(func() {}, func() error { return nil }); err != nil {
+		if err := free.Do(Item{Work: func() {}, Emit: func() error { return nil }}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -64,45 +63,51 @@ func TestOneStalledPipeDoesNotStallAnother(t *testing.T) {
 	}
 }
 
-// After the first error nothing is emitted, and the submitter learns of it.
+// After the first error nothing is emitted, but everything is worked on and given back; and the submitter learns of it,
+// wherever it waits.
 func TestErrorEndsEmission(t *testing.T) {
 	pool := NewPool(2)
 	defer pool.Close()
-	p := New(pool, 4)
 	broken := errors.New("broken")
-	var mu sync.Mutex
-	emitted := 0
+	told := 0
+	p := New(pool, 4, func(err error) {
+		if told++; !errors.Is(err, broken) {
+			t.Errorf("told of %v", err)
+		}
+	})
+	emitted, given := 0, 0
 	for i := range 50 {
-		p.Do(func() {}, func() error {
-			mu.Lock()
-			defer mu.Unlock()
-			emitted++
-			if i == 10 {
-				return broken
-			}
-			return nil
+		p.Do(Item{
+			Work: func() {},
+			Emit: func() error {
+				emitted++
+				if i == 10 {
+					return broken
+				}
+				return nil
+			},
+			Done: func() { given++ },
 		})
 	}
 	if err := p.Wait(); !errors.Is(err, broken) {
 		t.Fatalf("Wait = %v, want the emitter's error", err)
 	}
-	if err := p.Do(nil, func() error { t.Error("emitted after an error"); return nil }); !errors.Is(err, broken) {
-		t.Fatalf("Do = %v, want the emitter's error", err)
+	if done, err := p.Try(func() error { t.Error("emitted after an error"); return nil }); done || !errors.Is(err, broken) {
+		t.Fatalf("Try = %v, %v, want the emitter's error", done, err)
 	}
-	p.Wait()
-	if emitted != 11 {
-		t.Fatalf("%d items emitted, want 11", emitted)
+	if emitted != 11 || given != 50 || told != 1 {
+		t.Fatalf("%d emitted, %d given back, told %d times; want 11, 50, 1", emitted, given, told)
 	}
 }
 
 // Work that is submitted after the pool has closed is still done.
 func TestClosedPoolLeavesNoWorkUndone(t *testing.T) {
 	pool := NewPool(1)
-	p := New(pool, 2)
+	p := New(pool, 2, nil)
 	pool.Close()
 	done := 0
 	for range 20 {
-		p.Do(func() { done++ }, func() error { return nil })
+		p.Do(Item{Work: func() { done++ }})
 	}
 	if p.Wait(); done != 20 {
 		t.Fatalf("%d of 20 items were worked on", done)

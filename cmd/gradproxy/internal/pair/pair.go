@@ -107,7 +107,7 @@ func (p *Pair) site(cfg Config, name, peer, dial string, up chan struct{}) (*Sit
 	for _, n := range loopback {
 		settings.Peers[0].MayDial = append(settings.Peers[0].MayDial, proxy.DialRule{Network: n, First: 1, Last: 65535})
 	}
-	pc := proxy.Config{Codecs: all.New, Settings: settings, Log: cfg.Log, Open: s.open}
+	pc := proxy.Config{Codecs: all.New, Settings: settings, Log: cfg.Log, Open: s.open, PeerCodecs: s.peerCodecs}
 	if !cfg.Verbatim {
 		pc.Protocols = parsers.Protocols()
 	}
@@ -144,6 +144,15 @@ func (s *Site) open(ctx context.Context, peer string, opening []byte) (proxy.Str
 		return nil, err
 	}
 	return stream, nil
+}
+
+func (s *Site) peerCodecs(peer string) []string {
+	for _, p := range s.Tunnel.Stats() {
+		if p.Peer == peer {
+			return p.Codecs
+		}
+	}
+	return nil
 }
 
 // Forward returns an address beside the near proxy that leads to target beside the far one.
