@@ -15,8 +15,8 @@ const (
 	lastBackOff  = time.Second
 )
 
-// A Gate bounds how many intercepted connections are open at once, over all listeners that share it. Those beyond wait
-// in the listeners' backlogs. The zero Gate is open.
+// A Gate bounds how many connections are open at once, over all that share it. Intercepted ones beyond wait in the
+// listeners' backlogs; each listener takes a place of its own to wait for the next. The zero Gate is open.
 type Gate struct{ tickets chan struct{} }
 
 // NewGate returns a Gate for n connections, at least one.
@@ -35,7 +35,21 @@ func (g Gate) enter(ctx context.Context) bool {
 	}
 }
 
-func (g Gate) leave() {
+// TryEnter takes a place if there is one, without waiting, and reports whether it did. Leave gives it back.
+func (g Gate) TryEnter() bool {
+	if g.tickets == nil {
+		return true
+	}
+	select {
+	case g.tickets <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
+// Leave gives back the place that a TryEnter took.
+func (g Gate) Leave() {
 	if g.tickets != nil {
 		<-g.tickets
 	}
@@ -63,12 +77,12 @@ func acceptAll(ctx context.Context, l tcpListener, gate Gate, log *slog.Logger, 
 		if err == nil {
 			pause = firstBackOff
 			go func() {
-				defer gate.leave()
+				defer gate.Leave()
 				handle(c)
 			}()
 			continue
 		}
-		gate.leave()
+		gate.Leave()
 		if ctx.Err() != nil {
 			return nil
 		}

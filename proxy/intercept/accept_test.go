@@ -120,6 +120,23 @@ func TestGateHoldsConnectionsBack(t *testing.T) {
 	}
 }
 
+// Who does not wait at the gate is told that it is full, until somebody leaves.
+func TestGateTryEnter(t *testing.T) {
+	gate := NewGate(2)
+	for i, want := range []bool{true, true, false} {
+		if gate.TryEnter() != want {
+			t.Errorf("entering a gate for 2 with %d inside: %v", i, !want)
+		}
+	}
+	gate.Leave()
+	if !gate.TryEnter() || gate.TryEnter() {
+		t.Error("one place was given back, and not one can be taken")
+	}
+	if open := (Gate{}); !open.TryEnter() {
+		t.Error("the zero Gate is closed")
+	}
+}
+
 func dial(t *testing.T, a netip.AddrPort) net.Conn {
 	t.Helper()
 	c, err := net.Dial("tcp", a.String())

@@ -11,7 +11,6 @@ import (
 
 	"github.com/gradproxy/gradproxy/integration/require"
 	"github.com/gradproxy/gradproxy/proxy/admin"
-	"github.com/gradproxy/gradproxy/proxy/intercept"
 	"github.com/vishvananda/netns"
 )
 
@@ -55,7 +54,7 @@ func TestRedirect(t *testing.T) {
 			t.Errorf("intercept: %v", check.Err)
 		}
 		failure := errors.New("no more")
-		tell := s.redirectConfig(c, intercept.Gate{}).Failed
+		tell := s.redirectConfig(c).Failed
 		tell(failure)
 		if check := interceptCheck(s); !errors.Is(check.Err, failure) {
 			t.Errorf("intercept, not refreshed: %v", check.Err)

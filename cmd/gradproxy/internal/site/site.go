@@ -31,6 +31,8 @@ type Site struct {
 	version  string
 	registry *prometheus.Registry
 	counts   *counts
+	places   int            // connections that the limit of descriptors leaves room for
+	gate     intercept.Gate // to these
 
 	proxy    *proxy.Proxy
 	tunnel   *tunnel.Endpoint
@@ -71,16 +73,17 @@ func (s *Site) open(c *config.Config) (err error) {
 			return err
 		}
 	}
-	gate := intercept.NewGate(maxConnections(s.log))
+	s.places = max(maxConnections(s.log), 1)
+	s.gate = intercept.NewGate(s.places)
 	for _, f := range c.Forward {
-		forward, err := intercept.NewForward(f.Listen, f.Target, gate, s.log)
+		forward, err := intercept.NewForward(f.Listen, f.Target, s.gate, s.log)
 		if err != nil {
 			return err
 		}
 		s.forwards = append(s.forwards, forward)
 	}
 	if c.Intercept.Redirect {
-		if s.redirect, err = intercept.NewRedirect(s.redirectConfig(c, gate)); err != nil {
+		if s.redirect, err = intercept.NewRedirect(s.redirectConfig(c)); err != nil {
 			return err
 		}
 	}
@@ -112,9 +115,9 @@ func listenCarriers(address string) (net.Listener, error) {
 	return l, nil
 }
 
-func (s *Site) redirectConfig(c *config.Config, gate intercept.Gate) intercept.RedirectConfig {
+func (s *Site) redirectConfig(c *config.Config) intercept.RedirectConfig {
 	r := Redirect(c)
-	r.Gate, r.Log = gate, s.log
+	r.Gate, r.Log = s.gate, s.log
 	r.Failed = func(err error) {
 		if err == nil {
 			s.bypassed.Store(nil)
@@ -156,12 +159,13 @@ func (s *Site) tunnelConfig(c *config.Config) tunnel.Config {
 	dialer := &net.Dialer{Control: control(c)}
 	dialer.SetMultipathTCP(false)
 	t := c.Tunnel
+	d := &door{gate: s.gate, log: s.log}
 	return tunnel.Config{
 		Name: c.Site, Identity: tunnel.Identity{Cert: t.Cert, Key: t.Key, CA: t.CA}, Peers: tunnelPeers(c),
 		Accept: func(peer string, opening []byte, in *tunnel.Incoming) {
-			s.proxy.Accept(peer, opening, in, func() proxy.Stream { return in.Accept() })
+			d.admit(peer, in, func() { s.proxy.Accept(peer, opening, in, func() proxy.Stream { return in.Accept() }) })
 		},
-		Resume: t.Resume, Carriers: t.Carriers, Codecs: codecs.Names(), Memory: t.Memory, Congestion: t.Congestion,
+		Resume: t.Resume, Carriers: t.Carriers, Codecs: codecs.Names(), Memory: t.Memory, Streams: maxStreams(s.places, len(c.Peers)), Congestion: t.Congestion,
 		Insecure: t.Insecure, Dial: dialer.DialContext, Events: s.counts.events(), Logger: s.log,
 	}
 }
