@@ -90,7 +90,7 @@ func (s *Site) open(c *config.Config) (err error) {
 	s.registry = prometheus.NewRegistry()
 	s.counts = newCounts(s.registry, s.version)
 	s.proxy, err = proxy.New(proxy.Config{
-		Open: s.openStream, Codecs: codecs.New, Protocols: parsers.Protocols(), Settings: settings,
+		Open: s.openStream, Codecs: codecs.New, PeerCodecs: s.peerCodecs, Protocols: parsers.Protocols(), Settings: settings,
 		Own: s.own(), Memory: c.Memory, Log: s.log, Metrics: proxy.NewMetrics(s.registry), Control: control(c),
 	})
 	if err != nil {
@@ -204,6 +204,17 @@ func (s *Site) openStream(ctx context.Context, peer string, opening []byte) (pro
 		return nil, err // and not a Stream that holds nil
 	}
 	return stream, nil
+}
+
+// peerCodecs returns the names of the codecs that a peer has said it has. They are never nil: who has said none has none.
+func (s *Site) peerCodecs(peer string) []string {
+	names := []string{}
+	for _, p := range s.tunnel.Stats() {
+		if p.Peer == peer {
+			names = append(names, p.Codecs...)
+		}
+	}
+	return names
 }
 
 // Close releases everything at once: what connections there are is reset, the rules are removed.

@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -19,6 +20,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	codecs "github.com/gradproxy/gradproxy/codecs/all"
 
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/config"
 	"github.com/gradproxy/gradproxy/proxy/tunnel/pki"
@@ -255,6 +258,20 @@ func TestThreeSites(t *testing.T) {
 	}
 	if problems, err := testutil.GatherAndLint(first.registry); err != nil || len(problems) > 0 {
 		t.Errorf("promlint: %v %v", problems, err)
+	}
+}
+
+// What codecs a peer has is what its tunnel said; one that has said nothing has none.
+func TestPeerCodecs(t *testing.T) {
+	l := newLab(t)
+	r := l.run(l.load(0, ""))
+	l.run(l.load(1, ""))
+	r.until(t, "/readyz?exclude=peer/virginia", 200, "ready")
+	if got := r.peerCodecs("tokyo"); !slices.Equal(got, codecs.Names()) {
+		t.Errorf("tokyo has %q, want %q", got, codecs.Names())
+	}
+	if got := r.peerCodecs("virginia"); got == nil || len(got) > 0 {
+		t.Errorf("virginia, which is down, has %#v, want an empty list", got)
 	}
 }
 
