@@ -226,6 +226,20 @@ func (s *session) windowed(id, acked, limit uint64) error {
 	return nil // over, or not here yet
 }
 
+// owe has the peer told once more that a stream is over. A peer that asks faster than it takes the answers is broken, or
+// wants our memory.
+func (s *session) owe(id uint64) error {
+	if most := s.mostOwed(); s.dones.n >= most {
+		return broken("over %d records for streams that are over, and none of the answers is taken", most)
+	}
+	s.dones.push(id)
+	s.wakeControl()
+	return nil
+}
+
+// mostOwed returns how many answers may be owed to the peer, or be on their way to it.
+func (s *session) mostOwed() int { return max(4096, 4*s.peer.e.cfg.Streams) }
+
 // reset acts on RESET. It may come before any DATA of its stream.
 func (s *session) reset(id, final uint64, code Code) error {
 	st := s.streams[id]
@@ -237,9 +251,7 @@ func (s *session) reset(id, final uint64, code Code) error {
 		if fresh {
 			s.finishedOne()
 		}
-		s.dones.push(id)
-		s.wakeControl()
-		return nil
+		return s.owe(id)
 	}
 	if st.final != noEnd {
 		return nil

@@ -73,7 +73,7 @@ func (s *session) nextControl(c *carrier) {
 		s.allow = false
 		c.window(0, 0, s.allowed)
 	}
-	for s.dones.n > 0 && len(c.out) < batchSize/2 {
+	for s.dones.n > 0 && len(c.out) < batchSize/2 && len(c.doneUnsure) < s.mostOwed() {
 		id := s.dones.pop()
 		c.doneUnsure = append(c.doneUnsure, id)
 		c.out = header{kind: kindDone, stream: id}.append(c.out)
