@@ -70,7 +70,7 @@
 // chunks (up to 16 KiB) of streams that have little under way, so that small messages do not stand behind bulk
 // in a socket; offsets restore the order. The others take anything, and an only carrier does. Of two carriers in
 // a slot the newer one stays, by generation, then by who dialed; the other one leaves: no DATA, and its end when
-// all that left on it is acknowledged. A carrier that has brought no record for 15 s is dead (PING every 5 s).
+// all that left on it is acknowledged. A carrier that has brought nothing for 15 s is dead (PING every 5 s).
 //
 // # Memory
 //

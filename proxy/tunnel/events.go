@@ -38,6 +38,9 @@ func (e *Endpoint) sessionUp(p *peer) {
 }
 
 func (e *Endpoint) sessionLost(p *peer, reason error) {
+	if e.closing.Load() {
+		return
+	}
 	e.log.Warn("session lost, all its streams are reset", "peer", p.name, "reason", reason)
 	if f := e.cfg.Events.SessionLost; f != nil {
 		f(p.name, reason)

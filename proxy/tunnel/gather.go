@@ -3,6 +3,7 @@ package tunnel
 import (
 	"net"
 	"sync"
+	"sync/atomic"
 )
 
 const (
@@ -18,6 +19,8 @@ type gatherConn struct {
 	mu     sync.Mutex // TLS also writes while it reads (alerts, key updates)
 	gather bool       // begun: Write only collects
 	out    []byte
+
+	took atomic.Uint64 // bytes read
 
 	in   []byte // one reader, no lock
 	r, w int    // in[r:w] is read ahead
@@ -62,13 +65,16 @@ func (g *gatherConn) flush() error {
 func (g *gatherConn) Read(p []byte) (int, error) {
 	if g.r == g.w {
 		if len(p) >= readSize {
-			return g.Conn.Read(p)
+			n, err := g.Conn.Read(p)
+			g.took.Add(uint64(max(n, 0)))
+			return n, err
 		}
 		if g.in == nil {
 			g.in = make([]byte, readSize)
 		}
 		n, err := g.Conn.Read(g.in)
 		g.r, g.w = 0, max(n, 0)
+		g.took.Add(uint64(g.w))
 		if n <= 0 {
 			return 0, err
 		}

@@ -2,36 +2,52 @@ package tunnel
 
 import "time"
 
-// A meter measures how fast a session's bytes arrive at the peer, by the spacing of its acknowledgements: as packet
-// trains measure a bottleneck (V. Jacobson, Congestion Avoidance and Control, 1988, section 2). The kernel knows only how
-// fast each carrier's first hop takes bytes, which behind anything that terminates TCP is not the path.
+// A meter measures how fast a session's bytes arrive at the peer, by its acknowledgements while something is under
+// way. The kernel (TCP_INFO) knows only how fast each carrier's first hop takes bytes, which behind anything that
+// terminates TCP is not the path.
+//
+// Acknowledgements come in bursts, since a lost packet holds up all that is behind it: so a measurement begins when
+// the first byte can have been acknowledged, holds included, and lasts long against a hold, or until nothing is under
+// way any more.
 type meter struct {
-	begin time.Time // of the train: when its first acknowledgement came
-	last  time.Time
-	bytes uint64  // acknowledged since
-	best  float64 // bytes per second, of the trains since take
+	flight int       // bytes under way
+	begin  time.Time // of the measurement
+	bytes  int       // acknowledged since
+	cut    bool      // another one came before it: it may have begun within a hold, so a short one shows nothing
+	best   float64   // bytes per second, of the measurements since take
 }
 
 const (
-	trainGap   = 50 * time.Millisecond // without an acknowledgement: the next one begins a train
-	trainLeast = 10 * time.Millisecond // that a train must last: less is one burst of acknowledgements
+	meterLeast = 10 * time.Millisecond  // less is one burst of acknowledgements: it shows no rate
+	meterMost  = 500 * time.Millisecond // or 8 round trips, if they are longer
 )
 
-// acknowledged notes n bytes that the peer has newly acknowledged.
-func (m *meter) acknowledged(now time.Time, n uint64) {
-	if now.Sub(m.last) > trainGap {
-		m.begin, m.bytes, m.last = now, 0, now // the first bytes of a train say nothing of its spacing
-		return
+// left notes n bytes that have left.
+func (m *meter) left(now time.Time, rtt time.Duration, n int) {
+	if m.flight == 0 {
+		m.begin, m.bytes, m.cut = now.Add(rtt), 0, false
 	}
-	m.last = now
-	m.bytes += n
-	if took := now.Sub(m.begin); took >= trainLeast {
-		m.best = max(m.best, float64(m.bytes)/took.Seconds())
-		m.begin, m.bytes = now, 0
-	}
+	m.flight += n
 }
 
-// take returns the best rate since the last take; 0: there was no train.
+// acknowledged notes that n bytes are no longer under way, because the peer has them or nobody wants them.
+func (m *meter) acknowledged(now time.Time, rtt time.Duration, n int) {
+	m.flight -= n
+	m.bytes += n
+	took, least, most := now.Sub(m.begin), meterLeast, max(meterMost, 8*rtt)
+	if m.flight > 0 && took < most {
+		return
+	}
+	if m.cut {
+		least = most / 2
+	}
+	if took >= least {
+		m.best = max(m.best, float64(m.bytes)/took.Seconds())
+	}
+	m.begin, m.bytes, m.cut = now, 0, true
+}
+
+// take returns the best rate since the last take; 0: none was measured.
 func (m *meter) take() float64 {
 	best := m.best
 	m.best = 0

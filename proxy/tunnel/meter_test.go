@@ -1,40 +1,91 @@
 package tunnel
 
 import (
-	"math"
 	"testing"
 	"time"
 )
 
-// A train of acknowledgements shows the rate of the bottleneck that spaced them, whatever lies between trains.
-func TestMeterFindsTheBottleneck(t *testing.T) {
-	const rate = 6.25e6 // 50 Mbit/s
-	var m meter
-	now := time.Unix(1000, 0)
-	for range 20 {
-		for range 16 { // 1 MiB in pieces of 64 KiB, as the bottleneck lets them through
-			m.acknowledged(now, 64<<10)
-			now = now.Add(time.Duration(float64(64<<10) / rate * float64(time.Second)))
+// path is a bottleneck that a meter looks at: it brings pieces after rtt, rate bytes apart, and holds them up where hold
+// says so.
+type path struct {
+	m    meter
+	now  time.Time
+	rtt  time.Duration
+	rate float64
+}
+
+// send sends n bytes in pieces, and waits until all are acknowledged. hold returns how long a piece is held up; those
+// behind it are acknowledged with it.
+func (p *path) send(n int, hold func(piece int) time.Duration) {
+	const piece = 64 << 10
+	free := p.now
+	var held time.Time
+	type ack struct {
+		at time.Time
+		n  int
+	}
+	var acks []ack
+	for i := 0; i < n/piece; i++ {
+		p.m.left(p.now, p.rtt, piece)
+		free = free.Add(time.Duration(piece / p.rate * 1e9))
+		at := free.Add(p.rtt)
+		if d := hold(i); d > 0 {
+			held = at.Add(d)
 		}
-		now = now.Add(200 * time.Millisecond) // the job computes
+		if at.Before(held) {
+			at = held
+		}
+		acks = append(acks, ack{at, piece})
 	}
-	if got := m.take(); math.Abs(got-rate) > 0.02*rate {
-		t.Errorf("%.0f bytes/s, want %.0f", got, rate)
-	}
-	if got := m.take(); got != 0 {
-		t.Errorf("%.0f bytes/s of nothing", got)
+	for _, a := range acks {
+		p.now = a.at
+		p.m.acknowledged(a.at, p.rtt, a.n)
 	}
 }
 
-// Lone acknowledgements say nothing.
-func TestMeterNeedsATrain(t *testing.T) {
-	var m meter
-	now := time.Unix(1000, 0)
-	for range 100 {
-		m.acknowledged(now, 48)
-		now = now.Add(time.Second)
+func never(int) time.Duration { return 0 }
+
+// Bursts of 1 MiB between pauses, and a long transfer, show the rate of the bottleneck.
+func TestMeterFindsTheBottleneck(t *testing.T) {
+	for name, size := range map[string]int{"bursts": 1 << 20, "long": 64 << 20} {
+		p := &path{now: time.Unix(1000, 0), rtt: 60 * time.Millisecond, rate: 6.25e6}
+		for range 3 {
+			p.send(size, never)
+			p.now = p.now.Add(200 * time.Millisecond)
+		}
+		if got := p.m.take(); got < 0.98*p.rate || got > 1.05*p.rate {
+			t.Errorf("%s: %.0f bytes/s, not %.0f", name, got, p.rate)
+		}
+		if got := p.m.take(); got != 0 {
+			t.Errorf("%s: %.0f bytes/s of nothing", name, got)
+		}
 	}
-	if got := m.take(); got != 0 {
-		t.Errorf("%.0f bytes/s, want unknown", got)
+}
+
+// What a lost packet holds up for a round trip or two and then comes at once is not taken for a faster path.
+func TestMeterBearsLosses(t *testing.T) {
+	p := &path{now: time.Unix(1000, 0), rtt: 80 * time.Millisecond, rate: 25e6}
+	p.send(256<<20, func(i int) time.Duration {
+		if i%97 == 50 {
+			return 160 * time.Millisecond
+		}
+		return 0
+	})
+	if got := p.m.take(); got < 0.9*p.rate || got > 1.35*p.rate {
+		t.Errorf("%.0f bytes/s, not about %.0f", got, p.rate)
+	}
+}
+
+// Small messages to and fro show no rate.
+func TestMeterNeedsMoreThanMessages(t *testing.T) {
+	p := &path{now: time.Unix(1000, 0), rtt: 20 * time.Millisecond, rate: 1e9}
+	for range 100 {
+		p.m.left(p.now, p.rtt, 48)
+		p.now = p.now.Add(p.rtt + ackDelay)
+		p.m.acknowledged(p.now, p.rtt, 48)
+		p.now = p.now.Add(time.Second)
+	}
+	if got := p.m.take(); got != 0 {
+		t.Errorf("%.0f bytes/s, not unknown", got)
 	}
 }

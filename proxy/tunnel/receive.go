@@ -1,7 +1,6 @@
 package tunnel
 
 import (
-	"io"
 	"math"
 	"sync"
 	"time"
@@ -45,102 +44,6 @@ func (st *Stream) received() uint64 {
 		return st.have + 1
 	}
 	return st.have
-}
-
-// data takes the body of a DATA record. All that can be wrong with it is found before a byte of it is stored.
-func (c *carrier) data(h header) error {
-	s := c.session
-	if h.length <= smallBody {
-		body, err := c.body(h.length)
-		if err != nil {
-			return err
-		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		st, err := s.incoming(h)
-		if st == nil {
-			return err
-		}
-		return st.takeSmall(h, body)
-	}
-	s.mu.Lock()
-	st, err := s.incoming(h)
-	s.mu.Unlock()
-	if err != nil {
-		return err
-	}
-	for off := 0; off < h.length; off += pieceSize {
-		n := min(pieceSize, h.length-off)
-		if st == nil {
-			if _, err := io.CopyN(io.Discard, c.conn, int64(n)); err != nil {
-				return err
-			}
-			continue
-		}
-		ch := s.mem.get(n)
-		ch.off, ch.n = h.value+uint64(off), n
-		ch.fin = h.flags&flagFin != 0 && off+n == h.length
-		_, err := io.ReadFull(c.conn, ch.bytes())
-		s.mu.Lock()
-		if err != nil {
-			s.mem.put(ch)
-		} else {
-			err = st.take(ch)
-		}
-		s.mu.Unlock()
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// incoming returns the stream that a DATA record is for, creating it if it is new; nil: drop the body.
-func (s *session) incoming(h header) (*Stream, error) {
-	if s.err != nil {
-		return nil, nil
-	}
-	st := s.streams[h.stream]
-	if st == nil {
-		fresh, err := s.judge(h)
-		if err != nil {
-			return nil, err
-		}
-		if !fresh { // the peer has missed that it is over
-			s.dones.push(h.stream)
-			s.wakeControl()
-			return nil, nil
-		}
-		st = s.newStream(h.stream)
-		st.answering = true
-	}
-	if st.aborted {
-		return nil, nil
-	}
-	if err := st.admit(h.value, uint64(h.length), h.flags&flagFin != 0); err != nil {
-		return nil, err
-	}
-	return st, nil
-}
-
-// judge reports whether the record is for a stream that the peer opens with it, and takes note; else the
-// stream is over.
-func (s *session) judge(h header) (fresh bool, err error) {
-	n, even := ordinal(h.stream)
-	if even == s.even {
-		if n >= s.opened {
-			return false, broken("%v for stream %d, which was never opened", h.kind, h.stream)
-		}
-		return false, nil
-	}
-	if n >= s.allowed {
-		return false, broken("%v opens stream %d, number %d where %d are allowed", h.kind, h.stream, n+1, s.allowed)
-	}
-	if s.seen.has(n) {
-		return false, nil
-	}
-	s.seen.add(n)
-	return true, nil
 }
 
 // admit checks a DATA record against the stream's credit and end.
@@ -252,6 +155,9 @@ func (st *Stream) closeGap() error {
 func (st *Stream) advance(n int, fin bool) {
 	if st.have == st.pos {
 		st.waitsAt = time.Now()
+		if st.epoch.at.IsZero() {
+			st.epoch.at = st.waitsAt
+		}
 	}
 	st.have += uint64(n)
 	st.finHere = st.finHere || fin
@@ -324,7 +230,7 @@ func (st *Stream) grow(now time.Time) {
 	if st.pos-e.pos < st.window/2 {
 		return
 	}
-	if !e.at.IsZero() && now.Sub(e.at) < 2*st.session.rtt() && st.have-e.have >= st.window/2 && st.have-st.pos < st.window/2 &&
+	if now.Sub(e.at) < 2*st.session.rtt() && st.have-e.have >= st.window/2 && st.have-st.pos < st.window/2 &&
 		st.window < maxWindow && st.session.mem.grant(int64(st.window)) {
 		st.window *= 2
 	}

@@ -193,10 +193,24 @@ func (st *Stream) leaves(ch *chunk, c *carrier) {
 	}
 	ch.state, ch.carrier = chunkSent, c
 	c.flight++
-	st.flight += ch.n
+	st.flies(ch.n)
 	for st.next = ch.next; st.next != nil && st.next.state == chunkSent; {
 		st.next = st.next.next
 	}
+}
+
+// flies accounts for n bytes that are under way.
+func (st *Stream) flies(n int) {
+	s := st.session
+	st.flight += n
+	s.meter.left(time.Now(), time.Duration(s.peer.rtt.Load()), n)
+}
+
+// lands accounts for n bytes that no longer are.
+func (st *Stream) lands(n int) {
+	s := st.session
+	st.flight -= n
+	s.meter.acknowledged(time.Now(), time.Duration(s.peer.rtt.Load()), n)
 }
 
 func (st *Stream) wakeWriter() {
@@ -212,7 +226,7 @@ func (st *Stream) requeue(c *carrier) {
 	for ch := st.head; ch != nil; ch = ch.next {
 		if ch.state == chunkSent && ch.carrier == c {
 			ch.state, ch.carrier = chunkQueued, nil
-			st.flight -= ch.n
+			st.lands(ch.n)
 			again = true
 		}
 	}
@@ -237,7 +251,7 @@ func (st *Stream) drop() {
 		}
 	}
 	if ch.state == chunkSent {
-		st.flight -= ch.n
+		st.lands(ch.n)
 		if c := ch.carrier; c != nil {
 			c.flight--
 			if c.flight == 0 && c.leaving {
@@ -262,10 +276,7 @@ func (st *Stream) acknowledge(acked, limit uint64) error {
 	if acked > most {
 		return broken("WINDOW acknowledges position %d of stream %d, of which %d have left", acked, st.id, most)
 	}
-	if acked > st.acked {
-		st.session.meter.acknowledged(time.Now(), acked-st.acked)
-		st.acked = acked
-	}
+	st.acked = max(st.acked, acked)
 	for st.head != nil && st.head.left && st.head.end() <= st.acked {
 		st.drop()
 	}

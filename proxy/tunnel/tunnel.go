@@ -5,59 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
-	"net/url"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
-type Config struct {
-	Name     string   // of this site, not empty; peers show it in their logs
-	Identity Identity // files; they are read again when they change
-	Peers    []Peer
-
-	// Accept is called, on a goroutine of its own, for each opening that a peer sends. peer is the peer's
-	// name in this Config, proved by its certificate. Accept owns opening. It answers by in.Accept or
-	// in.Refuse; returning without an answer refuses with CodeCanceled. nil: every opening is refused.
-	Accept func(peer string, opening []byte, in *Incoming)
-
-	Resume     time.Duration // how long streams survive without a carrier; 0: 10 minutes
-	Carriers   int           // a session's connections, if this side dials, 1 to 16; 0: 2
-	Codecs     []string      // told to peers, which see it by Endpoint.Stats; at most 256 of 64 bytes
-	Memory     int64         // bytes of buffers, all sessions together; 0: 512 MiB. See the package comment
-	Streams    int           // streams that one peer may have open here; 0: 16,384
-	Congestion string        // TCP congestion control of carriers; "": bbr where the kernel has it, else the kernel's; "default": the kernel's
-
-	// Insecure carries everything in clear and believes the name that a peer says. It is refused unless both
-	// addresses of a carrier are loopback.
-	Insecure bool
-
-	Dial   func(ctx context.Context, network, address string) (net.Conn, error) // nil: TCP, without MPTCP
-	Now    func() time.Time                                                     // what certificates are checked against; nil: time.Now
-	Events Events                                                               // told as things happen
-	Logger *slog.Logger                                                         // nil: silent
-}
-
-type Identity struct {
-	Cert, Key, CA string
-}
-
-type Peer struct {
-	Name string // how this side calls it
-	Dial string // host:port; "": this side waits to be dialed
-	ID   string // SPIFFE id, which must be the only URI in its certificate: "spiffe://lab/tokyo"
-}
-
-type Events struct {
-	CarrierUp     func(peer string)
-	CarrierDown   func(peer string, err error)    // lost, not retired in order
-	SessionUp     func(peer string)               // a new session, without streams yet
-	SessionLost   func(peer string, reason error) // all its streams were reset
-	CarrierFailed func(peer string, err error)    // a dial or handshake; peer is "" while it is not known
-}
-
+// An Endpoint is one site's end of its tunnels. Its methods may be called concurrently.
 type Endpoint struct {
 	cfg      Config // defaults filled in
 	log      *slog.Logger
@@ -77,6 +31,8 @@ type Endpoint struct {
 	peers []*peer // in the order of Config.Peers
 }
 
+// New returns an Endpoint which already dials the peers that have an address. It fails if the configuration
+// is wrong or the identity cannot be read. The caller must Close it.
 func New(cfg Config) (*Endpoint, error) {
 	cfg.setDefaults()
 	if err := cfg.check(); err != nil {
@@ -98,85 +54,11 @@ func New(cfg Config) (*Endpoint, error) {
 	return e, nil
 }
 
-func (c *Config) setDefaults() {
-	set := func(v *int, d int) {
-		if *v == 0 {
-			*v = d
-		}
-	}
-	set(&c.Carriers, 2)
-	set(&c.Streams, 16384)
-	if c.Resume == 0 {
-		c.Resume = 10 * time.Minute
-	}
-	if c.Memory == 0 {
-		c.Memory = 512 << 20
-	}
-	if c.Dial == nil {
-		c.Dial = dialTCP
-	}
-	if c.Now == nil {
-		c.Now = time.Now
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
-}
-
-func (c *Config) check() error {
-	var errs []error
-	fault := func(format string, args ...any) { errs = append(errs, fmt.Errorf("tunnel: "+format, args...)) }
-	if c.Name == "" || len(c.Name) > maxName {
-		fault("site name of %d bytes, not 1 to %d", len(c.Name), maxName)
-	}
-	if c.Carriers < 1 || c.Carriers > maxSlots {
-		fault("%d carriers, not 1 to %d", c.Carriers, maxSlots)
-	}
-	if c.Streams < 1 || c.Streams > 1<<20 {
-		fault("%d streams, not 1 to %d", c.Streams, 1<<20)
-	}
-	if c.Resume < 0 || c.Memory < 0 {
-		fault("negative resume time or memory")
-	}
-	if len(c.Codecs) > maxCodecs || slices.ContainsFunc(c.Codecs, func(s string) bool { return len(s) > maxCodecName }) {
-		fault("more than %d codecs, or one of more than %d bytes", maxCodecs, maxCodecName)
-	}
-	return errors.Join(errs...)
-}
-
-func (c *Config) checkPeers(peers []Peer) error {
-	var errs []error
-	names, ids := map[string]bool{}, map[string]bool{}
-	for _, p := range peers {
-		fault := func(format string, args ...any) {
-			errs = append(errs, fmt.Errorf("tunnel: peer %q: "+format, append([]any{p.Name}, args...)...))
-		}
-		if p.Name == "" {
-			fault("it has no name")
-		}
-		if names[p.Name] {
-			fault("the name is there twice")
-		}
-		names[p.Name] = true
-		if p.Dial != "" {
-			if _, _, err := net.SplitHostPort(p.Dial); err != nil {
-				fault("dial %q: %w", p.Dial, err)
-			}
-		}
-		if c.Insecure {
-			continue
-		}
-		if u, err := url.Parse(p.ID); err != nil || u.Scheme != "spiffe" || u.Host == "" || u.Path == "" {
-			fault("id %q is not like spiffe://domain/site", p.ID)
-		}
-		if ids[p.ID] {
-			fault("id %q is there twice", p.ID)
-		}
-		ids[p.ID] = true
-	}
-	return errors.Join(errs...)
-}
-
+// Open asks peer for a new stream. opening, at most 4,096 bytes, is for its Config.Accept; the tunnel does not
+// look into it and does not retain it. Open returns when the answer is there: *RefusedError if it is no.
+// Without a session it fails with ErrPeerDown at once; while one is suspended (all carriers lost, resume time
+// not over) it waits, as it does while the peer allows no further stream. When ctx ends the opening is
+// withdrawn.
 func (e *Endpoint) Open(ctx context.Context, peer string, opening []byte) (*Stream, error) {
 	p := e.peerByName(peer)
 	if p == nil {
@@ -194,6 +76,8 @@ func (e *Endpoint) Open(ctx context.Context, peer string, opening []byte) (*Stre
 	return s.open(ctx, opening)
 }
 
+// Drain takes no new streams in either direction, tells the peers, and waits until all streams are finished
+// or ctx ends. Carriers stay up; Close ends them.
 func (e *Endpoint) Drain(ctx context.Context) error {
 	e.draining.Store(true)
 	for _, p := range e.list() {
@@ -216,6 +100,8 @@ func (e *Endpoint) Drain(ctx context.Context) error {
 	return nil
 }
 
+// Close resets what streams there are, tells the peers, and releases everything. It waits up to a second for
+// the peers to hear of it.
 func (e *Endpoint) Close() error {
 	e.mu.Lock()
 	e.closing.Store(true)
@@ -228,6 +114,8 @@ func (e *Endpoint) Close() error {
 	return nil
 }
 
+// SetPeers replaces the list of peers. Sessions with peers that stay (same name and ID) live on; the streams
+// of those that go are reset.
 func (e *Endpoint) SetPeers(peers []Peer) error {
 	if err := e.cfg.checkPeers(peers); err != nil {
 		return err
@@ -272,6 +160,7 @@ func (e *Endpoint) peerByID(id string) *peer {
 	return e.find(func(p *peer) bool { return p.id == id })
 }
 
+// find returns the first peer that f takes; nil: none.
 func (e *Endpoint) find(f func(*peer) bool) *peer {
 	peers := e.list()
 	if i := slices.IndexFunc(peers, f); i >= 0 {
@@ -280,6 +169,7 @@ func (e *Endpoint) find(f func(*peer) bool) *peer {
 	return nil
 }
 
+// Stats returns a snapshot of every configured peer, in the order of Config.Peers.
 func (e *Endpoint) Stats() []PeerStats {
 	var all []PeerStats
 	for _, p := range e.list() {
@@ -299,13 +189,14 @@ func (e *Endpoint) Stats() []PeerStats {
 	return all
 }
 
+// PeerStats is a snapshot of the session with one peer; counters are since New.
 type PeerStats struct {
 	Peer     string
 	Carriers int           // attached now; 0 with Session: suspended
 	Session  bool          // there is one
 	Streams  int           // open now
 	RTT      time.Duration // smallest of the last PINGs; 0: unknown
-	Rate     float64       // bytes per second that the carriers have delivered, the most of the last 10 s; 0: unknown
+	Rate     float64       // bytes per second at which bulk arrives at the peer, the most of the last 10 s; 0: unknown
 	Codecs   []string      // the peer's list
 	Draining bool          // the peer takes no new streams
 

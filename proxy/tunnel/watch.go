@@ -33,7 +33,7 @@ func (s *session) tick(now time.Time, slept bool) error {
 	defer s.mu.Unlock()
 	e := s.peer.e
 	for _, c := range slices.Clone(s.carriers) {
-		if n := c.records.Load(); n != c.heardAt || slept {
+		if n := c.gather.took.Load(); n != c.heardAt || slept {
 			c.heard, c.heardAt = now, n
 		}
 		switch {
@@ -67,7 +67,7 @@ func (s *session) tick(now time.Time, slept bool) error {
 // worn reports whether the carrier should be replaced: its key has served long enough, or a certificate ends
 // or was exchanged.
 func (c *carrier) worn(e *Endpoint) bool {
-	return max(c.written.Load(), c.taken.Load()) >= rotateBytes ||
+	return max(c.written.Load(), c.gather.took.Load()) >= rotateBytes ||
 		max(c.writes.Load(), c.records.Load()) >= rotateRecords ||
 		time.Since(c.born) >= rotateAfter ||
 		!c.expiry.IsZero() && e.cfg.Now().After(c.renewal) ||

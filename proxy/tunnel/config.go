@@ -1,0 +1,144 @@
+package tunnel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"slices"
+	"time"
+)
+
+// A Config describes one site's end of its tunnels. Only Name, Identity and Accept are needed.
+type Config struct {
+	Name     string   // of this site, not empty; peers show it in their logs
+	Identity Identity // files; they are read again when they change
+	Peers    []Peer
+
+	// Accept is called, on a goroutine of its own, for each opening that a peer sends. peer is the peer's
+	// name in this Config, proved by its certificate. Accept owns opening. It answers by in.Accept or
+	// in.Refuse; returning without an answer refuses with CodeCanceled. nil: every opening is refused.
+	Accept func(peer string, opening []byte, in *Incoming)
+
+	Resume     time.Duration // how long streams survive without a carrier; 0: 10 minutes
+	Carriers   int           // a session's connections, if this side dials, 1 to 16; 0: 2
+	Codecs     []string      // told to peers, which see it by Endpoint.Stats; at most 256 of 64 bytes
+	Memory     int64         // bytes of buffers, all sessions together; 0: 512 MiB. See the package comment
+	Streams    int           // streams that one peer may have open here; 0: 16,384
+	Congestion string        // TCP congestion control of carriers; "": bbr where the kernel has it, else the kernel's; "default": the kernel's
+
+	// Insecure carries everything in clear and believes the name that a peer says. It is refused unless both
+	// addresses of a carrier are loopback.
+	Insecure bool
+
+	Dial   func(ctx context.Context, network, address string) (net.Conn, error) // nil: TCP, without MPTCP
+	Now    func() time.Time                                                     // what certificates are checked against; nil: time.Now
+	Events Events                                                               // told as things happen
+	Logger *slog.Logger                                                         // nil: silent
+}
+
+// Identity names PEM files: the site's certificate (chain), its key, and the authorities that peers'
+// certificates come from. A file that becomes unreadable leaves the identity as it was, and a warning.
+type Identity struct {
+	Cert, Key, CA string
+}
+
+// A Peer is another site.
+type Peer struct {
+	Name string // how this side calls it
+	Dial string // host:port; "": this side waits to be dialed
+	ID   string // SPIFFE id, which must be the only URI in its certificate: "spiffe://lab/tokyo"
+}
+
+// Events are told what happens to sessions, for counters. They are called with locks held: they must return at
+// once and call nothing of this package. nil ones are left out.
+type Events struct {
+	CarrierUp     func(peer string)
+	CarrierDown   func(peer string, err error)    // lost, not retired in order
+	SessionUp     func(peer string)               // a new session, without streams yet
+	SessionLost   func(peer string, reason error) // all its streams were reset, but not by Close
+	CarrierFailed func(peer string, err error)    // a dial or handshake; peer is "" while it is not known
+}
+
+func (c *Config) setDefaults() {
+	set := func(v *int, d int) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	set(&c.Carriers, 2)
+	set(&c.Streams, 16384)
+	if c.Resume == 0 {
+		c.Resume = 10 * time.Minute
+	}
+	if c.Memory == 0 {
+		c.Memory = 512 << 20
+	}
+	if c.Dial == nil {
+		c.Dial = dialTCP
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+}
+
+// check returns every fault.
+func (c *Config) check() error {
+	var errs []error
+	fault := func(format string, args ...any) { errs = append(errs, fmt.Errorf("tunnel: "+format, args...)) }
+	if c.Name == "" || len(c.Name) > maxName {
+		fault("site name of %d bytes, not 1 to %d", len(c.Name), maxName)
+	}
+	if c.Carriers < 1 || c.Carriers > maxSlots {
+		fault("%d carriers, not 1 to %d", c.Carriers, maxSlots)
+	}
+	if c.Streams < 1 || c.Streams > 1<<20 {
+		fault("%d streams, not 1 to %d", c.Streams, 1<<20)
+	}
+	if c.Resume < 0 || c.Memory < 0 {
+		fault("negative resume time or memory")
+	}
+	if len(c.Codecs) > maxCodecs || slices.ContainsFunc(c.Codecs, func(s string) bool { return len(s) > maxCodecName }) {
+		fault("more than %d codecs, or one of more than %d bytes", maxCodecs, maxCodecName)
+	}
+	return errors.Join(errs...)
+}
+
+// checkPeers returns every fault of a list of peers.
+func (c *Config) checkPeers(peers []Peer) error {
+	var errs []error
+	names, ids := map[string]bool{}, map[string]bool{}
+	for _, p := range peers {
+		fault := func(format string, args ...any) {
+			errs = append(errs, fmt.Errorf("tunnel: peer %q: "+format, append([]any{p.Name}, args...)...))
+		}
+		if p.Name == "" {
+			fault("it has no name")
+		}
+		if names[p.Name] {
+			fault("the name is there twice")
+		}
+		names[p.Name] = true
+		if p.Dial != "" {
+			if _, _, err := net.SplitHostPort(p.Dial); err != nil {
+				fault("dial %q: %w", p.Dial, err)
+			}
+		}
+		if c.Insecure {
+			continue
+		}
+		if u, err := url.Parse(p.ID); err != nil || u.Scheme != "spiffe" || u.Host == "" || u.Path == "" {
+			fault("id %q is not like spiffe://domain/site", p.ID)
+		}
+		if ids[p.ID] {
+			fault("id %q is there twice", p.ID)
+		}
+		ids[p.ID] = true
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,154 @@
+package tunnel
+
+// CloseWrite ends this direction: the peer's Read returns io.EOF after the last byte. The other direction
+// goes on, for as long as it likes. A Write that waits meanwhile fails.
+func (st *Stream) CloseWrite() error {
+	st.session.mu.Lock()
+	defer st.session.mu.Unlock()
+	return st.closeWrite()
+}
+
+func (st *Stream) closeWrite() error {
+	if st.err != nil {
+		return st.err
+	}
+	if st.fin {
+		return nil
+	}
+	st.fin = true
+	if !st.filling { // else filled does it
+		st.queueFin()
+	}
+	st.wakeWriter()
+	return nil
+}
+
+// Close is CloseWrite for a side that will not read either. If the peer has sent, or sends, bytes that
+// nobody will read, the stream is reset with CodeClosed, as TCP does.
+func (st *Stream) Close() error {
+	st.session.mu.Lock()
+	defer st.session.mu.Unlock()
+	if st.closed || st.aborted {
+		return nil
+	}
+	if st.session.err == nil && !st.gone && st.pos < st.far && st.final == noEnd {
+		st.abort(CodeClosed)
+		return nil
+	}
+	st.closed = true
+	if st.err == nil {
+		st.closeWrite()
+	}
+	st.letGo()
+	st.settle()
+	return nil
+}
+
+// Reset aborts both directions. Bytes that have left this side are still delivered before the peer sees the
+// reset, those that have not are dropped. Only the first Reset counts.
+func (st *Stream) Reset(code Code) {
+	st.session.mu.Lock()
+	defer st.session.mu.Unlock()
+	st.abort(code)
+}
+
+func (st *Stream) abort(code Code) {
+	if st.aborted {
+		return
+	}
+	st.letGo()
+	if st.gone {
+		st.closed = true
+		return
+	}
+	st.aborted, st.code = true, code
+	st.dropUnsent()
+	st.die(&ResetError{Peer: st.session.peer.name, Code: code})
+	st.session.tell(st, true)
+	st.settle()
+}
+
+// letGo drops what is there to be read, since nobody will.
+func (st *Stream) letGo() {
+	st.unread()
+	if st.held != nil { // the reader may still look at it: leave it to the garbage collector
+		st.session.mem.forget(st.held)
+		st.held = nil
+	}
+	st.recvCond.Broadcast()
+}
+
+// die makes err the answer to everything, unless something else already is.
+func (st *Stream) die(err error) {
+	if st.err == nil {
+		st.err = err
+		if st.dead != nil {
+			close(st.dead)
+		}
+	}
+	st.waiting = false
+	st.sendCond.Broadcast()
+	st.recvCond.Broadcast()
+}
+
+// lose ends the stream with its session. What is there to be read stays.
+func (st *Stream) lose(err error) {
+	st.dropAll()
+	st.dropEarly()
+	st.gone = true
+	if st.unborn() {
+		st.letGo()
+	}
+	st.die(err)
+	st.session.mem.granted.Add(-int64(st.window) + int64(st.session.peer.e.window))
+}
+
+// unborn reports whether nobody has the stream yet: its opening is not whole.
+func (st *Stream) unborn() bool { return st.answering && !st.answered }
+
+// settle lets the stream go once both sides are done with it.
+func (st *Stream) settle() {
+	if st.gone {
+		return
+	}
+	var over bool
+	read := func(end uint64) bool { return st.closed || st.have >= end && st.pos == end }
+	switch {
+	case st.aborted:
+		over = st.peerDone || st.final != noEnd
+	case st.final != noEnd:
+		over = read(st.final)
+	default:
+		sent := st.peerDone || st.finLeft && st.head == nil
+		over = sent && st.finHere && read(st.finAt)
+	}
+	if !over {
+		return
+	}
+	st.gone = true
+	st.dropAll()
+	st.dropEarly()
+	st.session.mem.granted.Add(-int64(st.window) + int64(st.session.peer.e.window))
+	st.session.remove(st)
+}
+
+// Done is closed when the stream is dead in both directions: reset by either side, or lost with its session.
+// Bytes that came before may remain to be read. It is not closed by an orderly end.
+func (st *Stream) Done() <-chan struct{} {
+	st.session.mu.Lock()
+	defer st.session.mu.Unlock()
+	if st.dead == nil {
+		st.dead = make(chan struct{})
+		if st.err != nil {
+			close(st.dead)
+		}
+	}
+	return st.dead
+}
+
+// Err is nil while the stream is not dead, and then what Write returns.
+func (st *Stream) Err() error {
+	st.session.mu.Lock()
+	defer st.session.mu.Unlock()
+	return st.err
+}

@@ -1,0 +1,207 @@
+package tunnel
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+)
+
+// errBroken: what came on a carrier breaks the protocol, so that nothing can be believed any longer.
+var errBroken = errors.New("protocol broken")
+
+func broken(format string, args ...any) error {
+	return fmt.Errorf("%w: %w", errBroken, fmt.Errorf(format, args...))
+}
+
+// read takes records until the carrier ends.
+func (c *carrier) read() {
+	err := c.readAll()
+	s := c.session
+	if errors.Is(err, errBroken) {
+		s.fail(err, err.Error())
+		io.Copy(io.Discard, c.conn) // closing before the peer has read the END would take it back
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == io.EOF && c.leaving && c.peerLeft {
+		for !c.closed && !c.dead { // what left on it is not acknowledged yet
+			c.cond.Wait()
+		}
+		err = errRetired
+	}
+	c.kill(err)
+}
+
+// errRetired ends a carrier that both sides have left.
+var errRetired = errors.New("retired")
+
+func (c *carrier) readAll() error {
+	var head [headerLen]byte
+	for {
+		if _, err := io.ReadFull(c.conn, head[:]); err != nil {
+			return err
+		}
+		h, err := parseHeader(&head, maxBody)
+		if err != nil {
+			return broken("%w", err)
+		}
+		c.records.Add(1)
+		if h.kind == kindData {
+			err = c.data(h)
+		} else {
+			var body []byte
+			if body, err = c.body(h.length); err == nil {
+				err = c.control(h, body)
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// body reads n bytes, n <= smallBody. They are valid until the next record.
+func (c *carrier) body(n int) ([]byte, error) {
+	if n > len(c.scratch) {
+		return nil, broken("record of %d bytes that this side does not expect here", n)
+	}
+	_, err := io.ReadFull(c.conn, c.scratch[:n])
+	return c.scratch[:n], err
+}
+
+// control acts on a record that is not DATA.
+func (c *carrier) control(h header, body []byte) error {
+	s := c.session
+	if h.kind == kindEnd {
+		s.fail(fmt.Errorf("ended by the peer: %q", body), "")
+		return io.EOF
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return nil
+	}
+	switch h.kind {
+	case kindWindow:
+		return s.windowed(h.stream, h.value, binary.BigEndian.Uint64(body))
+	case kindReset:
+		return s.reset(h.stream, h.value, Code(binary.BigEndian.Uint32(body)))
+	case kindDone:
+		return s.done(h.stream)
+	case kindPing:
+		c.pongDue, c.pong = true, h.value
+		c.wake()
+	case kindPong:
+		if c.pinging && h.value == c.token {
+			c.pinging = false
+			c.doneInPing = c.doneInPing[:0]
+			s.addRTT(time.Since(c.pinged))
+		}
+	case kindGoAway:
+		s.goneAway = true
+		s.openCond.Broadcast()
+	case kindLeave:
+		c.peerLeft = true
+		c.leave()
+		c.wake()
+	default:
+		return broken("%v record on an attached carrier", h.kind)
+	}
+	return nil
+}
+
+// data takes the body of a DATA record. All that can be wrong with it is found before a byte of it is stored.
+func (c *carrier) data(h header) error {
+	s := c.session
+	if h.length <= smallBody {
+		body, err := c.body(h.length)
+		if err != nil {
+			return err
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		st, err := s.incoming(h)
+		if st == nil {
+			return err
+		}
+		return st.takeSmall(h, body)
+	}
+	s.mu.Lock()
+	st, err := s.incoming(h)
+	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	for off := 0; off < h.length; off += pieceSize {
+		n := min(pieceSize, h.length-off)
+		if st == nil {
+			if _, err := io.CopyN(io.Discard, c.conn, int64(n)); err != nil {
+				return err
+			}
+			continue
+		}
+		ch := s.mem.get(n)
+		ch.off, ch.n = h.value+uint64(off), n
+		ch.fin = h.flags&flagFin != 0 && off+n == h.length
+		_, err := io.ReadFull(c.conn, ch.bytes())
+		s.mu.Lock()
+		if err != nil {
+			s.mem.put(ch)
+		} else {
+			err = st.take(ch)
+		}
+		s.mu.Unlock()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// incoming returns the stream that a DATA record is for, creating it if it is new; nil: drop the body.
+func (s *session) incoming(h header) (*Stream, error) {
+	if s.err != nil {
+		return nil, nil
+	}
+	st := s.streams[h.stream]
+	if st == nil {
+		fresh, err := s.judge(h)
+		if err != nil {
+			return nil, err
+		}
+		if !fresh { // the peer has missed that it is over
+			return nil, s.owe(h.stream)
+		}
+		st = s.newStream(h.stream)
+		st.answering = true
+	}
+	if st.aborted {
+		return nil, nil
+	}
+	if err := st.admit(h.value, uint64(h.length), h.flags&flagFin != 0); err != nil {
+		return nil, err
+	}
+	return st, nil
+}
+
+// judge reports whether the record is for a stream that the peer opens with it, and takes note; else the
+// stream is over.
+func (s *session) judge(h header) (fresh bool, err error) {
+	n, even := ordinal(h.stream)
+	if even == s.even {
+		if n >= s.opened {
+			return false, broken("%v for stream %d, which was never opened", h.kind, h.stream)
+		}
+		return false, nil
+	}
+	if n >= s.allowed {
+		return false, broken("%v opens stream %d, number %d where %d are allowed", h.kind, h.stream, n+1, s.allowed)
+	}
+	if s.seen.has(n) {
+		return false, nil
+	}
+	s.seen.add(n)
+	return true, nil
+}

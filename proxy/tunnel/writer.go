@@ -1,0 +1,113 @@
+package tunnel
+
+import (
+	"crypto/tls"
+	"time"
+)
+
+// write sends what the session has for this carrier until it dies or has left.
+func (c *carrier) write() {
+	err := c.writeAll()
+	c.session.mu.Lock()
+	defer c.session.mu.Unlock()
+	c.release()
+	if err != nil {
+		c.kill(err)
+		return
+	}
+	c.closed = true
+	c.cond.Broadcast()
+}
+
+func (c *carrier) writeAll() error {
+	for {
+		work, end := c.await()
+		if !work {
+			return c.close(end)
+		}
+		if err := c.put(c.out); err != nil {
+			return err
+		}
+		if c.big != nil {
+			if err := c.put(c.big.record()); err != nil {
+				return err
+			}
+		}
+		if c.gather.gathered() >= gatherSize {
+			if err := c.gather.flush(); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// await waits until c.out and c.big are there to be written, or reports that the carrier ends, with what last
+// record. Whenever it has to wait, what was written so far is flushed.
+func (c *carrier) await() (work bool, end []byte) {
+	s := c.session
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.release()
+	for !s.next(c) {
+		switch {
+		case c.dead || c.end != nil || c.leaving && c.peerLeft && c.flight == 0:
+			return false, c.end
+		case c.gather.gathered() > 0:
+			s.mu.Unlock()
+			err := c.gather.flush()
+			s.mu.Lock()
+			if err != nil {
+				c.kill(err)
+			}
+		default:
+			c.idle = true
+			c.cond.Wait()
+			c.idle = false
+		}
+	}
+	return true, nil
+}
+
+// release gives back the chunk that was written.
+func (c *carrier) release() {
+	if c.big != nil {
+		c.session.mem.unuse(c.big)
+		c.big = nil
+	}
+}
+
+// put hands b to TLS.
+func (c *carrier) put(b []byte) error {
+	if len(b) == 0 {
+		return nil
+	}
+	c.written.Add(uint64(len(b)))
+	c.writes.Add(uint64(len(b)+16383) >> 14)
+	_, err := c.conn.Write(b)
+	return err
+}
+
+// close writes a last record and says that nothing follows.
+func (c *carrier) close(end []byte) error {
+	if err := c.put(end); err != nil {
+		return err
+	}
+	if err := c.closeWrite(); err != nil {
+		return err
+	}
+	if t, ok := c.raw.(interface{ CloseWrite() error }); ok {
+		return t.CloseWrite()
+	}
+	return nil
+}
+
+// closeWrite has TLS say that nothing follows, and flushes.
+func (c *carrier) closeWrite() error {
+	if t, ok := c.conn.(*tls.Conn); ok {
+		if err := t.CloseWrite(); err != nil {
+			return err
+		}
+		c.raw.SetWriteDeadline(time.Now().Add(handshakeWithin)) // TLS sets one that is over, before this is flushed
+	}
+	return c.gather.flush()
+}
