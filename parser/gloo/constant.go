@@ -33,7 +33,7 @@ type constant struct {
 	ranks  [2]int // for which cuts were made
 	next   int    // of script
 	rounds int
-	claims int // messages of the collective that is under way that were given out as gradients
+	claims int // one more than the last message of the collective under way that was given out as a gradient
 }
 
 // A record is a message that passed.
@@ -93,7 +93,7 @@ func (c *constant) message(k kind, length int) (tensor.Tensor, look, error) {
 		c.claims = 0
 	}
 	if v.Role == tensor.Gradient {
-		c.claims++
+		c.claims = c.cuts[q].at + 1
 	}
 	return v, c.look(q, &r), nil
 }
@@ -117,13 +117,14 @@ func (c *constant) compact() {
 }
 
 // surprise drops the script at a message that is not the one expected. It returns an error if that is in the middle of a
-// collective of which messages were given out as gradients.
+// collective of which more messages were given out as gradients than a shorter one has in its first phase.
 func (c *constant) surprise() error {
-	inside := c.cuts[c.next].at > 0 && c.claims > 0
+	low, _ := c.conn.ranks.bounds()
+	wrong := c.cuts[c.next].at > 0 && c.claims > 2*(low-1)
 	c.script, c.cuts, c.repeat = nil, nil, repeat{}
 	c.epoch++
-	if inside {
-		return fmt.Errorf("gloo: a message came in the middle of an all-reduce of which %d were taken for its first phase: %w",
+	if wrong {
+		return fmt.Errorf("gloo: an all-reduce of which %d messages were taken for its first phase is not what it was before: %w",
 			c.claims, parser.ErrReset)
 	}
 	return nil
@@ -133,12 +134,7 @@ func (c *constant) surprise() error {
 // twice it makes a script of them.
 func (c *constant) learn(i int) uint64 {
 	r := &c.repeat
-	if r.period > 0 && i-r.period >= 0 && c.seq[i-r.period].alike == c.seq[i].alike {
-		if c.adopts(i) {
-			return 0
-		}
-		r.span++
-	} else {
+	if r.period == 0 || i < r.period || c.seq[i-r.period].alike != c.seq[i].alike {
 		*r = findRepeat(i, func(yield func(int) bool) {
 			for j := c.links[i]; j >= 0 && i-int(j) <= maxPeriod; j = c.links[j] {
 				if !yield(int(j)) {
@@ -146,13 +142,12 @@ func (c *constant) learn(i int) uint64 {
 				}
 			}
 		}, func(a, b int) bool { return c.seq[a].alike == c.seq[b].alike }, &c.budget)
-		if r.period == 0 || c.adopts(i) {
-			return 0
-		}
-		r.span++
 	}
-	at := (i - (i + 1 - r.span - r.period)) % r.period
-	ordinal := 0
+	if r.period == 0 || c.adopts(i) {
+		return 0
+	}
+	at, ordinal := r.phase(), 0
+	r.span++
 	for j := c.links[i]; int(j) >= i-at; j = c.links[j] {
 		ordinal++
 	}
@@ -169,7 +164,7 @@ func (c *constant) adopts(i int) bool {
 	if !r.whole() || r.span%r.period != 0 && r.span != sureSpan { // it is looked at again after each further step
 		return false
 	}
-	at := r.phase(i)
+	at := r.phase()
 	script := make([]part, r.period)
 	counts := map[uint64]int{}
 	distinct := map[int]bool{}

@@ -54,7 +54,7 @@ func (c *course) find(tag uint32, fits func(*item) bool) (q int, ok, sure bool) 
 		return c.place(tag, fits)
 	}
 	q, ok, shifted := c.placeLate(tag, fits)
-	return q, ok, !shifted
+	return q, ok, ok && !shifted
 }
 
 // place finds the item that a collective of this tag is, if there is one that fits, and expects what follows it. It is not

@@ -132,7 +132,7 @@ func TestVerdictsOfOtherBytes(t *testing.T) {
 // A verdict does not depend on how the message is cut.
 func TestSamplesAreTheSameHoweverCut(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(9, 1))
-	for _, n := range []int{100, 4096, 9999, 70_000, 300_001} {
+	for _, n := range []int{100, 4096, 9999, 70_001} {
 		for _, share := range []int{1, 400} {
 			b := floats(tensor.Float32, n, func() float64 {
 				if rnd.IntN(share) != 0 {

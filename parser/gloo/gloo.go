@@ -20,9 +20,41 @@
 //
 // # What is a tensor
 //
-// Every payload is one: Size is the payload's length. The wire says neither the element type nor the shape, the
-// operator, the ranks or the phase of a ring; package gloo infers what it can and says Unknown otherwise. Preambles,
-// notifications and the first 8 bytes are opaque, and nothing waits for them.
+// Every payload is one: Size is the payload's length, Hold the rest of it, since a sender writes all of an op at once.
+// Preambles, notifications and the first 8 bytes are opaque, and nothing waits for them. The wire says neither the
+// element type nor the shape, the operator, the ranks or the phase. What follows is inferred, and Unknown or a zero
+// stands where it cannot be.
+//
+// # Roles
+//
+// Only all-reduces can be anything but [tensor.Exact]. Nothing on the wire proves that one sums up gradients: averaged
+// weights have the same lengths. So without [parser.Conn.Sums] they are [tensor.Unknown]. With it, what is learnt can
+// only take the role away:
+//
+//   - The sequence of all-reduces must have passed twice, whole (script.go where tags count the collectives, constant.go
+//     where all tags are the same), or be that which DistributedDataParallel has announced, and have passed once
+//     (model.go, layout.go, tile.go). What is not in its place, or has no bucket's size, is not a gradient.
+//   - The elements' type must be known: from two values that looked alike (dtype.go), or from the bucket's size.
+//   - Sums of fewer than 1000 elements are not gradients.
+//
+// A gradient is what a rank sends in the ring's first phase, where segments are partial sums; the second phase, and one
+// that is not clear, is [tensor.Aggregate]. The phase is clear while all plans of the ring that fit agree on it (plan.go,
+// rings.go). If an all-reduce ends otherwise, and messages of it have been called gradients, the error wraps
+// [parser.ErrReset]; any other surprise costs roles only.
+//
+// # Keys
+//
+// A tensor of a training step keeps its key from its second value on (key.go), before it has a role, so that the value
+// before the first one with a role is there to be compared. A changed sequence has new keys.
+//
+// # Limits
+//
+// Where all tags are the same, a stack of equal layers in the first step can pass for steps of one layer; keys are then
+// shared until the step ends. Runs of 1 MiB segments have no clear phase there. Steps of more than 1000 all-reduces, or
+// 8192 messages where all tags are the same, are not learnt. Models with parameters that have no dimensions are not
+// understood, and then learnt like any sequence.
+//
+// Memory is bounded whatever a peer sends: about 2 MiB for each direction, and 20 MiB for the models of a job.
 package gloo
 
 import (

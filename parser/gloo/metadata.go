@@ -116,9 +116,13 @@ func (m *metadata) gathered(g *gathering, from parser.Side, half uint32) {
 }
 
 func (m *metadata) link(x *model) {
-	if !slices.Contains(m.models, x) && len(m.models) < maxModels {
-		m.models = append(m.models, x)
+	if slices.Contains(m.models, x) {
+		return
 	}
+	if len(m.models) >= maxModels {
+		m.models = slices.Delete(m.models, 0, 1)
+	}
+	m.models = append(m.models, x)
 }
 
 // relevant returns the models whose gradients may pass here: those of this connection if there are any, else all of the

@@ -13,12 +13,9 @@ type repeat struct {
 // whole reports whether the sequence has been seen twice.
 func (r repeat) whole() bool { return r.period > 0 && r.span >= r.period }
 
-// phase returns where in the sequence the item at index i is, the first of the stretch that repeats itself being 0. It
-// depends on where that stretch begins, so it stays the same from the sequence's first repetition on.
-func (r repeat) phase(i int) int {
-	begin := i - r.span - r.period
-	return (i - begin) % r.period
-}
+// phase returns where in the sequence the next item is, the first of the stretch that repeats itself being 0. It depends
+// on where that stretch begins, so it stays the same from the sequence's first repetition on.
+func (r repeat) phase() int { return r.span % r.period }
 
 // findRepeat looks for the repetition that reaches furthest back from item i, the shortest period among equals.
 // candidates calls yield with the items before i that look like i, the nearest first. same compares two earlier items.

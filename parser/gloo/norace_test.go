@@ -1,0 +1,5 @@
+//go:build !race
+
+package gloo
+
+const raced = false
