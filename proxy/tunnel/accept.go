@@ -64,7 +64,7 @@ func (e *Endpoint) welcome(raw net.Conn) {
 		if p != nil {
 			name = p.name
 		}
-		e.carrierFailed(name, fmt.Errorf("tunnel: carrier from %v: %w", raw.RemoteAddr(), err))
+		e.carrierFailed(name, fmt.Errorf("tunnel: carrier from %v: %w", raw.RemoteAddr(), err), false)
 	}
 }
 

@@ -2,6 +2,7 @@ package tunnel
 
 import (
 	"errors"
+	"log/slog"
 	"time"
 )
 
@@ -23,8 +24,14 @@ func (e *Endpoint) carrierDown(p *peer, c *carrier, err error) {
 	}
 }
 
-func (e *Endpoint) carrierFailed(peer string, err error) {
-	e.log.Warn("no carrier", "peer", peer, "err", err)
+// carrierFailed is called when a dial or a handshake has failed; again: like the last time, which the log need not
+// repeat every two seconds.
+func (e *Endpoint) carrierFailed(peer string, err error, again bool) {
+	level := slog.LevelWarn
+	if again {
+		level = slog.LevelDebug
+	}
+	e.log.Log(e.ctx, level, "no carrier", "peer", peer, "err", err)
 	if f := e.cfg.Events.CarrierFailed; f != nil {
 		f(peer, err)
 	}

@@ -372,3 +372,19 @@ func TestHalfOpenHandshakes(t *testing.T) {
 		}
 	})
 }
+
+// A peer that brings one carrier after another and lets none of them go is held to a number.
+func TestCarriersAreBounded(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fabric{delay: time.Millisecond}
+		s := f.site(t, Config{Name: "tokyo"}, insecure)
+		mine := newIncarnation()
+		for i := range 100 {
+			connect(t, f, s, mine, func(h *hello) { h.place.generation = uint64(i + 1) })
+		}
+		time.Sleep(time.Second)
+		if n := s.Stats()[0].Carriers; n > 2*maxSlots {
+			t.Errorf("%d carriers", n)
+		}
+	})
+}

@@ -157,6 +157,7 @@ func (s *session) known() incarnation {
 func (p *peer) keep(ctx context.Context, slot int) {
 	var backoff time.Duration
 	var up time.Time
+	var said string
 	for ctx.Err() == nil {
 		p.mu.Lock()
 		s, address := p.sess, p.address
@@ -179,8 +180,12 @@ func (p *peer) keep(ctx context.Context, slot int) {
 		if up = time.Now(); err != nil {
 			backoff = max(backoff, backoffFrom)
 			if !errors.Is(err, errAgain) && ctx.Err() == nil {
-				p.e.carrierFailed(p.name, fmt.Errorf("tunnel: dialing %s at %s: %w", p.name, address, err))
+				err = fmt.Errorf("tunnel: dialing %s at %s: %w", p.name, address, err)
+				p.e.carrierFailed(p.name, err, err.Error() == said)
+				said = err.Error()
 			}
+		} else {
+			said = ""
 		}
 	}
 }

@@ -91,12 +91,12 @@ func (s *session) establish(h *hello) error {
 	return nil
 }
 
-// attach adds a carrier and starts it; false: the session is dead. Of two carriers in one slot the older one
+// attach adds a carrier; false: the session is dead, or has too many that will not leave. Of two carriers in one slot the older one
 // retires, or is ended at once if the dialer says that it is dead. Both sides see the same order.
 func (s *session) attach(c *carrier) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.err != nil || s.peer.e.closing.Load() {
+	if s.err != nil || s.peer.e.closing.Load() || len(s.carriers) >= 2*maxSlots {
 		return false
 	}
 	c.session = s
