@@ -53,8 +53,12 @@ func TestAnyStreamArrives(t *testing.T) {
 		if b := <-got; sha256.Sum256(b) != sha256.Sum256(stream) {
 			t.Fatalf("%d bytes arrived of %d, and differ", len(b), len(stream))
 		}
-		if rows := p.near.Tensors(); len(rows) == 0 || rows[0].Codec != "lossless" || rows[0].WireBytes >= rows[0].RawBytes {
-			t.Errorf("nothing was coded: %+v", rows)
+		var raw, wire int64
+		for _, row := range p.near.Tensors() {
+			raw, wire = raw+row.RawBytes, wire+row.WireBytes
+		}
+		if !flow && wire >= raw { // a flow-controlled sender may be so slow that all travels verbatim
+			t.Errorf("%d bytes became %d: nothing was coded", raw, wire)
 		}
 		server.Close()
 		client.Close()
