@@ -78,6 +78,8 @@ func (c *connection) carry(pc parser.Conn) string {
 	c.conn.SetLinger(-1)
 	c.conn.Close()
 	c.stream.Close()
+	send.pipe.Wait() // what is still under way gives back its memory, and fails at once
+	recv.pipe.Wait()
 	return c.how(errSend, errRecv)
 }
 

@@ -59,5 +59,6 @@ func (p *pair) connectAndWait() {
 	b := make([]byte, 1)
 	c.Read(b)
 	c.Write(b)
+	c.Read(b) // nothing comes; an unreachable connection would be collected, and closed
 	select {}
 }
