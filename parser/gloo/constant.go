@@ -161,8 +161,8 @@ func (c *constant) key(i, ordinal int) uint64 {
 // adopts makes a script of the messages before i if they are a step that has passed twice.
 func (c *constant) adopts(i int) bool {
 	r := c.repeat
-	if !r.whole() || r.span%r.period != 0 && r.span != sureSpan { // it is looked at again after each further step
-		return false
+	if steps := r.span / max(1, r.period); !r.whole() || (r.span%r.period != 0 || steps&(steps-1) != 0) && r.span != sureSpan {
+		return false // it is looked at again after one, two, four further steps, and so on
 	}
 	at := r.phase()
 	script := make([]part, r.period)

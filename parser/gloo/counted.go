@@ -13,7 +13,8 @@ const (
 	maxEntries   = 2 << 10 // all-reduces of one direction that are remembered
 	settled      = 4       // all-reduces after which an earlier one is mostly over
 	surelyOver   = 32      // all-reduces, and two steps, after which it is over if it ever was a ring's
-	searchBudget = 1 << 14 // comparisons for one all-reduce
+	entryBudget  = 1 << 9  // comparisons for an all-reduce, on average
+	searchBudget = 1 << 14 // comparisons at once
 	strongRounds = 128     // steps without a miss after which a sequence is believed
 	missLimit    = 8       // all-reduces without a place, beyond a step's, after which the sequence is dropped
 )
@@ -28,6 +29,7 @@ type counted struct {
 	adopted uint32  // the tag before which it had
 	models  []*layout
 	epoch   uint64 // sequences dropped
+	budget  int
 }
 
 // An entry is one all-reduce.

@@ -14,14 +14,15 @@ type cut struct {
 // Bounds of cutRings.
 const (
 	cutBudget    = 1 << 18 // messages compared, for one stretch
+	allBudget    = 1 << 24 // messages looked at, in all
 	maxRotations = 256     // begins tried where no place is sure to be one
 )
 
 // cutRings cuts the messages of a step, which may begin in the middle, into all-reduces: messages that one of low to high
 // ranks sends by its plans. All ways to do that count, so a message has a phase only if it has the same in each, and a
-// collective only if it is the same in each. It reports false if there is no way.
+// collective only if it is the same in each. It reports false if there is no way, or too many to try.
 func cutRings(lengths []int, low, high int) ([]cut, bool) {
-	r := rings{lengths: lengths}
+	r := rings{lengths: lengths, budget: allBudget}
 	stretches, rotations := r.stretches()
 	for n := low; n <= high; n++ {
 		for rank := range n {
@@ -30,13 +31,14 @@ func cutRings(lengths []int, low, high int) ([]cut, bool) {
 			}
 		}
 	}
-	return r.merged, r.merged != nil
+	return r.merged, r.merged != nil && r.budget > 0
 }
 
 // rings is the search for cuts.
 type rings struct {
 	lengths []int
 	merged  []cut // of all ways so far, nil: none
+	budget  int
 }
 
 // A stretch is count messages from begin on, which may pass the end.
@@ -68,7 +70,7 @@ func (r *rings) length(i int) int { return r.lengths[i%len(r.lengths)] }
 // plan is shorter than the others by less than an element for each segment.
 func (r *rings) border(i int) bool {
 	a, b := r.length(i+len(r.lengths)-1), r.length(i)
-	if a == notRing || b == notRing {
+	if a == notRing || b == notRing || a < crumb && b < crumb { // what begins a collective that matters is longer
 		return true
 	}
 	slack := 8 * 2 * maxRanks
@@ -80,8 +82,12 @@ func (r *rings) border(i int) bool {
 
 // try looks for all ways in which rank of n sends the stretches, and merges what they have in common.
 func (r *rings) try(n, rank int, stretches []stretch, shift int) {
+	if r.budget <= 0 {
+		return
+	}
 	all := make([]cut, len(r.lengths))
 	for _, s := range stretches {
+		r.budget -= s.count
 		s.begin += shift
 		cuts, ok := r.ways(n, rank, s)
 		if !ok {
@@ -102,7 +108,7 @@ func (r *rings) try(n, rank int, stretches []stretch, shift int) {
 
 // ways returns what all ways in which rank of n sends a stretch have in common. It reports false if there is none.
 func (r *rings) ways(n, rank int, s stretch) ([]cut, bool) {
-	budget := cutBudget
+	budget := cutBudget                // comparisons that are left
 	edges := make([][]plan, s.count)   // all-reduces that can begin at a message
 	reached := make([]bool, s.count+1) // some way leads from the begin to here
 	reached[0] = true
@@ -119,6 +125,7 @@ func (r *rings) ways(n, rank int, s stretch) ([]cut, bool) {
 			reached[i+p.messages()] = true
 		}
 	}
+	r.budget -= cutBudget - budget
 	cuts := make([]cut, s.count)
 	if budget <= 0 {
 		return cuts, true // not all ways were tried, so nothing is sure

@@ -6,14 +6,14 @@ package gloo
 // a step of one layer, so it goes on looking: what also explains an all-reduce that had no place is better.
 func (c *counted) learn(i int) {
 	e := &c.seq[i]
-	budget := searchBudget
+	c.budget = min(c.budget+entryBudget, searchBudget)
 	r := findRepeat(i, func(yield func(int) bool) {
 		for j := i - 1; j >= 0; j-- {
-			if budget--; c.seq[j].first == e.first && !yield(j) {
+			if c.seq[j].first == e.first && !yield(j) {
 				return
 			}
 		}
-	}, c.same, &budget)
+	}, c.same, &c.budget)
 	if r.period == 0 || c.script != nil && !c.explains(i, r) {
 		return
 	}
