@@ -79,3 +79,21 @@ func BenchmarkNotify(b *testing.B) {
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/1000, "ns/notify")
 }
+
+// The work at the end of the second step of a JAX job of 300 arrays, once.
+func BenchmarkCutRings(b *testing.B) {
+	var sizes []int
+	for i := range 300 {
+		sizes = append(sizes, 4096+1024*(i*7919%1000))
+	}
+	lengths := step(3, 1, append(sizes, 4)...)
+	for name, ranks := range map[string][2]int{"known ranks": {3, 3}, "unknown ranks": {3, maxRanks}} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				if _, ok := cutRings(lengths, ranks[0], ranks[1]); !ok {
+					b.Fatal("not cut")
+				}
+			}
+		})
+	}
+}

@@ -1,5 +1,7 @@
 package gloo
 
+import "slices"
+
 // notRing stands for the length of a message that is not of an all-reduce.
 const notRing = -1
 
@@ -13,8 +15,8 @@ type cut struct {
 
 // Bounds of cutRings.
 const (
-	cutBudget    = 1 << 18 // messages compared, for one stretch
-	allBudget    = 1 << 24 // messages looked at, in all
+	cutBudget    = 1 << 16 // messages compared, for one stretch
+	allBudget    = 1 << 20 // messages looked at, in all
 	maxRotations = 256     // begins tried where no place is sure to be one
 )
 
@@ -61,7 +63,9 @@ func (r *rings) stretches() (all []stretch, rotations int) {
 	}
 	last := &all[len(all)-1]
 	last.count = total - last.begin + all[0].begin
-	return all, 1
+	return slices.DeleteFunc(all, func(s stretch) bool {
+		return s.count == 1 && r.length(s.begin) < crumb // nothing to find out
+	}), 1
 }
 
 func (r *rings) length(i int) int { return r.lengths[i%len(r.lengths)] }
@@ -85,7 +89,7 @@ func (r *rings) try(n, rank int, stretches []stretch, shift int) {
 	if r.budget <= 0 {
 		return
 	}
-	all := make([]cut, len(r.lengths))
+	found := make([][]cut, 0, len(stretches))
 	for _, s := range stretches {
 		r.budget -= s.count
 		s.begin += shift
@@ -93,8 +97,12 @@ func (r *rings) try(n, rank int, stretches []stretch, shift int) {
 		if !ok {
 			return
 		}
-		for i, c := range cuts {
-			all[(s.begin+i)%len(all)] = c
+		found = append(found, cuts)
+	}
+	all := make([]cut, len(r.lengths))
+	for i, s := range stretches {
+		for k, c := range found[i] {
+			all[(s.begin+shift+k)%len(all)] = c
 		}
 	}
 	if r.merged == nil {
@@ -121,6 +129,9 @@ func (r *rings) ways(n, rank int, s stretch) ([]cut, bool) {
 			continue
 		}
 		edges[i] = r.plans(n, rank, s, i, &budget)
+		if i == 0 && len(edges[i]) == 0 && budget > 0 {
+			return nil, false
+		}
 		for _, p := range edges[i] {
 			reached[i+p.messages()] = true
 		}
