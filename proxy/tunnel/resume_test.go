@@ -105,7 +105,7 @@ func TestRandomKills(t *testing.T) {
 					select {
 					case <-stop:
 						return
-					case <-time.After(time.Duration(r.IntN(250)) * time.Millisecond):
+					case <-time.After(time.Duration(r.IntN(250))*time.Millisecond + 6*f.delay): // time for a handshake, now and then
 					}
 					hole := r.IntN(30) == 0
 					which := r.IntN(carriers + 1) // the last: all
