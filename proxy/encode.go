@@ -130,6 +130,7 @@ func (s *sendSlot) append(dst, src []byte) (out []byte, err error) {
 	if s.memory != nil { // a connection that takes the place of a broken one may have the same tensors
 		s.memory.mu.Lock()
 		defer s.memory.mu.Unlock()
+		s.memory.changed()
 	}
 	defer func() {
 		if p := recover(); p != nil {

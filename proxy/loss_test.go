@@ -3,7 +3,6 @@ package proxy
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"io"
 	"math"
 	"math/rand/v2"
@@ -159,66 +158,5 @@ func TestWhatLooksLikeWeightsTravelsExactly(t *testing.T) {
 		if !exact {
 			t.Errorf("value %d of the weights was changed", i)
 		}
-	}
-}
-
-// What is owed to a tensor that outlives its connection is saved and loaded; a damaged file is refused whole.
-func TestResidualsAreSaved(t *testing.T) {
-	p := newPair(t, []parser.Protocol{gradients{lasting: true}}, policy.Rule{Codec: "halves"})
-	client, server := p.connect(t)
-	l := &lossyRun{t: t, r: rand.New(rand.NewPCG(5, 6))}
-	for range 20 {
-		v, msg := values(l.r)
-		l.step(client, server, v, msg)
-	}
-	var file bytes.Buffer
-	if err := p.near.SaveResiduals(&file); err != nil {
-		t.Fatal(err)
-	}
-	q := newPair(t, []parser.Protocol{gradients{lasting: true}}, policy.Rule{Codec: "halves"})
-	if err := q.near.LoadResiduals(bytes.NewReader(file.Bytes())); err != nil {
-		t.Fatal(err)
-	}
-	client, server = q.connect(t)
-	for range 20 {
-		v, msg := values(l.r)
-		l.step(client, server, v, msg)
-	}
-	l.conserved(q.near)
-	for range 300 {
-		bad := bytes.Clone(file.Bytes())
-		if l.r.IntN(2) == 0 {
-			bad = bad[:l.r.IntN(len(bad))]
-		} else {
-			bad[l.r.IntN(len(bad))] ^= 1 << l.r.IntN(8)
-		}
-		fresh := newTestProxy(t)
-		if err := fresh.LoadResiduals(bytes.NewReader(bad)); !errors.Is(err, ErrSaved) {
-			t.Fatalf("a damaged file: %v", err)
-		}
-		if fresh.memories.recent.Len() != 0 {
-			t.Fatal("a damaged file was loaded in part")
-		}
-	}
-}
-
-// Memory is bounded: the tensor that was used least recently is forgotten.
-func TestMemoriesAreBounded(t *testing.T) {
-	forgotten := 0
-	ms := newMemories(3*8000, func(n int) { forgotten += n })
-	x := func(key uint64) tensor.Tensor { return tensor.Tensor{Key: key, DType: tensor.Float32, Size: 4000} }
-	first := ms.of("job", x(1), false)
-	ms.of("job", x(2), false)
-	ms.of("job", x(3), false)
-	ms.of("job", x(1), false)
-	ms.of("job", x(4), false)
-	if forgotten != 1 || ms.bytes > ms.limit || ms.of("job", x(1), false) != first {
-		t.Errorf("%d forgotten, %d bytes of %d", forgotten, ms.bytes, ms.limit)
-	}
-	if ms.of("other job", x(1), false) == first {
-		t.Error("two jobs share a tensor")
-	}
-	if ms.of("job", tensor.Tensor{Key: 9, DType: tensor.Float32, Size: 20000}, false) != nil {
-		t.Error("a tensor larger than the bound is remembered")
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/gradproxy/gradproxy/tensor"
 )
@@ -14,12 +15,13 @@ import (
 // memories holds the tensors' memories, up to a number of bytes. Beyond it the one that was used least recently is
 // forgotten: its residual is lost, and its next value travels exactly, since there is nothing to compare it with.
 type memories struct {
-	mu     sync.Mutex
-	limit  int64
-	bytes  int64
-	byKey  map[memoryKey]*list.Element
-	recent list.List // of *memory, the most recently used first
-	lost   func(n int)
+	mu      sync.Mutex
+	limit   int64
+	bytes   int64
+	byKey   map[memoryKey]*list.Element
+	recent  list.List // of *memory, the most recently used first
+	lost    func(n int)
+	changes atomic.Uint64 // of residuals that are saved
 }
 
 type memoryKey struct {
@@ -31,31 +33,44 @@ type memoryKey struct {
 type memory struct {
 	memoryKey
 	dtype tensor.DType
-	size  int  // bytes of the tensor
-	lasts bool // it outlives the connection, and the process
+	size  int       // bytes of the tensor
+	lasts bool      // it outlives the connection, and the process
+	among *memories // which it counts its changes for
 
 	mu       sync.Mutex
-	residual []float32 // by element; zero where nothing is owed
-	last     []byte    // the last value, as far as it came
-	blocks   map[blockRange]*blockMemory
+	residual []float32     // by element; zero where nothing is owed
+	last     []byte        // the last value, as far as it came
+	blocks   []blockMemory // of which last holds a value: in order, none over another
 }
 
-// A blockRange is a block's place in its tensor, in bytes.
-type blockRange struct{ off, n int }
-
+// A blockMemory is a block's place in its tensor, in bytes, and whether its values look like what they should be.
 type blockMemory struct {
-	known bool // last holds a value of the block
-	trust tensor.Trust
+	off, n int
+	trust  tensor.Trust
 }
+
+// least is the mean length in bytes of the blocks of a large tensor that are remembered; of shorter ones there would be
+// too many, and some travel exactly.
+const least = 256
+
+// mostBlocks bounds the blocks that are remembered of a tensor.
+func mostBlocks(size int) int { return 64 + size/least }
 
 func newMemories(limit int64, lost func(n int)) *memories {
 	return &memories{limit: limit, byKey: map[memoryKey]*list.Element{}, lost: lost}
 }
 
-// cost returns the bytes that a tensor's memory takes.
-func cost(d tensor.DType, size int) int64 { return int64(size) + 4*int64(size/d.Size()) }
+// cost returns the bytes that a tensor's memory takes at most: residual, last value, blocks (24 bytes each), and itself.
+func cost(d tensor.DType, size int) int64 {
+	return 4*int64(size/d.Size()) + int64(size) + 24*int64(mostBlocks(size)) + 512
+}
 
 func (m *memory) cost() int64 { return cost(m.dtype, m.size) }
+
+// newMemory returns an empty memory.
+func (ms *memories) newMemory(k memoryKey, d tensor.DType, size int, lasts bool) *memory {
+	return &memory{memoryKey: k, dtype: d, size: size, lasts: lasts, among: ms, residual: make([]float32, size/d.Size()), last: make([]byte, size)}
+}
 
 // of returns the memory of t, which is new if there was none or if size or type have changed. It is nil if t alone is
 // larger than the limit.
@@ -74,8 +89,7 @@ func (ms *memories) of(job string, t tensor.Tensor, lasts bool) *memory {
 	if cost(t.DType, t.Size) > ms.limit {
 		return nil
 	}
-	m := &memory{memoryKey: k, dtype: t.DType, size: t.Size, lasts: lasts, residual: make([]float32, t.Size/t.DType.Size()),
-		last: make([]byte, t.Size), blocks: map[blockRange]*blockMemory{}}
+	m := ms.newMemory(k, t.DType, t.Size, lasts)
 	ms.add(m)
 	return m
 }
@@ -93,6 +107,7 @@ func (ms *memories) forget(e *list.Element) {
 	m := ms.recent.Remove(e).(*memory)
 	delete(ms.byKey, m.memoryKey)
 	ms.bytes -= m.cost()
+	m.changed()
 	ms.lost(1)
 }
 
@@ -128,25 +143,61 @@ func (ms *memories) restore(saved []*memory) {
 	}
 }
 
+// changed notes that the residual is about to change, or is gone.
+func (m *memory) changed() {
+	if m.lasts {
+		m.among.changes.Add(1)
+	}
+}
+
 // check compares a block with the tensor's last value, reports whether it may lose something, and keeps it as the last.
 // first says that there was nothing to compare it with.
 func (m *memory) check(off int, block []byte) (plausible, first bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	r := blockRange{off, len(block)}
-	b := m.blocks[r]
-	if b == nil {
-		b = &blockMemory{}
-		m.blocks[r] = b
-	}
 	last := m.last[off : off+len(block)]
-	first = !b.known
-	if !first {
+	b := m.block(off, len(block))
+	if b != nil {
 		plausible = b.trust.Check(m.dtype, block, last)
+	} else {
+		m.cut(off, len(block))
 	}
 	copy(last, block)
-	b.known = true
-	return plausible, first
+	return plausible, b == nil
+}
+
+// from returns the place of the first block that ends after off.
+func (m *memory) from(off int) int {
+	i, _ := slices.BinarySearchFunc(m.blocks, off, func(b blockMemory, off int) int {
+		if b.off+b.n <= off {
+			return -1
+		}
+		return 1
+	})
+	return i
+}
+
+// block returns the block at exactly that place, or nil.
+func (m *memory) block(off, n int) *blockMemory {
+	if i := m.from(off); i < len(m.blocks) && m.blocks[i].off == off && m.blocks[i].n == n {
+		return &m.blocks[i]
+	}
+	return nil
+}
+
+// cut makes a block there in place of those that it lies over, as when another codec cuts the tensor. Trust that one of
+// them has lost stays lost.
+func (m *memory) cut(off, n int) {
+	i := m.from(off)
+	b, j := blockMemory{off: off, n: n}, i
+	for ; j < len(m.blocks) && m.blocks[j].off < off+n; j++ {
+		if t := m.blocks[j].trust; t.Lost() {
+			b.trust = t
+		}
+	}
+	if i < j || len(m.blocks) < mostBlocks(m.size) {
+		m.blocks = slices.Replace(m.blocks, i, j, b)
+	}
 }
 
 // residualOf returns the part of the residual that belongs to a block.

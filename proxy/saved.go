@@ -16,7 +16,7 @@ import (
 // Residuals outlive the process where their tensors do (Lasting): SaveResiduals and LoadResiduals. What is saved is as
 // old as the save; the job's sums then lack, once, what was owed since. No tensors of Gloo outlive a connection.
 //
-// The file: "gpresid1", then for each tensor 1, the job (length, text), key(8), dtype(1), size, and the residual's
+// The file: "gpresid1", then for each tensor that is owed something 1, the job (length, text), key(8), dtype(1), size, and the residual's
 // float32 values; then 0 and the CRC-32C of all bytes before it (4). Lengths and sizes are varints, the rest is
 // little-endian.
 const savedMagic = "gpresid1"
@@ -27,24 +27,21 @@ var ErrSaved = errors.New("proxy: saved residuals cannot be used")
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
+// ResidualChanges counts the changes of what SaveResiduals writes. While it is what it was before a save, that save is up
+// to date.
+func (p *Proxy) ResidualChanges() uint64 { return p.memories.changes.Load() }
+
 // SaveResiduals writes what is owed to tensors that outlive their connections. It copies one tensor at a time, so that
-// senders never wait for w.
+// senders never wait for w. What it writes is never longer than Config.Residuals.
 func (p *Proxy) SaveResiduals(w io.Writer) error {
 	sum := crc32.New(castagnoli)
 	out := bufio.NewWriterSize(io.MultiWriter(w, sum), 1<<16)
 	out.WriteString(savedMagic)
 	var buf []byte
 	for _, m := range p.memories.lasting() {
-		buf = append(buf[:0], 1)
-		buf = appendText(buf, m.job)
-		buf = binary.LittleEndian.AppendUint64(buf, m.key)
-		buf = append(buf, byte(m.dtype))
-		buf = binary.AppendUvarint(buf, uint64(m.size))
-		m.mu.Lock()
-		at := len(buf)
-		buf = slices.Grow(buf, 4*len(m.residual))[:at+4*len(m.residual)]
-		tensor.FromFloat32(buf[at:], m.residual, tensor.Float32)
-		m.mu.Unlock()
+		if buf = m.appendSaved(buf[:0]); buf == nil {
+			continue
+		}
 		if _, err := out.Write(buf); err != nil {
 			return err
 		}
@@ -57,7 +54,26 @@ func (p *Proxy) SaveResiduals(w io.Writer) error {
 	return err
 }
 
-// LoadResiduals reads what SaveResiduals wrote. Tensors that have come since keep what they have.
+// appendSaved appends m as the file has it, or returns nil if nothing is owed.
+func (m *memory) appendSaved(buf []byte) []byte {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !slices.ContainsFunc(m.residual, func(owed float32) bool { return owed != 0 }) {
+		return nil
+	}
+	buf = append(buf, 1)
+	buf = appendText(buf, m.job)
+	buf = binary.LittleEndian.AppendUint64(buf, m.key)
+	buf = append(buf, byte(m.dtype))
+	buf = binary.AppendUvarint(buf, uint64(m.size))
+	at := len(buf)
+	buf = slices.Grow(buf, 4*len(m.residual))[:at+4*len(m.residual)]
+	tensor.FromFloat32(buf[at:], m.residual, tensor.Float32)
+	return buf
+}
+
+// LoadResiduals reads what SaveResiduals wrote. Tensors that have come since keep what they have. It remembers no more
+// than Config.Residuals allows, whatever r holds.
 func (p *Proxy) LoadResiduals(r io.Reader) error {
 	in := &savedReader{r: bufio.NewReaderSize(r, 1<<16), sum: crc32.New(castagnoli)}
 	if magic := in.next(len(savedMagic)); string(magic) != savedMagic {
@@ -66,22 +82,11 @@ func (p *Proxy) LoadResiduals(r io.Reader) error {
 	var found []*memory
 	left := p.memories.limit
 	for in.byte() == 1 {
-		m := &memory{lasts: true, blocks: map[blockRange]*blockMemory{}}
-		m.job = string(in.next(in.length(maxSmall)))
-		m.key = binary.LittleEndian.Uint64(append(in.next(8), make([]byte, 8)...))
-		m.dtype = tensor.DType(in.byte())
-		m.size = in.length(left)
-		if in.err != nil || !m.dtype.Valid() || !m.dtype.Float() || m.size == 0 || m.size%m.dtype.Size() != 0 {
-			return fmt.Errorf("%w: tensor %d is damaged, or larger than may be remembered", ErrSaved, len(found)+1)
+		m, err := in.memory(p.memories, left)
+		if err != nil {
+			return fmt.Errorf("%w: tensor %d %w", ErrSaved, len(found)+1, err)
 		}
-		n := m.size / m.dtype.Size()
-		if left -= int64(4*n + m.size); left < 0 {
-			return fmt.Errorf("%w: there are more than the %d bytes that may be remembered", ErrSaved, p.memories.limit)
-		}
-		m.residual, m.last = make([]float32, n), make([]byte, m.size)
-		if raw := in.next(4 * n); raw != nil {
-			tensor.ToFloat32(m.residual, raw, tensor.Float32)
-		}
+		left -= m.cost()
 		found = append(found, m)
 	}
 	want := in.sum.Sum32()
@@ -90,6 +95,37 @@ func (p *Proxy) LoadResiduals(r io.Reader) error {
 	}
 	p.memories.restore(found)
 	return nil
+}
+
+var (
+	errDamaged = errors.New("is damaged")
+	errNoRoom  = errors.New("is more than may be remembered")
+)
+
+// memory reads one tensor's, which may cost left bytes.
+func (s *savedReader) memory(ms *memories, left int64) (*memory, error) {
+	var k memoryKey
+	k.job = string(s.next(s.length(maxJobName)))
+	if key := s.next(8); key != nil {
+		k.key = binary.LittleEndian.Uint64(key)
+	}
+	d, size := tensor.DType(s.byte()), s.length(1<<62)
+	switch {
+	case s.err != nil || !d.Valid() || !d.Float() || size == 0 || size%d.Size() != 0:
+		return nil, errDamaged
+	case int64(size) > left || cost(d, size) > left:
+		return nil, errNoRoom
+	}
+	owed := s.next(4 * (size / d.Size()))
+	if owed == nil {
+		return nil, errDamaged
+	}
+	m := ms.newMemory(k, d, size, true)
+	tensor.ToFloat32(m.residual, owed, tensor.Float32)
+	if slices.ContainsFunc(m.residual, func(v float32) bool { return v-v != 0 }) { // a NaN or infinity would never go away
+		return nil, errDamaged
+	}
+	return m, nil
 }
 
 // savedReader reads a file's parts one after another; after the first error all are empty.

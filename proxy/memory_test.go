@@ -1,0 +1,121 @@
+package proxy
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// Memory is bounded: the tensor that was used least recently is forgotten.
+func TestMemoriesAreBounded(t *testing.T) {
+	forgotten := 0
+	ms := newMemories(3*cost(tensor.Float32, 4000), func(n int) { forgotten += n })
+	x := func(key uint64) tensor.Tensor { return tensor.Tensor{Key: key, DType: tensor.Float32, Size: 4000} }
+	first := ms.of("job", x(1), false)
+	second := ms.of("job", x(2), false)
+	ms.of("job", x(3), false)
+	ms.of("job", x(1), false)
+	ms.of("job", x(4), false)
+	if forgotten != 1 || ms.bytes > ms.limit || ms.of("job", x(1), false) != first {
+		t.Errorf("%d forgotten, %d bytes of %d", forgotten, ms.bytes, ms.limit)
+	}
+	if ms.of("job", x(2), false) == second {
+		t.Error("the tensor that was used least recently is remembered")
+	}
+	if ms.of("other job", x(1), false) == first {
+		t.Error("two jobs share a tensor")
+	}
+	if ms.of("job", tensor.Tensor{Key: 9, DType: tensor.Float32, Size: 40000}, false) != nil {
+		t.Error("a tensor larger than the bound is remembered")
+	}
+}
+
+// A tensor of another size or type is another tensor: what was owed to it is gone, and counted.
+func TestChangedTensorIsForgotten(t *testing.T) {
+	forgotten := 0
+	ms := newMemories(1<<20, func(n int) { forgotten += n })
+	x := tensor.Tensor{Key: 1, DType: tensor.Float32, Size: 4000}
+	ms.of("job", x, true).residual[0] = 1
+	x.DType = tensor.BFloat16
+	if m := ms.of("job", x, true); m.residual[0] != 0 || len(m.residual) != 2000 || forgotten != 1 {
+		t.Errorf("after a change of type: %v is owed, %d forgotten", m.residual[0], forgotten)
+	}
+	x.Size = 2000
+	if m := ms.of("job", x, true); len(m.residual) != 1000 || forgotten != 2 || ms.changes.Load() != 2 {
+		t.Errorf("after a change of size: %d forgotten", forgotten)
+	}
+}
+
+// block returns a random one of n float32.
+func block(r *rand.Rand, n int) []byte {
+	v, b := make([]float32, n), make([]byte, 4*n)
+	for i := range v {
+		v[i] = float32(r.NormFloat64())
+	}
+	tensor.FromFloat32(b, v, tensor.Float32)
+	return b
+}
+
+// When a tensor is cut otherwise, each new block begins with nothing to compare it with, and does not win back the trust
+// that the bytes under it have lost.
+func TestTrustSurvivesOtherCuts(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	ms := newMemories(1<<20, func(int) {})
+	m := ms.of("job", tensor.Tensor{Key: 1, DType: tensor.Float32, Size: 4000}, false)
+	same := block(r, 250)
+	for _, off := range []int{0, 1000, 2000, 3000} {
+		if _, first := m.check(off, same); !first {
+			t.Fatalf("at %d: not the first value", off)
+		}
+	}
+	for _, off := range []int{0, 2000, 3000} {
+		if plausible, _ := m.check(off, block(r, 250)); !plausible {
+			t.Fatalf("at %d: a fresh value is refused", off)
+		}
+	}
+	if plausible, _ := m.check(1000, same); plausible {
+		t.Fatal("the same value again passes for a gradient")
+	}
+	for _, x := range []struct {
+		off, n int
+		want   bool
+	}{{0, 500, false}, {2000, 500, true}} {
+		if plausible, first := m.check(x.off, block(r, x.n)); plausible || !first {
+			t.Errorf("block of %d at %d: there was nothing to compare it with", x.n, x.off)
+		}
+		if plausible, first := m.check(x.off, block(r, x.n)); plausible != x.want || first {
+			t.Errorf("block of %d at %d: %v, want %v", x.n, x.off, plausible, x.want)
+		}
+	}
+	if len(m.blocks) != 2 {
+		t.Errorf("%d blocks are remembered, want 2", len(m.blocks))
+	}
+}
+
+// However an app cuts what it sends, what is remembered of a tensor stays bounded, in order, and without overlap.
+func TestBlocksAreBounded(t *testing.T) {
+	const size = 1 << 16
+	r := rand.New(rand.NewPCG(3, 4))
+	ms := newMemories(1<<24, func(int) {})
+	m := ms.of("job", tensor.Tensor{Key: 1, DType: tensor.Float32, Size: size}, false)
+	for i := range 20000 {
+		n := 4 * (1 + r.IntN(4))
+		off := 4 * r.IntN((size-n)/4+1)
+		m.check(off, make([]byte, n))
+		if len(m.blocks) > mostBlocks(size) {
+			t.Fatalf("%d blocks after %d", len(m.blocks), i)
+		}
+	}
+	end := 0
+	for _, b := range m.blocks {
+		if b.off < end || b.n <= 0 || b.off+b.n > size {
+			t.Fatalf("block of %d at %d, after one that ends at %d", b.n, b.off, end)
+		}
+		end = b.off + b.n
+	}
+	m.check(0, block(r, size/4)) // one that covers all takes their place
+	if plausible, _ := m.check(0, block(r, size/4)); !plausible || len(m.blocks) != 1 {
+		t.Errorf("the whole tensor as one block: %v, %d blocks", plausible, len(m.blocks))
+	}
+}
