@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -69,14 +70,16 @@ func (r DialRule) allows(a netip.AddrPort) bool {
 var errDenied = errors.New("proxy: destination denied")
 
 // allowed checks an address that a peer asks this proxy to dial. What no rule names is denied; and some destinations
-// are, whatever the rules say: no host is reached there, or one that a peer has no business with.
-func allowed(rules []DialRule, own []netip.AddrPort, a netip.AddrPort) error {
+// are, whatever the rules say: no host is reached there, or one that a peer has no business with. own are the listeners of
+// this process, local the addresses of this host's interfaces.
+func allowed(rules []DialRule, own []netip.AddrPort, local func() ([]net.Addr, error), a netip.AddrPort) error {
+	a = unmap(a)
 	switch ip := a.Addr(); {
 	case ip.IsUnspecified(), ip.IsMulticast(), ip.IsLinkLocalUnicast(), ip.IsLinkLocalMulticast(), ip == broadcast:
 		return fmt.Errorf("%w: %v is never dialled for a peer", errDenied, a)
 	}
 	for _, o := range own {
-		if o.Port() == a.Port() && (o.Addr() == a.Addr() || o.Addr().IsUnspecified()) {
+		if reaches(unmap(o), local, a) {
 			return fmt.Errorf("%w: %v is this proxy itself", errDenied, a)
 		}
 	}
@@ -86,6 +89,35 @@ func allowed(rules []DialRule, own []netip.AddrPort, a netip.AddrPort) error {
 		}
 	}
 	return fmt.Errorf("%w: %v is not in may_dial of this peer", errDenied, a)
+}
+
+// reaches reports whether a connection to a comes to a listener. One on the unspecified address takes those to all addresses
+// of its host, [::] those of IPv4 too; other hosts' ports of the same number are not its own. Where the host does not tell
+// its addresses, any might be one.
+func reaches(listener netip.AddrPort, local func() ([]net.Addr, error), a netip.AddrPort) bool {
+	l := listener.Addr()
+	switch {
+	case listener.Port() != a.Port():
+		return false
+	case !l.IsUnspecified():
+		return l == a.Addr()
+	case l.Is4() && a.Addr().Is6():
+		return false
+	case a.Addr().IsLoopback(): // all of 127.0.0.0/8, of which interfaces list one
+		return true
+	}
+	addrs, err := local()
+	if err != nil {
+		return true
+	}
+	return slices.ContainsFunc(addrs, func(i net.Addr) bool {
+		n, ok := i.(*net.IPNet)
+		if !ok {
+			return false
+		}
+		ip, ok := netip.AddrFromSlice(n.IP)
+		return ok && ip.Unmap() == a.Addr()
+	})
 }
 
 var broadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})

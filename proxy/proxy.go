@@ -201,7 +201,7 @@ func (p *Proxy) Accept(peer string, opened []byte, in Incoming, accept func() St
 		}
 	}()
 	var c *net.TCPConn
-	if err = allowed(rules, p.Own, o.server); err == nil {
+	if err = allowed(rules, p.Own, net.InterfaceAddrs, o.server); err == nil {
 		c, err = dial(ctx, o.server, p.Control)
 	}
 	if err != nil {
