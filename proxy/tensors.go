@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"cmp"
+	"container/list"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -27,13 +28,16 @@ type TensorInfo struct {
 	WireBytes int64  `json:"wire_bytes"`
 }
 
-// maxTensors bounds the table; tensors beyond it are coded all the same, but not listed.
+// maxTensors bounds the table. Beyond it the tensor whose last value began the longest ago is not listed any more; should
+// it come again, its counts begin anew.
 const maxTensors = 1 << 14
 
-// A tensorTable holds what is known of the tensors that this proxy sends, over all connections.
+// A tensorTable holds what is known of the tensors that this proxy sends, over all connections. The zero tensorTable is
+// empty.
 type tensorTable struct {
 	mu      sync.Mutex
-	records map[recordKey]*tensorRecord
+	records map[recordKey]*list.Element
+	recent  list.List // of *tensorRecord, the most recently used first
 }
 
 type recordKey struct {
@@ -56,21 +60,23 @@ type tensorRecord struct {
 	raw, wire atomic.Int64
 }
 
-// of returns the row of t.
+// of returns the row of t, which is now the most recently used.
 func (tt *tensorTable) of(f policy.Flow, t tensor.Tensor) *tensorRecord {
 	k := recordKey{f, t.Key, t.Role, t.DType, t.Size}
 	tt.mu.Lock()
 	defer tt.mu.Unlock()
-	r := tt.records[k]
-	if r == nil {
-		r = &tensorRecord{recordKey: k}
-		if tt.records == nil {
-			tt.records = map[recordKey]*tensorRecord{}
-		}
-		if len(tt.records) < maxTensors {
-			tt.records[k] = r
-		}
+	if e := tt.records[k]; e != nil {
+		tt.recent.MoveToFront(e)
+		return e.Value.(*tensorRecord)
 	}
+	if tt.records == nil {
+		tt.records = map[recordKey]*list.Element{}
+	}
+	if len(tt.records) >= maxTensors {
+		delete(tt.records, tt.recent.Remove(tt.recent.Back()).(*tensorRecord).recordKey)
+	}
+	r := &tensorRecord{recordKey: k}
+	tt.records[k] = tt.recent.PushFront(r)
 	return r
 }
 
@@ -99,8 +105,8 @@ func (r *tensorRecord) sent(raw, wire int) {
 func (tt *tensorTable) list() []TensorInfo {
 	tt.mu.Lock()
 	records := make([]*tensorRecord, 0, len(tt.records))
-	for _, r := range tt.records {
-		records = append(records, r)
+	for e := tt.recent.Front(); e != nil; e = e.Next() {
+		records = append(records, e.Value.(*tensorRecord))
 	}
 	tt.mu.Unlock()
 	infos := make([]TensorInfo, len(records))
