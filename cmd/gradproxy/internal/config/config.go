@@ -23,6 +23,7 @@ type Config struct {
 	Forward   []Forward
 	Jobs      []Job
 	Policy    []Rule
+	State     State
 	Admin     string        // "host:port", "unix:/path" or Off; default 127.0.0.1:9090
 	Memory    int64         // bytes of tensor blocks held in each direction; default 256 MiB
 	Drain     time.Duration // how long SIGTERM waits for connections to end; default 30 s
@@ -101,11 +102,20 @@ type Rule struct {
 	line int
 }
 
+// State says where what must outlive the process is kept: what error feedback owes to tensors.
+type State struct {
+	Dir    string // folder; "": it is not saved
+	Memory int64  // bytes that are remembered of tensors that may lose something; default 1 GiB
+
+	line int
+}
+
 func defaults(file string) *Config {
 	return &Config{
 		File:      file,
 		Tunnel:    Tunnel{Listen: "[::]:7443", Resume: 10 * time.Minute, Carriers: 2, Memory: 512 << 20},
 		Intercept: Intercept{Ports: intercept.Ports{First: 1024, Last: 65535}},
+		State:     State{Memory: 1 << 30},
 		Admin:     "127.0.0.1:9090",
 		Memory:    256 << 20,
 		Drain:     30 * time.Second,
@@ -126,6 +136,9 @@ func (t Tunnel) Value() Tunnel { t.line = 0; return t }
 
 // Value returns i without where it stood in the file.
 func (i Intercept) Value() Intercept { i.line = 0; return i }
+
+// Value returns s without where it stood in the file.
+func (s State) Value() State { s.line = 0; return s }
 
 // Value returns f without where it stood in the file.
 func (f Forward) Value() Forward { f.line = 0; return f }

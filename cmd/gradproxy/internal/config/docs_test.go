@@ -84,7 +84,7 @@ func TestEveryKeyIsDocumented(t *testing.T) {
 	}
 	for section, probe := range map[string]string{
 		"The whole file": "[]", "tunnel": "{tunnel: 1}", "peers": "{peers: 1}", "intercept": "{intercept: 1}",
-		"forward": "{forward: 1}", "jobs": "{jobs: 1}", "policy": "{policy: 1}",
+		"forward": "{forward: 1}", "jobs": "{jobs: 1}", "policy": "{policy: 1}", "state": "{state: 1}",
 	} {
 		_, problems := parse("f", []byte(probe), known())
 		var keys string

@@ -76,6 +76,9 @@ func (c *Config) complete(dir string) {
 			*f.path = filepath.Join(dir, *f.path)
 		}
 	}
+	if c.State.Dir != "" && !filepath.IsAbs(c.State.Dir) {
+		c.State.Dir = filepath.Join(dir, c.State.Dir)
+	}
 }
 
 func (d *document) config(c *Config) reader {
@@ -87,6 +90,7 @@ func (d *document) config(c *Config) reader {
 		"forward":   items(d, &c.Forward, d.forward),
 		"jobs":      items(d, &c.Jobs, d.job),
 		"policy":    items(d, &c.Policy, d.rule),
+		"state":     d.state(&c.State),
 		"admin":     value(d, &c.Admin, parseAdmin),
 		"memory":    value(d, &c.Memory, parseSize),
 		"drain":     value(d, &c.Drain, parseDuration),
@@ -185,4 +189,11 @@ func (d *document) rule(r *Rule) reader {
 		})(n, where)
 		r.NoFeedback = !feedback
 	})
+}
+
+func (d *document) state(s *State) reader {
+	return d.at(&s.line, d.object(map[string]reader{
+		"dir":    value(d, &s.Dir, parseText),
+		"memory": value(d, &s.Memory, parseSize),
+	}))
 }

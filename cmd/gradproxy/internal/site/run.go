@@ -44,6 +44,9 @@ func (s *Site) Run(ctx, cut context.Context) error {
 	if s.redirect != nil {
 		part(func() error { return s.redirect.Serve(parts, handle) })
 	}
+	if s.keeper != nil {
+		part(func() error { return s.keeper.run(parts) })
+	}
 	s.log.Info("running", "site", s.config.Load().Site, "version", s.version, "listening", s.addresses())
 
 	var err error
@@ -55,6 +58,9 @@ func (s *Site) Run(ctx, cut context.Context) error {
 	s.draining.Store(true)
 	stop()
 	s.drain(cut)
+	if s.keeper != nil {
+		s.keeper.save() // no connection changes it any more
+	}
 	err = errors.Join(err, s.tunnel.Close())
 	hide()
 	running.Wait()

@@ -40,6 +40,7 @@ type Site struct {
 	admin    net.Listener // nil: off
 	forwards []*intercept.Forward
 	redirect *intercept.Redirect // nil: off
+	keeper   *keeper             // nil: nothing outlives the process
 
 	reloading sync.Mutex                    // one Reload at a time
 	config    atomic.Pointer[config.Config] // what is in force; it does not change
@@ -91,10 +92,13 @@ func (s *Site) open(c *config.Config) (err error) {
 	s.counts = newCounts(s.registry, s.version)
 	s.proxy, err = proxy.New(proxy.Config{
 		Open: s.openStream, Codecs: codecs.New, PeerCodecs: s.peerCodecs, Protocols: parsers.Protocols(), Settings: settings,
-		Own: s.own(), Memory: c.Memory, Log: s.log, Metrics: proxy.NewMetrics(s.registry), Control: control(c),
+		Own: s.own(), Memory: c.Memory, Residuals: c.State.Memory, Log: s.log, Metrics: proxy.NewMetrics(s.registry), Control: control(c),
 	})
 	if err != nil {
 		return err
+	}
+	if c.State.Dir != "" {
+		s.keeper = newKeeper(s.proxy, c.State.Dir, c.Site, s.registry, s.log)
 	}
 	s.tunnel, err = tunnel.New(s.tunnelConfig(c))
 	if err != nil {

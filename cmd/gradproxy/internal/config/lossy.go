@@ -1,0 +1,88 @@
+package config
+
+import (
+	"math/rand/v2"
+	"slices"
+
+	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/codecs/feedback"
+	"github.com/gradproxy/gradproxy/proxy/policy"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// lossy checks rule i, whose codec loses something: the roles must allow it.
+func (k *checker) lossy(i int, where string, codec codecs.Codec) {
+	r := &k.Policy[i]
+	for _, role := range r.Roles {
+		switch role {
+		case tensor.Gradient:
+		case tensor.Aggregate:
+			if !slices.ContainsFunc(k.Jobs, r.losesAggregatesOf) {
+				k.errorf(r.line, where+".codec", "%s loses something of aggregates, which no job of this rule allows: set aggregates: lossy for the job, or use lossless", r.Codec)
+			}
+		default:
+			k.errorf(r.line, where+".codec", "%s loses something, and %s may lose nothing: use lossless, or name other roles", r.Codec, role)
+		}
+	}
+	if k.takesAggregates(i) {
+		k.aggregates(r, where, codec)
+	}
+}
+
+// aggregates checks a rule by which aggregates lose something.
+func (k *checker) aggregates(r *Rule, where string, codec codecs.Codec) {
+	if r.NoFeedback {
+		k.errorf(r.line, where+".feedback", "aggregates cannot do without feedback: replicas would drift apart for ever; leave feedback out, or name role: gradient")
+	}
+	least, err := k.known.Codec(policy.AggregateCodec)
+	if err != nil {
+		return
+	}
+	if lost, usual := loss(codec), loss(least); lost > tooCoarse*usual {
+		k.warnf(r.line, where+".codec", "%s is coarse for aggregates, of each value it leaves %.0f %% of the norm to later ones (%s: %.0f %%): the replicas' weights will drift far apart; use int8 or int4",
+			r.Codec, 100*lost, least, 100*usual)
+	}
+}
+
+// losesAggregatesOf reports whether r speaks of a job that lets aggregates lose something.
+func (r *Rule) losesAggregatesOf(j Job) bool {
+	return j.LossyAggregates && (r.Job == "" || r.Job == j.Name)
+}
+
+// takesAggregates reports whether aggregates that may lose something come to rule i: it names them, or names no role and
+// no rule before it takes all of them.
+func (k *checker) takesAggregates(i int) bool {
+	r := k.Policy[i]
+	if slices.Contains(r.Roles, tensor.Aggregate) {
+		return true
+	}
+	if len(r.Roles) > 0 || !slices.ContainsFunc(k.Jobs, r.losesAggregatesOf) {
+		return false
+	}
+	r.Roles = []tensor.Role{tensor.Aggregate}
+	return !slices.ContainsFunc(k.Policy[:i], func(before Rule) bool { return before.takes(&r) })
+}
+
+// tooCoarse is how much more than the usual codec for aggregates one may lose before that is worth a warning.
+const tooCoarse = 1.25
+
+// loss returns what a codec loses of values that are normally distributed, as all but the largest of a gradient's are:
+// the norm of the error over the norm of the values. It is 0 for a codec that does not take them.
+func loss(c codecs.Codec) float64 {
+	const n = 1 << 16
+	r := rand.New(rand.NewPCG(1, 2))
+	v, raw := make([]float32, n), make([]byte, 4*n)
+	for i := range v {
+		v[i] = float32(r.NormFloat64())
+	}
+	tensor.FromFloat32(raw, v, tensor.Float32)
+	residual := make([]float32, n)
+	enc, err := feedback.NewEncoder(c, tensor.Float32, residual)
+	if err == nil {
+		_, err = enc.Append(nil, raw)
+	}
+	if err != nil {
+		return 0
+	}
+	return feedback.Drift(residual, v)
+}

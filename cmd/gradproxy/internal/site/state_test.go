@@ -1,0 +1,272 @@
+package site
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/gradproxy/gradproxy/proxy"
+)
+
+// owed is what a proxy owes, as a text.
+type owed struct {
+	mu      sync.Mutex
+	text    string
+	changes uint64
+	saves   int
+	err     error // of a save, half way
+}
+
+func (o *owed) set(text string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.text, o.changes = text, o.changes+1
+}
+
+func (o *owed) fail(err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.err = err
+}
+
+func (o *owed) ResidualChanges() uint64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.changes
+}
+
+func (o *owed) SaveResiduals(w io.Writer) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.saves++
+	if o.err != nil {
+		fmt.Fprint(w, "half of ")
+		return o.err
+	}
+	_, err := fmt.Fprint(w, o.text)
+	return err
+}
+
+func (o *owed) LoadResiduals(r io.Reader) error {
+	b, err := io.ReadAll(r)
+	if strings.HasPrefix(string(b), "bad") {
+		return fmt.Errorf("%w: it is bad", proxy.ErrSaved)
+	}
+	o.text = string(b)
+	return err
+}
+
+// keep runs test with a keeper of dir, in a bubble whose clock jumps.
+func keep(t *testing.T, o *owed, dir string, test func(k *keeper, reg *prometheus.Registry, log *buffer)) {
+	synctest.Test(t, func(t *testing.T) {
+		log, reg := &buffer{}, prometheus.NewRegistry()
+		k := newKeeper(o, dir, "paris", reg, slog.New(slog.NewTextHandler(log, nil)))
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- k.run(ctx) }()
+		test(k, reg, log)
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// after lets that much time pass, and what it makes happen.
+func after(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+func wantFile(t *testing.T, file, want string) {
+	t.Helper()
+	if b, err := os.ReadFile(file); err != nil || string(b) != want {
+		t.Errorf("the file has %q, %v, want %q", b, err, want)
+	}
+}
+
+func wantMetric(t *testing.T, reg *prometheus.Registry, name string, want float64) {
+	t.Helper()
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() != name {
+			continue
+		}
+		m := f.GetMetric()[0]
+		if got := m.GetGauge().GetValue() + m.GetCounter().GetValue(); got != want {
+			t.Errorf("%s is %v, want %v", name, got, want)
+		}
+		return
+	}
+	t.Errorf("there is no %s", name)
+}
+
+// What is owed is saved every 30 s if it has changed, and only then.
+func TestStateIsSaved(t *testing.T) {
+	dir, o := filepath.Join(t.TempDir(), "state"), &owed{}
+	keep(t, o, dir, func(k *keeper, reg *prometheus.Registry, log *buffer) {
+		after(time.Hour)
+		if _, err := os.Stat(k.file); !os.IsNotExist(err) || o.saves != 0 {
+			t.Errorf("nothing was ever owed, and %d files were written (%v)", o.saves, err)
+		}
+		wantMetric(t, reg, "gradproxy_state_age_seconds", 0)
+		o.set("first")
+		after(saveEvery - time.Second)
+		wantMetric(t, reg, "gradproxy_state_age_seconds", 29)
+		after(time.Second)
+		wantFile(t, k.file, "first")
+		wantMetric(t, reg, "gradproxy_state_age_seconds", 0)
+		wantMetric(t, reg, "gradproxy_state_bytes", 5)
+		after(time.Hour)
+		if o.saves != 1 {
+			t.Errorf("%d saves of one change", o.saves)
+		}
+		o.set("second")
+		k.save() // as at the drain
+		wantFile(t, k.file, "second")
+		if info, err := os.Stat(k.file); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%v, %v: want a file that only its owner reads", info, err)
+		}
+		if log.String() != "" {
+			t.Errorf("log:\n%s", log)
+		}
+	})
+	o = &owed{}
+	keep(t, o, dir, func(k *keeper, reg *prometheus.Registry, log *buffer) {
+		if o.text != "second" || o.saves != 0 || !strings.Contains(log.String(), "residuals loaded") {
+			t.Errorf("loaded %q, log:\n%s", o.text, log)
+		}
+		wantMetric(t, reg, "gradproxy_state_bytes", 6)
+	})
+	if files, err := os.ReadDir(dir); err != nil || len(files) != 1 {
+		t.Errorf("the folder has %v, %v", files, err)
+	}
+}
+
+// A full disk costs a warning every ten minutes and the growing age; the old file stays whole, and all is well again once
+// there is room.
+func TestFullDisk(t *testing.T) {
+	o := &owed{}
+	keep(t, o, t.TempDir(), func(k *keeper, reg *prometheus.Registry, log *buffer) {
+		o.set("old")
+		after(saveEvery)
+		o.set("new")
+		o.fail(syscall.ENOSPC)
+		after(time.Hour)
+		wantFile(t, k.file, "old")
+		if _, err := os.Stat(k.file + ".new"); !os.IsNotExist(err) {
+			t.Errorf("what could not be written stays on the disk: %v", err)
+		}
+		wantMetric(t, reg, "gradproxy_state_save_failures_total", 120)
+		wantMetric(t, reg, "gradproxy_state_age_seconds", 3600)
+		if n := strings.Count(log.String(), "residuals are not saved"); n != 6 {
+			t.Errorf("%d warnings in an hour, want 6:\n%s", n, log)
+		}
+		o.fail(nil)
+		after(saveEvery)
+		wantFile(t, k.file, "new")
+		wantMetric(t, reg, "gradproxy_state_age_seconds", 0)
+		if !strings.Contains(log.String(), "residuals are saved again") {
+			t.Errorf("log:\n%s", log)
+		}
+	})
+}
+
+// A folder that cannot be is no reason not to start.
+func TestStateFolderThatCannotBe(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o := &owed{}
+	keep(t, o, filepath.Join(file, "state"), func(k *keeper, reg *prometheus.Registry, log *buffer) {
+		o.set("something")
+		k.save()
+		wantMetric(t, reg, "gradproxy_state_save_failures_total", 1)
+		if n := strings.Count(log.String(), "\n"); n != 2 || !strings.Contains(log.String(), "not a directory") {
+			t.Errorf("log of %d lines, want one of the load and one of the save:\n%s", n, log)
+		}
+	})
+}
+
+// A file that cannot be used is one line in the log, is moved aside, and does not keep the proxy from starting.
+func TestBadState(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "paris.residuals")
+	if err := os.WriteFile(file, []byte("bad"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o := &owed{}
+	keep(t, o, dir, func(k *keeper, reg *prometheus.Registry, log *buffer) {
+		if n := strings.Count(log.String(), "\n"); n != 1 || !strings.Contains(log.String(), "it is bad") {
+			t.Errorf("log of %d lines, want one:\n%s", n, log)
+		}
+		wantFile(t, file+".bad", "bad")
+		o.set("good")
+		after(saveEvery)
+		wantFile(t, file, "good")
+	})
+}
+
+// What was owed a day ago was owed to a training that is over.
+func TestOldState(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "paris.residuals")
+	if err := os.WriteFile(file, []byte("old"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range []struct {
+		age  time.Duration
+		want string
+	}{{tooOld + time.Minute, ""}, {tooOld - time.Minute, "old"}} {
+		o := &owed{}
+		synctest.Test(t, func(t *testing.T) {
+			if err := os.Chtimes(file, time.Time{}, time.Now().Add(-x.age)); err != nil {
+				t.Fatal(err)
+			}
+			newKeeper(o, dir, "paris", prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+		})
+		if o.text != x.want {
+			t.Errorf("a file of %v ago: %q is owed, want %q", x.age, o.text, x.want)
+		}
+	}
+}
+
+// A site saves at its end, and its successor of the same name loads.
+func TestSiteKeepsState(t *testing.T) {
+	l := newLab(t)
+	dir := filepath.Join(l.dir, "kept")
+	file := filepath.Join(dir, "paris.residuals")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte("not residuals"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := l.run(l.load(0, "state: {dir: kept, memory: 1MiB}\n"))
+	r.until(t, "/metrics", 200, "gradproxy_state_age_seconds 0")
+	if !strings.Contains(r.log.String(), "saved residuals are not used") {
+		t.Errorf("log:\n%s", r.log)
+	}
+	wantFile(t, file+".bad", "not residuals")
+	o := &owed{}
+	o.set("what a protocol that connects again would be owed")
+	r.keeper.of = o
+	r.end()
+	r.wait(t)
+	wantFile(t, file, o.text)
+}
