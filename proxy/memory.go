@@ -21,6 +21,7 @@ type memories struct {
 	byKey   map[memoryKey]*list.Element
 	recent  list.List // of *memory, the most recently used first
 	lost    func(n int)
+	short   bool          // the limit was too little once
 	changes atomic.Uint64 // of residuals that are saved
 }
 
@@ -87,6 +88,7 @@ func (ms *memories) of(job string, t tensor.Tensor, lasts bool) *memory {
 		ms.forget(e)
 	}
 	if cost(t.DType, t.Size) > ms.limit {
+		ms.short = true
 		return nil
 	}
 	m := ms.newMemory(k, t.DType, t.Size, lasts)
@@ -98,6 +100,7 @@ func (ms *memories) of(job string, t tensor.Tensor, lasts bool) *memory {
 func (ms *memories) add(m *memory) {
 	ms.byKey[m.memoryKey] = ms.recent.PushFront(m)
 	for ms.bytes += m.cost(); ms.bytes > ms.limit; {
+		ms.short = true
 		ms.forget(ms.recent.Back())
 	}
 }
@@ -118,6 +121,12 @@ func (ms *memories) drop(m *memory) {
 	if e := ms.byKey[m.memoryKey]; e != nil && e.Value.(*memory) == m {
 		ms.forget(e)
 	}
+}
+
+func (ms *memories) wasShort() bool {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	return ms.short
 }
 
 // lasting returns the memories that outlive their connections, the most recently used first.

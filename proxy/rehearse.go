@@ -1,0 +1,143 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/proxy/internal/pipe"
+	"github.com/gradproxy/gradproxy/proxy/policy"
+	"github.com/gradproxy/gradproxy/proxy/tunnel"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// A Rehearsal says what a Proxy would hand to the tunnel, without one: connections that were recorded go the way of those
+// that are carried, through policy, content check, block cutter and encoders with their feedback, and what comes out is
+// measured and dropped. The same bytes always give the same sizes.
+//
+// What it cannot know of a live path is taken as ideal: the peer has every codec, no block waits in vain for its rest, and
+// coding is always fast enough.
+type Rehearsal struct{ proxy *Proxy }
+
+// NewRehearsal returns a Rehearsal with cfg's Codecs, Protocols, Settings.Policy, Memory and Residuals; its other fields
+// do nothing. The caller must Close it.
+func NewRehearsal(cfg Config) (*Rehearsal, error) {
+	p, err := New(Config{
+		Open:   func(context.Context, string, []byte) (Stream, error) { return nil, errRehearsal },
+		Codecs: cfg.Codecs, Protocols: cfg.Protocols, Settings: cfg.Settings, Memory: cfg.Memory, Residuals: cfg.Residuals, Workers: 1,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &Rehearsal{p}, nil
+}
+
+var errRehearsal = errors.New("proxy: a rehearsal has no tunnel")
+
+// Short reports whether Config.Residuals was too little to remember all tensors that may lose something, so that more of
+// them travelled exactly than with more memory.
+func (r *Rehearsal) Short() bool { return r.proxy.memories.wasShort() }
+
+// Close ends it.
+func (r *Rehearsal) Close() { r.proxy.Close() }
+
+// Flow begins a direction of a connection. The flows of a Rehearsal are not safe for concurrent use with each other.
+func (r *Rehearsal) Flow(f policy.Flow) *RehearsedFlow {
+	flow := &RehearsedFlow{}
+	c := &connection{shared: r.proxy, stream: &flow.sink, job: f.Job, lossyAggregates: f.LossyAggregates, log: r.proxy.Log}
+	flow.sender = &sender{connection: c, flow: f, pipe: pipe.New(r.proxy.pool, pipeDepth, nil)}
+	return flow
+}
+
+// A RehearsedFlow is one direction of a connection in a Rehearsal.
+type RehearsedFlow struct {
+	sender *sender
+	sink   sink
+	sizes  RehearsedSizes
+	last   *Size // of what was sent last
+}
+
+// RehearsedSizes are what has become of a flow's bytes. Where tensors interleave, what leaves together counts for the one
+// that was whole last.
+type RehearsedSizes struct {
+	Tensors map[tensor.Role]*Size // by the role that the parser gives; the content check may have sent blocks exactly
+	Opaque  Size
+}
+
+// A Size is a number of bytes before coding, and after it with frames.
+type Size struct{ Raw, Wire int64 }
+
+// Send sends b, which its parser has cut into segments; what they leave over is opaque. It retains neither. An error is a
+// defect of the lossless codec.
+func (f *RehearsedFlow) Send(b []byte, segments []parser.Segment) error {
+	opaque := 0 // bytes at the front of b
+	for _, seg := range segments {
+		if seg.Tensor.Size == 0 {
+			opaque += seg.Len
+			continue
+		}
+		if err := f.send(b[:opaque], &f.sizes.Opaque, f.sender.opaque); err != nil {
+			return err
+		}
+		b, opaque = b[opaque:], 0
+		err := f.send(b[:seg.Len], f.size(seg.Tensor.Role), func(buf []byte) error { return f.sender.tensor(seg.Tensor, buf) })
+		if err != nil {
+			return err
+		}
+		b = b[seg.Len:]
+	}
+	return f.send(b, &f.sizes.Opaque, f.sender.opaque)
+}
+
+func (f *RehearsedFlow) size(r tensor.Role) *Size {
+	if f.sizes.Tensors == nil {
+		f.sizes.Tensors = map[tensor.Role]*Size{}
+	}
+	if f.sizes.Tensors[r] == nil {
+		f.sizes.Tensors[r] = &Size{}
+	}
+	return f.sizes.Tensors[r]
+}
+
+// send gives b to take, with the room before it that senders need, and waits for what comes of it: the choice for the next
+// value may depend on it.
+func (f *RehearsedFlow) send(b []byte, s *Size, take func(buf []byte) error) error {
+	if len(b) == 0 {
+		return nil
+	}
+	buffers := &f.sender.shared.buffers
+	buf := buffers.get(maxHeader + len(b))
+	copy(buf[maxHeader:], b)
+	err := take(buf)
+	buffers.put(buf)
+	s.Raw += int64(len(b))
+	return f.settle(s, err)
+}
+
+func (f *RehearsedFlow) settle(s *Size, err error) error {
+	err = errors.Join(err, f.sender.pipe.Wait())
+	s.Wire += f.sink.bytes
+	f.sink.bytes, f.last = 0, s
+	return err
+}
+
+// Close ends the flow and returns its sizes. A value of which the end was not sent travels verbatim.
+func (f *RehearsedFlow) Close() (RehearsedSizes, error) {
+	if f.last == nil {
+		return f.sizes, nil
+	}
+	err := f.settle(f.last, f.sender.spoil(false))
+	f.sender.forget()
+	return f.sizes, err
+}
+
+// A sink is a Stream that counts what is written to it.
+type sink struct{ bytes int64 }
+
+func (s *sink) Write(p []byte) (int, error)             { s.bytes += int64(len(p)); return len(p), nil }
+func (s *sink) Path() (rtt time.Duration, rate float64) { return 0, 0 }
+func (s *sink) ReadChunk() ([]byte, error)              { return nil, errRehearsal }
+func (s *sink) CloseWrite() error                       { return nil }
+func (s *sink) Close() error                            { return nil }
+func (s *sink) Reset(tunnel.Code)                       {}

@@ -1,0 +1,137 @@
+package proxy
+
+import (
+	"io"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/proxy/policy"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// rehearse sends messages as one flow of a rehearsal and returns its sizes.
+func rehearse(t *testing.T, codec string, residuals int64, messages [][]byte) (RehearsedSizes, bool) {
+	t.Helper()
+	chosen, err := policy.New([]policy.Rule{{Codec: codec}}, realLoss)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := NewRehearsal(Config{Codecs: realLoss, Protocols: []parser.Protocol{gradients{}}, Settings: Settings{Policy: chosen}, Residuals: residuals})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	flow := r.Flow(policy.Flow{Protocol: "toy"})
+	p, _ := gradients{}.New(parser.Conn{})
+	for _, msg := range messages {
+		var segments []parser.Segment
+		for rest := msg; len(rest) > 0; rest = rest[segments[len(segments)-1].Len:] {
+			seg, err := p.Next(rest)
+			if err != nil {
+				t.Fatal(err)
+			}
+			segments = append(segments, seg)
+		}
+		if err := flow.Send(msg, segments); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sizes, err := flow.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := r.proxy.memories.recent.Len(); n != 0 {
+		t.Errorf("%d tensors are remembered of a flow that has ended", n)
+	}
+	return sizes, r.Short()
+}
+
+// messages returns that many values of a tensor.
+func messages(n int) (all [][]byte) {
+	r := rand.New(rand.NewPCG(13, 14))
+	for range n {
+		_, msg := values(r)
+		all = append(all, msg)
+	}
+	return all
+}
+
+// A rehearsal hands over as many bytes as a proxy does.
+func TestRehearsalIsTrue(t *testing.T) {
+	all := messages(30)
+	for _, codec := range []string{"3lc(s=1.75)", "int8", "lossless", policy.Verbatim} {
+		p := newRealPair(t, codec)
+		reg := prometheus.NewRegistry()
+		p.near.Metrics = NewMetrics(reg)
+		p.choose(t, codec) // after which Serve sees the metrics
+		client, server := p.connect(t)
+		l := &lossyRun{t: t}
+		for _, msg := range all { // each is delivered before the next is sent, and so read at once
+			l.step(client, server, nil, msg)
+		}
+		client.CloseWrite()
+		io.ReadAll(server)
+		server.Close()
+		io.ReadAll(client)
+		p.near.Drain(t.Context()) // all is counted
+		want := int64(0)
+		families, err := reg.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range families {
+			if f.GetName() == "gradproxy_wire_bytes_total" {
+				for _, m := range f.GetMetric() {
+					want += int64(m.GetCounter().GetValue())
+				}
+			}
+		}
+		sizes, _ := rehearse(t, codec, 0, all)
+		g := *sizes.Tensors[tensor.Gradient]
+		if got := g.Wire + sizes.Opaque.Wire; got != want || want == 0 {
+			t.Errorf("%s: %d bytes in the rehearsal, %d in truth", codec, got, want)
+		}
+		if g.Raw != 30*4*lossyValues || sizes.Opaque.Raw != 30*8 {
+			t.Errorf("%s: %+v", codec, sizes)
+		}
+	}
+}
+
+// Rehearsals differ from each other in nothing.
+func TestRehearsalIsReproducible(t *testing.T) {
+	all := messages(50)
+	first, _ := rehearse(t, "lossless", 0, all)
+	for range 5 {
+		again, _ := rehearse(t, "lossless", 0, all)
+		if *again.Tensors[tensor.Gradient] != *first.Tensors[tensor.Gradient] || again.Opaque != first.Opaque {
+			t.Errorf("%+v, then %+v", first, again)
+		}
+	}
+}
+
+// With too little memory nothing can be compared, so nothing loses anything, and that is said.
+func TestRehearsalWithoutMemory(t *testing.T) {
+	all := messages(10)
+	enough, short := rehearse(t, "int4", 0, all)
+	if short {
+		t.Error("1 GiB is said to be too little")
+	}
+	less, short := rehearse(t, "int4", 1000, all)
+	if !short || less.Tensors[tensor.Gradient].Wire < 2*enough.Tensors[tensor.Gradient].Wire {
+		t.Errorf("short %v: %+v, with memory %+v", short, less.Tensors[tensor.Gradient], enough.Tensors[tensor.Gradient])
+	}
+}
+
+// A value that breaks off travels verbatim, as far as it has come.
+func TestRehearsalOfACutValue(t *testing.T) {
+	all := messages(3)
+	all[2] = all[2][:8+1000]
+	whole, _ := rehearse(t, "int4", 0, all[:2])
+	cut, _ := rehearse(t, "int4", 0, all)
+	if more := cut.Tensors[tensor.Gradient].Wire - whole.Tensors[tensor.Gradient].Wire; more < 1000 || more > 1000+2*maxHeader {
+		t.Errorf("1000 bytes take %d", more)
+	}
+}
