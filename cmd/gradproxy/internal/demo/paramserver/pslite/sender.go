@@ -1,0 +1,224 @@
+package pslite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/paramserver/zmtp"
+)
+
+// A sender is the connection to a node on which messages go to it: libzmq's DEALER. One that is lost is dialled again.
+type sender struct {
+	node     *Node
+	to       int32
+	addr     string
+	identity string
+
+	dialling context.Context // done when the node has failed or close was called
+	stop     context.CancelFunc
+	wake     chan struct{} // receives when there may be something new to do
+	done     chan struct{} // closed when run has returned
+
+	mu      sync.Mutex
+	queue   [][][]byte    // messages
+	conn    *zmtp.Conn    // nil while there is none
+	up      chan struct{} // closed while there is one
+	closing bool
+	renewed bool // the connection was closed here, to be dialled anew at once
+}
+
+// connect begins to connect to a node, in place of an earlier connection if there is one, which ends when its messages are
+// sent.
+func (n *Node) connect(to NodeInfo) {
+	s := &sender{
+		node: n, to: to.ID, addr: to.addr(),
+		wake: make(chan struct{}, 1), done: make(chan struct{}), up: make(chan struct{}),
+	}
+	s.dialling, s.stop = context.WithCancel(n.ctx)
+	n.mu.Lock()
+	if n.self.ID != Unset {
+		s.identity = identity(n.self.ID)
+	}
+	old := n.senders[to.ID]
+	n.senders[to.ID] = s
+	n.mu.Unlock()
+	if old != nil {
+		old.close()
+	}
+	n.running.Go(s.run)
+}
+
+// send queues a message. After close it is dropped.
+func (s *sender) send(message [][]byte) {
+	s.mu.Lock()
+	if !s.closing {
+		s.queue = append(s.queue, message)
+	}
+	s.mu.Unlock()
+	s.rouse()
+}
+
+// close ends the connection when all messages are sent, or at once if there is none. It does not wait for that.
+func (s *sender) close() {
+	s.mu.Lock()
+	s.closing = true
+	s.mu.Unlock()
+	s.stop()
+	s.rouse()
+}
+
+// renew closes the connection, on which nothing is under way, and waits until it is there again.
+func (s *sender) renew(ctx context.Context) error {
+	s.mu.Lock()
+	if s.conn != nil {
+		s.renewed, s.up = true, make(chan struct{})
+		s.conn.Close()
+		s.conn = nil
+	}
+	up := s.up
+	s.mu.Unlock()
+	select {
+	case <-up:
+		return nil
+	case <-s.node.Done():
+		return s.node.Err()
+	case <-ctx.Done():
+		return fmt.Errorf("pslite: connect to %s again: %w", name(s.to), context.Cause(ctx))
+	}
+}
+
+func (s *sender) rouse() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run keeps the node connected and writes what is queued.
+func (s *sender) run() {
+	defer close(s.done)
+	defer s.stop()
+	for first := true; ; first = false {
+		conn, err := s.dial(first)
+		if err != nil {
+			if !s.isClosing() {
+				s.node.fail(err)
+			}
+			return
+		}
+		err = s.serve(conn)
+		conn.Close()
+		switch {
+		case err == nil: // closing
+			return
+		case s.forgive():
+			s.node.Log.Debug("connection renewed", "to", name(s.to))
+		case s.node.isLeaving():
+			return
+		case !errors.Is(err, errLost):
+			s.node.fail(fmt.Errorf("pslite: %s: %w", name(s.to), err))
+			return
+		}
+	}
+}
+
+// forgive reports whether the connection has ended because it is renewed.
+func (s *sender) forgive() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	was := s.renewed
+	s.renewed, s.conn = false, nil
+	if !was {
+		s.up = make(chan struct{})
+	}
+	return was
+}
+
+func (s *sender) isClosing() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closing
+}
+
+// dial connects, and tries again until it succeeds, the node ends or, if this is not the first time, its patience does.
+func (s *sender) dial(first bool) (*zmtp.Conn, error) {
+	since := time.Now()
+	for {
+		conn, err := s.try()
+		if err == nil && !first && s.node.awaits(s.to) {
+			conn.Close()
+			return nil, fmt.Errorf("pslite: connection to %s was lost while its answer is due", name(s.to))
+		}
+		if err == nil {
+			s.mu.Lock()
+			s.conn = conn
+			close(s.up)
+			s.mu.Unlock()
+			return conn, nil
+		}
+		s.node.Log.Debug("cannot connect", "to", name(s.to), "addr", s.addr, "err", err)
+		if !first && time.Since(since) >= s.node.Patience {
+			return nil, fmt.Errorf("pslite: %s is lost: %w", name(s.to), err)
+		}
+		select {
+		case <-time.After(redial):
+		case <-s.dialling.Done():
+			return nil, context.Cause(s.dialling)
+		}
+	}
+}
+
+// try dials once.
+func (s *sender) try() (*zmtp.Conn, error) {
+	ctx, cancel := context.WithTimeout(s.dialling, greeting)
+	defer cancel()
+	raw, err := s.node.Dial(ctx, "tcp", s.addr)
+	if err != nil {
+		return nil, err
+	}
+	return zmtp.Handshake(ctx, raw, s.node.socket(zmtp.Dealer, s.identity), s.node.Traffic)
+}
+
+// errLost is wrapped when a connection has ended with nothing in it cut off.
+var errLost = errors.New("connection lost")
+
+// serve writes what is queued until the connection is lost or, with a nil error, to be closed and all written.
+func (s *sender) serve(conn *zmtp.Conn) error {
+	stop := context.AfterFunc(s.node.ctx, func() { conn.Close() })
+	defer stop()
+	ended := make(chan error, 1)
+	s.node.running.Go(func() {
+		_, err := conn.ReadMessage()
+		if err == nil {
+			err = errors.New("message from the node that is to receive")
+		}
+		ended <- err
+	})
+	for {
+		s.mu.Lock()
+		batch, closing := s.queue, s.closing
+		s.queue = nil
+		s.mu.Unlock()
+		if len(batch) > 0 {
+			if err := conn.WriteMessages(batch); err != nil {
+				return err
+			}
+			continue
+		}
+		if closing {
+			return nil
+		}
+		select {
+		case <-s.wake:
+		case err := <-ended:
+			if err == io.EOF || s.node.ctx.Err() == nil && isReset(err) {
+				err = fmt.Errorf("%w: %w", errLost, err)
+			}
+			return err
+		}
+	}
+}
