@@ -4,6 +4,7 @@ package all
 import (
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/parser/gloo"
+	"github.com/gradproxy/gradproxy/parser/pslite"
 )
 
 // Protocols returns a new value of every protocol, in the order in which they are tried. What the connections of a job
@@ -11,5 +12,6 @@ import (
 func Protocols() []parser.Protocol {
 	return []parser.Protocol{
 		new(gloo.Protocol),
+		new(pslite.Protocol),
 	}
 }

@@ -100,6 +100,9 @@ func (w *wire) begin() {
 	x := w.inspector
 	for i := range x.near[0] {
 		r := &reader{protocol: x.near[0][i].String(), tensors: x.tensors, ended: w.gaps}
+		if p, ok := x.near[0][i].(interface{ Proved() bool }); ok {
+			r.proved = p.Proved()
+		}
 		for own := range x.near {
 			from, to := x.near[own][i].New(parser.Conn{
 				Job: job, Client: w.conn.Client, Server: w.conn.Server, Number: w.conn.Number,
@@ -130,7 +133,7 @@ func (w *wire) report() Connection {
 	c := Connection{Client: w.conn.Client.String(), Server: w.conn.Server.String(), Protocol: unknown, Complete: w.complete}
 	var known *reader
 	for _, r := range w.readers {
-		if r.messages(parser.Client)+r.messages(parser.Server) > 0 {
+		if r.known(parser.Client) || r.known(parser.Server) {
 			known, c.Protocol = r, r.protocol
 			break
 		}

@@ -42,35 +42,135 @@ func read(t *testing.T, file string, c Config) *Report {
 
 // A truth is what was recorded of a job beside its capture.
 type truth struct {
-	Wire struct {
-		Connections []struct {
-			Initiator, Acceptor string
-			Directions          []struct {
-				StreamBytes     int `json:"stream_bytes"`
-				Ops             map[string]int
-				PayloadMessages map[string]int `json:"payload_messages"`
-				PayloadBytes    map[string]int `json:"payload_bytes"`
-				PayloadSHA256   string         `json:"payload_sha256"`
-			}
-		}
-	}
-	Framework struct {
-		Steps []json.RawMessage
-	}
+	conns []trueConn
+	steps int // Gloo: of the job
 }
 
-func truthOf(t *testing.T, file string) truth {
+// A trueConn is one connection of a truth.
+type trueConn struct {
+	client, server string
+	bytes          [2]int // of the streams; -1: not recorded
+	directions     [2]trueDirection
+}
+
+// A trueDirection is what one side sent.
+type trueDirection struct {
+	Messages, PayloadMessages, PayloadBytes int
+	PayloadSHA256                           string
+	reduced                                 int       // Gloo: payload bytes of all-reduces
+	roles                                   RoleBytes // ps-lite, where the framework's are known
+	rolesKnown                              bool
+}
+
+// truthText returns what stands beside a capture.
+func truthText(t *testing.T, file string) []byte {
 	t.Helper()
 	name, _, _ := strings.Cut(filepath.Base(file), ".pcap")
 	text, err := os.ReadFile(filepath.Join(filepath.Dir(file), name+".truth.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var x truth
-	if err := json.Unmarshal(text, &x); err != nil {
-		t.Fatalf("%s: %v", name, err)
+	return text
+}
+
+func unmarshal(t *testing.T, text []byte, x any) {
+	t.Helper()
+	if err := json.Unmarshal(text, x); err != nil {
+		t.Fatal(err)
 	}
-	return x
+}
+
+func glooTruth(t *testing.T, text []byte) truth {
+	t.Helper()
+	var x struct {
+		Wire struct {
+			Connections []struct {
+				Initiator, Acceptor string
+				Directions          [2]struct {
+					StreamBytes     int `json:"stream_bytes"`
+					Ops             map[string]int
+					PayloadMessages map[string]int `json:"payload_messages"`
+					PayloadBytes    map[string]int `json:"payload_bytes"`
+					PayloadSHA256   string         `json:"payload_sha256"`
+				}
+			}
+		}
+		Framework struct {
+			Steps []json.RawMessage
+		}
+	}
+	unmarshal(t, text, &x)
+	all := truth{steps: len(x.Framework.Steps)}
+	for _, c := range x.Wire.Connections {
+		conn := trueConn{client: c.Initiator, server: c.Acceptor}
+		for i, d := range c.Directions {
+			conn.bytes[i] = d.StreamBytes
+			conn.directions[i] = trueDirection{Messages: sum(d.Ops), PayloadMessages: sum(d.PayloadMessages),
+				PayloadBytes: sum(d.PayloadBytes), PayloadSHA256: d.PayloadSHA256, reduced: d.PayloadBytes["allreduce"]}
+		}
+		all.conns = append(all.conns, conn)
+	}
+	return all
+}
+
+// psliteTruth reads the truth of a ps-lite job. Its names for roles are those of MXNet's stages.
+func psliteTruth(t *testing.T, text []byte) truth {
+	t.Helper()
+	type direction struct {
+		Messages   int
+		Kinds      map[string]int
+		ValsBytes  int    `json:"vals_bytes"`
+		ValsSHA256 string `json:"vals_sha256"`
+		Roles      map[string]struct {
+			ValsBytes int `json:"vals_bytes"`
+		}
+	}
+	var x struct {
+		Title     string
+		Optimizer bool `json:"optimizer_on_servers"`
+		Conns     []struct {
+			Src, Dst string
+			Refused  bool
+			Bytes    [2]int
+			Fwd, Rev direction
+		}
+	}
+	unmarshal(t, text, &x)
+	answers := tensor.Aggregate
+	if x.Optimizer {
+		answers = tensor.State
+	}
+	names := map[string]tensor.Role{"initial_weights": tensor.Exact, "gradient": tensor.Gradient, "gradient_2bit": tensor.Exact,
+		"weights": tensor.State, "gradient_sum": tensor.Aggregate, "initial_weights_answer": answers, "pull_request": tensor.Unknown}
+	var all truth
+	for _, c := range x.Conns {
+		if c.Refused {
+			continue
+		}
+		conn := trueConn{client: c.Src, server: c.Dst, bytes: c.Bytes}
+		for i, d := range [2]direction{c.Fwd, c.Rev} {
+			w := trueDirection{Messages: d.Messages, PayloadBytes: d.ValsBytes, PayloadSHA256: d.ValsSHA256, rolesKnown: strings.HasPrefix(x.Title, "MXNet ")}
+			for kind, n := range d.Kinds {
+				switch kind { // those with a frame of values
+				case "PUSH_req", "PUSHPULL_req", "PULL_req", "PULL_resp", "PUSHPULL_resp":
+					w.PayloadMessages += n
+				}
+			}
+			if w.PayloadSHA256 == "" {
+				w.PayloadSHA256 = noPayload
+			}
+			for name, r := range d.Roles {
+				role, ok := names[name]
+				if !ok {
+					t.Fatalf("the truth has a role %q", name)
+				}
+				w.roles.add(role, r.ValsBytes)
+			}
+			conn.directions[i] = w
+		}
+		all.conns = append(all.conns, conn)
+	}
+	return all
 }
 
 func sum(m map[string]int) (n int) {
@@ -80,35 +180,63 @@ func sum(m map[string]int) (n int) {
 	return n
 }
 
+// compareConns holds a report against a truth: protocol, streams, messages and payloads. check sees each direction.
+func compareConns(t *testing.T, r *Report, protocol string, want truth, check func(got Direction, want trueDirection)) {
+	t.Helper()
+	found := map[string]Connection{}
+	for _, c := range r.Connections {
+		found[c.Client+" "+c.Server] = c
+		if !c.Complete {
+			t.Errorf("%s to %s is not complete", c.Client, c.Server)
+		}
+	}
+	if len(want.conns) == 0 {
+		t.Error("the truth has no connections")
+	}
+	for _, w := range want.conns {
+		c := found[w.client+" "+w.server]
+		if c.Protocol != protocol {
+			t.Errorf("%s to %s: protocol %q", w.client, w.server, c.Protocol)
+		}
+		for i, got := range []Direction{c.FromClient, c.FromServer} {
+			d := w.directions[i]
+			if got.Bytes != w.bytes[i] || got.Messages != d.Messages || got.PayloadMessages != d.PayloadMessages ||
+				got.PayloadBytes != d.PayloadBytes || got.PayloadSHA256 != d.PayloadSHA256 {
+				t.Errorf("%s, direction %d: %+v, want %d bytes and %+v", w.client, i, got, w.bytes[i], d)
+			}
+			check(got, d)
+		}
+	}
+}
+
 // Streams, messages and payloads of recorded Gloo jobs are those that were recorded. With sums: gradients nothing but
 // phase 1 of all-reduces can be gradient: of a dense ring half of their bytes.
 func TestGlooCapturesEqualTheirTruth(t *testing.T) {
 	for _, file := range captures(t, "gloo-*") {
 		t.Run(filepath.Base(file), func(t *testing.T) {
-			want := truthOf(t, file)
+			want := glooTruth(t, truthText(t, file))
 			for _, sums := range []tensor.Role{tensor.Unknown, tensor.Gradient} {
-				found := map[string]Connection{}
-				for _, c := range read(t, file, Config{Sums: sums}).Connections {
-					found[c.Client+" "+c.Server] = c
-					if !c.Complete {
-						t.Errorf("%s to %s is not complete", c.Client, c.Server)
-					}
-				}
-				for _, w := range want.Wire.Connections {
-					c := found[w.Initiator+" "+w.Acceptor]
-					if c.Protocol != "gloo" {
-						t.Errorf("%s to %s: protocol %q", w.Initiator, w.Acceptor, c.Protocol)
-					}
-					for i, got := range []Direction{c.FromClient, c.FromServer} {
-						d := w.Directions[i]
-						if got.Bytes != d.StreamBytes || got.Messages != sum(d.Ops) || got.PayloadMessages != sum(d.PayloadMessages) ||
-							got.PayloadBytes != sum(d.PayloadBytes) || got.PayloadSHA256 != d.PayloadSHA256 {
-							t.Errorf("%s, direction %d: %+v, want %+v", w.Initiator, i, got, d)
-						}
-						checkRoles(t, got, sums, d.PayloadBytes["allreduce"], len(want.Framework.Steps))
-					}
-				}
+				compareConns(t, read(t, file, Config{Sums: sums}), "gloo", want, func(got Direction, d trueDirection) {
+					checkRoles(t, got, sums, d.reduced, want.steps)
+				})
 			}
+		})
+	}
+}
+
+// The same of recorded ps-lite jobs. Their roles are on the wire: MXNet's are exactly those that the framework gave its
+// arrays; of other programs the truth calls nothing a gradient, but they may keep MXNet's or BytePS's conventions.
+func TestPSLiteCapturesEqualTheirTruth(t *testing.T) {
+	for _, file := range captures(t, "pslite-*") {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			compareConns(t, read(t, file, Config{}), "pslite", psliteTruth(t, truthText(t, file)), func(got Direction, d trueDirection) {
+				if d.rolesKnown && got.RoleBytes != d.roles {
+					t.Errorf("roles %+v, want %+v", got.RoleBytes, d.roles)
+				}
+				if b := got.RoleBytes; b.Gradient+b.Aggregate+b.State+b.Exact+b.Unknown != got.PayloadBytes {
+					t.Errorf("%+v are not %d bytes", b, got.PayloadBytes)
+				}
+			})
 		})
 	}
 }
@@ -133,10 +261,10 @@ func checkRoles(t *testing.T, d Direction, sums tensor.Role, reduced, steps int)
 
 // No parser takes the captures of other protocols for its own.
 func TestForeignCaptures(t *testing.T) {
-	for _, pattern := range []string{"pslite-*", "tf-*", "flower-*"} {
+	for _, pattern := range []string{"tf-*", "flower-*"} {
 		for _, file := range captures(t, pattern) {
 			for _, c := range read(t, file, Config{Sums: tensor.Gradient}).Connections {
-				if c.Protocol == "gloo" || c.FromClient.RoleBytes.Gradient+c.FromServer.RoleBytes.Gradient > 0 && c.Protocol == unknown {
+				if c.Protocol == "gloo" || c.Protocol == "pslite" || c.FromClient.RoleBytes.Gradient+c.FromServer.RoleBytes.Gradient > 0 && c.Protocol == unknown {
 					t.Errorf("%s: %s to %s is %s", filepath.Base(file), c.Client, c.Server, c.Protocol)
 				}
 			}

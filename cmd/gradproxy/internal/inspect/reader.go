@@ -14,6 +14,7 @@ import (
 // the sender classifies, the other one learns.
 type reader struct {
 	protocol string
+	proved   bool                // its wire proves roles
 	parsers  [2][2]parser.Parser // by the proxy's side, then by direction
 	ended    [2]bool             // the direction is not understood any more
 	deaf     [2]bool             // nor by the far proxy
@@ -72,7 +73,7 @@ func (r *reader) payload(from parser.Side, t tensor.Tensor, b []byte) {
 	for len(b) > 0 {
 		n := min(len(b), v.need())
 		if v.data = append(v.data, b[:n]...); v.need() == 0 {
-			role, saved := r.tensors.judge(v.tensor, v.off, v.data)
+			role, saved := r.tensors.judge(v.tensor, v.off, v.data, r.proved)
 			tally.roles.add(role, len(v.data))
 			tally.saved += saved
 			v.next()
@@ -81,10 +82,14 @@ func (r *reader) payload(from parser.Side, t tensor.Tensor, b []byte) {
 	}
 }
 
-// messages returns how many messages of the protocol were seen.
-func (r *reader) messages(side parser.Side) int {
-	n, _ := counts(r.parsers[side][side])
-	return n
+// known reports whether a side speaks the protocol: it sent a message, or a handshake that is no other protocol's.
+func (r *reader) known(side parser.Side) bool {
+	p := r.parsers[side][side]
+	if n, _ := counts(p); n > 0 {
+		return true
+	}
+	h, ok := p.(interface{ Recognized() bool })
+	return ok && h.Recognized()
 }
 
 // blockLen is the length in bytes of what is judged at once.

@@ -25,9 +25,13 @@ type block struct {
 	trust tensor.Trust
 }
 
-// judge returns the role that a block of a tensor would be coded by, and the bytes that lossless coding saves.
-func (ts *tensors) judge(t tensor.Tensor, off int, data []byte) (tensor.Role, int) {
+// judge returns the role that a block of a tensor would be coded by, and the bytes that lossless coding saves. proved: the
+// role needs no content to support it.
+func (ts *tensors) judge(t tensor.Tensor, off int, data []byte, proved bool) (tensor.Role, int) {
 	role := t.Role
+	if proved {
+		return role, ts.saving(t.DType, data)
+	}
 	if t.Key != 0 && role != tensor.Exact && role != tensor.State {
 		b := ts.block(blockName{t.Key, off}, len(data))
 		if lossy := role == tensor.Gradient || role == tensor.Aggregate; lossy {

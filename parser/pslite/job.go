@@ -1,0 +1,183 @@
+package pslite
+
+import (
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// A job is what its connections have told. The zero job is one of a single connection.
+type job struct {
+	seed       uint64           // of its tensors' keys
+	run        uint64           // changes when the job begins anew; 0: of a single connection
+	begun      bool             // its beginning was seen, so that a command which was not seen was not given
+	optimizers map[int]struct{} // workers that gave the servers an optimizer
+	coded      map[uint64]bool  // BytePS: keys with a compressor
+	allCoded   bool             // there are too many of them to remember
+	table      table
+}
+
+// newJob returns the job of several connections.
+func newJob(seed, run uint64) *job { return &job{seed: seed, run: run} }
+
+// joined reports whether j has all connections of the job, and not just one.
+func (j *job) joined() bool { return j.run != 0 }
+
+// begin makes a new run of j.
+func (j *job) begin(run uint64) { *j = job{seed: j.seed, run: run} }
+
+// maxCoded bounds the keys of a job that have a compressor; with more all of them are taken to have one.
+const maxCoded = 1 << 16
+
+// code notes that a key has a compressor.
+func (j *job) code(key uint64) {
+	if len(j.coded) >= maxCoded {
+		j.allCoded = true
+		return
+	}
+	if j.coded == nil {
+		j.coded = map[uint64]bool{}
+	}
+	j.coded[key] = true
+}
+
+// optimize notes that a worker gave the servers an optimizer.
+func (j *job) optimize(worker int) {
+	if j.optimizers == nil {
+		j.optimizers = map[int]struct{}{}
+	}
+	if len(j.optimizers) < maxNodes {
+		j.optimizers[worker] = struct{}{}
+	}
+}
+
+// maxNodes bounds the nodes of a job.
+const maxNodes = 1 << 12
+
+// A table is what the scheduler has told of the nodes.
+type table struct {
+	sum   uint64                    // hash of its content
+	nodes map[netip.AddrPort]int    // ids by address
+	ports map[uint16]int            // and by port, where nodes are known by names; -1: of several
+	at    map[int]string            // addresses by id
+	times map[int]uint64            // how often a node was replaced
+	heard map[netip.AddrPort]uint64 // nodes that were told, by their address, and on which connection
+}
+
+// node returns the id of who listens there, 0 if no table says so.
+func (t *table) node(a netip.AddrPort) int {
+	if id := t.nodes[a]; id != 0 {
+		return id
+	}
+	return max(0, t.ports[a.Port()])
+}
+
+// set notes the address of a node.
+func (t *table) set(n node) {
+	if n.port < 1 || n.port > 1<<16-1 || len(t.nodes) >= 2*maxNodes {
+		return
+	}
+	if t.nodes == nil {
+		t.nodes, t.ports, t.at, t.times = map[netip.AddrPort]int{}, map[uint16]int{}, map[int]string{}, map[int]uint64{}
+	}
+	if old, ok := t.at[n.id]; ok && old != n.endpoint() && n.recovery {
+		t.times[n.id]++
+	}
+	t.at[n.id] = n.endpoint()
+	if a, ok := n.address(); ok {
+		t.nodes[a] = n.id
+	}
+	if id, ok := t.ports[uint16(n.port)]; ok && id != n.id {
+		t.ports[uint16(n.port)] = -1
+	} else {
+		t.ports[uint16(n.port)] = n.id
+	}
+}
+
+// endpoint returns a node's address as the table has it.
+func (n node) endpoint() string { return n.host + ":" + strconv.Itoa(n.port) }
+
+// address returns a node's address if it is one, and no name.
+func (n node) address() (netip.AddrPort, bool) {
+	a, err := netip.ParseAddr(strings.Trim(n.host, "[]"))
+	return netip.AddrPortFrom(a.Unmap(), uint16(n.port)), err == nil && n.port > 0 && n.port < 1<<16
+}
+
+// sumOf returns a hash of a table's content.
+func sumOf(nodes []node) uint64 {
+	h := xxhash.New()
+	for _, n := range nodes {
+		h.WriteString(n.endpoint() + " " + strconv.Itoa(n.id) + "\n")
+	}
+	return h.Sum64()
+}
+
+// announce takes note of nodes that the scheduler has told the one that listens at listener: the whole table, or one
+// node that takes the place of another.
+func (f *facts) announce(x *connection, listener netip.AddrPort, nodes []node) {
+	if len(nodes) > maxNodes {
+		return
+	}
+	var boss string
+	recovery := false
+	for _, n := range nodes {
+		recovery = recovery || n.recovery
+		if n.id == scheduler {
+			boss = n.endpoint()
+		}
+	}
+	if boss == "" {
+		if j := f.jobOf(x, listener); recovery && j.joined() {
+			f.replace(x, j, nodes)
+		}
+		return
+	}
+	j := f.jobAt(x.conn.Job, boss)
+	sum := sumOf(nodes)
+	if conn, told := j.table.heard[listener]; !recovery && (j.table.sum != sum || told && conn != x.number) {
+		j.begin(f.number())
+	}
+	j.begun, j.table.sum = true, sum
+	if j.table.heard == nil {
+		j.table.heard = map[netip.AddrPort]uint64{}
+	}
+	if len(j.table.heard) < maxNodes {
+		j.table.heard[listener] = x.number
+	}
+	f.places.put(placeKey{x.conn.Job, listener}, j)
+	f.replace(x, j, nodes)
+}
+
+// replace notes the addresses of nodes.
+func (f *facts) replace(x *connection, j *job, nodes []node) {
+	for _, n := range nodes {
+		if len(j.table.at) >= maxNodes && j.table.at[n.id] == "" {
+			continue
+		}
+		j.table.set(n)
+		if a, ok := n.address(); ok {
+			f.places.put(placeKey{x.conn.Job, a}, j)
+		}
+	}
+}
+
+// jobAt returns the job of a scheduler. The first scheduler of a configured job is that of its other connections.
+func (f *facts) jobAt(name, boss string) *job {
+	if n := f.named[name]; n != nil {
+		if n.scheduler == "" {
+			n.scheduler = boss
+		}
+		if n.scheduler == boss {
+			return n.job
+		}
+	}
+	k := tableKey{name, boss}
+	j, ok := f.tables.get(k)
+	if !ok {
+		j = newJob(tableSeed(name, boss), f.number())
+		f.tables.put(k, j)
+	}
+	return j
+}

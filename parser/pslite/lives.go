@@ -1,0 +1,59 @@
+package pslite
+
+import "net/netip"
+
+// A life is a worker's, at one server: from its first request on until its process ends, however often it connects.
+// What is the first push of a key is a question within a life.
+type life struct {
+	number uint64 // no other life has it
+	first  int32  // timestamp of its first request
+	conn   uint64 // number of its last connection
+}
+
+// A lifeOf names the lives that follow each other. Timestamps are counted for each customer.
+type lifeOf struct {
+	run           uint64
+	server        netip.AddrPort // where it listens: another process listens elsewhere
+	worker        int
+	times         uint64 // that the worker is known to have been replaced
+	app, customer int32
+}
+
+// live returns the life to which a request on connection conn belongs. A worker that connects again and counts from the
+// start again is another process; a life that was forgotten begins anew. replaced says that another one has ended.
+func (f *facts) live(k lifeOf, timestamp int32, conn uint64) (number uint64, replaced bool) {
+	l, ok := f.lives.get(k)
+	switch {
+	case ok && l.conn == conn:
+		return l.number, false
+	case ok && timestamp > l.first:
+		l.conn = conn
+	default:
+		l = life{f.number(), timestamp, conn}
+		replaced = ok
+	}
+	f.lives.put(k, l)
+	return l.number, replaced
+}
+
+// A pushKey names a key that a life has pushed.
+type pushKey struct{ life, key uint64 }
+
+// pushes are those of one key within a life.
+type pushes struct {
+	count uint32
+	last  [4]int32 // timestamps of the last ones, the next of which replaces last[count%4]
+}
+
+// note takes note of a push. It returns which it is, from 1 on, and whether it was there before: ps-lite sends again
+// what is not acknowledged (src/resender.h), and the receiver drops what comes twice.
+func (p *pushes) note(timestamp int32) (n uint32, again bool) {
+	for i := range min(p.count, uint32(len(p.last))) {
+		if p.last[i] == timestamp {
+			return p.count, true
+		}
+	}
+	p.last[p.count%uint32(len(p.last))] = timestamp
+	p.count++
+	return p.count, false
+}

@@ -1,0 +1,176 @@
+package pslite
+
+import "github.com/gradproxy/gradproxy/parser"
+
+// begin takes note of a frame's header.
+func (s *stream) begin(header []byte) {
+	size, ok := frameSize(header)
+	if !ok {
+		s.fail("a frame with flags %#x and a size of %x", header[0], header[1:])
+		return
+	}
+	s.frame = frame{part: s.next, more: header[0]&flagMore != 0, size: size, rest: size}
+	switch {
+	case header[0]&flagCommand != 0:
+		s.beginCommand()
+	case !s.ready:
+		s.fail("a message before READY")
+	default:
+		s.beginPart()
+	}
+	if s.err == nil && s.state != payload {
+		if s.state = body; size == 0 {
+			s.end(nil)
+		}
+	}
+}
+
+// first returns what the first frame of this side's messages is.
+func (s *stream) first() part {
+	if s.dealer {
+		return partMeta
+	}
+	return partName
+}
+
+// beginCommand begins a command: they stand between messages.
+func (s *stream) beginCommand() {
+	switch {
+	case s.frame.more || s.ready && s.next != s.first():
+		s.fail("a command within a message")
+	case !s.ready && s.frame.size > maxHeld:
+		s.fail("a READY of %d bytes", s.frame.size)
+	}
+	s.frame.part = partCommand
+}
+
+// beginPart begins a frame of a message.
+func (s *stream) beginPart() {
+	size, m := s.frame.size, &s.msg
+	switch s.next {
+	case partName:
+		if !s.frame.more || size > maxName {
+			s.fail("no server's name before an answer")
+		}
+	case partMeta:
+		if size > maxHeld {
+			s.fail("a meta of %d bytes", size)
+		}
+	case partKeys:
+		m.keys.begin()
+		s.expect(true)
+	case partVals:
+		if s.expect(m.meta.frames > 2); s.err == nil {
+			s.beginVals()
+		}
+	case partLens:
+		m.lens = lens{}
+		s.expect(false)
+	}
+}
+
+// expect fails where a message ends early or goes on too long.
+func (s *stream) expect(more bool) {
+	if s.frame.more != more {
+		s.fail("a message of other than %d frames of data", s.msg.meta.frames)
+	}
+}
+
+// beginVals begins the payload.
+func (s *stream) beginVals() {
+	m := &s.msg
+	m.vals = s.conn.value(s.route(), &m.meta, &m.keys, s.frame.size)
+	if s.frame.size > 0 {
+		s.state = payload
+		s.next = s.after(partVals)
+	}
+}
+
+// after returns what comes after a part of a message.
+func (s *stream) after(p part) part {
+	switch frames := s.msg.meta.frames; {
+	case p == partMeta && frames == 0, p == partVals && frames == 2, p == partLens:
+		return s.first()
+	}
+	return p + 1
+}
+
+// end takes note of the end of a frame, of which whole is the body where it was collected.
+func (s *stream) end(whole []byte) {
+	s.state = header
+	switch s.frame.part {
+	case partCommand:
+		if !s.ready {
+			s.endReady(whole)
+		}
+		return
+	case partName:
+		if s.msg.sender = nodeID(whole); !server(s.msg.sender) {
+			s.fail("a message of a node %.12q", whole)
+			return
+		}
+	case partMeta:
+		if s.endMeta(whole); s.err != nil {
+			return
+		}
+	case partLens:
+		if m := &s.msg; m.vals.Size > 0 && !m.lens.agrees(m.vals.Size, m.vals.DType.Size()) {
+			s.fail("lengths that are not those of %d bytes of values", m.vals.Size)
+			return
+		}
+	}
+	s.next = s.after(s.frame.part)
+}
+
+// endReady takes note of READY, or of an ERROR in its place.
+func (s *stream) endReady(body []byte) {
+	name, data := commandName(body)
+	if name == "ERROR" {
+		return
+	}
+	r, ok := parseReady(data)
+	if name != "READY" || !ok {
+		s.fail("a handshake of another application's")
+		return
+	}
+	s.ready, s.dealer = true, r.dealer
+	s.next = s.first()
+	s.msg.sender, s.named = r.id, r.id != 0
+	if r.dealer {
+		p := s.conn.protocol
+		p.mu.Lock()
+		s.conn.dealer = r.id
+		p.mu.Unlock()
+	}
+}
+
+// endMeta takes note of a message by its meta.
+func (s *stream) endMeta(body []byte) {
+	m, ok := parseMeta(body)
+	switch {
+	case !ok:
+		s.fail("a meta of %d bytes that is neither of ps-lite's nor of BytePS's", len(body))
+		return
+	}
+	s.msg.meta = m
+	if s.expect(m.frames > 0); s.err != nil {
+		return
+	}
+	s.count.messages++
+	if m.frames > 0 {
+		s.count.payloads++
+		return
+	}
+	s.conn.hear(s.route(), &s.msg.meta)
+	s.msg.meta.nodes = nil
+}
+
+// route returns between whom the current message passes.
+func (s *stream) route() route {
+	if s.dealer {
+		return route{from: s.msg.sender, listener: s.conn.address(1 - s.side)}
+	}
+	return route{from: s.msg.sender, listener: s.conn.address(s.side), back: true}
+}
+
+var _ parser.Counter = (*stream)(nil)

@@ -1,0 +1,106 @@
+// Package pslite finds the tensors in connections of ps-lite, the parameter server under Apache MXNet's dist_* key-value
+// stores and, in a dialect of its own, under BytePS. It reads the ZeroMQ transport; RDMA is not to be seen.
+//
+// # Wire
+//
+// A connection is ZMTP 3.0 or 3.1 with the NULL mechanism (https://rfc.zeromq.org/spec/23, libzmq). Each side sends a
+// greeting of 64 bytes and a READY command, then frames. Integers of ZMTP are big-endian, those of ps-lite little-endian.
+//
+//	greeting   FF, 8 bytes, 7F, major, minor, mechanism (20 bytes, zero-padded), as-server, 31 bytes
+//	frame      flags (1 MORE, 2 LONG, 4 COMMAND), size (1 byte, with LONG 8), body
+//	READY      05 "READY", then properties: length (1 byte), name, length (4 bytes), value
+//	message    frames, all but the last with MORE
+//
+// Every node accepts connections on a ROUTER socket that only receives, and opens one from a DEALER socket to each peer,
+// that only sends; READY names the sender, "ps" and its id (1 the scheduler, 8 + 2r server r, 9 + 2r worker r). So a
+// request and its answer travel on two connections. The frames of a message are (ps-lite, src/zmq_van.h):
+//
+//	0 meta     what it is: a Protocol Buffer (src/meta.proto), or in BytePS a C structure (src/meta.h of
+//	           bytedance/ps-lite)
+//	1 keys     64-bit integers, of the receiving or answering server's range
+//	2 vals     the values, in the order of the keys: the payload
+//	3 lens     32-bit integers, the length of each value; absent from requests to pull, and where all are equal
+//
+// Control messages, commands and acknowledgements have the first frame only. In BytePS a server's answers return on the
+// worker's own connection, behind one frame more, the server's name (bytedance/ps-lite, src/zmq_van.h).
+//
+// # What is a tensor
+//
+// The vals frame of every message, where it is not empty: Size is the frame's, Hold the rest of it, since a sender
+// writes it whole. All other bytes are opaque, and so is everything after something that is not understood.
+//
+// MXNet (src/kvstore/kvstore_dist.h, kvstore_dist_server.h) and BytePS (byteps/common/common.cc) send vals as bytes, and
+// put what they are into the meta's head: it pairs the request type, dense, row-sparse or compressed, with the element
+// type (head.go). Vals of another type belong to an application of which nothing more is known: those are Unknown.
+//
+// # Roles
+//
+//   - A push is a [tensor.Gradient], save for what begins a key: the first push of rank 0 in MXNet are the initial
+//     weights, and are [tensor.Exact]. No field says so. In BytePS the first push of every worker makes room on the
+//     server, and a broadcast of weights is the second push of a key that has no third (broadcast_parameters in
+//     byteps/torch): both are Exact.
+//   - An answer to a pull is [tensor.State] if a worker was seen to give the servers an optimizer (command 0), else the
+//     sum of the round's gradients, an [tensor.Aggregate]; but Unknown if the job's beginning, where the command stands,
+//     was not seen. In BytePS it is an Aggregate.
+//   - What is coded already (MXNet's 2-bit codes, a key with a compressor in BytePS), integers, and a push that is sent
+//     a second time (PS_RESEND) are Exact.
+//
+// A key begins again with each life of a worker: a process that counts its requests from the start again, at a server
+// that listens where it did (lives.go).
+//
+// # Jobs
+//
+// The connections of a job share what they tell: which is worker and which server, and commands. The scheduler's
+// table of nodes (ADD_NODE) joins connections, by the address that they go to; without one, those of a configured job
+// are one, and other connections stand alone. A table that differs, or that a node gets once more on another
+// connection, begins a new run.
+//
+// # Keys
+//
+// A tensor's Key is made of the job, direction, worker, customer and the server's key, which names the server as well
+// since each has a range of its own; where rows or many keys are sent, of the set of these too. An answer's Base is its
+// own Key: the value that the same worker got before.
+//
+// # Limits
+//
+// Where the scheduler's table is not seen, the workers' ids at the other end of answers are not known, and the
+// connection's addresses and number stand for them. BytePS before 2020 used Protocol Buffers and is taken for MXNet. A
+// job that broadcasts weights with BytePS twice under one name is not told from one that trains. ZMTP 2 and mechanisms
+// with encryption are not read.
+//
+// Memory is bounded whatever a peer sends: 2 MiB for a direction, and for all jobs together the last 2^18 keys pushed,
+// 2^15 lives and 2^14 addresses; what is beyond is forgotten, and a forgotten key begins again, exactly.
+package pslite
+
+import (
+	"sync"
+
+	"github.com/gradproxy/gradproxy/parser"
+)
+
+// Protocol is ps-lite over ZeroMQ. The zero Protocol is ready for use; it must not be copied after first use.
+type Protocol struct {
+	mu    sync.Mutex
+	facts facts // guarded by mu
+}
+
+var (
+	_ parser.Protocol = (*Protocol)(nil)
+	_ parser.Lasting  = (*Protocol)(nil)
+)
+
+// String returns "pslite".
+func (*Protocol) String() string { return "pslite" }
+
+// Lasting returns true: libzmq connects again, and the job goes on with the same keys.
+func (*Protocol) Lasting() bool { return true }
+
+// Proved returns true: the wire proves the roles that the parsers give, so that what is a gradient need not look like
+// one too.
+func (*Protocol) Proved() bool { return true }
+
+// New returns the parsers of a connection's two directions.
+func (p *Protocol) New(c parser.Conn) (fromClient, fromServer parser.Parser) {
+	x := p.open(c)
+	return &stream{conn: x, side: parser.Client}, &stream{conn: x, side: parser.Server}
+}

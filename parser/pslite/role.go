@@ -1,0 +1,132 @@
+package pslite
+
+import (
+	"net/netip"
+
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// A route is between whom a message passes.
+type route struct {
+	from     int            // id of the sender; 0: not known
+	listener netip.AddrPort // where the side that accepted the connection listens
+	back     bool           // the sender is that side
+}
+
+// hear takes note of a message without data.
+func (x *connection) hear(r route, m *meta) {
+	x.protocol.mu.Lock()
+	defer x.protocol.mu.Unlock()
+	f := &x.protocol.facts
+	switch {
+	case m.command == addNode && r.from == scheduler && !m.request:
+		f.announce(x, r.listener, m.nodes)
+	case m.kind() == command && m.request && worker(r.from):
+		j := f.jobOf(x, r.listener)
+		f.life(x, j, r, m)
+		if m.head == optimizer && !m.packed {
+			j.optimize(r.from)
+		}
+	}
+}
+
+// life returns the number of the life that a request belongs to.
+func (f *facts) life(x *connection, j *job, r route, m *meta) uint64 {
+	number, replaced := f.live(lifeOf{j.run, r.listener, r.from, j.table.times[r.from], m.app, m.customer}, m.timestamp, x.number)
+	if replaced {
+		delete(j.optimizers, r.from)
+	}
+	j.begun = j.begun || m.timestamp == 0
+	return number
+}
+
+// value returns the tensor that the vals of a message are, of size bytes, and takes note of the message.
+func (x *connection) value(r route, m *meta, k *keys, size int) tensor.Tensor {
+	l := layoutOf(m, k, size)
+	t := tensor.Tensor{DType: l.dtype, Size: size, Hold: size, Why: tensor.RoleUnproved}
+	x.protocol.mu.Lock()
+	defer x.protocol.mu.Unlock()
+	f := &x.protocol.facts
+	j := f.jobOf(x, r.listener)
+	id := identity{app: m.app, customer: m.customer, shape: l.shape, key: l.key, set: l.set}
+	switch kind := m.kind(); {
+	case kind == push && worker(r.from):
+		id.direction, id.worker = push, uint64(r.from)
+		if number := f.life(x, j, r, m); l.known {
+			t.Role, t.Why = f.push(j, number, r, m, l), tensor.OK
+		}
+		t.Key = id.under(j.seed)
+	case kind == pull && worker(r.from):
+		f.life(x, j, r, m)
+	case kind == answer && server(r.from):
+		id.direction, id.worker = answer, x.receiver(j, r)
+		if l.known {
+			t.Role, t.Why = j.answer(m, l)
+		}
+		t.Key = id.under(j.seed)
+		t.Base = t.Key
+	}
+	if t.DType == tensor.NoDType && t.Why == tensor.OK {
+		t.Why = tensor.DTypeUnknown
+	}
+	if size == 0 {
+		return tensor.Tensor{}
+	}
+	return t
+}
+
+// receiver returns the id of the worker that gets an answer, or what stands for it.
+func (x *connection) receiver(j *job, r route) uint64 {
+	id := j.table.node(r.listener)
+	if r.back {
+		id = x.dealer
+	}
+	if id == 0 {
+		return place(r.listener.Addr(), x.conn.Number)
+	}
+	return uint64(id)
+}
+
+// push returns the role of a push of conventional layout, and takes note of it.
+func (f *facts) push(j *job, life uint64, r route, m *meta, l layout) tensor.Role {
+	k := pushKey{life, l.key}
+	p, _ := f.pushed.get(k)
+	n, again := p.note(m.timestamp)
+	f.pushed.put(k, p)
+	exact := uint32(0) // pushes that begin a key
+	switch {
+	case m.packed:
+		exact = 2
+		if l.shape == codes {
+			j.code(l.key)
+		}
+	case r.from == rank0:
+		exact = 1
+	}
+	if again || n <= exact || !j.plain(m, l) {
+		return tensor.Exact
+	}
+	return tensor.Gradient
+}
+
+// answer returns the role of an answer of conventional layout.
+func (j *job) answer(m *meta, l layout) (tensor.Role, tensor.Reason) {
+	switch {
+	case !j.plain(m, l):
+		return tensor.Exact, tensor.OK
+	case !j.joined() && !m.packed: // an optimizer would be told of on another connection
+		return tensor.Unknown, tensor.RoleUnproved
+	case m.packed:
+		return tensor.Aggregate, tensor.OK
+	case len(j.optimizers) > 0:
+		return tensor.State, tensor.OK
+	case !j.begun:
+		return tensor.Unknown, tensor.RoleUnproved
+	}
+	return tensor.Aggregate, tensor.OK
+}
+
+// plain reports whether vals are numbers that the framework has not coded.
+func (j *job) plain(m *meta, l layout) bool {
+	return l.shape != codes && l.dtype.Float() && !(m.packed && (j.allCoded || j.coded[l.key]))
+}

@@ -1,0 +1,197 @@
+package pslite
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// A stream frames one direction of a connection.
+type stream struct {
+	conn *connection
+	side parser.Side
+
+	state  state
+	held   []byte // copy of the undecided bytes, already given out as opaque
+	dealer bool   // it is the side that connected
+	ready  bool   // READY has come
+	named  bool   // and has named a node
+	err    error  // why the stream is not, or no longer, understood
+
+	frame frame // the current frame
+	next  part  // what the next frame of a message is
+	msg   message
+	count struct{ messages, payloads int }
+}
+
+// A state says what the next byte of a stream belongs to.
+type state uint8
+
+const (
+	greeting state = iota
+	header         // of a frame
+	body           // of a frame, opaque
+	payload        // of a frame of vals
+)
+
+// A part is what a frame is.
+type part uint8
+
+const (
+	partName    part = iota // the server's, before BytePS's answers
+	partMeta                // frame 0
+	partKeys                // frame 1
+	partVals                // frame 2
+	partLens                // frame 3
+	partCommand             // no part of a message
+)
+
+// A frame is the one whose body comes.
+type frame struct {
+	part part
+	more bool // another frame of the message follows
+	size int  // bytes of the body
+	rest int  // of these, still to come
+}
+
+// A message is the one whose frames come.
+type message struct {
+	meta   meta
+	sender int // id of the node
+	keys   keys
+	vals   tensor.Tensor // from the next byte on
+	lens   lens
+}
+
+// maxHeld bounds, in bytes, a frame that is understood only whole, and of which a copy is kept: a meta, READY.
+const maxHeld = 1 << 20
+
+// errBroken says that a stream of messages holds something else.
+var errBroken = errors.New("pslite: not a message")
+
+// Next implements parser.Parser.
+func (s *stream) Next(b []byte) (parser.Segment, error) {
+	if s.state == payload {
+		return s.take(b), nil
+	}
+	n := 0 // opaque bytes of b
+	for n < len(b) && s.state != payload && s.err == nil {
+		n += s.opaque(b[n:])
+	}
+	if n == 0 {
+		return parser.Segment{}, s.err
+	}
+	return parser.Segment{Len: n}, nil
+}
+
+// take returns the next bytes of the payload.
+func (s *stream) take(b []byte) parser.Segment {
+	seg := parser.Segment{Len: min(len(b), s.frame.rest), Tensor: s.msg.vals}
+	s.frame.rest -= seg.Len
+	s.msg.vals.Off += seg.Len
+	s.msg.vals.Hold = s.frame.rest
+	if s.frame.rest == 0 {
+		s.state = header
+	}
+	return seg
+}
+
+// opaque takes bytes of b up to the end of what is being read, and returns their number. Where they are not understood
+// it sets s.err; it returns 0 only then.
+func (s *stream) opaque(b []byte) int {
+	var n int
+	switch s.state {
+	case greeting:
+		n = s.greet(b)
+	case header:
+		first := b[0]
+		if len(s.held) > 0 {
+			first = s.held[0]
+		}
+		whole, used := s.collect(b, headerLen(first))
+		if n = used; whole != nil {
+			s.begin(whole)
+		}
+	default:
+		n = s.body(b)
+	}
+	if s.err != nil {
+		return 0
+	}
+	return n
+}
+
+// collect gathers n bytes, which may come in pieces. It returns them once they are whole, and how many bytes of b it
+// took. whole is valid until the next call.
+func (s *stream) collect(b []byte, n int) (whole []byte, used int) {
+	if len(s.held) == 0 && len(b) >= n {
+		return b[:n], n
+	}
+	used = min(n-len(s.held), len(b))
+	s.held = append(s.held, b[:used]...)
+	if len(s.held) < n {
+		return nil, used
+	}
+	whole = s.held
+	if s.held = s.held[:0]; cap(whole) > 1<<16 {
+		s.held = nil // one large meta is no reason to keep as much for ever
+	}
+	return whole, used
+}
+
+// greet takes bytes of the greeting.
+func (s *stream) greet(b []byte) int {
+	whole, n := s.collect(b, greetingLen)
+	seen := whole
+	if whole == nil {
+		seen = s.held
+	}
+	if !greets(seen) {
+		s.fail("the greeting is none of ZMTP 3 with the NULL mechanism")
+	}
+	if whole != nil {
+		s.state = header
+	}
+	return n
+}
+
+// body takes bytes of the current frame.
+func (s *stream) body(b []byte) int {
+	var whole []byte
+	n := min(len(b), s.frame.rest)
+	switch s.frame.part {
+	case partName, partMeta:
+		whole, n = s.collect(b, s.frame.size)
+	case partCommand:
+		if !s.ready {
+			whole, n = s.collect(b, s.frame.size)
+		}
+	case partKeys:
+		s.msg.keys.add(b[:n])
+	case partLens:
+		s.msg.lens.add(b[:n])
+	}
+	if s.frame.rest -= n; s.frame.rest == 0 {
+		s.end(whole)
+	}
+	return n
+}
+
+// fail notes that the stream is not, or no longer, understood.
+func (s *stream) fail(format string, args ...any) {
+	what := fmt.Sprintf(format, args...)
+	if s.count.messages == 0 {
+		s.err = fmt.Errorf("pslite: from the %v: %s: %w", s.side, what, parser.ErrForeign)
+		return
+	}
+	s.err = fmt.Errorf("%w after %d messages from the %v: %s: the rest travels verbatim: %w",
+		errBroken, s.count.messages, s.side, what, parser.ErrForget)
+}
+
+// Messages implements parser.Counter: it counts messages, and those that carry values, empty ones included.
+func (s *stream) Messages() (all, payloads int) { return s.count.messages, s.count.payloads }
+
+// Recognized reports whether this is ps-lite: the sender's READY has named a node, or a message has come.
+func (s *stream) Recognized() bool { return s.named || s.count.messages > 0 }
