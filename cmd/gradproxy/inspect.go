@@ -21,10 +21,14 @@ func inspectCommand() *cobra.Command {
 		Use:   "inspect FILE.pcap[.gz]",
 		Short: "Say what a packet capture holds: who talks what to whom, which tensors, how small they would travel",
 		Long: `Say what a packet capture (pcap or pcapng, gzipped or not) holds: which connections speak which protocol, how much of
-that is tensors of which role, and what lossless coding would make of it. All connections of the file are taken for one
-job.`,
+that is tensors of which role, and how many bytes proxies with each of some policies would have put into their tunnel.
+All connections of the file are taken for one job.
+
+A policy is the codec of gradients, whose aggregates are then lossless, or CODEC+CODEC for gradients and aggregates. The
+bytes include the frames between the proxies, and leave out the tunnel's records, TLS, TCP and IP: about 4 % more.`,
 		Example: `  gradproxy inspect job.pcap.gz
-  gradproxy inspect --sums gradients --ranks 3 --json job.pcap`,
+  gradproxy inspect --sums gradients --ranks 3 --json job.pcap
+  gradproxy inspect --sums gradients --codec '3lc(s=1.9)+int8' job.pcap`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			switch sums {
@@ -36,6 +40,11 @@ job.`,
 			}
 			if config.Ranks < 0 || config.Ranks == 1 {
 				return usagef("--ranks %d: choose 2 or more", config.Ranks)
+			}
+			for _, text := range config.Policies {
+				if err := inspect.CheckPolicy(text); err != nil {
+					return usagef("--codec: %w", err)
+				}
 			}
 			f, err := os.Open(args[0])
 			if err != nil {
@@ -57,6 +66,7 @@ job.`,
 	}
 	c.Flags().StringVar(&sums, "sums", "", "what the job's all-reduces sum up, which the wire does not say: gradients")
 	c.Flags().IntVar(&config.Ranks, "ranks", 0, "ranks of the job, at most, if known")
+	c.Flags().StringArrayVar(&config.Policies, "codec", inspect.DefaultPolicies(), "policy whose cost is of interest, may be repeated; lossless is always one")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
 }

@@ -26,19 +26,23 @@ func TestInspectJSON(t *testing.T) {
 	}
 	var out bytes.Buffer
 	c := inspectCommand()
-	c.SetArgs([]string{"--json", "--sums", "gradients", "--ranks", "2", file})
+	c.SetArgs([]string{"--json", "--sums", "gradients", "--ranks", "2", "--codec", "int8", file})
 	c.SetOut(&out)
 	if err := c.ExecuteContext(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	const empty = `"payload_messages":0,"payload_bytes":0,"payload_sha256":"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
 		"role_bytes":{"gradient":0,"aggregate":0,"state":0,"exact":0,"unknown":0}`
+	const none = `{"raw_bytes":0,"bytes":0}`
+	const cost = `"raw_bytes":33,"bytes":33,"ratio":1,"short_of_memory":false,"roles":{"gradient":` + none + `,"aggregate":` + none + `,
+		"state":` + none + `,"exact":` + none + `,"unknown":` + none + `,"opaque":{"raw_bytes":33,"bytes":33}}`
 	var got, want any
 	if err := json.Unmarshal(out.Bytes(), &got); err != nil {
 		t.Fatalf("%v: %s", err, out.Bytes())
 	}
 	if err := json.Unmarshal([]byte(`{"connections":[{"client":"10.0.0.1:4000","server":"10.0.0.2:5000","protocol":"unknown","complete":true,
-		"from_client":{"bytes":33,"messages":0,`+empty+`},"from_server":{"bytes":0,"messages":0,`+empty+`}}]}`), &want); err != nil {
+		"from_client":{"bytes":33,"messages":0,`+empty+`},"from_server":{"bytes":0,"messages":0,`+empty+`}}],
+		"policies":[{"codec":"lossless",`+cost+`},{"codec":"int8",`+cost+`}]}`), &want); err != nil {
 		t.Fatal(err)
 	}
 	if !reflect.DeepEqual(got, want) {
@@ -60,6 +64,8 @@ func TestInspectErrors(t *testing.T) {
 		{[]string{text + "x"}, "no such file", true},
 		{[]string{"--sums", "weights", text}, "--sums weights", true},
 		{[]string{"--ranks", "1", text}, "--ranks 1", true},
+		{[]string{"--codec", "int9", text}, "--codec: policy \"int9\": ", true},
+		{[]string{"--codec", "int8+", text}, "write CODEC for gradients, or CODEC+CODEC", true},
 		{[]string{}, "accepts 1 arg", false},
 	} {
 		cmd := inspectCommand()

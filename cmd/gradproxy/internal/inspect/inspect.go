@@ -2,17 +2,18 @@
 // how small they would travel.
 //
 // It runs what two proxies, one beside each end of every connection, would run: the parsers, the content check before
-// lossy coding, and the lossless codec. All connections of a capture are one job.
+// lossy coding, and for each policy of interest the proxy's own sender. All connections of a capture are one job.
 package inspect
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 
-	codeclist "github.com/gradproxy/gradproxy/codecs/all"
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/parser/all"
 	"github.com/gradproxy/gradproxy/parser/capture"
+	"github.com/gradproxy/gradproxy/proxy"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -20,46 +21,54 @@ import (
 type Config struct {
 	Sums  tensor.Role // Gradient: the job's sums are gradients; else Unknown
 	Ranks int         // at most, in a group; 0: unknown
-	// MaxCopies bounds the memory for the last values of tensors, in bytes; 0 stands for 1 GiB. Tensors beyond it are
-	// Unknown, since nothing can be compared.
+	// Policies are those whose cost is of interest, as CheckPolicy takes them; Lossless is always one.
+	Policies []string
+	// MaxCopies bounds the memory for the last values of tensors, in bytes, once and again for each policy; 0 stands for
+	// 1 GiB. Tensors beyond it are Unknown, since nothing can be compared.
 	MaxCopies int
 }
 
 // job names what all connections of a capture belong to.
 const job = "capture"
 
-// Read reads a capture. With an error, the Report tells of what was read before it.
-func Read(r io.Reader, c Config) (*Report, error) {
-	lossless, err := codeclist.New("lossless")
+// Read reads a capture. With an error, the Report tells of what was read before it; it is nil if c is wrong.
+func Read(r io.Reader, c Config) (report *Report, err error) {
+	c.MaxCopies = cmp.Or(c.MaxCopies, 1<<30)
+	costings, err := newCostings(c)
+	defer func() {
+		for _, c := range costings {
+			c.trial.Close()
+		}
+	}()
 	if err != nil {
 		return nil, fmt.Errorf("inspect: %w", err)
 	}
 	x := &inspector{
-		config: c,
-		near:   [2][]parser.Protocol{all.Protocols(), all.Protocols()},
-		tensors: &tensors{
-			spare: c.MaxCopies,
-			codec: lossless,
-			last:  map[blockName]*block{},
-		},
-	}
-	if x.tensors.spare == 0 {
-		x.tensors.spare = 1 << 30
+		config:   c,
+		near:     [2][]parser.Protocol{all.Protocols(), all.Protocols()},
+		tensors:  &tensors{spare: c.MaxCopies, last: map[blockName]*block{}},
+		costings: costings,
 	}
 	err = capture.Read(r, x.open)
-	report := &Report{Connections: []Connection{}}
+	report = &Report{Connections: []Connection{}}
 	for _, w := range x.wires {
+		w.finish()
 		report.Connections = append(report.Connections, w.report())
 	}
-	return report, err
+	for _, c := range x.costings {
+		report.Policies = append(report.Policies, c.end())
+	}
+	return report, cmp.Or(err, x.err)
 }
 
 // An inspector reads one capture.
 type inspector struct {
-	config  Config
-	near    [2][]parser.Protocol // of the proxies beside clients, and beside servers
-	wires   []*wire
-	tensors *tensors
+	config   Config
+	near     [2][]parser.Protocol // of the proxies beside clients, and beside servers
+	wires    []*wire
+	tensors  *tensors
+	costings []*costing // lossless first
+	err      error      // a defect of the program
 }
 
 // open begins a connection.
@@ -77,6 +86,9 @@ type wire struct {
 	bytes     [2]int
 	gaps      [2]bool // a side had a gap
 	readers   []*reader
+	finished  bool
+	known     *reader // of the connection's protocol; nil: unknown
+	sizes     [2][]proxy.RehearsedSizes
 }
 
 // Data implements capture.Sink.
@@ -89,6 +101,8 @@ func (w *wire) Data(from parser.Side, b []byte) {
 	for _, r := range w.readers {
 		if r.data(from, b) {
 			left = append(left, r)
+		} else {
+			w.close(r)
 		}
 	}
 	clear(w.readers[len(left):])
@@ -99,7 +113,7 @@ func (w *wire) Data(from parser.Side, b []byte) {
 func (w *wire) begin() {
 	x := w.inspector
 	for i := range x.near[0] {
-		r := &reader{protocol: x.near[0][i].String(), tensors: x.tensors, ended: w.gaps}
+		r := &reader{protocol: x.near[0][i].String(), tensors: x.tensors, costings: x.costings, ended: w.gaps}
 		if p, ok := x.near[0][i].(interface{ Proved() bool }); ok {
 			r.proved = p.Proved()
 		}
@@ -126,32 +140,59 @@ func (w *wire) Gap(from parser.Side) {
 }
 
 // Close implements capture.Sink.
-func (w *wire) Close(complete bool) { w.complete = complete }
+func (w *wire) Close(complete bool) {
+	w.complete = complete
+	w.finish()
+}
 
-// report sums up the connection, by the first protocol that knew it.
-func (w *wire) report() Connection {
-	c := Connection{Client: w.conn.Client.String(), Server: w.conn.Server.String(), Protocol: unknown, Complete: w.complete}
-	var known *reader
+// finish settles whose protocol it is, by the first that knew it, and ends the flows: nothing comes any more.
+func (w *wire) finish() {
+	if w.finished {
+		return
+	}
+	w.finished = true
 	for _, r := range w.readers {
-		if r.known(parser.Client) || r.known(parser.Server) {
-			known, c.Protocol = r, r.protocol
-			break
+		sizes := w.close(r)
+		if w.known == nil && (r.known(parser.Client) || r.known(parser.Server)) {
+			w.known, w.sizes = r, sizes
 		}
 	}
-	c.FromClient, c.FromServer = w.direction(known, parser.Client), w.direction(known, parser.Server)
+}
+
+func (w *wire) close(r *reader) [2][]proxy.RehearsedSizes {
+	sizes, err := r.close()
+	w.inspector.err = cmp.Or(w.inspector.err, err)
+	return sizes
+}
+
+// report sums up the connection.
+func (w *wire) report() Connection {
+	c := Connection{Client: w.conn.Client.String(), Server: w.conn.Server.String(), Protocol: unknown, Complete: w.complete}
+	if w.known != nil {
+		c.Protocol = w.known.protocol
+	}
+	c.FromClient, c.FromServer = w.direction(parser.Client), w.direction(parser.Server)
 	return c
 }
 
-func (w *wire) direction(r *reader, side parser.Side) Direction {
-	d := Direction{Bytes: w.bytes[side], Lossless: w.bytes[side]}
-	if r == nil {
+func (w *wire) direction(side parser.Side) Direction {
+	d := Direction{Bytes: w.bytes[side]}
+	for i, c := range w.inspector.costings {
+		var sizes proxy.RehearsedSizes
+		if i < len(w.sizes[side]) {
+			sizes = w.sizes[side][i]
+		}
+		if bytes := c.add(d.Bytes, sizes); i == 0 {
+			d.Lossless = bytes
+		}
+	}
+	if w.known == nil {
 		d.PayloadSHA256 = noPayload
 		return d
 	}
-	t := &r.tallies[side]
-	d.Messages, d.PayloadMessages = counts(r.parsers[side][side])
+	t := &w.known.tallies[side]
+	d.Messages, d.PayloadMessages = counts(w.known.parsers[side][side])
 	d.PayloadBytes, d.PayloadSHA256, d.RoleBytes = t.bytes, hexSum(t.hash), t.roles
-	d.Lossless -= t.saved
 	return d
 }
 

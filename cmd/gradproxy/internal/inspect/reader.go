@@ -1,12 +1,16 @@
 package inspect
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"hash"
+	"slices"
 
 	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/proxy"
+	"github.com/gradproxy/gradproxy/proxy/policy"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -21,6 +25,10 @@ type reader struct {
 	tallies  [2]tally
 	values   [2]value
 	tensors  *tensors
+	costings []*costing
+	segments []parser.Segment          // of the bytes at hand
+	flows    [2][]*proxy.RehearsedFlow // by direction, then as costings; nil: it has had no tensor
+	err      error                     // of a flow
 }
 
 // A tally is what one direction comes to.
@@ -28,7 +36,6 @@ type tally struct {
 	bytes int
 	hash  hash.Hash // SHA-256 of the payloads
 	roles RoleBytes
-	saved int // bytes that lossless coding saves
 }
 
 func newHash() hash.Hash        { return sha256.New() }
@@ -47,18 +54,56 @@ func (r *reader) data(from parser.Side, b []byte) bool {
 		}
 		rest = rest[seg.Len:]
 	}
-	for len(b) > 0 && !r.ended[from] {
-		seg, err := r.parsers[from][from].Next(b)
+	r.segments = r.segments[:0]
+	understood := b
+	for rest := b; len(rest) > 0 && !r.ended[from]; {
+		seg, err := r.parsers[from][from].Next(rest)
 		if err != nil {
-			r.ended[from] = true
-			return !errors.Is(err, parser.ErrForeign)
+			r.ended[from], understood = true, b[:len(b)-len(rest)]
+			if errors.Is(err, parser.ErrForeign) {
+				return false
+			}
+			break
 		}
 		if seg.Tensor.Size > 0 {
-			r.payload(from, seg.Tensor, b[:seg.Len])
+			r.payload(from, seg.Tensor, rest[:seg.Len])
 		}
-		b = b[seg.Len:]
+		r.segments = append(r.segments, seg)
+		rest = rest[seg.Len:]
+	}
+	if len(r.segments) > 0 {
+		r.cost(from, understood)
 	}
 	return true
+}
+
+// cost shows bytes that were understood to all costings, from the first tensor on.
+func (r *reader) cost(from parser.Side, b []byte) {
+	if r.flows[from] == nil {
+		if !slices.ContainsFunc(r.segments, func(s parser.Segment) bool { return s.Tensor.Size > 0 }) {
+			return
+		}
+		direction := [2]policy.Direction{parser.Client: policy.FromClient, parser.Server: policy.FromServer}[from]
+		for _, c := range r.costings {
+			r.flows[from] = append(r.flows[from], c.flow(r.protocol, direction))
+		}
+	}
+	for _, f := range r.flows[from] {
+		r.err = cmp.Or(r.err, f.Send(b, r.segments))
+	}
+}
+
+// close ends the flows and returns their sizes, by direction, then as costings.
+func (r *reader) close() (sizes [2][]proxy.RehearsedSizes, err error) {
+	for side, flows := range r.flows {
+		for _, f := range flows {
+			s, err := f.Close()
+			r.err = cmp.Or(r.err, err)
+			sizes[side] = append(sizes[side], s)
+		}
+	}
+	r.flows = [2][]*proxy.RehearsedFlow{}
+	return sizes, r.err
 }
 
 // payload takes bytes of a tensor.
@@ -73,9 +118,7 @@ func (r *reader) payload(from parser.Side, t tensor.Tensor, b []byte) {
 	for len(b) > 0 {
 		n := min(len(b), v.need())
 		if v.data = append(v.data, b[:n]...); v.need() == 0 {
-			role, saved := r.tensors.judge(v.tensor, v.off, v.data, r.proved)
-			tally.roles.add(role, len(v.data))
-			tally.saved += saved
+			tally.roles.add(r.tensors.judge(v.tensor, v.off, v.data, r.proved), len(v.data))
 			v.next()
 		}
 		b = b[n:]

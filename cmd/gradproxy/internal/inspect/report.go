@@ -8,6 +8,7 @@ const unknown = "unknown"
 // A Report is what inspect --json prints. Its names are stable.
 type Report struct {
 	Connections []Connection `json:"connections"` // in the order of their first packets
+	Policies    []Cost       `json:"policies"`    // what each would have cost; lossless first
 }
 
 // A Connection is one TCP connection.
@@ -29,7 +30,7 @@ type Direction struct {
 	PayloadSHA256   string    `json:"payload_sha256"` // of all payloads, in stream order, in hexadecimal
 	RoleBytes       RoleBytes `json:"role_bytes"`     // of payload_bytes, by what would be coded as what
 
-	Lossless int `json:"-"` // Bytes with payloads coded losslessly
+	Lossless int `json:"-"` // what Lossless makes of Bytes
 }
 
 // RoleBytes counts bytes by role.
@@ -59,4 +60,54 @@ func (b *RoleBytes) add(r tensor.Role, n int) {
 // plus returns the sum of both.
 func (b RoleBytes) plus(c RoleBytes) RoleBytes {
 	return RoleBytes{b.Gradient + c.Gradient, b.Aggregate + c.Aggregate, b.State + c.State, b.Exact + c.Exact, b.Unknown + c.Unknown}
+}
+
+// A Cost is what a policy would have made of all connections: bytes for the tunnel, with the frames between the proxies,
+// without the tunnel's own records, TLS, TCP and IP.
+type Cost struct {
+	Codec         string    `json:"codec"`     // the policy: CODEC of gradients, or CODEC+CODEC of gradients and aggregates
+	RawBytes      int       `json:"raw_bytes"` // of the TCP streams
+	Bytes         int       `json:"bytes"`
+	Ratio         float64   `json:"ratio"` // RawBytes over Bytes
+	Roles         RoleCosts `json:"roles"`
+	ShortOfMemory bool      `json:"short_of_memory"` // so Bytes is too large: tensors were forgotten, and travelled exactly
+}
+
+// RoleCosts split a Cost by what the parser says of the bytes. Blocks that the content check sends exactly count for the
+// role that the parser gave them.
+type RoleCosts struct {
+	Gradient  RoleCost `json:"gradient"`
+	Aggregate RoleCost `json:"aggregate"`
+	State     RoleCost `json:"state"`
+	Exact     RoleCost `json:"exact"`
+	Unknown   RoleCost `json:"unknown"`
+	Opaque    RoleCost `json:"opaque"` // no tensor: headers, control, and connections of unknown protocols
+}
+
+// A RoleCost is a part of a Cost.
+type RoleCost struct {
+	RawBytes int `json:"raw_bytes"`
+	Bytes    int `json:"bytes"`
+}
+
+// of returns the part of a role.
+func (c *RoleCosts) of(r tensor.Role) *RoleCost {
+	switch r {
+	case tensor.Gradient:
+		return &c.Gradient
+	case tensor.Aggregate:
+		return &c.Aggregate
+	case tensor.State:
+		return &c.State
+	case tensor.Exact:
+		return &c.Exact
+	}
+	return &c.Unknown
+}
+
+// add adds bytes to a part.
+func (c *Cost) add(part *RoleCost, raw, wire int64) {
+	part.RawBytes += int(raw)
+	part.Bytes += int(wire)
+	c.Bytes += int(wire)
 }

@@ -34,6 +34,10 @@ func (r *Report) WriteText(w io.Writer) error {
 		return t.Flush()
 	}
 	fmt.Fprintf(t, "in all\t%v\n", total)
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	r.writePolicies(t)
 	if total.RoleBytes.Unknown > 0 && total.RoleBytes.Gradient == 0 {
 		fmt.Fprintln(t, "Where a protocol does not say what its sums are, --sums gradients does.")
 	}
@@ -85,4 +89,29 @@ func size(n int) string {
 		}
 	}
 	return fmt.Sprintf("%d B", n)
+}
+
+// writePolicies writes a line for each policy.
+func (r *Report) writePolicies(w io.Writer) {
+	fmt.Fprintln(w, "\nwhat would have gone into the tunnel\tbytes\tratio\tgradients\taggregates\tthe rest")
+	for _, c := range r.Policies {
+		var rest RoleCost
+		for _, part := range []RoleCost{c.Roles.State, c.Roles.Exact, c.Roles.Unknown, c.Roles.Opaque} {
+			rest.RawBytes += part.RawBytes
+			rest.Bytes += part.Bytes
+		}
+		note := ""
+		if c.ShortOfMemory {
+			note = "\ttoo much: there was no memory for all tensors"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%.2fx\t%v\t%v\t%v%s\n", c.Codec, size(c.Bytes), c.Ratio, c.Roles.Gradient, c.Roles.Aggregate, rest, note)
+	}
+}
+
+// String returns both sizes.
+func (c RoleCost) String() string {
+	if c.RawBytes == 0 {
+		return "none"
+	}
+	return fmt.Sprintf("%s to %s", size(c.RawBytes), size(c.Bytes))
 }

@@ -1,0 +1,170 @@
+package inspect
+
+import (
+	"bytes"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// costs returns what policies cost by their texts, and checks what all costs have in common.
+func costs(t *testing.T, r *Report) map[string]Cost {
+	t.Helper()
+	raw, lossless := 0, 0
+	for _, c := range r.Connections {
+		raw += c.FromClient.Bytes + c.FromServer.Bytes
+		lossless += c.FromClient.Lossless + c.FromServer.Lossless
+	}
+	if len(r.Policies) == 0 || r.Policies[0].Codec != Lossless || r.Policies[0].Bytes != lossless {
+		t.Fatalf("%+v: lossless is not first, or has not the %d bytes of all connections", r.Policies, lossless)
+	}
+	all := map[string]Cost{}
+	for _, c := range r.Policies {
+		o := &c.Roles
+		var sum RoleCost
+		for _, part := range []RoleCost{o.Gradient, o.Aggregate, o.State, o.Exact, o.Unknown, o.Opaque} {
+			sum.RawBytes += part.RawBytes
+			sum.Bytes += part.Bytes
+		}
+		if sum.RawBytes != raw || c.RawBytes != raw || sum.Bytes != c.Bytes || c.Ratio != float64(raw)/float64(c.Bytes) {
+			t.Errorf("%s: %+v, whose parts are %+v; the connections have %d bytes", c.Codec, c, sum, raw)
+		}
+		all[c.Codec] = c
+	}
+	return all
+}
+
+// Of 6 steps of a simulated job 4 have roles, and the first of these travels exactly: there is nothing to compare it
+// with. So three quarters of a role's bytes may shrink, and to what the codec says.
+func TestPoliciesOfASimulatedJob(t *testing.T) {
+	r, err := Read(bytes.NewReader(twoRanks()), Config{Sums: tensor.Gradient,
+		Policies: []string{Lossless, "3lc(s=1.75)", "int8", "int8+int8", "int4+int4", "verbatim+verbatim"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := costs(t, r)
+	exact := all[Lossless].Roles
+	raw := exact.Gradient.RawBytes
+	if raw != 8*15020 || exact.Aggregate.RawBytes != raw {
+		t.Fatalf("%+v, want %d bytes of each role", exact, 8*15020)
+	}
+	for _, x := range []struct {
+		policy   string
+		role     func(RoleCosts) RoleCost
+		of       float64 // what the codec makes of a byte, frames included
+		lossless bool
+	}{
+		{"3lc(s=1.75)", func(c RoleCosts) RoleCost { return c.Gradient }, 1 / 25., false},
+		{"3lc(s=1.75)", func(c RoleCosts) RoleCost { return c.Aggregate }, 0, true},
+		{"int8", func(c RoleCosts) RoleCost { return c.Gradient }, 1 / 3.9, false},
+		{"int8", func(c RoleCosts) RoleCost { return c.Aggregate }, 0, true},
+		{"int8+int8", func(c RoleCosts) RoleCost { return c.Aggregate }, 1 / 3.9, false},
+		{"int4+int4", func(c RoleCosts) RoleCost { return c.Gradient }, 1 / 7.4, false},
+		{"int4+int4", func(c RoleCosts) RoleCost { return c.Aggregate }, 1 / 7.4, false},
+	} {
+		got, plain := x.role(all[x.policy].Roles), x.role(exact)
+		want := float64(plain.Bytes)/4 + float64(raw)*3/4*x.of
+		if x.lossless {
+			want = float64(plain.Bytes)
+		}
+		if d := float64(got.Bytes) / want; d < 0.9 || d > 1.1 {
+			t.Errorf("%s: %d bytes, want about %.0f", x.policy, got.Bytes, want)
+		}
+	}
+	v := all["verbatim+verbatim"].Roles.Gradient
+	if more := v.Bytes - v.RawBytes; more <= 0 || more > v.RawBytes/100 {
+		t.Errorf("verbatim gradients take %d bytes more", more)
+	}
+	if a, b := all["int8"].Roles.Unknown, exact.Unknown; a != b || a.RawBytes == 0 {
+		t.Errorf("what is of no role costs %+v with int8, %+v without", a, b)
+	}
+	var text strings.Builder
+	if err := r.WriteText(&text); err != nil || !strings.Contains(text.String(), "\n3lc(s=1.75)  ") {
+		t.Errorf("%v\n%s", err, text.String())
+	}
+}
+
+// Without sums: gradients no policy loses anything, so all cost the same.
+func TestPoliciesWithoutRoles(t *testing.T) {
+	r, err := Read(bytes.NewReader(twoRanks()), Config{Policies: DefaultPolicies()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, c := range costs(t, r) {
+		if c.Bytes != r.Policies[0].Bytes || c.Roles.Gradient.RawBytes+c.Roles.Aggregate.RawBytes != 0 {
+			t.Errorf("%s: %+v", text, c)
+		}
+	}
+	if len(r.Policies) != len(DefaultPolicies()) {
+		t.Errorf("%d policies", len(r.Policies))
+	}
+}
+
+// Too little memory makes policies look worse than they are, which is said.
+func TestPoliciesWithoutMemory(t *testing.T) {
+	r, err := Read(bytes.NewReader(twoRanks()), Config{Sums: tensor.Gradient, MaxCopies: 1000, Policies: []string{"int8+int8"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := costs(t, r)
+	if c := all["int8+int8"]; !c.ShortOfMemory || c.Roles.Gradient.Bytes != all[Lossless].Roles.Gradient.Bytes || all[Lossless].ShortOfMemory {
+		t.Errorf("%+v, lossless %+v", c, all[Lossless])
+	}
+	var text strings.Builder
+	if err := r.WriteText(&text); err != nil || !strings.Contains(text.String(), "there was no memory for all tensors") {
+		t.Errorf("%v\n%s", err, text.String())
+	}
+}
+
+func TestPolicyTexts(t *testing.T) {
+	for text, says := range map[string]string{
+		"":             "write CODEC for gradients",
+		"+int8":        "write CODEC for gradients",
+		"int8+":        "write CODEC for gradients",
+		"int9":         "no codec is called int9",
+		"int8+int9":    "no codec is called int9",
+		"3lc(s=3)":     "s is 3",
+		"int8+int8+a":  "int8+a",
+		"lossless":     "",
+		"3lc(s=1.75)":  "",
+		"3lc+int4":     "",
+		"verbatim+3lc": "",
+	} {
+		err := CheckPolicy(text)
+		if (err == nil) != (says == "") || err != nil && (!strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "\n")) {
+			t.Errorf("%q: %v, want %q", text, err, says)
+		}
+	}
+	if r, err := Read(nil, Config{Policies: []string{"int9"}}); err == nil || r != nil {
+		t.Errorf("a policy that there is not: %v, %v", r, err)
+	}
+}
+
+// near reports whether two costs of the same bytes differ by no more than a hundredth.
+func near(a, b RoleCost) bool { return a.RawBytes == b.RawBytes && 100*abs(a.Bytes-b.Bytes) <= b.Bytes }
+
+// Of recorded Gloo jobs: the parts add up, roles cost what the wire's bytes of that role cost at most, and loss pays on
+// dense gradients, which are JAX's here. Those of PyTorch are mostly zeros, which lossless coding makes smaller than int8.
+func TestPoliciesOfGlooCaptures(t *testing.T) {
+	for _, file := range captures(t, "gloo-*") {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			all := costs(t, read(t, file, Config{Sums: tensor.Gradient, Policies: DefaultPolicies()}))
+			exact, g, both := all[Lossless], all["3lc(s=1.75)"], all["3lc(s=1.75)+int4"]
+			if g.Bytes >= exact.Bytes || g.Roles.Gradient.Bytes >= exact.Roles.Gradient.Bytes {
+				t.Errorf("3LC costs %d bytes, lossless %d", g.Bytes, exact.Bytes)
+			}
+			// But for declarations of slots, which lossless blocks of all roles share.
+			if !near(g.Roles.Exact, exact.Roles.Exact) || !near(both.Roles.Exact, exact.Roles.Exact) || !near(both.Roles.Opaque, exact.Roles.Opaque) {
+				t.Errorf("what is exact or opaque costs %+v, %+v and %+v", exact.Roles, g.Roles, both.Roles)
+			}
+			if d := both.Roles.Gradient.Bytes - g.Roles.Gradient.Bytes; d > g.Roles.Gradient.Bytes/10 || -d > g.Roles.Gradient.Bytes/10 {
+				t.Errorf("gradients cost %d bytes, with another codec of aggregates %d", g.Roles.Gradient.Bytes, both.Roles.Gradient.Bytes)
+			}
+			if dense := strings.Contains(file, "jax"); dense && both.Bytes >= g.Bytes {
+				t.Errorf("3LC and int4 cost %d bytes, 3LC alone %d", both.Bytes, g.Bytes)
+			}
+		})
+	}
+}
