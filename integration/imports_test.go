@@ -50,6 +50,7 @@ var layers = []layer{
 	{"proxy/tunnel/...", []string{"proxy/tunnel/..."}},
 	{"proxy/intercept/...", []string{"proxy/intercept/..."}},
 	{"proxy/admin", []string{"proxy"}},
+	{"proxy/quiet", nil},
 	{"proxy/internal/...", nil},
 
 	{"bpf/...", nil},

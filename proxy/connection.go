@@ -158,10 +158,10 @@ func (c *connection) how(send, recv error) string {
 		case errors.As(err, &byPeer) && (byPeer.Code == resetByApp || byPeer.Code == tunnel.CodeClosed):
 			return "reset by far app"
 		case errors.Is(err, errFrame), errors.Is(err, parser.ErrReset):
-			c.log.Error("connection reset", "err", err)
+			c.log.Error("connection reset", "reason", "protocol", "err", err)
 			return "protocol"
 		default:
-			c.log.Warn("connection reset", "err", err)
+			c.log.Warn("connection reset", "reason", "tunnel", "err", err)
 			return "tunnel"
 		}
 	}

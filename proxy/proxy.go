@@ -16,6 +16,7 @@ import (
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/proxy/internal/pipe"
 	"github.com/gradproxy/gradproxy/proxy/policy"
+	"github.com/gradproxy/gradproxy/proxy/quiet"
 	"github.com/gradproxy/gradproxy/proxy/tunnel"
 	"github.com/gradproxy/gradproxy/tensor"
 )
@@ -35,7 +36,7 @@ type Config struct {
 	Memory     int64                                                  // bytes of blocks that may be held in each direction; 0: 256 MiB
 	Residuals  int64                                                  // bytes of what is remembered of tensors that may lose something; 0: 1 GiB
 	Workers    int                                                    // cores that encode and decode; 0: all
-	Log        *slog.Logger                                           // nil: silent
+	Log        *slog.Logger                                           // nil: silent. What peers and jobs can trigger is bounded: see package quiet
 	Metrics    *Metrics                                               // nil: nothing is counted
 }
 
@@ -68,6 +69,7 @@ type Job struct {
 type Proxy struct {
 	Config
 	settings atomic.Pointer[Settings]
+	quiet    *quiet.Handler // of Log
 	buffers  buffers
 	budget   budget // of senders
 	received budget // of receivers: neither may wait for what the other holds
@@ -99,11 +101,13 @@ func New(cfg Config) (*Proxy, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
+	log := quiet.New(cfg.Log.Handler())
+	cfg.Log = slog.New(log)
 	lossless, err := cfg.Codecs("lossless")
 	if err != nil {
 		return nil, fmt.Errorf("proxy: %w", err)
 	}
-	p := &Proxy{Config: cfg, lossless: lossless, lasting: map[string]bool{}, budget: newBudget(cfg.Memory), received: newBudget(cfg.Memory),
+	p := &Proxy{Config: cfg, quiet: log, lossless: lossless, lasting: map[string]bool{}, budget: newBudget(cfg.Memory), received: newBudget(cfg.Memory),
 		pool: pipe.NewPool(cfg.Workers), cores: cfg.Workers, live: map[*connection]struct{}{}, idle: make(chan struct{})}
 	if p.Residuals == 0 {
 		p.Residuals = 1 << 30
@@ -146,7 +150,7 @@ func (p *Proxy) Serve(ctx context.Context, c *net.TCPConn, server netip.AddrPort
 	stream, err := p.Open(ctx, peer.Name, o.append(nil))
 	if err != nil {
 		p.Metrics.opens(peer.Name, openResult(err))
-		log.Warn("connection reset: it could not be opened", "err", err)
+		log.Warn("connection reset: it could not be opened", "reason", openResult(err), "err", err)
 		return
 	}
 	p.Metrics.opens(peer.Name, "ok")
@@ -161,11 +165,18 @@ func openResult(err error) string {
 		return "peer down"
 	case !errors.As(err, &refused):
 		return "failed"
-	case refused.Code == refusedDenied:
+	}
+	return refusedAs(refused.Code)
+}
+
+// refusedAs names a code of refusals, for metrics and logs.
+func refusedAs(code tunnel.Code) string {
+	switch code {
+	case refusedDenied:
 		return "denied"
-	case refused.Code == refusedByServer:
+	case refusedByServer:
 		return "refused"
-	case refused.Code == refusedUnreachable:
+	case refusedUnreachable:
 		return "unreachable"
 	}
 	return "failed"
@@ -205,8 +216,9 @@ func (p *Proxy) Accept(peer string, opened []byte, in Incoming, accept func() St
 		c, err = dial(ctx, o.server, p.Control)
 	}
 	if err != nil {
-		log.Warn("peer's connection refused", "err", err)
-		in.Refuse(refusal(err), err.Error())
+		code := refusal(err)
+		log.Warn("peer's connection refused", "reason", refusedAs(code), "err", err)
+		in.Refuse(code, err.Error())
 		return
 	}
 	defer reset(c)
@@ -347,6 +359,7 @@ func (p *Proxy) Close() {
 	cancel()
 	p.Drain(done)
 	p.pool.Close()
+	p.quiet.Flush()
 }
 
 func (p *Proxy) resetAll() int {

@@ -22,6 +22,7 @@ import (
 	"github.com/gradproxy/gradproxy/proxy"
 	"github.com/gradproxy/gradproxy/proxy/admin"
 	"github.com/gradproxy/gradproxy/proxy/intercept"
+	"github.com/gradproxy/gradproxy/proxy/quiet"
 	"github.com/gradproxy/gradproxy/proxy/tunnel"
 )
 
@@ -51,7 +52,7 @@ type Site struct {
 // Start opens all that c asks for, the rules of the redirect last but for the proxy itself, so that connections are
 // taken only where they can be carried. c must have been checked and identified. version is shown to operators.
 func Start(c *config.Config, version string, log *slog.Logger) (*Site, error) {
-	s := &Site{log: log, version: version}
+	s := &Site{log: slog.New(quiet.New(log.Handler())), version: version}
 	s.config.Store(c)
 	if err := s.open(c); err != nil {
 		return nil, errors.Join(err, s.Close())
