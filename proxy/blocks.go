@@ -78,6 +78,7 @@ type tensorCut struct {
 	choice policy.Choice
 	text   string  // of the codec
 	memory *memory // nil: the codec loses nothing
+	flush  bool    // the value travels exactly, with what is owed added
 	want   int     // bytes that the codec wants at once
 	off    int     // of the next byte that has not come
 	block  *sendBlock

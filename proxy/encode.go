@@ -22,9 +22,12 @@ type sendBlock struct {
 	index  int    // in its group
 	data   []byte // pooled; the elements, of which filled bytes have come
 	filled int
+	flush  bool      // what its slot owes is added to it, and it travels exactly
+	owed   *sendSlot // that slot, once the block has another
 
 	declare    []byte        // Declare frame that goes before, or nil
 	prev, done chan struct{} // the slot's turn: when this block's encoding may begin, and that it has ended
+	paid       chan struct{} // the same of owed: when all before has been encoded
 	frame      []byte        // the Block frame, within buf
 	buf        []byte        // pooled
 }
@@ -40,8 +43,8 @@ func (s *sender) sendGroup() error {
 	g := s.group
 	s.group = group{}
 	for _, b := range g.blocks {
-		if b.slot.memory != nil && !s.mayLose(b) {
-			if err := s.makeExact(b); err != nil {
+		if b.slot.memory != nil {
+			if err := s.choose(b); err != nil {
 				s.release(&g)
 				return err
 			}
@@ -53,6 +56,9 @@ func (s *sender) sendGroup() error {
 		}
 		b.prev, b.done = b.slot.turn, make(chan struct{})
 		b.slot.turn = b.done
+		if b.owed != nil {
+			b.paid, b.owed.turn = b.owed.turn, b.done
+		}
 	}
 	return s.pipe.Do(pipe.Item{
 		Work: func() {
@@ -63,6 +69,18 @@ func (s *sender) sendGroup() error {
 		Emit: func() error { return s.emit(&g) },
 		Done: func() { s.release(&g) },
 	})
+}
+
+// choose settles how a block travels that may lose something: as its slot says, exactly, or exactly and with what is owed.
+func (s *sender) choose(b *sendBlock) error {
+	if !s.mayLose(b) {
+		return s.makeExact(b)
+	}
+	if !b.flush || b.slot.residual == nil {
+		return nil
+	}
+	b.owed = b.slot
+	return s.makeExact(b)
 }
 
 // mayLose compares a block with the tensor's last value, just before it would lose something.
@@ -95,6 +113,12 @@ func (s *sender) encode(b *sendBlock) {
 		<-b.prev
 	}
 	defer close(b.done)
+	if b.owed != nil {
+		if b.paid != nil {
+			<-b.paid
+		}
+		b.owed.memory.pay(b.decl.dtype, b.data, b.owed.residual)
+	}
 	begin := time.Now()
 	b.buf = s.shared.buffers.get(maxHeader + 1 + len(b.data) + len(b.data)/64)[:maxHeader+1]
 	out, err := b.slot.append(b.buf, b.data)

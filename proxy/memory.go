@@ -41,6 +41,7 @@ type memory struct {
 	mu       sync.Mutex
 	residual []float32     // by element; zero where nothing is owed
 	last     []byte        // the last value, as far as it came
+	values   int           // how many have come
 	blocks   []blockMemory // of which last holds a value: in order, none over another
 }
 
@@ -157,6 +158,14 @@ func (m *memory) changed() {
 	if m.lasts {
 		m.among.changes.Add(1)
 	}
+}
+
+// begin notes that the next value comes, and reports whether it is one that pays what is owed, as every so many do.
+func (m *memory) begin(every int) (pays bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.values++
+	return every > 0 && m.values%every == 0
 }
 
 // check compares a block with the tensor's last value, reports whether it may lose something, and keeps it as the last.

@@ -268,6 +268,8 @@ func (s *sender) decide(c *tensorCut) {
 	case codecs.Lossy(c.choice.Codec):
 		if c.memory = s.remember(c.t); c.memory == nil {
 			c.choice = policy.Choice{Codec: s.shared.lossless, Why: tensor.NoMemory}
+		} else {
+			c.flush = c.memory.begin(c.choice.Flush)
 		}
 	case !c.record.gain.Pays(m, s.shared.cores):
 		c.choice = policy.Choice{Why: tensor.NoGain}
@@ -325,7 +327,7 @@ func (s *sender) startBlock(c *tensorCut, hold int) error {
 		c.record.refused(tensor.NoMemory)
 		return nil
 	}
-	c.block = &sendBlock{slot: slot, data: s.shared.buffers.get(n), record: c.record, role: c.t.Role, text: c.text, decl: decl}
+	c.block = &sendBlock{slot: slot, data: s.shared.buffers.get(n), record: c.record, role: c.t.Role, text: c.text, decl: decl, flush: c.flush}
 	s.group.start(c.block, timed)
 	return nil
 }

@@ -25,6 +25,7 @@ type Policy interface {
 type Choice struct {
 	Codec    codecs.Codec  // nil: verbatim
 	Feedback bool          // what a lossy Codec loses is added to the tensor's next value
+	Flush    int           // every so many values one travels exactly, with what is owed added; 0: never
 	Why      tensor.Reason // OK where a rule chose the codec; else why not
 }
 
@@ -72,6 +73,10 @@ type Rule struct {
 	// NoFeedback leaves out the error feedback of a lossy codec of gradients. Aggregates never go without: replicas
 	// would drift apart at random.
 	NoFeedback bool
+
+	// FlushEvery makes every so many values of a tensor one travel exactly, with all that is owed to it added, so that
+	// nothing is; 0: never. It brings replicas together that add up what they receive, and them only.
+	FlushEvery int
 }
 
 // Verbatim is the Codec text of a rule whose tensors are not touched at all.

@@ -23,14 +23,14 @@ type compiled struct {
 func (p *ruleList) Choose(f Flow, t tensor.Tensor, _ Measured) Choice {
 	for i := range p.rules {
 		if r := &p.rules[i]; r.matches(f, t) {
-			return p.safe(f, t, r.codec, r.NoFeedback)
+			return p.safe(f, t, r.codec, &r.Rule)
 		}
 	}
 	switch {
 	case t.Size < MinBytes:
 		return Choice{Why: tensor.TooSmall}
 	case t.Role == tensor.Aggregate && f.LossyAggregates:
-		return p.safe(f, t, p.aggregate, false)
+		return p.safe(f, t, p.aggregate, &Rule{})
 	}
 	return Choice{Codec: p.lossless, Why: tensor.NoRule}
 }
@@ -45,7 +45,7 @@ func (r *compiled) matches(f Flow, t tensor.Tensor) bool {
 }
 
 // safe replaces a lossy codec by the lossless one where the parser gives no proof that loss is allowed.
-func (p *ruleList) safe(f Flow, t tensor.Tensor, c codecs.Codec, noFeedback bool) Choice {
+func (p *ruleList) safe(f Flow, t tensor.Tensor, c codecs.Codec, r *Rule) Choice {
 	if c == nil || !codecs.Lossy(c) {
 		return Choice{Codec: c}
 	}
@@ -55,5 +55,9 @@ func (p *ruleList) safe(f Flow, t tensor.Tensor, c codecs.Codec, noFeedback bool
 	case !t.DType.Float():
 		return Choice{Codec: p.lossless, Why: cmp.Or(t.Why, tensor.DTypeUnknown)}
 	}
-	return Choice{Codec: c, Feedback: !noFeedback || t.Role == tensor.Aggregate}
+	chosen := Choice{Codec: c, Feedback: !r.NoFeedback || t.Role == tensor.Aggregate}
+	if chosen.Feedback {
+		chosen.Flush = r.FlushEvery
+	}
+	return chosen
 }

@@ -75,7 +75,7 @@ func TestFirstRuleWins(t *testing.T) {
 	from := FromServer
 	p, err := New([]Rule{
 		{Job: "a", Codec: Verbatim},
-		{Protocol: "gloo", MinBytes: 8000, Codec: "3lc", NoFeedback: true},
+		{Protocol: "gloo", MinBytes: 8000, Codec: "3lc", NoFeedback: true, FlushEvery: 7},
 		{Direction: &from, DTypes: []tensor.DType{tensor.Float32}, MaxBytes: 5000, Codec: "fast"},
 	}, fakes)
 	if err != nil {
@@ -93,6 +93,7 @@ func TestFirstRuleWins(t *testing.T) {
 		want     string
 		why      tensor.Reason
 		feedback bool
+		flush    int
 	}{
 		"job":                {f: Flow{Job: "a", Protocol: "gloo"}, t: big, want: Verbatim},
 		"size and protocol":  {f: Flow{Protocol: "gloo"}, t: big, want: "3lc"},
@@ -101,15 +102,15 @@ func TestFirstRuleWins(t *testing.T) {
 		"none, small":        {t: small, want: Verbatim, why: tensor.TooSmall},
 		"aggregates default": {f: Flow{LossyAggregates: true}, t: sum, want: AggregateCodec, feedback: true},
 		"aggregates always have feedback": {f: Flow{Protocol: "gloo", LossyAggregates: true}, t: sum, want: "3lc",
-			feedback: true},
+			feedback: true, flush: 7},
 	} {
 		got := p.Choose(c.f, c.t, Measured{})
 		text := Verbatim
 		if got.Codec != nil {
 			text = got.Codec.String()
 		}
-		if text != c.want || got.Why != c.why || got.Feedback != c.feedback {
-			t.Errorf("%s: %s because %v, feedback %v", name, text, got.Why, got.Feedback)
+		if text != c.want || got.Why != c.why || got.Feedback != c.feedback || got.Flush != c.flush {
+			t.Errorf("%s: %s because %v, feedback %v, flush %d", name, text, got.Why, got.Feedback, got.Flush)
 		}
 	}
 	if _, err := New([]Rule{{Codec: "lossless"}, {Codec: "zip"}}, fakes); err == nil {
