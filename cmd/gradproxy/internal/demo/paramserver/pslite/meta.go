@@ -62,11 +62,11 @@ const (
 	TypeOther  = 11 // C++'s char: the values of MXNet, whatever they are
 )
 
-// errMeta is wrapped by what parseMeta returns.
+// errMeta is wrapped by what ParseMeta returns.
 var errMeta = errors.New("pslite: malformed meta")
 
-// append appends m's encoding to b.
-func (m *Meta) append(b []byte) []byte {
+// Append appends m's encoding to b.
+func (m *Meta) Append(b []byte) []byte {
 	b = appendInt(b, 1, m.Head)
 	if len(m.Body) > 0 {
 		b = appendBytes(b, 2, m.Body)
@@ -130,8 +130,8 @@ func appendBytes(b []byte, field protowire.Number, v []byte) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), v)
 }
 
-// parseMeta reads what append made. Fields that it does not know it skips, as protocol buffers do. The Meta refers to b.
-func parseMeta(b []byte) (m Meta, err error) {
+// ParseMeta reads what Append made. Fields that it does not know it skips, as protocol buffers do. The Meta refers to b.
+func ParseMeta(b []byte) (m Meta, err error) {
 	m.AppID, m.Timestamp = Unset, Unset
 	tellsPull := false // not before 2019, when what is no push was a pull
 	err = fields(b, func(f field) error {

@@ -140,7 +140,7 @@ func (n *Node) Send(to int32, m Meta, data ...[]byte) {
 	if s == nil {
 		panic(fmt.Sprintf("pslite: %v sends to node %d, which it does not know", n.role, to))
 	}
-	s.send(append([][]byte{m.append(nil)}, data...))
+	s.send(append([][]byte{m.Append(nil)}, data...))
 }
 
 // Barrier waits until all nodes of a group, of which this must be one, have called it. One may be under way at a time.

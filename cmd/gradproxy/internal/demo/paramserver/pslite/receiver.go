@@ -109,7 +109,7 @@ func (n *Node) read(from int32, conn *zmtp.Conn) error {
 			return err
 		}
 		m := &Message{From: from, Data: frames[1:]}
-		if m.Meta, err = parseMeta(frames[0]); err != nil {
+		if m.Meta, err = ParseMeta(frames[0]); err != nil {
 			return err
 		}
 		if len(m.DataTypes) != len(m.Data) {

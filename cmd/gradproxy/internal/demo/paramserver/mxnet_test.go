@@ -1,0 +1,180 @@
+package paramserver
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/digits"
+	"github.com/gradproxy/gradproxy/integration/require"
+)
+
+// mxnetPython returns the interpreter of the environment that has MXNet, where integration/env/install.sh puts all of them.
+func mxnetPython(t *testing.T) string {
+	t.Helper()
+	dir := os.Getenv("GRADPROXY_ENV")
+	if cache, err := os.UserCacheDir(); dir == "" && err == nil {
+		dir = filepath.Join(cache, "gradproxy", "env")
+	}
+	venv := filepath.Join(dir, "mxnet")
+	_, err := os.Stat(filepath.Join(venv, ".complete"))
+	require.Named(t, "mxnet", err == nil, "install mxnet 1.9.1 and numpy 1.23.5 for Python 3.11 in "+venv)
+	return filepath.Join(venv, "bin", "python")
+}
+
+// freePort returns an address on loopback that nobody listens on now.
+func freePort(t *testing.T) string {
+	l := listen(t)
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// An mxnetJob is what the processes of MXNet need to know of their job.
+type mxnetJob struct {
+	python           string
+	scheduler        string
+	workers, servers int
+	momentum         float32
+	steps            int
+}
+
+// run runs one role to its end, and returns what it prints.
+func (j *mxnetJob) run(ctx context.Context, role string) (string, error) {
+	host, port, err := net.SplitHostPort(j.scheduler)
+	if err != nil {
+		return "", err
+	}
+	cmd := exec.CommandContext(ctx, j.python, "testdata/mxnet_job.py", fmt.Sprint(j.steps), fmt.Sprint(j.momentum))
+	cmd.Env = append(os.Environ(), "DMLC_ROLE="+role, "DMLC_PS_ROOT_URI="+host, "DMLC_PS_ROOT_PORT="+port,
+		fmt.Sprintf("DMLC_NUM_WORKER=%d", j.workers), fmt.Sprintf("DMLC_NUM_SERVER=%d", j.servers),
+		"DMLC_NODE_HOST="+host, "OMP_NUM_THREADS=1", "MXNET_KVSTORE_BIGARRAY_BOUND=1000")
+	var out, diagnostics bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &diagnostics
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("mxnet's %s: %w: %s", role, err, diagnostics.String())
+	}
+	return strings.TrimSpace(out.String()), nil
+}
+
+// together runs functions at once, and stops all when one fails.
+func together(t *testing.T, ctx context.Context, all ...func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, 90*time.Second)
+	defer cancel()
+	errs := make([]error, len(all))
+	var wg sync.WaitGroup
+	for i, f := range all {
+		wg.Go(func() {
+			if errs[i] = f(ctx); errs[i] != nil {
+				cancel()
+			}
+		})
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	if t.Failed() {
+		t.FailNow()
+	}
+}
+
+// MXNet's own scheduler and servers take workers of this package for their like, and give them the weights that one process
+// computes.
+func TestWorkersTrainOnMXNetsServers(t *testing.T) {
+	set, _ := digits.Load()
+	const rate, workers = 0.1, 2
+	for _, c := range []struct {
+		servers  int
+		momentum float32
+	}{{1, 0.9}, {2, 0}} {
+		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
+			job := mxnetJob{python: mxnetPython(t), scheduler: freePort(t), workers: workers, servers: c.servers}
+			want := reference(set, workers, testSteps, rate, c.momentum)
+			var config Config
+			config.Scheduler, config.Workers, config.Servers, config.BigArray = job.scheduler, workers, c.servers, 1000
+			worker := func(ctx context.Context) error {
+				mine := config
+				mine.Listener = listen(t)
+				mine.Addr = mine.Listener.Addr().String()
+				w, err := NewWorker(ctx, mine)
+				if err != nil {
+					return err
+				}
+				defer w.Close()
+				model := testModel(w.Rank())
+				if err := w.Train(Training{
+					Model: model, Optimizer: SGD{Rate: rate, Momentum: c.momentum}, Steps: testSteps,
+					Next: dealer(set, w.Rank(), workers),
+				}); err != nil {
+					return err
+				}
+				if err := sameBits(model, want); err != nil {
+					return err
+				}
+				return w.Finish()
+			}
+			all := []func(context.Context) error{worker, worker, job.role("scheduler", nil)}
+			for range c.servers {
+				all = append(all, job.role("server", nil))
+			}
+			together(t, t.Context(), all...)
+		})
+	}
+}
+
+// role returns a function that runs a role. If said is not nil, it gets what it prints.
+func (j *mxnetJob) role(role string, said *string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		out, err := j.run(ctx, role)
+		if said != nil {
+			*said = out
+		}
+		return err
+	}
+}
+
+// MXNet's own workers, with a scheduler and servers of this package, end with the weights that MXNet's give them.
+func TestMXNetsWorkersTrainHere(t *testing.T) {
+	python := mxnetPython(t)
+	var weights [2][2]string
+	for ours := range weights {
+		job := mxnetJob{python: python, scheduler: freePort(t), workers: 2, servers: 2, momentum: 0.9, steps: 8}
+		all := []func(context.Context) error{
+			job.role("worker", &weights[ours][0]), job.role("worker", &weights[ours][1]),
+		}
+		if ours == 0 {
+			all = append(all, job.role("scheduler", nil), job.role("server", nil), job.role("server", nil))
+		} else {
+			var config Config
+			config.Workers, config.Servers = job.workers, job.servers
+			l := listen(t)
+			config.Scheduler = l.Addr().String()
+			job.scheduler = config.Scheduler
+			scheduler := config
+			scheduler.Listener = l
+			all = append(all, func(ctx context.Context) error { return RunScheduler(ctx, scheduler) })
+			for range job.servers {
+				server := config
+				server.Listener = listen(t)
+				server.Addr = server.Listener.Addr().String()
+				all = append(all, func(ctx context.Context) error { return RunServer(ctx, server) })
+			}
+		}
+		together(t, t.Context(), all...)
+	}
+	if flat := slices.Concat(weights[0][:], weights[1][:]); flat[0] == "" || len(slices.Compact(flat)) != 1 {
+		t.Errorf("weights %v with MXNet's servers, %v with ours", weights[0], weights[1])
+	}
+}
