@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/netip"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -237,7 +236,7 @@ func wantError(t *testing.T, r testbed.Result) {
 	switch {
 	case r.ExitCode == 0 || r.WeightsSHA256 != "":
 		t.Errorf("rank %d ends with exit code %d and weights %.8s, want an error and none", r.Rank, r.ExitCode, r.WeightsSHA256)
-	case r.Signal == syscall.SIGKILL:
+	case r.Killed != nil:
 		t.Errorf("rank %d hung until it was killed after %v:\n%s", r.Rank, r.Wall, r.Stderr)
 	default:
 		t.Logf("rank %d sees, after %.1f s: %s", r.Rank, r.Wall.Seconds(), lastLine(r.Stderr))

@@ -47,7 +47,31 @@ func Build(ctx context.Context, dir string) (*Gradproxy, error) {
 type Config struct {
 	Sites  []int  // those with a proxy, each the others' peer; nil: all
 	Resume string // of the tunnel; "": 5m
-	More   string // YAML at the top level, as "jobs: …" and "policy: …"
+	Loss   Loss   // of the one job that spans all sites
+}
+
+// Loss says what a job may lose. The zero Loss is none: the proxies have no job and no policy.
+type Loss struct {
+	Gradients  string // codec of what the job's sums are made of, which then are configured to be gradients; "": lossless
+	Aggregates string // codec of the sums; "": lossless
+	NoFeedback bool   // what Gradients drops is gone
+}
+
+// yaml is the part of the configuration that says so.
+func (l Loss) yaml(ranks int) string {
+	if l.Gradients == "" {
+		return ""
+	}
+	aggregates, rules := "lossless", ""
+	if l.Aggregates != "" {
+		aggregates = "lossy"
+		rules = fmt.Sprintf("  - {role: aggregate, codec: %q}\n", l.Aggregates)
+	}
+	return fmt.Sprintf(`jobs:
+  - {name: job, networks: ["198.18.0.0/15", "2001:db8::/32"], ranks: %d, sums: gradients, aggregates: %s}
+policy:
+  - {role: gradient, codec: %q, feedback: %t}
+%s`, ranks, aggregates, l.Gradients, !l.NoFeedback, rules)
 }
 
 // configuration is the YAML file of site i.
@@ -73,7 +97,7 @@ peers:
 `, peer.Site, peer.Addr, tunnelPort, domain, peer.Network, peer.Network6, own.Network,
 			own.Network6.Addr(), own.Network6.Bits())
 	}
-	return text + c.More
+	return text + c.Loss.yaml(len(w.Sites))
 }
 
 const (

@@ -36,7 +36,8 @@ type Job struct {
 type Result struct {
 	Rank     int
 	ExitCode int            // -1: ended by Signal
-	Signal   syscall.Signal // SIGKILL: by Kill or because its time was up; 0: none
+	Signal   syscall.Signal // 0: none
+	Killed   error          // why this program killed it: Kill, or the end of the context; nil: it did not
 	Stderr   string         // its last lines
 	Wall     time.Duration
 	CPU      time.Duration // user and system
@@ -69,6 +70,7 @@ type Run struct {
 // A Rank is one process of a job under way.
 type Rank struct {
 	number int
+	ctx    context.Context // kills it
 	began  time.Time
 	stdout bytes.Buffer
 	*process
@@ -115,7 +117,7 @@ func (w *WAN) startRank(ctx context.Context, job Job, r int) (*Rank, error) {
 		"MASTER_ADDR="+w.Sites[0].Addr.String(), "MASTER_PORT="+strconv.Itoa(job.Port),
 		"GLOO_SOCKET_IFNAME="+site.Interface, "OMP_NUM_THREADS=1", "PYTHONDONTWRITEBYTECODE=1")
 	cmd.Env = append(cmd.Env, job.Env...)
-	rank := &Rank{number: r, began: time.Now(), step: -1, moved: make(chan struct{})}
+	rank := &Rank{number: r, ctx: ctx, began: time.Now(), step: -1, moved: make(chan struct{})}
 	cmd.Stdout = &rank.stdout
 	var err error
 	rank.process, err = startProcess(cmd, rank.see)
@@ -161,11 +163,25 @@ func Failures(results []Result) error {
 	var errs []error
 	for _, r := range results {
 		if r.ExitCode != 0 || r.Job == "" {
-			errs = append(errs, fmt.Errorf("rank %d: exit code %d after %.1f s: %s\n%s",
-				r.Rank, r.ExitCode, r.Wall.Seconds(), r.Unsupported, r.Stderr))
+			errs = append(errs, fmt.Errorf("rank %d: %s after %.1f s; its last lines:\n%s", r.Rank, r.how(), r.Wall.Seconds(), r.Stderr))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// how says how the rank ended.
+func (r *Result) how() string {
+	switch {
+	case r.Killed != nil:
+		return fmt.Sprintf("killed by the test bed (%v)", r.Killed)
+	case r.Signal != 0:
+		return fmt.Sprintf("ended by signal %d (%v)", r.Signal, r.Signal)
+	case r.Unsupported != "":
+		return fmt.Sprintf("exit code %d (%s)", r.ExitCode, r.Unsupported)
+	case r.ExitCode == 0:
+		return "exit code 0 without a report"
+	}
+	return fmt.Sprintf("exit code %d", r.ExitCode)
 }
 
 // Wait waits until all ranks have ended.
@@ -245,6 +261,7 @@ func (r *Rank) Wait() Result {
 		Rank:     r.number,
 		ExitCode: r.cmd.ProcessState.ExitCode(),
 		Signal:   signalOf(r.cmd.ProcessState),
+		Killed:   r.whoKilled(),
 		Stderr:   r.log.String(),
 		Wall:     r.end.Sub(r.began),
 		CPU:      cpu,
@@ -257,6 +274,19 @@ func (r *Rank) Wait() Result {
 	}
 	return result
 }
+
+// whoKilled returns why this program has killed the rank, nil if it has not.
+func (r *Rank) whoKilled() error {
+	switch {
+	case signalOf(r.cmd.ProcessState) != syscall.SIGKILL:
+		return nil
+	case r.killed.Load():
+		return errKilled
+	}
+	return context.Cause(r.ctx) // nil: someone else did, as the kernel does when memory is short
+}
+
+var errKilled = errors.New("on demand")
 
 // CPU returns the processor time, user and system, of all ranks so far.
 func (r *Run) CPU() (time.Duration, error) {

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -72,6 +73,19 @@ func (p *Proxy) Kill() { p.kill() }
 // Log returns the last lines of the proxy's log.
 func (p *Proxy) Log() string { return p.log.String() }
 
+// Warnings returns the warnings and errors among the last lines of all proxies' logs, each behind the site's name.
+func (ps Proxies) Warnings() string {
+	var b strings.Builder
+	for _, p := range ps {
+		for line := range strings.Lines(p.Log()) {
+			if strings.Contains(line, "level=WARN") || strings.Contains(line, "level=ERROR") {
+				fmt.Fprintf(&b, "proxy at site %s: %s\n", p.site.Site, strings.TrimSpace(line))
+			}
+		}
+	}
+	return b.String()
+}
+
 // Ready waits until /readyz says yes. It fails if the proxy ends, and with ctx.
 func (p *Proxy) Ready(ctx context.Context) error {
 	for {
@@ -109,15 +123,30 @@ func (p *Proxy) Metrics(ctx context.Context) (map[string]float64, error) {
 	return samples, nil
 }
 
-// Sum adds up the samples of one metric over its labels.
-func Sum(samples map[string]float64, metric string) float64 {
+// Sum adds up the samples of one metric over its labels, of those that have all the labels given as `name="value"`.
+func Sum(samples map[string]float64, metric string, labels ...string) float64 {
 	var sum float64
 	for name, v := range samples {
-		if base, _, _ := strings.Cut(name, "{"); base == metric {
+		base, rest, _ := strings.Cut(name, "{")
+		missing := slices.ContainsFunc(labels, func(l string) bool { return !strings.Contains(rest, l) })
+		if base == metric && !missing {
 			sum += v
 		}
 	}
 	return sum
+}
+
+// Sent returns how many bytes of tensors of a role the job has sent so far with a codec, over all proxies. Both are
+// written as in metrics.
+func (ps Proxies) Sent(ctx context.Context, role, codec string) (bytes float64, err error) {
+	for _, p := range ps {
+		samples, err := p.Metrics(ctx)
+		if err != nil {
+			return 0, err
+		}
+		bytes += Sum(samples, "gradproxy_raw_bytes_total", fmt.Sprintf("role=%q", role), fmt.Sprintf("codec=%q", codec))
+	}
+	return bytes, nil
 }
 
 // get asks the proxy's admin address, which only its namespace sees.

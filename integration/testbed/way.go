@@ -1,0 +1,60 @@
+//go:build linux
+
+package testbed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	wansim "github.com/gradproxy/gradproxy/wan-sim"
+)
+
+// A Way is how a job crosses the WAN: Direct, Lossless, or what it may lose, as "3lc(s=1.75)" (gradients) and
+// "3lc(s=1.75)+int4" (gradients and their sums).
+type Way string
+
+const (
+	Direct   Way = "direct"   // without proxies
+	Lossless Way = "lossless" // what arrives has the same bits
+)
+
+// Config returns the configuration of the proxies on this way.
+func (w Way) Config() Config {
+	if w == Direct || w == Lossless {
+		return Config{}
+	}
+	gradients, aggregates, _ := strings.Cut(string(w), "+")
+	return Config{Loss: Loss{Gradients: gradients, Aggregates: aggregates}}
+}
+
+// Path returns a link of that rate and round-trip time with a queue of one bandwidth-delay product, at least 256 KiB.
+func Path(mbps, rttMs int) wansim.Link {
+	l := wansim.Link{Rate: int64(mbps) * 1e6 / 8, Delay: time.Duration(rttMs) * time.Millisecond / 2}
+	l.Queue = max(256<<10, int(l.Rate*int64(rttMs)/1000))
+	return l
+}
+
+// Across calls f with a WAN of n sites, and with proxies at them unless the way is Direct; both end with f. An error of f
+// comes with the proxies' warnings.
+func (g *Gradproxy) Across(ctx context.Context, n int, link wansim.Link, way Way, c Config, f func(*WAN, Proxies) error) (err error) {
+	w, err := NewWAN(ctx, n, link)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, w.Close()) }()
+	if way == Direct {
+		return f(w, nil)
+	}
+	ps, err := g.Start(ctx, w, c)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, ps.Stop()) }()
+	if err := f(w, ps); err != nil {
+		return fmt.Errorf("%w\n%s", err, ps.Warnings())
+	}
+	return nil
+}
