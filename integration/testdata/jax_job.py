@@ -27,6 +27,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import fashion
+import record
 
 
 def arguments():
@@ -37,6 +38,9 @@ def arguments():
     p.add_argument("--batch", type=int, default=64, help="images a rank and step")
     p.add_argument("--lr", type=float, default=0.05)
     p.add_argument("--test", type=int, default=1000, help="test images of the final loss and accuracy")
+    p.add_argument("--shift", default="", help="steps, with commas between, in which something is summed up that is no gradient "
+                   "but has the shape of one, right before it: the first matrix's, then the second's, and so on; mode shard_map")
+    p.add_argument("--record", metavar="FOLDER", help="keep there what goes into these sums and comes out")
     p.add_argument("--seed", type=int, default=7)
     p.add_argument("--sleep", type=float, default=0, help="seconds to pause after each step")
     p.add_argument("--idle", type=float, default=0, help="seconds without a byte, once, in the middle")
@@ -71,7 +75,7 @@ class Job:
 
     def __init__(self, a, world):
         self.a, self.world = a, world
-        mesh = Mesh(np.array(jax.devices()), ("ranks",))
+        self.mesh = mesh = Mesh(np.array(jax.devices()), ("ranks",))
         self.copied = NamedSharding(mesh, PartitionSpec())
         self.rows = NamedSharding(mesh, PartitionSpec("ranks"))
         given = initial(a)
@@ -97,16 +101,25 @@ class Job:
             return self.descend(parameters, gradients), loss
         return step
 
-    def explicit(self, mesh):
+    def explicit(self, mesh, shifted=None):
+        """A step that sums up all matrices' gradients, then all biases'. With shifted, the index of a matrix, also each
+        rank's own matrix, as if to average it, right before the gradient of it; the step then returns what was summed up
+        by each rank, and the sum, as well."""
         shared, cut = PartitionSpec(), PartitionSpec("ranks")
+        more = (cut, shared) if shifted is not None else ()
 
         @jax.jit
-        @functools.partial(jax.shard_map, mesh=mesh, in_specs=(shared, cut, cut), out_specs=(shared, shared))
+        @functools.partial(jax.shard_map, mesh=mesh, in_specs=(shared, cut, cut), out_specs=(shared, shared) + more)
         def step(parameters, images, labels):
             own = [jax.lax.pcast(w, "ranks", to="varying") for w in parameters]  # or the psum would come by itself
             loss, gradients = jax.value_and_grad(cross_entropy)(own, images, labels)
-            means = [jax.lax.psum(g, "ranks") / self.world for g in gradients]
-            return self.descend(parameters, means), jax.lax.pmean(loss, "ranks")
+            means, other = [None] * len(own), ()
+            for i in list(range(0, len(own), 2)) + list(range(1, len(own), 2)):
+                if i == shifted:
+                    matrix = own[i] * (1.0 + jax.lax.axis_index("ranks"))
+                    other = (matrix, jax.lax.psum(matrix, "ranks"))
+                means[i] = jax.lax.psum(gradients[i], "ranks") / self.world
+            return (self.descend(parameters, means), jax.lax.pmean(loss, "ranks")) + other
         return step
 
     def whole(self):
@@ -118,11 +131,19 @@ class Job:
 def train(a, rank, world):
     job = Job(a, world)
     batches = fashion.Batches(*fashion.load("train"), rank, world, a.batch, a.seed)
+    recorder = record.Recorder(a.record, rank)
+    shifts = [int(k) for k in a.shift.split(",") if k]
     seconds = []
     for step in range(a.steps):
         began = time.perf_counter()
         images, labels = batches.draw()
-        job.parameters, loss = job.step(job.parameters, job.feed(images), job.feed(labels.astype(np.int32)))
+        images, labels = job.feed(images), job.feed(labels.astype(np.int32))
+        if step in shifts:
+            matrix = 2 * shifts.index(step) % len(job.parameters)
+            job.parameters, loss, given, total = job.explicit(job.mesh, matrix)(job.parameters, images, labels)
+            recorder.keep("sum", *(np.asarray(x.addressable_data(0)).tobytes() for x in (given, total)))
+        else:
+            job.parameters, loss = job.step(job.parameters, images, labels)
         loss = float(loss.addressable_data(0))
         seconds.append(time.perf_counter() - began)
         print("step %d" % step, file=sys.stderr, flush=True)

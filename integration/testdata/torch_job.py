@@ -7,7 +7,8 @@ Modes
   ddp        DistributedDataParallel
   fsdp       fully_shard on CPU (torch >= 2.6)
   localsgd   each rank steps alone; every --local-steps steps the weights are averaged
-  postlocal  torch's own post-local SGD: DDP for --local-steps steps, then the weights are averaged every --local-steps
+  byhand     one all-reduce of all gradients end to end, without DDP
+  postlocal  torch's own post-local SGD: DDP for --warmup steps, then the weights are averaged every --local-steps
   allreduce  no training: --rounds all-reduces of --mib MiB, timed
 
 Writes "step K" to stderr after step K, and at the end one JSON line to stdout. Two runs with the same arguments
@@ -22,11 +23,13 @@ import statistics
 import sys
 import time
 
+import numpy as np
 import torch
 import torch.distributed as dist
 import torch.nn as nn
 
 import fashion
+import record
 
 
 class Unsupported(Exception):
@@ -35,7 +38,7 @@ class Unsupported(Exception):
 
 def arguments():
     p = argparse.ArgumentParser()
-    p.add_argument("--mode", choices=["ddp", "fsdp", "localsgd", "postlocal", "allreduce"], default="ddp")
+    p.add_argument("--mode", choices=["ddp", "fsdp", "byhand", "localsgd", "postlocal", "allreduce"], default="ddp")
     p.add_argument("--steps", type=int, default=50)
     p.add_argument("--hidden", default="1024,512", help="widths of the hidden layers")
     p.add_argument("--batch", type=int, default=64, help="images a rank and step")
@@ -43,12 +46,20 @@ def arguments():
     p.add_argument("--lr", type=float, default=0.05)
     p.add_argument("--momentum", type=float, default=0.9)
     p.add_argument("--local-steps", type=int, default=5)
+    p.add_argument("--warmup", type=int, help="steps of DDP in mode postlocal; default: --local-steps")
+    p.add_argument("--average", choices=["all", "first"], help="modes ddp and byhand: which layers' weights are averaged "
+                   "every --local-steps, so that replicas that should be alike are")
     p.add_argument("--hook", choices=["none", "bf16", "fp16"], default="none", help="DDP's compression hook")
     p.add_argument("--norm", action="store_true", help="add BatchNorm: DDP broadcasts its buffers every step")
-    p.add_argument("--unused", action="store_true", help="find_unused_parameters: adds a small integer all-reduce")
+    p.add_argument("--branches", type=int, default=0, help="a model of one hidden layer with that many branches")
+    p.add_argument("--unused", action="store_true", help="find_unused_parameters: adds a small integer all-reduce; each "
+                   "rank and step uses half of the branches")
+    p.add_argument("--unused-from", type=int, default=0, help="step from which it does; before, all are used")
     p.add_argument("--bucket-mb", type=float, default=25)
-    p.add_argument("--metric", action="store_true", help="after each step all-reduce as many float32 as there are "
-                   "parameters, which are no gradients, and hash the sums")
+    p.add_argument("--metric", choices=["squares", "noise"], nargs="?", const="squares", help="after each step all-reduce "
+                   "float32 that are no gradients, and hash the sums")
+    p.add_argument("--metric-size", type=int, help="how many; default: as many as there are parameters")
+    p.add_argument("--record", metavar="FOLDER", help="keep there what goes into torch.distributed's calls and comes out")
     p.add_argument("--mib", type=int, default=64, help="size of a tensor of mode allreduce")
     p.add_argument("--rounds", type=int, default=3, help="timed all-reduces of mode allreduce, after one that is not")
     p.add_argument("--test", type=int, default=1000, help="test images of the final loss and accuracy")
@@ -56,10 +67,32 @@ def arguments():
     p.add_argument("--sleep", type=float, default=0, help="seconds to pause after each step")
     p.add_argument("--idle", type=float, default=0, help="seconds without a byte, once, in the middle")
     p.add_argument("--timeout", type=float, default=300, help="seconds after which a collective fails")
-    return p.parse_args()
+    a = p.parse_args()
+    a.warmup = a.warmup or a.local_steps
+    return a
+
+
+class Branches(nn.Module):
+    """A layer whose every branch adds something to a part of its output. A forward uses those in used."""
+
+    def __init__(self, before, after, count, part=16):
+        super().__init__()
+        self.trunk = nn.Linear(before, after)
+        self.branches = nn.ModuleList(nn.Linear(part, part) for _ in range(count))
+        self.used, self.part = range(count), part
+
+    def choose(self, random):
+        self.used = random.permutation(len(self.branches))[:len(self.branches) // 2]
+
+    def forward(self, x):
+        x = self.trunk(x)
+        part = x[:, :self.part]
+        return torch.cat([part + sum(self.branches[i](part) for i in self.used) / len(self.used), x[:, self.part:]], 1)
 
 
 def mlp(a):
+    if a.branches:
+        return nn.Sequential(Branches(fashion.PIXELS, 64, a.branches), nn.ReLU(), nn.Linear(64, fashion.CLASSES))
     widths = [fashion.PIXELS] + [int(w) for w in a.hidden.split(",")]
     layers = []
     for before, after in zip(widths, widths[1:]):
@@ -67,14 +100,14 @@ def mlp(a):
     return nn.Sequential(*layers, nn.Linear(widths[-1], fashion.CLASSES))
 
 
-def distribute(a, net):
+def distribute(a, net, unused):
     """What the training loop calls in place of net."""
     if a.mode in ("ddp", "postlocal"):
-        model = nn.parallel.DistributedDataParallel(net, bucket_cap_mb=a.bucket_mb, find_unused_parameters=a.unused)
+        model = nn.parallel.DistributedDataParallel(net, bucket_cap_mb=a.bucket_mb, find_unused_parameters=unused)
         if a.mode == "postlocal":
             from torch.distributed.algorithms.ddp_comm_hooks import post_localSGD_hook as post
             model.register_comm_hook(post.PostLocalSGDState(
-                process_group=None, subgroup=dist.group.WORLD, start_localSGD_iter=a.local_steps,
+                process_group=None, subgroup=dist.group.WORLD, start_localSGD_iter=a.warmup,
                 post_local_gradient_allreduce=False), post.post_localSGD_hook)
         elif a.hook != "none":
             from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
@@ -105,18 +138,18 @@ def optimizer(a, model):
     if a.mode == "postlocal":
         from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
         from torch.distributed.optim import PostLocalSGDOptimizer
-        opt = PostLocalSGDOptimizer(opt, PeriodicModelAverager(period=a.local_steps, warmup_steps=a.local_steps))
+        opt = PostLocalSGDOptimizer(opt, PeriodicModelAverager(period=a.local_steps, warmup_steps=a.warmup))
     return opt
 
 
-def average(parameters):
-    """One all-reduce of all weights end to end, as those who write model averaging by hand do."""
+def average(tensors):
+    """One all-reduce of all tensors end to end, as those who write it by hand do."""
     with torch.no_grad():
-        flat = torch.cat([p.reshape(-1) for p in parameters])
+        flat = torch.cat([t.reshape(-1) for t in tensors])
         dist.all_reduce(flat)
         flat /= dist.get_world_size()
-        for p, mean in zip(parameters, flat.split([p.numel() for p in parameters])):
-            p.copy_(mean.view_as(p))
+        for t, mean in zip(tensors, flat.split([t.numel() for t in tensors])):
+            t.copy_(mean.view_as(t))
 
 
 def whole(a, net):
@@ -137,29 +170,39 @@ def sha256(tensors):
     return h.hexdigest()
 
 
-def train(a):
+def train(a, recorder):
     rank, world = dist.get_rank(), dist.get_world_size()
     torch.manual_seed(a.seed)
     net = mlp(a)
     count = sum(p.numel() for p in net.parameters())
-    model = distribute(a, net)
+    model = distribute(a, net, a.unused and a.unused_from == 0)
     opt = optimizer(a, model)
     cross_entropy = nn.CrossEntropyLoss()
     batches = fashion.Batches(*fashion.load("train"), rank, world, a.batch, a.seed)
+    random = np.random.default_rng([a.seed, rank])
     seconds, metrics = [], hashlib.sha256()
     for step in range(a.steps):
+        if a.unused and step == a.unused_from > 0:
+            model = distribute(a, net, True)
+        if a.unused and a.branches and step >= a.unused_from:
+            net[0].choose(random)
         began = time.perf_counter()
         images, labels = map(torch.from_numpy, batches.draw())
         opt.zero_grad()
         loss = cross_entropy(model(images), labels)
         loss.backward()
+        if a.mode == "byhand":
+            with recorder.of("gradients"):
+                average([p.grad for p in net.parameters()])
         opt.step()
-        if a.mode == "localsgd" and (step + 1) % a.local_steps == 0:
-            average(list(net.parameters()))
+        if (a.mode == "localsgd" or a.average) and (step + 1) % a.local_steps == 0:
+            average(list((net[0] if a.average == "first" else net).parameters()))
         if a.metric:
-            mean = torch.cat([p.detach().reshape(-1) for p in net.parameters()]).square_()
-            dist.all_reduce(mean)
-            metrics.update(mean.numpy().tobytes())
+            metric = torch.cat([p.detach().reshape(-1) for p in net.parameters()])[:a.metric_size].square_()
+            if a.metric == "noise":
+                metric = torch.from_numpy(random.standard_normal(len(metric), np.float32))
+            dist.all_reduce(metric)
+            metrics.update(metric.numpy().tobytes())
         seconds.append(time.perf_counter() - began)
         print("step %d" % step, file=sys.stderr, flush=True)
         time.sleep(a.sleep + (a.idle if step == a.steps // 2 else 0))
@@ -197,9 +240,11 @@ def main():
     torch.set_num_threads(1)
     began = time.perf_counter()
     dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=a.timeout))
+    recorder = record.Recorder(a.record, dist.get_rank())
+    recorder.watch_torch()
     line = {"job": "torch", "version": torch.__version__, "rank": dist.get_rank(), "world": dist.get_world_size()}
     try:
-        line.update(all_reduce(a) if a.mode == "allreduce" else train(a))
+        line.update(all_reduce(a) if a.mode == "allreduce" else train(a, recorder))
     except Unsupported as e:
         print(json.dumps(dict(line, unsupported=str(e))), flush=True)
         sys.exit(77)

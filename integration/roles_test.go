@@ -1,0 +1,150 @@
+//go:build linux
+
+package integration
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/gradproxy/gradproxy/integration/testbed"
+	wansim "github.com/gradproxy/gradproxy/wan-sim"
+)
+
+// gradientCodec is what gradients lose by in these tests.
+const gradientCodec = "3lc(s=1.75)"
+
+// fast is a link for tests whose time is not spent on it.
+var fast = wansim.Link{Rate: 1e9 / 8, Delay: time.Millisecond, Queue: 1 << 20}
+
+// The ways on which a job that says its sums are gradients may lose something.
+var lossyWays = []testbed.Way{gradientCodec, gradientCodec + "+int4"}
+
+// On Gloo's wire a sum of weights or of metrics looks like one of gradients, and the configuration says of all of them
+// that they are. Each of these jobs also sends something else in an all-reduce, or weights in an all-gather. The ranks
+// keep what they put in and what they got out; one bit that differs fails the test. And what are gradients must have
+// lost something, or the test would show nothing.
+func TestWhatIsNoGradientTravelsExactly(t *testing.T) {
+	torch := func(environment string, args ...string) func(t *testing.T) testbed.Job {
+		return func(t *testing.T) testbed.Job {
+			return torchJob(t, environment, 2, append([]string{"--hidden", "128", "--batch", "64"}, args...)...)
+		}
+	}
+	jax := func(args ...string) func(t *testing.T) testbed.Job {
+		return func(t *testing.T) testbed.Job { return jaxJob(t, 2, append([]string{"--batch", "64"}, args...)...) }
+	}
+	const (
+		mlp = 4 * ((784+1)*128 + (128+1)*10) // bytes of weights
+		// of the two buckets with another layer of 128
+		small = 4 * ((128+1)*128 + (128+1)*10)
+		large = 4 * (784 + 1) * 128
+	)
+	for _, c := range []struct {
+		name  string
+		job   func(t *testing.T) testbed.Job
+		exact map[string]int // collectives that must be exact, by operation
+		lossy int            // bytes of gradients that lose something in the first phase, at least
+		once  bool           // with sums that are exact only
+	}{
+		{
+			// The first averaged weights have the place and the size of the one bucket of gradients before them.
+			name:  "post-local SGD",
+			job:   torch("torch215", "--mode", "postlocal", "--steps", "21", "--warmup", "10", "--local-steps", "5"),
+			exact: map[string]int{"sum": 3}, lossy: 4 * mlp,
+		},
+		{
+			name:  "post-local SGD, Gloo without handshake",
+			job:   torch("torch113", "--mode", "postlocal", "--steps", "21", "--warmup", "10", "--local-steps", "5"),
+			exact: map[string]int{"sum": 3}, lossy: 4 * mlp, once: true,
+		},
+		{
+			// Gradients come back in between, and must win their role back.
+			name:  "weights averaged every 5 steps, among gradients",
+			job:   torch("torch215", "--mode", "byhand", "--steps", "26", "--average", "all", "--local-steps", "5"),
+			exact: map[string]int{"sum": 5}, lossy: mlp,
+		},
+		{
+			name:  "one layer's weights averaged every 5 steps, beside DDP",
+			job:   torch("torch215", "--hidden", "128,128", "--bucket-mb", "0.05", "--steps", "22", "--average", "first", "--local-steps", "5"),
+			exact: map[string]int{"sum": 4}, lossy: 4 * small, once: true,
+		},
+		{
+			name:  "FSDP's all-gathers",
+			job:   torch("torch215", "--mode", "fsdp", "--steps", "12"),
+			exact: map[string]int{"gather": 0}, lossy: 4 * mlp,
+		},
+		{
+			name:  "a metric of the size of a bucket",
+			job:   torch("torch215", "--hidden", "128,128", "--bucket-mb", "0.05", "--steps", "14", "--metric", "squares", "--metric-size", "17802"),
+			exact: map[string]int{"sum": 14}, lossy: 4 * large, once: true,
+		},
+		{
+			// It changes from step to step as gradients do: only its place can tell.
+			name:  "a metric that changes like gradients",
+			job:   torch("torch215", "--hidden", "128,128", "--bucket-mb", "0.05", "--steps", "14", "--metric", "noise", "--metric-size", "100480"),
+			exact: map[string]int{"sum": 14}, lossy: 4 * small,
+		},
+		{
+			name:  "JAX's plan, shifted once and again",
+			job:   jax("--hidden", "256,256,256", "--steps", "26", "--shift", "9,17,18,24"),
+			exact: map[string]int{"sum": 4}, lossy: 1 << 20, once: true,
+		},
+		{
+			// Arrays of 4 MiB: all messages have 1 MiB, whatever they are of.
+			name:  "JAX's plan, shifted without a length that shows it",
+			job:   jax("--hidden", "1024,1024,1024", "--steps", "17", "--shift", "5,11,15"),
+			exact: map[string]int{"sum": 3}, lossy: 1 << 20,
+		},
+	} {
+		for _, way := range lossyWays {
+			if c.once && way != gradientCodec {
+				continue
+			}
+			t.Run(fmt.Sprintf("%s/%s", c.name, way), func(t *testing.T) {
+				folder := t.TempDir()
+				job := c.job(t)
+				job.Args = append(job.Args, "--record", folder)
+				w := newWAN(t, 2, fast)
+				ps := startProxies(t, w, way.Config())
+				before := w.LinkBytes()
+				results := runJob(t, w, job)
+				report(t, leg{results: results, bytes: w.LinkBytes() - before})
+				wantExact(t, folder, c.exact)
+				wantLost(t, ps, way, c.lossy)
+				if way == gradientCodec {
+					wantReplicasEqual(t, results)
+				}
+			})
+		}
+	}
+}
+
+// wantLost fails the test unless at least min bytes of gradients have lost something, and of their sums, if the way lets
+// them, as well.
+func wantLost(t *testing.T, ps testbed.Proxies, way testbed.Way, min int) {
+	t.Helper()
+	loss := way.Config().Loss
+	for _, x := range []struct{ role, codec string }{{"gradient", loss.Gradients}, {"aggregate", loss.Aggregates}} {
+		if x.codec == "" {
+			continue
+		}
+		n, err := ps.Sent(deadline(t, time.Minute), x.role, x.codec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%.1f MB of role %s went through %s", n/1e6, x.role, x.codec)
+		if n < float64(min) {
+			t.Errorf("%.0f bytes of role %s went through %s, want %d: the test shows nothing", n, x.role, x.codec, min)
+		}
+	}
+}
+
+// wantReplicasEqual fails the test unless all ranks end with the same weights.
+func wantReplicasEqual(t *testing.T, results []testbed.Result) {
+	t.Helper()
+	for _, r := range results {
+		if r.WeightsSHA256 != results[0].WeightsSHA256 {
+			t.Errorf("rank %d ends with weights %.8s, rank 0 with %.8s", r.Rank, r.WeightsSHA256, results[0].WeightsSHA256)
+		}
+	}
+}
