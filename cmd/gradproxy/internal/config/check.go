@@ -235,6 +235,7 @@ func (k *checker) rule(i int, where string) {
 		return
 	}
 	if r.Codec == policy.Verbatim {
+		k.flush(r, where, false)
 		return
 	}
 	codec, err := k.known.Codec(r.Codec)
@@ -242,6 +243,7 @@ func (k *checker) rule(i int, where string) {
 		k.errorf(r.line, where+".codec", "%s", oneLine(err.Error()))
 		return
 	}
+	k.flush(r, where, codecs.Lossy(codec))
 	if codecs.Lossy(codec) {
 		k.lossy(i, where, codec)
 	}

@@ -98,6 +98,7 @@ type Rule struct {
 	MaxBytes      int64 // 0: no limit
 	Codec         string
 	NoFeedback    bool // feedback: false
+	FlushEvery    int  // values; 0: never
 
 	line int
 }

@@ -51,17 +51,19 @@ func TestExamples(t *testing.T) {
 
 // The files that the documentation shows can be used as they are.
 func TestDocumentedFiles(t *testing.T) {
-	text, err := os.ReadFile(docs + "configuration.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(text), -1)
-	if len(blocks) < 2 {
-		t.Fatalf("%d blocks of YAML", len(blocks))
-	}
-	for _, b := range blocks {
-		if _, problems := parse("configuration.md", []byte(b[1]), known()); len(problems) > 0 {
-			t.Errorf("%v in\n%s", problems, b[1])
+	for file, least := range map[string]int{"configuration.md": 2, "loss.md": 1} {
+		text, err := os.ReadFile(docs + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(text), -1)
+		if len(blocks) < least {
+			t.Fatalf("%s has %d blocks of YAML", file, len(blocks))
+		}
+		for _, b := range blocks {
+			if _, problems := parse(file, []byte(b[1]), known()); len(problems) > 0 {
+				t.Errorf("%v in\n%s", problems, b[1])
+			}
 		}
 	}
 }

@@ -44,6 +44,19 @@ func (k *checker) aggregates(r *Rule, where string, codec codecs.Codec) {
 	}
 }
 
+// flush checks how often a rule flushes.
+func (k *checker) flush(r *Rule, where string, lossy bool) {
+	switch {
+	case r.FlushEvery == 0:
+	case r.FlushEvery == 1:
+		k.errorf(r.line, where+".flush_every", "1 makes every value travel exactly: use codec: lossless, or a larger number")
+	case !lossy:
+		k.errorf(r.line, where+".flush_every", "%s loses nothing, so that nothing is owed: leave flush_every out", r.Codec)
+	case r.NoFeedback:
+		k.errorf(r.line, where+".flush_every", "without feedback nothing is owed: leave one of both out")
+	}
+}
+
 // losesAggregatesOf reports whether r speaks of a job that lets aggregates lose something.
 func (r *Rule) losesAggregatesOf(j Job) bool {
 	return j.LossyAggregates && (r.Job == "" || r.Job == j.Name)

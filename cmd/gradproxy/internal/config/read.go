@@ -177,15 +177,16 @@ func (d *document) rule(r *Rule) reader {
 	feedback := true
 	return d.at(&r.line, func(n ast.Node, where string) {
 		d.object(map[string]reader{
-			"job":       value(d, &r.Job, parseName),
-			"protocol":  value(d, &r.Protocol, parseText),
-			"direction": d.oneOf(func(k int) { r.Direction = directions[k] }, directions[:]...),
-			"role":      values(d, &r.Roles, parseRole),
-			"dtype":     values(d, &r.DTypes, parseDType),
-			"min_bytes": value(d, &r.MinBytes, parseSize),
-			"max_bytes": value(d, &r.MaxBytes, parseSize),
-			"codec":     value(d, &r.Codec, parseText),
-			"feedback":  value(d, &feedback, parseBool),
+			"job":         value(d, &r.Job, parseName),
+			"protocol":    value(d, &r.Protocol, parseText),
+			"direction":   d.oneOf(func(k int) { r.Direction = directions[k] }, directions[:]...),
+			"role":        values(d, &r.Roles, parseRole),
+			"dtype":       values(d, &r.DTypes, parseDType),
+			"min_bytes":   value(d, &r.MinBytes, parseSize),
+			"max_bytes":   value(d, &r.MaxBytes, parseSize),
+			"codec":       value(d, &r.Codec, parseText),
+			"feedback":    value(d, &feedback, parseBool),
+			"flush_every": value(d, &r.FlushEvery, parseCount),
 		})(n, where)
 		r.NoFeedback = !feedback
 	})

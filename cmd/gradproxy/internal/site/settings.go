@@ -42,7 +42,7 @@ func settingsOf(c *config.Config) (proxy.Settings, error) {
 
 func rule(r config.Rule) policy.Rule {
 	p := policy.Rule{Job: r.Job, Protocol: r.Protocol, Roles: r.Roles, DTypes: r.DTypes,
-		MinBytes: int(r.MinBytes), MaxBytes: int(r.MaxBytes), Codec: r.Codec, NoFeedback: r.NoFeedback}
+		MinBytes: int(r.MinBytes), MaxBytes: int(r.MaxBytes), Codec: r.Codec, NoFeedback: r.NoFeedback, FlushEvery: r.FlushEvery}
 	for _, d := range []policy.Direction{policy.FromClient, policy.FromServer} {
 		if d.String() == r.Direction {
 			p.Direction = &d
