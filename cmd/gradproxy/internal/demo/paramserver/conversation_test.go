@@ -121,7 +121,7 @@ func (c conversation) topics() map[string][]string {
 			if control.Command == pslite.AddNode && s.from == 0 {
 				about += fmt.Sprint(" of a ", control.Nodes[0].Role)
 			}
-			if s.from == pslite.SchedulerID {
+			if s.from == pslite.SchedulerID || control.Command == pslite.Heartbeat {
 				m.Timestamp = 0
 			}
 			about += fmt.Sprintf(" %+v", control)

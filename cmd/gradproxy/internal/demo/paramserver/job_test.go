@@ -25,6 +25,16 @@ type testJob struct {
 // newJob starts the scheduler and the servers of a job. They have 30 seconds.
 func newJob(t testing.TB, c Config) *testJob {
 	t.Helper()
+	j := newScheduler(t, c)
+	for range cmp.Or(c.Servers, 1) {
+		j.serve(t, j.ctx)
+	}
+	return j
+}
+
+// newScheduler starts the scheduler alone.
+func newScheduler(t testing.TB, c Config) *testJob {
+	t.Helper()
 	j := &testJob{config: c, errs: make(map[string]error)}
 	j.ctx, j.cancel = context.WithTimeout(t.Context(), 30*time.Second)
 	t.Cleanup(func() {
@@ -33,12 +43,14 @@ func newJob(t testing.TB, c Config) *testJob {
 	})
 	l := listen(t)
 	j.scheduler = l.Addr().String()
-	j.run("scheduler", func(ctx context.Context) error { return RunScheduler(ctx, j.node(l)) })
-	for range max(c.Servers, 1) {
-		l := listen(t)
-		j.run("server", func(ctx context.Context) error { return RunServer(ctx, j.node(l)) })
-	}
+	j.run("scheduler", func() error { return RunScheduler(j.ctx, j.node(l)) })
 	return j
+}
+
+// serve starts a server.
+func (j *testJob) serve(t testing.TB, ctx context.Context) {
+	l := listen(t)
+	j.run("server", func() error { return RunServer(ctx, j.node(l)) })
 }
 
 func listen(t testing.TB) net.Listener {
@@ -58,12 +70,14 @@ func (j *testJob) node(l net.Listener) Config {
 }
 
 // run runs a node until it ends.
-func (j *testJob) run(what string, f func(context.Context) error) {
+func (j *testJob) run(what string, f func() error) {
 	j.nodes.Go(func() {
-		err := f(j.ctx)
+		err := f()
 		j.mu.Lock()
 		defer j.mu.Unlock()
-		j.errs[what] = err
+		if err != nil {
+			j.errs[what] = err
+		}
 	})
 }
 
@@ -111,8 +125,6 @@ func (j *testJob) mustWork(t testing.TB, f func(*Worker) error) {
 	}
 	j.nodes.Wait()
 	for what, err := range j.errs {
-		if err != nil {
-			t.Errorf("%s: %v", what, err)
-		}
+		t.Errorf("%s: %v", what, err)
 	}
 }

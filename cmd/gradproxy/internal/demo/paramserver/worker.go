@@ -2,6 +2,7 @@ package paramserver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -160,8 +161,14 @@ func (w *Worker) start(what string, key int, gradient, dst []float32) *Request {
 	r := &Request{what: fmt.Sprintf("%s of key %d", what, key), dst: dst}
 	size := max(len(gradient), len(dst))
 	a, err := w.array(key, size)
-	if err == nil && gradient != nil && (len(gradient) != size || a.pushed != nil && !a.pushed.isDone()) {
-		err = fmt.Errorf("its last push is under way, or what is pulled has another size")
+	switch {
+	case err != nil:
+	case size == 0:
+		err = errors.New("no elements")
+	case gradient != nil && len(gradient) != size || dst != nil && len(dst) != size:
+		err = fmt.Errorf("%d elements are pushed and %d pulled", len(gradient), len(dst))
+	case gradient != nil && a.pushed != nil && !a.pushed.isDone():
+		err = errors.New("its last push is under way")
 	}
 	if err != nil {
 		r.err = fmt.Errorf("paramserver: %s: %w", r.what, err)

@@ -180,9 +180,9 @@ func (n *Node) tick() int32 {
 // awaits reports whether an answer from a node is due.
 func (n *Node) awaits(id int32) bool {
 	n.mu.Lock()
-	barrier := n.waiting != nil && id == SchedulerID && n.role != Scheduler
+	scheduler := id == SchedulerID && n.role != Scheduler && (n.waiting != nil || n.self.ID == Unset)
 	n.mu.Unlock()
-	return barrier || n.app != nil && n.app.Awaits(id)
+	return scheduler || n.app != nil && n.app.Awaits(id)
 }
 
 // isLeaving reports whether connections may end now.

@@ -151,7 +151,7 @@ func (s *sender) dial(first bool) (*zmtp.Conn, error) {
 		conn, err := s.try()
 		if err == nil && !first && s.node.awaits(s.to) {
 			conn.Close()
-			return nil, fmt.Errorf("pslite: connection to %s was lost while its answer is due", name(s.to))
+			return nil, fmt.Errorf("pslite: %s: connection was lost while an answer is due", name(s.to))
 		}
 		if err == nil {
 			s.mu.Lock()
@@ -162,7 +162,7 @@ func (s *sender) dial(first bool) (*zmtp.Conn, error) {
 		}
 		s.node.Log.Debug("cannot connect", "to", name(s.to), "addr", s.addr, "err", err)
 		if !first && time.Since(since) >= s.node.Patience {
-			return nil, fmt.Errorf("pslite: %s is lost: %w", name(s.to), err)
+			return nil, fmt.Errorf("pslite: %s: lost: %w", name(s.to), err)
 		}
 		select {
 		case <-time.After(redial):
@@ -183,7 +183,8 @@ func (s *sender) try() (*zmtp.Conn, error) {
 	return zmtp.Handshake(ctx, raw, s.node.socket(zmtp.Dealer, s.identity), s.node.Traffic)
 }
 
-// errLost is wrapped when a connection has ended with nothing in it cut off.
+// errLost is wrapped when a connection has ended. What was under way on it is lost, which whoever waits for an answer
+// notices: that node's own connection ends, or this one is there again and the answer still due.
 var errLost = errors.New("connection lost")
 
 // serve writes what is queued until the connection is lost or, with a nil error, to be closed and all written.
@@ -205,7 +206,7 @@ func (s *sender) serve(conn *zmtp.Conn) error {
 		s.mu.Unlock()
 		if len(batch) > 0 {
 			if err := conn.WriteMessages(batch); err != nil {
-				return err
+				return fmt.Errorf("%w: %w", errLost, err)
 			}
 			continue
 		}
@@ -215,7 +216,7 @@ func (s *sender) serve(conn *zmtp.Conn) error {
 		select {
 		case <-s.wake:
 		case err := <-ended:
-			if err == io.EOF || s.node.ctx.Err() == nil && isReset(err) {
+			if err == io.EOF || isReset(err) {
 				err = fmt.Errorf("%w: %w", errLost, err)
 			}
 			return err
