@@ -254,6 +254,33 @@ func TestForeignResidualsAreRefused(t *testing.T) {
 	}
 }
 
+// Whatever a file says, loading it takes no more memory than is allowed, and leaves all or nothing.
+func FuzzLoadResiduals(f *testing.F) {
+	const limit = 1 << 20
+	p := newTestProxy(f)
+	m := p.memories.of("job", tensor.Tensor{Key: 7, DType: tensor.BFloat16, Size: 64}, true)
+	m.residual[3] = 1
+	var file bytes.Buffer
+	if err := p.SaveResiduals(&file); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(file.Bytes()[len(savedMagic) : file.Len()-4])
+	f.Add([]byte{1, 0, 1, 2, 3, 4, 5, 6, 7, 8, byte(tensor.Float32), 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f})
+	f.Fuzz(func(t *testing.T, body []byte) {
+		b := append([]byte(savedMagic), body...) // sealed, so that damage is not found by its sum
+		b = binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
+		p := newTestProxy(t)
+		p.memories.limit = limit
+		err := p.LoadResiduals(bytes.NewReader(b))
+		if err != nil && (!errors.Is(err, ErrSaved) || p.memories.bytes != 0) {
+			t.Errorf("%v, %d bytes are remembered", err, p.memories.bytes)
+		}
+		if p.memories.bytes > limit {
+			t.Errorf("%d bytes are remembered", p.memories.bytes)
+		}
+	})
+}
+
 // Tensors that have come before the file was loaded keep what they have.
 func TestLoadingKeepsWhatIsNewer(t *testing.T) {
 	p := newTestProxy(t)

@@ -41,6 +41,7 @@ type keeper struct {
 	failed prometheus.Counter
 	bytes  prometheus.Gauge
 
+	saving  sync.Mutex // one save at a time: that of the drain may come during another
 	mu      sync.Mutex
 	saved   uint64    // changes that the file has
 	current time.Time // when the file last had all of them
@@ -124,6 +125,8 @@ func (k *keeper) run(ctx context.Context) error {
 // save writes the file if it does not have all that is owed. A failure is logged now and then, and tried again by the next
 // save.
 func (k *keeper) save() {
+	k.saving.Lock()
+	defer k.saving.Unlock()
 	at, changes := time.Now(), k.of.ResidualChanges()
 	if k.has(changes, at) {
 		return

@@ -7,8 +7,10 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -184,6 +186,42 @@ func TestFullDisk(t *testing.T) {
 			t.Errorf("log:\n%s", log)
 		}
 	})
+}
+
+// crowded changes all the time, and notes whether two save it at once.
+type crowded struct {
+	owed
+	changes, inside atomic.Uint64
+	overlap         atomic.Bool
+}
+
+func (c *crowded) ResidualChanges() uint64 { return c.changes.Add(1) }
+
+func (c *crowded) SaveResiduals(w io.Writer) error {
+	if c.inside.Add(1) > 1 {
+		c.overlap.Store(true)
+	}
+	defer c.inside.Add(^uint64(0))
+	for range 100 {
+		runtime.Gosched()
+	}
+	_, err := fmt.Fprint(w, "whole")
+	return err
+}
+
+// The save of the drain waits for one that is under way.
+func TestOneSaveAtATime(t *testing.T) {
+	c, log := &crowded{}, &buffer{}
+	k := newKeeper(c, t.TempDir(), "paris", prometheus.NewRegistry(), slog.New(slog.NewTextHandler(log, nil)))
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(k.save)
+	}
+	all.Wait()
+	wantFile(t, k.file, "whole")
+	if c.overlap.Load() || log.String() != "" {
+		t.Errorf("saves overlap: %v, log:\n%s", c.overlap.Load(), log)
+	}
 }
 
 // A folder that cannot be is no reason not to start.
