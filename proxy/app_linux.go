@@ -1,10 +1,81 @@
 package proxy
 
 import (
+	"encoding/binary"
 	"net"
+	"net/netip"
+	"syscall"
 
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
+
+// States of a connection, of include/net/tcp_states.h.
+const (
+	tcpFinWait1  = 4
+	tcpFinWait2  = 5
+	tcpTimeWait  = 6
+	tcpClose     = 7
+	tcpCloseWait = 8
+	tcpClosing   = 11
+)
+
+// A tcpState is what the kernel says of a connection.
+type tcpState uint8
+
+// reset reports whether the kernel holds a connection for closed of which neither end has been closed by us.
+func (s tcpState) reset() bool { return s == tcpClose }
+
+// halfClosed reports whether the app's FIN has come.
+func (s tcpState) halfClosed() bool { return s == tcpCloseWait }
+
+// stateOf returns the state of a connection by its descriptor; 0: unknown.
+func stateOf(fd uintptr) tcpState {
+	info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
+	if err != nil {
+		return 0
+	}
+	return tcpState(info.State)
+}
+
+// closedByApp reports whether an app that has sent a FIN has closed its socket, and not only one direction. No packet
+// tells that, but the kernel does where the app's socket is in this network namespace (sock_diag(7)): a socket that nobody
+// holds has no inode. server is the address that the app connected to. Of apps elsewhere nothing is known.
+func closedByApp(app, server netip.AddrPort) bool {
+	family := byte(unix.AF_INET)
+	if app.Addr().Is6() {
+		family = unix.AF_INET6
+	}
+	req := nl.NewNetlinkRequest(nl.SOCK_DIAG_BY_FAMILY, 0)
+	req.AddRawData(diagRequest(family, app, server))
+	found, err := req.Execute(unix.NETLINK_INET_DIAG, nl.SOCK_DIAG_BY_FAMILY)
+	if err != nil || len(found) != 1 || len(found[0]) < diagInode+4 {
+		return false
+	}
+	switch state := found[0][1]; state {
+	case tcpFinWait1, tcpFinWait2, tcpClosing, tcpTimeWait: // anything else, a listener above all, is no socket that has sent a FIN
+		return binary.NativeEndian.Uint32(found[0][diagInode:]) == 0
+	}
+	return false
+}
+
+// diagInode is where the inode is in struct inet_diag_msg of linux/inet_diag.h: 4 bytes, the 48 of a socket's id, 4 numbers.
+const diagInode = 4 + 48 + 4*4
+
+// diagRequest returns a struct inet_diag_req_v2 of linux/inet_diag.h, for one TCP socket in any state.
+func diagRequest(family byte, local, remote netip.AddrPort) []byte {
+	b := []byte{family, syscall.IPPROTO_TCP, 0, 0}
+	b = binary.NativeEndian.AppendUint32(b, 1<<32-1) // states
+	b = binary.BigEndian.AppendUint16(b, local.Port())
+	b = binary.BigEndian.AppendUint16(b, remote.Port())
+	for _, a := range []netip.Addr{local.Addr(), remote.Addr()} {
+		var field [16]byte
+		copy(field[:], a.AsSlice())
+		b = append(b, field[:]...)
+	}
+	b = binary.NativeEndian.AppendUint32(b, 0)                       // interface: any
+	return append(b, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff) // INET_DIAG_NOCOOKIE, twice
+}
 
 // closedByReset reports whether the kernel holds a connection for closed, of which neither end has been closed by us.
 func closedByReset(c *net.TCPConn) (closed bool) {
@@ -12,12 +83,6 @@ func closedByReset(c *net.TCPConn) (closed bool) {
 	if err != nil {
 		return false
 	}
-	raw.Control(func(fd uintptr) {
-		info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
-		closed = err == nil && info.State == tcpClose
-	})
+	raw.Control(func(fd uintptr) { closed = stateOf(fd).reset() })
 	return closed
 }
-
-// tcpClose is TCP_CLOSE of include/net/tcp_states.h.
-const tcpClose = 7

@@ -2,7 +2,21 @@
 
 package proxy
 
-import "net"
+import (
+	"net"
+	"net/netip"
+)
+
+// A tcpState is what the kernel says of a connection: nothing, here.
+type tcpState uint8
+
+func (tcpState) reset() bool      { return false }
+func (tcpState) halfClosed() bool { return false }
+
+func stateOf(uintptr) tcpState { return 0 }
 
 // closedByReset is not known here.
 func closedByReset(*net.TCPConn) bool { return false }
+
+// closedByApp is not known here.
+func closedByApp(app, server netip.AddrPort) bool { return false }

@@ -126,7 +126,8 @@ var broadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 // minutes, which a job's start-up does not wait for.
 const dialTimeout = 20 * time.Second
 
-// dial connects to an app once: a second try could use up a listening socket that accepts once (Gloo before May 2023).
+// dial connects to an app, once: a second connection could use up a listening socket that accepts once (Gloo before May
+// 2023).
 // control sets options of the socket first; nil: none.
 func dial(ctx context.Context, a netip.AddrPort, control func(network, address string, c syscall.RawConn) error) (*net.TCPConn, error) {
 	d := net.Dialer{Timeout: dialTimeout, KeepAliveConfig: keepAlive, FallbackDelay: -1, Control: control}
@@ -156,7 +157,7 @@ func refusal(err error) tunnel.Code {
 		return refusedDenied
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return refusedByServer
-	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, syscall.ENOMEM):
+	case errors.Is(err, errEnding), errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, syscall.ENOMEM):
 		return refusedBusy
 	}
 	return refusedUnreachable

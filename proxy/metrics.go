@@ -16,6 +16,7 @@ type Metrics struct {
 	ended       *prometheus.CounterVec
 	raw, wire   *prometheus.CounterVec
 	delivered   *prometheus.CounterVec
+	refused     *prometheus.CounterVec
 	encode      *prometheus.HistogramVec
 	decode      *prometheus.HistogramVec
 	fallbacks   *prometheus.CounterVec
@@ -45,6 +46,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		raw:       counter("raw_bytes_total", "Bytes that apps sent, by how they travelled and what they meant.", "codec", "role"),
 		wire:      counter("wire_bytes_total", "Bytes that were handed to the tunnel for them.", "codec", "role"),
 		delivered: counter("delivered_bytes_total", "Bytes that were delivered to apps, by peer.", "peer"),
+		refused:   counter("dials_refused_total", "Dials for peers that servers refused, each of those that were repeated counted.", "peer"),
 		encode:    histogram("encode_seconds", "Time to encode one block."),
 		decode:    histogram("decode_seconds", "Time to decode one block."),
 		fallbacks: counter("verbatim_fallbacks_total", "Tensor values and blocks that were not coded as a rule says, by reason.", "reason"),
@@ -93,6 +95,12 @@ func (m *Metrics) gaveUp(protocol string) {
 func (m *Metrics) opens(peer, result string) {
 	if m != nil {
 		m.opened.WithLabelValues(peer, result).Inc()
+	}
+}
+
+func (m *Metrics) dialRefused(peer string) {
+	if m != nil {
+		m.refused.WithLabelValues(peer).Inc()
 	}
 }
 

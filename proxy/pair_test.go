@@ -43,7 +43,7 @@ func newPair(t testing.TB, protocols []parser.Protocol, rules ...policy.Rule) *p
 	}
 	p := &pair{target: listen(t), entry: listen(t)}
 	loopback := netip.MustParsePrefix("127.0.0.0/8")
-	settings := Settings{Policy: chosen, Peers: []Peer{{Name: "far", Networks: []netip.Prefix{loopback},
+	settings := Settings{Policy: chosen, RefusedRetry: -1, Peers: []Peer{{Name: "far", Networks: []netip.Prefix{loopback},
 		MayDial: []DialRule{{Network: loopback, First: 1, Last: 65535}}}}}
 	log := slog.New(slog.NewTextHandler(testWriter{t}, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	make := func(name string) *Proxy {

@@ -11,13 +11,13 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/proxy/internal/pipe"
 	"github.com/gradproxy/gradproxy/proxy/policy"
 	"github.com/gradproxy/gradproxy/proxy/quiet"
-	"github.com/gradproxy/gradproxy/proxy/tunnel"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -33,11 +33,15 @@ type Config struct {
 	Settings   Settings                                               // may be replaced while the Proxy runs
 	Control    func(network, address string, c syscall.RawConn) error // of sockets that dial servers, as net.Dialer's
 	Own        []netip.AddrPort                                       // addresses of this process's listeners, which no peer may make it dial
-	Memory     int64                                                  // bytes of blocks that may be held in each direction; 0: 256 MiB
-	Residuals  int64                                                  // bytes of what is remembered of tensors that may lose something; 0: 1 GiB
-	Workers    int                                                    // cores that encode and decode; 0: all
-	Log        *slog.Logger                                           // nil: silent. What peers and jobs can trigger is bounded: see package quiet
-	Metrics    *Metrics                                               // nil: nothing is counted
+
+	// Answer is how long an opening waits for the peer's answer, beside the time that dialling the server may take; then its
+	// app is reset. The time that connections outlive an outage fits, the tunnel's Resume. 0: 10 minutes.
+	Answer    time.Duration
+	Memory    int64        // bytes of blocks that may be held in each direction; 0: 256 MiB
+	Residuals int64        // bytes of what is remembered of tensors that may lose something; 0: 1 GiB
+	Workers   int          // cores that encode and decode; 0: all
+	Log       *slog.Logger // nil: silent. What peers and jobs can trigger is bounded: see package quiet
+	Metrics   *Metrics     // nil: nothing is counted
 }
 
 // Settings are what an operator may change while the Proxy runs; connections that exist keep their peer and job.
@@ -45,6 +49,10 @@ type Settings struct {
 	Peers  []Peer
 	Jobs   []Job
 	Policy policy.Policy
+
+	// RefusedRetry is how long a server that refuses connections is dialled again and again for a peer, until the peer is
+	// told of the refusal or withdraws. 0: 30 s. Negative: not at all.
+	RefusedRetry time.Duration
 }
 
 // A Peer is the far end of a tunnel, and what lies behind it.
@@ -81,6 +89,10 @@ type Proxy struct {
 	lasting  map[string]bool // protocols whose tensors outlive a connection
 	numbers  numbers
 
+	watcher    watcher
+	opening    context.Context // of openings that wait; it ends when the Proxy drains
+	noOpenings context.CancelCauseFunc
+
 	mu       sync.Mutex
 	live     map[*connection]struct{}
 	draining bool
@@ -109,6 +121,11 @@ func New(cfg Config) (*Proxy, error) {
 	}
 	p := &Proxy{Config: cfg, quiet: log, lossless: lossless, lasting: map[string]bool{}, budget: newBudget(cfg.Memory), received: newBudget(cfg.Memory),
 		pool: pipe.NewPool(cfg.Workers), cores: cfg.Workers, live: map[*connection]struct{}{}, idle: make(chan struct{})}
+	p.watcher = watcher{grace: leaveGrace, closed: closedByApp}
+	p.opening, p.noOpenings = context.WithCancelCause(context.Background())
+	if p.Answer == 0 {
+		p.Answer = 10 * time.Minute
+	}
 	if p.Residuals == 0 {
 		p.Residuals = 1 << 30
 	}
@@ -129,101 +146,6 @@ func (p *Proxy) policy() policy.Policy { return p.settings.Load().Policy }
 
 // Tensors lists what is known of the tensors that this proxy has sent, largest first.
 func (p *Proxy) Tensors() []TensorInfo { return p.tensors.list() }
-
-// Serve carries one intercepted connection to the peer behind which server lies, and returns when it has ended. If the
-// peer or the server cannot be reached, c is reset at once: clients that start before their server rely on being
-// refused, and an orderly end would look like an answer.
-func (p *Proxy) Serve(ctx context.Context, c *net.TCPConn, server netip.AddrPort) {
-	defer reset(c) // after an orderly end this does nothing
-	o := opening{client: unmap(addrOf(c.RemoteAddr())), server: unmap(server)}
-	set := p.settings.Load()
-	peer := set.peerOf(o.server.Addr())
-	if peer == nil {
-		p.Log.Warn("connection reset: its destination is behind no peer; add the network to a peer, or do not intercept it",
-			"client", o.client, "server", o.server)
-		return
-	}
-	pair := addrPair{set.jobOf(o.client.Addr(), o.server.Addr()).Name, o.client.Addr(), o.server.Addr()}
-	o.number = p.numbers.take(pair)
-	defer p.numbers.give(pair, o.number)
-	log := p.Log.With("peer", peer.Name, "client", o.client, "server", o.server)
-	stream, err := p.Open(ctx, peer.Name, o.append(nil))
-	if err != nil {
-		p.Metrics.opens(peer.Name, openResult(err))
-		log.Warn("connection reset: it could not be opened", "reason", openResult(err), "err", err)
-		return
-	}
-	p.Metrics.opens(peer.Name, "ok")
-	p.carry(&connection{shared: p, conn: c, stream: stream, peer: peer.Name, log: log}, o, parser.Client)
-}
-
-// openResult names what became of an opening, for metrics.
-func openResult(err error) string {
-	var refused *tunnel.RefusedError
-	switch {
-	case errors.Is(err, tunnel.ErrPeerDown):
-		return "peer down"
-	case !errors.As(err, &refused):
-		return "failed"
-	}
-	return refusedAs(refused.Code)
-}
-
-// refusedAs names a code of refusals, for metrics and logs.
-func refusedAs(code tunnel.Code) string {
-	switch code {
-	case refusedDenied:
-		return "denied"
-	case refusedByServer:
-		return "refused"
-	case refusedUnreachable:
-		return "unreachable"
-	}
-	return "failed"
-}
-
-// An Incoming is an opening that waits for its answer; *tunnel.Incoming is one.
-type Incoming interface {
-	Refuse(code tunnel.Code, text string)
-	Done() <-chan struct{}
-}
-
-// Accept answers a peer's opening: it dials the server, at once and exactly once, if the peer may have that dialled,
-// and then carries the connection until it ends. accept answers yes.
-func (p *Proxy) Accept(peer string, opened []byte, in Incoming, accept func() Stream) {
-	o, err := parseOpening(opened)
-	if err != nil {
-		in.Refuse(refusedBadOpening, err.Error())
-		return
-	}
-	log := p.Log.With("peer", peer, "client", o.client, "server", o.server)
-	if p.isDraining() { // before the server's one accept is used up
-		in.Refuse(refusedBusy, "the proxy is about to end")
-		return
-	}
-	rules := p.settings.Load().mayDial(peer)
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	go func() {
-		select {
-		case <-in.Done():
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
-	var c *net.TCPConn
-	if err = allowed(rules, p.Own, net.InterfaceAddrs, o.server); err == nil {
-		c, err = dial(ctx, o.server, p.Control)
-	}
-	if err != nil {
-		code := refusal(err)
-		log.Warn("peer's connection refused", "reason", refusedAs(code), "err", err)
-		in.Refuse(code, err.Error())
-		return
-	}
-	defer reset(c)
-	p.carry(&connection{shared: p, conn: c, stream: accept(), peer: peer, log: log}, o, parser.Server)
-}
 
 // carry carries an open connection until it ends.
 func (p *Proxy) carry(c *connection, o opening, own parser.Side) {
@@ -318,12 +240,6 @@ func (p *Proxy) enter(c *connection) bool {
 	return true
 }
 
-func (p *Proxy) isDraining() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.draining
-}
-
 func (p *Proxy) leave(c *connection) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -333,7 +249,7 @@ func (p *Proxy) leave(c *connection) {
 	}
 }
 
-// Drain takes no new connections and waits until those that exist have ended, or resets them when ctx is done.
+// Drain takes no new connections, ends openings that wait for an answer, and waits until those that exist have ended, or resets them when ctx is done.
 func (p *Proxy) Drain(ctx context.Context) error {
 	p.mu.Lock()
 	if !p.draining {
@@ -343,6 +259,7 @@ func (p *Proxy) Drain(ctx context.Context) error {
 		}
 	}
 	p.mu.Unlock()
+	p.noOpenings(errEnding)
 	select {
 	case <-p.idle:
 		return nil

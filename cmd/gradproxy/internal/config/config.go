@@ -27,6 +27,8 @@ type Config struct {
 	Admin     string        // "host:port", "unix:/path" or Off; default 127.0.0.1:9090
 	Memory    int64         // bytes of tensor blocks held in each direction; default 256 MiB
 	Drain     time.Duration // how long SIGTERM waits for connections to end; default 30 s
+	// RefusedRetry is how long a server that refuses connections is dialled again for a peer; default 30 s, 0: not at all.
+	RefusedRetry time.Duration
 
 	lines map[string]int // of the keys of the whole file
 }
@@ -113,13 +115,14 @@ type State struct {
 
 func defaults(file string) *Config {
 	return &Config{
-		File:      file,
-		Tunnel:    Tunnel{Listen: "[::]:7443", Resume: 10 * time.Minute, Carriers: 2, Memory: 512 << 20},
-		Intercept: Intercept{Ports: intercept.Ports{First: 1024, Last: 65535}},
-		State:     State{Memory: 1 << 30},
-		Admin:     "127.0.0.1:9090",
-		Memory:    256 << 20,
-		Drain:     30 * time.Second,
+		File:         file,
+		Tunnel:       Tunnel{Listen: "[::]:7443", Resume: 10 * time.Minute, Carriers: 2, Memory: 512 << 20},
+		Intercept:    Intercept{Ports: intercept.Ports{First: 1024, Last: 65535}},
+		State:        State{Memory: 1 << 30},
+		Admin:        "127.0.0.1:9090",
+		Memory:       256 << 20,
+		Drain:        30 * time.Second,
+		RefusedRetry: 30 * time.Second,
 	}
 }
 

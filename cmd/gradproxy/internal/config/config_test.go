@@ -64,10 +64,11 @@ func TestWholeFile(t *testing.T) {
 			{Protocol: "gloo", Direction: "from_client", Roles: []tensor.Role{tensor.Unknown, tensor.Exact},
 				DTypes: []tensor.DType{tensor.Float32, tensor.BFloat16}, MinBytes: 4096, MaxBytes: 1 << 30, Codec: "verbatim", line: 19},
 		},
-		State:  State{Dir: "testdata/state", Memory: 2 << 30, line: 20},
-		Admin:  "unix:/run/gradproxy.sock",
-		Memory: 512 << 20,
-		Drain:  90 * time.Second,
+		State:        State{Dir: "testdata/state", Memory: 2 << 30, line: 20},
+		Admin:        "unix:/run/gradproxy.sock",
+		Memory:       512 << 20,
+		Drain:        90 * time.Second,
+		RefusedRetry: 2 * time.Minute,
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got\n%+v\nwant\n%+v", got, want)
@@ -110,7 +111,7 @@ func TestMistakes(t *testing.T) {
 		{`site: Paris!`, `1: site: "Paris!" is not a name: use lower-case letters, digits, '-', '_' and '.'`},
 		{`site: `, `1: site: there is no value: write one, or leave the key out`},
 		{`sites: paris`, `11: sites: unknown key: did you mean site?`},
-		{`colour: red`, `11: colour: unknown key: its keys are admin, drain, forward, intercept, jobs, memory, peers, policy, site, state, tunnel`},
+		{`colour: red`, `11: colour: unknown key: its keys are admin, drain, forward, intercept, jobs, memory, peers, policy, refused_retry, site, state, tunnel`},
 		{`tunnel: {lisen: "[::]:7443"}`, `2: tunnel.lisen: unknown key: did you mean listen?`},
 		{`tunnel: 7443`, `2: tunnel: a mapping is needed: its keys are ca, carriers, cert, congestion, insecure, key, listen, memory, resume`},
 		{`tunnel: {listen: 7443}`, `2: tunnel.listen: "7443" is not an address to listen on: write host:port, such as 0.0.0.0:7443 or "[::]:7443", or off`},

@@ -83,17 +83,18 @@ func (c *Config) complete(dir string) {
 
 func (d *document) config(c *Config) reader {
 	fields := map[string]reader{
-		"site":      value(d, &c.Site, parseName),
-		"tunnel":    d.tunnel(&c.Tunnel),
-		"peers":     items(d, &c.Peers, d.peer),
-		"intercept": d.intercept(&c.Intercept),
-		"forward":   items(d, &c.Forward, d.forward),
-		"jobs":      items(d, &c.Jobs, d.job),
-		"policy":    items(d, &c.Policy, d.rule),
-		"state":     d.state(&c.State),
-		"admin":     value(d, &c.Admin, parseAdmin),
-		"memory":    value(d, &c.Memory, parseSize),
-		"drain":     value(d, &c.Drain, parseDuration),
+		"site":          value(d, &c.Site, parseName),
+		"tunnel":        d.tunnel(&c.Tunnel),
+		"peers":         items(d, &c.Peers, d.peer),
+		"intercept":     d.intercept(&c.Intercept),
+		"forward":       items(d, &c.Forward, d.forward),
+		"jobs":          items(d, &c.Jobs, d.job),
+		"policy":        items(d, &c.Policy, d.rule),
+		"state":         d.state(&c.State),
+		"admin":         value(d, &c.Admin, parseAdmin),
+		"memory":        value(d, &c.Memory, parseSize),
+		"drain":         value(d, &c.Drain, parseDuration),
+		"refused_retry": value(d, &c.RefusedRetry, parseDuration),
 	}
 	c.lines = map[string]int{}
 	for key, read := range fields {

@@ -7,7 +7,7 @@ import (
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/config"
 )
 
-// Reload puts a new configuration in force: peers, networks, allow-lists, jobs, policy and drain. Connections that are
+// Reload puts a new configuration in force: peers, networks, allow-lists, jobs, policy, drain and refused_retry. Connections that are
 // open keep their peer and job. What else has changed takes a restart, and is named in the log. After an error the old
 // configuration is in force as it was.
 func (s *Site) Reload(c *config.Config) error {

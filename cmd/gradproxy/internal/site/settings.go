@@ -22,7 +22,10 @@ func Known() config.Known {
 
 // settingsOf returns what may change while a proxy runs.
 func settingsOf(c *config.Config) (proxy.Settings, error) {
-	var s proxy.Settings
+	s := proxy.Settings{RefusedRetry: c.RefusedRetry}
+	if c.RefusedRetry == 0 {
+		s.RefusedRetry = -1
+	}
 	for _, p := range c.Peers {
 		s.Peers = append(s.Peers, proxy.Peer{Name: p.Name, Networks: p.Networks, MayDial: p.MayDial})
 	}

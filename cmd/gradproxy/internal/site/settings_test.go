@@ -3,6 +3,7 @@ package site
 import (
 	"reflect"
 	"testing"
+	"time"
 
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/config"
 	"github.com/gradproxy/gradproxy/proxy/policy"
@@ -22,6 +23,19 @@ func TestRule(t *testing.T) {
 	for v, i := reflect.ValueOf(want), 0; i < v.NumField(); i++ {
 		if v.Field(i).IsZero() {
 			t.Errorf("the rule of this test lacks %s", v.Type().Field(i).Name)
+		}
+	}
+}
+
+// 0s in the file means that a refused dial is not repeated, and not what a zero Settings means.
+func TestRefusedRetrySetting(t *testing.T) {
+	for in, want := range map[time.Duration]time.Duration{0: -1, time.Minute: time.Minute} {
+		s, err := settingsOf(&config.Config{RefusedRetry: in})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.RefusedRetry != want {
+			t.Errorf("refused_retry %v becomes %v, want %v", in, s.RefusedRetry, want)
 		}
 	}
 }

@@ -93,7 +93,7 @@ func (s *Site) open(c *config.Config) (err error) {
 	s.counts = newCounts(s.registry, s.version)
 	s.proxy, err = proxy.New(proxy.Config{
 		Open: s.openStream, Codecs: codecs.New, PeerCodecs: s.peerCodecs, Protocols: parsers.Protocols(), Settings: settings,
-		Own: s.own(), Memory: c.Memory, Residuals: c.State.Memory, Log: s.log, Metrics: proxy.NewMetrics(s.registry), Control: control(c),
+		Own: s.own(), Answer: c.Tunnel.Resume, Memory: c.Memory, Residuals: c.State.Memory, Log: s.log, Metrics: proxy.NewMetrics(s.registry), Control: control(c),
 	})
 	if err != nil {
 		return err

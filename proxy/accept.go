@@ -1,0 +1,110 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/netip"
+	"syscall"
+	"time"
+
+	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/proxy/tunnel"
+)
+
+// An Incoming is an opening that waits for its answer; *tunnel.Incoming is one.
+type Incoming interface {
+	Refuse(code tunnel.Code, text string)
+	Done() <-chan struct{} // closed when the peer has withdrawn it
+}
+
+// Accept answers a peer's opening: it dials the server, at once, if the peer may have that dialled, and then carries the
+// connection until it ends. accept answers yes. The server sees one connection, or none: what is repeated is a dial that
+// was refused, for a while (Settings.RefusedRetry), and nothing once the peer has withdrawn.
+func (p *Proxy) Accept(peer string, opened []byte, in Incoming, accept func() Stream) {
+	o, err := parseOpening(opened)
+	if err != nil {
+		in.Refuse(refusedBadOpening, err.Error())
+		return
+	}
+	log := p.Log.With("peer", peer, "client", o.client, "server", o.server)
+	c, err := p.reach(in, peer, o.server, log)
+	select {
+	case <-in.Done():
+		if c != nil {
+			reset(c)
+		}
+		log.Debug("peer has withdrawn its opening")
+		return
+	default:
+	}
+	if err != nil {
+		code := refusal(err)
+		log.Warn("peer's connection refused", "reason", refusedAs(code), "err", err)
+		in.Refuse(code, err.Error())
+		return
+	}
+	defer reset(c)
+	p.carry(&connection{shared: p, conn: c, stream: accept(), peer: peer, log: log}, o, parser.Server)
+}
+
+// Pauses before a refused dial is repeated, doubled from the first to the last.
+const (
+	firstRetry = 100 * time.Millisecond
+	lastRetry  = time.Second
+)
+
+// refusedRetry returns for how long refused dials are repeated.
+func (s *Settings) refusedRetry() time.Duration {
+	if s.RefusedRetry == 0 {
+		return 30 * time.Second
+	}
+	return max(s.RefusedRetry, 0)
+}
+
+// reach dials a server for a peer. One that refuses is dialled again: the app beside the peer was not refused, since the
+// proxy there had to accept its connection before anything was known of the server, and so does not try again itself as it
+// would have. No refused dial uses up a socket that accepts once.
+func (p *Proxy) reach(in Incoming, peer string, server netip.AddrPort, log *slog.Logger) (*net.TCPConn, error) {
+	ctx, end := context.WithCancelCause(p.opening)
+	defer end(nil)
+	go func() {
+		select {
+		case <-in.Done():
+			end(errLeft)
+		case <-ctx.Done():
+		}
+	}()
+	begin := time.Now()
+	for pause := firstRetry; ; pause = min(2*pause, lastRetry) {
+		set := p.settings.Load() // what a peer may dial may have changed
+		if err := allowed(set.mayDial(peer), p.Own, net.InterfaceAddrs, server); err != nil {
+			return nil, err
+		}
+		if ctx.Err() != nil { // before the server's one accept is used up
+			return nil, context.Cause(ctx)
+		}
+		c, err := dial(ctx, server, p.Control)
+		if err != nil && ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if !errors.Is(err, syscall.ECONNREFUSED) {
+			return c, err
+		}
+		p.Metrics.dialRefused(peer)
+		left := set.refusedRetry() - time.Since(begin)
+		if left <= 0 {
+			return nil, err
+		}
+		if pause == firstRetry {
+			log.Info("the server refuses connections: it is dialled again", "reason", "refused", "for", left.Round(time.Second))
+		}
+		wait := time.NewTimer(min(pause, left))
+		select {
+		case <-wait.C:
+		case <-ctx.Done():
+			wait.Stop()
+		}
+	}
+}

@@ -1,0 +1,93 @@
+package proxy
+
+import (
+	"errors"
+	"io"
+	"net"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A client that starts before its server is connected once the server listens: a refused dial is repeated.
+func TestServerStartsAfterItsClient(t *testing.T) {
+	l := newLinked(t, nil)
+	c := l.ask()
+	c.Write([]byte("hello"))
+	for range 3 {
+		soon(t, "a dial", l.dials)
+	}
+	ln := l.listen()
+	s, err := ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	b := make([]byte, 5)
+	if _, err := io.ReadFull(s, b); err != nil || string(b) != "hello" {
+		t.Fatalf("the server reads %q, %v", b, err)
+	}
+	s.Write([]byte("there"))
+	if _, err := io.ReadFull(c, b); err != nil || string(b) != "there" {
+		t.Fatalf("the client reads %q, %v", b, err)
+	}
+	ln.(*net.TCPListener).SetDeadline(time.Now()) // what has come by now; all dials were answered
+	if extra, err := ln.Accept(); err == nil {
+		t.Errorf("a second connection from %v", extra.RemoteAddr())
+	}
+}
+
+// Refused dials are repeated for as long as is set; then the client is reset.
+func TestRefusedForGood(t *testing.T) {
+	for name, x := range map[string]struct {
+		retry       time.Duration
+		least, most int // dials
+	}{
+		"for a while": {300 * time.Millisecond, 2, 4}, // at 0, 100 and 300 ms, or less often on a busy machine
+		"not at all":  {-1, 1, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLinked(t, func(_, far *Config) { far.Settings.RefusedRetry = x.retry })
+			c := l.ask()
+			if _, err := c.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
+				t.Errorf("%v, want a reset", err)
+			}
+			if n := len(l.dials); n < x.least || n > x.most {
+				t.Errorf("%d dials, want %d to %d", n, x.least, x.most)
+			}
+		})
+	}
+}
+
+// Once the client has gone its server is dialled no more.
+func TestRefusedRetryEndsWithItsClient(t *testing.T) {
+	for name, leave := range map[string]func(*net.TCPConn){
+		"reset":  reset,
+		"closed": func(c *net.TCPConn) { c.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			mustTell(t)
+			l := newLinked(t, func(_, far *Config) { far.Settings.RefusedRetry = time.Hour })
+			l.looks(time.Millisecond)
+			c := l.ask()
+			soon(t, "a dial", l.dials)
+			leave(c)
+			soon(t, "the end of the opening here", l.served)
+			soon(t, "its end there", l.answered)
+			l.asksAgain(l.listen(), 2)
+		})
+	}
+}
+
+// A destination that is taken off the allow-list is dialled no more, at once.
+func TestRefusedRetryAsksTheAllowList(t *testing.T) {
+	l := newLinked(t, func(_, far *Config) { far.Settings.RefusedRetry = time.Hour })
+	c := l.ask()
+	soon(t, "a dial", l.dials)
+	s := *l.far.settings.Load()
+	s.Peers = nil
+	l.far.Apply(s)
+	if _, err := c.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("%v, want a reset", err)
+	}
+}

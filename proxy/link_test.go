@@ -1,0 +1,181 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gradproxy/gradproxy/proxy/policy"
+	"github.com/gradproxy/gradproxy/proxy/tunnel"
+)
+
+// A linked pair is two proxies with a real tunnel between them, whose link can be cut.
+type linked struct {
+	t         *testing.T
+	near, far *Proxy
+	target    netip.AddrPort // of the server app
+	entry     net.Listener   // where the client app connects, as if intercepted
+
+	serving  sync.Once
+	asked    chan context.Context // of each opening that the near proxy begins
+	waits    context.Context      // of the last
+	served   chan struct{}        // a token for each Serve that has returned
+	openings atomic.Int64         // that have come to the far proxy
+	answered chan struct{}        // a token for each that it is done with
+	dials    chan struct{}        // a token for each dial of the far proxy
+
+	mu       sync.Mutex
+	isCut    bool
+	carriers []net.Conn
+}
+
+// newLinked starts a pair whose server app, at an address of its own, does not listen yet. Its proxies have the settings that
+// change makes.
+func newLinked(t *testing.T, change func(near, far *Config)) *linked {
+	t.Helper()
+	l := &linked{t: t, entry: listen(t), asked: make(chan context.Context, 100), served: make(chan struct{}, 100),
+		answered: make(chan struct{}, 100), dials: make(chan struct{}, 10000)}
+	target := listen(t)
+	l.target = addrOf(target.Addr())
+	target.Close()
+	chosen, err := policy.New(nil, testCodecs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	loopback := netip.MustParsePrefix("127.0.0.0/8")
+	var nearEnd, farEnd *tunnel.Endpoint
+	config := func(name, peer string) Config {
+		return Config{Codecs: testCodecs, Log: slog.New(slog.NewTextHandler(testWriter{t}, nil)).With("proxy", name), Settings: Settings{Policy: chosen,
+			Peers: []Peer{{Name: peer, Networks: []netip.Prefix{loopback}, MayDial: []DialRule{{Network: loopback, First: 1, Last: 65535}}}}}}
+	}
+	near, far := config("near", "far"), config("far", "near")
+	near.Open = func(ctx context.Context, peer string, opening []byte) (Stream, error) {
+		l.asked <- ctx
+		s, err := nearEnd.Open(ctx, peer, opening)
+		if err != nil {
+			return nil, err
+		}
+		return s, nil
+	}
+	far.Open = func(context.Context, string, []byte) (Stream, error) { return nil, tunnel.ErrPeerDown }
+	far.Control = func(string, string, syscall.RawConn) error { l.dials <- struct{}{}; return nil }
+	if change != nil {
+		change(&near, &far)
+	}
+	for cfg, p := range map[*Config]**Proxy{&near: &l.near, &far: &l.far} {
+		if *p, err = New(*cfg); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup((*p).Close)
+	}
+	ln, err := tunnel.Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := func(name string, peer tunnel.Peer) *tunnel.Endpoint {
+		e, err := tunnel.New(tunnel.Config{Name: name, Insecure: true, Peers: []tunnel.Peer{peer}, Accept: l.accept, Dial: l.dial})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { e.Close() })
+		return e
+	}
+	farEnd = end("far", tunnel.Peer{Name: "near"})
+	go farEnd.Serve(ln)
+	nearEnd = end("near", tunnel.Peer{Name: "far", Dial: ln.Addr().String()})
+	for !nearEnd.Stats()[0].Session {
+		time.Sleep(time.Millisecond)
+	}
+	return l
+}
+
+// accept is the far end of the tunnel.
+func (l *linked) accept(peer string, opening []byte, in *tunnel.Incoming) {
+	l.openings.Add(1)
+	l.far.Accept(peer, opening, in, func() Stream { return in.Accept() })
+	l.answered <- struct{}{}
+}
+
+func (l *linked) serve() {
+	for {
+		c, err := l.entry.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			l.near.Serve(context.Background(), c.(*net.TCPConn), l.target)
+			l.served <- struct{}{}
+		}()
+	}
+}
+
+func (l *linked) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.isCut {
+		return nil, errors.New("the link is cut")
+	}
+	c, err := (&net.Dialer{}).DialContext(ctx, network, address)
+	if err == nil {
+		l.carriers = append(l.carriers, c)
+	}
+	return c, err
+}
+
+// cut cuts the link until it is mended.
+func (l *linked) cut() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.isCut = true
+	for _, c := range l.carriers {
+		c.Close()
+	}
+}
+
+func (l *linked) mend() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.isCut = false
+}
+
+// ask connects a client app, and returns once its opening waits.
+func (l *linked) ask() *net.TCPConn {
+	l.t.Helper()
+	l.serving.Do(func() { go l.serve() })
+	c, err := net.Dial("tcp", l.entry.Addr().String())
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.t.Cleanup(func() { c.Close() })
+	l.waits = soon(l.t, "the opening", l.asked)
+	return c.(*net.TCPConn)
+}
+
+// listen has the server app listen.
+func (l *linked) listen() net.Listener {
+	l.t.Helper()
+	ln, err := net.Listen("tcp", l.target.String())
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.t.Cleanup(func() { ln.Close() })
+	return ln
+}
+
+// soon waits for something that must come.
+func soon[T any](t *testing.T, what string, c <-chan T) (v T) {
+	t.Helper()
+	select {
+	case v = <-c:
+	case <-time.After(time.Minute):
+		t.Fatalf("%s does not come", what)
+	}
+	return v
+}

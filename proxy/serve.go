@@ -1,0 +1,93 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/netip"
+
+	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/proxy/tunnel"
+)
+
+// Serve carries one intercepted connection to the peer behind which server lies, and returns when it has ended. If the
+// peer or the server cannot be reached, c is reset at once: clients that start before their server rely on being
+// refused, and an orderly end would look like an answer. If the app leaves before the peer has answered, the peer is told.
+func (p *Proxy) Serve(ctx context.Context, c *net.TCPConn, server netip.AddrPort) {
+	defer reset(c) // after an orderly end this does nothing
+	o := opening{client: unmap(addrOf(c.RemoteAddr())), server: unmap(server)}
+	set := p.settings.Load()
+	peer := set.peerOf(o.server.Addr())
+	if peer == nil {
+		p.Log.Warn("connection reset: its destination is behind no peer; add the network to a peer, or do not intercept it",
+			"client", o.client, "server", o.server)
+		return
+	}
+	pair := addrPair{set.jobOf(o.client.Addr(), o.server.Addr()).Name, o.client.Addr(), o.server.Addr()}
+	o.number = p.numbers.take(pair)
+	defer p.numbers.give(pair, o.number)
+	log := p.Log.With("peer", peer.Name, "client", o.client, "server", o.server)
+	stream, err := p.ask(ctx, c, set, peer, &o)
+	if err != nil {
+		result := openResult(err)
+		p.Metrics.opens(peer.Name, result)
+		level := slog.LevelWarn
+		if errors.Is(err, errLeft) {
+			level = slog.LevelInfo // its own doing
+		}
+		log.Log(ctx, level, "connection reset: it could not be opened", "reason", result, "err", err)
+		return
+	}
+	p.Metrics.opens(peer.Name, "ok")
+	p.carry(&connection{shared: p, conn: c, stream: stream, peer: peer.Name, log: log}, o, parser.Client)
+}
+
+var (
+	// errNoAnswer is why an opening ends that has waited for as long as it may.
+	errNoAnswer = errors.New("proxy: the peer has not answered in time")
+	// errEnding is why openings end when the proxy drains.
+	errEnding = errors.New("proxy: the proxy is about to end")
+)
+
+// ask has the peer dial the server, and waits for its answer as long as the app does.
+func (p *Proxy) ask(ctx context.Context, c *net.TCPConn, set *Settings, peer *Peer, o *opening) (Stream, error) {
+	c.SetKeepAliveConfig(keepAlive)
+	ctx, cancel := context.WithTimeoutCause(ctx, p.Answer+dialTimeout+set.refusedRetry(), errNoAnswer)
+	defer cancel()
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	defer context.AfterFunc(p.opening, func() { end(errEnding) })()
+	ctx, stop := p.watcher.watch(ctx, c, o.server)
+	defer stop()
+	return p.Open(ctx, peer.Name, o.append(nil))
+}
+
+// openResult names what became of an opening, for metrics.
+func openResult(err error) string {
+	var refused *tunnel.RefusedError
+	switch {
+	case errors.Is(err, tunnel.ErrPeerDown):
+		return "peer down"
+	case errors.Is(err, errLeft):
+		return "app left"
+	case errors.Is(err, errNoAnswer):
+		return "no answer"
+	case !errors.As(err, &refused):
+		return "failed"
+	}
+	return refusedAs(refused.Code)
+}
+
+// refusedAs names a code of refusals, for metrics and logs.
+func refusedAs(code tunnel.Code) string {
+	switch code {
+	case refusedDenied:
+		return "denied"
+	case refusedByServer:
+		return "refused"
+	case refusedUnreachable:
+		return "unreachable"
+	}
+	return "failed"
+}

@@ -1,0 +1,89 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"time"
+)
+
+// While an opening waits for the peer's answer its app waits too, and may leave: what it then would have asked for must not
+// happen later. How apps leave, and what Linux tells of it:
+//
+//   - An RST: the opening is withdrawn at once (TCP_CLOSE, epoll's EPOLLERR).
+//   - A FIN of an app that goes on reading is no leaving: the opening goes on, and the FIN follows the app's bytes.
+//   - A FIN of an app that has closed its socket, or was killed. It may have sent all that it wanted to, as `nc -N` does, so the
+//     opening has time for a few round trips (leaveGrace); then it is withdrawn. The two FINs look alike on the wire,
+//     but where the app is in this network namespace sock_diag tells them apart.
+//   - Elsewhere (a gateway's clients) keep-alives do: the app's host forgets a closed socket (after tcp_fin_timeout, 60 s),
+//     and then answers with an RST.
+
+// leaveGrace is how long an opening goes on whose app has closed its connection.
+const leaveGrace = 5 * time.Second
+
+// leaveCheck is how often an app that has sent a FIN is looked at.
+const leaveCheck = 250 * time.Millisecond
+
+// errLeft is why an opening ends whose app has left.
+var errLeft = errors.New("proxy: the app has left before the connection was open")
+
+// A watcher watches apps whose openings wait.
+type watcher struct {
+	grace  time.Duration                         // leaveGrace, but in tests
+	closed func(app, server netip.AddrPort) bool // closedByApp
+}
+
+// watch returns a context that ends, with the cause errLeft, when the app of a connection leaves of which nothing has been
+// read. server is the address that the app connected to. The caller must call stop before it reads.
+func (w *watcher) watch(ctx context.Context, c *net.TCPConn, server netip.AddrPort) (watched context.Context, stop func()) {
+	watched, cancel := context.WithCancelCause(ctx)
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return watched, func() { cancel(nil) }
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		var state tcpState
+		raw.Read(func(fd uintptr) bool { // called whenever something has come; nothing is read
+			state = stateOf(fd)
+			return state.reset() || state.halfClosed()
+		})
+		if state.reset() || state.halfClosed() && w.leaves(watched, c, unmap(server)) {
+			cancel(errLeft)
+		}
+	}()
+	return watched, func() {
+		cancel(nil)
+		c.SetReadDeadline(time.Unix(1, 0)) // raw.Read ends
+		<-ended
+		c.SetReadDeadline(time.Time{})
+	}
+}
+
+// leaves reports whether an app that has sent a FIN leaves before ctx ends.
+func (w *watcher) leaves(ctx context.Context, c *net.TCPConn, server netip.AddrPort) bool {
+	app, local := unmap(addrOf(c.RemoteAddr())), unmap(addrOf(c.LocalAddr()))
+	tick := time.NewTicker(leaveCheck)
+	defer tick.Stop()
+	var since time.Time // when it was seen that it had closed
+	for {
+		now := time.Now()
+		switch {
+		case closedByReset(c):
+			return true
+		case !since.IsZero():
+			if now.Sub(since) >= w.grace {
+				return true
+			}
+		case w.closed(app, server) || w.closed(app, local): // redirected, or not
+			since = now
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
