@@ -13,7 +13,7 @@ type facts struct {
 	tables  recent[tableKey, *job] // jobs of schedulers
 	places  recent[placeKey, *job] // the same, by the addresses in their tables
 	lives   recent[lifeOf, life]
-	pushed  recent[pushKey, pushes]
+	pushed  recent[pushKey, *pushes]
 }
 
 // A named is a configured job. Configurations bound their number.
@@ -33,7 +33,7 @@ type placeKey struct {
 
 // Bounds: entries of a generation.
 const (
-	maxTables = 1 << 6
+	maxTables = 1 << 5
 	maxPlaces = 1 << 13
 	maxLives  = 1 << 14
 	maxPushed = 1 << 17

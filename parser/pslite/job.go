@@ -29,7 +29,7 @@ func (j *job) joined() bool { return j.run != 0 }
 func (j *job) begin(run uint64) { *j = job{seed: j.seed, run: run} }
 
 // maxCoded bounds the keys of a job that have a compressor; with more all of them are taken to have one.
-const maxCoded = 1 << 16
+const maxCoded = 1 << 14
 
 // code notes that a key has a compressor.
 func (j *job) code(key uint64) {
@@ -54,7 +54,7 @@ func (j *job) optimize(worker int) {
 }
 
 // maxNodes bounds the nodes of a job.
-const maxNodes = 1 << 12
+const maxNodes = 1 << 10
 
 // A table is what the scheduler has told of the nodes.
 type table struct {

@@ -68,8 +68,10 @@
 // job that broadcasts weights with BytePS twice under one name is not told from one that trains. ZMTP 2 and mechanisms
 // with encryption are not read.
 //
-// Memory is bounded whatever a peer sends: 2 MiB for a direction, and for all jobs together the last 2^18 keys pushed,
-// 2^15 lives and 2^14 addresses; what is beyond is forgotten, and a forgotten key begins again, exactly.
+// Memory is bounded whatever a peer sends: 2 MiB for a direction while a large meta comes, and for all jobs together the
+// last 2^17 keys pushed, 2^14 lives, 2^13 addresses and, without configuration, 2^5 jobs, of at most 2^10 nodes. What was
+// not used for longest is forgotten first; a forgotten key begins again, exactly, and a forgotten job's answers are
+// Unknown.
 package pslite
 
 import (

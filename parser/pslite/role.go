@@ -24,7 +24,7 @@ func (x *connection) hear(r route, m *meta) {
 	case m.kind() == command && m.request && worker(r.from):
 		j := f.jobOf(x, r.listener)
 		f.life(x, j, r, m)
-		if m.head == optimizer && !m.packed {
+		if m.head == optimizer {
 			j.optimize(r.from)
 		}
 	}
@@ -66,6 +66,9 @@ func (x *connection) value(r route, m *meta, k *keys, size int) tensor.Tensor {
 		t.Key = id.under(j.seed)
 		t.Base = t.Key
 	}
+	if t.Role == tensor.Exact && !j.plain(m, l) && l.dtype.Float() { // a compressor's codes
+		t.DType = tensor.NoDType
+	}
 	if t.DType == tensor.NoDType && t.Why == tensor.OK {
 		t.Why = tensor.DTypeUnknown
 	}
@@ -90,9 +93,12 @@ func (x *connection) receiver(j *job, r route) uint64 {
 // push returns the role of a push of conventional layout, and takes note of it.
 func (f *facts) push(j *job, life uint64, r route, m *meta, l layout) tensor.Role {
 	k := pushKey{life, l.key}
-	p, _ := f.pushed.get(k)
+	p, ok := f.pushed.get(k)
+	if !ok {
+		p = new(pushes)
+		f.pushed.put(k, p)
+	}
 	n, again := p.note(m.timestamp)
-	f.pushed.put(k, p)
 	exact := uint32(0) // pushes that begin a key
 	switch {
 	case m.packed:
@@ -114,19 +120,17 @@ func (j *job) answer(m *meta, l layout) (tensor.Role, tensor.Reason) {
 	switch {
 	case !j.plain(m, l):
 		return tensor.Exact, tensor.OK
-	case !j.joined() && !m.packed: // an optimizer would be told of on another connection
-		return tensor.Unknown, tensor.RoleUnproved
 	case m.packed:
 		return tensor.Aggregate, tensor.OK
 	case len(j.optimizers) > 0:
 		return tensor.State, tensor.OK
-	case !j.begun:
+	case !j.begun: // an optimizer may have been given before, or on a connection that is not known to be the job's
 		return tensor.Unknown, tensor.RoleUnproved
 	}
 	return tensor.Aggregate, tensor.OK
 }
 
-// plain reports whether vals are numbers that the framework has not coded.
+// plain reports whether vals are floating-point numbers that the framework has not coded: codes have no element type.
 func (j *job) plain(m *meta, l layout) bool {
-	return l.shape != codes && l.dtype.Float() && !(m.packed && (j.allCoded || j.coded[l.key]))
+	return l.dtype.Float() && !(m.packed && (j.allCoded || j.coded[l.key]))
 }

@@ -1,0 +1,88 @@
+package pslite
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/parser/parsertest"
+)
+
+// No bytes in any order make a parser panic, break the contract, or depend on how they are cut. The first bytes of the
+// input say how it is divided between the two sides.
+func FuzzNext(f *testing.F) {
+	for _, x := range []parsertest.Exchange{mxnet(), byteps(), scheduled(), spoilt(mxnet(), 0x40)} {
+		f.Add(fold(x), true)
+		f.Add(fold(x), false)
+	}
+	f.Fuzz(func(t *testing.T, b []byte, named bool) {
+		x := unfold(b)
+		conn := parser.Conn{Client: addressOf(9), Server: addressOf(8)}
+		if named {
+			conn.Job = "job"
+		}
+		whole, err := parsertest.Play(fresh(), conn, x, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		k := 0
+		cut, err := parsertest.Play(fresh(), conn, x, func(n int) int { k = k*7%31 + 1; return min(n, k) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := whole.Diff(cut); diff != "" {
+			t.Fatal(diff)
+		}
+	})
+}
+
+// What is read of a meta is what is written of it, in the dialect that it is of.
+func FuzzMeta(f *testing.F) {
+	f.Add(captured)
+	table := meta{command: addNode, nodes: []node{nodeOf(8), nodeOf(9), nodeOf(1)}}
+	f.Add(table.proto())
+	for _, p := range packings {
+		f.Add(table.pack(p))
+		f.Add(meta{request: true, push: true, types: conventional, frames: 3}.pack(p))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		b = bytes.Clone(b)
+		m, ok := parseMeta(b)
+		if !ok {
+			return
+		}
+		again := m.proto()
+		if m.packed {
+			again = m.pack(packings[0])
+		}
+		got, ok := parseMeta(again)
+		if m.pull, got.pull = false, false; !ok || got.kind() != m.kind() || got.head != m.head || got.timestamp != m.timestamp ||
+			got.types != m.types || got.frames != m.frames || len(got.nodes) != len(m.nodes) {
+			t.Fatalf("%+v, and again %+v, %v", m, got, ok)
+		}
+	})
+}
+
+// fold writes an exchange as bytes: each turn as its side in the top bit of two bytes, its length in the others, and
+// what was said.
+func fold(x parsertest.Exchange) (b []byte) {
+	for _, t := range x {
+		for rest := t.Bytes; len(rest) > 0; {
+			n := min(len(rest), 0x7fff)
+			b = append(b, byte(t.From)<<7|byte(n>>8), byte(n))
+			b = append(b, rest[:n]...)
+			rest = rest[n:]
+		}
+	}
+	return b
+}
+
+func unfold(b []byte) (x parsertest.Exchange) {
+	for len(b) > 2 {
+		from, n := parser.Side(b[0]>>7), int(b[0]&0x7f)<<8|int(b[1])
+		n = min(n, len(b)-2)
+		x = append(x, parsertest.Turn{From: from, Bytes: b[2 : 2+n]})
+		b = b[2+n:]
+	}
+	return x
+}
