@@ -1,0 +1,123 @@
+package reference
+
+import (
+	"encoding/binary"
+	"fmt"
+	"sync"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// A Copy is what both ends hold of one block: its latest value, with how many there have been and a hash. Both ends must set
+// it to the same values in the same order, so at each end one coder or caller at a time does. Any number of coders, of
+// either direction, may read it meanwhile.
+type Copy struct {
+	size int
+
+	mu     sync.RWMutex
+	latest uint64  // version of the latest value; 0: there is none
+	values []value // version v is at v % len(values)
+}
+
+// A value is immutable while its Copy's lock is held for reading.
+type value struct {
+	version uint64 // 0: none
+	hash    uint64
+	bytes   []byte // nil until there is a value
+}
+
+// NewCopy returns a Copy of a block of size bytes, which holds nothing yet. It keeps so many earlier values besides the
+// latest one: 0 where a block is coded against the value before it in the same direction. In the opposite direction, the
+// end that sends a model may have sent another before the update arrives that was coded against the first: there keep must be as many
+// as can be under way, or the update is refused with ErrReference. The end that codes the update needs none.
+func NewCopy(size, keep int) *Copy {
+	return &Copy{size: size, values: make([]value, 1+keep)}
+}
+
+// Size returns the bytes in the block.
+func (c *Copy) Size() int { return c.size }
+
+// Version returns the number of the latest value, from 1 on; 0: nothing is held, and a block has to travel without
+// reference.
+func (c *Copy) Version() uint64 {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.latest
+}
+
+// Memory returns the bytes of all values that are held now.
+func (c *Copy) Memory() int {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	total := 0
+	for i := range c.values {
+		total += len(c.values[i].bytes)
+	}
+	return total
+}
+
+// AppendTo appends the latest value, if there is one, to dst.
+func (c *Copy) AppendTo(dst []byte) []byte {
+	v := c.acquire()
+	defer c.release()
+	if v == nil {
+		return dst
+	}
+	return append(dst, v.bytes...)
+}
+
+// Set makes b the latest value. Coders do it with what they deliver; the caller does it, at both ends, with a block that
+// travelled exactly as it is. It does not retain b and panics unless b has the block's size.
+func (c *Copy) Set(b []byte) {
+	if len(b) != c.size {
+		panic(fmt.Sprintf("reference: a value of %d bytes for a copy of %d", len(b), c.size))
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.latest++
+	v := &c.values[c.latest%uint64(len(c.values))]
+	if v.bytes == nil {
+		v.bytes = make([]byte, c.size)
+	}
+	copy(v.bytes, b)
+	v.version, v.hash = c.latest, xxhash.Sum64(v.bytes)
+}
+
+// Drop forgets all values and gives their memory back. The next value is the first again, so both ends must drop at the
+// same place between blocks.
+func (c *Copy) Drop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.latest = 0
+	clear(c.values)
+}
+
+// acquire returns the latest value, which stays as it is until release; nil if there is none. release must be called
+// either way.
+func (c *Copy) acquire() *value {
+	c.mu.RLock()
+	if c.latest == 0 {
+		return nil
+	}
+	return &c.values[c.latest%uint64(len(c.values))]
+}
+
+func (c *Copy) release() { c.mu.RUnlock() }
+
+// find returns the value that an encoding names, or an error that wraps ErrReference. The caller holds the lock, by acquire.
+func (c *Copy) find(version, hash uint64) (*value, error) {
+	v := &c.values[version%uint64(len(c.values))]
+	switch {
+	case version == 0 || v.version != version:
+		return nil, fmt.Errorf("%w: coded against version %d; here the latest is %d, with %d before it kept",
+			ErrReference, version, c.latest, len(c.values)-1)
+	case v.hash != hash:
+		return nil, fmt.Errorf("%w: version %d has hash %016x there and %016x here", ErrReference, version, hash, v.hash)
+	}
+	return v, nil
+}
+
+// appendName appends what find is asked for.
+func (v *value) appendName(dst []byte) []byte {
+	return binary.LittleEndian.AppendUint64(binary.AppendUvarint(dst, v.version), v.hash)
+}
