@@ -29,7 +29,7 @@ func mustFail(t *testing.T, who string, err error, text string) {
 	}
 }
 
-// A worker dies in mid-training: the server notices, and all others after it.
+// A worker dies in mid-training: the server or the scheduler notices first, and the others after it.
 func TestWorkerDies(t *testing.T) {
 	j := newJob(t, impatient(2))
 	errs := j.work(t, func(w *Worker) error {
@@ -44,8 +44,12 @@ func TestWorkerDies(t *testing.T) {
 	})
 	j.nodes.Wait()
 	mustFail(t, "worker 0", errs[0], "push of key 0 by worker 0: pslite: ")
-	mustFail(t, "server", j.errs["server"], "worker 1: lost: dial tcp")
-	mustFail(t, "scheduler", j.errs["scheduler"], ": lost: dial tcp")
+	server, scheduler := j.errs["server"], j.errs["scheduler"]
+	mustFail(t, "server", server, ": lost: dial tcp")
+	mustFail(t, "scheduler", scheduler, ": lost: dial tcp")
+	if all := fmt.Sprint(server, scheduler); !strings.Contains(all, "worker 1: lost") {
+		t.Errorf("nobody misses worker 1: %s", all)
+	}
 }
 
 // A server dies: the worker whose request it has not answered knows at once, without patience.
@@ -131,7 +135,7 @@ func TestMessageIsCutOff(t *testing.T) {
 	errs := j.work(t, func(w *Worker) error { return w.Init(0, make([]float32, 1000)) })
 	j.nodes.Wait()
 	mustFail(t, "worker", errs[0], "push of key 0 by worker 0: pslite: server 0: ")
-	mustFail(t, "server", j.errs["server"], "server 0: pslite: worker 0: zmtp: read frame 2 of a message: unexpected EOF")
+	mustFail(t, "server", j.errs["server"], "pslite: worker 0: zmtp: read frame 2 of a message: unexpected EOF")
 }
 
 // Who does not speak ZMTP, or hangs up at once, is turned away, and the job goes on.

@@ -66,9 +66,9 @@ func (j *mxnetJob) run(ctx context.Context, role string) (string, error) {
 }
 
 // together runs functions at once, and stops all when one fails.
-func together(t *testing.T, ctx context.Context, all ...func(context.Context) error) {
+func together(t *testing.T, all ...func(context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, 90*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 	defer cancel()
 	errs := make([]error, len(all))
 	var wg sync.WaitGroup
@@ -94,44 +94,32 @@ func together(t *testing.T, ctx context.Context, all ...func(context.Context) er
 // computes.
 func TestWorkersTrainOnMXNetsServers(t *testing.T) {
 	set, _ := digits.Load()
-	const rate, workers = 0.1, 2
-	for _, c := range []struct {
-		servers  int
-		momentum float32
-	}{{1, 0.9}, {2, 0}} {
-		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
-			job := mxnetJob{python: mxnetPython(t), scheduler: freePort(t), workers: workers, servers: c.servers}
-			want := reference(set, workers, testSteps, rate, c.momentum)
-			var config Config
-			config.Scheduler, config.Workers, config.Servers, config.BigArray = job.scheduler, workers, c.servers, 1000
-			worker := func(ctx context.Context) error {
-				mine := config
-				mine.Listener = listen(t)
-				mine.Addr = mine.Listener.Addr().String()
-				w, err := NewWorker(ctx, mine)
-				if err != nil {
-					return err
-				}
-				defer w.Close()
-				model := testModel(w.Rank())
-				if err := w.Train(Training{
-					Model: model, Optimizer: SGD{Rate: rate, Momentum: c.momentum}, Steps: testSteps,
-					Next: dealer(set, w.Rank(), workers),
-				}); err != nil {
-					return err
-				}
-				if err := sameBits(model, want); err != nil {
-					return err
-				}
-				return w.Finish()
-			}
-			all := []func(context.Context) error{worker, worker, job.role("scheduler", nil)}
-			for range c.servers {
-				all = append(all, job.role("server", nil))
-			}
-			together(t, t.Context(), all...)
-		})
+	const rate, momentum, workers, servers = 0.1, 0.9, 2, 2
+	job := mxnetJob{python: mxnetPython(t), scheduler: freePort(t), workers: workers, servers: servers}
+	want := reference(set, workers, testSteps, rate, momentum)
+	worker := func(ctx context.Context) error {
+		var c Config
+		c.Scheduler, c.Workers, c.Servers, c.BigArray = job.scheduler, workers, servers, 1000
+		c.Listener = listen(t)
+		c.Addr = c.Listener.Addr().String()
+		w, err := NewWorker(ctx, c)
+		if err != nil {
+			return err
+		}
+		defer w.Close()
+		model := testModel(w.Rank())
+		if err := w.Train(Training{
+			Model: model, Optimizer: SGD{Rate: rate, Momentum: momentum}, Steps: testSteps,
+			Next: dealer(set, w.Rank(), workers),
+		}); err != nil {
+			return err
+		}
+		if err := sameBits(model, want); err != nil {
+			return err
+		}
+		return w.Finish()
 	}
+	together(t, worker, worker, job.role("scheduler", nil), job.role("server", nil), job.role("server", nil))
 }
 
 // role returns a function that runs a role. If said is not nil, it gets what it prints.
@@ -172,7 +160,7 @@ func TestMXNetsWorkersTrainHere(t *testing.T) {
 				all = append(all, func(ctx context.Context) error { return RunServer(ctx, server) })
 			}
 		}
-		together(t, t.Context(), all...)
+		together(t, all...)
 	}
 	if flat := slices.Concat(weights[0][:], weights[1][:]); flat[0] == "" || len(slices.Compact(flat)) != 1 {
 		t.Errorf("weights %v with MXNet's servers, %v with ours", weights[0], weights[1])

@@ -22,15 +22,15 @@ type SGD struct {
 // of SGDKernel and SGDMomKernel (src/operator/optimizer_op-inl.h), so that the bits are those of MXNet.
 func (o SGD) update(weight, velocity, sum []float32) {
 	velocity, sum = velocity[:len(weight)], sum[:len(weight)]
+	rate := o.Rate * o.Rescale
 	if o.Momentum == 0 {
 		for i := range weight {
-			weight[i] -= float32(o.Rate * float32(o.Rescale*sum[i]))
+			weight[i] -= float32(rate * sum[i])
 		}
 		return
 	}
 	for i := range weight {
-		v := float32(o.Momentum * velocity[i])
-		v -= float32(o.Rate * float32(o.Rescale*sum[i]))
+		v := float32(o.Momentum*velocity[i]) - float32(rate*sum[i])
 		velocity[i] = v
 		weight[i] += v
 	}

@@ -17,12 +17,13 @@ net.add(gluon.nn.Dense(40, in_units=30, activation="relu"), gluon.nn.Dense(7, in
 net.initialize(mx.init.Xavier())
 trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.05, "momentum": momentum}, kvstore=kv)
 loss = gluon.loss.SoftmaxCrossEntropyLoss()
+batch = 12  # no power of two: gradients are scaled by its inverse
 for _ in range(steps):
-    images, labels = mx.nd.random.normal(shape=(16, 30)), mx.nd.random.randint(0, 7, (16,)).astype("float32")
+    images, labels = mx.nd.random.normal(shape=(batch, 30)), mx.nd.random.randint(0, 7, (batch,)).astype("float32")
     with autograd.record():
         losses = loss(net(images), labels)
     losses.backward()
-    trainer.step(16)
+    trainer.step(batch)
 weights = hashlib.sha256()
 for p in net.collect_params().values():
     weights.update(p.data().asnumpy().tobytes())
