@@ -24,7 +24,7 @@ func TestConnectionsEndAsTheyWere(t *testing.T) {
 		t.Run("proxies="+strconv.FormatBool(proxies), func(t *testing.T) {
 			w := newWAN(t, 2, wansim.Link{Delay: 5 * time.Millisecond})
 			if proxies {
-				ps := startProxies(t, w, testbed.Config{})
+				ps := startProxies(t, w, testbed.Config{RefusedRetry: "1s"})
 				defer func() { wantCarried(t, ps[0]) }()
 			}
 			from, to := w.Sites[0], w.Sites[1]
@@ -86,7 +86,7 @@ func clientResets(t *testing.T, from, to *testbed.Site, addr netip.Addr) {
 	wantReset(t, "server", server)
 }
 
-// refused: where nobody listens, the client is refused, or reset at once, since an interceptor has to accept first.
+// refused: where nobody listens, the client is refused, or reset in the end, since an interceptor has to accept first.
 func refused(t *testing.T, from, to *testbed.Site, addr netip.Addr) {
 	client, err := from.Dial(deadline(t, 10*time.Second), "tcp", netip.AddrPortFrom(addr, 4999).String())
 	if err == nil {

@@ -3,6 +3,7 @@
 package testbed
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,9 +46,10 @@ func Build(ctx context.Context, dir string) (*Gradproxy, error) {
 
 // Config is what differs between the proxies' configurations. The zero Config is lossless.
 type Config struct {
-	Sites  []int  // those with a proxy, each the others' peer; nil: all
-	Resume string // of the tunnel; "": 5m
-	Loss   Loss   // of the one job that spans all sites
+	Sites        []int  // those with a proxy, each the others' peer; nil: all
+	Resume       string // of the tunnel; "": 5m
+	RefusedRetry string // how long refused dials are repeated; "": 30s
+	Loss         Loss   // of the one job that spans all sites
 }
 
 // Loss says what a job may lose. The zero Loss is none: the proxies have no job and no policy.
@@ -77,17 +79,15 @@ policy:
 // configuration is the YAML file of site i.
 func (g *Gradproxy) configuration(w *WAN, i int, c Config) string {
 	own := w.Sites[i]
-	resume := c.Resume
-	if resume == "" {
-		resume = "5m"
-	}
+	resume, retry := cmp.Or(c.Resume, "5m"), cmp.Or(c.RefusedRetry, "30s")
 	text := fmt.Sprintf(`site: %[1]s
 tunnel: {listen: "%[2]s:%[3]d", cert: %[4]s/%[1]s.pem, key: %[4]s/%[1]s.key, ca: %[4]s/ca.pem, resume: %[5]s}
 intercept: {mode: redirect, ports: 1024-65535, on_death: direct}
 admin: "%[6]s"
 drain: 5s
+refused_retry: %[7]s
 peers:
-`, own.Site, own.Addr, tunnelPort, g.dir, resume, adminAddress)
+`, own.Site, own.Addr, tunnelPort, g.dir, resume, adminAddress, retry)
 	for _, j := range c.sites(w) {
 		if j == i {
 			continue
