@@ -124,3 +124,48 @@ func TestWeightsAreThoseOfOneProcess(t *testing.T) {
 		})
 	}
 }
+
+// One step's traffic of the demo's model, without the arithmetic of the workers: two of them push gradients of 596,490
+// weights to one server, and get the weights.
+func BenchmarkPushPull(b *testing.B) {
+	model := train.New(1, digits.Pixels, 1024, 512, digits.Classes)
+	size := 0
+	for _, p := range model.Params() {
+		size += len(p.Value) * float32Len
+	}
+	b.SetBytes(int64(size)) // of one worker in one direction
+	b.ReportAllocs()
+	steps := make(chan int, 2)
+	newJob(b, Config{}).mustWork(b, func(w *Worker) error {
+		model := train.New(1, digits.Pixels, 1024, 512, digits.Classes)
+		replica, err := NewReplica(w, model.Params(), SGD{Rate: 0.1, Momentum: 0.9, Rescale: 0.5}, false)
+		if err != nil {
+			return err
+		}
+		if w.Rank() == 0 {
+			n := 0
+			for b.Loop() {
+				n++
+				steps <- n
+				if err := pushAll(replica); err != nil {
+					return err
+				}
+			}
+			close(steps)
+			return nil
+		}
+		for range steps {
+			if err := pushAll(replica); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func pushAll(r *Replica) error {
+	for i := range r.params {
+		r.Ready(i)
+	}
+	return r.Finish()
+}

@@ -131,14 +131,15 @@ func (n *Node) Close() {
 	n.running.Wait()
 }
 
-// Send sends a message to a node with which this one is connected. It does not wait for that, and data must not change any
-// more.
+// Send sends a message to a node with which this one is connected; if it is not, this one fails. It does not wait for that,
+// and data must not change any more.
 func (n *Node) Send(to int32, m Meta, data ...[]byte) {
 	n.mu.Lock()
 	s := n.senders[to]
 	n.mu.Unlock()
 	if s == nil {
-		panic(fmt.Sprintf("pslite: %v sends to node %d, which it does not know", n.role, to))
+		n.fail(fmt.Errorf("pslite: message to %s, with which this %v is not connected", name(to), n.role))
+		return
 	}
 	s.send(append([][]byte{m.Append(nil)}, data...))
 }

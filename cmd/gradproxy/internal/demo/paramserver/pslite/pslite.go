@@ -70,13 +70,14 @@ func WorkerID(rank int) int32 { return int32(9 + 2*rank) }
 // Rank returns the rank among its like of the server or worker of an id.
 func Rank(id int32) int { return int(id-8) / 2 }
 
-// A Config says where a node is and what it does. The names of ps-lite's environment variables are given where it has one.
+// A Config says where a node is and what it does, with the names of ps-lite's environment variables where it has them. Ranks
+// follow the addresses that nodes publish: hosts in falling order, as text, and on one host ports in rising order.
 type Config struct {
 	Workers int // in the job, at least 1; 0: 2 (DMLC_NUM_WORKER)
 	Servers int // in the job, at least 1; 0: 1 (DMLC_NUM_SERVER)
 
 	Scheduler string // address that the scheduler publishes, HOST:PORT (DMLC_PS_ROOT_URI, DMLC_PS_ROOT_PORT)
-	Addr      string // address that this node publishes; ranks follow the order of these; of the scheduler: Scheduler
+	Addr      string // address that this node publishes; of the scheduler: Scheduler (DMLC_NODE_HOST, PORT)
 
 	// Listener accepts what others dial at Addr. The node closes it.
 	Listener net.Listener

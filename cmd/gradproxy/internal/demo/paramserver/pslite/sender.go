@@ -115,7 +115,7 @@ func (s *sender) run() {
 		switch {
 		case err == nil: // closing
 			return
-		case s.forgive():
+		case s.wasRenewed():
 			s.node.Log.Debug("connection renewed", "to", name(s.to))
 		case s.node.isLeaving():
 			return
@@ -126,8 +126,8 @@ func (s *sender) run() {
 	}
 }
 
-// forgive reports whether the connection has ended because it is renewed.
-func (s *sender) forgive() bool {
+// wasRenewed reports whether the connection has ended because renew closed it, and notes that there is none.
+func (s *sender) wasRenewed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	was := s.renewed
