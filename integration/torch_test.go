@@ -5,6 +5,8 @@ package integration
 import (
 	"fmt"
 	"testing"
+
+	"github.com/gradproxy/gradproxy/integration/testbed"
 )
 
 // DDP is what most jobs are: a ring all-reduce of the gradients each step. torch 1.13 speaks Gloo without a handshake,
@@ -34,6 +36,43 @@ func TestTorchModes(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			compare(t, torchJob(t, c.environment, 2, c.args...))
+		})
+	}
+}
+
+// Loss in the first phase of the rings leaves the replicas identical, whatever the number of ranks; in both phases it is
+// less than what the job learns.
+func TestTorchWithLoss(t *testing.T) {
+	for _, c := range []struct {
+		name, environment string
+		ranks             int
+		way               testbed.Way
+		args              []string
+	}{
+		{"DDP", "torch113", 2, gradientCodec, nil},
+		{"DDP", "torch113", 3, gradientCodec, nil},
+		{"DDP", "torch215", 2, gradientCodec, nil},
+		{"DDP", "torch215", 3, gradientCodec, nil},
+		{"DDP", "torch215", 3, gradientCodec + "+int4", nil},
+		{"bfloat16 gradients", "torch215", 2, gradientCodec, []string{"--hook", "bf16"}},
+		{"float16 gradients", "torch215", 2, gradientCodec, []string{"--hook", "fp16"}},
+		{"FSDP", "torch215", 3, gradientCodec, []string{"--mode", "fsdp"}},
+	} {
+		t.Run(fmt.Sprintf("%s/%s/ranks=%d/%s", c.name, c.environment, c.ranks, c.way), func(t *testing.T) {
+			job := torchJob(t, c.environment, c.ranks, append([]string{"--steps", "12", "--hidden", "512"}, c.args...)...)
+			w := newWAN(t, c.ranks, fast)
+			ps := startProxies(t, w, c.way.Config())
+			results := runJob(t, w, job)
+			report(t, leg{results: results, bytes: w.LinkBytes()})
+			wantLost(t, ps, c.way, 4*results[0].Parameters)
+			if c.way == gradientCodec {
+				wantReplicasEqual(t, results)
+			}
+			for _, r := range results {
+				if !(r.Loss < 1.6) { // who guesses has 2.3
+					t.Errorf("rank %d ends with a loss of %.3f: it does not learn", r.Rank, r.Loss)
+				}
+			}
 		})
 	}
 }

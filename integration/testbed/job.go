@@ -56,6 +56,7 @@ type Report struct {
 	Accuracy         float64   `json:"accuracy"`
 	Seconds          float64   `json:"seconds"`      // from joining to the end, imports left out
 	StepSeconds      float64   `json:"step_seconds"` // median
+	EachStepSeconds  []float64 `json:"each_step_seconds"`
 	AllReduceSeconds []float64 `json:"all_reduce_seconds"`
 	WeightsSHA256    string    `json:"weights_sha256"`
 	MetricSHA256     string    `json:"metric_sha256"`
@@ -143,7 +144,7 @@ func (r *Rank) listens(ctx context.Context, port int) error {
 		case <-r.done:
 			return nil
 		case <-ctx.Done():
-			return fmt.Errorf("testbed: rank %d does not listen: %w", r.number, ctx.Err())
+			return fmt.Errorf("testbed: rank %d does not listen: %w", r.number, context.Cause(ctx))
 		}
 	}
 }
@@ -227,7 +228,7 @@ func (r *Rank) Step(ctx context.Context, k int) error {
 		case <-r.done:
 			return fmt.Errorf("testbed: rank %d ended after step %d, before step %d:\n%s", r.number, step, k, r.log)
 		case <-ctx.Done():
-			return fmt.Errorf("testbed: rank %d is at step %d, not yet %d: %w", r.number, step, k, ctx.Err())
+			return fmt.Errorf("testbed: rank %d is at step %d, not yet %d: %w", r.number, step, k, context.Cause(ctx))
 		}
 	}
 }

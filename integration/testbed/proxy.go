@@ -98,7 +98,7 @@ func (p *Proxy) Ready(ctx context.Context) error {
 		case <-p.done:
 			return fmt.Errorf("testbed: proxy at site %s ended: %w\n%s", p.site.Site, errOr(p.err, "exit code 0"), p.log)
 		case <-ctx.Done():
-			return fmt.Errorf("testbed: proxy at site %s is not ready: %w: %w %s\n%s", p.site.Site, ctx.Err(), err, body, p.log)
+			return fmt.Errorf("testbed: proxy at site %s is not ready: %w: %w %s\n%s", p.site.Site, context.Cause(ctx), err, body, p.log)
 		}
 	}
 }

@@ -19,6 +19,7 @@ import argparse
 import datetime
 import hashlib
 import json
+import os
 import statistics
 import sys
 import time
@@ -45,6 +46,7 @@ def arguments():
     p.add_argument("--optimizer", choices=["sgd", "adam"], default="sgd")
     p.add_argument("--lr", type=float, default=0.05)
     p.add_argument("--momentum", type=float, default=0.9)
+    p.add_argument("--decay", action="store_true", help="the learning rate falls to 0 over the steps, evenly")
     p.add_argument("--local-steps", type=int, default=5)
     p.add_argument("--warmup", type=int, help="steps of DDP in mode postlocal; default: --local-steps")
     p.add_argument("--average", choices=["all", "first"], help="modes ddp and byhand: which layers' weights are averaged "
@@ -59,6 +61,7 @@ def arguments():
     p.add_argument("--metric", choices=["squares", "noise"], nargs="?", const="squares", help="after each step all-reduce "
                    "float32 that are no gradients, and hash the sums")
     p.add_argument("--metric-size", type=int, help="how many; default: as many as there are parameters")
+    p.add_argument("--save", metavar="FOLDER", help="write each rank's final weights there: RANK.weights, float32")
     p.add_argument("--record", metavar="FOLDER", help="keep there what goes into torch.distributed's calls and comes out")
     p.add_argument("--mib", type=int, default=64, help="size of a tensor of mode allreduce")
     p.add_argument("--rounds", type=int, default=3, help="timed all-reduces of mode allreduce, after one that is not")
@@ -163,11 +166,8 @@ def whole(a, net):
     return full
 
 
-def sha256(tensors):
-    h = hashlib.sha256()
-    for t in tensors:
-        h.update(t.detach().contiguous().numpy().tobytes())
-    return h.hexdigest()
+def raw(tensors):
+    return b"".join(t.detach().contiguous().numpy().tobytes() for t in tensors)
 
 
 def train(a, recorder):
@@ -194,6 +194,9 @@ def train(a, recorder):
         if a.mode == "byhand":
             with recorder.of("gradients"):
                 average([p.grad for p in net.parameters()])
+        if a.decay:
+            for group in opt.param_groups:
+                group["lr"] = a.lr * (1 - step / a.steps)
         opt.step()
         if (a.mode == "localsgd" or a.average) and (step + 1) % a.local_steps == 0:
             average(list((net[0] if a.average == "first" else net).parameters()))
@@ -207,6 +210,9 @@ def train(a, recorder):
         print("step %d" % step, file=sys.stderr, flush=True)
         time.sleep(a.sleep + (a.idle if step == a.steps // 2 else 0))
     net = whole(a, net).eval()
+    if a.save:
+        with open(os.path.join(a.save, "%d.weights" % rank), "wb") as f:
+            f.write(raw(net.parameters()))
     images, labels = (torch.from_numpy(part[:a.test]) for part in fashion.load("t10k"))
     with torch.no_grad():
         answers = net(images)
@@ -216,8 +222,9 @@ def train(a, recorder):
         "train_loss": loss.item(),
         "accuracy": (answers.argmax(1) == labels).float().mean().item(),
         "step_seconds": statistics.median(seconds),
+        "each_step_seconds": seconds,
         "metric_sha256": metrics.hexdigest() if a.metric else "",
-        "weights_sha256": sha256(net.parameters()),
+        "weights_sha256": hashlib.sha256(raw(net.parameters())).hexdigest(),
     }
 
 
@@ -232,7 +239,7 @@ def all_reduce(a):
         dist.all_reduce(tensor)
         seconds.append(time.perf_counter() - began)
         print("step %d" % (len(seconds) - 1), file=sys.stderr, flush=True)
-    return {"mode": a.mode, "steps": a.rounds, "all_reduce_seconds": seconds[1:], "weights_sha256": sha256([tensor])}
+    return {"mode": a.mode, "steps": a.rounds, "all_reduce_seconds": seconds[1:], "weights_sha256": hashlib.sha256(raw([tensor])).hexdigest()}
 
 
 def main():

@@ -1,12 +1,14 @@
 //go:build linux
 
-// Command wantable measures what gradproxy does for a real PyTorch job on emulated links, directly and through lossless
-// proxies, and prints it as Markdown tables. Run it from the root of the checkout, as root:
+// Command wantable measures what gradproxy does for a real PyTorch job on emulated links, directly, through lossless
+// proxies and through such as let gradients and their sums lose something, and prints it as Markdown tables. Run it from
+// the root of the checkout, as root:
 //
 //	go run ./integration/cmd/wantable --json wan.json
 //
-// The training table has the bytes on the WAN and the time of a step; the all-reduce table the time of one large
-// all-reduce, as the median of rounds in which both ways take turns. All hosts and the link share the processors of
+// The training table has the bytes on the WAN and the time of a step, once the job is under way: loss begins at the fifth
+// step or so, when the proxies know what is what. The all-reduce table has the time of one large all-reduce, as the
+// median of rounds in which both ways, direct and lossless, take turns. All hosts and the link share the processors of
 // this machine: the tables say how many of its cores were busy, and who used them, so that it shows where they, and not
 // the link, were the limit.
 package main
@@ -22,18 +24,23 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/gradproxy/gradproxy/integration/testbed"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	m := measurement{}
-	var rates, rtts, out string
+	var rates, rtts, ways, out string
 	flag.StringVar(&rates, "rates", "10,100,1000", "rates of the link, Mbit/s")
 	flag.StringVar(&rtts, "rtts", "20,80", "round-trip times of the link, ms")
 	flag.StringVar(&m.Environment, "env", "torch215", "which torch: torch113 or torch215 of integration/env/install.sh")
 	flag.IntVar(&m.Ranks, "ranks", 2, "ranks of the job, one a site: 2 or 3")
-	flag.IntVar(&m.Steps, "steps", 12, "training steps; 0: no training table")
+	flag.StringVar(&ways, "ways", "direct lossless 3lc(s=1.75) 3lc(s=1.75)+int4", "ways across the WAN, with blanks between: direct, lossless, "+
+		"CODEC of gradients, or CODEC+CODEC of gradients and sums; direct first, to compare with")
+	flag.IntVar(&m.Steps, "steps", 16, "training steps; 0: no training table")
+	flag.IntVar(&m.SlowSteps, "slow-steps", 8, "training steps at 10 Mbit/s and less")
 	flag.IntVar(&m.Batch, "batch", 64, "images a rank and step")
 	flag.IntVar(&m.Rounds, "rounds", 5, "rounds of the all-reduce table; 0: none")
 	flag.IntVar(&m.MiB, "mib", 64, "size of the all-reduce, MiB")
@@ -41,8 +48,10 @@ func main() {
 	flag.StringVar(&out, "json", "", "also write the measurement to this file")
 	flag.Parse()
 
-	err := run(ctx, &m, rates, rtts, out)
-	if err != nil {
+	for way := range strings.FieldsSeq(ways) {
+		m.Ways = append(m.Ways, testbed.Way(way))
+	}
+	if err := run(ctx, &m, rates, rtts, out); err != nil {
 		fmt.Fprintln(os.Stderr, "wantable:", err)
 		os.Exit(1)
 	}
@@ -54,6 +63,9 @@ func run(ctx context.Context, m *measurement, rates, rtts, out string) (err erro
 	}
 	if m.RTTs, err = integers("rtts", rtts); err != nil {
 		return err
+	}
+	if m.Steps == 1 || m.SlowSteps < 2 {
+		return fmt.Errorf("--steps %d --slow-steps %d: want 2 or more: the later half counts", m.Steps, m.SlowSteps)
 	}
 	program, err := filepath.Abs("integration/testdata/torch_job.py")
 	if err == nil {

@@ -7,21 +7,14 @@ import (
 	"strings"
 )
 
+// slower is how many times the time of a direct step a way may take.
+const slower = 1.05
+
 // markdown prints the tables, each below the line that says what it measures.
 func (m *measurement) markdown() string {
 	var b strings.Builder
 	if len(m.Training) > 0 {
-		fmt.Fprintf(&b, "PyTorch %s, DDP, %d ranks, %d float32 parameters, %d steps. MB: IP bytes on the WAN in both directions, the job's start "+
-			"included. Cores busy of %d: ranks + proxies + link, while it trains.\n\n", m.Framework, m.Ranks, m.Parameters, m.Steps, m.Cores)
-		b.WriteString("| Mbit/s | RTT ms | MB direct | MB lossless | ratio | s/step direct | s/step lossless | speedup | cores busy direct | cores busy lossless | same weights |\n")
-		b.WriteString("|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---|\n")
-		for _, r := range m.Training {
-			fmt.Fprintf(&b, "| %d | %d | %.1f | %.1f | %.2f | %.3f | %.3f | %.2f | %v | %v | %s |\n", r.RateMbps, r.RTTms,
-				float64(r.Direct.WANBytes)/1e6, float64(r.Lossless.WANBytes)/1e6, float64(r.Direct.WANBytes)/float64(r.Lossless.WANBytes),
-				r.Direct.StepSeconds, r.Lossless.StepSeconds, r.Direct.StepSeconds/r.Lossless.StepSeconds,
-				r.Direct.Busy, r.Lossless.Busy, yes(r.Identical))
-		}
-		b.WriteString("\n")
+		m.trainingTable(&b)
 	}
 	if len(m.AllReduces) > 0 {
 		fmt.Fprintf(&b, "PyTorch %s, all-reduce of %d MiB of normally distributed float32, %d ranks; medians of %d rounds in which both ways take turns.\n\n",
@@ -36,14 +29,27 @@ func (m *measurement) markdown() string {
 	return b.String()
 }
 
-// String returns the sum and its parts: "1.32 = 0.80 + 0.31 + 0.21".
-func (b busy) String() string {
-	return fmt.Sprintf("%.2f = %.2f + %.2f + %.2f", b.sum(), b.Ranks, b.Proxies, b.Link)
-}
-
-func yes(b bool) string {
-	if b {
-		return "yes"
+func (m *measurement) trainingTable(b *strings.Builder) {
+	fmt.Fprintf(b, "PyTorch %s, DDP, %d ranks, %d float32 parameters; the later half of %d steps (%d at %d Mbit/s and less). MB: IP bytes on the WAN, "+
+		"both directions. Cores busy of %d: ranks + proxies + link.\n\n", m.Framework, m.Ranks, m.Parameters, m.Steps, m.SlowSteps, slowMbps, m.Cores)
+	b.WriteString("| Mbit/s | RTT ms | way | MB/step | fewer bytes | s/step | speed-up | MB in all | replicas | cores busy |\n")
+	b.WriteString("|---:|---:|---|---:|---:|---:|---:|---:|---|---:|\n")
+	slow := 0
+	for _, l := range m.Training {
+		replicas := "differ"
+		switch {
+		case l.SameAsDirect:
+			replicas = "as direct"
+		case l.Identical:
+			replicas = "identical"
+		}
+		speedup := fmt.Sprintf("%.2fx", l.Speedup)
+		if l.Speedup > 0 && l.Speedup < 1/slower {
+			slow++
+			speedup = "**" + speedup + "**"
+		}
+		fmt.Fprintf(b, "| %d | %d | %s | %.2f | %.2fx | %.3f | %s | %.1f | %s | %v |\n", l.RateMbps, l.RTTms, l.Way,
+			l.StepBytes/1e6, l.Ratio, l.StepSeconds, speedup, float64(l.WANBytes)/1e6, replicas, l.Busy)
 	}
-	return "NO"
+	fmt.Fprintf(b, "\nSlower than %.2fx direct: %d of %d.\n\n", slower, slow, len(m.Training))
 }

@@ -4,67 +4,58 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"runtime"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/gradproxy/gradproxy/integration/testbed"
-	wansim "github.com/gradproxy/gradproxy/wan-sim"
 )
 
 // A measurement is what was asked for and what came out. The JSON names are stable.
 type measurement struct {
-	Environment   string `json:"environment"` // of integration/env/install.sh
-	Framework     string `json:"framework"`   // its version
-	Parameters    int    `json:"parameters"`  // of the model, float32
-	Cores         int    `json:"cores"`       // of this machine
-	Ranks         int    `json:"ranks"`
-	Steps         int    `json:"steps"`
-	Batch         int    `json:"batch"`
-	Rates         []int  `json:"rates_mbps"`
-	RTTs          []int  `json:"rtts_ms"`
-	Rounds        int    `json:"rounds"`
-	MiB           int    `json:"mib"`
-	AllReduceRate int    `json:"all_reduce_rate_mbps"`
+	Environment   string        `json:"environment"` // of integration/env/install.sh
+	Framework     string        `json:"framework"`   // its version
+	Parameters    int           `json:"parameters"`  // of the model, float32
+	Cores         int           `json:"cores"`       // of this machine
+	Ranks         int           `json:"ranks"`
+	Ways          []testbed.Way `json:"ways"`
+	Steps         int           `json:"steps"`
+	SlowSteps     int           `json:"slow_steps"` // in place of Steps at slowMbps and below
+	Batch         int           `json:"batch"`
+	Rates         []int         `json:"rates_mbps"`
+	RTTs          []int         `json:"rtts_ms"`
+	Rounds        int           `json:"rounds"`
+	MiB           int           `json:"mib"`
+	AllReduceRate int           `json:"all_reduce_rate_mbps"`
 
-	Training   []training  `json:"training"`
+	Training   []leg       `json:"training"`
 	AllReduces []allReduce `json:"all_reduces"`
 
 	program   string // torch_job.py
 	gradproxy *testbed.Gradproxy
 }
 
-// A training is one row of the training table.
-type training struct {
-	RateMbps  int  `json:"rate_mbps"`
-	RTTms     int  `json:"rtt_ms"`
-	Direct    leg  `json:"direct"`
-	Lossless  leg  `json:"lossless"`
-	Identical bool `json:"weights_identical"` // on every rank, the weights of the direct run
-}
+const slowMbps = 10
 
-// A leg is a job's way over the link, directly or through the proxies.
+// A leg is a training on one way over one link.
 type leg struct {
-	WANBytes    uint64  `json:"wan_bytes"`    // IP bytes on the link, both directions, from the job's start to its end
-	Seconds     float64 `json:"seconds"`      // from joining to the end
-	StepSeconds float64 `json:"step_seconds"` // median
-	Busy        busy    `json:"busy"`         // while it trains
+	RateMbps     int         `json:"rate_mbps"`
+	RTTms        int         `json:"rtt_ms"`
+	Way          testbed.Way `json:"way"`
+	WANBytes     uint64      `json:"wan_bytes"`      // IP bytes on the link, both directions, from the job's start to its end
+	StepBytes    float64     `json:"wan_step_bytes"` // of them those of a step, in the later half of the steps
+	Seconds      float64     `json:"seconds"`        // from joining to the end
+	StepSeconds  float64     `json:"step_seconds"`   // median of the later half of the steps
+	Ratio        float64     `json:"ratio"`          // StepBytes of the direct run over this run's; 0: no direct run
+	Speedup      float64     `json:"speedup"`        // StepSeconds of the direct run over this run's; 0: likewise
+	Identical    bool        `json:"replicas_identical"`
+	SameAsDirect bool        `json:"same_as_direct"` // on every rank, the weights of the direct run
+	Busy         busy        `json:"busy"`           // in the later half of the steps
 
 	weights []string
 }
-
-// A busy tells how many cores were busy on average, by who kept them so.
-type busy struct {
-	Ranks   float64 `json:"ranks"`
-	Proxies float64 `json:"proxies"`
-	Link    float64 `json:"link"` // this process, which plays the link
-}
-
-func (b busy) sum() float64 { return b.Ranks + b.Proxies + b.Link }
 
 // An allReduce is one row of the all-reduce table.
 type allReduce struct {
@@ -78,13 +69,6 @@ type allReduce struct {
 	LosslessBusy  busy      `json:"lossless_busy"`
 }
 
-// link returns a link of that rate and round-trip time with a queue of one bandwidth-delay product, at least 256 KiB.
-func link(mbps, rttMs int) wansim.Link {
-	l := wansim.Link{Rate: int64(mbps) * 1e6 / 8, Delay: time.Duration(rttMs) * time.Millisecond / 2}
-	l.Queue = max(256<<10, int(l.Rate*int64(rttMs)/1000))
-	return l
-}
-
 // measure fills in the tables. dir is for the program under test.
 func (m *measurement) measure(ctx context.Context, program, dir string) (err error) {
 	m.program, m.Cores = program, runtime.NumCPU()
@@ -96,11 +80,9 @@ func (m *measurement) measure(ctx context.Context, program, dir string) (err err
 			if m.Steps == 0 {
 				continue
 			}
-			row, err := m.train(ctx, rate, rtt)
-			if err != nil {
-				return fmt.Errorf("%d Mbit/s, %d ms: %w", rate, rtt, err)
+			if err := m.train(ctx, rate, rtt); err != nil {
+				return err
 			}
-			m.Training = append(m.Training, row)
 		}
 	}
 	for _, rtt := range m.RTTs {
@@ -116,25 +98,35 @@ func (m *measurement) measure(ctx context.Context, program, dir string) (err err
 	return nil
 }
 
-func (m *measurement) train(ctx context.Context, rate, rtt int) (training, error) {
-	row := training{RateMbps: rate, RTTms: rtt}
-	args := []string{"--steps", strconv.Itoa(m.Steps), "--batch", strconv.Itoa(m.Batch)}
-	for _, way := range []struct {
-		proxies bool
-		leg     *leg
-	}{{false, &row.Direct}, {true, &row.Lossless}} {
-		err := m.onWAN(ctx, rate, rtt, way.proxies, func(w *testbed.WAN, ps testbed.Proxies) error {
-			l, _, err := m.run(ctx, w, ps, m.Steps, args)
-			*way.leg = l
+// train measures all ways over one link.
+func (m *measurement) train(ctx context.Context, rate, rtt int) error {
+	steps := m.Steps
+	if rate <= slowMbps {
+		steps = m.SlowSteps
+	}
+	args := []string{"--steps", strconv.Itoa(steps), "--batch", strconv.Itoa(m.Batch)}
+	var direct *leg
+	for _, way := range m.Ways {
+		var l leg
+		err := m.gradproxy.Across(ctx, m.Ranks, testbed.Path(rate, rtt), way, way.Config(), func(w *testbed.WAN, ps testbed.Proxies) (err error) {
+			l, _, err = m.run(ctx, w, ps, steps, args)
 			return err
 		})
 		if err != nil {
-			return row, err
+			return fmt.Errorf("%s, %d Mbit/s, %d ms: %w", way, rate, rtt, err)
 		}
-		fmt.Fprintf(os.Stderr, "%d Mbit/s, %d ms, proxies %v: %.1f s\n", rate, rtt, way.proxies, way.leg.Seconds)
+		l.RateMbps, l.RTTms, l.Way = rate, rtt, way
+		if way == testbed.Direct {
+			direct = &l
+		}
+		if direct != nil {
+			l.Ratio, l.Speedup = direct.StepBytes/l.StepBytes, direct.StepSeconds/l.StepSeconds
+			l.SameAsDirect = slices.Equal(l.weights, direct.weights)
+		}
+		m.Training = append(m.Training, l)
+		fmt.Fprintf(os.Stderr, "%d Mbit/s, %d ms, %s: %.1f s, %.3f s a step\n", rate, rtt, way, l.Seconds, l.StepSeconds)
 	}
-	row.Identical = slices.Equal(row.Direct.weights, row.Lossless.weights)
-	return row, nil
+	return nil
 }
 
 // allReduce lets both ways take turns, each on a WAN of its own, so that what else the machine does meets both.
@@ -142,8 +134,9 @@ func (m *measurement) allReduce(ctx context.Context, rate, rtt int) (allReduce, 
 	row := allReduce{RateMbps: rate, RTTms: rtt}
 	const timed = 3 // all-reduces of a round, of which the median counts
 	args := []string{"--mode", "allreduce", "--mib", strconv.Itoa(m.MiB), "--rounds", strconv.Itoa(timed)}
-	err := m.onWAN(ctx, rate, rtt, false, func(plain *testbed.WAN, _ testbed.Proxies) error {
-		return m.onWAN(ctx, rate, rtt, true, func(proxied *testbed.WAN, ps testbed.Proxies) error {
+	link := testbed.Path(rate, rtt)
+	err := m.gradproxy.Across(ctx, m.Ranks, link, testbed.Direct, testbed.Config{}, func(plain *testbed.WAN, _ testbed.Proxies) error {
+		return m.gradproxy.Across(ctx, m.Ranks, link, testbed.Lossless, testbed.Config{}, func(proxied *testbed.WAN, ps testbed.Proxies) error {
 			for range m.Rounds {
 				l, report, err := m.run(ctx, plain, nil, timed+1, args)
 				if err != nil {
@@ -163,24 +156,7 @@ func (m *measurement) allReduce(ctx context.Context, rate, rtt int) (allReduce, 
 	return row, err
 }
 
-// onWAN calls f with a WAN, and proxies at its sites if wanted, that end with f.
-func (m *measurement) onWAN(ctx context.Context, rate, rtt int, proxies bool, f func(*testbed.WAN, testbed.Proxies) error) (err error) {
-	w, err := testbed.NewWAN(ctx, m.Ranks, link(rate, rtt))
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, w.Close()) }()
-	var ps testbed.Proxies
-	if proxies {
-		if ps, err = m.gradproxy.Start(ctx, w, testbed.Config{}); err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, ps.Stop()) }()
-	}
-	return f(w, ps)
-}
-
-// run runs the job with args, which reports steps steps, and watches the processors from the first to the last.
+// run runs the job with args, which reports steps steps, and watches the link and the processors in the later half.
 func (m *measurement) run(ctx context.Context, w *testbed.WAN, ps testbed.Proxies, steps int, args []string) (leg, testbed.Report, error) {
 	python, complete := testbed.Python(m.Environment)
 	if !complete {
@@ -193,11 +169,12 @@ func (m *measurement) run(ctx context.Context, w *testbed.WAN, ps testbed.Proxie
 	}
 	defer job.Kill()
 	var at [2]snapshot
-	for i, step := range [2]int{0, steps - 1} {
+	early := steps / 2
+	for i, step := range [2]int{early - 1, steps - 1} {
 		if err := job.Step(ctx, step); err != nil {
 			return leg{}, testbed.Report{}, err
 		}
-		if at[i], err = take(job, ps); err != nil {
+		if at[i], err = take(job, w, ps); err != nil {
 			return leg{}, testbed.Report{}, err
 		}
 	}
@@ -207,35 +184,18 @@ func (m *measurement) run(ctx context.Context, w *testbed.WAN, ps testbed.Proxie
 	}
 	r := results[0].Report
 	m.Framework, m.Parameters = r.Version, max(m.Parameters, r.Parameters)
-	l := leg{WANBytes: w.LinkBytes() - bytes, Seconds: r.Seconds, StepSeconds: r.StepSeconds, Busy: at[1].since(at[0])}
+	l := leg{
+		WANBytes: w.LinkBytes() - bytes, StepBytes: float64(at[1].bytes-at[0].bytes) / float64(steps-early),
+		Seconds: r.Seconds, Busy: at[1].since(at[0]), Identical: true,
+	}
+	if len(r.EachStepSeconds) == steps { // a training
+		l.StepSeconds = median(r.EachStepSeconds[early:])
+	}
 	for _, result := range results {
 		l.weights = append(l.weights, result.WeightsSHA256)
+		l.Identical = l.Identical && result.WeightsSHA256 == l.weights[0]
 	}
 	return l, r, nil
-}
-
-// A snapshot is the processor time used until a moment.
-type snapshot struct {
-	at                   time.Time
-	ranks, proxies, link time.Duration
-}
-
-func take(job *testbed.Run, ps testbed.Proxies) (s snapshot, err error) {
-	var errs [3]error
-	s.at = time.Now()
-	s.ranks, errs[0] = job.CPU()
-	s.proxies, errs[1] = ps.CPU()
-	s.link, errs[2] = testbed.CPU()
-	return s, errors.Join(errs[:]...)
-}
-
-func (s snapshot) since(first snapshot) busy {
-	wall := float64(s.at.Sub(first.at))
-	return busy{
-		Ranks:   float64(s.ranks-first.ranks) / wall,
-		Proxies: float64(s.proxies-first.proxies) / wall,
-		Link:    float64(s.link-first.link) / wall,
-	}
 }
 
 func median(x []float64) float64 {

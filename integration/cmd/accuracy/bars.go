@@ -1,0 +1,43 @@
+//go:build linux
+
+package main
+
+import "fmt"
+
+// barPoints is how many percentage points a lossy way may be behind the direct run.
+const barPoints = 0.5
+
+// A bar is a claim, and whether the figures bear it out.
+type bar struct {
+	Claim string `json:"claim"`
+	Holds bool   `json:"holds"`
+}
+
+// judge works out the points and the bars from what was measured.
+func (m *measurement) judge() {
+	direct := m.Variants[0].SameSteps.Mean
+	m.Bars = []bar{{
+		fmt.Sprintf("direct: accuracy %.2f %% is between 80 and 95 %%", 100*direct), direct >= 0.80 && direct <= 0.95,
+	}}
+	for i := range m.Variants {
+		v := &m.Variants[i]
+		for _, l := range []*learnt{&v.SameSteps, &v.SameTime} {
+			l.Points = 100 * (l.Mean - direct)
+		}
+		within := v.SameTime.Points >= -barPoints
+		switch {
+		case v.way == m.Variants[0].way:
+		case v.Control:
+			m.Bars = append(m.Bars, bar{fmt.Sprintf("%s: misses the bar in the same time (%+.2f points)", v.Name, v.SameTime.Points), !within})
+		default:
+			m.Bars = append(m.Bars, bar{fmt.Sprintf("%s: at most %.1f points behind direct in the same time (%+.2f points)", v.Name, barPoints, v.SameTime.Points), within})
+		}
+		if !v.Control && v.config.Loss.Aggregates == "" {
+			m.Bars = append(m.Bars, bar{v.Name + ": the replicas are identical", v.SameSteps.Identical && v.SameTime.Identical})
+		}
+	}
+	m.Holds = true
+	for _, b := range m.Bars {
+		m.Holds = m.Holds && b.Holds
+	}
+}

@@ -1,0 +1,83 @@
+//go:build linux
+
+// Command accuracy shows what loss does to what a model learns: a real PyTorch job (DDP, an MLP on Fashion-MNIST) across
+// an emulated WAN, directly, with 3LC in the first phase of the rings only, with int4 for the sums as well, and, as proof
+// that the bar can be missed, with 3LC that drops most and feeds nothing back. Run it from the root of the checkout, as
+// root:
+//
+//	go run ./integration/cmd/accuracy --json accuracy.json
+//
+// The question is what each way has learnt when all have had the same wall time on a slow link. On that link itself hours
+// would pass; so the time of a step is measured there, with a few steps of the same job, and what a number of steps
+// teaches on a fast link, where the same bytes pass through the same proxies. A run's learning rate falls to 0 over as many
+// steps as the way has time for.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	m := measurement{}
+	var out string
+	flag.IntVar(&m.RateMbps, "rate", 10, "rate of the slow link, Mbit/s")
+	flag.IntVar(&m.RTTms, "rtt", 20, "round-trip time of the slow link, ms")
+	flag.IntVar(&m.TimedSteps, "timed", 10, "steps on the slow link")
+	flag.IntVar(&m.FastMbps, "train-rate", 1000, "rate of the link that is trained on, Mbit/s")
+	flag.IntVar(&m.FastRTTms, "train-rtt", 2, "round-trip time of the link that is trained on, ms")
+	flag.StringVar(&m.Environment, "env", "torch215", "which torch: torch113 or torch215 of integration/env/install.sh")
+	flag.IntVar(&m.Ranks, "ranks", 2, "ranks of the job, one a site: 2 or 3")
+	flag.IntVar(&m.Seeds, "seeds", 3, "seeds, from 1")
+	flag.IntVar(&m.Steps, "steps", 100, "steps that the direct run has time for")
+	flag.IntVar(&m.MostSteps, "most-steps", 400, "steps that any run makes at most, though it has time for more")
+	flag.IntVar(&m.Batch, "batch", 64, "images a rank and step")
+	flag.Float64Var(&m.LearningRate, "lr", 0.05, "learning rate at the beginning")
+	flag.StringVar(&out, "json", "", "also write the measurement to this file")
+	flag.Parse()
+
+	if err := run(ctx, &m, out); err != nil {
+		fmt.Fprintln(os.Stderr, "accuracy:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, m *measurement, out string) error {
+	if m.TimedSteps < 8 || m.Steps < m.TimedSteps || m.MostSteps < m.Steps || m.Seeds < 1 {
+		return fmt.Errorf("--timed %d --steps %d --most-steps %d --seeds %d: want 8 or more, and each no less than the one before; 1 seed or more",
+			m.TimedSteps, m.Steps, m.MostSteps, m.Seeds)
+	}
+	program, err := filepath.Abs("integration/testdata/torch_job.py")
+	if err == nil {
+		_, err = os.Stat(program)
+	}
+	if err != nil {
+		return fmt.Errorf("run it from the root of the checkout: %w", err)
+	}
+	dir, err := os.MkdirTemp("", "accuracy-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	if err := m.measure(ctx, program, dir); err != nil {
+		return err
+	}
+	m.judge()
+	fmt.Print(m.markdown())
+	if out == "" {
+		return nil
+	}
+	b, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(out, append(b, '\n'), 0o644)
+}
