@@ -7,16 +7,21 @@ import (
 
 // Bounds on how the next value of a sum of gradients differs from the last. Measured on DistributedDataParallel with
 // batches from 64 to nearly the whole set of data, changes were 0.23 to 2.5 of the value's norm; those of averaged weights,
-// the other content of such all-reduces, 0.03 to 0.13 after five local steps.
+// the other content of such all-reduces, 0.03 to 0.13 after five local steps. The first weights after gradients, in the same
+// place, may have a like norm; but their mean magnitude is 0.86 of their root mean square, as that of uniform values, and
+// that of gradients 0.4 to 0.75, and from one gradient to the next this ratio changes by less than 1.3.
 const (
-	maxNormRatio = 4.0 // between the two values' norms, either way
-	minChange    = 0.2 // norm of the difference over the norm of the newer value
-	freshChange  = 1.0 // from which a change is that of a fresh random value
-	freshValues  = 3   // values in a row with such a change that win trust back
+	maxNormRatio   = 4.0     // between the two values' norms, either way
+	maxShapeRatio  = 1.5     // between the two values' ratios of mean magnitude to root mean square, either way
+	minChange      = 0.2     // norm of the difference over the norm of the newer value
+	freshChange    = 1.0     // from which a change is that of a fresh random value
+	freshValues    = 3       // values in a row with such a change that win trust back
+	maxFreshValues = 3 << 10 // of them, after many losses
 )
 
 // Plausible reports whether block looks like the next value of a sum of gradients whose last value was last: the norms
-// are within a factor of 4, and the difference is not small, as that of weights is. It is the check just before lossy
+// are within a factor of 4, the ratios of mean magnitude to root mean square within 1.5, and the difference is not small, as
+// that of weights is. It is the check just before lossy
 // coding, on facts that the parser could not have at the block's first byte; it refuses, and never proves. Blocks of
 // different lengths, of no float type, with NaN or infinity, or without any element that is not zero are refused. Both
 // slices are read only.
@@ -26,10 +31,13 @@ func Plausible(d DType, block, last []byte) bool {
 }
 
 // Trust says block by block of one tensor whether it may be coded with loss. The zero Trust trusts; one value that is not
-// Plausible ends that, until three values in a row differ from the ones before them by their own norm or more.
+// Plausible ends that, until three values in a row that are Plausible differ from the ones before them by their own norm or
+// more; six after the second such loss, twelve after the third, up to 3072: what alternates between gradients and something
+// else soon travels as it is.
 type Trust struct {
 	lost  bool
-	fresh uint8 // values in a row
+	fresh uint16 // values in a row
+	need  uint16 // of them, to win trust back; doubles with each loss
 }
 
 // Check reports whether block may be coded with loss, last being the value before it. Without anything to compare (last
@@ -40,10 +48,12 @@ func (t *Trust) Check(d DType, block, last []byte) bool {
 	case !ok:
 		return false
 	case !t.lost:
-		t.lost, t.fresh = !c.plausible(), 0
+		if t.lost, t.fresh = !c.plausible(), 0; t.lost {
+			t.need = min(max(freshValues, 2*t.need), maxFreshValues)
+		}
 		return !t.lost
-	case c.fresh():
-		if t.fresh++; t.fresh >= freshValues {
+	case c.plausible() && c.fresh():
+		if t.fresh++; t.fresh >= t.need {
 			t.lost = false
 		}
 	default:
@@ -56,11 +66,18 @@ func (t *Trust) Check(d DType, block, last []byte) bool {
 func (t *Trust) Lost() bool { return t.lost }
 
 // A change compares two values of a tensor by the squares of their norms.
-type change struct{ norm, last, diff float64 }
+type change struct {
+	norm, last, diff float64 // squares
+	abs, lastAbs     float64 // sums of magnitudes
+}
 
 func (c change) plausible() bool {
 	const ratio = maxNormRatio * maxNormRatio
-	return c.norm <= ratio*c.last && c.last <= ratio*c.norm && c.diff >= minChange*minChange*c.norm
+	// abs²/norm is the number of elements times the square of mean magnitude over root mean square.
+	const shapes = maxShapeRatio * maxShapeRatio
+	shape, lastShape := c.abs*c.abs/c.norm, c.lastAbs*c.lastAbs/c.last
+	return c.norm <= ratio*c.last && c.last <= ratio*c.norm && c.diff >= minChange*minChange*c.norm &&
+		shape <= shapes*lastShape && lastShape <= shapes*shape
 }
 
 func (c change) fresh() bool { return c.diff >= freshChange*freshChange*c.norm }
@@ -94,11 +111,31 @@ func (c *change) add(x, y []float32) {
 		} else {
 			c.norm += float64(norm)
 			c.last += float64(last)
+			c.abs += float64(magnitude(x[:n]))
+			c.lastAbs += float64(magnitude(y[:n]))
 			c.diff += max(0, float64(norm)+float64(last)-2*float64(dot))
 		}
 		x, y = x[n:], y[n:]
 	}
 }
+
+// magnitude returns the sum of |x|. Four sums keep the processor busy.
+func magnitude(x []float32) float32 {
+	var s0, s1, s2, s3 float32
+	for len(x) >= 4 {
+		s0 += abs(x[0])
+		s1 += abs(x[1])
+		s2 += abs(x[2])
+		s3 += abs(x[3])
+		x = x[4:]
+	}
+	for _, a := range x {
+		s0 += abs(a)
+	}
+	return s0 + s1 + s2 + s3
+}
+
+func abs(x float32) float32 { return math.Float32frombits(math.Float32bits(x) &^ (1 << 31)) }
 
 // inRange reports whether a sum of squares is precise in float32.
 func inRange(sum float32) bool { return sum > 1e-30 && sum < 1e37 }
@@ -140,6 +177,8 @@ func (c *change) addWide(x, y []float32) {
 		a, b := float64(v), float64(y[i])
 		c.norm += float64(a * a)
 		c.last += float64(b * b)
+		c.abs += math.Abs(a)
+		c.lastAbs += math.Abs(b)
 		a -= b
 		c.diff += float64(a * a)
 	}
@@ -153,6 +192,8 @@ func compareWide(d DType, block, last []byte) change {
 			a, b := math.Float64frombits(binary.LittleEndian.Uint64(block)), math.Float64frombits(binary.LittleEndian.Uint64(last))
 			c.norm += float64(a * a)
 			c.last += float64(b * b)
+			c.abs += math.Abs(a)
+			c.lastAbs += math.Abs(b)
 			a -= b
 			c.diff += float64(a * a)
 		}

@@ -32,6 +32,25 @@ func gauss(rnd *rand.Rand, n int, scale float64) []float64 {
 	return v
 }
 
+// uniform returns what layers begin with.
+func uniform(rnd *rand.Rand, n int, bound float64) []float64 {
+	v := make([]float64, n)
+	for i := range v {
+		v[i] = bound * (2*rnd.Float64() - 1)
+	}
+	return v
+}
+
+// spiky returns what has the norm of gauss, nine tenths of it in a tenth of the values: gradients of inputs that are
+// mostly zero.
+func spiky(rnd *rand.Rand, n int, scale float64) []float64 {
+	v := gauss(rnd, n, scale*math.Sqrt(0.1/0.9))
+	for i := range v[:n/10] {
+		v[i] = 3 * scale * rnd.NormFloat64()
+	}
+	return v
+}
+
 // plus returns a*x + b*y.
 func plus(a float64, x []float64, b float64, y []float64) []float64 {
 	v := make([]float64, len(x))
@@ -61,6 +80,9 @@ func TestPlausible(t *testing.T) {
 		{"weights after some steps", plus(0.1, other, 1, last), last, false},
 		{"the same again", last, last, false},
 		{"the first weights after gradients", plus(20, other, 0, last), last, false},
+		{"the first weights, of the norm of gradients", uniform(rnd, 4001, 0.017), spiky(rnd, 4001, 0.01), false},
+		{"gradients after weights of their norm", spiky(rnd, 4001, 0.01), uniform(rnd, 4001, 0.017), false},
+		{"a spiky gradient", spiky(rnd, 4001, 0.01), spiky(rnd, 4001, 0.01), true},
 		{"zeros", zeros, last, false},
 		{"after zeros", last, zeros, false},
 		{"NaN", nan, last, false},
@@ -87,6 +109,13 @@ func TestPlausible(t *testing.T) {
 // The bounds lie where they are said to.
 func TestPlausibleBounds(t *testing.T) {
 	one := func(x float64) []byte { return encode(Float64, []float64{x, 0}) }
+	row := func(ones int) []byte { // of the same norm each
+		v := make([]float64, 9)
+		for i := range ones {
+			v[i] = 3 / math.Sqrt(float64(ones)) * []float64{1, -1}[i%2]
+		}
+		return encode(Float64, v)
+	}
 	two := func(x, y float64) []byte { return encode(Float64, []float64{x, y}) }
 	for _, c := range []struct {
 		block, last []byte
@@ -95,6 +124,8 @@ func TestPlausibleBounds(t *testing.T) {
 		{one(4), one(1), true}, {one(4.01), one(1), false},
 		{one(-1), one(4), true}, {one(-1), one(4.01), false},
 		{two(1, 0), two(1, 0.2001), true}, {two(1, 0), two(1, 0.1999), false},
+		// a row of nine, of which one or more are 1: the ratio is that of the roots of how many
+		{row(9), row(4), true}, {row(4), row(9), true}, {row(9), row(3), false}, {row(3), row(9), false},
 	} {
 		if got := Plausible(Float64, c.block, c.last); got != c.want {
 			t.Errorf("%x after %x: %v", c.block, c.last, got)
@@ -102,7 +133,8 @@ func TestPlausibleBounds(t *testing.T) {
 	}
 }
 
-// One failure costs trust until three fresh values in a row have come, the third of which still travels exactly.
+// One failure costs trust until three fresh values in a row have come, the third of which still travels exactly; the next
+// failure twice as many, and so on.
 func TestTrust(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 4))
 	var trust Trust
@@ -129,7 +161,11 @@ func TestTrust(t *testing.T) {
 		{0, 1, true}, {0.9, 0.4, true},
 		{1, 0.05, false}, {0, 1, false}, {0, 1, false},
 		{0.9, 0.4, false}, // plausible, but not fresh: the count begins again
-		{0, 1, false}, {0, 1, false}, {0, 1, false}, {0, 1, true},
+		{0, 1, false}, {0, 1, false}, {0, 1, false}, {0, 1, false}, {0, 1, false}, {0, 1, false}, {0, 1, true},
+		{1, 0.05, false}, {0, 1, false}, {8, 0.1, false}, // trust is not won back by what is not plausible
+		{0, 0.01, false}, {0, 0.01, false}, {0, 0.01, false}, {0, 0.01, false}, {0, 0.01, false}, {0, 0.01, false},
+		{0, 0.01, false}, {0, 0.01, false}, {0, 0.01, false}, {0, 0.01, false}, {0, 0.01, false}, {0, 0.01, false},
+		{0, 0.01, false}, {0, 0.01, true},
 	} {
 		if got := next(s.keep, s.fresh); got != s.want {
 			t.Fatalf("value %d: %v, want %v", i, got, s.want)
@@ -138,7 +174,7 @@ func TestTrust(t *testing.T) {
 	if trust.Check(Float32, last, nil) || trust.Lost() {
 		t.Error("nothing to compare with: it may not pass, nor cost trust")
 	}
-	if !next(0, 1) {
+	if !next(0, 0.01) {
 		t.Error("trust was lost for lack of a value to compare with")
 	}
 }
@@ -155,7 +191,7 @@ func TestFastSumsEqualPlainOnes(t *testing.T) {
 			var fast, plain change
 			fast.add(x, y)
 			plain.addWide(x, y)
-			for _, p := range [][2]float64{{fast.norm, plain.norm}, {fast.last, plain.last}, {fast.diff, plain.diff}} {
+			for _, p := range [][2]float64{{fast.norm, plain.norm}, {fast.last, plain.last}, {fast.diff, plain.diff}, {fast.abs * fast.abs / float64(n), plain.abs * plain.abs / float64(n)}} {
 				if math.Abs(p[0]-p[1]) > 1e-4*(plain.norm+plain.last) {
 					t.Errorf("scale %g, %d elements: %+v, want %+v", scale, n, fast, plain)
 				}
