@@ -45,7 +45,7 @@ var layers = []layer{
 	{"codecs/codectest/...", []string{"tensor", "codecs", "codecs/internal/...", "codecs/feedback", "codecs/codectest/..."}},
 	{"codecs/...", []string{"tensor", "codecs", "codecs/internal/..."}}, // methods
 
-	{"proxy", []string{"proxy/...", "tensor", "parser", "codecs", "codecs/feedback"}},
+	{"proxy", []string{"proxy/...", "tensor", "parser", "codecs", "codecs/feedback", "codecs/reference"}},
 	{"proxy/policy", []string{"tensor", "parser", "codecs"}},
 	{"proxy/tunnel/...", []string{"proxy/tunnel/..."}},
 	{"proxy/intercept/...", []string{"proxy/intercept/..."}},

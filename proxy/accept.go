@@ -23,6 +23,10 @@ type Incoming interface {
 // connection until it ends. accept answers yes. The server sees one connection, or none: what is repeated is a dial that
 // was refused, for a while (Settings.RefusedRetry), and nothing once the peer has withdrawn.
 func (p *Proxy) Accept(peer string, opened []byte, in Incoming, accept func() Stream) {
+	if len(opened) > 0 && opened[0] == openingValues {
+		p.acceptValues(peer, opened, in, accept)
+		return
+	}
 	o, err := parseOpening(opened)
 	if err != nil {
 		in.Refuse(refusedBadOpening, err.Error())

@@ -77,8 +77,9 @@ func (g *group) fill(b *sendBlock, bytes []byte) (whole bool) {
 type tensorCut struct {
 	choice policy.Choice
 	text   string  // of the codec
-	memory *memory // nil: the codec loses nothing
 	flush  bool    // the value travels exactly, with what is owed added
+	memory *memory // nil: the codec loses nothing, or what is lost is in the next difference
+	shared bool    // the peer holds its values
 	want   int     // bytes that the codec wants at once
 	off    int     // of the next byte that has not come
 	block  *sendBlock

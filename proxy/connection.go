@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -35,7 +36,11 @@ type connection struct {
 	codecs          []string // names of those that the peer has; nil: all
 	job             string
 	lossyAggregates bool // of the job
+	tag             tag  // how value streams name it
 	log             *slog.Logger
+	gone            chan struct{} // closed once nothing will be delivered any more
+	goneOnce        sync.Once
+	farEnded        bool // it has ended at the peer; guarded by the sharer's mu
 	aborted         atomic.Bool
 	appGone         atomic.Bool // a write to the app has failed
 	finSent         atomic.Bool // the app was sent a FIN
@@ -78,8 +83,10 @@ func (c *connection) carry(pc parser.Conn) string {
 	c.conn.SetLinger(-1)
 	c.conn.Close()
 	c.stream.Close()
+	c.giveUp()
 	send.pipe.Wait() // what is still under way gives back its memory, and fails at once
 	recv.pipe.Wait()
+	c.shared.sharerOf(c.peer).ended(c)
 	return c.how(errSend, errRecv)
 }
 
@@ -133,9 +140,17 @@ func (c *connection) receivingEnded(err error) error {
 
 // abort breaks both sides: the app must see an error and never an end that looks orderly.
 func (c *connection) abort(code tunnel.Code) {
+	c.giveUp()
 	if !c.aborted.Swap(true) {
 		reset(c.conn)
 		c.stream.Reset(code)
+	}
+}
+
+// giveUp ends waits for shared values that were to be delivered.
+func (c *connection) giveUp() {
+	if c.gone != nil {
+		c.goneOnce.Do(func() { close(c.gone) })
 	}
 }
 

@@ -14,8 +14,9 @@ import (
 
 // A sendBlock is one block at the sender, from its first byte until its frame has left.
 type sendBlock struct {
-	slot   *sendSlot
+	slot   *sendSlot // nil: its value is shared
 	decl   declaration
+	choice policy.Choice
 	text   string // of the codec
 	role   tensor.Role
 	record *tensorRecord
@@ -43,6 +44,15 @@ func (s *sender) sendGroup() error {
 	g := s.group
 	s.group = group{}
 	for _, b := range g.blocks {
+		if b.slot == nil {
+			if s.share(b) {
+				continue
+			}
+			if err := s.makeExact(b); err != nil {
+				s.release(&g)
+				return err
+			}
+		}
 		if b.slot.memory != nil {
 			if err := s.choose(b); err != nil {
 				s.release(&g)
@@ -63,7 +73,9 @@ func (s *sender) sendGroup() error {
 	return s.pipe.Do(pipe.Item{
 		Work: func() {
 			for _, b := range g.blocks {
-				s.encode(b)
+				if b.slot != nil {
+					s.encode(b)
+				}
 			}
 		},
 		Emit: func() error { return s.emit(&g) },
@@ -81,6 +93,20 @@ func (s *sender) choose(b *sendBlock) error {
 	}
 	b.owed = b.slot
 	return s.makeExact(b)
+}
+
+// share has the peer hold the block's value and makes the frame that refers to it; false: the block must travel by itself.
+func (s *sender) share(b *sendBlock) bool {
+	r, fresh, ok := s.shared.sharerOf(s.peer).put(s.connection, b)
+	if !ok {
+		b.record.refused(tensor.NoReference)
+		return false
+	}
+	b.frame = AppendFrame(nil, Frame{Kind: Ref, Body: r.append(nil)})
+	if !fresh {
+		b.record.gain.Saw(len(b.data), len(b.frame), 0)
+	}
+	return true
 }
 
 // mayLose compares a block with the tensor's last value, just before it would lose something.

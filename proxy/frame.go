@@ -12,18 +12,20 @@ import (
 //
 // On the wire, integers being unsigned varints (encoding/binary) unless said otherwise:
 //
-//	frame   = kind(1 byte) [slot] length body        slot: in Declare, Block and Ref only
+//	frame   = kind(1 byte) [slot] length body        slot: in Declare and Block only
 //	Bytes   = opaque bytes, as they are
 //	Declare = codec text, dtype(1 byte), n, job, key(8), off, base(8), keys(8)   texts: length, bytes; fixed-width integers little-endian
 //	Block   = form(1 byte) encoding                  form 0: of the slot's codec; 1: the n elements as they are
 //	Gather  = runs in stream order: 2*n, then n literal bytes; or 2*n+1, b: the next n bytes of the b-th Block that follows
-//	Ref     = reserved: the id of a value that the receiver holds, delivered as the value of the slot
+//	Ref     = epoch, number, size: a value that the receiver holds, or soon will; see values.go. In the place of a Block
 //	CloseWrite, Reset = empty; nothing follows
+//
+//	Room, Forget, Evict, Delivered: on value streams only, see values.go
 //
 // A Gather is followed by its Blocks, between which only Declares stand, and delivers everything at once.
 type Frame struct {
 	Kind Kind
-	Slot uint32 // which Encoder and Decoder; in Declare, Block and Ref
+	Slot uint32 // which Encoder and Decoder; in Declare and Block
 	Body []byte // WriteFrame does not retain it; ReadFrame's is valid until the next ReadFrame
 }
 
@@ -35,12 +37,17 @@ const (
 	Declare                    // gives a slot its codec and shape; before the slot's first Block
 	Block                      // one block of a tensor
 	Gather                     // blocks whose bytes do not lie side by side
-	Ref                        // reserved
+	Ref                        // the value that a block has is one that the receiver holds
 	CloseWrite                 // the app closed this direction (FIN)
 	Reset                      // the app, or the way to it, broke (RST)
+	Room                       // value streams: bytes that the other side may put
+	Forget                     // value streams: values that no Ref will name any more
+	Evict                      // value streams: slots that stand for no block any more
+	Delivered                  // value streams: Refs that have been delivered
 )
 
-var kindNames = [...]string{Bytes: "bytes", Declare: "declare", Block: "block", Gather: "gather", Ref: "ref", CloseWrite: "close_write", Reset: "reset"}
+var kindNames = [...]string{Bytes: "bytes", Declare: "declare", Block: "block", Gather: "gather", Ref: "ref", CloseWrite: "close_write", Reset: "reset",
+	Room: "room", Forget: "forget", Evict: "evict", Delivered: "delivered"}
 
 // String returns the kind's name as logs and metrics write it.
 func (k Kind) String() string {
@@ -51,7 +58,7 @@ func (k Kind) String() string {
 }
 
 func (k Kind) valid() bool   { return k >= Bytes && int(k) < len(kindNames) }
-func (k Kind) hasSlot() bool { return k == Declare || k == Block || k == Ref }
+func (k Kind) hasSlot() bool { return k == Declare || k == Block }
 
 const (
 	// MaxBlock is the most bytes of elements that a block may hold, and the most that a Gather may deliver.

@@ -23,6 +23,7 @@ type Metrics struct {
 	given       *prometheus.CounterVec
 	drift       *prometheus.HistogramVec
 	forgotten   prometheus.Counter
+	values      *prometheus.CounterVec
 }
 
 // NewMetrics makes the metrics and registers them.
@@ -52,6 +53,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		fallbacks: counter("verbatim_fallbacks_total", "Tensor values and blocks that were not coded as a rule says, by reason.", "reason"),
 		given:     counter("parsers_gave_up_total", "Directions of connections that stopped being understood, by protocol.", "protocol"),
 	}
+	m.values = counter("shared_values_total", "Values of tensors that the peer holds: put whole, put as a difference, referred to again, evicted.", "how")
 	m.drift = prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "gradproxy_residual_ratio",
 		Help:    "Norm of a block's residual over the norm of its value: how far receivers are behind.",
 		Buckets: prometheus.ExponentialBuckets(1e-4, 4, 10)}, []string{"codec", "role"})
@@ -131,5 +133,12 @@ func (m *Metrics) drifted(codec string, role tensor.Role, ratio float64) {
 func (m *Metrics) forgot(n int) {
 	if m != nil {
 		m.forgotten.Add(float64(n))
+	}
+}
+
+// sharedValue counts how a value came to be held by the peer, or that it was evicted.
+func (m *Metrics) sharedValue(how string) {
+	if m != nil {
+		m.values.WithLabelValues(how).Inc()
 	}
 }

@@ -8,11 +8,12 @@ import (
 )
 
 // An opening is what the proxy beside the client tells the one beside the server of a new connection. Wire: version
-// (1 byte), client and server (each: length, then netip.AddrPort's binary form), number (varint). What follows is of a
+// (1 byte), client and server (each: length, then netip.AddrPort's binary form), number, tag (varints). What follows is of a
 // later version and skipped.
 type opening struct {
 	client, server netip.AddrPort // as the app sees them
 	number         int            // among the job's live connections with these two addresses (ports left out)
+	tag            uint64         // number of the connection among all that this proxy has opened; 0: of an older version
 }
 
 // openingVersion begins every opening of an app's connection; other first bytes are for other uses of a stream.
@@ -32,7 +33,8 @@ func (o *opening) append(dst []byte) []byte {
 		}
 		dst = append(binary.AppendUvarint(dst, uint64(len(b))), b...)
 	}
-	return binary.AppendUvarint(dst, uint64(o.number))
+	dst = binary.AppendUvarint(dst, uint64(o.number))
+	return binary.AppendUvarint(dst, o.tag)
 }
 
 func parseOpening(b []byte) (o opening, err error) {
@@ -50,6 +52,7 @@ func parseOpening(b []byte) (o opening, err error) {
 	if r.short || o.number > maxNumber {
 		return o, fmt.Errorf("%w: number of the connection is missing", errOpening)
 	}
+	o.tag = uint64(r.int())
 	return o, nil
 }
 

@@ -47,7 +47,10 @@ func newPair(t testing.TB, protocols []parser.Protocol, rules ...policy.Rule) *p
 		MayDial: []DialRule{{Network: loopback, First: 1, Last: 65535}}}}}
 	log := slog.New(slog.NewTextHandler(testWriter{t}, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	make := func(name string) *Proxy {
-		proxy, err := New(Config{Open: p.open, PeerCodecs: p.has, Codecs: testCodecs, Protocols: protocols, Settings: settings, Log: log.With("proxy", name)})
+		open := func(_ context.Context, _ string, opened []byte) (Stream, error) {
+			return p.openTo(p.other(name), opened)
+		}
+		proxy, err := New(Config{Open: open, PeerCodecs: p.has, Codecs: testCodecs, Protocols: protocols, Settings: settings, Log: log.With("proxy", name)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -96,8 +99,20 @@ func (p *pair) serve() {
 	}
 }
 
-// open is the tunnel: a loopback connection, whose other end the far proxy is given.
+func (p *pair) other(name string) *Proxy {
+	if name == "near" {
+		return p.far
+	}
+	return p.near
+}
+
+// open is the tunnel as the near proxy sees it.
 func (p *pair) open(_ context.Context, _ string, opened []byte) (Stream, error) {
+	return p.openTo(p.far, opened)
+}
+
+// openTo makes a stream of the tunnel: a loopback connection, whose other end the other proxy is given.
+func (p *pair) openTo(other *Proxy, opened []byte) (Stream, error) {
 	if p.down.Load() {
 		return nil, tunnel.ErrPeerDown
 	}
@@ -112,7 +127,7 @@ func (p *pair) open(_ context.Context, _ string, opened []byte) (Stream, error) 
 	in := &testIncoming{answer: make(chan error, 1)}
 	opened = slices.Clone(opened)
 	go func() {
-		p.far.Accept("far", opened, in, func() Stream { in.answer <- nil; return far })
+		other.Accept("far", opened, in, func() Stream { in.answer <- nil; return far })
 	}()
 	if err := <-in.answer; err != nil {
 		return nil, err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"runtime"
@@ -38,6 +39,7 @@ type Config struct {
 	// app is reset. The time that connections outlive an outage fits, the tunnel's Resume. 0: 10 minutes.
 	Answer    time.Duration
 	Memory    int64        // bytes of blocks that may be held in each direction; 0: 256 MiB
+	Values    int64        // bytes of values that are shared with each peer, each way; 0: 512 MiB, negative: none are
 	Residuals int64        // bytes of what is remembered of tensors that may lose something; 0: 1 GiB
 	Workers   int          // cores that encode and decode; 0: all
 	Log       *slog.Logger // nil: silent. What peers and jobs can trigger is bounded: see package quiet
@@ -88,6 +90,7 @@ type Proxy struct {
 	lossless codecs.Codec
 	lasting  map[string]bool // protocols whose tensors outlive a connection
 	numbers  numbers
+	tags     atomic.Uint64 // number of the connection that was opened last
 
 	watcher    watcher
 	opening    context.Context // of openings that wait; it ends when the Proxy drains
@@ -95,6 +98,8 @@ type Proxy struct {
 
 	mu       sync.Mutex
 	live     map[*connection]struct{}
+	tagged   map[peerTag]*connection // those that live, as value streams name them
+	sharers  map[string]*sharer      // by peer
 	draining bool
 	idle     chan struct{} // closed once draining and nothing is live
 }
@@ -120,7 +125,8 @@ func New(cfg Config) (*Proxy, error) {
 		return nil, fmt.Errorf("proxy: %w", err)
 	}
 	p := &Proxy{Config: cfg, quiet: log, lossless: lossless, lasting: map[string]bool{}, budget: newBudget(cfg.Memory), received: newBudget(cfg.Memory),
-		pool: pipe.NewPool(cfg.Workers), cores: cfg.Workers, live: map[*connection]struct{}{}, idle: make(chan struct{})}
+		pool: pipe.NewPool(cfg.Workers), cores: cfg.Workers, live: map[*connection]struct{}{},
+		tagged: map[peerTag]*connection{}, sharers: map[string]*sharer{}, idle: make(chan struct{})}
 	p.watcher = watcher{grace: leaveGrace, closed: closedByApp}
 	p.opening, p.noOpenings = context.WithCancelCause(context.Background())
 	if p.Answer == 0 {
@@ -129,6 +135,10 @@ func New(cfg Config) (*Proxy, error) {
 	if p.Residuals == 0 {
 		p.Residuals = 1 << 30
 	}
+	if p.Values == 0 {
+		p.Values = 512 << 20
+	}
+	p.tags.Store(rand.Uint64N(1 << 40)) // so that no connection is taken for one of an earlier process
 	p.memories = newMemories(p.Residuals, p.Metrics.forgot)
 	for _, protocol := range p.Protocols {
 		if l, ok := protocol.(parser.Lasting); ok && l.Lasting() {
@@ -151,6 +161,7 @@ func (p *Proxy) Tensors() []TensorInfo { return p.tensors.list() }
 func (p *Proxy) carry(c *connection, o opening, own parser.Side) {
 	job := p.settings.Load().jobOf(o.client.Addr(), o.server.Addr())
 	c.job, c.lossyAggregates = job.Name, job.LossyAggregates
+	c.tag, c.gone = tag{o.tag, own == parser.Client}, make(chan struct{})
 	if p.PeerCodecs != nil {
 		c.codecs = p.PeerCodecs(c.peer)
 	}
@@ -237,6 +248,7 @@ func (p *Proxy) enter(c *connection) bool {
 		return false
 	}
 	p.live[c] = struct{}{}
+	p.tagged[peerTag{c.peer, c.tag}] = c
 	return true
 }
 
@@ -244,6 +256,7 @@ func (p *Proxy) leave(c *connection) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.live, c)
+	delete(p.tagged, peerTag{c.peer, c.tag})
 	if p.draining && len(p.live) == 0 {
 		close(p.idle)
 	}
@@ -275,6 +288,7 @@ func (p *Proxy) Close() {
 	done, cancel := context.WithCancel(context.Background())
 	cancel()
 	p.Drain(done)
+	p.closeValues()
 	p.pool.Close()
 	p.quiet.Flush()
 }

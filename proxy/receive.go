@@ -53,6 +53,8 @@ func (r *receiver) run() error {
 			err = r.block(f)
 		case Gather:
 			err = r.gather(f.Body)
+		case Ref:
+			err = r.ref(f.Body)
 		case CloseWrite:
 			return r.end(nil)
 		case Reset:
@@ -68,6 +70,9 @@ func (r *receiver) run() error {
 
 // end waits for what was received before the end to be delivered.
 func (r *receiver) end(err error) error {
+	if err != nil && !errors.Is(err, errAppReset) {
+		r.giveUp()
+	}
 	if e := r.pipe.Wait(); e != nil {
 		return e
 	}
@@ -94,6 +99,7 @@ type recvBlock struct {
 	encoded    []byte        // pooled: form and encoding
 	data       []byte        // pooled: the elements
 	err        error
+	ref        ref // a shared value; the fields above are not set
 }
 
 // take makes a recvBlock of a Block frame, whose body it copies. The block must have size bytes.
@@ -206,7 +212,9 @@ func (r *receiver) gather(body []byte) error {
 	return r.pipe.Do(pipe.Item{
 		Work: func() {
 			for _, b := range blocks {
-				r.decode(b)
+				if b.ref.id == 0 {
+					r.decode(b)
+				}
 			}
 		},
 		Emit: func() error {
@@ -226,6 +234,31 @@ func (r *receiver) gather(body []byte) error {
 	})
 }
 
+// ref delivers a shared value.
+func (r *receiver) ref(body []byte) error {
+	named, err := parseRef(body)
+	if err != nil {
+		return err
+	}
+	return r.pipe.Do(pipe.Item{Emit: func() error {
+		v, err := r.await(named)
+		if err != nil {
+			return err
+		}
+		return r.deliver(v)
+	}})
+}
+
+// await returns a shared value once it is there, and tells the peer that it has been taken.
+func (r *receiver) await(named ref) ([]byte, error) {
+	s := r.shared.sharerOf(r.peer)
+	v, err := s.await(named, r.gone)
+	if err == nil {
+		s.took(r.connection)
+	}
+	return v, err
+}
+
 // gathered reads the Blocks that a Gather frame speaks of, which have the given sizes.
 func (r *receiver) gathered(sizes []int) (blocks []*recvBlock, err error) {
 	for len(blocks) < len(sizes) {
@@ -241,6 +274,12 @@ func (r *receiver) gathered(sizes []int) (blocks []*recvBlock, err error) {
 			if b, err = r.take(f, sizes[len(blocks)]); err == nil {
 				blocks = append(blocks, b)
 			}
+		case Ref:
+			var named ref
+			if named, err = parseRef(f.Body); err == nil && named.size != sizes[len(blocks)] {
+				err = fmt.Errorf("%w: ref to %d bytes where gather wants %d", errFrame, named.size, sizes[len(blocks)])
+			}
+			blocks = append(blocks, &recvBlock{ref: named})
 		default:
 			err = fmt.Errorf("%w: %v among the blocks of a gather", errFrame, f.Kind)
 		}
@@ -259,7 +298,13 @@ func (r *receiver) assemble(g *group, blocks []*recvBlock) ([]byte, error) {
 		if b.err != nil {
 			return nil, b.err
 		}
-		rest[i] = b.data
+		if rest[i] = b.data; b.ref.id != 0 {
+			v, err := r.await(b.ref)
+			if err != nil {
+				return nil, err
+			}
+			rest[i] = v
+		}
 	}
 	literals := g.literals
 	for _, run := range g.runs {

@@ -25,7 +25,7 @@ type Rehearsal struct{ proxy *Proxy }
 func NewRehearsal(cfg Config) (*Rehearsal, error) {
 	p, err := New(Config{
 		Open:   func(context.Context, string, []byte) (Stream, error) { return nil, errRehearsal },
-		Codecs: cfg.Codecs, Protocols: cfg.Protocols, Settings: cfg.Settings, Memory: cfg.Memory, Residuals: cfg.Residuals, Workers: 1,
+		Codecs: cfg.Codecs, Protocols: cfg.Protocols, Settings: cfg.Settings, Memory: cfg.Memory, Residuals: cfg.Residuals, Values: -1, Workers: 1,
 	})
 	if err != nil {
 		return nil, err

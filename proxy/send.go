@@ -265,6 +265,10 @@ func (s *sender) decide(c *tensorCut) {
 		if s.lacks(s.shared.lossless.String()) {
 			c.choice.Codec = nil
 		}
+	case s.shares(c.t) && (c.choice.Closed || c.record.gain.Pays(m, s.shared.cores)):
+		c.shared = true
+	case c.choice.Closed:
+		c.choice = policy.Choice{Codec: s.shared.lossless, Why: tensor.NoReference}
 	case codecs.Lossy(c.choice.Codec):
 		if c.memory = s.remember(c.t); c.memory == nil {
 			c.choice = policy.Choice{Codec: s.shared.lossless, Why: tensor.NoMemory}
@@ -278,6 +282,11 @@ func (s *sender) decide(c *tensorCut) {
 	if c.choice.Codec != nil {
 		c.text = c.choice.Codec.String()
 	}
+}
+
+// shares reports whether the peer should hold the values of t: the next is predicted by the last, or is the same.
+func (s *sender) shares(t tensor.Tensor) bool {
+	return t.Base != 0 && t.Size >= minShared && s.shared.Values > 0 && !s.lacks(SharedValues)
 }
 
 // remember returns what is remembered of a tensor that may lose something, and notes that this connection uses it.
@@ -317,17 +326,22 @@ func (s *sender) startBlock(c *tensorCut, hold int) error {
 		}
 	}
 	decl := declarationOf(c.t, s.job, c.choice.Codec, c.text, c.off, n)
-	slot, err := s.slots.get(decl, c.choice, c.memory)
-	if err != nil {
-		s.shared.Metrics.fellBack(tensor.NoGain)
-		return nil
+	var slot *sendSlot
+	if c.shared {
+		decl.job, decl.key, decl.off, decl.base, decl.keys = s.job, c.t.Base, c.off, c.t.Base, c.t.Keys
+	} else {
+		var err error
+		if slot, err = s.slots.get(decl, c.choice, c.memory); err != nil {
+			s.shared.Metrics.fellBack(tensor.NoGain)
+			return nil
+		}
 	}
 	if !s.shared.budget.take(n) {
 		s.shared.Metrics.fellBack(tensor.NoMemory)
 		c.record.refused(tensor.NoMemory)
 		return nil
 	}
-	c.block = &sendBlock{slot: slot, data: s.shared.buffers.get(n), record: c.record, role: c.t.Role, text: c.text, decl: decl, flush: c.flush}
+	c.block = &sendBlock{slot: slot, data: s.shared.buffers.get(n), record: c.record, role: c.t.Role, text: c.text, choice: c.choice, decl: decl, flush: c.flush}
 	s.group.start(c.block, timed)
 	return nil
 }

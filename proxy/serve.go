@@ -25,7 +25,7 @@ func (p *Proxy) Serve(ctx context.Context, c *net.TCPConn, server netip.AddrPort
 		return
 	}
 	pair := addrPair{set.jobOf(o.client.Addr(), o.server.Addr()).Name, o.client.Addr(), o.server.Addr()}
-	o.number = p.numbers.take(pair)
+	o.number, o.tag = p.numbers.take(pair), p.tags.Add(1)
 	defer p.numbers.give(pair, o.number)
 	log := p.Log.With("peer", peer.Name, "client", o.client, "server", o.server)
 	stream, err := p.ask(ctx, c, set, peer, &o)

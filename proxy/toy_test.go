@@ -11,6 +11,8 @@ import (
 // length of this piece (4 bytes); then the piece. Pieces of several tensors may interleave.
 type toy struct {
 	flow bool // the sender may stop amid a tensor until it is answered
+	role tensor.Role
+	base bool // a value predicts the next
 }
 
 func (toy) String() string { return "toy" }
@@ -49,6 +51,9 @@ func (p *toyParser) Next(b []byte) (parser.Segment, error) {
 			return parser.Segment{}, parser.ErrForeign
 		}
 		p.t = tensor.Tensor{Key: uint64(id) + 1, DType: tensor.Float32, Size: size, Off: p.offs[id]}
+		if p.t.Role = p.role; p.base {
+			p.t.Base = p.t.Key
+		}
 		if !p.flow {
 			p.t.Hold = p.left
 		}

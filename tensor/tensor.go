@@ -10,7 +10,7 @@ type Tensor struct {
 	Size  int    // bytes in the whole tensor; 0: not a tensor
 	Off   int    // where in it the segment begins, in bytes
 	Hold  int    // bytes, from Off on, that the sender writes without waiting for an answer
-	Base  uint64 // Key of the tensor whose delivered value predicts this one; 0: none
+	Base  uint64 // key under which values that predict this one, or are the same for other receivers, are known; 0: none
 	Keys  uint64 // Key of the index array that this sparse tensor's rows belong to, sent before it; 0: dense
 	ID    []byte // name of the content, where a protocol tells it before the content comes; nil: none
 	Why   Reason // why Role or DType is not known: a fixed list, shown to the user

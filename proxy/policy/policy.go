@@ -1,8 +1,8 @@
 // Package policy chooses how a tensor travels: which codec, or none, and why.
 //
 // A Policy is a list of rules of which the first that matches wins, and lossless coding where none does. Whatever a
-// rule says, loss is possible only where the parser has proof of the role: a lossy codec on anything but a gradient, or
-// an aggregate whose job opts in, becomes lossless.
+// rule says, loss is possible only where the parser has proof of the role: a lossy codec on anything but a gradient,
+// an aggregate whose job opts in, or the difference of state to what the receiver holds of it, becomes lossless.
 package policy
 
 import (
@@ -23,10 +23,15 @@ type Policy interface {
 
 // A Choice is a Policy's answer.
 type Choice struct {
-	Codec    codecs.Codec  // nil: verbatim
-	Feedback bool          // what a lossy Codec loses is added to the tensor's next value
-	Flush    int           // every so many values one travels exactly, with what is owed added; 0: never
-	Why      tensor.Reason // OK where a rule chose the codec; else why not
+	Codec    codecs.Codec // nil: verbatim
+	Feedback bool         // what a lossy Codec loses is added to the tensor's next value
+
+	// Closed says that what is coded is the difference to the value that the receiver holds, so that what a lossy Codec loses
+	// of one value is in the next difference. State that is coded otherwise must lose nothing.
+	Closed bool
+
+	Flush int           // every so many values one travels exactly, with what is owed added; 0: never
+	Why   tensor.Reason // OK where a rule chose the codec; else why not
 }
 
 // A Flow is one direction of a connection, as rules can tell it from others.

@@ -170,7 +170,7 @@ func (s *Site) tunnelConfig(c *config.Config) tunnel.Config {
 		Accept: func(peer string, opening []byte, in *tunnel.Incoming) {
 			d.admit(peer, in, func() { s.proxy.Accept(peer, opening, in, func() proxy.Stream { return in.Accept() }) })
 		},
-		Resume: t.Resume, Carriers: t.Carriers, Codecs: codecs.Names(), Memory: t.Memory, Streams: maxStreams(s.places, len(c.Peers)), Congestion: t.Congestion,
+		Resume: t.Resume, Carriers: t.Carriers, Codecs: append(codecs.Names(), proxy.SharedValues), Memory: t.Memory, Streams: maxStreams(s.places, len(c.Peers)), Congestion: t.Congestion,
 		Insecure: t.Insecure, Dial: dialer.DialContext, Events: s.counts.events(), Logger: s.log,
 	}
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	codecs "github.com/gradproxy/gradproxy/codecs/all"
+	"github.com/gradproxy/gradproxy/proxy"
 
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/config"
 	"github.com/gradproxy/gradproxy/proxy/tunnel/pki"
@@ -267,8 +268,8 @@ func TestPeerCodecs(t *testing.T) {
 	r := l.run(l.load(0, ""))
 	l.run(l.load(1, ""))
 	r.until(t, "/readyz?exclude=peer/virginia", 200, "ready")
-	if got := r.peerCodecs("tokyo"); !slices.Equal(got, codecs.Names()) {
-		t.Errorf("tokyo has %q, want %q", got, codecs.Names())
+	if got, want := r.peerCodecs("tokyo"), append(codecs.Names(), proxy.SharedValues); !slices.Equal(got, want) {
+		t.Errorf("tokyo has %q, want %q", got, want)
 	}
 	if got := r.peerCodecs("virginia"); got == nil || len(got) > 0 {
 		t.Errorf("virginia, which is down, has %#v, want an empty list", got)

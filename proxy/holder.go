@@ -1,0 +1,288 @@
+package proxy
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/codecs/reference"
+	"github.com/gradproxy/gradproxy/proxy/internal/pipe"
+)
+
+// A holder holds the values that a peer has put here, for as long as their stream lives.
+type holder struct {
+	shared  *Proxy
+	stream  Stream
+	epoch   uint64
+	frames  frameReader
+	pipe    *pipe.Pipe
+	slots   map[uint32]*heldSlot // the reader's
+	codecs  recvSlots            // the codecs of texts
+	puts    map[uint64]*heldSlot // the reader's: values that are not forgotten
+	last    uint64               // number of the last value that was read
+	room    int64                // bytes that the peer may have here
+	granted int64                // bytes of values that the peer has room for; guarded by the sharer's mu
+	report  func(Frame) error    // takes what the peer tells of this side's values: Room, Delivered
+
+	mu     sync.Mutex
+	used   int64
+	values map[uint64]*heldValue
+	stored uint64                   // number of the last value that is or was among them
+	waits  map[uint64]chan struct{} // closed when the value is there
+	dead   chan struct{}            // closed when no value comes any more
+}
+
+// A heldSlot is a slot of the value stream. Its fields are the reader's, but for what decoding changes, in turn.
+type heldSlot struct {
+	valueKey
+	id    uint32
+	codec string
+	dec   codecs.Decoder
+	copy  *reference.Copy
+	most  int           // bytes of an encoding
+	turn  chan struct{} // as of recvSlot
+}
+
+type heldValue struct{ data []byte } // nobody changes it
+
+func newHolder(p *Proxy, stream Stream, epoch uint64, report func(Frame) error) *holder {
+	h := &holder{shared: p, stream: stream, epoch: epoch, room: p.Values, report: report, slots: map[uint32]*heldSlot{}, puts: map[uint64]*heldSlot{}, codecs: recvSlots{newCodec: p.Codecs},
+		values: map[uint64]*heldValue{}, waits: map[uint64]chan struct{}{}, dead: make(chan struct{})}
+	h.frames = frameReader{src: stream, limit: h.limit}
+	h.pipe = pipe.New(p.pool, pipeDepth, func(error) { stream.Reset(resetByFrames) })
+	return h
+}
+
+// limit tells the frame reader how long a body may be before memory is taken for it.
+func (h *holder) limit(k Kind, id uint32) (int, error) {
+	switch k {
+	case Declare, Room, Forget, Evict, Delivered:
+		return maxSmall, nil
+	case Block:
+		if s := h.slots[id]; s != nil {
+			return 1 + s.most, nil
+		}
+		return 0, fmt.Errorf("%w: slot %d was not declared", errFrame, id)
+	}
+	return 0, fmt.Errorf("%w: %v on a value stream", errFrame, k)
+}
+
+// run takes what the peer puts until the stream ends, and returns why it did.
+func (h *holder) run() error {
+	defer close(h.dead)
+	for {
+		f, err := h.frames.ReadFrame()
+		if err == nil {
+			err = h.take(f)
+		}
+		if err != nil {
+			h.stream.Reset(resetByFrames)
+			if e := h.pipe.Wait(); e != nil {
+				return e
+			}
+			return err
+		}
+	}
+}
+
+func (h *holder) take(f Frame) error {
+	switch f.Kind {
+	case Declare:
+		return h.declare(f.Slot, f.Body)
+	case Block:
+		return h.put(f)
+	case Forget:
+		return h.forget(f.Body)
+	case Evict:
+		return h.evict(f.Body)
+	}
+	return h.report(f)
+}
+
+// declare gives a slot its codec. A slot that stands for the same block as before keeps its copy: only its codec changes.
+func (h *holder) declare(id uint32, body []byte) error {
+	d, err := parseDeclaration(body)
+	if err != nil {
+		return err
+	}
+	c, err := h.codecs.codec(d.codec)
+	if err != nil {
+		return fmt.Errorf("%w: declare: %w", errFrame, err)
+	}
+	s := &heldSlot{valueKey: d.valueKey(), id: id, codec: name(c.String()), most: mostReferenced(c, &d)}
+	switch old := h.slots[id]; {
+	case old == nil:
+		s.copy = reference.NewCopy(s.size(), 0)
+		if err := h.account(s.slotCost()); err != nil {
+			return err
+		}
+	case old.valueKey != s.valueKey:
+		return fmt.Errorf("%w: slot %d stands for another block already", errFrame, id)
+	default:
+		s.copy, s.turn = old.copy, old.turn
+	}
+	if s.dec, err = reference.NewDecoder(c, d.dtype, s.copy, s.copy); err != nil {
+		return fmt.Errorf("%w: declare %s for %d %v: %w", errFrame, d.codec, d.n, d.dtype, err)
+	}
+	h.slots[id] = s
+	return nil
+}
+
+// mostReferenced returns the most bytes of a block's encoding against a reference.
+func mostReferenced(c codecs.Codec, d *declaration) int {
+	return mostEncoded(c, d) + reference.Overhead
+}
+
+// put takes a slot's next value.
+func (h *holder) put(f Frame) error {
+	s := h.slots[f.Slot]
+	if s == nil || len(f.Body) == 0 {
+		return fmt.Errorf("%w: value without a form or slot", errFrame)
+	}
+	if err := h.account(int64(s.size())); err != nil {
+		return err
+	}
+	h.last++
+	id := h.last
+	h.puts[id] = s
+	prev, done := s.turn, make(chan struct{})
+	s.turn = done
+	encoded := append(h.shared.buffers.get(len(f.Body))[:0], f.Body...)
+	v := &heldValue{data: make([]byte, s.size())}
+	var err error
+	return h.pipe.Do(pipe.Item{
+		Work: func() {
+			if prev != nil {
+				<-prev
+			}
+			defer close(done)
+			begin := time.Now()
+			err = s.decode(v.data, encoded)
+			h.shared.Metrics.decoded(s.codec, time.Since(begin))
+		},
+		Emit: func() error {
+			if err == nil {
+				h.store(id, v)
+			}
+			return err
+		},
+		Done: func() { h.shared.buffers.put(encoded) },
+	})
+}
+
+func (s *heldSlot) decode(dst, body []byte) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: decoder of %s: panic: %v", errFrame, s.codec, p)
+		}
+	}()
+	switch form, src := body[0], body[1:]; {
+	case form == formCoded:
+		if err := s.dec.Decode(dst, src); err != nil {
+			return fmt.Errorf("%w: value of %s: %w", errFrame, s.codec, err)
+		}
+	case form != formRaw:
+		return fmt.Errorf("%w: value of form %d", errFrame, form)
+	case copy(dst, src) != len(dst) || len(src) != len(dst):
+		return fmt.Errorf("%w: raw value of %d bytes in a slot of %d", errFrame, len(src), len(dst))
+	default:
+		s.copy.Set(dst)
+	}
+	return nil
+}
+
+// store lets Refs have a value.
+func (h *holder) store(id uint64, v *heldValue) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.values[id], h.stored = v, id
+	if w := h.waits[id]; w != nil {
+		close(w)
+		delete(h.waits, id)
+	}
+}
+
+// forget drops values, behind what was put before.
+func (h *holder) forget(body []byte) error {
+	f := fields{b: body}
+	var gone []uint64
+	var bytes int64
+	for len(f.b) > 0 {
+		id := uint64(f.int())
+		s := h.puts[id]
+		if f.short || s == nil {
+			return fmt.Errorf("%w: value %d is to be forgotten, and is not held", errFrame, id)
+		}
+		delete(h.puts, id)
+		gone = append(gone, id)
+		bytes += int64(s.size())
+	}
+	if err := h.account(-bytes); err != nil {
+		return err
+	}
+	return h.pipe.Do(pipe.Item{Emit: func() error {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		for _, id := range gone {
+			delete(h.values, id)
+		}
+		return nil
+	}})
+}
+
+// evict drops slots with their copies. What was put before is decoded all the same.
+func (h *holder) evict(body []byte) error {
+	f := fields{b: body}
+	for len(f.b) > 0 {
+		id := uint32(min(f.int(), MaxSlots))
+		s := h.slots[id]
+		if f.short || s == nil {
+			return fmt.Errorf("%w: slot %d is to be evicted, and was not declared", errFrame, id)
+		}
+		delete(h.slots, id)
+		if err := h.account(-s.slotCost()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// account takes n bytes of the room. What is given back may still be held for as long as pipeDepth values take to decode.
+func (h *holder) account(n int64) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.used += n; h.used > h.room {
+		return fmt.Errorf("%w: values of %d bytes were put where %d have room", errFrame, h.used, h.room)
+	}
+	return nil
+}
+
+// await returns a value once it is there. gone ends the wait.
+func (h *holder) await(r ref, gone <-chan struct{}) ([]byte, error) {
+	for {
+		h.mu.Lock()
+		v, w := h.values[r.id], h.waits[r.id]
+		passed := r.id <= h.stored
+		if v == nil && !passed && w == nil {
+			w = make(chan struct{})
+			h.waits[r.id] = w
+		}
+		h.mu.Unlock()
+		switch {
+		case v != nil && len(v.data) != r.size:
+			return nil, fmt.Errorf("%w: ref to %d bytes of a value of %d", errFrame, r.size, len(v.data))
+		case v != nil:
+			return v.data, nil
+		case passed:
+			return nil, fmt.Errorf("%w: ref to value %d, which is not held", errFrame, r.id)
+		}
+		select {
+		case <-w:
+		case <-h.dead:
+			return nil, errValues
+		case <-gone:
+			return nil, errValues
+		}
+	}
+}

@@ -1,0 +1,238 @@
+package proxy
+
+import (
+	"bytes"
+	"encoding/binary"
+	"io"
+	"math"
+	"math/rand/v2"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/proxy/policy"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// newSharingPair starts a pair whose apps send state that each value predicts the next of, and waits until values can be
+// shared both ways.
+func newSharingPair(t *testing.T, room int64, rules ...policy.Rule) *pair {
+	t.Helper()
+	p := newPair(t, []parser.Protocol{toy{role: tensor.State, base: true}}, rules...)
+	p.near.Values, p.far.Values = room, room
+	for _, proxy := range []*Proxy{p.near, p.far} {
+		waitFor(t, func() bool {
+			s := proxy.sharerOf("far")
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return s.ready() != nil
+		})
+	}
+	return p
+}
+
+// waitFor waits until ok; what it waits for comes about without its help.
+func waitFor(t *testing.T, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it does not come about")
+		}
+	}
+}
+
+// weights returns n float32 that look like weights, and a function that trains them a little.
+func weights(r *rand.Rand, n int) (w []byte, train func()) {
+	values := make([]float32, n)
+	w = make([]byte, 4*n)
+	train = func() {
+		for i := range values {
+			values[i] += float32(r.NormFloat64()) / 64
+			binary.LittleEndian.PutUint32(w[4*i:], math.Float32bits(values[i]))
+		}
+	}
+	train()
+	return w, train
+}
+
+// carry sends a message over a connection and returns what arrives of it.
+func carry(t *testing.T, from io.Writer, to io.Reader, message []byte) []byte {
+	t.Helper()
+	sent := make(chan error, 1)
+	go func() {
+		_, err := from.Write(message)
+		sent <- err
+	}()
+	got := make([]byte, len(message))
+	if _, err := io.ReadFull(to, got); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-sent; err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+// The same values to four receivers cross once, in whatever order; each gets every byte.
+func TestOneCopyForMany(t *testing.T) {
+	p := newSharingPair(t, 1<<20)
+	type ends struct{ client, server *net.TCPConn }
+	var all []ends
+	for range 4 {
+		c, s := p.connect(t)
+		all = append(all, ends{c, s})
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	w, train := weights(r, 10_000)
+	for range 20 {
+		train()
+		for _, i := range r.Perm(len(all)) {
+			if got := carry(t, all[i].client, all[i].server, toyPiece(1, len(w), w)); !bytes.Equal(got[8:], w) {
+				t.Fatal("a receiver got other bytes than were sent")
+			}
+		}
+	}
+	waitFor(t, func() bool { return p.near.Tensors()[0].RawBytes == int64(4*20*len(w)) })
+	info := p.near.Tensors()[0]
+	if most := int64(20 * len(w) * 11 / 10); info.WireBytes > most {
+		t.Errorf("%d bytes of values became %d on the wire, want at most %d", info.RawBytes, info.WireBytes, most)
+	}
+	held := p.far.sharerOf("far").held
+	waitFor(t, func() bool { // what has been delivered everywhere and has a successor is forgotten
+		held.mu.Lock()
+		defer held.mu.Unlock()
+		return len(held.values) == 10 // blocks of the test's codec
+	})
+}
+
+// State may lose something only as a difference to what the receiver holds: it stays within the codec's error of one step.
+func TestClosedLoopOfState(t *testing.T) {
+	p := newSharingPair(t, 1<<20, policy.Rule{Codec: "halves"})
+	c, s := p.connect(t)
+	w, train := weights(rand.New(rand.NewPCG(3, 4)), 3000)
+	differs := false
+	for range 30 {
+		train()
+		got := carry(t, c, s, toyPiece(1, len(w), w))[8:]
+		differs = differs || !bytes.Equal(got, w)
+		for i := 0; i < len(w); i += 4 {
+			sent, came := math.Float32frombits(binary.LittleEndian.Uint32(w[i:])), math.Float32frombits(binary.LittleEndian.Uint32(got[i:]))
+			if math.Abs(float64(sent-came)) > 0.5 {
+				t.Fatalf("a weight of %g arrived as %g", sent, came)
+			}
+		}
+	}
+	if !differs {
+		t.Error("nothing was lost, so nothing was shown")
+	}
+}
+
+// Where the peer does not hold values, state travels exactly, whatever a rule says.
+func TestStateWithoutReferences(t *testing.T) {
+	p := newPair(t, []parser.Protocol{toy{role: tensor.State, base: true}}, policy.Rule{Codec: "halves"})
+	p.mu.Lock()
+	p.codecs = []string{"lossless", "halves"} // and not SharedValues
+	p.mu.Unlock()
+	c, s := p.connect(t)
+	w, train := weights(rand.New(rand.NewPCG(5, 6)), 3000)
+	for range 5 {
+		train()
+		if got := carry(t, c, s, toyPiece(1, len(w), w)); !bytes.Equal(got[8:], w) {
+			t.Fatal("state was changed without a reference")
+		}
+	}
+}
+
+// More tensors than there is room for: some are evicted, and arrive all the same; both ends stay within the room.
+func TestValuesAreEvicted(t *testing.T) {
+	const room = 64 << 10
+	p := newSharingPair(t, room)
+	c, s := p.connect(t)
+	r := rand.New(rand.NewPCG(7, 8))
+	held := p.far.sharerOf("far").held
+	for range 400 {
+		w, _ := weights(r, 1000)
+		if got := carry(t, c, s, toyPiece(byte(r.IntN(100)), len(w), w)); !bytes.Equal(got[8:], w) {
+			t.Fatal("other bytes arrived")
+		}
+		held.mu.Lock()
+		used := held.used
+		held.mu.Unlock()
+		if used > room {
+			t.Fatalf("%d bytes are held where %d have room", used, room)
+		}
+	}
+}
+
+// A connection that ends amid its Refs gives them back.
+func TestEndedConnectionsGiveBack(t *testing.T) {
+	p := newSharingPair(t, 1<<20)
+	w, train := weights(rand.New(rand.NewPCG(9, 10)), 10_000)
+	for i := range 20 {
+		c, s := p.connect(t)
+		train()
+		go c.Write(toyPiece(1, len(w), w))
+		if i%2 == 0 {
+			io.ReadFull(s, make([]byte, 100))
+		}
+		s.SetLinger(0)
+		s.Close()
+		c.Close()
+	}
+	near := p.near.sharerOf("far")
+	waitFor(t, func() bool {
+		near.mu.Lock()
+		defer near.mu.Unlock()
+		if near.out == nil {
+			return false
+		}
+		for _, values := range near.out.lent {
+			if len(values) > 0 {
+				return false
+			}
+		}
+		return len(near.refers) == 0
+	})
+}
+
+// When the value stream is lost, connections that wait for a value are reset, and others go on with whole values.
+func TestValueStreamIsLost(t *testing.T) {
+	p := newSharingPair(t, 1<<20)
+	c, s := p.connect(t)
+	w, train := weights(rand.New(rand.NewPCG(11, 12)), 10_000)
+	for i := range 10 {
+		train()
+		if got := carry(t, c, s, toyPiece(1, len(w), w)); !bytes.Equal(got[8:], w) {
+			t.Fatal("other bytes arrived")
+		}
+		if i == 4 {
+			near := p.near.sharerOf("far")
+			near.mu.Lock()
+			near.out.stream.Reset(resetByFrames)
+			near.mu.Unlock()
+			waitFor(t, func() bool {
+				near.mu.Lock()
+				defer near.mu.Unlock()
+				return near.out == nil
+			})
+		}
+	}
+}
+
+// A reference that differs at the two ends is found, and breaks what it would have damaged.
+func TestWrongReferenceResets(t *testing.T) {
+	p := newSharingPair(t, 1<<20)
+	c, s := p.connect(t)
+	w, _ := weights(rand.New(rand.NewPCG(13, 14)), 1000)
+	carry(t, c, s, toyPiece(1, len(w), w))
+	held := p.far.sharerOf("far").held
+	for _, slot := range held.slots {
+		slot.copy.Set(make([]byte, slot.size()))
+	}
+	w[0]++ // all other bytes are predicted
+	go c.Write(toyPiece(1, len(w), w))
+	if b, err := io.ReadAll(s); err == nil || len(b) > 8 {
+		t.Fatalf("%d bytes arrived, and %v, where the reference was wrong", len(b), err)
+	}
+}
