@@ -22,10 +22,11 @@ install_one() {
 	torch113)      debian python3-torch ;; # 1.13.1, Gloo without a handshake; run by /usr/bin/python3
 	torch215)      debian gcc binutils libc6-dev; pypi torch215 ;;
 	jax)           pypi jax ;;
+	mxnet)         debian libgomp1; pypi mxnet ;;
 	*)             fail "unknown environment $1: one of $all" ;;
 	esac
 }
-all='tools haproxy fashion-mnist torch113 torch215 jax'
+all='tools haproxy fashion-mnist torch113 torch215 jax mxnet'
 
 # The CUDA wheel of torch without 4 GB of NVIDIA's packages: stand-ins for the libraries that it links.
 after_torch215() {
