@@ -61,6 +61,7 @@ type putSlot struct {
 	enc    codecs.Encoder
 	copy   *reference.Copy
 	held   bool // the peer has a value of it
+	values int  // that were put, of those that may lose something since the last exact one
 	broken bool // enc failed in a way that is not allowed: its values travel raw. In turn
 	turn   chan struct{}
 	latest *putValue
@@ -259,8 +260,8 @@ func (v *valueStream) send(value *putValue, b *sendBlock) error {
 	}
 	slot := value.slot
 	c := b.choice.Codec
-	if codecs.Lossy(c) && !slot.held {
-		c = v.sharer.shared.lossless // there is nothing to take a difference to yet
+	if slot.values++; codecs.Lossy(c) && (!slot.held || slot.values == b.choice.Flush) {
+		c, slot.values = v.sharer.shared.lossless, 0 // there is nothing to take a difference to yet, or an exact one is due
 	}
 	how := "whole"
 	if slot.held {

@@ -2,7 +2,8 @@
 //
 // A Policy is a list of rules of which the first that matches wins, and lossless coding where none does. Whatever a
 // rule says, loss is possible only where the parser has proof of the role: a lossy codec on anything but a gradient,
-// an aggregate whose job opts in, or the difference of state to what the receiver holds of it, becomes lossless.
+// an aggregate whose job opts in, or, by a rule that names state, its difference to what the receiver holds, becomes
+// lossless.
 package policy
 
 import (
@@ -30,7 +31,7 @@ type Choice struct {
 	// of one value is in the next difference. State that is coded otherwise must lose nothing.
 	Closed bool
 
-	Flush int           // every so many values one travels exactly, with what is owed added; 0: never
+	Flush int           // every so many values one travels exactly, with what is owed, if anything, added; 0: never
 	Why   tensor.Reason // OK where a rule chose the codec; else why not
 }
 
@@ -80,7 +81,8 @@ type Rule struct {
 	NoFeedback bool
 
 	// FlushEvery makes every so many values of a tensor one travel exactly, with all that is owed to it added, so that
-	// nothing is; 0: never. It brings replicas together that add up what they receive, and them only.
+	// nothing is; 0: never. It brings replicas together that add up what they receive, and them only. Of state it is every
+	// so many values that arrive exactly as they are.
 	FlushEvery int
 }
 

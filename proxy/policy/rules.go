@@ -50,8 +50,8 @@ func (p *ruleList) safe(f Flow, t tensor.Tensor, c codecs.Codec, r *Rule) Choice
 		return Choice{Codec: c}
 	}
 	switch {
-	case t.Role == tensor.State && t.Base != 0 && t.Key != 0 && t.DType.Float():
-		return Choice{Codec: c, Closed: true}
+	case t.Role == tensor.State && slices.Contains(r.Roles, tensor.State) && t.Base != 0 && t.DType.Float():
+		return Choice{Codec: c, Closed: true, Flush: r.FlushEvery}
 	case t.Role != tensor.Gradient && !(t.Role == tensor.Aggregate && f.LossyAggregates), t.Key == 0:
 		return Choice{Codec: p.lossless, Why: cmp.Or(t.Why, tensor.RoleUnproved)}
 	case !t.DType.Float():

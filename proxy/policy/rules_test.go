@@ -35,7 +35,7 @@ func gradient(key uint64) tensor.Tensor {
 // Loss needs everything at once: a rule, the role, an element type and an identity. Whatever lacks one travels lossless
 // and says why.
 func TestLossNeedsProof(t *testing.T) {
-	p, err := New([]Rule{{Codec: "3lc"}}, fakes)
+	p, err := New([]Rule{{Protocol: "named", Roles: []tensor.Role{tensor.State}, Codec: "3lc", FlushEvery: 9}, {Codec: "3lc"}}, fakes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,9 +50,16 @@ func TestLossNeedsProof(t *testing.T) {
 		want string
 		why  tensor.Reason
 	}{
-		"gradient":          {t: gradient(1), want: "3lc"},
-		"no key":            {t: gradient(0), want: "lossless", why: tensor.RoleUnproved},
-		"state":             {t: with(func(x *tensor.Tensor) { x.Role = tensor.State }), want: "lossless", why: tensor.RoleUnproved},
+		"gradient": {t: gradient(1), want: "3lc"},
+		"no key":   {t: gradient(0), want: "lossless", why: tensor.RoleUnproved},
+		"state":    {t: with(func(x *tensor.Tensor) { x.Role = tensor.State }), want: "lossless", why: tensor.RoleUnproved},
+		"state with a base, not named": {t: with(func(x *tensor.Tensor) { x.Role, x.Base = tensor.State, 1 }), want: "lossless",
+			why: tensor.RoleUnproved},
+		"state named, without a base": {t: with(func(x *tensor.Tensor) { x.Role = tensor.State }), f: Flow{Protocol: "named"}, want: "lossless",
+			why: tensor.RoleUnproved},
+		"state named, integers": {t: with(func(x *tensor.Tensor) { x.Role, x.Base, x.DType = tensor.State, 1, tensor.Int8 }),
+			f: Flow{Protocol: "named"}, want: "lossless", why: tensor.RoleUnproved},
+		"state named":       {t: with(func(x *tensor.Tensor) { x.Role, x.Base = tensor.State, 1 }), f: Flow{Protocol: "named"}, want: "3lc"},
 		"exact":             {t: with(func(x *tensor.Tensor) { x.Role = tensor.Exact }), want: "lossless", why: tensor.RoleUnproved},
 		"unknown, says why": {t: with(func(x *tensor.Tensor) { x.Role, x.Why = tensor.Unknown, tensor.DTypeUnknown }), want: "lossless", why: tensor.DTypeUnknown},
 		"integers":          {t: with(func(x *tensor.Tensor) { x.DType = tensor.Int32 }), want: "lossless", why: tensor.DTypeUnknown},
@@ -65,8 +72,8 @@ func TestLossNeedsProof(t *testing.T) {
 		if got.Codec.String() != c.want || got.Why != c.why {
 			t.Errorf("%s: %v because %v, want %v because %v", name, got.Codec, got.Why, c.want, c.why)
 		}
-		if codecs.Lossy(got.Codec) && !got.Feedback {
-			t.Errorf("%s: lossy without feedback", name)
+		if closed := c.t.Role == tensor.State; codecs.Lossy(got.Codec) && (got.Feedback == closed || got.Closed != closed || closed && got.Flush != 9) {
+			t.Errorf("%s: lossy without feedback, or without the loop being closed: %+v", name, got)
 		}
 	}
 }

@@ -15,18 +15,19 @@ import (
 
 // A Config is a whole configuration file with defaults filled in and paths made relative to the file's folder.
 type Config struct {
-	File      string
-	Site      string // this site's name
-	Tunnel    Tunnel
-	Peers     []Peer
-	Intercept Intercept
-	Forward   []Forward
-	Jobs      []Job
-	Policy    []Rule
-	State     State
-	Admin     string        // "host:port", "unix:/path" or Off; default 127.0.0.1:9090
-	Memory    int64         // bytes of tensor blocks held in each direction; default 256 MiB
-	Drain     time.Duration // how long SIGTERM waits for connections to end; default 30 s
+	File       string
+	Site       string // this site's name
+	Tunnel     Tunnel
+	Peers      []Peer
+	Intercept  Intercept
+	Forward    []Forward
+	Jobs       []Job
+	Policy     []Rule
+	State      State
+	Admin      string        // "host:port", "unix:/path" or Off; default 127.0.0.1:9090
+	Memory     int64         // bytes of tensor blocks held in each direction; default 256 MiB
+	References int64         // bytes of values shared with each peer, each way; default 512 MiB, 0: none are
+	Drain      time.Duration // how long SIGTERM waits for connections to end; default 30 s
 	// RefusedRetry is how long a server that refuses connections is dialled again for a peer; default 30 s, 0: not at all.
 	RefusedRetry time.Duration
 
@@ -121,6 +122,7 @@ func defaults(file string) *Config {
 		State:        State{Memory: 1 << 30},
 		Admin:        "127.0.0.1:9090",
 		Memory:       256 << 20,
+		References:   512 << 20,
 		Drain:        30 * time.Second,
 		RefusedRetry: 30 * time.Second,
 	}

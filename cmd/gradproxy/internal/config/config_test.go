@@ -16,7 +16,7 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-func known() Known { return Known{Protocols: []string{"gloo"}, Codec: all.New} }
+func known() Known { return Known{Protocols: []string{"gloo", "pslite"}, Codec: all.New} }
 
 func prefixes(texts ...string) []netip.Prefix {
 	var out []netip.Prefix
@@ -61,12 +61,14 @@ func TestWholeFile(t *testing.T) {
 		Policy: []Rule{
 			{Job: "resnet", Roles: []tensor.Role{tensor.Gradient}, MinBytes: 1024, Codec: "int4", line: 17},
 			{Job: "resnet", Roles: []tensor.Role{tensor.Aggregate}, Codec: "int4", FlushEvery: 1000, line: 18},
+			{Job: "resnet", Roles: []tensor.Role{tensor.State}, Codec: "int8", FlushEvery: 50, line: 19},
 			{Protocol: "gloo", Direction: "from_client", Roles: []tensor.Role{tensor.Unknown, tensor.Exact},
-				DTypes: []tensor.DType{tensor.Float32, tensor.BFloat16}, MinBytes: 4096, MaxBytes: 1 << 30, Codec: "verbatim", line: 19},
+				DTypes: []tensor.DType{tensor.Float32, tensor.BFloat16}, MinBytes: 4096, MaxBytes: 1 << 30, Codec: "verbatim", line: 20},
 		},
-		State:        State{Dir: "testdata/state", Memory: 2 << 30, line: 20},
+		State:        State{Dir: "testdata/state", Memory: 2 << 30, line: 21},
 		Admin:        "unix:/run/gradproxy.sock",
 		Memory:       512 << 20,
+		References:   64 << 20,
 		Drain:        90 * time.Second,
 		RefusedRetry: 2 * time.Minute,
 	}
@@ -111,7 +113,7 @@ func TestMistakes(t *testing.T) {
 		{`site: Paris!`, `1: site: "Paris!" is not a name: use lower-case letters, digits, '-', '_' and '.'`},
 		{`site: `, `1: site: there is no value: write one, or leave the key out`},
 		{`sites: paris`, `11: sites: unknown key: did you mean site?`},
-		{`colour: red`, `11: colour: unknown key: its keys are admin, drain, forward, intercept, jobs, memory, peers, policy, refused_retry, site, state, tunnel`},
+		{`colour: red`, `11: colour: unknown key: its keys are admin, drain, forward, intercept, jobs, memory, peers, policy, references, refused_retry, site, state, tunnel`},
 		{`tunnel: {lisen: "[::]:7443"}`, `2: tunnel.lisen: unknown key: did you mean listen?`},
 		{`tunnel: 7443`, `2: tunnel: a mapping is needed: its keys are ca, carriers, cert, congestion, insecure, key, listen, memory, resume`},
 		{`tunnel: {listen: 7443}`, `2: tunnel.listen: "7443" is not an address to listen on: write host:port, such as 0.0.0.0:7443 or "[::]:7443", or off`},
@@ -155,11 +157,11 @@ func TestMistakes(t *testing.T) {
 		{`policy: [{role: gradients, codec: lossless}]`, `9: policy[0].role: "gradients" is not a role: there are unknown, exact, gradient, aggregate, state`},
 		{`policy: [{dtype: float, codec: lossless}]`, `9: policy[0].dtype: "float" is not an element type: write it as float32, bfloat16, float16, float64 or int32`},
 		{`policy: [{direction: up, codec: lossless}]`, `9: policy[0].direction: "up" is none of from_client, from_server`},
-		{`policy: [{protocol: smtp, codec: lossless}]`, `9: policy[0].protocol: "smtp" is not a protocol: there are gloo`},
+		{`policy: [{protocol: smtp, codec: lossless}]`, `9: policy[0].protocol: "smtp" is not a protocol: there are gloo, pslite`},
 		{`policy: [{job: vgg, codec: lossless}]`, `9: policy[0].job: there is no job vgg: add it to jobs, or correct the name`},
 		{`policy: [{min_bytes: 2KiB, max_bytes: 1KiB, codec: lossless}]`, `9: policy[0].min_bytes: 2048 is more than max_bytes, 1024: nothing has such a size`},
 		{`policy: [{role: gradient}]`, `9: policy[0].codec: it is missing: name a codec, such as lossless, or verbatim for none`},
-		{`policy: [{role: state, codec: int4}]`, `9: policy[0].codec: int4 loses something, and state may lose nothing: use lossless, or name other roles`},
+		{`policy: [{role: exact, codec: int4}]`, `9: policy[0].codec: int4 loses something, and exact may lose nothing: use lossless, or name other roles`},
 		{`policy: [{role: gradient, codec: int4, flush_every: 1}]`, `9: policy[0].flush_every: 1 makes every value travel exactly: use codec: lossless, or a larger number`},
 		{`policy: [{role: gradient, codec: int4, flush_every: -1}]`, `9: policy[0].flush_every: "-1" is not a count: write a whole number`},
 		{`policy: [{codec: lossless, flush_every: 9}]`, `9: policy[0].flush_every: lossless loses nothing, so that nothing is owed: leave flush_every out`},

@@ -16,6 +16,10 @@ func (k *checker) lossy(i int, where string, codec codecs.Codec) {
 	for _, role := range r.Roles {
 		switch role {
 		case tensor.Gradient:
+		case tensor.State:
+			if k.References == 0 {
+				k.errorf(r.line, where+".codec", "%s loses something of state, which is only possible as a difference to what the peer holds: give references some room, or use lossless", r.Codec)
+			}
 		case tensor.Aggregate:
 			if !slices.ContainsFunc(k.Jobs, r.losesAggregatesOf) {
 				k.errorf(r.line, where+".codec", "%s loses something of aggregates, which no job of this rule allows: set aggregates: lossy for the job, or use lossless", r.Codec)

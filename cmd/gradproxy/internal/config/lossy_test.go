@@ -21,6 +21,7 @@ func TestLossyAggregates(t *testing.T) {
 		{`[]`, ``, ``},
 		{`[{role: gradient, codec: 3lc}]`, ``, ``},
 		{`[{role: gradient, codec: 3lc, feedback: false}]`, ``, ``},
+		{`[{role: [gradient, state], codec: 3lc}]`, ``, ``},
 		{`[{role: aggregate, codec: int8}]`, ``, ``},
 		{`[{role: aggregate, codec: int4}]`, ``, ``},
 		{`[{role: aggregate, codec: "int4(block=512)"}]`, ``, ``},

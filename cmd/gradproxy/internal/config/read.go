@@ -93,6 +93,7 @@ func (d *document) config(c *Config) reader {
 		"state":         d.state(&c.State),
 		"admin":         value(d, &c.Admin, parseAdmin),
 		"memory":        value(d, &c.Memory, parseSize),
+		"references":    value(d, &c.References, parseSize),
 		"drain":         value(d, &c.Drain, parseDuration),
 		"refused_retry": value(d, &c.RefusedRetry, parseDuration),
 	}

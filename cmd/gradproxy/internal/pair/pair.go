@@ -118,7 +118,7 @@ func (p *Pair) site(cfg Config, name, peer, dial string, up chan struct{}) (*Sit
 		Name:     name,
 		Identity: tunnel.Identity{Cert: p.file(name + ".pem"), Key: p.file(name + ".key"), CA: p.file("ca.pem")},
 		Peers:    []tunnel.Peer{{Name: peer, Dial: dial, ID: pki.ID(domain, peer)}},
-		Codecs:   all.Names(),
+		Codecs:   append(all.Names(), proxy.SharedValues),
 		Logger:   cfg.Log,
 		Accept: func(peer string, opening []byte, in *tunnel.Incoming) {
 			s.Proxy.Accept(peer, opening, in, func() proxy.Stream { return in.Accept() })

@@ -55,6 +55,7 @@ func needRestart(a, b *config.Config) []string {
 		{"forward", forwards(a), forwards(b)},
 		{"admin", a.Admin, b.Admin},
 		{"memory", a.Memory, b.Memory},
+		{"references", a.References, b.References},
 		{"state", a.State.Value(), b.State.Value()},
 	} {
 		if !reflect.DeepEqual(x.a, x.b) {

@@ -93,7 +93,7 @@ func (s *Site) open(c *config.Config) (err error) {
 	s.counts = newCounts(s.registry, s.version)
 	s.proxy, err = proxy.New(proxy.Config{
 		Open: s.openStream, Codecs: codecs.New, PeerCodecs: s.peerCodecs, Protocols: parsers.Protocols(), Settings: settings,
-		Own: s.own(), Answer: c.Tunnel.Resume, Memory: c.Memory, Residuals: c.State.Memory, Log: s.log, Metrics: proxy.NewMetrics(s.registry), Control: control(c),
+		Own: s.own(), Answer: c.Tunnel.Resume, Memory: c.Memory, Values: values(c), Residuals: c.State.Memory, Log: s.log, Metrics: proxy.NewMetrics(s.registry), Control: control(c),
 	})
 	if err != nil {
 		return err
@@ -201,6 +201,14 @@ func (s *Site) own() []netip.AddrPort {
 		all = append(all, s.redirect.Addrs()...)
 	}
 	return all
+}
+
+// values returns the room for values shared with a peer, as package proxy writes it.
+func values(c *config.Config) int64 {
+	if c.References == 0 {
+		return -1
+	}
+	return c.References
 }
 
 func (s *Site) openStream(ctx context.Context, peer string, opening []byte) (proxy.Stream, error) {
