@@ -23,7 +23,7 @@ func TestWeightsThatTrain(t *testing.T) {
 		for d := range most {
 			pulls[d] = sameDirection(t, c, d, len(n.w))
 		}
-		const first, last = 10, 40
+		const first, last = 5, 20
 		for step := range last {
 			n.step(by.rate, by.momentum)
 			for d, e := range pulls {

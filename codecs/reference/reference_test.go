@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -15,39 +16,58 @@ import (
 )
 
 // referenced is a Codec whose every coder begins with a Copy of one value, if begins, and keeps it in the same direction.
+// It takes only some types.
 type referenced struct {
 	codecs.Codec
 	begins bool
+	types  []tensor.DType
 }
 
 func (r referenced) MaxEncodedLen(n int) int { return r.Codec.MaxEncodedLen(n) + reference.Overhead }
 func (r referenced) Lossy() bool             { return codecs.Lossy(r.Codec) }
 
-func (r referenced) held(d tensor.DType, n int) *reference.Copy {
+func (r referenced) held(d tensor.DType, n int) (*reference.Copy, error) {
+	if !slices.Contains(r.types, d) {
+		return nil, codecs.ErrUnsuited
+	}
 	c := reference.NewCopy(n*d.Size(), 0)
 	if r.begins {
 		c.Set(codectest.Gaussian.Fill(d, n, 1))
 	}
-	return c
+	return c, nil
 }
 
 func (r referenced) NewEncoder(d tensor.DType, n int) (codecs.Encoder, error) {
-	c := r.held(d, n)
+	c, err := r.held(d, n)
+	if err != nil {
+		return nil, err
+	}
 	return reference.NewEncoder(r.Codec, d, c, c)
 }
 
 func (r referenced) NewDecoder(d tensor.DType, n int) (codecs.Decoder, error) {
-	c := r.held(d, n)
+	c, err := r.held(d, n)
+	if err != nil {
+		return nil, err
+	}
 	return reference.NewDecoder(r.Codec, d, c, c)
 }
 
-// Around codecs of both families, coders keep what codecs.Codec promises.
+// Coders keep what codecs.Codec promises: around codecs of both families, for elements of every width.
 func TestConformance(t *testing.T) {
-	for _, text := range []string{"lossless", "3lc(s=1.75,block=100)", "int8"} {
-		c := mustNew(t, text)
-		t.Run(text, func(t *testing.T) { codectest.Run(t, referenced{c, true}, nil) })
+	widths := []tensor.DType{tensor.NoDType, tensor.Float16, tensor.Int64}
+	for _, c := range []struct {
+		name, text string
+		begins     bool
+		types      []tensor.DType
+	}{
+		{"lossless", "lossless", true, widths},
+		{"nothing held", "lossless", false, floats[:1]},
+		{"3lc", "3lc(s=1.75,block=100)", true, floats[:2]},
+		{"int8", "int8", true, floats[2:3]},
+	} {
+		t.Run(c.name, func(t *testing.T) { codectest.Run(t, referenced{mustNew(t, c.text), c.begins, c.types}, nil) })
 	}
-	t.Run("nothing held", func(t *testing.T) { codectest.Run(t, referenced{mustNew(t, "lossless"), false}, nil) })
 }
 
 // What a codec or a size does not allow is unsuited, also when a peer says it.
