@@ -127,6 +127,10 @@ func (n *Node) Finish() error {
 
 // Close leaves the job at once. It may be called more than once, and after Finish.
 func (n *Node) Close() {
+	n.mu.Lock()
+	n.leaving = true
+	n.mu.Unlock()
+	n.Listener.Close() // before the connections, so that others who lose theirs are refused
 	n.fail(ErrClosed)
 	n.running.Wait()
 }

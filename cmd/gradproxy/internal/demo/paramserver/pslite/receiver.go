@@ -25,7 +25,9 @@ func (n *Node) accept() {
 	for {
 		raw, err := n.Listener.Accept()
 		if err != nil {
-			n.fail(fmt.Errorf("pslite: accept: %w", err))
+			if !n.isLeaving() {
+				n.fail(fmt.Errorf("pslite: accept: %w", err))
+			}
 			return
 		}
 		n.running.Go(func() { n.receive(raw) })

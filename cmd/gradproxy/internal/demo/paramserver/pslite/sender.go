@@ -102,8 +102,9 @@ func (s *sender) rouse() {
 func (s *sender) run() {
 	defer close(s.done)
 	defer s.stop()
-	for first := true; ; first = false {
-		conn, err := s.dial(first)
+	lost := false
+	for {
+		conn, err := s.dial(lost)
 		if err != nil {
 			if !s.isClosing() {
 				s.node.fail(err)
@@ -116,12 +117,15 @@ func (s *sender) run() {
 		case err == nil: // closing
 			return
 		case s.wasRenewed():
+			lost = false
 			s.node.Log.Debug("connection renewed", "to", name(s.to))
 		case s.node.isLeaving():
 			return
 		case !errors.Is(err, errLost):
 			s.node.fail(fmt.Errorf("pslite: %s: %w", name(s.to), err))
 			return
+		default:
+			lost = true
 		}
 	}
 }
@@ -144,12 +148,19 @@ func (s *sender) isClosing() bool {
 	return s.closing
 }
 
-// dial connects, and tries again until it succeeds, the node ends or, if this is not the first time, its patience does.
-func (s *sender) dial(first bool) (*zmtp.Conn, error) {
+// dial connects, and tries again until it succeeds, the node ends or, after a loss, its patience does.
+func (s *sender) dial(lost bool) (*zmtp.Conn, error) {
 	since := time.Now()
-	for {
+	for wait := lost; ; wait = true {
+		if wait {
+			select {
+			case <-time.After(redial):
+			case <-s.dialling.Done():
+				return nil, context.Cause(s.dialling)
+			}
+		}
 		conn, err := s.try()
-		if err == nil && !first && s.node.awaits(s.to) {
+		if err == nil && lost && s.node.awaits(s.to) {
 			conn.Close()
 			return nil, fmt.Errorf("pslite: %s: connection was lost while an answer is due", name(s.to))
 		}
@@ -161,13 +172,8 @@ func (s *sender) dial(first bool) (*zmtp.Conn, error) {
 			return conn, nil
 		}
 		s.node.Log.Debug("cannot connect", "to", name(s.to), "addr", s.addr, "err", err)
-		if !first && time.Since(since) >= s.node.Patience {
+		if lost && time.Since(since) >= s.node.Patience {
 			return nil, fmt.Errorf("pslite: %s: lost: %w", name(s.to), err)
-		}
-		select {
-		case <-time.After(redial):
-		case <-s.dialling.Done():
-			return nil, context.Cause(s.dialling)
 		}
 	}
 }
