@@ -25,9 +25,13 @@ def load(part):
 
 
 class Batches:
-    """The batches of one rank: every rank draws the same permutations and takes its own part of each."""
+    """The batches of one rank: every rank draws the same permutations and takes its own part of each. With apart, the
+    ranks share the classes out, and each draws from the images of its own."""
 
-    def __init__(self, images, labels, rank, world, batch, seed):
+    def __init__(self, images, labels, rank, world, batch, seed, apart=False):
+        if apart:
+            own = labels * world // CLASSES == rank
+            images, labels, rank, world = images[own], labels[own], 0, 1
         self.images, self.labels = images, labels
         self.rank, self.world, self.batch = rank, world, batch
         self.random = np.random.default_rng(seed)

@@ -43,6 +43,8 @@ def arguments():
     p.add_argument("--steps", type=int, default=50)
     p.add_argument("--hidden", default="1024,512", help="widths of the hidden layers")
     p.add_argument("--batch", type=int, default=64, help="images a rank and step")
+    p.add_argument("--apart", action="store_true", help="each rank has the images of some classes, and no other rank has any "
+                   "of these")
     p.add_argument("--optimizer", choices=["sgd", "adam"], default="sgd")
     p.add_argument("--lr", type=float, default=0.05)
     p.add_argument("--momentum", type=float, default=0.9)
@@ -178,7 +180,7 @@ def train(a, recorder):
     model = distribute(a, net, a.unused and a.unused_from == 0)
     opt = optimizer(a, model)
     cross_entropy = nn.CrossEntropyLoss()
-    batches = fashion.Batches(*fashion.load("train"), rank, world, a.batch, a.seed)
+    batches = fashion.Batches(*fashion.load("train"), rank, world, a.batch, a.seed, a.apart)
     random = np.random.default_rng([a.seed, rank])
     seconds, metrics = [], hashlib.sha256()
     for step in range(a.steps):

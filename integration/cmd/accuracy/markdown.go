@@ -11,10 +11,14 @@ import (
 // markdown prints the table below what it measures, and the bars.
 func (m *measurement) markdown() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "PyTorch %s, DDP, %d ranks, %d float32 parameters, Fashion-MNIST, batches of %d a rank, SGD with momentum 0.9 and a rate that falls "+
+	images := "each rank with images of all classes"
+	if m.Apart {
+		images = "each rank with the images of its own classes"
+	}
+	fmt.Fprintf(&b, "PyTorch %s, DDP, %d ranks, %d float32 parameters, Fashion-MNIST, %s, batches of %d a rank, SGD with momentum 0.9 and a rate that falls "+
 		"from %g to 0; means of %d seeds. The time is that of %d direct steps at %d Mbit/s and %d ms: %.0f s. Times of steps were measured there (%d steps, "+
 		"of which the later half counts), accuracy after that many steps at %d Mbit/s and %d ms.\n\n",
-		m.Framework, m.Ranks, m.Parameters, m.Batch, m.LearningRate, m.Seeds, m.Steps, m.RateMbps, m.RTTms, m.Seconds, m.TimedSteps, m.FastMbps, m.FastRTTms)
+		m.Framework, m.Ranks, m.Parameters, images, m.Batch, m.LearningRate, m.Seeds, m.Steps, m.RateMbps, m.RTTms, m.Seconds, m.TimedSteps, m.FastMbps, m.FastRTTms)
 	fmt.Fprintf(&b, "| way | s/step | accuracy in the same time | points | in steps | accuracy after %d steps | points | replicas | distance of the replicas |\n", m.Steps)
 	b.WriteString("|---|---:|---:|---:|---:|---:|---:|---|---:|\n")
 	for _, v := range m.Variants {

@@ -25,6 +25,7 @@ type measurement struct {
 	Ranks        int     `json:"ranks"`
 	Batch        int     `json:"batch"` // images a rank and step
 	LearningRate float64 `json:"learning_rate"`
+	Apart        bool    `json:"apart"` // each rank has the images of its own classes
 	Seeds        int     `json:"seeds"`
 	Steps        int     `json:"steps"`      // of the direct run
 	MostSteps    int     `json:"most_steps"` // of any run
@@ -176,6 +177,9 @@ func (m *measurement) train(ctx context.Context, v *variant, link wansim.Link, s
 	}
 	args := append([]string{"--decay", "--steps", strconv.Itoa(steps), "--seed", strconv.Itoa(seed), "--batch", strconv.Itoa(m.Batch),
 		"--lr", strconv.FormatFloat(m.LearningRate, 'g', -1, 64)}, more...)
+	if m.Apart {
+		args = append(args, "--apart")
+	}
 	err = m.gradproxy.Across(ctx, m.Ranks, link, v.way, v.config, func(w *testbed.WAN, _ testbed.Proxies) error {
 		results, err = w.Run(ctx, testbed.Job{Python: python, Program: m.program, Args: args, Ranks: m.Ranks})
 		return err
