@@ -61,8 +61,8 @@ func TestDifferencesAreSeen(t *testing.T) {
 		identical bool
 		verdict   string
 	}{
-		{secondStep, true, "though not those of the direct run"},
-		{secondStep + 2, false, "apart, relative to their norm"},
+		{secondStep, true, "differ by 0 of their norm"},
+		{secondStep + 2, false, "differ by 0."},
 	} {
 		o := small()
 		o.Codes = []string{"3lc(s=1.75)+int4"}
@@ -81,8 +81,48 @@ func TestDifferencesAreSeen(t *testing.T) {
 		if r.ReplicasIdentical != c.identical || r.SameAsDirect || (r.ReplicaDistance == 0) != c.identical || r.ReplicaDistance > 1 {
 			t.Errorf("message %d was changed, and the demo sees %+v", c.message, r)
 		}
-		if !strings.Contains(out.String(), c.verdict) {
+		if said := strings.Join(strings.Fields(out.String()), " "); !strings.Contains(said, c.verdict) {
 			t.Errorf("message %d: %q is missing in\n%s", c.message, c.verdict, &out)
+		}
+	}
+}
+
+// A promise that is not kept is an error, after all runs are done: here the same changed messages pass through proxies that
+// may lose nothing, and through such as may lose something only before sums are shared.
+func TestBrokenPromisesAreErrors(t *testing.T) {
+	const firstPhase, secondPhase = 5, 7 // messages of the second step
+	for _, c := range []struct {
+		code   string
+		negate int
+		want   string
+	}{
+		{Lossless, firstPhase, "gloo, lossless: the weights are not those of the direct run"},
+		{"int8", firstPhase, ""},
+		{"int8", secondPhase, "gloo, int8: the ranks' weights differ"},
+		{"int8+lossless", secondPhase, "gloo, int8+lossless: the ranks' weights differ"},
+		{"lossless+int8", secondPhase, ""},
+	} {
+		o := small()
+		o.Codes = []string{c.code}
+		o.Through = func(_ context.Context, _ Run, between Between) (Path, error) {
+			return &relay{between: between, negate: c.negate}, nil
+		}
+		var out bytes.Buffer
+		report, err := Do(t.Context(), o, &out)
+		if len(report.Runs) != 2 {
+			t.Errorf("%s: %d results, want both", c.code, len(report.Runs))
+		}
+		if c.want == "" {
+			if err != nil {
+				t.Errorf("%s: %v", c.code, err)
+			}
+			continue
+		}
+		if !errors.Is(err, ErrBroken) || !strings.HasPrefix(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: got %v, want %q", c.code, err, c.want)
+		}
+		if !strings.Contains(out.String(), "ARE NOT") {
+			t.Errorf("%s: nothing is said of it in\n%s", c.code, &out)
 		}
 	}
 }
@@ -137,15 +177,18 @@ func TestReportHasStableNames(t *testing.T) {
 
 func TestValidateListsEveryError(t *testing.T) {
 	err := Options{
-		Link: Link{Rate: -1, RTT: -1, Loss: 1}, Wires: []string{"mpi"}, Codes: []string{"direct", "a", "a", "+b", "a+"}, Steps: 1,
+		Link: Link{Rate: -1, RTT: -1, Loss: 1}, Wires: []string{"mpi"}, Codes: []string{"direct", "a", "int4", "int4", "+b", "a+"}, Steps: 1,
 	}.Validate()
 	if err == nil {
 		t.Fatal("no error")
 	}
-	for _, want := range []string{"rate of -1", "round-trip time of -1ns", "loss of 1", `wire "mpi"`, `"direct" is`, `"a" is`, `"+b"`, `"a+"`, "1 steps"} {
+	for _, want := range []string{"rate of -1", "round-trip time of -1ns", "loss of 1", `wire "mpi"`, `"direct": it is always there`, `"a": `, `"int4" is named twice`, `"+b"`, `"a+"`, "1 steps"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is missing in:\n%v", want, err)
 		}
+	}
+	if err := (Options{Wires: []string{"gloo", "gloo"}}).Validate(); err == nil {
+		t.Error("the same wire twice: no error")
 	}
 	if err := (Options{}).Validate(); err != nil {
 		t.Errorf("the zero Options: %v", err)

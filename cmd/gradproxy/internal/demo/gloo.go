@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/ddp"
-	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/digits"
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/ring"
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/train"
 )
@@ -80,7 +79,7 @@ func (w *worker) run(ctx context.Context, r *run, c ring.Config) error {
 	defer context.AfterFunc(ctx, func() { g.Abort(context.Cause(ctx)) })()
 
 	w.model = r.model(c.Rank)
-	batches := r.batches(c.Rank)
+	feed := r.feed(c.Rank)
 	optimizer := train.SGD{Rate: rate, Momentum: momentum}
 	replica, err := ddp.New(g, w.model.Params())
 	if err != nil {
@@ -90,7 +89,7 @@ func (w *worker) run(ctx context.Context, r *run, c ring.Config) error {
 		if err := replica.Forward(); err != nil {
 			return err
 		}
-		images, labels := pick(r.data, batches.Next())
+		images, labels := feed.next()
 		loss := w.model.Step(images, labels, replica.Ready)
 		if err := replica.Finish(); err != nil {
 			return err
@@ -104,12 +103,4 @@ func (w *worker) run(ctx context.Context, r *run, c ring.Config) error {
 	err = g.Barrier().Wait() // nobody closes while another still trains
 	w.sent, _ = g.Stats()
 	return err
-}
-
-// pick returns the chosen images, one after another.
-func pick(set digits.Set, at []int) (images []float32, labels []uint8) {
-	for _, i := range at {
-		images, labels = append(images, set.Image(i)...), append(labels, set.Labels[i])
-	}
-	return images, labels
 }

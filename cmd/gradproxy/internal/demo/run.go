@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"math"
 	"net/netip"
 
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/digits"
@@ -15,7 +16,7 @@ import (
 const (
 	ranks    = 2
 	batch    = 32 // images on each rank
-	rate     = 0.1
+	rate     = 0.05
 	momentum = 0.9
 )
 
@@ -31,11 +32,6 @@ type run struct {
 func (r *run) model(rank int) *train.MLP {
 	widths := append([]int{digits.Pixels}, r.Model...)
 	return train.New(r.Seed+uint64(rank), append(widths, digits.Classes)...)
-}
-
-// batches deals a rank's share of the images.
-func (r *run) batches(rank int) train.Batches {
-	return train.Batches{Images: r.data.Len(), Size: batch, Rank: rank, Ranks: ranks, Seed: r.Seed}
 }
 
 // trained is what a job leaves.
@@ -86,6 +82,9 @@ func (o Options) do(ctx context.Context, r Run, show *screen) (f finished, err e
 		f.ReplicaDistance = max(f.ReplicaDistance, distance(m.Params(), t.replicas[0].Params()))
 	}
 	f.FinalLoss, f.Accuracy = t.replicas[0].Evaluate(test.Images, test.Labels)
+	if bad := f.FinalLoss + f.ReplicaDistance; math.IsNaN(bad) || math.IsInf(bad, 0) {
+		return f, errors.New("the training has diverged, its weights are no numbers any more: choose a codec that loses less")
+	}
 	return f, nil
 }
 

@@ -16,9 +16,11 @@ import (
 // A screen shows a demo's progress: on a terminal as a table that fills, elsewhere as lines, of which a few a run, and the
 // table at the end.
 type screen struct {
-	out   io.Writer
-	live  bool
-	steps int
+	out     io.Writer
+	live    bool
+	columns int // of a live screen
+	steps   int
+	wires   []string
 
 	mu    sync.Mutex
 	rows  []row
@@ -41,14 +43,14 @@ const (
 )
 
 func newScreen(out io.Writer, o Options, runs []Run) *screen {
-	s := &screen{out: out, steps: o.Steps, at: -1}
+	s := &screen{out: out, steps: o.Steps, wires: o.Wires, at: -1}
 	for _, r := range runs {
 		s.rows = append(s.rows, row{Run: r})
 	}
-	fmt.Fprintf(out, "A classifier of digits learns on %d ranks at two sites, %d steps, across a link of %v.\n", ranks, o.Steps, o.Link)
-	if f, ok := out.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+	io.WriteString(out, introduction(o, runs))
+	if f, ok := out.(*os.File); ok && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb" {
 		columns, _, err := term.GetSize(int(f.Fd()))
-		s.live = err == nil && columns >= text.LongestLineLen(s.table())
+		s.live, s.columns = err == nil && columns >= text.LongestLineLen(s.table()), columns
 	}
 	return s
 }
@@ -109,7 +111,8 @@ func (s *screen) step(loss float64) {
 	r.loss = loss
 	if !s.live && r.step*lines/s.steps > (r.step-1)*lines/s.steps {
 		r.traffic.sample(time.Now())
-		fmt.Fprintf(s.out, "%s %s: step %d of %d, loss %.3f, %s Mbit/s there, back\n", r.Wire, r.Name, r.step, s.steps, r.loss, r.traffic)
+		fmt.Fprintf(s.out, "%s: step %d of %d, loss %.3f, %.1f s, %s\n", r.label(s.wires), r.step, s.steps, r.loss,
+			r.traffic.elapsed().Seconds(), r.traffic)
 	}
 }
 
@@ -121,41 +124,23 @@ func (s *screen) done(result Result) {
 	s.draw()
 }
 
-// end shows what has come of it all.
+// end shows what has come of the runs that are done.
 func (s *screen) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.live {
-		fmt.Fprintln(s.out, s.table())
+		fmt.Fprintf(s.out, "\n%s", s.table())
 	}
+	var direct Result
 	for _, r := range s.rows {
-		if r.Name != Direct {
-			fmt.Fprintln(s.out, verdict(*r.result))
+		switch {
+		case r.result == nil:
+		case r.Name == Direct:
+			direct = *r.result
+		default:
+			fmt.Fprintf(s.out, "\n%s\n", verdict(r.Run, r.label(s.wires), *r.result, direct))
 		}
 	}
-}
-
-// verdict says in a sentence how a run compares with the direct one.
-func verdict(r Result) string {
-	var bytes string
-	switch {
-	case r.Ratio >= 1.005:
-		bytes = fmt.Sprintf("%.3g times fewer bytes", r.Ratio)
-	case r.Ratio > 0.995:
-		bytes = "as many bytes"
-	default:
-		bytes = fmt.Sprintf("%.3g times as many bytes", 1/r.Ratio)
-	}
-	var weights string
-	switch {
-	case r.SameAsDirect:
-		weights = "all ranks end with exactly the weights of the direct run"
-	case r.ReplicasIdentical:
-		weights = "all ranks end with the same weights, bit for bit, though not those of the direct run"
-	default:
-		weights = fmt.Sprintf("the ranks' weights end %.2g apart, relative to their norm", r.ReplicaDistance)
-	}
-	return fmt.Sprintf("%s %s: %s, and %s.", r.Wire, r.Name, bytes, weights)
 }
 
 // draw replaces the table on a terminal. s.mu is held.
@@ -167,54 +152,69 @@ func (s *screen) draw() {
 	if s.drawn > 0 {
 		fmt.Fprintf(&b, "\x1b[%dA\x1b[J", s.drawn) // up to its first line, and clear from there
 	}
-	t := s.table()
-	s.drawn = strings.Count(t, "\n") + 1
-	fmt.Fprintln(&b, t)
+	s.drawn = 0
+	for line := range strings.Lines(s.table()) { // a line that wraps would not be cleared
+		fmt.Fprintln(&b, text.Trim(strings.TrimSuffix(line, "\n"), s.columns))
+		s.drawn++
+	}
 	io.WriteString(s.out, b.String())
 }
 
-// table renders all rows.
+// table renders all rows, a line each, in less than 80 columns if names are short.
 func (s *screen) table() string {
 	t := table.NewWriter()
-	t.SetStyle(table.StyleLight)
-	t.Style().Format.Header = text.FormatDefault
-	t.AppendHeader(table.Row{"run", "step", "loss", "link, Mbit/s", "seconds", "WAN, MB", "ratio", "accuracy", "replicas", "weights"})
-	var right []table.ColumnConfig
-	for column := 2; column <= 8; column++ {
-		right = append(right, table.ColumnConfig{Number: column, Align: text.AlignRight, AlignHeader: text.AlignRight})
+	style := table.StyleLight
+	style.Format.Header = text.FormatDefault
+	style.Options.DrawBorder, style.Options.SeparateColumns = false, false
+	style.Box.PaddingLeft = ""
+	style.Box.PaddingRight = "  "
+	t.SetStyle(style)
+	header := table.Row{"run", "step", "loss", "s", "MB", "ratio", "accuracy", "weights"}
+	t.AppendHeader(header)
+	columns := []table.ColumnConfig{{Number: len(header), WidthMin: len("100/100 Mb/s")}}
+	for number := 2; number < len(header); number++ {
+		columns = append(columns, table.ColumnConfig{Number: number, WidthMin: len("100.0"), Align: text.AlignRight, AlignHeader: text.AlignRight})
 	}
-	right = append(right, table.ColumnConfig{Number: 4, WidthMin: len("00.0 / 00.0"), Align: text.AlignRight})
-	t.SetColumnConfigs(right)
+	columns[1].WidthMin = len("100/100")
+	t.SetColumnConfigs(columns)
 	for _, r := range s.rows {
-		t.AppendRow(r.cells(s.steps))
+		t.AppendRow(r.cells(s.wires, s.steps))
 	}
-	return t.Render()
+	var b strings.Builder
+	for line := range strings.Lines(t.Render() + "\n") {
+		fmt.Fprintln(&b, strings.TrimRight(line, " \n"))
+	}
+	return b.String()
 }
 
 // cells returns what is known so far.
-func (r row) cells(steps int) table.Row {
-	cells := table.Row{r.Wire + " " + r.Name}
+func (r *row) cells(wires []string, steps int) table.Row {
+	cells := table.Row{r.label(wires), "", "", "", "", "", "", ""}
 	if r.traffic.carried == nil {
-		return append(cells, "", "", "", "", "", "", "", "", "")
+		return cells
 	}
-	cells = append(cells, fmt.Sprintf("%d/%d", r.step, steps))
-	if r.result == nil {
-		loss := ""
-		if r.step > 0 {
-			loss = fmt.Sprintf("%.3f", r.loss)
-		}
-		return append(cells, loss, r.traffic, "", "", "", "", "", "")
+	cells[1] = fmt.Sprintf("%d/%d", r.step, steps)
+	if f := r.result; f != nil {
+		cells[2], cells[3], cells[4] = fmt.Sprintf("%.3f", f.FinalLoss), fmt.Sprintf("%.1f", f.Seconds), megabytes(f.WANBytes)
+		cells[5], cells[6], cells[7] = fmt.Sprintf("%.2f", f.Ratio), fmt.Sprintf("%.3f", f.Accuracy), r.weights()
+		return cells
 	}
-	replicas, weights := "identical", "as direct"
-	if !r.result.ReplicasIdentical {
-		replicas = fmt.Sprintf("%.2g apart", r.result.ReplicaDistance)
+	if r.step > 0 {
+		cells[2] = fmt.Sprintf("%.3f", r.loss)
 	}
-	if r.Name == Direct {
-		weights = ""
-	} else if !r.result.SameAsDirect {
-		weights = "differ"
+	cells[3], cells[4], cells[7] = fmt.Sprintf("%.1f", r.traffic.elapsed().Seconds()), megabytes(r.traffic.bytes()), r.traffic.String()
+	return cells
+}
+
+func megabytes(bytes int64) string { return fmt.Sprintf("%.1f", float64(bytes)/1e6) }
+
+// weights says how the ranks' weights compare with each other, and with the direct run's.
+func (r *row) weights() string {
+	switch f := r.result; {
+	case !f.ReplicasIdentical:
+		return fmt.Sprintf("%.2g apart", f.ReplicaDistance)
+	case f.SameAsDirect && r.Name != Direct:
+		return "as direct"
 	}
-	return append(cells, fmt.Sprintf("%.3f", r.result.FinalLoss), r.traffic.mean(r.result.Seconds), fmt.Sprintf("%.1f", r.result.Seconds),
-		fmt.Sprintf("%.1f", float64(r.result.WANBytes)/1e6), fmt.Sprintf("%.2f", r.result.Ratio),
-		fmt.Sprintf("%.3f", r.result.Accuracy), replicas, weights)
+	return "identical"
 }

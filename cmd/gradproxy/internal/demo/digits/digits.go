@@ -12,9 +12,10 @@ import (
 )
 
 const (
-	Pixels  = 64 // of an image, row after row
-	Classes = 10 // digits
+	Pixels  = side * side // of an image, row after row
+	Classes = 10          // digits
 
+	side      = 8
 	levels    = 16 // the greatest value of a pixel in the file
 	testEvery = 5  // each fifth image of a digit is kept for the test
 )
@@ -33,6 +34,21 @@ func (s *Set) Len() int { return len(s.Labels) }
 
 // Image returns the i-th image, which the Set owns.
 func (s *Set) Image(i int) []float32 { return s.Images[i*Pixels : (i+1)*Pixels] }
+
+// AppendMoved appends the i-th image to dst, moved by some pixels. What comes in from beyond its edges is paper.
+func (s *Set) AppendMoved(dst []float32, i, right, down int) []float32 {
+	image := s.Image(i)
+	for y := range side {
+		for x := range side {
+			var v float32
+			if fx, fy := x-right, y-down; fx >= 0 && fx < side && fy >= 0 && fy < side {
+				v = image[side*fy+fx]
+			}
+			dst = append(dst, v)
+		}
+	}
+	return dst
+}
 
 // Load returns the images to train on (1,442) and those to test with (355), always the same and in the same order.
 func Load() (train, test Set) {

@@ -52,6 +52,28 @@ func TestLoadSplitsAllImages(t *testing.T) {
 	}
 }
 
+func TestMovedImagesKeepTheirShape(t *testing.T) {
+	train, _ := Load()
+	still, rightUp := train.AppendMoved(nil, 7, 0, 0), train.AppendMoved(nil, 7, 1, -1)
+	if !equal(still, train.Image(7)) {
+		t.Errorf("an image that is not moved became %v", still)
+	}
+	for y := range side {
+		for x := range side {
+			var want float32
+			if x > 0 && y < side-1 {
+				want = still[side*(y+1)+x-1]
+			}
+			if got := rightUp[side*y+x]; got != want {
+				t.Fatalf("row %d, column %d: %v, want %v", y, x, got, want)
+			}
+		}
+	}
+	if got := train.AppendMoved([]float32{9}, 7, 0, 0); got[0] != 9 || !equal(got[1:], still) {
+		t.Error("what was there before is gone")
+	}
+}
+
 func TestBrokenFilesAreErrors(t *testing.T) {
 	row := strings.Repeat("0,", Pixels)
 	for name, text := range map[string]string{"short": row, "pixel": "17," + row[2:] + "1\n", "label": row + "10\n", "letter": "x," + row[2:] + "1\n"} {

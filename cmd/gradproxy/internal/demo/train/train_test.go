@@ -138,16 +138,16 @@ func TestTrainingLearnsAndRepeats(t *testing.T) {
 func TestParamsOfTheDemosModel(t *testing.T) {
 	n := 0
 	var shapes []string
-	for _, p := range train.New(1, 64, 1024, 512, 10).Params() {
+	for _, p := range train.New(1, 64, 256, 256, 10).Params() {
 		n += len(p.Value)
 		shapes = append(shapes, fmt.Sprint(p.Name, p.Shape))
 		if len(p.Grad) != len(p.Value) {
 			t.Errorf("%s has %d values and %d gradients", p.Name, len(p.Value), len(p.Grad))
 		}
 	}
-	want := []string{"0.weight[1024 64]", "0.bias[1024]", "1.weight[512 1024]", "1.bias[512]", "2.weight[10 512]", "2.bias[10]"}
-	if n != 596490 || !slices.Equal(shapes, want) {
-		t.Errorf("%d parameters %v, want 596490 %v", n, shapes, want)
+	want := []string{"0.weight[256 64]", "0.bias[256]", "1.weight[256 256]", "1.bias[256]", "2.weight[10 256]", "2.bias[10]"}
+	if n != 85002 || !slices.Equal(shapes, want) {
+		t.Errorf("%d parameters %v, want 85002 %v", n, shapes, want)
 	}
 }
 
@@ -162,7 +162,7 @@ func gather(s digits.Set, at []int) (images []float32, labels []uint8) {
 func BenchmarkStep(b *testing.B) {
 	set, _ := digits.Load()
 	const size = 32
-	m := train.New(1, digits.Pixels, 1024, 512, digits.Classes)
+	m := train.New(1, digits.Pixels, 256, 256, digits.Classes)
 	batches := train.Batches{Images: set.Len(), Size: size, Ranks: 1}
 	opt := train.SGD{Rate: 0.1, Momentum: 0.9}
 	b.ReportAllocs()

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo"
+)
+
+// The demo in small, with real proxies: lossless coding ends with the weights of the direct run; loss in the first phase of
+// the ring ends with other weights, but the same ones on both ranks; loss in the sums lets the ranks differ, a little. Each
+// saves more bytes than the one before.
+func TestDemoInSmall(t *testing.T) {
+	report, err := demo.Do(t.Context(), demo.Options{
+		Link: demo.Link{Rate: 1e9, RTT: time.Millisecond}, Steps: 12, Model: []int{256}, Seed: 1, Through: throughProxies,
+	}, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(report.Runs) != 4 {
+		t.Fatalf("%d runs, want 4", len(report.Runs))
+	}
+	direct, lossless, summands, sums := report.Runs[0], report.Runs[1], report.Runs[2], report.Runs[3]
+	if !lossless.SameAsDirect || !lossless.ReplicasIdentical {
+		t.Errorf("lossless coding has changed something: %+v", lossless)
+	}
+	if summands.SameAsDirect || !summands.ReplicasIdentical || summands.ReplicaDistance != 0 {
+		t.Errorf("loss in the first phase: %+v", summands)
+	}
+	if sums.ReplicasIdentical || sums.ReplicaDistance <= 0 || sums.ReplicaDistance >= 0.02 {
+		t.Errorf("loss in the sums: %+v", sums)
+	}
+	ratio := direct.Ratio
+	for _, r := range []demo.Result{lossless, summands, sums} {
+		if r.Ratio <= 1.1*ratio {
+			t.Errorf("%s: %.3g times fewer bytes than direct, the run before %.3g", r.Name, r.Ratio, ratio)
+		}
+		ratio = r.Ratio
+	}
+}
+
+// However far a demo has come when it is interrupted: it ends, says so in one line, and leaves no goroutine and no
+// descriptor behind. Nor does one that has come to its end.
+func TestDemoLeavesNothingBehind(t *testing.T) {
+	run := func(t *testing.T, until string) (code int, stderr string) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var errs bytes.Buffer
+		code = execute(ctx, []string{"demo", "--rate", "1G", "--rtt", "1ms", "--steps", "2", "--codec", "int8"}, &stopper{text: until, stop: cancel}, &errs)
+		return code, errs.String()
+	}
+	run(t, "never said") // whatever is started once and for all
+	for _, until := range []string{"Two processes", "direct: step 1", "direct: step 2", "int8: step 1", "never said"} {
+		t.Run(until, func(t *testing.T) {
+			goroutines, files := runtime.NumGoroutine(), openFiles(t)
+			code, stderr := run(t, until)
+			wantCode, wantErr := 1, "gradproxy: demo: interrupted\n"
+			if until == "never said" {
+				wantCode, wantErr = 0, ""
+			}
+			if code != wantCode || stderr != wantErr {
+				t.Errorf("exit code %d and %q, want %d and %q", code, stderr, wantCode, wantErr)
+			}
+			// Goroutines whose connection was closed may need a moment to see it.
+			for begin := time.Now(); runtime.NumGoroutine() > goroutines || openFiles(t) > files; time.Sleep(time.Millisecond) {
+				if time.Since(begin) > 10*time.Second {
+					var stacks [1 << 16]byte
+					t.Fatalf("%d goroutines before and %d after, %d files before and %d after:\n%s", goroutines, runtime.NumGoroutine(),
+						files, openFiles(t), stacks[:runtime.Stack(stacks[:], true)])
+				}
+			}
+		})
+	}
+}
+
+// A stopper calls stop when text is written.
+type stopper struct {
+	text string
+	stop func()
+}
+
+func (s *stopper) Write(b []byte) (int, error) {
+	if strings.Contains(string(b), s.text) {
+		s.stop()
+	}
+	return len(b), nil
+}
+
+// openFiles counts this process's open files, sockets included, where that can be known.
+func openFiles(t *testing.T) int {
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil && runtime.GOOS == "linux" {
+		t.Fatal(err)
+	}
+	return len(entries)
+}

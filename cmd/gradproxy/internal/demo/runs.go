@@ -1,0 +1,108 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gradproxy/gradproxy/codecs/all"
+)
+
+// A Run is one training from beginning to end: on which wire, and what the proxies do.
+type Run struct {
+	Wire       string // protocol of the job
+	Name       string // Direct, Lossless or codecs
+	Gradients  string // codec of the tensors that may lose something; "": none
+	Aggregates string // codec of sums that all replicas should receive alike; "": lossless
+}
+
+// Names of runs that are not codecs.
+const (
+	Direct   = "direct"   // without proxies
+	Lossless = "lossless" // what arrives has the same bits
+)
+
+// job returns how a job trains on a wire, or nil if there is no such wire.
+func job(wire string) func(context.Context, *run) (trained, error) {
+	switch wire {
+	case "gloo":
+		return gloo
+	}
+	return nil
+}
+
+// DefaultWires are the wires of a demo that names none.
+func DefaultWires() []string { return []string{"gloo"} }
+
+// Codes of the default runs.
+const (
+	summands = "3lc(s=1.75)"      // loss only in what is to be summed up
+	sumsToo  = "3lc(s=1.75)+int4" // in the sums as well
+)
+
+// DefaultCodes returns what the proxies do in the runs on a wire, one after another, if nothing else is asked for.
+func DefaultCodes(wire string) []string {
+	switch wire {
+	case "gloo":
+		return []string{Lossless, summands, sumsToo}
+	}
+	return nil
+}
+
+// runs lists what o asks for: on each wire the direct run first, which the others are compared with.
+func (o Options) runs() (runs []Run) {
+	for _, wire := range o.Wires {
+		codes := o.Codes
+		if codes == nil {
+			codes = DefaultCodes(wire)
+		}
+		runs = append(runs, Run{Wire: wire, Name: Direct})
+		for _, code := range codes {
+			r := Run{Wire: wire, Name: code}
+			if code != Lossless {
+				r.Gradients, r.Aggregates, _ = strings.Cut(code, "+")
+			}
+			runs = append(runs, r)
+		}
+	}
+	return runs
+}
+
+// checkRuns reports what is wrong with the wires and codes.
+func (o Options) checkRuns() error {
+	var errs []error
+	for i, w := range o.Wires {
+		switch {
+		case job(w) == nil:
+			errs = append(errs, fmt.Errorf("unknown wire %q: want %s", w, strings.Join(DefaultWires(), " or ")))
+		case slices.Contains(o.Wires[:i], w):
+			errs = append(errs, fmt.Errorf("wire %q is named twice", w))
+		}
+	}
+	for i, c := range o.Codes {
+		if err := checkCode(c); err != nil {
+			errs = append(errs, fmt.Errorf("run %q: %w", c, err))
+		} else if slices.Contains(o.Codes[:i], c) {
+			errs = append(errs, fmt.Errorf("run %q is named twice", c))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// checkCode reports what is wrong with one of Options.Codes.
+func checkCode(code string) error {
+	if code == Direct {
+		return errors.New("it is always there, leave it out")
+	}
+	g, a, both := strings.Cut(code, "+")
+	if g == "" || both && a == "" {
+		return errors.New("want lossless, CODEC, or CODEC+CODEC for gradients and sums")
+	}
+	_, err := all.New(g)
+	if err == nil && both {
+		_, err = all.New(a)
+	}
+	return err
+}

@@ -1,0 +1,164 @@
+package demo
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/digits"
+)
+
+// What a demo says, for readers who have never seen gradproxy.
+
+const (
+	lineLen = 79 // of text that is not a table
+
+	float32Len = 4 // bytes
+)
+
+// introduction says what is going on, and what each run is there to show.
+func introduction(o Options, runs []Run) string {
+	var b strings.Builder
+	for _, line := range wrap(fmt.Sprintf("Two processes at two sites train one classifier of handwritten digits. "+
+		"In each of %d steps both compute gradients from images of their own, and add them up across the WAN between the sites: "+
+		"%s each way. The WAN is emulated: %v. Everything is in this one program, and every run trains the same way:",
+		o.Steps, size(float32Len*o.parameters()), o.Link), lineLen) {
+		fmt.Fprintln(&b, line)
+	}
+	b.WriteByte('\n')
+	width := 0
+	for _, r := range runs {
+		width = max(width, len(r.label(o.Wires)))
+	}
+	for _, r := range runs {
+		label := r.label(o.Wires)
+		for _, line := range wrap(r.purpose(), lineLen-width-4) {
+			fmt.Fprintf(&b, "  %-*s  %s\n", width, label, line)
+			label = ""
+		}
+	}
+	b.WriteByte('\n')
+	return b.String()
+}
+
+// wrap cuts text into lines of at most width bytes, but for longer words.
+func wrap(text string, width int) (lines []string) {
+	line := ""
+	for word := range strings.FieldsSeq(text) {
+		if line != "" && len(line)+1+len(word) > width {
+			lines = append(lines, line)
+			line = ""
+		}
+		if line != "" {
+			line += " "
+		}
+		line += word
+	}
+	return append(lines, line)
+}
+
+// parameters is the number of weights and biases of the classifier.
+func (o Options) parameters() (n int) {
+	widths := slices.Concat([]int{digits.Pixels}, o.Model, []int{digits.Classes})
+	for i, w := range widths[1:] {
+		n += w * (widths[i] + 1)
+	}
+	return n
+}
+
+// size writes a number of bytes.
+func size(bytes int) string {
+	if bytes >= 1e6 {
+		return fmt.Sprintf("%.1f MB", float64(bytes)/1e6)
+	}
+	return fmt.Sprintf("%.3g kB", float64(bytes)/1e3)
+}
+
+// label is the name of a run, and of its wire if there are several.
+func (r Run) label(wires []string) string {
+	if len(wires) > 1 {
+		return r.Wire + " " + r.Name
+	}
+	return r.Name
+}
+
+// purpose says what a run does and what it is there to show.
+func (r Run) purpose() string {
+	if r.Name == Direct {
+		return fmt.Sprintf("no proxies: the job as it is, on the wire of %s", wireUser(r.Wire))
+	}
+	switch r.promise() {
+	case sameWeights:
+		return "two proxies, which the job knows nothing of; all arrives bit for bit, so the result must be that of the direct run"
+	case sameReplicas:
+		return "gradients may lose detail on their way, which later steps make up for; their sums arrive exactly, so both processes must end with the same weights"
+	}
+	return "sums may lose detail too: the fewest bytes, but the two processes' weights drift a little apart"
+}
+
+// wireUser names who speaks a wire.
+func wireUser(wire string) string {
+	switch wire {
+	case "gloo":
+		return "PyTorch's DistributedDataParallel with Gloo"
+	}
+	return wire
+}
+
+// goodRatio is what the run with loss in the sums as well is there to reach.
+const goodRatio = 10
+
+// verdict says what has come of a run in comparison with the direct one, and whether it is what was promised.
+func verdict(r Run, label string, result, direct Result) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s, %s.", label, bytesSaid(result.Ratio), timeSaid(direct.Seconds/max(result.Seconds, 1e-9)))
+	if r.Name == sumsToo {
+		if result.Ratio > goodRatio {
+			fmt.Fprintf(&b, " This is over %d times, as it should be.", goodRatio)
+		} else {
+			fmt.Fprintf(&b, " It should be over %d times, and IS NOT. (Everything travels exactly in the first three steps, and later what does not look like a sum of gradients; with more steps the former weighs less.)", goodRatio)
+		}
+	}
+	switch p := r.promise(); {
+	case p == sameWeights && result.SameAsDirect:
+		b.WriteString(" Checked: both processes end with the weights of the direct run, bit for bit.")
+	case p == sameWeights:
+		b.WriteString(" The weights ARE NOT those of the direct run, though nothing may be lost here.")
+	case p == sameReplicas && result.ReplicasIdentical:
+		fmt.Fprintf(&b, " Checked: both processes end with the same weights, bit for bit. %s.", accuracySaid(result, direct))
+	case p == sameReplicas:
+		fmt.Fprintf(&b, " The two processes' weights ARE NOT the same, though all sums are exact here: they differ by %.2g of their norm.", result.ReplicaDistance)
+	case result.ReplicaDistance < maxDistance:
+		fmt.Fprintf(&b, " The two processes' weights differ by %.2g of their norm, less than %v, as it should be. %s.", result.ReplicaDistance, maxDistance, accuracySaid(result, direct))
+	default:
+		fmt.Fprintf(&b, " The two processes' weights differ by %.2g of their norm: it should be less than %v, and IS NOT. %s.", result.ReplicaDistance, maxDistance, accuracySaid(result, direct))
+	}
+	return strings.Join(wrap(b.String(), lineLen), "\n")
+}
+
+// bytesSaid says how many bytes a run has put on the WAN.
+func bytesSaid(ratio float64) string {
+	switch {
+	case ratio >= 1.005:
+		return fmt.Sprintf("%.3g times fewer bytes on the WAN", ratio)
+	case ratio > 0.995:
+		return "as many bytes on the WAN"
+	}
+	return fmt.Sprintf("%.3g times as many bytes on the WAN", 1/ratio)
+}
+
+// timeSaid says how a run's time compares.
+func timeSaid(speedup float64) string {
+	switch {
+	case speedup >= 1.02:
+		return fmt.Sprintf("%.3g times as fast", speedup)
+	case speedup > 0.98:
+		return "as fast"
+	}
+	return fmt.Sprintf("%.3g times as slow", 1/speedup)
+}
+
+// accuracySaid compares what was learnt.
+func accuracySaid(result, direct Result) string {
+	return fmt.Sprintf("The classifier is right on %.1f %% of the test images, that of the direct run on %.1f %%", 100*result.Accuracy, 100*direct.Accuracy)
+}

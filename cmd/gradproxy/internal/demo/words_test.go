@@ -1,0 +1,81 @@
+package demo
+
+import (
+	"strings"
+	"testing"
+)
+
+// What is said of a run follows from what its codecs may lose, and from what has come of it.
+func TestVerdicts(t *testing.T) {
+	direct := Result{Seconds: 20, Accuracy: 0.95}
+	for _, c := range []struct {
+		code   string
+		result Result
+		want   string
+	}{
+		{Lossless, Result{Seconds: 16, Ratio: 1.404, ReplicasIdentical: true, SameAsDirect: true},
+			"1.4 times fewer bytes on the WAN, 1.25 times as fast. Checked: both processes end with the weights of the direct run, bit for bit."},
+		{"lossless(level=fast)", Result{Seconds: 25, Ratio: 0.8, ReplicasIdentical: true},
+			"1.25 times as many bytes on the WAN, 1.25 times as slow. The weights ARE NOT those of the direct run, though nothing may be lost here."},
+		{"3lc(s=1.75)", Result{Seconds: 20, Ratio: 2.75, ReplicasIdentical: true, Accuracy: 0.9437},
+			"2.75 times fewer bytes on the WAN, as fast. Checked: both processes end with the same weights, bit for bit. " +
+				"The classifier is right on 94.4 % of the test images, that of the direct run on 95.0 %."},
+		{"3lc+lossless", Result{Seconds: 20, Ratio: 1, ReplicaDistance: 0.5},
+			"as many bytes on the WAN, as fast. The two processes' weights ARE NOT the same, though all sums are exact here: they differ by 0.5 of their norm."},
+		{"3lc(s=1.75)+int4", Result{Seconds: 10, Ratio: 10.56, ReplicaDistance: 0.0028, Accuracy: 0.95},
+			"10.6 times fewer bytes on the WAN, 2 times as fast. This is over 10 times, as it should be. " +
+				"The two processes' weights differ by 0.0028 of their norm, less than 0.02, as it should be. " +
+				"The classifier is right on 95.0 % of the test images, that of the direct run on 95.0 %."},
+		{"3lc(s=1.75)+int4", Result{Seconds: 10, Ratio: 10, ReplicaDistance: 0.02},
+			"10 times fewer bytes on the WAN, 2 times as fast. It should be over 10 times, and IS NOT. " +
+				"(Everything travels exactly in the first three steps, and later what does not look like a sum of gradients; with more steps the former weighs less.) " +
+				"The two processes' weights differ by 0.02 of their norm: it should be less than 0.02, and IS NOT. " +
+				"The classifier is right on 0.0 % of the test images, that of the direct run on 95.0 %."},
+		{"lossless+int8", Result{Seconds: 10, Ratio: 2, ReplicaDistance: 0.001, Accuracy: 1},
+			"2 times fewer bytes on the WAN, 2 times as fast. The two processes' weights differ by 0.001 of their norm, less than 0.02, as it should be. " +
+				"The classifier is right on 100.0 % of the test images, that of the direct run on 95.0 %."},
+	} {
+		o := Options{Codes: []string{c.code}}.withDefaults()
+		r := o.runs()[1]
+		got := verdict(r, r.label(o.Wires), c.result, direct)
+		if got := strings.Join(strings.Fields(got), " "); got != c.code+": "+c.want {
+			t.Errorf("got  %s\nwant %s: %s", got, c.code, c.want)
+		}
+	}
+}
+
+// The introduction tells what each run is, and names its wire where there are several.
+func TestIntroduction(t *testing.T) {
+	o := Options{Link: Link{Rate: 100e6}}.withDefaults()
+	said := introduction(o, o.runs())
+	for _, want := range []string{"100 steps", "340 kB each", "\n  direct            no proxies", "\n  lossless          two proxies",
+		"\n  3lc(s=1.75)       gradients may lose detail", "\n  3lc(s=1.75)+int4  sums may lose detail too"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("%q is missing in\n%s", want, said)
+		}
+	}
+	if !strings.Contains(strings.Join(strings.Fields(said), " "), "100 Mbit/s and 0s round trip") {
+		t.Errorf("the link is not told in\n%s", said)
+	}
+	if o.Model = []int{32}; o.parameters() != 2410 {
+		t.Errorf("64-32-10 has %d parameters, want 2,410", o.parameters())
+	}
+	r := Run{Wire: "gloo", Name: Direct}
+	if got := r.label([]string{"gloo", "pslite"}); got != "gloo direct" {
+		t.Errorf("with two wires a run is called %q", got)
+	}
+}
+
+func TestWrapKeepsEveryWord(t *testing.T) {
+	for _, c := range []struct {
+		text  string
+		width int
+		want  string
+	}{
+		{"a bc  def", 4, "a bc|def"}, {"a bc def", 8, "a bc def"}, {"longer a", 3, "longer|a"}, {"", 5, ""},
+	} {
+		if got := strings.Join(wrap(c.text, c.width), "|"); got != c.want {
+			t.Errorf("wrap(%q, %d): got %q, want %q", c.text, c.width, got, c.want)
+		}
+	}
+}
