@@ -11,10 +11,13 @@ type Tensor struct {
 	Off   int    // where in it the segment begins, in bytes
 	Hold  int    // bytes, from Off on, that the sender writes without waiting for an answer
 	Base  uint64 // key under which values that predict this one, or are the same for other receivers, are known; 0: none
-	Keys  uint64 // Key of the index array that this sparse tensor's rows belong to, sent before it; 0: dense
+	Keys  uint64 // Key of the index array that this sparse tensor's rows belong to, sent before it; in an index array its own; 0: dense
 	ID    []byte // name of the content, where a protocol tells it before the content comes; nil: none
 	Why   Reason // why Role or DType is not known: a fixed list, shown to the user
 }
+
+// Index reports whether t is an index array: it says of which keys, or how long, the parts of a payload are.
+func (t Tensor) Index() bool { return t.Keys != 0 && t.Keys == t.Key }
 
 // A Role says what may happen to a tensor's elements. Without proof it is Unknown.
 type Role uint8

@@ -14,6 +14,7 @@ type facts struct {
 	places  recent[placeKey, *job] // the same, by the addresses in their tables
 	lives   recent[lifeOf, life]
 	pushed  recent[pushKey, *pushes]
+	indices recent[uint64, index] // by place
 }
 
 // A named is a configured job. Configurations bound their number.
@@ -33,10 +34,11 @@ type placeKey struct {
 
 // Bounds: entries of a generation.
 const (
-	maxTables = 1 << 5
-	maxPlaces = 1 << 13
-	maxLives  = 1 << 14
-	maxPushed = 1 << 17
+	maxTables  = 1 << 5
+	maxPlaces  = 1 << 13
+	maxLives   = 1 << 14
+	maxPushed  = 1 << 17
+	maxIndices = 1 << 14
 )
 
 // number returns one that no other call returns; never 0.
@@ -51,7 +53,8 @@ func (f *facts) init() {
 		return
 	}
 	f.named = map[string]*named{}
-	f.tables.limit, f.places.limit, f.lives.limit, f.pushed.limit = maxTables, maxPlaces, maxLives, maxPushed
+	f.tables.limit, f.places.limit, f.lives.limit = maxTables, maxPlaces, maxLives
+	f.pushed.limit, f.indices.limit = maxPushed, maxIndices
 }
 
 // A connection is what the parsers of its two directions share.

@@ -11,9 +11,10 @@ type keys struct {
 	bytes int
 	first [16]byte
 	hash  *xxhash.Digest // made when there are more than first holds
+	again bool           // they are those that came last in their place, or only one
 }
 
-func (k *keys) begin() { k.bytes = 0 }
+func (k *keys) begin() { k.bytes, k.again = 0, false }
 
 // add takes the next bytes of the frame.
 func (k *keys) add(b []byte) {

@@ -11,7 +11,7 @@ import (
 // No bytes in any order make a parser panic, break the contract, or depend on how they are cut. The first bytes of the
 // input say how it is divided between the two sides.
 func FuzzNext(f *testing.F) {
-	for _, x := range []parsertest.Exchange{mxnet(), byteps(), scheduled(), spoilt(mxnet(), 0x40)} {
+	for _, x := range []parsertest.Exchange{mxnet(), byteps(), listing(), scheduled(), spoilt(mxnet(), 0x40)} {
 		f.Add(fold(x), true)
 		f.Add(fold(x), false)
 	}

@@ -52,7 +52,7 @@ func place(host netip.Addr, number int) uint64 {
 
 // An identity is what a key is made of.
 type identity struct {
-	direction kind   // push or answer
+	direction kind   // push, pull or answer
 	worker    uint64 // its id, or what stands for it
 	app       int32
 	customer  int32
@@ -61,6 +61,21 @@ type identity struct {
 	set       uint64 // hash of the keys frame where it names rows or many keys; else 0
 }
 
+// under returns the Key of an identity in the job of that seed.
 func (i identity) under(seed uint64) uint64 {
 	return mix(seed, uint64(i.direction), i.worker, uint64(uint32(i.app))<<32|uint64(uint32(i.customer)), uint64(i.shape), i.key, i.set)
+}
+
+// shared returns what is the same for all workers that send or get the same: the Base of their tensors.
+func (i identity) shared(seed uint64) uint64 {
+	if i.worker = 0; i.direction == pull {
+		i.direction = push // both have the same keys
+	}
+	return i.under(seed)
+}
+
+// index returns the Key of the index of what key names.
+func (i identity) index(seed, key uint64) uint64 {
+	i.shape, i.key, i.set = indices, key, 0
+	return i.under(seed)
 }

@@ -1,6 +1,9 @@
 package pslite
 
-import "github.com/gradproxy/gradproxy/parser"
+import (
+	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/tensor"
+)
 
 // begin takes note of a frame's header.
 func (s *stream) begin(header []byte) {
@@ -59,13 +62,16 @@ func (s *stream) beginPart() {
 	case partKeys:
 		m.keys.begin()
 		s.expect(true)
+		s.frame.lead = lead(&m.meta, size)
 	case partVals:
 		if s.expect(m.meta.frames > 2); s.err == nil {
 			s.beginVals()
 		}
 	case partLens:
 		m.lens = lens{}
-		s.expect(false)
+		if s.expect(false); s.err == nil {
+			s.beginPayload(s.conn.lengthsOf(s.route(), &m.meta, &m.keys, size))
+		}
 	}
 }
 
@@ -80,9 +86,13 @@ func (s *stream) expect(more bool) {
 func (s *stream) beginVals() {
 	m := &s.msg
 	m.vals = s.conn.value(s.route(), &m.meta, &m.keys, s.frame.size)
-	if s.frame.size > 0 {
-		s.state = payload
-		s.next = s.after(partVals)
+	s.beginPayload(m.vals)
+}
+
+// beginPayload begins a tensor, if it is one, that goes on to the end of the frame.
+func (s *stream) beginPayload(t tensor.Tensor) {
+	if t.Size > 0 {
+		s.state, s.value = payload, t
 	}
 }
 
@@ -113,6 +123,8 @@ func (s *stream) end(whole []byte) {
 		if s.endMeta(whole); s.err != nil {
 			return
 		}
+	case partKeys:
+		s.conn.endKeys(s.route(), &s.msg.meta, &s.msg.keys)
 	case partLens:
 		if m := &s.msg; m.vals.Size > 0 && !m.lens.agrees(m.vals.Size, m.vals.DType.Size()) {
 			s.fail("lengths that are not those of %d bytes of values", m.vals.Size)

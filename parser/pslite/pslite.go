@@ -27,7 +27,9 @@
 // # What is a tensor
 //
 // The vals frame of every message, where it is not empty: Size is the frame's, Hold the rest of it, since a sender
-// writes it whole. All other bytes are opaque, and so is everything after something that is not understood.
+// writes it whole. Beside it, the keys of rows after the array's own, and from 256 bytes on the keys after the first and
+// the lengths, are Exact tensors, which Index tells from payloads. All other bytes are opaque, and so is everything after
+// something that is not understood.
 //
 // MXNet (src/kvstore/kvstore_dist.h, kvstore_dist_server.h) and BytePS (byteps/common/common.cc) send vals as bytes, and
 // put what they are into the meta's head: it pairs the request type, dense, row-sparse or compressed, with the element
@@ -58,8 +60,13 @@
 // # Keys
 //
 // A tensor's Key is made of the job, direction, worker, customer and the server's key, which names the server as well
-// since each has a range of its own; where rows or many keys are sent, of the set of these too. An answer's Base is its
-// own Key: the value that the same worker got before.
+// since each has a range of its own; where rows or many keys are sent, of the set of these too. Rows have as Keys the Key
+// of the index that their array has with that worker and direction, whatever its rows are this time: row i of the payload,
+// which is as long as all others, is the one that element i of the index names.
+//
+// An answer's Base is the same for all workers: under dist_sync all get the same bytes, and else similar ones. Rows, the
+// values of many keys, and keys and lengths themselves have a Base only if their keys were the last ones in their place,
+// the first key and number of keys, so that nobody holds what will not come again. Pushes have none.
 //
 // # Limits
 //
@@ -69,7 +76,7 @@
 // with encryption are not read.
 //
 // Memory is bounded whatever a peer sends: 2 MiB for a direction while a large meta comes, and for all jobs together the
-// last 2^17 keys pushed, 2^14 lives, 2^13 addresses and, without configuration, 2^5 jobs, of at most 2^10 nodes. What was
+// last 2^17 keys pushed, 2^14 indices, 2^14 lives, 2^13 addresses and, without configuration, 2^5 jobs, of at most 2^10 nodes. What was
 // not used for longest is forgotten first; a forgotten key begins again, exactly, and a forgotten job's answers are
 // Unknown.
 package pslite

@@ -48,23 +48,28 @@ func (x *connection) value(r route, m *meta, k *keys, size int) tensor.Tensor {
 	defer x.protocol.mu.Unlock()
 	f := &x.protocol.facts
 	j := f.jobOf(x, r.listener)
-	id := identity{app: m.app, customer: m.customer, shape: l.shape, key: l.key, set: l.set}
-	switch kind := m.kind(); {
-	case kind == push && worker(r.from):
-		id.direction, id.worker = push, uint64(r.from)
+	id, ok := x.identify(j, r, m)
+	id.shape, id.key, id.set = l.shape, l.key, l.set
+	switch {
+	case !ok:
+	case id.direction == pull:
+		f.life(x, j, r, m)
+	case id.direction == push:
 		if number := f.life(x, j, r, m); l.known {
 			t.Role, t.Why = f.push(j, number, r, m, l), tensor.OK
 		}
 		t.Key = id.under(j.seed)
-	case kind == pull && worker(r.from):
-		f.life(x, j, r, m)
-	case kind == answer && server(r.from):
-		id.direction, id.worker = answer, x.receiver(j, r)
+	default:
 		if l.known {
 			t.Role, t.Why = j.answer(m, l)
 		}
 		t.Key = id.under(j.seed)
-		t.Base = t.Key
+		if l.set == 0 || k.again { // values of other rows each time are not worth holding
+			t.Base = id.shared(j.seed)
+		}
+	}
+	if l.shape == rows && t.Key != 0 {
+		t.Keys = id.index(j.seed, l.key)
 	}
 	if t.Role == tensor.Exact && !j.plain(m, l) && l.dtype.Float() { // a compressor's codes
 		t.DType = tensor.NoDType
@@ -76,6 +81,20 @@ func (x *connection) value(r route, m *meta, k *keys, size int) tensor.Tensor {
 		return tensor.Tensor{}
 	}
 	return t
+}
+
+// identify returns the identity of what a message carries, less what keys and values say of it, and false if nobody sends
+// such a message.
+func (x *connection) identify(j *job, r route, m *meta) (id identity, ok bool) {
+	id = identity{direction: m.kind(), worker: uint64(r.from), app: m.app, customer: m.customer}
+	switch id.direction {
+	case push, pull:
+		return id, worker(r.from)
+	case answer:
+		id.worker = x.receiver(j, r)
+		return id, server(r.from)
+	}
+	return id, false
 }
 
 // receiver returns the id of the worker that gets an answer, or what stands for it.

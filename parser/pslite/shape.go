@@ -6,10 +6,12 @@ import "github.com/gradproxy/gradproxy/tensor"
 type shape uint8
 
 const (
-	array shape = iota // one key's dense array
-	rows               // rows of one key's array
-	codes              // of an array, by a compressor of the framework
-	list               // many keys, of an application that is not known
+	array   shape = iota // one key's dense array
+	rows                 // rows of one key's array
+	codes                // of an array, by a compressor of the framework
+	list                 // many keys, of an application that is not known
+	indices              // the keys after the first one
+	lengths              // of many values
 )
 
 // A layout is what a message's vals are, as its first two frames tell.

@@ -23,6 +23,7 @@ type stream struct {
 	frame frame // the current frame
 	next  part  // what the next frame of a message is
 	msg   message
+	value tensor.Tensor // the current payload, from the next byte on
 	count struct{ messages, payloads int }
 }
 
@@ -33,7 +34,7 @@ const (
 	greeting state = iota
 	header         // of a frame
 	body           // of a frame, opaque
-	payload        // of a frame of vals
+	payload        // of a frame, a tensor
 )
 
 // A part is what a frame is.
@@ -54,6 +55,7 @@ type frame struct {
 	more bool // another frame of the message follows
 	size int  // bytes of the body
 	rest int  // of these, still to come
+	lead int  // of these, before a payload begins; 0: it has begun, or there is none
 }
 
 // A message is the one whose frames come.
@@ -61,7 +63,7 @@ type message struct {
 	meta   meta
 	sender int // id of the node
 	keys   keys
-	vals   tensor.Tensor // from the next byte on
+	vals   tensor.Tensor
 	lens   lens
 }
 
@@ -88,13 +90,10 @@ func (s *stream) Next(b []byte) (parser.Segment, error) {
 
 // take returns the next bytes of the payload.
 func (s *stream) take(b []byte) parser.Segment {
-	seg := parser.Segment{Len: min(len(b), s.frame.rest), Tensor: s.msg.vals}
-	s.frame.rest -= seg.Len
-	s.msg.vals.Off += seg.Len
-	s.msg.vals.Hold = s.frame.rest
-	if s.frame.rest == 0 {
-		s.state = header
-	}
+	seg := parser.Segment{Len: min(len(b), s.frame.rest), Tensor: s.value}
+	s.value.Off += seg.Len
+	s.value.Hold -= seg.Len
+	s.pass(b[:seg.Len], nil)
 	return seg
 }
 
@@ -169,14 +168,31 @@ func (s *stream) body(b []byte) int {
 			whole, n = s.collect(b, s.frame.size)
 		}
 	case partKeys:
-		s.msg.keys.add(b[:n])
-	case partLens:
-		s.msg.lens.add(b[:n])
+		if s.frame.lead > 0 {
+			n = min(n, s.frame.lead)
+		}
 	}
-	if s.frame.rest -= n; s.frame.rest == 0 {
+	s.pass(b[:n], whole)
+	return n
+}
+
+// pass takes note of the next bytes of a frame. With the last of them, whole is its body if that was collected.
+func (s *stream) pass(b, whole []byte) {
+	f, m := &s.frame, &s.msg
+	switch f.part {
+	case partKeys:
+		m.keys.add(b)
+	case partLens:
+		m.lens.add(b)
+	}
+	if f.lead > 0 {
+		if f.lead -= len(b); f.lead == 0 {
+			s.beginPayload(s.conn.indexOf(s.route(), &m.meta, &m.keys, f.size))
+		}
+	}
+	if f.rest -= len(b); f.rest == 0 {
 		s.end(whole)
 	}
-	return n
 }
 
 // fail notes that the stream is not, or no longer, understood.

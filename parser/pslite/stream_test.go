@@ -44,6 +44,14 @@ func byteps() parsertest.Exchange {
 	return x
 }
 
+// listing is one of an application that has many keys in a message.
+func listing() parsertest.Exchange {
+	keys := run(1, 3, 100)
+	return parsertest.Exchange{turn(parser.Client, hello(0, "DEALER", "ps9")), turn(parser.Server, hello(0, "ROUTER", "")),
+		turn(parser.Client, listed(push, 1, keys).bytes(), listed(push, 2, keys).bytes(), listed(pull, 3, keys).bytes(),
+			sparse(4, run(0, 2, 70)...).bytes(), sparse(5, 1).bytes(), listed(push, 6, keys[1:]).bytes())}
+}
+
 // scheduled is a connection of the scheduler's.
 func scheduled() parsertest.Exchange {
 	return parsertest.Exchange{turn(parser.Server, hello(0, "ROUTER", "")),
@@ -56,8 +64,10 @@ func spoilt(x parsertest.Exchange, b ...byte) parsertest.Exchange {
 }
 
 func TestConformance(t *testing.T) {
+	long := listed(push, 9, run(1, 1, 80)).with(func(s *say) { s.lens[70]++ }).bytes() // lengths that are not those of the values
 	lens := of(3, 10).with(func(s *say) { s.lens = []int{39} }).bytes()
 	parsertest.Run(t, fresh, parser.Conn{Job: "job", Client: addressOf(9), Server: addressOf(8)}, mxnet(), byteps(), scheduled(),
+		listing(), spoilt(listing(), long...),
 		spoilt(mxnet(), 0x40), spoilt(mxnet(), lens...), spoilt(byteps(), 0, 3, 'a', 'b', 'c'),
 		parsertest.Exchange{turn(parser.Client, []byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"))},
 		parsertest.Exchange{turn(parser.Client, mxnet()[0].Bytes, []byte{3, 1})})

@@ -65,7 +65,7 @@ func (r *reader) data(from parser.Side, b []byte) bool {
 			}
 			break
 		}
-		if seg.Tensor.Size > 0 {
+		if seg.Tensor.Size > 0 && !seg.Tensor.Index() {
 			r.payload(from, seg.Tensor, rest[:seg.Len])
 		}
 		r.segments = append(r.segments, seg)
