@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"slices"
 	"time"
+	"unicode/utf8"
 )
 
 // A Config describes one site's end of its tunnels. Only Name, Identity and Accept are needed.
@@ -93,6 +94,9 @@ func (c *Config) check() error {
 	fault := func(format string, args ...any) { errs = append(errs, fmt.Errorf("tunnel: "+format, args...)) }
 	if c.Name == "" || len(c.Name) > maxName {
 		fault("site name of %d bytes, not 1 to %d", len(c.Name), maxName)
+	}
+	if !utf8.ValidString(c.Name) {
+		fault("site name %q is not UTF-8", c.Name)
 	}
 	if c.Carriers < 1 || c.Carriers > maxSlots {
 		fault("%d carriers, not 1 to %d", c.Carriers, maxSlots)

@@ -8,6 +8,7 @@ import (
 
 const (
 	gatherSize = 256 << 10 // bytes to gather before they are written, whether or not more are at hand
+	gatherMost = 1 << 20   // bytes after which Write itself flushes: only TLS's answers to a flood of key updates come so far
 	readSize   = 64 << 10  // bytes to read at once
 )
 
@@ -40,7 +41,10 @@ func (g *gatherConn) Write(p []byte) (int, error) {
 		return g.Conn.Write(p)
 	}
 	g.out = append(g.out, p...)
-	return len(p), nil
+	if len(g.out) < gatherMost {
+		return len(p), nil
+	}
+	return len(p), g.flushed()
 }
 
 // gathered returns how many bytes wait for flush.
@@ -54,6 +58,11 @@ func (g *gatherConn) gathered() int {
 func (g *gatherConn) flush() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	return g.flushed()
+}
+
+// flushed is flush with the lock held.
+func (g *gatherConn) flushed() error {
 	if len(g.out) == 0 {
 		return nil
 	}
@@ -64,7 +73,7 @@ func (g *gatherConn) flush() error {
 
 func (g *gatherConn) Read(p []byte) (int, error) {
 	if g.r == g.w {
-		if len(p) >= readSize {
+		if len(p) >= readSize || !g.gather { // nothing is read ahead, or kept, for a connection that has not proved itself
 			n, err := g.Conn.Read(p)
 			g.took.Add(uint64(max(n, 0)))
 			return n, err
