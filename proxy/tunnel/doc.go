@@ -34,8 +34,8 @@
 //	11 LEAVE    0               the sender sends no more DATA on this carrier, and asks for the same
 //
 // An unknown kind or flag, a length that its kind cannot have, DATA beyond credit, beyond the end of its
-// direction or overlapping what came with other bounds, and a stream beyond the limit end the session: nothing
-// can be believed any longer. All of it is checked before anything is allocated.
+// direction or overlapping what came with other bounds, a stream beyond the limit and an acknowledgement of what
+// was not sent end the session: nothing can be believed any longer. All of it is checked before anything is allocated.
 //
 // HELLO is "gradprox", the oldest and the newest version that the sender speaks (uint16 each), and fields:
 //
@@ -61,8 +61,9 @@
 // bytes that have left, since its final offset says which they are; those that have not left are dropped. A side
 // forgets a stream when both directions have ended and been acknowledged, or when it has had a RESET, and says
 // so by DONE, which acknowledges everything. DONE is kept until a PONG vouches that it has arrived; DATA or RESET
-// for a stream that is forgotten is answered by DONE. The limit on streams counts those that were ever opened
-// and grows as they are forgotten.
+// for a stream that is forgotten is answered by DONE. DONE for a stream that neither was reset nor has ended in both
+// directions breaks the protocol. The limit on streams counts those that were ever opened and grows as they are
+// forgotten, but not before their opening is answered, nor faster than the peer is told that they are.
 //
 // # Carriers
 //
@@ -78,5 +79,7 @@
 // to 256 KiB, and is given more, up to 32 MiB, when a window is read within four round trips, as long as all that
 // is promised stays below 80 % of the budget. Over 90 % openings are refused, over 95 % the stream with most to
 // read whose reader has taken nothing for a second is reset, at 100 % any stream that has unread bytes and gets
-// more. An idle stream holds no buffer and no goroutine.
+// more, or gets some beyond a gap, and at 110 % any that gets more; at 100 % Write waits until all that was written
+// is acknowledged. But a peer feels this only if it uses as much of its share, an even part of the budget: one peer
+// cannot take what another needs. An idle stream holds no buffer and no goroutine.
 package tunnel

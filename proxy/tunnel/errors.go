@@ -3,6 +3,8 @@ package tunnel
 import (
 	"errors"
 	"fmt"
+	"strings"
+	"unicode"
 )
 
 // What a caller may want to tell apart with errors.Is. Every error that wraps one says more: which peer, why.
@@ -44,6 +46,17 @@ func (c Code) String() string {
 		return "out of memory budget"
 	}
 	return fmt.Sprintf("code %d", uint32(c))
+}
+
+// oneLine returns what a peer has said as one line that shows as it is: valid UTF-8, and a space for every character
+// that is not graphic.
+func oneLine(text []byte) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsGraphic(r) {
+			return r
+		}
+		return ' '
+	}, strings.ToValidUTF8(string(text), "\ufffd"))
 }
 
 // A RefusedError is the peer's answer to an opening that it does not take.

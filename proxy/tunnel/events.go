@@ -73,10 +73,14 @@ func (e *Endpoint) relieve() {
 	}()
 }
 
-// largestStalled returns the stream with most to read among those whose reader has taken nothing since then.
+// largestStalled returns the stream with most to read among those whose reader has taken nothing since then, of the
+// peers that use more than their share.
 func (e *Endpoint) largestStalled(since time.Time) (largest *Stream) {
 	var most uint64
 	for _, p := range e.list() {
+		if !p.mem.over(95) {
+			continue
+		}
 		s := p.session()
 		s.mu.Lock()
 		for _, st := range s.streams {

@@ -26,13 +26,19 @@ func insecure(c *Config) {
 	c.Peers = []Peer{{Name: "puppet"}}
 }
 
-// connect dials the site and says hello as change wants; it returns at READY.
+// connect dials the site in clear and says hello as change wants; it returns at READY.
 func connect(t testing.TB, f *fabric, s *site, mine incarnation, change func(*hello)) *puppet {
 	t.Helper()
 	conn, err := f.dial(t.Context(), "tcp", s.cfg.Name+":1")
 	if err != nil {
 		t.Fatal(err)
 	}
+	return greet(t, conn, mine, change)
+}
+
+// greet says hello on conn as change wants; it returns at READY.
+func greet(t testing.TB, conn net.Conn, mine incarnation, change func(*hello)) *puppet {
+	t.Helper()
 	p := &puppet{t: t, conn: conn, mine: mine}
 	h := &hello{min: 1, max: 1, name: "puppet", mine: mine, maxBody: maxBody, streams: 100, window: 256 << 10}
 	h.place.generation = 1
@@ -44,6 +50,7 @@ func connect(t testing.TB, f *fabric, s *site, mine incarnation, change func(*he
 	if head.kind != kindHello {
 		t.Fatalf("%v %q instead of HELLO", head.kind, body)
 	}
+	var err error
 	if p.hers, err = parseHello(body); err != nil {
 		t.Fatal(err)
 	}

@@ -85,7 +85,7 @@ func (st *Stream) negotiate(opening []byte) error {
 	st.session.mu.Unlock()
 	if code := Code(binary.BigEndian.Uint32(head[:])); code != 0 {
 		st.Close()
-		return &RefusedError{Peer: st.Peer(), Code: code, Text: string(text)}
+		return &RefusedError{Peer: st.Peer(), Code: code, Text: oneLine(text)}
 	}
 	return nil
 }
@@ -115,7 +115,7 @@ func (st *Stream) opening() error {
 			st.session.mem.put(ch)
 		}
 	}
-	st.answered = true
+	st.answered, st.deciding = true, true
 	st.recvBase = uint64(2 + n)
 	st.consumed(2 + n)
 	in := &Incoming{st: st}
@@ -195,6 +195,10 @@ func (in *Incoming) refuse(code Code, text string) {
 // answer queues the answer. A new stream has credit for it.
 func (in *Incoming) answer(code Code, text string) {
 	st := in.st
+	st.deciding = false
+	if st.gone {
+		st.session.finishedOne()
+	}
 	if st.err != nil {
 		return
 	}
@@ -223,7 +227,7 @@ func (s *session) windowed(id, acked, limit uint64) error {
 	if st := s.streams[id]; st != nil {
 		return st.acknowledge(acked, limit)
 	}
-	return nil // over, or not here yet
+	return s.possible(kindWindow, id) // over, or not here yet
 }
 
 // owe has the peer told once more that a stream is over. A peer that asks faster than it takes the answers is broken, or
@@ -256,8 +260,13 @@ func (s *session) reset(id, final uint64, code Code) error {
 	if st.final != noEnd {
 		return nil
 	}
-	if final < st.far || final > st.granted || st.finAt != noEnd && final != st.finAt {
+	switch {
+	case final > st.granted:
+		return broken("RESET ends stream %d at %d, beyond its credit of %d", id, final, st.granted)
+	case final < st.far:
 		return broken("RESET ends stream %d at %d, after DATA up to %d", id, final, st.far)
+	case st.finAt != noEnd && final != st.finAt:
+		return broken("RESET ends stream %d at %d, after FIN at %d", id, final, st.finAt)
 	}
 	st.final = final
 	st.dropAll()
@@ -270,16 +279,14 @@ func (s *session) reset(id, final uint64, code Code) error {
 	return nil
 }
 
-// done acts on DONE: the peer has forgotten the stream.
+// done acts on DONE: the peer has forgotten the stream. It can once both directions have ended, or this side has
+// reset it: were a stream that still sends taken for over, nothing would ever free its bytes.
 func (s *session) done(id uint64) error {
 	st := s.streams[id]
 	if st == nil {
-		if n, even := ordinal(id); even == s.even && n >= s.opened {
-			return broken("DONE for stream %d, which was never opened", id)
-		}
-		return nil
+		return s.possible(kindDone, id)
 	}
-	if !st.aborted && !st.finHere && (st.final == noEnd || st.have < st.final) {
+	if !st.aborted && !(st.finHere && st.finLeft) && (st.final == noEnd || st.have < st.final) {
 		return broken("DONE for stream %d, which has not ended", id)
 	}
 	st.peerDone = true

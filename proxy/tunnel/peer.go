@@ -28,6 +28,8 @@ type peer struct {
 	kicks [maxSlots]chan struct{} // the slot may need a carrier
 	stop  context.CancelFunc
 
+	mem account
+
 	mu      sync.Mutex
 	address string
 	last    string   // address that was reached last, for when names cannot be resolved
@@ -41,7 +43,7 @@ type peer struct {
 }
 
 func newPeer(e *Endpoint, cfg Peer) *peer {
-	p := &peer{e: e, name: cfg.Name, id: cfg.ID, address: cfg.Dial}
+	p := &peer{e: e, name: cfg.Name, id: cfg.ID, mem: account{buffers: &e.mem}, address: cfg.Dial}
 	for i := range p.kicks {
 		p.kicks[i] = make(chan struct{}, 1)
 	}

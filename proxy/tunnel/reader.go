@@ -52,7 +52,7 @@ func (c *carrier) readAll() error {
 			err = c.data(h)
 		} else {
 			var body []byte
-			if body, err = c.body(h.length); err == nil {
+			if body, err = c.body(h); err == nil {
 				err = c.control(h, body)
 			}
 		}
@@ -62,13 +62,13 @@ func (c *carrier) readAll() error {
 	}
 }
 
-// body reads n bytes, n <= smallBody. They are valid until the next record.
-func (c *carrier) body(n int) ([]byte, error) {
-	if n > len(c.scratch) {
-		return nil, broken("record of %d bytes that this side does not expect here", n)
+// body reads a body of at most smallBody bytes. They are valid until the next record.
+func (c *carrier) body(h header) ([]byte, error) {
+	if h.length > len(c.scratch) { // only a HELLO can be
+		return nil, broken("%v record of %d bytes on an attached carrier", h.kind, h.length)
 	}
-	_, err := io.ReadFull(c.conn, c.scratch[:n])
-	return c.scratch[:n], err
+	_, err := io.ReadFull(c.conn, c.scratch[:h.length])
+	return c.scratch[:h.length], err
 }
 
 // control acts on a record that is not DATA.
@@ -98,6 +98,7 @@ func (c *carrier) control(h header, body []byte) error {
 			c.pinging = false
 			c.doneInPing = c.doneInPing[:0]
 			s.addRTT(time.Since(c.pinged))
+			c.wake() // there may be DONEs that waited for it
 		}
 	case kindGoAway:
 		s.goneAway = true
@@ -116,7 +117,7 @@ func (c *carrier) control(h header, body []byte) error {
 func (c *carrier) data(h header) error {
 	s := c.session
 	if h.length <= smallBody {
-		body, err := c.body(h.length)
+		body, err := c.body(h)
 		if err != nil {
 			return err
 		}
@@ -189,19 +190,24 @@ func (s *session) incoming(h header) (*Stream, error) {
 // judge reports whether the record is for a stream that the peer opens with it, and takes note; else the
 // stream is over.
 func (s *session) judge(h header) (fresh bool, err error) {
+	if err := s.possible(h.kind, h.stream); err != nil {
+		return false, err
+	}
 	n, even := ordinal(h.stream)
-	if even == s.even {
-		if n >= s.opened {
-			return false, broken("%v for stream %d, which was never opened", h.kind, h.stream)
-		}
-		return false, nil
-	}
-	if n >= s.allowed {
-		return false, broken("%v opens stream %d, number %d where %d are allowed", h.kind, h.stream, n+1, s.allowed)
-	}
-	if s.seen.has(n) {
+	if even == s.even || s.seen.has(n) {
 		return false, nil
 	}
 	s.seen.add(n)
 	return true, nil
+}
+
+// possible returns an error if no record can be for the stream: this side has not opened it, or the peer may not.
+func (s *session) possible(k kind, id uint64) error {
+	switch n, even := ordinal(id); {
+	case even == s.even && n >= s.opened:
+		return broken("%v for stream %d, which was never opened", k, id)
+	case even != s.even && n >= s.allowed:
+		return broken("%v for stream %d, the peer's number %d where %d are allowed", k, id, n+1, s.allowed)
+	}
+	return nil
 }

@@ -69,10 +69,6 @@ func (s *session) nextOwn(c *carrier) {
 
 // nextControl appends what is to be told of streams.
 func (s *session) nextControl(c *carrier) {
-	if s.allow {
-		s.allow = false
-		c.window(0, 0, s.allowed)
-	}
 	for s.dones.n > 0 && len(c.out) < batchSize/2 && len(c.doneUnsure) < s.mostOwed() {
 		id := s.dones.pop()
 		c.doneUnsure = append(c.doneUnsure, id)
@@ -93,6 +89,11 @@ func (s *session) nextControl(c *carrier) {
 			st.ackedTo = st.received()
 			c.window(st.id, st.ackedTo, st.granted)
 		}
+	}
+	s.raise()
+	if s.allow {
+		s.allow = false
+		c.window(0, 0, s.allowed)
 	}
 }
 

@@ -61,12 +61,15 @@ func (st *Stream) room() (int, error) {
 		}
 		unsent := maxUnsent
 		switch mem := st.session.mem; {
+		case mem.over(100) && st.end > st.acked: // what a peer acknowledges late, or never, has to be kept
+			unsent = 0
 		case mem.over(95):
 			unsent = 4 << 10
 		case mem.over(80):
 			unsent = 64 << 10
 		}
-		if n := min(unsent-st.unsent, int(min(st.limit-st.end, maxUnsent))); n > 0 {
+		limit := min(st.limit, st.acked+maxWindow)
+		if n := min(unsent-st.unsent, int(min(limit-min(st.end, limit), maxUnsent))); n > 0 {
 			return n, nil
 		}
 		st.waiting = true

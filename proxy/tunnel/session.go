@@ -13,7 +13,7 @@ import (
 // streams included; nobody holds it while a byte is copied that is not among 16 KiB, or read or written.
 type session struct {
 	peer *peer
-	mem  *buffers
+	mem  *account // the peer's
 	mine incarnation
 
 	mu sync.Mutex
@@ -61,7 +61,7 @@ type session struct {
 func newSession(p *peer) *session {
 	s := &session{
 		peer:    p,
-		mem:     &p.e.mem,
+		mem:     &p.mem,
 		mine:    newIncarnation(),
 		streams: make(map[uint64]*Stream),
 		allowed: uint64(p.e.cfg.Streams),
@@ -207,18 +207,25 @@ func (s *session) remove(st *Stream) {
 		s.dones.push(st.id)
 		s.wakeControl()
 	}
-	if st.answering {
+	if st.answering && !st.deciding {
 		s.finishedOne()
 	}
 	s.notifyEmpty()
 }
 
-// finishedOne allows the peer another stream in place of one of its own that is over. The peer is told of a
-// good many at a time. An id that is missing below keeps the limit from running away from it.
+// finishedOne allows the peer another stream in place of one of its own that is over.
 func (s *session) finishedOne() {
 	s.finished++
+	s.raise()
+}
+
+// raise raises the limit on the peer's streams, a good many at a time, by those that are over. An id that is missing
+// below keeps the limit from running away from it, and so does what the peer takes too slowly of what it is to be told:
+// the queues hold no more than the limit allows streams.
+func (s *session) raise() {
+	untold := uint64(s.dones.n + s.urgent.n)
 	streams := uint64(s.peer.e.cfg.Streams)
-	limit := min(s.finished+streams, s.seen.base+4*streams)
+	limit := min(s.finished+streams-min(untold, s.finished+streams), s.seen.base+4*streams)
 	if limit >= s.allowed+max(1, streams/4) {
 		s.allowed = limit
 		s.allow = true

@@ -139,6 +139,7 @@ func (e *Endpoint) SetPeers(peers []Peer) error {
 		old[i].setAddress(cfg.Dial)
 		old = slices.Delete(slices.Clone(old), i, i+1)
 	}
+	e.mem.peers.Store(int64(len(peers)))
 	for _, p := range old {
 		p.stop()
 		p.session().fail(errors.New("the peer was taken out of the configuration"), "no longer configured")
