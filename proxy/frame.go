@@ -20,7 +20,7 @@ import (
 //	Ref     = epoch, number, size: a value that the receiver holds, or soon will; see values.go. In the place of a Block
 //	CloseWrite, Reset = empty; nothing follows
 //
-//	Room, Forget, Evict, Delivered: on value streams only, see values.go
+//	Room, Forget, Evict, Delivered, Want, Kept, Seen: on value streams only, see values.go and opposite.go
 //
 // A Gather is followed by its Blocks, between which only Declares stand, and delivers everything at once.
 type Frame struct {
@@ -44,10 +44,13 @@ const (
 	Forget                     // value streams: values that no Ref will name any more
 	Evict                      // value streams: slots that stand for no block any more
 	Delivered                  // value streams: Refs that have been delivered
+	Want                       // value streams: slots whose earlier values the other is asked to keep
+	Kept                       // value streams: slots whose earlier values are kept
+	Seen                       // value streams: how many values of such slots have come
 )
 
 var kindNames = [...]string{Bytes: "bytes", Declare: "declare", Block: "block", Gather: "gather", Ref: "ref", CloseWrite: "close_write", Reset: "reset",
-	Room: "room", Forget: "forget", Evict: "evict", Delivered: "delivered"}
+	Room: "room", Forget: "forget", Evict: "evict", Delivered: "delivered", Want: "want", Kept: "kept", Seen: "seen"}
 
 // String returns the kind's name as logs and metrics write it.
 func (k Kind) String() string {

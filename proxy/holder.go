@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"fmt"
 	"sync"
 	"time"
@@ -17,13 +18,14 @@ type holder struct {
 	epoch   uint64
 	frames  frameReader
 	pipe    *pipe.Pipe
-	slots   map[uint32]*heldSlot // the reader's
-	codecs  recvSlots            // the codecs of texts
-	puts    map[uint64]*heldSlot // the reader's: values that are not forgotten
-	last    uint64               // number of the last value that was read
-	room    int64                // bytes that the peer may have here
-	granted int64                // bytes of values that the peer has room for; guarded by the sharer's mu
-	report  func(Frame) error    // takes what the peer tells of this side's values: Room, Delivered
+	slots   map[uint32]*heldSlot   // the reader's
+	codecs  recvSlots              // the codecs of texts
+	puts    map[uint64]*heldSlot   // the reader's: values that are not forgotten
+	keys    map[valueKey]*heldCopy // of the slots' blocks; guarded by mu
+	last    uint64                 // number of the last value that was read
+	room    int64                  // bytes that the peer may have here
+	granted int64                  // bytes of values that the peer has room for; guarded by the sharer's mu
+	sharer  *sharer                // takes what the peer tells of this side's values
 
 	mu     sync.Mutex
 	used   int64
@@ -33,22 +35,24 @@ type holder struct {
 	dead   chan struct{}            // closed when no value comes any more
 }
 
-// A heldSlot is a slot of the value stream. Its fields are the reader's, but for what decoding changes, in turn.
+// A heldSlot is a slot of the value stream, as last declared. Its fields are the reader's, but for what decoding changes, in
+// turn.
 type heldSlot struct {
-	valueKey
-	id    uint32
-	codec string
-	dec   codecs.Decoder
-	copy  *reference.Copy
-	most  int           // bytes of an encoding
-	turn  chan struct{} // as of recvSlot
+	*heldCopy
+	text     string // of the codec
+	codec    string // its name
+	dec      codecs.Decoder
+	opposite oppositeDecoder
+	most     int           // bytes of an encoding
+	turn     chan struct{} // as of recvSlot
 }
 
 type heldValue struct{ data []byte } // nobody changes it
 
-func newHolder(p *Proxy, stream Stream, epoch uint64, report func(Frame) error) *holder {
-	h := &holder{shared: p, stream: stream, epoch: epoch, room: p.Values, report: report, slots: map[uint32]*heldSlot{}, puts: map[uint64]*heldSlot{}, codecs: recvSlots{newCodec: p.Codecs},
-		values: map[uint64]*heldValue{}, waits: map[uint64]chan struct{}{}, dead: make(chan struct{})}
+func newHolder(s *sharer, stream Stream, epoch uint64) *holder {
+	p := s.shared
+	h := &holder{shared: p, sharer: s, stream: stream, epoch: epoch, room: p.Values, slots: map[uint32]*heldSlot{}, puts: map[uint64]*heldSlot{},
+		keys: map[valueKey]*heldCopy{}, codecs: recvSlots{newCodec: p.Codecs}, values: map[uint64]*heldValue{}, waits: map[uint64]chan struct{}{}, dead: make(chan struct{})}
 	h.frames = frameReader{src: stream, limit: h.limit}
 	h.pipe = pipe.New(p.pool, pipeDepth, func(error) { stream.Reset(resetByFrames) })
 	return h
@@ -57,11 +61,11 @@ func newHolder(p *Proxy, stream Stream, epoch uint64, report func(Frame) error) 
 // limit tells the frame reader how long a body may be before memory is taken for it.
 func (h *holder) limit(k Kind, id uint32) (int, error) {
 	switch k {
-	case Declare, Room, Forget, Evict, Delivered:
+	case Declare, Room, Forget, Evict, Delivered, Want, Kept, Seen:
 		return maxSmall, nil
 	case Block:
 		if s := h.slots[id]; s != nil {
-			return 1 + s.most, nil
+			return 1 + maxOpposite + s.most, nil
 		}
 		return 0, fmt.Errorf("%w: slot %d was not declared", errFrame, id)
 	}
@@ -96,8 +100,13 @@ func (h *holder) take(f Frame) error {
 		return h.forget(f.Body)
 	case Evict:
 		return h.evict(f.Body)
+	case Kept:
+		return h.keep(f.Body)
+	case Seen: // once what was put before is decoded
+		f.Body = bytes.Clone(f.Body)
+		return h.pipe.Do(pipe.Item{Emit: func() error { return h.sharer.hear(h, f) }})
 	}
-	return h.report(f)
+	return h.sharer.hear(h, f)
 }
 
 // declare gives a slot its codec. A slot that stands for the same block as before keeps its copy: only its codec changes.
@@ -110,17 +119,20 @@ func (h *holder) declare(id uint32, body []byte) error {
 	if err != nil {
 		return fmt.Errorf("%w: declare: %w", errFrame, err)
 	}
-	s := &heldSlot{valueKey: d.valueKey(), id: id, codec: name(c.String()), most: mostReferenced(c, &d)}
-	switch old := h.slots[id]; {
+	s := &heldSlot{text: d.codec, codec: name(c.String()), most: mostReferenced(c, &d)}
+	switch old, k := h.slots[id], d.valueKey(); {
 	case old == nil:
-		s.copy = reference.NewCopy(s.size(), 0)
-		if err := h.account(s.slotCost()); err != nil {
+		if err := h.account(k.slotCost()); err != nil {
 			return err
 		}
-	case old.valueKey != s.valueKey:
+		s.heldCopy = &heldCopy{valueKey: k, id: id, epoch: h.epoch, copy: reference.NewCopy(k.size(), 0)}
+		h.mu.Lock()
+		h.keys[k] = s.heldCopy
+		h.mu.Unlock()
+	case old.valueKey != k:
 		return fmt.Errorf("%w: slot %d stands for another block already", errFrame, id)
 	default:
-		s.copy, s.turn = old.copy, old.turn
+		s.heldCopy, s.turn = old.heldCopy, old.turn
 	}
 	if s.dec, err = reference.NewDecoder(c, d.dtype, s.copy, s.copy); err != nil {
 		return fmt.Errorf("%w: declare %s for %d %v: %w", errFrame, d.codec, d.n, d.dtype, err)
@@ -143,14 +155,19 @@ func (h *holder) put(f Frame) error {
 	if err := h.account(int64(s.size())); err != nil {
 		return err
 	}
+	dec, coded, err := s.dec, f.Body[1:], error(nil)
+	if f.Body[0] == formOpposite {
+		if dec, coded, err = h.opposite(s, f.Body); err != nil {
+			return err
+		}
+	}
 	h.last++
 	id := h.last
 	h.puts[id] = s
 	prev, done := s.turn, make(chan struct{})
 	s.turn = done
-	encoded := append(h.shared.buffers.get(len(f.Body))[:0], f.Body...)
+	form, encoded := f.Body[0], append(h.shared.buffers.get(len(coded))[:0], coded...)
 	v := &heldValue{data: make([]byte, s.size())}
-	var err error
 	return h.pipe.Do(pipe.Item{
 		Work: func() {
 			if prev != nil {
@@ -158,12 +175,13 @@ func (h *holder) put(f Frame) error {
 			}
 			defer close(done)
 			begin := time.Now()
-			err = s.decode(v.data, encoded)
+			err = s.decode(dec, v.data, form, encoded)
 			h.shared.Metrics.decoded(s.codec, time.Since(begin))
 		},
 		Emit: func() error {
 			if err == nil {
 				h.store(id, v)
+				h.came(s.heldCopy)
 			}
 			return err
 		},
@@ -171,15 +189,15 @@ func (h *holder) put(f Frame) error {
 	})
 }
 
-func (s *heldSlot) decode(dst, body []byte) (err error) {
+func (s *heldSlot) decode(dec codecs.Decoder, dst []byte, form byte, src []byte) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%w: decoder of %s: panic: %v", errFrame, s.codec, p)
 		}
 	}()
-	switch form, src := body[0], body[1:]; {
-	case form == formCoded:
-		if err := s.dec.Decode(dst, src); err != nil {
+	switch {
+	case form == formCoded || form == formOpposite:
+		if err := dec.Decode(dst, src); err != nil {
 			return fmt.Errorf("%w: value of %s: %w", errFrame, s.codec, err)
 		}
 	case form != formRaw:
@@ -242,6 +260,9 @@ func (h *holder) evict(body []byte) error {
 		}
 		delete(h.slots, id)
 		if err := h.account(-s.slotCost()); err != nil {
+			return err
+		}
+		if err := h.pipe.Do(pipe.Item{Emit: func() error { h.left(s.heldCopy); return nil }}); err != nil {
 			return err
 		}
 	}

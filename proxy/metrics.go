@@ -53,7 +53,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		fallbacks: counter("verbatim_fallbacks_total", "Tensor values and blocks that were not coded as a rule says, by reason.", "reason"),
 		given:     counter("parsers_gave_up_total", "Directions of connections that stopped being understood, by protocol.", "protocol"),
 	}
-	m.values = counter("shared_values_total", "Values of tensors that the peer holds: put whole, put as a difference, referred to again, evicted.", "how")
+	m.values = counter("shared_values_total", "Values of tensors that the peer holds: put whole, as a difference to the last one (difference) or to the peer's (opposite), referred to again, evicted.", "how")
 	m.drift = prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "gradproxy_residual_ratio",
 		Help:    "Norm of a block's residual over the norm of its value: how far receivers are behind.",
 		Buckets: prometheus.ExponentialBuckets(1e-4, 4, 10)}, []string{"codec", "role"})

@@ -244,7 +244,11 @@ func (s *sender) cut(t tensor.Tensor) (*tensorCut, error) {
 		record.sent(t.Size, t.Size)
 		return nil, nil
 	}
-	c.want = min(max(c.choice.Codec.Block(t.Size), t.DType.Size()), MaxBlock/2)
+	cutter := c.choice.Codec
+	if c.shared { // by whatever codec the peer's values of it travel, they are of the same blocks
+		cutter = s.shared.lossless
+	}
+	c.want = min(max(cutter.Block(t.Size), t.DType.Size()), MaxBlock/2)
 	c.want -= c.want % t.DType.Size()
 	if s.cuts == nil {
 		s.cuts = map[uint64]*tensorCut{}
@@ -265,7 +269,7 @@ func (s *sender) decide(c *tensorCut) {
 		if s.lacks(s.shared.lossless.String()) {
 			c.choice.Codec = nil
 		}
-	case s.shares(c.t) && (c.choice.Closed || c.record.gain.Pays(m, s.shared.cores)):
+	case s.shares(c.t) && (c.choice.Closed || c.record.gain.Pays(m, s.shared.cores) || s.shared.sharerOf(s.peer).predicts(s.job, c.t)):
 		c.shared = true
 	case c.choice.Closed:
 		c.choice = policy.Choice{Codec: s.shared.lossless, Why: tensor.NoReference}

@@ -41,16 +41,21 @@ type valueStream struct {
 	pipe   *pipe.Pipe
 	room   int64 // what the peer gives; 0: it has not said so yet
 
-	used   int64
-	last   uint64 // number of the last value
-	slots  map[valueKey]*list.Element
-	recent list.List                   // of *putSlot, the one used most recently first
-	free   []uint32                    // numbers of slots that were evicted
-	forget []uint64                    // numbers of values to be forgotten
-	evict  []uint64                    // numbers of slots to be evicted
-	lent   map[*connection][]*putValue // Refs that were not delivered yet, in order
-	kick   chan struct{}
-	dead   chan struct{}
+	used     int64
+	last     uint64 // number of the last value
+	slots    map[valueKey]*list.Element
+	recent   list.List                   // of *putSlot, the one used most recently first
+	numbers  map[uint32]*putSlot         // all slots, and those that were evicted but not let go by the peer
+	predicts map[predicted]int           // slots that keep values
+	free     []uint32                    // numbers that were given and are free again
+	forget   []uint64                    // numbers of values to be forgotten
+	evict    []uint64                    // numbers of slots to be evicted
+	kept     []uint64                    // numbers of slots whose values are kept from now on
+	want     []uint64                    // numbers of the peer's slots that predict what is put here
+	seen     map[uint32]uint64           // values of the peer's slots that have come, where it keeps them
+	lent     map[*connection][]*putValue // Refs that were not delivered yet, in order
+	kick     chan struct{}
+	dead     chan struct{}
 }
 
 // A putSlot is a block of a tensor whose last value the peer holds.
@@ -62,9 +67,18 @@ type putSlot struct {
 	copy   *reference.Copy
 	held   bool // the peer has a value of it
 	values int  // that were put, of those that may lose something since the last exact one
-	broken bool // enc failed in a way that is not allowed: its values travel raw. In turn
-	turn   chan struct{}
-	latest *putValue
+
+	// See opposite.go.
+	version  uint64 // of the last value; 0: none
+	put      bool   // the peer will know the slot before what it is told from now on
+	keeps    bool   // earlier values are kept
+	leaving  bool   // it was evicted
+	seen     uint64 // version that the peer has seen
+	opposite oppositeEncoder
+	answered uint64 // of the peer's values of the block: how many had come when the last value was put here
+	broken   bool   // enc failed in a way that is not allowed: its values travel raw. In turn
+	turn     chan struct{}
+	latest   *putValue
 }
 
 // A putValue is a value that the peer holds, or soon will.
@@ -110,8 +124,8 @@ func (s *sharer) open(epoch uint64) {
 		s.shared.Log.Warn("no values are shared with the peer for now", "peer", s.peer, "err", err)
 		return
 	}
-	v := &valueStream{sharer: s, stream: stream, epoch: epoch, slots: map[valueKey]*list.Element{}, lent: map[*connection][]*putValue{},
-		kick: make(chan struct{}, 1), dead: make(chan struct{})}
+	v := &valueStream{sharer: s, stream: stream, epoch: epoch, slots: map[valueKey]*list.Element{}, numbers: map[uint32]*putSlot{}, predicts: map[predicted]int{}, lent: map[*connection][]*putValue{},
+		seen: map[uint32]uint64{}, kick: make(chan struct{}, 1), dead: make(chan struct{})}
 	v.pipe = pipe.New(s.shared.pool, pipeDepth, func(error) { stream.Reset(resetByFrames) })
 	room := AppendFrame(nil, Frame{Kind: Room, Body: binary.AppendUvarint(nil, uint64(s.shared.Values))})
 	if _, err := stream.Write(room); err != nil {
@@ -158,6 +172,10 @@ func (s *sharer) put(c *connection, b *sendBlock) (r ref, fresh, ok bool) {
 		return r, false, false
 	}
 	value, fresh := v.value(b)
+	var from *heldCopy
+	if fresh {
+		from = s.predictor(v, value.slot)
+	}
 	if value == nil {
 		s.mu.Unlock()
 		s.shared.Metrics.fellBack(tensor.NoMemory)
@@ -170,9 +188,12 @@ func (s *sharer) put(c *connection, b *sendBlock) (r ref, fresh, ok bool) {
 	if !fresh {
 		s.shared.Metrics.sharedValue("again")
 	} else {
-		if err := v.send(value, b); err != nil {
+		if err := v.send(value, b, from); err != nil {
 			return r, false, false // the stream is lost, and with it the value
 		}
+		s.mu.Lock()
+		value.slot.put = true
+		s.mu.Unlock()
 	}
 	return ref{v.epoch, value.id, len(b.data)}, fresh, true
 }
@@ -187,6 +208,9 @@ func (v *valueStream) value(b *sendBlock) (value *putValue, fresh bool) {
 			return old, false
 		}
 	}
+	if e != nil && e.Value.(*putSlot).ahead() {
+		return nil, false
+	}
 	need := int64(k.size())
 	if e == nil {
 		need += k.slotCost()
@@ -196,10 +220,13 @@ func (v *valueStream) value(b *sendBlock) (value *putValue, fresh bool) {
 	}
 	v.used += need
 	if e == nil {
-		e = v.recent.PushFront(&putSlot{valueKey: k, id: v.number(), copy: reference.NewCopy(k.size(), 0)})
+		slot := &putSlot{valueKey: k, id: v.number(), copy: reference.NewCopy(k.size(), 0)}
+		v.numbers[slot.id] = slot
+		e = v.recent.PushFront(slot)
 		v.slots[k] = e
 	}
 	slot := e.Value.(*putSlot)
+	slot.version++
 	v.last++
 	value = &putValue{id: v.last, slot: slot, raw: bytes.Clone(b.data)}
 	old := slot.latest
@@ -217,17 +244,19 @@ func (v *valueStream) number() uint32 {
 		v.free = v.free[:n-1]
 		return id
 	}
-	return uint32(v.recent.Len())
+	return uint32(len(v.numbers)) // all below are taken
 }
 
 // makeRoom evicts the slots that were used least recently, but not spared, until there is room for need bytes.
 func (v *valueStream) makeRoom(need int64, spared *list.Element) bool {
-	for e := v.recent.Back(); e != nil && (v.used+need > v.room || len(v.slots) >= maxSendSlots); {
+	for e := v.recent.Back(); e != nil && (v.used+need > v.room || len(v.numbers) >= maxSendSlots); {
 		before := e.Prev()
 		if slot := e.Value.(*putSlot); e != spared && slot.latest.refs == 0 {
 			v.recent.Remove(e)
 			delete(v.slots, slot.valueKey)
-			v.free = append(v.free, slot.id)
+			if slot.leaving = slot.keeps; !slot.keeps {
+				v.release(slot)
+			}
 			v.evict = append(v.evict, uint64(slot.id))
 			v.used -= slot.slotCost()
 			v.drop(slot.latest)
@@ -235,7 +264,7 @@ func (v *valueStream) makeRoom(need int64, spared *list.Element) bool {
 		}
 		e = before
 	}
-	return v.used+need <= v.room && len(v.slots) < maxSendSlots
+	return v.used+need <= v.room && len(v.numbers) < maxSendSlots
 }
 
 // drop has the peer forget a value. Its memory here is free at once; what is put next comes behind the Forget.
@@ -253,19 +282,22 @@ func (v *valueStream) kicked() {
 	}
 }
 
-// send puts a value on the stream. submit is held.
-func (v *valueStream) send(value *putValue, b *sendBlock) error {
+// send puts a value on the stream, as a difference to from, if that is not nil. submit is held.
+func (v *valueStream) send(value *putValue, b *sendBlock, from *heldCopy) error {
 	if err := v.flush(); err != nil { // the room that was made must be free there first
 		return err
 	}
 	slot := value.slot
 	c := b.choice.Codec
-	if slot.values++; codecs.Lossy(c) && (!slot.held || slot.values == b.choice.Flush) {
+	if slot.values++; codecs.Lossy(c) && (!slot.held && from == nil || slot.values == b.choice.Flush) {
 		c, slot.values = v.sharer.shared.lossless, 0 // there is nothing to take a difference to yet, or an exact one is due
 	}
 	how := "whole"
 	if slot.held {
 		how = "difference"
+	}
+	if from != nil {
+		how = "opposite"
 	}
 	slot.held = true
 	v.sharer.shared.Metrics.sharedValue(how)
@@ -282,9 +314,15 @@ func (v *valueStream) send(value *putValue, b *sendBlock) error {
 		d.codec = text
 		body := d.append(nil)
 		declare = append(appendHeader(nil, Declare, slot.id, len(body)), body...)
-		slot.enc, slot.text = enc, text
+		slot.enc, slot.text, slot.opposite.enc = enc, text, nil
 	}
 	enc, text, role, record := slot.enc, name(slot.text), b.role, b.record
+	if from != nil {
+		var err error
+		if enc, err = slot.against(c, from); err != nil {
+			enc, from = slot.enc, nil
+		}
+	}
 	prev, done := slot.turn, make(chan struct{})
 	slot.turn = done
 	var frame, buf []byte
@@ -295,10 +333,10 @@ func (v *valueStream) send(value *putValue, b *sendBlock) error {
 			}
 			defer close(done)
 			begin := time.Now()
-			buf, frame = v.sharer.encode(slot, enc, value.raw)
+			buf, frame = v.sharer.encode(slot, enc, from, value.raw)
 			took := time.Since(begin)
 			v.sharer.shared.Metrics.encoded(text, role, took)
-			if how == "difference" { // a first value says nothing of the next
+			if how != "whole" { // a first value says nothing of the next
 				record.gain.Saw(len(value.raw), len(frame), took)
 			}
 		},
@@ -317,18 +355,20 @@ func (v *valueStream) send(value *putValue, b *sendBlock) error {
 }
 
 // encode makes a value's frame. Whatever goes wrong with the codec, it travels: raw.
-func (s *sharer) encode(slot *putSlot, enc codecs.Encoder, raw []byte) (buf, frame []byte) {
-	buf = s.shared.buffers.get(maxHeader + 1 + len(raw) + len(raw)/64 + reference.Overhead)[:maxHeader+1]
-	out, err := slot.append(enc, buf, raw)
+func (s *sharer) encode(slot *putSlot, enc codecs.Encoder, from *heldCopy, raw []byte) (buf, frame []byte) {
+	buf = s.shared.buffers.get(maxHeader + 1 + maxOpposite + len(raw) + len(raw)/64 + reference.Overhead)[:maxHeader]
+	out := append(buf, formCoded)
+	if from != nil {
+		out = from.appendOpposite(buf)
+	}
+	out, err := slot.append(enc, out, raw)
 	if err == nil {
-		out[maxHeader] = formCoded
 		return out, frontHeader(out, Block, slot.id)
 	}
 	if !errors.Is(err, codecs.ErrUnsuited) {
 		s.shared.Log.Error("codec failed; its value travels raw", "codec", slot.text, "err", err)
 	}
-	out = append(buf, raw...)
-	out[maxHeader] = formRaw
+	out = append(append(buf, formRaw), raw...)
 	slot.copy.Set(raw)
 	return out, frontHeader(out, Block, slot.id)
 }
@@ -365,35 +405,25 @@ func (v *valueStream) tell() {
 func (v *valueStream) flush() error {
 	s := v.sharer
 	s.mu.Lock()
-	forget, evict := v.forget, v.evict
-	v.forget, v.evict = nil, nil
-	var told map[tag]int
-	if len(s.told) > 0 {
-		told, s.told = s.told, map[tag]int{}
+	var t teller
+	t.numbers(Forget, v.forget)
+	t.numbers(Kept, v.kept) // before the same slot is evicted
+	t.numbers(Evict, v.evict)
+	for tag, n := range s.told {
+		t.add(Delivered, binary.AppendUvarint(tag.append(t.scratch[:0]), uint64(max(n, 0))))
 	}
+	if s.held != nil {
+		t.prefix = binary.AppendUvarint(nil, s.held.epoch)
+		t.numbers(Want, v.want)
+		for id, n := range v.seen {
+			t.add(Seen, binary.AppendUvarint(binary.AppendUvarint(t.scratch[:0], uint64(id)), n))
+		}
+	}
+	clear(s.told)
+	clear(v.seen)
+	v.forget, v.kept, v.evict, v.want = v.forget[:0], v.kept[:0], v.evict[:0], v.want[:0]
 	s.mu.Unlock()
-	var out, body []byte
-	full := func(k Kind, last bool) {
-		if len(body) > maxSmall-32 || last && len(body) > 0 {
-			out = AppendFrame(out, Frame{Kind: k, Body: body})
-			body = body[:0]
-		}
-	}
-	for _, list := range []struct {
-		kind    Kind
-		numbers []uint64
-	}{{Forget, forget}, {Evict, evict}} {
-		for _, n := range list.numbers {
-			body = binary.AppendUvarint(body, n)
-			full(list.kind, false)
-		}
-		full(list.kind, true)
-	}
-	for t, n := range told {
-		body = binary.AppendUvarint(t.append(body), uint64(max(n, 0)))
-		full(Delivered, false)
-	}
-	full(Delivered, true)
+	out := t.frames()
 	if len(out) == 0 {
 		return nil
 	}
@@ -401,6 +431,38 @@ func (v *valueStream) flush() error {
 		_, err := v.stream.Write(out)
 		return err
 	}})
+}
+
+// A teller packs what there is to tell into frames.
+type teller struct {
+	prefix    []byte // of each body
+	out, body []byte
+	kind      Kind // of body
+	scratch   [3 * binary.MaxVarintLen64]byte
+}
+
+func (t *teller) numbers(k Kind, numbers []uint64) {
+	for _, n := range numbers {
+		t.add(k, binary.AppendUvarint(t.scratch[:0], n))
+	}
+}
+
+// add adds an item to the last frame if it is of that kind and has room, else to a new one.
+func (t *teller) add(k Kind, item []byte) {
+	if k != t.kind || len(t.body)+len(item) > maxSmall {
+		t.frames()
+		t.kind, t.body = k, append(t.body, t.prefix...)
+	}
+	t.body = append(t.body, item...)
+}
+
+// frames returns all frames.
+func (t *teller) frames() []byte {
+	if len(t.body) > 0 {
+		t.out = AppendFrame(t.out, Frame{Kind: t.kind, Body: t.body})
+	}
+	t.kind, t.body = 0, t.body[:0]
+	return t.out
 }
 
 // hear takes what the peer tells of this side's values.
@@ -418,6 +480,12 @@ func (s *sharer) hear(h *holder, f Frame) error {
 		for len(r.b) > 0 && !r.short {
 			t := r.tag()
 			s.delivered(t, r.int())
+		}
+	case Want:
+		s.wanted(&r)
+	case Seen:
+		if err := s.saw(&r); err != nil {
+			return err
 		}
 	default:
 		return fmt.Errorf("%w: %v on a value stream", errFrame, f.Kind)
@@ -511,12 +579,15 @@ func (p *Proxy) acceptValues(peer string, opened []byte, in Incoming, accept fun
 	}
 	s := p.sharerOf(peer)
 	stream := accept()
-	var h *holder
-	h = newHolder(p, stream, epoch, func(f Frame) error { return s.hear(h, f) })
+	h := newHolder(s, stream, epoch)
 	s.mu.Lock()
 	old := s.held
 	s.held = h
 	clear(s.told) // they were of values that are gone
+	if s.out != nil {
+		clear(s.out.seen)
+		s.out.want = nil
+	}
 	s.ready()
 	s.mu.Unlock()
 	if old != nil {

@@ -22,9 +22,9 @@ import (
 //	Evict     = slots of which no difference will come any more, so that their copies may go
 //	Delivered = of connections, so many Refs more that were delivered, or that the connection has ended here
 //
-// So the side that puts knows what the other holds, and it alone decides what is evicted: a value lives until another has
-// taken its place in its slot, or its slot was the one used least recently when room was needed, and every Ref to it has
-// been delivered. A connection is named by the number that its opening has given it.
+// and Want, Kept and Seen, which opposite.go explains. So the side that puts knows what the other holds, and it alone decides
+// what is evicted: a value lives until another has taken its place in its slot, or its slot was the one used least recently when
+// room was needed, and every Ref to it has been delivered. A connection is named by the number that its opening has given it.
 //
 // If a value stream is lost (the peer has a new incarnation) its values are, at both ends: the next are put whole. A Ref
 // carries the number of its value stream, its epoch, so that none is taken for another's.

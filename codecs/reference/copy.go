@@ -83,6 +83,19 @@ func (c *Copy) Set(b []byte) {
 	v.version, v.hash = c.latest, xxhash.Sum64(v.bytes)
 }
 
+// Keep has c keep so many earlier values besides the latest one from now on, of those that it has as many as that.
+func (c *Copy) Keep(keep int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	old := c.values
+	c.values = make([]value, 1+keep)
+	for _, v := range old {
+		if v.version != 0 && c.latest-v.version <= uint64(keep) {
+			c.values[v.version%uint64(len(c.values))] = v
+		}
+	}
+}
+
 // Drop forgets all values and gives their memory back. The next value is the first again, so both ends must drop at the
 // same place between blocks.
 func (c *Copy) Drop() {

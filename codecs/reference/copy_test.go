@@ -2,9 +2,11 @@ package reference_test
 
 import (
 	"bytes"
+	"errors"
 	"testing"
 
 	"github.com/gradproxy/gradproxy/codecs/reference"
+	"github.com/gradproxy/gradproxy/tensor"
 )
 
 func TestCopy(t *testing.T) {
@@ -28,6 +30,48 @@ func TestCopy(t *testing.T) {
 	check(0, 0, "")
 	c.Set([]byte("mnop"))
 	check(1, 4, "mnop")
+}
+
+// From some value on earlier ones are kept, and no more of them than that when that ends.
+func TestCopyKeepsMore(t *testing.T) {
+	c := reference.NewCopy(4, 0)
+	for i, step := range []struct{ keep, memory int }{{-1, 4}, {-1, 4}, {2, 8}, {-1, 12}, {-1, 12}, {1, 8}, {0, 4}} {
+		if step.keep >= 0 {
+			c.Keep(step.keep)
+		}
+		c.Set([]byte{0, 1, 2, byte(i)})
+		if c.Version() != uint64(i+1) || c.Memory() != step.memory || c.AppendTo(nil)[3] != byte(i) {
+			t.Errorf("value %d: version %d, %d bytes, want %d; the latest is %v", i, c.Version(), c.Memory(), step.memory, c.AppendTo(nil))
+		}
+	}
+	from, to := reference.NewCopy(4096, 0), reference.NewCopy(4096, 0)
+	block := make([]byte, 4096)
+	for i := range block {
+		block[i] = byte(i * i >> 4)
+	}
+	from.Set(block)
+	to.Set(block)
+	enc, err := reference.NewEncoder(mustNew(t, "lossless"), tensor.Float32, from, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dec, err := reference.NewDecoder(mustNew(t, "lossless"), tensor.Float32, to, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for ahead := range 4 { // values that the decoder's end has had, and the encoder's has not
+		encoded, err := enc.Append(nil, block)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ahead == 0 {
+			to.Keep(2)
+		}
+		if err := dec.Decode(make([]byte, 4096), encoded); errors.Is(err, reference.ErrReference) != (ahead == 3) {
+			t.Errorf("%d values ahead with 2 kept: %v", ahead, err)
+		}
+		to.Set(block)
+	}
 }
 
 func TestCopyOfNothing(t *testing.T) {
