@@ -3,7 +3,8 @@ package pslite
 import "github.com/gradproxy/gradproxy/tensor"
 
 // Index arrays are the keys of rows, or of many values, and the lengths of many. They are no payload, but may be a good part
-// of the bytes, and often are the same at every step and of every worker. What is coded by row needs the rows' keys first.
+// of the bytes, and often come again: at every step where a worker has all of an array, and within a step where it has rows
+// (MXNet's pulls them twice and pushes them once). What is coded by row needs the rows' keys first.
 
 // minIndex is the size in bytes from which an index array is a tensor where nothing depends on it.
 const minIndex = 256
@@ -21,20 +22,46 @@ func lead(m *meta, size int) int {
 	return 0
 }
 
-// An index is what is remembered of the keys after the first one.
+// An index is what is remembered of the keys after the first one: of those of one size how they were last, and of those of
+// all sizes whether they come again.
 type index struct {
-	hash   uint64 // of those that came last
-	varies bool   // which were not those that came before
+	hash uint64
+	luck int8 // above 0 they do
 }
 
-// indexPlace returns under which name keys of size bytes that begin like k are remembered, of all workers.
-func (id identity) indexPlace(seed uint64, m *meta, k *keys, size int) uint64 {
-	id.shape, id.key, id.set = indices, k.at(0, keyWidth(m.types[0])), uint64(size)
-	return id.shared(seed)
+// Luck begins with what makes the second array of keys wait for the first. One that came again makes up for two that did
+// not: a list that comes twice is worth holding.
+const (
+	firstLuck = 2
+	mostLuck  = 4
+)
+
+// after returns the luck after keys that came again, or did not.
+func after(luck int8, again bool) int8 {
+	if again {
+		return min(luck+2, mostLuck)
+	}
+	return max(luck-1, 0)
 }
 
-// indexOf returns the tensor that the keys after the first one are, of size bytes in all. Its Base is that of what came last
-// in its place, if that had come before as well or nothing else had: others are not worth holding.
+// ofIndex returns the identity of an index: of what array, with which worker. Pushes and pulls have the same.
+func (id identity) ofIndex(m *meta, k *keys) identity {
+	if id.direction == pull {
+		id.direction = push
+	}
+	id.shape, id.key, id.set = indices, k.at(0, keyWidth(m.types[0])), 0
+	return id
+}
+
+// luckOf returns the luck of an index.
+func (f *facts) luckOf(place uint64) int8 {
+	if i, ok := f.indices.get(place); ok {
+		return i.luck
+	}
+	return firstLuck
+}
+
+// indexOf returns the tensor that the keys after the first one are, of size bytes in all.
 func (x *connection) indexOf(r route, m *meta, k *keys, size int) tensor.Tensor {
 	x.protocol.mu.Lock()
 	defer x.protocol.mu.Unlock()
@@ -44,18 +71,19 @@ func (x *connection) indexOf(r route, m *meta, k *keys, size int) tensor.Tensor 
 	if !ok {
 		return tensor.Tensor{}
 	}
-	width := keyWidth(m.types[0])
-	t := tensor.Tensor{Role: tensor.Exact, DType: dataTypes[m.types[0]], Size: size - width, Hold: size - width}
-	place := id.indexPlace(j.seed, m, k, size)
-	if last, ok := f.indices.get(place); ok && !last.varies {
-		t.Base = place
-	}
-	t.Key = id.index(j.seed, k.at(0, width))
+	size -= keyWidth(m.types[0])
+	t := tensor.Tensor{Role: tensor.Exact, DType: dataTypes[m.types[0]], Size: size, Hold: size}
+	id = id.ofIndex(m, k)
+	t.Key = id.under(j.seed)
 	t.Keys = t.Key
+	if f.luckOf(t.Key) > 0 {
+		id.set = uint64(k.bytes + size)
+		t.Base = id.under(j.seed)
+	}
 	return t
 }
 
-// endKeys takes note of a frame of keys, and of whether they are those that came last in their place.
+// endKeys takes note of a frame of keys, and of whether what belongs to them will come again.
 func (x *connection) endKeys(r route, m *meta, k *keys) {
 	width := keyWidth(m.types[0])
 	if k.again = width > 0 && k.bytes == width; k.again || width == 0 || k.bytes < width {
@@ -69,17 +97,22 @@ func (x *connection) endKeys(r route, m *meta, k *keys) {
 	if !ok {
 		return
 	}
-	place := id.indexPlace(j.seed, m, k, k.bytes)
-	last, ok := f.indices.get(place)
+	id = id.ofIndex(m, k)
+	place := id.under(j.seed)
+	id.set = uint64(k.bytes)
+	last, ok := f.indices.get(id.under(j.seed))
 	now := index{hash: k.sum()}
-	k.again = ok && last.hash == now.hash
-	now.varies = ok && !k.again
-	f.indices.put(place, now)
+	again := ok && last.hash == now.hash
+	f.indices.put(id.under(j.seed), now)
+	luck := after(f.luckOf(place), again)
+	f.indices.put(place, index{luck: luck})
+	k.again = luck > 0
 }
 
-// lengthsOf returns the tensor that size bytes of lengths are, if they are worth one.
+// lengthsOf returns the tensor that size bytes of lengths are, if they are worth one. Those of as many values of an array are
+// the same, whichever rows or workers they are of.
 func (x *connection) lengthsOf(r route, m *meta, k *keys, size int) tensor.Tensor {
-	if size < minIndex || size%4 != 0 || dataTypes[m.types[2]] != tensor.Int32 {
+	if size < minIndex || size%4 != 0 || dataTypes[m.types[2]] != tensor.Int32 || keyWidth(m.types[0]) == 0 {
 		return tensor.Tensor{}
 	}
 	x.protocol.mu.Lock()
@@ -89,12 +122,8 @@ func (x *connection) lengthsOf(r route, m *meta, k *keys, size int) tensor.Tenso
 	if !ok {
 		return tensor.Tensor{}
 	}
-	t := tensor.Tensor{Role: tensor.Exact, DType: tensor.Int32, Size: size, Hold: size}
-	id.shape, id.set = lengths, k.sum()
-	t.Key = id.under(j.seed)
+	id.shape, id.key, id.set = lengths, k.at(0, keyWidth(m.types[0])), uint64(size)
+	t := tensor.Tensor{Role: tensor.Exact, DType: tensor.Int32, Size: size, Hold: size, Key: id.under(j.seed), Base: id.shared(j.seed)}
 	t.Keys = t.Key
-	if k.again {
-		t.Base = id.shared(j.seed)
-	}
 	return t
 }

@@ -2,6 +2,7 @@ package pslite
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/gradproxy/gradproxy/parser"
@@ -165,73 +166,87 @@ func listed(k kind, time int32, keys []uint64) say {
 	return s
 }
 
-func bases(found []tensor.Tensor) (has []bool) {
-	for _, v := range found {
-		has = append(has, v.Base != 0)
-	}
-	return has
-}
-
-// Keys that come again, of whichever worker and in requests of either kind, have a base, and so have their lengths, and the
-// values that are sent back for them. Keys that differ each time have none until they repeat.
-func TestKeysThatRepeat(t *testing.T) {
+// Keys have a base, that of the last ones of as many, as long as they come again: at each step, or several times within one.
+// What is sent for them has one if its keys do, which it names.
+func TestKeysThatComeAgain(t *testing.T) {
 	n := newNetwork(t, "job")
 	n.announce(9, all())
-	nine, eleven, back := n.connect(9, 8), n.connect(11, 8), n.connect(8, 9)
-	long, other := run(1, 2, 100), append(run(1, 2, 99), 1000)
-	time := int32(0)
-	for i, c := range []struct {
-		name string
-		on   *wire
-		kind kind
-		keys []uint64
-		want []bool // index, values, lengths
+	long, keys := run(1, 2, 100), func(i uint64) []uint64 { return append(run(1, 2, 99), 1000+i) }
+	for name, c := range map[string]struct {
+		keys         [][]uint64
+		index, value string // + has a base
 	}{
-		{"a first push", nine, push, long, []bool{false, false, false}},
-		{"another's pull", eleven, pull, long, []bool{true}},
-		{"its push", eleven, push, long, []bool{true, false, true}},
-		{"other keys", nine, push, other, []bool{true, false, false}},
-		{"others again", nine, push, long, []bool{false, false, false}},
-		{"the same again", eleven, push, long, []bool{false, false, true}},
-		{"and again", nine, push, long, []bool{true, false, true}},
-		{"keys of another first one", nine, push, run(2, 2, 100), []bool{false, false, false}},
-		{"fewer keys", nine, push, run(1, 2, 99), []bool{false, false, false}},
-		{"an answer", back, answer, long, []bool{false, false, false}},
-		{"another answer", n.connect(8, 11), answer, long, []bool{true, true, true}},
-		{"few keys", nine, push, run(1, 2, 32), []bool{false}},
-		{"few keys again", nine, push, run(1, 2, 32), []bool{false}},
-		{"an answer to few", back, answer, run(1, 2, 32), []bool{false}},
-		{"an answer to few again", back, answer, run(1, 2, 32), []bool{true}},
-		{"an answer to others", back, answer, append(run(1, 2, 31), 77), []bool{false}},
-		{"an answer to one", back, answer, run(1, 2, 1), []bool{true}},
+		"always the same":           {[][]uint64{long, long, long, long}, "++++", "++++"},
+		"never the same":            {[][]uint64{keys(1), keys(2), keys(3), keys(4), keys(5)}, "++---", "+----"},
+		"first all sorts":           {[][]uint64{keys(1), keys(2), keys(3), long, long, long, long}, "++---++", "+---+++"},
+		"two of each":               {[][]uint64{keys(1), keys(1), keys(2), keys(2), keys(3), keys(3), keys(4)}, "+++++++", "+++++++"},
+		"three of each":             {[][]uint64{keys(1), keys(1), keys(1), keys(2), keys(2), keys(2), keys(3)}, "+++++++", "+++++++"},
+		"other keys for once":       {[][]uint64{long, long, keys(1), long, long}, "+++++", "+++++"},
+		"turns of different length": {[][]uint64{long, long[:90], long, long[:90], long, long[:90]}, "++-+++", "+-++++"},
+		"few, that are no index":    {[][]uint64{long[:32], long[:32], long[1:32], long[:1], long[:1]}, "", "+++++"},
 	} {
-		time++
-		found := c.on.all(listed(c.kind, time, c.keys))
-		if got := bases(found); !slices.Equal(got, c.want) {
-			t.Errorf("%d, %s: bases %v, want %v", i, c.name, got, c.want)
-		}
-		for _, v := range found {
-			if v.Index() != (v.DType != tensor.Float32) || v.Index() && (v.Role != tensor.Exact || v.Why != tensor.OK) {
-				t.Errorf("%d, %s: %+v", i, c.name, v)
+		for _, k := range []kind{push, answer} {
+			w := newNetwork(t, name).connect(map[kind]int{push: 9, answer: 8}[k], map[kind]int{push: 8, answer: 9}[k])
+			var index, value string
+			for time, keys := range c.keys {
+				for _, v := range w.all(listed(k, int32(time), keys)) {
+					has := "-"
+					if v.Base != 0 {
+						has = "+"
+					}
+					switch {
+					case v.DType == tensor.Uint64:
+						index += has
+					case v.DType == tensor.Float32:
+						value += has
+					case v.Base == 0:
+						t.Errorf("%s: lengths without a base: %+v", name, v)
+					}
+					if v.Index() != (v.DType != tensor.Float32) || v.Index() && (v.Role != tensor.Exact || v.Why != tensor.OK) {
+						t.Errorf("%s: %+v", name, v)
+					}
+				}
+			}
+			want := c.value
+			if k == push {
+				want = strings.Repeat("-", len(c.keys))
+			}
+			if index != c.index || value != want {
+				t.Errorf("%s, in kind %d: keys %s, values %s; want %s, %s", name, k, index, value, c.index, want)
 			}
 		}
 	}
 }
 
-// The bases of keys are those of all workers; their own keys are not.
-func TestWorkersShareKeys(t *testing.T) {
+// Pushes and pulls of a worker share the bases of keys, and all workers those of lengths, and of what they are sent for the
+// same keys; the keys are each worker's, who may have others every time.
+func TestBasesOfKeys(t *testing.T) {
 	n := newNetwork(t, "job")
+	n.announce(9, all())
+	list := run(1, 1, 100)
 	first, second := n.connect(9, 8), n.connect(11, 8)
-	keys := run(1, 1, 64)
-	first.all(listed(push, 1, keys))
-	a, b := first.all(listed(push, 2, keys)), second.all(listed(push, 1, keys))
-	for i := range a {
-		if a[i].Base != b[i].Base || a[i].Key == b[i].Key {
-			t.Errorf("tensor %d: keys %x and %x of bases %x and %x", i, a[i].Key, b[i].Key, a[i].Base, b[i].Base)
-		}
+	a, b := first.all(listed(push, 1, list)), second.all(listed(push, 1, list))
+	if a[0].Base == b[0].Base || a[0].Key == b[0].Key {
+		t.Errorf("two workers' keys are %+v and %+v", a[0], b[0])
 	}
-	if pulled := second.all(listed(pull, 2, keys)); pulled[0].Base != a[0].Base || pulled[0].Key == b[0].Key {
-		t.Errorf("a pull's keys are %+v, a push's %+v", pulled[0], b[0])
+	if a[2].Base != b[2].Base || a[2].Key == b[2].Key {
+		t.Errorf("two workers' lengths are %+v and %+v", a[2], b[2])
+	}
+	if c := first.all(listed(pull, 2, list)); c[0].Base != a[0].Base {
+		t.Errorf("keys of a pull are %+v, of a push %+v", c[0], a[0])
+	}
+	if c := first.all(listed(push, 3, list[:99])); c[0].Base == a[0].Base || c[2].Base == a[2].Base || c[0].Key != a[0].Key {
+		t.Errorf("fewer keys are %+v, and their lengths %+v", c[0], c[2])
+	}
+	if c := first.all(listed(push, 4, run(2, 1, 100))); c[0].Base == a[0].Base || c[0].Key == a[0].Key {
+		t.Errorf("keys of another first one are %+v", c[0])
+	}
+	a, b = n.connect(8, 9).all(listed(answer, 1, list)), n.connect(8, 11).all(listed(answer, 1, list))
+	if a[1].Base != b[1].Base || a[1].Key == b[1].Key || a[1].Base == 0 {
+		t.Errorf("two workers are sent %+v and %+v", a[1], b[1])
+	}
+	if c := n.connect(8, 11).all(listed(answer, 2, append(run(1, 1, 99), 170))); c[1].Base == a[1].Base {
+		t.Errorf("what is sent for other keys has base %x too", c[1].Base)
 	}
 }
 
@@ -259,14 +274,16 @@ func TestForgottenIndices(t *testing.T) {
 	n.protocol.facts.init()
 	n.protocol.facts.indices.limit = 100
 	w := n.connect(9, 8)
-	w.all(sparse(1, 5, 6))
+	for i := range uint64(4) {
+		w.all(sparse(1, 5, 6+i))
+	}
 	for k := range uint64(300) {
 		w.all(listed(push, int32(2+k), []uint64{1000 + k, 2000 + k}))
 	}
 	if f := &n.protocol.facts.indices; len(f.young)+len(f.old) > 200 {
 		t.Errorf("%d are remembered", len(f.young)+len(f.old))
 	}
-	if found := w.all(sparse(400, 5, 6)); found[0].Base != 0 {
-		t.Errorf("a forgotten index has base %x", found[0].Base)
+	if found := w.all(sparse(400, 5, 6)); found[0].Base == 0 {
+		t.Error("a forgotten index does not begin again")
 	}
 }

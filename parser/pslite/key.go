@@ -68,14 +68,6 @@ func (i identity) under(seed uint64) uint64 {
 
 // shared returns what is the same for all workers that send or get the same: the Base of their tensors.
 func (i identity) shared(seed uint64) uint64 {
-	if i.worker = 0; i.direction == pull {
-		i.direction = push // both have the same keys
-	}
-	return i.under(seed)
-}
-
-// index returns the Key of the index of what key names.
-func (i identity) index(seed, key uint64) uint64 {
-	i.shape, i.key, i.set = indices, key, 0
+	i.worker = 0
 	return i.under(seed)
 }

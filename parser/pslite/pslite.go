@@ -64,9 +64,10 @@
 // of the index that their array has with that worker and direction, whatever its rows are this time: row i of the payload,
 // which is as long as all others, is the one that element i of the index names.
 //
-// An answer's Base is the same for all workers: under dist_sync all get the same bytes, and else similar ones. Rows, the
-// values of many keys, and keys and lengths themselves have a Base only if their keys were the last ones in their place,
-// the first key and number of keys, so that nobody holds what will not come again. Pushes have none.
+// An answer's Base is the same for all workers: under dist_sync all get the same bytes, and else similar ones. Keys have
+// one for each array, number and worker, who pulls and pushes the same rows within a step, and lengths for each array and
+// number. Rows and the values of many keys have one for each set of keys. All but lengths have it only as long as the
+// array's keys come again, so that nobody holds what is sent once. Pushes have none.
 //
 // # Limits
 //

@@ -69,7 +69,7 @@ func (x *connection) value(r route, m *meta, k *keys, size int) tensor.Tensor {
 		}
 	}
 	if l.shape == rows && t.Key != 0 {
-		t.Keys = id.index(j.seed, l.key)
+		t.Keys = id.ofIndex(m, k).under(j.seed)
 	}
 	if t.Role == tensor.Exact && !j.plain(m, l) && l.dtype.Float() { // a compressor's codes
 		t.DType = tensor.NoDType
