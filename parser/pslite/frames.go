@@ -11,7 +11,7 @@ type keys struct {
 	bytes int
 	first [16]byte
 	hash  *xxhash.Digest // made when there are more than first holds
-	again bool           // what belongs to them is likely to come again
+	again bool           // the answer that they are of is likely to come again
 }
 
 func (k *keys) begin() { k.bytes, k.again = 0, false }

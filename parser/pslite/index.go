@@ -44,12 +44,9 @@ func after(luck int8, again bool) int8 {
 	return max(luck-1, 0)
 }
 
-// ofIndex returns the identity of an index: of what array, with which worker. Pushes and pulls have the same.
+// ofIndex returns the identity of an index: of what array, with which worker. Pushes, pulls and answers have the same.
 func (id identity) ofIndex(m *meta, k *keys) identity {
-	if id.direction == pull {
-		id.direction = push
-	}
-	id.shape, id.key, id.set = indices, k.at(0, keyWidth(m.types[0])), 0
+	id.direction, id.shape, id.key, id.set = push, indices, k.at(0, keyWidth(m.types[0])), 0
 	return id
 }
 
@@ -59,6 +56,17 @@ func (f *facts) luckOf(place uint64) int8 {
 		return i.luck
 	}
 	return firstLuck
+}
+
+// come takes note of keys of an index, of size bytes, and returns its luck.
+func (f *facts) come(id identity, seed uint64, size int, hash uint64) int8 {
+	all := id.under(seed)
+	id.set = uint64(size)
+	last, ok := f.indices.get(id.under(seed))
+	f.indices.put(id.under(seed), index{hash: hash})
+	luck := after(f.luckOf(all), ok && last.hash == hash)
+	f.indices.put(all, index{luck: luck})
+	return luck
 }
 
 // indexOf returns the tensor that the keys after the first one are, of size bytes in all.
@@ -76,14 +84,13 @@ func (x *connection) indexOf(r route, m *meta, k *keys, size int) tensor.Tensor 
 	id = id.ofIndex(m, k)
 	t.Key = id.under(j.seed)
 	t.Keys = t.Key
-	if f.luckOf(t.Key) > 0 {
-		id.set = uint64(k.bytes + size)
+	if id.set = uint64(k.bytes + size); f.luckOf(t.Key) > 0 {
 		t.Base = id.under(j.seed)
 	}
 	return t
 }
 
-// endKeys takes note of a frame of keys, and of whether what belongs to them will come again.
+// endKeys takes note of a frame of keys, and of whether the values that an answer has for them will come again.
 func (x *connection) endKeys(r route, m *meta, k *keys) {
 	width := keyWidth(m.types[0])
 	if k.again = width > 0 && k.bytes == width; k.again || width == 0 || k.bytes < width {
@@ -97,16 +104,13 @@ func (x *connection) endKeys(r route, m *meta, k *keys) {
 	if !ok {
 		return
 	}
+	isAnswer := id.direction == answer
 	id = id.ofIndex(m, k)
-	place := id.under(j.seed)
-	id.set = uint64(k.bytes)
-	last, ok := f.indices.get(id.under(j.seed))
-	now := index{hash: k.sum()}
-	again := ok && last.hash == now.hash
-	f.indices.put(id.under(j.seed), now)
-	luck := after(f.luckOf(place), again)
-	f.indices.put(place, index{luck: luck})
-	k.again = luck > 0
+	f.come(id, j.seed, k.bytes, k.sum())
+	if isAnswer { // whose keys have come in the request, but not what it answers
+		id.direction = answer
+		k.again = f.come(id, j.seed, k.bytes, k.sum()) > 0
+	}
 }
 
 // lengthsOf returns the tensor that size bytes of lengths are, if they are worth one. Those of as many values of an array are

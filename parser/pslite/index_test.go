@@ -218,7 +218,7 @@ func TestKeysThatComeAgain(t *testing.T) {
 	}
 }
 
-// Pushes and pulls of a worker share the bases of keys, and all workers those of lengths, and of what they are sent for the
+// A worker's pushes, pulls and answers share the bases of keys, and all workers those of lengths, and of what they are sent for the
 // same keys; the keys are each worker's, who may have others every time.
 func TestBasesOfKeys(t *testing.T) {
 	n := newNetwork(t, "job")
@@ -234,6 +234,9 @@ func TestBasesOfKeys(t *testing.T) {
 	}
 	if c := first.all(listed(pull, 2, list)); c[0].Base != a[0].Base {
 		t.Errorf("keys of a pull are %+v, of a push %+v", c[0], a[0])
+	}
+	if c := n.connect(8, 9).all(listed(answer, 2, list)); c[0].Base != a[0].Base {
+		t.Errorf("keys of an answer are %+v, of a push %+v", c[0], a[0])
 	}
 	if c := first.all(listed(push, 3, list[:99])); c[0].Base == a[0].Base || c[2].Base == a[2].Base || c[0].Key != a[0].Key {
 		t.Errorf("fewer keys are %+v, and their lengths %+v", c[0], c[2])

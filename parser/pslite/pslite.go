@@ -61,13 +61,13 @@
 //
 // A tensor's Key is made of the job, direction, worker, customer and the server's key, which names the server as well
 // since each has a range of its own; where rows or many keys are sent, of the set of these too. Rows have as Keys the Key
-// of the index that their array has with that worker and direction, whatever its rows are this time: row i of the payload,
-// which is as long as all others, is the one that element i of the index names.
+// of their array's index with that worker, whatever its rows are this time: row i of the payload, which is as long as all
+// others, is the one that element i of the index names.
 //
 // An answer's Base is the same for all workers: under dist_sync all get the same bytes, and else similar ones. Keys have
-// one for each array, number and worker, who pulls and pushes the same rows within a step, and lengths for each array and
-// number. Rows and the values of many keys have one for each set of keys. All but lengths have it only as long as the
-// array's keys come again, so that nobody holds what is sent once. Pushes have none.
+// one for each array, number and worker, who within a step pulls, is sent and pushes the same rows, and lengths for each
+// array and number. Rows and the values of many keys have one for each set of keys. All but lengths have it only as long
+// as the array's keys come again, so that nobody holds what is sent once. Pushes have none.
 //
 // # Limits
 //
@@ -77,9 +77,9 @@
 // with encryption are not read.
 //
 // Memory is bounded whatever a peer sends: 2 MiB for a direction while a large meta comes, and for all jobs together the
-// last 2^17 keys pushed, 2^14 indices, 2^14 lives, 2^13 addresses and, without configuration, 2^5 jobs, of at most 2^10 nodes. What was
-// not used for longest is forgotten first; a forgotten key begins again, exactly, and a forgotten job's answers are
-// Unknown.
+// last 2^17 keys pushed, 2^14 indices, 2^14 lives, 2^13 addresses and, without configuration, 2^5 jobs, of at most 2^10
+// nodes. What was not used for longest is forgotten first; a forgotten key begins again, exactly, and a forgotten job's
+// answers are Unknown.
 package pslite
 
 import (
