@@ -67,7 +67,7 @@ func (o *Options) authority(files *[]file) (*Authority, error) {
 	a, err := LoadAuthority(o.Dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		if o.Domain == "" {
-			return nil, fmt.Errorf("pki: no authority in %s, and no trust domain to make one for", o.Dir)
+			return nil, fmt.Errorf("pki: no authority in %s, and no trust domain to make one for: name one", o.Dir)
 		}
 		if a, err = NewAuthority(o.Domain, o.Now); err != nil {
 			return nil, err
@@ -92,15 +92,15 @@ func LoadAuthority(dir string) (*Authority, error) {
 	case certErr != nil && keyErr != nil:
 		return nil, fmt.Errorf("pki: %w", certErr)
 	case certErr != nil || keyErr != nil:
-		return nil, fmt.Errorf("pki: of %s and %s only one is there: sites can be added only where both are", certFile, keyFile)
+		return nil, fmt.Errorf("pki: of %s and %s only one is there: sites can be added only where both are: put it back, or use another directory", certFile, keyFile)
 	}
 	pair, err := tls.LoadX509KeyPair(certFile, keyFile)
 	if err != nil {
-		return nil, fmt.Errorf("pki: %s and %s: %w", certFile, keyFile, err)
+		return nil, fmt.Errorf("pki: %s and %s are no authority: %w: put its files back, or use another directory", certFile, keyFile, err)
 	}
 	key, ok := pair.PrivateKey.(*ecdsa.PrivateKey)
 	if !ok || !pair.Leaf.IsCA || len(pair.Leaf.URIs) != 1 || pair.Leaf.URIs[0].Scheme != "spiffe" {
-		return nil, fmt.Errorf("pki: %s is not an authority that this package made", certFile)
+		return nil, fmt.Errorf("pki: %s is not an authority that this package made: put it back, or use another directory", certFile)
 	}
 	return &Authority{pair.Leaf.URIs[0].Host, pair.Leaf, key}, nil
 }
