@@ -65,8 +65,10 @@ func (feed) Write(p []byte) (int, error) { return len(p), nil }
 // nowhere is what lies beneath it.
 type nowhere struct{ net.Conn }
 
-func (nowhere) Close() error         { return nil }
-func (nowhere) RemoteAddr() net.Addr { return fabricAddr }
+func (nowhere) Close() error                     { return nil }
+func (nowhere) RemoteAddr() net.Addr             { return fabricAddr }
+func (nowhere) SetDeadline(time.Time) error      { return nil }
+func (nowhere) SetWriteDeadline(time.Time) error { return nil }
 
 // script turns fuzzed bytes into records, most of which fit the session; what is no record goes in raw.
 func script(b []byte) []byte {
