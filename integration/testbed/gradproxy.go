@@ -49,6 +49,7 @@ type Config struct {
 	Sites        []int  // those with a proxy, each the others' peer; nil: all
 	Resume       string // of the tunnel; "": 5m
 	RefusedRetry string // how long refused dials are repeated; "": 30s
+	References   string // room for what is sent again and again; "": the default
 	Loss         Loss   // of the one job that spans all sites
 }
 
@@ -57,6 +58,11 @@ type Loss struct {
 	Gradients  string // codec of what the job's sums are made of, which then are configured to be gradients; "": lossless
 	Aggregates string // codec of the sums; "": lossless
 	NoFeedback bool   // what Gradients drops is gone
+
+	// Of a job whose protocol proves roles, so that the configuration says nothing of its sums and has rules for the protocol
+	// only; "": another.
+	Protocol string
+	State    string // codec of what changes in weights that come back; "": lossless
 }
 
 // yaml is the part of the configuration that says so.
@@ -64,16 +70,25 @@ func (l Loss) yaml(ranks int) string {
 	if l.Gradients == "" {
 		return ""
 	}
+	const networks = `networks: ["198.18.0.0/15", "2001:db8::/32"]`
+	if l.Protocol != "" {
+		return fmt.Sprintf(`jobs:
+  - {name: job, %s}
+policy:
+  - {protocol: %[2]s, role: gradient, codec: %[3]q, feedback: %[4]t}
+  - {protocol: %[2]s, role: state, codec: %[5]q}
+`, networks, l.Protocol, l.Gradients, !l.NoFeedback, cmp.Or(l.State, "lossless"))
+	}
 	aggregates, rules := "lossless", ""
 	if l.Aggregates != "" {
 		aggregates = "lossy"
 		rules = fmt.Sprintf("  - {role: aggregate, codec: %q}\n", l.Aggregates)
 	}
 	return fmt.Sprintf(`jobs:
-  - {name: job, networks: ["198.18.0.0/15", "2001:db8::/32"], ranks: %d, sums: gradients, aggregates: %s}
+  - {name: job, %s, ranks: %d, sums: gradients, aggregates: %s}
 policy:
   - {role: gradient, codec: %q, feedback: %t}
-%s`, ranks, aggregates, l.Gradients, !l.NoFeedback, rules)
+%s`, networks, ranks, aggregates, l.Gradients, !l.NoFeedback, rules)
 }
 
 // configuration is the YAML file of site i.
@@ -96,6 +111,9 @@ peers:
 		text += fmt.Sprintf(`  - {name: %[1]s, dial: "%[2]s:%[3]d", id: "spiffe://%[4]s/%[1]s", networks: ["%[5]s", "%[6]s"], may_dial: ["%[7]s:1024-65535", "[%[8]s]/%[9]d:1024-65535"]}
 `, peer.Site, peer.Addr, tunnelPort, domain, peer.Network, peer.Network6, own.Network,
 			own.Network6.Addr(), own.Network6.Bits())
+	}
+	if c.References != "" {
+		text += fmt.Sprintf("references: %s\n", c.References)
 	}
 	return text + c.Loss.yaml(len(w.Sites))
 }

@@ -23,8 +23,9 @@ type Job struct {
 	Python  string   // the interpreter
 	Program string   // the script
 	Args    []string // the same for every rank
-	Env     []string // beside RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT and GLOO_SOCKET_IFNAME
+	Env     []string // beside those that tell a process who it is
 	Ranks   int      // rank r runs at site r modulo the number of sites
+	Nodes   []Node   // what runs instead of ranks, all started at once: node r counts as rank r
 
 	// The other ranks start when rank 0 listens for them, so that none of them meets a closed port. Some names the ranks
 	// to start, at once, instead of all; Port must then be the same at each start of a part of the job.
@@ -35,6 +36,7 @@ type Job struct {
 // A Result is how a rank ended.
 type Result struct {
 	Rank     int
+	Role     string         // of a Node; "": a rank
 	ExitCode int            // -1: ended by Signal
 	Signal   syscall.Signal // 0: none
 	Killed   error          // why this program killed it: Kill, or the end of the context; nil: it did not
@@ -52,6 +54,7 @@ type Report struct {
 	Version          string    `json:"version"` // the framework's
 	World            int       `json:"world"`
 	Parameters       int       `json:"parameters"`
+	DenseBytes       int       `json:"dense_bytes"` // of those that each step sends whole, as MXNet's jobs tell
 	Loss             float64   `json:"loss"`
 	Accuracy         float64   `json:"accuracy"`
 	Seconds          float64   `json:"seconds"`      // from joining to the end, imports left out
@@ -71,6 +74,7 @@ type Run struct {
 // A Rank is one process of a job under way.
 type Rank struct {
 	number int
+	role   string
 	ctx    context.Context // kills it
 	began  time.Time
 	stdout bytes.Buffer
@@ -89,7 +93,7 @@ func (w *WAN) Start(ctx context.Context, job Job) (*Run, error) {
 	}
 	ranks := job.Some
 	if ranks == nil {
-		ranks = make([]int, job.Ranks)
+		ranks = make([]int, job.processes())
 		for r := range ranks {
 			ranks[r] = r
 		}
@@ -98,7 +102,7 @@ func (w *WAN) Start(ctx context.Context, job Job) (*Run, error) {
 		rank, err := w.startRank(ctx, job, r)
 		if err == nil {
 			run.Ranks = append(run.Ranks, rank)
-			if r == 0 && job.Some == nil {
+			if r == 0 && job.Some == nil && job.Nodes == nil {
 				err = rank.listens(ctx, job.Port)
 			}
 		}
@@ -111,14 +115,13 @@ func (w *WAN) Start(ctx context.Context, job Job) (*Run, error) {
 }
 
 func (w *WAN) startRank(ctx context.Context, job Job, r int) (*Rank, error) {
-	site := w.Sites[r%len(w.Sites)]
+	i, role := job.place(r, len(w.Sites))
+	site := w.Sites[i]
 	cmd := site.CommandContext(ctx, job.Python, append([]string{job.Program}, job.Args...)...)
-	cmd.Env = append(os.Environ(),
-		"RANK="+strconv.Itoa(r), "WORLD_SIZE="+strconv.Itoa(job.Ranks),
-		"MASTER_ADDR="+w.Sites[0].Addr.String(), "MASTER_PORT="+strconv.Itoa(job.Port),
-		"GLOO_SOCKET_IFNAME="+site.Interface, "OMP_NUM_THREADS=1", "PYTHONDONTWRITEBYTECODE=1")
+	cmd.Env = append(os.Environ(), "OMP_NUM_THREADS=1", "PYTHONDONTWRITEBYTECODE=1")
+	cmd.Env = append(cmd.Env, job.environment(w, r, site)...)
 	cmd.Env = append(cmd.Env, job.Env...)
-	rank := &Rank{number: r, ctx: ctx, began: time.Now(), step: -1, moved: make(chan struct{})}
+	rank := &Rank{number: r, role: role, ctx: ctx, began: time.Now(), step: -1, moved: make(chan struct{})}
 	cmd.Stdout = &rank.stdout
 	var err error
 	rank.process, err = startProcess(cmd, rank.see)
@@ -164,7 +167,7 @@ func Failures(results []Result) error {
 	var errs []error
 	for _, r := range results {
 		if r.ExitCode != 0 || r.Job == "" {
-			errs = append(errs, fmt.Errorf("rank %d: %s after %.1f s; its last lines:\n%s", r.Rank, r.how(), r.Wall.Seconds(), r.Stderr))
+			errs = append(errs, fmt.Errorf("rank %d %s: %s after %.1f s; its last lines:\n%s", r.Rank, r.Role, r.how(), r.Wall.Seconds(), r.Stderr))
 		}
 	}
 	return errors.Join(errs...)
@@ -260,6 +263,7 @@ func (r *Rank) Wait() Result {
 	cpu, _ := r.cpu() // of an ended process: no error
 	result := Result{
 		Rank:     r.number,
+		Role:     r.role,
 		ExitCode: r.cmd.ProcessState.ExitCode(),
 		Signal:   signalOf(r.cmd.ProcessState),
 		Killed:   r.whoKilled(),

@@ -139,14 +139,19 @@ func Sum(samples map[string]float64, metric string, labels ...string) float64 {
 // Sent returns how many bytes of tensors of a role the job has sent so far with a codec, over all proxies. Both are
 // written as in metrics.
 func (ps Proxies) Sent(ctx context.Context, role, codec string) (bytes float64, err error) {
+	return ps.Sum(ctx, "gradproxy_raw_bytes_total", fmt.Sprintf("role=%q", role), fmt.Sprintf("codec=%q", codec))
+}
+
+// Sum is the function Sum, over all proxies.
+func (ps Proxies) Sum(ctx context.Context, metric string, labels ...string) (sum float64, err error) {
 	for _, p := range ps {
 		samples, err := p.Metrics(ctx)
 		if err != nil {
 			return 0, err
 		}
-		bytes += Sum(samples, "gradproxy_raw_bytes_total", fmt.Sprintf("role=%q", role), fmt.Sprintf("codec=%q", codec))
+		sum += Sum(samples, metric, labels...)
 	}
-	return bytes, nil
+	return sum, nil
 }
 
 // get asks the proxy's admin address, which only its namespace sees.

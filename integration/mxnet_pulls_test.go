@@ -1,0 +1,79 @@
+//go:build linux
+
+package integration
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/gradproxy/gradproxy/integration/testbed"
+)
+
+// pulls are the weights that n workers behind the WAN have got from the servers.
+type pulls struct {
+	leg
+	raw, wire    float64 // bytes, as the workers got them and as they went into the tunnel
+	fresh, again float64 // values that were put at the peer, and how often one was referred to again
+}
+
+const pullSteps = 30
+
+// pull runs the job of n workers behind the WAN. What they learn in a step does not depend on n.
+func pull(t *testing.T, n int, rate float64, c testbed.Config) pulls {
+	t.Helper()
+	nodes := []testbed.Node{{Role: testbed.Scheduler}, {Role: testbed.Server}, {Role: testbed.Server}}
+	nodes = append(nodes, slices.Repeat([]testbed.Node{{Role: testbed.Worker, Site: 1}}, n)...)
+	job := mxnetMode{nodes: nodes, args: []string{"--grid", "16"}}.job(t, "--steps", fmt.Sprint(pullSteps),
+		"--batch", fmt.Sprint(128/n), "--lr", fmt.Sprint(rate/float64(n)))
+	l, ps := runMXNet(t, job, &c)
+	state, how := `role="state"`, "gradproxy_shared_values_total"
+	p := pulls{
+		leg:   l,
+		raw:   sum(t, ps, "gradproxy_raw_bytes_total", state),
+		wire:  sum(t, ps, "gradproxy_wire_bytes_total", state),
+		fresh: sum(t, ps, how, `how="whole"`) + sum(t, ps, how, `how="difference"`),
+		again: sum(t, ps, how, `how="again"`),
+	}
+	t.Logf("%d workers got %.0f bytes of weights for %.0f: %.0f values, %.0f times one again", n, p.raw, p.wire, p.fresh, p.again)
+	if want := float64(n * pullSteps * l.results[0].DenseBytes); p.raw < want {
+		t.Fatalf("%.0f bytes of weights, want %.0f", p.raw, want)
+	}
+	return p
+}
+
+// Weights that come back are coded as what has changed in them, and those that four workers get cost what those of one do.
+func TestMXNetPullsCostOnce(t *testing.T) {
+	const rate = 0.01
+	var without, four, one pulls
+	t.Run("references=0", func(t *testing.T) { without = pull(t, 4, rate, testbed.Config{References: "0"}) })
+	t.Run("four workers", func(t *testing.T) { four = pull(t, 4, rate, testbed.Config{}) })
+	t.Run("one worker", func(t *testing.T) { one = pull(t, 1, rate, testbed.Config{}) })
+	if t.Failed() || t.Skipped() {
+		return
+	}
+	sameResults(t, without.results, four.results)
+	if r := one.wire / one.raw; r > 0.85*without.wire/without.raw {
+		t.Errorf("differences take %.3f of the weights, and the weights themselves, coded, %.3f", r, without.wire/without.raw)
+	}
+	// The first weights are sent before the proxies have agreed to share anything.
+	first := 4 * float64(one.results[0].DenseBytes)
+	if four.wire > 1.05*one.wire+first {
+		t.Errorf("%.0f bytes for four workers, want what one costs, %.0f", four.wire, one.wire)
+	}
+	if four.again < 2.8*four.fresh {
+		t.Errorf("%.0f values were sent, and one again %.0f times, want three times as often", four.fresh, four.again)
+	}
+}
+
+// Pushes lose something with feedback, and pulls in a closed loop, so that the workers' copies stay the same.
+func TestMXNetWithLossBothWays(t *testing.T) {
+	loss := mxnetLoss
+	loss.State = gradientCodec
+	p := pull(t, 4, 0.08, testbed.Config{Loss: loss})
+	wantReplicasEqual(t, p.results)
+	wantLearned(t, p.results)
+	if p.wire*50 > p.raw {
+		t.Errorf("%.0f bytes for %.0f of weights, want a fiftieth", p.wire, p.raw)
+	}
+}

@@ -1,0 +1,201 @@
+//go:build linux
+
+package integration
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/gradproxy/gradproxy/integration/testbed"
+)
+
+// An mxnetMode is a job on MXNet's parameter servers, and what the far end gets back.
+type mxnetMode struct {
+	nodes []testbed.Node
+	args  []string
+	env   []string
+}
+
+// With --grid the order in which a server adds gradients up does not matter, so that four workers end with the same bits
+// in every run, as two do anyway.
+var (
+	mxnetSync      = mxnetMode{twoWorkers, nil, nil}
+	mxnetManyKinds = mxnetMode{fourWorkers, []string{"--grid", "16", "--half", "--sparse"}, nil}
+	mxnetSums      = mxnetMode{fourWorkers, []string{"--grid", "16", "--update", "workers"}, nil}
+	mxnetP3        = mxnetMode{fourWorkers, mxnetSums.args, []string{"DMLC_PS_VAN_TYPE=p3", "MXNET_KVSTORE_SLICE_THRESHOLD=5000"}}
+	mxnetCodes     = mxnetMode{fourWorkers, []string{"--compress", "0.5"}, nil} // multiples of 0.5: as good as --grid
+	mxnetAsync     = mxnetMode{fourWorkers, []string{"--kvstore", "dist_async"}, nil}
+)
+
+// Where the nodes of MXNet's jobs are.
+var (
+	twoWorkers = []testbed.Node{
+		{Role: testbed.Scheduler, Site: 0}, {Role: testbed.Server, Site: 0}, {Role: testbed.Server, Site: 1},
+		{Role: testbed.Worker, Site: 0}, {Role: testbed.Worker, Site: 1},
+	}
+	// Half of the workers are beside a value's server, where no proxy sees them, and half of them behind the WAN.
+	fourWorkers = append(twoWorkers[:len(twoWorkers):len(twoWorkers)],
+		testbed.Node{Role: testbed.Worker, Site: 0}, testbed.Node{Role: testbed.Worker, Site: 1})
+)
+
+// mxnetSteps is how many steps the jobs make.
+const mxnetSteps = 10
+
+// job returns the mode's job, or skips the test.
+func (m mxnetMode) job(t *testing.T, args ...string) testbed.Job {
+	t.Helper()
+	job := newJob(t, "mxnet", "mxnet_job.py", 0, nil)
+	job.Nodes = m.nodes
+	job.Args = append([]string{"--steps", fmt.Sprint(mxnetSteps)}, append(m.args, args...)...)
+	job.Env = append([]string{"MXNET_KVSTORE_BIGARRAY_BOUND=1000"}, m.env...) // splits large arrays over both servers
+	return job
+}
+
+// MXNet says nothing when a connection is lost that had something to carry, and waits for ever.
+const mxnetPatience = 90 * time.Second
+
+// runMXNet runs job between two sites, through the proxies of c if there are any. The results are those of its workers.
+func runMXNet(t *testing.T, job testbed.Job, c *testbed.Config) (l leg, ps testbed.Proxies) {
+	t.Helper()
+	w := newWAN(t, 2, fast)
+	if c != nil {
+		ps = startProxies(t, w, *c)
+	}
+	before := w.LinkBytes()
+	results, err := w.Run(deadline(t, mxnetPatience), job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.bytes = w.LinkBytes() - before
+	for _, r := range results {
+		if r.Role == testbed.Worker {
+			l.results = append(l.results, r)
+		}
+	}
+	report(t, l)
+	if n := sum(t, ps, "gradproxy_parsers_gave_up_total"); n != 0 {
+		t.Errorf("%.0f directions of connections stopped being understood", n)
+	}
+	return l, ps
+}
+
+// directMXNet returns how the mode's job goes without proxies. How values travel has no effect on the weights, nor where the
+// nodes are, so modes that differ in that only have it in common.
+func directMXNet(t *testing.T, m mxnetMode) leg {
+	t.Helper()
+	key := fmt.Sprint("mxnet", m.args)
+	if l, ok := directLegs[key]; ok {
+		return l
+	}
+	t.Run("direct", func(t *testing.T) {
+		directLegs[key], _ = runMXNet(t, m.job(t), nil)
+	})
+	if directLegs[key].results == nil {
+		t.Fatal("no direct run to compare with")
+	}
+	return directLegs[key]
+}
+
+// The scheduler, a server and half of the workers are at one site, the rest is at another one; all their ports are
+// ephemeral. Without loss the workers end with the direct run's weights.
+func TestMXNet(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		mode mxnetMode
+	}{
+		{"dist_sync, two workers", mxnetSync},
+		{"float16, row-sparse", mxnetManyKinds},
+		{"updates on workers", mxnetSums},
+		{"P3", mxnetP3},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			want := directMXNet(t, c.mode)
+			t.Run("lossless", func(t *testing.T) {
+				got, _ := runMXNet(t, c.mode.job(t), &testbed.Config{})
+				sameResults(t, want.results, got.results)
+				if got.bytes >= want.bytes {
+					t.Errorf("%d bytes on the WAN, want fewer than the %d of a direct run", got.bytes, want.bytes)
+				}
+			})
+		})
+	}
+}
+
+// mxnetLoss lets gradients lose something.
+var mxnetLoss = testbed.Loss{Protocol: "pslite", Gradients: gradientCodec}
+
+// Where gradients lose something, whatever else the workers push or get back still travels exactly, and so they stay
+// alike, whether they are beside the server or behind the WAN.
+func TestMXNetWithLoss(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		mode   mxnetMode
+		rounds int // whose values are the same for all workers, the first weights included
+	}{
+		{"float16, row-sparse", mxnetManyKinds, 1 + mxnetSteps},
+		{"updates on workers", mxnetSums, 1 + mxnetSteps},
+		{"P3", mxnetP3, 1 + mxnetSteps},
+		{"dist_async", mxnetAsync, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			folder := t.TempDir()
+			l, ps := runMXNet(t, c.mode.job(t, "--alike", folder), &testbed.Config{Loss: mxnetLoss})
+			const arrays = 6 // weights and biases of three layers
+			if different := alike(t, folder, len(l.results), arrays*c.rounds); len(different) > 0 {
+				t.Errorf("the workers were to get the same of %d arrays or rows and did not, among them %v", len(different), different[0])
+			}
+			wantReplicasEqual(t, l.results)
+			// Each dense gradient of half of the workers crosses the WAN. The first of each is exact, and so are zeros.
+			wantLost(t, ps, gradientCodec, (mxnetSteps-1)*len(l.results)/2*l.results[0].DenseBytes*99/100)
+			wantLearned(t, l.results)
+		})
+	}
+}
+
+// Sums of gradients may lose something too, if the configuration says so. Workers behind the WAN then get something else than
+// those beside the server, and what the tests above look at shows it.
+func TestMXNetWithLossyAggregates(t *testing.T) {
+	folder := t.TempDir()
+	way := testbed.Way(gradientCodec + "+int4")
+	config := way.Config()
+	l, ps := runMXNet(t, mxnetSums.job(t, "--alike", folder), &config)
+	if different := alike(t, folder, len(l.results), 1); len(different) == 0 {
+		t.Error("all workers got the same")
+	}
+	wantLost(t, ps, way, (mxnetSteps-2)*len(l.results)/2*l.results[0].DenseBytes)
+	wantLearned(t, l.results)
+}
+
+// MXNet's 2-bit codes are sent where gradients would be. One that changed would change the weights.
+func TestMXNetsCodesTravelExactly(t *testing.T) {
+	want := directMXNet(t, mxnetCodes)
+	got, ps := runMXNet(t, mxnetCodes.job(t), &testbed.Config{Loss: mxnetLoss})
+	sameResults(t, want.results, got.results)
+	if n := sum(t, ps, "gradproxy_raw_bytes_total", fmt.Sprintf("codec=%q", gradientCodec)); n != 0 {
+		t.Errorf("%.0f bytes went through %s", n, gradientCodec)
+	}
+	if n := sum(t, ps, "gradproxy_raw_bytes_total", `role="state"`); n == 0 {
+		t.Error("no weights came back: the test shows nothing")
+	}
+}
+
+// sum adds up a metric over the proxies.
+func sum(t *testing.T, ps testbed.Proxies, metric string, labels ...string) float64 {
+	t.Helper()
+	n, err := ps.Sum(deadline(t, time.Minute), metric, labels...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// wantLearned fails the test unless every rank knows more than who guesses, whose loss is 2.3.
+func wantLearned(t *testing.T, results []testbed.Result) {
+	t.Helper()
+	for _, r := range results {
+		if !(r.Loss < 1.9) {
+			t.Errorf("rank %d ends with a loss of %.3f: it does not learn", r.Rank, r.Loss)
+		}
+	}
+}
