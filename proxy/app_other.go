@@ -6,21 +6,23 @@ import "net"
 
 // An appReader reads from the app's connection.
 type appReader struct {
-	c    *net.TCPConn
-	pool *buffers
+	c      *net.TCPConn
+	lender *lender
 }
 
-func newAppReader(c *net.TCPConn, pool *buffers) (*appReader, error) {
-	return &appReader{c, pool}, nil
+func newAppReader(c *net.TCPConn, lender *lender) (*appReader, error) {
+	return &appReader{c, lender}, nil
 }
 
-// read waits for bytes and returns a pooled buffer that has room bytes of room before them. io.EOF is the app's FIN.
-func (r *appReader) read(room, size int) ([]byte, error) {
-	buf := r.pool.get(room + size)
-	n, err := r.c.Read(buf[room:])
+// read waits for bytes and returns a buffer of size bytes at most that has room bytes of room before them. io.EOF is the
+// app's FIN.
+func (r *appReader) read(room, size int) (loan, error) {
+	l := r.lender.lend(size)
+	n, err := r.c.Read(l.buf[room:])
 	if n > 0 {
-		return buf[:room+n], nil
+		l.buf = l.buf[:room+n]
+		return l, nil
 	}
-	r.pool.put(buf)
-	return nil, err
+	r.lender.back(l)
+	return loan{}, err
 }

@@ -11,27 +11,28 @@ import (
 // An appReader reads from the app's connection. It takes memory only when there are bytes, so that an idle connection
 // costs none.
 type appReader struct {
-	raw  syscall.RawConn
-	pool *buffers
+	raw    syscall.RawConn
+	lender *lender
 }
 
-func newAppReader(c *net.TCPConn, pool *buffers) (*appReader, error) {
+func newAppReader(c *net.TCPConn, lender *lender) (*appReader, error) {
 	raw, err := c.SyscallConn()
-	return &appReader{raw, pool}, err
+	return &appReader{raw, lender}, err
 }
 
-// read waits for bytes and returns a pooled buffer that has room bytes of room before them. io.EOF is the app's FIN.
-func (r *appReader) read(room, size int) (buf []byte, err error) {
+// read waits for bytes and returns a buffer of size bytes at most that has room bytes of room before them. io.EOF is the
+// app's FIN.
+func (r *appReader) read(room, size int) (l loan, err error) {
 	var readErr error
 	err = r.raw.Read(func(fd uintptr) bool {
-		buf = r.pool.get(room + size)
-		n, e := ignoringEINTR(func() (int, error) { return syscall.Read(int(fd), buf[room:]) })
+		l = r.lender.lend(size)
+		n, e := ignoringEINTR(func() (int, error) { return syscall.Read(int(fd), l.buf[room:]) })
 		if e == nil && n > 0 {
-			buf = buf[:room+n]
+			l.buf = l.buf[:room+n]
 			return true
 		}
-		r.pool.put(buf)
-		buf = nil
+		r.lender.back(l)
+		l = loan{}
 		switch e {
 		case nil:
 			readErr = io.EOF
@@ -45,7 +46,7 @@ func (r *appReader) read(room, size int) (buf []byte, err error) {
 	if err == nil {
 		err = readErr
 	}
-	return buf, err
+	return l, err
 }
 
 func ignoringEINTR(f func() (int, error)) (int, error) {

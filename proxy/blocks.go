@@ -18,6 +18,8 @@ type group struct {
 	open     int       // blocks that are not whole
 	size     int       // bytes of all runs
 	total    int       // the same once all blocks are whole
+	paid     int       // bytes of the budget, beside what each block has
+	paidRuns int       // runs that are paid for
 	timed    bool      // the sender may be waiting for an answer to bytes that wait here
 	since    time.Time // when the first such block began
 }
@@ -40,16 +42,18 @@ func (g *group) add(n, block int) {
 	g.runs = append(g.runs, run{n, block})
 }
 
-func (g *group) addLiteral(b []byte) {
+// addLiteral notes bytes that stand between blocks, for which cost bytes were taken of the budget.
+func (g *group) addLiteral(b []byte, cost int) {
+	g.paid += cost
 	g.literals = append(g.literals, b...)
 	g.add(len(b), literal)
 	g.total += len(b)
 }
 
-// overfull reports whether n more bytes are more than a Gather frame may deliver. What
+// overfull reports whether n more bytes are more than may wait together, or than a Gather frame may deliver. What
 // one read adds still fits.
-func (g *group) overfull(n int) bool {
-	return g.open > 0 && (g.total+n > MaxBlock-readSize || len(g.runs) >= maxRuns-2 || len(g.blocks) >= maxGathered)
+func (g *group) overfull(n, most int) bool {
+	return g.open > 0 && (g.total+n > min(most, MaxBlock-readSize) || len(g.runs) >= maxRuns-2 || len(g.blocks) >= maxGathered)
 }
 
 // start opens a block whose bytes follow.
@@ -87,6 +91,11 @@ type tensorCut struct {
 	record *tensorRecord
 	t      tensor.Tensor
 }
+
+const (
+	literalCost = 3  // memory of a literal byte: as it waits, in a slice that grows, and in the Gather frame
+	runCost     = 48 // memory of a run, likewise
+)
 
 // maxRuns bounds the runs of a group, and with them the memory that a Gather frame takes.
 const maxRuns = 1 << 16

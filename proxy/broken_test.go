@@ -19,10 +19,13 @@ func whole(t *testing.T, p *Proxy) {
 	if err := p.Drain(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for name, b := range map[string]budget{"senders": p.budget, "receivers": p.received} {
-		if !b.take(int(p.Memory)) {
-			t.Errorf("the budget of %s is not whole again", name)
+	for name, b := range map[string]*budget{"senders": p.budget, "receivers": p.received} {
+		if b.used != 0 {
+			t.Errorf("%d bytes of the budget of %s are not given back", b.used, name)
 		}
+	}
+	if n := p.buffers.lent.Load(); n != 0 {
+		t.Errorf("%d bytes of buffers are not given back", n)
 	}
 }
 

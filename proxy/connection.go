@@ -62,17 +62,18 @@ const resetGrace = 5 * time.Second
 
 // carry moves bytes both ways until both directions have ended, and returns how that came.
 func (c *connection) carry(pc parser.Conn) string {
-	reader, err := newAppReader(c.conn, &c.shared.buffers)
-	if err != nil {
+	send := &sender{connection: c, pipe: pipe.New(c.shared.pool, pipeDepth, func(error) { c.abort(resetByFrames) })}
+	send.lender = c.shared.lenderOf(c.shared.budget, &c.shared.sharerOf(c.peer).sends)
+	var err error
+	if send.app, err = newAppReader(c.conn, &send.lender); err != nil {
 		c.abort(resetByApp)
 		return "app"
 	}
 	c.conn.SetLinger(0) // should this process be killed, the kernel sends an RST and not an end that looks orderly
-	flow := policy.Flow{Job: c.job, Direction: policy.FromClient, LossyAggregates: c.lossyAggregates}
+	send.flow = policy.Flow{Job: c.job, Direction: policy.FromClient, LossyAggregates: c.lossyAggregates}
 	if pc.Own == parser.Server {
-		flow.Direction = policy.FromServer
+		send.flow.Direction = policy.FromServer
 	}
-	send := &sender{connection: c, flow: flow, app: reader, pipe: pipe.New(c.shared.pool, pipeDepth, func(error) { c.abort(resetByFrames) })}
 	recv := newReceiver(c, c.stream)
 	send.parser, recv.learner = c.shared.parsers(pc, func(name string) { send.flow.Protocol = name })
 
@@ -175,6 +176,9 @@ func (c *connection) how(send, recv error) string {
 		case errors.Is(err, errFrame), errors.Is(err, parser.ErrReset):
 			c.log.Error("connection reset", "reason", "protocol", "err", err)
 			return "protocol"
+		case errors.Is(err, errMemory):
+			c.log.Error("connection reset", "reason", "memory", "err", err)
+			return "memory"
 		default:
 			c.log.Warn("connection reset", "reason", "tunnel", "err", err)
 			return "tunnel"

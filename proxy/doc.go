@@ -15,7 +15,6 @@
 //     sender may be waiting for an answer, at most stallMost.
 //   - A frame that does not decode resets the connection: the app sees an error, never garbage. An app's FIN and RST
 //     arrive as what they were; the end of the tunnel is a RST.
-//   - Memory is bounded: what blocks hold comes from a budget, and whoever gets none goes on with little: a sender lets the
-//     block travel verbatim, a receiver handles one block at a time. Beside the budget a connection holds what one read
-//     brings and, where opaque bytes stand among blocks that wait, at most MaxBlock.
+//   - Memory is bounded: what is read and what blocks hold comes from a budget (budget.go), and whoever gets none goes on
+//     with little, spare bytes: a sender lets bytes travel verbatim, a receiver handles one block at a time.
 package proxy

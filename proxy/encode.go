@@ -23,13 +23,15 @@ type sendBlock struct {
 	index  int    // in its group
 	data   []byte // pooled; the elements, of which filled bytes have come
 	filled int
+	room   int       // bytes of buf
+	cost   int       // bytes of the budget, for data and buf
 	flush  bool      // what its slot owes is added to it, and it travels exactly
 	owed   *sendSlot // that slot, once the block has another
 
 	declare    []byte        // Declare frame that goes before, or nil
 	prev, done chan struct{} // the slot's turn: when this block's encoding may begin, and that it has ended
 	paid       chan struct{} // the same of owed: when all before has been encoded
-	frame      []byte        // the Block frame, within buf
+	frame      []byte        // the Block frame, within buf; or a Ref's
 	buf        []byte        // pooled
 }
 
@@ -146,7 +148,7 @@ func (s *sender) encode(b *sendBlock) {
 		b.owed.memory.pay(b.decl.dtype, b.data, b.owed.residual)
 	}
 	begin := time.Now()
-	b.buf = s.shared.buffers.get(maxHeader + 1 + len(b.data) + len(b.data)/64)[:maxHeader+1]
+	b.buf = s.shared.buffers.get(b.room)[:maxHeader+1]
 	out, err := b.slot.append(b.buf, b.data)
 	if err == nil {
 		took := time.Since(begin)
@@ -167,10 +169,7 @@ func (s *sender) encode(b *sendBlock) {
 	b.record.gain.Saw(len(b.data), len(b.frame), time.Since(begin))
 }
 
-func (b *sendBlock) finish(out []byte) {
-	b.buf = out
-	b.frame = frontHeader(out, Block, b.slot.id)
-}
+func (b *sendBlock) finish(out []byte) { b.frame = frontHeader(out, Block, b.slot.id) }
 
 // append encodes src. A panic in a codec is an error of its slot, which is not used again: its state is unknown.
 func (s *sendSlot) append(dst, src []byte) (out []byte, err error) {
@@ -238,11 +237,13 @@ func (s *sender) release(g *group) {
 		if b.data == nil {
 			continue
 		}
-		s.shared.budget.give(len(b.data))
 		s.shared.buffers.put(b.data)
 		s.shared.buffers.put(b.buf)
+		s.lender.give(b.cost)
 		b.data, b.buf, b.frame = nil, nil, nil
 	}
+	s.lender.give(g.paid)
+	g.literals, g.paid = nil, 0
 }
 
 // spoil sends the group that waits verbatim, in stream order; the rest of its blocks will travel verbatim too. No coder
@@ -256,26 +257,49 @@ func (s *sender) spoil(stalled bool) error {
 	for _, c := range s.cuts {
 		c.block = nil
 	}
-	buf := s.shared.buffers.get(maxHeader + g.size)[:maxHeader]
-	taken := make([]int, len(g.blocks))
-	literals := g.literals
-	for _, r := range g.runs {
-		if r.block == literal {
-			buf, literals = append(buf, literals[:r.n]...), literals[r.n:]
-			continue
-		}
-		from := taken[r.block]
-		taken[r.block] += r.n
-		buf = append(buf, g.blocks[r.block].data[from:from+r.n]...)
-	}
-	for i, b := range g.blocks {
-		b.record.sent(taken[i], taken[i])
+	for _, b := range g.blocks {
+		b.record.sent(b.filled, b.filled)
 		if stalled {
 			s.shared.Metrics.fellBack(tensor.Stalled)
 		}
 	}
-	s.release(&g)
-	err := s.opaque(buf)
-	s.shared.buffers.put(buf)
-	return err
+	defer s.release(&g)
+	return s.verbatim(&g)
+}
+
+// verbatim sends a group's bytes in stream order, as Bytes frames.
+func (s *sender) verbatim(g *group) error {
+	l := s.lender.lend(min(maxHeader+g.size, readSize))
+	defer s.lender.back(l)
+	piece := l.buf[:maxHeader]
+	room := len(l.buf)
+	send := func(b []byte) error {
+		for len(b) > 0 {
+			n := min(len(b), room-len(piece))
+			piece, b = append(piece, b[:n]...), b[n:]
+			if len(piece) < room {
+				return nil
+			}
+			if err := s.opaque(piece); err != nil {
+				return err
+			}
+			piece = piece[:maxHeader]
+		}
+		return nil
+	}
+	taken := make([]int, len(g.blocks))
+	literals := g.literals
+	for _, r := range g.runs {
+		run := literals
+		if r.block != literal {
+			run = g.blocks[r.block].data[taken[r.block]:]
+			taken[r.block] += r.n
+		} else {
+			literals = literals[r.n:]
+		}
+		if err := send(run[:r.n]); err != nil {
+			return err
+		}
+	}
+	return s.opaque(piece)
 }

@@ -26,7 +26,7 @@ import (
 type Frame struct {
 	Kind Kind
 	Slot uint32 // which Encoder and Decoder; in Declare and Block
-	Body []byte // WriteFrame does not retain it; ReadFrame's is valid until the next ReadFrame
+	Body []byte // AppendFrame does not retain it; ReadFrame says whose it is
 }
 
 // A Kind says what a Frame is.
@@ -72,8 +72,6 @@ const (
 	maxHeader = 1 + binary.MaxVarintLen32 + binary.MaxVarintLen64
 	// maxSmall bounds the body of Declare and Ref, whose parts are short texts and numbers.
 	maxSmall = 4 << 10
-	// maxKept is how much memory of a body is kept for the next.
-	maxKept = 256 << 10
 	// maxBytes bounds a Bytes frame. The reader hands its body on in pieces, so that nothing waits for the rest.
 	maxBytes = 1 << 30
 )
@@ -110,28 +108,36 @@ type chunkReader interface {
 	ReadChunk() ([]byte, error)
 }
 
-// A frameReader reads the frames of a stream. Before it takes memory for a body it asks limit how long that may be.
+// A frameReader reads the frames of a stream. Before it takes memory for a body it asks limit how long that may be, and
+// then keeps for memory: of a Block, a Gather.
 type frameReader struct {
-	src   chunkReader
-	limit func(k Kind, slot uint32) (int, error)
-	cur   []byte // not yet read part of the last chunk
-	rest  int    // bytes of the current Bytes frame that are still to come
-	body  []byte // memory of the last body that did not lie in one chunk
+	src     chunkReader
+	limit   func(k Kind, slot uint32) (int, error)
+	keeps   func(k Kind, slot uint32, n int) error // sees to it that there is memory for a body of n bytes that is kept
+	buffers *buffers                               // of such bodies
+	cur     []byte                                 // not yet read part of the last chunk
+	rest    int                                    // bytes of the current Bytes frame that are still to come
+	body    []byte                                 // memory of the last other body that did not lie in one chunk
 }
 
-// ReadFrame returns the next frame. The body of a Bytes frame comes as it arrives, in as many Frames as that takes. At
-// the end of the stream it returns io.EOF between frames and io.ErrUnexpectedEOF within one.
+// ReadFrame returns the next frame. The body of a Bytes frame comes as it arrives, in as many Frames as that takes. That of a
+// Block or a Gather is a buffer, which the caller gives back; others are valid until the next ReadFrame. At the end of the stream it returns io.EOF between frames and io.ErrUnexpectedEOF within one.
 func (r *frameReader) ReadFrame() (Frame, error) {
 	for r.rest == 0 {
 		f, n, err := r.header()
 		if err != nil {
 			return Frame{}, err
 		}
-		if f.Kind != Bytes {
+		switch f.Kind {
+		case Bytes:
+			r.rest = n
+		case Block, Gather:
+			f.Body, err = r.keep(f, n)
+			return f, err
+		default:
 			f.Body, err = r.take(n)
 			return f, err
 		}
-		r.rest = n
 	}
 	if err := r.fill(io.ErrUnexpectedEOF); err != nil {
 		return Frame{}, err
@@ -176,15 +182,29 @@ func (r *frameReader) header() (f Frame, n int, err error) {
 	return f, int(length), nil
 }
 
+// keep reads the next n bytes into a buffer.
+func (r *frameReader) keep(f Frame, n int) ([]byte, error) {
+	if err := r.keeps(f.Kind, f.Slot, n); err != nil {
+		return nil, err
+	}
+	body := r.buffers.get(n)
+	for rest := body; len(rest) > 0; {
+		if err := r.fill(io.ErrUnexpectedEOF); err != nil {
+			r.buffers.put(body)
+			return nil, err
+		}
+		k := copy(rest, r.cur)
+		rest, r.cur = rest[k:], r.cur[k:]
+	}
+	return body, nil
+}
+
 // take returns the next n bytes, from the chunk if they lie in it.
 func (r *frameReader) take(n int) ([]byte, error) {
 	if n <= len(r.cur) {
 		b := r.cur[:n:n]
 		r.cur = r.cur[n:]
 		return b, nil
-	}
-	if cap(r.body) > maxKept {
-		r.body = nil // one large frame must not cost the connection its memory for ever
 	}
 	for r.body = r.body[:0]; len(r.body) < n; { // memory grows with what is there, not with what is claimed
 		if err := r.fill(io.ErrUnexpectedEOF); err != nil {

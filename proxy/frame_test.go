@@ -39,6 +39,8 @@ func (r *cutReader) ReadChunk() ([]byte, error) {
 
 func anyLength(Kind, uint32) (int, error) { return 1 << 20, nil }
 
+func freely(Kind, uint32, int) error { return nil }
+
 // Frames come out as they went in, however the stream is cut; Bytes frames may come in pieces.
 func TestFramesSurviveAnyCut(t *testing.T) {
 	frames := []Frame{{Kind: Bytes, Body: []byte("handshake")}, {Kind: Declare, Slot: 300, Body: []byte("d")},
@@ -51,7 +53,7 @@ func TestFramesSurviveAnyCut(t *testing.T) {
 		}
 	}
 	for range 200 {
-		r := frameReader{src: &cutReader{b: wire, sizes: []int{1 + rand.IntN(3), 1 + rand.IntN(20000)}}, limit: anyLength}
+		r := frameReader{src: &cutReader{b: wire, sizes: []int{1 + rand.IntN(3), 1 + rand.IntN(20000)}}, limit: anyLength, keeps: freely, buffers: new(buffers)}
 		var got []byte
 		var others []Frame
 		for {
@@ -79,7 +81,7 @@ func TestFramesSurviveAnyCut(t *testing.T) {
 func TestTruncatedFrames(t *testing.T) {
 	wire := AppendFrame(nil, Frame{Kind: Block, Slot: 1, Body: []byte("12345")})
 	for n := 1; n < len(wire); n++ {
-		r := frameReader{src: &cutReader{b: wire[:n], sizes: []int{100}}, limit: anyLength}
+		r := frameReader{src: &cutReader{b: wire[:n], sizes: []int{100}}, limit: anyLength, keeps: freely, buffers: new(buffers)}
 		if _, err := r.ReadFrame(); !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Errorf("%d of %d bytes: %v", n, len(wire), err)
 		}
@@ -110,15 +112,15 @@ func FuzzReceive(f *testing.F) {
 	f.Add([]byte{byte(Bytes), 3, 1, 2, 3, byte(CloseWrite), 0})
 	f.Add([]byte{byte(Block), 9, 255, 255, 255, 255, 15})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		a, sink, err := tcpPair()
+		a, app, err := tcpPair()
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer a.Close()
-		defer sink.Close()
-		go io.Copy(io.Discard, sink)
+		defer app.Close()
+		go io.Copy(io.Discard, app)
 		p := newTestProxy(t)
-		r := newReceiver(&connection{shared: p, conn: a, log: p.Log}, &cutReader{b: b, sizes: []int{5, 3000}})
+		r := newReceiver(&connection{shared: p, conn: a, stream: &sink{}, log: p.Log}, &cutReader{b: b, sizes: []int{5, 3000}})
 		r.run()
 		r.pipe.Wait()
 	})

@@ -16,6 +16,8 @@ type holder struct {
 	shared  *Proxy
 	stream  Stream
 	epoch   uint64
+	lender  lender
+	paid    int // of the frame that is being read
 	frames  frameReader
 	pipe    *pipe.Pipe
 	slots   map[uint32]*heldSlot   // the reader's
@@ -29,10 +31,19 @@ type holder struct {
 
 	mu     sync.Mutex
 	used   int64
+	count  int // values that used counts
 	values map[uint64]*heldValue
-	stored uint64                   // number of the last value that is or was among them
-	waits  map[uint64]chan struct{} // closed when the value is there
-	dead   chan struct{}            // closed when no value comes any more
+	stored uint64                // number of the last value that is or was among them
+	waits  map[uint64]*valueWait // by number
+	lent   int64                 // bytes of values that are being delivered
+	lost   bool                  // the stream is: the sharer counts lent
+	dead   chan struct{}         // closed when no value comes any more
+}
+
+// A valueWait is closed when the value is there.
+type valueWait struct {
+	there chan struct{}
+	n     int // that wait
 }
 
 // A heldSlot is a slot of the value stream, as last declared. Its fields are the reader's, but for what decoding changes, in
@@ -47,13 +58,22 @@ type heldSlot struct {
 	turn     chan struct{} // as of recvSlot
 }
 
-type heldValue struct{ data []byte } // nobody changes it
+// A heldValue is one value. The holder's mu guards all but data, which nobody changes.
+type heldValue struct {
+	data      []byte
+	lent      int // deliveries under way
+	forgotten bool
+}
+
+// mostValues bounds the values that a peer may have put here, which may be short.
+const mostValues = 1 << 18
 
 func newHolder(s *sharer, stream Stream, epoch uint64) *holder {
 	p := s.shared
 	h := &holder{shared: p, sharer: s, stream: stream, epoch: epoch, room: p.Values, slots: map[uint32]*heldSlot{}, puts: map[uint64]*heldSlot{},
-		keys: map[valueKey]*heldCopy{}, codecs: recvSlots{newCodec: p.Codecs}, values: map[uint64]*heldValue{}, waits: map[uint64]chan struct{}{}, dead: make(chan struct{})}
-	h.frames = frameReader{src: stream, limit: h.limit}
+		keys: map[valueKey]*heldCopy{}, codecs: recvSlots{newCodec: p.Codecs}, values: map[uint64]*heldValue{}, waits: map[uint64]*valueWait{}, dead: make(chan struct{})}
+	h.lender = p.lenderOf(p.received, &s.received)
+	h.frames = frameReader{src: stream, limit: h.limit, keeps: h.keeps, buffers: &p.buffers}
 	h.pipe = pipe.New(p.pool, pipeDepth, func(error) { stream.Reset(resetByFrames) })
 	return h
 }
@@ -72,6 +92,22 @@ func (h *holder) limit(k Kind, id uint32) (int, error) {
 	return 0, fmt.Errorf("%w: %v on a value stream", errFrame, k)
 }
 
+// keeps takes memory for a body that is to be read. There is one value stream a peer, on which others wait: so where there is none
+// it still reads one frame at a time.
+func (h *holder) keeps(_ Kind, _ uint32, n int) error {
+	need := footprint(n)
+	if !h.lender.take(need) {
+		if err := h.pipe.Wait(); err != nil {
+			return err
+		}
+		if !h.lender.take(need) {
+			need = 0
+		}
+	}
+	h.paid = need
+	return nil
+}
+
 // run takes what the peer puts until the stream ends, and returns why it did.
 func (h *holder) run() error {
 	defer close(h.dead)
@@ -82,6 +118,7 @@ func (h *holder) run() error {
 		}
 		if err != nil {
 			h.stream.Reset(resetByFrames)
+			h.lender.give(h.paid)
 			if e := h.pipe.Wait(); e != nil {
 				return e
 			}
@@ -122,7 +159,7 @@ func (h *holder) declare(id uint32, body []byte) error {
 	s := &heldSlot{text: d.codec, codec: name(c.String()), most: mostReferenced(c, &d)}
 	switch old, k := h.slots[id], d.valueKey(); {
 	case old == nil:
-		if err := h.account(k.slotCost()); err != nil {
+		if err := h.account(k.slotCost(), 0); err != nil {
 			return err
 		}
 		s.heldCopy = &heldCopy{valueKey: k, id: id, epoch: h.epoch, copy: reference.NewCopy(k.size(), 0)}
@@ -146,27 +183,24 @@ func mostReferenced(c codecs.Codec, d *declaration) int {
 	return mostEncoded(c, d) + reference.Overhead
 }
 
-// put takes a slot's next value.
+// put takes a slot's next value, and over the frame's body.
 func (h *holder) put(f Frame) error {
 	s := h.slots[f.Slot]
-	if s == nil || len(f.Body) == 0 {
-		return fmt.Errorf("%w: value without a form or slot", errFrame)
+	dec, coded, err := h.decoder(s, f.Body)
+	if err == nil {
+		err = h.account(int64(s.size()), 1)
 	}
-	if err := h.account(int64(s.size())); err != nil {
+	if err != nil {
+		h.shared.buffers.put(f.Body)
 		return err
-	}
-	dec, coded, err := s.dec, f.Body[1:], error(nil)
-	if f.Body[0] == formOpposite {
-		if dec, coded, err = h.opposite(s, f.Body); err != nil {
-			return err
-		}
 	}
 	h.last++
 	id := h.last
 	h.puts[id] = s
 	prev, done := s.turn, make(chan struct{})
 	s.turn = done
-	form, encoded := f.Body[0], append(h.shared.buffers.get(len(coded))[:0], coded...)
+	form, paid := f.Body[0], h.paid
+	h.paid = 0
 	v := &heldValue{data: make([]byte, s.size())}
 	return h.pipe.Do(pipe.Item{
 		Work: func() {
@@ -175,7 +209,7 @@ func (h *holder) put(f Frame) error {
 			}
 			defer close(done)
 			begin := time.Now()
-			err = s.decode(dec, v.data, form, encoded)
+			err = s.decode(dec, v.data, form, coded)
 			h.shared.Metrics.decoded(s.codec, time.Since(begin))
 		},
 		Emit: func() error {
@@ -185,8 +219,22 @@ func (h *holder) put(f Frame) error {
 			}
 			return err
 		},
-		Done: func() { h.shared.buffers.put(encoded) },
+		Done: func() {
+			h.shared.buffers.put(f.Body)
+			h.lender.give(paid)
+		},
 	})
+}
+
+// decoder returns what decodes a Block's body, and its encoding.
+func (h *holder) decoder(s *heldSlot, body []byte) (codecs.Decoder, []byte, error) {
+	switch {
+	case len(body) == 0:
+		return nil, nil, fmt.Errorf("%w: value without a form", errFrame)
+	case body[0] == formOpposite:
+		return h.opposite(s, body)
+	}
+	return s.dec, body[1:], nil
 }
 
 func (s *heldSlot) decode(dec codecs.Decoder, dst []byte, form byte, src []byte) (err error) {
@@ -216,7 +264,7 @@ func (h *holder) store(id uint64, v *heldValue) {
 	defer h.mu.Unlock()
 	h.values[id], h.stored = v, id
 	if w := h.waits[id]; w != nil {
-		close(w)
+		close(w.there)
 		delete(h.waits, id)
 	}
 }
@@ -225,7 +273,6 @@ func (h *holder) store(id uint64, v *heldValue) {
 func (h *holder) forget(body []byte) error {
 	f := fields{b: body}
 	var gone []uint64
-	var bytes int64
 	for len(f.b) > 0 {
 		id := uint64(f.int())
 		s := h.puts[id]
@@ -234,16 +281,16 @@ func (h *holder) forget(body []byte) error {
 		}
 		delete(h.puts, id)
 		gone = append(gone, id)
-		bytes += int64(s.size())
-	}
-	if err := h.account(-bytes); err != nil {
-		return err
 	}
 	return h.pipe.Do(pipe.Item{Emit: func() error {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		for _, id := range gone {
+			v := h.values[id]
 			delete(h.values, id)
+			if v.forgotten = true; v.lent == 0 {
+				h.free(int64(len(v.data)), 1)
+			}
 		}
 		return nil
 	}})
@@ -252,6 +299,8 @@ func (h *holder) forget(body []byte) error {
 // evict drops slots with their copies. What was put before is decoded all the same.
 func (h *holder) evict(body []byte) error {
 	f := fields{b: body}
+	var gone []*heldCopy
+	var cost int64
 	for len(f.b) > 0 {
 		id := uint32(min(f.int(), MaxSlots))
 		s := h.slots[id]
@@ -259,51 +308,120 @@ func (h *holder) evict(body []byte) error {
 			return fmt.Errorf("%w: slot %d is to be evicted, and was not declared", errFrame, id)
 		}
 		delete(h.slots, id)
-		if err := h.account(-s.slotCost()); err != nil {
-			return err
-		}
-		if err := h.pipe.Do(pipe.Item{Emit: func() error { h.left(s.heldCopy); return nil }}); err != nil {
-			return err
-		}
+		gone = append(gone, s.heldCopy)
+		cost += s.slotCost()
 	}
-	return nil
-}
-
-// account takes n bytes of the room. What is given back may still be held for as long as pipeDepth values take to decode.
-func (h *holder) account(n int64) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.used += n; h.used > h.room {
-		return fmt.Errorf("%w: values of %d bytes were put where %d have room", errFrame, h.used, h.room)
-	}
-	return nil
-}
-
-// await returns a value once it is there. gone ends the wait.
-func (h *holder) await(r ref, gone <-chan struct{}) ([]byte, error) {
-	for {
+	return h.pipe.Do(pipe.Item{Emit: func() error {
+		for _, s := range gone {
+			h.left(s)
+		}
 		h.mu.Lock()
-		v, w := h.values[r.id], h.waits[r.id]
-		passed := r.id <= h.stored
-		if v == nil && !passed && w == nil {
-			w = make(chan struct{})
-			h.waits[r.id] = w
+		defer h.mu.Unlock()
+		h.free(cost, 0)
+		return nil
+	}})
+}
+
+// account takes n bytes of the room, for a value or none. What the peer has given up may still have to be decoded, after
+// what was put before.
+func (h *holder) account(n int64, values int) error {
+	for waited := false; ; waited = true {
+		h.mu.Lock()
+		used, count := h.used+n, h.count+values
+		fits := used <= h.room && count <= mostValues
+		if fits {
+			h.used, h.count = used, count
 		}
 		h.mu.Unlock()
 		switch {
-		case v != nil && len(v.data) != r.size:
-			return nil, fmt.Errorf("%w: ref to %d bytes of a value of %d", errFrame, r.size, len(v.data))
-		case v != nil:
-			return v.data, nil
-		case passed:
-			return nil, fmt.Errorf("%w: ref to value %d, which is not held", errFrame, r.id)
+		case fits:
+			return nil
+		case waited:
+			return fmt.Errorf("%w: %d values with their slots have %d bytes, where %d and %d have room", errFrame, count, used, mostValues, h.room)
 		}
-		select {
-		case <-w:
-		case <-h.dead:
-			return nil, errValues
-		case <-gone:
-			return nil, errValues
+		if err := h.pipe.Wait(); err != nil {
+			return err
 		}
+	}
+}
+
+// free gives back what account has taken. mu is held.
+func (h *holder) free(n int64, values int) {
+	h.used -= n
+	h.count -= values
+}
+
+// await lends a value once it is there, until release. gone ends the wait.
+func (h *holder) await(r ref, gone <-chan struct{}) (*heldValue, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.values[r.id] == nil && r.id > h.stored && !h.comes(r.id, gone) {
+		return nil, errValues
+	}
+	v := h.values[r.id]
+	switch {
+	case v == nil:
+		return nil, fmt.Errorf("%w: ref to value %d, which is not held", errFrame, r.id)
+	case len(v.data) != r.size:
+		return nil, fmt.Errorf("%w: ref to %d bytes of a value of %d", errFrame, r.size, len(v.data))
+	}
+	if v.lent++; v.lent == 1 {
+		h.lends(len(v.data))
+	}
+	return v, nil
+}
+
+// comes waits for a value. mu is held, and let go meanwhile.
+func (h *holder) comes(id uint64, gone <-chan struct{}) bool {
+	w := h.waits[id]
+	if w == nil {
+		w = &valueWait{there: make(chan struct{})}
+		h.waits[id] = w
+	}
+	w.n++
+	h.mu.Unlock()
+	came := true
+	select {
+	case <-w.there:
+	case <-h.dead:
+		came = false
+	case <-gone:
+		came = false
+	}
+	h.mu.Lock()
+	if w.n--; w.n == 0 && h.waits[id] == w {
+		delete(h.waits, id)
+	}
+	return came
+}
+
+// release takes back a value that await has lent.
+func (h *holder) release(v *heldValue) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if v.lent--; v.lent > 0 {
+		return
+	}
+	h.lends(-len(v.data))
+	if v.forgotten {
+		h.free(int64(len(v.data)), 1)
+	}
+}
+
+// lends counts the bytes of values that are being delivered. mu is held.
+func (h *holder) lends(n int) {
+	h.lent += int64(n)
+	if h.lost {
+		h.sharer.lingers.Add(int64(n))
+	}
+}
+
+// lose notes that the stream is lost: what is being delivered lingers.
+func (h *holder) lose() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.lost {
+		h.lost = true
+		h.sharer.lingers.Add(h.lent)
 	}
 }

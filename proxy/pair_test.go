@@ -32,6 +32,7 @@ type pair struct {
 	mu        sync.Mutex
 	streams   []*testStream
 	codecs    []string // that the proxies have; nil: all
+	narrow    int      // bytes of buffers in the kernel for what comes from the tunnel; 0: as many as it likes
 }
 
 // newPair starts a pair whose proxies understand protocols and choose by rules.
@@ -122,6 +123,12 @@ func (p *pair) openTo(other *Proxy, opened []byte) (Stream, error) {
 	}
 	near, far := &testStream{TCPConn: a}, &testStream{TCPConn: b}
 	p.mu.Lock()
+	if p.narrow > 0 {
+		for _, c := range []*net.TCPConn{a, b} {
+			c.SetReadBuffer(p.narrow)
+			c.SetWriteBuffer(p.narrow)
+		}
+	}
 	p.streams = append(p.streams, near, far)
 	p.mu.Unlock()
 	in := &testIncoming{answer: make(chan error, 1)}
@@ -200,12 +207,12 @@ func (p *pair) connect(t testing.TB) (client, server *net.TCPConn) {
 }
 
 // testCodecs knows "lossless", which is the test's: it leaves out trailing zeros and counts its blocks, so that a
-// decoder that is given them out of order fails; and "broken", which panics.
+// decoder that is given them out of order fails; "wide", the same for whole tensors; and "broken", which panics.
 func testCodecs(text string) (codecs.Codec, error) {
 	switch text {
 	case "halves":
 		return codecs.Values(halves{}), nil
-	case "lossless", "broken", "int4":
+	case "lossless", "broken", "int4", "wide":
 		return testCodec(text), nil
 	}
 	return nil, fmt.Errorf("%w: %q", codecs.ErrText, text)
@@ -215,7 +222,12 @@ type testCodec string
 
 func (c testCodec) String() string          { return string(c) }
 func (c testCodec) MaxEncodedLen(n int) int { return 8*n + 8 }
-func (c testCodec) Block(size int) int      { return 4096 }
+func (c testCodec) Block(size int) int {
+	if c == "wide" {
+		return size
+	}
+	return 4096
+}
 func (c testCodec) NewEncoder(d tensor.DType, n int) (codecs.Encoder, error) {
 	return &testCoder{c: c}, nil
 }

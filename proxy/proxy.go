@@ -37,9 +37,17 @@ type Config struct {
 
 	// Answer is how long an opening waits for the peer's answer, beside the time that dialling the server may take; then its
 	// app is reset. The time that connections outlive an outage fits, the tunnel's Resume. 0: 10 minutes.
-	Answer    time.Duration
-	Memory    int64        // bytes of blocks that may be held in each direction; 0: 256 MiB
-	Values    int64        // bytes of values that are shared with each peer, each way; 0: 512 MiB, negative: none are
+	Answer time.Duration
+	// Memory bounds the bytes that connections hold in each direction, from app to tunnel and from tunnel to app: what has
+	// been read, blocks as they are and encoded, and what waits with them. When they are spent each connection may still
+	// hold 32 KiB in each direction, with which it gets on, if slowly: so 10,000 connections hold up to Memory and 313 MiB
+	// in each. Beside it are the buffers of tunnels, Values, Residuals, and what codecs need for the blocks that Workers
+	// are at. 0: 256 MiB.
+	Memory int64
+	// Values bounds the bytes of values that are shared with each peer, each way, but for one that is just being read. What
+	// apps that do not read were about to be given of a lost value stream may take as much again. 0: 512 MiB, negative: none
+	// are shared.
+	Values    int64
 	Residuals int64        // bytes of what is remembered of tensors that may lose something; 0: 1 GiB
 	Workers   int          // cores that encode and decode; 0: all
 	Log       *slog.Logger // nil: silent. What peers and jobs can trigger is bounded: see package quiet
@@ -81,8 +89,8 @@ type Proxy struct {
 	settings atomic.Pointer[Settings]
 	quiet    *quiet.Handler // of Log
 	buffers  buffers
-	budget   budget // of senders
-	received budget // of receivers: neither may wait for what the other holds
+	budget   *budget // of senders
+	received *budget // of receivers: neither may wait for what the other holds
 	pool     *pipe.Pool
 	cores    int
 	tensors  tensorTable
@@ -91,6 +99,9 @@ type Proxy struct {
 	lasting  map[string]bool // protocols whose tensors outlive a connection
 	numbers  numbers
 	tags     atomic.Uint64 // number of the connection that was opened last
+
+	carried    atomic.Int64  // len(live)
+	memoryWait time.Duration // memoryWait, but in tests
 
 	watcher    watcher
 	opening    context.Context // of openings that wait; it ends when the Proxy drains
@@ -127,6 +138,7 @@ func New(cfg Config) (*Proxy, error) {
 	p := &Proxy{Config: cfg, quiet: log, lossless: lossless, lasting: map[string]bool{}, budget: newBudget(cfg.Memory), received: newBudget(cfg.Memory),
 		pool: pipe.NewPool(cfg.Workers), cores: cfg.Workers, live: map[*connection]struct{}{},
 		tagged: map[peerTag]*connection{}, sharers: map[string]*sharer{}, idle: make(chan struct{})}
+	p.memoryWait = memoryWait
 	p.watcher = watcher{grace: leaveGrace, closed: closedByApp}
 	p.opening, p.noOpenings = context.WithCancelCause(context.Background())
 	if p.Answer == 0 {
@@ -240,6 +252,9 @@ func (g guarded) Next(b []byte) (seg parser.Segment, err error) {
 	return seg, err
 }
 
+// allowance returns the most bytes that one of the senders lets wait.
+func (p *Proxy) allowance() int { return p.budget.allowance(int(p.carried.Load())) }
+
 // enter notes a connection, unless the Proxy is draining.
 func (p *Proxy) enter(c *connection) bool {
 	p.mu.Lock()
@@ -248,6 +263,7 @@ func (p *Proxy) enter(c *connection) bool {
 		return false
 	}
 	p.live[c] = struct{}{}
+	p.carried.Store(int64(len(p.live)))
 	p.tagged[peerTag{c.peer, c.tag}] = c
 	return true
 }
@@ -256,6 +272,7 @@ func (p *Proxy) leave(c *connection) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.live, c)
+	p.carried.Store(int64(len(p.live)))
 	delete(p.tagged, peerTag{c.peer, c.tag})
 	if p.draining && len(p.live) == 0 {
 		close(p.idle)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"time"
 
 	"github.com/gradproxy/gradproxy/parser"
@@ -15,15 +16,21 @@ import (
 // classifies what the own app sends knows what came before it.
 type receiver struct {
 	*connection
-	frames  frameReader
-	slots   recvSlots
-	pipe    *pipe.Pipe
-	learner parser.Parser // nil once it gave up
+	lender    lender
+	frames    frameReader
+	slots     recvSlots
+	pipe      *pipe.Pipe
+	item      lease // memory of what is being read
+	kept      share // memory of slots, until the end
+	paidSlots int
+	learner   parser.Parser // nil once it gave up
 }
 
 func newReceiver(c *connection, src chunkReader) *receiver {
 	r := &receiver{connection: c, slots: recvSlots{newCodec: c.shared.Codecs}}
-	r.frames = frameReader{src: src, limit: r.slots.limit}
+	r.lender = c.shared.lenderOf(c.shared.received, &c.shared.sharerOf(c.peer).received)
+	r.kept.peer = r.lender.share.peer
+	r.frames = frameReader{src: src, limit: r.slots.limit, keeps: r.keeps, buffers: &c.shared.buffers}
 	r.pipe = pipe.New(c.shared.pool, pipeDepth, func(err error) {
 		if errors.Is(err, errAppGone) {
 			c.stream.Reset(resetByApp)
@@ -48,7 +55,7 @@ func (r *receiver) run() error {
 		case Bytes:
 			err = r.bytes(f.Body)
 		case Declare:
-			err = r.slots.declare(f.Slot, f.Body)
+			err = r.declare(f)
 		case Block:
 			err = r.block(f)
 		case Gather:
@@ -73,22 +80,32 @@ func (r *receiver) end(err error) error {
 	if err != nil && !errors.Is(err, errAppReset) {
 		r.giveUp()
 	}
-	if e := r.pipe.Wait(); e != nil {
+	r.lender.give(r.item.paid)
+	r.item = lease{}
+	e := r.pipe.Wait()
+	r.lender.budget.give(&r.kept, r.paidSlots*recvSlotCost)
+	if e != nil {
 		return e
 	}
 	return err
 }
 
-// bytes delivers opaque bytes. If something before them is still being decoded they are copied.
+// bytes delivers opaque bytes. If something before them is still being decoded they are copied, or wait for it.
 func (r *receiver) bytes(b []byte) error {
-	done, err := r.pipe.Try(func() error { return r.deliver(b) })
+	deliver := func() error { return r.deliver(b) }
+	done, err := r.pipe.Try(deliver)
 	if done || err != nil {
 		return err
 	}
-	kept := append(r.shared.buffers.get(len(b))[:0], b...)
+	kept, ok := r.lender.copy(b)
+	if !ok {
+		r.pipe.Wait()
+		_, err := r.pipe.Try(deliver)
+		return err
+	}
 	return r.pipe.Do(pipe.Item{
-		Emit: func() error { return r.deliver(kept) },
-		Done: func() { r.shared.buffers.put(kept) },
+		Emit: func() error { return r.deliver(kept.buf) },
+		Done: func() { r.lender.back(kept) },
 	})
 }
 
@@ -96,27 +113,28 @@ func (r *receiver) bytes(b []byte) error {
 type recvBlock struct {
 	slot       *recvSlot
 	prev, done chan struct{} // the slot's turn
-	encoded    []byte        // pooled: form and encoding
+	encoded    []byte        // pooled, the frame's body: form and encoding
 	data       []byte        // pooled: the elements
 	err        error
 	ref        ref // a shared value; the fields above are not set
 }
 
-// take makes a recvBlock of a Block frame, whose body it copies. The block must have size bytes.
+// take makes a recvBlock of a Block frame, whose body it takes over. The block must have size bytes.
 func (r *receiver) take(f Frame, size int) (*recvBlock, error) {
 	slot, err := r.slots.get(f.Slot)
 	switch {
 	case err != nil:
-		return nil, err
 	case len(f.Body) == 0:
-		return nil, fmt.Errorf("%w: block without a form", errFrame)
+		err = fmt.Errorf("%w: block without a form", errFrame)
 	case slot.size() != size:
-		return nil, fmt.Errorf("%w: block of %d bytes where gather wants %d", errFrame, slot.size(), size)
+		err = fmt.Errorf("%w: block of %d bytes where gather wants %d", errFrame, slot.size(), size)
 	}
-	b := &recvBlock{slot: slot, prev: slot.turn, done: make(chan struct{})}
+	if err != nil {
+		r.shared.buffers.put(f.Body)
+		return nil, err
+	}
+	b := &recvBlock{slot: slot, prev: slot.turn, done: make(chan struct{}), encoded: f.Body, data: r.shared.buffers.get(size)}
 	slot.turn = b.done
-	b.encoded = append(r.shared.buffers.get(len(f.Body))[:0], f.Body...)
-	b.data = r.shared.buffers.get(size)
 	return b, nil
 }
 
@@ -158,15 +176,11 @@ func (r *receiver) block(f Frame) error {
 	if err != nil {
 		return err
 	}
-	give, err := r.hold(slot.size() + len(f.Body))
-	if err != nil {
-		return err
-	}
 	b, err := r.take(f, slot.size())
 	if err != nil {
-		give()
 		return err
 	}
+	item := r.leased()
 	return r.pipe.Do(pipe.Item{
 		Work: func() { r.decode(b) },
 		Emit: func() error {
@@ -177,38 +191,33 @@ func (r *receiver) block(f Frame) error {
 		},
 		Done: func() {
 			r.shared.buffers.put(b.data)
-			give()
+			r.lender.give(item.paid)
 		},
 	})
 }
 
-// hold takes n bytes of the budget. Where it has none left everything before is delivered first, so that a connection
-// then holds one block at a time and none waits for another's memory.
-func (r *receiver) hold(n int) (give func(), err error) {
-	if r.shared.received.take(n) {
-		return func() { r.shared.received.give(n) }, nil
-	}
-	return func() {}, r.pipe.Wait()
-}
-
 // gather reads the Blocks that a Gather frame speaks of, and delivers all its runs at once.
 func (r *receiver) gather(body []byte) error {
-	g, sizes, err := parseGather(body)
-	if err != nil {
-		return err
+	sizes, err := parseGather(body)
+	if err == nil {
+		err = r.keepGathered(sizes)
 	}
-	give, err := r.hold(2 * g.size)
-	if err != nil {
-		return err
+	var blocks []*recvBlock
+	if err == nil {
+		blocks, err = r.gathered(sizes)
 	}
-	blocks, err := r.gathered(sizes)
-	if err != nil {
+	back := func() {
 		for _, b := range blocks {
+			r.shared.buffers.put(b.encoded)
 			r.shared.buffers.put(b.data)
 		}
-		give()
+		r.shared.buffers.put(body)
+	}
+	if err != nil {
+		back()
 		return noEOF(err)
 	}
+	item := r.leased()
 	return r.pipe.Do(pipe.Item{
 		Work: func() {
 			for _, b := range blocks {
@@ -217,19 +226,10 @@ func (r *receiver) gather(body []byte) error {
 				}
 			}
 		},
-		Emit: func() error {
-			out, err := r.assemble(&g, blocks)
-			if err != nil {
-				return err
-			}
-			defer r.shared.buffers.put(out)
-			return r.deliver(out)
-		},
+		Emit: func() error { return r.deliverGathered(body, blocks) },
 		Done: func() {
-			for _, b := range blocks {
-				r.shared.buffers.put(b.data)
-			}
-			give()
+			back()
+			r.lender.give(item.paid)
 		},
 	})
 }
@@ -245,18 +245,28 @@ func (r *receiver) ref(body []byte) error {
 		if err != nil {
 			return err
 		}
-		return r.deliver(v)
+		defer v.release()
+		return r.deliver(v.data)
 	}})
 }
 
-// await returns a shared value once it is there, and tells the peer that it has been taken.
-func (r *receiver) await(named ref) ([]byte, error) {
+// A borrowed value is one of the holder's, which keeps it until release.
+type borrowed struct {
+	data    []byte
+	release func() // tells the peer that it has been delivered
+}
+
+// await returns a shared value once it is there.
+func (r *receiver) await(named ref) (borrowed, error) {
 	s := r.shared.sharerOf(r.peer)
-	v, err := s.await(named, r.gone)
-	if err == nil {
-		s.took(r.connection)
+	h, v, err := s.await(named, r.gone)
+	if err != nil {
+		return borrowed{}, err
 	}
-	return v, err
+	return borrowed{v.data, func() {
+		h.release(v)
+		s.took(r.connection)
+	}}, nil
 }
 
 // gathered reads the Blocks that a Gather frame speaks of, which have the given sizes.
@@ -268,7 +278,7 @@ func (r *receiver) gathered(sizes []int) (blocks []*recvBlock, err error) {
 		}
 		switch f.Kind {
 		case Declare:
-			err = r.slots.declare(f.Slot, f.Body)
+			err = r.declare(f)
 		case Block:
 			var b *recvBlock
 			if b, err = r.take(f, sizes[len(blocks)]); err == nil {
@@ -280,6 +290,9 @@ func (r *receiver) gathered(sizes []int) (blocks []*recvBlock, err error) {
 				err = fmt.Errorf("%w: ref to %d bytes where gather wants %d", errFrame, named.size, sizes[len(blocks)])
 			}
 			blocks = append(blocks, &recvBlock{ref: named})
+		case Gather:
+			r.shared.buffers.put(f.Body)
+			fallthrough
 		default:
 			err = fmt.Errorf("%w: %v among the blocks of a gather", errFrame, f.Kind)
 		}
@@ -290,45 +303,47 @@ func (r *receiver) gathered(sizes []int) (blocks []*recvBlock, err error) {
 	return blocks, nil
 }
 
-// assemble lays a gather's runs side by side, in a pooled buffer, and gives back the blocks' memory.
-func (r *receiver) assemble(g *group, blocks []*recvBlock) ([]byte, error) {
-	out := r.shared.buffers.get(g.size)[:0]
-	rest := make([][]byte, len(blocks))
+// deliverGathered delivers what a Gather's body speaks of, once all of it is there.
+func (r *receiver) deliverGathered(body []byte, blocks []*recvBlock) error {
+	elements := make([][]byte, len(blocks))
 	for i, b := range blocks {
 		if b.err != nil {
-			return nil, b.err
+			return b.err
 		}
-		if rest[i] = b.data; b.ref.id != 0 {
+		if elements[i] = b.data; b.ref.id != 0 {
 			v, err := r.await(b.ref)
 			if err != nil {
-				return nil, err
+				return err
 			}
-			rest[i] = v
+			defer v.release()
+			elements[i] = v.data
 		}
 	}
-	literals := g.literals
-	for _, run := range g.runs {
-		from := &literals
-		if run.block != literal {
-			from = &rest[run.block]
-		}
-		out, *from = append(out, (*from)[:run.n]...), (*from)[run.n:]
-	}
-	return out, nil
+	return deliverRuns(body, elements, r.deliver)
 }
 
-// deliver shows b to the learner and writes it to the app.
-func (r *receiver) deliver(b []byte) error {
-	r.learn(b)
-	n, err := r.conn.Write(b)
+// deliver shows the parts to the learner and writes them to the app.
+func (r *receiver) deliver(parts ...[]byte) error {
+	for _, b := range parts {
+		r.learn(b)
+	}
+	n, err := r.write(parts)
 	if err != nil {
 		r.appGone.Store(true)
 	}
-	r.shared.Metrics.deliver(r.peer, n)
+	r.shared.Metrics.deliver(r.peer, int(n))
 	if err != nil {
 		return fmt.Errorf("%w: %w", errAppGone, err)
 	}
 	return nil
+}
+
+func (r *receiver) write(parts net.Buffers) (int64, error) {
+	if len(parts) == 1 {
+		n, err := r.conn.Write(parts[0])
+		return int64(n), err
+	}
+	return parts.WriteTo(r.conn)
 }
 
 // errAppGone says that the own app's connection no longer takes bytes.

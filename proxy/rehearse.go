@@ -46,7 +46,7 @@ func (r *Rehearsal) Close() { r.proxy.Close() }
 func (r *Rehearsal) Flow(f policy.Flow) *RehearsedFlow {
 	flow := &RehearsedFlow{}
 	c := &connection{shared: r.proxy, stream: &flow.sink, job: f.Job, lossyAggregates: f.LossyAggregates, log: r.proxy.Log}
-	flow.sender = &sender{connection: c, flow: f, pipe: pipe.New(r.proxy.pool, pipeDepth, nil)}
+	flow.sender = &sender{connection: c, lender: r.proxy.lenderOf(r.proxy.budget, nil), flow: f, pipe: pipe.New(r.proxy.pool, pipeDepth, nil)}
 	return flow
 }
 

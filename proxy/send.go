@@ -15,7 +15,8 @@ import (
 )
 
 const (
-	// readSize is how much is read from the app at a time: with less the system calls cost more than the copy.
+	// readSize is how much is read from the app at a time, room for a header before it included: with less the system
+	// calls cost more than the copy.
 	readSize = 256 << 10
 	// stallAfter is how long a block waits for more bytes where the sender may be waiting for an answer (flow
 	// control), and stallMost how long it waits at most, however the bytes drip.
@@ -28,12 +29,14 @@ const (
 // A sender is one direction of a connection, from the app to the tunnel.
 type sender struct {
 	*connection
+	lender   lender
 	parser   parser.Parser // of what the app sends
 	flow     policy.Flow
 	app      *appReader
 	pipe     *pipe.Pipe
 	slots    sendSlots
 	group    group
+	most     int // bytes that may wait together
 	cuts     map[uint64]*tensorCut
 	memories map[uint64]*memory // of its tensors, by key
 	lossy    bool               // loss was used on this direction
@@ -50,10 +53,10 @@ func (s *sender) run() (err error) {
 		if err := s.deadline(); err != nil {
 			return err
 		}
-		buf, err := s.app.read(maxHeader, readSize)
+		read, err := s.app.read(maxHeader, readSize)
 		if err == nil {
-			err = s.take(buf)
-			s.shared.buffers.put(buf)
+			err = s.take(read.buf)
+			s.lender.back(read)
 			if err == nil && s.overdue() {
 				err = s.spoil(true)
 			}
@@ -150,22 +153,33 @@ func (s *sender) opaque(buf []byte) error {
 		return nil
 	}
 	if s.group.open > 0 {
-		s.group.addLiteral(b)
-		if s.group.overfull(0) {
-			return s.spoil(true)
+		if cost := literalCost * len(b); s.lender.take(cost) {
+			s.group.addLiteral(b, cost)
+			if s.group.overfull(0, s.most) {
+				return s.spoil(true)
+			}
+			return nil
 		}
-		return nil
+		if err := s.spoil(true); err != nil {
+			return err
+		}
 	}
 	frame := frontHeader(buf, Bytes, 0)
 	s.shared.Metrics.sent(policy.Verbatim, tensor.Unknown, len(b), len(frame))
-	sent, err := s.pipe.Try(func() error { return s.write(frame) })
+	write := func() error { return s.write(frame) }
+	sent, err := s.pipe.Try(write)
 	if sent || err != nil {
 		return err
 	}
-	kept := append(s.shared.buffers.get(len(frame))[:0], frame...)
+	kept, ok := s.lender.copy(frame)
+	if !ok {
+		s.pipe.Wait()
+		_, err := s.pipe.Try(write)
+		return err
+	}
 	return s.pipe.Do(pipe.Item{
-		Emit: func() error { return s.write(kept) },
-		Done: func() { s.shared.buffers.put(kept) },
+		Emit: func() error { return s.write(kept.buf) },
+		Done: func() { s.lender.back(kept) },
 	})
 }
 
@@ -209,10 +223,27 @@ func (s *sender) bytesOf(c *tensorCut, buf []byte) error {
 	if c.block.filled == len(c.block.data) {
 		c.block = nil
 	}
-	if whole {
+	switch {
+	case whole:
 		return s.sendGroup()
+	case s.payRuns():
+		return nil
 	}
-	return nil
+	return s.spoil(true)
+}
+
+// payRuns takes memory for the runs of the group that waits, a number of them at a time.
+func (s *sender) payRuns() bool {
+	const n = 64
+	if len(s.group.runs) < s.group.paidRuns {
+		return true
+	}
+	if !s.lender.take(n * runCost) {
+		return false
+	}
+	s.group.paid += n * runCost
+	s.group.paidRuns += n
+	return true
 }
 
 // cut returns the state of a tensor whose bytes are under way, or nil if they travel verbatim: the policy says so, or
@@ -235,6 +266,7 @@ func (s *sender) cut(t tensor.Tensor) (*tensorCut, error) {
 	if t.Size%t.DType.Size() != 0 {
 		t.DType, t.Why = tensor.NoDType, tensor.DTypeUnknown
 	}
+	s.most = s.shared.allowance()
 	record := s.shared.tensors.of(s.flow, t)
 	c := &tensorCut{record: record, t: t}
 	s.decide(c)
@@ -248,7 +280,7 @@ func (s *sender) cut(t tensor.Tensor) (*tensorCut, error) {
 	if c.shared { // by whatever codec the peer's values of it travel, they are of the same blocks
 		cutter = s.shared.lossless
 	}
-	c.want = min(max(cutter.Block(t.Size), t.DType.Size()), MaxBlock/2)
+	c.want = min(max(cutter.Block(t.Size), t.DType.Size()), MaxBlock/2, s.most)
 	c.want -= c.want % t.DType.Size()
 	if s.cuts == nil {
 		s.cuts = map[uint64]*tensorCut{}
@@ -324,7 +356,7 @@ func (s *sender) startBlock(c *tensorCut, hold int) error {
 	if n%c.t.DType.Size() != 0 {
 		return nil
 	}
-	if s.group.overfull(n) {
+	if s.group.overfull(n, s.most) {
 		if err := s.spoil(true); err != nil {
 			return err
 		}
@@ -340,14 +372,26 @@ func (s *sender) startBlock(c *tensorCut, hold int) error {
 			return nil
 		}
 	}
-	if !s.shared.budget.take(n) {
+	room := decl.frameRoom(c.choice.Codec)
+	cost := footprint(n) + footprint(room)
+	if !s.hold(cost) {
 		s.shared.Metrics.fellBack(tensor.NoMemory)
 		c.record.refused(tensor.NoMemory)
 		return nil
 	}
-	c.block = &sendBlock{slot: slot, data: s.shared.buffers.get(n), record: c.record, role: c.t.Role, text: c.text, choice: c.choice, decl: decl, flush: c.flush}
+	c.block = &sendBlock{slot: slot, data: s.shared.buffers.get(n), room: room, cost: cost, record: c.record, role: c.t.Role, text: c.text,
+		choice: c.choice, decl: decl, flush: c.flush}
 	s.group.start(c.block, timed)
 	return nil
+}
+
+// hold takes n bytes. Where there are none it waits until what is under way has left, and has given back its own.
+func (s *sender) hold(n int) bool {
+	if s.lender.take(n) {
+		return true
+	}
+	s.pipe.Wait()
+	return s.lender.take(n)
 }
 
 // write gives whole frames to the tunnel.

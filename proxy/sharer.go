@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gradproxy/gradproxy/codecs"
@@ -19,6 +20,9 @@ import (
 type sharer struct {
 	shared *Proxy
 	peer   string
+
+	sends, received share        // of its connections in the two budgets
+	lingers         atomic.Int64 // bytes of values of lost streams that are being delivered
 
 	submit sync.Mutex // who puts something on the stream, in the order of its numbers
 
@@ -36,6 +40,7 @@ const ended = -1 // in sharer.told: the connection has ended here
 // A valueStream is the one that this side has opened, and what it has put there.
 type valueStream struct {
 	sharer *sharer
+	lender lender
 	stream Stream
 	epoch  uint64
 	pipe   *pipe.Pipe
@@ -87,6 +92,8 @@ type putValue struct {
 	slot *putSlot
 	raw  []byte // as it was before it was coded; nobody changes it
 	refs int    // that were not delivered
+	room int    // bytes that its frame is made in
+	paid int    // of the budget for them, until it has been sent
 }
 
 // valueStreamEvery is how long a lost value stream is not opened again.
@@ -124,7 +131,7 @@ func (s *sharer) open(epoch uint64) {
 		s.shared.Log.Warn("no values are shared with the peer for now", "peer", s.peer, "err", err)
 		return
 	}
-	v := &valueStream{sharer: s, stream: stream, epoch: epoch, slots: map[valueKey]*list.Element{}, numbers: map[uint32]*putSlot{}, predicts: map[predicted]int{}, lent: map[*connection][]*putValue{},
+	v := &valueStream{sharer: s, lender: s.shared.lenderOf(s.shared.budget, &s.sends), stream: stream, epoch: epoch, slots: map[valueKey]*list.Element{}, numbers: map[uint32]*putSlot{}, predicts: map[predicted]int{}, lent: map[*connection][]*putValue{},
 		seen: map[uint32]uint64{}, kick: make(chan struct{}, 1), dead: make(chan struct{})}
 	v.pipe = pipe.New(s.shared.pool, pipeDepth, func(error) { stream.Reset(resetByFrames) })
 	room := AppendFrame(nil, Frame{Kind: Room, Body: binary.AppendUvarint(nil, uint64(s.shared.Values))})
@@ -215,7 +222,9 @@ func (v *valueStream) value(b *sendBlock) (value *putValue, fresh bool) {
 	if e == nil {
 		need += k.slotCost()
 	}
-	if !v.makeRoom(need, e) {
+	room := b.decl.frameRoom(b.choice.Codec) + maxOpposite + reference.Overhead
+	paid := footprint(room)
+	if !v.makeRoom(need, e) || !v.lender.take(paid) {
 		return nil, false
 	}
 	v.used += need
@@ -228,7 +237,7 @@ func (v *valueStream) value(b *sendBlock) (value *putValue, fresh bool) {
 	slot := e.Value.(*putSlot)
 	slot.version++
 	v.last++
-	value = &putValue{id: v.last, slot: slot, raw: bytes.Clone(b.data)}
+	value = &putValue{id: v.last, slot: slot, raw: bytes.Clone(b.data), room: room, paid: paid}
 	old := slot.latest
 	slot.latest = value
 	if old != nil && old.refs == 0 {
@@ -285,6 +294,7 @@ func (v *valueStream) kicked() {
 // send puts a value on the stream, as a difference to from, if that is not nil. submit is held.
 func (v *valueStream) send(value *putValue, b *sendBlock, from *heldCopy) error {
 	if err := v.flush(); err != nil { // the room that was made must be free there first
+		v.lender.give(value.paid)
 		return err
 	}
 	slot := value.slot
@@ -333,7 +343,7 @@ func (v *valueStream) send(value *putValue, b *sendBlock, from *heldCopy) error 
 			}
 			defer close(done)
 			begin := time.Now()
-			buf, frame = v.sharer.encode(slot, enc, from, value.raw)
+			buf, frame = v.sharer.encode(slot, enc, from, value)
 			took := time.Since(begin)
 			v.sharer.shared.Metrics.encoded(text, role, took)
 			if how != "whole" { // a first value says nothing of the next
@@ -350,27 +360,31 @@ func (v *valueStream) send(value *putValue, b *sendBlock, from *heldCopy) error 
 			v.sharer.shared.Metrics.sent(text, role, 0, wire)
 			return err
 		},
-		Done: func() { v.sharer.shared.buffers.put(buf) },
+		Done: func() {
+			v.sharer.shared.buffers.put(buf)
+			v.lender.give(value.paid)
+		},
 	})
 }
 
 // encode makes a value's frame. Whatever goes wrong with the codec, it travels: raw.
-func (s *sharer) encode(slot *putSlot, enc codecs.Encoder, from *heldCopy, raw []byte) (buf, frame []byte) {
-	buf = s.shared.buffers.get(maxHeader + 1 + maxOpposite + len(raw) + len(raw)/64 + reference.Overhead)[:maxHeader]
+func (s *sharer) encode(slot *putSlot, enc codecs.Encoder, from *heldCopy, value *putValue) (buf, frame []byte) {
+	raw := value.raw
+	buf = s.shared.buffers.get(value.room)[:maxHeader]
 	out := append(buf, formCoded)
 	if from != nil {
 		out = from.appendOpposite(buf)
 	}
 	out, err := slot.append(enc, out, raw)
 	if err == nil {
-		return out, frontHeader(out, Block, slot.id)
+		return buf, frontHeader(out, Block, slot.id)
 	}
 	if !errors.Is(err, codecs.ErrUnsuited) {
 		s.shared.Log.Error("codec failed; its value travels raw", "codec", slot.text, "err", err)
 	}
 	out = append(append(buf, formRaw), raw...)
 	slot.copy.Set(raw)
-	return out, frontHeader(out, Block, slot.id)
+	return buf, frontHeader(out, Block, slot.id)
 }
 
 // append encodes src. A panic in a codec is an error of its slot.
@@ -556,17 +570,18 @@ func (s *sharer) note(t tag, n int) {
 }
 
 // await returns a value that the peer has put, or is about to. gone ends the wait.
-func (s *sharer) await(named ref, gone <-chan struct{}) ([]byte, error) {
+func (s *sharer) await(named ref, gone <-chan struct{}) (*holder, *heldValue, error) {
 	s.mu.Lock()
 	h := s.held
 	s.mu.Unlock()
 	switch {
 	case h == nil:
-		return nil, errValues
+		return nil, nil, errValues
 	case h.epoch != named.epoch:
-		return nil, fmt.Errorf("%w: the ref is of stream %d, and %d lives", errValues, named.epoch, h.epoch)
+		return nil, nil, fmt.Errorf("%w: the ref is of stream %d, and %d lives", errValues, named.epoch, h.epoch)
 	}
-	return h.await(named, gone)
+	v, err := h.await(named, gone)
+	return h, v, err
 }
 
 // acceptValues answers a peer's opening of a value stream and takes what it puts there until it ends.
@@ -578,6 +593,10 @@ func (p *Proxy) acceptValues(peer string, opened []byte, in Incoming, accept fun
 		return
 	}
 	s := p.sharerOf(peer)
+	if n := s.lingers.Load(); n > 0 { // it may be Values already
+		in.Refuse(refusedBadOpening, fmt.Sprintf("no value stream is taken: apps have yet to read %d bytes of values of lost ones", n))
+		return
+	}
 	stream := accept()
 	h := newHolder(s, stream, epoch)
 	s.mu.Lock()
@@ -591,9 +610,11 @@ func (p *Proxy) acceptValues(peer string, opened []byte, in Incoming, accept fun
 	s.ready()
 	s.mu.Unlock()
 	if old != nil {
+		old.lose()
 		old.stream.Reset(resetByFrames)
 	}
 	err := h.run()
+	h.lose()
 	stream.Close()
 	p.Log.Info("values that the peer has put here are lost", "peer", peer, "err", err)
 	s.mu.Lock()

@@ -151,6 +151,15 @@ func mostEncoded(c codecs.Codec, d *declaration) int {
 	return max(c.MaxEncodedLen(d.n), d.size())
 }
 
+// frameRoom returns the bytes in which a block's frame is made, by c or by a codec without loss.
+func (d *declaration) frameRoom(c codecs.Codec) int {
+	n := d.size()
+	if codecs.Lossy(c) {
+		n = max(n, c.MaxEncodedLen(d.n))
+	}
+	return maxHeader + 1 + n + n/64 // codecs without loss notice a little late that they gain nothing
+}
+
 // name returns a codec text without its parameters, as hellos list and metrics show it: there are few.
 func name(text string) string {
 	before, _, _ := strings.Cut(text, "(")

@@ -56,7 +56,7 @@ func oneLine(text []byte) string {
 			return r
 		}
 		return ' '
-	}, string(text)) // Map takes what is not UTF-8 for U+FFFD
+	}, strings.ToValidUTF8(string(text), "\ufffd"))
 }
 
 // A RefusedError is the peer's answer to an opening that it does not take.

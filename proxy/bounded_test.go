@@ -1,0 +1,126 @@
+package proxy
+
+import (
+	"bytes"
+	"io"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/proxy/policy"
+)
+
+// limited gives the proxies of a pair that has carried nothing so much memory, and connections little of the kernel's.
+func (p *pair) limited(near, far int64) {
+	p.mu.Lock()
+	p.narrow = 16 << 10
+	p.far.Control = func(_, _ string, c syscall.RawConn) error {
+		return c.Control(func(fd uintptr) { syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_SNDBUF, 16<<10) })
+	}
+	p.mu.Unlock()
+	for b, size := range map[*budget]int64{p.near.budget: near, p.near.received: near, p.far.budget: far, p.far.received: far} {
+		b.mu.Lock()
+		b.size = size
+		b.mu.Unlock()
+	}
+}
+
+// bounded watches that a proxy with so many connections never holds more than its budgets and their spare, until stop.
+func bounded(t *testing.T, p *Proxy, connections int) (stop func()) {
+	t.Helper()
+	most := p.budget.size + p.received.size + 2*spare*int64(connections)
+	done, ended := make(chan struct{}), make(chan int64)
+	go func() {
+		var peak int64
+		for {
+			select {
+			case <-done:
+				ended <- peak
+				return
+			default:
+				peak = max(peak, p.buffers.lent.Load())
+				time.Sleep(time.Millisecond)
+			}
+		}
+	}()
+	return func() {
+		t.Helper()
+		close(done)
+		peak := <-ended
+		t.Logf("at most %d of %d bytes were held", peak, most)
+		if peak > most {
+			t.Errorf("%d bytes were held, where %d are allowed", peak, most)
+		}
+	}
+}
+
+// stalled waits until writers have long written nothing: were it to return too early, less would be shown.
+func stalled(wrote *atomic.Int64) {
+	for last := int64(-1); last != wrote.Load(); time.Sleep(100 * time.Millisecond) {
+		last = wrote.Load()
+	}
+}
+
+// Many connections, whose readers read nothing until their writers can write no more, share little memory: it suffices, and
+// all bytes arrive.
+func TestMemoryIsBounded(t *testing.T) {
+	const connections = 50
+	for name, c := range map[string]struct {
+		near, far int64
+		codec     string
+	}{
+		"narrow blocks":       {1 << 20, 1 << 20, "lossless"},
+		"whole tensors":       {1 << 20, 1 << 20, "wide"},
+		"receivers have less": {64 << 20, 1 << 20, "wide"},
+		"senders have less":   {1 << 20, 64 << 20, "wide"},
+		"no memory":           {1, 1, "wide"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPair(t, []parser.Protocol{toy{}}, policy.Rule{Codec: c.codec})
+			p.limited(c.near, c.far)
+			stopNear, stopFar := bounded(t, p.near, connections), bounded(t, p.far, connections)
+			r := rand.New(rand.NewPCG(21, uint64(c.near)))
+			streams := [][]byte{toyStream(r, 40), toyStream(r, 40), toyStream(r, 40)}
+			var wrote atomic.Int64
+			var all, writers sync.WaitGroup
+			read := make(chan struct{})
+			for i := range connections {
+				client, server := p.connect(t)
+				server.SetReadBuffer(p.narrow)
+				stream := streams[i%len(streams)]
+				writers.Go(func() {
+					for rest := stream; len(rest) > 0; {
+						n, err := client.Write(rest[:min(len(rest), 64<<10)])
+						if rest = rest[n:]; err != nil {
+							t.Error(err)
+							return
+						}
+						wrote.Add(1)
+					}
+					client.CloseWrite()
+				})
+				all.Go(func() {
+					<-read
+					got, err := io.ReadAll(server)
+					if err != nil || !bytes.Equal(got, stream) {
+						t.Errorf("%d of %d bytes arrived, %v, or they differ", len(got), len(stream), err)
+					}
+					server.Close()
+					client.Close()
+				})
+			}
+			stalled(&wrote)
+			close(read)
+			all.Wait()
+			writers.Wait()
+			stopNear()
+			stopFar()
+			whole(t, p.near)
+			whole(t, p.far)
+		})
+	}
+}

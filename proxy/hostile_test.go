@@ -1,0 +1,274 @@
+package proxy
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/gradproxy/gradproxy/proxy/tunnel"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// A feed is a stream of a hostile peer: what was fed is read, and then nothing comes until it is reset.
+type feed struct {
+	sink
+	chunks chan []byte
+	reset  chan struct{}
+}
+
+func newFeed(wire ...[]byte) *feed {
+	f := &feed{chunks: make(chan []byte, 1000), reset: make(chan struct{})}
+	f.feed(wire...)
+	return f
+}
+
+func (f *feed) feed(wire ...[]byte) {
+	for _, b := range wire {
+		for c := range slices.Chunk(b, 256<<10) {
+			f.chunks <- c
+		}
+	}
+}
+
+func (f *feed) ReadChunk() ([]byte, error) {
+	select {
+	case c := <-f.chunks:
+		return bytes.Clone(c), nil
+	case <-f.reset:
+		return nil, &tunnel.ResetError{Peer: "far", Code: resetByApp, Remote: true}
+	}
+}
+
+func (f *feed) Reset(tunnel.Code) {
+	select {
+	case <-f.reset:
+	default:
+		close(f.reset)
+	}
+}
+
+// rawBlock returns the frames of a slot's declaration and of a block of n bytes in it.
+func rawBlock(slot uint32, n int) (declare, block []byte) {
+	d := declaration{codec: "lossless", dtype: tensor.Float32, n: n / 4, key: uint64(slot) + 1}
+	declare = AppendFrame(nil, Frame{Kind: Declare, Slot: slot, Body: d.append(nil)})
+	return declare, AppendFrame(nil, Frame{Kind: Block, Slot: slot, Body: append([]byte{formRaw}, make([]byte, n)...)})
+}
+
+// A peer that opens many connections and announces a large block on each, but sends no block to its end, makes the proxy hold no more
+// than its memory, and does not keep others from theirs.
+func TestAnnouncedBlocksAreBounded(t *testing.T) {
+	const connections = 40
+	p := newTestProxy(t)
+	p.budget, p.received = newBudget(0), newBudget(32<<20)
+	p.memoryWait = time.Hour // none will be had
+	stop := bounded(t, p, connections)
+	declare, block := rawBlock(0, 4<<20)
+	var feeds []*feed
+	ended := make(chan error, connections)
+	for range connections {
+		f := newFeed(declare, block[:len(block)-1])
+		feeds = append(feeds, f)
+		r := newReceiver(&connection{shared: p, peer: "hostile", stream: f, log: p.Log}, f)
+		go func() { ended <- r.run() }()
+	}
+	hostile := &p.sharerOf("hostile").received
+	waiting := func() int {
+		p.received.mu.Lock()
+		defer p.received.mu.Unlock()
+		return len(hostile.queue)
+	}
+	waitFor(t, func() bool { return waiting() > 0 && waiting()+int(hostile.held/(8<<20)) == connections })
+
+	a, app, err := tcpPair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer app.Close()
+	defer a.Close()
+	declare, block = rawBlock(0, 1<<20)
+	honest := newFeed(declare, block, AppendFrame(nil, Frame{Kind: CloseWrite}))
+	done := make(chan error, 1)
+	r := newReceiver(&connection{shared: p, peer: "honest", conn: a, stream: honest, log: p.Log}, honest)
+	go func() { done <- r.run(); a.CloseWrite() }()
+	if n, err := io.Copy(io.Discard, app); n != 1<<20 || err != nil {
+		t.Errorf("beside a hostile peer %d bytes of a block of 1 MiB were delivered: %v", n, err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+
+	for _, f := range feeds { // those that hold nothing find what the others give back
+		f.Reset(0)
+	}
+	for range connections {
+		if err := <-ended; err == nil {
+			t.Error("a block that was cut short is no error")
+		}
+	}
+	stop()
+	whole(t, p)
+}
+
+// A block for which there is no memory in time, or ever, resets its connection, and what came before it is delivered.
+func TestNoMemoryForBlock(t *testing.T) {
+	for name, size := range map[string]int{"in time": 128 << 10, "ever": 1 << 20} {
+		t.Run(name, func(t *testing.T) {
+			p := newTestProxy(t)
+			p.received = newBudget(1 << 20)
+			p.memoryWait = time.Millisecond
+			other := share{peer: &share{}}
+			if !p.received.take(&other, 800<<10) {
+				t.Fatal("nothing was to be had of a whole budget")
+			}
+			a, app, err := tcpPair()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer app.Close()
+			small, smallBlock := rawBlock(0, leastBlock)
+			large, largeBlock := rawBlock(1, size)
+			f := newFeed(small, smallBlock, smallBlock, large, largeBlock, AppendFrame(nil, Frame{Kind: CloseWrite}))
+			c := &connection{shared: p, peer: "far", conn: a, stream: f, log: p.Log}
+			err = newReceiver(c, f).run()
+			if !errors.Is(err, errMemory) || c.how(nil, err) != "memory" {
+				t.Errorf("run = %v (%s), want no memory", err, c.how(nil, err))
+			}
+			a.CloseWrite()
+			if n, err := io.Copy(io.Discard, app); n != 2*leastBlock || err != nil {
+				t.Errorf("%d bytes were delivered, %v; want the %d before", n, err, 2*leastBlock)
+			}
+			p.received.give(&other, 800<<10)
+			whole(t, p)
+		})
+	}
+}
+
+// numbersFrame returns the frame of a list of numbers.
+func numbersFrame(k Kind, numbers ...uint64) []byte {
+	var body []byte
+	for _, n := range numbers {
+		body = binary.AppendUvarint(body, n)
+	}
+	return AppendFrame(nil, Frame{Kind: k, Body: body})
+}
+
+// A value that the peer wants forgotten while an app is being given it takes room until the app has it.
+func TestValuesThatAreDeliveredTakeRoom(t *testing.T) {
+	for name, released := range map[string]bool{"delivered": true, "under way": false} {
+		t.Run(name, func(t *testing.T) {
+			const size = 100_000
+			p := newTestProxy(t)
+			p.Values = 3*size + 512 // a slot's copy, and two values
+			declare, block := rawBlock(0, size)
+			f := newFeed(declare, block, block)
+			h := newHolder(p.sharerOf("far"), f, 1)
+			ended := make(chan error, 1)
+			go func() { ended <- h.run() }()
+			v, err := h.await(ref{epoch: 1, id: 1, size: size}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if released {
+				h.release(v)
+			}
+			f.feed(numbersFrame(Forget, 1), block)
+			if _, err := h.await(ref{epoch: 1, id: 3, size: size}, nil); (err == nil) != released {
+				t.Errorf("another value in its place: %v", err)
+			}
+			f.Reset(0)
+			if err := <-ended; errors.Is(err, errFrame) == released {
+				t.Errorf("the stream ended with %v", err)
+			}
+			if !released {
+				h.release(v)
+			}
+			if want := int64(3*size + 512); released && h.used != want || !released && h.used != want-size {
+				t.Errorf("%d bytes of values are counted", h.used)
+			}
+			whole(t, p)
+		})
+	}
+}
+
+// Values of a lost stream that apps are still being given count until they have been: a peer cannot add to them by losing one
+// stream after another.
+func TestLostValuesLinger(t *testing.T) {
+	p := newTestProxy(t)
+	const size = 10_000
+	s := p.sharerOf("far")
+	declare, block := rawBlock(0, size)
+	var ends []chan struct{}
+	open := func() (*feed, *refusals) {
+		f, in, ended := newFeed(declare, block), &refusals{}, make(chan struct{})
+		ends = append(ends, ended)
+		accepted := make(chan struct{})
+		go func() {
+			p.acceptValues("far", []byte{openingValues, 1}, in, func() Stream { close(accepted); return f })
+			close(ended)
+		}()
+		select {
+		case <-accepted:
+		case <-ended:
+		}
+		return f, in
+	}
+	waitHeld := func(stream *feed) {
+		waitFor(t, func() bool {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return s.held != nil && s.held.stream == Stream(stream)
+		})
+	}
+	first, _ := open()
+	waitHeld(first)
+	h, v, err := s.await(ref{epoch: 1, id: 1, size: size}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, _ := open()
+	waitHeld(second)
+	if n := s.lingers.Load(); n != size {
+		t.Errorf("%d bytes of a lost stream's values linger, want %d", n, size)
+	}
+	if _, in := open(); in.last != refusedBadOpening {
+		t.Error("a third stream was taken while values of the first are under way")
+	}
+	h.release(v)
+	third, in := open()
+	if in.last != 0 {
+		t.Error("a stream was refused though nothing of lost ones is under way")
+	}
+	waitHeld(third)
+	third.Reset(0)
+	for _, ended := range ends {
+		<-ended
+	}
+	if n := s.lingers.Load(); n != 0 {
+		t.Errorf("%d bytes linger after all have been given back", n)
+	}
+}
+
+// A peer may declare as many slots as there is memory for, and all that they took is given back.
+func TestDeclaredSlotsAreBounded(t *testing.T) {
+	p := newTestProxy(t)
+	p.received = newBudget(1 << 20)
+	p.memoryWait = time.Millisecond
+	var wire []byte
+	for slot := range uint32(10_000) {
+		declare, _ := rawBlock(slot, 4)
+		wire = append(wire, declare...)
+	}
+	f := newFeed(wire, AppendFrame(nil, Frame{Kind: CloseWrite}))
+	r := newReceiver(&connection{shared: p, peer: "far", stream: f, log: p.Log}, f)
+	if err := r.run(); !errors.Is(err, errMemory) {
+		t.Errorf("10,000 slots in 1 MiB: %v", err)
+	}
+	if n := len(r.slots.slots); n*recvSlotCost > 1<<20 || n < 1000 {
+		t.Errorf("%d slots were taken", n)
+	}
+	whole(t, p)
+}
