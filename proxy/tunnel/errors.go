@@ -56,7 +56,7 @@ func oneLine(text []byte) string {
 			return r
 		}
 		return ' '
-	}, strings.ToValidUTF8(string(text), "\ufffd"))
+	}, string(text)) // Map takes what is not UTF-8 for U+FFFD
 }
 
 // A RefusedError is the peer's answer to an opening that it does not take.

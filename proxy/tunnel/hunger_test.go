@@ -9,7 +9,7 @@ import (
 // What a peer sends never takes more memory than the budget and a tenth, however it sends it; streams of the peer that
 // uses little are not touched.
 func TestHungerForMemory(t *testing.T) {
-	const memory, streams = 16 << 20, 4096 // with a credit of 16 KiB each
+	const memory, streams = 4 << 20, 1024 // with a credit of 16 KiB each
 	first := func(b []byte, id uint64) []byte { return record(b, header{kind: kindData, stream: id}, 0, 0) }
 	for name, send := range map[string]func(b []byte, id uint64) []byte{
 		"unread": func(b []byte, id uint64) []byte {
@@ -45,11 +45,11 @@ func TestHungerForMemory(t *testing.T) {
 				if used := s.tokyo.mem.used.Load(); used < memory*9/10 || used > memory*11/10+64<<10 {
 					t.Errorf("%d bytes in buffers, not about %d", used, memory)
 				}
-				if n := s.heap() - before; n > memory*15/10 { // the allocator rounds a chunk up by an eighth
+				if n := s.heap() - before; n > memory*13/10+1<<20 { // the allocator rounds a chunk up by an eighth; streams and carriers are small
 					t.Errorf("%d bytes are held, the budget is %d", n, memory)
 				}
 				other := s.paris.open("echo")
-				pour(t, other, other, noise(2, 4<<20))
+				pour(t, other, other, noise(2, 1<<20))
 				s.stands()
 				s.lift()
 			})
@@ -91,7 +91,7 @@ func TestNothingIsAcknowledged(t *testing.T) {
 					t.Errorf("%d bytes are kept, not %d to %d", used, c.least, c.most)
 				}
 				other := s.paris.open("echo")
-				pour(t, other, other, noise(2, 4<<20))
+				pour(t, other, other, noise(2, 1<<20))
 				s.stands()
 				s.lift()
 			})

@@ -65,7 +65,7 @@ func TestValidity(t *testing.T) {
 }
 
 // Another authority of the same domain, with the same names, is not believed; nor is a site's certificate as an
-// authority's.
+// authority's, nor an authority below this one.
 func TestWrongAuthority(t *testing.T) {
 	dir, other := made(t), made(t)
 	for _, ext := range []string{".pem", ".key"} {
@@ -95,6 +95,19 @@ func TestWrongAuthority(t *testing.T) {
 	_, err = leaf.Verify(x509.VerifyOptions{Roots: roots, Intermediates: chain, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
 	if err == nil {
 		t.Error("a site signs for another one")
+	}
+	template := *a.cert
+	template.SerialNumber = serial()
+	if below.cert, err = sign(&template, a.cert, key, a.key); err != nil {
+		t.Fatal(err)
+	}
+	if leaf, _, err = below.Issue("tokyo", now, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	chain.AddCert(below.cert)
+	_, err = leaf.Verify(x509.VerifyOptions{Roots: roots, Intermediates: chain, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
+	if err == nil || !strings.Contains(err.Error(), "too many intermediates") {
+		t.Errorf("an authority below this one signs for a site: %v", err)
 	}
 }
 
