@@ -20,13 +20,21 @@ func demoCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "demo",
 		Short: "Train across an emulated WAN, directly and through two proxies, and compare",
-		Long: `Train a small classifier of digits with two ranks at two sites, in this process, across an emulated WAN link: first
-directly, then through two gradproxies that lose nothing, lose detail of gradients, and of their sums as well. Nothing needs
-to be installed or configured, no privileges are needed, and nothing leaves this machine. At the end it compares time,
-bytes, accuracy, and the weights, bit by bit. It takes about a minute. The exit code is 1 if a run has not ended as it must.`,
+		Long: `Train a small classifier of digits with two workers, in this process, across an emulated WAN link. First as PyTorch's
+DistributedDataParallel does with Gloo, a worker at each of two sites: directly, then through two gradproxies that lose
+nothing, lose detail of gradients, and of their sums as well. Then as MXNet does with ps-lite, a parameter server at the
+other site: directly, and with loss of detail both ways. Nothing needs to be installed or configured, no privileges are
+needed, and nothing leaves this machine. At the end it compares time, bytes, accuracy, and the weights, bit by bit. It takes
+less than two minutes. The exit code is 1 if a run has not ended as it must.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			o.Link.Rate = int64(rate)
+			for i, wire := range o.Wires {
+				o.Wires[i] = strings.ReplaceAll(wire, "ps-lite", "pslite")
+			}
+			if o.All && o.Codes != nil {
+				return usagef("--all and --codec %s: choose one", o.Codes[0])
+			}
 			if o.Steps < 2 { // 0 stands for a default in Options, not here
 				return usagef("--steps %d: choose 2 or more", o.Steps)
 			}
@@ -53,9 +61,12 @@ bytes, accuracy, and the weights, bit by bit. It takes about a minute. The exit 
 	f.Float64Var(&o.Link.Loss, "loss", 0, "probability that a packet is lost; it then arrives a round trip late, with all behind it")
 	f.IntVar(&o.Steps, "steps", demo.DefaultSteps, "steps of training")
 	f.Uint64Var(&o.Seed, "seed", 1, "of weights and batches; the same seed, the same training")
-	f.StringSliceVar(&o.Wires, "wire", demo.DefaultWires(), "protocol of the job; may be repeated")
+	f.StringSliceVar(&o.Wires, "wire", demo.DefaultWires(), "protocol of the job: gloo or ps-lite; may be repeated")
+	f.BoolVar(&o.All, "all", false, "every run that there is to show on these wires")
 	f.StringArrayVar(&o.Codes, "codec", nil, "what the proxies do in a run after the direct one: lossless, CODEC for gradients, or\n"+
-		"CODEC+CODEC for gradients and their sums; may be repeated; default: "+strings.Join(demo.DefaultCodes("gloo"), ", "))
+		"CODEC+CODEC for gradients and what becomes of them (sums on the wire of gloo, weights on that of ps-lite, where a\n"+
+		"single CODEC is for both); may be repeated; default: "+strings.Join(demo.DefaultCodes("gloo"), ", ")+";\n"+
+		"on ps-lite "+strings.Join(demo.DefaultCodes("pslite"), ", "))
 	f.BoolVar(&asJSON, "json", false, "print one JSON object; progress goes to standard error if that is a terminal")
 	return c
 }

@@ -20,8 +20,14 @@ func throughProxies(ctx context.Context, r demo.Run, between demo.Between) (demo
 			LossyAggregates: r.Aggregates != ""}}
 		cfg.Rules = []policy.Rule{{Job: "demo", Roles: []tensor.Role{tensor.Gradient}, MinBytes: policy.MinBytes, Codec: r.Gradients}}
 	}
-	if r.Aggregates != "" {
-		cfg.Rules = append(cfg.Rules, policy.Rule{Job: "demo", Roles: []tensor.Role{tensor.Aggregate}, MinBytes: policy.MinBytes, Codec: r.Aggregates})
+	for _, more := range []policy.Rule{
+		{Roles: []tensor.Role{tensor.Aggregate}, Codec: r.Aggregates},
+		{Roles: []tensor.Role{tensor.State}, Codec: r.State},
+	} {
+		if more.Codec != "" {
+			more.Job, more.MinBytes = "demo", policy.MinBytes
+			cfg.Rules = append(cfg.Rules, more)
+		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()

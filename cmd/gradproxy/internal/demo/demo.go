@@ -1,10 +1,10 @@
 // Package demo shows on one machine, with nothing to configure, what gradproxy does to a training job across a WAN. It
-// trains the same small classifier several times with two ranks in one process, whose connections cross an emulated link:
+// trains the same small classifier several times with two workers in one process, whose connections cross an emulated link:
 // directly, and through two proxies. Then it compares seconds, bytes, loss, accuracy, and the weights, bit by bit, and says
 // whether what gradproxy promises of each run is true.
 //
-// The job knows nothing of proxies: package ring speaks the wire of torch.distributed, ddp uses it as PyTorch's
-// DistributedDataParallel does, train computes, on the images of package digits.
+// The jobs know nothing of proxies: package ring speaks the wire of torch.distributed, ddp uses it as PyTorch's
+// DistributedDataParallel does, paramserver is MXNet's kvstore, train computes, on the images of package digits.
 package demo
 
 import (
@@ -21,12 +21,13 @@ import (
 type Options struct {
 	Link  Link
 	Wires []string // protocols of the job; nil: DefaultWires
-	Codes []string // what the proxies do in the runs after the direct one: "lossless", "CODEC" or "CODEC+CODEC", see Run; nil: DefaultCodes
+	Codes []string // what the proxies do in the runs after the direct one: "lossless", "CODEC" or "CODEC+CODEC"; nil: DefaultCodes
+	All   bool     // AllCodes instead of DefaultCodes
 	Steps int      // of training; 0: DefaultSteps
 	Seed  uint64   // of weights and batches
 	Model []int    // widths of the classifier's hidden layers; nil: 256 and 256, 85,002 parameters in all
 
-	// Through starts two proxies for a run: the near one beside rank 1, the far one beside rank 0. between leads from an
+	// Through starts two proxies for a run, one at each site. between leads from an
 	// address at the far site to one at the near site, across the link. Not needed if Codes is empty, but not nil.
 	Through func(ctx context.Context, r Run, between Between) (Path, error)
 }
@@ -49,10 +50,12 @@ const maxRTT = 10 * time.Second
 // Between returns an address at the near site that leads, across the link, to target at the far site.
 type Between func(target netip.AddrPort) (netip.AddrPort, error)
 
-// A Path leads the connections of one run from the near site to the far one.
+// A Path leads the connections of one run from one site to the other.
 type Path interface {
 	// Forward returns an address at the near site that leads to target at the far one.
 	Forward(target netip.AddrPort) (netip.AddrPort, error)
+	// Backward returns an address at the far site that leads to target at the near one.
+	Backward(target netip.AddrPort) (netip.AddrPort, error)
 	Close() error
 }
 

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -17,7 +18,7 @@ import (
 
 // small is a demo that is over soon, under the race detector too.
 func small() Options {
-	return Options{Link: Link{Rate: 1e9, RTT: time.Millisecond}, Steps: 4, Model: []int{32}, Seed: 1}
+	return Options{Link: Link{Rate: 1e9, RTT: time.Millisecond}, Wires: []string{"gloo"}, Steps: 4, Model: []int{32}, Seed: 1}
 }
 
 // Proxies that change nothing end with the weights of the direct run.
@@ -48,6 +49,71 @@ func TestRunsAreComparedWithTheDirectOne(t *testing.T) {
 		}
 		if r.Ratio < 0.99 || r.Ratio > 1.01 || r.Seconds <= 0 || r.FinalLoss <= 0 || r.Accuracy <= 0 {
 			t.Errorf("%s: %+v", name, r)
+		}
+	}
+}
+
+// Through a parameter server both workers end with the same weights, and with the same in each run. What they push crosses
+// the link there, what they pull crosses it back.
+func TestParameterServer(t *testing.T) {
+	o := small()
+	o.Wires, o.Codes = []string{"pslite"}, []string{Lossless}
+	o.Through = func(_ context.Context, r Run, between Between) (Path, error) {
+		if want := (Run{Wire: "pslite", Name: Lossless}); r != want {
+			t.Errorf("proxies are asked for %+v, want %+v", r, want)
+		}
+		return &relay{between: between, plain: true}, nil
+	}
+	report, err := Do(t.Context(), o, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// 64-32-10 is 9,640 bytes; two workers push and pull that at each of 4 steps, and one pushes and both pull it before.
+	const least = (4*4 + 3) * 9640
+	direct, half := report.Runs[0], report.Runs[1]
+	for _, r := range report.Runs {
+		if r.Wire != "pslite" || !r.ReplicasIdentical || r.ReplicaDistance != 0 || !r.SameAsDirect || r.Accuracy <= 0 {
+			t.Errorf("%+v", r)
+		}
+		if r.AppBytes < least || r.AppBytes > 2*least {
+			t.Errorf("%s: the nodes have sent %d bytes, want at least %d", r.Name, r.AppBytes, least)
+		}
+	}
+	if direct.WANBytes < least || direct.WANBytes > 2*least {
+		t.Errorf("%d bytes on the link, want at least %d", direct.WANBytes, least)
+	}
+	if half.WANBytes < least*9/19 || half.WANBytes > direct.WANBytes*2/3 {
+		t.Errorf("%d bytes on the link, of %d both ways, though answers do not pass it", half.WANBytes, direct.WANBytes)
+	}
+}
+
+// One codec is for all that may lose something with replicas that stay alike, which two are for differs by wire.
+func TestCodesOfRuns(t *testing.T) {
+	for _, c := range []struct {
+		wire, code string
+		want       Run
+		promise    promise
+	}{
+		{"gloo", "lossless", Run{}, sameWeights},
+		{"gloo", "int8", Run{Gradients: "int8"}, sameReplicas},
+		{"gloo", "int8+int4", Run{Gradients: "int8", Aggregates: "int4"}, likeReplicas},
+		{"pslite", "lossless", Run{}, sameWeights},
+		{"pslite", "int8", Run{Gradients: "int8", State: "int8"}, sameReplicas},
+		{"pslite", "int8+int4", Run{Gradients: "int8", State: "int4"}, sameReplicas},
+		{"pslite", "lossless+int4", Run{Gradients: "lossless", State: "int4"}, sameReplicas},
+		{"pslite", "lossless+lossless", Run{Gradients: "lossless", State: "lossless"}, sameWeights},
+	} {
+		c.want.Wire, c.want.Name = c.wire, c.code
+		if got := newRun(c.wire, c.code); got != c.want || got.promise() != c.promise {
+			t.Errorf("%s, %s: %+v promises %d, want %+v, %d", c.wire, c.code, got, got.promise(), c.want, c.promise)
+		}
+	}
+	for _, wire := range DefaultWires() {
+		all := Options{All: true, Wires: []string{wire}}.runs()
+		for _, r := range (Options{Wires: []string{wire}}).runs() {
+			if !slices.Contains(all, r) {
+				t.Errorf("%+v is missing where all runs are asked for", r)
+			}
 		}
 	}
 }
@@ -202,6 +268,7 @@ type relay struct {
 	between     Between
 	negate, cut int
 	stuck       func()
+	plain       bool // every byte passes, of whatever wire
 
 	mu    sync.Mutex
 	close []io.Closer
@@ -234,11 +301,22 @@ func (r *relay) Forward(target netip.AddrPort) (netip.AddrPort, error) {
 			}
 			r.keep(far)
 			go func() { io.Copy(far, near); far.Close() }()
-			go func() { r.back(near, far); near.Close(); far.Close() }()
+			go func() {
+				if r.plain {
+					io.Copy(near, far)
+				} else {
+					r.back(near, far)
+				}
+				near.Close()
+				far.Close()
+			}()
 		}
 	}()
 	return l.Addr().(*net.TCPAddr).AddrPort(), nil
 }
+
+// Backward returns the target itself: answers do not pass the link.
+func (r *relay) Backward(target netip.AddrPort) (netip.AddrPort, error) { return target, nil }
 
 // back carries op by op, each a preamble of 48 bytes and perhaps a payload (see package ring).
 func (r *relay) back(near, far net.Conn) {

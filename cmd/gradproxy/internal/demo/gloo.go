@@ -15,9 +15,7 @@ import (
 
 // gloo trains data-parallel on the wire of torch.distributed: rank 0 at the far site, rank 1 at the near one.
 func gloo(ctx context.Context, r *run) (trained, error) {
-	var listen net.ListenConfig
-	listen.SetMultipathTCP(false) // nor do Gloo's sockets speak it
-	l, err := listen.Listen(ctx, "tcp", "127.0.0.1:0")
+	l, err := listen(ctx)
 	if err != nil {
 		return trained{}, err
 	}

@@ -16,7 +16,7 @@ import (
 const (
 	ranks    = 2
 	batch    = 32 // images on each rank
-	rate     = 0.05
+	rate     = 0.03
 	momentum = 0.9
 )
 
@@ -104,7 +104,16 @@ func (o Options) open(ctx context.Context, r Run, wire *wansim.Wire) (Path, erro
 type crossing struct{ wire *wansim.Wire }
 
 func (c crossing) Forward(target netip.AddrPort) (netip.AddrPort, error) {
-	r, err := c.wire.Relay("127.0.0.1:0", target.String())
+	return relayed(c.wire, target)
+}
+
+func (c crossing) Backward(target netip.AddrPort) (netip.AddrPort, error) {
+	return relayed(c.wire.Reverse(), target)
+}
+
+// relayed returns an address at a wire's first place that leads to target at its second.
+func relayed(w *wansim.Wire, target netip.AddrPort) (netip.AddrPort, error) {
+	r, err := w.Relay("127.0.0.1:0", target.String())
 	if err != nil {
 		return netip.AddrPort{}, err
 	}

@@ -16,6 +16,7 @@ type Run struct {
 	Name       string // Direct, Lossless or codecs
 	Gradients  string // codec of the tensors that may lose something; "": none
 	Aggregates string // codec of sums that all replicas should receive alike; "": lossless
+	State      string // codec of the differences of weights to those that the workers hold; "": lossless
 }
 
 // Names of runs that are not codecs.
@@ -29,16 +30,18 @@ func job(wire string) func(context.Context, *run) (trained, error) {
 	switch wire {
 	case "gloo":
 		return gloo
+	case "pslite":
+		return parameterServer
 	}
 	return nil
 }
 
 // DefaultWires are the wires of a demo that names none.
-func DefaultWires() []string { return []string{"gloo"} }
+func DefaultWires() []string { return []string{"gloo", "pslite"} }
 
 // Codes of the default runs.
 const (
-	summands = "3lc(s=1.75)"      // loss only in what is to be summed up
+	summands = "3lc(s=1.75)"      // loss only where replicas stay alike
 	sumsToo  = "3lc(s=1.75)+int4" // in the sums as well
 )
 
@@ -47,24 +50,54 @@ func DefaultCodes(wire string) []string {
 	switch wire {
 	case "gloo":
 		return []string{Lossless, summands, sumsToo}
+	case "pslite":
+		return []string{summands}
 	}
 	return nil
+}
+
+// AllCodes returns the same for a demo that shows everything.
+func AllCodes(wire string) []string {
+	if wire == "pslite" {
+		return []string{Lossless, summands + "+" + Lossless, summands}
+	}
+	return DefaultCodes(wire)
+}
+
+// newRun returns the run that code asks for. One codec is for all that may lose something with replicas that stay alike, two
+// are for gradients and for what becomes of them.
+func newRun(wire, code string) Run {
+	r := Run{Wire: wire, Name: code}
+	if code == Lossless {
+		return r
+	}
+	gradients, rest, both := strings.Cut(code, "+")
+	r.Gradients = gradients
+	switch {
+	case wire == "pslite" && both:
+		r.State = rest
+	case wire == "pslite":
+		r.State = gradients
+	default:
+		r.Aggregates = rest
+	}
+	return r
 }
 
 // runs lists what o asks for: on each wire the direct run first, which the others are compared with.
 func (o Options) runs() (runs []Run) {
 	for _, wire := range o.Wires {
 		codes := o.Codes
-		if codes == nil {
+		switch {
+		case codes != nil:
+		case o.All:
+			codes = AllCodes(wire)
+		default:
 			codes = DefaultCodes(wire)
 		}
 		runs = append(runs, Run{Wire: wire, Name: Direct})
 		for _, code := range codes {
-			r := Run{Wire: wire, Name: code}
-			if code != Lossless {
-				r.Gradients, r.Aggregates, _ = strings.Cut(code, "+")
-			}
-			runs = append(runs, r)
+			runs = append(runs, newRun(wire, code))
 		}
 	}
 	return runs
@@ -98,7 +131,7 @@ func checkCode(code string) error {
 	}
 	g, a, both := strings.Cut(code, "+")
 	if g == "" || both && a == "" {
-		return errors.New("want lossless, CODEC, or CODEC+CODEC for gradients and sums")
+		return errors.New("want lossless, CODEC, or CODEC+CODEC for gradients and what becomes of them")
 	}
 	_, err := all.New(g)
 	if err == nil && both {

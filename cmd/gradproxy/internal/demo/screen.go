@@ -167,9 +167,10 @@ func (s *screen) table() string {
 	style.Format.Header = text.FormatDefault
 	style.Options.DrawBorder, style.Options.SeparateColumns = false, false
 	style.Box.PaddingLeft = ""
-	style.Box.PaddingRight = "  "
+	const padding = "  "
+	style.Box.PaddingRight = padding
 	t.SetStyle(style)
-	header := table.Row{"run", "step", "loss", "s", "MB", "ratio", "accuracy", "weights"}
+	header := table.Row{"run", "step", "loss", "s", "MB", "ratio", "acc.", "weights"}
 	t.AppendHeader(header)
 	columns := []table.ColumnConfig{{Number: len(header), WidthMin: len("100/100 Mb/s")}}
 	for number := 2; number < len(header); number++ {
@@ -180,9 +181,10 @@ func (s *screen) table() string {
 	for _, r := range s.rows {
 		t.AppendRow(r.cells(s.wires, s.steps))
 	}
+	end := strings.Repeat(style.Box.MiddleHorizontal, len(padding)) // of the rule, behind the last column
 	var b strings.Builder
 	for line := range strings.Lines(t.Render() + "\n") {
-		fmt.Fprintln(&b, strings.TrimRight(line, " \n"))
+		fmt.Fprintln(&b, strings.TrimSuffix(strings.TrimRight(line, " \n"), end))
 	}
 	return b.String()
 }

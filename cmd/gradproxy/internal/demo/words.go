@@ -19,10 +19,10 @@ const (
 // introduction says what is going on, and what each run is there to show.
 func introduction(o Options, runs []Run) string {
 	var b strings.Builder
-	for _, line := range wrap(fmt.Sprintf("Two processes at two sites train one classifier of handwritten digits. "+
-		"In each of %d steps both compute gradients from images of their own, and add them up across the WAN between the sites: "+
-		"%s each way. The WAN is emulated: %v. Everything is in this one program, and every run trains the same way:",
-		o.Steps, size(float32Len*o.parameters()), o.Link), lineLen) {
+	for _, line := range wrap(fmt.Sprintf("Two processes train one classifier of handwritten digits, %s of weights. "+
+		"In each of %d steps both compute gradients from images of their own, which are added up across the WAN between two sites. "+
+		"The WAN is emulated: %v. Everything is in this one program, and every run trains the same way:",
+		size(float32Len*o.parameters()), o.Steps, o.Link), lineLen) {
 		fmt.Fprintln(&b, line)
 	}
 	b.WriteByte('\n')
@@ -85,24 +85,41 @@ func (r Run) label(wires []string) string {
 // purpose says what a run does and what it is there to show.
 func (r Run) purpose() string {
 	if r.Name == Direct {
-		return fmt.Sprintf("no proxies: the job as it is, on the wire of %s", wireUser(r.Wire))
+		return "no proxies: the job as it is, " + layout(r.Wire)
 	}
 	switch r.promise() {
 	case sameWeights:
 		return "two proxies, which the job knows nothing of; all arrives bit for bit, so the result must be that of the direct run"
 	case sameReplicas:
+		if r.Wire == "pslite" {
+			return r.throughServer()
+		}
 		return "gradients may lose detail on their way, which later steps make up for; their sums arrive exactly, so both processes must end with the same weights"
 	}
 	return "sums may lose detail too: the fewest bytes, but the two processes' weights drift a little apart"
 }
 
-// wireUser names who speaks a wire.
-func wireUser(wire string) string {
+// throughServer is the purpose of a run with loss on the way to a parameter server or back.
+func (r Run) throughServer() string {
+	to, back := "gradients arrive exactly", "weights come back exactly"
+	if lossy(r.Gradients) {
+		to = "gradients may lose detail on their way to the server, which later steps make up for"
+	}
+	if lossy(r.State) {
+		back = "weights come back as differences to those that the processes hold, which may lose detail too"
+	}
+	return to + "; " + back + ": both processes must end with the same weights"
+}
+
+// layout says who is where on a wire, and whose it is.
+func layout(wire string) string {
 	switch wire {
 	case "gloo":
-		return "PyTorch's DistributedDataParallel with Gloo"
+		return "one process at each site, on the wire of PyTorch's DistributedDataParallel with Gloo"
+	case "pslite":
+		return "both processes at one site, a parameter server at the other, on the wire of MXNet, ps-lite"
 	}
-	return wire
+	return "on the wire of " + wire
 }
 
 // goodRatio is what the run with loss in the sums as well is there to reach.
@@ -127,7 +144,7 @@ func verdict(r Run, label string, result, direct Result) string {
 	case p == sameReplicas && result.ReplicasIdentical:
 		fmt.Fprintf(&b, " Checked: both processes end with the same weights, bit for bit. %s.", accuracySaid(result, direct))
 	case p == sameReplicas:
-		fmt.Fprintf(&b, " The two processes' weights ARE NOT the same, though all sums are exact here: they differ by %.2g of their norm.", result.ReplicaDistance)
+		fmt.Fprintf(&b, " The two processes' weights ARE NOT the same, though both were sent the same: they differ by %.2g of their norm.", result.ReplicaDistance)
 	case result.ReplicaDistance < maxDistance:
 		fmt.Fprintf(&b, " The two processes' weights differ by %.2g of their norm, less than %v, as it should be. %s.", result.ReplicaDistance, maxDistance, accuracySaid(result, direct))
 	default:

@@ -21,7 +21,7 @@ func TestVerdicts(t *testing.T) {
 			"2.75 times fewer bytes on the WAN, as fast. Checked: both processes end with the same weights, bit for bit. " +
 				"The classifier is right on 94.4 % of the test images, that of the direct run on 95.0 %."},
 		{"3lc+lossless", Result{Seconds: 20, Ratio: 1, ReplicaDistance: 0.5},
-			"as many bytes on the WAN, as fast. The two processes' weights ARE NOT the same, though all sums are exact here: they differ by 0.5 of their norm."},
+			"as many bytes on the WAN, as fast. The two processes' weights ARE NOT the same, though both were sent the same: they differ by 0.5 of their norm."},
 		{"3lc(s=1.75)+int4", Result{Seconds: 10, Ratio: 10.56, ReplicaDistance: 0.0028, Accuracy: 0.95},
 			"10.6 times fewer bytes on the WAN, 2 times as fast. This is over 10 times, as it should be. " +
 				"The two processes' weights differ by 0.0028 of their norm, less than 0.02, as it should be. " +
@@ -35,7 +35,7 @@ func TestVerdicts(t *testing.T) {
 			"2 times fewer bytes on the WAN, 2 times as fast. The two processes' weights differ by 0.001 of their norm, less than 0.02, as it should be. " +
 				"The classifier is right on 100.0 % of the test images, that of the direct run on 95.0 %."},
 	} {
-		o := Options{Codes: []string{c.code}}.withDefaults()
+		o := Options{Wires: []string{"gloo"}, Codes: []string{c.code}}.withDefaults()
 		r := o.runs()[1]
 		got := verdict(r, r.label(o.Wires), c.result, direct)
 		if got := strings.Join(strings.Fields(got), " "); got != c.code+": "+c.want {
@@ -48,8 +48,9 @@ func TestVerdicts(t *testing.T) {
 func TestIntroduction(t *testing.T) {
 	o := Options{Link: Link{Rate: 100e6}}.withDefaults()
 	said := introduction(o, o.runs())
-	for _, want := range []string{"100 steps", "340 kB each", "\n  direct            no proxies", "\n  lossless          two proxies",
-		"\n  3lc(s=1.75)       gradients may lose detail", "\n  3lc(s=1.75)+int4  sums may lose detail too"} {
+	for _, want := range []string{"100 steps", "340 kB of", "\n  gloo direct            no proxies", "\n  gloo lossless          two proxies",
+		"\n  gloo 3lc(s=1.75)       gradients may lose detail", "\n  gloo 3lc(s=1.75)+int4  sums may lose detail too",
+		"\n  pslite direct          no proxies", "\n  pslite 3lc(s=1.75)     gradients may lose detail"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("%q is missing in\n%s", want, said)
 		}

@@ -34,7 +34,7 @@ type Config struct {
 	Log      *slog.Logger // nil: silent
 }
 
-// A Pair is two running proxies: clients connect to the near one, servers are beside the far one.
+// A Pair is two running proxies: one at each of two sites, near and far.
 type Pair struct {
 	Near, Far *Site
 	ctx       context.Context
@@ -157,12 +157,22 @@ func (s *Site) peerCodecs(peer string) []string {
 
 // Forward returns an address beside the near proxy that leads to target beside the far one.
 func (p *Pair) Forward(target netip.AddrPort) (netip.AddrPort, error) {
+	return p.forward(p.Near, target)
+}
+
+// Backward returns an address beside the far proxy that leads to target beside the near one.
+func (p *Pair) Backward(target netip.AddrPort) (netip.AddrPort, error) {
+	return p.forward(p.Far, target)
+}
+
+// forward returns an address beside from that leads to target beside the other.
+func (p *Pair) forward(from *Site, target netip.AddrPort) (netip.AddrPort, error) {
 	f, err := intercept.NewForward(netip.MustParseAddrPort("127.0.0.1:0"), target, intercept.Gate{}, nil)
 	if err != nil {
 		return netip.AddrPort{}, err
 	}
 	p.running.Go(func() {
-		f.Serve(p.ctx, func(c *net.TCPConn, server netip.AddrPort) { p.Near.Serve(p.ctx, c, server) })
+		f.Serve(p.ctx, func(c *net.TCPConn, server netip.AddrPort) { from.Serve(p.ctx, c, server) })
 	})
 	return f.Addr(), nil
 }
