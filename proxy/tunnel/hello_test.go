@@ -119,7 +119,12 @@ func TestHelloFields(t *testing.T) {
 	check("unknown", build(0, append(field(9, 1, 2, 3), field(1<<16-1)...)...), "")
 	check("unknown twice", build(0, append(field(9), field(9)...)...), "")
 	check("field 0", build(0, field(0)...), "")
-	check("flags of a place", build(fieldPlace, field(fieldPlace, 0, 0xfe, 0, 0, 0, 0, 0, 0, 0, 0)...), "")
+	for flags, replace := range map[byte]bool{0: false, 1: true, 0xfe: false, 0xff: true} { // the others are a later version's
+		h, err := parseHello(build(fieldPlace, field(fieldPlace, 0, flags, 0, 0, 0, 0, 0, 0, 0, 0)...))
+		if err != nil || h.place.replace != replace {
+			t.Errorf("flags %#x of a place: %+v, %v", flags, h, err)
+		}
+	}
 }
 
 // Two sides use the newest version that both speak, whoever asks; if there is none the error says who speaks what.
