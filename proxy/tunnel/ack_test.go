@@ -3,6 +3,7 @@ package tunnel
 import (
 	"errors"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -94,6 +95,9 @@ func TestAcknowledge(t *testing.T) {
 					t.Errorf("%s from %d: %v, nothing of %q", c.name, base, err, c.want)
 				}
 				continue
+			}
+			if most := base + uint64(slices.Max(c.acked)); st.acked != most {
+				t.Errorf("%s from %d: %d is acknowledged, not %d", c.name, base, st.acked, most)
 			}
 			if err != nil || kept != c.kept || st.flight != c.flightAfter || st.unsent != 0 {
 				t.Errorf("%s from %d: %d bytes kept, not %d; %d under way, %d unsent; %v", c.name, base, kept, c.kept, st.flight, st.unsent, err)
