@@ -189,6 +189,7 @@ func TestAdmit(t *testing.T) {
 			{"overlap", []step{{off: 0, n: 10}, {off: 9, n: 2}}, 0, "overlaps"},
 			{"overlap from below", []step{{off: 10, n: 10}, {off: 0, n: 11}}, 0, "overlaps"},
 			{"overlap beyond a gap", []step{{off: 10, n: 10}, {off: 15, n: 10}, {off: 0, n: 10}}, 0, "overlaps"},
+			{"overlap of what is beyond a gap", []step{{off: 20, n: 10}, {off: 15, n: 6}}, 0, "overlaps other DATA"},
 			{"FIN with data", []step{{off: 0, n: 10, fin: true}}, 11, ""},
 			{"FIN alone", []step{{off: 0, n: 10}, {off: 10, fin: true}}, 11, ""},
 			{"FIN first", []step{{off: 10, fin: true}, {off: 0, n: 10}}, 11, ""},
