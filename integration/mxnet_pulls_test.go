@@ -49,8 +49,8 @@ func TestMXNetPullsCostOnce(t *testing.T) {
 	t.Run("references=0", func(t *testing.T) { without = pull(t, 4, rate, testbed.Config{References: "0"}) })
 	t.Run("four workers", func(t *testing.T) { four = pull(t, 4, rate, testbed.Config{}) })
 	t.Run("one worker", func(t *testing.T) { one = pull(t, 1, rate, testbed.Config{}) })
-	if t.Failed() || t.Skipped() {
-		return
+	if without.results == nil || four.results == nil || one.results == nil {
+		return // they say why
 	}
 	sameResults(t, without.results, four.results)
 	if r := one.wire / one.raw; r > 0.85*without.wire/without.raw {

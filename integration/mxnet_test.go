@@ -3,14 +3,17 @@
 package integration
 
 import (
+	"crypto/sha256"
 	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/gradproxy/gradproxy/integration/testbed"
 )
 
-// An mxnetMode is a job on MXNet's parameter servers, and what the far end gets back.
+// An mxnetMode is what a job on MXNet's parameter servers does.
 type mxnetMode struct {
 	nodes []testbed.Node
 	args  []string
@@ -52,10 +55,8 @@ func (m mxnetMode) job(t *testing.T, args ...string) testbed.Job {
 	return job
 }
 
-// MXNet says nothing when a connection is lost that had something to carry, and waits for ever.
-const mxnetPatience = 90 * time.Second
-
 // runMXNet runs job between two sites, through the proxies of c if there are any. The results are those of its workers.
+// MXNet says nothing when a connection is lost that had something to carry, and waits for ever: the deadline ends it.
 func runMXNet(t *testing.T, job testbed.Job, c *testbed.Config) (l leg, ps testbed.Proxies) {
 	t.Helper()
 	w := newWAN(t, 2, fast)
@@ -63,7 +64,7 @@ func runMXNet(t *testing.T, job testbed.Job, c *testbed.Config) (l leg, ps testb
 		ps = startProxies(t, w, *c)
 	}
 	before := w.LinkBytes()
-	results, err := w.Run(deadline(t, mxnetPatience), job)
+	results, err := w.Run(deadline(t, patience), job)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,21 +81,27 @@ func runMXNet(t *testing.T, job testbed.Job, c *testbed.Config) (l leg, ps testb
 	return l, ps
 }
 
-// directMXNet returns how the mode's job goes without proxies. How values travel has no effect on the weights, nor where the
-// nodes are, so modes that differ in that only have it in common.
-func directMXNet(t *testing.T, m mxnetMode) leg {
+// directMXNet returns how the mode's job goes without proxies, and the folder with what its workers note. How values travel
+// has no effect on the weights, so modes that differ in that only have it in common.
+func directMXNet(t *testing.T, m mxnetMode) (l leg, folder string) {
 	t.Helper()
 	key := fmt.Sprint("mxnet", m.args)
+	folder = filepath.Join(scratch, fmt.Sprintf("%x", sha256.Sum256([]byte(key))))
 	if l, ok := directLegs[key]; ok {
-		return l
+		return l, folder
 	}
+	job := m.job(t, "--alike", folder)
 	t.Run("direct", func(t *testing.T) {
-		directLegs[key], _ = runMXNet(t, m.job(t), nil)
+		if err := os.Mkdir(folder, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		l, _ = runMXNet(t, job, nil)
+		directLegs[key] = l
 	})
-	if directLegs[key].results == nil {
+	if l.results == nil {
 		t.Fatal("no direct run to compare with")
 	}
-	return directLegs[key]
+	return l, folder
 }
 
 // The scheduler, a server and half of the workers are at one site, the rest is at another one; all their ports are
@@ -110,7 +117,7 @@ func TestMXNet(t *testing.T) {
 		{"P3", mxnetP3},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			want := directMXNet(t, c.mode)
+			want, _ := directMXNet(t, c.mode)
 			t.Run("lossless", func(t *testing.T) {
 				got, _ := runMXNet(t, c.mode.job(t), &testbed.Config{})
 				sameResults(t, want.results, got.results)
@@ -128,22 +135,34 @@ var mxnetLoss = testbed.Loss{Protocol: "pslite", Gradients: gradientCodec}
 // Where gradients lose something, whatever else the workers push or get back still travels exactly, and so they stay
 // alike, whether they are beside the server or behind the WAN.
 func TestMXNetWithLoss(t *testing.T) {
+	const arrays, rows = 6, 100 // weights and biases of three layers; rows that all workers want in a step
 	for _, c := range []struct {
 		name   string
 		mode   mxnetMode
-		rounds int // whose values are the same for all workers, the first weights included
+		common int  // arrays and rows that all workers have, at least
+		sync   bool // so that the job begins as without proxies
 	}{
-		{"float16, row-sparse", mxnetManyKinds, 1 + mxnetSteps},
-		{"updates on workers", mxnetSums, 1 + mxnetSteps},
-		{"P3", mxnetP3, 1 + mxnetSteps},
-		{"dist_async", mxnetAsync, 1},
+		{"float16, row-sparse", mxnetManyKinds, arrays*(1+mxnetSteps) + rows*mxnetSteps, true},
+		{"updates on workers", mxnetSums, arrays * (1 + mxnetSteps), true},
+		{"P3", mxnetP3, arrays * (1 + mxnetSteps), true},
+		{"dist_async", mxnetAsync, arrays, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			var first string
+			if c.sync {
+				_, first = directMXNet(t, c.mode)
+			}
 			folder := t.TempDir()
 			l, ps := runMXNet(t, c.mode.job(t, "--alike", folder), &testbed.Config{Loss: mxnetLoss})
-			const arrays = 6 // weights and biases of three layers
-			if different := alike(t, folder, len(l.results), arrays*c.rounds); len(different) > 0 {
-				t.Errorf("the workers were to get the same of %d arrays or rows and did not, among them %v", len(different), different[0])
+			n := readNotes(t, folder, len(l.results))
+			if c.sync {
+				n.wantFirst(t, readNotes(t, first, len(l.results)))
+			}
+			if len(n.different) > 0 {
+				t.Errorf("the workers have not the same: %v and %d more", n.different[0], len(n.different)-1)
+			}
+			if n.common < c.common {
+				t.Errorf("%d arrays and rows are on all workers, want %d: the test shows little", n.common, c.common)
 			}
 			wantReplicasEqual(t, l.results)
 			// Each dense gradient of half of the workers crosses the WAN. The first of each is exact, and so are zeros.
@@ -160,7 +179,7 @@ func TestMXNetWithLossyAggregates(t *testing.T) {
 	way := testbed.Way(gradientCodec + "+int4")
 	config := way.Config()
 	l, ps := runMXNet(t, mxnetSums.job(t, "--alike", folder), &config)
-	if different := alike(t, folder, len(l.results), 1); len(different) == 0 {
+	if n := readNotes(t, folder, len(l.results)); len(n.different) == 0 {
 		t.Error("all workers got the same")
 	}
 	wantLost(t, ps, way, (mxnetSteps-2)*len(l.results)/2*l.results[0].DenseBytes)
@@ -169,7 +188,7 @@ func TestMXNetWithLossyAggregates(t *testing.T) {
 
 // MXNet's 2-bit codes are sent where gradients would be. One that changed would change the weights.
 func TestMXNetsCodesTravelExactly(t *testing.T) {
-	want := directMXNet(t, mxnetCodes)
+	want, _ := directMXNet(t, mxnetCodes)
 	got, ps := runMXNet(t, mxnetCodes.job(t), &testbed.Config{Loss: mxnetLoss})
 	sameResults(t, want.results, got.results)
 	if n := sum(t, ps, "gradproxy_raw_bytes_total", fmt.Sprintf("codec=%q", gradientCodec)); n != 0 {
