@@ -114,6 +114,11 @@ func TestMemoryIsBounded(t *testing.T) {
 				})
 			}
 			stalled(&wrote)
+			p.near.budget.mu.Lock()
+			if lent, used := p.near.buffers.lent.Load(), p.near.budget.used; c.near > 1<<20 && lent > used {
+				t.Errorf("%d bytes are lent, and %d paid for, where there was memory enough", lent, used)
+			}
+			p.near.budget.mu.Unlock()
 			close(read)
 			all.Wait()
 			writers.Wait()
