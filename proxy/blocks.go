@@ -83,6 +83,7 @@ type tensorCut struct {
 	text   string  // of the codec
 	flush  bool    // the value travels exactly, with what is owed added
 	memory *memory // nil: the codec loses nothing, or what is lost is in the next difference
+	watch  *memory // keeps its values until they may lose something; nil: they may already, or never
 	shared bool    // the peer holds its values
 	want   int     // bytes that the codec wants at once
 	off    int     // of the next byte that has not come

@@ -26,6 +26,8 @@ type sendBlock struct {
 	room   int       // bytes of buf
 	cost   int       // bytes of the budget, for data and buf
 	flush  bool      // what its slot owes is added to it, and it travels exactly
+	watch  *memory   // keeps it for the next value to be compared with; nil: it is compared itself, or never
+	off    int       // in its tensor
 	owed   *sendSlot // that slot, once the block has another
 
 	declare    []byte        // Declare frame that goes before, or nil
@@ -54,6 +56,9 @@ func (s *sender) sendGroup() error {
 				s.release(&g)
 				return err
 			}
+		}
+		if b.watch != nil {
+			b.watch.check(b.off, b.data)
 		}
 		if b.slot.memory != nil {
 			if err := s.choose(b); err != nil {

@@ -43,21 +43,31 @@ func (halves) Decode(dst []float32, src []byte) error {
 type gradients struct {
 	toy
 	lasting bool
+	learns  int // values before it is known what they are
 }
 
 func (g gradients) Lasting() bool { return g.lasting }
 
 func (g gradients) New(c parser.Conn) (a, b parser.Parser) {
 	a, b = g.toy.New(c)
-	return gradientParser{a}, gradientParser{b}
+	return &gradientParser{a, g.learns}, &gradientParser{b, g.learns}
 }
 
-type gradientParser struct{ parser.Parser }
+type gradientParser struct {
+	parser.Parser
+	learns int
+}
 
-func (p gradientParser) Next(b []byte) (parser.Segment, error) {
+func (p *gradientParser) Next(b []byte) (parser.Segment, error) {
 	seg, err := p.Parser.Next(b)
-	if seg.Tensor.Size > 0 {
-		seg.Tensor.Role = tensor.Gradient
+	if t := &seg.Tensor; t.Size > 0 {
+		t.Role = tensor.Gradient
+		if p.learns > 0 {
+			t.Role, t.Why = tensor.Unknown, tensor.Learning
+			if t.Off+seg.Len == t.Size {
+				p.learns--
+			}
+		}
 	}
 	return seg, err
 }
@@ -136,6 +146,26 @@ func TestLossIsMadeUp(t *testing.T) {
 	p.near.Drain(t.Context())
 	if n := p.near.memories.recent.Len(); n != 0 {
 		t.Errorf("%d tensors are remembered of a connection that has ended and comes never again", n)
+	}
+}
+
+// The first value that may lose something does, if one has come before it, while it was not known yet what it is. Those that
+// came before travel exactly.
+func TestLossBeginsOnceItIsKnown(t *testing.T) {
+	for learns := range 4 {
+		p := newPair(t, []parser.Protocol{gradients{learns: learns}}, policy.Rule{Codec: "halves"})
+		client, server := p.connect(t)
+		l := &lossyRun{t: t, r: rand.New(rand.NewPCG(1, 2))}
+		for range 6 {
+			v, msg := values(l.r)
+			l.step(client, server, v, msg)
+		}
+		for i, exact := range l.exact {
+			if want := i < max(1, learns); exact != want {
+				t.Errorf("known after %d values: value %d arrives exactly: %v, want %v", learns, i, exact, want)
+			}
+		}
+		l.conserved(p.near)
 	}
 }
 

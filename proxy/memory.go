@@ -175,13 +175,14 @@ func (m *memory) check(off int, block []byte) (plausible, first bool) {
 	defer m.mu.Unlock()
 	last := m.last[off : off+len(block)]
 	b := m.block(off, len(block))
-	if b != nil {
+	if b == nil {
+		b, first = m.cut(off, len(block))
+	}
+	if b != nil && !first {
 		plausible = b.trust.Check(m.dtype, block, last)
-	} else {
-		m.cut(off, len(block))
 	}
 	copy(last, block)
-	return plausible, b == nil
+	return plausible, first
 }
 
 // from returns the place of the first block that ends after off.
@@ -204,18 +205,23 @@ func (m *memory) block(off, n int) *blockMemory {
 }
 
 // cut makes a block there in place of those that it lies over, as when another codec cuts the tensor. Trust that one of
-// them has lost stays lost.
-func (m *memory) cut(off, n int) {
+// them has lost stays lost. first says that the block has bytes that none of them had; nil: there are too many blocks.
+func (m *memory) cut(off, n int) (made *blockMemory, first bool) {
 	i := m.from(off)
-	b, j := blockMemory{off: off, n: n}, i
+	b, j, known := blockMemory{off: off, n: n}, i, off // bytes up to known lie in blocks
 	for ; j < len(m.blocks) && m.blocks[j].off < off+n; j++ {
 		if t := m.blocks[j].trust; t.Lost() {
 			b.trust = t
 		}
+		if m.blocks[j].off <= known {
+			known = m.blocks[j].off + m.blocks[j].n
+		}
 	}
-	if i < j || len(m.blocks) < mostBlocks(m.size) {
-		m.blocks = slices.Replace(m.blocks, i, j, b)
+	if i == j && len(m.blocks) >= mostBlocks(m.size) {
+		return nil, true
 	}
+	m.blocks = slices.Replace(m.blocks, i, j, b)
+	return &m.blocks[i], known < off+n
 }
 
 // residualOf returns the part of the residual that belongs to a block.

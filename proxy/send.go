@@ -311,6 +311,8 @@ func (s *sender) decide(c *tensorCut) {
 		} else {
 			c.flush = c.memory.begin(c.choice.Flush)
 		}
+	case s.mayBecomeLossy(c.t, m): // the first value that may lose something then has one to be compared with
+		c.watch = s.remember(c.t)
 	case !c.record.gain.Pays(m, s.shared.cores):
 		c.choice = policy.Choice{Why: tensor.NoGain}
 	}
@@ -318,6 +320,16 @@ func (s *sender) decide(c *tensorCut) {
 	if c.choice.Codec != nil {
 		c.text = c.choice.Codec.String()
 	}
+}
+
+// mayBecomeLossy reports whether t will lose something if it proves to be a gradient.
+func (s *sender) mayBecomeLossy(t tensor.Tensor, m policy.Measured) bool {
+	if t.Why != tensor.Learning || t.Key == 0 {
+		return false
+	}
+	t.Role, t.Why = tensor.Gradient, tensor.OK
+	c := s.shared.policy().Choose(s.flow, t, m)
+	return c.Codec != nil && codecs.Lossy(c.Codec)
 }
 
 // shares reports whether the peer should hold the values of t: the next is predicted by the last, or is the same.
@@ -380,7 +392,7 @@ func (s *sender) startBlock(c *tensorCut, hold int) error {
 		return nil
 	}
 	c.block = &sendBlock{slot: slot, data: s.shared.buffers.get(n), room: room, cost: cost, record: c.record, role: c.t.Role, text: c.text,
-		choice: c.choice, decl: decl, flush: c.flush}
+		choice: c.choice, decl: decl, flush: c.flush, watch: c.watch, off: c.off}
 	s.group.start(c.block, timed)
 	return nil
 }

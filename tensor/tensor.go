@@ -60,10 +60,11 @@ const (
 	PeerLacks                  // the peer does not have the codec
 	TooSmall                   // under the rule's minimum
 	NoMemory                   // the budget for what it takes is spent
+	Learning                   // it may prove a gradient or an aggregate once more has been seen
 )
 
 var reasonNames = [...]string{"ok", "no rule", "role unproved", "dtype unknown", "implausible", "stalled",
-	"no gain", "no reference", "peer lacks codec", "too small", "no memory"}
+	"no gain", "no reference", "peer lacks codec", "too small", "no memory", "learning"}
 
 // String returns the reason in the words that users see.
 func (r Reason) String() string { return name(reasonNames[:], int(r)) }

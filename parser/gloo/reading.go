@@ -60,8 +60,10 @@ func (r *reading) role(sums bool) (tensor.Role, tensor.DType, tensor.Reason) {
 		return tensor.Unknown, d, tensor.RoleUnproved
 	case r.tiny, r.ruledOut:
 		return tensor.Exact, d, why
-	case r.strays, r.learning:
+	case r.strays:
 		return tensor.Unknown, d, tensor.RoleUnproved
+	case r.learning:
+		return tensor.Unknown, d, tensor.Learning
 	case d == tensor.NoDType, r.size/d.Size() < minElements:
 		return tensor.Exact, d, why
 	case r.phased && r.first:
