@@ -334,7 +334,7 @@ func (s *sender) mayBecomeLossy(t tensor.Tensor, m policy.Measured) bool {
 
 // shares reports whether the peer should hold the values of t: the next is predicted by the last, or is the same.
 func (s *sender) shares(t tensor.Tensor) bool {
-	return t.Base != 0 && t.Size >= minShared && s.shared.Values > 0 && !s.lacks(SharedValues)
+	return t.Base != 0 && t.Size >= policy.MinShared && s.shared.Values > 0 && !s.lacks(SharedValues)
 }
 
 // remember returns what is remembered of a tensor that may lose something, and notes that this connection uses it.

@@ -35,9 +35,6 @@ const SharedValues = "reference"
 // openingValues begins the opening of a value stream: that byte, and its epoch (varint).
 const openingValues = 2
 
-// minShared is the size in bytes under which a value is not shared: a Ref and what is remembered of it outweigh it.
-const minShared = 256
-
 // A valueKey names a block of a tensor, at both ends; key is the tensor's Base, which those that have the same values share.
 type valueKey struct {
 	job   string

@@ -93,6 +93,9 @@ const Verbatim = "verbatim"
 // its share of a frame outweigh what coding saves.
 const MinBytes = 1024
 
+// MinShared is the same of tensors whose values the peer may hold already: a reference to them is shorter.
+const MinShared = 256
+
 // AggregateCodec is what a job's aggregates travel with where it lets them lose something and no rule speaks of them.
 const AggregateCodec = "int4"
 

@@ -27,7 +27,7 @@ func (p *ruleList) Choose(f Flow, t tensor.Tensor, _ Measured) Choice {
 		}
 	}
 	switch {
-	case t.Size < MinBytes:
+	case t.Size < MinBytes && (t.Base == 0 || t.Size < MinShared):
 		return Choice{Why: tensor.TooSmall}
 	case t.Role == tensor.Aggregate && f.LossyAggregates:
 		return p.safe(f, t, p.aggregate, &Rule{})

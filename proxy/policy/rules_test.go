@@ -102,12 +102,14 @@ func TestFirstRuleWins(t *testing.T) {
 		feedback bool
 		flush    int
 	}{
-		"job":                {f: Flow{Job: "a", Protocol: "gloo"}, t: big, want: Verbatim},
-		"size and protocol":  {f: Flow{Protocol: "gloo"}, t: big, want: "3lc"},
-		"direction":          {f: Flow{Direction: FromServer}, t: gradient(1), want: "fast"},
-		"none":               {t: gradient(1), want: "lossless", why: tensor.NoRule},
-		"none, small":        {t: small, want: Verbatim, why: tensor.TooSmall},
-		"aggregates default": {f: Flow{LossyAggregates: true}, t: sum, want: AggregateCodec, feedback: true},
+		"job":                             {f: Flow{Job: "a", Protocol: "gloo"}, t: big, want: Verbatim},
+		"size and protocol":               {f: Flow{Protocol: "gloo"}, t: big, want: "3lc"},
+		"direction":                       {f: Flow{Direction: FromServer}, t: gradient(1), want: "fast"},
+		"none":                            {t: gradient(1), want: "lossless", why: tensor.NoRule},
+		"none, small":                     {t: small, want: Verbatim, why: tensor.TooSmall},
+		"none, small, perhaps held":       {t: tensor.Tensor{Key: 1, Base: 1, Size: MinShared}, want: "lossless", why: tensor.NoRule},
+		"none, too small for a reference": {t: tensor.Tensor{Key: 1, Base: 1, Size: MinShared - 1}, want: Verbatim, why: tensor.TooSmall},
+		"aggregates default":              {f: Flow{LossyAggregates: true}, t: sum, want: AggregateCodec, feedback: true},
 		"aggregates always have feedback": {f: Flow{Protocol: "gloo", LossyAggregates: true}, t: sum, want: "3lc",
 			feedback: true, flush: 7},
 	} {
