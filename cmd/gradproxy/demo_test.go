@@ -57,18 +57,22 @@ func TestDemoInSmall(t *testing.T) {
 // However far a demo has come when it is interrupted: it ends, says so in one line, and leaves no goroutine and no
 // descriptor behind. Nor does one that has come to its end.
 func TestDemoLeavesNothingBehind(t *testing.T) {
-	run := func(t *testing.T, until string) (code int, stderr string) {
+	run := func(t *testing.T, wire, until string) (code int, stderr string) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		var errs bytes.Buffer
-		code = execute(ctx, []string{"demo", "--rate", "1G", "--rtt", "1ms", "--steps", "2", "--codec", "int8"}, &stopper{text: until, stop: cancel}, &errs)
+		code = execute(ctx, []string{"demo", "--rate", "1G", "--rtt", "1ms", "--steps", "2", "--wire", wire, "--codec", "int8"}, &stopper{text: until, stop: cancel}, &errs)
 		return code, errs.String()
 	}
-	run(t, "never said") // whatever is started once and for all
-	for _, until := range []string{"Two processes", "direct: step 1", "direct: step 2", "int8: step 1", "never said"} {
-		t.Run(until, func(t *testing.T) {
+	run(t, "gloo", "never said") // whatever is started once and for all
+	for _, c := range [][2]string{
+		{"gloo", "Two processes"}, {"gloo", "direct: step 1"}, {"gloo", "direct: step 2"}, {"gloo", "int8: step 1"}, {"gloo", "never said"},
+		{"ps-lite", "direct: step 1"}, {"ps-lite", "int8: step 1"}, {"ps-lite", "never said"},
+	} {
+		wire, until := c[0], c[1]
+		t.Run(wire+", "+until, func(t *testing.T) {
 			goroutines, files := runtime.NumGoroutine(), openFiles(t)
-			code, stderr := run(t, until)
+			code, stderr := run(t, wire, until)
 			wantCode, wantErr := 1, "gradproxy: demo: interrupted\n"
 			if until == "never said" {
 				wantCode, wantErr = 0, ""

@@ -19,15 +19,15 @@ import (
 func parameterServer(ctx context.Context, r *run) (trained, error) {
 	j := &psJob{run: r, far: make(map[string]string), near: make(map[string]string)}
 	defer j.close()
-	for i := range 2 + ranks {
-		if err := j.listen(ctx, i < 2); err != nil {
+	for node := range firstWorker + ranks {
+		if err := j.listen(ctx, node); err != nil {
 			return trained{}, err
 		}
 	}
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	var all sync.WaitGroup
-	node := func(name string, f func() error) {
+	start := func(name string, f func() error) {
 		all.Go(func() {
 			if err := f(); err != nil {
 				fail(fmt.Errorf("%s: %w", name, err))
@@ -36,10 +36,10 @@ func parameterServer(ctx context.Context, r *run) (trained, error) {
 	}
 	j.trained.replicas = make([]*train.MLP, ranks)
 	j.begin = time.Now()
-	node("scheduler", func() error { return paramserver.RunScheduler(ctx, j.config(0)) })
-	node("server", func() error { return paramserver.RunServer(ctx, j.config(1)) })
+	start("scheduler", func() error { return paramserver.RunScheduler(ctx, j.config(scheduler)) })
+	start("server", func() error { return paramserver.RunServer(ctx, j.config(server)) })
 	for i := range ranks {
-		node("worker", func() error { return j.work(ctx, j.config(2+i)) })
+		start("worker", func() error { return j.work(ctx, j.config(firstWorker+i)) })
 	}
 	all.Wait()
 	if ctx.Err() != nil {
@@ -49,10 +49,17 @@ func parameterServer(ctx context.Context, r *run) (trained, error) {
 	return j.trained, nil
 }
 
-// A psJob is a job of one scheduler, one server and some workers, in this order.
+// Nodes of a psJob. Those before the first worker are at the far site.
+const (
+	scheduler = iota
+	server
+	firstWorker
+)
+
+// A psJob is a job of a parameter server.
 type psJob struct {
 	run       *run
-	listeners []net.Listener
+	listeners []net.Listener    // by node
 	far, near map[string]string // where nodes of that site dial to reach a published address at the other
 	traffic   zmtp.Counter      // of all nodes
 	begin     time.Time
@@ -61,32 +68,35 @@ type psJob struct {
 	trained trained
 }
 
-// listen makes the next node's listener, at the far site or at the near one, and the way to it from the other site.
-func (j *psJob) listen(ctx context.Context, far bool) error {
+// listen makes the next node's listener, and the way to it from the other site.
+func (j *psJob) listen(ctx context.Context, node int) error {
 	l, err := listen(ctx)
 	if err != nil {
 		return err
 	}
 	j.listeners = append(j.listeners, l)
 	cross, ways := j.run.path.Backward, j.far
-	if far {
+	if node < firstWorker {
 		cross, ways = j.run.path.Forward, j.near
 	}
 	at := l.Addr().(*net.TCPAddr).AddrPort()
 	across, err := cross(at)
+	if err != nil {
+		return err
+	}
 	ways[at.String()] = across.String()
-	return err
+	return nil
 }
 
 // config returns the configuration of a node.
 func (j *psJob) config(node int) paramserver.Config {
 	ways := j.near
-	if node < 2 {
+	if node < firstWorker {
 		ways = j.far
 	}
 	return paramserver.Config{Config: pslite.Config{
 		Workers: ranks, Servers: 1, Traffic: &j.traffic,
-		Scheduler: j.listeners[0].Addr().String(), Addr: j.listeners[node].Addr().String(), Listener: j.listeners[node],
+		Scheduler: j.listeners[scheduler].Addr().String(), Addr: j.listeners[node].Addr().String(), Listener: j.listeners[node],
 		Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
 			if across, ok := ways[addr]; ok {
 				addr = across
