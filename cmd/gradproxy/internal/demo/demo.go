@@ -32,10 +32,10 @@ type Options struct {
 	Through func(ctx context.Context, r Run, between Between) (Path, error)
 }
 
-// DefaultSteps is how many steps of training let the first three, in which the proxies learn what the tensors are and
-// everything travels exactly, weigh little: with the default model the four runs on Gloo's wire take 70 s at 50 Mbit/s and
+// DefaultSteps is how many steps of training let the first two, in which the proxies learn what the tensors are and
+// everything travels exactly, weigh little: with the default model the four runs on Gloo's wire take 63 s at 50 Mbit/s and
 // 60 ms, where a step costs two round trips and more however few bytes it sends.
-const DefaultSteps = 100
+const DefaultSteps = 90
 
 // A Link is the emulated link between the two sites, alike in both directions.
 type Link struct {

@@ -133,7 +133,7 @@ func verdict(r Run, label string, result, direct Result) string {
 		if result.Ratio > goodRatio {
 			fmt.Fprintf(&b, " This is over %d times, as it should be.", goodRatio)
 		} else {
-			fmt.Fprintf(&b, " It should be over %d times, and IS NOT. (Everything travels exactly in the first three steps, and later what does not look like a sum of gradients; with more steps the former weighs less.)", goodRatio)
+			fmt.Fprintf(&b, " It should be over %d times, and IS NOT. (Everything travels exactly in the first two steps, and later what does not look like a sum of gradients; with more steps the former weighs less.)", goodRatio)
 		}
 	}
 	switch p := r.promise(); {

@@ -28,7 +28,7 @@ func TestVerdicts(t *testing.T) {
 				"The classifier is right on 95.0 % of the test images, that of the direct run on 95.0 %."},
 		{"3lc(s=1.75)+int4", Result{Seconds: 10, Ratio: 10, ReplicaDistance: 0.02},
 			"10 times fewer bytes on the WAN, 2 times as fast. It should be over 10 times, and IS NOT. " +
-				"(Everything travels exactly in the first three steps, and later what does not look like a sum of gradients; with more steps the former weighs less.) " +
+				"(Everything travels exactly in the first two steps, and later what does not look like a sum of gradients; with more steps the former weighs less.) " +
 				"The two processes' weights differ by 0.02 of their norm: it should be less than 0.02, and IS NOT. " +
 				"The classifier is right on 0.0 % of the test images, that of the direct run on 95.0 %."},
 		{"lossless+int8", Result{Seconds: 10, Ratio: 2, ReplicaDistance: 0.001, Accuracy: 1},
@@ -48,7 +48,7 @@ func TestVerdicts(t *testing.T) {
 func TestIntroduction(t *testing.T) {
 	o := Options{Link: Link{Rate: 100e6}}.withDefaults()
 	said := introduction(o, o.runs())
-	for _, want := range []string{"100 steps", "340 kB of", "\n  gloo direct            no proxies", "\n  gloo lossless          two proxies",
+	for _, want := range []string{"90 steps", "340 kB of", "\n  gloo direct            no proxies", "\n  gloo lossless          two proxies",
 		"\n  gloo 3lc(s=1.75)       gradients may lose detail", "\n  gloo 3lc(s=1.75)+int4  sums may lose detail too",
 		"\n  pslite direct          no proxies", "\n  pslite 3lc(s=1.75)     gradients may lose detail"} {
 		if !strings.Contains(said, want) {
