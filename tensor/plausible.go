@@ -17,6 +17,7 @@ const (
 	freshChange    = 1.0     // from which a change is that of a fresh random value
 	freshValues    = 3       // values in a row with such a change that win trust back
 	maxFreshValues = 3 << 10 // of them, after many losses
+	goodValues     = 16      // for each of them so many values that pass make good for a loss
 )
 
 // Plausible reports whether block looks like the next value of a sum of gradients whose last value was last: the norms
@@ -33,11 +34,12 @@ func Plausible(d DType, block, last []byte) bool {
 // Trust says block by block of one tensor whether it may be coded with loss. The zero Trust trusts; one value that is not
 // Plausible ends that, until three values in a row that are Plausible differ from the ones before them by their own norm or
 // more; six after the second such loss, twelve after the third, up to 3072: what alternates between gradients and something
-// else soon travels as it is.
+// else soon travels as it is. Sixteen times as many values that pass are good for that.
 type Trust struct {
 	lost  bool
 	fresh uint16 // values in a row
 	need  uint16 // of them, to win trust back; doubles with each loss
+	good  uint16 // values that have passed since
 }
 
 // Check reports whether block may be coded with loss, last being the value before it. Without anything to compare (last
@@ -48,8 +50,12 @@ func (t *Trust) Check(d DType, block, last []byte) bool {
 	case !ok:
 		return false
 	case !t.lost:
-		if t.lost, t.fresh = !c.plausible(), 0; t.lost {
-			t.need = min(max(freshValues, 2*t.need), maxFreshValues)
+		if t.lost = !c.plausible(); t.lost {
+			t.fresh, t.good, t.need = 0, 0, min(max(freshValues, 2*t.need), maxFreshValues)
+		} else if t.need > 0 {
+			if t.good++; t.good >= goodValues*t.need {
+				t.good, t.need = 0, 0
+			}
 		}
 		return !t.lost
 	case c.plausible() && c.fresh():

@@ -171,6 +171,28 @@ func TestTrust(t *testing.T) {
 			t.Fatalf("value %d: %v, want %v", i, got, s.want)
 		}
 	}
+	const need = 12                 // after three losses
+	for range goodValues*need - 2 { // one has passed above
+		if !next(0, 0.01) {
+			t.Fatal("trust is lost without a reason")
+		}
+	}
+	lose := func() (exact int) {
+		next(1, 0.0005)
+		for !next(0, 0.01) {
+			exact++
+		}
+		return exact
+	}
+	if n := lose(); n != 2*need {
+		t.Errorf("before all is made good: %d values in a row win trust back, want %d", n, 2*need)
+	}
+	for range goodValues*2*need - 1 {
+		next(0, 0.01)
+	}
+	if n := lose(); n != freshValues {
+		t.Errorf("after many good values: %d values in a row win trust back, want %d", n, freshValues)
+	}
 	if trust.Check(Float32, last, nil) || trust.Lost() {
 		t.Error("nothing to compare with: it may not pass, nor cost trust")
 	}
