@@ -78,8 +78,8 @@
 // Config.Memory bounds the bytes in buffers of all sessions. A stream begins with a credit of 1/2048 of it, 16
 // to 256 KiB, and is given more, up to 32 MiB, when a window is read within four round trips, as long as all that
 // is promised stays below 80 % of the budget. Over 90 % openings are refused, over 95 % the stream with most to
-// read whose reader has taken nothing for a second is reset, at 100 % any stream that has unread bytes and gets
-// more, or gets some beyond a gap, and at 110 % any that gets more; at 100 % Write waits until all that was written
-// is acknowledged. But a peer feels this only if it uses as much of its share, an even part of the budget: one peer
+// read, or beyond a gap, whose reader has taken nothing for a second is reset, at 100 % any stream that has unread
+// bytes and gets more, and at 110 % any that gets more; at 100 % Write waits until all that was written is
+// acknowledged. But a peer feels this only if it uses as much of its share, an even part of the budget: one peer
 // cannot take what another needs. An idle stream holds no buffer and no goroutine.
 package tunnel

@@ -54,7 +54,7 @@ func (e *Endpoint) sessionLost(p *peer, reason error) {
 	}
 }
 
-// relieve is called when 95 % of the memory budget are used. It resets the streams whose readers have taken
+// relieve is called when 95 % of the memory budget are used, and while that is so. It resets the streams whose readers have taken
 // nothing for a second, the largest first, until that is no longer so.
 func (e *Endpoint) relieve() {
 	if e.relieves.Swap(true) {
@@ -73,8 +73,9 @@ func (e *Endpoint) relieve() {
 	}()
 }
 
-// largestStalled returns the stream with most to read among those whose reader has taken nothing since then, of the
-// peers that use more than their share.
+// largestStalled returns the stream with most to read, or beyond a gap, among those whose reader has taken nothing
+// since then, of the peers that use more than their share. One that was reset holds nothing, though the peer may never
+// say that it knows.
 func (e *Endpoint) largestStalled(since time.Time) (largest *Stream) {
 	var most uint64
 	for _, p := range e.list() {
@@ -84,7 +85,7 @@ func (e *Endpoint) largestStalled(since time.Time) (largest *Stream) {
 		s := p.session()
 		s.mu.Lock()
 		for _, st := range s.streams {
-			if n := st.have - st.pos; n > most && st.waitsAt.Before(since) {
+			if n := st.far - st.pos; n > most && st.waitsAt.Before(since) && !st.aborted && !st.closed {
 				largest, most = st, n
 			}
 		}

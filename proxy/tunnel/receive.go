@@ -69,7 +69,7 @@ func (st *Stream) admit(off, n uint64, fin bool) error {
 // takeSmall stores a small body, behind others in a chunk if there is room.
 func (st *Stream) takeSmall(h header, body []byte) error {
 	fin := h.flags&flagFin != 0
-	if st.drops(h.value, uint64(len(body))) {
+	if st.drops(h.value + uint64(len(body))) {
 		return nil
 	}
 	if t := st.last; h.value == st.have && t != nil && t.room() >= len(body) && !fin {
@@ -83,17 +83,17 @@ func (st *Stream) takeSmall(h header, body []byte) error {
 	return st.take(ch)
 }
 
-// drops reports whether n bytes at off are not wanted: nobody reads any more, which the peer is told, or the
-// memory of the process is spent: then what cannot be read at once has no place, and at 110 % nothing has.
-func (st *Stream) drops(off, n uint64) bool {
+// drops reports whether bytes up to end are not wanted: nobody reads any more, which the peer is told, or the
+// memory of the process is spent: then what is not read at once has no place, and at 110 % nothing has.
+func (st *Stream) drops(end uint64) bool {
 	mem := st.session.mem
 	switch {
 	case st.gone || st.aborted:
 		return true
-	case st.closed && off+n > st.have:
+	case st.closed && end > st.have:
 		st.abort(CodeClosed)
 		return true
-	case mem.over(100) && (st.have > st.pos || off > st.have || mem.over(110)):
+	case mem.over(100) && (st.have > st.pos || mem.over(110)):
 		st.abort(CodeMemory)
 		return true
 	case mem.over(95):
@@ -107,7 +107,7 @@ func (st *Stream) take(ch *chunk) error {
 	mem := st.session.mem
 	end := ch.off + uint64(ch.n)
 	switch {
-	case st.drops(ch.off, uint64(ch.n)), end <= st.have && (!ch.fin || st.finHere):
+	case st.drops(end), end <= st.have && (!ch.fin || st.finHere):
 		mem.put(ch)
 		return nil
 	case ch.off > st.have:

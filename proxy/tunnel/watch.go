@@ -55,6 +55,9 @@ func (s *session) tick(now time.Time, slept bool) error {
 			}
 		}
 	}
+	if s.mem.over(95) {
+		e.relieve()
+	}
 	copy(s.rates[1:], s.rates[:])
 	s.rates[0] = s.meter.take()
 	s.peer.rate.Store(uint64(slices.Max(s.rates[:])))
