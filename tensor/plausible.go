@@ -8,11 +8,14 @@ import (
 // Bounds on how the next value of a sum of gradients differs from the last. Measured on DistributedDataParallel with
 // batches from 64 to nearly the whole set of data, changes were 0.23 to 2.5 of the value's norm; those of averaged weights,
 // the other content of such all-reduces, 0.03 to 0.13 after five local steps. The first weights after gradients, in the same
-// place, may have a like norm; but their mean magnitude is 0.86 of their root mean square, as that of uniform values, and
-// that of gradients 0.4 to 0.75, and from one gradient to the next this ratio changes by less than 1.3.
+// place, may have a like norm; but it is larger, and where it is not much so the gradients are spiky, as those of inputs that are mostly
+// zero: the mean magnitude of weights is 0.8 to 0.87 of their root mean square, as that of normal and of uniform values, and
+// that of such gradients 0.4. Sums of gradients that have lost detail are spikier still, and change in that from one to the next.
 const (
 	maxNormRatio   = 4.0     // between the two values' norms, either way
-	maxShapeRatio  = 1.5     // between the two values' ratios of mean magnitude to root mean square, either way
+	evenShape      = 0.75    // mean magnitude over root mean square from which a value looks like weights,
+	evenerShape    = 1.5     // if that is so many times the last value's
+	evenerNorm     = 1.5     // and the norm as well
 	minChange      = 0.2     // norm of the difference over the norm of the newer value
 	freshChange    = 1.0     // from which a change is that of a fresh random value
 	freshValues    = 3       // values in a row with such a change that win trust back
@@ -21,8 +24,8 @@ const (
 )
 
 // Plausible reports whether block looks like the next value of a sum of gradients whose last value was last: the norms
-// are within a factor of 4, the ratios of mean magnitude to root mean square within 1.5, and the difference is not small, as
-// that of weights is. It is the check just before lossy
+// are within a factor of 4, and neither is the difference small, as that of weights is, nor are the magnitudes suddenly as
+// even as those of weights. It is the check just before lossy
 // coding, on facts that the parser could not have at the block's first byte; it refuses, and never proves. Blocks of
 // different lengths, of no float type, with NaN or infinity, or without any element that is not zero are refused. Both
 // slices are read only.
@@ -75,15 +78,19 @@ func (t *Trust) Lost() bool { return t.lost }
 type change struct {
 	norm, last, diff float64 // squares
 	abs, lastAbs     float64 // sums of magnitudes
+	n                int     // elements
 }
 
 func (c change) plausible() bool {
 	const ratio = maxNormRatio * maxNormRatio
-	// abs²/norm is the number of elements times the square of mean magnitude over root mean square.
-	const shapes = maxShapeRatio * maxShapeRatio
-	shape, lastShape := c.abs*c.abs/c.norm, c.lastAbs*c.lastAbs/c.last
-	return c.norm <= ratio*c.last && c.last <= ratio*c.norm && c.diff >= minChange*minChange*c.norm &&
-		shape <= shapes*lastShape && lastShape <= shapes*shape
+	return c.norm <= ratio*c.last && c.last <= ratio*c.norm && c.diff >= minChange*minChange*c.norm && !c.evener()
+}
+
+// evener reports whether the newer value looks like weights, and the last did not.
+func (c change) evener() bool {
+	// The squares of mean magnitude over root mean square.
+	shape, lastShape := c.abs*c.abs/c.norm/float64(c.n), c.lastAbs*c.lastAbs/c.last/float64(c.n)
+	return shape >= evenShape*evenShape && shape >= evenerShape*evenerShape*lastShape && c.norm >= evenerNorm*evenerNorm*c.last
 }
 
 func (c change) fresh() bool { return c.diff >= freshChange*freshChange*c.norm }
@@ -99,6 +106,7 @@ func compare(d DType, block, last []byte) (change, bool) {
 	} else {
 		c = compareWide(d, block, last)
 	}
+	c.n = len(block) / d.Size()
 	sum := c.norm + c.last + c.diff
 	return c, c.norm > 0 && c.last > 0 && !math.IsInf(sum, 0) && !math.IsNaN(sum)
 }

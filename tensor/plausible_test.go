@@ -80,8 +80,10 @@ func TestPlausible(t *testing.T) {
 		{"weights after some steps", plus(0.1, other, 1, last), last, false},
 		{"the same again", last, last, false},
 		{"the first weights after gradients", plus(20, other, 0, last), last, false},
-		{"the first weights, of the norm of gradients", uniform(rnd, 4001, 0.017), spiky(rnd, 4001, 0.01), false},
-		{"gradients after weights of their norm", spiky(rnd, 4001, 0.01), uniform(rnd, 4001, 0.017), false},
+		{"the first weights, twice as large as gradients", uniform(rnd, 4001, 0.035), spiky(rnd, 4001, 0.01), false},
+		{"gradients after weights of their norm", spiky(rnd, 4001, 0.01), uniform(rnd, 4001, 0.017), true},
+		{"spikes after an even gradient", spiky(rnd, 4001, 0.03), last, true},
+		{"an even gradient, not larger, after spikes", last, spiky(rnd, 4001, 0.01), true},
 		{"a spiky gradient", spiky(rnd, 4001, 0.01), spiky(rnd, 4001, 0.01), true},
 		{"zeros", zeros, last, false},
 		{"after zeros", last, zeros, false},
@@ -109,10 +111,10 @@ func TestPlausible(t *testing.T) {
 // The bounds lie where they are said to.
 func TestPlausibleBounds(t *testing.T) {
 	one := func(x float64) []byte { return encode(Float64, []float64{x, 0}) }
-	row := func(ones int) []byte { // of the same norm each
-		v := make([]float64, 9)
+	row := func(ones int, norm float64) []byte {
+		v := make([]float64, 16)
 		for i := range ones {
-			v[i] = 3 / math.Sqrt(float64(ones)) * []float64{1, -1}[i%2]
+			v[i] = norm / math.Sqrt(float64(ones)) * []float64{1, -1}[i%2]
 		}
 		return encode(Float64, v)
 	}
@@ -124,8 +126,9 @@ func TestPlausibleBounds(t *testing.T) {
 		{one(4), one(1), true}, {one(4.01), one(1), false},
 		{one(-1), one(4), true}, {one(-1), one(4.01), false},
 		{two(1, 0), two(1, 0.2001), true}, {two(1, 0), two(1, 0.1999), false},
-		// a row of nine, of which one or more are 1: the ratio is that of the roots of how many
-		{row(9), row(4), true}, {row(4), row(9), true}, {row(9), row(3), false}, {row(3), row(9), false},
+		// the mean magnitude over the root mean square is the root of how many of 16 differ from 0, over 4
+		{row(16, 1.51), row(7, 1), false}, {row(16, 1.49), row(7, 1), true}, {row(16, 1.51), row(8, 1), true},
+		{row(10, 1.51), row(4, 1), false}, {row(8, 1.51), row(3, 1), true}, {row(7, 1), row(16, 1.51), true},
 	} {
 		if got := Plausible(Float64, c.block, c.last); got != c.want {
 			t.Errorf("%x after %x: %v", c.block, c.last, got)
