@@ -296,6 +296,7 @@ func (p *Proxy) Drain(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	n := p.resetAll()
+	p.closeValues() // a connection may wait to put one
 	<-p.idle
 	return fmt.Errorf("proxy: drain: %d connections were still open and were reset: %w", n, ctx.Err())
 }
@@ -305,7 +306,7 @@ func (p *Proxy) Close() {
 	done, cancel := context.WithCancel(context.Background())
 	cancel()
 	p.Drain(done)
-	p.closeValues()
+	p.closeValues() // also where nothing was open
 	p.pool.Close()
 	p.quiet.Flush()
 }

@@ -42,12 +42,12 @@ type valueStream struct {
 // A putSlot is a block of a tensor whose last value the peer holds.
 type putSlot struct {
 	valueKey
-	id     uint32
-	text   string // of the codec
-	enc    codecs.Encoder
-	copy   *reference.Copy
-	held   bool // the peer has a value of it
-	values int  // that were put, of those that may lose something since the last exact one
+	id    uint32
+	text  string // of the codec
+	enc   codecs.Encoder
+	copy  *reference.Copy
+	held  bool // the peer has a value of it
+	lossy int  // values that may have lost something since the last that did not
 
 	// See opposite.go.
 	version  uint64 // of the last value; 0: none
@@ -68,6 +68,7 @@ type putValue struct {
 	slot *putSlot
 	raw  []byte // as it was before it was coded; nobody changes it
 	refs int    // that were not delivered
+	lost bool   // the codec may have lost something. In turn of submit
 	room int    // bytes that its frame is made in
 	paid int    // of the budget for them, until it has been sent
 }
@@ -116,7 +117,7 @@ func (v *valueStream) value(b *sendBlock) (value *putValue, fresh bool) {
 	e := v.slots[k]
 	if e != nil {
 		v.recent.MoveToFront(e)
-		if old := e.Value.(*putSlot).latest; bytes.Equal(old.raw, b.data) {
+		if old := e.Value.(*putSlot).latest; bytes.Equal(old.raw, b.data) && (!old.lost || codecs.Lossy(b.choice.Codec)) {
 			return old, false
 		}
 	}
@@ -204,8 +205,14 @@ func (v *valueStream) send(value *putValue, b *sendBlock, from *heldCopy) error 
 	}
 	slot := value.slot
 	c := b.choice.Codec
-	if slot.values++; codecs.Lossy(c) && (!slot.held && from == nil || slot.values == b.choice.Flush) {
-		c, slot.values = v.sharer.shared.lossless, 0 // there is nothing to take a difference to yet, or an exact one is due
+	if value.lost = codecs.Lossy(c); value.lost {
+		slot.lossy++
+		if due := b.choice.Flush > 0 && slot.lossy >= b.choice.Flush; due || !slot.held && from == nil {
+			c, value.lost = v.sharer.shared.lossless, false // an exact one is due, or there is nothing to take a difference to yet
+		}
+	}
+	if !value.lost {
+		slot.lossy = 0
 	}
 	how := "whole"
 	if slot.held {

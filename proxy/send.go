@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/gradproxy/gradproxy/codecs"
@@ -294,6 +295,7 @@ func (s *sender) decide(c *tensorCut) {
 	rtt, rate := s.stream.Path()
 	m := policy.Measured{Rate: int64(rate), RTT: rtt}
 	c.choice = s.shared.policy().Choose(s.flow, c.t, m)
+	pays := sync.OnceValue(func() bool { return c.record.gain.Pays(m, s.shared.cores) }) // which counts how often it is asked
 	switch {
 	case c.choice.Codec == nil:
 	case s.lacks(c.choice.Codec.String()):
@@ -301,7 +303,7 @@ func (s *sender) decide(c *tensorCut) {
 		if s.lacks(s.shared.lossless.String()) {
 			c.choice.Codec = nil
 		}
-	case s.shares(c.t) && (c.choice.Closed || c.record.gain.Pays(m, s.shared.cores) || s.shared.sharerOf(s.peer).predicts(s.job, c.t)):
+	case s.shares(c.t) && (c.choice.Closed || !codecs.Lossy(c.choice.Codec) && (pays() || s.shared.sharerOf(s.peer).predicts(s.job, c.t))):
 		c.shared = true
 	case c.choice.Closed:
 		c.choice = policy.Choice{Codec: s.shared.lossless, Why: tensor.NoReference}
@@ -313,7 +315,7 @@ func (s *sender) decide(c *tensorCut) {
 		}
 	case s.mayBecomeLossy(c.t, m): // the first value that may lose something then has one to be compared with
 		c.watch = s.remember(c.t)
-	case !c.record.gain.Pays(m, s.shared.cores):
+	case !pays():
 		c.choice = policy.Choice{Why: tensor.NoGain}
 	}
 	c.text = policy.Verbatim

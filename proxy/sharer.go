@@ -129,9 +129,9 @@ func (p *Proxy) acceptValues(peer string, opened []byte, in Incoming, accept fun
 		in.Refuse(refusedBadOpening, fmt.Sprintf("no value stream is taken: apps have yet to read %d bytes of values of lost ones", n))
 		return
 	}
+	s.mu.Lock() // once the peer has the answer, Refs to the new values may come
 	stream := accept()
 	h := newHolder(s, stream, epoch)
-	s.mu.Lock()
 	old := s.held
 	s.held = h
 	clear(s.told) // they were of values that are gone

@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"net"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -20,6 +21,13 @@ import (
 func newSharingPair(t *testing.T, room int64, rules ...policy.Rule) *pair {
 	t.Helper()
 	p := newPair(t, []parser.Protocol{toy{role: tensor.State, base: true}}, rules...)
+	p.share(t, room)
+	return p
+}
+
+// share has both proxies share values, and waits until they can.
+func (p *pair) share(t *testing.T, room int64) {
+	t.Helper()
 	p.near.Values, p.far.Values = room, room
 	for _, proxy := range []*Proxy{p.near, p.far} {
 		waitFor(t, func() bool {
@@ -29,7 +37,6 @@ func newSharingPair(t *testing.T, room int64, rules ...policy.Rule) *pair {
 			return s.ready() != nil
 		})
 	}
-	return p
 }
 
 // waitFor waits until ok; what it waits for comes about without its help.
@@ -232,5 +239,67 @@ func TestWrongReferenceResets(t *testing.T) {
 	go c.Write(toyPiece(1, len(w), w))
 	if b, err := io.ReadAll(s); err == nil || len(b) > 8 {
 		t.Fatalf("%d bytes arrived, and %v, where the reference was wrong", len(b), err)
+	}
+}
+
+// Sums that may lose something do so with feedback, even where the peer could hold them: what is owed to one is in the next.
+func TestLossyAggregatesAreNotShared(t *testing.T) {
+	p := newPair(t, []parser.Protocol{toy{role: tensor.Aggregate, base: true}}, policy.Rule{Codec: "halves"})
+	settings := *p.near.settings.Load()
+	settings.Jobs = []Job{{Name: "sums", Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, LossyAggregates: true}}
+	p.near.Apply(settings)
+	c, s := p.connect(t)
+	l := &lossyRun{t: t, r: rand.New(rand.NewPCG(1, 2))}
+	for range 50 {
+		v, msg := values(l.r)
+		l.step(c, s, v, msg)
+	}
+	if l.exact[10] {
+		t.Error("nothing was lost: the test shows nothing")
+	}
+	l.conserved(p.near)
+}
+
+// A value that has lost something is not good for one that may not, though the app sends the same again: once the policy says
+// so, or each Nth time.
+func TestExactValueAfterALossyOne(t *testing.T) {
+	state := []tensor.Role{tensor.State}
+	p := newSharingPair(t, 1<<20, policy.Rule{Roles: state, Codec: "halves"})
+	c, s := p.connect(t)
+	w, train := weights(rand.New(rand.NewPCG(15, 16)), 3000)
+	lossy := func(want bool) {
+		t.Helper()
+		if got := carry(t, c, s, toyPiece(1, len(w), w)); bytes.Equal(got[8:], w) == want {
+			t.Errorf("loss %v, want %v", !want, want)
+		}
+	}
+	change := func(r policy.Rule) {
+		t.Helper()
+		chosen, err := policy.New([]policy.Rule{r}, testCodecs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		settings := *p.near.settings.Load()
+		settings.Policy = chosen
+		p.near.Apply(settings)
+	}
+	lossy(false) // the first
+	for range 10 {
+		train()
+		lossy(true)
+	}
+	change(policy.Rule{Roles: state, Codec: "lossless"})
+	lossy(false)
+	train()
+	lossy(false)
+	change(policy.Rule{Roles: state, Codec: "halves"})
+	for range 7 {
+		train()
+		lossy(true)
+	}
+	change(policy.Rule{Roles: state, Codec: "halves", FlushEvery: 5}) // which is due long since
+	for i := range 11 {
+		train()
+		lossy(i%5 != 0)
 	}
 }

@@ -170,7 +170,7 @@ func (s *Site) tunnelConfig(c *config.Config) tunnel.Config {
 		Accept: func(peer string, opening []byte, in *tunnel.Incoming) {
 			d.admit(peer, in, func() { s.proxy.Accept(peer, opening, in, func() proxy.Stream { return in.Accept() }) })
 		},
-		Resume: t.Resume, Carriers: t.Carriers, Codecs: append(codecs.Names(), proxy.SharedValues), Memory: t.Memory, Streams: maxStreams(s.places, len(c.Peers)), Congestion: t.Congestion,
+		Resume: t.Resume, Carriers: t.Carriers, Codecs: understood(c), Memory: t.Memory, Streams: maxStreams(s.places, len(c.Peers)), Congestion: t.Congestion,
 		Insecure: t.Insecure, Dial: dialer.DialContext, Events: s.counts.events(), Logger: s.log,
 	}
 }
@@ -201,6 +201,15 @@ func (s *Site) own() []netip.AddrPort {
 		all = append(all, s.redirect.Addrs()...)
 	}
 	return all
+}
+
+// understood returns what the hello lists: codecs, and shared values if there is room for them.
+func understood(c *config.Config) []string {
+	names := codecs.Names()
+	if c.References > 0 {
+		names = append(names, proxy.SharedValues)
+	}
+	return names
 }
 
 // values returns the room for values shared with a peer, as package proxy writes it.
