@@ -9,8 +9,8 @@ import (
 	"github.com/gradproxy/gradproxy/integration/testbed"
 )
 
-// measured returns a measurement whose ways end with these accuracies in the same time, direct first, then 3LC, 3LC with
-// int4, and the control.
+// measured returns a measurement whose ways end with these accuracies, in the same time and in as many steps, direct first,
+// then 3LC, 3LC with int4, and the control.
 func measured(accuracies ...float64) *measurement {
 	m := &measurement{Variants: variants()}
 	for i := range m.Variants {
@@ -29,14 +29,24 @@ func TestBars(t *testing.T) {
 		{"all hold", measured(0.84, 0.836, 0.86, 0.80), nil},
 		{"direct learns too little", measured(0.79, 0.79, 0.79, 0.70), []int{0}},
 		{"direct leaves nothing to lose", measured(0.96, 0.96, 0.96, 0.70), []int{0}},
-		{"3LC is behind", measured(0.84, 0.834, 0.86, 0.80), []int{2}},
-		{"int4 is behind", measured(0.84, 0.84, 0.834, 0.80), []int{4}},
-		{"the control is as good", measured(0.84, 0.84, 0.84, 0.836), []int{5}},
+		{"3LC is behind", measured(0.84, 0.834, 0.86, 0.80), []int{2, 3}},
+		{"int4 is behind", measured(0.84, 0.84, 0.834, 0.80), []int{5, 6}},
+		{"the control is as good", measured(0.84, 0.84, 0.84, 0.836), []int{7}},
+		{"3LC is behind in time", func() *measurement {
+			m := measured(0.84, 0.84, 0.84, 0.80)
+			m.Variants[1].SameTime.Mean = 0.83
+			return m
+		}(), []int{2}},
+		{"int4 is behind in steps", func() *measurement {
+			m := measured(0.84, 0.84, 0.84, 0.80)
+			m.Variants[2].SameSteps.Mean = 0.83
+			return m
+		}(), []int{6}},
 		{"replicas differ", func() *measurement {
 			m := measured(0.84, 0.84, 0.84, 0.80)
 			m.Variants[1].SameTime.Identical = false
 			return m
-		}(), []int{3}},
+		}(), []int{4}},
 		{"aggregates may make them differ", func() *measurement {
 			m := measured(0.84, 0.84, 0.84, 0.80)
 			m.Variants[2].SameTime.Identical = false
