@@ -26,7 +26,7 @@ import (
 //     waiting app is likely to outlast, the connection is reset.
 //
 // So what is held in each direction is at most the budget and, for each connection, spare: with 256 MiB and 10,000
-// connections 568 MiB.
+// connections 569 MiB.
 type budget struct {
 	mu     sync.Mutex
 	size   int64
