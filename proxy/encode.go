@@ -109,6 +109,7 @@ func (s *sender) share(b *sendBlock) bool {
 		b.record.refused(tensor.NoReference)
 		return false
 	}
+	s.lossy = s.lossy || b.choice.Closed && codecs.Lossy(b.choice.Codec)
 	b.frame = AppendFrame(nil, Frame{Kind: Ref, Body: r.append(nil)})
 	if !fresh {
 		b.record.gain.Saw(len(b.data), len(b.frame), 0)

@@ -1,6 +1,8 @@
 package pslite
 
 import (
+	"fmt"
+
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/tensor"
 )
@@ -128,6 +130,7 @@ func (s *stream) end(whole []byte) {
 	case partLens:
 		if m := &s.msg; m.vals.Size > 0 && !m.lens.agrees(m.vals.Size, m.vals.DType.Size()) {
 			s.fail("lengths that are not those of %d bytes of values", m.vals.Size)
+			s.err = fmt.Errorf("%w: %w", s.err, parser.ErrReset) // they have a role already
 			return
 		}
 	}

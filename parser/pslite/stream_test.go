@@ -2,6 +2,7 @@ package pslite
 
 import (
 	"bytes"
+	"errors"
 	"testing"
 
 	"github.com/gradproxy/gradproxy/parser"
@@ -109,4 +110,19 @@ func TestBrokenStreamsStandAlone(t *testing.T) {
 	}
 	expect(t, "a gradient", n.connect(9, 8).say(of(3, 2)), tensor.Gradient, tensor.Float32)
 	expect(t, "weights", n.connect(8, 9).say(pulled), tensor.State, tensor.Float32)
+}
+
+// Lengths that contradict values which have a role already say that this was false.
+func TestFalseLengthsReset(t *testing.T) {
+	w := newNetwork(t, "job").connect(9, 8)
+	w.say(of(3, 1))
+	w.send(0, of(3, 2).with(func(s *say) { s.lens = []int{39} }).bytes())
+	if err := w.err[0]; !errors.Is(err, parser.ErrReset) || !errors.Is(err, parser.ErrForget) {
+		t.Errorf("%v, want one that resets and forgets", err)
+	}
+	other := newNetwork(t, "job").connect(9, 8)
+	other.say(of(3, 1))
+	if other.send(0, []byte{0x80, 0}); other.err[0] == nil || errors.Is(other.err[0], parser.ErrReset) {
+		t.Errorf("%v, want one that does not reset: no verdict was false", other.err[0])
+	}
 }
