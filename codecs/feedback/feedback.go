@@ -14,7 +14,8 @@
 // # State
 //
 // The residual, which belongs to the tensor and not to an encoder: the caller owns it, hands each encoder its
-// part, and gives that part to another encoder when codec or blocks change. The zero residual is a tensor's first.
+// part, and gives that part to another encoder when codec or blocks change. The zero residual is a tensor's first. Where
+// successive blocks are not of the same elements (rows of a sparse tensor), each brings its residual with it.
 //
 // # Wire
 //
@@ -40,6 +41,16 @@ import (
 //
 // The error wraps codecs.ErrUnsuited if c loses nothing, or does not take elements of type d.
 func NewEncoder(c codecs.Codec, d tensor.DType, residual []float32) (codecs.Encoder, error) {
+	e, err := New(c, d, len(residual))
+	if err != nil {
+		return nil, err
+	}
+	return &bound{e, residual}, nil
+}
+
+// New returns an Encoder of c for blocks of n elements of type d, whose residuals come with the blocks. Its error is that
+// of NewEncoder.
+func New(c codecs.Codec, d tensor.DType, n int) (*Encoder, error) {
 	m, ok := codecs.MethodOf(c)
 	if !ok {
 		return nil, fmt.Errorf("%w: feedback: %v is not a codec of values and leaves no residual", codecs.ErrUnsuited, c)
@@ -47,39 +58,52 @@ func NewEncoder(c codecs.Codec, d tensor.DType, residual []float32) (codecs.Enco
 	if !d.Float() {
 		return nil, fmt.Errorf("%w: feedback: %v takes floats, not %v", codecs.ErrUnsuited, c, d)
 	}
-	enc, err := m.NewEncoder(len(residual))
+	enc, err := m.NewEncoder(n)
 	if err != nil {
 		return nil, err
 	}
 	if fused, ok := enc.(codecs.Fused); ok {
-		return &encoder{d, residual, fused}, nil
+		return &Encoder{d, n, fused}, nil
 	}
-	dec, err := m.NewDecoder(len(residual))
+	dec, err := m.NewDecoder(n)
 	if err != nil {
 		return nil, err
 	}
-	return &encoder{d, residual, &unfused{enc, dec}}, nil
+	return &Encoder{d, n, &unfused{enc, dec}}, nil
 }
 
-type encoder struct {
-	dtype    tensor.DType
-	residual []float32
-	codecs.Fused
+// An Encoder encodes blocks of one shape, each with a residual of its own: of other rows of a sparse tensor, say. Like a
+// codecs.Encoder it is used by one block at a time.
+type Encoder struct {
+	dtype tensor.DType
+	n     int
+	fused codecs.Fused
 }
 
-func (e *encoder) Append(dst, src []byte) ([]byte, error) {
-	if len(src) != len(e.residual)*e.dtype.Size() {
-		panic(fmt.Sprintf("feedback: a block of %d bytes for a residual of %d %v", len(src), len(e.residual), e.dtype))
+// Append does with src and residual what the Encoder of NewEncoder does with src and its own.
+func (e *Encoder) Append(dst, src []byte, residual []float32) ([]byte, error) {
+	if len(src) != e.n*e.dtype.Size() || len(residual) != e.n {
+		panic(fmt.Sprintf("feedback: a block of %d bytes with a residual of %d for an encoder of %d %v", len(src), len(residual), e.n, e.dtype))
 	}
 	if e.dtype == tensor.Float32 {
 		if x := tensor.View(src); x != nil {
-			return e.AppendFeedback(dst, x, e.residual, e.dtype)
+			return e.fused.AppendFeedback(dst, x, residual, e.dtype)
 		}
 	}
-	x := scratch.Take(len(e.residual))
+	x := scratch.Take(e.n)
 	defer scratch.Put(x)
 	tensor.ToFloat32(*x, src, e.dtype)
-	return e.AppendFeedback(dst, *x, e.residual, e.dtype)
+	return e.fused.AppendFeedback(dst, *x, residual, e.dtype)
+}
+
+// bound is an Encoder with the residual of one block.
+type bound struct {
+	encoder  *Encoder
+	residual []float32
+}
+
+func (b *bound) Append(dst, src []byte) ([]byte, error) {
+	return b.encoder.Append(dst, src, b.residual)
 }
 
 // unfused is error feedback around an encoder that knows nothing of it.
