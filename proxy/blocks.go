@@ -84,6 +84,7 @@ type tensorCut struct {
 	flush  bool    // the value travels exactly, with what is owed added
 	memory *memory // nil: the codec loses nothing, or what is lost is in the next difference
 	watch  *memory // keeps its values until they may lose something; nil: they may already, or never
+	rows   *rowCut // nil: it is dense, or its rows lose nothing
 	shared bool    // the peer holds its values
 	want   int     // bytes that the codec wants at once
 	off    int     // of the next byte that has not come
@@ -91,6 +92,14 @@ type tensorCut struct {
 	left   int // bytes until the block, or the run that travels verbatim in its stead, ends
 	record *tensorRecord
 	t      tensor.Tensor
+}
+
+// unit returns the bytes that no block has a part of: an element, or a row.
+func (c *tensorCut) unit() int {
+	if c.rows != nil {
+		return c.rows.bytes
+	}
+	return c.t.DType.Size()
 }
 
 const (

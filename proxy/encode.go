@@ -29,6 +29,7 @@ type sendBlock struct {
 	watch  *memory   // keeps it for the next value to be compared with; nil: it is compared itself, or never
 	off    int       // in its tensor
 	owed   *sendSlot // that slot, once the block has another
+	rows   *rowBlock // nil: it is dense, or what is owed to its rows waits
 
 	declare    []byte        // Declare frame that goes before, or nil
 	prev, done chan struct{} // the slot's turn: when this block's encoding may begin, and that it has ended
@@ -60,11 +61,9 @@ func (s *sender) sendGroup() error {
 		if b.watch != nil {
 			b.watch.check(b.off, b.data)
 		}
-		if b.slot.memory != nil {
-			if err := s.choose(b); err != nil {
-				s.release(&g)
-				return err
-			}
+		if err := s.choose(b); err != nil {
+			s.release(&g)
+			return err
 		}
 		if !b.slot.declared {
 			body := b.decl.append(nil)
@@ -75,6 +74,9 @@ func (s *sender) sendGroup() error {
 		b.slot.turn = b.done
 		if b.owed != nil {
 			b.paid, b.owed.turn = b.owed.turn, b.done
+		}
+		if b.rows != nil {
+			b.rows.submit(b.done)
 		}
 	}
 	return s.pipe.Do(pipe.Item{
@@ -90,12 +92,17 @@ func (s *sender) sendGroup() error {
 	})
 }
 
-// choose settles how a block travels that may lose something: as its slot says, exactly, or exactly and with what is owed.
+// choose settles how a block travels: as its slot says, or, if it were to lose something, exactly, or exactly and with
+// what is owed.
 func (s *sender) choose(b *sendBlock) error {
-	if !s.mayLose(b) {
+	switch {
+	case b.rows != nil:
+		return s.chooseRows(b)
+	case b.slot.memory == nil:
+		return nil
+	case !s.mayLose(b):
 		return s.makeExact(b)
-	}
-	if !b.flush || b.slot.residual == nil {
+	case !b.flush || b.slot.residual == nil:
 		return nil
 	}
 	b.owed = b.slot
@@ -120,6 +127,11 @@ func (s *sender) share(b *sendBlock) bool {
 // mayLose compares a block with the tensor's last value, just before it would lose something.
 func (s *sender) mayLose(b *sendBlock) bool {
 	plausible, first := b.slot.memory.check(b.decl.off, b.data)
+	return s.noted(b, plausible, first)
+}
+
+// noted takes note of whether a block may lose something, and returns it.
+func (s *sender) noted(b *sendBlock, plausible, first bool) bool {
 	if !plausible && !first {
 		s.shared.Metrics.fellBack(tensor.Implausible)
 		b.record.refused(tensor.Implausible)
@@ -153,9 +165,16 @@ func (s *sender) encode(b *sendBlock) {
 		}
 		b.owed.memory.pay(b.decl.dtype, b.data, b.owed.residual)
 	}
+	if b.rows != nil {
+		b.rows.take()
+		defer b.rows.give()
+		if b.flush {
+			pay(b.decl.dtype, b.data, b.rows.owed)
+		}
+	}
 	begin := time.Now()
 	b.buf = s.shared.buffers.get(b.room)[:maxHeader+1]
-	out, err := b.slot.append(b.buf, b.data)
+	out, err := b.slot.append(b.buf, b.data, b.rows)
 	if err == nil {
 		took := time.Since(begin)
 		s.measureDrift(b)
@@ -177,8 +196,9 @@ func (s *sender) encode(b *sendBlock) {
 
 func (b *sendBlock) finish(out []byte) { b.frame = frontHeader(out, Block, b.slot.id) }
 
-// append encodes src. A panic in a codec is an error of its slot, which is not used again: its state is unknown.
-func (s *sendSlot) append(dst, src []byte) (out []byte, err error) {
+// append encodes src; rows is set if what is owed comes with it. A panic in a codec is an error of its slot, which is not
+// used again: its state is unknown.
+func (s *sendSlot) append(dst, src []byte, rows *rowBlock) (out []byte, err error) {
 	if s.broken {
 		return nil, codecs.ErrUnsuited
 	}
@@ -193,6 +213,9 @@ func (s *sendSlot) append(dst, src []byte) (out []byte, err error) {
 		}
 		s.broken = err != nil && !errors.Is(err, codecs.ErrUnsuited)
 	}()
+	if s.loose != nil {
+		return s.loose.Append(dst, src, rows.owed)
+	}
 	return s.enc.Append(dst, src)
 }
 
@@ -202,12 +225,15 @@ const driftEvery = 8
 // measureDrift observes the norm of the block's residual over that of its value: for aggregates, how far the replicas may
 // be apart.
 func (s *sender) measureDrift(b *sendBlock) {
-	v := tensor.View(b.data)
-	if b.slot.residual == nil || b.decl.dtype != tensor.Float32 || v == nil {
+	v, residual := tensor.View(b.data), b.slot.residual
+	if b.slot.loose != nil {
+		residual = b.rows.owed
+	}
+	if residual == nil || b.decl.dtype != tensor.Float32 || v == nil {
 		return
 	}
 	if b.slot.encoded++; b.slot.encoded%driftEvery == 1 {
-		s.shared.Metrics.drifted(b.text, b.role, feedback.Drift(b.slot.residual, v))
+		s.shared.Metrics.drifted(b.text, b.role, feedback.Drift(residual, v))
 	}
 }
 
@@ -243,6 +269,7 @@ func (s *sender) release(g *group) {
 		if b.data == nil {
 			continue
 		}
+		s.releaseRows(b)
 		s.shared.buffers.put(b.data)
 		s.shared.buffers.put(b.buf)
 		s.lender.give(b.cost)

@@ -12,12 +12,17 @@ import (
 // loss, but for rounding. Those whose optimizer weighs old values less than new ones (momentum), or each by the others
 // (Adam), are not: they have already used what they received.
 
-// pay adds residual, that of a block, to its elements, and leaves in it what rounding takes away. If a sum is no finite
-// number all stays as it is.
+// pay adds residual, that of a block, to its elements.
 func (m *memory) pay(d tensor.DType, block []byte, residual []float32) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.changed()
+	pay(d, block, residual)
+}
+
+// pay adds residual to the elements of a block, and leaves in it what rounding takes away. If a sum is no finite number
+// all stays as it is.
+func pay(d tensor.DType, block []byte, residual []float32) {
 	if d == tensor.Float64 {
 		payWide(block, residual)
 		return

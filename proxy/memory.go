@@ -13,16 +13,20 @@ import (
 // and the last value, which the next is compared with. It belongs to the tensor (job and key) and not to a connection.
 
 // memories holds the tensors' memories, up to a number of bytes. Beyond it the one that was used least recently is
-// forgotten: its residual is lost, and its next value travels exactly, since there is nothing to compare it with.
+// forgotten: its residual is lost, and its next value travels exactly, since there is nothing to compare it with. Of
+// sparse tensors the rows that were used least recently are.
 type memories struct {
-	mu      sync.Mutex
-	limit   int64
-	bytes   int64
-	byKey   map[memoryKey]*list.Element
-	recent  list.List // of *memory, the most recently used first
-	lost    func(n int)
-	short   bool          // the limit was too little once
-	changes atomic.Uint64 // of residuals that are saved
+	mu       sync.Mutex
+	limit    int64
+	bytes    int64
+	tick     uint64 // of the last use
+	byKey    map[memoryKey]*list.Element
+	recent   list.List // of *memory, the most recently used first
+	rows     map[rowKey]*rowMemory
+	lost     func(n int)
+	lostRows func(n int)   // may be nil
+	short    bool          // the limit was too little once
+	changes  atomic.Uint64 // of residuals that are saved
 }
 
 type memoryKey struct {
@@ -36,6 +40,7 @@ type memory struct {
 	dtype tensor.DType
 	size  int       // bytes of the tensor
 	lasts bool      // it outlives the connection, and the process
+	used  uint64    // tick of the last use; guarded by among.mu
 	among *memories // which it counts its changes for
 
 	mu       sync.Mutex
@@ -59,7 +64,7 @@ const least = 256
 func mostBlocks(size int) int { return 64 + size/least }
 
 func newMemories(limit int64, lost func(n int)) *memories {
-	return &memories{limit: limit, byKey: map[memoryKey]*list.Element{}, lost: lost}
+	return &memories{limit: limit, byKey: map[memoryKey]*list.Element{}, rows: map[rowKey]*rowMemory{}, lost: lost}
 }
 
 // cost returns the bytes that a tensor's memory takes at most: residual, last value, blocks (24 bytes each), and itself.
@@ -84,6 +89,7 @@ func (ms *memories) of(job string, t tensor.Tensor, lasts bool) *memory {
 		m := e.Value.(*memory)
 		if m.dtype == t.DType && m.size == t.Size {
 			ms.recent.MoveToFront(e)
+			m.used = ms.now()
 			return m
 		}
 		ms.forget(e)
@@ -99,10 +105,34 @@ func (ms *memories) of(job string, t tensor.Tensor, lasts bool) *memory {
 
 // add takes in a memory, and forgets others to make room. ms.mu is held.
 func (ms *memories) add(m *memory) {
+	m.used = ms.now()
 	ms.byKey[m.memoryKey] = ms.recent.PushFront(m)
-	for ms.bytes += m.cost(); ms.bytes > ms.limit; {
+	ms.bytes += m.cost()
+	ms.room(0)
+}
+
+// now returns the next tick. ms.mu is held.
+func (ms *memories) now() uint64 {
+	ms.tick++
+	return ms.tick
+}
+
+// room forgets what was used least recently, tensors and rows, until n more bytes are within the limit or nothing is left.
+// ms.mu is held.
+func (ms *memories) room(n int64) {
+	for ms.bytes+n > ms.limit {
 		ms.short = true
-		ms.forget(ms.recent.Back())
+		rows, e := ms.leastRecentRows(), ms.recent.Back()
+		switch {
+		case e != nil && (rows == nil || e.Value.(*memory).used < rows.leastRecent()):
+			ms.forget(e)
+		case rows == nil:
+			return
+		case len(rows.rows) > 0:
+			rows.evict()
+		default:
+			ms.forgetRows(rows)
+		}
 	}
 }
 

@@ -23,6 +23,7 @@ type Metrics struct {
 	given       *prometheus.CounterVec
 	drift       *prometheus.HistogramVec
 	forgotten   prometheus.Counter
+	lostRows    prometheus.Counter
 	values      *prometheus.CounterVec
 }
 
@@ -59,7 +60,9 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		Buckets: prometheus.ExponentialBuckets(1e-4, 4, 10)}, []string{"codec", "role"})
 	m.forgotten = prometheus.NewCounter(prometheus.CounterOpts{Name: "gradproxy_tensors_forgotten_total",
 		Help: "Tensors whose residual was dropped: their connection ended, they changed, or memory was needed."})
-	reg.MustRegister(m.connections, m.drift, m.forgotten)
+	m.lostRows = prometheus.NewCounter(prometheus.CounterOpts{Name: "gradproxy_rows_forgotten_total",
+		Help: "Rows of sparse tensors whose residual was dropped: their array changed, or memory was needed."})
+	reg.MustRegister(m.connections, m.drift, m.forgotten, m.lostRows)
 	return m
 }
 
@@ -133,6 +136,12 @@ func (m *Metrics) drifted(codec string, role tensor.Role, ratio float64) {
 func (m *Metrics) forgot(n int) {
 	if m != nil {
 		m.forgotten.Add(float64(n))
+	}
+}
+
+func (m *Metrics) forgotRows(n int) {
+	if m != nil {
+		m.lostRows.Add(float64(n))
 	}
 }
 

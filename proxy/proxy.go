@@ -152,6 +152,7 @@ func New(cfg Config) (*Proxy, error) {
 	}
 	p.tags.Store(rand.Uint64N(1 << 40)) // so that no connection is taken for one of an earlier process
 	p.memories = newMemories(p.Residuals, p.Metrics.forgot)
+	p.memories.lostRows = p.Metrics.forgotRows
 	for _, protocol := range p.Protocols {
 		if l, ok := protocol.(parser.Lasting); ok && l.Lasting() {
 			p.lasting[protocol.String()] = true

@@ -16,10 +16,20 @@ import (
 // Residuals outlive the process where their tensors do (Lasting): SaveResiduals and LoadResiduals. What is saved is as
 // old as the save; the job's sums then lack, once, what was owed since. No tensors of Gloo outlive a connection.
 //
-// The file: "gpresid1", then for each tensor that is owed something 1, the job (length, text), key(8), dtype(1), size, and the residual's
-// float32 values; then 0 and the CRC-32C of all bytes before it (4). Lengths and sizes are varints, the rest is
-// little-endian.
+// The file: "gpresid1", then entries of a kind (1) and what belongs to it, then 0 and the CRC-32C of all bytes before it
+// (4). Lengths, sizes and counts are varints, the rest is little-endian. The entries:
+//
+//	1  a tensor that is owed something: job (length, text), key(8), dtype(1), size, and the residual's float32 values
+//	2  rows of a sparse tensor that are owed something: job, key of the index(8), dtype(1), elements of a row, count, then
+//	   for each its id(8) and float32 values. Of one tensor there may be several; of a row that is there twice, the last counts
 const savedMagic = "gpresid1"
+
+// Kinds of entries.
+const (
+	savedEnd = iota
+	savedTensor
+	savedRows
+)
 
 // ErrSaved is wrapped by the error of LoadResiduals for a file that is damaged or of another version. Nothing is loaded
 // from it.
@@ -46,7 +56,10 @@ func (p *Proxy) SaveResiduals(w io.Writer) error {
 			return err
 		}
 	}
-	out.WriteByte(0)
+	if err := p.memories.saveRows(out); err != nil {
+		return err
+	}
+	out.WriteByte(savedEnd)
 	if err := out.Flush(); err != nil {
 		return err
 	}
@@ -61,7 +74,7 @@ func (m *memory) appendSaved(buf []byte) []byte {
 	if !slices.ContainsFunc(m.residual, func(owed float32) bool { return owed != 0 }) {
 		return nil
 	}
-	buf = append(buf, 1)
+	buf = append(buf, savedTensor)
 	buf = appendText(buf, m.job)
 	buf = binary.LittleEndian.AppendUint64(buf, m.key)
 	buf = append(buf, byte(m.dtype))
@@ -80,20 +93,31 @@ func (p *Proxy) LoadResiduals(r io.Reader) error {
 		return fmt.Errorf("%w: not a file of residuals of this version", ErrSaved)
 	}
 	var found []*memory
+	rows := savedArrays{}
 	left := p.memories.limit
-	for in.byte() == 1 {
-		m, err := in.memory(p.memories, left)
-		if err != nil {
-			return fmt.Errorf("%w: tensor %d %w", ErrSaved, len(found)+1, err)
+	kind := in.byte()
+	for n := 1; kind == savedTensor || kind == savedRows; n++ {
+		var err error
+		if kind == savedRows {
+			err = in.rows(rows, &left)
+		} else {
+			var m *memory
+			if m, err = in.memory(p.memories, left); err == nil {
+				left -= m.cost()
+				found = append(found, m)
+			}
 		}
-		left -= m.cost()
-		found = append(found, m)
+		if err != nil {
+			return fmt.Errorf("%w: tensor %d %w", ErrSaved, n, err)
+		}
+		kind = in.byte()
 	}
 	want := in.sum.Sum32()
-	if got := in.next(4); in.err != nil || binary.LittleEndian.Uint32(got) != want {
+	if got := in.next(4); in.err != nil || kind != savedEnd || binary.LittleEndian.Uint32(got) != want {
 		return fmt.Errorf("%w: the file is cut short or damaged", ErrSaved)
 	}
 	p.memories.restore(found)
+	p.memories.restoreRows(rows)
 	return nil
 }
 

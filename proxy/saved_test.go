@@ -260,11 +260,15 @@ func FuzzLoadResiduals(f *testing.F) {
 	p := newTestProxy(f)
 	m := p.memories.of("job", tensor.Tensor{Key: 7, DType: tensor.BFloat16, Size: 64}, true)
 	m.residual[3] = 1
+	rows := p.memories.rowsOf("job", tensor.Tensor{Keys: 8, DType: tensor.Float16}, 3, true)
+	rows.give(idsOf(5, 6), []float32{1, 2, 3, 4, 5, 6})
 	var file bytes.Buffer
 	if err := p.SaveResiduals(&file); err != nil {
 		f.Fatal(err)
 	}
 	f.Add(file.Bytes()[len(savedMagic) : file.Len()-4])
+	f.Add([]byte{2, 0, 1, 2, 3, 4, 5, 6, 7, 8, byte(tensor.Float32), 1, 0xff, 0xff, 0xff, 0xff, 0xff, 0x0f, 1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 0})
+	f.Add([]byte{2, 0, 1, 2, 3, 4, 5, 6, 7, 8, byte(tensor.Float32), 0xff, 0xff, 0xff, 0xff, 0xff, 0x0f, 1})
 	f.Add([]byte{1, 0, 1, 2, 3, 4, 5, 6, 7, 8, byte(tensor.Float32), 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f})
 	f.Fuzz(func(t *testing.T, body []byte) {
 		b := append([]byte(savedMagic), body...) // sealed, so that damage is not found by its sum

@@ -30,19 +30,22 @@ const (
 // A sender is one direction of a connection, from the app to the tunnel.
 type sender struct {
 	*connection
-	lender   lender
-	parser   parser.Parser // of what the app sends
-	flow     policy.Flow
-	app      *appReader
-	pipe     *pipe.Pipe
-	slots    sendSlots
-	group    group
-	most     int // bytes that may wait together
-	cuts     map[uint64]*tensorCut
-	memories map[uint64]*memory // of its tensors, by key
-	lossy    bool               // loss was used on this direction
-	ended    error              // why the parser gave up; nil: it has not
-	armed    bool               // a read deadline is set
+	lender      lender
+	parser      parser.Parser // of what the app sends
+	flow        policy.Flow
+	app         *appReader
+	pipe        *pipe.Pipe
+	slots       sendSlots
+	group       group
+	most        int // bytes that may wait together
+	cuts        map[uint64]*tensorCut
+	memories    map[uint64]*memory // of its tensors, by key
+	index       rowIndex
+	rows        map[uint64]*rowUse    // of its sparse tensors, by their index's key
+	rowMemories map[uint64]*rowMemory // the same
+	lossy       bool                  // loss was used on this direction
+	ended       error                 // why the parser gave up; nil: it has not
+	armed       bool                  // a read deadline is set
 }
 
 // run carries the app's bytes until its FIN (nil), a reset by the app or the tunnel's end (an error). What was read has
@@ -50,6 +53,7 @@ type sender struct {
 func (s *sender) run() (err error) {
 	defer s.forget()
 	defer func() { s.release(&s.group) }() // what an error has left waiting
+	defer s.dropIndex()
 	for {
 		if err := s.deadline(); err != nil {
 			return err
@@ -111,6 +115,9 @@ func (s *sender) take(buf []byte) error {
 		if seg.Tensor.Size > 0 {
 			if err := s.opaque(buf[opaque-maxHeader : at]); err != nil {
 				return err
+			}
+			if seg.Tensor.Index() {
+				s.indexed(seg.Tensor, buf[at:end])
 			}
 			if err := s.tensor(seg.Tensor, buf[at-maxHeader:end]); err != nil {
 				return err
@@ -271,7 +278,7 @@ func (s *sender) cut(t tensor.Tensor) (*tensorCut, error) {
 	record := s.shared.tensors.of(s.flow, t)
 	c := &tensorCut{record: record, t: t}
 	s.decide(c)
-	record.chose(c.text, c.choice.Why, t.Why)
+	record.chose(t.Size, c.text, c.choice.Why, t.Why)
 	if c.choice.Codec == nil {
 		s.shared.Metrics.fellBack(c.choice.Why)
 		record.sent(t.Size, t.Size)
@@ -281,8 +288,8 @@ func (s *sender) cut(t tensor.Tensor) (*tensorCut, error) {
 	if c.shared { // by whatever codec the peer's values of it travel, they are of the same blocks
 		cutter = s.shared.lossless
 	}
-	c.want = min(max(cutter.Block(t.Size), t.DType.Size()), MaxBlock/2, s.most)
-	c.want -= c.want % t.DType.Size()
+	c.want = min(max(cutter.Block(t.Size), c.unit()), MaxBlock/2, s.most)
+	c.want -= c.want % c.unit()
 	if s.cuts == nil {
 		s.cuts = map[uint64]*tensorCut{}
 	}
@@ -307,6 +314,10 @@ func (s *sender) decide(c *tensorCut) {
 		c.shared = true
 	case c.choice.Closed:
 		c.choice = policy.Choice{Codec: s.shared.lossless, Why: tensor.NoReference}
+	case codecs.Lossy(c.choice.Codec) && sparse(c.t):
+		if why := s.decideRows(c); why != tensor.OK {
+			c.choice = policy.Choice{Codec: s.shared.lossless, Why: why}
+		}
 	case codecs.Lossy(c.choice.Codec):
 		if c.memory = s.remember(c.t); c.memory == nil {
 			c.choice = policy.Choice{Codec: s.shared.lossless, Why: tensor.NoMemory}
@@ -326,7 +337,7 @@ func (s *sender) decide(c *tensorCut) {
 
 // mayBecomeLossy reports whether t will lose something if it proves to be a gradient.
 func (s *sender) mayBecomeLossy(t tensor.Tensor, m policy.Measured) bool {
-	if t.Why != tensor.Learning || t.Key == 0 {
+	if t.Why != tensor.Learning || t.Key == 0 || t.Keys != 0 {
 		return false
 	}
 	t.Role, t.Why = tensor.Gradient, tensor.OK
@@ -359,7 +370,11 @@ func (s *sender) forget() {
 	for _, m := range s.memories {
 		s.shared.memories.drop(m)
 	}
+	for _, m := range s.rowMemories {
+		s.shared.memories.dropRows(m)
+	}
 	clear(s.memories)
+	clear(s.rowMemories)
 }
 
 // startBlock begins the block at c.off, or a run of the same length that travels verbatim: there is no memory, or the
@@ -367,7 +382,7 @@ func (s *sender) forget() {
 func (s *sender) startBlock(c *tensorCut, hold int) error {
 	n, timed := c.next(hold)
 	c.left = n
-	if n%c.t.DType.Size() != 0 {
+	if n%c.unit() != 0 || c.rows != nil && (c.off%c.unit() != 0 || c.rows.index != s.index.number) {
 		return nil
 	}
 	if s.group.overfull(n, s.most) {
@@ -375,7 +390,7 @@ func (s *sender) startBlock(c *tensorCut, hold int) error {
 			return err
 		}
 	}
-	decl := declarationOf(c.t, s.job, c.choice.Codec, c.text, c.off, n)
+	decl := declarationOf(c, s.job, n)
 	var slot *sendSlot
 	if c.shared {
 		decl.job, decl.key, decl.off, decl.base, decl.keys = s.job, c.t.Base, c.off, c.t.Base, c.t.Keys
@@ -388,6 +403,9 @@ func (s *sender) startBlock(c *tensorCut, hold int) error {
 	}
 	room := decl.frameRoom(c.choice.Codec)
 	cost := footprint(n) + footprint(room)
+	if c.rows != nil {
+		cost += s.rowBlockCost(c, n/c.rows.bytes)
+	}
 	if !s.hold(cost) {
 		s.shared.Metrics.fellBack(tensor.NoMemory)
 		c.record.refused(tensor.NoMemory)
@@ -395,6 +413,9 @@ func (s *sender) startBlock(c *tensorCut, hold int) error {
 	}
 	c.block = &sendBlock{slot: slot, data: s.shared.buffers.get(n), room: room, cost: cost, record: c.record, role: c.t.Role, text: c.text,
 		choice: c.choice, decl: decl, flush: c.flush, watch: c.watch, off: c.off}
+	if c.rows != nil {
+		c.block.rows = s.rowsOf(c, n)
+	}
 	s.group.start(c.block, timed)
 	return nil
 }

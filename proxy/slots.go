@@ -7,7 +7,6 @@ import (
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/feedback"
 	"github.com/gradproxy/gradproxy/proxy/policy"
-	"github.com/gradproxy/gradproxy/tensor"
 )
 
 // A slot is one block's place in a tensor, with the coder that remembers what it must from step to step. Codecs
@@ -26,8 +25,9 @@ const lanes = 4
 type sendSlot struct {
 	id       uint32
 	enc      codecs.Encoder
-	broken   bool          // enc failed in a way that is not allowed; blocks travel raw. Set and read in turn
-	turn     chan struct{} // closed when the block before has been encoded; nil: there was none
+	loose    *feedback.Encoder // in its stead: the residual comes with the block
+	broken   bool              // enc failed in a way that is not allowed; blocks travel raw. Set and read in turn
+	turn     chan struct{}     // closed when the block before has been encoded; nil: there was none
 	declared bool
 	used     uint64 // tick of the last use
 	memory   *memory
@@ -44,13 +44,14 @@ type sendSlots struct {
 
 type sendKey struct {
 	declaration
-	lane int
+	lane  int
+	loose bool
 }
 
 // get returns the slot for a block that is declared as d, whose coder keeps nothing of a tensor unless d.key is set. m is
-// what is remembered of the tensor, and nil for codecs that lose nothing.
+// what is remembered of the tensor, and nil for codecs that lose nothing, and for rows.
 func (s *sendSlots) get(d declaration, c policy.Choice, m *memory) (*sendSlot, error) {
-	k := sendKey{declaration: d}
+	k := sendKey{declaration: d, loose: m == nil && c.Feedback}
 	if d.key == 0 {
 		s.lane = (s.lane + 1) % lanes
 		k.lane = s.lane
@@ -66,6 +67,8 @@ func (s *sendSlots) get(d declaration, c policy.Choice, m *memory) (*sendSlot, e
 	if m != nil && c.Feedback {
 		slot.residual = m.residualOf(d.off, d.size())
 		slot.enc, err = feedback.NewEncoder(c.Codec, d.dtype, slot.residual)
+	} else if k.loose {
+		slot.loose, err = feedback.New(c.Codec, d.dtype, d.n)
 	} else {
 		slot.enc, err = c.Codec.NewEncoder(d.dtype, d.n)
 	}
@@ -210,11 +213,13 @@ func (s *recvSlots) limit(k Kind, id uint32) (int, error) {
 	return 0, nil
 }
 
-// declarationOf returns how a block of t travels in a slot with codec c.
-func declarationOf(t tensor.Tensor, job string, c codecs.Codec, text string, off, bytes int) declaration {
-	d := declaration{codec: text, dtype: t.DType, n: bytes / t.DType.Size()}
-	if codecs.Lossy(c) {
-		d.job, d.key, d.off, d.base, d.keys = job, t.Key, off, t.Base, t.Keys
+// declarationOf returns how the next block of a tensor travels in a slot of its codec. Slots know nothing of rows, which
+// are others each time: what is owed to them comes with the block.
+func declarationOf(c *tensorCut, job string, bytes int) declaration {
+	t := c.t
+	d := declaration{codec: c.text, dtype: t.DType, n: bytes / t.DType.Size()}
+	if codecs.Lossy(c.choice.Codec) && c.rows == nil {
+		d.job, d.key, d.off, d.base, d.keys = job, t.Key, c.off, t.Base, t.Keys
 	}
 	return d
 }

@@ -16,8 +16,8 @@ type TensorInfo struct {
 	Job       string `json:"job"`
 	Protocol  string `json:"protocol"`
 	Direction string `json:"direction"`
-	Key       uint64 `json:"key,string"` // 0: the protocol gives no identity; tensors of one role, type and size are one
-	Bytes     int    `json:"bytes"`      // of one value
+	Key       uint64 `json:"key,string"` // of rows that of their index; 0: the protocol gives no identity; tensors of one role, type and size are one
+	Bytes     int    `json:"bytes"`      // of one value; of rows, whose number changes, and their keys: of the last
 	DType     string `json:"dtype"`
 	Role      string `json:"role"`
 	Evidence  string `json:"evidence"` // what the parser says of role and type
@@ -45,14 +45,15 @@ type recordKey struct {
 	key   uint64
 	role  tensor.Role
 	dtype tensor.DType
-	size  int
+	size  int // 0: it changes from value to value
 }
 
 // A tensorRecord is the table's row. Its fields are set by the senders of its connections.
 type tensorRecord struct {
 	recordKey
 	gain      policy.Gain
-	mu        sync.Mutex // guards the next three
+	mu        sync.Mutex // guards the next four
+	bytes     int        // of the last value
 	codec     string
 	reason    tensor.Reason
 	evidence  tensor.Reason
@@ -60,9 +61,12 @@ type tensorRecord struct {
 	raw, wire atomic.Int64
 }
 
-// of returns the row of t, which is now the most recently used.
+// of returns the row of t, which is now the most recently used. The rows of a sparse tensor are one, whichever they are.
 func (tt *tensorTable) of(f policy.Flow, t tensor.Tensor) *tensorRecord {
 	k := recordKey{f, t.Key, t.Role, t.DType, t.Size}
+	if t.Keys != 0 {
+		k.key, k.size = t.Keys, 0
+	}
 	tt.mu.Lock()
 	defer tt.mu.Unlock()
 	if e := tt.records[k]; e != nil {
@@ -80,10 +84,11 @@ func (tt *tensorTable) of(f policy.Flow, t tensor.Tensor) *tensorRecord {
 	return r
 }
 
-// chose notes how the next value travels.
-func (r *tensorRecord) chose(codec string, reason, evidence tensor.Reason) {
+// chose notes how the next value travels, which has so many bytes.
+func (r *tensorRecord) chose(bytes int, codec string, reason, evidence tensor.Reason) {
 	r.values.Add(1)
 	r.mu.Lock()
+	r.bytes = bytes
 	r.codec, r.reason, r.evidence = codec, reason, evidence
 	r.mu.Unlock()
 }
@@ -114,7 +119,7 @@ func (tt *tensorTable) list() []TensorInfo {
 		r.mu.Lock()
 		infos[i] = TensorInfo{
 			Job: r.flow.Job, Protocol: r.flow.Protocol, Direction: r.flow.Direction.String(),
-			Key: r.key, Bytes: r.size, DType: r.dtype.String(), Role: r.role.String(),
+			Key: r.key, Bytes: r.bytes, DType: r.dtype.String(), Role: r.role.String(),
 			Evidence: r.evidence.String(), Codec: r.codec, Reason: r.reason.String(),
 			Values: r.values.Load(), RawBytes: r.raw.Load(), WireBytes: r.wire.Load(),
 		}

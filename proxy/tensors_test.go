@@ -12,7 +12,7 @@ func TestTensorTableKeepsWhatIsInUse(t *testing.T) {
 	var table tensorTable
 	use := func(key uint64) *tensorRecord {
 		r := table.of(policy.Flow{}, tensor.Tensor{Key: key, DType: tensor.Float32, Size: 4})
-		r.chose(policy.Verbatim, 0, 0)
+		r.chose(4, policy.Verbatim, 0, 0)
 		return r
 	}
 	const inUse = 1 // a tensor of each step; the others come once
