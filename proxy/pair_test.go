@@ -26,9 +26,10 @@ import (
 // A pair is two proxies with a tunnel of plain connections between them, and an app on each side of it.
 type pair struct {
 	near, far *Proxy
-	target    net.Listener // of the server app
-	entry     net.Listener // where the client app connects, as if intercepted
-	down      atomic.Bool  // the peer is down
+	target    net.Listener                        // of the server app
+	entry     net.Listener                        // where the client app connects, as if intercepted
+	down      atomic.Bool                         // the peer is down
+	opens     atomic.Pointer[func(opened []byte)] // called before a stream is opened
 	mu        sync.Mutex
 	streams   []*testStream
 	codecs    []string // that the proxies have; nil: all
@@ -49,6 +50,9 @@ func newPair(t testing.TB, protocols []parser.Protocol, rules ...policy.Rule) *p
 	log := slog.New(slog.NewTextHandler(testWriter{t}, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	make := func(name string) *Proxy {
 		open := func(_ context.Context, _ string, opened []byte) (Stream, error) {
+			if hold := p.opens.Load(); hold != nil {
+				(*hold)(opened)
+			}
 			return p.openTo(p.other(name), opened)
 		}
 		proxy, err := New(Config{Open: open, PeerCodecs: p.has, Codecs: testCodecs, Protocols: protocols, Settings: settings, Log: log.With("proxy", name)})

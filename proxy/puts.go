@@ -5,11 +5,13 @@ import (
 	"container/list"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/reference"
 	"github.com/gradproxy/gradproxy/proxy/internal/pipe"
+	"github.com/gradproxy/gradproxy/proxy/policy"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -69,8 +71,10 @@ type putValue struct {
 	raw  []byte // as it was before it was coded; nobody changes it
 	refs int    // that were not delivered
 	lost bool   // the codec may have lost something. In turn of submit
-	room int    // bytes that its frame is made in
-	paid int    // of the budget for them, until it has been sent
+
+	served []*connection // that have referred to it
+	room   int           // bytes that its frame is made in
+	paid   int           // of the budget for them, until it has been sent
 }
 
 // put has the peer hold the next value of a block and returns what to refer to it by. fresh: it was not held yet. !ok: it must
@@ -84,7 +88,7 @@ func (s *sharer) put(c *connection, b *sendBlock) (r ref, fresh, ok bool) {
 		s.mu.Unlock()
 		return r, false, false
 	}
-	value, fresh := v.value(b)
+	value, fresh := v.value(c, b)
 	var from *heldCopy
 	if fresh {
 		from = s.predictor(v, value.slot)
@@ -95,6 +99,7 @@ func (s *sharer) put(c *connection, b *sendBlock) (r ref, fresh, ok bool) {
 		return r, false, false
 	}
 	value.refs++
+	value.served = append(value.served, c)
 	v.lent[c] = append(v.lent[c], value)
 	s.refers[c.tag] = c
 	s.mu.Unlock()
@@ -111,13 +116,20 @@ func (s *sharer) put(c *connection, b *sendBlock) (r ref, fresh, ok bool) {
 	return ref{v.epoch, value.id, len(b.data)}, fresh, true
 }
 
-// value returns the slot's last value if b is equal to it, else a new one; nil: there is no room. s.mu is held.
-func (v *valueStream) value(b *sendBlock) (value *putValue, fresh bool) {
+// serves reports whether c may refer to a value that is equal to what it has to send. One that has lost something is good for
+// those that may lose something, once each: who sends the same again has the next difference sent, so that what arrives comes
+// closer.
+func (value *putValue) serves(c *connection, choice policy.Choice) bool {
+	return !value.lost || codecs.Lossy(choice.Codec) && !slices.Contains(value.served, c)
+}
+
+// value returns the slot's last value if that serves for b, else a new one; nil: there is no room. s.mu is held.
+func (v *valueStream) value(c *connection, b *sendBlock) (value *putValue, fresh bool) {
 	k := b.decl.valueKey()
 	e := v.slots[k]
 	if e != nil {
 		v.recent.MoveToFront(e)
-		if old := e.Value.(*putSlot).latest; bytes.Equal(old.raw, b.data) && (!old.lost || codecs.Lossy(b.choice.Codec)) {
+		if old := e.Value.(*putSlot).latest; bytes.Equal(old.raw, b.data) && old.serves(c, b.choice) {
 			return old, false
 		}
 	}

@@ -221,7 +221,7 @@ func (r *receiver) gather(body []byte) error {
 	return r.pipe.Do(pipe.Item{
 		Work: func() {
 			for _, b := range blocks {
-				if b.ref.id == 0 {
+				if b.ref.size == 0 {
 					r.decode(b)
 				}
 			}
@@ -310,7 +310,7 @@ func (r *receiver) deliverGathered(body []byte, blocks []*recvBlock) error {
 		if b.err != nil {
 			return b.err
 		}
-		if elements[i] = b.data; b.ref.id != 0 {
+		if elements[i] = b.data; b.ref.size != 0 {
 			v, err := r.await(b.ref)
 			if err != nil {
 				return err

@@ -26,6 +26,7 @@ type sharer struct {
 	out    *valueStream
 	epoch  uint64 // of the last value stream
 	opened time.Time
+	asked  bool                // a value stream is being opened
 	refers map[tag]*connection // that carry Refs which the peer may not have delivered yet
 	told   map[tag]int         // what is to be told of the peer's values: Refs delivered, or ended
 }
@@ -47,8 +48,8 @@ func (p *Proxy) sharerOf(peer string) *sharer {
 
 // ready returns the value stream, or nil and has it opened. s.mu is held.
 func (s *sharer) ready() *valueStream {
-	if s.out == nil && time.Since(s.opened) > valueStreamEvery && s.shared.opening.Err() == nil {
-		s.opened = time.Now()
+	if s.out == nil && !s.asked && time.Since(s.opened) > valueStreamEvery && s.shared.opening.Err() == nil {
+		s.opened, s.asked = time.Now(), true
 		s.epoch++
 		go s.open(s.epoch)
 	}
@@ -62,6 +63,9 @@ func (s *sharer) ready() *valueStream {
 func (s *sharer) open(epoch uint64) {
 	stream, err := s.shared.Open(s.shared.opening, s.peer, binary.AppendUvarint([]byte{openingValues}, epoch))
 	if err != nil {
+		s.mu.Lock()
+		s.asked = false
+		s.mu.Unlock()
 		s.shared.Log.Warn("no values are shared with the peer for now", "peer", s.peer, "err", err)
 		return
 	}
@@ -71,10 +75,13 @@ func (s *sharer) open(epoch uint64) {
 	room := AppendFrame(nil, Frame{Kind: Room, Body: binary.AppendUvarint(nil, uint64(s.shared.Values))})
 	if _, err := stream.Write(room); err != nil {
 		stream.Reset(resetByFrames)
+		s.mu.Lock()
+		s.asked = false
+		s.mu.Unlock()
 		return
 	}
 	s.mu.Lock()
-	s.out = v
+	s.out, s.asked = v, false
 	v.settle()
 	s.mu.Unlock()
 	v.kicked()

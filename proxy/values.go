@@ -66,7 +66,7 @@ func (r ref) append(dst []byte) []byte {
 func parseRef(body []byte) (ref, error) {
 	f := fields{b: body}
 	r := ref{epoch: uint64(f.int()), id: uint64(f.int()), size: f.int()}
-	if f.short || r.size == 0 || r.size > MaxBlock {
+	if f.short || r.id == 0 || r.size == 0 || r.size > MaxBlock {
 		return r, fmt.Errorf("%w: ref is cut short, or names a value of %d bytes", errFrame, r.size)
 	}
 	return r, nil

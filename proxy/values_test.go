@@ -3,6 +3,7 @@ package proxy
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"io"
 	"math"
 	"math/rand/v2"
@@ -301,5 +302,91 @@ func TestExactValueAfterALossyOne(t *testing.T) {
 	for i := range 11 {
 		train()
 		lossy(i%5 != 0)
+	}
+}
+
+// A Ref that names no value is a broken frame, wherever it stands.
+func TestRefToNothing(t *testing.T) {
+	body := binary.AppendUvarint(append(binary.AppendUvarint(nil, 2*1), 'x'), 2*4+1)
+	gather := Frame{Kind: Gather, Body: binary.AppendUvarint(body, 0)}
+	for name, frames := range map[string][]Frame{
+		"alone":       {{Kind: Ref, Body: ref{1, 0, 4}.append(nil)}},
+		"in a gather": {gather, {Kind: Ref, Body: ref{1, 0, 4}.append(nil)}},
+		"of no bytes": {gather, {Kind: Ref, Body: ref{1, 1, 0}.append(nil)}},
+	} {
+		p := newTestProxy(t)
+		a, app, err := tcpPair()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer app.Close()
+		defer a.Close()
+		var wire [][]byte
+		for _, f := range frames {
+			wire = append(wire, AppendFrame(nil, f))
+		}
+		f := newFeed(wire...)
+		r := newReceiver(&connection{shared: p, conn: a, peer: "hostile", stream: f, log: p.Log}, f)
+		if err := r.run(); !errors.Is(err, errFrame) {
+			t.Errorf("%s: %v, want a broken frame", name, err)
+		}
+	}
+}
+
+// While a value stream is being opened no other is, however long that takes, as in an outage.
+func TestOneValueStreamIsOpened(t *testing.T) {
+	p := newPair(t, []parser.Protocol{toy{role: tensor.State, base: true}}, policy.Rule{Roles: []tensor.Role{tensor.State}, Codec: "halves"})
+	opened, release := make(chan struct{}, 100), make(chan struct{})
+	hold := func(opening []byte) {
+		if opening[0] == openingValues {
+			opened <- struct{}{}
+			<-release
+		}
+	}
+	p.opens.Store(&hold)
+	c, s := p.connect(t)
+	w, train := weights(rand.New(rand.NewPCG(3, 4)), 3000)
+	near := p.near.sharerOf("far")
+	for range 20 {
+		train()
+		if got := carry(t, c, s, toyPiece(1, len(w), w)); !bytes.Equal(got[8:], w) {
+			t.Fatal("something was lost, without anything to differ from")
+		}
+		near.mu.Lock()
+		near.opened = time.Time{} // long ago
+		near.mu.Unlock()
+	}
+	if n := len(opened); n != 1 {
+		t.Errorf("%d value streams were opened at once", n)
+	}
+	close(release)
+	waitFor(t, func() bool {
+		near.mu.Lock()
+		defer near.mu.Unlock()
+		return near.ready() != nil
+	})
+	for range 20 {
+		train()
+		carry(t, c, s, toyPiece(1, len(w), w))
+	}
+}
+
+// Weights that do not change any more arrive closer each time, and exactly when that is due.
+func TestTheSameWeightsAgain(t *testing.T) {
+	p := newSharingPair(t, 1<<20, policy.Rule{Roles: []tensor.Role{tensor.State}, Codec: "halves", FlushEvery: 5})
+	c, s := p.connect(t)
+	w, train := weights(rand.New(rand.NewPCG(3, 4)), 3000)
+	for range 3 {
+		train()
+		carry(t, c, s, toyPiece(1, len(w), w))
+	}
+	exact := 0
+	for range 30 {
+		if bytes.Equal(carry(t, c, s, toyPiece(1, len(w), w))[8:], w) {
+			exact++
+		}
+	}
+	if exact < 28 { // from the first due one on nothing changes
+		t.Errorf("%d of 30 pulls of the same weights are exact", exact)
 	}
 }

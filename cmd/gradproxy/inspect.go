@@ -46,14 +46,22 @@ bytes include the frames between the proxies, and leave out the tunnel's records
 					return usagef("--codec: %w", err)
 				}
 			}
-			f, err := os.Open(args[0])
-			if err != nil {
-				return usagef("inspect: %w", err)
+			type outcome struct {
+				report *inspect.Report
+				err    error
 			}
-			defer f.Close()
-			report, err := inspect.Read(f, config)
-			if err != nil {
-				err = fmt.Errorf("inspect %s: %w", args[0], err)
+			read := make(chan outcome, 1)
+			go func() { // which may wait for ever, as at a pipe that nobody writes to
+				report, err := inspectFile(args[0], config)
+				read <- outcome{report, err}
+			}()
+			var report *inspect.Report
+			var err error
+			select {
+			case o := <-read:
+				report, err = o.report, o.err
+			case <-c.Context().Done():
+				return errors.New("inspect: interrupted")
 			}
 			if report == nil || err != nil && len(report.Connections) == 0 {
 				return err
@@ -69,4 +77,17 @@ bytes include the frames between the proxies, and leave out the tunnel's records
 	c.Flags().StringArrayVar(&config.Policies, "codec", inspect.DefaultPolicies(), "policy whose cost is of interest, may be repeated; lossless is always one")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
+}
+
+func inspectFile(name string, c inspect.Config) (*inspect.Report, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, usagef("inspect: %w", err)
+	}
+	defer f.Close()
+	report, err := inspect.Read(f, c)
+	if err != nil {
+		err = fmt.Errorf("inspect %s: %w", name, err)
+	}
+	return report, err
 }

@@ -66,8 +66,8 @@ func (k *checker) site() {
 	if k.Memory < 1<<20 {
 		k.errorf(k.lines["memory"], "memory", "%d bytes are too few: give at least 1MiB", k.Memory)
 	}
-	if k.References != 0 && k.References < 1<<20 {
-		k.errorf(k.lines["references"], "references", "%d bytes are too few: give at least 1MiB, or 0 to share no values", k.References)
+	if k.References != 0 && (k.References < 1<<20 || k.References > 1<<40) {
+		k.errorf(k.lines["references"], "references", "%d bytes are not possible: give 1MiB to 1024GiB, or 0 to share no values", k.References)
 	}
 	if k.State.Memory < 1<<20 {
 		k.errorf(k.State.line, "state.memory", "%d bytes are too few: give at least 1MiB", k.State.Memory)

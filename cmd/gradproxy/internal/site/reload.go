@@ -32,7 +32,7 @@ func (s *Site) Reload(c *config.Config) error {
 	s.proxy.Apply(settings)
 	s.config.Store(c)
 	s.counts.reloaded(true)
-	if keys := needRestart(old, c); len(keys) > 0 {
+	if keys := needRestart(s.started, c); len(keys) > 0 {
 		s.log.Warn("some changes take effect with a restart only", "keys", strings.Join(keys, ", "))
 	}
 	s.log.Info("configuration reloaded", "file", c.File)

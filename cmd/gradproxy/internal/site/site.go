@@ -45,6 +45,7 @@ type Site struct {
 
 	reloading sync.Mutex                    // one Reload at a time
 	config    atomic.Pointer[config.Config] // what is in force; it does not change
+	started   *config.Config                // what is, of keys that need a restart
 	draining  atomic.Bool
 	bypassed  atomic.Pointer[error] // why the rules are not refreshed; nil: they are
 }
@@ -54,6 +55,7 @@ type Site struct {
 func Start(c *config.Config, version string, log *slog.Logger) (*Site, error) {
 	s := &Site{log: slog.New(quiet.New(log.Handler())), version: version}
 	s.config.Store(c)
+	s.started = c
 	if err := s.open(c); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}

@@ -398,6 +398,9 @@ func TestReload(t *testing.T) {
 	if err := far.Reload(without); err != nil {
 		t.Fatal(err)
 	}
+	if n := strings.Count(far.log.String(), "keys=memory"); n != 1 { // memory is what runs again
+		t.Errorf("the log says %d times that memory needs a restart:\n%s", n, far.log)
+	}
 	if _, err := io.ReadAll(kept); !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("a connection of a peer that is gone: %v, want a reset", err)
 	}
