@@ -38,6 +38,8 @@ func main() {
 	flag.IntVar(&m.Seeds, "seeds", 3, "seeds of the table of what is learnt; 0: no such table")
 	flag.IntVar(&m.LearningSteps, "learning-steps", 300, "training steps there")
 	flag.Float64Var(&m.LearningRate, "lr", 0.05, "learning rate")
+	flag.StringVar(&m.Push, "push", "3lc(s=1.75)", "codec of gradients")
+	flag.StringVar(&m.Pull, "pull", "3lc(s=1.75)", "codec of the differences of weights")
 	flag.StringVar(&plot, "plot", "", "also draw the bytes of pushes and pulls over the steps of a training to this SVG file")
 	flag.StringVar(&out, "json", "", "also write the measurement to this file")
 	flag.Parse()

@@ -27,10 +27,12 @@ type measurement struct {
 	Steps         int     `json:"steps"`
 	Seeds         int     `json:"seeds"`
 	LearningSteps int     `json:"learning_steps"`
+	Push          string  `json:"push_codec"`
+	Pull          string  `json:"pull_codec"`
 
 	Times  []timing  `json:"times"`
 	Learnt []learnt  `json:"learnt"`
-	Sizes  []traffic `json:"sizes"` // of each step of a training with 3LC both ways
+	Sizes  []traffic `json:"sizes"` // of each step of a training with Push and Pull
 	Bars   []bar     `json:"bars"`
 
 	program   string // mxnet_job.py
@@ -66,10 +68,8 @@ type traffic struct {
 	WAN  float64 `json:"wan_bytes"` // IP bytes, both directions
 }
 
-const (
-	timed   = 20 // steps
-	threeLC = "3lc(s=1.75)"
-)
+// timed is how many steps are.
+const timed = 20
 
 // A way is how the job crosses the WAN.
 type way struct {
@@ -80,18 +80,20 @@ type way struct {
 }
 
 var (
-	direct      = way{name: "direct", direct: true}
-	alone       = way{name: "lossless, each value by itself", config: testbed.Config{References: "0"}}
-	lossless    = way{name: "lossless"}
-	bothWays    = way{name: threeLC + " both ways", config: testbed.Config{Loss: loss(threeLC, false)}}
-	withoutCare = way{name: "3lc(s=1.9), no feedback", control: true, config: testbed.Config{Loss: loss("3lc(s=1.9)", true)}}
+	direct   = way{name: "direct", direct: true}
+	alone    = way{name: "lossless, each value by itself", config: testbed.Config{References: "0"}}
+	lossless = way{name: "lossless"}
+	control  = way{name: "3lc(s=1.9), no feedback", control: true,
+		config: testbed.Config{Loss: testbed.Loss{Protocol: "pslite", Gradients: "3lc(s=1.9)", State: "3lc(s=1.9)", NoFeedback: true}}}
 )
 
-func loss(codec string, noFeedback bool) testbed.Loss {
-	return testbed.Loss{Protocol: "pslite", Gradients: codec, State: codec, NoFeedback: noFeedback}
+// bothWays is the way with loss in pushes, with feedback, and in pulls, in a closed loop.
+func (m *measurement) bothWays() way {
+	return way{name: fmt.Sprintf("push %s, pull %s", m.Push, m.Pull),
+		config: testbed.Config{Loss: testbed.Loss{Protocol: "pslite", Gradients: m.Push, State: m.Pull}}}
 }
 
-// fast is the link where only what is learnt counts.
+// fastMbps is the rate of the link where only what is learnt counts.
 const fastMbps = 1000
 
 // measure fills in all but the bars. dir is for the program under test.
@@ -113,7 +115,7 @@ func (m *measurement) measure(ctx context.Context, program, dir string, sizes bo
 		}
 	}
 	if sizes {
-		_, err = m.train(ctx, testbed.Path(fastMbps, m.RTTms), bothWays, m.LearningSteps, 1, func(_ int, t traffic) { m.Sizes = append(m.Sizes, t) }, "--sleep", "0.05")
+		_, err = m.train(ctx, testbed.Path(fastMbps, m.RTTms), m.bothWays(), m.LearningSteps, 1, func(_ int, t traffic) { m.Sizes = append(m.Sizes, t) }, "--sleep", "0.05")
 	}
 	return err
 }
@@ -121,7 +123,7 @@ func (m *measurement) measure(ctx context.Context, program, dir string, sizes bo
 // time measures all ways over one link.
 func (m *measurement) time(ctx context.Context, rate int) error {
 	var first trained
-	for i, way := range []way{direct, alone, lossless, bothWays} {
+	for i, way := range []way{direct, alone, lossless, m.bothWays()} {
 		var steps []time.Time
 		var late []traffic
 		run, err := m.train(ctx, testbed.Path(rate, m.RTTms), way, m.Steps, 1, func(k int, t traffic) {
@@ -169,7 +171,7 @@ func median(times []time.Time) float64 {
 
 // learn trains on each way with each seed.
 func (m *measurement) learn(ctx context.Context) error {
-	for _, way := range []way{direct, lossless, bothWays, withoutCare} {
+	for _, way := range []way{direct, lossless, m.bothWays(), control} {
 		l := learnt{Way: way.name, Control: way.control, Identical: true}
 		for seed := 1; seed <= m.Seeds; seed++ {
 			run, err := m.train(ctx, testbed.Path(fastMbps, 2), way, m.LearningSteps, seed, nil)

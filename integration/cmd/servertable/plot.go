@@ -13,7 +13,7 @@ import (
 // does, to an SVG file.
 func (m *measurement) draw(file string) error {
 	p := plot.New()
-	p.Title.Text = threeLC + " both ways: bits of a weight or gradient in the tunnel"
+	p.Title.Text = m.bothWays().name + ": bits of a weight or gradient in the tunnel"
 	p.X.Label.Text, p.Y.Label.Text = "step", "bits"
 	p.Y.Min = 0
 	values := float64(m.Parameters)
