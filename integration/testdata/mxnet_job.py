@@ -34,6 +34,7 @@ def arguments():
     p.add_argument("--hidden", default="64,64", help="widths of the two hidden layers")
     p.add_argument("--batch", type=int, default=32, help="images a worker and step")
     p.add_argument("--lr", type=float, default=0.02)
+    p.add_argument("--decay", action="store_true", help="the learning rate falls to 0 over the steps, evenly")
     p.add_argument("--momentum", type=float, default=0)
     p.add_argument("--test", type=int, default=1000, help="test images of the final loss and accuracy")
     p.add_argument("--seed", type=int, default=7)
@@ -195,7 +196,8 @@ def train(a):
     net.initialize(mx.init.Xavier())
     found = net.collect_params()
     # What a worker's gradients are scaled by: the servers divide by the batch, and workers then call it a batch of 1.
-    optimizer = mx.optimizer.create("sgd", learning_rate=a.lr, momentum=a.momentum, rescale_grad=1 / a.batch,
+    falls = mx.lr_scheduler.PolyScheduler(a.steps, base_lr=a.lr, pwr=1) if a.decay else None
+    optimizer = mx.optimizer.create("sgd", learning_rate=a.lr, lr_scheduler=falls, momentum=a.momentum, rescale_grad=1 / a.batch,
                                     multi_precision=a.half, param_dict=dict(enumerate(found[n] for n in sorted(found.keys()))))
     job = ByHand(found, kv, optimizer, a.compress) if a.compress else Trainer(found, kv, optimizer, a.update)
     sparse = net.words.weight if net.words else None

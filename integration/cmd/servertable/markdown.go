@@ -53,7 +53,7 @@ func (m *measurement) markdown() string {
 		}
 	}
 	if len(m.Learnt) > 0 {
-		fmt.Fprintf(&b, "\nAfter %d steps, means of %d seeds:\n\n| way | accuracy | points | workers' copies |\n|---|---:|---:|---|\n", m.LearningSteps, m.Seeds)
+		fmt.Fprintf(&b, "\nAfter %d steps, in which the rate falls to 0, means of %d seeds:\n\n| way | accuracy | points | workers' copies |\n|---|---:|---:|---|\n", m.LearningSteps, m.Seeds)
 		for _, l := range m.Learnt {
 			copies := "differ"
 			if l.Identical {

@@ -115,7 +115,7 @@ func (m *measurement) measure(ctx context.Context, program, dir string, sizes bo
 		}
 	}
 	if sizes {
-		_, err = m.train(ctx, testbed.Path(fastMbps, m.RTTms), m.bothWays(), m.LearningSteps, 1, func(_ int, t traffic) { m.Sizes = append(m.Sizes, t) }, "--sleep", "0.05")
+		_, err = m.train(ctx, testbed.Path(fastMbps, m.RTTms), m.bothWays(), m.LearningSteps, 1, func(_ int, t traffic) { m.Sizes = append(m.Sizes, t) }, "--sleep", "0.05", "--decay")
 	}
 	return err
 }
@@ -171,10 +171,10 @@ func median(times []time.Time) float64 {
 
 // learn trains on each way with each seed.
 func (m *measurement) learn(ctx context.Context) error {
-	for _, way := range []way{direct, lossless, m.bothWays(), control} {
+	for _, way := range []way{direct, m.bothWays(), control} {
 		l := learnt{Way: way.name, Control: way.control, Identical: true}
 		for seed := 1; seed <= m.Seeds; seed++ {
-			run, err := m.train(ctx, testbed.Path(fastMbps, 2), way, m.LearningSteps, seed, nil)
+			run, err := m.train(ctx, testbed.Path(fastMbps, 2), way, m.LearningSteps, seed, nil, "--decay")
 			if err != nil {
 				return fmt.Errorf("%s, seed %d: %w", way.name, seed, err)
 			}
