@@ -182,7 +182,8 @@ func TestMXNetWithLossyAggregates(t *testing.T) {
 	if n := readNotes(t, folder, len(l.results)); len(n.different) == 0 {
 		t.Error("all workers got the same")
 	}
-	wantLost(t, ps, way, (mxnetSteps-2)*len(l.results)/2*l.results[0].DenseBytes)
+	// The content check lets some of both travel exactly.
+	wantLost(t, ps, way, (mxnetSteps-2)*len(l.results)/2*l.results[0].DenseBytes/4)
 	wantLearned(t, l.results)
 }
 
