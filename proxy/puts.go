@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/gradproxy/gradproxy/codecs"
@@ -37,6 +38,7 @@ type valueStream struct {
 	want     []uint64                    // numbers of the peer's slots that predict what is put here
 	seen     map[uint32]uint64           // values of the peer's slots that have come, where it keeps them
 	lent     map[*connection][]*putValue // Refs that were not delivered yet, in order
+	crowded  sync.Once                   // said that there is no room for all
 	kick     chan struct{}
 	dead     chan struct{}
 }
@@ -188,6 +190,9 @@ func (v *valueStream) makeRoom(need int64, spared *list.Element) bool {
 			v.used -= slot.slotCost()
 			v.drop(slot.latest)
 			v.sharer.shared.Metrics.sharedValue("evicted")
+			v.crowded.Do(func() {
+				v.sharer.shared.Log.Warn("there is no room for all values that are shared: those used least recently are sent whole again; raise references, at both sites", "peer", v.sharer.peer, "room", v.room)
+			})
 		}
 		e = before
 	}
