@@ -74,7 +74,7 @@ type putValue struct {
 	refs int    // that were not delivered
 	lost bool   // the codec may have lost something. In turn of submit
 
-	served []*connection // that have referred to it
+	served []*connection // that have referred to it, if it may have lost something; else at most one of them
 	room   int           // bytes that its frame is made in
 	paid   int           // of the budget for them, until it has been sent
 }
@@ -101,7 +101,9 @@ func (s *sharer) put(c *connection, b *sendBlock) (r ref, fresh, ok bool) {
 		return r, false, false
 	}
 	value.refs++
-	value.served = append(value.served, c)
+	if fresh || value.lost {
+		value.served = append(value.served, c)
+	}
 	v.lent[c] = append(v.lent[c], value)
 	s.refers[c.tag] = c
 	s.mu.Unlock()

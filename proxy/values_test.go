@@ -371,6 +371,26 @@ func TestOneValueStreamIsOpened(t *testing.T) {
 	}
 }
 
+// What is remembered of a value does not grow with how often it is sent.
+func TestTheSameValueForEver(t *testing.T) {
+	p := newSharingPair(t, 1<<20)
+	c, s := p.connect(t)
+	w, _ := weights(rand.New(rand.NewPCG(3, 4)), 3000)
+	for range 100 {
+		if got := carry(t, c, s, toyPiece(1, len(w), w)); !bytes.Equal(got[8:], w) {
+			t.Fatal("other bytes arrived")
+		}
+	}
+	near := p.near.sharerOf("far")
+	near.mu.Lock()
+	defer near.mu.Unlock()
+	for _, e := range near.out.slots {
+		if n := len(e.Value.(*putSlot).latest.served); n > 1 {
+			t.Errorf("%d connections are remembered of a value that one has sent", n)
+		}
+	}
+}
+
 // Weights that do not change any more arrive closer each time, and exactly when that is due.
 func TestTheSameWeightsAgain(t *testing.T) {
 	p := newSharingPair(t, 1<<20, policy.Rule{Roles: []tensor.Role{tensor.State}, Codec: "halves", FlushEvery: 5})
