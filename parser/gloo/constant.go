@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/parser/internal/mix"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -155,7 +156,7 @@ func (c *constant) learn(i int) uint64 {
 }
 
 func (c *constant) key(i, ordinal int) uint64 {
-	return mix(c.seed, keyOfMessage, c.seq[i].alike, uint64(ordinal), c.epoch)
+	return mix.Words(c.seed, keyOfMessage, c.seq[i].alike, uint64(ordinal), c.epoch)
 }
 
 // adopts makes a script of the messages before i if they are a step that has passed twice.

@@ -6,6 +6,7 @@ import (
 	"sort"
 
 	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/parser/internal/mix"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -140,7 +141,7 @@ func (c *counted) message(tag uint32, length int) (tensor.Tensor, look, error) {
 	r := c.reading(e, k)
 	v.Role, v.DType, v.Why = r.role(c.conn.sums())
 	if r.key != 0 && !r.strays {
-		v.Key = mix(r.key, uint64(k))
+		v.Key = mix.Words(r.key, uint64(k))
 	}
 	if v.Role == tensor.Gradient {
 		e.claims = k + 1

@@ -17,11 +17,11 @@ func FuzzNext(f *testing.F) {
 		{Ranks: 2, Calls: repeatSteps(3, func(s int) []gloosim.Call { return []gloosim.Call{gloosim.Gradients("w", s, 1100, tensor.Float32)} })},
 		{Ranks: 3, Tags: true, Calls: repeatSteps(3, func(s int) []gloosim.Call { return []gloosim.Call{gloosim.Gradients("w", s, 1100, tensor.Float32)} })},
 	} {
-		f.Add(fold(exchange(gloosim.Run(j))))
+		f.Add(parsertest.Fold(exchange(gloosim.Run(j))))
 	}
-	f.Add(fold(story(nil)))
+	f.Add(parsertest.Fold(story(nil)))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		x := unfold(b)
+		x := parsertest.Unfold(b)
 		conn := parser.Conn{Sums: tensor.Gradient}
 		whole, err := parsertest.Play(fresh(), conn, x, nil)
 		if err != nil {
@@ -36,28 +36,4 @@ func FuzzNext(f *testing.F) {
 			t.Fatal(diff)
 		}
 	})
-}
-
-// fold writes an exchange as bytes: each turn as its side in the top bit of two bytes, its length in the others, and
-// what was said.
-func fold(x parsertest.Exchange) (b []byte) {
-	for _, t := range x {
-		for rest := t.Bytes; len(rest) > 0; {
-			n := min(len(rest), 0x7fff)
-			b = append(b, byte(t.From)<<7|byte(n>>8), byte(n))
-			b = append(b, rest[:n]...)
-			rest = rest[n:]
-		}
-	}
-	return b
-}
-
-func unfold(b []byte) (x parsertest.Exchange) {
-	for len(b) > 2 {
-		from, n := parser.Side(b[0]>>7), int(b[0]&0x7f)<<8|int(b[1])
-		n = min(n, len(b)-2)
-		x = append(x, parsertest.Turn{From: from, Bytes: b[2 : 2+n]})
-		b = b[2+n:]
-	}
-	return x
 }

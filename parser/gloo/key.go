@@ -23,20 +23,7 @@ func seed(c parser.Conn, side parser.Side) uint64 {
 	return xxhash.Sum64(append(b, byte(side)))
 }
 
-// mix returns a 64-bit hash of words, which is never 0.
-func mix(words ...uint64) uint64 {
-	var buf [64]byte
-	b := buf[:0]
-	for _, w := range words {
-		b = binary.LittleEndian.AppendUint64(b, w)
-	}
-	if h := xxhash.Sum64(b); h != 0 {
-		return h
-	}
-	return 1
-}
-
-// What a key's words stand for: the second word of mix.
+// What a key's words stand for: the second of them.
 const (
 	keyOfScript  = 1 + iota // lengths, ordinal, epoch, message
 	keyOfBucket             // model, bucket, bytes, message

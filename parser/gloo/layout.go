@@ -2,6 +2,8 @@ package gloo
 
 import (
 	"slices"
+
+	"github.com/gradproxy/gradproxy/parser/internal/mix"
 )
 
 // A layout follows the announced buckets of a model through one direction.
@@ -82,7 +84,7 @@ func (c *counted) inLayout(e *entry, l *layout, n int) bool {
 	e.plan, it.width, _ = bucketPlan(it.elements, n, e.first)
 	e.senders = 1<<n - 1
 	e.strays = !sure && it.rounds > 1
-	e.key = mix(c.seed, keyOfBucket, uint64(l.model.tag), uint64(l.model.params), uint64(q), uint64(e.plan.size))
+	e.key = mix.Words(c.seed, keyOfBucket, uint64(l.model.tag), uint64(l.model.params), uint64(q), uint64(e.plan.size))
 	return true
 }
 

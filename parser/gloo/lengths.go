@@ -1,6 +1,10 @@
 package gloo
 
-import "math"
+import (
+	"math"
+
+	"github.com/gradproxy/gradproxy/parser/internal/mix"
+)
 
 // lengths are those of a collective's messages in one direction, in order. An all-reduce has at most five runs of equal
 // ones: segments, the last one, segments, the last one again, segments.
@@ -19,7 +23,7 @@ type run struct{ length, count uint32 }
 func (l *lengths) add(x int) {
 	l.count++
 	l.total += x
-	l.hash = mix(l.hash, uint64(x))
+	l.hash = mix.Words(l.hash, uint64(x))
 	switch {
 	case x > math.MaxUint32:
 		l.many = true

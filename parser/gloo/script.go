@@ -1,5 +1,7 @@
 package gloo
 
+import "github.com/gradproxy/gradproxy/parser/internal/mix"
+
 // How counted learns the sequence of all-reduces that a training step repeats, and finds each one's place in it.
 
 // learn looks for the sequence that the all-reduces up to i repeat. A sequence of equal layers within a step passes for
@@ -66,7 +68,7 @@ func (c *counted) scriptKey(l *lengths, ordinal int) uint64 {
 	if c.script != nil {
 		epoch++ // that of the script to come
 	}
-	return mix(c.seed, keyOfScript, l.hash, uint64(ordinal), epoch)
+	return mix.Words(c.seed, keyOfScript, l.hash, uint64(ordinal), epoch)
 }
 
 // adopt makes a script of the period all-reduces before i, which is the at-th of its step.

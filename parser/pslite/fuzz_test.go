@@ -12,11 +12,11 @@ import (
 // input say how it is divided between the two sides.
 func FuzzNext(f *testing.F) {
 	for _, x := range []parsertest.Exchange{mxnet(), byteps(), listing(), scheduled(), spoilt(mxnet(), 0x40)} {
-		f.Add(fold(x), true)
-		f.Add(fold(x), false)
+		f.Add(parsertest.Fold(x), true)
+		f.Add(parsertest.Fold(x), false)
 	}
 	f.Fuzz(func(t *testing.T, b []byte, named bool) {
-		x := unfold(b)
+		x := parsertest.Unfold(b)
 		conn := parser.Conn{Client: addressOf(9), Server: addressOf(8)}
 		if named {
 			conn.Job = "job"
@@ -61,28 +61,4 @@ func FuzzMeta(f *testing.F) {
 			t.Fatalf("%+v, and again %+v, %v", m, got, ok)
 		}
 	})
-}
-
-// fold writes an exchange as bytes: each turn as its side in the top bit of two bytes, its length in the others, and
-// what was said.
-func fold(x parsertest.Exchange) (b []byte) {
-	for _, t := range x {
-		for rest := t.Bytes; len(rest) > 0; {
-			n := min(len(rest), 0x7fff)
-			b = append(b, byte(t.From)<<7|byte(n>>8), byte(n))
-			b = append(b, rest[:n]...)
-			rest = rest[n:]
-		}
-	}
-	return b
-}
-
-func unfold(b []byte) (x parsertest.Exchange) {
-	for len(b) > 2 {
-		from, n := parser.Side(b[0]>>7), int(b[0]&0x7f)<<8|int(b[1])
-		n = min(n, len(b)-2)
-		x = append(x, parsertest.Turn{From: from, Bytes: b[2 : 2+n]})
-		b = b[2+n:]
-	}
-	return x
 }

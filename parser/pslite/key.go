@@ -1,26 +1,13 @@
 package pslite
 
 import (
-	"encoding/binary"
 	"net/netip"
 
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/parser/internal/mix"
 )
-
-// mix returns a 64-bit hash of words, which is never 0.
-func mix(words ...uint64) uint64 {
-	var buf [64]byte
-	b := buf[:0]
-	for _, w := range words {
-		b = binary.LittleEndian.AppendUint64(b, w)
-	}
-	if h := xxhash.Sum64(b); h != 0 {
-		return h
-	}
-	return 1
-}
 
 // What the words of a mix stand for: the first of them.
 const (
@@ -31,23 +18,23 @@ const (
 )
 
 // nameSeed identifies a configured job.
-func nameSeed(name string) uint64 { return mix(seedOfName, xxhash.Sum64String(name)) }
+func nameSeed(name string) uint64 { return mix.Words(seedOfName, xxhash.Sum64String(name)) }
 
 // tableSeed identifies the job of a scheduler, whose port the user has chosen.
 func tableSeed(name, scheduler string) uint64 {
-	return mix(seedOfTable, xxhash.Sum64String(name), xxhash.Sum64String(scheduler))
+	return mix.Words(seedOfTable, xxhash.Sum64String(name), xxhash.Sum64String(scheduler))
 }
 
 // connSeed identifies a connection without a job. The ports are not part of it: both proxies see the same.
 func connSeed(c parser.Conn) uint64 {
 	client, server := c.Client.Addr().As16(), c.Server.Addr().As16()
-	return mix(seedOfConn, xxhash.Sum64(client[:]), xxhash.Sum64(server[:]), uint64(c.Number))
+	return mix.Words(seedOfConn, xxhash.Sum64(client[:]), xxhash.Sum64(server[:]), uint64(c.Number))
 }
 
 // place stands for the id of the worker that accepts a connection on host, where there is no table of nodes.
 func place(host netip.Addr, number int) uint64 {
 	a := host.As16()
-	return mix(placeOfNode, xxhash.Sum64(a[:]), uint64(number))
+	return mix.Words(placeOfNode, xxhash.Sum64(a[:]), uint64(number))
 }
 
 // An identity is what a key is made of.
@@ -63,7 +50,7 @@ type identity struct {
 
 // under returns the Key of an identity in the job of that seed.
 func (i identity) under(seed uint64) uint64 {
-	return mix(seed, uint64(i.direction), i.worker, uint64(uint32(i.app))<<32|uint64(uint32(i.customer)), uint64(i.shape), i.key, i.set)
+	return mix.Words(seed, uint64(i.direction), i.worker, uint64(uint32(i.app))<<32|uint64(uint32(i.customer)), uint64(i.shape), i.key, i.set)
 }
 
 // shared returns what is the same for all workers that send or get the same: the Base of their tensors.
