@@ -13,16 +13,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+const probes = 32 // round trips that judge a link's delay
+
 var table = flag.Bool("table", false, "measure the accuracy for all rates and delays, not only some, and print it")
 
 // achieved is what the probes of a test see of a link.
 type achieved struct {
-	lowest, median, highest time.Duration // round trips of single small packets
-	rate                    float64       // IP bytes per second that a bulk transfer receives
+	lowest, quartile, highest time.Duration // round trips of single small packets
+	rate                      float64       // IP bytes per second that a bulk transfer receives
 }
 
-// A link keeps what it was asked: round trips within 0.5 ms and 1 %, the rate within 2 %, in two of three tries, since
-// other processes may need the processors meanwhile. With -table -v it prints the table of all rates.
+// A link keeps what it was asked: round trips within 0.5 ms and 1 %, besides what this machine is late by when it only
+// waits as long, and the rate within 2 %. Who else needs the processors can only lengthen a round trip, so the lower
+// quartile of many is what the link itself does. With -table -v it prints the table of all rates.
 func TestTUNAccuracy(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds for each link")
@@ -38,15 +41,15 @@ func TestTUNAccuracy(t *testing.T) {
 		mbps, rtt := c[0], time.Duration(c[1])*time.Millisecond
 		t.Run(fmt.Sprintf("%dMbit,%v", mbps, rtt), func(t *testing.T) {
 			l := Link{Rate: mbps * 1e6 / 8, Delay: rtt / 2}
-			twoOfThree(t, func() (bool, string) {
+			mostTries(t, func() (bool, string) {
 				s := newSpan(t, l, l)
 				var got achieved
-				got.lowest, got.median, got.highest = spread(s.idleRTT(t, 16))
+				got.lowest, got.quartile, got.highest = spread(s.idleRTT(t, probes))
 				got.rate = s.bulk(t, rtt)
-				off := (got.median - rtt).Abs()
-				ok := off <= 500*time.Microsecond+rtt/100 && math.Abs(got.rate/float64(l.Rate)-1) <= 0.02
-				return ok, fmt.Sprintf("| %d | %d | %.1f (%+.2f %%) | %.2f | %.2f | %.2f |", mbps, c[1], got.rate*8/1e6,
-					(got.rate/float64(l.Rate)-1)*100, ms(got.lowest), ms(got.median), ms(got.highest))
+				off, late := (got.quartile - rtt).Abs(), lateness(t, rtt)
+				ok := off <= 500*time.Microsecond+rtt/100+late && math.Abs(got.rate/float64(l.Rate)-1) <= 0.02
+				return ok, fmt.Sprintf("| %d | %d | %.1f (%+.2f %%) | %.2f | %.2f | %.2f | %.2f |", mbps, c[1], got.rate*8/1e6,
+					(got.rate/float64(l.Rate)-1)*100, ms(got.lowest), ms(got.quartile), ms(got.highest), ms(late))
 			})
 		})
 	}
@@ -59,16 +62,17 @@ func TestRelayAccuracy(t *testing.T) {
 	}
 	const rate, rtt = 125_000_000, 20 * time.Millisecond
 	l := Link{Rate: rate, Delay: rtt / 2, Queue: 256 << 10}
-	twoOfThree(t, func() (bool, string) {
+	mostTries(t, func() (bool, string) {
 		_, dial := relayed(t, l, l)
 		client, server := dial()
 		go io.Copy(server, server)
-		_, median, _ := spread(pings(t, client, 16))
+		_, quartile, _ := spread(pings(t, client, probes))
+		late := lateness(t, rtt)
 		client, server = dial()
 		go pour(client)
 		got := receive(t, server, 2*rtt) / segmentSize * mtu
-		ok := (median-rtt).Abs() <= time.Millisecond && math.Abs(got/rate-1) <= 0.02
-		return ok, fmt.Sprintf("%.1f Mbit/s, %.2f ms", got*8/1e6, ms(median))
+		ok := (quartile-rtt).Abs() <= time.Millisecond+late && math.Abs(got/rate-1) <= 0.02
+		return ok, fmt.Sprintf("%.1f Mbit/s, %.2f ms, the machine %.2f ms late", got*8/1e6, ms(quartile), ms(late))
 	})
 }
 
@@ -76,7 +80,7 @@ func TestRelayAccuracy(t *testing.T) {
 func TestTUNJitter(t *testing.T) {
 	const delay, jitter, count = 10 * time.Millisecond, 5 * time.Millisecond, 40
 	l := Link{Delay: delay, Jitter: jitter, Seed: 6}
-	twoOfThree(t, func() (bool, string) {
+	mostTries(t, func() (bool, string) {
 		there, back := newPath(l, 0), newPath(l, 1)
 		var late []time.Duration
 		for i, took := range newSpan(t, l, l).idleRTT(t, count) {
@@ -86,15 +90,16 @@ func TestTUNJitter(t *testing.T) {
 			late = append(late, took-a.Sub(now)-b.Sub(now))
 		}
 		slices.Sort(late)
-		return late[0] >= 0 && late[count/2] <= 700*time.Microsecond, fmt.Sprintf("round trips are %v to %v later than drawn, median %v",
-			late[0], late[count-1], late[count/2])
+		machine := lateness(t, 2*delay)
+		return late[0] >= 0 && late[count/4] <= 700*time.Microsecond+machine,
+			fmt.Sprintf("round trips are %v to %v later than drawn, lower quartile %v, the machine %v", late[0], late[count-1], late[count/4], machine)
 	})
 }
 
 // Losses of a link are as many as asked: within the binomial distribution's 99 %.
 func TestTUNLossRate(t *testing.T) {
 	const count, loss = 20_000, 0.02
-	twoOfThree(t, func() (bool, string) {
+	mostTries(t, func() (bool, string) {
 		s := newSpan(t, Link{Loss: loss, Seed: uint64(time.Now().UnixNano())}, Link{})
 		sender, receiver := udp(t, s.a, s.b, addrB4.Addr())
 		for range count {
@@ -123,17 +128,20 @@ func ms(d time.Duration) float64 { return float64(d) / 1e6 }
 func (s *span) idleRTT(t *testing.T, n int) []time.Duration {
 	t.Helper()
 	client, server := udp(t, s.a, s.b, addrB4.Addr())
-	go func() {
-		b := make([]byte, 1)
-		for {
-			_, from, err := server.ReadFromUDPAddrPort(b)
-			if err != nil {
-				return
-			}
-			server.WriteToUDPAddrPort(b, from)
-		}
-	}()
+	go echo(server)
 	return pings(t, client, n)
+}
+
+// echo answers datagrams of a byte until the socket is closed.
+func echo(server *net.UDPConn) {
+	b := make([]byte, 1)
+	for {
+		_, from, err := server.ReadFromUDPAddrPort(b)
+		if err != nil {
+			return
+		}
+		server.WriteToUDPAddrPort(b, from)
+	}
 }
 
 // pings measures round trips to a peer that echoes.
@@ -148,9 +156,37 @@ func pings(t *testing.T, c net.Conn, n int) (took []time.Duration) {
 	return took
 }
 
-func spread(took []time.Duration) (lowest, median, highest time.Duration) {
+// lateness returns by how much this machine is late, whatever the link: the lower quartile of round trips on its loopback
+// between two waits of half of rtt, which is in whole milliseconds as the runtime counts when it has nothing to do.
+func lateness(t *testing.T, rtt time.Duration) time.Duration {
+	t.Helper()
+	server, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	go echo(server)
+	client, err := net.Dial("udp4", server.LocalAddr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	var late []time.Duration
+	for range probes {
+		begin := time.Now()
+		time.Sleep(rtt / 2)
+		mustWrite(t, client, []byte{1})
+		mustRead(t, client, 1)
+		time.Sleep(rtt / 2)
+		late = append(late, time.Since(begin)-rtt)
+	}
+	_, quartile, _ := spread(late)
+	return quartile
+}
+
+func spread(took []time.Duration) (lowest, quartile, highest time.Duration) {
 	slices.Sort(took)
-	return took[0], took[len(took)/2], took[len(took)-1]
+	return took[0], took[len(took)/4], took[len(took)-1]
 }
 
 // bulk returns the IP bytes per second that TCP receives on the link, which loses nothing, once it has filled it.
