@@ -4,7 +4,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/digits"
-	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/train"
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/train"
 )
 
 // A feed deals one rank its batches. Half of the images are moved by a pixel, as is usual where images are few: else the

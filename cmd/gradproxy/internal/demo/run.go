@@ -8,7 +8,7 @@ import (
 	"net/netip"
 
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/digits"
-	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/train"
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/train"
 	wansim "github.com/gradproxy/gradproxy/wan-sim"
 )
 

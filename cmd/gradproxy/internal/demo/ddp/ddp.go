@@ -18,7 +18,7 @@ import (
 	"slices"
 
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/ring"
-	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/train"
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/train"
 )
 
 const (

@@ -3,7 +3,7 @@ package paramserver
 import (
 	"cmp"
 
-	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/train"
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/train"
 )
 
 // A Training is what every worker does after it has joined the job.

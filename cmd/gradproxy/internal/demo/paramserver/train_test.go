@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/digits"
-	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/train"
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/train"
 )
 
 const (

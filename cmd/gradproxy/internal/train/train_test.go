@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/digits"
-	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/train"
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/train"
 )
 
 // Central differences in a small net: each gradient is the slope of the loss.

@@ -1,7 +1,7 @@
-// Package train is the demo's training job: a multilayer perceptron with ReLU, softmax cross-entropy, and SGD with
-// momentum, in plain Go on one core. Its layers are what torch.nn.Linear is (y = x W^T + b, the weight of shape [outputs,
-// inputs]), so that what a data-parallel job of it sends is what PyTorch would send. The same seed gives the same bits on
-// every run.
+// Package train is the training that the demo and the benchmark of the papers do: networks with softmax cross-entropy (a
+// multilayer perceptron with ReLU) and their optimizers, in plain Go on one core. The perceptron's layers are what
+// torch.nn.Linear is (y = x W^T + b, the weight of shape [outputs, inputs]), so that what a data-parallel job of it sends is
+// what PyTorch would send. The same seed gives the same bits on every run.
 package train
 
 import (
