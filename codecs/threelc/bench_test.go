@@ -7,8 +7,8 @@ import (
 )
 
 func Benchmark(b *testing.B) {
-	for _, s := range []float64{1, 1.75} {
-		codec := mustNew(b, Config{S: s})
+	for _, c := range []Config{{}, {S: 1.75}, {Coder: Entropy}, {S: 1.75, Coder: Entropy}} {
+		codec := mustNew(b, c)
 		b.Run(codec.String(), func(b *testing.B) { codectest.BenchLossy(b, codec) })
 	}
 }

@@ -47,6 +47,11 @@ func (e *encoder) append(dst []byte, src, residual []float32, d tensor.DType) ([
 	w := len(dst)
 	dst = slices.Grow(dst, e.MaxEncodedLen(e.n)+lead)
 	dst = dst[:cap(dst)]
+	var coder *entropyCoder
+	if e.coder == Entropy {
+		coder = entropyCoders.Get().(*entropyCoder)
+		defer entropyCoders.Put(coder)
+	}
 	for b, M := range e.scales {
 		from := b * e.block
 		to := min(from+e.block, e.n)
@@ -54,6 +59,9 @@ func (e *encoder) append(dst []byte, src, residual []float32, d tensor.DType) ([
 		w += scaleLen
 		runs := dst[w : w+lead+quarticLen(to-from)]
 		packed := runs[lead:]
+		if coder != nil {
+			packed = coder.room(to - from)
+		}
 		if residual == nil {
 			quantize(packed, src[from:to], threshold(M))
 		} else {
@@ -61,7 +69,11 @@ func (e *encoder) append(dst []byte, src, residual []float32, d tensor.DType) ([
 			tensor.Round(delivered[:], d)
 			quantizeSum(packed, src[from:to], residual[from:to], threshold(M), delivered[0])
 		}
-		w += shorten(runs, packed)
+		if coder != nil {
+			w += coder.append(runs[:formLen+len(packed)], packed, to-from)
+		} else {
+			w += shorten(runs, packed)
+		}
 	}
 	return dst[:w], nil
 }
@@ -94,6 +106,11 @@ func (d decoder) Decode(dst []float32, src []byte) error {
 	if len(dst) != d.n {
 		panic(fmt.Sprintf("threelc: %d values for a decoder of %d", len(dst), d.n))
 	}
+	var coder *entropyCoder
+	if d.coder == Entropy {
+		coder = entropyCoders.Get().(*entropyCoder)
+		defer entropyCoders.Put(coder)
+	}
 	for from := 0; from < d.n; from += d.block {
 		to := min(from+d.block, d.n)
 		if len(src) < scaleLen {
@@ -103,7 +120,13 @@ func (d decoder) Decode(dst []float32, src []byte) error {
 		if bits > math.Float32bits(math.MaxFloat32) {
 			return fmt.Errorf("%w: 3lc: the scale of values %d to %d is %v", codecs.ErrCorrupt, from, to-1, math.Float32frombits(bits))
 		}
-		used, ok := unpack(dst[from:to], src[scaleLen:], math.Float32frombits(bits))
+		var used int
+		var ok bool
+		if M, body := math.Float32frombits(bits), src[scaleLen:]; coder != nil {
+			used, ok = coder.unpack(dst[from:to], body, M)
+		} else {
+			used, ok = unpack(dst[from:to], body, M)
+		}
 		if !ok {
 			return fmt.Errorf("%w: 3lc: its runs are not those of values %d to %d", codecs.ErrCorrupt, from, to-1)
 		}

@@ -173,26 +173,47 @@ func TestZerosShrinkBy280(t *testing.T) {
 	}
 }
 
-// One encoding serves every receiver (Figure 2b): decoders remember nothing of what came before.
+// Figure 2b: the server compresses a model delta once for all W pulls. Its encoder runs once a step, on one residual, and
+// what all replicas have then added up differs from the server's model by that residual: also that of one that pulls from the middle on.
 func TestOneEncodingForAllPullers(t *testing.T) {
-	const n = 1000
-	o := newOne(t, Config{S: 1.5}, tensor.Float32, n)
-	r := rand.New(rand.NewPCG(5, 5))
-	for range 3 {
-		encoded, want := o.step(t, normal(r, n), tensor.Float32)
-		late, err := mustNew(t, Config{S: 1.5}).NewDecoder(tensor.Float32, n)
-		if err != nil {
-			t.Fatal(err)
+	const n, W, steps = 1000, 16, 12
+	for _, c := range []Config{{S: 1.5}, {S: 1.5, Coder: Entropy}} {
+		codec := mustNew(t, c)
+		server := newOne(t, c, tensor.Float32, n)
+		var pullers [W]codecs.Decoder
+		for i := range pullers {
+			var err error
+			if pullers[i], err = codec.NewDecoder(tensor.Float32, n); err != nil {
+				t.Fatal(err)
+			}
 		}
-		y := make([]byte, 4*n)
-		if err := late.Decode(y, encoded); err != nil {
-			t.Fatal(err)
+		r := rand.New(rand.NewPCG(5, 5))
+		model, pulled := make([]float64, n), make([]float64, n)
+		for step := range steps {
+			delta := normal(r, n)
+			encoded, want := server.step(t, delta, tensor.Float32) // the only encoding of this step
+			for i := range pullers {
+				if i == 0 && step < steps/2 {
+					continue // it comes later
+				}
+				y := make([]byte, 4*n)
+				if err := pullers[i].Decode(y, encoded); err != nil {
+					t.Fatal(err)
+				}
+				for j, got := range tensor.View(y) {
+					if math.Float32bits(got) != math.Float32bits(want[j]) {
+						t.Fatalf("%v, step %d: value %d is %v to puller %d, and %v to another", codec, step, j, got, i, want[j])
+					}
+				}
+			}
+			for j := range model {
+				model[j] += float64(delta[j])
+				pulled[j] += float64(want[j])
+			}
 		}
-		got := make([]float32, n)
-		tensor.ToFloat32(got, y, tensor.Float32)
-		for i := range got {
-			if got[i] != want[i] {
-				t.Fatalf("value %d: a new decoder says %v, an old one %v", i, got[i], want[i])
+		for j := range model {
+			if off := math.Abs(model[j] - pulled[j] - float64(server.residual[j])); off > steps*0x1p-22 { // sums of float32 below 8
+				t.Fatalf("%v: value %d of the model is %v, of the replicas %v, and %v is owed", codec, j, model[j], pulled[j], server.residual[j])
 			}
 		}
 	}

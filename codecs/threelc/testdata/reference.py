@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""3LC as its paper says (arXiv:1802.07389v1, section 3), in plain Python, and the vectors that it makes.
+"""3LC as its paper says (arXiv:1802.07389v1, section 3), in plain Python, and the vectors that it makes; and the entropy
+coding that is not the paper's, as the package's comments say.
 
 It shares nothing with the Go package but the package's comment. Run without arguments it writes the *.txt beside it, with
 --check it only says which would change.
@@ -46,11 +47,61 @@ def zero_run(a):
     return bytes(out)
 
 
-def encode(T, s, block, deliver):
+TRITS = [[b // p % 3 - 1 for p in (81, 27, 9, 3, 1)] for b in range(243)]
+LOWEST, TOTAL = 1 << 24, 1 << 16
+
+
+def intervals(none, density, positive, most):
+    """Start and frequency of each quartic byte: that of five zeros first, then in order."""
+    others = [b for b in range(243) if b != 121 and sum(map(abs, TRITS[b])) <= most]
+    weight = {}
+    for b in others:
+        k, j, w = sum(map(abs, TRITS[b])), TRITS[b].count(1), 1 << 32
+        for f in [density] * k + [TOTAL - density] * (5 - k):
+            w = w * f >> 16
+        for f in [2 * positive + 1] * j + [512 - 2 * positive - 1] * (k - j):
+            w = w * f >> 9
+        weight[b] = w
+    room, total = TOTAL - none - len(others), sum(weight.values())
+    freq = {b: 1 + (weight[b] * room // total if total else 0) for b in others}
+    freq[121] = TOTAL - sum(freq.values())
+    start, at = {121: 0}, freq[121]
+    for b in others:
+        start[b], at = at, at + freq[b]
+    return start, freq
+
+
+def entropy(q):
+    a = quartic(q + [0] * (-len(q) % 5))  # values beyond the last are zeros
+    zeros, trits = a.count(121), [v for b in a for v in TRITS[b]]
+    most = max(sum(map(abs, TRITS[b])) for b in a)
+    if most == 0:
+        return b"\0"
+    nonzero = sum(map(abs, trits))
+    symbols = sum(0 < sum(map(abs, t)) <= most for t in TRITS)
+    none = max(1, min(zeros * TOTAL // len(a), TOTAL - symbols))
+    mean = nonzero / (len(a) - zeros)
+    density = next((d for d in range(1, TOTAL - 1) if 5 * (d / TOTAL) >= mean * (1 - (1 - d / TOTAL)**5)), TOTAL - 1)
+    positive = min(trits.count(1) * 256 // nonzero, 255)
+    start, freq = intervals(none, density, positive, most)
+    x, words = LOWEST, []
+    for b in reversed(a):
+        if x >= freq[b] << 24:
+            words.append(x & 0xFFFF)
+            x >>= 16
+        x = x // freq[b] * TOTAL + x % freq[b] + start[b]
+    coded = struct.pack("<HHB", none, density, positive) + x.to_bytes(5, "little") + b"".join(struct.pack("<H", w) for w in reversed(words))
+    runs = zero_run(a)
+    if len(coded) > len(runs):
+        return b"\6" + runs
+    return bytes([most]) + coded
+
+
+def encode(T, s, block, deliver, coder):
     out, y = b"", []
     for i in range(0, len(T), block):
         M, q = quantize(T[i:i + block], s)
-        out += struct.pack("<f", M) + zero_run(quartic(q))
+        out += struct.pack("<f", M) + (entropy(q) if coder else zero_run(quartic(q)))
         y += [deliver(M * v) if v else 0.0 for v in q]
     return out, y
 
@@ -70,10 +121,10 @@ def hexes(b):
     return [b[i:i + 32].hex(" ") for i in range(0, len(b), 32)]
 
 
-def good(source, steps, s=1.0, block=65536, dtype="float32", feedback=False, want=None):
+def good(source, steps, s=1.0, block=65536, dtype="float32", feedback=False, want=None, coder=None):
     """A file of steps; want are the bytes of the first, where they are known by hand."""
     codec = "3lc"
-    params = (["s=%s" % s] if s != 1 else []) + (["block=%d" % block] if block != 65536 else [])
+    params = (["s=%s" % s] if s != 1 else []) + (["block=%d" % block] if block != 65536 else []) + (["coder=" + coder] if coder else [])
     if params:
         codec += "(" + ",".join(params) + ")"
     deliver = {"float32": f32, "bfloat16": lambda x: bf16(f32(x))}[dtype]
@@ -82,7 +133,7 @@ def good(source, steps, s=1.0, block=65536, dtype="float32", feedback=False, wan
     for x in steps:
         x = [f32(v) for v in x]
         T = [f32(a + b) for a, b in zip(x, e)] if feedback else x
-        b, y = encode(T, s, block, deliver)
+        b, y = encode(T, s, block, deliver, coder)
         if want is not None:
             assert b.hex() == want, (source, b.hex(), want)
             want = None
@@ -148,6 +199,14 @@ FILES = {
     "normal": good("reference.py: normal numbers of Python's random", [normals(1, 333)]),
     "normal-1.9": good("reference.py: normal numbers of Python's random", [normals(2, 999)], s=1.9),
     "feedback-normal": good("reference.py: normal numbers of Python's random", [normals(i, 121) for i in range(6)], s=1.5, block=50, feedback=True),
+    "entropy-zeros": good("by hand: a block of zeros is its M and a form of 0", [[0.0] * 70], coder="entropy", want="00000000" + "00"),
+    "entropy-few": good("by hand: where zero-run encoding is shorter, form 6 and that", [[0, 0, 1, 0, 0, 0, 0, 0, 0, -1.0]], coder="entropy", want=one + "06" + "9478"),
+    "entropy-padding": good("by hand: beyond the last value there are zeros, here two of them: 2·81 + 27 + 9 + 3 + 1 = 202", [[1.0, 0, 0]], coder="entropy", want=one + "06" + "ca"),
+    "entropy-1": good("reference.py: at most one value of five is no zero", [[float(i % 25 == 7) - (i % 75 == 33) for i in range(502)]], coder="entropy"),
+    "entropy-5": good("reference.py: three fifths are 1, by Python's random", [[random.Random(i).choice([-1.0, 0.0, 1.0, 1.0, 1.0]) for i in range(1003)]], coder="entropy"),
+    "entropy-blocks": good("reference.py: normal numbers of Python's random, their cubes, and zeros", [normals(3, 300) + [v**3 for v in normals(4, 1200)] + [0.0] * 400],
+                           block=300, coder="entropy"),
+    "entropy-feedback": good("reference.py: normal numbers of Python's random", [[v**3 for v in normals(i, 700)] for i in range(3)], s=1.5, feedback=True, coder="entropy"),
     "unsuited-nan": unsuited("by hand", [[1.0, 0.4, 0.0], [0.0, "NaN", 0.0]]),
     "unsuited-infinity": unsuited("by hand", [[1.0, 0.4, 0.0], ["-Inf", 0.0, 0.0]]),
     "unsuited-scale": unsuited("by hand: M would be infinite", [[1.0, 0.75, 0.0], [0.0, 0.0, 1.5 * 2.0**127]], s=1.999),
@@ -159,6 +218,11 @@ FILES = {
     "corrupt-short": corrupt("by hand: five bytes of the six", 30, one + "f6", "runs are not those of values 0 to 29"),
     "corrupt-run-too-long": corrupt("by hand: seven bytes for six", 30, one + "f8", "runs are not those of values 0 to 29"),
     "corrupt-trailing": corrupt("by hand", 5, one + "79" "79", "1 bytes follow"),
+    "corrupt-entropy-form": corrupt("by hand", 5, one + "07" "79", "runs are not those of values 0 to 4", "3lc(coder=entropy)"),
+    "corrupt-entropy-short": corrupt("by hand: a model without a state", 5, one + "01" + "0080ff7f80" + "00000001", "runs are not those of values 0 to 4", "3lc(coder=entropy)"),
+    "corrupt-entropy-model": corrupt("by hand: no byte of five zeros, though one more symbol has to be", 5, one + "01" + "0000ff7f80" + "0000000100", "runs are not those of values 0 to 4", "3lc(coder=entropy)"),
+    "corrupt-entropy-state": corrupt("by hand: a state that no encoder begins with is left", 5, one + "01" + "0080ff7f80" + "ffffffffff", "runs are not those of values 0 to 4", "3lc(coder=entropy)"),
+    "corrupt-entropy-missing": corrupt("by hand: a form and nothing", 5, one + "05", "runs are not those of values 0 to 4", "3lc(coder=entropy)"),
     "corrupt-empty": corrupt("by hand", 1, "", "ends before the scale of values 0 to 0"),
 }
 

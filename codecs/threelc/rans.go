@@ -1,0 +1,69 @@
+package threelc
+
+import "encoding/binary"
+
+// Range asymmetric numeral systems, rANS ([Duda]), of quartic bytes, in words of 16 bits. The state is at least lowest and
+// less than lowest<<16; that it is 2^8 times total keeps what rounding costs below a thousandth.
+//
+// [Duda]: https://arxiv.org/abs/1311.2540v2
+const (
+	lowest   = 1 << 24
+	stateLen = 5 // bytes
+	wordLen  = 2
+)
+
+// ransEncode writes packed to the end of room and returns that part of it, or nil if there is not room enough. The state
+// comes first, and then the words in the order in which the decoder wants them: the encoder goes backwards.
+func ransEncode(room, packed []byte, table *[256]interval) []byte {
+	x, at := uint64(lowest), len(room)
+	for i := len(packed) - 1; i >= 0; i-- {
+		s := table[packed[i]]
+		freq := uint64(s.freq)
+		if x >= freq<<24 { // lowest/total·2^16·freq: what follows would exceed the state
+			if at -= wordLen; at < 0 {
+				return nil
+			}
+			binary.LittleEndian.PutUint16(room[at:], uint16(x))
+			x >>= 16
+		}
+		q := x / freq
+		x = q<<totalBits + x - q*freq + uint64(s.start)
+	}
+	if at -= stateLen; at < 0 {
+		return nil
+	}
+	binary.LittleEndian.PutUint32(room[at:], uint32(x))
+	room[at+4] = byte(x >> 32)
+	return room[at:]
+}
+
+// ransDecode sets packed to what src begins with and returns how many bytes of src that was; ok is false if src ends
+// before, or is not what ransEncode makes. symbol has the bytes of numbers from those of five zeros on.
+func ransDecode(packed, src []byte, table *[256]interval, symbol []byte) (used int, ok bool) {
+	if len(src) < stateLen {
+		return 0, false
+	}
+	x := uint64(binary.LittleEndian.Uint32(src)) | uint64(src[4])<<32
+	at := stateLen
+	zeros := uint64(table[fiveZeros].freq)
+	for i := range packed {
+		slot := x & (total - 1)
+		if slot < zeros {
+			packed[i] = fiveZeros
+			x = x>>totalBits*zeros + slot
+		} else {
+			b := symbol[slot-zeros]
+			packed[i] = b
+			s := table[b]
+			x = x>>totalBits*uint64(s.freq) + slot - uint64(s.start)
+		}
+		if x < lowest {
+			if len(src)-at < wordLen {
+				return at, false
+			}
+			x = x<<16 | uint64(binary.LittleEndian.Uint16(src[at:]))
+			at += wordLen
+		}
+	}
+	return at, x == lowest
+}
