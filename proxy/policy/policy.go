@@ -4,6 +4,11 @@
 // rule says, loss is possible only where the parser has proof of the role: a lossy codec on anything but a gradient,
 // an aggregate whose job opts in, or, by a rule that names state, its difference to what the receiver holds, becomes
 // lossless.
+//
+// Small tensors (biases, normalization layers), which papers leave uncompressed since that would cost more than it saves,
+// are a rule as well, before that of the codec: Rule{MaxBytes: 4096, Codec: Verbatim}, in a configuration
+// {max_bytes: 4KiB, codec: verbatim}. A rule with MinBytes alone leaves what is smaller to the rules after it, and without
+// one to lossless coding, or to nothing at all under [MinBytes].
 package policy
 
 import (

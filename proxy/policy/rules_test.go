@@ -126,3 +126,39 @@ func TestFirstRuleWins(t *testing.T) {
 		t.Error("an unknown codec was taken")
 	}
 }
+
+// Small layers go round the codec of the large ones, by either of two rules: one of their own before it, or its bound.
+func TestSmallTensorsBypass(t *testing.T) {
+	const bound = 4096
+	for _, c := range []struct {
+		rules []Rule
+		small map[int]string // by size in bytes
+	}{
+		{[]Rule{{MaxBytes: bound - 1, Codec: Verbatim}, {Codec: "3lc"}}, map[int]string{1: Verbatim, MinBytes: Verbatim, bound - 1: Verbatim}},
+		{[]Rule{{MaxBytes: bound - 1, Codec: "lossless"}, {Codec: "3lc"}}, map[int]string{1: "lossless", MinBytes: "lossless", bound - 1: "lossless"}},
+		{[]Rule{{MinBytes: bound, Codec: "3lc"}}, map[int]string{1: Verbatim, MinBytes - 1: Verbatim, MinBytes: "lossless", bound - 1: "lossless"}},
+	} {
+		p, err := New(c.rules, fakes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		check := func(size int, want string) {
+			t.Helper()
+			x := gradient(1)
+			x.Size = size
+			got := p.Choose(Flow{}, x, Measured{})
+			text := Verbatim
+			if got.Codec != nil {
+				text = got.Codec.String()
+			}
+			if text != want || (size < bound && got.Feedback) {
+				t.Errorf("%+v: %d bytes travel as %s (feedback: %v), want %s", c.rules, size, text, got.Feedback, want)
+			}
+		}
+		for size, want := range c.small {
+			check(size, want)
+		}
+		check(bound, "3lc")
+		check(100*bound, "3lc")
+	}
+}
