@@ -7,6 +7,7 @@ import (
 
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/block"
+	"github.com/gradproxy/gradproxy/codecs/keys"
 	"github.com/gradproxy/gradproxy/codecs/lossless"
 	"github.com/gradproxy/gradproxy/codecs/threelc"
 )
@@ -20,6 +21,10 @@ var table = [...]struct {
 	{"3lc", threelc.FromArgs},
 	{"int8", block.FromArgs},
 	{"int4", block.FromArgs},
+	{"delta-binary", keys.FromArgs},
+	{"adaptive-prefix", keys.FromArgs},
+	{"bit-grain", keys.FromArgs},
+	{"rice", keys.FromArgs},
 }
 
 // New returns the codec that text names, with its parameters: "lossless", "lossless(level=fast)". The error wraps

@@ -12,21 +12,22 @@ import (
 type Kind int
 
 const (
-	Zeros    Kind = iota
-	Constant      // one element, repeated
-	Gaussian      // a dense gradient: normal, of a scale that changes every 1,000 elements
-	Heavy         // Laplace to the third power: few elements hold most of the sum
-	Sparse        // one element in eight is not zero
-	Rows          // a third of the rows of 64 elements are zero
-	Special       // zeros of both signs, subnormals, infinities, NaN of many payloads, among normal values
-	Finite        // as Special without infinities and NaN
-	Keys          // ascending integers with small gaps, here and there none
-	Small         // small integers of both signs
-	Random        // any bits
+	Zeros     Kind = iota
+	Constant       // one element, repeated
+	Gaussian       // a dense gradient: normal, of a scale that changes every 1,000 elements
+	Heavy          // Laplace to the third power: few elements hold most of the sum
+	Sparse         // one element in eight is not zero
+	Rows           // a third of the rows of 64 elements are zero
+	Special        // zeros of both signs, subnormals, infinities, NaN of many payloads, among normal values
+	Finite         // as Special without infinities and NaN
+	Keys           // ascending integers with small gaps, here and there none
+	Small          // small integers of both signs
+	Random         // any bits
+	Positions      // as Keys, each greater than the one before
 	kinds
 )
 
-var kindNames = [kinds]string{"zeros", "constant", "gaussian", "heavy", "sparse", "rows", "special", "finite", "keys", "small", "random"}
+var kindNames = [kinds]string{"zeros", "constant", "gaussian", "heavy", "sparse", "rows", "special", "finite", "keys", "small", "random", "positions"}
 
 // Kinds lists every kind.
 func Kinds() []Kind {
@@ -51,6 +52,9 @@ func (k Kind) Fill(d tensor.DType, n int, seed uint64) []byte {
 		switch k {
 		case Keys:
 			key += uint64(r.ExpFloat64() * 40)
+			put(at, key)
+		case Positions:
+			key += 1 + uint64(r.ExpFloat64()*40)
 			put(at, key)
 		case Small:
 			put(at, uint64(r.IntN(200)-100))

@@ -1,0 +1,184 @@
+package keys
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+	"testing"
+)
+
+// FastSGD, Figure 3: with a largest delta of 232, so that M is 8, key 578's delta of 3 is 0011: flag 00 and 11 in two bits.
+func TestFastSGDFigure3(t *testing.T) {
+	keys := []uint64{232, 400, 575, 578}
+	b := BitGrain{}.Append(nil, keys)
+	// 11 11101000, 11 10101000, 11 10101111, 00 11
+	want := []byte{8, 0b11_111010, 0b00_11_1010, 0b1000_11_10, 0b101111_00, 0b11_000000}
+	if fmt.Sprintf("%08b", b) != fmt.Sprintf("%08b", want) {
+		t.Errorf("%08b, want %08b", b, want)
+	}
+	if got, n := (BitGrain{}).lengths(8), 4; fmt.Sprint(got[:n]) != "[2 4 6 8]" {
+		t.Errorf("quarters of 8 bits: %d", got[:n])
+	}
+}
+
+// FastSGD, section 3.4: a key takes l bits and the shortest of the 2^l lengths that holds its delta.
+func TestBitGrainCost(t *testing.T) {
+	for name, keys := range samples() {
+		if len(keys) == 0 {
+			continue
+		}
+		M := bits.Len64(maxDelta(keys))
+		for l := 1; l <= 5; l++ {
+			levels := 1 << l
+			want, last := 0, uint64(0)
+			for _, k := range keys {
+				i := 1
+				for (i*M+levels-1)/levels < bits.Len64(k-last) {
+					i++
+				}
+				want += l + (i*M+levels-1)/levels
+				last = k
+			}
+			if got := len(BitGrain{L: l}.Append(nil, keys)); got != 1+(want+7)/8 {
+				t.Errorf("%s: l = %d: %d bytes, want %d bits and a byte", name, l, got, want)
+			}
+		}
+	}
+}
+
+// SKCompress, section 5.1: keys drawn at random take 1.25 to 1.27 bytes at densities of 10 % to 1.77 %.
+func TestDeltaBinaryBytesPerKey(t *testing.T) {
+	for density, most := range map[float64]float64{0.10: 1.2505, 0.0177: 1.27} {
+		got := BitsPerKey(DeltaBinary{}, uniform(1, density, 1<<23)) / 8
+		if got < 1.25 || got > most {
+			t.Errorf("density %v: %.4f bytes a key, want 1.25 to %v", density, got, most)
+		}
+	}
+}
+
+// withIntervals makes keys whose deltas take so many intervals of 4 bits.
+func withIntervals(intervals ...int) (keys []uint64) {
+	last := uint64(0)
+	for _, n := range intervals {
+		last += 1 << (4*n - 2)
+		keys = append(keys, last)
+	}
+	return keys
+}
+
+// SKCompress, Figure 9: eight deltas, m = 8. In 14 intervals (56 bits) prefixes of one length take 24 bits, and Huffman's
+// take no more than 14, which is what one bit an interval would. Frequencies of 4, 2, 1 and 1 are those for which
+// Huffman's code takes 14 bits itself; no eight deltas with these have 14 intervals.
+func TestSKCompressFigure9(t *testing.T) {
+	fixed, coded := way{log2m: 3}, way{log2m: 3, huffman: true}
+	for _, figure := range []struct {
+		intervals      []int
+		deltas, prefix int
+	}{
+		{[]int{1, 2, 1, 3, 1, 2, 1, 3}, 56, 12},
+		{[]int{2, 2, 2, 1, 1, 1, 2, 3}, 56, 12},
+		{[]int{1, 2, 1, 3, 1, 2, 1, 4}, 60, 14},
+	} {
+		keys := withIntervals(figure.intervals...)
+		occur := occurrences(keys)
+		a, b := fixed.cost(&occur), coded.cost(&occur)
+		if a.prefixes != 24 || a.deltas != figure.deltas || b.deltas != figure.deltas {
+			t.Errorf("%v: prefixes of one length: %d and %d bits, want 24 and %d", figure.intervals, a.prefixes, a.deltas, figure.deltas)
+		}
+		if got := b.prefixes - b.code.TableLen(); got != figure.prefix {
+			t.Errorf("%v: Huffman's prefixes: %d bits, want %d", figure.intervals, got, figure.prefix)
+		}
+	}
+}
+
+// SKCompress, section 5.2: the way chosen from the lengths of deltas alone is the one whose encoding is the shortest.
+func TestAdaptiveChoosesTheShortest(t *testing.T) {
+	chosen := map[way]bool{}
+	try := func(name string, keys []uint64) {
+		occur := occurrences(keys)
+		best := cheapest(&occur)
+		chosen[best.way] = true
+		least := math.MaxInt
+		for _, w := range ways(&occur) {
+			c := w.cost(&occur)
+			b := c.append(nil, keys)
+			if want := 1 + (c.prefixes+c.deltas+7)/8; len(b) != want {
+				t.Errorf("%s: %v: %d bytes, computed as %d", name, w, len(b), want)
+			}
+			if n, err := (Adaptive{}).Decode(make([]uint64, len(keys)), b); n != len(b) || err != nil {
+				t.Errorf("%s: %v: %v", name, w, err)
+			}
+			least = min(least, len(b))
+		}
+		if got := len(Adaptive{}.Append(nil, keys)); got != least {
+			t.Errorf("%s: %d bytes, but there is a way of %d", name, got, least)
+		}
+	}
+	for name, keys := range samples() {
+		if len(keys) > 0 {
+			try(name, keys)
+		}
+	}
+	for i := range 200 {
+		try(fmt.Sprint("skewed ", i), skewed(uint64(i), 1+i*i%977, float64(1+i%34)))
+	}
+	for p := 0.9; p > 1e-4; p /= 1.7 {
+		try(fmt.Sprint("density ", p), uniform(3, p, uint64(2000/p)))
+	}
+	if len(chosen) < 6 { // of eight, and eight for integers of 64 bits
+		t.Errorf("only %d of the ways were ever the best: %v", len(chosen), chosen)
+	}
+}
+
+// Keys drawn at random take at most 1.02 times what they must, up to a density of 0.3, in the best coding.
+func TestRiceNearTheBernoulliBound(t *testing.T) {
+	try := func(keys []uint64, size uint64) {
+		bound := BernoulliBits(len(keys), size)
+		got := BitsPerKey(Rice{}, keys)
+		if got > 1.02*bound {
+			t.Errorf("%d keys below %d: %.4f bits a key, %.4f times the bound", len(keys), size, got, got/bound)
+		}
+		if got < bound*0.999 {
+			t.Errorf("%d keys below %d: %.4f bits a key, less than the bound of %.4f", len(keys), size, got, bound)
+		}
+	}
+	try(uniform(9, 134e3/(1<<24), 1<<24), 1<<24)
+	for p := 0.3; p > 1e-5; p *= 0.83 {
+		size := uint64(2e5 / p)
+		try(uniform(7, p, size), size)
+	}
+}
+
+// The bound itself: one key in two takes two bits, all keys none.
+func TestBernoulliBits(t *testing.T) {
+	for _, c := range []struct {
+		n    int
+		size uint64
+		want float64
+	}{{1, 2, 2}, {50, 100, 2}, {7, 7, 0}, {1, 4, 4 * (0.25*2 + 0.75*math.Log2(4.0/3))}} {
+		if got := BernoulliBits(c.n, c.size); math.Abs(got-c.want) > 1e-12 {
+			t.Errorf("%d of %d: %v, want %v", c.n, c.size, got, c.want)
+		}
+	}
+}
+
+// The divisor of Rice is the cheapest of the powers of two and of what is around it, and the cost is the encoding's.
+func TestRiceChoosesTheCheapest(t *testing.T) {
+	for name, keys := range samples() {
+		if len(keys) < 2 {
+			continue
+		}
+		d := choose(keys)
+		cost := d.cost(keys)
+		for j := range uint(64) {
+			if other := (divisor{j: j}).cost(keys); other < cost {
+				t.Errorf("%s: divisor %v costs %v, 2^%d %v", name, d, cost, j, other)
+			}
+		}
+		b := Rice{}.Append(nil, keys)
+		head := 1 + (bits.Len64(keys[0]|1)+6)/7
+		if want := head + int(cost+7)/8; len(b) != want {
+			t.Errorf("%s: divisor %v: %d bytes, computed as %d", name, d, len(b), want)
+		}
+	}
+}
