@@ -1,0 +1,143 @@
+package countsketch
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/gradproxy/gradproxy/integration/require"
+)
+
+// A vector is a file of testdata, one scenario each: lines "name: value" (the Config; the width of cells on the wire, in
+// bytes; what to expect, "ok" or "corrupt, " and what the error says), and then parts that begin with a line of their name:
+//
+//	insert:        coordinates and what is added to them, in turn
+//	bytes:         the sketch on the wire, in hex
+//	query:         coordinates and the estimates of who has read these bytes
+//	squared norm:  and that estimate
+//
+// Numbers are in C's hex notation.
+type vector struct {
+	t      *testing.T
+	header map[string]string
+	parts  map[string][]string // lines
+}
+
+func readVector(t *testing.T, path string) vector {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := vector{t, map[string]string{}, map[string][]string{}}
+	part := ""
+	for line := range strings.Lines(string(b)) {
+		line = strings.TrimSpace(line)
+		if name, value, ok := strings.Cut(line, ":"); !ok {
+			v.parts[part] = append(v.parts[part], line)
+		} else if value == "" {
+			part = name
+			v.parts[part] = nil
+		} else {
+			v.header[name] = strings.TrimSpace(value)
+		}
+	}
+	if v.header["# from"] == "" || v.header["expect"] == "" {
+		t.Fatal("it does not say where it is from, or what to expect")
+	}
+	return v
+}
+
+func (v vector) integer(s string) uint64 {
+	v.t.Helper()
+	i, err := strconv.ParseUint(s, 0, 64)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	return i
+}
+
+func (v vector) float(s string) float64 {
+	v.t.Helper()
+	x, err := strconv.ParseFloat(s, 64)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	return x
+}
+
+// pairs calls f with each coordinate and number of a part.
+func (v vector) pairs(part string, f func(i int, x float32)) {
+	v.t.Helper()
+	for _, line := range v.parts[part] {
+		i, x, _ := strings.Cut(line, " ")
+		f(int(v.integer(i)), float32(v.float(x)))
+	}
+}
+
+func TestGoldenVectors(t *testing.T) {
+	paths, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no golden vectors in testdata: %v", err)
+	}
+	for _, path := range paths {
+		t.Run(strings.TrimSuffix(filepath.Base(path), ".txt"), func(t *testing.T) { readVector(t, path).check() })
+	}
+}
+
+func (v vector) check() {
+	t := v.t
+	want, err := hex.DecodeString(strings.ReplaceAll(strings.Join(v.parts["bytes"], ""), " ", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := Config{int(v.integer(v.header["rows"])), int(v.integer(v.header["columns"])), v.integer(v.header["seed"])}
+	h, err := NewHash(c, 1<<22)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := New(h)
+	err = read.AddEncoded(want)
+	if why, ok := strings.CutPrefix(v.header["expect"], "corrupt, "); ok {
+		if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), why) {
+			t.Errorf("%v; want an ErrCorrupt that says %q", err, why)
+		}
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := New(h)
+	v.pairs("insert", func(i int, x float32) { s.Insert(i, []float32{x}) })
+	width := Float32
+	if v.header["width"] == "2" {
+		width = Float16
+	}
+	if got, err := s.Append(nil, width); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("on the wire, %v:\n%x\nwant\n%x", err, got, want)
+	}
+	v.pairs("query", func(i int, x float32) {
+		var got [1]float32
+		if read.Query(got[:], i); math.Float32bits(got[0]) != math.Float32bits(x) {
+			t.Errorf("coordinate %d is estimated as %x, want %x", i, got[0], x)
+		}
+	})
+	if got, want := read.SquaredNorm(), v.float(v.parts["squared norm"][0]); got != want {
+		t.Errorf("the squared norm is estimated as %x, want %x", got, want)
+	}
+}
+
+// The vectors are what an implementation makes that shares nothing with this package but its comment.
+func TestGoldenVectorsElsewhere(t *testing.T) {
+	require.Command(t, "python3")
+	if out, err := exec.CommandContext(t.Context(), "python3", "testdata/reference.py", "--check").CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+}

@@ -1,0 +1,108 @@
+package countsketch
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// A Sketch is S(g) of a vector g that is the sum of what was inserted. It is not safe for concurrent use.
+type Sketch struct {
+	hash  *Hash
+	cells []float32 // r rows of c
+
+	signs     []uint16 // scratch of Insert and Query, one span
+	estimates []int32  // scratch of Query, a span a row
+}
+
+// New returns the sketch of the zero vector.
+func New(h *Hash) *Sketch { return &Sketch{hash: h, cells: make([]float32, h.Rows*h.Columns)} }
+
+// Config returns what the sketch's hash functions are made of.
+func (s *Sketch) Config() Config { return s.hash.Config }
+
+// Cells returns the cells, row after row. They are the sketch's own.
+func (s *Sketch) Cells() []float32 { return s.cells }
+
+// Reset makes s the sketch of the zero vector.
+func (s *Sketch) Reset() { clear(s.cells) }
+
+// span is how many coordinates go through one row after another, if the whole table lies in a core's second cache; if it
+// does not, as many that at least the row does. Signs of coordinates come in runs that share their upper 16 bits.
+func (s *Sketch) span() int {
+	if 4*len(s.cells) <= 1<<20 {
+		return 1 << 12
+	}
+	return 1 << 16
+}
+
+// next sets the sketch's scratch to the signs of the first of n coordinates from on, as many as go through at a time.
+func (s *Sketch) next(from, n int) []uint16 {
+	if s.signs == nil {
+		s.signs = make([]uint16, s.span())
+	}
+	signs := s.signs[:min(n, s.span(), 1<<16-from&0xffff)]
+	s.hash.signsOf(signs, from)
+	return signs
+}
+
+// Insert adds x to the coordinates from, from+1, … of the vector. It panics if some of them have no hashes. A cell adds
+// its coordinates in ascending order, each sum rounded to float32.
+func (s *Sketch) Insert(from int, x []float32) {
+	s.hash.contains(from, len(x))
+	for len(x) > 0 {
+		signs := s.next(from, len(x))
+		n := len(signs)
+		for r := range s.hash.Rows {
+			mul := s.hash.mul[r]
+			insert(s.row(r), x[:n], signs, r, mul*uint64(from)+s.hash.add[r], mul)
+		}
+		from, x = from+n, x[n:]
+	}
+}
+
+func (s *Sketch) row(r int) []float32 { return s.cells[r*s.hash.Columns:][:s.hash.Columns] }
+
+// contains panics unless the n coordinates from on have hashes.
+func (h *Hash) contains(from, n int) {
+	if from < 0 || from > h.coordinates || n > h.coordinates-from {
+		panic(fmt.Sprintf("countsketch: coordinates %d to %d of a vector of %d", from, from+n-1, h.coordinates))
+	}
+}
+
+// insert adds x to the cells of row r. key is the first coordinate's hash, of which the upper half chooses the column; the
+// next coordinate's is mul more.
+func insert(row, x []float32, signs []uint16, r int, key, mul uint64) {
+	c, up := uint64(len(row)), uint(31-r)
+	signs = signs[:len(x)]
+	for i, v := range x {
+		j := key >> 32 * c >> 32
+		key += mul
+		row[j] += math.Float32frombits(math.Float32bits(v) ^ uint32(signs[i])<<(up&31)&(1<<31))
+	}
+}
+
+// Add adds the vector of which o is the sketch, cell by cell: S(a) + S(b) = S(a+b). It panics if o has another Config.
+func (s *Sketch) Add(o *Sketch) {
+	if s.Config() != o.Config() {
+		panic(fmt.Sprintf("countsketch: adding a sketch of %+v to one of %+v", o.Config(), s.Config()))
+	}
+	b := o.cells[:len(s.cells)]
+	for i := range s.cells {
+		s.cells[i] += b[i]
+	}
+}
+
+// SquaredNorm estimates the squared norm of the vector: the median over the rows of their cells' squares' sum. Of finite
+// cells it is finite.
+func (s *Sketch) SquaredNorm() float64 {
+	var rows [MaxRows]float64
+	norms := rows[:s.hash.Rows]
+	for r := range norms {
+		for _, v := range s.row(r) {
+			norms[r] += float64(float64(v) * float64(v))
+		}
+	}
+	slices.Sort(norms)
+	return norms[len(norms)/2]
+}
