@@ -3,12 +3,15 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/bench"
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/inspect"
 	"github.com/gradproxy/gradproxy/codecs/all"
+	"github.com/gradproxy/gradproxy/tensor"
 )
 
 func benchCommand() *cobra.Command {
@@ -24,68 +27,104 @@ func benchCommand() *cobra.Command {
 	return c
 }
 
+// benchFlags are what the command line of "bench codecs" says.
+type benchFlags struct {
+	codecs, data []string
+	sums         string
+	mib, rounds  int
+	noFeedback   bool
+	plot         string
+	asJSON       bool
+}
+
 func benchCodecsCommand() *cobra.Command {
-	var (
-		texts, data []string
-		mib, rounds int
-		noFeedback  bool
-		asJSON      bool
-	)
+	var flags benchFlags
 	c := &cobra.Command{
 		Use:   "codecs",
-		Short: "Measure what codecs make of tensors: size, error, and speed against copying memory",
-		Long: "Measure what codecs make of tensors: size, error, and speed on one core against copying memory in the same run.\n" +
+		Short: "Measure what codecs make of tensors: size, error, memory, and speed against copying memory",
+		Long: "Measure what codecs make of tensors: size, error, memory, and speed on one core against copying memory in the same run.\n" +
 			"Codecs are written as in policies; lossy ones run with error feedback. Data is a file (.npy of one dimension or\n" +
-			"of two: steps, elements; or elements whose type is the suffix: .f32, .bf16, ...) or built in:\n" +
-			strings.Join(bench.Names(), ", ") + ".",
+			"of two: steps, elements; elements whose type is the suffix: .f32, .bf16, ...; the tensors of a packet capture:\n" +
+			".pcap, .pcapng, .pcap.gz) or built in:\n" +
+			strings.Join(bench.Names(), ", ") + ".\n\n" +
+			"docs/codecs.md says what the columns mean, and how to read the plot.",
+		Example: `  gradproxy bench codecs --codec '3lc(s=1.75)' --codec int4 --data gradients.npy
+  gradproxy bench codecs --data lm --plot lm.svg
+  gradproxy bench codecs --codec all --data job.pcap.gz --sums gradients --json`,
 		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			config, err := benchConfig(texts, data, mib, rounds)
-			if err != nil {
-				return &usageError{err}
-			}
-			config.NoFeedback = noFeedback
-			out := c.OutOrStdout()
-			rows := []bench.Row{}
-			report := func(r bench.Row) { rows = append(rows, r) }
-			if !asJSON {
-				report = bench.NewTable(out, config).Row
-			}
-			refused := func(err error) { fmt.Fprintf(c.ErrOrStderr(), "gradproxy: %v\n", err) }
-			if err := bench.Run(c.Context(), config, report, refused); err != nil || !asJSON {
-				return err
-			}
-			return writeJSON(out, struct {
-				Rows []bench.Row `json:"rows"`
-			}{rows})
-		},
+		RunE: func(c *cobra.Command, _ []string) error { return runBenchCodecs(c, flags) },
 	}
-	c.Flags().StringArrayVar(&texts, "codec", nil, "codec to measure, may be repeated (default: every codec as it is, and lossless(level=fast))")
-	c.Flags().StringArrayVar(&data, "data", nil, "data to measure it on, may be repeated (default: all that is built in)")
-	c.Flags().BoolVar(&noFeedback, "no-feedback", false, "leave out the error feedback of lossy codecs")
-	c.Flags().IntVar(&mib, "mib", 256, "memory that each round copies, encodes and decodes, in MiB")
-	c.Flags().IntVar(&rounds, "rounds", 9, "rounds, of which the median counts")
-	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	f := c.Flags()
+	f.StringArrayVar(&flags.codecs, "codec", nil, "codec to measure, may be repeated; all (default): every codec as it is, and lossless(level=fast)")
+	f.StringArrayVar(&flags.data, "data", nil, "data to measure it on, may be repeated; all: all that is built in (default: the\n"+
+		"recorded gradients, "+strings.Join(bench.Recorded(), ", ")+")")
+	f.StringVar(&flags.sums, "sums", "", "what the all-reduces of a capture sum up, which the wire does not say: gradients")
+	f.BoolVar(&flags.noFeedback, "no-feedback", false, "leave out the error feedback of lossy codecs")
+	f.IntVar(&flags.mib, "mib", 256, "memory that each round copies, encodes and decodes, in MiB; slow codecs get less")
+	f.IntVar(&flags.rounds, "rounds", 9, "rounds, of which the median counts")
+	f.StringVar(&flags.plot, "plot", "", "also draw ratio against error to this file, as SVG")
+	f.BoolVar(&flags.asJSON, "json", false, "print one JSON object")
 	return c
 }
 
-// benchConfig turns flags into what to measure; it reports everything that is wrong.
-func benchConfig(texts, data []string, mib, rounds int) (bench.Config, error) {
-	if len(texts) == 0 {
-		texts = append(all.Names(), "lossless(level=fast)")
+func runBenchCodecs(c *cobra.Command, flags benchFlags) error {
+	config, err := flags.config()
+	if err != nil {
+		return &usageError{err}
 	}
-	if len(data) == 0 {
-		data = bench.Names()
+	var plot *os.File
+	if flags.plot != "" { // before minutes of measuring
+		if plot, err = os.Create(flags.plot); err != nil {
+			return usagef("--plot: %w", err)
+		}
+		defer plot.Close()
 	}
-	config := bench.Config{Bytes: mib << 20, Rounds: rounds}
+	out := c.OutOrStdout()
+	rows := []bench.Row{}
+	report := func(r bench.Row) { rows = append(rows, r) }
+	if !flags.asJSON {
+		table := bench.NewTable(out, config)
+		report = func(r bench.Row) {
+			rows = append(rows, r)
+			table.Row(r)
+		}
+	}
+	refused := func(err error) { fmt.Fprintf(c.ErrOrStderr(), "gradproxy: %v\n", err) }
+	if err := bench.Run(c.Context(), config, report, refused); err != nil {
+		return err
+	}
+	if plot != nil {
+		if err := errors.Join(bench.Plot(plot, rows), plot.Close()); err != nil {
+			return fmt.Errorf("bench codecs: --plot %s: %w", flags.plot, err)
+		}
+	}
+	if !flags.asJSON {
+		return nil
+	}
+	return writeJSON(out, struct {
+		Rows []bench.Row `json:"rows"`
+	}{rows})
+}
+
+// config turns flags into what to measure; it reports everything that is wrong.
+func (f benchFlags) config() (bench.Config, error) {
+	config := bench.Config{Bytes: f.mib << 20, Rounds: f.rounds, NoFeedback: f.noFeedback}
+	capture := inspect.Config{}
 	var errs []error
-	if mib < 1 || mib > 1<<16 {
-		errs = append(errs, fmt.Errorf("--mib is %d: give it 1 to 65536", mib))
+	switch f.sums {
+	case "":
+	case "gradients":
+		capture.Sums = tensor.Gradient
+	default:
+		errs = append(errs, fmt.Errorf("--sums %s: the only value is gradients", f.sums))
 	}
-	if rounds < 1 {
-		errs = append(errs, fmt.Errorf("--rounds is %d: give it at least 1", rounds))
+	if f.mib < 1 || f.mib > 1<<16 {
+		errs = append(errs, fmt.Errorf("--mib is %d: give it 1 to 65536", f.mib))
 	}
-	for _, text := range texts {
+	if f.rounds < 1 {
+		errs = append(errs, fmt.Errorf("--rounds is %d: give it at least 1", f.rounds))
+	}
+	for _, text := range whole(f.codecs, append(all.Names(), "lossless(level=fast)"), nil) {
 		codec, err := all.New(text)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("--codec: %w", err))
@@ -93,13 +132,31 @@ func benchConfig(texts, data []string, mib, rounds int) (bench.Config, error) {
 		}
 		config.Codecs = append(config.Codecs, codec)
 	}
-	for _, name := range data {
-		d, err := bench.Open(name)
+	for _, name := range whole(f.data, bench.Names(), bench.Recorded()) {
+		d, err := bench.Open(name, capture)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("--data: %w", err))
 			continue
 		}
-		config.Data = append(config.Data, d)
+		config.Data = append(config.Data, d...)
 	}
 	return config, errors.Join(errs...)
+}
+
+// whole returns names with "all" replaced by all, and what stands for none: all, if it is nil.
+func whole(names, all, none []string) (list []string) {
+	if names == nil && none != nil {
+		return none
+	}
+	if names == nil {
+		return all
+	}
+	for _, n := range names {
+		if n == "all" {
+			list = append(list, all...)
+		} else {
+			list = append(list, n)
+		}
+	}
+	return list
 }

@@ -40,8 +40,9 @@ func TestBenchCodecsJSON(t *testing.T) {
 	if len(got.Rows) != 2 {
 		t.Fatalf("%d rows, want one for each data", len(got.Rows))
 	}
-	want := []string{"bits_per_value", "codec", "cosine", "data", "decode_gbps", "decode_vs_copy", "dtype", "elements", "encode_gbps",
-		"encode_vs_copy", "encoded_bytes", "max_abs_error", "nmse", "ratio", "sign_flips", "steps"}
+	want := []string{"allocated_bytes_per_value", "bits_per_value", "codec", "cosine", "data", "decode_gbps", "decode_vs_copy",
+		"decoder_bytes_per_value", "dtype", "elements", "encode_gbps", "encode_vs_copy", "encoded_bytes", "encoder_bytes_per_value",
+		"feedback", "max_abs_error", "nmse", "ratio", "sign_flips", "steps", "tensors"}
 	if names := slices.Sorted(maps.Keys(got.Rows[0])); !slices.Equal(names, want) {
 		t.Errorf("names are %q, want %q", names, want)
 	}
@@ -54,6 +55,47 @@ func TestBenchCodecsJSON(t *testing.T) {
 	}
 	if second["data"] != file || second["dtype"] != "int32" || second["elements"] != 1000.0 {
 		t.Errorf("the file: %v", second)
+	}
+}
+
+// A plot is written beside either output, and a file that cannot be is said before anything is measured.
+func TestBenchCodecsPlot(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "plot.svg")
+	if _, _, err := runBench("codecs", "--mib=1", "--rounds=1", "--codec=int8", "--codec=int4", "--data=lm", "--plot", file); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := os.ReadFile(file); err != nil || !bytes.Contains(b, []byte("</svg>")) || !bytes.Contains(b, []byte(">int4<")) {
+		t.Errorf("%v, %d bytes", err, len(b))
+	}
+	out, _, err := runBench("codecs", "--codec=int8", "--data=lm", "--plot", filepath.Join(file, "below"))
+	if _, ok := err.(*usageError); !ok || out != "" {
+		t.Errorf("%v after %q", err, out)
+	}
+}
+
+// "all" stands for every codec, beside others; what it stands for is what stands there if nothing is said.
+func TestBenchCodecsAll(t *testing.T) {
+	names := func(f benchFlags) (list []string) {
+		f.mib, f.rounds = 1, 1
+		c, err := f.config()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, codec := range c.Codecs {
+			list = append(list, codec.String())
+		}
+		for _, d := range c.Data {
+			list = append(list, d.Name)
+		}
+		return list
+	}
+	none := names(benchFlags{})
+	if got := names(benchFlags{codecs: []string{"all"}}); !slices.Equal(got, none) || !slices.Contains(got, "3lc") || !slices.Contains(got, "lm") {
+		t.Errorf("all is %q, and nothing %q", got, none)
+	}
+	got := names(benchFlags{codecs: []string{"int4(block=32)", "all"}, data: []string{"all"}})
+	if got[0] != "int4(block=32)" || got[1] != none[0] || !slices.Contains(got, "normal") || !slices.Contains(got, "lm-bf16") {
+		t.Errorf("%q", got)
 	}
 }
 
@@ -82,6 +124,9 @@ func TestBenchCodecsUsage(t *testing.T) {
 	}
 	if _, _, err := runBench("codecs", "--mib=0", "--rounds=-1"); err == nil || !strings.Contains(err.Error(), "--mib is 0") || !strings.Contains(err.Error(), "--rounds is -1") {
 		t.Errorf("no memory, fewer than no rounds: %v", err)
+	}
+	if _, _, err := runBench("codecs", "--sums=weights"); err == nil || !strings.Contains(err.Error(), "--sums weights: the only value is gradients") {
+		t.Errorf("unknown sums: %v", err)
 	}
 	if _, _, err := runBench(); err == nil || !strings.Contains(err.Error(), "bench --help") {
 		t.Errorf("bench alone: %v", err)

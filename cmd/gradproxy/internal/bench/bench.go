@@ -17,26 +17,30 @@ type Config struct {
 	// NoFeedback leaves out the error feedback that lossy codecs otherwise have, as they do on the wire.
 	NoFeedback bool
 	// Bytes is how much memory each round copies, encodes and decodes: the data, again and again. It ought to be far
-	// more than the processor's caches; twice as much is allocated, and residuals. 0: 256 MiB.
+	// more than the processor's caches; twice as much is allocated, and residuals. A codec that is slow encodes and decodes
+	// what it gets through in a third of a second. 0: 256 MiB.
 	Bytes int
 	// Rounds is how many rounds are measured, of which the median counts. 0: 9.
 	Rounds int
 }
 
-// A Row is what one codec does with one tensor. The JSON names are stable.
+// A Row is what one codec does with one Data. The JSON names are stable.
 type Row struct {
 	Codec    string `json:"codec"`
 	Data     string `json:"data"`
 	DType    string `json:"dtype"`
-	Elements int    `json:"elements"` // in one step
+	Elements int    `json:"elements"` // in one step, of all tensors
 	Steps    int    `json:"steps"`
+	Tensors  int    `json:"tensors"`
+	Feedback bool   `json:"feedback"` // what a step lacks is added to the next
 	Size
 	Error
 	Speed
+	Memory
 }
 
-// Run measures every codec on every tensor, and gives each row to report as soon as it is there. A codec that does not
-// take a tensor's element type gives no row, but an error that wraps codecs.ErrUnsuited to refused.
+// Run measures every codec on all data, and gives each row to report as soon as it is there. A codec that does not
+// take the data's element type gives no row, but an error that wraps codecs.ErrUnsuited to refused.
 func Run(ctx context.Context, c Config, report func(Row), refused func(error)) error {
 	if c.Bytes == 0 {
 		c.Bytes = 256 << 20
@@ -47,7 +51,7 @@ func Run(ctx context.Context, c Config, report func(Row), refused func(error)) e
 	memory := newMemory(c.Bytes)
 	for _, codec := range c.Codecs {
 		for _, d := range c.Data {
-			row, err := measure(ctx, c, memory, cutter{codec, d.DType, !c.NoFeedback && codecs.Lossy(codec)}, d)
+			row, err := measure(ctx, c, memory, cutter{codec, d.dtype(), !c.NoFeedback && codecs.Lossy(codec)}, d)
 			switch {
 			case errors.Is(err, codecs.ErrUnsuited):
 				refused(fmt.Errorf("%s: %w", d.Name, err))
@@ -62,9 +66,13 @@ func Run(ctx context.Context, c Config, report func(Row), refused func(error)) e
 }
 
 func measure(ctx context.Context, c Config, m *memory, cut cutter, d Data) (Row, error) {
-	row := Row{Codec: cut.codec.String(), Data: d.Name, DType: d.DType.String(), Elements: d.Cols, Steps: d.Rows}
+	row := Row{Codec: cut.codec.String(), Data: d.Name, DType: cut.dtype.String(), Elements: d.elements(), Steps: d.steps(),
+		Tensors: len(d.Tensors), Feedback: cut.feedback}
 	var err error
 	if row.Size, row.Error, err = quality(cut, d); err != nil {
+		return row, err
+	}
+	if row.Memory, err = footprint(cut, d); err != nil {
 		return row, err
 	}
 	row.Speed, err = m.speed(ctx, cut, d, c.Rounds)

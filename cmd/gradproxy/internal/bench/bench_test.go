@@ -7,11 +7,15 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/inspect"
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/codectest/npy"
+	"github.com/gradproxy/gradproxy/parser/capture/capturetest"
+	"github.com/gradproxy/gradproxy/parser/gloo/gloosim"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -68,7 +72,7 @@ func TestFigures(t *testing.T) {
 	for i := range values {
 		values[i] = 1
 	}
-	got := measureOne(t, codecs.Values(drop{400}), Data{Name: "ones", Array: array(values, 2, tensor.Float32)}, false)
+	got := measureOne(t, codecs.Values(drop{400}), Data{Name: "ones", Tensors: []npy.Array{array(values, 2, tensor.Float32)}}, false)
 	if got.EncodedBytes != 2000 || got.Ratio != 2 || got.BitsPerValue != 16 {
 		t.Errorf("half of the values are kept: %+v", got.Size)
 	}
@@ -87,7 +91,7 @@ func TestFeedbackRunsThroughTheSteps(t *testing.T) {
 	values := make([]float32, 16) // two steps of eight
 	values[2] = 4                 // kept
 	values[0] = 1                 // turned: the residual is 2, of which the second step delivers -2
-	d := Data{Name: "steps", Array: array(values, 2, tensor.Float32)}
+	d := Data{Name: "steps", Tensors: []npy.Array{array(values, 2, tensor.Float32)}}
 	if got, want := measureOne(t, codecs.Values(drop{400}), d, true).Error.NMSE, (4.0+4.0)/17; got != want {
 		t.Errorf("with feedback %v, want %v", got, want)
 	}
@@ -100,7 +104,7 @@ func TestFeedbackRunsThroughTheSteps(t *testing.T) {
 func TestUnsuitedBlocksTravelAsTheyAre(t *testing.T) {
 	values := make([]float32, 200)
 	values[150] = float32(math.NaN())
-	got := measureOne(t, codecs.Values(drop{400}), Data{Name: "one NaN", Array: array(values, 1, tensor.Float32)}, false)
+	got := measureOne(t, codecs.Values(drop{400}), Data{Name: "one NaN", Tensors: []npy.Array{array(values, 1, tensor.Float32)}}, false)
 	if got.EncodedBytes != 200+400 {
 		t.Errorf("%v bytes, want half of one block and all of the other", got.EncodedBytes)
 	}
@@ -110,7 +114,7 @@ func TestUnsuitedBlocksTravelAsTheyAre(t *testing.T) {
 func TestRefusedTypes(t *testing.T) {
 	refused := 0
 	err := Run(context.Background(), Config{Codecs: []codecs.Codec{codecs.Values(drop{400})}, Bytes: 1 << 12, Rounds: 1,
-		Data: []Data{{Name: "keys", Array: npy.Array{DType: tensor.Int32, Rows: 1, Cols: 10, Data: make([]byte, 40)}}}},
+		Data: []Data{{Name: "keys", Tensors: []npy.Array{{DType: tensor.Int32, Rows: 1, Cols: 10, Data: make([]byte, 40)}}}}},
 		func(r Row) { t.Errorf("a row: %+v", r) },
 		func(err error) {
 			if refused++; !errors.Is(err, codecs.ErrUnsuited) || !strings.Contains(err.Error(), "keys") {
@@ -125,7 +129,7 @@ func TestRefusedTypes(t *testing.T) {
 func TestCancel(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	d := Data{Name: "zeros", Array: array(make([]float32, 100), 1, tensor.Float32)}
+	d := Data{Name: "zeros", Tensors: []npy.Array{array(make([]float32, 100), 1, tensor.Float32)}}
 	err := Run(ctx, Config{Codecs: []codecs.Codec{codecs.Values(drop{400})}, Data: []Data{d}, Bytes: 1 << 12}, func(Row) {}, func(error) {})
 	if !errors.Is(err, context.Canceled) {
 		t.Error(err)
@@ -135,22 +139,33 @@ func TestCancel(t *testing.T) {
 // Built-in data is the same at every call, and of the type that its name says.
 func TestBuiltInData(t *testing.T) {
 	for _, name := range Names() {
-		a, err := Open(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		b, err := Open(name)
-		if err != nil || !bytes.Equal(a.Data, b.Data) {
-			t.Errorf("%s: other bytes at the second call, %v", name, err)
+		a := openOne(t, name)
+		if b := openOne(t, name); !bytes.Equal(a.Tensors[0].Data, b.Tensors[0].Data) {
+			t.Errorf("%s: other bytes at the second call", name)
 		}
 		want := tensor.Float32
 		if strings.HasSuffix(name, "-bf16") {
 			want = tensor.BFloat16
 		}
-		if a.DType != want || a.Name != name || a.What == "" || len(a.Data) != a.Rows*a.Cols*want.Size() {
-			t.Errorf("%s: %q, %q, %v, %d x %d in %d bytes", name, a.Name, a.What, a.DType, a.Rows, a.Cols, len(a.Data))
+		if x := a.Tensors[0]; x.DType != want || a.Name != name || a.What == "" || len(x.Data) != x.Rows*x.Cols*want.Size() {
+			t.Errorf("%s: %q, %q, %v, %d x %d in %d bytes", name, a.Name, a.What, x.DType, x.Rows, x.Cols, len(x.Data))
 		}
 	}
+	for _, name := range Recorded() {
+		if !slices.Contains(Names(), name) {
+			t.Errorf("%s is not listed", name)
+		}
+	}
+}
+
+// openOne opens data that is a single tensor.
+func openOne(t *testing.T, name string) Data {
+	t.Helper()
+	d, err := Open(name, inspect.Config{})
+	if err != nil || len(d) != 1 || len(d[0].Tensors) != 1 {
+		t.Fatalf("%s: %d data, %v", name, len(d), err)
+	}
+	return d[0]
 }
 
 func TestOpenFiles(t *testing.T) {
@@ -164,10 +179,14 @@ func TestOpenFiles(t *testing.T) {
 	}
 	for suffix, want := range map[string]tensor.DType{".f32": tensor.Float32, ".float32": tensor.Float32, ".bf16": tensor.BFloat16,
 		".f16": tensor.Float16, ".f64": tensor.Float64, ".u8": tensor.Uint8, ".int64": tensor.Int64} {
-		d, err := Open(write("x"+suffix, make([]byte, 80)))
-		if err != nil || d.DType != want || d.Rows != 1 || d.Cols != 80/want.Size() {
-			t.Errorf("%s: %v, %d x %d, %v", suffix, d.DType, d.Rows, d.Cols, err)
+		if d := openOne(t, write("x"+suffix, make([]byte, 80))).Tensors[0]; d.DType != want || d.Rows != 1 || d.Cols != 80/want.Size() {
+			t.Errorf("%s: %v, %d x %d", suffix, d.DType, d.Rows, d.Cols)
 		}
+	}
+	const header = "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2), }   \n"
+	steps := append([]byte("\x93NUMPY\x01\x00"), byte(len(header)), 0)
+	if d := openOne(t, write("x.npy", append(append(steps, header...), make([]byte, 24)...))).Tensors[0]; d.Rows != 3 || d.Cols != 2 {
+		t.Errorf("%d steps of %d elements, want 3 of 2", d.Rows, d.Cols)
 	}
 	for _, c := range []struct{ path, says string }{
 		{filepath.Join(dir, "none.f32"), "no such file"},
@@ -175,10 +194,94 @@ func TestOpenFiles(t *testing.T) {
 		{write("none.bf16", nil), "no elements"},
 		{write("x.npy", []byte("text")), "not a .npy file"},
 		{write("x.txt", []byte("text")), "name a file that ends in"},
+		{write("x.pcap", []byte("text")), "neither pcap nor pcapng"},
 		{"gauss", "one of normal"},
 	} {
-		if _, err := Open(c.path); !errors.Is(err, ErrData) || !strings.Contains(err.Error(), c.says) {
+		if _, err := Open(c.path, inspect.Config{}); !errors.Is(err, ErrData) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v; want ErrData that says %q", c.path, err, c.says)
+		}
+	}
+}
+
+// Of several tensors, sizes add up, and each has feedback of its own through its own steps.
+func TestSeveralTensors(t *testing.T) {
+	one, two := []float32{1, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, []float32{2, 0, 0, 0, 0, 0, 0, 0}
+	d := Data{Name: "two", Tensors: []npy.Array{array(one, 2, tensor.Float32), array(two, 1, tensor.Float32)}}
+	r := measureOne(t, codecs.Values(drop{400}), d, true)
+	if r.Elements != 16 || r.Steps != 2 || r.Tensors != 2 || !r.Feedback || r.EncodedBytes != 16+16 || r.Ratio != 2 {
+		t.Errorf("%+v", r)
+	}
+	if want := (4.0 + 4 + 16) / (17 + 4); r.NMSE != want {
+		t.Errorf("NMSE %v, want %v", r.NMSE, want)
+	}
+}
+
+// hoarder keeps a copy of what it has encoded last, and allocates another at each step.
+type hoarder struct {
+	drop
+	kept *[]float32
+}
+
+func (h hoarder) NewEncoder(int) (codecs.ValueEncoder, error) {
+	return hoarder{h.drop, new([]float32)}, nil
+}
+func (h hoarder) Append(dst []byte, src []float32) ([]byte, error) {
+	*h.kept = slices.Clone(src)
+	return h.drop.Append(dst, src)
+}
+
+// What coders hold and what they allocate is told apart: an encoder that keeps a copy of each value holds 4 bytes a value,
+// with feedback 8, and the drop below it allocates 4 and 2 for the values that it keeps, and 2 to decode them.
+func TestMemory(t *testing.T) {
+	d := Data{Name: "ones", Tensors: []npy.Array{array(make([]float32, 1<<16), 1, tensor.Float32)}}
+	for feedback, holds := range map[bool]float64{false: 4, true: 8} {
+		m := measureOne(t, codecs.Values(hoarder{drop: drop{1 << 16}}), d, feedback).Memory
+		decoded := 2.0
+		if feedback { // which decodes as well
+			decoded = 4
+		}
+		const pools = 8 // which drop some under the race detector
+		if allocates := 4 + 4 + 2 + decoded; math.Abs(m.EncoderBytes-holds) > 0.2 || m.DecoderBytes > 0.2 ||
+			m.AllocatedBytes < allocates-0.5 || m.AllocatedBytes > allocates+pools+0.5 {
+			t.Errorf("feedback %v: %+v, want %v, 0 and about %v", feedback, m, holds, allocates)
+		}
+	}
+}
+
+// Of a capture each role and type is one data: its tensors, each with all the values that it had.
+func TestOpenCapture(t *testing.T) {
+	trace := gloosim.Run(gloosim.Job{Ranks: 2, Tags: true, FirstID: true, Seed: 1, Calls: gloosim.DDP{
+		Shapes: [][]int64{{100, 64}, {100}, {10, 100}, {10}}, DType: tensor.Float32, Steps: 6, Buckets: [][]int{{3, 2, 1, 0}}, Buffers: 64,
+	}.Calls()})
+	var conns []capturetest.Conn
+	for _, c := range trace.Conns {
+		conns = append(conns, capturetest.Conn{Client: c.ClientAddr, Server: c.ServerAddr})
+	}
+	var chunks []capturetest.Chunk
+	for _, e := range trace.Events {
+		chunks = append(chunks, capturetest.Chunk{Conn: e.Conn, From: e.From, Bytes: e.Bytes})
+	}
+	file := filepath.Join(t.TempDir(), "job.pcap")
+	if err := os.WriteFile(file, capturetest.Write(conns, chunks), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	found, err := Open(file, inspect.Config{Sums: tensor.Gradient})
+	if err != nil || len(found) != 2 || found[0].Name != file+" gradient" || found[1].Name != file+" aggregate" {
+		t.Fatalf("%d data, %v; want gradients and aggregates", len(found), err)
+	}
+	// Of 6 steps the first two have no role yet. The segments of both ranks are the parameters.
+	for _, d := range found {
+		if d.dtype() != tensor.Float32 || d.elements() != 7510 || d.steps() != 4 {
+			t.Errorf("%s: %d elements, %d steps of %v", d.Name, d.elements(), d.steps(), d.dtype())
+		}
+	}
+	found, err = Open(file, inspect.Config{})
+	if err != nil || len(found) == 0 {
+		t.Fatalf("%d data, %v", len(found), err)
+	}
+	for _, d := range found {
+		if d.Name != file+" unknown" {
+			t.Errorf("%s, though what the sums are was not said", d.Name)
 		}
 	}
 }

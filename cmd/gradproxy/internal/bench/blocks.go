@@ -28,22 +28,24 @@ func (c cutter) cut(size int) ([]block, error) {
 	want := max(1, c.codec.Block(size)/c.dtype.Size()) * c.dtype.Size()
 	for off := 0; off < size; off += want {
 		b := block{off: off, size: min(want, size-off)}
-		n := b.size / c.dtype.Size()
 		var err error
-		if c.feedback {
-			b.encoder, err = feedback.NewEncoder(c.codec, c.dtype, make([]float32, n))
-		} else {
-			b.encoder, err = c.codec.NewEncoder(c.dtype, n)
-		}
-		if err != nil {
+		if b.encoder, err = c.encoder(b.size / c.dtype.Size()); err != nil {
 			return nil, err
 		}
-		if b.decoder, err = c.codec.NewDecoder(c.dtype, n); err != nil {
+		if b.decoder, err = c.codec.NewDecoder(c.dtype, b.size/c.dtype.Size()); err != nil {
 			return nil, err
 		}
 		blocks = append(blocks, b)
 	}
 	return blocks, nil
+}
+
+// encoder returns an encoder for blocks of n elements, with a residual if there is to be one.
+func (c cutter) encoder(n int) (codecs.Encoder, error) {
+	if c.feedback {
+		return feedback.NewEncoder(c.codec, c.dtype, make([]float32, n))
+	}
+	return c.codec.NewEncoder(c.dtype, n)
 }
 
 // encode appends the block of tensor to dst, as it is if the codec finds it unsuited.

@@ -3,6 +3,7 @@ package bench
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math"
 	"math/rand/v2"
@@ -11,53 +12,90 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/inspect"
 	"github.com/gradproxy/gradproxy/codecs/codectest/gradients"
 	"github.com/gradproxy/gradproxy/codecs/codectest/npy"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// Data is a tensor at successive steps, one a row.
+// Data is what is measured: a tensor at successive steps, or several tensors of one type, as a job has them.
 type Data struct {
-	Name string
-	What string // in a few words; "" for a file
-	npy.Array
+	Name    string
+	What    string // in a few words; "" for a file
+	Tensors []npy.Array
+}
+
+// dtype returns the type of the elements.
+func (d Data) dtype() tensor.DType { return d.Tensors[0].DType }
+
+// elements returns the number of elements of all tensors in one step.
+func (d Data) elements() (n int) {
+	for _, t := range d.Tensors {
+		n += t.Cols
+	}
+	return n
+}
+
+// steps returns the number of steps of the tensor that has most.
+func (d Data) steps() (n int) {
+	for _, t := range d.Tensors {
+		n = max(n, t.Rows)
+	}
+	return n
 }
 
 // ErrData says that a name is neither built-in data nor a file of a known kind.
 var ErrData = errors.New("unknown data")
 
-// Open returns the built-in data of that name, or else what is in the file: .npy, or little-endian elements whose type
-// is the suffix (.float32 or .f32, .bfloat16 or .bf16, ...).
-func Open(name string) (Data, error) {
+// Open returns the built-in data of that name, or else what is in the file: .npy, little-endian elements whose type is the
+// suffix (.float32 or .f32, .bfloat16 or .bf16, ...), or a packet capture, for which c says what is known of its job.
+func Open(name string, c inspect.Config) ([]Data, error) {
 	if d, ok := builtIn(name); ok {
-		return d, nil
+		return []Data{d}, nil
 	}
 	suffix := filepath.Ext(name)
 	dtype, raw := suffixes(suffix)
-	if suffix != ".npy" && !raw {
-		return Data{}, fmt.Errorf("%w %q: name a file that ends in .npy, .f32, .bf16 or another type of elements, or one of %s",
+	captured := slices.Contains([]string{".pcap", ".pcapng", ".cap", ".gz"}, suffix)
+	if suffix != ".npy" && !raw && !captured {
+		return nil, fmt.Errorf("%w %q: name a file that ends in .npy, .f32, .bf16 or another type of elements, .pcap or .pcap.gz, or one of %s",
 			ErrData, name, strings.Join(Names(), ", "))
 	}
-	b, err := os.ReadFile(name)
+	f, err := os.Open(name)
 	if err != nil {
 		if path := (*fs.PathError)(nil); errors.As(err, &path) {
 			err = path.Err
 		}
-		return Data{}, fmt.Errorf("%w %q: %w", ErrData, name, err)
+		return nil, fmt.Errorf("%w %q: %w", ErrData, name, err)
 	}
-	d := Data{Name: name}
-	if raw {
-		if len(b)%dtype.Size() != 0 {
-			return Data{}, fmt.Errorf("%w %q: %d bytes are no whole number of %v", ErrData, name, len(b), dtype)
-		}
-		d.Array = npy.Array{DType: dtype, Rows: 1, Cols: len(b) / dtype.Size(), Data: b}
-	} else if d.Array, err = npy.Parse(b); err != nil {
-		return Data{}, fmt.Errorf("%w %q: %w", ErrData, name, err)
+	defer f.Close()
+	var found []Data
+	if captured {
+		found, err = fromCapture(f, name, c)
+	} else {
+		found, err = fromArray(f, name, dtype)
 	}
-	if d.Rows*d.Cols == 0 {
-		return Data{}, fmt.Errorf("%w %q: it has no elements", ErrData, name)
+	if err != nil {
+		return nil, fmt.Errorf("%w %q: %w", ErrData, name, err)
 	}
-	return d, nil
+	return found, nil
+}
+
+// fromArray reads a file of elements of type d, or of .npy if there is none.
+func fromArray(r io.Reader, name string, d tensor.DType) ([]Data, error) {
+	b, err := io.ReadAll(r)
+	if err != nil {
+		return nil, err
+	}
+	a := npy.Array{DType: d, Rows: 1, Cols: len(b) / d.Size(), Data: b}
+	if d == tensor.NoDType {
+		a, err = npy.Parse(b)
+	} else if len(b)%d.Size() != 0 {
+		err = fmt.Errorf("%d bytes are no whole number of %v", len(b), d)
+	}
+	if err == nil && a.Rows*a.Cols == 0 {
+		err = errors.New("it has no elements")
+	}
+	return []Data{{Name: name, Tensors: []npy.Array{a}}}, err
 }
 
 // suffixes returns the type of elements in a file whose name ends so.
@@ -117,6 +155,14 @@ func Names() []string {
 	return names
 }
 
+// Recorded lists the built-in gradients of real training, as they were.
+func Recorded() (names []string) {
+	for _, r := range gradients.All() {
+		names = append(names, r.Name)
+	}
+	return names
+}
+
 func builtIn(name string) (Data, bool) {
 	for _, b := range builders {
 		if b.name != name {
@@ -127,7 +173,7 @@ func builtIn(name string) (Data, bool) {
 		for i := range values {
 			values[i] = float32(b.value(r, i))
 		}
-		return Data{name, b.what, array(values, 1, b.dtype)}, true
+		return Data{name, b.what, []npy.Array{array(values, 1, b.dtype)}}, true
 	}
 	recorded := gradients.All()
 	base, brain := strings.CutSuffix(name, "-bf16")
@@ -135,13 +181,13 @@ func builtIn(name string) (Data, bool) {
 	if i < 0 {
 		return Data{}, false
 	}
-	d := Data{name, recorded[i].What, recorded[i].Array}
+	a := recorded[i].Array
 	if brain {
-		values := make([]float32, d.Rows*d.Cols)
-		tensor.ToFloat32(values, d.Data, d.DType)
-		d.Array = array(values, d.Rows, tensor.BFloat16)
+		values := make([]float32, a.Rows*a.Cols)
+		tensor.ToFloat32(values, a.Data, a.DType)
+		a = array(values, a.Rows, tensor.BFloat16)
 	}
-	return d, true
+	return Data{name, recorded[i].What, []npy.Array{a}}, true
 }
 
 func array(values []float32, rows int, d tensor.DType) npy.Array {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math"
 
+	"github.com/gradproxy/gradproxy/codecs/codectest/npy"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -25,35 +26,47 @@ type Error struct {
 
 // quality runs a codec through all steps of d.
 func quality(c cutter, d Data) (Size, Error, error) {
-	blocks, err := c.cut(len(d.Row(0)))
-	if err != nil {
-		return Size{}, Error{}, err
-	}
-	total, encoded := 0, []byte(nil)
+	var raw, total int
+	var size Size
 	var sums deviation
-	for step := range d.Rows {
-		src, dst := d.Row(step), make([]byte, len(d.Row(step)))
+	for _, t := range d.Tensors {
+		n, err := c.through(t, &sums)
+		if err != nil {
+			return Size{}, Error{}, err
+		}
+		total += n
+		raw += len(t.Data)
+		size.EncodedBytes += float64(n) / float64(t.Rows)
+	}
+	size.Ratio = float64(raw) / float64(total)
+	size.BitsPerValue = 8 * float64(c.dtype.Size()) / size.Ratio
+	return size, sums.result(), nil
+}
+
+// through runs a codec through all steps of t, adds to sums how its values came out, and returns the bytes that they took.
+func (c cutter) through(t npy.Array, sums *deviation) (total int, err error) {
+	blocks, err := c.cut(len(t.Row(0)))
+	if err != nil {
+		return 0, err
+	}
+	var encoded []byte
+	for step := range t.Rows {
+		src, dst := t.Row(step), make([]byte, len(t.Row(step)))
 		for i := range blocks {
 			b := &blocks[i]
 			out, raw, err := b.encode(encoded[:0], src)
 			if err != nil {
-				return Size{}, Error{}, err
+				return 0, err
 			}
 			encoded = out
 			total += len(out)
 			if err := b.decode(dst, out, raw); err != nil {
-				return Size{}, Error{}, err
+				return 0, err
 			}
 		}
-		sums.add(d.DType, src, dst)
+		sums.add(t.DType, src, dst)
 	}
-	raw := float64(d.Rows * len(d.Row(0)))
-	size := Size{
-		EncodedBytes: float64(total) / float64(d.Rows),
-		Ratio:        raw / float64(total),
-		BitsPerValue: 8 * float64(total) / float64(d.Rows*d.Cols),
-	}
-	return size, sums.result(), nil
+	return total, nil
 }
 
 // A deviation sums up how values x came out as y.

@@ -17,6 +17,10 @@ type Speed struct {
 	DecodeVsCopy float64 `json:"decode_vs_copy"`
 }
 
+// longRound is the processor time after which a round begins no other tensor: what takes longer than that is far slower
+// than any memory, and no better measured by more of it.
+const longRound = 300 * time.Millisecond
+
 // A memory is what is copied, encoded and decoded in each round.
 type memory struct {
 	src, dst []byte
@@ -25,24 +29,16 @@ type memory struct {
 
 func newMemory(n int) *memory { return &memory{src: make([]byte, n), dst: make([]byte, n)} }
 
+// A place is where a value of a tensor lies in a memory, and its coders.
+type place struct {
+	off, size int
+	blocks    []block // nil: not yet made
+}
+
 // speed measures c on d, repeated over the whole memory: each repetition is a tensor with coders of its own. The first
-// round is not counted: it makes pages and pools.
+// round is not counted: it makes pages, coders and pools, and settles how much of the memory the others code.
 func (m *memory) speed(ctx context.Context, c cutter, d Data, rounds int) (Speed, error) {
-	size := len(d.Row(0))
-	var tensors [][]block
-	for at := 0; at == 0 || at+size <= len(m.src); at += size {
-		blocks, err := c.cut(size)
-		if err != nil {
-			return Speed{}, err
-		}
-		tensors = append(tensors, blocks)
-	}
-	if len(m.src) < size {
-		m.src, m.dst = make([]byte, size), make([]byte, size)
-	}
-	for i := range tensors {
-		copy(m.src[i*size:], d.Row(i%d.Rows))
-	}
+	places := m.fill(d)
 	runtime.LockOSThread() // whose clock now reads
 	defer runtime.UnlockOSThread()
 	var all [4][]float64
@@ -51,11 +47,12 @@ func (m *memory) speed(ctx context.Context, c cutter, d Data, rounds int) (Speed
 			return Speed{}, err
 		}
 		copying := m.copy()
-		encoding, decoding, err := m.round(tensors, size)
+		n, encoding, decoding, err := m.round(c, places)
 		if err != nil {
 			return Speed{}, err
 		}
 		if r == 0 {
+			places = places[:n]
 			continue
 		}
 		for i, v := range []float64{encoding, decoding, encoding / copying, decoding / copying} {
@@ -65,6 +62,26 @@ func (m *memory) speed(ctx context.Context, c cutter, d Data, rounds int) (Speed
 	return Speed{median(all[0]), median(all[1]), median(all[2]), median(all[3])}, nil
 }
 
+// fill fills the memory with values of d, step by step and again and again, and makes it larger if there is no room for a
+// single one.
+func (m *memory) fill(d Data) (places []place) {
+	off := 0
+	for step := 0; ; step++ {
+		for _, t := range d.Tensors {
+			value := t.Row(step % t.Rows)
+			if off+len(value) > len(m.src) {
+				if off > 0 {
+					return places
+				}
+				m.src, m.dst = make([]byte, len(value)), make([]byte, len(value))
+			}
+			copy(m.src[off:], value)
+			places = append(places, place{off: off, size: len(value)})
+			off += len(value)
+		}
+	}
+}
+
 // copy returns the speed of copying all memory once.
 func (m *memory) copy() (gbps float64) {
 	begin := now()
@@ -72,27 +89,34 @@ func (m *memory) copy() (gbps float64) {
 	return rate(len(m.src), now()-begin)
 }
 
-// round encodes and decodes all tensors once, block by block, and returns the speed of each.
-func (m *memory) round(tensors [][]block, size int) (encoding, decoding float64, err error) {
+// round encodes and decodes tensors once, block by block, and returns of how many, and the speed of each.
+func (m *memory) round(c cutter, places []place) (n int, encoding, decoding float64, err error) {
 	var encode, decode time.Duration
-	for i, blocks := range tensors {
-		src, dst := m.src[i*size:(i+1)*size], m.dst[i*size:(i+1)*size]
-		for j := range blocks {
+	size := 0
+	for n < len(places) && encode+decode < longRound {
+		p := &places[n]
+		if p.blocks == nil {
+			if p.blocks, err = c.cut(p.size); err != nil {
+				return n, 0, 0, err
+			}
+		}
+		src, dst := m.src[p.off:p.off+p.size], m.dst[p.off:p.off+p.size]
+		for j := range p.blocks {
 			begin := now()
-			out, raw, err := blocks[j].encode(m.encoded[:0], src)
+			out, raw, err := p.blocks[j].encode(m.encoded[:0], src)
 			encoded := now()
 			if err != nil {
-				return 0, 0, err
+				return n, 0, 0, err
 			}
 			m.encoded = out
-			if err := blocks[j].decode(dst, out, raw); err != nil {
-				return 0, 0, err
+			if err := p.blocks[j].decode(dst, out, raw); err != nil {
+				return n, 0, 0, err
 			}
 			encode, decode = encode+encoded-begin, decode+now()-encoded
 		}
+		n, size = n+1, size+p.size
 	}
-	n := len(tensors) * size
-	return rate(n, encode), rate(n, decode), nil
+	return n, rate(size, encode), rate(size, decode), nil
 }
 
 func rate(n int, d time.Duration) (gbps float64) { return float64(n) / float64(max(d, 1)) }

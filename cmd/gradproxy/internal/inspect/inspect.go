@@ -43,12 +43,8 @@ func Read(r io.Reader, c Config) (report *Report, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("inspect: %w", err)
 	}
-	x := &inspector{
-		config:   c,
-		near:     [2][]parser.Protocol{all.Protocols(), all.Protocols()},
-		tensors:  &tensors{spare: c.MaxCopies, last: map[blockName]*block{}},
-		costings: costings,
-	}
+	x := newInspector(c)
+	x.costings = costings
 	err = capture.Read(r, x.open)
 	report = &Report{Connections: []Connection{}}
 	for _, w := range x.wires {
@@ -67,8 +63,17 @@ type inspector struct {
 	near     [2][]parser.Protocol // of the proxies beside clients, and beside servers
 	wires    []*wire
 	tensors  *tensors
-	costings []*costing // lossless first
-	err      error      // a defect of the program
+	costings []*costing  // lossless first
+	each     func(Value) // is told of every value; may be nil
+	err      error       // a defect of the program
+}
+
+func newInspector(c Config) *inspector {
+	return &inspector{
+		config:  c,
+		near:    [2][]parser.Protocol{all.Protocols(), all.Protocols()},
+		tensors: &tensors{spare: c.MaxCopies, last: map[blockName]*block{}},
+	}
 }
 
 // open begins a connection.
@@ -113,7 +118,7 @@ func (w *wire) Data(from parser.Side, b []byte) {
 func (w *wire) begin() {
 	x := w.inspector
 	for i := range x.near[0] {
-		r := &reader{protocol: x.near[0][i].String(), tensors: x.tensors, costings: x.costings, ended: w.gaps}
+		r := &reader{protocol: x.near[0][i].String(), tensors: x.tensors, costings: x.costings, each: x.each, ended: w.gaps}
 		if p, ok := x.near[0][i].(interface{ Proved() bool }); ok {
 			r.proved = p.Proved()
 		}

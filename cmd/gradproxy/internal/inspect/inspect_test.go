@@ -273,10 +273,15 @@ func TestForeignCaptures(t *testing.T) {
 }
 
 // twoRanks is a capture of a small data parallel job.
-func twoRanks() []byte {
-	trace := gloosim.Run(gloosim.Job{Ranks: 2, Tags: true, FirstID: true, Seed: 1, Calls: gloosim.DDP{
+func twoRanks() []byte { return captureOf(twoRanksTrace()) }
+
+func twoRanksTrace() *gloosim.Trace {
+	return gloosim.Run(gloosim.Job{Ranks: 2, Tags: true, FirstID: true, Seed: 1, Calls: gloosim.DDP{
 		Shapes: [][]int64{{100, 64}, {100}, {10, 100}, {10}}, DType: tensor.Float32, Steps: 6, Buckets: [][]int{{3, 2, 1, 0}}, Buffers: 64,
 	}.Calls()})
+}
+
+func captureOf(trace *gloosim.Trace) []byte {
 	var conns []capturetest.Conn
 	for _, c := range trace.Conns {
 		conns = append(conns, capturetest.Conn{Client: c.ClientAddr, Server: c.ServerAddr})

@@ -24,8 +24,10 @@ type reader struct {
 	deaf     [2]bool             // nor by the far proxy
 	tallies  [2]tally
 	values   [2]value
+	whole    [2]wholeValue // collected for each
 	tensors  *tensors
 	costings []*costing
+	each     func(Value)               // may be nil
 	segments []parser.Segment          // of the bytes at hand
 	flows    [2][]*proxy.RehearsedFlow // by direction, then as costings; nil: it has had no tensor
 	err      error                     // of a flow
@@ -118,7 +120,11 @@ func (r *reader) payload(from parser.Side, t tensor.Tensor, b []byte) {
 	for len(b) > 0 {
 		n := min(len(b), v.need())
 		if v.data = append(v.data, b[:n]...); v.need() == 0 {
-			tally.roles.add(r.tensors.judge(v.tensor, v.off, v.data, r.proved), len(v.data))
+			role := r.tensors.judge(v.tensor, v.off, v.data, r.proved)
+			tally.roles.add(role, len(v.data))
+			if r.each != nil {
+				r.whole[from].add(v, role, r.each)
+			}
 			v.next()
 		}
 		b = b[n:]

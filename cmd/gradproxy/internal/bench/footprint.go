@@ -1,0 +1,130 @@
+package bench
+
+import (
+	"runtime"
+
+	"github.com/gradproxy/gradproxy/codecs"
+)
+
+// Memory is what coding takes, in bytes for each value of a tensor.
+type Memory struct {
+	// EncoderBytes and DecoderBytes are what the coders hold from one step to the next, the residual of error feedback (4)
+	// included. What blocks of one shape share is not: tables, pools.
+	EncoderBytes float64 `json:"encoder_bytes_per_value"`
+	DecoderBytes float64 `json:"decoder_bytes_per_value"`
+	// AllocatedBytes is what encoding and decoding one more step allocates, and the garbage collector frees again.
+	AllocatedBytes float64 `json:"allocated_bytes_per_value"`
+}
+
+// leastValues is how many values are coded where memory is measured: with fewer, what else this process allocates would
+// be seen.
+const leastValues = 1 << 19
+
+// footprint measures c on d's first tensors, again and again if they are few.
+func footprint(c cutter, d Data) (Memory, error) {
+	var f fleet
+	for n := 0; n < leastValues; {
+		for _, t := range d.Tensors {
+			if n < leastValues {
+				f.values = append(f.values, t.Row(0))
+				n += t.Cols
+			}
+		}
+	}
+	// Codecs make tables and fill pools when they are first used.
+	if err := f.enlist(c); err != nil {
+		return Memory{}, err
+	}
+	if err := f.step(); err != nil {
+		return Memory{}, err
+	}
+	n := 0
+	for _, v := range f.values {
+		n += len(v) / c.dtype.Size()
+	}
+	var m Memory
+	// What coders hold is seen when they are gone. Some make it when they are first used.
+	both := live()
+	f.encoders = nil
+	decoders := live()
+	f.decoders = nil
+	none := live()
+	m.EncoderBytes = float64(max(0, both-decoders)) / float64(n)
+	m.DecoderBytes = float64(max(0, decoders-none)) / float64(n)
+	if err := f.enlist(c); err != nil {
+		return Memory{}, err
+	}
+	if err := f.step(); err != nil {
+		return Memory{}, err
+	}
+	before := allocated()
+	if err := f.step(); err != nil {
+		return Memory{}, err
+	}
+	m.AllocatedBytes = float64(allocated()-before) / float64(n)
+	runtime.KeepAlive(f)
+	return m, nil
+}
+
+// A fleet is the coders of many blocks, and what they code.
+type fleet struct {
+	values   [][]byte
+	blocks   []part
+	encoders []codecs.Encoder
+	decoders []codecs.Decoder
+	encoded  []byte
+	decoded  []byte
+}
+
+// A part is where a block lies in a value.
+type part struct{ value, off, size int }
+
+// enlist makes the coders.
+func (f *fleet) enlist(c cutter) error {
+	f.blocks = f.blocks[:0]
+	for i, v := range f.values {
+		blocks, err := c.cut(len(v))
+		if err != nil {
+			return err
+		}
+		for _, b := range blocks {
+			f.blocks = append(f.blocks, part{i, b.off, b.size})
+			f.encoders, f.decoders = append(f.encoders, b.encoder), append(f.decoders, b.decoder)
+			f.decoded = make([]byte, max(len(f.decoded), b.size))
+		}
+	}
+	return nil
+}
+
+// step encodes and decodes every block once.
+func (f *fleet) step() error {
+	for i, p := range f.blocks {
+		b := block{off: p.off, size: p.size, encoder: f.encoders[i], decoder: f.decoders[i]}
+		out, raw, err := b.encode(f.encoded[:0], f.values[p.value])
+		if err != nil {
+			return err
+		}
+		f.encoded = out
+		b.off = 0
+		if err := b.decode(f.decoded, out, raw); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// live returns the bytes of the heap that are in use. Pools are emptied by it.
+func live() int64 {
+	runtime.GC()
+	runtime.GC() // what pools hold survives one
+	var s runtime.MemStats
+	runtime.ReadMemStats(&s)
+	return int64(s.HeapAlloc)
+}
+
+// allocated returns the bytes that were ever allocated.
+func allocated() int64 {
+	var s runtime.MemStats
+	runtime.ReadMemStats(&s)
+	return int64(s.TotalAlloc)
+}
