@@ -108,15 +108,15 @@ func (l *layer) gradWeight(sum *combination) {
 	}
 }
 
-// backward sets the delta of the layer below: (delta W), where that layer's output was above zero.
-func (l *layer) backward(below *layer, sum *combination) {
-	clear(below.delta.at)
+// backward sets below, the delta of the layer below: (delta W), where that layer's output was above zero.
+func (l *layer) backward(below matrix, sum *combination) {
+	clear(below.at)
 	for j := range l.outT.cols {
 		sum.reset()
 		for o, d := range l.delta.row(j) {
 			sum.add(o, d)
 		}
-		delta := below.delta.row(j)
+		delta := below.row(j)
 		sum.addTo(delta, l.weight)
 		for o, v := range l.in.row(j) {
 			if v == 0 {

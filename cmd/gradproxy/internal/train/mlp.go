@@ -44,21 +44,38 @@ func New(seed uint64, widths ...int) *MLP {
 	rng := rand.New(rand.NewPCG(seed, uint64(len(widths))))
 	m := new(MLP)
 	for i := range len(widths) - 1 {
-		in, out := widths[i], widths[i+1]
-		l := layer{
-			weight: newMatrix(out, in), weightGrad: newMatrix(out, in),
-			bias: make([]float32, out), biasGrad: make([]float32, out),
-		}
-		bound := math.Sqrt(6 / float64(in))
-		for j := range l.weight.at {
-			l.weight.at[j] = float32((2*rng.Float64() - 1) * bound)
-		}
+		l := newLayer(rng, widths[i], widths[i+1])
 		m.layers = append(m.layers, l)
-		m.params = append(m.params,
-			Param{fmt.Sprintf("%d.weight", i), []int{out, in}, l.weight.at, l.weightGrad.at},
-			Param{fmt.Sprintf("%d.bias", i), []int{out}, l.bias, l.biasGrad})
+		m.params = append(m.params, l.params(i)...)
 	}
 	return m
+}
+
+// newLayer draws weights as New promises.
+func newLayer(rng *rand.Rand, in, out int) layer {
+	l := layer{
+		weight: newMatrix(out, in), weightGrad: newMatrix(out, in),
+		bias: make([]float32, out), biasGrad: make([]float32, out),
+	}
+	drawWeights(rng, l.weight)
+	return l
+}
+
+// drawWeights draws weights of as many inputs as w has columns.
+func drawWeights(rng *rand.Rand, w matrix) {
+	bound := math.Sqrt(6 / float64(w.cols))
+	for j := range w.at {
+		w.at[j] = float32((2*rng.Float64() - 1) * bound)
+	}
+}
+
+// params names the parameters of the i-th layer.
+func (l *layer) params(i int) []Param {
+	out, in := len(l.bias), l.weight.cols
+	return []Param{
+		{fmt.Sprintf("%d.weight", i), []int{out, in}, l.weight.at, l.weightGrad.at},
+		{fmt.Sprintf("%d.bias", i), []int{out}, l.bias, l.biasGrad},
+	}
 }
 
 // Params returns the parameters in the order of torch's Module.parameters: each layer's weight, then its bias.
@@ -68,9 +85,7 @@ func (m *MLP) Params() []Param { return m.params }
 // nil, with the index of each parameter as soon as its gradient is complete, in the order of torch's autograd: the last
 // layer first, a bias before its weight.
 func (m *MLP) Step(images []float32, labels []uint8, ready func(param int)) (loss float64) {
-	m.forward(images, len(labels))
-	top := &m.layers[len(m.layers)-1]
-	loss = top.crossEntropy(labels)
+	loss = m.logits(images, len(labels)).crossEntropy(labels)
 	if ready == nil {
 		ready = func(int) {}
 	}
@@ -81,7 +96,7 @@ func (m *MLP) Step(images []float32, labels []uint8, ready func(param int)) (los
 		l.gradWeight(&m.sum)
 		ready(2 * i)
 		if i > 0 {
-			l.backward(&m.layers[i-1], &m.sum)
+			l.backward(m.layers[i-1].delta, &m.sum)
 		}
 	}
 	return loss
@@ -89,19 +104,11 @@ func (m *MLP) Step(images []float32, labels []uint8, ready func(param int)) (los
 
 // Evaluate returns the mean loss and the share of images classified rightly.
 func (m *MLP) Evaluate(images []float32, labels []uint8) (loss, accuracy float64) {
-	const batch = 64
-	pixels, right := m.layers[0].weight.cols, 0
-	for i := 0; i < len(labels); i += batch {
-		some := labels[i:min(i+batch, len(labels))]
-		m.forward(images[i*pixels:(i+len(some))*pixels], len(some))
-		top := &m.layers[len(m.layers)-1]
-		for j, label := range some {
-			if top.class(j) == int(label) {
-				right++
-			}
-		}
-		loss += top.crossEntropy(some) * float64(len(some))
-	}
-	n := float64(len(labels))
-	return loss / n, float64(right) / n
+	return evaluate(m, m.layers[0].weight.cols, images, labels)
+}
+
+// logits runs a batch of images up to the layer that tells classes.
+func (m *MLP) logits(images []float32, n int) *layer {
+	m.forward(images, n)
+	return &m.layers[len(m.layers)-1]
 }

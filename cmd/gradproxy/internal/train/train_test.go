@@ -11,30 +11,43 @@ import (
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/train"
 )
 
-// Central differences in a small net: each gradient is the slope of the loss.
+// Central differences in small nets: each gradient is the slope of the loss.
 func TestGradientsAreTheSlopeOfTheLoss(t *testing.T) {
-	const batch, inputs, classes = 5, 7, 3
-	m := train.New(4, inputs, 9, 6, classes)
-	rng := rand.New(rand.NewPCG(4, 4))
-	images := make([]float32, batch*inputs)
-	for i := range images {
-		images[i] = rng.Float32()
-	}
-	labels := []uint8{0, 1, 2, 1, 0}
-	m.Step(images, labels, nil)
-	for _, p := range m.Params() {
-		for i, g := range slices.Clone(p.Grad) {
-			const h = 1.0 / 2048 // a kink of a ReLU this near would show
-			was := p.Value[i]
-			p.Value[i] = was + h
-			above, _ := m.Evaluate(images, labels)
-			p.Value[i] = was - h
-			below, _ := m.Evaluate(images, labels)
-			p.Value[i] = was
-			if slope := (above - below) / (2 * h); math.Abs(slope-float64(g)) > 2e-3 {
-				t.Errorf("%s[%d]: gradient %g, slope %g", p.Name, i, g, slope)
+	const batch, side, classes = 5, 4, 3
+	for name, m := range map[string]train.Model{
+		"MLP": train.New(4, side*side, 9, 6, classes),
+		"CNN": train.NewCNN(4, side, [2]int{2, 3}, classes),
+	} {
+		t.Run(name, func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(4, 4))
+			images := make([]float32, batch*side*side)
+			for i := range images {
+				images[i] = rng.Float32()
 			}
-		}
+			labels := []uint8{0, 1, 2, 1, 0}
+			m.Step(images, labels, nil)
+			moved := 0
+			for _, p := range m.Params() {
+				for i, g := range slices.Clone(p.Grad) {
+					const h = 1.0 / 4096 // a kink of a ReLU this near would show
+					was := p.Value[i]
+					p.Value[i] = was + h
+					above, _ := m.Evaluate(images, labels)
+					p.Value[i] = was - h
+					below, _ := m.Evaluate(images, labels)
+					p.Value[i] = was
+					if slope := (above - below) / (2 * h); math.Abs(slope-float64(g)) > 2e-3 {
+						t.Errorf("%s[%d]: gradient %g, slope %g", p.Name, i, g, slope)
+					}
+					if math.Abs(float64(g)) > 0.01 {
+						moved++
+					}
+				}
+			}
+			if moved < 20 {
+				t.Errorf("only %d gradients are far from zero: the test shows little", moved)
+			}
+		})
 	}
 }
 
