@@ -17,13 +17,13 @@ import (
 func benchCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure codecs",
+		Short: "Measure codecs, and what papers say of them",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			return usagef("bench what? see gradproxy bench --help")
 		},
 	}
-	c.AddCommand(benchCodecsCommand())
+	c.AddCommand(benchCodecsCommand(), benchPapersCommand())
 	return c
 }
 

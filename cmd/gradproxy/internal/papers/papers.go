@@ -1,0 +1,81 @@
+// Package papers measures the headline tables of the five papers again, in their own form: the paper's figure, the figure
+// here, and whether it holds, that is, whether the figure here lies in a band that the table's definition states.
+//
+// None of the papers' data and machines are here. Networks are trained on Fashion-MNIST, sparse linear models on the word
+// n-grams of SpamAssassin's mails, both in package train's plain Go, with simulated workers (package cluster). So it is
+// the shape of a table that can be expected to hold, and bands are as wide as that says. All is seeded: a table has the
+// same figures each time.
+package papers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/papers/data"
+)
+
+// A Config says what to measure. The zero Config measures everything.
+type Config struct {
+	Papers []string // of Names; none: all
+	Quick  bool     // fewer steps, and for networks the digits that the program has in itself
+	Data   string   // directory of downloaded data; "": data.Dir()
+}
+
+// experiments lists the tables, paper by paper.
+var experiments = [...]experiment{
+	{"3lc", "Table 2", "average traffic compression", threelcTraffic},
+	{"3lc", "Table 1", "speed-up and test accuracy", threelcSpeed},
+}
+
+// An experiment measures one table.
+type experiment struct {
+	paper, table, title string
+	measure             func(ctx context.Context, l *lab, t *Table) error
+}
+
+// Names lists the papers.
+func Names() []string {
+	var names []string
+	for _, e := range experiments {
+		if !slices.Contains(names, e.paper) {
+			names = append(names, e.paper)
+		}
+	}
+	return names
+}
+
+// Run measures each table of c.Papers and gives it to report as soon as it is there. A table whose data is not on this
+// machine is left out, and skipped is given an error that wraps data.ErrMissing and says how to get it.
+func Run(ctx context.Context, c Config, report func(Table), skipped func(error)) error {
+	for _, name := range c.Papers {
+		if !slices.Contains(Names(), name) {
+			return fmt.Errorf("%w %q: there are %s", ErrPaper, name, strings.Join(Names(), ", "))
+		}
+	}
+	if c.Data == "" {
+		c.Data = data.Dir()
+	}
+	l := newLab(c)
+	for _, e := range experiments {
+		if len(c.Papers) > 0 && !slices.Contains(c.Papers, e.paper) {
+			continue
+		}
+		t := Table{Paper: e.paper, Table: e.table, Title: e.title, Quick: c.Quick}
+		err := e.measure(ctx, l, &t)
+		switch {
+		case errors.Is(err, data.ErrMissing):
+			skipped(fmt.Errorf("%s, %s is left out: %w", e.paper, e.table, err))
+		case err != nil:
+			return fmt.Errorf("%s, %s: %w", e.paper, e.table, err)
+		default:
+			report(t)
+		}
+	}
+	return nil
+}
+
+// ErrPaper says that a name is none of Names.
+var ErrPaper = errors.New("unknown paper")

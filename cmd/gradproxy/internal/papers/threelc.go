@@ -1,0 +1,186 @@
+package papers
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/papers/cluster"
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/train"
+)
+
+// A design is a row of 3LC's Table 1: what pushes and pulls go through.
+type design struct {
+	name, codec string // "": as they are
+	feedback    bool
+
+	speedups [3]float64 // at 10, 100 and 1000 Mbit/s
+	accuracy float64    // percent
+}
+
+// threelcDesigns are those of section 5.1 that change what is sent, each with one scale or threshold a tensor. What
+// travels by 2 local steps is not a codec's matter.
+var threelcDesigns = [...]design{
+	{"32-bit float", "", false, [3]float64{1, 1, 1}, 93.37},
+	{"3LC (s=1.00)", "3lc(block=16777216)", true, [3]float64{15.9, 7.97, 1.53}, 93.32},
+	{"3LC (s=1.50)", "3lc(s=1.5,block=16777216)", true, [3]float64{20.9, 8.70, 1.53}, 93.29},
+	{"3LC (s=1.75)", "3lc(s=1.75,block=16777216)", true, [3]float64{22.8, 9.04, 1.53}, 93.51},
+	{"3LC (s=1.90)", "3lc(s=1.9,block=16777216)", true, [3]float64{22.8, 9.22, 1.55}, 93.10},
+}
+
+// threelcLevels are the rows of Table 2, by sparsity multiplier.
+var threelcLevels = [...]struct {
+	s, ratio, bits float64
+	design         string
+}{
+	{1, 39.4, 0.812, "3LC (s=1.00)"},
+	{1.5, 70.9, 0.451, "3LC (s=1.50)"},
+	{1.75, 107, 0.298, "3LC (s=1.75)"},
+	{1.9, 160, 0.200, "3LC (s=1.90)"},
+}
+
+// threelcTraffic measures Table 2 on a training, and between two synthetic brackets: on independent normal values, which
+// have no large ones, and on two-sided exponential ones, which have many.
+func threelcTraffic(ctx context.Context, l *lab, t *Table) error {
+	results, err := l.train3lc(ctx, t)
+	if err != nil {
+		return err
+	}
+	for _, level := range threelcLevels {
+		coded := results[level.design].Coded
+		label := fmt.Sprintf("s=%.2f", level.s)
+		t.add(claim{label: label, quantity: "ratio", paper: level.ratio, why: threelcWhy}.within(2), coded.Ratio())
+		t.add(claim{label: label, quantity: "bits a value", paper: level.bits, why: threelcWhy}.within(2), coded.Bits())
+	}
+	warm, counted := l.pick(1000, 100), l.pick(200, 20)
+	t.setup("brackets: tensors of %d independent values, %d steps after %d with error feedback; the paper's figure ought to lie between them", bracketSize, counted, warm)
+	return threelcBrackets(ctx, t, warm, counted)
+}
+
+const threelcWhy = "the tensors are those of a perceptron of two layers on small images, whose gradients spread otherwise than a ResNet-110's, and the ratio follows their spread"
+
+// bracketSize is a convolution of ResNet-110's last stage: 64 x 64 x 3 x 3.
+const bracketSize = 36864
+
+func threelcBrackets(ctx context.Context, t *Table, warm, counted int) error {
+	brackets := [...]struct {
+		name string
+		draw func(*rand.Rand) float64
+		band func(ratio float64) Band
+	}{
+		{"normal", (*rand.Rand).NormFloat64, func(ratio float64) Band { return atMost(1.1 * ratio) }},
+		{"exponential", func(r *rand.Rand) float64 { return math.Copysign(r.ExpFloat64(), r.Float64()-0.5) },
+			func(ratio float64) Band { return atLeast(ratio) }},
+	}
+	ratios := make([]float64, len(brackets)*len(threelcLevels))
+	err := parallel(ctx, len(ratios), func(ctx context.Context, i int) (err error) {
+		b, level := brackets[i/len(threelcLevels)], threelcLevels[i%len(threelcLevels)]
+		ratios[i], err = steadyRatio(ctx, level.s, b.draw, warm, counted)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for i, ratio := range ratios {
+		b, level := brackets[i/len(threelcLevels)], threelcLevels[i%len(threelcLevels)]
+		t.add(claim{label: fmt.Sprintf("s=%.2f, %s values", level.s, b.name), quantity: "ratio", paper: level.ratio, band: b.band(level.ratio),
+			why: "the figure of the paper lies beyond this bracket"}, ratio)
+	}
+	return nil
+}
+
+// steadyRatio is 3LC's ratio over some steps of independent values, after some that fill the residual.
+func steadyRatio(ctx context.Context, s float64, draw func(*rand.Rand) float64, warm, counted int) (float64, error) {
+	c, err := cluster.NewChannel(cluster.Wire{Codec: codec(fmt.Sprintf("3lc(s=%v)", s)), Feedback: true}, bracketSize)
+	if err != nil {
+		return 0, err
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	x := make([]float32, bracketSize)
+	for step := range warm + counted {
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
+		if step == warm {
+			c.Traffic = cluster.Traffic{}
+		}
+		for i := range x {
+			x[i] = float32(draw(rng))
+		}
+		if err := c.Send(x, x); err != nil {
+			return 0, err
+		}
+	}
+	return c.Traffic.Ratio(), nil
+}
+
+// threelcSpeed measures Table 1: how many steps a second each design makes over links of three speeds, and how well the
+// model does after the same number of steps.
+func threelcSpeed(ctx context.Context, l *lab, t *Table) error {
+	results, err := l.train3lc(ctx, t)
+	if err != nil {
+		return err
+	}
+	// Computing takes as long as makes the paper's speed-up of 3LC, s=1, at 1 Gbit/s right, if what it sends were nothing
+	// but Table 2's: c + 1 = 1.53 (c + 1/39.4), in times that the uncompressed exchange takes there.
+	const c = (1 - 1.53/39.4) / (1.53 - 1)
+	t.setup("a step takes %.2f times as long to compute as uncompressed tensors take at 1 Gbit/s (what the paper's 1.53 there means), and then the bytes' time on the link", c)
+	plain := results[threelcDesigns[0].name]
+	links := [...]struct {
+		name string
+		slow float64 // times slower than 1 Gbit/s
+	}{{"10 Mbit/s", 100}, {"100 Mbit/s", 10}, {"1 Gbit/s", 1}}
+	for _, d := range threelcDesigns[1:] {
+		r := results[d.name]
+		for i, link := range links {
+			speedup := (c + link.slow) / (c + link.slow*r.Step/plain.Step)
+			t.add(claim{label: d.name, quantity: "speed-up at " + link.name, paper: d.speedups[i],
+				why: "the model of a step's time knows the link and nothing of the framework's own costs, nor of encoding's"}.within(1.75), speedup)
+		}
+		t.add(claim{label: d.name, quantity: "accuracy, points over 32-bit float", paper: d.accuracy - threelcDesigns[0].accuracy,
+			why: "the network, its data and the number of steps are others, and smaller"}.near(1), 100*(r.Accuracy-plain.Accuracy))
+	}
+	t.setup("32-bit float reaches %.2f %% here and %.2f %% in the paper", 100*plain.Accuracy, threelcDesigns[0].accuracy)
+	return nil
+}
+
+// trained is what came of a design.
+type trained = cluster.Outcome
+
+// train3lc trains the network of 3LC's tables with each design, once.
+func (l *lab) train3lc(ctx context.Context, t *Table) (map[string]trained, error) {
+	images, err := l.images()
+	if err != nil {
+		return nil, err
+	}
+	const workers, batch, hidden, rate, momentum = 4, 32, 128, 0.1, 0.9
+	steps := l.pick(1000, 60)
+	pixels := images.set.Side * images.set.Side
+	t.setup("training: %s, a perceptron of %d, %d and 10, %d workers with %d images each, %d steps of SGD with momentum; a tensor has one scale, biases travel as they are",
+		images.name, pixels, hidden, workers, batch, steps)
+	if len(l.designs) > 0 {
+		return l.designs, nil
+	}
+	outcomes := make([]trained, len(threelcDesigns))
+	err = parallel(ctx, len(outcomes), func(ctx context.Context, i int) (err error) {
+		d := threelcDesigns[i]
+		wire := cluster.Wire{Feedback: d.feedback}
+		if d.codec != "" {
+			wire.Codec = codec(d.codec)
+		}
+		outcomes[i], err = cluster.Train(ctx, cluster.Job{
+			Model: train.New(1, pixels, hidden, 10), Set: images.set, Test: images.test,
+			Workers: workers, Batch: batch, Steps: steps, Rate: rate, Momentum: momentum, Seed: 1,
+			Push: wire, Pull: wire, Bypass: hidden + 1,
+		})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i, o := range outcomes {
+		l.designs[threelcDesigns[i].name] = o
+	}
+	return l.designs, nil
+}
