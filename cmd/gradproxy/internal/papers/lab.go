@@ -17,6 +17,7 @@ import (
 type lab struct {
 	Config
 	images  func() (pictures, error)
+	mails   func() (*data.Mails, error)
 	designs map[string]trained // of threelc
 }
 
@@ -32,16 +33,18 @@ func newLab(c Config) *lab {
 		if c.Quick {
 			p.name = "the demo's digits"
 			p.set, p.test = data.Digits()
-			return p, nil
+		} else {
+			p.name = "Fashion-MNIST"
+			p.set, p.test, err = data.Fashion(c.Data)
 		}
-		p.name = "Fashion-MNIST"
-		p.set, p.test, err = data.Fashion(c.Data)
+		data.Standardize(&p.set, &p.test)
 		return p, err
 	})
+	l.mails = sync.OnceValues(func() (*data.Mails, error) { return data.NGrams(c.Data, gramWords, gramMails) })
 	return l
 }
 
-// if quick, short; else long.
+// pick returns long, or short if the run is to be quick.
 func (l *lab) pick(long, short int) int {
 	if l.Quick {
 		return short

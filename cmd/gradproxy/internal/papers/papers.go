@@ -28,6 +28,8 @@ type Config struct {
 var experiments = [...]experiment{
 	{"3lc", "Table 2", "average traffic compression", threelcTraffic},
 	{"3lc", "Table 1", "speed-up and test accuracy", threelcSpeed},
+	{"fastsgd", "Table V", "space cost of a gradient key", fastsgdKeys},
+	{"fastsgd", "Table VI", "space cost of a gradient key by the size of the length flag", fastsgdFlags},
 }
 
 // An experiment measures one table.

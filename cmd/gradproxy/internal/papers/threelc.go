@@ -154,7 +154,7 @@ func (l *lab) train3lc(ctx context.Context, t *Table) (map[string]trained, error
 	if err != nil {
 		return nil, err
 	}
-	const workers, batch, hidden, rate, momentum = 4, 32, 128, 0.1, 0.9
+	const workers, batch, hidden, rate, momentum = 4, 32, 128, 0.02, 0.9
 	steps := l.pick(1000, 60)
 	pixels := images.set.Side * images.set.Side
 	t.setup("training: %s, a perceptron of %d, %d and 10, %d workers with %d images each, %d steps of SGD with momentum; a tensor has one scale, biases travel as they are",

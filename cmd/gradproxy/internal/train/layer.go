@@ -63,10 +63,10 @@ func (l *layer) crossEntropy(labels []uint8) (loss float64) {
 		for o := range delta {
 			total += math.Exp(float64(l.outT.row(o)[j]) - most)
 		}
+		loss += (math.Log(total) + most - float64(l.outT.row(int(label))[j])) / n
 		for o := range delta {
 			p := math.Exp(float64(l.outT.row(o)[j])-most) / total
 			if o == int(label) {
-				loss -= math.Log(p) / n
 				p--
 			}
 			delta[o] = float32(p / n)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 )
@@ -15,7 +16,7 @@ import (
 // Images are labelled images of one channel.
 type Images struct {
 	Side   int       // pixels, in width and height
-	Pixels []float32 // Side * Side values of 0 to 1 for each image
+	Pixels []float32 // Side * Side values for each image: from 0 to 1, as they come
 	Labels []uint8   // 0 to 9
 }
 
@@ -35,6 +36,23 @@ func (s *Images) Gather(dst []float32, labels []uint8, at []int) ([]float32, []u
 func (s *Images) First(n int) Images {
 	n = min(n, s.Len())
 	return Images{s.Side, s.Pixels[:n*s.Side*s.Side], s.Labels[:n]}
+}
+
+// Standardize shifts and scales the pixels of set, and those of test likewise, so that the set's have a mean of 0 and a
+// deviation of 1.
+func Standardize(set, test *Images) {
+	var sum, squares float64
+	for _, v := range set.Pixels {
+		sum, squares = sum+float64(v), squares+float64(v)*float64(v)
+	}
+	n := float64(len(set.Pixels))
+	mean := sum / n
+	deviation := math.Sqrt(squares/n - mean*mean)
+	for _, s := range []*Images{set, test} {
+		for i, v := range s.Pixels {
+			s.Pixels[i] = float32((float64(v) - mean) / deviation)
+		}
+	}
 }
 
 // debian is where the package dataset-fashion-mnist has its files.
