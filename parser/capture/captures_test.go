@@ -49,13 +49,7 @@ func readAll(t testing.TB, path string) []*tally {
 
 // The streams of real captures equal those that were recorded with them, and every connection is whole.
 func TestCapturesEqualTheirTruth(t *testing.T) {
-	dir := os.Getenv("GRADPROXY_CAPTURES")
-	require.Named(t, "captures", dir != "", "set GRADPROXY_CAPTURES to a folder of captures with their truth")
-	files, err := filepath.Glob(filepath.Join(dir, "gloo-*.pcap*"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no gloo-*.pcap* in %s (%v)", dir, err)
-	}
-	for _, file := range files {
+	for _, file := range require.Captures(t, "gloo-*.pcap*") {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			var truth struct {
 				Wire struct {

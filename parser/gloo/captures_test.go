@@ -178,13 +178,7 @@ func (r recording) calls(messages []heard) (all []call) {
 // Of recorded jobs nothing but phase 1 of gradients is called gradient, most of it is found from the third step on, and
 // no element type is wrong.
 func TestRolesOfCapturedJobs(t *testing.T) {
-	dir := os.Getenv("GRADPROXY_CAPTURES")
-	require.Named(t, "captures", dir != "", "set GRADPROXY_CAPTURES to a folder of captures with their truth")
-	files, err := filepath.Glob(filepath.Join(dir, "gloo-*.pcap*"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no gloo-*.pcap* in %s (%v)", dir, err)
-	}
-	for _, file := range files {
+	for _, file := range require.Captures(t, "gloo-*.pcap*") {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			r := recordOf(t, file)
 			conns := listen(t, file, tensor.Gradient, 0)

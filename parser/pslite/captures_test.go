@@ -70,13 +70,7 @@ func listen(t *testing.T, path, job string, without int) (all []*listener) {
 // In recorded jobs both proxies see the same, and the scheduler's table joins all connections as a configuration does.
 // Without the first connections of a recording, pushes are what they were, and an answer's role is the same or not known.
 func TestCapturedJobs(t *testing.T) {
-	dir := os.Getenv("GRADPROXY_CAPTURES")
-	require.Named(t, "captures", dir != "", "set GRADPROXY_CAPTURES to a folder of captures with their truth")
-	files, err := filepath.Glob(filepath.Join(dir, "pslite-*.pcap*"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no pslite-*.pcap* in %s (%v)", dir, err)
-	}
-	for _, file := range files {
+	for _, file := range require.Captures(t, "pslite-*.pcap*") {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			whole := listen(t, file, "capture", 0)
 			keys := map[uint64]tensor.Tensor{}

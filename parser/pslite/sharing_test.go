@@ -170,13 +170,7 @@ func check(t *testing.T, what string, got map[tensor.Role]hash.Hash, want map[st
 // In recorded jobs of MXNet the values of each role are, to the bit, those that the framework gave that meaning. What the
 // second of two workers is sent was held already where all are sent the same, and so were most keys that come again.
 func TestCapturedRoles(t *testing.T) {
-	dir := os.Getenv("GRADPROXY_CAPTURES")
-	require.Named(t, "captures", dir != "", "set GRADPROXY_CAPTURES to a folder of captures with their truth")
-	files, err := filepath.Glob(filepath.Join(dir, "pslite-*.pcap*"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no pslite-*.pcap* in %s (%v)", dir, err)
-	}
-	for _, file := range files {
+	for _, file := range require.Captures(t, "pslite-*.pcap*") {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			name, _, _ := strings.Cut(file, ".pcap")
 			text, err := os.ReadFile(name + ".truth.json")

@@ -14,18 +14,6 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// captures returns the recorded jobs whose file names match.
-func captures(t *testing.T, pattern string) []string {
-	t.Helper()
-	dir := os.Getenv("GRADPROXY_CAPTURES")
-	require.Named(t, "captures", dir != "", "set GRADPROXY_CAPTURES to a folder of captures with their truth")
-	files, err := filepath.Glob(filepath.Join(dir, pattern+".pcap*"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no %s.pcap* in %s (%v)", pattern, dir, err)
-	}
-	return files
-}
-
 func read(t *testing.T, file string, c Config) *Report {
 	t.Helper()
 	f, err := os.Open(file)
@@ -212,7 +200,7 @@ func compareConns(t *testing.T, r *Report, protocol string, want truth, check fu
 // Streams, messages and payloads of recorded Gloo jobs are those that were recorded. With sums: gradients nothing but
 // phase 1 of all-reduces can be gradient: of a dense ring half of their bytes.
 func TestGlooCapturesEqualTheirTruth(t *testing.T) {
-	for _, file := range captures(t, "gloo-*") {
+	for _, file := range require.Captures(t, "gloo-*.pcap*") {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			want := glooTruth(t, truthText(t, file))
 			for _, sums := range []tensor.Role{tensor.Unknown, tensor.Gradient} {
@@ -227,7 +215,7 @@ func TestGlooCapturesEqualTheirTruth(t *testing.T) {
 // The same of recorded ps-lite jobs. Their roles are on the wire: MXNet's are exactly those that the framework gave its
 // arrays; of other programs the truth calls nothing a gradient, but they may keep MXNet's or BytePS's conventions.
 func TestPSLiteCapturesEqualTheirTruth(t *testing.T) {
-	for _, file := range captures(t, "pslite-*") {
+	for _, file := range require.Captures(t, "pslite-*.pcap*") {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			compareConns(t, read(t, file, Config{}), "pslite", psliteTruth(t, truthText(t, file)), func(got Direction, d trueDirection) {
 				if d.rolesKnown && got.RoleBytes != d.roles {
@@ -262,7 +250,7 @@ func checkRoles(t *testing.T, d Direction, sums tensor.Role, reduced, steps int)
 // No parser takes the captures of other protocols for its own.
 func TestForeignCaptures(t *testing.T) {
 	for _, pattern := range []string{"tf-*", "flower-*"} {
-		for _, file := range captures(t, pattern) {
+		for _, file := range require.Captures(t, pattern+".pcap*") {
 			for _, c := range read(t, file, Config{Sums: tensor.Gradient}).Connections {
 				if c.Protocol == "gloo" || c.Protocol == "pslite" || c.FromClient.RoleBytes.Gradient+c.FromServer.RoleBytes.Gradient > 0 && c.Protocol == unknown {
 					t.Errorf("%s: %s to %s is %s", filepath.Base(file), c.Client, c.Server, c.Protocol)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gradproxy/gradproxy/integration/require"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -148,7 +149,7 @@ func near(a, b RoleCost) bool { return a.RawBytes == b.RawBytes && 100*abs(a.Byt
 // Of recorded Gloo jobs: the parts add up, roles cost what the wire's bytes of that role cost at most, and loss pays on
 // dense gradients, which are JAX's here. Those of PyTorch are mostly zeros, which lossless coding makes smaller than int8.
 func TestPoliciesOfGlooCaptures(t *testing.T) {
-	for _, file := range captures(t, "gloo-*") {
+	for _, file := range require.Captures(t, "gloo-*.pcap*") {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			all := costs(t, read(t, file, Config{Sums: tensor.Gradient, Policies: DefaultPolicies()}))
 			exact, g, both := all[Lossless], all["3lc(s=1.75)"], all["3lc(s=1.75)+int4"]

@@ -12,8 +12,8 @@ import (
 	"io"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/gradproxy/gradproxy/integration/require"
@@ -62,9 +62,7 @@ type truth struct {
 // Open reads a recorded job, and makes sure that no byte is missing. Without GRADPROXY_CAPTURES it skips the test.
 func Open(t testing.TB, name string) Job {
 	t.Helper()
-	dir := os.Getenv("GRADPROXY_CAPTURES")
-	require.Named(t, "captures", dir != "", "set GRADPROXY_CAPTURES to the directory of the recorded jobs")
-	job, err := open(filepath.Join(dir, name))
+	job, err := open(strings.TrimSuffix(require.Captures(t, name+".pcap.gz")[0], ".pcap.gz"))
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}

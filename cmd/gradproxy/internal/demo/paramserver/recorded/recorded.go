@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/gradproxy/gradproxy/integration/require"
@@ -34,9 +33,7 @@ type Connection struct {
 // Open reads the connections of a recorded job on which something was said. Without GRADPROXY_CAPTURES it skips the test.
 func Open(t testing.TB, name string) (all []*Connection) {
 	t.Helper()
-	dir := os.Getenv("GRADPROXY_CAPTURES")
-	require.Named(t, "captures", dir != "", "set GRADPROXY_CAPTURES to the directory of the recorded jobs")
-	f, err := os.Open(filepath.Join(dir, name+".pcap.gz"))
+	f, err := os.Open(require.Captures(t, name+".pcap.gz")[0])
 	if err != nil {
 		t.Fatal(err)
 	}
