@@ -20,18 +20,13 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
-	"os"
-	"os/signal"
-	"path/filepath"
-	"syscall"
+
+	"github.com/gradproxy/gradproxy/integration/cmd/internal/program"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	m := measurement{}
 	var out string
 	flag.IntVar(&m.RateMbps, "rate", 10, "rate of the slow link, Mbit/s")
@@ -50,10 +45,7 @@ func main() {
 	flag.StringVar(&out, "json", "", "also write the measurement to this file")
 	flag.Parse()
 
-	if err := run(ctx, &m, out); err != nil {
-		fmt.Fprintln(os.Stderr, "accuracy:", err)
-		os.Exit(1)
-	}
+	program.Main("accuracy", func(ctx context.Context) error { return run(ctx, &m, out) })
 }
 
 func run(ctx context.Context, m *measurement, out string) error {
@@ -61,29 +53,10 @@ func run(ctx context.Context, m *measurement, out string) error {
 		return fmt.Errorf("--timed %d --steps %d --most-steps %d --seeds %d: want 8 or more, and each no less than the one before; 1 seed or more",
 			m.TimedSteps, m.Steps, m.MostSteps, m.Seeds)
 	}
-	program, err := filepath.Abs("integration/testdata/torch_job.py")
-	if err == nil {
-		_, err = os.Stat(program)
-	}
-	if err != nil {
-		return fmt.Errorf("run it from the root of the checkout: %w", err)
-	}
-	dir, err := os.MkdirTemp("", "accuracy-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	if err := m.measure(ctx, program, dir); err != nil {
+	if err := program.With("integration/testdata/torch_job.py", func(path, dir string) error { return m.measure(ctx, path, dir) }); err != nil {
 		return err
 	}
 	m.judge()
 	fmt.Print(m.markdown())
-	if out == "" {
-		return nil
-	}
-	b, err := json.MarshalIndent(m, "", "  ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(out, append(b, '\n'), 0o644)
+	return program.WriteJSON(out, m)
 }

@@ -13,20 +13,13 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
-	"os"
-	"os/signal"
-	"path/filepath"
-	"strconv"
-	"strings"
-	"syscall"
+
+	"github.com/gradproxy/gradproxy/integration/cmd/internal/program"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	m := measurement{}
 	var rates, out, plot string
 	flag.StringVar(&rates, "rates", "10,100,1000", "rates of the link, Mbit/s")
@@ -43,36 +36,18 @@ func main() {
 	flag.StringVar(&plot, "plot", "", "also draw the bytes of pushes and pulls over the steps of a training to this SVG file")
 	flag.StringVar(&out, "json", "", "also write the measurement to this file")
 	flag.Parse()
-	if err := run(ctx, &m, rates, plot, out); err != nil {
-		fmt.Fprintln(os.Stderr, "servertable:", err)
-		os.Exit(1)
-	}
+	program.Main("servertable", func(ctx context.Context) error { return run(ctx, &m, rates, plot, out) })
 }
 
 func run(ctx context.Context, m *measurement, rates, plot, out string) error {
-	for text := range strings.SplitSeq(rates, ",") {
-		n, err := strconv.Atoi(text)
-		if err != nil || n <= 0 {
-			return fmt.Errorf("--rates %s: want positive integers with commas between", rates)
-		}
-		m.Rates = append(m.Rates, n)
+	var err error
+	if m.Rates, err = program.Integers("rates", rates); err != nil {
+		return err
 	}
 	if m.Steps != 0 && m.Steps <= timed {
 		return fmt.Errorf("--steps %d: want more than %d, which are timed", m.Steps, timed)
 	}
-	program, err := filepath.Abs("integration/testdata/mxnet_job.py")
-	if err == nil {
-		_, err = os.Stat(program)
-	}
-	if err != nil {
-		return fmt.Errorf("run it from the root of the checkout: %w", err)
-	}
-	dir, err := os.MkdirTemp("", "servertable-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	if err := m.measure(ctx, program, dir, plot != ""); err != nil {
+	if err := program.With("integration/testdata/mxnet_job.py", func(path, dir string) error { return m.measure(ctx, path, dir, plot != "") }); err != nil {
 		return err
 	}
 	m.judge()
@@ -82,12 +57,5 @@ func run(ctx context.Context, m *measurement, rates, plot, out string) error {
 			return err
 		}
 	}
-	if out == "" {
-		return nil
-	}
-	b, err := json.MarshalIndent(m, "", "  ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(out, append(b, '\n'), 0o644)
+	return program.WriteJSON(out, m)
 }

@@ -15,22 +15,16 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
-	"os"
-	"os/signal"
-	"path/filepath"
-	"strconv"
 	"strings"
-	"syscall"
+
+	"github.com/gradproxy/gradproxy/integration/cmd/internal/program"
 
 	"github.com/gradproxy/gradproxy/integration/testbed"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	m := measurement{}
 	var rates, rtts, ways, out string
 	flag.StringVar(&rates, "rates", "10,100,1000", "rates of the link, Mbit/s")
@@ -51,56 +45,22 @@ func main() {
 	for way := range strings.FieldsSeq(ways) {
 		m.Ways = append(m.Ways, testbed.Way(way))
 	}
-	if err := run(ctx, &m, rates, rtts, out); err != nil {
-		fmt.Fprintln(os.Stderr, "wantable:", err)
-		os.Exit(1)
-	}
+	program.Main("wantable", func(ctx context.Context) error { return run(ctx, &m, rates, rtts, out) })
 }
 
 func run(ctx context.Context, m *measurement, rates, rtts, out string) (err error) {
-	if m.Rates, err = integers("rates", rates); err != nil {
+	if m.Rates, err = program.Integers("rates", rates); err != nil {
 		return err
 	}
-	if m.RTTs, err = integers("rtts", rtts); err != nil {
+	if m.RTTs, err = program.Integers("rtts", rtts); err != nil {
 		return err
 	}
 	if m.Steps == 1 || m.SlowSteps < 2 {
 		return fmt.Errorf("--steps %d --slow-steps %d: want 2 or more: the later half counts", m.Steps, m.SlowSteps)
 	}
-	program, err := filepath.Abs("integration/testdata/torch_job.py")
-	if err == nil {
-		_, err = os.Stat(program)
-	}
-	if err != nil {
-		return fmt.Errorf("run it from the root of the checkout: %w", err)
-	}
-	dir, err := os.MkdirTemp("", "wantable-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	if err := m.measure(ctx, program, dir); err != nil {
+	if err := program.With("integration/testdata/torch_job.py", func(path, dir string) error { return m.measure(ctx, path, dir) }); err != nil {
 		return err
 	}
 	fmt.Print(m.markdown())
-	if out == "" {
-		return nil
-	}
-	b, err := json.MarshalIndent(m, "", "  ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(out, append(b, '\n'), 0o644)
-}
-
-// integers reads a flag that is a list with commas.
-func integers(name, list string) (numbers []int, err error) {
-	for text := range strings.SplitSeq(list, ",") {
-		n, err := strconv.Atoi(text)
-		if err != nil || n <= 0 {
-			return nil, fmt.Errorf("--%s %s: want positive integers with commas between", name, list)
-		}
-		numbers = append(numbers, n)
-	}
-	return numbers, nil
+	return program.WriteJSON(out, m)
 }
