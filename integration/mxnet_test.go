@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gradproxy/gradproxy/integration/testbed"
+	wansim "github.com/gradproxy/gradproxy/wan-sim"
 )
 
 // An mxnetMode is what a job on MXNet's parameter servers does.
@@ -55,11 +56,11 @@ func (m mxnetMode) job(t *testing.T, args ...string) testbed.Job {
 	return job
 }
 
-// runMXNet runs job between two sites, through the proxies of c if there are any. The results are those of its workers.
+// runMXNet runs job between two sites with link between them, through the proxies of c if there are any. The results are those of its workers.
 // MXNet says nothing when a connection is lost that had something to carry, and waits for ever: the deadline ends it.
-func runMXNet(t *testing.T, job testbed.Job, c *testbed.Config) (l leg, ps testbed.Proxies) {
+func runMXNet(t *testing.T, link wansim.Link, job testbed.Job, c *testbed.Config) (l leg, ps testbed.Proxies) {
 	t.Helper()
-	w := newWAN(t, 2, fast)
+	w := newWAN(t, 2, link)
 	if c != nil {
 		ps = startProxies(t, w, *c)
 	}
@@ -95,7 +96,7 @@ func directMXNet(t *testing.T, m mxnetMode) (l leg, folder string) {
 		if err := os.Mkdir(folder, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		l, _ = runMXNet(t, job, nil)
+		l, _ = runMXNet(t, fast, job, nil)
 		directLegs[key] = l
 	})
 	if l.results == nil {
@@ -119,7 +120,7 @@ func TestMXNet(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			want, _ := directMXNet(t, c.mode)
 			t.Run("lossless", func(t *testing.T) {
-				got, _ := runMXNet(t, c.mode.job(t), &testbed.Config{})
+				got, _ := runMXNet(t, fast, c.mode.job(t), &testbed.Config{})
 				sameResults(t, want.results, got.results)
 				if got.bytes >= want.bytes {
 					t.Errorf("%d bytes on the WAN, want fewer than the %d of a direct run", got.bytes, want.bytes)
@@ -153,7 +154,7 @@ func TestMXNetWithLoss(t *testing.T) {
 				_, first = directMXNet(t, c.mode)
 			}
 			folder := t.TempDir()
-			l, ps := runMXNet(t, c.mode.job(t, "--alike", folder), &testbed.Config{Loss: mxnetLoss})
+			l, ps := runMXNet(t, fast, c.mode.job(t, "--alike", folder), &testbed.Config{Loss: mxnetLoss})
 			n := readNotes(t, folder, len(l.results))
 			if c.sync {
 				n.wantFirst(t, readNotes(t, first, len(l.results)))
@@ -178,7 +179,7 @@ func TestMXNetWithLossyAggregates(t *testing.T) {
 	folder := t.TempDir()
 	way := testbed.Way(gradientCodec + "+int4")
 	config := way.Config()
-	l, ps := runMXNet(t, mxnetSums.job(t, "--alike", folder), &config)
+	l, ps := runMXNet(t, fast, mxnetSums.job(t, "--alike", folder), &config)
 	if n := readNotes(t, folder, len(l.results)); len(n.different) == 0 {
 		t.Error("all workers got the same")
 	}
@@ -190,7 +191,7 @@ func TestMXNetWithLossyAggregates(t *testing.T) {
 // MXNet's 2-bit codes are sent where gradients would be. One that changed would change the weights.
 func TestMXNetsCodesTravelExactly(t *testing.T) {
 	want, _ := directMXNet(t, mxnetCodes)
-	got, ps := runMXNet(t, mxnetCodes.job(t), &testbed.Config{Loss: mxnetLoss})
+	got, ps := runMXNet(t, fast, mxnetCodes.job(t), &testbed.Config{Loss: mxnetLoss})
 	sameResults(t, want.results, got.results)
 	if n := sum(t, ps, "gradproxy_raw_bytes_total", fmt.Sprintf("codec=%q", gradientCodec)); n != 0 {
 		t.Errorf("%.0f bytes went through %s", n, gradientCodec)

@@ -48,6 +48,7 @@ func Build(ctx context.Context, dir string) (*Gradproxy, error) {
 type Config struct {
 	Sites        []int  // those with a proxy, each the others' peer; nil: all
 	Resume       string // of the tunnel; "": 5m
+	Congestion   string // TCP congestion control of the tunnel; "": the default
 	RefusedRetry string // how long refused dials are repeated; "": 30s
 	References   string // room for what is sent again and again; "": the default
 	Loss         Loss   // of the one job that spans all sites
@@ -95,14 +96,18 @@ policy:
 func (g *Gradproxy) configuration(w *WAN, i int, c Config) string {
 	own := w.Sites[i]
 	resume, retry := cmp.Or(c.Resume, "5m"), cmp.Or(c.RefusedRetry, "30s")
+	congestion := ""
+	if c.Congestion != "" {
+		congestion = ", congestion: " + c.Congestion
+	}
 	text := fmt.Sprintf(`site: %[1]s
-tunnel: {listen: "%[2]s:%[3]d", cert: %[4]s/%[1]s.pem, key: %[4]s/%[1]s.key, ca: %[4]s/ca.pem, resume: %[5]s}
+tunnel: {listen: "%[2]s:%[3]d", cert: %[4]s/%[1]s.pem, key: %[4]s/%[1]s.key, ca: %[4]s/ca.pem, resume: %[5]s%[8]s}
 intercept: {mode: redirect, ports: 1024-65535, on_death: direct}
 admin: "%[6]s"
 drain: 5s
 refused_retry: %[7]s
 peers:
-`, own.Site, own.Addr, tunnelPort, g.dir, resume, adminAddress, retry)
+`, own.Site, own.Addr, tunnelPort, g.dir, resume, adminAddress, retry, congestion)
 	for _, j := range c.sites(w) {
 		if j == i {
 			continue

@@ -83,14 +83,19 @@ var (
 	direct   = way{name: "direct", direct: true}
 	alone    = way{name: "lossless, each value by itself", config: testbed.Config{References: "0"}}
 	lossless = way{name: "lossless"}
-	control  = way{name: "3lc(s=1.9), no feedback", control: true,
-		config: testbed.Config{Loss: testbed.Loss{Protocol: "pslite", Gradients: "3lc(s=1.9)", State: "3lc(s=1.9)", NoFeedback: true}}}
 )
 
 // bothWays is the way with loss in pushes, with feedback, and in pulls, in a closed loop.
 func (m *measurement) bothWays() way {
 	return way{name: fmt.Sprintf("push %s, pull %s", m.Push, m.Pull),
 		config: testbed.Config{Loss: testbed.Loss{Protocol: "pslite", Gradients: m.Push, State: m.Pull}}}
+}
+
+// control is bothWays but for what is under test: pushes lose most of each gradient, and for good.
+func (m *measurement) control() way {
+	const codec = "3lc(s=1.9)"
+	return way{name: fmt.Sprintf("push %s without feedback, pull %s", codec, m.Pull), control: true,
+		config: testbed.Config{Loss: testbed.Loss{Protocol: "pslite", Gradients: codec, State: m.Pull, NoFeedback: true}}}
 }
 
 // fastMbps is the rate of the link where only what is learnt counts.
@@ -171,7 +176,7 @@ func median(times []time.Time) float64 {
 
 // learn trains on each way with each seed.
 func (m *measurement) learn(ctx context.Context) error {
-	for _, way := range []way{direct, m.bothWays(), control} {
+	for _, way := range []way{direct, m.bothWays(), m.control()} {
 		l := learnt{Way: way.name, Control: way.control, Identical: true}
 		for seed := 1; seed <= m.Seeds; seed++ {
 			run, err := m.train(ctx, testbed.Path(fastMbps, 2), way, m.LearningSteps, seed, nil, "--decay")

@@ -39,6 +39,7 @@ func main() {
 	flag.IntVar(&m.Rounds, "rounds", 5, "rounds of the all-reduce table; 0: none")
 	flag.IntVar(&m.MiB, "mib", 64, "size of the all-reduce, MiB")
 	flag.IntVar(&m.AllReduceRate, "allreduce-rate", 1000, "rate of the link for the all-reduce, Mbit/s")
+	flag.StringVar(&m.Congestion, "congestion", "", "TCP congestion control of the tunnel, as in the configuration; \"\": the default")
 	flag.StringVar(&out, "json", "", "also write the measurement to this file")
 	flag.Parse()
 

@@ -29,6 +29,7 @@ type measurement struct {
 	Rounds        int           `json:"rounds"`
 	MiB           int           `json:"mib"`
 	AllReduceRate int           `json:"all_reduce_rate_mbps"`
+	Congestion    string        `json:"congestion"` // TCP congestion control of the tunnel; "": the default
 
 	Training   []leg       `json:"training"`
 	AllReduces []allReduce `json:"all_reduces"`
@@ -108,7 +109,9 @@ func (m *measurement) train(ctx context.Context, rate, rtt int) error {
 	var direct *leg
 	for _, way := range m.Ways {
 		var l leg
-		err := m.gradproxy.Across(ctx, m.Ranks, testbed.Path(rate, rtt), way, way.Config(), func(w *testbed.WAN, ps testbed.Proxies) (err error) {
+		config := way.Config()
+		config.Congestion = m.Congestion
+		err := m.gradproxy.Across(ctx, m.Ranks, testbed.Path(rate, rtt), way, config, func(w *testbed.WAN, ps testbed.Proxies) (err error) {
 			l, _, err = m.run(ctx, w, ps, steps, args)
 			return err
 		})
@@ -136,7 +139,7 @@ func (m *measurement) allReduce(ctx context.Context, rate, rtt int) (allReduce, 
 	args := []string{"--mode", "allreduce", "--mib", strconv.Itoa(m.MiB), "--rounds", strconv.Itoa(timed)}
 	link := testbed.Path(rate, rtt)
 	err := m.gradproxy.Across(ctx, m.Ranks, link, testbed.Direct, testbed.Config{}, func(plain *testbed.WAN, _ testbed.Proxies) error {
-		return m.gradproxy.Across(ctx, m.Ranks, link, testbed.Lossless, testbed.Config{}, func(proxied *testbed.WAN, ps testbed.Proxies) error {
+		return m.gradproxy.Across(ctx, m.Ranks, link, testbed.Lossless, testbed.Config{Congestion: m.Congestion}, func(proxied *testbed.WAN, ps testbed.Proxies) error {
 			for range m.Rounds {
 				l, report, err := m.run(ctx, plain, nil, timed+1, args)
 				if err != nil {
