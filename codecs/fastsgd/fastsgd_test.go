@@ -1,0 +1,128 @@
+package fastsgd
+
+import (
+	"errors"
+	"math"
+	"os/exec"
+	"slices"
+	"testing"
+
+	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/codecs/codectest"
+	"github.com/gradproxy/gradproxy/integration/require"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+func parse(text string) (codecs.Codec, error) {
+	a, err := codecs.ParseText(text)
+	if err != nil {
+		return nil, err
+	}
+	return FromArgs(a)
+}
+
+func mustNew(t testing.TB, c Config) codecs.Codec {
+	t.Helper()
+	codec, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return codec
+}
+
+func TestContract(t *testing.T) {
+	for _, c := range []Config{{}, {B: 2, Tau: 20, L: 3, Block: 700}, {B: 1.03625, Tau: 1}} {
+		codec := mustNew(t, c)
+		t.Run(codec.String(), func(t *testing.T) { codectest.Run(t, codec, parse) })
+	}
+}
+
+func TestGoldenVectors(t *testing.T) { codectest.Golden(t, parse) }
+
+func TestTexts(t *testing.T) {
+	for text, want := range map[string]string{
+		"fastsgd":                              "fastsgd",
+		"fastsgd(b=1.1,tau=128,l=2)":           "fastsgd",
+		"fastsgd(block=65536,tau=64)":          "fastsgd(tau=64,block=65536)",
+		"fastsgd(b=1.03625,l=3,block=1048576)": "fastsgd(b=1.03625,l=3)",
+	} {
+		if c, err := parse(text); err != nil || c.String() != want || !codecs.Lossy(c) {
+			t.Errorf("%s: %v, %v; want %s", text, c, err, want)
+		}
+	}
+	for _, bad := range []Config{{B: 1}, {B: 17}, {B: math.NaN()}, {Tau: -1}, {Tau: 4097}, {B: 16, Tau: 200}, {L: 7}, {Block: -1}} {
+		if c, err := New(bad); !errors.Is(err, codecs.ErrText) {
+			t.Errorf("%+v: %v, %v; want an ErrText", bad, c, err)
+		}
+	}
+}
+
+// deliver encodes and decodes x.
+func deliver(t testing.TB, c codecs.Codec, x []float32) (encoded []byte, y []float32) {
+	t.Helper()
+	e, err := c.NewEncoder(tensor.Float32, len(x))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := c.NewDecoder(tensor.Float32, len(x))
+	if err != nil {
+		t.Fatal(err)
+	}
+	src := make([]byte, 4*len(x))
+	tensor.FromFloat32(src, x, tensor.Float32)
+	encoded, err = e.Append(nil, src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Decode(src, encoded); err != nil {
+		t.Fatal(err)
+	}
+	y = make([]float32, len(x))
+	tensor.ToFloat32(y, src, tensor.Float32)
+	return encoded, y
+}
+
+// A block's values do not bear on another's.
+func TestBlocks(t *testing.T) {
+	x := []float32{1, 2, 3, 1e30, 5, 6, 7}
+	_, y := deliver(t, mustNew(t, Config{Block: 3}), x)
+	_, a := deliver(t, mustNew(t, Config{}), x[:3])
+	_, b := deliver(t, mustNew(t, Config{}), x[3:6])
+	_, c := deliver(t, mustNew(t, Config{}), x[6:])
+	if want := slices.Concat(a, b, c); !slices.Equal(y, want) {
+		t.Errorf("%v, want %v", y, want)
+	}
+}
+
+// Append and Decode of Values alone: what is kept, in order, and nothing where nothing is.
+func TestValuesAlone(t *testing.T) {
+	v, err := NewValues(2, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, kept, err := v.Append([]byte("before"), []uint64{99}, []float32{0, -4, 0.5, 2, 0, 1.5})
+	// The sum is 8: 4 has level 1, 2 level 2, 1.5 level 3, and 0.5 is below 8/2^3.
+	if err != nil || !slices.Equal(kept, []uint64{99, 1, 3, 5}) || string(b[:6]) != "before" {
+		t.Fatalf("%v, %v", kept, err)
+	}
+	y := make([]float32, 3)
+	if used, err := v.Decode(y, append(b[6:], 7)); err != nil || used != len(b)-6 || !slices.Equal(y, []float32{-4, 2, 1}) {
+		t.Errorf("%d bytes of %d, %v, %v", used, len(b)-6, y, err)
+	}
+	for _, x := range [][]float32{nil, {0, 0}, {float32(math.Copysign(0, -1))}, slices.Repeat([]float32{1}, 9)} {
+		if b, kept, err := v.Append(nil, nil, x); len(b) != 0 || len(kept) != 0 || err != nil {
+			t.Errorf("%v: % x, %v, %v; want nothing", x, b, kept, err)
+		}
+	}
+	if b, kept, err := v.Append(nil, nil, []float32{1, float32(math.Inf(-1))}); !errors.Is(err, codecs.ErrUnsuited) || len(b)+len(kept) > 0 {
+		t.Errorf("% x, %v, %v; want an ErrUnsuited", b, kept, err)
+	}
+}
+
+// The vectors are what an implementation of the paper makes that shares nothing with this package.
+func TestGoldenVectorsElsewhere(t *testing.T) {
+	require.Command(t, "python3")
+	if out, err := exec.CommandContext(t.Context(), "python3", "testdata/reference.py", "--check").CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+}
