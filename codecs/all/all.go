@@ -7,6 +7,7 @@ import (
 
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/block"
+	"github.com/gradproxy/gradproxy/codecs/fastsgd"
 	"github.com/gradproxy/gradproxy/codecs/keys"
 	"github.com/gradproxy/gradproxy/codecs/lossless"
 	"github.com/gradproxy/gradproxy/codecs/threelc"
@@ -25,6 +26,7 @@ var table = [...]struct {
 	{"adaptive-prefix", keys.FromArgs},
 	{"bit-grain", keys.FromArgs},
 	{"rice", keys.FromArgs},
+	{"fastsgd", fastsgd.FromArgs},
 }
 
 // New returns the codec that text names, with its parameters: "lossless", "lossless(level=fast)". The error wraps
