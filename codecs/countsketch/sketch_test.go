@@ -33,6 +33,14 @@ func sameCells(t *testing.T, a, b *Sketch) {
 	}
 }
 
+// sameValues takes 0 for -0: adding to 0 makes it that.
+func sameValues(t *testing.T, a, b *Sketch) {
+	t.Helper()
+	if !slices.Equal(a.Cells(), b.Cells()) {
+		t.Fatalf("%d x %d cells are not those of the other sketch", a.hash.Rows, a.hash.Columns)
+	}
+}
+
 // integers are random and small: no sum of them is rounded.
 func integers(seed uint64, n int) []float32 {
 	r := rand.New(rand.NewPCG(seed, 1))
@@ -244,6 +252,11 @@ func TestHalfCells(t *testing.T) {
 			for _, v := range s.Cells() {
 				most = max(most, math.Abs(float64(v)))
 			}
+			rounded := sketchOf(h, scaled)
+			if err := rounded.Round(Float16); err != nil {
+				t.Fatal(err)
+			}
+			sameValues(t, rounded, back)
 			for i, v := range s.Cells() {
 				bound := max(math.Abs(float64(v)), most*0x1p-29) * 0x1p-11
 				if diff := math.Abs(float64(v) - float64(back.Cells()[i])); diff > bound {

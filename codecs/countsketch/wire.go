@@ -48,8 +48,8 @@ func (c Config) EncodedLen(w Cells) int { return HeaderLen + c.Rows*c.Columns*w.
 // it was.
 func (s *Sketch) Append(dst []byte, w Cells) ([]byte, error) {
 	most := absmax.Of(s.cells)
-	if !finite(most) || w == Float16 && most >= overflow16 {
-		return dst, fmt.Errorf("%w: the largest is %v", ErrOverflow, most)
+	if err := w.check(most); err != nil {
+		return dst, err
 	}
 	c, exponent := s.Config(), 0
 	if w == Float16 {
@@ -114,6 +114,33 @@ func (s *Sketch) AddEncoded(src []byte) error {
 				return fmt.Errorf("%w: the sum of cell %d", ErrOverflow, i+j)
 			}
 		}
+	}
+	return nil
+}
+
+// Round gives each cell the value that it has after travelling in cells of width w. The error is that of Append, and leaves s as it
+// was.
+func (s *Sketch) Round(w Cells) error {
+	most := absmax.Of(s.cells)
+	if err := w.check(most); err != nil || w == Float32 {
+		return err
+	}
+	var scaled [256]float32
+	exponent := exponentOf(most)
+	for i := 0; i < len(s.cells); i += len(scaled) {
+		to := s.cells[i:min(i+len(scaled), len(s.cells))]
+		part := scaled[:len(to)]
+		scale(part, to, -exponent)
+		tensor.Round(part, tensor.Float16)
+		scale(to, part, exponent)
+	}
+	return nil
+}
+
+// check returns ErrOverflow if cells of which most is the largest cannot travel.
+func (c Cells) check(most float32) error {
+	if !finite(most) || c == Float16 && most >= overflow16 {
+		return fmt.Errorf("%w: the largest is %v", ErrOverflow, most)
 	}
 	return nil
 }
