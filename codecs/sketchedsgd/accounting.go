@@ -1,0 +1,17 @@
+package sketchedsgd
+
+// A Cost is what one worker sends and receives in a step, in values, as section 5.3 counts: neither which coordinates are
+// asked for nor which are updated, "since these quantities can be efficiently coded".
+type Cost struct{ Up, Down int }
+
+// Cost returns |S| + Pk up and k down, which does not depend on how many workers there are; for a small tensor d and d.
+func (p Params) Cost() Cost {
+	if p.small() {
+		return Cost{p.D, p.D}
+	}
+	return Cost{p.Rows*p.Columns + p.candidates(), p.K}
+}
+
+// Factor returns how many times less that is than 2d, "the cost to send a (dense) gradient and receive a new (dense) parameter
+// vector": 2d/(|S| + Pk + k). It is +Inf if nothing is sent.
+func (c Cost) Factor(d int) float64 { return 2 * float64(d) / float64(c.Up+c.Down) }

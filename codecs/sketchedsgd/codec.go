@@ -1,0 +1,237 @@
+package sketchedsgd
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"sync"
+
+	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/codecs/countsketch"
+	"github.com/gradproxy/gradproxy/codecs/internal/absmax"
+)
+
+// Config has the codec's parameters. The zero Config is the default. Fractions are of a block's values, for which at least
+// one value or column stands.
+type Config struct {
+	K     float64           // values that are sent, a fraction up to 1. 0 is 0.01.
+	P     int               // candidates are P times as many, 1 to 1<<20. 0 is 4.
+	Rows  int               // of the sketch: odd, 1 to 15. 0 is 5.
+	Cols  float64           // of the sketch, a fraction up to 1. 0 is 1/32.
+	Cells countsketch.Cells // as whose the sketch's cells are rounded
+	Pick  Pick
+	Seed  uint64 // 0 is 1.
+	// Block is how many values share a sketch, at most 1<<24. 0 is 1<<20, 4 MiB of float32, whose sketch of 5 rows takes 640 KiB.
+	Block int
+}
+
+const (
+	defaultK     = 0.01
+	defaultCols  = 1.0 / 32
+	defaultSeed  = 1
+	defaultBlock = 1 << 20
+	maxBlock     = 1 << 24
+	maxP         = 1 << 20
+	leastPart    = 1e-6
+)
+
+// New returns the codec, or an error that wraps codecs.ErrText if a parameter is out of its bounds.
+func New(c Config) (codecs.Codec, error) {
+	c = c.withDefaults()
+	for name, v := range map[string]float64{"k": c.K, "cols": c.Cols} {
+		if !(v >= leastPart && v <= 1) {
+			return nil, fmt.Errorf("%w: sketchedsgd: %s is %v; write a fraction from %v to 1", codecs.ErrText, name, v, leastPart)
+		}
+	}
+	switch {
+	case c.P < 1 || c.P > maxP:
+		return nil, fmt.Errorf("%w: sketchedsgd: p is %d; write a number from 1 to %d", codecs.ErrText, c.P, maxP)
+	case c.Block < 1 || c.Block > maxBlock:
+		return nil, fmt.Errorf("%w: sketchedsgd: block is %d; write a number of values from 1 to %d", codecs.ErrText, c.Block, maxBlock)
+	}
+	if _, err := NewPlan(c.params(1)); err != nil {
+		return nil, fmt.Errorf("%w: %w", codecs.ErrText, err)
+	}
+	return codecs.Values(&method{config: c}), nil
+}
+
+func (c Config) withDefaults() Config {
+	for _, p := range []struct {
+		to  *float64
+		def float64
+	}{{&c.K, defaultK}, {&c.Cols, defaultCols}} {
+		if *p.to == 0 {
+			*p.to = p.def
+		}
+	}
+	for _, p := range []struct {
+		to  *int
+		def int
+	}{{&c.P, defaultP}, {&c.Rows, defaultRows}, {&c.Block, defaultBlock}} {
+		if *p.to == 0 {
+			*p.to = p.def
+		}
+	}
+	if c.Seed == 0 {
+		c.Seed = defaultSeed
+	}
+	return c
+}
+
+// FromArgs makes the codec of a text: sketchedsgd, sketchedsgd(k=0.001,p=16), sketchedsgd(rows=15,cols=0.002,pick=heavymix).
+func FromArgs(a *codecs.Args) (codecs.Codec, error) {
+	c := Config{
+		K:     a.Float("k", defaultK, leastPart, 1),
+		P:     a.Int("p", defaultP, 1, maxP),
+		Rows:  a.Int("rows", defaultRows, 1, countsketch.MaxRows),
+		Cols:  a.Float("cols", defaultCols, leastPart, 1),
+		Seed:  uint64(a.Int("seed", defaultSeed, 1, math.MaxInt)),
+		Block: a.Int("block", defaultBlock, 1, maxBlock),
+	}
+	if a.Choice("cells", countsketch.Float32.String(), countsketch.Float16.String()) == countsketch.Float16.String() {
+		c.Cells = countsketch.Float16
+	}
+	if a.Choice("pick", TopPK.String(), HeavyMix.String()) == HeavyMix.String() {
+		c.Pick = HeavyMix
+	}
+	if err := a.Err(); err != nil {
+		return nil, err
+	}
+	return New(c)
+}
+
+// A method is a Config whose zero values have been replaced, and what its coders work with.
+type method struct {
+	config  Config
+	benches sync.Pool // of *bench
+}
+
+// String leaves out what has its default.
+func (m *method) String() string {
+	return codecs.FormatText("sketchedsgd",
+		codecs.Param{Name: "k", Value: m.config.K, Def: defaultK},
+		codecs.Param{Name: "p", Value: m.config.P, Def: defaultP},
+		codecs.Param{Name: "rows", Value: m.config.Rows, Def: defaultRows},
+		codecs.Param{Name: "cols", Value: m.config.Cols, Def: defaultCols},
+		codecs.Param{Name: "cells", Value: m.config.Cells, Def: countsketch.Float32},
+		codecs.Param{Name: "pick", Value: m.config.Pick, Def: TopPK},
+		codecs.Param{Name: "seed", Value: m.config.Seed, Def: uint64(defaultSeed)},
+		codecs.Param{Name: "block", Value: m.config.Block, Def: defaultBlock})
+}
+
+// part returns a fraction of n, rounded, at least 1.
+func part(fraction float64, n int) int { return max(1, int(float64(fraction*float64(n))+0.5)) }
+
+// params returns what a worker and a server of blocks of n values have in common.
+func (c Config) params(n int) Params {
+	return Params{D: n, K: part(c.K, n), P: c.P, Rows: c.Rows, Columns: part(c.Cols, n), Cells: c.Cells, Seed: c.Seed, Pick: c.Pick}
+}
+
+func (m *method) MaxEncodedLen(n int) int {
+	if n == 0 {
+		return 1
+	}
+	k := part(m.config.K, n)
+	return binary.MaxVarintLen32 + positions.MaxLen(k) + 4*k
+}
+
+func (m *method) Block(size int) int { return min(size, 4*m.config.Block) }
+
+// A bench is what it takes to choose values of a block: coders are many, but few run at a time.
+type bench struct {
+	plan   *Plan
+	picker picker
+
+	keys   []uint64
+	values []float32
+}
+
+// take returns a bench for blocks of n values, at least 1. To make one takes less time than to use it.
+func (m *method) take(n int) *bench {
+	if b, ok := m.benches.Get().(*bench); ok && b.plan.D == n {
+		return b
+	}
+	plan, err := NewPlan(m.config.params(n))
+	if err != nil {
+		panic(err) // New has checked what does not depend on n
+	}
+	return &bench{plan: plan}
+}
+
+func (m *method) NewEncoder(n int) (codecs.ValueEncoder, error) {
+	return &encoder{method: m, n: n}, nil
+}
+
+func (m *method) NewDecoder(n int) (codecs.ValueDecoder, error) {
+	return &decoder{method: m, n: n}, nil
+}
+
+type encoder struct {
+	*method
+	n    int
+	step uint64 // encodings made
+}
+
+// Append is a step of a worker and a server that has no other.
+func (e *encoder) Append(dst []byte, src []float32) ([]byte, error) {
+	if len(src) != e.n {
+		panic(fmt.Sprintf("sketchedsgd: %d values for an encoder of %d", len(src), e.n))
+	}
+	if e.n == 0 {
+		return append(dst, 0), nil
+	}
+	if most, limit := absmax.Of(src), limit(e.n); !(most <= limit) {
+		return dst, fmt.Errorf("%w: sketchedsgd: the largest of %d values is %v; the largest that can be summed is %v", codecs.ErrUnsuited, e.n, most, limit)
+	}
+	b := e.take(e.n)
+	defer e.benches.Put(b)
+	s := b.plan.take()
+	defer b.plan.sketches.Put(s)
+	s.Insert(0, src)
+	if err := s.Round(e.config.Cells); err != nil {
+		panic(err) // limit forbids it
+	}
+	asked := b.picker.pick(b.plan, s, e.step)
+	b.values = b.values[:0]
+	for _, i := range asked {
+		b.values = append(b.values, src[i])
+	}
+	b.keys = largest(b.keys[:0], b.values, b.plan.K)
+	for at, j := range b.keys { // j >= at: what is overwritten has been read
+		b.keys[at], b.values[at] = asked[j], b.values[j]
+	}
+	e.step++
+	return appendValues(appendKeys(dst, b.keys), b.values[:len(b.keys)]), nil
+}
+
+type decoder struct {
+	*method
+	n      int
+	keys   []uint64
+	values []float32
+}
+
+func (d *decoder) Decode(dst []float32, src []byte) (err error) {
+	if len(dst) != d.n {
+		panic(fmt.Sprintf("sketchedsgd: %d values for a decoder of %d", len(dst), d.n))
+	}
+	most := 0
+	if d.n > 0 {
+		most = part(d.config.K, d.n)
+	}
+	if d.keys, src, err = cutKeys(d.keys, src, most, d.n); err != nil {
+		return err
+	}
+	if cap(d.values) < len(d.keys) {
+		d.values = make([]float32, len(d.keys))
+	}
+	d.values = d.values[:len(d.keys)]
+	if err := getValues(d.values, src); err != nil {
+		return err
+	}
+	clear(dst)
+	for j, i := range d.keys {
+		dst[i] = d.values[j]
+	}
+	return nil
+}

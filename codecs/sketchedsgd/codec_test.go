@@ -1,0 +1,58 @@
+package sketchedsgd
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/codecs/codectest"
+	"github.com/gradproxy/gradproxy/codecs/countsketch"
+)
+
+func parse(text string) (codecs.Codec, error) {
+	a, err := codecs.ParseText(text)
+	if err != nil {
+		return nil, err
+	}
+	return FromArgs(a)
+}
+
+func mustNew(t testing.TB, c Config) codecs.Codec {
+	t.Helper()
+	codec, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return codec
+}
+
+func TestConformance(t *testing.T) {
+	for _, c := range []Config{{}, {K: 1, P: 1, Rows: 3, Cols: 0.5, Cells: countsketch.Float16}, {K: 0.1, Pick: HeavyMix, Seed: 5, Block: 1000}} {
+		codec := mustNew(t, c)
+		t.Run(codec.String(), func(t *testing.T) { codectest.Run(t, codec, parse) })
+	}
+}
+
+func TestText(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"sketchedsgd", "sketchedsgd"},
+		{"sketchedsgd(rows=5,cols=0.03125,k=0.01,p=4,cells=float32,pick=topk,seed=1,block=1048576)", "sketchedsgd"},
+		{"sketchedsgd(pick=heavymix,cells=float16)", "sketchedsgd(cells=float16,pick=heavymix)"},
+		{"sketchedsgd(k=0.001,p=16,rows=15,cols=0.002,block=65536)", "sketchedsgd(k=0.001,p=16,rows=15,cols=0.002,block=65536)"},
+	} {
+		if got, err := parse(c.text); err != nil || got.String() != c.want {
+			t.Errorf("%q: %v, %v; want %q", c.text, got, err, c.want)
+		}
+	}
+	for _, text := range []string{"sketchedsgd(rows=4)", "sketchedsgd(rows=17)", "sketchedsgd(k=0)", "sketchedsgd(k=1.5)", "sketchedsgd(cols=0)",
+		"sketchedsgd(p=0)", "sketchedsgd(cells=int8)", "sketchedsgd(pick=best)", "sketchedsgd(seed=0)", "sketchedsgd(block=0)"} {
+		if _, err := parse(text); !errors.Is(err, codecs.ErrText) {
+			t.Errorf("%q: %v, want ErrText", text, err)
+		}
+	}
+	for _, c := range []Config{{K: -1}, {K: 2}, {P: -1}, {Rows: 2}, {Cols: 2}, {Cells: 9}, {Pick: 9}, {Block: -1}, {Block: maxBlock + 1}} {
+		if _, err := New(c); !errors.Is(err, codecs.ErrText) {
+			t.Errorf("%+v: %v, want ErrText", c, err)
+		}
+	}
+}

@@ -1,0 +1,160 @@
+package sketchedsgd
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/gradproxy/gradproxy/codecs"
+)
+
+// ErrOrder says that a message or call is not the one that is due: of another step, out of turn, or a worker's second.
+var ErrOrder = errors.New("sketchedsgd: out of order")
+
+// A Worker is the half that has gradients. Each step is Sketch, Values and Update in turn; of a small tensor, Sketch and
+// Update. It is not safe for concurrent use.
+type Worker struct {
+	plan   *Plan
+	memory vectors
+	step   uint32
+	turn   turn
+
+	asked, updated []uint64 // the step's candidates, and the update's coordinates
+	values         []float32
+}
+
+// A turn is what a half waits for.
+type turn uint8
+
+const (
+	forFirst  turn = iota // a gradient (worker); sketches (server)
+	forSecond             // candidates (worker); values (server)
+	forUpdate             // the update (worker)
+)
+
+// NewWorker returns a Worker at step 0 whose memory is zero.
+func NewWorker(p *Plan, m Memory) (*Worker, error) {
+	if err := m.check(); err != nil {
+		return nil, err
+	}
+	return &Worker{plan: p, memory: newVectors(m, p.D)}, nil
+}
+
+// Sketch adds the gradient g, in Algorithm 2 times the learning rate, to what has not been sent, and appends the
+// message with its sketch to dst; of a small tensor, with the tensor. It neither modifies nor retains g. On an error,
+// dst and the worker are as before: one that wraps codecs.ErrUnsuited says that a value is not finite, or too large to be summed.
+func (w *Worker) Sketch(dst []byte, g []float32) ([]byte, error) {
+	if w.turn != forFirst {
+		return dst, fmt.Errorf("%w: a gradient before step %d has its update", ErrOrder, w.step)
+	}
+	if err := w.memory.accumulate(g, limit(w.plan.D)); err != nil {
+		return dst, err
+	}
+	if w.plan.small() {
+		w.turn = forUpdate
+		return appendValues(appendHead(dst, kindWhole, w.step), w.memory.v), nil
+	}
+	s := w.plan.take()
+	defer w.plan.sketches.Put(s)
+	s.Insert(0, w.memory.v)
+	dst, err := s.Append(appendHead(dst, kindSketch, w.step), w.plan.Cells)
+	if err != nil {
+		panic(err) // limit forbids it
+	}
+	w.turn = forSecond
+	return dst, nil
+}
+
+// Values appends the answer to the server's message with candidates to dst: the exact values of what has not been sent. On an error,
+// which wraps codecs.ErrCorrupt or ErrOrder, dst and the worker are as before.
+func (w *Worker) Values(dst, candidates []byte) ([]byte, error) {
+	if w.turn != forSecond {
+		return dst, fmt.Errorf("%w: candidates before the sketch of step %d", ErrOrder, w.step)
+	}
+	body, err := cutHead(candidates, kindCandidates, w.step)
+	if err != nil {
+		return dst, err
+	}
+	asked, rest, err := cutKeys(w.asked, body, w.plan.candidates(), w.plan.D)
+	if err != nil {
+		return dst, err
+	}
+	if len(rest) > 0 {
+		return dst, fmt.Errorf("%w: sketchedsgd: %d bytes follow the candidates", codecs.ErrCorrupt, len(rest))
+	}
+	w.asked, w.values = asked, w.values[:0]
+	for _, i := range asked {
+		w.values = append(w.values, w.memory.v[i])
+	}
+	w.turn = forUpdate
+	return appendValues(appendHead(dst, kindValues, w.step), w.values), nil
+}
+
+// Update sets update to what the server's last message of a step says, the sum over the workers at the coordinates that it
+// has and 0 elsewhere, and forgets what that contains. It returns how many workers there are: Algorithms 2 and 3 subtract the mean,
+// and that times the learning rate. On an error, which wraps codecs.ErrCorrupt or ErrOrder, the worker is as before and
+// update unspecified.
+func (w *Worker) Update(update []float32, msg []byte) (workers int, err error) {
+	if len(update) != w.plan.D {
+		panic(fmt.Sprintf("sketchedsgd: an update of %d values for a worker of %d", len(update), w.plan.D))
+	}
+	if w.turn != forUpdate {
+		return 0, fmt.Errorf("%w: an update before the values of step %d", ErrOrder, w.step)
+	}
+	k := kindUpdate
+	if w.plan.small() {
+		k = kindWholeUpdate
+	}
+	body, err := cutHead(msg, k, w.step)
+	if err != nil {
+		return 0, err
+	}
+	if len(body) < 4 || binary.LittleEndian.Uint32(body)-1 >= maxWorkers {
+		return 0, fmt.Errorf("%w: sketchedsgd: it does not say of how many workers", codecs.ErrCorrupt)
+	}
+	workers, body = int(binary.LittleEndian.Uint32(body)), body[4:]
+	if w.plan.small() {
+		if err := getValues(update, body); err != nil {
+			return 0, err
+		}
+		clear(w.memory.v) // all has been sent; masking would leave no momentum at all
+	} else if err := w.sparse(update, body, workers); err != nil {
+		return 0, err
+	}
+	w.turn = forFirst
+	w.step++
+	return workers, nil
+}
+
+// sparse is Update of a tensor that is not small.
+func (w *Worker) sparse(update []float32, body []byte, workers int) (err error) {
+	if w.updated, body, err = cutKeys(w.updated, body, w.plan.K, w.plan.D); err != nil {
+		return err
+	}
+	w.values = append(w.values[:0], make([]float32, len(w.updated))...)
+	if err := getValues(w.values, body); err != nil {
+		return err
+	}
+	asked := w.asked
+	for _, i := range w.updated { // both ascend
+		for len(asked) > 0 && asked[0] < i {
+			asked = asked[1:]
+		}
+		if len(asked) == 0 || asked[0] != i {
+			return fmt.Errorf("%w: sketchedsgd: coordinate %d is updated and was not asked for", codecs.ErrCorrupt, i)
+		}
+	}
+	clear(update)
+	for j, i := range w.updated {
+		update[i] = w.values[j]
+		w.memory.forget(i, w.values[j], workers)
+	}
+	return nil
+}
+
+// Residual returns what has not been sent, a in Algorithm 2 and v in Algorithm 3. It is the worker's own; the caller may read, save or
+// replace its values between steps.
+func (w *Worker) Residual() []float32 { return w.memory.v }
+
+// Velocity returns u of Algorithm 3, nil without momentum, as Residual does.
+func (w *Worker) Velocity() []float32 { return w.memory.u }
