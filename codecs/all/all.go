@@ -10,6 +10,7 @@ import (
 	"github.com/gradproxy/gradproxy/codecs/fastsgd"
 	"github.com/gradproxy/gradproxy/codecs/keys"
 	"github.com/gradproxy/gradproxy/codecs/lossless"
+	"github.com/gradproxy/gradproxy/codecs/sketchedsgd"
 	"github.com/gradproxy/gradproxy/codecs/threelc"
 )
 
@@ -27,6 +28,7 @@ var table = [...]struct {
 	{"bit-grain", keys.FromArgs},
 	{"rice", keys.FromArgs},
 	{"fastsgd", fastsgd.FromArgs},
+	{"sketchedsgd", sketchedsgd.FromArgs},
 }
 
 // New returns the codec that text names, with its parameters: "lossless", "lossless(level=fast)". The error wraps
