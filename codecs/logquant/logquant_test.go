@@ -1,0 +1,212 @@
+package logquant
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/big"
+	"math/rand/v2"
+	"os/exec"
+	"testing"
+
+	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/codecs/codectest"
+	"github.com/gradproxy/gradproxy/integration/require"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+func parse(text string) (codecs.Codec, error) {
+	a, err := codecs.ParseText(text)
+	if err != nil {
+		return nil, err
+	}
+	return FromArgs(a)
+}
+
+func mustNew(t testing.TB, c Config) codecs.Codec {
+	t.Helper()
+	codec, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return codec
+}
+
+func TestContract(t *testing.T) {
+	for _, c := range []Config{{}, {Bits: 2, Block: 100}, {Bits: 8}} {
+		codec := mustNew(t, c)
+		t.Run(codec.String(), func(t *testing.T) { codectest.Run(t, codec, parse) })
+	}
+}
+
+func TestGoldenVectors(t *testing.T) { codectest.Golden(t, parse) }
+
+// The vectors are what an implementation of the paper makes that shares nothing with this package.
+func TestGoldenVectorsElsewhere(t *testing.T) {
+	require.Command(t, "python3")
+	if out, err := exec.CommandContext(t.Context(), "python3", "testdata/reference.py", "--check").CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+func TestTexts(t *testing.T) {
+	for text, want := range map[string]string{
+		"logquant":                      "logquant",
+		"logquant(bits=5,block=65536)":  "logquant",
+		"logquant(block=100, bits = 4)": "logquant(bits=4,block=100)",
+	} {
+		if c, err := parse(text); err != nil || c.String() != want {
+			t.Errorf("%s: %v, %v; want %s", text, c, err, want)
+		}
+	}
+	for _, bad := range []Config{{Bits: 1}, {Bits: 9}, {Block: -1}, {Block: 1<<24 + 1}} {
+		if c, err := New(bad); !errors.Is(err, codecs.ErrText) {
+			t.Errorf("%+v: %v, %v; want an ErrText", bad, c, err)
+		}
+	}
+}
+
+// The logarithm is rounded to the nearest integer: 2^(2e-1) < a² < 2^(2e+1), over the rationals, for all exponents and
+// for the fractions on both sides of √2.
+func TestLog2RoundsToTheNearest(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	try := func(bits uint32) {
+		a := math.Float32frombits(bits)
+		e := log2(a)
+		square := new(big.Float).SetPrec(100).SetFloat64(float64(a))
+		square.Mul(square, square)
+		low, high := new(big.Float).SetMantExp(big.NewFloat(1), 2*e-1), new(big.Float).SetMantExp(big.NewFloat(1), 2*e+1)
+		if square.Cmp(low) <= 0 || square.Cmp(high) >= 0 && e < greatest {
+			t.Errorf("log2 of %v (%#08x) is %d", a, bits, e)
+		}
+	}
+	for exponent := range uint32(255) {
+		for _, fraction := range []uint32{0, 1, 0x3504f2, 0x3504f3, 0x3504f4, 0x3504f5, 1<<23 - 1, r.Uint32N(1 << 23)} {
+			if bits := exponent<<23 | fraction; bits > 0 {
+				try(bits)
+			}
+		}
+	}
+	for bits := uint32(1); bits < 1<<23; bits = bits*5/4 + 1 {
+		try(bits)
+	}
+}
+
+// Delivered magnitudes are within √2 of the true ones, of the same sign, or 0 below the range.
+func TestErrorBound(t *testing.T) {
+	for _, bits := range []int{2, 4, 5, 8} {
+		for _, k := range codectest.Kinds() {
+			c := mustNew(t, Config{Bits: bits})
+			t.Run(fmt.Sprintf("%v/%v", c, k), func(t *testing.T) {
+				const n = 3000
+				src := k.Fill(tensor.Float32, n, 1)
+				x, y := make([]float32, n), make([]float32, n)
+				tensor.ToFloat32(x, src, tensor.Float32)
+				if !deliver(t, c, src) {
+					return
+				}
+				tensor.ToFloat32(y, src, tensor.Float32)
+				checkBound(t, bits, x, y)
+			})
+		}
+	}
+}
+
+// deliver replaces block by what its encoding decodes to; false: it is unsuited.
+func deliver(t *testing.T, c codecs.Codec, block []byte) bool {
+	t.Helper()
+	e, err := c.NewEncoder(tensor.Float32, len(block)/4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := c.NewDecoder(tensor.Float32, len(block)/4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := e.Append(nil, block)
+	if errors.Is(err, codecs.ErrUnsuited) {
+		return false
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Decode(block, b); err != nil {
+		t.Fatal(err)
+	}
+	return true
+}
+
+func checkBound(t *testing.T, bits int, x, y []float32) {
+	t.Helper()
+	most := 0.0
+	for _, v := range x {
+		most = max(most, math.Abs(float64(v)))
+	}
+	for i := range x {
+		a, d := math.Abs(float64(x[i])), math.Abs(float64(y[i]))
+		switch {
+		case d == 0:
+			if a > 0 && a*a*2 >= math.Exp2(2*math.Round(math.Log2(most))+2*float64(2-int(1)<<(bits-1)))*1.0000001 {
+				t.Fatalf("%v is not sent; the largest is %v", x[i], most)
+			}
+		case math.Signbit(float64(x[i])) != math.Signbit(float64(y[i])):
+			t.Fatalf("%v is delivered as %v", x[i], y[i])
+		case d*d >= 2*a*a || 2*d*d <= a*a && d < 0x1p127:
+			t.Fatalf("%v is delivered as %v", x[i], y[i])
+		}
+	}
+}
+
+// FuzzDecode: any bytes are powers of two, zeros or ErrCorrupt.
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte("\x00\x00\x08\x40"), uint16(3), byte(5))
+	f.Add([]byte("\x6a\xff\x6a\xff"), uint16(11), byte(2))
+	f.Add([]byte("\x6b\xff\xff\xff"), uint16(2), byte(8))
+	f.Fuzz(func(t *testing.T, src []byte, n uint16, bits byte) {
+		c := mustNew(t, Config{Bits: minBits + int(bits)%(maxBits-minBits+1), Block: 10})
+		d, err := c.NewDecoder(tensor.Float32, int(n))
+		if err != nil {
+			t.Fatal(err)
+		}
+		dst := make([]byte, 4*int(n))
+		if err := d.Decode(dst, src); err != nil {
+			if !errors.Is(err, codecs.ErrCorrupt) {
+				t.Fatal(err)
+			}
+			return
+		}
+		y := make([]float32, n)
+		tensor.ToFloat32(y, dst, tensor.Float32)
+		for i, v := range y {
+			if frac, _ := math.Frexp(math.Abs(float64(v))); frac != 0 && frac != 0.5 {
+				t.Fatalf("value %d is %v", i, v)
+			}
+		}
+	})
+}
+
+// FuzzRoundTrip: whatever is encoded is decoded within the bound, and only what is not finite is unsuited.
+func FuzzRoundTrip(f *testing.F) {
+	for i, k := range codectest.Kinds() {
+		f.Add(k.Fill(tensor.Float32, 50, 1), byte(i))
+	}
+	f.Fuzz(func(t *testing.T, src []byte, b byte) {
+		bits := minBits + int(b)%(maxBits-minBits+1)
+		src = src[:len(src)&^3]
+		x, y := make([]float32, len(src)/4), make([]float32, len(src)/4)
+		tensor.ToFloat32(x, src, tensor.Float32)
+		finite := true
+		for _, v := range x {
+			finite = finite && math.Abs(float64(v)) <= math.MaxFloat32
+		}
+		if deliver(t, mustNew(t, Config{Bits: bits}), src) != finite {
+			t.Fatalf("finite: %v, but not so for Append", finite)
+		}
+		if finite {
+			tensor.ToFloat32(y, src, tensor.Float32)
+			checkBound(t, bits, x, y)
+		}
+	})
+}
+
+func Benchmark(b *testing.B) { codectest.BenchLossy(b, mustNew(b, Config{})) }
