@@ -9,6 +9,7 @@ import (
 	"github.com/gradproxy/gradproxy/codecs/block"
 	"github.com/gradproxy/gradproxy/codecs/fastsgd"
 	"github.com/gradproxy/gradproxy/codecs/keys"
+	"github.com/gradproxy/gradproxy/codecs/logquant"
 	"github.com/gradproxy/gradproxy/codecs/lossless"
 	"github.com/gradproxy/gradproxy/codecs/sketchedsgd"
 	"github.com/gradproxy/gradproxy/codecs/threelc"
@@ -28,6 +29,7 @@ var table = [...]struct {
 	{"bit-grain", keys.FromArgs},
 	{"rice", keys.FromArgs},
 	{"fastsgd", fastsgd.FromArgs},
+	{"logquant", logquant.FromArgs},
 	{"sketchedsgd", sketchedsgd.FromArgs},
 }
 
