@@ -41,3 +41,25 @@ func Lossy(c Codec) bool {
 	l, ok := c.(interface{ Lossy() bool })
 	return ok && l.Lossy()
 }
+
+// Keyed is what a Method also is that is made for sparse gradients: it says how keys travel whose values it codes. A
+// message's keys and values are then coded by one method: of the values, each at the place of its key, those that the
+// method does not send become 0; the keys lose nothing.
+type Keyed interface {
+	Method
+
+	// KeyCodec returns the method's own codec of strictly ascending integers.
+	KeyCodec() Codec
+}
+
+// KeyCodec returns the codec of keys that belongs to c, or nil if c has none.
+func KeyCodec(c Codec) Codec {
+	m, ok := MethodOf(c)
+	if !ok {
+		return nil
+	}
+	if k, ok := m.(Keyed); ok {
+		return k.KeyCodec()
+	}
+	return nil
+}

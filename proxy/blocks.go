@@ -102,6 +102,9 @@ func (c *tensorCut) unit() int {
 	return c.t.DType.Size()
 }
 
+// odd reports whether a block of n bytes is as long as what is left of a sparse tensor's message, or its index.
+func (c *tensorCut) odd(n int) bool { return c.t.Keys != 0 && n < c.want }
+
 const (
 	literalCost = 3  // memory of a literal byte: as it waits, in a slice that grows, and in the Gather frame
 	runCost     = 48 // memory of a run, likewise

@@ -33,6 +33,9 @@ func (d *declaration) append(dst []byte) []byte {
 	dst = appendText(dst, d.codec)
 	dst = append(dst, byte(d.dtype))
 	dst = binary.AppendUvarint(dst, uint64(d.n))
+	if d.job == "" && d.key == 0 && d.off == 0 && d.base == 0 && d.keys == 0 {
+		return dst
+	}
 	dst = appendText(dst, d.job)
 	dst = binary.LittleEndian.AppendUint64(dst, d.key)
 	dst = binary.AppendUvarint(dst, uint64(d.off))
@@ -51,11 +54,13 @@ func parseDeclaration(body []byte) (declaration, error) {
 	d.codec = r.text()
 	d.dtype = tensor.DType(r.byte())
 	d.n = r.int()
-	d.job = r.text()
-	d.key = r.uint64()
-	d.off = r.int()
-	d.base = r.uint64()
-	d.keys = r.uint64()
+	if len(r.b) > 0 {
+		d.job = r.text()
+		d.key = r.uint64()
+		d.off = r.int()
+		d.base = r.uint64()
+		d.keys = r.uint64()
+	}
 	switch {
 	case r.short:
 		return d, fmt.Errorf("%w: declare is cut short", errFrame)

@@ -25,6 +25,7 @@ type sendBlock struct {
 	filled int
 	room   int       // bytes of buf
 	cost   int       // bytes of the budget, for data and buf
+	odd    bool      // its shape is that of a message
 	flush  bool      // what its slot owes is added to it, and it travels exactly
 	watch  *memory   // keeps it for the next value to be compared with; nil: it is compared itself, or never
 	off    int       // in its tensor
@@ -140,14 +141,23 @@ func (s *sender) noted(b *sendBlock, plausible, first bool) bool {
 	return plausible
 }
 
-// makeExact gives a block that was to lose something a slot of the lossless codec.
+// makeExact gives a block that was to lose something, or to be shared, a slot of a codec that loses nothing: its own if that
+// does not, as of keys, else the lossless one.
 func (s *sender) makeExact(b *sendBlock) error {
-	exact := policy.Choice{Codec: s.shared.lossless}
-	b.text = exact.Codec.String()
+	if c := b.choice.Codec; !codecs.Lossy(c) && s.travelBy(b, c) == nil {
+		return nil
+	}
+	return s.travelBy(b, s.shared.lossless)
+}
+
+// travelBy gives a block a slot of c, which loses nothing.
+func (s *sender) travelBy(b *sendBlock, c codecs.Codec) error {
+	exact := policy.Choice{Codec: c}
+	b.text = c.String()
 	b.decl = declaration{codec: b.text, dtype: b.decl.dtype, n: b.decl.n}
-	slot, err := s.slots.get(b.decl, exact, nil)
+	slot, err := s.slots.get(b.decl, exact, nil, b.odd)
 	if err != nil {
-		return fmt.Errorf("proxy: the lossless codec takes no block of %d %v: %w", b.decl.n, b.decl.dtype, err)
+		return fmt.Errorf("proxy: %s takes no block of %d %v: %w", b.text, b.decl.n, b.decl.dtype, err)
 	}
 	b.slot = slot
 	return nil

@@ -14,7 +14,8 @@ import (
 //
 //	frame   = kind(1 byte) [slot] length body        slot: in Declare and Block only
 //	Bytes   = opaque bytes, as they are
-//	Declare = codec text, dtype(1 byte), n, job, key(8), off, base(8), keys(8)   texts: length, bytes; fixed-width integers little-endian
+//	Declare = codec text, dtype(1 byte), n [job, key(8), off, base(8), keys(8)]  texts: length, bytes; fixed-width integers little-endian;
+//	                                             nothing after n where all of it is empty or 0
 //	Block   = form(1 byte) encoding                  form 0: of the slot's codec; 1: the n elements as they are
 //	Gather  = runs in stream order: 2*n, then n literal bytes; or 2*n+1, b: the next n bytes of the b-th Block that follows
 //	Ref     = epoch, number, size: a value that the receiver holds, or soon will; see values.go. In the place of a Block

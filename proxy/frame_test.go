@@ -94,6 +94,14 @@ func TestDeclarationSurvives(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(got, d) {
 		t.Fatalf("%+v, %v", got, err)
 	}
+	short := declaration{codec: "rice", dtype: tensor.Uint64, n: 300}
+	body := short.append(nil)
+	if got, err = parseDeclaration(body); err != nil || got != short || len(body) != 1+4+1+2 {
+		t.Errorf("of no tensor: %+v in %d bytes, %v", got, len(body), err)
+	}
+	if _, err := parseDeclaration(append(body, 0)); err == nil {
+		t.Error("a declaration that is cut short after n was taken")
+	}
 	o := opening{client: mustAddrs("10.0.0.1:5")[0], server: mustAddrs("[2001:db8::1]:29500")[0], number: 3}
 	back, err := parseOpening(o.append(nil))
 	if err != nil || back != o {

@@ -216,6 +216,8 @@ func testCodecs(text string) (codecs.Codec, error) {
 	switch text {
 	case "halves":
 		return codecs.Values(halves{}), nil
+	case "quarter":
+		return codecs.Values(quarter{}), nil
 	case "lossless", "broken", "int4", "wide":
 		return testCodec(text), nil
 	}

@@ -3,6 +3,8 @@ package proxy
 import (
 	"encoding/binary"
 
+	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/proxy/policy"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -71,8 +73,9 @@ func (s *sender) dropIndex() {
 	*x = rowIndex{number: x.number}
 }
 
-// A rowUse is the order of the values of an array whose rows a sender sends.
+// A rowUse is what a sender knows of an array whose rows it sends, and the order of its values.
 type rowUse struct {
+	keys     codecs.Codec    // of the index, which belongs to the codec of the last value; nil: none does
 	value    uint64          // number of the index array of the value whose blocks were submitted last
 	last     []chan struct{} // of its blocks: that they have been encoded
 	previous []chan struct{} // of those of the value before
@@ -100,6 +103,19 @@ type rowBlock struct {
 // sparse reports whether t is rows of a gradient, which may lose something with a residual by row.
 func sparse(t tensor.Tensor) bool { return t.Keys != 0 && !t.Index() && t.Role == tensor.Gradient }
 
+// codeKeys has an index travel by the codec of keys that belongs to the codec of its last values, unless a rule speaks of it.
+func (s *sender) codeKeys(c *tensorCut) {
+	use := s.rows[c.t.Keys]
+	if use == nil || use.keys == nil {
+		return
+	}
+	if !c.t.Index() {
+		use.keys = nil // until decideRows knows better
+	} else if why := c.choice.Why; (why == tensor.NoRule || why == tensor.TooSmall) && !s.lacks(use.keys.String()) {
+		c.choice = policy.Choice{Codec: use.keys}
+	}
+}
+
 // decideRows makes c one of rows, or says why it is none.
 func (s *sender) decideRows(c *tensorCut) tensor.Reason {
 	x := &s.index
@@ -126,6 +142,7 @@ func (s *sender) decideRows(c *tensorCut) tensor.Reason {
 		s.rows[c.t.Keys] = use
 	}
 	s.rowMemories[c.t.Keys] = m
+	use.keys = codecs.KeyCodec(c.choice.Codec)
 	c.rows = &rowCut{m, use, x.number, bytes}
 	c.flush = m.begin(c.choice.Flush)
 	return tensor.OK

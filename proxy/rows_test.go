@@ -518,7 +518,7 @@ func BenchmarkRows(b *testing.B) {
 			}
 			var slots sendSlots
 			d := declaration{codec: c.String(), dtype: tensor.Float32, n: n * width}
-			slot, err := slots.get(d, policy.Choice{Codec: c, Feedback: true}, nil)
+			slot, err := slots.get(d, policy.Choice{Codec: c, Feedback: true}, nil, false)
 			if err != nil {
 				b.Fatal(err)
 			}

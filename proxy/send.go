@@ -314,7 +314,7 @@ func (s *sender) startBlock(c *tensorCut, hold int) error {
 		decl.job, decl.key, decl.off, decl.base, decl.keys = s.job, c.t.Base, c.off, c.t.Base, c.t.Keys
 	} else {
 		var err error
-		if slot, err = s.slots.get(decl, c.choice, c.memory); err != nil {
+		if slot, err = s.slots.get(decl, c.choice, c.memory, c.odd(n)); err != nil {
 			s.shared.Metrics.fellBack(tensor.NoGain)
 			return nil
 		}
@@ -330,7 +330,7 @@ func (s *sender) startBlock(c *tensorCut, hold int) error {
 		return nil
 	}
 	c.block = &sendBlock{slot: slot, data: s.shared.buffers.get(n), room: room, cost: cost, record: c.record, role: c.t.Role, text: c.text,
-		choice: c.choice, decl: decl, flush: c.flush, watch: c.watch, off: c.off}
+		choice: c.choice, decl: decl, odd: c.odd(n), flush: c.flush, watch: c.watch, off: c.off}
 	if c.rows != nil {
 		c.block.rows = s.rowsOf(c, n)
 	}

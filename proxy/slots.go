@@ -20,6 +20,10 @@ const maxSendSlots = MaxSlots / 4
 // lanes is how many blocks of one shape may be encoded at a time.
 const lanes = 4
 
+// maxOdd bounds the slots of odd shapes. The messages of sparse tensors have other lengths each time, few of which come
+// again, and coders may take memory in proportion.
+const maxOdd = 64
+
 // A sendSlot is a slot at the sender. Its encoder is used by one block at a time, in stream order: a block's work
 // begins by waiting for turn, and ends by closing the channel that became the next block's turn.
 type sendSlot struct {
@@ -37,6 +41,7 @@ type sendSlot struct {
 
 type sendSlots struct {
 	byDecl map[sendKey]*sendSlot
+	odd    map[sendKey]*sendSlot // those of odd shapes, in which lanes are one
 	next   uint32
 	tick   uint64
 	lane   int
@@ -49,15 +54,18 @@ type sendKey struct {
 }
 
 // get returns the slot for a block that is declared as d, whose coder keeps nothing of a tensor unless d.key is set. m is
-// what is remembered of the tensor, and nil for codecs that lose nothing, and for rows.
-func (s *sendSlots) get(d declaration, c policy.Choice, m *memory) (*sendSlot, error) {
+// what is remembered of the tensor, and nil for codecs that lose nothing, and for rows. odd: its shape is that of a message.
+func (s *sendSlots) get(d declaration, c policy.Choice, m *memory, odd bool) (*sendSlot, error) {
 	k := sendKey{declaration: d, loose: m == nil && c.Feedback}
-	if d.key == 0 {
+	slots := &s.byDecl
+	if odd {
+		slots = &s.odd
+	} else if d.key == 0 {
 		s.lane = (s.lane + 1) % lanes
 		k.lane = s.lane
 	}
 	s.tick++
-	old := s.byDecl[k]
+	old := (*slots)[k]
 	if old != nil && old.memory == m {
 		old.used = s.tick
 		return old, nil
@@ -77,29 +85,29 @@ func (s *sendSlots) get(d declaration, c policy.Choice, m *memory) (*sendSlot, e
 	}
 	if old != nil { // its tensor was forgotten: the coders begin anew at both ends
 		slot.id, slot.turn = old.id, old.turn
-	} else if len(s.byDecl) < maxSendSlots {
+	} else if odd && len(*slots) >= maxOdd || len(*slots) >= maxSendSlots {
+		slot.id = evict(*slots)
+	} else {
 		slot.id = s.next
 		s.next++
-	} else {
-		slot.id = s.evict()
 	}
-	if s.byDecl == nil {
-		s.byDecl = map[sendKey]*sendSlot{}
+	if *slots == nil {
+		*slots = map[sendKey]*sendSlot{}
 	}
-	s.byDecl[k] = slot
+	(*slots)[k] = slot
 	return slot, nil
 }
 
 // evict drops the slot that was used least recently and returns its number.
-func (s *sendSlots) evict() uint32 {
+func evict(slots map[sendKey]*sendSlot) uint32 {
 	var oldest sendKey
 	var found *sendSlot
-	for k, slot := range s.byDecl {
+	for k, slot := range slots {
 		if found == nil || slot.used < found.used {
 			oldest, found = k, slot
 		}
 	}
-	delete(s.byDecl, oldest)
+	delete(slots, oldest)
 	return found.id
 }
 

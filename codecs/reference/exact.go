@@ -2,6 +2,7 @@ package reference
 
 import (
 	"crypto/subtle"
+	"errors"
 
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/tensor"
@@ -68,6 +69,15 @@ func (e *exactEncoder) encode(dst, src []byte) ([]byte, error) {
 		f = s.choose(e.lane, src, held.bytes, known(e.dtype))
 		samples.Put(s)
 	}
+	out, err := e.as(f, dst, src, held)
+	if f != formFull && errors.Is(err, codecs.ErrUnsuited) { // codecs of keys take no differences
+		return e.as(formFull, dst, src, nil)
+	}
+	return out, err
+}
+
+// as appends src in a form.
+func (e *exactEncoder) as(f form, dst, src []byte, held *value) ([]byte, error) {
 	dst = append(dst, byte(f))
 	if f == formFull {
 		return e.bits.Append(dst, src)

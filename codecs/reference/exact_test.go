@@ -2,6 +2,7 @@ package reference_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"testing"
 
@@ -136,6 +137,22 @@ func TestUpdateAgainstModel(t *testing.T) {
 		t.Logf("round %d: %.3f of the bytes, %.3f without reference", round, ratio, without)
 		if encoded == nil || ratio > 0.98*without {
 			t.Errorf("round %d: %.3f of the bytes, %.3f without reference", round, ratio, without)
+		}
+	}
+}
+
+// Around a codec that takes no differences, of keys, blocks are coded whole where differences would be shorter.
+func TestKeysAreCodedWhole(t *testing.T) {
+	c := mustNew(t, "rice")
+	e := sameDirection(t, c, tensor.Uint64, 500)
+	for step := range uint64(3) {
+		var x []byte
+		for i := range uint64(500) {
+			x = binary.LittleEndian.AppendUint64(x, 1000+step+3*i)
+		}
+		delivered, encoded := e.send(t, x)
+		if !bytes.Equal(delivered, x) || encoded == nil || encoded[0] != 0 || len(encoded) > 300 {
+			t.Errorf("step %d: %d bytes, begun with % x", step, len(encoded), encoded[:min(1, len(encoded))])
 		}
 	}
 }

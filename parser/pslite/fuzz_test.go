@@ -6,6 +6,7 @@ import (
 
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/parser/parsertest"
+	"github.com/gradproxy/gradproxy/tensor"
 )
 
 // No bytes in any order make a parser panic, break the contract, or depend on how they are cut. The first bytes of the
@@ -19,7 +20,7 @@ func FuzzNext(f *testing.F) {
 		x := parsertest.Unfold(b)
 		conn := parser.Conn{Client: addressOf(9), Server: addressOf(8)}
 		if named {
-			conn.Job = "job"
+			conn.Job, conn.Sums = "job", tensor.Gradient
 		}
 		whole, err := parsertest.Play(fresh(), conn, x, nil)
 		if err != nil {

@@ -22,6 +22,15 @@ func lead(m *meta, size int) int {
 	return 0
 }
 
+// isList reports whether a message of which size bytes of keys come is a list of many keys' gradients: a push of floats by an
+// application that is not known, of which the job's configuration says that its pushes are summands. Without lengths,
+// all values are of one.
+func (x *connection) isList(m *meta, size int) bool {
+	width := keyWidth(m.types[0])
+	return x.conn.Sums == tensor.Gradient && m.kind() == push && m.frames == 2 && dataTypes[m.types[1]].Float() &&
+		width > 0 && size > width && size%width == 0
+}
+
 // An index is what is remembered of the keys after the first one: of those of one size how they were last, and of those of
 // all sizes whether they come again.
 type index struct {
@@ -50,6 +59,12 @@ func (id identity) ofIndex(m *meta, k *keys) identity {
 	return id
 }
 
+// ofList returns the identity of the keys of a list, which may be others each time: that of the server that it is for.
+func (id identity) ofList(server uint64) identity {
+	id.direction, id.shape, id.key, id.set = push, every, server, 0
+	return id
+}
+
 // luckOf returns the luck of an index.
 func (f *facts) luckOf(place uint64) int8 {
 	if i, ok := f.indices.get(place); ok {
@@ -69,7 +84,7 @@ func (f *facts) come(id identity, seed uint64, size int, hash uint64) int8 {
 	return luck
 }
 
-// indexOf returns the tensor that the keys after the first one are, of size bytes in all.
+// indexOf returns the tensor that the keys are, of size bytes in all: of a list all of them, else those after the first one.
 func (x *connection) indexOf(r route, m *meta, k *keys, size int) tensor.Tensor {
 	x.protocol.mu.Lock()
 	defer x.protocol.mu.Unlock()
@@ -79,12 +94,17 @@ func (x *connection) indexOf(r route, m *meta, k *keys, size int) tensor.Tensor 
 	if !ok {
 		return tensor.Tensor{}
 	}
-	size -= keyWidth(m.types[0])
+	all := size
+	if x.isList(m, size) {
+		id = id.ofList(x.receiver(j, r))
+	} else {
+		id = id.ofIndex(m, k)
+		size -= keyWidth(m.types[0])
+	}
 	t := tensor.Tensor{Role: tensor.Exact, DType: dataTypes[m.types[0]], Size: size, Hold: size}
-	id = id.ofIndex(m, k)
 	t.Key = id.under(j.seed)
 	t.Keys = t.Key
-	if id.set = uint64(k.bytes + size); f.luckOf(t.Key) > 0 {
+	if id.set = uint64(all); f.luckOf(t.Key) > 0 {
 		t.Base = id.under(j.seed)
 	}
 	return t
@@ -102,6 +122,10 @@ func (x *connection) endKeys(r route, m *meta, k *keys) {
 	j := f.jobOf(x, r.listener)
 	id, ok := x.identify(j, r, m)
 	if !ok {
+		return
+	}
+	if x.isList(m, k.bytes) {
+		f.come(id.ofList(x.receiver(j, r)), j.seed, k.bytes, k.sum())
 		return
 	}
 	isAnswer := id.direction == answer

@@ -63,7 +63,10 @@ func (s *stream) beginPart() {
 		}
 	case partKeys:
 		m.keys.begin()
-		s.expect(true)
+		if s.expect(true); s.err == nil && s.conn.isList(&m.meta, size) {
+			s.beginPayload(s.conn.indexOf(s.route(), &m.meta, &m.keys, size))
+			return
+		}
 		s.frame.lead = lead(&m.meta, size)
 	case partVals:
 		if s.expect(m.meta.frames > 2); s.err == nil {

@@ -44,6 +44,8 @@
 //   - An answer to a pull is [tensor.State] if a worker was seen to give the servers an optimizer (command 0), else the
 //     sum of the round's gradients, an [tensor.Aggregate]; but Unknown if the job's beginning, where the command stands,
 //     was not seen. In BytePS it is an Aggregate.
+//   - A push of floats by another application is a Gradient if the job's configuration says that its sums are, and if all its
+//     values are of one length; the first that rank 0 sends to a server is Exact, since it may be the initial weights.
 //   - What is coded already (MXNet's 2-bit codes, a key with a compressor in BytePS), integers, and a push that is sent
 //     a second time (PS_RESEND) are Exact.
 //
@@ -62,7 +64,8 @@
 // A tensor's Key is made of the job, direction, worker, customer and the server's key, which names the server as well
 // since each has a range of its own; where rows or many keys are sent, of the set of these too. Rows have as Keys the Key
 // of their array's index with that worker, whatever its rows are this time: row i of the payload, which is as long as all
-// others, is the one that element i of the index names.
+// others, is the one that element i of the index names. So have the gradients of many keys that an application pushes: their
+// index is the whole frame of keys, and one Key stands for whatever keys that worker sends to that server.
 //
 // An answer's Base is the same for all workers: under dist_sync all get the same bytes, and else similar ones. Keys have
 // one for each array, number and worker, who within a step pulls, is sent and pushes the same rows, and lengths for each

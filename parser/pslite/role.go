@@ -55,10 +55,13 @@ func (x *connection) value(r route, m *meta, k *keys, size int) tensor.Tensor {
 	case id.direction == pull:
 		f.life(x, j, r, m)
 	case id.direction == push:
-		if number := f.life(x, j, r, m); l.known {
+		isList := x.isList(m, k.bytes) && size%(k.bytes/keyWidth(m.types[0])*l.dtype.Size()) == 0
+		if number := f.life(x, j, r, m); l.known || isList {
 			t.Role, t.Why = f.push(j, number, r, m, l), tensor.OK
 		}
-		t.Key = id.under(j.seed)
+		if t.Key = id.under(j.seed); isList {
+			t.Keys = id.ofList(x.receiver(j, r)).under(j.seed)
+		}
 	default:
 		if l.known {
 			t.Role, t.Why = j.answer(m, l)

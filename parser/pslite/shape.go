@@ -12,6 +12,7 @@ const (
 	list                 // many keys, of an application that is not known
 	indices              // the keys after the first one
 	lengths              // of many values
+	every                // all keys of a list
 )
 
 // A layout is what a message's vals are, as its first two frames tell.

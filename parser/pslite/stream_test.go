@@ -50,7 +50,8 @@ func listing() parsertest.Exchange {
 	keys := run(1, 3, 100)
 	return parsertest.Exchange{turn(parser.Client, hello(0, "DEALER", "ps9")), turn(parser.Server, hello(0, "ROUTER", "")),
 		turn(parser.Client, listed(push, 1, keys).bytes(), listed(push, 2, keys).bytes(), listed(pull, 3, keys).bytes(),
-			sparse(4, run(0, 2, 70)...).bytes(), sparse(5, 1).bytes(), listed(push, 6, keys[1:]).bytes())}
+			sparse(4, run(0, 2, 70)...).bytes(), sparse(5, 1).bytes(), listed(push, 6, keys[1:]).bytes(),
+			floats(7, keys).bytes(), floats(8, keys[:20]).bytes(), floats(9, keys).bytes())}
 }
 
 // scheduled is a connection of the scheduler's.
@@ -73,6 +74,7 @@ func TestConformance(t *testing.T) {
 		parsertest.Exchange{turn(parser.Client, []byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"))},
 		parsertest.Exchange{turn(parser.Client, mxnet()[0].Bytes, []byte{3, 1})})
 	parsertest.Run(t, fresh, parser.Conn{}, mxnet(), byteps())
+	parsertest.Run(t, fresh, parser.Conn{Sums: tensor.Gradient}, mxnet(), listing())
 }
 
 // Pieces of a tensor say where they begin and how much of it follows.
