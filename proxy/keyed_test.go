@@ -243,15 +243,15 @@ func TestSparseMethods(t *testing.T) {
 			}
 			bits := 64 * float64(info.WireBytes) / float64(info.RawBytes)
 			t.Logf("%s, rows of %d: %.2f bits a key, frames and declarations included", text, width, bits)
-			if info.Codec != codecs.KeyCodec(c).String() || bits > 8 {
+			if info.Codec != codecs.KeyCodec(c).String() || bits > 10 {
 				t.Errorf("%s: the keys travelled as %s in %.2f bits", text, info.Codec, bits)
 			}
 		}
 	}
 }
 
-// Whatever a far end writes in place of what a method for sparse gradients makes: the connection is reset, or as many bytes
-// of values come as there were, and the keys are those that were sent or the connection is reset.
+// Whatever a far end writes in place of what a method for sparse gradients makes, the connection ends or is reset, and no more
+// bytes come than were sent.
 func TestSparseMethodsFromAHostilePeer(t *testing.T) {
 	for _, text := range append(sparseMethods(t), "quarter") {
 		for seed := range uint64(40) {

@@ -96,9 +96,11 @@ func New(c Config) (codecs.Codec, error) {
 	if c.Block < 1 || c.Block > maxBlock {
 		return nil, fmt.Errorf("%w: fastsgd: block is %d; write a number of values from 1 to %d", codecs.ErrText, c.Block, maxBlock)
 	}
+	grain := keys.BitGrain{L: c.L}
 	return codecs.Values(&method{
 		values: values,
-		keys:   keys.BitGrain{L: c.L},
+		keys:   grain,
+		codec:  keys.New(grain),
 		block:  c.Block,
 		pool:   &sync.Pool{New: func() any { return new([]uint64) }},
 	}), nil
@@ -122,8 +124,9 @@ func FromArgs(a *codecs.Args) (codecs.Codec, error) {
 type method struct {
 	values *Values
 	keys   keys.BitGrain
-	block  int        // values
-	pool   *sync.Pool // *[]uint64, positions
+	codec  codecs.Codec // of keys
+	block  int          // values
+	pool   *sync.Pool   // *[]uint64, positions
 }
 
 func (m *method) String() string {
@@ -144,6 +147,9 @@ func (m *method) MaxEncodedLen(n int) int {
 }
 
 func (m *method) Block(size int) int { return min(size, 4*m.block) }
+
+// KeyCodec implements codecs.Keyed: the keys of a sparse gradient travel as positions do.
+func (m *method) KeyCodec() codecs.Codec { return m.codec }
 
 // blockLen is the most bytes that a block of n > 0 values takes: all are sent, and keys have the widest deltas.
 func (m *method) blockLen(n int) int {
