@@ -104,6 +104,7 @@ func FromArgs(a *codecs.Args) (codecs.Codec, error) {
 type method struct {
 	config  Config
 	benches sync.Pool // of *bench
+	sents   sync.Pool // of *sent
 }
 
 // String leaves out what has its default.
@@ -206,7 +207,11 @@ func (e *encoder) Append(dst []byte, src []float32) ([]byte, error) {
 
 type decoder struct {
 	*method
-	n      int
+	n int
+}
+
+// A sent is the values that an encoding holds. Decoders keep none: a peer may have a receiver make very many.
+type sent struct {
 	keys   []uint64
 	values []float32
 }
@@ -219,19 +224,24 @@ func (d *decoder) Decode(dst []float32, src []byte) (err error) {
 	if d.n > 0 {
 		most = part(d.config.K, d.n)
 	}
-	if d.keys, src, err = cutKeys(d.keys, src, most, d.n); err != nil {
+	s, ok := d.sents.Get().(*sent)
+	if !ok {
+		s = new(sent)
+	}
+	defer d.sents.Put(s)
+	if s.keys, src, err = cutKeys(s.keys, src, most, d.n); err != nil {
 		return err
 	}
-	if cap(d.values) < len(d.keys) {
-		d.values = make([]float32, len(d.keys))
+	if cap(s.values) < len(s.keys) {
+		s.values = make([]float32, len(s.keys))
 	}
-	d.values = d.values[:len(d.keys)]
-	if err := getValues(d.values, src); err != nil {
+	s.values = s.values[:len(s.keys)]
+	if err := getValues(s.values, src); err != nil {
 		return err
 	}
 	clear(dst)
-	for j, i := range d.keys {
-		dst[i] = d.values[j]
+	for j, i := range s.keys {
+		dst[i] = s.values[j]
 	}
 	return nil
 }

@@ -1,0 +1,55 @@
+package proxy
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/codecs/all"
+)
+
+// Every codec can be named by a policy. What loses nothing, or does not take floats, delivers what was sent; what may lose
+// something delivers all of it but what is owed still, from the second value on.
+func TestEveryCodecByPolicy(t *testing.T) {
+	for _, name := range all.Names() {
+		t.Run(name, func(t *testing.T) {
+			if name == "lossless" {
+				t.Skip("the tests' own has that name")
+			}
+			c, err := all.New(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := newRealPair(t, name)
+			l := &lossyRun{t: t, r: rand.New(rand.NewPCG(11, 12))}
+			l.send(p, 30)
+			for i, exact := range l.exact {
+				if want := i == 0 || !codecs.Lossy(c); want != exact {
+					t.Fatalf("value %d arrives exactly: %v, want %v", i, exact, want)
+				}
+			}
+			if codecs.Lossy(c) {
+				l.conservedBy(p.near, 0x1p-18)
+			}
+		})
+	}
+}
+
+// conservedBy checks that what was sent is what was received and what is owed still, but for a part of the largest of
+// these: codecs that deliver values of another size, as those do that keep the mean only, make sums large.
+func (l *lossyRun) conservedBy(p *Proxy, part float64) {
+	l.t.Helper()
+	m := p.memories.lasting()[0]
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	largest := 1.0
+	for i, owed := range m.residual {
+		largest = max(largest, math.Abs(l.received[i]), math.Abs(float64(owed)))
+	}
+	for i, owed := range m.residual {
+		if d := l.sent[i] - l.received[i] - float64(owed); !(math.Abs(d) <= part*largest) {
+			l.t.Fatalf("element %d: sent %v, received %v and owed %v differ by %v", i, l.sent[i], l.received[i], owed, d)
+		}
+	}
+}
