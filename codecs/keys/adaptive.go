@@ -2,6 +2,7 @@ package keys
 
 import (
 	"math/bits"
+	"sync"
 
 	"github.com/gradproxy/gradproxy/codecs/internal/bitio"
 	"github.com/gradproxy/gradproxy/codecs/internal/huffman"
@@ -74,8 +75,14 @@ type costed struct {
 	code             *huffman.Code // nil for prefixes of one length
 }
 
-// cost computes what w takes for keys whose deltas occur in these lengths.
-func (w way) cost(occur *[65]uint32) costed {
+// words are the codes of 2, 4, 8 and 16 prefixes.
+type words [4]huffman.Code
+
+// pool recycles words, whose tables are larger than many an array of keys.
+var pool = sync.Pool{New: func() any { return new(words) }}
+
+// cost computes what w takes for keys whose deltas occur in these lengths. It keeps a code in o.
+func (w way) cost(occur *[65]uint32, o *words) costed {
 	c := costed{way: w}
 	counts := w.counts(occur)
 	for i, times := range counts {
@@ -83,7 +90,7 @@ func (w way) cost(occur *[65]uint32) costed {
 		c.prefixes += int(times) * int(w.log2m)
 	}
 	if w.huffman {
-		c.code = new(huffman.Code)
+		c.code = &o[w.log2m-1]
 		used := counts[:1<<w.log2m]
 		c.code.Init(used)
 		c.prefixes = c.code.TableLen() + c.code.Cost(used)
@@ -104,9 +111,9 @@ func ways(occur *[65]uint32) (all [8]way) {
 }
 
 // cheapest returns the way that takes the fewest bits, the first of those that take as many.
-func cheapest(occur *[65]uint32) (best costed) {
+func cheapest(occur *[65]uint32, o *words) (best costed) {
 	for i, w := range ways(occur) {
-		if c := w.cost(occur); i == 0 || c.prefixes+c.deltas < best.prefixes+best.deltas {
+		if c := w.cost(occur, o); i == 0 || c.prefixes+c.deltas < best.prefixes+best.deltas {
 			best = c
 		}
 	}
@@ -119,8 +126,10 @@ func (Adaptive) Append(dst []byte, keys []uint64) []byte {
 		return dst
 	}
 	mustAscend(keys)
+	o := pool.Get().(*words)
+	defer pool.Put(o)
 	occur := occurrences(keys)
-	return cheapest(&occur).append(dst, keys)
+	return cheapest(&occur, o).append(dst, keys)
 }
 
 func (c costed) append(dst []byte, keys []uint64) []byte {
@@ -167,7 +176,9 @@ func (c Adaptive) Decode(keys []uint64, src []byte) (used int, err error) {
 	}
 	w := way{log2m: uint(src[0]&3) + 1, huffman: src[0]&huffmanFlag != 0, wide: src[0]&wideFlag != 0}
 	r := bitio.NewReader(src[1:])
-	var code huffman.Code
+	o := pool.Get().(*words)
+	defer pool.Put(o)
+	code := &o[w.log2m-1]
 	if w.huffman && !code.ReadTable(&r, 1<<w.log2m) {
 		return 0, corrupt(c, "its table of %d prefixes is none", 1<<w.log2m)
 	}

@@ -64,12 +64,9 @@ func (c BitGrain) Append(dst []byte, keys []uint64) []byte {
 	M := uint(bits.Len64(maxDelta(keys)))
 	lengths := c.lengths(M)
 	var flags [65]uint8 // by the length of a delta in binary
-	for n, flag := uint8(0), uint8(0); n <= uint8(M); n++ {
-		if lengths[flag] < n {
-			flag++ // once is enough unless M < 2^l, where lengths repeat
-			for lengths[flag] < n {
-				flag++
-			}
+	for n, flag := uint(0), uint8(0); n <= M; n++ {
+		for uint(lengths[flag]) < n {
+			flag++
 		}
 		flags[n] = flag
 	}
@@ -79,8 +76,12 @@ func (c BitGrain) Append(dst []byte, keys []uint64) []byte {
 		delta := k - last
 		last = k
 		flag := flags[bits.Len64(delta)]
-		w.Write(uint64(flag), l)
-		w.Write(delta, uint(lengths[flag]))
+		if n := uint(lengths[flag]); l+n <= 64 {
+			w.Write(uint64(flag)<<n|delta, l+n)
+		} else {
+			w.Write(uint64(flag), l)
+			w.Write(delta, n)
+		}
 	}
 	return w.Bytes()
 }
@@ -102,8 +103,16 @@ func (c BitGrain) Decode(keys []uint64, src []byte) (used int, err error) {
 	r := bitio.NewReader(src[1:])
 	last := uint64(0)
 	for i := range keys {
-		flag := r.Read(l)
-		key := last + r.Read(uint(lengths[flag]))
+		var delta uint64
+		if l+M <= bitio.PeekMax {
+			next := r.Peek(bitio.PeekMax) << (64 - bitio.PeekMax)
+			n := uint(lengths[next>>(64-l)])
+			delta = next << l >> (64 - n)
+			r.Skip(l + n)
+		} else {
+			delta = r.Read(uint(lengths[r.Read(l)]))
+		}
+		key := last + delta
 		if key <= last && i > 0 || key < last {
 			return 0, errDescent(c, i)
 		}

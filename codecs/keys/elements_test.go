@@ -1,11 +1,13 @@
 package keys
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"testing"
 
 	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/codecs/codectest"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -74,4 +76,42 @@ func TestElementTypes(t *testing.T) {
 	if taken != 4 {
 		t.Errorf("%d types are taken", taken)
 	}
+}
+
+// Blocks of every length, and those around powers of two, come back.
+func TestElementsOfEveryLength(t *testing.T) {
+	each(t, func(t *testing.T, c Coding) {
+		for _, d := range []tensor.DType{tensor.Int32, tensor.Uint64} {
+			for _, n := range append(numbers(300), 1023, 1024, 1025, 1<<15-1) {
+				src := codectest.Positions.Fill(d, n, uint64(n))
+				e, err := New(c).NewEncoder(d, n)
+				if err != nil {
+					t.Fatal(err)
+				}
+				b, err := e.Append(nil, src)
+				if n == 0 {
+					continue
+				}
+				if err != nil {
+					t.Fatalf("%d %v: %v", n, d, err)
+				}
+				dec, err := New(c).NewDecoder(d, n)
+				if err != nil {
+					t.Fatal(err)
+				}
+				back := make([]byte, len(src))
+				if err := dec.Decode(back, b); err != nil || !bytes.Equal(back, src) {
+					t.Fatalf("%d %v: they changed, %v", n, d, err)
+				}
+			}
+		}
+	})
+}
+
+func numbers(n int) []int {
+	all := make([]int, n)
+	for i := range all {
+		all[i] = i
+	}
+	return all
 }

@@ -81,7 +81,7 @@ func TestSKCompressFigure9(t *testing.T) {
 	} {
 		keys := withIntervals(figure.intervals...)
 		occur := occurrences(keys)
-		a, b := fixed.cost(&occur), coded.cost(&occur)
+		a, b := fixed.cost(&occur, nil), coded.cost(&occur, new(words))
 		if a.prefixes != 24 || a.deltas != figure.deltas || b.deltas != figure.deltas {
 			t.Errorf("%v: prefixes of one length: %d and %d bits, want 24 and %d", figure.intervals, a.prefixes, a.deltas, figure.deltas)
 		}
@@ -96,11 +96,11 @@ func TestAdaptiveChoosesTheShortest(t *testing.T) {
 	chosen := map[way]bool{}
 	try := func(name string, keys []uint64) {
 		occur := occurrences(keys)
-		best := cheapest(&occur)
+		best := cheapest(&occur, new(words))
 		chosen[best.way] = true
 		least := math.MaxInt
 		for _, w := range ways(&occur) {
-			c := w.cost(&occur)
+			c := w.cost(&occur, new(words))
 			b := c.append(nil, keys)
 			if want := 1 + (c.prefixes+c.deltas+7)/8; len(b) != want {
 				t.Errorf("%s: %v: %d bytes, computed as %d", name, w, len(b), want)
@@ -177,7 +177,7 @@ func TestRiceChoosesTheCheapest(t *testing.T) {
 		}
 		b := Rice{}.Append(nil, keys)
 		head := 1 + (bits.Len64(keys[0]|1)+6)/7
-		if want := head + int(cost+7)/8; len(b) != want {
+		if want := head + int((cost+7)/8); len(b) != want {
 			t.Errorf("%s: divisor %v: %d bytes, computed as %d", name, d, len(b), want)
 		}
 	}

@@ -45,20 +45,23 @@ func (d divisor) value() (v uint64, ok bool) {
 	return 1 << d.j, true
 }
 
-// cost returns the bits of the gaps of keys.
-func (d divisor) cost(keys []uint64) (sum float64) {
-	// Sums of up to 2^64-1 quotients overflow no float64; where costs are as large as to be inexact, all are alike.
+// cost returns the bits of the gaps of keys, or the greatest number if they are more.
+func (d divisor) cost(keys []uint64) uint64 {
+	quotients := uint64(0) // at most the sum of all gaps, which is below 2^64
+	perKey := d.j + 1
 	if d.thirds {
 		for i := 1; i < len(keys); i++ {
 			t := (keys[i] - keys[i-1] - 1) >> d.j
-			sum += float64((t + 2) / 3) // quotient, and the second bit of the remainder if that is not 0
+			quotients += t/3 + (t%3+2)/3 // and the second bit of the remainder, if that is not 0
 		}
-		return sum + float64(len(keys)-1)*float64(d.j+2)
+		perKey++
+	} else {
+		for i := 1; i < len(keys); i++ {
+			quotients += (keys[i] - keys[i-1] - 1) >> d.j
+		}
 	}
-	for i := 1; i < len(keys); i++ {
-		sum += float64((keys[i] - keys[i-1] - 1) >> d.j)
-	}
-	return sum + float64(len(keys)-1)*float64(d.j+1)
+	sum, carry := bits.Add64(quotients, uint64(len(keys)-1)*uint64(perKey), 0)
+	return sum | -carry
 }
 
 // choose returns the power of two of least cost, or, if that is less, three quarters or one and a half of it.
@@ -72,24 +75,21 @@ func choose(keys []uint64) divisor {
 	mean := (keys[len(keys)-1] - keys[0] - gaps) / gaps
 	best := divisor{j: uint(max(0, bits.Len64(mean)-1))}
 	least := best.cost(keys)
-	for _, step := range [...]int{1, -1} {
-		for {
-			next := divisor{j: uint(int(best.j) + step)}
-			if next.j > 63 {
-				break
-			}
-			cost := next.cost(keys)
-			if cost >= least {
-				break
-			}
-			best, least = next, cost
+	better := func(d divisor) bool {
+		cost := d.cost(keys)
+		if cost >= least {
+			return false
 		}
+		best, least = d, cost
+		return true
 	}
-	for j := max(2, best.j) - 2; j+1 <= best.j; j++ {
-		if d := (divisor{j, true}); d.cost(keys) < least {
-			best, least = d, d.cost(keys)
-			break
-		}
+	for best.j < 63 && better(divisor{j: best.j + 1}) {
+	}
+	for best.j > 0 && better(divisor{j: best.j - 1}) {
+	}
+	power := best.j
+	for j := max(power, 2) - 2; j < power; j++ {
+		better(divisor{j: j, thirds: true})
 	}
 	return best
 }
@@ -109,33 +109,30 @@ func (Rice) Append(dst []byte, keys []uint64) []byte {
 	dst = binary.AppendUvarint(dst, keys[0])
 	w := bitio.NewWriter(dst)
 	for i := 1; i < len(keys); i++ {
-		gap := keys[i] - keys[i-1] - 1
-		t := gap >> d.j
-		low := gap & (1<<d.j - 1)
-		if !d.thirds {
-			writeOnes(&w, t)
-			w.Write(low, d.j+1) // its highest bit is the zero that ends the ones
-			continue
-		}
-		writeOnes(&w, t/3)
-		switch t % 3 { // the zero that ends the ones, and the remainder
-		case 0:
-			w.Write(0b00, 2)
-		case 1:
-			w.Write(0b010, 3)
-		default:
-			w.Write(0b011, 3)
-		}
-		w.Write(low, d.j)
+		d.write(&w, keys[i]-keys[i-1]-1)
 	}
 	return w.Bytes()
 }
 
-func writeOnes(w *bitio.Writer, n uint64) {
-	for ; n > 32; n -= 32 {
+func (d divisor) write(w *bitio.Writer, gap uint64) {
+	quotient, rest := gap>>d.j, gap&(1<<d.j-1)
+	n := d.j + 1 // the zero that ends the ones, and the remainder
+	if d.thirds {
+		high := quotient % 3
+		quotient /= 3
+		second := (high + 1) / 2 // 0 is written as 0, 1 as 10, 2 as 11
+		rest |= (high + second) << d.j
+		n += 1 + uint(second)
+	}
+	if quotient+uint64(n) <= 64 {
+		w.Write((1<<quotient-1)<<n|rest, uint(quotient)+n)
+		return
+	}
+	for ; quotient > 32; quotient -= 32 {
 		w.Write(math.MaxUint32, 32)
 	}
-	w.Write(1<<n-1, uint(n))
+	w.Write(1<<quotient-1, uint(quotient))
+	w.Write(rest, n)
 }
 
 // Decode implements Coding.
@@ -161,14 +158,10 @@ func (c Rice) Decode(keys []uint64, src []byte) (used int, err error) {
 	mostQuotient := math.MaxUint64 / v
 	last := first
 	for i := 1; i < len(keys); i++ {
-		gap := r.Unary(mostQuotient) * v
-		rest := uint64(0)
-		if d.thirds && r.Read(1) == 1 {
-			rest = (1 + r.Read(1)) << d.j
-		}
-		rest |= r.Read(d.j)
-		key := last + 1 + gap + rest
-		if key <= last || gap+rest < gap {
+		quotient, rest := d.read(&r, mostQuotient)
+		gap := quotient*v + rest
+		key := last + 1 + gap
+		if key <= last || gap < rest {
 			return 0, errDescent(c, i)
 		}
 		keys[i], last = key, key
@@ -178,4 +171,26 @@ func (c Rice) Decode(keys []uint64, src []byte) (used int, err error) {
 		return 0, errEnd(c, len(keys))
 	}
 	return head + used, nil
+}
+
+// read reads the quotient, at most most, and the remainder of a gap.
+func (d divisor) read(r *bitio.Reader, most uint64) (quotient, rest uint64) {
+	next := r.Peek(bitio.PeekMax) << (64 - bitio.PeekMax)
+	ones := uint(bits.LeadingZeros64(^next))
+	if n := ones + 1 + d.j; n+2 <= bitio.PeekMax && uint64(ones) <= most {
+		next <<= ones + 1
+		if !d.thirds {
+			r.Skip(n)
+			return uint64(ones), next >> (64 - d.j)
+		}
+		high := next >> 62 // 0x, 10 or 11
+		size := 1 + uint(high>>1)
+		r.Skip(n + size)
+		return uint64(ones), high>>1*(1+high&1)<<d.j | next<<size>>(64-d.j)
+	}
+	quotient = r.Unary(most)
+	if d.thirds && r.Read(1) == 1 {
+		rest = (1 + r.Read(1)) << d.j
+	}
+	return quotient, rest | r.Read(d.j)
 }

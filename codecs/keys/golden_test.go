@@ -1,0 +1,183 @@
+package keys
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/integration/require"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// A vector is a file of testdata: header lines "name: value", then after "keys:" the keys in decimal, one a line, and after
+// "bytes:" their encoding in hex. With a dtype, the keys are the elements of a block for the element codec; without, they
+// are given to the Coding itself. Of a corrupt encoding there are only bytes, and n.
+type vector struct {
+	header map[string]string
+	keys   []uint64
+	bytes  []byte
+}
+
+func readVector(t *testing.T, path string) vector {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := vector{header: map[string]string{}}
+	part := ""
+	for line := range strings.Lines(string(b)) {
+		line = strings.TrimSpace(line)
+		name, value, isHeader := strings.Cut(line, ":")
+		switch {
+		case isHeader && value == "":
+			part = name
+		case isHeader:
+			v.header[name] = strings.TrimSpace(value)
+		case part == "keys":
+			k, err := strconv.ParseInt(line, 10, 64)
+			if err != nil {
+				var u uint64
+				u, err = strconv.ParseUint(line, 10, 64)
+				k = int64(u)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			v.keys = append(v.keys, uint64(k))
+		case part == "bytes":
+			b, err := hex.DecodeString(strings.ReplaceAll(line, " ", ""))
+			if err != nil {
+				t.Fatal(err)
+			}
+			v.bytes = append(v.bytes, b...)
+		default:
+			t.Fatalf("%s: unknown line %q", path, line)
+		}
+	}
+	if v.header["# from"] == "" || v.header["coding"] == "" || v.header["expect"] == "" {
+		t.Fatalf("%s: a header line is missing", path)
+	}
+	return v
+}
+
+// A coded is a Coding, or an element codec of a dtype, as functions of the same type.
+type coded struct {
+	encode func(keys []uint64) ([]byte, error)
+	decode func(n int, b []byte) ([]uint64, error)
+}
+
+func (v vector) coded(t *testing.T) coded {
+	t.Helper()
+	a, err := codecs.ParseText(v.header["coding"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := Parse(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v.header["dtype"] == "" {
+		return coded{
+			func(keys []uint64) ([]byte, error) { return c.Append(nil, keys), nil },
+			func(n int, b []byte) ([]uint64, error) {
+				keys := make([]uint64, n)
+				used, err := c.Decode(keys, b)
+				if err == nil && used != len(b) {
+					t.Errorf("%d of %d bytes", used, len(b))
+				}
+				return keys, err
+			},
+		}
+	}
+	d, ok := tensor.ParseDType(v.header["dtype"])
+	if !ok {
+		t.Fatalf("unknown dtype %q", v.header["dtype"])
+	}
+	return elementsCoded(t, c, d)
+}
+
+func elementsCoded(t *testing.T, c Coding, d tensor.DType) coded {
+	size := d.Size()
+	return coded{
+		func(keys []uint64) ([]byte, error) {
+			e, err := New(c).NewEncoder(d, len(keys))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var src []byte
+			for _, k := range keys {
+				src = append(src, binary.LittleEndian.AppendUint64(nil, k)[:size]...)
+			}
+			return e.Append(nil, src)
+		},
+		func(n int, b []byte) ([]uint64, error) {
+			dec, err := New(c).NewDecoder(d, n)
+			if err != nil {
+				t.Fatal(err)
+			}
+			dst := make([]byte, n*size)
+			err = dec.Decode(dst, b)
+			keys := make([]uint64, n)
+			for i := range keys {
+				keys[i] = binary.LittleEndian.Uint64(append(slices.Clone(dst[i*size:(i+1)*size]), 0, 0, 0, 0))
+			}
+			return keys, err
+		},
+	}
+}
+
+// The wire form is what testdata says: encoders make these bytes, decoders read them, and refuse those that are broken.
+func TestGoldenVectors(t *testing.T) {
+	paths, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no golden vectors: %v", err)
+	}
+	for _, path := range paths {
+		t.Run(strings.TrimSuffix(filepath.Base(path), ".txt"), func(t *testing.T) {
+			v := readVector(t, path)
+			c := v.coded(t)
+			kind, why, _ := strings.Cut(v.header["expect"], ", ")
+			switch kind {
+			case "ok":
+				if b, err := c.encode(v.keys); err != nil || !bytes.Equal(b, v.bytes) {
+					t.Errorf("encoded as\n% x, %v; want\n% x", b, err, v.bytes)
+				}
+				if keys, err := c.decode(len(v.keys), v.bytes); err != nil || !slices.Equal(keys, v.keys) {
+					t.Errorf("decoded as\n%d, %v; want\n%d", keys, err, v.keys)
+				}
+			case "unsuited":
+				if b, err := c.encode(v.keys); !errors.Is(err, codecs.ErrUnsuited) || !strings.Contains(err.Error(), why) {
+					t.Errorf("encoded as % x, %v; want an ErrUnsuited that says %q", b, err, why)
+				}
+			case "corrupt":
+				n, err := strconv.Atoi(v.header["n"])
+				if err != nil {
+					t.Fatal(err)
+				}
+				if keys, err := c.decode(n, v.bytes); !errors.Is(err, codecs.ErrCorrupt) || !strings.Contains(err.Error(), why) {
+					t.Errorf("decoded as %d, %v; want an ErrCorrupt that says %q", keys, err, why)
+				}
+			default:
+				t.Errorf("unknown expectation %q", kind)
+			}
+		})
+	}
+}
+
+// The vectors are what an implementation of the papers makes that shares nothing with this package.
+func TestGoldenVectorsElsewhere(t *testing.T) {
+	require.Command(t, "python3")
+	if out, err := exec.CommandContext(t.Context(), "python3", "testdata/reference.py", "--check").CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+}
