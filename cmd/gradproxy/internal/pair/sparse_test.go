@@ -1,0 +1,217 @@
+package pair
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/paramserver/pslite"
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/paramserver/zmtp"
+	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/codecs/all"
+	"github.com/gradproxy/gradproxy/proxy"
+	"github.com/gradproxy/gradproxy/proxy/policy"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// A pusher is a worker of ps-lite that pushes gradients of some of an array's rows, or of single keys, to a server.
+type pusher struct {
+	t              *testing.T
+	rows           bool // as MXNet pushes row-sparse arrays; else many keys, as an application of its own does
+	width          int  // values of a key
+	keys           uint64
+	worker, server *zmtp.Conn
+	time           int32
+	sent, received map[uint64][]float64
+	lossy          int // pushes that arrived changed
+}
+
+const array = 1000 // MXNet's key of the array, below those of its rows
+
+func newPusher(t *testing.T, p *Pair, rows bool, width int, keys uint64) *pusher {
+	t.Helper()
+	ln := listen(t)
+	client, server := connect(t, forward(t, p, ln), ln)
+	t.Cleanup(func() { client.Close(); server.Close() })
+	x := &pusher{t: t, rows: rows, width: width, keys: keys, sent: map[uint64][]float64{}, received: map[uint64][]float64{}}
+	ends := make(chan error, 1)
+	go func() {
+		var err error
+		x.server, err = handshake(t, server, zmtp.Socket{Type: zmtp.Router})
+		ends <- err
+	}()
+	var err error
+	if x.worker, err = handshake(t, client, zmtp.Socket{Type: zmtp.Dealer, Identity: "ps9"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ends; err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+func handshake(t *testing.T, conn net.Conn, own zmtp.Socket) (*zmtp.Conn, error) {
+	return zmtp.Handshake(t.Context(), conn, own, nil)
+}
+
+// message returns the frames of a push.
+func (x *pusher) message(keys []uint64, values []float32) [][]byte {
+	m := pslite.Meta{Request: true, Push: true, AppID: 0, CustomerID: 0, Timestamp: x.time, DataTypes: []int32{pslite.TypeUint64, 9}}
+	x.time++
+	var k, v, lens []byte
+	if x.rows {
+		m.Head, m.DataTypes = 1, []int32{pslite.TypeUint64, pslite.TypeOther, pslite.TypeInt32}
+		k = binary.LittleEndian.AppendUint64(k, array)
+		lens = binary.LittleEndian.AppendUint32(lens, 0)
+	}
+	for _, key := range keys {
+		k = binary.LittleEndian.AppendUint64(k, array+key)
+		lens = binary.LittleEndian.AppendUint32(lens, uint32(4*x.width))
+	}
+	for _, value := range values {
+		v = binary.LittleEndian.AppendUint32(v, math.Float32bits(value))
+	}
+	frames := [][]byte{m.Append(nil), k, v}
+	if x.rows {
+		frames = append(frames, lens)
+	}
+	return frames
+}
+
+// push pushes gradients of keys, and checks that everything but the values arrives as it was.
+func (x *pusher) push(r *rand.Rand, keys []uint64) {
+	x.t.Helper()
+	values := make([]float32, len(keys)*x.width)
+	for i := range values {
+		values[i] = float32(r.NormFloat64())
+	}
+	sent := x.message(keys, values)
+	if err := x.worker.WriteMessages([][][]byte{sent}); err != nil {
+		x.t.Fatal(err)
+	}
+	got, err := x.server.ReadMessage()
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	if len(got) != len(sent) {
+		x.t.Fatalf("%d frames arrive of %d", len(got), len(sent))
+	}
+	const vals = 2
+	for i := range got {
+		if i != vals && !bytes.Equal(got[i], sent[i]) {
+			x.t.Fatalf("frame %d, of %d bytes, has changed", i, len(sent[i]))
+		}
+	}
+	if len(got[vals]) != len(sent[vals]) {
+		x.t.Fatalf("%d bytes of values arrive of %d", len(got[vals]), len(sent[vals]))
+	}
+	if !bytes.Equal(got[vals], sent[vals]) {
+		x.lossy++
+	}
+	x.add(x.sent, keys, sent[vals])
+	x.add(x.received, keys, got[vals])
+}
+
+func (x *pusher) add(sums map[uint64][]float64, keys []uint64, vals []byte) {
+	for i, key := range keys {
+		if sums[key] == nil {
+			sums[key] = make([]float64, x.width)
+		}
+		for j := range x.width {
+			sums[key][j] += float64(math.Float32frombits(binary.LittleEndian.Uint32(vals[4*(i*x.width+j):])))
+		}
+	}
+}
+
+// draw returns some keys.
+func (x *pusher) draw(r *rand.Rand) (keys []uint64) {
+	for key := range x.keys {
+		if r.IntN(4) == 0 {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// A worker of ps-lite pushes gradients of other keys each time, as rows of MXNet's and as an application's list, through a
+// policy that names a method for sparse gradients: keys arrive, as many as were sent, by the method's own codec of keys, and
+// once all that is owed has been paid, every key has got what was sent of it.
+func TestSparsePushes(t *testing.T) {
+	methods := 0
+	for _, text := range all.Names() {
+		c, err := all.New(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		keyCodec := codecs.KeyCodec(c)
+		if keyCodec == nil {
+			continue
+		}
+		methods++
+		for _, rows := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s/rows=%v", text, rows), func(t *testing.T) {
+				const pays = 41
+				p := start(t, Config{
+					Rules: []policy.Rule{{Job: "sparse", Roles: []tensor.Role{tensor.Gradient}, Codec: text, FlushEvery: pays}},
+					Jobs:  []proxy.Job{{Name: "sparse", Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Sums: tensor.Gradient}},
+				})
+				r := rand.New(rand.NewPCG(1, 2))
+				x := newPusher(t, p, rows, 8, 2000)
+				x.push(r, x.draw(r)) // the first of rank 0 may be weights
+				for range pays - 1 {
+					x.push(r, x.draw(r))
+				}
+				if x.lossy < pays-3 {
+					t.Errorf("%d of %d pushes lost something", x.lossy, pays)
+				}
+				every := make([]uint64, x.keys)
+				for i := range every {
+					every[i] = uint64(i)
+				}
+				x.push(r, every)
+				x.settled()
+				reportKeys(t, p.Near.Tensors(), keyCodec.String())
+			})
+		}
+	}
+	if methods == 0 {
+		t.Error("no method has keys of its own")
+	}
+}
+
+// settled checks that every key has got what was sent of it.
+func (x *pusher) settled() {
+	x.t.Helper()
+	for key, sent := range x.sent {
+		for j, want := range sent {
+			if got := x.received[key][j]; math.Abs(got-want) > 1e-3 {
+				x.t.Fatalf("key %d, value %d: %v was sent and %v has arrived", key, j, want, got)
+			}
+		}
+	}
+}
+
+// reportKeys checks how the keys travelled, and says in how many bits.
+func reportKeys(t *testing.T, table []proxy.TensorInfo, codec string) {
+	t.Helper()
+	i := slices.IndexFunc(table, func(x proxy.TensorInfo) bool { return x.DType == "uint64" && x.Codec == codec })
+	if i < 0 {
+		t.Fatalf("no keys travelled by %s: %+v", codec, table)
+	}
+	bits := 64 * float64(table[i].WireBytes) / float64(table[i].RawBytes)
+	t.Logf("%s: %.2f bits a key", codec, bits)
+	if bits > 10 {
+		t.Errorf("a key took %.2f bits of the 64 that it has", bits)
+	}
+	for _, x := range table {
+		if x.Role == "gradient" {
+			t.Logf("%s: %.2f bits a value", x.Codec, 32*float64(x.WireBytes)/float64(x.RawBytes))
+		}
+	}
+}
