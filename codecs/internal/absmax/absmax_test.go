@@ -4,6 +4,9 @@ import (
 	"encoding/binary"
 	"math"
 	"testing"
+
+	"github.com/gradproxy/gradproxy/codecs/internal/asm"
+	"github.com/gradproxy/gradproxy/codecs/internal/asm/asmtest"
 )
 
 // plain says what Of and OfSum mean. e may be nil.
@@ -29,44 +32,76 @@ func same(a, b float32) bool {
 
 func finite(x float32) bool { return math.Abs(float64(x)) <= math.MaxFloat32 }
 
+// FuzzAgainstPlain compares every kernel with its twin in Go and with what the functions mean.
 func FuzzAgainstPlain(f *testing.F) {
-	f.Add([]byte{})
-	f.Add(make([]byte, 100))
+	f.Add([]byte{}, byte(0))
+	f.Add(make([]byte, 100), byte(1))
 	for _, x := range []float32{1, -2, math.MaxFloat32, math.SmallestNonzeroFloat32, float32(math.Inf(-1)), float32(math.NaN())} {
 		b := make([]byte, 19*8)
 		binary.LittleEndian.PutUint32(b[13*8:], math.Float32bits(x))
-		f.Add(b)
+		f.Add(b, byte(2))
 		binary.LittleEndian.PutUint32(b[17*8+4:], math.Float32bits(x))
-		f.Add(b)
+		f.Add(b, byte(3))
 	}
-	f.Fuzz(func(t *testing.T, b []byte) {
-		n := len(b) / 8
-		x, e := make([]float32, n), make([]float32, n)
-		for i := range n {
-			x[i] = math.Float32frombits(binary.LittleEndian.Uint32(b[8*i:]))
-			e[i] = math.Float32frombits(binary.LittleEndian.Uint32(b[8*i+4:]))
+	for n := range uint64(8) {
+		f.Add(asmtest.Awkward(int(n*83), n, n%2 == 0), byte(5*n))
+	}
+	f.Fuzz(func(t *testing.T, b []byte, shift byte) {
+		half := len(b) / 8 * 4
+		x, e := asmtest.Floats(b[:half], int(shift%64)), asmtest.Floats(b[half:2*half], int(shift/4))
+		wantOf, wantSum := ofPlain(x), ofSumPlain(x, e)
+		if want := plain(x, nil); !same(wantOf, want) {
+			t.Errorf("ofPlain(%v) = %v, want %v", x, wantOf, want)
 		}
-		if got, want := Of(x), plain(x, nil); !same(got, want) {
-			t.Errorf("Of(%v) = %v, want %v", x, got, want)
+		if want := plain(x, e); !same(wantSum, want) {
+			t.Errorf("ofSumPlain(%v, %v) = %v, want %v", x, e, wantSum, want)
 		}
-		if got, want := OfSum(x, e), plain(x, e); !same(got, want) {
-			t.Errorf("OfSum(%v, %v) = %v, want %v", x, e, got, want)
+		asmtest.Do(t, func(asm.Tier) {
+			if got := Of(x); !asmtest.Same(got, wantOf) {
+				t.Errorf("Of(%v) = %v, want %v", x, got, wantOf)
+			}
+			if got := OfSum(x, e); !asmtest.Same(got, wantSum) {
+				t.Errorf("OfSum(%v, %v) = %v, want %v", x, e, got, wantSum)
+			}
+		})
+	})
+}
+
+// Every place counts: the kernels' tiles, the unrolled loop, what it leaves, one value, none.
+func TestEveryPlace(t *testing.T) {
+	asmtest.Each(t, func(t *testing.T) {
+		for n := range 200 {
+			x, e := make([]float32, n), make([]float32, n)
+			for i := range n {
+				x[i], e[i] = -3, -1
+				if Of(x) != 3 || OfSum(x, e) != 4 {
+					t.Fatalf("%d of %d: %v, %v", i, n, Of(x), OfSum(x, e))
+				}
+				x[i], e[i] = 0, 0
+			}
+			if Of(x) != 0 || OfSum(x, e) != 0 {
+				t.Fatalf("%d zeros", n)
+			}
 		}
 	})
 }
 
-// Every place counts: the unrolled loop, what it leaves, one value, none.
-func TestEveryPlace(t *testing.T) {
-	for n := range 40 {
-		for i := range n {
-			x, e := make([]float32, n), make([]float32, n)
-			x[i], e[i] = -3, -1
-			if Of(x) != 3 || OfSum(x, e) != 4 {
-				t.Fatalf("%d of %d: %v, %v", i, n, Of(x), OfSum(x, e))
+func Benchmark(b *testing.B) {
+	x, e := make([]float32, 40<<10), make([]float32, 40<<10)
+	for _, tier := range asmtest.Tiers() {
+		b.Run("of/"+tier.String(), func(b *testing.B) {
+			defer asm.Limit(tier)()
+			b.SetBytes(int64(4 * len(x)))
+			for b.Loop() {
+				Of(x)
 			}
-		}
-		if Of(make([]float32, n)) != 0 {
-			t.Fatalf("%d zeros", n)
-		}
+		})
+		b.Run("sum/"+tier.String(), func(b *testing.B) {
+			defer asm.Limit(tier)()
+			b.SetBytes(int64(4 * len(x)))
+			for b.Loop() {
+				OfSum(x, e)
+			}
+		})
 	}
 }

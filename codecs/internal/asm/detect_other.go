@@ -1,0 +1,5 @@
+//go:build !amd64 || purego
+
+package asm
+
+func detect() Tier { return Plain }
