@@ -31,11 +31,16 @@ func classOf(b, c uint32) uint32 { return (b+c)>>31*2 + b>>31 }
 // quantize sets dst to the quartic encoding of x for a threshold c: p = len(dst) = ceil(len(x)/5) bytes, of which
 // byte j holds values j, p+j, 2p+j, 3p+j and 4p+j (section 3.2: five partitions).
 func quantize(dst []byte, x []float32, c uint32) {
+	quantizeFrom(quantizeTiles(dst, x, c), dst, x, c)
+}
+
+// quantizeFrom is quantize in Go, from byte j on.
+func quantizeFrom(j int, dst []byte, x []float32, c uint32) {
 	p := len(dst)
-	whole := max(len(x)-4*p, 0) // bytes without padding
-	if whole > 0 {
-		dst := dst[:whole]
-		x0, x1, x2, x3, x4 := x[:len(dst)], x[p:][:len(dst)], x[2*p:][:len(dst)], x[3*p:][:len(dst)], x[4*p:][:len(dst)]
+	whole := wholeBytes(p, len(x))
+	if j < whole {
+		dst := dst[j:whole]
+		x0, x1, x2, x3, x4 := x[j:][:len(dst)], x[p+j:][:len(dst)], x[2*p+j:][:len(dst)], x[3*p+j:][:len(dst)], x[4*p+j:][:len(dst)]
 		for j := range dst {
 			q := classOf(math.Float32bits(x0[j]), c)
 			q = q*4 + classOf(math.Float32bits(x1[j]), c)
@@ -59,16 +64,24 @@ func quantize(dst []byte, x []float32, c uint32) {
 	}
 }
 
+// wholeBytes is how many of p bytes for n values have no padding.
+func wholeBytes(p, n int) int { return max(n-4*p, 0) }
+
 // quantizeSum sets dst as quantize does for the sums x[i]+e[i] (Figure 3, steps 1 and 2), and e to what of the sums is
 // left when zeros and values of magnitude d are delivered (steps a and b).
 func quantizeSum(dst []byte, x, e []float32, c uint32, d float32) {
+	quantizeSumFrom(quantizeSumTiles(dst, x, e, c, d), dst, x, e, c, d)
+}
+
+// quantizeSumFrom is quantizeSum in Go, from byte j on.
+func quantizeSumFrom(j int, dst []byte, x, e []float32, c uint32, d float32) {
 	p := len(dst)
 	delivered := [4]float32{negative: -d, positive: d}
-	whole := max(len(x)-4*p, 0)
-	if whole > 0 {
-		dst := dst[:whole]
-		x0, x1, x2, x3, x4 := x[:len(dst)], x[p:][:len(dst)], x[2*p:][:len(dst)], x[3*p:][:len(dst)], x[4*p:][:len(dst)]
-		e0, e1, e2, e3, e4 := e[:len(dst)], e[p:][:len(dst)], e[2*p:][:len(dst)], e[3*p:][:len(dst)], e[4*p:][:len(dst)]
+	whole := wholeBytes(p, len(x))
+	if j < whole {
+		dst := dst[j:whole]
+		x0, x1, x2, x3, x4 := x[j:][:len(dst)], x[p+j:][:len(dst)], x[2*p+j:][:len(dst)], x[3*p+j:][:len(dst)], x[4*p+j:][:len(dst)]
+		e0, e1, e2, e3, e4 := e[j:][:len(dst)], e[p+j:][:len(dst)], e[2*p+j:][:len(dst)], e[3*p+j:][:len(dst)], e[4*p+j:][:len(dst)]
 		for j := range dst {
 			T := x0[j] + e0[j]
 			k := classOf(math.Float32bits(T), c)

@@ -1,10 +1,14 @@
 package threelc
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/gradproxy/gradproxy/codecs/internal/asm"
+	"github.com/gradproxy/gradproxy/codecs/internal/asm/asmtest"
 )
 
 // What follows is section 3 of the paper, word for word and slowly; the fast forms must give its bits.
@@ -147,7 +151,7 @@ func FuzzQuantize(f *testing.F) {
 				return // encoders ask absmax first
 			}
 		}
-		checkAgainstPlain(t, x, e, s)
+		asmtest.Do(t, func(asm.Tier) { checkAgainstPlain(t, x, e, s) })
 	})
 }
 
@@ -174,18 +178,19 @@ func TestQuantizeNextToHalf(t *testing.T) {
 // Every number of values: whole bytes, padding, and less than a byte.
 func TestQuantizeEveryLength(t *testing.T) {
 	r := rand.New(rand.NewPCG(4, 4))
-	for n := range 200 {
+	for n := range 400 {
 		x, e := make([]float32, n), make([]float32, n)
 		for i := range x {
 			x[i], e[i] = float32(r.NormFloat64()), float32(r.NormFloat64())
 		}
-		checkAgainstPlain(t, x, e, 1.25)
+		asmtest.Do(t, func(asm.Tier) { checkAgainstPlain(t, x, e, 1.25) })
 	}
 }
 
 // FuzzShorten compares zero-run encoding with the plain form, in place and not, and undoes it.
 func FuzzShorten(f *testing.F) {
 	for n := range 50 {
+		f.Add(sparse(100+9*n, n), byte(0))
 		f.Add(make([]byte, n), byte(0))
 		f.Add(append(make([]byte, n), 1, 0, 0, 1, 0, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 0, 0), byte(1))
 	}
@@ -194,26 +199,44 @@ func FuzzShorten(f *testing.F) {
 			a[i] = (a[i] ^ flip + fiveZeros) % firstRun // zeros of the fuzzer's are zeros here
 		}
 		want := plainZeroRun(a)
-		region := make([]byte, lead+len(a))
-		copy(region[lead:], a)
-		if n := shorten(region, region[lead:]); string(region[:n]) != string(want) {
-			t.Fatalf("% x: in place % x, want % x", a, region[:n], want)
-		}
-		apart := make([]byte, len(a))
-		if n := shorten(apart, a); string(apart[:n]) != string(want) {
-			t.Fatalf("% x: % x, want % x", a, apart[:n], want)
-		}
-		for _, n := range []int{5 * len(a), max(5*len(a)-3, 0)} {
-			checkUnpack(t, want, n, 1.5)
-		}
+		asmtest.Do(t, func(asm.Tier) {
+			region := make([]byte, lead+len(a))
+			copy(region[lead:], a)
+			if n := shorten(region, region[lead:]); string(region[:n]) != string(want) {
+				t.Fatalf("% x: in place % x, want % x", a, region[:n], want)
+			}
+			apart := make([]byte, len(a))
+			if n := shorten(apart, a); string(apart[:n]) != string(want) {
+				t.Fatalf("% x: % x, want % x", a, apart[:n], want)
+			}
+			for _, n := range []int{5 * len(a), max(5*len(a)-3, 0)} {
+				checkUnpack(t, want, n, 1.5)
+			}
+		})
 	})
+}
+
+// sparse returns n bytes, one in about every of which is not zero.
+func sparse(n, every int) []byte {
+	r := rand.New(rand.NewPCG(uint64(n), uint64(every)))
+	b := make([]byte, n)
+	for i := range b {
+		if r.IntN(1+every) == 0 {
+			b[i] = byte(r.IntN(firstRun))
+		}
+	}
+	return b
 }
 
 // FuzzUnpack compares the decoder with the plain form on any bytes.
 func FuzzUnpack(f *testing.F) {
 	f.Add([]byte{121, 243, 255, 0, 242}, uint16(99))
 	f.Add([]byte{250}, uint16(40))
-	f.Fuzz(func(t *testing.T, runs []byte, n uint16) { checkUnpack(t, runs, int(n%4096), 0.75) })
+	f.Add(append(bytes.Repeat([]byte{255, 0, 242, 244}, 80), 7), uint16(5*(80*(14+1+1+3)+1)))
+	f.Add(bytes.Repeat([]byte{254}, 100), uint16(5*13*100-2))
+	f.Fuzz(func(t *testing.T, runs []byte, n uint16) {
+		asmtest.Do(t, func(asm.Tier) { checkUnpack(t, runs, int(n%8192), 0.75) })
+	})
 }
 
 func checkUnpack(t *testing.T, runs []byte, n int, M float32) {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/codectest"
+	"github.com/gradproxy/gradproxy/codecs/internal/asm/asmtest"
 )
 
 func parse(text string) (codecs.Codec, error) {
@@ -28,7 +29,9 @@ func mustNew(t testing.TB, c Config) codecs.Codec {
 func TestConformance(t *testing.T) {
 	for _, c := range []Config{{}, {S: 1.9, Block: 7}, {S: 1.25, Block: 1000}, {Coder: Entropy}, {S: 1.5, Block: 999, Coder: Entropy}} {
 		codec := mustNew(t, c)
-		t.Run(codec.String(), func(t *testing.T) { codectest.Run(t, codec, parse) })
+		t.Run(codec.String(), func(t *testing.T) {
+			asmtest.Each(t, func(t *testing.T) { codectest.Run(t, codec, parse) })
+		})
 	}
 }
 

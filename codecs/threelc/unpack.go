@@ -1,6 +1,9 @@
 package threelc
 
-import "math"
+import (
+	"bytes"
+	"math"
+)
 
 // runLength is how many quartic bytes an encoded byte stands for.
 var runLength = func() (table [256]uint8) {
@@ -27,9 +30,70 @@ var masks = func() (table [5][256]uint32) {
 // unpack sets x to what src begins with, a block's zero-run encoding, times M (at least 0), and returns how many bytes of
 // src that was; ok is false if src ends before or its runs do not end with x.
 func unpack(x []float32, src []byte, M float32) (used int, ok bool) {
+	bits := math.Float32bits(-M)
+	if tile() == 0 {
+		return unpackPlain(x, src, bits)
+	}
+	return unpackPieces(x, src, bits)
+}
+
+// piece is how many quartic bytes unpackPieces makes at a time: so few that a processor still stores the values of one piece
+// while it expands the next.
+const piece = 512
+
+// quarticZeros and literal are what unpackPieces puts where a run or another byte is.
+var (
+	quarticZeros = [piece]byte(bytes.Repeat([]byte{fiveZeros}, piece))
+	literal      = func() (table [256]byte) {
+		for b := range table {
+			table[b] = byte(b)
+			if b >= firstRun {
+				table[b] = fiveZeros
+			}
+		}
+		return table
+	}()
+)
+
+// unpackPieces is unpack by way of quartic bytes, for kernels.
+func unpackPieces(x []float32, src []byte, bits uint32) (used int, ok bool) {
+	p := quarticLen(len(x))
+	var a [piece]byte
+	i, at := 0, 0 // the next byte in src and, since the last run may have gone beyond its piece, in a
+	for from := 0; from < p; from += piece {
+		a := a[:min(piece, p-from)]
+		copy(a, quarticZeros[:])
+		for at < len(a) && i < len(src) {
+			b := src[i]
+			a[at] = literal[b]
+			at += int(runLength[b])
+			i++
+		}
+		if at < len(a) {
+			return i, false
+		}
+		at -= len(a)
+		for k := unpackTiles(x, a, from, p, bits); k < len(a); k++ {
+			unpackByte(x, from+k, p, a[k], bits)
+		}
+	}
+	return i, at == 0
+}
+
+// unpackByte sets the values of byte j of p.
+func unpackByte(x []float32, j, p int, b byte, bits uint32) {
+	for k := range 5 {
+		if v := k*p + j; v < len(x) {
+			x[v] = math.Float32frombits(masks[k][b] & bits)
+		}
+	}
+}
+
+// unpackPlain is unpack in Go. bits is -M.
+func unpackPlain(x []float32, src []byte, bits uint32) (used int, ok bool) {
+	clear(x)
 	clear(x)
 	p := uint((len(x) + 4) / 5)
-	bits := math.Float32bits(-M)
 	j, i := uint(0), 0
 	if whole := len(x) - 4*int(p); whole > 0 {
 		x4 := x[4*p:]
@@ -48,11 +112,7 @@ func unpack(x []float32, src []byte, M float32) (used int, ok bool) {
 	}
 	for ; i < len(src) && j < p; i++ {
 		b := src[i]
-		for k := range uint(5) {
-			if v := k*p + j; v < uint(len(x)) {
-				x[v] = math.Float32frombits(masks[k][b] & bits)
-			}
-		}
+		unpackByte(x, int(j), int(p), b, bits)
 		j += uint(runLength[b])
 	}
 	return i, j == p

@@ -21,15 +21,23 @@ const lead = 8
 
 // shorten sets dst to src with its runs replaced, counted from the left and each as long as it can be, and returns the
 // length. dst must be as long as src. It may be the memory from lead bytes before src on: writes stay behind reads.
+func shorten(dst, src []byte) int {
+	w, i, run := shortenTiles(dst, src)
+	if i == 0 {
+		w, i = shortenWords(dst, src)
+	}
+	return shortenRest(dst, src, w, i, run)
+}
+
+// shortenWords is shorten for the first i bytes of src, and returns how many bytes they have become.
 //
 // Where runs begin and end cannot be predicted, so nothing branches on it: each turn copies up to eight bytes that
 // are no run and replaces the run behind them, either of which may be empty.
-func shorten(dst, src []byte) int {
+func shortenWords(dst, src []byte) (w, i int) {
 	const (
 		each  = 0x0101010101010101
 		zeros = fiveZeros * each
 	)
-	w, i := 0, 0
 	for i+8+16 <= len(src) {
 		v := binary.LittleEndian.Uint64(src[i:])
 		binary.LittleEndian.PutUint64(dst[w:], v)
@@ -50,19 +58,23 @@ func shorten(dst, src []byte) int {
 			w++
 		}
 	}
-	for i < len(src) {
-		v, run := src[i], 0
+	return w, i
+}
+
+// shortenRest goes on where i bytes of src have become w, but for a run of zeros at their end. It returns the length of dst.
+func shortenRest(dst, src []byte, w, i, run int) int {
+	for i < len(src) || run > 0 {
 		for run < maxRun && i < len(src) && src[i] == fiveZeros {
 			run++
 			i++
 		}
 		if run == 0 {
-			dst[w] = v
+			dst[w] = src[i]
 			i++
 		} else {
 			dst[w] = runCode[run&15]
 		}
-		w++
+		w, run = w+1, 0
 	}
 	return w
 }

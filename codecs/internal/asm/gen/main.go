@@ -23,6 +23,7 @@ var packages = []struct {
 	kernels func(*kernel)
 }{
 	{"internal/absmax", absmax},
+	{"threelc", threelc},
 }
 
 func main() {
@@ -39,7 +40,7 @@ func main() {
 }
 
 func write(dir string, kernels func(*kernel)) error {
-	k := &kernel{Context: build.NewContext()}
+	k := &kernel{Context: build.NewContext(), data: map[string]operand.Mem{}}
 	k.ConstraintExpr("!purego")
 	kernels(k)
 	f, err := k.Result()
@@ -73,7 +74,7 @@ func write(dir string, kernels func(*kernel)) error {
 // checkTier refuses a kernel that needs more than the tier that its name ends with has, or that fuses multiplications and
 // additions.
 func checkTier(f *ir.Function) error {
-	have := []string{"AVX", "AVX2", "BMI", "BMI2", "POPCNT", "SSE2"}
+	have := []string{"AVX", "AVX2", "BMI", "BMI2", "CMOV", "POPCNT", "SSE2"}
 	for _, tier := range []struct {
 		name string
 		adds []string
@@ -108,6 +109,7 @@ func fused(f *ir.Function) error {
 type kernel struct {
 	*build.Context
 	labels int
+	data   map[string]operand.Mem
 }
 
 // function begins a kernel: one loop that calls nothing.
@@ -124,6 +126,15 @@ func (k *kernel) arg(name string) reg.GPVirtual {
 	r := k.GP64()
 	k.Load(k.Param(name), r)
 	return r
+}
+
+// parameter returns where a parameter lies in memory.
+func (k *kernel) parameter(name string) operand.Mem {
+	b, err := k.Param(name).Resolve()
+	if err != nil {
+		panic(err)
+	}
+	return b.Addr
 }
 
 // loop runs body until the counter, in bytes or elements, is used up by step at a turn; it is at least step at first.

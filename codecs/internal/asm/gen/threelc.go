@@ -1,0 +1,169 @@
+package main
+
+import (
+	"github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+func threelc(k *kernel) {
+	for _, sum := range []bool{false, true} {
+		quantizeAVX512(k, sum)
+		quantizeAVX2(k, sum)
+	}
+	shortenVBMI(k)
+	unpackAVX512(k)
+	unpackAVX2(k)
+}
+
+// powers are what a digit of a quartic byte counts, the first value's first.
+var powers = [5]uint32{81, 27, 9, 3, 1}
+
+// fiveZeros is the quartic byte of zeros: digits of 1.
+const fiveZeros = 121
+
+// fifths are the addresses of five partitions of four-byte values, of the same place in each.
+type fifths struct{ base, p, p3 reg.Register }
+
+// fifths returns them for a first one at base and a length of p bytes, three times which is p3.
+func (f fifths) at(partition, disp int) operand.Mem {
+	m := operand.Mem{Base: f.base, Disp: disp}
+	switch partition {
+	case 1, 2, 4:
+		m.Index, m.Scale = f.p, uint8(partition)
+	case 3:
+		m.Index, m.Scale = f.p3, 1
+	}
+	return m
+}
+
+// A quantizer is what the loops over values have in registers.
+type quantizer struct {
+	x, e   fifths
+	dst, n reg.GPVirtual
+}
+
+func (k *kernel) quantizer(tier string, tile string, sum bool) quantizer {
+	if sum {
+		k.function("quantizeSum"+tier, "(dst *byte, x, e *float32, p, n int, h uint32, d float32)",
+			"quantizeSum"+tier+" is quantizeSum for the first n bytes of dst, none of which has padding, a multiple of "+tile+" above 0.",
+			"Partitions have p values, h is the bits of the largest magnitude that is sent as 0.")
+	} else {
+		k.function("quantize"+tier, "(dst *byte, x *float32, p, n int, h uint32)",
+			"quantize"+tier+" is quantize for the first n bytes of dst, as quantizeSum"+tier+" has them.")
+	}
+	var q quantizer
+	q.dst = k.arg("dst")
+	p, p3 := k.arg("p"), k.GP64()
+	k.SHLQ(operand.Imm(2), p)
+	k.LEAQ(operand.Mem{Base: p, Index: p, Scale: 2}, p3)
+	q.x = fifths{k.arg("x"), p, p3}
+	if sum {
+		q.e = fifths{k.arg("e"), p, p3}
+	}
+	q.n = k.arg("n")
+	return q
+}
+
+// next moves on by so many bytes of dst.
+func (k *kernel) nextQuartic(q quantizer, sum bool, bytes uint32) {
+	k.ADDQ(operand.U32(4*bytes), q.x.base)
+	if sum {
+		k.ADDQ(operand.U32(4*bytes), q.e.base)
+	}
+	k.ADDQ(operand.U32(bytes), q.dst)
+}
+
+// quantizeAVX512 compares the bits of a sum T twice: as integers, those above h are positive values above it; as unsigned
+// ones, those above h with the sign are values below -h.
+func quantizeAVX512(k *kernel, sum bool) {
+	q := k.quantizer("AVX512", "16", sum)
+	h, nh := k.ZMM(), k.ZMM()
+	k.VBROADCASTSS(k.parameter("h"), h)
+	k.VPORD(h, k.splat32(k.ZMM(), 1<<31), nh)
+	d := k.ZMM()
+	if sum {
+		k.VBROADCASTSS(k.parameter("d"), d)
+	}
+	var power [5]reg.VecVirtual
+	for i := range power {
+		power[i] = k.splat32(k.ZMM(), powers[i])
+	}
+	zeros := k.splat32(k.ZMM(), fiveZeros)
+	k.loop(q.n, 16, func() {
+		packed, T := k.ZMM(), k.ZMM()
+		k.VMOVDQA32(zeros, packed)
+		for i := range power {
+			T = k.ZMM()
+			k.VMOVUPS(q.x.at(i, 0), T)
+			if sum {
+				k.VADDPS(q.e.at(i, 0), T, T)
+			}
+			positive, negative := k.K(), k.K()
+			k.VPCMPGTD(h, T, positive)
+			k.VPCMPUD(operand.Imm(6), nh, T, negative)
+			k.VPADDD(power[i], packed, positive, packed)
+			k.VPSUBD(power[i], packed, negative, packed)
+			if sum {
+				k.VSUBPS(d, T, positive, T)
+				k.VADDPS(d, T, negative, T)
+				k.VMOVUPS(T, q.e.at(i, 0))
+			}
+		}
+		k.VPMOVDB(packed, operand.Mem{Base: q.dst})
+		k.nextQuartic(q, sum, 16)
+	})
+	k.VZEROUPPER()
+	k.RET()
+}
+
+func quantizeAVX2(k *kernel, sum bool) {
+	q := k.quantizer("AVX2", "32", sum)
+	h, d := k.YMM(), k.YMM()
+	k.VBROADCASTSS(k.parameter("h"), h)
+	if sum {
+		k.VBROADCASTSS(k.parameter("d"), d)
+	}
+	sign := k.splat32(k.YMM(), 1<<31)
+	k.loop(q.n, 32, func() {
+		var packed [4]reg.VecVirtual
+		for g := range packed {
+			packed[g] = k.YMM()
+			k.VMOVDQU(k.splatted(fiveZeros), packed[g])
+		}
+		for i, w := range powers {
+			power := k.YMM()
+			k.VMOVDQU(k.splatted(w), power)
+			for g := range packed {
+				T, large, digit := k.YMM(), k.YMM(), k.YMM()
+				k.VMOVUPS(q.x.at(i, 32*g), T)
+				if sum {
+					k.VADDPS(q.e.at(i, 32*g), T, T)
+				}
+				k.VPANDN(T, sign, large)
+				k.VPCMPGTD(h, large, large)
+				k.VPSIGND(T, power, digit)
+				k.VPAND(large, digit, digit)
+				k.VPADDD(digit, packed[g], packed[g])
+				if sum {
+					delivered := digit
+					k.VPAND(sign, T, delivered)
+					k.VPOR(d, delivered, delivered)
+					k.VPAND(large, delivered, delivered)
+					k.VSUBPS(delivered, T, T)
+					k.VMOVUPS(T, q.e.at(i, 32*g))
+				}
+			}
+		}
+		k.VPACKUSDW(packed[1], packed[0], packed[0])
+		k.VPACKUSDW(packed[3], packed[2], packed[2])
+		k.VPACKUSWB(packed[2], packed[0], packed[0])
+		// Packing has gone by halves of a register.
+		order := k.YMM()
+		k.VMOVDQU(k.words("order", 0, 4, 1, 5, 2, 6, 3, 7), order)
+		k.VPERMD(packed[0], order, packed[0])
+		k.VMOVDQU(packed[0], operand.Mem{Base: q.dst})
+		k.nextQuartic(q, sum, 32)
+	})
+	k.VZEROUPPER()
+	k.RET()
+}

@@ -1,0 +1,128 @@
+package main
+
+import "github.com/mmcloughlin/avo/operand"
+
+const (
+	maxRun   = 14
+	firstRun = 243
+	minRun   = 2
+)
+
+// shortenVBMI finds for each byte that stands for zeros its number in its run, from the place of the last other byte before
+// it, and with that what a run that ends there becomes. Bytes stay that are no zeros, end a run, or fill one; the rest is
+// squeezed out.
+func shortenVBMI(k *kernel) {
+	k.function("shortenVBMI", "(dst, src *byte, n int) (w, run int)",
+		"shortenVBMI is shorten for n bytes of src, a multiple of 64 above 0, behind which src has at least one more. w is how many",
+		"bytes it makes of them, and run how many zeros the last run has beyond a multiple of 14, of which w has nothing if one more",
+		"follows them. It writes 64 bytes at a time, so more than w, but no more than n.")
+	dst, src, n := k.arg("dst"), k.arg("src"), k.arg("n")
+	begin := k.GP64()
+	k.MOVQ(dst, begin)
+
+	var index, position [64]byte
+	for i := range index {
+		index[i], position[i] = byte(i), byte(i+1)
+	}
+	codes := make([]byte, 128)
+	for i := range codes {
+		switch run := i%maxRun + 1; {
+		case run < minRun:
+			codes[i] = fiveZeros
+		default:
+			codes[i] = byte(firstRun + run - minRun)
+		}
+	}
+	// What remains of a run: by the place of the last other byte, and behind 64 zeros by what there was before.
+	var rest [64 + maxRun]byte
+	for i := range rest {
+		if i < 64 {
+			rest[i] = byte((63 - i) % maxRun)
+		} else {
+			rest[i] = byte(i % maxRun)
+		}
+	}
+
+	indices, positions, low, high := k.ZMM(), k.ZMM(), k.ZMM(), k.ZMM()
+	k.VMOVDQU8(k.bytes("index", index[:]), indices)
+	k.VMOVDQU8(k.bytes("position", position[:]), positions)
+	k.VMOVDQU8(k.bytes("runCodes", codes[:64]), low)
+	k.VMOVDQU8(k.bytes("runCodesOn", codes[64:]), high)
+	zeros, full := k.ZMM(), k.ZMM()
+	k.VMOVDQU8(k.bytes("fiveZeros", repeated(fiveZeros)), zeros)
+	k.VPTERNLOGD(operand.Imm(0xff), full, full, full)
+	back := [6]operand.Op{}
+	for i := range back {
+		var from [64]byte
+		for j := range from {
+			from[j] = byte(j)
+			if d := 1 << i; j >= d {
+				from[j] = byte(j - d)
+			}
+		}
+		v := k.ZMM()
+		k.VMOVDQU8(k.bytes([...]string{"back1", "back2", "back4", "back8", "back16", "back32"}[i], from[:]), v)
+		back[i] = v
+	}
+	rests := k.GP64()
+	k.LEAQ(k.bytes("rests", rest[:]), rests)
+	run := k.GP64()
+	k.XORL(run.As32(), run.As32())
+
+	k.loop(n, 64, func() {
+		v := k.ZMM()
+		k.VMOVDQU8(operand.Mem{Base: src}, v)
+		zero, other, nextZero := k.K(), k.K(), k.K()
+		k.VPCMPEQB(zeros, v, zero)
+		k.VPCMPEQB(operand.Mem{Base: src, Disp: 1}, zeros, nextZero)
+		k.KNOTQ(zero, other)
+
+		last, moved := k.ZMM(), k.ZMM()
+		k.VMOVDQU8_Z(positions, other, last)
+		for _, from := range back {
+			k.VPERMB(last, from, moved)
+			k.VPMAXUB(moved, last, last)
+		}
+		none := k.K()
+		k.VPTESTNMB(last, last, none)
+		number, before := k.ZMM(), k.ZMM()
+		k.VPSUBB(last, indices, number)
+		k.VPBROADCASTB(run.As32(), before)
+		k.VPADDB(before, number, none, number)
+		k.VPERMI2B(high, low, number) // now codes
+
+		keep := k.K()
+		k.VPCMPEQB(full, number, keep)
+		k.KNOTQ(nextZero, nextZero)
+		k.KORQ(nextZero, keep, keep)
+		k.KORQ(other, keep, keep)
+		k.VMOVDQU8(v, other, number)
+		k.VPCOMPRESSB_Z(number, keep, number)
+		k.VMOVDQU8(number, operand.Mem{Base: dst})
+		kept := k.GP64()
+		k.KMOVQ(keep, kept)
+		k.POPCNTQ(kept, kept)
+		k.ADDQ(kept, dst)
+
+		others, at := k.GP64(), k.GP64()
+		k.KMOVQ(other, others)
+		k.ADDQ(operand.Imm(64), run)
+		k.BSRQ(others, at)
+		k.CMOVQEQ(run, at)
+		k.MOVBLZX(operand.Mem{Base: rests, Index: at, Scale: 1}, run.As32())
+		k.ADDQ(operand.Imm(64), src)
+	})
+	k.SUBQ(begin, dst)
+	k.Store(dst, k.Return("w"))
+	k.Store(run, k.Return("run"))
+	k.VZEROUPPER()
+	k.RET()
+}
+
+func repeated(b byte) []byte {
+	all := make([]byte, 64)
+	for i := range all {
+		all[i] = b
+	}
+	return all
+}

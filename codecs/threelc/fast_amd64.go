@@ -1,0 +1,80 @@
+//go:build !purego
+
+package threelc
+
+import "github.com/gradproxy/gradproxy/codecs/internal/asm"
+
+// tile is how many quartic bytes a kernel makes or takes at a time; 0: there is none.
+func tile() int {
+	switch tier := asm.Use(); {
+	case tier < asm.AVX2:
+		return 0
+	case tier < asm.AVX512:
+		return 32
+	}
+	return 16
+}
+
+// tiles is how many of n bytes are whole tiles.
+func tiles(n int) int {
+	if t := tile(); t > 0 {
+		return n &^ (t - 1)
+	}
+	return 0
+}
+
+// quantizeTiles does what quantize does for the first j bytes of dst.
+func quantizeTiles(dst []byte, x []float32, c uint32) (j int) {
+	p := len(dst)
+	if j = tiles(wholeBytes(p, len(x))); j == 0 {
+		return 0
+	}
+	if asm.Use() < asm.AVX512 {
+		quantizeAVX2(&dst[0], &x[0], p, j, 0x7fffffff-c)
+	} else {
+		quantizeAVX512(&dst[0], &x[0], p, j, 0x7fffffff-c)
+	}
+	return j
+}
+
+// quantizeSumTiles does what quantizeSum does for the first j bytes of dst.
+func quantizeSumTiles(dst []byte, x, e []float32, c uint32, d float32) (j int) {
+	p := len(dst)
+	if j = tiles(wholeBytes(p, len(x))); j == 0 {
+		return 0
+	}
+	e = e[:len(x)]
+	if asm.Use() < asm.AVX512 {
+		quantizeSumAVX2(&dst[0], &x[0], &e[0], p, j, 0x7fffffff-c, d)
+	} else {
+		quantizeSumAVX512(&dst[0], &x[0], &e[0], p, j, 0x7fffffff-c, d)
+	}
+	return j
+}
+
+// shortenTiles does what shorten does for the first i bytes of src: it makes w of them, without the last run of zeros where
+// that goes on behind them.
+func shortenTiles(dst, src []byte) (w, i, run int) {
+	if asm.Use() < asm.VBMI || len(src) <= 64 {
+		return 0, 0, 0
+	}
+	i = (len(src) - 1) &^ 63
+	w, run = shortenVBMI(&dst[0], &src[0], i)
+	if src[i] != fiveZeros {
+		run = 0 // it has ended, and been written
+	}
+	return w, i, run
+}
+
+// unpackTiles sets the values of a's first n bytes, which are those from byte from on of p.
+func unpackTiles(x []float32, a []byte, from, p int, bits uint32) (n int) {
+	if n = tiles(min(len(a), wholeBytes(p, len(x))-from)); n <= 0 {
+		return 0
+	}
+	if asm.Use() < asm.AVX512 {
+		unpackAVX2(&x[from], &a[0], p, n, bits)
+	} else {
+		unpackAVX512(&x[from], &a[0], p, n, bits)
+	}
+	return n
+}

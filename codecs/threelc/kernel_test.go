@@ -1,0 +1,82 @@
+package threelc
+
+import (
+	"bytes"
+	"math"
+	"testing"
+
+	"github.com/gradproxy/gradproxy/codecs/internal/asm"
+	"github.com/gradproxy/gradproxy/codecs/internal/asm/asmtest"
+)
+
+// FuzzKernels compares each kernel with its twin in Go on values of any bits, at any alignment, for any threshold.
+func FuzzKernels(f *testing.F) {
+	for n := range uint64(12) {
+		b := asmtest.Awkward(int(150*n), n, n%2 == 0)
+		f.Add(b, byte(7*n), math.Float32bits(float32(n)/4), math.Float32bits(float32(n)/2))
+	}
+	f.Add(asmtest.Awkward(800, 1, true), byte(1), uint32(0), uint32(0))
+	f.Add(asmtest.Awkward(800, 1, true), byte(1), uint32(0x7fffffff), uint32(0x7f800000))
+	f.Fuzz(func(t *testing.T, b []byte, shift byte, h, d uint32) {
+		half := len(b) / 8 * 4
+		x, e := asmtest.Floats(b[:half], int(shift%64)), asmtest.Floats(b[half:2*half], int(shift/4))
+		c, delivered := 0x7fffffff-h&0x7fffffff, math.Float32frombits(d&0x7fffffff)
+		want, wantSum := make([]byte, quarticLen(len(x))), make([]byte, quarticLen(len(x)))
+		wantLeft := append([]float32(nil), e...)
+		quantizeFrom(0, want, x, c)
+		quantizeSumFrom(0, wantSum, x, wantLeft, c, delivered)
+		asmtest.Do(t, func(asm.Tier) {
+			got := asmtest.Bytes(make([]byte, len(want)), int(shift/3%64))
+			if quantize(got, x, c); !bytes.Equal(got, want) {
+				t.Errorf("quantize(%x) for %x gives % x, in Go % x", x, c, got, want)
+			}
+			left := asmtest.Floats(b[half:2*half], int(shift/2%64))
+			if quantizeSum(got, x, left, c, delivered); !bytes.Equal(got, wantSum) {
+				t.Errorf("quantizeSum(%x, %x) for %x gives % x, in Go % x", x, e, c, got, wantSum)
+			}
+			for i := range left {
+				if !asmtest.Same(left[i], wantLeft[i]) {
+					t.Errorf("quantizeSum leaves %x of %x + %x, in Go %x", left[i], x[i], e[i], wantLeft[i])
+				}
+			}
+		})
+	})
+}
+
+// Kernels write what is theirs and nothing beyond.
+func TestKernelsStayInside(t *testing.T) {
+	const margin = 64
+	for n := 1; n < 700; n++ {
+		x := asmtest.Floats(asmtest.Awkward(n, uint64(n), false), n%64)
+		p := quarticLen(n)
+		packed, runs := make([]byte, p), make([]byte, p)
+		quantize(packed, x, threshold(1))
+		used := shorten(runs, packed)
+		asmtest.Do(t, func(asm.Tier) {
+			room := bytes.Repeat([]byte{0xa5}, p+2*margin)
+			quantize(room[margin:][:p], x, threshold(1))
+			checkMargins(t, room, margin)
+			shorten(room[margin:][:p], packed)
+			checkMargins(t, room, margin)
+			values := bytes.Repeat([]byte{0xa5}, 4*n+2*margin)
+			y := asmtest.Floats(values, 0)
+			if _, ok := unpack(y[margin/4:][:n], runs[:used], 1); !ok {
+				t.Fatalf("%d values are not unpacked", n)
+			}
+			for i, v := range y {
+				if outside := i < margin/4 || i >= margin/4+n; outside && math.Float32bits(v) != 0xa5a5a5a5 {
+					t.Fatalf("unpacking %d values overwrites value %d", n, i-margin/4)
+				}
+			}
+		})
+	}
+}
+
+func checkMargins(t *testing.T, room []byte, margin int) {
+	t.Helper()
+	for i, b := range room {
+		if (i < margin || i >= len(room)-margin) && b != 0xa5 {
+			t.Fatalf("byte %d of %d is overwritten", i-margin, len(room)-2*margin)
+		}
+	}
+}
