@@ -145,6 +145,8 @@ func threelcSpeed(ctx context.Context, l *lab, t *Table) error {
 	return nil
 }
 
+func (l *lab) steps3lc() int { return l.pick(1000, 60) }
+
 // trained is what came of a design.
 type trained = cluster.Outcome
 
@@ -155,7 +157,7 @@ func (l *lab) train3lc(ctx context.Context, t *Table) (map[string]trained, error
 		return nil, err
 	}
 	const workers, batch, hidden, rate, momentum = 4, 32, 128, 0.02, 0.9
-	steps := l.pick(1000, 60)
+	steps := l.steps3lc()
 	pixels := images.set.Side * images.set.Side
 	t.setup("training: %s, a perceptron of %d, %d and 10, %d workers with %d images each, %d steps of SGD with momentum; a tensor has one scale, biases travel as they are",
 		images.name, pixels, hidden, workers, batch, steps)
