@@ -30,6 +30,9 @@ var experiments = [...]experiment{
 	{"3lc", "Table 1", "speed-up and test accuracy", threelcSpeed},
 	{"fastsgd", "Table V", "space cost of a gradient key", fastsgdKeys},
 	{"fastsgd", "Table VI", "space cost of a gradient key by the size of the length flag", fastsgdFlags},
+	{"sketchedsgd", "Section 5.3", "compression, worked out", sketchedAccounting},
+	{"sketchedsgd", "Figure 4", "traffic by the number of workers", sketchedReturn},
+	{"sketchedsgd", "Sections 5.4 and 6", "test accuracy", sketchedAccuracy},
 }
 
 // An experiment measures one table.
