@@ -18,7 +18,8 @@ func throughProxies(ctx context.Context, r demo.Run, between demo.Between) (demo
 	if r.Gradients != "" {
 		cfg.Jobs = []proxy.Job{{Name: "demo", Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Sums: tensor.Gradient,
 			LossyAggregates: r.Aggregates != ""}}
-		cfg.Rules = []policy.Rule{{Job: "demo", Roles: []tensor.Role{tensor.Gradient}, MinBytes: policy.MinBytes, Codec: r.Gradients}}
+		cfg.Rules = []policy.Rule{{Job: "demo", Roles: []tensor.Role{tensor.Gradient}, MinBytes: policy.MinBytes, Codec: r.Gradients,
+			NoFeedback: r.NoFeedback}}
 	}
 	for _, more := range []policy.Rule{
 		{Roles: []tensor.Role{tensor.Aggregate}, Codec: r.Aggregates},

@@ -14,6 +14,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/gradproxy/gradproxy/codecs/all"
 )
 
 // small is a demo that is over soon, under the race detector too.
@@ -109,12 +111,40 @@ func TestCodesOfRuns(t *testing.T) {
 		}
 	}
 	for _, wire := range DefaultWires() {
-		all := Options{All: true, Wires: []string{wire}}.runs()
+		everything := Options{All: true, Wires: []string{wire}}.runs()
 		for _, r := range (Options{Wires: []string{wire}}).runs() {
-			if !slices.Contains(all, r) {
+			if !slices.Contains(everything, r) {
 				t.Errorf("%+v is missing where all runs are asked for", r)
 			}
 		}
+	}
+}
+
+// A demo that shows everything has one run at least of every codec that may lose something, and the default demo no more
+// than it had.
+func TestAllShowsEveryMethod(t *testing.T) {
+	shown := map[string]bool{}
+	for _, code := range AllCodes("gloo") {
+		g, _, _ := strings.Cut(code, "+")
+		c, err := all.New(g)
+		if err != nil {
+			t.Errorf("%s: %v", code, err)
+			continue
+		}
+		name, _, _ := strings.Cut(c.String(), "(")
+		shown[name] = true
+	}
+	for _, name := range all.Names() {
+		if lossy(name) && !shown[name] {
+			t.Errorf("%s is not shown: add it to methods", name)
+		}
+	}
+	var names []string
+	for _, r := range (Options{}).withDefaults().runs() {
+		names = append(names, r.Wire+" "+r.Name)
+	}
+	if want := []string{"gloo direct", "gloo lossless", "gloo 3lc(s=1.75)", "gloo 3lc(s=1.75)+int4", "pslite direct", "pslite 3lc(s=1.75)"}; !slices.Equal(names, want) {
+		t.Errorf("the default runs are %q, want %q", names, want)
 	}
 }
 

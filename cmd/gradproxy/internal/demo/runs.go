@@ -17,6 +17,7 @@ type Run struct {
 	Gradients  string // codec of the tensors that may lose something; "": none
 	Aggregates string // codec of sums that all replicas should receive alike; "": lossless
 	State      string // codec of the differences of weights to those that the workers hold; "": lossless
+	NoFeedback bool   // what Gradients loses is not made up for later
 }
 
 // Names of runs that are not codecs.
@@ -61,7 +62,34 @@ func AllCodes(wire string) []string {
 	if wire == "pslite" {
 		return []string{Lossless, summands + "+" + Lossless, summands}
 	}
-	return DefaultCodes(wire)
+	codes := DefaultCodes(wire)
+	for _, m := range methods {
+		codes = append(codes, m.code)
+	}
+	return codes
+}
+
+// methods are shown one after another by a demo that shows everything, on the wire of gloo and where loss leaves replicas
+// alike: one of each kind that the default runs leave out.
+var methods = [...]struct {
+	code  string
+	plain bool // without feedback: what it delivers is right on average, but so much larger than what was sent that residuals would grow
+}{
+	{code: "int8"},
+	{code: "int4"},
+	{code: "logquant"},
+	{code: "fastsgd"},
+	{code: "sketchedsgd"},
+}
+
+// plain reports whether a run of a demo that shows everything is without feedback.
+func plain(code string) bool {
+	for _, m := range methods {
+		if m.code == code {
+			return m.plain
+		}
+	}
+	return false
 }
 
 // newRun returns the run that code asks for. One codec is for all that may lose something with replicas that stay alike, two
@@ -97,7 +125,9 @@ func (o Options) runs() (runs []Run) {
 		}
 		runs = append(runs, Run{Wire: wire, Name: Direct})
 		for _, code := range codes {
-			runs = append(runs, newRun(wire, code))
+			r := newRun(wire, code)
+			r.NoFeedback = o.All && plain(code)
+			runs = append(runs, r)
 		}
 	}
 	return runs

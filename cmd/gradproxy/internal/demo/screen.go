@@ -49,8 +49,9 @@ func newScreen(out io.Writer, o Options, runs []Run) *screen {
 	}
 	io.WriteString(out, introduction(o, runs))
 	if f, ok := out.(*os.File); ok && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb" {
-		columns, _, err := term.GetSize(int(f.Fd()))
-		s.live, s.columns = err == nil && columns >= text.LongestLineLen(s.table()), columns
+		columns, height, err := term.GetSize(int(f.Fd()))
+		table := s.table()
+		s.live, s.columns = err == nil && columns >= text.LongestLineLen(table) && height > strings.Count(table, "\n")+1, columns
 	}
 	return s
 }

@@ -30,9 +30,15 @@ func introduction(o Options, runs []Run) string {
 	for _, r := range runs {
 		width = max(width, len(r.label(o.Wires)))
 	}
+	before := ""
 	for _, r := range runs {
-		label := r.label(o.Wires)
-		for _, line := range wrap(r.purpose(), lineLen-width-4) {
+		label, purpose := r.label(o.Wires), r.purpose()
+		if purpose == before {
+			purpose = "the same, by another method"
+		} else {
+			before = purpose
+		}
+		for _, line := range wrap(purpose, lineLen-width-4) {
 			fmt.Fprintf(&b, "  %-*s  %s\n", width, label, line)
 			label = ""
 		}
@@ -93,6 +99,9 @@ func (r Run) purpose() string {
 	case sameReplicas:
 		if r.Wire == "pslite" {
 			return r.throughServer()
+		}
+		if r.NoFeedback {
+			return "gradients may lose detail on their way by a method that is right on average; their sums arrive exactly, so both processes must end with the same weights"
 		}
 		return "gradients may lose detail on their way, which later steps make up for; their sums arrive exactly, so both processes must end with the same weights"
 	}
