@@ -7,11 +7,16 @@ import (
 
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/block"
+	"github.com/gradproxy/gradproxy/codecs/cast"
 	"github.com/gradproxy/gradproxy/codecs/fastsgd"
+	"github.com/gradproxy/gradproxy/codecs/int255"
 	"github.com/gradproxy/gradproxy/codecs/keys"
 	"github.com/gradproxy/gradproxy/codecs/logquant"
 	"github.com/gradproxy/gradproxy/codecs/lossless"
+	"github.com/gradproxy/gradproxy/codecs/onebit"
 	"github.com/gradproxy/gradproxy/codecs/sketchedsgd"
+	"github.com/gradproxy/gradproxy/codecs/stochastic3"
+	"github.com/gradproxy/gradproxy/codecs/terngrad"
 	"github.com/gradproxy/gradproxy/codecs/threelc"
 )
 
@@ -24,6 +29,12 @@ var table = [...]struct {
 	{"3lc", threelc.FromArgs},
 	{"int8", block.FromArgs},
 	{"int4", block.FromArgs},
+	{"int255", int255.FromArgs},
+	{"fp16", cast.FromArgs},
+	{"bf16", cast.FromArgs},
+	{"stochastic3", stochastic3.FromArgs},
+	{"onebit", onebit.FromArgs},
+	{"terngrad", terngrad.FromArgs},
 	{"delta-binary", keys.FromArgs},
 	{"adaptive-prefix", keys.FromArgs},
 	{"bit-grain", keys.FromArgs},

@@ -1,0 +1,64 @@
+package int255
+
+import (
+	"errors"
+	"math"
+	"testing"
+
+	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/codecs/codectest"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// FuzzDecode: any bytes are finite values or ErrCorrupt.
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte("\x00\x00\x80\x3f\x7f\x80"), uint16(2))
+	f.Fuzz(func(t *testing.T, src []byte, n uint16) {
+		m, _ := codecs.MethodOf(mustNew(t, Config{Block: 10}))
+		d, err := m.NewDecoder(int(n))
+		if err != nil {
+			t.Fatal(err)
+		}
+		y := make([]float32, n)
+		if err := d.Decode(y, src); err != nil {
+			if !errors.Is(err, codecs.ErrCorrupt) {
+				t.Fatal(err)
+			}
+			return
+		}
+		for i, v := range y {
+			if !(math.Abs(float64(v)) <= math.MaxFloat32) {
+				t.Fatalf("value %d is %v", i, v)
+			}
+		}
+	})
+}
+
+// FuzzRoundTrip: what is encoded is decoded.
+func FuzzRoundTrip(f *testing.F) {
+	for _, k := range codectest.Kinds() {
+		f.Add(k.Fill(tensor.Float32, 40, 1), uint16(11))
+	}
+	f.Fuzz(func(t *testing.T, src []byte, block uint16) {
+		src = src[:len(src)/4*4]
+		codec := mustNew(t, Config{Block: 1 + int(block)})
+		e, err := codec.NewEncoder(tensor.Float32, len(src)/4)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := codec.NewDecoder(tensor.Float32, len(src)/4)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := e.Append(nil, src)
+		if err != nil {
+			if !errors.Is(err, codecs.ErrUnsuited) {
+				t.Fatal(err)
+			}
+			return
+		}
+		if err := d.Decode(make([]byte, len(src)), b); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
