@@ -126,6 +126,7 @@ func TestKeysTravelAsBefore(t *testing.T) {
 		"by the method":       {rules: []policy.Rule{quarter}, want: "rice"},
 		"no keys of its own":  {rules: []policy.Rule{{Roles: quarter.Roles, Codec: "3lc(s=1.75)"}}},
 		"another codec since": {rules: []policy.Rule{quarter}, then: "3lc(s=1.75)"},
+		"a rule for all":      {rules: []policy.Rule{{Codec: "quarter"}}, want: "rice"},
 		"a rule of their own": {rules: []policy.Rule{exact, quarter}, want: "delta-binary"},
 		"the peer lacks it":   {rules: []policy.Rule{quarter}, peer: []string{"lossless", "quarter"}},
 	} {

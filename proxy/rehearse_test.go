@@ -15,17 +15,22 @@ import (
 // rehearse sends messages as one flow of a rehearsal and returns its sizes.
 func rehearse(t *testing.T, codec string, residuals int64, messages [][]byte) (RehearsedSizes, bool) {
 	t.Helper()
+	return rehearseOf(t, gradients{}, codec, residuals, messages)
+}
+
+func rehearseOf(t *testing.T, protocol parser.Protocol, codec string, residuals int64, messages [][]byte) (RehearsedSizes, bool) {
+	t.Helper()
 	chosen, err := policy.New([]policy.Rule{{Codec: codec}}, realLoss)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := NewRehearsal(Config{Codecs: realLoss, Protocols: []parser.Protocol{gradients{}}, Settings: Settings{Policy: chosen}, Residuals: residuals})
+	r, err := NewRehearsal(Config{Codecs: realLoss, Protocols: []parser.Protocol{protocol}, Settings: Settings{Policy: chosen}, Residuals: residuals})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer r.Close()
 	flow := r.Flow(policy.Flow{Protocol: "toy"})
-	p, _ := gradients{}.New(parser.Conn{})
+	p, _ := protocol.New(parser.Conn{})
 	for _, msg := range messages {
 		var segments []parser.Segment
 		for rest := msg; len(rest) > 0; rest = rest[segments[len(segments)-1].Len:] {
@@ -97,6 +102,23 @@ func TestRehearsalIsTrue(t *testing.T) {
 		if g.Raw != 30*4*lossyValues || sizes.Opaque.Raw != 30*8 {
 			t.Errorf("%s: %+v", codec, sizes)
 		}
+	}
+}
+
+// Rows of sparse gradients may lose something in a rehearsal too, and their keys go by the codec of keys.
+func TestRehearsalOfRows(t *testing.T) {
+	l, r := newSparseRun(t, tensor.Float32, 8), rand.New(rand.NewPCG(15, 16))
+	var all [][]byte
+	for range 20 {
+		ids := low(l.draw(r, 200))
+		all = append(all, sparseMessage(sparseArray, ids, l.rows(r, len(ids))))
+	}
+	sizes, _ := rehearseOf(t, sparseToy{dtype: tensor.Float32}, "quarter", 0, all)
+	if g := sizes.Tensors[tensor.Gradient]; g.Wire > g.Raw/3 {
+		t.Errorf("rows took %+v, of which the method sends a quarter", *g)
+	}
+	if x := sizes.Tensors[tensor.Exact]; x.Wire > x.Raw/5 {
+		t.Errorf("keys took %+v", *x)
 	}
 }
 

@@ -103,7 +103,7 @@ type rowBlock struct {
 // sparse reports whether t is rows of a gradient, which may lose something with a residual by row.
 func sparse(t tensor.Tensor) bool { return t.Keys != 0 && !t.Index() && t.Role == tensor.Gradient }
 
-// codeKeys has an index travel by the codec of keys that belongs to the codec of its last values, unless a rule speaks of it.
+// codeKeys has an index travel by the codec of keys that belongs to the codec of its last values, unless a rule has chosen for it.
 func (s *sender) codeKeys(c *tensorCut) {
 	use := s.rows[c.t.Keys]
 	if use == nil || use.keys == nil {
@@ -111,7 +111,7 @@ func (s *sender) codeKeys(c *tensorCut) {
 	}
 	if !c.t.Index() {
 		use.keys = nil // until decideRows knows better
-	} else if why := c.choice.Why; (why == tensor.NoRule || why == tensor.TooSmall) && !s.lacks(use.keys.String()) {
+	} else if c.choice.Why != tensor.OK && !s.lacks(use.keys.String()) {
 		c.choice = policy.Choice{Codec: use.keys}
 	}
 }

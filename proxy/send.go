@@ -114,9 +114,6 @@ func (s *sender) take(buf []byte) error {
 			if err := s.opaque(buf[opaque-maxHeader : at]); err != nil {
 				return err
 			}
-			if seg.Tensor.Index() {
-				s.indexed(seg.Tensor, buf[at:end])
-			}
 			if err := s.tensor(seg.Tensor, buf[at-maxHeader:end]); err != nil {
 				return err
 			}
@@ -191,6 +188,9 @@ func (s *sender) opaque(buf []byte) error {
 
 // tensor cuts a segment of t, whose bytes begin after maxHeader bytes of room in buf, into blocks.
 func (s *sender) tensor(t tensor.Tensor, buf []byte) error {
+	if t.Index() {
+		s.indexed(t, buf[maxHeader:])
+	}
 	c, err := s.cut(t)
 	if err != nil {
 		return err
