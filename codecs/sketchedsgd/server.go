@@ -137,7 +137,8 @@ func (s *Server) Candidates(dst []byte) ([]byte, error) {
 	return appendKeys(appendHead(dst, kindCandidates, s.step), s.asked), nil
 }
 
-// AddValues adds the message that a worker made with Values. Errors are those of AddSketch.
+// AddValues adds the message that a worker made with Values. An error wraps ErrOrder or codecs.ErrCorrupt, which changes nothing, or
+// ErrOverflow, after which the server is unusable.
 func (s *Server) AddValues(worker int, msg []byte) error {
 	if err := s.due(worker, forSecond); err != nil {
 		return err

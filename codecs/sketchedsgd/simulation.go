@@ -44,11 +44,10 @@ type Simulation struct {
 	memory  []vectors // the other schemes': of each worker
 	step    uint64
 
-	up, values [][]byte // messages of each worker
-	down, last []byte
-	sum        []float32
-	keys, all  []uint64
-	marked     []bool
+	up, down  []byte // the latest message
+	sum       []float32
+	keys, all []uint64
+	marked    []bool
 }
 
 // NewSimulation returns a Simulation at its first step. The server's half is that of NewServer, the workers' that of NewWorker.
@@ -63,7 +62,7 @@ func NewSimulation(p *Plan, workers int, scheme Scheme, m Memory) (*Simulation, 
 	if err := m.check(); err != nil {
 		return nil, err
 	}
-	s := &Simulation{plan: p, scheme: scheme, server: server, up: make([][]byte, workers), values: make([][]byte, workers)}
+	s := &Simulation{plan: p, scheme: scheme, server: server}
 	for range workers {
 		if scheme != Sketched {
 			s.memory = append(s.memory, newVectors(m, p.D))
@@ -81,8 +80,8 @@ func NewSimulation(p *Plan, workers int, scheme Scheme, m Memory) (*Simulation, 
 // Step gives each worker its gradient and sets update to the sum that all receive. It neither modifies nor retains
 // gradients. On an error, which wraps codecs.ErrUnsuited or ErrOverflow, the simulation is unusable.
 func (s *Simulation) Step(update []float32, gradients [][]float32) (Traffic, error) {
-	if len(update) != s.plan.D || len(gradients) != len(s.up) {
-		panic(fmt.Sprintf("sketchedsgd: %d gradients, an update of %d values; there are %d workers and %d values", len(gradients), len(update), len(s.up), s.plan.D))
+	if len(update) != s.plan.D || len(gradients) != len(s.server.added) {
+		panic(fmt.Sprintf("sketchedsgd: %d gradients, an update of %d values; there are %d workers and %d values", len(gradients), len(update), len(s.server.added), s.plan.D))
 	}
 	if s.scheme == Sketched {
 		return s.sketched(update, gradients)
@@ -119,37 +118,37 @@ func (s *Simulation) Step(update []float32, gradients [][]float32) (Traffic, err
 
 // sketched is Step with the two halves and their messages.
 func (s *Simulation) sketched(update []float32, gradients [][]float32) (t Traffic, err error) {
+	t.Cost = s.plan.Cost()
 	for i, w := range s.workers {
-		if s.up[i], err = w.Sketch(s.up[i][:0], gradients[i]); err != nil {
+		if s.up, err = w.Sketch(s.up[:0], gradients[i]); err != nil {
 			return t, fmt.Errorf("worker %d: %w", i, err)
 		}
-		if err := s.server.AddSketch(i, s.up[i]); err != nil {
+		if err := s.server.AddSketch(i, s.up); err != nil {
 			return t, err
 		}
 	}
-	t.Cost = s.plan.Cost()
-	t.UpBytes = len(s.up[0])
+	t.UpBytes = len(s.up)
 	if !s.plan.small() {
 		if s.down, err = s.server.Candidates(s.down[:0]); err != nil {
 			return t, err
 		}
 		for i, w := range s.workers {
-			if s.values[i], err = w.Values(s.values[i][:0], s.down); err != nil {
+			if s.up, err = w.Values(s.up[:0], s.down); err != nil {
 				return t, err
 			}
-			if err := s.server.AddValues(i, s.values[i]); err != nil {
+			if err := s.server.AddValues(i, s.up); err != nil {
 				return t, err
 			}
 		}
-		t.UpBytes += len(s.values[0])
+		t.UpBytes += len(s.up)
 		t.DownBytes = len(s.down)
 	}
-	if s.last, err = s.server.Update(s.last[:0]); err != nil {
+	if s.down, err = s.server.Update(s.down[:0]); err != nil {
 		return t, err
 	}
-	t.DownBytes += len(s.last)
+	t.DownBytes += len(s.down)
 	for _, w := range s.workers {
-		if _, err := w.Update(update, s.last); err != nil {
+		if _, err := w.Update(update, s.down); err != nil {
 			return t, err
 		}
 	}

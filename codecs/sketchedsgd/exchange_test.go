@@ -1,0 +1,309 @@
+package sketchedsgd
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/codecs/countsketch"
+)
+
+func mustWorker(t testing.TB, p *Plan) *Worker {
+	t.Helper()
+	w, err := NewWorker(p, Memory{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func mustServer(t testing.TB, p *Plan, workers int) *Server {
+	t.Helper()
+	s, err := NewServer(p, workers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// must returns what a half has made.
+func must(t testing.TB) func([]byte, error) []byte {
+	return func(b []byte, err error) []byte {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+}
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func checkOrder(t *testing.T, what string, err error) {
+	t.Helper()
+	if !errors.Is(err, ErrOrder) {
+		t.Errorf("%s: %v, want ErrOrder", what, err)
+	}
+}
+
+// Halves that share no memory: the server learns the parameters from a message. What is out of turn is refused, and
+// changes nothing.
+func TestTurns(t *testing.T) {
+	must := must(t)
+	p := mustPlan(t, Params{D: 100, K: 3, Columns: 20, Seed: 7})
+	params, err := DecodeParams(p.Append(nil))
+	check(t, err)
+	server := mustServer(t, mustPlan(t, params), 2)
+	a, b := mustWorker(t, p), mustWorker(t, p)
+	g := make([]float32, 100)
+	g[5], g[50], g[99] = 1, -2, 3
+	update := make([]float32, 100)
+	var lastSketch, lastCandidates []byte
+	for step := range 3 {
+		_, err := a.Values(nil, nil)
+		checkOrder(t, "values before a sketch", err)
+		_, err = a.Update(update, nil)
+		checkOrder(t, "an update before a sketch", err)
+		sketchA, sketchB := must(a.Sketch(nil, g)), must(b.Sketch([]byte("kept"), g))
+		if string(sketchB[:4]) != "kept" {
+			t.Fatalf("%q", sketchB[:4])
+		}
+		_, err = a.Sketch(nil, g)
+		checkOrder(t, "a second gradient", err)
+		check(t, server.AddSketch(1, sketchB[4:]))
+		checkOrder(t, "a second sketch", server.AddSketch(1, sketchB[4:]))
+		checkOrder(t, "values instead of a sketch", server.AddValues(0, sketchA))
+		_, err = server.Candidates(nil)
+		checkOrder(t, "candidates before all sketches", err)
+		if step > 0 {
+			checkOrder(t, "the last step's sketch", server.AddSketch(0, lastSketch))
+			_, err = a.Values(nil, lastCandidates)
+			checkOrder(t, "the last step's candidates", err)
+		}
+		check(t, server.AddSketch(0, sketchA))
+		_, err = server.Update(nil)
+		checkOrder(t, "an update before values", err)
+		candidates := must(server.Candidates(nil))
+		_, err = server.Candidates(nil)
+		checkOrder(t, "candidates twice", err)
+		valuesA, valuesB := must(a.Values(nil, candidates)), must(b.Values(nil, candidates))
+		_, err = a.Values(nil, candidates)
+		checkOrder(t, "values twice", err)
+		check(t, server.AddValues(0, valuesA))
+		checkOrder(t, "values twice", server.AddValues(0, valuesA))
+		_, err = server.Update(nil)
+		checkOrder(t, "an update before all values", err)
+		check(t, server.AddValues(1, valuesB))
+		last := must(server.Update(nil))
+		for _, w := range []*Worker{a, b} {
+			n, err := w.Update(update, last)
+			check(t, err)
+			if n != 2 || update[5] != 2 || update[50] != -4 || update[99] != 6 {
+				t.Fatalf("step %d: of %d workers %v", step, n, update)
+			}
+		}
+		if slices.ContainsFunc(a.Residual(), func(v float32) bool { return v != 0 }) {
+			t.Fatalf("step %d: all was sent, but %v is left", step, a.Residual())
+		}
+		lastSketch, lastCandidates = sketchA, candidates
+	}
+}
+
+// Bytes that are no message, or not one that the other half can have made, are corrupt, and leave a worker as it was.
+func TestCorruptMessages(t *testing.T) {
+	must := must(t)
+	p := mustPlan(t, Params{D: 1000, K: 2, P: 2, Rows: 1, Columns: 3})
+	sketch := must(mustWorker(t, p).Sketch(nil, make([]float32, 1000)))
+	for name, msg := range map[string][]byte{
+		"nothing":       nil,
+		"half a head":   sketch[:3],
+		"half a sketch": sketch[:len(sketch)-1],
+		"another seed":  must(mustWorker(t, mustPlan(t, Params{D: 1000, K: 2, P: 2, Rows: 1, Columns: 3, Seed: 9})).Sketch(nil, make([]float32, 1000))),
+	} {
+		if err := mustServer(t, p, 1).AddSketch(0, msg); !errors.Is(err, codecs.ErrCorrupt) {
+			t.Errorf("%s: %v, want ErrCorrupt", name, err)
+		}
+	}
+
+	w := mustWorker(t, p)
+	g := make([]float32, 1000)
+	g[0], g[7], g[999] = 1, 2, 3
+	must(w.Sketch(nil, g))
+	asking := func(k ...uint64) []byte { return appendKeys(appendHead(nil, kindCandidates, 0), k) }
+	for name, msg := range map[string][]byte{
+		"too many":            asking(1, 2, 3, 4, 5),
+		"beyond the last":     asking(1000),
+		"count beyond":        append(appendHead(nil, kindCandidates, 0), 4),
+		"no count":            appendHead(nil, kindCandidates, 0),
+		"a count without end": append(appendHead(nil, kindCandidates, 0), 0x80),
+		"a byte too many":     append(asking(7), 0),
+	} {
+		if _, err := w.Values(nil, msg); !errors.Is(err, codecs.ErrCorrupt) {
+			t.Errorf("candidates, %s: %v, want ErrCorrupt", name, err)
+		}
+	}
+	must(w.Values(nil, asking(0, 7, 500)))
+	updating := func(workers byte, values []float32, k ...uint64) []byte {
+		return appendValues(appendKeys(append(appendHead(nil, kindUpdate, 0), workers, 0, 0, 0), k), values)
+	}
+	update := make([]float32, 1000)
+	for name, msg := range map[string][]byte{
+		"no workers":    updating(0, []float32{1}, 7),
+		"no number":     appendHead(nil, kindUpdate, 0),
+		"not asked for": updating(1, []float32{1}, 8),
+		"beyond asked":  updating(1, []float32{1, 1}, 7, 501),
+		"too many":      updating(1, []float32{1, 1, 1}, 0, 7, 500),
+		"too few sums":  updating(1, []float32{1}, 0, 7),
+		"NaN":           updating(1, []float32{float32(math.NaN())}, 7),
+	} {
+		if _, err := w.Update(update, msg); !errors.Is(err, codecs.ErrCorrupt) {
+			t.Errorf("update, %s: %v, want ErrCorrupt", name, err)
+		}
+	}
+	if n, err := w.Update(update, updating(3, []float32{5}, 7)); err != nil || n != 3 || update[7] != 5 {
+		t.Fatalf("%d workers, %v", n, err)
+	}
+	if v := w.Residual(); v[0] != 1 || v[7] != 0 || v[999] != 3 {
+		t.Errorf("%v, %v and %v are left", v[0], v[7], v[999])
+	}
+
+	params := p.Append(nil)
+	for i := range params[1:17] {
+		params[1+i] = 0xff
+	}
+	for _, msg := range [][]byte{nil, p.Append(nil)[1:], params, sketch} {
+		if _, err := DecodeParams(msg); !errors.Is(err, codecs.ErrCorrupt) {
+			t.Errorf("%x: %v, want ErrCorrupt", msg, err)
+		}
+	}
+}
+
+func TestParamsTravel(t *testing.T) {
+	for _, p := range []Params{
+		{D: 1, K: 1, P: 1, Rows: 1, Columns: 1},
+		{D: math.MaxInt32, K: 1 << 20, P: 36, Rows: 15, Columns: 1 << 28, Cells: countsketch.Float16, Seed: math.MaxUint64, Pick: HeavyMix, Small: 4096},
+	} {
+		if got, err := DecodeParams(p.Append(nil)); err != nil || got != p {
+			t.Errorf("%+v travels as %+v, %v", p, got, err)
+		}
+	}
+}
+
+func TestParamsBounds(t *testing.T) {
+	good := Params{D: 10, K: 1, Columns: 1}
+	if _, err := NewPlan(good); err != nil {
+		t.Fatal(err)
+	}
+	for i, change := range []func(*Params){
+		func(p *Params) { p.D = 0 }, func(p *Params) { p.D = -1 }, func(p *Params) { p.K = 0 }, func(p *Params) { p.K = 11 },
+		func(p *Params) { p.P = -1 }, func(p *Params) { p.Rows = 2 }, func(p *Params) { p.Rows = 17 }, func(p *Params) { p.Columns = 0 },
+		func(p *Params) { p.Cells = 2 }, func(p *Params) { p.Pick = 2 }, func(p *Params) { p.Small = -1 },
+	} {
+		p := good
+		change(&p)
+		if _, err := NewPlan(p); err == nil {
+			t.Errorf("change %d: %+v is taken", i, p)
+		}
+	}
+	p := mustPlan(t, good)
+	for _, n := range []int{0, -1, maxWorkers + 1} {
+		if _, err := NewServer(p, n); err == nil {
+			t.Errorf("%d workers are taken", n)
+		}
+	}
+	for _, m := range []Memory{{Momentum: -1}, {Momentum: 1}, {Momentum: float32(math.NaN())}, {Forget: 2}} {
+		if _, err := NewWorker(p, m); err == nil {
+			t.Errorf("%+v is taken", m)
+		}
+		if _, err := NewSimulation(p, 1, Dense, m); err == nil {
+			t.Errorf("%+v is taken", m)
+		}
+	}
+	if _, err := NewSimulation(p, 1, Dense+1, Memory{}); err == nil {
+		t.Error("an unknown scheme is taken")
+	}
+}
+
+// What cannot be summed is unsuited, and leaves the worker as it was; sums over workers that overflow are an error.
+func TestTooLarge(t *testing.T) {
+	must := must(t)
+	for _, cells := range []countsketch.Cells{countsketch.Float32, countsketch.Float16} {
+		p := mustPlan(t, Params{D: 4, K: 4, Rows: 1, Columns: 1, Cells: cells})
+		w, err := NewWorker(p, Memory{Momentum: 0.5})
+		check(t, err)
+		w.Residual()[0], w.Velocity()[0] = 1, 2
+		for _, v := range []float32{float32(math.NaN()), float32(math.Inf(1)), -math.MaxFloat32, math.Nextafter32(limit(4), math.MaxFloat32)} {
+			if got, err := w.Sketch([]byte("kept"), []float32{1, 1, v, 1}); !errors.Is(err, codecs.ErrUnsuited) || string(got) != "kept" {
+				t.Errorf("%v: %q, %v; want ErrUnsuited", v, got, err)
+			}
+			if w.Residual()[0] != 1 || w.Velocity()[0] != 2 || w.Residual()[1] != 0 {
+				t.Fatalf("%v changed what is kept: %v", v, w.Residual())
+			}
+		}
+		// The largest suited: alone it is summed, and so are 4 of 16 bits, at least.
+		most := limit(4)
+		server := mustServer(t, p, 4)
+		for i := range 4 {
+			w := mustWorker(t, p)
+			err := server.AddSketch(i, must(w.Sketch(nil, []float32{most, -most, most, -most})))
+			if err != nil && !errors.Is(err, ErrOverflow) {
+				t.Error(err)
+			}
+		}
+	}
+	p := mustPlan(t, Params{D: 2, K: 1, Columns: 1, Small: 2})
+	server := mustServer(t, p, 3)
+	huge := []float32{math.MaxFloat32 / 2, 0}
+	for i := range 3 {
+		err := server.AddSketch(i, appendValues(appendHead(nil, kindWhole, 0), huge))
+		if (err != nil) != (i == 2) || err != nil && !errors.Is(err, ErrOverflow) {
+			t.Errorf("worker %d: %v", i, err)
+		}
+	}
+}
+
+// The m largest against sorting, ties, zeros and all.
+func TestLargest(t *testing.T) {
+	for name, x := range kinds(1500) {
+		for i := range x {
+			if i%5 == 0 {
+				x[i] = 0
+			}
+			if i%7 == 0 {
+				x[i] = -x[(i+700)%1500]
+			}
+		}
+		order := make([]int, len(x))
+		for i := range order {
+			order[i] = i
+		}
+		slices.SortStableFunc(order, func(a, b int) int { return int(magnitude(x[b])) - int(magnitude(x[a])) })
+		for _, m := range []int{0, 1, 2, 10, 700, 1200, 1499, 1500, 2000} {
+			var want []uint64
+			for _, i := range order[:min(m, len(order))] {
+				if x[i] != 0 {
+					want = append(want, uint64(i))
+				}
+			}
+			slices.Sort(want)
+			if got := largest(nil, x, m); !slices.Equal(got, want) {
+				t.Errorf("%s: the %d largest are %v, want %v", name, m, got, want)
+			}
+		}
+	}
+}
+
+func ExampleParams_Cost() {
+	// The transformer of section 5.3, and its sketch of 15 rows by 180,000 columns.
+	p := Params{D: 90e6, K: 100_000, P: 16, Rows: 15, Columns: 180_000}
+	fmt.Printf("%+v, %.1fx\n", p.Cost(), p.Cost().Factor(p.D))
+	// Output: {Up:4300000 Down:100000}, 40.9x
+}

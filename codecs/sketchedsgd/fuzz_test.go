@@ -1,0 +1,190 @@
+package sketchedsgd
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/codecs/codectest"
+	"github.com/gradproxy/gradproxy/codecs/countsketch"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// FuzzDecode: any bytes are at most k finite values or ErrCorrupt.
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte("\x02\x01\x03\xa0\x00\x00\x80\x3f\x00\x00\x00\x40"), uint16(20))
+	f.Add([]byte{0}, uint16(0))
+	f.Fuzz(func(t *testing.T, src []byte, n uint16) {
+		dec, err := mustNew(t, Config{K: 0.1}).NewDecoder(tensor.Float32, int(n))
+		if err != nil {
+			t.Fatal(err)
+		}
+		dst := bytes.Repeat([]byte{0xa5}, 4*int(n))
+		if err := dec.Decode(dst, src); err != nil {
+			if !errors.Is(err, codecs.ErrCorrupt) {
+				t.Fatal(err)
+			}
+			return
+		}
+		y := make([]float32, n)
+		tensor.ToFloat32(y, dst, tensor.Float32)
+		sent := 0
+		for i, v := range y {
+			if !(math.Abs(float64(v)) <= math.MaxFloat32) {
+				t.Fatalf("value %d is %v", i, v)
+			}
+			if v != 0 {
+				sent++
+			}
+		}
+		if n > 0 && sent > part(0.1, int(n)) {
+			t.Fatalf("%d of %d values", sent, n)
+		}
+	})
+}
+
+// FuzzRoundTrip: what is delivered are the block's own values, at most k of them, and blocks with others are unsuited.
+func FuzzRoundTrip(f *testing.F) {
+	for i, k := range codectest.Kinds() {
+		f.Add(k.Fill(tensor.Float32, 70, 1), uint8(10*i), uint8(i), uint8(i))
+	}
+	f.Fuzz(func(t *testing.T, src []byte, share, columns, form uint8) {
+		n := len(src) / 4
+		src = src[:4*n]
+		c := Config{K: (float64(share) + 1) / 256, P: 1 + int(form>>4), Rows: 1 + 2*int(form>>1&7)%countsketch.MaxRows, Cols: (float64(columns) + 1) / 256, Cells: countsketch.Cells(form & 1)}
+		codec := mustNew(t, c)
+		e, err := codec.NewEncoder(tensor.Float32, n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x, y := make([]float32, n), make([]float32, n)
+		tensor.ToFloat32(x, src, tensor.Float32)
+		encoded, err := e.Append(nil, src)
+		suited := !slices.ContainsFunc(x, func(v float32) bool { return !(math.Abs(float64(v)) <= float64(limit(n))) })
+		if suited == errors.Is(err, codecs.ErrUnsuited) || suited && err != nil {
+			t.Fatalf("suited: %v, and Append says %v", suited, err)
+		}
+		if err != nil {
+			return
+		}
+		d, err := codec.NewDecoder(tensor.Float32, n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		back := make([]byte, len(src))
+		if err := d.Decode(back, encoded); err != nil {
+			t.Fatalf("decoding % x: %v", encoded, err)
+		}
+		tensor.ToFloat32(y, back, tensor.Float32)
+		sent := 0
+		for i, v := range y {
+			if v != 0 {
+				sent++
+				if v != x[i] {
+					t.Fatalf("value %d, %v, is delivered as %v", i, x[i], v)
+				}
+			}
+		}
+		if n > 0 && sent > part(c.K, n) {
+			t.Fatalf("%d of %d values are sent", sent, n)
+		}
+	})
+}
+
+// FuzzWorker: any answers of a server leave a worker whose update and residual make up what it had, or an error.
+func FuzzWorker(f *testing.F) {
+	p := mustPlan(f, Params{D: 300, K: 3, Rows: 1, Columns: 4})
+	g := make([]float32, p.D)
+	for i := range g {
+		g[i] = float32(i%17 - 8)
+	}
+	candidates := appendKeys(appendHead(nil, kindCandidates, 0), []uint64{0, 5, 299})
+	update := binary.LittleEndian.AppendUint32(appendHead(nil, kindUpdate, 0), 1)
+	f.Add(candidates, appendValues(appendKeys(update, []uint64{0, 299}), []float32{-8, 2}))
+	f.Fuzz(func(t *testing.T, candidates, update []byte) {
+		w := mustWorker(t, p)
+		if _, err := w.Sketch(nil, g); err != nil {
+			t.Fatal(err)
+		}
+		values, err := w.Values(nil, candidates)
+		if err != nil {
+			if !errors.Is(err, codecs.ErrCorrupt) && !errors.Is(err, ErrOrder) {
+				t.Fatal(err)
+			}
+			return
+		}
+		if len(values) != headLen+4*len(w.asked) {
+			t.Fatalf("%d bytes for %d values", len(values), len(w.asked))
+		}
+		got := make([]float32, p.D)
+		if _, err := w.Update(got, update); err != nil {
+			if !errors.Is(err, codecs.ErrCorrupt) && !errors.Is(err, ErrOrder) {
+				t.Fatal(err)
+			}
+			if !slices.Equal(w.Residual(), g) {
+				t.Fatal("an update that is an error has changed what is kept")
+			}
+			return
+		}
+		for i, v := range w.Residual() {
+			if updated := slices.Contains(w.updated, uint64(i)); updated && v != 0 || !updated && (v != g[i] || got[i] != 0) {
+				t.Fatalf("coordinate %d: %v was there, the update is %v, %v is left", i, g[i], got[i], v)
+			}
+		}
+	})
+}
+
+// FuzzServer: any messages of a worker end in an update that this worker can read, or an error.
+func FuzzServer(f *testing.F) {
+	p := mustPlan(f, Params{D: 300, K: 3, Rows: 1, Columns: 4, Cells: countsketch.Float16})
+	w := mustWorker(f, p)
+	g := make([]float32, p.D)
+	g[7], g[200] = 3, -1
+	sketch := must(f)(w.Sketch(nil, g))
+	f.Add(sketch, appendValues(appendHead(nil, kindValues, 0), make([]float32, 12)))
+	f.Fuzz(func(t *testing.T, sketch, values []byte) {
+		known := func(err error) {
+			if !errors.Is(err, codecs.ErrCorrupt) && !errors.Is(err, ErrOrder) && !errors.Is(err, ErrOverflow) {
+				t.Fatal(err)
+			}
+		}
+		s := mustServer(t, p, 1)
+		if err := s.AddSketch(0, sketch); err != nil {
+			known(err)
+			return
+		}
+		w := mustWorker(t, p)
+		must(t)(w.Sketch(nil, g))
+		own := must(t)(w.Values(nil, must(t)(s.Candidates(nil))))
+		if err := s.AddValues(0, values); err != nil {
+			known(err)
+			check(t, s.AddValues(0, own)) // what was wrong changed nothing
+		}
+		if _, err := w.Update(make([]float32, p.D), must(t)(s.Update(nil))); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// FuzzLargest compares the radix selection with sorting.
+func FuzzLargest(f *testing.F) {
+	f.Add([]byte("\x00\x00\x80\x3f\x00\x00\x80\xbf\x01\x00\x00\x00\x00\x00\x00\x80"), uint8(2))
+	f.Fuzz(func(t *testing.T, b []byte, m uint8) {
+		x := make([]float32, len(b)/4)
+		order := make([]uint64, len(x))
+		for i := range x {
+			x[i], order[i] = math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:])), uint64(i)
+		}
+		order = slices.DeleteFunc(order, func(i uint64) bool { return x[i] == 0 })
+		slices.SortStableFunc(order, func(i, j uint64) int { return int(magnitude(x[j])) - int(magnitude(x[i])) })
+		want := order[:min(int(m), len(order))]
+		slices.Sort(want)
+		if got := largest(nil, x, int(m)); !slices.Equal(got, want) {
+			t.Fatalf("%v, want %v of %v", got, want, x)
+		}
+	})
+}

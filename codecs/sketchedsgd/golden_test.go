@@ -1,0 +1,166 @@
+package sketchedsgd
+
+import (
+	"bytes"
+	"encoding/hex"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/gradproxy/gradproxy/codecs/codectest"
+	"github.com/gradproxy/gradproxy/integration/require"
+)
+
+func TestGoldenVectors(t *testing.T) { codectest.Golden(t, parse) }
+
+// The vectors are what an implementation makes that shares nothing with this package but its comment.
+func TestGoldenVectorsElsewhere(t *testing.T) {
+	require.Command(t, "python3")
+	if out, err := exec.CommandContext(t.Context(), "python3", "testdata/reference.py", "--check").CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// A story is a file of testdata/exchange: lines "name: value" (how many workers, their Memory), the parameters' message,
+// and then, step after step, parts that begin with a line of their name and a worker's number: its gradient, the messages
+// in turn, in hex, and what each worker has not sent.
+type story struct {
+	*testing.T
+	header  map[string]string
+	server  *Server
+	workers []*Worker
+	latest  []byte // message
+}
+
+// Messages are those of the vectors, and both halves read what the vectors say that the other has written.
+func TestGoldenExchanges(t *testing.T) {
+	paths, err := filepath.Glob("testdata/exchange/*.txt")
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no golden vectors in testdata/exchange: %v", err)
+	}
+	for _, path := range paths {
+		t.Run(strings.TrimSuffix(filepath.Base(path), ".txt"), func(t *testing.T) {
+			b, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := &story{T: t, header: map[string]string{}}
+			part, lines := "", []string(nil)
+			for line := range strings.Lines(string(b)) {
+				line = strings.TrimSpace(line)
+				name, value, ok := strings.Cut(line, ":")
+				switch {
+				case !ok:
+					lines = append(lines, line)
+				case value != "":
+					s.header[name] = strings.TrimSpace(value)
+				default:
+					s.part(part, lines)
+					part, lines = name, nil
+				}
+			}
+			s.part(part, lines)
+			if s.header["# from"] == "" || s.server == nil || s.server.step == 0 {
+				t.Error("it does not say where it is from, or has no step")
+			}
+		})
+	}
+}
+
+func (s *story) part(name string, lines []string) {
+	name, number, _ := strings.Cut(name, " ")
+	n, _ := strconv.Atoi(number)
+	switch name {
+	case "":
+	case "params":
+		s.begin(s.hex(lines))
+	case "gradient":
+		s.latest = must(s)(s.workers[n].Sketch(nil, s.floats(lines)))
+	case "first":
+		s.same(lines)
+		check(s, s.server.AddSketch(n, s.latest))
+	case "candidates":
+		s.latest = must(s)(s.server.Candidates(nil))
+		s.same(lines)
+	case "values":
+		candidates := appendKeys(appendHead(nil, kindCandidates, s.server.step), s.server.asked)
+		s.latest = must(s)(s.workers[n].Values(nil, candidates))
+		s.same(lines)
+		check(s, s.server.AddValues(n, s.latest))
+	case "update":
+		s.latest = must(s)(s.server.Update(nil))
+		s.same(lines)
+		for _, w := range s.workers {
+			workers, err := w.Update(make([]float32, w.plan.D), s.latest)
+			if err != nil || workers != len(s.workers) {
+				s.Fatalf("%d workers, %v", workers, err)
+			}
+		}
+	case "residual":
+		for i, want := range s.floats(lines) {
+			if got := s.workers[n].Residual()[i]; math.Float32bits(got) != math.Float32bits(want) {
+				s.Errorf("step %d, worker %d: residual %d is %x, want %x", s.server.step-1, n, i, got, want)
+			}
+		}
+	default:
+		s.Fatalf("unknown part %q", name)
+	}
+}
+
+// begin makes the halves.
+func (s *story) begin(params []byte) {
+	p, err := DecodeParams(params)
+	check(s, err)
+	if again := p.Append(nil); !bytes.Equal(again, params) {
+		s.Fatalf("parameters %x are written as %x", params, again)
+	}
+	plan := mustPlan(s, p)
+	momentum, err := strconv.ParseFloat(s.header["momentum"], 32)
+	check(s, err)
+	m := Memory{Momentum: float32(momentum), Masking: s.header["masking"] == "true"}
+	if s.header["forget"] == "mean" {
+		m.Forget = Mean
+	}
+	workers, err := strconv.Atoi(s.header["workers"])
+	check(s, err)
+	s.server = mustServer(s, plan, workers)
+	for range workers {
+		w, err := NewWorker(plan, m)
+		check(s, err)
+		s.workers = append(s.workers, w)
+	}
+}
+
+func (s *story) same(lines []string) {
+	s.Helper()
+	if want := s.hex(lines); !bytes.Equal(s.latest, want) {
+		s.Fatalf("step %d: the message is\n%x\nwant\n%x", s.server.step, s.latest, want)
+	}
+}
+
+func (s *story) hex(lines []string) []byte {
+	b, err := hex.DecodeString(strings.ReplaceAll(strings.Join(lines, ""), " ", ""))
+	check(s, err)
+	return b
+}
+
+func (s *story) floats(lines []string) (all []float32) {
+	for _, line := range lines {
+		number, times, repeated := strings.Cut(line, " x ")
+		x, err := strconv.ParseFloat(number, 32)
+		check(s, err)
+		n := 1
+		if repeated {
+			n, err = strconv.Atoi(times)
+			check(s, err)
+		}
+		for range n {
+			all = append(all, float32(x))
+		}
+	}
+	return all
+}
