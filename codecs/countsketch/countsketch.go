@@ -14,8 +14,8 @@
 //
 //	h(i) = ⌊c·⌊(a·i + b mod 2^64) / 2^32⌋ / 2^32⌋
 //
-// whose inner part is exactly 2-wise independent for keys of 32 bits; the outer one takes columns uniformly to within a fraction of
-// c/2^32. There is no division, and of neighbours the next a·i + b is an addition away.
+// whose inner part is exactly 2-wise independent for keys of 32 bits; the outer one takes columns uniformly to within a
+// fraction of c/2^32. There is no division, and of neighbours the next a·i + b is an addition away.
 //
 // Signs are 4-wise independent (even 5-wise): tabulation of the two 16-bit halves of i and of their sum ([Thorup and Zhang]),
 //
@@ -45,9 +45,10 @@
 // # Bounds
 //
 // One row's estimate has mean g_i and a variance of at most ‖g‖²/c. So it is off by more than √(3/c)·‖g‖ with a
-// probability of at most 1/3 (Chebyshev), and the median over r rows with one that falls exponentially in r: with c = Θ(1/ε)
-// and r = Θ(log(d/δ)), all d estimates satisfy ĝ_i² = g_i² ± ε‖g‖² with a probability of 1-δ. A row's norm has a variance of at most
-// 2‖g‖⁴/c; at c = 64, Chebyshev keeps it within a factor of 1 ± 0.5 with a probability of at least 7/8, before the median.
+// probability of at most 1/3 (Chebyshev), and the median over r rows with one that falls exponentially in r: with c =
+// Θ(1/ε) and r = Θ(log(d/δ)), all d estimates satisfy ĝ_i² = g_i² ± ε‖g‖² with a probability of 1-δ. A row's norm has a
+// variance of at most 2‖g‖⁴/c; at c = 64, Chebyshev keeps it within a factor of 1 ± 0.5 with a probability of at least
+// 7/8, before the median.
 //
 // Sums are float32's: S(a) + S(b) has the bits of S(a+b) where no sum is rounded (integers below 2^24, say), and
 // elsewhere differs in their rounding. Time: O(r) a coordinate. Memory: 4·r·c bytes; hashes up to 384 KiB, shared;

@@ -57,7 +57,8 @@ func TestHashesDoNotDependOnLength(t *testing.T) {
 }
 
 // Any four coordinates' table entries are linearly independent over GF(2), so that over random tables their signs are
-// mutually independent: no one, two, three or four of them cancel out. Coordinates are four by four, each upper half with each lower.
+// mutually independent: no one, two, three or four of them cancel out. Coordinates are four by four, each upper half with
+// each lower.
 func TestSignsAreFourWiseIndependent(t *testing.T) {
 	const side = 4
 	var incidence []uint64 // a bit for each entry of each table

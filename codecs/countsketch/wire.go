@@ -118,8 +118,8 @@ func (s *Sketch) AddEncoded(src []byte) error {
 	return nil
 }
 
-// Round gives each cell the value that it has after travelling in cells of width w. The error is that of Append, and leaves s as it
-// was.
+// Round gives each cell the value that it has after travelling in cells of width w. The error is that of Append, and
+// leaves s as it was.
 func (s *Sketch) Round(w Cells) error {
 	most := absmax.Of(s.cells)
 	if err := w.check(most); err != nil || w == Float32 {

@@ -20,7 +20,7 @@ type Config struct {
 	Cols  float64           // of the sketch, a fraction up to 1. 0 is 1/32.
 	Cells countsketch.Cells // as whose the sketch's cells are rounded
 	Pick  Pick
-	Seed  uint64 // 0 is 1.
+	Seed  uint64 // at most 1<<63-1. 0 is 1.
 	// Block is how many values share a sketch, at most 1<<24. 0 is 1<<20, 4 MiB of float32, whose sketch of 5 rows takes 640 KiB.
 	Block int
 }
@@ -46,6 +46,8 @@ func New(c Config) (codecs.Codec, error) {
 	switch {
 	case c.P < 1 || c.P > maxP:
 		return nil, fmt.Errorf("%w: sketchedsgd: p is %d; write a number from 1 to %d", codecs.ErrText, c.P, maxP)
+	case c.Seed > math.MaxInt64:
+		return nil, fmt.Errorf("%w: sketchedsgd: seed is %d; write a number from 1 to %d", codecs.ErrText, c.Seed, math.MaxInt64)
 	case c.Block < 1 || c.Block > maxBlock:
 		return nil, fmt.Errorf("%w: sketchedsgd: block is %d; write a number of values from 1 to %d", codecs.ErrText, c.Block, maxBlock)
 	}
@@ -182,7 +184,7 @@ func (e *encoder) Append(dst []byte, src []float32) ([]byte, error) {
 		return append(dst, 0), nil
 	}
 	if most, limit := absmax.Of(src), limit(e.n); !(most <= limit) {
-		return dst, fmt.Errorf("%w: sketchedsgd: the largest of %d values is %v; the largest that can be summed is %v", codecs.ErrUnsuited, e.n, most, limit)
+		return dst, fmt.Errorf("%w: sketchedsgd: the largest value is %v; sums of %d may overflow from %v on", codecs.ErrUnsuited, most, e.n, limit)
 	}
 	b := e.take(e.n)
 	defer e.benches.Put(b)

@@ -50,7 +50,7 @@ func TestText(t *testing.T) {
 			t.Errorf("%q: %v, want ErrText", text, err)
 		}
 	}
-	for _, c := range []Config{{K: -1}, {K: 2}, {P: -1}, {Rows: 2}, {Cols: 2}, {Cells: 9}, {Pick: 9}, {Block: -1}, {Block: maxBlock + 1}} {
+	for _, c := range []Config{{K: -1}, {K: 2}, {P: -1}, {Rows: 2}, {Cols: 2}, {Cells: 9}, {Pick: 9}, {Block: -1}, {Block: maxBlock + 1}, {Seed: 1 << 63}} {
 		if _, err := New(c); !errors.Is(err, codecs.ErrText) {
 			t.Errorf("%+v: %v, want ErrText", c, err)
 		}

@@ -55,7 +55,10 @@ func FuzzRoundTrip(f *testing.F) {
 	f.Fuzz(func(t *testing.T, src []byte, share, columns, form uint8) {
 		n := len(src) / 4
 		src = src[:4*n]
-		c := Config{K: (float64(share) + 1) / 256, P: 1 + int(form>>4), Rows: 1 + 2*int(form>>1&7)%countsketch.MaxRows, Cols: (float64(columns) + 1) / 256, Cells: countsketch.Cells(form & 1)}
+		c := Config{
+			K: (float64(share) + 1) / 256, P: 1 + int(form>>4), Rows: 1 + 2*int(form>>1&7)%countsketch.MaxRows,
+			Cols: (float64(columns) + 1) / 256, Cells: countsketch.Cells(form & 1),
+		}
 		codec := mustNew(t, c)
 		e, err := codec.NewEncoder(tensor.Float32, n)
 		if err != nil {

@@ -27,7 +27,7 @@ type Memory struct {
 
 func (m Memory) check() error {
 	if !(m.Momentum >= 0 && m.Momentum < 1) || m.Forget > Mean {
-		return fmt.Errorf("sketchedsgd: momentum is %v, forget %d; write a number of at least 0 and less than 1, Sent or Mean", m.Momentum, m.Forget)
+		return fmt.Errorf("sketchedsgd: momentum is %v, forget %d; write 0 to less than 1, Sent or Mean", m.Momentum, m.Forget)
 	}
 	return nil
 }
@@ -47,8 +47,8 @@ func newVectors(m Memory, d int) vectors {
 	return r
 }
 
-// accumulate does lines 5 and 6 of Algorithm 3: u <- m·u + g, v <- v + u. Without momentum, u is g. It returns an error that wraps
-// codecs.ErrUnsuited, and changes nothing, if a magnitude would exceed most.
+// accumulate does lines 5 and 6 of Algorithm 3: u <- m·u + g, v <- v + u. Without momentum, u is g. It returns an error
+// that wraps codecs.ErrUnsuited, and changes nothing, if a magnitude would exceed most.
 func (r *vectors) accumulate(g []float32, most float32) error {
 	if len(g) != len(r.v) {
 		panic(fmt.Sprintf("sketchedsgd: a gradient of %d values for a worker of %d", len(g), len(r.v)))
@@ -56,7 +56,7 @@ func (r *vectors) accumulate(g []float32, most float32) error {
 	for i, x := range g {
 		u, v := r.next(i, x)
 		if !(math.Abs(float64(u)) <= float64(most) && math.Abs(float64(v)) <= float64(most)) {
-			return fmt.Errorf("%w: sketchedsgd: value %d is %v, with what was kept %v; the largest that can be summed is %v", codecs.ErrUnsuited, i, x, v, most)
+			return fmt.Errorf("%w: sketchedsgd: value %d is %v, and %v with what was kept; sums may overflow from %v on", codecs.ErrUnsuited, i, x, v, most)
 		}
 	}
 	for i, x := range g {

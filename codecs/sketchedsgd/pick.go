@@ -11,8 +11,8 @@ type picker struct {
 	keys      []uint64 // the latest choice
 }
 
-// pick returns the candidates that s holds, ascending, valid until the next pick. step is the number of the sketch among those of
-// one seed, from which, and from the sketch itself, what is drawn at random is seeded.
+// pick returns the candidates that s holds, ascending, valid until the next pick. step is the number of the sketch among
+// those of one seed, from which, and from the sketch itself, what is drawn at random is seeded.
 func (p *picker) pick(plan *Plan, s *countsketch.Sketch, step uint64) []uint64 {
 	if p.estimates == nil {
 		p.estimates = make([]float32, plan.D)

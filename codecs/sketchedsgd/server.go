@@ -80,9 +80,9 @@ func (s *Server) complete(t turn) error {
 	return nil
 }
 
-// AddSketch adds the message that a worker, numbered from 0, made with Sketch: S <- S + S_i (Algorithms 2 and 3, line 6 and 8, but for
-// the factor 1/W, which no choice depends on). An error wraps ErrOrder, which changes nothing, or codecs.ErrCorrupt or ErrOverflow,
-// after which the server is unusable.
+// AddSketch adds the message that a worker, numbered from 0, made with Sketch: S <- S + S_i (Algorithms 2 and 3, line 6
+// and 8, but for the factor 1/W, which no choice depends on). An error wraps ErrOrder, which changes nothing, or
+// codecs.ErrCorrupt or ErrOverflow, after which the server is unusable.
 func (s *Server) AddSketch(worker int, msg []byte) error {
 	if err := s.due(worker, forFirst); err != nil {
 		return err
@@ -137,8 +137,8 @@ func (s *Server) Candidates(dst []byte) ([]byte, error) {
 	return appendKeys(appendHead(dst, kindCandidates, s.step), s.asked), nil
 }
 
-// AddValues adds the message that a worker made with Values. An error wraps ErrOrder or codecs.ErrCorrupt, which changes nothing, or
-// ErrOverflow, after which the server is unusable.
+// AddValues adds the message that a worker made with Values. An error wraps ErrOrder or codecs.ErrCorrupt, which changes
+// nothing, or ErrOverflow, after which the server is unusable.
 func (s *Server) AddValues(worker int, msg []byte) error {
 	if err := s.due(worker, forSecond); err != nil {
 		return err
@@ -157,9 +157,9 @@ func (s *Server) AddValues(worker int, msg []byte) error {
 	return nil
 }
 
-// Update appends the message with the step's update to dst, which goes to all workers: of the candidates the k whose sums are the
-// largest, less those that are 0 (for line 13 of Algorithm 3 asks which g̃ are not), and their exact sums. The error wraps ErrOrder,
-// and dst and the server are as before.
+// Update appends the message with the step's update to dst, which goes to all workers: of the candidates the k whose sums
+// are the largest, less those that are 0 (for line 13 of Algorithm 3 asks which g̃ are not), and their exact sums. The
+// error wraps ErrOrder, and dst and the server are as before.
 func (s *Server) Update(dst []byte) ([]byte, error) {
 	last, k := forSecond, kindUpdate
 	if s.plan.small() {

@@ -81,7 +81,8 @@ func NewSimulation(p *Plan, workers int, scheme Scheme, m Memory) (*Simulation, 
 // gradients. On an error, which wraps codecs.ErrUnsuited or ErrOverflow, the simulation is unusable.
 func (s *Simulation) Step(update []float32, gradients [][]float32) (Traffic, error) {
 	if len(update) != s.plan.D || len(gradients) != len(s.server.added) {
-		panic(fmt.Sprintf("sketchedsgd: %d gradients, an update of %d values; there are %d workers and %d values", len(gradients), len(update), len(s.server.added), s.plan.D))
+		panic(fmt.Sprintf("sketchedsgd: %d gradients and %d values to update; the simulation has %d workers and %d values",
+			len(gradients), len(update), len(s.server.added), s.plan.D))
 	}
 	if s.scheme == Sketched {
 		return s.sketched(update, gradients)

@@ -1,6 +1,7 @@
-// Package sketchedsgd is Sketched-SGD ([Ivkin et al.]): workers send a count sketch of their gradient, a server adds the sketches,
-// finds the largest coordinates of the sum in it, asks all workers for the exact values there, and sends the k largest sums back.
-// What a worker sends and receives depends neither on how many workers there are nor, but for a logarithm, on how long the gradient is.
+// Package sketchedsgd is Sketched-SGD ([Ivkin et al.]): workers send a count sketch of their gradient, a server adds the
+// sketches, finds the largest coordinates of the sum in it, asks all workers for the exact values there, and sends the k
+// largest sums back. What a worker sends and receives depends neither on how many workers there are nor, but for a
+// logarithm, on how long the gradient is.
 //
 // # The two halves
 //
@@ -15,39 +16,43 @@
 //	worker  Update      v, u <- 0 where g̃ is not 0                             line 13
 //
 // Algorithm 2 is that with HEAVYMIX ([HeavyMix], Algorithm 1) in the place of the P·k largest, without momentum, and with
-// v <- v - g̃ ([Mean]); all of these are options of their own. Weights are not this package's: line 12, w <- w - η·g̃, is the caller's. A
-// [Simulation] runs W workers and a server in one process, and beside them the paper's baselines.
+// v <- v - g̃ ([Mean]); all of these are options of their own. Weights are not this package's: line 12, w <- w - η·g̃, is
+// the caller's. A [Simulation] runs W workers and a server in one process, and beside them the paper's baselines.
 //
 // # Deviations from the paper
 //
-// The server adds sketches and leaves out 1/W, which changes no choice; an update holds sums and how many workers there are. Algorithm 1's
-// ĝ_i >= ℓ²/k is read as ĝ_i² >= ℓ²/k, since gradients have both signs and the proof is of squares; if more than k pass,
-// the k largest do. Coordinates whose estimate is 0 are no candidates of the P·k largest, and those whose sum is 0 are in no
-// update. Momentum factor masking leaves small tensors alone: it would zero all of their velocity (section 5.3 says so of k = d).
+// The server adds sketches and leaves out 1/W, which changes no choice; an update holds sums and how many workers there
+// are. Algorithm 1's ĝ_i >= ℓ²/k is read as ĝ_i² >= ℓ²/k, since gradients have both signs and the proof is of squares; if
+// more than k pass, the k largest do. Coordinates whose estimate is 0 are no candidates of the P·k largest, and those
+// whose sum is 0 are in no update. Momentum factor masking leaves small tensors alone: it would zero all of their
+// velocity (section 5.3 says so of k = d).
 //
 // # At proxies
 //
-// The halves are for two proxies that stand between workers and what adds their gradients up. The proxy at each site of workers holds a
-// Worker for each tensor of each of its workers; or, since sketches are linear, one for the site, which it gives the sum of its workers' gradients.
-// The proxy at the other site holds the tensor's Server. It takes gradients off their connections: each is answered to
-// its sender when it has been read, travels as two messages up, and reaches the summing application as the update, once, with zeros for the others.
-// Where replicas add up among themselves (all-reduce), any one site's proxy holds the Server, and each proxy delivers the update in
-// the place of the sum. What both sides have to know beforehand is Params, whose message is the first; the messages of a step name it, so that
-// one lost or repeated is an error ([ErrOrder]) and never a wrong sum. All messages of all workers are needed: a
-// worker that is gone ends the exchange, and its residual with it unless the site saves that ([Worker.Residual]).
+// The halves are for proxies at several sites, between workers and what adds their gradients up. The proxy at each site
+// with workers holds a Worker for each tensor of each of its workers; or, since sketches are linear, one for the site,
+// which it gives the sum of its workers' gradients. One proxy, at the site of the parameter server, holds the tensor's
+// Server. A worker's proxy takes the gradient off its connection, as it would to code it, and sends a sketch and then
+// values; the server's proxy delivers the update once, in the place of one worker's gradient, and zeros in the place of
+// the others'. Where replicas add up among themselves (all-reduce), any one site's proxy holds the Server, and each proxy
+// delivers the update in the place of the sum.
+//
+// What all have to know beforehand is Params, whose message is the first. The messages of a step name it, so that one
+// lost or repeated is an error ([ErrOrder]) and never a wrong sum. All messages of all workers are needed: a worker that
+// is gone ends the exchange, and its residual with it unless the site saves that ([Worker.Residual]).
 //
 // # As a codec
 //
-// The codec sketchedsgd is what one Worker and the Server do to a block when there are no other workers: the encoder sketches the block, finds
-// candidates in its own sketch, and sends their k largest values, exactly. It exists so that a policy and the
-// benchmarks can name the method and see which coordinates a sketch finds. It is not the paper's saving: with one worker
-// no sketch needs to travel, a top-k of the block itself finds better coordinates in less time, and sums over workers, on whose return path the
-// method saves, are made elsewhere. Error feedback is Algorithm 2's accumulation.
+// The codec sketchedsgd is what one Worker and the Server do to a block when there are no other workers: the encoder
+// sketches the block, finds candidates in its own sketch, and sends their k largest values, exactly. It exists so that a
+// policy and the benchmarks can name the method and see which coordinates a sketch finds. It is not the paper's saving:
+// with one worker no sketch needs to travel, a top-k of the block itself finds better coordinates in less time, and sums
+// over workers, on whose return path the method saves, are made elsewhere. Error feedback is Algorithm 2's accumulation.
 //
 // # State
 //
-// Worker: v, and with momentum u, of d float32 each, at each Sketch and Update. Server: none between steps. Codec: encoders count
-// their encodings, for what HEAVYMIX draws; every encoding can be decoded by itself.
+// Worker: v, and with momentum u, of d float32 each, at each Sketch and Update. Server: none between steps. Codec:
+// encoders count their encodings, for what HEAVYMIX draws; every encoding can be decoded by itself.
 //
 // # Wire
 //
@@ -72,14 +77,15 @@
 //
 // # Bounds
 //
-// Size: a worker's traffic is r·c + P·k values up and k down, and heads and coordinates beside them ([Params.Cost]). The codec's
-// is 4 bytes and a coordinate (1 byte at k = 0.01) for each value that is sent.
+// Size: a worker's traffic is r·c + P·k values up and k down, and heads and coordinates beside them ([Params.Cost]). The
+// codec's is 4 bytes and a coordinate (1 byte at k = 0.01) for each value that is sent.
 //
-// Error: values that are sent are exact. With HEAVYMIX, E‖x-y‖² <= (1 - k/d)·‖x‖² over its draws, if the sketch's estimates hold, which a
-// size of Θ(k log(d/δ)) assures with a probability of 1-δ (Lemma 1); with the top P·k, ‖x-y‖² <= ‖x‖².
+// Error: values that are sent are exact. With HEAVYMIX, E‖x-y‖² <= (1 - k/d)·‖x‖² over its draws, if the sketch's
+// estimates hold, which a size of Θ(k log(d/δ)) assures with a probability of 1-δ (Lemma 1); with the top P·k,
+// ‖x-y‖² <= ‖x‖².
 //
-// Time: O(r·d) for a sketch and for a choice from one. Memory: of a Server, and of an encoder while it runs, the sketch, and 4 bytes a value for the
-// estimates.
+// Time: O(r·d) for a sketch and for a choice from one. Memory: of a Server, and of an encoder while it runs, the sketch,
+// and 4 bytes a value for the estimates.
 //
 // # Unsuited
 //

@@ -40,9 +40,9 @@ func NewWorker(p *Plan, m Memory) (*Worker, error) {
 	return &Worker{plan: p, memory: newVectors(m, p.D)}, nil
 }
 
-// Sketch adds the gradient g, in Algorithm 2 times the learning rate, to what has not been sent, and appends the
-// message with its sketch to dst; of a small tensor, with the tensor. It neither modifies nor retains g. On an error,
-// dst and the worker are as before: one that wraps codecs.ErrUnsuited says that a value is not finite, or too large to be summed.
+// Sketch adds the gradient g, in Algorithm 2 times the learning rate, to what has not been sent, and appends the message
+// with its sketch to dst; of a small tensor, with the tensor. It neither modifies nor retains g. On an error, dst and the
+// worker are as before: one that wraps codecs.ErrUnsuited says that a value is not finite, or too large to be summed.
 func (w *Worker) Sketch(dst []byte, g []float32) ([]byte, error) {
 	if w.turn != forFirst {
 		return dst, fmt.Errorf("%w: a gradient before step %d has its update", ErrOrder, w.step)
@@ -65,8 +65,8 @@ func (w *Worker) Sketch(dst []byte, g []float32) ([]byte, error) {
 	return dst, nil
 }
 
-// Values appends the answer to the server's message with candidates to dst: the exact values of what has not been sent. On an error,
-// which wraps codecs.ErrCorrupt or ErrOrder, dst and the worker are as before.
+// Values appends the answer to the server's message with candidates to dst: the exact values of what has not been sent.
+// On an error, which wraps codecs.ErrCorrupt or ErrOrder, dst and the worker are as before.
 func (w *Worker) Values(dst, candidates []byte) ([]byte, error) {
 	if w.turn != forSecond {
 		return dst, fmt.Errorf("%w: candidates before the sketch of step %d", ErrOrder, w.step)
@@ -90,10 +90,10 @@ func (w *Worker) Values(dst, candidates []byte) ([]byte, error) {
 	return appendValues(appendHead(dst, kindValues, w.step), w.values), nil
 }
 
-// Update sets update to what the server's last message of a step says, the sum over the workers at the coordinates that it
-// has and 0 elsewhere, and forgets what that contains. It returns how many workers there are: Algorithms 2 and 3 subtract the mean,
-// and that times the learning rate. On an error, which wraps codecs.ErrCorrupt or ErrOrder, the worker is as before and
-// update unspecified.
+// Update sets update to what the server's last message of a step says, the sum over the workers at the coordinates that
+// it has and 0 elsewhere, and forgets what that contains. It returns how many workers there are: Algorithms 2 and 3
+// subtract the mean, and that times the learning rate. On an error, which wraps codecs.ErrCorrupt or ErrOrder, the worker
+// is as before and update unspecified.
 func (w *Worker) Update(update []float32, msg []byte) (workers int, err error) {
 	if len(update) != w.plan.D {
 		panic(fmt.Sprintf("sketchedsgd: an update of %d values for a worker of %d", len(update), w.plan.D))
@@ -152,8 +152,8 @@ func (w *Worker) sparse(update []float32, body []byte, workers int) (err error) 
 	return nil
 }
 
-// Residual returns what has not been sent, a in Algorithm 2 and v in Algorithm 3. It is the worker's own; the caller may read, save or
-// replace its values between steps.
+// Residual returns what has not been sent, a in Algorithm 2 and v in Algorithm 3. It is the worker's own; the caller may
+// read, save or replace its values between steps.
 func (w *Worker) Residual() []float32 { return w.memory.v }
 
 // Velocity returns u of Algorithm 3, nil without momentum, as Residual does.
