@@ -73,10 +73,16 @@ func AllCodes(wire string) []string {
 // alike: one of each kind that the default runs leave out.
 var methods = [...]struct {
 	code  string
-	plain bool // without feedback: what it delivers is right on average, but so much larger than what was sent that residuals would grow
+	plain bool // without feedback: it is right on average, and residuals would grow
 }{
+	{code: "fp16"},
+	{code: "bf16"},
+	{code: "int255"},
 	{code: "int8"},
 	{code: "int4"},
+	{code: "onebit"},
+	{code: "stochastic3", plain: true},
+	{code: "terngrad", plain: true},
 	{code: "logquant"},
 	{code: "fastsgd"},
 	{code: "sketchedsgd"},
