@@ -109,14 +109,7 @@ func newExactDecoder(c codecs.Codec, p pair) (codecs.Decoder, error) {
 	return d, err
 }
 
-func (d *exactDecoder) Decode(dst, src []byte) error {
-	d.check(dst)
-	if err := d.decode(dst, src); err != nil {
-		return err
-	}
-	d.keep(dst)
-	return nil
-}
+func (d *exactDecoder) Decode(dst, src []byte) error { return d.deliver(dst, src, d.decode) }
 
 func (d *exactDecoder) decode(dst, src []byte) error {
 	h, rest, err := parseHeader(src)

@@ -141,3 +141,13 @@ func (p *pair) keep(b []byte) {
 		p.to.Set(b)
 	}
 }
+
+// deliver decodes src to dst and notes what that is.
+func (p *pair) deliver(dst, src []byte, decode func(dst, src []byte) error) error {
+	p.check(dst)
+	if err := decode(dst, src); err != nil {
+		return err
+	}
+	p.keep(dst)
+	return nil
+}

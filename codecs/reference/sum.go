@@ -77,14 +77,7 @@ func newSumDecoder(m codecs.Method, p pair) (codecs.Decoder, error) {
 	return &sumDecoder{p, dec}, err
 }
 
-func (d *sumDecoder) Decode(dst, src []byte) error {
-	d.check(dst)
-	if err := d.decode(dst, src); err != nil {
-		return err
-	}
-	d.keep(dst)
-	return nil
-}
+func (d *sumDecoder) Decode(dst, src []byte) error { return d.deliver(dst, src, d.decode) }
 
 func (d *sumDecoder) decode(dst, src []byte) error {
 	h, rest, err := parseHeader(src)
