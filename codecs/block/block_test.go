@@ -6,6 +6,7 @@ import (
 
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/codectest"
+	"github.com/gradproxy/gradproxy/codecs/internal/asm/asmtest"
 )
 
 func parse(text string) (codecs.Codec, error) {
@@ -28,7 +29,9 @@ func mustNew(t testing.TB, c Config) codecs.Codec {
 func TestConformance(t *testing.T) {
 	for _, c := range []Config{{Bits: 8}, {Bits: 4}, {Bits: 8, Block: 1}, {Bits: 4, Block: 7}} {
 		codec := mustNew(t, c)
-		t.Run(codec.String(), func(t *testing.T) { codectest.Run(t, codec, parse) })
+		t.Run(codec.String(), func(t *testing.T) {
+			asmtest.Each(t, func(t *testing.T) { codectest.Run(t, codec, parse) })
+		})
 	}
 }
 

@@ -39,13 +39,20 @@ func (e *encoder) append(dst []byte, src, residual []float32, d tensor.DType) ([
 	}
 	begin, end := len(dst), len(dst)+e.MaxEncodedLen(e.n)
 	out := slices.Grow(dst, end-begin)[:end]
-	// All scales come first, since a residual must not be touched if a later block is unsuited.
-	if err := e.putScales(out[begin:], src, residual); err != nil {
-		return dst, err
+	if residual != nil {
+		// All scales come first, since a residual must not be touched if a later block is unsuited.
+		if err := e.putScales(out[begin:], src, residual); err != nil {
+			return dst, err
+		}
 	}
 	to := out[begin:]
 	for from := 0; from < e.n; from += e.block {
 		x := src[from:min(from+e.block, e.n)]
+		if residual == nil {
+			if err := e.putScale(to, src, nil, from); err != nil {
+				return dst, err
+			}
+		}
 		scale := getScale(to)
 		codes := to[scaleLen:e.blockLen(len(x))]
 		to = to[e.blockLen(len(x)):]
@@ -66,20 +73,28 @@ func (e *encoder) append(dst []byte, src, residual []float32, d tensor.DType) ([
 // putScales writes each block's scale to its place in out.
 func (e *encoder) putScales(out []byte, src, residual []float32) error {
 	for from := 0; from < e.n; from += e.block {
-		to := min(from+e.block, e.n)
-		var most float32
-		if residual == nil {
-			most = absmax.Of(src[from:to])
-		} else {
-			most = absmax.OfSum(src[from:to], residual[from:to])
+		if err := e.putScale(out, src, residual, from); err != nil {
+			return err
 		}
-		scale := scaleOf(most, e.levels())
-		if !(scale <= e.maxScale()) {
-			return fmt.Errorf("%w: %s: the largest of values %d to %d is %v", codecs.ErrUnsuited, e.name(), from, to-1, most)
-		}
-		binary.LittleEndian.PutUint32(out, math.Float32bits(scale))
-		out = out[e.blockLen(to-from):]
+		out = out[e.blockLen(min(e.block, e.n-from)):]
 	}
+	return nil
+}
+
+// putScale writes the scale of the block of values that begins at from to out.
+func (e *encoder) putScale(out []byte, src, residual []float32, from int) error {
+	to := min(from+e.block, e.n)
+	var most float32
+	if residual == nil {
+		most = absmax.Of(src[from:to])
+	} else {
+		most = absmax.OfSum(src[from:to], residual[from:to])
+	}
+	scale := scaleOf(most, e.levels())
+	if !(scale <= e.maxScale()) {
+		return fmt.Errorf("%w: %s: the largest of values %d to %d is %v", codecs.ErrUnsuited, e.name(), from, to-1, most)
+	}
+	binary.LittleEndian.PutUint32(out, math.Float32bits(scale))
 	return nil
 }
 

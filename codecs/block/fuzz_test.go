@@ -9,6 +9,8 @@ import (
 
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/codectest"
+	"github.com/gradproxy/gradproxy/codecs/internal/asm"
+	"github.com/gradproxy/gradproxy/codecs/internal/asm/asmtest"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -97,6 +99,8 @@ func FuzzRoundTrip(f *testing.F) {
 // FuzzKernels compares the unrolled kernels with the plain form of what they do, one value at a time.
 func FuzzKernels(f *testing.F) {
 	for n := range 20 {
+		f.Add(codectest.Gaussian.Fill(tensor.Float32, 26*n, uint64(n)))
+		f.Add(asmtest.Awkward(23*n, uint64(n), false))
 		f.Add(codectest.Gaussian.Fill(tensor.Float32, 2*n, uint64(n)))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -113,32 +117,38 @@ func FuzzKernels(f *testing.F) {
 			if !(scale <= m.maxScale()) || scale > 0 && scale < smallestNormal {
 				continue // not a kernel's
 			}
-			bare := make([]byte, m.codesLen(n))
-			m.quantize(bare, x, scale)
-			m.checkCodes(t, bare, x, scale)
-
-			sum, left, fed := make([]float32, n), append([]float32(nil), e...), make([]byte, m.codesLen(n))
-			for i := range sum {
-				sum[i] = x[i] + e[i]
-			}
-			if m.bits == 4 {
-				quantizeSum4(fed, x, left, inverse(scale), scale)
-			} else {
-				quantizeSum8(fed, x, left, inverse(scale), scale)
-			}
-			m.checkCodes(t, fed, sum, scale)
-			y := make([]float32, n)
-			m.dequantize(y, fed, scale)
-			for i := range y {
-				if want := float32(m.code(fed, i, n)) * scale; math.Float32bits(y[i]) != math.Float32bits(want) {
-					t.Fatalf("%v: value %d is delivered as %x, want %x", m, i, y[i], want)
-				}
-				if want := sum[i] - y[i]; math.Float32bits(left[i]) != math.Float32bits(want) {
-					t.Fatalf("%v: residual %d of %x is %x, want %x", m, i, sum[i], left[i], want)
-				}
-			}
+			asmtest.Do(t, func(asm.Tier) { m.checkKernels(t, x, e, scale) })
 		}
 	})
+}
+
+func (m method) checkKernels(t *testing.T, x, e []float32, scale float32) {
+	t.Helper()
+	n := len(x)
+	bare := make([]byte, m.codesLen(n))
+	m.quantize(bare, x, scale)
+	m.checkCodes(t, bare, x, scale)
+
+	sum, left, fed := make([]float32, n), append([]float32(nil), e...), make([]byte, m.codesLen(n))
+	for i := range sum {
+		sum[i] = x[i] + e[i]
+	}
+	if m.bits == 4 {
+		quantizeSum4(fed, x, left, inverse(scale), scale)
+	} else {
+		quantizeSum8(fed, x, left, inverse(scale), scale)
+	}
+	m.checkCodes(t, fed, sum, scale)
+	y := make([]float32, n)
+	m.dequantize(y, fed, scale)
+	for i := range y {
+		if want := float32(m.code(fed, i, n)) * scale; math.Float32bits(y[i]) != math.Float32bits(want) {
+			t.Fatalf("%v: value %d is delivered as %x, want %x", m, i, y[i], want)
+		}
+		if want := sum[i] - y[i]; math.Float32bits(left[i]) != math.Float32bits(want) {
+			t.Fatalf("%v: residual %d of %x is %x, want %x", m, i, sum[i], left[i], want)
+		}
+	}
 }
 
 func (m method) checkCodes(t *testing.T, codes []byte, x []float32, scale float32) {

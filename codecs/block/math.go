@@ -30,9 +30,17 @@ func inverse(scale float32) float32 {
 	return 1 / scale
 }
 
-// quantize8 sets dst to x in units of 1/inv, rounded. It panics if dst is shorter than x. (This and what follows goes
-// through two or more values a turn: a turn's own work is as much as a value's.)
+// quantize8 sets dst to x in units of 1/inv, rounded. It panics if dst is shorter than x. Like the functions below it
+// begins with what a kernel does, of some tiles of values.
 func quantize8(dst []byte, x []float32, inv float32) {
+	dst = dst[:len(x)]
+	n := quantize8Tiles(dst, x, inv)
+	quantize8Plain(dst[n:], x[n:], inv)
+}
+
+// quantize8Plain is quantize8 in Go. (This and what follows goes through two or more values a turn: a turn's own work is as
+// much as a value's.)
+func quantize8Plain(dst []byte, x []float32, inv float32) {
 	dst = dst[:len(x)]
 	i := 0
 	for ; i+1 < len(x); i += 2 {
@@ -46,6 +54,12 @@ func quantize8(dst []byte, x []float32, inv float32) {
 
 // quantizeSum8 does so with the sums x[i]+e[i] and sets e to what of them is left when dequantize8 delivers the rest.
 func quantizeSum8(dst []byte, x, e []float32, inv, scale float32) {
+	dst, e = dst[:len(x)], e[:len(x)]
+	n := quantizeSum8Tiles(dst, x, e, inv, scale)
+	quantizeSum8Plain(dst[n:], x[n:], e[n:], inv, scale)
+}
+
+func quantizeSum8Plain(dst []byte, x, e []float32, inv, scale float32) {
 	dst, e = dst[:len(x)], e[:len(x)]
 	i := 0
 	for ; i+1 < len(x); i += 2 {
@@ -74,6 +88,12 @@ var int8s = func() (table [256]float32) {
 // dequantize8 sets x from the len(x) bytes of src.
 func dequantize8(x []float32, src []byte, scale float32) {
 	src = src[:len(x)]
+	n := dequantize8Tiles(x, src, scale)
+	dequantize8Plain(x[n:], src[n:], scale)
+}
+
+func dequantize8Plain(x []float32, src []byte, scale float32) {
+	src = src[:len(x)]
 	i := 0
 	for ; i+3 < len(x); i += 4 {
 		x[i] = int8s[src[i]] * scale
@@ -88,8 +108,15 @@ func dequantize8(x []float32, src []byte, scale float32) {
 
 // quantize4 sets the ceil(len(x)/2) bytes of dst to x in units of 1/inv, rounded: the first half in their lower halves.
 func quantize4(dst []byte, x []float32, inv float32) {
-	low, high := x[:len(dst)], x[len(dst):]
+	quantize4From(quantize4Tiles(dst, x, inv), dst, x, inv)
+}
+
+// quantize4From is quantize4 in Go, from byte n on.
+func quantize4From(n int, dst []byte, x []float32, inv float32) {
+	low, high := x[n:len(dst)], x[len(dst)+n:]
+	dst = dst[n:]
 	pairs := dst[:len(high)]
+	low = low[:len(dst)]
 	for j := range pairs {
 		a := math.Float32bits(float32(low[j]*inv) + rounder4)
 		b := math.Float32bits(float32(high[j]*inv) + rounder4)
@@ -102,9 +129,15 @@ func quantize4(dst []byte, x []float32, inv float32) {
 
 // quantizeSum4 is to quantize4 as quantizeSum8 to quantize8.
 func quantizeSum4(dst []byte, x, e []float32, inv, scale float32) {
+	e = e[:len(x)]
+	quantizeSum4From(quantizeSum4Tiles(dst, x, e, inv, scale), dst, x, e, inv, scale)
+}
+
+func quantizeSum4From(n int, dst []byte, x, e []float32, inv, scale float32) {
 	h := len(dst)
-	low, high := x[:h], x[h:]
-	eLow, eHigh := e[:h], e[h:][:len(high)]
+	low, high := x[n:h], x[h+n:]
+	eLow, eHigh := e[n:h], e[h+n:][:len(high)]
+	dst = dst[n:]
 	pairs := dst[:len(high)]
 	low, eLow = low[:len(dst)], eLow[:len(dst)]
 	for j := range pairs {
@@ -124,11 +157,16 @@ func quantizeSum4(dst []byte, x, e []float32, inv, scale float32) {
 
 // dequantize4 sets x from the ceil(len(x)/2) bytes of src.
 func dequantize4(x []float32, src []byte, scale float32) {
+	dequantize4From(dequantize4Tiles(x, src, scale), x, src, scale)
+}
+
+func dequantize4From(n int, x []float32, src []byte, scale float32) {
 	var value [16]float32
 	for q := range value {
 		value[q] = float32(q-8) * scale
 	}
-	low, high := x[:len(src)], x[len(src):]
+	low, high := x[n:len(src)], x[len(src)+n:]
+	src = src[n:]
 	pairs := src[:len(high)]
 	for j, b := range pairs {
 		low[j] = value[b&15]

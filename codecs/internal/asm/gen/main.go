@@ -24,6 +24,7 @@ var packages = []struct {
 }{
 	{"internal/absmax", absmax},
 	{"threelc", threelc},
+	{"block", block},
 }
 
 func main() {

@@ -154,13 +154,7 @@ func quantizeAVX2(k *kernel, sum bool) {
 				}
 			}
 		}
-		k.VPACKUSDW(packed[1], packed[0], packed[0])
-		k.VPACKUSDW(packed[3], packed[2], packed[2])
-		k.VPACKUSWB(packed[2], packed[0], packed[0])
-		// Packing has gone by halves of a register.
-		order := k.YMM()
-		k.VMOVDQU(k.words("order", 0, 4, 1, 5, 2, 6, 3, 7), order)
-		k.VPERMD(packed[0], order, packed[0])
+		k.packBytes(packed[:])
 		k.VMOVDQU(packed[0], operand.Mem{Base: q.dst})
 		k.nextQuartic(q, sum, 32)
 	})

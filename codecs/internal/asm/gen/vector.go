@@ -57,3 +57,47 @@ func (k *kernel) bytes(name string, b []byte) operand.Mem {
 	k.data[name] = m
 	return m
 }
+
+func (k *kernel) or(a, b, to operand.Op) {
+	if to.(reg.VecVirtual).Size() == 64 {
+		k.VPORD(a, b, to)
+	} else {
+		k.VPOR(a, b, to)
+	}
+}
+
+// vectors returns the registers of a tier and how many 32-bit lanes they have.
+func (k *kernel) vectors(tier string) (vector func() reg.VecVirtual, lanes int) {
+	if tier == "AVX2" {
+		return k.YMM, 8
+	}
+	return k.ZMM, 16
+}
+
+// storeLowBytes stores the lowest byte of each 32-bit lane of v, 32 in all.
+func (k *kernel) storeLowBytes(v []reg.VecVirtual, to operand.Mem) {
+	if v[0].Size() == 64 {
+		for i, v := range v {
+			k.VPMOVDB(v, to.Offset(16*i))
+		}
+		return
+	}
+	low := k.YMM()
+	k.VMOVDQU(k.splatted(255), low)
+	for _, v := range v {
+		k.VPAND(low, v, v)
+	}
+	k.packBytes(v)
+	k.VMOVDQU(v[0], to)
+}
+
+// packBytes brings the 32-bit lanes of four registers, each under 256, into the bytes of the first.
+func (k *kernel) packBytes(v []reg.VecVirtual) {
+	k.VPACKUSDW(v[1], v[0], v[0])
+	k.VPACKUSDW(v[3], v[2], v[2])
+	k.VPACKUSWB(v[2], v[0], v[0])
+	// Packing has gone by halves of a register.
+	order := k.YMM()
+	k.VMOVDQU(k.words("order", 0, 4, 1, 5, 2, 6, 3, 7), order)
+	k.VPERMD(v[0], order, v[0])
+}

@@ -1,0 +1,84 @@
+//go:build !purego
+
+package block
+
+import "github.com/gradproxy/gradproxy/codecs/internal/asm"
+
+// tiles is how many of n bytes the kernels make or take, all of one tier alike.
+func tiles(n int) int {
+	const tile = 32
+	if asm.Use() < asm.AVX2 {
+		return 0
+	}
+	return n &^ (tile - 1)
+}
+
+func wide() bool { return asm.Use() >= asm.AVX512 }
+
+// Each of these does what the function of its name does for the first n bytes.
+
+func quantize8Tiles(dst []byte, x []float32, inv float32) (n int) {
+	switch n = tiles(len(dst)); {
+	case n == 0:
+	case wide():
+		quantize8AVX512(&dst[0], &x[0], n, inv)
+	default:
+		quantize8AVX2(&dst[0], &x[0], n, inv)
+	}
+	return n
+}
+
+func quantizeSum8Tiles(dst []byte, x, e []float32, inv, scale float32) (n int) {
+	switch n = tiles(len(dst)); {
+	case n == 0:
+	case wide():
+		quantizeSum8AVX512(&dst[0], &x[0], &e[0], n, inv, scale)
+	default:
+		quantizeSum8AVX2(&dst[0], &x[0], &e[0], n, inv, scale)
+	}
+	return n
+}
+
+func dequantize8Tiles(x []float32, src []byte, scale float32) (n int) {
+	switch n = tiles(len(src)); {
+	case n == 0:
+	case wide():
+		dequantize8AVX512(&x[0], &src[0], n, scale)
+	default:
+		dequantize8AVX2(&x[0], &src[0], n, scale)
+	}
+	return n
+}
+
+func quantize4Tiles(dst []byte, x []float32, inv float32) (n int) {
+	switch n = tiles(len(x) - len(dst)); {
+	case n == 0:
+	case wide():
+		quantize4AVX512(&dst[0], &x[0], len(dst), n, inv)
+	default:
+		quantize4AVX2(&dst[0], &x[0], len(dst), n, inv)
+	}
+	return n
+}
+
+func quantizeSum4Tiles(dst []byte, x, e []float32, inv, scale float32) (n int) {
+	switch n = tiles(len(x) - len(dst)); {
+	case n == 0:
+	case wide():
+		quantizeSum4AVX512(&dst[0], &x[0], &e[0], len(dst), n, inv, scale)
+	default:
+		quantizeSum4AVX2(&dst[0], &x[0], &e[0], len(dst), n, inv, scale)
+	}
+	return n
+}
+
+func dequantize4Tiles(x []float32, src []byte, scale float32) (n int) {
+	switch n = tiles(len(x) - len(src)); {
+	case n == 0:
+	case wide():
+		dequantize4AVX512(&x[0], &src[0], len(src), n, scale)
+	default:
+		dequantize4AVX2(&x[0], &src[0], len(src), n, scale)
+	}
+	return n
+}
