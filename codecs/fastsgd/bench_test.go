@@ -9,7 +9,7 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-var large = flag.Bool("large", false, "BenchmarkLinear goes on to 100 million values, which take 1 GiB of memory")
+var large = flag.Bool("large", false, "BenchmarkLinear goes on to 100 million values, which take 2 GiB of memory")
 
 func Benchmark(b *testing.B) {
 	for _, c := range []Config{{}, {Block: 1 << 14}} {

@@ -5,23 +5,25 @@ import "math"
 // sumOf returns the sum of all |v|, line 1 of Algorithm 1, exactly or rounded up; ok is false if it is not finite, since a
 // value is not.
 func sumOf(v []float32) (sum float64, ok bool) {
-	var s [4]float64
+	var s0, s1, s2, s3 float64
 	least := uint32(math.MaxUint32) // of the bits of magnitudes that are not 0, less 1
 	i := 0
-	for ; i+4 <= len(v); i += 4 {
+	for ; i+3 < len(v); i += 4 {
 		w := v[i : i+4 : i+4]
-		for k := range 4 {
-			a := math.Float32bits(w[k]) &^ signBit
-			least = min(least, a-1)
-			s[k] += float64(math.Float32frombits(a))
-		}
+		a, b := math.Float32bits(w[0])&^signBit, math.Float32bits(w[1])&^signBit
+		c, d := math.Float32bits(w[2])&^signBit, math.Float32bits(w[3])&^signBit
+		least = min(least, min(a-1, b-1), min(c-1, d-1))
+		s0 += float64(math.Float32frombits(a))
+		s1 += float64(math.Float32frombits(b))
+		s2 += float64(math.Float32frombits(c))
+		s3 += float64(math.Float32frombits(d))
 	}
 	for ; i < len(v); i++ {
 		a := math.Float32bits(v[i]) &^ signBit
 		least = min(least, a-1)
-		s[0] += float64(math.Float32frombits(a))
+		s0 += float64(math.Float32frombits(a))
 	}
-	sum = s[0] + s[1] + (s[2] + s[3])
+	sum = (s0 + s1) + (s2 + s3)
 	if !(sum <= math.MaxFloat64) {
 		return 0, false
 	}
