@@ -1,6 +1,6 @@
 // Package rng draws the random numbers of stochastic methods. A [Source] is seeded with what is being encoded, so that an
 // encoding can be made again from its input, and yet workers, blocks and steps draw independently of each other.
-// Only encoders draw: what a decoder needs to know of a draw is on the wire.
+// What a decoder needs to know of a draw is on the wire.
 //
 // The generator is SplitMix64, which is as good as 64 bits of state can be and inlines ([Steele, Lea and Flood],
 // with the constants of Java's SplittableRandom.mix64). It keeps no secret.
@@ -26,6 +26,9 @@ const (
 func Of(seed, step uint64, x []float32) Source {
 	return Source{mix(mix(mix(seed+gamma)+step+gamma) + hash(x))}
 }
+
+// From returns the Source of state, for both ends of a method whose draws are on the wire as the state that they begin with.
+func From(state uint64) Source { return Source{state} }
 
 // Uint64 returns 64 random bits.
 func (s *Source) Uint64() uint64 {

@@ -27,7 +27,7 @@ func TestReproducible(t *testing.T) {
 
 // SplittableRandom(1234567) of Java begins with these, and Of only chooses where.
 func TestSplitMix64(t *testing.T) {
-	s := Source{1234567}
+	s := From(1234567)
 	for i, want := range []uint64{6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431, 16408922859458223821} {
 		if got := s.Uint64(); got != want {
 			t.Errorf("number %d is %d, want %d", i, got, want)
@@ -140,37 +140,6 @@ func TestUint64n(t *testing.T) {
 	}
 	if low < 9500 || low > 10500 {
 		t.Errorf("%d of 30000 lie in the first third", low)
-	}
-}
-
-// Each value is sent as often as its magnitude over s says, with its sign, and zeros never.
-func TestTernarize(t *testing.T) {
-	x := []float32{0, 1, -1, 0.25, -0.75, 1e-3, -3, float32(math.Copysign(0, -1)), 0.5}
-	s := Of(1, 2, x)
-	const times = 40000
-	var sums [9]float64
-	q := make([]int8, len(x))
-	for range times {
-		s.Ternarize(q, x, 1)
-		for i, v := range q {
-			if v != 0 && (v > 0) != (x[i] > 0) {
-				t.Fatalf("%v is sent as %d", x[i], v)
-			}
-			sums[i] += float64(v)
-		}
-	}
-	for i, v := range x {
-		p := min(math.Abs(float64(v)), 1)
-		want := math.Copysign(p, float64(v))
-		if got := sums[i] / times; math.Abs(got-want) > 5*math.Sqrt(p*(1-p)/times) {
-			t.Errorf("%v is sent as %v on average", v, got)
-		}
-	}
-	s.Ternarize(q, make([]float32, len(x)), 0)
-	for _, v := range q {
-		if v != 0 {
-			t.Error("a zero is sent, with a scale of 0")
-		}
 	}
 }
 
