@@ -1,0 +1,123 @@
+// Package magnitude finds the largest magnitudes of a block, for methods that send only those: by histograms of
+// float32 bits, whose order without their sign is that of magnitudes, in a fixed number of passes and without
+// sorting.
+//
+// A magnitude is a float32's bits without the sign. All functions take any values: infinities and NaN are the
+// largest.
+package magnitude
+
+import "math"
+
+// Sparse blocks are not looked at whole to guess a threshold, but in lines: sampleLine values side by side, as long
+// as a line of a core's cache, out of every samplePeriod.
+const (
+	sampleLine   = 16
+	samplePeriod = 1024
+)
+
+const sampled = float64(sampleLine) / samplePeriod // how large a part of a block Sample takes
+
+// Sample appends a 64th of x to dst: a line of 16 values out of each whole 1,024, at a place there that jumps about,
+// since tensors have rows. It is the same for all blocks of a length.
+func Sample(dst, x []float32) []float32 {
+	place := uint64(0)
+	for ; len(x) >= samplePeriod; x = x[samplePeriod:] {
+		place += 0x9e3779b97f4a7c15 // Weyl's sequence of the golden ratio: its upper bits are spread evenly
+		at := place >> 58 * sampleLine
+		dst = append(dst, x[at:at+sampleLine]...)
+	}
+	return dst
+}
+
+// Top appends the positions and values of the k largest magnitudes of x to keys and values, in the order of
+// positions, of equal ones the first; fewer if fewer are not zero. Infinities and NaN are among them. scratch has any
+// length and is Sample's; it is returned to be used again.
+//
+// Time: O(len(x)), one pass in which most values are only compared, and as many over about 1.5·k.
+func Top(keys []uint32, values, x []float32, k int, scratch []float32) ([]uint32, []float32, []float32) {
+	n := len(keys)
+	t, scratch := guess(x, k, scratch)
+	keys, values = Select(keys, values, x, t)
+	if len(keys)-n < k && t > 1 { // the sample has misled
+		keys, values = Select(keys[:n], values[:n], x, least(x, k))
+	}
+	keys, values = keep(keys, values, n, k)
+	return keys, values, scratch
+}
+
+// Enough is how many of a sample should lie above a threshold: then between two thirds and one and a half of as many
+// values as are wanted are selected, nineteen times in twenty.
+const Enough = 32
+
+// Near appends about k positions and values as Top does, k >= 1: those that reach the threshold that k of x would
+// reach if x were as its sample, in one pass in which most values are only compared. If more than most do, it appends
+// the k largest of them. Where fewer than enough of the sample would lie above the threshold, it is Top.
+func Near(keys []uint32, values, x []float32, k, most, enough int, scratch []float32) ([]uint32, []float32, []float32) {
+	rank := int(float64(k)*sampled + 0.5)
+	if rank < enough {
+		return Top(keys, values, x, k, scratch)
+	}
+	n := len(keys)
+	scratch = Sample(scratch[:0], x)
+	if len(scratch) == 0 {
+		return Top(keys, values, x, k, scratch)
+	}
+	t, _ := Kth(scratch, min(rank, len(scratch)))
+	keys, values = Select(keys, values, x, clamp(t))
+	if len(keys)-n > most {
+		keys, values = keep(keys, values, n, k)
+	}
+	return keys, values, scratch
+}
+
+// guess returns a magnitude that is probably at most the k-th largest of x, and not much less.
+func guess(x []float32, k int, scratch []float32) (uint32, []float32) {
+	scratch = Sample(scratch[:0], x)
+	// Of the sample, about kept are among the k largest; a few standard deviations more make a miss rare.
+	kept := float64(k) * sampled
+	rank := int(kept + float64(4*math.Sqrt(kept)) + 8)
+	if rank >= len(scratch) {
+		return least(x, k), scratch
+	}
+	t, _ := Kth(scratch, rank)
+	return clamp(t), scratch
+}
+
+// least returns a magnitude that at least k of x have, or 1.
+func least(x []float32, k int) uint32 {
+	if len(x) < samplePeriod {
+		return 1 // of so few, all that are not zero are soon looked through
+	}
+	var h Histogram
+	h.Add(x)
+	bin, _ := h.Bin(k)
+	return clamp(bin << binShift)
+}
+
+// clamp makes a threshold of t that Select takes.
+func clamp(t uint32) uint32 { return min(max(t, 1), infinity) }
+
+// keep drops from keys[n:] and values[n:] all but the k largest magnitudes.
+func keep(keys []uint32, values []float32, n, k int) ([]uint32, []float32) {
+	if len(keys)-n <= k {
+		return keys, values
+	}
+	if k == 0 {
+		return keys[:n], values[:n]
+	}
+	t, larger := Kth(values[n:], k)
+	equal := k - larger // of those of magnitude t, the first
+	to := n
+	for i := n; i < len(keys); i++ {
+		m := Of(values[i])
+		if m < t || m == t && equal == 0 {
+			continue
+		}
+		if m == t {
+			equal--
+		}
+		keys[to], values[to] = keys[i], values[i]
+		to++
+	}
+	return keys[:to], values[:to]
+}

@@ -1,0 +1,206 @@
+package magnitude
+
+import (
+	"encoding/binary"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/gradproxy/gradproxy/codecs/codectest"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// plainTop sorts: the k largest magnitudes that are not zero, of equal ones the first, in the order of positions.
+func plainTop(x []float32, k int) []uint32 {
+	all := make([]uint32, 0, len(x))
+	for i, v := range x {
+		if Of(v) > 0 {
+			all = append(all, uint32(i))
+		}
+	}
+	slices.SortStableFunc(all, func(a, b uint32) int { return int(int64(Of(x[b])) - int64(Of(x[a]))) })
+	all = all[:min(k, len(all))]
+	slices.Sort(all)
+	return all
+}
+
+func checkTop(t *testing.T, x []float32, k int) {
+	t.Helper()
+	keys, values, _ := Top([]uint32{7}, []float32{7}, x, k, nil)
+	want := plainTop(x, k)
+	if keys[0] != 7 || !slices.Equal(keys[1:], want) {
+		t.Fatalf("the %d largest of %d are at %v, want %v", k, len(x), keys[1:], want)
+	}
+	for i, key := range keys[1:] {
+		if math.Float32bits(values[i+1]) != math.Float32bits(x[key]) {
+			t.Fatalf("value %d is %v, want %v", key, values[i+1], x[key])
+		}
+	}
+}
+
+// The k largest are those that sorting finds, whatever the values, also where the sample misleads.
+func TestTop(t *testing.T) {
+	for _, kind := range codectest.Kinds() {
+		for _, n := range []int{0, 1, 7, 8, 9, 1023, 1024, 1025, 30000} {
+			x := make([]float32, n)
+			tensor.ToFloat32(x, kind.Fill(tensor.Float32, n, 1), tensor.Float32)
+			for _, k := range []int{1, 2, n / 1000, n / 100, n / 4, n - 1, n, n + 1} {
+				checkTop(t, x, max(k, 1))
+			}
+		}
+	}
+	// A sample that holds all that is large, and one that holds none of it.
+	for _, inside := range []bool{true, false} {
+		x := make([]float32, 1<<16)
+		mark := make([]float32, len(x))
+		for i := range mark {
+			mark[i] = float32(i)
+		}
+		sampled := Sample(nil, mark)
+		for i := range x {
+			_, found := slices.BinarySearch(sampled, float32(i))
+			x[i] = float32(i%5) + 1
+			if found == inside {
+				x[i] *= 1000
+			}
+		}
+		checkTop(t, x, 655)
+		checkTop(t, x, 2000)
+	}
+}
+
+// Near selects as many as asked for, give or take, and by a threshold: nothing it leaves is larger than what it
+// takes.
+func TestNear(t *testing.T) {
+	const n = 1 << 18
+	for _, kind := range []codectest.Kind{codectest.Gaussian, codectest.Heavy, codectest.Sparse, codectest.Rows} {
+		x := make([]float32, n)
+		tensor.ToFloat32(x, kind.Fill(tensor.Float32, n, 3), tensor.Float32)
+		for _, k := range []int{10, n / 100, n / 20, n / 8} {
+			keys, values, _ := Near(nil, nil, x, k, 2*k, Enough, nil)
+			if len(keys) < k/2 || len(keys) > 2*k {
+				t.Errorf("%v: %d selected, want about %d", kind, len(keys), k)
+			}
+			least := uint32(math.MaxUint32)
+			for i, v := range values {
+				least = min(least, Of(v))
+				if x[keys[i]] != v {
+					t.Fatalf("%v: value %d is %v, want %v", kind, keys[i], v, x[keys[i]])
+				}
+			}
+			for i, v := range x {
+				if _, found := slices.BinarySearch(keys, uint32(i)); !found && Of(v) > least {
+					t.Fatalf("%v: %v is left, something smaller is not", kind, v)
+				}
+			}
+		}
+	}
+}
+
+// Where the sample sees only zeros, Near does not send everything else.
+func TestNearIsBounded(t *testing.T) {
+	const n, k = 1 << 18, 1 << 13
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = float32(i)
+	}
+	for _, i := range Sample(nil, x) {
+		x[int(i)] = 0
+	}
+	keys, _, _ := Near(nil, nil, x, k, 2*k, Enough, nil)
+	if !slices.Equal(keys, plainTop(x, k)) {
+		t.Errorf("%d selected, want the %d largest", len(keys), k)
+	}
+}
+
+// Sample takes a 64th, evenly: each place in a row of 64, 128, ... is taken as often as others.
+func TestSample(t *testing.T) {
+	x := make([]float32, 1<<20)
+	for i := range x {
+		x[i] = float32(i % samplePeriod / sampleLine)
+	}
+	s := Sample(nil, x)
+	if len(s) != len(x)/64 {
+		t.Fatalf("%d of %d", len(s), len(x))
+	}
+	var counts [samplePeriod / sampleLine]int
+	for _, v := range s {
+		counts[int(v)]++
+	}
+	for i, c := range counts {
+		if want := len(s) / len(counts); c < want/2 || c > want*2 {
+			t.Errorf("line %d is taken %d times, want about %d", i, c/sampleLine, want/sampleLine)
+		}
+	}
+}
+
+// FuzzSelect compares Select, Kth and Top with the plain form of what they do.
+func FuzzSelect(f *testing.F) {
+	for i, k := range codectest.Kinds() {
+		f.Add(k.Fill(tensor.Float32, 70+i, 1), uint32(0x3a000000), uint16(9))
+	}
+	f.Add([]byte{}, uint32(0), uint16(0))
+	f.Fuzz(func(t *testing.T, b []byte, threshold uint32, rank uint16) {
+		x := make([]float32, len(b)/4)
+		for i := range x {
+			x[i] = math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:]))
+		}
+		threshold = clamp(threshold)
+		keys, values := Select(nil, nil, x, threshold)
+		n := 0
+		for i, v := range x {
+			if Of(v) < threshold {
+				continue
+			}
+			if n == len(keys) || keys[n] != uint32(i) || Of(values[n]) != Of(v) {
+				t.Fatalf("%x of %x is not selected", v, x)
+			}
+			n++
+		}
+		if n != len(keys) {
+			t.Fatalf("%d selected, want %d", len(keys), n)
+		}
+		if len(x) == 0 {
+			return
+		}
+		k := 1 + int(rank)%len(x)
+		all := make([]uint32, len(x))
+		for i, v := range x {
+			all[i] = Of(v)
+		}
+		slices.Sort(all)
+		slices.Reverse(all)
+		m, larger := Kth(x, k)
+		if m != all[k-1] || larger != slices.Index(all, m) {
+			t.Fatalf("number %d of %x is %x after %d larger ones", k, all, m, larger)
+		}
+		checkTop(t, x, k)
+	})
+}
+
+func Benchmark(b *testing.B) {
+	const n = 1 << 20
+	x := make([]float32, n)
+	r := rand.New(rand.NewPCG(1, 1))
+	for i := range x {
+		x[i] = float32(r.NormFloat64())
+	}
+	keys, values, scratch := make([]uint32, 0, n+16), make([]float32, 0, n+16), make([]float32, 0, n)
+	run := func(name string, op func()) {
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(4 * n)
+			b.ReportAllocs()
+			for b.Loop() {
+				op()
+			}
+		})
+	}
+	var h Histogram
+	run("histogram", func() { h.Add(x) })
+	run("select-1%", func() { Select(keys[:0], values[:0], x, Of(2.5758)) })
+	run("select-25%", func() { Select(keys[:0], values[:0], x, Of(1.1503)) })
+	run("top-1%", func() { keys, values, scratch = Top(keys[:0], values[:0], x, n/100, scratch) })
+	run("near-1%", func() { keys, values, scratch = Near(keys[:0], values[:0], x, n/100, n/50, Enough, scratch) })
+	run("top-25%", func() { keys, values, scratch = Top(keys[:0], values[:0], x, n/4, scratch) })
+}

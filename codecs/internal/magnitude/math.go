@@ -1,0 +1,163 @@
+package magnitude
+
+import (
+	"math"
+	"slices"
+)
+
+const (
+	sign     = 1 << 31
+	infinity = 0x7f800000
+
+	binBits   = 12                    // of a magnitude's 31: the exponent, and four more
+	binShift  = 31 - binBits          // from a magnitude to its bin
+	bins      = 1 << binBits          // 16 KiB of counts
+	groupSize = 8                     // values that Select looks at together
+	cut       = 1 << 12               // values between two looks at a list's room
+	listSlack = groupSize             // what a group may write beyond the list's end
+	low7      = 1<<(31-2*binBits) - 1 // the bits that two histograms leave
+)
+
+// A Histogram counts magnitudes by their upper 12 bits.
+type Histogram [bins]uint32
+
+// Add counts the magnitudes of x.
+func (h *Histogram) Add(x []float32) {
+	// The compiler drops the check of bounds: a shifted uint32 is less than bins.
+	for ; len(x) >= 4; x = x[4:] {
+		a, b, c, d := Of(x[0]), Of(x[1]), Of(x[2]), Of(x[3])
+		h[a>>binShift&(bins-1)]++
+		h[b>>binShift&(bins-1)]++
+		h[c>>binShift&(bins-1)]++
+		h[d>>binShift&(bins-1)]++
+	}
+	for _, v := range x {
+		h[Of(v)>>binShift&(bins-1)]++
+	}
+}
+
+// Bin returns the bin that holds the k-th largest magnitude, k >= 1, and how many lie in bins above it. If fewer than
+// k were counted, that is bin 0.
+func (h *Histogram) Bin(k int) (bin uint32, above int) {
+	for bin = bins - 1; bin > 0; bin-- {
+		if above+int(h[bin]) >= k {
+			break
+		}
+		above += int(h[bin])
+	}
+	return bin, above
+}
+
+// Of returns the bits of x without their sign. Magnitudes have the order of these integers; infinities and NaN come
+// last.
+func Of(x float32) uint32 { return math.Float32bits(x) &^ sign }
+
+// Finite reports whether m is the magnitude of a number.
+func Finite(m uint32) bool { return m < infinity }
+
+// Select appends the positions and values of those x whose magnitude is at least t, in order, to keys and values,
+// which are of one length. t is at least 1, at most that of an infinity: so a NaN or infinity is always selected, and
+// a zero never.
+func Select(keys []uint32, values, x []float32, t uint32) ([]uint32, []float32) {
+	for from := 0; from < len(x); from += cut {
+		part := x[from:min(from+cut, len(x))]
+		n := len(keys)
+		keys, values = room(keys, len(part)+listSlack), room(values, len(part)+listSlack)
+		found := selectPart(keys[n:n+len(part)+listSlack], values[n:n+len(part)+listSlack], part, uint32(from), t)
+		keys, values = keys[:n+found], values[:n+found]
+	}
+	return keys, values
+}
+
+func room[T any](list []T, n int) []T {
+	if cap(list)-len(list) < n {
+		list = append(make([]T, 0, 2*cap(list)+n), list...)
+	}
+	return list
+}
+
+// selectPart writes what Select appends for x, the values from position from, and returns how many there are. keys
+// and values have room for len(x)+listSlack.
+func selectPart(keys []uint32, values, x []float32, from, t uint32) int {
+	n, i := 0, 0
+	for ; i+groupSize <= len(x); i += groupSize {
+		g := x[i : i+groupSize : i+groupSize]
+		// m + (2^31 - t) has bit 31 set if m >= t: few groups have any.
+		lift := uint32(sign) - t
+		any := (Of(g[0]) + lift) | (Of(g[1]) + lift) | (Of(g[2]) + lift) | (Of(g[3]) + lift) |
+			(Of(g[4]) + lift) | (Of(g[5]) + lift) | (Of(g[6]) + lift) | (Of(g[7]) + lift)
+		if any&sign == 0 {
+			continue
+		}
+		for j, v := range g {
+			keys[n], values[n] = from+uint32(i+j), v
+			n += int((Of(v) + lift) >> 31)
+		}
+	}
+	for ; i < len(x); i++ {
+		if Of(x[i]) >= t {
+			keys[n], values[n] = from+uint32(i), x[i]
+			n++
+		}
+	}
+	return n
+}
+
+// Kth returns the k-th largest magnitude of x, 1 <= k <= len(x), and how many are larger: by histograms of its upper
+// 12 bits, of the next 12 among those that share them, and of the last 7; few values are sorted.
+func Kth(x []float32, k int) (t uint32, larger int) {
+	if len(x) <= few {
+		return kthOfFew(x, k)
+	}
+	var h Histogram
+	h.Add(x)
+	first, above := h.Bin(k)
+	larger = above
+
+	h = Histogram{}
+	for _, v := range x {
+		if m := Of(v); m>>binShift == first {
+			h[m>>(binShift-binBits)&(bins-1)]++
+		}
+	}
+	second, above := h.Bin(k - larger)
+	larger += above
+
+	upper := first<<binBits | second
+	var last [low7 + 1]int
+	for _, v := range x {
+		if m := Of(v); m>>(binShift-binBits) == upper {
+			last[m&low7]++
+		}
+	}
+	third := uint32(low7)
+	for ; third > 0 && larger+last[third] < k; third-- {
+		larger += last[third]
+	}
+	return upper<<(binShift-binBits) | third, larger
+}
+
+// few is how many values are sorted sooner than a histogram is cleared.
+const few = 128
+
+func kthOfFew(x []float32, k int) (t uint32, larger int) {
+	var room [few]uint32
+	sorted := room[:len(x)]
+	for i, v := range x {
+		sorted[i] = Of(v)
+	}
+	slices.Sort(sorted)
+	t = sorted[len(x)-k]
+	at, _ := slices.BinarySearch(sorted, t+1)
+	return t, len(x) - at
+}
+
+// AtLeast returns the least magnitude of a float32 that is at least t, for Select. t is above 0 and at most the
+// largest float32.
+func AtLeast(t float64) uint32 {
+	nearest := float32(t)
+	if float64(nearest) < t {
+		nearest = math.Nextafter32(nearest, math.MaxFloat32)
+	}
+	return Of(nearest)
+}
