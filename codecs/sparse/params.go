@@ -1,0 +1,49 @@
+package sparse
+
+import (
+	"fmt"
+
+	"github.com/gradproxy/gradproxy/codecs"
+)
+
+// DefaultBlock is how many values methods look at as a whole, unless told otherwise: as many as most tensors have at
+// most, 4 MiB of float32.
+const DefaultBlock = 1 << 20
+
+// MaxBlock is the most values that a method may look at as a whole.
+const MaxBlock = 1 << 24
+
+// LeastFraction is the smallest fraction of values to send that a text may ask for: a value of the largest block.
+const LeastFraction = 1.0 / MaxBlock
+
+// Count is how many values a fraction k of n is, n >= 1: rounded to the nearest, one at least. Both ends compute the
+// same number.
+func Count(k float64, n int) int { return min(n, max(1, int(float64(k*float64(n))+0.5))) }
+
+// ParseBlock reads the parameter block of a codec's text.
+func ParseBlock(a *codecs.Args) int { return a.Int("block", DefaultBlock, 1, MaxBlock) }
+
+// BlockParam is that parameter as codecs.FormatText writes it.
+func BlockParam(block int) codecs.Param {
+	return codecs.Param{Name: "block", Value: block, Def: DefaultBlock}
+}
+
+// CheckBlock returns block, or DefaultBlock if it is 0. The error wraps codecs.ErrText.
+func CheckBlock(codec string, block int) (int, error) {
+	if block == 0 {
+		return DefaultBlock, nil
+	}
+	if block < 1 || block > MaxBlock {
+		return 0, fmt.Errorf("%w: %s: block is %d; write a number of values from 1 to %d", codecs.ErrText, codec, block, MaxBlock)
+	}
+	return block, nil
+}
+
+// MaxEncodedLen is the most bytes that n values take in blocks of block values: what would take more is unsuited.
+func MaxEncodedLen(n, block int) int { return 4*n + (n+block-1)/block*header }
+
+// header is how many bytes an encoded block may have beyond those of its values.
+const header = 16
+
+// Block is how much a codec wants at once of a tensor of size bytes that has blocks of block values.
+func Block(size, block int) int { return min(size, 4*block) }

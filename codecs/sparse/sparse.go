@@ -1,0 +1,135 @@
+// Package sparse is what methods have in common that send a few values of a block: the others are delivered as 0. A
+// method says which values of a block travel and how, as a [Coder]; this package makes encoders and decoders of it
+// that go block by block and keep error feedback to one pass, and has the wire form that most of them use
+// (AppendPairs).
+package sparse
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/codecs/internal/scratch"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// A Coder encodes single blocks. It keeps nothing between calls.
+type Coder interface {
+	fmt.Stringer
+
+	// AppendBlock appends the encoding of x to dst, and sets p's keys and values to what it delivers: positions in x,
+	// each once, in any order. step counts the encodings before this one. The error wraps codecs.ErrUnsuited; dst may
+	// have grown nevertheless.
+	AppendBlock(dst []byte, x []float32, step uint64, p *Picks) ([]byte, error)
+
+	// DecodeBlock sets x from the encoding with which src begins, and returns what follows it. It takes no more
+	// memory than x does. Its error says what is wrong with src; the caller says where.
+	DecodeBlock(x []float32, src []byte, p *Picks) (rest []byte, err error)
+}
+
+// Picks are the values that are sent of a block, and room for whoever picks them.
+type Picks struct {
+	Keys   []uint32  // positions in the block
+	Values []float32 // of the same length: what is delivered there, in float32
+
+	// Room, which is anything at first.
+	Sample []float32 // for package magnitude
+	More   []uint32
+	Flags  []bool
+	Words  []uint32
+	Bytes  []byte
+	wide   []uint64 // for package keys
+}
+
+var pool = sync.Pool{New: func() any { return new(Picks) }} // coders are many, but few run at a time
+
+// NewEncoder returns the encoder of n values in blocks of block. It implements codecs.Fused.
+func NewEncoder(c Coder, n, block int) codecs.ValueEncoder { return &encoder{c, n, block, 0} }
+
+// NewDecoder returns the decoder of n values in blocks of block.
+func NewDecoder(c Coder, n, block int) codecs.ValueDecoder { return decoder{c, n, block} }
+
+type encoder struct {
+	Coder
+	n, block int
+	step     uint64 // encodings so far
+}
+
+func (e *encoder) Append(dst []byte, src []float32) ([]byte, error) {
+	return e.append(dst, src, nil)
+}
+
+// append encodes src, and calls sent, if it is not nil, with what is delivered of each block.
+func (e *encoder) append(dst []byte, src []float32, sent func(from int, p *Picks)) ([]byte, error) {
+	if len(src) != e.n {
+		panic(fmt.Sprintf("sparse: %d values for an encoder of %d", len(src), e.n))
+	}
+	p := pool.Get().(*Picks)
+	defer pool.Put(p)
+	out := dst
+	for from := 0; from < e.n; from += e.block {
+		x := src[from:min(from+e.block, e.n)]
+		begin := len(out)
+		var err error
+		out, err = e.AppendBlock(out, x, e.step, p)
+		if err == nil && len(out)-begin > MaxEncodedLen(len(x), e.block) {
+			err = fmt.Errorf("%w: %d of %d values are sent, in %d bytes", codecs.ErrUnsuited, len(p.Keys), len(x), len(out)-begin)
+		}
+		if err != nil {
+			return dst, fmt.Errorf("%v: values %d to %d: %w", e.Coder, from, from+len(x)-1, err)
+		}
+		if sent != nil {
+			sent(from, p)
+		}
+	}
+	e.step++
+	return out, nil
+}
+
+// AppendFeedback implements codecs.Fused: a residual is the sum where nothing was sent.
+func (e *encoder) AppendFeedback(dst []byte, src, residual []float32, d tensor.DType) ([]byte, error) {
+	if len(residual) != e.n {
+		panic(fmt.Sprintf("sparse: a residual of %d values for an encoder of %d", len(residual), e.n))
+	}
+	all := scratch.Take(e.n)
+	defer scratch.Put(all)
+	sum := *all
+	for i, x := range src[:e.n] {
+		sum[i] = x + residual[i]
+	}
+	out, err := e.append(dst, sum, func(from int, p *Picks) {
+		tensor.Round(p.Values, d)
+		x := sum[from:]
+		for i, key := range p.Keys {
+			x[key] -= p.Values[i]
+		}
+	})
+	if err == nil {
+		copy(residual, sum)
+	}
+	return out, err
+}
+
+type decoder struct {
+	Coder
+	n, block int
+}
+
+func (d decoder) Decode(dst []float32, src []byte) error {
+	if len(dst) != d.n {
+		panic(fmt.Sprintf("sparse: %d values for a decoder of %d", len(dst), d.n))
+	}
+	p := pool.Get().(*Picks)
+	defer pool.Put(p)
+	for from := 0; from < d.n; from += d.block {
+		x := dst[from:min(from+d.block, d.n)]
+		var err error
+		if src, err = d.DecodeBlock(x, src, p); err != nil {
+			return fmt.Errorf("%w: %v: values %d to %d: %w", codecs.ErrCorrupt, d.Coder, from, from+len(x)-1, err)
+		}
+	}
+	if len(src) > 0 {
+		return fmt.Errorf("%w: %v: %d bytes follow the values", codecs.ErrCorrupt, d.Coder, len(src))
+	}
+	return nil
+}

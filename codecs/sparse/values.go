@@ -1,0 +1,102 @@
+package sparse
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/codecs/internal/magnitude"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// formats are the ways in which values travel, and their names as the parameter values of a codec's text; the first
+// is the default.
+var formats = [...]struct {
+	name  string
+	dtype tensor.DType
+}{{"fp32", tensor.Float32}, {"bf16", tensor.BFloat16}, {"fp16", tensor.Float16}}
+
+// ParseValues reads the parameter values of a codec's text.
+func ParseValues(a *codecs.Args) tensor.DType {
+	name := a.Choice("values", formats[0].name, formats[1].name, formats[2].name)
+	for _, f := range formats {
+		if f.name == name {
+			return f.dtype
+		}
+	}
+	panic("sparse: Args.Choice returned " + name)
+}
+
+// ValuesParam is that parameter as codecs.FormatText writes it. d is one that CheckValues has returned.
+func ValuesParam(d tensor.DType) codecs.Param {
+	for _, f := range formats {
+		if f.dtype == d {
+			return codecs.Param{Name: "values", Value: f.name, Def: formats[0].name}
+		}
+	}
+	panic("sparse: values as " + d.String())
+}
+
+// CheckValues returns d, or Float32 if it is 0. The error wraps codecs.ErrText: values do not travel as d.
+func CheckValues(codec string, d tensor.DType) (tensor.DType, error) {
+	if d == tensor.NoDType {
+		return formats[0].dtype, nil
+	}
+	for _, f := range formats {
+		if f.dtype == d {
+			return d, nil
+		}
+	}
+	return d, fmt.Errorf("%w: %s: values as %v; choose Float32, BFloat16 or Float16", codecs.ErrText, codec, d)
+}
+
+// ErrNotFinite wraps codecs.ErrUnsuited: a value that would be sent is a NaN or infinity.
+var ErrNotFinite = fmt.Errorf("%w: a value is a NaN or infinity, or would be sent as one", codecs.ErrUnsuited)
+
+// AppendValues rounds p.Values to d, to its nearest finite value, and appends them to dst, little-endian. If one is
+// not finite it answers ErrNotFinite.
+func AppendValues(dst []byte, p *Picks, d tensor.DType) ([]byte, error) {
+	if !AllFinite(p.Values) {
+		return dst, ErrNotFinite
+	}
+	tensor.Round(p.Values, d)
+	from := len(dst)
+	dst = append(dst, make([]byte, len(p.Values)*d.Size())...)
+	tensor.FromFloat32(dst[from:], p.Values, d)
+	return dst, nil
+}
+
+// DecodeValues sets x to the values with which src begins at p's keys, which are less than len(x), and to 0
+// elsewhere, and returns what follows. All are finite.
+func DecodeValues(x []float32, src []byte, d tensor.DType, p *Picks) (rest []byte, err error) {
+	clear(x)
+	return SetValues(x, src, d, p)
+}
+
+// SetValues is DecodeValues, but leaves the other values of x alone.
+func SetValues(x []float32, src []byte, d tensor.DType, p *Picks) (rest []byte, err error) {
+	size := len(p.Keys) * d.Size()
+	if len(src) < size {
+		return nil, fmt.Errorf("it ends %d bytes before its last value does", size-len(src))
+	}
+	p.Values = Resize(p.Values, len(p.Keys))
+	tensor.ToFloat32(p.Values, src[:size], d)
+	if !AllFinite(p.Values) {
+		return nil, errors.New("a value is not finite")
+	}
+	values := p.Values[:len(p.Keys)]
+	for i, key := range p.Keys {
+		x[key] = values[i]
+	}
+	return src[size:], nil
+}
+
+// AllFinite reports whether no value is a NaN or infinity.
+func AllFinite(values []float32) bool {
+	for _, v := range values {
+		if !magnitude.Finite(magnitude.Of(v)) {
+			return false
+		}
+	}
+	return true
+}
