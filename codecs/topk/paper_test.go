@@ -1,0 +1,83 @@
+package topk
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/gradproxy/gradproxy/codecs/codectest"
+	"github.com/gradproxy/gradproxy/codecs/sparse/sparsetest"
+)
+
+// The k largest magnitudes are delivered as they are, and nothing else.
+func TestTheLargestAreSent(t *testing.T) {
+	const n = 20000
+	for _, k := range []float64{0.0001, 0.01, 0.3} {
+		for _, kind := range sparsetest.FiniteKinds() {
+			x := sparsetest.Fill(kind, n, 1)
+			_, y := sparsetest.New(t, mustNew(t, Config{K: k}), n).Step(t, x)
+			least, most, sent := math.Inf(1), 0.0, 0 // of those that are sent, and of those that are not
+			for i, v := range x {
+				if a := math.Abs(float64(v)); y[i] != 0 {
+					least, sent = min(least, a), sent+1
+				} else {
+					most = max(most, a)
+				}
+			}
+			sparsetest.Subset(t, mustNew(t, Config{K: k}), x, y)
+			if want := min(int(k*n+0.5), sparsetest.Sent(x)); sent != want || least < most {
+				t.Errorf("k = %v, %v: %d are sent, want %d; the least is %v, of the others the largest %v", k, kind, sent, want, least, most)
+			}
+		}
+	}
+}
+
+// ‖x-y‖² ≤ (1-k/n)·‖x‖², with an exact threshold and a sampled one, which sends about as many values.
+func TestContraction(t *testing.T) {
+	const n = 1 << 17
+	for _, k := range []float64{0.01, 0.1} {
+		for _, sampled := range []bool{false, true} {
+			c := Config{K: k, Sampled: sampled}
+			for _, kind := range []codectest.Kind{codectest.Gaussian, codectest.Heavy, codectest.Sparse} {
+				x := sparsetest.Fill(kind, n, 1)
+				encoded, y := sparsetest.New(t, mustNew(t, c), n).Step(t, x)
+				sent := sparsetest.Sent(y)
+				if norm, lost := sparsetest.Squares(x, y); lost > (1-float64(sent)/n)*norm*(1+1e-9) {
+					t.Errorf("%v, %v: the square of the error is %v of %v, %d values are sent", c, kind, lost, norm, sent)
+				}
+				if math.Abs(float64(sent)/(k*n)-1) > 1./3 {
+					t.Errorf("%v, %v: %d values are sent, want about %.0f", c, kind, sent, k*n)
+				}
+				if perKey := 8*float64(len(encoded))/float64(sent) - 32; sent > 100 && perKey > 1.6+math.Log2(n/float64(sent)) {
+					t.Errorf("%v, %v: a position takes %.2f bits of %d in %d", c, kind, perKey, sent, n)
+				}
+			}
+		}
+	}
+}
+
+// With feedback every value is sent in the end: after many steps of the same gradient, the sum of what is delivered
+// is near.
+func TestNothingIsLost(t *testing.T) {
+	const n, steps = 1000, 400
+	x, residual, sum := sparsetest.Fill(codectest.Gaussian, n, 1), make([]float32, n), make([]float64, n)
+	p := sparsetest.New(t, mustNew(t, Config{K: 0.1}), n)
+	for range steps {
+		total := make([]float32, n)
+		for i := range x {
+			total[i] = x[i] + residual[i]
+		}
+		_, y := p.Step(t, total)
+		for i := range y {
+			residual[i] = total[i] - y[i]
+			sum[i] += float64(y[i])
+		}
+	}
+	worst := 0.0
+	for i := range x {
+		worst = max(worst, math.Abs(sum[i]-steps*float64(x[i])))
+	}
+	if most := float64(slices.Max(residual)); worst > 2*max(most, 0.1*steps*float64(slices.Max(x))) {
+		t.Errorf("after %d steps, a sum is off by %v", steps, worst)
+	}
+}
