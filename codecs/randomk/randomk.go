@@ -1,0 +1,140 @@
+// Package randomk sends values at random positions, a fraction k of each block, and lets the others be 0: random-k
+// sparsification. Each position is as likely as any other, so no position travels: the other end draws the same ones,
+// from a number that does.
+//
+// Values are sent as they are, for package feedback to keep the others; or, unbiased, as x·n/count, so that what is
+// delivered is x on average, which is for use without feedback: with it, the residual grows.
+//
+// # State
+//
+// How many encodings an encoder has made, which chooses positions; an encoding can be decoded by itself. Encoders
+// implement codecs.Fused.
+//
+// # Wire
+//
+// For each block of n values, the last as long as is left; count, which does not travel, is k·n rounded to the
+// nearest, and at least 1:
+//
+//	state   8 bytes, little-endian: of the generator
+//	values  count times 4 bytes, little-endian float32, in the order of positions; 2 if they travel as bfloat16 or float16
+//
+// The positions, by selection sampling ([Knuth], volume 2, section 3.4.2, Algorithm S): position i is sent if the
+// upper 64 bits of the 128 of r·(n-i) are less than how many of the count are still to be chosen, where r is the
+// generator's next number. That is SplitMix64 ([Steele, Lea and Flood]): add 0x9e3779b97f4a7c15 to the state; z =
+// state; z = (z ^ z>>30)·0xbf58476d1ce4e5b9; z = (z ^ z>>27)·0x94d049bb133111eb; the number is z ^ z>>31; all modulo
+// 2^64.
+//
+// # Bounds
+//
+// Size: 8 bytes a block and 32·k bits a value.
+// Error: E‖x-y‖² = (1-count/n)·‖x‖² for values as float32 and biased; unbiased, E[y] = x but for the rounding of what
+// is sent, and E‖x-y‖² = (n/count-1)·‖x‖². As bfloat16 or float16, what is sent is rounded besides, what lies beyond
+// its largest to that.
+// Time: O(n), both ends draw a number for every value. Memory: about 8·k·n bytes while it runs.
+//
+// # Unsuited
+//
+// Blocks with a NaN or an infinity, or, unbiased, with a value that would be sent as one; blocks that would take more
+// than 4 bytes a value and 16.
+//
+// [Steele, Lea and Flood]: https://doi.org/10.1145/2660193.2660195
+//
+// [Rothchild et al.]: https://arxiv.org/abs/1903.04488
+package randomk
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/codecs/sparse"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+const (
+	defaultK    = 0.01
+	defaultSeed = 1
+)
+
+// Config has the method's parameters. The zero Config sends a hundredth, as it is.
+type Config struct {
+	// K is the fraction of values that are sent, more than 0 and at most 1. 0 is 0.01.
+	K float64
+	// Unbiased sends each value times n/count, so that what is delivered is right on average.
+	Unbiased bool
+	// Seed chooses the positions, with the values themselves and the number of the encoding. 0 is 1.
+	Seed int
+	// Values is how values travel: as Float32, BFloat16 or Float16. 0 is Float32.
+	Values tensor.DType
+	// Block is how many values share a generator, at most 1<<24. 0 is 1<<20, 4 MiB of float32.
+	Block int
+}
+
+// New returns the codec, or an error that wraps codecs.ErrText if a parameter is out of its bounds.
+func New(c Config) (codecs.Codec, error) {
+	if c.K == 0 {
+		c.K = defaultK
+	}
+	if c.Seed == 0 {
+		c.Seed = defaultSeed
+	}
+	if !(c.K > 0 && c.K <= 1) {
+		return nil, fmt.Errorf("%w: randomk: k is %v; write the fraction of values to send, more than 0 and at most 1", codecs.ErrText, c.K)
+	}
+	if c.Seed < 1 {
+		return nil, fmt.Errorf("%w: randomk: seed is %d; write an integer of at least 1", codecs.ErrText, c.Seed)
+	}
+	var err error
+	if c.Block, err = sparse.CheckBlock("randomk", c.Block); err != nil {
+		return nil, err
+	}
+	if c.Values, err = sparse.CheckValues("randomk", c.Values); err != nil {
+		return nil, err
+	}
+	return codecs.Values(method{c}), nil
+}
+
+const asIs, unbiased = "none", "unbiased"
+
+// FromArgs makes the codec of a text: randomk, randomk(k=0.05),
+// randomk(k=0.05,scale=unbiased,seed=7,values=bf16,block=65536).
+func FromArgs(a *codecs.Args) (codecs.Codec, error) {
+	c := Config{
+		K:        a.Float("k", defaultK, sparse.LeastFraction, 1),
+		Unbiased: a.Choice("scale", asIs, unbiased) == unbiased,
+		Seed:     a.Int("seed", defaultSeed, 1, math.MaxInt32),
+		Values:   sparse.ParseValues(a),
+		Block:    sparse.ParseBlock(a),
+	}
+	if err := a.Err(); err != nil {
+		return nil, err
+	}
+	return New(c)
+}
+
+// A method is a Config whose zero values have been replaced.
+type method struct{ Config }
+
+func (m method) String() string {
+	scale := asIs
+	if m.Unbiased {
+		scale = unbiased
+	}
+	return codecs.FormatText("randomk",
+		codecs.Param{Name: "k", Value: m.K, Def: defaultK},
+		codecs.Param{Name: "scale", Value: scale, Def: asIs},
+		codecs.Param{Name: "seed", Value: m.Seed, Def: defaultSeed},
+		sparse.ValuesParam(m.Values),
+		sparse.BlockParam(m.Config.Block))
+}
+
+func (m method) MaxEncodedLen(n int) int { return sparse.MaxEncodedLen(n, m.Config.Block) }
+func (m method) Block(size int) int      { return sparse.Block(size, m.Config.Block) }
+
+func (m method) NewEncoder(n int) (codecs.ValueEncoder, error) {
+	return sparse.NewEncoder(m, n, m.Config.Block), nil
+}
+
+func (m method) NewDecoder(n int) (codecs.ValueDecoder, error) {
+	return sparse.NewDecoder(m, n, m.Config.Block), nil
+}
