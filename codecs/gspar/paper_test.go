@@ -1,0 +1,469 @@
+package gspar
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/gradproxy/gradproxy/codecs/codectest"
+	"github.com/gradproxy/gradproxy/codecs/gspar/generators"
+	"github.com/gradproxy/gradproxy/codecs/internal/rng"
+	"github.com/gradproxy/gradproxy/codecs/sparse"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// gradient is a vector of a kind.
+type gradient struct {
+	name string
+	g    []float32
+}
+
+// gradients returns vectors of d values: of several distributions, and one whose values differ so much that almost
+// all of them matter little.
+func gradients(d int) []gradient {
+	var all []gradient
+	for _, k := range []codectest.Kind{codectest.Constant, codectest.Gaussian, codectest.Heavy, codectest.Sparse, codectest.Rows, codectest.Finite} {
+		g := make([]float32, d)
+		tensor.ToFloat32(g, k.Fill(tensor.Float32, d, 1), tensor.Float32)
+		all = append(all, gradient{k.String(), g})
+	}
+	powers := make([]float32, d)
+	for i := range powers {
+		powers[i] = float32(math.Ldexp(1+float64(i%7)/7, -i%100))
+	}
+	return append(all, gradient{"powers", powers})
+}
+
+var budgets = []float64{1e-6, 0.01, 0.3, 1, 10, 1000}
+
+// (4): the mean of Q(g) is g. Of n encodings, each mean is within five of its standard deviations, and most within
+// two.
+func TestMeanIsGradient(t *testing.T) {
+	const d, n = 100, 1000
+	for _, c := range []Config{{Kappa: 0.1}, {Kappa: 0.4}, {Eps: 1}, {Eps: 10}, {Uniform: true, Kappa: 0.1}} {
+		m := method{c}
+		codec := mustNew(t, c)
+		for _, v := range gradients(d) {
+			if v.name == "powers" && !c.Uniform {
+				continue // most are sent less than once in n
+			}
+			sum := make([]float64, d)
+			e, _ := codec.NewEncoder(tensor.Float32, d)
+			dec, _ := codec.NewDecoder(tensor.Float32, d)
+			src, y := make([]byte, 4*d), make([]float32, d)
+			tensor.FromFloat32(src, v.g, tensor.Float32)
+			for range n {
+				encoded, err := e.Append(nil, src)
+				if err != nil {
+					t.Fatal(err)
+				}
+				back := make([]byte, 4*d)
+				if err := dec.Decode(back, encoded); err != nil {
+					t.Fatal(err)
+				}
+				tensor.ToFloat32(y, back, tensor.Float32)
+				for i := range y {
+					sum[i] += float64(y[i])
+				}
+			}
+			far := 0
+			for i, x := range v.g {
+				p := c.Kappa
+				if !c.Uniform {
+					p = Probability(1/float64(m.unit(v.g)), x)
+				}
+				g := float64(x)
+				if p*n < 20 { // too rare for a normal distribution
+					continue
+				}
+				deviation := math.Abs(g)*math.Sqrt((1/p-1)/n) + 1e-6*math.Abs(g)
+				off := math.Abs(sum[i]/n - g)
+				if off > 5*deviation {
+					t.Errorf("%v, %s: the mean of value %d is %v, want %v ± %v", codec, v.name, i, sum[i]/n, g, deviation)
+				}
+				if off > 2*deviation {
+					far++
+				}
+			}
+			if far > d/10 {
+				t.Errorf("%v, %s: %d of %d means are more than two standard deviations off", codec, v.name, far, d)
+			}
+		}
+	}
+}
+
+// Algorithm 2: Σ g_i²/p_i = (1+ε) Σ g_i². (What cannot have so much variance, for all p_i would be less than 1 by the
+// same λ, has p_i = λ|g_i| and has it too.)
+func TestClosedFormSpendsTheBudget(t *testing.T) {
+	for _, d := range []int{1, 2, 10, 1000, 30000} {
+		for _, v := range gradients(d) {
+			for _, eps := range budgets {
+				lambda := ClosedForm(v.g, eps)
+				if squares := squaresOf(v.g); squares == 0 {
+					if lambda != 0 {
+						t.Errorf("%s of %d, all 0: λ is %v", v.name, d, lambda)
+					}
+					continue
+				}
+				if got := Variance(v.g, lambda); math.Abs(got/(1+eps)-1) > 1e-9 {
+					t.Errorf("%s of %d, ε = %v: the variance is %v times as large, want %v", v.name, d, eps, got, 1+eps)
+				}
+			}
+		}
+	}
+}
+
+// Algorithm 2 as it is printed, with all magnitudes sorted, gives the same probabilities.
+func TestClosedFormAsPrinted(t *testing.T) {
+	for _, d := range []int{1, 2, 3, 100, 3000} {
+		for _, v := range gradients(d) {
+			for _, eps := range budgets {
+				p := printedAlgorithm2(v.g, eps)
+				lambda := ClosedForm(v.g, eps)
+				for i := range p {
+					if got := Probability(lambda, v.g[i]); math.Abs(got-p[i]) > 1e-9*p[i] {
+						t.Fatalf("%s of %d, ε = %v: p of %v is %v, want %v", v.name, d, eps, v.g[i], got, p[i])
+					}
+				}
+			}
+		}
+	}
+}
+
+// printedAlgorithm2 returns the probability vector of Algorithm 2.
+func printedAlgorithm2(g []float32, eps float64) []float64 {
+	order := make([]int, len(g)) // of magnitudes, from the largest to the smallest
+	for i := range order {
+		order[i] = i
+	}
+	abs := func(i int) float64 { return math.Abs(float64(g[order[i]])) }
+	slices.SortStableFunc(order, func(a, b int) int {
+		if x, y := math.Abs(float64(g[a])), math.Abs(float64(g[b])); x > y {
+			return -1
+		} else if x < y {
+			return 1
+		}
+		return 0
+	})
+	// rest[k] = Σ_{i>k} |g_(i)|, squares[k] = Σ_{i>k} g_(i)²
+	rest, squares := make([]float64, len(g)+1), make([]float64, len(g)+1)
+	for k := len(g) - 1; k >= 0; k-- {
+		rest[k], squares[k] = rest[k+1]+abs(k), squares[k+1]+abs(k)*abs(k)
+	}
+	k := 0
+	for k < len(g) && !(abs(k)*rest[k] <= eps*squares[0]+squares[k]) {
+		k++
+	}
+	p := make([]float64, len(g))
+	for i, at := range order {
+		if p[at] = 1; i >= k {
+			p[at] = 0
+			if abs(i) > 0 {
+				p[at] = 1 / (eps*squares[0] + squares[k]) * abs(i) * rest[k]
+			}
+		}
+	}
+	return p
+}
+
+// Algorithm 2 is optimal: with the variance that Algorithm 3 and UniSp have, it sends no more values than they do.
+func TestClosedFormIsSparsest(t *testing.T) {
+	for _, v := range gradients(5000) {
+		for _, kappa := range []float64{0.01, 0.1, 0.5} {
+			greedy := Greedy(v.g, kappa, 2)
+			if eps := Variance(v.g, greedy) - 1; eps > 1e-9 {
+				if got, most := Density(v.g, ClosedForm(v.g, eps)), Density(v.g, greedy); got > most*(1+1e-6) {
+					t.Errorf("%s: density %v, Algorithm 3 has %v with the same variance", v.name, got, most)
+				}
+			}
+			if got := Density(v.g, ClosedForm(v.g, 1/kappa-1)); got > kappa*(1+1e-9) {
+				t.Errorf("%s: density %v, UniSp has %v with the same variance", v.name, got, kappa)
+			}
+		}
+	}
+}
+
+// Algorithm 3: the mean of p is κ once it has converged, wherever there are κd values that are not 0; after 2
+// iterations nearly, and never more.
+func TestGreedyDensity(t *testing.T) {
+	for _, d := range []int{100, 30000} {
+		for _, v := range gradients(d) {
+			nonzero := 0
+			for _, x := range v.g {
+				if x != 0 {
+					nonzero++
+				}
+			}
+			for _, kappa := range []float64{0.02, 0.056, 0.17, 0.5, 1} {
+				want := min(kappa, float64(nonzero)/float64(d))
+				if got := Density(v.g, Greedy(v.g, kappa, 1000)); math.Abs(got/want-1) > 1e-6 {
+					t.Errorf("%s of %d: the mean of p is %v, want %v", v.name, d, got, want)
+				}
+				got := Density(v.g, Greedy(v.g, kappa, 2))
+				if got > kappa*(1+1e-9) {
+					t.Errorf("%s of %d: after 2 iterations, the mean of p is %v, more than %v", v.name, d, got, kappa)
+				}
+				if v.name == codectest.Gaussian.String() && kappa < 0.1 && got < 0.98*kappa {
+					t.Errorf("%s of %d: after 2 iterations, the mean of p is %v, want nearly %v", v.name, d, got, kappa)
+				}
+			}
+		}
+	}
+}
+
+// Algorithm 3 as it is printed, which rescales a vector, gives the same probabilities.
+func TestGreedyAsPrinted(t *testing.T) {
+	for _, d := range []int{1, 2, 100, 3000} {
+		for _, v := range gradients(d) {
+			for _, kappa := range []float64{0.01, 0.17, 0.5, 0.9} {
+				for _, iterations := range []int{0, 1, 2, 5} {
+					p := printedAlgorithm3(v.g, kappa, iterations)
+					lambda := Greedy(v.g, kappa, iterations)
+					for i := range p {
+						if got := Probability(lambda, v.g[i]); math.Abs(got-p[i]) > 1e-9*p[i] {
+							t.Fatalf("%s of %d, κ = %v, %d iterations: p of %v is %v, want %v", v.name, d, kappa, iterations, v.g[i], got, p[i])
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// printedAlgorithm3 returns the probability vector of Algorithm 3.
+func printedAlgorithm3(g []float32, kappa float64, iterations int) []float64 {
+	d, sum := float64(len(g)), 0.0
+	for _, v := range g {
+		sum += math.Abs(float64(v))
+	}
+	p := make([]float64, len(g))
+	for i, v := range g {
+		if v != 0 {
+			p[i] = min(kappa*d*math.Abs(float64(v))/sum, 1)
+		}
+	}
+	for range iterations {
+		I, active := 0.0, 0.0
+		for _, v := range p {
+			if v != 1 {
+				I, active = I+1, active+v
+			}
+		}
+		c := (kappa*d - d + I) / active
+		if !(c > 1) || active == 0 {
+			break
+		}
+		for i := range p {
+			p[i] = min(c*p[i], 1)
+		}
+	}
+	return p
+}
+
+// messages returns Q(g) and both of its forms.
+func (m method) messages(g []float32, step uint64) (q *sparsified, asHybrid, asDense []byte) {
+	q = &sparsified{d: len(g), unit: m.unit(g)}
+	q.draw(g, rng.Of(1, step, g))
+	p := new(sparse.Picks)
+	return q, q.appendHybrid(nil, p), q.appendDense(nil, p)
+}
+
+// Section 2.3: a value is delivered as itself if it is sure to be sent, else as ±1/λ with its own sign, or not. Both
+// forms say the same, and the shorter one is sent.
+func TestMessageForms(t *testing.T) {
+	used := map[byte]int{}
+	for _, d := range []int{1, 2, 7, 100, 20000} {
+		for _, v := range gradients(d) {
+			for _, c := range []Config{{Kappa: 0.001}, {Kappa: 0.05}, {Kappa: 0.5}, {Eps: 0.1}, {Eps: 5}} {
+				m := method{c}
+				m.Seed = 1
+				q, asHybrid, asDense := m.messages(v.g, 0)
+				var both [2][]float32
+				for form, message := range [][]byte{asHybrid, asDense} {
+					both[form] = make([]float32, d)
+					if rest, err := decode(both[form], message, new(sparse.Picks)); err != nil || len(rest) > 0 {
+						t.Fatalf("%s of %d, %v, form %d: %d bytes are left, %v", v.name, d, c, form, len(rest), err)
+					}
+				}
+				if !slices.Equal(both[0], both[1]) {
+					t.Errorf("%s of %d, %v: the forms differ", v.name, d, c)
+				}
+				for i, y := range both[0] {
+					g := v.g[i]
+					sure := math.Abs(float64(g)) >= float64(q.unit) && g != 0
+					if sure && y != g || !sure && y != 0 && (y != q.unit && y != -q.unit || math.Signbit(float64(y)) != math.Signbit(float64(g))) {
+						t.Fatalf("%s of %d, %v: %v is delivered as %v; 1/λ is %v", v.name, d, c, g, y, q.unit)
+					}
+				}
+				sent, err := gSpar{m}.AppendBlock(nil, v.g, 0, new(sparse.Picks))
+				if err != nil || len(sent) != min(len(asHybrid), len(asDense)) {
+					t.Errorf("%s of %d, %v: %d bytes are sent; the forms have %d and %d (%v)", v.name, d, c, len(sent), len(asHybrid), len(asDense), err)
+				}
+				used[sent[0]]++
+			}
+		}
+	}
+	if used[hybrid] == 0 || used[dense] == 0 {
+		t.Errorf("of the forms, %v are sent: not both", used)
+	}
+}
+
+// Section 2.3: q̃ takes at most 2d bits, and what entropy coding can reach: Σ d_l log2(d/d_l).
+func TestDenseFormIsAtMostTwoBits(t *testing.T) {
+	const overhead = 8 * (headerLen + 4*4 + 8 + 4) // bits: header, four counts, state, a word that is not full
+	for _, d := range []int{1, 100, 4096, 30000} {
+		all := gradients(d)
+		// The most that four symbols can take: each as often as the others.
+		q := &sparsified{d: d, unit: 1}
+		for i := range d {
+			switch i % 4 {
+			case 1, 2:
+				q.B, q.negative = append(q.B, uint32(i)), append(q.negative, i%4 == 2)
+			case 3:
+				q.A, q.values = append(q.A, uint32(i)), append(q.values, 1)
+			}
+		}
+		check := func(name string, q *sparsified) {
+			bits := float64(8 * (len(q.appendDense(nil, new(sparse.Picks))) - 4*len(q.A)))
+			if bits > 2*float64(d)+overhead || bits > q.entropy()*1.001+overhead {
+				t.Errorf("%s of %d: %v bits; 2d is %d, the entropy %.0f", name, d, bits, 2*d, q.entropy())
+			}
+		}
+		check("even", q)
+		for _, v := range all {
+			for _, eps := range budgets {
+				q, _, _ := method{Config{Eps: eps}}.messages(v.g, 0)
+				check(v.name, q)
+			}
+		}
+	}
+}
+
+// Lemma 3: with ε = ρ of a (ρ, s)-approximately sparse g (Definition 2), at most (1+ρ)s values are sent on average.
+// Theorem 4: the message then has at most s(b + log2 d) + min(ρs log2 d, d) + b bits, and those that count things.
+func TestTheorem4(t *testing.T) {
+	const (
+		b         = 32
+		encodings = 5
+		counting  = 8 * (1 + 2*(5+12)) // bits: form, and of QA and QB each its count, the divisor and the first of its keys
+	)
+	vectors := gradients(1 << 14)
+	for column := range generators.Columns {
+		data := generators.Swapped(column)
+		data.N = 8
+		g := make([]float32, data.D)
+		made := data.Generate(1)
+		for n := range data.N {
+			for i, a := range made.Row(n) {
+				g[i] += made.B[n] * a
+			}
+		}
+		vectors = append(vectors, gradient{data.Name, g})
+	}
+	for _, v := range vectors {
+		d := len(v.g)
+		for _, s := range []int{d / 1000, d / 100, d / 20, d / 5, d / 2} {
+			rho := approximateSparsity(v.g, s)
+			if rho == 0 || math.IsInf(rho, 0) {
+				continue
+			}
+			lambda := ClosedForm(v.g, rho)
+			if sent := Density(v.g, lambda) * float64(d); sent > (1+rho)*float64(s)*(1+1e-9) {
+				t.Errorf("%s, s = %d, ρ = %v: %v values are sent, more than (1+ρ)s", v.name, s, rho, sent)
+			}
+			bits := 0.0
+			for step := range uint64(encodings) {
+				m := method{Config{Eps: rho, Seed: 1}}
+				message, err := gSpar{m}.AppendBlock(nil, v.g, step, new(sparse.Picks))
+				if err != nil {
+					t.Fatal(err)
+				}
+				bits += 8 * float64(len(message)) / encodings
+			}
+			S, D := float64(s), float64(d)
+			most := S*(b+math.Log2(D)) + min(rho*S*math.Log2(D), D) + b
+			if bits > most+counting {
+				t.Errorf("%s, s = %d, ρ = %v: %v bits, more than %.0f", v.name, s, rho, bits, most)
+			}
+		}
+	}
+}
+
+// approximateSparsity returns the least ρ for which g is (ρ, s)-approximately sparse: with the s largest in S.
+func approximateSparsity(g []float32, s int) float64 {
+	abs := make([]float64, len(g))
+	for i, v := range g {
+		abs[i] = math.Abs(float64(v))
+	}
+	slices.Sort(abs)
+	slices.Reverse(abs)
+	inside, outside := 0.0, 0.0
+	for i, a := range abs {
+		if i < s {
+			inside += a
+		} else {
+			outside += a
+		}
+	}
+	return outside / inside
+}
+
+// UniSp: the variance is 1/κ times that of g, 2, 6 and 18 in the figures, whatever g is.
+func TestUniSpVariance(t *testing.T) {
+	const d, encodings = 2000, 150
+	for _, inverse := range []float64{2, 6, 18} {
+		codec := mustNew(t, Config{Uniform: true, Kappa: 1 / inverse})
+		for _, v := range gradients(d) {
+			if v.name == "powers" || v.name == "heavy" {
+				continue // a few values have all the variance: it takes more encodings to see it
+			}
+			e, _ := codec.NewEncoder(tensor.Float32, d)
+			dec, _ := codec.NewDecoder(tensor.Float32, d)
+			src, y := make([]byte, 4*d), make([]float32, d)
+			tensor.FromFloat32(src, v.g, tensor.Float32)
+			got, sum := 0.0, squaresOf(v.g)
+			for range encodings {
+				encoded, err := e.Append(nil, src)
+				if err != nil {
+					t.Fatal(err)
+				}
+				back := make([]byte, 4*d)
+				if err := dec.Decode(back, encoded); err != nil {
+					t.Fatal(err)
+				}
+				tensor.ToFloat32(y, back, tensor.Float32)
+				got += squaresOf(y) / sum / encodings
+			}
+			if math.Abs(got/inverse-1) > 0.06 {
+				t.Errorf("%v, %s: the variance is %.3f times as large, want %v", codec, v.name, got, inverse)
+			}
+		}
+	}
+}
+
+// How large the variance of GSpar is, is what Variance says: as measured on encodings.
+func TestVarianceIsWhatIsMeasured(t *testing.T) {
+	const d, encodings = 2000, 400
+	for _, v := range gradients(d)[1:4] {
+		for _, kappa := range []float64{0.5, 0.17, 0.056} {
+			m := method{Config{Kappa: kappa, Seed: 1}}
+			want := Variance(v.g, 1/float64(m.unit(v.g)))
+			got, sum := 0.0, squaresOf(v.g)
+			for step := range uint64(encodings) {
+				q := &sparsified{d: d, unit: m.unit(v.g)}
+				q.draw(v.g, rng.Of(1, step, v.g))
+				got += squaresOf(q.values) + float64(len(q.B))*float64(q.unit)*float64(q.unit)
+			}
+			if got /= sum * encodings; math.Abs(got/want-1) > 0.03 {
+				t.Errorf("%s, κ = %v: the variance is %.3f times as large, want %.3f", v.name, kappa, got, want)
+			}
+		}
+	}
+}
+
+func squaresOf(g []float32) (sum float64) {
+	for _, v := range g {
+		sum += float64(v) * float64(v)
+	}
+	return sum
+}
