@@ -8,16 +8,22 @@ import (
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/block"
 	"github.com/gradproxy/gradproxy/codecs/cast"
+	"github.com/gradproxy/gradproxy/codecs/dgc"
 	"github.com/gradproxy/gradproxy/codecs/fastsgd"
+	"github.com/gradproxy/gradproxy/codecs/gspar"
 	"github.com/gradproxy/gradproxy/codecs/int255"
 	"github.com/gradproxy/gradproxy/codecs/keys"
 	"github.com/gradproxy/gradproxy/codecs/logquant"
 	"github.com/gradproxy/gradproxy/codecs/lossless"
 	"github.com/gradproxy/gradproxy/codecs/onebit"
+	"github.com/gradproxy/gradproxy/codecs/randomk"
 	"github.com/gradproxy/gradproxy/codecs/sketchedsgd"
+	"github.com/gradproxy/gradproxy/codecs/sparsify"
 	"github.com/gradproxy/gradproxy/codecs/stochastic3"
 	"github.com/gradproxy/gradproxy/codecs/terngrad"
 	"github.com/gradproxy/gradproxy/codecs/threelc"
+	"github.com/gradproxy/gradproxy/codecs/threshold"
+	"github.com/gradproxy/gradproxy/codecs/topk"
 )
 
 // table has one line for each codec, in the order in which help lists them.
@@ -42,6 +48,13 @@ var table = [...]struct {
 	{"fastsgd", fastsgd.FromArgs},
 	{"logquant", logquant.FromArgs},
 	{"sketchedsgd", sketchedsgd.FromArgs},
+	{"topk", topk.FromArgs},
+	{"dgc", dgc.FromArgs},
+	{"threshold", threshold.FromArgs},
+	{"randomk", randomk.FromArgs},
+	{"sparsify", sparsify.FromArgs},
+	{"gspar", gspar.FromArgs},
+	{"unisp", gspar.FromArgs},
 }
 
 // New returns the codec that text names, with its parameters: "lossless", "lossless(level=fast)". The error wraps
