@@ -17,6 +17,7 @@ import (
 	"github.com/gradproxy/gradproxy/codecs/lossless"
 	"github.com/gradproxy/gradproxy/codecs/onebit"
 	"github.com/gradproxy/gradproxy/codecs/randomk"
+	"github.com/gradproxy/gradproxy/codecs/skcompress"
 	"github.com/gradproxy/gradproxy/codecs/sketchedsgd"
 	"github.com/gradproxy/gradproxy/codecs/sparsify"
 	"github.com/gradproxy/gradproxy/codecs/stochastic3"
@@ -55,6 +56,7 @@ var table = [...]struct {
 	{"sparsify", sparsify.FromArgs},
 	{"gspar", gspar.FromArgs},
 	{"unisp", gspar.FromArgs},
+	{"skcompress", skcompress.FromArgs},
 }
 
 // New returns the codec that text names, with its parameters: "lossless", "lossless(level=fast)". The error wraps

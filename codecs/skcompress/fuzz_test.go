@@ -1,0 +1,154 @@
+package skcompress
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"math"
+	"testing"
+
+	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/codecs/codectest"
+	"github.com/gradproxy/gradproxy/codecs/keys"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// configs are those that fuzzing goes through.
+var configs = []Config{
+	{Q: 8, R: 3}, {Q: 8, R: 2, Mode: Sparse, Block: 30}, {Q: 5, Mode: Dense, Rows: 1, Cols: 1}, {Q: 6, Mode: Joint, Rows: 3, Cols: 0.1},
+}
+
+// encodings returns what a method makes of values of every kind.
+func encodings(t testing.TB, c Config, n int) (all [][]byte) {
+	m := mustMethod(t, c)
+	for _, x := range finite(n) {
+		if b, err := (encoder{m, n}).Append(nil, x); err == nil {
+			all = append(all, b)
+		}
+	}
+	return all
+}
+
+// FuzzDecode: any bytes are finite values or ErrCorrupt.
+func FuzzDecode(f *testing.F) {
+	for i, c := range configs {
+		for _, b := range encodings(f, c, 100) {
+			f.Add(b, uint16(100), byte(i))
+		}
+	}
+	f.Fuzz(func(t *testing.T, src []byte, n uint16, which byte) {
+		m := mustMethod(t, configs[int(which)%len(configs)])
+		y := make([]float32, n%1024)
+		if err := (decoder{m, len(y)}).Decode(y, src); err != nil {
+			if !errors.Is(err, codecs.ErrCorrupt) {
+				t.Fatal(err)
+			}
+			return
+		}
+		for i, v := range y {
+			if !(math.Abs(float64(v)) <= math.MaxFloat32) {
+				t.Fatalf("value %d is %v", i, v)
+			}
+		}
+	})
+}
+
+// FuzzRoundTrip: whatever is encoded is decoded, with its signs, and no value that is not finite is encoded.
+func FuzzRoundTrip(f *testing.F) {
+	for i := range configs {
+		for _, k := range codectest.Kinds() {
+			f.Add(k.Fill(tensor.Float32, 80, 1), byte(i))
+		}
+	}
+	f.Fuzz(func(t *testing.T, src []byte, which byte) {
+		m := mustMethod(t, configs[int(which)%len(configs)])
+		n := len(src) / 4
+		x, y := make([]float32, n), make([]float32, n)
+		tensor.ToFloat32(x, src[:4*n], tensor.Float32)
+		most := float32(0)
+		for _, v := range x {
+			most = max(most, float32(math.Abs(float64(v)))) // a NaN stays
+		}
+		encoded, err := encoder{m, n}.Append([]byte{7}, x)
+		if finite := most <= math.MaxFloat32; err != nil {
+			if !errors.Is(err, codecs.ErrUnsuited) || len(encoded) != 1 {
+				t.Fatal(err)
+			}
+			return
+		} else if !finite {
+			t.Fatalf("%v is encoded", most)
+		}
+		if len(encoded)-1 > m.MaxEncodedLen(n) {
+			t.Fatalf("%d values took %d bytes, MaxEncodedLen says %d", n, len(encoded)-1, m.MaxEncodedLen(n))
+		}
+		if err := (decoder{m, n}).Decode(y, encoded[1:]); err != nil {
+			t.Fatalf("decoding % x: %v", encoded[1:], err)
+		}
+		for i := range x {
+			if (m.Mode != Joint && cmp.Compare(x[i], 0) != cmp.Compare(y[i], 0)) || float32(math.Abs(float64(y[i]))) > most {
+				t.Fatalf("value %d, %v, is delivered as %v", i, x[i], y[i])
+			}
+		}
+	})
+}
+
+// FuzzPairs: whatever pairs are encoded are decoded, with their keys and signs; and other bytes are finite pairs with ascending
+// keys, or ErrCorrupt.
+func FuzzPairs(f *testing.F) {
+	for i := range configs {
+		f.Add(codectest.Sparse.Fill(tensor.Float32, 80, 1), []byte{0, 9, 200}, byte(i))
+		f.Add(codectest.Zeros.Fill(tensor.Float32, 3, 1), []byte{1}, byte(i))
+	}
+	f.Fuzz(func(t *testing.T, src, gaps []byte, which byte) {
+		p := &Pairs{mustMethod(t, configs[int(which)%len(configs)])}
+		n := len(src) / 4
+		own, values := make([]uint64, n), make([]float32, n)
+		tensor.ToFloat32(values, src[:4*n], tensor.Float32)
+		key := uint64(0)
+		for i := range own {
+			if len(gaps) > 0 {
+				key += uint64(gaps[i%len(gaps)])
+			}
+			own[i] = key
+			key++
+		}
+		gotKeys, got := make([]uint64, n), make([]float32, n)
+		if err := p.Decode(gotKeys, got, src); err == nil {
+			checkPairs(t, gotKeys, got)
+		} else if !errors.Is(err, codecs.ErrCorrupt) {
+			t.Fatal(err)
+		}
+		encoded, err := p.Append(nil, own, values)
+		if err != nil {
+			if !errors.Is(err, codecs.ErrUnsuited) {
+				t.Fatal(err)
+			}
+			return
+		}
+		if err := p.Decode(gotKeys, got, encoded); err != nil {
+			t.Fatalf("decoding % x: %v", encoded, err)
+		}
+		checkPairs(t, gotKeys, got)
+		for i := range own {
+			if gotKeys[i] != own[i] || p.Mode != Joint && cmp.Compare(values[i], 0) != cmp.Compare(got[i], 0) {
+				t.Fatalf("%d: %v is restored as %d: %v", own[i], values[i], gotKeys[i], got[i])
+			}
+		}
+		again, err := p.Append(nil, own, values)
+		if err != nil || !bytes.Equal(again, encoded) {
+			t.Fatalf("the same pairs are encoded as % x and % x, %v", encoded, again, err)
+		}
+	})
+}
+
+func checkPairs(t *testing.T, own []uint64, values []float32) {
+	t.Helper()
+	if !keys.Ascending(own) {
+		t.Fatalf("keys do not ascend: %d", own)
+	}
+	for i, v := range values {
+		if !(math.Abs(float64(v)) <= math.MaxFloat32) {
+			t.Fatalf("value %d is %v", i, v)
+		}
+	}
+}

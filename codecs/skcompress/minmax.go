@@ -1,0 +1,81 @@
+package skcompress
+
+import (
+	"fmt"
+	"math"
+)
+
+// Empty is what cells hold in which nothing was inserted.
+const Empty = math.MaxUint16
+
+// A MinMaxSketch remembers a small integer for each key (section 4.2), in fewer cells than there are keys: s rows of t. In
+// each row a key has one cell; a cell keeps the least of what its keys insert; and a query takes the most of its key's
+// cells. So the answer is never more than what was inserted: with indexes that count from zero outwards, no value grows.
+type MinMaxSketch struct {
+	rows  int    // s
+	cols  uint32 // t
+	cells []uint16
+}
+
+// NewMinMaxSketch returns an empty sketch of rows times cols cells, at least one each.
+func NewMinMaxSketch(rows, cols int) *MinMaxSketch {
+	s := new(MinMaxSketch)
+	s.init(rows, cols, make([]uint16, rows*cols))
+	return s
+}
+
+// init makes s an empty sketch in cells.
+func (s *MinMaxSketch) init(rows, cols int, cells []uint16) {
+	if rows < 1 || cols < 1 || cols > math.MaxInt32 {
+		panic(fmt.Sprintf("skcompress: a sketch of %d rows and %d columns", rows, cols))
+	}
+	s.rows, s.cols, s.cells = rows, uint32(cols), cells
+	for i := range cells {
+		cells[i] = Empty
+	}
+}
+
+// Insert remembers index for key, or what is less if the key's cells have it: less than Empty.
+func (s *MinMaxSketch) Insert(key uint64, index uint16) {
+	h, step := hash(key)
+	cells := s.cells
+	for range s.rows {
+		cell := &cells[uint64(h)*uint64(s.cols)>>32]
+		*cell = min(*cell, index)
+		cells = cells[s.cols:]
+		h += step
+	}
+}
+
+// Query returns what is remembered for key: at most what was inserted for it, or Empty if surely nothing was.
+func (s *MinMaxSketch) Query(key uint64) uint16 {
+	h, step := hash(key)
+	most := uint16(0)
+	cells := s.cells
+	for range s.rows {
+		most = max(most, cells[uint64(h)*uint64(s.cols)>>32])
+		cells = cells[s.cols:]
+		h += step
+	}
+	return most
+}
+
+// Merge makes s what it were if all that was inserted into o had been inserted into s. Both must have the same shape.
+func (s *MinMaxSketch) Merge(o *MinMaxSketch) {
+	if s.rows != o.rows || s.cols != o.cols {
+		panic(fmt.Sprintf("skcompress: merging a sketch of %d times %d cells into one of %d times %d", o.rows, o.cols, s.rows, s.cols))
+	}
+	for i, index := range o.cells {
+		s.cells[i] = min(s.cells[i], index)
+	}
+}
+
+// hash returns a key's place in the first row, as a fraction of 2^32, and how far it moves from row to row. It is the
+// finalizer of SplitMix64, whose halves are as good as two hashes (https://doi.org/10.1145/2660193.2660195).
+func hash(key uint64) (first, step uint32) {
+	key += 0x9e3779b97f4a7c15
+	key = (key ^ key>>30) * 0xbf58476d1ce4e5b9
+	key = (key ^ key>>27) * 0x94d049bb133111eb
+	key ^= key >> 31
+	return uint32(key), uint32(key >> 32)
+}

@@ -1,0 +1,399 @@
+package skcompress
+
+import (
+	"cmp"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/gradproxy/gradproxy/codecs/codectest"
+	"github.com/gradproxy/gradproxy/codecs/internal/huffman"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+func normals(seed uint64, n int) []float32 {
+	r := rand.New(rand.NewPCG(seed, seed))
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = float32(r.NormFloat64())
+	}
+	return x
+}
+
+// drawnPairs returns n keys of which each number is one with the same probability, and normal values.
+func drawnPairs(seed uint64, n int, density float64) (own []uint64, values []float32) {
+	r := rand.New(rand.NewPCG(seed, seed))
+	own = make([]uint64, n)
+	key := uint64(0)
+	for i := range own {
+		key += 1 + uint64(math.Log(1-r.Float64())/math.Log(1-density))
+		own[i] = key
+	}
+	return own, normals(seed, n)
+}
+
+// finite returns blocks of n values of every kind of data that has no NaN and no infinity.
+func finite(n int) map[string][]float32 {
+	blocks := map[string][]float32{"normal": normals(1, n)}
+	for _, k := range codectest.Kinds() {
+		if k != codectest.Special && k != codectest.Random && k != codectest.Small { // which have NaN
+			x := make([]float32, n)
+			tensor.ToFloat32(x, k.Fill(tensor.Float32, n, 1), tensor.Float32)
+			blocks[k.String()] = x
+		}
+	}
+	return blocks
+}
+
+func mustMethod(t testing.TB, c Config) method {
+	t.Helper()
+	m, err := newMethod(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// Section 2.3: at m = 256 ranks are 99 % right, whatever the values and their order, merged or not.
+func TestRankCorrectness(t *testing.T) {
+	const n, m, seed = 50_000, 256, 1
+	r := rand.New(rand.NewPCG(seed, seed))
+	heavy := make([]float32, n)
+	for i := range heavy {
+		e := r.ExpFloat64()
+		heavy[i] = float32(e * e * e)
+	}
+	ascending := slices.Sorted(slices.Values(heavy))
+	descending := slices.Clone(ascending)
+	slices.Reverse(descending)
+	for name, x := range map[string][]float32{"normal": normals(2, n), "heavy": heavy, "ascending": ascending, "descending": descending, "few": normals(3, 300)} {
+		whole, parts := NewQuantiles(m), NewQuantiles(m)
+		for from := 0; from < len(x); from += len(x) / 10 {
+			part := NewQuantiles(m)
+			for _, v := range x[from : from+len(x)/10] {
+				whole.Add(v)
+				part.Add(v)
+			}
+			parts.Merge(part)
+		}
+		sorted := slices.Sorted(slices.Values(x))
+		for how, s := range map[string]*Quantiles{"in a row": whole, "merged": parts} {
+			if s.Count() != len(x) {
+				t.Errorf("%s, %s: %d values, want %d", name, how, s.Count(), len(x))
+			}
+			splits := s.Splits(nil, 256)
+			worst := 0.0
+			for i, v := range splits[:256] {
+				at, _ := slices.BinarySearch(sorted, v)
+				worst = max(worst, math.Abs(float64(at)/float64(len(x))-float64(i)/256))
+			}
+			t.Logf("%s, %s: ranks are wrong by %.5f at most", name, how, worst)
+			if worst > 0.01 {
+				t.Errorf("%s, %s: a rank is wrong by %.5f", name, how, worst)
+			}
+			if splits[0] != sorted[0] || splits[256] != sorted[len(x)-1] || !slices.IsSorted(splits) {
+				t.Errorf("%s, %s: from %v to %v, want %v to %v, ascending", name, how, splits[0], splits[256], sorted[0], sorted[len(x)-1])
+			}
+		}
+	}
+}
+
+// Section 4.1, step 1: parts of equally many values.
+func TestBucketsAreEqual(t *testing.T) {
+	const n, q = 60_000, 64
+	m := mustMethod(t, Config{Q: q})
+	x := normals(4, n)
+	w := new(work)
+	means := m.quantify(w, survey(x), x)
+	if got := len(means[negative]) + len(means[positive]); got != q+1 {
+		t.Fatalf("%d buckets, want one more than %d, since 0 is no quantile", got, q)
+	}
+	var has [2][q]int
+	for _, v := range x {
+		sign := 1 - math.Float32bits(v)>>31
+		has[sign][w.buckets[sign].Index(float32(math.Abs(float64(v))))]++
+	}
+	for sign := range means {
+		for b := range means[sign] {
+			if got := has[sign][b]; got < n/q*8/10 || got > n/q*12/10 {
+				t.Errorf("sign %d: bucket %d has %d of %d values", sign, b, got, n)
+			}
+		}
+	}
+}
+
+// Theorem 2: the variance of quantile-bucket quantification is at most d/(4q)·(φmin²+φmax²).
+func TestTheorem2(t *testing.T) {
+	const n = 70_000 // 2·m² of which a sketch sees, of each sign
+	for name, x := range finite(n) {
+		for _, q := range []int{2, 3, 16, 256} {
+			m := mustMethod(t, Config{Q: q})
+			w, found := new(work), survey(x)
+			if found[negative].values+found[positive].values == 0 {
+				continue
+			}
+			means := m.quantify(w, found, x)
+			variance, d := 0.0, 0
+			for _, v := range x {
+				if v == 0 {
+					continue
+				}
+				d++
+				sign, v := 1-math.Float32bits(v)>>31, float32(math.Abs(float64(v)))
+				diff := float64(means[sign][w.buckets[sign].Index(v)]) - float64(v)
+				variance += diff * diff
+			}
+			low, high := 0.0, 0.0 // φ of a sign that does not occur is the split at 0
+			if found[negative].values > 0 {
+				low = float64(found[negative].max)
+			}
+			if found[positive].values > 0 {
+				high = float64(found[positive].max)
+			}
+			if bound := float64(d) / float64(4*q) * (low*low + high*high); variance > bound*(1+1e-6) {
+				t.Errorf("%s, q = %d: the variance is %v, and its bound %v", name, q, variance, bound)
+			}
+		}
+	}
+}
+
+// Figure 5: a cell keeps the least that is inserted, and the answer is the most of a key's cells.
+func TestMinMax(t *testing.T) {
+	s := NewMinMaxSketch(3, 1)
+	if s.Query(7) != Empty {
+		t.Errorf("an empty sketch has %d", s.Query(7))
+	}
+	for _, index := range []uint16{3, 2, 5} {
+		s.Insert(uint64(index), index)
+	}
+	if got := s.Query(5); got != 2 {
+		t.Errorf("one column remembers %d of 3, 2 and 5; want 2", got)
+	}
+	s.cells = []uint16{0, 2, 2} // of three rows
+	if got := s.Query(1); got != 2 {
+		t.Errorf("of the candidates 0, 2 and 2 %d is chosen, want 2", got)
+	}
+}
+
+// Section 4.2, Analysis: no answer is more than what was inserted.
+func TestOnlyUnderestimates(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 5))
+	for _, shape := range [][2]int{{1, 100}, {2, 100}, {2, 1000}, {8, 33}} {
+		s := NewMinMaxSketch(shape[0], shape[1])
+		inserted := map[uint64]uint16{}
+		for range 500 {
+			k, index := r.Uint64(), uint16(r.IntN(256))
+			inserted[k] = index
+			s.Insert(k, index)
+		}
+		for k, index := range inserted {
+			if got := s.Query(k); got > index {
+				t.Fatalf("%v: %d was inserted, and the answer is %d", shape, index, got)
+			}
+		}
+	}
+}
+
+// Equation (2): at least so many answers are right, and not more if no two indexes are equal.
+func TestCorrectRate(t *testing.T) {
+	const v, trials = 2000, 30
+	for _, c := range []struct{ rows, cols int }{{1, v}, {2, v / 5}, {2, v / 2}, {4, v / 5}} {
+		bound := 0.0
+		for l := 1; l <= v; l++ {
+			bound += 1 - math.Pow(1-math.Pow(1-1/float64(c.cols), float64(v-l)), float64(c.rows))
+		}
+		bound /= v
+		rate := func(indexes int) float64 {
+			right := 0
+			for trial := range uint64(trials) {
+				s := NewMinMaxSketch(c.rows, c.cols)
+				for k := range uint64(v) {
+					s.Insert(k+trial<<32, uint16(k%uint64(indexes)))
+				}
+				for k := range uint64(v) {
+					if s.Query(k+trial<<32) == uint16(k%uint64(indexes)) {
+						right++
+					}
+				}
+			}
+			return float64(right) / (v * trials)
+		}
+		// The rate is a mean of 60,000 answers.
+		if got := rate(v); math.Abs(got-bound) > 0.01 {
+			t.Errorf("%+v: %.4f of the answers are right where all indexes differ, equation (2) has %.4f", c, got, bound)
+		}
+		if got := rate(32); got < bound {
+			t.Errorf("%+v: %.4f of the answers are right where indexes are equal, equation (2) has %.4f", c, got, bound)
+		}
+	}
+}
+
+// Section 7.5: a merged sketch is that of all that was inserted into either.
+func TestMergedSketch(t *testing.T) {
+	a, b, all := NewMinMaxSketch(2, 50), NewMinMaxSketch(2, 50), NewMinMaxSketch(2, 50)
+	r := rand.New(rand.NewPCG(6, 6))
+	for i := range 200 {
+		k, index := r.Uint64(), uint16(r.IntN(100))
+		[]*MinMaxSketch{a, b}[i%2].Insert(k, index)
+		all.Insert(k, index)
+	}
+	a.Merge(b)
+	if !slices.Equal(a.cells, all.cells) {
+		t.Error("the merged sketch differs from that of all")
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("sketches of other shapes are merged")
+		}
+	}()
+	a.Merge(NewMinMaxSketch(1, 100))
+}
+
+// Section 4.2, solutions 1 and 2: no decoded value changes sign, none is in a bucket farther from zero than its own, and none
+// is q/r buckets or more closer.
+func TestSignsAndGroups(t *testing.T) {
+	const n = 8000
+	for name, x := range finite(n) {
+		for _, c := range []Config{{}, {Q: 64, R: 4, Mode: Sparse}, {Mode: Dense}, {Q: 100, R: 7, Rows: 1, Cols: 0.5}} {
+			m := mustMethod(t, c)
+			encoded, w := m.appendBlock(nil, new(work), survey(x), nil, x), new(work)
+			trueOnes := new(work)
+			m.appendBlock(nil, trueOnes, survey(x), nil, x)
+			y := make([]float32, n)
+			if _, err := m.decodeBlock(w, nil, y, encoded); err != nil {
+				t.Fatalf("%s, %v: %v", name, m, err)
+			}
+			if encoded[0] == formZeros {
+				continue
+			}
+			for i := range x {
+				if cmp.Compare(x[i], 0) != cmp.Compare(y[i], 0) {
+					t.Fatalf("%s, %v: %v is delivered as %v", name, m, x[i], y[i])
+				}
+				if x[i] == 0 {
+					continue
+				}
+				class, index := trueOnes.class[i], trueOnes.index[i]
+				got := w.groups[class].sketch.Query(uint64(i))
+				if w.class[i] != class || got > index || int(index-got) >= (m.Q+m.R-1)/m.R {
+					t.Fatalf("%s, %v: value %d of group %d and bucket %d is in group %d and bucket %d", name, m, i, class, index, w.class[i], got)
+				}
+			}
+		}
+	}
+}
+
+// Section 4.3 and Figure 7: items that occur 6, 3, 2 and 1 times cost 21 bits, not 24; and coding them, table and all, never
+// costs more than the bit that says that it is not done.
+func TestHuffmanOfCells(t *testing.T) {
+	w := &work{numbers: []uint32{6, 3, 2, 1}}
+	w.cost()
+	if got := w.code.Cost(w.numbers); got != 21 {
+		t.Errorf("%d bits, want 21", got)
+	}
+	if got, optimal := w.cost(); got != 1+24 || optimal {
+		t.Errorf("%d bits, %v; the table costs more than 3", got, optimal)
+	}
+	r := rand.New(rand.NewPCG(7, 7))
+	for range 300 {
+		w.numbers = make([]uint32, 1+r.IntN(64))
+		total := 0
+		for i := range w.numbers {
+			w.numbers[i] = uint32(r.IntN(1 << r.IntN(12)))
+			total += int(w.numbers[i])
+		}
+		if got, _ := w.cost(); got > 1+total*int(huffman.Fixed(len(w.numbers))) {
+			t.Errorf("%v cost %d bits", w.numbers, got)
+		}
+	}
+}
+
+// Section 7.7: with q = 16 and cells of 2 times d/5, a value takes 1.6 bits, 20x, before Huffman's code.
+func TestTwentyfold(t *testing.T) {
+	const n = 100_000
+	x := normals(8, n)
+	m := mustMethod(t, Config{Mode: Joint})
+	w := new(work)
+	encoded := m.appendBlock(nil, w, survey(x), nil, x)
+	l := layout{buckets: [2]int{8, 8}, joint: true}
+	if bits := len(w.cells) * int(huffman.Fixed(l.alphabet())); 20*bits != 32*n {
+		t.Errorf("%d bits of cells for %d values, want 1.6 each", bits, n)
+	}
+	if ratio := 4 * float64(n) / float64(len(encoded)); ratio < 21.7 {
+		t.Errorf("%.1fx after Huffman's code, section 7.7 has 21.7x", ratio)
+	}
+}
+
+// Section 5 and appendix A.3: lists and map deliver the same, and auto takes the shorter.
+func TestAutoTakesTheShorter(t *testing.T) {
+	const n = 10_000
+	for name, x := range finite(n) {
+		lengths := map[Mode]int{}
+		var delivered [][]float32
+		for _, mode := range []Mode{Auto, Sparse, Dense} {
+			m := mustMethod(t, Config{Q: 64, R: 4, Mode: mode})
+			encoded := m.appendBlock(nil, new(work), survey(x), nil, x)
+			y := make([]float32, n)
+			if _, err := m.decodeBlock(new(work), nil, y, encoded); err != nil {
+				t.Fatal(err)
+			}
+			lengths[mode], delivered = len(encoded), append(delivered, y)
+		}
+		if !slices.Equal(delivered[0], delivered[1]) || !slices.Equal(delivered[0], delivered[2]) {
+			t.Errorf("%s: modes deliver different values", name)
+		}
+		if a, most := lengths[Auto], min(lengths[Sparse], lengths[Dense]); a > most+1 { // a map's bits go on in its last byte
+			t.Errorf("%s: %d bytes, and lists or a map %d", name, a, most)
+		}
+	}
+}
+
+// Section 7.1: the driver decodes what workers send, sums, and encodes the sum.
+func TestDriver(t *testing.T) {
+	const n, workers = 5000, 4
+	c := Config{Q: 64}
+	m := mustMethod(t, c)
+	d, err := NewDriver(c, n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for step := range uint64(2) {
+		sum := make([]float32, n)
+		for id := range uint64(workers) {
+			encoded, err := encoder{m, n}.Append(nil, normals(10*step+id, n))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := d.Add(encoded[:len(encoded)-1]); err == nil {
+				t.Fatal("a gradient that is cut short is taken")
+			}
+			if err := d.Add(encoded); err != nil {
+				t.Fatal(err)
+			}
+			y := make([]float32, n)
+			if err := (decoder{m, n}).Decode(y, encoded); err != nil {
+				t.Fatal(err)
+			}
+			for i, v := range y {
+				sum[i] += v
+			}
+		}
+		if !slices.Equal(d.Sum(), sum) {
+			t.Fatalf("step %d: the sum is another", step)
+		}
+		want, err := encoder{m, n}.Append(nil, sum)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := d.Append(nil); err != nil || !slices.Equal(got, want) {
+			t.Fatalf("step %d: the sum is encoded as something else, %v", step, err)
+		}
+	}
+	for i := range d.sum {
+		d.sum[i] = math.MaxFloat32 * float32(2-i%2)
+	}
+	if got, err := d.Append([]byte{1}); err == nil || len(got) != 1 {
+		t.Errorf("infinite sums are sent: %v", err)
+	}
+}
