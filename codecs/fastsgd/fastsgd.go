@@ -1,16 +1,16 @@
-// Package fastsgd is FastSGD, which sends the largest values of a sparse gradient as small logarithms and their positions as
-// deltas ([Yang et al.]): reciprocal mapper, logarithm quantization and threshold filter (section 3.2, Algorithm 1) and
-// the gradient key encoder (section 3.3, Algorithm 2), in time O(D). What is not sent waits in a residual, if there is
-// one, which package feedback keeps; the paper has none. Each half can be used alone: [Values] codes values, and
+// Package fastsgd is FastSGD, which sends the largest values of a sparse gradient as small logarithms and their positions
+// as deltas ([Yang et al.]): reciprocal mapper, logarithm quantization and threshold filter (section 3.2, Algorithm 1)
+// and the gradient key encoder (section 3.3, Algorithm 2), in time O(D). What is not sent waits in a residual, if there
+// is one, which package feedback keeps; the paper has none. Each half can be used alone: [Values] codes values, and
 // keys.BitGrain keys.
 //
-// Deviations from the paper: the sum is that of a block of values, 1<<20 by default, not of a whole tensor, unless the tensor
-// is smaller. L is from 0 to τ, which with a sign is 2τ+1 codes, 257 for τ = 128, where the paper counts on a byte. But L = 0 says
-// that a value is the whole sum, so it is the only one in its block: such a block says so in its sum, codes stand for ±1 to ±τ,
-// and nothing is lost. (The paper's negative L would lose the sign of that value.) R and logarithms are never computed:
-// L is the least for which |v| >= sum/b^L, found in a table of sum/b^0 to sum/b^τ that both ends compute alike, so that
-// what is promised of decoded values is true to the last bit. Where the sum of float32 values is not a float64, it is
-// rounded up.
+// Deviations from the paper: the sum is that of a block of values, 1<<20 by default, not of a whole tensor, unless the
+// tensor is smaller. L is from 0 to τ, which with a sign is 2τ+1 codes, 257 for τ = 128, where the paper counts on a
+// byte. But L = 0 says that a value is the whole sum, so it is the only one in its block: such a block says so in its
+// sum, codes stand for ±1 to ±τ, and nothing is lost. (The paper's negative L would lose the sign of that value.) R and
+// logarithms are never computed: L is the least for which |v| >= sum/b^L, found in a table of sum/b^0 to sum/b^τ that
+// both ends compute alike, so that what is promised of decoded values is true to the last bit. Where the sum of float32
+// values is not a float64, it is rounded up.
 //
 // # State
 //
@@ -22,7 +22,7 @@
 //
 //	d       unsigned LEB128: how many values are sent; 0 ends the block
 //	sum     8 bytes, a little-endian float64: the sum of all magnitudes, rounded up; negative if L is 0 in place of 1
-//	codes   of each value that is sent: a bit, 1 if it is negative, and L-1 in ⌈log2 τ⌉ bits; filled up to a byte with zeros
+//	codes   of each value that is sent: a bit, 1 if it is negative, and L-1 in ⌈log2 τ⌉ bits; filled up with zeros
 //	keys    the positions of these values in the block, by keys.BitGrain
 //
 // A value of level L is delivered as ±T[L], where X[0] is the sum, X[L] is X[L-1]/b rounded up to a float64, and T[L]
@@ -31,9 +31,9 @@
 // # Bounds
 //
 // Values: 0 or of the same sign, and for those that are sent |x|/b <= |y| <= |x|, so that 1 - |y|/|x| <= 1 - 1/b;
-// those below sum/b^τ are not sent. (Elements of 16 bits and 64 bits are rounded after and before.) Size: at most b^τ values of a
-// block are sent, each for ⌈log2 τ⌉ + 1 bits, 8 by default, and its key. Time: O(n), two passes over the values and
-// work for those that are sent. Memory: 12 bytes a value that is sent, while a coder runs.
+// those below sum/b^τ are not sent. (Elements of 16 bits are rounded after that, those of 64 bits before.) Size: at most
+// b^τ values of a block are sent, each for ⌈log2 τ⌉ + 1 bits, 8 by default, and its key. Time: O(n), two passes over the
+// values and work for those that are sent. Memory: 12 bytes a value that is sent, while a coder runs.
 //
 // # Unsuited
 //
@@ -73,8 +73,8 @@ type Config struct {
 	Tau int
 	// L is the length of the flags of keys in bits, 1 to 6. 0 is 2.
 	L int
-	// Block is how many values share a sum, at most 1<<28. 0 is 1<<20. The larger, the fewer are sent. A tensor is given to an
-	// Encoder in parts of that many float32 (so a block of 64-bit elements has half as many values).
+	// Block is how many values share a sum, at most 1<<28. 0 is 1<<20. The larger, the fewer are sent. A tensor is given
+	// to an Encoder in parts of that many float32 (so a block of 64-bit elements has half as many values).
 	Block int
 }
 
@@ -94,7 +94,8 @@ func New(c Config) (codecs.Codec, error) {
 		c.Block = defaultBlock
 	}
 	if c.Block < 1 || c.Block > maxBlock {
-		return nil, fmt.Errorf("%w: fastsgd: block is %d; write a number of values from 1 to %d", codecs.ErrText, c.Block, maxBlock)
+		return nil, fmt.Errorf("%w: fastsgd: block is %d; write a number of values from 1 to %d",
+			codecs.ErrText, c.Block, maxBlock)
 	}
 	grain := keys.BitGrain{L: c.L}
 	return codecs.Values(&method{

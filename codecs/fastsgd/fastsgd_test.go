@@ -50,7 +50,9 @@ func TestTexts(t *testing.T) {
 			t.Errorf("%s: %v, %v; want %s", text, c, err, want)
 		}
 	}
-	for _, bad := range []Config{{B: 1}, {B: 17}, {B: math.NaN()}, {Tau: -1}, {Tau: 4097}, {B: 16, Tau: 200}, {L: 7}, {Block: -1}} {
+	for _, bad := range []Config{
+		{B: 1}, {B: 17}, {B: math.NaN()}, {Tau: -1}, {Tau: 4097}, {B: 16, Tau: 200}, {L: 7}, {Block: -1},
+	} {
 		if c, err := New(bad); !errors.Is(err, codecs.ErrText) {
 			t.Errorf("%+v: %v, %v; want an ErrText", bad, c, err)
 		}

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/big"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/gradproxy/gradproxy/codecs/codectest"
@@ -15,7 +16,8 @@ import (
 // inputs are values of every shape: normal, heavy-tailed, sparse, subnormal, of all magnitudes that a float32 has.
 func inputs(n int) map[string][]float32 {
 	all := map[string][]float32{}
-	for _, k := range []codectest.Kind{codectest.Zeros, codectest.Constant, codectest.Gaussian, codectest.Heavy, codectest.Sparse, codectest.Rows, codectest.Finite} {
+	for _, k := range []codectest.Kind{codectest.Zeros, codectest.Constant, codectest.Gaussian, codectest.Heavy,
+		codectest.Sparse, codectest.Rows, codectest.Finite} {
 		x := make([]float32, n)
 		tensor.ToFloat32(x, k.Fill(tensor.Float32, n, 1), tensor.Float32)
 		all[k.String()] = x
@@ -32,10 +34,13 @@ func inputs(n int) map[string][]float32 {
 	return all
 }
 
-var configs = []Config{{}, {B: 1.03625}, {B: 1.1125, Tau: 64}, {B: 2, Tau: 300}, {B: 1.0001, Tau: 4096}, {B: 16, Tau: 40}}
+// configs are those of section 4.2, and the ends of what a Config can be.
+func configs() []Config {
+	return []Config{{}, {B: 1.03625}, {B: 1.1125, Tau: 64}, {B: 2, Tau: 300}, {B: 1.0001, Tau: 4096}, {B: 16, Tau: 40}}
+}
 
 func eachInput(t *testing.T, f func(t *testing.T, c Config, x []float32)) {
-	for _, c := range configs {
+	for _, c := range configs() {
 		for name, x := range inputs(3000) {
 			t.Run(fmt.Sprintf("%v/%s", mustNew(t, c), name), func(t *testing.T) {
 				if c.B == 0 {
@@ -165,7 +170,8 @@ func TestAtMostBToTheTauAreKept(t *testing.T) {
 	for i := range x {
 		x[i] = 0.1
 	}
-	for _, c := range append(configs, Config{B: 1.1, Tau: 10}, Config{B: 2, Tau: 1}, Config{B: 2, Tau: 10}, Config{B: 2, Tau: 15}, Config{B: 2, Tau: 16}) {
+	more := []Config{{B: 1.1, Tau: 10}, {B: 2, Tau: 1}, {B: 2, Tau: 10}, {B: 2, Tau: 15}, {B: 2, Tau: 16}}
+	for _, c := range slices.Concat(configs(), more) {
 		v, err := NewValues(c.B, c.Tau)
 		if err != nil {
 			t.Fatal(err)
@@ -188,7 +194,7 @@ func TestAtMostBToTheTauAreKept(t *testing.T) {
 
 // A single value is the whole sum: L is 0, and its sign and its last bit survive.
 func TestSingleValue(t *testing.T) {
-	for _, c := range append(configs, Config{Tau: 1}) {
+	for _, c := range append(configs(), Config{Tau: 1}) {
 		for _, v := range []float32{1, -1, 0.1, -0.1, math.MaxFloat32, -math.MaxFloat32, 1e-45, -1e-45} {
 			x := make([]float32, 50)
 			x[31] = v
@@ -207,7 +213,7 @@ func TestEveryLevelHasACode(t *testing.T) {
 	}
 	var s scale
 	s.set(1, 1.1, 128)
-	x := []float32{} // two of each level; together less than the sum, which is then the scale's by one more value
+	var x []float32 // of each level, with both signs
 	for L := 1; L <= 128; L++ {
 		x = append(x, s.T[L], -s.T[L])
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/gradproxy/gradproxy/codecs/internal/bitio"
 )
 
-// Values is the gradient value encoder alone (Algorithm 1), and its decoder: what of a sparse gradient is not its keys. It is
-// immutable and safe for concurrent use.
+// Values is the gradient value encoder alone (Algorithm 1), and its decoder: what of a sparse gradient is not its keys. It
+// is immutable and safe for concurrent use.
 type Values struct {
 	b      float64
 	tau    int
@@ -105,8 +105,8 @@ func (v *Values) appendCodes(dst []byte, s *scale, sum float64, values []float32
 	return dst
 }
 
-// Decode sets values, as many as Append kept, from the encoding that src begins with, and returns how many bytes that has, or
-// an error that wraps codecs.ErrCorrupt.
+// Decode sets values, as many as Append kept, from the encoding that src begins with, and returns how many bytes that
+// has, or an error that wraps codecs.ErrCorrupt.
 func (v *Values) Decode(values []float32, src []byte) (used int, err error) {
 	if len(values) == 0 {
 		return 0, nil

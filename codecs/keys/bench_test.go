@@ -11,8 +11,9 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// Benchmark measures element codecs, and package lossless beside them, on int32 keys of which one integer in so many is one, and on
-// keys with gaps of every magnitude. It reports bits a key, the bound for keys drawn at random, and speed against a copy.
+// Benchmark measures the element codecs, and package lossless beside them, on uint32 keys: one integer in so many, drawn
+// at random, and gaps of every magnitude. It reports bits a key, how many times the bound that is, and speed against a
+// copy.
 func Benchmark(b *testing.B) {
 	general, err := lossless.New(lossless.Config{})
 	if err != nil {

@@ -33,7 +33,8 @@ func Parse(a *codecs.Args) (Coding, error) {
 	case "rice":
 		c = Rice{}
 	default:
-		return nil, fmt.Errorf("%w %q: it is no coding of keys; write delta-binary, adaptive-prefix, bit-grain or rice", codecs.ErrText, a.Name)
+		return nil, fmt.Errorf("%w %q: no coding of keys is called so; write delta-binary, adaptive-prefix, bit-grain or rice",
+			codecs.ErrText, a.Name)
 	}
 	return c, a.Err()
 }

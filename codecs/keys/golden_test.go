@@ -164,7 +164,8 @@ func TestGoldenVectors(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if keys, err := c.decode(n, v.bytes); !errors.Is(err, codecs.ErrCorrupt) || !strings.Contains(err.Error(), why) {
+				keys, err := c.decode(n, v.bytes)
+				if !errors.Is(err, codecs.ErrCorrupt) || !strings.Contains(err.Error(), why) {
 					t.Errorf("decoded as %d, %v; want an ErrCorrupt that says %q", keys, err, why)
 				}
 			default:

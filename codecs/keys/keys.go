@@ -1,8 +1,8 @@
 // Package keys codes strictly ascending integers: the positions of the values that a sparse gradient has, the rows of a
 // sparse push. It has the key encodings of SKCompress ([Jiang et al.], sections 5.1 and 5.2: [DeltaBinary] and
-// [Adaptive]) and of FastSGD ([Yang et al.], section 3.3: [BitGrain]), and the [Rice] codes that come closest to what keys drawn
-// at random must cost. Each is a [Coding], which methods for sparse gradients use for their positions, and a lossless
-// codec of integer elements ([New]): delta-binary, adaptive-prefix, bit-grain and rice.
+// [Adaptive]) and of FastSGD ([Yang et al.], section 3.3: [BitGrain]), and the [Rice] codes that come closest to what
+// keys drawn at random must cost. Each is a [Coding], which methods for sparse gradients use for their positions, and a
+// lossless codec of integer elements ([New]): delta-binary, adaptive-prefix, bit-grain and rice.
 //
 // Deviations from the papers: keys have 64 bits, where the papers have 32; where an array needs more than 32, grains and
 // intervals are twice as wide, and arrays say so. FastSGD's M is the length of the largest delta in binary, since its
@@ -25,17 +25,17 @@
 // # Bounds
 //
 // n keys below N that are drawn at random cost at least n·H(p)/p bits, where p = n/N and H is the binary entropy
-// ([BernoulliBits]); Rice takes at most 1.02 times that for p up to 0.3 (and is 1.04 times that at worst, about p = 0.38). Any n keys
-// take at most MaxLen(n) bytes; element codecs never let a block grow. Time: O(n), a few passes. Memory: one number an element
-// while an element codec runs, and none between.
+// ([BernoulliBits]); Rice takes at most 1.02 times that for p up to 0.3, and 1.04 times at worst, about p = 0.38. Any
+// n keys take at most MaxLen(n) bytes; element codecs never let a block grow. Time: O(n), a few passes. Memory: one
+// number an element while an element codec runs, and none between.
 //
 // # Unsuited
 //
-// Elements that do not ascend strictly, negative ones, types other than int32, uint32, int64 and uint64, and blocks that would not get
-// shorter.
+// Elements that do not ascend strictly, negative ones, types other than int32, uint32, int64 and uint64, and blocks that
+// would not get shorter.
 //
 // [Jiang et al.]: https://doi.org/10.1007/s00778-019-00596-3
-// [Yang et al.]: https://arxiv.org/abs/2112.04291
+// [Yang et al.]: https://arxiv.org/abs/2112.04291v1
 package keys
 
 import (
@@ -72,13 +72,14 @@ func descent(keys []uint64) int {
 	return -1
 }
 
+// mustAscend panics if keys do not ascend strictly.
 func mustAscend(keys []uint64) {
 	if i := descent(keys); i >= 0 {
 		panic(fmt.Sprintf("keys: key %d is %d, after %d; keys must ascend", i, keys[i], keys[i-1]))
 	}
 }
 
-// maxDelta returns the largest delta of at least one key. It panics if they do not ascend strictly.
+// maxDelta returns the largest delta of keys, of which there is one at least. It panics if they do not ascend strictly.
 func maxDelta(keys []uint64) uint64 {
 	mustAscend(keys)
 	most := keys[0]

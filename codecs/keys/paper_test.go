@@ -83,7 +83,7 @@ func TestSKCompressFigure9(t *testing.T) {
 		occur := occurrences(keys)
 		a, b := fixed.cost(&occur, nil), coded.cost(&occur, new(words))
 		if a.prefixes != 24 || a.deltas != figure.deltas || b.deltas != figure.deltas {
-			t.Errorf("%v: prefixes of one length: %d and %d bits, want 24 and %d", figure.intervals, a.prefixes, a.deltas, figure.deltas)
+			t.Errorf("%v: in one length %d and %d bits, want 24 and %d", figure.intervals, a.prefixes, a.deltas, figure.deltas)
 		}
 		if got := b.prefixes - b.code.TableLen(); got != figure.prefix {
 			t.Errorf("%v: Huffman's prefixes: %d bits, want %d", figure.intervals, got, figure.prefix)

@@ -40,7 +40,8 @@ func (c coder) Append(dst []byte, src []float32) ([]byte, error) {
 		x := src[from:min(from+c.block, c.n)]
 		most := absmax.Of(x)
 		if !(most <= math.MaxFloat32) {
-			return dst[:begin], fmt.Errorf("%w: logquant: the largest of values %d to %d is %v", codecs.ErrUnsuited, from, from+len(x)-1, most)
+			return dst[:begin], fmt.Errorf("%w: logquant: the largest of values %d to %d is %v",
+				codecs.ErrUnsuited, from, from+len(x)-1, most)
 		}
 		top := zeros
 		if most > 0 {

@@ -20,9 +20,9 @@
 //
 // # Bounds
 //
-// Size: bits of each value, and 2 bytes a block. Error: |x|/√2 < |y| < √2·|x|, but y = 0 where |x| < 2^(top+2-2^(bits-1))/√2,
-// and |y| = 2^127 for all |x| above. For elements of 16 bits, y is rounded to their type. Time: O(n), two passes. Memory:
-// none that grows with n.
+// Size: bits of each value, and 2 bytes a block. Error: |x|/√2 < |y| < √2·|x|, but y = 0 where |x| is below
+// 2^(top+2-2^(bits-1))/√2, and |y| = 2^127 for all |x| above. For elements of 16 bits, y is rounded to their type. Time:
+// O(n), two passes. Memory: none that grows with n.
 //
 // # Unsuited
 //
@@ -66,7 +66,8 @@ func New(c Config) (codecs.Codec, error) {
 		return nil, fmt.Errorf("%w: logquant: bits is %d; write a number from %d to %d", codecs.ErrText, c.Bits, minBits, maxBits)
 	}
 	if c.Block < 1 || c.Block > maxBlock {
-		return nil, fmt.Errorf("%w: logquant: block is %d; write a number of values from 1 to %d", codecs.ErrText, c.Block, maxBlock)
+		return nil, fmt.Errorf("%w: logquant: block is %d; write a number of values from 1 to %d",
+			codecs.ErrText, c.Block, maxBlock)
 	}
 	return codecs.Values(method{c.Bits, c.Block}), nil
 }
