@@ -1,6 +1,7 @@
 package sketchedsgd
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -31,19 +32,20 @@ const (
 	defaultSeed  = 1
 	defaultBlock = 1 << 20
 	maxBlock     = 1 << 24
+	maxN         = 2 * maxBlock // values of a coder: a block of 16-bit elements
 	maxP         = 1 << 20
 	leastPart    = 1e-6
 )
 
 // New returns the codec, or an error that wraps codecs.ErrText if a parameter is out of its bounds.
 func New(c Config) (codecs.Codec, error) {
-	c = c.withDefaults()
-	for name, v := range map[string]float64{"k": c.K, "cols": c.Cols} {
-		if !(v >= leastPart && v <= 1) {
-			return nil, fmt.Errorf("%w: sketchedsgd: %s is %v; write a fraction from %v to 1", codecs.ErrText, name, v, leastPart)
-		}
+	c = Config{
+		K: cmp.Or(c.K, defaultK), P: cmp.Or(c.P, defaultP), Rows: cmp.Or(c.Rows, defaultRows), Cols: cmp.Or(c.Cols, defaultCols),
+		Cells: c.Cells, Pick: c.Pick, Seed: cmp.Or(c.Seed, defaultSeed), Block: cmp.Or(c.Block, defaultBlock),
 	}
 	switch {
+	case !(c.K >= leastPart && c.K <= 1 && c.Cols >= leastPart && c.Cols <= 1):
+		return nil, fmt.Errorf("%w: sketchedsgd: k is %v, cols %v; write fractions from %v to 1", codecs.ErrText, c.K, c.Cols, leastPart)
 	case c.P < 1 || c.P > maxP:
 		return nil, fmt.Errorf("%w: sketchedsgd: p is %d; write a number from 1 to %d", codecs.ErrText, c.P, maxP)
 	case c.Seed > math.MaxInt64:
@@ -55,29 +57,6 @@ func New(c Config) (codecs.Codec, error) {
 		return nil, fmt.Errorf("%w: %w", codecs.ErrText, err)
 	}
 	return codecs.Values(&method{config: c}), nil
-}
-
-func (c Config) withDefaults() Config {
-	for _, p := range []struct {
-		to  *float64
-		def float64
-	}{{&c.K, defaultK}, {&c.Cols, defaultCols}} {
-		if *p.to == 0 {
-			*p.to = p.def
-		}
-	}
-	for _, p := range []struct {
-		to  *int
-		def int
-	}{{&c.P, defaultP}, {&c.Rows, defaultRows}, {&c.Block, defaultBlock}} {
-		if *p.to == 0 {
-			*p.to = p.def
-		}
-	}
-	if c.Seed == 0 {
-		c.Seed = defaultSeed
-	}
-	return c
 }
 
 // FromArgs makes the codec of a text: sketchedsgd, sketchedsgd(k=0.001,p=16), sketchedsgd(rows=15,cols=0.002,pick=heavymix).
@@ -162,11 +141,24 @@ func (m *method) take(n int) *bench {
 }
 
 func (m *method) NewEncoder(n int) (codecs.ValueEncoder, error) {
+	if err := checkLen(n); err != nil {
+		return nil, err
+	}
 	return &encoder{method: m, n: n}, nil
 }
 
 func (m *method) NewDecoder(n int) (codecs.ValueDecoder, error) {
+	if err := checkLen(n); err != nil {
+		return nil, err
+	}
 	return &decoder{method: m, n: n}, nil
+}
+
+func checkLen(n int) error {
+	if n > maxN {
+		return fmt.Errorf("%w: sketchedsgd: %d values at once; at most %d", codecs.ErrUnsuited, n, maxN)
+	}
+	return nil
 }
 
 type encoder struct {

@@ -56,3 +56,23 @@ func TestText(t *testing.T) {
 		}
 	}
 }
+
+// What New has taken makes plans of every length that a coder may have.
+func TestLengths(t *testing.T) {
+	for _, c := range []Config{{K: 1, Cols: 1}, {K: leastPart, Cols: leastPart, P: maxP}} {
+		codec := mustNew(t, c)
+		m, _ := codecs.MethodOf(codec)
+		for _, n := range []int{1, maxN} {
+			p := m.(*method).config.params(n)
+			if p.K < 1 || p.K > n || p.Columns < 1 || p.Columns > countsketch.MaxColumns || p.candidates() > n {
+				t.Errorf("%v of %d values: %+v", codec, n, p)
+			}
+		}
+		if _, err := m.NewEncoder(maxN + 1); !errors.Is(err, codecs.ErrUnsuited) {
+			t.Errorf("%v, want ErrUnsuited", err)
+		}
+		if _, err := m.NewDecoder(maxN + 1); !errors.Is(err, codecs.ErrUnsuited) {
+			t.Errorf("%v, want ErrUnsuited", err)
+		}
+	}
+}
