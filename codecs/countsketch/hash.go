@@ -45,7 +45,7 @@ func NewHash(c Config, coordinates int) (*Hash, error) {
 		return nil, err
 	}
 	if coordinates < 0 || uint64(coordinates) > MaxCoordinates {
-		return nil, fmt.Errorf("countsketch: %d coordinates; at most %d have hashes", coordinates, MaxCoordinates)
+		return nil, fmt.Errorf("countsketch: %d coordinates; at most %d have hashes", coordinates, uint64(MaxCoordinates))
 	}
 	h := &Hash{Config: c, coordinates: coordinates}
 	for r := range c.Rows {

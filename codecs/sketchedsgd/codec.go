@@ -49,7 +49,7 @@ func New(c Config) (codecs.Codec, error) {
 	case c.P < 1 || c.P > maxP:
 		return nil, fmt.Errorf("%w: sketchedsgd: p is %d; write a number from 1 to %d", codecs.ErrText, c.P, maxP)
 	case c.Seed > math.MaxInt64:
-		return nil, fmt.Errorf("%w: sketchedsgd: seed is %d; write a number from 1 to %d", codecs.ErrText, c.Seed, math.MaxInt64)
+		return nil, fmt.Errorf("%w: sketchedsgd: seed is %d; write a number from 1 to %d", codecs.ErrText, c.Seed, int64(math.MaxInt64))
 	case c.Block < 1 || c.Block > maxBlock:
 		return nil, fmt.Errorf("%w: sketchedsgd: block is %d; write a number of values from 1 to %d", codecs.ErrText, c.Block, maxBlock)
 	}
