@@ -47,8 +47,12 @@ func appendFourBits(dst, p []byte, base byte) (_ []byte, ok bool) {
 	dst = slices.Grow(dst, most+16)[:begin+4+n]
 	dst[begin] = base
 	out := dst[begin+4:]
+	dst, i := appendFourBitsTiles(dst, out, p, base, begin+most)
+	if len(dst)-begin > most {
+		return nil, false
+	}
 	b := uint64(base) * ones
-	for i := 0; i < len(p); i += 16 {
+	for ; i < len(p); i += 16 {
 		x := binary.LittleEndian.Uint64(p[i:])
 		v, e := fourBits(x, b)
 		if e != 0 {
@@ -69,6 +73,30 @@ func appendFourBits(dst, p []byte, base byte) (_ []byte, ok bool) {
 	}
 	putUint24(dst[begin+1:], len(dst)-begin-4-n)
 	return dst, true
+}
+
+// tilePiece is how many exponents the kernels are given at once: what they say of escapes has a bit for each.
+const tilePiece = 4 << 10
+
+// appendFourBitsTiles does what appendFourBits does for the first n exponents of p, unless dst gets longer than most.
+func appendFourBitsTiles(dst, out, p []byte, base byte, most int) (_ []byte, n int) {
+	var escapes [tilePiece / 8]byte
+	for n < len(p) {
+		k := packTiles(out[n/2:], escapes[:], p[n:min(n+tilePiece, len(p))], base)
+		if k == 0 {
+			break
+		}
+		for i := 0; i < k; i += 64 {
+			for e := binary.LittleEndian.Uint64(escapes[i/8:]); e != 0; e &= e - 1 {
+				dst = append(dst, p[n+i+bits.TrailingZeros64(e)])
+			}
+			if len(dst) > most {
+				return dst, n
+			}
+		}
+		n += k
+	}
+	return dst, n
 }
 
 // fourBits returns, for each byte of x, its difference to that of b if that is under escape, else escape, and the high
@@ -103,8 +131,9 @@ func readFourBits(r *reader, dst []byte) {
 	if r.err != nil {
 		return
 	}
+	escapes, i := readFourBitsTiles(dst, in, base, escapes)
 	b := uint64(base) * ones
-	for i := 0; i+8 <= len(dst); i += 8 {
+	for ; i+8 <= len(dst); i += 8 {
 		v := binary.LittleEndian.Uint64(in[i/16*8:]) >> (i / 8 & 1 * 4) & lows
 		x := v + b
 		if e := (v + (0x80-escape)*ones) & highs; e != 0 {
@@ -121,6 +150,28 @@ func readFourBits(r *reader, dst []byte) {
 	if len(escapes) > 0 {
 		r.fail(errEscapes)
 	}
+}
+
+// readFourBitsTiles does what readFourBits does for the first n exponents, and returns the escapes that are left.
+func readFourBitsTiles(dst, in []byte, base byte, escapes []byte) (left []byte, n int) {
+	var found [tilePiece / 8]byte
+	for n < len(dst) {
+		k := unpackTiles(dst[n:min(n+tilePiece, len(dst))], found[:], in[n/2:], base)
+		if k == 0 {
+			break
+		}
+		for i := 0; i < k; i += 64 {
+			for e := binary.LittleEndian.Uint64(found[i/8:]); e != 0; e &= e - 1 {
+				if len(escapes) == 0 {
+					return nil, n + i // where the loop in Go finds that out
+				}
+				dst[n+i+bits.TrailingZeros64(e)] = escapes[0]
+				escapes = escapes[1:]
+			}
+		}
+		n += k
+	}
+	return escapes, n
 }
 
 // insertEscapes replaces the bytes of x that have their high bit in e by those of escapes.

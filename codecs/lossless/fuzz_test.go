@@ -9,11 +9,13 @@ import (
 
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/codectest"
+	"github.com/gradproxy/gradproxy/codecs/internal/asm"
+	"github.com/gradproxy/gradproxy/codecs/internal/asm/asmtest"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
 // FuzzDecode: any bytes are an encoding or ErrCorrupt, for a block of any length, and set all of it or none of what is
-// beside it.
+// beside it, the same with every kernel.
 func FuzzDecode(f *testing.F) {
 	c := mustNew(f, Config{})
 	for _, k := range codectest.Kinds() {
@@ -33,13 +35,24 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		around := bytes.Repeat([]byte{0xa5}, n+64)
-		if err := d.Decode(around[32:32+n:32+n], src); err != nil && !errors.Is(err, codecs.ErrCorrupt) {
-			t.Fatalf("%v is not an ErrCorrupt", err)
-		}
-		if bytes.Count(around[:32], []byte{0xa5}) != 32 || bytes.Count(around[32+n:], []byte{0xa5}) != 32 {
-			t.Fatal("Decode wrote beside dst")
-		}
+		var plain []byte // what asm.Plain gives
+		asmtest.Do(t, func(tier asm.Tier) {
+			around := bytes.Repeat([]byte{0xa5}, n+64)
+			dst := around[32 : 32+n : 32+n]
+			err := d.Decode(dst, src)
+			if err != nil && !errors.Is(err, codecs.ErrCorrupt) {
+				t.Fatalf("%v is not an ErrCorrupt", err)
+			}
+			if bytes.Count(around[:32], []byte{0xa5}) != 32 || bytes.Count(around[32+n:], []byte{0xa5}) != 32 {
+				t.Fatal("Decode wrote beside dst")
+			}
+			switch {
+			case tier == asm.Plain && err == nil:
+				plain = append([]byte{}, dst...)
+			case tier != asm.Plain && (err == nil) != (plain != nil), err == nil && !bytes.Equal(dst, plain):
+				t.Fatalf("%v decodes otherwise than Go: %v", tier, err)
+			}
+		})
 	})
 }
 
@@ -64,7 +77,7 @@ func FuzzRoundTrip(f *testing.F) {
 		b = bytes.Repeat(b, min(1+int(times), 1+2*chunkBytes/(len(b)+1)))
 		b = b[:len(b)/d.Size()*d.Size()]
 		for _, c := range all {
-			roundTrip(t, c, d, b)
+			asmtest.Do(t, func(asm.Tier) { roundTrip(t, c, d, b) })
 		}
 	})
 }

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/codecs/internal/asm/asmtest"
 	"github.com/gradproxy/gradproxy/integration/require"
 	"github.com/gradproxy/gradproxy/tensor"
 )
@@ -124,7 +125,9 @@ func element(d tensor.DType, s string) ([]byte, error) {
 }
 
 // The wire form is what testdata says: encoders make these bytes, decoders read them, and refuse those that are broken.
-func TestGoldenVectors(t *testing.T) {
+func TestGoldenVectors(t *testing.T) { asmtest.Each(t, testGoldenVectors) }
+
+func testGoldenVectors(t *testing.T) {
 	for _, path := range goldenFiles(t) {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".txt"), func(t *testing.T) {
 			v := readVector(t, path)

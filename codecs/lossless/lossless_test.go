@@ -8,6 +8,7 @@ import (
 
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/codectest"
+	"github.com/gradproxy/gradproxy/codecs/internal/asm/asmtest"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -67,7 +68,9 @@ func levels(t *testing.T, f func(*testing.T, codecs.Codec)) {
 }
 
 func TestContract(t *testing.T) {
-	levels(t, func(t *testing.T, c codecs.Codec) { codectest.Run(t, c, parse) })
+	levels(t, func(t *testing.T, c codecs.Codec) {
+		asmtest.Each(t, func(t *testing.T) { codectest.Run(t, c, parse) })
+	})
 }
 
 func TestNames(t *testing.T) {

@@ -4,7 +4,8 @@ import "encoding/binary"
 
 // The functions of this file split elements into planes and join them again, 64 bits at a time. They all work on groups
 // of eight elements: lengths are multiples of it, and inside a group the order is what "halve" of the package comment
-// makes of it. Each is bounded by its plane e (or lo), the other slices are at least as long as that needs.
+// makes of it. Each is bounded by its plane e (or lo), the other slices are at least as long as that needs. Those for
+// floats begin with what a kernel does, of n elements.
 
 const (
 	bytes16 = 0x00ff00ff00ff00ff // the lower bytes of 16-bit lanes
@@ -54,6 +55,11 @@ func joinHalves(e, m uint64) (x, y uint64) {
 
 // splitFloat16 splits elements of two bytes.
 func splitFloat16(m, e, src []byte) {
+	n := splitFloat16Tiles(m, e, src)
+	splitFloat16Plain(m[n:], e[n:], src[2*n:])
+}
+
+func splitFloat16Plain(m, e, src []byte) {
 	for i := 0; i+8 <= len(e); i += 8 {
 		s := src[2*i : 2*i+16 : 2*i+16]
 		eee, mmm := splitHalves(binary.LittleEndian.Uint64(s), binary.LittleEndian.Uint64(s[8:]))
@@ -63,6 +69,11 @@ func splitFloat16(m, e, src []byte) {
 }
 
 func joinFloat16(dst, m, e []byte) {
+	n := joinFloat16Tiles(dst, m, e)
+	joinFloat16Plain(dst[2*n:], m[n:], e[n:])
+}
+
+func joinFloat16Plain(dst, m, e []byte) {
 	for i := 0; i+8 <= len(e); i += 8 {
 		x, y := joinHalves(binary.LittleEndian.Uint64(e[i:]), binary.LittleEndian.Uint64(m[i:]))
 		d := dst[2*i : 2*i+16 : 2*i+16]
@@ -73,6 +84,11 @@ func joinFloat16(dst, m, e []byte) {
 
 // splitFloat32 splits elements of four bytes into their lower halves, which stay whole, and as splitFloat16.
 func splitFloat32(low, m, e, src []byte) {
+	n := splitFloat32Tiles(low, m, e, src)
+	splitFloat32Plain(low[2*n:], m[n:], e[n:], src[4*n:])
+}
+
+func splitFloat32Plain(low, m, e, src []byte) {
 	for i := 0; i+8 <= len(e); i += 8 {
 		s := src[4*i : 4*i+32 : 4*i+32]
 		a, b := binary.LittleEndian.Uint64(s), binary.LittleEndian.Uint64(s[8:])
@@ -87,6 +103,11 @@ func splitFloat32(low, m, e, src []byte) {
 }
 
 func joinFloat32(dst, low, m, e []byte) {
+	n := joinFloat32Tiles(dst, low, m, e)
+	joinFloat32Plain(dst[4*n:], low[2*n:], m[n:], e[n:])
+}
+
+func joinFloat32Plain(dst, low, m, e []byte) {
 	for i := 0; i+8 <= len(e); i += 8 {
 		l := low[2*i : 2*i+16 : 2*i+16]
 		lab, lcd := binary.LittleEndian.Uint64(l), binary.LittleEndian.Uint64(l[8:])

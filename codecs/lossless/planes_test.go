@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/gradproxy/gradproxy/codecs/codectest"
+	"github.com/gradproxy/gradproxy/codecs/internal/asm/asmtest"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -69,10 +70,14 @@ func plainPlanes(src []byte, w int, float bool) [][]byte {
 
 // Every way of splitting that works on words gives the planes of the plain one, and joining gives the elements back.
 func TestSplitIsThePlainOne(t *testing.T) {
+	asmtest.Each(t, testSplitIsThePlainOne)
+}
+
+func testSplitIsThePlainOne(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	s := new(scratch)
 	for f := formBytes; f < forms; f++ {
-		for _, n := range []int{0, 8, 16, 24, 200} {
+		for _, n := range []int{0, 8, 16, 24, 32, 64, 96, 200, 1000} {
 			w := f.width()
 			src := make([]byte, n*w)
 			for i := range src {

@@ -25,6 +25,7 @@ var packages = []struct {
 	{"internal/absmax", absmax},
 	{"threelc", threelc},
 	{"block", block},
+	{"lossless", lossless},
 }
 
 func main() {

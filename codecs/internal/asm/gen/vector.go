@@ -101,3 +101,44 @@ func (k *kernel) packBytes(v []reg.VecVirtual) {
 	k.VMOVDQU(k.words("order", 0, 4, 1, 5, 2, 6, 3, 7), order)
 	k.VPERMD(v[0], order, v[0])
 }
+
+func (k *kernel) load(from operand.Mem, v reg.VecVirtual) {
+	if v.Size() == 64 {
+		k.VMOVDQU64(from, v)
+	} else {
+		k.VMOVDQU(from, v)
+	}
+}
+
+func (k *kernel) store(v reg.VecVirtual, to operand.Mem) {
+	if v.Size() == 64 {
+		k.VMOVDQU64(v, to)
+	} else {
+		k.VMOVDQU(v, to)
+	}
+}
+
+// merge keeps the bits of v that mask has, and takes the others from other, which it may spoil.
+func (k *kernel) merge(mask, other, v reg.VecVirtual) {
+	if v.Size() == 64 {
+		k.VPTERNLOGD(operand.Imm(0xe4), mask, other, v) // mask ? v : other
+		return
+	}
+	k.VPAND(mask, v, v)
+	k.VPANDN(other, mask, other)
+	k.VPOR(other, v, v)
+}
+
+// storeEqual stores a bit for each byte of a, 1 if it is b's.
+func (k *kernel) storeEqual(a, b reg.VecVirtual, to operand.Mem) {
+	if a.Size() == 64 {
+		equal := k.K()
+		k.VPCMPEQB(a, b, equal)
+		k.KMOVQ(equal, to)
+		return
+	}
+	equal, bits := k.YMM(), k.GP32()
+	k.VPCMPEQB(a, b, equal)
+	k.VPMOVMSKB(equal, bits)
+	k.MOVL(bits, to)
+}
