@@ -25,6 +25,7 @@ import (
 	"github.com/gradproxy/gradproxy/codecs/threelc"
 	"github.com/gradproxy/gradproxy/codecs/threshold"
 	"github.com/gradproxy/gradproxy/codecs/topk"
+	"github.com/gradproxy/gradproxy/codecs/zipml"
 )
 
 // table has one line for each codec, in the order in which help lists them.
@@ -57,6 +58,7 @@ var table = [...]struct {
 	{"gspar", gspar.FromArgs},
 	{"unisp", gspar.FromArgs},
 	{"skcompress", skcompress.FromArgs},
+	{"zipml", zipml.FromArgs},
 }
 
 // New returns the codec that text names, with its parameters: "lossless", "lossless(level=fast)". The error wraps
