@@ -96,6 +96,16 @@ func TestBlocks(t *testing.T) {
 	}
 }
 
+// A sum that is next above the greatest float32 is not mistaken for it.
+func TestSumAboveTheGreatestFloat32(t *testing.T) {
+	for _, small := range []float32{1, 1e-45, 1e30} {
+		x := []float32{small, -math.MaxFloat32}
+		if _, y := deliver(t, mustNew(t, Config{}), x); y[1] < x[1] || y[1] > x[1]/1.1*0.999999 || y[0] > x[0] {
+			t.Errorf("%v is delivered as %v", x, y)
+		}
+	}
+}
+
 // Append and Decode of Values alone: what is kept, in order, and nothing where nothing is.
 func TestValuesAlone(t *testing.T) {
 	v, err := NewValues(2, 3)

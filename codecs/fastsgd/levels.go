@@ -67,7 +67,7 @@ func (s *scale) set(sum, b float64, tau int) {
 func ceil32(x float64) float32 {
 	y := float32(x)
 	if float64(y) < x {
-		y = math.Nextafter32(y, math.MaxFloat32)
+		y = math.Nextafter32(y, float32(math.Inf(1)))
 	}
 	return y
 }
@@ -76,7 +76,7 @@ func ceil32(x float64) float32 {
 func ceilQuotient(x, b float64) float64 {
 	q := x / b
 	if math.FMA(q, b, -x) < 0 { // q·b < x over the reals: a single rounding keeps the sign
-		q = math.Nextafter(q, math.MaxFloat64)
+		q = math.Nextafter(q, math.Inf(1))
 	}
 	return q
 }

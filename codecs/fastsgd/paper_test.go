@@ -29,6 +29,7 @@ func inputs(n int) map[string][]float32 {
 		tiny[i] = math.Float32frombits(r.Uint32() & 0x800000ff)
 		large[i] = math.Float32frombits(0x7f7fffff - r.Uint32N(1<<20))
 	}
+	all["two"] = []float32{math.MaxFloat32, 1}
 	all["wide"], all["tiny"], all["large"] = wide, tiny, large
 	all["one"] = []float32{0, 0, -3.7, 0}
 	return all
@@ -122,6 +123,26 @@ func TestLogarithmQuantization(t *testing.T) {
 			}
 		}
 	})
+}
+
+// X[L] is X[L-1]/b, rounded up, and not by more than it must be; T[L] is X[L] so rounded to a float32.
+func TestScaleIsRoundedUp(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	rat := func(x float64) *big.Rat { return new(big.Rat).SetFloat64(x) }
+	for range 2000 {
+		x, b := math.Exp2(r.Float64()*300-150), 1+r.Float64()
+		q := ceilQuotient(x, b)
+		exact := new(big.Rat).Quo(rat(x), rat(b))
+		if rat(q).Cmp(exact) < 0 || rat(math.Nextafter(q, 0)).Cmp(exact) >= 0 {
+			t.Errorf("%v/%v is rounded to %v", x, b, q)
+		}
+		if y := ceil32(x); y <= math.MaxFloat32 && (float64(y) < x || float64(math.Nextafter32(y, 0)) >= x) {
+			t.Errorf("%v is rounded to %v", x, y)
+		}
+	}
+	if y := ceil32(math.MaxFloat32 * (1 + 0x1p-40)); !math.IsInf(float64(y), 1) {
+		t.Errorf("what is over the greatest float32 is rounded to %v", y)
+	}
 }
 
 // Figure 2: with b = 2, R = 6.1 becomes L = 3; a reciprocal that is a power of b becomes its exponent.

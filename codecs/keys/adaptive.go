@@ -191,7 +191,7 @@ func (c Adaptive) Decode(keys []uint64, src []byte) (used int, err error) {
 			prefix = uint(r.Read(w.log2m))
 		}
 		key := last + r.Read((prefix+1)*w.interval())
-		if key <= last && i > 0 || key < last {
+		if key <= last && i > 0 {
 			return 0, errDescent(c, i)
 		}
 		keys[i], last = key, key

@@ -113,7 +113,7 @@ func (c BitGrain) Decode(keys []uint64, src []byte) (used int, err error) {
 			delta = r.Read(uint(lengths[r.Read(l)]))
 		}
 		key := last + delta
-		if key <= last && i > 0 || key < last {
+		if key <= last && i > 0 {
 			return 0, errDescent(c, i)
 		}
 		keys[i], last = key, key

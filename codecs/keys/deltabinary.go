@@ -85,7 +85,7 @@ func (c DeltaBinary) Decode(keys []uint64, src []byte) (used int, err error) {
 		}
 		deltas = deltas[width:]
 		key := last + delta
-		if key <= last && i > 0 || delta > math.MaxUint64-last {
+		if key <= last && i > 0 {
 			return 0, errDescent(c, i)
 		}
 		keys[i], last = key, key

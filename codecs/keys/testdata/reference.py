@@ -216,6 +216,8 @@ FILES = {
     "corrupt-adaptive-overflow": corrupt("by hand: two deltas of 2^63", "adaptive-prefix", 2, "08" + "c000000000000000" + "6000000000000000" + "00", "key 1 is not greater"),
     "corrupt-rice-divisor": corrupt("by hand: 3·2^63", "rice", 2, "7f0000", "divisor is 0x7f"),
     "corrupt-rice-first": corrupt("by hand", "rice", 1, "0080", "first key is no number"),
+    "corrupt-rice-overflow": corrupt("by hand: divisor 3·2^62, a quotient of 1 and a remainder of 2^62", "rice", 2, "7e00" + "a0" + "00" * 8,
+                                     "key 1 is not greater"),
     "corrupt-rice-end": corrupt("by hand: ones without an end", "rice", 2, "0000ff", "bits do not end"),
     "corrupt-elements-wide": corrupt("by hand: 2^31 is no int32", "rice", 1, "8080808008", "an element is none of 4 bytes", "int32"),
     "corrupt-elements-trailing": corrupt("by hand", "rice", 1, "0000", "1 bytes follow", "int32"),
