@@ -1,7 +1,7 @@
 // Package dgc is the encoder of Deep Gradient Compression ([Lin et al.]): the values of largest magnitude, a fraction
 // k of each block, by a threshold that is found hierarchically (section 5): that of a sample, and, where far more
-// values reach it than expected, a precise one among those. Warm-up (sections 3.3 and 4.1) sends 25 %, 6.25 %, 1.5625
-// %, 0.39 % and so on until k.
+// values reach it than expected, a precise one among those. Warm-up (sections 3.3 and 4.1) sends a quarter of the values
+// at first, then a 16th, a 64th and so on until k.
 //
 // What a proxy cannot give is left to the worker, whose optimizer alone knows its momentum: momentum correction
 // (section 3.2), momentum factor masking (3.3) and local gradient clipping (3.2). A proxy sees gradients, and

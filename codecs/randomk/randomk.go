@@ -18,11 +18,14 @@
 //	state   8 bytes, little-endian: of the generator
 //	values  count times 4 bytes, little-endian float32, in the order of positions; 2 if they travel as bfloat16 or float16
 //
-// The positions, by selection sampling ([Knuth], volume 2, section 3.4.2, Algorithm S): position i is sent if the
+// The positions, by selection sampling (Knuth's Algorithm S, volume 2, section 3.4.2): position i is sent if the
 // upper 64 bits of the 128 of r·(n-i) are less than how many of the count are still to be chosen, where r is the
-// generator's next number. That is SplitMix64 ([Steele, Lea and Flood]): add 0x9e3779b97f4a7c15 to the state; z =
-// state; z = (z ^ z>>30)·0xbf58476d1ce4e5b9; z = (z ^ z>>27)·0x94d049bb133111eb; the number is z ^ z>>31; all modulo
-// 2^64.
+// generator's next number. That is SplitMix64's ([Steele, Lea and Flood]), modulo 2^64:
+//
+//	state += 0x9e3779b97f4a7c15
+//	z = (state ^ state>>30) · 0xbf58476d1ce4e5b9
+//	z = (z ^ z>>27) · 0x94d049bb133111eb
+//	r = z ^ z>>31
 //
 // # Bounds
 //
@@ -38,8 +41,6 @@
 // than 4 bytes a value and 16.
 //
 // [Steele, Lea and Flood]: https://doi.org/10.1145/2660193.2660195
-//
-// [Rothchild et al.]: https://arxiv.org/abs/1903.04488
 package randomk
 
 import (

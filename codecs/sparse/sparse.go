@@ -94,9 +94,7 @@ func (e *encoder) AppendFeedback(dst []byte, src, residual []float32, d tensor.D
 	all := scratch.Take(e.n)
 	defer scratch.Put(all)
 	sum := *all
-	for i, x := range src[:e.n] {
-		sum[i] = x + residual[i]
-	}
+	add(sum, src, residual)
 	out, err := e.append(dst, sum, func(from int, p *Picks) {
 		tensor.Round(p.Values, d)
 		x := sum[from:]
@@ -108,6 +106,17 @@ func (e *encoder) AppendFeedback(dst []byte, src, residual []float32, d tensor.D
 		copy(residual, sum)
 	}
 	return out, err
+}
+
+// add sets sum to x + e, each rounded to float32.
+func add(sum, x, e []float32) {
+	sum, x, e = sum[:len(e)], x[:len(e)], e[:len(e):len(e)]
+	for ; len(sum) >= 4 && len(x) >= 4 && len(e) >= 4; sum, x, e = sum[4:], x[4:], e[4:] {
+		sum[0], sum[1], sum[2], sum[3] = x[0]+e[0], x[1]+e[1], x[2]+e[2], x[3]+e[3]
+	}
+	for i := range sum {
+		sum[i] = x[i] + e[i]
+	}
 }
 
 type decoder struct {

@@ -9,7 +9,12 @@
 // with C1 = 0.9 and C2 = 1/4, 1/16 and 1/64 in the three columns of Figures 1 to 4: [Printed]. With those, however,
 // B̄ changes so little that no column's gradients are sparser than another's, while the figures' labels say they are:
 // "var" at "spa" 0.5, 0.17 and 0.056 is 1.3, 3.9 and 12 in the first column, 1, 1.7 and 5 in the second and 1, 1.1
-// and 2.4 in the third. [Swapped] gives nearly those: C2 = 0.9, C1 = 1, 1/4 and 1/16, and ā_n ~ Uniform[0, 1].
+// and 2.4 in the third. [Swapped] gives nearly those: C2 = 0.9, C1 = 1, 1/4 and 1/16, and ā_n ~ Uniform[0, 1]. Of
+// gradients of mini-batches of 8 where the weights are 0, the variances are
+//
+//	              column 1        column 2       column 3
+//	swapped   1.4  4.0  12   1.1  2.0  5.9   1.0  1.1  2.5
+//	printed   1.1  2.7  8.2  1.1  2.7  8.3   1.1  2.7  8.3
 //
 // [Wangni, Wang, Liu and Zhang]: https://papers.nips.cc/paper/7405-gradient-sparsification-for-communication-efficient-distributed-optimization
 package generators

@@ -86,6 +86,13 @@ var methods = [...]struct {
 	{code: "logquant"},
 	{code: "fastsgd"},
 	{code: "sketchedsgd"},
+	{code: "topk"},
+	{code: "dgc"},
+	{code: "threshold"},
+	{code: "randomk(k=0.1)"},
+	{code: "sparsify"},
+	{code: "gspar(kappa=0.05)", plain: true},
+	{code: "unisp(kappa=0.25)", plain: true},
 }
 
 // plain reports whether a run of a demo that shows everything is without feedback.
