@@ -73,6 +73,13 @@ func (h *Hash) contains(from, n int) {
 // insert adds x to the cells of row r. key is the first coordinate's hash, of which the upper half chooses the column; the
 // next coordinate's is mul more.
 func insert(row, x []float32, signs []uint16, r int, key, mul uint64) {
+	signs = signs[:len(x)]
+	n := insertTiles(row, x, signs, r, key, mul)
+	insertPlain(row, x[n:], signs[n:], r, key+uint64(n)*mul, mul)
+}
+
+// insertPlain is insert in Go.
+func insertPlain(row, x []float32, signs []uint16, r int, key, mul uint64) {
 	c, up := uint64(len(row)), uint(31-r)
 	signs = signs[:len(x)]
 	for i, v := range x {

@@ -1,13 +1,14 @@
 package magnitude
 
 import (
-	"encoding/binary"
 	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
 
 	"github.com/gradproxy/gradproxy/codecs/codectest"
+	"github.com/gradproxy/gradproxy/codecs/internal/asm"
+	"github.com/gradproxy/gradproxy/codecs/internal/asm/asmtest"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -40,7 +41,9 @@ func checkTop(t *testing.T, x []float32, k int) {
 }
 
 // The k largest are those that sorting finds, whatever the values, also where the sample misleads.
-func TestTop(t *testing.T) {
+func TestTop(t *testing.T) { asmtest.Each(t, testTop) }
+
+func testTop(t *testing.T) {
 	for _, kind := range codectest.Kinds() {
 		for _, n := range []int{0, 1, 7, 8, 9, 1023, 1024, 1025, 30000} {
 			x := make([]float32, n)
@@ -139,28 +142,13 @@ func TestSample(t *testing.T) {
 func FuzzSelect(f *testing.F) {
 	for i, k := range codectest.Kinds() {
 		f.Add(k.Fill(tensor.Float32, 70+i, 1), uint32(0x3a000000), uint16(9))
+		f.Add(asmtest.Awkward(41*i, uint64(i), true), uint32(0x3f800000), uint16(9))
 	}
 	f.Add([]byte{}, uint32(0), uint16(0))
 	f.Fuzz(func(t *testing.T, b []byte, threshold uint32, rank uint16) {
-		x := make([]float32, len(b)/4)
-		for i := range x {
-			x[i] = math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:]))
-		}
+		x := asmtest.Floats(b, int(rank%64))
 		threshold = clamp(threshold)
-		keys, values := Select(nil, nil, x, threshold)
-		n := 0
-		for i, v := range x {
-			if Of(v) < threshold {
-				continue
-			}
-			if n == len(keys) || keys[n] != uint32(i) || Of(values[n]) != Of(v) {
-				t.Fatalf("%x of %x is not selected", v, x)
-			}
-			n++
-		}
-		if n != len(keys) {
-			t.Fatalf("%d selected, want %d", len(keys), n)
-		}
+		asmtest.Do(t, func(asm.Tier) { checkSelect(t, x, threshold) })
 		if len(x) == 0 {
 			return
 		}
@@ -175,8 +163,26 @@ func FuzzSelect(f *testing.F) {
 		if m != all[k-1] || larger != slices.Index(all, m) {
 			t.Fatalf("number %d of %x is %x after %d larger ones", k, all, m, larger)
 		}
-		checkTop(t, x, k)
+		asmtest.Do(t, func(asm.Tier) { checkTop(t, x, k) })
 	})
+}
+
+func checkSelect(t *testing.T, x []float32, threshold uint32) {
+	t.Helper()
+	keys, values := Select(nil, nil, x, threshold)
+	n := 0
+	for i, v := range x {
+		if Of(v) < threshold {
+			continue
+		}
+		if n == len(keys) || keys[n] != uint32(i) || math.Float32bits(values[n]) != math.Float32bits(v) {
+			t.Fatalf("value %d of %x is not selected", i, x)
+		}
+		n++
+	}
+	if n != len(keys) {
+		t.Fatalf("%d selected, want %d", len(keys), n)
+	}
 }
 
 func Benchmark(b *testing.B) {

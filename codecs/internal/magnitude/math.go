@@ -79,7 +79,7 @@ func room[T any](list []T, n int) []T {
 // selectPart writes what Select appends for x, the values from position from, and returns how many there are. keys
 // and values have room for len(x)+listSlack.
 func selectPart(keys []uint32, values, x []float32, from, t uint32) int {
-	n, i := 0, 0
+	n, i := selectTiles(keys, values, x, from, t)
 	for ; i+groupSize <= len(x); i += groupSize {
 		g := x[i : i+groupSize : i+groupSize]
 		// m + (2^31 - t) has bit 31 set if m >= t: few groups have any.

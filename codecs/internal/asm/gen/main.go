@@ -26,6 +26,8 @@ var packages = []struct {
 	{"threelc", threelc},
 	{"block", block},
 	{"lossless", lossless},
+	{"internal/magnitude", magnitude},
+	{"countsketch", countsketch},
 }
 
 func main() {

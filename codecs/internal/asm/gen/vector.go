@@ -9,13 +9,7 @@ import (
 
 // AVX-512 has other names for bitwise instructions than AVX2.
 
-func (k *kernel) zero(v reg.VecVirtual) {
-	if v.Size() == 64 {
-		k.VPXORD(v, v, v)
-	} else {
-		k.VPXOR(v, v, v)
-	}
-}
+func (k *kernel) zero(v reg.VecVirtual) { k.xor(v, v, v) }
 
 func (k *kernel) and(a, b, to operand.Op) {
 	if to.(reg.VecVirtual).Size() == 64 {
@@ -141,4 +135,12 @@ func (k *kernel) storeEqual(a, b reg.VecVirtual, to operand.Mem) {
 	k.VPCMPEQB(a, b, equal)
 	k.VPMOVMSKB(equal, bits)
 	k.MOVL(bits, to)
+}
+
+func (k *kernel) xor(a, b, to operand.Op) {
+	if to.(reg.VecVirtual).Size() == 64 {
+		k.VPXORD(a, b, to)
+	} else {
+		k.VPXOR(a, b, to)
+	}
 }

@@ -1,0 +1,7 @@
+//go:build !amd64 || purego
+
+package countsketch
+
+// There are no kernels.
+
+func insertTiles(_, _ []float32, _ []uint16, _ int, _, _ uint64) (n int) { return 0 }

@@ -1,0 +1,40 @@
+package countsketch
+
+import (
+	"testing"
+
+	"github.com/gradproxy/gradproxy/codecs/internal/asm"
+	"github.com/gradproxy/gradproxy/codecs/internal/asm/asmtest"
+)
+
+// FuzzInsert compares each kernel with its twin in Go on values of any bits, at any alignment, in rows so short that
+// coordinates next to each other share cells as well.
+func FuzzInsert(f *testing.F) {
+	for n := range uint64(8) {
+		f.Add(asmtest.Awkward(int(23*n), n, n%2 == 0), byte(9*n), uint16(1<<(2*n)), byte(n), n*0x9e3779b97f4a7c15, n*n*0xbf58476d1ce4e5b9)
+	}
+	f.Add(asmtest.Awkward(100, 1, true), byte(2), uint16(0), byte(14), ^uint64(0), ^uint64(0))
+	f.Fuzz(func(t *testing.T, b []byte, shift byte, columns uint16, r byte, key, mul uint64) {
+		x := asmtest.Floats(b, int(shift%64))
+		signs := make([]uint16, len(x))
+		for i := range signs {
+			signs[i] = uint16(key >> (i % 49))
+		}
+		const margin = 16
+		c, row := 1+int(columns), int(r)%MaxRows
+		want := make([]float32, c)
+		insertPlain(want, x, signs, row, key, mul)
+		asmtest.Do(t, func(asm.Tier) {
+			room := make([]float32, c+2*margin)
+			insert(room[margin:][:c], x, signs, row, key, mul)
+			for i, v := range room {
+				switch inside := i >= margin && i < margin+c; {
+				case inside && !asmtest.Same(v, want[i-margin]):
+					t.Fatalf("cell %d of %d is %x, in Go %x", i-margin, c, v, want[i-margin])
+				case !inside && v != 0:
+					t.Fatalf("cell %d of %d is written", i-margin, c)
+				}
+			}
+		})
+	})
+}

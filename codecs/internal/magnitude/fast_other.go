@@ -1,0 +1,7 @@
+//go:build !amd64 || purego
+
+package magnitude
+
+// There are no kernels.
+
+func selectTiles(_ []uint32, _, _ []float32, _, _ uint32) (n, i int) { return 0, 0 }
