@@ -62,7 +62,7 @@ less than two minutes. The exit code is 1 if a run has not ended as it must.`,
 	f.IntVar(&o.Steps, "steps", demo.DefaultSteps, "steps of training")
 	f.Uint64Var(&o.Seed, "seed", 1, "of weights and batches; the same seed, the same training")
 	f.StringSliceVar(&o.Wires, "wire", demo.DefaultWires(), "protocol of the job: gloo or ps-lite; may be repeated")
-	f.BoolVar(&o.All, "all", false, "every run that there is to show on these wires")
+	f.BoolVar(&o.All, "all", false, "every run that there is to show on these wires, one of each method: some minutes")
 	f.StringArrayVar(&o.Codes, "codec", nil, "what the proxies do in a run after the direct one: lossless, CODEC for gradients, or\n"+
 		"CODEC+CODEC for gradients and what becomes of them (sums on the wire of gloo, weights on that of ps-lite, where a\n"+
 		"single CODEC is for both); may be repeated; default: "+strings.Join(demo.DefaultCodes("gloo"), ", ")+";\n"+

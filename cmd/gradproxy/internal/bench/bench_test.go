@@ -146,6 +146,8 @@ func TestBuiltInData(t *testing.T) {
 		want := tensor.Float32
 		if strings.HasSuffix(name, "-bf16") {
 			want = tensor.BFloat16
+		} else if name == "keys" {
+			want = tensor.Int64
 		}
 		if x := a.Tensors[0]; x.DType != want || a.Name != name || a.What == "" || len(x.Data) != x.Rows*x.Cols*want.Size() {
 			t.Errorf("%s: %q, %q, %v, %d x %d in %d bytes", name, a.Name, a.What, x.DType, x.Rows, x.Cols, len(x.Data))

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -149,10 +150,26 @@ func Names() []string {
 	for _, b := range builders {
 		names = append(names, b.name)
 	}
+	names = append(names, keysName)
 	for _, r := range gradients.All() {
 		names = append(names, r.Name, r.Name+"-bf16")
 	}
 	return names
+}
+
+const keysName = "keys"
+
+// sortedKeys are positions of values of which one in ten is sent, as 64-bit integers.
+func sortedKeys() npy.Array {
+	r := rand.New(rand.NewPCG(1, 2))
+	a := npy.Array{DType: tensor.Int64, Rows: 1}
+	for key := range uint64(10 << 17) {
+		if r.IntN(10) == 0 {
+			a.Data = binary.LittleEndian.AppendUint64(a.Data, key)
+			a.Cols++
+		}
+	}
+	return a
 }
 
 // Recorded lists the built-in gradients of real training, as they were.
@@ -174,6 +191,9 @@ func builtIn(name string) (Data, bool) {
 			values[i] = float32(b.value(r, i))
 		}
 		return Data{name, b.what, []npy.Array{array(values, 1, b.dtype)}}, true
+	}
+	if name == keysName {
+		return Data{name, "sorted keys, of one value in ten", []npy.Array{sortedKeys()}}, true
 	}
 	recorded := gradients.All()
 	base, brain := strings.CutSuffix(name, "-bf16")

@@ -19,7 +19,7 @@ type Speed struct {
 
 // longRound is the processor time after which a round begins no other tensor: what takes longer than that is far slower
 // than any memory, and no better measured by more of it.
-const longRound = 300 * time.Millisecond
+const longRound = 150 * time.Millisecond
 
 // A memory is what is copied, encoded and decoded in each round.
 type memory struct {
