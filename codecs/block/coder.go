@@ -8,6 +8,7 @@ import (
 
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/internal/absmax"
+	"github.com/gradproxy/gradproxy/codecs/internal/arith"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -148,15 +149,11 @@ func (e *encoder) quantizeLong(codes []byte, x, residual []float32, scale float3
 		e.sum, e.value = both[:len(both)/2], both[len(both)/2:]
 	}
 	sum, value := e.sum[:len(x)], e.value[:len(x)]
-	for i, v := range x {
-		sum[i] = v + residual[i]
-	}
+	arith.Add(sum, x, residual)
 	e.quantize(codes, sum, scale)
 	e.dequantize(value, codes, scale)
 	tensor.Round(value, d)
-	for i, v := range sum {
-		residual[i] = v - value[i]
-	}
+	arith.Sub(residual[:len(x)], sum, value)
 }
 
 type decoder struct {

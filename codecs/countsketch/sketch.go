@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/gradproxy/gradproxy/codecs/internal/arith"
 )
 
 // A Sketch is S(g) of a vector g that is the sum of what was inserted. It is not safe for concurrent use.
@@ -94,10 +96,7 @@ func (s *Sketch) Add(o *Sketch) {
 	if s.Config() != o.Config() {
 		panic(fmt.Sprintf("countsketch: adding a sketch of %+v to one of %+v", o.Config(), s.Config()))
 	}
-	b := o.cells[:len(s.cells)]
-	for i := range s.cells {
-		s.cells[i] += b[i]
-	}
+	arith.Add(s.cells, s.cells, o.cells)
 }
 
 // SquaredNorm estimates the squared norm of the vector: the median over the rows of their cells' squares' sum. Of finite

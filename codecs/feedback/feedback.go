@@ -30,6 +30,7 @@ import (
 	"fmt"
 
 	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/codecs/internal/arith"
 	"github.com/gradproxy/gradproxy/codecs/internal/scratch"
 	"github.com/gradproxy/gradproxy/tensor"
 )
@@ -117,9 +118,7 @@ func (u *unfused) AppendFeedback(dst []byte, src, residual []float32, d tensor.D
 	defer scratch.Put(sum)
 	defer scratch.Put(value)
 	T, y := *sum, *value
-	for i, x := range src {
-		T[i] = x + residual[i]
-	}
+	arith.Add(T, src, residual)
 	out, err := u.Append(dst, T)
 	if err != nil {
 		return dst, err
@@ -128,8 +127,6 @@ func (u *unfused) AppendFeedback(dst []byte, src, residual []float32, d tensor.D
 		panic(fmt.Sprintf("feedback: the codec does not decode what it encoded: %v", err))
 	}
 	tensor.Round(y, d)
-	for i := range residual {
-		residual[i] = T[i] - y[i]
-	}
+	arith.Sub(residual, T, y)
 	return out, nil
 }

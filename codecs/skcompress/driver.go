@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/codecs/internal/arith"
 )
 
 // A Driver is what stands between the workers (section 7.1): it decodes the gradients that they have encoded, sums
@@ -29,9 +30,7 @@ func (d *Driver) Add(encoding []byte) error {
 	if err := d.dec.Decode(d.one, encoding); err != nil {
 		return err
 	}
-	for i, v := range d.one {
-		d.sum[i] += v
-	}
+	arith.Add(d.sum, d.sum, d.one)
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/codecs/internal/arith"
 	"github.com/gradproxy/gradproxy/codecs/internal/scratch"
 	"github.com/gradproxy/gradproxy/tensor"
 )
@@ -94,7 +95,7 @@ func (e *encoder) AppendFeedback(dst []byte, src, residual []float32, d tensor.D
 	all := scratch.Take(e.n)
 	defer scratch.Put(all)
 	sum := *all
-	add(sum, src, residual)
+	arith.Add(sum, src, residual)
 	out, err := e.append(dst, sum, func(from int, p *Picks) {
 		tensor.Round(p.Values, d)
 		x := sum[from:]
@@ -106,17 +107,6 @@ func (e *encoder) AppendFeedback(dst []byte, src, residual []float32, d tensor.D
 		copy(residual, sum)
 	}
 	return out, err
-}
-
-// add sets sum to x + e, each rounded to float32.
-func add(sum, x, e []float32) {
-	sum, x, e = sum[:len(e)], x[:len(e)], e[:len(e):len(e)]
-	for ; len(sum) >= 4 && len(x) >= 4 && len(e) >= 4; sum, x, e = sum[4:], x[4:], e[4:] {
-		sum[0], sum[1], sum[2], sum[3] = x[0]+e[0], x[1]+e[1], x[2]+e[2], x[3]+e[3]
-	}
-	for i := range sum {
-		sum[i] = x[i] + e[i]
-	}
 }
 
 type decoder struct {

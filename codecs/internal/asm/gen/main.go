@@ -28,6 +28,7 @@ var packages = []struct {
 	{"lossless", lossless},
 	{"internal/magnitude", magnitude},
 	{"countsketch", countsketch},
+	{"internal/arith", arith},
 }
 
 func main() {
