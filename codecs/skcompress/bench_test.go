@@ -87,7 +87,7 @@ func BenchmarkQuantiles(b *testing.B) {
 
 func BenchmarkMinMaxSketch(b *testing.B) {
 	const n = 1 << 20
-	s := NewMinMaxSketch(defaultRows, n/5)
+	s := NewMinMaxSketch(defaultRows, n/5, 0)
 	b.Run("insert", func(b *testing.B) {
 		b.SetBytes(n)
 		for b.Loop() {

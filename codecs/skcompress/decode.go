@@ -54,7 +54,7 @@ func (m method) decodeBlock(w *work, own []uint64, y []float32, src []byte) (use
 	if len(src) == 0 {
 		return 0, corrupt("it ends before a block's form")
 	}
-	form, used := src[0], 1
+	form := src[0]
 	if form > formJointZeros || (form == formJoint || form == formJointZeros) != (m.Mode == Joint) && form != formZeros {
 		return 0, corrupt("its form is %d, which mode %s has not", form, m.Mode)
 	}
@@ -67,6 +67,10 @@ func (m method) decodeBlock(w *work, own []uint64, y []float32, src []byte) (use
 	if form == formJointZeros {
 		l.zeros = 1
 	}
+	if len(src) < 2 {
+		return 0, corrupt("it ends before a block's salt")
+	}
+	salt, used := src[1], 2
 	n, err := m.readMeans(w, &l, src[used:])
 	if err != nil {
 		return 0, err
@@ -94,7 +98,7 @@ func (m method) decodeBlock(w *work, own []uint64, y []float32, src []byte) (use
 		}
 	}
 	w.count()
-	w.sketches(m.Rows, m.Cols)
+	w.sketches(m.Rows, m.Cols, salt)
 	if !w.readCoded(&in, w.cells, l.alphabet()) {
 		return 0, corrupt("its cells are not %d numbers below %d", len(w.cells), l.alphabet())
 	}

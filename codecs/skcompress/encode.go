@@ -83,6 +83,18 @@ func (m method) share(found [2]found) (of [2]int) {
 	return [2]int{min(of[negative], n), min(of[positive], p)}
 }
 
+// saltOf returns a salt for a block, another one at every step of a training.
+func saltOf(found [2]found) uint8 {
+	h := uint64(0)
+	for _, f := range found {
+		for _, v := range [...]uint64{uint64(f.values), uint64(math.Float32bits(f.min)), uint64(math.Float32bits(f.max))} {
+			low, high := hash(h ^ v)
+			h = uint64(high)<<32 | uint64(low)
+		}
+	}
+	return uint8(h)
+}
+
 // appendBlock appends a block that is finite. keys are its values' own, which ascend, or nil.
 func (m method) appendBlock(dst []byte, w *work, found [2]found, own []uint64, x []float32) []byte {
 	if found[negative].values+found[positive].values == 0 {
@@ -97,8 +109,8 @@ func (m method) appendBlock(dst []byte, w *work, found [2]found, own []uint64, x
 	w.classify(x, l.joint)
 	w.count()
 
-	form := len(dst)
-	dst = append(dst, byte(formJoint+l.zeros))
+	form, salt := len(dst), saltOf(found)
+	dst = append(dst, byte(formJoint+l.zeros), salt)
 	for _, of := range means {
 		dst = binary.AppendUvarint(dst, uint64(len(of)))
 	}
@@ -120,7 +132,7 @@ func (m method) appendBlock(dst []byte, w *work, found [2]found, own []uint64, x
 		w.countClasses()
 		w.writeCoded(&out, w.class)
 	}
-	w.sketches(m.Rows, m.Cols)
+	w.sketches(m.Rows, m.Cols, salt)
 	w.insert(own)
 	w.fillEmpty(l.alphabet())
 	w.writeCoded(&out, w.cells)

@@ -14,22 +14,24 @@ const Empty = math.MaxUint16
 type MinMaxSketch struct {
 	rows  int    // s
 	cols  uint32 // t
+	start uint64 // of SplitMix64's state for key 0
 	cells []uint16
 }
 
-// NewMinMaxSketch returns an empty sketch of rows times cols cells, at least one each.
-func NewMinMaxSketch(rows, cols int) *MinMaxSketch {
+// NewMinMaxSketch returns an empty sketch of rows times cols cells, at least one each. Which keys share cells depends on salt.
+func NewMinMaxSketch(rows, cols int, salt uint8) *MinMaxSketch {
 	s := new(MinMaxSketch)
-	s.init(rows, cols, make([]uint16, rows*cols))
+	s.init(rows, cols, salt, make([]uint16, rows*cols))
 	return s
 }
 
 // init makes s an empty sketch in cells.
-func (s *MinMaxSketch) init(rows, cols int, cells []uint16) {
+func (s *MinMaxSketch) init(rows, cols int, salt uint8, cells []uint16) {
 	if rows < 1 || cols < 1 || cols > math.MaxInt32 {
 		panic(fmt.Sprintf("skcompress: a sketch of %d rows and %d columns", rows, cols))
 	}
 	s.rows, s.cols, s.cells = rows, uint32(cols), cells
+	s.start = uint64(salt) * gamma
 	for i := range cells {
 		cells[i] = Empty
 	}
@@ -37,7 +39,7 @@ func (s *MinMaxSketch) init(rows, cols int, cells []uint16) {
 
 // Insert remembers index for key, or what is less if the key's cells have it: less than Empty.
 func (s *MinMaxSketch) Insert(key uint64, index uint16) {
-	h, step := hash(key)
+	h, step := hash(s.start + key)
 	cells := s.cells
 	for range s.rows {
 		cell := &cells[uint64(h)*uint64(s.cols)>>32]
@@ -49,7 +51,7 @@ func (s *MinMaxSketch) Insert(key uint64, index uint16) {
 
 // Query returns what is remembered for key: at most what was inserted for it, or Empty if surely nothing was.
 func (s *MinMaxSketch) Query(key uint64) uint16 {
-	h, step := hash(key)
+	h, step := hash(s.start + key)
 	most := uint16(0)
 	cells := s.cells
 	for range s.rows {
@@ -60,20 +62,23 @@ func (s *MinMaxSketch) Query(key uint64) uint16 {
 	return most
 }
 
-// Merge makes s what it were if all that was inserted into o had been inserted into s. Both must have the same shape.
+// Merge makes s what it were if all that was inserted into o had been inserted into s. Both must have the same shape
+// and salt.
 func (s *MinMaxSketch) Merge(o *MinMaxSketch) {
-	if s.rows != o.rows || s.cols != o.cols {
-		panic(fmt.Sprintf("skcompress: merging a sketch of %d times %d cells into one of %d times %d", o.rows, o.cols, s.rows, s.cols))
+	if s.rows != o.rows || s.cols != o.cols || s.start != o.start {
+		panic(fmt.Sprintf("skcompress: merging a sketch of %d times %d cells into one of %d times %d, or with another salt", o.rows, o.cols, s.rows, s.cols))
 	}
 	for i, index := range o.cells {
 		s.cells[i] = min(s.cells[i], index)
 	}
 }
 
-// hash returns a key's place in the first row, as a fraction of 2^32, and how far it moves from row to row. It is the
-// finalizer of SplitMix64, whose halves are as good as two hashes (https://doi.org/10.1145/2660193.2660195).
+const gamma = 0x9e3779b97f4a7c15 // what SplitMix64's state grows by
+
+// hash returns a key's place in the first row, as a fraction of 2^32, and how far it moves from row to row. It is the output
+// of SplitMix64, whose halves are as good as two hashes (https://doi.org/10.1145/2660193.2660195).
 func hash(key uint64) (first, step uint32) {
-	key += 0x9e3779b97f4a7c15
+	key += gamma
 	key = (key ^ key>>30) * 0xbf58476d1ce4e5b9
 	key = (key ^ key>>27) * 0x94d049bb133111eb
 	key ^= key >> 31

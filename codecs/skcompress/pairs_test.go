@@ -98,8 +98,8 @@ func TestCorruptPairs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Two values of 1: form, one bucket, its mean; then lists of 0 and 1 with interval 4: 0b000_0011_0 is a key of 3.
-	head := []byte{formLists, 0, 1, 0, 0, 0x80, 0x3f}
+	// Two values of 1: form, salt, one bucket, its mean; then lists of 0 and 1 with interval 4: 0b000_0011_0 is a key of 3.
+	head := []byte{formLists, 0, 0, 1, 0, 0, 0x80, 0x3f}
 	one := func(key byte) []byte { return []byte{1, 2, key << 1} }
 	for name, c := range map[string]struct {
 		lists [][]byte

@@ -1,10 +1,10 @@
-// Package skcompress is SKCompress, which sends a value as the number of its quantile bucket, and the numbers in a sketch that is
-// smaller than they are ([Jiang et al.], the journal's form of SketchML): quantile-bucket quantification (section 4.1), a grouped
-// MinMaxSketch for each sign (4.2), Huffman's code for its cells (4.3), and for the keys, where most values are 0,
-// delta-binary encoding with the adaptive prefix (5.1, 5.2), which package keys has.
+// Package skcompress is SKCompress, which sends a value as the number of its quantile bucket, and the numbers in a sketch
+// that is smaller than they are ([Jiang et al.], the journal's form of SketchML): quantile-bucket quantification (section
+// 4.1), a grouped MinMaxSketch for each sign (4.2), Huffman's code for its cells (4.3), and for the keys, where most values
+// are 0, delta-binary encoding with the adaptive prefix (5.1, 5.2), which package keys has.
 //
-// The q buckets are shared out to both signs as they occur, and numbered from zero outwards on either side, so that
-// Theorem 2's q is that of the paper; they are q+1 where 0 is no q-quantile of the values. A group is ⌈q/r⌉ buckets of a sign; so
+// The q buckets are shared out to both signs as they occur, and numbered from zero outwards on either side, so that Theorem
+// 2's q is that of the paper; they are q+1 where 0 is no q-quantile of the values. A group is ⌈q/r⌉ buckets of a sign; so
 // there are r of them, or one or two more. How many columns its sketch has follows from how many values it has. A value's
 // group has to be known where it is decoded, and there are two ways of saying it:
 //
@@ -14,14 +14,16 @@
 //
 // What is delivered is the same either way, and mode=auto takes the shorter. The others are: mode=sparse, always lists;
 // mode=dense, always the map, and by default q = 16 and r = 1, as for the neural net of section 7.7; and mode=joint, which
-// sends neither: one sketch holds both signs. Only that has the size of section 7.7, 2·d/5 cells of 4 bits, 20x, before Huffman's
-// code, for there is nothing in those 1.6 bits that could separate signs. It pays with solution 1 of section 4.2: decoded
-// values can have the other sign. Zeros are a level of their own there, closer to zero than all others.
+// sends neither: one sketch holds both signs. Only that has the size of section 7.7, 2·d/5 cells of 4 bits, 20x, before
+// Huffman's code, for there is no room in those 1.6 bits for what separates signs. It pays with solution 1 of section 4.2:
+// decoded values can have the other sign. Zeros are a level of their own there, closer to zero than all others.
 //
 // Deviations from the paper: a block of values, 1,048,576 by default, is compressed by itself. Of each sign's values the
-// quantile sketch sees 2·m² at most, picked at random, since it takes most of the time; the smallest and the largest are exact. Means are float32, not double. Columns are not fewer than one, and buckets not more than
-// values. All groups' cells share one code. Cells are written in words of one length where the table of Huffman's code is
-// not worth it.
+// quantile sketch sees 2·m² at most, picked at random, since it takes most of the time; the smallest and the largest are
+// exact. Means are float32, not double. Columns are not fewer than one, and buckets not more than values. Hash functions
+// change from block to block and from step to step, so that no key shares its cells with the same others for ever, under
+// which it would be underestimated for ever. All groups' cells share one code. Cells are written in words of one length
+// where the table of Huffman's code is not worth it.
 //
 // A worker's values can be sent as they are ([New]) or with keys of their own ([Pairs]). A [Driver] sums what workers send,
 // and sends the sum (section 7.1). [Quantiles] and [MinMaxSketch] are there by themselves, to be merged (section 7.5).
@@ -35,6 +37,7 @@
 // For each block of values, the last as long as is left:
 //
 //	form     1 byte: 0 all are 0, and nothing follows; 1 lists; 2 a map; 3 joint; 4 joint, and there are zeros
+//	salt     1 byte, of the sketches' hash functions
 //	buckets  how many there are of negative values, and how many of positive ones, each as unsigned LEB128
 //	means    4 bytes each, little-endian float32: of the negative buckets' magnitudes, then of the positive ones'
 //	lists    form 1: for each group, of negative values and then of positive ones, from zero outwards, how many values
@@ -44,24 +47,30 @@
 //
 // Bits are as package bitio has them. Coded numbers are a bit and, if it is 1, the table of a code, as package huffman has
 // it, and the numbers' words; if it is 0, the numbers in the fewest bits that hold the largest there can be. That is, of
-// groups, their number; of cells, ⌈q/r⌉-1, or what the sign with more buckets needs. In a joint sketch a cell holds buckets in turn, from
-// zero outwards, of negative and of positive values, until one sign has no more; with zeros it is one more, and 0 is 0.
+// groups, their number; of cells, ⌈q/r⌉-1, or what the sign with more buckets needs. In a joint sketch a cell holds buckets
+// in turn, from zero outwards, of negative and of positive values, until one sign has no more; with zeros it is one more,
+// and 0 is 0.
 //
 // A sketch has ⌈cols·d⌉ columns for d values, at least one, in each row. A value at position k is, in row i = 0, 1, ..., in
-// column ⌊t·((lo + i·hi) mod 2^32)/2^32⌋, where lo and hi are the halves of SplitMix64's output for state k. Its bucket is
-// the largest number in its cells.
+// column ⌊t·((lo + i·hi) mod 2^32)/2^32⌋, where lo and hi are the halves of SplitMix64's output for state k +
+// salt·0x9e3779b97f4a7c15. Its bucket is the largest number in its cells.
 //
 // # Bounds
 //
-// Size: at most 4n-1 bytes for n values, since else they are unsuited. Of dense values (bits a value): the map, at most
-// log2(r+2), about 1 at r = 1; the sketch, rows·cols·log2(q/r), less by Huffman's code: 0.8 of 1.6 at q = 16. So about 6 bits
-// at the default, and 1.8 in dense mode, 17x.
+// Size: at most 4n-1 bytes for n values, since else they are unsuited. Of dense values (bits a value): the map at most
+// log2(r+3), about 1 at r = 1; the sketch rows·cols·log2(q/r), less by Huffman's code. On recorded gradients (65,536 values
+// without zeros) 4.9 bits by default, 6.6x; 1.9 in dense mode, 17x; and 1.2 in joint mode, 26x. Pairs of which one key in
+// ten occurs take 1.27 bytes, 9.5x of 12.
 //
-// Error: a value's sign is kept, and its bucket is at most q/r-1 closer to zero than it should be, never farther (but for mode=joint).
-// Without the sketch, ‖y-x‖² <= d/(4q)·(φmin²+φmax²) on average (Theorem 2); what the sketch adds is not bounded by
-// the paper but by its correct rate, equation (2).
+// Error: a value's sign is kept, and its bucket is at most ⌈q/r⌉-1 closer to zero than it should be, never farther (but for
+// the sign, in mode=joint). By the buckets alone, ‖y-x‖² <= d/(4q)·(φmin²+φmax²) on average (Theorem 2); what the sketch
+// adds is not bounded but by its correct rate, equation (2). On the recorded gradients ‖y-x‖²/‖x‖² is 0.15 to 0.47 by
+// default, 0.7 to 1.04 in dense mode, and about 1 in joint mode, where values point hardly where they should (their cosine
+// is 0.1). The two deliver far too little: with error feedback residuals grow to many times the gradient. The paper has
+// Adam make up for it, and no feedback.
 //
-// Time: O(n). Memory: 6 bytes a value and the cells, while a coder runs.
+// Time: O(n), about 50 ms to encode a block of 4 MiB and 18 to decode it. Memory: 13 bytes a value and the cells while a
+// coder runs, which the coders of one codec share.
 //
 // # Unsuited
 //
@@ -230,7 +239,7 @@ func (m method) blockLen(n int) int {
 	if m.Mode == Sparse {
 		return 4 * n
 	}
-	const header = 1 + 2*3
+	const header = 1 + 1 + 2*3
 	groups := min(m.R+2, n)
 	cells := m.Rows * (int(m.Cols*float64(n)) + groups + 1)
 	bits := 2 + n*int(huffman.Fixed(groups+1)) + cells*int(huffman.Fixed(m.perGroup()))

@@ -129,7 +129,7 @@ func (w *work) count() {
 }
 
 // sketches makes the groups' sketches, empty.
-func (w *work) sketches(rows int, cols float64) {
+func (w *work) sketches(rows int, cols float64, salt uint8) {
 	total := 0
 	for i := range w.groups[1:] {
 		total += rows * w.groups[1+i].columns(cols)
@@ -139,7 +139,7 @@ func (w *work) sketches(rows int, cols float64) {
 	for i := range w.groups[1:] {
 		if g := &w.groups[1+i]; g.values > 0 {
 			size := rows * g.columns(cols)
-			g.sketch.init(rows, g.columns(cols), cells[:size:size])
+			g.sketch.init(rows, g.columns(cols), salt, cells[:size:size])
 			cells = cells[size:]
 		}
 	}

@@ -131,13 +131,30 @@ def share(q, n, p, joint):
 M64 = (1 << 64) - 1
 
 
-def columns(key, rows, t):
-    z = key + 0x9E3779B97F4A7C15 & M64
+GAMMA = 0x9E3779B97F4A7C15
+
+
+def splitmix(state):
+    z = state + GAMMA & M64
     z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & M64
     z = (z ^ z >> 27) * 0x94D049BB133111EB & M64
-    z ^= z >> 31
+    return z ^ z >> 31
+
+
+def columns(key, rows, t, salt):
+    z = splitmix(key + salt * GAMMA & M64)
     low, high = z & 0xFFFFFFFF, z >> 32
     return [((low + i * high & 0xFFFFFFFF) * t) >> 32 for i in range(rows)]
+
+
+def salt_of(sides):
+    """What the encoder takes; a decoder takes any."""
+    h = 0
+    for v in sides:
+        bits = [struct.unpack("<I", struct.pack("<f", m))[0] for m in (v[0], v[-1])] if v else [0, 0]
+        for n in [len(v)] + bits:
+            h = splitmix(h ^ n)
+    return h & 255
 
 
 def coded(numbers, alphabet):
@@ -182,7 +199,8 @@ def encode_block(x, q, r, rows, cols, mode):
             mean[place] = m if sign else -m
     if zeros:
         mean[1, 0] = 0.0
-    head = leb128(len(of[0])) + leb128(len(of[1])) + b"".join(struct.pack("<f", b[2]) for b in of[0] + of[1])
+    salt = salt_of(sides)
+    head = bytes([salt]) + leb128(len(of[0])) + leb128(len(of[1])) + b"".join(struct.pack("<f", b[2]) for b in of[0] + of[1])
     total = 2 if joint else 1 + sum(groups)
     cells, sketch = [], {}
     for c in range(1, total):
@@ -191,7 +209,7 @@ def encode_block(x, q, r, rows, cols, mode):
         s = [[None] * t for _ in range(rows)]
         for k in range(len(x)):
             if classes[k] == c:
-                for row, col in enumerate(columns(k, rows, t)):
+                for row, col in enumerate(columns(k, rows, t, salt)):
                     s[row][col] = index[k] if s[row][col] is None else min(s[row][col], index[k])
         sketch[c] = s
         cells += [v for row in s for v in row]
@@ -209,7 +227,7 @@ def encode_block(x, q, r, rows, cols, mode):
     y = []
     for k, c in enumerate(classes):
         s = sketch.get(c)
-        y.append(mean[c, max(s[row][col] for row, col in enumerate(columns(k, rows, len(s[0]))))] if c else 0.0)
+        y.append(mean[c, max(s[row][col] for row, col in enumerate(columns(k, rows, len(s[0]), salt)))] if c else 0.0)
     return out, y
 
 
@@ -289,11 +307,11 @@ FILES = {
     "zeros": good("by hand: zeros of both signs are one byte", [[0.0, -0.0, 0.0]], {}, want="00"),
     # The bits: Huffman's code for 3 groups, none of 0 (110 1), of -1 one bit less than two (101), of +1 as many (0); 16
     # words; and cells that need no bits, in words of one length (0).
-    "signs": good("by hand: a bit tells signs, and one bucket each needs no cells", [[1.0, -1.0] * 8], dict(q=2, mode="dense"),
-                  want="02 01 01" + one + one + "ed 55 55 00"),
+    "signs": good("by hand, but for the salt: a bit tells signs, and one bucket each needs no cells", [[1.0, -1.0] * 8], dict(q=2, mode="dense"),
+                  want="02 90 01 01" + one + one + "ed 55 55 00"),
     # The list of the keys 3 and 17: in intervals of 4 bits (02), after prefixes of 3, 000 0011 000 1110.
-    "lists": good("by hand: one bucket, and two keys of twenty", [[0.0] * 3 + [1.0] + [0.0] * 13 + [1.0, 0.0, 0.0]], dict(q=2, r=1, mode="sparse"),
-                  want="01 00 01" + one + "02 02 06 38 00"),
+    "lists": good("by hand, but for the salt: one bucket, and two keys of twenty", [[0.0] * 3 + [1.0] + [0.0] * 13 + [1.0, 0.0, 0.0]], dict(q=2, r=1, mode="sparse"),
+                  want="01 bd 00 01" + one + "02 02 06 38 00"),
     "auto": good(ref, [normals(1, 170)], dict(q=16, r=4)),
     "auto-sparse": good(ref + ", one in twelve", [normals(2, 900, 0.92)], dict(q=16, r=4)),
     "sparse": good(ref, [normals(3, 200, 0.5)], dict(q=8, r=2, mode="sparse")),
@@ -315,24 +333,25 @@ FILES = {
     "corrupt-empty": corrupt("by hand", 3, "", "it ends before a block's form"),
     "corrupt-form": corrupt("by hand", 3, "05", "its form is 5"),
     "corrupt-form-mode": corrupt("by hand", 3, "02", "its form is 2", dict(mode="joint")),
-    "corrupt-buckets-none": corrupt("by hand", 3, "020000", "it has 0 buckets, and not 1 to 3", dict(q=2, r=1)),
-    "corrupt-buckets-many": corrupt("by hand", 3, "020202" + one * 4, "it has 4 buckets, and not 1 to 3", dict(q=2, r=1)),
-    "corrupt-buckets-long": corrupt("by hand", 3, "02ffff03", "how many buckets it has is no number up to 32768"),
-    "corrupt-means-short": corrupt("by hand", 3, "020101" + one, "it ends before the means of 2 buckets"),
-    "corrupt-mean-zero": corrupt("by hand", 3, "02000100000000", "the mean of bucket 0 is 0"),
-    "corrupt-mean-negative": corrupt("by hand", 3, "020001000080bf", "the mean of bucket 0 is -1"),
-    "corrupt-mean-infinite": corrupt("by hand", 3, "020101" + one + "0000807f", "the mean of bucket 1 is +Inf"),
-    "corrupt-map": corrupt("by hand: groups 0 and 1 in two bits each, and then 3", 3, "020101" + one * 2 + "0e", "its groups are not those of 3 values",
+    "corrupt-salt": corrupt("by hand", 3, "01", "it ends before a block's salt"),
+    "corrupt-buckets-none": corrupt("by hand", 3, "02000000", "it has 0 buckets, and not 1 to 3", dict(q=2, r=1)),
+    "corrupt-buckets-many": corrupt("by hand", 3, "02000202" + one * 4, "it has 4 buckets, and not 1 to 3", dict(q=2, r=1)),
+    "corrupt-buckets-long": corrupt("by hand", 3, "0200ffff03", "how many buckets it has is no number up to 32768"),
+    "corrupt-means-short": corrupt("by hand", 3, "02000101" + one, "it ends before the means of 2 buckets"),
+    "corrupt-mean-zero": corrupt("by hand", 3, "0200000100000000", "the mean of bucket 0 is 0"),
+    "corrupt-mean-negative": corrupt("by hand", 3, "02000001000080bf", "the mean of bucket 0 is -1"),
+    "corrupt-mean-infinite": corrupt("by hand", 3, "02000101" + one + "0000807f", "the mean of bucket 1 is +Inf"),
+    "corrupt-map": corrupt("by hand: groups 0 and 1 in two bits each, and then 3", 3, "02000101" + one * 2 + "0e", "its groups are not those of 3 values",
                            dict(q=2, mode="dense")),
-    "corrupt-map-short": corrupt("by hand", 30, "020101" + one * 2 + "00", "its groups are not those of 30 values", dict(q=2, mode="dense")),
-    "corrupt-list-long": corrupt("by hand", 3, "010001" + one + "04", "group 1 has more values than there are"),
-    "corrupt-list-key": corrupt("by hand: key 3 of 3", 3, "010001" + one + "01" + adaptive([3]).hex() + "00", "value 3 of 3 is in group 1"),
-    "corrupt-list-twice": corrupt("by hand: key 1 in both lists", 3, "010101" + one * 2 + ("01" + adaptive([1]).hex()) * 2 + "00", "value 1 of 3 is in group 2"),
-    "corrupt-cells": corrupt("by hand: one bit of a cell is there, of two", 30, "010003" + one * 3 + "01" + adaptive([1]).hex(), "its cells are not 2 numbers below 3", dict(q=3, r=1)),
-    "corrupt-cell-alphabet": corrupt("by hand: a cell has 3", 30, "010003" + one * 3 + "01" + adaptive([1]).hex() + "60", "its cells are not 2 numbers below 3", dict(q=3, r=1)),
+    "corrupt-map-short": corrupt("by hand", 30, "02000101" + one * 2 + "00", "its groups are not those of 30 values", dict(q=2, mode="dense")),
+    "corrupt-list-long": corrupt("by hand", 3, "01000001" + one + "04", "group 1 has more values than there are"),
+    "corrupt-list-key": corrupt("by hand: key 3 of 3", 3, "01000001" + one + "01" + adaptive([3]).hex() + "00", "value 3 of 3 is in group 1"),
+    "corrupt-list-twice": corrupt("by hand: key 1 in both lists", 3, "01000101" + one * 2 + ("01" + adaptive([1]).hex()) * 2 + "00", "value 1 of 3 is in group 2"),
+    "corrupt-cells": corrupt("by hand: one bit of a cell is there, of two", 30, "01000003" + one * 3 + "01" + adaptive([1]).hex(), "its cells are not 2 numbers below 3", dict(q=3, r=1)),
+    "corrupt-cell-alphabet": corrupt("by hand: a cell has 3", 30, "01000003" + one * 3 + "01" + adaptive([1]).hex() + "60", "its cells are not 2 numbers below 3", dict(q=3, r=1)),
     "corrupt-cell-group": corrupt("by hand: the second group has one bucket, and a cell says the second", 30,
-                                  "010003" + one * 3 + "00" + "01" + adaptive([1]).hex() + "60", "value 1 is in bucket 1 of 1 in group 2", dict(q=4, r=2)),
-    "corrupt-bits": corrupt("by hand: the last byte does not end with zeros", 16, "020101" + one * 2 + "ed555501", "its bits do not end", dict(q=2, mode="dense")),
+                                  "01000003" + one * 3 + "00" + "01" + adaptive([1]).hex() + "60", "value 1 is in bucket 1 of 1 in group 2", dict(q=4, r=2)),
+    "corrupt-bits": corrupt("by hand: the last byte does not end with zeros", 16, "02000101" + one * 2 + "ed555501", "its bits do not end", dict(q=2, mode="dense")),
     "corrupt-trailing": corrupt("by hand", 3, "0000", "1 bytes follow its 3 values"),
 }
 
