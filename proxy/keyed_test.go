@@ -227,14 +227,19 @@ func TestSparseMethods(t *testing.T) {
 			for range 3 {
 				client, server := p.connect(t)
 				for range 20 {
-					ids := low(l.draw(r, 150+r.IntN(3))) // of 500
+					var ids []uint64
+					for id := range uint64(6000) {
+						if r.IntN(4) == 0 {
+							ids = append(ids, id)
+						}
+					}
 					l.step(client, server, ids, l.rows(r, len(ids)))
 				}
 				client.Close()
 				server.Close()
 			}
 			l.conserved(p.near)
-			if !l.exact[0] || l.lossy() < 50 {
+			if !l.exact[0] || l.lossy() < 59 {
 				t.Errorf("%s, rows of %d: the first value is exact: %v; %d of %d lost something", text, width, l.exact[0], l.lossy(), l.values)
 			}
 			info := l.index(t, p.near)

@@ -63,6 +63,7 @@ import (
 	"math"
 
 	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/codecs/keys"
 	"github.com/gradproxy/gradproxy/codecs/sparse"
 )
 
@@ -159,6 +160,10 @@ func (m method) String() string {
 
 func (m method) MaxEncodedLen(n int) int { return sparse.MaxEncodedLen(n, m.Config.Block) }
 func (m method) Block(size int) int      { return sparse.Block(size, m.Config.Block) }
+
+// KeyCodec implements codecs.Keyed. The paper, which counts log2 d bits for a key, has no coding of its own: Rice's comes
+// closest to what keys drawn at random must cost.
+func (m method) KeyCodec() codecs.Codec { return keys.New(keys.Rice{}) }
 
 func (m method) NewEncoder(n int) (codecs.ValueEncoder, error) {
 	return sparse.NewEncoder(m.coder(), n, m.Config.Block), nil

@@ -85,6 +85,7 @@ import (
 
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/internal/huffman"
+	"github.com/gradproxy/gradproxy/codecs/keys"
 )
 
 // A Mode says how a value's group is told.
@@ -250,6 +251,9 @@ func (m method) blockLen(n int) int {
 }
 
 func (m method) Block(size int) int { return min(size, 4*m.Config.Block) }
+
+// KeyCodec implements codecs.Keyed: the keys of a sparse gradient travel as positions do.
+func (m method) KeyCodec() codecs.Codec { return keys.New(keys.Adaptive{}) }
 
 // perGroup is how many buckets a group has.
 func (m method) perGroup() int { return (m.Q + m.R - 1) / m.R }

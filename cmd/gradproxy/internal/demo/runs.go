@@ -84,6 +84,8 @@ var methods = [...]struct {
 	{code: "stochastic3", plain: true},
 	{code: "terngrad", plain: true},
 	{code: "logquant"},
+	{code: "zipml", plain: true},
+	{code: "skcompress"},
 	{code: "fastsgd"},
 	{code: "sketchedsgd"},
 	{code: "topk"},
