@@ -88,12 +88,16 @@ func BenchmarkQuantiles(b *testing.B) {
 func BenchmarkMinMaxSketch(b *testing.B) {
 	const n = 1 << 20
 	s := NewMinMaxSketch(defaultRows, n/5, 0)
+	insert := func() {
+		for k := range uint64(n) {
+			s.Insert(k, uint16(k&255))
+		}
+	}
+	insert()
 	b.Run("insert", func(b *testing.B) {
 		b.SetBytes(n)
 		for b.Loop() {
-			for k := range uint64(n) {
-				s.Insert(k, uint16(k&255))
-			}
+			insert()
 		}
 	})
 	b.Run("query", func(b *testing.B) {

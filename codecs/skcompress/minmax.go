@@ -40,11 +40,9 @@ func (s *MinMaxSketch) init(rows, cols int, salt uint8, cells []uint16) {
 // Insert remembers index for key, or what is less if the key's cells have it: less than Empty.
 func (s *MinMaxSketch) Insert(key uint64, index uint16) {
 	h, step := hash(s.start + key)
-	cells := s.cells
-	for range s.rows {
-		cell := &cells[uint64(h)*uint64(s.cols)>>32]
+	for row := uint64(0); row < uint64(len(s.cells)); row += uint64(s.cols) {
+		cell := &s.cells[row+uint64(h)*uint64(s.cols)>>32]
 		*cell = min(*cell, index)
-		cells = cells[s.cols:]
 		h += step
 	}
 }
@@ -53,10 +51,8 @@ func (s *MinMaxSketch) Insert(key uint64, index uint16) {
 func (s *MinMaxSketch) Query(key uint64) uint16 {
 	h, step := hash(s.start + key)
 	most := uint16(0)
-	cells := s.cells
-	for range s.rows {
-		most = max(most, cells[uint64(h)*uint64(s.cols)>>32])
-		cells = cells[s.cols:]
+	for row := uint64(0); row < uint64(len(s.cells)); row += uint64(s.cols) {
+		most = max(most, s.cells[row+uint64(h)*uint64(s.cols)>>32])
 		h += step
 	}
 	return most
