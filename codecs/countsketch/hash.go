@@ -110,7 +110,7 @@ func (h *Hash) signsOf(dst []uint16, from int) {
 	high, low := from>>16, from&0xffff
 	s := h.signs[0][high]
 	a, b := h.signs[1][low:][:len(dst)], h.signs[2][high+low:][:len(dst)]
-	for i := range dst {
+	for i := signsTiles(dst, a, b, s); i < len(dst); i++ {
 		dst[i] = s ^ a[i] ^ b[i]
 	}
 }

@@ -38,3 +38,28 @@ func FuzzInsert(f *testing.F) {
 		})
 	})
 }
+
+// Signs that kernels make are those of each coordinate alone, wherever a run of them begins and however long it is.
+func TestSignsOfRuns(t *testing.T) {
+	const coordinates = 1<<17 + 1000
+	h := mustHash(t, Config{5, 10, 3}, coordinates)
+	for _, from := range []int{0, 1, 63, 1<<16 - 200, 1 << 16, 1<<16 + 77, coordinates - 200} {
+		for n := range 200 {
+			n = min(n, 1<<16-from&0xffff)
+			asmtest.Do(t, func(asm.Tier) {
+				signs := make([]uint16, n+1)
+				h.signsOf(signs[:n], from)
+				for i, s := range signs[:n] {
+					for r := range h.Rows {
+						if uint32(s)>>r&1 != h.negative(r, uint64(from+i)) {
+							t.Fatalf("row %d's sign of coordinate %d, the %d-th of %d, is another", r, from+i, i, n)
+						}
+					}
+				}
+				if signs[n] != 0 {
+					t.Fatalf("%d signs are more", n)
+				}
+			})
+		}
+	}
+}

@@ -9,7 +9,17 @@ package countsketch
 //go:noescape
 func insertAVX2(row *float32, x *float32, signs *uint16, n int, key uint64, mul uint64, columns uint64, up uint64)
 
+// signsAVX2 sets n of dst, a multiple of 64 above 0, to a[i]^b[i]^s, where both halves of s are the same.
+//
+//go:noescape
+func signsAVX2(dst *uint16, a *uint16, b *uint16, n int, s uint32)
+
 // insertAVX512 is insert for n coordinates, a multiple of 16 above 0. It takes every key's column for one of the row.
 //
 //go:noescape
 func insertAVX512(row *float32, x *float32, signs *uint16, n int, key uint64, mul uint64, columns uint64, up uint64)
+
+// signsAVX512 sets n of dst, a multiple of 64 above 0, to a[i]^b[i]^s, where both halves of s are the same.
+//
+//go:noescape
+func signsAVX512(dst *uint16, a *uint16, b *uint16, n int, s uint32)

@@ -160,6 +160,36 @@ loop1:
 	VZEROUPPER
 	RET
 
+// func signsAVX2(dst *uint16, a *uint16, b *uint16, n int, s uint32)
+// Requires: AVX, AVX2
+TEXT ·signsAVX2(SB), NOSPLIT, $0-36
+	MOVQ         dst+0(FP), AX
+	MOVQ         a+8(FP), CX
+	MOVQ         b+16(FP), DX
+	MOVQ         n+24(FP), BX
+	VBROADCASTSS s+32(FP), Y0
+
+loop2:
+	VPXOR   (CX), Y0, Y1
+	VPXOR   (DX), Y1, Y1
+	VMOVDQU Y1, (AX)
+	VPXOR   32(CX), Y0, Y1
+	VPXOR   32(DX), Y1, Y1
+	VMOVDQU Y1, 32(AX)
+	VPXOR   64(CX), Y0, Y1
+	VPXOR   64(DX), Y1, Y1
+	VMOVDQU Y1, 64(AX)
+	VPXOR   96(CX), Y0, Y1
+	VPXOR   96(DX), Y1, Y1
+	VMOVDQU Y1, 96(AX)
+	ADDQ    $0x00000080, AX
+	ADDQ    $0x00000080, CX
+	ADDQ    $0x00000080, DX
+	SUBQ    $0x00000040, BX
+	JNZ     loop2
+	VZEROUPPER
+	RET
+
 // func insertAVX512(row *float32, x *float32, signs *uint16, n int, key uint64, mul uint64, columns uint64, up uint64)
 // Requires: AVX, AVX512F
 TEXT ·insertAVX512(SB), NOSPLIT, $192-64
@@ -212,7 +242,7 @@ TEXT ·insertAVX512(SB), NOSPLIT, $192-64
 	VPBROADCASTD X4, Z5
 	VMOVQ        up+56(FP), X4
 
-loop2:
+loop3:
 	VPSRLQ    $0x20, Z0, Z6
 	VPMULUDQ  Z3, Z6, Z6
 	VPSRLQ    $0x20, Z6, Z6
@@ -295,6 +325,30 @@ loop2:
 	ADDQ      $0x40, CX
 	ADDQ      $0x20, DX
 	SUBQ      $0x00000010, BX
-	JNZ       loop2
+	JNZ       loop3
+	VZEROUPPER
+	RET
+
+// func signsAVX512(dst *uint16, a *uint16, b *uint16, n int, s uint32)
+// Requires: AVX, AVX512F
+TEXT ·signsAVX512(SB), NOSPLIT, $0-36
+	MOVQ         dst+0(FP), AX
+	MOVQ         a+8(FP), CX
+	MOVQ         b+16(FP), DX
+	MOVQ         n+24(FP), BX
+	VBROADCASTSS s+32(FP), Z0
+
+loop4:
+	VPXORD    (CX), Z0, Z1
+	VPXORD    (DX), Z1, Z1
+	VMOVDQU64 Z1, (AX)
+	VPXORD    64(CX), Z0, Z1
+	VPXORD    64(DX), Z1, Z1
+	VMOVDQU64 Z1, 64(AX)
+	ADDQ      $0x00000080, AX
+	ADDQ      $0x00000080, CX
+	ADDQ      $0x00000080, DX
+	SUBQ      $0x00000040, BX
+	JNZ       loop4
 	VZEROUPPER
 	RET

@@ -6,8 +6,10 @@ import (
 )
 
 func countsketch(k *kernel) {
-	insertKernel(k, "AVX2")
-	insertKernel(k, "AVX512")
+	for _, tier := range []string{"AVX2", "AVX512"} {
+		insertKernel(k, tier)
+		signsKernel(k, tier)
+	}
 }
 
 // insertKernel computes the columns and signed values of 16 coordinates, and adds them one after another, so that cells
@@ -69,6 +71,28 @@ func insertKernel(k *kernel, tier string) {
 		}
 		k.ADDQ(operand.Imm(64), x)
 		k.ADDQ(operand.Imm(32), signs)
+	})
+	k.VZEROUPPER()
+	k.RET()
+}
+
+func signsKernel(k *kernel, tier string) {
+	k.function("signs"+tier, "(dst, a, b *uint16, n int, s uint32)",
+		"signs"+tier+" sets n of dst, a multiple of 64 above 0, to a[i]^b[i]^s, where both halves of s are the same.")
+	vector, lanes := k.vectors(tier)
+	dst, a, b, n := k.arg("dst"), k.arg("a"), k.arg("b"), k.arg("n")
+	s := vector()
+	k.VBROADCASTSS(k.parameter("s"), s)
+	k.loop(n, 64, func() {
+		for at := 0; at < 128; at += 4 * lanes {
+			v := vector()
+			k.xor(operand.Mem{Base: a, Disp: at}, s, v)
+			k.xor(operand.Mem{Base: b, Disp: at}, v, v)
+			k.store(v, operand.Mem{Base: dst, Disp: at})
+		}
+		for _, p := range []reg.GPVirtual{dst, a, b} {
+			k.ADDQ(operand.U32(128), p)
+		}
 	})
 	k.VZEROUPPER()
 	k.RET()
