@@ -38,9 +38,12 @@ GAMMA = 0x9E3779B97F4A7C15
 
 
 class Source:
-    """rng.Of, of a seed, a number and values."""
+    """rng.Of, of a seed, a number and values, and rng.From, of a state."""
 
-    def __init__(self, seed, number, x):
+    def __init__(self, seed, number=None, x=None):
+        if number is None:
+            self.state = seed
+            return
         lanes = [len(x), 1, 2, 3]
         for i, v in enumerate(x):
             k = i % 4 if i < len(x) // 4 * 4 else 0
