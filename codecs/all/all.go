@@ -9,6 +9,7 @@ import (
 	"github.com/gradproxy/gradproxy/codecs/block"
 	"github.com/gradproxy/gradproxy/codecs/cast"
 	"github.com/gradproxy/gradproxy/codecs/dgc"
+	"github.com/gradproxy/gradproxy/codecs/drive"
 	"github.com/gradproxy/gradproxy/codecs/fastsgd"
 	"github.com/gradproxy/gradproxy/codecs/gspar"
 	"github.com/gradproxy/gradproxy/codecs/int255"
@@ -16,6 +17,7 @@ import (
 	"github.com/gradproxy/gradproxy/codecs/logquant"
 	"github.com/gradproxy/gradproxy/codecs/lossless"
 	"github.com/gradproxy/gradproxy/codecs/onebit"
+	"github.com/gradproxy/gradproxy/codecs/qsgd"
 	"github.com/gradproxy/gradproxy/codecs/randomk"
 	"github.com/gradproxy/gradproxy/codecs/skcompress"
 	"github.com/gradproxy/gradproxy/codecs/sketchedsgd"
@@ -43,6 +45,8 @@ var table = [...]struct {
 	{"stochastic3", stochastic3.FromArgs},
 	{"onebit", onebit.FromArgs},
 	{"terngrad", terngrad.FromArgs},
+	{"qsgd", qsgd.FromArgs},
+	{"drive", drive.FromArgs},
 	{"delta-binary", keys.FromArgs},
 	{"adaptive-prefix", keys.FromArgs},
 	{"bit-grain", keys.FromArgs},

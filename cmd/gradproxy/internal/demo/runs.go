@@ -83,6 +83,8 @@ var methods = [...]struct {
 	{code: "onebit"},
 	{code: "stochastic3", plain: true},
 	{code: "terngrad", plain: true},
+	{code: "qsgd", plain: true},
+	{code: "drive"},
 	{code: "logquant"},
 	{code: "zipml", plain: true},
 	{code: "skcompress"},
