@@ -138,3 +138,33 @@ func TestGoldenVectorsElsewhere(t *testing.T) {
 		t.Errorf("%v: %s", err, out)
 	}
 }
+
+// In the steady state, neither end allocates.
+func TestNoAllocations(t *testing.T) {
+	if raceDetector {
+		t.Skip("with -race, pools drop some of what is put into them")
+	}
+	const n = 5000
+	c := mustNew(t, Config{})
+	e, err := c.NewEncoder(tensor.Float32, n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := c.NewDecoder(tensor.Float32, n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := codectest.Gaussian.Fill(tensor.Float32, n, 1)
+	y, dst := make([]byte, len(x)), make([]byte, 0, c.MaxEncodedLen(n))
+	if allocs := testing.AllocsPerRun(50, func() {
+		b, err := e.Append(dst, x)
+		if err == nil {
+			err = d.Decode(y, b)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}); allocs >= 1 {
+		t.Errorf("%v allocations a block", allocs)
+	}
+}

@@ -1,0 +1,5 @@
+//go:build race
+
+package fastsgd
+
+const raceDetector = true
