@@ -105,11 +105,11 @@ func panel(title string, rows []Row) *plot.Plot {
 	}
 	// On a logarithmic axis there is no 0: lossless codecs stand before the first decade, at a tick of their own.
 	first := math.Pow(10, math.Floor(math.Log10(low)))
-	exact := first / 4
+	exact := first / 10
 	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
 	p.X.Tick.Marker, p.Y.Tick.Marker = errorTicks{exact, first}, plot.TickerFunc(ratioTicks)
-	p.X.Min, p.X.Max = exact/2, high*4
-	p.Y.Min, p.Y.Max = 0.8, most*1.6
+	p.X.Min, p.X.Max = exact/3, high*4
+	p.Y.Min, p.Y.Max = 0.6, most*1.6
 	for i := range marks {
 		if marks[i].nmse == 0 {
 			marks[i].nmse = exact
@@ -119,18 +119,24 @@ func panel(title string, rows []Row) *plot.Plot {
 	return p
 }
 
-// errorTicks labels the place of 0, and the decades from first on.
+// errorTicks labels the place of 0, and the decades from first on: every other one where there are many.
 type errorTicks struct{ exact, first float64 }
+
+const manyDecades = 7
 
 func (t errorTicks) Ticks(_, most float64) []plot.Tick {
 	ticks := []plot.Tick{{Value: t.exact, Label: "0"}}
-	for v, i := t.first, 0; v <= most; v, i = t.first*math.Pow(10, float64(i+1)), i+1 {
-		ticks = append(ticks, plot.Tick{Value: v, Label: fmt.Sprintf("%.0e", v)})
-	}
-	for i := range ticks[1:] {
-		if t := &ticks[i+1]; t.Value > 0.0009 {
-			t.Label = fmt.Sprintf("%.3g", t.Value)
+	power := int(math.Round(math.Log10(t.first)))
+	decades := int(math.Floor(math.Log10(most))) - power + 1
+	for i := range decades {
+		tick := plot.Tick{Value: math.Pow(10, float64(power+i))}
+		if decades <= manyDecades || (power+i)%2 == 0 {
+			tick.Label = fmt.Sprintf("1e%d", power+i)
+			if power+i >= -3 && power+i <= 3 {
+				tick.Label = fmt.Sprintf("%g", tick.Value)
+			}
 		}
+		ticks = append(ticks, tick)
 	}
 	return ticks
 }

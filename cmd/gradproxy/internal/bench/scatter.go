@@ -25,6 +25,9 @@ func (grid) Plot(c draw.Canvas, p *plot.Plot) {
 	x, y := p.Transforms(&c)
 	style := draw.LineStyle{Color: inkGrid, Width: vg.Points(0.5)}
 	for _, t := range p.X.Tick.Marker.Ticks(p.X.Min, p.X.Max) {
+		if t.IsMinor() {
+			continue
+		}
 		c.StrokeLine2(style, x(t.Value), c.Min.Y, x(t.Value), c.Max.Y)
 	}
 	for _, t := range p.Y.Tick.Marker.Ticks(p.Y.Min, p.Y.Max) {
@@ -132,7 +135,7 @@ func label(c draw.Canvas, p *plot.Plot, m mark, at vg.Point, taken []vg.Rectangl
 		}
 	}
 	if gone := distance(at, found); gone > 2*size.Y { // far off: say whose it is
-		c.StrokeLine2(draw.LineStyle{Color: inkGrid, Width: vg.Points(0.5)}, at.X, at.Y, (found.Min.X+found.Max.X)/2, (found.Min.Y+found.Max.Y)/2)
+		c.StrokeLine2(draw.LineStyle{Color: inkOther, Width: vg.Points(0.3)}, at.X, at.Y, (found.Min.X+found.Max.X)/2, (found.Min.Y+found.Max.Y)/2)
 	}
 	c.FillText(style, vg.Point{X: found.Min.X, Y: found.Min.Y - style.FontExtents().Descent/4}, m.label)
 	return found

@@ -139,6 +139,16 @@ func TestAllShowsEveryMethod(t *testing.T) {
 			t.Errorf("%s is not shown: add it to methods", name)
 		}
 	}
+	for _, r := range (Options{All: true}).withDefaults().runs() {
+		if want := slices.Contains([]string{"stochastic3", "terngrad"}, r.Name) || strings.HasPrefix(r.Name, "gspar(") || strings.HasPrefix(r.Name, "unisp("); want && !r.NoFeedback || r.NoFeedback && lossy(r.State) {
+			t.Errorf("%+v: unbiased methods go without feedback", r)
+		}
+	}
+	for _, r := range (Options{Codes: []string{"terngrad"}}).withDefaults().runs() {
+		if r.NoFeedback {
+			t.Errorf("%+v: who names a codec gets feedback", r)
+		}
+	}
 	var names []string
 	for _, r := range (Options{}).withDefaults().runs() {
 		names = append(names, r.Wire+" "+r.Name)

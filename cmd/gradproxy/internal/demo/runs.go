@@ -86,7 +86,7 @@ var methods = [...]struct {
 	{code: "qsgd", plain: true},
 	{code: "drive"},
 	{code: "logquant"},
-	{code: "zipml", plain: true},
+	{code: "zipml"},
 	{code: "skcompress"},
 	{code: "fastsgd"},
 	{code: "sketchedsgd"},

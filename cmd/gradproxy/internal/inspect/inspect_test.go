@@ -248,6 +248,29 @@ func checkRoles(t *testing.T, d Direction, sums tensor.Role, reduced, steps int)
 }
 
 // No parser takes the captures of other protocols for its own.
+// Of an application's pushes of many keys, those are gradients, if the user says that its sums are, that may not be initial
+// weights: all but the first of rank 0 to each of two servers. What comes back is not known.
+func TestListsOfACapture(t *testing.T) {
+	for _, file := range require.Captures(t, "pslite-kvapp.pcap*") {
+		for sums, want := range map[tensor.Role]RoleBytes{
+			tensor.Unknown:  {Unknown: 992000},
+			tensor.Gradient: {Gradient: 624000, Exact: 16000, Unknown: 352000},
+		} {
+			var got RoleBytes
+			for _, c := range read(t, file, Config{Sums: sums}).Connections {
+				for _, d := range []Direction{c.FromClient, c.FromServer} {
+					got.Gradient += d.RoleBytes.Gradient
+					got.Exact += d.RoleBytes.Exact
+					got.Unknown += d.RoleBytes.Unknown
+				}
+			}
+			if got != want {
+				t.Errorf("%s, sums %v: %+v, want %+v", filepath.Base(file), sums, got, want)
+			}
+		}
+	}
+}
+
 func TestForeignCaptures(t *testing.T) {
 	for _, pattern := range []string{"tf-*", "flower-*"} {
 		for _, file := range require.Captures(t, pattern+".pcap*") {
