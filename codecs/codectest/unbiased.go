@@ -44,7 +44,7 @@ func methodPair(t testing.TB, c codecs.Codec, n int) (codecs.ValueEncoder, codec
 // values of which few dominate the error.
 func Unbiased(t *testing.T, c codecs.Codec, x []float32, want float64) {
 	t.Helper()
-	const times = 1000
+	const times = 400
 	e, d := methodPair(t, c, len(x))
 	mean, y := make([]float64, len(x)), make([]float32, len(x))
 	var encoded []byte

@@ -2,6 +2,7 @@ package drive
 
 import (
 	"math"
+	"math/bits"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -36,11 +37,7 @@ func plainRotate(x []float32, seed uint32) []float64 {
 	y := make([]float64, len(x))
 	for i := range y {
 		for j, v := range Dx {
-			ones := 0
-			for common := i & j; common > 0; common &= common - 1 {
-				ones++
-			}
-			y[i] += v * float64(1-2*(ones%2))
+			y[i] += v * float64(1-2*(bits.OnesCount(uint(i&j))%2))
 		}
 	}
 	return y

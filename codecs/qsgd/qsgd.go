@@ -3,11 +3,11 @@
 //
 // With v the block's n values, |v| its norm, and l the whole number with l <= s·|vᵢ|/|v| < l+1, value i is sent as its sign and l+1
 // with probability s·|vᵢ|/|v| - l, and else l; it is delivered as its sign times |v| times what was sent over s. Of b bits,
-// s = 2^(b-1) - 1: 1, 7 or 127. With the Euclidean norm most values of a long block are rounded to 0 or 1; with the
-// largest magnitude as norm, which the paper's authors use in experiments, errors are smaller and zeros fewer.
+// s = 2^(b-1) - 1: 1, 7 or 127. With the Euclidean norm, which is the paper's, most values of a long block are rounded to
+// 0 or 1; with the largest magnitude instead, errors are smaller and zeros fewer.
 //
 // It is an unbiased method, to be used without error feedback (in a rule: feedback: false): where s is small its error is
-// larger than the value, so that residuals would grow without bound.
+// larger than the value, so that residuals grow without bound: of 2 bits, and of 4 by the Euclidean norm.
 //
 // Deviations: fixed bits by default, for speed, and the paper's Elias coding as a parameter, with a gap more, to the end
 // of the block, instead of a count.
