@@ -97,6 +97,9 @@ func TestSVRG(t *testing.T) {
 	svrg.Refer(w)
 	svrg.Gradient(g, w, []int{1, 5})
 	near(t, "at the reference point", g, full)
+	near(t, "of the reference point", svrg.Full(), full)
+	svrg.Difference(g, w, []int{1, 5})
+	near(t, "of the difference there", g, make([]float32, n))
 
 	for i := range w {
 		w[i] += 0.3

@@ -25,10 +25,23 @@ func (s *SVRG) Refer(w []float32) {
 
 // Gradient sets g as above and returns the batch's mean loss at w.
 func (s *SVRG) Gradient(g, w []float32, batch []int) (loss float64) {
-	loss = s.Model.Gradient(g, w, batch)
-	s.Model.Gradient(s.there, s.reference, batch)
-	for i := range g {
-		g[i] += s.full[i] - s.there[i]
+	loss = s.Difference(g, w, batch)
+	for i, v := range s.full {
+		g[i] += v
 	}
 	return loss
 }
+
+// Difference sets g to grad f_batch(w) - grad f_batch(reference) and returns the batch's mean loss at w: the part of the
+// gradient that differs from worker to worker, where all know the rest.
+func (s *SVRG) Difference(g, w []float32, batch []int) (loss float64) {
+	loss = s.Model.Gradient(g, w, batch)
+	s.Model.Gradient(s.there, s.reference, batch)
+	for i, v := range s.there {
+		g[i] -= v
+	}
+	return loss
+}
+
+// Full returns grad f(reference), which the SVRG owns.
+func (s *SVRG) Full() []float32 { return s.full }
