@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/papers/cluster"
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/papers/data"
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/all"
@@ -16,9 +17,11 @@ import (
 // A lab holds what several tables need: data, and trainings that have been run.
 type lab struct {
 	Config
-	images  func() (pictures, error)
-	mails   func() (*data.Mails, error)
-	designs map[string]trained // of threelc
+	images func() (pictures, error)
+	mails  func() (*data.Mails, error)
+
+	designs  map[string]trained                   // of 3LC, by name
+	contests map[string][][]cluster.LinearOutcome // by paper
 }
 
 // pictures are images to train on and to test with.
@@ -28,7 +31,7 @@ type pictures struct {
 }
 
 func newLab(c Config) *lab {
-	l := &lab{Config: c, designs: make(map[string]trained)}
+	l := &lab{Config: c, designs: make(map[string]trained), contests: make(map[string][][]cluster.LinearOutcome)}
 	l.images = sync.OnceValues(func() (p pictures, err error) {
 		if c.Quick {
 			p.name = "the demo's digits"

@@ -103,7 +103,7 @@ func sketchedAccuracy(ctx context.Context, l *lab, t *Table) error {
 		return err
 	}
 	const all = 128 // images of a step
-	steps := l.pick(1000, 40)
+	steps := l.pick(1000, 200)
 	nineTimes, seventeenTimes := sketched9.of(sketchedWeights(images)), sketched17.of(sketchedWeights(images))
 	half := nineTimes
 	half.Cells = countsketch.Float16

@@ -49,6 +49,7 @@ type contender struct {
 	codec  string // of pushes and of pulls; "": as they are, in pairs of key and value
 	how    how
 	losses [len(linearModels)]float64
+	why    string // it may do otherwise here
 }
 
 // how says how a contender's codec is used.
@@ -67,10 +68,12 @@ func (c contender) wire() cluster.Wire {
 	return cluster.Wire{Codec: codec(c.codec), Feedback: c.how == feedback, Pairs: c.how == pairs}
 }
 
-// contest trains the three models with each contender, of which the first sends gradients as they are, and adds to t how
-// far each came: the share of the first one's way down from the loss of no model, in the paper and here. Losses themselves
-// cannot be compared, since the data is other. It returns what came of the runs, by model and contender.
-func (l *lab) contest(ctx context.Context, t *Table, contenders []contender, why string) ([][]cluster.LinearOutcome, error) {
+// contest trains the three models with each contender, once for all tables of a paper. It returns what came of the runs, by
+// model and contender.
+func (l *lab) contest(ctx context.Context, paper string, contenders []contender) ([][]cluster.LinearOutcome, error) {
+	if o, done := l.contests[paper]; done {
+		return o, nil
+	}
 	m, err := l.mails()
 	if err != nil {
 		return nil, err
@@ -79,29 +82,45 @@ func (l *lab) contest(ctx context.Context, t *Table, contenders []contender, why
 	for i := range outcomes {
 		outcomes[i] = make([]cluster.LinearOutcome, len(contenders))
 	}
-	job := l.sparseJob(m, linearModels[0])
-	t.setup("%d mails, the %d runs of 1 to %d words in them as features; %d workers, batches of a tenth, %d epochs of Adam; pulls are coded like pushes",
-		m.Len(), m.Width, gramWords, job.Workers, job.Epochs)
 	err = parallel(ctx, len(linearModels)*len(contenders), func(ctx context.Context, i int) (err error) {
 		model, c := i%len(linearModels), i/len(linearModels)
 		job := l.sparseJob(m, linearModels[model])
-		job.Push, job.Pull = contenders[c].wire(), contenders[c].wire()
+		job.Push = contenders[c].wire()
+		job.Pull = job.Push
 		outcomes[model][c], err = cluster.Fit(ctx, job, nil)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
+	l.contests[paper] = outcomes
+	return outcomes, nil
+}
+
+// setupSparse says what the models are trained on.
+func (l *lab) setupSparse(t *Table) error {
+	m, err := l.mails()
+	if err != nil {
+		return err
+	}
+	job := l.sparseJob(m, linearModels[0])
+	t.setup("%d mails, the %d runs of 1 to %d words in them as features; %d workers, batches of a tenth, %d epochs of Adam; pulls are coded like pushes",
+		m.Len(), m.Width, gramWords, job.Workers, job.Epochs)
+	return nil
+}
+
+// addWays adds to t how far each contender came: the share of the first one's way down from the loss of no model, in the
+// paper and here. Losses themselves cannot be compared, since the data is other.
+func (t *Table) addWays(contenders []contender, outcomes [][]cluster.LinearOutcome) {
 	for i, model := range linearModels {
-		first := contenders[0].losses[i]
-		t.setup("%v: %s comes down from %.3f to %.4f here, from %.3f to %.4f in the paper", model.loss, contenders[0].name, model.none, outcomes[i][0].Loss, model.none, first)
+		first := contenders[0]
+		t.setup("%v: %s comes down from %.3f to %.4f here, to %.4f in the paper", model.loss, first.name, model.none, outcomes[i][0].Loss, first.losses[i])
 		for j, c := range contenders[1:] {
 			way := (model.none - outcomes[i][j+1].Loss) / (model.none - outcomes[i][0].Loss)
-			t.add(claim{label: fmt.Sprintf("%v, %s", model.loss, c.name), quantity: "share of " + contenders[0].name + "'s way down",
-				paper: (model.none - c.losses[i]) / (model.none - first), why: why}.near(0.15), way)
+			t.add(claim{label: fmt.Sprintf("%v, %s", model.loss, c.name), quantity: "share of " + first.name + "'s way down",
+				paper: (model.none - c.losses[i]) / (model.none - first.losses[i]), why: c.why}.near(0.15), way)
 		}
 	}
-	return outcomes, nil
 }
 
 // supports are the keys of gradients: of which features a gradient is not zero.

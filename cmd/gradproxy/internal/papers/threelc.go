@@ -19,15 +19,23 @@ type design struct {
 	accuracy float64    // percent
 }
 
-// threelcDesigns are those of section 5.1 that change what is sent, each with one scale or threshold a tensor. What
-// travels by 2 local steps is not a codec's matter.
+// threelcDesigns are those of section 5.1 that change what is sent, each with one scale or threshold a tensor, for
+// no tensor is larger than a block. 2 local steps are not a codec's matter.
 var threelcDesigns = [...]design{
 	{"32-bit float", "", false, [3]float64{1, 1, 1}, 93.37},
-	{"3LC (s=1.00)", "3lc(block=16777216)", true, [3]float64{15.9, 7.97, 1.53}, 93.32},
-	{"3LC (s=1.50)", "3lc(s=1.5,block=16777216)", true, [3]float64{20.9, 8.70, 1.53}, 93.29},
-	{"3LC (s=1.75)", "3lc(s=1.75,block=16777216)", true, [3]float64{22.8, 9.04, 1.53}, 93.51},
-	{"3LC (s=1.90)", "3lc(s=1.9,block=16777216)", true, [3]float64{22.8, 9.22, 1.55}, 93.10},
+	{"8-bit int", "int255(block=1048576)", false, [3]float64{3.62, 3.47, 1.51}, 93.33},
+	{noZRE, "stochastic3(block=1048576)", false, [3]float64{12.3, 7.51, 1.53}, 92.06},
+	{"MQE 1-bit int", "onebit(block=1048576)", true, [3]float64{14.6, 7.40, 1.30}, 93.21},
+	{"25% sparsification", "sparsify(k=0.25)", true, [3]float64{3.25, 3.11, 1.33}, 93.40},
+	{"5% sparsification", "sparsify(k=0.05)", true, [3]float64{8.98, 6.62, 1.44}, 92.87},
+	{"3LC (s=1.00)", "3lc(block=1048576)", true, [3]float64{15.9, 7.97, 1.53}, 93.32},
+	{"3LC (s=1.50)", "3lc(s=1.5,block=1048576)", true, [3]float64{20.9, 8.70, 1.53}, 93.29},
+	{"3LC (s=1.75)", "3lc(s=1.75,block=1048576)", true, [3]float64{22.8, 9.04, 1.53}, 93.51},
+	{"3LC (s=1.90)", "3lc(s=1.9,block=1048576)", true, [3]float64{22.8, 9.22, 1.55}, 93.10},
 }
+
+// noZRE is the design that has 3LC's quartic encoding, and nothing after it.
+const noZRE = "Stoch 3-value + QE"
 
 // threelcLevels are the rows of Table 2, by sparsity multiplier.
 var threelcLevels = [...]struct {
@@ -47,8 +55,11 @@ func threelcTraffic(ctx context.Context, l *lab, t *Table) error {
 	if err != nil {
 		return err
 	}
+	bare := results[noZRE].Coded()
+	t.add(claim{label: "no zero-run encoding", quantity: "ratio", paper: 20}.within(1.01), bare.Ratio())
+	t.add(claim{label: "no zero-run encoding", quantity: "bits a value", paper: 1.6}.within(1.01), bare.Bits())
 	for _, level := range threelcLevels {
-		coded := results[level.design].Coded
+		coded := results[level.design].Coded()
 		label := fmt.Sprintf("s=%.2f", level.s)
 		t.add(claim{label: label, quantity: "ratio", paper: level.ratio, why: threelcWhy}.within(2), coded.Ratio())
 		t.add(claim{label: label, quantity: "bits a value", paper: level.bits, why: threelcWhy}.within(2), coded.Bits())
@@ -69,9 +80,9 @@ func threelcBrackets(ctx context.Context, t *Table, warm, counted int) error {
 		draw func(*rand.Rand) float64
 		band func(ratio float64) Band
 	}{
-		{"normal", (*rand.Rand).NormFloat64, func(ratio float64) Band { return atMost(1.1 * ratio) }},
+		{"normal", (*rand.Rand).NormFloat64, func(ratio float64) Band { return atMost(1.15 * ratio) }},
 		{"exponential", func(r *rand.Rand) float64 { return math.Copysign(r.ExpFloat64(), r.Float64()-0.5) },
-			func(ratio float64) Band { return atLeast(ratio) }},
+			func(ratio float64) Band { return atLeast(ratio / 1.15) }},
 	}
 	ratios := make([]float64, len(brackets)*len(threelcLevels))
 	err := parallel(ctx, len(ratios), func(ctx context.Context, i int) (err error) {
@@ -139,10 +150,18 @@ func threelcSpeed(ctx context.Context, l *lab, t *Table) error {
 				why: "the model of a step's time knows the link and nothing of the framework's own costs, nor of encoding's"}.within(1.75), speedup)
 		}
 		t.add(claim{label: d.name, quantity: "accuracy, points over 32-bit float", paper: d.accuracy - threelcDesigns[0].accuracy,
-			why: "the network, its data and the number of steps are others, and smaller"}.near(1), 100*(r.Accuracy-plain.Accuracy))
+			why: l.less3lc(d)}.near(1), 100*(r.Accuracy-plain.Accuracy))
 	}
 	t.setup("32-bit float reaches %.2f %% here and %.2f %% in the paper", 100*plain.Accuracy, threelcDesigns[0].accuracy)
 	return nil
+}
+
+// less3lc says why a design does worse here than in the paper.
+func (l *lab) less3lc(d design) string {
+	if d.feedback {
+		return fmt.Sprintf("%d steps are made here, 25,600 in the paper: what still waits in residuals at the end weighs more", l.steps3lc())
+	}
+	return "nothing makes up for what a push or pull loses, and a perceptron, which normalizes nothing between its layers, bears that worse than a ResNet"
 }
 
 func (l *lab) steps3lc() int { return l.pick(1000, 60) }

@@ -27,12 +27,14 @@ const keyLen = 4
 type Traffic struct {
 	Values  int64 // float32 values
 	NonZero int64 // those of them that were not zero
+	Most    int64 // of the values of one tensor that were not zero
 	Bytes   int64 // that the encodings took
 }
 
 // Add adds o to t.
 func (t *Traffic) Add(o Traffic) {
 	t.Values, t.NonZero, t.Bytes = t.Values+o.Values, t.NonZero+o.NonZero, t.Bytes+o.Bytes
+	t.Most = max(t.Most, o.Most)
 }
 
 // Ratio returns how many times smaller the encodings were than 4 bytes a value.
@@ -103,12 +105,14 @@ func cut(w Wire, n int) (blocks []block, err error) {
 
 // Send sends src and sets dst, which is as long and may be src itself, to what arrives.
 func (c *Channel) Send(dst, src []float32) error {
-	c.Traffic.Values += int64(len(src))
+	sent := Traffic{Values: int64(len(src))}
 	for _, x := range src {
 		if x != 0 {
-			c.Traffic.NonZero++
+			sent.NonZero++
 		}
 	}
+	sent.Most = sent.NonZero
+	c.Traffic.Add(sent)
 	switch {
 	case c.wire.Pairs:
 		return c.sendPairs(dst, src)

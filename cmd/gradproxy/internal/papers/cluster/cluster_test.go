@@ -90,7 +90,7 @@ func TestManyWorkersAreOne(t *testing.T) {
 func TestTraffic(t *testing.T) {
 	const biases, weights = 32 + 10, 64*32 + 32*10
 	plain, _ := run(t, job(2, 8))
-	if plain.Step != 2*4*(biases+weights) || plain.Coded.Bytes != 4*plain.Coded.Values || plain.Coded.Values != 3*60*weights {
+	if plain.Step != 2*4*(biases+weights) || plain.Coded().Bytes != 4*3*60*weights || plain.Pushed.Values != 2*60*weights || plain.Pulled.Values != 60*weights {
 		t.Errorf("as it is: %+v", plain)
 	}
 	j := job(2, 8)
@@ -147,7 +147,7 @@ func TestPairs(t *testing.T) {
 	if err := c.Send(y, x); err != nil {
 		t.Fatal(err)
 	}
-	if want := (cluster.Traffic{Values: 1000, NonZero: 100, Bytes: 100 * 8}); c.Traffic != want || !slices.Equal(x, y) {
+	if want := (cluster.Traffic{Values: 1000, NonZero: 100, Most: 100, Bytes: 100 * 8}); c.Traffic != want || !slices.Equal(x, y) {
 		t.Errorf("%+v, want %+v; the same values: %v", c.Traffic, want, slices.Equal(x, y))
 	}
 	if r := c.Traffic.PairRatio(); r != 1.5 {

@@ -27,9 +27,18 @@ type Job struct {
 // An Outcome is what came of a job.
 type Outcome struct {
 	Loss, Accuracy float64 // of the server's model, on the test set
-	Coded          Traffic // of tensors that do not bypass the codec: one push of each worker, and one pull for all of them
+	// Pushed and Pulled are of tensors that do not bypass the codec: the pushes of all workers, and the pulls, each of which
+	// is encoded once for all of them.
+	Pushed, Pulled Traffic
 	// Step is what each worker sends and receives in a step, on average: all tensors, in bytes.
 	Step float64
+}
+
+// Coded is the traffic both ways.
+func (o Outcome) Coded() (t Traffic) {
+	t.Add(o.Pushed)
+	t.Add(o.Pulled)
+	return t
 }
 
 // Train runs a job.
@@ -161,8 +170,9 @@ func (s *server) outcome(j Job) (o Outcome) {
 			t.Add(c.Traffic)
 		}
 		all += t.Bytes + int64(j.Workers)*w.pull.Traffic.Bytes
-		if t.Add(w.pull.Traffic); w.coded {
-			o.Coded.Add(t)
+		if w.coded {
+			o.Pushed.Add(t)
+			o.Pulled.Add(w.pull.Traffic)
 		}
 	}
 	o.Step = float64(all) / float64(j.Workers*j.Steps)
