@@ -33,7 +33,7 @@
 //
 // # Unsuited
 //
-// Blocks with a NaN or an infinity; blocks that would take more than 4.25 bytes a value and 16.
+// Blocks with a NaN or an infinity; blocks that would take more than 4 bytes a value and 16.
 //
 // [Lin et al.]: https://arxiv.org/abs/1712.01887
 package dgc

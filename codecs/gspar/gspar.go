@@ -52,7 +52,7 @@
 //
 // # Unsuited
 //
-// Blocks with a NaN or an infinity; blocks that would take more than 4.25 bytes a value and 16; for unisp, values that
+// Blocks with a NaN or an infinity; blocks that would take more than 4 bytes a value and 16; for unisp, values that
 // are infinite over kappa.
 //
 // [Wangni, Wang, Liu and Zhang]: https://papers.nips.cc/paper/7405-gradient-sparsification-for-communication-efficient-distributed-optimization

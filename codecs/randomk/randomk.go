@@ -38,7 +38,7 @@
 // # Unsuited
 //
 // Blocks with a NaN or an infinity, or, unbiased, with a value that would be sent as one; blocks that would take more
-// than 4.25 bytes a value and 16.
+// than 4 bytes a value and 16.
 //
 // [Steele, Lea and Flood]: https://doi.org/10.1145/2660193.2660195
 package randomk

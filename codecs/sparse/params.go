@@ -39,11 +39,10 @@ func CheckBlock(codec string, block int) (int, error) {
 	return block, nil
 }
 
-// MaxEncodedLen is the most bytes that n values take in blocks of block values: what would take more is unsuited. Where
-// all values are sent, positions take a bit each; so it is not reached by positions at random.
-func MaxEncodedLen(n, block int) int { return 4*n + n/4 + (n+block-1)/block*header }
+// MaxEncodedLen is the most bytes that n values take in blocks of block values: what would take more is unsuited.
+func MaxEncodedLen(n, block int) int { return 4*n + (n+block-1)/block*header }
 
-// header is how many bytes an encoded block may have beyond those of its values and positions.
+// header is how many bytes an encoded block may have beyond those of its values.
 const header = 16
 
 // Block is how much a codec wants at once of a tensor of size bytes that has blocks of block values.

@@ -77,30 +77,25 @@ func TestUnsuitedLeavesAllBlocks(t *testing.T) {
 	}
 }
 
-// What would be longer than the values, their positions and 16 bytes a block is unsuited; all values with their
-// positions are not.
+// What would be longer than the values are, and 16 bytes a block, is unsuited.
 func TestNoGainIsUnsuited(t *testing.T) {
 	const n = 4096
-	for extra, want := range map[int]error{0: nil, n: codecs.ErrUnsuited} {
-		if _, err := sparse.NewEncoder(everything{extra: extra}, n, n).Append(nil, make([]float32, n)); !errors.Is(err, want) {
-			t.Errorf("%d bytes more: %v, want %v", extra, err, want)
-		}
+	all := sparse.NewEncoder(everything{}, n, n)
+	if _, err := all.Append(nil, make([]float32, n)); !errors.Is(err, codecs.ErrUnsuited) {
+		t.Errorf("%v, want ErrUnsuited", err)
 	}
-	if most := sparse.MaxEncodedLen(n, 1000); most != 4*n+n/4+5*16 {
+	if most := sparse.MaxEncodedLen(n, 1000); most != 4*n+5*16 {
 		t.Errorf("MaxEncodedLen says %d", most)
 	}
 }
 
-// everything sends every value of a block, with its position, and extra bytes.
-type everything struct {
-	everySecond
-	extra int
-}
+// everything sends every value of a block, with its position.
+type everything struct{ everySecond }
 
-func (e everything) AppendBlock(dst []byte, x []float32, _ uint64, p *sparse.Picks) ([]byte, error) {
+func (everything) AppendBlock(dst []byte, x []float32, _ uint64, p *sparse.Picks) ([]byte, error) {
 	p.Keys, p.Values = p.Keys[:0], p.Values[:0]
 	for i, v := range x {
 		p.Keys, p.Values = append(p.Keys, uint32(i)), append(p.Values, v)
 	}
-	return sparse.AppendPairs(append(dst, make([]byte, e.extra)...), p, tensor.Float32)
+	return sparse.AppendPairs(dst, p, tensor.Float32)
 }

@@ -28,7 +28,7 @@
 //
 // # Unsuited
 //
-// Blocks with a NaN or an infinity; blocks that would take more than 4.25 bytes a value and 16.
+// Blocks with a NaN or an infinity; blocks that would take more than 4 bytes a value and 16.
 //
 // [Lim, Andersen and Kaminsky]: https://arxiv.org/abs/1802.07389v1
 package sparsify

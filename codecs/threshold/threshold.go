@@ -21,7 +21,7 @@
 //
 // # Unsuited
 //
-// Blocks with a NaN or an infinity; blocks that would take more than 4.25 bytes a value and 16.
+// Blocks with a NaN or an infinity; blocks that would take more than 4 bytes a value and 16.
 //
 // [Strom]: https://www.isca-archive.org/interspeech_2015/strom15_interspeech.html
 // [Lim, Andersen and Kaminsky]: https://arxiv.org/abs/1802.07389v1

@@ -30,7 +30,7 @@
 //
 // # Unsuited
 //
-// Blocks with a NaN or an infinity; blocks that would take more than 4.25 bytes a value and 16.
+// Blocks with a NaN or an infinity; blocks that would take more than 4 bytes a value and 16.
 //
 // [Aji and Heafield]: https://aclanthology.org/D17-1045/
 // [Rothchild et al.]: https://arxiv.org/abs/1903.04488
