@@ -42,6 +42,19 @@ func Lossy(c Codec) bool {
 	return ok && l.Lossy()
 }
 
+// Unbiased reports whether what c delivers of a value is right on average only: it draws at random, and what it adds may
+// be larger than the value. Residuals of such a method would grow from step to step, and differences to what the other
+// end holds would not end; so it has no error feedback, and is for gradients alone. A Method says so by a method
+// MeanOnly() bool.
+func Unbiased(c Codec) bool {
+	m, ok := MethodOf(c)
+	if !ok {
+		return false
+	}
+	u, ok := m.(interface{ MeanOnly() bool })
+	return ok && u.MeanOnly()
+}
+
 // Keyed is what a Method also is that is made for sparse gradients: it says how keys travel whose values it codes. A
 // message's keys and values are then coded by one method: of the values, each at the place of its key, those that the
 // method does not send become 0; the keys lose nothing.

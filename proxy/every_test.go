@@ -11,7 +11,7 @@ import (
 )
 
 // Every codec can be named by a policy. What loses nothing, or does not take floats, delivers what was sent; what may lose
-// something delivers all of it but what is owed still, from the second value on.
+// something delivers all of it but what is owed still, from the second value on, unless it is right on average only.
 func TestEveryCodecByPolicy(t *testing.T) {
 	for _, name := range all.Names() {
 		t.Run(name, func(t *testing.T) {
@@ -22,7 +22,11 @@ func TestEveryCodecByPolicy(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p := newRealPair(t, name)
+			text := name
+			if name == "threshold" {
+				text = "threshold(t=1)" // its default is far below these values
+			}
+			p := newRealPair(t, text)
 			l := &lossyRun{t: t, r: rand.New(rand.NewPCG(11, 12))}
 			l.send(p, 30)
 			for i, exact := range l.exact {
@@ -33,8 +37,10 @@ func TestEveryCodecByPolicy(t *testing.T) {
 			if !codecs.Lossy(c) {
 				return
 			}
-			l.conservedBy(p.near, 0x1p-18)
-			if info := p.near.Tensors()[0]; info.Codec != name || info.Reason != tensor.OK.String() || info.WireBytes > info.RawBytes*11/10 {
+			if !codecs.Unbiased(c) {
+				l.conservedBy(p.near, 0x1p-18)
+			}
+			if info := p.near.Tensors()[0]; info.Codec != text || info.Reason != tensor.OK.String() || info.WireBytes > info.RawBytes+1000 {
 				t.Errorf("it travelled as %+v", info)
 			}
 		})

@@ -217,7 +217,7 @@ func sparseMethods(t *testing.T) (texts []string) {
 }
 
 // Every method for sparse gradients carries pushes of rows, and of single values: the same keys arrive, what was sent of
-// each is what has arrived and what is owed still, and a key takes far fewer bits than the 64 that it has.
+// each is what has arrived and what is owed still, unless the method is right on average only, and a key takes far fewer bits than the 64 that it has.
 func TestSparseMethods(t *testing.T) {
 	for _, text := range sparseMethods(t) {
 		for _, width := range []int{1, 16} {
@@ -238,15 +238,17 @@ func TestSparseMethods(t *testing.T) {
 				client.Close()
 				server.Close()
 			}
-			l.conserved(p.near)
-			if !l.exact[0] || l.lossy() < 59 {
-				t.Errorf("%s, rows of %d: the first value is exact: %v; %d of %d lost something", text, width, l.exact[0], l.lossy(), l.values)
-			}
-			info := l.index(t, p.near)
 			c, err := all.New(text)
 			if err != nil {
 				t.Fatal(err)
 			}
+			if !codecs.Unbiased(c) {
+				l.conserved(p.near)
+			}
+			if !l.exact[0] || l.lossy() < 59 {
+				t.Errorf("%s, rows of %d: the first value is exact: %v; %d of %d lost something", text, width, l.exact[0], l.lossy(), l.values)
+			}
+			info := l.index(t, p.near)
 			bits := 64 * float64(info.WireBytes) / float64(info.RawBytes)
 			t.Logf("%s, rows of %d: %.2f bits a key, frames and declarations included", text, width, bits)
 			if info.Codec != codecs.KeyCodec(c).String() || bits > 10 {

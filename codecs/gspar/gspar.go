@@ -161,6 +161,9 @@ func (m method) String() string {
 func (m method) MaxEncodedLen(n int) int { return sparse.MaxEncodedLen(n, m.Config.Block) }
 func (m method) Block(size int) int      { return sparse.Block(size, m.Config.Block) }
 
+// MeanOnly reports that values are right on average only.
+func (m method) MeanOnly() bool { return true }
+
 // KeyCodec implements codecs.Keyed. The paper, which counts log2 d bits for a key, has no coding of its own: Rice's comes
 // closest to what keys drawn at random must cost.
 func (m method) KeyCodec() codecs.Codec { return keys.New(keys.Rice{}) }

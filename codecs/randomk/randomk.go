@@ -132,6 +132,9 @@ func (m method) String() string {
 func (m method) MaxEncodedLen(n int) int { return sparse.MaxEncodedLen(n, m.Config.Block) }
 func (m method) Block(size int) int      { return sparse.Block(size, m.Config.Block) }
 
+// MeanOnly reports whether values are right on average only.
+func (m method) MeanOnly() bool { return m.Unbiased }
+
 func (m method) NewEncoder(n int) (codecs.ValueEncoder, error) {
 	return sparse.NewEncoder(m, n, m.Config.Block), nil
 }

@@ -49,7 +49,10 @@ func (p *ruleList) safe(f Flow, t tensor.Tensor, c codecs.Codec, r *Rule) Choice
 	if c == nil || !codecs.Lossy(c) {
 		return Choice{Codec: c}
 	}
+	unbiased := codecs.Unbiased(c)
 	switch {
+	case unbiased && t.Role != tensor.Gradient:
+		return Choice{Codec: p.lossless, Why: cmp.Or(t.Why, tensor.NoRule)}
 	case t.Role == tensor.State && slices.Contains(r.Roles, tensor.State) && t.Base != 0 && t.DType.Float():
 		return Choice{Codec: c, Closed: true, Flush: r.FlushEvery}
 	case t.Role != tensor.Gradient && !(t.Role == tensor.Aggregate && f.LossyAggregates), t.Key == 0:
@@ -57,7 +60,7 @@ func (p *ruleList) safe(f Flow, t tensor.Tensor, c codecs.Codec, r *Rule) Choice
 	case !t.DType.Float():
 		return Choice{Codec: p.lossless, Why: cmp.Or(t.Why, tensor.DTypeUnknown)}
 	}
-	chosen := Choice{Codec: c, Feedback: !r.NoFeedback || t.Role == tensor.Aggregate}
+	chosen := Choice{Codec: c, Feedback: !unbiased && !r.NoFeedback || t.Role == tensor.Aggregate}
 	if chosen.Feedback {
 		chosen.Flush = r.FlushEvery
 	}

@@ -38,6 +38,12 @@ func (m method) MaxEncodedLen(n int) int {
 	return most
 }
 
+// MeanOnly reports what the Code says, if it does: that what it delivers is right on average only.
+func (m method) MeanOnly() bool {
+	c, ok := m.Code.(interface{ MeanOnly() bool })
+	return ok && c.MeanOnly()
+}
+
 // wantBytes is what a coder is given at once: enough that frames cost nothing, and in a core's cache.
 const wantBytes = 256 << 10
 

@@ -238,7 +238,7 @@ func (k *checker) rule(i int, where string) {
 		return
 	}
 	if r.Codec == policy.Verbatim {
-		k.flush(r, where, false)
+		k.flush(r, where, nil)
 		return
 	}
 	codec, err := k.known.Codec(r.Codec)
@@ -246,7 +246,7 @@ func (k *checker) rule(i int, where string) {
 		k.errorf(r.line, where+".codec", "%s", oneLine(err.Error()))
 		return
 	}
-	k.flush(r, where, codecs.Lossy(codec))
+	k.flush(r, where, codec)
 	if codecs.Lossy(codec) {
 		k.lossy(i, where, codec)
 	}

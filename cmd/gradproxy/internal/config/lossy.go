@@ -28,7 +28,11 @@ func (k *checker) lossy(i int, where string, codec codecs.Codec) {
 			k.errorf(r.line, where+".codec", "%s loses something, and %s may lose nothing: use lossless, or name other roles", r.Codec, role)
 		}
 	}
-	if k.takesAggregates(i) {
+	takesAggregates := k.takesAggregates(i)
+	switch {
+	case codecs.Unbiased(codec) && (takesAggregates || slices.Contains(r.Roles, tensor.State)):
+		k.errorf(r.line, where+".codec", "%s is right on average only, which is for gradients: name role: gradient, or use int8 or int4", r.Codec)
+	case takesAggregates:
 		k.aggregates(r, where, codec)
 	}
 }
@@ -48,14 +52,16 @@ func (k *checker) aggregates(r *Rule, where string, codec codecs.Codec) {
 	}
 }
 
-// flush checks how often a rule flushes.
-func (k *checker) flush(r *Rule, where string, lossy bool) {
+// flush checks how often a rule flushes. codec is nil if its tensors are not touched.
+func (k *checker) flush(r *Rule, where string, codec codecs.Codec) {
 	switch {
 	case r.FlushEvery == 0:
 	case r.FlushEvery == 1:
 		k.errorf(r.line, where+".flush_every", "1 makes every value travel exactly: use codec: lossless, or a larger number")
-	case !lossy:
+	case codec == nil || !codecs.Lossy(codec):
 		k.errorf(r.line, where+".flush_every", "%s loses nothing, so that nothing is owed: leave flush_every out", r.Codec)
+	case codecs.Unbiased(codec):
+		k.errorf(r.line, where+".flush_every", "%s has no feedback, so that nothing is owed: leave flush_every out", r.Codec)
 	case r.NoFeedback:
 		k.errorf(r.line, where+".flush_every", "without feedback nothing is owed: leave one of both out")
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/all"
 )
 
@@ -63,50 +64,40 @@ func AllCodes(wire string) []string {
 		return []string{Lossless, summands + "+" + Lossless, summands}
 	}
 	codes := DefaultCodes(wire)
-	for _, m := range methods {
-		codes = append(codes, m.code)
-	}
-	return codes
+	return append(codes, methods[:]...)
 }
 
 // methods are shown one after another by a demo that shows everything, on the wire of gloo and where loss leaves replicas
 // alike: one of each kind that the default runs leave out.
-var methods = [...]struct {
-	code  string
-	plain bool // without feedback: it is right on average, and residuals would grow
-}{
-	{code: "fp16"},
-	{code: "bf16"},
-	{code: "int255"},
-	{code: "int8"},
-	{code: "int4"},
-	{code: "onebit"},
-	{code: "stochastic3", plain: true},
-	{code: "terngrad", plain: true},
-	{code: "qsgd", plain: true},
-	{code: "drive"},
-	{code: "logquant"},
-	{code: "zipml"},
-	{code: "skcompress"},
-	{code: "fastsgd"},
-	{code: "sketchedsgd"},
-	{code: "topk"},
-	{code: "dgc"},
-	{code: "threshold"},
-	{code: "randomk(k=0.1)"},
-	{code: "sparsify"},
-	{code: "gspar(kappa=0.05)", plain: true},
-	{code: "unisp(kappa=0.25)", plain: true},
+var methods = [...]string{
+	"fp16",
+	"bf16",
+	"int255",
+	"int8",
+	"int4",
+	"onebit",
+	"stochastic3",
+	"terngrad",
+	"qsgd",
+	"drive",
+	"logquant",
+	"zipml",
+	"skcompress",
+	"fastsgd",
+	"sketchedsgd",
+	"topk",
+	"dgc",
+	"threshold",
+	"randomk(k=0.1)",
+	"sparsify",
+	"gspar(kappa=0.05)",
+	"unisp(kappa=0.25)",
 }
 
-// plain reports whether a run of a demo that shows everything is without feedback.
+// plain reports whether a method is right on average only and so has no error feedback.
 func plain(code string) bool {
-	for _, m := range methods {
-		if m.code == code {
-			return m.plain
-		}
-	}
-	return false
+	c, err := all.New(code)
+	return err == nil && codecs.Unbiased(c)
 }
 
 // newRun returns the run that code asks for. One codec is for all that may lose something with replicas that stay alike, two
@@ -143,7 +134,7 @@ func (o Options) runs() (runs []Run) {
 		runs = append(runs, Run{Wire: wire, Name: Direct})
 		for _, code := range codes {
 			r := newRun(wire, code)
-			r.NoFeedback = o.All && plain(code)
+			r.NoFeedback = plain(r.Gradients)
 			runs = append(runs, r)
 		}
 	}

@@ -144,7 +144,7 @@ func (x *pusher) draw(r *rand.Rand) (keys []uint64) {
 
 // A worker of ps-lite pushes gradients of other keys each time, as rows of MXNet's and as an application's list, through a
 // policy that names a method for sparse gradients: keys arrive, as many as were sent, by the method's own codec of keys, and
-// once all that is owed has been paid, every key has got what was sent of it.
+// once all that is owed has been paid, every key has got what was sent of it, unless the method is right on average only.
 func TestSparsePushes(t *testing.T) {
 	methods := 0
 	for _, text := range all.Names() {
@@ -160,8 +160,9 @@ func TestSparsePushes(t *testing.T) {
 		for _, rows := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s/rows=%v", text, rows), func(t *testing.T) {
 				const pays = 41
+				rule := policy.Rule{Job: "sparse", Roles: []tensor.Role{tensor.Gradient}, Codec: text, FlushEvery: pays}
 				p := start(t, Config{
-					Rules: []policy.Rule{{Job: "sparse", Roles: []tensor.Role{tensor.Gradient}, Codec: text, FlushEvery: pays}},
+					Rules: []policy.Rule{rule},
 					Jobs:  []proxy.Job{{Name: "sparse", Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Sums: tensor.Gradient}},
 				})
 				r := rand.New(rand.NewPCG(1, 2))
@@ -178,7 +179,9 @@ func TestSparsePushes(t *testing.T) {
 					every[i] = uint64(i)
 				}
 				x.push(r, every)
-				x.settled()
+				if !codecs.Unbiased(c) { // which is owed nothing
+					x.settled()
+				}
 				reportKeys(t, p.Near.Tensors(), keyCodec.String())
 			})
 		}
