@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/codecs/all"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -30,6 +31,22 @@ func fakes(text string) (codecs.Codec, error) {
 
 func gradient(key uint64) tensor.Tensor {
 	return tensor.Tensor{Key: key, Role: tensor.Gradient, DType: tensor.Float32, Size: 4096}
+}
+
+// A method that is right on average only is for gradients, which then have no feedback; what else comes to its rule loses
+// nothing.
+func TestUnbiasedIsForGradients(t *testing.T) {
+	p, err := New([]Rule{{Roles: []tensor.Role{tensor.Gradient, tensor.Aggregate, tensor.State}, Codec: "qsgd(bits=2)", FlushEvery: 9}}, all.New)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for role, want := range map[tensor.Role]string{tensor.Gradient: "qsgd(bits=2)", tensor.Aggregate: "lossless", tensor.State: "lossless"} {
+		x := gradient(1)
+		x.Role, x.Base = role, 1
+		if got := p.Choose(Flow{LossyAggregates: true}, x, Measured{}); got.Codec.String() != want || got.Feedback || got.Closed || got.Flush != 0 {
+			t.Errorf("%v: %+v, want %s and no feedback", role, got, want)
+		}
+	}
 }
 
 // Loss needs everything at once: a rule, the role, an element type and an identity. Whatever lacks one travels lossless

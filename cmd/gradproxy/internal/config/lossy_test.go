@@ -30,7 +30,13 @@ func TestLossyAggregates(t *testing.T) {
 		{`[{role: aggregate, codec: "3lc(s=1.75)"}]`, ``, `[0].codec: 3lc(s=1.75) is coarse for aggregates, of each value it leaves 100 %`},
 		{`[{role: [gradient, aggregate], codec: 3lc}]`, ``, `[0].codec: 3lc is coarse`},
 		{`[{role: aggregate, codec: int4, feedback: false}]`, `[0].feedback: aggregates cannot do without`, ``},
+		// What is right on average only is for gradients.
+		{`[{role: gradient, codec: qsgd}]`, ``, ``},
+		{`[{role: aggregate, codec: qsgd}]`, `[0].codec: qsgd is right on average only`, ``},
+		{`[{role: [gradient, state], codec: "gspar(kappa=0.1)"}]`, `[0].codec: gspar(kappa=0.1) is right on average only`, ``},
+		{`[{role: gradient, codec: terngrad, flush_every: 9}]`, `[0].flush_every: terngrad has no feedback`, ``},
 		// A rule that names no role takes aggregates too,
+		{`[{codec: qsgd}]`, `[0].codec: qsgd is right on average only`, ``},
 		{`[{codec: 3lc}]`, ``, `[0].codec: 3lc is coarse`},
 		{`[{codec: int8, feedback: false}]`, `[0].feedback: aggregates cannot do without`, ``},
 		// unless another has taken them, or its job's travel exactly.
