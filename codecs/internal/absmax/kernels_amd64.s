@@ -16,25 +16,27 @@ TEXT ·ofAVX2(SB), NOSPLIT, $0-20
 	VPXOR        Y2, Y2, Y2
 	VPXOR        Y3, Y3, Y3
 	VPXOR        Y4, Y4, Y4
+	MOVQ         CX, DX
+	LEAQ         (CX)(CX*2), BX
 
 loop1:
 	VPAND        (AX), Y0, Y5
 	VPMAXUD      Y5, Y1, Y1
+	VPAND        (AX)(DX*1), Y0, Y5
+	VPMAXUD      Y5, Y2, Y2
+	VPAND        (AX)(DX*2), Y0, Y5
+	VPMAXUD      Y5, Y3, Y3
+	VPAND        (AX)(BX*1), Y0, Y5
+	VPMAXUD      Y5, Y4, Y4
 	VPAND        32(AX), Y0, Y5
-	VPMAXUD      Y5, Y2, Y2
-	VPAND        64(AX), Y0, Y5
-	VPMAXUD      Y5, Y3, Y3
-	VPAND        96(AX), Y0, Y5
-	VPMAXUD      Y5, Y4, Y4
-	VPAND        128(AX), Y0, Y5
 	VPMAXUD      Y5, Y1, Y1
-	VPAND        160(AX), Y0, Y5
+	VPAND        32(AX)(DX*1), Y0, Y5
 	VPMAXUD      Y5, Y2, Y2
-	VPAND        192(AX), Y0, Y5
+	VPAND        32(AX)(DX*2), Y0, Y5
 	VPMAXUD      Y5, Y3, Y3
-	VPAND        224(AX), Y0, Y5
+	VPAND        32(AX)(BX*1), Y0, Y5
 	VPMAXUD      Y5, Y4, Y4
-	ADDQ         $0x00000100, AX
+	ADDQ         $0x40, AX
 	SUBQ         $0x00000040, CX
 	JNZ          loop1
 	VPMAXUD      Y2, Y1, Y1
@@ -64,42 +66,44 @@ TEXT ·ofSumAVX2(SB), NOSPLIT, $0-28
 	VPXOR        Y2, Y2, Y2
 	VPXOR        Y3, Y3, Y3
 	VPXOR        Y4, Y4, Y4
+	MOVQ         DX, BX
+	LEAQ         (DX)(DX*2), SI
 
 loop2:
 	VMOVUPS      (AX), Y5
 	VADDPS       (CX), Y5, Y5
 	VPAND        Y0, Y5, Y5
 	VPMAXUD      Y5, Y1, Y1
+	VMOVUPS      (AX)(BX*1), Y5
+	VADDPS       (CX)(BX*1), Y5, Y5
+	VPAND        Y0, Y5, Y5
+	VPMAXUD      Y5, Y2, Y2
+	VMOVUPS      (AX)(BX*2), Y5
+	VADDPS       (CX)(BX*2), Y5, Y5
+	VPAND        Y0, Y5, Y5
+	VPMAXUD      Y5, Y3, Y3
+	VMOVUPS      (AX)(SI*1), Y5
+	VADDPS       (CX)(SI*1), Y5, Y5
+	VPAND        Y0, Y5, Y5
+	VPMAXUD      Y5, Y4, Y4
 	VMOVUPS      32(AX), Y5
 	VADDPS       32(CX), Y5, Y5
 	VPAND        Y0, Y5, Y5
-	VPMAXUD      Y5, Y2, Y2
-	VMOVUPS      64(AX), Y5
-	VADDPS       64(CX), Y5, Y5
-	VPAND        Y0, Y5, Y5
-	VPMAXUD      Y5, Y3, Y3
-	VMOVUPS      96(AX), Y5
-	VADDPS       96(CX), Y5, Y5
-	VPAND        Y0, Y5, Y5
-	VPMAXUD      Y5, Y4, Y4
-	VMOVUPS      128(AX), Y5
-	VADDPS       128(CX), Y5, Y5
-	VPAND        Y0, Y5, Y5
 	VPMAXUD      Y5, Y1, Y1
-	VMOVUPS      160(AX), Y5
-	VADDPS       160(CX), Y5, Y5
+	VMOVUPS      32(AX)(BX*1), Y5
+	VADDPS       32(CX)(BX*1), Y5, Y5
 	VPAND        Y0, Y5, Y5
 	VPMAXUD      Y5, Y2, Y2
-	VMOVUPS      192(AX), Y5
-	VADDPS       192(CX), Y5, Y5
+	VMOVUPS      32(AX)(BX*2), Y5
+	VADDPS       32(CX)(BX*2), Y5, Y5
 	VPAND        Y0, Y5, Y5
 	VPMAXUD      Y5, Y3, Y3
-	VMOVUPS      224(AX), Y5
-	VADDPS       224(CX), Y5, Y5
+	VMOVUPS      32(AX)(SI*1), Y5
+	VADDPS       32(CX)(SI*1), Y5, Y5
 	VPAND        Y0, Y5, Y5
 	VPMAXUD      Y5, Y4, Y4
-	ADDQ         $0x00000100, AX
-	ADDQ         $0x00000100, CX
+	ADDQ         $0x40, AX
+	ADDQ         $0x40, CX
 	SUBQ         $0x00000040, DX
 	JNZ          loop2
 	VPMAXUD      Y2, Y1, Y1
@@ -128,17 +132,19 @@ TEXT ·ofAVX512(SB), NOSPLIT, $0-20
 	VPXORD       Z2, Z2, Z2
 	VPXORD       Z3, Z3, Z3
 	VPXORD       Z4, Z4, Z4
+	MOVQ         CX, DX
+	LEAQ         (CX)(CX*2), BX
 
 loop3:
 	VPANDD        (AX), Z0, Z5
 	VPMAXUD       Z5, Z1, Z1
-	VPANDD        64(AX), Z0, Z5
+	VPANDD        (AX)(DX*1), Z0, Z5
 	VPMAXUD       Z5, Z2, Z2
-	VPANDD        128(AX), Z0, Z5
+	VPANDD        (AX)(DX*2), Z0, Z5
 	VPMAXUD       Z5, Z3, Z3
-	VPANDD        192(AX), Z0, Z5
+	VPANDD        (AX)(BX*1), Z0, Z5
 	VPMAXUD       Z5, Z4, Z4
-	ADDQ          $0x00000100, AX
+	ADDQ          $0x40, AX
 	SUBQ          $0x00000040, CX
 	JNZ           loop3
 	VPMAXUD       Z2, Z1, Z1
@@ -170,26 +176,28 @@ TEXT ·ofSumAVX512(SB), NOSPLIT, $0-28
 	VPXORD       Z2, Z2, Z2
 	VPXORD       Z3, Z3, Z3
 	VPXORD       Z4, Z4, Z4
+	MOVQ         DX, BX
+	LEAQ         (DX)(DX*2), SI
 
 loop4:
 	VMOVUPS       (AX), Z5
 	VADDPS        (CX), Z5, Z5
 	VPANDD        Z0, Z5, Z5
 	VPMAXUD       Z5, Z1, Z1
-	VMOVUPS       64(AX), Z5
-	VADDPS        64(CX), Z5, Z5
+	VMOVUPS       (AX)(BX*1), Z5
+	VADDPS        (CX)(BX*1), Z5, Z5
 	VPANDD        Z0, Z5, Z5
 	VPMAXUD       Z5, Z2, Z2
-	VMOVUPS       128(AX), Z5
-	VADDPS        128(CX), Z5, Z5
+	VMOVUPS       (AX)(BX*2), Z5
+	VADDPS        (CX)(BX*2), Z5, Z5
 	VPANDD        Z0, Z5, Z5
 	VPMAXUD       Z5, Z3, Z3
-	VMOVUPS       192(AX), Z5
-	VADDPS        192(CX), Z5, Z5
+	VMOVUPS       (AX)(SI*1), Z5
+	VADDPS        (CX)(SI*1), Z5, Z5
 	VPANDD        Z0, Z5, Z5
 	VPMAXUD       Z5, Z4, Z4
-	ADDQ          $0x00000100, AX
-	ADDQ          $0x00000100, CX
+	ADDQ          $0x40, AX
+	ADDQ          $0x40, CX
 	SUBQ          $0x00000040, DX
 	JNZ           loop4
 	VPMAXUD       Z2, Z1, Z1

@@ -39,23 +39,29 @@ func absmaxLoop(k *kernel, wide, sum bool) {
 		most[i] = vector()
 		k.zero(most[i])
 	}
-	k.loop(n, 64, func() {
+	// Four parts of n/4 values are read side by side: a processor fetches more of four streams ahead than of one.
+	length, length3, left := k.GP64(), k.GP64(), k.GP64() // a part has n bytes
+	k.MOVQ(n, length)
+	k.LEAQ(operand.Mem{Base: n, Index: n, Scale: 2}, length3)
+	k.MOVQ(n, left)
+	ofX, ofE := parts{x, length, length3}, parts{e, length, length3}
+	k.loop(left, 64, func() {
 		for i := range 256 / size {
-			at := operand.Mem{Base: x, Disp: i * size}
+			part, disp := i%4, i/4*size
 			T := vector()
 			switch {
 			case sum:
-				k.VMOVUPS(at, T)
-				k.VADDPS(operand.Mem{Base: e, Disp: i * size}, T, T)
+				k.VMOVUPS(ofX.at(part, disp), T)
+				k.VADDPS(ofE.at(part, disp), T, T)
 				k.and(magnitude, T, T)
 			default:
-				k.and(at, magnitude, T)
+				k.and(ofX.at(part, disp), magnitude, T)
 			}
 			k.VPMAXUD(T, most[i%accumulators], most[i%accumulators])
 		}
-		k.ADDQ(operand.U32(256), x)
+		k.ADDQ(operand.Imm(64), x)
 		if sum {
-			k.ADDQ(operand.U32(256), e)
+			k.ADDQ(operand.Imm(64), e)
 		}
 	})
 	k.VPMAXUD(most[1], most[0], most[0])

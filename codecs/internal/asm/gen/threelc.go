@@ -21,24 +21,9 @@ var powers = [5]uint32{81, 27, 9, 3, 1}
 // fiveZeros is the quartic byte of zeros: digits of 1.
 const fiveZeros = 121
 
-// fifths are the addresses of five partitions of four-byte values, of the same place in each.
-type fifths struct{ base, p, p3 reg.Register }
-
-// fifths returns them for a first one at base and a length of p bytes, three times which is p3.
-func (f fifths) at(partition, disp int) operand.Mem {
-	m := operand.Mem{Base: f.base, Disp: disp}
-	switch partition {
-	case 1, 2, 4:
-		m.Index, m.Scale = f.p, uint8(partition)
-	case 3:
-		m.Index, m.Scale = f.p3, 1
-	}
-	return m
-}
-
 // A quantizer is what the loops over values have in registers.
 type quantizer struct {
-	x, e   fifths
+	x, e   parts
 	dst, n reg.GPVirtual
 }
 
@@ -56,9 +41,9 @@ func (k *kernel) quantizer(tier string, tile string, sum bool) quantizer {
 	p, p3 := k.arg("p"), k.GP64()
 	k.SHLQ(operand.Imm(2), p)
 	k.LEAQ(operand.Mem{Base: p, Index: p, Scale: 2}, p3)
-	q.x = fifths{k.arg("x"), p, p3}
+	q.x = parts{k.arg("x"), p, p3}
 	if sum {
-		q.e = fifths{k.arg("e"), p, p3}
+		q.e = parts{k.arg("e"), p, p3}
 	}
 	q.n = k.arg("n")
 	return q

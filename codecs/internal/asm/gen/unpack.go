@@ -10,7 +10,7 @@ import (
 // digitMask is what of the bits of -M a value of a digit has: see masks in package threelc.
 func digitMask(digit int) uint32 { return [3]uint32{0xffffffff, 0, 0x7fffffff}[digit%3] }
 
-func unpackSignature(k *kernel, tier, tile string) (x fifths, src, n reg.GPVirtual) {
+func unpackSignature(k *kernel, tier, tile string) (x parts, src, n reg.GPVirtual) {
 	k.function("unpack"+tier, "(x *float32, src *byte, p, n int, bits uint32)",
 		"unpack"+tier+" sets n values of each partition of x, of p values, from as many quartic bytes. n is a multiple of "+tile+" above 0,",
 		"bits is -M.")
@@ -18,7 +18,7 @@ func unpackSignature(k *kernel, tier, tile string) (x fifths, src, n reg.GPVirtu
 	p, p3 := k.arg("p"), k.GP64()
 	k.SHLQ(operand.Imm(2), p)
 	k.LEAQ(operand.Mem{Base: p, Index: p, Scale: 2}, p3)
-	return fifths{k.arg("x"), p, p3}, src, k.arg("n")
+	return parts{k.arg("x"), p, p3}, src, k.arg("n")
 }
 
 // unpackAVX512 looks the first two values up by the quotient of a byte and 27, the others by the remainder.

@@ -144,3 +144,19 @@ func (k *kernel) xor(a, b, to operand.Op) {
 		k.VPXOR(a, b, to)
 	}
 }
+
+// parts are up to five parts of an array of the same length: where the first begins, the length in bytes, and three times
+// that.
+type parts struct{ base, length, length3 reg.Register }
+
+// at returns where byte disp of a part is.
+func (p parts) at(part, disp int) operand.Mem {
+	m := operand.Mem{Base: p.base, Disp: disp}
+	switch part {
+	case 1, 2, 4:
+		m.Index, m.Scale = p.length, uint8(part)
+	case 3:
+		m.Index, m.Scale = p.length3, 1
+	}
+	return m
+}
