@@ -30,6 +30,10 @@ func TestConformance(t *testing.T) {
 	for _, c := range []Config{{Bits: 8}, {Bits: 4}, {Bits: 8, Block: 1}, {Bits: 4, Block: 7}} {
 		codec := mustNew(t, c)
 		t.Run(codec.String(), func(t *testing.T) {
+			if c.Block > 0 { // too short for kernels
+				codectest.Run(t, codec, parse)
+				return
+			}
 			asmtest.Each(t, func(t *testing.T) { codectest.Run(t, codec, parse) })
 		})
 	}

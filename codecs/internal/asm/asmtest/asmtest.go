@@ -7,8 +7,12 @@ import (
 	"github.com/gradproxy/gradproxy/codecs/internal/asm"
 )
 
-// Tiers lists those of this processor, asm.Plain first.
+// Tiers lists those of this processor, asm.Plain first: only that and the best where the race detector, which does not see
+// kernels, makes tests slow.
 func Tiers() []asm.Tier {
+	if race && asm.Best() > asm.Plain {
+		return []asm.Tier{asm.Plain, asm.Best()}
+	}
 	var all []asm.Tier
 	for t := asm.Plain; t <= asm.Best(); t++ {
 		all = append(all, t)

@@ -1,0 +1,5 @@
+//go:build !race
+
+package asmtest
+
+const race = false
