@@ -1,7 +1,6 @@
 package block
 
 import (
-	"errors"
 	"testing"
 
 	"github.com/gradproxy/gradproxy/codecs"
@@ -9,21 +8,11 @@ import (
 	"github.com/gradproxy/gradproxy/codecs/internal/asm/asmtest"
 )
 
-func parse(text string) (codecs.Codec, error) {
-	a, err := codecs.ParseText(text)
-	if err != nil {
-		return nil, err
-	}
-	return FromArgs(a)
-}
+func parse(text string) (codecs.Codec, error) { return codectest.Parse(text, FromArgs) }
 
 func mustNew(t testing.TB, c Config) codecs.Codec {
 	t.Helper()
-	codec, err := New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return codec
+	return codectest.New(t, New, c)
 }
 
 func TestConformance(t *testing.T) {
@@ -40,26 +29,13 @@ func TestConformance(t *testing.T) {
 }
 
 func TestText(t *testing.T) {
-	for _, c := range []struct{ text, want string }{
-		{"int8", "int8"},
-		{"int8(block=1024)", "int8"},
-		{"int8(block=256)", "int8(block=256)"},
-		{"int4", "int4"},
-		{"int4(block=256)", "int4"},
-		{"int4(block=1024)", "int4(block=1024)"},
-	} {
-		if got, err := parse(c.text); err != nil || got.String() != c.want {
-			t.Errorf("%q: %v, %v; want %q", c.text, got, err, c.want)
-		}
-	}
-	for _, text := range []string{"int8(block=0)", "int4(block=1048577)", "int8(bits=4)"} {
-		if _, err := parse(text); !errors.Is(err, codecs.ErrText) {
-			t.Errorf("%q: %v, want ErrText", text, err)
-		}
-	}
-	for _, c := range []Config{{}, {Bits: 2}, {Bits: 8, Block: -1}, {Bits: 4, Block: maxBlock + 1}} {
-		if _, err := New(c); !errors.Is(err, codecs.ErrText) {
-			t.Errorf("%+v: %v, want ErrText", c, err)
-		}
-	}
+	codectest.Texts(t, parse, map[string]string{
+		"int8":             "int8",
+		"int8(block=1024)": "int8",
+		"int8(block=256)":  "int8(block=256)",
+		"int4":             "int4",
+		"int4(block=256)":  "int4",
+		"int4(block=1024)": "int4(block=1024)",
+	}, "int8(block=0)", "int4(block=1048577)", "int8(bits=4)")
+	codectest.Refused(t, New, Config{}, Config{Bits: 2}, Config{Bits: 8, Block: -1}, Config{Bits: 4, Block: maxBlock + 1})
 }

@@ -1,12 +1,10 @@
 package block
 
 import (
-	"os/exec"
 	"testing"
 
 	"github.com/gradproxy/gradproxy/codecs/codectest"
 	"github.com/gradproxy/gradproxy/codecs/internal/asm/asmtest"
-	"github.com/gradproxy/gradproxy/integration/require"
 )
 
 func TestGoldenVectors(t *testing.T) {
@@ -14,9 +12,4 @@ func TestGoldenVectors(t *testing.T) {
 }
 
 // The vectors are what an implementation makes that shares nothing with this package but its comment.
-func TestGoldenVectorsElsewhere(t *testing.T) {
-	require.Command(t, "python3")
-	if out, err := exec.CommandContext(t.Context(), "python3", "testdata/reference.py", "--check").CombinedOutput(); err != nil {
-		t.Errorf("%v: %s", err, out)
-	}
-}
+func TestGoldenVectorsElsewhere(t *testing.T) { codectest.Elsewhere(t) }

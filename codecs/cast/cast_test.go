@@ -9,23 +9,13 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-func parse(text string) (codecs.Codec, error) {
-	a, err := codecs.ParseText(text)
-	if err != nil {
-		return nil, err
-	}
-	return FromArgs(a)
-}
+func parse(text string) (codecs.Codec, error) { return codectest.Parse(text, FromArgs) }
 
 var types = []tensor.DType{tensor.Float16, tensor.BFloat16}
 
 func mustNew(t testing.TB, d tensor.DType) codecs.Codec {
 	t.Helper()
-	c, err := New(d)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
+	return codectest.New(t, New, d)
 }
 
 func TestConformance(t *testing.T) {

@@ -6,13 +6,12 @@ import (
 	"errors"
 	"math"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/gradproxy/gradproxy/integration/require"
+	"github.com/gradproxy/gradproxy/codecs/codectest"
 )
 
 // A vector is a file of testdata, one scenario each: lines "name: value" (the Config; the width of cells on the wire, in
@@ -135,9 +134,4 @@ func (v vector) check() {
 }
 
 // The vectors are what an implementation makes that shares nothing with this package but its comment.
-func TestGoldenVectorsElsewhere(t *testing.T) {
-	require.Command(t, "python3")
-	if out, err := exec.CommandContext(t.Context(), "python3", "testdata/reference.py", "--check").CombinedOutput(); err != nil {
-		t.Errorf("%v: %s", err, out)
-	}
-}
+func TestGoldenVectorsElsewhere(t *testing.T) { codectest.Elsewhere(t) }

@@ -3,31 +3,19 @@ package fastsgd
 import (
 	"errors"
 	"math"
-	"os/exec"
 	"slices"
 	"testing"
 
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/codectest"
-	"github.com/gradproxy/gradproxy/integration/require"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-func parse(text string) (codecs.Codec, error) {
-	a, err := codecs.ParseText(text)
-	if err != nil {
-		return nil, err
-	}
-	return FromArgs(a)
-}
+func parse(text string) (codecs.Codec, error) { return codectest.Parse(text, FromArgs) }
 
 func mustNew(t testing.TB, c Config) codecs.Codec {
 	t.Helper()
-	codec, err := New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return codec
+	return codectest.New(t, New, c)
 }
 
 func TestContract(t *testing.T) {
@@ -39,24 +27,14 @@ func TestContract(t *testing.T) {
 
 func TestGoldenVectors(t *testing.T) { codectest.Golden(t, parse) }
 
-func TestTexts(t *testing.T) {
-	for text, want := range map[string]string{
+func TestText(t *testing.T) {
+	codectest.Texts(t, parse, map[string]string{
 		"fastsgd":                              "fastsgd",
 		"fastsgd(b=1.1,tau=128,l=2)":           "fastsgd",
 		"fastsgd(block=65536,tau=64)":          "fastsgd(tau=64,block=65536)",
 		"fastsgd(b=1.03625,l=3,block=1048576)": "fastsgd(b=1.03625,l=3)",
-	} {
-		if c, err := parse(text); err != nil || c.String() != want || !codecs.Lossy(c) {
-			t.Errorf("%s: %v, %v; want %s", text, c, err, want)
-		}
-	}
-	for _, bad := range []Config{
-		{B: 1}, {B: 17}, {B: math.NaN()}, {Tau: -1}, {Tau: 4097}, {B: 16, Tau: 200}, {L: 7}, {Block: -1},
-	} {
-		if c, err := New(bad); !errors.Is(err, codecs.ErrText) {
-			t.Errorf("%+v: %v, %v; want an ErrText", bad, c, err)
-		}
-	}
+	})
+	codectest.Refused(t, New, Config{B: 1}, Config{B: 17}, Config{B: math.NaN()}, Config{Tau: -1}, Config{Tau: 4097}, Config{B: 16, Tau: 200}, Config{L: 7}, Config{Block: -1})
 }
 
 // deliver encodes and decodes x.
@@ -132,12 +110,7 @@ func TestValuesAlone(t *testing.T) {
 }
 
 // The vectors are what an implementation of the paper makes that shares nothing with this package.
-func TestGoldenVectorsElsewhere(t *testing.T) {
-	require.Command(t, "python3")
-	if out, err := exec.CommandContext(t.Context(), "python3", "testdata/reference.py", "--check").CombinedOutput(); err != nil {
-		t.Errorf("%v: %s", err, out)
-	}
-}
+func TestGoldenVectorsElsewhere(t *testing.T) { codectest.Elsewhere(t) }
 
 // In the steady state, neither end allocates.
 func TestNoAllocations(t *testing.T) {

@@ -5,11 +5,11 @@ import (
 	"testing"
 
 	"github.com/gradproxy/gradproxy/codecs"
-	"github.com/gradproxy/gradproxy/codecs/sparse/sparsetest"
+	"github.com/gradproxy/gradproxy/codecs/codectest"
 )
 
 func FuzzDecode(f *testing.F) {
-	sparsetest.FuzzDecode(f, mustNew(f, Config{}), mustNew(f, Config{Kappa: 0.5}),
+	codectest.FuzzDecode(f, nil, mustNew(f, Config{}), mustNew(f, Config{Kappa: 0.5}),
 		mustNew(f, Config{Eps: 1, Block: 20}), mustNew(f, Config{Uniform: true}))
 }
 
@@ -29,6 +29,6 @@ func FuzzRoundTrip(f *testing.F) {
 			unit = a
 		}
 	}
-	sparsetest.FuzzRoundTrip(f, check, mustNew(f, Config{}), mustNew(f, Config{Kappa: 0.5}),
+	codectest.FuzzRoundTrip(f, check, mustNew(f, Config{}), mustNew(f, Config{Kappa: 0.5}),
 		mustNew(f, Config{Eps: 1}), mustNew(f, Config{Eps: 1e-6}))
 }

@@ -1,28 +1,17 @@
 package int255
 
 import (
-	"errors"
 	"testing"
 
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/codectest"
 )
 
-func parse(text string) (codecs.Codec, error) {
-	a, err := codecs.ParseText(text)
-	if err != nil {
-		return nil, err
-	}
-	return FromArgs(a)
-}
+func parse(text string) (codecs.Codec, error) { return codectest.Parse(text, FromArgs) }
 
 func mustNew(t testing.TB, c Config) codecs.Codec {
 	t.Helper()
-	codec, err := New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return codec
+	return codectest.New(t, New, c)
 }
 
 func TestConformance(t *testing.T) {
@@ -33,19 +22,7 @@ func TestConformance(t *testing.T) {
 }
 
 func TestText(t *testing.T) {
-	for text, want := range map[string]string{"int255": "int255", "int255(block=65536)": "int255", "int255(block=1024)": "int255(block=1024)"} {
-		if got, err := parse(text); err != nil || got.String() != want {
-			t.Errorf("%q: %v, %v; want %q", text, got, err, want)
-		}
-	}
-	for _, text := range []string{"int255(block=0)", "int255(block=1048577)", "int255(bits=8)"} {
-		if _, err := parse(text); !errors.Is(err, codecs.ErrText) {
-			t.Errorf("%q: %v, want ErrText", text, err)
-		}
-	}
-	for _, c := range []Config{{Block: -1}, {Block: maxBlock + 1}} {
-		if _, err := New(c); !errors.Is(err, codecs.ErrText) {
-			t.Errorf("%+v: %v, want ErrText", c, err)
-		}
-	}
+	codectest.Texts(t, parse, map[string]string{"int255": "int255", "int255(block=65536)": "int255", "int255(block=1024)": "int255(block=1024)"},
+		"int255(block=0)", "int255(block=1048577)", "int255(bits=8)")
+	codectest.Refused(t, New, Config{Block: -1}, Config{Block: maxBlock + 1})
 }

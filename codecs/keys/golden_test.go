@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -14,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/gradproxy/gradproxy/codecs"
-	"github.com/gradproxy/gradproxy/integration/require"
+	"github.com/gradproxy/gradproxy/codecs/codectest"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -176,9 +175,4 @@ func TestGoldenVectors(t *testing.T) {
 }
 
 // The vectors are what an implementation of the papers makes that shares nothing with this package.
-func TestGoldenVectorsElsewhere(t *testing.T) {
-	require.Command(t, "python3")
-	if out, err := exec.CommandContext(t.Context(), "python3", "testdata/reference.py", "--check").CombinedOutput(); err != nil {
-		t.Errorf("%v: %s", err, out)
-	}
-}
+func TestGoldenVectorsElsewhere(t *testing.T) { codectest.Elsewhere(t) }

@@ -13,13 +13,7 @@ import (
 	"github.com/gradproxy/gradproxy/codecs/codectest"
 )
 
-func parse(text string) (codecs.Codec, error) {
-	a, err := codecs.ParseText(text)
-	if err != nil {
-		return nil, err
-	}
-	return FromArgs(a)
-}
+func parse(text string) (codecs.Codec, error) { return codectest.Parse(text, FromArgs) }
 
 // every is Codings and other parameters.
 func every() []Coding {

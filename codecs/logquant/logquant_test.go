@@ -6,30 +6,18 @@ import (
 	"math"
 	"math/big"
 	"math/rand/v2"
-	"os/exec"
 	"testing"
 
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/codectest"
-	"github.com/gradproxy/gradproxy/integration/require"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-func parse(text string) (codecs.Codec, error) {
-	a, err := codecs.ParseText(text)
-	if err != nil {
-		return nil, err
-	}
-	return FromArgs(a)
-}
+func parse(text string) (codecs.Codec, error) { return codectest.Parse(text, FromArgs) }
 
 func mustNew(t testing.TB, c Config) codecs.Codec {
 	t.Helper()
-	codec, err := New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return codec
+	return codectest.New(t, New, c)
 }
 
 func TestContract(t *testing.T) {
@@ -42,28 +30,15 @@ func TestContract(t *testing.T) {
 func TestGoldenVectors(t *testing.T) { codectest.Golden(t, parse) }
 
 // The vectors are what an implementation of the paper makes that shares nothing with this package.
-func TestGoldenVectorsElsewhere(t *testing.T) {
-	require.Command(t, "python3")
-	if out, err := exec.CommandContext(t.Context(), "python3", "testdata/reference.py", "--check").CombinedOutput(); err != nil {
-		t.Errorf("%v: %s", err, out)
-	}
-}
+func TestGoldenVectorsElsewhere(t *testing.T) { codectest.Elsewhere(t) }
 
-func TestTexts(t *testing.T) {
-	for text, want := range map[string]string{
+func TestText(t *testing.T) {
+	codectest.Texts(t, parse, map[string]string{
 		"logquant":                      "logquant",
 		"logquant(bits=5,block=65536)":  "logquant",
 		"logquant(block=100, bits = 4)": "logquant(bits=4,block=100)",
-	} {
-		if c, err := parse(text); err != nil || c.String() != want {
-			t.Errorf("%s: %v, %v; want %s", text, c, err, want)
-		}
-	}
-	for _, bad := range []Config{{Bits: 1}, {Bits: 9}, {Block: -1}, {Block: 1<<24 + 1}} {
-		if c, err := New(bad); !errors.Is(err, codecs.ErrText) {
-			t.Errorf("%+v: %v, %v; want an ErrText", bad, c, err)
-		}
-	}
+	})
+	codectest.Refused(t, New, Config{Bits: 1}, Config{Bits: 9}, Config{Block: -1}, Config{Block: 1<<24 + 1})
 }
 
 // The logarithm is rounded to the nearest integer: 2^(2e-1) < a² < 2^(2e+1), over the rationals, for all exponents and
@@ -164,20 +139,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte("\x6b\xff\xff\xff"), uint16(2), byte(8))
 	f.Fuzz(func(t *testing.T, src []byte, n uint16, bits byte) {
 		c := mustNew(t, Config{Bits: minBits + int(bits)%(maxBits-minBits+1), Block: 10})
-		d, err := c.NewDecoder(tensor.Float32, int(n))
-		if err != nil {
-			t.Fatal(err)
-		}
-		dst := make([]byte, 4*int(n))
-		if err := d.Decode(dst, src); err != nil {
-			if !errors.Is(err, codecs.ErrCorrupt) {
-				t.Fatal(err)
-			}
-			return
-		}
-		y := make([]float32, n)
-		tensor.ToFloat32(y, dst, tensor.Float32)
-		for i, v := range y {
+		for i, v := range codectest.Decode(t, c, src, int(n)) {
 			if frac, _ := math.Frexp(math.Abs(float64(v))); frac != 0 && frac != 0.5 {
 				t.Fatalf("value %d is %v", i, v)
 			}
@@ -192,20 +154,12 @@ func FuzzRoundTrip(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, src []byte, b byte) {
 		bits := minBits + int(b)%(maxBits-minBits+1)
-		src = src[:len(src)&^3]
-		x, y := make([]float32, len(src)/4), make([]float32, len(src)/4)
-		tensor.ToFloat32(x, src, tensor.Float32)
-		finite := true
-		for _, v := range x {
-			finite = finite && math.Abs(float64(v)) <= math.MaxFloat32
+		x, y := codectest.RoundTrip(t, mustNew(t, Config{Bits: bits}), src)
+		if y == nil {
+			codectest.NotFinite(t, x)
+			return
 		}
-		if deliver(t, mustNew(t, Config{Bits: bits}), src) != finite {
-			t.Fatalf("finite: %v, but not so for Append", finite)
-		}
-		if finite {
-			tensor.ToFloat32(y, src, tensor.Float32)
-			checkBound(t, bits, x, y)
-		}
+		checkBound(t, bits, x, y)
 	})
 }
 

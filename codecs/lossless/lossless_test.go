@@ -12,21 +12,11 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-func parse(text string) (codecs.Codec, error) {
-	a, err := codecs.ParseText(text)
-	if err != nil {
-		return nil, err
-	}
-	return FromArgs(a)
-}
+func parse(text string) (codecs.Codec, error) { return codectest.Parse(text, FromArgs) }
 
 func mustNew(t testing.TB, c Config) codecs.Codec {
 	t.Helper()
-	codec, err := New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return codec
+	return codectest.New(t, New, c)
 }
 
 // roundTrip encodes and decodes a block and returns the encoding, nil if the block is unsuited.
@@ -74,11 +64,7 @@ func TestContract(t *testing.T) {
 }
 
 func TestNames(t *testing.T) {
-	for text, want := range map[string]string{"lossless": "lossless", "lossless(level=balanced)": "lossless", "lossless(level=fast)": "lossless(level=fast)"} {
-		if c, err := parse(text); err != nil || c.String() != want || codecs.Lossy(c) {
-			t.Errorf("%s: %v, %v; want %s", text, c, err, want)
-		}
-	}
+	codectest.Texts(t, parse, map[string]string{"lossless": "lossless", "lossless(level=balanced)": "lossless", "lossless(level=fast)": "lossless(level=fast)"})
 	if _, err := New(Config{Level: "best"}); !errors.Is(err, codecs.ErrText) {
 		t.Errorf("an unknown level: %v", err)
 	}

@@ -1,28 +1,17 @@
 package qsgd
 
 import (
-	"errors"
 	"testing"
 
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/codectest"
 )
 
-func parse(text string) (codecs.Codec, error) {
-	a, err := codecs.ParseText(text)
-	if err != nil {
-		return nil, err
-	}
-	return FromArgs(a)
-}
+func parse(text string) (codecs.Codec, error) { return codectest.Parse(text, FromArgs) }
 
 func mustNew(t testing.TB, c Config) codecs.Codec {
 	t.Helper()
-	codec, err := New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return codec
+	return codectest.New(t, New, c)
 }
 
 func TestConformance(t *testing.T) {
@@ -33,23 +22,11 @@ func TestConformance(t *testing.T) {
 }
 
 func TestText(t *testing.T) {
-	for text, want := range map[string]string{
+	codectest.Texts(t, parse, map[string]string{
 		"qsgd": "qsgd",
 		"qsgd(bits=4,block=512,norm=l2,coding=fixed,seed=1)":  "qsgd",
 		"qsgd(seed=9,bits=2,coding=elias,norm=max,block=100)": "qsgd(bits=2,block=100,norm=max,coding=elias,seed=9)",
-	} {
-		if got, err := parse(text); err != nil || got.String() != want {
-			t.Errorf("%q: %v, %v; want %q", text, got, err, want)
-		}
-	}
-	for _, text := range []string{"qsgd(bits=3)", "qsgd(bits=16)", "qsgd(block=0)", "qsgd(block=16777217)", "qsgd(seed=0)", "qsgd(seed=2147483648)", "qsgd(norm=l1)", "qsgd(coding=huffman)", "qsgd(s=1)"} {
-		if _, err := parse(text); !errors.Is(err, codecs.ErrText) {
-			t.Errorf("%q: %v, want ErrText", text, err)
-		}
-	}
-	for _, c := range []Config{{Bits: 1}, {Bits: 5}, {Bits: -2}, {Norm: 2}, {Coding: 2}, {Block: -1}, {Block: maxBlock + 1}, {Seed: -1}} {
-		if _, err := New(c); !errors.Is(err, codecs.ErrText) {
-			t.Errorf("%+v: %v, want ErrText", c, err)
-		}
-	}
+	}, "qsgd(bits=3)", "qsgd(bits=16)", "qsgd(block=0)", "qsgd(block=16777217)", "qsgd(seed=0)",
+		"qsgd(seed=2147483648)", "qsgd(norm=l1)", "qsgd(coding=huffman)", "qsgd(s=1)")
+	codectest.Refused(t, New, Config{Bits: 1}, Config{Bits: 5}, Config{Bits: -2}, Config{Norm: 2}, Config{Coding: 2}, Config{Block: -1}, Config{Block: maxBlock + 1}, Config{Seed: -1})
 }

@@ -3,14 +3,15 @@ package randomk
 import (
 	"testing"
 
+	"github.com/gradproxy/gradproxy/codecs/codectest"
 	"github.com/gradproxy/gradproxy/codecs/sparse/sparsetest"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
 func FuzzDecode(f *testing.F) {
-	sparsetest.FuzzDecode(f, mustNew(f, Config{K: 0.1}), mustNew(f, Config{K: 0.3, Block: 20, Values: tensor.BFloat16}))
+	codectest.FuzzDecode(f, nil, mustNew(f, Config{K: 0.1}), mustNew(f, Config{K: 0.3, Block: 20, Values: tensor.BFloat16}))
 }
 
 func FuzzRoundTrip(f *testing.F) {
-	sparsetest.FuzzRoundTrip(f, sparsetest.Subset, mustNew(f, Config{K: 0.1}), mustNew(f, Config{K: 0.5, Block: 9}))
+	codectest.FuzzRoundTrip(f, sparsetest.Subset, mustNew(f, Config{K: 0.1}), mustNew(f, Config{K: 0.5, Block: 9}))
 }

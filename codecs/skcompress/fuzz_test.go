@@ -31,26 +31,11 @@ func encodings(t testing.TB, c Config, n int) (all [][]byte) {
 
 // FuzzDecode: any bytes are finite values or ErrCorrupt.
 func FuzzDecode(f *testing.F) {
-	for i, c := range configs {
-		for _, b := range encodings(f, c, 100) {
-			f.Add(b, uint16(100), byte(i))
-		}
+	var cs []codecs.Codec
+	for _, c := range configs {
+		cs = append(cs, mustNew(f, c))
 	}
-	f.Fuzz(func(t *testing.T, src []byte, n uint16, which byte) {
-		m := mustMethod(t, configs[int(which)%len(configs)])
-		y := make([]float32, n%1024)
-		if err := (decoder{m, len(y)}).Decode(y, src); err != nil {
-			if !errors.Is(err, codecs.ErrCorrupt) {
-				t.Fatal(err)
-			}
-			return
-		}
-		for i, v := range y {
-			if !(math.Abs(float64(v)) <= math.MaxFloat32) {
-				t.Fatalf("value %d is %v", i, v)
-			}
-		}
-	})
+	codectest.FuzzDecode(f, nil, cs...)
 }
 
 // FuzzRoundTrip: whatever is encoded is decoded, with its signs, and no value that is not finite is encoded.

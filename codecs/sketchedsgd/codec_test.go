@@ -9,21 +9,11 @@ import (
 	"github.com/gradproxy/gradproxy/codecs/countsketch"
 )
 
-func parse(text string) (codecs.Codec, error) {
-	a, err := codecs.ParseText(text)
-	if err != nil {
-		return nil, err
-	}
-	return FromArgs(a)
-}
+func parse(text string) (codecs.Codec, error) { return codectest.Parse(text, FromArgs) }
 
 func mustNew(t testing.TB, c Config) codecs.Codec {
 	t.Helper()
-	codec, err := New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return codec
+	return codectest.New(t, New, c)
 }
 
 func TestConformance(t *testing.T) {
@@ -34,27 +24,15 @@ func TestConformance(t *testing.T) {
 }
 
 func TestText(t *testing.T) {
-	for _, c := range []struct{ text, want string }{
-		{"sketchedsgd", "sketchedsgd"},
-		{"sketchedsgd(rows=5,cols=0.03125,k=0.01,p=4,cells=float32,pick=topk,seed=1,block=1048576)", "sketchedsgd"},
-		{"sketchedsgd(pick=heavymix,cells=float16)", "sketchedsgd(cells=float16,pick=heavymix)"},
-		{"sketchedsgd(k=0.001,p=16,rows=15,cols=0.002,block=65536)", "sketchedsgd(k=0.001,p=16,rows=15,cols=0.002,block=65536)"},
-	} {
-		if got, err := parse(c.text); err != nil || got.String() != c.want {
-			t.Errorf("%q: %v, %v; want %q", c.text, got, err, c.want)
-		}
-	}
-	for _, text := range []string{"sketchedsgd(rows=4)", "sketchedsgd(rows=17)", "sketchedsgd(k=0)", "sketchedsgd(k=1.5)", "sketchedsgd(cols=0)",
-		"sketchedsgd(p=0)", "sketchedsgd(cells=int8)", "sketchedsgd(pick=best)", "sketchedsgd(seed=0)", "sketchedsgd(block=0)"} {
-		if _, err := parse(text); !errors.Is(err, codecs.ErrText) {
-			t.Errorf("%q: %v, want ErrText", text, err)
-		}
-	}
-	for _, c := range []Config{{K: -1}, {K: 2}, {P: -1}, {Rows: 2}, {Cols: 2}, {Cells: 9}, {Pick: 9}, {Block: -1}, {Block: maxBlock + 1}, {Seed: 1 << 63}} {
-		if _, err := New(c); !errors.Is(err, codecs.ErrText) {
-			t.Errorf("%+v: %v, want ErrText", c, err)
-		}
-	}
+	codectest.Texts(t, parse, map[string]string{
+		"sketchedsgd": "sketchedsgd",
+		"sketchedsgd(rows=5,cols=0.03125,k=0.01,p=4,cells=float32,pick=topk,seed=1,block=1048576)": "sketchedsgd",
+		"sketchedsgd(pick=heavymix,cells=float16)":                                                 "sketchedsgd(cells=float16,pick=heavymix)",
+		"sketchedsgd(k=0.001,p=16,rows=15,cols=0.002,block=65536)":                                 "sketchedsgd(k=0.001,p=16,rows=15,cols=0.002,block=65536)",
+	}, "sketchedsgd(rows=4)", "sketchedsgd(rows=17)", "sketchedsgd(k=0)", "sketchedsgd(k=1.5)", "sketchedsgd(cols=0)",
+		"sketchedsgd(p=0)", "sketchedsgd(cells=int8)", "sketchedsgd(pick=best)", "sketchedsgd(seed=0)",
+		"sketchedsgd(block=0)")
+	codectest.Refused(t, New, Config{K: -1}, Config{K: 2}, Config{P: -1}, Config{Rows: 2}, Config{Cols: 2}, Config{Cells: 9}, Config{Pick: 9}, Config{Block: -1}, Config{Block: maxBlock + 1}, Config{Seed: 1 << 63})
 }
 
 // What New has taken makes plans of every length that a coder may have.

@@ -1,7 +1,6 @@
 package threelc
 
 import (
-	"errors"
 	"testing"
 
 	"github.com/gradproxy/gradproxy/codecs"
@@ -9,21 +8,11 @@ import (
 	"github.com/gradproxy/gradproxy/codecs/internal/asm/asmtest"
 )
 
-func parse(text string) (codecs.Codec, error) {
-	a, err := codecs.ParseText(text)
-	if err != nil {
-		return nil, err
-	}
-	return FromArgs(a)
-}
+func parse(text string) (codecs.Codec, error) { return codectest.Parse(text, FromArgs) }
 
 func mustNew(t testing.TB, c Config) codecs.Codec {
 	t.Helper()
-	codec, err := New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return codec
+	return codectest.New(t, New, c)
 }
 
 func TestConformance(t *testing.T) {
@@ -40,25 +29,12 @@ func TestConformance(t *testing.T) {
 }
 
 func TestText(t *testing.T) {
-	for _, c := range []struct{ text, want string }{
-		{"3lc", "3lc"},
-		{"3lc(s=1)", "3lc"},
-		{"3lc(s=1.75)", "3lc(s=1.75)"},
-		{"3lc(block=65536,s=1.9)", "3lc(s=1.9)"},
-		{"3lc(block=4096)", "3lc(block=4096)"},
-	} {
-		if got, err := parse(c.text); err != nil || got.String() != c.want {
-			t.Errorf("%q: %v, %v; want %q", c.text, got, err, c.want)
-		}
-	}
-	for _, text := range []string{"3lc(s=2)", "3lc(s=0.99)", "3lc(s=1.99999999)", "3lc(block=0)", "3lc(block=16777217)", "3lc(q=1)"} {
-		if _, err := parse(text); !errors.Is(err, codecs.ErrText) {
-			t.Errorf("%q: %v, want ErrText", text, err)
-		}
-	}
-	for _, c := range []Config{{S: 2}, {S: 0.5}, {S: -1}, {Block: -1}, {Block: maxBlock + 1}} {
-		if _, err := New(c); !errors.Is(err, codecs.ErrText) {
-			t.Errorf("%+v: %v, want ErrText", c, err)
-		}
-	}
+	codectest.Texts(t, parse, map[string]string{
+		"3lc":                    "3lc",
+		"3lc(s=1)":               "3lc",
+		"3lc(s=1.75)":            "3lc(s=1.75)",
+		"3lc(block=65536,s=1.9)": "3lc(s=1.9)",
+		"3lc(block=4096)":        "3lc(block=4096)",
+	}, "3lc(s=2)", "3lc(s=0.99)", "3lc(s=1.99999999)", "3lc(block=0)", "3lc(block=16777217)", "3lc(q=1)")
+	codectest.Refused(t, New, Config{S: 2}, Config{S: 0.5}, Config{S: -1}, Config{Block: -1}, Config{Block: maxBlock + 1})
 }

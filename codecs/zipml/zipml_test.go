@@ -1,33 +1,20 @@
 package zipml
 
 import (
-	"errors"
 	"math"
-	"os/exec"
 	"testing"
 
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/codectest"
 	"github.com/gradproxy/gradproxy/codecs/codectest/gradients"
-	"github.com/gradproxy/gradproxy/integration/require"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-func parse(text string) (codecs.Codec, error) {
-	a, err := codecs.ParseText(text)
-	if err != nil {
-		return nil, err
-	}
-	return FromArgs(a)
-}
+func parse(text string) (codecs.Codec, error) { return codectest.Parse(text, FromArgs) }
 
 func mustNew(t testing.TB, c Config) codecs.Codec {
 	t.Helper()
-	codec, err := New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return codec
+	return codectest.New(t, New, c)
 }
 
 func TestConformance(t *testing.T) {
@@ -38,37 +25,19 @@ func TestConformance(t *testing.T) {
 }
 
 func TestText(t *testing.T) {
-	for _, c := range []struct{ text, want string }{
-		{"zipml", "zipml"},
-		{"zipml(bits=8)", "zipml"},
-		{"zipml(bits=16,block=65536)", "zipml(bits=16,block=65536)"},
-		{"zipml(block=1048576)", "zipml"},
-	} {
-		if got, err := parse(c.text); err != nil || got.String() != c.want {
-			t.Errorf("%q: %v, %v; want %q", c.text, got, err, c.want)
-		}
-	}
-	for _, text := range []string{"zipml(bits=4)", "zipml(block=0)", "zipml(block=16777217)", "zipml(q=1)"} {
-		if _, err := parse(text); !errors.Is(err, codecs.ErrText) {
-			t.Errorf("%q: %v, want ErrText", text, err)
-		}
-	}
-	for _, c := range []Config{{Bits: 4}, {Bits: -8}, {Block: -1}, {Block: maxBlock + 1}} {
-		if _, err := New(c); !errors.Is(err, codecs.ErrText) {
-			t.Errorf("%+v: %v, want ErrText", c, err)
-		}
-	}
+	codectest.Texts(t, parse, map[string]string{
+		"zipml":                      "zipml",
+		"zipml(bits=8)":              "zipml",
+		"zipml(bits=16,block=65536)": "zipml(bits=16,block=65536)",
+		"zipml(block=1048576)":       "zipml",
+	}, "zipml(bits=4)", "zipml(block=0)", "zipml(block=16777217)", "zipml(q=1)")
+	codectest.Refused(t, New, Config{Bits: 4}, Config{Bits: -8}, Config{Block: -1}, Config{Block: maxBlock + 1})
 }
 
 func TestGoldenVectors(t *testing.T) { codectest.Golden(t, parse) }
 
 // The vectors are what an implementation makes that shares nothing with this package but its comment.
-func TestGoldenVectorsElsewhere(t *testing.T) {
-	require.Command(t, "python3")
-	if out, err := exec.CommandContext(t.Context(), "python3", "testdata/reference.py", "--check").CombinedOutput(); err != nil {
-		t.Errorf("%v: %s", err, out)
-	}
-}
+func TestGoldenVectorsElsewhere(t *testing.T) { codectest.Elsewhere(t) }
 
 // checkBound reports values that are delivered farther off than the package comment has it, or zeros as anything else.
 func checkBound(t *testing.T, m method, x, y []float32) {
@@ -144,21 +113,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte("\x00\x00\x80\x3f\x7f\x00\x00\xff"), uint16(2), byte(0))
 	f.Add([]byte("\x00\x00\x80\x3f\x7f\x00\x00\xff"), uint16(1), byte(1))
 	f.Add([]byte("\x00\x00\x80\x7b\x00\x00\xff"), uint16(1), byte(0))
-	f.Fuzz(func(t *testing.T, src []byte, n uint16, wide byte) {
-		m := method{8 + 8*int(wide&1), 10}
-		y := make([]float32, n)
-		if err := (decoder{m, len(y)}).Decode(y, src); err != nil {
-			if !errors.Is(err, codecs.ErrCorrupt) {
-				t.Fatal(err)
-			}
-			return
-		}
-		for i, v := range y {
-			if !(math.Abs(float64(v)) <= math.MaxFloat32) {
-				t.Fatalf("value %d is %v", i, v)
-			}
-		}
-	})
+	codectest.FuzzDecode(f, nil, mustNew(f, Config{Bits: 8, Block: 10}), mustNew(f, Config{Bits: 16, Block: 10}))
 }
 
 // FuzzRoundTrip: whatever is encoded is decoded, within its bound, and what is not finite is unsuited.
@@ -169,21 +124,10 @@ func FuzzRoundTrip(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, src []byte, wide byte, block uint16) {
 		m := method{8 + 8*int(wide&1), 1 + int(block)}
-		n := len(src) / 4
-		x, y := make([]float32, n), make([]float32, n)
-		tensor.ToFloat32(x, src[:4*n], tensor.Float32)
-		encoded, err := encoder{m, n}.Append([]byte{9}, x)
-		low, high := ends(x)
-		if finite := max(-low, high) <= math.MaxFloat32; err != nil {
-			if !errors.Is(err, codecs.ErrUnsuited) || len(encoded) != 1 || finite && max(-low, high) < math.MaxFloat32/2 {
-				t.Fatalf("from %v to %v: %v", low, high, err)
-			}
+		x, y := codectest.RoundTrip(t, codecs.Values(m), src)
+		if y == nil {
+			codectest.NotBelow(t, x, math.MaxFloat32/2)
 			return
-		} else if !finite {
-			t.Fatalf("%v to %v is encoded", low, high)
-		}
-		if err := (decoder{m, n}).Decode(y, encoded[1:]); err != nil {
-			t.Fatalf("decoding % x: %v", encoded[1:], err)
 		}
 		checkBound(t, m, x, y)
 	})

@@ -1,15 +1,13 @@
-// Package sparsetest has what the tests of sparse codecs share: how values come through, and fuzz targets.
+// Package sparsetest has what the tests of sparse codecs share: how values come through.
 package sparsetest
 
 import (
-	"bytes"
 	"errors"
 	"math"
 	"testing"
 
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/codectest"
-	"github.com/gradproxy/gradproxy/codecs/sparse"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -77,74 +75,6 @@ func Sent(y []float32) (n int) {
 		}
 	}
 	return n
-}
-
-// FuzzDecode: any bytes are finite values or ErrCorrupt.
-func FuzzDecode(f *testing.F, cs ...codecs.Codec) {
-	for i, c := range cs {
-		for _, k := range FiniteKinds() {
-			enc, err := c.NewEncoder(tensor.Float32, 60)
-			if err != nil {
-				f.Fatal(err)
-			}
-			if b, err := enc.Append(nil, k.Fill(tensor.Float32, 60, 1)); err == nil {
-				f.Add(b, uint16(60), byte(i))
-			}
-		}
-	}
-	f.Fuzz(func(t *testing.T, src []byte, n uint16, which byte) {
-		c := cs[int(which)%len(cs)]
-		dec, err := c.NewDecoder(tensor.Float32, int(n))
-		if err != nil {
-			t.Fatal(err)
-		}
-		dst := make([]byte, 4*int(n))
-		if err := dec.Decode(dst, src); err != nil {
-			if !errors.Is(err, codecs.ErrCorrupt) {
-				t.Fatal(err)
-			}
-			return
-		}
-		y := make([]float32, n)
-		tensor.ToFloat32(y, dst, tensor.Float32)
-		if !sparse.AllFinite(y) {
-			t.Fatalf("%v: % x is decoded to %v", c, src, y)
-		}
-	})
-}
-
-// FuzzRoundTrip: whatever is encoded is decoded, and what has a NaN or infinity is unsuited. check looks at what
-// becomes of float32 values x.
-func FuzzRoundTrip(f *testing.F, check func(t *testing.T, c codecs.Codec, x, y []float32), cs ...codecs.Codec) {
-	for i, k := range codectest.Kinds() {
-		for j := range cs {
-			f.Add(k.Fill(tensor.Float32, 50+i, 1), byte(j))
-		}
-	}
-	f.Fuzz(func(t *testing.T, src []byte, which byte) {
-		c := cs[int(which)%len(cs)]
-		n := len(src) / 4
-		src = src[:4*n]
-		x, y := make([]float32, n), make([]float32, n)
-		tensor.ToFloat32(x, src, tensor.Float32)
-		p := New(t, c, n)
-		encoded, err := p.enc.Append(nil, src)
-		if err != nil && !errors.Is(err, codecs.ErrUnsuited) {
-			t.Fatal(err)
-		}
-		if err == nil && !sparse.AllFinite(x) {
-			t.Fatalf("%v takes %v", c, x)
-		}
-		if err != nil {
-			return
-		}
-		back := bytes.Repeat([]byte{0xa5}, len(src))
-		if err := p.dec.Decode(back, encoded); err != nil {
-			t.Fatalf("%v: decoding % x, which is %v: %v", c, encoded, x, err)
-		}
-		tensor.ToFloat32(y, back, tensor.Float32)
-		check(t, c, x, y)
-	})
 }
 
 // Subset reports, for check, a value that is delivered as neither itself nor 0.
