@@ -71,10 +71,7 @@ type block struct {
 // NewChannel returns a Channel for tensors of n values.
 func NewChannel(w Wire, n int) (*Channel, error) {
 	c := &Channel{wire: w}
-	if w.Pairs {
-		return c, nil
-	}
-	if w.Codec == nil {
+	if w.Pairs || w.Codec == nil {
 		return c, nil
 	}
 	c.in, c.out = make([]byte, 4*n), make([]byte, 4*n)
