@@ -3,6 +3,7 @@ package papers
 import (
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
@@ -37,10 +38,24 @@ func WriteText(w io.Writer, t Table) {
 		out.AppendRow(table.Row{r.Label, r.Quantity, figure(r.Paper), figure(r.Here), holds, r.Band.String()})
 	}
 	out.Render()
-	for _, r := range t.Rows {
-		if !r.Holds {
-			fmt.Fprintf(w, "  %s, %s: %s\n", r.Label, r.Quantity, r.Why)
-		}
-	}
+	writeReasons(w, t.Rows)
 	fmt.Fprintln(w)
+}
+
+// writeReasons writes each reason once, after the rows that do not hold for it.
+func writeReasons(w io.Writer, rows []Row) {
+	var reasons []string
+	of := make(map[string][]string)
+	for _, r := range rows {
+		if r.Holds {
+			continue
+		}
+		if of[r.Why] == nil {
+			reasons = append(reasons, r.Why)
+		}
+		of[r.Why] = append(of[r.Why], r.Label+", "+r.Quantity)
+	}
+	for _, why := range reasons {
+		fmt.Fprintf(w, "  %s: %s\n", strings.Join(of[why], "; "), why)
+	}
 }

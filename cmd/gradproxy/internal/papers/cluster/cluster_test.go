@@ -85,6 +85,15 @@ func TestManyWorkersAreOne(t *testing.T) {
 	}
 }
 
+// Adam learns as SGD does.
+func TestAdamLearns(t *testing.T) {
+	j := job(2, 16)
+	j.Adam, j.Rate = true, 0.003
+	if o, _ := run(t, j); o.Accuracy < 0.85 {
+		t.Errorf("accuracy %v", o.Accuracy)
+	}
+}
+
 // What a step takes, counted by hand: 2,378 weights, of which 42 are biases in 4 bytes; int8 takes a byte a value and a
 // scale a block.
 func TestTraffic(t *testing.T) {

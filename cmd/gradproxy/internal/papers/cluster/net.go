@@ -18,6 +18,7 @@ type Job struct {
 	Workers, Batch int // images of a batch on each worker
 	Steps          int
 	Rate, Momentum float64 // of SGD; the rate falls to a hundredth of it along a cosine
+	Adam           bool    // instead of SGD; then there is no Momentum
 	Seed           uint64
 
 	Push, Pull Wire
@@ -65,8 +66,7 @@ func Train(ctx context.Context, j Job) (Outcome, error) {
 				return Outcome{}, err
 			}
 		}
-		s.optimizer.Rate = float32(cosine(j.Rate, float64(step)/float64(j.Steps)))
-		if err := s.pull(params); err != nil {
+		if err := s.pull(params, cosine(j.Rate, float64(step)/float64(j.Steps))); err != nil {
 			return Outcome{}, err
 		}
 	}
@@ -86,9 +86,10 @@ func cosine(rate, at float64) float64 {
 
 // A server has the model's parameters and the channels of each.
 type server struct {
-	params    []train.Param // whose gradients are the workers' mean
-	ways      []way
-	optimizer train.SGD
+	params []train.Param // whose gradients are the workers' mean
+	ways   []way
+	sgd    train.SGD
+	adam   []train.Adam // of each parameter; nil: sgd
 }
 
 // A way is a tensor's way from the workers to the server and back.
@@ -100,7 +101,10 @@ type way struct {
 }
 
 func newServer(j Job, params []train.Param) (*server, error) {
-	s := &server{optimizer: train.SGD{Momentum: float32(j.Momentum)}}
+	s := &server{sgd: train.SGD{Momentum: float32(j.Momentum)}}
+	if j.Adam {
+		s.adam = make([]train.Adam, len(params))
+	}
 	for _, p := range params {
 		n := len(p.Value)
 		s.params = append(s.params, train.Param{Name: p.Name, Shape: p.Shape, Value: append([]float32(nil), p.Value...), Grad: make([]float32, n)})
@@ -141,11 +145,11 @@ func (s *server) push(worker int, params []train.Param) error {
 }
 
 // pull makes a step and gives the workers what it changed.
-func (s *server) pull(params []train.Param) error {
+func (s *server) pull(params []train.Param, rate float64) error {
 	for i, p := range s.params {
 		copy(s.ways[i].arrived, p.Value)
 	}
-	s.optimizer.Step(s.params)
+	s.step(rate)
 	for i, p := range s.params {
 		change := s.ways[i].arrived
 		for k, was := range change {
@@ -160,6 +164,19 @@ func (s *server) pull(params []train.Param) error {
 		clear(p.Grad)
 	}
 	return nil
+}
+
+// step changes the parameters by their gradients.
+func (s *server) step(rate float64) {
+	if s.adam == nil {
+		s.sgd.Rate = float32(rate)
+		s.sgd.Step(s.params)
+		return
+	}
+	for i, p := range s.params {
+		s.adam[i].Rate = rate
+		s.adam[i].Step(p.Value, p.Grad)
+	}
 }
 
 func (s *server) outcome(j Job) (o Outcome) {
