@@ -39,7 +39,6 @@
 package dgc
 
 import (
-	"fmt"
 	"math"
 
 	"github.com/gradproxy/gradproxy/codecs"
@@ -65,21 +64,18 @@ type Config struct {
 
 // New returns the codec, or an error that wraps codecs.ErrText if a parameter is out of its bounds.
 func New(c Config) (codecs.Codec, error) {
-	if c.K == 0 {
-		c.K = defaultK
-	}
-	if !(c.K > 0 && c.K <= 1) {
-		return nil, fmt.Errorf("%w: dgc: k is %v; write the fraction of values to send, more than 0 and at most 1", codecs.ErrText, c.K)
-	}
 	c.Warmup = max(c.Warmup, 0)
 	var err error
+	if c.K, err = sparse.CheckFraction("dgc", c.K, defaultK); err != nil {
+		return nil, err
+	}
 	if c.Block, err = sparse.CheckBlock("dgc", c.Block); err != nil {
 		return nil, err
 	}
 	if c.Values, err = sparse.CheckValues("dgc", c.Values); err != nil {
 		return nil, err
 	}
-	return codecs.Values(method{c}), nil
+	return sparse.New(method{c}, c.Block), nil
 }
 
 // FromArgs makes the codec of a text: dgc, dgc(k=0.01), dgc(warmup=400,values=bf16,block=65536).
@@ -104,18 +100,7 @@ func (m method) String() string {
 		codecs.Param{Name: "k", Value: m.K, Def: defaultK},
 		codecs.Param{Name: "warmup", Value: m.Warmup, Def: 0},
 		sparse.ValuesParam(m.Values),
-		sparse.BlockParam(m.Config.Block))
-}
-
-func (m method) MaxEncodedLen(n int) int { return sparse.MaxEncodedLen(n, m.Config.Block) }
-func (m method) Block(size int) int      { return sparse.Block(size, m.Config.Block) }
-
-func (m method) NewEncoder(n int) (codecs.ValueEncoder, error) {
-	return sparse.NewEncoder(m, n, m.Config.Block), nil
-}
-
-func (m method) NewDecoder(n int) (codecs.ValueDecoder, error) {
-	return sparse.NewDecoder(m, n, m.Config.Block), nil
+		sparse.BlockParam(m.Block))
 }
 
 // AppendBlock implements sparse.Coder.

@@ -73,26 +73,23 @@ type Config struct {
 
 // New returns the codec, or an error that wraps codecs.ErrText if a parameter is out of its bounds.
 func New(c Config) (codecs.Codec, error) {
-	if c.K == 0 {
-		c.K = defaultK
-	}
 	if c.Seed == 0 {
 		c.Seed = defaultSeed
-	}
-	if !(c.K > 0 && c.K <= 1) {
-		return nil, fmt.Errorf("%w: randomk: k is %v; write the fraction of values to send, more than 0 and at most 1", codecs.ErrText, c.K)
 	}
 	if c.Seed < 1 {
 		return nil, fmt.Errorf("%w: randomk: seed is %d; write an integer of at least 1", codecs.ErrText, c.Seed)
 	}
 	var err error
+	if c.K, err = sparse.CheckFraction("randomk", c.K, defaultK); err != nil {
+		return nil, err
+	}
 	if c.Block, err = sparse.CheckBlock("randomk", c.Block); err != nil {
 		return nil, err
 	}
 	if c.Values, err = sparse.CheckValues("randomk", c.Values); err != nil {
 		return nil, err
 	}
-	return codecs.Values(method{c}), nil
+	return sparse.New(method{c}, c.Block), nil
 }
 
 const asIs, unbiased = "none", "unbiased"
@@ -126,19 +123,8 @@ func (m method) String() string {
 		codecs.Param{Name: "scale", Value: scale, Def: asIs},
 		codecs.Param{Name: "seed", Value: m.Seed, Def: defaultSeed},
 		sparse.ValuesParam(m.Values),
-		sparse.BlockParam(m.Config.Block))
+		sparse.BlockParam(m.Block))
 }
-
-func (m method) MaxEncodedLen(n int) int { return sparse.MaxEncodedLen(n, m.Config.Block) }
-func (m method) Block(size int) int      { return sparse.Block(size, m.Config.Block) }
 
 // MeanOnly reports whether values are right on average only.
 func (m method) MeanOnly() bool { return m.Unbiased }
-
-func (m method) NewEncoder(n int) (codecs.ValueEncoder, error) {
-	return sparse.NewEncoder(m, n, m.Config.Block), nil
-}
-
-func (m method) NewDecoder(n int) (codecs.ValueDecoder, error) {
-	return sparse.NewDecoder(m, n, m.Config.Block), nil
-}

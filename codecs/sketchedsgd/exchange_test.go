@@ -9,6 +9,7 @@ import (
 
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/countsketch"
+	"github.com/gradproxy/gradproxy/codecs/internal/magnitude"
 )
 
 func mustWorker(t testing.TB, p *Plan) *Worker {
@@ -285,7 +286,7 @@ func TestLargest(t *testing.T) {
 		for i := range order {
 			order[i] = i
 		}
-		slices.SortStableFunc(order, func(a, b int) int { return int(magnitude(x[b])) - int(magnitude(x[a])) })
+		slices.SortStableFunc(order, func(a, b int) int { return int(magnitude.Of(x[b])) - int(magnitude.Of(x[a])) })
 		for _, m := range []int{0, 1, 2, 10, 700, 1200, 1499, 1500, 2000} {
 			var want []uint64
 			for _, i := range order[:min(m, len(order))] {

@@ -10,6 +10,7 @@ import (
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/codectest"
 	"github.com/gradproxy/gradproxy/codecs/countsketch"
+	"github.com/gradproxy/gradproxy/codecs/internal/magnitude"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -147,7 +148,7 @@ func FuzzLargest(f *testing.F) {
 			x[i], order[i] = math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:])), uint64(i)
 		}
 		order = slices.DeleteFunc(order, func(i uint64) bool { return x[i] == 0 })
-		slices.SortStableFunc(order, func(i, j uint64) int { return int(magnitude(x[j])) - int(magnitude(x[i])) })
+		slices.SortStableFunc(order, func(i, j uint64) int { return int(magnitude.Of(x[j])) - int(magnitude.Of(x[i])) })
 		want := order[:min(int(m), len(order))]
 		slices.Sort(want)
 		if got := largest(nil, x, int(m)); !slices.Equal(got, want) {

@@ -20,6 +20,17 @@ const LeastFraction = 1.0 / MaxBlock
 // same number.
 func Count(k float64, n int) int { return min(n, max(1, int(float64(k*float64(n))+0.5))) }
 
+// CheckFraction returns k, or def if it is 0. The error wraps codecs.ErrText.
+func CheckFraction(codec string, k, def float64) (float64, error) {
+	if k == 0 {
+		return def, nil
+	}
+	if !(k > 0 && k <= 1) {
+		return 0, fmt.Errorf("%w: %s: k is %v; write the fraction of values to send, more than 0 and at most 1", codecs.ErrText, codec, k)
+	}
+	return k, nil
+}
+
 // ParseBlock reads the parameter block of a codec's text.
 func ParseBlock(a *codecs.Args) int { return a.Int("block", DefaultBlock, 1, MaxBlock) }
 

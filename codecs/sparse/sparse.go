@@ -44,6 +44,31 @@ type Picks struct {
 
 var pool = sync.Pool{New: func() any { return new(Picks) }} // coders are many, but few run at a time
 
+// New returns the codec of blocks of so many values, and of what is left of them. What it delivers is right on average only
+// if c's MeanOnly says so; see codecs.Unbiased.
+func New(c Coder, block int) codecs.Codec { return codecs.Values(method{c, block}) }
+
+type method struct {
+	Coder
+	block int
+}
+
+func (m method) MaxEncodedLen(n int) int { return MaxEncodedLen(n, m.block) }
+func (m method) Block(size int) int      { return Block(size, m.block) }
+
+func (m method) MeanOnly() bool {
+	c, ok := m.Coder.(interface{ MeanOnly() bool })
+	return ok && c.MeanOnly()
+}
+
+func (m method) NewEncoder(n int) (codecs.ValueEncoder, error) {
+	return NewEncoder(m.Coder, n, m.block), nil
+}
+
+func (m method) NewDecoder(n int) (codecs.ValueDecoder, error) {
+	return NewDecoder(m.Coder, n, m.block), nil
+}
+
 // NewEncoder returns the encoder of n values in blocks of block. It implements codecs.Fused.
 func NewEncoder(c Coder, n, block int) codecs.ValueEncoder { return &encoder{c, n, block, 0} }
 

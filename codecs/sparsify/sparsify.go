@@ -34,8 +34,6 @@
 package sparsify
 
 import (
-	"fmt"
-
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/internal/magnitude"
 	"github.com/gradproxy/gradproxy/codecs/sparse"
@@ -56,20 +54,17 @@ type Config struct {
 
 // New returns the codec, or an error that wraps codecs.ErrText if a parameter is out of its bounds.
 func New(c Config) (codecs.Codec, error) {
-	if c.K == 0 {
-		c.K = defaultK
-	}
-	if !(c.K > 0 && c.K <= 1) {
-		return nil, fmt.Errorf("%w: sparsify: k is %v; write the fraction of values to send, more than 0 and at most 1", codecs.ErrText, c.K)
-	}
 	var err error
+	if c.K, err = sparse.CheckFraction("sparsify", c.K, defaultK); err != nil {
+		return nil, err
+	}
 	if c.Block, err = sparse.CheckBlock("sparsify", c.Block); err != nil {
 		return nil, err
 	}
 	if c.Values, err = sparse.CheckValues("sparsify", c.Values); err != nil {
 		return nil, err
 	}
-	return codecs.Values(method{c}), nil
+	return sparse.New(method{c}, c.Block), nil
 }
 
 // FromArgs makes the codec of a text: sparsify, sparsify(k=0.05), sparsify(k=0.05,values=fp16,block=65536).
@@ -92,18 +87,7 @@ func (m method) String() string {
 	return codecs.FormatText("sparsify",
 		codecs.Param{Name: "k", Value: m.K, Def: defaultK},
 		sparse.ValuesParam(m.Values),
-		sparse.BlockParam(m.Config.Block))
-}
-
-func (m method) MaxEncodedLen(n int) int { return sparse.MaxEncodedLen(n, m.Config.Block) }
-func (m method) Block(size int) int      { return sparse.Block(size, m.Config.Block) }
-
-func (m method) NewEncoder(n int) (codecs.ValueEncoder, error) {
-	return sparse.NewEncoder(m, n, m.Config.Block), nil
-}
-
-func (m method) NewDecoder(n int) (codecs.ValueDecoder, error) {
-	return sparse.NewDecoder(m, n, m.Config.Block), nil
+		sparse.BlockParam(m.Block))
 }
 
 // AppendBlock implements sparse.Coder.

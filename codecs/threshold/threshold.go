@@ -70,7 +70,7 @@ func New(c Config) (codecs.Codec, error) {
 	if c.Values, err = sparse.CheckValues("threshold", c.Values); err != nil {
 		return nil, err
 	}
-	return codecs.Values(method{c}), nil
+	return sparse.New(method{c}, c.Block), nil
 }
 
 // FromArgs makes the codec of a text: threshold, threshold(t=0.0001), threshold(t=0.01,values=bf16,block=65536).
@@ -93,18 +93,7 @@ func (m method) String() string {
 	return codecs.FormatText("threshold",
 		codecs.Param{Name: "t", Value: m.T, Def: defaultT},
 		sparse.ValuesParam(m.Values),
-		sparse.BlockParam(m.Config.Block))
-}
-
-func (m method) MaxEncodedLen(n int) int { return sparse.MaxEncodedLen(n, m.Config.Block) }
-func (m method) Block(size int) int      { return sparse.Block(size, m.Config.Block) }
-
-func (m method) NewEncoder(n int) (codecs.ValueEncoder, error) {
-	return sparse.NewEncoder(m, n, m.Config.Block), nil
-}
-
-func (m method) NewDecoder(n int) (codecs.ValueDecoder, error) {
-	return sparse.NewDecoder(m, n, m.Config.Block), nil
+		sparse.BlockParam(m.Block))
 }
 
 // AppendBlock implements sparse.Coder.

@@ -37,8 +37,6 @@
 package topk
 
 import (
-	"fmt"
-
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/internal/magnitude"
 	"github.com/gradproxy/gradproxy/codecs/sparse"
@@ -61,20 +59,17 @@ type Config struct {
 
 // New returns the codec, or an error that wraps codecs.ErrText if a parameter is out of its bounds.
 func New(c Config) (codecs.Codec, error) {
-	if c.K == 0 {
-		c.K = defaultK
-	}
-	if !(c.K > 0 && c.K <= 1) {
-		return nil, fmt.Errorf("%w: topk: k is %v; write the fraction of values to send, more than 0 and at most 1", codecs.ErrText, c.K)
-	}
 	var err error
+	if c.K, err = sparse.CheckFraction("topk", c.K, defaultK); err != nil {
+		return nil, err
+	}
 	if c.Block, err = sparse.CheckBlock("topk", c.Block); err != nil {
 		return nil, err
 	}
 	if c.Values, err = sparse.CheckValues("topk", c.Values); err != nil {
 		return nil, err
 	}
-	return codecs.Values(method{c}), nil
+	return sparse.New(method{c}, c.Block), nil
 }
 
 const exact, sampled = "exact", "sampled"
@@ -105,18 +100,7 @@ func (m method) String() string {
 		codecs.Param{Name: "k", Value: m.K, Def: defaultK},
 		codecs.Param{Name: "threshold", Value: threshold, Def: exact},
 		sparse.ValuesParam(m.Values),
-		sparse.BlockParam(m.Config.Block))
-}
-
-func (m method) MaxEncodedLen(n int) int { return sparse.MaxEncodedLen(n, m.Config.Block) }
-func (m method) Block(size int) int      { return sparse.Block(size, m.Config.Block) }
-
-func (m method) NewEncoder(n int) (codecs.ValueEncoder, error) {
-	return sparse.NewEncoder(m, n, m.Config.Block), nil
-}
-
-func (m method) NewDecoder(n int) (codecs.ValueDecoder, error) {
-	return sparse.NewDecoder(m, n, m.Config.Block), nil
+		sparse.BlockParam(m.Block))
 }
 
 // AppendBlock implements sparse.Coder.
