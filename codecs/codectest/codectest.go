@@ -154,8 +154,14 @@ func (s suite) values(t *testing.T) {
 
 // Every length from none to a few hundred elements, and some around powers of two.
 func (s suite) lengths(t *testing.T) {
-	lengths := []int{512, 1023, 1025, 4095, 4097, 1<<16 + 1}
-	for n := range 300 {
+	lengths := []int{512, 1023, 1025, 4095, 4097}
+	last := 300
+	if race {
+		last = 70
+	} else {
+		lengths = append(lengths, 1<<16+1)
+	}
+	for n := range last {
 		lengths = append(lengths, n)
 	}
 	for _, n := range lengths {
@@ -325,8 +331,12 @@ func (s suite) corrupt(t *testing.T) {
 	var before, after runtime.MemStats
 	calls := uint64(0)
 	runtime.ReadMemStats(&before)
+	times := 50
+	if race {
+		times = 5
+	}
 	for _, b := range encodings {
-		for range 50 {
+		for range times {
 			decode(b[:r.IntN(len(b))])
 			damaged := bytes.Clone(b)
 			for range 1 + r.IntN(3) {

@@ -121,11 +121,15 @@ func (s *stream) check() {
 
 // Σx = Σy + e, over many steps, for every codec and type.
 func TestNothingIsLost(t *testing.T) {
+	times := 10
+	if raceDetector {
+		times = 2
+	}
 	for _, c := range lossy(t) {
 		for _, d := range floats {
 			t.Run(c.String()+"/"+d.String(), func(t *testing.T) {
 				s := newStream(t, d, 777)
-				for range 10 {
+				for range times {
 					s.send(c, 30)
 					s.check()
 				}

@@ -143,7 +143,7 @@ func TestRiceNearTheBernoulliBound(t *testing.T) {
 		}
 	}
 	try(uniform(9, 134e3/(1<<24), 1<<24), 1<<24)
-	for p := 0.3; p > 1e-5; p *= 0.83 {
+	for p := 0.3; p > 1e-5; p *= 0.7 {
 		size := uint64(2e5 / p)
 		try(uniform(7, p, size), size)
 	}
