@@ -119,71 +119,22 @@ const pieceLen = 512
 func (c *change) add(x, y []float32) {
 	for len(x) > 0 {
 		n := min(len(x), pieceLen)
-		norm, last, dot := sums(x[:n], y[:n])
-		if !inRange(norm) || !inRange(last) {
+		s := sumsOf(x[:n], y[:n])
+		if norm, last := s[ofX], s[ofY]; !inRange(norm) || !inRange(last) {
 			c.addWide(x[:n], y[:n])
 		} else {
 			c.norm += float64(norm)
 			c.last += float64(last)
-			c.abs += float64(magnitude(x[:n]))
-			c.lastAbs += float64(magnitude(y[:n]))
-			c.diff += max(0, float64(norm)+float64(last)-2*float64(dot))
+			c.abs += float64(s[ofMagnitude])
+			c.lastAbs += float64(s[ofLastMagnitude])
+			c.diff += max(0, float64(norm)+float64(last)-2*float64(s[ofProduct]))
 		}
 		x, y = x[n:], y[n:]
 	}
 }
 
-// magnitude returns the sum of |x|. Four sums keep the processor busy.
-func magnitude(x []float32) float32 {
-	var s0, s1, s2, s3 float32
-	for len(x) >= 4 {
-		s0 += abs(x[0])
-		s1 += abs(x[1])
-		s2 += abs(x[2])
-		s3 += abs(x[3])
-		x = x[4:]
-	}
-	for _, a := range x {
-		s0 += abs(a)
-	}
-	return s0 + s1 + s2 + s3
-}
-
-func abs(x float32) float32 { return math.Float32frombits(math.Float32bits(x) &^ (1 << 31)) }
-
 // inRange reports whether a sum of squares is precise in float32.
 func inRange(sum float32) bool { return sum > 1e-30 && sum < 1e37 }
-
-// sums returns the sums of x*x, y*y and x*y. Four of each keep the processor busy.
-func sums(x, y []float32) (norm, last, dot float32) {
-	var n0, n1, n2, n3, l0, l1, l2, l3, d0, d1, d2, d3 float32
-	y = y[:len(x)]
-	for len(x) >= 4 && len(y) >= 4 {
-		a, b := x[0], y[0]
-		n0 += float32(a * a)
-		l0 += float32(b * b)
-		d0 += float32(a * b)
-		a, b = x[1], y[1]
-		n1 += float32(a * a)
-		l1 += float32(b * b)
-		d1 += float32(a * b)
-		a, b = x[2], y[2]
-		n2 += float32(a * a)
-		l2 += float32(b * b)
-		d2 += float32(a * b)
-		a, b = x[3], y[3]
-		n3 += float32(a * a)
-		l3 += float32(b * b)
-		d3 += float32(a * b)
-		x, y = x[4:], y[4:]
-	}
-	for i, a := range x {
-		n0 += float32(a * a)
-		l0 += float32(y[i] * y[i])
-		d0 += float32(a * y[i])
-	}
-	return n0 + n1 + n2 + n3, l0 + l1 + l2 + l3, d0 + d1 + d2 + d3
-}
 
 // addWide is add in float64.
 func (c *change) addWide(x, y []float32) {

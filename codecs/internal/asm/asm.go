@@ -5,7 +5,7 @@ package asm
 
 import "sync/atomic"
 
-//go:generate go -C gen run . ../../..
+//go:generate go -C gen run . ../../../..
 
 // A Tier is a set of instructions; each holds those before it.
 type Tier uint32

@@ -20,7 +20,7 @@ func TestKernelsAreGenerated(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), "go", "-C", "gen", "run", ".", fresh).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	const codecs = "../.."
+	const repository = "../../.."
 	compared := 0
 	err := filepath.WalkDir(fresh, func(path string, d os.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -34,12 +34,12 @@ func TestKernelsAreGenerated(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		got, err := os.ReadFile(filepath.Join(codecs, name))
+		got, err := os.ReadFile(filepath.Join(repository, name))
 		if err != nil {
 			return err
 		}
 		if !bytes.Equal(got, want) {
-			t.Errorf("codecs/%s is not what its generator writes; run go generate ./codecs/internal/asm", name)
+			t.Errorf("%s is not what its generator writes; run go generate ./codecs/internal/asm", name)
 		}
 		compared++
 		return nil

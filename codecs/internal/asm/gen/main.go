@@ -1,5 +1,5 @@
-// Gen writes the kernels of the codec packages: kernels_amd64.s, and kernels_amd64.go with their declarations. It is a
-// module of its own, since avo is needed here only; its one argument is the directory of package codecs.
+// Gen writes the kernels of the codec packages and of package tensor: kernels_amd64.s, and kernels_amd64.go with their
+// declarations. It is a module of its own, since avo is needed here only; its one argument is the repository.
 package main
 
 import (
@@ -22,18 +22,19 @@ var packages = []struct {
 	dir     string
 	kernels func(*kernel)
 }{
-	{"internal/absmax", absmax},
-	{"threelc", threelc},
-	{"block", block},
-	{"lossless", lossless},
-	{"internal/magnitude", magnitude},
-	{"countsketch", countsketch},
-	{"internal/arith", arith},
+	{"codecs/internal/absmax", absmax},
+	{"codecs/threelc", threelc},
+	{"codecs/block", block},
+	{"codecs/lossless", lossless},
+	{"codecs/internal/magnitude", magnitude},
+	{"codecs/countsketch", countsketch},
+	{"codecs/internal/arith", arith},
+	{"tensor", tensorSums},
 }
 
 func main() {
 	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: gen <directory of codecs>")
+		fmt.Fprintln(os.Stderr, "usage: gen <repository>")
 		os.Exit(2)
 	}
 	for _, p := range packages {

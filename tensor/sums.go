@@ -1,0 +1,64 @@
+package tensor
+
+import "math"
+
+// sums are of x*x, y*y, x*y, |x| and |y|.
+type sums [5]float32
+
+const (
+	ofX = iota
+	ofY
+	ofProduct
+	ofMagnitude
+	ofLastMagnitude
+)
+
+// sumLanes is how many sums there are of each, added up at the end: value i goes to sum i%sumLanes. With fewer, or with only one,
+// each addition would wait for the one before.
+const sumLanes = 16
+
+// sumsOf returns the sums of x and as many values of y. They are the same with and without a kernel.
+func sumsOf(x, y []float32) (s sums) {
+	n := len(x) &^ (sumLanes - 1)
+	y = y[:len(x)]
+	if n > 0 && !s.tiles(x[:n], y[:n]) {
+		s.plain(x[:n], y[:n])
+	}
+	for i := n; i < len(x); i++ {
+		a, b := x[i], y[i]
+		s[ofX] += float32(a * a)
+		s[ofY] += float32(b * b)
+		s[ofProduct] += float32(a * b)
+		s[ofMagnitude] += abs(a)
+		s[ofLastMagnitude] += abs(b)
+	}
+	return s
+}
+
+// plain is the kernels' twin in Go: it sets s to the sums of x and y, of which there is a multiple of sumLanes.
+func (s *sums) plain(x, y []float32) {
+	y = y[:len(x)]
+	var lanes [sumLanes]sums
+	for lane := range lanes {
+		var norm, last, dot, magnitude, lastMagnitude float32 // not an array, which lies in memory
+		for i := lane; i < len(x); i += sumLanes {
+			a, b := x[i], y[i]
+			norm += float32(a * a)
+			last += float32(b * b)
+			dot += float32(a * b)
+			magnitude += abs(a)
+			lastMagnitude += abs(b)
+		}
+		lanes[lane] = sums{norm, last, dot, magnitude, lastMagnitude}
+	}
+	for half := sumLanes / 2; half > 0; half /= 2 {
+		for lane := range half {
+			for i, v := range lanes[lane+half] {
+				lanes[lane][i] += v
+			}
+		}
+	}
+	*s = lanes[0]
+}
+
+func abs(x float32) float32 { return math.Float32frombits(math.Float32bits(x) &^ (1 << 31)) }
