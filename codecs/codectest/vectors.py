@@ -57,6 +57,9 @@ class Source:
         self.state = self.state + GAMMA & MASK
         return mix(self.state)
 
+    def float64(self):
+        return (self.uint64() >> 11) * 2.0**-53
+
 
 def normals(seed, n):
     r = random.Random(seed)
@@ -69,7 +72,7 @@ def lines(v):
         k = 1
         while i + k < len(v) and (v[i + k], str(v[i + k])) == (v[i], str(v[i])):
             k += 1
-        out.append(v[i].hex() + (" x %d" % k if k > 1 else ""))
+        out.append((v[i] if isinstance(v[i], str) else v[i].hex()) + (" x %d" % k if k > 1 else ""))
         i += k
     return out
 

@@ -1,19 +1,11 @@
 #!/usr/bin/env python3
-"""int8 and int4 as the comment of package block says, in plain Python, and the vectors that it makes.
-
-Run without arguments it writes the *.txt beside it, with --check it only says which would change.
+"""int8 and int4 as the comment of package block says, in plain Python, and the vectors that it makes. See codectest/vectors.py.
 """
-import math, os, random, struct, sys
+import math, os, struct, sys
 
-
-def f32(x):  # rounds once: sums, products and quotients of two float32 are exact enough in a double
-    return struct.unpack("<f", struct.pack("<f", x))[0]
-
-
-def bf16(x):
-    b = struct.unpack("<I", struct.pack("<f", x))[0]
-    b = (b + 0x7FFF + (b >> 16 & 1)) & 0xFFFF0000
-    return struct.unpack("<f", struct.pack("<I", b))[0]
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../codectest"))
+import vectors
+from vectors import *
 
 
 def quantize(T, levels):
@@ -37,28 +29,9 @@ def pack(q, bits):
     return bytes(a + 8 | (b + 8) << 4 for a, b in zip(low, high))
 
 
-def encode(T, bits, block, deliver):
-    out, y = b"", []
-    for i in range(0, len(T), block):
-        scale, q = quantize(T[i:i + block], 127 if bits == 8 else 7)
-        out += struct.pack("<f", scale) + pack(q, bits)
-        y += [deliver(f32(scale * v)) for v in q]
-    return out, y
-
-
-def lines(v):
-    out, i = [], 0
-    while i < len(v):
-        k = 1
-        while i + k < len(v) and (v[i + k], str(v[i + k])) == (v[i], str(v[i])):
-            k += 1
-        out.append(v[i].hex() + (" x %d" % k if k > 1 else ""))
-        i += k
-    return out
-
-
-def hexes(b):
-    return [b[i:i + 32].hex(" ") for i in range(0, len(b), 32)]
+def encode(T, bits):
+    scale, q = quantize(T, 127 if bits == 8 else 7)
+    return scalar(scale) + pack(q, bits), [f32(scale * v) for v in q]
 
 
 def name(bits, block):
@@ -66,39 +39,19 @@ def name(bits, block):
 
 
 def good(source, bits, steps, block=0, dtype="float32", feedback=False, want=None):
-    """A file of steps; want are the bytes of the first, where they are known by hand."""
-    deliver = {"float32": f32, "bfloat16": bf16}[dtype]
-    text = ["# from: " + source, "codec: " + name(bits, block), "dtype: " + dtype, "expect: ok"]
-    e = [0.0] * len(steps[0])
-    for x in steps:
-        x = [f32(v) for v in x]
-        T = [f32(a + b) for a, b in zip(x, e)] if feedback else x
-        b, y = encode(T, bits, block or (1024 if bits == 8 else 256), deliver)
-        if want is not None:
-            assert b.hex() == want, (source, b.hex(), want)
-            want = None
-        text += ["elements:"] + lines(x) + ["bytes:"] + hexes(b) + ["delivered:"] + lines(y)
-        if feedback:
-            e = [f32(t - v) for t, v in zip(T, y)]
-            text += ["residual:"] + lines(e)
-    return text
+    return vectors.good(source, name(bits, block), block or default(bits), lambda T, number: encode(T, bits), steps, dtype, feedback, want)
+
+
+def default(bits):
+    return 1024 if bits == 8 else 256
 
 
 def unsuited(source, bits, steps):
-    text = good(source, bits, steps[:1], feedback=True)
-    text[3] = "expect: unsuited"
-    residual = text[text.index("residual:"):]
-    return text + ["elements:"] + [v if isinstance(v, str) else f32(v).hex() for v in steps[1]] + residual
+    return vectors.unsuited(source, name(bits, 0), default(bits), lambda T, number: encode(T, bits), steps)
 
 
 def corrupt(source, bits, n, b, why, block=0):
-    return ["# from: " + source, "codec: " + name(bits, block), "dtype: float32", "n: %d" % n, "expect: corrupt, " + why,
-            "bytes:"] + hexes(bytes.fromhex(b))
-
-
-def normals(seed, n):
-    r = random.Random(seed)
-    return [r.gauss(0, 1) for _ in range(n)]
+    return vectors.corrupt(source, name(bits, block), n, b, why)
 
 
 one = "0000803f"  # scale 1
@@ -134,18 +87,4 @@ for bits, levels in (8, 127), (4, 7):
         i + "corrupt-scale-large": corrupt("by hand", bits, 2, one + "00" + ("0000007c" if bits == 8 else "0000007e") + "00", "scale of values 1 to 1 is", block=1),
     }
 
-
-def main():
-    here, bad = os.path.dirname(os.path.abspath(__file__)), []
-    for file, text in FILES.items():
-        path, text = os.path.join(here, file + ".txt"), "\n".join(text) + "\n"
-        if "--check" not in sys.argv:
-            open(path, "w").write(text)
-        elif not os.path.exists(path) or open(path).read() != text:
-            bad.append(file)
-    bad += [f for f in os.listdir(here) if f.endswith(".txt") and f[:-4] not in FILES]
-    if bad:
-        sys.exit("not as reference.py makes them: " + " ".join(bad))
-
-
-main()
+main(__file__, FILES)

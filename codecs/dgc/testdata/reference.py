@@ -25,8 +25,8 @@ FILES = {
     "one": good("by hand: a count of 1, no divisor to speak of, position 2, and -2 as a float32", "dgc", dgc(0.001), [[1, 0.5, -2, 0]], want="01 00 02 000000c0"),
     "zeros": good("by hand: zeros are not sent, so there are none", "dgc", dgc(0.001), [[0.0, -0.0, 0.0]], want="00"),
     "empty": good("by hand: nothing is nothing", "dgc", dgc(0.001), [[]], want=""),
-    "warmup": good("reference.py: section 4.1's 25 %, 6.25 %, 1.5625 %, 0.4 % and 0.1 %, an encoding each, of 500 normal numbers of Python's random",
-                   "dgc(warmup=1)", dgc(0.001, 1), [normals(i, 500) for i in range(6)]),
+    "warmup": good("reference.py: section 4.1's 25 %, 6.25 % and 1.5625 %, an encoding each, and then k, of normal numbers of Python's random",
+                   "dgc(k=0.005,warmup=1)", dgc(0.005, 1), [normals(i, 192) for i in range(5)]),
     "warmup-short": good("reference.py: k is reached in the third stage", "dgc(k=0.05,warmup=2,values=bf16)", dgc(0.05, 2, "bf16"), [normals(i, 50) for i in range(6)]),
     "feedback": good(NORMAL, "dgc(k=0.1,block=30)", dgc(0.1), [normals(i, 77) for i in range(4)], block=30, feedback=True),
     "unsuited-nan": unsuited("by hand: and the stage of the warm-up stays", "dgc(k=0.1,warmup=2)", dgc(0.1, 2), [normals(5, 8), ["NaN"] + normals(6, 7)]),
@@ -34,4 +34,4 @@ FILES = {
     "corrupt-trailing": corrupt("by hand", "dgc", 2, "01 00 01 0000803f 00", "1 bytes follow"),
 }
 
-write(FILES, here)
+main(__file__, FILES)

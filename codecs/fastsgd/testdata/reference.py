@@ -1,21 +1,14 @@
 #!/usr/bin/env python3
 """FastSGD as its paper says (arXiv:2112.04291v1, Algorithms 1 and 2), in plain Python, and the vectors that it makes.
 
-It shares nothing with the Go package but the package's comment; sums, quotients and comparisons are those of fractions. Run
-without arguments it writes the *.txt beside it, with --check it only says which would change.
+It shares nothing with the Go package but the package's comment; sums, quotients and comparisons are those of fractions. See codectest/vectors.py.
 """
 import math, os, random, struct, sys
 from fractions import Fraction
 
-
-def f32(x):
-    return struct.unpack("<f", struct.pack("<f", x))[0]
-
-
-def bf16(x):
-    b = struct.unpack("<I", struct.pack("<f", x))[0]
-    b = (b + 0x7FFF + (b >> 16 & 1)) & 0xFFFF0000
-    return struct.unpack("<f", struct.pack("<I", b))[0]
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../codectest"))
+import vectors
+from vectors import *
 
 
 def ceil64(q):
@@ -95,62 +88,27 @@ def gk_encoder(keys, l):
     return bytes([M]) + packed(bits)
 
 
-def encode(T, b, tau, l, block, deliver):
-    out, y = b"", [0.0] * len(T)
-    for i in range(0, len(T), block):
-        values, kept, delivered = gv_encoder(T[i:i + block], b, tau)
-        out += leb128(len(kept)) + values + gk_encoder(kept, l)
-        for k, v in zip(kept, delivered):
-            y[i + k] = deliver(v)
-    return out, y
-
-
-def lines(v):
-    out, i = [], 0
-    while i < len(v):
-        k = 1
-        while i + k < len(v) and (v[i + k], str(v[i + k])) == (v[i], str(v[i])):
-            k += 1
-        out.append(v[i].hex() + (" x %d" % k if k > 1 else ""))
-        i += k
-    return out
-
-
-def hexes(b):
-    return [b[i:i + 32].hex(" ") for i in range(0, len(b), 32)]
+def encode(T, b, tau, l):
+    values, kept, delivered = gv_encoder(T, b, tau)
+    y = [0.0] * len(T)
+    for k, v in zip(kept, delivered):
+        y[k] = v
+    return leb128(len(kept)) + values + gk_encoder(kept, l), y
 
 
 def good(source, steps, b=1.1, tau=128, l=2, block=1 << 20, dtype="float32", feedback=False, want=None):
-    """A file of steps; want are the bytes of the first, where they are known by hand."""
     given = [("b", b, 1.1), ("tau", tau, 128), ("l", l, 2), ("block", block, 1 << 20)]
     params = ["%s=%s" % (name, v) for name, v, default in given if v != default]
     codec = "fastsgd" + ("(%s)" % ",".join(params) if params else "")
-    deliver = {"float32": f32, "bfloat16": bf16}[dtype]
-    text = ["# from: " + source, "codec: " + codec, "dtype: " + dtype, "expect: ok"]
-    e = [0.0] * len(steps[0])
-    for x in steps:
-        x = [f32(v) for v in x]
-        T = [f32(p + q) for p, q in zip(x, e)] if feedback else x
-        encoded, y = encode(T, b, tau, l, block, deliver)
-        if want is not None:
-            assert encoded.hex() == want, (source, encoded.hex(), want)
-            want = None
-        text += ["elements:"] + lines(x) + ["bytes:"] + hexes(encoded) + ["delivered:"] + lines(y)
-        if feedback:
-            e = [f32(t - v) for t, v in zip(T, y)]
-            text += ["residual:"] + lines(e)
-    return text
+    return vectors.good(source, codec, block, lambda T, number: encode(T, b, tau, l), steps, dtype, feedback, want)
 
 
 def unsuited(source, steps):
-    text = good(source, steps[:1], feedback=True)
-    text[3] = "expect: unsuited"
-    residual = text[text.index("residual:"):]
-    return text + ["elements:"] + [v if isinstance(v, str) else f32(v).hex() for v in steps[1]] + residual
+    return vectors.unsuited(source, "fastsgd", 1 << 20, lambda T, number: encode(T, 1.1, 128, 2), steps)
 
 
 def corrupt(source, n, b, why, codec="fastsgd"):
-    return ["# from: " + source, "codec: " + codec, "dtype: float32", "n: %d" % n, "expect: corrupt, " + why, "bytes:"] + hexes(bytes.fromhex(b))
+    return vectors.corrupt(source, codec, n, b, why)
 
 
 def normals(seed, n, bits=10):
@@ -216,18 +174,4 @@ FILES = {
     "corrupt-second-block": corrupt("by hand", 4, "00", "values 2 to 3", "fastsgd(block=2)"),
 }
 
-
-def main():
-    here, changed = os.path.dirname(os.path.abspath(__file__)), []
-    for name, text in FILES.items():
-        path, want = os.path.join(here, name + ".txt"), "\n".join(text) + "\n"
-        if not os.path.exists(path) or open(path, encoding="utf-8").read() != want:
-            changed.append(name)
-            if "--check" not in sys.argv:
-                open(path, "w", encoding="utf-8").write(want)
-    changed += [f for f in os.listdir(here) if f.endswith(".txt") and f[:-4] not in FILES]
-    if "--check" in sys.argv and changed:
-        sys.exit("these differ from what reference.py makes: " + ", ".join(changed))
-
-
-main()
+main(__file__, FILES)

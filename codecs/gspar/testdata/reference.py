@@ -72,7 +72,7 @@ def dense(unit, A, B, d):
 def gspar(kappa=0.0, eps=0.0, seed=1):
     def encode(g, step):
         unit = unit_of(algorithm2(g, eps) if eps else algorithm3(g, kappa))
-        draw, A, B = source_of(seed, step, g), {}, {}
+        draw, A, B = Source(seed, step, g), {}, {}
         for i, v in enumerate(g):
             if v != 0 and abs(v) >= unit:
                 A[i] = v
@@ -85,7 +85,7 @@ def gspar(kappa=0.0, eps=0.0, seed=1):
 
 def unisp(kappa, seed=1):
     def encode(g, step):
-        draw, sent = source_of(seed, step, g), {}
+        draw, sent = Source(seed, step, g), {}
         for i, v in enumerate(g):
             if draw.float64() < kappa and v != 0:
                 sent[i] = f32(v / kappa)
@@ -94,7 +94,7 @@ def unisp(kappa, seed=1):
 
 
 def halves(seed, n):  # 1, and very small values of both signs
-    return [1.0 if i % 2 else f32(v * 1e-20) for i, v in enumerate(normals(seed, n))]
+    return [1.0 if i % 2 else f32(v * 1e-20) for i, v in enumerate(map(f32, normals(seed, n)))]
 
 
 NORMAL, HEAVY = "reference.py: normal numbers of Python's random", "reference.py: cubes of exponential numbers of Python's random"
@@ -133,4 +133,4 @@ FILES = {
     "corrupt-dense-words": corrupt("by hand: a word too many", "gspar", 2, "01 0000803f 00 00 00 01 0000008000000000 00000000", "the code is not of as many values"),
 }
 
-write(FILES, here)
+main(__file__, FILES)

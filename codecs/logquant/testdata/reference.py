@@ -1,21 +1,14 @@
 #!/usr/bin/env python3
 """LogQuant (arXiv:1603.01025) in plain Python, and the vectors that it makes.
 
-It shares nothing with the Go package but the package's comment; logarithms are compared as squares of fractions. Run without
-arguments it writes the *.txt beside it, with --check it only says which would change.
+It shares nothing with the Go package but the package's comment; logarithms are compared as squares of fractions. See codectest/vectors.py.
 """
 import os, random, struct, sys
 from fractions import Fraction
 
-
-def f32(x):
-    return struct.unpack("<f", struct.pack("<f", x))[0]
-
-
-def bf16(x):
-    b = struct.unpack("<I", struct.pack("<f", x))[0]
-    b = (b + 0x7FFF + (b >> 16 & 1)) & 0xFFFF0000
-    return struct.unpack("<f", struct.pack("<I", b))[0]
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../codectest"))
+import vectors
+from vectors import *
 
 
 def packed(bits):
@@ -31,75 +24,31 @@ def log2(a):
     return min(e, 127)
 
 
-def encode(T, bits, block, deliver):
-    out, y, levels = b"", [], 2 ** (bits - 1) - 1
-    for i in range(0, len(T), block):
-        x = T[i:i + block]
-        most = max(map(abs, x))
-        if most == 0:
-            out += struct.pack("<h", -150)
-            y += [0.0] * len(x)
-            continue
-        top, codes = log2(most), ""
-        for v in x:
-            e = log2(abs(v)) if v else top - levels
-            c = top + 1 - e if top + 1 - e <= levels else 0
-            codes += "01"[v < 0 and c > 0] + format(c, "0%db" % (bits - 1))
-            y.append(deliver(2.0**e * (-1 if v < 0 else 1)) if c else 0.0)
-        out += struct.pack("<h", top) + packed(codes)
-    return out, y
-
-
-def lines(v):
-    out, i = [], 0
-    while i < len(v):
-        k = 1
-        while i + k < len(v) and (v[i + k], str(v[i + k])) == (v[i], str(v[i])):
-            k += 1
-        out.append(v[i].hex() + (" x %d" % k if k > 1 else ""))
-        i += k
-    return out
-
-
-def hexes(b):
-    return [b[i:i + 32].hex(" ") for i in range(0, len(b), 32)]
+def encode(x, bits):
+    levels, most = 2 ** (bits - 1) - 1, max(map(abs, x))
+    if most == 0:
+        return struct.pack("<h", -150), [0.0] * len(x)
+    top, codes, y = log2(most), "", []
+    for v in x:
+        e = log2(abs(v)) if v else top - levels
+        c = top + 1 - e if top + 1 - e <= levels else 0
+        codes += "01"[v < 0 and c > 0] + format(c, "0%db" % (bits - 1))
+        y.append(2.0**e * (-1 if v < 0 else 1) if c else 0.0)
+    return struct.pack("<h", top) + packed(codes), y
 
 
 def good(source, steps, bits=5, block=65536, dtype="float32", feedback=False, want=None):
-    """A file of steps; want are the bytes of the first, where they are known by hand."""
     params = ["%s=%s" % (name, v) for name, v, default in [("bits", bits, 5), ("block", block, 65536)] if v != default]
     codec = "logquant" + ("(%s)" % ",".join(params) if params else "")
-    deliver = {"float32": f32, "bfloat16": bf16}[dtype]
-    text = ["# from: " + source, "codec: " + codec, "dtype: " + dtype, "expect: ok"]
-    e = [0.0] * len(steps[0])
-    for x in steps:
-        x = [f32(v) for v in x]
-        T = [f32(p + q) for p, q in zip(x, e)] if feedback else x
-        encoded, y = encode(T, bits, block, deliver)
-        if want is not None:
-            assert encoded.hex() == want, (source, encoded.hex(), want)
-            want = None
-        text += ["elements:"] + lines(x) + ["bytes:"] + hexes(encoded) + ["delivered:"] + lines(y)
-        if feedback:
-            e = [f32(t - v) for t, v in zip(T, y)]
-            text += ["residual:"] + lines(e)
-    return text
+    return vectors.good(source, codec, block, lambda T, number: encode(T, bits), steps, dtype, feedback, want)
 
 
 def unsuited(source, steps):
-    text = good(source, steps[:1], feedback=True)
-    text[3] = "expect: unsuited"
-    residual = text[text.index("residual:"):]
-    return text + ["elements:"] + [v if isinstance(v, str) else f32(v).hex() for v in steps[1]] + residual
+    return vectors.unsuited(source, "logquant", 65536, lambda T, number: encode(T, 5), steps)
 
 
 def corrupt(source, n, b, why, codec="logquant"):
-    return ["# from: " + source, "codec: " + codec, "dtype: float32", "n: %d" % n, "expect: corrupt, " + why, "bytes:"] + hexes(bytes.fromhex(b))
-
-
-def normals(seed, n):
-    r = random.Random(seed)
-    return [r.gauss(0, 1) for _ in range(n)]
+    return vectors.corrupt(source, codec, n, b, why)
 
 
 root = 2 ** 0.5
@@ -130,18 +79,4 @@ FILES = {
     "corrupt-trailing": corrupt("by hand", 1, "6aff" + "00", "1 bytes follow"),
 }
 
-
-def main():
-    here, changed = os.path.dirname(os.path.abspath(__file__)), []
-    for name, text in FILES.items():
-        path, want = os.path.join(here, name + ".txt"), "\n".join(text) + "\n"
-        if not os.path.exists(path) or open(path, encoding="utf-8").read() != want:
-            changed.append(name)
-            if "--check" not in sys.argv:
-                open(path, "w", encoding="utf-8").write(want)
-    changed += [f for f in os.listdir(here) if f.endswith(".txt") and f[:-4] not in FILES]
-    if "--check" in sys.argv and changed:
-        sys.exit("these differ from what reference.py makes: " + ", ".join(changed))
-
-
-main()
+main(__file__, FILES)

@@ -24,7 +24,7 @@ def choose(state, left, n):
 
 def randomk(k, scale=False, seed=1, values="fp32"):
     def encode(x, step):
-        state, c = source_of(seed, step, x).uint64(), count(k, len(x))
+        state, c = Source(seed, step, x).uint64(), count(k, len(x))
         by = f32(len(x) / c) if scale else 1.0
         sent = {i: round_to(f32(x[i] * by), values) for i in choose(state, c, len(x))}
         return state.to_bytes(8, "little") + b"".join(pack(sent[i], values) for i in sorted(sent)), sent
@@ -49,4 +49,4 @@ FILES = {
     "corrupt-trailing": corrupt("by hand", "randomk", 2, "0000000000000000 0000803f 00", "1 bytes follow"),
 }
 
-write(FILES, here)
+main(__file__, FILES)

@@ -1,20 +1,12 @@
 #!/usr/bin/env python3
 """SKCompress as the comments of packages skcompress, keys (Adaptive), huffman and bitio say, in plain Python, and the vectors
-that it makes. Quantiles are those of sorted values, as the sketch has them of up to 1,064.
-
-Run without arguments it writes the *.txt beside it, with --check it only says which would change.
+that it makes. Quantiles are those of sorted values, as the sketch has them of up to 1,064. See codectest/vectors.py.
 """
 import math, os, random, struct, sys
 
-
-def f32(x):
-    return struct.unpack("<f", struct.pack("<f", x))[0]
-
-
-def bf16(x):
-    b = struct.unpack("<I", struct.pack("<f", x))[0]
-    b = (b + 0x7FFF + (b >> 16 & 1)) & 0xFFFF0000
-    return struct.unpack("<f", struct.pack("<I", b))[0]
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../codectest"))
+import vectors
+from vectors import *
 
 
 def leb128(v):
@@ -234,29 +226,6 @@ def encode_block(x, q, r, rows, cols, mode):
 DEFAULT = dict(q=256, r=8, rows=2, cols=0.2, m=128, mode="auto", block=1 << 20)
 
 
-def encode(x, p):
-    out, y = b"", []
-    for i in range(0, len(x), p["block"]):
-        a, b = encode_block(x[i:i + p["block"]], p["q"], p["r"], p["rows"], p["cols"], p["mode"])
-        out, y = out + a, y + b
-    return out, y
-
-
-def lines(v):
-    out, i = [], 0
-    while i < len(v):
-        k = 1
-        while i + k < len(v) and (v[i + k], str(v[i + k])) == (v[i], str(v[i])):
-            k += 1
-        out.append(v[i].hex() + (" x %d" % k if k > 1 else ""))
-        i += k
-    return out
-
-
-def hexes(b):
-    return [b[i:i + 32].hex(" ") for i in range(0, len(b), 32)]
-
-
 def parameters(given):
     d = DEFAULT | (dict(q=16, r=1) if given.get("mode") in ("dense", "joint") else {})
     text = ",".join("%s=%s" % kv for kv in given.items())
@@ -264,25 +233,9 @@ def parameters(given):
 
 
 def good(source, steps, given, dtype="float32", feedback=False, want=None):
-    """A file of steps; want are the bytes of the first, where they are known by hand."""
     p, codec = parameters(given)
-    text = ["# from: " + source, "codec: " + codec, "dtype: " + dtype, "expect: ok"]
-    e = [0.0] * len(steps[0])
-    for x in steps:
-        x = [f32(v) for v in x]
-        T = [f32(a + b) for a, b in zip(x, e)] if feedback else x
-        b, y = encode(T, p)
-        assert len(b) < max(4 * len(x), 1), (source, len(b), len(x))
-        if want is not None:
-            assert b.hex() == want.replace(" ", ""), (source, b.hex(), want)
-            want = None
-        if dtype == "bfloat16":
-            y = [bf16(v) for v in y]
-        text += ["elements:"] + lines(x) + ["bytes:"] + hexes(b) + ["delivered:"] + lines(y)
-        if feedback:
-            e = [f32(t - v) for t, v in zip(T, y)]
-            text += ["residual:"] + lines(e)
-    return text
+    encode = lambda T, number: encode_block(T, p["q"], p["r"], p["rows"], p["cols"], p["mode"])
+    return vectors.good(source, codec, p["block"], encode, steps, dtype, feedback, want and want.replace(" ", ""))
 
 
 def unsuited(source, x, given={}):
@@ -290,8 +243,7 @@ def unsuited(source, x, given={}):
 
 
 def corrupt(source, n, b, why, given={}):
-    return ["# from: " + source, "codec: " + parameters(given)[1], "dtype: float32", "n: %d" % n, "expect: corrupt, " + why,
-            "bytes:"] + hexes(bytes.fromhex(b))
+    return vectors.corrupt(source, parameters(given)[1], n, b, why)
 
 
 def normals(seed, n, zeros=0.0):
@@ -355,18 +307,4 @@ FILES = {
     "corrupt-trailing": corrupt("by hand", 3, "0000", "1 bytes follow its 3 values"),
 }
 
-
-def main():
-    here, bad = os.path.dirname(os.path.abspath(__file__)), []
-    for file, text in FILES.items():
-        path, text = os.path.join(here, file + ".txt"), "\n".join(text) + "\n"
-        if "--check" not in sys.argv:
-            open(path, "w").write(text)
-        elif not os.path.exists(path) or open(path).read() != text:
-            bad.append(file)
-    bad += [f for f in os.listdir(here) if f.endswith(".txt") and f[:-4] not in FILES]
-    if bad:
-        sys.exit("not as reference.py makes them: " + " ".join(bad))
-
-
-main()
+main(__file__, FILES)

@@ -4,21 +4,14 @@ It shares nothing with the Go packages but their comments. Each codec's testdata
 """
 import os, random, struct, sys
 
-M64 = 2**64 - 1
-
-
-def f32(x):
-    return struct.unpack("<f", struct.pack("<f", x))[0]
-
-
-def bits(x):
-    return struct.unpack("<I", struct.pack("<f", x))[0]
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../codectest"))
+from vectors import *
 
 
 def round_to(x, values):
     """x as it travels: the nearest of its format, the largest finite one for what lies beyond that."""
     if values == "bf16":
-        b = bits(x)
+        b = bits32(x)
         b = (b + 0x7FFF + (b >> 16 & 1)) & 0xFFFF0000
         if b & 0x7FFFFFFF == 0x7F800000:
             b -= 1 << 16
@@ -91,54 +84,7 @@ def pairs(sent, values="fp32"):
     return positions(keys) + b"".join(pack(sent[k], values) for k in keys)
 
 
-# Package rng.
-
-GAMMA, PRIME = 0x9E3779B97F4A7C15, 0x9FB21C651E98DF25
-
-
-def mix(z):
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & M64
-    z = (z ^ z >> 27) * 0x94D049BB133111EB & M64
-    return z ^ z >> 31
-
-
-def turn(lane, v):
-    x = (lane ^ bits(v)) * PRIME & M64
-    return (x << 29 | x >> 35) & M64
-
-
-def hash_of(x):
-    lanes, whole = [len(x), 1, 2, 3], len(x) // 4 * 4
-    for i in range(whole):
-        lanes[i % 4] = turn(lanes[i % 4], x[i])
-    for v in x[whole:]:
-        lanes[0] = turn(lanes[0], v)
-    a, b, c, d = lanes
-    return mix(mix(mix(a + GAMMA & M64) + b & M64) + c & M64) + mix(d) & M64
-
-
-class Source:
-    def __init__(self, state):
-        self.state = state
-
-    def uint64(self):
-        self.state = self.state + GAMMA & M64
-        return mix(self.state)
-
-    def float64(self):
-        return (self.uint64() >> 11) * 2.0**-53
-
-
-def source_of(seed, step, x):
-    return Source(mix(mix(mix(seed + GAMMA & M64) + step + GAMMA & M64) + hash_of(x) & M64))
-
-
 # Values.
-
-def normals(seed, n):
-    r = random.Random(seed)
-    return [f32(r.gauss(0, 1)) for _ in range(n)]
-
 
 def heavy(seed, n):
     r = random.Random(seed)
@@ -155,21 +101,6 @@ def count(k, n):
 
 
 # Files.
-
-def lines(v):
-    out, i = [], 0
-    while i < len(v):
-        k = 1
-        while i + k < len(v) and (v[i + k], str(v[i + k])) == (v[i], str(v[i])):
-            k += 1
-        out.append((v[i] if isinstance(v[i], str) else v[i].hex()) + (" x %d" % k if k > 1 else ""))
-        i += k
-    return out
-
-
-def hexes(b):
-    return [b[i:i + 32].hex(" ") for i in range(0, len(b), 32)]
-
 
 def good(source, codec, encode, steps, block=1 << 20, feedback=False, want=None):
     """A file of steps. encode(x, step) gives the bytes of a block and what they deliver, a dictionary."""
@@ -199,21 +130,3 @@ def unsuited(source, codec, encode, steps, block=1 << 20):
     text[3] = "expect: unsuited"
     at = len(text) - 1 - text[::-1].index("residual:")
     return text + ["elements:"] + lines([v if isinstance(v, str) else f32(v) for v in steps[-1]]) + text[at:]
-
-
-def corrupt(source, codec, n, b, why):
-    return ["# from: " + source, "codec: " + codec, "dtype: float32", "n: %d" % n, "expect: corrupt, " + why, "bytes:"] + hexes(bytes.fromhex(b))
-
-
-def write(files, here):
-    """Writes the files beside the reference.py in here; with --check, only says which would change."""
-    bad = []
-    for name, text in files.items():
-        path, text = os.path.join(here, name + ".txt"), "\n".join(text) + "\n"
-        if "--check" not in sys.argv:
-            open(path, "w").write(text)
-        elif not os.path.exists(path) or open(path).read() != text:
-            bad.append(name)
-    bad += [f for f in os.listdir(here) if f.endswith(".txt") and f[:-4] not in files]
-    if bad:
-        sys.exit("not as reference.py makes them: " + " ".join(bad))

@@ -38,4 +38,4 @@ FILES = {
     "corrupt-trailing": corrupt("by hand", "sparsify", 2, "01 0000803f 00", "1 bytes follow"),
 }
 
-write(FILES, here)
+main(__file__, FILES)

@@ -2,20 +2,13 @@
 """3LC as its paper says (arXiv:1802.07389v1, section 3), in plain Python, and the vectors that it makes; and the entropy
 coding that is not the paper's, as the package's comments say.
 
-It shares nothing with the Go package but the package's comment. Run without arguments it writes the *.txt beside it, with
---check it only says which would change.
+It shares nothing with the Go package but the package's comment. See codectest/vectors.py.
 """
-import os, random, struct, sys
+import math, os, random, struct, sys
 
-
-def f32(x):  # rounds once: sums and products of two float32 are exact enough in a double
-    return struct.unpack("<f", struct.pack("<f", x))[0]
-
-
-def bf16(x):
-    b = struct.unpack("<I", struct.pack("<f", x))[0]
-    b = (b + 0x7FFF + (b >> 16 & 1)) & 0xFFFF0000
-    return struct.unpack("<f", struct.pack("<I", b))[0]
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../codectest"))
+import vectors
+from vectors import *
 
 
 def quantize(T, s):
@@ -97,67 +90,26 @@ def entropy(q):
     return bytes([most]) + coded
 
 
-def encode(T, s, block, deliver, coder):
-    out, y = b"", []
-    for i in range(0, len(T), block):
-        M, q = quantize(T[i:i + block], s)
-        out += struct.pack("<f", M) + (entropy(q) if coder else zero_run(quartic(q)))
-        y += [deliver(M * v) if v else 0.0 for v in q]
-    return out, y
+def encode(T, s, coder):
+    M, q = quantize(T, s)
+    return scalar(M) + (entropy(q) if coder else zero_run(quartic(q))), [M * v if v else 0.0 for v in q]
 
 
-def lines(v):
-    out, i = [], 0
-    while i < len(v):
-        k = 1
-        while i + k < len(v) and (v[i + k], str(v[i + k])) == (v[i], str(v[i])):
-            k += 1
-        out.append(v[i].hex() + (" x %d" % k if k > 1 else ""))
-        i += k
-    return out
-
-
-def hexes(b):
-    return [b[i:i + 32].hex(" ") for i in range(0, len(b), 32)]
+def name(s=1.0, block=65536, coder=None):
+    params = (["s=%s" % s] if s != 1 else []) + (["block=%d" % block] if block != 65536 else []) + (["coder=" + coder] if coder else [])
+    return "3lc" + ("(%s)" % ",".join(params) if params else "")
 
 
 def good(source, steps, s=1.0, block=65536, dtype="float32", feedback=False, want=None, coder=None):
-    """A file of steps; want are the bytes of the first, where they are known by hand."""
-    codec = "3lc"
-    params = (["s=%s" % s] if s != 1 else []) + (["block=%d" % block] if block != 65536 else []) + (["coder=" + coder] if coder else [])
-    if params:
-        codec += "(" + ",".join(params) + ")"
-    deliver = {"float32": f32, "bfloat16": lambda x: bf16(f32(x))}[dtype]
-    text = ["# from: " + source, "codec: " + codec, "dtype: " + dtype, "expect: ok"]
-    e = [0.0] * len(steps[0])
-    for x in steps:
-        x = [f32(v) for v in x]
-        T = [f32(a + b) for a, b in zip(x, e)] if feedback else x
-        b, y = encode(T, s, block, deliver, coder)
-        if want is not None:
-            assert b.hex() == want, (source, b.hex(), want)
-            want = None
-        text += ["elements:"] + lines(x) + ["bytes:"] + hexes(b) + ["delivered:"] + lines(y)
-        if feedback:
-            e = [f32(t - v) for t, v in zip(T, y)]
-            text += ["residual:"] + lines(e)
-    return text
+    return vectors.good(source, name(s, block, coder), block, lambda T, number: encode(T, s, coder), steps, dtype, feedback, want)
 
 
 def unsuited(source, steps, s=1.0):
-    text = good(source, steps[:1], s, feedback=True)
-    text[3] = "expect: unsuited"
-    residual = text[text.index("residual:"):]
-    return text + ["elements:"] + [v if isinstance(v, str) else f32(v).hex() for v in steps[1]] + residual
+    return vectors.unsuited(source, name(s), 65536, lambda T, number: encode(T, s, None), steps)
 
 
 def corrupt(source, n, b, why, codec="3lc"):
-    return ["# from: " + source, "codec: " + codec, "dtype: float32", "n: %d" % n, "expect: corrupt, " + why, "bytes:"] + hexes(bytes.fromhex(b))
-
-
-def normals(seed, n):
-    r = random.Random(seed)
-    return [r.gauss(0, 1) for _ in range(n)]
+    return vectors.corrupt(source, codec, n, b, why)
 
 
 def scaled(M, q):
@@ -203,10 +155,10 @@ FILES = {
     "entropy-few": good("by hand: where zero-run encoding is shorter, form 6 and that", [[0, 0, 1, 0, 0, 0, 0, 0, 0, -1.0]], coder="entropy", want=one + "06" + "9478"),
     "entropy-padding": good("by hand: beyond the last value there are zeros, here two of them: 2·81 + 27 + 9 + 3 + 1 = 202", [[1.0, 0, 0]], coder="entropy", want=one + "06" + "ca"),
     "entropy-1": good("reference.py: at most one value of five is no zero", [[float(i % 25 == 7) - (i % 75 == 33) for i in range(502)]], coder="entropy"),
-    "entropy-5": good("reference.py: three fifths are 1, by Python's random", [[random.Random(i).choice([-1.0, 0.0, 1.0, 1.0, 1.0]) for i in range(1003)]], coder="entropy"),
-    "entropy-blocks": good("reference.py: normal numbers of Python's random, their cubes, and zeros", [normals(3, 300) + [v**3 for v in normals(4, 1200)] + [0.0] * 400],
-                           block=300, coder="entropy"),
-    "entropy-feedback": good("reference.py: normal numbers of Python's random", [[v**3 for v in normals(i, 700)] for i in range(3)], s=1.5, feedback=True, coder="entropy"),
+    "entropy-5": good("reference.py: three fifths are 1, by Python's random", [[random.Random(i).choice([-1.0, 0.0, 1.0, 1.0, 1.0]) for i in range(503)]], coder="entropy"),
+    "entropy-blocks": good("reference.py: normal numbers of Python's random, their cubes, and zeros", [normals(3, 200) + [v**3 for v in normals(4, 400)] + [0.0] * 240],
+                           block=200, coder="entropy"),
+    "entropy-feedback": good("reference.py: normal numbers of Python's random", [normals(i, 250) for i in range(2)], feedback=True, coder="entropy"),
     "unsuited-nan": unsuited("by hand", [[1.0, 0.4, 0.0], [0.0, "NaN", 0.0]]),
     "unsuited-infinity": unsuited("by hand", [[1.0, 0.4, 0.0], ["-Inf", 0.0, 0.0]]),
     "unsuited-scale": unsuited("by hand: M would be infinite", [[1.0, 0.75, 0.0], [0.0, 0.0, 1.5 * 2.0**127]], s=1.999),
@@ -226,18 +178,4 @@ FILES = {
     "corrupt-empty": corrupt("by hand", 1, "", "ends before the scale of values 0 to 0"),
 }
 
-
-def main():
-    here, bad = os.path.dirname(os.path.abspath(__file__)), []
-    for name, text in FILES.items():
-        path, text = os.path.join(here, name + ".txt"), "\n".join(text) + "\n"
-        if "--check" not in sys.argv:
-            open(path, "w").write(text)
-        elif not os.path.exists(path) or open(path).read() != text:
-            bad.append(name)
-    bad += [f for f in os.listdir(here) if f.endswith(".txt") and f[:-4] not in FILES]
-    if bad:
-        sys.exit("not as reference.py makes them: " + " ".join(bad))
-
-
-main()
+main(__file__, FILES)

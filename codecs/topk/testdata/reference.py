@@ -59,4 +59,4 @@ FILES = {
     "corrupt-trailing": corrupt("by hand", "topk", 2, "01 00 01 0000803f 00", "1 bytes follow"),
 }
 
-write(FILES, here)
+main(__file__, FILES)

@@ -1,54 +1,27 @@
 #!/usr/bin/env python3
-"""zipml as the comment of package zipml says, in plain Python, and the vectors that it makes.
-
-Run without arguments it writes the *.txt beside it, with --check it only says which would change.
+"""zipml as the comment of package zipml says, in plain Python, and the vectors that it makes. See codectest/vectors.py.
 """
-import math, os, random, struct, sys
+import os, random, struct, sys
 
-
-def f32(x):
-    return struct.unpack("<f", struct.pack("<f", x))[0]
-
-
-def bf16(x):
-    b = struct.unpack("<I", struct.pack("<f", x))[0]
-    b = (b + 0x7FFF + (b >> 16 & 1)) & 0xFFFF0000
-    return struct.unpack("<f", struct.pack("<I", b))[0]
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../codectest"))
+import vectors
+from vectors import *
 
 
 def up(x):  # the next float32
     return struct.unpack("<f", struct.pack("<I", struct.unpack("<I", struct.pack("<f", x))[0] + 1))[0]
 
 
-def encode(x, bits, block, deliver):
-    out, y = b"", []
-    for i in range(0, len(x), block):
-        part = x[i:i + block]
-        low, high = min(part + [0.0]), max(part + [0.0])
-        step = f32((high - low) / (2**bits - 2))
-        if step * (2**bits - 2) < high - low:
-            step = up(step)
-        below = round(-low / step) if step else 0
-        inverse = 1 / step if step else 0
-        k = [round(v * inverse) for v in part]  # Python's round takes ties to even
-        out += struct.pack("<fH", step, below) + b"".join(struct.pack("<B" if bits == 8 else "<H", v + below) for v in k)
-        y += [deliver(f32(v * step)) for v in k]
-    return out, y
-
-
-def lines(v):
-    out, i = [], 0
-    while i < len(v):
-        k = 1
-        while i + k < len(v) and (v[i + k], str(v[i + k])) == (v[i], str(v[i])):
-            k += 1
-        out.append(v[i].hex() + (" x %d" % k if k > 1 else ""))
-        i += k
-    return out
-
-
-def hexes(b):
-    return [b[i:i + 32].hex(" ") for i in range(0, len(b), 32)]
+def encode(x, bits):
+    low, high = min(x + [0.0]), max(x + [0.0])
+    step = f32((high - low) / (2**bits - 2))
+    if step * (2**bits - 2) < high - low:
+        step = up(step)
+    below = round(-low / step) if step else 0
+    inverse = 1 / step if step else 0
+    k = [round(v * inverse) for v in x]  # Python's round takes ties to even
+    codes = b"".join(struct.pack("<B" if bits == 8 else "<H", v + below) for v in k)
+    return struct.pack("<fH", step, below) + codes, [f32(v * step) for v in k]
 
 
 def name(bits, block):
@@ -57,22 +30,7 @@ def name(bits, block):
 
 
 def good(source, bits, steps, block=0, dtype="float32", feedback=False, want=None):
-    """A file of steps; want are the bytes of the first, where they are known by hand."""
-    deliver = {"float32": f32, "bfloat16": bf16}[dtype]
-    text = ["# from: " + source, "codec: " + name(bits, block), "dtype: " + dtype, "expect: ok"]
-    e = [0.0] * len(steps[0])
-    for x in steps:
-        x = [f32(v) for v in x]
-        T = [f32(a + b) for a, b in zip(x, e)] if feedback else x
-        b, y = encode(T, bits, block or 1 << 20, deliver)
-        if want is not None:
-            assert b.hex() == want, (source, b.hex(), want)
-            want = None
-        text += ["elements:"] + lines(x) + ["bytes:"] + hexes(b) + ["delivered:"] + lines(y)
-        if feedback:
-            e = [f32(t - v) for t, v in zip(T, y)]
-            text += ["residual:"] + lines(e)
-    return text
+    return vectors.good(source, name(bits, block), block or 1 << 20, lambda T, number: encode(T, bits), steps, dtype, feedback, want)
 
 
 def unsuited(source, bits, x):
@@ -80,8 +38,7 @@ def unsuited(source, bits, x):
 
 
 def corrupt(source, bits, n, b, why, block=0):
-    return ["# from: " + source, "codec: " + name(bits, block), "dtype: float32", "n: %d" % n, "expect: corrupt, " + why,
-            "bytes:"] + hexes(bytes.fromhex(b))
+    return vectors.corrupt(source, name(bits, block), n, b, why)
 
 
 def normals(seed, n, scale=1.0):
@@ -122,18 +79,4 @@ for bits in 8, 16:
     }
 FILES["bits8-corrupt-low"] = corrupt("by hand", 8, 1, one + "000100", "begin 256 steps of 1 below 0")
 
-
-def main():
-    here, bad = os.path.dirname(os.path.abspath(__file__)), []
-    for file, text in FILES.items():
-        path, text = os.path.join(here, file + ".txt"), "\n".join(text) + "\n"
-        if "--check" not in sys.argv:
-            open(path, "w").write(text)
-        elif not os.path.exists(path) or open(path).read() != text:
-            bad.append(file)
-    bad += [f for f in os.listdir(here) if f.endswith(".txt") and f[:-4] not in FILES]
-    if bad:
-        sys.exit("not as reference.py makes them: " + " ".join(bad))
-
-
-main()
+main(__file__, FILES)
