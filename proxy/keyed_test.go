@@ -184,8 +184,8 @@ func TestSlotsOfOddShapesAreBounded(t *testing.T) {
 			ids[slot.id] = true
 		}
 	}
-	if len(s.odd) != maxOdd || len(ids) != maxOdd || len(s.byDecl) != 0 {
-		t.Errorf("%d slots under %d numbers, and %d of common shapes", len(s.odd), len(ids), len(s.byDecl))
+	if s.odd.len() != maxOdd || len(ids) != maxOdd || s.common.len() != 0 {
+		t.Errorf("%d slots under %d numbers, and %d of common shapes", s.odd.len(), len(ids), s.common.len())
 	}
 	p := newSparsePair(t, sparseToy{lasting: true, dtype: tensor.Float32}, policy.Rule{Codec: "quarter"})
 	l := newSparseRun(t, tensor.Float32, 1)
@@ -196,6 +196,36 @@ func TestSlotsOfOddShapesAreBounded(t *testing.T) {
 		l.step(client, server, ids, l.rows(r, len(ids)))
 	}
 	l.conserved(p.near)
+}
+
+// Of more slots than there may be, the one that was used least recently makes room, and its number is used again.
+func TestLeastRecentSlotMakesRoom(t *testing.T) {
+	var s sendSlots
+	codec, err := realLoss("quarter")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := policy.Choice{Codec: codec}
+	get := func(n int) (id uint32, fresh bool) {
+		t.Helper()
+		slot, err := s.get(declaration{codec: "quarter", dtype: tensor.Float32, n: n}, c, nil, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fresh, slot.declared = !slot.declared, true
+		return slot.id, fresh
+	}
+	for n := range maxOdd {
+		get(1 + n)
+	}
+	first, fresh := get(1)
+	second, _ := get(maxOdd + 1)
+	if again, still := get(1); fresh || still || again != first || second != 1 {
+		t.Errorf("slot %d of the shape that was used again is %d, and a new shape has taken %d", first, again, second)
+	}
+	if id, fresh := get(2); !fresh || id != 2 {
+		t.Errorf("the shape that was used least recently has slot %d still", id)
+	}
 }
 
 // sparseMethods are the methods that are made for sparse gradients.

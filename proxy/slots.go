@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"container/list"
 	"fmt"
 	"strings"
 
@@ -33,18 +34,23 @@ type sendSlot struct {
 	broken   bool              // enc failed in a way that is not allowed; blocks travel raw. Set and read in turn
 	turn     chan struct{}     // closed when the block before has been encoded; nil: there was none
 	declared bool
-	used     uint64 // tick of the last use
+	key      sendKey
 	memory   *memory
 	residual []float32 // the block's part of it, if the encoder has feedback
 	encoded  int       // blocks so far
 }
 
 type sendSlots struct {
-	byDecl map[sendKey]*sendSlot
-	odd    map[sendKey]*sendSlot // those of odd shapes, in which lanes are one
+	common slotTable
+	odd    slotTable // those of odd shapes, in which lanes are one
 	next   uint32
-	tick   uint64
 	lane   int
+}
+
+// A slotTable finds slots by what they are for, and the one that was used least recently. The zero slotTable is empty.
+type slotTable struct {
+	byKey  map[sendKey]*list.Element // of *sendSlot
+	recent list.List                 // the most recently used first
 }
 
 type sendKey struct {
@@ -57,20 +63,18 @@ type sendKey struct {
 // what is remembered of the tensor, and nil for codecs that lose nothing, and for rows. odd: its shape is that of a message.
 func (s *sendSlots) get(d declaration, c policy.Choice, m *memory, odd bool) (*sendSlot, error) {
 	k := sendKey{declaration: d, loose: m == nil && c.Feedback}
-	slots := &s.byDecl
+	slots := &s.common
 	if odd {
 		slots = &s.odd
 	} else if d.key == 0 {
 		s.lane = (s.lane + 1) % lanes
 		k.lane = s.lane
 	}
-	s.tick++
-	old := (*slots)[k]
+	old := slots.use(k)
 	if old != nil && old.memory == m {
-		old.used = s.tick
 		return old, nil
 	}
-	slot := &sendSlot{used: s.tick, memory: m}
+	slot := &sendSlot{key: k, memory: m}
 	var err error
 	if m != nil && c.Feedback {
 		slot.residual = m.residualOf(d.off, d.size())
@@ -85,30 +89,45 @@ func (s *sendSlots) get(d declaration, c policy.Choice, m *memory, odd bool) (*s
 	}
 	if old != nil { // its tensor was forgotten: the coders begin anew at both ends
 		slot.id, slot.turn = old.id, old.turn
-	} else if odd && len(*slots) >= maxOdd || len(*slots) >= maxSendSlots {
-		slot.id = evict(*slots)
+	} else if odd && slots.len() >= maxOdd || slots.len() >= maxSendSlots {
+		slot.id = slots.evict()
 	} else {
 		slot.id = s.next
 		s.next++
 	}
-	if *slots == nil {
-		*slots = map[sendKey]*sendSlot{}
-	}
-	(*slots)[k] = slot
+	slots.put(slot)
 	return slot, nil
 }
 
-// evict drops the slot that was used least recently and returns its number.
-func evict(slots map[sendKey]*sendSlot) uint32 {
-	var oldest sendKey
-	var found *sendSlot
-	for k, slot := range slots {
-		if found == nil || slot.used < found.used {
-			oldest, found = k, slot
-		}
+func (t *slotTable) len() int { return len(t.byKey) }
+
+// use returns the slot of k, which is then the most recently used, or nil.
+func (t *slotTable) use(k sendKey) *sendSlot {
+	e := t.byKey[k]
+	if e == nil {
+		return nil
 	}
-	delete(slots, oldest)
-	return found.id
+	t.recent.MoveToFront(e)
+	return e.Value.(*sendSlot)
+}
+
+// put takes in a slot, in the stead of the one of the same key, if there is one.
+func (t *slotTable) put(slot *sendSlot) {
+	if e := t.byKey[slot.key]; e != nil {
+		e.Value = slot
+		return
+	}
+	if t.byKey == nil {
+		t.byKey = map[sendKey]*list.Element{}
+	}
+	t.byKey[slot.key] = t.recent.PushFront(slot)
+}
+
+// evict drops the slot that was used least recently and returns its number.
+func (t *slotTable) evict() uint32 {
+	slot := t.recent.Remove(t.recent.Back()).(*sendSlot)
+	delete(t.byKey, slot.key)
+	return slot.id
 }
 
 // A recvSlot is a slot at the receiver, with the same turns as at the sender. It keeps no more of its declaration than it
