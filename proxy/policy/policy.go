@@ -102,6 +102,18 @@ const MinBytes = 1024
 // MinShared is the same of tensors whose values the peer may hold already: a reference to them is shorter.
 const MinShared = 256
 
+// LeastBlock is the fewest bytes of a tensor that a codec may want at once: each block takes a header, and a coder at both
+// ends.
+const LeastBlock = 256
+
+// Check returns why no rule can name c, or nil.
+func Check(c codecs.Codec) error {
+	if n := c.Block(1 << 30); n < LeastBlock {
+		return fmt.Errorf("%v cuts tensors into blocks of %d bytes, and each has a header: give it block=%d or more", c, n, LeastBlock/4)
+	}
+	return nil
+}
+
 // AggregateCodec is what a job's aggregates travel with where it lets them lose something and no rule speaks of them.
 const AggregateCodec = "int4"
 
@@ -120,7 +132,10 @@ func New(rules []Rule, newCodec func(text string) (codecs.Codec, error)) (Policy
 	for i, r := range rules {
 		c := compiled{Rule: r}
 		if r.Codec != Verbatim {
-			if c.codec, err = newCodec(r.Codec); err != nil {
+			if c.codec, err = newCodec(r.Codec); err == nil {
+				err = Check(c.codec)
+			}
+			if err != nil {
 				return nil, fmt.Errorf("policy: rule %d: %w", i+1, err)
 			}
 		}

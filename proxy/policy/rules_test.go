@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/gradproxy/gradproxy/codecs"
@@ -14,10 +15,17 @@ type fake struct {
 	codecs.Codec
 	name  string
 	lossy bool
+	block int // bytes; 0: any number
 }
 
 func (f fake) String() string { return f.name }
 func (f fake) Lossy() bool    { return f.lossy }
+func (f fake) Block(size int) int {
+	if f.block > 0 {
+		return min(size, f.block)
+	}
+	return size
+}
 
 func fakes(text string) (codecs.Codec, error) {
 	switch text {
@@ -177,5 +185,20 @@ func TestSmallTensorsBypass(t *testing.T) {
 		}
 		check(bound, "3lc")
 		check(100*bound, "3lc")
+	}
+}
+
+// A rule with a codec of tiny blocks is refused: their headers would take more than they save, and their coders all memory.
+func TestTinyBlocksAreRefused(t *testing.T) {
+	for block, refused := range map[int]bool{4: true, LeastBlock - 4: true, LeastBlock: false, 1 << 20: false} {
+		_, err := New([]Rule{{Codec: "cuts"}}, func(text string) (codecs.Codec, error) {
+			if text == "cuts" {
+				return fake{name: text, lossy: true, block: block}, nil
+			}
+			return fakes(text)
+		})
+		if refused != (err != nil) || refused && !strings.HasPrefix(err.Error(), "policy: rule 1: cuts cuts tensors into blocks of") {
+			t.Errorf("blocks of %d bytes: %v", block, err)
+		}
 	}
 }

@@ -242,6 +242,9 @@ func (k *checker) rule(i int, where string) {
 		return
 	}
 	codec, err := k.known.Codec(r.Codec)
+	if err == nil {
+		err = policy.Check(codec)
+	}
 	if err != nil {
 		k.errorf(r.line, where+".codec", "%s", oneLine(err.Error()))
 		return

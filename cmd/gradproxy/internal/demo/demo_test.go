@@ -279,12 +279,12 @@ func TestReportHasStableNames(t *testing.T) {
 
 func TestValidateListsEveryError(t *testing.T) {
 	err := Options{
-		Link: Link{Rate: -1, RTT: -1, Loss: 1}, Wires: []string{"mpi"}, Codes: []string{"direct", "a", "int4", "int4", "+b", "a+"}, Steps: 1,
+		Link: Link{Rate: -1, RTT: -1, Loss: 1}, Wires: []string{"mpi"}, Codes: []string{"direct", "a", "int4", "int4", "+b", "a+", "int4+topk(block=1)"}, Steps: 1,
 	}.Validate()
 	if err == nil {
 		t.Fatal("no error")
 	}
-	for _, want := range []string{"rate of -1", "round-trip time of -1ns", "loss of 1", `wire "mpi"`, `"direct": it is always there`, `"a": `, `"int4" is named twice`, `"+b"`, `"a+"`, "1 steps"} {
+	for _, want := range []string{"rate of -1", "round-trip time of -1ns", "loss of 1", `wire "mpi"`, `"direct": it is always there`, `"a": `, `"int4" is named twice`, `"+b"`, `"a+"`, "topk(block=1) cuts tensors into blocks of 4 bytes", "1 steps"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is missing in:\n%v", want, err)
 		}

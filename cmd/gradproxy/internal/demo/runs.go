@@ -9,6 +9,7 @@ import (
 
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/all"
+	"github.com/gradproxy/gradproxy/proxy/policy"
 )
 
 // A Run is one training from beginning to end: on which wire, and what the proxies do.
@@ -171,9 +172,17 @@ func checkCode(code string) error {
 	if g == "" || both && a == "" {
 		return errors.New("want lossless, CODEC, or CODEC+CODEC for gradients and what becomes of them")
 	}
-	_, err := all.New(g)
+	err := checkCodec(g)
 	if err == nil && both {
-		_, err = all.New(a)
+		err = checkCodec(a)
 	}
 	return err
+}
+
+func checkCodec(text string) error {
+	c, err := all.New(text)
+	if err != nil {
+		return err
+	}
+	return policy.Check(c)
 }
