@@ -73,12 +73,10 @@ func runBenchCodecs(c *cobra.Command, flags benchFlags) error {
 	if err != nil {
 		return &usageError{err}
 	}
-	var plot *os.File
 	if flags.plot != "" { // before minutes of measuring
-		if plot, err = os.Create(flags.plot); err != nil {
+		if err := writable(flags.plot); err != nil {
 			return usagef("--plot: %w", err)
 		}
-		defer plot.Close()
 	}
 	out := c.OutOrStdout()
 	rows := []bench.Row{}
@@ -98,9 +96,9 @@ func runBenchCodecs(c *cobra.Command, flags benchFlags) error {
 	if err := bench.Run(c.Context(), config, report, refused); err != nil {
 		return err
 	}
-	if plot != nil {
-		if err := errors.Join(bench.Plot(plot, rows), plot.Close()); err != nil {
-			return fmt.Errorf("bench codecs: --plot %s: %w", flags.plot, err)
+	if flags.plot != "" {
+		if err := draw(flags.plot, rows); err != nil {
+			return fmt.Errorf("bench codecs: --plot: %w", err)
 		}
 	}
 	if !flags.asJSON {
@@ -109,6 +107,24 @@ func runBenchCodecs(c *cobra.Command, flags benchFlags) error {
 	return writeJSON(out, struct {
 		Rows []bench.Row `json:"rows"`
 	}{rows})
+}
+
+// writable reports why there can be no file of that name to write to. What is in it stays.
+func writable(name string) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o666)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// draw writes a plot of rows to a file.
+func draw(name string, rows []bench.Row) error {
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(bench.Plot(f, rows), f.Close())
 }
 
 // everything reports whether all codecs are measured.

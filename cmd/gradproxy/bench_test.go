@@ -2,7 +2,10 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -55,6 +58,26 @@ func TestBenchCodecsJSON(t *testing.T) {
 	}
 	if second["data"] != file || second["dtype"] != "int32" || second["elements"] != 1000.0 {
 		t.Errorf("the file: %v", second)
+	}
+}
+
+// What was plotted before stays if measuring is interrupted.
+func TestBenchCodecsKeepsPlot(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "plot.svg")
+	if err := os.WriteFile(file, []byte("before"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	interrupted, interrupt := context.WithCancel(t.Context())
+	interrupt()
+	c := benchCommand()
+	c.SetArgs([]string{"codecs", "--mib=1", "--codec=int8", "--data=lm", "--plot", file})
+	c.SetOut(io.Discard)
+	c.SilenceErrors, c.SilenceUsage = true, true
+	if err := c.ExecuteContext(interrupted); !errors.Is(err, context.Canceled) {
+		t.Fatalf("%v, want it to be interrupted", err)
+	}
+	if b, err := os.ReadFile(file); string(b) != "before" {
+		t.Errorf("%q is in the file, %v", b, err)
 	}
 }
 
