@@ -250,6 +250,32 @@ func TestMemory(t *testing.T) {
 	}
 }
 
+// counter counts the encoders that are made of it.
+type counter struct {
+	drop
+	made *int
+}
+
+func (c counter) NewEncoder(n int) (codecs.ValueEncoder, error) {
+	*c.made++
+	return c.drop.NewEncoder(n)
+}
+
+// Tiny tensors are measured with a bounded number of coders, not with as many as fill the memory.
+func TestTinyTensors(t *testing.T) {
+	d := Data{Name: "one", Tensors: []npy.Array{array([]float32{1}, 1, tensor.Float32)}}
+	if places := newMemory(8 * mostPlaces).fill(d); len(places) != mostPlaces {
+		t.Errorf("a round has %d tensors, want %d", len(places), mostPlaces)
+	}
+	c := counter{drop{1}, new(int)}
+	if _, err := footprint(cutter{codec: codecs.Values(c), dtype: tensor.Float32}, d); err != nil {
+		t.Fatal(err)
+	}
+	if *c.made == 0 || *c.made > 2*mostTensors {
+		t.Errorf("%d encoders were made to measure their memory, want at most %d", *c.made, 2*mostTensors)
+	}
+}
+
 // Of a capture each role and type is one data: its tensors, each with all the values that it had.
 func TestOpenCapture(t *testing.T) {
 	trace := gloosim.Run(gloosim.Job{Ranks: 2, Tags: true, FirstID: true, Seed: 1, Calls: gloosim.DDP{

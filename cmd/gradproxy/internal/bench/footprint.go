@@ -20,12 +20,15 @@ type Memory struct {
 // be seen.
 const leastValues = 1 << 19
 
+// mostTensors are tensors that are enough as well, however small they are.
+const mostTensors = 1 << 14
+
 // footprint measures c on d's first tensors, again and again if they are few.
 func footprint(c cutter, d Data) (Memory, error) {
 	var f fleet
-	for n := 0; n < leastValues; {
+	for n := 0; n < leastValues && len(f.values) < mostTensors; {
 		for _, t := range d.Tensors {
-			if n < leastValues {
+			if n < leastValues && len(f.values) < mostTensors {
 				f.values = append(f.values, t.Row(0))
 				n += t.Cols
 			}
