@@ -6,8 +6,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"runtime"
 	"sync"
 	"testing"
 
@@ -303,65 +301,6 @@ func (s suite) unsuitedLeavesState(t *testing.T) {
 			if err := d1.Decode(make([]byte, len(src)), a); err != nil {
 				t.Fatal(err)
 			}
-		}
-	}
-}
-
-// Damaged encodings are ErrCorrupt or decode to something, and never take much memory.
-func (s suite) corrupt(t *testing.T) {
-	const n = 1500
-	r := rand.New(rand.NewPCG(1, uint64(s.dtype)))
-	dst := make([]byte, n*s.dtype.Size())
-	decode := func(src []byte) error {
-		_, d := s.pair(t, n)
-		err := d.Decode(dst, src)
-		if err != nil && !errors.Is(err, codecs.ErrCorrupt) {
-			t.Fatalf("Decode of damaged bytes: %v, which is not an ErrCorrupt", err)
-		}
-		return err
-	}
-	var encodings [][]byte
-	for _, k := range Kinds() {
-		e, _ := s.pair(t, n)
-		if b, err := e.Append(nil, k.Fill(s.dtype, n, 7)); err == nil {
-			encodings = append(encodings, b)
-		}
-	}
-	decode(nil) // fills pools
-	var before, after runtime.MemStats
-	calls := uint64(0)
-	runtime.ReadMemStats(&before)
-	times := 50
-	if race {
-		times = 5
-	}
-	for _, b := range encodings {
-		for range times {
-			decode(b[:r.IntN(len(b))])
-			damaged := bytes.Clone(b)
-			for range 1 + r.IntN(3) {
-				damaged[r.IntN(min(len(b), 1<<r.IntN(20)))] ^= 1 << r.IntN(8)
-			}
-			decode(damaged)
-			calls += 2
-			before.TotalAlloc += uint64(len(b)) // the clone
-		}
-	}
-	for range 200 {
-		junk := make([]byte, r.IntN(200))
-		for i := range junk {
-			junk[i] = byte(r.Uint32() >> r.IntN(24))
-		}
-		decode(junk)
-		calls++
-	}
-	runtime.ReadMemStats(&after)
-	if mean := (after.TotalAlloc - before.TotalAlloc) / calls; mean > 16*uint64(len(dst))+(64<<10) {
-		t.Errorf("damaged encodings of %d bytes took %d bytes of memory each", len(dst), mean)
-	}
-	for _, b := range encodings {
-		if decode(append(bytes.Clone(b), 0)) == nil && decode(nil) == nil {
-			t.Error("an empty encoding and one that is too long are both accepted")
 		}
 	}
 }
