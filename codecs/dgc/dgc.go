@@ -43,7 +43,7 @@ import (
 
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/internal/magnitude"
-	"github.com/gradproxy/gradproxy/codecs/sparse"
+	"github.com/gradproxy/gradproxy/codecs/internal/sparse"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/gradproxy/gradproxy/codecs/codectest"
-	"github.com/gradproxy/gradproxy/codecs/sparse/sparsetest"
+	"github.com/gradproxy/gradproxy/codecs/internal/sparse/sparsetest"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 

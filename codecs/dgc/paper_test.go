@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/gradproxy/gradproxy/codecs/codectest"
-	"github.com/gradproxy/gradproxy/codecs/sparse/sparsetest"
+	"github.com/gradproxy/gradproxy/codecs/internal/sparse/sparsetest"
 )
 
 // Section 4.1: the sparsity rises as 75 %, 93.75 %, 98.4375 %, 99.6 %, 99.9 %.

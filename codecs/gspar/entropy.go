@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/gradproxy/gradproxy/codecs/sparse"
+	"github.com/gradproxy/gradproxy/codecs/internal/sparse"
 )
 
 // The dense form writes q̃ ∈ {0, ±1, 2}^d in an asymmetric numeral system, rANS ([Duda]): all of it is one number,

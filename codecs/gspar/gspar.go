@@ -63,8 +63,8 @@ import (
 	"math"
 
 	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/codecs/internal/sparse"
 	"github.com/gradproxy/gradproxy/codecs/keys"
-	"github.com/gradproxy/gradproxy/codecs/sparse"
 )
 
 const (

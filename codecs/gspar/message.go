@@ -7,7 +7,7 @@ import (
 	"math"
 
 	"github.com/gradproxy/gradproxy/codecs/internal/magnitude"
-	"github.com/gradproxy/gradproxy/codecs/sparse"
+	"github.com/gradproxy/gradproxy/codecs/internal/sparse"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 

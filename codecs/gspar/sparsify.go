@@ -6,7 +6,7 @@ import (
 	"github.com/gradproxy/gradproxy/codecs/internal/absmax"
 	"github.com/gradproxy/gradproxy/codecs/internal/magnitude"
 	"github.com/gradproxy/gradproxy/codecs/internal/rng"
-	"github.com/gradproxy/gradproxy/codecs/sparse"
+	"github.com/gradproxy/gradproxy/codecs/internal/sparse"
 )
 
 // gSpar is the paper's method.

@@ -4,7 +4,7 @@ import (
 	"github.com/gradproxy/gradproxy/codecs/internal/absmax"
 	"github.com/gradproxy/gradproxy/codecs/internal/magnitude"
 	"github.com/gradproxy/gradproxy/codecs/internal/rng"
-	"github.com/gradproxy/gradproxy/codecs/sparse"
+	"github.com/gradproxy/gradproxy/codecs/internal/sparse"
 )
 
 // uniSp is section 4's baseline: each element of the probability vector is kappa. Then (Σ g_i²/p_i) / Σ g_i² is

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/gradproxy/gradproxy/codecs/codectest"
-	"github.com/gradproxy/gradproxy/codecs/sparse/sparsetest"
+	"github.com/gradproxy/gradproxy/codecs/internal/sparse/sparsetest"
 )
 
 // Section 5.1: 25 % and 5 % of the values travel, and a bit for each of all: about 9 and 2.6 bits a value, as exact

@@ -4,7 +4,7 @@ import (
 	"math"
 	"testing"
 
-	"github.com/gradproxy/gradproxy/codecs/sparse/sparsetest"
+	"github.com/gradproxy/gradproxy/codecs/internal/sparse/sparsetest"
 )
 
 // |x-y| < t: what reaches the threshold is delivered as it is, and nothing else.

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/gradproxy/gradproxy/codecs/codectest"
-	"github.com/gradproxy/gradproxy/codecs/sparse/sparsetest"
+	"github.com/gradproxy/gradproxy/codecs/internal/sparse/sparsetest"
 )
 
 // The k largest magnitudes are delivered as they are, and nothing else.

@@ -7,7 +7,7 @@ It shares nothing with the Go package but the package's comment. Run without arg
 import os, sys
 
 here = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(here, "../../sparse/testdata"))
+sys.path.insert(0, os.path.join(here, "../../internal/sparse/testdata"))
 sys.dont_write_bytecode = True
 from sparse import *
 

@@ -56,7 +56,7 @@ var ErrNotFinite = fmt.Errorf("%w: a value is a NaN or infinity, or would be sen
 // AppendValues rounds p.Values to d, to its nearest finite value, and appends them to dst, little-endian. If one is
 // not finite it answers ErrNotFinite.
 func AppendValues(dst []byte, p *Picks, d tensor.DType) ([]byte, error) {
-	if !AllFinite(p.Values) {
+	if !allFinite(p.Values) {
 		return dst, ErrNotFinite
 	}
 	tensor.Round(p.Values, d)
@@ -79,9 +79,9 @@ func SetValues(x []float32, src []byte, d tensor.DType, p *Picks) (rest []byte, 
 	if len(src) < size {
 		return nil, fmt.Errorf("it ends %d bytes before its last value does", size-len(src))
 	}
-	p.Values = Resize(p.Values, len(p.Keys))
+	p.Values = resize(p.Values, len(p.Keys))
 	tensor.ToFloat32(p.Values, src[:size], d)
-	if !AllFinite(p.Values) {
+	if !allFinite(p.Values) {
 		return nil, errors.New("a value is not finite")
 	}
 	values := p.Values[:len(p.Keys)]
@@ -91,8 +91,8 @@ func SetValues(x []float32, src []byte, d tensor.DType, p *Picks) (rest []byte, 
 	return src[size:], nil
 }
 
-// AllFinite reports whether no value is a NaN or infinity.
-func AllFinite(values []float32) bool {
+// allFinite reports whether no value is a NaN or infinity.
+func allFinite(values []float32) bool {
 	for _, v := range values {
 		if !magnitude.Finite(magnitude.Of(v)) {
 			return false

@@ -31,7 +31,7 @@ func DecodePairs(x []float32, src []byte, d tensor.DType, p *Picks) (rest []byte
 // AppendKeys appends how many positions there are, and the positions, which ascend.
 func AppendKeys(dst []byte, positions []uint32, p *Picks) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(positions)))
-	p.wide = Resize(p.wide, len(positions))
+	p.wide = resize(p.wide, len(positions))
 	for i, key := range positions {
 		p.wide[i] = uint64(key)
 	}
@@ -49,7 +49,7 @@ func DecodeKeys(positions []uint32, n int, src []byte, p *Picks) (all []uint32, 
 		return nil, nil, errors.New("it begins with no number of positions, or there are more of them than values")
 	}
 	src = src[used:]
-	p.wide = Resize(p.wide, int(count))
+	p.wide = resize(p.wide, int(count))
 	if used, err = coding.Decode(p.wide, src); err != nil {
 		return nil, nil, err
 	}
@@ -62,8 +62,8 @@ func DecodeKeys(positions []uint32, n int, src []byte, p *Picks) (all []uint32, 
 	return positions, src[used:], nil
 }
 
-// Resize returns a slice of n elements that are anything, s's own memory if that has room.
-func Resize[T any](s []T, n int) []T {
+// resize returns a slice of n elements that are anything, s's own memory if that has room.
+func resize[T any](s []T, n int) []T {
 	if cap(s) < n {
 		return make([]T, n, n+n/8)
 	}

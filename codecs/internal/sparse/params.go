@@ -6,15 +6,15 @@ import (
 	"github.com/gradproxy/gradproxy/codecs"
 )
 
-// DefaultBlock is how many values methods look at as a whole, unless told otherwise: as many as most tensors have at
+// defaultBlock is how many values methods look at as a whole, unless told otherwise: as many as most tensors have at
 // most, 4 MiB of float32.
-const DefaultBlock = 1 << 20
+const defaultBlock = 1 << 20
 
-// MaxBlock is the most values that a method may look at as a whole.
-const MaxBlock = 1 << 24
+// maxBlock is the most values that a method may look at as a whole.
+const maxBlock = 1 << 24
 
 // LeastFraction is the smallest fraction of values to send that a text may ask for: a value of the largest block.
-const LeastFraction = 1.0 / MaxBlock
+const LeastFraction = 1.0 / maxBlock
 
 // Count is how many values a fraction k of n is, n >= 1: rounded to the nearest, one at least. Both ends compute the
 // same number.
@@ -32,20 +32,20 @@ func CheckFraction(codec string, k, def float64) (float64, error) {
 }
 
 // ParseBlock reads the parameter block of a codec's text.
-func ParseBlock(a *codecs.Args) int { return a.Int("block", DefaultBlock, 1, MaxBlock) }
+func ParseBlock(a *codecs.Args) int { return a.Int("block", defaultBlock, 1, maxBlock) }
 
 // BlockParam is that parameter as codecs.FormatText writes it.
 func BlockParam(block int) codecs.Param {
-	return codecs.Param{Name: "block", Value: block, Def: DefaultBlock}
+	return codecs.Param{Name: "block", Value: block, Def: defaultBlock}
 }
 
-// CheckBlock returns block, or DefaultBlock if it is 0. The error wraps codecs.ErrText.
+// CheckBlock returns block, or defaultBlock if it is 0. The error wraps codecs.ErrText.
 func CheckBlock(codec string, block int) (int, error) {
 	if block == 0 {
-		return DefaultBlock, nil
+		return defaultBlock, nil
 	}
-	if block < 1 || block > MaxBlock {
-		return 0, fmt.Errorf("%w: %s: block is %d; write a number of values from 1 to %d", codecs.ErrText, codec, block, MaxBlock)
+	if block < 1 || block > maxBlock {
+		return 0, fmt.Errorf("%w: %s: block is %d; write a number of values from 1 to %d", codecs.ErrText, codec, block, maxBlock)
 	}
 	return block, nil
 }

@@ -4,7 +4,7 @@ It shares nothing with the Go packages but their comments. Each codec's testdata
 """
 import os, random, struct, sys
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../codectest"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../codectest"))
 from vectors import *
 
 

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/gradproxy/gradproxy/codecs"
-	"github.com/gradproxy/gradproxy/codecs/sparse"
+	"github.com/gradproxy/gradproxy/codecs/internal/sparse"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
