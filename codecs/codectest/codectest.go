@@ -154,7 +154,7 @@ func (s suite) values(t *testing.T) {
 func (s suite) lengths(t *testing.T) {
 	lengths := []int{512, 1023, 1025, 4095, 4097}
 	last := 300
-	if race {
+	if Race {
 		last = 70
 	} else {
 		lengths = append(lengths, 1<<16+1)

@@ -55,7 +55,7 @@ func (s suite) encodings(t *testing.T, n int) (all [][]byte) {
 // damaged returns encodings that are cut short, encodings of which bits are turned, and bytes that none is made of.
 func damaged(r *rand.Rand, encodings [][]byte) (all [][]byte) {
 	times := 50
-	if race {
+	if Race {
 		times = 5
 	}
 	for _, b := range encodings {

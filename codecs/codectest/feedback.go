@@ -20,7 +20,7 @@ func (s suite) feedback(t *testing.T) {
 	}
 	plain := codecs.Values(unfused{m})
 	lengths := []int{0, 1, 2, 3, 4, 5, 6, 9, 11, 24, 333}
-	if !race {
+	if !Race {
 		lengths = append(lengths, 5003)
 	}
 	for _, n := range lengths {

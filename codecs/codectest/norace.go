@@ -2,4 +2,5 @@
 
 package codectest
 
-const race = false
+// Race reports whether the race detector is on.
+const Race = false

@@ -114,7 +114,7 @@ func TestGoldenVectorsElsewhere(t *testing.T) { codectest.Elsewhere(t) }
 
 // In the steady state, neither end allocates.
 func TestNoAllocations(t *testing.T) {
-	if raceDetector {
+	if codectest.Race {
 		t.Skip("with -race, pools drop some of what is put into them")
 	}
 	const n = 5000

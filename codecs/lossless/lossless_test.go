@@ -156,7 +156,7 @@ func TestRisingKeys(t *testing.T) {
 
 // Once warm, coding allocates nothing, whether it pays or not.
 func TestNoAllocation(t *testing.T) {
-	if raceDetector {
+	if codectest.Race {
 		t.Skip("the race detector makes pools forget")
 	}
 	levels(t, func(t *testing.T, c codecs.Codec) {

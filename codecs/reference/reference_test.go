@@ -243,7 +243,7 @@ func TestConcurrent(t *testing.T) {
 
 // In the steady state, neither end allocates.
 func TestNoAllocations(t *testing.T) {
-	if raceDetector {
+	if codectest.Race {
 		t.Skip("with -race, pools drop some of what is put into them")
 	}
 	const n = 5000

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/gradproxy/gradproxy/codecs/codectest"
 	"github.com/gradproxy/gradproxy/codecs/codectest/gradients"
 	"github.com/gradproxy/gradproxy/tensor"
 )
@@ -77,7 +78,7 @@ func TestEntropyIsNearOrder0(t *testing.T) {
 // On gradients, in the steady state of error feedback: at most 1.05 times the order-0 entropy where at least 0.5 % of the values are no
 // zeros, and at s = 1 at least 1.7 times shorter than zero-run encoding.
 func TestEntropyOnGradients(t *testing.T) {
-	if testing.Short() || raceDetector {
+	if testing.Short() || codectest.Race {
 		t.Skip("1,000 steps of eight tensors: not with -short, nor with -race, which is many times slower")
 	}
 	const warmUp, measured = 900, 100

@@ -224,7 +224,7 @@ func TestOneEncodingForAllPullers(t *testing.T) {
 // state, which takes the residuals more than a thousand steps to reach (sixty mislead by a factor of two). At s = 1.9 the
 // sizes still grow: after 5,000 steps the ratios are 161 and 195.
 func TestTable2Bracket(t *testing.T) {
-	if testing.Short() || raceDetector {
+	if testing.Short() || codectest.Race {
 		t.Skip("2,000 steps of eight tensors: not with -short, nor with -race, which is forty times slower")
 	}
 	const n, warmUp, measured, seed = 36864, 1500, 500, 7

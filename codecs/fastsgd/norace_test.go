@@ -1,5 +1,0 @@
-//go:build !race
-
-package fastsgd
-
-const raceDetector = false

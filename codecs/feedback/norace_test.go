@@ -1,5 +1,0 @@
-//go:build !race
-
-package feedback_test
-
-const raceDetector = false

@@ -1,5 +1,0 @@
-//go:build !race
-
-package lossless
-
-const raceDetector = false

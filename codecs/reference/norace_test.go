@@ -1,5 +1,0 @@
-//go:build !race
-
-package reference_test
-
-const raceDetector = false

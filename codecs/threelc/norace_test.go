@@ -1,5 +1,0 @@
-//go:build !race
-
-package threelc
-
-const raceDetector = false
