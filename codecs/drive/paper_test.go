@@ -3,7 +3,6 @@ package drive
 import (
 	"math"
 	"math/bits"
-	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -12,15 +11,6 @@ import (
 	"github.com/gradproxy/gradproxy/codecs/internal/rng"
 	"github.com/gradproxy/gradproxy/tensor"
 )
-
-func normal(seed uint64, n int) []float32 {
-	r := rand.New(rand.NewPCG(seed, seed))
-	x := make([]float32, n)
-	for i := range x {
-		x[i] = float32(r.NormFloat64())
-	}
-	return x
-}
 
 // plainRotate returns √d·Rx = HDx, from the definition: H's element in row i and column j is -1 to the number of ones
 // that i and j have in common.
@@ -46,7 +36,7 @@ func plainRotate(x []float32, seed uint32) []float64 {
 // The fast transform is the matrix, and of signs it is exact.
 func TestHadamard(t *testing.T) {
 	for d := 1; d <= 512; d *= 2 {
-		x := normal(uint64(d), d)
+		x := codectest.Normal(uint64(d), d)
 		want := plainRotate(x, 7)
 		got := slices.Clone(x)
 		flip(got, 7)
@@ -114,7 +104,7 @@ func TestScales(t *testing.T) {
 // zeros is delivered as it is.
 func TestErrorDoesNotDependOnValues(t *testing.T) {
 	const n = 1 << 16
-	data := map[string][]float32{"normal": normal(1, n), "cubes": normal(2, n)}
+	data := map[string][]float32{"normal": codectest.Normal(1, n), "cubes": codectest.Normal(2, n)}
 	for i, v := range data["cubes"] {
 		data["cubes"][i] = v * v * v
 	}
@@ -146,7 +136,7 @@ func TestErrorDoesNotDependOnValues(t *testing.T) {
 // On average over rotations, what is delivered is x.
 func TestUnbiased(t *testing.T) {
 	gradient := tensor.View(gradients.All()[0].Data)[:4096]
-	for _, x := range [][]float32{normal(3, 4096), gradient} {
+	for _, x := range [][]float32{codectest.Normal(3, 4096), gradient} {
 		_, squares, _ := errorOf(x, x)
 		codectest.Unbiased(t, mustNew(t, Config{Unbiased: true}), x, (math.Pi/2-1)*squares)
 	}
@@ -155,7 +145,7 @@ func TestUnbiased(t *testing.T) {
 // 1 bit a value and 8 bytes a block; the last block is filled up.
 func TestSize(t *testing.T) {
 	for n, want := range map[int]int{1 << 16: 16 * (8 + 512), 4096 + 1000: 8 + 512 + 8 + 128, 1: 9, 5: 9, 9: 10} {
-		if b, _ := codectest.Deliver(t, mustNew(t, Config{}), normal(5, n)); len(b) != want {
+		if b, _ := codectest.Deliver(t, mustNew(t, Config{}), codectest.Normal(5, n)); len(b) != want {
 			t.Errorf("%d values take %d bytes, want %d", n, len(b), want)
 		}
 	}

@@ -2,7 +2,6 @@ package qsgd
 
 import (
 	"math"
-	"math/rand/v2"
 	"testing"
 
 	"github.com/gradproxy/gradproxy/codecs/codectest"
@@ -10,15 +9,6 @@ import (
 	"github.com/gradproxy/gradproxy/codecs/internal/smallint"
 	"github.com/gradproxy/gradproxy/tensor"
 )
-
-func normal(seed uint64, n int) []float32 {
-	r := rand.New(rand.NewPCG(seed, seed))
-	x := make([]float32, n)
-	for i := range x {
-		x[i] = float32(r.NormFloat64())
-	}
-	return x
-}
 
 func squared(x []float32) (sum float64) {
 	for _, v := range x {
@@ -58,7 +48,7 @@ func TestUnbiased(t *testing.T) {
 	gradient := tensor.View(gradients.All()[1].Data)[:3000]
 	for _, bits := range []int{2, 4, 8} {
 		for _, norm := range []Norm{L2, Max} {
-			for _, x := range [][]float32{normal(1, 3000), gradient} {
+			for _, x := range [][]float32{codectest.Normal(1, 3000), gradient} {
 				c := Config{Bits: bits, Norm: norm, Block: 512}
 				want := expected(x, c)
 				codectest.Unbiased(t, mustNew(t, c), x, want)
@@ -74,7 +64,7 @@ func TestUnbiased(t *testing.T) {
 // Levels next to each other, and no others, are drawn for a value.
 func TestNeighbours(t *testing.T) {
 	const n = 1000
-	x := normal(2, n)
+	x := codectest.Normal(2, n)
 	for _, c := range []Config{{Bits: 2}, {Bits: 4}, {Bits: 8}, {Bits: 8, Norm: Max}} {
 		c.Block = n
 		norm := math.Sqrt(squared(x))
@@ -105,7 +95,7 @@ func TestSparsity(t *testing.T) {
 			nonzero := 0.0
 			const times = 20
 			for seed := range times {
-				_, y := codectest.Deliver(t, mustNew(t, Config{Bits: bits, Block: n, Seed: 1 + seed}), normal(3, n))
+				_, y := codectest.Deliver(t, mustNew(t, Config{Bits: bits, Block: n, Seed: 1 + seed}), codectest.Normal(3, n))
 				for _, v := range y {
 					if v != 0 {
 						nonzero += 1. / times
@@ -122,7 +112,7 @@ func TestSparsity(t *testing.T) {
 
 // Both codings deliver the same, and Elias coding is shorter where most levels are 0.
 func TestCodings(t *testing.T) {
-	x := normal(4, 1<<16)
+	x := codectest.Normal(4, 1<<16)
 	for _, c := range []struct {
 		bits, block int
 		bitsAValue  float64 // with Elias coding, at most

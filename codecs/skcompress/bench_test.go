@@ -74,7 +74,7 @@ func BenchmarkPairs(b *testing.B) {
 }
 
 func BenchmarkQuantiles(b *testing.B) {
-	x := normals(1, 1<<16)
+	x := codectest.Normal(1, 1<<16)
 	b.SetBytes(int64(4 * len(x)))
 	for b.Loop() {
 		s := NewQuantiles(defaultM)

@@ -12,15 +12,6 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-func normals(seed uint64, n int) []float32 {
-	r := rand.New(rand.NewPCG(seed, seed))
-	x := make([]float32, n)
-	for i := range x {
-		x[i] = float32(r.NormFloat64())
-	}
-	return x
-}
-
 // drawnPairs returns n keys of which each number is one with the same probability, and normal values.
 func drawnPairs(seed uint64, n int, density float64) (own []uint64, values []float32) {
 	r := rand.New(rand.NewPCG(seed, seed))
@@ -30,12 +21,12 @@ func drawnPairs(seed uint64, n int, density float64) (own []uint64, values []flo
 		key += 1 + uint64(math.Log(1-r.Float64())/math.Log(1-density))
 		own[i] = key
 	}
-	return own, normals(seed, n)
+	return own, codectest.Normal(seed, n)
 }
 
 // finite returns blocks of n values of every kind of data that has no NaN and no infinity.
 func finite(n int) map[string][]float32 {
-	blocks := map[string][]float32{"normal": normals(1, n)}
+	blocks := map[string][]float32{"normal": codectest.Normal(1, n)}
 	for _, k := range codectest.Kinds() {
 		if k != codectest.Special && k != codectest.Random && k != codectest.Small { // which have NaN
 			x := make([]float32, n)
@@ -59,7 +50,7 @@ func mustMethod(t testing.TB, c Config) method {
 func TestBucketsAreEqual(t *testing.T) {
 	const n, q = 60_000, 64
 	m := mustMethod(t, Config{Q: q})
-	x := normals(4, n)
+	x := codectest.Normal(4, n)
 	w := new(work)
 	means := m.quantify(w, survey(x), x)
 	if got := len(means[negative]) + len(means[positive]); got != q+1 {
@@ -176,7 +167,7 @@ func TestHuffmanOfCells(t *testing.T) {
 // Section 7.7: with q = 16 and cells of 2 times d/5, a value takes 1.6 bits, 20x, before Huffman's code.
 func TestTwentyfold(t *testing.T) {
 	const n = 100_000
-	x := normals(8, n)
+	x := codectest.Normal(8, n)
 	m := mustMethod(t, Config{Mode: Joint})
 	w := new(work)
 	encoded := m.appendBlock(nil, w, survey(x), nil, x)
@@ -225,7 +216,7 @@ func TestDriver(t *testing.T) {
 	for step := range uint64(2) {
 		sum := make([]float32, n)
 		for id := range uint64(workers) {
-			encoded, err := encoder{m, n}.Append(nil, normals(10*step+id, n))
+			encoded, err := encoder{m, n}.Append(nil, codectest.Normal(10*step+id, n))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/gradproxy/gradproxy/codecs/codectest"
 )
 
 // Section 2.3: at m = 256 ranks are 99 % right, whatever the values and their order, merged or not.
@@ -19,7 +21,7 @@ func TestRankCorrectness(t *testing.T) {
 	ascending := slices.Sorted(slices.Values(heavy))
 	descending := slices.Clone(ascending)
 	slices.Reverse(descending)
-	for name, x := range map[string][]float32{"normal": normals(2, n), "heavy": heavy, "ascending": ascending, "descending": descending, "few": normals(3, 300)} {
+	for name, x := range map[string][]float32{"normal": codectest.Normal(2, n), "heavy": heavy, "ascending": ascending, "descending": descending, "few": codectest.Normal(3, 300)} {
 		whole, parts := NewQuantiles(m), NewQuantiles(m)
 		for from := 0; from < len(x); from += len(x) / 10 {
 			part := NewQuantiles(m)
@@ -148,7 +150,7 @@ func TestMergedSketch(t *testing.T) {
 func TestSalts(t *testing.T) {
 	same, last := 0, -1
 	for step := range uint64(100) {
-		found := survey(normals(step, 100))
+		found := survey(codectest.Normal(step, 100))
 		salt := int(saltOf(found))
 		if int(saltOf(found)) != salt {
 			t.Fatal("a block has two salts")

@@ -2,7 +2,6 @@ package stochastic3
 
 import (
 	"math"
-	"math/rand/v2"
 	"testing"
 
 	"github.com/gradproxy/gradproxy/codecs/codectest"
@@ -10,27 +9,9 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-func normal(seed uint64, n int) []float32 {
-	r := rand.New(rand.NewPCG(seed, seed))
-	x := make([]float32, n)
-	for i := range x {
-		x[i] = float32(r.NormFloat64())
-	}
-	return x
-}
-
-// norms returns the largest magnitude of x, the sum of the magnitudes, and that of the squares.
-func norms(x []float32) (most, l1, squares float64) {
-	for _, v := range x {
-		a := math.Abs(float64(v))
-		most, l1, squares = max(most, a), l1+a, squares+a*a
-	}
-	return most, l1, squares
-}
-
 // Each value is delivered as M times its sign with probability |T|/M: E y = x and E‖x-y‖² = M·‖x‖₁ - ‖x‖².
 func TestUnbiased(t *testing.T) {
-	mixed := normal(1, 3000)
+	mixed := codectest.Normal(1, 3000)
 	for i := range mixed {
 		if i%3 == 0 {
 			mixed[i] = 0
@@ -38,14 +19,14 @@ func TestUnbiased(t *testing.T) {
 		mixed[i] *= float32(i%7) * 1e-20
 	}
 	gradient := tensor.View(gradients.All()[0].Data)[:3000]
-	for _, x := range [][]float32{normal(2, 3000), mixed, gradient} {
-		most, l1, squares := norms(x)
+	for _, x := range [][]float32{codectest.Normal(2, 3000), mixed, gradient} {
+		most, l1, squares := codectest.Norms(x)
 		codectest.Unbiased(t, mustNew(t, Config{}), x, most*l1-squares)
 	}
 	// Each block has its own scale.
-	x, want := normal(3, 3000), 0.0
+	x, want := codectest.Normal(3, 3000), 0.0
 	for from := 0; from < len(x); from += 500 {
-		most, l1, squares := norms(x[from : from+500])
+		most, l1, squares := codectest.Norms(x[from : from+500])
 		want += most*l1 - squares
 	}
 	codectest.Unbiased(t, mustNew(t, Config{Block: 500}), x, want)
@@ -54,14 +35,14 @@ func TestUnbiased(t *testing.T) {
 // 3LC, section 5.1: 1.6 bits a value.
 func TestSize(t *testing.T) {
 	const n = 65535
-	if b, _ := codectest.Deliver(t, mustNew(t, Config{}), normal(5, n)); 8*(len(b)-4)*10 != 16*n {
+	if b, _ := codectest.Deliver(t, mustNew(t, Config{}), codectest.Normal(5, n)); 8*(len(b)-4)*10 != 16*n {
 		t.Errorf("%d values take %d bytes", n, len(b))
 	}
 }
 
 // The largest magnitudes are always sent, zeros never, and the others as one or the other.
 func TestThreeValues(t *testing.T) {
-	x := normal(6, 5000)
+	x := codectest.Normal(6, 5000)
 	x[7], x[8], x[9] = 8, -8, 0
 	_, y := codectest.Deliver(t, mustNew(t, Config{}), x)
 	zeros := 0

@@ -27,7 +27,7 @@ func FuzzRoundTrip(f *testing.F) {
 		}
 		for from := 0; from < len(x); from += fuzzBlock {
 			block := x[from:min(from+fuzzBlock, len(x))]
-			most, _, _ := norms(block)
+			most, _, _ := codectest.Norms(block)
 			for i, v := range block {
 				w := y[from+i]
 				if w != 0 && (v == 0 || math.Signbit(float64(v)) != math.Signbit(float64(w)) || math.Abs(float64(w)) > most) {

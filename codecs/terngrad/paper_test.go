@@ -2,7 +2,6 @@ package terngrad
 
 import (
 	"math"
-	"math/rand/v2"
 	"testing"
 
 	"github.com/gradproxy/gradproxy/codecs/codectest"
@@ -10,27 +9,9 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-func normal(seed uint64, n int) []float32 {
-	r := rand.New(rand.NewPCG(seed, seed))
-	x := make([]float32, n)
-	for i := range x {
-		x[i] = float32(r.NormFloat64())
-	}
-	return x
-}
-
-// norms returns the largest magnitude of x, the sum of the magnitudes, and that of the squares.
-func norms(x []float32) (most, l1, squares float64) {
-	for _, v := range x {
-		a := math.Abs(float64(v))
-		most, l1, squares = max(most, a), l1+a, squares+a*a
-	}
-	return most, l1, squares
-}
-
 // Each value is delivered as s times its sign with probability |g|/s: E y = x and E‖x-y‖² = s·‖x‖₁ - ‖x‖².
 func TestUnbiased(t *testing.T) {
-	mixed := normal(1, 3000)
+	mixed := codectest.Normal(1, 3000)
 	for i := range mixed {
 		if i%3 == 0 {
 			mixed[i] = 0
@@ -38,14 +19,14 @@ func TestUnbiased(t *testing.T) {
 		mixed[i] *= float32(i%7) * 1e-20
 	}
 	gradient := tensor.View(gradients.All()[0].Data)[:3000]
-	for _, x := range [][]float32{normal(2, 3000), mixed, gradient} {
-		most, l1, squares := norms(x)
+	for _, x := range [][]float32{codectest.Normal(2, 3000), mixed, gradient} {
+		most, l1, squares := codectest.Norms(x)
 		codectest.Unbiased(t, mustNew(t, Config{Clip: -1}), x, most*l1-squares)
 	}
 	// Each block has its own scale.
-	x, want := normal(3, 3000), 0.0
+	x, want := codectest.Normal(3, 3000), 0.0
 	for from := 0; from < len(x); from += 500 {
-		most, l1, squares := norms(x[from : from+500])
+		most, l1, squares := codectest.Norms(x[from : from+500])
 		want += most*l1 - squares
 	}
 	codectest.Unbiased(t, mustNew(t, Config{Clip: -1, Block: 500}), x, want)
@@ -54,9 +35,9 @@ func TestUnbiased(t *testing.T) {
 // Clipped values, and only they, are delivered as cσ or less on average, and the scale is cσ.
 func TestClipping(t *testing.T) {
 	const n, c = 20000, 2.5
-	x := normal(4, n)
+	x := codectest.Normal(4, n)
 	x[0] = 10
-	_, _, squares := norms(x)
+	_, _, squares := codectest.Norms(x)
 	limit := c * math.Sqrt(squares/n)
 	clipped := make([]float32, n)
 	beyond := 0
@@ -67,7 +48,7 @@ func TestClipping(t *testing.T) {
 		}
 	}
 	_, y := codectest.Deliver(t, mustNew(t, Config{}), x)
-	if most, _, _ := norms(y); math.Abs(most/limit-1) > 1e-6 || y[0] != float32(most) {
+	if most, _, _ := codectest.Norms(y); math.Abs(most/limit-1) > 1e-6 || y[0] != float32(most) {
 		t.Errorf("the scale is %v and 10 is delivered as %v, want cσ = %v", most, y[0], limit)
 	}
 	if part := float64(beyond) / n; part < 0.01 || part > 0.015 {
@@ -85,7 +66,7 @@ func TestClipping(t *testing.T) {
 	for i, v := range y {
 		off += (float64(v) - float64(x[1+i])) * (float64(v) - float64(x[1+i]))
 	}
-	if _, _, squares := norms(x[1:]); off/squares < 0.9 || off/squares > 1.1 {
+	if _, _, squares := codectest.Norms(x[1:]); off/squares < 0.9 || off/squares > 1.1 {
 		t.Errorf("the squared error is %.3f of the square, want 1.0", off/squares)
 	}
 }
@@ -103,7 +84,7 @@ func TestConstant(t *testing.T) {
 
 // 2 bits a value.
 func TestSize(t *testing.T) {
-	if b, _ := codectest.Deliver(t, mustNew(t, Config{}), normal(5, 1<<17)); len(b) != 2*(4+1<<14) {
+	if b, _ := codectest.Deliver(t, mustNew(t, Config{}), codectest.Normal(5, 1<<17)); len(b) != 2*(4+1<<14) {
 		t.Errorf("2^17 values take %d bytes", len(b))
 	}
 }
