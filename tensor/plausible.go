@@ -111,6 +111,13 @@ func compare(d DType, block, last []byte) (change, bool) {
 	return c, c.norm > 0 && c.last > 0 && !math.IsInf(sum, 0) && !math.IsNaN(sum)
 }
 
+// SquaredNorms returns the sums of the squares of x and of as many values of y, to about six digits.
+func SquaredNorms(x, y []float32) (ofX, ofY float64) {
+	var c change
+	c.add(x, y[:len(x)])
+	return c.norm, c.last
+}
+
 // pieceLen is the number of elements summed up in float32, whose rounding errors then stay far below the bounds.
 const pieceLen = 512
 

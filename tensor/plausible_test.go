@@ -225,6 +225,26 @@ func TestFastSumsEqualPlainOnes(t *testing.T) {
 	}
 }
 
+// Squares beyond the range of float32 count too, as do those of single values.
+func TestSquaredNorms(t *testing.T) {
+	for _, scale := range []float32{1e-30, 1, 1e30} {
+		for _, n := range []int{0, 1, 15, 16, 17, 600} {
+			x, y := make([]float32, n), make([]float32, n+1)
+			var wantX, wantY float64
+			for i := range x {
+				x[i], y[i] = scale*float32(i+1), -2*scale
+				wantX += float64(x[i]) * float64(x[i])
+				wantY += float64(y[i]) * float64(y[i])
+			}
+			y[n] = scale // one too many
+			gotX, gotY := SquaredNorms(x, y)
+			if math.Abs(gotX-wantX) > 1e-5*wantX || math.Abs(gotY-wantY) > 1e-5*wantY {
+				t.Errorf("%d values of %g: %g and %g, want %g and %g", n, scale, gotX, gotY, wantX, wantY)
+			}
+		}
+	}
+}
+
 func BenchmarkPlausible(b *testing.B) {
 	rnd := rand.New(rand.NewPCG(5, 6))
 	x, y := gauss(rnd, 1<<18, 1), gauss(rnd, 1<<18, 1)

@@ -1,16 +1,20 @@
 package feedback
 
-import "math"
+import (
+	"math"
+
+	"github.com/gradproxy/gradproxy/tensor"
+)
 
 // Drift returns the norm of residual over that of value, the part of a tensor's value that the other end lacks: for
-// aggregates it bounds how far replicas lie apart. It is 0 if residual is zero, and +Inf if only value is. For a
+// aggregates it bounds how far replicas lie apart. It is 0 if residual is zero, and +Inf if only value is. The two are of one length. For a
 // tensor in blocks, add up the SquaredNorm of each and take the root of the quotient.
 func Drift(residual, value []float32) float64 {
-	e := SquaredNorm(residual)
+	e, x := tensor.SquaredNorms(residual, value)
 	if e == 0 {
 		return 0
 	}
-	return math.Sqrt(e / SquaredNorm(value))
+	return math.Sqrt(e / x)
 }
 
 // SquaredNorm returns the sum of the squares of v.
