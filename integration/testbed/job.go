@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -26,6 +27,7 @@ type Job struct {
 	Env     []string // beside those that tell a process who it is
 	Ranks   int      // rank r runs at site r modulo the number of sites
 	Nodes   []Node   // what runs instead of ranks, all started at once: node r counts as rank r
+	Lingers bool     // processes of Nodes may hang once all workers have reported, which then is the job's end
 
 	// The other ranks start when rank 0 listens for them, so that none of them meets a closed port. Some names the ranks
 	// to start, at once, instead of all; Port must then be the same at each start of a part of the job.
@@ -159,7 +161,15 @@ func (w *WAN) Run(ctx context.Context, job Job) ([]Result, error) {
 		return nil, err
 	}
 	results := run.Wait()
+	if job.Lingers && reported(results) {
+		return results, nil
+	}
 	return results, Failures(results)
+}
+
+// reported tells whether all workers have.
+func reported(results []Result) bool {
+	return !slices.ContainsFunc(results, func(r Result) bool { return r.Role == Worker && r.Job == "" })
 }
 
 // Failures returns an error that names the ranks that did not end with a report, and nil if there are none.
