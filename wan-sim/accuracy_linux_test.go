@@ -30,7 +30,7 @@ func TestTUNAccuracy(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds for each link")
 	}
-	cases := [][2]int64{{10, 20}, {1000, 20}} // Mbit/s, ms
+	cases := [][2]int64{{10, 20}, {fastest, 20}} // Mbit/s, ms
 	if *table {
 		cases = nil
 		for _, mbps := range []int64{10, 100, 500, 1000} {
@@ -60,7 +60,7 @@ func TestRelayAccuracy(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds for each link")
 	}
-	const rate, rtt = 125_000_000, 20 * time.Millisecond
+	const rate, rtt = fastest / 2 * 1e6 / 8, 20 * time.Millisecond
 	l := Link{Rate: rate, Delay: rtt / 2, Queue: 256 << 10}
 	mostTries(t, func() (bool, string) {
 		_, dial := relayed(t, l, l)
