@@ -14,10 +14,10 @@ import (
 // something delivers all of it but what is owed still, from the second value on, unless it is right on average only.
 func TestEveryCodecByPolicy(t *testing.T) {
 	for _, name := range all.Names() {
+		if name == "lossless" {
+			continue // the name of these tests' own, which all others of this package use
+		}
 		t.Run(name, func(t *testing.T) {
-			if name == "lossless" {
-				t.Skip("the tests' own has that name")
-			}
 			c, err := all.New(name)
 			if err != nil {
 				t.Fatal(err)

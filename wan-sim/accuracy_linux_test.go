@@ -60,7 +60,7 @@ func TestRelayAccuracy(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds for each link")
 	}
-	const rate, rtt = fastest / 2 * 1e6 / 8, 20 * time.Millisecond
+	const rate, rtt = fastest * 1e6 / 8, 20 * time.Millisecond
 	l := Link{Rate: rate, Delay: rtt / 2, Queue: 256 << 10}
 	mostTries(t, func() (bool, string) {
 		_, dial := relayed(t, l, l)

@@ -3,6 +3,7 @@ package tunnel
 import (
 	"errors"
 	"io"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -63,7 +64,13 @@ func TestStalledStreamsBlockNobody(t *testing.T) {
 			pour(t, s, s, noise(1, 5<<20))
 			return time.Since(began)
 		}
-		before := alone()
+		// The runtime lets goroutines on in any order, by which single transfers differ by some hundredths.
+		usual := func() time.Duration {
+			took := []time.Duration{alone(), alone(), alone(), alone(), alone()}
+			slices.Sort(took)
+			return took[len(took)/2]
+		}
+		before := usual()
 		want := noise(2, 36<<10) // more than the credit of 32 KiB
 		for range stalled {
 			streams.Go(func() {
@@ -75,8 +82,7 @@ func TestStalledStreamsBlockNobody(t *testing.T) {
 		if n := tokyo.mem.used.Load(); n < stalled*minWindow || n > memory*8/10 {
 			t.Errorf("%d bytes in buffers with %d stalled streams", n, stalled)
 		}
-		// Transfers of their own differ by some hundredths, by the order in which the runtime lets goroutines on.
-		if after := alone(); after.Seconds() > before.Seconds()/0.9 {
+		if after := usual(); after.Seconds() > before.Seconds()/0.95 {
 			t.Errorf("a transfer takes %v beside %d stalled streams, %v alone", after, stalled, before)
 		}
 		close(stall)
