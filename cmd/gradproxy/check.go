@@ -81,7 +81,7 @@ func (r *checked) print(c *cobra.Command, cfg *config.Config, asJSON bool) error
 // rulesOf returns the rules that run would put in force. It chooses the listeners' ports when it starts: here they are
 // 1, which no listener has.
 func rulesOf(c *config.Config) string {
-	if !c.Intercept.Redirect {
+	if c.Intercept.Mode == config.ModeOff {
 		return "# no rules: intercept.mode is off\n"
 	}
 	redirect := site.Redirect(c)

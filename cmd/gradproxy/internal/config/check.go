@@ -140,7 +140,7 @@ func (k *checker) behind(a netip.Addr) bool {
 
 func (k *checker) interception() {
 	i := &k.Intercept
-	if i.Redirect {
+	if i.Mode == ModeRedirect {
 		if len(k.Networks()) == 0 {
 			k.errorf(i.line, "peers", "none has networks, so that intercept.mode has nothing to redirect: give one a network")
 		}
@@ -150,7 +150,7 @@ func (k *checker) interception() {
 			}
 		}
 	}
-	if !i.Redirect && (i.Refuse || i.Gateway) {
+	if i.Mode == ModeOff && (i.Refuse || i.Gateway) {
 		k.warnf(i.line, "intercept", "on_death and gateway mean nothing without mode: redirect")
 	}
 	for n, f := range k.Forward {
@@ -169,7 +169,7 @@ func (k *checker) interception() {
 			}
 		}
 	}
-	if !i.Redirect && len(k.Forward) == 0 && k.lines["intercept"] == 0 {
+	if i.Mode == ModeOff && len(k.Forward) == 0 && k.lines["intercept"] == 0 {
 		k.warnf(0, "intercept", "nothing is intercepted here: this site only serves what peers ask for; set intercept: {mode: redirect}, or forward")
 	}
 }

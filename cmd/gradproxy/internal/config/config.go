@@ -65,13 +65,21 @@ type Peer struct {
 
 // Intercept says how jobs' connections come to the proxy.
 type Intercept struct {
-	Redirect bool            // mode: redirect; default off
+	Mode     Mode            // default ModeOff
 	Ports    intercept.Ports // destination ports; default 1024-65535
 	Refuse   bool            // on_death: refuse; default direct
 	Gateway  bool            // also what other hosts send through this one; default false
 
 	line int
 }
+
+// A Mode is a way in which connections come to the proxy unasked.
+type Mode uint8
+
+const (
+	ModeOff      Mode = iota // none do; "off"
+	ModeRedirect             // nf_tables turn those of this host to the proxy; "redirect"
+)
 
 // A Forward is a listener with one target.
 type Forward struct {

@@ -55,7 +55,7 @@ func TestWholeFile(t *testing.T) {
 				MayDial: rules("10.1.0.0/16:1024-65535", "[2001:db8:1::]/48:29500"), line: 5},
 			{Name: "virginia", Networks: prefixes("10.3.0.0/16"), MayDial: rules("10.1.0.0/16:1024-65535"), line: 10},
 		},
-		Intercept: Intercept{Redirect: true, Ports: intercept.Ports{First: 1024, Last: 65535}, Refuse: true, Gateway: true, line: 11},
+		Intercept: Intercept{Mode: ModeRedirect, Ports: intercept.Ports{First: 1024, Last: 65535}, Refuse: true, Gateway: true, line: 11},
 		Forward:   []Forward{{netip.MustParseAddrPort("127.0.0.1:9000"), netip.MustParseAddrPort("10.2.0.5:9000"), 13}},
 		Jobs:      []Job{{Name: "resnet", Networks: prefixes("10.0.0.0/8"), Ranks: 3, Sums: tensor.Gradient, LossyAggregates: true, line: 15}},
 		Policy: []Rule{

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/config"
 	"github.com/gradproxy/gradproxy/integration/require"
 	"github.com/gradproxy/gradproxy/proxy/admin"
 	"github.com/vishvananda/netns"
@@ -20,7 +21,7 @@ func TestRedirect(t *testing.T) {
 	require.Command(t, "nft")
 	l := newLab(t)
 	c := l.load(0, "")
-	c.Intercept.Redirect = true
+	c.Intercept.Mode = config.ModeRedirect
 	for i := range c.Peers { // loopback cannot be redirected
 		c.Peers[i].Networks = []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i), 0, 0}), 16)}
 	}

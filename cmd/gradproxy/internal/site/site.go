@@ -86,7 +86,7 @@ func (s *Site) open(c *config.Config) (err error) {
 		}
 		s.forwards = append(s.forwards, forward)
 	}
-	if c.Intercept.Redirect {
+	if c.Intercept.Mode != config.ModeOff {
 		if s.redirect, err = intercept.NewRedirect(s.redirectConfig(c)); err != nil {
 			return err
 		}
@@ -156,7 +156,7 @@ func tunnelAddrs(c *config.Config) []netip.AddrPort {
 
 // control returns what marks the proxy's own sockets, so that the rules spare them; nil where there are no rules.
 func control(c *config.Config) func(network, address string, conn syscall.RawConn) error {
-	if !c.Intercept.Redirect {
+	if c.Intercept.Mode == config.ModeOff {
 		return nil
 	}
 	return intercept.Control
