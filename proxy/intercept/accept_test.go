@@ -68,7 +68,7 @@ func TestAcceptBacksOffWithoutDescriptors(t *testing.T) {
 
 // A listener that fails for good ends the loop with its error.
 func TestAcceptEndsWithTheListener(t *testing.T) {
-	l, err := listen("tcp", netip.MustParseAddrPort("127.0.0.1:0"))
+	l, err := listen("tcp", netip.MustParseAddrPort("127.0.0.1:0"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

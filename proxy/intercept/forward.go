@@ -17,7 +17,7 @@ type Forward struct {
 
 // NewForward opens the listener. A nil log discards.
 func NewForward(addr, target netip.AddrPort, gate Gate, log *slog.Logger) (*Forward, error) {
-	l, err := listen("tcp", addr)
+	l, err := listen("tcp", addr, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -9,10 +9,13 @@ import (
 	"syscall"
 )
 
+// A control sets options of a socket before it is bound: a net.Dialer's Control.
+type control = func(network, address string, c syscall.RawConn) error
+
 // listen opens a TCP listener. Multipath TCP, on by default in Go, stays off: the connections are local, and getsockopt
-// of an MPTCP socket does not know SO_ORIGINAL_DST.
-func listen(network string, addr netip.AddrPort) (*net.TCPListener, error) {
-	var lc net.ListenConfig
+// of an MPTCP socket does not know SO_ORIGINAL_DST. set sets options of the socket first; nil: none.
+func listen(network string, addr netip.AddrPort, set control) (*net.TCPListener, error) {
+	lc := net.ListenConfig{Control: set}
 	lc.SetMultipathTCP(false)
 	l, err := lc.Listen(context.Background(), network, addr.String())
 	switch {

@@ -119,7 +119,7 @@ func (s *site) route(network, via string) {
 func (s *site) answer(addr, word string) {
 	s.t.Helper()
 	s.do(func() {
-		l, err := listen("tcp", netip.MustParseAddrPort(addr))
+		l, err := listen("tcp", netip.MustParseAddrPort(addr), nil)
 		if err != nil {
 			s.t.Error(err)
 			return

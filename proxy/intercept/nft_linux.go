@@ -177,34 +177,69 @@ func nftChain(t *nftables.Table, c chain) *nftables.Chain {
 
 // rules returns the rules of chain c, in the order of Plan.String, as expressions of nf_tables.
 func (p *Plan) rules(c chain, sets map[string]*nftables.Set) [][]expr.Any {
-	out := [][]expr.Any{
+	var out [][]expr.Any
+	if p.Transparent != 0 && !c.refuse {
+		out = append(out, join(isTCP(), []expr.Any{
+			&expr.Socket{Key: expr.SocketKeyTransparent, Register: 1},
+			&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{1}},
+		}, setMark(p.Transparent), verdict(expr.VerdictAccept)))
+	}
+	out = append(out,
 		join(meta(expr.MetaKeyMARK, binaryutil.NativeEndian.PutUint32(Mark)), verdict(expr.VerdictReturn)),
 		join(isTCP(), destPort(Ports{22, 22}), verdict(expr.VerdictReturn)),
-		join(localDestination(), verdict(expr.VerdictReturn)),
-	}
+		join(localDestination(), verdict(expr.VerdictReturn)))
 	for _, f := range p.families() {
 		is := meta(expr.MetaKeyNFPROTO, []byte{f.nfproto})
-		const reg, next4, next6 = 1, 9, 2 // the 32-bit register behind an address that was loaded to register 1
-		next := uint32(next4)
-		if f.bytes == 16 {
-			next = next6
-		}
+		next := f.registerBehind()
 		out = append(out,
 			join(is, isTCP(), f.loadDestination(), loadDestPort(next), lookup(sets[setTunnels+f.suffix]), verdict(expr.VerdictReturn)))
 		take := join(is, f.loadDestination(), lookup(sets[setNetworks+f.suffix]), isTCP(), destPort(p.Ports), isSYN())
-		if c.refuse {
+		alive := join([]expr.Any{&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1}}, lookup(sets[setAlive]))
+		switch {
+		case c.refuse:
 			take = join(take, []expr.Any{&expr.Reject{Type: unix.NFT_REJECT_TCP_RST}})
-		} else {
-			take = join(take,
-				[]expr.Any{&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: reg}}, lookup(sets[setAlive]),
-				[]expr.Any{
-					&expr.Immediate{Register: reg, Data: binaryutil.BigEndian.PutUint16(f.listen)},
-					&expr.Redir{RegisterProtoMin: reg, RegisterProtoMax: reg, Flags: unix.NF_NAT_RANGE_PROTO_SPECIFIED},
-				})
+		case p.Transparent != 0:
+			take = join(take, alive, f.tproxy(), setMark(p.Transparent), verdict(expr.VerdictAccept))
+		default:
+			take = join(take, alive, f.redirect())
 		}
 		out = append(out, take)
 	}
 	return out
+}
+
+// registerBehind returns the 32-bit register behind an address that was loaded to register 1: those of 32 bits count on
+// from 8, those of 128 from 1.
+func (f family) registerBehind() uint32 {
+	if f.bytes == 16 {
+		return 2
+	}
+	return 9
+}
+
+// redirect rewrites the destination to the listener.
+func (f family) redirect() []expr.Any {
+	return []expr.Any{
+		&expr.Immediate{Register: 1, Data: binaryutil.BigEndian.PutUint16(f.listen)},
+		&expr.Redir{RegisterProtoMin: 1, RegisterProtoMax: 1, Flags: unix.NF_NAT_RANGE_PROTO_SPECIFIED},
+	}
+}
+
+// tproxy gives the packet to the listener as it is.
+func (f family) tproxy() []expr.Any {
+	port := f.registerBehind()
+	return []expr.Any{
+		&expr.Immediate{Register: 1, Data: f.local.AsSlice()},
+		&expr.Immediate{Register: port, Data: binaryutil.BigEndian.PutUint16(f.listen)},
+		&expr.TProxy{Family: f.nfproto, TableFamily: f.nfproto, RegAddr: 1, RegPort: port},
+	}
+}
+
+func setMark(mark uint32) []expr.Any {
+	return []expr.Any{
+		&expr.Immediate{Register: 1, Data: binaryutil.NativeEndian.PutUint32(mark)},
+		&expr.Meta{Key: expr.MetaKeyMARK, SourceRegister: true, Register: 1},
+	}
 }
 
 func join(parts ...[]expr.Any) []expr.Any {
@@ -271,9 +306,9 @@ func explain(err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, syscall.EPERM), errors.Is(err, syscall.EACCES):
-		return fmt.Errorf("intercept: redirect adds rules to nf_tables, for which the process lacks CAP_NET_ADMIN: run it as root, give it that capability, or use forward: %w", err)
+		return fmt.Errorf("intercept: redirect and tproxy add rules to nf_tables, for which the process lacks CAP_NET_ADMIN: run it as root, give it that capability, or use forward: %w", err)
 	case errors.Is(err, syscall.EPROTONOSUPPORT), errors.Is(err, syscall.EAFNOSUPPORT), errors.Is(err, syscall.EINVAL), errors.Is(err, syscall.EOPNOTSUPP):
-		return fmt.Errorf("intercept: redirect needs nf_tables in the kernel (modules nf_tables, nft_redir, nft_fib_inet, nft_reject_inet): load them, or use forward: %w", err)
+		return fmt.Errorf("intercept: the rules need nf_tables in the kernel (modules nf_tables, nft_redir, nft_fib_inet, nft_reject_inet; for tproxy nft_tproxy and nft_socket): load them, or use forward: %w", err)
 	}
 	return fmt.Errorf("intercept: nf_tables: %w", err)
 }

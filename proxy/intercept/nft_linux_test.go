@@ -17,6 +17,7 @@ func TestPlanIsWhatIsApplied(t *testing.T) {
 	configs := map[string]RedirectConfig{
 		"usual":      paris(),
 		"gateway":    {Site: "gw", Networks: prefixes("10.2.0.0/16", "2001:db8::/32"), Gateway: true, Refuse: true, Ports: Ports{29500, 29500}},
+		"tproxy":     {Site: "tp", Networks: prefixes("10.2.0.0/16", "2001:db8::/32"), Transparent: true, Refuse: true},
 		"everything": {Site: "all", Networks: prefixes("0.0.0.0/0", "::/0")},
 		"last":       {Site: "last", Networks: prefixes("10.0.0.0/8", "255.255.255.255/32", "192.168.0.0/24", "192.168.1.0/24")},
 	}
@@ -73,7 +74,7 @@ func TestMissingPrivilegeIsNamed(t *testing.T) {
 
 // The listeners are plain TCP: SO_ORIGINAL_DST is not known to MPTCP sockets.
 func TestListenersAreNotMultipath(t *testing.T) {
-	l, err := listen("tcp", netip.MustParseAddrPort("127.0.0.1:0"))
+	l, err := listen("tcp", netip.MustParseAddrPort("127.0.0.1:0"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package intercept
 import (
 	"cmp"
 	"fmt"
+	"hash/fnv"
 	"net/netip"
 	"slices"
 	"strings"
@@ -19,6 +20,13 @@ const (
 	Refresh = 1500 * time.Millisecond
 )
 
+// localMark and localMarks are the marks of packets that a transparent proxy takes, one of 65,536 for each site: the
+// routing rules of two on one host do not touch each other. None is Mark.
+const (
+	localMark  = 0x67710000
+	localMarks = 1 << 16
+)
+
 // Names of what the table holds.
 const (
 	setAlive     = "alive"
@@ -30,9 +38,11 @@ const (
 	chainForward = "refuse_forward"
 )
 
-// Priorities of hooks, as netfilter_ipv4.h has them: NF_IP_PRI_NAT_DST and NF_IP_PRI_FILTER. The destination is
-// rewritten before the filter chains see a packet, so these see only what was not turned to the proxy.
+// Priorities of hooks, as netfilter_ipv4.h has them: NF_IP_PRI_MANGLE, NF_IP_PRI_NAT_DST and NF_IP_PRI_FILTER. The
+// destination is rewritten, or the packet routed to this host, before the filter chains see it, so these see only what was
+// not turned to the proxy.
 const (
+	priorityMangle = -150
 	priorityDNAT   = -100
 	priorityFilter = 0
 )
@@ -58,6 +68,9 @@ type Plan struct {
 	Listen6  uint16           // the same for IPv6
 	Gateway  bool             // also take what other hosts send through this one
 	Refuse   bool             // when the proxy is dead new connections are refused; false: they go directly to the peer
+	// Transparent takes only what other hosts send through this one, and leaves the packets as they are: with this mark
+	// they are routed to this host, where the listener has the server's address. 0: the destination is rewritten.
+	Transparent uint32
 }
 
 // A family is what differs between IPv4 and IPv6 in a Plan.
@@ -67,16 +80,19 @@ type family struct {
 	typ     string // nft's type of an address
 	listen  uint16
 	is      func(netip.Addr) bool
-	offset  uint32 // of the destination address in the network header, bytes
-	bytes   uint32 // in an address
+	local   netip.Addr // the loopback address
+	offset  uint32     // of the destination address in the network header, bytes
+	bytes   uint32     // in an address
 	nfproto byte
 }
+
+var loopback4 = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 
 // families returns those that the plan redirects.
 func (p *Plan) families() []family {
 	all := []family{
-		{"4", "ip", "ipv4_addr", p.Listen4, netip.Addr.Is4, 16, 4, 2},
-		{"6", "ip6", "ipv6_addr", p.Listen6, netip.Addr.Is6, 24, 16, 10},
+		{"4", "ip", "ipv4_addr", p.Listen4, netip.Addr.Is4, loopback4, 16, 4, 2},
+		{"6", "ip6", "ipv6_addr", p.Listen6, netip.Addr.Is6, netip.IPv6Loopback(), 24, 16, 10},
 	}
 	return slices.DeleteFunc(all, func(f family) bool { return f.listen == 0 })
 }
@@ -97,6 +113,13 @@ type chain struct {
 }
 
 func (p *Plan) chains() []chain {
+	if p.Transparent != 0 {
+		cs := []chain{{chainGateway, "filter", "prerouting", priorityMangle, false}}
+		if p.Refuse {
+			cs = append(cs, chain{chainForward, "filter", "forward", priorityFilter, true})
+		}
+		return cs
+	}
 	cs := []chain{{chainOutput, "nat", "output", priorityDNAT, false}}
 	if p.Gateway {
 		cs = append(cs, chain{chainGateway, "nat", "prerouting", priorityDNAT, false})
@@ -123,13 +146,20 @@ func (p *Plan) String() string {
 	}
 	for _, c := range p.chains() {
 		fmt.Fprintf(&b, "\tchain %s {\n\t\ttype %s hook %s priority %d; policy accept;\n", c.name, c.kind, c.hook, c.priority)
+		if p.Transparent != 0 && !c.refuse {
+			fmt.Fprintf(&b, "\t\tmeta l4proto tcp socket transparent 1 meta mark set %#x accept\n", p.Transparent)
+		}
 		fmt.Fprintf(&b, "\t\tmeta mark %#x return\n\t\ttcp dport 22 return\n\t\tfib daddr type local return\n", Mark)
 		for _, f := range p.families() {
 			fmt.Fprintf(&b, "\t\t%s daddr . tcp dport @%s%s return\n", f.ip, setTunnels, f.suffix)
 			fmt.Fprintf(&b, "\t\t%s daddr @%s%s tcp dport %s tcp flags & (fin|syn|rst|ack) == syn ", f.ip, setNetworks, f.suffix, p.Ports)
-			if c.refuse {
+			switch {
+			case c.refuse:
 				b.WriteString("reject with tcp reset\n")
-			} else {
+			case p.Transparent != 0:
+				fmt.Fprintf(&b, "meta l4proto @%s tproxy %s to %s meta mark set %#x accept\n",
+					setAlive, f.ip, netip.AddrPortFrom(f.local, f.listen), p.Transparent)
+			default:
 				fmt.Fprintf(&b, "meta l4proto @%s redirect to :%d\n", setAlive, f.listen)
 			}
 		}
@@ -149,6 +179,13 @@ func writeSet[E any](b *strings.Builder, name, typ, flags string, elems []E, tex
 		fmt.Fprintf(b, "\t\telements = { %s }\n", strings.Join(texts, ", "))
 	}
 	b.WriteString("\t}\n")
+}
+
+// markOf returns the mark of packets that the transparent proxy of a site takes.
+func markOf(site string) uint32 {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(site))
+	return localMark + h.Sum32()%localMarks
 }
 
 // TableName returns the name of the table for a site. Bytes that nft would not take in a name become "_".

@@ -13,8 +13,10 @@ type RedirectConfig struct {
 	Tunnels  []netip.AddrPort // the peers' tunnel addresses, which are never taken
 	Gateway  bool             // also take what other hosts send through this one; the listener is then open to the network
 	Refuse   bool             // see Plan
-	Gate     Gate             // bounds the open connections
-	Log      *slog.Logger     // nil discards
+	// Transparent takes what other hosts send through this one, and nothing of this host's own, by TPROXY: see Plan.
+	Transparent bool
+	Gate        Gate         // bounds the open connections
+	Log         *slog.Logger // nil discards
 	// Failed is told of each refresh that fails, and of nil when one succeeds again; nil: nobody is told.
 	Failed func(error)
 }
@@ -23,6 +25,9 @@ type RedirectConfig struct {
 func (c *RedirectConfig) Plan(listen4, listen6 uint16) Plan {
 	p := Plan{Table: TableName(c.Site), Networks: Merge(c.Networks), Ports: c.Ports, Tunnels: c.Tunnels,
 		Listen4: listen4, Listen6: listen6, Gateway: c.Gateway, Refuse: c.Refuse}
+	if c.Transparent {
+		p.Transparent = markOf(c.Site)
+	}
 	if p.Ports == (Ports{}) {
 		p.Ports = Ports{1024, 65535}
 	}

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -21,6 +23,8 @@ type Redirect struct {
 	log       *slog.Logger
 	claim     net.Listener
 	listeners []*net.TCPListener
+
+	routes *routes // of a transparent proxy; nil: none
 
 	mu      sync.Mutex // guards what follows
 	rules   *rules
@@ -41,7 +45,7 @@ func (r *Redirect) open() (err error) {
 	if r.claim, err = claim(TableName(r.config.Site)); err != nil {
 		return err
 	}
-	loopback := []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}
+	loopback := []netip.Addr{loopback4, netip.IPv6Loopback()}
 	if r.config.Gateway { // the kernel turns others' connections to the address of the interface that they come in by
 		loopback = []netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()}
 	}
@@ -50,17 +54,31 @@ func (r *Redirect) open() (err error) {
 		if !r.config.has([]func(netip.Addr) bool{netip.Addr.Is4, netip.Addr.Is6}[i]) {
 			continue
 		}
-		l, err := listen(network, netip.AddrPortFrom(loopback[i], 0))
+		l, err := listen(network, netip.AddrPortFrom(loopback[i], 0), r.socket())
 		if err != nil {
 			return err
 		}
 		r.listeners = append(r.listeners, l)
 		ports[i] = addrPort(l.Addr()).Port()
 	}
-	if r.rules, err = openRules(r.config.Plan(ports[0], ports[1])); err != nil {
+	plan := r.config.Plan(ports[0], ports[1])
+	if r.rules, err = openRules(plan); err != nil {
 		return err
 	}
+	if plan.Transparent != 0 {
+		if r.routes, err = addRoutes(plan.Transparent, ports[0] != 0, ports[1] != 0); err != nil {
+			return err
+		}
+	}
 	return r.rules.replace()
+}
+
+// socket returns what sets the listeners' options; nil: nothing.
+func (r *Redirect) socket() control {
+	if r.config.Transparent {
+		return TransparentControl
+	}
+	return nil
 }
 
 // claim makes sure that one living process at most owns the table. An abstract socket is bound to the network
@@ -114,13 +132,25 @@ func (r *Redirect) Serve(ctx context.Context, handle Handler) error {
 
 // hand gives c on, or resets it if its client came to the listener itself.
 func (r *Redirect) hand(c *net.TCPConn, handle Handler) {
-	server, err := originalDst(c)
+	server, err := r.target(c)
 	if err != nil {
 		r.log.Warn("intercept: connection refused", "client", c.RemoteAddr().String(), "err", err)
 		reset(c)
 		return
 	}
 	handle(c, server)
+}
+
+// target returns the address that the client of an intercepted connection dialled.
+func (r *Redirect) target(c *net.TCPConn) (netip.AddrPort, error) {
+	if !r.config.Transparent {
+		return originalDst(c)
+	}
+	local := addrPort(c.LocalAddr())
+	if slices.Contains(r.Addrs(), local) {
+		return netip.AddrPort{}, fmt.Errorf("%w (%s)", errNotRedirected, local)
+	}
+	return local, nil
 }
 
 // keep refreshes the rules until ctx ends. Rules that somebody removed (nft flush ruleset) are written again.
@@ -210,6 +240,9 @@ func (r *Redirect) closeAll() error {
 	if r.rules != nil {
 		err = errors.Join(err, r.rules.close())
 	}
+	if r.routes != nil {
+		err = errors.Join(err, r.routes.remove())
+	}
 	if r.claim != nil { // last: who claims the table next finds it gone
 		err = errors.Join(err, r.claim.Close())
 	}
@@ -225,4 +258,22 @@ func Control(_, _ string, c syscall.RawConn) error {
 		failed = nil
 	}
 	return errors.Join(err, failed)
+}
+
+// TransparentControl is Control for sockets that have other hosts' addresses: listeners behind TPROXY, and connections
+// that keep their client's address and port, which a connection before may have had a moment ago.
+func TransparentControl(network, address string, c syscall.RawConn) error {
+	var failed error
+	err := c.Control(func(fd uintptr) {
+		level, option := unix.SOL_IP, unix.IP_TRANSPARENT
+		if strings.HasSuffix(network, "6") {
+			level, option = unix.SOL_IPV6, unix.IPV6_TRANSPARENT
+		}
+		failed = errors.Join(unix.SetsockoptInt(int(fd), level, option, 1),
+			unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1))
+	})
+	if errors.Is(failed, syscall.EPERM) {
+		failed = fmt.Errorf("intercept: tproxy gives sockets other hosts' addresses, for which the process lacks CAP_NET_ADMIN: run it as root, give it that capability, or use redirect: %w", failed)
+	}
+	return errors.Join(err, failed, Control(network, address, c))
 }

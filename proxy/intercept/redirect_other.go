@@ -10,7 +10,7 @@ import (
 )
 
 // errLinux answers all that needs nf_tables.
-var errLinux = errors.New("intercept: redirect needs Linux: use forward")
+var errLinux = errors.New("intercept: redirect and tproxy need Linux: use forward")
 
 // A Redirect takes over connections by rules of nf_tables, which only Linux has.
 type Redirect struct{}
@@ -38,3 +38,6 @@ func (*Redirect) Close() error { return nil }
 
 // Control does nothing: there are no rules that could turn a socket to the proxy.
 func Control(_, _ string, _ syscall.RawConn) error { return nil }
+
+// TransparentControl returns an error.
+func TransparentControl(_, _ string, _ syscall.RawConn) error { return errLinux }

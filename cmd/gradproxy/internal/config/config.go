@@ -65,10 +65,10 @@ type Peer struct {
 
 // Intercept says how jobs' connections come to the proxy.
 type Intercept struct {
-	Mode     Mode            // default ModeOff
-	Ports    intercept.Ports // destination ports; default 1024-65535
-	Refuse   bool            // on_death: refuse; default direct
-	Gateway  bool            // also what other hosts send through this one; default false
+	Mode    Mode            // default ModeOff
+	Ports   intercept.Ports // destination ports; default 1024-65535
+	Refuse  bool            // on_death: refuse; default direct
+	Gateway bool            // also what other hosts send through this one; default false
 
 	line int
 }
