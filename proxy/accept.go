@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"net"
-	"net/netip"
 	"syscall"
 	"time"
 
@@ -33,7 +32,7 @@ func (p *Proxy) Accept(peer string, opened []byte, in Incoming, accept func() St
 		return
 	}
 	log := p.Log.With("peer", peer, "client", o.client, "server", o.server)
-	c, err := p.reach(in, peer, o.server, log)
+	c, err := p.reach(in, peer, &o, log)
 	select {
 	case <-in.Done():
 		if c != nil {
@@ -70,7 +69,7 @@ func (s *Settings) refusedRetry() time.Duration {
 // reach dials a server for a peer. One that refuses is dialled again: the app beside the peer was not refused, since the
 // proxy there had to accept its connection before anything was known of the server, and so does not try again itself as it
 // would have. No refused dial uses up a socket that accepts once.
-func (p *Proxy) reach(in Incoming, peer string, server netip.AddrPort, log *slog.Logger) (*net.TCPConn, error) {
+func (p *Proxy) reach(in Incoming, peer string, o *opening, log *slog.Logger) (*net.TCPConn, error) {
 	ctx, end := context.WithCancelCause(p.opening)
 	defer end(nil)
 	go func() {
@@ -83,13 +82,13 @@ func (p *Proxy) reach(in Incoming, peer string, server netip.AddrPort, log *slog
 	begin := time.Now()
 	for pause := firstRetry; ; pause = min(2*pause, lastRetry) {
 		set := p.settings.Load() // what a peer may dial may have changed
-		if err := allowed(set.mayDial(peer), p.Own, net.InterfaceAddrs, server); err != nil {
+		if err := allowed(set.mayDial(peer), p.Own, net.InterfaceAddrs, o.server); err != nil {
 			return nil, err
 		}
 		if ctx.Err() != nil { // before the server's one accept is used up
 			return nil, context.Cause(ctx)
 		}
-		c, err := dial(ctx, server, p.Control)
+		c, err := p.dial(ctx, set, peer, o)
 		if err != nil && ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}

@@ -92,8 +92,7 @@ func allowed(rules []DialRule, own []netip.AddrPort, local func() ([]net.Addr, e
 }
 
 // reaches reports whether a connection to a comes to a listener. One on the unspecified address takes those to all addresses
-// of its host, [::] those of IPv4 too; other hosts' ports of the same number are not its own. Where the host does not tell
-// its addresses, any might be one.
+// of its host, [::] those of IPv4 too; other hosts' ports of the same number are not its own.
 func reaches(listener netip.AddrPort, local func() ([]net.Addr, error), a netip.AddrPort) bool {
 	l := listener.Addr()
 	switch {
@@ -103,7 +102,13 @@ func reaches(listener netip.AddrPort, local func() ([]net.Addr, error), a netip.
 		return l == a.Addr()
 	case l.Is4() && a.Addr().Is6():
 		return false
-	case a.Addr().IsLoopback(): // all of 127.0.0.0/8, of which interfaces list one
+	}
+	return isLocal(a.Addr(), local)
+}
+
+// isLocal reports whether an address is one of this host's. Where the host does not tell its addresses, any might be one.
+func isLocal(a netip.Addr, local func() ([]net.Addr, error)) bool {
+	if a.IsLoopback() { // all of 127.0.0.0/8, of which interfaces list one
 		return true
 	}
 	addrs, err := local()
@@ -116,7 +121,7 @@ func reaches(listener netip.AddrPort, local func() ([]net.Addr, error), a netip.
 			return false
 		}
 		ip, ok := netip.AddrFromSlice(n.IP)
-		return ok && ip.Unmap() == a.Addr()
+		return ok && ip.Unmap() == a
 	})
 }
 
@@ -127,11 +132,34 @@ var broadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 const dialTimeout = 20 * time.Second
 
 // dial connects to an app, once: a second connection could use up a listening socket that accepts once (Gloo before May
-// 2023).
-// control sets options of the socket first; nil: none.
-func dial(ctx context.Context, a netip.AddrPort, control func(network, address string, c syscall.RawConn) error) (*net.TCPConn, error) {
-	d := net.Dialer{Timeout: dialTimeout, KeepAliveConfig: keepAlive, FallbackDelay: -1, Control: control}
+// 2023). Where this host may play the client it does. A client's port that a connection of a moment ago still has here
+// becomes another: the kernel has sent nothing then.
+func (p *Proxy) dial(ctx context.Context, set *Settings, peer string, o *opening) (*net.TCPConn, error) {
+	d := net.Dialer{Timeout: dialTimeout, KeepAliveConfig: keepAlive, FallbackDelay: -1, Control: p.Control}
 	d.SetMultipathTCP(false)
+	if p.AsClient == nil || !set.mayPlay(peer, o, net.InterfaceAddrs) {
+		return dial(ctx, &d, o.server)
+	}
+	d.Control, d.LocalAddr = p.AsClient, net.TCPAddrFromAddrPort(o.client)
+	c, err := dial(ctx, &d, o.server)
+	if errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.EADDRINUSE) {
+		d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(o.client.Addr(), 0))
+		return dial(ctx, &d, o.server)
+	}
+	return c, err
+}
+
+// mayPlay reports whether this host may dial the server of a connection as its client: the client is one of the peer, and
+// neither is this host, which would answer itself.
+func (s *Settings) mayPlay(peer string, o *opening, local func() ([]net.Addr, error)) bool {
+	owner := s.peerOf(o.client.Addr())
+	if owner == nil || owner.Name != peer || o.client.Addr().Is4() != o.server.Addr().Is4() {
+		return false
+	}
+	return !isLocal(o.client.Addr(), local) && !isLocal(o.server.Addr(), local)
+}
+
+func dial(ctx context.Context, d *net.Dialer, a netip.AddrPort) (*net.TCPConn, error) {
 	c, err := d.DialContext(ctx, "tcp", a.String())
 	if err != nil {
 		return nil, err

@@ -101,3 +101,33 @@ func TestOwnPortOnThisMachine(t *testing.T) {
 		}
 	}
 }
+
+// A host plays the clients of the peer that asks, and nobody else's.
+func TestWhoIsPlayed(t *testing.T) {
+	s := Settings{Peers: []Peer{
+		{Name: "tokyo", Networks: []netip.Prefix{netip.MustParsePrefix("10.2.0.0/16"), netip.MustParsePrefix("2001:db8:2::/48")}},
+		{Name: "lab", Networks: []netip.Prefix{netip.MustParsePrefix("10.2.9.0/24")}},
+	}}
+	for _, x := range []struct {
+		client, server string
+		play           bool
+		why            string
+	}{
+		{"10.2.0.1:4000", "10.1.0.2:5000", true, "its client"},
+		{"[2001:db8:2::1]:4000", "[2001:db8::2]:5000", true, "its client"},
+		{"10.2.9.1:4000", "10.1.0.2:5000", false, "the client of another peer, whose network is longer"},
+		{"8.8.8.8:4000", "10.1.0.2:5000", false, "nobody's client"},
+		{"10.2.0.1:4000", "[2001:db8::2]:5000", false, "no socket has addresses of two families"},
+		{"10.2.0.1:4000", "10.1.0.1:5000", false, "the server is on this host"},
+	} {
+		o := &opening{client: netip.MustParseAddrPort(x.client), server: netip.MustParseAddrPort(x.server)}
+		if got := s.mayPlay("tokyo", o, thisHost); got != x.play {
+			t.Errorf("mayPlay(%s to %s) = %v: %s", x.client, x.server, got, x.why)
+		}
+	}
+	untold := func() ([]net.Addr, error) { return nil, errors.New("no") }
+	o := &opening{client: netip.MustParseAddrPort("10.2.0.1:4000"), server: netip.MustParseAddrPort("10.1.0.2:5000")}
+	if s.mayPlay("tokyo", o, untold) {
+		t.Error("a host that does not know its own addresses plays a client")
+	}
+}

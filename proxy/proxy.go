@@ -33,7 +33,10 @@ type Config struct {
 	Protocols  []parser.Protocol                                      // tried in this order; none: everything travels verbatim
 	Settings   Settings                                               // may be replaced while the Proxy runs
 	Control    func(network, address string, c syscall.RawConn) error // of sockets that dial servers, as net.Dialer's
-	Own        []netip.AddrPort                                       // addresses of this process's listeners, which no peer may make it dial
+	// AsClient sets the options of sockets that dial servers from their client's address and port, as a gateway does whose
+	// packets to clients pass it; nil: servers see this host. Only clients in the peer's own networks are played.
+	AsClient func(network, address string, c syscall.RawConn) error
+	Own      []netip.AddrPort // addresses of this process's listeners, which no peer may make it dial
 
 	// Answer is how long an opening waits for the peer's answer, beside the time that dialling the server may take; then its
 	// app is reset. The time that connections outlive an outage fits, the tunnel's Resume. 0: 10 minutes.

@@ -94,5 +94,5 @@ func rulesOf(c *config.Config) string {
 		}
 	}
 	plan := redirect.Plan(listen4, listen6)
-	return "# gradproxy run puts the ports of its listeners in place of \"redirect to :1\"\n" + plan.String()
+	return "# gradproxy run puts the ports of its listeners in place of port 1\n" + plan.String()
 }

@@ -140,7 +140,7 @@ func (k *checker) behind(a netip.Addr) bool {
 
 func (k *checker) interception() {
 	i := &k.Intercept
-	if i.Mode == ModeRedirect {
+	if i.Mode != ModeOff {
 		if len(k.Networks()) == 0 {
 			k.errorf(i.line, "peers", "none has networks, so that intercept.mode has nothing to redirect: give one a network")
 		}
@@ -152,6 +152,9 @@ func (k *checker) interception() {
 	}
 	if i.Mode == ModeOff && (i.Refuse || i.Gateway) {
 		k.warnf(i.line, "intercept", "on_death and gateway mean nothing without mode: redirect")
+	}
+	if i.Mode == ModeTProxy && i.Gateway {
+		k.warnf(i.line, "intercept.gateway", "it means nothing with mode: tproxy, which takes what other hosts send anyway, and nothing else")
 	}
 	for n, f := range k.Forward {
 		where := fmt.Sprintf("forward[%d]", n)

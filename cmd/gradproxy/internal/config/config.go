@@ -79,6 +79,7 @@ type Mode uint8
 const (
 	ModeOff      Mode = iota // none do; "off"
 	ModeRedirect             // nf_tables turn those of this host to the proxy; "redirect"
+	ModeTProxy               // a gateway takes those of the hosts behind it, and keeps their addresses; "tproxy"
 )
 
 // A Forward is a listener with one target.

@@ -150,7 +150,7 @@ func (d *document) peer(p *Peer) reader {
 
 func (d *document) intercept(i *Intercept) reader {
 	return d.at(&i.line, d.object(map[string]reader{
-		"mode":     d.oneOf(func(k int) { i.Mode = Mode(k) }, Off, "redirect"),
+		"mode":     d.oneOf(func(k int) { i.Mode = Mode(k) }, Off, "redirect", "tproxy"),
 		"ports":    value(d, &i.Ports, parsePorts),
 		"on_death": d.oneOf(func(k int) { i.Refuse = k == 1 }, "direct", "refuse"),
 		"gateway":  value(d, &i.Gateway, parseBool),

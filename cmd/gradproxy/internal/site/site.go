@@ -95,7 +95,7 @@ func (s *Site) open(c *config.Config) (err error) {
 	s.counts = newCounts(s.registry, s.version)
 	s.proxy, err = proxy.New(proxy.Config{
 		Open: s.openStream, Codecs: codecs.New, PeerCodecs: s.peerCodecs, Protocols: parsers.Protocols(), Settings: settings,
-		Own: s.own(), Answer: c.Tunnel.Resume, Memory: c.Memory, Values: values(c), Residuals: c.State.Memory, Log: s.log, Metrics: proxy.NewMetrics(s.registry), Control: control(c),
+		AsClient: asClient(c), Own: s.own(), Answer: c.Tunnel.Resume, Memory: c.Memory, Values: values(c), Residuals: c.State.Memory, Log: s.log, Metrics: proxy.NewMetrics(s.registry), Control: control(c),
 	})
 	if err != nil {
 		return err
@@ -139,7 +139,7 @@ func (s *Site) redirectConfig(c *config.Config) intercept.RedirectConfig {
 // Redirect returns what c says of the redirect.
 func Redirect(c *config.Config) intercept.RedirectConfig {
 	return intercept.RedirectConfig{Site: c.Site, Networks: c.Networks(), Ports: c.Intercept.Ports, Tunnels: tunnelAddrs(c),
-		Gateway: c.Intercept.Gateway, Refuse: c.Intercept.Refuse}
+		Gateway: c.Intercept.Gateway, Refuse: c.Intercept.Refuse, Transparent: c.Intercept.Mode == config.ModeTProxy}
 }
 
 // tunnelAddrs returns the tunnel addresses of peers as far as the configuration tells them without a name server. The
@@ -160,6 +160,14 @@ func control(c *config.Config) func(network, address string, conn syscall.RawCon
 		return nil
 	}
 	return intercept.Control
+}
+
+// asClient returns what makes sockets that have a client's address; nil where servers see this host.
+func asClient(c *config.Config) func(network, address string, conn syscall.RawConn) error {
+	if c.Intercept.Mode != config.ModeTProxy {
+		return nil
+	}
+	return intercept.TransparentControl
 }
 
 func (s *Site) tunnelConfig(c *config.Config) tunnel.Config {
