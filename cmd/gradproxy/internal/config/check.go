@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/strict"
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/proxy/policy"
 	"github.com/gradproxy/gradproxy/tensor"
@@ -249,7 +250,7 @@ func (k *checker) rule(i int, where string) {
 		err = policy.Check(codec)
 	}
 	if err != nil {
-		k.errorf(r.line, where+".codec", "%s", oneLine(err.Error()))
+		k.errorf(r.line, where+".codec", "%s", strict.OneLine(err.Error()))
 		return
 	}
 	k.flush(r, where, codec)

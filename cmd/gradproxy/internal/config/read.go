@@ -11,6 +11,7 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/strict"
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/proxy"
 	"github.com/gradproxy/gradproxy/tensor"
@@ -54,15 +55,15 @@ func readFile(file string) ([]byte, error) {
 
 // parse reads and checks text as the content of file, which it does not open.
 func parse(file string, text []byte, known Known) (*Config, Problems) {
-	d := &document{file: file}
+	d := &document{strict.Document{File: file, Begin: "site: NAME"}}
 	c := defaults(file)
-	if root := d.parse(text); root != nil {
+	if root := d.Parse(text); root != nil {
 		d.config(c)(root, "")
 		c.complete(filepath.Dir(file))
-		c.check(&d.problems, known)
+		c.check(&d.Problems, known)
 	}
-	slices.SortStableFunc(d.problems, func(a, b Problem) int { return cmp.Compare(a.Line, b.Line) })
-	return c, d.problems
+	slices.SortStableFunc(d.Problems, func(a, b Problem) int { return cmp.Compare(a.Line, b.Line) })
+	return c, d.Problems
 }
 
 // complete fills in what the defaults take from the site's name, and makes paths relative to the file's folder.
@@ -105,23 +106,6 @@ func (d *document) config(c *Config) reader {
 		}
 	}
 	return d.object(fields)
-}
-
-// items reads a list of mappings onto dst.
-func items[T any](d *document, dst *[]T, item func(*T) reader) reader {
-	return d.list(func(n ast.Node, where string) {
-		var v T
-		item(&v)(n, where)
-		*dst = append(*dst, v)
-	})
-}
-
-// object notes the line where a mapping begins.
-func (d *document) at(line *int, read reader) reader {
-	return func(n ast.Node, where string) {
-		*line = lineOf(d.resolve(n))
-		read(n, where)
-	}
 }
 
 func (d *document) tunnel(t *Tunnel) reader {

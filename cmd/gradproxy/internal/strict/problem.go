@@ -1,11 +1,11 @@
-package config
+package strict
 
 import (
 	"fmt"
 	"strings"
 )
 
-// A Problem is one thing that is wrong, or doubtful, in a configuration file.
+// A Problem is one thing that is wrong, or doubtful, in a file.
 type Problem struct {
 	File    string `json:"file"`
 	Line    int    `json:"line"`  // from 1; 0: the file as a whole
