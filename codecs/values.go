@@ -30,7 +30,7 @@ type ValueDecoder interface {
 }
 
 // Values makes a Codec of a method on values. Blocks of float32 are handed to the method as they lie in memory, without
-// a copy; other float types are widened before and rounded after it (tensor.Round), here and nowhere else.
+// a copy; other float types are widened before and rounded after it (tensor.RoundTo), here and nowhere else.
 func Values(m Method) Codec { return values{m} }
 
 // MethodOf returns the method that Values made c of; ok is false for any other codec.
@@ -111,7 +111,6 @@ func (d *valueDecoder) Decode(dst, src []byte) error {
 	if err := d.ValueDecoder.Decode(*values, src); err != nil {
 		return err
 	}
-	tensor.Round(*values, d.dtype)
-	tensor.FromFloat32(dst, *values, d.dtype)
+	tensor.RoundTo(dst, *values, d.dtype)
 	return nil
 }

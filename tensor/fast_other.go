@@ -5,3 +5,10 @@ package tensor
 // There are no kernels.
 
 func (s *sums) tiles(_, _ []float32) bool { return false }
+
+func widenBrainTiles([]float32, []byte) (n int)          { return 0 }
+func widenHalfTiles([]float32, []byte) (n int)           { return 0 }
+func narrowBrainTiles([]byte, []float32, uint32) (n int) { return 0 }
+func narrowHalfTiles([]byte, []float32, uint32) (n int)  { return 0 }
+func roundBrainTiles([]float32) (n int)                  { return 0 }
+func roundHalfTiles([]float32) (n int)                   { return 0 }

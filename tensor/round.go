@@ -1,7 +1,5 @@
 package tensor
 
-import "math"
-
 // Round rounds every value of v to the nearest value of the float type d, ties to even; what lies beyond the largest
 // finite one becomes that one, since no lossy method should make an infinity of a large value. FromFloat32 then is exact.
 // Infinities and NaN stay. It panics unless d is a float type.
@@ -9,34 +7,14 @@ func Round(v []float32, d DType) {
 	switch d {
 	case Float32, Float64:
 	case BFloat16:
-		for i, x := range v {
-			v[i] = roundToBrain(x)
-		}
+		roundBrain(v[roundBrainTiles(v):])
 	case Float16:
-		for i, x := range v {
-			v[i] = roundToHalf(x)
-		}
+		roundHalf(v[roundHalfTiles(v):])
 	default:
 		panic("tensor: rounding to " + d.String() + ", which is no float type")
 	}
 }
 
-func roundToBrain(x float32) float32 {
-	b := uint32(floatToBrain(x)) << 16
-	if b&0x7fffffff == 0x7f800000 && math.Abs(float64(x)) <= math.MaxFloat32 {
-		b -= 1 << 16 // what comes before infinity
-	}
-	return math.Float32frombits(b)
-}
-
-const maxHalf = 65504
-
-func roundToHalf(x float32) float32 {
-	switch {
-	case x > maxHalf && x <= math.MaxFloat32:
-		return maxHalf
-	case x < -maxHalf && x >= -math.MaxFloat32:
-		return -maxHalf
-	}
-	return halfToFloat(floatToHalf(x))
-}
+// RoundTo sets dst, elements of type d, from src as Round does and then FromFloat32, in one pass. It panics as FromFloat32
+// does.
+func RoundTo(dst []byte, src []float32, d DType) { fromFloat32(dst, src, d, largestBrain, largestHalf) }

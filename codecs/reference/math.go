@@ -63,8 +63,7 @@ func add(dst, r []byte, y []float32, t tensor.DType) {
 	defer scratch.Put(v)
 	tensor.ToFloat32(*v, r, t)
 	add32(y, *v, y)
-	tensor.Round(y, t)
-	tensor.FromFloat32(dst, y, t)
+	tensor.RoundTo(dst, y, t)
 }
 
 // add32 sets s, which may be r or y, to r + y, and what lies beyond the largest finite value to that.

@@ -29,7 +29,7 @@ var packages = []struct {
 	{"codecs/internal/magnitude", magnitude},
 	{"codecs/countsketch", countsketch},
 	{"codecs/internal/arith", arith},
-	{"tensor", tensorSums},
+	{"tensor", tensor},
 }
 
 func main() {

@@ -5,6 +5,11 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
+func tensor(k *kernel) {
+	tensorSums(k)
+	conversions(k)
+}
+
 // tensorSums are the sums by which a block is compared with the one before it: 16 of each, one for each lane.
 func tensorSums(k *kernel) {
 	for _, tier := range []string{"AVX2", "AVX512"} {
