@@ -1,0 +1,12 @@
+package tc
+
+// Support says what the running kernel has, by its modules' names where they have one.
+type Support struct {
+	TBF       bool `json:"tbf"`
+	HTB       bool `json:"htb"` // with u32 filters
+	Netem     bool `json:"netem"`
+	NetemSeed bool `json:"netem_seed"` // netem takes a seed: Linux 6.6 and later
+	FQ        bool `json:"fq"`
+	Clsact    bool `json:"clsact"`
+	IFB       bool `json:"ifb"` // and what redirects to it: u32, mirred
+}
