@@ -67,7 +67,12 @@ func (m mxnetMode) job(t *testing.T, args ...string) testbed.Job {
 // MXNet says nothing when a connection is lost that had something to carry, and waits for ever: the deadline ends it.
 func runMXNet(t *testing.T, link wansim.Link, job testbed.Job, c *testbed.Config) (l leg, ps testbed.Proxies) {
 	t.Helper()
-	w := newWAN(t, 2, link)
+	return runMXNetOn(t, newWAN(t, 2, link), job, c)
+}
+
+// runMXNetOn is runMXNet over a WAN that exists.
+func runMXNetOn(t *testing.T, w *testbed.WAN, job testbed.Job, c *testbed.Config) (l leg, ps testbed.Proxies) {
+	t.Helper()
 	if c != nil {
 		ps = startProxies(t, w, *c)
 	}

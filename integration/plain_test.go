@@ -18,12 +18,22 @@ import (
 	wansim "github.com/gradproxy/gradproxy/wan-sim"
 )
 
-// How a connection between two sites begins and ends must reach the far end as what it was, with proxies and without.
+// How a connection between two sites begins and ends must reach the far end as what it was, without proxies, with one
+// beside each end, and with one on each gateway.
 func TestConnectionsEndAsTheyWere(t *testing.T) {
-	for _, proxies := range []bool{false, true} {
-		t.Run("proxies="+strconv.FormatBool(proxies), func(t *testing.T) {
-			w := newWAN(t, 2, wansim.Link{Delay: 5 * time.Millisecond})
-			if proxies {
+	link := wansim.Link{Delay: 5 * time.Millisecond}
+	for _, c := range []struct {
+		name    string
+		proxies bool
+		wan     func(*testing.T, int, wansim.Link) *testbed.WAN
+	}{
+		{"direct", false, newWAN},
+		{"redirect", true, newWAN},
+		{"tproxy", true, newGateways},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := c.wan(t, 2, link)
+			if c.proxies {
 				ps := startProxies(t, w, testbed.Config{RefusedRetry: "1s"})
 				defer func() { wantCarried(t, ps[0]) }()
 			}

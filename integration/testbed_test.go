@@ -54,9 +54,20 @@ var gradproxy = sync.OnceValues(func() (*testbed.Gradproxy, error) {
 // newWAN lays a WAN of n sites for the time of the test.
 func newWAN(t *testing.T, n int, link wansim.Link) *testbed.WAN {
 	t.Helper()
+	return layWAN(t, testbed.NewWAN, n, link)
+}
+
+// newGateways lays one with a gateway before each site.
+func newGateways(t *testing.T, n int, link wansim.Link) *testbed.WAN {
+	t.Helper()
+	return layWAN(t, testbed.NewWANOfGateways, n, link)
+}
+
+func layWAN(t *testing.T, lay func(context.Context, int, wansim.Link) (*testbed.WAN, error), n int, link wansim.Link) *testbed.WAN {
+	t.Helper()
 	require.Root(t)
 	require.Command(t, "nsenter")
-	w, err := testbed.NewWAN(context.Background(), n, link)
+	w, err := lay(context.Background(), n, link)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,8 +218,14 @@ func sameResults(t *testing.T, want, got []testbed.Result) {
 // compare runs job directly and through lossless proxies, and demands the same results and fewer bytes on the WAN.
 func compare(t *testing.T, job testbed.Job) {
 	t.Helper()
+	compareOn(t, newWAN, job)
+}
+
+// compareOn is compare over a WAN that lay makes.
+func compareOn(t *testing.T, lay func(*testing.T, int, wansim.Link) *testbed.WAN, job testbed.Job) {
+	t.Helper()
 	want := direct(t, job)
-	w := newWAN(t, job.Ranks, lan)
+	w := lay(t, job.Ranks, lan)
 	startProxies(t, w, testbed.Config{})
 	before := w.LinkBytes()
 	got := leg{results: runJob(t, w, job), bytes: w.LinkBytes() - before}

@@ -95,6 +95,7 @@ policy:
 // configuration is the YAML file of site i.
 func (g *Gradproxy) configuration(w *WAN, i int, c Config) string {
 	own := w.Sites[i]
+	_, addr, _ := own.edge()
 	resume, retry := cmp.Or(c.Resume, "5m"), cmp.Or(c.RefusedRetry, "30s")
 	congestion := ""
 	if c.Congestion != "" {
@@ -102,25 +103,34 @@ func (g *Gradproxy) configuration(w *WAN, i int, c Config) string {
 	}
 	text := fmt.Sprintf(`site: %[1]s
 tunnel: {listen: "%[2]s:%[3]d", cert: %[4]s/%[1]s.pem, key: %[4]s/%[1]s.key, ca: %[4]s/ca.pem, resume: %[5]s%[8]s}
-intercept: {mode: redirect, ports: 1024-65535, on_death: direct}
+intercept: {mode: %[9]s, ports: 1024-65535, on_death: direct}
 admin: "%[6]s"
 drain: 5s
 refused_retry: %[7]s
 peers:
-`, own.Site, own.Addr, tunnelPort, g.dir, resume, adminAddress, retry, congestion)
+`, own.Site, addr, tunnelPort, g.dir, resume, adminAddress, retry, congestion, own.intercept())
 	for _, j := range c.sites(w) {
 		if j == i {
 			continue
 		}
 		peer := w.Sites[j]
+		_, dial, _ := peer.edge()
 		text += fmt.Sprintf(`  - {name: %[1]s, dial: "%[2]s:%[3]d", id: "spiffe://%[4]s/%[1]s", networks: ["%[5]s", "%[6]s"], may_dial: ["%[7]s:1024-65535", "[%[8]s]/%[9]d:1024-65535"]}
-`, peer.Site, peer.Addr, tunnelPort, domain, peer.Network, peer.Network6, own.Network,
+`, peer.Site, dial, tunnelPort, domain, peer.Network, peer.Network6, own.Network,
 			own.Network6.Addr(), own.Network6.Bits())
 	}
 	if c.References != "" {
 		text += fmt.Sprintf("references: %s\n", c.References)
 	}
 	return text + c.Loss.yaml(len(w.Sites))
+}
+
+// intercept returns how the site's proxy takes connections over.
+func (s *Site) intercept() string {
+	if s.Gateway != nil {
+		return "tproxy"
+	}
+	return "redirect"
 }
 
 const (
@@ -164,7 +174,8 @@ func (g *Gradproxy) StartOne(w *WAN, i int, c Config) (*Proxy, error) {
 	if err := os.WriteFile(file, []byte(g.configuration(w, i, c)), 0o600); err != nil {
 		return nil, fmt.Errorf("testbed: %w", err)
 	}
-	p, err := startProcess(w.Sites[i].Command(g.binary, "run", "-c", file), nil)
+	ns, _, _ := w.Sites[i].edge()
+	p, err := startProcess(ns.Command(g.binary, "run", "-c", file), nil)
 	if err != nil {
 		return nil, err
 	}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"slices"
 	"strconv"
@@ -157,10 +156,8 @@ func (ps Proxies) Sum(ctx context.Context, metric string, labels ...string) (sum
 // get asks the proxy's admin address, which only its namespace sees.
 func (p *Proxy) get(ctx context.Context, path string) (body string, err error) {
 	client := http.Client{
-		Timeout: 10 * time.Second,
-		Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, network, address string) (c net.Conn, err error) {
-			return p.site.Dial(ctx, network, address)
-		}},
+		Timeout:   10 * time.Second,
+		Transport: &http.Transport{DisableKeepAlives: true, DialContext: p.site.dialEdge},
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+adminAddress+path, nil)
 	if err != nil {

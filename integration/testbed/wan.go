@@ -24,6 +24,7 @@ type Site struct {
 	Network   netip.Prefix // holds Addr
 	Network6  netip.Prefix // holds Addr6
 	Interface string       // a device that has Addr and Addr6
+	Gateway   *Gateway     // between the host and the WAN; nil: the host is on the WAN itself
 }
 
 // A WAN is a full mesh of links between sites. Its methods are safe for concurrent use.
@@ -38,6 +39,15 @@ var made atomic.Int64 // WANs that this process has made: namespaces need names 
 // NewWAN lays a link between every two of n sites, the same in both directions. It ends with Close or with ctx, and the
 // links with this process; the names of the namespaces of a process that is killed stay in /run/netns.
 func NewWAN(ctx context.Context, n int, link wansim.Link) (*WAN, error) {
+	return newWAN(ctx, n, link, false)
+}
+
+// NewWANOfGateways is NewWAN with a gateway before each site, on which its proxy runs, and not beside the ranks.
+func NewWANOfGateways(ctx context.Context, n int, link wansim.Link) (*WAN, error) {
+	return newWAN(ctx, n, link, true)
+}
+
+func newWAN(ctx context.Context, n int, link wansim.Link, gateways bool) (*WAN, error) {
 	if n < 2 || n > maxSites {
 		return nil, fmt.Errorf("testbed: %d sites: want 2 to %d", n, maxSites)
 	}
@@ -62,6 +72,11 @@ func NewWAN(ctx context.Context, n int, link wansim.Link) (*WAN, error) {
 		}
 		s.Network, s.Network6 = netip.PrefixFrom(s.Addr, 24).Masked(), netip.PrefixFrom(s.Addr6, 48).Masked()
 		w.Sites = append(w.Sites, s)
+		if gateways {
+			if err := s.addGateway(); err != nil {
+				return nil, errors.Join(err, w.Close())
+			}
+		}
 		// JAX announces what the host's own name resolves to.
 		if err := ns.SetHosts(map[netip.Addr][]string{s.Addr: {host}}); err != nil {
 			return nil, errors.Join(err, w.Close())
@@ -92,12 +107,21 @@ func firstPeer(i int) int {
 	return 0
 }
 
-// end describes the device in s that leads to the site peer, which is the i-th.
+// edge returns where the site's links end and its proxy runs, and the addresses there.
+func (s *Site) edge() (ns *wansim.Namespace, addr, addr6 netip.Addr) {
+	if s.Gateway != nil {
+		return s.Gateway.Namespace, s.Gateway.Addr, s.Gateway.Addr6
+	}
+	return s.Namespace, s.Addr, s.Addr6
+}
+
+// end describes the device of s that leads to the site peer, which is the i-th.
 func (s *Site) end(peer *Site, i int) wansim.NamespaceEnd {
+	ns, addr, addr6 := s.edge()
 	return wansim.NamespaceEnd{
-		Namespace: s.Namespace,
+		Namespace: ns,
 		Device:    device(i),
-		Addresses: []netip.Prefix{netip.PrefixFrom(s.Addr, 32), netip.PrefixFrom(s.Addr6, 128)},
+		Addresses: []netip.Prefix{netip.PrefixFrom(addr, 32), netip.PrefixFrom(addr6, 128)},
 		Routes:    []netip.Prefix{peer.Network, peer.Network6},
 	}
 }
@@ -110,6 +134,9 @@ func (w *WAN) Close() error {
 	}
 	for _, s := range w.Sites {
 		errs = append(errs, s.Namespace.Close())
+		if s.Gateway != nil {
+			errs = append(errs, s.Gateway.Namespace.Close())
+		}
 	}
 	return errors.Join(errs...)
 }
