@@ -105,8 +105,13 @@ func (m method) String() string {
 
 // AppendBlock implements sparse.Coder.
 func (m method) AppendBlock(dst []byte, x []float32, step uint64, p *sparse.Picks) ([]byte, error) {
-	k := sparse.Count(m.density(step), len(x))
-	p.Keys, p.Values, p.Sample = magnitude.Near(p.Keys[:0], p.Values[:0], x, k, k+k/3, enough, p.Sample)
+	return m.AppendValues(dst, magnitude.Values{X: x}, step, p)
+}
+
+// AppendValues implements sparse.SumCoder.
+func (m method) AppendValues(dst []byte, v magnitude.Values, step uint64, p *sparse.Picks) ([]byte, error) {
+	k := sparse.Count(m.density(step), v.Len())
+	p.Keys, p.Values, p.Sample = magnitude.Near(p.Keys[:0], p.Values[:0], v, k, k+k/3, enough, p.Sample)
 	return sparse.AppendPairs(dst, p, m.Values)
 }
 

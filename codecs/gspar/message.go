@@ -44,8 +44,8 @@ func (q *sparsified) appendShorter(dst []byte, p *sparse.Picks) []byte {
 // appendHybrid appends QA (index, value) and QB (1/λ once, index, sign).
 func (q *sparsified) appendHybrid(dst []byte, p *sparse.Picks) []byte {
 	dst = q.appendHeader(dst, hybrid)
-	dst = q.appendValues(sparse.AppendKeys(dst, q.A, p))
-	dst = sparse.AppendKeys(dst, q.B, p)
+	dst = q.appendValues(sparse.AppendKeys(dst, q.A))
+	dst = sparse.AppendKeys(dst, q.B)
 	signs := len(dst)
 	dst = append(dst, make([]byte, (len(q.B)+7)/8)...)
 	for i, negative := range q.negative {
@@ -86,7 +86,7 @@ func decodeHybrid(x []float32, src []byte, unit float32, p *sparse.Picks) (rest 
 	if src, err = sparse.DecodePairs(x, src, wireType, p); err != nil {
 		return nil, err
 	}
-	if p.Keys, src, err = sparse.DecodeKeys(p.Keys[:0], len(x), src, p); err != nil {
+	if p.Keys, src, err = sparse.DecodeKeys(p.Keys[:0], len(x), src); err != nil {
 		return nil, err
 	}
 	signs := (len(p.Keys) + 7) / 8

@@ -63,7 +63,7 @@ type Coding interface {
 func Ascending(keys []uint64) bool { return descent(keys) < 0 }
 
 // descent returns the index of the first key that is not greater than the one before, -1 if there is none.
-func descent(keys []uint64) int {
+func descent[K key](keys []K) int {
 	for i := 1; i < len(keys); i++ {
 		if keys[i] <= keys[i-1] {
 			return i
@@ -73,7 +73,7 @@ func descent(keys []uint64) int {
 }
 
 // mustAscend panics if keys do not ascend strictly.
-func mustAscend(keys []uint64) {
+func mustAscend[K key](keys []K) {
 	if i := descent(keys); i >= 0 {
 		panic(fmt.Sprintf("keys: key %d is %d, after %d; keys must ascend", i, keys[i], keys[i-1]))
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 	"math/bits"
+	"slices"
 
 	"github.com/gradproxy/gradproxy/codecs/internal/bitio"
 )
@@ -46,38 +47,45 @@ func (d divisor) value() (v uint64, ok bool) {
 	return 1 << d.j, true
 }
 
-// cost returns the bits of the gaps of keys, or the greatest number if they are more.
-func (d divisor) cost(keys []uint64) uint64 {
-	quotients := uint64(0) // at most the sum of all gaps, which is below 2^64
-	perKey := d.j + 1
+// quotients adds up the quotients of the gaps of keys, and, for thirds, the second bits of remainders: all bits but those
+// that each gap has. The sum is at most that of all gaps.
+func quotients[K key](d divisor, keys []K) (sum uint64) {
 	if d.thirds {
 		for i := 1; i < len(keys); i++ {
-			t := (keys[i] - keys[i-1] - 1) >> d.j
-			quotients += t/3 + (t%3+2)/3 // and the second bit of the remainder, if that is not 0
+			t := uint64(keys[i]-keys[i-1]-1) >> d.j
+			sum += t/3 + (t%3+2)/3
 		}
-		perKey++
-	} else {
-		for i := 1; i < len(keys); i++ {
-			quotients += (keys[i] - keys[i-1] - 1) >> d.j
-		}
+		return sum
 	}
-	sum, carry := bits.Add64(quotients, uint64(len(keys)-1)*uint64(perKey), 0)
+	for i := 1; i < len(keys); i++ {
+		sum += uint64(keys[i]-keys[i-1]-1) >> d.j
+	}
+	return sum
+}
+
+// bitsOf returns the bits of the gaps of keys, or the greatest number if they are more.
+func bitsOf[G gaps](d divisor, keys G) uint64 {
+	perKey := d.j + 1
+	if d.thirds {
+		perKey++
+	}
+	sum, carry := bits.Add64(keys.quotients(d), uint64(keys.count()-1)*uint64(perKey), 0)
 	return sum | -carry
 }
 
-// choose returns the power of two of least cost, or, if that is less, three quarters or one and a half of it.
-func choose(keys []uint64) divisor {
-	if len(keys) < 2 {
-		return divisor{}
+// choose returns the power of two of least cost, or, if that is less, three quarters or one and a half of it, and that cost.
+func choose[G gaps](keys G) (best divisor, least uint64) {
+	if keys.count() < 2 {
+		return divisor{}, 0
 	}
 	// The cost of 2^j is convex in j: from j to j+1 it changes by n - Σ⌈⌊g/2^j⌋/2⌉, which grows with j. So from near
 	// the mean gap downhill is the way to the least.
-	gaps := uint64(len(keys) - 1)
-	mean := (keys[len(keys)-1] - keys[0] - gaps) / gaps
-	best := divisor{j: uint(max(0, bits.Len64(mean)-1))}
-	least := best.cost(keys)
+	n := uint64(keys.count() - 1)
+	mean := (keys.last() - keys.first() - n) / n
+	best = divisor{j: uint(max(0, bits.Len64(mean)-1))}
+	least = bitsOf(best, keys)
 	better := func(d divisor) bool {
-		cost := d.cost(keys)
+		cost := bitsOf(d, keys)
 		if cost >= least {
 			return false
 		}
@@ -92,53 +100,74 @@ func choose(keys []uint64) divisor {
 	for j := max(power, 2) - 2; j < power; j++ {
 		better(divisor{j: j, thirds: true})
 	}
-	return best
+	return best, least
 }
 
 // Append implements Coding.
-func (Rice) Append(dst []byte, keys []uint64) []byte {
-	if len(keys) == 0 {
+func (Rice) Append(dst []byte, keys []uint64) []byte { return appendRice(dst, wide(keys)) }
+
+// Append32 is Append for keys of 32 bits.
+func (Rice) Append32(dst []byte, keys []uint32) []byte { return appendRice(dst, narrow(keys)) }
+
+func appendRice[G gaps](dst []byte, keys G) []byte {
+	if keys.count() == 0 {
 		return dst
 	}
-	mustAscend(keys)
-	d := choose(keys)
+	keys.mustAscend()
+	d, cost := choose(keys)
+	head := byte(d.j)
 	if d.thirds {
-		dst = append(dst, byte(d.j|thirdsFlag))
-	} else {
-		dst = append(dst, byte(d.j))
+		head |= thirdsFlag
 	}
-	dst = binary.AppendUvarint(dst, keys[0])
-	w := bitio.NewWriter(dst)
-	for i := 1; i < len(keys); i++ {
-		d.write(&w, keys[i]-keys[i-1]-1)
-	}
-	return w.Bytes()
+	dst = binary.AppendUvarint(append(dst, head), keys.first())
+	const slack = 16 // bytes that bitio.Put writes beyond
+	n := len(dst)
+	size := n + int((cost+7)/8)
+	dst = slices.Grow(dst, size+slack-n)[:size+slack]
+	clear(dst[n:][:8])
+	keys.write(d, dst[n:])
+	return dst[:size]
 }
 
-// write writes a gap.
-func (d divisor) write(w *bitio.Writer, gap uint64) {
-	quotient, rest := gap>>d.j, gap&(1<<d.j-1)
+// write writes the gaps of keys to buf, from bit at, and returns where they end.
+func write[K key](d divisor, buf []byte, at uint, keys []K) uint {
+	for i := 1; i < len(keys); i++ {
+		at = d.put(buf, at, uint64(keys[i]-keys[i-1]-1))
+	}
+	return at
+}
+
+// put writes a gap.
+func (d divisor) put(buf []byte, at uint, gap uint64) uint {
+	quotient, rest := gap>>(d.j&63), gap&(1<<(d.j&63)-1)
 	n := d.j + 1 // the zero that ends the ones, and the remainder
 	if d.thirds {
 		high := quotient % 3
 		quotient /= 3
 		second := (high + 1) / 2 // 0 is written as 0, 1 as 10, 2 as 11
-		rest |= (high + second) << d.j
+		rest |= (high + second) << (d.j & 63)
 		n += 1 + uint(second)
 	}
-	if quotient+uint64(n) <= 64 {
-		w.Write((1<<quotient-1)<<n|rest, uint(quotient)+n)
-		return
+	for quotient+uint64(n) > 64 {
+		if quotient == 0 { // a divisor of 64 bits, and a second bit
+			at, n = bitio.Put(buf, at, 0, n-64), 64
+			break
+		}
+		ones := uint(min(quotient, 32))
+		at = bitio.Put(buf, at, 1<<ones-1, ones)
+		quotient -= uint64(ones)
 	}
-	for ; quotient > 32; quotient -= 32 {
-		w.Write(math.MaxUint32, 32)
-	}
-	w.Write(1<<quotient-1, uint(quotient))
-	w.Write(rest, n)
+	return bitio.Put(buf, at, (1<<quotient-1)<<(n&63)|rest, uint(quotient)+n)
 }
 
 // Decode implements Coding.
-func (c Rice) Decode(keys []uint64, src []byte) (used int, err error) {
+func (Rice) Decode(keys []uint64, src []byte) (used int, err error) { return decodeRice(keys, src) }
+
+// Decode32 is Decode for keys of 32 bits: others are ErrCorrupt.
+func (Rice) Decode32(keys []uint32, src []byte) (used int, err error) { return decodeRice(keys, src) }
+
+func decodeRice[K key](keys []K, src []byte) (used int, err error) {
+	var c Rice
 	if len(keys) == 0 {
 		return 0, nil
 	}
@@ -154,7 +183,10 @@ func (c Rice) Decode(keys []uint64, src []byte) (used int, err error) {
 	if n <= 0 {
 		return 0, corrupt(c, "its first key is no number of 64 bits")
 	}
-	keys[0] = first
+	keys[0] = K(first)
+	if uint64(keys[0]) != first {
+		return 0, corrupt(c, "its first key has more than 32 bits")
+	}
 	head := 1 + n
 	r := bitio.NewReader(src[head:])
 	mostQuotient := math.MaxUint64 / v
@@ -163,10 +195,10 @@ func (c Rice) Decode(keys []uint64, src []byte) (used int, err error) {
 		quotient, rest := d.read(&r, mostQuotient)
 		gap := quotient*v + rest
 		key := last + 1 + gap
-		if key <= last || gap < rest {
+		if key <= last || gap < rest || key > uint64(^K(0)) {
 			return 0, errDescent(c, i)
 		}
-		keys[i], last = key, key
+		keys[i], last = K(key), key
 	}
 	used, ok = r.Close()
 	if !ok {

@@ -91,10 +91,15 @@ func (m method) String() string {
 }
 
 // AppendBlock implements sparse.Coder.
-func (m method) AppendBlock(dst []byte, x []float32, _ uint64, p *sparse.Picks) ([]byte, error) {
-	k := sparse.Count(m.K, len(x))
-	p.Keys, p.Values, p.Sample = magnitude.Near(p.Keys[:0], p.Values[:0], x, k, 2*k, magnitude.Enough, p.Sample)
-	return sparse.AppendMapped(dst, len(x), p, m.Values)
+func (m method) AppendBlock(dst []byte, x []float32, step uint64, p *sparse.Picks) ([]byte, error) {
+	return m.AppendValues(dst, magnitude.Values{X: x}, step, p)
+}
+
+// AppendValues implements sparse.SumCoder.
+func (m method) AppendValues(dst []byte, v magnitude.Values, _ uint64, p *sparse.Picks) ([]byte, error) {
+	k := sparse.Count(m.K, v.Len())
+	p.Keys, p.Values, p.Sample = magnitude.Near(p.Keys[:0], p.Values[:0], v, k, 2*k, magnitude.Enough, p.Sample)
+	return sparse.AppendMapped(dst, v.Len(), p, m.Values)
 }
 
 // DecodeBlock implements sparse.Coder.

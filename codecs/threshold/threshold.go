@@ -97,8 +97,13 @@ func (m method) String() string {
 }
 
 // AppendBlock implements sparse.Coder.
-func (m method) AppendBlock(dst []byte, x []float32, _ uint64, p *sparse.Picks) ([]byte, error) {
-	p.Keys, p.Values = magnitude.Select(p.Keys[:0], p.Values[:0], x, magnitude.AtLeast(m.T))
+func (m method) AppendBlock(dst []byte, x []float32, step uint64, p *sparse.Picks) ([]byte, error) {
+	return m.AppendValues(dst, magnitude.Values{X: x}, step, p)
+}
+
+// AppendValues implements sparse.SumCoder.
+func (m method) AppendValues(dst []byte, v magnitude.Values, _ uint64, p *sparse.Picks) ([]byte, error) {
+	p.Keys, p.Values = magnitude.Select(p.Keys[:0], p.Values[:0], v, magnitude.AtLeast(m.T))
 	return sparse.AppendPairs(dst, p, m.Values)
 }
 

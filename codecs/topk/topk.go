@@ -104,12 +104,17 @@ func (m method) String() string {
 }
 
 // AppendBlock implements sparse.Coder.
-func (m method) AppendBlock(dst []byte, x []float32, _ uint64, p *sparse.Picks) ([]byte, error) {
-	k := sparse.Count(m.K, len(x))
+func (m method) AppendBlock(dst []byte, x []float32, step uint64, p *sparse.Picks) ([]byte, error) {
+	return m.AppendValues(dst, magnitude.Values{X: x}, step, p)
+}
+
+// AppendValues implements sparse.SumCoder.
+func (m method) AppendValues(dst []byte, v magnitude.Values, _ uint64, p *sparse.Picks) ([]byte, error) {
+	k := sparse.Count(m.K, v.Len())
 	if m.Sampled {
-		p.Keys, p.Values, p.Sample = magnitude.Near(p.Keys[:0], p.Values[:0], x, k, 2*k, magnitude.Enough, p.Sample)
+		p.Keys, p.Values, p.Sample = magnitude.Near(p.Keys[:0], p.Values[:0], v, k, 2*k, magnitude.Enough, p.Sample)
 	} else {
-		p.Keys, p.Values, p.Sample = magnitude.Top(p.Keys[:0], p.Values[:0], x, k, p.Sample)
+		p.Keys, p.Values, p.Sample = magnitude.Top(p.Keys[:0], p.Values[:0], v, k, p.Sample)
 	}
 	return sparse.AppendPairs(dst, p, m.Values)
 }

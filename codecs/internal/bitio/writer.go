@@ -44,3 +44,14 @@ func (w *Writer) Bytes() []byte {
 	}
 	return w.buf
 }
+
+// Put writes the low n bits of v, of 1 to 64, at bit at of buf, and returns where they end. The bits above in v must be 0,
+// and those of buf from at on to the end of its 8 bytes, counted from the first. Put writes so many bytes more: buf has
+// room for the 8 that at is in and the 8 after them.
+func Put(buf []byte, at uint, v uint64, n uint) uint {
+	v <<= (64 - n) & 63
+	here := buf[at>>6<<3:][:16]
+	binary.BigEndian.PutUint64(here, binary.BigEndian.Uint64(here)|v>>(at&63))
+	binary.BigEndian.PutUint64(here[8:], v<<1<<(^at&63))
+	return at + n
+}

@@ -4,12 +4,22 @@
 
 package magnitude
 
-// selectAVX2 is selectPart for n values, a multiple of 32 above 0.
+// selectAVX2 is selectPart for n values, a multiple of 32 above 0. It writes no more than n keys and values.
 //
 //go:noescape
 func selectAVX2(keys *uint32, values *float32, x *float32, n int, from uint32, t uint32) int
 
-// selectAVX512 is selectPart for n values, a multiple of 32 above 0. It writes 16 keys and values at a time, no more than n in all.
+// selectAVX512 is selectPart for n values, a multiple of 32 above 0. It writes no more than n keys and values.
 //
 //go:noescape
 func selectAVX512(keys *uint32, values *float32, x *float32, n int, from uint32, t uint32) int
+
+// selectSumsAVX2 is selectPart for n sums, a multiple of 32 above 0. It writes no more than n keys and values.
+//
+//go:noescape
+func selectSumsAVX2(keys *uint32, values *float32, x *float32, y *float32, n int, from uint32, t uint32) int
+
+// selectSumsAVX512 is selectPart for n sums, a multiple of 32 above 0. It writes no more than n keys and values.
+//
+//go:noescape
+func selectSumsAVX512(keys *uint32, values *float32, x *float32, y *float32, n int, from uint32, t uint32) int

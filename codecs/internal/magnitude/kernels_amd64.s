@@ -7,9 +7,9 @@
 // func selectAVX2(keys *uint32, values *float32, x *float32, n int, from uint32, t uint32) int
 // Requires: AVX, AVX2, BMI
 TEXT ·selectAVX2(SB), NOSPLIT, $0-48
-	MOVQ         keys+0(FP), AX
-	MOVQ         values+8(FP), CX
-	MOVQ         x+16(FP), DX
+	MOVQ         x+16(FP), AX
+	MOVQ         keys+0(FP), CX
+	MOVQ         values+8(FP), DX
 	MOVQ         n+24(FP), BX
 	MOVL         from+32(FP), SI
 	MOVL         $0x7fffffff, DI
@@ -23,13 +23,13 @@ TEXT ·selectAVX2(SB), NOSPLIT, $0-48
 	XORL         DI, DI
 
 loop1:
-	VPAND     (DX), Y1, Y2
+	VPAND     (AX), Y1, Y2
 	VPCMPGTD  Y0, Y2, Y2
-	VPAND     32(DX), Y1, Y3
+	VPAND     32(AX), Y1, Y3
 	VPCMPGTD  Y0, Y3, Y3
-	VPAND     64(DX), Y1, Y4
+	VPAND     64(AX), Y1, Y4
 	VPCMPGTD  Y0, Y4, Y4
-	VPAND     96(DX), Y1, Y5
+	VPAND     96(AX), Y1, Y5
 	VPCMPGTD  Y0, Y5, Y5
 	VPACKSSDW Y3, Y2, Y2
 	VPACKSSDW Y5, Y4, Y4
@@ -41,18 +41,18 @@ loop1:
 	JZ        none
 
 next:
-	BSFL  R9, R8
-	MOVL  (DX)(R8*4), R10
-	MOVL  R10, (CX)(DI*4)
-	ADDL  SI, R8
-	MOVL  R8, (AX)(DI*4)
-	INCQ  DI
-	BLSRL R9, R9
-	JNZ   next
+	BSFL   R9, R8
+	VMOVSS (AX)(R8*4), X2
+	VMOVSS X2, (DX)(DI*4)
+	ADDL   SI, R8
+	MOVL   R8, (CX)(DI*4)
+	INCQ   DI
+	BLSRL  R9, R9
+	JNZ    next
 
 none:
 	ADDL $0x20, SI
-	ADDQ $0x00000080, DX
+	ADDQ $0x00000080, AX
 	SUBQ $0x00000020, BX
 	JNZ  loop1
 	MOVQ DI, ret+40(FP)
@@ -72,9 +72,9 @@ GLOBL order<>(SB), RODATA|NOPTR, $32
 // func selectAVX512(keys *uint32, values *float32, x *float32, n int, from uint32, t uint32) int
 // Requires: AVX, AVX512F, POPCNT
 TEXT ·selectAVX512(SB), NOSPLIT, $0-48
-	MOVQ         keys+0(FP), AX
-	MOVQ         values+8(FP), CX
-	MOVQ         x+16(FP), DX
+	MOVQ         x+16(FP), AX
+	MOVQ         keys+0(FP), CX
+	MOVQ         values+8(FP), DX
 	MOVQ         n+24(FP), BX
 	MOVL         $0x7fffffff, SI
 	VMOVD        SI, X0
@@ -88,10 +88,10 @@ TEXT ·selectAVX512(SB), NOSPLIT, $0-48
 	XORL         SI, SI
 
 loop2:
-	VMOVDQU32     (DX), Z4
+	VMOVUPS       (AX), Z4
 	VPANDD        Z1, Z4, Z5
 	VPCMPUD       $0x05, Z0, Z5, K1
-	VMOVDQU32     64(DX), Z5
+	VMOVUPS       64(AX), Z5
 	VPANDD        Z1, Z5, Z6
 	VPCMPUD       $0x05, Z0, Z6, K2
 	VPADDD        Z3, Z2, Z6
@@ -99,22 +99,22 @@ loop2:
 	JZ            none
 	VPCOMPRESSD.Z Z4, K1, Z4
 	VPCOMPRESSD.Z Z2, K1, Z2
-	VMOVDQU32     Z4, (CX)(SI*4)
-	VMOVDQU32     Z2, (AX)(SI*4)
+	VMOVDQU32     Z4, (DX)(SI*4)
+	VMOVDQU32     Z2, (CX)(SI*4)
 	KMOVW         K1, DI
 	POPCNTL       DI, DI
 	ADDQ          DI, SI
 	VPCOMPRESSD.Z Z5, K2, Z5
 	VPCOMPRESSD.Z Z6, K2, Z2
-	VMOVDQU32     Z5, (CX)(SI*4)
-	VMOVDQU32     Z2, (AX)(SI*4)
+	VMOVDQU32     Z5, (DX)(SI*4)
+	VMOVDQU32     Z2, (CX)(SI*4)
 	KMOVW         K2, DI
 	POPCNTL       DI, DI
 	ADDQ          DI, SI
 
 none:
 	VPADDD Z3, Z6, Z2
-	ADDQ   $0x00000080, DX
+	ADDQ   $0x00000080, AX
 	SUBQ   $0x00000020, BX
 	JNZ    loop2
 	MOVQ   SI, ret+40(FP)
@@ -138,3 +138,125 @@ DATA lanes<>+52(SB)/4, $0x0000000d
 DATA lanes<>+56(SB)/4, $0x0000000e
 DATA lanes<>+60(SB)/4, $0x0000000f
 GLOBL lanes<>(SB), RODATA|NOPTR, $64
+
+// func selectSumsAVX2(keys *uint32, values *float32, x *float32, y *float32, n int, from uint32, t uint32) int
+// Requires: AVX, AVX2, BMI
+TEXT ·selectSumsAVX2(SB), NOSPLIT, $0-56
+	MOVQ         x+16(FP), AX
+	MOVQ         y+24(FP), CX
+	MOVQ         keys+0(FP), DX
+	MOVQ         values+8(FP), BX
+	MOVQ         n+32(FP), SI
+	MOVL         from+40(FP), DI
+	MOVL         $0x7fffffff, R8
+	VMOVD        R8, X0
+	VPBROADCASTD X0, Y1
+	VBROADCASTSS t+44(FP), Y0
+	MOVL         $0x00000001, R8
+	VMOVD        R8, X2
+	VPBROADCASTD X2, Y2
+	VPSUBD       Y2, Y0, Y0
+	XORL         R8, R8
+
+loop3:
+	VMOVUPS   (AX), Y2
+	VADDPS    (CX), Y2, Y2
+	VPAND     Y1, Y2, Y2
+	VPCMPGTD  Y0, Y2, Y2
+	VMOVUPS   32(AX), Y3
+	VADDPS    32(CX), Y3, Y3
+	VPAND     Y1, Y3, Y3
+	VPCMPGTD  Y0, Y3, Y3
+	VMOVUPS   64(AX), Y4
+	VADDPS    64(CX), Y4, Y4
+	VPAND     Y1, Y4, Y4
+	VPCMPGTD  Y0, Y4, Y4
+	VMOVUPS   96(AX), Y5
+	VADDPS    96(CX), Y5, Y5
+	VPAND     Y1, Y5, Y5
+	VPCMPGTD  Y0, Y5, Y5
+	VPACKSSDW Y3, Y2, Y2
+	VPACKSSDW Y5, Y4, Y4
+	VPACKSSWB Y4, Y2, Y2
+	VMOVDQU   order<>+0(SB), Y3
+	VPERMD    Y2, Y3, Y2
+	VPMOVMSKB Y2, R10
+	TESTL     R10, R10
+	JZ        none
+
+next:
+	BSFL   R10, R9
+	VMOVSS (AX)(R9*4), X2
+	VADDSS (CX)(R9*4), X2, X2
+	VMOVSS X2, (BX)(R8*4)
+	ADDL   DI, R9
+	MOVL   R9, (DX)(R8*4)
+	INCQ   R8
+	BLSRL  R10, R10
+	JNZ    next
+
+none:
+	ADDL $0x20, DI
+	ADDQ $0x00000080, AX
+	ADDQ $0x00000080, CX
+	SUBQ $0x00000020, SI
+	JNZ  loop3
+	MOVQ R8, ret+48(FP)
+	VZEROUPPER
+	RET
+
+// func selectSumsAVX512(keys *uint32, values *float32, x *float32, y *float32, n int, from uint32, t uint32) int
+// Requires: AVX, AVX512F, POPCNT
+TEXT ·selectSumsAVX512(SB), NOSPLIT, $0-56
+	MOVQ         x+16(FP), AX
+	MOVQ         y+24(FP), CX
+	MOVQ         keys+0(FP), DX
+	MOVQ         values+8(FP), BX
+	MOVQ         n+32(FP), SI
+	MOVL         $0x7fffffff, DI
+	VMOVD        DI, X0
+	VPBROADCASTD X0, Z1
+	VBROADCASTSS t+44(FP), Z0
+	MOVL         $0x00000010, DI
+	VMOVD        DI, X2
+	VPBROADCASTD X2, Z3
+	VBROADCASTSS from+40(FP), Z2
+	VPADDD       lanes<>+0(SB), Z2, Z2
+	XORL         DI, DI
+
+loop4:
+	VMOVUPS       (AX), Z4
+	VADDPS        (CX), Z4, Z4
+	VPANDD        Z1, Z4, Z5
+	VPCMPUD       $0x05, Z0, Z5, K1
+	VMOVUPS       64(AX), Z5
+	VADDPS        64(CX), Z5, Z5
+	VPANDD        Z1, Z5, Z6
+	VPCMPUD       $0x05, Z0, Z6, K2
+	VPADDD        Z3, Z2, Z6
+	KORTESTW      K1, K2
+	JZ            none
+	VPCOMPRESSD.Z Z4, K1, Z4
+	VPCOMPRESSD.Z Z2, K1, Z2
+	VMOVDQU32     Z4, (BX)(DI*4)
+	VMOVDQU32     Z2, (DX)(DI*4)
+	KMOVW         K1, R8
+	POPCNTL       R8, R8
+	ADDQ          R8, DI
+	VPCOMPRESSD.Z Z5, K2, Z5
+	VPCOMPRESSD.Z Z6, K2, Z2
+	VMOVDQU32     Z5, (BX)(DI*4)
+	VMOVDQU32     Z2, (DX)(DI*4)
+	KMOVW         K2, R8
+	POPCNTL       R8, R8
+	ADDQ          R8, DI
+
+none:
+	VPADDD Z3, Z6, Z2
+	ADDQ   $0x00000080, AX
+	ADDQ   $0x00000080, CX
+	SUBQ   $0x00000020, SI
+	JNZ    loop4
+	MOVQ   DI, ret+48(FP)
+	VZEROUPPER
+	RET

@@ -19,12 +19,12 @@ const sampled = float64(sampleLine) / samplePeriod // how large a part of a bloc
 
 // Sample appends a 64th of x to dst: a line of 16 values out of each whole 1,024, at a place there that jumps about,
 // since tensors have rows. It is the same for all blocks of a length.
-func Sample(dst, x []float32) []float32 {
+func Sample(dst []float32, x Values) []float32 {
 	place := uint64(0)
-	for ; len(x) >= samplePeriod; x = x[samplePeriod:] {
+	for from := 0; from+samplePeriod <= x.Len(); from += samplePeriod {
 		place += 0x9e3779b97f4a7c15 // Weyl's sequence of the golden ratio: its upper bits are spread evenly
-		at := place >> 58 * sampleLine
-		dst = append(dst, x[at:at+sampleLine]...)
+		at := from + int(place>>58)*sampleLine
+		dst = x.Slice(at, at+sampleLine).appendTo(dst)
 	}
 	return dst
 }
@@ -33,8 +33,8 @@ func Sample(dst, x []float32) []float32 {
 // positions, of equal ones the first; fewer if fewer are not zero. Infinities and NaN are among them. scratch has any
 // length and is Sample's; it is returned to be used again.
 //
-// Time: O(len(x)), one pass in which most values are only compared, and as many over about 1.5·k.
-func Top(keys []uint32, values, x []float32, k int, scratch []float32) ([]uint32, []float32, []float32) {
+// Time: O(x.Len()), one pass in which most values are only compared, and as many over about 1.5·k.
+func Top(keys []uint32, values []float32, x Values, k int, scratch []float32) ([]uint32, []float32, []float32) {
 	n := len(keys)
 	t, scratch := guess(x, k, scratch)
 	keys, values = Select(keys, values, x, t)
@@ -52,7 +52,7 @@ const Enough = 32
 // Near appends about k positions and values as Top does, k >= 1: those that reach the threshold that k of x would
 // reach if x were as its sample, in one pass in which most values are only compared. If more than most do, it appends
 // the k largest of them. Where fewer than enough of the sample would lie above the threshold, it is Top.
-func Near(keys []uint32, values, x []float32, k, most, enough int, scratch []float32) ([]uint32, []float32, []float32) {
+func Near(keys []uint32, values []float32, x Values, k, most, enough int, scratch []float32) ([]uint32, []float32, []float32) {
 	rank := int(float64(k)*sampled + 0.5)
 	if rank < enough {
 		return Top(keys, values, x, k, scratch)
@@ -71,7 +71,7 @@ func Near(keys []uint32, values, x []float32, k, most, enough int, scratch []flo
 }
 
 // guess returns a magnitude that is probably at most the k-th largest of x, and not much less.
-func guess(x []float32, k int, scratch []float32) (uint32, []float32) {
+func guess(x Values, k int, scratch []float32) (uint32, []float32) {
 	scratch = Sample(scratch[:0], x)
 	// Of the sample, about kept are among the k largest; a few standard deviations more make a miss rare.
 	kept := float64(k) * sampled
@@ -84,12 +84,15 @@ func guess(x []float32, k int, scratch []float32) (uint32, []float32) {
 }
 
 // least returns a magnitude that at least k of x have, or 1.
-func least(x []float32, k int) uint32 {
-	if len(x) < samplePeriod {
+func least(x Values, k int) uint32 {
+	if x.Len() < samplePeriod {
 		return 1 // of so few, all that are not zero are soon looked through
 	}
 	var h Histogram
-	h.Add(x)
+	var room [samplePeriod]float32
+	for from := 0; from < x.Len(); from += samplePeriod {
+		h.Add(x.Slice(from, min(from+samplePeriod, x.Len())).appendTo(room[:0]))
+	}
 	bin, _ := h.Bin(k)
 	return clamp(bin << binShift)
 }
@@ -108,16 +111,20 @@ func keep(keys []uint32, values []float32, n, k int) ([]uint32, []float32) {
 	t, larger := Kth(values[n:], k)
 	equal := k - larger // of those of magnitude t, the first
 	to := n
-	for i := n; i < len(keys); i++ {
-		m := Of(values[i])
-		if m < t || m == t && equal == 0 {
-			continue
+	for from := n; from < len(keys); from += part {
+		var at [part + listSlack]uint32
+		var kept [part + listSlack]float32
+		found := selectPart(at[:], kept[:], Values{X: values[from:min(from+part, len(values))]}, uint32(from), t)
+		for i, v := range kept[:found] {
+			if Of(v) == t {
+				if equal == 0 {
+					continue
+				}
+				equal--
+			}
+			keys[to], values[to] = keys[at[i]], v
+			to++
 		}
-		if m == t {
-			equal--
-		}
-		keys[to], values[to] = keys[i], values[i]
-		to++
 	}
 	return keys[:to], values[:to]
 }

@@ -28,7 +28,7 @@ func plainTop(x []float32, k int) []uint32 {
 
 func checkTop(t *testing.T, x []float32, k int) {
 	t.Helper()
-	keys, values, _ := Top([]uint32{7}, []float32{7}, x, k, nil)
+	keys, values, _ := Top([]uint32{7}, []float32{7}, Values{X: x}, k, nil)
 	want := plainTop(x, k)
 	if keys[0] != 7 || !slices.Equal(keys[1:], want) {
 		t.Fatalf("the %d largest of %d are at %v, want %v", k, len(x), keys[1:], want)
@@ -58,7 +58,7 @@ func TestTop(t *testing.T) {
 		for i := range mark {
 			mark[i] = float32(i)
 		}
-		sampled := Sample(nil, mark)
+		sampled := Sample(nil, Values{X: mark})
 		for i := range x {
 			_, found := slices.BinarySearch(sampled, float32(i))
 			x[i] = float32(i%5) + 1
@@ -79,7 +79,7 @@ func TestNear(t *testing.T) {
 		x := make([]float32, n)
 		tensor.ToFloat32(x, kind.Fill(tensor.Float32, n, 3), tensor.Float32)
 		for _, k := range []int{10, n / 100, n / 20, n / 8} {
-			keys, values, _ := Near(nil, nil, x, k, 2*k, Enough, nil)
+			keys, values, _ := Near(nil, nil, Values{X: x}, k, 2*k, Enough, nil)
 			if len(keys) < k/2 || len(keys) > 2*k {
 				t.Errorf("%v: %d selected, want about %d", kind, len(keys), k)
 			}
@@ -106,10 +106,10 @@ func TestNearIsBounded(t *testing.T) {
 	for i := range x {
 		x[i] = float32(i)
 	}
-	for _, i := range Sample(nil, x) {
+	for _, i := range Sample(nil, Values{X: x}) {
 		x[int(i)] = 0
 	}
-	keys, _, _ := Near(nil, nil, x, k, 2*k, Enough, nil)
+	keys, _, _ := Near(nil, nil, Values{X: x}, k, 2*k, Enough, nil)
 	if !slices.Equal(keys, plainTop(x, k)) {
 		t.Errorf("%d selected, want the %d largest", len(keys), k)
 	}
@@ -121,7 +121,7 @@ func TestSample(t *testing.T) {
 	for i := range x {
 		x[i] = float32(i % samplePeriod / sampleLine)
 	}
-	s := Sample(nil, x)
+	s := Sample(nil, Values{X: x})
 	if len(s) != len(x)/64 {
 		t.Fatalf("%d of %d", len(s), len(x))
 	}
@@ -146,7 +146,12 @@ func FuzzSelect(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte, threshold uint32, rank uint16) {
 		x := asmtest.Floats(b, int(rank%64))
 		threshold = clamp(threshold)
-		asmtest.Do(t, func(asm.Tier) { checkSelect(t, x, threshold) })
+		add := asmtest.Floats(b, int(threshold%64))
+		slices.Reverse(add)
+		asmtest.Do(t, func(asm.Tier) {
+			checkSelect(t, Values{X: x}, threshold)
+			checkSelect(t, Values{x, add}, threshold)
+		})
 		if len(x) == 0 {
 			return
 		}
@@ -165,21 +170,49 @@ func FuzzSelect(f *testing.F) {
 	})
 }
 
-func checkSelect(t *testing.T, x []float32, threshold uint32) {
+func checkSelect(t *testing.T, x Values, threshold uint32) {
 	t.Helper()
-	keys, values := Select(nil, nil, x, threshold)
-	n := 0
-	for i, v := range x {
+	keys, values := Select([]uint32{7}, []float32{7}, x, threshold)
+	n := 1
+	for i := range x.Len() {
+		v := x.At(i)
 		if Of(v) < threshold {
 			continue
 		}
-		if n == len(keys) || keys[n] != uint32(i) || math.Float32bits(values[n]) != math.Float32bits(v) {
-			t.Fatalf("value %d of %x is not selected", i, x)
+		if n == len(keys) || keys[n] != uint32(i) || !asmtest.Same(values[n], v) {
+			t.Fatalf("value %d of %v is not selected", i, x)
 		}
 		n++
 	}
-	if n != len(keys) {
-		t.Fatalf("%d selected, want %d", len(keys), n)
+	if n != len(keys) || n != len(values) || keys[0] != 7 || values[0] != 7 {
+		t.Fatalf("%d selected, want %d", len(keys)-1, n-1)
+	}
+}
+
+// Of sums are taken those that are taken of the same values written down, by Top and by Near, whatever the sample.
+func TestSums(t *testing.T) {
+	for _, kind := range codectest.Kinds() {
+		for _, n := range []int{0, 1, 40, 1023, 1024, 5000, 1 << 16} {
+			x, add := make([]float32, n), make([]float32, n)
+			tensor.ToFloat32(x, kind.Fill(tensor.Float32, n, 1), tensor.Float32)
+			tensor.ToFloat32(add, kind.Fill(tensor.Float32, n, 2), tensor.Float32)
+			v := Values{x, add}
+			sums := Values{X: v.appendTo(nil)}
+			for _, k := range []int{1, n/100 + 1, n/4 + 1, n + 1} {
+				asmtest.Do(t, func(asm.Tier) {
+					keys, values, _ := Top(nil, nil, v, k, nil)
+					wantKeys, want, _ := Top(nil, nil, sums, k, nil)
+					if !slices.Equal(keys, wantKeys) || !slices.EqualFunc(values, want, asmtest.Same) {
+						t.Errorf("%v: of %d sums, the %d largest are %d, want %d", kind, n, k, keys, wantKeys)
+					}
+					keys, values, _ = Near(nil, nil, v, k, 2*k, 8, nil)
+					wantKeys, want, _ = Near(nil, nil, sums, k, 2*k, 8, nil)
+					if !slices.Equal(keys, wantKeys) || !slices.EqualFunc(values, want, asmtest.Same) {
+						t.Errorf("%v: of %d sums, about %d are %d, want %d", kind, n, k, keys, wantKeys)
+					}
+				})
+			}
+		}
 	}
 }
 
@@ -202,9 +235,9 @@ func Benchmark(b *testing.B) {
 	}
 	var h Histogram
 	run("histogram", func() { h.Add(x) })
-	run("select-1%", func() { Select(keys[:0], values[:0], x, Of(2.5758)) })
-	run("select-25%", func() { Select(keys[:0], values[:0], x, Of(1.1503)) })
-	run("top-1%", func() { keys, values, scratch = Top(keys[:0], values[:0], x, n/100, scratch) })
-	run("near-1%", func() { keys, values, scratch = Near(keys[:0], values[:0], x, n/100, n/50, Enough, scratch) })
-	run("top-25%", func() { keys, values, scratch = Top(keys[:0], values[:0], x, n/4, scratch) })
+	run("select-1%", func() { Select(keys[:0], values[:0], Values{X: x}, Of(2.5758)) })
+	run("select-25%", func() { Select(keys[:0], values[:0], Values{X: x}, Of(1.1503)) })
+	run("top-1%", func() { keys, values, scratch = Top(keys[:0], values[:0], Values{X: x}, n/100, scratch) })
+	run("near-1%", func() { keys, values, scratch = Near(keys[:0], values[:0], Values{X: x}, n/100, n/50, Enough, scratch) })
+	run("top-25%", func() { keys, values, scratch = Top(keys[:0], values[:0], Values{X: x}, n/4, scratch) })
 }

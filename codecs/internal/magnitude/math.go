@@ -58,12 +58,12 @@ func Finite(m uint32) bool { return m < infinity }
 // Select appends the positions and values of those x whose magnitude is at least t, in order, to keys and values,
 // which are of one length. t is at least 1, at most that of an infinity: so a NaN or infinity is always selected, and
 // a zero never.
-func Select(keys []uint32, values, x []float32, t uint32) ([]uint32, []float32) {
-	for from := 0; from < len(x); from += cut {
-		part := x[from:min(from+cut, len(x))]
-		n := len(keys)
-		keys, values = room(keys, len(part)+listSlack), room(values, len(part)+listSlack)
-		found := selectPart(keys[n:n+len(part)+listSlack], values[n:n+len(part)+listSlack], part, uint32(from), t)
+func Select(keys []uint32, values []float32, x Values, t uint32) ([]uint32, []float32) {
+	for from := 0; from < x.Len(); from += cut {
+		part := x.Slice(from, min(from+cut, x.Len()))
+		n, most := len(keys), part.Len()+listSlack
+		keys, values = room(keys, most), room(values, most)
+		found := selectPart(keys[n:n+most], values[n:n+most], part, uint32(from), t)
 		keys, values = keys[:n+found], values[:n+found]
 	}
 	return keys, values
@@ -76,10 +76,19 @@ func room[T any](list []T, n int) []T {
 	return list
 }
 
-// selectPart writes what Select appends for x, the values from position from, and returns how many there are. keys
-// and values have room for len(x)+listSlack.
-func selectPart(keys []uint32, values, x []float32, from, t uint32) int {
-	n, i := selectTiles(keys, values, x, from, t)
+// selectPart writes what Select appends for v, the values from position from, and returns how many there are. keys
+// and values have room for v.Len()+listSlack.
+func selectPart(keys []uint32, values []float32, v Values, from, t uint32) int {
+	n, i := selectTiles(keys, values, v, from, t)
+	if keys, values, v, from = keys[n:], values[n:], v.Slice(i, v.Len()), from+uint32(i); v.Add != nil {
+		return n + selectSums(keys, values, v, from, t)
+	}
+	return n + selectPlain(keys, values, v.X, from, t)
+}
+
+// selectPlain is selectPart of values that are not sums.
+func selectPlain(keys []uint32, values, x []float32, from, t uint32) (n int) {
+	i := 0
 	for ; i+groupSize <= len(x); i += groupSize {
 		g := x[i : i+groupSize : i+groupSize]
 		// m + (2^31 - t) has bit 31 set if m >= t: few groups have any.
@@ -103,6 +112,16 @@ func selectPart(keys []uint32, values, x []float32, from, t uint32) int {
 	return n
 }
 
+// selectSums is selectPart of sums.
+func selectSums(keys []uint32, values []float32, v Values, from, t uint32) (n int) {
+	var room [32 * groupSize]float32
+	for i := 0; i < v.Len(); i += len(room) {
+		sums := v.Slice(i, min(i+len(room), v.Len())).appendTo(room[:0])
+		n += selectPlain(keys[n:], values[n:], sums, from+uint32(i), t)
+	}
+	return n
+}
+
 // Kth returns the k-th largest magnitude of x, 1 <= k <= len(x), and how many are larger: by histograms of its upper
 // 12 bits, of the next 12 among those that share them, and of the last 7; few values are sorted.
 func Kth(x []float32, k int) (t uint32, larger int) {
@@ -115,27 +134,42 @@ func Kth(x []float32, k int) (t uint32, larger int) {
 	larger = above
 
 	h = Histogram{}
-	for _, v := range x {
-		if m := Of(v); m>>binShift == first {
+	eachFrom(x, first<<binShift, func(m uint32) {
+		if m>>binShift == first {
 			h[m>>(binShift-binBits)&(bins-1)]++
 		}
-	}
+	})
 	second, above := h.Bin(k - larger)
 	larger += above
 
 	upper := first<<binBits | second
 	var last [low7 + 1]int
-	for _, v := range x {
-		if m := Of(v); m>>(binShift-binBits) == upper {
+	eachFrom(x, upper<<(binShift-binBits), func(m uint32) {
+		if m>>(binShift-binBits) == upper {
 			last[m&low7]++
 		}
-	}
+	})
 	third := uint32(low7)
 	for ; third > 0 && larger+last[third] < k; third-- {
 		larger += last[third]
 	}
 	return upper<<(binShift-binBits) | third, larger
 }
+
+// eachFrom calls f with those magnitudes of x that are at least t, but for zeros.
+func eachFrom(x []float32, t uint32, f func(m uint32)) {
+	var keys [part + listSlack]uint32
+	var values [part + listSlack]float32
+	for ; len(x) > 0; x = x[min(part, len(x)):] {
+		found := selectPart(keys[:], values[:], Values{X: x[:min(part, len(x))]}, 0, clamp(t))
+		for _, v := range values[:found] {
+			f(Of(v))
+		}
+	}
+}
+
+// part is how many values are selected from at a time where memory for the selected is short-lived.
+const part = 1 << 9
 
 // few is how many values are sorted sooner than a histogram is cleared.
 const few = 128

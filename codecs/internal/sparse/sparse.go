@@ -9,9 +9,7 @@ import (
 	"sync"
 
 	"github.com/gradproxy/gradproxy/codecs"
-	"github.com/gradproxy/gradproxy/codecs/internal/arith"
-	"github.com/gradproxy/gradproxy/codecs/internal/scratch"
-	"github.com/gradproxy/gradproxy/tensor"
+	"github.com/gradproxy/gradproxy/codecs/internal/magnitude"
 )
 
 // A Coder encodes single blocks. It keeps nothing between calls.
@@ -28,6 +26,14 @@ type Coder interface {
 	DecodeBlock(x []float32, src []byte, p *Picks) (rest []byte, err error)
 }
 
+// A SumCoder is a Coder that takes sums as they are needed, so that error feedback does not have to write them first.
+type SumCoder interface {
+	Coder
+
+	// AppendValues is AppendBlock of v, but p's keys ascend.
+	AppendValues(dst []byte, v magnitude.Values, step uint64, p *Picks) ([]byte, error)
+}
+
 // Picks are the values that are sent of a block, and room for whoever picks them.
 type Picks struct {
 	Keys   []uint32  // positions in the block
@@ -39,7 +45,6 @@ type Picks struct {
 	Flags  []bool
 	Words  []uint32
 	Bytes  []byte
-	wide   []uint64 // for package keys
 }
 
 var pool = sync.Pool{New: func() any { return new(Picks) }} // coders are many, but few run at a time
@@ -82,27 +87,32 @@ type encoder struct {
 }
 
 func (e *encoder) Append(dst []byte, src []float32) ([]byte, error) {
-	return e.append(dst, src, nil)
+	return e.append(dst, magnitude.Values{X: src}, nil)
 }
 
-// append encodes src, and calls sent, if it is not nil, with what is delivered of each block.
-func (e *encoder) append(dst []byte, src []float32, sent func(from int, p *Picks)) ([]byte, error) {
-	if len(src) != e.n {
-		panic(fmt.Sprintf("sparse: %d values for an encoder of %d", len(src), e.n))
+// append encodes v, sums only if there is a SumCoder, and calls sent, if it is not nil, with what is delivered of each
+// block.
+func (e *encoder) append(dst []byte, v magnitude.Values, sent func(from int, p *Picks)) ([]byte, error) {
+	if v.Len() != e.n {
+		panic(fmt.Sprintf("sparse: %d values for an encoder of %d", v.Len(), e.n))
 	}
 	p := pool.Get().(*Picks)
 	defer pool.Put(p)
 	out := dst
 	for from := 0; from < e.n; from += e.block {
-		x := src[from:min(from+e.block, e.n)]
-		begin := len(out)
+		part := v.Slice(from, min(from+e.block, e.n))
+		n, begin := part.Len(), len(out)
 		var err error
-		out, err = e.AppendBlock(out, x, e.step, p)
-		if err == nil && len(out)-begin > MaxEncodedLen(len(x), e.block) {
-			err = fmt.Errorf("%w: %d of %d values are sent, in %d bytes", codecs.ErrUnsuited, len(p.Keys), len(x), len(out)-begin)
+		if part.Add != nil {
+			out, err = e.Coder.(SumCoder).AppendValues(out, part, e.step, p)
+		} else {
+			out, err = e.AppendBlock(out, part.X, e.step, p)
+		}
+		if err == nil && len(out)-begin > MaxEncodedLen(n, e.block) {
+			err = fmt.Errorf("%w: %d of %d values are sent, in %d bytes", codecs.ErrUnsuited, len(p.Keys), n, len(out)-begin)
 		}
 		if err != nil {
-			return dst, fmt.Errorf("%v: values %d to %d: %w", e.Coder, from, from+len(x)-1, err)
+			return dst, fmt.Errorf("%v: values %d to %d: %w", e.Coder, from, from+n-1, err)
 		}
 		if sent != nil {
 			sent(from, p)
@@ -110,28 +120,6 @@ func (e *encoder) append(dst []byte, src []float32, sent func(from int, p *Picks
 	}
 	e.step++
 	return out, nil
-}
-
-// AppendFeedback implements codecs.Fused: a residual is the sum where nothing was sent.
-func (e *encoder) AppendFeedback(dst []byte, src, residual []float32, d tensor.DType) ([]byte, error) {
-	if len(residual) != e.n {
-		panic(fmt.Sprintf("sparse: a residual of %d values for an encoder of %d", len(residual), e.n))
-	}
-	all := scratch.Take(e.n)
-	defer scratch.Put(all)
-	sum := *all
-	arith.Add(sum, src, residual)
-	out, err := e.append(dst, sum, func(from int, p *Picks) {
-		tensor.Round(p.Values, d)
-		x := sum[from:]
-		for i, key := range p.Keys {
-			x[key] -= p.Values[i]
-		}
-	})
-	if err == nil {
-		copy(residual, sum)
-	}
-	return out, err
 }
 
 type decoder struct {

@@ -6,17 +6,30 @@ import (
 )
 
 func magnitude(k *kernel) {
-	selectAVX2(k)
-	selectAVX512(k)
+	for _, sums := range []bool{false, true} {
+		selectAVX2(k, sums)
+		selectAVX512(k, sums)
+	}
 }
 
-const selectSignature = "(keys *uint32, values, x *float32, n int, from, t uint32) int"
+// selectFunction begins a kernel that selects of x, or of the sums x+y. It returns the addresses of x and y, and what
+// moves them on.
+func selectFunction(k *kernel, tier string, sums bool) (keys, values reg.GPVirtual, terms []reg.GPVirtual, n reg.GPVirtual) {
+	name, parameters, what, from := "select", "x", "selectPart for n values", []string{"x"}
+	if sums {
+		name, parameters, what, from = "selectSums", "x, y", "selectPart for n sums", []string{"x", "y"}
+	}
+	k.function(name+tier, "(keys *uint32, values, "+parameters+" *float32, n int, from, t uint32) int",
+		name+tier+" is "+what+", a multiple of 32 above 0. It writes no more than n keys and values.")
+	for _, p := range from {
+		terms = append(terms, k.arg(p))
+	}
+	return k.arg("keys"), k.arg("values"), terms, k.arg("n")
+}
 
 // selectAVX512 goes on at once where none of 32 values is selected, and else squeezes the selected of 16 together.
-func selectAVX512(k *kernel) {
-	k.function("selectAVX512", selectSignature,
-		"selectAVX512 is selectPart for n values, a multiple of 32 above 0. It writes 16 keys and values at a time, no more than n in all.")
-	keys, values, x, n := k.arg("keys"), k.arg("values"), k.arg("x"), k.arg("n")
+func selectAVX512(k *kernel, sums bool) {
+	keys, values, terms, n := selectFunction(k, "AVX512", sums)
 	t, unsigned := k.ZMM(), k.splat32(k.ZMM(), 0x7fffffff)
 	k.VBROADCASTSS(k.parameter("t"), t)
 	place, step := k.ZMM(), k.splat32(k.ZMM(), 16)
@@ -30,7 +43,10 @@ func selectAVX512(k *kernel) {
 		for i := range v {
 			v[i], which[i] = k.ZMM(), k.K()
 			m := k.ZMM()
-			k.VMOVDQU32(operand.Mem{Base: x, Disp: 64 * i}, v[i])
+			k.VMOVUPS(operand.Mem{Base: terms[0], Disp: 64 * i}, v[i])
+			if sums {
+				k.VADDPS(operand.Mem{Base: terms[1], Disp: 64 * i}, v[i], v[i])
+			}
 			k.VPANDD(unsigned, v[i], m)
 			k.VPCMPUD(operand.Imm(5), t, m, which[i]) // m >= t
 		}
@@ -50,7 +66,9 @@ func selectAVX512(k *kernel) {
 		}
 		k.Label("none")
 		k.VPADDD(step, second, place)
-		k.ADDQ(operand.U32(128), x)
+		for _, x := range terms {
+			k.ADDQ(operand.U32(128), x)
+		}
 	})
 	k.Store(found, k.ReturnIndex(0))
 	k.VZEROUPPER()
@@ -58,10 +76,8 @@ func selectAVX512(k *kernel) {
 }
 
 // selectAVX2 goes on at once where none of 32 values is selected.
-func selectAVX2(k *kernel) {
-	k.function("selectAVX2", selectSignature,
-		"selectAVX2 is selectPart for n values, a multiple of 32 above 0.")
-	keys, values, x, n := k.arg("keys"), k.arg("values"), k.arg("x"), k.arg("n")
+func selectAVX2(k *kernel, sums bool) {
+	keys, values, terms, n := selectFunction(k, "AVX2", sums)
 	from := k.GP32()
 	k.Load(k.Param("from"), from)
 	less, unsigned := k.YMM(), k.splat32(k.YMM(), 0x7fffffff)
@@ -73,7 +89,13 @@ func selectAVX2(k *kernel) {
 		var which [4]reg.VecVirtual
 		for i := range which {
 			which[i] = k.YMM()
-			k.VPAND(operand.Mem{Base: x, Disp: 32 * i}, unsigned, which[i])
+			if at := (operand.Mem{Base: terms[0], Disp: 32 * i}); sums {
+				k.VMOVUPS(at, which[i])
+				k.VADDPS(operand.Mem{Base: terms[1], Disp: 32 * i}, which[i], which[i])
+				k.VPAND(unsigned, which[i], which[i])
+			} else {
+				k.VPAND(at, unsigned, which[i])
+			}
 			k.VPCMPGTD(less, which[i], which[i])
 		}
 		// One byte for each of the 32, in order.
@@ -83,14 +105,17 @@ func selectAVX2(k *kernel) {
 		order := k.YMM()
 		k.VMOVDQU(k.words("order", 0, 4, 1, 5, 2, 6, 3, 7), order)
 		k.VPERMD(which[0], order, which[0])
-		bits, at, v := k.GP32(), k.GP32(), k.GP32()
+		bits, at, v := k.GP32(), k.GP32(), k.XMM()
 		k.VPMOVMSKB(which[0], bits)
 		k.TESTL(bits, bits)
 		k.JZ(operand.LabelRef("none"))
 		k.Label("next")
 		k.BSFL(bits, at)
-		k.MOVL(operand.Mem{Base: x, Index: at.As64(), Scale: 4}, v)
-		k.MOVL(v, operand.Mem{Base: values, Index: found, Scale: 4})
+		k.VMOVSS(operand.Mem{Base: terms[0], Index: at.As64(), Scale: 4}, v)
+		if sums {
+			k.VADDSS(operand.Mem{Base: terms[1], Index: at.As64(), Scale: 4}, v, v)
+		}
+		k.VMOVSS(v, operand.Mem{Base: values, Index: found, Scale: 4})
 		k.ADDL(from, at)
 		k.MOVL(at, operand.Mem{Base: keys, Index: found, Scale: 4})
 		k.INCQ(found)
@@ -98,7 +123,9 @@ func selectAVX2(k *kernel) {
 		k.JNZ(operand.LabelRef("next"))
 		k.Label("none")
 		k.ADDL(operand.Imm(32), from)
-		k.ADDQ(operand.U32(128), x)
+		for _, x := range terms {
+			k.ADDQ(operand.U32(128), x)
+		}
 	})
 	k.Store(found, k.ReturnIndex(0))
 	k.VZEROUPPER()

@@ -27,6 +27,7 @@ var packages = []struct {
 	{"codecs/block", block},
 	{"codecs/lossless", lossless},
 	{"codecs/internal/magnitude", magnitude},
+	{"codecs/keys", rice},
 	{"codecs/countsketch", countsketch},
 	{"codecs/internal/arith", arith},
 	{"tensor", tensor},

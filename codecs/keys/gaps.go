@@ -1,0 +1,50 @@
+package keys
+
+// key is what the numbers that a Rice code codes can be.
+type key interface{ uint32 | uint64 }
+
+// gaps are keys whose gaps are coded: positions of 32 bits, which have kernels, or any.
+type gaps interface {
+	count() int
+	first() uint64
+	last() uint64
+	mustAscend()
+	quotients(d divisor) uint64       // the function of that name
+	write(d divisor, buf []byte) uint // the function of that name, from bit 0
+}
+
+type wide []uint64
+
+func (w wide) count() int                       { return len(w) }
+func (w wide) first() uint64                    { return w[0] }
+func (w wide) last() uint64                     { return w[len(w)-1] }
+func (w wide) mustAscend()                      { mustAscend(w) }
+func (w wide) quotients(d divisor) uint64       { return quotients(d, w) }
+func (w wide) write(d divisor, buf []byte) uint { return write(d, buf, 0, w) }
+
+type narrow []uint32
+
+func (k narrow) count() int    { return len(k) }
+func (k narrow) first() uint64 { return uint64(k[0]) }
+func (k narrow) last() uint64  { return uint64(k[len(k)-1]) }
+
+func (k narrow) mustAscend() { mustAscend(k[ascendTiles(k):]) }
+
+func (k narrow) quotients(d divisor) uint64 {
+	sum, n := quotientTiles(d, k)
+	return sum + quotients(d, k[n:])
+}
+
+func (k narrow) write(d divisor, buf []byte) uint {
+	at := uint(0)
+	for len(k) > 1 {
+		end, n, ok := writeTiles(d, buf, at, k)
+		if !ok {
+			break
+		}
+		at, k = end, k[n:]
+		n = min(len(k)-1, 8) // among them the one that the kernel does not write
+		at, k = write(d, buf, at, k[:n+1]), k[n:]
+	}
+	return write(d, buf, at, k)
+}
