@@ -19,7 +19,11 @@ const joinAbove = 500e6 / 8
 
 // joins reports whether TCP segments cross the link joined. Random loss is of single packets, so it needs them apart.
 func joins(l Link) bool {
-	return (l.Rate == 0 || l.Rate > joinAbove) && (l.Loss == 0 || l.Loss == 1)
+	fast := l.Rate == 0 || l.Rate > joinAbove
+	if l.Shared != nil {
+		fast = fast && l.Shared.Rate() > joinAbove
+	}
+	return fast && (l.Loss == 0 || l.Loss == 1)
 }
 
 // A direction forwards what one TUN device sends to another.

@@ -10,6 +10,8 @@
 //
 //	offered ─▶ queue (Queue bytes; tail drop) ─▶ bottleneck (Rate) ─▶ loss (Loss) ─▶ Delay + jitter ─▶ arrives
 //
+// Several directions may share a Bottleneck, which each of them passes first.
+//
 // Rates count IP bytes: payload and all headers from IP upwards (RFC 5136, section 2.3.1).
 // Packets never overtake one another.
 package wansim

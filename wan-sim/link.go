@@ -17,6 +17,7 @@ type Link struct {
 	Loss   float64       // probability that a packet is dropped, in [0, 1]; 1: a black hole
 	Queue  int           // bytes the bottleneck holds, the packet in transmission included; 0: unlimited. Without Rate nothing queues
 	Seed   uint64        // the same seed, the same losses and jitter; other ones on the way back
+	Shared *Bottleneck   // passed first, as are other links' packets; nil: none. Not for Wires
 }
 
 // Validate reports the first field that is out of its range.
@@ -87,6 +88,14 @@ const (
 
 // offer is Admit for a packet that has been waiting since ready, at most now. The queue is judged at now.
 func (p *Path) offer(ready, now time.Time, n int) (at time.Time, f fate) {
+	if p.link.Shared != nil {
+		left, ok := p.link.Shared.pass(ready, now, n)
+		if !ok {
+			p.draw()
+			return time.Time{}, dropped
+		}
+		ready, now = left, left // its own queue begins there
+	}
 	if p.full(now, n) {
 		p.draw()
 		return time.Time{}, dropped

@@ -46,6 +46,9 @@ func forStreams(ab, ba Link) error {
 	if ab.Loss == 1 || ba.Loss == 1 {
 		return errors.New("wansim: loss of 1 lets no stream pass: want less, or BlackHole for an outage")
 	}
+	if ab.Shared != nil || ba.Shared != nil {
+		return errors.New("wansim: a shared bottleneck is not for streams: the connections of one Wire share its own")
+	}
 	return nil
 }
 
