@@ -36,6 +36,7 @@ func commands() []*cobra.Command {
 		demoCommand(),
 		inspectCommand(),
 		benchCommand(),
+		wanCommand(),
 		versionCommand(),
 	}
 }

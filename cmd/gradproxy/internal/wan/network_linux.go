@@ -1,0 +1,197 @@
+package wan
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"sync"
+	"time"
+
+	wansim "github.com/gradproxy/gradproxy/wan-sim"
+)
+
+// A Network is a plan that is up. It is safe for concurrent use.
+type Network struct {
+	plan   *Plan
+	sites  []*wansim.Namespace
+	links  []link
+	begin  time.Time
+	ctx    context.Context // of all that plays the links
+	end    context.CancelFunc
+	traces sync.WaitGroup
+	failed chan error // of a link or a trace
+}
+
+// A link is one that a back end plays.
+type link interface {
+	// set changes both directions, from the next packet on.
+	set(there, back Quality) error
+	counters() (there, back Counters, err error)
+	// done is closed when the link ends by itself; nil: it does not.
+	done() <-chan struct{}
+	close() error
+}
+
+// Up makes all of the plan. It ends with Close; what a process that is killed leaves behind, Clean removes. Needs root.
+func Up(ctx context.Context, p *Plan) (n *Network, err error) {
+	n = &Network{plan: p, failed: make(chan error, 1)}
+	n.ctx, n.end = context.WithCancel(ctx)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, n.Close())
+		}
+	}()
+	if err := n.makeSites(); err != nil {
+		return n, err
+	}
+	lay, err := newBackEnd(n)
+	if err != nil {
+		return n, err
+	}
+	for _, l := range p.Links {
+		if n.ctx.Err() != nil {
+			return n, fmt.Errorf("wan %s: %w", p.Name, context.Cause(n.ctx))
+		}
+		played, err := lay(l)
+		if err != nil {
+			return n, err
+		}
+		n.links = append(n.links, played)
+		go n.watch(l, played)
+	}
+	n.begin = time.Now()
+	return n, nil
+}
+
+// newBackEnd returns the function that lays links.
+func newBackEnd(n *Network) (func(PlannedLink) (link, error), error) {
+	switch n.plan.BackEnd {
+	case User:
+		return userLinks(n)
+	}
+	return nil, fmt.Errorf("wan %s: there is no back end %s", n.plan.Name, n.plan.BackEnd)
+}
+
+// makeSites makes the namespaces. In each, /etc/hosts names all sites, and this machine's own name stands for the site: some
+// frameworks announce what it resolves to.
+func (n *Network) makeSites() error {
+	host, err := os.Hostname()
+	if err != nil {
+		return fmt.Errorf("wan: %w", err)
+	}
+	for _, s := range n.plan.Sites {
+		ns, err := wansim.NewNamespace(s.Namespace)
+		if err != nil {
+			return err
+		}
+		n.sites = append(n.sites, ns)
+		hosts := map[netip.Addr][]string{}
+		for _, other := range n.plan.Sites {
+			for _, a := range other.Addresses {
+				hosts[a] = []string{other.Name}
+				if other.Name == s.Name {
+					hosts[a] = append(hosts[a], host)
+				}
+			}
+		}
+		if err := ns.SetHosts(hosts); err != nil {
+			return err
+		}
+		if s.Forwards {
+			err = errors.Join(ns.SetSysctl("net.ipv4.ip_forward", "1"), ns.SetSysctl("net.ipv6.conf.all.forwarding", "1"))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// watch reports a link that ends while the network is up.
+func (n *Network) watch(p PlannedLink, l link) {
+	select {
+	case <-n.ctx.Done():
+	case <-l.done():
+		if n.ctx.Err() == nil {
+			n.fail(fmt.Errorf("wan %s: the link %s-%s has ended: %w", n.plan.Name, p.Ends[0].Site, p.Ends[1].Site, l.close()))
+		}
+	}
+}
+
+func (n *Network) fail(err error) {
+	select {
+	case n.failed <- err:
+	default: // the first one counts
+	}
+}
+
+// Failed returns a channel that gets the error of a link that does not last.
+func (n *Network) Failed() <-chan error { return n.failed }
+
+// Follow lets the links change as their traces say, from now on.
+func (n *Network) Follow() {
+	for i, p := range n.plan.Links {
+		if len(p.link.There.Trace.Steps)+len(p.link.Back.Trace.Steps) > 0 {
+			n.traces.Go(func() { n.follow(p.link, n.links[i]) })
+		}
+	}
+}
+
+func (n *Network) follow(l Link, played link) {
+	begin := time.Now()
+	there, back := l.There.Quality, l.Back.Quality
+	for {
+		up := time.Since(begin)
+		a, leftA := l.There.Trace.At(up, l.There.Quality)
+		b, leftB := l.Back.Trace.At(up, l.Back.Quality)
+		if a != there || b != back {
+			if err := played.set(a, b); err != nil {
+				n.fail(err)
+				return
+			}
+			there, back = a, b
+		}
+		left := leftA
+		if left == 0 || leftB != 0 && leftB < left {
+			left = leftB
+		}
+		if left == 0 {
+			return // nothing changes any more
+		}
+		select {
+		case <-time.After(left):
+		case <-n.ctx.Done():
+			return
+		}
+	}
+}
+
+// Report returns what the links have carried.
+func (n *Network) Report() (Report, error) {
+	carried := make([][2]Counters, len(n.links))
+	var errs []error
+	for i, l := range n.links {
+		var err error
+		carried[i][0], carried[i][1], err = l.counters()
+		errs = append(errs, err)
+	}
+	return n.plan.report(time.Since(n.begin).Seconds(), carried), errors.Join(errs...)
+}
+
+// Close removes the links and the namespaces. What runs in a namespace keeps it alive, without links, until it ends.
+func (n *Network) Close() error {
+	n.end()
+	n.traces.Wait()
+	errs := make([]error, len(n.links))
+	var all sync.WaitGroup
+	for i, l := range n.links {
+		all.Go(func() { errs[i] = l.close() })
+	}
+	all.Wait()
+	for _, s := range n.sites {
+		errs = append(errs, s.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,138 @@
+package wan
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/gradproxy/gradproxy/integration/require"
+)
+
+// up lays a topology out under a name of its own.
+func up(t *testing.T, text string) *Network {
+	t.Helper()
+	require.Root(t)
+	_, err := os.Stat("/dev/net/tun")
+	require.Named(t, "tun", err == nil, "mknod /dev/net/tun c 10 200")
+	topology, problems := parse("test.yaml", []byte(text), files)
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	topology.Name = fmt.Sprintf("t%d-%s", os.Getpid(), topology.Name)
+	n, err := Up(context.Background(), NewPlan(topology, User, "a test"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := n.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return n
+}
+
+// carry sends bytes from one site to another over TCP and returns how long that took, the handshake left out.
+func carry(t *testing.T, n *Network, from, to int, addr netip.Addr, bytes int) time.Duration {
+	t.Helper()
+	var l net.Listener
+	if err := n.sites[to].Do(func() (err error) {
+		l, err = net.Listen("tcp", netip.AddrPortFrom(addr, 0).String())
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	var c net.Conn
+	if err := n.sites[from].Do(func() (err error) {
+		c, err = net.DialTimeout("tcp", l.Addr().String(), time.Minute)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	begin := time.Now()
+	go func() {
+		c.Write(make([]byte, bytes))
+		c.Close()
+	}()
+	s, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	s.SetDeadline(time.Now().Add(time.Minute))
+	if got, err := io.Copy(io.Discard, s); err != nil || got != int64(bytes) {
+		t.Fatalf("%d bytes arrive, %v; want %d", got, err, bytes)
+	}
+	return time.Since(begin)
+}
+
+// Sites without a link reach each other through the one between, on IPv4 and IPv6, and both links count the bytes.
+func TestSitesReachEachOther(t *testing.T) {
+	n := up(t, "name: star\nsites: [{name: hub}, {name: a}, {name: b}]\nlinks: [{from: a, to: hub}, {from: hub, to: b}]\n")
+	const bytes = 100_000
+	for i, addr := range n.plan.Sites[2].Addresses {
+		carry(t, n, 1, 2, addr, bytes)
+		r, err := n.Report()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, k := range []int{0, 2} { // a -> hub, hub -> b
+			if got := r.Links[k].Bytes; got < uint64(i+1)*bytes {
+				t.Errorf("%s -> %s has carried %d bytes, want %d at least", r.Links[k].From, r.Links[k].To, got, (i+1)*bytes)
+			}
+		}
+	}
+}
+
+// Whatever the links themselves could carry, a shared bottleneck bounds them; what goes back is free of it.
+func TestSharedBottleneckBounds(t *testing.T) {
+	n := up(t, `name: shared
+sites: [{name: hub}, {name: a}, {name: b}]
+bottlenecks: [{name: down, rate: 8Mbit/s}]
+links:
+  - {from: a, to: hub, there: {via: down}}
+  - {from: b, to: hub, there: {via: down}}
+`)
+	const bytes = 250_000 // a quarter of a second, of each
+	hub := n.plan.Sites[0].Addresses[0]
+	done := make(chan time.Duration)
+	begin := time.Now()
+	for _, from := range []int{1, 2} {
+		go func() { done <- carry(t, n, from, 0, hub, bytes) }()
+	}
+	<-done
+	<-done
+	if took := time.Since(begin); took < 2*bytes*time.Second/1e6 {
+		t.Errorf("two times %d bytes crossed 8 Mbit/s in %v", bytes, took)
+	}
+	r, err := n.Report()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sum := r.Links[0].Bytes + r.Links[2].Bytes; sum < 2*bytes {
+		t.Errorf("the links have carried %d bytes, want %d at least", sum, 2*bytes)
+	}
+}
+
+// A trace changes the link while it is up: nothing passes, and then everything.
+func TestLinksFollowTheirTraces(t *testing.T) {
+	n := up(t, `name: trace
+sites: [{name: a}, {name: b}]
+links: [{from: a, to: b, there: {loss: 100%, trace: [{at: 500ms, loss: 0%}]}}]
+`)
+	n.Follow()
+	// The handshake's packets are lost until the trace says otherwise.
+	carry(t, n, 0, 1, n.plan.Sites[1].Addresses[0], 1000)
+	r, err := n.Report()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Links[0].Lost == 0 || r.Links[0].Lost == r.Links[0].Packets {
+		t.Errorf("%d of %d packets were lost, want some of them", r.Links[0].Lost, r.Links[0].Packets)
+	}
+}

@@ -1,0 +1,363 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/wan"
+)
+
+func wanCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "wan",
+		Short: "Lay out an emulated wide-area network on this machine, and run commands at its sites",
+		Long: `Lay out an emulated wide-area network on this machine: sites, which are network namespaces, and links between them with
+a rate, a delay, jitter, loss, a queue and a price, as a topology file says or a ready topology. docs/wan.md describes the file.`,
+		Example: `  gradproxy wan list
+  gradproxy wan up gaia --detach
+  gradproxy wan exec virginia -- ping -c 3 tokyo
+  gradproxy wan down
+  gradproxy wan check 3lc-100`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error { return usagef("wan what? see gradproxy wan --help") },
+	}
+	var dir string
+	c.PersistentFlags().StringVar(&dir, "state-dir", wan.StateDir, "folder in which networks that are up are noted")
+	c.AddCommand(wanUpCommand(&dir), wanExecCommand(&dir), wanStatusCommand(&dir), wanDownCommand(&dir), wanListCommand(&dir))
+	return c
+}
+
+// wanFlags are what wan up and wan check have in common.
+type wanFlags struct {
+	backEnd string
+	asJSON  bool
+}
+
+func (f *wanFlags) add(c *cobra.Command) {
+	c.Flags().StringVar(&f.backEnd, "back-end", "", "what plays the links: user, kernel or ebpf (default: what this kernel has)")
+	c.Flags().BoolVar(&f.asJSON, "json", false, "print JSON")
+}
+
+// plan reads a topology and chooses its back end.
+func (f *wanFlags) plan(name string) (*wan.Plan, error) {
+	t, problems := wan.Load(name)
+	if len(problems) > 0 {
+		return nil, &usageError{problems}
+	}
+	p, err := wan.Choose(t, wan.BackEnd(f.backEnd))
+	if err != nil {
+		return nil, usagef("--back-end: %w", err)
+	}
+	return p, nil
+}
+
+func wanUpCommand(dir *string) *cobra.Command {
+	var flags wanFlags
+	var onlyPlan, detach bool
+	var reportTo int
+	c := &cobra.Command{
+		Use:   "up FILE|NAME",
+		Short: "Lay out the network of a topology file or of a ready topology, until SIGINT or SIGTERM",
+		Long: `Lay out the network of a topology file or of a ready topology. It lasts as long as the command does, or with --detach until
+gradproxy wan down. At its end it prints the bytes that each link has carried, and their price. Needs root.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			plan, err := flags.plan(args[0])
+			if err != nil {
+				return err
+			}
+			out := c.OutOrStdout()
+			if onlyPlan {
+				return print(out, plan, plan.String(), flags.asJSON)
+			}
+			if detach {
+				return wanDetach(c, *dir, args[0], flags)
+			}
+			ready, finish := out, func() error { return nil }
+			if reportTo > 0 {
+				f := os.NewFile(uintptr(reportTo), "report")
+				ready, finish, out = f, f.Close, io.Discard
+			}
+			return wanUp(c.Context(), *dir, plan, func() error {
+				if err := print(ready, plan, plan.Summary(), flags.asJSON); err != nil {
+					return err
+				}
+				return finish()
+			}, func(r wan.Report) error { return print(out, r, r.String(), flags.asJSON) })
+		},
+	}
+	flags.add(c)
+	c.Flags().BoolVar(&onlyPlan, "plan", false, "only print what would be made")
+	c.Flags().BoolVar(&detach, "detach", false, "return when the network is up and leave it to a process in the background")
+	c.Flags().IntVar(&reportTo, "report-fd", 0, "")
+	c.Flags().MarkHidden("report-fd")
+	return c
+}
+
+// wanUp lays the network out, calls ready, and takes it down when ctx ends or a link fails.
+func wanUp(ctx context.Context, dir string, plan *wan.Plan, ready func() error, last func(wan.Report) error) (err error) {
+	state, err := wan.Hold(dir, plan)
+	if err != nil {
+		return err
+	}
+	defer func() { err = first(err, state.Release()) }()
+	n, err := wan.Up(context.WithoutCancel(ctx), plan) // its end is told in what it carried
+	if err != nil {
+		return err
+	}
+	defer func() { err = first(err, n.Close()) }()
+	answering, stop := context.WithCancel(ctx)
+	defer stop()
+	if err := state.Answer(answering, n); err != nil {
+		return err
+	}
+	n.Follow()
+	if err := ready(); err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+	case err = <-n.Failed():
+	}
+	r, err2 := n.Report()
+	if err2 == nil {
+		err2 = last(r)
+	}
+	return first(err, err2)
+}
+
+// first returns the first error, which the others follow from.
+func first(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// wanDetach starts wan up as a process of its own session, and passes on what it says until the network is up.
+func wanDetach(c *cobra.Command, dir, name string, flags wanFlags) error {
+	report, theirs, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer report.Close()
+	args := []string{"wan", "up", name, "--state-dir", dir, "--back-end", flags.backEnd, "--report-fd", "3"}
+	if flags.asJSON {
+		args = append(args, "--json")
+	}
+	log, err := os.CreateTemp("", "gradproxy-wan-*.log")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(log.Name()) // only errors before the network is up go there
+	defer log.Close()
+	child := exec.Command("/proc/self/exe", args...)
+	child.Args[0] = os.Args[0]
+	child.Stderr = log
+	child.ExtraFiles = []*os.File{theirs}
+	child.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	// A signal for this command before the network is up is one for the process that lays it out.
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(signals)
+	err = child.Start()
+	theirs.Close()
+	if err != nil {
+		return err
+	}
+	go func() {
+		for s := range signals {
+			child.Process.Signal(s)
+		}
+	}()
+	text, err := io.ReadAll(report)
+	if err != nil {
+		return err
+	}
+	if len(text) > 0 {
+		_, err = c.OutOrStdout().Write(text)
+		return err
+	}
+	err = child.Wait()
+	said, readErr := os.ReadFile(log.Name())
+	if readErr == nil && len(said) > 0 {
+		return errors.New(strings.ReplaceAll("\n"+string(said), "\ngradproxy: ", "\n")) // said anew by this process
+	}
+	return fmt.Errorf("wan %s: the network did not come up: %w", name, err)
+}
+
+func wanExecCommand(dir *string) *cobra.Command {
+	return &cobra.Command{
+		Use:   "exec [NAME] SITE -- COMMAND…",
+		Short: "Run a command at a site of a network that is up",
+		Long: `Run a command at a site of a network that is up: in its network namespace, where the names of sites are known as hosts. The
+command takes this one's place, so its exit code, its signals and its terminal are its own. NAME may be left out where
+only one network is up. Needs root.`,
+		Args: func(c *cobra.Command, args []string) error {
+			if n := c.ArgsLenAtDash(); n != 1 && n != 2 || n == len(args) {
+				return fmt.Errorf("write gradproxy wan exec [NAME] SITE -- COMMAND")
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			n := c.ArgsLenAtDash()
+			name := ""
+			if n == 2 {
+				name = args[0]
+			}
+			state, err := wan.Find(*dir, name)
+			if err != nil {
+				return err
+			}
+			return state.Enter(args[n-1], args[n:])
+		},
+	}
+}
+
+func wanStatusCommand(dir *string) *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "status [NAME]",
+		Short: "Print the bytes that each link of a network has carried so far, and their price",
+		Args:  cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			state, err := wan.Find(*dir, argument(args))
+			if err != nil {
+				return err
+			}
+			r, err := state.Ask()
+			if err != nil {
+				return err
+			}
+			return print(c.OutOrStdout(), r, r.String(), asJSON)
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return c
+}
+
+func wanDownCommand(dir *string) *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "down [NAME]",
+		Short: "Take a network down, or remove what a process that was killed has left of it",
+		Args:  cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			state, err := wan.Find(*dir, argument(args))
+			if err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(c.Context(), time.Minute)
+			defer cancel()
+			last, err := state.Down(ctx)
+			if err != nil {
+				return err
+			}
+			if last == nil {
+				return print(c.OutOrStdout(), map[string]any{"name": state.Plan.Name, "links": []any{}},
+					state.Plan.Name+": its process had died; what it left is removed\n", asJSON)
+			}
+			return print(c.OutOrStdout(), last, last.String(), asJSON)
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return c
+}
+
+// argument returns the only one, "" if there is none.
+func argument(args []string) string {
+	if len(args) == 0 {
+		return ""
+	}
+	return args[0]
+}
+
+// A listed topology or network, as wan list --json prints it. Its names are stable.
+type listed struct {
+	Name  string `json:"name"`
+	About string `json:"about"`
+	Ready bool   `json:"ready"` // it comes with the program
+	Up    bool   `json:"up"`
+}
+
+func wanListCommand(dir *string) *cobra.Command {
+	var asJSON bool
+	var show string
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "List the ready topologies and the networks that are up",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			out := c.OutOrStdout()
+			if show != "" {
+				text, ok := wan.Ready(show)
+				if !ok {
+					return usagef("--print %s: there is no such ready topology: see gradproxy wan list", show)
+				}
+				_, err := out.Write(text)
+				return err
+			}
+			list, err := wanList(*dir)
+			if err != nil {
+				return err
+			}
+			text := ""
+			for _, l := range list {
+				state := "     "
+				if l.Up {
+					state = "up   "
+				}
+				text += fmt.Sprintf("%s%-12s %s\n", state, l.Name, l.About)
+			}
+			return print(out, map[string]any{"topologies": list}, text, asJSON)
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	c.Flags().StringVar(&show, "print", "", "print the file of this ready topology instead")
+	return c
+}
+
+func wanList(dir string) (list []listed, err error) {
+	for _, name := range wan.ReadyNames() {
+		t, _ := wan.LoadReady(name)
+		list = append(list, listed{Name: name, About: t.About, Ready: true})
+	}
+	states, err := wan.Networks(dir)
+	for _, s := range states {
+		about := "up"
+		if !s.Alive() {
+			about = "its process has died: gradproxy wan down removes what it left"
+		}
+		known := false
+		for i := range list {
+			if list[i].Name == s.Plan.Name {
+				list[i].Up, known = s.Alive(), true
+			}
+		}
+		if !known {
+			list = append(list, listed{Name: s.Plan.Name, About: about, Up: s.Alive()})
+		}
+	}
+	return list, err
+}
+
+// print writes v as JSON, or text.
+func print(w io.Writer, v any, text string, asJSON bool) error {
+	if asJSON {
+		return writeJSON(w, v)
+	}
+	_, err := io.WriteString(w, text)
+	return err
+}

@@ -1,0 +1,41 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/gradproxy/gradproxy/integration/require"
+)
+
+// The commands that only Linux has, as far as they need no privilege.
+func TestLinuxScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:  "testdata/script/linux",
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
+	})
+}
+
+// Those that need root. UNIQUE is part of the names that the whole machine sees.
+func TestRootScripts(t *testing.T) {
+	require.Root(t)
+	require.Named(t, "tun", exists("/dev/net/tun"), "mknod /dev/net/tun c 10 200")
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script/root",
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("UNIQUE", strconv.Itoa(os.Getpid()))
+			state := filepath.Join(e.WorkDir, "state")
+			e.Setenv("STATE", "--state-dir="+state)
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "signal": sendSignal, "substitute": substitute},
+	})
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
