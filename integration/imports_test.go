@@ -71,6 +71,9 @@ var onlyIn = map[string][]string{
 	"github.com/pion/":       {"proxy/tunnel/dtls.go"},
 }
 
+// forTests are the packages of integration that the tests of any package may import.
+var forTests = []string{"integration/require", "integration/uml"}
+
 // A listedPackage is what this test reads of `go list -json`.
 type listedPackage struct {
 	ImportPath  string
@@ -105,7 +108,7 @@ func TestImportsPointOneWay(t *testing.T) {
 			}
 		}
 		for _, imported := range ofOurs(inTests) {
-			if fits("integration/...", imported) && imported != "integration/require" && !fits("integration/...", name) {
+			if fits("integration/...", imported) && !slices.Contains(forTests, imported) && !fits("integration/...", name) {
 				t.Errorf("the tests of %s import %s, which is above them", name, imported)
 			}
 		}

@@ -23,10 +23,11 @@ install_one() {
 	torch215)      debian gcc binutils libc6-dev; pypi torch215 ;;
 	jax)           pypi jax ;;
 	mxnet)         debian libgomp1; pypi mxnet ;;
+	uml)           unpacked uml user-mode-linux ;; # a second kernel, run as a process by integration/uml
 	*)             fail "unknown environment $1: one of $all" ;;
 	esac
 }
-all='tools haproxy fashion-mnist torch113 torch215 jax mxnet'
+all='tools haproxy fashion-mnist torch113 torch215 jax mxnet uml'
 
 # The CUDA wheel of torch without 4 GB of NVIDIA's packages: stand-ins for the libraries that it links.
 after_torch215() {
@@ -58,6 +59,18 @@ debian() {
 	[ -n "${updated:-}" ] || retry apt-get -q update >&2 </dev/null
 	updated=yes
 	retry apt-get -q install -y --no-install-recommends "${missing[@]}" >&2 </dev/null
+}
+
+# unpacked NAME PACKAGE: the files of a Debian package, not installed.
+unpacked() {
+	local dir=$env_dir/$1
+	[ "$(cat "$dir/.complete" 2>/dev/null)" != "$2" ] || return 0
+	[ -n "${updated:-}" ] || [ "$(id -u)" != 0 ] || retry apt-get -q update >&2 </dev/null
+	updated=yes
+	rm -rf "$dir"
+	mkdir -p "$dir"
+	(cd "$dir" && retry apt-get -q download "$2" >&2 </dev/null && dpkg -x "$2"_*.deb . && rm "$2"_*.deb)
+	echo "$2" >"$dir/.complete"
 }
 
 # recipe NAME: all that decides what pypi NAME makes.
