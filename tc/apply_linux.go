@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
@@ -79,22 +80,17 @@ func (a *Applied) Change(p Plan) error {
 	return nil
 }
 
-// sameShape reports whether b follows from a by changing numbers of disciplines.
+// sameShape reports whether b follows from a by changing numbers of disciplines and programs.
 func sameShape(a, b Plan) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i] == b[i] {
-			continue
+	return slices.EqualFunc(a, b, func(was, is Rule) bool {
+		if was == is {
+			return true
 		}
-		was, ok1 := disciplineOf(a[i])
-		is, ok2 := disciplineOf(b[i])
-		if !ok1 || !ok2 || was.kind != is.kind || a[i].Inverse() != b[i].Inverse() { // that names device and place
-			return false
-		}
-	}
-	return true
+		_, isDiscipline := disciplineOf(is)
+		_, isProgram := programOf(is)
+		// Its inverse names a rule's device and place.
+		return (isDiscipline || isProgram) && kind(was) == kind(is) && was.Inverse() == is.Inverse()
+	})
 }
 
 // add sets up a rule in the thread's namespace.
@@ -112,7 +108,10 @@ func add(r Rule) error {
 		return err
 	}
 	if d, ok := disciplineOf(r); ok {
-		return execute(d.request(unix.RTM_NEWQDISC, unix.NLM_F_CREATE|unix.NLM_F_EXCL, device.Attrs().Index))
+		return execute(d.request(unix.RTM_NEWQDISC, d.creation(), device.Attrs().Index))
+	}
+	if p, ok := programOf(r); ok {
+		return p.attach(device.Attrs().Index)
 	}
 	switch r := r.(type) {
 	case HTBClass:
@@ -133,11 +132,14 @@ func add(r Rule) error {
 	panic(fmt.Sprintf("tc: unknown rule %T", r))
 }
 
-// change gives a discipline that is there other numbers.
+// change gives a discipline or program that is there other numbers.
 func change(r Rule) error {
 	device, err := deviceOf(r)
 	if err != nil {
 		return err
+	}
+	if p, ok := programOf(r); ok {
+		return p.configure(device)
 	}
 	d, ok := disciplineOf(r)
 	if !ok {
@@ -152,8 +154,16 @@ func remove(r Rule) error {
 	if err != nil {
 		return err
 	}
+	if _, ok := r.(Clsact); ok {
+		if used, err := hasFilters(device); used || err != nil {
+			return err
+		}
+	}
 	if d, ok := disciplineOf(r); ok {
 		return execute(d.request(unix.RTM_DELQDISC, 0, device.Attrs().Index))
+	}
+	if p, ok := programOf(r); ok {
+		return netlink.FilterDel(p.filter(device.Attrs().Index))
 	}
 	switch r := r.(type) {
 	case IFB:
@@ -171,6 +181,13 @@ func remove(r Rule) error {
 }
 
 func deviceOf(r Rule) (netlink.Link, error) { return netlink.LinkByName(r.On().Name) }
+
+// hasFilters reports whether anything hangs on the device's Clsact.
+func hasFilters(device netlink.Link) (bool, error) {
+	in, err1 := netlink.FilterList(device, netlink.HANDLE_MIN_INGRESS)
+	out, err2 := netlink.FilterList(device, netlink.HANDLE_MIN_EGRESS)
+	return len(in)+len(out) > 0, errors.Join(err1, err2)
+}
 
 func execute(req *nl.NetlinkRequest) error {
 	_, err := req.Execute(unix.NETLINK_ROUTE, 0)
@@ -204,6 +221,9 @@ func explain(r Rule, err error) error {
 func kind(r Rule) string {
 	if d, ok := disciplineOf(r); ok {
 		return d.kind
+	}
+	if p, ok := programOf(r); ok {
+		return "cls_bpf, for program " + p.name
 	}
 	switch r.(type) {
 	case IFB:

@@ -169,7 +169,7 @@ func TestFailureTakesBackWhatWasApplied(t *testing.T) {
 		Clsact{Device{ns, "nowhere"}},
 	}
 	_, err := p.Apply()
-	if err == nil || !strings.Contains(err.Error(), "rule 4 of 4 (tc -n "+ns+" qdisc add dev nowhere clsact)") {
+	if err == nil || !strings.Contains(err.Error(), "rule 4 of 4 (tc -n "+ns+" qdisc replace dev nowhere clsact)") {
 		t.Errorf("error %v: want one that names rule 4", err)
 	}
 	if after := state(t, v0, v1); after != before {

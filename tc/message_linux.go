@@ -48,6 +48,14 @@ func (p Place) discipline(kind string, options *nl.RtAttr) discipline {
 	return discipline{kind, p.Parent, p.Handle, p.Overhead, options}
 }
 
+// creation returns the flags by which a discipline is made. A clsact that is there is shared, any other is in the way.
+func (d discipline) creation() int {
+	if d.kind == "clsact" {
+		return unix.NLM_F_CREATE | unix.NLM_F_REPLACE
+	}
+	return unix.NLM_F_CREATE | unix.NLM_F_EXCL
+}
+
 // request returns the netlink message: RTM_NEWQDISC, or RTM_DELQDISC, which names only kind and place.
 func (d discipline) request(command, flags, device int) *nl.NetlinkRequest {
 	req := nl.NewNetlinkRequest(command, flags|unix.NLM_F_ACK)

@@ -9,7 +9,7 @@ import (
 )
 
 var (
-	everything = Support{TBF: true, HTB: true, Netem: true, NetemSeed: true, FQ: true, Clsact: true, IFB: true}
+	everything = Support{TBF: true, HTB: true, Netem: true, NetemSeed: true, FQ: true, Clsact: true, BPF: true, IFB: true}
 	hop        = Hop{
 		Sender: Device{"paris", "wan0"},
 		In:     Device{"router", "paris0"},
@@ -86,7 +86,7 @@ func TestRulesReadAsCommands(t *testing.T) {
 		{Match{local, NewHandle(1, 0), 4, netip.MustParsePrefix("2001:db8::/33"), NewHandle(1, 2)},
 			"tc filter add dev eth0 parent 1: pref 4 protocol ipv6 u32 match ip6 dst 2001:db8::/33 flowid 1:2",
 			"tc filter del dev eth0 parent 1: pref 4"},
-		{Clsact{local}, "tc qdisc add dev eth0 clsact", "tc qdisc del dev eth0 clsact"},
+		{Clsact{local}, "tc qdisc replace dev eth0 clsact", "tc qdisc del dev eth0 clsact"},
 		{IFB{Device{"x", "ifb9"}}, "ip -n x link add ifb9 up type ifb", "ip -n x link del ifb9"},
 		{Redirect{local, "ifb9"},
 			"tc filter add dev eth0 ingress pref 1 protocol all u32 match u32 0 0 action mirred egress redirect dev ifb9",

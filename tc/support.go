@@ -8,5 +8,6 @@ type Support struct {
 	NetemSeed bool `json:"netem_seed"` // netem takes a seed: Linux 6.6 and later
 	FQ        bool `json:"fq"`
 	Clsact    bool `json:"clsact"`
+	BPF       bool `json:"bpf"` // programs at a clsact: Linux 5.12 and later
 	IFB       bool `json:"ifb"` // and what redirects to it: u32, mirred
 }

@@ -46,6 +46,7 @@ func try() (s Support, err error) {
 		{&s.Netem, Plan{Netem{Place: root, Delay: time.Millisecond, Limit: 1000, Seed: 1}}},
 		{&s.FQ, Plan{FQ{Place: root, Limit: 1000, FlowLimit: 1000, Horizon: time.Second}}},
 		{&s.Clsact, Plan{Clsact{lo}}},
+		{&s.BPF, Plan{Clsact{lo}, Loss{Device: lo}, Pace{Device: lo}}},
 		{&s.IFB, Plan{IFB{Device{Name: "ifb"}}, Clsact{lo}, Redirect{lo, "ifb"}}},
 	} {
 		a, err := t.plan.Apply()

@@ -1,0 +1,54 @@
+package tc
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// A Loss drops and marks the packets that come in on a device at random, and counts them: the program loss of shape.c. It
+// needs a Clsact. What happens to the k-th packet depends on the seed and k alone. Multicast and address
+// resolution (ARP, IPv6 neighbour discovery) do not cross a router: they pass uncounted. Of a packet that holds several segments (see Segments), all are lost or none.
+type Loss struct {
+	Device
+	Probability float64 // that a packet is dropped, in [0, 1]
+	Marks       float64 // that a packet whose ends speak ECN is marked as having met congestion, in [0, 1]
+	Seed        uint64
+}
+
+func (r Loss) String() string {
+	return r.command("tc", fmt.Sprintf("filter add dev %s ingress pref %d protocol all bpf direct-action object-file shape_bpfel.o section tc/loss"+
+		" # map config: loss %s, marks %s, seed %d", r.Name, programPref, number(r.Probability), number(r.Marks), r.Seed))
+}
+
+// Inverse implements Rule.
+func (r Loss) Inverse() string { return removeProgram(r.Device, "ingress") }
+
+// A Pace gives each packet that goes out on a device the time at which it leaves, which an FQ there keeps (earliest
+// departure time), drops those that find the queue full, and counts: the program pace of shape.c. It needs a Clsact. Packets
+// keep their order.
+type Pace struct {
+	Device
+	Rate   uint64        // bytes per second, headers from IP upwards included; 0: unlimited
+	Delay  time.Duration // one way
+	Jitter time.Duration // added, uniform in [0, Jitter)
+	Queue  uint64        // bytes the bottleneck holds, the packet in transmission included
+	Seed   uint64        // of the jitter
+}
+
+func (r Pace) String() string {
+	return r.command("tc", fmt.Sprintf("filter add dev %s egress pref %d protocol all bpf direct-action object-file shape_bpfel.o section tc/pace"+
+		" # map config: rate %d, delay %d, jitter %d, queue %d, seed %d", r.Name, programPref, r.Rate, r.Delay, r.Jitter, r.Queue, r.Seed))
+}
+
+// Inverse implements Rule.
+func (r Pace) Inverse() string { return removeProgram(r.Device, "egress") }
+
+// programPref is the place of the programs among a Clsact's filters.
+const programPref = 1
+
+func removeProgram(d Device, hook string) string {
+	return d.command("tc", fmt.Sprintf("filter del dev %s %s pref %d", d.Name, hook, programPref))
+}
+
+func number(f float64) string { return strconv.FormatFloat(f, 'g', -1, 64) }
