@@ -33,7 +33,7 @@ a rate, a delay, jitter, loss, a queue and a price, as a topology file says or a
 	}
 	var dir string
 	c.PersistentFlags().StringVar(&dir, "state-dir", wan.StateDir, "folder in which networks that are up are noted")
-	c.AddCommand(wanUpCommand(&dir), wanExecCommand(&dir), wanStatusCommand(&dir), wanDownCommand(&dir), wanListCommand(&dir))
+	c.AddCommand(wanUpCommand(&dir), wanExecCommand(&dir), wanStatusCommand(&dir), wanDownCommand(&dir), wanCheckCommand(&dir), wanListCommand(&dir))
 	return c
 }
 

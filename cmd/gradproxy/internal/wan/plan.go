@@ -20,12 +20,13 @@ const (
 
 // A Plan says what is made of a topology. Its JSON names are stable.
 type Plan struct {
-	Name     string        `json:"name"`
-	BackEnd  BackEnd       `json:"back_end"`
-	Why      string        `json:"why"` // this back end
-	Currency string        `json:"currency"`
-	Sites    []PlannedSite `json:"sites"`
-	Links    []PlannedLink `json:"links"`
+	Name        string              `json:"name"`
+	BackEnd     BackEnd             `json:"back_end"`
+	Why         string              `json:"why"` // this back end
+	Currency    string              `json:"currency"`
+	Sites       []PlannedSite       `json:"sites"`
+	Bottlenecks []PlannedBottleneck `json:"bottlenecks"`
+	Links       []PlannedLink       `json:"links"`
 
 	topology *Topology
 	rules    []string // what the kernel is told beside; command lines
@@ -53,10 +54,16 @@ type PlannedLink struct {
 // An End is a device in a site that leads to another, after which it is called.
 type End struct {
 	Site   string         `json:"site"`
+	Index  int            `json:"index"` // of the site
 	Device string         `json:"device"`
 	Routes []netip.Prefix `json:"routes"` // what is reached through it
+}
 
-	site, peer int
+// A PlannedBottleneck is one that directions pass first whose Via names it.
+type PlannedBottleneck struct {
+	Name  string `json:"name"`
+	Rate  int64  `json:"rate_bps"`
+	Queue int64  `json:"queue_bytes"`
 }
 
 // A PlannedWay is a direction as people read it.
@@ -74,6 +81,9 @@ type PlannedWay struct {
 // NewPlan returns what is made of t by a back end, chosen for the reason why.
 func NewPlan(t *Topology, b BackEnd, why string) *Plan {
 	p := &Plan{Name: t.Name, BackEnd: b, Why: why, Currency: t.Currency, topology: t}
+	for _, b := range t.Bottlenecks {
+		p.Bottlenecks = append(p.Bottlenecks, PlannedBottleneck{b.Name, b.Rate, b.queue()})
+	}
 	next := t.nextHops()
 	for i, s := range t.Sites {
 		planned := PlannedSite{Name: s.Name, Namespace: namespaceOf(t.Name, s.Name), Addresses: s.Addresses(), Networks: s.Networks}
@@ -95,11 +105,18 @@ func NewPlan(t *Topology, b BackEnd, why string) *Plan {
 	return p
 }
 
+// Renamed returns the same plan for a network of another name.
+func (p *Plan) Renamed(name string) *Plan {
+	t := *p.topology
+	t.Name = name
+	return NewPlan(&t, p.BackEnd, p.Why)
+}
+
 // namespaceOf returns the name of a site's network namespace.
 func namespaceOf(topology, site string) string { return "wan-" + topology + "-" + site }
 
 func (t *Topology) end(next [][]int, site, peer int) End {
-	e := End{Site: t.Sites[site].Name, Device: t.Sites[peer].Name, site: site, peer: peer}
+	e := End{Site: t.Sites[site].Name, Index: site, Device: t.Sites[peer].Name}
 	for to, hop := range next[site] {
 		if hop == peer {
 			e.Routes = append(e.Routes, t.Sites[to].Networks...)
@@ -133,6 +150,9 @@ func (p *Plan) Summary() string {
 	}
 	for _, s := range p.Sites {
 		fmt.Fprintf(&b, "  site %-*s  %s  namespace %s\n", width, s.Name, join(s.Addresses), s.Namespace)
+	}
+	for _, x := range p.Bottlenecks {
+		fmt.Fprintf(&b, "  bottleneck %s: %s, queue %s\n", x.Name, formatRate(x.Rate), formatSize(x.Queue))
 	}
 	for _, l := range p.Links {
 		from, to := l.Ends[0].Site, l.Ends[1].Site
@@ -177,7 +197,7 @@ func (p *Plan) String() string {
 	}
 	for _, l := range p.Links {
 		for _, e := range l.Ends {
-			fmt.Fprintf(&b, "namespace %s device %s leads to %s\n", p.Sites[e.site].Namespace, e.Device, join(e.Routes))
+			fmt.Fprintf(&b, "namespace %s device %s leads to %s\n", p.Sites[e.Index].Namespace, e.Device, join(e.Routes))
 		}
 	}
 	for _, r := range p.rules {

@@ -37,12 +37,12 @@ func userLinks(n *Network) (func(PlannedLink) (link, error), error) {
 
 // tunEnd describes the device of an end.
 func (n *Network) tunEnd(e End) wansim.NamespaceEnd {
-	return wansim.NamespaceEnd{Namespace: n.sites[e.site], Device: e.Device, Addresses: n.hosts(e), Routes: e.Routes}
+	return wansim.NamespaceEnd{Namespace: n.sites[e.Index], Device: e.Device, Addresses: n.hosts(e), Routes: e.Routes}
 }
 
 // hosts returns the addresses of an end as networks of one host, as several devices have them.
 func (n *Network) hosts(e End) (all []netip.Prefix) {
-	for _, a := range n.plan.Sites[e.site].Addresses {
+	for _, a := range n.plan.Sites[e.Index].Addresses {
 		all = append(all, netip.PrefixFrom(a, a.BitLen()))
 	}
 	return all
