@@ -24,7 +24,7 @@
 // int4 at 256.
 // Error: |x-y| <= scale/2·(1 + 2^-14), where scale = max|x|/127 (int4: /7) over the block, rounded up where that is subnormal;
 // the small term is what float32 arithmetic adds. Rounding is to the nearest, ties to even. For elements of 16 bits, y is rounded once more.
-// Time: O(n), two passes. Memory: none that grows with n, but a block's values for 16-bit elements with feedback.
+// Time: O(n), two passes. Memory: with feedback 4 bytes a block, and for 16-bit elements also a block's values.
 //
 // # Unsuited
 //

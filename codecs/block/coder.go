@@ -18,6 +18,7 @@ func (m method) NewDecoder(n int) (codecs.ValueDecoder, error) { return decoder{
 type encoder struct {
 	method
 	n          int
+	most       []float32 // scratch: the largest magnitude of each block, with feedback
 	sum, value []float32 // scratch for a block that takes the long way
 }
 
@@ -41,20 +42,26 @@ func (e *encoder) append(dst []byte, src, residual []float32, d tensor.DType) ([
 	begin, end := len(dst), len(dst)+e.MaxEncodedLen(e.n)
 	out := slices.Grow(dst, end-begin)[:end]
 	if residual != nil {
+		e.findMost(src, residual)
 		// All scales come first, since a residual must not be touched if a later block is unsuited.
-		if err := e.putScales(out[begin:], src, residual); err != nil {
+		if err := e.checkScales(); err != nil {
 			return dst, err
 		}
 	}
 	to := out[begin:]
-	for from := 0; from < e.n; from += e.block {
+	for i, from := 0, 0; from < e.n; i, from = i+1, from+e.block {
 		x := src[from:min(from+e.block, e.n)]
+		var most float32
 		if residual == nil {
-			if err := e.putScale(to, src, nil, from); err != nil {
+			most = absmax.Of(x)
+			if err := e.checkScale(i, most); err != nil {
 				return dst, err
 			}
+		} else {
+			most = e.most[i]
 		}
-		scale := getScale(to)
+		scale := scaleOf(most, e.levels())
+		binary.LittleEndian.PutUint32(to, math.Float32bits(scale))
 		codes := to[scaleLen:e.blockLen(len(x))]
 		to = to[e.blockLen(len(x)):]
 		switch {
@@ -71,31 +78,30 @@ func (e *encoder) append(dst []byte, src, residual []float32, d tensor.DType) ([
 	return out, nil
 }
 
-// putScales writes each block's scale to its place in out.
-func (e *encoder) putScales(out []byte, src, residual []float32) error {
-	for from := 0; from < e.n; from += e.block {
-		if err := e.putScale(out, src, residual, from); err != nil {
+// findMost sets most.
+func (e *encoder) findMost(src, residual []float32) {
+	if e.most == nil {
+		e.most = make([]float32, (e.n+e.block-1)/e.block)
+	}
+	absmax.EachOfSum(e.most, src, residual, e.block)
+}
+
+// checkScales returns an error if the scale of a block of which most is known is too large.
+func (e *encoder) checkScales() error {
+	for i, most := range e.most {
+		if err := e.checkScale(i, most); err != nil {
 			return err
 		}
-		out = out[e.blockLen(min(e.block, e.n-from)):]
 	}
 	return nil
 }
 
-// putScale writes the scale of the block of values that begins at from to out.
-func (e *encoder) putScale(out []byte, src, residual []float32, from int) error {
-	to := min(from+e.block, e.n)
-	var most float32
-	if residual == nil {
-		most = absmax.Of(src[from:to])
-	} else {
-		most = absmax.OfSum(src[from:to], residual[from:to])
-	}
-	scale := scaleOf(most, e.levels())
-	if !(scale <= e.maxScale()) {
+// checkScale does so for block i.
+func (e *encoder) checkScale(i int, most float32) error {
+	if !(scaleOf(most, e.levels()) <= e.maxScale()) {
+		from, to := i*e.block, min((i+1)*e.block, e.n)
 		return fmt.Errorf("%w: %s: the largest of values %d to %d is %v", codecs.ErrUnsuited, e.name(), from, to-1, most)
 	}
-	binary.LittleEndian.PutUint32(out, math.Float32bits(scale))
 	return nil
 }
 

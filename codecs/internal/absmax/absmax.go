@@ -16,6 +16,17 @@ func OfSum(x, e []float32) float32 {
 	return larger(bits, ofSumPlain(x[n:], e[n:]))
 }
 
+// EachOfSum sets most[i] to what OfSum returns for values i·n to (i+1)·n-1, the last as many as there are. It panics unless
+// x has so many blocks as most, and e is as long.
+func EachOfSum(most, x, e []float32, n int) {
+	e = e[:len(x)]
+	whole := len(x) / n
+	for i := eachOfSum(most[:whole], x, e, n); i < len(most); i++ {
+		to := min((i+1)*n, len(x))
+		most[i] = OfSum(x[i*n:to], e[i*n:to])
+	}
+}
+
 // larger returns the magnitude of the larger bits.
 func larger(bits uint32, x float32) float32 {
 	return math.Float32frombits(max(bits, math.Float32bits(x)))

@@ -63,6 +63,16 @@ func FuzzAgainstPlain(f *testing.F) {
 			if got := OfSum(x, e); !asmtest.Same(got, wantSum) {
 				t.Errorf("OfSum(%v, %v) = %v, want %v", x, e, got, wantSum)
 			}
+			for _, n := range []int{1, 5, 16, 48, 64} {
+				each := make([]float32, (len(x)+n-1)/n)
+				EachOfSum(each, x, e, n)
+				for i, got := range each {
+					to := min((i+1)*n, len(x))
+					if want := ofSumPlain(x[i*n:to], e[i*n:to]); !asmtest.Same(got, want) {
+						t.Errorf("EachOfSum(%v, %v, %d): block %d has %v, want %v", x, e, n, i, got, want)
+					}
+				}
+			}
 		})
 	})
 }
@@ -82,6 +92,21 @@ func TestEveryPlace(t *testing.T) {
 			if Of(x) != 0 || OfSum(x, e) != 0 {
 				t.Fatalf("%d zeros", n)
 			}
+		}
+	})
+}
+
+// Slices that kernels read in four parts have every place as well.
+func TestManyValues(t *testing.T) {
+	asmtest.Each(t, func(t *testing.T) {
+		const n = 1<<14 + 64 + 7
+		x, e := make([]float32, n), make([]float32, n)
+		for i := 0; i < n; i += 61 {
+			x[i], e[i] = -3, -1
+			if Of(x) != 3 || OfSum(x, e) != 4 {
+				t.Fatalf("%d of %d: %v, %v", i, n, Of(x), OfSum(x, e))
+			}
+			x[i], e[i] = 0, 0
 		}
 	})
 }

@@ -4,33 +4,74 @@ package absmax
 
 import "github.com/gradproxy/gradproxy/codecs/internal/asm"
 
-// tile is how many values a kernel takes at a time.
-const tile = 64
+const (
+	tile = 64 // values that a kernel takes at a time
+	turn = tile / 4
+	// From so many values on, a kernel reads four parts side by side: a processor fetches ahead within a page, and so
+	// begins four pages at once. Of fewer values it would fetch what is not theirs.
+	many = 1 << 14
+)
 
 // of returns the largest magnitude of x's first n values, as bits: of as many as a kernel takes.
 func of(x []float32) (bits uint32, n int) {
 	n = len(x) &^ (tile - 1)
-	tier := asm.Use()
-	switch {
-	case n == 0 || tier < asm.AVX2:
+	if n == 0 || asm.Use() < asm.AVX2 {
 		return 0, 0
-	case tier < asm.AVX512:
-		return ofAVX2(&x[0], n), n
-	default:
-		return ofAVX512(&x[0], n), n
 	}
+	apart, step := layout(n)
+	most := fourOf(x, apart, step, n/4)
+	return max(most[0], most[1], most[2], most[3]), n
 }
 
 // ofSum does so for sums. e is as long as x.
 func ofSum(x, e []float32) (bits uint32, n int) {
 	n = len(x) &^ (tile - 1)
-	tier := asm.Use()
-	switch {
-	case n == 0 || tier < asm.AVX2:
+	if n == 0 || asm.Use() < asm.AVX2 {
 		return 0, 0
-	case tier < asm.AVX512:
-		return ofSumAVX2(&x[0], &e[0], n), n
-	default:
-		return ofSumAVX512(&x[0], &e[0], n), n
 	}
+	apart, step := layout(n)
+	most := fourOfSum(x, e, apart, step, n/4)
+	return max(most[0], most[1], most[2], most[3]), n
+}
+
+func layout(n int) (apart, step int) {
+	if n < many {
+		return turn, tile
+	}
+	return n / 4, turn
+}
+
+// eachOfSum sets most[i] to the largest magnitude of the sums of block i, of n values, for the first done blocks.
+func eachOfSum(most, x, e []float32, n int) (done int) {
+	if n%turn != 0 || asm.Use() < asm.AVX2 {
+		return 0
+	}
+	quarter := len(most) / 4
+	for i := range quarter {
+		bits := fourOfSum(x[i*n:], e[i*n:], quarter*n, turn, n)
+		for k, b := range bits {
+			most[k*quarter+i] = larger(b, 0)
+		}
+	}
+	return 4 * quarter
+}
+
+// fourOf returns the largest magnitudes of four parts of x, as ofAVX512 has them.
+func fourOf(x []float32, apart, step, n int) (most [4]uint32) {
+	if asm.Use() < asm.AVX512 {
+		ofAVX2(&x[0], apart, step, n, &most)
+	} else {
+		ofAVX512(&x[0], apart, step, n, &most)
+	}
+	return most
+}
+
+// fourOfSum does so for sums.
+func fourOfSum(x, e []float32, apart, step, n int) (most [4]uint32) {
+	if asm.Use() < asm.AVX512 {
+		ofSumAVX2(&x[0], &e[0], apart, step, n, &most)
+	} else {
+		ofSumAVX512(&x[0], &e[0], apart, step, n, &most)
+	}
+	return most
 }

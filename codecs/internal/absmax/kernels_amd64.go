@@ -4,22 +4,24 @@
 
 package absmax
 
-// ofAVX2 returns the largest magnitude of n values, as bits. n is a positive multiple of 64.
+// ofAVX2 does what ofSumAVX2 does, for the values of x.
 //
 //go:noescape
-func ofAVX2(x *float32, n int) uint32
+func ofAVX2(x *float32, apart int, step int, n int, most *[4]uint32)
 
-// ofSumAVX2 returns the largest magnitude of the n sums x[i]+e[i], as bits. n is a positive multiple of 64.
+// ofSumAVX2 sets most to the largest magnitudes of four parts of the sums x[i]+e[i], as bits. The parts begin apart values one
+// after another and have n each, a multiple of 16 above 0, of which 16 lie together and step further on the next.
 //
 //go:noescape
-func ofSumAVX2(x *float32, e *float32, n int) uint32
+func ofSumAVX2(x *float32, e *float32, apart int, step int, n int, most *[4]uint32)
 
-// ofAVX512 returns the largest magnitude of n values, as bits. n is a positive multiple of 64.
+// ofAVX512 does what ofSumAVX512 does, for the values of x.
 //
 //go:noescape
-func ofAVX512(x *float32, n int) uint32
+func ofAVX512(x *float32, apart int, step int, n int, most *[4]uint32)
 
-// ofSumAVX512 returns the largest magnitude of the n sums x[i]+e[i], as bits. n is a positive multiple of 64.
+// ofSumAVX512 sets most to the largest magnitudes of four parts of the sums x[i]+e[i], as bits. The parts begin apart values one
+// after another and have n each, a multiple of 16 above 0, of which 16 lie together and step further on the next.
 //
 //go:noescape
-func ofSumAVX512(x *float32, e *float32, n int) uint32
+func ofSumAVX512(x *float32, e *float32, apart int, step int, n int, most *[4]uint32)

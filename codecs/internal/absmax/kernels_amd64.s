@@ -4,152 +4,195 @@
 
 #include "textflag.h"
 
-// func ofAVX2(x *float32, n int) uint32
+// func ofAVX2(x *float32, apart int, step int, n int, most *[4]uint32)
 // Requires: AVX, AVX2
-TEXT ·ofAVX2(SB), NOSPLIT, $0-20
+TEXT ·ofAVX2(SB), NOSPLIT, $0-40
 	MOVQ         x+0(FP), AX
-	MOVQ         n+8(FP), CX
-	MOVL         $0x7fffffff, DX
-	VMOVD        DX, X0
+	MOVQ         apart+8(FP), CX
+	MOVQ         step+16(FP), BX
+	MOVQ         n+24(FP), SI
+	SHLQ         $0x02, CX
+	LEAQ         (CX)(CX*2), DX
+	SHLQ         $0x02, BX
+	MOVL         $0x7fffffff, DI
+	VMOVD        DI, X0
 	VPBROADCASTD X0, Y0
 	VPXOR        Y1, Y1, Y1
 	VPXOR        Y2, Y2, Y2
 	VPXOR        Y3, Y3, Y3
 	VPXOR        Y4, Y4, Y4
-	MOVQ         CX, DX
-	LEAQ         (CX)(CX*2), BX
 
 loop1:
 	VPAND        (AX), Y0, Y5
 	VPMAXUD      Y5, Y1, Y1
-	VPAND        (AX)(DX*1), Y0, Y5
-	VPMAXUD      Y5, Y2, Y2
-	VPAND        (AX)(DX*2), Y0, Y5
-	VPMAXUD      Y5, Y3, Y3
-	VPAND        (AX)(BX*1), Y0, Y5
-	VPMAXUD      Y5, Y4, Y4
 	VPAND        32(AX), Y0, Y5
 	VPMAXUD      Y5, Y1, Y1
-	VPAND        32(AX)(DX*1), Y0, Y5
+	VPAND        (AX)(CX*1), Y0, Y5
 	VPMAXUD      Y5, Y2, Y2
-	VPAND        32(AX)(DX*2), Y0, Y5
+	VPAND        32(AX)(CX*1), Y0, Y5
+	VPMAXUD      Y5, Y2, Y2
+	VPAND        (AX)(CX*2), Y0, Y5
 	VPMAXUD      Y5, Y3, Y3
-	VPAND        32(AX)(BX*1), Y0, Y5
+	VPAND        32(AX)(CX*2), Y0, Y5
+	VPMAXUD      Y5, Y3, Y3
+	VPAND        (AX)(DX*1), Y0, Y5
 	VPMAXUD      Y5, Y4, Y4
-	ADDQ         $0x40, AX
-	SUBQ         $0x00000040, CX
+	VPAND        32(AX)(DX*1), Y0, Y5
+	VPMAXUD      Y5, Y4, Y4
+	ADDQ         BX, AX
+	SUBQ         $0x00000010, SI
 	JNZ          loop1
-	VPMAXUD      Y2, Y1, Y1
-	VPMAXUD      Y4, Y3, Y3
-	VPMAXUD      Y3, Y1, Y1
+	MOVQ         most+32(FP), AX
 	VEXTRACTI128 $0x01, Y1, X0
 	VPMAXUD      X1, X0, X1
 	VPSHUFD      $0x4e, X1, X0
 	VPMAXUD      X1, X0, X1
 	VPSHUFD      $0xb1, X1, X0
 	VPMAXUD      X1, X0, X1
-	VMOVD        X1, AX
-	MOVL         AX, ret+16(FP)
+	VMOVD        X1, (AX)
+	VEXTRACTI128 $0x01, Y2, X0
+	VPMAXUD      X2, X0, X1
+	VPSHUFD      $0x4e, X1, X0
+	VPMAXUD      X1, X0, X1
+	VPSHUFD      $0xb1, X1, X0
+	VPMAXUD      X1, X0, X1
+	VMOVD        X1, 4(AX)
+	VEXTRACTI128 $0x01, Y3, X0
+	VPMAXUD      X3, X0, X1
+	VPSHUFD      $0x4e, X1, X0
+	VPMAXUD      X1, X0, X1
+	VPSHUFD      $0xb1, X1, X0
+	VPMAXUD      X1, X0, X1
+	VMOVD        X1, 8(AX)
+	VEXTRACTI128 $0x01, Y4, X0
+	VPMAXUD      X4, X0, X1
+	VPSHUFD      $0x4e, X1, X0
+	VPMAXUD      X1, X0, X1
+	VPSHUFD      $0xb1, X1, X0
+	VPMAXUD      X1, X0, X1
+	VMOVD        X1, 12(AX)
 	VZEROUPPER
 	RET
 
-// func ofSumAVX2(x *float32, e *float32, n int) uint32
+// func ofSumAVX2(x *float32, e *float32, apart int, step int, n int, most *[4]uint32)
 // Requires: AVX, AVX2
-TEXT ·ofSumAVX2(SB), NOSPLIT, $0-28
+TEXT ·ofSumAVX2(SB), NOSPLIT, $0-48
 	MOVQ         x+0(FP), AX
 	MOVQ         e+8(FP), CX
-	MOVQ         n+16(FP), DX
-	MOVL         $0x7fffffff, BX
-	VMOVD        BX, X0
+	MOVQ         apart+16(FP), DX
+	MOVQ         step+24(FP), SI
+	MOVQ         n+32(FP), DI
+	SHLQ         $0x02, DX
+	LEAQ         (DX)(DX*2), BX
+	SHLQ         $0x02, SI
+	MOVL         $0x7fffffff, R8
+	VMOVD        R8, X0
 	VPBROADCASTD X0, Y0
 	VPXOR        Y1, Y1, Y1
 	VPXOR        Y2, Y2, Y2
 	VPXOR        Y3, Y3, Y3
 	VPXOR        Y4, Y4, Y4
-	MOVQ         DX, BX
-	LEAQ         (DX)(DX*2), SI
 
 loop2:
 	VMOVUPS      (AX), Y5
 	VADDPS       (CX), Y5, Y5
 	VPAND        Y0, Y5, Y5
 	VPMAXUD      Y5, Y1, Y1
-	VMOVUPS      (AX)(BX*1), Y5
-	VADDPS       (CX)(BX*1), Y5, Y5
-	VPAND        Y0, Y5, Y5
-	VPMAXUD      Y5, Y2, Y2
-	VMOVUPS      (AX)(BX*2), Y5
-	VADDPS       (CX)(BX*2), Y5, Y5
-	VPAND        Y0, Y5, Y5
-	VPMAXUD      Y5, Y3, Y3
-	VMOVUPS      (AX)(SI*1), Y5
-	VADDPS       (CX)(SI*1), Y5, Y5
-	VPAND        Y0, Y5, Y5
-	VPMAXUD      Y5, Y4, Y4
 	VMOVUPS      32(AX), Y5
 	VADDPS       32(CX), Y5, Y5
 	VPAND        Y0, Y5, Y5
 	VPMAXUD      Y5, Y1, Y1
+	VMOVUPS      (AX)(DX*1), Y5
+	VADDPS       (CX)(DX*1), Y5, Y5
+	VPAND        Y0, Y5, Y5
+	VPMAXUD      Y5, Y2, Y2
+	VMOVUPS      32(AX)(DX*1), Y5
+	VADDPS       32(CX)(DX*1), Y5, Y5
+	VPAND        Y0, Y5, Y5
+	VPMAXUD      Y5, Y2, Y2
+	VMOVUPS      (AX)(DX*2), Y5
+	VADDPS       (CX)(DX*2), Y5, Y5
+	VPAND        Y0, Y5, Y5
+	VPMAXUD      Y5, Y3, Y3
+	VMOVUPS      32(AX)(DX*2), Y5
+	VADDPS       32(CX)(DX*2), Y5, Y5
+	VPAND        Y0, Y5, Y5
+	VPMAXUD      Y5, Y3, Y3
+	VMOVUPS      (AX)(BX*1), Y5
+	VADDPS       (CX)(BX*1), Y5, Y5
+	VPAND        Y0, Y5, Y5
+	VPMAXUD      Y5, Y4, Y4
 	VMOVUPS      32(AX)(BX*1), Y5
 	VADDPS       32(CX)(BX*1), Y5, Y5
 	VPAND        Y0, Y5, Y5
-	VPMAXUD      Y5, Y2, Y2
-	VMOVUPS      32(AX)(BX*2), Y5
-	VADDPS       32(CX)(BX*2), Y5, Y5
-	VPAND        Y0, Y5, Y5
-	VPMAXUD      Y5, Y3, Y3
-	VMOVUPS      32(AX)(SI*1), Y5
-	VADDPS       32(CX)(SI*1), Y5, Y5
-	VPAND        Y0, Y5, Y5
 	VPMAXUD      Y5, Y4, Y4
-	ADDQ         $0x40, AX
-	ADDQ         $0x40, CX
-	SUBQ         $0x00000040, DX
+	ADDQ         SI, AX
+	ADDQ         SI, CX
+	SUBQ         $0x00000010, DI
 	JNZ          loop2
-	VPMAXUD      Y2, Y1, Y1
-	VPMAXUD      Y4, Y3, Y3
-	VPMAXUD      Y3, Y1, Y1
+	MOVQ         most+40(FP), AX
 	VEXTRACTI128 $0x01, Y1, X0
 	VPMAXUD      X1, X0, X1
 	VPSHUFD      $0x4e, X1, X0
 	VPMAXUD      X1, X0, X1
 	VPSHUFD      $0xb1, X1, X0
 	VPMAXUD      X1, X0, X1
-	VMOVD        X1, AX
-	MOVL         AX, ret+24(FP)
+	VMOVD        X1, (AX)
+	VEXTRACTI128 $0x01, Y2, X0
+	VPMAXUD      X2, X0, X1
+	VPSHUFD      $0x4e, X1, X0
+	VPMAXUD      X1, X0, X1
+	VPSHUFD      $0xb1, X1, X0
+	VPMAXUD      X1, X0, X1
+	VMOVD        X1, 4(AX)
+	VEXTRACTI128 $0x01, Y3, X0
+	VPMAXUD      X3, X0, X1
+	VPSHUFD      $0x4e, X1, X0
+	VPMAXUD      X1, X0, X1
+	VPSHUFD      $0xb1, X1, X0
+	VPMAXUD      X1, X0, X1
+	VMOVD        X1, 8(AX)
+	VEXTRACTI128 $0x01, Y4, X0
+	VPMAXUD      X4, X0, X1
+	VPSHUFD      $0x4e, X1, X0
+	VPMAXUD      X1, X0, X1
+	VPSHUFD      $0xb1, X1, X0
+	VPMAXUD      X1, X0, X1
+	VMOVD        X1, 12(AX)
 	VZEROUPPER
 	RET
 
-// func ofAVX512(x *float32, n int) uint32
+// func ofAVX512(x *float32, apart int, step int, n int, most *[4]uint32)
 // Requires: AVX, AVX2, AVX512F
-TEXT ·ofAVX512(SB), NOSPLIT, $0-20
+TEXT ·ofAVX512(SB), NOSPLIT, $0-40
 	MOVQ         x+0(FP), AX
-	MOVQ         n+8(FP), CX
-	MOVL         $0x7fffffff, DX
-	VMOVD        DX, X0
+	MOVQ         apart+8(FP), CX
+	MOVQ         step+16(FP), BX
+	MOVQ         n+24(FP), SI
+	SHLQ         $0x02, CX
+	LEAQ         (CX)(CX*2), DX
+	SHLQ         $0x02, BX
+	MOVL         $0x7fffffff, DI
+	VMOVD        DI, X0
 	VPBROADCASTD X0, Z0
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z2, Z2, Z2
 	VPXORD       Z3, Z3, Z3
 	VPXORD       Z4, Z4, Z4
-	MOVQ         CX, DX
-	LEAQ         (CX)(CX*2), BX
 
 loop3:
 	VPANDD        (AX), Z0, Z5
 	VPMAXUD       Z5, Z1, Z1
-	VPANDD        (AX)(DX*1), Z0, Z5
+	VPANDD        (AX)(CX*1), Z0, Z5
 	VPMAXUD       Z5, Z2, Z2
-	VPANDD        (AX)(DX*2), Z0, Z5
+	VPANDD        (AX)(CX*2), Z0, Z5
 	VPMAXUD       Z5, Z3, Z3
-	VPANDD        (AX)(BX*1), Z0, Z5
+	VPANDD        (AX)(DX*1), Z0, Z5
 	VPMAXUD       Z5, Z4, Z4
-	ADDQ          $0x40, AX
-	SUBQ          $0x00000040, CX
+	ADDQ          BX, AX
+	SUBQ          $0x00000010, SI
 	JNZ           loop3
-	VPMAXUD       Z2, Z1, Z1
-	VPMAXUD       Z4, Z3, Z3
-	VPMAXUD       Z3, Z1, Z1
+	MOVQ          most+32(FP), AX
 	VEXTRACTI64X4 $0x01, Z1, Y0
 	VPMAXUD       Y0, Y1, Y1
 	VEXTRACTI128  $0x01, Y1, X0
@@ -158,51 +201,78 @@ loop3:
 	VPMAXUD       X1, X0, X1
 	VPSHUFD       $0xb1, X1, X0
 	VPMAXUD       X1, X0, X1
-	VMOVD         X1, AX
-	MOVL          AX, ret+16(FP)
+	VMOVD         X1, (AX)
+	VEXTRACTI64X4 $0x01, Z2, Y0
+	VPMAXUD       Y0, Y2, Y2
+	VEXTRACTI128  $0x01, Y2, X0
+	VPMAXUD       X2, X0, X1
+	VPSHUFD       $0x4e, X1, X0
+	VPMAXUD       X1, X0, X1
+	VPSHUFD       $0xb1, X1, X0
+	VPMAXUD       X1, X0, X1
+	VMOVD         X1, 4(AX)
+	VEXTRACTI64X4 $0x01, Z3, Y0
+	VPMAXUD       Y0, Y3, Y3
+	VEXTRACTI128  $0x01, Y3, X0
+	VPMAXUD       X3, X0, X1
+	VPSHUFD       $0x4e, X1, X0
+	VPMAXUD       X1, X0, X1
+	VPSHUFD       $0xb1, X1, X0
+	VPMAXUD       X1, X0, X1
+	VMOVD         X1, 8(AX)
+	VEXTRACTI64X4 $0x01, Z4, Y0
+	VPMAXUD       Y0, Y4, Y4
+	VEXTRACTI128  $0x01, Y4, X0
+	VPMAXUD       X4, X0, X1
+	VPSHUFD       $0x4e, X1, X0
+	VPMAXUD       X1, X0, X1
+	VPSHUFD       $0xb1, X1, X0
+	VPMAXUD       X1, X0, X1
+	VMOVD         X1, 12(AX)
 	VZEROUPPER
 	RET
 
-// func ofSumAVX512(x *float32, e *float32, n int) uint32
+// func ofSumAVX512(x *float32, e *float32, apart int, step int, n int, most *[4]uint32)
 // Requires: AVX, AVX2, AVX512F
-TEXT ·ofSumAVX512(SB), NOSPLIT, $0-28
+TEXT ·ofSumAVX512(SB), NOSPLIT, $0-48
 	MOVQ         x+0(FP), AX
 	MOVQ         e+8(FP), CX
-	MOVQ         n+16(FP), DX
-	MOVL         $0x7fffffff, BX
-	VMOVD        BX, X0
+	MOVQ         apart+16(FP), DX
+	MOVQ         step+24(FP), SI
+	MOVQ         n+32(FP), DI
+	SHLQ         $0x02, DX
+	LEAQ         (DX)(DX*2), BX
+	SHLQ         $0x02, SI
+	MOVL         $0x7fffffff, R8
+	VMOVD        R8, X0
 	VPBROADCASTD X0, Z0
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z2, Z2, Z2
 	VPXORD       Z3, Z3, Z3
 	VPXORD       Z4, Z4, Z4
-	MOVQ         DX, BX
-	LEAQ         (DX)(DX*2), SI
 
 loop4:
 	VMOVUPS       (AX), Z5
 	VADDPS        (CX), Z5, Z5
 	VPANDD        Z0, Z5, Z5
 	VPMAXUD       Z5, Z1, Z1
+	VMOVUPS       (AX)(DX*1), Z5
+	VADDPS        (CX)(DX*1), Z5, Z5
+	VPANDD        Z0, Z5, Z5
+	VPMAXUD       Z5, Z2, Z2
+	VMOVUPS       (AX)(DX*2), Z5
+	VADDPS        (CX)(DX*2), Z5, Z5
+	VPANDD        Z0, Z5, Z5
+	VPMAXUD       Z5, Z3, Z3
 	VMOVUPS       (AX)(BX*1), Z5
 	VADDPS        (CX)(BX*1), Z5, Z5
 	VPANDD        Z0, Z5, Z5
-	VPMAXUD       Z5, Z2, Z2
-	VMOVUPS       (AX)(BX*2), Z5
-	VADDPS        (CX)(BX*2), Z5, Z5
-	VPANDD        Z0, Z5, Z5
-	VPMAXUD       Z5, Z3, Z3
-	VMOVUPS       (AX)(SI*1), Z5
-	VADDPS        (CX)(SI*1), Z5, Z5
-	VPANDD        Z0, Z5, Z5
 	VPMAXUD       Z5, Z4, Z4
-	ADDQ          $0x40, AX
-	ADDQ          $0x40, CX
-	SUBQ          $0x00000040, DX
+	ADDQ          SI, AX
+	ADDQ          SI, CX
+	SUBQ          $0x00000010, DI
 	JNZ           loop4
-	VPMAXUD       Z2, Z1, Z1
-	VPMAXUD       Z4, Z3, Z3
-	VPMAXUD       Z3, Z1, Z1
+	MOVQ          most+40(FP), AX
 	VEXTRACTI64X4 $0x01, Z1, Y0
 	VPMAXUD       Y0, Y1, Y1
 	VEXTRACTI128  $0x01, Y1, X0
@@ -211,7 +281,33 @@ loop4:
 	VPMAXUD       X1, X0, X1
 	VPSHUFD       $0xb1, X1, X0
 	VPMAXUD       X1, X0, X1
-	VMOVD         X1, AX
-	MOVL          AX, ret+24(FP)
+	VMOVD         X1, (AX)
+	VEXTRACTI64X4 $0x01, Z2, Y0
+	VPMAXUD       Y0, Y2, Y2
+	VEXTRACTI128  $0x01, Y2, X0
+	VPMAXUD       X2, X0, X1
+	VPSHUFD       $0x4e, X1, X0
+	VPMAXUD       X1, X0, X1
+	VPSHUFD       $0xb1, X1, X0
+	VPMAXUD       X1, X0, X1
+	VMOVD         X1, 4(AX)
+	VEXTRACTI64X4 $0x01, Z3, Y0
+	VPMAXUD       Y0, Y3, Y3
+	VEXTRACTI128  $0x01, Y3, X0
+	VPMAXUD       X3, X0, X1
+	VPSHUFD       $0x4e, X1, X0
+	VPMAXUD       X1, X0, X1
+	VPSHUFD       $0xb1, X1, X0
+	VPMAXUD       X1, X0, X1
+	VMOVD         X1, 8(AX)
+	VEXTRACTI64X4 $0x01, Z4, Y0
+	VPMAXUD       Y0, Y4, Y4
+	VEXTRACTI128  $0x01, Y4, X0
+	VPMAXUD       X4, X0, X1
+	VPSHUFD       $0x4e, X1, X0
+	VPMAXUD       X1, X0, X1
+	VPSHUFD       $0xb1, X1, X0
+	VPMAXUD       X1, X0, X1
+	VMOVD         X1, 12(AX)
 	VZEROUPPER
 	RET

@@ -5,73 +5,73 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// absmax: magnitudes in the order of their bits, in four accumulators, since the maximum has a latency.
+// absmax: magnitudes in the order of their bits, of four parts side by side.
 func absmax(k *kernel) {
-	for _, wide := range []bool{false, true} {
+	for _, tier := range []string{"AVX2", "AVX512"} {
 		for _, sum := range []bool{false, true} {
-			absmaxLoop(k, wide, sum)
+			absmaxLoop(k, tier, sum)
 		}
 	}
 }
 
-func absmaxLoop(k *kernel, wide, sum bool) {
-	name, vector, size := "AVX2", k.YMM, 32
-	if wide {
-		name, vector, size = "AVX512", k.ZMM, 64
-	}
-	const accumulators = 4
+func absmaxLoop(k *kernel, tier string, sum bool) {
+	const turn = 16 // values of each part
+	name, parameters := "of"+tier, "(x *float32, apart, step, n int, most *[4]uint32)"
+	doc := []string{name + " does what ofSum" + tier + " does, for the values of x."}
 	if sum {
-		k.function("ofSum"+name, "(x, e *float32, n int) uint32",
-			"ofSum"+name+" returns the largest magnitude of the n sums x[i]+e[i], as bits. n is a positive multiple of 64.")
-	} else {
-		k.function("of"+name, "(x *float32, n int) uint32",
-			"of"+name+" returns the largest magnitude of n values, as bits. n is a positive multiple of 64.")
+		name, parameters = "ofSum"+tier, "(x, e *float32, apart, step, n int, most *[4]uint32)"
+		doc = []string{
+			name + " sets most to the largest magnitudes of four parts of the sums x[i]+e[i], as bits. The parts begin apart values one",
+			"after another and have n each, a multiple of 16 above 0, of which 16 lie together and step further on the next.",
+		}
 	}
+	k.function(name, parameters, doc...)
+	vector, lanes := k.vectors(tier)
 	x := k.arg("x")
 	var e reg.GPVirtual
 	if sum {
 		e = k.arg("e")
 	}
-	n := k.arg("n")
+	apart, apart3, step, n := k.arg("apart"), k.GP64(), k.arg("step"), k.arg("n")
+	k.SHLQ(operand.Imm(2), apart)
+	k.LEAQ(operand.Mem{Base: apart, Index: apart, Scale: 2}, apart3)
+	k.SHLQ(operand.Imm(2), step)
 	magnitude := k.splat32(vector(), 0x7fffffff)
-	var most [accumulators]reg.VecVirtual
+	var most [4]reg.VecVirtual
 	for i := range most {
 		most[i] = vector()
 		k.zero(most[i])
 	}
-	// Four parts of n/4 values are read side by side: a processor fetches more of four streams ahead than of one.
-	length, length3, left := k.GP64(), k.GP64(), k.GP64() // a part has n bytes
-	k.MOVQ(n, length)
-	k.LEAQ(operand.Mem{Base: n, Index: n, Scale: 2}, length3)
-	k.MOVQ(n, left)
-	ofX, ofE := parts{x, length, length3}, parts{e, length, length3}
-	k.loop(left, 64, func() {
-		for i := range 256 / size {
-			part, disp := i%4, i/4*size
-			T := vector()
-			switch {
-			case sum:
-				k.VMOVUPS(ofX.at(part, disp), T)
-				k.VADDPS(ofE.at(part, disp), T, T)
-				k.and(magnitude, T, T)
-			default:
-				k.and(ofX.at(part, disp), magnitude, T)
+	ofX, ofE := parts{x, apart, apart3}, parts{e, apart, apart3}
+	k.loop(n, turn, func() {
+		for part := range most {
+			for at := 0; at < turn; at += lanes {
+				T := vector()
+				if sum {
+					k.VMOVUPS(ofX.at(part, 4*at), T)
+					k.VADDPS(ofE.at(part, 4*at), T, T)
+					k.and(magnitude, T, T)
+				} else {
+					k.and(ofX.at(part, 4*at), magnitude, T)
+				}
+				k.VPMAXUD(T, most[part], most[part])
 			}
-			k.VPMAXUD(T, most[i%accumulators], most[i%accumulators])
 		}
-		k.ADDQ(operand.Imm(64), x)
+		k.ADDQ(step, x)
 		if sum {
-			k.ADDQ(operand.Imm(64), e)
+			k.ADDQ(step, e)
 		}
 	})
-	k.VPMAXUD(most[1], most[0], most[0])
-	k.VPMAXUD(most[3], most[2], most[2])
-	k.VPMAXUD(most[2], most[0], most[0])
-	k.returnMax(most[0])
+	to := k.arg("most")
+	for part, v := range most {
+		k.storeMax(v, operand.Mem{Base: to, Disp: 4 * part})
+	}
+	k.VZEROUPPER()
+	k.RET()
 }
 
-// returnMax returns the largest of the unsigned 32-bit lanes of v.
-func (k *kernel) returnMax(v reg.VecVirtual) {
+// storeMax stores the largest of the unsigned 32-bit lanes of v.
+func (k *kernel) storeMax(v reg.VecVirtual, to operand.Mem) {
 	half := k.XMM()
 	if v.Size() == 64 {
 		upper := k.YMM()
@@ -85,9 +85,5 @@ func (k *kernel) returnMax(v reg.VecVirtual) {
 	k.VPMAXUD(m, half, m)
 	k.VPSHUFD(operand.Imm(0xb1), m, half)
 	k.VPMAXUD(m, half, m)
-	r := k.GP32()
-	k.VMOVD(m, r)
-	k.Store(r, k.ReturnIndex(0))
-	k.VZEROUPPER()
-	k.RET()
+	k.VMOVD(m, to)
 }

@@ -64,21 +64,23 @@ func quantizeAVX512(k *kernel, sum bool) {
 	q := k.quantizer("AVX512", "16", sum)
 	h, nh := k.ZMM(), k.ZMM()
 	k.VBROADCASTSS(k.parameter("h"), h)
-	k.VPORD(h, k.splat32(k.ZMM(), 1<<31), nh)
+	sign := k.splat32(k.ZMM(), 1<<31)
+	k.VPORD(h, sign, nh)
 	d := k.ZMM()
 	if sum {
 		k.VBROADCASTSS(k.parameter("d"), d)
 	}
+	splat := func(b byte) reg.VecVirtual { return k.splat32(k.XMM(), uint32(b)*0x01010101) }
 	var power [5]reg.VecVirtual
 	for i := range power {
-		power[i] = k.splat32(k.ZMM(), powers[i])
+		power[i] = splat(byte(powers[i]))
 	}
-	zeros := k.splat32(k.ZMM(), fiveZeros)
+	zeros := splat(fiveZeros)
 	k.loop(q.n, 16, func() {
-		packed, T := k.ZMM(), k.ZMM()
-		k.VMOVDQA32(zeros, packed)
+		packed := k.XMM()
+		k.VMOVDQA(zeros, packed)
 		for i := range power {
-			T = k.ZMM()
+			T := k.ZMM()
 			k.VMOVUPS(q.x.at(i, 0), T)
 			if sum {
 				k.VADDPS(q.e.at(i, 0), T, T)
@@ -86,15 +88,18 @@ func quantizeAVX512(k *kernel, sum bool) {
 			positive, negative := k.K(), k.K()
 			k.VPCMPGTD(h, T, positive)
 			k.VPCMPUD(operand.Imm(6), nh, T, negative)
-			k.VPADDD(power[i], packed, positive, packed)
-			k.VPSUBD(power[i], packed, negative, packed)
+			k.VPADDB(power[i], packed, positive, packed)
+			k.VPSUBB(power[i], packed, negative, packed)
 			if sum {
-				k.VSUBPS(d, T, positive, T)
-				k.VADDPS(d, T, negative, T)
+				large, delivered := k.K(), k.ZMM()
+				k.KORW(positive, negative, large)
+				k.VMOVDQA32(T, delivered)
+				k.VPTERNLOGD(operand.Imm(0xea), d, sign, delivered) // delivered & sign | d
+				k.VSUBPS(delivered, T, large, T)
 				k.VMOVUPS(T, q.e.at(i, 0))
 			}
 		}
-		k.VPMOVDB(packed, operand.Mem{Base: q.dst})
+		k.VMOVDQU(packed, operand.Mem{Base: q.dst})
 		k.nextQuartic(q, sum, 16)
 	})
 	k.VZEROUPPER()
