@@ -12,14 +12,34 @@ func selectTiles(keys []uint32, values []float32, v Values, from, t uint32) (n, 
 	}
 	keys, values = keys[:i], values[:i]
 	switch {
-	case tier < asm.AVX512 && v.Add == nil:
+	case tier < asm.AVX512 && v.Residual == nil:
 		n = selectAVX2(&keys[0], &values[0], &v.X[0], i, from, t)
 	case tier < asm.AVX512:
-		n = selectSumsAVX2(&keys[0], &values[0], &v.X[0], &v.Add[:i][0], i, from, t)
-	case v.Add == nil:
+		n = selectSumsAVX2(&keys[0], &values[0], &v.X[0], &v.Residual[:i][0], &v.Old[:i][0], i, from, t)
+	case v.Residual == nil:
 		n = selectAVX512(&keys[0], &values[0], &v.X[0], i, from, t)
 	default:
-		n = selectSumsAVX512(&keys[0], &values[0], &v.X[0], &v.Add[:i][0], i, from, t)
+		n = selectSumsAVX512(&keys[0], &values[0], &v.X[0], &v.Residual[:i][0], &v.Old[:i][0], i, from, t)
 	}
 	return n, i
+}
+
+// sampleAll sets dst to lines of n periods of x, or does nothing and returns false.
+func sampleAll(dst []float32, x Values, n int) bool {
+	tier := asm.Use()
+	if n == 0 || tier < asm.AVX2 {
+		return false
+	}
+	dst, x = dst[:n*sampleLine], x.Slice(0, n*samplePeriod)
+	switch {
+	case tier < asm.AVX512 && x.Residual == nil:
+		sampleAVX2(&dst[0], &x.X[0], n, sampleStep)
+	case tier < asm.AVX512:
+		sampleSumsAVX2(&dst[0], &x.X[0], &x.Residual[0], n, sampleStep)
+	case x.Residual == nil:
+		sampleAVX512(&dst[0], &x.X[0], n, sampleStep)
+	default:
+		sampleSumsAVX512(&dst[0], &x.X[0], &x.Residual[0], n, sampleStep)
+	}
+	return true
 }

@@ -14,12 +14,32 @@ func selectAVX2(keys *uint32, values *float32, x *float32, n int, from uint32, t
 //go:noescape
 func selectAVX512(keys *uint32, values *float32, x *float32, n int, from uint32, t uint32) int
 
-// selectSumsAVX2 is selectPart for n sums, a multiple of 32 above 0. It writes no more than n keys and values.
+// sampleAVX2 sets dst to 16 of each 1,024 values of x, n times, n > 0, step by step.
 //
 //go:noescape
-func selectSumsAVX2(keys *uint32, values *float32, x *float32, y *float32, n int, from uint32, t uint32) int
+func sampleAVX2(dst *float32, x *float32, n int, step uint64)
 
-// selectSumsAVX512 is selectPart for n sums, a multiple of 32 above 0. It writes no more than n keys and values.
+// sampleAVX512 sets dst to 16 of each 1,024 values of x, n times, n > 0, step by step.
 //
 //go:noescape
-func selectSumsAVX512(keys *uint32, values *float32, x *float32, y *float32, n int, from uint32, t uint32) int
+func sampleAVX512(dst *float32, x *float32, n int, step uint64)
+
+// selectSumsAVX2 selects of the sums x+y in the same way. It sets old to y, and y to the sums, but to 0 where one is selected.
+//
+//go:noescape
+func selectSumsAVX2(keys *uint32, values *float32, x *float32, y *float32, old *float32, n int, from uint32, t uint32) int
+
+// selectSumsAVX512 selects of the sums x+y in the same way. It sets old to y, and y to the sums, but to 0 where one is selected.
+//
+//go:noescape
+func selectSumsAVX512(keys *uint32, values *float32, x *float32, y *float32, old *float32, n int, from uint32, t uint32) int
+
+// sampleSumsAVX2 sets dst to 16 of each 1,024 sums x+y, n times, n > 0, step by step.
+//
+//go:noescape
+func sampleSumsAVX2(dst *float32, x *float32, y *float32, n int, step uint64)
+
+// sampleSumsAVX512 sets dst to 16 of each 1,024 sums x+y, n times, n > 0, step by step.
+//
+//go:noescape
+func sampleSumsAVX512(dst *float32, x *float32, y *float32, n int, step uint64)

@@ -41,14 +41,14 @@ loop1:
 	JZ        none
 
 next:
-	BSFL   R9, R8
-	VMOVSS (AX)(R8*4), X2
-	VMOVSS X2, (DX)(DI*4)
-	ADDL   SI, R8
-	MOVL   R8, (CX)(DI*4)
-	INCQ   DI
-	BLSRL  R9, R9
-	JNZ    next
+	BSFL  R9, R8
+	MOVL  (AX)(R8*4), R10
+	MOVL  R10, (DX)(DI*4)
+	ADDL  SI, R8
+	MOVL  R8, (CX)(DI*4)
+	INCQ  DI
+	BLSRL R9, R9
+	JNZ   next
 
 none:
 	ADDL $0x20, SI
@@ -70,7 +70,7 @@ DATA order<>+28(SB)/4, $0x00000007
 GLOBL order<>(SB), RODATA|NOPTR, $32
 
 // func selectAVX512(keys *uint32, values *float32, x *float32, n int, from uint32, t uint32) int
-// Requires: AVX, AVX512F, POPCNT
+// Requires: AVX, AVX512F, MMX+, POPCNT
 TEXT ·selectAVX512(SB), NOSPLIT, $0-48
 	MOVQ         x+16(FP), AX
 	MOVQ         keys+0(FP), CX
@@ -88,6 +88,8 @@ TEXT ·selectAVX512(SB), NOSPLIT, $0-48
 	XORL         SI, SI
 
 loop2:
+	PREFETCHT0    1024(AX)
+	PREFETCHT0    1088(AX)
 	VMOVUPS       (AX), Z4
 	VPANDD        Z1, Z4, Z5
 	VPCMPUD       $0x05, Z0, Z5, K1
@@ -139,40 +141,101 @@ DATA lanes<>+56(SB)/4, $0x0000000e
 DATA lanes<>+60(SB)/4, $0x0000000f
 GLOBL lanes<>(SB), RODATA|NOPTR, $64
 
-// func selectSumsAVX2(keys *uint32, values *float32, x *float32, y *float32, n int, from uint32, t uint32) int
-// Requires: AVX, AVX2, BMI
-TEXT ·selectSumsAVX2(SB), NOSPLIT, $0-56
-	MOVQ         x+16(FP), AX
-	MOVQ         y+24(FP), CX
-	MOVQ         keys+0(FP), DX
-	MOVQ         values+8(FP), BX
-	MOVQ         n+32(FP), SI
-	MOVL         from+40(FP), DI
-	MOVL         $0x7fffffff, R8
-	VMOVD        R8, X0
-	VPBROADCASTD X0, Y1
-	VBROADCASTSS t+44(FP), Y0
-	MOVL         $0x00000001, R8
-	VMOVD        R8, X2
-	VPBROADCASTD X2, Y2
-	VPSUBD       Y2, Y0, Y0
-	XORL         R8, R8
+// func sampleAVX2(dst *float32, x *float32, n int, step uint64)
+// Requires: AVX
+TEXT ·sampleAVX2(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), AX
+	MOVQ n+16(FP), CX
+	MOVQ step+24(FP), DX
+	MOVQ x+8(FP), BX
+	XORL SI, SI
 
 loop3:
+	ADDQ    DX, SI
+	MOVQ    SI, DI
+	SHRQ    $0x3a, DI
+	SHLQ    $0x06, DI
+	VMOVUPS (BX)(DI*1), Y0
+	VMOVUPS Y0, (AX)
+	VMOVUPS 32(BX)(DI*1), Y0
+	VMOVUPS Y0, 32(AX)
+	ADDQ    $0x00001000, BX
+	ADDQ    $0x40, AX
+	SUBQ    $0x00000001, CX
+	JNZ     loop3
+	VZEROUPPER
+	RET
+
+// func sampleAVX512(dst *float32, x *float32, n int, step uint64)
+// Requires: AVX, AVX512F
+TEXT ·sampleAVX512(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), AX
+	MOVQ n+16(FP), CX
+	MOVQ step+24(FP), DX
+	MOVQ x+8(FP), BX
+	XORL SI, SI
+
+loop4:
+	ADDQ    DX, SI
+	MOVQ    SI, DI
+	SHRQ    $0x3a, DI
+	SHLQ    $0x06, DI
+	VMOVUPS (BX)(DI*1), Z0
+	VMOVUPS Z0, (AX)
+	ADDQ    $0x00001000, BX
+	ADDQ    $0x40, AX
+	SUBQ    $0x00000001, CX
+	JNZ     loop4
+	VZEROUPPER
+	RET
+
+// func selectSumsAVX2(keys *uint32, values *float32, x *float32, y *float32, old *float32, n int, from uint32, t uint32) int
+// Requires: AVX, AVX2, BMI
+TEXT ·selectSumsAVX2(SB), NOSPLIT, $0-64
+	MOVQ         x+16(FP), AX
+	MOVQ         y+24(FP), CX
+	MOVQ         old+32(FP), DX
+	MOVQ         keys+0(FP), BX
+	MOVQ         values+8(FP), SI
+	MOVQ         n+40(FP), DI
+	MOVL         from+48(FP), R8
+	MOVL         $0x7fffffff, R9
+	VMOVD        R9, X0
+	VPBROADCASTD X0, Y1
+	VBROADCASTSS t+52(FP), Y0
+	MOVL         $0x00000001, R9
+	VMOVD        R9, X2
+	VPBROADCASTD X2, Y2
+	VPSUBD       Y2, Y0, Y0
+	XORL         R9, R9
+
+loop5:
 	VMOVUPS   (AX), Y2
-	VADDPS    (CX), Y2, Y2
+	VMOVUPS   (CX), Y3
+	VMOVUPS   Y3, (DX)
+	VADDPS    Y3, Y2, Y2
+	VMOVUPS   Y2, (CX)
 	VPAND     Y1, Y2, Y2
 	VPCMPGTD  Y0, Y2, Y2
 	VMOVUPS   32(AX), Y3
-	VADDPS    32(CX), Y3, Y3
+	VMOVUPS   32(CX), Y4
+	VMOVUPS   Y4, 32(DX)
+	VADDPS    Y4, Y3, Y3
+	VMOVUPS   Y3, 32(CX)
 	VPAND     Y1, Y3, Y3
 	VPCMPGTD  Y0, Y3, Y3
 	VMOVUPS   64(AX), Y4
-	VADDPS    64(CX), Y4, Y4
+	VMOVUPS   64(CX), Y5
+	VMOVUPS   Y5, 64(DX)
+	VADDPS    Y5, Y4, Y4
+	VMOVUPS   Y4, 64(CX)
 	VPAND     Y1, Y4, Y4
 	VPCMPGTD  Y0, Y4, Y4
 	VMOVUPS   96(AX), Y5
-	VADDPS    96(CX), Y5, Y5
+	VMOVUPS   96(CX), Y6
+	VMOVUPS   Y6, 96(DX)
+	VADDPS    Y6, Y5, Y5
+	VMOVUPS   Y5, 96(CX)
 	VPAND     Y1, Y5, Y5
 	VPCMPGTD  Y0, Y5, Y5
 	VPACKSSDW Y3, Y2, Y2
@@ -180,83 +243,156 @@ loop3:
 	VPACKSSWB Y4, Y2, Y2
 	VMOVDQU   order<>+0(SB), Y3
 	VPERMD    Y2, Y3, Y2
-	VPMOVMSKB Y2, R10
-	TESTL     R10, R10
+	VPMOVMSKB Y2, R11
+	TESTL     R11, R11
 	JZ        none
+	XORL      R13, R13
 
 next:
-	BSFL   R10, R9
-	VMOVSS (AX)(R9*4), X2
-	VADDSS (CX)(R9*4), X2, X2
-	VMOVSS X2, (BX)(R8*4)
-	ADDL   DI, R9
-	MOVL   R9, (DX)(R8*4)
-	INCQ   R8
-	BLSRL  R10, R10
-	JNZ    next
+	BSFL  R11, R10
+	MOVL  (CX)(R10*4), R12
+	MOVL  R13, (CX)(R10*4)
+	MOVL  R12, (SI)(R9*4)
+	ADDL  R8, R10
+	MOVL  R10, (BX)(R9*4)
+	INCQ  R9
+	BLSRL R11, R11
+	JNZ   next
 
 none:
-	ADDL $0x20, DI
+	ADDL $0x20, R8
 	ADDQ $0x00000080, AX
 	ADDQ $0x00000080, CX
-	SUBQ $0x00000020, SI
-	JNZ  loop3
-	MOVQ R8, ret+48(FP)
+	ADDQ $0x00000080, DX
+	SUBQ $0x00000020, DI
+	JNZ  loop5
+	MOVQ R9, ret+56(FP)
 	VZEROUPPER
 	RET
 
-// func selectSumsAVX512(keys *uint32, values *float32, x *float32, y *float32, n int, from uint32, t uint32) int
-// Requires: AVX, AVX512F, POPCNT
-TEXT ·selectSumsAVX512(SB), NOSPLIT, $0-56
+// func selectSumsAVX512(keys *uint32, values *float32, x *float32, y *float32, old *float32, n int, from uint32, t uint32) int
+// Requires: AVX, AVX512F, MMX+, POPCNT
+TEXT ·selectSumsAVX512(SB), NOSPLIT, $0-64
 	MOVQ         x+16(FP), AX
 	MOVQ         y+24(FP), CX
-	MOVQ         keys+0(FP), DX
-	MOVQ         values+8(FP), BX
-	MOVQ         n+32(FP), SI
-	MOVL         $0x7fffffff, DI
-	VMOVD        DI, X0
+	MOVQ         old+32(FP), DX
+	MOVQ         keys+0(FP), BX
+	MOVQ         values+8(FP), SI
+	MOVQ         n+40(FP), DI
+	MOVL         $0x7fffffff, R8
+	VMOVD        R8, X0
 	VPBROADCASTD X0, Z1
-	VBROADCASTSS t+44(FP), Z0
-	MOVL         $0x00000010, DI
-	VMOVD        DI, X2
+	VBROADCASTSS t+52(FP), Z0
+	MOVL         $0x00000010, R8
+	VMOVD        R8, X2
 	VPBROADCASTD X2, Z3
-	VBROADCASTSS from+40(FP), Z2
+	VBROADCASTSS from+48(FP), Z2
 	VPADDD       lanes<>+0(SB), Z2, Z2
-	XORL         DI, DI
+	XORL         R8, R8
 
-loop4:
+loop6:
+	PREFETCHT0    1024(AX)
+	PREFETCHT0    1088(AX)
+	PREFETCHT0    1024(CX)
+	PREFETCHT0    1088(CX)
 	VMOVUPS       (AX), Z4
-	VADDPS        (CX), Z4, Z4
+	VMOVUPS       (CX), Z5
+	VADDPS        Z5, Z4, Z4
+	VMOVUPS       Z5, (DX)
 	VPANDD        Z1, Z4, Z5
 	VPCMPUD       $0x05, Z0, Z5, K1
+	KNOTW         K1, K2
+	VMOVUPS.Z     Z4, K2, Z5
+	VMOVUPS       Z5, (CX)
 	VMOVUPS       64(AX), Z5
-	VADDPS        64(CX), Z5, Z5
+	VMOVUPS       64(CX), Z6
+	VADDPS        Z6, Z5, Z5
+	VMOVUPS       Z6, 64(DX)
 	VPANDD        Z1, Z5, Z6
 	VPCMPUD       $0x05, Z0, Z6, K2
+	KNOTW         K2, K3
+	VMOVUPS.Z     Z5, K3, Z6
+	VMOVUPS       Z6, 64(CX)
 	VPADDD        Z3, Z2, Z6
 	KORTESTW      K1, K2
 	JZ            none
 	VPCOMPRESSD.Z Z4, K1, Z4
 	VPCOMPRESSD.Z Z2, K1, Z2
-	VMOVDQU32     Z4, (BX)(DI*4)
-	VMOVDQU32     Z2, (DX)(DI*4)
-	KMOVW         K1, R8
-	POPCNTL       R8, R8
-	ADDQ          R8, DI
+	VMOVDQU32     Z4, (SI)(R8*4)
+	VMOVDQU32     Z2, (BX)(R8*4)
+	KMOVW         K1, R9
+	POPCNTL       R9, R9
+	ADDQ          R9, R8
 	VPCOMPRESSD.Z Z5, K2, Z5
 	VPCOMPRESSD.Z Z6, K2, Z2
-	VMOVDQU32     Z5, (BX)(DI*4)
-	VMOVDQU32     Z2, (DX)(DI*4)
-	KMOVW         K2, R8
-	POPCNTL       R8, R8
-	ADDQ          R8, DI
+	VMOVDQU32     Z5, (SI)(R8*4)
+	VMOVDQU32     Z2, (BX)(R8*4)
+	KMOVW         K2, R9
+	POPCNTL       R9, R9
+	ADDQ          R9, R8
 
 none:
 	VPADDD Z3, Z6, Z2
 	ADDQ   $0x00000080, AX
 	ADDQ   $0x00000080, CX
-	SUBQ   $0x00000020, SI
-	JNZ    loop4
-	MOVQ   DI, ret+48(FP)
+	ADDQ   $0x00000080, DX
+	SUBQ   $0x00000020, DI
+	JNZ    loop6
+	MOVQ   R8, ret+56(FP)
+	VZEROUPPER
+	RET
+
+// func sampleSumsAVX2(dst *float32, x *float32, y *float32, n int, step uint64)
+// Requires: AVX
+TEXT ·sampleSumsAVX2(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), AX
+	MOVQ n+24(FP), CX
+	MOVQ step+32(FP), DX
+	MOVQ x+8(FP), BX
+	MOVQ y+16(FP), SI
+	XORL DI, DI
+
+loop7:
+	ADDQ    DX, DI
+	MOVQ    DI, R8
+	SHRQ    $0x3a, R8
+	SHLQ    $0x06, R8
+	VMOVUPS (BX)(R8*1), Y0
+	VADDPS  (SI)(R8*1), Y0, Y0
+	VMOVUPS Y0, (AX)
+	VMOVUPS 32(BX)(R8*1), Y0
+	VADDPS  32(SI)(R8*1), Y0, Y0
+	VMOVUPS Y0, 32(AX)
+	ADDQ    $0x00001000, BX
+	ADDQ    $0x00001000, SI
+	ADDQ    $0x40, AX
+	SUBQ    $0x00000001, CX
+	JNZ     loop7
+	VZEROUPPER
+	RET
+
+// func sampleSumsAVX512(dst *float32, x *float32, y *float32, n int, step uint64)
+// Requires: AVX, AVX512F
+TEXT ·sampleSumsAVX512(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), AX
+	MOVQ n+24(FP), CX
+	MOVQ step+32(FP), DX
+	MOVQ x+8(FP), BX
+	MOVQ y+16(FP), SI
+	XORL DI, DI
+
+loop8:
+	ADDQ    DX, DI
+	MOVQ    DI, R8
+	SHRQ    $0x3a, R8
+	SHLQ    $0x06, R8
+	VMOVUPS (BX)(R8*1), Z0
+	VADDPS  (SI)(R8*1), Z0, Z0
+	VMOVUPS Z0, (AX)
+	ADDQ    $0x00001000, BX
+	ADDQ    $0x00001000, SI
+	ADDQ    $0x40, AX
+	SUBQ    $0x00000001, CX
+	JNZ     loop8
 	VZEROUPPER
 	RET

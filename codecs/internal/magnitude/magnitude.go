@@ -6,7 +6,10 @@
 // largest.
 package magnitude
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // Sparse blocks are not looked at whole to guess a threshold, but in lines: sampleLine values side by side, as long
 // as a line of a core's cache, out of every samplePeriod.
@@ -20,14 +23,23 @@ const sampled = float64(sampleLine) / samplePeriod // how large a part of a bloc
 // Sample appends a 64th of x to dst: a line of 16 values out of each whole 1,024, at a place there that jumps about,
 // since tensors have rows. It is the same for all blocks of a length.
 func Sample(dst []float32, x Values) []float32 {
+	periods := x.Len() / samplePeriod
+	n := len(dst)
+	dst = slices.Grow(dst, periods*sampleLine)[:n+periods*sampleLine]
+	if sampleAll(dst[n:], x, periods) {
+		return dst
+	}
 	place := uint64(0)
-	for from := 0; from+samplePeriod <= x.Len(); from += samplePeriod {
-		place += 0x9e3779b97f4a7c15 // Weyl's sequence of the golden ratio: its upper bits are spread evenly
-		at := from + int(place>>58)*sampleLine
-		dst = x.Slice(at, at+sampleLine).appendTo(dst)
+	for i := range periods {
+		place += sampleStep
+		at := i*samplePeriod + int(place>>58)*sampleLine
+		x.Slice(at, at+sampleLine).appendTo(dst[:n+i*sampleLine])
 	}
 	return dst
 }
+
+// sampleStep is Weyl's sequence of the golden ratio: its upper bits are spread evenly.
+const sampleStep = 0x9e3779b97f4a7c15
 
 // Top appends the positions and values of the k largest magnitudes of x to keys and values, in the order of
 // positions, of equal ones the first; fewer if fewer are not zero. Infinities and NaN are among them. scratch has any
@@ -39,9 +51,12 @@ func Top(keys []uint32, values []float32, x Values, k int, scratch []float32) ([
 	t, scratch := guess(x, k, scratch)
 	keys, values = Select(keys, values, x, t)
 	if len(keys)-n < k && t > 1 { // the sample has misled
-		keys, values = Select(keys[:n], values[:n], x, least(x, k))
+		x.leave(keys[n:], values[n:])
+		all := x.now()
+		keys, values = Select(keys[:n], values[:n], all, least(all, k))
+		x.take(keys[n:])
 	}
-	keys, values = keep(keys, values, n, k)
+	keys, values = keep(keys, values, x, n, k)
 	return keys, values, scratch
 }
 
@@ -65,7 +80,7 @@ func Near(keys []uint32, values []float32, x Values, k, most, enough int, scratc
 	t, _ := Kth(scratch, min(rank, len(scratch)))
 	keys, values = Select(keys, values, x, clamp(t))
 	if len(keys)-n > most {
-		keys, values = keep(keys, values, n, k)
+		keys, values = keep(keys, values, x, n, k)
 	}
 	return keys, values, scratch
 }
@@ -100,17 +115,18 @@ func least(x Values, k int) uint32 {
 // clamp makes a threshold of t that Select takes.
 func clamp(t uint32) uint32 { return min(max(t, 1), infinity) }
 
-// keep drops from keys[n:] and values[n:] all but the k largest magnitudes.
-func keep(keys []uint32, values []float32, n, k int) ([]uint32, []float32) {
+// keep drops from keys[n:] and values[n:] all but the k largest magnitudes; those are left in x.
+func keep(keys []uint32, values []float32, x Values, n, k int) ([]uint32, []float32) {
 	if len(keys)-n <= k {
 		return keys, values
 	}
 	if k == 0 {
+		x.leave(keys[n:], values[n:])
 		return keys[:n], values[:n]
 	}
 	t, larger := Kth(values[n:], k)
 	equal := k - larger // of those of magnitude t, the first
-	to := n
+	to, next := n, n
 	for from := n; from < len(keys); from += part {
 		var at [part + listSlack]uint32
 		var kept [part + listSlack]float32
@@ -122,9 +138,12 @@ func keep(keys []uint32, values []float32, n, k int) ([]uint32, []float32) {
 				}
 				equal--
 			}
-			keys[to], values[to] = keys[at[i]], v
-			to++
+			this := int(at[i])
+			x.leave(keys[next:this], values[next:this])
+			keys[to], values[to] = keys[this], v
+			to, next = to+1, this+1
 		}
 	}
+	x.leave(keys[next:], values[next:])
 	return keys[:to], values[:to]
 }

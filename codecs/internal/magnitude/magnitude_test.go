@@ -146,11 +146,11 @@ func FuzzSelect(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte, threshold uint32, rank uint16) {
 		x := asmtest.Floats(b, int(rank%64))
 		threshold = clamp(threshold)
-		add := asmtest.Floats(b, int(threshold%64))
-		slices.Reverse(add)
+		other := asmtest.Floats(b, int(threshold%64))
+		slices.Reverse(other)
 		asmtest.Do(t, func(asm.Tier) {
 			checkSelect(t, Values{X: x}, threshold)
-			checkSelect(t, Values{x, add}, threshold)
+			checkSelect(t, sumsOf(x, other), threshold)
 		})
 		if len(x) == 0 {
 			return
@@ -170,48 +170,92 @@ func FuzzSelect(f *testing.F) {
 	})
 }
 
+// sumsOf returns sums whose residual is a copy.
+func sumsOf(x, residual []float32) Values {
+	residual = append(make([]float32, 3, 4+len(x)), residual...)[3:]
+	return Values{x, residual, make([]float32, len(x))}
+}
+
+// checkSums fails unless residual is what is left of sums once values were taken, and old is what it was.
+func checkSums(t *testing.T, v Values, sums, before []float32, keys []uint32) {
+	t.Helper()
+	if v.Residual == nil {
+		return
+	}
+	left := slices.Clone(sums)
+	for _, key := range keys {
+		left[key] = 0
+	}
+	for i := range left {
+		if !asmtest.Same(v.Residual[i], left[i]) || math.Float32bits(v.Old[i]) != math.Float32bits(before[i]) {
+			t.Fatalf("of sum %d, %v, %v is left, want %v; the residual was %v, not %v", i, sums[i], v.Residual[i], left[i], before[i], v.Old[i])
+		}
+	}
+}
+
 func checkSelect(t *testing.T, x Values, threshold uint32) {
 	t.Helper()
+	sums, before := x.appendTo(nil), slices.Clone(x.Residual)
 	keys, values := Select([]uint32{7}, []float32{7}, x, threshold)
 	n := 1
-	for i := range x.Len() {
-		v := x.At(i)
+	for i, v := range sums {
 		if Of(v) < threshold {
 			continue
 		}
 		if n == len(keys) || keys[n] != uint32(i) || !asmtest.Same(values[n], v) {
-			t.Fatalf("value %d of %v is not selected", i, x)
+			t.Fatalf("value %d of %v is not selected", i, sums)
 		}
 		n++
 	}
 	if n != len(keys) || n != len(values) || keys[0] != 7 || values[0] != 7 {
 		t.Fatalf("%d selected, want %d", len(keys)-1, n-1)
 	}
+	checkSums(t, x, sums, before, keys[1:])
 }
 
-// Of sums are taken those that are taken of the same values written down, by Top and by Near, whatever the sample.
+// Of sums are taken those that are taken of the same values written down, by Top and by Near, whatever the sample; the
+// others are left.
 func TestSums(t *testing.T) {
 	for _, kind := range codectest.Kinds() {
 		for _, n := range []int{0, 1, 40, 1023, 1024, 5000, 1 << 16} {
-			x, add := make([]float32, n), make([]float32, n)
+			x, residual := make([]float32, n), make([]float32, n)
 			tensor.ToFloat32(x, kind.Fill(tensor.Float32, n, 1), tensor.Float32)
-			tensor.ToFloat32(add, kind.Fill(tensor.Float32, n, 2), tensor.Float32)
-			v := Values{x, add}
-			sums := Values{X: v.appendTo(nil)}
-			for _, k := range []int{1, n/100 + 1, n/4 + 1, n + 1} {
-				asmtest.Do(t, func(asm.Tier) {
-					keys, values, _ := Top(nil, nil, v, k, nil)
-					wantKeys, want, _ := Top(nil, nil, sums, k, nil)
-					if !slices.Equal(keys, wantKeys) || !slices.EqualFunc(values, want, asmtest.Same) {
-						t.Errorf("%v: of %d sums, the %d largest are %d, want %d", kind, n, k, keys, wantKeys)
-					}
-					keys, values, _ = Near(nil, nil, v, k, 2*k, 8, nil)
-					wantKeys, want, _ = Near(nil, nil, sums, k, 2*k, 8, nil)
-					if !slices.Equal(keys, wantKeys) || !slices.EqualFunc(values, want, asmtest.Same) {
-						t.Errorf("%v: of %d sums, about %d are %d, want %d", kind, n, k, keys, wantKeys)
-					}
-				})
+			tensor.ToFloat32(residual, kind.Fill(tensor.Float32, n, 2), tensor.Float32)
+			asmtest.Do(t, func(asm.Tier) { checkTopOfSums(t, x, residual) })
+		}
+	}
+	// A sample that holds nothing that is large.
+	x, mark := make([]float32, 1<<16), make([]float32, 1<<16)
+	for i := range x {
+		x[i], mark[i] = float32(i%5)+1000, float32(i)
+	}
+	for _, i := range Sample(nil, Values{X: mark}) {
+		x[int(i)] = 1
+	}
+	asmtest.Do(t, func(asm.Tier) { checkTopOfSums(t, x, make([]float32, len(x))) })
+}
+
+func checkTopOfSums(t *testing.T, x, residual []float32) {
+	t.Helper()
+	n := len(x)
+	sums := sumsOf(x, residual).appendTo(nil)
+	if slices.ContainsFunc(sums, func(v float32) bool { return v != v }) {
+		return // of the sum of two NaN, the payload is anything
+	}
+	for _, k := range []int{1, n/100 + 1, n/4 + 1, n, n + 1} {
+		for _, near := range []bool{false, true} {
+			v := sumsOf(x, residual)
+			keys, values, _ := Top(nil, nil, v, k, nil)
+			wantKeys, want, _ := Top(nil, nil, Values{X: sums}, k, nil)
+			if near {
+				v = sumsOf(x, residual)
+				keys, values, _ = Near(nil, nil, v, k, k+k/3, 8, nil)
+				wantKeys, want, _ = Near(nil, nil, Values{X: sums}, k, k+k/3, 8, nil)
 			}
+			if !slices.Equal(keys, wantKeys) || !slices.EqualFunc(values, want, asmtest.Same) {
+				t.Errorf("of %d sums, the %d largest are %d, want %d", n, k, keys[:min(9, len(keys))], wantKeys[:min(9, len(wantKeys))])
+			}
+			checkSums(t, v, sums, residual, keys)
 		}
 	}
 }

@@ -80,7 +80,7 @@ func room[T any](list []T, n int) []T {
 // and values have room for v.Len()+listSlack.
 func selectPart(keys []uint32, values []float32, v Values, from, t uint32) int {
 	n, i := selectTiles(keys, values, v, from, t)
-	if keys, values, v, from = keys[n:], values[n:], v.Slice(i, v.Len()), from+uint32(i); v.Add != nil {
+	if keys, values, v, from = keys[n:], values[n:], v.Slice(i, v.Len()), from+uint32(i); v.Residual != nil {
 		return n + selectSums(keys, values, v, from, t)
 	}
 	return n + selectPlain(keys, values, v.X, from, t)
@@ -116,8 +116,16 @@ func selectPlain(keys []uint32, values, x []float32, from, t uint32) (n int) {
 func selectSums(keys []uint32, values []float32, v Values, from, t uint32) (n int) {
 	var room [32 * groupSize]float32
 	for i := 0; i < v.Len(); i += len(room) {
-		sums := v.Slice(i, min(i+len(room), v.Len())).appendTo(room[:0])
-		n += selectPlain(keys[n:], values[n:], sums, from+uint32(i), t)
+		part := v.Slice(i, min(i+len(room), v.Len()))
+		sums := part.appendTo(room[:0])
+		copy(part.Old, part.Residual)
+		copy(part.Residual, sums)
+		begin := from + uint32(i)
+		found := selectPlain(keys[n:], values[n:], sums, begin, t)
+		for _, key := range keys[n : n+found] {
+			part.Residual[key-begin] = 0
+		}
+		n += found
 	}
 	return n
 }

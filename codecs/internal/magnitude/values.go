@@ -2,35 +2,55 @@ package magnitude
 
 import "github.com/gradproxy/gradproxy/codecs/internal/arith"
 
-// Values are those of a block: X, or, where Add is not nil, the sums X[i]+Add[i], rounded to float32, which error feedback
-// encodes. So sums need no memory of their own.
-type Values struct{ X, Add []float32 }
+// Values are those of a block. Where Residual is nil, they are X. Otherwise they are the sums X[i]+Residual[i], rounded to
+// float32, that error feedback encodes, and whoever appends them to a list sets Residual to what is then left: 0 where one
+// is appended, and the sum elsewhere. That takes one pass over memory, in which Old is set to what Residual was.
+type Values struct{ X, Residual, Old []float32 }
 
 // Len returns how many there are.
 func (v Values) Len() int { return len(v.X) }
 
 // Slice returns those from from to to, without a copy.
 func (v Values) Slice(from, to int) Values {
-	if v.Add == nil {
-		return Values{X: v.X[from:to]}
+	v.X = v.X[from:to]
+	if v.Residual != nil {
+		v.Residual, v.Old = v.Residual[from:to], v.Old[from:to]
 	}
-	return Values{v.X[from:to], v.Add[from:to]}
+	return v
 }
 
-// At returns value i.
-func (v Values) At(i int) float32 {
-	if v.Add == nil {
-		return v.X[i]
-	}
-	return v.X[i] + v.Add[i]
-}
-
-// appendTo appends the values to dst.
+// appendTo appends the values to dst, and leaves Residual alone.
 func (v Values) appendTo(dst []float32) []float32 {
 	n := len(dst)
 	dst = append(dst, v.X...)
-	if v.Add != nil {
-		arith.Add(dst[n:], dst[n:], v.Add)
+	if v.Residual != nil {
+		arith.Add(dst[n:], dst[n:], v.Residual)
 	}
 	return dst
+}
+
+// leave takes values back that were appended to a list: they are left.
+func (v Values) leave(keys []uint32, values []float32) {
+	if v.Residual != nil {
+		for i, key := range keys {
+			v.Residual[key] = values[i]
+		}
+	}
+}
+
+// take is for values that are appended to a list otherwise than by Select.
+func (v Values) take(keys []uint32) {
+	if v.Residual != nil {
+		for _, key := range keys {
+			v.Residual[key] = 0
+		}
+	}
+}
+
+// now returns the same values after Select, once all are left.
+func (v Values) now() Values {
+	if v.Residual != nil {
+		return Values{X: v.Residual}
+	}
+	return v
 }

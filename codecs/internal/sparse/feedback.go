@@ -2,7 +2,6 @@ package sparse
 
 import (
 	"fmt"
-	"sync"
 
 	"github.com/gradproxy/gradproxy/codecs/internal/arith"
 	"github.com/gradproxy/gradproxy/codecs/internal/magnitude"
@@ -12,8 +11,8 @@ import (
 
 // AppendFeedback implements codecs.Fused: a residual is the sum where nothing was sent.
 //
-// No residual may change before all blocks are known to be suited. So a SumCoder reads value and residual, and a second
-// pass adds them up, from the end, of which a core's cache still has the most.
+// A SumCoder makes the sums, picks of them and leaves the residual in one pass over memory. No residual may change if one of
+// the blocks turns out to be unsuited; so that pass keeps what the residuals were, in memory that is used again and again.
 func (e *encoder) AppendFeedback(dst []byte, src, residual []float32, d tensor.DType) ([]byte, error) {
 	if len(residual) != e.n {
 		panic(fmt.Sprintf("sparse: a residual of %d values for an encoder of %d", len(residual), e.n))
@@ -21,41 +20,28 @@ func (e *encoder) AppendFeedback(dst []byte, src, residual []float32, d tensor.D
 	if _, ok := e.Coder.(SumCoder); !ok {
 		return e.appendSum(dst, src, residual, d)
 	}
-	s := deliveries.Get().(*delivered)
-	defer deliveries.Put(s)
-	s.keys, s.values = s.keys[:0], s.values[:0]
-	out, err := e.append(dst, magnitude.Values{X: src, Add: residual}, func(from int, p *Picks) {
-		for _, key := range p.Keys {
-			s.keys = append(s.keys, from+int(key))
-		}
-		s.values = append(s.values, p.Values...)
+	old := scratch.Take(e.n)
+	defer scratch.Put(old)
+	done := 0
+	out, err := e.append(dst, magnitude.Values{X: src, Residual: residual, Old: *old}, func(from int, p *Picks) {
+		p.leave(residual[from:], d)
+		done = min(from+e.block, e.n)
 	})
-	if err == nil {
-		tensor.Round(s.values, d)
-		s.leave(residual, src)
+	if err != nil {
+		done = min(done+e.block, e.n) // and the block that is unsuited
+		copy(residual, (*old)[:done])
 	}
 	return out, err
 }
 
-// delivered is what is delivered of all blocks.
-type delivered struct {
-	keys   []int // ascending
-	values []float32
-}
-
-var deliveries = sync.Pool{New: func() any { return new(delivered) }}
-
-// leave adds src to residual, less what is delivered.
-func (s *delivered) leave(residual, src []float32) {
-	const part = 8 << 10 // values: few enough that what was added is near when what was sent is taken away
-	n := len(s.keys)
-	for to := len(src); to > 0; {
-		from := (to - 1) / part * part
-		arith.Add(residual[from:to], residual[from:to], src[from:to])
-		for ; n > 0 && s.keys[n-1] >= from; n-- {
-			residual[s.keys[n-1]] -= s.values[n-1]
-		}
-		to = from
+// leave sets residual to what rounding leaves of the values that were sent, as elements of type d. It is 0 there.
+func (p *Picks) leave(residual []float32, d tensor.DType) {
+	if !p.rounded && (d == tensor.Float32 || d == tensor.Float64) {
+		return
+	}
+	tensor.Round(p.Values, d)
+	for i, key := range p.Keys {
+		residual[key] = p.sums[i] - p.Values[i]
 	}
 }
 

@@ -26,11 +26,12 @@ type Coder interface {
 	DecodeBlock(x []float32, src []byte, p *Picks) (rest []byte, err error)
 }
 
-// A SumCoder is a Coder that takes sums as they are needed, so that error feedback does not have to write them first.
+// A SumCoder is a Coder that takes the sums of error feedback as package magnitude makes them.
 type SumCoder interface {
 	Coder
 
-	// AppendValues is AppendBlock of v, but p's keys ascend.
+	// AppendValues is AppendBlock of v. If v has a residual, that is afterwards 0 at p's keys and the sum elsewhere, and
+	// v.Old what it was, also if there is an error. It ends with one of this package's functions that append p's values.
 	AppendValues(dst []byte, v magnitude.Values, step uint64, p *Picks) ([]byte, error)
 }
 
@@ -45,6 +46,9 @@ type Picks struct {
 	Flags  []bool
 	Words  []uint32
 	Bytes  []byte
+
+	sums    []float32 // of Values, what they were before they were rounded
+	rounded bool      // Values may have been
 }
 
 var pool = sync.Pool{New: func() any { return new(Picks) }} // coders are many, but few run at a time
@@ -103,7 +107,7 @@ func (e *encoder) append(dst []byte, v magnitude.Values, sent func(from int, p *
 		part := v.Slice(from, min(from+e.block, e.n))
 		n, begin := part.Len(), len(out)
 		var err error
-		if part.Add != nil {
+		if part.Residual != nil {
 			out, err = e.Coder.(SumCoder).AppendValues(out, part, e.step, p)
 		} else {
 			out, err = e.AppendBlock(out, part.X, e.step, p)

@@ -59,6 +59,7 @@ func AppendValues(dst []byte, p *Picks, d tensor.DType) ([]byte, error) {
 	if !allFinite(p.Values) {
 		return dst, ErrNotFinite
 	}
+	p.sums, p.rounded = append(p.sums[:0], p.Values...), d != tensor.Float32
 	tensor.Round(p.Values, d)
 	from := len(dst)
 	dst = append(dst, make([]byte, len(p.Values)*d.Size())...)

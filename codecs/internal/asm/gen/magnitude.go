@@ -9,18 +9,60 @@ func magnitude(k *kernel) {
 	for _, sums := range []bool{false, true} {
 		selectAVX2(k, sums)
 		selectAVX512(k, sums)
+		for _, tier := range []string{"AVX2", "AVX512"} {
+			sample(k, tier, sums)
+		}
 	}
 }
 
-// selectFunction begins a kernel that selects of x, or of the sums x+y. It returns the addresses of x and y, and what
-// moves them on.
-func selectFunction(k *kernel, tier string, sums bool) (keys, values reg.GPVirtual, terms []reg.GPVirtual, n reg.GPVirtual) {
-	name, parameters, what, from := "select", "x", "selectPart for n values", []string{"x"}
+// sample has nothing to wait for from one line to the next, so that many are on their way from memory at once.
+func sample(k *kernel, tier string, sums bool) {
+	name, parameters, what := "sample", "dst, x", "values of x"
 	if sums {
-		name, parameters, what, from = "selectSums", "x, y", "selectPart for n sums", []string{"x", "y"}
+		name, parameters, what = "sampleSums", "dst, x, y", "sums x+y"
 	}
-	k.function(name+tier, "(keys *uint32, values, "+parameters+" *float32, n int, from, t uint32) int",
-		name+tier+" is "+what+", a multiple of 32 above 0. It writes no more than n keys and values.")
+	k.function(name+tier, "("+parameters+" *float32, n int, step uint64)",
+		name+tier+" sets dst to 16 of each 1,024 "+what+", n times, n > 0, step by step.")
+	vector, lanes := k.vectors(tier)
+	dst, n, step := k.arg("dst"), k.arg("n"), k.arg("step")
+	terms := []reg.GPVirtual{k.arg("x")}
+	if sums {
+		terms = append(terms, k.arg("y"))
+	}
+	place := k.GP64()
+	k.XORL(place.As32(), place.As32())
+	k.loop(n, 1, func() {
+		k.ADDQ(step, place)
+		at := k.GP64()
+		k.MOVQ(place, at)
+		k.SHRQ(operand.Imm(58), at)
+		k.SHLQ(operand.Imm(6), at)
+		for i := 0; i < 64; i += 4 * lanes {
+			v := vector()
+			k.VMOVUPS(operand.Mem{Base: terms[0], Index: at, Scale: 1, Disp: i}, v)
+			if sums {
+				k.VADDPS(operand.Mem{Base: terms[1], Index: at, Scale: 1, Disp: i}, v, v)
+			}
+			k.VMOVUPS(v, operand.Mem{Base: dst, Disp: i})
+		}
+		for _, x := range terms {
+			k.ADDQ(operand.U32(4096), x)
+		}
+		k.ADDQ(operand.Imm(64), dst)
+	})
+	k.VZEROUPPER()
+	k.RET()
+}
+
+// selectFunction begins a kernel that selects of x, or of the sums x+y. It returns the addresses of x, y and old.
+func selectFunction(k *kernel, tier string, sums bool) (keys, values reg.GPVirtual, terms []reg.GPVirtual, n reg.GPVirtual) {
+	name, parameters, from := "select", "x", []string{"x"}
+	doc := []string{name + tier + " is selectPart for n values, a multiple of 32 above 0. It writes no more than n keys and values."}
+	if sums {
+		name, parameters, from = "selectSums", "x, y, old", []string{"x", "y", "old"}
+		doc = []string{name + tier + " selects of the sums x+y in the same way. It sets old to y, and y to the sums, but to 0 where one is selected."}
+	}
+	k.function(name+tier, "(keys *uint32, values, "+parameters+" *float32, n int, from, t uint32) int", doc...)
 	for _, p := range from {
 		terms = append(terms, k.arg(p))
 	}
@@ -40,15 +82,29 @@ func selectAVX512(k *kernel, sums bool) {
 	k.loop(n, 32, func() {
 		var v [2]reg.VecVirtual
 		var which [2]reg.OpmaskVirtual
+		for _, x := range terms[:min(len(terms), 2)] {
+			for i := range 2 {
+				k.PREFETCHT0(operand.Mem{Base: x, Disp: 64*i + 1024})
+			}
+		}
 		for i := range v {
 			v[i], which[i] = k.ZMM(), k.K()
 			m := k.ZMM()
 			k.VMOVUPS(operand.Mem{Base: terms[0], Disp: 64 * i}, v[i])
 			if sums {
-				k.VADDPS(operand.Mem{Base: terms[1], Disp: 64 * i}, v[i], v[i])
+				last := k.ZMM()
+				k.VMOVUPS(operand.Mem{Base: terms[1], Disp: 64 * i}, last)
+				k.VADDPS(last, v[i], v[i])
+				k.VMOVUPS(last, operand.Mem{Base: terms[2], Disp: 64 * i})
 			}
 			k.VPANDD(unsigned, v[i], m)
 			k.VPCMPUD(operand.Imm(5), t, m, which[i]) // m >= t
+			if sums {
+				left, others := k.ZMM(), k.K()
+				k.KNOTW(which[i], others)
+				k.VMOVUPS_Z(v[i], others, left)
+				k.VMOVUPS(left, operand.Mem{Base: terms[1], Disp: 64 * i})
+			}
 		}
 		second := k.ZMM()
 		k.VPADDD(step, place, second)
@@ -85,14 +141,23 @@ func selectAVX2(k *kernel, sums bool) {
 	k.VPSUBD(k.splat32(k.YMM(), 1), less, less)
 	found := k.GP64()
 	k.XORL(found.As32(), found.As32())
+	source := terms[0]
+	if sums {
+		source = terms[1] // for a moment with those that are selected
+	}
 	k.loop(n, 32, func() {
 		var which [4]reg.VecVirtual
 		for i := range which {
 			which[i] = k.YMM()
-			if at := (operand.Mem{Base: terms[0], Disp: 32 * i}); sums {
-				k.VMOVUPS(at, which[i])
-				k.VADDPS(operand.Mem{Base: terms[1], Disp: 32 * i}, which[i], which[i])
-				k.VPAND(unsigned, which[i], which[i])
+			at := operand.Mem{Base: terms[0], Disp: 32 * i}
+			if sums {
+				y, v, last := operand.Mem{Base: terms[1], Disp: 32 * i}, k.YMM(), k.YMM()
+				k.VMOVUPS(at, v)
+				k.VMOVUPS(y, last)
+				k.VMOVUPS(last, operand.Mem{Base: terms[2], Disp: 32 * i})
+				k.VADDPS(last, v, v)
+				k.VMOVUPS(v, y)
+				k.VPAND(unsigned, v, which[i])
 			} else {
 				k.VPAND(at, unsigned, which[i])
 			}
@@ -105,17 +170,21 @@ func selectAVX2(k *kernel, sums bool) {
 		order := k.YMM()
 		k.VMOVDQU(k.words("order", 0, 4, 1, 5, 2, 6, 3, 7), order)
 		k.VPERMD(which[0], order, which[0])
-		bits, at, v := k.GP32(), k.GP32(), k.XMM()
+		bits, at, v, zero := k.GP32(), k.GP32(), k.GP32(), k.GP32()
 		k.VPMOVMSKB(which[0], bits)
 		k.TESTL(bits, bits)
 		k.JZ(operand.LabelRef("none"))
+		if sums {
+			k.XORL(zero, zero)
+		}
 		k.Label("next")
 		k.BSFL(bits, at)
-		k.VMOVSS(operand.Mem{Base: terms[0], Index: at.As64(), Scale: 4}, v)
+		place := operand.Mem{Base: source, Index: at.As64(), Scale: 4}
+		k.MOVL(place, v)
 		if sums {
-			k.VADDSS(operand.Mem{Base: terms[1], Index: at.As64(), Scale: 4}, v, v)
+			k.MOVL(zero, place)
 		}
-		k.VMOVSS(v, operand.Mem{Base: values, Index: found, Scale: 4})
+		k.MOVL(v, operand.Mem{Base: values, Index: found, Scale: 4})
 		k.ADDL(from, at)
 		k.MOVL(at, operand.Mem{Base: keys, Index: found, Scale: 4})
 		k.INCQ(found)
