@@ -7,7 +7,7 @@ import "github.com/gradproxy/gradproxy/codecs/internal/asm"
 // selectTiles does what selectPart does for the first i values, of which it selects n.
 func selectTiles(keys []uint32, values []float32, v Values, from, t uint32) (n, i int) {
 	tier := asm.Use()
-	if i = v.Len() &^ 31; i == 0 || tier < asm.AVX2 {
+	if i = v.Len() &^ 31; i == 0 || tier < asm.AVX2 || v.Residual != nil && !Aligned(v.Old) {
 		return 0, 0
 	}
 	keys, values = keys[:i], values[:i]

@@ -70,7 +70,7 @@ DATA order<>+28(SB)/4, $0x00000007
 GLOBL order<>(SB), RODATA|NOPTR, $32
 
 // func selectAVX512(keys *uint32, values *float32, x *float32, n int, from uint32, t uint32) int
-// Requires: AVX, AVX512F, MMX+, POPCNT
+// Requires: AVX, AVX512F, POPCNT
 TEXT ·selectAVX512(SB), NOSPLIT, $0-48
 	MOVQ         x+16(FP), AX
 	MOVQ         keys+0(FP), CX
@@ -88,8 +88,6 @@ TEXT ·selectAVX512(SB), NOSPLIT, $0-48
 	XORL         SI, SI
 
 loop2:
-	PREFETCHT0    1024(AX)
-	PREFETCHT0    1088(AX)
 	VMOVUPS       (AX), Z4
 	VPANDD        Z1, Z4, Z5
 	VPCMPUD       $0x05, Z0, Z5, K1
@@ -212,28 +210,28 @@ TEXT ·selectSumsAVX2(SB), NOSPLIT, $0-64
 loop5:
 	VMOVUPS   (AX), Y2
 	VMOVUPS   (CX), Y3
-	VMOVUPS   Y3, (DX)
+	VMOVNTPS  Y3, (DX)
 	VADDPS    Y3, Y2, Y2
 	VMOVUPS   Y2, (CX)
 	VPAND     Y1, Y2, Y2
 	VPCMPGTD  Y0, Y2, Y2
 	VMOVUPS   32(AX), Y3
 	VMOVUPS   32(CX), Y4
-	VMOVUPS   Y4, 32(DX)
+	VMOVNTPS  Y4, 32(DX)
 	VADDPS    Y4, Y3, Y3
 	VMOVUPS   Y3, 32(CX)
 	VPAND     Y1, Y3, Y3
 	VPCMPGTD  Y0, Y3, Y3
 	VMOVUPS   64(AX), Y4
 	VMOVUPS   64(CX), Y5
-	VMOVUPS   Y5, 64(DX)
+	VMOVNTPS  Y5, 64(DX)
 	VADDPS    Y5, Y4, Y4
 	VMOVUPS   Y4, 64(CX)
 	VPAND     Y1, Y4, Y4
 	VPCMPGTD  Y0, Y4, Y4
 	VMOVUPS   96(AX), Y5
 	VMOVUPS   96(CX), Y6
-	VMOVUPS   Y6, 96(DX)
+	VMOVNTPS  Y6, 96(DX)
 	VADDPS    Y6, Y5, Y5
 	VMOVUPS   Y5, 96(CX)
 	VPAND     Y1, Y5, Y5
@@ -271,7 +269,7 @@ none:
 	RET
 
 // func selectSumsAVX512(keys *uint32, values *float32, x *float32, y *float32, old *float32, n int, from uint32, t uint32) int
-// Requires: AVX, AVX512F, MMX+, POPCNT
+// Requires: AVX, AVX512F, POPCNT
 TEXT ·selectSumsAVX512(SB), NOSPLIT, $0-64
 	MOVQ         x+16(FP), AX
 	MOVQ         y+24(FP), CX
@@ -291,14 +289,10 @@ TEXT ·selectSumsAVX512(SB), NOSPLIT, $0-64
 	XORL         R8, R8
 
 loop6:
-	PREFETCHT0    1024(AX)
-	PREFETCHT0    1088(AX)
-	PREFETCHT0    1024(CX)
-	PREFETCHT0    1088(CX)
 	VMOVUPS       (AX), Z4
 	VMOVUPS       (CX), Z5
 	VADDPS        Z5, Z4, Z4
-	VMOVUPS       Z5, (DX)
+	VMOVNTPS      Z5, (DX)
 	VPANDD        Z1, Z4, Z5
 	VPCMPUD       $0x05, Z0, Z5, K1
 	KNOTW         K1, K2
@@ -307,7 +301,7 @@ loop6:
 	VMOVUPS       64(AX), Z5
 	VMOVUPS       64(CX), Z6
 	VADDPS        Z6, Z5, Z5
-	VMOVUPS       Z6, 64(DX)
+	VMOVNTPS      Z6, 64(DX)
 	VPANDD        Z1, Z5, Z6
 	VPCMPUD       $0x05, Z0, Z6, K2
 	KNOTW         K2, K3

@@ -1,10 +1,15 @@
 package magnitude
 
-import "github.com/gradproxy/gradproxy/codecs/internal/arith"
+import (
+	"unsafe"
+
+	"github.com/gradproxy/gradproxy/codecs/internal/arith"
+)
 
 // Values are those of a block. Where Residual is nil, they are X. Otherwise they are the sums X[i]+Residual[i], rounded to
 // float32, that error feedback encodes, and whoever appends them to a list sets Residual to what is then left: 0 where one
-// is appended, and the sum elsewhere. That takes one pass over memory, in which Old is set to what Residual was.
+// is appended, and the sum elsewhere. That takes one pass over memory, in which Old is set to what Residual was; it is
+// fast only if Old is Aligned.
 type Values struct{ X, Residual, Old []float32 }
 
 // Len returns how many there are.
@@ -53,4 +58,17 @@ func (v Values) now() Values {
 		return Values{X: v.Residual}
 	}
 	return v
+}
+
+// Aligned reports whether x begins with a line of a core's cache.
+func Aligned(x []float32) bool { return uintptr(unsafe.Pointer(unsafe.SliceData(x)))%64 == 0 }
+
+// Align returns n of at least n+16 values, Aligned.
+func Align(x []float32, n int) []float32 {
+	for i := range 16 {
+		if Aligned(x[i:]) {
+			return x[i : i+n]
+		}
+	}
+	panic("magnitude: float32 values are not aligned to 4 bytes")
 }

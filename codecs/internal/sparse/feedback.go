@@ -20,16 +20,17 @@ func (e *encoder) AppendFeedback(dst []byte, src, residual []float32, d tensor.D
 	if _, ok := e.Coder.(SumCoder); !ok {
 		return e.appendSum(dst, src, residual, d)
 	}
-	old := scratch.Take(e.n)
-	defer scratch.Put(old)
+	room := scratch.Take(e.n + 16)
+	defer scratch.Put(room)
+	old := magnitude.Align(*room, e.n)
 	done := 0
-	out, err := e.append(dst, magnitude.Values{X: src, Residual: residual, Old: *old}, func(from int, p *Picks) {
+	out, err := e.append(dst, magnitude.Values{X: src, Residual: residual, Old: old}, func(from int, p *Picks) {
 		p.leave(residual[from:], d)
 		done = min(from+e.block, e.n)
 	})
 	if err != nil {
 		done = min(done+e.block, e.n) // and the block that is unsuited
-		copy(residual, (*old)[:done])
+		copy(residual, old[:done])
 	}
 	return out, err
 }

@@ -60,7 +60,8 @@ func selectFunction(k *kernel, tier string, sums bool) (keys, values reg.GPVirtu
 	doc := []string{name + tier + " is selectPart for n values, a multiple of 32 above 0. It writes no more than n keys and values."}
 	if sums {
 		name, parameters, from = "selectSums", "x, y, old", []string{"x", "y", "old"}
-		doc = []string{name + tier + " selects of the sums x+y in the same way. It sets old to y, and y to the sums, but to 0 where one is selected."}
+		doc = []string{name + tier + " selects of the sums x+y in the same way. It sets old to y, and y to the sums, but to 0 where one is selected.",
+			"old is aligned to 64 bytes: it is written past the caches, since hardly ever read."}
 	}
 	k.function(name+tier, "(keys *uint32, values, "+parameters+" *float32, n int, from, t uint32) int", doc...)
 	for _, p := range from {
@@ -82,11 +83,6 @@ func selectAVX512(k *kernel, sums bool) {
 	k.loop(n, 32, func() {
 		var v [2]reg.VecVirtual
 		var which [2]reg.OpmaskVirtual
-		for _, x := range terms[:min(len(terms), 2)] {
-			for i := range 2 {
-				k.PREFETCHT0(operand.Mem{Base: x, Disp: 64*i + 1024})
-			}
-		}
 		for i := range v {
 			v[i], which[i] = k.ZMM(), k.K()
 			m := k.ZMM()
@@ -95,7 +91,7 @@ func selectAVX512(k *kernel, sums bool) {
 				last := k.ZMM()
 				k.VMOVUPS(operand.Mem{Base: terms[1], Disp: 64 * i}, last)
 				k.VADDPS(last, v[i], v[i])
-				k.VMOVUPS(last, operand.Mem{Base: terms[2], Disp: 64 * i})
+				k.VMOVNTPS(last, operand.Mem{Base: terms[2], Disp: 64 * i})
 			}
 			k.VPANDD(unsigned, v[i], m)
 			k.VPCMPUD(operand.Imm(5), t, m, which[i]) // m >= t
@@ -154,7 +150,7 @@ func selectAVX2(k *kernel, sums bool) {
 				y, v, last := operand.Mem{Base: terms[1], Disp: 32 * i}, k.YMM(), k.YMM()
 				k.VMOVUPS(at, v)
 				k.VMOVUPS(y, last)
-				k.VMOVUPS(last, operand.Mem{Base: terms[2], Disp: 32 * i})
+				k.VMOVNTPS(last, operand.Mem{Base: terms[2], Disp: 32 * i})
 				k.VADDPS(last, v, v)
 				k.VMOVUPS(v, y)
 				k.VPAND(unsigned, v, which[i])
