@@ -1,6 +1,8 @@
 package countsketch
 
 import (
+	"math"
+	"slices"
 	"testing"
 
 	"github.com/gradproxy/gradproxy/codecs/internal/asm"
@@ -37,6 +39,65 @@ func FuzzInsert(f *testing.F) {
 			}
 		})
 	})
+}
+
+// FuzzQuery is FuzzInsert for estimates and their medians.
+func FuzzQuery(f *testing.F) {
+	for n := range uint64(9) {
+		f.Add(asmtest.Awkward(int(17*n+1), n, true), uint16(50*n), byte(3*n), n*0x9e3779b97f4a7c15, n*n*0xbf58476d1ce4e5b9)
+	}
+	f.Fuzz(func(t *testing.T, b []byte, n uint16, rows byte, key, mul uint64) {
+		cells := asmtest.Floats(b, int(rows/4))
+		if n %= 300; len(cells) == 0 {
+			return
+		}
+		signs := make([]uint16, n)
+		for i := range signs {
+			signs[i] = uint16(mul >> (i % 49))
+		}
+		var want [MaxRows][]int32
+		many := 2*int(rows%8) + 1
+		many = min(many, MaxRows)
+		for r := range many {
+			want[r] = make([]int32, n)
+			queryPlain(want[r], cells, signs, r, key*uint64(r), mul+uint64(r))
+		}
+		medians := make([]float32, n)
+		for i := range medians {
+			var column []int32
+			for r := range many {
+				column = append(column, want[r][i])
+			}
+			slices.Sort(column)
+			medians[i] = value(column[many/2])
+		}
+		asmtest.Do(t, func(asm.Tier) { queries(t, cells, signs, key, mul, &want, many, medians) })
+	})
+}
+
+// queries fails unless estimates are those wanted, and nothing beside them is written.
+func queries(t *testing.T, cells []float32, signs []uint16, key, mul uint64, want *[MaxRows][]int32, rows int, of []float32) {
+	const margin = 16
+	n := len(signs)
+	var got [MaxRows][]int32
+	for r := range rows {
+		room := make([]int32, n+2*margin)
+		got[r] = room[margin:][:n]
+		query(got[r], cells, signs, r, key*uint64(r), mul+uint64(r))
+		if none := make([]int32, margin); !slices.Equal(got[r], want[r]) || !slices.Equal(room[:margin], none) || !slices.Equal(room[margin+n:], none) {
+			t.Fatalf("row %d's estimates, and what is beside them, are %x, in Go %x", r, room, want[r])
+		}
+	}
+	room := make([]float32, n+2*margin)
+	medians(room[margin:][:n], &got, rows)
+	for i, v := range room {
+		switch inside := i >= margin && i < margin+n; {
+		case inside && math.Float32bits(v) != math.Float32bits(of[i-margin]):
+			t.Fatalf("the median of %d rows for coordinate %d of %d is %x, want %x", rows, i-margin, n, v, of[i-margin])
+		case !inside && v != 0:
+			t.Fatalf("median %d of %d is written", i-margin, n)
+		}
+	}
 }
 
 // Signs that kernels make are those of each coordinate alone, wherever a run of them begins and however long it is.

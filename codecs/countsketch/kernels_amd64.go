@@ -9,6 +9,26 @@ package countsketch
 //go:noescape
 func insertAVX2(row *float32, x *float32, signs *uint16, n int, key uint64, mul uint64, columns uint64, up uint64)
 
+// queryAVX2 is query for n coordinates, a multiple of 16 above 0. It takes every key's column for one of the row.
+//
+//go:noescape
+func queryAVX2(dst *int32, row *float32, signs *uint16, n int, key uint64, mul uint64, columns uint64, up uint64)
+
+// median3AVX2 sets n of dst, a multiple of 16 above 0, to the medians of as many rows' first.
+//
+//go:noescape
+func median3AVX2(dst *float32, rows *[15][]int32, n int)
+
+// median5AVX2 sets n of dst, a multiple of 16 above 0, to the medians of as many rows' first.
+//
+//go:noescape
+func median5AVX2(dst *float32, rows *[15][]int32, n int)
+
+// exchangeAVX2 is exchange for n values, a multiple of 16 above 0.
+//
+//go:noescape
+func exchangeAVX2(low *int32, high *int32, n int)
+
 // signsAVX2 sets n of dst, a multiple of 64 above 0, to a[i]^b[i]^s, where both halves of s are the same.
 //
 //go:noescape
@@ -18,6 +38,26 @@ func signsAVX2(dst *uint16, a *uint16, b *uint16, n int, s uint32)
 //
 //go:noescape
 func insertAVX512(row *float32, x *float32, signs *uint16, n int, key uint64, mul uint64, columns uint64, up uint64)
+
+// queryAVX512 is query for n coordinates, a multiple of 16 above 0. It takes every key's column for one of the row.
+//
+//go:noescape
+func queryAVX512(dst *int32, row *float32, signs *uint16, n int, key uint64, mul uint64, columns uint64, up uint64)
+
+// median3AVX512 sets n of dst, a multiple of 16 above 0, to the medians of as many rows' first.
+//
+//go:noescape
+func median3AVX512(dst *float32, rows *[15][]int32, n int)
+
+// median5AVX512 sets n of dst, a multiple of 16 above 0, to the medians of as many rows' first.
+//
+//go:noescape
+func median5AVX512(dst *float32, rows *[15][]int32, n int)
+
+// exchangeAVX512 is exchange for n values, a multiple of 16 above 0.
+//
+//go:noescape
+func exchangeAVX512(low *int32, high *int32, n int)
 
 // signsAVX512 sets n of dst, a multiple of 64 above 0, to a[i]^b[i]^s, where both halves of s are the same.
 //

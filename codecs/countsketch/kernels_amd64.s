@@ -6,157 +6,420 @@
 
 // func insertAVX2(row *float32, x *float32, signs *uint16, n int, key uint64, mul uint64, columns uint64, up uint64)
 // Requires: AVX, AVX2
-TEXT ·insertAVX2(SB), NOSPLIT, $192-64
+TEXT ·insertAVX2(SB), NOSPLIT, $128-64
 	MOVQ         row+0(FP), AX
 	MOVQ         x+8(FP), CX
-	MOVQ         signs+16(FP), DX
-	MOVQ         n+24(FP), BX
-	MOVQ         key+32(FP), SI
-	MOVQ         mul+40(FP), DI
+	MOVQ         n+24(FP), DX
+	MOVQ         key+32(FP), BX
+	MOVQ         mul+40(FP), SI
+	MOVQ         BX, (SP)
+	ADDQ         SI, BX
+	MOVQ         BX, 32(SP)
+	ADDQ         SI, BX
+	MOVQ         BX, 8(SP)
+	ADDQ         SI, BX
+	MOVQ         BX, 40(SP)
+	ADDQ         SI, BX
+	MOVQ         BX, 16(SP)
+	ADDQ         SI, BX
+	MOVQ         BX, 48(SP)
+	ADDQ         SI, BX
+	MOVQ         BX, 24(SP)
+	ADDQ         SI, BX
+	MOVQ         BX, 56(SP)
+	ADDQ         SI, BX
+	MOVQ         BX, 64(SP)
+	ADDQ         SI, BX
+	MOVQ         BX, 96(SP)
+	ADDQ         SI, BX
+	MOVQ         BX, 72(SP)
+	ADDQ         SI, BX
+	MOVQ         BX, 104(SP)
+	ADDQ         SI, BX
+	MOVQ         BX, 80(SP)
+	ADDQ         SI, BX
+	MOVQ         BX, 112(SP)
+	ADDQ         SI, BX
+	MOVQ         BX, 88(SP)
+	ADDQ         SI, BX
+	MOVQ         BX, 120(SP)
+	ADDQ         SI, BX
+	VMOVDQU      (SP), Y2
+	VMOVDQU      32(SP), Y3
+	VMOVDQU      64(SP), Y4
+	VMOVDQU      96(SP), Y5
+	SHLQ         $0x04, SI
 	MOVQ         SI, (SP)
-	ADDQ         DI, SI
-	MOVQ         SI, 8(SP)
-	ADDQ         DI, SI
-	MOVQ         SI, 16(SP)
-	ADDQ         DI, SI
-	MOVQ         SI, 24(SP)
-	ADDQ         DI, SI
-	MOVQ         SI, 32(SP)
-	ADDQ         DI, SI
-	MOVQ         SI, 40(SP)
-	ADDQ         DI, SI
-	MOVQ         SI, 48(SP)
-	ADDQ         DI, SI
-	MOVQ         SI, 56(SP)
-	ADDQ         DI, SI
-	MOVQ         SI, 64(SP)
-	ADDQ         DI, SI
-	MOVQ         SI, 72(SP)
-	ADDQ         DI, SI
-	MOVQ         SI, 80(SP)
-	ADDQ         DI, SI
-	MOVQ         SI, 88(SP)
-	ADDQ         DI, SI
-	MOVQ         SI, 96(SP)
-	ADDQ         DI, SI
-	MOVQ         SI, 104(SP)
-	ADDQ         DI, SI
-	MOVQ         SI, 112(SP)
-	ADDQ         DI, SI
-	MOVQ         SI, 120(SP)
-	ADDQ         DI, SI
-	VMOVDQU      (SP), Y0
-	VMOVDQU      32(SP), Y1
-	VMOVDQU      64(SP), Y2
-	VMOVDQU      96(SP), Y3
-	SHLQ         $0x04, DI
-	MOVQ         DI, (SP)
-	VPBROADCASTQ (SP), Y4
-	VPBROADCASTQ columns+48(FP), Y5
+	VPBROADCASTQ (SP), Y0
+	VPBROADCASTQ columns+48(FP), Y1
+	MOVQ         signs+16(FP), BX
 	MOVL         $0x80000000, SI
 	VMOVD        SI, X6
 	VPBROADCASTD X6, Y7
 	VMOVQ        up+56(FP), X6
 
 loop1:
-	VPSRLQ    $0x20, Y0, Y8
-	VPMULUDQ  Y5, Y8, Y8
-	VPSRLQ    $0x20, Y8, Y8
-	VMOVDQU   Y8, (SP)
-	VPADDQ    Y4, Y0, Y0
-	VPSRLQ    $0x20, Y1, Y8
-	VPMULUDQ  Y5, Y8, Y8
-	VPSRLQ    $0x20, Y8, Y8
-	VMOVDQU   Y8, 32(SP)
-	VPADDQ    Y4, Y1, Y1
-	VPSRLQ    $0x20, Y2, Y8
-	VPMULUDQ  Y5, Y8, Y8
-	VPSRLQ    $0x20, Y8, Y8
-	VMOVDQU   Y8, 64(SP)
-	VPADDQ    Y4, Y2, Y2
-	VPSRLQ    $0x20, Y3, Y8
-	VPMULUDQ  Y5, Y8, Y8
-	VPSRLQ    $0x20, Y8, Y8
-	VMOVDQU   Y8, 96(SP)
-	VPADDQ    Y4, Y3, Y3
-	VPMOVZXWD (DX), Y8
-	VPSLLD    X6, Y8, Y8
-	VPAND     Y7, Y8, Y8
-	VPXOR     (CX), Y8, Y8
-	VMOVDQU   Y8, 128(SP)
-	VPMOVZXWD 16(DX), Y8
-	VPSLLD    X6, Y8, Y8
-	VPAND     Y7, Y8, Y8
-	VPXOR     32(CX), Y8, Y8
-	VMOVDQU   Y8, 160(SP)
-	MOVQ      (SP), SI
-	VMOVSS    (AX)(SI*4), X8
-	VADDSS    128(SP), X8, X8
-	VMOVSS    X8, (AX)(SI*4)
-	MOVQ      8(SP), SI
-	VMOVSS    (AX)(SI*4), X8
-	VADDSS    132(SP), X8, X8
-	VMOVSS    X8, (AX)(SI*4)
-	MOVQ      16(SP), SI
-	VMOVSS    (AX)(SI*4), X8
-	VADDSS    136(SP), X8, X8
-	VMOVSS    X8, (AX)(SI*4)
-	MOVQ      24(SP), SI
-	VMOVSS    (AX)(SI*4), X8
-	VADDSS    140(SP), X8, X8
-	VMOVSS    X8, (AX)(SI*4)
-	MOVQ      32(SP), SI
-	VMOVSS    (AX)(SI*4), X8
-	VADDSS    144(SP), X8, X8
-	VMOVSS    X8, (AX)(SI*4)
-	MOVQ      40(SP), SI
-	VMOVSS    (AX)(SI*4), X8
-	VADDSS    148(SP), X8, X8
-	VMOVSS    X8, (AX)(SI*4)
-	MOVQ      48(SP), SI
-	VMOVSS    (AX)(SI*4), X8
-	VADDSS    152(SP), X8, X8
-	VMOVSS    X8, (AX)(SI*4)
-	MOVQ      56(SP), SI
-	VMOVSS    (AX)(SI*4), X8
-	VADDSS    156(SP), X8, X8
-	VMOVSS    X8, (AX)(SI*4)
-	MOVQ      64(SP), SI
-	VMOVSS    (AX)(SI*4), X8
-	VADDSS    160(SP), X8, X8
-	VMOVSS    X8, (AX)(SI*4)
-	MOVQ      72(SP), SI
-	VMOVSS    (AX)(SI*4), X8
-	VADDSS    164(SP), X8, X8
-	VMOVSS    X8, (AX)(SI*4)
-	MOVQ      80(SP), SI
-	VMOVSS    (AX)(SI*4), X8
-	VADDSS    168(SP), X8, X8
-	VMOVSS    X8, (AX)(SI*4)
-	MOVQ      88(SP), SI
-	VMOVSS    (AX)(SI*4), X8
-	VADDSS    172(SP), X8, X8
-	VMOVSS    X8, (AX)(SI*4)
-	MOVQ      96(SP), SI
-	VMOVSS    (AX)(SI*4), X8
-	VADDSS    176(SP), X8, X8
-	VMOVSS    X8, (AX)(SI*4)
-	MOVQ      104(SP), SI
-	VMOVSS    (AX)(SI*4), X8
-	VADDSS    180(SP), X8, X8
-	VMOVSS    X8, (AX)(SI*4)
-	MOVQ      112(SP), SI
-	VMOVSS    (AX)(SI*4), X8
-	VADDSS    184(SP), X8, X8
-	VMOVSS    X8, (AX)(SI*4)
-	MOVQ      120(SP), SI
-	VMOVSS    (AX)(SI*4), X8
-	VADDSS    188(SP), X8, X8
-	VMOVSS    X8, (AX)(SI*4)
-	ADDQ      $0x40, CX
-	ADDQ      $0x20, DX
-	SUBQ      $0x00000010, BX
-	JNZ       loop1
+	VPSRLQ       $0x20, Y2, Y8
+	VPMULUDQ     Y1, Y8, Y8
+	VPADDQ       Y0, Y2, Y2
+	VPSRLQ       $0x20, Y3, Y9
+	VPMULUDQ     Y1, Y9, Y9
+	VPADDQ       Y0, Y3, Y3
+	VPSRLQ       $0x20, Y8, Y8
+	VPBLENDD     $0xaa, Y9, Y8, Y8
+	VPSRLQ       $0x20, Y4, Y9
+	VPMULUDQ     Y1, Y9, Y9
+	VPADDQ       Y0, Y4, Y4
+	VPSRLQ       $0x20, Y5, Y10
+	VPMULUDQ     Y1, Y10, Y10
+	VPADDQ       Y0, Y5, Y5
+	VPSRLQ       $0x20, Y9, Y9
+	VPBLENDD     $0xaa, Y10, Y9, Y9
+	VMOVDQU      Y8, (SP)
+	VMOVDQU      Y9, 32(SP)
+	VPMOVZXWD    (BX), Y8
+	VPSLLD       X6, Y8, Y8
+	VPAND        Y7, Y8, Y8
+	VPXOR        (CX), Y8, Y8
+	VEXTRACTI128 $0x01, Y8, X9
+	VPSHUFD      $0x01, X8, X10
+	VPSHUFD      $0x02, X8, X11
+	VPSHUFD      $0x03, X8, X12
+	MOVL         (SP), SI
+	VADDSS       (AX)(SI*4), X8, X8
+	VMOVSS       X8, (AX)(SI*4)
+	MOVL         4(SP), SI
+	VADDSS       (AX)(SI*4), X10, X10
+	VMOVSS       X10, (AX)(SI*4)
+	MOVL         8(SP), SI
+	VADDSS       (AX)(SI*4), X11, X11
+	VMOVSS       X11, (AX)(SI*4)
+	MOVL         12(SP), SI
+	VADDSS       (AX)(SI*4), X12, X12
+	VMOVSS       X12, (AX)(SI*4)
+	VPSHUFD      $0x01, X9, X8
+	VPSHUFD      $0x02, X9, X10
+	VPSHUFD      $0x03, X9, X11
+	MOVL         16(SP), SI
+	VADDSS       (AX)(SI*4), X9, X9
+	VMOVSS       X9, (AX)(SI*4)
+	MOVL         20(SP), SI
+	VADDSS       (AX)(SI*4), X8, X8
+	VMOVSS       X8, (AX)(SI*4)
+	MOVL         24(SP), SI
+	VADDSS       (AX)(SI*4), X10, X10
+	VMOVSS       X10, (AX)(SI*4)
+	MOVL         28(SP), SI
+	VADDSS       (AX)(SI*4), X11, X11
+	VMOVSS       X11, (AX)(SI*4)
+	VPMOVZXWD    16(BX), Y8
+	VPSLLD       X6, Y8, Y8
+	VPAND        Y7, Y8, Y8
+	VPXOR        32(CX), Y8, Y8
+	VEXTRACTI128 $0x01, Y8, X9
+	VPSHUFD      $0x01, X8, X10
+	VPSHUFD      $0x02, X8, X11
+	VPSHUFD      $0x03, X8, X12
+	MOVL         32(SP), SI
+	VADDSS       (AX)(SI*4), X8, X8
+	VMOVSS       X8, (AX)(SI*4)
+	MOVL         36(SP), SI
+	VADDSS       (AX)(SI*4), X10, X10
+	VMOVSS       X10, (AX)(SI*4)
+	MOVL         40(SP), SI
+	VADDSS       (AX)(SI*4), X11, X11
+	VMOVSS       X11, (AX)(SI*4)
+	MOVL         44(SP), SI
+	VADDSS       (AX)(SI*4), X12, X12
+	VMOVSS       X12, (AX)(SI*4)
+	VPSHUFD      $0x01, X9, X8
+	VPSHUFD      $0x02, X9, X10
+	VPSHUFD      $0x03, X9, X11
+	MOVL         48(SP), SI
+	VADDSS       (AX)(SI*4), X9, X9
+	VMOVSS       X9, (AX)(SI*4)
+	MOVL         52(SP), SI
+	VADDSS       (AX)(SI*4), X8, X8
+	VMOVSS       X8, (AX)(SI*4)
+	MOVL         56(SP), SI
+	VADDSS       (AX)(SI*4), X10, X10
+	VMOVSS       X10, (AX)(SI*4)
+	MOVL         60(SP), SI
+	VADDSS       (AX)(SI*4), X11, X11
+	VMOVSS       X11, (AX)(SI*4)
+	ADDQ         $0x40, CX
+	ADDQ         $0x20, BX
+	SUBQ         $0x00000010, DX
+	JNZ          loop1
+	VZEROUPPER
+	RET
+
+// func queryAVX2(dst *int32, row *float32, signs *uint16, n int, key uint64, mul uint64, columns uint64, up uint64)
+// Requires: AVX, AVX2
+TEXT ·queryAVX2(SB), NOSPLIT, $128-64
+	MOVQ         dst+0(FP), AX
+	MOVQ         row+8(FP), CX
+	MOVQ         n+24(FP), DX
+	MOVQ         key+32(FP), BX
+	MOVQ         mul+40(FP), SI
+	MOVQ         BX, (SP)
+	ADDQ         SI, BX
+	MOVQ         BX, 32(SP)
+	ADDQ         SI, BX
+	MOVQ         BX, 8(SP)
+	ADDQ         SI, BX
+	MOVQ         BX, 40(SP)
+	ADDQ         SI, BX
+	MOVQ         BX, 16(SP)
+	ADDQ         SI, BX
+	MOVQ         BX, 48(SP)
+	ADDQ         SI, BX
+	MOVQ         BX, 24(SP)
+	ADDQ         SI, BX
+	MOVQ         BX, 56(SP)
+	ADDQ         SI, BX
+	MOVQ         BX, 64(SP)
+	ADDQ         SI, BX
+	MOVQ         BX, 96(SP)
+	ADDQ         SI, BX
+	MOVQ         BX, 72(SP)
+	ADDQ         SI, BX
+	MOVQ         BX, 104(SP)
+	ADDQ         SI, BX
+	MOVQ         BX, 80(SP)
+	ADDQ         SI, BX
+	MOVQ         BX, 112(SP)
+	ADDQ         SI, BX
+	MOVQ         BX, 88(SP)
+	ADDQ         SI, BX
+	MOVQ         BX, 120(SP)
+	ADDQ         SI, BX
+	VMOVDQU      (SP), Y2
+	VMOVDQU      32(SP), Y3
+	VMOVDQU      64(SP), Y4
+	VMOVDQU      96(SP), Y5
+	SHLQ         $0x04, SI
+	MOVQ         SI, (SP)
+	VPBROADCASTQ (SP), Y0
+	VPBROADCASTQ columns+48(FP), Y1
+	MOVQ         signs+16(FP), BX
+	MOVL         $0x80000000, SI
+	VMOVD        SI, X6
+	VPBROADCASTD X6, Y7
+	VMOVQ        up+56(FP), X6
+
+loop2:
+	VPSRLQ      $0x20, Y2, Y8
+	VPMULUDQ    Y1, Y8, Y8
+	VPADDQ      Y0, Y2, Y2
+	VPSRLQ      $0x20, Y3, Y9
+	VPMULUDQ    Y1, Y9, Y9
+	VPADDQ      Y0, Y3, Y3
+	VPSRLQ      $0x20, Y8, Y8
+	VPBLENDD    $0xaa, Y9, Y8, Y8
+	VPSRLQ      $0x20, Y4, Y9
+	VPMULUDQ    Y1, Y9, Y9
+	VPADDQ      Y0, Y4, Y4
+	VPSRLQ      $0x20, Y5, Y12
+	VPMULUDQ    Y1, Y12, Y12
+	VPADDQ      Y0, Y5, Y5
+	VPSRLQ      $0x20, Y9, Y9
+	VPBLENDD    $0xaa, Y12, Y9, Y9
+	VMOVDQU     Y8, (SP)
+	VMOVDQU     Y9, 32(SP)
+	MOVL        (SP), SI
+	VMOVD       (CX)(SI*4), X8
+	MOVL        4(SP), SI
+	VPINSRD     $0x01, (CX)(SI*4), X8, X8
+	MOVL        8(SP), SI
+	VPINSRD     $0x02, (CX)(SI*4), X8, X8
+	MOVL        12(SP), SI
+	VPINSRD     $0x03, (CX)(SI*4), X8, X8
+	VMOVDQA     X8, X10
+	MOVL        16(SP), SI
+	VMOVD       (CX)(SI*4), X8
+	MOVL        20(SP), SI
+	VPINSRD     $0x01, (CX)(SI*4), X8, X8
+	MOVL        24(SP), SI
+	VPINSRD     $0x02, (CX)(SI*4), X8, X8
+	MOVL        28(SP), SI
+	VPINSRD     $0x03, (CX)(SI*4), X8, X8
+	VINSERTI128 $0x01, X8, Y10, Y10
+	VPMOVZXWD   (BX), Y8
+	VPSLLD      X6, Y8, Y8
+	VPAND       Y7, Y8, Y8
+	VPXOR       Y10, Y8, Y8
+	VPSRAD      $0x1f, Y8, Y9
+	VPSRLD      $0x01, Y9, Y9
+	VPXOR       Y9, Y8, Y8
+	VMOVDQU     Y8, (AX)
+	MOVL        32(SP), SI
+	VMOVD       (CX)(SI*4), X8
+	MOVL        36(SP), SI
+	VPINSRD     $0x01, (CX)(SI*4), X8, X8
+	MOVL        40(SP), SI
+	VPINSRD     $0x02, (CX)(SI*4), X8, X8
+	MOVL        44(SP), SI
+	VPINSRD     $0x03, (CX)(SI*4), X8, X8
+	VMOVDQA     X8, X11
+	MOVL        48(SP), SI
+	VMOVD       (CX)(SI*4), X8
+	MOVL        52(SP), SI
+	VPINSRD     $0x01, (CX)(SI*4), X8, X8
+	MOVL        56(SP), SI
+	VPINSRD     $0x02, (CX)(SI*4), X8, X8
+	MOVL        60(SP), SI
+	VPINSRD     $0x03, (CX)(SI*4), X8, X8
+	VINSERTI128 $0x01, X8, Y11, Y11
+	VPMOVZXWD   16(BX), Y8
+	VPSLLD      X6, Y8, Y8
+	VPAND       Y7, Y8, Y8
+	VPXOR       Y11, Y8, Y8
+	VPSRAD      $0x1f, Y8, Y9
+	VPSRLD      $0x01, Y9, Y9
+	VPXOR       Y9, Y8, Y8
+	VMOVDQU     Y8, 32(AX)
+	ADDQ        $0x40, AX
+	ADDQ        $0x20, BX
+	SUBQ        $0x00000010, DX
+	JNZ         loop2
+	VZEROUPPER
+	RET
+
+// func median3AVX2(dst *float32, rows *[15][]int32, n int)
+// Requires: AVX, AVX2
+TEXT ·median3AVX2(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ rows+8(FP), CX
+	MOVQ n+16(FP), DX
+	MOVQ (CX), BX
+	MOVQ 24(CX), SI
+	MOVQ 48(CX), CX
+
+loop3:
+	VMOVDQU (BX), Y0
+	VMOVDQU (SI), Y1
+	VMOVDQU (CX), Y2
+	VPMINSD Y0, Y1, Y3
+	VPMAXSD Y0, Y1, Y1
+	VMOVDQA Y3, Y0
+	VPMINSD Y1, Y2, Y2
+	VPMAXSD Y0, Y2, Y2
+	VPSRAD  $0x1f, Y2, Y0
+	VPSRLD  $0x01, Y0, Y0
+	VPXOR   Y0, Y2, Y2
+	VMOVDQU Y2, (AX)
+	VMOVDQU 32(BX), Y0
+	VMOVDQU 32(SI), Y1
+	VMOVDQU 32(CX), Y2
+	VPMINSD Y0, Y1, Y3
+	VPMAXSD Y0, Y1, Y1
+	VMOVDQA Y3, Y0
+	VPMINSD Y1, Y2, Y2
+	VPMAXSD Y0, Y2, Y2
+	VPSRAD  $0x1f, Y2, Y0
+	VPSRLD  $0x01, Y0, Y0
+	VPXOR   Y0, Y2, Y2
+	VMOVDQU Y2, 32(AX)
+	ADDQ    $0x40, BX
+	ADDQ    $0x40, SI
+	ADDQ    $0x40, CX
+	ADDQ    $0x40, AX
+	SUBQ    $0x00000010, DX
+	JNZ     loop3
+	VZEROUPPER
+	RET
+
+// func median5AVX2(dst *float32, rows *[15][]int32, n int)
+// Requires: AVX, AVX2
+TEXT ·median5AVX2(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ rows+8(FP), CX
+	MOVQ n+16(FP), DX
+	MOVQ (CX), BX
+	MOVQ 24(CX), SI
+	MOVQ 48(CX), DI
+	MOVQ 72(CX), R8
+	MOVQ 96(CX), CX
+
+loop4:
+	VMOVDQU (BX), Y0
+	VMOVDQU (SI), Y1
+	VMOVDQU (DI), Y2
+	VMOVDQU (R8), Y3
+	VMOVDQU (CX), Y4
+	VPMINSD Y0, Y1, Y5
+	VPMAXSD Y0, Y1, Y1
+	VMOVDQA Y5, Y0
+	VPMINSD Y3, Y4, Y5
+	VPMAXSD Y3, Y4, Y4
+	VMOVDQA Y5, Y3
+	VPMAXSD Y0, Y3, Y0
+	VPMINSD Y1, Y4, Y1
+	VPMINSD Y0, Y1, Y5
+	VPMAXSD Y0, Y1, Y1
+	VMOVDQA Y5, Y0
+	VPMINSD Y1, Y2, Y2
+	VPMAXSD Y0, Y2, Y2
+	VPSRAD  $0x1f, Y2, Y0
+	VPSRLD  $0x01, Y0, Y0
+	VPXOR   Y0, Y2, Y2
+	VMOVDQU Y2, (AX)
+	VMOVDQU 32(BX), Y0
+	VMOVDQU 32(SI), Y1
+	VMOVDQU 32(DI), Y2
+	VMOVDQU 32(R8), Y3
+	VMOVDQU 32(CX), Y4
+	VPMINSD Y0, Y1, Y5
+	VPMAXSD Y0, Y1, Y1
+	VMOVDQA Y5, Y0
+	VPMINSD Y3, Y4, Y5
+	VPMAXSD Y3, Y4, Y4
+	VMOVDQA Y5, Y3
+	VPMAXSD Y0, Y3, Y0
+	VPMINSD Y1, Y4, Y1
+	VPMINSD Y0, Y1, Y5
+	VPMAXSD Y0, Y1, Y1
+	VMOVDQA Y5, Y0
+	VPMINSD Y1, Y2, Y2
+	VPMAXSD Y0, Y2, Y2
+	VPSRAD  $0x1f, Y2, Y0
+	VPSRLD  $0x01, Y0, Y0
+	VPXOR   Y0, Y2, Y2
+	VMOVDQU Y2, 32(AX)
+	ADDQ    $0x40, BX
+	ADDQ    $0x40, SI
+	ADDQ    $0x40, DI
+	ADDQ    $0x40, R8
+	ADDQ    $0x40, CX
+	ADDQ    $0x40, AX
+	SUBQ    $0x00000010, DX
+	JNZ     loop4
+	VZEROUPPER
+	RET
+
+// func exchangeAVX2(low *int32, high *int32, n int)
+// Requires: AVX, AVX2
+TEXT ·exchangeAVX2(SB), NOSPLIT, $0-24
+	MOVQ low+0(FP), AX
+	MOVQ high+8(FP), CX
+	MOVQ n+16(FP), DX
+
+loop5:
+	VMOVDQU (AX), Y0
+	VPMINSD (CX), Y0, Y1
+	VPMAXSD (CX), Y0, Y0
+	VMOVDQU Y1, (AX)
+	VMOVDQU Y0, (CX)
+	VMOVDQU 32(AX), Y0
+	VPMINSD 32(CX), Y0, Y1
+	VPMAXSD 32(CX), Y0, Y0
+	VMOVDQU Y1, 32(AX)
+	VMOVDQU Y0, 32(CX)
+	ADDQ    $0x40, AX
+	ADDQ    $0x40, CX
+	SUBQ    $0x00000010, DX
+	JNZ     loop5
 	VZEROUPPER
 	RET
 
@@ -169,7 +432,7 @@ TEXT ·signsAVX2(SB), NOSPLIT, $0-36
 	MOVQ         n+24(FP), BX
 	VBROADCASTSS s+32(FP), Y0
 
-loop2:
+loop6:
 	VPXOR   (CX), Y0, Y1
 	VPXOR   (DX), Y1, Y1
 	VMOVDQU Y1, (AX)
@@ -186,146 +449,356 @@ loop2:
 	ADDQ    $0x00000080, CX
 	ADDQ    $0x00000080, DX
 	SUBQ    $0x00000040, BX
-	JNZ     loop2
+	JNZ     loop6
 	VZEROUPPER
 	RET
 
 // func insertAVX512(row *float32, x *float32, signs *uint16, n int, key uint64, mul uint64, columns uint64, up uint64)
 // Requires: AVX, AVX512F
-TEXT ·insertAVX512(SB), NOSPLIT, $192-64
+TEXT ·insertAVX512(SB), NOSPLIT, $128-64
 	MOVQ         row+0(FP), AX
 	MOVQ         x+8(FP), CX
-	MOVQ         signs+16(FP), DX
-	MOVQ         n+24(FP), BX
-	MOVQ         key+32(FP), SI
-	MOVQ         mul+40(FP), DI
+	MOVQ         n+24(FP), DX
+	MOVQ         key+32(FP), BX
+	MOVQ         mul+40(FP), SI
+	MOVQ         BX, (SP)
+	ADDQ         SI, BX
+	MOVQ         BX, 64(SP)
+	ADDQ         SI, BX
+	MOVQ         BX, 8(SP)
+	ADDQ         SI, BX
+	MOVQ         BX, 72(SP)
+	ADDQ         SI, BX
+	MOVQ         BX, 16(SP)
+	ADDQ         SI, BX
+	MOVQ         BX, 80(SP)
+	ADDQ         SI, BX
+	MOVQ         BX, 24(SP)
+	ADDQ         SI, BX
+	MOVQ         BX, 88(SP)
+	ADDQ         SI, BX
+	MOVQ         BX, 32(SP)
+	ADDQ         SI, BX
+	MOVQ         BX, 96(SP)
+	ADDQ         SI, BX
+	MOVQ         BX, 40(SP)
+	ADDQ         SI, BX
+	MOVQ         BX, 104(SP)
+	ADDQ         SI, BX
+	MOVQ         BX, 48(SP)
+	ADDQ         SI, BX
+	MOVQ         BX, 112(SP)
+	ADDQ         SI, BX
+	MOVQ         BX, 56(SP)
+	ADDQ         SI, BX
+	MOVQ         BX, 120(SP)
+	ADDQ         SI, BX
+	VMOVDQU64    (SP), Z2
+	VMOVDQU64    64(SP), Z3
+	SHLQ         $0x04, SI
 	MOVQ         SI, (SP)
-	ADDQ         DI, SI
-	MOVQ         SI, 8(SP)
-	ADDQ         DI, SI
-	MOVQ         SI, 16(SP)
-	ADDQ         DI, SI
-	MOVQ         SI, 24(SP)
-	ADDQ         DI, SI
-	MOVQ         SI, 32(SP)
-	ADDQ         DI, SI
-	MOVQ         SI, 40(SP)
-	ADDQ         DI, SI
-	MOVQ         SI, 48(SP)
-	ADDQ         DI, SI
-	MOVQ         SI, 56(SP)
-	ADDQ         DI, SI
-	MOVQ         SI, 64(SP)
-	ADDQ         DI, SI
-	MOVQ         SI, 72(SP)
-	ADDQ         DI, SI
-	MOVQ         SI, 80(SP)
-	ADDQ         DI, SI
-	MOVQ         SI, 88(SP)
-	ADDQ         DI, SI
-	MOVQ         SI, 96(SP)
-	ADDQ         DI, SI
-	MOVQ         SI, 104(SP)
-	ADDQ         DI, SI
-	MOVQ         SI, 112(SP)
-	ADDQ         DI, SI
-	MOVQ         SI, 120(SP)
-	ADDQ         DI, SI
-	VMOVDQU64    (SP), Z0
-	VMOVDQU64    64(SP), Z1
-	SHLQ         $0x04, DI
-	MOVQ         DI, (SP)
-	VPBROADCASTQ (SP), Z2
-	VPBROADCASTQ columns+48(FP), Z3
+	VPBROADCASTQ (SP), Z0
+	VPBROADCASTQ columns+48(FP), Z1
+	MOVL         $0x0000aaaa, BX
+	KMOVW        BX, K1
+	MOVQ         signs+16(FP), BX
 	MOVL         $0x80000000, SI
 	VMOVD        SI, X4
 	VPBROADCASTD X4, Z5
 	VMOVQ        up+56(FP), X4
 
-loop3:
-	VPSRLQ    $0x20, Z0, Z6
-	VPMULUDQ  Z3, Z6, Z6
-	VPSRLQ    $0x20, Z6, Z6
-	VMOVDQU64 Z6, (SP)
-	VPADDQ    Z2, Z0, Z0
-	VPSRLQ    $0x20, Z1, Z6
-	VPMULUDQ  Z3, Z6, Z6
-	VPSRLQ    $0x20, Z6, Z6
-	VMOVDQU64 Z6, 64(SP)
-	VPADDQ    Z2, Z1, Z1
-	VPMOVZXWD (DX), Z6
-	VPSLLD    X4, Z6, Z6
-	VPANDD    Z5, Z6, Z6
-	VPXORD    (CX), Z6, Z6
-	VMOVDQU64 Z6, 128(SP)
-	MOVQ      (SP), SI
-	VMOVSS    (AX)(SI*4), X6
-	VADDSS    128(SP), X6, X6
-	VMOVSS    X6, (AX)(SI*4)
-	MOVQ      8(SP), SI
-	VMOVSS    (AX)(SI*4), X6
-	VADDSS    132(SP), X6, X6
-	VMOVSS    X6, (AX)(SI*4)
-	MOVQ      16(SP), SI
-	VMOVSS    (AX)(SI*4), X6
-	VADDSS    136(SP), X6, X6
-	VMOVSS    X6, (AX)(SI*4)
-	MOVQ      24(SP), SI
-	VMOVSS    (AX)(SI*4), X6
-	VADDSS    140(SP), X6, X6
-	VMOVSS    X6, (AX)(SI*4)
-	MOVQ      32(SP), SI
-	VMOVSS    (AX)(SI*4), X6
-	VADDSS    144(SP), X6, X6
-	VMOVSS    X6, (AX)(SI*4)
-	MOVQ      40(SP), SI
-	VMOVSS    (AX)(SI*4), X6
-	VADDSS    148(SP), X6, X6
-	VMOVSS    X6, (AX)(SI*4)
-	MOVQ      48(SP), SI
-	VMOVSS    (AX)(SI*4), X6
-	VADDSS    152(SP), X6, X6
-	VMOVSS    X6, (AX)(SI*4)
-	MOVQ      56(SP), SI
-	VMOVSS    (AX)(SI*4), X6
-	VADDSS    156(SP), X6, X6
-	VMOVSS    X6, (AX)(SI*4)
-	MOVQ      64(SP), SI
-	VMOVSS    (AX)(SI*4), X6
-	VADDSS    160(SP), X6, X6
-	VMOVSS    X6, (AX)(SI*4)
-	MOVQ      72(SP), SI
-	VMOVSS    (AX)(SI*4), X6
-	VADDSS    164(SP), X6, X6
-	VMOVSS    X6, (AX)(SI*4)
-	MOVQ      80(SP), SI
-	VMOVSS    (AX)(SI*4), X6
-	VADDSS    168(SP), X6, X6
-	VMOVSS    X6, (AX)(SI*4)
-	MOVQ      88(SP), SI
-	VMOVSS    (AX)(SI*4), X6
-	VADDSS    172(SP), X6, X6
-	VMOVSS    X6, (AX)(SI*4)
-	MOVQ      96(SP), SI
-	VMOVSS    (AX)(SI*4), X6
-	VADDSS    176(SP), X6, X6
-	VMOVSS    X6, (AX)(SI*4)
-	MOVQ      104(SP), SI
-	VMOVSS    (AX)(SI*4), X6
-	VADDSS    180(SP), X6, X6
-	VMOVSS    X6, (AX)(SI*4)
-	MOVQ      112(SP), SI
-	VMOVSS    (AX)(SI*4), X6
-	VADDSS    184(SP), X6, X6
-	VMOVSS    X6, (AX)(SI*4)
-	MOVQ      120(SP), SI
-	VMOVSS    (AX)(SI*4), X6
-	VADDSS    188(SP), X6, X6
-	VMOVSS    X6, (AX)(SI*4)
+loop7:
+	VPSRLQ        $0x20, Z2, Z6
+	VPMULUDQ      Z1, Z6, Z6
+	VPADDQ        Z0, Z2, Z2
+	VPSRLQ        $0x20, Z3, Z7
+	VPMULUDQ      Z1, Z7, Z7
+	VPADDQ        Z0, Z3, Z3
+	VPSRLQ        $0x20, Z6, Z6
+	VMOVDQA32     Z7, K1, Z6
+	VMOVDQU64     Z6, (SP)
+	VPMOVZXWD     (BX), Z6
+	VPSLLD        X4, Z6, Z6
+	VPTERNLOGD    $0x6a, (CX), Z5, Z6
+	VEXTRACTI32X4 $0x01, Z6, X7
+	VEXTRACTI32X4 $0x02, Z6, X8
+	VEXTRACTI32X4 $0x03, Z6, X9
+	VPSHUFD       $0x01, X6, X10
+	VPSHUFD       $0x02, X6, X11
+	VPSHUFD       $0x03, X6, X12
+	MOVL          (SP), SI
+	VADDSS        (AX)(SI*4), X6, X6
+	VMOVSS        X6, (AX)(SI*4)
+	MOVL          4(SP), SI
+	VADDSS        (AX)(SI*4), X10, X10
+	VMOVSS        X10, (AX)(SI*4)
+	MOVL          8(SP), SI
+	VADDSS        (AX)(SI*4), X11, X11
+	VMOVSS        X11, (AX)(SI*4)
+	MOVL          12(SP), SI
+	VADDSS        (AX)(SI*4), X12, X12
+	VMOVSS        X12, (AX)(SI*4)
+	VPSHUFD       $0x01, X7, X6
+	VPSHUFD       $0x02, X7, X10
+	VPSHUFD       $0x03, X7, X11
+	MOVL          16(SP), SI
+	VADDSS        (AX)(SI*4), X7, X7
+	VMOVSS        X7, (AX)(SI*4)
+	MOVL          20(SP), SI
+	VADDSS        (AX)(SI*4), X6, X6
+	VMOVSS        X6, (AX)(SI*4)
+	MOVL          24(SP), SI
+	VADDSS        (AX)(SI*4), X10, X10
+	VMOVSS        X10, (AX)(SI*4)
+	MOVL          28(SP), SI
+	VADDSS        (AX)(SI*4), X11, X11
+	VMOVSS        X11, (AX)(SI*4)
+	VPSHUFD       $0x01, X8, X6
+	VPSHUFD       $0x02, X8, X7
+	VPSHUFD       $0x03, X8, X10
+	MOVL          32(SP), SI
+	VADDSS        (AX)(SI*4), X8, X8
+	VMOVSS        X8, (AX)(SI*4)
+	MOVL          36(SP), SI
+	VADDSS        (AX)(SI*4), X6, X6
+	VMOVSS        X6, (AX)(SI*4)
+	MOVL          40(SP), SI
+	VADDSS        (AX)(SI*4), X7, X7
+	VMOVSS        X7, (AX)(SI*4)
+	MOVL          44(SP), SI
+	VADDSS        (AX)(SI*4), X10, X10
+	VMOVSS        X10, (AX)(SI*4)
+	VPSHUFD       $0x01, X9, X6
+	VPSHUFD       $0x02, X9, X7
+	VPSHUFD       $0x03, X9, X8
+	MOVL          48(SP), SI
+	VADDSS        (AX)(SI*4), X9, X9
+	VMOVSS        X9, (AX)(SI*4)
+	MOVL          52(SP), SI
+	VADDSS        (AX)(SI*4), X6, X6
+	VMOVSS        X6, (AX)(SI*4)
+	MOVL          56(SP), SI
+	VADDSS        (AX)(SI*4), X7, X7
+	VMOVSS        X7, (AX)(SI*4)
+	MOVL          60(SP), SI
+	VADDSS        (AX)(SI*4), X8, X8
+	VMOVSS        X8, (AX)(SI*4)
+	ADDQ          $0x40, CX
+	ADDQ          $0x20, BX
+	SUBQ          $0x00000010, DX
+	JNZ           loop7
+	VZEROUPPER
+	RET
+
+// func queryAVX512(dst *int32, row *float32, signs *uint16, n int, key uint64, mul uint64, columns uint64, up uint64)
+// Requires: AVX, AVX512F
+TEXT ·queryAVX512(SB), NOSPLIT, $128-64
+	MOVQ         dst+0(FP), AX
+	MOVQ         row+8(FP), CX
+	MOVQ         n+24(FP), DX
+	MOVQ         key+32(FP), BX
+	MOVQ         mul+40(FP), SI
+	MOVQ         BX, (SP)
+	ADDQ         SI, BX
+	MOVQ         BX, 64(SP)
+	ADDQ         SI, BX
+	MOVQ         BX, 8(SP)
+	ADDQ         SI, BX
+	MOVQ         BX, 72(SP)
+	ADDQ         SI, BX
+	MOVQ         BX, 16(SP)
+	ADDQ         SI, BX
+	MOVQ         BX, 80(SP)
+	ADDQ         SI, BX
+	MOVQ         BX, 24(SP)
+	ADDQ         SI, BX
+	MOVQ         BX, 88(SP)
+	ADDQ         SI, BX
+	MOVQ         BX, 32(SP)
+	ADDQ         SI, BX
+	MOVQ         BX, 96(SP)
+	ADDQ         SI, BX
+	MOVQ         BX, 40(SP)
+	ADDQ         SI, BX
+	MOVQ         BX, 104(SP)
+	ADDQ         SI, BX
+	MOVQ         BX, 48(SP)
+	ADDQ         SI, BX
+	MOVQ         BX, 112(SP)
+	ADDQ         SI, BX
+	MOVQ         BX, 56(SP)
+	ADDQ         SI, BX
+	MOVQ         BX, 120(SP)
+	ADDQ         SI, BX
+	VMOVDQU64    (SP), Z2
+	VMOVDQU64    64(SP), Z3
+	SHLQ         $0x04, SI
+	MOVQ         SI, (SP)
+	VPBROADCASTQ (SP), Z0
+	VPBROADCASTQ columns+48(FP), Z1
+	MOVL         $0x0000aaaa, BX
+	KMOVW        BX, K1
+	MOVQ         signs+16(FP), BX
+	MOVL         $0x80000000, SI
+	VMOVD        SI, X4
+	VPBROADCASTD X4, Z5
+	VMOVQ        up+56(FP), X4
+
+loop8:
+	VPSRLQ       $0x20, Z2, Z6
+	VPMULUDQ     Z1, Z6, Z6
+	VPADDQ       Z0, Z2, Z2
+	VPSRLQ       $0x20, Z3, Z7
+	VPMULUDQ     Z1, Z7, Z7
+	VPADDQ       Z0, Z3, Z3
+	VPSRLQ       $0x20, Z6, Z6
+	VMOVDQA32    Z7, K1, Z6
+	VMOVDQU64    Z6, (SP)
+	MOVL         (SP), SI
+	VMOVD        (CX)(SI*4), X6
+	MOVL         4(SP), SI
+	VPINSRD      $0x01, (CX)(SI*4), X6, X6
+	MOVL         8(SP), SI
+	VPINSRD      $0x02, (CX)(SI*4), X6, X6
+	MOVL         12(SP), SI
+	VPINSRD      $0x03, (CX)(SI*4), X6, X6
+	VMOVDQA      X6, X8
+	MOVL         16(SP), SI
+	VMOVD        (CX)(SI*4), X6
+	MOVL         20(SP), SI
+	VPINSRD      $0x01, (CX)(SI*4), X6, X6
+	MOVL         24(SP), SI
+	VPINSRD      $0x02, (CX)(SI*4), X6, X6
+	MOVL         28(SP), SI
+	VPINSRD      $0x03, (CX)(SI*4), X6, X6
+	VINSERTI32X4 $0x01, X6, Z8, Z8
+	MOVL         32(SP), SI
+	VMOVD        (CX)(SI*4), X6
+	MOVL         36(SP), SI
+	VPINSRD      $0x01, (CX)(SI*4), X6, X6
+	MOVL         40(SP), SI
+	VPINSRD      $0x02, (CX)(SI*4), X6, X6
+	MOVL         44(SP), SI
+	VPINSRD      $0x03, (CX)(SI*4), X6, X6
+	VINSERTI32X4 $0x02, X6, Z8, Z8
+	MOVL         48(SP), SI
+	VMOVD        (CX)(SI*4), X6
+	MOVL         52(SP), SI
+	VPINSRD      $0x01, (CX)(SI*4), X6, X6
+	MOVL         56(SP), SI
+	VPINSRD      $0x02, (CX)(SI*4), X6, X6
+	MOVL         60(SP), SI
+	VPINSRD      $0x03, (CX)(SI*4), X6, X6
+	VINSERTI32X4 $0x03, X6, Z8, Z8
+	VPMOVZXWD    (BX), Z6
+	VPSLLD       X4, Z6, Z6
+	VPTERNLOGD   $0x6a, Z8, Z5, Z6
+	VPSRAD       $0x1f, Z6, Z7
+	VPSRLD       $0x01, Z7, Z7
+	VPXORD       Z7, Z6, Z6
+	VMOVDQU64    Z6, (AX)
+	ADDQ         $0x40, AX
+	ADDQ         $0x20, BX
+	SUBQ         $0x00000010, DX
+	JNZ          loop8
+	VZEROUPPER
+	RET
+
+// func median3AVX512(dst *float32, rows *[15][]int32, n int)
+// Requires: AVX, AVX512F
+TEXT ·median3AVX512(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ rows+8(FP), CX
+	MOVQ n+16(FP), DX
+	MOVQ (CX), BX
+	MOVQ 24(CX), SI
+	MOVQ 48(CX), CX
+
+loop9:
+	VMOVDQU64 (BX), Z0
+	VMOVDQU64 (SI), Z1
+	VMOVDQU64 (CX), Z2
+	VPMINSD   Z0, Z1, Z3
+	VPMAXSD   Z0, Z1, Z1
+	VMOVDQA64 Z3, Z0
+	VPMINSD   Z1, Z2, Z2
+	VPMAXSD   Z0, Z2, Z2
+	VPSRAD    $0x1f, Z2, Z0
+	VPSRLD    $0x01, Z0, Z0
+	VPXORD    Z0, Z2, Z2
+	VMOVDQU64 Z2, (AX)
+	ADDQ      $0x40, BX
+	ADDQ      $0x40, SI
 	ADDQ      $0x40, CX
-	ADDQ      $0x20, DX
-	SUBQ      $0x00000010, BX
-	JNZ       loop3
+	ADDQ      $0x40, AX
+	SUBQ      $0x00000010, DX
+	JNZ       loop9
+	VZEROUPPER
+	RET
+
+// func median5AVX512(dst *float32, rows *[15][]int32, n int)
+// Requires: AVX, AVX512F
+TEXT ·median5AVX512(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ rows+8(FP), CX
+	MOVQ n+16(FP), DX
+	MOVQ (CX), BX
+	MOVQ 24(CX), SI
+	MOVQ 48(CX), DI
+	MOVQ 72(CX), R8
+	MOVQ 96(CX), CX
+
+loop10:
+	VMOVDQU64 (BX), Z0
+	VMOVDQU64 (SI), Z1
+	VMOVDQU64 (DI), Z2
+	VMOVDQU64 (R8), Z3
+	VMOVDQU64 (CX), Z4
+	VPMINSD   Z0, Z1, Z5
+	VPMAXSD   Z0, Z1, Z1
+	VMOVDQA64 Z5, Z0
+	VPMINSD   Z3, Z4, Z5
+	VPMAXSD   Z3, Z4, Z4
+	VMOVDQA64 Z5, Z3
+	VPMAXSD   Z0, Z3, Z0
+	VPMINSD   Z1, Z4, Z1
+	VPMINSD   Z0, Z1, Z5
+	VPMAXSD   Z0, Z1, Z1
+	VMOVDQA64 Z5, Z0
+	VPMINSD   Z1, Z2, Z2
+	VPMAXSD   Z0, Z2, Z2
+	VPSRAD    $0x1f, Z2, Z0
+	VPSRLD    $0x01, Z0, Z0
+	VPXORD    Z0, Z2, Z2
+	VMOVDQU64 Z2, (AX)
+	ADDQ      $0x40, BX
+	ADDQ      $0x40, SI
+	ADDQ      $0x40, DI
+	ADDQ      $0x40, R8
+	ADDQ      $0x40, CX
+	ADDQ      $0x40, AX
+	SUBQ      $0x00000010, DX
+	JNZ       loop10
+	VZEROUPPER
+	RET
+
+// func exchangeAVX512(low *int32, high *int32, n int)
+// Requires: AVX, AVX512F
+TEXT ·exchangeAVX512(SB), NOSPLIT, $0-24
+	MOVQ low+0(FP), AX
+	MOVQ high+8(FP), CX
+	MOVQ n+16(FP), DX
+
+loop11:
+	VMOVDQU64 (AX), Z0
+	VPMINSD   (CX), Z0, Z1
+	VPMAXSD   (CX), Z0, Z0
+	VMOVDQU64 Z1, (AX)
+	VMOVDQU64 Z0, (CX)
+	ADDQ      $0x40, AX
+	ADDQ      $0x40, CX
+	SUBQ      $0x00000010, DX
+	JNZ       loop11
 	VZEROUPPER
 	RET
 
@@ -338,7 +811,7 @@ TEXT ·signsAVX512(SB), NOSPLIT, $0-36
 	MOVQ         n+24(FP), BX
 	VBROADCASTSS s+32(FP), Z0
 
-loop4:
+loop12:
 	VPXORD    (CX), Z0, Z1
 	VPXORD    (DX), Z1, Z1
 	VMOVDQU64 Z1, (AX)
@@ -349,6 +822,6 @@ loop4:
 	ADDQ      $0x00000080, CX
 	ADDQ      $0x00000080, DX
 	SUBQ      $0x00000040, BX
-	JNZ       loop4
+	JNZ       loop12
 	VZEROUPPER
 	RET

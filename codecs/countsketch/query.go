@@ -19,13 +19,19 @@ func (s *Sketch) Query(dst []float32, from int) {
 			rows[r] = s.estimates[r*n : (r+1)*n]
 			query(rows[r], s.row(r), signs, r, mul*uint64(from)+s.hash.add[r], mul)
 		}
-		medians(dst[:n], rows)
+		medians(dst[:n], &lists, len(rows))
 		from, dst = from+n, dst[n:]
 	}
 }
 
 // query sets dst to row r's estimates, as ordered integers; key and mul are those of insert.
 func query(dst []int32, row []float32, signs []uint16, r int, key, mul uint64) {
+	n := queryTiles(dst, row, signs, r, key, mul)
+	queryPlain(dst[n:], row, signs[n:], r, key+uint64(n)*mul, mul)
+}
+
+// queryPlain is query in Go.
+func queryPlain(dst []int32, row []float32, signs []uint16, r int, key, mul uint64) {
 	c, up := uint64(len(row)), uint(31-r)
 	signs = signs[:len(dst)]
 	for i := range dst {
@@ -43,23 +49,29 @@ func ordered(bits uint32) int32 {
 
 func value(o int32) float32 { return math.Float32frombits(uint32(ordered(uint32(o)))) }
 
-// medians sets dst to the medians over rows, whose contents it changes. Integers' minimum and maximum take no branch, which
-// sorting random numbers would miss half of the time; floats' have to mind NaN.
-func medians(dst []float32, rows [][]int32) {
+// medians sets dst to the medians over the first n of rows, whose contents it changes. Integers' minimum and maximum take no
+// branch, which sorting random numbers would miss half of the time; floats' have to mind NaN.
+func medians(dst []float32, rows *[MaxRows][]int32, n int) {
+	from := mediansTiles(dst, rows, n)
+	mediansPlain(dst, rows[:n], from)
+}
+
+// mediansPlain is medians from coordinate from on, in Go but for exchange.
+func mediansPlain(dst []float32, rows [][]int32, from int) {
 	n := len(dst)
 	switch middle := rows[len(rows)/2][:n]; len(rows) {
 	case 3:
 		a, c := rows[0][:n], rows[2][:n]
-		for i := range dst {
+		for i := from; i < n; i++ {
 			dst[i] = value(median3(a[i], middle[i], c[i]))
 		}
 	case 5:
 		a, b, c, d := rows[0][:n], rows[1][:n], rows[3][:n], rows[4][:n]
-		for i := range dst {
+		for i := from; i < n; i++ {
 			dst[i] = value(median5(a[i], b[i], middle[i], c[i], d[i]))
 		}
 	default:
-		for from := 0; from < n; from += sorted {
+		for ; from < n; from += sorted {
 			to := min(from+sorted, n)
 			sortRows(rows, from, to)
 			for i := from; i < to; i++ {
@@ -99,6 +111,13 @@ func sortRows(rows [][]int32, from, to int) {
 
 // exchange puts the lesser of each two into low.
 func exchange(low, high []int32) {
+	high = high[:len(low)]
+	n := exchangeTiles(low, high)
+	exchangePlain(low[n:], high[n:])
+}
+
+// exchangePlain is exchange in Go.
+func exchangePlain(low, high []int32) {
 	high = high[:len(low)]
 	for i, a := range low {
 		b := high[i]

@@ -7,6 +7,9 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/gradproxy/gradproxy/codecs/internal/asm"
+	"github.com/gradproxy/gradproxy/codecs/internal/asm/asmtest"
 )
 
 func mustHash(t testing.TB, c Config, coordinates int) *Hash {
@@ -132,14 +135,22 @@ func TestMedians(t *testing.T) {
 				columns[i] = append(columns[i], rows[k][i])
 			}
 		}
-		dst := make([]float32, width)
-		medians(dst, rows)
-		for i, column := range columns {
+		for _, column := range columns {
 			slices.Sort(column)
-			if want := value(column[n/2]); math.Float32bits(dst[i]) != math.Float32bits(want) {
-				t.Fatalf("the median of %d is %v, want %v", n, dst[i], want)
-			}
 		}
+		asmtest.Do(t, func(asm.Tier) {
+			var lists [MaxRows][]int32
+			for k, row := range rows {
+				lists[k] = slices.Clone(row)
+			}
+			dst := make([]float32, width)
+			medians(dst, &lists, n)
+			for i, column := range columns {
+				if want := value(column[n/2]); math.Float32bits(dst[i]) != math.Float32bits(want) {
+					t.Fatalf("the median of %d is %v, want %v", n, dst[i], want)
+				}
+			}
+		})
 	}
 	for i := range some {
 		for j := range some {

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+
 	"github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
 )
@@ -8,69 +10,134 @@ import (
 func countsketch(k *kernel) {
 	for _, tier := range []string{"AVX2", "AVX512"} {
 		insertKernel(k, tier)
+		queryKernel(k, tier)
+		medianKernel(k, tier, 3)
+		medianKernel(k, tier, 5)
+		exchangeKernel(k, tier)
 		signsKernel(k, tier)
 	}
 }
 
 // insertKernel computes the columns and signed values of 16 coordinates, and adds them one after another, so that cells
-// that two of them share get both in order.
+// that two of them share get both in order. What bounds it are accesses to memory, so values go through none but the cells.
 func insertKernel(k *kernel, tier string) {
 	k.function("insert"+tier, "(row, x *float32, signs *uint16, n int, key, mul, columns, up uint64)",
 		"insert"+tier+" is insert for n coordinates, a multiple of 16 above 0. It takes every key's column for one of the row.")
+	_, lanes := k.vectors(tier)
+	row, x, n := k.arg("row"), k.arg("x"), k.arg("n")
+	h, signs := k.hashing(tier), k.rowSigns(tier)
+
+	k.loop(n, tileKeys, func() {
+		h.keep(h.next())
+		for from := 0; from < tileKeys; from += lanes {
+			s := signs.of(from, operand.Mem{Base: x, Disp: 4 * from})
+			k.eachLane(s, func(i int, v reg.Register) {
+				cell := operand.Mem{Base: row, Index: h.at(from + i), Scale: 4}
+				k.VADDSS(cell, v, v)
+				k.VMOVSS(v, cell)
+			})
+		}
+		k.ADDQ(operand.Imm(4*tileKeys), x)
+		signs.next()
+	})
+	k.VZEROUPPER()
+	k.RET()
+}
+
+// queryKernel brings together the cells of 16 coordinates.
+func queryKernel(k *kernel, tier string) {
+	k.function("query"+tier, "(dst *int32, row *float32, signs *uint16, n int, key, mul, columns, up uint64)",
+		"query"+tier+" is query for n coordinates, a multiple of 16 above 0. It takes every key's column for one of the row.")
 	vector, lanes := k.vectors(tier)
-	words := lanes / 2 // of 64 bits
-	row, x, signs, n := k.arg("row"), k.arg("x"), k.arg("signs"), k.arg("n")
-	buffer := k.AllocLocal(16*8 + 16*4)
-	column := func(i int) operand.Mem { return buffer.Offset(8 * i) }
-	value := func(i int) operand.Mem { return buffer.Offset(16*8 + 4*i) }
+	dst, row, n := k.arg("dst"), k.arg("row"), k.arg("n")
+	h, signs := k.hashing(tier), k.rowSigns(tier)
+	k.loop(n, tileKeys, func() {
+		h.keep(h.next())
+		for from := 0; from < tileKeys; from += lanes {
+			cells := vector()
+			k.collect(cells, func(i int) operand.Mem {
+				return operand.Mem{Base: row, Index: h.at(from + i), Scale: 4}
+			})
+			v := signs.of(from, cells)
+			k.ordered(v)
+			k.store(v, operand.Mem{Base: dst, Disp: 4 * from})
+		}
+		k.ADDQ(operand.Imm(4*tileKeys), dst)
+		signs.next()
+	})
+	k.VZEROUPPER()
+	k.RET()
+}
 
-	// The first 16 keys.
-	key, mul := k.arg("key"), k.arg("mul")
-	for i := range 16 {
-		k.MOVQ(key, column(i))
-		k.ADDQ(mul, key)
-	}
-	var keys []reg.VecVirtual
-	for i := 0; i < 16; i += words {
-		v := vector()
-		k.load(column(i), v)
-		keys = append(keys, v)
-	}
-	k.SHLQ(operand.Imm(4), mul)
-	k.MOVQ(mul, column(0))
-	step, columns := vector(), vector()
-	k.VPBROADCASTQ(column(0), step)
-	k.VPBROADCASTQ(k.parameter("columns"), columns)
-	up, sign := k.XMM(), k.splat32(vector(), 1<<31)
-	k.VMOVQ(k.parameter("up"), up)
+// ordered makes of each float32's bits the integer that compares as it does, or the other way round.
+func (k *kernel) ordered(v reg.VecVirtual) {
+	m := k.like(v)
+	k.VPSRAD(operand.Imm(31), v, m)
+	k.VPSRLD(operand.Imm(1), m, m)
+	k.xor(m, v, v)
+}
 
+// medianKernel is for so many rows, 3 or 5, by the steps of median3 and median5.
+func medianKernel(k *kernel, tier string, rows int) {
+	name := fmt.Sprintf("median%d%s", rows, tier)
+	k.function(name, "(dst *float32, rows *[15][]int32, n int)",
+		fmt.Sprintf("%s sets n of dst, a multiple of 16 above 0, to the medians of as many rows' first.", name))
+	vector, lanes := k.vectors(tier)
+	dst, list, n := k.arg("dst"), k.arg("rows"), k.arg("n")
+	in := make([]reg.GPVirtual, rows)
+	for i := range in {
+		in[i] = k.GP64()
+		k.MOVQ(operand.Mem{Base: list, Disp: 24 * i}, in[i])
+	}
 	k.loop(n, 16, func() {
-		for i, key := range keys {
-			j := vector()
-			k.VPSRLQ(operand.Imm(32), key, j)
-			k.VPMULUDQ(columns, j, j)
-			k.VPSRLQ(operand.Imm(32), j, j)
-			k.store(j, column(words*i))
-			k.VPADDQ(step, key, key)
+		for at := 0; at < 16; at += lanes {
+			v := make([]reg.VecVirtual, rows)
+			for i := range v {
+				v[i] = vector()
+				k.load(operand.Mem{Base: in[i], Disp: 4 * at}, v[i])
+			}
+			spare := vector()
+			// sort makes a the lesser and b the greater of both.
+			sort := func(a, b reg.VecVirtual) {
+				k.VPMINSD(a, b, spare)
+				k.VPMAXSD(a, b, b)
+				k.copy(spare, a)
+			}
+			if rows == 5 {
+				sort(v[0], v[1])
+				sort(v[3], v[4])
+				k.VPMAXSD(v[0], v[3], v[0])
+				k.VPMINSD(v[1], v[4], v[1])
+			}
+			sort(v[0], v[1])
+			k.VPMINSD(v[1], v[2], v[2])
+			k.VPMAXSD(v[0], v[2], v[2])
+			k.ordered(v[2])
+			k.store(v[2], operand.Mem{Base: dst, Disp: 4 * at})
 		}
-		for i := 0; i < 16; i += lanes {
-			s := vector()
-			k.VPMOVZXWD(operand.Mem{Base: signs, Disp: 2 * i}, s)
-			k.VPSLLD(up, s, s)
-			k.and(sign, s, s)
-			k.xor(operand.Mem{Base: x, Disp: 4 * i}, s, s)
-			k.store(s, value(i))
+		for _, p := range append(in, dst) {
+			k.ADDQ(operand.Imm(64), p)
 		}
-		for i := range 16 {
-			at, sum := k.GP64(), k.XMM()
-			k.MOVQ(column(i), at)
-			cell := operand.Mem{Base: row, Index: at, Scale: 4}
-			k.VMOVSS(cell, sum)
-			k.VADDSS(value(i), sum, sum)
-			k.VMOVSS(sum, cell)
+	})
+	k.VZEROUPPER()
+	k.RET()
+}
+
+func exchangeKernel(k *kernel, tier string) {
+	k.function("exchange"+tier, "(low, high *int32, n int)", "exchange"+tier+" is exchange for n values, a multiple of 16 above 0.")
+	vector, lanes := k.vectors(tier)
+	low, high, n := k.arg("low"), k.arg("high"), k.arg("n")
+	k.loop(n, 16, func() {
+		for at := 0; at < 16; at += lanes {
+			a, b, least := vector(), operand.Mem{Base: high, Disp: 4 * at}, vector()
+			k.load(operand.Mem{Base: low, Disp: 4 * at}, a)
+			k.VPMINSD(b, a, least)
+			k.VPMAXSD(b, a, a)
+			k.store(least, operand.Mem{Base: low, Disp: 4 * at})
+			k.store(a, b)
 		}
-		k.ADDQ(operand.Imm(64), x)
-		k.ADDQ(operand.Imm(32), signs)
+		k.ADDQ(operand.Imm(64), low)
+		k.ADDQ(operand.Imm(64), high)
 	})
 	k.VZEROUPPER()
 	k.RET()

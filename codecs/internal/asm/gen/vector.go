@@ -104,6 +104,15 @@ func (k *kernel) load(from operand.Mem, v reg.VecVirtual) {
 	}
 }
 
+// copy copies a register.
+func (k *kernel) copy(from, to reg.VecVirtual) {
+	if to.Size() == 64 {
+		k.VMOVDQA64(from, to)
+	} else {
+		k.VMOVDQA(from, to)
+	}
+}
+
 func (k *kernel) store(v reg.VecVirtual, to operand.Mem) {
 	if v.Size() == 64 {
 		k.VMOVDQU64(v, to)
@@ -159,4 +168,12 @@ func (p parts) at(part, disp int) operand.Mem {
 		m.Index, m.Scale = p.length3, 1
 	}
 	return m
+}
+
+// like returns a new register as wide as v.
+func (k *kernel) like(v reg.VecVirtual) reg.VecVirtual {
+	if v.Size() == 64 {
+		return k.ZMM()
+	}
+	return k.YMM()
 }
