@@ -57,7 +57,8 @@ var layers = []layer{
 	{"proxy/quiet", nil},
 	{"proxy/internal/...", nil},
 
-	{"bpf/...", nil},
+	{"bpf", nil},
+	{"bpf/cgroup", nil},
 	{"tc/...", nil},
 	{"wan-sim/...", nil},
 

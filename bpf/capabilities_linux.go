@@ -1,0 +1,25 @@
+package bpf
+
+import (
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// missingCapabilities names what the process lacks of the capabilities that are needed; "": nothing.
+func missingCapabilities() string {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&header, &data[0]); err != nil {
+		return ""
+	}
+	has := func(c uint) bool { return data[c/32].Effective&(1<<(c%32)) != 0 }
+	var missing []string
+	if !has(unix.CAP_BPF) && !has(unix.CAP_SYS_ADMIN) { // which stands for CAP_BPF, as before it was split off
+		missing = append(missing, "CAP_BPF")
+	}
+	if !has(unix.CAP_NET_ADMIN) {
+		missing = append(missing, "CAP_NET_ADMIN")
+	}
+	return strings.Join(missing, " and ")
+}

@@ -1,0 +1,28 @@
+// Package bpf turns the TCP connections of a cgroup to a proxy by programs in the kernel (eBPF), so that nothing else on
+// the host is touched: other processes, the rules of nf_tables and the routes stay as they are.
+//
+// What each program does, in the order in which a connection meets them:
+//
+//	connect4, connect6          job's connect(2): a destination in one of the networks becomes the proxy's listener on loopback
+//	sockops                     handshake done: notes what the client with this address and port dialled; later counts bytes
+//	getsockopt                  proxy's SO_ORIGINAL_DST on the accepted socket: answers with what was noted
+//	getpeername4, getpeername6  job's getpeername(2): the server that it dialled, and never the proxy
+//
+// IPv4, IPv6, and the IPv4 of IPv6 sockets (::ffff:a.b.c.d) are turned alike. The client's own address is that which it
+// would have had without a proxy: a socket that is not bound gets the source address of the route to the server's network.
+//
+// Never turned are: what is not TCP; ports outside the range, and port 22; destinations in no network; addresses of this
+// host, so that a job's connections to itself stay what they are; the peers' tunnels; sockets with the proxy's mark;
+// sockets that are bound to a device; and sockets of another network namespace than the proxy's, for loopback there is
+// not its own. Multipath TCP (protocol 262) is left alone by the kernel: its connect calls no program, whatever on_death
+// says. A connection that is not turned costs a look-up at its connect and nothing after it.
+//
+// Whether anything is turned hangs on a beat, a time that the proxy renews: with the last one older than a few seconds
+// new connections go directly to their servers, or are refused, as the configuration says. Programs that let connections
+// pass are held by links, which end with the process. Programs that refuse are attached to the cgroup itself, and end with
+// the cgroup or with the next [Attach] to it: a proxy that is killed goes on refusing.
+//
+// It needs Linux 5.14 (SO_NETNS_COOKIE), CAP_BPF, CAP_NET_ADMIN and a hierarchy of cgroups of version 2; see package cgroup.
+package bpf
+
+//go:generate go run github.com/cilium/ebpf/cmd/bpf2go -cc clang-16 -strip llvm-strip-16 bpf redirect.c -- -O2 -g -Wall -Wextra -Werror

@@ -1,0 +1,45 @@
+package bpf
+
+import (
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Flows returns the connections that were turned, as many of the latest as the kernel's table has room for (65,536), in no
+// order.
+func (h *Hooks) Flows() ([]Flow, error) {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+		return nil, fmt.Errorf("bpf: clock: %w", err)
+	}
+	var all []Flow
+	var cookie uint64
+	var f bpfFlow
+	entries := h.objects.Flows.Iterate()
+	for entries.Next(&cookie, &f) {
+		end := f.Closed
+		if end == 0 {
+			end = uint64(now.Nano())
+		}
+		all = append(all, Flow{
+			Client: f.Client.addrPort(), Server: f.Server.addrPort(), Open: f.Closed == 0, Lasted: time.Duration(end - f.Opened),
+			Sent: f.Sent, Received: f.Received, SegmentsSent: f.SegmentsSent, SegmentsReceived: f.SegmentsReceived,
+		})
+	}
+	if err := entries.Err(); err != nil {
+		return nil, fmt.Errorf("bpf: flows: %w", err)
+	}
+	return all, nil
+}
+
+// Total returns the sum over all connections that were turned.
+func (h *Hooks) Total() (Total, error) {
+	var t bpfTotal
+	if err := h.objects.Totals.Lookup(uint32(0), &t); err != nil {
+		return Total{}, fmt.Errorf("bpf: totals: %w", err)
+	}
+	return Total{Taken: t.Taken, Refused: t.Refused, Sent: t.Sent, Received: t.Received,
+		SegmentsSent: t.SegmentsSent, SegmentsReceived: t.SegmentsReceived}, nil
+}

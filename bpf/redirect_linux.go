@@ -1,0 +1,257 @@
+package bpf
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Hooks are programs that are attached to cgroups. They turn connections in the network namespace in which they were
+// attached. Methods are safe for concurrent use.
+type Hooks struct {
+	config  Config // as at first: Update changes what the maps hold
+	objects bpfObjects
+	cgroup  *os.File // locked: one living process turns its connections
+	routes  *netlink.Handle
+	links   []link.Link
+	lasting []lasting
+
+	mu      sync.Mutex // guards what follows
+	maps    maps
+	stopped bool // Stop was called: there are no beats any more
+}
+
+// lasting is a program that is attached to the cgroup and not held by a link.
+type lasting struct {
+	program *ebpf.Program
+	attach  ebpf.AttachType
+}
+
+// errInUse says that another process turns the cgroup's connections.
+var errInUse = errors.New("another gradproxy takes its connections: stop it, or name another cgroup")
+
+// Attach loads the programs and attaches them. They turn nothing before the first Refresh. What a dead proxy left on the
+// cgroup is replaced.
+func Attach(c Config) (*Hooks, error) {
+	h := &Hooks{config: c}
+	if err := h.open(); err != nil {
+		return nil, errors.Join(explain(err), h.Close())
+	}
+	return h, nil
+}
+
+func (h *Hooks) open() (err error) {
+	if h.cgroup, err = lock(h.config.Cgroup); err != nil {
+		return err
+	}
+	if h.routes, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
+		return fmt.Errorf("netlink: %w", err)
+	}
+	if err := h.load(); err != nil {
+		return err
+	}
+	h.maps = newMaps(&h.objects)
+	if err := h.fill(); err != nil {
+		return err
+	}
+	return h.attach()
+}
+
+// lock makes sure that one living process at most turns the connections of a cgroup.
+func lock(folder string) (*os.File, error) {
+	f, err := os.Open(folder)
+	if err != nil {
+		return nil, err
+	}
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		err = errInUse
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("cgroup %s: %w", folder, err), f.Close())
+	}
+	return f, nil
+}
+
+func (h *Hooks) load() error {
+	spec, err := loadBpf()
+	if err != nil {
+		return err
+	}
+	netns, err := netnsCookie()
+	if err != nil {
+		return err
+	}
+	c, refuse := &h.config, uint32(0)
+	if c.Refuse {
+		refuse = 1
+	}
+	for name, value := range map[string]any{
+		bpfVarNetns: netns, bpfVarTimeout: uint64(c.Timeout), bpfVarMark: c.Mark, bpfVarRefuse: refuse,
+		bpfVarFirstPort: c.First, bpfVarLastPort: c.Last, bpfVarListen4: c.Listen4, bpfVarListen6: c.Listen6,
+	} {
+		if err := spec.Variables[name].Set(value); err != nil {
+			return fmt.Errorf("variable %s: %w", name, err)
+		}
+	}
+	return spec.LoadAndAssign(&h.objects, nil)
+}
+
+// netnsCookie returns the number by which programs know the thread's network namespace.
+func netnsCookie() (uint64, error) {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer unix.Close(fd)
+	cookie, err := unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
+	if err != nil {
+		return 0, fmt.Errorf("SO_NETNS_COOKIE, which Linux has since 5.14: %w", err)
+	}
+	return cookie, nil
+}
+
+// attach attaches what notes and answers first, what turns last.
+func (h *Hooks) attach() error {
+	o := &h.objects
+	for _, a := range []struct {
+		folder  string
+		attach  ebpf.AttachType
+		program *ebpf.Program
+	}{
+		{h.config.Proxy, ebpf.AttachCGroupGetsockopt, o.GpGetsockopt},
+		{h.config.Cgroup, ebpf.AttachCGroupSockOps, o.GpSockops},
+		{h.config.Cgroup, ebpf.AttachCgroupInet4GetPeername, o.GpGetpeername4},
+		{h.config.Cgroup, ebpf.AttachCgroupInet6GetPeername, o.GpGetpeername6},
+		{h.config.Cgroup, ebpf.AttachCGroupInet4Connect, o.GpConnect4},
+		{h.config.Cgroup, ebpf.AttachCGroupInet6Connect, o.GpConnect6},
+	} {
+		connects := a.program == o.GpConnect4 || a.program == o.GpConnect6
+		if connects {
+			if err := h.replace(a.program, a.attach); err != nil || h.config.Refuse {
+				if err != nil {
+					return err
+				}
+				continue
+			}
+		}
+		l, err := link.AttachCgroup(link.CgroupOptions{Path: a.folder, Attach: a.attach, Program: a.program})
+		if err != nil {
+			return fmt.Errorf("attach %v to %s: %w", a.attach, a.folder, err)
+		}
+		h.links = append(h.links, l)
+	}
+	return nil
+}
+
+// replace removes what a dead proxy has left at a place of the cgroup, and attaches program there for good if it is to
+// refuse.
+func (h *Hooks) replace(program *ebpf.Program, attach ebpf.AttachType) error {
+	left, err := h.leftOver(program, attach)
+	if err != nil {
+		return err
+	}
+	if h.config.Refuse {
+		err := link.RawAttachProgram(link.RawAttachProgramOptions{Target: int(h.cgroup.Fd()), Program: program, Attach: attach, Flags: unix.BPF_F_ALLOW_MULTI})
+		if err != nil {
+			return fmt.Errorf("attach %v to %s: %w", attach, h.config.Cgroup, err)
+		}
+		h.lasting = append(h.lasting, lasting{program, attach})
+	}
+	for _, p := range left {
+		err = errors.Join(err, h.detach(lasting{p, attach}), p.Close())
+	}
+	return err
+}
+
+// leftOver returns the programs of that name that are attached to the cgroup itself.
+func (h *Hooks) leftOver(program *ebpf.Program, attach ebpf.AttachType) (left []*ebpf.Program, err error) {
+	own, err := program.Info()
+	if err != nil {
+		return nil, err
+	}
+	attached, err := link.QueryPrograms(link.QueryOptions{Target: int(h.cgroup.Fd()), Attach: attach})
+	if err != nil {
+		return nil, fmt.Errorf("what is attached to %s: %w", h.config.Cgroup, err)
+	}
+	for _, a := range attached.Programs {
+		p, err := ebpf.NewProgramFromID(a.ID)
+		if errors.Is(err, os.ErrNotExist) {
+			continue // gone meanwhile
+		}
+		if err != nil {
+			return nil, err
+		}
+		if info, err := p.Info(); err == nil && info.Name == own.Name && info.Tag == own.Tag {
+			left = append(left, p)
+			continue
+		}
+		p.Close()
+	}
+	return left, nil
+}
+
+func (h *Hooks) detach(l lasting) error {
+	err := link.RawDetachProgram(link.RawDetachProgramOptions{Target: int(h.cgroup.Fd()), Program: l.program, Attach: l.attach})
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// explain says what to do about an error of the system.
+func explain(err error) error {
+	switch {
+	case errors.Is(err, syscall.EPERM):
+		if missing := missingCapabilities(); missing != "" {
+			return fmt.Errorf("bpf: %s is missing: run gradproxy as root, or give it CAP_BPF and CAP_NET_ADMIN (setcap, AmbientCapabilities=): %w", missing, err)
+		}
+		return fmt.Errorf("bpf: the kernel allows no programs here, as in a container or a user namespace: run gradproxy outside of it, or use forward: %w", err)
+	case errors.Is(err, ebpf.ErrNotSupported), errors.Is(err, syscall.ENOSYS):
+		return fmt.Errorf("bpf: this kernel lacks what is needed, Linux 5.14 with CONFIG_CGROUP_BPF: use mode: redirect or forward: %w", err)
+	}
+	return fmt.Errorf("bpf: %w", err)
+}
+
+// Stop ends the turning: new connections go directly, or are refused, as configured for a dead proxy. What is noted of
+// those that are open stays.
+func (h *Hooks) Stop() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.stopped = true
+	return h.objects.Beat.Put(uint32(0), uint64(0))
+}
+
+// Close removes the programs: connections go directly from then on.
+func (h *Hooks) Close() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.stopped = true
+	var errs []error
+	for _, l := range h.lasting {
+		errs = append(errs, h.detach(l))
+	}
+	for _, l := range h.links {
+		errs = append(errs, l.Close())
+	}
+	h.lasting, h.links = nil, nil
+	if h.objects.GpConnect4 != nil {
+		errs = append(errs, h.objects.Close())
+		h.objects = bpfObjects{}
+	}
+	if h.routes != nil {
+		h.routes.Close()
+	}
+	if h.cgroup != nil {
+		errs = append(errs, h.cgroup.Close())
+		h.cgroup = nil
+	}
+	return errors.Join(errs...)
+}

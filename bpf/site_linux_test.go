@@ -1,0 +1,260 @@
+package bpf
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+
+	"github.com/gradproxy/gradproxy/bpf/cgroup"
+	"github.com/gradproxy/gradproxy/integration/require"
+)
+
+// A site is a network namespace of a test's own. It has no name, so nothing is left behind.
+type site struct {
+	t  *testing.T
+	ns netns.NsHandle
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	require.Root(t)
+	s := &site{t: t}
+	var err error
+	onThread(func() { s.ns, err = netns.New() })
+	if err != nil {
+		t.Fatalf("network namespace: %v", err)
+	}
+	t.Cleanup(func() { s.ns.Close() })
+	s.do(func() { s.up("lo") })
+	return s
+}
+
+// onThread runs f on a thread that ends with it, so that f may change its namespace.
+func onThread(f func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // and never unlocked
+		f()
+	}()
+	<-done
+}
+
+// do runs f inside the site. Sockets that f opens, and processes that it starts, stay there.
+func (s *site) do(f func()) {
+	s.t.Helper()
+	onThread(func() {
+		if err := netns.Set(s.ns); err != nil {
+			s.t.Errorf("enter the namespace: %v", err)
+			return
+		}
+		f()
+	})
+}
+
+func (s *site) check(err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Error(err)
+	}
+}
+
+func (s *site) up(name string) {
+	l, err := netlink.LinkByName(name)
+	s.check(err)
+	if err == nil {
+		s.check(netlink.LinkSetUp(l))
+	}
+}
+
+func (s *site) address(device, text string) {
+	s.do(func() {
+		l, err := netlink.LinkByName(device)
+		s.check(err)
+		addr, err := netlink.ParseAddr(text)
+		s.check(err)
+		addr.Flags = syscall.IFA_F_NODAD
+		s.check(netlink.AddrAdd(l, addr))
+	})
+}
+
+func (s *site) route(network, via string) {
+	s.do(func() {
+		_, dst, err := net.ParseCIDR(network)
+		s.check(err)
+		s.check(netlink.RouteAdd(&netlink.Route{Dst: dst, Gw: net.ParseIP(via)}))
+	})
+}
+
+func (s *site) listen(network, addr string) *net.TCPListener {
+	s.t.Helper()
+	var l net.Listener
+	var err error
+	s.do(func() {
+		var c net.ListenConfig
+		c.SetMultipathTCP(false)
+		l, err = c.Listen(context.Background(), network, addr)
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { l.Close() })
+	return l.(*net.TCPListener)
+}
+
+// answer accepts on l and says word to each client, then echoes. seen, if given, looks at each connection first.
+func (s *site) answer(l *net.TCPListener, word string, seen func(*net.TCPConn)) {
+	go func() {
+		for {
+			c, err := l.AcceptTCP()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				if seen != nil {
+					seen(c)
+				}
+				if _, err := io.WriteString(c, word); err == nil {
+					_, _ = io.Copy(c, c)
+				}
+			}()
+		}
+	}()
+}
+
+// A bed is a job's host and a far one, joined by a wire, with a proxy and a cgroup on the job's host.
+//
+//	job 10.1.0.1, 2001:db8:1::1 ── 10.1.0.2 far 10.2.0.1, 2001:db8:2::1: servers, which answer "D"
+type bed struct {
+	t        *testing.T
+	job, far *site
+	group    *cgroup.Group
+	cgroup   string // the job's
+	proxies  [2]*net.TCPListener
+	seen     chan seen // connections that came to the proxy, which answers "P"
+}
+
+// seen is a connection as the proxy sees it.
+type seen struct{ client, server netip.AddrPort }
+
+const (
+	server4 = "10.2.0.1:20001"
+	server6 = "[2001:db8:2::1]:20001"
+	mark    = 0x67707879
+	timeout = time.Hour // unless a test makes the last beat older, the proxy lives
+)
+
+func newBed(t *testing.T) *bed {
+	t.Helper()
+	b := &bed{t: t, job: newSite(t), far: newSite(t), seen: make(chan seen, 1000)}
+	b.group = newGroup(t)
+	var err error
+	if b.cgroup, err = b.group.Job(); err != nil {
+		t.Fatal(err)
+	}
+	b.job.do(func() {
+		b.job.check(netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "wan"}, PeerName: "wan", PeerNamespace: netlink.NsFd(int(b.far.ns))}))
+	})
+	b.job.address("wan", "10.1.0.1/24")
+	b.job.address("wan", "2001:db8:1::1/64")
+	b.far.address("wan", "10.1.0.2/24")
+	b.far.address("wan", "2001:db8:1::2/64")
+	for _, s := range []*site{b.job, b.far} {
+		s.do(func() { s.up("wan") })
+	}
+	b.job.route("10.2.0.0/16", "10.1.0.2")
+	b.job.route("2001:db8:2::/48", "2001:db8:1::2")
+	for _, a := range []string{"10.2.0.1/16", "10.9.0.1/16", "2001:db8:2::1/48"} {
+		b.far.address("lo", a)
+	}
+	b.job.route("10.9.0.0/16", "10.1.0.2")
+	for _, a := range []string{server4, server6, "10.2.0.1:22", "10.2.0.1:80", "10.2.0.1:7443", "10.2.0.1:65535", "10.9.0.1:20001"} {
+		b.far.answer(b.far.listen("tcp", a), "D", nil)
+	}
+	for i, a := range []string{"127.0.0.1:0", "[::1]:0"} {
+		l := b.job.listen("tcp", a)
+		b.proxies[i] = l
+		b.job.answer(l, "P", func(c *net.TCPConn) {
+			b.seen <- seen{addrPort(c.RemoteAddr()), dialledBy(c, i == 0)}
+		})
+	}
+	return b
+}
+
+func newGroup(t *testing.T) *cgroup.Group {
+	t.Helper()
+	require.Root(t)
+	g, err := cgroup.New("test")
+	require.Named(t, "cgroup2", err == nil, "use a kernel with cgroups of version 2")
+	t.Cleanup(func() {
+		if err := g.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return g
+}
+
+func addrPort(a net.Addr) netip.AddrPort {
+	p := a.(*net.TCPAddr).AddrPort()
+	return netip.AddrPortFrom(p.Addr().Unmap(), p.Port())
+}
+
+// dialledBy asks for the original destination; zero if there is none.
+func dialledBy(c *net.TCPConn, v4 bool) (dst netip.AddrPort) {
+	raw, err := c.SyscallConn()
+	if err == nil {
+		_ = raw.Control(func(fd uintptr) { dst, err = originalDst(int(fd), v4) })
+	}
+	if err != nil {
+		return netip.AddrPort{}
+	}
+	return dst
+}
+
+func (b *bed) config() Config {
+	return Config{
+		Cgroup: b.cgroup, Proxy: b.group.Proxy(), First: 1024, Last: 65535, Mark: mark, Timeout: timeout,
+		Networks: []netip.Prefix{netip.MustParsePrefix("10.2.0.0/16"), netip.MustParsePrefix("2001:db8:2::/48"), netip.MustParsePrefix("10.1.0.0/24")},
+		Tunnels:  []netip.AddrPort{netip.MustParseAddrPort("10.2.0.1:7443")},
+		Listen4:  addrPort(b.proxies[0].Addr()).Port(), Listen6: addrPort(b.proxies[1].Addr()).Port(),
+	}
+}
+
+// attach attaches the programs for the time of the test, with a proxy that lives.
+func (b *bed) attach(c Config) *Hooks {
+	b.t.Helper()
+	h, err := b.tryAttach(c)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if err := h.Refresh(); err != nil {
+		b.t.Fatal(err)
+	}
+	return h
+}
+
+func (b *bed) tryAttach(c Config) (h *Hooks, err error) {
+	b.job.do(func() { h, err = Attach(c) })
+	if err == nil {
+		b.t.Cleanup(func() {
+			if err := h.Close(); err != nil {
+				b.t.Error(err)
+			}
+		})
+	}
+	require.Named(b.t, "bpf", !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.ENOSYS), "use a kernel that lets root load programs")
+	return h, err
+}
+
+func (b *bed) client() *client { return startClient(b.t, b.job, b.cgroup) }
