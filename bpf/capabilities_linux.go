@@ -1,12 +1,21 @@
 package bpf
 
 import (
+	"fmt"
 	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
-// missingCapabilities names what the process lacks of the capabilities that are needed; "": nothing.
+// Permitted tells what this process lacks to attach programs.
+func Permitted() error {
+	if missing := missingCapabilities(); missing != "" {
+		return fmt.Errorf("bpf: %s missing: run gradproxy as root, or give it CAP_BPF and CAP_NET_ADMIN (setcap, AmbientCapabilities=)", missing)
+	}
+	return nil
+}
+
+// missingCapabilities names what the process lacks of the capabilities that are needed; with the verb; "": nothing.
 func missingCapabilities() string {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
@@ -21,5 +30,11 @@ func missingCapabilities() string {
 	if !has(unix.CAP_NET_ADMIN) {
 		missing = append(missing, "CAP_NET_ADMIN")
 	}
-	return strings.Join(missing, " and ")
+	switch len(missing) {
+	case 0:
+		return ""
+	case 1:
+		return missing[0] + " is"
+	}
+	return strings.Join(missing, " and ") + " are"
 }

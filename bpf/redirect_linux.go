@@ -210,8 +210,8 @@ func (h *Hooks) detach(l lasting) error {
 func explain(err error) error {
 	switch {
 	case errors.Is(err, syscall.EPERM):
-		if missing := missingCapabilities(); missing != "" {
-			return fmt.Errorf("bpf: %s is missing: run gradproxy as root, or give it CAP_BPF and CAP_NET_ADMIN (setcap, AmbientCapabilities=): %w", missing, err)
+		if missing := Permitted(); missing != nil {
+			return fmt.Errorf("%w: %w", missing, err)
 		}
 		return fmt.Errorf("bpf: the kernel allows no programs here, as in a container or a user namespace: run gradproxy outside of it, or use forward: %w", err)
 	case errors.Is(err, ebpf.ErrNotSupported), errors.Is(err, syscall.ENOSYS):

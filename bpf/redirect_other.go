@@ -15,6 +15,9 @@ type Hooks struct{}
 // Attach returns an error.
 func Attach(Config) (*Hooks, error) { return nil, errLinux }
 
+// Permitted returns an error.
+func Permitted() error { return errLinux }
+
 // Update returns an error.
 func (*Hooks) Update([]netip.Prefix, []netip.AddrPort) error { return errLinux }
 

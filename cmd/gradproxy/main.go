@@ -13,6 +13,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -20,7 +21,10 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := context.WithCancel(context.Background())
+	if ends := slices.DeleteFunc([]os.Signal{os.Interrupt, syscall.SIGTERM}, signal.Ignored); len(ends) > 0 { // scripts' background ignores them
+		ctx, stop = signal.NotifyContext(ctx, ends...)
+	}
 	context.AfterFunc(ctx, stop) // a second signal ends a command that does not heed the first
 	code := execute(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
@@ -31,6 +35,7 @@ func main() {
 func commands() []*cobra.Command {
 	return []*cobra.Command{
 		runCommand(),
+		execCommand(),
 		checkCommand(),
 		certCommand(),
 		demoCommand(),
@@ -66,6 +71,12 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err == nil {
 		return 0
 	}
+	if exit := (*exitError)(nil); errors.As(err, &exit) {
+		if exit.err != nil {
+			printError(stderr, exit.err)
+		}
+		return exit.code
+	}
 	printError(stderr, err)
 	if usage := (*usageError)(nil); !began || errors.As(err, &usage) {
 		return 2
@@ -93,6 +104,15 @@ func (e *usageError) Error() string { return e.err.Error() }
 func (e *usageError) Unwrap() error { return e.err }
 
 func usagef(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
+
+// An exitError is an exit code of its own, with an error if there is something to say.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string { return fmt.Sprintf("exit code %d", e.code) }
+func (e *exitError) Unwrap() error { return e.err }
 
 // printError writes each line of err with the program's name before it. Joined errors have a line each.
 func printError(w io.Writer, err error) {

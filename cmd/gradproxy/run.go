@@ -66,8 +66,8 @@ func newLogger(w io.Writer, format, level string) (*slog.Logger, error) {
 
 // load reads a configuration with the certificates that it names. The error, of one line for each problem, is one of
 // usage.
-func load(file string) (*config.Config, config.Problems, error) {
-	c, problems := config.Load(file, site.Known())
+func load(file string, known config.Known) (*config.Config, config.Problems, error) {
+	c, problems := config.Load(file, known)
 	if len(problems.Errors()) == 0 {
 		problems = append(problems, c.Identify(time.Now())...)
 	}
@@ -82,7 +82,7 @@ func run(ctx context.Context, file string, log *slog.Logger) error {
 	signal.Notify(signals, syscall.SIGHUP, syscall.SIGTERM, os.Interrupt)
 	defer signal.Stop(signals)
 
-	c, problems, err := load(file)
+	c, problems, err := load(file, site.Known())
 	if err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func run(ctx context.Context, file string, log *slog.Logger) error {
 
 // reload puts the file in force as it is now, if it is good.
 func reload(s *site.Site, file string, log *slog.Logger) {
-	c, problems, err := load(file)
+	c, problems, err := load(file, site.Known())
 	warn(log, problems)
 	if err == nil {
 		err = s.Reload(c)

@@ -16,7 +16,7 @@ python=${PYTHON:-python3.11}
 # list of its packages with their versions: `pip freeze`) and after_NAME below if that is not enough.
 install_one() {
 	case $1 in
-	tools)         debian nftables iproute2 gcc binutils libc6-dev ;;
+	tools)         debian nftables iproute2 gcc binutils libc6-dev clang-16 llvm-16 ;;
 	haproxy)       debian haproxy ;;
 	fashion-mnist) debian dataset-fashion-mnist ;;
 	torch113)      debian python3-torch ;; # 1.13.1, Gloo without a handshake; run by /usr/bin/python3

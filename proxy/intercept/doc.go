@@ -1,10 +1,10 @@
 // Package intercept takes over TCP connections of jobs before they reach the WAN and says where each was going.
 //
-// There are three ways. [Forward] listens on an address that the job is told, and has one target. [Redirect] (Linux)
+// There are four ways. [Forward] listens on an address that the job is told, and has one target. [Redirect] (Linux)
 // lets the job connect to the peers' real addresses: rules of nf_tables turn the connections to a local listener, which
 // reads the original destination with SO_ORIGINAL_DST. A transparent Redirect, on a gateway, is given the packets of other
 // hosts as they are (TPROXY), so that its sockets have the servers' addresses; with [TransparentControl] the connections
-// that it makes can have the clients'.
+// that it makes can have the clients'. [Hooked] leaves the turning to others, such as programs on a cgroup.
 //
 // The rules are data, a [Plan], which can be printed before anything is touched. They are made so that a host is not
 // harmed by them:

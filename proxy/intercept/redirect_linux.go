@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -115,30 +114,9 @@ func (r *Redirect) Plan() Plan {
 func (r *Redirect) Serve(ctx context.Context, handle Handler) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	failed := make(chan error, len(r.listeners))
-	for _, l := range r.listeners {
-		go func() { failed <- acceptAll(ctx, l, r.config.Gate, r.log, func(c *net.TCPConn) { r.hand(c, handle) }) }()
-	}
-	go r.keep(ctx)
-	var err error
-	for range r.listeners {
-		err = errors.Join(err, <-failed)
-		if err != nil {
-			cancel() // one family without the other is not what was asked for
-		}
-	}
+	go keepAlive(ctx, r.refresh, r.config.Failed, r.log)
+	err := serveTurned(ctx, r.listeners, r.config.Gate, r.log, r.target, handle)
 	return errors.Join(err, r.Stop())
-}
-
-// hand gives c on, or resets it if its client came to the listener itself.
-func (r *Redirect) hand(c *net.TCPConn, handle Handler) {
-	server, err := r.target(c)
-	if err != nil {
-		r.log.Warn("intercept: connection refused", "client", c.RemoteAddr().String(), "err", err)
-		reset(c)
-		return
-	}
-	handle(c, server)
 }
 
 // target returns the address that the client of an intercepted connection dialled.
@@ -153,28 +131,7 @@ func (r *Redirect) target(c *net.TCPConn) (netip.AddrPort, error) {
 	return local, nil
 }
 
-// keep refreshes the rules until ctx ends. Rules that somebody removed (nft flush ruleset) are written again.
-func (r *Redirect) keep(ctx context.Context) {
-	tick := time.NewTicker(Refresh)
-	defer tick.Stop()
-	healthy := true
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		err := r.refresh()
-		if err != nil {
-			r.log.Error("intercept: the rules could not be refreshed: new connections soon bypass the proxy", "err", err)
-		}
-		if r.config.Failed != nil && (err != nil || !healthy) {
-			r.config.Failed(err)
-		}
-		healthy = err == nil
-	}
-}
-
+// refresh keeps the rules in force. Rules that somebody removed (nft flush ruleset) are written again.
 func (r *Redirect) refresh() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

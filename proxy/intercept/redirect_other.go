@@ -41,3 +41,21 @@ func Control(_, _ string, _ syscall.RawConn) error { return nil }
 
 // TransparentControl returns an error.
 func TransparentControl(_, _ string, _ syscall.RawConn) error { return errLinux }
+
+// A Hooked takes over connections by hooks, which only Linux has.
+type Hooked struct{}
+
+// NewHooked returns an error.
+func NewHooked(HookedConfig) (*Hooked, error) { return nil, errLinux }
+
+// Addrs returns none.
+func (*Hooked) Addrs() []netip.AddrPort { return nil }
+
+// Serve returns an error.
+func (*Hooked) Serve(context.Context, Handler) error { return errLinux }
+
+// Update returns an error.
+func (*Hooked) Update([]netip.Prefix, []netip.AddrPort) error { return errLinux }
+
+// Close does nothing.
+func (*Hooked) Close() error { return nil }

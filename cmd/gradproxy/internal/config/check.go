@@ -157,6 +157,16 @@ func (k *checker) interception() {
 	if i.Mode == ModeTProxy && i.Gateway {
 		k.warnf(i.line, "intercept.gateway", "it means nothing with mode: tproxy, which takes what other hosts send anyway, and nothing else")
 	}
+	if i.Mode == ModeCgroup {
+		switch {
+		case i.Cgroup == "" && !k.known.Exec:
+			k.errorf(i.line, "intercept.cgroup", "it is missing: name the folder of the cgroup, such as /sys/fs/cgroup/training.slice")
+		case i.Gateway:
+			k.warnf(i.line, "intercept.gateway", "it means nothing with mode: cgroup, which takes connections of this host only")
+		}
+	} else if i.Cgroup != "" {
+		k.warnf(i.line, "intercept.cgroup", "it means nothing without mode: cgroup")
+	}
 	for n, f := range k.Forward {
 		where := fmt.Sprintf("forward[%d]", n)
 		switch {

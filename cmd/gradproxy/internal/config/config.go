@@ -69,6 +69,7 @@ type Intercept struct {
 	Ports   intercept.Ports // destination ports; default 1024-65535
 	Refuse  bool            // on_death: refuse; default direct
 	Gateway bool            // also what other hosts send through this one; default false
+	Cgroup  string          // folder of the cgroup of ModeCgroup; "": one that is made for the command of gradproxy exec
 
 	line int
 }
@@ -80,6 +81,7 @@ const (
 	ModeOff      Mode = iota // none do; "off"
 	ModeRedirect             // nf_tables turn those of this host to the proxy; "redirect"
 	ModeTProxy               // a gateway takes those of the hosts behind it, and keeps their addresses; "tproxy"
+	ModeCgroup               // programs in the kernel turn those of a cgroup's processes to the proxy; "cgroup"
 )
 
 // A Forward is a listener with one target.

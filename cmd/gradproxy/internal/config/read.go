@@ -24,6 +24,8 @@ const maxFile = 1 << 20
 type Known struct {
 	Codec     func(text string) (codecs.Codec, error)
 	Protocols []string
+	// Exec says that the file is for gradproxy exec, which takes its command's connections, whatever intercept.mode says.
+	Exec bool
 }
 
 // Load reads and checks a file. Problems are all that was found, in the order of the lines; the Config may be used only
@@ -59,6 +61,9 @@ func parse(file string, text []byte, known Known) (*Config, Problems) {
 	c := defaults(file)
 	if root := d.Parse(text); root != nil {
 		d.config(c)(root, "")
+		if known.Exec {
+			c.Intercept.Mode, c.Intercept.Gateway, c.Intercept.Cgroup = ModeCgroup, false, ""
+		}
 		c.complete(filepath.Dir(file))
 		c.check(&d.Problems, known)
 	}
@@ -134,10 +139,11 @@ func (d *document) peer(p *Peer) reader {
 
 func (d *document) intercept(i *Intercept) reader {
 	return d.at(&i.line, d.object(map[string]reader{
-		"mode":     d.oneOf(func(k int) { i.Mode = Mode(k) }, Off, "redirect", "tproxy"),
+		"mode":     d.oneOf(func(k int) { i.Mode = Mode(k) }, Off, "redirect", "tproxy", "cgroup"),
 		"ports":    value(d, &i.Ports, parsePorts),
 		"on_death": d.oneOf(func(k int) { i.Refuse = k == 1 }, "direct", "refuse"),
 		"gateway":  value(d, &i.Gateway, parseBool),
+		"cgroup":   value(d, &i.Cgroup, parseText),
 	}))
 }
 

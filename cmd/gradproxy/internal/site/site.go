@@ -40,8 +40,8 @@ type Site struct {
 	carriers net.Listener // of the tunnel; nil: off
 	admin    net.Listener // nil: off
 	forwards []*intercept.Forward
-	redirect *intercept.Redirect // nil: off
-	keeper   *keeper             // nil: nothing outlives the process
+	redirect interceptor // nil: off
+	keeper   *keeper     // nil: nothing outlives the process
 
 	reloading sync.Mutex                    // one Reload at a time
 	config    atomic.Pointer[config.Config] // what is in force; it does not change
@@ -86,13 +86,11 @@ func (s *Site) open(c *config.Config) (err error) {
 		}
 		s.forwards = append(s.forwards, forward)
 	}
-	if c.Intercept.Mode != config.ModeOff {
-		if s.redirect, err = intercept.NewRedirect(s.redirectConfig(c)); err != nil {
-			return err
-		}
-	}
 	s.registry = prometheus.NewRegistry()
 	s.counts = newCounts(s.registry, s.version)
+	if err := s.intercept(c); err != nil {
+		return err
+	}
 	s.proxy, err = proxy.New(proxy.Config{
 		Open: s.openStream, Codecs: codecs.New, PeerCodecs: s.peerCodecs, Protocols: parsers.Protocols(), Settings: settings,
 		AsClient: asClient(c), Own: s.own(), Answer: c.Tunnel.Resume, Memory: c.Memory, Values: values(c), Residuals: c.State.Memory, Log: s.log, Metrics: proxy.NewMetrics(s.registry), Control: control(c),
@@ -108,6 +106,36 @@ func (s *Site) open(c *config.Config) (err error) {
 		return err
 	}
 	s.registry.MustRegister(&tunnelCollector{s.tunnel})
+	return nil
+}
+
+// An interceptor takes connections that were made to the peers' networks.
+type interceptor interface {
+	Addrs() []netip.AddrPort
+	Serve(ctx context.Context, handle intercept.Handler) error
+	Update(networks []netip.Prefix, tunnels []netip.AddrPort) error
+	Close() error
+}
+
+// intercept begins to take connections as c says.
+func (s *Site) intercept(c *config.Config) error {
+	switch c.Intercept.Mode {
+	case config.ModeOff:
+		return nil
+	case config.ModeCgroup:
+		h, err := s.newHooked(c)
+		if err != nil {
+			return err // and not an interceptor that holds nil
+		}
+		s.redirect = h
+		s.registry.MustRegister(h)
+		return nil
+	}
+	r, err := intercept.NewRedirect(s.redirectConfig(c))
+	if err != nil {
+		return err
+	}
+	s.redirect = r
 	return nil
 }
 

@@ -1,0 +1,390 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gradproxy/gradproxy/bpf/cgroup"
+	"github.com/gradproxy/gradproxy/integration/require"
+)
+
+// needsHooks skips the test where programs cannot be attached to cgroups.
+func needsHooks(t *testing.T) {
+	t.Helper()
+	require.Root(t)
+	g, err := cgroup.New("probe")
+	require.Named(t, "cgroup2", err == nil, "use a kernel with cgroups of version 2")
+	if err := g.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// loneSite writes a configuration that needs no certificates, no peer and no port that another may have.
+func loneSite(t *testing.T) string {
+	t.Helper()
+	file := filepath.Join(openFolder(t), "gradproxy.yaml")
+	text := `site: lone
+tunnel: {listen: "off", insecure: true}
+peers: [{name: far, dial: "127.0.0.1:1", networks: [192.0.2.0/24], may_dial: ["198.51.100.0/24:1024-65535"]}]
+admin: "off"
+`
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// openFolder makes a folder that every user may look into.
+func openFolder(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "gradproxy-test-")
+	if err := errors.Join(err, os.Chmod(dir, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+// gradproxyCommand is this test binary as the program.
+func gradproxyCommand(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self)
+	cmd.Args = append([]string{"gradproxy"}, args...)
+	cmd.WaitDelay = time.Minute
+	return cmd
+}
+
+// shell is gradproxy exec of a shell's script.
+func shell(t *testing.T, script string) *exec.Cmd {
+	return gradproxyCommand(t, "exec", "-c", loneSite(t), "--log-level", "error", "--", "sh", "-c", script)
+}
+
+func exitCode(t *testing.T, err error) int {
+	t.Helper()
+	exit := (*exec.ExitError)(nil)
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	if err == nil {
+		return 0
+	}
+	return exit.ExitCode()
+}
+
+// The exit code is the command's, whatever ended it, and the standard files are the command's.
+func TestExecExitsAsTheCommand(t *testing.T) {
+	needsHooks(t)
+	file := loneSite(t)
+	for _, x := range []struct {
+		args   []string
+		code   int
+		stderr string
+	}{
+		{[]string{"true"}, 0, ""},
+		{[]string{"sh", "-c", "exit 1"}, 1, ""},
+		{[]string{"sh", "-c", "exit 203"}, 203, ""},
+		{[]string{"sh", "-c", "kill -TERM $$"}, 128 + 15, ""},
+		{[]string{"sh", "-c", "kill -KILL $$"}, 128 + 9, ""},
+		{[]string{"no-such-command"}, 127, "gradproxy: no-such-command: there is no such command: correct the name, or give its path\n"},
+		{[]string{filepath.Dir(file)}, 126, "gradproxy: " + filepath.Dir(file) + " cannot be run: is a directory\n"},
+		{[]string{"sh", "-c", "exec cat -n; false", "-c", "--stats"}, 0, ""}, // what looks like flags is the command's
+	} {
+		cmd := gradproxyCommand(t, append([]string{"exec", "-c", file, "--log-level", "error", "--"}, x.args...)...)
+		cmd.Stdin = strings.NewReader("said\n")
+		var out, stderr bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &out, &stderr
+		if code := exitCode(t, cmd.Run()); code != x.code || stderr.String() != x.stderr {
+			t.Errorf("%q: exit code %d and %q, want %d and %q", x.args, code, stderr.String(), x.code, x.stderr)
+		}
+		if strings.Contains(strings.Join(x.args, " "), "cat") && out.String() != "     1\tsaid\n" {
+			t.Errorf("%q says %q", x.args, out.String())
+		}
+	}
+	left(t, 0)
+}
+
+// left checks how many groups of these tests' proxies there are.
+func left(t *testing.T, want int) {
+	t.Helper()
+	if got := groups(t); len(got) != want {
+		t.Errorf("cgroups left: %v, want %d", got, want)
+	}
+}
+
+func groups(t *testing.T) []string {
+	t.Helper()
+	g, err := cgroup.New("look")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	all, err := filepath.Glob(filepath.Join(filepath.Dir(filepath.Dir(g.Proxy())), "gradproxy-lone-*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// startReady starts cmd and waits for the line "ready" of the command.
+func startReady(t *testing.T, cmd *exec.Cmd) io.Reader {
+	t.Helper()
+	in, err1 := cmd.StdinPipe() // stays open
+	out, err2 := cmd.StdoutPipe()
+	cmd.Stderr = os.Stderr
+	if err := errors.Join(err1, err2, cmd.Start()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { in.Close(); cmd.Process.Kill() })
+	untilReads(t, out, "ready\n")
+	return out
+}
+
+// untilReads reads until the text ends with want.
+func untilReads(t *testing.T, r io.Reader, want string) string {
+	t.Helper()
+	var text []byte
+	for one := make([]byte, 1); !bytes.HasSuffix(text, []byte(want)); text = append(text, one[0]) {
+		if _, err := io.ReadFull(r, one); err != nil {
+			t.Fatalf("%v after %q, want %q", err, text, want)
+		}
+	}
+	return string(text)
+}
+
+func TestExecPassesSignals(t *testing.T) {
+	needsHooks(t)
+	for name, sig := range map[string]syscall.Signal{"HUP": unix.SIGHUP, "INT": unix.SIGINT, "QUIT": unix.SIGQUIT, "TERM": unix.SIGTERM, "USR1": unix.SIGUSR1, "USR2": unix.SIGUSR2, "WINCH": unix.SIGWINCH} {
+		t.Run(name, func(t *testing.T) {
+			cmd := shell(t, fmt.Sprintf(`trap 'exit 77' %s; echo ready; while :; do sleep 0.02; done`, name))
+			startReady(t, cmd)
+			if err := cmd.Process.Signal(sig); err != nil {
+				t.Fatal(err)
+			}
+			if code := exitCode(t, cmd.Wait()); code != 77 {
+				t.Errorf("exit code %d, want that of the trap", code)
+			}
+		})
+	}
+	t.Run("untrapped", func(t *testing.T) {
+		cmd := shell(t, `echo ready; read x`)
+		startReady(t, cmd)
+		cmd.Process.Signal(unix.SIGINT)
+		if code := exitCode(t, cmd.Wait()); code != 130 {
+			t.Errorf("exit code %d, want 130", code)
+		}
+	})
+	t.Run("ignored as by nohup", func(t *testing.T) {
+		inner := shell(t, `echo ready; read x; exit 3`)
+		program := filepath.Join(openFolder(t), inner.Args[0])
+		if err := os.Symlink(inner.Path, program); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command("sh", append([]string{"-c", `trap "" HUP INT; exec "$0" "$@"`, program}, inner.Args[1:]...)...)
+		in, _ := cmd.StdinPipe()
+		out, err := cmd.StdoutPipe()
+		if err := errors.Join(err, cmd.Start()); err != nil {
+			t.Fatal(err)
+		}
+		untilReads(t, out, "ready\n")
+		cmd.Process.Signal(unix.SIGHUP)
+		cmd.Process.Signal(unix.SIGINT)
+		io.WriteString(in, "\n")
+		if code := exitCode(t, cmd.Wait()); code != 3 {
+			t.Errorf("exit code %d, want the command's", code)
+		}
+	})
+}
+
+// pty is a terminal that a command controls; what is written to it is typed.
+func pty(t *testing.T, cmd *exec.Cmd) *os.File {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { master.Close() })
+	number, err1 := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
+	err2 := unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0)
+	slave, err3 := os.OpenFile("/dev/pts/"+strconv.Itoa(number), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err := errors.Join(err1, err2, err3); err != nil {
+		t.Fatal(err)
+	}
+	defer slave.Close()
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cmd.Process.Kill() })
+	return master
+}
+
+// waitStopped waits until a child of this process is stopped.
+func waitStopped(t *testing.T, pid int) {
+	t.Helper()
+	var status unix.WaitStatus
+	if _, err := unix.Wait4(pid, &status, unix.WUNTRACED, nil); err != nil || !status.Stopped() {
+		t.Fatalf("not stopped: %v %v", status, err)
+	}
+}
+
+// untilGiven waits until another process group than that one has the terminal.
+func untilGiven(t *testing.T, tty *os.File, group int) {
+	t.Helper()
+	for began := time.Now(); ; time.Sleep(time.Millisecond) {
+		switch has, err := unix.IoctlGetInt(int(tty.Fd()), unix.TIOCGPGRP); {
+		case err != nil:
+			t.Fatal(err)
+		case has != group:
+			return
+		case time.Since(began) > time.Minute:
+			t.Fatal("the command that reads is not given the terminal")
+		}
+	}
+}
+
+// What is typed at the terminal reaches the command, once, whether or not it reads from it.
+func TestExecTerminal(t *testing.T) {
+	needsHooks(t)
+	for name, idle := range map[string]string{"reads": "read x", "does not read": "while :; do sleep 0.02; done"} {
+		t.Run(name, func(t *testing.T) {
+			cmd := shell(t, `trap 'echo interrupted; sleep 0.1; exit 5' INT; echo ready; `+idle)
+			tty := pty(t, cmd)
+			untilReads(t, tty, "ready\r\n")
+			if name == "reads" { // a signal that comes before it reads is forgotten by some shells' read
+				untilGiven(t, tty, cmd.Process.Pid)
+			}
+			io.WriteString(tty, "\x03") // Ctrl-C
+			code := exitCode(t, cmd.Wait())
+			rest, _ := io.ReadAll(tty) // ends with EIO once nobody has the terminal open
+			if n := strings.Count(string(rest), "interrupted"); code != 5 || n != 1 {
+				t.Errorf("exit code %d, interrupted %d times: %q", code, n, rest)
+			}
+		})
+	}
+	t.Run("reads lines", func(t *testing.T) {
+		cmd := shell(t, `echo ready; read x; echo "got $x"; exit 6`)
+		tty := pty(t, cmd)
+		untilReads(t, tty, "ready\r\n")
+		io.WriteString(tty, "a word\n")
+		untilReads(t, tty, "got a word\r\n")
+		if code := exitCode(t, cmd.Wait()); code != 6 {
+			t.Errorf("exit code %d", code)
+		}
+	})
+	t.Run("stops and goes on", func(t *testing.T) {
+		cmd := shell(t, `trap 'echo again' CONT; trap 'exit 5' INT; echo ready; while :; do sleep 0.02; done`)
+		tty := pty(t, cmd)
+		untilReads(t, tty, "ready\r\n")
+		io.WriteString(tty, "\x1a") // Ctrl-Z
+		waitStopped(t, cmd.Process.Pid)
+		cmd.Process.Signal(unix.SIGCONT)
+		untilReads(t, tty, "again\r\n")
+		io.WriteString(tty, "\x03")
+		if code := exitCode(t, cmd.Wait()); code != 5 {
+			t.Errorf("exit code %d", code)
+		}
+	})
+}
+
+// A killed proxy leaves the command running. Its cgroup goes with the next start after the command's end.
+func TestExecKilled(t *testing.T) {
+	needsHooks(t)
+	cmd := shell(t, `echo ready; read x; echo alive; read x`)
+	out, in, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	words, type_, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stdin, cmd.Stdout = words, in
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	in.Close()
+	words.Close()
+	untilReads(t, out, "ready\n")
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	cmd.Wait()
+	io.WriteString(type_, "\n")
+	untilReads(t, out, "alive\n")
+	left(t, 1) // though two have started since
+	type_.Close()
+	if _, err := io.ReadAll(out); err != nil { // it has ended
+		t.Fatal(err)
+	}
+	for began := time.Now(); len(groups(t)) > 0; { // as soon as the kernel is done with it
+		if time.Since(began) > time.Minute {
+			t.Fatalf("left: %v", groups(t))
+		}
+	}
+}
+
+// Who may not is told what is missing, in one line.
+func TestExecWithoutPrivileges(t *testing.T) {
+	require.Root(t)
+	for want, caps := range map[string][]uintptr{
+		"CAP_BPF and CAP_NET_ADMIN are missing": nil,
+		"CAP_BPF is missing":                    {unix.CAP_NET_ADMIN},
+		"CAP_NET_ADMIN is missing":              {unix.CAP_BPF},
+	} {
+		cmd := shell(t, "true")
+		cmd.Path = readable(t, cmd.Path)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}, AmbientCaps: caps}
+		out, err := cmd.CombinedOutput()
+		if code := exitCode(t, err); code != 1 || !strings.HasPrefix(string(out), "gradproxy: bpf: "+want+": run gradproxy as root, or ") || strings.Count(string(out), "\n") != 1 {
+			t.Errorf("with %v: exit code %d, %q", caps, code, out)
+		}
+	}
+}
+
+// readable returns a copy of a program that every user may run.
+func readable(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	copied := filepath.Join(openFolder(t), "gradproxy")
+	if err := errors.Join(err, os.WriteFile(copied, text, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	return copied
+}
+
+// The command is in a cgroup of its own, below that of gradproxy, and --stats tells of no connection where there was none.
+func TestExecStats(t *testing.T) {
+	needsHooks(t)
+	file := filepath.Join(t.TempDir(), "stats.json")
+	cmd := gradproxyCommand(t, "exec", "-c", loneSite(t), "--log-level", "error", "--stats", file, "--", "cat", "/proc/self/cgroup")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(out), "/gradproxy-lone-") || !strings.HasSuffix(strings.TrimSpace(string(out)), "/job") {
+		t.Errorf("the command is in %s", out)
+	}
+	text, err := os.ReadFile(file)
+	var s stats
+	if err := errors.Join(err, json.Unmarshal(text, &s)); err != nil || s.Connections == nil || len(s.Connections) != 0 {
+		t.Errorf("%v: %s", err, text)
+	}
+}

@@ -1,0 +1,127 @@
+package job
+
+import (
+	"fmt"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Job is a command that runs.
+type Job struct {
+	pid int // and its process group
+	tty *terminal
+
+	mu    sync.Mutex
+	ended bool // the pid may belong to another
+}
+
+// Start starts args in the cgroup of that folder.
+func Start(args []string, cgroup string) (*Job, error) {
+	path, err := find(args[0])
+	if err != nil {
+		return nil, err
+	}
+	group, err := os.Open(cgroup)
+	if err != nil {
+		return nil, err
+	}
+	defer group.Close()
+	pid, err := syscall.ForkExec(path, args, &syscall.ProcAttr{
+		Env: os.Environ(), Files: []uintptr{0, 1, 2},
+		Sys: &syscall.SysProcAttr{Setpgid: true, UseCgroupFD: true, CgroupFD: int(group.Fd())},
+	})
+	if err != nil {
+		return nil, &StartError{codeNotRunnable, fmt.Errorf("%s cannot be run: %w", path, err)}
+	}
+	signal.Ignore(unix.SIGTTOU) // the terminal may be given from and to the background; the command was started before
+	return &Job{pid: pid, tty: openTerminal()}, nil
+}
+
+// Signals lists what Pass hands on, but for those that this process was told to ignore when it started, as nohup does: the
+// command then ignores them as well.
+func Signals() []os.Signal {
+	var all []os.Signal
+	for _, s := range []syscall.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH, unix.SIGTSTP, unix.SIGCONT} {
+		if !signal.Ignored(s) {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// Pass hands a signal on to the command: to its whole group what a terminal would send to a group, if this process was
+// sent it so, and else to the process alone.
+func (j *Job) Pass(sig os.Signal) {
+	s, ok := sig.(syscall.Signal)
+	if !ok {
+		return
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.ended {
+		return
+	}
+	to := j.pid
+	switch s {
+	case unix.SIGCONT:
+		j.tty.resume(j.pid)
+		to = -j.pid
+	case unix.SIGTSTP:
+		to = -j.pid
+	case unix.SIGINT, unix.SIGQUIT, unix.SIGHUP, unix.SIGWINCH:
+		if j.tty.ours() {
+			to = -j.pid
+		}
+	}
+	_ = unix.Kill(to, s) // it may have ended, or have become another user's
+}
+
+// Wait waits for the command's end and returns its exit code; 128 and the number of the signal that ended it.
+func (j *Job) Wait() (int, error) {
+	defer j.tty.close()
+	for {
+		var status unix.WaitStatus
+		_, err := unix.Wait4(j.pid, &status, unix.WUNTRACED, nil)
+		switch {
+		case err == unix.EINTR:
+		case err != nil:
+			return 0, os.NewSyscallError("wait4", err)
+		case status.Stopped():
+			j.stopped(status.StopSignal())
+		default:
+			j.mu.Lock()
+			defer j.mu.Unlock()
+			j.ended = true
+			j.tty.reclaim(j.pid)
+			if status.Signaled() {
+				return 128 + int(status.Signal()), nil
+			}
+			return status.ExitStatus(), nil
+		}
+	}
+}
+
+// stopped follows the command into its stop, or gives it the terminal that it stopped for.
+func (j *Job) stopped(s syscall.Signal) {
+	j.mu.Lock()
+	who := os.Getpid()
+	if j.tty.wasGiven() {
+		who = 0 // the terminal told the command's group alone: the rest of the shell's job stops, too
+	}
+	follow := s == unix.SIGTSTP // what else stops it, as SIGSTOP, is between the command and who sent it
+	if s == unix.SIGTTIN || s == unix.SIGTTOU {
+		if j.tty.give(j.pid) {
+			_ = unix.Kill(-j.pid, unix.SIGCONT)
+		} else {
+			follow = j.tty != nil
+		}
+	}
+	j.mu.Unlock() // who resumes this process is heard at once
+	if follow {
+		_ = unix.Kill(who, unix.SIGSTOP)
+	}
+}

@@ -1,0 +1,25 @@
+//go:build !linux
+
+package job
+
+import (
+	"errors"
+	"os"
+)
+
+// A Job is a command that runs.
+type Job struct{}
+
+// Start returns an error.
+func Start([]string, string) (*Job, error) {
+	return nil, errors.New("exec needs Linux: use gradproxy run with forward")
+}
+
+// Signals returns none.
+func Signals() []os.Signal { return nil }
+
+// Pass does nothing.
+func (*Job) Pass(os.Signal) {}
+
+// Wait returns 0.
+func (*Job) Wait() (int, error) { return 0, nil }

@@ -1,0 +1,90 @@
+package intercept
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/netip"
+)
+
+// A Hooked takes over the connections that hooks turn to it.
+type Hooked struct {
+	config    HookedConfig
+	log       *slog.Logger
+	listeners []*net.TCPListener
+	hooks     Hooks
+}
+
+// NewHooked opens the listeners and puts hooks in force.
+func NewHooked(c HookedConfig) (*Hooked, error) {
+	h := &Hooked{config: c, log: orDiscard(c.Log)}
+	if err := h.open(); err != nil {
+		return nil, errors.Join(err, h.Close())
+	}
+	return h, nil
+}
+
+func (h *Hooked) open() error {
+	families := RedirectConfig{Networks: h.config.Networks}
+	var ports [2]uint16
+	for i, f := range []struct {
+		network  string
+		is       func(netip.Addr) bool
+		loopback netip.Addr
+	}{{"tcp4", netip.Addr.Is4, loopback4}, {"tcp6", netip.Addr.Is6, netip.IPv6Loopback()}} {
+		if !families.has(f.is) {
+			continue
+		}
+		l, err := listen(f.network, netip.AddrPortFrom(f.loopback, 0), nil)
+		if err != nil {
+			return err
+		}
+		h.listeners = append(h.listeners, l)
+		ports[i] = addrPort(l.Addr()).Port()
+	}
+	hooks, err := h.config.Attach(ports[0], ports[1])
+	if err != nil {
+		return err
+	}
+	h.hooks = hooks
+	return hooks.Refresh()
+}
+
+// Addrs returns the listeners' addresses, which no peer may make the proxy dial.
+func (h *Hooked) Addrs() []netip.AddrPort {
+	var all []netip.AddrPort
+	for _, l := range h.listeners {
+		all = append(all, addrPort(l.Addr()))
+	}
+	return all
+}
+
+// Serve accepts turned connections and keeps the hooks in force until ctx ends; then it ends their force, closes the
+// listeners and returns nil.
+func (h *Hooked) Serve(ctx context.Context, handle Handler) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go keepAlive(ctx, h.hooks.Refresh, h.config.Failed, h.log)
+	err := serveTurned(ctx, h.listeners, h.config.Gate, h.log, originalDst, handle)
+	return errors.Join(err, h.hooks.Stop())
+}
+
+// Update is that of the hooks.
+func (h *Hooked) Update(networks []netip.Prefix, tunnels []netip.AddrPort) error {
+	return h.hooks.Update(networks, tunnels)
+}
+
+// Close removes the hooks and closes the listeners.
+func (h *Hooked) Close() error {
+	var err error
+	if h.hooks != nil {
+		err = h.hooks.Close()
+	}
+	for _, l := range h.listeners {
+		if e := l.Close(); !errors.Is(e, net.ErrClosed) {
+			err = errors.Join(err, e)
+		}
+	}
+	return err
+}

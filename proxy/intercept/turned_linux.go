@@ -1,0 +1,62 @@
+package intercept
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/netip"
+	"time"
+)
+
+// serveTurned accepts the connections that are turned to listeners until ctx ends. Whose target is not known came to the
+// listener itself, and is reset.
+func serveTurned(ctx context.Context, listeners []*net.TCPListener, gate Gate, log *slog.Logger,
+	target func(*net.TCPConn) (netip.AddrPort, error), handle Handler) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	take := func(c *net.TCPConn) {
+		server, err := target(c)
+		if err != nil {
+			log.Warn("intercept: connection refused", "client", c.RemoteAddr().String(), "err", err)
+			reset(c)
+			return
+		}
+		handle(c, server)
+	}
+	failed := make(chan error, len(listeners))
+	for _, l := range listeners {
+		go func() { failed <- acceptAll(ctx, l, gate, log, take) }()
+	}
+	var err error
+	for range listeners {
+		err = errors.Join(err, <-failed)
+		if err != nil {
+			cancel() // one family without the other is not what was asked for
+		}
+	}
+	return err
+}
+
+// keepAlive calls refresh until ctx ends. failed, unless it is nil, is told of each error, and of nil when the next
+// refresh succeeds.
+func keepAlive(ctx context.Context, refresh func() error, failed func(error), log *slog.Logger) {
+	tick := time.NewTicker(Refresh)
+	defer tick.Stop()
+	healthy := true
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		err := refresh()
+		if err != nil {
+			log.Error("intercept: not refreshed: new connections soon bypass the proxy", "err", err)
+		}
+		if failed != nil && (err != nil || !healthy) {
+			failed(err)
+		}
+		healthy = err == nil
+	}
+}
