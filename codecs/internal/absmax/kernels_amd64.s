@@ -5,7 +5,7 @@
 #include "textflag.h"
 
 // func ofAVX2(x *float32, apart int, step int, n int, most *[4]uint32)
-// Requires: AVX, AVX2
+// Requires: AVX, AVX2, CMOV, MMX+
 TEXT ·ofAVX2(SB), NOSPLIT, $0-40
 	MOVQ         x+0(FP), AX
 	MOVQ         apart+8(FP), CX
@@ -21,6 +21,16 @@ TEXT ·ofAVX2(SB), NOSPLIT, $0-40
 	VPXOR        Y2, Y2, Y2
 	VPXOR        Y3, Y3, Y3
 	VPXOR        Y4, Y4, Y4
+
+ask:
+	PREFETCHT1 4096(AX)
+	PREFETCHT1 4096(AX)(CX*1)
+	PREFETCHT1 4096(AX)(CX*2)
+	PREFETCHT1 4096(AX)(DX*1)
+	MOVQ       $0x00000080, DI
+	CMPQ       SI, DI
+	CMOVQLT    SI, DI
+	SUBQ       DI, SI
 
 loop1:
 	VPAND        (AX), Y0, Y5
@@ -40,8 +50,10 @@ loop1:
 	VPAND        32(AX)(DX*1), Y0, Y5
 	VPMAXUD      Y5, Y4, Y4
 	ADDQ         BX, AX
-	SUBQ         $0x00000010, SI
+	SUBQ         $0x00000010, DI
 	JNZ          loop1
+	TESTQ        SI, SI
+	JNZ          ask
 	MOVQ         most+32(FP), AX
 	VEXTRACTI128 $0x01, Y1, X0
 	VPMAXUD      X1, X0, X1
@@ -75,7 +87,7 @@ loop1:
 	RET
 
 // func ofSumAVX2(x *float32, e *float32, apart int, step int, n int, most *[4]uint32)
-// Requires: AVX, AVX2
+// Requires: AVX, AVX2, CMOV, MMX+
 TEXT ·ofSumAVX2(SB), NOSPLIT, $0-48
 	MOVQ         x+0(FP), AX
 	MOVQ         e+8(FP), CX
@@ -92,6 +104,20 @@ TEXT ·ofSumAVX2(SB), NOSPLIT, $0-48
 	VPXOR        Y2, Y2, Y2
 	VPXOR        Y3, Y3, Y3
 	VPXOR        Y4, Y4, Y4
+
+ask:
+	PREFETCHT1 4096(AX)
+	PREFETCHT1 4096(CX)
+	PREFETCHT1 4096(AX)(DX*1)
+	PREFETCHT1 4096(CX)(DX*1)
+	PREFETCHT1 4096(AX)(DX*2)
+	PREFETCHT1 4096(CX)(DX*2)
+	PREFETCHT1 4096(AX)(BX*1)
+	PREFETCHT1 4096(CX)(BX*1)
+	MOVQ       $0x00000080, R8
+	CMPQ       DI, R8
+	CMOVQLT    DI, R8
+	SUBQ       R8, DI
 
 loop2:
 	VMOVUPS      (AX), Y5
@@ -128,8 +154,10 @@ loop2:
 	VPMAXUD      Y5, Y4, Y4
 	ADDQ         SI, AX
 	ADDQ         SI, CX
-	SUBQ         $0x00000010, DI
+	SUBQ         $0x00000010, R8
 	JNZ          loop2
+	TESTQ        DI, DI
+	JNZ          ask
 	MOVQ         most+40(FP), AX
 	VEXTRACTI128 $0x01, Y1, X0
 	VPMAXUD      X1, X0, X1
@@ -163,7 +191,7 @@ loop2:
 	RET
 
 // func ofAVX512(x *float32, apart int, step int, n int, most *[4]uint32)
-// Requires: AVX, AVX2, AVX512F
+// Requires: AVX, AVX2, AVX512F, CMOV, MMX+
 TEXT ·ofAVX512(SB), NOSPLIT, $0-40
 	MOVQ         x+0(FP), AX
 	MOVQ         apart+8(FP), CX
@@ -180,6 +208,16 @@ TEXT ·ofAVX512(SB), NOSPLIT, $0-40
 	VPXORD       Z3, Z3, Z3
 	VPXORD       Z4, Z4, Z4
 
+ask:
+	PREFETCHT1 4096(AX)
+	PREFETCHT1 4096(AX)(CX*1)
+	PREFETCHT1 4096(AX)(CX*2)
+	PREFETCHT1 4096(AX)(DX*1)
+	MOVQ       $0x00000080, DI
+	CMPQ       SI, DI
+	CMOVQLT    SI, DI
+	SUBQ       DI, SI
+
 loop3:
 	VPANDD        (AX), Z0, Z5
 	VPMAXUD       Z5, Z1, Z1
@@ -190,8 +228,10 @@ loop3:
 	VPANDD        (AX)(DX*1), Z0, Z5
 	VPMAXUD       Z5, Z4, Z4
 	ADDQ          BX, AX
-	SUBQ          $0x00000010, SI
+	SUBQ          $0x00000010, DI
 	JNZ           loop3
+	TESTQ         SI, SI
+	JNZ           ask
 	MOVQ          most+32(FP), AX
 	VEXTRACTI64X4 $0x01, Z1, Y0
 	VPMAXUD       Y0, Y1, Y1
@@ -233,7 +273,7 @@ loop3:
 	RET
 
 // func ofSumAVX512(x *float32, e *float32, apart int, step int, n int, most *[4]uint32)
-// Requires: AVX, AVX2, AVX512F
+// Requires: AVX, AVX2, AVX512F, CMOV, MMX+
 TEXT ·ofSumAVX512(SB), NOSPLIT, $0-48
 	MOVQ         x+0(FP), AX
 	MOVQ         e+8(FP), CX
@@ -250,6 +290,20 @@ TEXT ·ofSumAVX512(SB), NOSPLIT, $0-48
 	VPXORD       Z2, Z2, Z2
 	VPXORD       Z3, Z3, Z3
 	VPXORD       Z4, Z4, Z4
+
+ask:
+	PREFETCHT1 4096(AX)
+	PREFETCHT1 4096(CX)
+	PREFETCHT1 4096(AX)(DX*1)
+	PREFETCHT1 4096(CX)(DX*1)
+	PREFETCHT1 4096(AX)(DX*2)
+	PREFETCHT1 4096(CX)(DX*2)
+	PREFETCHT1 4096(AX)(BX*1)
+	PREFETCHT1 4096(CX)(BX*1)
+	MOVQ       $0x00000080, R8
+	CMPQ       DI, R8
+	CMOVQLT    DI, R8
+	SUBQ       R8, DI
 
 loop4:
 	VMOVUPS       (AX), Z5
@@ -270,8 +324,10 @@ loop4:
 	VPMAXUD       Z5, Z4, Z4
 	ADDQ          SI, AX
 	ADDQ          SI, CX
-	SUBQ          $0x00000010, DI
+	SUBQ          $0x00000010, R8
 	JNZ           loop4
+	TESTQ         DI, DI
+	JNZ           ask
 	MOVQ          most+40(FP), AX
 	VEXTRACTI64X4 $0x01, Z1, Y0
 	VPMAXUD       Y0, Y1, Y1

@@ -81,7 +81,7 @@ func write(dir string, kernels func(*kernel)) error {
 // checkTier refuses a kernel that needs more than the tier that its name ends with has, or that fuses multiplications and
 // additions.
 func checkTier(f *ir.Function) error {
-	have := []string{"AVX", "AVX2", "BMI", "BMI2", "CMOV", "POPCNT", "SSE2"}
+	have := []string{"AVX", "AVX2", "BMI", "BMI2", "CMOV", "MMX+", "POPCNT", "SSE2"} // MMX+ has what fetches ahead
 	for _, tier := range []struct {
 		name string
 		adds []string

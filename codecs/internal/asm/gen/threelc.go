@@ -64,8 +64,7 @@ func quantizeAVX512(k *kernel, sum bool) {
 	q := k.quantizer("AVX512", "16", sum)
 	h, nh := k.ZMM(), k.ZMM()
 	k.VBROADCASTSS(k.parameter("h"), h)
-	sign := k.splat32(k.ZMM(), 1<<31)
-	k.VPORD(h, sign, nh)
+	k.VPORD(h, k.splat32(k.ZMM(), 1<<31), nh)
 	d := k.ZMM()
 	if sum {
 		k.VBROADCASTSS(k.parameter("d"), d)
@@ -91,11 +90,8 @@ func quantizeAVX512(k *kernel, sum bool) {
 			k.VPADDB(power[i], packed, positive, packed)
 			k.VPSUBB(power[i], packed, negative, packed)
 			if sum {
-				large, delivered := k.K(), k.ZMM()
-				k.KORW(positive, negative, large)
-				k.VMOVDQA32(T, delivered)
-				k.VPTERNLOGD(operand.Imm(0xea), d, sign, delivered) // delivered & sign | d
-				k.VSUBPS(delivered, T, large, T)
+				k.VSUBPS(d, T, positive, T)
+				k.VADDPS(d, T, negative, T)
 				k.VMOVUPS(T, q.e.at(i, 0))
 			}
 		}
