@@ -6,9 +6,12 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/vishvananda/netns"
 
 	"github.com/gradproxy/gradproxy/integration/require"
 )
@@ -20,16 +23,36 @@ func newNamespace(t *testing.T, role string) string {
 	require.Command(t, "ip")
 	require.Command(t, "tc")
 	name := fmt.Sprintf("gptc-%d-%s", os.Getpid(), role)
-	run(t, "ip netns add "+name)
-	t.Cleanup(func() { run(t, "ip netns del "+name) })
+	made := make(chan error)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread is in the namespace
+		_, err := netns.NewNamed(name)
+		made <- err
+	}()
+	if err := <-made; err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := netns.DeleteNamed(name); err != nil {
+			t.Error(err)
+		}
+	})
 	return name
 }
 
 // run runs a command line and returns what it wrote.
 func run(t *testing.T, line string) string {
 	t.Helper()
+	return runBatch(t, line, "")
+}
+
+// runBatch is run with something to read.
+func runBatch(t *testing.T, line, input string) string {
+	t.Helper()
 	words := strings.Fields(line)
-	out, err := exec.Command(words[0], words[1:]...).CombinedOutput()
+	cmd := exec.Command(words[0], words[1:]...)
+	cmd.Stdin = strings.NewReader(input)
+	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%s: %v\n%s", line, err, out)
 	}
@@ -44,17 +67,17 @@ func pair(t *testing.T, namespace string) (a, b Device) {
 	return Device{namespace, "v0"}, Device{namespace, "v1"}
 }
 
-// state returns what the kernel says of the devices' disciplines, classes and filters, counters left out.
-func state(t *testing.T, devices ...Device) string {
+// state returns what the kernel says of the disciplines, classes and filters of a namespace's v0 and v1, and of the devices.
+func state(t *testing.T, namespace string) string {
 	t.Helper()
-	var b strings.Builder
-	for _, d := range devices {
+	var tc, ip strings.Builder
+	for _, d := range []string{"v0", "v1"} {
 		for _, what := range []string{"qdisc show dev %s", "class show dev %s", "filter show dev %s", "filter show dev %s ingress", "filter show dev %s egress"} {
-			fmt.Fprintln(&b, run(t, "tc -d -n "+d.Namespace+" "+fmt.Sprintf(what, d.Name)))
+			fmt.Fprintf(&tc, what+"\n", d)
 		}
-		fmt.Fprintln(&b, run(t, "ip -d -n "+d.Namespace+" link show dev "+d.Name))
+		fmt.Fprintf(&ip, "link show dev %s\n", d)
 	}
-	return b.String()
+	return runBatch(t, "tc -d -n "+namespace+" -batch -", tc.String()) + runBatch(t, "ip -d -n "+namespace+" -batch -", ip.String())
 }
 
 // plans are all that the rules of this package can make on v0 and v1 of a namespace, as far as the kernel has it.
@@ -110,8 +133,7 @@ func TestApplyDoesWhatThePlanPrints(t *testing.T) {
 	byHand := plans(t, typed)
 	for name, p := range plans(t, applied) {
 		t.Run(name, func(t *testing.T) {
-			devices := func(namespace string) []Device { return []Device{{namespace, "v0"}, {namespace, "v1"}} }
-			before := state(t, devices(applied)...)
+			before := state(t, applied)
 
 			a, err := p.Apply()
 			if err != nil {
@@ -120,7 +142,7 @@ func TestApplyDoesWhatThePlanPrints(t *testing.T) {
 			for line := range strings.Lines(byHand[name].String()) {
 				run(t, line)
 			}
-			got, want := state(t, devices(applied)...), state(t, devices(typed)...)
+			got, want := state(t, applied), state(t, typed)
 			if got == before {
 				t.Errorf("%schanges nothing", p)
 			}
@@ -131,13 +153,13 @@ func TestApplyDoesWhatThePlanPrints(t *testing.T) {
 			if err := a.Undo(); err != nil {
 				t.Error(err)
 			}
-			if after := state(t, devices(applied)...); after != before {
+			if after := state(t, applied); after != before {
 				t.Errorf("after Undo:\n%s\nbefore Apply:\n%s", after, before)
 			}
 			for line := range strings.Lines(byHand[name].Inverse()) {
 				run(t, line)
 			}
-			if after := state(t, devices(typed)...); !sameLines(after, before) {
+			if after := state(t, typed); !sameLines(after, before) {
 				t.Errorf("after the inverse commands:\n%s\nbefore:\n%s", after, before)
 			}
 		})
@@ -161,7 +183,7 @@ func sameLines(a, b string) bool {
 func TestFailureTakesBackWhatWasApplied(t *testing.T) {
 	ns := newNamespace(t, "fails")
 	v0, v1 := pair(t, ns)
-	before := state(t, v0, v1)
+	before := state(t, ns)
 	p := Plan{
 		Segments{v1, 1},
 		TBF{Place{Device: v0, Parent: Root, Handle: NewHandle(1, 0)}, 1_000_000, 3000, 30_000},
@@ -172,7 +194,7 @@ func TestFailureTakesBackWhatWasApplied(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "rule 4 of 4 (tc -n "+ns+" qdisc replace dev nowhere clsact)") {
 		t.Errorf("error %v: want one that names rule 4", err)
 	}
-	if after := state(t, v0, v1); after != before {
+	if after := state(t, ns); after != before {
 		t.Errorf("after the failure:\n%s\nbefore:\n%s", after, before)
 	}
 }
@@ -181,7 +203,7 @@ func TestApplyTakesNobodysPlace(t *testing.T) {
 	ns := newNamespace(t, "taken")
 	v0, _ := pair(t, ns)
 	run(t, "tc -n "+ns+" qdisc add dev v0 root handle 7: tbf rate 1mbit burst 3000 limit 3000")
-	before := state(t, v0)
+	before := state(t, ns)
 	p := Plan{TBF{Place{Device: v0, Parent: Root, Handle: NewHandle(1, 0)}, 1_000_000, 3000, 30_000}}
 	if _, err := p.Apply(); err == nil || !strings.Contains(err.Error(), "tc qdisc del") {
 		t.Errorf("error %v: want one that says how to make room", err)
@@ -189,7 +211,7 @@ func TestApplyTakesNobodysPlace(t *testing.T) {
 	if err := p.Undo(); err != nil {
 		t.Error(err)
 	}
-	if after := state(t, v0); after != before {
+	if after := state(t, ns); after != before {
 		t.Errorf("after Undo:\n%s\nbefore:\n%s", after, before)
 	}
 }

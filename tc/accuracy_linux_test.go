@@ -1,0 +1,170 @@
+package tc
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/gradproxy/gradproxy/integration/require"
+	"github.com/gradproxy/gradproxy/integration/uml"
+)
+
+// The machine's own kernel may lack netem and fq; this one has both. It also is an old one (6.1), without TCX, without type
+// information of its own, and with a verifier that demands aligned access. It starts programs slowly, so that it runs only
+// what depends on the kernel.
+func TestUnderAnotherKernel(t *testing.T) {
+	if uml.Inside() {
+		t.Skip("is not for the guest itself")
+	}
+	if raceDetector {
+		t.Skip("the guest runs without the race detector, whose layout of memory it does not have: the plain run does this")
+	}
+	require.Root(t)
+	guest := uml.Guest{
+		Env:     []string{require.Variable + "=root,ip,tc,netem,fq"}, // there, none of the tests may be skipped
+		Timeout: 5 * time.Minute,
+	}
+	out := guest.Run(t, uml.TestBinary(t, "."), "-test.v", "-test.run=^(TestApplyDoesWhatThePlanPrints|TestKernelLinks|TestBPFLinks|"+
+		"TestProgramLosesBySeed|TestProgramMarksBySeed|TestQueueHoldsItsBytes|TestChangeOfAProgram|TestProgramCountsSegments)$")
+	t.Log(out)
+}
+
+// A back end makes plans.
+type backEnd func(Link, Hop, Support) (Plan, error)
+
+func TestKernelLinks(t *testing.T) {
+	require.Root(t)
+	require.Named(t, "netem", support(t).Netem, "TestUnderAnotherKernel has a kernel with it")
+	testLinks(t, "kernel", KernelPlan)
+}
+
+func TestBPFLinks(t *testing.T) {
+	require.Root(t)
+	require.Named(t, "fq", support(t).FQ, "TestUnderAnotherKernel has a kernel with it")
+	testLinks(t, "ebpf", BPFPlan)
+}
+
+// testLinks measures links and compares with what was asked: rates within 2 %, what they add to round trips within
+// 0.5 ms and 1 %, losses within the binomial's 99 %. Other work on the machine disturbs a measurement; so two of three have to agree.
+func testLinks(t *testing.T, name string, plan backEnd) {
+	w := newBench(t)
+	has := support(t)
+	const trips = 15
+	bare := median(w.roundTrips(t, trips)) // what the kernel's path takes without a link on it
+	for _, l := range []Link{
+		{Rate: mbit(10), Delay: 10 * time.Millisecond},
+		{Rate: mbit(100), Delay: 40 * time.Millisecond},
+		{Rate: mbit(50), Delay: 5 * time.Millisecond, Jitter: 4 * time.Millisecond, Loss: 0.01, Seed: 5},
+		{Delay: 75 * time.Millisecond},
+		{Loss: 0.1, Seed: 6},
+	} {
+		t.Run(describe(l), func(t *testing.T) {
+			applied(t, must(plan(l, w.ab, has)), nil)
+			applied(t, must(plan(l, w.ba, has)), nil)
+			if l.Rate > 0 {
+				asked := float64(l.Rate)
+				twice(t, func() (string, bool) {
+					got := w.rate(t, int(asked)/fullPacket) // a second of it
+					return fmt.Sprintf("%s: rate: asked %.3f, achieved %.3f Mbit/s", name, asked*8/1e6, got*8/1e6), math.Abs(got/asked-1) <= 0.02
+				})
+			}
+			asked := 2*l.Delay + l.Jitter // its mean is half of it, each way
+			twice(t, func() (string, bool) {
+				all := w.roundTrips(t, trips)
+				got, bound := median(all), 500*time.Microsecond+asked/100
+				if l.Jitter > 0 { // two uniform ones: three standard deviations of their mean
+					got = mean(all)
+					bound += time.Duration(3 * math.Sqrt(2./12/trips) * float64(l.Jitter))
+				}
+				return fmt.Sprintf("%s: rtt: asked %v, achieved %v beyond the %v without a link", name, asked, got-bare, bare), (got - bare - asked).Abs() <= bound
+			})
+			const packets = 2000
+			least, most := binomial99(packets, l.Loss)
+			twice(t, func() (string, bool) {
+				n := len(w.losses(t, packets))
+				return fmt.Sprintf("%s: loss: asked %v, achieved %v (%d of %d, 99 %%: %d to %d)", name, l.Loss, float64(n)/packets, n, packets, least, most),
+					least <= n && n <= most
+			})
+		})
+	}
+}
+
+// twice fails the test unless two of three measurements agree with what was asked.
+func twice(t *testing.T, measure func() (said string, ok bool)) {
+	t.Helper()
+	good := 0
+	for try := range 3 {
+		said, ok := measure()
+		t.Log(said)
+		if ok {
+			good++
+		}
+		if good == 2 || try-good == 1 {
+			break
+		}
+	}
+	if good < 2 {
+		t.Error("two of three measurements are not as asked")
+	}
+}
+
+func mbit(n int64) int64 { return n * 1e6 / 8 }
+
+func median(sorted []time.Duration) time.Duration { return sorted[len(sorted)/2] }
+
+func mean(all []time.Duration) (sum time.Duration) {
+	for _, d := range all {
+		sum += d / time.Duration(len(all))
+	}
+	return sum
+}
+
+func describe(l Link) string {
+	return fmt.Sprintf("%d Mbit/s, %v+%v, loss %v", l.Rate*8/1e6, l.Delay, l.Jitter, l.Loss)
+}
+
+// A burst finds room for what the queue holds, and for what leaves while it comes in.
+func TestQueueHoldsItsBytes(t *testing.T) {
+	w := newBench(t)
+	has := support(t)
+	const queue, packets = 60_000, 400
+	l := Link{Rate: mbit(10), Queue: queue}
+	plans := map[string]Plan{"kernel": must(KernelPlan(l, w.ab, has))}
+	if has.FQ {
+		plans["ebpf"] = must(BPFPlan(l, w.ab, has))
+	}
+	for name, p := range plans {
+		t.Run(name, func(t *testing.T) {
+			a := applied(t, p, nil)
+			begin := time.Now()
+			send(t, w.from, atB, packets, fullPacket)
+			left := float64(l.Rate) * time.Since(begin).Seconds()
+			came := receive(t, w.to, 500*time.Millisecond)
+			least, most := queue/fullPacket, int((queue+left)/fullPacket)+4 // a token bucket's depth is two packets
+			if len(came) < least || len(came) > most {
+				t.Errorf("%d packets of a burst came, want %d to %d", len(came), least, most)
+			}
+			inOrder(t, came)
+			c, err := a.Plan().Counters()
+			if err != nil {
+				t.Fatal(err)
+			}
+			n := uint64(len(came))
+			if want := (Counters{Packets: n, Bytes: n * fullPacket, Dropped: packets - n}); c != want {
+				t.Errorf("counters %+v, want %+v", c, want)
+			}
+			if err := a.Undo(); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+func inOrder(t *testing.T, came []arrival) {
+	t.Helper()
+	if !slices.IsSortedFunc(came, func(a, b arrival) int { return a.number - b.number }) {
+		t.Error("packets overtook one another")
+	}
+}
