@@ -32,6 +32,9 @@ type carrier struct {
 	first  bool // this side's incarnation is the smaller one
 	born   time.Time
 
+	congestion string     // control of raw, as the kernel calls it; "": not known
+	bbr        *bbrSocket // raw, if it is under BBR and the writer helps that; nil: left alone
+
 	keys    *loaded   // this side's certificate; nil: in clear
 	renewal time.Time // by Config.Now, when a new carrier should come before the first certificate ends,
 	expiry  time.Time // and when it does; zero: never

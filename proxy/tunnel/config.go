@@ -28,7 +28,7 @@ type Config struct {
 	Codecs     []string      // told to peers, which see it by Endpoint.Stats; at most 256 of 64 bytes
 	Memory     int64         // bytes of buffers, all sessions together; 0: 512 MiB. See the package comment
 	Streams    int           // streams that one peer may have open here; 0: 16,384
-	Congestion string        // TCP congestion control of carriers; "": bbr where the kernel has it, else the kernel's; "default": the kernel's
+	Congestion string        // TCP congestion control of carriers; "" and "auto": bbr where the kernel has it, helped with bursts, else the kernel's; "default": the kernel's
 
 	// Insecure carries everything in clear and believes the name that a peer says. It is refused unless both
 	// addresses of a carrier are loopback.

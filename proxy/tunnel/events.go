@@ -7,7 +7,7 @@ import (
 )
 
 func (e *Endpoint) carrierUp(p *peer, c *carrier) {
-	e.log.Debug("carrier up", "peer", p.name, "slot", c.place.slot, "address", c.raw.RemoteAddr(), "dialed", c.dialed)
+	e.log.Debug("carrier up", "peer", p.name, "slot", c.place.slot, "address", c.raw.RemoteAddr(), "dialed", c.dialed, "congestion", c.congestion)
 	if f := e.cfg.Events.CarrierUp; f != nil {
 		f(p.name)
 	}

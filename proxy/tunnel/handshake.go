@@ -112,9 +112,9 @@ func (e *Endpoint) begin(ctx context.Context, raw net.Conn) (c *carrier, stop fu
 	if e.cfg.Insecure && !(loopback(raw.LocalAddr()) && loopback(raw.RemoteAddr())) {
 		return nil, nil, fmt.Errorf("in clear (Insecure) only between loopback addresses, not from %v to %v", raw.LocalAddr(), raw.RemoteAddr())
 	}
-	tune(raw, e.cfg.Congestion, e.log)
+	congestion, b := tune(raw, e.cfg.Congestion, e.log)
 	raw.SetDeadline(time.Now().Add(handshakeWithin))
-	c = &carrier{raw: raw, gather: &gatherConn{Conn: raw}, born: time.Now()}
+	c = &carrier{raw: raw, congestion: congestion, bbr: b, gather: &gatherConn{Conn: raw}, born: time.Now()}
 	c.conn = c.gather
 	release := context.AfterFunc(ctx, func() { raw.Close() })
 	return c, func() { release() }, nil

@@ -2,42 +2,137 @@ package tunnel
 
 import (
 	"log/slog"
+	"math"
 	"net"
+	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// tune sets the options of a carrier's connection, if it is TCP. One that the kernel refuses is left as it is.
-func tune(conn net.Conn, congestion string, log *slog.Logger) {
-	control(conn, func(fd int) {
+// tune sets the options of a carrier's connection, if it is TCP. One that the kernel refuses is left as it is. It returns
+// the congestion control that the connection has, and that itself if it is BBR which may begin anew.
+func tune(conn net.Conn, congestion string, log *slog.Logger) (name string, b *bbrSocket) {
+	tcp, ok := conn.(*net.TCPConn)
+	if !ok {
+		return "", nil
+	}
+	raw, err := tcp.SyscallConn()
+	if err != nil {
+		return "", nil
+	}
+	adaptive := congestion == "" || congestion == "auto"
+	if adaptive {
+		congestion = bbr
+	}
+	raw.Control(func(fd uintptr) { // fails only when closed
 		set := func(option, value int) {
-			if err := unix.SetsockoptInt(fd, unix.IPPROTO_TCP, option, value); err != nil {
+			if err := unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, option, value); err != nil {
 				log.Debug("TCP option refused", "option", option, "value", value, "err", err)
 			}
 		}
 		set(unix.TCP_NODELAY, 1)
 		set(unix.TCP_NOTSENT_LOWAT, notSentLowat)
 		set(unix.TCP_USER_TIMEOUT, int(userTimeout.Milliseconds()))
-		switch congestion {
-		case "default":
-			return
-		case "":
-			congestion = "bbr"
+		if congestion != "default" {
+			if err := unix.SetsockoptString(int(fd), unix.IPPROTO_TCP, unix.TCP_CONGESTION, congestion); err != nil {
+				log.Debug("TCP congestion control refused, the kernel's default stays", "name", congestion, "err", err)
+			}
 		}
-		if err := unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, congestion); err != nil {
-			log.Debug("TCP congestion control refused, the kernel's default stays", "name", congestion, "err", err)
-		}
+		name, _ = unix.GetsockoptString(int(fd), unix.IPPROTO_TCP, unix.TCP_CONGESTION) // it is for people to see
 	})
+	if adaptive && name == bbr {
+		b = &bbrSocket{raw: raw, log: log}
+	}
+	return name, b
 }
 
-func control(conn net.Conn, f func(fd int)) {
-	tcp, ok := conn.(*net.TCPConn)
-	if !ok {
+// Congestion controls. Every kernel has Reno and lets everyone use it.
+const (
+	bbr  = "bbr"
+	reno = "reno"
+)
+
+// A bbrSocket is a TCP connection under BBR whose user may do the one thing about it that the kernel allows, which is to
+// have it begin anew. One goroutine uses it.
+type bbrSocket struct {
+	pacer pacer
+	raw   syscall.RawConn
+	log   *slog.Logger
+}
+
+// waits notes that there is nothing to write.
+func (b *bbrSocket) waits() {
+	if b != nil {
+		b.pacer.waits(time.Now())
+	}
+}
+
+// writes prepares for n bytes that are about to be written.
+func (b *bbrSocket) writes(n int) {
+	if b == nil {
 		return
 	}
-	raw, err := tcp.SyscallConn()
+	now := time.Now()
+	if !b.pacer.due(now, n) {
+		return
+	}
+	b.raw.Control(func(fd uintptr) { b.adjust(int(fd), now) }) // fails only when closed
+}
+
+func (b *bbrSocket) adjust(fd int, now time.Time) {
+	r, err := readBBR(fd)
+	if err == nil {
+		switch b.pacer.judge(now, r) {
+		case paceAnew:
+			err = restartBBR(fd)
+			b.log.Debug("BBR begins anew for bursts", "from", r.pacing, "window", r.window, "rtt", r.rtt, "err", err)
+		case paceBefore:
+			err = lowerPacing(fd, b.pacer.before())
+			b.log.Debug("bursts are lost: BBR paces them as it did", "from", r.pacing, "to", b.pacer.before(), "err", err)
+		}
+	}
 	if err != nil {
-		return
+		b.pacer.over = true
+		b.log.Debug("BBR is left alone", "err", err)
 	}
-	raw.Control(func(fd uintptr) { f(int(fd)) }) // fails only when closed
+}
+
+// readBBR reads TCP_INFO and TCP_CC_INFO.
+func readBBR(fd int) (r reading, err error) {
+	info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
+	if err != nil {
+		return r, err
+	}
+	own, err := unix.GetsockoptTCPCCBBRInfo(fd, unix.IPPROTO_TCP, unix.TCP_CC_INFO)
+	if err != nil {
+		return r, err
+	}
+	return reading{
+		open:      info.Ca_state == 0,     // TCP_CA_Open
+		startup:   own.Pacing_gain > 2<<8, // 2.89, or 2.77, of 256: no other phase has more than 1.25
+		pacing:    float64(info.Pacing_rate),
+		bandwidth: float64(uint64(own.Bw_hi)<<32 | uint64(own.Bw_lo)),
+		window:    float64(info.Snd_cwnd) * float64(info.Snd_mss),
+		rtt:       max(time.Duration(info.Rtt)*time.Microsecond, time.Microsecond),
+		sent:      info.Data_segs_out,
+		lost:      info.Total_retrans - info.Dsack_dups, // what came twice had not been lost
+	}, nil
+}
+
+// restartBBR takes BBR away and gives it back: asked for what a socket has the kernel does nothing. The window stays.
+func restartBBR(fd int) error {
+	if err := unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, reno); err != nil {
+		return err
+	}
+	return unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, bbr)
+}
+
+// lowerPacing lowers the pacing rate, bytes per second. BBR raises it again when it sees more arrive; a bound that stays is no
+// part of it.
+func lowerPacing(fd int, rate float64) error {
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_MAX_PACING_RATE, int(min(rate, math.MaxInt32))); err != nil {
+		return err
+	}
+	return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_MAX_PACING_RATE, -1)
 }

@@ -8,4 +8,10 @@ import (
 )
 
 // tune leaves the connection as Go opened it, with TCP_NODELAY.
-func tune(net.Conn, string, *slog.Logger) {}
+func tune(net.Conn, string, *slog.Logger) (string, *bbrSocket) { return "", nil }
+
+// A bbrSocket is nothing here.
+type bbrSocket struct{}
+
+func (*bbrSocket) waits()     {}
+func (*bbrSocket) writes(int) {}

@@ -182,6 +182,11 @@ func (e *Endpoint) Stats() []PeerStats {
 		}
 		s := p.session()
 		s.mu.Lock()
+		for _, c := range s.carriers {
+			if c.congestion == "bbr" {
+				st.BBR++
+			}
+		}
 		st.Carriers, st.Session, st.Streams = len(s.carriers), s.theirs != incarnation{}, len(s.streams)
 		st.Codecs, st.Draining = slices.Clone(s.codecs), s.goneAway
 		s.mu.Unlock()
@@ -194,6 +199,7 @@ func (e *Endpoint) Stats() []PeerStats {
 type PeerStats struct {
 	Peer     string
 	Carriers int           // attached now; 0 with Session: suspended
+	BBR      int           // of these, the ones under BBR
 	Session  bool          // there is one
 	Streams  int           // open now
 	RTT      time.Duration // smallest of the last PINGs; 0: unknown

@@ -34,7 +34,7 @@ func (c *carrier) writeAll() error {
 			}
 		}
 		if c.gather.gathered() >= gatherSize {
-			if err := c.gather.flush(); err != nil {
+			if err := c.flush(); err != nil {
 				return err
 			}
 		}
@@ -54,12 +54,13 @@ func (c *carrier) await() (work bool, end []byte) {
 			return false, c.end
 		case c.gather.gathered() > 0:
 			s.mu.Unlock()
-			err := c.gather.flush()
+			err := c.flush()
 			s.mu.Lock()
 			if err != nil {
 				c.kill(err)
 			}
 		default:
+			c.bbr.waits()
 			c.idle = true
 			c.cond.Wait()
 			c.idle = false
@@ -74,6 +75,12 @@ func (c *carrier) release() {
 		c.session.mem.unuse(c.big)
 		c.big = nil
 	}
+}
+
+// flush writes what was put.
+func (c *carrier) flush() error {
+	c.bbr.writes(c.gather.gathered())
+	return c.gather.flush()
 }
 
 // put hands b to TLS.

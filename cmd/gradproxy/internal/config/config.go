@@ -45,7 +45,7 @@ type Tunnel struct {
 	CA         string        //
 	Resume     time.Duration // how long connections outlive a lost tunnel; default 10 min
 	Carriers   int           // TCP connections to a peer that this side dials, 1 to 16; default 2
-	Congestion string        // TCP congestion control; default bbr where the kernel has it, "default": the kernel's
+	Congestion string        // TCP congestion control; default "auto": bbr where the kernel has it, helped with bursts; "default": the kernel's
 	Memory     int64         // bytes of buffers of all tunnels together; default 512 MiB
 	Insecure   bool          // in clear, on loopback only
 

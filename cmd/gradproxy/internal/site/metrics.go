@@ -82,6 +82,8 @@ var peerMetrics = []struct {
 		func(s *tunnel.PeerStats) float64 { return is(s.Session && s.Carriers > 0) }},
 	{peerDesc("peer_carriers", "Carriers of the tunnel to the peer."), prometheus.GaugeValue,
 		func(s *tunnel.PeerStats) float64 { return float64(s.Carriers) }},
+	{peerDesc("peer_carriers_bbr", "Of these, the ones whose TCP is under BBR here: without it lost packets make a tunnel slow."), prometheus.GaugeValue,
+		func(s *tunnel.PeerStats) float64 { return float64(s.BBR) }},
 	{peerDesc("peer_streams", "Streams that are open with the peer."), prometheus.GaugeValue,
 		func(s *tunnel.PeerStats) float64 { return float64(s.Streams) }},
 	{peerDesc("peer_rtt_seconds", "Smallest of the last round-trip times; 0: unknown."), prometheus.GaugeValue,

@@ -1,0 +1,117 @@
+package tunnel
+
+import (
+	"cmp"
+	"io"
+	"log/slog"
+	"net"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gradproxy/gradproxy/integration/require"
+)
+
+// tcpEnds returns both ends of a TCP connection.
+func tcpEnds(t *testing.T) (near, far net.Conn) {
+	t.Helper()
+	ln, err := Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	if near, err = net.Dial("tcp", ln.Addr().String()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { near.Close() })
+	if far, err = ln.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { far.Close() })
+	return near, far
+}
+
+// tuned returns a connection under BBR over which a MiB has gone.
+func tuned(t *testing.T) *bbrSocket {
+	t.Helper()
+	near, far := tcpEnds(t)
+	name, b := tune(near, "auto", slog.New(slog.DiscardHandler))
+	require.Named(t, "bbr", name == bbr, "the kernel module tcp_bbr, and net.ipv4.tcp_allowed_congestion_control if not root")
+	go near.Write(make([]byte, mib))
+	if _, err := io.ReadFull(far, make([]byte, mib)); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// on calls f with the file descriptor of a connection that the test keeps open.
+func on(t *testing.T, b *bbrSocket, f func(fd int) error) {
+	t.Helper()
+	var err error
+	if closed := b.raw.Control(func(fd uintptr) { err = f(int(fd)) }); closed != nil {
+		t.Fatal(closed)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestBBRThatBeginsAnewKeepsTheWindowAndForgetsTheRest(t *testing.T) {
+	b := tuned(t)
+	var before, after reading
+	on(t, b, func(fd int) (err error) { before, err = readBBR(fd); return err })
+	if before.bandwidth == 0 || before.sent == 0 {
+		t.Fatalf("the kernel says %+v of a connection that has carried a MiB", before)
+	}
+	on(t, b, restartBBR)
+	on(t, b, func(fd int) (err error) { after, err = readBBR(fd); return err })
+	if after.bandwidth != 0 || after.window != before.window {
+		t.Errorf("it was %+v, and has begun anew as %+v", before, after)
+	}
+	if ratio := after.pacing / (startupGain * after.window / after.rtt.Seconds()); ratio < 0.9 || ratio > 1.1 {
+		t.Errorf("it has begun anew as %+v: that is %.2f of the pacing that is due to the window", after, ratio)
+	}
+	on(t, b, func(fd int) error {
+		name, err := unix.GetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION)
+		if name != bbr {
+			t.Errorf("the connection is under %q now", name)
+		}
+		return err
+	})
+}
+
+func TestLoweredPacingIsNoBound(t *testing.T) {
+	b := tuned(t)
+	on(t, b, func(fd int) error { return lowerPacing(fd, 12345) })
+	on(t, b, func(fd int) error {
+		info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
+		if err == nil && (info.Pacing_rate != 12345 || info.Max_pacing_rate != 1<<64-1) {
+			t.Errorf("pacing at %d bytes per second and never faster than %d, want 12345 and no bound", info.Pacing_rate, info.Max_pacing_rate)
+		}
+		return err
+	})
+}
+
+func TestOtherCongestionControlsAreLeftAlone(t *testing.T) {
+	kernels := ""
+	for _, c := range []struct{ asked, want string }{{"default", ""}, {reno, reno}, {"no such one", ""}} {
+		near, _ := tcpEnds(t)
+		name, b := tune(near, c.asked, slog.New(slog.DiscardHandler))
+		if c.asked == "default" {
+			kernels = name
+		}
+		if want := cmp.Or(c.want, kernels); name != want || b != nil {
+			t.Errorf("asked for %q: the connection has %q, %v; want %q, left alone", c.asked, name, b, want)
+		}
+	}
+}
+
+func TestStatsTellOfBBR(t *testing.T) {
+	tuned(t) // it is to be had
+	for asked, want := range map[string]int{"": 2, "auto": 2, bbr: 2, reno: 0} {
+		paris, _ := tcpPair(t, echo, func(c *Config) { c.Congestion = asked })
+		if s := paris.Stats()[0]; s.BBR != want {
+			t.Errorf("asked for %q: %d of %d carriers are under BBR, want %d", asked, s.BBR, s.Carriers, want)
+		}
+	}
+}
