@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/wan"
 	"github.com/gradproxy/gradproxy/integration/require"
 )
 
@@ -29,6 +31,17 @@ func TestRootScripts(t *testing.T) {
 			e.Setenv("UNIQUE", strconv.Itoa(os.Getpid()))
 			state := filepath.Join(e.WorkDir, "state")
 			e.Setenv("STATE", "--state-dir="+state)
+			e.Defer(func() { // what a script that fails leaves up
+				left, err := wan.Networks(state)
+				if err != nil {
+					t.Error(err)
+				}
+				for _, s := range left {
+					if _, err := s.Down(context.Background()); err != nil {
+						t.Error(err)
+					}
+				}
+			})
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "signal": sendSignal, "substitute": substitute},

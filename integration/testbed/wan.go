@@ -32,6 +32,7 @@ type WAN struct {
 	Sites []*Site
 	links []*wansim.TUN
 	link  wansim.Link
+	laid  *laid // what plays the links instead; nil: this process
 }
 
 var made atomic.Int64 // WANs that this process has made: namespaces need names of their own
@@ -132,8 +133,13 @@ func (w *WAN) Close() error {
 	for _, l := range w.links {
 		errs = append(errs, l.Close())
 	}
+	if w.laid != nil {
+		errs = append(errs, w.laid.close())
+	}
 	for _, s := range w.Sites {
-		errs = append(errs, s.Namespace.Close())
+		if s.Namespace != nil {
+			errs = append(errs, s.Namespace.Close())
+		}
 		if s.Gateway != nil {
 			errs = append(errs, s.Gateway.Namespace.Close())
 		}

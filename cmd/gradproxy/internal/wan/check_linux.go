@@ -29,8 +29,8 @@ func (s *State) Check(ctx context.Context, each func(CheckedWay)) (c Checked, er
 			err = errors.Join(err, ns.Close())
 		}
 	}()
-	for _, name := range s.Plan.namespaces() {
-		ns, err := wansim.OpenNamespace(name)
+	for _, planned := range s.Plan.Sites {
+		ns, err := wansim.OpenNamespace(planned.Namespace)
 		if err != nil {
 			return c, err
 		}

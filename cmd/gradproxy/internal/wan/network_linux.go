@@ -70,6 +70,8 @@ func newBackEnd(n *Network) (func(PlannedLink) (link, error), error) {
 	switch n.plan.BackEnd {
 	case User:
 		return userLinks(n)
+	case Kernel, EBPF:
+		return vethLinks(n)
 	}
 	return nil, fmt.Errorf("wan %s: there is no back end %s", n.plan.Name, n.plan.BackEnd)
 }
@@ -100,9 +102,22 @@ func (n *Network) makeSites() error {
 			return err
 		}
 		if s.Forwards {
-			err = errors.Join(ns.SetSysctl("net.ipv4.ip_forward", "1"), ns.SetSysctl("net.ipv6.conf.all.forwarding", "1"))
+			if err := n.forward(ns); err != nil {
+				return err
+			}
 		}
-		if err != nil {
+	}
+	return nil
+}
+
+// forward makes a namespace pass on packets that are for others, of the families that the sites have.
+func (n *Network) forward(ns *wansim.Namespace) error {
+	for _, a := range n.plan.Sites[0].Addresses {
+		name := "net.ipv4.ip_forward"
+		if a.Is6() {
+			name = "net.ipv6.conf.all.forwarding"
+		}
+		if err := ns.SetSysctl(name, "1"); err != nil {
 			return err
 		}
 	}

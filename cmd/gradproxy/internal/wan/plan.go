@@ -29,7 +29,7 @@ type Plan struct {
 	Links       []PlannedLink       `json:"links"`
 
 	topology *Topology
-	rules    []string // what the kernel is told beside; command lines
+	rules    []string // what the kernel is told besides: lines of commands
 }
 
 // A PlannedSite is a network namespace.
@@ -47,6 +47,9 @@ type PlannedLink struct {
 	There PlannedWay    `json:"there"`
 	Back  PlannedWay    `json:"back"`
 	RTT   time.Duration `json:"-"`
+
+	// Router is the namespace between the ends, with back ends in the kernel.
+	Router string `json:"router,omitempty"`
 
 	link Link
 }
@@ -96,10 +99,15 @@ func NewPlan(t *Topology, b BackEnd, why string) *Plan {
 		}
 		p.Sites = append(p.Sites, planned)
 	}
-	for _, l := range t.Links {
+	for i, l := range t.Links {
+		router := ""
+		if b != User {
+			router = fmt.Sprintf("wanr-%s-%d", t.Name, i)
+		}
 		p.Links = append(p.Links, PlannedLink{
-			Ends:  [2]End{t.end(next, l.From, l.To), t.end(next, l.To, l.From)},
-			There: l.way(l.There), Back: l.way(l.Back), RTT: l.RTT(), link: l,
+			Router: router,
+			Ends:   [2]End{t.end(next, l.From, l.To), t.end(next, l.To, l.From)},
+			There:  l.way(l.There), Back: l.way(l.Back), RTT: l.RTT(), link: l,
 		})
 	}
 	return p
@@ -136,6 +144,11 @@ func milliseconds(d time.Duration) float64 { return float64(d) / 1e6 }
 func (p *Plan) namespaces() (names []string) {
 	for _, s := range p.Sites {
 		names = append(names, s.Namespace)
+	}
+	for _, l := range p.Links {
+		if l.Router != "" {
+			names = append(names, l.Router)
+		}
 	}
 	return names
 }
@@ -201,7 +214,7 @@ func (p *Plan) String() string {
 		}
 	}
 	for _, r := range p.rules {
-		b.WriteString(r + "\n")
+		b.WriteString(r)
 	}
 	return b.String()
 }

@@ -112,10 +112,14 @@ type writtenTrace struct {
 func (r *reader) file() strict.Reader {
 	t := r.topology
 	return r.Object(map[string]strict.Reader{
-		"name":        strict.Value(&r.Document, &t.Name, parseTopologyName),
-		"about":       strict.Value(&r.Document, &t.About, parseLine),
-		"currency":    strict.Value(&r.Document, &t.Currency, parseCurrency),
-		"seed":        strict.Value(&r.Document, &r.seed, parseSeed),
+		"name":     strict.Value(&r.Document, &t.Name, parseTopologyName),
+		"about":    strict.Value(&r.Document, &t.About, parseLine),
+		"currency": strict.Value(&r.Document, &t.Currency, parseCurrency),
+		"seed": r.Scalar(func(text string) (err error) {
+			t.Seeded = true
+			r.seed, err = parseSeed(text)
+			return err
+		}),
 		"sites":       strict.Items(&r.Document, &t.Sites, r.site),
 		"bottlenecks": strict.Items(&r.Document, &t.Bottlenecks, r.bottleneck),
 		"links":       strict.Items(&r.Document, &r.links, r.link),
@@ -293,6 +297,7 @@ func (r *reader) merge(w *writtenLink, own writtenDirection, from Site, seed uin
 		put(&d.Jitter, x.jitter)
 		put(&d.Queue, x.queue)
 		put(&d.Seed, x.seed)
+		r.topology.Seeded = r.topology.Seeded || x.seed != nil
 		put(&d.Price, x.price)
 		put(&d.Via, x.via)
 		if x.trace != nil {

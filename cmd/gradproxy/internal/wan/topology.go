@@ -16,6 +16,7 @@ type Topology struct {
 	Sites       []Site // two at least
 	Links       []Link
 	Bottlenecks []Bottleneck
+	Seeded      bool // the file says a seed: losses and jitter are to be the same each time
 }
 
 // A Site is a place: a host with an address of each of its networks.

@@ -28,15 +28,15 @@ func userLinks(n *Network) (func(PlannedLink) (link, error), error) {
 		l := &userLink{link: p.link, there: shared[p.link.There.Via], ret: shared[p.link.Back.Via]}
 		there, back := l.models(p.link.There.Quality, p.link.Back.Quality)
 		var err error
-		if l.TUN, err = wansim.ConnectNamespaces(n.ctx, n.tunEnd(p.Ends[0]), n.tunEnd(p.Ends[1]), there, back); err != nil {
+		if l.TUN, err = wansim.ConnectNamespaces(n.ctx, n.endOf(p.Ends[0]), n.endOf(p.Ends[1]), there, back); err != nil {
 			return nil, fmt.Errorf("wan %s: link %s-%s: %w", n.plan.Name, p.Ends[0].Site, p.Ends[1].Site, err)
 		}
 		return l, nil
 	}, nil
 }
 
-// tunEnd describes the device of an end.
-func (n *Network) tunEnd(e End) wansim.NamespaceEnd {
+// endOf describes the device of an end.
+func (n *Network) endOf(e End) wansim.NamespaceEnd {
 	return wansim.NamespaceEnd{Namespace: n.sites[e.Index], Device: e.Device, Addresses: n.hosts(e), Routes: e.Routes}
 }
 

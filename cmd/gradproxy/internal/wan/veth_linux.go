@@ -1,0 +1,86 @@
+package wan
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/gradproxy/gradproxy/tc"
+	wansim "github.com/gradproxy/gradproxy/wan-sim"
+)
+
+// A vethLink is a link that the kernel plays: a router between the sites, whose devices have the rules of package tc.
+type vethLink struct {
+	plan    func(there, back Quality) ([2]tc.Plan, error)
+	router  *wansim.Namespace
+	applied [2]*tc.Applied // there, back
+}
+
+// vethLinks returns what lays links of the back ends in the kernel.
+func vethLinks(n *Network) (func(PlannedLink) (link, error), error) {
+	support, err := tc.Supported()
+	if err != nil {
+		return nil, fmt.Errorf("wan %s: %w", n.plan.Name, err)
+	}
+	return func(p PlannedLink) (link, error) {
+		l := &vethLink{plan: func(there, back Quality) ([2]tc.Plan, error) { return n.plan.rulesOf(p, there, back, support) }}
+		if err := l.lay(n, p); err != nil {
+			if l.router != nil {
+				err = errors.Join(err, l.close())
+			}
+			return nil, fmt.Errorf("wan %s: link %s-%s: %w", n.plan.Name, p.Ends[0].Site, p.Ends[1].Site, err)
+		}
+		return l, nil
+	}, nil
+}
+
+func (l *vethLink) lay(n *Network, p PlannedLink) (err error) {
+	if l.router, err = wansim.NewNamespace(p.Router); err != nil {
+		return err
+	}
+	if err := n.forward(l.router); err != nil {
+		return err
+	}
+	for i, e := range p.Ends {
+		// What the one site reaches through the link lies on the other side of the router.
+		toward := wansim.NamespaceEnd{Namespace: l.router, Device: routerDevices[i], Routes: p.Ends[1-i].Routes}
+		if err := wansim.ConnectVeth(n.endOf(e), toward); err != nil {
+			return err
+		}
+	}
+	plans, err := l.plan(p.link.There.Quality, p.link.Back.Quality)
+	if err != nil {
+		return err
+	}
+	for i, plan := range plans {
+		if l.applied[i], err = plan.Apply(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *vethLink) set(there, back Quality) error {
+	plans, err := l.plan(there, back)
+	if err != nil {
+		return err
+	}
+	return errors.Join(l.applied[0].Change(plans[0]), l.applied[1].Change(plans[1]))
+}
+
+func (l *vethLink) counters() (there, back Counters, err error) {
+	var all [2]Counters
+	for i, a := range l.applied {
+		c, err := a.Plan().Counters()
+		if err != nil {
+			return there, back, err
+		}
+		all[i] = Counters{Packets: c.Packets, Bytes: c.Bytes, Lost: c.Lost, Dropped: c.Dropped}
+	}
+	return all[0], all[1], nil
+}
+
+// done is nil: the kernel's links last.
+func (l *vethLink) done() <-chan struct{} { return nil }
+
+// close removes the router, and with it the devices and rules.
+func (l *vethLink) close() error { return l.router.Close() }
