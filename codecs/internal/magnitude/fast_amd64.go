@@ -5,7 +5,7 @@ package magnitude
 import "github.com/gradproxy/gradproxy/codecs/internal/asm"
 
 // selectTiles does what selectPart does for the first i values, of which it selects n.
-func selectTiles(keys []uint32, values []float32, v Values, from, t uint32) (n, i int) {
+func selectTiles(keys []uint32, values []float32, v Values, from, t, gone uint32) (n, i int) {
 	tier := asm.Use()
 	if i = v.Len() &^ 31; i == 0 || tier < asm.AVX2 || v.Residual != nil && !Aligned(v.Old) {
 		return 0, 0
@@ -15,11 +15,11 @@ func selectTiles(keys []uint32, values []float32, v Values, from, t uint32) (n, 
 	case tier < asm.AVX512 && v.Residual == nil:
 		n = selectAVX2(&keys[0], &values[0], &v.X[0], i, from, t)
 	case tier < asm.AVX512:
-		n = selectSumsAVX2(&keys[0], &values[0], &v.X[0], &v.Residual[:i][0], &v.Old[:i][0], i, from, t)
+		n = selectSumsAVX2(&keys[0], &values[0], &v.X[0], &v.Residual[:i][0], &v.Old[:i][0], i, from, t, gone)
 	case v.Residual == nil:
 		n = selectAVX512(&keys[0], &values[0], &v.X[0], i, from, t)
 	default:
-		n = selectSumsAVX512(&keys[0], &values[0], &v.X[0], &v.Residual[:i][0], &v.Old[:i][0], i, from, t)
+		n = selectSumsAVX512(&keys[0], &values[0], &v.X[0], &v.Residual[:i][0], &v.Old[:i][0], i, from, t, gone)
 	}
 	return n, i
 }

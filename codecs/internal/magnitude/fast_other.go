@@ -4,6 +4,6 @@ package magnitude
 
 // There are no kernels.
 
-func selectTiles(_ []uint32, _ []float32, _ Values, _, _ uint32) (n, i int) { return 0, 0 }
+func selectTiles(_ []uint32, _ []float32, _ Values, _, _, _ uint32) (n, i int) { return 0, 0 }
 
 func sampleAll(_ []float32, _ Values, _ int) bool { return false }

@@ -24,17 +24,17 @@ func sampleAVX2(dst *float32, x *float32, n int, step uint64)
 //go:noescape
 func sampleAVX512(dst *float32, x *float32, n int, step uint64)
 
-// selectSumsAVX2 selects of the sums x+y in the same way. It sets old to y, and y to the sums, but to 0 where one is selected.
+// selectSumsAVX2 selects of the sums x+y in the same way. It sets old to y, and y to the sums, but to 0 where their magnitude is gone, which is at least t, or more.
 // old is aligned to 64 bytes: it is written past the caches, since hardly ever read.
 //
 //go:noescape
-func selectSumsAVX2(keys *uint32, values *float32, x *float32, y *float32, old *float32, n int, from uint32, t uint32) int
+func selectSumsAVX2(keys *uint32, values *float32, x *float32, y *float32, old *float32, n int, from uint32, t uint32, gone uint32) int
 
-// selectSumsAVX512 selects of the sums x+y in the same way. It sets old to y, and y to the sums, but to 0 where one is selected.
+// selectSumsAVX512 selects of the sums x+y in the same way. It sets old to y, and y to the sums, but to 0 where their magnitude is gone, which is at least t, or more.
 // old is aligned to 64 bytes: it is written past the caches, since hardly ever read.
 //
 //go:noescape
-func selectSumsAVX512(keys *uint32, values *float32, x *float32, y *float32, old *float32, n int, from uint32, t uint32) int
+func selectSumsAVX512(keys *uint32, values *float32, x *float32, y *float32, old *float32, n int, from uint32, t uint32, gone uint32) int
 
 // sampleSumsAVX2 sets dst to 16 of each 1,024 sums x+y, n times, n > 0, step by step.
 //

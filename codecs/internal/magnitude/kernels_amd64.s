@@ -187,9 +187,9 @@ loop4:
 	VZEROUPPER
 	RET
 
-// func selectSumsAVX2(keys *uint32, values *float32, x *float32, y *float32, old *float32, n int, from uint32, t uint32) int
-// Requires: AVX, AVX2, BMI
-TEXT ·selectSumsAVX2(SB), NOSPLIT, $0-64
+// func selectSumsAVX2(keys *uint32, values *float32, x *float32, y *float32, old *float32, n int, from uint32, t uint32, gone uint32) int
+// Requires: AVX, AVX2, BMI, CMOV
+TEXT ·selectSumsAVX2(SB), NOSPLIT, $0-72
 	MOVQ         x+16(FP), AX
 	MOVQ         y+24(FP), CX
 	MOVQ         old+32(FP), DX
@@ -206,6 +206,7 @@ TEXT ·selectSumsAVX2(SB), NOSPLIT, $0-64
 	VPBROADCASTD X2, Y2
 	VPSUBD       Y2, Y0, Y0
 	XORL         R9, R9
+	MOVL         gone+56(FP), R11
 
 loop5:
 	VMOVUPS   (AX), Y2
@@ -241,21 +242,26 @@ loop5:
 	VPACKSSWB Y4, Y2, Y2
 	VMOVDQU   order<>+0(SB), Y3
 	VPERMD    Y2, Y3, Y2
-	VPMOVMSKB Y2, R11
-	TESTL     R11, R11
+	VPMOVMSKB Y2, R12
+	TESTL     R12, R12
 	JZ        none
-	XORL      R13, R13
+	XORL      R14, R14
 
 next:
-	BSFL  R11, R10
-	MOVL  (CX)(R10*4), R12
-	MOVL  R13, (CX)(R10*4)
-	MOVL  R12, (SI)(R9*4)
-	ADDL  R8, R10
-	MOVL  R10, (BX)(R9*4)
-	INCQ  R9
-	BLSRL R11, R11
-	JNZ   next
+	BSFL    R12, R10
+	MOVL    (CX)(R10*4), R13
+	MOVL    R13, R15
+	BTRL    $0x1f, R15
+	CMPL    R15, R11
+	MOVL    R13, R15
+	CMOVLCC R14, R15
+	MOVL    R15, (CX)(R10*4)
+	MOVL    R13, (SI)(R9*4)
+	ADDL    R8, R10
+	MOVL    R10, (BX)(R9*4)
+	INCQ    R9
+	BLSRL   R12, R12
+	JNZ     next
 
 none:
 	ADDL $0x20, R8
@@ -264,13 +270,13 @@ none:
 	ADDQ $0x00000080, DX
 	SUBQ $0x00000020, DI
 	JNZ  loop5
-	MOVQ R9, ret+56(FP)
+	MOVQ R9, ret+64(FP)
 	VZEROUPPER
 	RET
 
-// func selectSumsAVX512(keys *uint32, values *float32, x *float32, y *float32, old *float32, n int, from uint32, t uint32) int
+// func selectSumsAVX512(keys *uint32, values *float32, x *float32, y *float32, old *float32, n int, from uint32, t uint32, gone uint32) int
 // Requires: AVX, AVX512F, POPCNT
-TEXT ·selectSumsAVX512(SB), NOSPLIT, $0-64
+TEXT ·selectSumsAVX512(SB), NOSPLIT, $0-72
 	MOVQ         x+16(FP), AX
 	MOVQ         y+24(FP), CX
 	MOVQ         old+32(FP), DX
@@ -281,58 +287,59 @@ TEXT ·selectSumsAVX512(SB), NOSPLIT, $0-64
 	VMOVD        R8, X0
 	VPBROADCASTD X0, Z1
 	VBROADCASTSS t+52(FP), Z0
+	VBROADCASTSS gone+56(FP), Z2
 	MOVL         $0x00000010, R8
-	VMOVD        R8, X2
-	VPBROADCASTD X2, Z3
-	VBROADCASTSS from+48(FP), Z2
-	VPADDD       lanes<>+0(SB), Z2, Z2
+	VMOVD        R8, X3
+	VPBROADCASTD X3, Z4
+	VBROADCASTSS from+48(FP), Z3
+	VPADDD       lanes<>+0(SB), Z3, Z3
 	XORL         R8, R8
 
 loop6:
-	VMOVUPS       (AX), Z4
-	VMOVUPS       (CX), Z5
-	VADDPS        Z5, Z4, Z4
-	VMOVNTPS      Z5, (DX)
-	VPANDD        Z1, Z4, Z5
-	VPCMPUD       $0x05, Z0, Z5, K1
-	KNOTW         K1, K2
-	VMOVUPS.Z     Z4, K2, Z5
-	VMOVUPS       Z5, (CX)
-	VMOVUPS       64(AX), Z5
-	VMOVUPS       64(CX), Z6
+	VMOVUPS       (AX), Z5
+	VMOVUPS       (CX), Z6
 	VADDPS        Z6, Z5, Z5
-	VMOVNTPS      Z6, 64(DX)
+	VMOVNTPS      Z6, (DX)
 	VPANDD        Z1, Z5, Z6
-	VPCMPUD       $0x05, Z0, Z6, K2
-	KNOTW         K2, K3
-	VMOVUPS.Z     Z5, K3, Z6
-	VMOVUPS       Z6, 64(CX)
-	VPADDD        Z3, Z2, Z6
+	VPCMPUD       $0x05, Z0, Z6, K1
+	VPCMPUD       $0x01, Z2, Z6, K2
+	VMOVUPS.Z     Z5, K2, Z6
+	VMOVUPS       Z6, (CX)
+	VMOVUPS       64(AX), Z6
+	VMOVUPS       64(CX), Z7
+	VADDPS        Z7, Z6, Z6
+	VMOVNTPS      Z7, 64(DX)
+	VPANDD        Z1, Z6, Z7
+	VPCMPUD       $0x05, Z0, Z7, K2
+	VPCMPUD       $0x01, Z2, Z7, K3
+	VMOVUPS.Z     Z6, K3, Z7
+	VMOVUPS       Z7, 64(CX)
+	VPADDD        Z4, Z3, Z7
 	KORTESTW      K1, K2
 	JZ            none
-	VPCOMPRESSD.Z Z4, K1, Z4
-	VPCOMPRESSD.Z Z2, K1, Z2
-	VMOVDQU32     Z4, (SI)(R8*4)
-	VMOVDQU32     Z2, (BX)(R8*4)
+	VPCOMPRESSD.Z Z5, K1, Z5
+	VPCOMPRESSD.Z Z3, K1, Z3
+	VMOVDQU32     Z5, (SI)(R8*4)
+	VMOVDQU32     Z3, (BX)(R8*4)
 	KMOVW         K1, R9
 	POPCNTL       R9, R9
 	ADDQ          R9, R8
-	VPCOMPRESSD.Z Z5, K2, Z5
-	VPCOMPRESSD.Z Z6, K2, Z2
-	VMOVDQU32     Z5, (SI)(R8*4)
-	VMOVDQU32     Z2, (BX)(R8*4)
+	VPCOMPRESSD.Z Z6, K2, Z6
+	VPCOMPRESSD.Z Z7, K2, Z3
+	VMOVDQU32     Z6, (SI)(R8*4)
+	VMOVDQU32     Z3, (BX)(R8*4)
 	KMOVW         K2, R9
 	POPCNTL       R9, R9
 	ADDQ          R9, R8
 
 none:
-	VPADDD Z3, Z6, Z2
+	VPADDD Z4, Z7, Z3
 	ADDQ   $0x00000080, AX
 	ADDQ   $0x00000080, CX
 	ADDQ   $0x00000080, DX
 	SUBQ   $0x00000020, DI
 	JNZ    loop6
-	MOVQ   R8, ret+56(FP)
+	MOVQ   R8, ret+64(FP)
 	VZEROUPPER
 	RET
 

@@ -48,15 +48,15 @@ const sampleStep = 0x9e3779b97f4a7c15
 // Time: O(x.Len()), one pass in which most values are only compared, and as many over about 1.5·k.
 func Top(keys []uint32, values []float32, x Values, k int, scratch []float32) ([]uint32, []float32, []float32) {
 	n := len(keys)
-	t, scratch := guess(x, k, scratch)
-	keys, values = Select(keys, values, x, t)
+	t, gone, scratch := guess(x, k, scratch)
+	keys, values = selectAll(keys, values, x, t, gone)
 	if len(keys)-n < k && t > 1 { // the sample has misled
 		x.leave(keys[n:], values[n:])
 		all := x.now()
 		keys, values = Select(keys[:n], values[:n], all, least(all, k))
-		x.take(keys[n:])
+		gone = sign
 	}
-	keys, values = keep(keys, values, x, n, k)
+	keys, values = keep(keys, values, x, n, k, gone)
 	return keys, values, scratch
 }
 
@@ -78,24 +78,31 @@ func Near(keys []uint32, values []float32, x Values, k, most, enough int, scratc
 		return Top(keys, values, x, k, scratch)
 	}
 	t, _ := Kth(scratch, min(rank, len(scratch)))
-	keys, values = Select(keys, values, x, clamp(t))
+	t = clamp(t)
+	keys, values = Select(keys, values, x, t)
 	if len(keys)-n > most {
-		keys, values = keep(keys, values, x, n, k)
+		keys, values = keep(keys, values, x, n, k, t)
 	}
 	return keys, values, scratch
 }
 
-// guess returns a magnitude that is probably at most the k-th largest of x, and not much less.
-func guess(x Values, k int, scratch []float32) (uint32, []float32) {
+// guess returns a magnitude that is probably at most the k-th largest of x, and not much less; and, if x has a residual,
+// one that is near the k-th largest.
+func guess(x Values, k int, scratch []float32) (t, near uint32, sample []float32) {
 	scratch = Sample(scratch[:0], x)
 	// Of the sample, about kept are among the k largest; a few standard deviations more make a miss rare.
 	kept := float64(k) * sampled
 	rank := int(kept + float64(4*math.Sqrt(kept)) + 8)
 	if rank >= len(scratch) {
-		return least(x, k), scratch
+		t = least(x, k)
+		return t, t, scratch
 	}
-	t, _ := Kth(scratch, rank)
-	return clamp(t), scratch
+	t, _ = Kth(scratch, rank)
+	near = t
+	if x.Residual != nil {
+		near, _ = Kth(scratch, int(kept)+1)
+	}
+	return clamp(t), clamp(near), scratch
 }
 
 // least returns a magnitude that at least k of x have, or 1.
@@ -115,35 +122,36 @@ func least(x Values, k int) uint32 {
 // clamp makes a threshold of t that Select takes.
 func clamp(t uint32) uint32 { return min(max(t, 1), infinity) }
 
-// keep drops from keys[n:] and values[n:] all but the k largest magnitudes; those are left in x.
-func keep(keys []uint32, values []float32, x Values, n, k int) ([]uint32, []float32) {
-	if len(keys)-n <= k {
-		return keys, values
+// keep drops from keys[n:] and values[n:] all but the k largest magnitudes. x is left without them; it is without those of at
+// least gone so far.
+func keep(keys []uint32, values []float32, x Values, n, k int, gone uint32) ([]uint32, []float32) {
+	t, equal := uint32(1), 0 // of those of magnitude t, the first
+	switch {
+	case len(keys)-n <= k:
+		if gone <= t || x.Residual == nil {
+			return keys, values
+		}
+		equal = k
+	case k == 0:
+		t = sign
+	default:
+		var larger int
+		t, larger = Kth(values[n:], k)
+		equal = k - larger
 	}
-	if k == 0 {
-		x.leave(keys[n:], values[n:])
-		return keys[:n], values[:n]
-	}
-	t, larger := Kth(values[n:], k)
-	equal := k - larger // of those of magnitude t, the first
-	to, next := n, n
-	for from := n; from < len(keys); from += part {
-		var at [part + listSlack]uint32
-		var kept [part + listSlack]float32
-		found := selectPart(at[:], kept[:], Values{X: values[from:min(from+part, len(values))]}, uint32(from), t)
-		for i, v := range kept[:found] {
-			if Of(v) == t {
-				if equal == 0 {
-					continue
-				}
-				equal--
-			}
-			this := int(at[i])
-			x.leave(keys[next:this], values[next:this])
-			keys[to], values[to] = keys[this], v
-			to, next = to+1, this+1
+	to := n
+	for i, v := range values[n:] {
+		key, m := keys[n+i], Of(v)
+		kept := (t - m) >> 31 // 1 if m > t: both have 31 bits, or t is 2^31
+		if m == t && equal > 0 {
+			equal--
+			kept = 1
+		}
+		keys[to], values[to] = key, v
+		to += int(kept)
+		if x.Residual != nil && kept == (m-gone)>>31 {
+			x.settle(key, v, kept == 1)
 		}
 	}
-	x.leave(keys[next:], values[next:])
 	return keys[:to], values[:to]
 }

@@ -149,8 +149,9 @@ func FuzzSelect(f *testing.F) {
 		other := asmtest.Floats(b, int(threshold%64))
 		slices.Reverse(other)
 		asmtest.Do(t, func(asm.Tier) {
-			checkSelect(t, Values{X: x}, threshold)
-			checkSelect(t, sumsOf(x, other), threshold)
+			checkSelect(t, Values{X: x}, threshold, threshold)
+			checkSelect(t, sumsOf(x, other), threshold, threshold)
+			checkSelect(t, sumsOf(x, other), threshold, min(infinity, threshold+uint32(rank)<<12))
 		})
 		if len(x) == 0 {
 			return
@@ -197,10 +198,10 @@ func checkSums(t *testing.T, v Values, sums, before []float32, keys []uint32) {
 	}
 }
 
-func checkSelect(t *testing.T, x Values, threshold uint32) {
+func checkSelect(t *testing.T, x Values, threshold, gone uint32) {
 	t.Helper()
 	sums, before := x.appendTo(nil), slices.Clone(x.Residual)
-	keys, values := Select([]uint32{7}, []float32{7}, x, threshold)
+	keys, values := selectAll([]uint32{7}, []float32{7}, x, threshold, gone)
 	n := 1
 	for i, v := range sums {
 		if Of(v) < threshold {
@@ -214,7 +215,7 @@ func checkSelect(t *testing.T, x Values, threshold uint32) {
 	if n != len(keys) || n != len(values) || keys[0] != 7 || values[0] != 7 {
 		t.Fatalf("%d selected, want %d", len(keys)-1, n-1)
 	}
-	checkSums(t, x, sums, before, keys[1:])
+	checkSums(t, x, sums, before, slices.DeleteFunc(keys[1:], func(key uint32) bool { return Of(sums[key]) < gone }))
 }
 
 // Of sums are taken those that are taken of the same values written down, by Top and by Near, whatever the sample; the

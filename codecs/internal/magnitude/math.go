@@ -59,11 +59,16 @@ func Finite(m uint32) bool { return m < infinity }
 // which are of one length. t is at least 1, at most that of an infinity: so a NaN or infinity is always selected, and
 // a zero never.
 func Select(keys []uint32, values []float32, x Values, t uint32) ([]uint32, []float32) {
+	return selectAll(keys, values, x, t, t)
+}
+
+// selectAll is Select, but of a residual it takes only what is at least gone, which is not less than t.
+func selectAll(keys []uint32, values []float32, x Values, t, gone uint32) ([]uint32, []float32) {
 	for from := 0; from < x.Len(); from += cut {
 		part := x.Slice(from, min(from+cut, x.Len()))
 		n, most := len(keys), part.Len()+listSlack
 		keys, values = room(keys, most), room(values, most)
-		found := selectPart(keys[n:n+most], values[n:n+most], part, uint32(from), t)
+		found := selectPart(keys[n:n+most], values[n:n+most], part, uint32(from), t, gone)
 		keys, values = keys[:n+found], values[:n+found]
 	}
 	return keys, values
@@ -76,12 +81,12 @@ func room[T any](list []T, n int) []T {
 	return list
 }
 
-// selectPart writes what Select appends for v, the values from position from, and returns how many there are. keys
+// selectPart writes what selectAll appends for v, the values from position from, and returns how many there are. keys
 // and values have room for v.Len()+listSlack.
-func selectPart(keys []uint32, values []float32, v Values, from, t uint32) int {
-	n, i := selectTiles(keys, values, v, from, t)
+func selectPart(keys []uint32, values []float32, v Values, from, t, gone uint32) int {
+	n, i := selectTiles(keys, values, v, from, t, gone)
 	if keys, values, v, from = keys[n:], values[n:], v.Slice(i, v.Len()), from+uint32(i); v.Residual != nil {
-		return n + selectSums(keys, values, v, from, t)
+		return n + selectSums(keys, values, v, from, t, gone)
 	}
 	return n + selectPlain(keys, values, v.X, from, t)
 }
@@ -113,7 +118,7 @@ func selectPlain(keys []uint32, values, x []float32, from, t uint32) (n int) {
 }
 
 // selectSums is selectPart of sums.
-func selectSums(keys []uint32, values []float32, v Values, from, t uint32) (n int) {
+func selectSums(keys []uint32, values []float32, v Values, from, t, gone uint32) (n int) {
 	var room [32 * groupSize]float32
 	for i := 0; i < v.Len(); i += len(room) {
 		part := v.Slice(i, min(i+len(room), v.Len()))
@@ -123,7 +128,9 @@ func selectSums(keys []uint32, values []float32, v Values, from, t uint32) (n in
 		begin := from + uint32(i)
 		found := selectPlain(keys[n:], values[n:], sums, begin, t)
 		for _, key := range keys[n : n+found] {
-			part.Residual[key-begin] = 0
+			if left := &part.Residual[key-begin]; Of(*left) >= gone {
+				*left = 0
+			}
 		}
 		n += found
 	}
@@ -142,36 +149,36 @@ func Kth(x []float32, k int) (t uint32, larger int) {
 	larger = above
 
 	h = Histogram{}
-	eachFrom(x, first<<binShift, func(m uint32) {
-		if m>>binShift == first {
-			h[m>>(binShift-binBits)&(bins-1)]++
-		}
+	eachWithin(x, first<<binShift, (first+1)<<binShift, func(m uint32) {
+		h[m>>(binShift-binBits)&(bins-1)]++
 	})
 	second, above := h.Bin(k - larger)
 	larger += above
 
-	upper := first<<binBits | second
+	upper := (first<<binBits | second) << (binShift - binBits)
 	var last [low7 + 1]int
-	eachFrom(x, upper<<(binShift-binBits), func(m uint32) {
-		if m>>(binShift-binBits) == upper {
-			last[m&low7]++
-		}
-	})
+	eachWithin(x, upper, upper+low7+1, func(m uint32) { last[m&low7]++ })
 	third := uint32(low7)
 	for ; third > 0 && larger+last[third] < k; third-- {
 		larger += last[third]
 	}
-	return upper<<(binShift-binBits) | third, larger
+	return upper | third, larger
 }
 
-// eachFrom calls f with those magnitudes of x that are at least t, but for zeros.
-func eachFrom(x []float32, t uint32, f func(m uint32)) {
+// eachWithin calls f with those magnitudes of x that are at least t and less than end, but for zeros.
+func eachWithin(x []float32, t, end uint32, f func(m uint32)) {
 	var keys [part + listSlack]uint32
 	var values [part + listSlack]float32
 	for ; len(x) > 0; x = x[min(part, len(x)):] {
-		found := selectPart(keys[:], values[:], Values{X: x[:min(part, len(x))]}, 0, clamp(t))
+		found := selectPart(keys[:], values[:], Values{X: x[:min(part, len(x))]}, 0, clamp(t), 0)
+		n := 0
 		for _, v := range values[:found] {
-			f(Of(v))
+			m := Of(v)
+			keys[n] = m
+			n += int(((m-t)>>31 ^ 1) & ((m - end) >> 31)) // 1 if t <= m < end: all have 31 bits, or end is 2^31
+		}
+		for _, m := range keys[:n] {
+			f(m)
 		}
 	}
 }

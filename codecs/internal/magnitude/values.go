@@ -43,13 +43,12 @@ func (v Values) leave(keys []uint32, values []float32) {
 	}
 }
 
-// take is for values that are appended to a list otherwise than by Select.
-func (v Values) take(keys []uint32) {
-	if v.Residual != nil {
-		for _, key := range keys {
-			v.Residual[key] = 0
-		}
+// settle sets what is left of value key, which is value, where it is taken and where not.
+func (v Values) settle(key uint32, value float32, taken bool) {
+	if taken {
+		value = 0
 	}
+	v.Residual[key] = value
 }
 
 // now returns the same values after Select, once all are left.

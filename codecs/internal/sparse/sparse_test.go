@@ -7,7 +7,9 @@ import (
 	"testing"
 
 	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/codecs/internal/asm/asmtest"
 	"github.com/gradproxy/gradproxy/codecs/internal/sparse"
+	"github.com/gradproxy/gradproxy/codecs/topk"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -74,6 +76,34 @@ func TestUnsuitedLeavesAllBlocks(t *testing.T) {
 	b, err := enc.AppendFeedback([]byte("before"), []float32{1, 1, 1, 1, 1, float32(math.Inf(1))}, residual, tensor.Float32)
 	if !errors.Is(err, codecs.ErrUnsuited) || string(b) != "before" || !slices.Equal(residual, before) {
 		t.Errorf("%v; dst is %q, the residual %v", err, b, residual)
+	}
+}
+
+// So does one of a method that takes sums as they are made, whichever block it is.
+func TestUnsuitedSumsLeaveAllBlocks(t *testing.T) {
+	const n, block = 1000, 300
+	c, err := topk.New(topk.Config{K: 0.3, Block: block})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, at := range []int{0, 299, 300, 500, 999} {
+		x, residual := make([]float32, n), make([]float32, n)
+		for i := range x {
+			x[i], residual[i] = float32(i%7)+1e-9, float32(i%11)/3
+		}
+		x[at] = float32(math.Inf(1))
+		asmtest.Each(t, func(t *testing.T) {
+			method, _ := codecs.MethodOf(c)
+			enc, err := method.NewEncoder(n)
+			if err != nil {
+				t.Fatal(err)
+			}
+			after := slices.Clone(residual)
+			b, err := enc.(codecs.Fused).AppendFeedback([]byte("before"), x, after, tensor.Float32)
+			if !errors.Is(err, codecs.ErrUnsuited) || string(b) != "before" || !slices.Equal(after, residual) {
+				t.Errorf("value %d is infinite: %v; dst is %q, the residual %v", at, err, b, after)
+			}
+		})
 	}
 }
 

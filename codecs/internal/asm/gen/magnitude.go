@@ -56,14 +56,14 @@ func sample(k *kernel, tier string, sums bool) {
 
 // selectFunction begins a kernel that selects of x, or of the sums x+y. It returns the addresses of x, y and old.
 func selectFunction(k *kernel, tier string, sums bool) (keys, values reg.GPVirtual, terms []reg.GPVirtual, n reg.GPVirtual) {
-	name, parameters, from := "select", "x", []string{"x"}
+	name, parameters, thresholds, from := "select", "x", "", []string{"x"}
 	doc := []string{name + tier + " is selectPart for n values, a multiple of 32 above 0. It writes no more than n keys and values."}
 	if sums {
-		name, parameters, from = "selectSums", "x, y, old", []string{"x", "y", "old"}
-		doc = []string{name + tier + " selects of the sums x+y in the same way. It sets old to y, and y to the sums, but to 0 where one is selected.",
+		name, parameters, thresholds, from = "selectSums", "x, y, old", ", gone", []string{"x", "y", "old"}
+		doc = []string{name + tier + " selects of the sums x+y in the same way. It sets old to y, and y to the sums, but to 0 where their magnitude is gone, which is at least t, or more.",
 			"old is aligned to 64 bytes: it is written past the caches, since hardly ever read."}
 	}
-	k.function(name+tier, "(keys *uint32, values, "+parameters+" *float32, n int, from, t uint32) int", doc...)
+	k.function(name+tier, "(keys *uint32, values, "+parameters+" *float32, n int, from, t"+thresholds+" uint32) int", doc...)
 	for _, p := range from {
 		terms = append(terms, k.arg(p))
 	}
@@ -75,6 +75,10 @@ func selectAVX512(k *kernel, sums bool) {
 	keys, values, terms, n := selectFunction(k, "AVX512", sums)
 	t, unsigned := k.ZMM(), k.splat32(k.ZMM(), 0x7fffffff)
 	k.VBROADCASTSS(k.parameter("t"), t)
+	gone := k.ZMM()
+	if sums {
+		k.VBROADCASTSS(k.parameter("gone"), gone)
+	}
 	place, step := k.ZMM(), k.splat32(k.ZMM(), 16)
 	k.VBROADCASTSS(k.parameter("from"), place)
 	k.VPADDD(k.words("lanes", 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15), place, place)
@@ -97,7 +101,7 @@ func selectAVX512(k *kernel, sums bool) {
 			k.VPCMPUD(operand.Imm(5), t, m, which[i]) // m >= t
 			if sums {
 				left, others := k.ZMM(), k.K()
-				k.KNOTW(which[i], others)
+				k.VPCMPUD(operand.Imm(1), gone, m, others) // m < gone
 				k.VMOVUPS_Z(v[i], others, left)
 				k.VMOVUPS(left, operand.Mem{Base: terms[1], Disp: 64 * i})
 			}
@@ -137,9 +141,10 @@ func selectAVX2(k *kernel, sums bool) {
 	k.VPSUBD(k.splat32(k.YMM(), 1), less, less)
 	found := k.GP64()
 	k.XORL(found.As32(), found.As32())
-	source := terms[0]
+	source, gone := terms[0], k.GP32()
 	if sums {
-		source = terms[1] // for a moment with those that are selected
+		source = terms[1] // for a moment with those that are gone
+		k.Load(k.Param("gone"), gone)
 	}
 	k.loop(n, 32, func() {
 		var which [4]reg.VecVirtual
@@ -178,7 +183,13 @@ func selectAVX2(k *kernel, sums bool) {
 		place := operand.Mem{Base: source, Index: at.As64(), Scale: 4}
 		k.MOVL(place, v)
 		if sums {
-			k.MOVL(zero, place)
+			left := k.GP32()
+			k.MOVL(v, left)
+			k.BTRL(operand.Imm(31), left)
+			k.CMPL(left, gone)
+			k.MOVL(v, left)
+			k.CMOVLCC(zero, left)
+			k.MOVL(left, place)
 		}
 		k.MOVL(v, operand.Mem{Base: values, Index: found, Scale: 4})
 		k.ADDL(from, at)
