@@ -35,6 +35,7 @@ func (c *Config) check(problems *Problems, known Known) {
 	k.jobs()
 	k.policy()
 	k.admin()
+	k.ports()
 }
 
 func (k *checker) errorf(line int, where, format string, args ...any) {
@@ -176,11 +177,6 @@ func (k *checker) interception() {
 			k.errorf(f.line, where+".target", "it is missing: give the address of the server behind the peer")
 		case !k.behind(f.Target.Addr()) && !k.failed("peers"):
 			k.errorf(f.line, where+".target", "%v is behind no peer: add its network to one", f.Target)
-		}
-		for m := range n {
-			if o := k.Forward[m]; f.Listen.IsValid() && o.Listen == f.Listen {
-				k.errorf(f.line, where+".listen", "%v is taken by line %d: choose another port", f.Listen, o.line)
-			}
 		}
 	}
 	if i.Mode == ModeOff && len(k.Forward) == 0 && k.lines["intercept"] == 0 {

@@ -94,6 +94,18 @@ intercept: {mode: redirect}
 	}
 }
 
+func TestListenersMeetDefaults(t *testing.T) {
+	_, problems := parse("f", []byte(`site: paris
+peers: [{name: tokyo, networks: [10.2.0.0/16], may_dial: ["10.1.0.0/16:1-2"]}]
+forward: [{listen: "10.1.0.1:7443", target: "10.2.0.5:1"}, {listen: "127.0.0.1:9090", target: "10.2.0.5:2"}]
+`), known())
+	want := `f:3: forward[0].listen: 10.1.0.1:7443 is taken by tunnel.listen, [::]:7443 by default: choose another port
+f:3: forward[1].listen: 127.0.0.1:9090 is taken by admin, 127.0.0.1:9090 by default: choose another port`
+	if got := problems.Error(); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
 // The good file of the tests below; a line of theirs replaces the one that begins like it, or is added.
 const good = `site: paris
 tunnel: {listen: "[::]:7443"}
@@ -151,7 +163,15 @@ func TestMistakes(t *testing.T) {
 		{`forward: [{listen: "127.0.0.1:9000", target: "10.9.0.5:9000"}]`, `7: forward[0].target: 10.9.0.5:9000 is behind no peer: add its network to one`},
 		{`forward: [{target: "10.2.0.5:9000"}]`, `7: forward[0].listen: it is missing: give the address that the job is told, such as 127.0.0.1:9000`},
 		{`forward: [{listen: "127.0.0.1:9000"}]`, `7: forward[0].target: it is missing: give the address of the server behind the peer`},
-		{`forward: [{listen: "127.0.0.1:1", target: "10.2.0.5:1"}, {listen: "127.0.0.1:1", target: "10.2.0.5:2"}]`, `7: forward[1].listen: 127.0.0.1:1 is taken by line 7: choose another port`},
+		{`forward: [{listen: "127.0.0.1:1", target: "10.2.0.5:1"}, {listen: "127.0.0.1:1", target: "10.2.0.5:2"}]`, `7: forward[1].listen: 127.0.0.1:1 is taken by forward[0].listen, 127.0.0.1:1 in line 7: choose another port`},
+		{`forward: [{listen: "127.0.0.1:7443", target: "10.2.0.5:1"}]`, `7: forward[0].listen: 127.0.0.1:7443 is taken by tunnel.listen, [::]:7443 in line 2: choose another port`},
+		{`forward: [{listen: "[::1]:9090", target: "10.2.0.5:1"}, {listen: "127.0.0.2:9090", target: "10.2.0.5:2"}]`, ``},
+		{`forward: [{listen: "0.0.0.0:1", target: "10.2.0.5:1"}, {listen: "[::1]:1", target: "10.2.0.5:2"}]`, `7: forward[1].listen: [::1]:1 is taken by forward[0].listen, 0.0.0.0:1 in line 7: choose another port`},
+		{`forward: [{listen: "0.0.0.0:1", target: "10.2.0.5:1"}, {listen: "10.1.0.1:1", target: "10.2.0.5:2"}]`, `7: forward[1].listen: 10.1.0.1:1 is taken by forward[0].listen, 0.0.0.0:1 in line 7: choose another port`},
+		{`admin: "localhost:7443"`, `10: admin: localhost:7443 is taken by tunnel.listen, [::]:7443 in line 2: choose another port`},
+		{`admin: "localhost:9000"`, `10: admin: localhost:9000 is taken by forward[0].listen, 127.0.0.1:9000 in line 7: choose another port`},
+		{`tunnel: {listen: "0.0.0.0:9090"}`, `10: admin: 127.0.0.1:9090 is taken by tunnel.listen, 0.0.0.0:9090 in line 2: choose another port`},
+		{`tunnel: {listen: "10.1.0.1:9090"}`, ``},
 		{`jobs: [{name: resnet, networks: [10.0.0.0/8], aggregates: lossy}]`, `8: jobs[0].aggregates: lossy is possible only where the sums are gradients, which a ring's wire does not tell: add sums: gradients if they are, or leave aggregates out`},
 		{`jobs: [{name: resnet, networks: [10.0.0.0/8], ranks: 1}]`, `8: jobs[0].ranks: a job of one rank has no connections: give the number of processes, or leave it out`},
 		{`jobs: [{name: resnet}]`, `8: jobs[0].networks: there is none: name the networks of the job's hosts, at all sites`},
