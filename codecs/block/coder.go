@@ -67,6 +67,7 @@ func (e *encoder) append(dst []byte, src, residual []float32, d tensor.DType) ([
 		switch {
 		case residual == nil:
 			e.quantize(codes, x, scale)
+		case d == tensor.BFloat16 && (scale == 0 || scale >= smallestNormal) && quantizeSumBrainTiles(e.bits, codes, x, residual[from:from+len(x)], inverse(scale), scale):
 		case scale > 0 && scale < smallestNormal || d.Size() < 4:
 			e.quantizeLong(codes, x, residual[from:], scale, d)
 		case e.bits == 4:

@@ -39,6 +39,25 @@ func quantizeSum8Tiles(dst []byte, x, e []float32, inv, scale float32) (n int) {
 	return n
 }
 
+// quantizeSumBrainTiles does what quantizeLong does for bfloat16 and a scale that is normal or 0, if tiles make up the whole block.
+func quantizeSumBrainTiles(bits int, dst []byte, x, e []float32, inv, scale float32) (ok bool) {
+	whole := len(x) * bits / 8
+	if n := tiles(whole); n == 0 || n < len(dst) {
+		return false
+	}
+	switch n := len(dst); {
+	case bits == 4 && wide():
+		quantizeSumBrain4AVX512(&dst[0], &x[0], &e[0], n, n, inv, scale)
+	case bits == 4:
+		quantizeSumBrain4AVX2(&dst[0], &x[0], &e[0], n, n, inv, scale)
+	case wide():
+		quantizeSumBrain8AVX512(&dst[0], &x[0], &e[0], n, inv, scale)
+	default:
+		quantizeSumBrain8AVX2(&dst[0], &x[0], &e[0], n, inv, scale)
+	}
+	return true
+}
+
 func dequantize8Tiles(x []float32, src []byte, scale float32) (n int) {
 	switch n = tiles(len(src)); {
 	case n == 0:

@@ -2,11 +2,14 @@ package block
 
 import (
 	"bytes"
+	"errors"
 	"math"
 	"testing"
 
+	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/internal/asm"
 	"github.com/gradproxy/gradproxy/codecs/internal/asm/asmtest"
+	"github.com/gradproxy/gradproxy/tensor"
 )
 
 // FuzzTwins compares each kernel with its twin in Go on values of any bits, at any alignment, for any scale.
@@ -57,6 +60,43 @@ func FuzzTwins(f *testing.F) {
 			dequantize4(y, packed, scale)
 			sameValues(t, "dequantize4", y, wantY4)
 		})
+	})
+}
+
+// FuzzElements compares what encoders with feedback make of 16-bit elements, at each tier, with what they do without kernels:
+// blocks long enough for those and others, of scales that are normal and not.
+func FuzzElements(f *testing.F) {
+	for n := range uint64(9) {
+		f.Add(asmtest.Awkward(int(80*n+n%3), n, false), byte(n), uint16(32*n))
+	}
+	f.Add(bytes.Repeat([]byte{0xff, 0xff, 0x7e, 0x7f, 0x80, 0, 0, 0x80}, 100), byte(1), uint16(128))
+	f.Add(bytes.Repeat([]byte{1, 0, 0, 0, 0x80, 0x3f, 0x80, 0x3f}, 100), byte(1), uint16(64))
+	f.Fuzz(func(t *testing.T, b []byte, kind byte, block uint16) {
+		d := []tensor.DType{tensor.BFloat16, tensor.Float16}[kind&1]
+		half := len(b) / 8 * 4
+		x := asmtest.Floats(b[:half], int(kind%64))
+		n := len(x)
+		for _, bits := range []int{8, 4} {
+			m := method{bits, int(block%512) + 1}
+			var want []byte
+			var left []float32
+			asmtest.Do(t, func(tier asm.Tier) {
+				e, err := m.NewEncoder(n)
+				if err != nil {
+					t.Fatal(err)
+				}
+				residual := asmtest.Floats(b[half:2*half], int(kind/4))
+				got, err := e.(codecs.Fused).AppendFeedback(nil, x, residual, d)
+				if err != nil && !errors.Is(err, codecs.ErrUnsuited) {
+					t.Fatal(err)
+				}
+				if tier == asm.Plain {
+					want, left = got, residual
+				}
+				sameCodes(t, m.String(), got, want)
+				sameValues(t, m.String()+" leaves", residual, left)
+			})
+		}
 	})
 }
 

@@ -24,6 +24,16 @@ func quantizeSum8AVX2(dst *byte, x *float32, e *float32, n int, inv float32, sca
 //go:noescape
 func quantizeSum4AVX2(dst *byte, x *float32, e *float32, half int, n int, inv float32, scale float32)
 
+// quantizeSumBrain8AVX2 is quantizeSumBrain8 for the first n bytes of dst and their values of x+e, a multiple of 32 above 0.
+//
+//go:noescape
+func quantizeSumBrain8AVX2(dst *byte, x *float32, e *float32, n int, inv float32, scale float32)
+
+// quantizeSumBrain4AVX2 is quantizeSumBrain4 for the first n bytes of dst and their values of x+e, a multiple of 32 above 0.
+//
+//go:noescape
+func quantizeSumBrain4AVX2(dst *byte, x *float32, e *float32, half int, n int, inv float32, scale float32)
+
 // dequantize8AVX2 is dequantize8 for n values, a multiple of 32 above 0.
 //
 //go:noescape
@@ -53,6 +63,16 @@ func quantizeSum8AVX512(dst *byte, x *float32, e *float32, n int, inv float32, s
 //
 //go:noescape
 func quantizeSum4AVX512(dst *byte, x *float32, e *float32, half int, n int, inv float32, scale float32)
+
+// quantizeSumBrain8AVX512 is quantizeSumBrain8 for the first n bytes of dst and their values of x+e, a multiple of 32 above 0.
+//
+//go:noescape
+func quantizeSumBrain8AVX512(dst *byte, x *float32, e *float32, n int, inv float32, scale float32)
+
+// quantizeSumBrain4AVX512 is quantizeSumBrain4 for the first n bytes of dst and their values of x+e, a multiple of 32 above 0.
+//
+//go:noescape
+func quantizeSumBrain4AVX512(dst *byte, x *float32, e *float32, half int, n int, inv float32, scale float32)
 
 // dequantize8AVX512 is dequantize8 for n values, a multiple of 32 above 0.
 //

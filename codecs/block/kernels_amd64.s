@@ -320,6 +320,278 @@ loop4:
 	VZEROUPPER
 	RET
 
+// func quantizeSumBrain8AVX2(dst *byte, x *float32, e *float32, n int, inv float32, scale float32)
+// Requires: AVX, AVX2
+TEXT ·quantizeSumBrain8AVX2(SB), NOSPLIT, $0-40
+	MOVQ         dst+0(FP), AX
+	MOVQ         n+24(FP), CX
+	MOVQ         x+8(FP), DX
+	MOVQ         e+16(FP), BX
+	VBROADCASTSS inv+32(FP), Y0
+	VBROADCASTSS scale+36(FP), Y1
+	MOVL         $0x4b400000, SI
+	VMOVD        SI, X2
+	VPBROADCASTD X2, Y2
+
+loop5:
+	VMOVUPS   (DX), Y3
+	VADDPS    (BX), Y3, Y3
+	VMULPS    Y0, Y3, Y4
+	VADDPS    Y2, Y4, Y4
+	VSUBPS    Y2, Y4, Y5
+	VMULPS    Y1, Y5, Y5
+	VPSRLD    $0x10, Y5, Y6
+	VPAND     all1<>+0(SB), Y6, Y6
+	VPADDD    all32767<>+0(SB), Y6, Y6
+	VPADDD    Y6, Y5, Y5
+	VPAND     all4294901760<>+0(SB), Y5, Y5
+	VSUBPS    Y5, Y3, Y3
+	VMOVUPS   Y3, (BX)
+	VMOVUPS   32(DX), Y3
+	VADDPS    32(BX), Y3, Y3
+	VMULPS    Y0, Y3, Y5
+	VADDPS    Y2, Y5, Y5
+	VSUBPS    Y2, Y5, Y6
+	VMULPS    Y1, Y6, Y6
+	VPSRLD    $0x10, Y6, Y7
+	VPAND     all1<>+0(SB), Y7, Y7
+	VPADDD    all32767<>+0(SB), Y7, Y7
+	VPADDD    Y7, Y6, Y6
+	VPAND     all4294901760<>+0(SB), Y6, Y6
+	VSUBPS    Y6, Y3, Y3
+	VMOVUPS   Y3, 32(BX)
+	VMOVUPS   64(DX), Y3
+	VADDPS    64(BX), Y3, Y3
+	VMULPS    Y0, Y3, Y6
+	VADDPS    Y2, Y6, Y6
+	VSUBPS    Y2, Y6, Y7
+	VMULPS    Y1, Y7, Y7
+	VPSRLD    $0x10, Y7, Y8
+	VPAND     all1<>+0(SB), Y8, Y8
+	VPADDD    all32767<>+0(SB), Y8, Y8
+	VPADDD    Y8, Y7, Y7
+	VPAND     all4294901760<>+0(SB), Y7, Y7
+	VSUBPS    Y7, Y3, Y3
+	VMOVUPS   Y3, 64(BX)
+	VMOVUPS   96(DX), Y3
+	VADDPS    96(BX), Y3, Y3
+	VMULPS    Y0, Y3, Y7
+	VADDPS    Y2, Y7, Y7
+	VSUBPS    Y2, Y7, Y8
+	VMULPS    Y1, Y8, Y8
+	VPSRLD    $0x10, Y8, Y9
+	VPAND     all1<>+0(SB), Y9, Y9
+	VPADDD    all32767<>+0(SB), Y9, Y9
+	VPADDD    Y9, Y8, Y8
+	VPAND     all4294901760<>+0(SB), Y8, Y8
+	VSUBPS    Y8, Y3, Y3
+	VMOVUPS   Y3, 96(BX)
+	VMOVDQU   all255<>+0(SB), Y3
+	VPAND     Y3, Y4, Y4
+	VPAND     Y3, Y5, Y5
+	VPAND     Y3, Y6, Y6
+	VPAND     Y3, Y7, Y7
+	VPACKUSDW Y5, Y4, Y4
+	VPACKUSDW Y7, Y6, Y6
+	VPACKUSWB Y6, Y4, Y4
+	VMOVDQU   order<>+0(SB), Y3
+	VPERMD    Y4, Y3, Y4
+	VMOVDQU   Y4, (AX)
+	ADDQ      $0x00000080, DX
+	ADDQ      $0x00000080, BX
+	ADDQ      $0x20, AX
+	SUBQ      $0x00000020, CX
+	JNZ       loop5
+	VZEROUPPER
+	RET
+
+DATA all1<>+0(SB)/4, $0x00000001
+DATA all1<>+4(SB)/4, $0x00000001
+DATA all1<>+8(SB)/4, $0x00000001
+DATA all1<>+12(SB)/4, $0x00000001
+DATA all1<>+16(SB)/4, $0x00000001
+DATA all1<>+20(SB)/4, $0x00000001
+DATA all1<>+24(SB)/4, $0x00000001
+DATA all1<>+28(SB)/4, $0x00000001
+GLOBL all1<>(SB), RODATA|NOPTR, $32
+
+DATA all32767<>+0(SB)/4, $0x00007fff
+DATA all32767<>+4(SB)/4, $0x00007fff
+DATA all32767<>+8(SB)/4, $0x00007fff
+DATA all32767<>+12(SB)/4, $0x00007fff
+DATA all32767<>+16(SB)/4, $0x00007fff
+DATA all32767<>+20(SB)/4, $0x00007fff
+DATA all32767<>+24(SB)/4, $0x00007fff
+DATA all32767<>+28(SB)/4, $0x00007fff
+GLOBL all32767<>(SB), RODATA|NOPTR, $32
+
+DATA all4294901760<>+0(SB)/4, $0xffff0000
+DATA all4294901760<>+4(SB)/4, $0xffff0000
+DATA all4294901760<>+8(SB)/4, $0xffff0000
+DATA all4294901760<>+12(SB)/4, $0xffff0000
+DATA all4294901760<>+16(SB)/4, $0xffff0000
+DATA all4294901760<>+20(SB)/4, $0xffff0000
+DATA all4294901760<>+24(SB)/4, $0xffff0000
+DATA all4294901760<>+28(SB)/4, $0xffff0000
+GLOBL all4294901760<>(SB), RODATA|NOPTR, $32
+
+// func quantizeSumBrain4AVX2(dst *byte, x *float32, e *float32, half int, n int, inv float32, scale float32)
+// Requires: AVX, AVX2
+TEXT ·quantizeSumBrain4AVX2(SB), NOSPLIT, $0-48
+	MOVQ         dst+0(FP), AX
+	MOVQ         n+32(FP), CX
+	MOVQ         x+8(FP), DX
+	MOVQ         e+16(FP), BX
+	MOVQ         half+24(FP), SI
+	LEAQ         (DX)(SI*4), DI
+	LEAQ         (BX)(SI*4), SI
+	VBROADCASTSS inv+40(FP), Y0
+	VBROADCASTSS scale+44(FP), Y1
+	MOVL         $0x4b400008, R8
+	VMOVD        R8, X2
+	VPBROADCASTD X2, Y2
+	MOVL         $0x0000000f, R8
+	VMOVD        R8, X3
+	VPBROADCASTD X3, Y3
+
+loop6:
+	VMOVUPS   (DX), Y4
+	VADDPS    (BX), Y4, Y4
+	VMULPS    Y0, Y4, Y5
+	VADDPS    Y2, Y5, Y5
+	VSUBPS    Y2, Y5, Y6
+	VMULPS    Y1, Y6, Y6
+	VPSRLD    $0x10, Y6, Y7
+	VPAND     all1<>+0(SB), Y7, Y7
+	VPADDD    all32767<>+0(SB), Y7, Y7
+	VPADDD    Y7, Y6, Y6
+	VPAND     all4294901760<>+0(SB), Y6, Y6
+	VSUBPS    Y6, Y4, Y4
+	VMOVUPS   Y4, (BX)
+	VMOVUPS   (DI), Y4
+	VADDPS    (SI), Y4, Y4
+	VMULPS    Y0, Y4, Y6
+	VADDPS    Y2, Y6, Y6
+	VSUBPS    Y2, Y6, Y7
+	VMULPS    Y1, Y7, Y7
+	VPSRLD    $0x10, Y7, Y8
+	VPAND     all1<>+0(SB), Y8, Y8
+	VPADDD    all32767<>+0(SB), Y8, Y8
+	VPADDD    Y8, Y7, Y7
+	VPAND     all4294901760<>+0(SB), Y7, Y7
+	VSUBPS    Y7, Y4, Y4
+	VMOVUPS   Y4, (SI)
+	VPAND     Y3, Y5, Y5
+	VPSLLD    $0x04, Y6, Y6
+	VPOR      Y6, Y5, Y5
+	VMOVUPS   32(DX), Y4
+	VADDPS    32(BX), Y4, Y4
+	VMULPS    Y0, Y4, Y6
+	VADDPS    Y2, Y6, Y6
+	VSUBPS    Y2, Y6, Y7
+	VMULPS    Y1, Y7, Y7
+	VPSRLD    $0x10, Y7, Y8
+	VPAND     all1<>+0(SB), Y8, Y8
+	VPADDD    all32767<>+0(SB), Y8, Y8
+	VPADDD    Y8, Y7, Y7
+	VPAND     all4294901760<>+0(SB), Y7, Y7
+	VSUBPS    Y7, Y4, Y4
+	VMOVUPS   Y4, 32(BX)
+	VMOVUPS   32(DI), Y4
+	VADDPS    32(SI), Y4, Y4
+	VMULPS    Y0, Y4, Y7
+	VADDPS    Y2, Y7, Y7
+	VSUBPS    Y2, Y7, Y8
+	VMULPS    Y1, Y8, Y8
+	VPSRLD    $0x10, Y8, Y9
+	VPAND     all1<>+0(SB), Y9, Y9
+	VPADDD    all32767<>+0(SB), Y9, Y9
+	VPADDD    Y9, Y8, Y8
+	VPAND     all4294901760<>+0(SB), Y8, Y8
+	VSUBPS    Y8, Y4, Y4
+	VMOVUPS   Y4, 32(SI)
+	VPAND     Y3, Y6, Y6
+	VPSLLD    $0x04, Y7, Y7
+	VPOR      Y7, Y6, Y6
+	VMOVUPS   64(DX), Y4
+	VADDPS    64(BX), Y4, Y4
+	VMULPS    Y0, Y4, Y7
+	VADDPS    Y2, Y7, Y7
+	VSUBPS    Y2, Y7, Y8
+	VMULPS    Y1, Y8, Y8
+	VPSRLD    $0x10, Y8, Y9
+	VPAND     all1<>+0(SB), Y9, Y9
+	VPADDD    all32767<>+0(SB), Y9, Y9
+	VPADDD    Y9, Y8, Y8
+	VPAND     all4294901760<>+0(SB), Y8, Y8
+	VSUBPS    Y8, Y4, Y4
+	VMOVUPS   Y4, 64(BX)
+	VMOVUPS   64(DI), Y4
+	VADDPS    64(SI), Y4, Y4
+	VMULPS    Y0, Y4, Y8
+	VADDPS    Y2, Y8, Y8
+	VSUBPS    Y2, Y8, Y9
+	VMULPS    Y1, Y9, Y9
+	VPSRLD    $0x10, Y9, Y10
+	VPAND     all1<>+0(SB), Y10, Y10
+	VPADDD    all32767<>+0(SB), Y10, Y10
+	VPADDD    Y10, Y9, Y9
+	VPAND     all4294901760<>+0(SB), Y9, Y9
+	VSUBPS    Y9, Y4, Y4
+	VMOVUPS   Y4, 64(SI)
+	VPAND     Y3, Y7, Y7
+	VPSLLD    $0x04, Y8, Y8
+	VPOR      Y8, Y7, Y7
+	VMOVUPS   96(DX), Y4
+	VADDPS    96(BX), Y4, Y4
+	VMULPS    Y0, Y4, Y8
+	VADDPS    Y2, Y8, Y8
+	VSUBPS    Y2, Y8, Y9
+	VMULPS    Y1, Y9, Y9
+	VPSRLD    $0x10, Y9, Y10
+	VPAND     all1<>+0(SB), Y10, Y10
+	VPADDD    all32767<>+0(SB), Y10, Y10
+	VPADDD    Y10, Y9, Y9
+	VPAND     all4294901760<>+0(SB), Y9, Y9
+	VSUBPS    Y9, Y4, Y4
+	VMOVUPS   Y4, 96(BX)
+	VMOVUPS   96(DI), Y4
+	VADDPS    96(SI), Y4, Y4
+	VMULPS    Y0, Y4, Y9
+	VADDPS    Y2, Y9, Y9
+	VSUBPS    Y2, Y9, Y10
+	VMULPS    Y1, Y10, Y10
+	VPSRLD    $0x10, Y10, Y11
+	VPAND     all1<>+0(SB), Y11, Y11
+	VPADDD    all32767<>+0(SB), Y11, Y11
+	VPADDD    Y11, Y10, Y10
+	VPAND     all4294901760<>+0(SB), Y10, Y10
+	VSUBPS    Y10, Y4, Y4
+	VMOVUPS   Y4, 96(SI)
+	VPAND     Y3, Y8, Y8
+	VPSLLD    $0x04, Y9, Y9
+	VPOR      Y9, Y8, Y8
+	VMOVDQU   all255<>+0(SB), Y4
+	VPAND     Y4, Y5, Y5
+	VPAND     Y4, Y6, Y6
+	VPAND     Y4, Y7, Y7
+	VPAND     Y4, Y8, Y8
+	VPACKUSDW Y6, Y5, Y5
+	VPACKUSDW Y8, Y7, Y7
+	VPACKUSWB Y7, Y5, Y5
+	VMOVDQU   order<>+0(SB), Y4
+	VPERMD    Y5, Y4, Y5
+	VMOVDQU   Y5, (AX)
+	ADDQ      $0x00000080, DX
+	ADDQ      $0x00000080, DI
+	ADDQ      $0x00000080, BX
+	ADDQ      $0x00000080, SI
+	ADDQ      $0x20, AX
+	SUBQ      $0x00000020, CX
+	JNZ       loop6
+	VZEROUPPER
+	RET
+
 // func dequantize8AVX2(x *float32, src *byte, n int, scale float32)
 // Requires: AVX, AVX2
 TEXT ·dequantize8AVX2(SB), NOSPLIT, $0-28
@@ -328,7 +600,7 @@ TEXT ·dequantize8AVX2(SB), NOSPLIT, $0-28
 	MOVQ         n+16(FP), DX
 	VBROADCASTSS scale+24(FP), Y0
 
-loop5:
+loop7:
 	VPMOVSXBD (CX), Y1
 	VCVTDQ2PS Y1, Y1
 	VMULPS    Y0, Y1, Y1
@@ -348,7 +620,7 @@ loop5:
 	ADDQ      $0x20, CX
 	ADDQ      $0x00000080, AX
 	SUBQ      $0x00000020, DX
-	JNZ       loop5
+	JNZ       loop7
 	VZEROUPPER
 	RET
 
@@ -368,7 +640,7 @@ TEXT ·dequantize4AVX2(SB), NOSPLIT, $0-36
 	VMOVD        SI, X2
 	VPBROADCASTD X2, Y2
 
-loop6:
+loop8:
 	VPMOVZXBD (CX), Y3
 	VPAND     Y1, Y3, Y4
 	VPSRLD    $0x04, Y3, Y3
@@ -417,7 +689,7 @@ loop6:
 	ADDQ      $0x00000080, AX
 	ADDQ      $0x00000080, DX
 	SUBQ      $0x00000020, BX
-	JNZ       loop6
+	JNZ       loop8
 	VZEROUPPER
 	RET
 
@@ -432,7 +704,7 @@ TEXT ·quantize8AVX512(SB), NOSPLIT, $0-28
 	VMOVD        BX, X1
 	VPBROADCASTD X1, Z1
 
-loop7:
+loop9:
 	VMOVUPS (DX), Z2
 	VMULPS  Z0, Z2, Z2
 	VADDPS  Z1, Z2, Z2
@@ -444,7 +716,7 @@ loop7:
 	ADDQ    $0x00000080, DX
 	ADDQ    $0x20, AX
 	SUBQ    $0x00000020, CX
-	JNZ     loop7
+	JNZ     loop9
 	VZEROUPPER
 	RET
 
@@ -464,7 +736,7 @@ TEXT ·quantize4AVX512(SB), NOSPLIT, $0-36
 	VMOVD        SI, X2
 	VPBROADCASTD X2, Z2
 
-loop8:
+loop10:
 	VMOVUPS (DX), Z3
 	VMULPS  Z0, Z3, Z3
 	VADDPS  Z1, Z3, Z3
@@ -489,7 +761,7 @@ loop8:
 	ADDQ    $0x00000080, BX
 	ADDQ    $0x20, AX
 	SUBQ    $0x00000020, CX
-	JNZ     loop8
+	JNZ     loop10
 	VZEROUPPER
 	RET
 
@@ -506,7 +778,7 @@ TEXT ·quantizeSum8AVX512(SB), NOSPLIT, $0-40
 	VMOVD        SI, X2
 	VPBROADCASTD X2, Z2
 
-loop9:
+loop11:
 	VMOVUPS (DX), Z3
 	VADDPS  (BX), Z3, Z3
 	VMULPS  Z0, Z3, Z4
@@ -529,7 +801,7 @@ loop9:
 	ADDQ    $0x00000080, BX
 	ADDQ    $0x20, AX
 	SUBQ    $0x00000020, CX
-	JNZ     loop9
+	JNZ     loop11
 	VZEROUPPER
 	RET
 
@@ -552,7 +824,7 @@ TEXT ·quantizeSum4AVX512(SB), NOSPLIT, $0-48
 	VMOVD        R8, X3
 	VPBROADCASTD X3, Z3
 
-loop10:
+loop12:
 	VMOVUPS (DX), Z4
 	VADDPS  (BX), Z4, Z4
 	VMULPS  Z0, Z4, Z5
@@ -599,7 +871,165 @@ loop10:
 	ADDQ    $0x00000080, SI
 	ADDQ    $0x20, AX
 	SUBQ    $0x00000020, CX
-	JNZ     loop10
+	JNZ     loop12
+	VZEROUPPER
+	RET
+
+// func quantizeSumBrain8AVX512(dst *byte, x *float32, e *float32, n int, inv float32, scale float32)
+// Requires: AVX, AVX512F
+TEXT ·quantizeSumBrain8AVX512(SB), NOSPLIT, $0-40
+	MOVQ         dst+0(FP), AX
+	MOVQ         n+24(FP), CX
+	MOVQ         x+8(FP), DX
+	MOVQ         e+16(FP), BX
+	VBROADCASTSS inv+32(FP), Z0
+	VBROADCASTSS scale+36(FP), Z1
+	MOVL         $0x4b400000, SI
+	VMOVD        SI, X2
+	VPBROADCASTD X2, Z2
+	MOVL         $0x00000001, SI
+	VMOVD        SI, X3
+	VPBROADCASTD X3, Z3
+	MOVL         $0x00007fff, SI
+	VMOVD        SI, X4
+	VPBROADCASTD X4, Z4
+	MOVL         $0xffff0000, SI
+	VMOVD        SI, X5
+	VPBROADCASTD X5, Z5
+
+loop13:
+	VMOVUPS (DX), Z6
+	VADDPS  (BX), Z6, Z6
+	VMULPS  Z0, Z6, Z7
+	VADDPS  Z2, Z7, Z7
+	VSUBPS  Z2, Z7, Z8
+	VMULPS  Z1, Z8, Z8
+	VPSRLD  $0x10, Z8, Z9
+	VPANDD  Z3, Z9, Z9
+	VPADDD  Z4, Z9, Z9
+	VPADDD  Z9, Z8, Z8
+	VPANDD  Z5, Z8, Z8
+	VSUBPS  Z8, Z6, Z6
+	VMOVUPS Z6, (BX)
+	VMOVUPS 64(DX), Z6
+	VADDPS  64(BX), Z6, Z6
+	VMULPS  Z0, Z6, Z8
+	VADDPS  Z2, Z8, Z8
+	VSUBPS  Z2, Z8, Z9
+	VMULPS  Z1, Z9, Z9
+	VPSRLD  $0x10, Z9, Z10
+	VPANDD  Z3, Z10, Z10
+	VPADDD  Z4, Z10, Z10
+	VPADDD  Z10, Z9, Z9
+	VPANDD  Z5, Z9, Z9
+	VSUBPS  Z9, Z6, Z6
+	VMOVUPS Z6, 64(BX)
+	VPMOVDB Z7, (AX)
+	VPMOVDB Z8, 16(AX)
+	ADDQ    $0x00000080, DX
+	ADDQ    $0x00000080, BX
+	ADDQ    $0x20, AX
+	SUBQ    $0x00000020, CX
+	JNZ     loop13
+	VZEROUPPER
+	RET
+
+// func quantizeSumBrain4AVX512(dst *byte, x *float32, e *float32, half int, n int, inv float32, scale float32)
+// Requires: AVX, AVX512F
+TEXT ·quantizeSumBrain4AVX512(SB), NOSPLIT, $0-48
+	MOVQ         dst+0(FP), AX
+	MOVQ         n+32(FP), CX
+	MOVQ         x+8(FP), DX
+	MOVQ         e+16(FP), BX
+	MOVQ         half+24(FP), SI
+	LEAQ         (DX)(SI*4), DI
+	LEAQ         (BX)(SI*4), SI
+	VBROADCASTSS inv+40(FP), Z0
+	VBROADCASTSS scale+44(FP), Z1
+	MOVL         $0x4b400008, R8
+	VMOVD        R8, X2
+	VPBROADCASTD X2, Z2
+	MOVL         $0x0000000f, R8
+	VMOVD        R8, X3
+	VPBROADCASTD X3, Z3
+	MOVL         $0x00000001, R8
+	VMOVD        R8, X4
+	VPBROADCASTD X4, Z4
+	MOVL         $0x00007fff, R8
+	VMOVD        R8, X5
+	VPBROADCASTD X5, Z5
+	MOVL         $0xffff0000, R8
+	VMOVD        R8, X6
+	VPBROADCASTD X6, Z6
+
+loop14:
+	VMOVUPS (DX), Z7
+	VADDPS  (BX), Z7, Z7
+	VMULPS  Z0, Z7, Z8
+	VADDPS  Z2, Z8, Z8
+	VSUBPS  Z2, Z8, Z9
+	VMULPS  Z1, Z9, Z9
+	VPSRLD  $0x10, Z9, Z10
+	VPANDD  Z4, Z10, Z10
+	VPADDD  Z5, Z10, Z10
+	VPADDD  Z10, Z9, Z9
+	VPANDD  Z6, Z9, Z9
+	VSUBPS  Z9, Z7, Z7
+	VMOVUPS Z7, (BX)
+	VMOVUPS (DI), Z7
+	VADDPS  (SI), Z7, Z7
+	VMULPS  Z0, Z7, Z9
+	VADDPS  Z2, Z9, Z9
+	VSUBPS  Z2, Z9, Z10
+	VMULPS  Z1, Z10, Z10
+	VPSRLD  $0x10, Z10, Z11
+	VPANDD  Z4, Z11, Z11
+	VPADDD  Z5, Z11, Z11
+	VPADDD  Z11, Z10, Z10
+	VPANDD  Z6, Z10, Z10
+	VSUBPS  Z10, Z7, Z7
+	VMOVUPS Z7, (SI)
+	VPANDD  Z3, Z8, Z8
+	VPSLLD  $0x04, Z9, Z9
+	VPORD   Z9, Z8, Z8
+	VMOVUPS 64(DX), Z7
+	VADDPS  64(BX), Z7, Z7
+	VMULPS  Z0, Z7, Z9
+	VADDPS  Z2, Z9, Z9
+	VSUBPS  Z2, Z9, Z10
+	VMULPS  Z1, Z10, Z10
+	VPSRLD  $0x10, Z10, Z11
+	VPANDD  Z4, Z11, Z11
+	VPADDD  Z5, Z11, Z11
+	VPADDD  Z11, Z10, Z10
+	VPANDD  Z6, Z10, Z10
+	VSUBPS  Z10, Z7, Z7
+	VMOVUPS Z7, 64(BX)
+	VMOVUPS 64(DI), Z7
+	VADDPS  64(SI), Z7, Z7
+	VMULPS  Z0, Z7, Z10
+	VADDPS  Z2, Z10, Z10
+	VSUBPS  Z2, Z10, Z11
+	VMULPS  Z1, Z11, Z11
+	VPSRLD  $0x10, Z11, Z12
+	VPANDD  Z4, Z12, Z12
+	VPADDD  Z5, Z12, Z12
+	VPADDD  Z12, Z11, Z11
+	VPANDD  Z6, Z11, Z11
+	VSUBPS  Z11, Z7, Z7
+	VMOVUPS Z7, 64(SI)
+	VPANDD  Z3, Z9, Z9
+	VPSLLD  $0x04, Z10, Z10
+	VPORD   Z10, Z9, Z9
+	VPMOVDB Z8, (AX)
+	VPMOVDB Z9, 16(AX)
+	ADDQ    $0x00000080, DX
+	ADDQ    $0x00000080, DI
+	ADDQ    $0x00000080, BX
+	ADDQ    $0x00000080, SI
+	ADDQ    $0x20, AX
+	SUBQ    $0x00000020, CX
+	JNZ     loop14
 	VZEROUPPER
 	RET
 
@@ -611,7 +1041,7 @@ TEXT ·dequantize8AVX512(SB), NOSPLIT, $0-28
 	MOVQ         n+16(FP), DX
 	VBROADCASTSS scale+24(FP), Z0
 
-loop11:
+loop15:
 	VPMOVSXBD (CX), Z1
 	VCVTDQ2PS Z1, Z1
 	VMULPS    Z0, Z1, Z1
@@ -623,7 +1053,7 @@ loop11:
 	ADDQ      $0x20, CX
 	ADDQ      $0x00000080, AX
 	SUBQ      $0x00000020, DX
-	JNZ       loop11
+	JNZ       loop15
 	VZEROUPPER
 	RET
 
@@ -643,7 +1073,7 @@ TEXT ·dequantize4AVX512(SB), NOSPLIT, $0-36
 	VMOVD        SI, X2
 	VPBROADCASTD X2, Z2
 
-loop12:
+loop16:
 	VPMOVZXBD (CX), Z3
 	VPANDD    Z1, Z3, Z4
 	VPSRLD    $0x04, Z3, Z3
@@ -670,6 +1100,6 @@ loop12:
 	ADDQ      $0x00000080, AX
 	ADDQ      $0x00000080, DX
 	SUBQ      $0x00000020, BX
-	JNZ       loop12
+	JNZ       loop16
 	VZEROUPPER
 	RET

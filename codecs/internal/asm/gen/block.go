@@ -7,9 +7,9 @@ import (
 
 func block(k *kernel) {
 	for _, tier := range []string{"AVX2", "AVX512"} {
-		for _, sum := range []bool{false, true} {
-			quantizeBlock(k, tier, 8, sum)
-			quantizeBlock(k, tier, 4, sum)
+		for _, of := range []summands{alone, sums, sumsBrain} {
+			quantizeBlock(k, tier, 8, of)
+			quantizeBlock(k, tier, 4, of)
 		}
 		dequantize8(k, tier)
 		dequantize4(k, tier)
@@ -25,12 +25,25 @@ const (
 // blockTile is how many bytes the kernels of package block take at a time.
 const blockTile = 32
 
+// summands say what is rounded.
+type summands int
+
+const (
+	alone     summands = iota // x
+	sums                      // x+e
+	sumsBrain                 // x+e, and what is delivered becomes a bfloat16
+)
+
 // quantizeBlock rounds x, or x+e, in units of 1/inv. With 4 bits, a byte has a value of the first half and the one that is
 // half a block behind it.
-func quantizeBlock(k *kernel, tier string, bits int, sum bool) {
+func quantizeBlock(k *kernel, tier string, bits int, of summands) {
 	name, parameters, what := "quantize", "(dst *byte, x *float32, ", "x"
+	sum := of != alone
 	if sum {
 		name, parameters, what = "quantizeSum", "(dst *byte, x, e *float32, ", "x+e"
+	}
+	if of == sumsBrain {
+		name += "Brain"
 	}
 	parts := 8 / bits
 	if bits == 4 {
@@ -73,6 +86,10 @@ func quantizeBlock(k *kernel, tier string, bits int, sum bool) {
 	} else {
 		k.splat32(round, rounder)
 	}
+	var one, half, high operand.Op
+	if of == sumsBrain {
+		one, half, high = k.everywhere(tier, 1), k.everywhere(tier, 0x7fff), k.everywhere(tier, 0xffff0000)
+	}
 	k.loop(n, blockTile, func() {
 		var codes []reg.VecVirtual
 		for at := 0; at < blockTile; at += lanes {
@@ -89,6 +106,9 @@ func quantizeBlock(k *kernel, tier string, bits int, sum bool) {
 					delivered := vector()
 					k.VSUBPS(round, code, delivered)
 					k.VMULPS(scale, delivered, delivered)
+					if of == sumsBrain {
+						k.toBrain(delivered, one, half, high)
+					}
 					k.VSUBPS(delivered, T, T)
 					k.VMOVUPS(T, operand.Mem{Base: e[part], Disp: 4 * at})
 				}
@@ -109,6 +129,25 @@ func quantizeBlock(k *kernel, tier string, bits int, sum bool) {
 	})
 	k.VZEROUPPER()
 	k.RET()
+}
+
+// toBrain rounds finite values below the largest bfloat16 to that type, to nearest even, by numbers that lie everywhere: 1,
+// 0x7fff and 0xffff0000.
+func (k *kernel) toBrain(v reg.VecVirtual, one, half, high operand.Op) {
+	odd := k.like(v)
+	k.VPSRLD(operand.Imm(16), v, odd)
+	k.and(one, odd, odd)
+	k.VPADDD(half, odd, odd)
+	k.VPADDD(odd, v, v)
+	k.and(high, v, v)
+}
+
+// everywhere returns x in each lane, in a register where there are many.
+func (k *kernel) everywhere(tier string, x uint32) operand.Op {
+	if tier == "AVX2" {
+		return k.splatted(x)
+	}
+	return k.splat32(k.ZMM(), x)
 }
 
 func dequantize8(k *kernel, tier string) {
