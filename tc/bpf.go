@@ -17,7 +17,8 @@ func BPFPlan(l Link, h Hop, s Support) (Plan, error) {
 	case !s.BPF:
 		return nil, unsupported("kernel has no clsact or lets no BPF program be attached there", "use the user-space back end")
 	case paced && !s.FQ:
-		return nil, unsupported("kernel has no fq, without which eBPF offers loss and marks only, no rate, delay or jitter", "use the user-space back end")
+		return nil, unsupported("kernel has no fq, without which eBPF offers loss and marks only, no rate, delay or jitter",
+			"use the user-space back end")
 	}
 	p := Plan{
 		Segments{h.Sender, 1},

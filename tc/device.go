@@ -42,8 +42,8 @@ type Redirect struct {
 }
 
 func (f Redirect) String() string {
-	return f.command("tc", fmt.Sprintf("filter add dev %s ingress pref 1 protocol all u32 match u32 0 0 action mirred egress redirect dev %s",
-		f.Name, f.To))
+	return f.command("tc", fmt.Sprintf("filter add dev %s ingress pref 1 protocol all u32 match u32 0 0"+
+		" action mirred egress redirect dev %s", f.Name, f.To))
 }
 
 // Inverse implements Rule.

@@ -52,10 +52,10 @@ func KernelPlan(l Link, h Hop, s Support) (Plan, error) {
 }
 
 // burst returns the token bucket's depth in bytes. A bucket forgets what the link could have sent while the kernel was
-// late by more than it holds, so it holds 2 ms, and two packets at least.
+// late by more than it holds, so it holds 4 ms, and two packets at least: what a link that was idle lets pass at once.
 func burst(rate int64) uint32 {
 	const packet = 1500 + EthernetHeader
-	return uint32(min(max(2*packet, rate/500), 64<<20))
+	return uint32(min(max(2*packet, rate/250), 64<<20))
 }
 
 // queue returns the bytes that the bottleneck of l holds.
@@ -63,7 +63,7 @@ func queue(l Link) uint32 {
 	if l.Queue == 0 {
 		return unlimitedQueue
 	}
-	return uint32(min(l.Queue, math.MaxInt32))
+	return uint32(min(max(l.Queue, 1500), math.MaxInt32)) // an idle bottleneck takes any packet
 }
 
 func unsupported(what, instead string) error {

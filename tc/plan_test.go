@@ -28,7 +28,7 @@ ip -n paris link set dev wan0 gso_max_segs 1
 `},
 		{"rate alone needs no netem", Link{Rate: 1_250_000, Queue: 50_000}, `
 ip -n paris link set dev wan0 gso_max_segs 1
-tc -n router qdisc add dev tokyo0 root handle 1: stab linklayer ethernet overhead -14 tbf rate 1250000bps burst 3028 limit 50000
+tc -n router qdisc add dev tokyo0 root handle 1: stab linklayer ethernet overhead -14 tbf rate 1250000bps burst 5000 limit 50000
 `},
 		{"delay alone", Link{Delay: 25 * time.Millisecond}, `
 ip -n paris link set dev wan0 gso_max_segs 1
@@ -39,7 +39,7 @@ tc -n router qdisc add dev tokyo0 root handle 1: stab linklayer ethernet overhea
 		}, `
 ip -n paris link set dev wan0 gso_max_segs 1
 tc -n router qdisc add dev tokyo0 root handle 1: stab linklayer ethernet overhead -14 netem limit 178956 delay 41500us 1500us loss 1.5% seed 7 rate 4294967295bps
-tc -n router qdisc add dev tokyo0 parent 1:1 handle 2: tbf rate 12500000bps burst 25000 limit 268435456
+tc -n router qdisc add dev tokyo0 parent 1:1 handle 2: tbf rate 12500000bps burst 50000 limit 268435456
 `},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -103,6 +103,56 @@ func TestRulesReadAsCommands(t *testing.T) {
 		}
 		if got := c.rule.Inverse(); got != c.inverse {
 			t.Errorf("got  %s\nwant %s", got, c.inverse)
+		}
+	}
+}
+
+func TestBPFPlanReadsAsCommands(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		link Link
+		want string
+	}{
+		{"loss and marks need no fq", Link{Loss: 0.01, Marks: 0.25, Seed: 3}, `
+ip -n paris link set dev wan0 gso_max_segs 1
+tc -n router qdisc replace dev paris0 clsact
+tc -n router filter add dev paris0 ingress pref 1 protocol all bpf direct-action object-file shape_bpfel.o section tc/loss # map config: loss 0.01, marks 0.25, seed 3
+`},
+		{"all of it", Link{Rate: 1_250_000, Delay: 20 * time.Millisecond, Jitter: time.Millisecond, Queue: 60_000, Seed: 3}, `
+ip -n paris link set dev wan0 gso_max_segs 1
+tc -n router qdisc replace dev paris0 clsact
+tc -n router filter add dev paris0 ingress pref 1 protocol all bpf direct-action object-file shape_bpfel.o section tc/loss # map config: loss 0, marks 0, seed 3
+tc -n router qdisc add dev tokyo0 root handle 1: fq limit 178956 flow_limit 178956 nopacing horizon 3600000ms horizon_drop
+tc -n router qdisc replace dev tokyo0 clsact
+tc -n router filter add dev tokyo0 egress pref 1 protocol all bpf direct-action object-file shape_bpfel.o section tc/pace # map config: rate 1250000, delay 20000000, jitter 1000000, queue 60000, seed 3
+`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p, err := BPFPlan(c.link, hop, everything)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := p.String(); got != strings.TrimPrefix(c.want, "\n") {
+				t.Errorf("got:\n%s\nwant:%s", got, c.want)
+			}
+		})
+	}
+}
+
+func TestBPFPlanSaysWhatIsMissing(t *testing.T) {
+	for _, c := range []struct {
+		link Link
+		has  Support
+		want string
+	}{
+		{Link{Rate: 1}, Support{BPF: true}, "loss and marks only"},
+		{Link{Delay: 1}, Support{BPF: true}, "loss and marks only"},
+		{Link{Jitter: 1}, Support{BPF: true}, "loss and marks only"},
+		{Link{Loss: 0.1}, Support{FQ: true}, "no clsact"},
+	} {
+		_, err := BPFPlan(c.link, hop, c.has)
+		if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v with %+v: error %v, want one of %q", c.link, c.has, err, c.want)
 		}
 	}
 }

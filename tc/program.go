@@ -17,8 +17,7 @@ type Loss struct {
 }
 
 func (r Loss) String() string {
-	return r.command("tc", fmt.Sprintf("filter add dev %s ingress pref %d protocol all bpf direct-action object-file shape_bpfel.o section tc/loss"+
-		" # map config: loss %s, marks %s, seed %d", r.Name, programPref, number(r.Probability), number(r.Marks), r.Seed))
+	return addProgram(r.Device, "ingress", "loss", fmt.Sprintf("loss %s, marks %s, seed %d", number(r.Probability), number(r.Marks), r.Seed))
 }
 
 // Inverse implements Rule.
@@ -37,8 +36,8 @@ type Pace struct {
 }
 
 func (r Pace) String() string {
-	return r.command("tc", fmt.Sprintf("filter add dev %s egress pref %d protocol all bpf direct-action object-file shape_bpfel.o section tc/pace"+
-		" # map config: rate %d, delay %d, jitter %d, queue %d, seed %d", r.Name, programPref, r.Rate, r.Delay, r.Jitter, r.Queue, r.Seed))
+	return addProgram(r.Device, "egress", "pace", fmt.Sprintf("rate %d, delay %d, jitter %d, queue %d, seed %d",
+		r.Rate, r.Delay, r.Jitter, r.Queue, r.Seed))
 }
 
 // Inverse implements Rule.
@@ -46,6 +45,12 @@ func (r Pace) Inverse() string { return removeProgram(r.Device, "egress") }
 
 // programPref is the place of the programs among a Clsact's filters.
 const programPref = 1
+
+// addProgram returns the command that attaches a program. Its settings, in a map, are a comment there.
+func addProgram(d Device, hook, program, settings string) string {
+	return d.command("tc", fmt.Sprintf("filter add dev %s %s pref %d protocol all bpf direct-action object-file shape_bpfel.o section tc/%s"+
+		" # map config: %s", d.Name, hook, programPref, program, settings))
+}
 
 func removeProgram(d Device, hook string) string {
 	return d.command("tc", fmt.Sprintf("filter del dev %s %s pref %d", d.Name, hook, programPref))

@@ -37,12 +37,13 @@ func try() (s Support, err error) {
 	lo := Device{Name: "lo"}
 	root := Place{Device: lo, Parent: Root, Handle: outer, Overhead: -EthernetHeader}
 	class := HTBClass{Device: lo, Parent: outer, Class: NewHandle(1, 1), Rate: 1e6, Ceil: 1e6, Burst: 3000}
+	match := Match{Device: lo, Parent: outer, Pref: 1, To: netip.MustParsePrefix("0.0.0.0/0"), Class: class.Class}
 	for _, t := range []struct {
 		has  *bool
 		plan Plan
 	}{
 		{&s.TBF, Plan{TBF{Place: root, Rate: 1e6, Burst: 3000, Limit: 30000}}},
-		{&s.HTB, Plan{HTB{Place: root}, class, Match{Device: lo, Parent: outer, Pref: 1, To: netip.MustParsePrefix("0.0.0.0/0"), Class: class.Class}}},
+		{&s.HTB, Plan{HTB{Place: root}, class, match}},
 		{&s.Netem, Plan{Netem{Place: root, Delay: time.Millisecond, Limit: 1000, Seed: 1}}},
 		{&s.FQ, Plan{FQ{Place: root, Limit: 1000, FlowLimit: 1000, Horizon: time.Second}}},
 		{&s.Clsact, Plan{Clsact{lo}}},
