@@ -1,5 +1,7 @@
 package keys
 
+import "math"
+
 // key is what the numbers that a Rice code codes can be.
 type key interface{ uint32 | uint64 }
 
@@ -15,12 +17,52 @@ type gaps interface {
 
 type wide []uint64
 
-func (w wide) count() int                       { return len(w) }
-func (w wide) first() uint64                    { return w[0] }
-func (w wide) last() uint64                     { return w[len(w)-1] }
-func (w wide) mustAscend()                      { mustAscend(w) }
-func (w wide) quotients(d divisor) uint64       { return quotients(d, w) }
-func (w wide) write(d divisor, buf []byte) uint { return write(d, buf, 0, w) }
+func (w wide) count() int    { return len(w) }
+func (w wide) first() uint64 { return w[0] }
+func (w wide) last() uint64  { return w[len(w)-1] }
+func (w wide) mustAscend()   { mustAscend(w) }
+
+func (w wide) quotients(d divisor) (sum uint64) {
+	var room [wideCut]uint32
+	for len(w) > 1 {
+		part := w[:min(len(w), wideCut)]
+		if k := part.narrow(&room); k != nil {
+			sum += k.quotients(d)
+		} else {
+			sum += quotients(d, part)
+		}
+		w = w[len(part)-1:]
+	}
+	return sum
+}
+
+func (w wide) write(d divisor, buf []byte) (at uint) {
+	var room [wideCut]uint32
+	for len(w) > 1 {
+		part := w[:min(len(w), wideCut)]
+		if k := part.narrow(&room); k != nil {
+			at = k.writeFrom(d, buf, at)
+		} else {
+			at = write(d, buf, at, part)
+		}
+		w = w[len(part)-1:]
+	}
+	return at
+}
+
+// wideCut is how many keys are made narrow together.
+const wideCut = 1<<10 + 1
+
+// narrow returns keys with the same gaps, in room, or nil if they are beyond those of the kernels.
+func (w wide) narrow(room *[wideCut]uint32) narrow {
+	if w.last()-w.first() > math.MaxInt32 {
+		return nil
+	}
+	for i, key := range w {
+		room[i] = uint32(key - w[0])
+	}
+	return room[:len(w)]
+}
 
 type narrow []uint32
 
@@ -35,8 +77,9 @@ func (k narrow) quotients(d divisor) uint64 {
 	return sum + quotients(d, k[n:])
 }
 
-func (k narrow) write(d divisor, buf []byte) uint {
-	at := uint(0)
+func (k narrow) write(d divisor, buf []byte) uint { return k.writeFrom(d, buf, 0) }
+
+func (k narrow) writeFrom(d divisor, buf []byte, at uint) uint {
 	for len(k) > 1 {
 		end, n, ok := writeTiles(d, buf, at, k)
 		if !ok {

@@ -18,17 +18,22 @@ import (
 // checkRice fails unless keys of 32 bits are coded as the same of 64 are, and come back.
 func checkRice(t *testing.T, keys []uint32) {
 	t.Helper()
-	same := make([]uint64, len(keys))
+	same, beyond := make([]uint64, len(keys)), make([]uint64, len(keys))
 	for i, key := range keys {
-		same[i] = uint64(key)
+		same[i], beyond[i] = uint64(key), 1<<40+uint64(key)
 	}
-	want := Rice{}.Append([]byte("before"), same)
+	restore := asm.Limit(asm.Plain)
+	want, wantBeyond := Rice{}.Append([]byte("before"), same), Rice{}.Append(nil, beyond)
+	restore()
 	asmtest.Do(t, func(asm.Tier) {
 		// Memory that is not clean, of more room than needed or of none.
 		for _, dst := range [][]byte{bytes.Repeat([]byte{0xff}, 64+5*len(keys)), nil} {
 			got := Rice{}.Append32(append(dst[:0], "before"...), keys)
 			if !bytes.Equal(got, want) {
 				t.Fatalf("%d become %x, as keys of 64 bits %x", keys, got, want)
+			}
+			if got := (Rice{}).Append(dst[:0], beyond); !bytes.Equal(got, wantBeyond) {
+				t.Fatalf("%d become %x, in Go %x", beyond, got, wantBeyond)
 			}
 		}
 		back := make([]uint32, len(keys))
@@ -37,6 +42,10 @@ func checkRice(t *testing.T, keys []uint32) {
 			t.Fatalf("%d come back as %d, after %d bytes of %d: %v", keys, back, used, len(want)-6, err)
 		}
 	})
+	backBeyond := make([]uint64, len(keys))
+	if used, err := (Rice{}).Decode(backBeyond, wantBeyond); err != nil || used != len(wantBeyond) || !slices.Equal(backBeyond, beyond) {
+		t.Fatalf("%d come back as %d, after %d bytes of %d: %v", beyond, backBeyond, used, len(wantBeyond), err)
+	}
 }
 
 // Whatever gaps keys of 32 bits have, their codes are those of 64 bits.
@@ -44,7 +53,7 @@ func TestRice32(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	for _, most := range []uint32{1, 2, 3, 4, 5, 13, 100, 1 << 10, 1 << 20, 1 << 26} {
 		for _, odd := range []uint32{0, 7, 40, 2} { // one gap of so many is large
-			for _, n := range []int{0, 1, 2, 16, 17, 18, 33, 49, 300} {
+			for _, n := range []int{0, 1, 2, 16, 17, 18, 33, 49, 300, 1030} {
 				var keys []uint32
 				for key := uint32(r.Uint32N(most)); len(keys) < n; {
 					keys = append(keys, key)
@@ -141,6 +150,11 @@ func BenchmarkRice32(b *testing.B) {
 				dst = Rice{}.Append32(dst[:0], keys)
 			})
 		}
+		wide := make([]uint64, len(keys))
+		for i, key := range keys {
+			wide[i] = uint64(key)
+		}
+		run("append-wide", func() { dst = Rice{}.Append(dst[:0], wide) })
 		back := make([]uint32, len(keys))
 		run("decode", func() {
 			if _, err := (Rice{}).Decode32(back, src); err != nil {

@@ -191,8 +191,16 @@ func decodeRice[K key](keys []K, src []byte) (used int, err error) {
 	r := bitio.NewReader(src[head:])
 	mostQuotient := math.MaxUint64 / v
 	last := first
+	at := uint(0) // where r is
 	for i := 1; i < len(keys); i++ {
+		n, end := readShort(d, keys[i-1:], src[head:], at)
+		r.Skip(end - at)
+		if i += n; i == len(keys) {
+			break
+		}
+		last = uint64(keys[i-1])
 		quotient, rest := d.read(&r, mostQuotient)
+		at = r.At()
 		gap := quotient*v + rest
 		key := last + 1 + gap
 		if key <= last || gap < rest || key > uint64(^K(0)) {
@@ -205,6 +213,41 @@ func decodeRice[K key](keys []K, src []byte) (used int, err error) {
 		return 0, errEnd(c, len(keys))
 	}
 	return head + used, nil
+}
+
+// readShort sets keys after the first to those whose gaps follow at bit at of src, up to one that has a long code or is no
+// key, or is near the end of src. It returns how many, and where the bits of the last end.
+func readShort[K key](d divisor, keys []K, src []byte, at uint) (n int, end uint) {
+	const most = bitio.PeekMax
+	if d.j > most-3 || len(src) < 8 {
+		return 0, at
+	}
+	mostOnes, last, stop := most-3-d.j, keys[0], uint(len(src)-8)
+	j, low := d.j&63, uint64(1)<<(d.j&63)-1
+	for n+1 < len(keys) && at>>3 <= stop {
+		next := binary.BigEndian.Uint64(src[at>>3:]) << (at & 7)
+		ones := uint(bits.LeadingZeros64(^next))
+		if ones > mostOnes {
+			break
+		}
+		size := ones + 1
+		quotient := uint64(ones)
+		if d.thirds {
+			high := next << (size & 63) >> 62 // 0 or 1: its second bit is another's; 2 and 3: a remainder of 1 and 2
+			size += 1 + uint(high>>1)
+			quotient = 3*quotient + high>>1 + high>>1&high
+		}
+		size += j
+		gap := quotient<<j | next>>((64-size)&63)&low
+		key := uint64(last) + 1 + gap
+		if last = K(key); uint64(last) != key || key <= gap {
+			break
+		}
+		n++
+		keys[n] = last
+		at += size
+	}
+	return n, at
 }
 
 // read reads the quotient, at most most, and the remainder of a gap.

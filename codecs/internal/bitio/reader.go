@@ -24,6 +24,9 @@ func (r *Reader) Peek(n uint) uint64 { return r.next() >> (64 - n) }
 // Skip reads n bits. It may go beyond the end, but not by 2^60 bits.
 func (r *Reader) Skip(n uint) { r.at += n }
 
+// At returns how many bits have been read.
+func (r *Reader) At() uint { return r.at }
+
 // Read returns the next n bits, at most 64, in the low bits of the result.
 func (r *Reader) Read(n uint) uint64 {
 	if n > PeekMax {
