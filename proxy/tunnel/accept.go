@@ -64,7 +64,9 @@ func (e *Endpoint) welcome(raw net.Conn) {
 		if p != nil {
 			name = p.name
 		}
-		e.carrierFailed(name, fmt.Errorf("tunnel: carrier from %v: %w", raw.RemoteAddr(), err), false)
+		rival := (*rivalError)(nil)
+		again := errors.As(err, &rival) && p.warned(p.session())
+		e.carrierFailed(name, fmt.Errorf("tunnel: carrier from %v: %w", raw.RemoteAddr(), err), again)
 	}
 }
 

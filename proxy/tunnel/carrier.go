@@ -67,7 +67,8 @@ type carrier struct {
 	leftAt   time.Time
 	end      []byte // the END record that ends it
 
-	pinging    bool // a PING is out
+	pinging    bool   // a PING is out
+	pongs      uint64 // that have come
 	token      uint64
 	pinged     time.Time
 	heard      time.Time // when bytes last came

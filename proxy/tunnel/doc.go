@@ -9,8 +9,9 @@
 // Two sites share one session at a time. Each names its half of it by an incarnation, 128 random bits, and
 // draws a new one when it starts and when it gives a session up: after Config.Resume without a carrier, or
 // when the peer breaks the protocol. A carrier belongs to the session of a pair of incarnations; a pair that a
-// side does not know is the end of its older session, whose streams are all lost. A peer is who its
-// certificate says, nothing else: see Config.Peers.
+// side does not know is the end of its older session, whose streams are all lost; but as long as a carrier of that
+// one still answers PING, it is another proxy with the same certificate, and refused. A peer is who its certificate
+// says, nothing else: see Config.Peers.
 //
 // # Wire
 //

@@ -58,6 +58,9 @@ func (e *Endpoint) call(ctx context.Context, raw net.Conn, p *peer, s *session, 
 		return err
 	}
 	if known := s.known(); known != (incarnation{}) && known != theirs.mine {
+		if err := p.rival(ctx, theirs.mine, raw.RemoteAddr()); err != nil {
+			return c.refuse(err)
+		}
 		s.fail(errors.New("the peer has lost it"), "")
 		return errAgain
 	}
@@ -90,6 +93,9 @@ func (e *Endpoint) answer(ctx context.Context, raw net.Conn) (*peer, error) {
 		if p = e.peerByName(theirs.name); p == nil {
 			return nil, c.refuse(fmt.Errorf("no peer %q is configured", theirs.name))
 		}
+	}
+	if err := p.rival(ctx, theirs.mine, raw.RemoteAddr()); err != nil {
+		return p, c.refuse(err)
 	}
 	s := p.candidate(theirs.mine)
 	mine.mine, mine.yours = s.mine, theirs.mine

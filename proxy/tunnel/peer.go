@@ -30,11 +30,12 @@ type peer struct {
 
 	mem account
 
-	mu      sync.Mutex
-	address string
-	last    string   // address that was reached last, for when names cannot be resolved
-	sess    *session // the current one
-	next    *session // a fresh one, which replaces it once the peer's new incarnation has shown itself
+	mu       sync.Mutex
+	address  string
+	last     string   // address that was reached last, for when names cannot be resolved
+	sess     *session // the current one
+	warnedOf *session // whose rival the log has told of
+	next     *session // a fresh one, which replaces it once the peer's new incarnation has shown itself
 
 	rtt                      atomic.Int64
 	rate                     atomic.Uint64 // bytes per second

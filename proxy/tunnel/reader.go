@@ -96,6 +96,7 @@ func (c *carrier) control(h header, body []byte) error {
 	case kindPong:
 		if c.pinging && h.value == c.token {
 			c.pinging = false
+			c.pongs++
 			c.doneInPing = c.doneInPing[:0]
 			s.addRTT(time.Since(c.pinged))
 			c.wake() // there may be DONEs that waited for it

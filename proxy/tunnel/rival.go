@@ -1,0 +1,90 @@
+package tunnel
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"time"
+)
+
+// Two proxies that show one site's certificate would take the session from each other for ever, and the jobs of both
+// would lose their connections each time. So a new incarnation of a peer is kept out as long as the one before answers
+// PING. One that has restarted is let in at once: the kernel has ended the carriers of the process before. Where a whole
+// host is gone, silently, the answer is waited for.
+
+const (
+	answerWithin = 3 * time.Second // less than a handshake may take
+	answerLooked = 10 * time.Millisecond
+)
+
+// A rivalError says that two proxies show one site's certificate.
+type rivalError struct {
+	site             string
+	holder, newcomer net.Addr
+}
+
+func (e *rivalError) Error() string {
+	return fmt.Sprintf("two proxies show the certificate of %s: that at %v is here and answers, that at %v is refused; end one of them, or give it a site and a certificate of its own",
+		e.site, e.holder, e.newcomer)
+}
+
+// rival returns a rivalError if theirs, which has come over a connection with newcomer, is not the incarnation that this side has a session
+// with, and that one is alive.
+func (p *peer) rival(ctx context.Context, theirs incarnation, newcomer net.Addr) error {
+	s := p.session()
+	if known := s.known(); known == theirs || known == (incarnation{}) {
+		return nil
+	}
+	if holder := s.answers(ctx); holder != nil {
+		return &rivalError{p.name, holder, newcomer}
+	}
+	return nil
+}
+
+// answers sends PING on all carriers, and returns the address at the other end of one that answers in time; nil: none does.
+func (s *session) answers(ctx context.Context) net.Addr {
+	before := s.ask()
+	for began := time.Now(); len(before) > 0 && ctx.Err() == nil && time.Since(began) < answerWithin; pause(ctx, answerLooked) {
+		s.mu.Lock()
+		here := s.carriers
+		if s.err != nil {
+			here = nil
+		}
+		gone := true
+		for _, c := range here {
+			if pongs, asked := before[c]; asked && c.pongs > pongs {
+				s.mu.Unlock()
+				return c.raw.RemoteAddr()
+			} else if asked {
+				gone = false
+			}
+		}
+		s.mu.Unlock()
+		if gone {
+			return nil
+		}
+	}
+	return nil
+}
+
+// ask has PING sent on all carriers, and returns how often each was answered before.
+func (s *session) ask() map[*carrier]uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := make(map[*carrier]uint64)
+	for _, c := range s.carriers {
+		before[c] = c.pongs
+		c.pingDue = true
+		c.wake()
+	}
+	return before
+}
+
+// warned reports whether s's rival was spoken of before: it dials every two seconds.
+func (p *peer) warned(s *session) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	before := p.warnedOf == s
+	p.warnedOf = s
+	return before
+}
