@@ -29,16 +29,15 @@ func TestMain(m *testing.M) {
 
 // An order is to dial, or to send again on a connection, or to close it.
 type order struct {
-	Dial     string // address
-	Mapped   bool   // IPv4 by a socket of IPv6
-	Bind     string // address; "": none
-	Protocol int    // 0: TCP
-	Mark     int    // SO_MARK
-	Device   string // SO_BINDTODEVICE
-	Peek     bool   // getpeername after it was closed
-	Conn     int    // of an earlier answer, unless Dial is given
-	Send     int    // bytes, which come back
-	Close    bool
+	Dial      string // address
+	Mapped    bool   // IPv4 by a socket of IPv6
+	Bind      string // address; "": none
+	Multipath bool   // Multipath TCP
+	Mark      int    // SO_MARK
+	Device    string // SO_BINDTODEVICE
+	Conn      int    // of an earlier answer, unless Dial is given
+	Send      int    // bytes, which come back
+	Close     bool
 }
 
 // An answer says what came of an order.
@@ -101,7 +100,11 @@ func (o *order) dial() (a answer, err error) {
 	if to.Addr().Is6() || o.Mapped {
 		family = unix.AF_INET6
 	}
-	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, o.Protocol)
+	protocol := unix.IPPROTO_TCP
+	if o.Multipath {
+		protocol = unix.IPPROTO_MPTCP
+	}
+	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, protocol)
 	if err != nil {
 		return a, os.NewSyscallError("socket", err)
 	}

@@ -14,8 +14,8 @@
 // Never turned are: what is not TCP; ports outside the range, and port 22; destinations in no network; addresses of this
 // host, so that a job's connections to itself stay what they are; the peers' tunnels; sockets with the proxy's mark;
 // sockets that are bound to a device; and sockets of another network namespace than the proxy's, for loopback there is
-// not its own. Multipath TCP (protocol 262) is left alone by the kernel: its connect calls no program, whatever on_death
-// says. A connection that is not turned costs a look-up at its connect and nothing after it.
+// not its own. A connection that is not turned costs a look-up at its connect and nothing after it. A client of Multipath
+// TCP is turned like one of TCP, which it then is: the listener speaks no other.
 //
 // Whether anything is turned hangs on a beat, a time that the proxy renews: with the last one older than a few seconds
 // new connections go directly to their servers, or are refused, as the configuration says. Programs that let connections

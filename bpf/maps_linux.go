@@ -84,6 +84,9 @@ func (h *Hooks) fill() error {
 
 func (h *Hooks) localAddresses() (map[bpfAddr]uint32, error) {
 	addrs, err := h.routes.AddrList(nil, netlink.FAMILY_ALL)
+	for try := 0; errors.Is(err, netlink.ErrDumpInterrupted) && try < 10; try++ { // they change at this moment
+		addrs, err = h.routes.AddrList(nil, netlink.FAMILY_ALL)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("this host's addresses: %w", err)
 	}

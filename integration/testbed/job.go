@@ -27,6 +27,8 @@ type Job struct {
 	Env     []string // beside those that tell a process who it is
 	Ranks   int      // rank r runs at site r modulo the number of sites
 	Nodes   []Node   // what runs instead of ranks, all started at once: node r counts as rank r
+	Exec    *Exec    // runs it; nil: it runs by itself
+	Agents  bool     // each rank is started by torchrun
 	Lingers bool     // processes of Nodes may hang once all workers have reported, which then is the job's end
 
 	// The other ranks start when rank 0 listens for them, so that none of them meets a closed port. Some names the ranks
@@ -93,6 +95,9 @@ func (w *WAN) Start(ctx context.Context, job Job) (*Run, error) {
 	if job.Port == 0 {
 		job.Port = 20000 + rand.IntN(10000) // below Linux's ephemeral ports, which Gloo listens on
 	}
+	if job.Exec != nil && job.Nodes != nil {
+		return w.startSites(ctx, job)
+	}
 	ranks := job.Some
 	if ranks == nil {
 		ranks = make([]int, job.processes())
@@ -119,15 +124,25 @@ func (w *WAN) Start(ctx context.Context, job Job) (*Run, error) {
 func (w *WAN) startRank(ctx context.Context, job Job, r int) (*Rank, error) {
 	i, role := job.place(r, len(w.Sites))
 	site := w.Sites[i]
-	cmd := site.CommandContext(ctx, job.Python, append([]string{job.Program}, job.Args...)...)
-	cmd.Env = append(os.Environ(), "OMP_NUM_THREADS=1", "PYTHONDONTWRITEBYTECODE=1")
-	cmd.Env = append(cmd.Env, job.environment(w, r, site)...)
-	cmd.Env = append(cmd.Env, job.Env...)
+	argv := append([]string{job.Python, job.Program}, job.Args...)
+	if job.Agents {
+		argv = job.torchrun(w, r)
+	}
+	if job.Exec != nil {
+		argv = job.Exec.command(i, argv)
+	}
 	rank := &Rank{number: r, role: role, ctx: ctx, began: time.Now(), step: -1, moved: make(chan struct{})}
+	return rank, w.begin(rank, site, job, argv, job.environment(w, r, site))
+}
+
+// begin starts the process of a rank.
+func (w *WAN) begin(rank *Rank, site *Site, job Job, argv, env []string) (err error) {
+	cmd := site.CommandContext(rank.ctx, argv[0], argv[1:]...)
+	cmd.Env = append(os.Environ(), "OMP_NUM_THREADS=1", "PYTHONDONTWRITEBYTECODE=1")
+	cmd.Env = append(append(cmd.Env, env...), job.Env...)
 	cmd.Stdout = &rank.stdout
-	var err error
 	rank.process, err = startProcess(cmd, rank.see)
-	return rank, err
+	return err
 }
 
 // listens waits until the rank listens on a TCP port. It fails with ctx; a rank that ends says itself why.

@@ -1,0 +1,81 @@
+//go:build linux
+
+package integration
+
+import (
+	"testing"
+
+	"github.com/gradproxy/gradproxy/bpf"
+	"github.com/gradproxy/gradproxy/bpf/cgroup"
+	"github.com/gradproxy/gradproxy/integration/require"
+	"github.com/gradproxy/gradproxy/integration/testbed"
+)
+
+// newExec has the program run jobs across w.
+func newExec(t *testing.T, w *testbed.WAN, c testbed.Config) *testbed.Exec {
+	t.Helper()
+	g, err := cgroup.New("probe")
+	require.Named(t, "cgroup2", err == nil, "use a kernel with cgroups of version 2")
+	if err := g.Close(); err != nil {
+		t.Fatal(err)
+	}
+	require.Named(t, "bpf", bpf.Permitted() == nil, "run the tests with all capabilities")
+	e, err := program(t).Exec(w, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// wantOnlyRemote fails the test unless connections of the job were taken at each site, and none of the site to itself.
+func wantOnlyRemote(t *testing.T, w *testbed.WAN, e *testbed.Exec) {
+	t.Helper()
+	var all int
+	for i, site := range w.Sites {
+		taken, err := e.Taken(i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all += len(taken)
+		for _, c := range taken {
+			if c.Client.Addr() != site.Addr && c.Client.Addr() != site.Addr6 {
+				t.Errorf("site %s: a connection's client is %v, which is not the site's address %v", site.Site, c.Client, site.Addr)
+			}
+			if site.Network.Contains(c.Server.Addr()) || site.Network6.Contains(c.Server.Addr()) || c.Server.Addr().IsLoopback() {
+				t.Errorf("site %s: a connection to %v is the host's to itself, and was taken", site.Site, c.Server)
+			}
+		}
+	}
+	if all == 0 {
+		t.Error("no connection was taken: the job ran directly")
+	}
+}
+
+// torchrun, run by exec at two sites, ends with the direct run's weights, for fewer bytes.
+func TestTorchrunByExec(t *testing.T) {
+	job := torchJob(t, "torch215", 2) // the agent of Debian's 1.13.1 does not work with its Python
+	want := direct(t, job)
+	w := newWAN(t, job.Ranks, lan)
+	job.Exec, job.Agents = newExec(t, w, testbed.Config{}), true
+	got := leg{results: runJob(t, w, job), bytes: w.LinkBytes()}
+	report(t, got)
+	sameResults(t, want.results, got.results)
+	if got.bytes >= want.bytes {
+		t.Errorf("%d bytes on the WAN, want fewer than the %d of a direct run", got.bytes, want.bytes)
+	}
+	wantOnlyRemote(t, w, job.Exec)
+}
+
+// Parameter servers talk to the workers of their own host as well, and of that nothing is taken.
+func TestMXNetByExec(t *testing.T) {
+	want, _ := directMXNet(t, mxnetSync)
+	w := newWAN(t, 2, fast)
+	job := mxnetSync.job(t)
+	job.Exec = newExec(t, w, testbed.Config{})
+	got, _ := runMXNetOn(t, w, job, nil)
+	sameResults(t, want.results, got.results)
+	if got.bytes >= want.bytes {
+		t.Errorf("%d bytes on the WAN, want fewer than the %d of a direct run", got.bytes, want.bytes)
+	}
+	wantOnlyRemote(t, w, job.Exec)
+}
