@@ -66,6 +66,14 @@ func shortenTiles(dst, src []byte) (w, i, run int) {
 	return w, i, run
 }
 
+// expandTiles does what expand does for eight bytes of src at a time.
+func expandTiles(a *room, src []byte, at, n int) (used, end int) {
+	if asm.Use() < asm.VBMI || at >= n || len(src) < 8 {
+		return 0, at
+	}
+	return expandVBMI(&a[0], &src[0], at, n, len(src))
+}
+
 // unpackTiles sets the values of a's first n bytes, which are those from byte from on of p.
 func unpackTiles(x []float32, a []byte, from, p int, bits uint32) (n int) {
 	if n = tiles(min(len(a), wholeBytes(p, len(x))-from)); n <= 0 {

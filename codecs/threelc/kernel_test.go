@@ -43,6 +43,48 @@ func FuzzKernels(f *testing.F) {
 	})
 }
 
+// FuzzExpand compares the kernel that expands runs with its twin in Go and with what runs mean.
+func FuzzExpand(f *testing.F) {
+	for n := range 24 {
+		runs := make([]byte, 31*n)
+		for i := range runs {
+			if runs[i] = byte(i * i * (n + 1)); i%(n+1) > 1 {
+				runs[i] = byte(firstRun + i%13)
+			}
+		}
+		f.Add(runs, uint16(29*n), uint16(43*n))
+	}
+	f.Fuzz(func(t *testing.T, runs []byte, from, to uint16) {
+		at, n := int(from%beyond), int(to%(piece+1))
+		want := bytes.Repeat([]byte{fiveZeros}, at)
+		wantUsed := 0
+		for ; len(want) < n && wantUsed < len(runs); wantUsed++ {
+			b := runs[wantUsed]
+			if b >= firstRun {
+				want = append(want, bytes.Repeat([]byte{fiveZeros}, int(runLength[b]))...)
+			} else {
+				want = append(want, b)
+			}
+		}
+		asmtest.Do(t, func(asm.Tier) {
+			var a room
+			for i := range a[:at] {
+				a[i] = fiveZeros
+			}
+			// With room for all runs, what is used is up to the kernel; behind most, it is what is needed.
+			if used, end := a.expand(runs, at, n, n); used != wantUsed || end != len(want) || !bytes.Equal(a[:end], want) {
+				t.Errorf("% x from %d to %d: %d bytes give % x up to %d, want %d and % x", runs, at, n, used, a[:end], end, wantUsed, want)
+			}
+			b := a
+			used, end := a.expand(runs, at, n, n+beyond)
+			wantUsed, wantEnd := b.expandRest(runs[:used], 0, at, len(b)-maxRun)
+			if used != wantUsed || end != wantEnd || end < n && used < len(runs) || end > n+beyond || !bytes.Equal(a[:end], b[:end]) {
+				t.Errorf("% x from %d beyond %d: %d bytes give % x, in Go %d % x", runs, at, n, used, a[:end], wantUsed, b[:wantEnd])
+			}
+		})
+	})
+}
+
 // Kernels write what is theirs and nothing beyond.
 func TestKernelsStayInside(t *testing.T) {
 	const margin = 64

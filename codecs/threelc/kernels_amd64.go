@@ -33,6 +33,12 @@ func quantizeSumAVX2(dst *byte, x *float32, e *float32, p int, n int, h uint32, 
 //go:noescape
 func shortenVBMI(dst *byte, src *byte, n int) (w int, run int)
 
+// expandVBMI is expand from place at of dst on, for eight bytes of src, which has m, at a turn. It writes 64 bytes at a time, so
+// of dst up to 120 bytes more than n.
+//
+//go:noescape
+func expandVBMI(dst *byte, src *byte, at int, n int, m int) (used int, end int)
+
 // unpackAVX512 sets n values of each partition of x, of p values, from as many quartic bytes. n is a multiple of 16 above 0,
 // bits is -M.
 //

@@ -1545,6 +1545,76 @@ DATA rests<>+76(SB)/1, $0x06
 DATA rests<>+77(SB)/1, $0x07
 GLOBL rests<>(SB), RODATA|NOPTR, $78
 
+// func expandVBMI(dst *byte, src *byte, at int, n int, m int) (used int, end int)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VBMI2, AVX512VL
+TEXT ·expandVBMI(SB), NOSPLIT, $0-56
+	MOVQ         dst+0(FP), AX
+	MOVQ         src+8(FP), CX
+	MOVQ         at+16(FP), DX
+	MOVQ         n+24(FP), BX
+	MOVQ         m+32(FP), SI
+	MOVQ         CX, DI
+	ADDQ         CX, SI
+	SUBQ         $0x08, SI
+	MOVL         $0xf2f2f2f2, R8
+	VMOVD        R8, X0
+	VPBROADCASTD X0, X0
+	MOVL         $0x01010101, R8
+	VMOVD        R8, X1
+	VPBROADCASTD X1, X1
+	MOVL         $0x79797979, R8
+	VMOVD        R8, X2
+	VPBROADCASTD X2, X2
+	VMOVDQU8     fiveZeros<>+0(SB), Z3
+	MOVQ         $0x00000001, R8
+	VPBROADCASTQ R8, Z4
+
+turn:
+	CMPQ          DX, BX
+	JGE           done
+	CMPQ          CX, SI
+	JA            done
+	VMOVQ         (CX), X5
+	VPSUBUSB      X0, X5, X6
+	VPTESTMB      X6, X6, K1
+	VMOVDQU8      X2, K1, X5
+	VPADDB        X1, X6, X6
+	VPMULLD       X1, X6, X6
+	VPSLLD        $0x08, X6, X7
+	VPMOVZXBQ     X7, Z7
+	VPSLLVQ       Z7, Z4, Z7
+	VPERMQ        $0x4e, Z7, Z8
+	VPORQ         Z8, Z7, Z7
+	VPSHUFD       $0x4e, Z7, Z8
+	VPORQ         Z8, Z7, Z7
+	VMOVQ         X6, R8
+	VMOVQ         X7, R9
+	KMOVQ         R9, K1
+	VMOVDQU8      Z3, Z6
+	VPEXPANDB     Z5, K1, Z6
+	VMOVDQU8      Z6, (AX)(DX*1)
+	MOVL          R8, R9
+	SHRL          $0x18, R9
+	ADDQ          R9, DX
+	VEXTRACTI64X4 $0x01, Z7, Y6
+	VPSRLQ        $0x20, X5, X5
+	VMOVQ         X6, R9
+	KMOVQ         R9, K1
+	VMOVDQU8      Z3, Z6
+	VPEXPANDB     Z5, K1, Z6
+	VMOVDQU8      Z6, (AX)(DX*1)
+	SHRQ          $0x38, R8
+	ADDQ          R8, DX
+	ADDQ          $0x08, CX
+	JMP           turn
+
+done:
+	SUBQ DI, CX
+	MOVQ CX, used+40(FP)
+	MOVQ DX, end+48(FP)
+	VZEROUPPER
+	RET
+
 // func unpackAVX512(x *float32, src *byte, p int, n int, bits uint32)
 // Requires: AVX, AVX512F
 TEXT ·unpackAVX512(SB), NOSPLIT, $0-36

@@ -41,43 +41,71 @@ func unpack(x []float32, src []byte, M float32) (used int, ok bool) {
 // while it expands the next.
 const piece = 512
 
-// quarticZeros and literal are what unpackPieces puts where a run or another byte is.
-var (
-	quarticZeros = [piece]byte(bytes.Repeat([]byte{fiveZeros}, piece))
-	literal      = func() (table [256]byte) {
-		for b := range table {
-			table[b] = byte(b)
-			if b >= firstRun {
-				table[b] = fiveZeros
-			}
-		}
-		return table
-	}()
-)
+// A room has the quartic bytes of a piece and what may be written behind it.
+type room [1024]byte
 
-// unpackPieces is unpack by way of quartic bytes, for kernels.
+var quarticZeros = room(bytes.Repeat([]byte{fiveZeros}, len(room{})))
+
+// beyond is how many bytes of the next piece there may be in a room: as many as eight runs have.
+const beyond = 8 * maxRun
+
+// expansion has of each encoded byte how many quartic ones it stands for, and in the lower half the first of them.
+var expansion = func() (table [256]uint16) {
+	for b := range table {
+		first := b
+		if b >= firstRun {
+			first = fiveZeros
+		}
+		table[b] = uint16(runLength[b])<<8 | uint16(first)
+	}
+	return table
+}()
+
+// expand sets a from place at on to the quartic bytes that src stands for, until there are n or src ends, and returns how many
+// bytes of src that took and where it has come to: up to beyond behind n, but behind most only by what a single run has more.
+func (a *room) expand(src []byte, at, n, most int) (used, end int) {
+	used, at = expandTiles(a, src, at, min(n, most-beyond))
+	return a.expandRest(src, used, at, n)
+}
+
+// expandRest is expand in Go, when used bytes of src have been taken.
+func (a *room) expandRest(src []byte, used, at, n int) (int, int) {
+	if at < n {
+		copy(a[at:n+maxRun], quarticZeros[:])
+	}
+	for at < n && used < len(src) {
+		x := expansion[src[used]]
+		a[uint(at)%uint(len(a))] = byte(x)
+		at += int(x >> 8)
+		used++
+	}
+	return used, at
+}
+
+// unpackPieces is unpack by way of quartic bytes, for kernels. It expands a piece before it sets the values of the one
+// before: what a kernel reads waits in the processor for all that was stored earlier, and values wait for memory.
 func unpackPieces(x []float32, src []byte, bits uint32) (used int, ok bool) {
 	p := quarticLen(len(x))
-	var a [piece]byte
-	i, at := 0, 0 // the next byte in src and, since the last run may have gone beyond its piece, in a
+	var a [2]room
+	used, at := a[0].expand(src, 0, min(piece, p), p)
 	for from := 0; from < p; from += piece {
-		a := a[:min(piece, p-from)]
-		copy(a, quarticZeros[:])
-		for at < len(a) && i < len(src) {
-			b := src[i]
-			a[at] = literal[b]
-			at += int(runLength[b])
-			i++
+		n := min(piece, p-from)
+		if at < n {
+			return used, false
 		}
-		if at < len(a) {
-			return i, false
+		at -= n
+		now, next := &a[from/piece%2], &a[(from/piece+1)%2]
+		if left := p - from - n; left > 0 {
+			copy(next[:beyond], now[n:])
+			var taken int
+			taken, at = next.expand(src[used:], at, min(piece, left), left)
+			used += taken
 		}
-		at -= len(a)
-		for k := unpackTiles(x, a, from, p, bits); k < len(a); k++ {
-			unpackByte(x, from+k, p, a[k], bits)
+		for k := unpackTiles(x, now[:n], from, p, bits); k < n; k++ {
+			unpackByte(x, from+k, p, now[k], bits)
 		}
 	}
-	return i, at == 0
+	return used, at == 0
 }
 
 // unpackByte sets the values of byte j of p.

@@ -22,7 +22,7 @@ TEXT ·ofAVX2(SB), NOSPLIT, $0-40
 	VPXOR        Y3, Y3, Y3
 	VPXOR        Y4, Y4, Y4
 
-ask:
+ahead1:
 	PREFETCHT1 4096(AX)
 	PREFETCHT1 4096(AX)(CX*1)
 	PREFETCHT1 4096(AX)(CX*2)
@@ -32,7 +32,7 @@ ask:
 	CMOVQLT    SI, DI
 	SUBQ       DI, SI
 
-loop1:
+loop2:
 	VPAND        (AX), Y0, Y5
 	VPMAXUD      Y5, Y1, Y1
 	VPAND        32(AX), Y0, Y5
@@ -51,9 +51,9 @@ loop1:
 	VPMAXUD      Y5, Y4, Y4
 	ADDQ         BX, AX
 	SUBQ         $0x00000010, DI
-	JNZ          loop1
+	JNZ          loop2
 	TESTQ        SI, SI
-	JNZ          ask
+	JNZ          ahead1
 	MOVQ         most+32(FP), AX
 	VEXTRACTI128 $0x01, Y1, X0
 	VPMAXUD      X1, X0, X1
@@ -105,7 +105,7 @@ TEXT ·ofSumAVX2(SB), NOSPLIT, $0-48
 	VPXOR        Y3, Y3, Y3
 	VPXOR        Y4, Y4, Y4
 
-ask:
+ahead3:
 	PREFETCHT1 4096(AX)
 	PREFETCHT1 4096(CX)
 	PREFETCHT1 4096(AX)(DX*1)
@@ -119,7 +119,7 @@ ask:
 	CMOVQLT    DI, R8
 	SUBQ       R8, DI
 
-loop2:
+loop4:
 	VMOVUPS      (AX), Y5
 	VADDPS       (CX), Y5, Y5
 	VPAND        Y0, Y5, Y5
@@ -155,9 +155,9 @@ loop2:
 	ADDQ         SI, AX
 	ADDQ         SI, CX
 	SUBQ         $0x00000010, R8
-	JNZ          loop2
+	JNZ          loop4
 	TESTQ        DI, DI
-	JNZ          ask
+	JNZ          ahead3
 	MOVQ         most+40(FP), AX
 	VEXTRACTI128 $0x01, Y1, X0
 	VPMAXUD      X1, X0, X1
@@ -208,7 +208,7 @@ TEXT ·ofAVX512(SB), NOSPLIT, $0-40
 	VPXORD       Z3, Z3, Z3
 	VPXORD       Z4, Z4, Z4
 
-ask:
+ahead5:
 	PREFETCHT1 4096(AX)
 	PREFETCHT1 4096(AX)(CX*1)
 	PREFETCHT1 4096(AX)(CX*2)
@@ -218,7 +218,7 @@ ask:
 	CMOVQLT    SI, DI
 	SUBQ       DI, SI
 
-loop3:
+loop6:
 	VPANDD        (AX), Z0, Z5
 	VPMAXUD       Z5, Z1, Z1
 	VPANDD        (AX)(CX*1), Z0, Z5
@@ -229,9 +229,9 @@ loop3:
 	VPMAXUD       Z5, Z4, Z4
 	ADDQ          BX, AX
 	SUBQ          $0x00000010, DI
-	JNZ           loop3
+	JNZ           loop6
 	TESTQ         SI, SI
-	JNZ           ask
+	JNZ           ahead5
 	MOVQ          most+32(FP), AX
 	VEXTRACTI64X4 $0x01, Z1, Y0
 	VPMAXUD       Y0, Y1, Y1
@@ -291,7 +291,7 @@ TEXT ·ofSumAVX512(SB), NOSPLIT, $0-48
 	VPXORD       Z3, Z3, Z3
 	VPXORD       Z4, Z4, Z4
 
-ask:
+ahead7:
 	PREFETCHT1 4096(AX)
 	PREFETCHT1 4096(CX)
 	PREFETCHT1 4096(AX)(DX*1)
@@ -305,7 +305,7 @@ ask:
 	CMOVQLT    DI, R8
 	SUBQ       R8, DI
 
-loop4:
+loop8:
 	VMOVUPS       (AX), Z5
 	VADDPS        (CX), Z5, Z5
 	VPANDD        Z0, Z5, Z5
@@ -325,9 +325,9 @@ loop4:
 	ADDQ          SI, AX
 	ADDQ          SI, CX
 	SUBQ          $0x00000010, R8
-	JNZ           loop4
+	JNZ           loop8
 	TESTQ         DI, DI
-	JNZ           ask
+	JNZ           ahead7
 	MOVQ          most+40(FP), AX
 	VEXTRACTI64X4 $0x01, Z1, Y0
 	VPMAXUD       Y0, Y1, Y1

@@ -43,22 +43,14 @@ func absmaxLoop(k *kernel, tier string, sum bool) {
 		k.zero(most[i])
 	}
 	ofX, ofE := parts{x, apart, apart3}, parts{e, apart, apart3}
-	// A processor fetches ahead within a page of memory only. So that it knows the next one in time, some lines of that are
-	// asked for.
-	const page, lines = 4096, 8
-	k.Label("ask")
-	for part := range most {
-		k.PREFETCHT1(ofX.at(part, page))
-		if sum {
-			k.PREFETCHT1(ofE.at(part, page))
+	k.aheadLoop(n, turn, 8, func(page int) {
+		for part := range most {
+			k.PREFETCHT1(ofX.at(part, page))
+			if sum {
+				k.PREFETCHT1(ofE.at(part, page))
+			}
 		}
-	}
-	left := k.GP64()
-	k.MOVQ(operand.U32(turn*lines), left)
-	k.CMPQ(n, left)
-	k.CMOVQLT(n, left)
-	k.SUBQ(left, n)
-	k.loop(left, turn, func() {
+	}, func() {
 		for part := range most {
 			for at := 0; at < turn; at += lanes {
 				T := vector()
@@ -77,8 +69,6 @@ func absmaxLoop(k *kernel, tier string, sum bool) {
 			k.ADDQ(step, e)
 		}
 	})
-	k.TESTQ(n, n)
-	k.JNZ(operand.LabelRef("ask"))
 	to := k.arg("most")
 	for part, v := range most {
 		k.storeMax(v, operand.Mem{Base: to, Disp: 4 * part})

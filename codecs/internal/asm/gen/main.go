@@ -154,6 +154,24 @@ func (k *kernel) loop(counter reg.GPVirtual, step int, body func()) {
 	k.JNZ(operand.LabelRef(label))
 }
 
+// aheadLoop is loop for kernels that read or write much memory. A processor fetches ahead within a page only, and knows the
+// next one late unless some of its lines are asked for: ask does that, once in so many turns.
+func (k *kernel) aheadLoop(counter reg.GPVirtual, step, turns int, ask func(page int), body func()) {
+	const page = 4096
+	k.labels++
+	label := fmt.Sprintf("ahead%d", k.labels)
+	k.Label(label)
+	ask(page)
+	left := k.GP64()
+	k.MOVQ(operand.U32(step*turns), left)
+	k.CMPQ(counter, left)
+	k.CMOVQLT(counter, left)
+	k.SUBQ(left, counter)
+	k.loop(left, step, body)
+	k.TESTQ(counter, counter)
+	k.JNZ(operand.LabelRef(label))
+}
+
 // splat32 returns a vector register, as wide as like makes it, of which each 32-bit lane is x.
 func (k *kernel) splat32(v reg.VecVirtual, x uint32) reg.VecVirtual {
 	r := k.GP32()

@@ -11,6 +11,7 @@ func threelc(k *kernel) {
 		quantizeAVX2(k, sum)
 	}
 	shortenVBMI(k)
+	expandVBMI(k)
 	unpackAVX512(k)
 	unpackAVX2(k)
 }

@@ -1,6 +1,9 @@
 package main
 
-import "github.com/mmcloughlin/avo/operand"
+import (
+	"github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
 
 const (
 	maxRun   = 14
@@ -115,6 +118,86 @@ func shortenVBMI(k *kernel) {
 	k.SUBQ(begin, dst)
 	k.Store(dst, k.Return("w"))
 	k.Store(run, k.Return("run"))
+	k.VZEROUPPER()
+	k.RET()
+}
+
+// expandVBMI takes eight bytes of src at a turn, four and four. How many quartic bytes they stand for, summed up by a
+// multiplication, says where in the 64 that are written each of the four goes; the others are zeros.
+func expandVBMI(k *kernel) {
+	k.function("expandVBMI", "(dst, src *byte, at, n, m int) (used, end int)",
+		"expandVBMI is expand from place at of dst on, for eight bytes of src, which has m, at a turn. It writes 64 bytes at a time, so",
+		"of dst up to 120 bytes more than n.")
+	dst, src, at, n, m := k.arg("dst"), k.arg("src"), k.arg("at"), k.arg("n"), k.arg("m")
+	begin := k.GP64()
+	k.MOVQ(src, begin)
+	k.ADDQ(src, m)
+	k.SUBQ(operand.Imm(8), m) // where the last eight bytes begin
+
+	bytes := func(b uint32) reg.VecVirtual { return k.splat32(k.XMM(), b*0x01010101) }
+	lastLiteral, ones, fives := bytes(firstRun-1), bytes(1), bytes(fiveZeros)
+	zeros, bit := k.ZMM(), k.ZMM()
+	k.VMOVDQU8(k.bytes("fiveZeros", repeated(fiveZeros)), zeros)
+	one := k.GP64()
+	k.MOVQ(operand.U32(1), one)
+	k.VPBROADCASTQ(one, bit)
+
+	k.Label("turn")
+	k.CMPQ(at, n)
+	k.JGE(operand.LabelRef("done"))
+	k.CMPQ(src, m)
+	k.JA(operand.LabelRef("done"))
+
+	literals, sums, isRun := k.XMM(), k.XMM(), k.K()
+	k.VMOVQ(operand.Mem{Base: src}, literals)
+	k.VPSUBUSB(lastLiteral, literals, sums)
+	k.VPTESTMB(sums, sums, isRun)
+	k.VMOVDQU8(fives, isRun, literals)
+	k.VPADDB(ones, sums, sums)
+	k.VPMULLD(ones, sums, sums) // in each byte, up to and with its own
+
+	place, moved := k.ZMM(), k.ZMM()
+	before := k.XMM()
+	k.VPSLLD(operand.Imm(8), sums, before)
+	k.VPMOVZXBQ(before, place)
+	k.VPSLLVQ(place, bit, place)
+	k.VPERMQ(operand.Imm(0x4e), place, moved)
+	k.VPORQ(moved, place, place)
+	k.VPSHUFD(operand.Imm(0x4e), place, moved)
+	k.VPORQ(moved, place, place)
+
+	both := k.GP64()
+	k.VMOVQ(sums, both)
+	for half := range 2 {
+		r, places, length := k.GP64(), k.K(), k.GP64()
+		if half == 1 {
+			upper := k.YMM()
+			k.VEXTRACTI64X4(operand.Imm(1), place, upper)
+			place = upper
+			k.VPSRLQ(operand.Imm(32), literals, literals)
+		}
+		k.VMOVQ(place.AsX(), r)
+		k.KMOVQ(r, places)
+		out := k.ZMM()
+		k.VMOVDQU8(zeros, out)
+		k.VPEXPANDB(literals.AsZ(), places, out)
+		k.VMOVDQU8(out, operand.Mem{Base: dst, Index: at, Scale: 1})
+		if half == 0 {
+			k.MOVL(both.As32(), length.As32())
+			k.SHRL(operand.Imm(24), length.As32())
+			k.ADDQ(length, at)
+		} else {
+			k.SHRQ(operand.Imm(56), both)
+			k.ADDQ(both, at)
+		}
+	}
+	k.ADDQ(operand.Imm(8), src)
+	k.JMP(operand.LabelRef("turn"))
+
+	k.Label("done")
+	k.SUBQ(begin, src)
+	k.Store(src, k.Return("used"))
+	k.Store(at, k.Return("end"))
 	k.VZEROUPPER()
 	k.RET()
 }
