@@ -78,7 +78,7 @@ gradproxy wan down. At its end it prints the bytes that each link has carried, a
 			}
 			out := c.OutOrStdout()
 			if onlyPlan {
-				return print(out, plan, plan.String(), flags.asJSON)
+				return show(out, plan, plan.String(), flags.asJSON)
 			}
 			if detach {
 				return wanDetach(c, *dir, args[0], flags)
@@ -89,11 +89,11 @@ gradproxy wan down. At its end it prints the bytes that each link has carried, a
 				ready, finish, out = f, f.Close, io.Discard
 			}
 			return wanUp(c.Context(), *dir, plan, func() error {
-				if err := print(ready, plan, plan.Summary(), flags.asJSON); err != nil {
+				if err := show(ready, plan, plan.Summary(), flags.asJSON); err != nil {
 					return err
 				}
 				return finish()
-			}, func(r wan.Report) error { return print(out, r, r.String(), flags.asJSON) })
+			}, func(r wan.Report) error { return show(out, r, r.String(), flags.asJSON) })
 		},
 	}
 	flags.add(c)
@@ -241,7 +241,7 @@ func wanStatusCommand(dir *string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return print(c.OutOrStdout(), r, r.String(), asJSON)
+			return show(c.OutOrStdout(), r, r.String(), asJSON)
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
@@ -266,10 +266,10 @@ func wanDownCommand(dir *string) *cobra.Command {
 				return err
 			}
 			if last == nil {
-				return print(c.OutOrStdout(), map[string]any{"name": state.Plan.Name, "links": []any{}},
+				return show(c.OutOrStdout(), map[string]any{"name": state.Plan.Name, "links": []any{}},
 					state.Plan.Name+": its process had died; what it left is removed\n", asJSON)
 			}
-			return print(c.OutOrStdout(), last, last.String(), asJSON)
+			return show(c.OutOrStdout(), last, last.String(), asJSON)
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
@@ -294,17 +294,17 @@ type listed struct {
 
 func wanListCommand(dir *string) *cobra.Command {
 	var asJSON bool
-	var show string
+	var topology string
 	c := &cobra.Command{
 		Use:   "list",
 		Short: "List the ready topologies and the networks that are up",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			out := c.OutOrStdout()
-			if show != "" {
-				text, ok := wan.Ready(show)
+			if topology != "" {
+				text, ok := wan.Ready(topology)
 				if !ok {
-					return usagef("--print %s: there is no such ready topology: see gradproxy wan list", show)
+					return usagef("--print %s: there is no such ready topology: see gradproxy wan list", topology)
 				}
 				_, err := out.Write(text)
 				return err
@@ -321,11 +321,11 @@ func wanListCommand(dir *string) *cobra.Command {
 				}
 				text += fmt.Sprintf("%s%-12s %s\n", state, l.Name, l.About)
 			}
-			return print(out, map[string]any{"topologies": list}, text, asJSON)
+			return show(out, map[string]any{"topologies": list}, text, asJSON)
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	c.Flags().StringVar(&show, "print", "", "print the file of this ready topology instead")
+	c.Flags().StringVar(&topology, "print", "", "print the file of this ready topology instead")
 	return c
 }
 
@@ -353,8 +353,8 @@ func wanList(dir string) (list []listed, err error) {
 	return list, err
 }
 
-// print writes v as JSON, or text.
-func print(w io.Writer, v any, text string, asJSON bool) error {
+// show writes v as JSON, or text.
+func show(w io.Writer, v any, text string, asJSON bool) error {
 	if asJSON {
 		return writeJSON(w, v)
 	}

@@ -27,9 +27,15 @@ func main() {
 	flag.IntVar(&m.Batch, "batch", 16, "images a worker and step")
 	flag.IntVar(&m.Steps, "steps", 300, "training steps")
 	flag.Float64Var(&m.LearningRate, "lr", 0.01, "learning rate, for each worker")
-	flag.StringVar(&m.Codec, "codec", "3lc(s=1.75)", "codec of gradients, and of the differences of weights")
+	flag.Func("codec", "codec of gradients, and of the differences of weights; may be repeated (default 3lc(s=1.75) and 3lc(s=1))", func(text string) error {
+		m.Codecs = append(m.Codecs, text)
+		return nil
+	})
 	flag.StringVar(&out, "json", "", "also write the measurement to this file")
 	flag.Parse()
+	if m.Codecs == nil {
+		m.Codecs = []string{"3lc(s=1.75)", "3lc(s=1)"}
+	}
 	program.Main("regions", func(ctx context.Context) error {
 		err := program.With("integration/testdata/mxnet_job.py", func(path, dir string) error { return m.measure(ctx, path, dir) })
 		if err != nil {

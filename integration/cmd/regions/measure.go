@@ -16,17 +16,17 @@ import (
 
 // A measurement is what was asked for and what came out. The JSON names are stable.
 type measurement struct {
-	Topology     string  `json:"topology"`
-	Server       string  `json:"server"`
-	Hidden       string  `json:"hidden"`
-	Batch        int     `json:"batch"`
-	Steps        int     `json:"steps"`
-	LearningRate float64 `json:"learning_rate"`
-	Codec        string  `json:"codec"`
-	Framework    string  `json:"framework"`  // its version
-	Parameters   int     `json:"parameters"` // of the model, float32
-	Currency     string  `json:"currency"`
-	Runs         []run   `json:"runs"`
+	Topology     string   `json:"topology"`
+	Server       string   `json:"server"`
+	Hidden       string   `json:"hidden"`
+	Batch        int      `json:"batch"`
+	Steps        int      `json:"steps"`
+	LearningRate float64  `json:"learning_rate"`
+	Codecs       []string `json:"codecs"`
+	Framework    string   `json:"framework"`  // its version
+	Parameters   int      `json:"parameters"` // of the model, float32
+	Currency     string   `json:"currency"`
+	Runs         []run    `json:"runs"`
 
 	gradproxy *testbed.Gradproxy
 }
@@ -49,12 +49,16 @@ func (m *measurement) measure(ctx context.Context, program, dir string) (err err
 	if m.gradproxy, err = testbed.Build(ctx, dir); err != nil {
 		return err
 	}
-	both := testbed.Config{Loss: testbed.Loss{Protocol: "pslite", Gradients: m.Codec, State: m.Codec}}
-	for _, way := range []struct {
+	type way struct {
 		name   string
 		direct bool
 		config testbed.Config
-	}{{"direct", true, testbed.Config{}}, {"lossless", false, testbed.Config{}}, {m.Codec, false, both}} {
+	}
+	ways := []way{{"direct", true, testbed.Config{}}, {"lossless", false, testbed.Config{}}}
+	for _, codec := range m.Codecs {
+		ways = append(ways, way{codec, false, testbed.Config{Loss: testbed.Loss{Protocol: "pslite", Gradients: codec, State: codec}}})
+	}
+	for _, way := range ways {
 		r, err := m.train(ctx, program, way.direct, way.config)
 		if err != nil {
 			return fmt.Errorf("%s: %w", way.name, err)

@@ -2,7 +2,6 @@ package wan
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -30,8 +29,8 @@ func (p *prober) bulk(ctx context.Context) (float64, error) {
 	return p.datagrams(ctx)
 }
 
-// datagrams offers 1.3 times the rate in whole packets and counts what arrives. Of those, as many were lost behind the
-// bottleneck as were asked to be: losses are judged by themselves.
+// datagrams offers 1.3 times the rate in whole packets and counts what arrives. As much is lost as was asked: losses are
+// judged by themselves.
 func (p *prober) datagrams(ctx context.Context) (float64, error) {
 	if p.loss == 1 {
 		return 0, nil
@@ -45,7 +44,8 @@ func (p *prober) datagrams(ctx context.Context) (float64, error) {
 	if p.addr.Is6() {
 		header = 48
 	}
-	apart := time.Duration(float64(mtu*8) / float64(p.rate) / 1.3 * 1e9)
+	offered := float64(p.rate) * 1.3 / (1 - p.loss) * p.passes // where the bottleneck begins
+	apart := time.Duration(mtu * 8 / offered * 1e9)
 	packet := time.Duration(float64(mtu*8) / float64(p.rate) * 1e9)
 	packets := perWindow
 	if p.loss > 0 {
@@ -56,14 +56,13 @@ func (p *prober) datagrams(ctx context.Context) (float64, error) {
 	sending, stop := context.WithCancel(ctx)
 	defer stop()
 	failed := make(chan error, 1)
-	go func() {
+	go urgently(func() {
 		b := make([]byte, mtu-header)
-		failed <- pace(sending, 1<<31, apart, func(i int) error {
-			binary.BigEndian.PutUint32(b, uint32(i))
+		failed <- pace(sending, 1<<31, apart, func(int) error {
 			_, err := near.Write(b)
 			return err
 		})
-	}()
+	})
 	far.SetReadDeadline(time.Now().Add(p.delay + p.jitter[0] + warm + (windows+2)*each + 10*time.Second))
 	var rates []float64
 	var from time.Time // of the window, or of the first packet
@@ -89,7 +88,7 @@ func (p *prober) datagrams(ctx context.Context) (float64, error) {
 		case warming && took >= warm:
 			warming, from, bytes = false, at, 0
 		case !warming && took >= each:
-			rates = append(rates, float64(bytes)*8/took.Seconds()/(1-p.loss))
+			rates = append(rates, float64(bytes)*8/took.Seconds()/p.passes)
 			from, bytes = at, 0
 		}
 	}
@@ -134,22 +133,36 @@ func (p *prober) stream(ctx context.Context) (float64, error) {
 	defer receiver.Close()
 	stop := context.AfterFunc(ctx, func() { sender.Close(); receiver.Close() })
 	defer stop()
-	go func() {
+	go urgently(func() {
 		b := make([]byte, 256<<10)
 		for {
 			if _, err := sender.Write(b); err != nil {
 				return
 			}
 		}
-	}()
-	// Reno doubles its window each round trip, from ten packets, until it has filled the link and its queue.
-	warm := 14*p.rtt + 200*time.Millisecond
+	})
+	type result struct {
+		rate float64
+		err  error
+	}
+	done := make(chan result)
+	go urgently(func() {
+		// Reno doubles its window each round trip, from ten packets, until it has filled the link and its queue.
+		rate, err := count(receiver, 14*p.rtt+200*time.Millisecond)
+		done <- result{rate / float64(segment) * mtu, err}
+	})
+	r := <-done
+	return r.rate, r.err
+}
+
+// count returns the bits per second that arrive after a time: the median of windows.
+func count(c net.Conn, warm time.Duration) (float64, error) {
 	var rates []float64
 	b := make([]byte, 1<<20)
 	begin := time.Now()
 	from, bytes := time.Time{}, 0
 	for len(rates) < windows {
-		n, err := receiver.Read(b)
+		n, err := c.Read(b)
 		if err != nil {
 			return 0, fmt.Errorf("bulk transfer: %w", err)
 		}
@@ -160,7 +173,7 @@ func (p *prober) stream(ctx context.Context) (float64, error) {
 		case from.IsZero():
 			from, bytes = now, 0
 		case now.Sub(from) >= window:
-			rates = append(rates, float64(bytes)*8/now.Sub(from).Seconds()/float64(segment)*mtu)
+			rates = append(rates, float64(bytes)*8/now.Sub(from).Seconds())
 			from, bytes = now, 0
 		}
 	}

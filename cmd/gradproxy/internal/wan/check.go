@@ -62,25 +62,44 @@ type question struct {
 	from, to   int // sites
 	rate       int64
 	loss       float64
+	passes     float64 // the part of what leaves the bottleneck that arrives: where the loss is in front of it, all
 	rtt        time.Duration
 	own        [2]time.Duration // that a probe takes at the rate, there and back
 	jitter     [2]time.Duration // there and back
 	delay      time.Duration    // one way
-	queueDrain time.Duration    // a full queue, at most
+	queueDrain time.Duration    // until full queues are empty
 }
 
-// probeSize is the size of a small probe, headers from IP upwards included (IPv6; with IPv4 it is 20 bytes less).
-const probeSize = 40 + 8 + probePayload
+// Sizes of a small probe, in bytes.
+const (
+	probePayload = 4 + 8 + 8             // a number, when it was sent, and how long its answer took
+	probeSize    = 20 + 8 + probePayload // headers from IP upwards included, of IPv4
+)
 
 // ask returns what there of l is asked to be; back is the other direction.
 func (p *Plan) ask(e [2]End, there, back PlannedWay) question {
-	q := question{from: e[0].Index, to: e[1].Index, rate: p.rateOf(there), loss: there.Loss, delay: duration(there.Delay),
+	passes := 1.0
+	if p.BackEnd == User {
+		passes -= there.Loss
+	}
+	q := question{passes: passes, from: e[0].Index, to: e[1].Index, rate: p.rateOf(there), loss: there.Loss, delay: duration(there.Delay),
 		rtt: duration(there.Delay) + duration(back.Delay), jitter: [2]time.Duration{duration(there.Jitter), duration(back.Jitter)}}
 	q.own = [2]time.Duration{p.serialization(there), p.serialization(back)}
-	if q.rate > 0 {
-		q.queueDrain = time.Duration(float64(there.Queue) * 8 / float64(q.rate) * 1e9)
+	for _, b := range p.Bottlenecks {
+		if b.Name == there.Via {
+			q.queueDrain = drain(b.Queue, b.Rate)
+		}
 	}
+	q.queueDrain += drain(there.Queue, there.Rate)
 	return q
+}
+
+// drain returns how long a rate takes for so many bytes.
+func drain(bytes, rate int64) time.Duration {
+	if rate == 0 {
+		return 0
+	}
+	return time.Duration(float64(bytes) * 8 / float64(rate) * 1e9)
 }
 
 func duration(ms float64) time.Duration { return time.Duration(math.Round(ms * 1e6)) }
@@ -104,9 +123,13 @@ func (p *Plan) serialization(w PlannedWay) (d time.Duration) {
 			rates = append(rates, b.Rate)
 		}
 	}
+	size := int64(probeSize)
+	if p.Sites[0].Addresses[0].Is6() { // all sites have the same families, IPv4 first
+		size += 20
+	}
 	for _, rate := range rates {
 		if rate > 0 {
-			d += time.Duration(probeSize * 8 * int64(time.Second) / rate)
+			d += time.Duration(size * 8 * int64(time.Second) / rate)
 		}
 	}
 	return d
@@ -126,7 +149,7 @@ func (q question) figures(a answer) Figures {
 	if a.sent > 0 {
 		loss = float64(a.lost) / float64(a.sent)
 	}
-	return Figures{Rate: math.Round(a.rate), RTT: milliseconds(a.rtt - late - q.own[0] - q.own[1]), Loss: loss}
+	return Figures{Rate: math.Round(a.rate), RTT: milliseconds(max(0, a.rtt-late-q.own[0]-q.own[1])), Loss: loss}
 }
 
 // asked returns q as it is reported.

@@ -95,7 +95,7 @@ func TestJudge(t *testing.T) {
 		{func(a *answer) { a.rtt += 1499 * time.Microsecond }, ""},
 		{func(a *answer) { a.rtt += 1501 * time.Microsecond }, "rtt +1.50 ms"},
 		{func(a *answer) { a.rtt -= 1501 * time.Microsecond }, "rtt -1.50 ms"},
-		{func(a *answer) { a.rtt = 0 }, "rtt -100.05 ms"},
+		{func(a *answer) { a.rtt = 0 }, "rtt -100.00 ms"},
 		{func(a *answer) { a.lost = 33 }, "33 of 2000 lost, want 10 to 32"},
 		{func(a *answer) { a.lost = 9 }, "9 of 2000 lost, want 10 to 32"},
 		{func(a *answer) { a.lost = 32 }, ""},
@@ -146,7 +146,7 @@ func TestQuestionOfAPlan(t *testing.T) {
 	p := NewPlan(hospitals, User, "")
 	south := p.Links[1]
 	q := p.ask(south.Ends, south.There, south.Back)
-	if q.from != 2 || q.to != 0 || q.rate != 20e6 || q.rtt != 24*time.Millisecond || q.loss != 0.0005 || q.delay != 12*time.Millisecond {
+	if q.from != 2 || q.to != 0 || q.rate != 20e6 || q.rtt != 24*time.Millisecond || q.loss != 0.0005 || q.passes != 0.9995 || q.delay != 12*time.Millisecond {
 		t.Errorf("%+v", q)
 	}
 	north := p.Links[0]

@@ -22,7 +22,8 @@ func (p *Plan) rulesOf(l PlannedLink, there, back Quality, s tc.Support) (plans 
 			return plans, fmt.Errorf("link %s-%s: a shared bottleneck: %w", l.Ends[0].Site, l.Ends[1].Site, errOnlyUser)
 		}
 		q := []Quality{there, back}[i]
-		model := tc.Link{Rate: q.Rate / 8, Delay: q.Delay, Jitter: d.Jitter, Loss: q.Loss, Queue: int(l.link.queueOf(d)), Seed: d.Seed}
+		model := tc.Link{Rate: q.Rate / 8, Delay: q.Delay, Jitter: d.Jitter, Loss: q.Loss, Queue: int(l.link.queueOf(d)),
+			Seed: d.Seed ^ uint64(i)<<48} // other losses on the way back
 		hop := tc.Hop{
 			Sender: tc.Device{Namespace: p.Sites[l.Ends[i].Index].Namespace, Name: l.Ends[i].Device},
 			In:     tc.Device{Namespace: l.Router, Name: routerDevices[i]},

@@ -43,13 +43,12 @@ func Hold(dir string, p *Plan) (*State, error) {
 		return nil, fmt.Errorf("wan %s: %w", p.Name, err)
 	}
 	s := &State{Plan: p, PID: os.Getpid(), dir: dir}
-	f, err := os.OpenFile(s.path(".lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := lock(s.path(".lock"))
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return nil, fmt.Errorf("wan %s: it is up already: gradproxy wan down %[1]s ends it", p.Name)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("wan %s: %w", p.Name, err)
-	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		f.Close()
-		return nil, fmt.Errorf("wan %s: it is up already: gradproxy wan down %[1]s ends it", p.Name)
 	}
 	s.lock = f
 	if old, err := find(dir, p.Name); err == nil {
@@ -66,6 +65,27 @@ func Hold(dir string, p *Plan) (*State, error) {
 		return nil, errors.Join(fmt.Errorf("wan %s: %w", p.Name, err), f.Close())
 	}
 	return s, nil
+}
+
+// lock locks the file of that name, which it makes if need be, until it is closed.
+func lock(path string) (*os.File, error) {
+	for {
+		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+		if err != nil {
+			return nil, err
+		}
+		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+			f.Close()
+			return nil, err
+		}
+		// Its owner may have removed it in between: then this is another file than the next process finds.
+		held, err1 := f.Stat()
+		named, err2 := os.Stat(path)
+		if err1 == nil && err2 == nil && os.SameFile(held, named) {
+			return f, nil
+		}
+		f.Close()
+	}
 }
 
 // Release forgets the network, which is down.

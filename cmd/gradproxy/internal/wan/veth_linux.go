@@ -3,6 +3,7 @@ package wan
 import (
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/gradproxy/gradproxy/tc"
 	wansim "github.com/gradproxy/gradproxy/wan-sim"
@@ -12,6 +13,7 @@ import (
 type vethLink struct {
 	plan    func(there, back Quality) ([2]tc.Plan, error)
 	router  *wansim.Namespace
+	mu      sync.Mutex     // of applied, which a trace changes while others count
 	applied [2]*tc.Applied // there, back
 }
 
@@ -64,10 +66,14 @@ func (l *vethLink) set(there, back Quality) error {
 	if err != nil {
 		return err
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	return errors.Join(l.applied[0].Change(plans[0]), l.applied[1].Change(plans[1]))
 }
 
 func (l *vethLink) counters() (there, back Counters, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	var all [2]Counters
 	for i, a := range l.applied {
 		c, err := a.Plan().Counters()
