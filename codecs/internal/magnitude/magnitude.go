@@ -100,7 +100,11 @@ func guess(x Values, k int, scratch []float32) (t, near uint32, sample []float32
 	t, _ = Kth(scratch, rank)
 	near = t
 	if x.Residual != nil {
-		near, _ = Kth(scratch, int(kept)+1)
+		all := len(scratch)
+		eachWithin(scratch, t, sign, func(m uint32) { scratch = append(scratch, math.Float32frombits(m)) })
+		if larger := len(scratch) - all; larger > 0 {
+			near, _ = Kth(scratch[all:], min(larger, int(kept)+1))
+		}
 	}
 	return clamp(t), clamp(near), scratch
 }

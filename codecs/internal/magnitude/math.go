@@ -39,7 +39,11 @@ func (h *Histogram) Add(x []float32) {
 // Bin returns the bin that holds the k-th largest magnitude, k >= 1, and how many lie in bins above it. If fewer than
 // k were counted, that is bin 0.
 func (h *Histogram) Bin(k int) (bin uint32, above int) {
-	for bin = bins - 1; bin > 0; bin-- {
+	bin = bins - 1
+	for bin >= 8 && h[bin]|h[bin-1]|h[bin-2]|h[bin-3]|h[bin-4]|h[bin-5]|h[bin-6]|h[bin-7] == 0 {
+		bin -= 8 // few values are near the largest that there could be
+	}
+	for ; bin > 0; bin-- {
 		if above+int(h[bin]) >= k {
 			break
 		}
