@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/netip"
 	"slices"
 	"testing"
 	"time"
@@ -28,7 +29,7 @@ func TestUnderAnotherKernel(t *testing.T) {
 		Timeout: 5 * time.Minute,
 	}
 	out := guest.Run(t, uml.TestBinary(t, "."), "-test.v", "-test.run=^(TestApplyDoesWhatThePlanPrints|TestKernelLinks|TestBPFLinks|"+
-		"TestProgramLosesBySeed|TestProgramMarksBySeed|TestQueueHoldsItsBytes|TestChangeOfAProgram|TestProgramCountsSegments)$")
+		"TestProgramLosesBySeed|TestProgramMarksBySeed|TestQueueHoldsItsBytes|TestChangeOfAProgram|TestProgramCountsSegments|TestProgramReadsPackets)$")
 	t.Log(out)
 }
 
@@ -88,6 +89,45 @@ func testLinks(t *testing.T, name, something string, plan backEnd) {
 						name, l.Loss, float64(n)/packets, n, packets, least, most),
 					least <= n && n <= most
 			})
+		})
+	}
+}
+
+// The rules that no Link needs shape as well: a class of an HTB by destination, and what comes in, by way of an IFB.
+func TestSharesAndIncoming(t *testing.T) {
+	w := newBench(t)
+	out, in := w.ab.Out, w.ab.In
+	one, two, three := NewHandle(1, 1), NewHandle(1, 2), NewHandle(1, 3)
+	ifb := Device{in.Namespace, "ifb"}
+	for name, c := range map[string]struct {
+		plan Plan
+		want float64 // bytes per second
+	}{
+		"htb": {Plan{
+			Segments{w.ab.Sender, 1},
+			HTB{Place{Device: out, Parent: Root, Handle: NewHandle(1, 0), Overhead: -EthernetHeader}, 3},
+			HTBClass{out, NewHandle(1, 0), one, uint64(mbit(40)), uint64(mbit(40)), 20_000},
+			HTBClass{out, one, two, uint64(mbit(20)), uint64(mbit(20)), 20_000},
+			HTBClass{out, one, three, uint64(mbit(5)), uint64(mbit(5)), 20_000},
+			Match{out, NewHandle(1, 0), 1, netip.PrefixFrom(atB.Addr(), 24), two},
+		}, float64(mbit(20))},
+		"ifb": {Plan{
+			Segments{w.ab.Sender, 1},
+			IFB{ifb},
+			TBF{Place{Device: ifb, Parent: Root, Handle: NewHandle(1, 0), Overhead: -EthernetHeader}, uint64(mbit(30)), 20_000, unlimitedQueue},
+			Clsact{in},
+			Redirect{in, ifb.Name},
+		}, float64(mbit(30))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := applied(t, c.plan, nil)
+			twice(t, func() (string, bool) {
+				got := w.rate(t, 600)
+				return fmt.Sprintf("%s: rate: asked %.3f, achieved %.3f Mbit/s", name, c.want*8/1e6, got*8/1e6), math.Abs(got/c.want-1) <= 0.02
+			})
+			if err := a.Undo(); err != nil {
+				t.Fatal(err)
+			}
 		})
 	}
 }

@@ -43,7 +43,8 @@ func (r Pace) String() string {
 // Inverse implements Rule.
 func (r Pace) Inverse() string { return removeProgram(r.Device, "egress") }
 
-// programPref is the place of the programs among a Clsact's filters.
+// programPref is the place of the programs among a Clsact's filters. TCX, of Linux 6.6, would be another way to the same
+// hook; clsact is there on older kernels as well, and what hangs there outlives the process without being pinned.
 const programPref = 1
 
 // addProgram returns the command that attaches a program. Its settings, in a map, are a comment there.
