@@ -25,13 +25,35 @@ type coding struct {
 const (
 	worthBits = 7.9 // a plane of more bits a byte is not coded
 	fastBits  = 4.5 // at level Fast
-	treeBytes = 24  // what a Huffman tree and its header cost, about
+
+	// A plane has as many bits a byte at least as its most frequent byte value, and that of one in so many has more than
+	// fastBits.
+	fastRarity = 23
+	treeBytes  = 24 // what a Huffman tree and its header cost, about
 
 	oneStream = 1 << 10 // planes under this are one stream
 )
 
 // coding chooses for plane i of n bytes, by the sample.
 func (s *sample) coding(i, n int, l Level, exponent bool) coding {
+	if l == Fast && n >= sampleMost {
+		if c, ok := s.obvious(i, exponent); ok {
+			return c
+		}
+	}
+	return s.byBits(i, n, l, exponent)
+}
+
+// obvious returns what byBits comes to for most planes of many bytes at level Fast, at a part of its cost.
+func (s *sample) obvious(i int, exponent bool) (c coding, ok bool) {
+	if exponent {
+		base, inside := s.window(i)
+		return coding{planeFourBits, byte(base)}, inside*8 >= s.n*7 && s.most(i) < s.n
+	}
+	return coding{}, s.most(i)*fastRarity < s.n
+}
+
+func (s *sample) byBits(i, n int, l Level, exponent bool) coding {
 	bits, symbols := s.bits(i)
 	if bits > worthBits || float64(n)*(8-bits)/8 < float64(treeBytes+symbols/4) {
 		return coding{}

@@ -24,16 +24,16 @@ const (
 func (s *sample) window(p int) (base, inside int) {
 	c := &s.count[p]
 	sum := 0
-	for v := range c {
+	for v := range escape {
 		sum += int(c[v])
-		if v >= escape {
-			sum -= int(c[v-escape])
-		}
-		if sum > inside {
-			base, inside = max(0, v-escape+1), sum
-		}
 	}
-	return base, inside
+	// Which window comes below how many are in it, the first as the largest number: the maximum takes no branch.
+	best := sum<<8 | mostBase
+	for v := 1; v <= mostBase; v++ {
+		sum += int(c[v+escape-1]) - int(c[v-1])
+		best = max(best, sum<<8|(mostBase-v))
+	}
+	return mostBase - best&0xff, best >> 8
 }
 
 // fourBitsLen returns the bytes that n exponents take without escapes.

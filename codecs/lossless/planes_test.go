@@ -179,3 +179,50 @@ func TestSampleEstimates(t *testing.T) {
 		t.Errorf("eight values alike: %.2f bits, %d values", bits, symbols)
 	}
 }
+
+// What is obvious of a plane at level fast is what its bits say; and most planes of dense gradients are.
+func TestObvious(t *testing.T) {
+	var s sample
+	told := 0
+	for _, k := range codectest.Kinds() {
+		for _, d := range []tensor.DType{tensor.Float32, tensor.BFloat16, tensor.Int32, tensor.Uint8} {
+			for seed := range uint64(5) {
+				for _, n := range []int{sampleMost, sampleMost + 1, 1 << 14} {
+					f := formOf(d)
+					s.take(f, k.Fill(d, n, seed))
+					for i := range f.width() {
+						exponent := i == f.width()-1 && (f == formFloat16 || f == formFloat32)
+						c, ok := s.obvious(i, exponent)
+						if want := s.byBits(i, n, Fast, exponent); ok && c != want {
+							t.Errorf("%v, %v, seed %d: plane %d of %d is taken for %+v, and is %+v", k, d, seed, i, n, c, want)
+						}
+						if ok && k == codectest.Gaussian {
+							told++
+						}
+					}
+				}
+			}
+		}
+	}
+	if told < 5*3*(4+2) {
+		t.Errorf("%d planes of dense values are obvious", told)
+	}
+}
+
+// What run counts of two elements at a time is what it counts of one.
+func TestSampleCounts(t *testing.T) {
+	for _, d := range []tensor.DType{tensor.Float32, tensor.BFloat16} {
+		for n := range 70 {
+			b := codectest.Special.Fill(d, n, uint64(n))
+			f, w := formOf(d), d.Size()
+			var s, one sample
+			s.take(f, b)
+			for i := range n {
+				one.run(f, b[i*w:][:w])
+			}
+			if s.count != one.count || s.n != one.n || s.zeros != one.zeros {
+				t.Fatalf("%d elements of %v are counted otherwise than one after another", n, d)
+			}
+		}
+	}
+}

@@ -12,6 +12,7 @@ type sample struct {
 	n      int            // elements seen
 	zeros  int            // of which were zero
 	planes int
+	odd    [256]uint16 // count of the exponents of every second element, while they are taken
 
 	touched byte // means nothing
 }
@@ -28,20 +29,33 @@ func (s *sample) take(f form, b []byte) {
 	s.planes, s.n, s.zeros = w, 0, 0
 	clear(s.count[:w])
 	n := len(b) / w
+	if k := f & formKind; k == formFloat16 || k == formFloat32 || k == formFloat32Split {
+		clear(s.odd[:])
+		defer s.addOdd(w - 1)
+	}
 	if n <= sampleMost {
 		s.run(f, b[:n*w])
 		return
 	}
 	step, length := (n-sampleRun)/(samplePlaces-1)*w, sampleRun*w
 	// A chunk comes from memory: all its places are asked for at once, since one after another would be waited for.
+	var touched byte
 	for i := range samplePlaces {
 		for at := 0; at < length; at += 64 {
-			s.touched ^= b[i*step+at]
+			touched ^= b[i*step+at]
 		}
-		s.touched ^= b[i*step+length-1]
+		touched ^= b[i*step+length-1]
 	}
+	s.touched = touched
 	for i := range samplePlaces {
 		s.run(f, b[i*step:i*step+length])
+	}
+}
+
+// addOdd adds odd to plane p.
+func (s *sample) addOdd(p int) {
+	for i, c := range &s.odd {
+		s.count[p][i] += c
 	}
 }
 
@@ -63,7 +77,16 @@ func (s *sample) run(f form, b []byte) {
 			zeros += isZero(uint64(x))
 		}
 	case formFloat16:
-		for i := 0; i+2 <= len(b); i += 2 {
+		i := 0
+		for ; i+4 <= len(b); i += 4 { // two, of exponents that are often the same: counting one would wait for the other
+			x := binary.LittleEndian.Uint32(b[i:])
+			c[0][byte(x&0x7f|x>>8&0x80)]++
+			c[1][byte(x>>7)]++
+			c[0][byte(x>>16&0x7f|x>>24&0x80)]++
+			s.odd[byte(x>>23)]++
+			zeros += isZero(uint64(uint16(x))) + isZero(uint64(x>>16))
+		}
+		if i+2 <= len(b) {
 			x := binary.LittleEndian.Uint16(b[i:])
 			c[0][byte(x&0x7f|x>>8&0x80)]++
 			c[1][byte(x>>7)]++
@@ -79,7 +102,20 @@ func (s *sample) run(f form, b []byte) {
 			zeros += isZero(uint64(x))
 		}
 	case formFloat32, formFloat32Split:
-		for i := 0; i+4 <= len(b); i += 4 {
+		i := 0
+		for ; i+8 <= len(b); i += 8 {
+			x := binary.LittleEndian.Uint64(b[i:])
+			c[0][byte(x)]++
+			c[1][byte(x>>8)]++
+			c[2][byte(x>>16&0x7f|x>>24&0x80)]++
+			c[3][byte(x>>23)]++
+			c[0][byte(x>>32)]++
+			c[1][byte(x>>40)]++
+			c[2][byte(x>>48&0x7f|x>>56&0x80)]++
+			s.odd[byte(x>>55)]++
+			zeros += isZero(uint64(uint32(x))) + isZero(x>>32)
+		}
+		if i+4 <= len(b) {
 			x := binary.LittleEndian.Uint32(b[i:])
 			c[0][byte(x)]++
 			c[1][byte(x>>8)]++
@@ -106,6 +142,15 @@ func (s *sample) run(f form, b []byte) {
 
 // isZero returns 1 if x is 0, else 0.
 func isZero(x uint64) int { return int(1 - (x|-x)>>63) }
+
+// most returns how often plane p's most frequent byte value was seen.
+func (s *sample) most(p int) int {
+	var most uint16
+	for _, c := range &s.count[p] {
+		most = max(most, c)
+	}
+	return int(most)
+}
 
 // bits estimates the order-0 entropy of plane p, in bits a byte, and how many byte values it has. A small sample looks
 // less random than what it comes from, which the last term sets right (Miller 1955, Madow).
