@@ -86,3 +86,8 @@ func closedByReset(c *net.TCPConn) (closed bool) {
 	raw.Control(func(fd uintptr) { closed = stateOf(fd).reset() })
 	return closed
 }
+
+// wakeAt has the kernel say that a socket can be read only once n bytes have come, or its end.
+func wakeAt(fd uintptr, n int) error {
+	return unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVLOWAT, n)
+}

@@ -20,3 +20,6 @@ func closedByReset(*net.TCPConn) bool { return false }
 
 // closedByApp is not known here.
 func closedByApp(app, server netip.AddrPort) bool { return false }
+
+// wakeAt does nothing here: a socket can be read once one byte has come.
+func wakeAt(uintptr, int) error { return nil }

@@ -14,15 +14,19 @@ func newAppReader(c *net.TCPConn, lender *lender) (*appReader, error) {
 	return &appReader{c, lender}, nil
 }
 
-// read waits for bytes and returns a buffer of size bytes at most that has room bytes of room before them. io.EOF is the
-// app's FIN.
-func (r *appReader) read(room, size int) (loan, error) {
+// read waits for bytes and returns how many came, and a buffer of size bytes at most that has room bytes of room before
+// them. If to is not nil they are in to, and the buffer would have room for them. io.EOF is the app's FIN.
+func (r *appReader) read(to []byte, room, size, _ int) (int, loan, error) {
 	l := r.lender.lend(size)
-	n, err := r.c.Read(l.buf[room:])
+	dst := l.buf[room:]
+	if to != nil {
+		dst = to[:min(len(to), len(dst))]
+	}
+	n, err := r.c.Read(dst)
 	if n > 0 {
 		l.buf = l.buf[:room+n]
-		return l, nil
+		return n, l, nil
 	}
 	r.lender.back(l)
-	return loan{}, err
+	return 0, loan{}, err
 }

@@ -13,20 +13,27 @@ import (
 type appReader struct {
 	raw    syscall.RawConn
 	lender *lender
+	least  int // bytes that must have come for the kernel to say so; 0: one
 }
 
 func newAppReader(c *net.TCPConn, lender *lender) (*appReader, error) {
 	raw, err := c.SyscallConn()
-	return &appReader{raw, lender}, err
+	return &appReader{raw: raw, lender: lender}, err
 }
 
-// read waits for bytes and returns a buffer of size bytes at most that has room bytes of room before them. io.EOF is the
-// app's FIN.
-func (r *appReader) read(room, size int) (l loan, err error) {
+// read waits for bytes and returns how many came, and a buffer of size bytes at most that has room bytes of room before
+// them. If to is not nil they are in to, and the buffer would have room for them. It may wait until least bytes have come, of
+// which the caller knows that they will. io.EOF is the app's FIN.
+func (r *appReader) read(to []byte, room, size, least int) (n int, l loan, err error) {
 	var readErr error
 	err = r.raw.Read(func(fd uintptr) bool {
 		l = r.lender.lend(size)
-		n, e := ignoringEINTR(func() (int, error) { return syscall.Read(int(fd), l.buf[room:]) })
+		dst := l.buf[room:]
+		if to != nil {
+			dst = to[:min(len(to), len(dst))]
+		}
+		var e error
+		n, e = ignoringEINTR(func() (int, error) { return readNow(fd, dst) })
 		if e == nil && n > 0 {
 			l.buf = l.buf[:room+n]
 			return true
@@ -37,6 +44,7 @@ func (r *appReader) read(room, size int) (l loan, err error) {
 		case nil:
 			readErr = io.EOF
 		case syscall.EAGAIN:
+			r.wait(fd, least)
 			return false
 		default:
 			readErr = e
@@ -46,7 +54,14 @@ func (r *appReader) read(room, size int) (l loan, err error) {
 	if err == nil {
 		err = readErr
 	}
-	return l, err
+	return n, l, err
+}
+
+// wait has the reader woken once n bytes have come.
+func (r *appReader) wait(fd uintptr, n int) {
+	if n != max(r.least, 1) && wakeAt(fd, n) == nil {
+		r.least = n
+	}
 }
 
 func ignoringEINTR(f func() (int, error)) (int, error) {
@@ -55,5 +70,12 @@ func ignoringEINTR(f func() (int, error)) (int, error) {
 		if err != syscall.EINTR {
 			return n, err
 		}
+	}
+}
+
+// await has the kernel wake the reader only once n bytes have come, or the stream has ended.
+func (r *appReader) await(fd uintptr, n int) {
+	if n != r.least && syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVLOWAT, n) == nil {
+		r.least = n
 	}
 }

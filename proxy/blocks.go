@@ -67,10 +67,10 @@ func (g *group) start(b *sendBlock, timed bool) {
 	}
 }
 
-// fill gives a block its next bytes, and reports whether that makes the whole group whole.
-func (g *group) fill(b *sendBlock, bytes []byte) (whole bool) {
-	b.filled += copy(b.data[b.filled:], bytes)
-	g.add(len(bytes), b.index)
+// fill notes that a block has its next n bytes, and reports whether that makes the whole group whole.
+func (g *group) fill(b *sendBlock, n int) (whole bool) {
+	b.filled += n
+	g.add(n, b.index)
 	if b.filled == len(b.data) {
 		g.open--
 	}

@@ -21,7 +21,8 @@ type sendBlock struct {
 	role   tensor.Role
 	record *tensorRecord
 	index  int    // in its group
-	data   []byte // pooled; the elements, of which filled bytes have come
+	data   []byte // the elements, of which filled bytes have come; the end of pooled
+	pooled []byte
 	filled int
 	room   int       // bytes of buf
 	cost   int       // bytes of the budget, for data and buf
@@ -80,17 +81,39 @@ func (s *sender) sendGroup() error {
 			b.rows.submit(b.done)
 		}
 	}
-	return s.pipe.Do(pipe.Item{
-		Work: func() {
-			for _, b := range g.blocks {
-				if b.slot != nil {
-					s.encode(b)
-				}
+	work := func() {
+		for _, b := range g.blocks {
+			if b.slot != nil {
+				s.encode(b)
 			}
-		},
+		}
+	}
+	if s.quick(&g) {
+		done, err := s.pipe.Try(func() error {
+			work()
+			return s.emit(&g)
+		})
+		if done {
+			s.release(&g)
+			return err
+		}
+	}
+	return s.pipe.Do(pipe.Item{
+		Work: work,
 		Emit: func() error { return s.emit(&g) },
 		Done: func() { s.release(&g) },
 	})
+}
+
+// quick reports whether encoding the group is likely to take less than it costs to have another core do it.
+func (s *sender) quick(g *group) bool {
+	var took time.Duration
+	for _, b := range g.blocks {
+		if b.slot != nil {
+			took += b.record.gain.Takes(len(b.data))
+		}
+	}
+	return took < pipe.HandOver
 }
 
 // choose settles how a block travels: as its slot says, or, if it were to lose something, exactly, or exactly and with
@@ -280,10 +303,10 @@ func (s *sender) release(g *group) {
 			continue
 		}
 		s.releaseRows(b)
-		s.shared.buffers.put(b.data)
+		s.shared.buffers.put(b.pooled)
 		s.shared.buffers.put(b.buf)
 		s.lender.give(b.cost)
-		b.data, b.buf, b.frame = nil, nil, nil
+		b.data, b.pooled, b.buf, b.frame = nil, nil, nil, nil
 	}
 	s.lender.give(g.paid)
 	g.literals, g.paid = nil, 0

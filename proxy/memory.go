@@ -76,7 +76,7 @@ func (m *memory) cost() int64 { return cost(m.dtype, m.size) }
 
 // newMemory returns an empty memory.
 func (ms *memories) newMemory(k memoryKey, d tensor.DType, size int, lasts bool) *memory {
-	return &memory{memoryKey: k, dtype: d, size: size, lasts: lasts, among: ms, residual: make([]float32, size/d.Size()), last: make([]byte, size)}
+	return &memory{memoryKey: k, dtype: d, size: size, lasts: lasts, among: ms, residual: largePages(make([]float32, size/d.Size())), last: largePages(make([]byte, size))}
 }
 
 // of returns the memory of t, which is new if there was none or if size or type have changed. It is nil if t alone is

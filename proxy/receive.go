@@ -146,7 +146,9 @@ func (r *receiver) decode(b *recvBlock) {
 	defer close(b.done)
 	begin := time.Now()
 	b.err = b.slot.decode(b.data, b.encoded)
-	r.shared.Metrics.decoded(b.slot.codec, time.Since(begin))
+	took := time.Since(begin)
+	b.slot.sawDecoding(took)
+	r.shared.Metrics.decoded(b.slot.codec, took)
 	r.shared.buffers.put(b.encoded)
 	b.encoded = nil
 }
@@ -181,19 +183,27 @@ func (r *receiver) block(f Frame) error {
 		return err
 	}
 	item := r.leased()
-	return r.pipe.Do(pipe.Item{
-		Work: func() { r.decode(b) },
-		Emit: func() error {
-			if b.err != nil {
-				return b.err
-			}
-			return r.deliver(b.data)
-		},
-		Done: func() {
-			r.shared.buffers.put(b.data)
-			r.lender.give(item.paid)
-		},
-	})
+	emit := func() error {
+		if b.err != nil {
+			return b.err
+		}
+		return r.deliver(b.data)
+	}
+	release := func() {
+		r.shared.buffers.put(b.data)
+		r.lender.give(item.paid)
+	}
+	if r.pipe.Idle() && slot.took < pipe.HandOver {
+		done, err := r.pipe.Try(func() error {
+			r.decode(b)
+			return emit()
+		})
+		if done {
+			release()
+			return err
+		}
+	}
+	return r.pipe.Do(pipe.Item{Work: func() { r.decode(b) }, Emit: emit, Done: release})
 }
 
 // gather reads the Blocks that a Gather frame speaks of, and delivers all its runs at once.

@@ -44,6 +44,8 @@ type sender struct {
 	lossy       bool                  // loss was used on this direction
 	ended       error                 // why the parser gave up; nil: it has not
 	armed       bool                  // a read deadline is set
+	straight    straight
+	reading     loan // what was read into, unless a block has adopted it
 }
 
 // run carries the app's bytes until its FIN (nil), a reset by the app or the tunnel's end (an error). What was read has
@@ -56,10 +58,8 @@ func (s *sender) run() (err error) {
 		if err := s.deadline(); err != nil {
 			return err
 		}
-		read, err := s.app.read(maxHeader, readSize)
-		if err == nil {
-			err = s.take(read.buf)
-			s.lender.back(read)
+		came, err := s.read()
+		if came {
 			if err == nil && s.overdue() {
 				err = s.spoil(true)
 			}
@@ -103,11 +103,22 @@ func (s *sender) overdue() bool { return s.group.timed && time.Since(s.group.sin
 
 // take classifies and sends what was read. buf begins with maxHeader bytes of room.
 func (s *sender) take(buf []byte) error {
+	if len(buf) == maxHeader {
+		return nil
+	}
+	seg, err := s.ask(buf[maxHeader:])
+	return s.classified(buf, seg, err)
+}
+
+// classified is take, once the parser has been asked for the first time.
+func (s *sender) classified(buf []byte, seg parser.Segment, err error) error {
 	opaque := maxHeader // where the opaque bytes begin that have not been sent
-	for at := maxHeader; at < len(buf); {
-		seg, err := s.next(buf[at:])
+	for at := maxHeader; ; {
 		if err != nil {
-			return err
+			if err := s.gaveUp(err); err != nil {
+				return err
+			}
+			break
 		}
 		end := at + seg.Len
 		if seg.Tensor.Size > 0 {
@@ -118,23 +129,29 @@ func (s *sender) take(buf []byte) error {
 				return err
 			}
 			opaque = end
+		} else {
+			s.straight = straight{}
 		}
-		at = end
+		if at = end; at == len(buf) {
+			break
+		}
+		seg, err = s.ask(buf[at:])
 	}
 	return s.opaque(buf[opaque-maxHeader:])
 }
 
-// next asks the parser; after its first error everything is opaque.
-func (s *sender) next(b []byte) (parser.Segment, error) {
-	verbatim := parser.Segment{Len: len(b)}
+// ask asks the parser; after its first error everything is opaque.
+func (s *sender) ask(b []byte) (parser.Segment, error) {
 	if s.ended != nil {
-		return verbatim, nil
+		return parser.Segment{Len: len(b)}, nil
 	}
-	seg, err := s.parser.Next(b)
-	if err == nil {
-		return seg, nil
-	}
+	return s.parser.Next(b)
+}
+
+// gaveUp takes note of the parser's error. What it returns ends the connection.
+func (s *sender) gaveUp(err error) error {
 	s.ended = err
+	s.straight = straight{}
 	s.shared.Metrics.gaveUp(s.flow.Protocol)
 	if errors.Is(err, parser.ErrForget) {
 		s.forget()
@@ -143,9 +160,9 @@ func (s *sender) next(b []byte) (parser.Segment, error) {
 		s.log.Warn("stream is no longer understood and travels verbatim", "direction", s.flow.Direction, "err", err)
 	}
 	if errors.Is(err, parser.ErrReset) && s.lossy {
-		return verbatim, fmt.Errorf("proxy: loss was used on a false verdict: %w", err)
+		return fmt.Errorf("proxy: loss was used on a false verdict: %w", err)
 	}
-	return verbatim, s.spoil(false) // the rest of a block that waits will never be told from other bytes
+	return s.spoil(false) // the rest of a block that waits will never be told from other bytes
 }
 
 // opaque sends bytes verbatim, at once unless they stand behind a block that waits. buf begins with maxHeader bytes of
@@ -195,12 +212,13 @@ func (s *sender) tensor(t tensor.Tensor, buf []byte) error {
 	if err != nil {
 		return err
 	}
+	s.straight.follow(c, t, len(buf)-maxHeader)
 	if c == nil {
 		return s.opaque(buf)
 	}
 	for len(buf) > maxHeader {
 		if c.left == 0 {
-			if err := s.startBlock(c, t.Hold-(c.off-t.Off)); err != nil {
+			if err := s.startBlock(c, t.Hold-(c.off-t.Off), buf); err != nil {
 				return err
 			}
 		}
@@ -209,13 +227,19 @@ func (s *sender) tensor(t tensor.Tensor, buf []byte) error {
 			return err
 		}
 		buf = buf[n:]
-		c.left -= n
-		c.off += n
-	}
-	if c.off >= c.t.Size {
-		delete(s.cuts, t.Key)
+		s.advance(c, n)
 	}
 	return nil
+}
+
+// advance notes that a tensor's next n bytes have been dealt with.
+func (s *sender) advance(c *tensorCut, n int) {
+	c.left -= n
+	c.off += n
+	if c.off >= c.t.Size {
+		delete(s.cuts, c.t.Key)
+		s.straight = straight{}
+	}
 }
 
 // bytesOf gives a block its next bytes, or sends them verbatim where there is no block.
@@ -225,7 +249,15 @@ func (s *sender) bytesOf(c *tensorCut, buf []byte) error {
 		c.record.sent(n, n)
 		return s.opaque(buf)
 	}
-	whole := s.group.fill(c.block, buf[maxHeader:])
+	if to, b := c.block.data[c.block.filled:], buf[maxHeader:]; &to[0] != &b[0] {
+		copy(to, b)
+	}
+	return s.came(c, len(buf)-maxHeader)
+}
+
+// came notes that a block's next n bytes have come to where they belong.
+func (s *sender) came(c *tensorCut, n int) error {
+	whole := s.group.fill(c.block, n)
 	if c.block.filled == len(c.block.data) {
 		c.block = nil
 	}
@@ -296,8 +328,8 @@ func (s *sender) cut(t tensor.Tensor) (*tensorCut, error) {
 }
 
 // startBlock begins the block at c.off, or a run of the same length that travels verbatim: there is no memory, or the
-// codec does not take such a block.
-func (s *sender) startBlock(c *tensorCut, hold int) error {
+// codec does not take such a block. Its first bytes are in buf, behind maxHeader bytes of room.
+func (s *sender) startBlock(c *tensorCut, hold int, buf []byte) error {
 	n, timed := c.next(hold)
 	c.left = n
 	if n%c.unit() != 0 || c.rows != nil && (c.off%c.unit() != 0 || c.rows.index != s.index.number) {
@@ -320,7 +352,11 @@ func (s *sender) startBlock(c *tensorCut, hold int) error {
 		}
 	}
 	room := decl.frameRoom(c.choice.Codec)
-	cost := footprint(n) + footprint(room)
+	adopts := s.adoptable(buf, n)
+	cost := footprint(room)
+	if !adopts {
+		cost += footprint(n)
+	}
 	if c.rows != nil {
 		cost += s.rowBlockCost(c, n/c.rows.bytes)
 	}
@@ -329,7 +365,15 @@ func (s *sender) startBlock(c *tensorCut, hold int) error {
 		c.record.refused(tensor.NoMemory)
 		return nil
 	}
-	c.block = &sendBlock{slot: slot, data: s.shared.buffers.get(n), room: room, cost: cost, record: c.record, role: c.t.Role, text: c.text,
+	var pooled []byte
+	if adopts {
+		pooled = s.reading.buf[:maxHeader+n]
+		cost += s.reading.paid
+		s.reading = loan{}
+	} else {
+		pooled = s.shared.buffers.get(n)
+	}
+	c.block = &sendBlock{slot: slot, data: pooled[len(pooled)-n:], pooled: pooled, room: room, cost: cost, record: c.record, role: c.t.Role, text: c.text,
 		choice: c.choice, decl: decl, odd: c.odd(n), flush: c.flush, watch: c.watch, off: c.off}
 	if c.rows != nil {
 		c.block.rows = s.rowsOf(c, n)

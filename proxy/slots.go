@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/feedback"
@@ -138,6 +139,12 @@ type recvSlot struct {
 	dec        codecs.Decoder
 	maxEncoded int
 	turn       chan struct{}
+	took       time.Duration // that decoding takes, the least of late; set in turn
+}
+
+// sawDecoding takes note of how long decoding took. The least counts: most of the rest is the scheduler's.
+func (s *recvSlot) sawDecoding(took time.Duration) {
+	s.took = min(took, s.took+s.took/64+1)
 }
 
 func (s *recvSlot) size() int { return s.bytes }
@@ -168,7 +175,7 @@ func (s *recvSlots) declare(id uint32, body []byte) error {
 	if s.slots == nil {
 		s.slots = map[uint32]*recvSlot{}
 	}
-	s.slots[id] = &recvSlot{codec: name(c.String()), bytes: d.size(), dec: dec, maxEncoded: mostEncoded(c, &d)}
+	s.slots[id] = &recvSlot{codec: name(c.String()), bytes: d.size(), dec: dec, maxEncoded: mostEncoded(c, &d), took: time.Hour}
 	return nil
 }
 

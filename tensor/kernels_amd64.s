@@ -5,7 +5,7 @@
 #include "textflag.h"
 
 // func sumsAVX2(x *float32, y *float32, n int, to *[5]float32)
-// Requires: AVX, AVX2
+// Requires: AVX, AVX2, MMX+
 TEXT ·sumsAVX2(SB), NOSPLIT, $0-32
 	MOVQ         x+0(FP), AX
 	MOVQ         y+8(FP), CX
@@ -26,6 +26,7 @@ TEXT ·sumsAVX2(SB), NOSPLIT, $0-32
 	VPXOR        Y10, Y10, Y10
 
 loop1:
+	PREFETCHT0   4096(CX)
 	VMOVUPS      (AX), Y11
 	VMOVUPS      (CX), Y12
 	VMULPS       Y11, Y11, Y13
@@ -98,7 +99,7 @@ loop1:
 	RET
 
 // func sumsAVX512(x *float32, y *float32, n int, to *[5]float32)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·sumsAVX512(SB), NOSPLIT, $0-32
 	MOVQ         x+0(FP), AX
 	MOVQ         y+8(FP), CX
@@ -114,6 +115,7 @@ TEXT ·sumsAVX512(SB), NOSPLIT, $0-32
 	VPXORD       Z5, Z5, Z5
 
 loop2:
+	PREFETCHT0    4096(CX)
 	VMOVUPS       (AX), Z6
 	VMOVUPS       (CX), Z7
 	VMULPS        Z6, Z6, Z8

@@ -10,6 +10,7 @@ package pipe
 import (
 	"runtime"
 	"sync"
+	"time"
 )
 
 // A Pool is the workers that Pipes share. The zero Pool is not usable; see NewPool.
@@ -74,12 +75,23 @@ type entry struct {
 	worked chan struct{} // closed when Work is done; nil: there is none
 }
 
+// HandOver is how long work must take to be worth another core's while: to wake one that sleeps, and to have it fetch the
+// item out of this one's caches, takes tens of microseconds of both. Quicker work is done by the submitter, in Try.
+const HandOver = 100 * time.Microsecond
+
 // New returns a Pipe with at most depth items under way. failed, which may be nil, is called once, with the first error
 // of an Emit: the submitter may be waiting elsewhere.
 func New(pool *Pool, depth int, failed func(error)) *Pipe {
 	p := &Pipe{pool: pool, failed: failed, room: make(chan struct{}, depth)}
 	p.idle.L = &p.mu
 	return p
+}
+
+// Idle reports whether nothing is under way. What the Works of items did before is then there for the submitter to see.
+func (p *Pipe) Idle() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.runs
 }
 
 // Try calls emit at once if nothing is under way, and reports whether it did. The submitter spares itself a copy: what is

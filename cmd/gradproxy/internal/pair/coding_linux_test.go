@@ -48,7 +48,7 @@ func BenchmarkCoding(b *testing.B) {
 		}
 	}
 	for _, c := range ways {
-		c.worker.push(b, values, 2*arrays) // the first gradient of each key travels exactly
+		c.worker.push(b, values, 3*arrays) // the first gradient of each key travels exactly, the second takes memory
 		c.before = c.sites.coded(b, c.text(b))
 	}
 	for b.Loop() {

@@ -31,7 +31,9 @@ func tensorSumsOf(k *kernel, tier string) {
 			k.zero(sums[i][j])
 		}
 	}
+	const ahead = 4 << 10 // bytes: y comes from memory, x from a cache
 	k.loop(n, values, func() {
+		k.PREFETCHT0(operand.Mem{Base: y, Disp: ahead})
 		for i, s := range sums {
 			a, b, product := vector(), vector(), vector()
 			k.VMOVUPS(operand.Mem{Base: x, Disp: 4 * lanes * i}, a)

@@ -1,0 +1,110 @@
+package proxy
+
+import "github.com/gradproxy/gradproxy/tensor"
+
+// Bytes of large tensors are read straight to where their blocks' coders want them: a copy costs as much as some coders do.
+// That the next bytes are those of the tensor whose bytes came last is likely, and not known; the parser is asked of them as of
+// all others, and where they are something else they are moved.
+
+// straight is what a sender expects of the next bytes. The zero straight expects nothing.
+type straight struct {
+	cut  *tensorCut // whose bytes come
+	side int        // how many have come side by side
+	hold int        // bytes from cut.off on that the app writes without waiting for an answer
+}
+
+// straightFrom is how many bytes must have come side by side for more to be expected, and the least of a block that is worth it.
+// Frames of HTTP/2, between which other bytes stand, are shorter.
+const straightFrom = 64 << 10
+
+// follow takes note that n bytes of t come, for which c is the state, or nil.
+func (s *straight) follow(c *tensorCut, t tensor.Tensor, n int) {
+	if s.cut != c {
+		s.cut, s.side = c, 0
+	}
+	s.side += n
+	s.hold = t.Hold - n
+}
+
+// expects reports whether the next bytes are likely to be those of blocks.
+func (s *straight) expects() bool {
+	return s.cut != nil && s.side >= straightFrom && s.cut.want >= straightFrom && !s.cut.t.Index()
+}
+
+// rest returns the memory of what a block lacks, or of the first part, if its bytes are expected; else nil.
+func (s *straight) rest() []byte {
+	if !s.expects() || s.cut.block == nil {
+		return nil
+	}
+	b := s.cut.block
+	return b.data[b.filled:min(len(b.data), b.filled+readSize)]
+}
+
+// next returns the bytes of the block that the next ones are likely to begin. 0: none, or a large one.
+func (s *straight) next() int {
+	if !s.expects() || s.cut.left > 0 {
+		return 0
+	}
+	if n, _ := s.cut.next(s.hold); n <= readSize {
+		return n
+	}
+	return 0
+}
+
+// least returns for how many of n bytes to wait: for all, if the app writes them without waiting for an answer.
+func (s *straight) least(n int) int {
+	if s.hold < n {
+		return 1
+	}
+	return n
+}
+
+// read reads once from the app and takes what came. If nothing did the error is that of reading.
+func (s *sender) read() (came bool, err error) {
+	if rest := s.straight.rest(); rest != nil {
+		n, spare, err := s.app.read(rest, maxHeader, maxHeader+len(rest), s.straight.least(len(rest)))
+		if err != nil {
+			return false, err
+		}
+		err = s.takeRest(rest[:n], spare.buf)
+		s.lender.back(spare)
+		return true, err
+	}
+	size, least := readSize, 1
+	if n := s.straight.next(); n > 0 {
+		size, least = maxHeader+n, s.straight.least(n)
+	}
+	_, s.reading, err = s.app.read(nil, maxHeader, size, least)
+	if err != nil {
+		return false, err
+	}
+	err = s.take(s.reading.buf)
+	s.lender.back(s.reading)
+	s.reading = loan{}
+	return true, err
+}
+
+// takeRest takes bytes that were read to where a block wants its next ones. spare has room for them behind maxHeader bytes: if
+// they are others, that block may be gone once they are dealt with.
+func (s *sender) takeRest(b, spare []byte) error {
+	c := s.straight.cut
+	seg, err := s.ask(b)
+	t := seg.Tensor
+	if err != nil || t.Size == 0 || t.Size != c.t.Size || t.Off != c.off || s.cuts[t.Key] != c {
+		return s.classified(append(spare[:maxHeader], b...), seg, err)
+	}
+	others := append(spare[:maxHeader], b[seg.Len:]...)
+	s.straight.follow(c, t, seg.Len)
+	if err := s.came(c, seg.Len); err != nil {
+		return err
+	}
+	s.advance(c, seg.Len)
+	return s.take(others)
+}
+
+// adoptable reports whether a block of n bytes, whose first ones are in buf behind maxHeader bytes of room, can have as its
+// memory what was read into: nothing else is in it.
+func (s *sender) adoptable(buf []byte, n int) bool {
+	read := s.reading.buf
+	return s.reading.paid > 0 && &read[0] == &buf[0] && len(read) == len(buf) && len(buf) <= maxHeader+n && maxHeader+n <= cap(read)
+}
