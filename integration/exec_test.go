@@ -3,6 +3,10 @@
 package integration
 
 import (
+	"io"
+	"net"
+	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/gradproxy/gradproxy/bpf"
@@ -48,6 +52,76 @@ func wantOnlyRemote(t *testing.T, w *testbed.WAN, e *testbed.Exec) {
 	}
 	if all == 0 {
 		t.Error("no connection was taken: the job ran directly")
+	}
+}
+
+// A command whose proxy is killed lives on. Its new connections go directly, or are refused; as are, directly, those of others.
+func TestExecKilled(t *testing.T) {
+	const client = `
+import socket, sys
+for line in sys.stdin:
+    host, port = line.split()
+    try:
+        print(socket.create_connection((host, int(port)), timeout=30).recv(100).decode(), flush=True)
+    except OSError as e:
+        print(type(e).__name__, flush=True)
+`
+	require.Command(t, "python3")
+	for onDeath, want := range map[string]func(*testbed.Site) string{
+		"direct": func(own *testbed.Site) string { return own.Addr.String() },
+		"refuse": func(*testbed.Site) string { return "ConnectionRefusedError" },
+	} {
+		t.Run(onDeath, func(t *testing.T) {
+			w := newWAN(t, 2, lan)
+			from, to := w.Sites[0], w.Sites[1]
+			c := testbed.Config{OnDeath: onDeath}
+			e := newExec(t, w, c)
+			far, err := program(t).StartOne(w, 1, c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				if err := far.Stop(); err != nil {
+					t.Error(err)
+				}
+			})
+			l, err := to.Listen(netip.AddrPortFrom(to.Addr, 0).String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			go func() { // tells each client its address
+				for {
+					c, err := l.Accept()
+					if err != nil {
+						return
+					}
+					host, _, _ := net.SplitHostPort(c.RemoteAddr().String())
+					io.WriteString(c, host)
+					c.Close()
+				}
+			}()
+			command, err := e.Start(deadline(t, patience), 0, "python3", "-c", client)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				if err := command.End(); err != nil {
+					t.Error(err)
+				}
+				newExec(t, w, c) // who starts in the same cgroup next removes what the killed one left
+			}()
+			server := strings.Replace(l.Addr().String(), ":", " ", 1)
+			ask := func(state, want string) {
+				t.Helper()
+				if got, err := command.Ask(server); err != nil || got != want {
+					t.Errorf("%s: the server sees %q, want %q (%v)", state, got, want, err)
+				}
+			}
+			ask("alive", to.Addr.String()) // the far proxy
+			command.Kill()
+			ask("killed", want(from))
+		})
 	}
 }
 

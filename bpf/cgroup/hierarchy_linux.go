@@ -20,7 +20,9 @@ func (h *hierarchy) Close() error {
 	if h.mount == nil {
 		return nil
 	}
-	return h.mount.Close()
+	err := h.mount.Close()
+	h.mount = nil
+	return err
 }
 
 // open finds the hierarchy, or mounts it for this process alone.
@@ -42,11 +44,16 @@ func open() (*hierarchy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cgroup: no hierarchy of cgroups of version 2 is mounted where this process can write (%s), and it cannot mount one itself, which needs CAP_SYS_ADMIN: %w", path, err)
 	}
-	h := &hierarchy{own: filepath.Join(fmt.Sprintf("/proc/self/fd/%d", mount.Fd()), path), mount: mount}
+	h := &hierarchy{own: inMount(mount, path), mount: mount}
 	if !writable(h.own) {
 		return nil, errors.Join(fmt.Errorf("cgroup: this process may not make cgroups in its own, %s: run gradproxy as root, or have the cgroup delegated to its user", path), h.Close())
 	}
 	return h, nil
+}
+
+// inMount returns the folder of a cgroup in a mount that has no place of its own.
+func inMount(mount *os.File, path string) string {
+	return filepath.Join(fmt.Sprintf("/proc/self/fd/%d", mount.Fd()), path)
 }
 
 // below returns the folder of the cgroup with that path if a line of mountinfo (proc_pid_mountinfo(5)) is a mount of

@@ -84,6 +84,9 @@ func rulesOf(c *config.Config) string {
 	if c.Intercept.Mode == config.ModeOff {
 		return "# no rules: intercept.mode is off\n"
 	}
+	if c.Intercept.Mode == config.ModeCgroup {
+		return "# no rules: intercept.mode is cgroup, which attaches programs to " + c.Intercept.Cgroup + "\n"
+	}
 	redirect := site.Redirect(c)
 	var listen4, listen6 uint16
 	for _, n := range redirect.Networks {

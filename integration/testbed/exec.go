@@ -3,9 +3,12 @@
 package testbed
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -63,6 +66,53 @@ func (e *Exec) Taken(site int) ([]Taken, error) {
 		return nil, fmt.Errorf("testbed: what exec took at site %s: %w", e.wan.Sites[site].Site, err)
 	}
 	return s.Connections, nil
+}
+
+// A Command is a command that is asked and answers, line by line.
+type Command struct {
+	in  io.WriteCloser
+	out *bufio.Reader
+	*process
+}
+
+// Start starts a command at a site by exec. It ends with its standard input, and exec with ctx at the latest.
+func (e *Exec) Start(ctx context.Context, site int, argv ...string) (*Command, error) {
+	argv = e.command(site, argv)
+	cmd := e.wan.Sites[site].CommandContext(ctx, argv[0], argv[1:]...)
+	stdin, in, err1 := os.Pipe() // files of its own, since it may outlive exec
+	out, stdout, err2 := os.Pipe()
+	if err := errors.Join(err1, err2); err != nil {
+		return nil, fmt.Errorf("testbed: %w", err)
+	}
+	defer stdin.Close()
+	defer stdout.Close()
+	cmd.Stdin, cmd.Stdout = stdin, stdout
+	c := &Command{in: in, out: bufio.NewReader(out)}
+	var err error
+	c.process, err = startProcess(cmd, nil)
+	return c, err
+}
+
+// Ask writes a line and returns the line that is the answer.
+func (c *Command) Ask(line string) (string, error) {
+	if _, err := fmt.Fprintln(c.in, line); err != nil {
+		return "", fmt.Errorf("testbed: %w\n%s", err, c.log)
+	}
+	answer, err := c.out.ReadString('\n')
+	if err != nil {
+		return "", fmt.Errorf("testbed: no answer: %w\n%s", err, c.log)
+	}
+	return strings.TrimSpace(answer), nil
+}
+
+// Kill ends exec as kill -9 does; the command lives on.
+func (c *Command) Kill() { c.kill() }
+
+// End ends the command and waits for its end.
+func (c *Command) End() error {
+	err := c.in.Close()
+	_, end := io.Copy(io.Discard, c.out)
+	return errors.Join(err, end)
 }
 
 // torchrun returns the command line of the agent that starts a rank, the only one at its site.

@@ -50,6 +50,7 @@ type Config struct {
 	Resume       string // of the tunnel; "": 5m
 	Congestion   string // TCP congestion control of the tunnel; "": the default
 	RefusedRetry string // how long refused dials are repeated; "": 30s
+	OnDeath      string // what becomes of new connections without a proxy; "": direct
 	References   string // room for what is sent again and again; "": the default
 	Loss         Loss   // of the one job that spans all sites
 }
@@ -103,12 +104,12 @@ func (g *Gradproxy) configuration(w *WAN, i int, c Config) string {
 	}
 	text := fmt.Sprintf(`site: %[1]s
 tunnel: {listen: "%[2]s:%[3]d", cert: %[4]s/%[1]s.pem, key: %[4]s/%[1]s.key, ca: %[4]s/ca.pem, resume: %[5]s%[8]s}
-intercept: {mode: %[9]s, ports: 1024-65535, on_death: direct}
+intercept: {mode: %[9]s, ports: 1024-65535, on_death: %[10]s}
 admin: "%[6]s"
 drain: 5s
 refused_retry: %[7]s
 peers:
-`, own.Site, addr, tunnelPort, g.dir, resume, adminAddress, retry, congestion, own.intercept())
+`, own.Site, addr, tunnelPort, g.dir, resume, adminAddress, retry, congestion, own.intercept(), cmp.Or(c.OnDeath, "direct"))
 	for _, j := range c.sites(w) {
 		if j == i {
 			continue
