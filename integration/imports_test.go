@@ -55,6 +55,7 @@ var layers = []layer{
 	{"proxy/intercept/...", []string{"proxy/intercept/..."}},
 	{"proxy/admin", []string{"proxy"}},
 	{"proxy/quiet", nil},
+	{"proxy/relay", nil},
 	{"proxy/internal/...", nil},
 
 	{"bpf", nil},

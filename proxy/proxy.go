@@ -114,6 +114,7 @@ type Proxy struct {
 	live     map[*connection]struct{}
 	tagged   map[peerTag]*connection // those that live, as value streams name them
 	sharers  map[string]*sharer      // by peer
+	passer   passer
 	draining bool
 	idle     chan struct{} // closed once draining and nothing is live
 }
@@ -278,7 +279,12 @@ func (p *Proxy) leave(c *connection) {
 	delete(p.live, c)
 	p.carried.Store(int64(len(p.live)))
 	delete(p.tagged, peerTag{c.peer, c.tag})
-	if p.draining && len(p.live) == 0 {
+	p.drained()
+}
+
+// drained notes that nothing is left of what a drain waits for, if so. mu is held.
+func (p *Proxy) drained() {
+	if p.draining && len(p.live) == 0 && p.passer.count == 0 {
 		close(p.idle)
 	}
 }
@@ -288,9 +294,7 @@ func (p *Proxy) Drain(ctx context.Context) error {
 	p.mu.Lock()
 	if !p.draining {
 		p.draining = true
-		if len(p.live) == 0 {
-			close(p.idle)
-		}
+		p.drained()
 	}
 	p.mu.Unlock()
 	p.noOpenings(errEnding)
@@ -299,7 +303,7 @@ func (p *Proxy) Drain(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 	}
-	n := p.resetAll()
+	n := p.resetAll() + p.closePasses()
 	p.closeValues() // a connection may wait to put one
 	<-p.idle
 	return fmt.Errorf("proxy: drain: %d connections were still open and were reset: %w", n, ctx.Err())
@@ -310,6 +314,7 @@ func (p *Proxy) Close() {
 	done, cancel := context.WithCancel(context.Background())
 	cancel()
 	p.Drain(done)
+	p.closePasses()
 	p.closeValues() // also where nothing was open
 	p.pool.Close()
 	p.quiet.Flush()

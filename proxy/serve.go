@@ -14,14 +14,14 @@ import (
 // Serve carries one intercepted connection to the peer behind which server lies, and returns when it has ended. If the
 // peer or the server cannot be reached, c is reset at once: clients that start before their server rely on being
 // refused, and an orderly end would look like an answer. If the app leaves before the peer has answered, the peer is told.
+// A connection to a server that is behind no peer is passed on as it is, from here.
 func (p *Proxy) Serve(ctx context.Context, c *net.TCPConn, server netip.AddrPort) {
 	defer reset(c) // after an orderly end this does nothing
 	o := opening{client: unmap(addrOf(c.RemoteAddr())), server: unmap(server)}
 	set := p.settings.Load()
 	peer := set.peerOf(o.server.Addr())
 	if peer == nil {
-		p.Log.Warn("connection reset: its destination is behind no peer; add the network to a peer, or do not intercept it",
-			"client", o.client, "server", o.server)
+		p.pass(ctx, c, set, &o)
 		return
 	}
 	pair := addrPair{set.jobOf(o.client.Addr(), o.server.Addr()).Name, o.client.Addr(), o.server.Addr()}

@@ -175,8 +175,10 @@ func (k *checker) interception() {
 			k.errorf(f.line, where+".listen", "it is missing: give the address that the job is told, such as 127.0.0.1:9000")
 		case !f.Target.IsValid():
 			k.errorf(f.line, where+".target", "it is missing: give the address of the server behind the peer")
-		case !k.behind(f.Target.Addr()) && !k.failed("peers"):
-			k.errorf(f.line, where+".target", "%v is behind no peer: add its network to one", f.Target)
+		case f.Direct && k.behind(f.Target.Addr()):
+			k.errorf(f.line, where+".direct", "%v is behind a peer, and goes through its tunnel: leave direct out", f.Target)
+		case !f.Direct && !k.behind(f.Target.Addr()) && !k.failed("peers"):
+			k.errorf(f.line, where+".target", "%v is behind no peer: add its network to one, or write direct: true to pass bytes on from here as they are", f.Target)
 		}
 	}
 	if i.Mode == ModeOff && len(k.Forward) == 0 && k.lines["intercept"] == 0 {

@@ -87,6 +87,7 @@ const (
 // A Forward is a listener with one target.
 type Forward struct {
 	Listen, Target netip.AddrPort
+	Direct         bool // the target is behind no peer: bytes are passed on as they are
 
 	line int
 }

@@ -56,7 +56,7 @@ func TestWholeFile(t *testing.T) {
 			{Name: "virginia", Networks: prefixes("10.3.0.0/16"), MayDial: rules("10.1.0.0/16:1024-65535"), line: 10},
 		},
 		Intercept: Intercept{Mode: ModeRedirect, Ports: intercept.Ports{First: 1024, Last: 65535}, Refuse: true, Gateway: true, line: 11},
-		Forward:   []Forward{{netip.MustParseAddrPort("127.0.0.1:9000"), netip.MustParseAddrPort("10.2.0.5:9000"), 13}},
+		Forward:   []Forward{{netip.MustParseAddrPort("127.0.0.1:9000"), netip.MustParseAddrPort("10.2.0.5:9000"), false, 13}},
 		Jobs:      []Job{{Name: "resnet", Networks: prefixes("10.0.0.0/8"), Ranks: 3, Sums: tensor.Gradient, LossyAggregates: true, line: 15}},
 		Policy: []Rule{
 			{Job: "resnet", Roles: []tensor.Role{tensor.Gradient}, MinBytes: 1024, Codec: "int4", line: 17},
@@ -160,7 +160,8 @@ func TestMistakes(t *testing.T) {
 		{`intercept: {mode: redirect, cgroup: /sys/fs/cgroup/x}`, `6: intercept.cgroup: it means nothing without mode: cgroup`},
 		{`intercept: {on_death: refuse}`, `6: intercept: on_death and gateway mean nothing without mode: redirect`},
 		{`forward: [{listen: "127.0.0.1:9000", target: "tokyo:9000"}]`, `7: forward[0].target: "tokyo:9000" is not an address: write IP:port, such as 10.2.0.5:9000 (names are not looked up here)`},
-		{`forward: [{listen: "127.0.0.1:9000", target: "10.9.0.5:9000"}]`, `7: forward[0].target: 10.9.0.5:9000 is behind no peer: add its network to one`},
+		{`forward: [{listen: "127.0.0.1:9000", target: "10.9.0.5:9000"}]`, `7: forward[0].target: 10.9.0.5:9000 is behind no peer: add its network to one, or write direct: true to pass bytes on from here as they are`},
+		{`forward: [{listen: "127.0.0.1:9000", target: "10.2.0.5:9000", direct: true}]`, `7: forward[0].direct: 10.2.0.5:9000 is behind a peer, and goes through its tunnel: leave direct out`},
 		{`forward: [{target: "10.2.0.5:9000"}]`, `7: forward[0].listen: it is missing: give the address that the job is told, such as 127.0.0.1:9000`},
 		{`forward: [{listen: "127.0.0.1:9000"}]`, `7: forward[0].target: it is missing: give the address of the server behind the peer`},
 		{`forward: [{listen: "127.0.0.1:1", target: "10.2.0.5:1"}, {listen: "127.0.0.1:1", target: "10.2.0.5:2"}]`, `7: forward[1].listen: 127.0.0.1:1 is taken by forward[0].listen, 127.0.0.1:1 in line 7: choose another port`},

@@ -151,6 +151,7 @@ func (d *document) forward(f *Forward) reader {
 	return d.at(&f.line, d.object(map[string]reader{
 		"listen": value(d, &f.Listen, parseAddrPort),
 		"target": value(d, &f.Target, parseAddrPort),
+		"direct": value(d, &f.Direct, parseBool),
 	}))
 }
 

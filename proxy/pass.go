@@ -1,0 +1,97 @@
+package proxy
+
+import (
+	"context"
+	"log/slog"
+	"net"
+
+	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/proxy/relay"
+)
+
+// A passer passes on connections that have no peer to go through. It is made when the first one comes.
+type passer struct {
+	relay *relay.Relay
+	count int // of connections that are, or are about to be; with the Proxy's live ones they are what a drain waits for
+}
+
+// pass connects c to its server, which is behind no peer, and returns when the connection has ended. What it carries is
+// nobody's tensors: no parser sees it.
+func (p *Proxy) pass(ctx context.Context, c *net.TCPConn, set *Settings, o *opening) {
+	log := p.Log.With("client", o.client, "server", o.server)
+	r, err := p.beginPass()
+	if err == nil {
+		defer p.endPass()
+		err = p.passBy(ctx, r, c, set, o)
+	}
+	if err != nil {
+		p.Metrics.opens("", refusedAs(refusal(err)))
+		log.Log(ctx, slog.LevelWarn, "connection reset: its destination is behind no peer, and cannot be reached", "err", err)
+		return
+	}
+}
+
+func (p *Proxy) passBy(ctx context.Context, r *relay.Relay, c *net.TCPConn, set *Settings, o *opening) error {
+	c.SetKeepAliveConfig(keepAlive)
+	ctx, stop := p.watcher.watch(ctx, c, o.server)
+	ctx, end := context.WithCancelCause(ctx)
+	defer context.AfterFunc(p.opening, func() { end(errEnding) })()
+	server, err := p.dial(ctx, set, "", o)
+	stop()
+	end(nil)
+	if err != nil {
+		return err
+	}
+	ended := make(chan relay.Ending, 1)
+	if err := r.Add(c, server, func(e relay.Ending) { ended <- e }); err != nil {
+		reset(server)
+		return err
+	}
+	p.Metrics.opens("", "ok")
+	p.Metrics.carries("", clientSide(parser.Client), 1)
+	defer p.Metrics.carries("", clientSide(parser.Client), -1)
+	e := <-ended
+	p.Metrics.deliver("", int(e.Sent[0]+e.Sent[1]))
+	how := "closed"
+	if e.Reset {
+		how = "reset by app"
+	}
+	p.Metrics.endedAs("", how)
+	return nil
+}
+
+// beginPass notes a connection that is to be passed on, unless the Proxy is draining.
+func (p *Proxy) beginPass() (*relay.Relay, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.draining {
+		return nil, errEnding
+	}
+	if p.passer.relay == nil {
+		r, err := relay.New(0)
+		if err != nil {
+			return nil, err
+		}
+		p.passer.relay = r
+	}
+	p.passer.count++
+	return p.passer.relay, nil
+}
+
+func (p *Proxy) endPass() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.passer.count--
+	p.drained()
+}
+
+// closePasses resets what is passed on and returns how many connections that were.
+func (p *Proxy) closePasses() (n int) {
+	p.mu.Lock()
+	r, n := p.passer.relay, p.passer.count
+	p.mu.Unlock()
+	if r != nil {
+		r.Close()
+	}
+	return n
+}

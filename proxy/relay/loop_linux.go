@@ -1,0 +1,189 @@
+package relay
+
+import (
+	"sync"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// A loop is a thread that waits for connections and moves what can be moved. What is not guarded by mu is the thread's.
+type loop struct {
+	relay *Relay
+	epoll int
+	wake  int // an eventfd
+	buf   []byte
+	pipes []*pipe // that nobody uses
+	again []*pair // that have used up their turn
+
+	mu      sync.Mutex
+	byFD    map[int32]*pair
+	aborted []*pair
+	stopped bool
+}
+
+func newLoop(r *Relay) (*loop, error) {
+	l := &loop{relay: r, buf: make([]byte, bufSize), byFD: map[int32]*pair{}}
+	var err error
+	if l.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+		return nil, err
+	}
+	if l.wake, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err == nil {
+		err = unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, l.wake, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(l.wake)})
+	}
+	if err != nil {
+		unix.Close(l.epoll)
+		return nil, err
+	}
+	return l, nil
+}
+
+// add has the thread take care of a pair. Both connections are reported once for each new state (EPOLLET), so that nothing is
+// told to the kernel again until they are closed.
+func (l *loop) add(p *pair) {
+	l.mu.Lock()
+	l.byFD[int32(p.fd[0])], l.byFD[int32(p.fd[1])] = p, p
+	l.mu.Unlock()
+	for _, fd := range p.fd {
+		const events = unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLET&0xffffffff
+		if unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: events, Fd: int32(fd)}) != nil {
+			l.abort(p)
+			return
+		}
+	}
+}
+
+// abort resets a pair, soon.
+func (l *loop) abort(p *pair) {
+	l.mu.Lock()
+	l.aborted = append(l.aborted, p)
+	l.mu.Unlock()
+	l.rouse()
+}
+
+// stop ends the thread, which has no pairs any more.
+func (l *loop) stop() {
+	l.mu.Lock()
+	l.stopped = true
+	l.mu.Unlock()
+	l.rouse()
+}
+
+func (l *loop) rouse() {
+	one := uint64(1)
+	unix.Write(l.wake, (*[8]byte)(unsafe.Pointer(&one))[:])
+}
+
+// run is the thread.
+func (l *loop) run() {
+	events := make([]unix.EpollEvent, 128)
+	for {
+		wait := -1
+		if len(l.again) > 0 {
+			wait = 0
+		}
+		n, err := unix.EpollWait(l.epoll, events, wait)
+		if err != nil && err != unix.EINTR {
+			panic("relay: epoll_wait: " + err.Error()) // the descriptor is ours
+		}
+		again := l.again
+		l.again = nil
+		for _, e := range events[:max(n, 0)] {
+			if e.Fd == int32(l.wake) {
+				if l.woken() {
+					return
+				}
+				continue
+			}
+			l.mu.Lock()
+			p := l.byFD[e.Fd]
+			l.mu.Unlock()
+			if p != nil { // else it was closed a moment ago
+				p.happened(int(e.Fd), e.Events)
+				l.turn(p)
+			}
+		}
+		for _, p := range again {
+			p.waits = false
+			l.turn(p)
+		}
+	}
+}
+
+// turn moves what a pair can move for now, and closes it once all is done.
+func (l *loop) turn(p *pair) {
+	switch more := p.move(l); {
+	case p.over():
+		l.close(p)
+	case more && !p.waits:
+		p.waits = true
+		l.again = append(l.again, p)
+	}
+}
+
+// woken does what others ask of the thread, and reports whether it is to end.
+func (l *loop) woken() (stop bool) {
+	var b [8]byte
+	unix.Read(l.wake, b[:])
+	l.mu.Lock()
+	aborted := l.aborted
+	l.aborted, stop = nil, l.stopped
+	l.mu.Unlock()
+	for _, p := range aborted {
+		p.reset = true
+		l.close(p)
+	}
+	if stop {
+		for _, p := range l.pipes {
+			p.close()
+		}
+		unix.Close(l.epoll)
+		unix.Close(l.wake)
+	}
+	return stop
+}
+
+// close closes a pair's connections.
+func (l *loop) close(p *pair) {
+	if p.closed {
+		return
+	}
+	p.closed = true
+	l.mu.Lock()
+	for _, fd := range p.fd {
+		delete(l.byFD, int32(fd))
+	}
+	l.mu.Unlock()
+	for i := range p.dir {
+		if d := &p.dir[i]; d.pipe != nil {
+			d.pipe.close() // bytes may be in it
+			d.pipe = nil
+		}
+	}
+	for _, fd := range p.fd {
+		if p.reset {
+			unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
+		}
+		unix.Close(fd)
+	}
+	l.relay.left(p)
+}
+
+// lend returns an empty pipe, or nil if there is none to be had.
+func (l *loop) lend() *pipe {
+	if n := len(l.pipes); n > 0 {
+		p := l.pipes[n-1]
+		l.pipes = l.pipes[:n-1]
+		return p
+	}
+	return newPipe()
+}
+
+// back takes back an empty pipe.
+func (l *loop) back(p *pipe) {
+	if len(l.pipes) < maxSpare {
+		l.pipes = append(l.pipes, p)
+		return
+	}
+	p.close()
+}

@@ -1,0 +1,253 @@
+package relay
+
+import (
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// A pair is two connections whose bytes are passed on. It is its loop's.
+type pair struct {
+	loop   *loop
+	fd     [2]int
+	dir    [2]direction // from fd[0] to fd[1], and back
+	can    [2]ability   // what is known of fd[0] and fd[1]
+	sent   [2]int64
+	reset  bool
+	closed bool
+	waits  bool // it is in the loop's again
+	ended  func(Ending)
+}
+
+// A direction is the way from one connection to the other.
+type direction struct {
+	pipe *pipe // nil: nothing is under way
+	held int   // bytes in it
+	bulk bool  // much comes at a time
+	thin int8  // little came, so many times
+	fin  bool  // the end has come, and once nothing is held it has been passed on
+	done bool  // it has been
+}
+
+// ability is what a connection can do, as far as is known: until a call has answered EAGAIN it is worth a try.
+type ability struct{ read, write, hung bool }
+
+const (
+	bufSize  = 64 << 10 // bytes that are read at once until more seem to come
+	pipeSize = 1 << 20  // bytes of a pipe, if the kernel allows as much
+	turnSize = 4 << 20  // bytes that a direction may move before it is another's turn
+	maxSpare = 64       // empty pipes that a thread keeps
+	maxThin  = 16       // times that little comes before it is no bulk any more
+)
+
+// happened takes note of an event.
+func (p *pair) happened(fd int, events uint32) {
+	i := 0
+	if fd == p.fd[1] {
+		i = 1
+	}
+	c := &p.can[i]
+	if events&(unix.EPOLLIN|unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0 {
+		c.read = true
+	}
+	if events&(unix.EPOLLOUT|unix.EPOLLHUP|unix.EPOLLERR) != 0 {
+		c.write = true
+	}
+	c.hung = c.hung || events&(unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0
+	if events&unix.EPOLLERR != 0 && p.dir[i].fin { // nobody will read from it, who would come across the error
+		if e, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ERROR); err == nil && e != 0 {
+			p.reset = true
+		}
+	}
+}
+
+// over reports whether there is nothing left to do.
+func (p *pair) over() bool { return p.reset || p.dir[0].done && p.dir[1].done }
+
+// move moves what it can, both ways, and reports whether there may be more at once.
+func (p *pair) move(l *loop) (more bool) {
+	for i := range p.dir {
+		if p.over() {
+			return false
+		}
+		if p.pass(l, i) {
+			more = true
+		}
+	}
+	return more
+}
+
+// pass moves bytes one way, as many as a turn has.
+func (p *pair) pass(l *loop, i int) (more bool) {
+	d := &p.dir[i]
+	for moved := 0; moved < turnSize; {
+		n, ok := p.step(l, i)
+		moved += n
+		if !ok {
+			p.finish(l, i)
+			return false
+		}
+	}
+	return !d.done
+}
+
+// finish passes the end on, and gives the pipe back once it is empty.
+func (p *pair) finish(l *loop, i int) {
+	d := &p.dir[i]
+	if d.held > 0 || p.reset {
+		return
+	}
+	if d.pipe != nil {
+		l.back(d.pipe)
+		d.pipe = nil
+	}
+	if d.fin && !d.done {
+		d.done = true
+		unix.Shutdown(p.fd[1-i], unix.SHUT_WR) // one that is reset already will say so
+	}
+}
+
+// step does one thing; false: it has to wait, or there is nothing left.
+func (p *pair) step(l *loop, i int) (moved int, ok bool) {
+	d := &p.dir[i]
+	switch {
+	case d.held > 0:
+		return p.empty(i)
+	case d.fin || !p.can[i].read || !p.can[1-i].write:
+		return 0, false
+	}
+	if d.bulk && d.pipe == nil {
+		d.pipe = l.lend()
+	}
+	if d.bulk && d.pipe != nil {
+		return 0, p.fill(i)
+	}
+	return p.copy(l, i)
+}
+
+// fill moves bytes into the pipe, which is empty.
+func (p *pair) fill(i int) (ok bool) {
+	d := &p.dir[i]
+	n, e := splice(p.fd[i], d.pipe.w, pipeSize)
+	switch {
+	case e == 0 && n > 0:
+		d.held = n
+		if d.thin++; n >= bufSize/2 {
+			d.thin = 0
+		}
+		d.bulk = d.thin < maxThin
+		return true
+	case e == 0:
+		d.fin = true
+	case e == unix.EAGAIN:
+		p.can[i].read = false
+	case e != unix.EINTR:
+		p.reset = true
+	}
+	return e == unix.EINTR
+}
+
+// empty moves bytes out of the pipe.
+func (p *pair) empty(i int) (moved int, ok bool) {
+	d := &p.dir[i]
+	if !p.can[1-i].write {
+		return 0, false
+	}
+	n, e := splice(d.pipe.r, p.fd[1-i], d.held)
+	switch {
+	case e == 0 && n > 0:
+		d.held -= n
+		p.count(i, n)
+		return n, true
+	case e == unix.EAGAIN:
+		p.can[1-i].write = false
+	case e != unix.EINTR:
+		p.reset = true
+	}
+	return 0, e == unix.EINTR
+}
+
+// copy reads and writes. What the other connection does not take goes into a pipe.
+func (p *pair) copy(l *loop, i int) (moved int, ok bool) {
+	d := &p.dir[i]
+	n, e := call(unix.SYS_READ, p.fd[i], l.buf)
+	switch {
+	case e == unix.EAGAIN:
+		p.can[i].read = false
+		return 0, false
+	case e == unix.EINTR:
+		return 0, true
+	case e != 0:
+		p.reset = true
+		return 0, false
+	case n == 0:
+		d.fin = true
+		return 0, false
+	}
+	b := l.buf[:n]
+	d.bulk, d.thin = n == len(l.buf), 0
+	if n < len(l.buf) && !p.can[i].hung {
+		p.can[i].read = false // it would say so; an end would be an event of its own
+	}
+	m, e := send(p.fd[1-i], b)
+	if e != 0 && e != unix.EAGAIN && e != unix.EINTR {
+		p.reset = true
+		return 0, false
+	}
+	m = max(m, 0)
+	p.count(i, m)
+	if m < n {
+		p.can[1-i].write = e == unix.EINTR
+		if d.pipe = l.lend(); d.pipe == nil {
+			p.reset = true // there are no descriptors: what was read cannot be kept
+			return m, false
+		}
+		d.held, e = call(unix.SYS_WRITE, d.pipe.w, b[m:])
+		if e != 0 || d.held != n-m { // an empty pipe has room for as much
+			p.reset = true
+		}
+	}
+	return m, !p.reset
+}
+
+func (p *pair) count(i, n int) {
+	p.sent[i] += int64(n)
+	p.loop.relay.sent.Add(int64(n))
+}
+
+// The calls below do not wait, so the scheduler is not told of them: it would have another thread go on in the stead of one that
+// moves much.
+
+func call(number uintptr, fd int, b []byte) (int, unix.Errno) {
+	n, _, e := unix.RawSyscall(number, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
+	return int(n), unix.Errno(e)
+}
+
+func send(fd int, b []byte) (int, unix.Errno) {
+	n, _, e := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT, 0, 0)
+	return int(n), e
+}
+
+func splice(from, to, n int) (int, unix.Errno) {
+	const flags = unix.SPLICE_F_MOVE | unix.SPLICE_F_NONBLOCK
+	moved, _, e := unix.RawSyscall6(unix.SYS_SPLICE, uintptr(from), 0, uintptr(to), 0, uintptr(n), flags)
+	return int(moved), e
+}
+
+// A pipe is one that bytes are spliced through.
+type pipe struct{ r, w int }
+
+// newPipe returns nil if there are no more descriptors.
+func newPipe() *pipe {
+	var fds [2]int
+	if unix.Pipe2(fds[:], unix.O_CLOEXEC|unix.O_NONBLOCK) != nil {
+		return nil
+	}
+	unix.FcntlInt(uintptr(fds[1]), unix.F_SETPIPE_SZ, pipeSize) // or it stays at 64 KiB
+	return &pipe{fds[0], fds[1]}
+}
+
+func (p *pipe) close() {
+	unix.Close(p.r)
+	unix.Close(p.w)
+}

@@ -1,0 +1,20 @@
+// Package relay passes bytes on between two TCP connections as they are: what a proxy does with a connection that has no peer
+// to go through.
+//
+// On Linux a few threads wait for all connections (epoll(7)), so that an idle pair costs two descriptors and some 200 bytes, and
+// no goroutine. Bulk goes through the kernel only (splice(2)): a pair has a pipe while bytes are in it. Elsewhere it is two
+// goroutines a pair.
+//
+// What a relay promises:
+//
+//   - Every byte arrives once and in order. What one connection does not take the other is not asked for: beside the kernel's
+//     buffers of the two at most a pipe's bytes wait, pipeSize.
+//   - A FIN is passed on as a FIN, behind the last byte; the other direction goes on for as long as it likes.
+//   - A reset is passed on as a reset, behind the bytes that came before it, as far as the other connection takes them.
+package relay
+
+// An Ending says how a pair has ended.
+type Ending struct {
+	Sent  [2]int64 // bytes that were passed on: from the first connection to the second, and back
+	Reset bool     // one of them was reset, and so was the other
+}

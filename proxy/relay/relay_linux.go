@@ -1,0 +1,127 @@
+package relay
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Relay passes bytes on between pairs of connections. Its methods are safe for concurrent use.
+type Relay struct {
+	loops  []*loop
+	next   atomic.Uint32
+	mu     sync.Mutex
+	pairs  map[*pair]struct{}
+	closed bool
+	idle   sync.Cond // there are no pairs
+	sent   atomic.Int64
+}
+
+// errClosed says that a Relay takes no more pairs.
+var errClosed = errors.New("relay: closed")
+
+// New returns a Relay of so many threads, or of one a core if threads is not positive. The caller must Close it.
+func New(threads int) (*Relay, error) {
+	if threads <= 0 {
+		threads = runtime.GOMAXPROCS(0)
+	}
+	r := &Relay{pairs: map[*pair]struct{}{}}
+	r.idle.L = &r.mu
+	for range threads {
+		l, err := newLoop(r)
+		if err != nil {
+			r.Close()
+			return nil, fmt.Errorf("relay: %w", err)
+		}
+		r.loops = append(r.loops, l)
+		go l.run()
+	}
+	return r, nil
+}
+
+// Add takes over two connections and returns at once. ended, which may be nil, is called once both are closed; it must not
+// wait. After an error nothing has happened to them.
+func (r *Relay) Add(a, b *net.TCPConn, ended func(Ending)) error {
+	p := &pair{ended: ended}
+	for i, c := range []*net.TCPConn{a, b} {
+		fd, err := dup(c)
+		if err != nil {
+			if i > 0 {
+				unix.Close(p.fd[0])
+			}
+			return fmt.Errorf("relay: %w", err)
+		}
+		p.fd[i] = fd
+	}
+	l := r.loops[int(r.next.Add(1))%len(r.loops)]
+	p.loop = l
+	r.mu.Lock()
+	if r.closed {
+		r.mu.Unlock()
+		unix.Close(p.fd[0])
+		unix.Close(p.fd[1])
+		return errClosed
+	}
+	r.pairs[p] = struct{}{}
+	r.mu.Unlock()
+	a.Close() // the runtime no longer waits for it; p's descriptors keep it open
+	b.Close()
+	l.add(p)
+	return nil
+}
+
+// dup returns another descriptor of c.
+func dup(c *net.TCPConn) (fd int, err error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	e := raw.Control(func(f uintptr) { fd, err = unix.FcntlInt(f, unix.F_DUPFD_CLOEXEC, 0) })
+	return fd, errors.Join(e, err)
+}
+
+// Sent returns how many bytes have been passed on so far, and how many pairs there are.
+func (r *Relay) Sent() (bytes int64, pairs int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.sent.Load(), len(r.pairs)
+}
+
+// left notes that a pair has ended.
+func (r *Relay) left(p *pair) {
+	r.mu.Lock()
+	delete(r.pairs, p)
+	if len(r.pairs) == 0 {
+		r.idle.Broadcast()
+	}
+	r.mu.Unlock()
+	if p.ended != nil {
+		p.ended(Ending{Sent: p.sent, Reset: p.reset})
+	}
+}
+
+// Close resets all pairs and waits until they have ended.
+func (r *Relay) Close() {
+	r.mu.Lock()
+	first := !r.closed
+	r.closed = true
+	if first {
+		for p := range r.pairs {
+			p.loop.abort(p)
+		}
+	}
+	for len(r.pairs) > 0 {
+		r.idle.Wait()
+	}
+	r.mu.Unlock()
+	if first {
+		for _, l := range r.loops {
+			l.stop()
+		}
+	}
+}

@@ -1,0 +1,102 @@
+//go:build !linux
+
+package relay
+
+import (
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+)
+
+// A Relay passes bytes on between pairs of connections. Its methods are safe for concurrent use.
+type Relay struct {
+	mu     sync.Mutex
+	pairs  map[*pair]struct{}
+	closed bool
+	live   sync.WaitGroup
+	sent   atomic.Int64
+}
+
+type pair struct {
+	a, b  *net.TCPConn
+	reset atomic.Bool
+}
+
+// errClosed says that a Relay takes no more pairs.
+var errClosed = errors.New("relay: closed")
+
+// New returns a Relay. Here it has no threads of its own.
+func New(int) (*Relay, error) { return &Relay{pairs: map[*pair]struct{}{}}, nil }
+
+// Add takes over two connections and returns at once. ended, which may be nil, is called once both are closed; it must not
+// wait. After an error nothing has happened to them.
+func (r *Relay) Add(a, b *net.TCPConn, ended func(Ending)) error {
+	p := &pair{a: a, b: b}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return errClosed
+	}
+	r.pairs[p] = struct{}{}
+	r.live.Go(func() {
+		sent := r.run(p)
+		r.mu.Lock()
+		delete(r.pairs, p)
+		r.mu.Unlock()
+		if ended != nil {
+			ended(Ending{Sent: sent, Reset: p.reset.Load()})
+		}
+	})
+	return nil
+}
+
+func (r *Relay) run(p *pair) (sent [2]int64) {
+	var ways sync.WaitGroup
+	way := func(i int, to, from *net.TCPConn) {
+		n, err := io.Copy(to, from)
+		sent[i] = n
+		r.sent.Add(n)
+		if err == nil {
+			to.CloseWrite()
+			return
+		}
+		p.abort()
+	}
+	ways.Go(func() { way(0, p.b, p.a) })
+	way(1, p.a, p.b)
+	ways.Wait()
+	p.a.Close()
+	p.b.Close()
+	return sent
+}
+
+// abort resets both connections.
+func (p *pair) abort() {
+	if p.reset.Swap(true) {
+		return
+	}
+	for _, c := range []*net.TCPConn{p.a, p.b} {
+		c.SetLinger(0)
+		c.Close()
+	}
+}
+
+// Sent returns how many bytes have been passed on so far, and how many pairs there are.
+func (r *Relay) Sent() (bytes int64, pairs int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.sent.Load(), len(r.pairs)
+}
+
+// Close resets all pairs and waits until they have ended.
+func (r *Relay) Close() {
+	r.mu.Lock()
+	r.closed = true
+	for p := range r.pairs {
+		p.abort()
+	}
+	r.mu.Unlock()
+	r.live.Wait()
+}
