@@ -32,11 +32,14 @@ func needsHooks(t *testing.T) {
 	}
 }
 
+// lone is the site's name, this process's own: what its proxies leave in cgroups is counted.
+func lone() string { return "lone" + strconv.Itoa(os.Getpid()) }
+
 // loneSite writes a configuration that needs no certificates, no peer and no port that another may have.
 func loneSite(t *testing.T) string {
 	t.Helper()
 	file := filepath.Join(openFolder(t), "gradproxy.yaml")
-	text := `site: lone
+	text := "site: " + lone() + `
 tunnel: {listen: "off", insecure: true}
 peers: [{name: far, dial: "127.0.0.1:1", networks: [192.0.2.0/24], may_dial: ["198.51.100.0/24:1024-65535"]}]
 admin: "off"
@@ -135,7 +138,7 @@ func groups(t *testing.T) []string {
 		t.Fatal(err)
 	}
 	defer g.Close()
-	all, err := filepath.Glob(filepath.Join(filepath.Dir(filepath.Dir(g.Proxy())), "gradproxy-lone-*"))
+	all, err := filepath.Glob(filepath.Join(filepath.Dir(filepath.Dir(g.Proxy())), "gradproxy-"+lone()+"-*"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -379,7 +382,7 @@ func TestExecStats(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(string(out), "/gradproxy-lone-") || !strings.HasSuffix(strings.TrimSpace(string(out)), "/job") {
+	if !strings.Contains(string(out), "/gradproxy-"+lone()+"-") || !strings.HasSuffix(strings.TrimSpace(string(out)), "/job") {
 		t.Errorf("the command is in %s", out)
 	}
 	text, err := os.ReadFile(file)
