@@ -2,6 +2,7 @@ package block
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"math"
 	"testing"
@@ -67,10 +68,15 @@ func FuzzTwins(f *testing.F) {
 // blocks long enough for those and others, of scales that are normal and not.
 func FuzzElements(f *testing.F) {
 	for n := range uint64(9) {
-		f.Add(asmtest.Awkward(int(80*n+n%3), n, false), byte(n), uint16(32*n))
+		f.Add(asmtest.Awkward(int(80*n+n%3), n, false), byte(n), uint16(32*n+31))
 	}
-	f.Add(bytes.Repeat([]byte{0xff, 0xff, 0x7e, 0x7f, 0x80, 0, 0, 0x80}, 100), byte(1), uint16(128))
-	f.Add(bytes.Repeat([]byte{1, 0, 0, 0, 0x80, 0x3f, 0x80, 0x3f}, 100), byte(1), uint16(64))
+	f.Add(bytes.Repeat([]byte{0xff, 0xff, 0x7e, 0x7f, 0x80, 0, 0, 0x80}, 100), byte(2), uint16(127))
+	ties := make([]byte, 4*128, 8*128) // halfway between two bfloat16: the scale, 1 + 3·2^-8, and twice, four times, … it
+	for i := range 128 {
+		binary.LittleEndian.PutUint32(ties[4*i:], math.Float32bits(float32(127-i)*(1+0x3p-8)))
+	}
+	f.Add(ties[:cap(ties)], byte(0), uint16(127))
+	f.Add(bytes.Repeat([]byte{1, 0, 0, 0, 0x80, 0x3f, 0x80, 0x3f}, 100), byte(2), uint16(63))
 	f.Fuzz(func(t *testing.T, b []byte, kind byte, block uint16) {
 		d := []tensor.DType{tensor.BFloat16, tensor.Float16}[kind&1]
 		half := len(b) / 8 * 4
