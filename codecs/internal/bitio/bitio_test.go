@@ -154,3 +154,26 @@ func Benchmark(b *testing.B) {
 		}
 	})
 }
+
+// Put writes the bits that a Writer does, wherever they begin, into memory that is not clean.
+func TestPut(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 5))
+	for range 200 {
+		buf := bytes.Repeat([]byte{0xa5}, 8*70+16)
+		clear(buf[:8])
+		var w Writer
+		at := uint(0)
+		for range 1 + r.IntN(64) {
+			n := 1 + r.UintN(64)
+			v := r.Uint64() >> (64 - n)
+			w.Write(v, n)
+			if end := Put(buf, at, v, n); end != at+n {
+				t.Fatalf("%d bits at %d end at %d", n, at, end)
+			}
+			at += n
+		}
+		if want := w.Bytes(); !bytes.Equal(buf[:len(want)], want) {
+			t.Fatalf("%x, want %x", buf[:len(want)], want)
+		}
+	}
+}
