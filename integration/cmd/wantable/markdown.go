@@ -26,6 +26,15 @@ func (m *measurement) markdown() string {
 			fmt.Fprintf(&b, "| %d | %d | %.3f | %.3f | %.3f | %v | %v |\n", r.RateMbps, r.RTTms, direct, lossless, lossless/direct, r.DirectBusy, r.LosslessBusy)
 		}
 	}
+	if len(m.Bulks) > 0 {
+		fmt.Fprintf(&b, "\nOne connection with always something to send, %d s; medians of %d rounds in which both ways take turns. Direct: TCP under BBR.\n\n", m.BulkSeconds, m.Rounds)
+		b.WriteString("| Mbit/s | RTT ms | loss | Mbit/s direct | through the pair | of direct |\n")
+		b.WriteString("|---:|---:|---:|---:|---:|---:|\n")
+		for _, r := range m.Bulks {
+			direct, proxied := median(r.Direct), median(r.Proxied)
+			fmt.Fprintf(&b, "| %d | %d | %g %% | %.1f | %.1f | %.3f |\n", r.RateMbps, r.RTTms, 100*r.Loss, direct, proxied, proxied/direct)
+		}
+	}
 	return b.String()
 }
 

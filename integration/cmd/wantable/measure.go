@@ -31,8 +31,14 @@ type measurement struct {
 	AllReduceRate int           `json:"all_reduce_rate_mbps"`
 	Congestion    string        `json:"congestion"` // TCP congestion control of the tunnel; "": the default
 
+	BulkSeconds int       `json:"bulk_seconds"`
+	BulkRate    int       `json:"bulk_rate_mbps"`
+	BulkRTT     int       `json:"bulk_rtt_ms"`
+	BulkLosses  []float64 `json:"bulk_losses_percent"`
+
 	Training   []leg       `json:"training"`
 	AllReduces []allReduce `json:"all_reduces"`
+	Bulks      []bulk      `json:"bulk"`
 
 	program   string // torch_job.py
 	gradproxy *testbed.Gradproxy
@@ -87,7 +93,7 @@ func (m *measurement) measure(ctx context.Context, program, dir string) (err err
 		}
 	}
 	for _, rtt := range m.RTTs {
-		if m.Rounds == 0 {
+		if m.Rounds == 0 || m.MiB == 0 {
 			continue
 		}
 		row, err := m.allReduce(ctx, m.AllReduceRate, rtt)
@@ -95,6 +101,9 @@ func (m *measurement) measure(ctx context.Context, program, dir string) (err err
 			return fmt.Errorf("all-reduce, %d Mbit/s, %d ms: %w", m.AllReduceRate, rtt, err)
 		}
 		m.AllReduces = append(m.AllReduces, row)
+	}
+	if m.Rounds > 0 && m.BulkSeconds > 0 {
+		return m.bulkTable(ctx)
 	}
 	return nil
 }
