@@ -13,7 +13,7 @@ import "time"
 // life of a connection, and gives up for good where the path does not take it: where bursts then lose more than BBR
 // itself puts up with from its third version on.
 //
-// Bulk is left alone, and so is a BBR that has found the path full: it knows better.
+// Bulk is left alone, so is a path that loses more than a little, and so is a BBR that has found the path full: it knows better.
 type pacer struct {
 	waited  time.Time // when there last was nothing to send
 	read    time.Time // when the connection was last read
@@ -32,7 +32,7 @@ type reading struct {
 	bandwidth  float64 // that BBR has seen, bytes per second
 	window     float64 // bytes
 	rtt        time.Duration
-	sent, lost uint32 // packets so far, modulo 2^32
+	sent, lost uint32 // packets so far; a carrier is exchanged long before they are 2^32
 }
 
 const (
@@ -40,6 +40,8 @@ const (
 	paceBurst    = 16 << 10 // bytes to be written from which it may matter when they leave
 	readEvery    = 5 * time.Millisecond
 	worthwhile   = 1.4  // as fast, at least, for BBR to begin anew
+	provenBy     = 1000 // packets that have gone before BBR may begin anew,
+	provenLoss   = 1e-4 // and the most that may have been lost of all so far
 	lossBearable = 0.02 // of a round trip's packets: BBRLossThresh of draft-ietf-ccwg-bbr
 	lossStray    = 2    // packets in a round trip that show nothing
 )
@@ -70,6 +72,8 @@ func (p *pacer) judge(now time.Time, r reading) verdict {
 		return paceBefore
 	}
 	switch {
+	case r.sent < provenBy, float64(r.lost) > provenLoss*float64(r.sent):
+		return paceOn // more than pacing holds such a path up, and BBR bears it best if left alone
 	case !r.open, !r.startup, now.Sub(p.waited) > r.rtt, now.Sub(p.began) < 2*r.rtt:
 		return paceOn
 	case r.pacing*worthwhile > startupGain*r.window/r.rtt.Seconds():
@@ -87,7 +91,7 @@ func (p *pacer) loses(now time.Time, r reading) bool {
 	if now.Sub(p.counted) < r.rtt {
 		return false
 	}
-	sent, lost := r.sent-p.since.sent, int32(r.lost-p.since.lost)
+	sent, lost := r.sent-p.since.sent, int32(r.lost-p.since.lost) // which falls when something was not lost after all
 	p.since, p.counted = r, now
 	return lost > lossStray && float64(lost) > lossBearable*float64(sent)
 }

@@ -18,6 +18,7 @@ type pacedPath struct {
 func newPacedPath(t *testing.T) *pacedPath {
 	return &pacedPath{t: t, now: time.Unix(1000, 0), reading: reading{
 		open: true, startup: true, bandwidth: 25 * mib, pacing: 72 * mib, window: 5.77 * mib, rtt: 80 * time.Millisecond,
+		sent: 100_000,
 	}}
 }
 
@@ -43,7 +44,9 @@ func (p *pacedPath) want(want verdict) {
 
 func TestPacerHasBBRBeginAnewUntilTheWindowIsWhatBurstsNeed(t *testing.T) {
 	p := newPacedPath(t)
-	p.window, p.pacing = 1*mib, 12*mib
+	p.sent, p.window, p.pacing = 0, 1*mib, 12*mib
+	p.burst(700, 0)
+	p.want(paceOn) // that is too little to know the path by
 	p.burst(700, 0)
 	p.want(paceAnew)
 	p.burst(1400, 0)
@@ -101,9 +104,9 @@ func TestPacerGivesUpWhereBurstsAreLost(t *testing.T) {
 	}
 }
 
-func TestPacerBearsThePathsOwnLosses(t *testing.T) {
+func TestPacerBearsLossesThatBBRBears(t *testing.T) {
 	p := newPacedPath(t)
-	p.burst(1400, 14)
+	p.burst(1400, 0)
 	p.want(paceAnew)
 	for range 1000 {
 		p.burst(1400, 14)
@@ -113,12 +116,22 @@ func TestPacerBearsThePathsOwnLosses(t *testing.T) {
 	p.want(paceOn)
 }
 
-func TestPacerDoesNotCountWhatWasLostBefore(t *testing.T) {
+func TestPacerLeavesAPathAloneThatLoses(t *testing.T) {
 	p := newPacedPath(t)
-	p.burst(1400, 700)
-	p.want(paceAnew)
-	p.burst(1400, 0)
+	p.sent = 0
+	for range 1000 {
+		p.burst(1400, 1)
+		p.want(paceOn)
+	}
+}
+
+func TestPacerForgivesALossInTime(t *testing.T) {
+	p := newPacedPath(t)
+	p.burst(1400, 20)
 	p.want(paceOn)
+	p.sent += 150_000
+	p.burst(1400, 0)
+	p.want(paceAnew)
 }
 
 func TestPacerReadsSeldom(t *testing.T) {

@@ -116,7 +116,7 @@ func readBBR(fd int) (r reading, err error) {
 		window:    float64(info.Snd_cwnd) * float64(info.Snd_mss),
 		rtt:       max(time.Duration(info.Rtt)*time.Microsecond, time.Microsecond),
 		sent:      info.Data_segs_out,
-		lost:      info.Total_retrans - info.Dsack_dups, // what came twice had not been lost
+		lost:      info.Total_retrans - min(info.Dsack_dups, info.Total_retrans), // what came twice had not been lost
 	}, nil
 }
 
