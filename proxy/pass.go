@@ -32,13 +32,7 @@ func (p *Proxy) pass(ctx context.Context, c *net.TCPConn, set *Settings, o *open
 }
 
 func (p *Proxy) passBy(ctx context.Context, r *relay.Relay, c *net.TCPConn, set *Settings, o *opening) error {
-	c.SetKeepAliveConfig(keepAlive)
-	ctx, stop := p.watcher.watch(ctx, c, o.server)
-	ctx, end := context.WithCancelCause(ctx)
-	defer context.AfterFunc(p.opening, func() { end(errEnding) })()
-	server, err := p.dial(ctx, set, "", o)
-	stop()
-	end(nil)
+	server, err := p.dialApart(ctx, c, set, o)
 	if err != nil {
 		return err
 	}
@@ -94,4 +88,22 @@ func (p *Proxy) closePasses() (n int) {
 		r.Close()
 	}
 	return n
+}
+
+// dialApart dials a connection's server on a goroutine of its own: the stack that this takes is not one that waits for as long as
+// the connection lasts.
+func (p *Proxy) dialApart(ctx context.Context, c *net.TCPConn, set *Settings, o *opening) (server *net.TCPConn, err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		c.SetKeepAliveConfig(keepAlive)
+		watched, stop := p.watcher.watch(ctx, c, o.server)
+		defer stop()
+		watched, end := context.WithCancelCause(watched)
+		defer end(nil)
+		defer context.AfterFunc(p.opening, func() { end(errEnding) })()
+		server, err = p.dial(watched, set, "", o)
+	}()
+	<-done
+	return server, err
 }
