@@ -103,8 +103,8 @@ func (s *sender) takeRest(b, spare []byte) error {
 }
 
 // adoptable reports whether a block of n bytes, whose first ones are in buf behind maxHeader bytes of room, can have as its
-// memory what was read into: nothing else is in it.
+// memory what was read into: nothing else is in it, and the block is worth a buffer of that size.
 func (s *sender) adoptable(buf []byte, n int) bool {
 	read := s.reading.buf
-	return s.reading.paid > 0 && &read[0] == &buf[0] && len(read) == len(buf) && len(buf) <= maxHeader+n && maxHeader+n <= cap(read)
+	return n >= straightFrom && s.reading.paid > 0 && &read[0] == &buf[0] && len(read) == len(buf) && len(buf) <= maxHeader+n && maxHeader+n <= cap(read)
 }
