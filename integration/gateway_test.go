@@ -29,7 +29,7 @@ func TestGatewaysKeepBothEnds(t *testing.T) {
 }
 
 // Jobs whose hosts know of no proxy end with the weights of the direct run.
-func TestTorchAcrossGateways(t *testing.T) { compareOn(t, newGateways, torchJob(t, "torch113", 2)) }
+func TestTorchAcrossGateways(t *testing.T) { compareOn(t, newGateways, torchJob(t, "torch215", 2)) }
 
 func TestMXNetAcrossGateways(t *testing.T) {
 	want, _ := directMXNet(t, mxnetSync)
