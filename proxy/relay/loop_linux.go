@@ -14,6 +14,7 @@ type loop struct {
 	wake  int // an eventfd
 	buf   []byte
 	pipes []*pipe // that nobody uses
+	scant int     // so many more times there is no pipe to be had
 	again []*pair // that have used up their turn
 
 	mu      sync.Mutex
@@ -169,14 +170,22 @@ func (l *loop) close(p *pair) {
 	l.relay.left(p)
 }
 
-// lend returns an empty pipe, or nil if there is none to be had.
+// lend returns an empty pipe, or nil if there is none to be had: then bytes are copied.
 func (l *loop) lend() *pipe {
 	if n := len(l.pipes); n > 0 {
 		p := l.pipes[n-1]
 		l.pipes = l.pipes[:n-1]
 		return p
 	}
-	return newPipe()
+	if l.scant > 0 {
+		l.scant--
+		return nil
+	}
+	p := newPipe()
+	if p == nil {
+		l.scant = refusals
+	}
+	return p
 }
 
 // back takes back an empty pipe.

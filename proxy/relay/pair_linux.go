@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"slices"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -21,23 +22,25 @@ type pair struct {
 
 // A direction is the way from one connection to the other.
 type direction struct {
-	pipe *pipe // nil: nothing is under way
-	held int   // bytes in it
-	bulk bool  // much comes at a time
-	thin int8  // little came, so many times
-	fin  bool  // the end has come, and once nothing is held it has been passed on
-	done bool  // it has been
+	pipe *pipe  // nil: none is needed
+	held int    // bytes in it
+	rest []byte // what was read and is to be sent; nil: nothing, and never while bytes are in the pipe
+	bulk bool   // much comes at a time
+	thin int8   // little came, so many times
+	fin  bool   // the end has come, and once nothing is under way it has been passed on
+	done bool   // it has been
 }
 
 // ability is what a connection can do, as far as is known: until a call has answered EAGAIN it is worth a try.
 type ability struct{ read, write, hung bool }
 
 const (
-	bufSize  = 64 << 10 // bytes that are read at once until more seem to come
-	pipeSize = 1 << 20  // bytes of a pipe, if the kernel allows as much
-	turnSize = 4 << 20  // bytes that a direction may move before it is another's turn
-	maxSpare = 64       // empty pipes that a thread keeps
-	maxThin  = 16       // times that little comes before it is no bulk any more
+	bufSize  = 64 << 10  // bytes that are read at once until more seem to come
+	pipeSize = 256 << 10 // bytes of a pipe, if the kernel allows as much
+	turnSize = 4 << 20   // bytes that a direction may move before it is another's turn
+	maxSpare = 16        // empty pipes that a thread keeps
+	maxThin  = 16        // times that little comes before it is no bulk any more
+	refusals = 256       // times that a thread does without a pipe before it asks the kernel again, which had none
 )
 
 // happened takes note of an event.
@@ -94,7 +97,7 @@ func (p *pair) pass(l *loop, i int) (more bool) {
 // finish passes the end on, and gives the pipe back once it is empty.
 func (p *pair) finish(l *loop, i int) {
 	d := &p.dir[i]
-	if d.held > 0 || p.reset {
+	if d.held > 0 || d.rest != nil || p.reset {
 		return
 	}
 	if d.pipe != nil {
@@ -111,6 +114,8 @@ func (p *pair) finish(l *loop, i int) {
 func (p *pair) step(l *loop, i int) (moved int, ok bool) {
 	d := &p.dir[i]
 	switch {
+	case d.rest != nil:
+		return p.flush(i)
 	case d.held > 0:
 		return p.empty(i)
 	case d.fin || !p.can[i].read || !p.can[1-i].write:
@@ -167,7 +172,7 @@ func (p *pair) empty(i int) (moved int, ok bool) {
 	return 0, e == unix.EINTR
 }
 
-// copy reads and writes. What the other connection does not take goes into a pipe.
+// copy reads and writes. What the other connection does not take is kept, bufSize at most.
 func (p *pair) copy(l *loop, i int) (moved int, ok bool) {
 	d := &p.dir[i]
 	n, e := call(unix.SYS_READ, p.fd[i], l.buf)
@@ -184,30 +189,43 @@ func (p *pair) copy(l *loop, i int) (moved int, ok bool) {
 		d.fin = true
 		return 0, false
 	}
-	b := l.buf[:n]
 	d.bulk, d.thin = n == len(l.buf), 0
 	if n < len(l.buf) && !p.can[i].hung {
 		p.can[i].read = false // it would say so; an end would be an event of its own
 	}
-	m, e := send(p.fd[1-i], b)
-	if e != 0 && e != unix.EAGAIN && e != unix.EINTR {
-		p.reset = true
-		return 0, false
-	}
-	m = max(m, 0)
-	p.count(i, m)
-	if m < n {
-		p.can[1-i].write = e == unix.EINTR
-		if d.pipe = l.lend(); d.pipe == nil {
-			p.reset = true // there are no descriptors: what was read cannot be kept
-			return m, false
-		}
-		d.held, e = call(unix.SYS_WRITE, d.pipe.w, b[m:])
-		if e != 0 || d.held != n-m { // an empty pipe has room for as much
-			p.reset = true
-		}
+	m := p.write(i, l.buf[:n])
+	if m < n && !p.reset {
+		d.rest = slices.Clone(l.buf[m:n])
 	}
 	return m, !p.reset
+}
+
+// flush sends what copy has kept.
+func (p *pair) flush(i int) (moved int, ok bool) {
+	d := &p.dir[i]
+	if !p.can[1-i].write {
+		return 0, false
+	}
+	m := p.write(i, d.rest)
+	if d.rest = d.rest[m:]; len(d.rest) == 0 {
+		d.rest = nil
+	}
+	return m, !p.reset
+}
+
+// write sends what the other connection takes of b, and takes note where that is not all.
+func (p *pair) write(i int, b []byte) (n int) {
+	n, e := send(p.fd[1-i], b)
+	if e != 0 && e != unix.EAGAIN && e != unix.EINTR {
+		p.reset = true
+		return 0
+	}
+	n = max(n, 0)
+	p.count(i, n)
+	if n < len(b) {
+		p.can[1-i].write = e == unix.EINTR
+	}
+	return n
 }
 
 func (p *pair) count(i, n int) {
@@ -237,14 +255,23 @@ func splice(from, to, n int) (int, unix.Errno) {
 // A pipe is one that bytes are spliced through.
 type pipe struct{ r, w int }
 
-// newPipe returns nil if there are no more descriptors.
+// newPipe returns nil if there are no more descriptors, or only pipes that are smaller than what copying moves at once: a user
+// without privileges gets one page or two once all his pipes have more than fs.pipe-user-pages-soft (pipe(7)).
 func newPipe() *pipe {
 	var fds [2]int
 	if unix.Pipe2(fds[:], unix.O_CLOEXEC|unix.O_NONBLOCK) != nil {
 		return nil
 	}
-	unix.FcntlInt(uintptr(fds[1]), unix.F_SETPIPE_SZ, pipeSize) // or it stays at 64 KiB
-	return &pipe{fds[0], fds[1]}
+	p := &pipe{fds[0], fds[1]}
+	size, err := unix.FcntlInt(uintptr(p.w), unix.F_SETPIPE_SZ, pipeSize)
+	if err != nil {
+		size, err = unix.FcntlInt(uintptr(p.w), unix.F_GETPIPE_SZ, 0)
+	}
+	if err != nil || size < bufSize {
+		p.close()
+		return nil
+	}
+	return p
 }
 
 func (p *pipe) close() {
