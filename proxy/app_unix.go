@@ -72,10 +72,3 @@ func ignoringEINTR(f func() (int, error)) (int, error) {
 		}
 	}
 }
-
-// await has the kernel wake the reader only once n bytes have come, or the stream has ended.
-func (r *appReader) await(fd uintptr, n int) {
-	if n != r.least && syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVLOWAT, n) == nil {
-		r.least = n
-	}
-}
