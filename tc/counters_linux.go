@@ -7,10 +7,11 @@ import (
 )
 
 // Counters returns what the plan, in force by whoever applied it, has counted: one of KernelPlan or BPFPlan. A link that
-// the kernel's disciplines have nothing to do for is not counted.
+// the kernel's disciplines have nothing to do for is not counted. Packets cross while it reads, so that the numbers may be
+// off by those.
 func (p Plan) Counters() (Counters, error) {
 	var c Counters
-	var first netlink.QdiscStatistics // of the outer discipline, which counts the drops of the one below it among its own
+	var seen dump
 	for _, r := range p {
 		err := inNamespace(r.On().Namespace, func() error {
 			device, err := deviceOf(r)
@@ -22,25 +23,15 @@ func (p Plan) Counters() (Counters, error) {
 			}
 			switch r := r.(type) {
 			case Netem:
-				first, err = statistics(r, r.Place, device)
+				return c.addDiscipline(&seen, r, r.Place, device)
 			case TBF:
-				var s netlink.QdiscStatistics
-				s, err = statistics(r, r.Place, device)
-				c.Dropped += uint64(s.Queue.Drops)
-				if r.Parent == Root {
-					first = s
-				}
+				return c.addDiscipline(&seen, r, r.Place, device)
 			}
-			return err
+			return nil
 		})
 		if err != nil {
 			return Counters{}, fmt.Errorf("tc: counters of %s: %w", r, err)
 		}
-	}
-	if first.Basic != nil {
-		c.Lost = uint64(first.Queue.Drops) - c.Dropped
-		c.Packets = uint64(first.Basic.Packets) + c.Lost
-		c.Bytes = first.Basic.Bytes
 	}
 	return c, nil
 }
@@ -57,24 +48,56 @@ func (c *Counters) addProgram(p program, device netlink.Link) error {
 		c.Bytes += n.Bytes
 		c.Lost += n.Lost
 		c.Marked += n.Marked
-	case shapeProgPace:
-		c.Packets -= n.Dropped
-		c.Bytes -= n.DroppedBytes
+	case shapeProgPace: // read later: it may have dropped what the other had not counted
+		c.Packets = without(c.Packets, n.Dropped)
+		c.Bytes = without(c.Bytes, n.DroppedBytes)
 		c.Dropped += n.Dropped
 	}
 	return nil
 }
 
-// statistics returns what the discipline of a rule has counted.
-func statistics(r Rule, at Place, device netlink.Link) (netlink.QdiscStatistics, error) {
-	all, err := netlink.QdiscList(device)
-	if err != nil {
-		return netlink.QdiscStatistics{}, err
-	}
-	for _, q := range all {
-		if s := q.Attrs().Statistics; s != nil && q.Type() == kind(r) && q.Attrs().Handle == uint32(at.Handle) {
-			return *s, nil
+// without returns a-b, or 0.
+func without(a, b uint64) uint64 { return a - min(a, b) }
+
+// A dump is what all disciplines of one device say in one answer of the kernel.
+type dump struct {
+	device Device
+	all    []netlink.Qdisc
+}
+
+// addDiscipline adds what the discipline of a rule has counted. Those of one device are read once.
+func (c *Counters) addDiscipline(d *dump, r Rule, at Place, device netlink.Link) (err error) {
+	if d.device != at.Device || d.all == nil {
+		d.device = at.Device
+		if d.all, err = netlink.QdiscList(device); err != nil {
+			return err
 		}
 	}
-	return netlink.QdiscStatistics{}, fmt.Errorf("%s has no such discipline", device.Attrs().Name)
+	for _, q := range d.all {
+		if s := q.Attrs().Statistics; s != nil && q.Type() == kind(r) && q.Attrs().Handle == uint32(at.Handle) {
+			c.addStatistics(r, at, *s)
+			return nil
+		}
+	}
+	return fmt.Errorf("%s has no such discipline", device.Attrs().Name)
+}
+
+// addStatistics adds what a discipline has counted, the outer one first: it counts the drops of the one below it among its
+// own. The kernel's answer takes one after the other, so that the one below may have dropped more by then.
+func (c *Counters) addStatistics(r Rule, at Place, s netlink.QdiscStatistics) {
+	drops := uint64(s.Queue.Drops)
+	if at.Parent == Root {
+		c.Packets, c.Bytes = uint64(s.Basic.Packets), s.Basic.Bytes
+	}
+	switch r.(type) {
+	case Netem:
+		c.Lost += drops
+		c.Packets += drops
+	case TBF:
+		c.Dropped += drops
+		if at.Parent != Root {
+			c.Packets = without(c.Packets, min(c.Lost, drops))
+			c.Lost = without(c.Lost, drops)
+		}
+	}
 }
