@@ -111,7 +111,7 @@ func wanUp(ctx context.Context, dir string, plan *wan.Plan, ready func() error, 
 		return err
 	}
 	defer func() { err = first(err, state.Release()) }()
-	n, err := wan.Up(context.WithoutCancel(ctx), plan) // its end is told in what it carried
+	n, err := wan.Up(ctx, plan)
 	if err != nil {
 		return err
 	}

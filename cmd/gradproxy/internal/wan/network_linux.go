@@ -34,16 +34,17 @@ type link interface {
 	close() error
 }
 
-// Up makes all of the plan. It ends with Close; what a process that is killed leaves behind, Clean removes. Needs root.
+// Up makes all of the plan, and removes what it has made if ctx ends before it is done; later that ends nothing. It ends with
+// Close; what a process that is killed leaves behind, Hold and State.Down remove. Needs root.
 func Up(ctx context.Context, p *Plan) (n *Network, err error) {
 	n = &Network{plan: p, failed: make(chan error, 1)}
-	n.ctx, n.end = context.WithCancel(ctx)
+	n.ctx, n.end = context.WithCancel(context.WithoutCancel(ctx)) // its end is told in what it carried
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, n.Close())
 		}
 	}()
-	if err := n.makeSites(); err != nil {
+	if err := n.makeSites(ctx); err != nil {
 		return n, err
 	}
 	lay, err := newBackEnd(n)
@@ -51,8 +52,8 @@ func Up(ctx context.Context, p *Plan) (n *Network, err error) {
 		return n, err
 	}
 	for _, l := range p.Links {
-		if n.ctx.Err() != nil {
-			return n, fmt.Errorf("wan %s: %w", p.Name, context.Cause(n.ctx))
+		if err := n.interrupted(ctx); err != nil {
+			return n, err
 		}
 		played, err := lay(l)
 		if err != nil {
@@ -63,6 +64,14 @@ func Up(ctx context.Context, p *Plan) (n *Network, err error) {
 	}
 	n.begin = time.Now()
 	return n, nil
+}
+
+// interrupted is an error if ctx has ended while the network is laid out.
+func (n *Network) interrupted(ctx context.Context) error {
+	if ctx.Err() == nil {
+		return nil
+	}
+	return fmt.Errorf("wan %s: ended while it was laid out, and removed: %w", n.plan.Name, context.Cause(ctx))
 }
 
 // newBackEnd returns the function that lays links.
@@ -78,12 +87,15 @@ func newBackEnd(n *Network) (func(PlannedLink) (link, error), error) {
 
 // makeSites makes the namespaces. In each, /etc/hosts names all sites, and this machine's own name stands for the site: some
 // frameworks announce what it resolves to.
-func (n *Network) makeSites() error {
+func (n *Network) makeSites(ctx context.Context) error {
 	host, err := os.Hostname()
 	if err != nil {
 		return fmt.Errorf("wan: %w", err)
 	}
 	for _, s := range n.plan.Sites {
+		if err := n.interrupted(ctx); err != nil {
+			return err
+		}
 		ns, err := wansim.NewNamespace(s.Namespace)
 		if err != nil {
 			return err
@@ -130,9 +142,15 @@ func (n *Network) watch(p PlannedLink, l link) {
 	case <-n.ctx.Done():
 	case <-l.done():
 		if n.ctx.Err() == nil {
-			n.fail(fmt.Errorf("wan %s: the link %s-%s has ended: %w", n.plan.Name, p.Ends[0].Site, p.Ends[1].Site, l.close()))
+			n.fail(n.ended(p, l.close()))
 		}
 	}
+}
+
+// ended is the error of a link that has ended by itself; why may be nil.
+func (n *Network) ended(p PlannedLink, why error) error {
+	said := fmt.Errorf("wan %s: the link %s-%s has ended: gradproxy wan up lays the network out anew", n.plan.Name, p.Ends[0].Site, p.Ends[1].Site)
+	return errors.Join(said, why)
 }
 
 func (n *Network) fail(err error) {

@@ -2,11 +2,13 @@ package wan
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/netip"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,12 +21,9 @@ func up(t *testing.T, text string) *Network {
 	require.Root(t)
 	_, err := os.Stat("/dev/net/tun")
 	require.Named(t, "tun", err == nil, "mknod /dev/net/tun c 10 200")
-	topology, problems := parse("test.yaml", []byte(text), files)
-	if len(problems) > 0 {
-		t.Fatal(problems)
-	}
-	topology.Name = fmt.Sprintf("t%d-%s", os.Getpid(), topology.Name)
-	n, err := Up(context.Background(), NewPlan(topology, User, "a test"))
+	ctx, cancel := context.WithCancel(t.Context())
+	n, err := Up(ctx, planOf(t, text))
+	cancel() // only ends the laying
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,6 +33,60 @@ func up(t *testing.T, text string) *Network {
 		}
 	})
 	return n
+}
+
+// planOf plans a topology under a name of its own, for the back end in user space.
+func planOf(t *testing.T, text string) *Plan {
+	t.Helper()
+	topology, problems := parse("test.yaml", []byte(text), files)
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	topology.Name = fmt.Sprintf("t%d-%s", os.Getpid(), topology.Name)
+	return NewPlan(topology, User, "a test")
+}
+
+// An interrupted is a context that ends when it is asked for the n-th time whether it has.
+type interrupted struct {
+	context.Context
+	n int
+}
+
+func (c *interrupted) Err() error {
+	if c.n--; c.n > 0 {
+		return nil
+	}
+	return context.Canceled
+}
+
+// Wherever laying out is interrupted, nothing remains.
+func TestUpHeedsItsContext(t *testing.T) {
+	require.Root(t)
+	p := planOf(t, "name: int\nsites: [{name: a}, {name: b}, {name: c}]\nlinks: [{from: a, to: b}, {from: b, to: c}]\n")
+	for n := range 5 { // before each site and each link
+		if _, err := Up(&interrupted{t.Context(), n + 1}, p); err == nil {
+			t.Errorf("%d: the network is up", n)
+		}
+		for _, name := range p.namespaces() {
+			if _, err := os.Stat("/run/netns/" + name); err == nil {
+				t.Errorf("%d: namespace %s remains", n, name)
+			}
+		}
+	}
+}
+
+// A link that ends without an error of its own is said in plain words.
+func TestEndedLink(t *testing.T) {
+	n := &Network{plan: planOf(t, "name: end\nsites: [{name: a}, {name: b}]\nlinks: [{from: a, to: b}]\n")}
+	for _, why := range []error{nil, io.ErrUnexpectedEOF} {
+		err := n.ended(n.plan.Links[0], why)
+		if said := err.Error(); strings.Contains(said, "%!") || !strings.Contains(said, "a-b has ended: gradproxy wan up") {
+			t.Error(said)
+		}
+		if why != nil && !errors.Is(err, why) {
+			t.Errorf("%v does not say why", err)
+		}
+	}
 }
 
 // carry sends bytes from one site to another over TCP and returns how long that took, the handshake left out.
