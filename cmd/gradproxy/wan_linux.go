@@ -106,7 +106,7 @@ gradproxy wan down. At its end it prints the bytes that each link has carried, a
 
 // wanUp lays the network out, calls ready, and takes it down when ctx ends or a link fails.
 func wanUp(ctx context.Context, dir string, plan *wan.Plan, ready func() error, last func(wan.Report) error) (err error) {
-	state, err := wan.Hold(dir, plan)
+	state, err := wan.Hold(ctx, dir, plan)
 	if err != nil {
 		return err
 	}

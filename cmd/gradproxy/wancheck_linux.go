@@ -65,7 +65,7 @@ func wanCheck(ctx context.Context, dir, name string, flags wanFlags, out io.Writ
 		return c, err
 	}
 	plan = plan.Renamed(plan.Name + "-check") // beside one that is up
-	state, err := wan.Hold(dir, plan)
+	state, err := wan.Hold(ctx, dir, plan)
 	if err != nil {
 		return c, err
 	}

@@ -17,75 +17,62 @@ import (
 	"time"
 
 	wansim "github.com/gradproxy/gradproxy/wan-sim"
-	"golang.org/x/sys/unix"
 )
 
 // StateDir is where networks that are up are noted, by default.
 const StateDir = "/run/gradproxy/wan"
 
 // A State notes a network that is up, so that other processes find it, and what to remove after its process has died. Three
-// files bear the network's name: .json, this; .lock, which the process has locked as long as it lives; .sock, on which it
-// answers each connection with its Report.
+// files bear the network's name: .json, this; .lock, which says who may touch the others; .sock, on which the process answers
+// each connection with its Report.
 type State struct {
 	Plan *Plan `json:"plan"`
 	PID  int   `json:"pid"`
 
 	dir  string
-	lock *os.File // of the process whose network it is
+	lock *lockFile // of the process whose network it is
 }
 
 func (s *State) path(suffix string) string { return filepath.Join(s.dir, s.Plan.Name+suffix) }
 
 // Hold notes that this process is about to lay the network out. It removes what a process that died has left of one of that
-// name, and is an error while that one lives. Release ends it.
-func Hold(dir string, p *Plan) (*State, error) {
+// name, and is an error while that one lives. It waits for others that remove the same, until ctx ends. Release ends it.
+func Hold(ctx context.Context, dir string, p *Plan) (_ *State, err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("wan %s: %w", p.Name, err)
 	}
 	s := &State{Plan: p, PID: os.Getpid(), dir: dir}
-	f, err := lock(s.path(".lock"))
-	if errors.Is(err, unix.EWOULDBLOCK) {
+	s.lock, err = lock(ctx, s.path(".lock"))
+	if errors.Is(err, errOwned) {
 		return nil, fmt.Errorf("wan %s: it is up already: gradproxy wan down %[1]s ends it", p.Name)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("wan %s: %w", p.Name, err)
 	}
-	s.lock = f
-	if old, err := find(dir, p.Name); err == nil {
-		err = old.clean()
+	defer func() {
 		if err != nil {
-			return nil, errors.Join(err, f.Close())
+			err = errors.Join(err, s.lock.Close())
 		}
+	}()
+	if err := cleanLeft(dir, p.Name); err != nil {
+		return nil, err
 	}
-	text, err := json.MarshalIndent(s, "", "  ")
-	if err == nil {
-		err = os.WriteFile(s.path(".json"), text, 0o644)
-	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("wan %s: %w", p.Name, err), f.Close())
+	if err := errors.Join(s.write(), s.lock.own()); err != nil {
+		return nil, fmt.Errorf("wan %s: %w", p.Name, err)
 	}
 	return s, nil
 }
 
-// lock locks the file of that name, which it makes if need be, until it is closed.
-func lock(path string) (*os.File, error) {
-	for {
-		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-		if err != nil {
-			return nil, err
-		}
-		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-			f.Close()
-			return nil, err
-		}
-		// Its owner may have removed it in between: then this is another file than the next process finds.
-		held, err1 := f.Stat()
-		named, err2 := os.Stat(path)
-		if err1 == nil && err2 == nil && os.SameFile(held, named) {
-			return f, nil
-		}
-		f.Close()
+// write makes the note appear whole.
+func (s *State) write() error {
+	text, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return err
 	}
+	if err := os.WriteFile(s.path(".new"), text, 0o644); err != nil {
+		return err
+	}
+	return os.Rename(s.path(".new"), s.path(".json"))
 }
 
 // Release forgets the network, which is down.
@@ -107,21 +94,31 @@ func (s *State) Answer(ctx context.Context, n *Network) error {
 		return fmt.Errorf("wan %s: %w", s.Plan.Name, err)
 	}
 	context.AfterFunc(ctx, func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return // closed
-			}
-			r, err := n.Report()
-			if err == nil {
-				c.SetWriteDeadline(time.Now().Add(time.Second))
-				json.NewEncoder(c).Encode(r)
-			}
-			c.Close()
+	go serve(l, func(c net.Conn) {
+		r, err := n.Report()
+		if err == nil {
+			c.SetWriteDeadline(time.Now().Add(time.Second))
+			json.NewEncoder(c).Encode(r)
 		}
-	}()
+	})
 	return nil
+}
+
+// serve answers one connection after the other until l is closed. Other errors, as of a process that has too many files
+// open, may pass.
+func serve(l net.Listener, answer func(net.Conn)) {
+	for {
+		c, err := l.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			time.Sleep(100 * time.Millisecond)
+			continue
+		}
+		answer(c)
+		c.Close()
+	}
 }
 
 // Networks returns what is noted in dir, by name: networks that are up, and left-overs of processes that died.
@@ -181,12 +178,13 @@ func find(dir, name string) (*State, error) {
 
 // Alive reports whether the process that plays the network lives.
 func (s *State) Alive() bool {
-	f, err := os.Open(s.path(".lock"))
+	l, err := openLock(s.path(".lock"))
 	if err != nil {
 		return false
 	}
-	defer f.Close()
-	return unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB) != nil
+	defer l.Close()
+	pid, err := l.owner()
+	return err == nil && pid != 0
 }
 
 // Ask returns what the network's links have carried.
@@ -209,25 +207,69 @@ func (s *State) Ask() (r Report, err error) {
 
 // Down ends the network and removes all of it, also what a process that was killed has left. The report, of a process that
 // lives, is its last; nil: there is none.
-func (s *State) Down(ctx context.Context) (*Report, error) {
-	var last *Report
-	if s.Alive() {
-		if r, err := s.Ask(); err == nil {
-			last = &r
+func (s *State) Down(ctx context.Context) (last *Report, err error) {
+	if last, err = s.end(ctx); err != nil {
+		return last, fmt.Errorf("wan %s: %w", s.Plan.Name, err)
+	}
+	l, err := lock(ctx, s.path(".lock"))
+	if errors.Is(err, errOwned) {
+		return last, nil // by a new network of the name, whose process has removed what there was
+	}
+	if err != nil {
+		return last, fmt.Errorf("wan %s: %w", s.Plan.Name, err)
+	}
+	return last, errors.Join(cleanLeft(s.dir, s.Plan.Name), remove(s.path(".lock")), l.Close())
+}
+
+// end ends the process that plays the network, if it lives, and waits until it is gone.
+func (s *State) end(ctx context.Context) (last *Report, err error) {
+	l, err := openLock(s.path(".lock"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer l.Close()
+	pid, err := l.owner()
+	if err != nil || pid == 0 {
+		return nil, err
+	}
+	if r, err := s.Ask(); err == nil {
+		last = &r
+	}
+	p, err := os.FindProcess(pid)
+	if err != nil {
+		return last, err
+	}
+	defer p.Release()
+	// What owns the lock now is what p stands for: had it ended before, another process could have its number.
+	if owner, err := l.owner(); err != nil || owner != pid {
+		return last, err
+	}
+	if err := p.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return last, fmt.Errorf("end process %d: %w", pid, err)
+	}
+	for {
+		if owner, err := l.owner(); err != nil || owner != pid {
+			return last, err
 		}
-		if err := syscall.Kill(s.PID, syscall.SIGTERM); err != nil {
-			return last, fmt.Errorf("wan %s: end process %d: %w", s.Plan.Name, s.PID, err)
-		}
-		for s.Alive() {
-			select {
-			case <-time.After(5 * time.Millisecond):
-			case <-ctx.Done():
-				return last, fmt.Errorf("wan %s: process %d does not end: kill -9 %[2]d, then gradproxy wan down %[1]s", s.Plan.Name, s.PID)
-			}
+		if err := pause(ctx); err != nil {
+			return last, fmt.Errorf("process %d does not end: kill -9 %[1]d, then gradproxy wan down %s", pid, s.Plan.Name)
 		}
 	}
-	err := s.clean()
-	return last, errors.Join(err, remove(s.path(".lock")))
+}
+
+// cleanLeft removes what a process that died has left of a network. The caller has the lock, so that it is nobody's.
+func cleanLeft(dir, name string) error {
+	left, err := find(dir, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return left.clean()
 }
 
 // clean removes the namespaces, and with them their devices, and what was noted but for the lock.
@@ -238,7 +280,10 @@ func (s *State) clean() error {
 			errs = append(errs, err)
 		}
 	}
-	return errors.Join(append(errs, remove(s.path(".sock")), remove(s.path(".json")))...)
+	if len(errs) > 0 {
+		return errors.Join(errs...) // and the note stays, for another try
+	}
+	return errors.Join(remove(s.path(".sock")), remove(s.path(".json")))
 }
 
 // Enter makes this process run a command at a site, instead of what it runs now. It returns only if that fails.
