@@ -161,6 +161,9 @@ func (h *Hooks) replace(program *ebpf.Program, attach ebpf.AttachType) error {
 	if h.config.Refuse {
 		err := link.RawAttachProgram(link.RawAttachProgramOptions{Target: int(h.cgroup.Fd()), Program: program, Attach: attach, Flags: unix.BPF_F_ALLOW_MULTI})
 		if err != nil {
+			for _, p := range left {
+				p.Close()
+			}
 			return fmt.Errorf("attach %v to %s: %w", attach, h.config.Cgroup, err)
 		}
 		h.lasting = append(h.lasting, lasting{program, attach})
@@ -171,12 +174,21 @@ func (h *Hooks) replace(program *ebpf.Program, attach ebpf.AttachType) error {
 	return err
 }
 
-// leftOver returns the programs of that name that are attached to the cgroup itself.
+// leftOver returns the programs of that name and type that are attached to the cgroup itself. They may be another
+// version's, so nothing else of them needs to be the same.
 func (h *Hooks) leftOver(program *ebpf.Program, attach ebpf.AttachType) (left []*ebpf.Program, err error) {
 	own, err := program.Info()
 	if err != nil {
 		return nil, err
 	}
+	defer func() {
+		if err != nil {
+			for _, p := range left {
+				p.Close()
+			}
+			left = nil
+		}
+	}()
 	attached, err := link.QueryPrograms(link.QueryOptions{Target: int(h.cgroup.Fd()), Attach: attach})
 	if err != nil {
 		return nil, fmt.Errorf("what is attached to %s: %w", h.config.Cgroup, err)
@@ -187,9 +199,9 @@ func (h *Hooks) leftOver(program *ebpf.Program, attach ebpf.AttachType) (left []
 			continue // gone meanwhile
 		}
 		if err != nil {
-			return nil, err
+			return left, fmt.Errorf("program %d on %s: %w", a.ID, h.config.Cgroup, err)
 		}
-		if info, err := p.Info(); err == nil && info.Name == own.Name && info.Tag == own.Tag {
+		if info, err := p.Info(); err == nil && info.Name == own.Name && info.Type == own.Type {
 			left = append(left, p)
 			continue
 		}
@@ -225,9 +237,18 @@ func explain(err error) error {
 func (h *Hooks) Stop() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.closed() {
+		return nil
+	}
 	h.stopped = true
 	return h.objects.Beat.Put(uint32(0), uint64(0))
 }
+
+// errClosed is the answer to what needs the programs after Close.
+var errClosed = errors.New("bpf: the programs are removed")
+
+// closed reports whether the programs are gone. h.mu is held.
+func (h *Hooks) closed() bool { return h.objects.GpConnect4 == nil }
 
 // Close removes the programs: connections go directly from then on.
 func (h *Hooks) Close() error {
@@ -242,7 +263,7 @@ func (h *Hooks) Close() error {
 		errs = append(errs, l.Close())
 	}
 	h.lasting, h.links = nil, nil
-	if h.objects.GpConnect4 != nil {
+	if !h.closed() {
 		errs = append(errs, h.objects.Close())
 		h.objects = bpfObjects{}
 	}

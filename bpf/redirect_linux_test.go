@@ -1,11 +1,15 @@
 package bpf
 
 import (
+	"errors"
 	"net/netip"
+	"os"
 	"strings"
 	"testing"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
 	"github.com/gradproxy/gradproxy/integration/require"
@@ -253,6 +257,49 @@ func TestKilled(t *testing.T) {
 			}
 			if n := attached(t, b.cgroup); n != 0 {
 				t.Errorf("%d programs are left on the cgroup", n)
+			}
+		})
+	}
+}
+
+// What a killed proxy of another version refuses is taken by the next one; others' programs stay.
+func TestKilledOfAnotherVersion(t *testing.T) {
+	for name, stays := range map[string]bool{"gp_connect4": false, "others_connect4": true} {
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t)
+			left, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+				Name: name, Type: ebpf.CGroupSockAddr, AttachType: ebpf.AttachCGroupInet4Connect, License: "GPL",
+				Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()}, // EPERM for all
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			folder, err := os.Open(b.cgroup)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = link.RawAttachProgram(link.RawAttachProgramOptions{Target: int(folder.Fd()), Program: left, Attach: ebpf.AttachCGroupInet4Connect, Flags: unix.BPF_F_ALLOW_MULTI})
+			if err := errors.Join(err, left.Close(), folder.Close()); err != nil {
+				t.Fatal(err)
+			}
+			job := b.client()
+			refusal := job.whoAnswers(order{Dial: server4})
+			if refusal == "D" {
+				t.Fatal("the program that is left refuses nothing")
+			}
+			c := b.config()
+			c.Refuse = true
+			h := b.attach(c)
+			for _, x := range []struct{ state, want string }{{"a new proxy", "P"}, {"closed", "D"}} {
+				if stays {
+					x.want = refusal
+				}
+				if got := job.whoAnswers(order{Dial: server4}); got != x.want {
+					t.Errorf("%s: answered by %q, want %q", x.state, got, x.want)
+				}
+				if err := h.Close(); err != nil {
+					t.Fatal(err)
+				}
 			}
 		})
 	}
