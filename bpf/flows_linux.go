@@ -8,11 +8,16 @@ import (
 )
 
 // Flows returns the connections that were turned, as many of the latest as the kernel's table has room for (65,536), in no
-// order.
+// order. After Close there is an error.
 func (h *Hooks) Flows() ([]Flow, error) {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
 		return nil, fmt.Errorf("bpf: clock: %w", err)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed() {
+		return nil, errClosed
 	}
 	var all []Flow
 	var cookie uint64
@@ -34,8 +39,13 @@ func (h *Hooks) Flows() ([]Flow, error) {
 	return all, nil
 }
 
-// Total returns the sum over all connections that were turned.
+// Total returns the sum over all connections that were turned. After Close there is an error.
 func (h *Hooks) Total() (Total, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed() {
+		return Total{}, errClosed
+	}
 	var t bpfTotal
 	if err := h.objects.Totals.Lookup(uint32(0), &t); err != nil {
 		return Total{}, fmt.Errorf("bpf: totals: %w", err)

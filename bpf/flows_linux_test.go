@@ -1,7 +1,9 @@
 package bpf
 
 import (
+	"errors"
 	"net/netip"
+	"sync"
 	"testing"
 	"time"
 )
@@ -80,5 +82,39 @@ func TestFlows(t *testing.T) {
 	job.whoAnswers(order{Dial: server4})
 	if total, err = h.Total(); err != nil || total.Taken != uint64(len(flows)) || total.Refused != 1 {
 		t.Errorf("one refused: %+v, %v", total, err)
+	}
+}
+
+// Whoever reads the counters at the very end is answered, or told that it is over.
+func TestCountersDuringClose(t *testing.T) {
+	b := newBed(t)
+	h := b.attach(b.config())
+	var readers sync.WaitGroup
+	for range 2 {
+		started := make(chan struct{})
+		readers.Go(func() {
+			close(started)
+			for {
+				_, err1 := h.Total()
+				_, err2 := h.Flows()
+				if err := errors.Join(err1, err2); err != nil {
+					if !errors.Is(err, errClosed) {
+						t.Error(err)
+					}
+					return
+				}
+			}
+		})
+		<-started
+	}
+	if err := h.Close(); err != nil {
+		t.Error(err)
+	}
+	readers.Wait()
+	if err := h.Stop(); err != nil {
+		t.Error(err)
+	}
+	if err := h.Update(b.config().Networks, nil); !errors.Is(err, errClosed) {
+		t.Errorf("Update after Close: %v", err)
 	}
 }

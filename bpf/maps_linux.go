@@ -121,6 +121,9 @@ func (h *Hooks) source(n netip.Prefix) bpfAddr {
 func (h *Hooks) Update(networks []netip.Prefix, tunnels []netip.AddrPort) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.closed() {
+		return errClosed
+	}
 	if err := h.served(networks); err != nil {
 		return err
 	}
