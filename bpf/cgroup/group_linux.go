@@ -94,8 +94,12 @@ func move(folder string) error {
 
 // sweep removes what dead proxies left in a cgroup, as far as no process lives in it.
 func sweep(parent string) {
-	left, _ := filepath.Glob(filepath.Join(parent, prefix+"*"))
-	for _, folder := range left {
+	entries, _ := os.ReadDir(parent) // no pattern: systemd's names have \x2d
+	for _, e := range entries {
+		if !e.IsDir() || !strings.HasPrefix(e.Name(), prefix) {
+			continue
+		}
+		folder := filepath.Join(parent, e.Name())
 		f, err := lock(folder)
 		if err != nil {
 			continue // its proxy lives

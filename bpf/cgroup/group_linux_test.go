@@ -1,6 +1,7 @@
 package cgroup
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -57,7 +58,11 @@ func TestGroup(t *testing.T) {
 func TestSweep(t *testing.T) {
 	living := newGroup(t, "living")
 	defer living.Close()
-	parent := living.parent
+	parent := filepath.Join(living.parent, fmt.Sprintf(`gradproxy\x2dtest\x2d%d.slice`, os.Getpid())) // as systemd escapes names
+	if err := os.Mkdir(parent, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	defer os.Remove(parent)
 	left, err := os.MkdirTemp(parent, prefix+"dead-*")
 	if err != nil {
 		t.Fatal(err)
@@ -67,6 +72,8 @@ func TestSweep(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	defer remove(left) // if it is still there
+	sweep(living.parent)
 	sweep(parent)
 	if _, err := os.Stat(left); !os.IsNotExist(err) {
 		t.Errorf("left: %s (%v)", left, err)
