@@ -100,6 +100,7 @@ func (e *execution) run(args []string, log *slog.Logger) (int, error) {
 	code, err := j.Wait()
 	close(ended)
 	if failed := proxy.end(signals); failed != nil {
+		failed = errors.Join(failed, s.Close())            // what has refused connections for as long as the command ran
 		log.Error("exec: the proxy failed", "err", failed) // the command has its own opinion of how it went
 	}
 	return code, errors.Join(err, writeStats(e.stats, s.Flows()))

@@ -73,7 +73,7 @@ func (s *Site) JobCgroup() string {
 	return ""
 }
 
-// Flows returns the connections of the cgroup that were taken, as they were at the end of Run.
+// Flows returns the connections of the cgroup that were taken, as they were when it was released.
 func (s *Site) Flows() []bpf.Flow {
 	if h, ok := s.redirect.(*hooked); ok {
 		return h.last

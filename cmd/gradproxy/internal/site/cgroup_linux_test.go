@@ -1,12 +1,20 @@
 package site
 
 import (
+	"bytes"
+	"context"
 	"log/slog"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
 
 	"github.com/gradproxy/gradproxy/bpf/cgroup"
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/config"
@@ -75,6 +83,103 @@ func TestCgroup(t *testing.T) {
 	if now := ownCgroup(t); now != before {
 		t.Errorf("after Close the process is in %s, before it was in %s", now, before)
 	}
+}
+
+// When a part fails the cgroup's new connections are refused until Close, if that is what is asked for; an orderly end
+// removes the programs at once.
+func TestCgroupAfterFailure(t *testing.T) {
+	require.Root(t)
+	require.Command(t, "bash")
+	for name, x := range map[string]struct {
+		refuse, fails bool
+		said          string
+		left          bool
+	}{
+		"fails, refuse": {true, true, "new_connections=\"are refused\"", true},
+		"fails, direct": {false, true, "new_connections=\"go directly to their servers, in the clear\"", false},
+		"ends, refuse":  {true, false, "msg=ended", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			group, err := cgroup.New("test")
+			require.Named(t, "cgroup2", err == nil, "use a kernel with cgroups of version 2")
+			defer group.Close()
+			job, err := group.Job()
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := newLab(t).load(0, "")
+			c.Intercept.Mode, c.Intercept.Cgroup, c.Intercept.Refuse = config.ModeCgroup, job, x.refuse
+			c.Tunnel.Listen, c.Admin = "off", "127.0.0.1:0"
+			c.Peers = c.Peers[:1]
+			c.Peers[0].Networks = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}
+			var said bytes.Buffer
+			s, err := Start(c, "v0", slog.New(slog.NewTextHandler(&said, nil)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, end := context.WithCancel(t.Context())
+			defer end()
+			if x.fails {
+				s.admin.Close() // and Serve of it fails
+			} else {
+				end()
+			}
+			if err := s.Run(ctx, t.Context()); (err != nil) != x.fails {
+				t.Errorf("Run: %v", err)
+			}
+			if !strings.Contains(said.String(), x.said) {
+				t.Errorf("the log lacks %s:\n%s", x.said, &said)
+			}
+			if x.left {
+				if n := refusals(t, s, job); n != 1 {
+					t.Errorf("of one connection after Run %d are refused", n)
+				}
+			} else if n := turners(t, job); n != 0 {
+				t.Errorf("after Run %d programs are left", n)
+			}
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+			if n := turners(t, job); n != 0 {
+				t.Errorf("after Close %d programs are left", n)
+			}
+		})
+	}
+}
+
+// turners counts the programs that decide about a cgroup's new IPv4 connections.
+func turners(t *testing.T, folder string) int {
+	t.Helper()
+	group, err := os.Open(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer group.Close()
+	attached, err := link.QueryPrograms(link.QueryOptions{Target: int(group.Fd()), Attach: ebpf.AttachCGroupInet4Connect})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(attached.Programs)
+}
+
+// refusals connects in a cgroup to a peer's network and returns how many connections the programs have refused so far.
+func refusals(t *testing.T, s *Site, folder string) uint64 {
+	t.Helper()
+	group, err := os.Open(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer group.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // of one that is let pass and leads nowhere
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "bash", "-c", "exec 3<>/dev/tcp/192.0.2.1/20001")
+	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(group.Fd())}
+	_ = cmd.Run()
+	total, err := s.redirect.(*hooked).hooks.Total()
+	if err != nil {
+		t.Error(err)
+	}
+	return total.Refused
 }
 
 func ownCgroup(t *testing.T) string {

@@ -15,7 +15,8 @@ import (
 // Run carries connections until ctx ends or a part fails. Then it drains: the rules lose their force, peers are told,
 // no connection is taken any more, and those that are open may end by themselves for as long as the configuration says.
 // What is left then, or when cut ends, is reset. It returns nil after an orderly end, with whatever was reset.
-// Everything is released when it returns.
+// Everything is released when it returns. Only what refuses connections on the death of the proxy (on_death: refuse) stays
+// after a part has failed, and refuses: until Close, or beyond the end of the process until the next start.
 func (s *Site) Run(ctx, cut context.Context) error {
 	parts, stop := context.WithCancel(ctx)
 	defer stop()
@@ -53,7 +54,7 @@ func (s *Site) Run(ctx, cut context.Context) error {
 	select {
 	case <-ctx.Done():
 	case err = <-failed:
-		s.log.Error("a part failed: draining", "err", err)
+		s.log.Error("a part failed: this proxy ends; start it again", "new_connections", s.bereft(), "err", err)
 	}
 	s.draining.Store(true)
 	stop()
@@ -64,9 +65,20 @@ func (s *Site) Run(ctx, cut context.Context) error {
 	err = errors.Join(err, s.tunnel.Close())
 	hide()
 	running.Wait()
-	err = errors.Join(err, s.Close())
+	err = errors.Join(err, s.release(err != nil && s.started.Intercept.Refuse))
 	s.log.Info("ended")
 	return err
+}
+
+// bereft says what becomes of connections that are made without this proxy.
+func (s *Site) bereft() string {
+	switch {
+	case s.redirect == nil:
+		return "are not taken"
+	case s.started.Intercept.Refuse:
+		return "are refused"
+	}
+	return "go directly to their servers, in the clear"
 }
 
 // drain waits for open connections, as long as the configuration says, and resets the rest.

@@ -278,7 +278,10 @@ func (s *Site) peerCodecs(peer string) []string {
 }
 
 // Close releases everything at once: what connections there are is reset, the rules are removed.
-func (s *Site) Close() error {
+func (s *Site) Close() error { return s.release(false) }
+
+// release is Close, which can leave the interceptor as it is. That has been stopped by the end of Serve.
+func (s *Site) release(leave bool) error {
 	if s.proxy != nil {
 		s.proxy.Close()
 	}
@@ -289,7 +292,7 @@ func (s *Site) Close() error {
 	for _, f := range s.forwards {
 		errs = append(errs, f.Close())
 	}
-	if s.redirect != nil {
+	if s.redirect != nil && !leave {
 		errs = append(errs, s.redirect.Close())
 	}
 	for _, l := range []net.Listener{s.carriers, s.admin} {
