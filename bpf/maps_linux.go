@@ -147,7 +147,8 @@ func (h *Hooks) served(networks []netip.Prefix) error {
 	return nil
 }
 
-// Refresh says that the proxy is alive, and looks whether routes or this host's addresses have changed.
+// Refresh says that the proxy is alive, and looks whether routes or this host's addresses have changed. It
+// tries both: an error with which the programs keep their force says so by being one of what was not brought up to date.
 func (h *Hooks) Refresh() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -156,15 +157,23 @@ func (h *Hooks) Refresh() error {
 	}
 	var now unix.Timespec // of the clock of bpf_ktime_get_ns
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
-		return fmt.Errorf("bpf: clock: %w", err)
+		return fmt.Errorf("bpf: %s: clock: %w", h.config.forceless(), err)
 	}
 	if err := h.objects.Beat.Put(uint32(0), uint64(now.Nano())); err != nil {
-		return fmt.Errorf("bpf: beat: %w", err)
+		return fmt.Errorf("bpf: %s: beat: %w", h.config.forceless(), err)
 	}
 	if err := h.fill(); err != nil {
-		return fmt.Errorf("bpf: %w", err)
+		return fmt.Errorf("bpf: addresses and routes not brought up to date, those of before stay in force: %w", err)
 	}
 	return nil
+}
+
+// forceless says what becomes of new connections once the programs lose their force.
+func (c *Config) forceless() string {
+	if c.Refuse {
+		return "new connections are soon refused"
+	}
+	return "new connections soon bypass the proxy"
 }
 
 func addrOf(ip netip.Addr) (a bpfAddr) {

@@ -332,6 +332,30 @@ func TestUpdate(t *testing.T) {
 	}
 }
 
+// A proxy that lives goes on taking connections when it cannot learn of new addresses, and does not say otherwise.
+func TestRefreshWithoutAddresses(t *testing.T) {
+	b := newBed(t)
+	h := b.attach(b.config())
+	job := b.client()
+	if err := errors.Join(h.objects.Beat.Put(uint32(0), uint64(0)), h.objects.Networks.Close()); err != nil { // the programs have it
+		t.Fatal(err)
+	}
+	clear(h.maps.networks.holds)
+	err := h.Refresh()
+	if err == nil || !strings.Contains(err.Error(), "not brought up to date") || strings.Contains(err.Error(), "bypass") {
+		t.Errorf("Refresh: %v", err)
+	}
+	if got := job.whoAnswers(order{Dial: server4}); got != "P" {
+		t.Errorf("answered by %q", got)
+	}
+	if err := h.objects.Beat.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Refresh(); err == nil || !strings.Contains(err.Error(), "soon bypass the proxy") {
+		t.Errorf("Refresh without a beat: %v", err)
+	}
+}
+
 // A family that has no listener is said, not lost.
 func TestUpdateNeedsAListener(t *testing.T) {
 	b := newBed(t)

@@ -8,7 +8,7 @@ import (
 // Hooks turn connections to listeners on loopback by other means than nf_tables: package bpf's do so for a cgroup. The
 // accepted sockets tell their target by SO_ORIGINAL_DST.
 type Hooks interface {
-	// Refresh puts them in force for another Timeout.
+	// Refresh puts them in force for another Timeout. Its errors say what follows from them.
 	Refresh() error
 	// Update changes what is turned, without touching open connections.
 	Update(networks []netip.Prefix, tunnels []netip.AddrPort) error

@@ -143,7 +143,18 @@ func (r *Redirect) refresh() error {
 		r.log.Warn("intercept: the rules were gone and are written again", "table", r.rules.plan.Table)
 		err = r.rules.replace()
 	}
-	return err
+	if err != nil {
+		return fmt.Errorf("%s: %w", r.config.forceless(), err)
+	}
+	return nil
+}
+
+// forceless says what becomes of new connections once rules that are not refreshed lose their force.
+func (c *RedirectConfig) forceless() string {
+	if c.Refuse {
+		return "new connections are soon refused"
+	}
+	return "new connections soon bypass the proxy"
 }
 
 // Update changes the networks and the tunnels' addresses without touching open connections. A family that had no

@@ -38,7 +38,7 @@ func serveTurned(ctx context.Context, listeners []*net.TCPListener, gate Gate, l
 	return err
 }
 
-// keepAlive calls refresh until ctx ends. failed, unless it is nil, is told of each error, and of nil when the next
+// keepAlive calls refresh, whose errors say what follows from them, until ctx ends. failed, unless it is nil, is told of each error, and of nil when the next
 // refresh succeeds.
 func keepAlive(ctx context.Context, refresh func() error, failed func(error), log *slog.Logger) {
 	tick := time.NewTicker(Refresh)
@@ -52,7 +52,7 @@ func keepAlive(ctx context.Context, refresh func() error, failed func(error), lo
 		}
 		err := refresh()
 		if err != nil {
-			log.Error("intercept: not refreshed: new connections soon bypass the proxy", "err", err)
+			log.Error("intercept: not refreshed", "err", err)
 		}
 		if failed != nil && (err != nil || !healthy) {
 			failed(err)
