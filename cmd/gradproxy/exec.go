@@ -73,6 +73,10 @@ func (e *execution) run(args []string, log *slog.Logger) (int, error) {
 		return 0, err
 	}
 	warn(log, problems)
+	stats, err := createStats(e.stats)
+	if err != nil {
+		return 0, err
+	}
 	s, err := site.Start(c, thisBuild().Version, log)
 	if err != nil {
 		return 0, err
@@ -103,7 +107,10 @@ func (e *execution) run(args []string, log *slog.Logger) (int, error) {
 		failed = errors.Join(failed, s.Close())            // what has refused connections for as long as the command ran
 		log.Error("exec: the proxy failed", "err", failed) // the command has its own opinion of how it went
 	}
-	return code, errors.Join(err, writeStats(e.stats, s.Flows()))
+	if failed := stats.write(s.Flows()); failed != nil {
+		log.Error("exec: --stats is not written: make room, or name another file", "err", failed)
+	}
+	return code, err
 }
 
 // A serving is a proxy that runs beside a command.

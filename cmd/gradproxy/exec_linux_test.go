@@ -373,6 +373,29 @@ func readable(t *testing.T, path string) string {
 	return copied
 }
 
+// A file that cannot be created is known before the command starts; one that cannot be written leaves its exit code.
+func TestExecStatsFails(t *testing.T) {
+	needsHooks(t)
+	ran := filepath.Join(t.TempDir(), "ran")
+	for _, x := range []struct {
+		stats, said string
+		code        int
+		runs        bool
+	}{
+		{filepath.Join(t.TempDir(), "nowhere", "stats.json"), "--stats: open ", 2, false},
+		{"/dev/full", "--stats is not written", 0, true},
+	} {
+		cmd := gradproxyCommand(t, "exec", "-c", loneSite(t), "--log-level", "error", "--stats", x.stats, "--", "touch", ran)
+		out, err := cmd.CombinedOutput()
+		if code := exitCode(t, err); code != x.code || !strings.Contains(string(out), x.said) || strings.Count(string(out), "\n") != 1 {
+			t.Errorf("%s: exit code %d, want %d; it says %q, want one line with %q", x.stats, code, x.code, out, x.said)
+		}
+		if _, err := os.Stat(ran); (err == nil) != x.runs {
+			t.Errorf("%s: the command has run: %v, want %v", x.stats, err == nil, x.runs)
+		}
+	}
+}
+
 // The command is in a cgroup of its own, below that of gradproxy, and --stats tells of no connection where there was none.
 func TestExecStats(t *testing.T) {
 	needsHooks(t)

@@ -2,7 +2,7 @@ package main
 
 import (
 	"cmp"
-	"fmt"
+	"errors"
 	"io"
 	"net/netip"
 	"os"
@@ -28,20 +28,29 @@ type connectionStats struct {
 	ReceivedSegments uint32         `json:"received_segments"`
 }
 
-// writeStats writes to a file; "-" is standard error, "" nowhere.
-func writeStats(file string, flows []bpf.Flow) (err error) {
-	var w io.Writer = os.Stderr
+// A statsFile is where stats are written at the end. nil: nowhere.
+type statsFile struct{ w io.WriteCloser }
+
+// createStats creates the file before there is anything to write, so that one that cannot be is known before the command
+// runs; "-" is standard error, "" nowhere.
+func createStats(file string) (*statsFile, error) {
 	switch file {
 	case "":
-		return nil
+		return nil, nil
 	case "-":
-	default:
-		f, err := os.Create(file)
-		if err != nil {
-			return fmt.Errorf("exec: --stats: %w", err)
-		}
-		defer f.Close()
-		w = f
+		return &statsFile{os.Stderr}, nil
+	}
+	f, err := os.Create(file)
+	if err != nil {
+		return nil, usagef("--stats: %w", err)
+	}
+	return &statsFile{f}, nil
+}
+
+// write writes the connections and closes the file.
+func (f *statsFile) write(flows []bpf.Flow) error {
+	if f == nil {
+		return nil
 	}
 	s := stats{Connections: []connectionStats{}} // a list, even an empty one
 	for _, f := range flows {
@@ -51,5 +60,5 @@ func writeStats(file string, flows []bpf.Flow) (err error) {
 	slices.SortFunc(s.Connections, func(a, b connectionStats) int {
 		return cmp.Or(a.Server.Compare(b.Server), a.Client.Compare(b.Client))
 	})
-	return writeJSON(w, s)
+	return errors.Join(writeJSON(f.w, s), f.w.Close())
 }
