@@ -123,9 +123,16 @@ func serve(l net.Listener, answer func(net.Conn)) {
 
 // Networks returns what is noted in dir, by name: networks that are up, and left-overs of processes that died.
 func Networks(dir string) (all []*State, err error) {
-	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
-	for _, f := range files {
-		s, err := find(dir, strings.TrimSuffix(filepath.Base(f), ".json"))
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	for _, e := range entries {
+		name, ok := strings.CutSuffix(e.Name(), ".json")
+		if !ok {
+			continue
+		}
+		s, err := find(dir, name)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // has just ended
 		}
