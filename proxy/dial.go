@@ -132,8 +132,8 @@ var broadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 const dialTimeout = 20 * time.Second
 
 // dial connects to an app, once: a second connection could use up a listening socket that accepts once (Gloo before May
-// 2023). Where this host may play the client it does. A client's port that a connection of a moment ago still has here
-// becomes another: the kernel has sent nothing then.
+// 2023). Where this host may play the client it does. A client's port that a connection of a moment ago still has here,
+// or that is below 1024 and takes a capability to bind, becomes another: the kernel has sent nothing then.
 func (p *Proxy) dial(ctx context.Context, set *Settings, peer string, o *opening) (*net.TCPConn, error) {
 	d := net.Dialer{Timeout: dialTimeout, KeepAliveConfig: keepAlive, FallbackDelay: -1, Control: p.Control}
 	d.SetMultipathTCP(false)
@@ -142,7 +142,7 @@ func (p *Proxy) dial(ctx context.Context, set *Settings, peer string, o *opening
 	}
 	d.Control, d.LocalAddr = p.AsClient, net.TCPAddrFromAddrPort(o.client)
 	c, err := dial(ctx, &d, o.server)
-	if errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.EADDRINUSE) {
+	if errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, syscall.EACCES) {
 		d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(o.client.Addr(), 0))
 		return dial(ctx, &d, o.server)
 	}

@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -129,5 +130,25 @@ func TestWhoIsPlayed(t *testing.T) {
 	o := &opening{client: netip.MustParseAddrPort("10.2.0.1:4000"), server: netip.MustParseAddrPort("10.1.0.2:5000")}
 	if s.mayPlay("tokyo", o, untold) {
 		t.Error("a host that does not know its own addresses plays a client")
+	}
+}
+
+// A client's port that this process cannot have becomes another; other failures are final.
+func TestPortThatCannotBePlayed(t *testing.T) {
+	set := &Settings{Peers: []Peer{{Name: "tokyo", Networks: []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}}}}
+	o := &opening{client: netip.MustParseAddrPort("198.51.100.1:1023"), server: netip.MustParseAddrPort("192.0.2.1:5000")}
+	final := errors.New("nothing is sent by this test")
+	for first, want := range map[error]int{syscall.EACCES: 2, syscall.EADDRINUSE: 2, syscall.EADDRNOTAVAIL: 2, syscall.EPERM: 1} {
+		dials := 0
+		p := &Proxy{Config: Config{AsClient: func(string, string, syscall.RawConn) error { // fails as bind does right after it
+			if dials++; dials == 1 {
+				return first
+			}
+			return final
+		}}}
+		_, err := p.dial(t.Context(), set, "tokyo", o)
+		if dials != want || errors.Is(err, final) != (want == 2) {
+			t.Errorf("%v: dialled %d times, want %d; at last: %v", first, dials, want, err)
+		}
 	}
 }
