@@ -32,7 +32,7 @@ type carrier struct {
 	first  bool // this side's incarnation is the smaller one
 	born   time.Time
 
-	congestion string     // control of raw, as the kernel calls it; "": not known
+	congestion string     // control of raw at first, as the kernel calls it; "": not known
 	bbr        *bbrSocket // raw, if it is under BBR and the writer helps that; nil: left alone
 
 	keys    *loaded   // this side's certificate; nil: in clear

@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"math"
 	"net"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -35,14 +36,14 @@ func tune(conn net.Conn, congestion string, log *slog.Logger) (name string, b *b
 		set(unix.TCP_NOTSENT_LOWAT, notSentLowat)
 		set(unix.TCP_USER_TIMEOUT, int(userTimeout.Milliseconds()))
 		if congestion != "default" {
-			if err := unix.SetsockoptString(int(fd), unix.IPPROTO_TCP, unix.TCP_CONGESTION, congestion); err != nil {
+			if err := setCongestion(int(fd), congestion); err != nil {
 				log.Debug("TCP congestion control refused, the kernel's default stays", "name", congestion, "err", err)
 			}
 		}
 		name, _ = unix.GetsockoptString(int(fd), unix.IPPROTO_TCP, unix.TCP_CONGESTION) // it is for people to see
 	})
 	if adaptive && name == bbr {
-		b = &bbrSocket{raw: raw, log: log}
+		b = &bbrSocket{raw: raw, log: log, set: setCongestion}
 	}
 	return name, b
 }
@@ -54,11 +55,25 @@ const (
 )
 
 // A bbrSocket is a TCP connection under BBR whose user may do the one thing about it that the kernel allows, which is to
-// have it begin anew. One goroutine uses it.
+// have it begin anew. One goroutine uses it; others may ask for control.
 type bbrSocket struct {
 	pacer pacer
 	raw   syscall.RawConn
 	log   *slog.Logger
+	set   func(fd int, congestion string) error // TCP_CONGESTION
+
+	instead atomic.Pointer[string] // what the connection has since BBR was taken away and not given back; nil: it has BBR
+}
+
+// control returns the congestion control of a connection, which had that name at first. It may be called at any time.
+func (b *bbrSocket) control(name string) string {
+	if b == nil {
+		return name
+	}
+	if other := b.instead.Load(); other != nil {
+		return *other
+	}
+	return name
 }
 
 // waits notes that there is nothing to write.
@@ -85,7 +100,7 @@ func (b *bbrSocket) adjust(fd int, now time.Time) {
 	if err == nil {
 		switch b.pacer.judge(now, r) {
 		case paceAnew:
-			err = restartBBR(fd)
+			err = b.restart(fd)
 			b.log.Debug("BBR begins anew for bursts", "from", r.pacing, "window", r.window, "rtt", r.rtt, "err", err)
 		case paceBefore:
 			err = lowerPacing(fd, b.pacer.before())
@@ -120,12 +135,30 @@ func readBBR(fd int) (r reading, err error) {
 	}, nil
 }
 
-// restartBBR takes BBR away and gives it back: asked for what a socket has the kernel does nothing. The window stays.
-func restartBBR(fd int) error {
-	if err := unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, reno); err != nil {
-		return err
+// restart takes BBR away and gives it back: asked for what a socket has the kernel does nothing. The window stays.
+func (b *bbrSocket) restart(fd int) error {
+	if err := b.set(fd, reno); err != nil {
+		return err // it still has BBR
 	}
-	return unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, bbr)
+	err := b.set(fd, bbr)
+	if err != nil {
+		err = b.set(fd, bbr) // of memory there may be enough a moment later
+	}
+	if err == nil {
+		return nil
+	}
+	name := reno
+	if n, e := unix.GetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION); e == nil {
+		name = n
+	}
+	b.instead.Store(&name)
+	b.log.Warn("a tunnel's connection has lost BBR and goes on slower where packets are lost: load the module tcp_bbr and list bbr in net.ipv4.tcp_allowed_congestion_control, or set tunnel.congestion to bbr or default, and restart",
+		"congestion", name, "err", err)
+	return err
+}
+
+func setCongestion(fd int, name string) error {
+	return unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, name)
 }
 
 // lowerPacing lowers the pacing rate, bytes per second. BBR raises it again when it sees more arrive; a bound that stays is no

@@ -1,10 +1,13 @@
 package tunnel
 
 import (
+	"bytes"
 	"cmp"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -63,7 +66,7 @@ func TestBBRThatBeginsAnewKeepsTheWindowAndForgetsTheRest(t *testing.T) {
 	if before.bandwidth == 0 || before.sent == 0 {
 		t.Fatalf("the kernel says %+v of a connection that has carried a MiB", before)
 	}
-	on(t, b, restartBBR)
+	on(t, b, b.restart)
 	on(t, b, func(fd int) (err error) { after, err = readBBR(fd); return err })
 	if after.bandwidth != 0 || after.window != before.window {
 		t.Errorf("it was %+v, and has begun anew as %+v", before, after)
@@ -78,6 +81,39 @@ func TestBBRThatBeginsAnewKeepsTheWindowAndForgetsTheRest(t *testing.T) {
 		}
 		return err
 	})
+}
+
+func TestBBRThatIsNotGivenBackIsSaid(t *testing.T) {
+	refused := errors.New("refused")
+	for _, c := range []struct {
+		failures int
+		want     string
+	}{{0, bbr}, {1, bbr}, {2, reno}} {
+		b := tuned(t)
+		var said bytes.Buffer
+		b.log = slog.New(slog.NewTextHandler(&said, nil))
+		left := c.failures
+		b.set = func(fd int, name string) error {
+			if name == bbr && left > 0 {
+				left--
+				return refused
+			}
+			return setCongestion(fd, name)
+		}
+		on(t, b, func(fd int) error {
+			if err := b.restart(fd); errors.Is(err, refused) != (c.want == reno) {
+				t.Errorf("%d failures: %v", c.failures, err)
+			}
+			has, err := unix.GetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION)
+			if has != c.want || b.control(bbr) != c.want {
+				t.Errorf("%d failures: the connection has %q, and is said to have %q; want %q", c.failures, has, b.control(bbr), c.want)
+			}
+			return err
+		})
+		if warned := strings.Contains(said.String(), "level=WARN"); warned != (c.want == reno) {
+			t.Errorf("%d failures: the log says %q", c.failures, &said)
+		}
+	}
 }
 
 func TestLoweredPacingIsNoBound(t *testing.T) {

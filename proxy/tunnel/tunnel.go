@@ -183,7 +183,7 @@ func (e *Endpoint) Stats() []PeerStats {
 		s := p.session()
 		s.mu.Lock()
 		for _, c := range s.carriers {
-			if c.congestion == "bbr" {
+			if c.bbr.control(c.congestion) == "bbr" {
 				st.BBR++
 			}
 		}
