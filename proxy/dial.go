@@ -78,10 +78,8 @@ func allowed(rules []DialRule, own []netip.AddrPort, local func() ([]net.Addr, e
 	case ip.IsUnspecified(), ip.IsMulticast(), ip.IsLinkLocalUnicast(), ip.IsLinkLocalMulticast(), ip == broadcast:
 		return fmt.Errorf("%w: %v is never dialled for a peer", errDenied, a)
 	}
-	for _, o := range own {
-		if reaches(unmap(o), local, a) {
-			return fmt.Errorf("%w: %v is this proxy itself", errDenied, a)
-		}
+	if err := notSelf(own, local, a); err != nil {
+		return err
 	}
 	for _, r := range rules {
 		if r.allows(a) {
@@ -89,6 +87,16 @@ func allowed(rules []DialRule, own []netip.AddrPort, local func() ([]net.Addr, e
 		}
 	}
 	return fmt.Errorf("%w: %v is not in may_dial of this peer", errDenied, a)
+}
+
+// notSelf returns an error if a connection to a comes to one of this process's listeners.
+func notSelf(own []netip.AddrPort, local func() ([]net.Addr, error), a netip.AddrPort) error {
+	for _, o := range own {
+		if reaches(unmap(o), local, a) || a.Addr().IsUnspecified() && a.Port() == o.Port() { // which dials this host
+			return fmt.Errorf("%w: %v is this proxy itself", errDenied, a)
+		}
+	}
+	return nil
 }
 
 // reaches reports whether a connection to a comes to a listener. One on the unspecified address takes those to all addresses

@@ -127,6 +127,15 @@ func (m *Metrics) deliver(peer string, n int) {
 	}
 }
 
+// deliverer returns what does as deliver for one peer, for a caller that has no time to look it up.
+func (m *Metrics) deliverer(peer string) func(n int) {
+	if m == nil {
+		return nil
+	}
+	c := m.delivered.WithLabelValues(peer)
+	return func(n int) { c.Add(float64(n)) }
+}
+
 func (m *Metrics) drifted(codec string, role tensor.Role, ratio float64) {
 	if m != nil {
 		m.drift.WithLabelValues(codec, role.String()).Observe(ratio)

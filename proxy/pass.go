@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 
@@ -32,10 +33,14 @@ func (p *Proxy) pass(ctx context.Context, c *net.TCPConn, set *Settings, o *open
 }
 
 func (p *Proxy) passBy(ctx context.Context, r *relay.Relay, c *net.TCPConn, set *Settings, o *opening) error {
+	if err := notSelf(p.Own, net.InterfaceAddrs, o.server); err != nil {
+		return err // it would come back here, again and again
+	}
 	server, err := p.dialApart(ctx, c, set, o)
 	if err != nil {
 		return err
 	}
+	defer p.leavePlace()
 	ended := make(chan relay.Ending, 1)
 	if err := r.Add(c, server, func(e relay.Ending) { ended <- e }); err != nil {
 		reset(server)
@@ -45,7 +50,6 @@ func (p *Proxy) passBy(ctx context.Context, r *relay.Relay, c *net.TCPConn, set 
 	p.Metrics.carries("", clientSide(parser.Client), 1)
 	defer p.Metrics.carries("", clientSide(parser.Client), -1)
 	e := <-ended
-	p.Metrics.deliver("", int(e.Sent[0]+e.Sent[1]))
 	how := "closed"
 	if e.Reset {
 		how = "reset by app"
@@ -62,7 +66,7 @@ func (p *Proxy) beginPass() (*relay.Relay, error) {
 		return nil, errEnding
 	}
 	if p.passer.relay == nil {
-		r, err := relay.New(0)
+		r, err := relay.New(relay.Config{Pipes: p.Pipes, Moved: p.Metrics.deliverer("")})
 		if err != nil {
 			return nil, err
 		}
@@ -90,8 +94,30 @@ func (p *Proxy) closePasses() (n int) {
 	return n
 }
 
-// dialApart dials a connection's server on a goroutine of its own: the stack that this takes is not one that waits for as long as
-// the connection lasts.
+// errNoPlace is why a connection is not passed on that has waited too long for the place of its second descriptor.
+var errNoPlace = errors.New("proxy: too many connections: raise the limit of descriptors (ulimit -n, LimitNOFILE=)")
+
+// enterPlace waits for the place of a server's connection, as long as dialling may take: whoever holds one is open, or waits here.
+func (p *Proxy) enterPlace(ctx context.Context) error {
+	if p.Places == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, dialTimeout, errNoPlace)
+	defer cancel()
+	if !p.Places.Enter(ctx) {
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+func (p *Proxy) leavePlace() {
+	if p.Places != nil {
+		p.Places.Leave()
+	}
+}
+
+// dialApart takes a place, which is the caller's unless there is an error, and dials a connection's server. It does so on a
+// goroutine of its own: the stack that this takes is not one that waits for as long as the connection lasts.
 func (p *Proxy) dialApart(ctx context.Context, c *net.TCPConn, set *Settings, o *opening) (server *net.TCPConn, err error) {
 	done := make(chan struct{})
 	go func() {
@@ -102,7 +128,12 @@ func (p *Proxy) dialApart(ctx context.Context, c *net.TCPConn, set *Settings, o 
 		watched, end := context.WithCancelCause(watched)
 		defer end(nil)
 		defer context.AfterFunc(p.opening, func() { end(errEnding) })()
-		server, err = p.dial(watched, set, "", o)
+		if err = p.enterPlace(watched); err != nil {
+			return
+		}
+		if server, err = p.dial(watched, set, "", o); err != nil {
+			p.leavePlace()
+		}
 	}()
 	<-done
 	return server, err

@@ -7,9 +7,13 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"net/netip"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
 // What is behind no peer is reached from here: bytes and ends come as they are, and a drain waits for it, or resets it.
@@ -49,16 +53,103 @@ func TestPass(t *testing.T) {
 	}
 }
 
+// What is passed on has a place more than others, for which it waits, and which it gives back.
+func TestPassTakesPlace(t *testing.T) {
+	p := newPair(t, nil)
+	places := &testPlaces{free: make(chan struct{}, 1), waits: make(chan struct{}, 2)}
+	p.near.Places = places
+	p.near.Apply(Settings{Policy: p.near.policy()}) // after which Serve sees them
+	places.Leave()
+	client, server := p.connect(t)
+	<-places.waits
+	second, err := net.Dial("tcp", p.entry.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.Close()
+	<-places.waits
+	p.target.(*net.TCPListener).SetDeadline(time.Now().Add(200 * time.Millisecond))
+	if c, err := p.target.Accept(); err == nil {
+		c.Close()
+		t.Error("a server is dialled for which there is no place")
+	}
+	p.target.(*net.TCPListener).SetDeadline(time.Now().Add(time.Minute))
+	client.Close()
+	server.Close()
+	c, err := p.target.Accept()
+	if err != nil {
+		t.Fatalf("a place that was left is not free: %v", err)
+	}
+	c.Close()
+}
+
+// testPlaces say when somebody waits for one.
+type testPlaces struct{ free, waits chan struct{} }
+
+func (p *testPlaces) Leave() { p.free <- struct{}{} }
+
+func (p *testPlaces) Enter(ctx context.Context) bool {
+	p.waits <- struct{}{}
+	select {
+	case <-p.free:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// What would come back to the proxy is not passed on.
+func TestPassToItself(t *testing.T) {
+	for _, host := range []string{"127.0.0.1", "0.0.0.0"} {
+		p := newPair(t, nil)
+		own := addrOf(p.target.Addr())
+		p.near.Own = []netip.AddrPort{own}
+		p.near.Apply(Settings{Policy: p.near.policy()})
+		client, c, err := tcpPair()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		p.near.Serve(t.Context(), c, netip.AddrPortFrom(netip.MustParseAddr(host), own.Port()))
+		client.SetReadDeadline(time.Now().Add(time.Minute))
+		if _, err := client.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("the client sees %v, want a reset", err)
+		}
+		p.target.(*net.TCPListener).SetDeadline(time.Unix(1, 0))
+		if _, err := p.target.Accept(); err == nil {
+			t.Error("the proxy dials itself")
+		}
+	}
+}
+
+// Bytes that are passed on are counted while the connection is open.
+func TestPassCounts(t *testing.T) {
+	p := newPair(t, nil)
+	p.near.Metrics = NewMetrics(prometheus.NewRegistry())
+	p.near.Apply(Settings{Policy: p.near.policy()})
+	client, server := p.connect(t)
+	defer client.Close()
+	defer server.Close()
+	client.Write(make([]byte, 1000))
+	io.ReadFull(server, make([]byte, 1000))
+	server.Write(make([]byte, 10)) // the relay counts a step's bytes before it takes the next
+	io.ReadFull(client, make([]byte, 10))
+	if n := testutil.ToFloat64(p.near.Metrics.delivered.WithLabelValues("")); n < 1000 {
+		t.Errorf("%v bytes are counted of 1010 while the connection is open", n)
+	}
+}
+
 // A server behind no peer that refuses is told as a reset.
 func TestPassRefused(t *testing.T) {
 	p := newPair(t, nil)
 	p.near.Apply(Settings{Policy: p.near.policy()})
 	p.target.Close()
-	client, err := net.Dial("tcp", p.entry.Addr().String())
+	client, c, err := tcpPair() // not by the entry, which may reset it before Dial returns
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer client.Close()
+	p.near.Serve(t.Context(), c, addrOf(p.target.Addr()))
 	client.SetReadDeadline(time.Now().Add(time.Minute))
 	if _, err := client.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("the client sees %v, want a reset", err)

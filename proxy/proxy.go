@@ -36,7 +36,11 @@ type Config struct {
 	// AsClient sets the options of sockets that dial servers from their client's address and port, as a gateway does whose
 	// packets to clients pass it; nil: servers see this host. Only clients in the peer's own networks are played.
 	AsClient func(network, address string, c syscall.RawConn) error
-	Own      []netip.AddrPort // addresses of this process's listeners, which no peer may make it dial
+	Own      []netip.AddrPort // addresses of this process's listeners, which it never dials
+	// Places bounds the descriptors of connections, of which those that Serve and Accept are given have one each: one that is
+	// passed on takes a second. nil: there are enough.
+	Places Places
+	Pipes  int // of two descriptors each, at most, for what is passed on; 0: 256
 
 	// Answer is how long an opening waits for the peer's answer, beside the time that dialling the server may take; then its
 	// app is reset. The time that connections outlive an outage fits, the tunnel's Resume. 0: 10 minutes.
@@ -55,6 +59,13 @@ type Config struct {
 	Workers   int          // cores that encode and decode; 0: all
 	Log       *slog.Logger // nil: silent. What peers and jobs can trigger is bounded: see package quiet
 	Metrics   *Metrics     // nil: nothing is counted
+}
+
+// Places are what connections have one each of; intercept.Gate is one. Enter waits, and reports false if ctx ends first; after true
+// the place is given back by Leave.
+type Places interface {
+	Enter(ctx context.Context) bool
+	Leave()
 }
 
 // Settings are what an operator may change while the Proxy runs; connections that exist keep their peer and job.

@@ -22,8 +22,8 @@ type Gate struct{ tickets chan struct{} }
 // NewGate returns a Gate for n connections, at least one.
 func NewGate(n int) Gate { return Gate{make(chan struct{}, max(n, 1))} }
 
-// enter waits for a place and reports false if ctx ends first.
-func (g Gate) enter(ctx context.Context) bool {
+// Enter waits for a place and reports false if ctx ends first. Leave gives it back.
+func (g Gate) Enter(ctx context.Context) bool {
 	if g.tickets == nil {
 		return ctx.Err() == nil
 	}
@@ -48,7 +48,7 @@ func (g Gate) TryEnter() bool {
 	}
 }
 
-// Leave gives back the place that a TryEnter took.
+// Leave gives back the place that an Enter or a TryEnter took.
 func (g Gate) Leave() {
 	if g.tickets != nil {
 		<-g.tickets
@@ -72,7 +72,7 @@ func acceptAll(ctx context.Context, l tcpListener, gate Gate, log *slog.Logger, 
 		}
 	}()
 	pause := firstBackOff
-	for gate.enter(ctx) {
+	for gate.Enter(ctx) {
 		c, err := l.AcceptTCP()
 		if err == nil {
 			pause = firstBackOff

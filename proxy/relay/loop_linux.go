@@ -136,7 +136,7 @@ func (l *loop) woken() (stop bool) {
 	}
 	if stop {
 		for _, p := range l.pipes {
-			p.close()
+			l.drop(p)
 		}
 		unix.Close(l.epoll)
 		unix.Close(l.wake)
@@ -157,7 +157,7 @@ func (l *loop) close(p *pair) {
 	l.mu.Unlock()
 	for i := range p.dir {
 		if d := &p.dir[i]; d.pipe != nil {
-			d.pipe.close() // bytes may be in it
+			l.drop(d.pipe) // bytes may be in it
 			d.pipe = nil
 		}
 	}
@@ -181,11 +181,20 @@ func (l *loop) lend() *pipe {
 		l.scant--
 		return nil
 	}
-	p := newPipe()
-	if p == nil {
-		l.scant = refusals
+	if l.relay.pipes.Add(1) <= int64(l.relay.Pipes) {
+		if p := newPipe(); p != nil {
+			return p
+		}
 	}
-	return p
+	l.relay.pipes.Add(-1)
+	l.scant = refusals
+	return nil
+}
+
+// drop closes a pipe that lend has returned.
+func (l *loop) drop(p *pipe) {
+	p.close()
+	l.relay.pipes.Add(-1)
 }
 
 // back takes back an empty pipe.
@@ -194,5 +203,5 @@ func (l *loop) back(p *pipe) {
 		l.pipes = append(l.pipes, p)
 		return
 	}
-	p.close()
+	l.drop(p)
 }

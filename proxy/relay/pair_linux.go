@@ -230,7 +230,7 @@ func (p *pair) write(i int, b []byte) (n int) {
 
 func (p *pair) count(i, n int) {
 	p.sent[i] += int64(n)
-	p.loop.relay.sent.Add(int64(n))
+	p.loop.relay.Moved(n)
 }
 
 // The calls below do not wait, so the scheduler is not told of them: it would have another thread go on in the stead of one that

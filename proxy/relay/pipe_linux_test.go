@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -56,6 +57,7 @@ func page(t *testing.T, r *Relay, each int) {
 				t.Fatalf("a pipe has %d bytes: %v", size, err)
 			}
 			l.pipes = append(l.pipes, p)
+			r.pipes.Add(1)
 		}
 	}
 }
@@ -90,10 +92,39 @@ func TestNoPipes(t *testing.T) {
 	arrives(t, client, server, ended, 4<<20)
 }
 
+// There are no more pipes than a Relay may have, and each byte is told of when it is passed on.
+func TestBounds(t *testing.T) {
+	var moved atomic.Int64
+	r, err := New(Config{Threads: 1, Pipes: 1, Moved: func(n int) { moved.Add(int64(n)) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	before, size := descriptors(t), 4<<20
+	var clients []net.Conn
+	for range 8 { // each has bytes under way that its server does not read yet
+		client, server, ended := narrow(t, r)
+		go client.Write(make([]byte, size))
+		clients = append(clients, client)
+		if _, err := io.ReadFull(server, make([]byte, size/2)); err != nil {
+			t.Fatal(err)
+		}
+		if len(ended) > 0 {
+			t.Fatal("it has ended")
+		}
+	}
+	if n := descriptors(t); n > before+8*4+2 { // four ends each, and one pipe
+		t.Errorf("%d descriptors are open, %d before", n, before)
+	}
+	if n := moved.Load(); n < int64(len(clients)*size/2) {
+		t.Errorf("%d bytes are told of while %d have arrived", n, len(clients)*size/2)
+	}
+}
+
 // No pipe is lost, whatever the pairs go through: bulk that becomes thin while its reader is slow above all.
 func TestPipesComeBack(t *testing.T) {
 	before := descriptors(t)
-	r, err := New(1)
+	r, err := New(Config{Threads: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,13 @@
 //   - A reset is passed on as a reset, behind the bytes that came before it, as far as the other connection takes them.
 package relay
 
+// Config is what a Relay is made of; the zero Config is a good one.
+type Config struct {
+	Threads int         // that wait; 0: one a core. On Linux only
+	Pipes   int         // at most, of two descriptors each; beyond them bytes are copied. 0: 256. On Linux only
+	Moved   func(n int) // called with the bytes that have just been passed on, of any pair; it must not wait. May be nil
+}
+
 // An Ending says how a pair has ended.
 type Ending struct {
 	Sent  [2]int64 // bytes that were passed on: from the first connection to the second, and back

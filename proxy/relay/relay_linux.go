@@ -13,26 +13,33 @@ import (
 
 // A Relay passes bytes on between pairs of connections. Its methods are safe for concurrent use.
 type Relay struct {
+	Config
 	loops  []*loop
 	next   atomic.Uint32
 	mu     sync.Mutex
 	pairs  map[*pair]struct{}
 	closed bool
-	idle   sync.Cond // there are no pairs
-	sent   atomic.Int64
+	idle   sync.Cond    // there are no pairs
+	pipes  atomic.Int64 // that there are
 }
 
 // errClosed says that a Relay takes no more pairs.
 var errClosed = errors.New("relay: closed")
 
-// New returns a Relay of so many threads, or of one a core if threads is not positive. The caller must Close it.
-func New(threads int) (*Relay, error) {
-	if threads <= 0 {
-		threads = runtime.GOMAXPROCS(0)
+// New returns a Relay. The caller must Close it.
+func New(cfg Config) (*Relay, error) {
+	if cfg.Threads <= 0 {
+		cfg.Threads = runtime.GOMAXPROCS(0)
 	}
-	r := &Relay{pairs: map[*pair]struct{}{}}
+	if cfg.Pipes <= 0 {
+		cfg.Pipes = 256
+	}
+	if cfg.Moved == nil {
+		cfg.Moved = func(int) {}
+	}
+	r := &Relay{Config: cfg, pairs: map[*pair]struct{}{}}
 	r.idle.L = &r.mu
-	for range threads {
+	for range cfg.Threads {
 		l, err := newLoop(r)
 		if err != nil {
 			r.Close()
@@ -83,13 +90,6 @@ func dup(c *net.TCPConn) (fd int, err error) {
 	}
 	e := raw.Control(func(f uintptr) { fd, err = unix.FcntlInt(f, unix.F_DUPFD_CLOEXEC, 0) })
 	return fd, errors.Join(e, err)
-}
-
-// Sent returns how many bytes have been passed on so far, and how many pairs there are.
-func (r *Relay) Sent() (bytes int64, pairs int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.sent.Load(), len(r.pairs)
 }
 
 // left notes that a pair has ended.

@@ -12,11 +12,11 @@ import (
 
 // A Relay passes bytes on between pairs of connections. Its methods are safe for concurrent use.
 type Relay struct {
+	Config
 	mu     sync.Mutex
 	pairs  map[*pair]struct{}
 	closed bool
 	live   sync.WaitGroup
-	sent   atomic.Int64
 }
 
 type pair struct {
@@ -28,7 +28,12 @@ type pair struct {
 var errClosed = errors.New("relay: closed")
 
 // New returns a Relay. Here it has no threads of its own.
-func New(int) (*Relay, error) { return &Relay{pairs: map[*pair]struct{}{}}, nil }
+func New(cfg Config) (*Relay, error) {
+	if cfg.Moved == nil {
+		cfg.Moved = func(int) {}
+	}
+	return &Relay{Config: cfg, pairs: map[*pair]struct{}{}}, nil
+}
 
 // Add takes over two connections and returns at once. ended, which may be nil, is called once both are closed; it must not
 // wait. After an error nothing has happened to them.
@@ -55,9 +60,8 @@ func (r *Relay) Add(a, b *net.TCPConn, ended func(Ending)) error {
 func (r *Relay) run(p *pair) (sent [2]int64) {
 	var ways sync.WaitGroup
 	way := func(i int, to, from *net.TCPConn) {
-		n, err := io.Copy(to, from)
+		n, err := io.Copy(counted{to, r.Moved}, from)
 		sent[i] = n
-		r.sent.Add(n)
 		if err == nil {
 			to.CloseWrite()
 			return
@@ -72,6 +76,18 @@ func (r *Relay) run(p *pair) (sent [2]int64) {
 	return sent
 }
 
+// counted tells of the bytes that a connection takes.
+type counted struct {
+	to    *net.TCPConn
+	moved func(n int)
+}
+
+func (c counted) Write(b []byte) (int, error) {
+	n, err := c.to.Write(b)
+	c.moved(n)
+	return n, err
+}
+
 // abort resets both connections.
 func (p *pair) abort() {
 	if p.reset.Swap(true) {
@@ -81,13 +97,6 @@ func (p *pair) abort() {
 		c.SetLinger(0)
 		c.Close()
 	}
-}
-
-// Sent returns how many bytes have been passed on so far, and how many pairs there are.
-func (r *Relay) Sent() (bytes int64, pairs int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.sent.Load(), len(r.pairs)
 }
 
 // Close resets all pairs and waits until they have ended.

@@ -18,7 +18,7 @@ import (
 
 func newRelay(t testing.TB) *Relay {
 	t.Helper()
-	r, err := New(2)
+	r, err := New(Config{Threads: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,7 +233,7 @@ func TestBothWays(t *testing.T) {
 
 // Close resets what there is, and nothing is taken afterwards.
 func TestClose(t *testing.T) {
-	r, err := New(0)
+	r, err := New(Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -177,6 +177,8 @@ func (k *checker) interception() {
 			k.errorf(f.line, where+".target", "it is missing: give the address of the server behind the peer")
 		case f.Direct && k.behind(f.Target.Addr()):
 			k.errorf(f.line, where+".direct", "%v is behind a peer, and goes through its tunnel: leave direct out", f.Target)
+		case f.Direct && k.itself(f.Target) != "":
+			k.errorf(f.line, where+".target", "%v is this proxy itself, %s: connections would come back for ever; give the address of the server", f.Target, k.itself(f.Target))
 		case !f.Direct && !k.behind(f.Target.Addr()) && !k.failed("peers"):
 			k.errorf(f.line, where+".target", "%v is behind no peer: add its network to one, or write direct: true to pass bytes on from here as they are", f.Target)
 		}

@@ -36,6 +36,13 @@ func (l *listener) meets(o *listener) bool {
 	return l.port == o.port && (l.every || o.every || l.host == o.host || l.ip.IsValid() && l.ip == o.ip)
 }
 
+// takes reports whether a connection from this host to an address comes to l, as far as that is visible without asking the host.
+func (l *listener) takes(a netip.AddrPort) bool {
+	t := listenOn("", 0, netip.AddrPortFrom(a.Addr().Unmap(), a.Port()).String())
+	local := t.ip.IsLoopback() || t.ip.IsUnspecified() // which dials this host
+	return l.port == t.port && (l.every && local || t.ip.IsUnspecified() || l.host == t.host || l.ip.IsValid() && l.ip == t.ip)
+}
+
 // listeners returns the proxy's listeners that have a port.
 func (k *checker) listeners() []listener {
 	var all []listener
@@ -51,6 +58,16 @@ func (k *checker) listeners() []listener {
 		all = append(all, listenOn("admin", k.lines["admin"], k.Admin))
 	}
 	return all
+}
+
+// itself returns the name of the listener that a connection to a comes to, or "".
+func (k *checker) itself(a netip.AddrPort) string {
+	for _, l := range k.listeners() {
+		if l.takes(a) {
+			return l.where
+		}
+	}
+	return ""
 }
 
 // ports finds listeners of which the system would refuse one.

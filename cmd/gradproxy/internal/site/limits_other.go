@@ -4,5 +4,5 @@ package site
 
 import "log/slog"
 
-// maxConnections returns a number of intercepted connections that is never in the way.
-func maxConnections(*slog.Logger) int { return 1 << 14 }
+// limits returns numbers of connections and of pipes that are never in the way.
+func limits(*slog.Logger) (places, pipes int) { return 1 << 14, 0 }

@@ -33,6 +33,7 @@ type Site struct {
 	registry *prometheus.Registry
 	counts   *counts
 	places   int            // connections that the limit of descriptors leaves room for
+	pipes    int            // for those that are passed on
 	gate     intercept.Gate // to these
 
 	proxy    *proxy.Proxy
@@ -77,7 +78,7 @@ func (s *Site) open(c *config.Config) (err error) {
 			return err
 		}
 	}
-	s.places = max(maxConnections(s.log), 1)
+	s.places, s.pipes = limits(s.log)
 	s.gate = intercept.NewGate(s.places)
 	for _, f := range c.Forward {
 		forward, err := intercept.NewForward(f.Listen, f.Target, s.gate, s.log)
@@ -93,7 +94,7 @@ func (s *Site) open(c *config.Config) (err error) {
 	}
 	s.proxy, err = proxy.New(proxy.Config{
 		Open: s.openStream, Codecs: codecs.New, PeerCodecs: s.peerCodecs, Protocols: parsers.Protocols(), Settings: settings,
-		AsClient: asClient(c), Own: s.own(), Answer: c.Tunnel.Resume, Memory: c.Memory, Values: values(c), Residuals: c.State.Memory, Log: s.log, Metrics: proxy.NewMetrics(s.registry), Control: control(c),
+		AsClient: asClient(c), Own: s.own(), Places: s.gate, Pipes: s.pipes, Answer: c.Tunnel.Resume, Memory: c.Memory, Values: values(c), Residuals: c.State.Memory, Log: s.log, Metrics: proxy.NewMetrics(s.registry), Control: control(c),
 	})
 	if err != nil {
 		return err
