@@ -19,8 +19,9 @@ import (
 )
 
 // The benchmarks of passing on compare one gradproxy, whose forward is direct, with haproxy (option splice-request and
-// splice-response, and pipes of gradproxy's size: of 64 KiB, its own, it needs four times the calls) and with a plain relay in Go (io.Copy both ways, which splices too), each a process of its own. Rounds are
-// interleaved, medians are over the rounds, and "-of-haproxy" is the median of the quotients of a round. Clients and server
+// splice-response, and pipes of gradproxy's size: with 64 KiB, its own, it needs four times the calls) and with a plain relay in
+// Go (io.Copy both ways, which splices too), each a process of its own. Rounds are interleaved, medians are over the rounds, and
+// "-of-haproxy" is the median of the quotients of a round. Clients and server
 // are this process, which does not count.
 //
 //	go test ./cmd/gradproxy/internal/pair -run '^$' -bench Pass -benchtime 1x
