@@ -28,7 +28,7 @@ func TestUnderAnotherKernel(t *testing.T) {
 		Env:     []string{require.Variable + "=root,ip,tc,netem,fq"}, // there, none of the tests may be skipped
 		Timeout: 5 * time.Minute,
 	}
-	out := guest.Run(t, uml.TestBinary(t, "."), "-test.v", "-test.run=^(TestApplyDoesWhatThePlanPrints|TestKernelLinks|TestBPFLinks|"+
+	out := guest.Run(t, uml.TestBinary(t, "."), "-test.v", "-test.timeout=270s", "-test.run=^(TestApplyDoesWhatThePlanPrints|TestKernelLinks|TestBPFLinks|"+
 		"TestProgramLosesBySeed|TestProgramMarksBySeed|TestQueueHoldsItsBytes|TestChangeOfAProgram|TestProgramCountsSegments|TestProgramReadsPackets)$")
 	t.Log(out)
 }

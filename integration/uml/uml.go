@@ -61,11 +61,7 @@ func (g Guest) Run(t testing.TB, program string, args ...string) string {
 	kernel, modules := find(t)
 	job, dir := g.job(t, program, args, modules)
 
-	timeout := g.Timeout
-	if timeout == 0 {
-		timeout = 2 * time.Minute
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	ctx, cancel := context.WithTimeout(t.Context(), g.timeout())
 	defer cancel()
 	cmd := exec.CommandContext(ctx, kernel, g.commandLine(dir, job)...)
 	var console bytes.Buffer
@@ -76,9 +72,16 @@ func (g Guest) Run(t testing.TB, program string, args ...string) string {
 	cmd.WaitDelay = 5 * time.Second
 	err := runExactly(cmd)
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		t.Fatalf("the guest did not end within %v:\n%s", timeout, console.String())
+		t.Fatalf("the guest did not end within %v:\n%s", g.timeout(), console.String())
 	}
 	return verdict(t, console.String(), job.Nonce, err)
+}
+
+func (g Guest) timeout() time.Duration {
+	if g.Timeout == 0 {
+		return 2 * time.Minute
+	}
+	return g.Timeout
 }
 
 // runExactly runs a guest as a real-time process (sched(7)), so that its clock does not wait for the machine's other work,
@@ -93,7 +96,31 @@ func runExactly(cmd *exec.Cmd) error {
 	if err := <-started; err != nil {
 		return err
 	}
+	release, err := guard(cmd.Process.Pid)
+	if err != nil {
+		err = errors.Join(err, syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL))
+		return errors.Join(err, cmd.Wait())
+	}
+	defer release()
 	return cmd.Wait()
+}
+
+// guard adds a process to the group that kills all of it when this process ends, however it does, and on release. The kernel
+// alone (prctl(2), PR_SET_PDEATHSIG) would end only the group's first: the threads that a guest's processes run in stay.
+func guard(group int) (release func(), err error) {
+	watcher := exec.Command("sh", "-c", "read _; kill -KILL 0")
+	watcher.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: group}
+	alive, err := watcher.StdinPipe() // nobody writes to it: it is closed when its last owner has ended
+	if err != nil {
+		return nil, err
+	}
+	if err := watcher.Start(); err != nil {
+		return nil, err
+	}
+	return func() {
+		alive.Close()
+		_ = watcher.Wait() // it kills itself
+	}, nil
 }
 
 // A Job tells the guest's first process (integration/uml/init) what to do. It reads it from a file.
@@ -102,7 +129,8 @@ type Job struct {
 	Program []string // the program, as a path, and its arguments
 	Dir     string
 	Env     []string
-	Modules []string // files, each after those that it needs
+	Modules []string      // files, each after those that it needs
+	Timeout time.Duration // after which the guest powers off, whatever runs in it
 }
 
 // job writes the Job of a guest that is about to boot into a directory of its own.
@@ -125,6 +153,7 @@ func (g Guest) job(t testing.TB, program string, args []string, modules string) 
 		Dir:     dir,
 		Env:     append(append(os.Environ(), g.Env...), variable+"=1", "TMPDIR=/run/tmp"),
 		Modules: files,
+		Timeout: g.timeout(),
 	}
 	text, err := json.Marshal(job)
 	if err == nil {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -22,6 +23,10 @@ func main() {
 	if err := start(); err != nil {
 		fmt.Println("init:", err)
 	}
+	powerOff()
+}
+
+func powerOff() {
 	// Never restart: a user-mode kernel would execute itself again, for ever.
 	unix.Sync()
 	fmt.Println("init: power off:", unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF))
@@ -36,6 +41,10 @@ func start() error {
 	if err := json.Unmarshal(text, &job); err != nil {
 		return err
 	}
+	time.AfterFunc(job.Timeout, func() { // also where nobody is left to end the guest
+		fmt.Println("init: the guest's time is over:", job.Timeout)
+		powerOff()
+	})
 	if err := errors.Join(mountAll(), loadModules(job.Modules), loopbackUp()); err != nil {
 		return err
 	}
