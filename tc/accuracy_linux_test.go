@@ -47,7 +47,12 @@ func testLinks(t *testing.T, name, something string, plan backEnd) {
 	w := newBench(t)
 	has := support(t)
 	const trips = 15
-	bare := w.roundTrips(t, trips)[0] // what the kernel's path takes without a link on it
+	shortest := make([]time.Duration, 5)
+	for i := range shortest {
+		shortest[i] = w.roundTrips(t, trips)[0]
+	}
+	slices.Sort(shortest)
+	bare := shortest[2] // what the kernel's path takes without a link on it: all tries rest on it
 	for _, l := range []Link{
 		{Rate: mbit(20)},
 		{Rate: mbit(10), Delay: 10 * time.Millisecond},
