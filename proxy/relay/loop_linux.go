@@ -181,8 +181,12 @@ func (l *loop) lend() *pipe {
 		l.scant--
 		return nil
 	}
-	if l.relay.pipes.Add(1) <= int64(l.relay.Pipes) {
-		if p := newPipe(); p != nil {
+	if n := l.relay.pipes.Add(1); n <= int64(l.relay.Pipes) {
+		size := pipeSize
+		if n <= wide {
+			size = wideSize
+		}
+		if p := newPipe(size); p != nil {
 			return p
 		}
 	}

@@ -37,6 +37,8 @@ type ability struct{ read, write, hung bool }
 const (
 	bufSize  = 64 << 10  // bytes that are read at once until more seem to come
 	pipeSize = 256 << 10 // bytes of a pipe, if the kernel allows as much
+	wideSize = 1 << 20   // bytes of the first few: one that moves much saves calls, and wakes fewer threads
+	wide     = 16        // pipes of that size: a user without privileges gets small ones beyond 64 MiB in all (pipe(7))
 	turnSize = 4 << 20   // bytes that a direction may move before it is another's turn
 	maxSpare = 16        // empty pipes that a thread keeps
 	maxThin  = 16        // times that little comes before it is no bulk any more
@@ -133,7 +135,7 @@ func (p *pair) step(l *loop, i int) (moved int, ok bool) {
 // fill moves bytes into the pipe, which is empty.
 func (p *pair) fill(i int) (ok bool) {
 	d := &p.dir[i]
-	n, e := splice(p.fd[i], d.pipe.w, pipeSize)
+	n, e := splice(p.fd[i], d.pipe.w, wideSize)
 	switch {
 	case e == 0 && n > 0:
 		d.held = n
@@ -255,19 +257,20 @@ func splice(from, to, n int) (int, unix.Errno) {
 // A pipe is one that bytes are spliced through.
 type pipe struct{ r, w int }
 
-// newPipe returns nil if there are no more descriptors, or only pipes that are smaller than what copying moves at once: a user
-// without privileges gets one page or two once all his pipes have more than fs.pipe-user-pages-soft (pipe(7)).
-func newPipe() *pipe {
+// newPipe returns a pipe of size bytes, or of what the kernel allows. It returns nil if there are no more descriptors, or only
+// pipes that are smaller than what copying moves at once: a user without privileges gets one page or two once all his pipes have
+// more than fs.pipe-user-pages-soft (pipe(7)).
+func newPipe(size int) *pipe {
 	var fds [2]int
 	if unix.Pipe2(fds[:], unix.O_CLOEXEC|unix.O_NONBLOCK) != nil {
 		return nil
 	}
 	p := &pipe{fds[0], fds[1]}
-	size, err := unix.FcntlInt(uintptr(p.w), unix.F_SETPIPE_SZ, pipeSize)
+	got, err := unix.FcntlInt(uintptr(p.w), unix.F_SETPIPE_SZ, size)
 	if err != nil {
-		size, err = unix.FcntlInt(uintptr(p.w), unix.F_GETPIPE_SZ, 0)
+		got, err = unix.FcntlInt(uintptr(p.w), unix.F_GETPIPE_SZ, 0)
 	}
-	if err != nil || size < bufSize {
+	if err != nil || got < bufSize {
 		p.close()
 		return nil
 	}

@@ -49,7 +49,7 @@ func page(t *testing.T, r *Relay, each int) {
 	t.Helper()
 	for _, l := range r.loops {
 		for range each {
-			p := newPipe()
+			p := newPipe(pipeSize)
 			if p == nil {
 				t.Fatal("there are no pipes")
 			}
@@ -86,7 +86,7 @@ func TestNoPipes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Setrlimit(unix.RLIMIT_NOFILE, &limit)
-	if newPipe() != nil {
+	if newPipe(pipeSize) != nil {
 		t.Fatal("there is a pipe")
 	}
 	arrives(t, client, server, ended, 4<<20)

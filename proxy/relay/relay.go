@@ -8,7 +8,7 @@
 // What a relay promises:
 //
 //   - Every byte arrives once and in order. What one connection does not take the other is not asked for: beside the kernel's
-//     buffers of the two at most a pipe's bytes wait (pipeSize), or those that were read at once (bufSize).
+//     buffers of the two at most a pipe's bytes wait (pipeSize, of the first few wideSize), or those that were read at once (bufSize).
 //   - Where the kernel has no pipe to give, or only small ones, bytes are copied: nothing but speed is lost.
 //   - A FIN is passed on as a FIN, behind the last byte; the other direction goes on for as long as it likes.
 //   - A reset is passed on as a reset, behind the bytes that came before it, as far as the other connection takes them.
