@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"unsafe"
 
 	"github.com/gradproxy/gradproxy/tensor"
 )
@@ -45,7 +46,7 @@ type memory struct {
 
 	mu       sync.Mutex
 	residual []float32     // by element; zero where nothing is owed
-	last     []byte        // the last value, as far as it came
+	last     []byte        // what is kept of the last value (tensor.Keep), as far as it came
 	values   int           // how many have come
 	blocks   []blockMemory // of which last holds a value: in order, none over another
 }
@@ -69,14 +70,22 @@ func newMemories(limit int64, lost func(n int)) *memories {
 
 // cost returns the bytes that a tensor's memory takes at most: residual, last value, blocks (24 bytes each), and itself.
 func cost(d tensor.DType, size int) int64 {
-	return 4*int64(size/d.Size()) + int64(size) + 24*int64(mostBlocks(size)) + 512
+	return 4*int64(size/d.Size()) + int64(tensor.KeptSize(d, size)) + 24*int64(mostBlocks(size)) + 512
 }
 
 func (m *memory) cost() int64 { return cost(m.dtype, m.size) }
 
 // newMemory returns an empty memory.
 func (ms *memories) newMemory(k memoryKey, d tensor.DType, size int, lasts bool) *memory {
-	return &memory{memoryKey: k, dtype: d, size: size, lasts: lasts, among: ms, residual: largePages(make([]float32, size/d.Size())), last: largePages(make([]byte, size))}
+	m := &memory{memoryKey: k, dtype: d, size: size, lasts: lasts, among: ms}
+	m.residual, m.last = together(size/d.Size(), tensor.KeptSize(d, size))
+	return m
+}
+
+// together returns memory for floats and bytes that lies side by side, in as few pages as can be.
+func together(floats, bytes int) ([]float32, []byte) {
+	v := largePages(make([]float32, floats+(bytes+3)/4))
+	return v[:floats:floats], unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v[floats:]))), bytes)
 }
 
 // of returns the memory of t, which is new if there was none or if size or type have changed. It is nil if t alone is
@@ -203,16 +212,16 @@ func (m *memory) begin(every int) (pays bool) {
 func (m *memory) check(off int, block []byte) (plausible, first bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	last := m.last[off : off+len(block)]
+	last := m.last[tensor.KeptSize(m.dtype, off):tensor.KeptSize(m.dtype, off+len(block))]
 	b := m.block(off, len(block))
 	if b == nil {
 		b, first = m.cut(off, len(block))
 	}
-	if b != nil && !first {
-		plausible = b.trust.Check(m.dtype, block, last)
+	if b == nil || first {
+		tensor.Keep(m.dtype, last, block)
+		return false, first
 	}
-	copy(last, block)
-	return plausible, first
+	return b.trust.CheckKept(m.dtype, block, last), false
 }
 
 // from returns the place of the first block that ends after off.

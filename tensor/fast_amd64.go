@@ -22,6 +22,31 @@ func (s *sums) tiles(x, y []float32) bool {
 	return true
 }
 
+// cutTiles does what plainCut does, for at least sumLanes values; false: there is no kernel for this processor.
+func (s *sums) cutTiles(x []float32, y []byte) bool {
+	switch {
+	case hasAVX512:
+		sumsCutAVX512(&x[0], &y[0], len(x), (*[5]float32)(s))
+	case hasAVX2:
+		sumsCutAVX2(&x[0], &y[0], len(x), (*[5]float32)(s))
+	default:
+		return false
+	}
+	return true
+}
+
+// cutTiles does what cut does for the first n values.
+func cutTiles(dst []byte, src []float32) (n int) {
+	switch n = tiles(len(src)); {
+	case n == 0:
+	case hasAVX512:
+		cutAVX512(&dst[0], &src[0], n)
+	default:
+		cutAVX2(&dst[0], &src[0], n)
+	}
+	return n
+}
+
 // tiles returns how many of n values the kernels between float32 and 16 bits take.
 func tiles(n int) int {
 	const tile = 32

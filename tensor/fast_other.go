@@ -4,7 +4,10 @@ package tensor
 
 // There are no kernels.
 
-func (s *sums) tiles(_, _ []float32) bool { return false }
+func (s *sums) tiles(_, _ []float32) bool           { return false }
+func (s *sums) cutTiles(_ []float32, _ []byte) bool { return false }
+
+func cutTiles([]byte, []float32) (n int) { return 0 }
 
 func widenBrainTiles([]float32, []byte) (n int)          { return 0 }
 func widenHalfTiles([]float32, []byte) (n int)           { return 0 }

@@ -14,6 +14,26 @@ func sumsAVX2(x *float32, y *float32, n int, to *[5]float32)
 //go:noescape
 func sumsAVX512(x *float32, y *float32, n int, to *[5]float32)
 
+// sumsCutAVX2 is sumsAVX2 for values of which y has the upper 16 bits.
+//
+//go:noescape
+func sumsCutAVX2(x *float32, y *byte, n int, to *[5]float32)
+
+// sumsCutAVX512 is sumsAVX512 for values of which y has the upper 16 bits.
+//
+//go:noescape
+func sumsCutAVX512(x *float32, y *byte, n int, to *[5]float32)
+
+// cutAVX2 sets dst to the upper 16 bits of n values, a positive multiple of 16.
+//
+//go:noescape
+func cutAVX2(dst *byte, src *float32, n int)
+
+// cutAVX512 sets dst to the upper 16 bits of n values, a positive multiple of 16.
+//
+//go:noescape
+func cutAVX512(dst *byte, src *float32, n int)
+
 // widenBrainAVX2 is widenBrain for n values, a positive multiple of 32.
 //
 //go:noescape

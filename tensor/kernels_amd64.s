@@ -180,6 +180,225 @@ loop2:
 	VZEROUPPER
 	RET
 
+// func sumsCutAVX2(x *float32, y *byte, n int, to *[5]float32)
+// Requires: AVX, AVX2, MMX+
+TEXT ·sumsCutAVX2(SB), NOSPLIT, $0-32
+	MOVQ         x+0(FP), AX
+	MOVQ         y+8(FP), CX
+	MOVQ         n+16(FP), DX
+	MOVQ         to+24(FP), BX
+	MOVL         $0x7fffffff, SI
+	VMOVD        SI, X0
+	VPBROADCASTD X0, Y0
+	VPXOR        Y1, Y1, Y1
+	VPXOR        Y2, Y2, Y2
+	VPXOR        Y3, Y3, Y3
+	VPXOR        Y4, Y4, Y4
+	VPXOR        Y5, Y5, Y5
+	VPXOR        Y6, Y6, Y6
+	VPXOR        Y7, Y7, Y7
+	VPXOR        Y8, Y8, Y8
+	VPXOR        Y9, Y9, Y9
+	VPXOR        Y10, Y10, Y10
+
+loop3:
+	PREFETCHT0   4096(CX)
+	VMOVUPS      (AX), Y11
+	VPMOVZXWD    (CX), Y12
+	VPSLLD       $0x10, Y12, Y12
+	VMULPS       Y11, Y11, Y13
+	VADDPS       Y13, Y1, Y1
+	VMULPS       Y12, Y12, Y13
+	VADDPS       Y13, Y2, Y2
+	VMULPS       Y11, Y12, Y13
+	VADDPS       Y13, Y3, Y3
+	VPAND        Y0, Y11, Y11
+	VADDPS       Y11, Y4, Y4
+	VPAND        Y0, Y12, Y12
+	VADDPS       Y12, Y5, Y5
+	VMOVUPS      32(AX), Y11
+	VPMOVZXWD    16(CX), Y12
+	VPSLLD       $0x10, Y12, Y12
+	VMULPS       Y11, Y11, Y13
+	VADDPS       Y13, Y6, Y6
+	VMULPS       Y12, Y12, Y13
+	VADDPS       Y13, Y7, Y7
+	VMULPS       Y11, Y12, Y13
+	VADDPS       Y13, Y8, Y8
+	VPAND        Y0, Y11, Y11
+	VADDPS       Y11, Y9, Y9
+	VPAND        Y0, Y12, Y12
+	VADDPS       Y12, Y10, Y10
+	ADDQ         $0x00000040, AX
+	ADDQ         $0x00000020, CX
+	SUBQ         $0x00000010, DX
+	JNZ          loop3
+	VADDPS       Y6, Y1, Y1
+	VEXTRACTF128 $0x01, Y1, X0
+	VADDPS       X0, X1, X1
+	VPSHUFD      $0x4e, X1, X0
+	VADDPS       X0, X1, X1
+	VPSHUFD      $0xb1, X1, X0
+	VADDPS       X0, X1, X1
+	VMOVSS       X1, (BX)
+	VADDPS       Y7, Y2, Y2
+	VEXTRACTF128 $0x01, Y2, X0
+	VADDPS       X0, X2, X2
+	VPSHUFD      $0x4e, X2, X0
+	VADDPS       X0, X2, X2
+	VPSHUFD      $0xb1, X2, X0
+	VADDPS       X0, X2, X2
+	VMOVSS       X2, 4(BX)
+	VADDPS       Y8, Y3, Y3
+	VEXTRACTF128 $0x01, Y3, X0
+	VADDPS       X0, X3, X3
+	VPSHUFD      $0x4e, X3, X0
+	VADDPS       X0, X3, X3
+	VPSHUFD      $0xb1, X3, X0
+	VADDPS       X0, X3, X3
+	VMOVSS       X3, 8(BX)
+	VADDPS       Y9, Y4, Y4
+	VEXTRACTF128 $0x01, Y4, X0
+	VADDPS       X0, X4, X4
+	VPSHUFD      $0x4e, X4, X0
+	VADDPS       X0, X4, X4
+	VPSHUFD      $0xb1, X4, X0
+	VADDPS       X0, X4, X4
+	VMOVSS       X4, 12(BX)
+	VADDPS       Y10, Y5, Y5
+	VEXTRACTF128 $0x01, Y5, X0
+	VADDPS       X0, X5, X5
+	VPSHUFD      $0x4e, X5, X0
+	VADDPS       X0, X5, X5
+	VPSHUFD      $0xb1, X5, X0
+	VADDPS       X0, X5, X5
+	VMOVSS       X5, 16(BX)
+	VZEROUPPER
+	RET
+
+// func sumsCutAVX512(x *float32, y *byte, n int, to *[5]float32)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·sumsCutAVX512(SB), NOSPLIT, $0-32
+	MOVQ         x+0(FP), AX
+	MOVQ         y+8(FP), CX
+	MOVQ         n+16(FP), DX
+	MOVQ         to+24(FP), BX
+	MOVL         $0x7fffffff, SI
+	VMOVD        SI, X0
+	VPBROADCASTD X0, Z0
+	VPXORD       Z1, Z1, Z1
+	VPXORD       Z2, Z2, Z2
+	VPXORD       Z3, Z3, Z3
+	VPXORD       Z4, Z4, Z4
+	VPXORD       Z5, Z5, Z5
+
+loop4:
+	PREFETCHT0    4096(CX)
+	VMOVUPS       (AX), Z6
+	VPMOVZXWD     (CX), Z7
+	VPSLLD        $0x10, Z7, Z7
+	VMULPS        Z6, Z6, Z8
+	VADDPS        Z8, Z1, Z1
+	VMULPS        Z7, Z7, Z8
+	VADDPS        Z8, Z2, Z2
+	VMULPS        Z6, Z7, Z8
+	VADDPS        Z8, Z3, Z3
+	VPANDD        Z0, Z6, Z6
+	VADDPS        Z6, Z4, Z4
+	VPANDD        Z0, Z7, Z7
+	VADDPS        Z7, Z5, Z5
+	ADDQ          $0x00000040, AX
+	ADDQ          $0x00000020, CX
+	SUBQ          $0x00000010, DX
+	JNZ           loop4
+	VEXTRACTF64X4 $0x01, Z1, Y0
+	VADDPS        Y0, Y1, Y1
+	VEXTRACTF128  $0x01, Y1, X0
+	VADDPS        X0, X1, X1
+	VPSHUFD       $0x4e, X1, X0
+	VADDPS        X0, X1, X1
+	VPSHUFD       $0xb1, X1, X0
+	VADDPS        X0, X1, X1
+	VMOVSS        X1, (BX)
+	VEXTRACTF64X4 $0x01, Z2, Y0
+	VADDPS        Y0, Y2, Y2
+	VEXTRACTF128  $0x01, Y2, X0
+	VADDPS        X0, X2, X2
+	VPSHUFD       $0x4e, X2, X0
+	VADDPS        X0, X2, X2
+	VPSHUFD       $0xb1, X2, X0
+	VADDPS        X0, X2, X2
+	VMOVSS        X2, 4(BX)
+	VEXTRACTF64X4 $0x01, Z3, Y0
+	VADDPS        Y0, Y3, Y3
+	VEXTRACTF128  $0x01, Y3, X0
+	VADDPS        X0, X3, X3
+	VPSHUFD       $0x4e, X3, X0
+	VADDPS        X0, X3, X3
+	VPSHUFD       $0xb1, X3, X0
+	VADDPS        X0, X3, X3
+	VMOVSS        X3, 8(BX)
+	VEXTRACTF64X4 $0x01, Z4, Y0
+	VADDPS        Y0, Y4, Y4
+	VEXTRACTF128  $0x01, Y4, X0
+	VADDPS        X0, X4, X4
+	VPSHUFD       $0x4e, X4, X0
+	VADDPS        X0, X4, X4
+	VPSHUFD       $0xb1, X4, X0
+	VADDPS        X0, X4, X4
+	VMOVSS        X4, 12(BX)
+	VEXTRACTF64X4 $0x01, Z5, Y0
+	VADDPS        Y0, Y5, Y5
+	VEXTRACTF128  $0x01, Y5, X0
+	VADDPS        X0, X5, X5
+	VPSHUFD       $0x4e, X5, X0
+	VADDPS        X0, X5, X5
+	VPSHUFD       $0xb1, X5, X0
+	VADDPS        X0, X5, X5
+	VMOVSS        X5, 16(BX)
+	VZEROUPPER
+	RET
+
+// func cutAVX2(dst *byte, src *float32, n int)
+// Requires: AVX, AVX2
+TEXT ·cutAVX2(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ n+16(FP), DX
+
+loop5:
+	VMOVDQU   (CX), Y0
+	VPSRLD    $0x10, Y0, Y0
+	VMOVDQU   32(CX), Y1
+	VPSRLD    $0x10, Y1, Y1
+	VPACKUSDW Y1, Y0, Y0
+	VPERMQ    $0xd8, Y0, Y0
+	VMOVDQU   Y0, (AX)
+	ADDQ      $0x00000040, CX
+	ADDQ      $0x00000020, AX
+	SUBQ      $0x00000010, DX
+	JNZ       loop5
+	VZEROUPPER
+	RET
+
+// func cutAVX512(dst *byte, src *float32, n int)
+// Requires: AVX, AVX512F
+TEXT ·cutAVX512(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ n+16(FP), DX
+
+loop6:
+	VMOVDQU64 (CX), Z0
+	VPSRLD    $0x10, Z0, Z0
+	VPMOVDW   Z0, (AX)
+	ADDQ      $0x00000040, CX
+	ADDQ      $0x00000020, AX
+	SUBQ      $0x00000010, DX
+	JNZ       loop6
+	VZEROUPPER
+	RET
+
 // func widenBrainAVX2(dst *float32, src *byte, n int)
 // Requires: AVX, AVX2
 TEXT ·widenBrainAVX2(SB), NOSPLIT, $0-24
@@ -187,7 +406,7 @@ TEXT ·widenBrainAVX2(SB), NOSPLIT, $0-24
 	MOVQ src+8(FP), CX
 	MOVQ n+16(FP), DX
 
-loop3:
+loop7:
 	VPMOVZXWD (CX), Y0
 	VPSLLD    $0x10, Y0, Y0
 	VMOVDQU   Y0, (AX)
@@ -203,7 +422,7 @@ loop3:
 	ADDQ      $0x00000040, CX
 	ADDQ      $0x00000080, AX
 	SUBQ      $0x00000020, DX
-	JNZ       loop3
+	JNZ       loop7
 	VZEROUPPER
 	RET
 
@@ -215,7 +434,7 @@ TEXT ·narrowBrainAVX2(SB), NOSPLIT, $0-28
 	MOVQ         n+16(FP), DX
 	VBROADCASTSS most+24(FP), Y0
 
-loop4:
+loop8:
 	VMOVDQU   (CX), Y1
 	VPAND     all2147483647<>+0(SB), Y1, Y2
 	VMOVDQU   all2139095040<>+0(SB), Y3
@@ -293,7 +512,7 @@ loop4:
 	ADDQ      $0x00000080, CX
 	ADDQ      $0x00000040, AX
 	SUBQ      $0x00000020, DX
-	JNZ       loop4
+	JNZ       loop8
 	VZEROUPPER
 	RET
 
@@ -366,7 +585,7 @@ TEXT ·roundBrainAVX2(SB), NOSPLIT, $0-16
 	VMOVD        DX, X0
 	VPBROADCASTD X0, Y0
 
-loop5:
+loop9:
 	VMOVDQU   (AX), Y1
 	VPAND     all2147483647<>+0(SB), Y1, Y2
 	VMOVDQU   all2139095040<>+0(SB), Y3
@@ -445,7 +664,7 @@ loop5:
 	VMOVDQU   Y1, 96(AX)
 	ADDQ      $0x00000080, AX
 	SUBQ      $0x00000020, CX
-	JNZ       loop5
+	JNZ       loop9
 	VZEROUPPER
 	RET
 
@@ -456,7 +675,7 @@ TEXT ·widenHalfAVX2(SB), NOSPLIT, $0-24
 	MOVQ src+8(FP), CX
 	MOVQ n+16(FP), DX
 
-loop6:
+loop10:
 	VPMOVZXWD (CX), Y0
 	VPSLLD    $0x10, Y0, Y4
 	VPAND     all2147483648<>+0(SB), Y4, Y4
@@ -532,7 +751,7 @@ loop6:
 	ADDQ      $0x00000040, CX
 	ADDQ      $0x00000080, AX
 	SUBQ      $0x00000020, DX
-	JNZ       loop6
+	JNZ       loop10
 	VZEROUPPER
 	RET
 
@@ -604,7 +823,7 @@ TEXT ·narrowHalfAVX2(SB), NOSPLIT, $0-28
 	MOVQ         n+16(FP), DX
 	VBROADCASTSS most+24(FP), Y0
 
-loop7:
+loop11:
 	VMOVDQU   (CX), Y1
 	VPAND     all2147483647<>+0(SB), Y1, Y2
 	VMOVDQU   all2139095040<>+0(SB), Y3
@@ -730,7 +949,7 @@ loop7:
 	ADDQ      $0x00000080, CX
 	ADDQ      $0x00000040, AX
 	SUBQ      $0x00000020, DX
-	JNZ       loop7
+	JNZ       loop11
 	VZEROUPPER
 	RET
 
@@ -813,7 +1032,7 @@ TEXT ·roundHalfAVX2(SB), NOSPLIT, $0-16
 	VMOVD        DX, X0
 	VPBROADCASTD X0, Y0
 
-loop8:
+loop12:
 	VMOVDQU   (AX), Y1
 	VPAND     all2147483647<>+0(SB), Y1, Y2
 	VMOVDQU   all2139095040<>+0(SB), Y3
@@ -1000,7 +1219,7 @@ loop8:
 	VMOVDQU   Y1, 96(AX)
 	ADDQ      $0x00000080, AX
 	SUBQ      $0x00000020, CX
-	JNZ       loop8
+	JNZ       loop12
 	VZEROUPPER
 	RET
 
@@ -1011,7 +1230,7 @@ TEXT ·widenBrainAVX512(SB), NOSPLIT, $0-24
 	MOVQ src+8(FP), CX
 	MOVQ n+16(FP), DX
 
-loop9:
+loop13:
 	VPMOVZXWD (CX), Z0
 	VPSLLD    $0x10, Z0, Z0
 	VMOVDQU64 Z0, (AX)
@@ -1021,7 +1240,7 @@ loop9:
 	ADDQ      $0x00000040, CX
 	ADDQ      $0x00000080, AX
 	SUBQ      $0x00000020, DX
-	JNZ       loop9
+	JNZ       loop13
 	VZEROUPPER
 	RET
 
@@ -1051,7 +1270,7 @@ TEXT ·narrowBrainAVX512(SB), NOSPLIT, $0-28
 	VMOVD        BX, X6
 	VPBROADCASTD X6, Z6
 
-loop10:
+loop14:
 	VMOVDQU64  (CX), Z7
 	VPANDD     Z2, Z7, Z8
 	VPCMPD     $0x06, Z0, Z8, K1
@@ -1083,7 +1302,7 @@ loop10:
 	ADDQ       $0x00000080, CX
 	ADDQ       $0x00000040, AX
 	SUBQ       $0x00000020, DX
-	JNZ        loop10
+	JNZ        loop14
 	VZEROUPPER
 	RET
 
@@ -1114,7 +1333,7 @@ TEXT ·roundBrainAVX512(SB), NOSPLIT, $0-16
 	VMOVD        DX, X6
 	VPBROADCASTD X6, Z6
 
-loop11:
+loop15:
 	VMOVDQU64  (AX), Z7
 	VPANDD     Z2, Z7, Z8
 	VPCMPD     $0x06, Z0, Z8, K1
@@ -1149,7 +1368,7 @@ loop11:
 	VMOVDQU64  Z7, 64(AX)
 	ADDQ       $0x00000080, AX
 	SUBQ       $0x00000020, CX
-	JNZ        loop11
+	JNZ        loop15
 	VZEROUPPER
 	RET
 
@@ -1160,7 +1379,7 @@ TEXT ·widenHalfAVX512(SB), NOSPLIT, $0-24
 	MOVQ src+8(FP), CX
 	MOVQ n+16(FP), DX
 
-loop12:
+loop16:
 	VCVTPH2PS (CX), Z0
 	VMOVDQU64 Z0, (AX)
 	VCVTPH2PS 32(CX), Z0
@@ -1168,7 +1387,7 @@ loop12:
 	ADDQ      $0x00000040, CX
 	ADDQ      $0x00000080, AX
 	SUBQ      $0x00000020, DX
-	JNZ       loop12
+	JNZ       loop16
 	VZEROUPPER
 	RET
 
@@ -1189,7 +1408,7 @@ TEXT ·narrowHalfAVX512(SB), NOSPLIT, $0-28
 	VMOVD        BX, X3
 	VPBROADCASTD X3, Z3
 
-loop13:
+loop17:
 	VMOVDQU64  (CX), Z4
 	VPANDD     Z2, Z4, Z5
 	VPCMPD     $0x06, Z0, Z5, K1
@@ -1207,7 +1426,7 @@ loop13:
 	ADDQ       $0x00000080, CX
 	ADDQ       $0x00000040, AX
 	SUBQ       $0x00000020, DX
-	JNZ        loop13
+	JNZ        loop17
 	VZEROUPPER
 	RET
 
@@ -1229,7 +1448,7 @@ TEXT ·roundHalfAVX512(SB), NOSPLIT, $0-16
 	VMOVD        DX, X3
 	VPBROADCASTD X3, Z3
 
-loop14:
+loop18:
 	VMOVDQU64  (AX), Z4
 	VPANDD     Z2, Z4, Z5
 	VPCMPD     $0x06, Z0, Z5, K1
@@ -1248,6 +1467,6 @@ loop14:
 	VMOVDQU64  Z4, 64(AX)
 	ADDQ       $0x00000080, AX
 	SUBQ       $0x00000020, CX
-	JNZ        loop14
+	JNZ        loop18
 	VZEROUPPER
 	RET

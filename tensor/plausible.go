@@ -47,8 +47,16 @@ type Trust struct {
 
 // Check reports whether block may be coded with loss, last being the value before it. Without anything to compare (last
 // is nil or of another length, or one of them is zero or not finite) it may not, and trust stays as it is.
-func (t *Trust) Check(d DType, block, last []byte) bool {
-	c, ok := compare(d, block, last)
+func (t *Trust) Check(d DType, block, last []byte) bool { return t.judge(compare(d, block, last)) }
+
+// CheckKept is Check where kept has what Keep kept of the value before, and has it keep block in its place: unless that is of
+// another length, whatever comes of the comparison. block is read only.
+func (t *Trust) CheckKept(d DType, block, kept []byte) bool {
+	return t.judge(compareKept(d, block, kept))
+}
+
+// judge is Check once c is what there is to compare, if there is: ok.
+func (t *Trust) judge(c change, ok bool) bool {
 	switch {
 	case !ok:
 		return false
@@ -107,8 +115,13 @@ func compare(d DType, block, last []byte) (change, bool) {
 		c = compareWide(d, block, last)
 	}
 	c.n = len(block) / d.Size()
+	return c, c.known()
+}
+
+// known reports whether two values were there, finite ones.
+func (c change) known() bool {
 	sum := c.norm + c.last + c.diff
-	return c, c.norm > 0 && c.last > 0 && !math.IsInf(sum, 0) && !math.IsNaN(sum)
+	return c.norm > 0 && c.last > 0 && !math.IsInf(sum, 0) && !math.IsNaN(sum)
 }
 
 // SquaredNorms returns the sums of the squares of x and of as many values of y, to about six digits.
@@ -126,18 +139,25 @@ const pieceLen = 512
 func (c *change) add(x, y []float32) {
 	for len(x) > 0 {
 		n := min(len(x), pieceLen)
-		s := sumsOf(x[:n], y[:n])
-		if norm, last := s[ofX], s[ofY]; !inRange(norm) || !inRange(last) {
+		if !c.addSums(sumsOf(x[:n], y[:n])) {
 			c.addWide(x[:n], y[:n])
-		} else {
-			c.norm += float64(norm)
-			c.last += float64(last)
-			c.abs += float64(s[ofMagnitude])
-			c.lastAbs += float64(s[ofLastMagnitude])
-			c.diff += max(0, float64(norm)+float64(last)-2*float64(s[ofProduct]))
 		}
 		x, y = x[n:], y[n:]
 	}
+}
+
+// addSums adds those of a piece; false: they are not precise.
+func (c *change) addSums(s sums) bool {
+	norm, last := s[ofX], s[ofY]
+	if !inRange(norm) || !inRange(last) {
+		return false
+	}
+	c.norm += float64(norm)
+	c.last += float64(last)
+	c.abs += float64(s[ofMagnitude])
+	c.lastAbs += float64(s[ofLastMagnitude])
+	c.diff += max(0, float64(norm)+float64(last)-2*float64(s[ofProduct]))
+	return true
 }
 
 // inRange reports whether a sum of squares is precise in float32.

@@ -24,15 +24,20 @@ func sumsOf(x, y []float32) (s sums) {
 	if n > 0 && !s.tiles(x[:n], y[:n]) {
 		s.plain(x[:n], y[:n])
 	}
-	for i := n; i < len(x); i++ {
-		a, b := x[i], y[i]
+	s.rest(x[n:], y[n:])
+	return s
+}
+
+// rest adds the last values, of which there are too few for all lanes.
+func (s *sums) rest(x, y []float32) {
+	for i, a := range x {
+		b := y[i]
 		s[ofX] += float32(a * a)
 		s[ofY] += float32(b * b)
 		s[ofProduct] += float32(a * b)
 		s[ofMagnitude] += abs(a)
 		s[ofLastMagnitude] += abs(b)
 	}
-	return s
 }
 
 // plain is the kernels' twin in Go: it sets s to the sums of x and y, of which there is a multiple of sumLanes.

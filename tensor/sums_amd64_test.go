@@ -3,6 +3,7 @@
 package tensor
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math"
 	"math/rand/v2"
@@ -42,6 +43,52 @@ func FuzzSums(f *testing.F) {
 				if got[i] != want[i] && (got[i] == got[i] || want[i] == want[i]) { // one NaN is like another
 					t.Errorf("%s: sums of %d values are %v, in Go %v", k.name, n, got, want)
 				}
+			}
+		}
+	})
+}
+
+// FuzzCutSums does the same with the kernels for values of which the upper halves are kept, and with those that keep them.
+func FuzzCutSums(f *testing.F) {
+	for n := range 6 {
+		b := make([]byte, 384*n)
+		rand.NewChaCha8([32]byte{byte(n)}).Read(b)
+		f.Add(b, byte(n))
+	}
+	f.Fuzz(func(t *testing.T, b []byte, shift byte) {
+		n := min(len(b)/6, keptPiece) &^ (sumLanes - 1)
+		if n == 0 {
+			return
+		}
+		x := make([]float32, int(shift%sumLanes)+n)[shift%sumLanes:]
+		for i := range x {
+			x[i] = math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:]))
+		}
+		y := append(make([]byte, shift), b[4*n:6*n]...)[shift:]
+		var want sums
+		want.plainCut(x, y)
+		kept := make([]byte, 2*n)
+		plainCut(kept, x)
+		for _, k := range []struct {
+			name string
+			has  bool
+			sums func(x *float32, y *byte, n int, to *[5]float32)
+			cut  func(dst *byte, src *float32, n int)
+		}{{"AVX2", hasAVX2, sumsCutAVX2, cutAVX2}, {"AVX512", hasAVX512, sumsCutAVX512, cutAVX512}} {
+			if !k.has {
+				continue
+			}
+			var got sums
+			k.sums(&x[0], &y[0], n, (*[5]float32)(&got))
+			for i := range got {
+				if got[i] != want[i] && (got[i] == got[i] || want[i] == want[i]) { // one NaN is like another
+					t.Errorf("%s: sums of %d values are %v, in Go %v", k.name, n, got, want)
+				}
+			}
+			room := make([]byte, int(shift)+2*n+1)
+			k.cut(&room[shift], &x[0], n)
+			if !bytes.Equal(room[shift:][:2*n], kept) || room[int(shift)+2*n] != 0 {
+				t.Errorf("%s: of % x is kept % x, in Go % x", k.name, x, room[shift:], kept)
 			}
 		}
 	})
