@@ -52,7 +52,7 @@
 //
 // Sums are float32's: S(a) + S(b) has the bits of S(a+b) where no sum is rounded (integers below 2^24, say), and
 // elsewhere differs in their rounding. Time: O(r) a coordinate. Memory: 4·r·c bytes; hashes up to 384 KiB, shared;
-// scratch of Insert 8 or 128 KiB and of Query 16·r or 256·r KiB, the larger ones for tables of more than 1 MiB.
+// scratch of Insert 64 or 128 KiB and of Query 16·r or 256·r KiB, the larger ones for tables of more than 1 MiB.
 //
 // [Charikar, Chen and Farach-Colton]: https://doi.org/10.1007/3-540-45465-9_59
 // [Ivkin et al.]: https://arxiv.org/abs/1903.04488

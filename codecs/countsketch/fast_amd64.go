@@ -4,9 +4,11 @@ package countsketch
 
 import "github.com/gradproxy/gradproxy/codecs/internal/asm"
 
+// tile is how many coordinates kernels take at a time.
+const tile = 16
+
 // tiles returns the tier whose kernels to use, and for how many of n coordinates.
 func tiles(n int) (asm.Tier, int) {
-	const tile = 16
 	tier := asm.Use()
 	if tier < asm.AVX2 {
 		return tier, 0
@@ -15,18 +17,67 @@ func tiles(n int) (asm.Tier, int) {
 }
 
 // insertTiles does what insert does for the first n coordinates.
-func insertTiles(row, x []float32, signs []uint16, r int, key, mul uint64) (n int) {
-	tier, n := tiles(len(x))
-	if n == 0 {
+func insertTiles(row, x []float32, signs []uint16, r int, key, mul uint64, o order) (n int) {
+	k := inserter{tier: asm.Use(), row: row, r: r, mul: mul}
+	if k.tier < asm.AVX2 {
 		return 0
 	}
-	c, up := uint64(len(row)), uint64(31-r)
-	if tier < asm.AVX512 {
-		insertAVX2(&row[0], &x[0], &signs[0], n, key, mul, c, up)
-	} else {
-		insertAVX512(&row[0], &x[0], &signs[0], n, key, mul, c, up)
+	if o.runs == 0 {
+		return k.inLine(x, signs, key)
+	}
+	for n < len(x) {
+		all := min(o.runs*o.stride, len(x)-n)
+		runs, last := all/o.stride, all%o.stride // one run more has the first coordinates only
+		k.turns(x[n:], signs[n:], key, o.stride, runs+1, 0, last)
+		k.turns(x[n:], signs[n:], key, o.stride, runs, last, o.stride)
+		n, key = n+all, key+uint64(all)*mul
 	}
 	return n
+}
+
+// An inserter inserts into row r, whose coordinates' hashes are mul apart.
+type inserter struct {
+	tier asm.Tier
+	row  []float32
+	r    int
+	mul  uint64
+}
+
+// inLine inserts the first n coordinates as they come: runs of a tile each that follow each other.
+func (k *inserter) inLine(x []float32, signs []uint16, key uint64) (n int) {
+	for _, runs := range []int{maxRuns, 1} {
+		step := runs * tile
+		if rounds := (len(x) - n) / step; rounds > 0 {
+			k.kernel(&x[n], &signs[n], rounds, key+uint64(n)*k.mul, tile, runs, step)
+			n += rounds * step
+		}
+	}
+	return n
+}
+
+// turns inserts the coordinates i to j of each run, a tile of each in turn.
+func (k *inserter) turns(x []float32, signs []uint16, key uint64, stride, runs, i, j int) {
+	if runs == 0 {
+		return
+	}
+	if rounds := (j - i) / tile; rounds > 0 {
+		k.kernel(&x[i], &signs[i], rounds, key+uint64(i)*k.mul, stride, runs, tile)
+		i += rounds * tile
+	}
+	for ; runs > 0 && i < j; runs-- {
+		insertPlain(k.row, x[i:j], signs[i:j], k.r, key+uint64(i)*k.mul, k.mul)
+		i, j = i+stride, j+stride
+	}
+}
+
+// kernel inserts a tile of each run, and again so many rounds, each of which begins step on.
+func (k *inserter) kernel(x *float32, signs *uint16, rounds int, key uint64, stride, runs, step int) {
+	c, up := uint64(len(k.row)), uint64(31-k.r)
+	if k.tier < asm.AVX512 {
+		insertAVX2(&k.row[0], x, signs, rounds, key, k.mul, c, up, stride, runs, step)
+	} else {
+		insertAVX512(&k.row[0], x, signs, rounds, key, k.mul, c, up, stride, runs, step)
+	}
 }
 
 // queryTiles does what query does for the first n coordinates.

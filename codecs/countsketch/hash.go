@@ -35,6 +35,7 @@ type Hash struct {
 	Config
 	coordinates int
 	mul, add    [MaxRows]uint64 // per row: the bucket of i is mul·i + add, its upper 32 bits, in units of 2^32/c
+	orders      [MaxRows]order  // per row: of inserting
 	signs       [3][]uint16     // of the upper and lower 16 bits of a coordinate, and of their sum: bit r is row r's
 }
 
@@ -50,6 +51,12 @@ func NewHash(c Config, coordinates int) (*Hash, error) {
 	h := &Hash{Config: c, coordinates: coordinates}
 	for r := range c.Rows {
 		h.mul[r], h.add[r] = word(c.Seed, 0, 2*uint64(r)), word(c.Seed, 0, 2*uint64(r)+1)
+	}
+	if c.near() && c.Columns > nearCells {
+		span, _ := c.spans()
+		for r := range c.Rows {
+			h.orders[r] = orderOf(h.mul[r], c.Columns, min(span, coordinates))
+		}
 	}
 	if coordinates > 0 {
 		high, low := (coordinates-1)>>16, min(coordinates-1, 0xffff) // the largest

@@ -11,7 +11,7 @@ func TestBlocksAgainstDefinition(t *testing.T) {
 	h := mustHash(t, Config{MaxRows, 1000, 3}, n)
 	s := New(h)
 	for from := 65536 - 3000; from < n; {
-		signs := s.next(from, n-from)
+		signs := s.next(from, n-from, 1<<12)
 		for k, bits := range signs {
 			i := uint64(from + k)
 			for r := range h.Rows {

@@ -16,6 +16,9 @@ func FuzzInsert(f *testing.F) {
 		f.Add(asmtest.Awkward(int(23*n), n, n%2 == 0), byte(9*n), uint16(1<<(2*n)), byte(n), n*0x9e3779b97f4a7c15, n*n*0xbf58476d1ce4e5b9)
 	}
 	f.Add(asmtest.Awkward(100, 1, true), byte(2), uint16(0), byte(14), ^uint64(0), ^uint64(0))
+	for n := range uint64(8) { // of two to four runs
+		f.Add(asmtest.Awkward(int(1300+23*n), n, true), byte(9*n), uint16(2000<<(n%4)), byte(n), n, ^uint64(0)/(257+16*n)*(100+n))
+	}
 	f.Fuzz(func(t *testing.T, b []byte, shift byte, columns uint16, r byte, key, mul uint64) {
 		x := asmtest.Floats(b, int(shift%64))
 		signs := make([]uint16, len(x))
@@ -24,11 +27,11 @@ func FuzzInsert(f *testing.F) {
 		}
 		const margin = 16
 		c, row := 1+int(columns), int(r)%MaxRows
-		want := make([]float32, c)
+		want, o := make([]float32, c), orderOf(mul, c, len(x))
 		insertPlain(want, x, signs, row, key, mul)
 		asmtest.Do(t, func(asm.Tier) {
 			room := make([]float32, c+2*margin)
-			insert(room[margin:][:c], x, signs, row, key, mul)
+			insert(room[margin:][:c], x, signs, row, key, mul, o)
 			for i, v := range room {
 				switch inside := i >= margin && i < margin+c; {
 				case inside && !asmtest.Same(v, want[i-margin]):

@@ -4,10 +4,11 @@
 
 package countsketch
 
-// insertAVX2 is insert for n coordinates, a multiple of 16 above 0. It takes every key's column for one of the row.
+// insertAVX2 is insert for runs of coordinates, 1 to 4 that begin stride after each other. In each of n rounds, at least 1,
+// it takes 16 of each run, and goes on step. It takes every key's column for one of the row.
 //
 //go:noescape
-func insertAVX2(row *float32, x *float32, signs *uint16, n int, key uint64, mul uint64, columns uint64, up uint64)
+func insertAVX2(row *float32, x *float32, signs *uint16, n int, key uint64, mul uint64, columns uint64, up uint64, stride int, runs int, step int)
 
 // queryAVX2 is query for n coordinates, a multiple of 16 above 0. It takes every key's column for one of the row.
 //
@@ -34,10 +35,11 @@ func exchangeAVX2(low *int32, high *int32, n int)
 //go:noescape
 func signsAVX2(dst *uint16, a *uint16, b *uint16, n int, s uint32)
 
-// insertAVX512 is insert for n coordinates, a multiple of 16 above 0. It takes every key's column for one of the row.
+// insertAVX512 is insert for runs of coordinates, 1 to 4 that begin stride after each other. In each of n rounds, at least 1,
+// it takes 16 of each run, and goes on step. It takes every key's column for one of the row.
 //
 //go:noescape
-func insertAVX512(row *float32, x *float32, signs *uint16, n int, key uint64, mul uint64, columns uint64, up uint64)
+func insertAVX512(row *float32, x *float32, signs *uint16, n int, key uint64, mul uint64, columns uint64, up uint64, stride int, runs int, step int)
 
 // queryAVX512 is query for n coordinates, a multiple of 16 above 0. It takes every key's column for one of the row.
 //

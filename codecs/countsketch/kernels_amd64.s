@@ -4,153 +4,206 @@
 
 #include "textflag.h"
 
-// func insertAVX2(row *float32, x *float32, signs *uint16, n int, key uint64, mul uint64, columns uint64, up uint64)
+// func insertAVX2(row *float32, x *float32, signs *uint16, n int, key uint64, mul uint64, columns uint64, up uint64, stride int, runs int, step int)
 // Requires: AVX, AVX2
-TEXT ·insertAVX2(SB), NOSPLIT, $128-64
+TEXT ·insertAVX2(SB), NOSPLIT, $384-88
 	MOVQ         row+0(FP), AX
 	MOVQ         x+8(FP), CX
 	MOVQ         n+24(FP), DX
-	MOVQ         key+32(FP), BX
-	MOVQ         mul+40(FP), SI
-	MOVQ         BX, (SP)
-	ADDQ         SI, BX
-	MOVQ         BX, 32(SP)
-	ADDQ         SI, BX
-	MOVQ         BX, 8(SP)
-	ADDQ         SI, BX
-	MOVQ         BX, 40(SP)
-	ADDQ         SI, BX
-	MOVQ         BX, 16(SP)
-	ADDQ         SI, BX
-	MOVQ         BX, 48(SP)
-	ADDQ         SI, BX
-	MOVQ         BX, 24(SP)
-	ADDQ         SI, BX
-	MOVQ         BX, 56(SP)
-	ADDQ         SI, BX
-	MOVQ         BX, 64(SP)
-	ADDQ         SI, BX
-	MOVQ         BX, 96(SP)
-	ADDQ         SI, BX
-	MOVQ         BX, 72(SP)
-	ADDQ         SI, BX
-	MOVQ         BX, 104(SP)
-	ADDQ         SI, BX
-	MOVQ         BX, 80(SP)
-	ADDQ         SI, BX
-	MOVQ         BX, 112(SP)
-	ADDQ         SI, BX
-	MOVQ         BX, 88(SP)
-	ADDQ         SI, BX
-	MOVQ         BX, 120(SP)
-	ADDQ         SI, BX
-	VMOVDQU      (SP), Y2
-	VMOVDQU      32(SP), Y3
-	VMOVDQU      64(SP), Y4
-	VMOVDQU      96(SP), Y5
-	SHLQ         $0x04, SI
-	MOVQ         SI, (SP)
-	VPBROADCASTQ (SP), Y0
-	VPBROADCASTQ columns+48(FP), Y1
-	MOVQ         signs+16(FP), BX
-	MOVL         $0x80000000, SI
-	VMOVD        SI, X6
+	MOVQ         stride+64(FP), BX
+	MOVQ         runs+72(FP), SI
+	MOVQ         step+80(FP), DI
+	MOVQ         SI, R8
+	IMULQ        BX, R8
+	SUBQ         R8, DI
+	MOVQ         key+32(FP), R8
+	MOVQ         mul+40(FP), R9
+	MOVQ         R8, (SP)
+	ADDQ         R9, R8
+	MOVQ         R8, 32(SP)
+	ADDQ         R9, R8
+	MOVQ         R8, 8(SP)
+	ADDQ         R9, R8
+	MOVQ         R8, 40(SP)
+	ADDQ         R9, R8
+	MOVQ         R8, 16(SP)
+	ADDQ         R9, R8
+	MOVQ         R8, 48(SP)
+	ADDQ         R9, R8
+	MOVQ         R8, 24(SP)
+	ADDQ         R9, R8
+	MOVQ         R8, 56(SP)
+	ADDQ         R9, R8
+	MOVQ         R8, 64(SP)
+	ADDQ         R9, R8
+	MOVQ         R8, 96(SP)
+	ADDQ         R9, R8
+	MOVQ         R8, 72(SP)
+	ADDQ         R9, R8
+	MOVQ         R8, 104(SP)
+	ADDQ         R9, R8
+	MOVQ         R8, 80(SP)
+	ADDQ         R9, R8
+	MOVQ         R8, 112(SP)
+	ADDQ         R9, R8
+	MOVQ         R8, 88(SP)
+	ADDQ         R9, R8
+	MOVQ         R8, 120(SP)
+	ADDQ         R9, R8
+	VMOVDQU      (SP), Y1
+	VMOVDQU      32(SP), Y2
+	VMOVDQU      64(SP), Y3
+	VMOVDQU      96(SP), Y4
+	MOVQ         BX, R8
+	IMULQ        R9, R8
+	MOVQ         R8, (SP)
+	VPBROADCASTQ (SP), Y5
+	VPBROADCASTQ columns+48(FP), Y0
+	MOVQ         signs+16(FP), R8
+	MOVL         $0x80000000, R10
+	VMOVD        R10, X6
 	VPBROADCASTD X6, Y7
 	VMOVQ        up+56(FP), X6
+	MOVQ         DI, R10
+	IMULQ        R9, R10
+	MOVQ         R10, (SP)
+	VPBROADCASTQ (SP), Y8
+	LEAQ         128(SP), R9
+	MOVQ         SI, R10
 
 loop1:
-	VPSRLQ       $0x20, Y2, Y8
-	VPMULUDQ     Y1, Y8, Y8
-	VPADDQ       Y0, Y2, Y2
-	VPSRLQ       $0x20, Y3, Y9
-	VPMULUDQ     Y1, Y9, Y9
-	VPADDQ       Y0, Y3, Y3
-	VPSRLQ       $0x20, Y8, Y8
-	VPBLENDD     $0xaa, Y9, Y8, Y8
-	VPSRLQ       $0x20, Y4, Y9
-	VPMULUDQ     Y1, Y9, Y9
-	VPADDQ       Y0, Y4, Y4
-	VPSRLQ       $0x20, Y5, Y10
-	VPMULUDQ     Y1, Y10, Y10
-	VPADDQ       Y0, Y5, Y5
+	VPSRLQ   $0x20, Y1, Y9
+	VPMULUDQ Y0, Y9, Y9
+	VPADDQ   Y5, Y1, Y1
+	VPSRLQ   $0x20, Y2, Y10
+	VPMULUDQ Y0, Y10, Y10
+	VPADDQ   Y5, Y2, Y2
+	VPSRLQ   $0x20, Y9, Y9
+	VPBLENDD $0xaa, Y10, Y9, Y9
+	VPSRLQ   $0x20, Y3, Y10
+	VPMULUDQ Y0, Y10, Y10
+	VPADDQ   Y5, Y3, Y3
+	VPSRLQ   $0x20, Y4, Y11
+	VPMULUDQ Y0, Y11, Y11
+	VPADDQ   Y5, Y4, Y4
+	VPSRLQ   $0x20, Y10, Y10
+	VPBLENDD $0xaa, Y11, Y10, Y10
+	VMOVDQU  Y9, (R9)
+	VMOVDQU  Y10, 32(R9)
+	ADDQ     $0x40, R9
+	SUBQ     $0x00000001, R10
+	JNZ      loop1
+	VPADDQ   Y8, Y1, Y1
+	VPADDQ   Y8, Y2, Y2
+	VPADDQ   Y8, Y3, Y3
+	VPADDQ   Y8, Y4, Y4
+
+loop2:
+	LEAQ 128(SP), R9
+	MOVQ SI, R10
+
+loop3:
+	VPMOVZXWD    (R8), Y9
+	VPSLLD       X6, Y9, Y9
+	VPAND        Y7, Y9, Y9
+	VPXOR        (CX), Y9, Y9
+	VEXTRACTI128 $0x01, Y9, X10
+	VPSHUFD      $0x01, X9, X11
+	VPSHUFD      $0x02, X9, X12
+	VPSHUFD      $0x03, X9, X13
+	MOVL         (R9), R11
+	VADDSS       (AX)(R11*4), X9, X9
+	VMOVSS       X9, (AX)(R11*4)
+	MOVL         4(R9), R11
+	VADDSS       (AX)(R11*4), X11, X11
+	VMOVSS       X11, (AX)(R11*4)
+	MOVL         8(R9), R11
+	VADDSS       (AX)(R11*4), X12, X12
+	VMOVSS       X12, (AX)(R11*4)
+	MOVL         12(R9), R11
+	VADDSS       (AX)(R11*4), X13, X13
+	VMOVSS       X13, (AX)(R11*4)
+	VPSHUFD      $0x01, X10, X9
+	VPSHUFD      $0x02, X10, X11
+	VPSHUFD      $0x03, X10, X12
+	MOVL         16(R9), R11
+	VADDSS       (AX)(R11*4), X10, X10
+	VMOVSS       X10, (AX)(R11*4)
+	MOVL         20(R9), R11
+	VADDSS       (AX)(R11*4), X9, X9
+	VMOVSS       X9, (AX)(R11*4)
+	MOVL         24(R9), R11
+	VADDSS       (AX)(R11*4), X11, X11
+	VMOVSS       X11, (AX)(R11*4)
+	MOVL         28(R9), R11
+	VADDSS       (AX)(R11*4), X12, X12
+	VMOVSS       X12, (AX)(R11*4)
+	VPMOVZXWD    16(R8), Y9
+	VPSLLD       X6, Y9, Y9
+	VPAND        Y7, Y9, Y9
+	VPXOR        32(CX), Y9, Y9
+	VEXTRACTI128 $0x01, Y9, X10
+	VPSHUFD      $0x01, X9, X11
+	VPSHUFD      $0x02, X9, X12
+	VPSHUFD      $0x03, X9, X13
+	MOVL         32(R9), R11
+	VADDSS       (AX)(R11*4), X9, X9
+	VMOVSS       X9, (AX)(R11*4)
+	MOVL         36(R9), R11
+	VADDSS       (AX)(R11*4), X11, X11
+	VMOVSS       X11, (AX)(R11*4)
+	MOVL         40(R9), R11
+	VADDSS       (AX)(R11*4), X12, X12
+	VMOVSS       X12, (AX)(R11*4)
+	MOVL         44(R9), R11
+	VADDSS       (AX)(R11*4), X13, X13
+	VMOVSS       X13, (AX)(R11*4)
+	VPSHUFD      $0x01, X10, X9
+	VPSHUFD      $0x02, X10, X11
+	VPSHUFD      $0x03, X10, X12
+	MOVL         48(R9), R11
+	VADDSS       (AX)(R11*4), X10, X10
+	VMOVSS       X10, (AX)(R11*4)
+	MOVL         52(R9), R11
+	VADDSS       (AX)(R11*4), X9, X9
+	VMOVSS       X9, (AX)(R11*4)
+	MOVL         56(R9), R11
+	VADDSS       (AX)(R11*4), X11, X11
+	VMOVSS       X11, (AX)(R11*4)
+	MOVL         60(R9), R11
+	VADDSS       (AX)(R11*4), X12, X12
+	VMOVSS       X12, (AX)(R11*4)
+	LEAQ         (CX)(BX*4), CX
+	LEAQ         (R8)(BX*2), R8
+	VPSRLQ       $0x20, Y1, Y9
+	VPMULUDQ     Y0, Y9, Y9
+	VPADDQ       Y5, Y1, Y1
+	VPSRLQ       $0x20, Y2, Y10
+	VPMULUDQ     Y0, Y10, Y10
+	VPADDQ       Y5, Y2, Y2
 	VPSRLQ       $0x20, Y9, Y9
 	VPBLENDD     $0xaa, Y10, Y9, Y9
-	VMOVDQU      Y8, (SP)
-	VMOVDQU      Y9, 32(SP)
-	VPMOVZXWD    (BX), Y8
-	VPSLLD       X6, Y8, Y8
-	VPAND        Y7, Y8, Y8
-	VPXOR        (CX), Y8, Y8
-	VEXTRACTI128 $0x01, Y8, X9
-	VPSHUFD      $0x01, X8, X10
-	VPSHUFD      $0x02, X8, X11
-	VPSHUFD      $0x03, X8, X12
-	MOVL         (SP), SI
-	VADDSS       (AX)(SI*4), X8, X8
-	VMOVSS       X8, (AX)(SI*4)
-	MOVL         4(SP), SI
-	VADDSS       (AX)(SI*4), X10, X10
-	VMOVSS       X10, (AX)(SI*4)
-	MOVL         8(SP), SI
-	VADDSS       (AX)(SI*4), X11, X11
-	VMOVSS       X11, (AX)(SI*4)
-	MOVL         12(SP), SI
-	VADDSS       (AX)(SI*4), X12, X12
-	VMOVSS       X12, (AX)(SI*4)
-	VPSHUFD      $0x01, X9, X8
-	VPSHUFD      $0x02, X9, X10
-	VPSHUFD      $0x03, X9, X11
-	MOVL         16(SP), SI
-	VADDSS       (AX)(SI*4), X9, X9
-	VMOVSS       X9, (AX)(SI*4)
-	MOVL         20(SP), SI
-	VADDSS       (AX)(SI*4), X8, X8
-	VMOVSS       X8, (AX)(SI*4)
-	MOVL         24(SP), SI
-	VADDSS       (AX)(SI*4), X10, X10
-	VMOVSS       X10, (AX)(SI*4)
-	MOVL         28(SP), SI
-	VADDSS       (AX)(SI*4), X11, X11
-	VMOVSS       X11, (AX)(SI*4)
-	VPMOVZXWD    16(BX), Y8
-	VPSLLD       X6, Y8, Y8
-	VPAND        Y7, Y8, Y8
-	VPXOR        32(CX), Y8, Y8
-	VEXTRACTI128 $0x01, Y8, X9
-	VPSHUFD      $0x01, X8, X10
-	VPSHUFD      $0x02, X8, X11
-	VPSHUFD      $0x03, X8, X12
-	MOVL         32(SP), SI
-	VADDSS       (AX)(SI*4), X8, X8
-	VMOVSS       X8, (AX)(SI*4)
-	MOVL         36(SP), SI
-	VADDSS       (AX)(SI*4), X10, X10
-	VMOVSS       X10, (AX)(SI*4)
-	MOVL         40(SP), SI
-	VADDSS       (AX)(SI*4), X11, X11
-	VMOVSS       X11, (AX)(SI*4)
-	MOVL         44(SP), SI
-	VADDSS       (AX)(SI*4), X12, X12
-	VMOVSS       X12, (AX)(SI*4)
-	VPSHUFD      $0x01, X9, X8
-	VPSHUFD      $0x02, X9, X10
-	VPSHUFD      $0x03, X9, X11
-	MOVL         48(SP), SI
-	VADDSS       (AX)(SI*4), X9, X9
-	VMOVSS       X9, (AX)(SI*4)
-	MOVL         52(SP), SI
-	VADDSS       (AX)(SI*4), X8, X8
-	VMOVSS       X8, (AX)(SI*4)
-	MOVL         56(SP), SI
-	VADDSS       (AX)(SI*4), X10, X10
-	VMOVSS       X10, (AX)(SI*4)
-	MOVL         60(SP), SI
-	VADDSS       (AX)(SI*4), X11, X11
-	VMOVSS       X11, (AX)(SI*4)
-	ADDQ         $0x40, CX
-	ADDQ         $0x20, BX
-	SUBQ         $0x00000010, DX
-	JNZ          loop1
+	VPSRLQ       $0x20, Y3, Y10
+	VPMULUDQ     Y0, Y10, Y10
+	VPADDQ       Y5, Y3, Y3
+	VPSRLQ       $0x20, Y4, Y11
+	VPMULUDQ     Y0, Y11, Y11
+	VPADDQ       Y5, Y4, Y4
+	VPSRLQ       $0x20, Y10, Y10
+	VPBLENDD     $0xaa, Y11, Y10, Y10
+	VMOVDQU      Y9, (R9)
+	VMOVDQU      Y10, 32(R9)
+	ADDQ         $0x40, R9
+	SUBQ         $0x00000001, R10
+	JNZ          loop3
+	VPADDQ       Y8, Y1, Y1
+	VPADDQ       Y8, Y2, Y2
+	VPADDQ       Y8, Y3, Y3
+	VPADDQ       Y8, Y4, Y4
+	LEAQ         (CX)(DI*4), CX
+	LEAQ         (R8)(DI*2), R8
+	SUBQ         $0x00000001, DX
+	JNZ          loop2
 	VZEROUPPER
 	RET
 
@@ -160,69 +213,70 @@ TEXT ·queryAVX2(SB), NOSPLIT, $128-64
 	MOVQ         dst+0(FP), AX
 	MOVQ         row+8(FP), CX
 	MOVQ         n+24(FP), DX
-	MOVQ         key+32(FP), BX
-	MOVQ         mul+40(FP), SI
-	MOVQ         BX, (SP)
-	ADDQ         SI, BX
-	MOVQ         BX, 32(SP)
-	ADDQ         SI, BX
-	MOVQ         BX, 8(SP)
-	ADDQ         SI, BX
-	MOVQ         BX, 40(SP)
-	ADDQ         SI, BX
-	MOVQ         BX, 16(SP)
-	ADDQ         SI, BX
-	MOVQ         BX, 48(SP)
-	ADDQ         SI, BX
-	MOVQ         BX, 24(SP)
-	ADDQ         SI, BX
-	MOVQ         BX, 56(SP)
-	ADDQ         SI, BX
-	MOVQ         BX, 64(SP)
-	ADDQ         SI, BX
-	MOVQ         BX, 96(SP)
-	ADDQ         SI, BX
-	MOVQ         BX, 72(SP)
-	ADDQ         SI, BX
-	MOVQ         BX, 104(SP)
-	ADDQ         SI, BX
-	MOVQ         BX, 80(SP)
-	ADDQ         SI, BX
-	MOVQ         BX, 112(SP)
-	ADDQ         SI, BX
-	MOVQ         BX, 88(SP)
-	ADDQ         SI, BX
-	MOVQ         BX, 120(SP)
-	ADDQ         SI, BX
-	VMOVDQU      (SP), Y2
-	VMOVDQU      32(SP), Y3
-	VMOVDQU      64(SP), Y4
-	VMOVDQU      96(SP), Y5
-	SHLQ         $0x04, SI
+	MOVQ         $0x00000010, BX
+	MOVQ         key+32(FP), SI
+	MOVQ         mul+40(FP), DI
 	MOVQ         SI, (SP)
-	VPBROADCASTQ (SP), Y0
-	VPBROADCASTQ columns+48(FP), Y1
+	ADDQ         DI, SI
+	MOVQ         SI, 32(SP)
+	ADDQ         DI, SI
+	MOVQ         SI, 8(SP)
+	ADDQ         DI, SI
+	MOVQ         SI, 40(SP)
+	ADDQ         DI, SI
+	MOVQ         SI, 16(SP)
+	ADDQ         DI, SI
+	MOVQ         SI, 48(SP)
+	ADDQ         DI, SI
+	MOVQ         SI, 24(SP)
+	ADDQ         DI, SI
+	MOVQ         SI, 56(SP)
+	ADDQ         DI, SI
+	MOVQ         SI, 64(SP)
+	ADDQ         DI, SI
+	MOVQ         SI, 96(SP)
+	ADDQ         DI, SI
+	MOVQ         SI, 72(SP)
+	ADDQ         DI, SI
+	MOVQ         SI, 104(SP)
+	ADDQ         DI, SI
+	MOVQ         SI, 80(SP)
+	ADDQ         DI, SI
+	MOVQ         SI, 112(SP)
+	ADDQ         DI, SI
+	MOVQ         SI, 88(SP)
+	ADDQ         DI, SI
+	MOVQ         SI, 120(SP)
+	ADDQ         DI, SI
+	VMOVDQU      (SP), Y1
+	VMOVDQU      32(SP), Y2
+	VMOVDQU      64(SP), Y3
+	VMOVDQU      96(SP), Y4
+	IMULQ        DI, BX
+	MOVQ         BX, (SP)
+	VPBROADCASTQ (SP), Y5
+	VPBROADCASTQ columns+48(FP), Y0
 	MOVQ         signs+16(FP), BX
 	MOVL         $0x80000000, SI
 	VMOVD        SI, X6
 	VPBROADCASTD X6, Y7
 	VMOVQ        up+56(FP), X6
 
-loop2:
-	VPSRLQ      $0x20, Y2, Y8
-	VPMULUDQ    Y1, Y8, Y8
-	VPADDQ      Y0, Y2, Y2
-	VPSRLQ      $0x20, Y3, Y9
-	VPMULUDQ    Y1, Y9, Y9
-	VPADDQ      Y0, Y3, Y3
+loop4:
+	VPSRLQ      $0x20, Y1, Y8
+	VPMULUDQ    Y0, Y8, Y8
+	VPADDQ      Y5, Y1, Y1
+	VPSRLQ      $0x20, Y2, Y9
+	VPMULUDQ    Y0, Y9, Y9
+	VPADDQ      Y5, Y2, Y2
 	VPSRLQ      $0x20, Y8, Y8
 	VPBLENDD    $0xaa, Y9, Y8, Y8
-	VPSRLQ      $0x20, Y4, Y9
-	VPMULUDQ    Y1, Y9, Y9
-	VPADDQ      Y0, Y4, Y4
-	VPSRLQ      $0x20, Y5, Y12
-	VPMULUDQ    Y1, Y12, Y12
-	VPADDQ      Y0, Y5, Y5
+	VPSRLQ      $0x20, Y3, Y9
+	VPMULUDQ    Y0, Y9, Y9
+	VPADDQ      Y5, Y3, Y3
+	VPSRLQ      $0x20, Y4, Y12
+	VPMULUDQ    Y0, Y12, Y12
+	VPADDQ      Y5, Y4, Y4
 	VPSRLQ      $0x20, Y9, Y9
 	VPBLENDD    $0xaa, Y12, Y9, Y9
 	VMOVDQU     Y8, (SP)
@@ -282,7 +336,7 @@ loop2:
 	ADDQ        $0x40, AX
 	ADDQ        $0x20, BX
 	SUBQ        $0x00000010, DX
-	JNZ         loop2
+	JNZ         loop4
 	VZEROUPPER
 	RET
 
@@ -296,7 +350,7 @@ TEXT ·median3AVX2(SB), NOSPLIT, $0-24
 	MOVQ 24(CX), SI
 	MOVQ 48(CX), CX
 
-loop3:
+loop5:
 	VMOVDQU (BX), Y0
 	VMOVDQU (SI), Y1
 	VMOVDQU (CX), Y2
@@ -326,7 +380,7 @@ loop3:
 	ADDQ    $0x40, CX
 	ADDQ    $0x40, AX
 	SUBQ    $0x00000010, DX
-	JNZ     loop3
+	JNZ     loop5
 	VZEROUPPER
 	RET
 
@@ -342,7 +396,7 @@ TEXT ·median5AVX2(SB), NOSPLIT, $0-24
 	MOVQ 72(CX), R8
 	MOVQ 96(CX), CX
 
-loop4:
+loop6:
 	VMOVDQU (BX), Y0
 	VMOVDQU (SI), Y1
 	VMOVDQU (DI), Y2
@@ -394,7 +448,7 @@ loop4:
 	ADDQ    $0x40, CX
 	ADDQ    $0x40, AX
 	SUBQ    $0x00000010, DX
-	JNZ     loop4
+	JNZ     loop6
 	VZEROUPPER
 	RET
 
@@ -405,7 +459,7 @@ TEXT ·exchangeAVX2(SB), NOSPLIT, $0-24
 	MOVQ high+8(FP), CX
 	MOVQ n+16(FP), DX
 
-loop5:
+loop7:
 	VMOVDQU (AX), Y0
 	VPMINSD (CX), Y0, Y1
 	VPMAXSD (CX), Y0, Y0
@@ -419,7 +473,7 @@ loop5:
 	ADDQ    $0x40, AX
 	ADDQ    $0x40, CX
 	SUBQ    $0x00000010, DX
-	JNZ     loop5
+	JNZ     loop7
 	VZEROUPPER
 	RET
 
@@ -432,7 +486,7 @@ TEXT ·signsAVX2(SB), NOSPLIT, $0-36
 	MOVQ         n+24(FP), BX
 	VBROADCASTSS s+32(FP), Y0
 
-loop6:
+loop8:
 	VPXOR   (CX), Y0, Y1
 	VPXOR   (DX), Y1, Y1
 	VMOVDQU Y1, (AX)
@@ -449,144 +503,184 @@ loop6:
 	ADDQ    $0x00000080, CX
 	ADDQ    $0x00000080, DX
 	SUBQ    $0x00000040, BX
-	JNZ     loop6
+	JNZ     loop8
 	VZEROUPPER
 	RET
 
-// func insertAVX512(row *float32, x *float32, signs *uint16, n int, key uint64, mul uint64, columns uint64, up uint64)
+// func insertAVX512(row *float32, x *float32, signs *uint16, n int, key uint64, mul uint64, columns uint64, up uint64, stride int, runs int, step int)
 // Requires: AVX, AVX512F
-TEXT ·insertAVX512(SB), NOSPLIT, $128-64
+TEXT ·insertAVX512(SB), NOSPLIT, $384-88
 	MOVQ         row+0(FP), AX
 	MOVQ         x+8(FP), CX
 	MOVQ         n+24(FP), DX
-	MOVQ         key+32(FP), BX
-	MOVQ         mul+40(FP), SI
-	MOVQ         BX, (SP)
-	ADDQ         SI, BX
-	MOVQ         BX, 64(SP)
-	ADDQ         SI, BX
-	MOVQ         BX, 8(SP)
-	ADDQ         SI, BX
-	MOVQ         BX, 72(SP)
-	ADDQ         SI, BX
-	MOVQ         BX, 16(SP)
-	ADDQ         SI, BX
-	MOVQ         BX, 80(SP)
-	ADDQ         SI, BX
-	MOVQ         BX, 24(SP)
-	ADDQ         SI, BX
-	MOVQ         BX, 88(SP)
-	ADDQ         SI, BX
-	MOVQ         BX, 32(SP)
-	ADDQ         SI, BX
-	MOVQ         BX, 96(SP)
-	ADDQ         SI, BX
-	MOVQ         BX, 40(SP)
-	ADDQ         SI, BX
-	MOVQ         BX, 104(SP)
-	ADDQ         SI, BX
-	MOVQ         BX, 48(SP)
-	ADDQ         SI, BX
-	MOVQ         BX, 112(SP)
-	ADDQ         SI, BX
-	MOVQ         BX, 56(SP)
-	ADDQ         SI, BX
-	MOVQ         BX, 120(SP)
-	ADDQ         SI, BX
-	VMOVDQU64    (SP), Z2
-	VMOVDQU64    64(SP), Z3
-	SHLQ         $0x04, SI
-	MOVQ         SI, (SP)
-	VPBROADCASTQ (SP), Z0
-	VPBROADCASTQ columns+48(FP), Z1
-	MOVL         $0x0000aaaa, BX
-	KMOVW        BX, K1
-	MOVQ         signs+16(FP), BX
-	MOVL         $0x80000000, SI
-	VMOVD        SI, X4
+	MOVQ         stride+64(FP), BX
+	MOVQ         runs+72(FP), SI
+	MOVQ         step+80(FP), DI
+	MOVQ         SI, R8
+	IMULQ        BX, R8
+	SUBQ         R8, DI
+	MOVQ         key+32(FP), R8
+	MOVQ         mul+40(FP), R9
+	MOVQ         R8, (SP)
+	ADDQ         R9, R8
+	MOVQ         R8, 64(SP)
+	ADDQ         R9, R8
+	MOVQ         R8, 8(SP)
+	ADDQ         R9, R8
+	MOVQ         R8, 72(SP)
+	ADDQ         R9, R8
+	MOVQ         R8, 16(SP)
+	ADDQ         R9, R8
+	MOVQ         R8, 80(SP)
+	ADDQ         R9, R8
+	MOVQ         R8, 24(SP)
+	ADDQ         R9, R8
+	MOVQ         R8, 88(SP)
+	ADDQ         R9, R8
+	MOVQ         R8, 32(SP)
+	ADDQ         R9, R8
+	MOVQ         R8, 96(SP)
+	ADDQ         R9, R8
+	MOVQ         R8, 40(SP)
+	ADDQ         R9, R8
+	MOVQ         R8, 104(SP)
+	ADDQ         R9, R8
+	MOVQ         R8, 48(SP)
+	ADDQ         R9, R8
+	MOVQ         R8, 112(SP)
+	ADDQ         R9, R8
+	MOVQ         R8, 56(SP)
+	ADDQ         R9, R8
+	MOVQ         R8, 120(SP)
+	ADDQ         R9, R8
+	VMOVDQU64    (SP), Z1
+	VMOVDQU64    64(SP), Z2
+	MOVQ         BX, R8
+	IMULQ        R9, R8
+	MOVQ         R8, (SP)
+	VPBROADCASTQ (SP), Z3
+	VPBROADCASTQ columns+48(FP), Z0
+	MOVL         $0x0000aaaa, R8
+	KMOVW        R8, K1
+	MOVQ         signs+16(FP), R8
+	MOVL         $0x80000000, R10
+	VMOVD        R10, X4
 	VPBROADCASTD X4, Z5
 	VMOVQ        up+56(FP), X4
+	MOVQ         DI, R10
+	IMULQ        R9, R10
+	MOVQ         R10, (SP)
+	VPBROADCASTQ (SP), Z6
+	LEAQ         128(SP), R9
+	MOVQ         SI, R10
 
-loop7:
-	VPSRLQ        $0x20, Z2, Z6
-	VPMULUDQ      Z1, Z6, Z6
-	VPADDQ        Z0, Z2, Z2
-	VPSRLQ        $0x20, Z3, Z7
-	VPMULUDQ      Z1, Z7, Z7
-	VPADDQ        Z0, Z3, Z3
-	VPSRLQ        $0x20, Z6, Z6
-	VMOVDQA32     Z7, K1, Z6
-	VMOVDQU64     Z6, (SP)
-	VPMOVZXWD     (BX), Z6
-	VPSLLD        X4, Z6, Z6
-	VPTERNLOGD    $0x6a, (CX), Z5, Z6
-	VEXTRACTI32X4 $0x01, Z6, X7
-	VEXTRACTI32X4 $0x02, Z6, X8
-	VEXTRACTI32X4 $0x03, Z6, X9
-	VPSHUFD       $0x01, X6, X10
-	VPSHUFD       $0x02, X6, X11
-	VPSHUFD       $0x03, X6, X12
-	MOVL          (SP), SI
-	VADDSS        (AX)(SI*4), X6, X6
-	VMOVSS        X6, (AX)(SI*4)
-	MOVL          4(SP), SI
-	VADDSS        (AX)(SI*4), X10, X10
-	VMOVSS        X10, (AX)(SI*4)
-	MOVL          8(SP), SI
-	VADDSS        (AX)(SI*4), X11, X11
-	VMOVSS        X11, (AX)(SI*4)
-	MOVL          12(SP), SI
-	VADDSS        (AX)(SI*4), X12, X12
-	VMOVSS        X12, (AX)(SI*4)
-	VPSHUFD       $0x01, X7, X6
-	VPSHUFD       $0x02, X7, X10
-	VPSHUFD       $0x03, X7, X11
-	MOVL          16(SP), SI
-	VADDSS        (AX)(SI*4), X7, X7
-	VMOVSS        X7, (AX)(SI*4)
-	MOVL          20(SP), SI
-	VADDSS        (AX)(SI*4), X6, X6
-	VMOVSS        X6, (AX)(SI*4)
-	MOVL          24(SP), SI
-	VADDSS        (AX)(SI*4), X10, X10
-	VMOVSS        X10, (AX)(SI*4)
-	MOVL          28(SP), SI
-	VADDSS        (AX)(SI*4), X11, X11
-	VMOVSS        X11, (AX)(SI*4)
-	VPSHUFD       $0x01, X8, X6
-	VPSHUFD       $0x02, X8, X7
-	VPSHUFD       $0x03, X8, X10
-	MOVL          32(SP), SI
-	VADDSS        (AX)(SI*4), X8, X8
-	VMOVSS        X8, (AX)(SI*4)
-	MOVL          36(SP), SI
-	VADDSS        (AX)(SI*4), X6, X6
-	VMOVSS        X6, (AX)(SI*4)
-	MOVL          40(SP), SI
-	VADDSS        (AX)(SI*4), X7, X7
-	VMOVSS        X7, (AX)(SI*4)
-	MOVL          44(SP), SI
-	VADDSS        (AX)(SI*4), X10, X10
-	VMOVSS        X10, (AX)(SI*4)
-	VPSHUFD       $0x01, X9, X6
-	VPSHUFD       $0x02, X9, X7
-	VPSHUFD       $0x03, X9, X8
-	MOVL          48(SP), SI
-	VADDSS        (AX)(SI*4), X9, X9
-	VMOVSS        X9, (AX)(SI*4)
-	MOVL          52(SP), SI
-	VADDSS        (AX)(SI*4), X6, X6
-	VMOVSS        X6, (AX)(SI*4)
-	MOVL          56(SP), SI
-	VADDSS        (AX)(SI*4), X7, X7
-	VMOVSS        X7, (AX)(SI*4)
-	MOVL          60(SP), SI
-	VADDSS        (AX)(SI*4), X8, X8
-	VMOVSS        X8, (AX)(SI*4)
-	ADDQ          $0x40, CX
-	ADDQ          $0x20, BX
-	SUBQ          $0x00000010, DX
-	JNZ           loop7
+loop9:
+	VPSRLQ    $0x20, Z1, Z7
+	VPMULUDQ  Z0, Z7, Z7
+	VPADDQ    Z3, Z1, Z1
+	VPSRLQ    $0x20, Z2, Z8
+	VPMULUDQ  Z0, Z8, Z8
+	VPADDQ    Z3, Z2, Z2
+	VPSRLQ    $0x20, Z7, Z7
+	VMOVDQA32 Z8, K1, Z7
+	VMOVDQU64 Z7, (R9)
+	ADDQ      $0x40, R9
+	SUBQ      $0x00000001, R10
+	JNZ       loop9
+	VPADDQ    Z6, Z1, Z1
+	VPADDQ    Z6, Z2, Z2
+
+loop10:
+	LEAQ 128(SP), R9
+	MOVQ SI, R10
+
+loop11:
+	VPMOVZXWD     (R8), Z7
+	VPSLLD        X4, Z7, Z7
+	VPTERNLOGD    $0x6a, (CX), Z5, Z7
+	VEXTRACTI32X4 $0x01, Z7, X8
+	VEXTRACTI32X4 $0x02, Z7, X9
+	VEXTRACTI32X4 $0x03, Z7, X10
+	VPSHUFD       $0x01, X7, X11
+	VPSHUFD       $0x02, X7, X12
+	VPSHUFD       $0x03, X7, X13
+	MOVL          (R9), R11
+	VADDSS        (AX)(R11*4), X7, X7
+	VMOVSS        X7, (AX)(R11*4)
+	MOVL          4(R9), R11
+	VADDSS        (AX)(R11*4), X11, X11
+	VMOVSS        X11, (AX)(R11*4)
+	MOVL          8(R9), R11
+	VADDSS        (AX)(R11*4), X12, X12
+	VMOVSS        X12, (AX)(R11*4)
+	MOVL          12(R9), R11
+	VADDSS        (AX)(R11*4), X13, X13
+	VMOVSS        X13, (AX)(R11*4)
+	VPSHUFD       $0x01, X8, X7
+	VPSHUFD       $0x02, X8, X11
+	VPSHUFD       $0x03, X8, X12
+	MOVL          16(R9), R11
+	VADDSS        (AX)(R11*4), X8, X8
+	VMOVSS        X8, (AX)(R11*4)
+	MOVL          20(R9), R11
+	VADDSS        (AX)(R11*4), X7, X7
+	VMOVSS        X7, (AX)(R11*4)
+	MOVL          24(R9), R11
+	VADDSS        (AX)(R11*4), X11, X11
+	VMOVSS        X11, (AX)(R11*4)
+	MOVL          28(R9), R11
+	VADDSS        (AX)(R11*4), X12, X12
+	VMOVSS        X12, (AX)(R11*4)
+	VPSHUFD       $0x01, X9, X7
+	VPSHUFD       $0x02, X9, X8
+	VPSHUFD       $0x03, X9, X11
+	MOVL          32(R9), R11
+	VADDSS        (AX)(R11*4), X9, X9
+	VMOVSS        X9, (AX)(R11*4)
+	MOVL          36(R9), R11
+	VADDSS        (AX)(R11*4), X7, X7
+	VMOVSS        X7, (AX)(R11*4)
+	MOVL          40(R9), R11
+	VADDSS        (AX)(R11*4), X8, X8
+	VMOVSS        X8, (AX)(R11*4)
+	MOVL          44(R9), R11
+	VADDSS        (AX)(R11*4), X11, X11
+	VMOVSS        X11, (AX)(R11*4)
+	VPSHUFD       $0x01, X10, X7
+	VPSHUFD       $0x02, X10, X8
+	VPSHUFD       $0x03, X10, X9
+	MOVL          48(R9), R11
+	VADDSS        (AX)(R11*4), X10, X10
+	VMOVSS        X10, (AX)(R11*4)
+	MOVL          52(R9), R11
+	VADDSS        (AX)(R11*4), X7, X7
+	VMOVSS        X7, (AX)(R11*4)
+	MOVL          56(R9), R11
+	VADDSS        (AX)(R11*4), X8, X8
+	VMOVSS        X8, (AX)(R11*4)
+	MOVL          60(R9), R11
+	VADDSS        (AX)(R11*4), X9, X9
+	VMOVSS        X9, (AX)(R11*4)
+	LEAQ          (CX)(BX*4), CX
+	LEAQ          (R8)(BX*2), R8
+	VPSRLQ        $0x20, Z1, Z7
+	VPMULUDQ      Z0, Z7, Z7
+	VPADDQ        Z3, Z1, Z1
+	VPSRLQ        $0x20, Z2, Z8
+	VPMULUDQ      Z0, Z8, Z8
+	VPADDQ        Z3, Z2, Z2
+	VPSRLQ        $0x20, Z7, Z7
+	VMOVDQA32     Z8, K1, Z7
+	VMOVDQU64     Z7, (R9)
+	ADDQ          $0x40, R9
+	SUBQ          $0x00000001, R10
+	JNZ           loop11
+	VPADDQ        Z6, Z1, Z1
+	VPADDQ        Z6, Z2, Z2
+	LEAQ          (CX)(DI*4), CX
+	LEAQ          (R8)(DI*2), R8
+	SUBQ          $0x00000001, DX
+	JNZ           loop10
 	VZEROUPPER
 	RET
 
@@ -596,46 +690,47 @@ TEXT ·queryAVX512(SB), NOSPLIT, $128-64
 	MOVQ         dst+0(FP), AX
 	MOVQ         row+8(FP), CX
 	MOVQ         n+24(FP), DX
-	MOVQ         key+32(FP), BX
-	MOVQ         mul+40(FP), SI
-	MOVQ         BX, (SP)
-	ADDQ         SI, BX
-	MOVQ         BX, 64(SP)
-	ADDQ         SI, BX
-	MOVQ         BX, 8(SP)
-	ADDQ         SI, BX
-	MOVQ         BX, 72(SP)
-	ADDQ         SI, BX
-	MOVQ         BX, 16(SP)
-	ADDQ         SI, BX
-	MOVQ         BX, 80(SP)
-	ADDQ         SI, BX
-	MOVQ         BX, 24(SP)
-	ADDQ         SI, BX
-	MOVQ         BX, 88(SP)
-	ADDQ         SI, BX
-	MOVQ         BX, 32(SP)
-	ADDQ         SI, BX
-	MOVQ         BX, 96(SP)
-	ADDQ         SI, BX
-	MOVQ         BX, 40(SP)
-	ADDQ         SI, BX
-	MOVQ         BX, 104(SP)
-	ADDQ         SI, BX
-	MOVQ         BX, 48(SP)
-	ADDQ         SI, BX
-	MOVQ         BX, 112(SP)
-	ADDQ         SI, BX
-	MOVQ         BX, 56(SP)
-	ADDQ         SI, BX
-	MOVQ         BX, 120(SP)
-	ADDQ         SI, BX
-	VMOVDQU64    (SP), Z2
-	VMOVDQU64    64(SP), Z3
-	SHLQ         $0x04, SI
+	MOVQ         $0x00000010, BX
+	MOVQ         key+32(FP), SI
+	MOVQ         mul+40(FP), DI
 	MOVQ         SI, (SP)
-	VPBROADCASTQ (SP), Z0
-	VPBROADCASTQ columns+48(FP), Z1
+	ADDQ         DI, SI
+	MOVQ         SI, 64(SP)
+	ADDQ         DI, SI
+	MOVQ         SI, 8(SP)
+	ADDQ         DI, SI
+	MOVQ         SI, 72(SP)
+	ADDQ         DI, SI
+	MOVQ         SI, 16(SP)
+	ADDQ         DI, SI
+	MOVQ         SI, 80(SP)
+	ADDQ         DI, SI
+	MOVQ         SI, 24(SP)
+	ADDQ         DI, SI
+	MOVQ         SI, 88(SP)
+	ADDQ         DI, SI
+	MOVQ         SI, 32(SP)
+	ADDQ         DI, SI
+	MOVQ         SI, 96(SP)
+	ADDQ         DI, SI
+	MOVQ         SI, 40(SP)
+	ADDQ         DI, SI
+	MOVQ         SI, 104(SP)
+	ADDQ         DI, SI
+	MOVQ         SI, 48(SP)
+	ADDQ         DI, SI
+	MOVQ         SI, 112(SP)
+	ADDQ         DI, SI
+	MOVQ         SI, 56(SP)
+	ADDQ         DI, SI
+	MOVQ         SI, 120(SP)
+	ADDQ         DI, SI
+	VMOVDQU64    (SP), Z1
+	VMOVDQU64    64(SP), Z2
+	IMULQ        DI, BX
+	MOVQ         BX, (SP)
+	VPBROADCASTQ (SP), Z3
+	VPBROADCASTQ columns+48(FP), Z0
 	MOVL         $0x0000aaaa, BX
 	KMOVW        BX, K1
 	MOVQ         signs+16(FP), BX
@@ -644,13 +739,13 @@ TEXT ·queryAVX512(SB), NOSPLIT, $128-64
 	VPBROADCASTD X4, Z5
 	VMOVQ        up+56(FP), X4
 
-loop8:
-	VPSRLQ       $0x20, Z2, Z6
-	VPMULUDQ     Z1, Z6, Z6
-	VPADDQ       Z0, Z2, Z2
-	VPSRLQ       $0x20, Z3, Z7
-	VPMULUDQ     Z1, Z7, Z7
-	VPADDQ       Z0, Z3, Z3
+loop12:
+	VPSRLQ       $0x20, Z1, Z6
+	VPMULUDQ     Z0, Z6, Z6
+	VPADDQ       Z3, Z1, Z1
+	VPSRLQ       $0x20, Z2, Z7
+	VPMULUDQ     Z0, Z7, Z7
+	VPADDQ       Z3, Z2, Z2
 	VPSRLQ       $0x20, Z6, Z6
 	VMOVDQA32    Z7, K1, Z6
 	VMOVDQU64    Z6, (SP)
@@ -700,7 +795,7 @@ loop8:
 	ADDQ         $0x40, AX
 	ADDQ         $0x20, BX
 	SUBQ         $0x00000010, DX
-	JNZ          loop8
+	JNZ          loop12
 	VZEROUPPER
 	RET
 
@@ -714,7 +809,7 @@ TEXT ·median3AVX512(SB), NOSPLIT, $0-24
 	MOVQ 24(CX), SI
 	MOVQ 48(CX), CX
 
-loop9:
+loop13:
 	VMOVDQU64 (BX), Z0
 	VMOVDQU64 (SI), Z1
 	VMOVDQU64 (CX), Z2
@@ -732,7 +827,7 @@ loop9:
 	ADDQ      $0x40, CX
 	ADDQ      $0x40, AX
 	SUBQ      $0x00000010, DX
-	JNZ       loop9
+	JNZ       loop13
 	VZEROUPPER
 	RET
 
@@ -748,7 +843,7 @@ TEXT ·median5AVX512(SB), NOSPLIT, $0-24
 	MOVQ 72(CX), R8
 	MOVQ 96(CX), CX
 
-loop10:
+loop14:
 	VMOVDQU64 (BX), Z0
 	VMOVDQU64 (SI), Z1
 	VMOVDQU64 (DI), Z2
@@ -778,7 +873,7 @@ loop10:
 	ADDQ      $0x40, CX
 	ADDQ      $0x40, AX
 	SUBQ      $0x00000010, DX
-	JNZ       loop10
+	JNZ       loop14
 	VZEROUPPER
 	RET
 
@@ -789,7 +884,7 @@ TEXT ·exchangeAVX512(SB), NOSPLIT, $0-24
 	MOVQ high+8(FP), CX
 	MOVQ n+16(FP), DX
 
-loop11:
+loop15:
 	VMOVDQU64 (AX), Z0
 	VPMINSD   (CX), Z0, Z1
 	VPMAXSD   (CX), Z0, Z0
@@ -798,7 +893,7 @@ loop11:
 	ADDQ      $0x40, AX
 	ADDQ      $0x40, CX
 	SUBQ      $0x00000010, DX
-	JNZ       loop11
+	JNZ       loop15
 	VZEROUPPER
 	RET
 
@@ -811,7 +906,7 @@ TEXT ·signsAVX512(SB), NOSPLIT, $0-36
 	MOVQ         n+24(FP), BX
 	VBROADCASTSS s+32(FP), Z0
 
-loop12:
+loop16:
 	VPXORD    (CX), Z0, Z1
 	VPXORD    (DX), Z1, Z1
 	VMOVDQU64 Z1, (AX)
@@ -822,6 +917,6 @@ loop12:
 	ADDQ      $0x00000080, CX
 	ADDQ      $0x00000080, DX
 	SUBQ      $0x00000040, BX
-	JNZ       loop12
+	JNZ       loop16
 	VZEROUPPER
 	RET

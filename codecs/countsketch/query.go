@@ -6,13 +6,14 @@ import "math"
 // panics if some of them have no hashes.
 func (s *Sketch) Query(dst []float32, from int) {
 	s.hash.contains(from, len(dst))
+	_, span := s.hash.spans()
 	if s.estimates == nil {
-		s.estimates = make([]int32, s.hash.Rows*s.span())
+		s.estimates = make([]int32, s.hash.Rows*span)
 	}
 	var lists [MaxRows][]int32
 	rows := lists[:s.hash.Rows]
 	for len(dst) > 0 {
-		signs := s.next(from, len(dst))
+		signs := s.next(from, len(dst), span)
 		n := len(signs)
 		for r := range rows {
 			mul := s.hash.mul[r]

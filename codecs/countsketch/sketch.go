@@ -29,21 +29,25 @@ func (s *Sketch) Cells() []float32 { return s.cells }
 // Reset makes s the sketch of the zero vector.
 func (s *Sketch) Reset() { clear(s.cells) }
 
-// span is how many coordinates go through one row after another, if the whole table lies in a core's second cache; if it
-// does not, as many that at least the row does. Signs of coordinates come in runs that share their upper 16 bits.
-func (s *Sketch) span() int {
-	if 4*len(s.cells) <= 1<<20 {
-		return 1 << 12
+// near reports whether the whole table lies in a core's second cache.
+func (c Config) near() bool { return c.Columns <= 1<<20/4/c.Rows }
+
+// spans are how many coordinates go through one row after another: as many as leave a table that is near there, or as many
+// that at least the row stays. Signs of coordinates come in runs that share their upper 16 bits.
+func (c Config) spans() (insert, query int) {
+	if c.near() {
+		return 1 << 15, 1 << 12 // queries have estimates of each row besides
 	}
-	return 1 << 16
+	return 1 << 16, 1 << 16
 }
 
-// next sets the sketch's scratch to the signs of the first of n coordinates from on, as many as go through at a time.
-func (s *Sketch) next(from, n int) []uint16 {
-	if s.signs == nil {
-		s.signs = make([]uint16, s.span())
+// next sets the sketch's scratch to the signs of the first of n coordinates from on, at most span.
+func (s *Sketch) next(from, n, span int) []uint16 {
+	n = min(n, span, 1<<16-from&0xffff)
+	if len(s.signs) < n {
+		s.signs = make([]uint16, min(span, s.hash.coordinates))
 	}
-	signs := s.signs[:min(n, s.span(), 1<<16-from&0xffff)]
+	signs := s.signs[:n]
 	s.hash.signsOf(signs, from)
 	return signs
 }
@@ -52,12 +56,13 @@ func (s *Sketch) next(from, n int) []uint16 {
 // its coordinates in ascending order, each sum rounded to float32.
 func (s *Sketch) Insert(from int, x []float32) {
 	s.hash.contains(from, len(x))
+	span, _ := s.hash.spans()
 	for len(x) > 0 {
-		signs := s.next(from, len(x))
+		signs := s.next(from, len(x), span)
 		n := len(signs)
 		for r := range s.hash.Rows {
 			mul := s.hash.mul[r]
-			insert(s.row(r), x[:n], signs, r, mul*uint64(from)+s.hash.add[r], mul)
+			insert(s.row(r), x[:n], signs, r, mul*uint64(from)+s.hash.add[r], mul, s.hash.orders[r])
 		}
 		from, x = from+n, x[n:]
 	}
@@ -72,11 +77,11 @@ func (h *Hash) contains(from, n int) {
 	}
 }
 
-// insert adds x to the cells of row r. key is the first coordinate's hash, of which the upper half chooses the column; the
-// next coordinate's is mul more.
-func insert(row, x []float32, signs []uint16, r int, key, mul uint64) {
+// insert adds x to the cells of row r, in the order o for it. key is the first coordinate's hash, of which the upper half
+// chooses the column; the next coordinate's is mul more.
+func insert(row, x []float32, signs []uint16, r int, key, mul uint64, o order) {
 	signs = signs[:len(x)]
-	n := insertTiles(row, x, signs, r, key, mul)
+	n := insertTiles(row, x, signs, r, key, mul, o)
 	insertPlain(row, x[n:], signs[n:], r, key+uint64(n)*mul, mul)
 }
 

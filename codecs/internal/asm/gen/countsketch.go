@@ -18,27 +18,52 @@ func countsketch(k *kernel) {
 	}
 }
 
-// insertKernel computes the columns and signed values of 16 coordinates, and adds them one after another, so that cells
-// that two of them share get both in order. What bounds it are accesses to memory, so values go through none but the cells.
+// insertKernel takes 16 coordinates of each run in turn: it computes their signed values and adds them one after another, so
+// that cells that two of them share get both in order. What bounds it are accesses to memory, so values go through none but
+// the cells. Columns do, and since they are slow to read when just stored, they are stored a round of the runs before.
 func insertKernel(k *kernel, tier string) {
-	k.function("insert"+tier, "(row, x *float32, signs *uint16, n int, key, mul, columns, up uint64)",
-		"insert"+tier+" is insert for n coordinates, a multiple of 16 above 0. It takes every key's column for one of the row.")
+	const maxRuns = 4
+	k.function("insert"+tier, "(row, x *float32, signs *uint16, n int, key, mul, columns, up uint64, stride, runs, step int)",
+		"insert"+tier+" is insert for runs of coordinates, 1 to 4 that begin stride after each other. In each of n rounds, at least 1,",
+		"it takes 16 of each run, and goes on step. It takes every key's column for one of the row.")
 	_, lanes := k.vectors(tier)
 	row, x, n := k.arg("row"), k.arg("x"), k.arg("n")
-	h, signs := k.hashing(tier), k.rowSigns(tier)
+	stride, runs, back := k.arg("stride"), k.arg("runs"), k.arg("step") // back is from behind the last run to the next round
+	all := k.GP64()
+	k.MOVQ(runs, all)
+	k.IMULQ(stride, all)
+	k.SUBQ(all, back)
+	h, signs := k.hashing(tier, stride), k.rowSigns(tier)
+	nextRound := h.times(back)
 
-	k.loop(n, tileKeys, func() {
-		h.keep(h.next())
-		for from := 0; from < tileKeys; from += lanes {
-			s := signs.of(from, operand.Mem{Base: x, Disp: 4 * from})
-			k.eachLane(s, func(i int, v reg.Register) {
-				cell := operand.Mem{Base: row, Index: h.at(from + i), Scale: 4}
-				k.VADDSS(cell, v, v)
-				k.VMOVSS(v, cell)
-			})
-		}
-		k.ADDQ(operand.Imm(4*tileKeys), x)
-		signs.next()
+	slots, slot, run := k.AllocLocal(4*tileKeys*maxRuns), k.GP64(), k.GP64()
+	h.buffer = operand.Mem{Base: slot}
+	eachRun := func(body func()) {
+		k.LEAQ(slots, slot)
+		k.MOVQ(runs, run)
+		k.loop(run, 1, func() {
+			body()
+			h.keep(h.next())
+			k.ADDQ(operand.Imm(4*tileKeys), slot)
+		})
+		h.skip(nextRound)
+	}
+	eachRun(func() {})
+	k.loop(n, 1, func() {
+		eachRun(func() {
+			for from := 0; from < tileKeys; from += lanes {
+				s := signs.of(from, operand.Mem{Base: x, Disp: 4 * from})
+				k.eachLane(s, func(i int, v reg.Register) {
+					cell := operand.Mem{Base: row, Index: h.at(from + i), Scale: 4}
+					k.VADDSS(cell, v, v)
+					k.VMOVSS(v, cell)
+				})
+			}
+			k.LEAQ(operand.Mem{Base: x, Index: stride, Scale: 4}, x)
+			k.LEAQ(operand.Mem{Base: signs.from, Index: stride, Scale: 2}, signs.from)
+		})
+		k.LEAQ(operand.Mem{Base: x, Index: back, Scale: 4}, x)
+		k.LEAQ(operand.Mem{Base: signs.from, Index: back, Scale: 2}, signs.from)
 	})
 	k.VZEROUPPER()
 	k.RET()
@@ -49,8 +74,9 @@ func queryKernel(k *kernel, tier string) {
 	k.function("query"+tier, "(dst *int32, row *float32, signs *uint16, n int, key, mul, columns, up uint64)",
 		"query"+tier+" is query for n coordinates, a multiple of 16 above 0. It takes every key's column for one of the row.")
 	vector, lanes := k.vectors(tier)
-	dst, row, n := k.arg("dst"), k.arg("row"), k.arg("n")
-	h, signs := k.hashing(tier), k.rowSigns(tier)
+	dst, row, n, step := k.arg("dst"), k.arg("row"), k.arg("n"), k.GP64()
+	k.MOVQ(operand.U32(tileKeys), step)
+	h, signs := k.hashing(tier, step), k.rowSigns(tier)
 	k.loop(n, tileKeys, func() {
 		h.keep(h.next())
 		for from := 0; from < tileKeys; from += lanes {

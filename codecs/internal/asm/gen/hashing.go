@@ -14,16 +14,17 @@ type hashing struct {
 	tier          string
 	lanes         int              // of 32 bits
 	keys          []reg.VecVirtual // of coordinates 0, 2, 4, …, then 1, 3, 5, …, of as many as there are lanes; and so on
+	mul           reg.GPVirtual
 	step, columns reg.VecVirtual
 	odd           operand.Op  // with AVX-512, every second lane
 	buffer        operand.Mem // for the columns, 32 bits each
 }
 
-// hashing makes the first keys from the arguments key, mul and columns.
-func (k *kernel) hashing(tier string) *hashing {
+// hashing makes the first keys from the arguments key, mul and columns. The next are those of the coordinates step on.
+func (k *kernel) hashing(tier string, step reg.GPVirtual) *hashing {
 	vector, lanes := k.vectors(tier)
-	h := &hashing{k: k, tier: tier, lanes: lanes, step: vector(), columns: vector(), buffer: k.AllocLocal(8 * tileKeys)}
 	key, mul := k.arg("key"), k.arg("mul")
+	h := &hashing{k: k, tier: tier, lanes: lanes, mul: mul, columns: vector(), buffer: k.AllocLocal(8 * tileKeys)}
 	for i := range tileKeys {
 		k.MOVQ(key, h.buffer.Offset(i/lanes*8*lanes+i%2*4*lanes+i%lanes/2*8))
 		k.ADDQ(mul, key)
@@ -33,9 +34,7 @@ func (k *kernel) hashing(tier string) *hashing {
 		k.load(h.buffer.Offset(at), v)
 		h.keys = append(h.keys, v)
 	}
-	k.SHLQ(operand.Imm(4), mul)
-	k.MOVQ(mul, h.buffer)
-	k.VPBROADCASTQ(h.buffer, h.step)
+	h.step = h.times(step)
 	k.VPBROADCASTQ(k.parameter("columns"), h.columns)
 	if tier != "AVX2" {
 		odd, r := k.K(), k.GP32()
@@ -44,6 +43,25 @@ func (k *kernel) hashing(tier string) *hashing {
 		h.odd = odd
 	}
 	return h
+}
+
+// times returns what keys of coordinates that many on are more.
+func (h *hashing) times(coordinates reg.GPVirtual) reg.VecVirtual {
+	k := h.k
+	vector, _ := k.vectors(h.tier)
+	more, r := vector(), k.GP64()
+	k.MOVQ(coordinates, r)
+	k.IMULQ(h.mul, r)
+	k.MOVQ(r, h.buffer)
+	k.VPBROADCASTQ(h.buffer, more)
+	return more
+}
+
+// skip adds to the keys what times returned.
+func (h *hashing) skip(more reg.VecVirtual) {
+	for _, key := range h.keys {
+		h.k.VPADDQ(more, key, key)
+	}
 }
 
 // next returns the columns of the next keys, 32 bits each.

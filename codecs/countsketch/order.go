@@ -1,0 +1,52 @@
+package countsketch
+
+// An order is one in which kernels take a row's coordinates: in tiles of runs that begin stride after each other, 16 of each
+// run in turn. The zero order takes them as they come.
+//
+// Hashes of coordinates stride apart are always the same distance apart. Where that is small, the cells of the runs lie side
+// by side and share lines of memory, which a row larger than a core's first cache fetches and writes back so much less often.
+type order struct{ stride, runs int }
+
+const (
+	maxRuns   = 4       // that kernels have room for
+	minStride = 1 << 8  // kernels leave over up to 15 of a run
+	lineCells = 64 / 4  // that share a line of memory
+	nearCells = 1 << 13 // that lie in a core's first cache
+)
+
+// orderOf returns the order that brings most cells of span coordinates together, whose hashes are mul apart. It is one in
+// which each cell gets its coordinates in ascending order: none that have other places in their runs, and are less apart than
+// the first run is from the last, share a cell.
+func orderOf(mul uint64, columns, span int) (best order) {
+	cell := (1<<32-1)/uint64(columns) + 1 // hashes with the same column are less than that apart
+	var near []int                        // how far apart coordinates are that may share a line
+	for d, key := 1, mul; d <= span; d, key = d+1, key+mul {
+		if apart(key) < lineCells*cell {
+			near = append(near, d)
+		}
+	}
+	least := 1.0
+	for _, d := range near {
+		runs := min(maxRuns, span/d)
+		for _, e := range near {
+			if e >= (runs-1)*d {
+				break
+			}
+			if e%d != 0 && apart(uint64(e)*mul) < cell {
+				runs = e/d + 1
+				break
+			}
+		}
+		if d < minStride || runs < 2 {
+			continue
+		}
+		share := float64(apart(uint64(d)*mul)) / float64(lineCells*cell)
+		if lines := (1 + float64(runs-1)*share) / float64(runs); lines < least { // lines a coordinate
+			least, best = lines, order{d, runs}
+		}
+	}
+	return best
+}
+
+// apart returns how far two keys are apart of which one is key more than the other, in their upper 32 bits.
+func apart(key uint64) uint64 { return min(key, -key) >> 32 }
