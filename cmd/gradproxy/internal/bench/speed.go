@@ -5,6 +5,8 @@ import (
 	"runtime"
 	"slices"
 	"time"
+
+	"github.com/gradproxy/gradproxy/codecs/codectest/cputime"
 )
 
 // Speed is how fast a codec is on one core, in 10^9 bytes of elements a second, and over the speed of Go's copy in the
@@ -87,9 +89,9 @@ func (m *memory) fill(d Data) (places []place) {
 
 // copy returns the speed of copying all memory once.
 func (m *memory) copy() (gbps float64) {
-	begin := now()
+	begin := cputime.Now()
 	copy(m.dst, m.src)
-	return rate(len(m.src), now()-begin)
+	return rate(len(m.src), cputime.Now()-begin)
 }
 
 // round encodes and decodes tensors once, block by block, and returns of how many, and the speed of each.
@@ -105,9 +107,9 @@ func (m *memory) round(c cutter, places []place) (n int, encoding, decoding floa
 		}
 		src, dst := m.src[p.off:p.off+p.size], m.dst[p.off:p.off+p.size]
 		for j := range p.blocks {
-			begin := now()
+			begin := cputime.Now()
 			out, raw, err := p.blocks[j].encode(m.encoded[:0], src)
-			encoded := now()
+			encoded := cputime.Now()
 			if err != nil {
 				return n, 0, 0, err
 			}
@@ -115,7 +117,7 @@ func (m *memory) round(c cutter, places []place) (n int, encoding, decoding floa
 			if err := p.blocks[j].decode(dst, out, raw); err != nil {
 				return n, 0, 0, err
 			}
-			encode, decode = encode+encoded-begin, decode+now()-encoded
+			encode, decode = encode+encoded-begin, decode+cputime.Now()-encoded
 		}
 		n, size = n+1, size+p.size
 	}
