@@ -55,6 +55,13 @@ type bpfTotal struct {
 	SegmentsReceived uint64
 }
 
+type bpfTurn struct {
+	_      structs.HostLayout
+	Server bpfEnd
+	Asked  uint32
+	Left   uint32
+}
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.

@@ -38,6 +38,7 @@ type order struct {
 	Conn      int    // of an earlier answer, unless Dial is given
 	Send      int    // bytes, which come back
 	Close     bool
+	Leave     string // is sent instead of waiting for a word, and then the connection is closed
 }
 
 // An answer says what came of an order.
@@ -73,6 +74,10 @@ func carryOut(o order) (a answer, err error) {
 		if a, err = o.dial(); err != nil {
 			return a, err
 		}
+	}
+	if o.Leave != "" {
+		_, err = write(a.Conn, []byte(o.Leave))
+		return a, errors.Join(err, unix.Close(a.Conn))
 	}
 	for sent := 0; sent < o.Send; { // in turns, since the answer would fill the buffers
 		n, err := write(a.Conn, make([]byte, min(o.Send-sent, 32<<10)))
@@ -134,9 +139,13 @@ func (o *order) dial() (a answer, err error) {
 	}
 	local, err1 := unix.Getsockname(fd)
 	peer, err2 := unix.Getpeername(fd)
+	a.Local, a.Peer = text(local), text(peer)
+	if o.Leave != "" {
+		return a, errors.Join(err1, err2)
+	}
 	word := make([]byte, 1)
 	_, err3 := read(fd, word)
-	a.Local, a.Peer, a.Word = text(local), text(peer), string(word)
+	a.Word = string(word)
 	return a, errors.Join(err1, err2, err3)
 }
 

@@ -52,6 +52,13 @@ struct total {
 	__u64 segments_received;
 };
 
+// A turn is what the client of a turned connection dialled.
+struct turn {
+	struct end server;
+	__u32 asked; // 1: the proxy knows it
+	__u32 left;  // 1: the client has closed
+};
+
 struct prefix {
 	__u32 bits;
 	__u32 v4; // 1: of IPv4, so that ::/0 holds none of its addresses; the prefix begins here
@@ -105,11 +112,12 @@ struct {
 	MAP_UINT(max_entries, 1);
 } totals SEC(".maps");
 
-// What the client of an accepted connection dialled, by the client's end. Only the proxy's listeners are asked.
+// By the client's end, from when the connection is established until the client has closed and the proxy knows what it
+// dialled: one that says a word and leaves is accepted later, if the proxy is busy.
 struct {
 	MAP_UINT(type, BPF_MAP_TYPE_LRU_HASH);
 	MAP_TYPE(key, struct end);
-	MAP_TYPE(value, struct end);
+	MAP_TYPE(value, struct turn);
 	MAP_UINT(max_entries, 65536);
 } dialled SEC(".maps");
 
@@ -259,7 +267,10 @@ int gp_connect6(struct bpf_sock_addr *ctx) {
 // peer_of returns what the client with this end dialled, if what it is connected to is a listener. It is not found by the
 // socket's cookie: that of a Multipath TCP socket is not the one of the subflow that was turned.
 INLINE struct end *peer_of(struct bpf_sock_addr *ctx, const struct end *client, __u16 listener) {
-	return ctx->user_port == NET16(listener) ? bpf_map_lookup_elem(&dialled, client) : 0;
+	if (ctx->user_port != NET16(listener))
+		return 0;
+	struct turn *t = bpf_map_lookup_elem(&dialled, client);
+	return t ? &t->server : 0;
 }
 
 SEC("cgroup/getpeername4")
@@ -343,8 +354,20 @@ INLINE void established(struct bpf_sock_ops *ops, struct flow *f) {
 		f->client.ip.word[2] = ops->local_ip6[2];
 		f->client.ip.word[3] = ops->local_ip6[3];
 	}
-	bpf_map_update_elem(&dialled, &f->client, &f->server, 0);
+	struct turn t = {.server = f->server};
+	bpf_map_update_elem(&dialled, &f->client, &t, 0);
 	bpf_sock_ops_cb_flags_set(ops, BPF_SOCK_OPS_STATE_CB_FLAG | BPF_SOCK_OPS_RTT_CB_FLAG);
+}
+
+// closed forgets what the client dialled, unless the proxy has yet to ask.
+INLINE void closed(struct flow *f) {
+	f->closed = bpf_ktime_get_ns();
+	struct turn *t = bpf_map_lookup_elem(&dialled, &f->client);
+	if (!t)
+		return;
+	t->left = 1;
+	if (t->asked)
+		bpf_map_delete_elem(&dialled, &f->client);
 }
 
 SEC("sockops")
@@ -361,10 +384,8 @@ int gp_sockops(struct bpf_sock_ops *ops) {
 		return 1;
 	}
 	count(ops, f);
-	if (op == BPF_SOCK_OPS_STATE_CB && ops->args[1] == BPF_TCP_CLOSE) {
-		f->closed = bpf_ktime_get_ns();
-		bpf_map_delete_elem(&dialled, &f->client);
-	}
+	if (op == BPF_SOCK_OPS_STATE_CB && ops->args[1] == BPF_TCP_CLOSE)
+		closed(f);
 	return 1;
 }
 
@@ -397,9 +418,10 @@ int gp_getsockopt(struct bpf_sockopt *ctx) {
 	} else {
 		return 1;
 	}
-	struct end *server = bpf_map_lookup_elem(&dialled, &client);
-	if (!server)
+	struct turn *t = bpf_map_lookup_elem(&dialled, &client);
+	if (!t)
 		return 1;
+	struct end *server = &t->server;
 	if (ctx->level == IPPROTO_IP) {
 		struct answer4 *a = ctx->optval;
 		if ((void *)(a + 1) > ctx->optval_end)
@@ -423,6 +445,9 @@ int gp_getsockopt(struct bpf_sockopt *ctx) {
 		ctx->optlen = sizeof(*a);
 	}
 	ctx->retval = 0;
+	t->asked = 1;
+	if (t->left)
+		bpf_map_delete_elem(&dialled, &client);
 	return 1;
 }
 
