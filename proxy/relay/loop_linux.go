@@ -40,15 +40,16 @@ func newLoop(r *Relay) (*loop, error) {
 }
 
 // add has the thread take care of a pair. Both connections are reported once for each new state (EPOLLET), so that nothing is
-// told to the kernel again until they are closed.
+// told to the kernel again until they are closed. The lock keeps the thread from doing so, at what the first one says, before it
+// is told of the second: that number may be another connection's by then.
 func (l *loop) add(p *pair) {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.byFD[int32(p.fd[0])], l.byFD[int32(p.fd[1])] = p, p
-	l.mu.Unlock()
 	for _, fd := range p.fd {
 		const events = unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLET&0xffffffff
 		if unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: events, Fd: int32(fd)}) != nil {
-			l.abort(p)
+			l.doom(p)
 			return
 		}
 	}
@@ -57,8 +58,13 @@ func (l *loop) add(p *pair) {
 // abort resets a pair, soon.
 func (l *loop) abort(p *pair) {
 	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.doom(p)
+}
+
+// doom is abort. mu is held.
+func (l *loop) doom(p *pair) {
 	l.aborted = append(l.aborted, p)
-	l.mu.Unlock()
 	l.rouse()
 }
 

@@ -68,14 +68,13 @@ func (r *Relay) Add(a, b *net.TCPConn, ended func(Ending)) error {
 	l := r.loops[int(r.next.Add(1))%len(r.loops)]
 	p.loop = l
 	r.mu.Lock()
+	defer r.mu.Unlock() // only then: the thread that l.add speaks to is there until all pairs have ended
 	if r.closed {
-		r.mu.Unlock()
 		unix.Close(p.fd[0])
 		unix.Close(p.fd[1])
 		return errClosed
 	}
 	r.pairs[p] = struct{}{}
-	r.mu.Unlock()
 	a.Close() // the runtime no longer waits for it; p's descriptors keep it open
 	b.Close()
 	l.add(p)
