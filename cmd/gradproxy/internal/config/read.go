@@ -48,7 +48,7 @@ func readFile(file string) ([]byte, error) {
 	case err == nil && info.Size() > maxFile:
 		return nil, fmt.Errorf("it has %d bytes, more than any configuration: name the right file with -c", info.Size())
 	}
-	text, err := os.ReadFile(file)
+	text, err := strict.ReadFile(file, maxFile)
 	if path := (*fs.PathError)(nil); errors.As(err, &path) {
 		return nil, fmt.Errorf("it cannot be read: %w", path.Err)
 	}

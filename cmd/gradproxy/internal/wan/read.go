@@ -50,7 +50,7 @@ func readFile(name string) ([]byte, error) {
 	case info.Size() > maxFile:
 		return nil, fmt.Errorf("it has %d bytes, more than any topology or trace: name the right file", info.Size())
 	}
-	text, err := os.ReadFile(name)
+	text, err := strict.ReadFile(name, maxFile)
 	if path := (*fs.PathError)(nil); errors.As(err, &path) {
 		return nil, fmt.Errorf("it cannot be read: %w", path.Err)
 	}
@@ -107,6 +107,8 @@ type writtenTrace struct {
 	period  time.Duration
 	line    int
 	where   string
+
+	made map[Quality]Trace // of directions that are as good without it: those of a mesh share one
 }
 
 func (r *reader) file() strict.Reader {
@@ -318,6 +320,18 @@ func put[T any](dst *T, v *T) {
 
 // follow returns the trace that w says of a direction of quality base.
 func (r *reader) follow(w *writtenTrace, base Quality) Trace {
+	t, ok := w.made[base]
+	if !ok {
+		if w.made == nil {
+			w.made = map[Quality]Trace{}
+		}
+		t = r.newTrace(w, base)
+		w.made[base] = t
+	}
+	return t
+}
+
+func (r *reader) newTrace(w *writtenTrace, base Quality) Trace {
 	changes := w.changes
 	if w.file != "" {
 		if changes != nil {

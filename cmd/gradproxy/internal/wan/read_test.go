@@ -117,6 +117,11 @@ func TestProblems(t *testing.T) {
 		{"name: n\nsites: [{name: a, networks: 10.0.0.1/24}]\n", `f:2: sites[0].networks: "10.0.0.1/24" has bits behind /24: write 10.0.0.0/24`},
 		{"name: n\nsites: [{name: a, networks: 10.0.0.0}]\n", `f:2: sites[0].networks: "10.0.0.0" is not a network: write it as`},
 		{"name: n\nsites: [{name: a, networks: 10.0.0.0/31}]\n", `f:2: sites[0].networks: "10.0.0.0/31" has no room for a host: write /30 or shorter`},
+		{"name: n\nsites: [{name: a}, {name: localhost}]\nmesh: {}\n", `f:2: sites[1].name: "localhost" is a name of Linux's own: choose another`},
+		{"name: n\nsites: [{name: a}, {name: \"127\"}]\nmesh: {}\n", `f:2: sites[1].name: "127" is a number, which programs take for an address: put a letter to it`},
+		{"name: n\nsites: [{name: a, networks: 127.3.0.0/16}]\n", `f:2: sites[0].networks: "127.3.0.0/16" holds addresses that no site can have`},
+		{"name: n\nsites: [{name: a, networks: 0.0.0.0/0}]\n", `f:2: sites[0].networks: "0.0.0.0/0" holds addresses that no site can have`},
+		{"name: n\nsites: [{name: a, networks: 'fe80::/64'}]\n", `f:2: sites[0].networks: "fe80::/64" holds addresses that no site can have`},
 		{"name: n\nsites: [{name: a, price: -1}]\n", `f:2: sites[0].price: "-1" is not a price: write what a GB (10⁹ bytes) costs, such as 0.02`},
 		{"name: n\nsites: [{name: a, networks: 10.0.0.0/8}, {name: b, networks: 10.2.0.0/16}]\nmesh: {}\n",
 			"f:2: sites[1].networks: 10.2.0.0/16 overlaps 10.0.0.0/8 of site a"},
@@ -146,6 +151,7 @@ func TestProblems(t *testing.T) {
 		{two + "mesh: {trace: [{rate: 1Mbit/s}]}\n", "f:3: mesh.trace: step 0: at is missing: say when it begins"},
 		{two + "mesh: {trace: [{at: 1s}, {at: 1s}]}\n", "f:3: mesh.trace: step 1: it begins at 1s, not after the step before, at 1s"},
 		{two + "mesh: {trace: {steps: [{at: 5s}], repeat: 5s}}\n", "f:3: mesh.trace: repeat is 5s: want more than the beginning of the last step, 5s"},
+		{two + "mesh: {trace: {steps: [{at: 0s}, {at: 1ns}], repeat: 1ms}}\n", "f:3: mesh.trace: repeat is 1ms: want 1ms at least for each of 2 steps"},
 		{two + "mesh: {trace: {file: none.csv}}\n", "f:3: mesh.trace.file: none.csv: file does not exist"},
 		{two + "mesh: {trace: {file: /etc/wan/bad.csv}}\n", `f:3: mesh.trace.file: /etc/wan/bad.csv: line 3: rate: "fast" is not a rate`},
 		{two + "mesh: {trace: {file: /etc/wan/late.csv}}\n", "f:3: mesh.trace: step 1: it begins at 1s, not after the step before, at 2s"},
@@ -154,6 +160,23 @@ func TestProblems(t *testing.T) {
 		_, problems := parse("f", []byte(x.text), files)
 		if len(problems) == 0 || !strings.HasPrefix(problems[0].Error(), x.want) {
 			t.Errorf("%q:\n%v\nwant\n%s", x.text, problems, x.want)
+		}
+	}
+}
+
+// The links of a mesh have one trace between them: its file is read once, and what is wrong with it said once.
+func TestMeshSharesItsTrace(t *testing.T) {
+	for file, wrong := range map[string]int{"/etc/wan/good.csv": 0, "/etc/wan/bad.csv": 1} {
+		read := 0
+		got, problems := parse("f", []byte("name: n\nsites: [{name: a}, {name: b}, {name: c}]\nmesh: {trace: {file: "+file+"}}\n"), func(name string) ([]byte, error) {
+			read++
+			return files(name)
+		})
+		if read != 1 || len(problems) != wrong {
+			t.Errorf("%s is read %d times, with %d problems, want %d:\n%v", file, read, len(problems), wrong, problems)
+		}
+		if first, last := got.Links[0].There.Trace.Steps, got.Links[2].Back.Trace.Steps; wrong == 0 && &first[0] != &last[0] {
+			t.Errorf("%s: the links have traces of their own", file)
 		}
 	}
 }

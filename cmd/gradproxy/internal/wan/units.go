@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -145,8 +146,11 @@ func parseName(s string) (string, error) {
 		return "", err
 	}
 	switch s {
-	case "lo", "all", "default":
+	case "lo", "all", "default", "localhost":
 		return "", fmt.Errorf("%q is a name of Linux's own: choose another", s)
+	}
+	if !strings.ContainsFunc(s, func(r rune) bool { return r < '0' || r > '9' }) {
+		return "", fmt.Errorf("%q is a number, which programs take for an address: put a letter to it", s)
 	}
 	return s, nil
 }
@@ -181,6 +185,13 @@ func parseCurrency(s string) (string, error) {
 	return s, nil
 }
 
+// noSites are networks of addresses that mean the host itself, the neighbours on a link, or all of several: what is sent to
+// them does not pass a link.
+var noSites = [...]netip.Prefix{
+	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("224.0.0.0/3"),
+	netip.MustParsePrefix("::/96"), netip.MustParsePrefix("fe80::/10"), netip.MustParsePrefix("ff00::/8"),
+}
+
 func parseNetwork(s string) (netip.Prefix, error) {
 	p, err := netip.ParsePrefix(s)
 	switch {
@@ -188,6 +199,8 @@ func parseNetwork(s string) (netip.Prefix, error) {
 		return netip.Prefix{}, fmt.Errorf("%q is not a network: write it as 10.2.0.0/16 or 2001:db8:2::/48", s)
 	case p != p.Masked():
 		return netip.Prefix{}, fmt.Errorf("%q has bits behind /%d: write %s", s, p.Bits(), p.Masked())
+	case slices.ContainsFunc(noSites[:], p.Overlaps):
+		return netip.Prefix{}, fmt.Errorf("%q holds addresses that no site can have, as those of loopback or multicast: write it as 10.2.0.0/16 or 2001:db8:2::/48", s)
 	case p.Addr().BitLen()-p.Bits() < 2:
 		return netip.Prefix{}, fmt.Errorf("%q has no room for a host: write /%d or shorter", s, p.Addr().BitLen()-2)
 	}
