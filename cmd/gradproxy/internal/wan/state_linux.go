@@ -19,8 +19,9 @@ import (
 	wansim "github.com/gradproxy/gradproxy/wan-sim"
 )
 
-// StateDir is where networks that are up are noted, by default.
-const StateDir = "/run/gradproxy/wan"
+// StateDir is where networks that are up are noted, by default. It is root's: /run/gradproxy may be another user's, who runs
+// the proxy as a service, and goes with that service.
+const StateDir = "/run/gradproxy-wan"
 
 // A State notes a network that is up, so that other processes find it, and what to remove after its process has died. Three
 // files bear the network's name: .json, this; .lock, which says who may touch the others; .sock, on which the process answers
@@ -177,10 +178,26 @@ func find(dir, name string) (*State, error) {
 		return nil, fmt.Errorf("wan %s: %w", name, err)
 	}
 	s := &State{dir: dir}
-	if err := json.Unmarshal(text, s); err != nil || s.Plan == nil || s.Plan.Name != name {
+	if err = json.Unmarshal(text, s); err == nil {
+		err = s.check(name)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("wan %s: %s is not a note of a network (%v): remove it", name, filepath.Join(dir, name+".json"), err)
 	}
 	return s, nil
+}
+
+// check reports what is wrong with a note that is to be of that network. What it names is removed, so it may name nothing else.
+func (s *State) check(name string) error {
+	if s.Plan == nil || s.Plan.Name != name {
+		return errors.New("it is another's")
+	}
+	for _, n := range s.Plan.namespaces() {
+		if err := nameError(n, 255); err != nil || !strings.HasPrefix(n, "wan") {
+			return fmt.Errorf("namespace %q", n)
+		}
+	}
+	return nil
 }
 
 // Alive reports whether the process that plays the network lives.

@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -249,4 +250,18 @@ func TestServeOutlivesErrors(t *testing.T) {
 			t.Error("serve does not pause after an error")
 		}
 	})
+}
+
+// A note is followed only where it names what could have been made for a network: all that it names is removed, by root.
+func TestNoteOfSomethingElse(t *testing.T) {
+	dir := t.TempDir()
+	for _, namespace := range []string{"", "..", "wan-n-a/../../../etc", "mine"} {
+		s := &State{Plan: &Plan{Name: "n", Sites: []PlannedSite{{Name: "a", Namespace: namespace}}}, dir: dir}
+		if err := s.write(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Find(dir, "n"); err == nil || !strings.Contains(err.Error(), "is not a note of a network") {
+			t.Errorf("namespace %q: %v", namespace, err)
+		}
+	}
 }
