@@ -118,9 +118,19 @@ func netnsCookie() (uint64, error) {
 	return cookie, nil
 }
 
-// attach attaches what notes and answers first, what turns last.
-func (h *Hooks) attach() error {
+// attach attaches what notes and answers first, what turns last. What a dead proxy has left goes when all that is there: it
+// may refuse connections, and goes on if this fails.
+func (h *Hooks) attach() (err error) {
 	o := &h.objects
+	var left []lasting
+	defer func() {
+		for _, l := range left {
+			if err == nil {
+				err = h.detach(l)
+			}
+			l.program.Close()
+		}
+	}()
 	for _, a := range []struct {
 		folder  string
 		attach  ebpf.AttachType
@@ -135,60 +145,42 @@ func (h *Hooks) attach() error {
 	} {
 		connects := a.program == o.GpConnect4 || a.program == o.GpConnect6
 		if connects {
-			if err := h.replace(a.program, a.attach); err != nil || h.config.Refuse {
-				if err != nil {
-					return err
-				}
-				continue
+			found, err := h.leftOver(a.program, a.attach)
+			left = append(left, found...)
+			if err != nil {
+				return err
 			}
 		}
-		l, err := link.AttachCgroup(link.CgroupOptions{Path: a.folder, Attach: a.attach, Program: a.program})
-		if err != nil {
+		if err := h.attachOne(a.folder, a.attach, a.program, connects && h.config.Refuse); err != nil {
 			return fmt.Errorf("attach %v to %s: %w", a.attach, a.folder, err)
 		}
-		h.links = append(h.links, l)
 	}
 	return nil
 }
 
-// replace removes what a dead proxy has left at a place of the cgroup, and attaches program there for good if it is to
-// refuse.
-func (h *Hooks) replace(program *ebpf.Program, attach ebpf.AttachType) error {
-	left, err := h.leftOver(program, attach)
-	if err != nil {
+// attachOne attaches a program to a cgroup: for good, or for as long as this process lives.
+func (h *Hooks) attachOne(folder string, attach ebpf.AttachType, program *ebpf.Program, lasts bool) error {
+	if !lasts {
+		l, err := link.AttachCgroup(link.CgroupOptions{Path: folder, Attach: attach, Program: program})
+		if err == nil {
+			h.links = append(h.links, l)
+		}
 		return err
 	}
-	if h.config.Refuse {
-		err := link.RawAttachProgram(link.RawAttachProgramOptions{Target: int(h.cgroup.Fd()), Program: program, Attach: attach, Flags: unix.BPF_F_ALLOW_MULTI})
-		if err != nil {
-			for _, p := range left {
-				p.Close()
-			}
-			return fmt.Errorf("attach %v to %s: %w", attach, h.config.Cgroup, err)
-		}
+	err := link.RawAttachProgram(link.RawAttachProgramOptions{Target: int(h.cgroup.Fd()), Program: program, Attach: attach, Flags: unix.BPF_F_ALLOW_MULTI})
+	if err == nil {
 		h.lasting = append(h.lasting, lasting{program, attach})
-	}
-	for _, p := range left {
-		err = errors.Join(err, h.detach(lasting{p, attach}), p.Close())
 	}
 	return err
 }
 
-// leftOver returns the programs of that name and type that are attached to the cgroup itself. They may be another
-// version's, so nothing else of them needs to be the same.
-func (h *Hooks) leftOver(program *ebpf.Program, attach ebpf.AttachType) (left []*ebpf.Program, err error) {
+// leftOver returns the programs of that name and type that are attached to the cgroup itself, also with an error. They may be
+// another version's, so nothing else of them needs to be the same.
+func (h *Hooks) leftOver(program *ebpf.Program, attach ebpf.AttachType) (left []lasting, err error) {
 	own, err := program.Info()
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			for _, p := range left {
-				p.Close()
-			}
-			left = nil
-		}
-	}()
 	attached, err := link.QueryPrograms(link.QueryOptions{Target: int(h.cgroup.Fd()), Attach: attach})
 	if err != nil {
 		return nil, fmt.Errorf("what is attached to %s: %w", h.config.Cgroup, err)
@@ -202,7 +194,7 @@ func (h *Hooks) leftOver(program *ebpf.Program, attach ebpf.AttachType) (left []
 			return left, fmt.Errorf("program %d on %s: %w", a.ID, h.config.Cgroup, err)
 		}
 		if info, err := p.Info(); err == nil && info.Name == own.Name && info.Type == own.Type {
-			left = append(left, p)
+			left = append(left, lasting{p, attach})
 			continue
 		}
 		p.Close()

@@ -305,6 +305,63 @@ func TestKilledOfAnotherVersion(t *testing.T) {
 	}
 }
 
+// A start that fails half way leaves a dead proxy's refusal as it was.
+func TestStartFailsAfterKill(t *testing.T) {
+	b := newBed(t)
+	c := b.config()
+	c.Refuse = true
+	first := b.attach(c)
+	if err := first.objects.Beat.Put(uint32(0), uint64(0)); err != nil {
+		t.Fatal(err)
+	}
+	first.die()
+	folder, err := os.Open(b.cgroup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer folder.Close()
+	job := b.client()
+	var others []*ebpf.Program
+	for range 63 { // with the one that is left the kernel has room for no other, BPF_CGROUP_MAX_PROGS
+		p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+			Name: "others", Type: ebpf.CGroupSockAddr, AttachType: ebpf.AttachCGroupInet6Connect, License: "GPL",
+			Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 1), asm.Return()},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Close()
+		err = link.RawAttachProgram(link.RawAttachProgramOptions{Target: int(folder.Fd()), Program: p, Attach: ebpf.AttachCGroupInet6Connect, Flags: unix.BPF_F_ALLOW_MULTI})
+		if err != nil {
+			t.Fatal(err)
+		}
+		others = append(others, p)
+	}
+	if _, err := b.tryAttach(c); !errors.Is(err, unix.E2BIG) {
+		t.Fatalf("there is no place for another program: %v", err)
+	}
+	for _, addr := range []string{server4, server6} {
+		if got := job.whoAnswers(order{Dial: addr}); got != "refused" {
+			t.Errorf("after a start that failed: %s answered by %q", addr, got)
+		}
+	}
+	err = link.RawDetachProgram(link.RawDetachProgramOptions{Target: int(folder.Fd()), Program: others[0], Attach: ebpf.AttachCGroupInet6Connect})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := b.attach(c)
+	for _, want := range []string{"P", "D"} {
+		for _, addr := range []string{server4, server6} {
+			if got := job.whoAnswers(order{Dial: addr}); got != want {
+				t.Errorf("%s answered by %q, want %q", addr, got, want)
+			}
+		}
+		if err := h.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // New networks come into force, old ones leave it, open connections live; and an address that the host gets is its own.
 func TestUpdate(t *testing.T) {
 	b := newBed(t)
