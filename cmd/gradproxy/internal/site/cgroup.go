@@ -18,6 +18,7 @@ type hooked struct {
 	hooks *bpf.Hooks
 	group *cgroup.Group // this process is in it, and in exec the job
 	job   string        // folder of the cgroup whose connections are taken
+	own   bool          // it is group's
 
 	closing sync.Once
 	last    []bpf.Flow // what there was when the hooks were closed
@@ -33,7 +34,7 @@ func (s *Site) newHooked(c *config.Config) (h *hooked, err error) {
 	if h.group, err = cgroup.New(c.Site); err != nil {
 		return nil, err
 	}
-	if h.job == "" {
+	if h.own = h.job == ""; h.own {
 		if h.job, err = h.group.Job(); err != nil {
 			return nil, errors.Join(err, h.group.Close())
 		}

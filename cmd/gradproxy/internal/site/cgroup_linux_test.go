@@ -147,6 +147,59 @@ func TestCgroupAfterFailure(t *testing.T) {
 	}
 }
 
+// A start that fails when connections are taken already does not let those pass that a dead proxy has refused.
+func TestCgroupRefusesAfterFailedStart(t *testing.T) {
+	require.Root(t)
+	require.Command(t, "bash")
+	for _, refuse := range []bool{true, false} {
+		group, err := cgroup.New("test")
+		require.Named(t, "cgroup2", err == nil, "use a kernel with cgroups of version 2")
+		defer group.Close()
+		job, err := group.Job()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := newLab(t).load(0, "")
+		c.Intercept.Mode, c.Intercept.Cgroup, c.Intercept.Refuse = config.ModeCgroup, job, refuse
+		c.Tunnel.Listen, c.Admin = "off", config.Off
+		c.Peers = c.Peers[:1]
+		c.Peers[0].Networks = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}
+		broken := *c
+		broken.Tunnel.Cert += ".gone"
+		said := "on_death: refuse: new connections are refused"
+		if s, err := Start(&broken, "v0", slog.New(slog.DiscardHandler)); err == nil || strings.Contains(err.Error(), said) != refuse {
+			t.Errorf("refuse %v: a start without a certificate: %v", refuse, err)
+			if err == nil {
+				s.Close()
+			}
+		}
+		if n := turners(t, job); (n > 0) != refuse {
+			t.Errorf("refuse %v: after it %d programs are left", refuse, n)
+		}
+		if refuse {
+			leaveGroup(t, group)
+		}
+	}
+}
+
+// leaveGroup does what the end of a process would do that a start has left in a cgroup below another's, and what the next
+// start then does.
+func leaveGroup(t *testing.T, outer *cgroup.Group) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(outer.Proxy(), "cgroup.procs"), []byte("0"), 0); err != nil {
+		t.Error(err)
+	}
+	left, err := filepath.Glob(filepath.Join(outer.Proxy(), "gradproxy-*"))
+	if err != nil || len(left) != 1 {
+		t.Fatalf("left: %v %v", left, err)
+	}
+	for _, folder := range []string{filepath.Join(left[0], "proxy"), left[0]} {
+		if err := os.Remove(folder); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // turners counts the programs that decide about a cgroup's new IPv4 connections.
 func turners(t *testing.T, folder string) int {
 	t.Helper()

@@ -52,15 +52,26 @@ type Site struct {
 }
 
 // Start opens all that c asks for, the rules of the redirect last but for the proxy itself, so that connections are
-// taken only where they can be carried. c must have been checked and identified. version is shown to operators.
+// taken only where they can be carried. c must have been checked and identified. version is shown to operators. Where it fails
+// after those rules came they go, but for what refuses connections on the death of the proxy: that stays, as after Run.
 func Start(c *config.Config, version string, log *slog.Logger) (*Site, error) {
 	s := &Site{log: slog.New(quiet.New(log.Handler())), version: version}
 	s.config.Store(c)
 	s.started = c
 	if err := s.open(c); err != nil {
-		return nil, errors.Join(err, s.Close())
+		leave := s.redirect != nil && c.Intercept.Refuse && s.lasts()
+		if leave {
+			err = fmt.Errorf("%w (on_death: refuse: new connections are refused until this proxy starts)", err)
+		}
+		return nil, errors.Join(err, s.release(leave))
 	}
 	return s, nil
+}
+
+// lasts reports whether those whose connections are taken were there before this process, and may have been refused already.
+func (s *Site) lasts() bool {
+	h, ok := s.redirect.(*hooked)
+	return !ok || !h.own
 }
 
 func (s *Site) open(c *config.Config) (err error) {
