@@ -39,7 +39,11 @@ func (s *State) path(suffix string) string { return filepath.Join(s.dir, s.Plan.
 // Hold notes that this process is about to lay the network out. It removes what a process that died has left of one of that
 // name, and is an error while that one lives. It waits for others that remove the same, until ctx ends. Release ends it.
 func Hold(ctx context.Context, dir string, p *Plan) (_ *State, err error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	err = os.MkdirAll(dir, 0o755)
+	if errors.Is(err, fs.ErrPermission) {
+		err = fmt.Errorf("%w: run gradproxy as root", err)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("wan %s: %w", p.Name, err)
 	}
 	s := &State{Plan: p, PID: os.Getpid(), dir: dir}
