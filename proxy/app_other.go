@@ -10,9 +10,12 @@ type appReader struct {
 	lender *lender
 }
 
-func newAppReader(c *net.TCPConn, lender *lender) (*appReader, error) {
+// newAppReader returns a reader. Nobody is told before it waits.
+func newAppReader(c *net.TCPConn, lender *lender, _ func()) (*appReader, error) {
 	return &appReader{c, lender}, nil
 }
+
+func (r *appReader) tellsIdle() bool { return false }
 
 // read waits for bytes and returns how many came, and a buffer of size bytes at most that has room bytes of room before
 // them. If to is not nil they are in to, and the buffer would have room for them. io.EOF is the app's FIN.

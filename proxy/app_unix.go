@@ -14,12 +14,17 @@ type appReader struct {
 	raw    syscall.RawConn
 	lender *lender
 	least  int // bytes that must have come for the kernel to say so; 0: one
+	idle   func()
 }
 
-func newAppReader(c *net.TCPConn, lender *lender) (*appReader, error) {
+// newAppReader returns a reader that calls idle, if that is not nil, before it waits for bytes.
+func newAppReader(c *net.TCPConn, lender *lender, idle func()) (*appReader, error) {
 	raw, err := c.SyscallConn()
-	return &appReader{raw: raw, lender: lender}, err
+	return &appReader{raw: raw, lender: lender, idle: idle}, err
 }
+
+// tellsIdle reports whether somebody is told before read waits.
+func (r *appReader) tellsIdle() bool { return r != nil && r.idle != nil }
 
 // read waits for bytes and returns how many came, and a buffer of size bytes at most that has room bytes of room before
 // them. If to is not nil they are in to, and the buffer would have room for them. It may wait until least bytes have come, of
@@ -44,6 +49,9 @@ func (r *appReader) read(to []byte, room, size, least int) (n int, l loan, err e
 		case nil:
 			readErr = io.EOF
 		case syscall.EAGAIN:
+			if r.idle != nil {
+				r.idle()
+			}
 			r.wait(fd, least)
 			return false
 		default:

@@ -21,6 +21,8 @@ import (
 type Stream interface {
 	ReadChunk() ([]byte, error)
 	Write(p []byte) (int, error)
+	WriteMore(p []byte) (int, error)
+	Flush()
 	CloseWrite() error
 	Close() error
 	Reset(code tunnel.Code)
@@ -65,7 +67,7 @@ func (c *connection) carry(pc parser.Conn) string {
 	send := &sender{connection: c, pipe: pipe.New(c.shared.pool, pipeDepth, func(error) { c.abort(resetByFrames) })}
 	send.lender = c.shared.lenderOf(c.shared.budget, &c.shared.sharerOf(c.peer).sends)
 	var err error
-	if send.app, err = newAppReader(c.conn, &send.lender); err != nil {
+	if send.app, err = newAppReader(c.conn, &send.lender, send.flush); err != nil {
 		c.abort(resetByApp)
 		return "app"
 	}

@@ -91,16 +91,17 @@ func (s *sender) sendGroup() error {
 	if s.quick(&g) {
 		done, err := s.pipe.Try(func() error {
 			work()
-			return s.emit(&g)
+			return s.emit(&g, s.writeMore)
 		})
 		if done {
 			s.release(&g)
 			return err
 		}
 	}
+	s.flush()
 	return s.pipe.Do(pipe.Item{
 		Work: work,
-		Emit: func() error { return s.emit(&g) },
+		Emit: func() error { return s.emit(&g, s.write) },
 		Done: func() { s.release(&g) },
 	})
 }
@@ -135,6 +136,7 @@ func (s *sender) choose(b *sendBlock) error {
 
 // share has the peer hold the block's value and makes the frame that refers to it; false: the block must travel by itself.
 func (s *sender) share(b *sendBlock) bool {
+	s.flush() // the stream of values may not take it at once
 	r, fresh, ok := s.shared.sharerOf(s.peer).put(s.connection, b)
 	if !ok {
 		b.record.refused(tensor.NoReference)
@@ -270,8 +272,8 @@ func (s *sender) measureDrift(b *sendBlock) {
 	}
 }
 
-// emit writes a group's frames.
-func (s *sender) emit(g *group) error {
+// emit has write write a group's frames.
+func (s *sender) emit(g *group, write func(frames ...[]byte) error) error {
 	frames := make([][]byte, 0, 2*len(g.blocks)+1)
 	overhead := 0
 	if len(g.runs) > 1 {
@@ -284,7 +286,7 @@ func (s *sender) emit(g *group) error {
 		}
 		frames = append(frames, b.frame)
 	}
-	err := s.write(frames...)
+	err := write(frames...)
 	for _, b := range g.blocks {
 		wire := len(b.frame) + len(b.declare)
 		b.record.sent(len(b.data), wire)

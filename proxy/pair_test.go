@@ -170,12 +170,38 @@ func tcpPair() (a, b *net.TCPConn, err error) {
 	return dialed.(*net.TCPConn), accepted.(*net.TCPConn), nil
 }
 
-// A testStream is a stream over a connection of its own.
+// A testStream is a stream over a connection of its own. What waits for more waits until it is told otherwise.
 type testStream struct {
 	*net.TCPConn
 	buf    []byte
 	tamper func([]byte) // changes what was read
+
+	writing sync.Mutex
+	mu      sync.Mutex
+	waits   []byte
 }
+
+func (s *testStream) WriteMore(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waits = append(s.waits, p...)
+	return len(p), nil
+}
+
+func (s *testStream) Write(p []byte) (int, error) {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	s.mu.Lock()
+	waits := s.waits
+	s.waits = nil
+	s.mu.Unlock()
+	if _, err := s.TCPConn.Write(waits); err != nil {
+		return 0, err
+	}
+	return s.TCPConn.Write(p)
+}
+
+func (s *testStream) Flush() { go s.Write(nil) }
 
 func (s *testStream) ReadChunk() ([]byte, error) {
 	if s.buf == nil {

@@ -136,6 +136,8 @@ func (f *RehearsedFlow) Close() (RehearsedSizes, error) {
 type sink struct{ bytes int64 }
 
 func (s *sink) Write(p []byte) (int, error)             { s.bytes += int64(len(p)); return len(p), nil }
+func (s *sink) WriteMore(p []byte) (int, error)         { return s.Write(p) }
+func (s *sink) Flush()                                  {}
 func (s *sink) Path() (rtt time.Duration, rate float64) { return 0, 0 }
 func (s *sink) ReadChunk() ([]byte, error)              { return nil, errRehearsal }
 func (s *sink) CloseWrite() error                       { return nil }

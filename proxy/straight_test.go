@@ -24,6 +24,8 @@ func (k *keeper) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+func (k *keeper) WriteMore(p []byte) (int, error) { return k.Write(p) }
+
 // A recorder notes how its parser has classified each byte.
 type recorder struct {
 	parser.Parser
@@ -75,7 +77,7 @@ func newStraightPath(t *testing.T, p *Proxy, toy toy) *straightPath {
 	s.seen.Parser = own
 	c := &connection{shared: p, conn: b, stream: &s.sent, log: p.Log}
 	s.sender = &sender{connection: c, lender: p.lenderOf(p.budget, nil), parser: &s.seen, pipe: pipe.New(p.pool, pipeDepth, nil)}
-	if s.sender.app, err = newAppReader(b, &s.lender); err != nil {
+	if s.sender.app, err = newAppReader(b, &s.lender, s.sender.flush); err != nil {
 		t.Fatal(err)
 	}
 	return s

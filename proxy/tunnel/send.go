@@ -22,6 +22,7 @@ type sendHalf struct {
 	fin     bool   // CloseWrite was called
 	finLeft bool
 	filling bool // Write copies outside the lock
+	more    bool // what is written stays for more, up to heldMost; guarded by writing
 
 	sendCond sync.Cond // Write waits
 	waiting  bool
@@ -37,6 +38,7 @@ const (
 
 const (
 	maxUnsent = 128 << 10 // bytes that Write queues for one stream before it waits; more only fills the caches
+	heldMost  = 32 << 10  // bytes from which what is written leaves though more will follow
 
 	// Of records shorter than tiny a stream has no more than maxTiny under way (what is written meanwhile
 	// gathers in the next one), so that their memory, here and beyond a gap there, stays near that of
@@ -73,6 +75,7 @@ func (st *Stream) room() (int, error) {
 			return n, nil
 		}
 		st.waiting = true
+		st.session.enqueue(st, nil) // what was to wait for more
 		st.sendCond.Wait()
 	}
 }
@@ -163,13 +166,16 @@ func (st *Stream) enlist(c *chunk) {
 func (st *Stream) pushed(n int) {
 	st.end += uint64(n)
 	st.unsent += n
-	st.session.enqueue(st, nil)
+	if !st.more || st.unsent >= heldMost {
+		st.session.enqueue(st, nil)
+	}
 }
 
 // queueFin marks the end of the direction, behind the last byte. It takes no credit.
 func (st *Stream) queueFin() {
 	if t := st.tail; t != nil && t.state == chunkQueued && !t.left {
 		t.fin = true
+		st.session.enqueue(st, nil)
 		return
 	}
 	c := st.session.mem.get(0)

@@ -1,0 +1,33 @@
+package proxy
+
+// The frames of small encodings leave several at a time: to wake the tunnel's writer for each, and the far proxy for each of
+// its records, costs as much as some codecs. They wait only while there is more to read from the app, so that an app, or a
+// network before it, that is slower than this proxy has its blocks sent one by one, as they come.
+
+// gatherMost is how many groups leave together at most: of blocks of 256 KiB a millisecond's work. They leave earlier if their
+// frames are long.
+const gatherMost = 4
+
+// writeMore writes a group's frames as write does, for the sender's own goroutine, which will read again at once.
+func (s *sender) writeMore(frames ...[]byte) error {
+	if !s.app.tellsIdle() {
+		return s.write(frames...)
+	}
+	for _, f := range frames {
+		if _, err := s.stream.WriteMore(f); err != nil {
+			return err
+		}
+	}
+	if s.gathered++; s.gathered >= gatherMost {
+		s.flush()
+	}
+	return nil
+}
+
+// flush has what waits leave. It does not wait itself.
+func (s *sender) flush() {
+	if s.gathered > 0 {
+		s.gathered = 0
+		s.stream.Flush()
+	}
+}
