@@ -27,21 +27,9 @@ func NewHooked(c HookedConfig) (*Hooked, error) {
 
 func (h *Hooked) open() error {
 	families := RedirectConfig{Networks: h.config.Networks}
-	var ports [2]uint16
-	for i, f := range []struct {
-		network  string
-		is       func(netip.Addr) bool
-		loopback netip.Addr
-	}{{"tcp4", netip.Addr.Is4, loopback4}, {"tcp6", netip.Addr.Is6, netip.IPv6Loopback()}} {
-		if !families.has(f.is) {
-			continue
-		}
-		l, err := listen(f.network, netip.AddrPortFrom(f.loopback, 0), nil)
-		if err != nil {
-			return err
-		}
-		h.listeners = append(h.listeners, l)
-		ports[i] = addrPort(l.Addr()).Port()
+	ports, err := families.listen(&h.listeners, [2]netip.Addr{loopback4, netip.IPv6Loopback()}, nil)
+	if err != nil {
+		return err
 	}
 	hooks, err := h.config.Attach(ports[0], ports[1])
 	if err != nil {

@@ -44,21 +44,13 @@ func (r *Redirect) open() (err error) {
 	if r.claim, err = claim(TableName(r.config.Site)); err != nil {
 		return err
 	}
-	loopback := []netip.Addr{loopback4, netip.IPv6Loopback()}
+	addrs := [2]netip.Addr{loopback4, netip.IPv6Loopback()}
 	if r.config.Gateway { // the kernel turns others' connections to the address of the interface that they come in by
-		loopback = []netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()}
+		addrs = [2]netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()}
 	}
-	var ports [2]uint16
-	for i, network := range []string{"tcp4", "tcp6"} {
-		if !r.config.has([]func(netip.Addr) bool{netip.Addr.Is4, netip.Addr.Is6}[i]) {
-			continue
-		}
-		l, err := listen(network, netip.AddrPortFrom(loopback[i], 0), r.socket())
-		if err != nil {
-			return err
-		}
-		r.listeners = append(r.listeners, l)
-		ports[i] = addrPort(l.Addr()).Port()
+	ports, err := r.config.listen(&r.listeners, addrs, r.socket())
+	if err != nil {
+		return err
 	}
 	plan := r.config.Plan(ports[0], ports[1])
 	if r.rules, err = openRules(plan); err != nil {
@@ -70,6 +62,23 @@ func (r *Redirect) open() (err error) {
 		}
 	}
 	return r.rules.replace()
+}
+
+// listen opens a listener, on the address of its family, for each family of the networks and returns their ports, 0 where there
+// is none. They are appended to all, also those before an error.
+func (c *RedirectConfig) listen(all *[]*net.TCPListener, addrs [2]netip.Addr, set control) (ports [2]uint16, err error) {
+	for i, network := range [...]string{"tcp4", "tcp6"} {
+		if !c.has([...]func(netip.Addr) bool{netip.Addr.Is4, netip.Addr.Is6}[i]) {
+			continue
+		}
+		l, err := listen(network, netip.AddrPortFrom(addrs[i], 0), set)
+		if err != nil {
+			return ports, err
+		}
+		*all = append(*all, l)
+		ports[i] = addrPort(l.Addr()).Port()
+	}
+	return ports, nil
 }
 
 // socket returns what sets the listeners' options; nil: nothing.
