@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -84,7 +85,7 @@ func (e *execution) run(args []string, log *slog.Logger) (int, error) {
 	proxy := serve(s)
 	j, err := job.Start(args, s.JobCgroup())
 	if err != nil {
-		err = errors.Join(err, proxy.end(signals))
+		err = errors.Join(err, proxy.end(signals, log))
 		if start := (*job.StartError)(nil); errors.As(err, &start) {
 			return start.Code, err
 		}
@@ -103,7 +104,7 @@ func (e *execution) run(args []string, log *slog.Logger) (int, error) {
 	}()
 	code, err := j.Wait()
 	close(ended)
-	if failed := proxy.end(signals); failed != nil {
+	if failed := proxy.end(signals, log); failed != nil {
 		failed = errors.Join(failed, s.Close())            // what has refused connections for as long as the command ran
 		log.Error("exec: the proxy failed", "err", failed) // the command has its own opinion of how it went
 	}
@@ -127,15 +128,21 @@ func serve(s *site.Site) *serving {
 	return p
 }
 
+// waitNoted is how long end waits until it says so: what is on its way is delivered in less, in general.
+const waitNoted = 2 * time.Second
+
 // end lets the proxy deliver what is on its way, at most as long as the configuration says; SIGINT or SIGTERM ends it at
 // once.
-func (p *serving) end(signals <-chan os.Signal) error {
+func (p *serving) end(signals <-chan os.Signal, log *slog.Logger) error {
 	p.drain()
 	defer p.cut()
+	noted := time.After(waitNoted)
 	for {
 		select {
 		case err := <-p.done:
 			return err
+		case <-noted:
+			log.Warn(`exec: the command has ended, but connections have not: what it left running may hold them, or a server; waiting as long as "drain" says; SIGINT or SIGTERM ends them`)
 		case sig := <-signals:
 			if sig == os.Interrupt || sig == syscall.SIGTERM {
 				p.cut()

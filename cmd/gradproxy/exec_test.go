@@ -1,0 +1,39 @@
+package main
+
+import (
+	"bytes"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Who waits for connections longer than for what is on its way is told so, and can end it.
+func TestExecSaysThatItWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		done, ended, signals := make(chan error, 1), make(chan error), make(chan os.Signal)
+		var cut sync.Once
+		p := &serving{drain: func() {}, cut: func() { cut.Do(func() { done <- nil }) }, done: done}
+		var said bytes.Buffer
+		go func() { ended <- p.end(signals, slog.New(slog.NewTextHandler(&said, nil))) }()
+		synctest.Wait()
+		if said.Len() != 0 {
+			t.Errorf("said at once: %s", &said)
+		}
+		time.Sleep(waitNoted) // of the bubble's clock
+		synctest.Wait()
+		if !strings.Contains(said.String(), "the command has ended, but connections have not") {
+			t.Errorf("said: %s", &said)
+		}
+		signals <- syscall.SIGHUP // says nothing to a proxy that drains
+		synctest.Wait()
+		signals <- syscall.SIGTERM
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
