@@ -175,6 +175,8 @@ func (k *checker) interception() {
 			k.errorf(f.line, where+".listen", "it is missing: give the address that the job is told, such as 127.0.0.1:9000")
 		case !f.Target.IsValid():
 			k.errorf(f.line, where+".target", "it is missing: give the address of the server behind the peer")
+		case f.Target.Addr().Zone() != "" || f.Target.Addr().IsLinkLocalUnicast():
+			k.errorf(f.line, where+".target", "%v is a link-local address, which is not dialled: give another of the server's", f.Target)
 		case f.Direct && k.behind(f.Target.Addr()):
 			k.errorf(f.line, where+".direct", "%v is behind a peer, and goes through its tunnel: leave direct out", f.Target)
 		case f.Direct && k.itself(f.Target) != "":

@@ -22,6 +22,7 @@ type listener struct {
 func listenOn(where string, line int, address string) listener {
 	l := listener{where: where, line: line, address: address}
 	l.host, l.port, _ = net.SplitHostPort(address)
+	l.port = strings.TrimLeft(l.port, "0") // 07443 is 7443
 	if l.host == "localhost" {
 		l.host = "127.0.0.1"
 	}
