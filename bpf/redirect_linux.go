@@ -35,7 +35,7 @@ type lasting struct {
 }
 
 // errInUse says that another process turns the cgroup's connections.
-var errInUse = errors.New("another gradproxy takes its connections: stop it, or name another cgroup")
+var errInUse = errors.New("another gradproxy takes its connections, or something else has locked it (lslocks): stop that, or name another cgroup")
 
 // Attach loads the programs and attaches them. They turn nothing before the first Refresh. What a dead proxy left on the
 // cgroup is replaced.
@@ -70,7 +70,13 @@ func lock(folder string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	var s unix.Statfs_t
+	if err = unix.Fstatfs(int(f.Fd()), &s); err == nil && s.Type != unix.CGROUP2_SUPER_MAGIC {
+		err = errors.New("that is no cgroup of version 2: name a folder of their hierarchy (mount -t cgroup2 tells where it is)")
+	}
+	if err == nil {
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	}
 	if errors.Is(err, unix.EWOULDBLOCK) {
 		err = errInUse
 	}

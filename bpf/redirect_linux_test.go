@@ -305,6 +305,14 @@ func TestKilledOfAnotherVersion(t *testing.T) {
 	}
 }
 
+// A folder that is no cgroup is called so.
+func TestNoCgroup(t *testing.T) {
+	require.Root(t)
+	if _, err := Attach(Config{Cgroup: t.TempDir()}); err == nil || !strings.Contains(err.Error(), "that is no cgroup of version 2") {
+		t.Error(err)
+	}
+}
+
 // A start that fails half way leaves a dead proxy's refusal as it was.
 func TestStartFailsAfterKill(t *testing.T) {
 	b := newBed(t)

@@ -94,7 +94,7 @@ func (r *Redirect) socket() control {
 func claim(table string) (net.Listener, error) {
 	l, err := net.Listen("unix", "@"+table)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("intercept: table inet %s belongs to another gradproxy that runs in this network namespace: stop it, or name this site otherwise", table)
+		return nil, fmt.Errorf("intercept: table inet %s belongs to another gradproxy that runs in this network namespace, or something else has the abstract socket @%[1]s (ss -xp): stop that, or name this site otherwise", table)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("intercept: claim table inet %s: %w", table, err)
