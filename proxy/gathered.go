@@ -6,7 +6,7 @@ package proxy
 
 // gatherMost is how many groups leave together at most: of blocks of 256 KiB a millisecond's work. They leave earlier if their
 // frames are long.
-const gatherMost = 4
+const gatherMost = 8
 
 // writeMore writes a group's frames as write does, for the sender's own goroutine, which will read again at once.
 func (s *sender) writeMore(frames ...[]byte) error {

@@ -38,7 +38,7 @@ const (
 
 const (
 	maxUnsent = 128 << 10 // bytes that Write queues for one stream before it waits; more only fills the caches
-	heldMost  = 32 << 10  // bytes from which what is written leaves though more will follow
+	heldMost  = 64 << 10  // bytes from which what is written leaves though more will follow
 
 	// Of records shorter than tiny a stream has no more than maxTiny under way (what is written meanwhile
 	// gathers in the next one), so that their memory, here and beyond a gap there, stays near that of

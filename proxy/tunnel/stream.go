@@ -173,7 +173,7 @@ func (st *Stream) Buffered() int {
 // fails like Read once the stream is reset or lost.
 func (st *Stream) Write(p []byte) (n int, err error) { return st.write(p, false) }
 
-// WriteMore is Write where more follows soon: what it queues, up to 32 KiB, may stay until the next Write, Flush or CloseWrite,
+// WriteMore is Write where more follows soon: what it queues, up to 64 KiB, may stay until the next Write, Flush or CloseWrite,
 // so that fewer and longer records leave.
 func (st *Stream) WriteMore(p []byte) (n int, err error) { return st.write(p, true) }
 
