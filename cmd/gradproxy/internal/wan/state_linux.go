@@ -62,10 +62,31 @@ func Hold(ctx context.Context, dir string, p *Plan) (_ *State, err error) {
 	if err := cleanLeft(dir, p.Name); err != nil {
 		return nil, err
 	}
+	if err := p.apart(dir); err != nil {
+		return nil, err
+	}
 	if err := errors.Join(s.write(), s.lock.own()); err != nil {
 		return nil, fmt.Errorf("wan %s: %w", p.Name, err)
 	}
 	return s, nil
+}
+
+// apart is an error if another network that is noted has a namespace of the same name, as site b-c of topology a has and site c
+// of a-b: the end of the one would remove the other's.
+func (p *Plan) apart(dir string) error {
+	others, err := Networks(dir)
+	if err != nil {
+		return err
+	}
+	mine := p.namespaces()
+	for _, o := range others {
+		for _, n := range o.Plan.namespaces() {
+			if o.Plan.Name != p.Name && slices.Contains(mine, n) {
+				return fmt.Errorf("wan %s: namespace %s is one of network %s: take that down first (gradproxy wan down %[3]s), or name this topology otherwise", p.Name, n, o.Plan.Name)
+			}
+		}
+	}
+	return nil
 }
 
 // write makes the note appear whole.

@@ -265,3 +265,28 @@ func TestNoteOfSomethingElse(t *testing.T) {
 		}
 	}
 }
+
+// Two networks whose names and sites make the same namespaces are not held at a time: the end of one would be the other's.
+func TestNamespacesOfAnother(t *testing.T) {
+	dir := t.TempDir()
+	plan := func(topology, site string) *Plan {
+		return &Plan{Name: topology, Sites: []PlannedSite{{Name: site, Namespace: namespaceOf(topology, site)}}}
+	}
+	first, err := Hold(t.Context(), dir, plan("a", "b-c"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Hold(t.Context(), dir, plan("a-b", "c")); err == nil || !strings.Contains(err.Error(), "namespace wan-a-b-c is one of network a") {
+		t.Errorf("beside it: %v", err)
+	}
+	if err := first.Release(); err != nil {
+		t.Fatal(err)
+	}
+	second, err := Hold(t.Context(), dir, plan("a-b", "c"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := second.Release(); err != nil {
+		t.Error(err)
+	}
+}
