@@ -46,7 +46,7 @@ type sender struct {
 	armed       bool                  // a read deadline is set
 	straight    straight
 	reading     loan // what was read into, unless a block has adopted it
-	gathered    int  // groups whose frames wait in the tunnel for more
+	held        int  // groups whose frames wait in the tunnel for more
 }
 
 // run carries the app's bytes until its FIN (nil), a reset by the app or the tunnel's end (an error). What was read has

@@ -45,7 +45,7 @@ func TestFramesLeaveTogether(t *testing.T) {
 	s := newStraightPath(t, p, toy{})
 	stream := &heldStream{flushed: make(chan int, 10)}
 	s.stream = stream
-	for i := range byte(2*gatherMost + 1) {
+	for i := range byte(2*mostHeld + 1) {
 		if err := s.writeMore([]byte{i}); err != nil {
 			t.Fatal(err)
 		}
@@ -56,16 +56,16 @@ func TestFramesLeaveTogether(t *testing.T) {
 		}
 		return n
 	}
-	if got := flushes(); !slices.Equal(got, []int{gatherMost, 2 * gatherMost}) {
-		t.Errorf("of %d groups %v have left each time", 2*gatherMost+1, got)
+	if got := flushes(); !slices.Equal(got, []int{mostHeld, 2 * mostHeld}) {
+		t.Errorf("of %d groups %v have left each time", 2*mostHeld+1, got)
 	}
 	read := make(chan error, 1)
 	go func() {
 		_, err := s.read()
 		read <- err
 	}()
-	if n := <-stream.flushed; n != 2*gatherMost+1 { // the app has written nothing
-		t.Errorf("%d groups of %d have left when the sender waits", n, 2*gatherMost+1)
+	if n := <-stream.flushed; n != 2*mostHeld+1 { // the app has written nothing
+		t.Errorf("%d groups of %d have left when the sender waits", n, 2*mostHeld+1)
 	}
 	s.app.CloseWrite()
 	if err := <-read; err != io.EOF {

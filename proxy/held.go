@@ -4,9 +4,9 @@ package proxy
 // its records, costs as much as some codecs. They wait only while there is more to read from the app, so that an app, or a
 // network before it, that is slower than this proxy has its blocks sent one by one, as they come.
 
-// gatherMost is how many groups leave together at most: of blocks of 256 KiB a millisecond's work. They leave earlier if their
+// mostHeld is how many groups leave together at most: of blocks of 256 KiB a millisecond's work. They leave earlier if their
 // frames are long.
-const gatherMost = 8
+const mostHeld = 8
 
 // writeMore writes a group's frames as write does, for the sender's own goroutine, which will read again at once.
 func (s *sender) writeMore(frames ...[]byte) error {
@@ -18,7 +18,7 @@ func (s *sender) writeMore(frames ...[]byte) error {
 			return err
 		}
 	}
-	if s.gathered++; s.gathered >= gatherMost {
+	if s.held++; s.held >= mostHeld {
 		s.flush()
 	}
 	return nil
@@ -26,8 +26,8 @@ func (s *sender) writeMore(frames ...[]byte) error {
 
 // flush has what waits leave. It does not wait itself.
 func (s *sender) flush() {
-	if s.gathered > 0 {
-		s.gathered = 0
+	if s.held > 0 {
+		s.held = 0
 		s.stream.Flush()
 	}
 }
