@@ -30,6 +30,10 @@ FILES = {
     "warmup-short": good("reference.py: k is reached in the third stage", "dgc(k=0.05,warmup=2,values=bf16)", dgc(0.05, 2, "bf16"), [normals(i, 50) for i in range(6)]),
     "feedback": good(NORMAL, "dgc(k=0.1,block=30)", dgc(0.1), [normals(i, 77) for i in range(4)], block=30, feedback=True),
     "unsuited-nan": unsuited("by hand: and the stage of the warm-up stays", "dgc(k=0.1,warmup=2)", dgc(0.1, 2), [normals(5, 8), ["NaN"] + normals(6, 7)]),
+    "corrupt-empty": corrupt("by hand", "dgc", 1, "", "values 0 to 0: it begins with no number of positions"),
+    "corrupt-count": corrupt("by hand: three of two", "dgc", 2, "03 00 00 00", "more of them than values"),
+    "corrupt-position": corrupt("by hand: position 2 of values 0 and 1", "dgc", 2, "01 00 02 0000803f", "position 2 is beyond the last value"),
+    "corrupt-infinity": corrupt("by hand", "dgc", 2, "01 00 01 0000807f", "a value is not finite"),
     "corrupt-short": corrupt("by hand", "dgc", 2, "01 00 01 000080", "ends 1 bytes before its last value"),
     "corrupt-trailing": corrupt("by hand", "dgc", 2, "01 00 01 0000803f 00", "1 bytes follow"),
 }

@@ -27,6 +27,9 @@ FILES = {
     "feedback": good("reference.py: normal numbers of Python's random", ALL, 65536, encode, [normals(k, 50) for k in range(4)], feedback=True),
     "unsuited-nan": unsuited("by hand", ALL, 65536, encode, [[1.0, 0.3], ["NaN", 0.0]]),
     "corrupt-short": corrupt("by hand", ALL, 2, ONE + "00", "2 values have 6"),
+    "corrupt-trailing": corrupt("by hand", ALL, 2, ONE + "000000", "2 values have 6"),
     "corrupt-scale": corrupt("by hand", ALL, 1, "0000c07f00", "scale of values 0 to 0 is NaN"),
+    "corrupt-scale-negative": corrupt("by hand: of the second block", "int255(block=1)", 2, ONE + "00" + "000080bf" + "00", "scale of values 1 to 1 is -1"),
+    "corrupt-scale-large": corrupt("by hand: 2^121, the largest there is is less", ALL, 1, "0000007c" + "00", "scale of values 0 to 0 is 2.658456e+36"),
 }
 main(__file__, FILES)

@@ -32,6 +32,10 @@ FILES = {
     "feedback": good(NORMAL, "threshold(t=2)", threshold(2), [normals(i, 50) for i in range(4)], feedback=True),
     "unsuited-nan": unsuited("by hand", "threshold(t=1)", threshold(1), [[1.0, 0.5, 0.0], [0.0, "NaN", 0.0]]),
     "unsuited-infinity": unsuited("by hand", "threshold(t=1)", threshold(1), [[1.0, 0.5, 0.0], [0.0, "Inf", 0.0]]),
+    "corrupt-empty": corrupt("by hand", "threshold", 1, "", "values 0 to 0: it begins with no number of positions"),
+    "corrupt-count": corrupt("by hand: three of two", "threshold", 2, "03 00 00 00", "more of them than values"),
+    "corrupt-position": corrupt("by hand: position 2 of values 0 and 1", "threshold", 2, "01 00 02 0000803f", "position 2 is beyond the last value"),
+    "corrupt-infinity": corrupt("by hand", "threshold", 2, "01 00 01 0000807f", "a value is not finite"),
     "corrupt-short": corrupt("by hand", "threshold", 2, "01 00 01 000080", "ends 1 bytes before its last value"),
     "corrupt-trailing": corrupt("by hand", "threshold", 2, "01 00 01 0000803f 00", "1 bytes follow"),
 }
