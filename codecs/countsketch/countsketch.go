@@ -40,7 +40,7 @@
 //	cells     rows·columns·width bytes, row after row, all finite
 //
 // all little-endian. Append chooses e such that the largest cell lies in [2^14, 2^15] units, so cells of 2 bytes
-// do not overflow, those of at least 2^-29 of the largest keep 11 bits, and a gradient's own scale does not matter.
+// do not overflow, those of at least 2^-28 of the largest keep 11 bits, and a gradient's own scale does not matter.
 //
 // # Bounds
 //

@@ -1,6 +1,7 @@
 package countsketch
 
 import (
+	"encoding/binary"
 	"math"
 	"slices"
 	"testing"
@@ -101,6 +102,41 @@ func queries(t *testing.T, cells []float32, signs []uint16, key, mul uint64, wan
 			t.Fatalf("median %d of %d is written", i-margin, n)
 		}
 	}
+}
+
+// FuzzSigns compares each kernel with its definition on tables of any bits, at any alignment.
+func FuzzSigns(f *testing.F) {
+	for n := range 8 {
+		f.Add(asmtest.Awkward(49*n, uint64(n), true), byte(9*n), uint16(0x1234*n))
+	}
+	f.Fuzz(func(t *testing.T, b []byte, shift byte, s uint16) {
+		const margin = 64
+		half := len(b) / 4 * 2
+		a, other := words(b[:half], int(shift%64)), words(b[half:2*half], int(shift/4))
+		asmtest.Do(t, func(asm.Tier) {
+			room := make([]uint16, len(a)+2*margin)
+			dst := room[margin:][:len(a)]
+			n := signsTiles(dst, a, other, s)
+			for i, got := range room {
+				want := uint16(0)
+				if at := i - margin; at >= 0 && at < n {
+					want = a[at] ^ other[at] ^ s
+				}
+				if got != want {
+					t.Fatalf("of %d signs, %d of them the kernel's, number %d is %#x, want %#x", len(a), n, i-margin, got, want)
+				}
+			}
+		})
+	})
+}
+
+// words returns the bytes of b as numbers of 16 bits that begin shift after others.
+func words(b []byte, shift int) []uint16 {
+	room := make([]uint16, shift+len(b)/2)[shift:]
+	for i := range room {
+		room[i] = binary.LittleEndian.Uint16(b[2*i:])
+	}
+	return room
 }
 
 // Signs that kernels make are those of each coordinate alone, wherever a run of them begins and however long it is.

@@ -241,7 +241,7 @@ func TestOneRowIsUnbiased(t *testing.T) {
 	}
 }
 
-// Cells of 16 bits are off by at most 2^-11 of themselves, or of 2^-29 of the largest.
+// Cells of 16 bits are off by at most 2^-11 of themselves, or of 2^-28 of the largest.
 func TestHalfCells(t *testing.T) {
 	const n = 20_000
 	for name, x := range vectors(n) {
@@ -273,6 +273,27 @@ func TestHalfCells(t *testing.T) {
 				if diff := math.Abs(float64(v) - float64(back.Cells()[i])); diff > bound {
 					t.Fatalf("%s x %v: cell %d, %v, travels as %v", name, factor, i, v, back.Cells()[i])
 				}
+			}
+		}
+	}
+}
+
+// Cells of 16 bits keep 11 bits from the largest down to 2^-28 of it, whatever it is.
+func TestHalfCellsBesideTheLargest(t *testing.T) {
+	const bits = 0x1.004p0 // 11 of them
+	for _, most := range []float64{1, 0x1.ffcp0, 0x1p120, 0x1p-90} {
+		s := New(mustHash(t, Config{1, 29, 1}, 1))
+		for i := range s.cells {
+			s.cells[i] = float32(math.Ldexp(bits, math.Ilogb(most)-i))
+		}
+		s.cells[0] = float32(most)
+		want := slices.Clone(s.cells)
+		if err := s.Round(Float16); err != nil {
+			t.Fatal(err)
+		}
+		for i, v := range s.cells {
+			if v != want[i] {
+				t.Errorf("beside %v, 2^-%d of it, %x, is rounded to %x", most, i, want[i], v)
 			}
 		}
 	}
