@@ -5,6 +5,9 @@ import "encoding/binary"
 // Range asymmetric numeral systems, rANS ([Duda]), of quartic bytes, in words of 16 bits. The state is at least lowest and
 // less than lowest<<16; that it is 2^8 times total keeps what rounding costs below a thousandth.
 //
+// It is our own since the well-kept libraries' coders write a table of frequencies with each block, of up to 243 here: the
+// fse of klauspost/compress took 1.07 times the entropy where 1 % of the values are no zeros, and its huff0 1.1 and more.
+//
 // [Duda]: https://arxiv.org/abs/1311.2540v2
 const (
 	lowest   = 1 << 24
