@@ -81,8 +81,7 @@ func threelcBrackets(ctx context.Context, t *Table, warm, counted int) error {
 		band func(ratio float64) Band
 	}{
 		{"normal", (*rand.Rand).NormFloat64, func(ratio float64) Band { return atMost(1.15 * ratio) }},
-		{"exponential", func(r *rand.Rand) float64 { return math.Copysign(r.ExpFloat64(), r.Float64()-0.5) },
-			func(ratio float64) Band { return atLeast(ratio / 1.15) }},
+		{"exponential", exponential, func(ratio float64) Band { return atLeast(ratio / 1.15) }},
 	}
 	ratios := make([]float64, len(brackets)*len(threelcLevels))
 	err := parallel(ctx, len(ratios), func(ctx context.Context, i int) (err error) {
@@ -100,6 +99,9 @@ func threelcBrackets(ctx context.Context, t *Table, warm, counted int) error {
 	}
 	return nil
 }
+
+// exponential draws a two-sided exponential value.
+func exponential(r *rand.Rand) float64 { return math.Copysign(r.ExpFloat64(), r.Float64()-0.5) }
 
 // steadyRatio is 3LC's ratio over some steps of independent values, after some that fill the residual.
 func steadyRatio(ctx context.Context, s float64, draw func(*rand.Rand) float64, warm, counted int) (float64, error) {
