@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -109,22 +111,28 @@ func runBenchCodecs(c *cobra.Command, flags benchFlags) error {
 	}{rows})
 }
 
-// writable reports why there can be no file of that name to write to. What is in it stays.
+// writable reports why there can be no file of that name to write to. What is in it stays, and if there is none, none is left.
 func writable(name string) error {
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o666)
-	if err != nil {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if err == nil {
+		return errors.Join(f.Close(), os.Remove(name))
+	}
+	if !errors.Is(err, fs.ErrExist) { // which a link to nothing is as well
+		return err
+	}
+	if f, err = os.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o666); err != nil {
 		return err
 	}
 	return f.Close()
 }
 
-// draw writes a plot of rows to a file.
+// draw writes a plot of rows to a file, which stays as it is if there is nothing to draw.
 func draw(name string, rows []bench.Row) error {
-	f, err := os.Create(name)
-	if err != nil {
+	var b bytes.Buffer
+	if err := bench.Plot(&b, rows); err != nil {
 		return err
 	}
-	return errors.Join(bench.Plot(f, rows), f.Close())
+	return os.WriteFile(name, b.Bytes(), 0o666)
 }
 
 // everything reports whether all codecs are measured.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -78,6 +79,25 @@ func TestBenchCodecsKeepsPlot(t *testing.T) {
 	}
 	if b, err := os.ReadFile(file); string(b) != "before" {
 		t.Errorf("%q is in the file, %v", b, err)
+	}
+}
+
+// Where no codec takes the data, what was plotted before stays, and no file is left that holds nothing.
+func TestBenchCodecsPlotOfNothing(t *testing.T) {
+	before, none := filepath.Join(t.TempDir(), "plot.svg"), filepath.Join(t.TempDir(), "plot.svg")
+	if err := os.WriteFile(before, []byte("before"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{before, none} {
+		if _, _, err := runBench("codecs", "--mib=1", "--codec=rice", "--data=lm", "--plot", file); err == nil || !strings.Contains(err.Error(), "nothing to draw") {
+			t.Errorf("%v, want it to say that there is nothing to draw", err)
+		}
+	}
+	if b, err := os.ReadFile(before); string(b) != "before" {
+		t.Errorf("%q is in the file, %v", b, err)
+	}
+	if _, err := os.Stat(none); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a file is left: %v", err)
 	}
 }
 
