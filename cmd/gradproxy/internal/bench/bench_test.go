@@ -194,7 +194,7 @@ func TestOpenFiles(t *testing.T) {
 		{filepath.Join(dir, "none.f32"), "no such file"},
 		{write("odd.f32", make([]byte, 7)), "no whole number"},
 		{write("none.bf16", nil), "no elements"},
-		{write("x.npy", []byte("text")), "not a .npy file"},
+		{write("x.npy", []byte("text")), `unusable data "` + dir + `/x.npy": not a .npy file`},
 		{write("x.txt", []byte("text")), "name a file that ends in"},
 		{write("x.pcap", []byte("text")), "neither pcap nor pcapng"},
 		{"gauss", "one of normal"},

@@ -45,8 +45,8 @@ func (d Data) steps() (n int) {
 	return n
 }
 
-// ErrData says that a name is neither built-in data nor a file of a known kind.
-var ErrData = errors.New("unknown data")
+// ErrData says that a name is neither built-in data nor a file of a known kind, or that what is in the file is not of it.
+var ErrData = errors.New("unusable data")
 
 // Open returns the built-in data of that name, or else what is in the file: .npy, little-endian elements whose type is the
 // suffix (.float32 or .f32, .bfloat16 or .bf16, ...), or a packet capture, for which c says what is known of its job.

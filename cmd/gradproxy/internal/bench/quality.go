@@ -110,7 +110,7 @@ func (v *deviation) result() Error {
 	}
 	e := Error{NMSE: v.dd / v.xx, MaxAbsError: v.most, SignFlips: float64(v.flips) / float64(v.signed)}
 	if v.yy > 0 {
-		e.Cosine = v.xy / math.Sqrt(v.xx) / math.Sqrt(v.yy)
+		e.Cosine = max(-1, min(1, v.xy/math.Sqrt(v.xx)/math.Sqrt(v.yy))) // which rounding exceeds
 	}
 	return e
 }
