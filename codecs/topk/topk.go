@@ -1,7 +1,7 @@
 // Package topk sends the values of largest magnitude, a fraction k of each block, and lets the others be 0: top-k
 // sparsification. What is not sent waits in a residual, which package feedback keeps ([Aji and Heafield], as 3LC's
 // baseline and GSpar's section 1 have it); without one it is lost. The local top-k of Sketched-SGD's section 5.4
-// ([Rothchild et al.]) is this with a block as large as the tensor.
+// ([Ivkin et al.]) is this with a block as large as the tensor.
 //
 // The threshold is exact, or it is that of a sample of one value in 64.
 //
@@ -33,7 +33,7 @@
 // Blocks with a NaN or an infinity; blocks that would take more than 4 bytes a value and 16.
 //
 // [Aji and Heafield]: https://aclanthology.org/D17-1045/
-// [Rothchild et al.]: https://arxiv.org/abs/1903.04488
+// [Ivkin et al.]: https://arxiv.org/abs/1903.04488
 package topk
 
 import (
