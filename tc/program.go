@@ -26,6 +26,12 @@ func (r Loss) Inverse() string { return removeProgram(r.Device, "ingress") }
 // A Pace gives each packet that goes out on a device the time at which it leaves, which an FQ there keeps (earliest
 // departure time), drops those that find the queue full, and counts: the program pace of shape.c. It needs a Clsact. Packets
 // keep their order.
+//
+// Other numbers hold from the next packet on. Those in the queue leave at the times that they have, nobody can change
+// these in an FQ; the first at a new rate leaves when they have gone. So a queue that filled up at a lower rate takes its
+// time at that rate, and one that filled up at a higher rate leaves at that. They count for the queue with the bytes that
+// are still to leave, at whatever rates: no packet is dropped for which there is room. The queue tells 17 rates apart;
+// while it holds packets of so many, others have to wait until those of the first have left.
 type Pace struct {
 	Device
 	Rate   uint64        // bytes per second, headers from IP upwards included; 0: unlimited

@@ -31,6 +31,15 @@ struct carried {
 	__u64 dropped_bytes;
 };
 
+// A step is a stretch of the bottleneck's time that has been given to packets at a rate which has changed since. It
+// begins where the step before it ends.
+struct step {
+	__u64 until;
+	__u64 rate; // bytes per second
+};
+
+enum { STEPS = 16 };
+
 // What the link remembers.
 struct memory {
 	struct bpf_spin_lock lock;
@@ -39,6 +48,8 @@ struct memory {
 	__u64 free;      // when the bottleneck has sent all that it holds
 	__u64 remainder; // and the fraction of a nanosecond beyond that, times rate
 	__u64 last;      // when the packet before leaves
+	__u64 rate;      // of the time given since the last step
+	struct step steps[STEPS]; // in order of time, the latest last; those that have passed mean nothing
 };
 
 struct {
@@ -160,7 +171,43 @@ int loss(struct __sk_buff *skb)
 	return TC_ACT_UNSPEC;
 }
 
-// A packet finds the queue full if it would leave the bottleneck more than queue / rate from now; an idle one takes any.
+// turn makes rate the one by which the link gives packets their time. The time that it has given already stays as it is:
+// FQ holds those packets, and lets nobody change when they leave. While all steps are in use the rate stays too.
+INLINE void turn(struct memory *s, __u64 rate, __u64 now)
+{
+	if (s->rate == rate)
+		return;
+	if (s->free > now && s->free > s->steps[STEPS - 1].until) {
+		if (s->steps[0].until > now)
+			return;
+#pragma unroll
+		for (int i = 1; i < STEPS; i++)
+			s->steps[i - 1] = s->steps[i];
+		s->steps[STEPS - 1].until = s->free;
+		s->steps[STEPS - 1].rate = s->rate;
+	}
+	s->rate = rate;
+}
+
+// held returns the bytes that a busy bottleneck has yet to send, each of them in the time that it was given, times SECOND.
+INLINE __u64 held(struct memory *s, __u64 now)
+{
+	__u64 sum = s->remainder, from = now;
+
+	if (s->steps[STEPS - 1].until > now) {
+#pragma unroll
+		for (int i = 0; i < STEPS; i++) {
+			if (s->steps[i].until > from) {
+				sum += (s->steps[i].until - from) * s->steps[i].rate;
+				from = s->steps[i].until;
+			}
+		}
+	}
+	return sum + (s->free - from) * s->rate;
+}
+
+// A packet finds the queue full if the bottleneck holds more than queue bytes with it; an idle one takes any. A rate
+// that changes is that of the packets behind those which the bottleneck holds: these leave when they were told to.
 SEC("tc/pace")
 int pace(struct __sk_buff *skb)
 {
@@ -172,8 +219,9 @@ int pace(struct __sk_buff *skb)
 	if (!c || !n || !s || !on_link(skb))
 		return TC_ACT_UNSPEC;
 	struct size size = size_of(skb);
-	__u64 rate = c->rate, now = bpf_ktime_get_ns();
-	__u64 longest = rate ? c->queue * SECOND / rate : 0; // a queue of 18 GB is the most
+	__u64 now = bpf_ktime_get_ns();
+	__u64 most = c->queue * SECOND; // a queue of 18 GB is the most
+	__u64 at = 0;
 	int full = 0;
 
 	__sync_fetch_and_add(&n->packets, size.packets);
@@ -181,24 +229,22 @@ int pace(struct __sk_buff *skb)
 	bpf_spin_lock(&s->lock);
 	__u64 number = s->number;
 	s->number += size.packets;
-	__u64 free = s->free, remainder = s->remainder, at = now;
-	int idle = free <= now;
-	if (idle) {
-		free = now;
-		remainder = 0;
-	}
-	if (rate) {
-		__u64 scaled = size.bytes * SECOND + remainder;
-		free += scaled / rate;
-		remainder = scaled % rate;
-		full = !idle && free - now > longest;
-		at = free;
+	turn(s, c->rate, now);
+	__u64 rate = s->rate;
+	if (s->free <= now) {
+		s->free = now;
+		s->remainder = 0;
+	} else if (rate) {
+		full = held(s, now) + size.bytes * SECOND > most;
 	}
 	if (!full) {
-		s->free = free;
-		s->remainder = remainder;
+		if (rate) {
+			__u64 scaled = size.bytes * SECOND + s->remainder;
+			s->free += scaled / rate;
+			s->remainder = scaled % rate;
+		}
 		// The upper 32 bits of the draw times up to 4 s of nanoseconds: no overflow.
-		at += c->delay + ((draw(c->seed, FOR_JITTER, number) >> 31) * c->jitter >> 32);
+		at = s->free + c->delay + ((draw(c->seed, FOR_JITTER, number) >> 31) * c->jitter >> 32);
 		if (at < s->last)
 			at = s->last;
 		s->last = at;

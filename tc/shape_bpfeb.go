@@ -34,6 +34,12 @@ type shapeMemory struct {
 	Free      uint64
 	Remainder uint64
 	Last      uint64
+	Rate      uint64
+	Steps     [16]struct {
+		_     structs.HostLayout
+		Until uint64
+		Rate  uint64
+	}
 }
 
 type shapeSettings struct {
