@@ -21,7 +21,7 @@ const (
 )
 
 // localMark and localMarks are the marks of packets that a transparent proxy takes, one of 65,536 for each site: the
-// routing rules of two on one host do not touch each other. None is Mark.
+// routing rules of two on one host do not touch each other, for the second of one mark does not start. None is Mark.
 const (
 	localMark  = 0x67710000
 	localMarks = 1 << 16
@@ -181,7 +181,8 @@ func writeSet[E any](b *strings.Builder, name, typ, flags string, elems []E, tex
 	b.WriteString("\t}\n")
 }
 
-// markOf returns the mark of packets that the transparent proxy of a site takes.
+// markOf returns the mark of packets that the transparent proxy of a site takes. Two names may have the same: a Redirect
+// claims its own.
 func markOf(site string) uint32 {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(site))

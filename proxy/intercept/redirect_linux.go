@@ -20,7 +20,7 @@ import (
 type Redirect struct {
 	config    RedirectConfig // as at first: Update changes the plan
 	log       *slog.Logger
-	claim     net.Listener
+	claims    []net.Listener // of the table and, in a transparent proxy, of the mark
 	listeners []*net.TCPListener
 
 	routes *routes // of a transparent proxy; nil: none
@@ -41,8 +41,14 @@ func NewRedirect(c RedirectConfig) (*Redirect, error) {
 }
 
 func (r *Redirect) open() (err error) {
-	if r.claim, err = claim(TableName(r.config.Site)); err != nil {
+	if err = r.claim(TableName(r.config.Site), "table inet "+TableName(r.config.Site)); err != nil {
 		return err
+	}
+	if r.config.Transparent {
+		mark := fmt.Sprintf("%#x", markOf(r.config.Site))
+		if err = r.claim("gradproxy mark "+mark, "mark "+mark+", a hash of the site's name,"); err != nil {
+			return err
+		}
 	}
 	addrs := [2]netip.Addr{loopback4, netip.IPv6Loopback()}
 	if r.config.Gateway { // the kernel turns others' connections to the address of the interface that they come in by
@@ -89,17 +95,18 @@ func (r *Redirect) socket() control {
 	return nil
 }
 
-// claim makes sure that one living process at most owns the table. An abstract socket is bound to the network
-// namespace, as the table is, and goes with its process, however that ends.
-func claim(table string) (net.Listener, error) {
-	l, err := net.Listen("unix", "@"+table)
+// claim makes sure that one living process at most owns something, which is called what in the error. An abstract socket
+// is bound to the network namespace, as tables and routing rules are, and goes with its process, however that ends.
+func (r *Redirect) claim(socket, what string) error {
+	l, err := net.Listen("unix", "@"+socket)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("intercept: table inet %s belongs to another gradproxy that runs in this network namespace, or something else has the abstract socket @%[1]s (ss -xp): stop that, or name this site otherwise", table)
+		return fmt.Errorf("intercept: %s belongs to another gradproxy that runs in this network namespace, or something else has the abstract socket @%s (ss -xp): stop that, or name this site otherwise", what, socket)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("intercept: claim table inet %s: %w", table, err)
+		return fmt.Errorf("intercept: claim %s: %w", what, err)
 	}
-	return l, nil
+	r.claims = append(r.claims, l)
+	return nil
 }
 
 // Addrs returns the listeners' addresses, which no peer may make the proxy dial.
@@ -220,8 +227,8 @@ func (r *Redirect) closeAll() error {
 	if r.routes != nil {
 		err = errors.Join(err, r.routes.remove())
 	}
-	if r.claim != nil { // last: who claims the table next finds it gone
-		err = errors.Join(err, r.claim.Close())
+	for _, l := range r.claims { // last: who claims the table next finds it gone
+		err = errors.Join(err, l.Close())
 	}
 	return err
 }

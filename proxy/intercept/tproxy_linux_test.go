@@ -1,9 +1,11 @@
 package intercept
 
 import (
+	"fmt"
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -180,5 +182,42 @@ func TestTransparentRoutesComeAndGo(t *testing.T) {
 	}
 	if got := rules(); len(got) > 0 {
 		t.Errorf("after Close there are rules for %#x", got)
+	}
+}
+
+// The mark of a site is a hash of its name. Of two sites with the same one the second does not start, so that no end of one
+// takes the routes of the other; once the first has ended the mark is free.
+func TestTransparentSitesDoNotShareAMark(t *testing.T) {
+	_, gw, _ := gateway(t)
+	first, second := transparent(), transparent()
+	for i := 0; markOf(second.Site) != markOf(first.Site) || second.Site == first.Site; i++ {
+		second.Site = fmt.Sprintf("gw%d", i)
+	}
+	r := redirect(gw, first)
+	open := func() (other *Redirect, err error) {
+		gw.do(func() { other, err = NewRedirect(second) })
+		return other, err
+	}
+	if _, err := open(); err == nil || !strings.Contains(err.Error(), "name this site otherwise") || strings.Contains(err.Error(), "\n") {
+		t.Fatalf("%s beside %s: %v, want one line that says what to do", second.Site, first.Site, err)
+	} else {
+		t.Log(err)
+	}
+	gw.do(func() {
+		rules, err := netlink.RuleListFiltered(unix.AF_INET, &netlink.Rule{Mark: markOf(first.Site)}, netlink.RT_FILTER_MARK)
+		gw.check(err)
+		if len(rules) != 1 {
+			t.Errorf("%d routing rules for the first site, want 1", len(rules))
+		}
+	})
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	other, err := open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Close(); err != nil {
+		t.Error(err)
 	}
 }
