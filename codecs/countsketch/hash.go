@@ -52,7 +52,7 @@ func NewHash(c Config, coordinates int) (*Hash, error) {
 	for r := range c.Rows {
 		h.mul[r], h.add[r] = word(c.Seed, 0, 2*uint64(r)), word(c.Seed, 0, 2*uint64(r)+1)
 	}
-	if c.near() && c.Columns > nearCells {
+	if c.near() && c.Columns > firstCacheCells {
 		span, _ := c.spans()
 		for r := range c.Rows {
 			h.orders[r] = orderOf(h.mul[r], c.Columns, min(span, coordinates))

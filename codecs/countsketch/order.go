@@ -8,10 +8,10 @@ package countsketch
 type order struct{ stride, runs int }
 
 const (
-	maxRuns   = 4       // that kernels have room for
-	minStride = 1 << 8  // kernels leave over up to 15 of a run
-	lineCells = 64 / 4  // that share a line of memory
-	nearCells = 1 << 13 // that lie in a core's first cache
+	maxRuns         = 4       // that kernels have room for
+	minStride       = 1 << 8  // kernels leave over up to 15 of a run
+	lineCells       = 64 / 4  // that share a line of memory
+	firstCacheCells = 1 << 13 // that lie in a core's first cache
 )
 
 // orderOf returns the order that brings most cells of span coordinates together, whose hashes are mul apart. It is one in
