@@ -26,10 +26,21 @@ const longRound = 150 * time.Millisecond
 // mostPlaces bounds the tensors of a round, so that memory goes to values even where they are tiny.
 const mostPlaces = 1 << 18
 
+// batchBytes are the tensors, in bytes, that are encoded one after another before they are decoded. What a processor still has to
+// write back of the values that it decoded last delays the encoding of some after it.
+const batchBytes = 4 << 20
+
 // A memory is what is copied, encoded and decoded in each round.
 type memory struct {
 	src, dst []byte
-	encoded  []byte
+	encoded  []byte // of a batch
+	blocks   []coded
+}
+
+// A coded says what of a memory's encoded a block is.
+type coded struct {
+	end int
+	raw bool // as it was
 }
 
 func newMemory(n int) *memory { return &memory{src: make([]byte, n), dst: make([]byte, n)} }
@@ -99,29 +110,56 @@ func (m *memory) round(c cutter, places []place) (n int, encoding, decoding floa
 	var encode, decode time.Duration
 	size := 0
 	for n < len(places) && encode+decode < longRound {
-		p := &places[n]
-		if p.blocks == nil {
-			if p.blocks, err = c.cut(p.size); err != nil {
-				return n, 0, 0, err
+		batch, bytes := places[n:n], 0
+		for n < len(places) && (bytes == 0 || bytes+places[n].size <= batchBytes) {
+			p := &places[n]
+			if p.blocks == nil {
+				if p.blocks, err = c.cut(p.size); err != nil {
+					return n, 0, 0, err
+				}
 			}
+			batch, bytes, n = batch[:len(batch)+1], bytes+p.size, n+1
 		}
-		src, dst := m.src[p.off:p.off+p.size], m.dst[p.off:p.off+p.size]
-		for j := range p.blocks {
-			begin := cputime.Now()
-			out, raw, err := p.blocks[j].encode(m.encoded[:0], src)
-			encoded := cputime.Now()
-			if err != nil {
-				return n, 0, 0, err
-			}
-			m.encoded = out
-			if err := p.blocks[j].decode(dst, out, raw); err != nil {
-				return n, 0, 0, err
-			}
-			encode, decode = encode+encoded-begin, decode+cputime.Now()-encoded
+		begin := cputime.Now()
+		if err := m.encode(batch); err != nil {
+			return n, 0, 0, err
 		}
-		n, size = n+1, size+p.size
+		encoded := cputime.Now()
+		if err := m.decode(batch); err != nil {
+			return n, 0, 0, err
+		}
+		encode, decode, size = encode+encoded-begin, decode+cputime.Now()-encoded, size+bytes
 	}
 	return n, rate(size, encode), rate(size, decode), nil
+}
+
+// encode sets encoded and blocks to the encodings of a batch.
+func (m *memory) encode(batch []place) error {
+	m.encoded, m.blocks = m.encoded[:0], m.blocks[:0]
+	for _, p := range batch {
+		for i := range p.blocks {
+			out, raw, err := p.blocks[i].encode(m.encoded, m.src[p.off:p.off+p.size])
+			if err != nil {
+				return err
+			}
+			m.encoded, m.blocks = out, append(m.blocks, coded{len(out), raw})
+		}
+	}
+	return nil
+}
+
+// decode decodes them.
+func (m *memory) decode(batch []place) error {
+	blocks, from := m.blocks, 0
+	for _, p := range batch {
+		for i := range p.blocks {
+			if err := p.blocks[i].decode(m.dst[p.off:p.off+p.size], m.encoded[from:blocks[0].end], blocks[0].raw); err != nil {
+				return err
+			}
+			from, blocks = blocks[0].end, blocks[1:]
+		}
+	}
+	return nil
 }
 
 func rate(n int, d time.Duration) (gbps float64) { return float64(n) / float64(max(d, 1)) }
