@@ -3,6 +3,7 @@ package wansim
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
@@ -46,6 +47,14 @@ type Path struct {
 	free time.Time // when the bottleneck has sent all that it holds
 	rem  uint64    // and the fraction of a nanosecond beyond that, times Rate
 	last time.Time // when the packet before arrives
+
+	before []stretch // of the time until free, in order: what was given to packets at other rates
+}
+
+// A stretch of a bottleneck's time ends at until; it begins where the one before it ends.
+type stretch struct {
+	until time.Time
+	rate  int64 // bytes per second
 }
 
 // NewPath returns an idle path over l, which must be valid.
@@ -59,17 +68,20 @@ func newPath(l Link, way uint64) *Path {
 // Link returns what the path emulates.
 func (p *Path) Link() Link { return p.link }
 
-// SetLink changes the path from the next packet on. What is on its way keeps its time of arrival, and the generator
-// starts again only where the seed is another one.
+// SetLink changes the path from the next packet on. What is on its way, the bytes that the bottleneck holds included, keeps its
+// time of arrival, and the generator starts again only where the seed is another one.
 func (p *Path) SetLink(l Link) {
 	if p.rng == nil || l.Seed != p.link.Seed {
 		p.rng = rand.New(rand.NewPCG(l.Seed, p.way))
+	}
+	if l.Rate != p.link.Rate && p.link.Rate > 0 {
+		p.before = append(p.before, stretch{p.free, p.link.Rate})
 	}
 	p.link, p.rem = l, 0
 }
 
 // Admit reports when a packet of n bytes offered at now arrives, or that it is lost. It reads no clock. A packet finds
-// the queue full if it would leave the bottleneck more than Queue/Rate after now; an idle bottleneck takes any packet.
+// the queue full if with it the bottleneck would hold more than Queue bytes; an idle bottleneck takes any packet.
 // One that is lost behind the bottleneck has used its time there. Whether the k-th packet offered is lost depends on the
 // seed and k alone, unless the queue was full.
 func (p *Path) Admit(now time.Time, n int) (at time.Time, ok bool) {
@@ -141,7 +153,16 @@ func (p *Path) room(n int) time.Time {
 	if n > p.link.Queue { // more than fits: once the bottleneck is idle
 		return p.free
 	}
-	return p.free.Add(-time.Duration(float64(p.link.Queue-n) / float64(p.link.Rate) * 1e9))
+	// Back from the end, through as much time as it takes to send what else the queue may hold.
+	end, rate, left := p.free, float64(p.link.Rate), float64(p.link.Queue-n)
+	for _, s := range slices.Backward(p.before) {
+		held := end.Sub(s.until).Seconds() * rate
+		if held >= left {
+			break
+		}
+		end, rate, left = s.until, float64(s.rate), left-held
+	}
+	return end.Add(-time.Duration(left / rate * 1e9))
 }
 
 // transmit returns when a packet of n bytes that is ready at t has left the bottleneck. Sizes add up exactly: the
@@ -152,6 +173,9 @@ func (p *Path) transmit(t time.Time, n int) time.Time {
 	}
 	if t.After(p.free) {
 		p.free, p.rem = t, 0
+	}
+	for len(p.before) > 0 && !p.before[0].until.After(t) {
+		p.before = p.before[1:]
 	}
 	rate := uint64(p.link.Rate)
 	scaled := uint64(n)*1e9 + p.rem // n < 2³² bytes: below 2⁶³

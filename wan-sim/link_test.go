@@ -232,6 +232,42 @@ func TestSetLinkKeepsOrder(t *testing.T) {
 }
 
 // Losses go on where they were when anything but the seed changes.
+// The queue holds so many bytes, whatever the rates at which those in it are sent: half full, it takes the other half.
+func TestQueueHoldsItsBytesAcrossRates(t *testing.T) {
+	const packet, half = 1000, 50
+	for _, rates := range [][]int64{{12_500, 12_500_000}, {12_500_000, 12_500}, {12_500, 12_500_000, 1_000_000}, {12_500_000, 0, 12_500}} {
+		link := Link{Rate: rates[0], Queue: 2 * half * packet}
+		p, now := NewPath(link), time.Unix(0, 0)
+		admitted := func() (n int) {
+			for ; n < 3*half; n++ {
+				if _, ok := p.Admit(now, packet); !ok {
+					break
+				}
+			}
+			return n
+		}
+		for range half {
+			p.Admit(now, packet)
+		}
+		for _, rate := range rates[1:] {
+			link.Rate = rate
+			p.SetLink(link)
+		}
+		if n := admitted(); n != half {
+			t.Errorf("rates %v: %d packets find room where there is some for %d", rates, n, half)
+		}
+		// Half of what came at the first rate has left.
+		now = now.Add(time.Duration(half / 2 * packet * int64(time.Second) / rates[0]))
+		if n := admitted(); n != half/2 {
+			t.Errorf("rates %v: %d packets find room when %d have left", rates, n, half/2)
+		}
+		now = now.Add(time.Hour)
+		if n := admitted(); n != 2*half {
+			t.Errorf("rates %v: an empty queue takes %d packets, want %d", rates, n, 2*half)
+		}
+	}
+}
+
 func TestSetLinkGoesOnInTheSequence(t *testing.T) {
 	l := Link{Loss: 0.5, Seed: 3}
 	one, two := NewPath(l), NewPath(l)
