@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"log/slog"
 	"os"
 	"strings"
@@ -18,16 +17,15 @@ func TestExecSaysThatItWaits(t *testing.T) {
 		done, ended, signals := make(chan error, 1), make(chan error), make(chan os.Signal)
 		var cut sync.Once
 		p := &serving{drain: func() {}, cut: func() { cut.Do(func() { done <- nil }) }, done: done}
-		var said bytes.Buffer
-		go func() { ended <- p.end(signals, slog.New(slog.NewTextHandler(&said, nil))) }()
+		said := make(lines, 10)
+		go func() { ended <- p.end(signals, slog.New(slog.NewTextHandler(said, nil))) }()
 		synctest.Wait()
-		if said.Len() != 0 {
-			t.Errorf("said at once: %s", &said)
+		if len(said) != 0 {
+			t.Errorf("said at once: %s", <-said)
 		}
 		time.Sleep(waitNoted) // of the bubble's clock
-		synctest.Wait()
-		if !strings.Contains(said.String(), "the command has ended, but connections have not") {
-			t.Errorf("said: %s", &said)
+		if line := <-said; !strings.Contains(line, "the command has ended, but connections have not") {
+			t.Errorf("said: %s", line)
 		}
 		signals <- syscall.SIGHUP // says nothing to a proxy that drains
 		synctest.Wait()
@@ -36,4 +34,12 @@ func TestExecSaysThatItWaits(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// lines are what is written, a line at a time.
+type lines chan string
+
+func (l lines) Write(p []byte) (int, error) {
+	l <- string(p)
+	return len(p), nil
 }
