@@ -39,11 +39,7 @@ func FuzzSums(f *testing.F) {
 			}
 			var got sums
 			k.sums(&x[0], &y[0], n, (*[5]float32)(&got))
-			for i := range got {
-				if got[i] != want[i] && (got[i] == got[i] || want[i] == want[i]) { // one NaN is like another
-					t.Errorf("%s: sums of %d values are %v, in Go %v", k.name, n, got, want)
-				}
-			}
+			sameSums(t, k.name, n, got, want)
 		}
 	})
 }
@@ -80,11 +76,7 @@ func FuzzCutSums(f *testing.F) {
 			}
 			var got sums
 			k.sums(&x[0], &y[0], n, (*[5]float32)(&got))
-			for i := range got {
-				if got[i] != want[i] && (got[i] == got[i] || want[i] == want[i]) { // one NaN is like another
-					t.Errorf("%s: sums of %d values are %v, in Go %v", k.name, n, got, want)
-				}
-			}
+			sameSums(t, k.name, n, got, want)
 			room := make([]byte, int(shift)+2*n+1)
 			k.cut(&room[shift], &x[0], n)
 			if !bytes.Equal(room[shift:][:2*n], kept) || room[int(shift)+2*n] != 0 {
@@ -92,4 +84,13 @@ func FuzzCutSums(f *testing.F) {
 			}
 		}
 	})
+}
+
+func sameSums(t *testing.T, kernel string, n int, got, want sums) {
+	t.Helper()
+	for i := range got {
+		if got[i] != want[i] && (got[i] == got[i] || want[i] == want[i]) { // one NaN is like another
+			t.Errorf("%s: sums of %d values are %v, in Go %v", kernel, n, got, want)
+		}
+	}
 }

@@ -14,6 +14,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -63,14 +64,8 @@ func (g Guest) Run(t testing.TB, program string, args ...string) string {
 
 	ctx, cancel := context.WithTimeout(t.Context(), g.timeout())
 	defer cancel()
-	cmd := exec.CommandContext(ctx, kernel, g.commandLine(dir, job)...)
 	var console bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &console, &console
-	// A guest's processes are the host's too. They are of one group, and die together.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = 5 * time.Second
-	err := runExactly(cmd)
+	err := runExactly(g.command(ctx, kernel, dir, job, &console))
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		t.Fatalf("the guest did not end within %v:\n%s", g.timeout(), console.String())
 	}
@@ -169,6 +164,17 @@ func (g Guest) job(t testing.TB, program string, args []string, modules string) 
 		t.Fatalf("%v: %v\n%s", build, err, out)
 	}
 	return job, own
+}
+
+// command is the guest, which writes to console and dies with ctx.
+func (g Guest) command(ctx context.Context, kernel, dir string, job Job, console io.Writer) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, kernel, g.commandLine(dir, job)...)
+	cmd.Stdout, cmd.Stderr = console, console
+	// A guest's processes are the host's too. They are of one group, and die together.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = 5 * time.Second
+	return cmd
 }
 
 // commandLine returns the kernel's arguments: the host's root as its own, read-only, and one console, on stdout. Words that

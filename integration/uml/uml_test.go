@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -51,12 +50,8 @@ func TestGuestEndsItself(t *testing.T) {
 	job, dir := g.job(t, "sleep", []string{"600"}, modules)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // only if the test fails
 	defer cancel()
-	cmd := exec.CommandContext(ctx, kernel, g.commandLine(dir, job)...)
 	var console bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &console, &console
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	err := runExactly(cmd)
+	err := runExactly(g.command(ctx, kernel, dir, job, &console))
 	if ctx.Err() != nil || !strings.Contains(console.String(), "the guest's time is over") {
 		t.Errorf("%v, %v:\n%s", err, ctx.Err(), console.String())
 	}

@@ -100,18 +100,8 @@ func TestCgroupAfterFailure(t *testing.T) {
 		"ends, refuse":  {true, false, "msg=ended", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			group, err := cgroup.New("test")
-			require.Named(t, "cgroup2", err == nil, "use a kernel with cgroups of version 2")
-			defer group.Close()
-			job, err := group.Job()
-			if err != nil {
-				t.Fatal(err)
-			}
-			c := newLab(t).load(0, "")
-			c.Intercept.Mode, c.Intercept.Cgroup, c.Intercept.Refuse = config.ModeCgroup, job, x.refuse
-			c.Tunnel.Listen, c.Admin = "off", "127.0.0.1:0"
-			c.Peers = c.Peers[:1]
-			c.Peers[0].Networks = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}
+			_, job, c := inCgroup(t, x.refuse)
+			c.Admin = "127.0.0.1:0"
 			var said bytes.Buffer
 			s, err := Start(c, "v0", slog.New(slog.NewTextHandler(&said, nil)))
 			if err != nil {
@@ -147,23 +137,31 @@ func TestCgroupAfterFailure(t *testing.T) {
 	}
 }
 
+// inCgroup returns a group, its job's folder and the configuration of a site that takes that job's connections, without an admin
+// page.
+func inCgroup(t *testing.T, refuse bool) (*cgroup.Group, string, *config.Config) {
+	t.Helper()
+	group, err := cgroup.New("test")
+	require.Named(t, "cgroup2", err == nil, "use a kernel with cgroups of version 2")
+	t.Cleanup(func() { group.Close() })
+	job, err := group.Job()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newLab(t).load(0, "")
+	c.Intercept.Mode, c.Intercept.Cgroup, c.Intercept.Refuse = config.ModeCgroup, job, refuse
+	c.Tunnel.Listen, c.Admin = "off", config.Off
+	c.Peers = c.Peers[:1]
+	c.Peers[0].Networks = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}
+	return group, job, c
+}
+
 // A start that fails when connections are taken already does not let those pass that a dead proxy has refused.
 func TestCgroupRefusesAfterFailedStart(t *testing.T) {
 	require.Root(t)
 	require.Command(t, "bash")
 	for _, refuse := range []bool{true, false} {
-		group, err := cgroup.New("test")
-		require.Named(t, "cgroup2", err == nil, "use a kernel with cgroups of version 2")
-		defer group.Close()
-		job, err := group.Job()
-		if err != nil {
-			t.Fatal(err)
-		}
-		c := newLab(t).load(0, "")
-		c.Intercept.Mode, c.Intercept.Cgroup, c.Intercept.Refuse = config.ModeCgroup, job, refuse
-		c.Tunnel.Listen, c.Admin = "off", config.Off
-		c.Peers = c.Peers[:1]
-		c.Peers[0].Networks = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}
+		group, job, c := inCgroup(t, refuse)
 		broken := *c
 		broken.Tunnel.Cert += ".gone"
 		said := "on_death: refuse: new connections are refused"
