@@ -14,6 +14,7 @@ type appReader struct {
 	raw    syscall.RawConn
 	lender *lender
 	least  int // bytes that must have come for the kernel to say so; 0: one
+	quiet  int // of how many bytes the kernel need not say anything while nobody waits, since many come; 0: of no more than now
 	idle   func()
 }
 
@@ -41,6 +42,10 @@ func (r *appReader) read(to []byte, room, size, least int) (n int, l loan, err e
 		n, e = ignoringEINTR(func() (int, error) { return readNow(fd, dst) })
 		if e == nil && n > 0 {
 			l.buf = l.buf[:room+n]
+			if r.quiet > 0 {
+				r.saidFrom(fd, r.quiet)
+				r.quiet = 0
+			}
 			return true
 		}
 		r.lender.back(l)
@@ -52,7 +57,7 @@ func (r *appReader) read(to []byte, room, size, least int) (n int, l loan, err e
 			if r.idle != nil {
 				r.idle()
 			}
-			r.wait(fd, least)
+			r.saidFrom(fd, least)
 			return false
 		default:
 			readErr = e
@@ -65,8 +70,9 @@ func (r *appReader) read(to []byte, room, size, least int) (n int, l loan, err e
 	return n, l, err
 }
 
-// wait has the reader woken once n bytes have come.
-func (r *appReader) wait(fd uintptr, n int) {
+// saidFrom has the kernel say that there are bytes once n have come: to a reader that waits, or, where none does, to Go's poller,
+// which is woken for nothing then, by each packet. The receive buffer grows to hold that many, within the host's tcp_rmem.
+func (r *appReader) saidFrom(fd uintptr, n int) {
 	if n != max(r.least, 1) && wakeAt(fd, n) == nil {
 		r.least = n
 	}

@@ -109,12 +109,14 @@ func (s *sender) sendGroup() error {
 // quick reports whether encoding the group is likely to take less than it costs to have another core do it.
 func (s *sender) quick(g *group) bool {
 	var took time.Duration
+	size := 0
 	for _, b := range g.blocks {
 		if b.slot != nil {
 			took += b.record.gain.Takes(len(b.data))
+			size += len(b.data)
 		}
 	}
-	return took < pipe.HandOver
+	return took < pipe.HandOver(size)
 }
 
 // choose settles how a block travels: as its slot says, or, if it were to lose something, exactly, or exactly and with

@@ -4,9 +4,9 @@ package proxy
 // its records, costs as much as some codecs. They wait only while there is more to read from the app, so that an app, or a
 // network before it, that is slower than this proxy has its blocks sent one by one, as they come.
 
-// mostHeld is how many groups leave together at most: of blocks of 256 KiB a millisecond's work. They leave earlier if their
+// mostHeld is how many groups leave together at most: of blocks of 1 MiB two milliseconds' work. They leave earlier if their
 // frames are long.
-const mostHeld = 8
+const mostHeld = 4
 
 // writeMore writes a group's frames as write does, for the sender's own goroutine, which will read again at once.
 func (s *sender) writeMore(frames ...[]byte) error {

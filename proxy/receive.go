@@ -193,7 +193,7 @@ func (r *receiver) block(f Frame) error {
 		r.shared.buffers.put(b.data)
 		r.lender.give(item.paid)
 	}
-	if r.pipe.Idle() && slot.took < pipe.HandOver {
+	if r.pipe.Idle() && slot.took < pipe.HandOver(len(b.data)) {
 		done, err := r.pipe.Try(func() error {
 			r.decode(b)
 			return emit()

@@ -131,7 +131,7 @@ func (s *sender) classified(buf []byte, seg parser.Segment, err error) error {
 			}
 			opaque = end
 		} else {
-			s.straight = straight{}
+			s.straight.other()
 		}
 		if at = end; at == len(buf) {
 			break
@@ -239,7 +239,7 @@ func (s *sender) advance(c *tensorCut, n int) {
 	c.off += n
 	if c.off >= c.t.Size {
 		delete(s.cuts, c.t.Key)
-		s.straight = straight{}
+		s.straight.end(c.t.Size)
 	}
 }
 

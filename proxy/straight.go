@@ -8,14 +8,27 @@ import "github.com/gradproxy/gradproxy/tensor"
 
 // straight is what a sender expects of the next bytes. The zero straight expects nothing.
 type straight struct {
-	cut  *tensorCut // whose bytes come
-	side int        // how many have come side by side
-	hold int        // bytes from cut.off on that the app writes without waiting for an answer
+	cut   *tensorCut // whose bytes come
+	side  int        // how many have come side by side
+	hold  int        // bytes from cut.off on that the app writes without waiting for an answer
+	large bool       // those of the last large tensor came side by side
+	ended bool       // it has just ended
 }
 
 // straightFrom is how many bytes must have come side by side for more to be expected, and the least of a block that is worth it.
 // Frames of HTTP/2, between which other bytes stand, are shorter.
 const straightFrom = 64 << 10
+
+const (
+	// straightMost is the most bytes of a block that are read at a time.
+	straightMost = 1 << 20
+	// betweenTensors is how much is read where a large tensor has ended and another is likely to follow: room for what stands
+	// between them and for little of the next, which has to be copied to its block.
+	betweenTensors = 16 << 10
+	// ahead is how many bytes more than a block lacks are worth waiting for, where they are sure to come: what a segment on
+	// loopback holds, twice.
+	ahead = 128 << 10
+)
 
 // follow takes note that n bytes of t come, for which c is the state, or nil.
 func (s *straight) follow(c *tensorCut, t tensor.Tensor, n int) {
@@ -26,9 +39,22 @@ func (s *straight) follow(c *tensorCut, t tensor.Tensor, n int) {
 	s.hold = t.Hold - n
 }
 
+// other takes note of bytes that are of no tensor.
+func (s *straight) other() { *s = straight{large: s.large, ended: s.ended} }
+
+// end takes note that the last of a tensor's size bytes has come.
+func (s *straight) end(size int) {
+	if size < straightFrom {
+		s.other()
+		return
+	}
+	large := s.side >= straightFrom
+	*s = straight{large: large, ended: large}
+}
+
 // expects reports whether the next bytes are likely to be those of blocks.
 func (s *straight) expects() bool {
-	return s.cut != nil && s.side >= straightFrom && s.cut.want >= straightFrom && !s.cut.t.Index()
+	return s.cut != nil && (s.large || s.side >= straightFrom) && s.cut.want >= straightFrom && !s.cut.t.Index()
 }
 
 // rest returns the memory of what a block lacks, or of the first part, if its bytes are expected; else nil.
@@ -37,7 +63,7 @@ func (s *straight) rest() []byte {
 		return nil
 	}
 	b := s.cut.block
-	return b.data[b.filled:min(len(b.data), b.filled+readSize)]
+	return b.data[b.filled:min(len(b.data), b.filled+straightMost)]
 }
 
 // next returns the bytes of the block that the next ones are likely to begin. 0: none, or a large one.
@@ -45,23 +71,25 @@ func (s *straight) next() int {
 	if !s.expects() || s.cut.left > 0 {
 		return 0
 	}
-	if n, _ := s.cut.next(s.hold); n <= readSize {
+	if n, _ := s.cut.next(s.hold); n <= straightMost {
 		return n
 	}
 	return 0
 }
 
-// least returns for how many of n bytes to wait: for all, if the app writes them without waiting for an answer.
+// least returns for how many bytes to wait where n are wanted: for all, and for some that follow them, if the app writes them
+// without waiting for an answer.
 func (s *straight) least(n int) int {
 	if s.hold < n {
 		return 1
 	}
-	return n
+	return min(s.hold, n+ahead)
 }
 
 // read reads once from the app and takes what came. If nothing did the error is that of reading.
 func (s *sender) read() (came bool, err error) {
 	if rest := s.straight.rest(); rest != nil {
+		s.app.quiet = s.most
 		n, spare, err := s.app.read(rest, maxHeader, maxHeader+len(rest), s.straight.least(len(rest)))
 		if err != nil {
 			return false, err
@@ -72,7 +100,9 @@ func (s *sender) read() (came bool, err error) {
 	}
 	size, least := readSize, 1
 	if n := s.straight.next(); n > 0 {
-		size, least = maxHeader+n, s.straight.least(n)
+		size, least, s.app.quiet = maxHeader+n, s.straight.least(n), s.most
+	} else if s.straight.ended {
+		size, s.straight.ended = betweenTensors, false
 	}
 	_, s.reading, err = s.app.read(nil, maxHeader, size, least)
 	if err != nil {

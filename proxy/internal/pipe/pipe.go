@@ -75,9 +75,13 @@ type entry struct {
 	worked chan struct{} // closed when Work is done; nil: there is none
 }
 
-// HandOver is how long work must take to be worth another core's while: to wake one that sleeps, and to have it fetch the
-// item out of this one's caches, takes tens of microseconds of both. Quicker work is done by the submitter, in Try.
-const HandOver = 100 * time.Microsecond
+// HandOver is how long work on n bytes must take to be worth another core's while: to wake one that sleeps takes tens of
+// microseconds of both, and to have it fetch the bytes out of this one's caches about as long as the quickest work on them.
+// Quicker work is done by the submitter, in Try.
+func HandOver(n int) time.Duration {
+	const wake, bytesPerMicrosecond = 100 * time.Microsecond, 5 << 10
+	return wake + time.Duration(n)*time.Microsecond/bytesPerMicrosecond
+}
 
 // New returns a Pipe with at most depth items under way. failed, which may be nil, is called once, with the first error
 // of an Emit: the submitter may be waiting elsewhere.
