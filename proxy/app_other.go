@@ -8,11 +8,12 @@ import "net"
 type appReader struct {
 	c      *net.TCPConn
 	lender *lender
+	quiet  int // not heeded here
 }
 
 // newAppReader returns a reader. Nobody is told before it waits.
 func newAppReader(c *net.TCPConn, lender *lender, _ func()) (*appReader, error) {
-	return &appReader{c, lender}, nil
+	return &appReader{c: c, lender: lender}, nil
 }
 
 func (r *appReader) tellsIdle() bool { return false }

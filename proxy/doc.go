@@ -16,8 +16,8 @@
 //
 //   - Every byte arrives once and in order. Bytes that no parser understands, and all that a codec does not take,
 //     travel as they are.
-//   - Opaque bytes never wait, but for a tensor's block before them. A block waits for its own rest only: where its
-//     sender may be waiting for an answer, at most stallMost.
+//   - Opaque bytes never wait, but for a tensor's block before them. A block waits for its own rest only, and for little that
+//     surely follows it: where its sender may be waiting for an answer, at most stallMost.
 //   - A frame that does not decode resets the connection: the app sees an error, never garbage. An app's FIN and RST
 //     arrive as what they were; the end of the tunnel is a RST.
 //   - Memory is bounded: what is read and what blocks hold comes from a budget (budget.go), and whoever gets none goes on

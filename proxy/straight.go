@@ -37,6 +37,7 @@ func (s *straight) follow(c *tensorCut, t tensor.Tensor, n int) {
 	}
 	s.side += n
 	s.hold = t.Hold - n
+	s.ended = s.ended && !s.expects()
 }
 
 // other takes note of bytes that are of no tensor.
@@ -78,29 +79,32 @@ func (s *straight) next() int {
 }
 
 // least returns for how many bytes to wait where n are wanted: for all, and for some that follow them, if the app writes them
-// without waiting for an answer.
-func (s *straight) least(n int) int {
-	if s.hold < n {
+// without waiting for an answer and nothing that is timed waits besides.
+func (s *sender) least(n int) int {
+	switch hold := s.straight.hold; {
+	case hold < n:
 		return 1
+	case s.group.timed:
+		return n
+	default:
+		return min(hold, n+ahead)
 	}
-	return min(s.hold, n+ahead)
 }
 
 // read reads once from the app and takes what came. If nothing did the error is that of reading.
 func (s *sender) read() (came bool, err error) {
 	if rest := s.straight.rest(); rest != nil {
 		s.app.quiet = s.most
-		n, spare, err := s.app.read(rest, maxHeader, maxHeader+len(rest), s.straight.least(len(rest)))
+		n, spare, err := s.app.read(rest, maxHeader, maxHeader+len(rest), s.least(len(rest)))
 		if err != nil {
 			return false, err
 		}
-		err = s.takeRest(rest[:n], spare.buf)
-		s.lender.back(spare)
-		return true, err
+		return true, s.takeRest(rest[:n], spare)
 	}
 	size, least := readSize, 1
+	s.app.quiet = 0
 	if n := s.straight.next(); n > 0 {
-		size, least, s.app.quiet = maxHeader+n, s.straight.least(n), s.most
+		size, least, s.app.quiet = maxHeader+n, s.least(n), s.most
 	} else if s.straight.ended {
 		size, s.straight.ended = betweenTensors, false
 	}
@@ -116,19 +120,29 @@ func (s *sender) read() (came bool, err error) {
 
 // takeRest takes bytes that were read to where a block wants its next ones. spare has room for them behind maxHeader bytes: if
 // they are others, that block may be gone once they are dealt with.
-func (s *sender) takeRest(b, spare []byte) error {
+func (s *sender) takeRest(b []byte, spare loan) error {
 	c := s.straight.cut
 	seg, err := s.ask(b)
 	t := seg.Tensor
 	if err != nil || t.Size == 0 || t.Size != c.t.Size || t.Off != c.off || s.cuts[t.Key] != c {
-		return s.classified(append(spare[:maxHeader], b...), seg, err)
+		defer s.lender.back(spare)
+		return s.classified(append(spare.buf[:maxHeader], b...), seg, err)
 	}
-	others := append(spare[:maxHeader], b[seg.Len:]...)
+	var others []byte
+	if seg.Len < len(b) {
+		defer s.lender.back(spare)
+		others = append(spare.buf[:maxHeader], b[seg.Len:]...)
+	} else {
+		s.lender.back(spare) // before the block waits for the tunnel
+	}
 	s.straight.follow(c, t, seg.Len)
 	if err := s.came(c, seg.Len); err != nil {
 		return err
 	}
 	s.advance(c, seg.Len)
+	if others == nil {
+		return nil
+	}
 	return s.take(others)
 }
 

@@ -141,6 +141,7 @@ func TestStraight(t *testing.T) {
 	for name, steps := range map[string][]step{
 		"as expected":             {{a[:90<<10], false}, {a[90<<10 : 150<<10], true}, {a[150<<10:], true}, {b, false}},
 		"after a large one":       {{a[:90<<10], false}, {a[90<<10:], true}, {b[:20<<10], false}, {b[20<<10:], true}},
+		"others for a block":      {{a[:90<<10], false}, {a[90<<10:], true}, {b[:20<<10], false}, {foreign, true}},
 		"after it, other bytes":   {{a[:90<<10], false}, {a[90<<10:], true}, {foreign, false}},
 		"a header":                {{half, false}, {rest[:4], true}, {rest[4:], false}},
 		"another tensor":          {{half, false}, {other, true}, {rest, true}, {others, false}},

@@ -21,7 +21,7 @@ func TestLossyAggregates(t *testing.T) {
 		{`[]`, ``, ``},
 		{`[{role: gradient, codec: 3lc}]`, ``, ``},
 		{`[{role: gradient, codec: 3lc, feedback: false}]`, ``, ``},
-		{`[{role: gradient, codec: "3lc(block=63)"}]`, `[0].codec: 3lc(block=63) cuts tensors into blocks of 252 bytes`, ``},
+		{`[{role: gradient, codec: "3lc(block=15)"}]`, `[0].codec: 3lc(block=15) cuts tensors into blocks of 240 bytes`, ``},
 		{`[{role: [gradient, state], codec: 3lc}]`, ``, ``},
 		{`[{role: aggregate, codec: int8}]`, ``, ``},
 		{`[{role: aggregate, codec: int4}]`, ``, ``},
