@@ -184,7 +184,7 @@ func (p *prober) losses(ctx context.Context) (sent, lost int, err error) {
 	for idle := false; len(seen) < lossProbes; {
 		n, _, _, err := receive(far, b[:])
 		if errors.Is(err, os.ErrDeadlineExceeded) && !idle {
-			// What came in time may not have been read in time.
+			// What came in time may not have been read in time, nor even now, where a system call takes long.
 			idle = true
 			far.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
 			continue
@@ -195,6 +195,7 @@ func (p *prober) losses(ctx context.Context) (sent, lost int, err error) {
 		if err != nil {
 			return 0, 0, err
 		}
+		idle = false
 		if n == probePayload {
 			seen[binary.BigEndian.Uint32(b[:])] = true
 		}
