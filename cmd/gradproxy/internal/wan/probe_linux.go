@@ -195,9 +195,8 @@ func (p *prober) losses(ctx context.Context) (sent, lost int, err error) {
 		if err != nil {
 			return 0, 0, err
 		}
-		idle = false
-		if n == probePayload {
-			seen[binary.BigEndian.Uint32(b[:])] = true
+		if i := binary.BigEndian.Uint32(b[:]); n == probePayload && i < lossProbes && !seen[i] {
+			seen[i], idle = true, false
 		}
 	}
 	return lossProbes, lossProbes - len(seen), <-failed
