@@ -394,10 +394,12 @@ func (s *sender) hold(n int) bool {
 
 // write gives whole frames to the tunnel.
 func (s *sender) write(frames ...[]byte) error {
-	for _, f := range frames {
-		if _, err := s.stream.Write(f); err != nil {
+	last := len(frames) - 1
+	for _, f := range frames[:last] {
+		if _, err := s.stream.WriteMore(f); err != nil {
 			return err
 		}
 	}
-	return nil
+	_, err := s.stream.Write(frames[last])
+	return err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"sync"
@@ -117,9 +118,21 @@ type fabricConn struct {
 
 func (c *fabricConn) Read(p []byte) (int, error)  { return c.r.read(p) }
 func (c *fabricConn) Write(p []byte) (int, error) { return c.w.write(p) }
-func (c *fabricConn) CloseWrite() error           { c.w.end(io.EOF); return nil }
-func (c *fabricConn) LocalAddr() net.Addr         { return fabricAddr }
-func (c *fabricConn) RemoteAddr() net.Addr        { return fabricAddr }
+
+// writeNow takes all, a part, or nothing.
+func (c *fabricConn) writeNow(p []byte) (int, error) {
+	c.w.mu.Lock()
+	room := pipeHolds - c.w.held
+	c.w.mu.Unlock()
+	if n := min(len(p)*rand.IntN(4)/2, len(p), room); n > 0 {
+		return c.w.write(p[:n])
+	}
+	return 0, nil
+}
+
+func (c *fabricConn) CloseWrite() error    { c.w.end(io.EOF); return nil }
+func (c *fabricConn) LocalAddr() net.Addr  { return fabricAddr }
+func (c *fabricConn) RemoteAddr() net.Addr { return fabricAddr }
 
 func (c *fabricConn) Close() error {
 	c.w.end(io.EOF)

@@ -20,6 +20,7 @@ type gatherConn struct {
 	mu     sync.Mutex // TLS also writes while it reads (alerts, key updates)
 	gather bool       // begun: Write only collects
 	out    []byte
+	now    func(p []byte) (int, error) // writesNow of the connection
 
 	took atomic.Uint64 // bytes read
 
@@ -31,7 +32,28 @@ type gatherConn struct {
 func (g *gatherConn) begin() {
 	g.mu.Lock()
 	g.gather = true
+	if g.now = writesNow(g.Conn); g.now == nil {
+		if w, ok := g.Conn.(nowWriter); ok {
+			g.now = w.writeNow
+		}
+	}
 	g.mu.Unlock()
+}
+
+// writesNow reports whether flushNow does not wait.
+func (g *gatherConn) writesNow() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.now != nil
+}
+
+// flushNow writes of what was collected what the connection takes at once. full: it did not take all.
+func (g *gatherConn) flushNow() (full bool, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n, err := g.now(g.out)
+	g.out = g.out[:copy(g.out, g.out[n:])]
+	return len(g.out) > 0, err
 }
 
 func (g *gatherConn) Write(p []byte) (int, error) {
@@ -45,6 +67,11 @@ func (g *gatherConn) Write(p []byte) (int, error) {
 		return len(p), nil
 	}
 	return len(p), g.flushed()
+}
+
+// A nowWriter is a connection that is no socket and yet can write without waiting.
+type nowWriter interface {
+	writeNow(p []byte) (int, error)
 }
 
 // gathered returns how many bytes wait for flush.

@@ -210,6 +210,7 @@ func (in *Incoming) answer(code Code, text string) {
 	ch.take(b)
 	st.enlist(ch)
 	st.pushed(len(b))
+	st.session.enqueue(st, nil)
 }
 
 // Done is closed when the opener has withdrawn, or the session is lost: an answer is pointless then.

@@ -131,7 +131,9 @@ func (s *session) nextSmall(c *carrier) {
 			s.small.pop()
 			st.queued = queuedBulk
 			s.bulk.push(st)
-			s.wake(false)
+			if c := s.waiting(false); c != nil {
+				c.wake()
+			}
 		case len(c.out) > 0 && len(c.out)+headerLen+ch.n > batchSize:
 			return
 		default:
@@ -173,11 +175,18 @@ func (s *session) send(c *carrier, st *Stream, ch *chunk) {
 // enqueue puts st where a carrier will find its next chunk, and wakes one, unless it is by, which will look
 // anyway (nil: none will).
 func (s *session) enqueue(st *Stream, by *carrier) {
+	if c := s.schedule(st, by); c != nil {
+		c.wake()
+	}
+}
+
+// schedule is enqueue for one that sees itself that the carrier it returns, if any, looks.
+func (s *session) schedule(st *Stream, by *carrier) *carrier {
 	if st.queued != notQueued || st.next == nil || st.next.state != chunkQueued {
-		return
+		return nil
 	}
 	if st.tiny >= maxTiny && !st.next.left {
-		return // an acknowledgement will
+		return nil // an acknowledgement will
 	}
 	small := st.express(st.next)
 	if small {
@@ -188,26 +197,26 @@ func (s *session) enqueue(st *Stream, by *carrier) {
 		s.bulk.push(st)
 	}
 	if express, only := s.express(); by == nil || !only && small != (by == express) {
-		s.wake(small)
+		return s.waiting(small)
 	}
+	return nil
 }
 
-// wake wakes one carrier that waits: for small chunks the express if it is one, for others any but it.
-func (s *session) wake(small bool) {
+// waiting returns one carrier that waits: for small chunks the express if it is one, for others any but it; nil: none does.
+func (s *session) waiting(small bool) *carrier {
 	express, only := s.express()
 	if express == nil {
-		return
+		return nil
 	}
 	if (small || only) && express.idle {
-		express.wake()
-		return
+		return express
 	}
 	for _, c := range s.carriers {
 		if c != express && c.idle && !c.leaving {
-			c.wake()
-			return
+			return c
 		}
 	}
+	return nil
 }
 
 // wakeControl wakes a carrier for records about streams.

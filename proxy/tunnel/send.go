@@ -22,7 +22,6 @@ type sendHalf struct {
 	fin     bool   // CloseWrite was called
 	finLeft bool
 	filling bool // Write copies outside the lock
-	more    bool // what is written stays for more, up to heldMost; guarded by writing
 
 	sendCond sync.Cond // Write waits
 	waiting  bool
@@ -47,9 +46,9 @@ const (
 	maxTiny = 1 << 10
 )
 
-// express reports whether ch should leave on the express carrier.
+// express reports whether ch should leave on the express carrier: it is small, and so is what follows it so far.
 func (st *Stream) express(ch *chunk) bool {
-	return headerLen+ch.n <= batchSize && st.flight <= smallFlight
+	return headerLen+max(ch.n, st.unsent) <= batchSize && st.flight <= smallFlight
 }
 
 // room waits until bytes can be queued and returns how many. The lock is held.
@@ -166,7 +165,7 @@ func (st *Stream) enlist(c *chunk) {
 func (st *Stream) pushed(n int) {
 	st.end += uint64(n)
 	st.unsent += n
-	if !st.more || st.unsent >= heldMost {
+	if st.unsent >= heldMost {
 		st.session.enqueue(st, nil)
 	}
 }

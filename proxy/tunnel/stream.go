@@ -171,25 +171,29 @@ func (st *Stream) Buffered() int {
 
 // Write queues p, copying it. It waits while the peer gives no credit or too much is queued (128 KiB), and
 // fails like Read once the stream is reset or lost.
-func (st *Stream) Write(p []byte) (n int, err error) { return st.write(p, false) }
+func (st *Stream) Write(p []byte) (n int, err error) {
+	n, err = st.WriteMore(p)
+	st.Flush()
+	return n, err
+}
 
-// WriteMore is Write where more follows soon: what it queues, up to 64 KiB, may stay until the next Write, Flush or CloseWrite,
-// so that fewer and longer records leave.
-func (st *Stream) WriteMore(p []byte) (n int, err error) { return st.write(p, true) }
-
-// Flush has what WriteMore has queued leave. It does not wait.
+// Flush has what WriteMore has queued leave. It does not wait, but may write some of it itself.
 func (st *Stream) Flush() {
 	st.session.mu.Lock()
 	defer st.session.mu.Unlock()
-	if st.err == nil {
-		st.session.enqueue(st, nil)
+	if st.err != nil {
+		return
+	}
+	if c := st.session.schedule(st, nil); c != nil {
+		c.serve()
 	}
 }
 
-func (st *Stream) write(p []byte, more bool) (n int, err error) {
+// WriteMore is Write where more follows soon: what it queues, up to 64 KiB, may stay until the next Write, Flush or CloseWrite,
+// so that fewer and longer records leave.
+func (st *Stream) WriteMore(p []byte) (n int, err error) {
 	st.writing.Lock()
 	defer st.writing.Unlock()
-	st.more = more
 	for n < len(p) {
 		m, err := st.push(p[n:])
 		n += m

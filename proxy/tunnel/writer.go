@@ -25,13 +25,8 @@ func (c *carrier) writeAll() error {
 		if !work {
 			return c.close(end)
 		}
-		if err := c.put(c.out); err != nil {
+		if err := c.putNext(); err != nil {
 			return err
-		}
-		if c.big != nil {
-			if err := c.put(c.big.record()); err != nil {
-				return err
-			}
 		}
 		if c.gather.gathered() >= gatherSize {
 			if err := c.flush(); err != nil {
@@ -48,8 +43,10 @@ func (c *carrier) await() (work bool, end []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c.release()
-	for !s.next(c) {
+	for c.lent || !s.next(c) {
 		switch {
+		case c.lent:
+			c.cond.Wait()
 		case c.dead || c.end != nil || c.leaving && c.peerLeft && c.flight == 0:
 			return false, c.end
 		case c.gather.gathered() > 0:
@@ -60,13 +57,55 @@ func (c *carrier) await() (work bool, end []byte) {
 				c.kill(err)
 			}
 		default:
-			c.bbr.waits()
-			c.idle = true
+			c.rest()
 			c.cond.Wait()
 			c.idle = false
 		}
 	}
 	return true, nil
+}
+
+// rest notes that the writer waits for work.
+func (c *carrier) rest() {
+	c.bbr.waits()
+	c.idle = true
+}
+
+// serve does the work of a writer that waits, in the caller's goroutine and as far as the connection takes it at once: to wake
+// the writer, on another core, costs more than it takes to write some records, and they leave sooner. The writer is woken for
+// the rest. The session's lock is held, and let go meanwhile.
+func (c *carrier) serve() {
+	if !c.gather.writesNow() {
+		c.wake()
+		return
+	}
+	c.idle, c.lent = false, true
+	written, full, err := 0, false, error(nil)
+	for err == nil && !full && written < gatherSize {
+		gathered := c.gather.gathered()
+		more := gathered < gatherSize && c.session.next(c)
+		if !more && gathered == 0 {
+			break
+		}
+		c.session.mu.Unlock()
+		if more {
+			err = c.putNext()
+		} else {
+			full, err = c.flushNow()
+			written += gathered
+		}
+		c.session.mu.Lock()
+		c.release()
+	}
+	c.lent = false
+	if err != nil {
+		c.kill(err)
+	}
+	if c.dead || c.end != nil || c.leaving || full || written >= gatherSize {
+		c.cond.Broadcast()
+		return
+	}
+	c.rest()
 }
 
 // release gives back the chunk that was written.
@@ -81,6 +120,23 @@ func (c *carrier) release() {
 func (c *carrier) flush() error {
 	c.bbr.writes(c.gather.gathered())
 	return c.gather.flush()
+}
+
+// putNext puts what the session had for this carrier.
+func (c *carrier) putNext() error {
+	if err := c.put(c.out); err != nil {
+		return err
+	}
+	if c.big != nil {
+		return c.put(c.big.record())
+	}
+	return nil
+}
+
+// flushNow writes of what was put what the connection takes at once. full: it did not take all.
+func (c *carrier) flushNow() (full bool, err error) {
+	c.bbr.writes(c.gather.gathered())
+	return c.gather.flushNow()
 }
 
 // put hands b to TLS.

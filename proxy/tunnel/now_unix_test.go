@@ -1,0 +1,86 @@
+//go:build unix
+
+package tunnel
+
+import (
+	"io"
+	"net"
+	"testing"
+)
+
+// A full connection takes nothing, or a part, and nobody waits for it; a closed one is an error.
+func TestWritesNow(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	far, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer far.Close()
+	b := noise(3, 64<<20)
+	write := writesNow(c)
+	sent, part := 0, false
+	for {
+		n, err := write(b[sent:])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n == 0 {
+			break
+		}
+		sent += n
+		part = part || sent < len(b)
+	}
+	if !part || sent == len(b) {
+		t.Fatalf("a connection that nobody reads has taken %d bytes", sent)
+	}
+	got := make([]byte, sent)
+	if _, err := io.ReadFull(far, got); err != nil {
+		t.Fatal(err)
+	}
+	same(t, "what was taken", got, b[:sent])
+	c.Close()
+	if _, err := write(b[:1]); err == nil {
+		t.Error("a closed connection takes bytes")
+	}
+	near, _ := net.Pipe()
+	if writesNow(near) != nil {
+		t.Error("a pipe in memory is taken for a socket")
+	}
+}
+
+// While the writer of a carrier waits its work is done by whoever has something to write, also where the connection takes only
+// parts of it, and whichever carriers die meanwhile; nothing is lost, doubled or out of order.
+func TestServeWhileCarriersDie(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fabric{}
+		near, far, _, _ := meet(t, nil, f)
+		want := noise(4, 3<<20)
+		go func() {
+			for i, b := 0, want; len(b) > 0; i++ {
+				n := min(len(b), 1<<(i%18))
+				if _, err := near.Write(b[:n]); err != nil {
+					t.Error(err)
+					return
+				}
+				if b = b[n:]; i%50 == 7 {
+					f.each((*fabricConn).kill)
+				}
+			}
+			near.CloseWrite()
+		}()
+		got, err := io.ReadAll(far)
+		if err != nil {
+			t.Fatal(err)
+		}
+		same(t, "what was written", got, want)
+	})
+}
