@@ -67,7 +67,7 @@ func TestRefusedForGood(t *testing.T) {
 // Once the client has gone its server is dialled no more.
 func TestRefusedRetryEndsWithItsClient(t *testing.T) {
 	for name, leave := range map[string]func(*net.TCPConn){
-		"reset":  reset,
+		"reset":  func(c *net.TCPConn) { reset(c) },
 		"closed": func(c *net.TCPConn) { c.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"encoding/binary"
-	"net"
 	"net/netip"
 	"syscall"
 
@@ -78,7 +77,7 @@ func diagRequest(family byte, local, remote netip.AddrPort) []byte {
 }
 
 // closedByReset reports whether the kernel holds a connection for closed, of which neither end has been closed by us.
-func closedByReset(c *net.TCPConn) (closed bool) {
+func closedByReset(c syscall.Conn) (closed bool) {
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return false

@@ -3,8 +3,8 @@
 package proxy
 
 import (
-	"net"
 	"net/netip"
+	"syscall"
 )
 
 // A tcpState is what the kernel says of a connection: nothing, here.
@@ -16,7 +16,7 @@ func (tcpState) halfClosed() bool { return false }
 func stateOf(uintptr) tcpState { return 0 }
 
 // closedByReset is not known here.
-func closedByReset(*net.TCPConn) bool { return false }
+func closedByReset(syscall.Conn) bool { return false }
 
 // closedByApp is not known here.
 func closedByApp(app, server netip.AddrPort) bool { return false }

@@ -2,18 +2,22 @@
 
 package proxy
 
-import "net"
+import (
+	"io"
+
+	"github.com/gradproxy/gradproxy/proxy/internal/latch"
+)
 
 // An appReader reads from the app's connection.
 type appReader struct {
-	c      *net.TCPConn
+	c      io.Reader
 	lender *lender
 	quiet  int // not heeded here
 }
 
 // newAppReader returns a reader. Nobody is told before it waits.
-func newAppReader(c *net.TCPConn, lender *lender, _ func()) (*appReader, error) {
-	return &appReader{c: c, lender: lender}, nil
+func newAppReader(c latch.Conn, lender *lender, _ func()) (*appReader, error) {
+	return &appReader{c: c.(io.Reader), lender: lender}, nil // a *net.TCPConn is in it
 }
 
 func (r *appReader) tellsIdle() bool { return false }

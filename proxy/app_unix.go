@@ -4,7 +4,6 @@ package proxy
 
 import (
 	"io"
-	"net"
 	"syscall"
 )
 
@@ -19,7 +18,7 @@ type appReader struct {
 }
 
 // newAppReader returns a reader that calls idle, if that is not nil, before it waits for bytes.
-func newAppReader(c *net.TCPConn, lender *lender, idle func()) (*appReader, error) {
+func newAppReader(c syscall.Conn, lender *lender, idle func()) (*appReader, error) {
 	raw, err := c.SyscallConn()
 	return &appReader{raw: raw, lender: lender, idle: idle}, err
 }

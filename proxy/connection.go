@@ -4,13 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/proxy/internal/latch"
 	"github.com/gradproxy/gradproxy/proxy/internal/pipe"
 	"github.com/gradproxy/gradproxy/proxy/policy"
 	"github.com/gradproxy/gradproxy/proxy/tunnel"
@@ -32,8 +32,8 @@ type Stream interface {
 // A connection is one of an app's, carried to a peer.
 type connection struct {
 	shared          *Proxy
-	conn            *net.TCPConn // to the own app
-	stream          Stream       // to the far proxy
+	conn            latch.Conn // to the own app
+	stream          Stream     // to the far proxy
 	peer            string
 	codecs          []string // names of those that the peer has; nil: all
 	job             string
@@ -157,8 +157,13 @@ func (c *connection) giveUp() {
 	}
 }
 
-// reset closes an app's connection by RST.
-func reset(c *net.TCPConn) {
+type resettable interface {
+	SetLinger(sec int) error
+	Close() error
+}
+
+// reset closes a connection by RST.
+func reset(c resettable) {
 	c.SetLinger(0)
 	c.Close()
 }

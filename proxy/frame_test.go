@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/gradproxy/gradproxy/proxy/internal/latch"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -128,7 +129,7 @@ func FuzzReceive(f *testing.F) {
 		defer app.Close()
 		go io.Copy(io.Discard, app)
 		p := newTestProxy(t)
-		r := newReceiver(&connection{shared: p, conn: a, stream: &sink{}, log: p.Log}, &cutReader{b: b, sizes: []int{5, 3000}})
+		r := newReceiver(&connection{shared: p, conn: latch.Plain(a), stream: &sink{}, log: p.Log}, &cutReader{b: b, sizes: []int{5, 3000}})
 		r.run()
 		r.pipe.Wait()
 	})

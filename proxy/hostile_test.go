@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gradproxy/gradproxy/proxy/internal/latch"
 	"github.com/gradproxy/gradproxy/proxy/tunnel"
 	"github.com/gradproxy/gradproxy/tensor"
 )
@@ -92,7 +93,7 @@ func TestAnnouncedBlocksAreBounded(t *testing.T) {
 	declare, block = rawBlock(0, 1<<20)
 	honest := newFeed(declare, block, AppendFrame(nil, Frame{Kind: CloseWrite}))
 	done := make(chan error, 1)
-	r := newReceiver(&connection{shared: p, peer: "honest", conn: a, stream: honest, log: p.Log}, honest)
+	r := newReceiver(&connection{shared: p, peer: "honest", conn: latch.Plain(a), stream: honest, log: p.Log}, honest)
 	go func() { done <- r.run(); a.CloseWrite() }()
 	if n, err := io.Copy(io.Discard, app); n != 1<<20 || err != nil {
 		t.Errorf("beside a hostile peer %d bytes of a block of 1 MiB were delivered: %v", n, err)
@@ -135,7 +136,7 @@ func TestNoMemoryForBlock(t *testing.T) {
 			small, smallBlock := rawBlock(0, leastBlock)
 			large, largeBlock := rawBlock(1, size)
 			f := newFeed(small, smallBlock, smallBlock, large, largeBlock, AppendFrame(nil, Frame{Kind: CloseWrite}))
-			c := &connection{shared: p, peer: "far", conn: a, stream: f, log: p.Log}
+			c := &connection{shared: p, peer: "far", conn: latch.Plain(a), stream: f, log: p.Log}
 			err = newReceiver(c, f).run()
 			if !errors.Is(err, errMemory) || c.how(nil, err) != "memory" {
 				t.Errorf("run = %v (%s), want no memory", err, c.how(nil, err))

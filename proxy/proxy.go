@@ -16,6 +16,7 @@ import (
 
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/proxy/internal/latch"
 	"github.com/gradproxy/gradproxy/proxy/internal/pipe"
 	"github.com/gradproxy/gradproxy/proxy/policy"
 	"github.com/gradproxy/gradproxy/proxy/quiet"
@@ -41,6 +42,8 @@ type Config struct {
 	// passed on takes a second. nil: there are enough.
 	Places Places
 	Pipes  int // of two descriptors each, at most, for what is passed on; 0: 256
+	// Latches bounds the connections that are read and written at less cost, and take latch.Descriptors more each; 0: 1024.
+	Latches int
 
 	// Answer is how long an opening waits for the peer's answer, beside the time that dialling the server may take; then its
 	// app is reset. The time that connections outlive an outage fits, the tunnel's Resume. 0: 10 minutes.
@@ -115,6 +118,7 @@ type Proxy struct {
 	tags     atomic.Uint64 // number of the connection that was opened last
 
 	carried    atomic.Int64  // len(live)
+	latched    atomic.Int64  // connections that have asked for latches
 	memoryWait time.Duration // memoryWait, but in tests
 
 	watcher    watcher
@@ -159,6 +163,9 @@ func New(cfg Config) (*Proxy, error) {
 	if p.Answer == 0 {
 		p.Answer = 10 * time.Minute
 	}
+	if p.Latches == 0 {
+		p.Latches = 1024
+	}
 	if p.Residuals == 0 {
 		p.Residuals = 1 << 30
 	}
@@ -185,15 +192,17 @@ func (p *Proxy) policy() policy.Policy { return p.settings.Load().Policy }
 // Tensors lists what is known of the tensors that this proxy has sent, largest first.
 func (p *Proxy) Tensors() []TensorInfo { return p.tensors.list() }
 
-// carry carries an open connection until it ends.
-func (p *Proxy) carry(c *connection, o opening, own parser.Side) {
+// carry carries c, whose app's end is app, until it ends.
+func (p *Proxy) carry(app *net.TCPConn, c *connection, o opening, own parser.Side) {
 	job := p.settings.Load().jobOf(o.client.Addr(), o.server.Addr())
 	c.job, c.lossyAggregates = job.Name, job.LossyAggregates
 	c.tag, c.gone = tag{o.tag, own == parser.Client}, make(chan struct{})
 	if p.PeerCodecs != nil {
 		c.codecs = p.PeerCodecs(c.peer)
 	}
-	c.conn.SetKeepAliveConfig(keepAlive)
+	app.SetKeepAliveConfig(keepAlive)
+	c.conn = latch.Plain(app)
+	defer p.latch(app, c)()
 	if !p.enter(c) {
 		c.abort(resetByApp)
 		return
@@ -206,6 +215,20 @@ func (p *Proxy) carry(c *connection, o opening, own parser.Side) {
 		Ranks: job.Ranks, Sums: job.Sums, Own: own})
 	p.Metrics.endedAs(c.peer, how)
 	c.log.Debug("connection ended", "how", how)
+}
+
+// latch puts the app's end of c behind latches, if there are any left. done gives them back.
+func (p *Proxy) latch(app *net.TCPConn, c *connection) (done func()) {
+	done = func() { p.latched.Add(-1) }
+	if p.latched.Add(1) > int64(p.Latches) {
+		return done
+	}
+	if conn, err := latch.Take(app); err == nil {
+		c.conn = conn
+	} else {
+		c.log.Debug("a connection has no latch, and wakes this proxy more often", "err", err)
+	}
+	return done
 }
 
 func clientSide(own parser.Side) string {

@@ -353,7 +353,7 @@ func (r *receiver) write(parts net.Buffers) (int64, error) {
 		n, err := r.conn.Write(parts[0])
 		return int64(n), err
 	}
-	return parts.WriteTo(r.conn)
+	return r.conn.Writev(parts)
 }
 
 // errAppGone says that the own app's connection no longer takes bytes.

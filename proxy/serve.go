@@ -40,7 +40,7 @@ func (p *Proxy) Serve(ctx context.Context, c *net.TCPConn, server netip.AddrPort
 		return
 	}
 	p.Metrics.opens(peer.Name, "ok")
-	p.carry(&connection{shared: p, conn: c, stream: stream, peer: peer.Name, log: log}, o, parser.Client)
+	p.carry(c, &connection{shared: p, stream: stream, peer: peer.Name, log: log}, o, parser.Client)
 }
 
 var (

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/proxy/internal/latch"
 	"github.com/gradproxy/gradproxy/proxy/internal/pipe"
 	"github.com/gradproxy/gradproxy/proxy/policy"
 )
@@ -75,7 +76,7 @@ func newStraightPath(t *testing.T, p *Proxy, toy toy) *straightPath {
 	s := &straightPath{app: a}
 	own, _ := toy.New(parser.Conn{})
 	s.seen.Parser = own
-	c := &connection{shared: p, conn: b, stream: &s.sent, log: p.Log}
+	c := &connection{shared: p, conn: latch.Plain(b), stream: &s.sent, log: p.Log}
 	s.sender = &sender{connection: c, lender: p.lenderOf(p.budget, nil), parser: &s.seen, pipe: pipe.New(p.pool, pipeDepth, nil)}
 	if s.sender.app, err = newAppReader(b, &s.lender, s.sender.flush); err != nil {
 		t.Fatal(err)
@@ -98,7 +99,7 @@ func (s *straightPath) delivered(t *testing.T, n int) []byte {
 	}
 	defer a.Close()
 	defer b.Close()
-	r := newReceiver(&connection{shared: s.shared, conn: a, stream: &sink{}, log: s.log},
+	r := newReceiver(&connection{shared: s.shared, conn: latch.Plain(a), stream: &sink{}, log: s.log},
 		&cutReader{b: AppendFrame(s.sent.b, Frame{Kind: CloseWrite}), sizes: []int{1 << 16}})
 	ended := make(chan error, 1)
 	go func() { ended <- r.run() }()

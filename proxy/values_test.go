@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/proxy/internal/latch"
 	"github.com/gradproxy/gradproxy/proxy/policy"
 	"github.com/gradproxy/gradproxy/tensor"
 )
@@ -326,7 +327,7 @@ func TestRefToNothing(t *testing.T) {
 			wire = append(wire, AppendFrame(nil, f))
 		}
 		f := newFeed(wire...)
-		r := newReceiver(&connection{shared: p, conn: a, peer: "hostile", stream: f, log: p.Log}, f)
+		r := newReceiver(&connection{shared: p, conn: latch.Plain(a), peer: "hostile", stream: f, log: p.Log}, f)
 		if err := r.run(); !errors.Is(err, errFrame) {
 			t.Errorf("%s: %v, want a broken frame", name, err)
 		}

@@ -1,13 +1,20 @@
 package site
 
 const (
-	reserve = 64   // descriptors that are kept for all but connections and their pipes: carriers, the admin pages, logs
+	reserve = 64   // descriptors that are kept for all but connections, pipes and latches: carriers, the admin pages, logs
 	fewest  = 1024 // descriptors that a process has, most often, where nobody has thought of it
 )
 
-// divide divides descriptors: each place is one, and each pipe, of which there are one at least, two. A connection has a place for
-// what the app has opened, and where it is passed on a second one; that many pass through pipes at a time.
-func divide(descriptors int) (places, pipes int) {
-	pipes = max(min(descriptors/16, 256), 1)
-	return max(descriptors-reserve-2*pipes, 1), pipes
+// shares are what descriptors are divided into.
+type shares struct {
+	places  int // of one each: a connection has one for what the app has opened, and where it is passed on a second one
+	pipes   int // of two each, and one of them at least: so many connections that are passed on move bytes at a time
+	latches int // connections that have latches, of two each
+}
+
+func divide(descriptors int) (s shares) {
+	s.pipes = max(min(descriptors/16, 256), 1)
+	s.latches = max(min(descriptors/16, 1024), 1)
+	s.places = max(descriptors-reserve-2*s.pipes-2*s.latches, 1)
+	return s
 }

@@ -4,5 +4,5 @@ package site
 
 import "log/slog"
 
-// limits returns numbers of connections and of pipes that are never in the way.
-func limits(*slog.Logger) (places, pipes int) { return 1 << 14, 0 }
+// limits returns numbers that are never in the way.
+func limits(*slog.Logger) shares { return shares{places: 1 << 14} }

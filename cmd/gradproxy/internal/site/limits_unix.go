@@ -8,9 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// limits returns how many connections may be open at once, and how many pipes for those that are passed on, by the limit of
-// descriptors. Go has raised the soft limit to the hard one already.
-func limits(log *slog.Logger) (places, pipes int) {
+// limits divides the limit of descriptors. Go has raised the soft limit to the hard one already.
+func limits(log *slog.Logger) shares {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 		log.Warn("the limit of descriptors is unknown", "err", err)

@@ -32,9 +32,8 @@ type Site struct {
 	version  string
 	registry *prometheus.Registry
 	counts   *counts
-	places   int            // connections that the limit of descriptors leaves room for
-	pipes    int            // for those that are passed on
-	gate     intercept.Gate // to these
+	limits   shares
+	gate     intercept.Gate // to the places
 
 	proxy    *proxy.Proxy
 	tunnel   *tunnel.Endpoint
@@ -89,8 +88,8 @@ func (s *Site) open(c *config.Config) (err error) {
 			return err
 		}
 	}
-	s.places, s.pipes = limits(s.log)
-	s.gate = intercept.NewGate(s.places)
+	s.limits = limits(s.log)
+	s.gate = intercept.NewGate(s.limits.places)
 	for _, f := range c.Forward {
 		forward, err := intercept.NewForward(f.Listen, f.Target, s.gate, s.log)
 		if err != nil {
@@ -105,7 +104,7 @@ func (s *Site) open(c *config.Config) (err error) {
 	}
 	s.proxy, err = proxy.New(proxy.Config{
 		Open: s.openStream, Codecs: codecs.New, PeerCodecs: s.peerCodecs, Protocols: parsers.Protocols(), Settings: settings,
-		AsClient: asClient(c), Own: s.own(), Places: s.gate, Pipes: s.pipes, Answer: c.Tunnel.Resume, Memory: c.Memory, Values: values(c), Residuals: c.State.Memory, Log: s.log, Metrics: proxy.NewMetrics(s.registry), Control: control(c),
+		AsClient: asClient(c), Own: s.own(), Places: s.gate, Pipes: s.limits.pipes, Latches: s.limits.latches, Answer: c.Tunnel.Resume, Memory: c.Memory, Values: values(c), Residuals: c.State.Memory, Log: s.log, Metrics: proxy.NewMetrics(s.registry), Control: control(c),
 	})
 	if err != nil {
 		return err
@@ -220,7 +219,7 @@ func (s *Site) tunnelConfig(c *config.Config) tunnel.Config {
 		Accept: func(peer string, opening []byte, in *tunnel.Incoming) {
 			d.admit(peer, in, func() { s.proxy.Accept(peer, opening, in, func() proxy.Stream { return in.Accept() }) })
 		},
-		Resume: t.Resume, Carriers: t.Carriers, Codecs: understood(c), Memory: t.Memory, Streams: maxStreams(s.places, len(c.Peers)), Congestion: t.Congestion,
+		Resume: t.Resume, Carriers: t.Carriers, Codecs: understood(c), Memory: t.Memory, Streams: maxStreams(s.limits.places, len(c.Peers)), Congestion: t.Congestion,
 		Insecure: t.Insecure, Dial: dialer.DialContext, Events: s.counts.events(), Logger: s.log,
 	}
 }
