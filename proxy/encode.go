@@ -256,8 +256,10 @@ func (s *sendSlot) append(dst, src []byte, rows *rowBlock) (out []byte, err erro
 	return s.enc.Append(dst, src)
 }
 
-// driftEvery is how many blocks of a slot pass between two measurements of how far receivers are behind.
-const driftEvery = 8
+const (
+	driftEvery = 8        // how many blocks of a slot pass between two measurements of how far receivers are behind,
+	driftMost  = 64 << 10 // and the most elements, a block's first, that are looked at for one
+)
 
 // measureDrift observes the norm of the block's residual over that of its value: for aggregates, how far the replicas may
 // be apart.
@@ -270,7 +272,8 @@ func (s *sender) measureDrift(b *sendBlock) {
 		return
 	}
 	if b.slot.encoded++; b.slot.encoded%driftEvery == 1 {
-		s.shared.Metrics.drifted(b.text, b.role, feedback.Drift(residual, v))
+		n := min(len(v), driftMost)
+		s.shared.Metrics.drifted(b.text, b.role, feedback.Drift(residual[:n], v[:n]))
 	}
 }
 
