@@ -38,6 +38,7 @@ type benchFlags struct {
 	noFeedback   bool
 	plot         string
 	asJSON       bool
+	warmup       int
 }
 
 func benchCodecsCommand() *cobra.Command {
@@ -63,6 +64,7 @@ func benchCodecsCommand() *cobra.Command {
 		"recorded gradients, "+strings.Join(bench.Recorded(), ", ")+")")
 	f.StringVar(&flags.sums, "sums", "", "what the all-reduces of a capture sum up, which the wire does not say: gradients")
 	f.BoolVar(&flags.noFeedback, "no-feedback", false, "leave out the error feedback of lossy codecs")
+	f.IntVar(&flags.warmup, "warmup", 0, "steps before those that count, the data's over and over: what feedback owes grows for a while")
 	f.IntVar(&flags.mib, "mib", 256, "memory that each round copies, encodes and decodes, in MiB; slow codecs get less")
 	f.IntVar(&flags.rounds, "rounds", 9, "rounds, of which the median counts")
 	f.StringVar(&flags.plot, "plot", "", "also draw ratio against error to this file, as SVG")
@@ -140,7 +142,7 @@ func (f benchFlags) everything() bool { return f.codecs == nil || slices.Contain
 
 // config turns flags into what to measure; it reports everything that is wrong.
 func (f benchFlags) config() (bench.Config, error) {
-	config := bench.Config{Bytes: f.mib << 20, Rounds: f.rounds, NoFeedback: f.noFeedback}
+	config := bench.Config{Bytes: f.mib << 20, Rounds: f.rounds, NoFeedback: f.noFeedback, Warmup: f.warmup}
 	capture := inspect.Config{}
 	var errs []error
 	switch f.sums {
@@ -152,6 +154,9 @@ func (f benchFlags) config() (bench.Config, error) {
 	}
 	if f.mib < 1 || f.mib > 1<<16 {
 		errs = append(errs, fmt.Errorf("--mib is %d: give it 1 to 65536", f.mib))
+	}
+	if f.warmup < 0 {
+		errs = append(errs, fmt.Errorf("--warmup is %d: give it at least 0", f.warmup))
 	}
 	if f.rounds < 1 {
 		errs = append(errs, fmt.Errorf("--rounds is %d: give it at least 1", f.rounds))

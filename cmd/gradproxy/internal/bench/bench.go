@@ -16,6 +16,9 @@ type Config struct {
 	Data   []Data
 	// NoFeedback leaves out the error feedback that lossy codecs otherwise have, as they do on the wire.
 	NoFeedback bool
+	// Warmup is how many steps go before those whose sizes and errors count, the data's over and over, where there is feedback:
+	// what is owed is nothing at first, and grows for a while.
+	Warmup int
 	// Bytes is how much memory each round copies, encodes and decodes: the data, again and again. It ought to be far
 	// more than the processor's caches; twice as much is allocated, and residuals. A codec that is slow encodes and decodes
 	// what it gets through in 0.15 s. 0: 256 MiB.
@@ -33,6 +36,7 @@ type Row struct {
 	Steps    int    `json:"steps"`
 	Tensors  int    `json:"tensors"`
 	Feedback bool   `json:"feedback"` // what a step lacks is added to the next
+	Warmup   int    `json:"warmup"`   // steps before these
 	Size
 	Error
 	Speed
@@ -68,8 +72,11 @@ func Run(ctx context.Context, c Config, report func(Row), refused func(error)) e
 func measure(ctx context.Context, c Config, m *memory, cut cutter, d Data) (Row, error) {
 	row := Row{Codec: cut.codec.String(), Data: d.Name, DType: cut.dtype.String(), Elements: d.elements(), Steps: d.steps(),
 		Tensors: len(d.Tensors), Feedback: cut.feedback}
+	if cut.feedback {
+		row.Warmup = c.Warmup
+	}
 	var err error
-	if row.Size, row.Error, err = quality(cut, d); err != nil {
+	if row.Size, row.Error, err = quality(cut, d, row.Warmup); err != nil {
 		return row, err
 	}
 	if row.Memory, err = footprint(cut, d); err != nil {

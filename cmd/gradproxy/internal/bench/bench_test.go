@@ -218,6 +218,33 @@ func TestSeveralTensors(t *testing.T) {
 	}
 }
 
+// Steps that go before count for nothing but what they leave owed, and end with the last one before the first.
+func TestWarmup(t *testing.T) {
+	d := Data{Name: "three", Tensors: []npy.Array{array([]float32{1, 0, 2, 0, 4, 0}, 3, tensor.Float32)}}
+	c := cutter{codecs.Values(drop{2}), tensor.Float32, true}
+	cold, coldError, err := quality(c, d, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, warmup := range []int{1, 3, 7} {
+		var sums deviation
+		n, err := c.through(d.Tensors[0], warmup, &sums)
+		if err != nil || float64(n) != 3*cold.EncodedBytes {
+			t.Errorf("after %d steps three take %d bytes, without them %g (%v)", warmup, n, 3*cold.EncodedBytes, err)
+		}
+		if want := 1.0 + 4 + 16; sums.xx != want {
+			t.Errorf("after %d steps the squares of those that count sum up to %g, want %g", warmup, sums.xx, want)
+		}
+		if owed := sums.result().NMSE; owed <= coldError.NMSE {
+			t.Errorf("after %d steps NMSE is %g, without them %g: nothing was owed", warmup, owed, coldError.NMSE)
+		}
+	}
+	r := measureOne(t, c.codec, d, true)
+	if r.Warmup != 0 {
+		t.Errorf("%+v: nobody has asked for it", r)
+	}
+}
+
 // hoarder keeps a copy of what it has encoded last, and allocates another at each step.
 type hoarder struct {
 	drop

@@ -24,13 +24,13 @@ type Error struct {
 	MaxAbsError float64 `json:"max_abs_error"`
 }
 
-// quality runs a codec through all steps of d.
-func quality(c cutter, d Data) (Size, Error, error) {
+// quality runs a codec through all steps of d, after warmup others.
+func quality(c cutter, d Data, warmup int) (Size, Error, error) {
 	var raw, total int
 	var size Size
 	var sums deviation
 	for _, t := range d.Tensors {
-		n, err := c.through(t, &sums)
+		n, err := c.through(t, warmup, &sums)
 		if err != nil {
 			return Size{}, Error{}, err
 		}
@@ -43,15 +43,17 @@ func quality(c cutter, d Data) (Size, Error, error) {
 	return size, sums.result(), nil
 }
 
-// through runs a codec through all steps of t, adds to sums how its values came out, and returns the bytes that they took.
-func (c cutter) through(t npy.Array, sums *deviation) (total int, err error) {
+// through runs a codec through all steps of t, adds to sums how its values came out, and returns the bytes that they took. warmup
+// steps go before, over and over those of t and up to the last.
+func (c cutter) through(t npy.Array, warmup int, sums *deviation) (total int, err error) {
 	blocks, err := c.cut(len(t.Row(0)))
 	if err != nil {
 		return 0, err
 	}
 	var encoded []byte
-	for step := range t.Rows {
-		src, dst := t.Row(step), make([]byte, len(t.Row(step)))
+	for step := -warmup; step < t.Rows; step++ {
+		src := t.Row((step%t.Rows + t.Rows) % t.Rows)
+		dst := make([]byte, len(src))
 		for i := range blocks {
 			b := &blocks[i]
 			out, raw, err := b.encode(encoded[:0], src)
@@ -59,12 +61,16 @@ func (c cutter) through(t npy.Array, sums *deviation) (total int, err error) {
 				return 0, err
 			}
 			encoded = out
-			total += len(out)
+			if step >= 0 {
+				total += len(out)
+			}
 			if err := b.decode(dst, out, raw); err != nil {
 				return 0, err
 			}
 		}
-		sums.add(t.DType, src, dst)
+		if step >= 0 {
+			sums.add(t.DType, src, dst)
+		}
 	}
 	return total, nil
 }
