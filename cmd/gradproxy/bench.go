@@ -100,6 +100,10 @@ func runBenchCodecs(c *cobra.Command, flags benchFlags) error {
 	if err := bench.Run(c.Context(), config, report, refused); err != nil {
 		return err
 	}
+	if len(rows) == 0 {
+		return fmt.Errorf("bench codecs: no codec takes the elements of %s: name data that it takes, such as --data keys for codecs of keys, or another --codec",
+			names(config.Data))
+	}
 	if flags.plot != "" {
 		if err := draw(flags.plot, rows); err != nil {
 			return fmt.Errorf("bench codecs: --plot: %w", err)
@@ -111,6 +115,15 @@ func runBenchCodecs(c *cobra.Command, flags benchFlags) error {
 	return writeJSON(out, struct {
 		Rows []bench.Row `json:"rows"`
 	}{rows})
+}
+
+// names lists data for a message.
+func names(data []bench.Data) string {
+	var list []string
+	for _, d := range data {
+		list = append(list, d.Name)
+	}
+	return strings.Join(list, ", ")
 }
 
 // writable reports why there can be no file of that name to write to. What is in it stays, and if there is none, none is left.

@@ -82,6 +82,20 @@ func TestBenchCodecsKeepsPlot(t *testing.T) {
 	}
 }
 
+// Where no codec takes the data, there is no row to print, and that is an error.
+func TestBenchCodecsOfNothing(t *testing.T) {
+	for _, more := range []string{"--rounds=1", "--json"} {
+		out, _, err := runBench("codecs", "--mib=1", "--codec=rice", "--data=cnn", "--data=lm", more)
+		const want = "bench codecs: no codec takes the elements of cnn, lm: name data that it takes, such as --data keys"
+		if strings.Count(out, "\n") > 1 || err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v after %q, want a line that begins with %q", more, err, out, want)
+		}
+	}
+	if _, _, err := runBench("codecs", "--mib=1", "--rounds=1", "--codec=rice", "--data=lm", "--data=keys"); err != nil {
+		t.Errorf("rice takes keys: %v", err)
+	}
+}
+
 // Where no codec takes the data, what was plotted before stays, and no file is left that holds nothing.
 func TestBenchCodecsPlotOfNothing(t *testing.T) {
 	before, none := filepath.Join(t.TempDir(), "plot.svg"), filepath.Join(t.TempDir(), "plot.svg")
@@ -89,8 +103,8 @@ func TestBenchCodecsPlotOfNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, file := range []string{before, none} {
-		if _, _, err := runBench("codecs", "--mib=1", "--codec=rice", "--data=lm", "--plot", file); err == nil || !strings.Contains(err.Error(), "nothing to draw") {
-			t.Errorf("%v, want it to say that there is nothing to draw", err)
+		if _, _, err := runBench("codecs", "--mib=1", "--codec=rice", "--data=lm", "--plot", file); err == nil || !strings.Contains(err.Error(), "no codec takes") {
+			t.Errorf("%v, want it to say that no codec takes the data", err)
 		}
 	}
 	if b, err := os.ReadFile(before); string(b) != "before" {
