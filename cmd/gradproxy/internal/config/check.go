@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -265,6 +266,10 @@ func (k *checker) rule(i int, where string) {
 		k.errorf(r.line, where+".codec", "%s", strict.OneLine(err.Error()))
 		return
 	}
+	if !slices.ContainsFunc(r.dtypes(), taker(codec)) {
+		k.errorf(r.line, where+".codec", "%s takes %s, and nothing that this rule matches is of such a type: use lossless, or name other roles or types", r.Codec, takes(codec))
+		return
+	}
 	k.flush(r, where, codec)
 	if codecs.Lossy(codec) {
 		k.lossy(i, where, codec)
@@ -277,6 +282,38 @@ func (k *checker) job(name string) *Job {
 		return nil
 	}
 	return &k.Jobs[i]
+}
+
+// dtypes lists the types of elements that r can match. What is no number of floating point is proved to be no gradient, no
+// aggregate and no state.
+func (r *Rule) dtypes() []tensor.DType {
+	list := slices.Clone(r.DTypes)
+	if len(list) == 0 {
+		list = append(tensor.DTypes(), tensor.NoDType)
+	}
+	if len(r.Roles) == 0 || slices.Contains(r.Roles, tensor.Exact) || slices.Contains(r.Roles, tensor.Unknown) {
+		return list
+	}
+	return slices.DeleteFunc(list, func(d tensor.DType) bool { return d != tensor.NoDType && !d.Float() })
+}
+
+// taker returns a function that reports whether codec takes elements of a type.
+func taker(codec codecs.Codec) func(tensor.DType) bool {
+	return func(d tensor.DType) bool {
+		_, err := codec.NewEncoder(d, 1)
+		return !errors.Is(err, codecs.ErrUnsuited)
+	}
+}
+
+// takes lists the types that codec takes.
+func takes(codec codecs.Codec) string {
+	var list []string
+	for _, d := range tensor.DTypes() {
+		if taker(codec)(d) {
+			list = append(list, d.String())
+		}
+	}
+	return strings.Join(list, ", ")
 }
 
 // takes reports whether r matches all that o matches.
