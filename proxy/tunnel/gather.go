@@ -20,7 +20,8 @@ type gatherConn struct {
 	mu     sync.Mutex // TLS also writes while it reads (alerts, key updates)
 	gather bool       // begun: Write only collects
 	out    []byte
-	now    func(p []byte) (int, error) // writesNow of the connection
+	length atomic.Int64                // of out
+	now    func(p []byte) (int, error) // writesNow of the connection; set before the carrier has other goroutines
 
 	took atomic.Uint64 // bytes read
 
@@ -40,19 +41,18 @@ func (g *gatherConn) begin() {
 	g.mu.Unlock()
 }
 
-// writesNow reports whether flushNow does not wait.
-func (g *gatherConn) writesNow() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.now != nil
-}
+// writesNow reports whether there is flushNow.
+func (g *gatherConn) writesNow() bool { return g.now != nil }
 
-// flushNow writes of what was collected what the connection takes at once. full: it did not take all.
+// flushNow writes of what was collected what the connection takes at once. full: it did not take all, or TLS is writing.
 func (g *gatherConn) flushNow() (full bool, err error) {
-	g.mu.Lock()
+	if !g.mu.TryLock() {
+		return true, nil
+	}
 	defer g.mu.Unlock()
 	n, err := g.now(g.out)
 	g.out = g.out[:copy(g.out, g.out[n:])]
+	g.length.Store(int64(len(g.out)))
 	return len(g.out) > 0, err
 }
 
@@ -63,6 +63,7 @@ func (g *gatherConn) Write(p []byte) (int, error) {
 		return g.Conn.Write(p)
 	}
 	g.out = append(g.out, p...)
+	g.length.Store(int64(len(g.out)))
 	if len(g.out) < gatherMost {
 		return len(p), nil
 	}
@@ -74,12 +75,8 @@ type nowWriter interface {
 	writeNow(p []byte) (int, error)
 }
 
-// gathered returns how many bytes wait for flush.
-func (g *gatherConn) gathered() int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return len(g.out)
-}
+// gathered returns how many bytes wait for flush. It takes no lock: Write may hold that while it waits for the peer.
+func (g *gatherConn) gathered() int { return int(g.length.Load()) }
 
 // flush writes what was collected, and returns when it has been.
 func (g *gatherConn) flush() error {
@@ -95,6 +92,7 @@ func (g *gatherConn) flushed() error {
 	}
 	_, err := g.Conn.Write(g.out)
 	g.out = g.out[:0]
+	g.length.Store(0)
 	return err
 }
 

@@ -5,7 +5,10 @@ package tunnel
 import (
 	"io"
 	"net"
+	"runtime"
+	"slices"
 	"testing"
+	"time"
 )
 
 // A full connection takes nothing, or a part, and nobody waits for it; a closed one is an error.
@@ -82,5 +85,39 @@ func TestServeWhileCarriersDie(t *testing.T) {
 			t.Fatal(err)
 		}
 		same(t, "what was written", got, want)
+	})
+}
+
+// A carrier whose TLS waits for a peer that reads nothing holds up who writes to it, and not the session.
+func TestServeWaitsWithoutTheSession(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		near, far, _, _ := meet(t, nil, &fabric{})
+		time.Sleep(time.Second) // carriers have nothing to write any more
+		s := near.session
+		s.mu.Lock()
+		carriers := slices.Clone(s.carriers)
+		s.mu.Unlock()
+		for _, c := range carriers {
+			c.gather.mu.Lock()
+		}
+		go near.Write([]byte("x"))
+		lent := false
+		for i := 0; i < 1e6 && !lent; i++ {
+			runtime.Gosched()
+			if s.mu.TryLock() {
+				lent = slices.ContainsFunc(carriers, func(c *carrier) bool { return c.lent })
+				s.mu.Unlock()
+			}
+		}
+		for _, c := range carriers {
+			c.gather.mu.Unlock()
+		}
+		if !lent {
+			t.Error("the session's lock is held while a carrier waits")
+		}
+		b := make([]byte, 1)
+		if _, err := io.ReadFull(far, b); err != nil || b[0] != 'x' {
+			t.Errorf("%q, %v", b, err)
+		}
 	})
 }

@@ -177,7 +177,8 @@ func (st *Stream) Write(p []byte) (n int, err error) {
 	return n, err
 }
 
-// Flush has what WriteMore has queued leave. It does not wait, but may write some of it itself.
+// Flush has leave what WriteMore has queued, unless one is under way. It writes itself what the connection takes at once, and does
+// not wait for the peer.
 func (st *Stream) Flush() {
 	st.session.mu.Lock()
 	defer st.session.mu.Unlock()
