@@ -5,11 +5,14 @@ package proxy
 import (
 	"io"
 	"syscall"
+
+	"github.com/gradproxy/gradproxy/proxy/internal/latch"
 )
 
 // An appReader reads from the app's connection. It takes memory only when there are bytes, so that an idle connection
 // costs none.
 type appReader struct {
+	conn   latch.Conn
 	raw    syscall.RawConn
 	lender *lender
 	least  int // bytes that must have come for the kernel to say so; 0: one
@@ -18,9 +21,9 @@ type appReader struct {
 }
 
 // newAppReader returns a reader that calls idle, if that is not nil, before it waits for bytes.
-func newAppReader(c syscall.Conn, lender *lender, idle func()) (*appReader, error) {
+func newAppReader(c latch.Conn, lender *lender, idle func()) (*appReader, error) {
 	raw, err := c.SyscallConn()
-	return &appReader{raw: raw, lender: lender, idle: idle}, err
+	return &appReader{conn: c, raw: raw, lender: lender, idle: idle}, err
 }
 
 // tellsIdle reports whether somebody is told before read waits.
@@ -41,10 +44,10 @@ func (r *appReader) read(to []byte, room, size, least int) (n int, l loan, err e
 		n, e = ignoringEINTR(func() (int, error) { return readNow(fd, dst) })
 		if e == nil && n > 0 {
 			l.buf = l.buf[:room+n]
-			if r.quiet > 0 {
+			if r.quiet > 0 && !r.conn.Quiet() {
 				r.saidFrom(fd, r.quiet)
-				r.quiet = 0
 			}
+			r.quiet = 0
 			return true
 		}
 		r.lender.back(l)

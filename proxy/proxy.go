@@ -42,7 +42,7 @@ type Config struct {
 	// passed on takes a second. nil: there are enough.
 	Places Places
 	Pipes  int // of two descriptors each, at most, for what is passed on; 0: 256
-	// Latches bounds the connections that are read and written at less cost, and take latch.Descriptors more each; 0: 1024.
+	// Latches bounds the connections that are read at less cost, and take LatchDescriptors more each; 0: 1024.
 	Latches int
 
 	// Answer is how long an opening waits for the peer's answer, beside the time that dialling the server may take; then its
@@ -63,6 +63,9 @@ type Config struct {
 	Log       *slog.Logger // nil: silent. What peers and jobs can trigger is bounded: see package quiet
 	Metrics   *Metrics     // nil: nothing is counted
 }
+
+// LatchDescriptors is how many descriptors a connection that is one of Config.Latches takes besides its own.
+const LatchDescriptors = latch.Descriptors
 
 // Places are what connections have one each of; intercept.Gate is one. Enter waits, and reports false if ctx ends first; after true
 // the place is given back by Leave.
@@ -118,7 +121,7 @@ type Proxy struct {
 	tags     atomic.Uint64 // number of the connection that was opened last
 
 	carried    atomic.Int64  // len(live)
-	latched    atomic.Int64  // connections that have asked for latches
+	latched    atomic.Int64  // connections that have latches
 	memoryWait time.Duration // memoryWait, but in tests
 
 	watcher    watcher
@@ -220,15 +223,16 @@ func (p *Proxy) carry(app *net.TCPConn, c *connection, o opening, own parser.Sid
 // latch puts the app's end of c behind latches, if there are any left. done gives them back.
 func (p *Proxy) latch(app *net.TCPConn, c *connection) (done func()) {
 	done = func() { p.latched.Add(-1) }
-	if p.latched.Add(1) > int64(p.Latches) {
-		return done
+	if p.latched.Add(1) <= int64(p.Latches) {
+		conn, err := latch.Take(app)
+		if err == nil {
+			c.conn = conn
+			return done
+		}
+		c.log.Debug("a connection has no latches, and wakes this proxy more often", "err", err)
 	}
-	if conn, err := latch.Take(app); err == nil {
-		c.conn = conn
-	} else {
-		c.log.Debug("a connection has no latch, and wakes this proxy more often", "err", err)
-	}
-	return done
+	done()
+	return func() {}
 }
 
 func clientSide(own parser.Side) string {

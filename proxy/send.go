@@ -392,7 +392,7 @@ func (s *sender) hold(n int) bool {
 	return s.lender.take(n)
 }
 
-// write gives whole frames to the tunnel.
+// write gives whole frames, at least one, to the tunnel.
 func (s *sender) write(frames ...[]byte) error {
 	last := len(frames) - 1
 	for _, f := range frames[:last] {

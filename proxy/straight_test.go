@@ -78,7 +78,7 @@ func newStraightPath(t *testing.T, p *Proxy, toy toy) *straightPath {
 	s.seen.Parser = own
 	c := &connection{shared: p, conn: latch.Plain(b), stream: &s.sent, log: p.Log}
 	s.sender = &sender{connection: c, lender: p.lenderOf(p.budget, nil), parser: &s.seen, pipe: pipe.New(p.pool, pipeDepth, nil)}
-	if s.sender.app, err = newAppReader(b, &s.lender, s.sender.flush); err != nil {
+	if s.sender.app, err = newAppReader(latch.Plain(b), &s.lender, s.sender.flush); err != nil {
 		t.Fatal(err)
 	}
 	return s

@@ -13,14 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// Descriptors is how many descriptors the latches of a connection take besides its own.
+const Descriptors = 2
+
 // latched is a connection behind latches.
 type latched struct {
-	mu  sync.RWMutex // held by those who use fd
-	fd  int          // in no poller but the latches; -1: closed
-	in  *latch
-	out *latch // nil: no Write has waited yet; guarded by writing
-
-	writing sync.Mutex // one Write at a time
+	mu      sync.RWMutex // held by those who use fd
+	fd      int          // in no poller but the latches; -1: closed
+	in, out *latch
 }
 
 // Take puts c behind latches. c is closed then, and the Conn is in its place; if there is an error c is as it was.
@@ -36,7 +36,12 @@ func Take(c *net.TCPConn) (Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("latch: second descriptor of a connection: %w", err)
 	}
-	if g.in, err = newLatch(g.fd, unix.EPOLLIN|unix.EPOLLRDHUP); err != nil {
+	if g.in, err = newLatch(g.fd, unix.EPOLLIN|unix.EPOLLRDHUP); err == nil {
+		if g.out, err = newLatch(g.fd, unix.EPOLLOUT); err != nil {
+			g.in.file.Close()
+		}
+	}
+	if err != nil {
 		unix.Close(g.fd)
 		return nil, err
 	}
@@ -47,6 +52,7 @@ func Take(c *net.TCPConn) (Conn, error) {
 // A latch lets Go's poller know of one kind of a connection's events, and of those only while it is open.
 type latch struct {
 	file   *os.File // an epoll instance that has the connection, and nothing else, in it
+	ep     int      // its descriptor
 	raw    syscall.RawConn
 	events uint32
 	open   bool // guarded by raw, which has one Read at a time
@@ -57,7 +63,7 @@ func newLatch(fd int, events uint32) (*latch, error) {
 	if err != nil {
 		return nil, fmt.Errorf("latch: epoll instance: %w", err)
 	}
-	g := &latch{events: events}
+	g := &latch{ep: ep, events: events | unix.EPOLLET}
 	if err := unix.EpollCtl(ep, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{}); err != nil {
 		unix.Close(ep)
 		return nil, fmt.Errorf("latch: adding a connection to epoll: %w", err)
@@ -79,9 +85,9 @@ func newLatch(fd int, events uint32) (*latch, error) {
 
 // until calls f until it returns true, and waits in between until what the latch g lets through has happened.
 func (c *latched) until(g *latch, f func(fd uintptr) (done bool)) (err error) {
-	e := g.raw.Read(func(ep uintptr) bool {
+	e := g.raw.Read(func(uintptr) bool {
 		var done bool
-		done, err = c.attempt(g, int(ep), f)
+		done, err = c.attempt(g, f)
 		return done || err != nil
 	})
 	if err == nil && e != nil {
@@ -92,51 +98,47 @@ func (c *latched) until(g *latch, f func(fd uintptr) (done bool)) (err error) {
 	return err
 }
 
-// attempt calls f, and opens the latch if it returns false, or closes it.
-func (c *latched) attempt(g *latch, ep int, f func(fd uintptr) (done bool)) (done bool, err error) {
+// attempt calls f, and opens the latch if it returns false.
+func (c *latched) attempt(g *latch, f func(fd uintptr) (done bool)) (done bool, err error) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	if c.fd < 0 {
 		return false, net.ErrClosed
 	}
-	if g.open {
-		g.passed(ep)
-	}
-	for !f(uintptr(c.fd)) {
-		if !g.open {
-			if err := g.set(ep, c.fd, g.events|unix.EPOLLONESHOT); err != nil {
-				return false, err
-			}
-			g.open = true
-		}
-		// What happened before the latch was open has woken nobody if epoll still held an earlier event for pending.
-		if !g.passed(ep) {
-			return false, nil
-		}
-	}
-	if !g.open {
+	if f(uintptr(c.fd)) {
 		return true, nil
 	}
-	g.open = false
-	return true, g.set(ep, c.fd, 0)
+	if g.open { // each event since then has woken Go's poller, or will
+		return false, nil
+	}
+	if err := g.set(c.fd, g.events); err != nil {
+		return false, err
+	}
+	g.open = true
+	// What happened before has woken nobody, if epoll still held an earlier event for pending.
+	return g.passed() && f(uintptr(c.fd)), nil
 }
 
-func (g *latch) set(ep, fd int, events uint32) error {
-	if err := unix.EpollCtl(ep, unix.EPOLL_CTL_MOD, fd, &unix.EpollEvent{Events: events}); err != nil {
+// Quiet closes the latch for bytes that come, until a Read waits. Only what Read calls may call it.
+func (c *latched) Quiet() bool {
+	if c.in.open {
+		c.in.open = c.in.set(c.fd, 0) != nil
+	}
+	return !c.in.open
+}
+
+func (g *latch) set(fd int, events uint32) error {
+	if err := unix.EpollCtl(g.ep, unix.EPOLL_CTL_MOD, fd, &unix.EpollEvent{Events: events}); err != nil {
 		return fmt.Errorf("latch: changing a connection in epoll: %w", err)
 	}
 	return nil
 }
 
-// passed reports whether what the latch lets through has happened. If so it is closed: EPOLLONESHOT.
-func (g *latch) passed(ep int) bool {
+// passed reports whether what the latch lets through has happened, and has epoll forget it.
+func (g *latch) passed() bool {
 	var ev [1]unix.EpollEvent
-	n, err := ignoringEINTR(func() (int, error) { return unix.EpollWait(ep, ev[:], 0) })
-	if err != nil || n == 0 {
-		return false
-	}
-	g.open = false
-	return true
+	n, err := ignoringEINTR(func() (int, error) { return unix.EpollWait(g.ep, ev[:], 0) })
+	return err == nil && n > 0
 }
 
 func ignoringEINTR(f func() (int, error)) (int, error) {
@@ -159,9 +161,7 @@ func (c *latched) use(f func(fd int) error) error {
 
 // write calls f, which writes what the connection takes at once, until it has returned n bytes in all.
 func (c *latched) write(n int, f func(fd, done int) (int, error)) (done int, err error) {
-	c.writing.Lock()
-	defer c.writing.Unlock()
-	attempt := func(fd uintptr) bool {
+	e := c.until(c.out, func(fd uintptr) bool {
 		for done < n {
 			m, e := ignoringEINTR(func() (int, error) { return f(int(fd), done) })
 			if e == unix.EAGAIN {
@@ -174,17 +174,7 @@ func (c *latched) write(n int, f func(fd, done int) (int, error)) (done int, err
 			done += m
 		}
 		return true
-	}
-	full := false
-	e := c.use(func(fd int) (err error) {
-		if full = !attempt(uintptr(fd)); full && c.out == nil {
-			c.out, err = newLatch(fd, unix.EPOLLOUT)
-		}
-		return err
 	})
-	if e == nil && full {
-		e = c.until(c.out, attempt)
-	}
 	if err == nil {
 		err = e
 	}
@@ -198,6 +188,7 @@ func (c *latched) Write(p []byte) (int, error) {
 // mostParts is the most parts of a writev(2): IOV_MAX.
 const mostParts = 1024
 
+// Writev uses parts up.
 func (c *latched) Writev(parts net.Buffers) (int64, error) {
 	parts = slices.DeleteFunc(parts, func(p []byte) bool { return len(p) == 0 })
 	total := 0
@@ -239,16 +230,13 @@ func (c *latched) Close() error {
 	c.mu.Lock()
 	fd := c.fd
 	c.fd = -1
-	out := c.out
 	c.mu.Unlock()
 	if fd < 0 {
 		return net.ErrClosed
 	}
 	err := unix.Close(fd)
 	c.in.file.Close()
-	if out != nil {
-		out.file.Close()
-	}
+	c.out.file.Close()
 	return err
 }
 

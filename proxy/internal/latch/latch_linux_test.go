@@ -48,11 +48,18 @@ func meet(t *testing.T) (*latched, *net.TCPConn) {
 }
 
 // read reads once, as a *net.TCPConn would.
-func (c *latched) read(p []byte) (n int, err error) {
+func (c *latched) read(p []byte) (n int, err error) { return c.readAnd(p, func() {}) }
+
+// readAnd calls then after a read.
+func (c *latched) readAnd(p []byte, then func()) (n int, err error) {
 	raw, _ := c.SyscallConn()
 	e := raw.Read(func(fd uintptr) bool {
 		n, err = ignoringEINTR(func() (int, error) { return unix.Read(int(fd), p) })
-		return err != syscall.EAGAIN
+		if err == syscall.EAGAIN {
+			return false
+		}
+		then()
+		return true
 	})
 	if n = max(n, 0); e != nil {
 		return n, e
@@ -79,15 +86,10 @@ func soon(t *testing.T, what string, f func()) {
 	}
 }
 
-// watched returns the events for which each epoll instance of this process, but the latch itself, has fd, and those of the latch.
+// watched returns the events for which each epoll instance of this process, but the latches, has fd, and those of the latch of
+// what comes.
 func watched(t *testing.T, c *latched) (others []string, own uint64) {
 	t.Helper()
-	var latch string
-	raw, err := c.in.file.SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw.Control(func(fd uintptr) { latch = fmt.Sprint(fd) })
 	dir, err := os.ReadDir("/proc/self/fdinfo")
 	if err != nil {
 		t.Skip("no /proc/self/fdinfo:", err)
@@ -96,9 +98,13 @@ func watched(t *testing.T, c *latched) (others []string, own uint64) {
 	for _, d := range dir {
 		b, _ := os.ReadFile("/proc/self/fdinfo/" + d.Name()) // some have gone
 		for _, m := range entry.FindAllSubmatch(b, -1) {
-			if d.Name() != latch {
+			switch d.Name() {
+			case fmt.Sprint(c.out.ep):
+				continue
+			default:
 				others = append(others, string(m[0]))
 				continue
+			case fmt.Sprint(c.in.ep):
 			}
 			if own, err = strconv.ParseUint(string(m[1]), 16, 64); err != nil {
 				t.Fatal(err)
@@ -108,7 +114,7 @@ func watched(t *testing.T, c *latched) (others []string, own uint64) {
 	return others, own
 }
 
-// Go's poller hears of a connection while somebody waits for it, and of nothing else.
+// Go's poller hears of a connection only through its latches, and of one that is quiet only while somebody waits for it.
 func TestLatchIsOpenOnlyForThoseWhoWait(t *testing.T) {
 	c, far := meet(t)
 	check := func(when string, open bool) {
@@ -131,12 +137,17 @@ func TestLatchIsOpenOnlyForThoseWhoWait(t *testing.T) {
 	check("at first", false)
 	far.Write([]byte("ab"))
 	p := make([]byte, 1)
-	soon(t, "reading what has come", func() { c.read(p) })
+	quiet := func() {
+		if !c.Quiet() {
+			t.Error("it is not quiet")
+		}
+	}
+	soon(t, "reading what has come", func() { c.readAnd(p, quiet) })
 	check("after a read that did not wait", false)
 	c.read(p)
 	got := make(chan error, 1)
 	go func() {
-		_, err := c.read(p)
+		_, err := c.readAnd(p, quiet)
 		got <- err
 	}()
 	check("while a read waits", true)
@@ -151,7 +162,7 @@ func TestLatchIsOpenOnlyForThoseWhoWait(t *testing.T) {
 	}
 	c.SetReadDeadline(time.Time{})
 	far.Write([]byte("d"))
-	if _, err := c.read(p); err != nil || p[0] != 'd' {
+	if _, err := c.readAnd(p, quiet); err != nil || p[0] != 'd' {
 		t.Fatalf("%q, %v", p, err)
 	}
 	check("after one that was too late", false)
@@ -251,7 +262,11 @@ func TestEachWaitEnds(t *testing.T) {
 				if n-got < least {
 					raw.Control(func(fd uintptr) { unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVLOWAT, 1) })
 				}
-				m, err := c.read(p[:n-got])
+				quiet := func() {}
+				if r.IntN(2) == 0 {
+					quiet = func() { c.Quiet() }
+				}
+				m, err := c.readAnd(p[:n-got], quiet)
 				got += m
 				if errors.Is(err, os.ErrDeadlineExceeded) {
 					c.SetReadDeadline(time.Time{})
@@ -316,12 +331,7 @@ func TestEnds(t *testing.T) {
 			_, err := c.Write(make([]byte, 64<<20))
 			ended <- err
 		}()
-		for waits := false; !waits; {
-			c.mu.Lock()
-			waits = c.out != nil
-			c.mu.Unlock()
-			time.Sleep(time.Millisecond)
-		}
+		time.Sleep(20 * time.Millisecond) // it waits by then, or will find it closed
 		c.Close()
 		soon(t, "the end of a write", func() {
 			if err := <-ended; !errors.Is(err, net.ErrClosed) {
@@ -333,6 +343,22 @@ func TestEnds(t *testing.T) {
 		}
 		if _, err := c.read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
 			t.Error("reading from a closed connection:", err)
+		}
+	})
+	t.Run("never done", func(t *testing.T) { // as where the kernel has no memory for what could be written
+		c, far := meet(t)
+		far.Write([]byte("x"))
+		raw, _ := c.SyscallConn()
+		ended := make(chan error, 1)
+		calls := 0
+		go func() { ended <- raw.Read(func(uintptr) bool { calls++; return false }) }()
+		time.Sleep(20 * time.Millisecond)
+		soon(t, "closing", func() { c.Close() })
+		if err := <-ended; !errors.Is(err, net.ErrClosed) {
+			t.Error(err)
+		}
+		if calls > 10 {
+			t.Errorf("it was tried %d times", calls)
 		}
 	})
 	t.Run("reset", func(t *testing.T) {
@@ -384,7 +410,7 @@ func TestTakeFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	unix.Close(next)
-	for room := range 2 {
+	for room := range 3 {
 		unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: uint64(next + room), Max: limit.Max})
 		_, err = Take(near.(*net.TCPConn))
 		unix.Setrlimit(unix.RLIMIT_NOFILE, &limit)
