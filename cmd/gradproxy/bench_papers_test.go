@@ -26,14 +26,23 @@ func TestBenchPapersJSON(t *testing.T) {
 	if len(got.Tables) != 2 || got.Tables[0].Paper != "3lc" || got.Tables[0].Table != "Table 2" {
 		t.Fatalf("want 3LC's two tables, Table 2 first: %+v", got.Tables)
 	}
-	held := 0
+	held, calibrated := 0, 0
 	if r := got.Tables[0].Rows[2]; r["label"] != "s=1.00" || r["quantity"] != "ratio" || r["paper"] != 39.4 || r["here"].(float64) < 20 {
 		t.Errorf("the third row is %v", r)
 	}
 	for _, table := range got.Tables {
 		for _, r := range table.Rows {
-			if names, want := slices.Sorted(maps.Keys(r)), []string{"here", "holds", "label", "paper", "quantity", "why"}; !slices.Equal(names, want) {
+			if names, want := slices.Sorted(maps.Keys(r)), []string{"calibrated", "here", "high", "holds", "label", "low", "paper", "quantity", "why"}; !slices.Equal(names, want) {
 				t.Fatalf("names are %q, want %q", names, want)
+			}
+			low, isLow := r["low"].(float64)
+			high, isHigh := r["high"].(float64)
+			here := r["here"].(float64)
+			if !isLow && !isHigh || r["holds"] != ((!isLow || here >= low) && (!isHigh || here <= high)) {
+				t.Errorf("the band does not give what the row says: %v", r)
+			}
+			if r["calibrated"] == true {
+				calibrated++
 			}
 			if holds := r["holds"].(bool); holds != (r["why"] == "") {
 				t.Errorf("a reason is given just where a row does not hold: %v", r)
@@ -44,6 +53,9 @@ func TestBenchPapersJSON(t *testing.T) {
 	}
 	if held < 10 {
 		t.Errorf("only %d rows hold", held)
+	}
+	if calibrated != 1 {
+		t.Errorf("%d rows are calibrated, want one", calibrated)
 	}
 }
 

@@ -121,7 +121,7 @@ func fastsgdSizes(ctx context.Context, l *lab, t *Table) error {
 		tau float64
 	}{
 		{contender{name: "all of it", codec: "fastsgd"}, defaultTau},
-		{contender{name: "all of it, tau=88, with error feedback", codec: "fastsgd(tau=88)", how: feedback}, 88},
+		{contender{name: "not the paper's setting: tau=88, with error feedback", codec: "fastsgd(tau=88)", how: feedback}, 88},
 	}
 	outcomes := make([]cluster.LinearOutcome, len(runs))
 	err = parallel(ctx, len(runs), func(ctx context.Context, i int) (err error) {

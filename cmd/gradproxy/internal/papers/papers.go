@@ -27,7 +27,7 @@ type Config struct {
 // experiments lists the tables, paper by paper.
 var experiments = [...]experiment{
 	{"3lc", "Table 2", "average traffic compression", threelcTraffic},
-	{"3lc", "Table 1", "speed-up and test accuracy", threelcSpeed},
+	{"3lc", "Table 1", "modelled speed-up, and test accuracy", threelcSpeed},
 	{"skcompress", "Section 7.2", "size of messages and keys", skcompressSize},
 	{"skcompress", "Table 4", "model accuracy", skcompressAccuracy},
 	{"skcompress", "Table 5", "the driver, by the number of workers", skcompressDriver},

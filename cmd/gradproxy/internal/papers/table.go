@@ -1,6 +1,7 @@
 package papers
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 )
@@ -22,33 +23,50 @@ type Row struct {
 	Quantity string  `json:"quantity"`
 	Paper    float64 `json:"paper"`
 	Here     float64 `json:"here"`
+	Band             // "low" and "high"
 	Holds    bool    `json:"holds"`
 	Why      string  `json:"why"` // where it does not hold; else ""
-	Band     Band    `json:"-"`
+	// Calibrated says that the figure here was made from the paper's own, so that the row shows nothing by holding.
+	Calibrated bool `json:"calibrated"`
 }
 
 // A Band is where the figure here must lie for the row to hold, the ends included.
-type Band struct{ Low, High float64 }
+type Band struct {
+	Low  End `json:"low"`
+	High End `json:"high"`
+}
+
+// An End is one end of a band. In JSON, which has no infinity, it is null where the band has no such end.
+type End float64
+
+// MarshalJSON writes a number or null.
+func (e End) MarshalJSON() ([]byte, error) {
+	if math.IsInf(float64(e), 0) {
+		return []byte("null"), nil
+	}
+	return json.Marshal(float64(e))
+}
 
 // between is a band that does not depend on the paper's figure.
-func between(low, high float64) Band { return Band{low, high} }
+func between(low, high float64) Band { return Band{End(low), End(high)} }
 
 // atLeast and atMost are bands with one end.
-func atLeast(low float64) Band { return Band{low, math.Inf(1)} }
-func atMost(high float64) Band { return Band{math.Inf(-1), high} }
+func atLeast(low float64) Band { return between(low, math.Inf(1)) }
+func atMost(high float64) Band { return between(math.Inf(-1), high) }
 
 // Holds reports whether v lies in b. NaN lies in none.
-func (b Band) Holds(v float64) bool { return v >= b.Low && v <= b.High }
+func (b Band) Holds(v float64) bool { return v >= float64(b.Low) && v <= float64(b.High) }
 
 // String is the band as text tables show it.
 func (b Band) String() string {
+	low, high := float64(b.Low), float64(b.High)
 	switch {
-	case math.IsInf(b.High, 1):
-		return "at least " + figure(b.Low)
-	case math.IsInf(b.Low, -1):
-		return "at most " + figure(b.High)
+	case math.IsInf(high, 1):
+		return "at least " + figure(low)
+	case math.IsInf(low, -1):
+		return "at most " + figure(high)
 	}
-	return figure(b.Low) + " to " + figure(b.High)
+	return figure(low) + " to " + figure(high)
 }
 
 // A claim is a figure of a paper and what it takes to say that it holds here.
@@ -57,6 +75,7 @@ type claim struct {
 	paper           float64
 	band            Band
 	why             string // the reason, if it does not hold
+	calibrated      bool   // the figure here is made from the paper's
 }
 
 // within is the band from the paper's figure over factor to the figure times factor.
@@ -73,7 +92,7 @@ func (c claim) near(d float64) claim {
 
 // add judges the figure here.
 func (t *Table) add(c claim, here float64) {
-	r := Row{Label: c.label, Quantity: c.quantity, Paper: c.paper, Here: here, Band: c.band, Holds: c.band.Holds(here)}
+	r := Row{Label: c.label, Quantity: c.quantity, Paper: c.paper, Here: here, Band: c.band, Holds: c.band.Holds(here), Calibrated: c.calibrated}
 	if !r.Holds {
 		r.Why = fmt.Sprintf("%s is not %s", figure(here), c.band)
 		if c.why != "" {

@@ -1,6 +1,7 @@
 package papers
 
 import (
+	"encoding/json"
 	"math"
 	"strings"
 	"testing"
@@ -42,6 +43,34 @@ func TestHoldsIsComputed(t *testing.T) {
 				t.Errorf("%s: the reason is %q, want %q", c.name, r.Why, c.claim.why)
 			}
 		}
+	}
+}
+
+// JSON has the band, so that a reader can judge a row again; an end that a band has not is null.
+func TestBandInJSON(t *testing.T) {
+	for _, c := range []struct {
+		band Band
+		want string
+	}{
+		{between(53.5, 214), `"low":53.5,"high":214`},
+		{atLeast(10000), `"low":10000,"high":null`},
+		{atMost(-0.5), `"low":null,"high":-0.5`},
+	} {
+		got, err := json.Marshal(Row{Label: "s=1.75", Quantity: "ratio", Paper: 107, Here: 120, Band: c.band, Holds: true})
+		if want := `{"label":"s=1.75","quantity":"ratio","paper":107,"here":120,` + c.want + `,"holds":true,"why":"","calibrated":false}`; err != nil || string(got) != want {
+			t.Errorf("%s, %v, want %s", got, err, want)
+		}
+	}
+}
+
+// A calibrated row does not count as one that holds.
+func TestCalibratedText(t *testing.T) {
+	var table Table
+	table.add(claim{label: "3LC", quantity: "speed-up", paper: 1.53, calibrated: true}.within(1.25), 1.53)
+	var out strings.Builder
+	WriteText(&out, table)
+	if s := out.String(); strings.Contains(s, "yes") || !strings.Contains(s, " -  ") {
+		t.Errorf("the row reads\n%s", s)
 	}
 }
 

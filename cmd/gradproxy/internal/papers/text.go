@@ -32,8 +32,11 @@ func WriteText(w io.Writer, t Table) {
 	})
 	for _, r := range t.Rows {
 		holds := "yes"
-		if !r.Holds {
+		switch {
+		case !r.Holds:
 			holds = "no"
+		case r.Calibrated:
+			holds = "-"
 		}
 		out.AppendRow(table.Row{r.Label, r.Quantity, figure(r.Paper), figure(r.Here), holds, r.Band.String()})
 	}
