@@ -78,12 +78,9 @@ func (e *encoder) append(dst []byte, src, residual []float32, d tensor.DType) ([
 	return dst[:w], nil
 }
 
-// findScales begins with the last block, so that the first ones are still in a cache when they are coded.
 func (e *encoder) findScales(src, residual []float32) error {
-	blocks := (e.n + e.block - 1) / e.block
-	e.scales = slices.Grow(e.scales[:0], blocks)[:blocks]
-	for b := blocks - 1; b >= 0; b-- {
-		from := b * e.block
+	e.scales = e.scales[:0]
+	for from := 0; from < e.n; from += e.block {
 		to := min(from+e.block, e.n)
 		var most float32
 		if residual == nil {
@@ -95,7 +92,7 @@ func (e *encoder) findScales(src, residual []float32) error {
 		if !(M <= math.MaxFloat32) {
 			return fmt.Errorf("%w: 3lc: the scale of values %d to %d is %v", codecs.ErrUnsuited, from, to-1, M)
 		}
-		e.scales[b] = M
+		e.scales = append(e.scales, M)
 	}
 	return nil
 }
