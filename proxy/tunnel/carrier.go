@@ -21,8 +21,8 @@ const (
 	rotateAfter   = time.Hour
 )
 
-// A carrier is one connection of a session. One goroutine reads it and one writes it. Its fields below session
-// are guarded by the session's lock.
+// A carrier is one connection of a session. One goroutine reads it and one writes it, but while that one waits whoever has
+// something to write does it in its place (serve). Its fields below session are guarded by the session's lock.
 type carrier struct {
 	conn   conn        // records, in clear
 	raw    net.Conn    // beneath, for its options and to end it at once

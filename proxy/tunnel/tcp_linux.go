@@ -55,7 +55,7 @@ const (
 )
 
 // A bbrSocket is a TCP connection under BBR whose user may do the one thing about it that the kernel allows, which is to
-// have it begin anew. One goroutine uses it; others may ask for control.
+// have it begin anew. One goroutine at a time uses it; others may ask for control.
 type bbrSocket struct {
 	pacer pacer
 	raw   syscall.RawConn
