@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -175,6 +176,9 @@ func TestExecPassesSignals(t *testing.T) {
 	needsHooks(t)
 	for name, sig := range map[string]syscall.Signal{"HUP": unix.SIGHUP, "INT": unix.SIGINT, "QUIT": unix.SIGQUIT, "TERM": unix.SIGTERM, "USR1": unix.SIGUSR1, "USR2": unix.SIGUSR2, "WINCH": unix.SIGWINCH} {
 		t.Run(name, func(t *testing.T) {
+			caught := make(chan os.Signal, 1)
+			signal.Notify(caught, sig) // or the shell could not trap what this process was started to ignore, as by nohup
+			defer signal.Stop(caught)
 			cmd := shell(t, fmt.Sprintf(`trap 'exit 77' %s; echo ready; while :; do sleep 0.02; done`, name))
 			startReady(t, cmd)
 			if err := cmd.Process.Signal(sig); err != nil {
