@@ -19,23 +19,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// meet returns the two ends of a connection, one of them behind latches.
-func meet(t *testing.T) (*latched, *net.TCPConn) {
+// connect returns the two ends of a connection.
+func connect(t *testing.T) (near, far *net.TCPConn) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	far, err := net.Dial("tcp", l.Addr().String())
+	dialed, err := net.Dial("tcp", l.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	near, err := l.Accept()
+	accepted, err := l.Accept()
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := Take(near.(*net.TCPConn))
+	return accepted.(*net.TCPConn), dialed.(*net.TCPConn)
+}
+
+// meet is connect with one end behind latches.
+func meet(t *testing.T) (*latched, *net.TCPConn) {
+	t.Helper()
+	near, far := connect(t)
+	c, err := Take(near)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +51,7 @@ func meet(t *testing.T) (*latched, *net.TCPConn) {
 		far.Close()
 	})
 	far.SetDeadline(time.Now().Add(time.Minute))
-	return c.(*latched), far.(*net.TCPConn)
+	return c.(*latched), far
 }
 
 // read reads once, as a *net.TCPConn would.
@@ -390,21 +397,9 @@ func TestTakeFails(t *testing.T) {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	far, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer far.Close()
-	near, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	near, far := connect(t)
 	defer near.Close()
+	defer far.Close()
 	next, err := unix.Dup(0)
 	if err != nil {
 		t.Fatal(err)
@@ -412,7 +407,7 @@ func TestTakeFails(t *testing.T) {
 	unix.Close(next)
 	for room := range 3 {
 		unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: uint64(next + room), Max: limit.Max})
-		_, err = Take(near.(*net.TCPConn))
+		_, err = Take(near)
 		unix.Setrlimit(unix.RLIMIT_NOFILE, &limit)
 		if !errors.Is(err, syscall.EMFILE) {
 			t.Fatalf("with %d descriptors to spare: %v", room, err)
