@@ -267,7 +267,7 @@ func (k *checker) rule(i int, where string) {
 		return
 	}
 	if !slices.ContainsFunc(r.dtypes(), taker(codec)) {
-		k.errorf(r.line, where+".codec", "%s takes %s, and nothing that this rule matches is of such a type: use lossless, or name other roles or types", r.Codec, takes(codec))
+		k.errorf(r.line, where+".codec", "%s takes %s, and nothing that this rule matches is of such a type: use lossless, or name other roles or types", r.Codec, typesOf(codec))
 		return
 	}
 	k.flush(r, where, codec)
@@ -305,8 +305,8 @@ func taker(codec codecs.Codec) func(tensor.DType) bool {
 	}
 }
 
-// takes lists the types that codec takes.
-func takes(codec codecs.Codec) string {
+// typesOf lists the types that codec takes.
+func typesOf(codec codecs.Codec) string {
 	var list []string
 	for _, d := range tensor.DTypes() {
 		if taker(codec)(d) {
