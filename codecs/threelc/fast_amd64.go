@@ -55,16 +55,33 @@ func quantizeSumTiles(dst []byte, x, e []float32, c uint32, d float32) (j int) {
 // shortenTiles does what shorten does for the first i bytes of src: it makes w of them, without the last run of zeros where
 // that goes on behind them.
 func shortenTiles(dst, src []byte) (w, i, run int) {
-	if asm.Use() < asm.VBMI || len(src) <= 64 {
+	switch tier, last := asm.Use(), len(src)-1; {
+	case tier >= asm.VBMI && last >= 64:
+		i = last &^ 63
+		w, run = shortenVBMI(&dst[0], &src[0], i)
+	case tier >= asm.AVX2 && last >= 32:
+		i = last &^ 31
+		w, run = shortenAVX2(&dst[0], &src[0], i, &squeeze)
+	default:
 		return 0, 0, 0
 	}
-	i = (len(src) - 1) &^ 63
-	w, run = shortenVBMI(&dst[0], &src[0], i)
 	if src[i] != fiveZeros {
 		run = 0 // it has ended, and been written
 	}
 	return w, i, run
 }
+
+// squeeze has for each byte the places of its bits that are 1, in as many bytes, for shortenAVX2.
+var squeeze = func() (table [256]uint64) {
+	for m := range table {
+		for bit := 7; bit >= 0; bit-- {
+			if m>>bit&1 == 1 {
+				table[m] = table[m]<<8 | uint64(bit)
+			}
+		}
+	}
+	return table
+}()
 
 // expandTiles does what expand does for eight bytes of src at a time.
 func expandTiles(a *room, src []byte, at, n int) (used, end int) {

@@ -87,138 +87,117 @@ TEXT ·quantizeAVX2(SB), NOSPLIT, $0-36
 	VPBROADCASTD X1, Y1
 
 loop2:
-	VMOVDQU   all121<>+0(SB), Y2
-	VMOVDQU   all121<>+0(SB), Y3
-	VMOVDQU   all121<>+0(SB), Y4
-	VMOVDQU   all121<>+0(SB), Y5
-	VMOVDQU   all81<>+0(SB), Y6
-	VMOVUPS   (BX), Y7
-	VPANDN    Y7, Y1, Y8
-	VPCMPGTD  Y0, Y8, Y8
-	VPSIGND   Y7, Y6, Y7
-	VPAND     Y8, Y7, Y7
-	VPADDD    Y7, Y2, Y2
-	VMOVUPS   32(BX), Y7
-	VPANDN    Y7, Y1, Y8
-	VPCMPGTD  Y0, Y8, Y8
-	VPSIGND   Y7, Y6, Y7
-	VPAND     Y8, Y7, Y7
-	VPADDD    Y7, Y3, Y3
-	VMOVUPS   64(BX), Y7
-	VPANDN    Y7, Y1, Y8
-	VPCMPGTD  Y0, Y8, Y8
-	VPSIGND   Y7, Y6, Y7
-	VPAND     Y8, Y7, Y7
-	VPADDD    Y7, Y4, Y4
-	VMOVUPS   96(BX), Y7
-	VPANDN    Y7, Y1, Y8
-	VPCMPGTD  Y0, Y8, Y8
-	VPSIGND   Y7, Y6, Y6
-	VPAND     Y8, Y6, Y6
-	VPADDD    Y6, Y5, Y5
-	VMOVDQU   all27<>+0(SB), Y6
-	VMOVUPS   (BX)(CX*1), Y7
-	VPANDN    Y7, Y1, Y8
-	VPCMPGTD  Y0, Y8, Y8
-	VPSIGND   Y7, Y6, Y7
-	VPAND     Y8, Y7, Y7
-	VPADDD    Y7, Y2, Y2
-	VMOVUPS   32(BX)(CX*1), Y7
-	VPANDN    Y7, Y1, Y8
-	VPCMPGTD  Y0, Y8, Y8
-	VPSIGND   Y7, Y6, Y7
-	VPAND     Y8, Y7, Y7
-	VPADDD    Y7, Y3, Y3
-	VMOVUPS   64(BX)(CX*1), Y7
-	VPANDN    Y7, Y1, Y8
-	VPCMPGTD  Y0, Y8, Y8
-	VPSIGND   Y7, Y6, Y7
-	VPAND     Y8, Y7, Y7
-	VPADDD    Y7, Y4, Y4
-	VMOVUPS   96(BX)(CX*1), Y7
-	VPANDN    Y7, Y1, Y8
-	VPCMPGTD  Y0, Y8, Y8
-	VPSIGND   Y7, Y6, Y6
-	VPAND     Y8, Y6, Y6
-	VPADDD    Y6, Y5, Y5
-	VMOVDQU   all9<>+0(SB), Y6
-	VMOVUPS   (BX)(CX*2), Y7
-	VPANDN    Y7, Y1, Y8
-	VPCMPGTD  Y0, Y8, Y8
-	VPSIGND   Y7, Y6, Y7
-	VPAND     Y8, Y7, Y7
-	VPADDD    Y7, Y2, Y2
-	VMOVUPS   32(BX)(CX*2), Y7
-	VPANDN    Y7, Y1, Y8
-	VPCMPGTD  Y0, Y8, Y8
-	VPSIGND   Y7, Y6, Y7
-	VPAND     Y8, Y7, Y7
-	VPADDD    Y7, Y3, Y3
-	VMOVUPS   64(BX)(CX*2), Y7
-	VPANDN    Y7, Y1, Y8
-	VPCMPGTD  Y0, Y8, Y8
-	VPSIGND   Y7, Y6, Y7
-	VPAND     Y8, Y7, Y7
-	VPADDD    Y7, Y4, Y4
-	VMOVUPS   96(BX)(CX*2), Y7
-	VPANDN    Y7, Y1, Y8
-	VPCMPGTD  Y0, Y8, Y8
-	VPSIGND   Y7, Y6, Y6
-	VPAND     Y8, Y6, Y6
-	VPADDD    Y6, Y5, Y5
-	VMOVDQU   all3<>+0(SB), Y6
-	VMOVUPS   (BX)(DX*1), Y7
-	VPANDN    Y7, Y1, Y8
-	VPCMPGTD  Y0, Y8, Y8
-	VPSIGND   Y7, Y6, Y7
-	VPAND     Y8, Y7, Y7
-	VPADDD    Y7, Y2, Y2
-	VMOVUPS   32(BX)(DX*1), Y7
-	VPANDN    Y7, Y1, Y8
-	VPCMPGTD  Y0, Y8, Y8
-	VPSIGND   Y7, Y6, Y7
-	VPAND     Y8, Y7, Y7
-	VPADDD    Y7, Y3, Y3
-	VMOVUPS   64(BX)(DX*1), Y7
-	VPANDN    Y7, Y1, Y8
-	VPCMPGTD  Y0, Y8, Y8
-	VPSIGND   Y7, Y6, Y7
-	VPAND     Y8, Y7, Y7
-	VPADDD    Y7, Y4, Y4
-	VMOVUPS   96(BX)(DX*1), Y7
-	VPANDN    Y7, Y1, Y8
-	VPCMPGTD  Y0, Y8, Y8
-	VPSIGND   Y7, Y6, Y6
-	VPAND     Y8, Y6, Y6
-	VPADDD    Y6, Y5, Y5
-	VMOVDQU   all1<>+0(SB), Y6
-	VMOVUPS   (BX)(CX*4), Y7
-	VPANDN    Y7, Y1, Y8
-	VPCMPGTD  Y0, Y8, Y8
-	VPSIGND   Y7, Y6, Y7
-	VPAND     Y8, Y7, Y7
-	VPADDD    Y7, Y2, Y2
-	VMOVUPS   32(BX)(CX*4), Y7
-	VPANDN    Y7, Y1, Y8
-	VPCMPGTD  Y0, Y8, Y8
-	VPSIGND   Y7, Y6, Y7
-	VPAND     Y8, Y7, Y7
-	VPADDD    Y7, Y3, Y3
-	VMOVUPS   64(BX)(CX*4), Y7
-	VPANDN    Y7, Y1, Y8
-	VPCMPGTD  Y0, Y8, Y8
-	VPSIGND   Y7, Y6, Y7
-	VPAND     Y8, Y7, Y7
-	VPADDD    Y7, Y4, Y4
-	VMOVUPS   96(BX)(CX*4), Y7
-	VPANDN    Y7, Y1, Y8
-	VPCMPGTD  Y0, Y8, Y8
-	VPSIGND   Y7, Y6, Y6
-	VPAND     Y8, Y6, Y6
-	VPADDD    Y6, Y5, Y5
-	VPACKUSDW Y3, Y2, Y2
-	VPACKUSDW Y5, Y4, Y4
-	VPACKUSWB Y4, Y2, Y2
+	VMOVDQU   all2038004089<>+0(SB), Y2
+	VMOVUPS   (BX), Y3
+	VPANDN    Y3, Y1, Y4
+	VPCMPGTD  Y0, Y4, Y4
+	VPAND     Y4, Y3, Y3
+	VMOVUPS   32(BX), Y4
+	VPANDN    Y4, Y1, Y5
+	VPCMPGTD  Y0, Y5, Y5
+	VPAND     Y5, Y4, Y4
+	VMOVUPS   64(BX), Y5
+	VPANDN    Y5, Y1, Y6
+	VPCMPGTD  Y0, Y6, Y6
+	VPAND     Y6, Y5, Y5
+	VMOVUPS   96(BX), Y6
+	VPANDN    Y6, Y1, Y7
+	VPCMPGTD  Y0, Y7, Y7
+	VPAND     Y7, Y6, Y6
+	VPACKSSDW Y4, Y3, Y3
+	VPACKSSDW Y6, Y5, Y5
+	VPACKSSWB Y5, Y3, Y3
+	VMOVDQU   all1364283729<>+0(SB), Y4
+	VPSIGNB   Y3, Y4, Y4
+	VPADDB    Y4, Y2, Y2
+	VMOVUPS   (BX)(CX*1), Y3
+	VPANDN    Y3, Y1, Y4
+	VPCMPGTD  Y0, Y4, Y4
+	VPAND     Y4, Y3, Y3
+	VMOVUPS   32(BX)(CX*1), Y4
+	VPANDN    Y4, Y1, Y5
+	VPCMPGTD  Y0, Y5, Y5
+	VPAND     Y5, Y4, Y4
+	VMOVUPS   64(BX)(CX*1), Y5
+	VPANDN    Y5, Y1, Y6
+	VPCMPGTD  Y0, Y6, Y6
+	VPAND     Y6, Y5, Y5
+	VMOVUPS   96(BX)(CX*1), Y6
+	VPANDN    Y6, Y1, Y7
+	VPCMPGTD  Y0, Y7, Y7
+	VPAND     Y7, Y6, Y6
+	VPACKSSDW Y4, Y3, Y3
+	VPACKSSDW Y6, Y5, Y5
+	VPACKSSWB Y5, Y3, Y3
+	VMOVDQU   all454761243<>+0(SB), Y4
+	VPSIGNB   Y3, Y4, Y4
+	VPADDB    Y4, Y2, Y2
+	VMOVUPS   (BX)(CX*2), Y3
+	VPANDN    Y3, Y1, Y4
+	VPCMPGTD  Y0, Y4, Y4
+	VPAND     Y4, Y3, Y3
+	VMOVUPS   32(BX)(CX*2), Y4
+	VPANDN    Y4, Y1, Y5
+	VPCMPGTD  Y0, Y5, Y5
+	VPAND     Y5, Y4, Y4
+	VMOVUPS   64(BX)(CX*2), Y5
+	VPANDN    Y5, Y1, Y6
+	VPCMPGTD  Y0, Y6, Y6
+	VPAND     Y6, Y5, Y5
+	VMOVUPS   96(BX)(CX*2), Y6
+	VPANDN    Y6, Y1, Y7
+	VPCMPGTD  Y0, Y7, Y7
+	VPAND     Y7, Y6, Y6
+	VPACKSSDW Y4, Y3, Y3
+	VPACKSSDW Y6, Y5, Y5
+	VPACKSSWB Y5, Y3, Y3
+	VMOVDQU   all151587081<>+0(SB), Y4
+	VPSIGNB   Y3, Y4, Y4
+	VPADDB    Y4, Y2, Y2
+	VMOVUPS   (BX)(DX*1), Y3
+	VPANDN    Y3, Y1, Y4
+	VPCMPGTD  Y0, Y4, Y4
+	VPAND     Y4, Y3, Y3
+	VMOVUPS   32(BX)(DX*1), Y4
+	VPANDN    Y4, Y1, Y5
+	VPCMPGTD  Y0, Y5, Y5
+	VPAND     Y5, Y4, Y4
+	VMOVUPS   64(BX)(DX*1), Y5
+	VPANDN    Y5, Y1, Y6
+	VPCMPGTD  Y0, Y6, Y6
+	VPAND     Y6, Y5, Y5
+	VMOVUPS   96(BX)(DX*1), Y6
+	VPANDN    Y6, Y1, Y7
+	VPCMPGTD  Y0, Y7, Y7
+	VPAND     Y7, Y6, Y6
+	VPACKSSDW Y4, Y3, Y3
+	VPACKSSDW Y6, Y5, Y5
+	VPACKSSWB Y5, Y3, Y3
+	VMOVDQU   all50529027<>+0(SB), Y4
+	VPSIGNB   Y3, Y4, Y4
+	VPADDB    Y4, Y2, Y2
+	VMOVUPS   (BX)(CX*4), Y3
+	VPANDN    Y3, Y1, Y4
+	VPCMPGTD  Y0, Y4, Y4
+	VPAND     Y4, Y3, Y3
+	VMOVUPS   32(BX)(CX*4), Y4
+	VPANDN    Y4, Y1, Y5
+	VPCMPGTD  Y0, Y5, Y5
+	VPAND     Y5, Y4, Y4
+	VMOVUPS   64(BX)(CX*4), Y5
+	VPANDN    Y5, Y1, Y6
+	VPCMPGTD  Y0, Y6, Y6
+	VPAND     Y6, Y5, Y5
+	VMOVUPS   96(BX)(CX*4), Y6
+	VPANDN    Y6, Y1, Y7
+	VPCMPGTD  Y0, Y7, Y7
+	VPAND     Y7, Y6, Y6
+	VPACKSSDW Y4, Y3, Y3
+	VPACKSSDW Y6, Y5, Y5
+	VPACKSSWB Y5, Y3, Y3
+	VMOVDQU   all16843009<>+0(SB), Y4
+	VPSIGNB   Y3, Y4, Y4
+	VPADDB    Y4, Y2, Y2
 	VMOVDQU   order<>+0(SB), Y3
 	VPERMD    Y2, Y3, Y2
 	VMOVDQU   Y2, (AX)
@@ -229,65 +208,65 @@ loop2:
 	VZEROUPPER
 	RET
 
-DATA all121<>+0(SB)/4, $0x00000079
-DATA all121<>+4(SB)/4, $0x00000079
-DATA all121<>+8(SB)/4, $0x00000079
-DATA all121<>+12(SB)/4, $0x00000079
-DATA all121<>+16(SB)/4, $0x00000079
-DATA all121<>+20(SB)/4, $0x00000079
-DATA all121<>+24(SB)/4, $0x00000079
-DATA all121<>+28(SB)/4, $0x00000079
-GLOBL all121<>(SB), RODATA|NOPTR, $32
+DATA all2038004089<>+0(SB)/4, $0x79797979
+DATA all2038004089<>+4(SB)/4, $0x79797979
+DATA all2038004089<>+8(SB)/4, $0x79797979
+DATA all2038004089<>+12(SB)/4, $0x79797979
+DATA all2038004089<>+16(SB)/4, $0x79797979
+DATA all2038004089<>+20(SB)/4, $0x79797979
+DATA all2038004089<>+24(SB)/4, $0x79797979
+DATA all2038004089<>+28(SB)/4, $0x79797979
+GLOBL all2038004089<>(SB), RODATA|NOPTR, $32
 
-DATA all81<>+0(SB)/4, $0x00000051
-DATA all81<>+4(SB)/4, $0x00000051
-DATA all81<>+8(SB)/4, $0x00000051
-DATA all81<>+12(SB)/4, $0x00000051
-DATA all81<>+16(SB)/4, $0x00000051
-DATA all81<>+20(SB)/4, $0x00000051
-DATA all81<>+24(SB)/4, $0x00000051
-DATA all81<>+28(SB)/4, $0x00000051
-GLOBL all81<>(SB), RODATA|NOPTR, $32
+DATA all1364283729<>+0(SB)/4, $0x51515151
+DATA all1364283729<>+4(SB)/4, $0x51515151
+DATA all1364283729<>+8(SB)/4, $0x51515151
+DATA all1364283729<>+12(SB)/4, $0x51515151
+DATA all1364283729<>+16(SB)/4, $0x51515151
+DATA all1364283729<>+20(SB)/4, $0x51515151
+DATA all1364283729<>+24(SB)/4, $0x51515151
+DATA all1364283729<>+28(SB)/4, $0x51515151
+GLOBL all1364283729<>(SB), RODATA|NOPTR, $32
 
-DATA all27<>+0(SB)/4, $0x0000001b
-DATA all27<>+4(SB)/4, $0x0000001b
-DATA all27<>+8(SB)/4, $0x0000001b
-DATA all27<>+12(SB)/4, $0x0000001b
-DATA all27<>+16(SB)/4, $0x0000001b
-DATA all27<>+20(SB)/4, $0x0000001b
-DATA all27<>+24(SB)/4, $0x0000001b
-DATA all27<>+28(SB)/4, $0x0000001b
-GLOBL all27<>(SB), RODATA|NOPTR, $32
+DATA all454761243<>+0(SB)/4, $0x1b1b1b1b
+DATA all454761243<>+4(SB)/4, $0x1b1b1b1b
+DATA all454761243<>+8(SB)/4, $0x1b1b1b1b
+DATA all454761243<>+12(SB)/4, $0x1b1b1b1b
+DATA all454761243<>+16(SB)/4, $0x1b1b1b1b
+DATA all454761243<>+20(SB)/4, $0x1b1b1b1b
+DATA all454761243<>+24(SB)/4, $0x1b1b1b1b
+DATA all454761243<>+28(SB)/4, $0x1b1b1b1b
+GLOBL all454761243<>(SB), RODATA|NOPTR, $32
 
-DATA all9<>+0(SB)/4, $0x00000009
-DATA all9<>+4(SB)/4, $0x00000009
-DATA all9<>+8(SB)/4, $0x00000009
-DATA all9<>+12(SB)/4, $0x00000009
-DATA all9<>+16(SB)/4, $0x00000009
-DATA all9<>+20(SB)/4, $0x00000009
-DATA all9<>+24(SB)/4, $0x00000009
-DATA all9<>+28(SB)/4, $0x00000009
-GLOBL all9<>(SB), RODATA|NOPTR, $32
+DATA all151587081<>+0(SB)/4, $0x09090909
+DATA all151587081<>+4(SB)/4, $0x09090909
+DATA all151587081<>+8(SB)/4, $0x09090909
+DATA all151587081<>+12(SB)/4, $0x09090909
+DATA all151587081<>+16(SB)/4, $0x09090909
+DATA all151587081<>+20(SB)/4, $0x09090909
+DATA all151587081<>+24(SB)/4, $0x09090909
+DATA all151587081<>+28(SB)/4, $0x09090909
+GLOBL all151587081<>(SB), RODATA|NOPTR, $32
 
-DATA all3<>+0(SB)/4, $0x00000003
-DATA all3<>+4(SB)/4, $0x00000003
-DATA all3<>+8(SB)/4, $0x00000003
-DATA all3<>+12(SB)/4, $0x00000003
-DATA all3<>+16(SB)/4, $0x00000003
-DATA all3<>+20(SB)/4, $0x00000003
-DATA all3<>+24(SB)/4, $0x00000003
-DATA all3<>+28(SB)/4, $0x00000003
-GLOBL all3<>(SB), RODATA|NOPTR, $32
+DATA all50529027<>+0(SB)/4, $0x03030303
+DATA all50529027<>+4(SB)/4, $0x03030303
+DATA all50529027<>+8(SB)/4, $0x03030303
+DATA all50529027<>+12(SB)/4, $0x03030303
+DATA all50529027<>+16(SB)/4, $0x03030303
+DATA all50529027<>+20(SB)/4, $0x03030303
+DATA all50529027<>+24(SB)/4, $0x03030303
+DATA all50529027<>+28(SB)/4, $0x03030303
+GLOBL all50529027<>(SB), RODATA|NOPTR, $32
 
-DATA all1<>+0(SB)/4, $0x00000001
-DATA all1<>+4(SB)/4, $0x00000001
-DATA all1<>+8(SB)/4, $0x00000001
-DATA all1<>+12(SB)/4, $0x00000001
-DATA all1<>+16(SB)/4, $0x00000001
-DATA all1<>+20(SB)/4, $0x00000001
-DATA all1<>+24(SB)/4, $0x00000001
-DATA all1<>+28(SB)/4, $0x00000001
-GLOBL all1<>(SB), RODATA|NOPTR, $32
+DATA all16843009<>+0(SB)/4, $0x01010101
+DATA all16843009<>+4(SB)/4, $0x01010101
+DATA all16843009<>+8(SB)/4, $0x01010101
+DATA all16843009<>+12(SB)/4, $0x01010101
+DATA all16843009<>+16(SB)/4, $0x01010101
+DATA all16843009<>+20(SB)/4, $0x01010101
+DATA all16843009<>+24(SB)/4, $0x01010101
+DATA all16843009<>+28(SB)/4, $0x01010101
+GLOBL all16843009<>(SB), RODATA|NOPTR, $32
 
 DATA order<>+0(SB)/4, $0x00000000
 DATA order<>+4(SB)/4, $0x00000004
@@ -401,267 +380,227 @@ TEXT ·quantizeSumAVX2(SB), NOSPLIT, $0-48
 	MOVQ         e+16(FP), SI
 	MOVQ         n+32(FP), DI
 	VBROADCASTSS h+40(FP), Y0
-	VBROADCASTSS d+44(FP), Y1
 	MOVL         $0x80000000, R8
-	VMOVD        R8, X2
-	VPBROADCASTD X2, Y2
+	VMOVD        R8, X1
+	VPBROADCASTD X1, Y3
+	VBROADCASTSS d+44(FP), Y1
+	VPOR         Y3, Y1, Y2
 
 loop4:
-	VMOVDQU   all121<>+0(SB), Y3
-	VMOVDQU   all121<>+0(SB), Y4
-	VMOVDQU   all121<>+0(SB), Y5
-	VMOVDQU   all121<>+0(SB), Y6
-	VMOVDQU   all81<>+0(SB), Y7
-	VMOVUPS   (BX), Y8
-	VADDPS    (SI), Y8, Y8
-	VPANDN    Y8, Y2, Y9
-	VPCMPGTD  Y0, Y9, Y9
-	VPSIGND   Y8, Y7, Y10
-	VPAND     Y9, Y10, Y10
-	VPADDD    Y10, Y3, Y3
-	VPAND     Y2, Y8, Y10
-	VPOR      Y1, Y10, Y10
-	VPAND     Y9, Y10, Y10
-	VSUBPS    Y10, Y8, Y8
-	VMOVUPS   Y8, (SI)
-	VMOVUPS   32(BX), Y8
-	VADDPS    32(SI), Y8, Y8
-	VPANDN    Y8, Y2, Y9
-	VPCMPGTD  Y0, Y9, Y9
-	VPSIGND   Y8, Y7, Y10
-	VPAND     Y9, Y10, Y10
-	VPADDD    Y10, Y4, Y4
-	VPAND     Y2, Y8, Y10
-	VPOR      Y1, Y10, Y10
-	VPAND     Y9, Y10, Y10
-	VSUBPS    Y10, Y8, Y8
-	VMOVUPS   Y8, 32(SI)
-	VMOVUPS   64(BX), Y8
-	VADDPS    64(SI), Y8, Y8
-	VPANDN    Y8, Y2, Y9
-	VPCMPGTD  Y0, Y9, Y9
-	VPSIGND   Y8, Y7, Y10
-	VPAND     Y9, Y10, Y10
-	VPADDD    Y10, Y5, Y5
-	VPAND     Y2, Y8, Y10
-	VPOR      Y1, Y10, Y10
-	VPAND     Y9, Y10, Y10
-	VSUBPS    Y10, Y8, Y8
-	VMOVUPS   Y8, 64(SI)
-	VMOVUPS   96(BX), Y8
-	VADDPS    96(SI), Y8, Y8
-	VPANDN    Y8, Y2, Y9
-	VPCMPGTD  Y0, Y9, Y9
-	VPSIGND   Y8, Y7, Y7
-	VPAND     Y9, Y7, Y7
-	VPADDD    Y7, Y6, Y6
-	VPAND     Y2, Y8, Y7
-	VPOR      Y1, Y7, Y7
-	VPAND     Y9, Y7, Y7
-	VSUBPS    Y7, Y8, Y8
-	VMOVUPS   Y8, 96(SI)
-	VMOVDQU   all27<>+0(SB), Y7
-	VMOVUPS   (BX)(CX*1), Y8
-	VADDPS    (SI)(CX*1), Y8, Y8
-	VPANDN    Y8, Y2, Y9
-	VPCMPGTD  Y0, Y9, Y9
-	VPSIGND   Y8, Y7, Y10
-	VPAND     Y9, Y10, Y10
-	VPADDD    Y10, Y3, Y3
-	VPAND     Y2, Y8, Y10
-	VPOR      Y1, Y10, Y10
-	VPAND     Y9, Y10, Y10
-	VSUBPS    Y10, Y8, Y8
-	VMOVUPS   Y8, (SI)(CX*1)
-	VMOVUPS   32(BX)(CX*1), Y8
-	VADDPS    32(SI)(CX*1), Y8, Y8
-	VPANDN    Y8, Y2, Y9
-	VPCMPGTD  Y0, Y9, Y9
-	VPSIGND   Y8, Y7, Y10
-	VPAND     Y9, Y10, Y10
-	VPADDD    Y10, Y4, Y4
-	VPAND     Y2, Y8, Y10
-	VPOR      Y1, Y10, Y10
-	VPAND     Y9, Y10, Y10
-	VSUBPS    Y10, Y8, Y8
-	VMOVUPS   Y8, 32(SI)(CX*1)
-	VMOVUPS   64(BX)(CX*1), Y8
-	VADDPS    64(SI)(CX*1), Y8, Y8
-	VPANDN    Y8, Y2, Y9
-	VPCMPGTD  Y0, Y9, Y9
-	VPSIGND   Y8, Y7, Y10
-	VPAND     Y9, Y10, Y10
-	VPADDD    Y10, Y5, Y5
-	VPAND     Y2, Y8, Y10
-	VPOR      Y1, Y10, Y10
-	VPAND     Y9, Y10, Y10
-	VSUBPS    Y10, Y8, Y8
-	VMOVUPS   Y8, 64(SI)(CX*1)
-	VMOVUPS   96(BX)(CX*1), Y8
-	VADDPS    96(SI)(CX*1), Y8, Y8
-	VPANDN    Y8, Y2, Y9
-	VPCMPGTD  Y0, Y9, Y9
-	VPSIGND   Y8, Y7, Y7
-	VPAND     Y9, Y7, Y7
-	VPADDD    Y7, Y6, Y6
-	VPAND     Y2, Y8, Y7
-	VPOR      Y1, Y7, Y7
-	VPAND     Y9, Y7, Y7
-	VSUBPS    Y7, Y8, Y8
-	VMOVUPS   Y8, 96(SI)(CX*1)
-	VMOVDQU   all9<>+0(SB), Y7
-	VMOVUPS   (BX)(CX*2), Y8
-	VADDPS    (SI)(CX*2), Y8, Y8
-	VPANDN    Y8, Y2, Y9
-	VPCMPGTD  Y0, Y9, Y9
-	VPSIGND   Y8, Y7, Y10
-	VPAND     Y9, Y10, Y10
-	VPADDD    Y10, Y3, Y3
-	VPAND     Y2, Y8, Y10
-	VPOR      Y1, Y10, Y10
-	VPAND     Y9, Y10, Y10
-	VSUBPS    Y10, Y8, Y8
-	VMOVUPS   Y8, (SI)(CX*2)
-	VMOVUPS   32(BX)(CX*2), Y8
-	VADDPS    32(SI)(CX*2), Y8, Y8
-	VPANDN    Y8, Y2, Y9
-	VPCMPGTD  Y0, Y9, Y9
-	VPSIGND   Y8, Y7, Y10
-	VPAND     Y9, Y10, Y10
-	VPADDD    Y10, Y4, Y4
-	VPAND     Y2, Y8, Y10
-	VPOR      Y1, Y10, Y10
-	VPAND     Y9, Y10, Y10
-	VSUBPS    Y10, Y8, Y8
-	VMOVUPS   Y8, 32(SI)(CX*2)
-	VMOVUPS   64(BX)(CX*2), Y8
-	VADDPS    64(SI)(CX*2), Y8, Y8
-	VPANDN    Y8, Y2, Y9
-	VPCMPGTD  Y0, Y9, Y9
-	VPSIGND   Y8, Y7, Y10
-	VPAND     Y9, Y10, Y10
-	VPADDD    Y10, Y5, Y5
-	VPAND     Y2, Y8, Y10
-	VPOR      Y1, Y10, Y10
-	VPAND     Y9, Y10, Y10
-	VSUBPS    Y10, Y8, Y8
-	VMOVUPS   Y8, 64(SI)(CX*2)
-	VMOVUPS   96(BX)(CX*2), Y8
-	VADDPS    96(SI)(CX*2), Y8, Y8
-	VPANDN    Y8, Y2, Y9
-	VPCMPGTD  Y0, Y9, Y9
-	VPSIGND   Y8, Y7, Y7
-	VPAND     Y9, Y7, Y7
-	VPADDD    Y7, Y6, Y6
-	VPAND     Y2, Y8, Y7
-	VPOR      Y1, Y7, Y7
-	VPAND     Y9, Y7, Y7
-	VSUBPS    Y7, Y8, Y8
-	VMOVUPS   Y8, 96(SI)(CX*2)
-	VMOVDQU   all3<>+0(SB), Y7
-	VMOVUPS   (BX)(DX*1), Y8
-	VADDPS    (SI)(DX*1), Y8, Y8
-	VPANDN    Y8, Y2, Y9
-	VPCMPGTD  Y0, Y9, Y9
-	VPSIGND   Y8, Y7, Y10
-	VPAND     Y9, Y10, Y10
-	VPADDD    Y10, Y3, Y3
-	VPAND     Y2, Y8, Y10
-	VPOR      Y1, Y10, Y10
-	VPAND     Y9, Y10, Y10
-	VSUBPS    Y10, Y8, Y8
-	VMOVUPS   Y8, (SI)(DX*1)
-	VMOVUPS   32(BX)(DX*1), Y8
-	VADDPS    32(SI)(DX*1), Y8, Y8
-	VPANDN    Y8, Y2, Y9
-	VPCMPGTD  Y0, Y9, Y9
-	VPSIGND   Y8, Y7, Y10
-	VPAND     Y9, Y10, Y10
-	VPADDD    Y10, Y4, Y4
-	VPAND     Y2, Y8, Y10
-	VPOR      Y1, Y10, Y10
-	VPAND     Y9, Y10, Y10
-	VSUBPS    Y10, Y8, Y8
-	VMOVUPS   Y8, 32(SI)(DX*1)
-	VMOVUPS   64(BX)(DX*1), Y8
-	VADDPS    64(SI)(DX*1), Y8, Y8
-	VPANDN    Y8, Y2, Y9
-	VPCMPGTD  Y0, Y9, Y9
-	VPSIGND   Y8, Y7, Y10
-	VPAND     Y9, Y10, Y10
-	VPADDD    Y10, Y5, Y5
-	VPAND     Y2, Y8, Y10
-	VPOR      Y1, Y10, Y10
-	VPAND     Y9, Y10, Y10
-	VSUBPS    Y10, Y8, Y8
-	VMOVUPS   Y8, 64(SI)(DX*1)
-	VMOVUPS   96(BX)(DX*1), Y8
-	VADDPS    96(SI)(DX*1), Y8, Y8
-	VPANDN    Y8, Y2, Y9
-	VPCMPGTD  Y0, Y9, Y9
-	VPSIGND   Y8, Y7, Y7
-	VPAND     Y9, Y7, Y7
-	VPADDD    Y7, Y6, Y6
-	VPAND     Y2, Y8, Y7
-	VPOR      Y1, Y7, Y7
-	VPAND     Y9, Y7, Y7
-	VSUBPS    Y7, Y8, Y8
-	VMOVUPS   Y8, 96(SI)(DX*1)
-	VMOVDQU   all1<>+0(SB), Y7
-	VMOVUPS   (BX)(CX*4), Y8
-	VADDPS    (SI)(CX*4), Y8, Y8
-	VPANDN    Y8, Y2, Y9
-	VPCMPGTD  Y0, Y9, Y9
-	VPSIGND   Y8, Y7, Y10
-	VPAND     Y9, Y10, Y10
-	VPADDD    Y10, Y3, Y3
-	VPAND     Y2, Y8, Y10
-	VPOR      Y1, Y10, Y10
-	VPAND     Y9, Y10, Y10
-	VSUBPS    Y10, Y8, Y8
-	VMOVUPS   Y8, (SI)(CX*4)
-	VMOVUPS   32(BX)(CX*4), Y8
-	VADDPS    32(SI)(CX*4), Y8, Y8
-	VPANDN    Y8, Y2, Y9
-	VPCMPGTD  Y0, Y9, Y9
-	VPSIGND   Y8, Y7, Y10
-	VPAND     Y9, Y10, Y10
-	VPADDD    Y10, Y4, Y4
-	VPAND     Y2, Y8, Y10
-	VPOR      Y1, Y10, Y10
-	VPAND     Y9, Y10, Y10
-	VSUBPS    Y10, Y8, Y8
-	VMOVUPS   Y8, 32(SI)(CX*4)
-	VMOVUPS   64(BX)(CX*4), Y8
-	VADDPS    64(SI)(CX*4), Y8, Y8
-	VPANDN    Y8, Y2, Y9
-	VPCMPGTD  Y0, Y9, Y9
-	VPSIGND   Y8, Y7, Y10
-	VPAND     Y9, Y10, Y10
-	VPADDD    Y10, Y5, Y5
-	VPAND     Y2, Y8, Y10
-	VPOR      Y1, Y10, Y10
-	VPAND     Y9, Y10, Y10
-	VSUBPS    Y10, Y8, Y8
-	VMOVUPS   Y8, 64(SI)(CX*4)
-	VMOVUPS   96(BX)(CX*4), Y8
-	VADDPS    96(SI)(CX*4), Y8, Y8
-	VPANDN    Y8, Y2, Y9
-	VPCMPGTD  Y0, Y9, Y9
-	VPSIGND   Y8, Y7, Y7
-	VPAND     Y9, Y7, Y7
-	VPADDD    Y7, Y6, Y6
-	VPAND     Y2, Y8, Y7
-	VPOR      Y1, Y7, Y7
-	VPAND     Y9, Y7, Y7
-	VSUBPS    Y7, Y8, Y8
-	VMOVUPS   Y8, 96(SI)(CX*4)
-	VPACKUSDW Y4, Y3, Y3
-	VPACKUSDW Y6, Y5, Y5
-	VPACKUSWB Y5, Y3, Y3
-	VMOVDQU   order<>+0(SB), Y4
-	VPERMD    Y3, Y4, Y3
-	VMOVDQU   Y3, (AX)
+	VMOVDQU   all2038004089<>+0(SB), Y4
+	VMOVUPS   (BX), Y5
+	VADDPS    (SI), Y5, Y5
+	VPANDN    Y5, Y3, Y6
+	VPCMPGTD  Y0, Y6, Y6
+	VPAND     Y6, Y5, Y7
+	VBLENDVPS Y5, Y2, Y1, Y8
+	VPAND     Y6, Y8, Y8
+	VSUBPS    Y8, Y5, Y5
+	VMOVUPS   Y5, (SI)
+	VMOVUPS   32(BX), Y5
+	VADDPS    32(SI), Y5, Y5
+	VPANDN    Y5, Y3, Y6
+	VPCMPGTD  Y0, Y6, Y6
+	VPAND     Y6, Y5, Y8
+	VBLENDVPS Y5, Y2, Y1, Y9
+	VPAND     Y6, Y9, Y9
+	VSUBPS    Y9, Y5, Y5
+	VMOVUPS   Y5, 32(SI)
+	VMOVUPS   64(BX), Y5
+	VADDPS    64(SI), Y5, Y5
+	VPANDN    Y5, Y3, Y6
+	VPCMPGTD  Y0, Y6, Y6
+	VPAND     Y6, Y5, Y9
+	VBLENDVPS Y5, Y2, Y1, Y10
+	VPAND     Y6, Y10, Y10
+	VSUBPS    Y10, Y5, Y5
+	VMOVUPS   Y5, 64(SI)
+	VMOVUPS   96(BX), Y5
+	VADDPS    96(SI), Y5, Y5
+	VPANDN    Y5, Y3, Y6
+	VPCMPGTD  Y0, Y6, Y6
+	VPAND     Y6, Y5, Y10
+	VBLENDVPS Y5, Y2, Y1, Y11
+	VPAND     Y6, Y11, Y11
+	VSUBPS    Y11, Y5, Y5
+	VMOVUPS   Y5, 96(SI)
+	VPACKSSDW Y8, Y7, Y7
+	VPACKSSDW Y10, Y9, Y9
+	VPACKSSWB Y9, Y7, Y7
+	VMOVDQU   all1364283729<>+0(SB), Y5
+	VPSIGNB   Y7, Y5, Y5
+	VPADDB    Y5, Y4, Y4
+	VMOVUPS   (BX)(CX*1), Y5
+	VADDPS    (SI)(CX*1), Y5, Y5
+	VPANDN    Y5, Y3, Y6
+	VPCMPGTD  Y0, Y6, Y6
+	VPAND     Y6, Y5, Y7
+	VBLENDVPS Y5, Y2, Y1, Y8
+	VPAND     Y6, Y8, Y8
+	VSUBPS    Y8, Y5, Y5
+	VMOVUPS   Y5, (SI)(CX*1)
+	VMOVUPS   32(BX)(CX*1), Y5
+	VADDPS    32(SI)(CX*1), Y5, Y5
+	VPANDN    Y5, Y3, Y6
+	VPCMPGTD  Y0, Y6, Y6
+	VPAND     Y6, Y5, Y8
+	VBLENDVPS Y5, Y2, Y1, Y9
+	VPAND     Y6, Y9, Y9
+	VSUBPS    Y9, Y5, Y5
+	VMOVUPS   Y5, 32(SI)(CX*1)
+	VMOVUPS   64(BX)(CX*1), Y5
+	VADDPS    64(SI)(CX*1), Y5, Y5
+	VPANDN    Y5, Y3, Y6
+	VPCMPGTD  Y0, Y6, Y6
+	VPAND     Y6, Y5, Y9
+	VBLENDVPS Y5, Y2, Y1, Y10
+	VPAND     Y6, Y10, Y10
+	VSUBPS    Y10, Y5, Y5
+	VMOVUPS   Y5, 64(SI)(CX*1)
+	VMOVUPS   96(BX)(CX*1), Y5
+	VADDPS    96(SI)(CX*1), Y5, Y5
+	VPANDN    Y5, Y3, Y6
+	VPCMPGTD  Y0, Y6, Y6
+	VPAND     Y6, Y5, Y10
+	VBLENDVPS Y5, Y2, Y1, Y11
+	VPAND     Y6, Y11, Y11
+	VSUBPS    Y11, Y5, Y5
+	VMOVUPS   Y5, 96(SI)(CX*1)
+	VPACKSSDW Y8, Y7, Y7
+	VPACKSSDW Y10, Y9, Y9
+	VPACKSSWB Y9, Y7, Y7
+	VMOVDQU   all454761243<>+0(SB), Y5
+	VPSIGNB   Y7, Y5, Y5
+	VPADDB    Y5, Y4, Y4
+	VMOVUPS   (BX)(CX*2), Y5
+	VADDPS    (SI)(CX*2), Y5, Y5
+	VPANDN    Y5, Y3, Y6
+	VPCMPGTD  Y0, Y6, Y6
+	VPAND     Y6, Y5, Y7
+	VBLENDVPS Y5, Y2, Y1, Y8
+	VPAND     Y6, Y8, Y8
+	VSUBPS    Y8, Y5, Y5
+	VMOVUPS   Y5, (SI)(CX*2)
+	VMOVUPS   32(BX)(CX*2), Y5
+	VADDPS    32(SI)(CX*2), Y5, Y5
+	VPANDN    Y5, Y3, Y6
+	VPCMPGTD  Y0, Y6, Y6
+	VPAND     Y6, Y5, Y8
+	VBLENDVPS Y5, Y2, Y1, Y9
+	VPAND     Y6, Y9, Y9
+	VSUBPS    Y9, Y5, Y5
+	VMOVUPS   Y5, 32(SI)(CX*2)
+	VMOVUPS   64(BX)(CX*2), Y5
+	VADDPS    64(SI)(CX*2), Y5, Y5
+	VPANDN    Y5, Y3, Y6
+	VPCMPGTD  Y0, Y6, Y6
+	VPAND     Y6, Y5, Y9
+	VBLENDVPS Y5, Y2, Y1, Y10
+	VPAND     Y6, Y10, Y10
+	VSUBPS    Y10, Y5, Y5
+	VMOVUPS   Y5, 64(SI)(CX*2)
+	VMOVUPS   96(BX)(CX*2), Y5
+	VADDPS    96(SI)(CX*2), Y5, Y5
+	VPANDN    Y5, Y3, Y6
+	VPCMPGTD  Y0, Y6, Y6
+	VPAND     Y6, Y5, Y10
+	VBLENDVPS Y5, Y2, Y1, Y11
+	VPAND     Y6, Y11, Y11
+	VSUBPS    Y11, Y5, Y5
+	VMOVUPS   Y5, 96(SI)(CX*2)
+	VPACKSSDW Y8, Y7, Y7
+	VPACKSSDW Y10, Y9, Y9
+	VPACKSSWB Y9, Y7, Y7
+	VMOVDQU   all151587081<>+0(SB), Y5
+	VPSIGNB   Y7, Y5, Y5
+	VPADDB    Y5, Y4, Y4
+	VMOVUPS   (BX)(DX*1), Y5
+	VADDPS    (SI)(DX*1), Y5, Y5
+	VPANDN    Y5, Y3, Y6
+	VPCMPGTD  Y0, Y6, Y6
+	VPAND     Y6, Y5, Y7
+	VBLENDVPS Y5, Y2, Y1, Y8
+	VPAND     Y6, Y8, Y8
+	VSUBPS    Y8, Y5, Y5
+	VMOVUPS   Y5, (SI)(DX*1)
+	VMOVUPS   32(BX)(DX*1), Y5
+	VADDPS    32(SI)(DX*1), Y5, Y5
+	VPANDN    Y5, Y3, Y6
+	VPCMPGTD  Y0, Y6, Y6
+	VPAND     Y6, Y5, Y8
+	VBLENDVPS Y5, Y2, Y1, Y9
+	VPAND     Y6, Y9, Y9
+	VSUBPS    Y9, Y5, Y5
+	VMOVUPS   Y5, 32(SI)(DX*1)
+	VMOVUPS   64(BX)(DX*1), Y5
+	VADDPS    64(SI)(DX*1), Y5, Y5
+	VPANDN    Y5, Y3, Y6
+	VPCMPGTD  Y0, Y6, Y6
+	VPAND     Y6, Y5, Y9
+	VBLENDVPS Y5, Y2, Y1, Y10
+	VPAND     Y6, Y10, Y10
+	VSUBPS    Y10, Y5, Y5
+	VMOVUPS   Y5, 64(SI)(DX*1)
+	VMOVUPS   96(BX)(DX*1), Y5
+	VADDPS    96(SI)(DX*1), Y5, Y5
+	VPANDN    Y5, Y3, Y6
+	VPCMPGTD  Y0, Y6, Y6
+	VPAND     Y6, Y5, Y10
+	VBLENDVPS Y5, Y2, Y1, Y11
+	VPAND     Y6, Y11, Y11
+	VSUBPS    Y11, Y5, Y5
+	VMOVUPS   Y5, 96(SI)(DX*1)
+	VPACKSSDW Y8, Y7, Y7
+	VPACKSSDW Y10, Y9, Y9
+	VPACKSSWB Y9, Y7, Y7
+	VMOVDQU   all50529027<>+0(SB), Y5
+	VPSIGNB   Y7, Y5, Y5
+	VPADDB    Y5, Y4, Y4
+	VMOVUPS   (BX)(CX*4), Y5
+	VADDPS    (SI)(CX*4), Y5, Y5
+	VPANDN    Y5, Y3, Y6
+	VPCMPGTD  Y0, Y6, Y6
+	VPAND     Y6, Y5, Y7
+	VBLENDVPS Y5, Y2, Y1, Y8
+	VPAND     Y6, Y8, Y8
+	VSUBPS    Y8, Y5, Y5
+	VMOVUPS   Y5, (SI)(CX*4)
+	VMOVUPS   32(BX)(CX*4), Y5
+	VADDPS    32(SI)(CX*4), Y5, Y5
+	VPANDN    Y5, Y3, Y6
+	VPCMPGTD  Y0, Y6, Y6
+	VPAND     Y6, Y5, Y8
+	VBLENDVPS Y5, Y2, Y1, Y9
+	VPAND     Y6, Y9, Y9
+	VSUBPS    Y9, Y5, Y5
+	VMOVUPS   Y5, 32(SI)(CX*4)
+	VMOVUPS   64(BX)(CX*4), Y5
+	VADDPS    64(SI)(CX*4), Y5, Y5
+	VPANDN    Y5, Y3, Y6
+	VPCMPGTD  Y0, Y6, Y6
+	VPAND     Y6, Y5, Y9
+	VBLENDVPS Y5, Y2, Y1, Y10
+	VPAND     Y6, Y10, Y10
+	VSUBPS    Y10, Y5, Y5
+	VMOVUPS   Y5, 64(SI)(CX*4)
+	VMOVUPS   96(BX)(CX*4), Y5
+	VADDPS    96(SI)(CX*4), Y5, Y5
+	VPANDN    Y5, Y3, Y6
+	VPCMPGTD  Y0, Y6, Y6
+	VPAND     Y6, Y5, Y10
+	VBLENDVPS Y5, Y2, Y1, Y11
+	VPAND     Y6, Y11, Y11
+	VSUBPS    Y11, Y5, Y5
+	VMOVUPS   Y5, 96(SI)(CX*4)
+	VPACKSSDW Y8, Y7, Y7
+	VPACKSSDW Y10, Y9, Y9
+	VPACKSSWB Y9, Y7, Y7
+	VMOVDQU   all16843009<>+0(SB), Y5
+	VPSIGNB   Y7, Y5, Y5
+	VPADDB    Y5, Y4, Y4
+	VMOVDQU   order<>+0(SB), Y5
+	VPERMD    Y4, Y5, Y4
+	VMOVDQU   Y4, (AX)
 	ADDQ      $0x00000080, BX
 	ADDQ      $0x00000080, SI
 	ADDQ      $0x00000020, AX
@@ -670,74 +609,352 @@ loop4:
 	VZEROUPPER
 	RET
 
-// func shortenVBMI(dst *byte, src *byte, n int) (w int, run int)
-// Requires: AVX, AVX512BW, AVX512F, AVX512VBMI, AVX512VBMI2, CMOV, POPCNT
-TEXT ·shortenVBMI(SB), NOSPLIT, $0-40
-	MOVQ       dst+0(FP), AX
-	MOVQ       src+8(FP), CX
-	MOVQ       n+16(FP), DX
-	MOVQ       AX, BX
-	VMOVDQU8   index<>+0(SB), Z0
-	VMOVDQU8   position<>+0(SB), Z1
-	VMOVDQU8   runCodes<>+0(SB), Z2
-	VMOVDQU8   runCodesOn<>+0(SB), Z3
-	VMOVDQU8   fiveZeros<>+0(SB), Z4
-	VPTERNLOGD $0xff, Z5, Z5, Z5
-	VMOVDQU8   back1<>+0(SB), Z6
-	VMOVDQU8   back2<>+0(SB), Z7
-	VMOVDQU8   back4<>+0(SB), Z8
-	VMOVDQU8   back8<>+0(SB), Z9
-	VMOVDQU8   back16<>+0(SB), Z10
-	VMOVDQU8   back32<>+0(SB), Z11
-	LEAQ       rests<>+0(SB), SI
-	XORL       DI, DI
+// func shortenAVX2(dst *byte, src *byte, n int, squeeze *[256]uint64) (w int, run int)
+// Requires: AVX, AVX2, CMOV, POPCNT
+TEXT ·shortenAVX2(SB), NOSPLIT, $0-48
+	MOVQ           dst+0(FP), AX
+	MOVQ           src+8(FP), CX
+	MOVQ           n+16(FP), DX
+	MOVQ           squeeze+24(FP), BX
+	MOVQ           AX, SI
+	LEAQ           rests32<>+0(SB), DI
+	VBROADCASTI128 runCodes0<>+0(SB), Y0
+	VBROADCASTI128 runCodes1<>+0(SB), Y1
+	VBROADCASTI128 runCodes2<>+0(SB), Y2
+	MOVL           $0x70707070, R8
+	VMOVD          R8, X3
+	VPBROADCASTD   X3, Y4
+	VMOVDQU        fiveZeros<>+0(SB), Y3
+	XORL           R8, R8
 
 loop5:
-	VMOVDQU8      (CX), Z12
-	VPCMPEQB      Z4, Z12, K1
-	VPCMPEQB      1(CX), Z4, K2
-	KNOTQ         K1, K1
-	VMOVDQU8.Z    Z1, K1, Z13
-	VPERMB        Z13, Z6, Z14
-	VPMAXUB       Z14, Z13, Z13
-	VPERMB        Z13, Z7, Z14
-	VPMAXUB       Z14, Z13, Z13
-	VPERMB        Z13, Z8, Z14
-	VPMAXUB       Z14, Z13, Z13
-	VPERMB        Z13, Z9, Z14
-	VPMAXUB       Z14, Z13, Z13
-	VPERMB        Z13, Z10, Z14
-	VPMAXUB       Z14, Z13, Z13
-	VPERMB        Z13, Z11, Z14
-	VPMAXUB       Z14, Z13, Z13
-	VPTESTNMB     Z13, Z13, K3
-	VPSUBB        Z13, Z0, Z13
-	VPBROADCASTB  DI, Z14
-	VPADDB        Z14, Z13, K3, Z13
-	VPERMI2B      Z3, Z2, Z13
-	VPCMPEQB      Z5, Z13, K3
-	KNOTQ         K2, K2
-	KORQ          K2, K3, K3
-	KORQ          K1, K3, K3
-	VMOVDQU8      Z12, K1, Z13
-	VPCOMPRESSB.Z Z13, K3, Z13
-	VMOVDQU8      Z13, (AX)
-	KMOVQ         K3, R8
-	POPCNTQ       R8, R8
-	ADDQ          R8, AX
-	KMOVQ         K1, R8
-	ADDQ          $0x40, DI
-	BSRQ          R8, R9
-	CMOVQEQ       DI, R9
-	MOVBLZX       (SI)(R9*1), DI
-	ADDQ          $0x40, CX
-	SUBQ          $0x00000040, DX
-	JNZ           loop5
-	SUBQ          BX, AX
-	MOVQ          AX, w+24(FP)
-	MOVQ          DI, run+32(FP)
+	VMOVDQU      (CX), Y5
+	VPCMPEQB     Y3, Y5, Y6
+	VPCMPEQB     1(CX), Y3, Y7
+	VPANDN       position<>+0(SB), Y6, Y8
+	VPSLLDQ      $0x01, Y8, Y9
+	VPMAXUB      Y9, Y8, Y8
+	VPSLLDQ      $0x02, Y8, Y9
+	VPMAXUB      Y9, Y8, Y8
+	VPSLLDQ      $0x04, Y8, Y9
+	VPMAXUB      Y9, Y8, Y8
+	VPSLLDQ      $0x08, Y8, Y9
+	VPMAXUB      Y9, Y8, Y8
+	VPERM2I128   $0x08, Y8, Y8, Y9
+	VPSHUFB      all252645135<>+0(SB), Y9, Y9
+	VPMAXUB      Y9, Y8, Y8
+	VPXOR        Y9, Y9, Y9
+	VPCMPEQB     Y9, Y8, Y9
+	VMOVD        R8, X10
+	VPBROADCASTB X10, Y10
+	VPAND        Y9, Y10, Y10
+	VMOVDQU      index<>+0(SB), Y9
+	VPSUBB       Y8, Y9, Y9
+	VPADDB       Y10, Y9, Y9
+	VPADDUSB     Y4, Y9, Y8
+	VPSHUFB      Y8, Y0, Y8
+	VPSUBB       all269488144<>+0(SB), Y9, Y9
+	VPADDUSB     Y4, Y9, Y10
+	VPSHUFB      Y10, Y1, Y10
+	VPOR         Y10, Y8, Y8
+	VPSUBB       all269488144<>+0(SB), Y9, Y9
+	VPADDUSB     Y4, Y9, Y9
+	VPSHUFB      Y9, Y2, Y9
+	VPOR         Y9, Y8, Y8
+	VPCMPEQB     all4294967295<>+0(SB), Y8, Y9
+	VPAND        Y6, Y7, Y7
+	VPANDN       Y7, Y9, Y7
+	VPBLENDVB    Y6, Y8, Y5, Y8
+	VPMOVMSKB    Y7, R10
+	NOTL         R10
+	MOVBLZX      R10, R11
+	VMOVQ        (BX)(R11*8), X5
+	VPSHUFB      X5, X8, X5
+	VMOVQ        X5, (AX)
+	POPCNTL      R11, R11
+	ADDQ         R11, AX
+	SHRL         $0x08, R10
+	VPSRLDQ      $0x08, X8, X5
+	MOVBLZX      R10, R11
+	VMOVQ        (BX)(R11*8), X7
+	VPSHUFB      X7, X5, X7
+	VMOVQ        X7, (AX)
+	POPCNTL      R11, R11
+	ADDQ         R11, AX
+	SHRL         $0x08, R10
+	VEXTRACTI128 $0x01, Y8, X5
+	MOVBLZX      R10, R11
+	VMOVQ        (BX)(R11*8), X7
+	VPSHUFB      X7, X5, X7
+	VMOVQ        X7, (AX)
+	POPCNTL      R11, R11
+	ADDQ         R11, AX
+	SHRL         $0x08, R10
+	VPSRLDQ      $0x08, X5, X5
+	MOVBLZX      R10, R10
+	VMOVQ        (BX)(R10*8), X7
+	VPSHUFB      X7, X5, X7
+	VMOVQ        X7, (AX)
+	POPCNTL      R10, R10
+	ADDQ         R10, AX
+	VPMOVMSKB    Y6, R10
+	NOTL         R10
+	ADDQ         $0x20, R8
+	BSRL         R10, R9
+	CMOVLEQ      R8, R9
+	MOVBLZX      (DI)(R9*1), R8
+	ADDQ         $0x20, CX
+	SUBQ         $0x00000020, DX
+	JNZ          loop5
+	SUBQ         SI, AX
+	MOVQ         AX, w+32(FP)
+	MOVQ         R8, run+40(FP)
 	VZEROUPPER
 	RET
+
+DATA rests32<>+0(SB)/1, $0x03
+DATA rests32<>+1(SB)/1, $0x02
+DATA rests32<>+2(SB)/1, $0x01
+DATA rests32<>+3(SB)/1, $0x00
+DATA rests32<>+4(SB)/1, $0x0d
+DATA rests32<>+5(SB)/1, $0x0c
+DATA rests32<>+6(SB)/1, $0x0b
+DATA rests32<>+7(SB)/1, $0x0a
+DATA rests32<>+8(SB)/1, $0x09
+DATA rests32<>+9(SB)/1, $0x08
+DATA rests32<>+10(SB)/1, $0x07
+DATA rests32<>+11(SB)/1, $0x06
+DATA rests32<>+12(SB)/1, $0x05
+DATA rests32<>+13(SB)/1, $0x04
+DATA rests32<>+14(SB)/1, $0x03
+DATA rests32<>+15(SB)/1, $0x02
+DATA rests32<>+16(SB)/1, $0x01
+DATA rests32<>+17(SB)/1, $0x00
+DATA rests32<>+18(SB)/1, $0x0d
+DATA rests32<>+19(SB)/1, $0x0c
+DATA rests32<>+20(SB)/1, $0x0b
+DATA rests32<>+21(SB)/1, $0x0a
+DATA rests32<>+22(SB)/1, $0x09
+DATA rests32<>+23(SB)/1, $0x08
+DATA rests32<>+24(SB)/1, $0x07
+DATA rests32<>+25(SB)/1, $0x06
+DATA rests32<>+26(SB)/1, $0x05
+DATA rests32<>+27(SB)/1, $0x04
+DATA rests32<>+28(SB)/1, $0x03
+DATA rests32<>+29(SB)/1, $0x02
+DATA rests32<>+30(SB)/1, $0x01
+DATA rests32<>+31(SB)/1, $0x00
+DATA rests32<>+32(SB)/1, $0x04
+DATA rests32<>+33(SB)/1, $0x05
+DATA rests32<>+34(SB)/1, $0x06
+DATA rests32<>+35(SB)/1, $0x07
+DATA rests32<>+36(SB)/1, $0x08
+DATA rests32<>+37(SB)/1, $0x09
+DATA rests32<>+38(SB)/1, $0x0a
+DATA rests32<>+39(SB)/1, $0x0b
+DATA rests32<>+40(SB)/1, $0x0c
+DATA rests32<>+41(SB)/1, $0x0d
+DATA rests32<>+42(SB)/1, $0x00
+DATA rests32<>+43(SB)/1, $0x01
+DATA rests32<>+44(SB)/1, $0x02
+DATA rests32<>+45(SB)/1, $0x03
+GLOBL rests32<>(SB), RODATA|NOPTR, $46
+
+DATA runCodes0<>+0(SB)/1, $0x79
+DATA runCodes0<>+1(SB)/1, $0xf3
+DATA runCodes0<>+2(SB)/1, $0xf4
+DATA runCodes0<>+3(SB)/1, $0xf5
+DATA runCodes0<>+4(SB)/1, $0xf6
+DATA runCodes0<>+5(SB)/1, $0xf7
+DATA runCodes0<>+6(SB)/1, $0xf8
+DATA runCodes0<>+7(SB)/1, $0xf9
+DATA runCodes0<>+8(SB)/1, $0xfa
+DATA runCodes0<>+9(SB)/1, $0xfb
+DATA runCodes0<>+10(SB)/1, $0xfc
+DATA runCodes0<>+11(SB)/1, $0xfd
+DATA runCodes0<>+12(SB)/1, $0xfe
+DATA runCodes0<>+13(SB)/1, $0xff
+DATA runCodes0<>+14(SB)/1, $0x79
+DATA runCodes0<>+15(SB)/1, $0xf3
+GLOBL runCodes0<>(SB), RODATA|NOPTR, $16
+
+DATA runCodes1<>+0(SB)/1, $0xf4
+DATA runCodes1<>+1(SB)/1, $0xf5
+DATA runCodes1<>+2(SB)/1, $0xf6
+DATA runCodes1<>+3(SB)/1, $0xf7
+DATA runCodes1<>+4(SB)/1, $0xf8
+DATA runCodes1<>+5(SB)/1, $0xf9
+DATA runCodes1<>+6(SB)/1, $0xfa
+DATA runCodes1<>+7(SB)/1, $0xfb
+DATA runCodes1<>+8(SB)/1, $0xfc
+DATA runCodes1<>+9(SB)/1, $0xfd
+DATA runCodes1<>+10(SB)/1, $0xfe
+DATA runCodes1<>+11(SB)/1, $0xff
+DATA runCodes1<>+12(SB)/1, $0x79
+DATA runCodes1<>+13(SB)/1, $0xf3
+DATA runCodes1<>+14(SB)/1, $0xf4
+DATA runCodes1<>+15(SB)/1, $0xf5
+GLOBL runCodes1<>(SB), RODATA|NOPTR, $16
+
+DATA runCodes2<>+0(SB)/1, $0xf6
+DATA runCodes2<>+1(SB)/1, $0xf7
+DATA runCodes2<>+2(SB)/1, $0xf8
+DATA runCodes2<>+3(SB)/1, $0xf9
+DATA runCodes2<>+4(SB)/1, $0xfa
+DATA runCodes2<>+5(SB)/1, $0xfb
+DATA runCodes2<>+6(SB)/1, $0xfc
+DATA runCodes2<>+7(SB)/1, $0xfd
+DATA runCodes2<>+8(SB)/1, $0xfe
+DATA runCodes2<>+9(SB)/1, $0xff
+DATA runCodes2<>+10(SB)/1, $0x79
+DATA runCodes2<>+11(SB)/1, $0xf3
+DATA runCodes2<>+12(SB)/1, $0xf4
+DATA runCodes2<>+13(SB)/1, $0xf5
+DATA runCodes2<>+14(SB)/1, $0xf6
+DATA runCodes2<>+15(SB)/1, $0xf7
+GLOBL runCodes2<>(SB), RODATA|NOPTR, $16
+
+DATA fiveZeros<>+0(SB)/1, $0x79
+DATA fiveZeros<>+1(SB)/1, $0x79
+DATA fiveZeros<>+2(SB)/1, $0x79
+DATA fiveZeros<>+3(SB)/1, $0x79
+DATA fiveZeros<>+4(SB)/1, $0x79
+DATA fiveZeros<>+5(SB)/1, $0x79
+DATA fiveZeros<>+6(SB)/1, $0x79
+DATA fiveZeros<>+7(SB)/1, $0x79
+DATA fiveZeros<>+8(SB)/1, $0x79
+DATA fiveZeros<>+9(SB)/1, $0x79
+DATA fiveZeros<>+10(SB)/1, $0x79
+DATA fiveZeros<>+11(SB)/1, $0x79
+DATA fiveZeros<>+12(SB)/1, $0x79
+DATA fiveZeros<>+13(SB)/1, $0x79
+DATA fiveZeros<>+14(SB)/1, $0x79
+DATA fiveZeros<>+15(SB)/1, $0x79
+DATA fiveZeros<>+16(SB)/1, $0x79
+DATA fiveZeros<>+17(SB)/1, $0x79
+DATA fiveZeros<>+18(SB)/1, $0x79
+DATA fiveZeros<>+19(SB)/1, $0x79
+DATA fiveZeros<>+20(SB)/1, $0x79
+DATA fiveZeros<>+21(SB)/1, $0x79
+DATA fiveZeros<>+22(SB)/1, $0x79
+DATA fiveZeros<>+23(SB)/1, $0x79
+DATA fiveZeros<>+24(SB)/1, $0x79
+DATA fiveZeros<>+25(SB)/1, $0x79
+DATA fiveZeros<>+26(SB)/1, $0x79
+DATA fiveZeros<>+27(SB)/1, $0x79
+DATA fiveZeros<>+28(SB)/1, $0x79
+DATA fiveZeros<>+29(SB)/1, $0x79
+DATA fiveZeros<>+30(SB)/1, $0x79
+DATA fiveZeros<>+31(SB)/1, $0x79
+DATA fiveZeros<>+32(SB)/1, $0x79
+DATA fiveZeros<>+33(SB)/1, $0x79
+DATA fiveZeros<>+34(SB)/1, $0x79
+DATA fiveZeros<>+35(SB)/1, $0x79
+DATA fiveZeros<>+36(SB)/1, $0x79
+DATA fiveZeros<>+37(SB)/1, $0x79
+DATA fiveZeros<>+38(SB)/1, $0x79
+DATA fiveZeros<>+39(SB)/1, $0x79
+DATA fiveZeros<>+40(SB)/1, $0x79
+DATA fiveZeros<>+41(SB)/1, $0x79
+DATA fiveZeros<>+42(SB)/1, $0x79
+DATA fiveZeros<>+43(SB)/1, $0x79
+DATA fiveZeros<>+44(SB)/1, $0x79
+DATA fiveZeros<>+45(SB)/1, $0x79
+DATA fiveZeros<>+46(SB)/1, $0x79
+DATA fiveZeros<>+47(SB)/1, $0x79
+DATA fiveZeros<>+48(SB)/1, $0x79
+DATA fiveZeros<>+49(SB)/1, $0x79
+DATA fiveZeros<>+50(SB)/1, $0x79
+DATA fiveZeros<>+51(SB)/1, $0x79
+DATA fiveZeros<>+52(SB)/1, $0x79
+DATA fiveZeros<>+53(SB)/1, $0x79
+DATA fiveZeros<>+54(SB)/1, $0x79
+DATA fiveZeros<>+55(SB)/1, $0x79
+DATA fiveZeros<>+56(SB)/1, $0x79
+DATA fiveZeros<>+57(SB)/1, $0x79
+DATA fiveZeros<>+58(SB)/1, $0x79
+DATA fiveZeros<>+59(SB)/1, $0x79
+DATA fiveZeros<>+60(SB)/1, $0x79
+DATA fiveZeros<>+61(SB)/1, $0x79
+DATA fiveZeros<>+62(SB)/1, $0x79
+DATA fiveZeros<>+63(SB)/1, $0x79
+GLOBL fiveZeros<>(SB), RODATA|NOPTR, $64
+
+DATA position<>+0(SB)/1, $0x01
+DATA position<>+1(SB)/1, $0x02
+DATA position<>+2(SB)/1, $0x03
+DATA position<>+3(SB)/1, $0x04
+DATA position<>+4(SB)/1, $0x05
+DATA position<>+5(SB)/1, $0x06
+DATA position<>+6(SB)/1, $0x07
+DATA position<>+7(SB)/1, $0x08
+DATA position<>+8(SB)/1, $0x09
+DATA position<>+9(SB)/1, $0x0a
+DATA position<>+10(SB)/1, $0x0b
+DATA position<>+11(SB)/1, $0x0c
+DATA position<>+12(SB)/1, $0x0d
+DATA position<>+13(SB)/1, $0x0e
+DATA position<>+14(SB)/1, $0x0f
+DATA position<>+15(SB)/1, $0x10
+DATA position<>+16(SB)/1, $0x11
+DATA position<>+17(SB)/1, $0x12
+DATA position<>+18(SB)/1, $0x13
+DATA position<>+19(SB)/1, $0x14
+DATA position<>+20(SB)/1, $0x15
+DATA position<>+21(SB)/1, $0x16
+DATA position<>+22(SB)/1, $0x17
+DATA position<>+23(SB)/1, $0x18
+DATA position<>+24(SB)/1, $0x19
+DATA position<>+25(SB)/1, $0x1a
+DATA position<>+26(SB)/1, $0x1b
+DATA position<>+27(SB)/1, $0x1c
+DATA position<>+28(SB)/1, $0x1d
+DATA position<>+29(SB)/1, $0x1e
+DATA position<>+30(SB)/1, $0x1f
+DATA position<>+31(SB)/1, $0x20
+DATA position<>+32(SB)/1, $0x21
+DATA position<>+33(SB)/1, $0x22
+DATA position<>+34(SB)/1, $0x23
+DATA position<>+35(SB)/1, $0x24
+DATA position<>+36(SB)/1, $0x25
+DATA position<>+37(SB)/1, $0x26
+DATA position<>+38(SB)/1, $0x27
+DATA position<>+39(SB)/1, $0x28
+DATA position<>+40(SB)/1, $0x29
+DATA position<>+41(SB)/1, $0x2a
+DATA position<>+42(SB)/1, $0x2b
+DATA position<>+43(SB)/1, $0x2c
+DATA position<>+44(SB)/1, $0x2d
+DATA position<>+45(SB)/1, $0x2e
+DATA position<>+46(SB)/1, $0x2f
+DATA position<>+47(SB)/1, $0x30
+DATA position<>+48(SB)/1, $0x31
+DATA position<>+49(SB)/1, $0x32
+DATA position<>+50(SB)/1, $0x33
+DATA position<>+51(SB)/1, $0x34
+DATA position<>+52(SB)/1, $0x35
+DATA position<>+53(SB)/1, $0x36
+DATA position<>+54(SB)/1, $0x37
+DATA position<>+55(SB)/1, $0x38
+DATA position<>+56(SB)/1, $0x39
+DATA position<>+57(SB)/1, $0x3a
+DATA position<>+58(SB)/1, $0x3b
+DATA position<>+59(SB)/1, $0x3c
+DATA position<>+60(SB)/1, $0x3d
+DATA position<>+61(SB)/1, $0x3e
+DATA position<>+62(SB)/1, $0x3f
+DATA position<>+63(SB)/1, $0x40
+GLOBL position<>(SB), RODATA|NOPTR, $64
+
+DATA all252645135<>+0(SB)/4, $0x0f0f0f0f
+DATA all252645135<>+4(SB)/4, $0x0f0f0f0f
+DATA all252645135<>+8(SB)/4, $0x0f0f0f0f
+DATA all252645135<>+12(SB)/4, $0x0f0f0f0f
+DATA all252645135<>+16(SB)/4, $0x0f0f0f0f
+DATA all252645135<>+20(SB)/4, $0x0f0f0f0f
+DATA all252645135<>+24(SB)/4, $0x0f0f0f0f
+DATA all252645135<>+28(SB)/4, $0x0f0f0f0f
+GLOBL all252645135<>(SB), RODATA|NOPTR, $32
 
 DATA index<>+0(SB)/1, $0x00
 DATA index<>+1(SB)/1, $0x01
@@ -805,71 +1022,94 @@ DATA index<>+62(SB)/1, $0x3e
 DATA index<>+63(SB)/1, $0x3f
 GLOBL index<>(SB), RODATA|NOPTR, $64
 
-DATA position<>+0(SB)/1, $0x01
-DATA position<>+1(SB)/1, $0x02
-DATA position<>+2(SB)/1, $0x03
-DATA position<>+3(SB)/1, $0x04
-DATA position<>+4(SB)/1, $0x05
-DATA position<>+5(SB)/1, $0x06
-DATA position<>+6(SB)/1, $0x07
-DATA position<>+7(SB)/1, $0x08
-DATA position<>+8(SB)/1, $0x09
-DATA position<>+9(SB)/1, $0x0a
-DATA position<>+10(SB)/1, $0x0b
-DATA position<>+11(SB)/1, $0x0c
-DATA position<>+12(SB)/1, $0x0d
-DATA position<>+13(SB)/1, $0x0e
-DATA position<>+14(SB)/1, $0x0f
-DATA position<>+15(SB)/1, $0x10
-DATA position<>+16(SB)/1, $0x11
-DATA position<>+17(SB)/1, $0x12
-DATA position<>+18(SB)/1, $0x13
-DATA position<>+19(SB)/1, $0x14
-DATA position<>+20(SB)/1, $0x15
-DATA position<>+21(SB)/1, $0x16
-DATA position<>+22(SB)/1, $0x17
-DATA position<>+23(SB)/1, $0x18
-DATA position<>+24(SB)/1, $0x19
-DATA position<>+25(SB)/1, $0x1a
-DATA position<>+26(SB)/1, $0x1b
-DATA position<>+27(SB)/1, $0x1c
-DATA position<>+28(SB)/1, $0x1d
-DATA position<>+29(SB)/1, $0x1e
-DATA position<>+30(SB)/1, $0x1f
-DATA position<>+31(SB)/1, $0x20
-DATA position<>+32(SB)/1, $0x21
-DATA position<>+33(SB)/1, $0x22
-DATA position<>+34(SB)/1, $0x23
-DATA position<>+35(SB)/1, $0x24
-DATA position<>+36(SB)/1, $0x25
-DATA position<>+37(SB)/1, $0x26
-DATA position<>+38(SB)/1, $0x27
-DATA position<>+39(SB)/1, $0x28
-DATA position<>+40(SB)/1, $0x29
-DATA position<>+41(SB)/1, $0x2a
-DATA position<>+42(SB)/1, $0x2b
-DATA position<>+43(SB)/1, $0x2c
-DATA position<>+44(SB)/1, $0x2d
-DATA position<>+45(SB)/1, $0x2e
-DATA position<>+46(SB)/1, $0x2f
-DATA position<>+47(SB)/1, $0x30
-DATA position<>+48(SB)/1, $0x31
-DATA position<>+49(SB)/1, $0x32
-DATA position<>+50(SB)/1, $0x33
-DATA position<>+51(SB)/1, $0x34
-DATA position<>+52(SB)/1, $0x35
-DATA position<>+53(SB)/1, $0x36
-DATA position<>+54(SB)/1, $0x37
-DATA position<>+55(SB)/1, $0x38
-DATA position<>+56(SB)/1, $0x39
-DATA position<>+57(SB)/1, $0x3a
-DATA position<>+58(SB)/1, $0x3b
-DATA position<>+59(SB)/1, $0x3c
-DATA position<>+60(SB)/1, $0x3d
-DATA position<>+61(SB)/1, $0x3e
-DATA position<>+62(SB)/1, $0x3f
-DATA position<>+63(SB)/1, $0x40
-GLOBL position<>(SB), RODATA|NOPTR, $64
+DATA all269488144<>+0(SB)/4, $0x10101010
+DATA all269488144<>+4(SB)/4, $0x10101010
+DATA all269488144<>+8(SB)/4, $0x10101010
+DATA all269488144<>+12(SB)/4, $0x10101010
+DATA all269488144<>+16(SB)/4, $0x10101010
+DATA all269488144<>+20(SB)/4, $0x10101010
+DATA all269488144<>+24(SB)/4, $0x10101010
+DATA all269488144<>+28(SB)/4, $0x10101010
+GLOBL all269488144<>(SB), RODATA|NOPTR, $32
+
+DATA all4294967295<>+0(SB)/4, $0xffffffff
+DATA all4294967295<>+4(SB)/4, $0xffffffff
+DATA all4294967295<>+8(SB)/4, $0xffffffff
+DATA all4294967295<>+12(SB)/4, $0xffffffff
+DATA all4294967295<>+16(SB)/4, $0xffffffff
+DATA all4294967295<>+20(SB)/4, $0xffffffff
+DATA all4294967295<>+24(SB)/4, $0xffffffff
+DATA all4294967295<>+28(SB)/4, $0xffffffff
+GLOBL all4294967295<>(SB), RODATA|NOPTR, $32
+
+// func shortenVBMI(dst *byte, src *byte, n int) (w int, run int)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VBMI, AVX512VBMI2, CMOV, POPCNT
+TEXT ·shortenVBMI(SB), NOSPLIT, $0-40
+	MOVQ       dst+0(FP), AX
+	MOVQ       src+8(FP), CX
+	MOVQ       n+16(FP), DX
+	MOVQ       AX, BX
+	VMOVDQU8   index<>+0(SB), Z0
+	VMOVDQU8   position<>+0(SB), Z1
+	VMOVDQU8   runCodes<>+0(SB), Z2
+	VMOVDQU8   runCodesOn<>+0(SB), Z3
+	VMOVDQU8   fiveZeros<>+0(SB), Z4
+	VPTERNLOGD $0xff, Z5, Z5, Z5
+	VMOVDQU8   back1<>+0(SB), Z6
+	VMOVDQU8   back2<>+0(SB), Z7
+	VMOVDQU8   back4<>+0(SB), Z8
+	VMOVDQU8   back8<>+0(SB), Z9
+	VMOVDQU8   back16<>+0(SB), Z10
+	VMOVDQU8   back32<>+0(SB), Z11
+	LEAQ       rests<>+0(SB), SI
+	XORL       DI, DI
+
+loop6:
+	VMOVDQU8      (CX), Z12
+	VPCMPEQB      Z4, Z12, K1
+	VPCMPEQB      1(CX), Z4, K2
+	KNOTQ         K1, K1
+	VMOVDQU8.Z    Z1, K1, Z13
+	VPERMB        Z13, Z6, Z14
+	VPMAXUB       Z14, Z13, Z13
+	VPERMB        Z13, Z7, Z14
+	VPMAXUB       Z14, Z13, Z13
+	VPERMB        Z13, Z8, Z14
+	VPMAXUB       Z14, Z13, Z13
+	VPERMB        Z13, Z9, Z14
+	VPMAXUB       Z14, Z13, Z13
+	VPERMB        Z13, Z10, Z14
+	VPMAXUB       Z14, Z13, Z13
+	VPERMB        Z13, Z11, Z14
+	VPMAXUB       Z14, Z13, Z13
+	VPTESTNMB     Z13, Z13, K3
+	VPSUBB        Z13, Z0, Z13
+	VPBROADCASTB  DI, Z14
+	VPADDB        Z14, Z13, K3, Z13
+	VPERMI2B      Z3, Z2, Z13
+	VPCMPEQB      Z5, Z13, K3
+	KNOTQ         K2, K2
+	KORQ          K2, K3, K3
+	KORQ          K1, K3, K3
+	VMOVDQU8      Z12, K1, Z13
+	VPCOMPRESSB.Z Z13, K3, Z13
+	VMOVDQU8      Z13, (AX)
+	KMOVQ         K3, R8
+	POPCNTQ       R8, R8
+	ADDQ          R8, AX
+	KMOVQ         K1, R8
+	ADDQ          $0x40, DI
+	BSRQ          R8, R9
+	CMOVQEQ       DI, R9
+	MOVBLZX       (SI)(R9*1), DI
+	ADDQ          $0x40, CX
+	SUBQ          $0x00000040, DX
+	JNZ           loop6
+	SUBQ          BX, AX
+	MOVQ          AX, w+24(FP)
+	MOVQ          DI, run+32(FP)
+	VZEROUPPER
+	RET
 
 DATA runCodes<>+0(SB)/1, $0x79
 DATA runCodes<>+1(SB)/1, $0xf3
@@ -1002,72 +1242,6 @@ DATA runCodesOn<>+61(SB)/1, $0xff
 DATA runCodesOn<>+62(SB)/1, $0x79
 DATA runCodesOn<>+63(SB)/1, $0xf3
 GLOBL runCodesOn<>(SB), RODATA|NOPTR, $64
-
-DATA fiveZeros<>+0(SB)/1, $0x79
-DATA fiveZeros<>+1(SB)/1, $0x79
-DATA fiveZeros<>+2(SB)/1, $0x79
-DATA fiveZeros<>+3(SB)/1, $0x79
-DATA fiveZeros<>+4(SB)/1, $0x79
-DATA fiveZeros<>+5(SB)/1, $0x79
-DATA fiveZeros<>+6(SB)/1, $0x79
-DATA fiveZeros<>+7(SB)/1, $0x79
-DATA fiveZeros<>+8(SB)/1, $0x79
-DATA fiveZeros<>+9(SB)/1, $0x79
-DATA fiveZeros<>+10(SB)/1, $0x79
-DATA fiveZeros<>+11(SB)/1, $0x79
-DATA fiveZeros<>+12(SB)/1, $0x79
-DATA fiveZeros<>+13(SB)/1, $0x79
-DATA fiveZeros<>+14(SB)/1, $0x79
-DATA fiveZeros<>+15(SB)/1, $0x79
-DATA fiveZeros<>+16(SB)/1, $0x79
-DATA fiveZeros<>+17(SB)/1, $0x79
-DATA fiveZeros<>+18(SB)/1, $0x79
-DATA fiveZeros<>+19(SB)/1, $0x79
-DATA fiveZeros<>+20(SB)/1, $0x79
-DATA fiveZeros<>+21(SB)/1, $0x79
-DATA fiveZeros<>+22(SB)/1, $0x79
-DATA fiveZeros<>+23(SB)/1, $0x79
-DATA fiveZeros<>+24(SB)/1, $0x79
-DATA fiveZeros<>+25(SB)/1, $0x79
-DATA fiveZeros<>+26(SB)/1, $0x79
-DATA fiveZeros<>+27(SB)/1, $0x79
-DATA fiveZeros<>+28(SB)/1, $0x79
-DATA fiveZeros<>+29(SB)/1, $0x79
-DATA fiveZeros<>+30(SB)/1, $0x79
-DATA fiveZeros<>+31(SB)/1, $0x79
-DATA fiveZeros<>+32(SB)/1, $0x79
-DATA fiveZeros<>+33(SB)/1, $0x79
-DATA fiveZeros<>+34(SB)/1, $0x79
-DATA fiveZeros<>+35(SB)/1, $0x79
-DATA fiveZeros<>+36(SB)/1, $0x79
-DATA fiveZeros<>+37(SB)/1, $0x79
-DATA fiveZeros<>+38(SB)/1, $0x79
-DATA fiveZeros<>+39(SB)/1, $0x79
-DATA fiveZeros<>+40(SB)/1, $0x79
-DATA fiveZeros<>+41(SB)/1, $0x79
-DATA fiveZeros<>+42(SB)/1, $0x79
-DATA fiveZeros<>+43(SB)/1, $0x79
-DATA fiveZeros<>+44(SB)/1, $0x79
-DATA fiveZeros<>+45(SB)/1, $0x79
-DATA fiveZeros<>+46(SB)/1, $0x79
-DATA fiveZeros<>+47(SB)/1, $0x79
-DATA fiveZeros<>+48(SB)/1, $0x79
-DATA fiveZeros<>+49(SB)/1, $0x79
-DATA fiveZeros<>+50(SB)/1, $0x79
-DATA fiveZeros<>+51(SB)/1, $0x79
-DATA fiveZeros<>+52(SB)/1, $0x79
-DATA fiveZeros<>+53(SB)/1, $0x79
-DATA fiveZeros<>+54(SB)/1, $0x79
-DATA fiveZeros<>+55(SB)/1, $0x79
-DATA fiveZeros<>+56(SB)/1, $0x79
-DATA fiveZeros<>+57(SB)/1, $0x79
-DATA fiveZeros<>+58(SB)/1, $0x79
-DATA fiveZeros<>+59(SB)/1, $0x79
-DATA fiveZeros<>+60(SB)/1, $0x79
-DATA fiveZeros<>+61(SB)/1, $0x79
-DATA fiveZeros<>+62(SB)/1, $0x79
-DATA fiveZeros<>+63(SB)/1, $0x79
-GLOBL fiveZeros<>(SB), RODATA|NOPTR, $64
 
 DATA back1<>+0(SB)/1, $0x00
 DATA back1<>+1(SB)/1, $0x00
@@ -1640,7 +1814,7 @@ TEXT ·unpackAVX512(SB), NOSPLIT, $0-36
 	VMOVD        DI, X9
 	VPBROADCASTD X9, Z9
 
-loop6:
+loop7:
 	VPMOVZXBD (AX), Z10
 	VPMULLD   Z8, Z10, Z11
 	VPSRLD    $0x10, Z11, Z11
@@ -1662,7 +1836,7 @@ loop6:
 	ADDQ      $0x10, AX
 	ADDQ      $0x40, BX
 	SUBQ      $0x00000010, SI
-	JNZ       loop6
+	JNZ       loop7
 	VZEROUPPER
 	RET
 
@@ -1828,7 +2002,7 @@ TEXT ·unpackAVX2(SB), NOSPLIT, $0-36
 	VMOVD        DI, X2
 	VPBROADCASTD X2, Y2
 
-loop7:
+loop8:
 	VPMOVZXBD (AX), Y3
 	VPMULLD   Y1, Y3, Y3
 	VPADDD    Y3, Y3, Y4
@@ -1863,7 +2037,7 @@ loop7:
 	ADDQ      $0x08, AX
 	ADDQ      $0x20, BX
 	SUBQ      $0x00000008, SI
-	JNZ       loop7
+	JNZ       loop8
 	VZEROUPPER
 	RET
 

@@ -10,6 +10,7 @@ func threelc(k *kernel) {
 		quantizeAVX512(k, sum)
 		quantizeAVX2(k, sum)
 	}
+	shortenAVX2(k)
 	shortenVBMI(k)
 	expandVBMI(k)
 	unpackAVX512(k)
@@ -103,46 +104,49 @@ func quantizeAVX512(k *kernel, sum bool) {
 	k.RET()
 }
 
+// quantizeAVX2 has what a value sends in all 32 bits, 0 or of the value's sign, and packs that to bytes without losing the sign.
 func quantizeAVX2(k *kernel, sum bool) {
 	q := k.quantizer("AVX2", "32", sum)
-	h, d := k.YMM(), k.YMM()
+	h, d, nd := k.YMM(), k.YMM(), k.YMM()
 	k.VBROADCASTSS(k.parameter("h"), h)
+	sign := k.splat32(k.YMM(), 1<<31)
 	if sum {
 		k.VBROADCASTSS(k.parameter("d"), d)
+		k.VPOR(sign, d, nd)
 	}
-	sign := k.splat32(k.YMM(), 1<<31)
 	k.loop(q.n, 32, func() {
-		var packed [4]reg.VecVirtual
-		for g := range packed {
-			packed[g] = k.YMM()
-			k.VMOVDQU(k.splatted(fiveZeros), packed[g])
-		}
+		packed := k.YMM()
+		k.VMOVDQU(k.splatted(fiveZeros*0x01010101), packed)
 		for i, w := range powers {
-			power := k.YMM()
-			k.VMOVDQU(k.splatted(w), power)
-			for g := range packed {
-				T, large, digit := k.YMM(), k.YMM(), k.YMM()
+			var sent [4]reg.VecVirtual
+			for g := range sent {
+				T, large := k.YMM(), k.YMM()
 				k.VMOVUPS(q.x.at(i, 32*g), T)
 				if sum {
 					k.VADDPS(q.e.at(i, 32*g), T, T)
 				}
 				k.VPANDN(T, sign, large)
 				k.VPCMPGTD(h, large, large)
-				k.VPSIGND(T, power, digit)
-				k.VPAND(large, digit, digit)
-				k.VPADDD(digit, packed[g], packed[g])
+				sent[g] = k.YMM()
+				k.VPAND(large, T, sent[g])
 				if sum {
-					delivered := digit
-					k.VPAND(sign, T, delivered)
-					k.VPOR(d, delivered, delivered)
+					delivered := k.YMM()
+					k.VBLENDVPS(T, nd, d, delivered)
 					k.VPAND(large, delivered, delivered)
 					k.VSUBPS(delivered, T, T)
 					k.VMOVUPS(T, q.e.at(i, 32*g))
 				}
 			}
+			k.VPACKSSDW(sent[1], sent[0], sent[0])
+			k.VPACKSSDW(sent[3], sent[2], sent[2])
+			k.VPACKSSWB(sent[2], sent[0], sent[0])
+			power := k.YMM()
+			k.VMOVDQU(k.splatted(w*0x01010101), power)
+			k.VPSIGNB(sent[0], power, power)
+			k.VPADDB(power, packed, packed)
 		}
-		k.packBytes(packed[:])
-		k.VMOVDQU(packed[0], operand.Mem{Base: q.dst})
+		k.order(packed)
+		k.VMOVDQU(packed, operand.Mem{Base: q.dst})
 		k.nextQuartic(q, sum, 32)
 	})
 	k.VZEROUPPER()

@@ -90,10 +90,14 @@ func (k *kernel) packBytes(v []reg.VecVirtual) {
 	k.VPACKUSDW(v[1], v[0], v[0])
 	k.VPACKUSDW(v[3], v[2], v[2])
 	k.VPACKUSWB(v[2], v[0], v[0])
-	// Packing has gone by halves of a register.
+	k.order(v[0])
+}
+
+// order puts bytes in order that were packed from four registers, which goes by halves of a register.
+func (k *kernel) order(v reg.VecVirtual) {
 	order := k.YMM()
 	k.VMOVDQU(k.words("order", 0, 4, 1, 5, 2, 6, 3, 7), order)
-	k.VPERMD(v[0], order, v[0])
+	k.VPERMD(v, order, v)
 }
 
 func (k *kernel) load(from operand.Mem, v reg.VecVirtual) {

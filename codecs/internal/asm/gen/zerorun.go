@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+
 	"github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
 )
@@ -23,32 +25,13 @@ func shortenVBMI(k *kernel) {
 	begin := k.GP64()
 	k.MOVQ(dst, begin)
 
-	var index, position [64]byte
-	for i := range index {
-		index[i], position[i] = byte(i), byte(i+1)
-	}
-	codes := make([]byte, 128)
-	for i := range codes {
-		switch run := i%maxRun + 1; {
-		case run < minRun:
-			codes[i] = fiveZeros
-		default:
-			codes[i] = byte(firstRun + run - minRun)
-		}
-	}
-	// What remains of a run: by the place of the last other byte, and behind 64 zeros by what there was before.
-	var rest [64 + maxRun]byte
-	for i := range rest {
-		if i < 64 {
-			rest[i] = byte((63 - i) % maxRun)
-		} else {
-			rest[i] = byte(i % maxRun)
-		}
-	}
+	index := countFrom(0)
+	codes := runCodes(128)
+	rest := rests(64)
 
 	indices, positions, low, high := k.ZMM(), k.ZMM(), k.ZMM(), k.ZMM()
-	k.VMOVDQU8(k.bytes("index", index[:]), indices)
-	k.VMOVDQU8(k.bytes("position", position[:]), positions)
+	k.VMOVDQU8(k.bytes("index", index), indices)
+	k.VMOVDQU8(k.bytes("position", countFrom(1)), positions)
 	k.VMOVDQU8(k.bytes("runCodes", codes[:64]), low)
 	k.VMOVDQU8(k.bytes("runCodesOn", codes[64:]), high)
 	zeros, full := k.ZMM(), k.ZMM()
@@ -67,8 +50,8 @@ func shortenVBMI(k *kernel) {
 		k.VMOVDQU8(k.bytes([...]string{"back1", "back2", "back4", "back8", "back16", "back32"}[i], from[:]), v)
 		back[i] = v
 	}
-	rests := k.GP64()
-	k.LEAQ(k.bytes("rests", rest[:]), rests)
+	left := k.GP64()
+	k.LEAQ(k.bytes("rests", rest), left)
 	run := k.GP64()
 	k.XORL(run.As32(), run.As32())
 
@@ -112,8 +95,156 @@ func shortenVBMI(k *kernel) {
 		k.ADDQ(operand.Imm(64), run)
 		k.BSRQ(others, at)
 		k.CMOVQEQ(run, at)
-		k.MOVBLZX(operand.Mem{Base: rests, Index: at, Scale: 1}, run.As32())
+		k.MOVBLZX(operand.Mem{Base: left, Index: at, Scale: 1}, run.As32())
 		k.ADDQ(operand.Imm(64), src)
+	})
+	k.SUBQ(begin, dst)
+	k.Store(dst, k.Return("w"))
+	k.Store(run, k.Return("run"))
+	k.VZEROUPPER()
+	k.RET()
+}
+
+// runCodes is what zeros become that end a run, from the first of the run on, for n of them, of which each 14 are a run.
+func runCodes(n int) []byte {
+	codes := make([]byte, n)
+	for i := range codes {
+		switch run := i%maxRun + 1; {
+		case run < minRun:
+			codes[i] = fiveZeros
+		default:
+			codes[i] = byte(firstRun + run - minRun)
+		}
+	}
+	return codes
+}
+
+// rests is what remains of a run behind n bytes: by the place of the last other byte, and behind n zeros by n and what there
+// was before.
+func rests(n int) []byte {
+	rest := make([]byte, n+maxRun)
+	for i := range rest {
+		if i < n {
+			rest[i] = byte((n - 1 - i) % maxRun)
+		} else {
+			rest[i] = byte(i % maxRun)
+		}
+	}
+	return rest
+}
+
+// countFrom is 64 bytes, each the one before and 1.
+func countFrom(first byte) []byte {
+	count := make([]byte, 64)
+	for i := range count {
+		count[i] = first + byte(i)
+	}
+	return count
+}
+
+// shortenAVX2 is shortenVBMI for 32 bytes at a turn, of which it squeezes eight and eight.
+func shortenAVX2(k *kernel) {
+	k.function("shortenAVX2", "(dst, src *byte, n int, squeeze *[256]uint64) (w, run int)",
+		"shortenAVX2 does what shortenVBMI does, for n bytes of src, a multiple of 32 above 0. Byte j of squeeze[m] is the place of",
+		"bit j of those that are 1 in m. It writes 8 bytes at a time, so more than w, but no more than n, and behind reading.")
+	dst, src, n, squeeze := k.arg("dst"), k.arg("src"), k.arg("n"), k.arg("squeeze")
+	begin := k.GP64()
+	k.MOVQ(dst, begin)
+	left := k.GP64()
+	k.LEAQ(k.bytes("rests32", rests(32)), left)
+	codes := runCodes(48)
+	var code [3]reg.VecVirtual
+	for i := range code {
+		code[i] = k.YMM()
+		k.VBROADCASTI128(k.bytes(fmt.Sprint("runCodes", i), codes[16*i:][:16]), code[i])
+	}
+	zeros, saturate := k.YMM(), k.splat32(k.YMM(), 0x70707070)
+	k.VMOVDQU(k.bytes("fiveZeros", repeated(fiveZeros)), zeros)
+	run := k.GP64()
+	k.XORL(run.As32(), run.As32())
+
+	k.loop(n, 32, func() {
+		v, zero, nextZero := k.YMM(), k.YMM(), k.YMM()
+		k.VMOVDQU(operand.Mem{Base: src}, v)
+		k.VPCMPEQB(zeros, v, zero)
+		k.VPCMPEQB(operand.Mem{Base: src, Disp: 1}, zeros, nextZero)
+
+		last, moved := k.YMM(), k.YMM()
+		k.VPANDN(k.bytes("position", countFrom(1)), zero, last)
+		for _, by := range []uint8{1, 2, 4, 8} {
+			k.VPSLLDQ(operand.Imm(uint64(by)), last, moved)
+			k.VPMAXUB(moved, last, last)
+		}
+		k.VPERM2I128(operand.Imm(0x08), last, last, moved) // the lower half in the upper
+		k.VPSHUFB(k.splatted(0x0f0f0f0f), moved, moved)
+		k.VPMAXUB(moved, last, last)
+		number, before, none := k.YMM(), k.YMM(), k.YMM()
+		k.zero(none)
+		k.VPCMPEQB(none, last, none)
+		k.VMOVD(run.As32(), before.AsX())
+		k.VPBROADCASTB(before.AsX(), before)
+		k.VPAND(none, before, before)
+		k.VMOVDQU(k.bytes("index", countFrom(0)), number)
+		k.VPSUBB(last, number, number)
+		k.VPADDB(before, number, number)
+
+		// Where bit 7 of a number is 1, VPSHUFB gives 0.
+		var out reg.VecVirtual
+		for i := range code {
+			from, part := k.YMM(), k.YMM()
+			k.VPADDUSB(saturate, number, from)
+			k.VPSHUFB(from, code[i], part)
+			if i == 0 {
+				out = part
+			} else {
+				k.VPOR(part, out, out)
+			}
+			if i < len(code)-1 {
+				k.VPSUBB(k.splatted(0x10101010), number, number)
+			}
+		}
+		drop, full := k.YMM(), k.YMM()
+		k.VPCMPEQB(k.splatted(0xffffffff), out, full)
+		k.VPAND(zero, nextZero, drop)
+		k.VPANDN(drop, full, drop)
+		k.VPBLENDVB(zero, out, v, out)
+
+		kept := k.GP64()
+		k.VPMOVMSKB(drop, kept.As32())
+		k.NOTL(kept.As32())
+		var eight reg.Register
+		for i := range 4 {
+			switch i {
+			case 0:
+				eight = out.AsX()
+			case 2:
+				eight = k.XMM()
+				k.VEXTRACTI128(operand.Imm(1), out, eight)
+			default:
+				upper := k.XMM()
+				k.VPSRLDQ(operand.Imm(8), eight, upper)
+				eight = upper
+			}
+			m, squeezed := k.GP64(), k.XMM()
+			k.MOVBLZX(kept.As8L(), m.As32())
+			k.VMOVQ(operand.Mem{Base: squeeze, Index: m, Scale: 8}, squeezed)
+			k.VPSHUFB(squeezed, eight, squeezed)
+			k.VMOVQ(squeezed, operand.Mem{Base: dst})
+			k.POPCNTL(m.As32(), m.As32())
+			k.ADDQ(m, dst)
+			if i < 3 {
+				k.SHRL(operand.Imm(8), kept.As32())
+			}
+		}
+
+		others, at := k.GP32(), k.GP64()
+		k.VPMOVMSKB(zero, others)
+		k.NOTL(others)
+		k.ADDQ(operand.Imm(32), run)
+		k.BSRL(others, at.As32())
+		k.CMOVLEQ(run.As32(), at.As32())
+		k.MOVBLZX(operand.Mem{Base: left, Index: at, Scale: 1}, run.As32())
+		k.ADDQ(operand.Imm(32), src)
 	})
 	k.SUBQ(begin, dst)
 	k.Store(dst, k.Return("w"))
