@@ -1,6 +1,10 @@
 package threelc
 
-import "math"
+import (
+	"math"
+
+	"github.com/gradproxy/gradproxy/codecs/internal/arith"
+)
 
 // scale returns M, equation (1): the largest magnitude of the block times s.
 func scale(most, s float32) (M float32) { return float32(most * s) }
@@ -70,6 +74,12 @@ func wholeBytes(p, n int) int { return max(n-4*p, 0) }
 // quantizeSum sets dst as quantize does for the sums x[i]+e[i] (Figure 3, steps 1 and 2), and e to what of the sums is
 // left when zeros and values of magnitude d are delivered (steps a and b).
 func quantizeSum(dst []byte, x, e []float32, c uint32, d float32) {
+	if d == 0 {
+		// Kernels take the sign of a value from what it delivers.
+		arith.Add(e, x, e)
+		quantize(dst, e, c)
+		return
+	}
 	quantizeSumFrom(quantizeSumTiles(dst, x, e, c, d), dst, x, e, c, d)
 }
 

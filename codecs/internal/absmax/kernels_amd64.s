@@ -5,7 +5,7 @@
 #include "textflag.h"
 
 // func ofAVX2(x *float32, apart int, step int, n int, most *[4]uint32)
-// Requires: AVX, AVX2, CMOV, MMX+
+// Requires: AVX, AVX2
 TEXT ·ofAVX2(SB), NOSPLIT, $0-40
 	MOVQ         x+0(FP), AX
 	MOVQ         apart+8(FP), CX
@@ -22,17 +22,7 @@ TEXT ·ofAVX2(SB), NOSPLIT, $0-40
 	VPXOR        Y3, Y3, Y3
 	VPXOR        Y4, Y4, Y4
 
-ahead1:
-	PREFETCHT1 4096(AX)
-	PREFETCHT1 4096(AX)(CX*1)
-	PREFETCHT1 4096(AX)(CX*2)
-	PREFETCHT1 4096(AX)(DX*1)
-	MOVQ       $0x00000080, DI
-	CMPQ       SI, DI
-	CMOVQLT    SI, DI
-	SUBQ       DI, SI
-
-loop2:
+loop1:
 	VPAND        (AX), Y0, Y5
 	VPMAXUD      Y5, Y1, Y1
 	VPAND        32(AX), Y0, Y5
@@ -50,10 +40,8 @@ loop2:
 	VPAND        32(AX)(DX*1), Y0, Y5
 	VPMAXUD      Y5, Y4, Y4
 	ADDQ         BX, AX
-	SUBQ         $0x00000010, DI
-	JNZ          loop2
-	TESTQ        SI, SI
-	JNZ          ahead1
+	SUBQ         $0x00000010, SI
+	JNZ          loop1
 	MOVQ         most+32(FP), AX
 	VEXTRACTI128 $0x01, Y1, X0
 	VPMAXUD      X1, X0, X1
@@ -87,7 +75,7 @@ loop2:
 	RET
 
 // func ofSumAVX2(x *float32, e *float32, apart int, step int, n int, most *[4]uint32)
-// Requires: AVX, AVX2, CMOV, MMX+
+// Requires: AVX, AVX2
 TEXT ·ofSumAVX2(SB), NOSPLIT, $0-48
 	MOVQ         x+0(FP), AX
 	MOVQ         e+8(FP), CX
@@ -105,21 +93,7 @@ TEXT ·ofSumAVX2(SB), NOSPLIT, $0-48
 	VPXOR        Y3, Y3, Y3
 	VPXOR        Y4, Y4, Y4
 
-ahead3:
-	PREFETCHT1 4096(AX)
-	PREFETCHT1 4096(CX)
-	PREFETCHT1 4096(AX)(DX*1)
-	PREFETCHT1 4096(CX)(DX*1)
-	PREFETCHT1 4096(AX)(DX*2)
-	PREFETCHT1 4096(CX)(DX*2)
-	PREFETCHT1 4096(AX)(BX*1)
-	PREFETCHT1 4096(CX)(BX*1)
-	MOVQ       $0x00000080, R8
-	CMPQ       DI, R8
-	CMOVQLT    DI, R8
-	SUBQ       R8, DI
-
-loop4:
+loop2:
 	VMOVUPS      (AX), Y5
 	VADDPS       (CX), Y5, Y5
 	VPAND        Y0, Y5, Y5
@@ -154,10 +128,8 @@ loop4:
 	VPMAXUD      Y5, Y4, Y4
 	ADDQ         SI, AX
 	ADDQ         SI, CX
-	SUBQ         $0x00000010, R8
-	JNZ          loop4
-	TESTQ        DI, DI
-	JNZ          ahead3
+	SUBQ         $0x00000010, DI
+	JNZ          loop2
 	MOVQ         most+40(FP), AX
 	VEXTRACTI128 $0x01, Y1, X0
 	VPMAXUD      X1, X0, X1
@@ -208,7 +180,7 @@ TEXT ·ofAVX512(SB), NOSPLIT, $0-40
 	VPXORD       Z3, Z3, Z3
 	VPXORD       Z4, Z4, Z4
 
-ahead5:
+ahead3:
 	PREFETCHT1 4096(AX)
 	PREFETCHT1 4096(AX)(CX*1)
 	PREFETCHT1 4096(AX)(CX*2)
@@ -218,7 +190,7 @@ ahead5:
 	CMOVQLT    SI, DI
 	SUBQ       DI, SI
 
-loop6:
+loop4:
 	VPANDD        (AX), Z0, Z5
 	VPMAXUD       Z5, Z1, Z1
 	VPANDD        (AX)(CX*1), Z0, Z5
@@ -229,9 +201,9 @@ loop6:
 	VPMAXUD       Z5, Z4, Z4
 	ADDQ          BX, AX
 	SUBQ          $0x00000010, DI
-	JNZ           loop6
+	JNZ           loop4
 	TESTQ         SI, SI
-	JNZ           ahead5
+	JNZ           ahead3
 	MOVQ          most+32(FP), AX
 	VEXTRACTI64X4 $0x01, Z1, Y0
 	VPMAXUD       Y0, Y1, Y1
@@ -291,7 +263,7 @@ TEXT ·ofSumAVX512(SB), NOSPLIT, $0-48
 	VPXORD       Z3, Z3, Z3
 	VPXORD       Z4, Z4, Z4
 
-ahead7:
+ahead5:
 	PREFETCHT1 4096(AX)
 	PREFETCHT1 4096(CX)
 	PREFETCHT1 4096(AX)(DX*1)
@@ -305,7 +277,7 @@ ahead7:
 	CMOVQLT    DI, R8
 	SUBQ       R8, DI
 
-loop8:
+loop6:
 	VMOVUPS       (AX), Z5
 	VADDPS        (CX), Z5, Z5
 	VPANDD        Z0, Z5, Z5
@@ -325,9 +297,9 @@ loop8:
 	ADDQ          SI, AX
 	ADDQ          SI, CX
 	SUBQ          $0x00000010, R8
-	JNZ           loop8
+	JNZ           loop6
 	TESTQ         DI, DI
-	JNZ           ahead7
+	JNZ           ahead5
 	MOVQ          most+40(FP), AX
 	VEXTRACTI64X4 $0x01, Z1, Y0
 	VPMAXUD       Y0, Y1, Y1

@@ -43,14 +43,7 @@ func absmaxLoop(k *kernel, tier string, sum bool) {
 		k.zero(most[i])
 	}
 	ofX, ofE := parts{x, apart, apart3}, parts{e, apart, apart3}
-	k.aheadLoop(n, turn, 8, func(page int) {
-		for part := range most {
-			k.PREFETCHT1(ofX.at(part, page))
-			if sum {
-				k.PREFETCHT1(ofE.at(part, page))
-			}
-		}
-	}, func() {
+	body := func() {
 		for part := range most {
 			for at := 0; at < turn; at += lanes {
 				T := vector()
@@ -68,7 +61,19 @@ func absmaxLoop(k *kernel, tier string, sum bool) {
 		if sum {
 			k.ADDQ(step, e)
 		}
-	})
+	}
+	if tier == "AVX2" {
+		k.loop(n, turn, body) // to ask for pages makes Zen 3 slower
+	} else {
+		k.aheadLoop(n, turn, 8, func(page int) {
+			for part := range most {
+				k.PREFETCHT1(ofX.at(part, page))
+				if sum {
+					k.PREFETCHT1(ofE.at(part, page))
+				}
+			}
+		}, body)
+	}
 	to := k.arg("most")
 	for part, v := range most {
 		k.storeMax(v, operand.Mem{Base: to, Disp: 4 * part})

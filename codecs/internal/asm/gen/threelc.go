@@ -128,13 +128,13 @@ func quantizeAVX2(k *kernel, sum bool) {
 				k.VPANDN(T, sign, large)
 				k.VPCMPGTD(h, large, large)
 				sent[g] = k.YMM()
-				k.VPAND(large, T, sent[g])
 				if sum {
-					delivered := k.YMM()
-					k.VBLENDVPS(T, nd, d, delivered)
-					k.VPAND(large, delivered, delivered)
-					k.VSUBPS(delivered, T, T)
+					k.VBLENDVPS(T, nd, d, sent[g])
+					k.VPAND(large, sent[g], sent[g])
+					k.VSUBPS(sent[g], T, T)
 					k.VMOVUPS(T, q.e.at(i, 32*g))
+				} else {
+					k.VPAND(large, T, sent[g])
 				}
 			}
 			k.VPACKSSDW(sent[1], sent[0], sent[0])
