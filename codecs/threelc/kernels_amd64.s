@@ -598,147 +598,188 @@ TEXT ·shortenAVX2(SB), NOSPLIT, $0-48
 	MOVQ           squeeze+24(FP), BX
 	MOVQ           AX, SI
 	LEAQ           rests32<>+0(SB), DI
+	LEAQ           runCodesOn32<>+0(SB), R8
 	VBROADCASTI128 runCodes0<>+0(SB), Y0
-	VBROADCASTI128 runCodes1<>+0(SB), Y1
-	VBROADCASTI128 runCodes2<>+0(SB), Y2
-	MOVL           $0x70707070, R8
-	VMOVD          R8, X3
-	VPBROADCASTD   X3, Y4
-	VMOVDQU        fiveZeros<>+0(SB), Y3
-	XORL           R8, R8
+	VBROADCASTI128 runCodes16<>+0(SB), Y1
+	MOVL           $0x70707070, R9
+	VMOVD          R9, X2
+	VPBROADCASTD   X2, Y3
+	VMOVDQU        fiveZeros<>+0(SB), Y2
+	XORL           R9, R9
 
 loop5:
-	VMOVDQU      (CX), Y5
-	VPCMPEQB     Y3, Y5, Y6
-	VPCMPEQB     1(CX), Y3, Y7
-	VPANDN       position<>+0(SB), Y6, Y8
-	VPSLLDQ      $0x01, Y8, Y9
-	VPMAXUB      Y9, Y8, Y8
-	VPSLLDQ      $0x02, Y8, Y9
-	VPMAXUB      Y9, Y8, Y8
-	VPSLLDQ      $0x04, Y8, Y9
-	VPMAXUB      Y9, Y8, Y8
-	VPSLLDQ      $0x08, Y8, Y9
-	VPMAXUB      Y9, Y8, Y8
-	VPERM2I128   $0x08, Y8, Y8, Y9
-	VPSHUFB      all252645135<>+0(SB), Y9, Y9
-	VPMAXUB      Y9, Y8, Y8
-	VPXOR        Y9, Y9, Y9
-	VPCMPEQB     Y9, Y8, Y9
-	VMOVD        R8, X10
-	VPBROADCASTB X10, Y10
-	VPAND        Y9, Y10, Y10
-	VMOVDQU      index<>+0(SB), Y9
-	VPSUBB       Y8, Y9, Y9
-	VPADDB       Y10, Y9, Y9
-	VPADDUSB     Y4, Y9, Y8
-	VPSHUFB      Y8, Y0, Y8
-	VPSUBB       all269488144<>+0(SB), Y9, Y9
-	VPADDUSB     Y4, Y9, Y10
-	VPSHUFB      Y10, Y1, Y10
-	VPOR         Y10, Y8, Y8
-	VPSUBB       all269488144<>+0(SB), Y9, Y9
-	VPADDUSB     Y4, Y9, Y9
-	VPSHUFB      Y9, Y2, Y9
-	VPOR         Y9, Y8, Y8
-	VPCMPEQB     all4294967295<>+0(SB), Y8, Y9
-	VPAND        Y6, Y7, Y7
-	VPANDN       Y7, Y9, Y7
-	VPBLENDVB    Y6, Y8, Y5, Y8
-	VPMOVMSKB    Y7, R10
+	VMOVDQU      (CX), Y4
+	VPCMPEQB     Y2, Y4, Y5
+	VPCMPEQB     1(CX), Y2, Y6
+	VPANDN       position<>+0(SB), Y5, Y7
+	VPSLLDQ      $0x01, Y7, Y8
+	VPMAXUB      Y8, Y7, Y7
+	VPSLLDQ      $0x02, Y7, Y8
+	VPMAXUB      Y8, Y7, Y7
+	VPSLLDQ      $0x04, Y7, Y8
+	VPMAXUB      Y8, Y7, Y7
+	VPSLLDQ      $0x08, Y7, Y8
+	VPMAXUB      Y8, Y7, Y7
+	VPERM2I128   $0x08, Y7, Y7, Y8
+	VPSHUFB      all252645135<>+0(SB), Y8, Y8
+	VPMAXUB      Y8, Y7, Y7
+	VMOVDQU      index<>+0(SB), Y8
+	VPSUBB       Y7, Y8, Y8
+	VPADDUSB     Y3, Y8, Y9
+	VPSHUFB      Y9, Y0, Y9
+	VPSUBB       all269488144<>+0(SB), Y8, Y8
+	VPSHUFB      Y8, Y1, Y8
+	VPOR         Y8, Y9, Y9
+	VPXOR        Y8, Y8, Y8
+	VPCMPEQB     Y8, Y7, Y8
+	VPBLENDVB    Y8, (R8)(R9*1), Y9, Y9
+	VPCMPEQB     all4294967295<>+0(SB), Y9, Y8
+	VPAND        Y5, Y6, Y6
+	VPANDN       Y6, Y8, Y6
+	VPBLENDVB    Y5, Y9, Y4, Y9
+	VPMOVMSKB    Y6, R10
 	NOTL         R10
 	MOVBLZX      R10, R11
+	VMOVQ        (BX)(R11*8), X4
+	VPSHUFB      X4, X9, X4
+	VMOVQ        X4, (AX)
+	POPCNTL      R11, R11
+	ADDQ         R11, AX
+	SHRL         $0x08, R10
+	VPSRLDQ      $0x08, X9, X4
+	MOVBLZX      R10, R11
 	VMOVQ        (BX)(R11*8), X5
-	VPSHUFB      X5, X8, X5
+	VPSHUFB      X5, X4, X5
 	VMOVQ        X5, (AX)
 	POPCNTL      R11, R11
 	ADDQ         R11, AX
 	SHRL         $0x08, R10
-	VPSRLDQ      $0x08, X8, X5
+	VEXTRACTI128 $0x01, Y9, X4
 	MOVBLZX      R10, R11
-	VMOVQ        (BX)(R11*8), X7
-	VPSHUFB      X7, X5, X7
-	VMOVQ        X7, (AX)
+	VMOVQ        (BX)(R11*8), X5
+	VPSHUFB      X5, X4, X5
+	VMOVQ        X5, (AX)
 	POPCNTL      R11, R11
 	ADDQ         R11, AX
 	SHRL         $0x08, R10
-	VEXTRACTI128 $0x01, Y8, X5
-	MOVBLZX      R10, R11
-	VMOVQ        (BX)(R11*8), X7
-	VPSHUFB      X7, X5, X7
-	VMOVQ        X7, (AX)
-	POPCNTL      R11, R11
-	ADDQ         R11, AX
-	SHRL         $0x08, R10
-	VPSRLDQ      $0x08, X5, X5
+	VPSRLDQ      $0x08, X4, X4
 	MOVBLZX      R10, R10
-	VMOVQ        (BX)(R10*8), X7
-	VPSHUFB      X7, X5, X7
-	VMOVQ        X7, (AX)
+	VMOVQ        (BX)(R10*8), X5
+	VPSHUFB      X5, X4, X5
+	VMOVQ        X5, (AX)
 	POPCNTL      R10, R10
 	ADDQ         R10, AX
-	VPMOVMSKB    Y6, R10
-	NOTL         R10
-	ADDQ         $0x20, R8
-	BSRL         R10, R9
-	CMOVLEQ      R8, R9
-	MOVBLZX      (DI)(R9*1), R8
+	VEXTRACTI128 $0x01, Y7, X4
+	VPEXTRB      $0x0f, X4, R10
+	ADDL         $0x21, R9
+	TESTL        R10, R10
+	CMOVLEQ      R9, R10
+	MOVBLZX      (DI)(R10*1), R9
 	ADDQ         $0x20, CX
 	SUBQ         $0x00000020, DX
 	JNZ          loop5
 	SUBQ         SI, AX
 	MOVQ         AX, w+32(FP)
-	MOVQ         R8, run+40(FP)
+	MOVQ         R9, run+40(FP)
 	VZEROUPPER
 	RET
 
-DATA rests32<>+0(SB)/1, $0x03
-DATA rests32<>+1(SB)/1, $0x02
-DATA rests32<>+2(SB)/1, $0x01
-DATA rests32<>+3(SB)/1, $0x00
-DATA rests32<>+4(SB)/1, $0x0d
-DATA rests32<>+5(SB)/1, $0x0c
-DATA rests32<>+6(SB)/1, $0x0b
-DATA rests32<>+7(SB)/1, $0x0a
-DATA rests32<>+8(SB)/1, $0x09
-DATA rests32<>+9(SB)/1, $0x08
-DATA rests32<>+10(SB)/1, $0x07
-DATA rests32<>+11(SB)/1, $0x06
-DATA rests32<>+12(SB)/1, $0x05
-DATA rests32<>+13(SB)/1, $0x04
-DATA rests32<>+14(SB)/1, $0x03
-DATA rests32<>+15(SB)/1, $0x02
-DATA rests32<>+16(SB)/1, $0x01
-DATA rests32<>+17(SB)/1, $0x00
-DATA rests32<>+18(SB)/1, $0x0d
-DATA rests32<>+19(SB)/1, $0x0c
-DATA rests32<>+20(SB)/1, $0x0b
-DATA rests32<>+21(SB)/1, $0x0a
-DATA rests32<>+22(SB)/1, $0x09
-DATA rests32<>+23(SB)/1, $0x08
-DATA rests32<>+24(SB)/1, $0x07
-DATA rests32<>+25(SB)/1, $0x06
-DATA rests32<>+26(SB)/1, $0x05
-DATA rests32<>+27(SB)/1, $0x04
-DATA rests32<>+28(SB)/1, $0x03
-DATA rests32<>+29(SB)/1, $0x02
-DATA rests32<>+30(SB)/1, $0x01
-DATA rests32<>+31(SB)/1, $0x00
-DATA rests32<>+32(SB)/1, $0x04
-DATA rests32<>+33(SB)/1, $0x05
-DATA rests32<>+34(SB)/1, $0x06
-DATA rests32<>+35(SB)/1, $0x07
-DATA rests32<>+36(SB)/1, $0x08
-DATA rests32<>+37(SB)/1, $0x09
-DATA rests32<>+38(SB)/1, $0x0a
-DATA rests32<>+39(SB)/1, $0x0b
-DATA rests32<>+40(SB)/1, $0x0c
-DATA rests32<>+41(SB)/1, $0x0d
-DATA rests32<>+42(SB)/1, $0x00
-DATA rests32<>+43(SB)/1, $0x01
-DATA rests32<>+44(SB)/1, $0x02
-DATA rests32<>+45(SB)/1, $0x03
-GLOBL rests32<>(SB), RODATA|NOPTR, $46
+DATA rests32<>+0(SB)/1, $0x00
+DATA rests32<>+1(SB)/1, $0x03
+DATA rests32<>+2(SB)/1, $0x02
+DATA rests32<>+3(SB)/1, $0x01
+DATA rests32<>+4(SB)/1, $0x00
+DATA rests32<>+5(SB)/1, $0x0d
+DATA rests32<>+6(SB)/1, $0x0c
+DATA rests32<>+7(SB)/1, $0x0b
+DATA rests32<>+8(SB)/1, $0x0a
+DATA rests32<>+9(SB)/1, $0x09
+DATA rests32<>+10(SB)/1, $0x08
+DATA rests32<>+11(SB)/1, $0x07
+DATA rests32<>+12(SB)/1, $0x06
+DATA rests32<>+13(SB)/1, $0x05
+DATA rests32<>+14(SB)/1, $0x04
+DATA rests32<>+15(SB)/1, $0x03
+DATA rests32<>+16(SB)/1, $0x02
+DATA rests32<>+17(SB)/1, $0x01
+DATA rests32<>+18(SB)/1, $0x00
+DATA rests32<>+19(SB)/1, $0x0d
+DATA rests32<>+20(SB)/1, $0x0c
+DATA rests32<>+21(SB)/1, $0x0b
+DATA rests32<>+22(SB)/1, $0x0a
+DATA rests32<>+23(SB)/1, $0x09
+DATA rests32<>+24(SB)/1, $0x08
+DATA rests32<>+25(SB)/1, $0x07
+DATA rests32<>+26(SB)/1, $0x06
+DATA rests32<>+27(SB)/1, $0x05
+DATA rests32<>+28(SB)/1, $0x04
+DATA rests32<>+29(SB)/1, $0x03
+DATA rests32<>+30(SB)/1, $0x02
+DATA rests32<>+31(SB)/1, $0x01
+DATA rests32<>+32(SB)/1, $0x00
+DATA rests32<>+33(SB)/1, $0x04
+DATA rests32<>+34(SB)/1, $0x05
+DATA rests32<>+35(SB)/1, $0x06
+DATA rests32<>+36(SB)/1, $0x07
+DATA rests32<>+37(SB)/1, $0x08
+DATA rests32<>+38(SB)/1, $0x09
+DATA rests32<>+39(SB)/1, $0x0a
+DATA rests32<>+40(SB)/1, $0x0b
+DATA rests32<>+41(SB)/1, $0x0c
+DATA rests32<>+42(SB)/1, $0x0d
+DATA rests32<>+43(SB)/1, $0x00
+DATA rests32<>+44(SB)/1, $0x01
+DATA rests32<>+45(SB)/1, $0x02
+DATA rests32<>+46(SB)/1, $0x03
+GLOBL rests32<>(SB), RODATA|NOPTR, $47
+
+DATA runCodesOn32<>+0(SB)/1, $0x79
+DATA runCodesOn32<>+1(SB)/1, $0xf3
+DATA runCodesOn32<>+2(SB)/1, $0xf4
+DATA runCodesOn32<>+3(SB)/1, $0xf5
+DATA runCodesOn32<>+4(SB)/1, $0xf6
+DATA runCodesOn32<>+5(SB)/1, $0xf7
+DATA runCodesOn32<>+6(SB)/1, $0xf8
+DATA runCodesOn32<>+7(SB)/1, $0xf9
+DATA runCodesOn32<>+8(SB)/1, $0xfa
+DATA runCodesOn32<>+9(SB)/1, $0xfb
+DATA runCodesOn32<>+10(SB)/1, $0xfc
+DATA runCodesOn32<>+11(SB)/1, $0xfd
+DATA runCodesOn32<>+12(SB)/1, $0xfe
+DATA runCodesOn32<>+13(SB)/1, $0xff
+DATA runCodesOn32<>+14(SB)/1, $0x79
+DATA runCodesOn32<>+15(SB)/1, $0xf3
+DATA runCodesOn32<>+16(SB)/1, $0xf4
+DATA runCodesOn32<>+17(SB)/1, $0xf5
+DATA runCodesOn32<>+18(SB)/1, $0xf6
+DATA runCodesOn32<>+19(SB)/1, $0xf7
+DATA runCodesOn32<>+20(SB)/1, $0xf8
+DATA runCodesOn32<>+21(SB)/1, $0xf9
+DATA runCodesOn32<>+22(SB)/1, $0xfa
+DATA runCodesOn32<>+23(SB)/1, $0xfb
+DATA runCodesOn32<>+24(SB)/1, $0xfc
+DATA runCodesOn32<>+25(SB)/1, $0xfd
+DATA runCodesOn32<>+26(SB)/1, $0xfe
+DATA runCodesOn32<>+27(SB)/1, $0xff
+DATA runCodesOn32<>+28(SB)/1, $0x79
+DATA runCodesOn32<>+29(SB)/1, $0xf3
+DATA runCodesOn32<>+30(SB)/1, $0xf4
+DATA runCodesOn32<>+31(SB)/1, $0xf5
+DATA runCodesOn32<>+32(SB)/1, $0xf6
+DATA runCodesOn32<>+33(SB)/1, $0xf7
+DATA runCodesOn32<>+34(SB)/1, $0xf8
+DATA runCodesOn32<>+35(SB)/1, $0xf9
+DATA runCodesOn32<>+36(SB)/1, $0xfa
+DATA runCodesOn32<>+37(SB)/1, $0xfb
+DATA runCodesOn32<>+38(SB)/1, $0xfc
+DATA runCodesOn32<>+39(SB)/1, $0xfd
+DATA runCodesOn32<>+40(SB)/1, $0xfe
+DATA runCodesOn32<>+41(SB)/1, $0xff
+DATA runCodesOn32<>+42(SB)/1, $0x79
+DATA runCodesOn32<>+43(SB)/1, $0xf3
+DATA runCodesOn32<>+44(SB)/1, $0xf4
+DATA runCodesOn32<>+45(SB)/1, $0xf5
+GLOBL runCodesOn32<>(SB), RODATA|NOPTR, $46
 
 DATA runCodes0<>+0(SB)/1, $0x79
 DATA runCodes0<>+1(SB)/1, $0xf3
@@ -758,41 +799,23 @@ DATA runCodes0<>+14(SB)/1, $0x79
 DATA runCodes0<>+15(SB)/1, $0xf3
 GLOBL runCodes0<>(SB), RODATA|NOPTR, $16
 
-DATA runCodes1<>+0(SB)/1, $0xf4
-DATA runCodes1<>+1(SB)/1, $0xf5
-DATA runCodes1<>+2(SB)/1, $0xf6
-DATA runCodes1<>+3(SB)/1, $0xf7
-DATA runCodes1<>+4(SB)/1, $0xf8
-DATA runCodes1<>+5(SB)/1, $0xf9
-DATA runCodes1<>+6(SB)/1, $0xfa
-DATA runCodes1<>+7(SB)/1, $0xfb
-DATA runCodes1<>+8(SB)/1, $0xfc
-DATA runCodes1<>+9(SB)/1, $0xfd
-DATA runCodes1<>+10(SB)/1, $0xfe
-DATA runCodes1<>+11(SB)/1, $0xff
-DATA runCodes1<>+12(SB)/1, $0x79
-DATA runCodes1<>+13(SB)/1, $0xf3
-DATA runCodes1<>+14(SB)/1, $0xf4
-DATA runCodes1<>+15(SB)/1, $0xf5
-GLOBL runCodes1<>(SB), RODATA|NOPTR, $16
-
-DATA runCodes2<>+0(SB)/1, $0xf6
-DATA runCodes2<>+1(SB)/1, $0xf7
-DATA runCodes2<>+2(SB)/1, $0xf8
-DATA runCodes2<>+3(SB)/1, $0xf9
-DATA runCodes2<>+4(SB)/1, $0xfa
-DATA runCodes2<>+5(SB)/1, $0xfb
-DATA runCodes2<>+6(SB)/1, $0xfc
-DATA runCodes2<>+7(SB)/1, $0xfd
-DATA runCodes2<>+8(SB)/1, $0xfe
-DATA runCodes2<>+9(SB)/1, $0xff
-DATA runCodes2<>+10(SB)/1, $0x79
-DATA runCodes2<>+11(SB)/1, $0xf3
-DATA runCodes2<>+12(SB)/1, $0xf4
-DATA runCodes2<>+13(SB)/1, $0xf5
-DATA runCodes2<>+14(SB)/1, $0xf6
-DATA runCodes2<>+15(SB)/1, $0xf7
-GLOBL runCodes2<>(SB), RODATA|NOPTR, $16
+DATA runCodes16<>+0(SB)/1, $0xf4
+DATA runCodes16<>+1(SB)/1, $0xf5
+DATA runCodes16<>+2(SB)/1, $0xf6
+DATA runCodes16<>+3(SB)/1, $0xf7
+DATA runCodes16<>+4(SB)/1, $0xf8
+DATA runCodes16<>+5(SB)/1, $0xf9
+DATA runCodes16<>+6(SB)/1, $0xfa
+DATA runCodes16<>+7(SB)/1, $0xfb
+DATA runCodes16<>+8(SB)/1, $0xfc
+DATA runCodes16<>+9(SB)/1, $0xfd
+DATA runCodes16<>+10(SB)/1, $0xfe
+DATA runCodes16<>+11(SB)/1, $0xff
+DATA runCodes16<>+12(SB)/1, $0x79
+DATA runCodes16<>+13(SB)/1, $0xf3
+DATA runCodes16<>+14(SB)/1, $0xf4
+DATA runCodes16<>+15(SB)/1, $0xf5
+GLOBL runCodes16<>(SB), RODATA|NOPTR, $16
 
 DATA fiveZeros<>+0(SB)/1, $0x79
 DATA fiveZeros<>+1(SB)/1, $0x79

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
 )
@@ -151,13 +149,14 @@ func shortenAVX2(k *kernel) {
 	begin := k.GP64()
 	k.MOVQ(dst, begin)
 	left := k.GP64()
-	k.LEAQ(k.bytes("rests32", rests(32)), left)
-	codes := runCodes(48)
-	var code [3]reg.VecVirtual
-	for i := range code {
-		code[i] = k.YMM()
-		k.VBROADCASTI128(k.bytes(fmt.Sprint("runCodes", i), codes[16*i:][:16]), code[i])
-	}
+	k.LEAQ(k.bytes("rests32", append([]byte{0}, rests(32)...)), left)
+	// Codes by the number in a run, and from each number that a run may go on with.
+	codes := runCodes(maxRun + 32)
+	goOn := k.GP64()
+	k.LEAQ(k.bytes("runCodesOn32", codes), goOn)
+	low, high := k.YMM(), k.YMM()
+	k.VBROADCASTI128(k.bytes("runCodes0", codes[:16]), low)
+	k.VBROADCASTI128(k.bytes("runCodes16", codes[16:32]), high)
 	zeros, saturate := k.YMM(), k.splat32(k.YMM(), 0x70707070)
 	k.VMOVDQU(k.bytes("fiveZeros", repeated(fiveZeros)), zeros)
 	run := k.GP64()
@@ -178,31 +177,19 @@ func shortenAVX2(k *kernel) {
 		k.VPERM2I128(operand.Imm(0x08), last, last, moved) // the lower half in the upper
 		k.VPSHUFB(k.splatted(0x0f0f0f0f), moved, moved)
 		k.VPMAXUB(moved, last, last)
-		number, before, none := k.YMM(), k.YMM(), k.YMM()
-		k.zero(none)
-		k.VPCMPEQB(none, last, none)
-		k.VMOVD(run.As32(), before.AsX())
-		k.VPBROADCASTB(before.AsX(), before)
-		k.VPAND(none, before, before)
+		// Where bit 7 of a number is 1, VPSHUFB gives 0.
+		number, out, more, none := k.YMM(), k.YMM(), k.YMM(), k.YMM()
 		k.VMOVDQU(k.bytes("index", countFrom(0)), number)
 		k.VPSUBB(last, number, number)
-		k.VPADDB(before, number, number)
+		k.VPADDUSB(saturate, number, out)
+		k.VPSHUFB(out, low, out)
+		k.VPSUBB(k.splatted(0x10101010), number, more)
+		k.VPSHUFB(more, high, more)
+		k.VPOR(more, out, out)
+		k.zero(none)
+		k.VPCMPEQB(none, last, none)
+		k.VPBLENDVB(none, operand.Mem{Base: goOn, Index: run, Scale: 1}, out, out)
 
-		// Where bit 7 of a number is 1, VPSHUFB gives 0.
-		var out reg.VecVirtual
-		for i := range code {
-			from, part := k.YMM(), k.YMM()
-			k.VPADDUSB(saturate, number, from)
-			k.VPSHUFB(from, code[i], part)
-			if i == 0 {
-				out = part
-			} else {
-				k.VPOR(part, out, out)
-			}
-			if i < len(code)-1 {
-				k.VPSUBB(k.splatted(0x10101010), number, number)
-			}
-		}
 		drop, full := k.YMM(), k.YMM()
 		k.VPCMPEQB(k.splatted(0xffffffff), out, full)
 		k.VPAND(zero, nextZero, drop)
@@ -237,13 +224,13 @@ func shortenAVX2(k *kernel) {
 			}
 		}
 
-		others, at := k.GP32(), k.GP64()
-		k.VPMOVMSKB(zero, others)
-		k.NOTL(others)
-		k.ADDQ(operand.Imm(32), run)
-		k.BSRL(others, at.As32())
-		k.CMOVLEQ(run.As32(), at.As32())
-		k.MOVBLZX(operand.Mem{Base: left, Index: at, Scale: 1}, run.As32())
+		at, upper := k.GP32(), k.XMM()
+		k.VEXTRACTI128(operand.Imm(1), last, upper)
+		k.VPEXTRB(operand.Imm(15), upper, at)
+		k.ADDL(operand.Imm(33), run.As32())
+		k.TESTL(at, at)
+		k.CMOVLEQ(run.As32(), at)
+		k.MOVBLZX(operand.Mem{Base: left, Index: at.As64(), Scale: 1}, run.As32())
 		k.ADDQ(operand.Imm(32), src)
 	})
 	k.SUBQ(begin, dst)
