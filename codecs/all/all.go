@@ -51,6 +51,7 @@ var table = [...]struct {
 	{"adaptive-prefix", keys.FromArgs},
 	{"bit-grain", keys.FromArgs},
 	{"rice", keys.FromArgs},
+	{"bitmap", keys.FromArgs},
 	{"fastsgd", fastsgd.FromArgs},
 	{"logquant", logquant.FromArgs},
 	{"sketchedsgd", sketchedsgd.FromArgs},

@@ -17,10 +17,10 @@ func New(c Coding) codecs.Codec {
 
 // Codings returns every Coding with its default parameters.
 func Codings() []Coding {
-	return []Coding{DeltaBinary{}, Adaptive{}, BitGrain{L: defaultL}, Rice{}}
+	return []Coding{DeltaBinary{}, Adaptive{}, BitGrain{L: defaultL}, Rice{}, Bitmap{}}
 }
 
-// Parse returns the Coding of a text: delta-binary, adaptive-prefix, bit-grain(l=3), rice. The error wraps codecs.ErrText.
+// Parse returns the Coding of a text: delta-binary, adaptive-prefix, bit-grain(l=3), rice, bitmap. The error wraps codecs.ErrText.
 func Parse(a *codecs.Args) (Coding, error) {
 	var c Coding
 	switch a.Name {
@@ -32,8 +32,10 @@ func Parse(a *codecs.Args) (Coding, error) {
 		c = BitGrain{L: a.Int("l", defaultL, 1, maxL)}
 	case "rice":
 		c = Rice{}
+	case "bitmap":
+		c = Bitmap{}
 	default:
-		return nil, fmt.Errorf("%w %q: no coding of keys is called so; write delta-binary, adaptive-prefix, bit-grain or rice",
+		return nil, fmt.Errorf("%w %q: no coding of keys is called so; write delta-binary, adaptive-prefix, bit-grain, rice or bitmap",
 			codecs.ErrText, a.Name)
 	}
 	return c, a.Err()

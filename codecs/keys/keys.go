@@ -1,8 +1,9 @@
 // Package keys codes strictly ascending integers: the positions of the values that a sparse gradient has, the rows of a
 // sparse push. It has the key encodings of SKCompress ([Jiang et al.], sections 5.1 and 5.2: [DeltaBinary] and
-// [Adaptive]) and of FastSGD ([Yang et al.], section 3.3: [BitGrain]), and the [Rice] codes that come closest to what
-// keys drawn at random must cost. Each is a [Coding], which methods for sparse gradients use for their positions, and a
-// lossless codec of integer elements ([New]): delta-binary, adaptive-prefix, bit-grain and rice.
+// [Adaptive]) and of FastSGD ([Yang et al.], section 3.3: [BitGrain]), and those that come closest to what keys
+// drawn at random must cost: [Rice] codes, and a [Bitmap] where every third integer is a key or more. Each is a [Coding],
+// which methods for sparse gradients use for their positions, and a lossless codec of integer elements ([New]):
+// delta-binary, adaptive-prefix, bit-grain, rice and bitmap.
 //
 // Deviations from the papers: keys have 64 bits, where the papers have 32; where an array needs more than 32, grains and
 // intervals are twice as wide, and arrays say so. FastSGD's M is the length of the largest delta in binary, since its
@@ -25,9 +26,11 @@
 // # Bounds
 //
 // n keys below N that are drawn at random cost at least n·H(p)/p bits, where p = n/N and H is the binary entropy
-// ([BernoulliBits]); Rice takes at most 1.02 times that for p up to 0.3, and 1.04 times at worst, about p = 0.38. Any
-// n keys take at most MaxLen(n) bytes; element codecs never let a block grow. Time: O(n), a few passes. Memory: one
-// number an element while an element codec runs, and none between.
+// ([BernoulliBits]); the best coding takes at most 1.02 times that: Rice for p up to 0.3, Bitmap for others. (Rice takes
+// 1.04 times that about p = 0.38, and never less than a bit a key, which is too much from p = 0.6 on.) An array has its
+// first key and a few bytes besides, and a Bitmap's table some 150, which tell where keys are few. Any n keys take at most
+// MaxLen(n) bytes; element codecs never let a block grow. Time: O(n), a few passes. Memory: one number an element while an
+// element codec runs, and none between.
 //
 // # Unsuited
 //
@@ -53,7 +56,8 @@ type Coding interface {
 	// ascend strictly: see [Ascending].
 	Append(dst []byte, keys []uint64) []byte
 	// Decode sets keys to the strictly ascending keys of which src begins with the encoding, and returns how many
-	// bytes that has, or an error that wraps codecs.ErrCorrupt. Any src is safe: Decode allocates nothing that grows.
+	// bytes that has, or an error that wraps codecs.ErrCorrupt. Any src is safe: what Decode allocates is at most as long as keys, and
+	// kept for the next.
 	Decode(keys []uint64, src []byte) (used int, err error)
 	// MaxLen returns the most bytes that n keys can take.
 	MaxLen(n int) int

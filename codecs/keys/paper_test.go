@@ -130,23 +130,43 @@ func TestAdaptiveChoosesTheShortest(t *testing.T) {
 	}
 }
 
-// Keys drawn at random take at most 1.02 times what they must, up to a density of 0.3, in the best coding.
-func TestRiceNearTheBernoulliBound(t *testing.T) {
-	try := func(keys []uint64, size uint64) {
+// Keys drawn at random take at most 1.02 times what they must in the best coding, however many of the integers are keys.
+func TestNearTheBernoulliBound(t *testing.T) {
+	try := func(c Coding, keys []uint64, size uint64) {
 		bound := BernoulliBits(len(keys), size)
-		got := BitsPerKey(Rice{}, keys)
+		got := BitsPerKey(c, keys)
 		if got > 1.02*bound {
-			t.Errorf("%d keys below %d: %.4f bits a key, %.4f times the bound", len(keys), size, got, got/bound)
+			t.Errorf("%v: %d keys below %d: %.4f bits a key, %.4f times the bound", c, len(keys), size, got, got/bound)
 		}
 		if got < bound*0.999 {
-			t.Errorf("%d keys below %d: %.4f bits a key, less than the bound of %.4f", len(keys), size, got, bound)
+			t.Errorf("%v: %d keys below %d: %.4f bits a key, less than the bound of %.4f", c, len(keys), size, got, bound)
 		}
 	}
-	try(uniform(9, 134e3/(1<<24), 1<<24), 1<<24)
+	try(Rice{}, uniform(9, 134e3/(1<<24), 1<<24), 1<<24)
 	for p := 0.3; p > 1e-5; p *= 0.7 {
 		size := uint64(2e5 / p)
-		try(uniform(7, p, size), size)
+		try(Rice{}, uniform(7, p, size), size)
 	}
+	for p := 0.3; p < 0.72; p += 0.04 {
+		const size = 300_000
+		try(Bitmap{}, uniform(7, p, size), size)
+	}
+	for q := 0.28; q > 1e-2; q *= 0.6 {
+		size := uint64(5e4 / q)
+		try(Bitmap{}, without(uniform(7, q, size), size), size)
+	}
+}
+
+// without returns the integers below size that are no keys.
+func without(keys []uint64, size uint64) (others []uint64) {
+	for k := range size {
+		if len(keys) > 0 && keys[0] == k {
+			keys = keys[1:]
+		} else {
+			others = append(others, k)
+		}
+	}
+	return others
 }
 
 // The bound itself: one key in two takes two bits, all keys none.

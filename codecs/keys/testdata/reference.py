@@ -120,7 +120,20 @@ def rice(keys):
     return bytes([best[1] | best[2] << 6]) + leb128(keys[0]) + packed(code(*best[1:]))
 
 
-CODINGS = {"delta-binary": delta_binary, "adaptive-prefix": adaptive, "rice": rice, "bit-grain": bit_grain}
+def bitmap(keys):
+    first, span, forms = keys[0], keys[-1] - keys[0], [b"\x00" + rice(keys)]
+    if len(keys) > 1 and span <= 4 * len(keys):
+        missing = sorted(set(range(1, span)) - {k - first for k in keys})
+        if len(missing) <= len(keys):
+            forms.append(b"\x01" + leb128(first) + leb128(len(missing)) + (rice(missing) if missing else b""))
+        bits = "".join("01"[k in set(keys)] for k in range(first + 1, keys[-1] + 1))
+        octets = list(packed(bits))
+        words, table = huffman([octets.count(b) for b in range(256)])
+        forms.append(b"\x02" + leb128(first) + packed(table + "".join(words[b] for b in octets)))
+    return min(forms, key=len)
+
+
+CODINGS = {"delta-binary": delta_binary, "adaptive-prefix": adaptive, "rice": rice, "bit-grain": bit_grain, "bitmap": bitmap}
 CODINGS.update({"bit-grain(l=%d)" % l: lambda keys, l=l: bit_grain(keys, l) for l in (1, 3, 4, 5, 6)})
 
 
@@ -195,6 +208,11 @@ FILES = {
     "rice-thirds": good("reference.py: one in ten", "rice", uniform(5, 3000, 0.1)),
     "rice-dense": good("reference.py: all but a few", "rice", uniform(6, 300, 0.9)),
     "rice-late": good("reference.py: a first key that is far", "rice", [10**12 + k for k in uniform(7, 3000, 0.1)]),
+    "bitmap-sparse": good("reference.py: one in ten, by Rice", "bitmap", uniform(14, 900, 0.1)),
+    "bitmap-half": good("reference.py: some numbers more often than others, in bytes", "bitmap",
+                        [5 + 8 * i + b for i, n in enumerate(random.Random(12).choices([3, 17, 40, 200], [9, 3, 2, 1], k=300)) for b in range(8) if n >> b & 1]),
+    "bitmap-holes": good("reference.py: all but a few", "bitmap", [2**40 + k for k in uniform(13, 900, 0.95)]),
+    "bitmap-all": good("by hand: from 7 on, none is missing", "bitmap", list(range(7, 400)), "01" + "07" + "00"),
     "none": good("by hand: no key takes no byte", "rice", [], ""),
     "elements-int32": elements("reference.py: the first element, then all others less the first", "bit-grain", "int32", [10**9 + k for k in uniform(8, 900, 0.1)]),
     "elements-int64": elements("reference.py: the first element, then all others less the first", "rice", "int64", [2**60 + k for k in uniform(9, 900, 0.1)]),
@@ -219,6 +237,15 @@ FILES = {
     "corrupt-rice-overflow": corrupt("by hand: divisor 3·2^62, a quotient of 1 and a remainder of 2^62", "rice", 2, "7e00" + "a0" + "00" * 8,
                                      "key 1 is not greater"),
     "corrupt-rice-end": corrupt("by hand: ones without an end", "rice", 2, "0000ff", "bits do not end"),
+    "corrupt-bitmap-form": corrupt("by hand", "bitmap", 2, "0300", "form is 3"),
+    "corrupt-bitmap-first": corrupt("by hand", "bitmap", 2, "0180", "first key is no number"),
+    "corrupt-bitmap-count": corrupt("by hand: three are missing among two", "bitmap", 2, "010703" + "0001" + "00", "number of missing integers"),
+    "corrupt-bitmap-missing": corrupt("by hand: 4 is missing after the last key, 2", "bitmap", 3, "010001" + "0004", "not between the first key"),
+    "corrupt-bitmap-missing-first": corrupt("by hand: 0 is missing and the first key", "bitmap", 3, "010001" + "0000", "not between the first key"),
+    "corrupt-bitmap-overflow": corrupt("by hand: two keys from 2^64-1 on", "bitmap", 2, "01ffffffffffffffffff01" + "00", "key 1 is not greater"),
+    "corrupt-bitmap-table": corrupt("by hand: the first length is 63", "bitmap", 2, "0200" + "ffff", "table of bytes is none"),
+    "corrupt-bitmap-endless": corrupt("by hand: all bytes are 0, which is a word of no bits", "bitmap", 2, "0200" + packed("111" + "000000" + "110" + "0000000" + "11111111").hex(),
+                                      "bits do not end"),
     "corrupt-elements-wide": corrupt("by hand: 2^31 is no int32", "rice", 1, "8080808008", "an element is none of 4 bytes", "int32"),
     "corrupt-elements-trailing": corrupt("by hand", "rice", 1, "0000", "1 bytes follow", "int32"),
 }
