@@ -189,6 +189,39 @@ func TestMXNetWithLoss(t *testing.T) {
 	}
 }
 
+// The papers' methods for sparse gradients code what MXNet's workers push, rows of a sparse array with their numbers as well,
+// and what they lose waits for the next push of the same row.
+func TestMXNetWithSparseMethods(t *testing.T) {
+	for _, m := range []struct {
+		codec, keys string
+		noFeedback  bool
+	}{
+		{"skcompress", "adaptive-prefix", false},
+		{"fastsgd", "bit-grain", false},
+		{"gspar", "rice", true}, // right on average, and so without feedback
+	} {
+		t.Run(m.codec, func(t *testing.T) {
+			folder := t.TempDir()
+			l, ps := runMXNet(t, fast, mxnetManyKinds.job(t, "--alike", folder),
+				&testbed.Config{Loss: testbed.Loss{Protocol: "pslite", Gradients: m.codec, NoFeedback: m.noFeedback}})
+			if n := readNotes(t, folder, len(l.results)); len(n.different) > 0 {
+				t.Errorf("the workers have not the same: %v and %d more", n.different[0], len(n.different)-1)
+			}
+			wantReplicasEqual(t, l.results)
+			wantLearned(t, l.results)
+			gradients := []string{`role="gradient"`, fmt.Sprintf("codec=%q", m.codec)}
+			raw, wire := sum(t, ps, "gradproxy_raw_bytes_total", gradients...), sum(t, ps, "gradproxy_wire_bytes_total", gradients...)
+			if least := float64((mxnetSteps - 1) * len(l.results) / 2 * l.results[0].DenseBytes / 2); raw < least || wire > raw/2 {
+				t.Errorf("%.0f bytes of gradients became %.0f, want half of %.0f at least, and half as many", raw, wire, 2*least)
+			}
+			keys := fmt.Sprintf("codec=%q", m.keys)
+			if raw, wire := sum(t, ps, "gradproxy_raw_bytes_total", keys), sum(t, ps, "gradproxy_wire_bytes_total", keys); raw == 0 || wire > raw/2 {
+				t.Errorf("%.0f bytes of keys became %.0f, want some, and half as many", raw, wire)
+			}
+		})
+	}
+}
+
 // Sums of gradients may lose something too, if the configuration says so. Workers behind the WAN then get something else than
 // those beside the server, and what the tests above look at shows it.
 func TestMXNetWithLossyAggregates(t *testing.T) {
