@@ -5,7 +5,7 @@
 #include "textflag.h"
 
 // func quantize8AVX2(dst *byte, x *float32, n int, inv float32)
-// Requires: AVX, AVX2
+// Requires: AVX, AVX2, MMX+
 TEXT ·quantize8AVX2(SB), NOSPLIT, $0-28
 	MOVQ         dst+0(FP), AX
 	MOVQ         n+16(FP), CX
@@ -16,33 +16,35 @@ TEXT ·quantize8AVX2(SB), NOSPLIT, $0-28
 	VPBROADCASTD X1, Y1
 
 loop1:
-	VMOVUPS   (DX), Y2
-	VMULPS    Y0, Y2, Y2
-	VADDPS    Y1, Y2, Y2
-	VMOVUPS   32(DX), Y3
-	VMULPS    Y0, Y3, Y3
-	VADDPS    Y1, Y3, Y3
-	VMOVUPS   64(DX), Y4
-	VMULPS    Y0, Y4, Y4
-	VADDPS    Y1, Y4, Y4
-	VMOVUPS   96(DX), Y5
-	VMULPS    Y0, Y5, Y5
-	VADDPS    Y1, Y5, Y5
-	VMOVDQU   all255<>+0(SB), Y6
-	VPAND     Y6, Y2, Y2
-	VPAND     Y6, Y3, Y3
-	VPAND     Y6, Y4, Y4
-	VPAND     Y6, Y5, Y5
-	VPACKUSDW Y3, Y2, Y2
-	VPACKUSDW Y5, Y4, Y4
-	VPACKUSWB Y4, Y2, Y2
-	VMOVDQU   order<>+0(SB), Y3
-	VPERMD    Y2, Y3, Y2
-	VMOVDQU   Y2, (AX)
-	ADDQ      $0x00000080, DX
-	ADDQ      $0x20, AX
-	SUBQ      $0x00000020, CX
-	JNZ       loop1
+	PREFETCHT1 8192(DX)
+	PREFETCHT1 8256(DX)
+	VMOVUPS    (DX), Y2
+	VMULPS     Y0, Y2, Y2
+	VADDPS     Y1, Y2, Y2
+	VMOVUPS    32(DX), Y3
+	VMULPS     Y0, Y3, Y3
+	VADDPS     Y1, Y3, Y3
+	VMOVUPS    64(DX), Y4
+	VMULPS     Y0, Y4, Y4
+	VADDPS     Y1, Y4, Y4
+	VMOVUPS    96(DX), Y5
+	VMULPS     Y0, Y5, Y5
+	VADDPS     Y1, Y5, Y5
+	VMOVDQU    all255<>+0(SB), Y6
+	VPAND      Y6, Y2, Y2
+	VPAND      Y6, Y3, Y3
+	VPAND      Y6, Y4, Y4
+	VPAND      Y6, Y5, Y5
+	VPACKUSDW  Y3, Y2, Y2
+	VPACKUSDW  Y5, Y4, Y4
+	VPACKUSWB  Y4, Y2, Y2
+	VMOVDQU    order<>+0(SB), Y3
+	VPERMD     Y2, Y3, Y2
+	VMOVDQU    Y2, (AX)
+	ADDQ       $0x00000080, DX
+	ADDQ       $0x20, AX
+	SUBQ       $0x00000020, CX
+	JNZ        loop1
 	VZEROUPPER
 	RET
 
@@ -67,7 +69,7 @@ DATA order<>+28(SB)/4, $0x00000007
 GLOBL order<>(SB), RODATA|NOPTR, $32
 
 // func quantize4AVX2(dst *byte, x *float32, half int, n int, inv float32)
-// Requires: AVX, AVX2
+// Requires: AVX, AVX2, MMX+
 TEXT ·quantize4AVX2(SB), NOSPLIT, $0-36
 	MOVQ         dst+0(FP), AX
 	MOVQ         n+24(FP), CX
@@ -83,58 +85,62 @@ TEXT ·quantize4AVX2(SB), NOSPLIT, $0-36
 	VPBROADCASTD X2, Y2
 
 loop2:
-	VMOVUPS   (DX), Y3
-	VMULPS    Y0, Y3, Y3
-	VADDPS    Y1, Y3, Y3
-	VMOVUPS   (BX), Y4
-	VMULPS    Y0, Y4, Y4
-	VADDPS    Y1, Y4, Y4
-	VPAND     Y2, Y3, Y3
-	VPSLLD    $0x04, Y4, Y4
-	VPOR      Y4, Y3, Y3
-	VMOVUPS   32(DX), Y4
-	VMULPS    Y0, Y4, Y4
-	VADDPS    Y1, Y4, Y4
-	VMOVUPS   32(BX), Y5
-	VMULPS    Y0, Y5, Y5
-	VADDPS    Y1, Y5, Y5
-	VPAND     Y2, Y4, Y4
-	VPSLLD    $0x04, Y5, Y5
-	VPOR      Y5, Y4, Y4
-	VMOVUPS   64(DX), Y5
-	VMULPS    Y0, Y5, Y5
-	VADDPS    Y1, Y5, Y5
-	VMOVUPS   64(BX), Y6
-	VMULPS    Y0, Y6, Y6
-	VADDPS    Y1, Y6, Y6
-	VPAND     Y2, Y5, Y5
-	VPSLLD    $0x04, Y6, Y6
-	VPOR      Y6, Y5, Y5
-	VMOVUPS   96(DX), Y6
-	VMULPS    Y0, Y6, Y6
-	VADDPS    Y1, Y6, Y6
-	VMOVUPS   96(BX), Y7
-	VMULPS    Y0, Y7, Y7
-	VADDPS    Y1, Y7, Y7
-	VPAND     Y2, Y6, Y6
-	VPSLLD    $0x04, Y7, Y7
-	VPOR      Y7, Y6, Y6
-	VMOVDQU   all255<>+0(SB), Y7
-	VPAND     Y7, Y3, Y3
-	VPAND     Y7, Y4, Y4
-	VPAND     Y7, Y5, Y5
-	VPAND     Y7, Y6, Y6
-	VPACKUSDW Y4, Y3, Y3
-	VPACKUSDW Y6, Y5, Y5
-	VPACKUSWB Y5, Y3, Y3
-	VMOVDQU   order<>+0(SB), Y4
-	VPERMD    Y3, Y4, Y3
-	VMOVDQU   Y3, (AX)
-	ADDQ      $0x00000080, DX
-	ADDQ      $0x00000080, BX
-	ADDQ      $0x20, AX
-	SUBQ      $0x00000020, CX
-	JNZ       loop2
+	PREFETCHT1 8192(DX)
+	PREFETCHT1 8256(DX)
+	PREFETCHT1 8192(BX)
+	PREFETCHT1 8256(BX)
+	VMOVUPS    (DX), Y3
+	VMULPS     Y0, Y3, Y3
+	VADDPS     Y1, Y3, Y3
+	VMOVUPS    (BX), Y4
+	VMULPS     Y0, Y4, Y4
+	VADDPS     Y1, Y4, Y4
+	VPAND      Y2, Y3, Y3
+	VPSLLD     $0x04, Y4, Y4
+	VPOR       Y4, Y3, Y3
+	VMOVUPS    32(DX), Y4
+	VMULPS     Y0, Y4, Y4
+	VADDPS     Y1, Y4, Y4
+	VMOVUPS    32(BX), Y5
+	VMULPS     Y0, Y5, Y5
+	VADDPS     Y1, Y5, Y5
+	VPAND      Y2, Y4, Y4
+	VPSLLD     $0x04, Y5, Y5
+	VPOR       Y5, Y4, Y4
+	VMOVUPS    64(DX), Y5
+	VMULPS     Y0, Y5, Y5
+	VADDPS     Y1, Y5, Y5
+	VMOVUPS    64(BX), Y6
+	VMULPS     Y0, Y6, Y6
+	VADDPS     Y1, Y6, Y6
+	VPAND      Y2, Y5, Y5
+	VPSLLD     $0x04, Y6, Y6
+	VPOR       Y6, Y5, Y5
+	VMOVUPS    96(DX), Y6
+	VMULPS     Y0, Y6, Y6
+	VADDPS     Y1, Y6, Y6
+	VMOVUPS    96(BX), Y7
+	VMULPS     Y0, Y7, Y7
+	VADDPS     Y1, Y7, Y7
+	VPAND      Y2, Y6, Y6
+	VPSLLD     $0x04, Y7, Y7
+	VPOR       Y7, Y6, Y6
+	VMOVDQU    all255<>+0(SB), Y7
+	VPAND      Y7, Y3, Y3
+	VPAND      Y7, Y4, Y4
+	VPAND      Y7, Y5, Y5
+	VPAND      Y7, Y6, Y6
+	VPACKUSDW  Y4, Y3, Y3
+	VPACKUSDW  Y6, Y5, Y5
+	VPACKUSWB  Y5, Y3, Y3
+	VMOVDQU    order<>+0(SB), Y4
+	VPERMD     Y3, Y4, Y3
+	VMOVDQU    Y3, (AX)
+	ADDQ       $0x00000080, DX
+	ADDQ       $0x00000080, BX
+	ADDQ       $0x20, AX
+	SUBQ       $0x00000020, CX
+	JNZ        loop2
 	VZEROUPPER
 	RET
 

@@ -91,6 +91,13 @@ func quantizeBlock(k *kernel, tier string, bits int, of summands) {
 		one, half, high = k.everywhere(tier, 1), k.everywhere(tier, 0x7fff), k.everywhere(tier, 0xffff0000)
 	}
 	k.loop(n, blockTile, func() {
+		if tier == "AVX2" && of == alone {
+			// x is in the cache, since its largest was sought: memory would rest meanwhile.
+			for _, p := range x {
+				k.PREFETCHT1(operand.Mem{Base: p, Disp: aheadBytes})
+				k.PREFETCHT1(operand.Mem{Base: p, Disp: aheadBytes + 64})
+			}
+		}
 		var codes []reg.VecVirtual
 		for at := 0; at < blockTile; at += lanes {
 			var q [2]reg.VecVirtual

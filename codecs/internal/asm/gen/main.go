@@ -172,6 +172,10 @@ func (k *kernel) aheadLoop(counter reg.GPVirtual, step, turns int, ask func(page
 	k.JNZ(operand.LabelRef(label))
 }
 
+// aheadBytes is how far ahead kernels ask for each line, where that is better than aheadLoop: two pages, of which one is on
+// its way when the other is needed.
+const aheadBytes = 2 * 4096
+
 // splat32 returns a vector register, as wide as like makes it, of which each 32-bit lane is x.
 func (k *kernel) splat32(v reg.VecVirtual, x uint32) reg.VecVirtual {
 	r := k.GP32()
