@@ -131,74 +131,56 @@ func selectAVX512(k *kernel, sums bool) {
 	k.RET()
 }
 
-// selectAVX2 goes on at once where none of 32 values is selected.
+// selectAVX2 moves the selected of 8 values together, by a table, also where there are none: a branch is often guessed wrong.
 func selectAVX2(k *kernel, sums bool) {
 	keys, values, terms, n := selectFunction(k, "AVX2", sums)
-	from := k.GP32()
-	k.Load(k.Param("from"), from)
-	less, unsigned := k.YMM(), k.splat32(k.YMM(), 0x7fffffff)
+	less, unsigned, gone := k.YMM(), k.splat32(k.YMM(), 0x7fffffff), k.YMM()
 	k.VBROADCASTSS(k.parameter("t"), less)
 	k.VPSUBD(k.splat32(k.YMM(), 1), less, less)
-	found := k.GP64()
-	k.XORL(found.As32(), found.As32())
-	source, gone := terms[0], k.GP32()
 	if sums {
-		source = terms[1] // for a moment with those that are gone
-		k.Load(k.Param("gone"), gone)
+		k.VBROADCASTSS(k.parameter("gone"), gone)
 	}
+	place, step := k.YMM(), k.splat32(k.YMM(), 8)
+	k.VBROADCASTSS(k.parameter("from"), place)
+	found, table := k.GP64(), k.GP64()
+	k.XORL(found.As32(), found.As32())
+	k.LEAQ(k.together(), table)
 	k.loop(n, 32, func() {
-		var which [4]reg.VecVirtual
-		for i := range which {
-			which[i] = k.YMM()
-			at := operand.Mem{Base: terms[0], Disp: 32 * i}
+		for _, x := range terms[:min(2, len(terms))] { // but not old, which is only written
+			k.PREFETCHT1(operand.Mem{Base: x, Disp: aheadBytes})
+			k.PREFETCHT1(operand.Mem{Base: x, Disp: aheadBytes + 64})
+		}
+		var v, which [4]reg.VecVirtual
+		for i := range v {
+			v[i], which[i] = k.YMM(), k.YMM()
+			k.VMOVUPS(operand.Mem{Base: terms[0], Disp: 32 * i}, v[i])
 			if sums {
-				y, v, last := operand.Mem{Base: terms[1], Disp: 32 * i}, k.YMM(), k.YMM()
-				k.VMOVUPS(at, v)
+				y, last := operand.Mem{Base: terms[1], Disp: 32 * i}, k.YMM()
 				k.VMOVUPS(y, last)
+				k.VADDPS(last, v[i], v[i])
 				k.VMOVNTPS(last, operand.Mem{Base: terms[2], Disp: 32 * i})
-				k.VADDPS(last, v, v)
-				k.VMOVUPS(v, y)
-				k.VPAND(unsigned, v, which[i])
+				left, m := k.YMM(), which[i]
+				k.VPAND(unsigned, v[i], m)
+				k.VPCMPGTD(m, gone, left) // gone > m
+				k.VPAND(v[i], left, left)
+				k.VMOVUPS(left, y)
 			} else {
-				k.VPAND(at, unsigned, which[i])
+				k.VPAND(unsigned, v[i], which[i])
 			}
 			k.VPCMPGTD(less, which[i], which[i])
 		}
-		// One byte for each of the 32, in order.
-		k.VPACKSSDW(which[1], which[0], which[0])
-		k.VPACKSSDW(which[3], which[2], which[2])
-		k.VPACKSSWB(which[2], which[0], which[0])
-		order := k.YMM()
-		k.VMOVDQU(k.words("order", 0, 4, 1, 5, 2, 6, 3, 7), order)
-		k.VPERMD(which[0], order, which[0])
-		bits, at, v, zero := k.GP32(), k.GP32(), k.GP32(), k.GP32()
-		k.VPMOVMSKB(which[0], bits)
-		k.TESTL(bits, bits)
-		k.JZ(operand.LabelRef("none"))
-		if sums {
-			k.XORL(zero, zero)
+		for i := range v {
+			bits, lanes := k.GP32(), k.YMM()
+			k.VMOVMSKPS(which[i], bits)
+			k.VPMOVZXBD(operand.Mem{Base: table, Index: bits.As64(), Scale: 8}, lanes)
+			k.VPERMD(v[i], lanes, v[i])
+			k.VPADDD(place, lanes, lanes)
+			k.VMOVUPS(v[i], operand.Mem{Base: values, Index: found, Scale: 4})
+			k.VMOVDQU(lanes, operand.Mem{Base: keys, Index: found, Scale: 4})
+			k.POPCNTL(bits, bits)
+			k.ADDQ(bits.As64(), found)
+			k.VPADDD(step, place, place)
 		}
-		k.Label("next")
-		k.BSFL(bits, at)
-		place := operand.Mem{Base: source, Index: at.As64(), Scale: 4}
-		k.MOVL(place, v)
-		if sums {
-			left := k.GP32()
-			k.MOVL(v, left)
-			k.BTRL(operand.Imm(31), left)
-			k.CMPL(left, gone)
-			k.MOVL(v, left)
-			k.CMOVLCC(zero, left)
-			k.MOVL(left, place)
-		}
-		k.MOVL(v, operand.Mem{Base: values, Index: found, Scale: 4})
-		k.ADDL(from, at)
-		k.MOVL(at, operand.Mem{Base: keys, Index: found, Scale: 4})
-		k.INCQ(found)
-		k.BLSRL(bits, bits)
-		k.JNZ(operand.LabelRef("next"))
-		k.Label("none")
-		k.ADDL(operand.Imm(32), from)
 		for _, x := range terms {
 			k.ADDQ(operand.U32(128), x)
 		}
@@ -206,4 +188,28 @@ func selectAVX2(k *kernel, sums bool) {
 	k.Store(found, k.ReturnIndex(0))
 	k.VZEROUPPER()
 	k.RET()
+}
+
+// together returns read-only memory with 8 bytes for each byte: the numbers of its bits that are set, from the lowest. Those
+// after them do not matter.
+func (k *kernel) together() operand.Mem {
+	const name = "together"
+	if m, ok := k.data[name]; ok {
+		return m
+	}
+	m := k.StaticGlobal(name)
+	k.DataAttributes(24)
+	for set := range 256 {
+		var lanes uint64
+		n := 0
+		for bit := range 8 {
+			if set>>bit&1 == 1 {
+				lanes |= uint64(bit) << (8 * n)
+				n++
+			}
+		}
+		k.AddDatum(8*set, operand.U64(lanes))
+	}
+	k.data[name] = m
+	return m
 }
