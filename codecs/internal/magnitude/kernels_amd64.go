@@ -4,6 +4,11 @@
 
 package magnitude
 
+// countAVX2 returns how many of n values, a multiple of 32 above 0, have a magnitude of at least t, 1 <= t <= 1<<31 - 1.
+//
+//go:noescape
+func countAVX2(x *float32, n int, t uint32) int
+
 // selectAVX2 is selectPart for n values, a multiple of 32 above 0. It writes no more than n keys and values.
 //
 //go:noescape

@@ -4,6 +4,54 @@
 
 #include "textflag.h"
 
+// func countAVX2(x *float32, n int, t uint32) int
+// Requires: AVX, AVX2
+TEXT ·countAVX2(SB), NOSPLIT, $0-32
+	MOVQ         x+0(FP), AX
+	MOVQ         n+8(FP), CX
+	MOVL         $0x7fffffff, DX
+	VMOVD        DX, X0
+	VPBROADCASTD X0, Y1
+	VBROADCASTSS t+16(FP), Y0
+	MOVL         $0x00000001, DX
+	VMOVD        DX, X2
+	VPBROADCASTD X2, Y2
+	VPSUBD       Y2, Y0, Y0
+	VPXOR        Y2, Y2, Y2
+	VPXOR        Y3, Y3, Y3
+	VPXOR        Y4, Y4, Y4
+	VPXOR        Y5, Y5, Y5
+
+loop1:
+	VPAND        (AX), Y1, Y6
+	VPCMPGTD     Y0, Y6, Y6
+	VPSUBD       Y6, Y2, Y2
+	VPAND        32(AX), Y1, Y6
+	VPCMPGTD     Y0, Y6, Y6
+	VPSUBD       Y6, Y3, Y3
+	VPAND        64(AX), Y1, Y6
+	VPCMPGTD     Y0, Y6, Y6
+	VPSUBD       Y6, Y4, Y4
+	VPAND        96(AX), Y1, Y6
+	VPCMPGTD     Y0, Y6, Y6
+	VPSUBD       Y6, Y5, Y5
+	ADDQ         $0x00000080, AX
+	SUBQ         $0x00000020, CX
+	JNZ          loop1
+	VPADDD       Y3, Y2, Y2
+	VPADDD       Y5, Y4, Y4
+	VPADDD       Y4, Y2, Y2
+	VEXTRACTI128 $0x01, Y2, X0
+	VPADDD       X2, X0, X0
+	VPSHUFD      $0x4e, X0, X1
+	VPADDD       X0, X1, X1
+	VPSHUFD      $0xb1, X1, X0
+	VPADDD       X0, X1, X1
+	VMOVD        X1, AX
+	MOVQ         AX, ret+24(FP)
+	VZEROUPPER
+	RET
+
 // func selectAVX2(keys *uint32, values *float32, x *float32, n int, from uint32, t uint32) int
 // Requires: AVX, AVX2, MMX+, POPCNT
 TEXT ·selectAVX2(SB), NOSPLIT, $0-48
@@ -26,7 +74,7 @@ TEXT ·selectAVX2(SB), NOSPLIT, $0-48
 	XORL         SI, SI
 	LEAQ         together<>+0(SB), DI
 
-loop1:
+loop2:
 	PREFETCHT1 8192(AX)
 	PREFETCHT1 8256(AX)
 	VMOVUPS    (AX), Y4
@@ -79,7 +127,7 @@ loop1:
 	VPADDD     Y3, Y2, Y2
 	ADDQ       $0x00000080, AX
 	SUBQ       $0x00000020, BX
-	JNZ        loop1
+	JNZ        loop2
 	MOVQ       SI, ret+40(FP)
 	VZEROUPPER
 	RET
@@ -360,7 +408,7 @@ TEXT ·selectAVX512(SB), NOSPLIT, $0-48
 	VPADDD       lanes<>+0(SB), Z2, Z2
 	XORL         SI, SI
 
-loop2:
+loop3:
 	VMOVUPS       (AX), Z4
 	VPANDD        Z1, Z4, Z5
 	VPCMPUD       $0x05, Z0, Z5, K1
@@ -389,7 +437,7 @@ none:
 	VPADDD Z3, Z6, Z2
 	ADDQ   $0x00000080, AX
 	SUBQ   $0x00000020, BX
-	JNZ    loop2
+	JNZ    loop3
 	MOVQ   SI, ret+40(FP)
 	VZEROUPPER
 	RET
@@ -421,7 +469,7 @@ TEXT ·sampleAVX2(SB), NOSPLIT, $0-32
 	MOVQ x+8(FP), BX
 	XORL SI, SI
 
-loop3:
+loop4:
 	ADDQ    DX, SI
 	MOVQ    SI, DI
 	SHRQ    $0x3a, DI
@@ -433,7 +481,7 @@ loop3:
 	ADDQ    $0x00001000, BX
 	ADDQ    $0x40, AX
 	SUBQ    $0x00000001, CX
-	JNZ     loop3
+	JNZ     loop4
 	VZEROUPPER
 	RET
 
@@ -446,7 +494,7 @@ TEXT ·sampleAVX512(SB), NOSPLIT, $0-32
 	MOVQ x+8(FP), BX
 	XORL SI, SI
 
-loop4:
+loop5:
 	ADDQ    DX, SI
 	MOVQ    SI, DI
 	SHRQ    $0x3a, DI
@@ -456,7 +504,7 @@ loop4:
 	ADDQ    $0x00001000, BX
 	ADDQ    $0x40, AX
 	SUBQ    $0x00000001, CX
-	JNZ     loop4
+	JNZ     loop5
 	VZEROUPPER
 	RET
 
@@ -485,7 +533,7 @@ TEXT ·selectSumsAVX2(SB), NOSPLIT, $0-72
 	XORL         R8, R8
 	LEAQ         together<>+0(SB), R9
 
-loop5:
+loop6:
 	PREFETCHT1 8192(AX)
 	PREFETCHT1 8256(AX)
 	PREFETCHT1 8192(CX)
@@ -566,7 +614,7 @@ loop5:
 	ADDQ       $0x00000080, CX
 	ADDQ       $0x00000080, DX
 	SUBQ       $0x00000020, DI
-	JNZ        loop5
+	JNZ        loop6
 	MOVQ       R8, ret+64(FP)
 	VZEROUPPER
 	RET
@@ -592,7 +640,7 @@ TEXT ·selectSumsAVX512(SB), NOSPLIT, $0-72
 	VPADDD       lanes<>+0(SB), Z3, Z3
 	XORL         R8, R8
 
-loop6:
+loop7:
 	VMOVUPS       (AX), Z5
 	VMOVUPS       (CX), Z6
 	VADDPS        Z6, Z5, Z5
@@ -635,7 +683,7 @@ none:
 	ADDQ   $0x00000080, CX
 	ADDQ   $0x00000080, DX
 	SUBQ   $0x00000020, DI
-	JNZ    loop6
+	JNZ    loop7
 	MOVQ   R8, ret+64(FP)
 	VZEROUPPER
 	RET
@@ -650,7 +698,7 @@ TEXT ·sampleSumsAVX2(SB), NOSPLIT, $0-40
 	MOVQ y+16(FP), SI
 	XORL DI, DI
 
-loop7:
+loop8:
 	ADDQ    DX, DI
 	MOVQ    DI, R8
 	SHRQ    $0x3a, R8
@@ -665,7 +713,7 @@ loop7:
 	ADDQ    $0x00001000, SI
 	ADDQ    $0x40, AX
 	SUBQ    $0x00000001, CX
-	JNZ     loop7
+	JNZ     loop8
 	VZEROUPPER
 	RET
 
@@ -679,7 +727,7 @@ TEXT ·sampleSumsAVX512(SB), NOSPLIT, $0-40
 	MOVQ y+16(FP), SI
 	XORL DI, DI
 
-loop8:
+loop9:
 	ADDQ    DX, DI
 	MOVQ    DI, R8
 	SHRQ    $0x3a, R8
@@ -691,6 +739,6 @@ loop8:
 	ADDQ    $0x00001000, SI
 	ADDQ    $0x40, AX
 	SUBQ    $0x00000001, CX
-	JNZ     loop8
+	JNZ     loop9
 	VZEROUPPER
 	RET

@@ -143,6 +143,11 @@ func keep(keys []uint32, values []float32, x Values, n, k int, gone uint32) ([]u
 		t, larger = Kth(values[n:], k)
 		equal = k - larger
 	}
+	if x.Residual == nil {
+		if keys, values = reaching(keys, values, n, clamp(t)); len(keys)-n == k {
+			return keys, values
+		}
+	}
 	to := n
 	for i, v := range values[n:] {
 		key, m := keys[n+i], Of(v)
@@ -156,6 +161,22 @@ func keep(keys []uint32, values []float32, x Values, n, k int, gone uint32) ([]u
 		if x.Residual != nil && kept == (m-gone)>>31 {
 			x.settle(key, v, kept == 1)
 		}
+	}
+	return keys[:to], values[:to]
+}
+
+// reaching drops from keys[n:] and values[n:] all whose magnitude is less than t.
+func reaching(keys []uint32, values []float32, n int, t uint32) ([]uint32, []float32) {
+	var places [part + listSlack]uint32
+	var room [part + listSlack]float32
+	to := n
+	for from := n; from < len(values); from += part {
+		found := selectPart(places[:], room[:], Values{X: values[from:min(from+part, len(values))]}, uint32(from), t, 0)
+		left := keys[to : to+found]
+		for i, place := range places[:found] {
+			left[i] = keys[place]
+		}
+		to += copy(values[to:], room[:found])
 	}
 	return keys[:to], values[:to]
 }

@@ -163,11 +163,15 @@ func FuzzSelect(f *testing.F) {
 		}
 		slices.Sort(all)
 		slices.Reverse(all)
-		m, larger := Kth(x, k)
-		if m != all[k-1] || larger != slices.Index(all, m) {
-			t.Fatalf("number %d of %x is %x after %d larger ones", k, all, m, larger)
-		}
-		asmtest.Do(t, func(asm.Tier) { checkTop(t, x, k) })
+		asmtest.Do(t, func(asm.Tier) {
+			for _, kth := range []func([]float32, int) (uint32, int){Kth, kthByCounts} {
+				m, larger := kth(x, k)
+				if m != all[k-1] || larger != slices.Index(all, m) {
+					t.Errorf("number %d of %x is %x after %d larger ones", k, all, m, larger)
+				}
+			}
+			checkTop(t, x, k)
+		})
 	})
 }
 

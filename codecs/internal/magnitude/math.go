@@ -147,6 +147,9 @@ func Kth(x []float32, k int) (t uint32, larger int) {
 	if len(x) <= few {
 		return kthOfFew(x, k)
 	}
+	if counts(x) {
+		return kthByCounts(x, k)
+	}
 	var h Histogram
 	h.Add(x)
 	first, above := h.Bin(k)
@@ -167,6 +170,44 @@ func Kth(x []float32, k int) (t uint32, larger int) {
 		larger += last[third]
 	}
 	return upper | third, larger
+}
+
+// kthByCounts is Kth by halving what the magnitude may be, until few have it.
+func kthByCounts(x []float32, k int) (t uint32, larger int) {
+	low, reach := uint32(0), len(x) // so many are at least low
+	end, larger := uint32(sign), 0  // and so many at least end
+	for reach-larger > few/8 && end-low > 1 {
+		middle := low + (end-low)/2
+		if n := countAll(x, middle); n >= k {
+			low, reach = middle, n
+		} else {
+			end, larger = middle, n
+		}
+	}
+	if end-low == 1 {
+		return low, larger
+	}
+	var room [few / 8]float32
+	within := room[:0]
+	eachWithin(x, low, end, func(m uint32) { within = append(within, math.Float32frombits(m)) })
+	if k-larger > len(within) { // the others are zeros
+		return 0, larger + len(within)
+	}
+	t, above := kthOfFew(within, k-larger)
+	return t, larger + above
+}
+
+// countAll returns how many magnitudes of x are at least t, 1 <= t < 1<<31.
+func countAll(x []float32, t uint32) int {
+	n, i := countTiles(x, t)
+	return n + countPlain(x[i:], t)
+}
+
+func countPlain(x []float32, t uint32) (n int) {
+	for _, v := range x {
+		n += int((Of(v)-t)>>31 ^ 1) // both have 31 bits
+	}
+	return n
 }
 
 // eachWithin calls f with those magnitudes of x that are at least t and less than end, but for zeros.

@@ -6,6 +6,7 @@ import (
 )
 
 func magnitude(k *kernel) {
+	count(k)
 	for _, sums := range []bool{false, true} {
 		selectAVX2(k, sums)
 		selectAVX512(k, sums)
@@ -212,4 +213,43 @@ func (k *kernel) together() operand.Mem {
 	}
 	k.data[name] = m
 	return m
+}
+
+// count is for Kth, which asks it some twenty times.
+func count(k *kernel) {
+	k.function("countAVX2", "(x *float32, n int, t uint32) int",
+		"countAVX2 returns how many of n values, a multiple of 32 above 0, have a magnitude of at least t, 1 <= t <= 1<<31 - 1.")
+	x, n := k.arg("x"), k.arg("n")
+	less, unsigned := k.YMM(), k.splat32(k.YMM(), 0x7fffffff)
+	k.VBROADCASTSS(k.parameter("t"), less)
+	k.VPSUBD(k.splat32(k.YMM(), 1), less, less)
+	var sum [4]reg.VecVirtual
+	for i := range sum {
+		sum[i] = k.YMM()
+		k.zero(sum[i])
+	}
+	k.loop(n, 32, func() {
+		for i := range sum {
+			m := k.YMM()
+			k.VPAND(operand.Mem{Base: x, Disp: 32 * i}, unsigned, m)
+			k.VPCMPGTD(less, m, m)
+			k.VPSUBD(m, sum[i], sum[i]) // m is -1 where it is counted
+		}
+		k.ADDQ(operand.U32(128), x)
+	})
+	k.VPADDD(sum[1], sum[0], sum[0])
+	k.VPADDD(sum[3], sum[2], sum[2])
+	k.VPADDD(sum[2], sum[0], sum[0])
+	half, found := k.XMM(), k.GP64()
+	k.VEXTRACTI128(operand.Imm(1), sum[0], half)
+	k.VPADDD(sum[0].AsX(), half, half)
+	other := k.XMM()
+	k.VPSHUFD(operand.Imm(0x4e), half, other)
+	k.VPADDD(half, other, other)
+	k.VPSHUFD(operand.Imm(0xb1), other, half)
+	k.VPADDD(half, other, other)
+	k.VMOVD(other, found.As32())
+	k.Store(found, k.ReturnIndex(0))
+	k.VZEROUPPER()
+	k.RET()
 }
