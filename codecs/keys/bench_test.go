@@ -24,10 +24,10 @@ func Benchmark(b *testing.B) {
 		all = append(all, New(c))
 	}
 	const n = 1 << 16 // a block
-	for _, every := range []int{3, 10, 56, 125, 1000, 10000} {
+	for _, every := range []float64{1.1, 2, 2.6, 3, 10, 56, 125, 1000, 10000} {
 		size := uint64(n * every)
-		keys := uniform(1, 1/float64(every), size+size/10)[:n]
-		b.Run(fmt.Sprintf("1 in %d", every), func(b *testing.B) {
+		keys := uniform(1, 1/every, size+size/10)[:n]
+		b.Run(fmt.Sprintf("1 in %v", every), func(b *testing.B) {
 			for _, c := range all {
 				b.Run(c.String(), func(b *testing.B) { bench(b, c, keys, BernoulliBits(n, size)) })
 			}

@@ -28,9 +28,9 @@
 // n keys below N that are drawn at random cost at least n·H(p)/p bits, where p = n/N and H is the binary entropy
 // ([BernoulliBits]); the best coding takes at most 1.02 times that: Rice for p up to 0.3, Bitmap for others. (Rice takes
 // 1.04 times that about p = 0.38, and never less than a bit a key, which is too much from p = 0.6 on.) An array has its
-// first key and a few bytes besides, and a Bitmap's table some 150, which tell where keys are few. Any n keys take at most
-// MaxLen(n) bytes; element codecs never let a block grow. Time: O(n), a few passes. Memory: one number an element while an
-// element codec runs, and none between.
+// first key and a few bytes besides, and a Bitmap's table some 150, which tell where keys, or the integers that are none, are
+// few. Any n keys take at most MaxLen(n) bytes; element codecs never let a block grow. Time: O(n), a few passes; a Bitmap, where
+// it may be shorter, 3 to 8 times Rice's. Memory: one number an element while an element codec runs, two with Bitmap.
 //
 // # Unsuited
 //
@@ -56,8 +56,8 @@ type Coding interface {
 	// ascend strictly: see [Ascending].
 	Append(dst []byte, keys []uint64) []byte
 	// Decode sets keys to the strictly ascending keys of which src begins with the encoding, and returns how many
-	// bytes that has, or an error that wraps codecs.ErrCorrupt. Any src is safe: what Decode allocates is at most as long as keys, and
-	// kept for the next.
+	// bytes that has, or an error that wraps codecs.ErrCorrupt. Any src is safe: Decode allocates no more than keys has
+	// bytes, and some KiB.
 	Decode(keys []uint64, src []byte) (used int, err error)
 	// MaxLen returns the most bytes that n keys can take.
 	MaxLen(n int) int

@@ -53,6 +53,47 @@ func skewed(seed uint64, n int, most float64) []uint64 {
 	return keys
 }
 
+// oftenBytes are keys up to the greatest of all, that a Bitmap writes in bytes, of which some are frequent.
+func oftenBytes() (keys []uint64) {
+	for i := range uint64(300) {
+		for bit := range uint64(8) {
+			if [...]byte{3, 17, 3, 40, 3}[i*i%5]>>bit&1 == 1 {
+				keys = append(keys, 8*i+bit)
+			}
+		}
+	}
+	last := keys[len(keys)-1] + 3
+	keys = append(keys, last-2, last-1, last)
+	for i := range keys {
+		keys[i] += math.MaxUint64 - last
+	}
+	return keys
+}
+
+// What a Bitmap writes in bytes is refused if it is cut, or has a key too many or one beyond 2^64.
+func TestBitmapInBytesBroken(t *testing.T) {
+	keys := oftenBytes()
+	b := Bitmap{}.Append(nil, keys)
+	if b[0] != formBytes {
+		t.Fatalf("it is in form %d", b[0])
+	}
+	try := func(what string, n int, b []byte) {
+		t.Helper()
+		if _, err := (Bitmap{}).Decode(make([]uint64, n), b); !errors.Is(err, codecs.ErrCorrupt) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	for cut := range b {
+		try(fmt.Sprintf("%d bytes", cut), len(keys), b[:cut])
+	}
+	for more := 1; more < 9; more++ {
+		try(fmt.Sprintf("%d keys too many", more), len(keys)-more, b)
+	}
+	beyond := slices.Clone(b)
+	beyond[1]++ // the lowest bits of the first key
+	try("beyond 2^64", len(keys), beyond)
+}
+
 // samples are keys of every shape.
 func samples() map[string][]uint64 {
 	const top = math.MaxUint64
@@ -70,6 +111,9 @@ func samples() map[string][]uint64 {
 		"all":              slices.Collect(func(yield func(uint64) bool) { count(1000, yield) }),
 		"1 %":              uniform(1, 0.01, 1<<18),
 		"50 %":             uniform(2, 0.5, 1<<12),
+		"40 %":             uniform(6, 0.4, 1<<16),
+		"99 %":             uniform(6, 0.99, 1<<12),
+		"bytes":            oftenBytes(),
 		"skewed":           skewed(3, 3000, 30),
 		"skewed far":       skewed(4, 3000, 50),
 		"one in the midst": append(uniform(5, 0.1, 1<<12), 1<<50, 1<<50+3, 1<<50+4),

@@ -75,7 +75,7 @@ func wholeBytes(p, n int) int { return max(n-4*p, 0) }
 // left when zeros and values of magnitude d are delivered (steps a and b).
 func quantizeSum(dst []byte, x, e []float32, c uint32, d float32) {
 	if d == 0 {
-		// Kernels take the sign of a value from what it delivers.
+		// Kernels with AVX2 take the sign of a value from what it delivers. The sum less nothing is the sum.
 		arith.Add(e, x, e)
 		quantize(dst, e, c)
 		return
