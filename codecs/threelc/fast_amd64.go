@@ -61,7 +61,7 @@ func shortenTiles(dst, src []byte) (w, i, run int) {
 		w, run = shortenVBMI(&dst[0], &src[0], i)
 	case tier >= asm.AVX2 && last >= 32:
 		i = last &^ 31
-		w, run = shortenAVX2(&dst[0], &src[0], i, &squeeze)
+		w, run = shortenAVX2(&dst[0], &src[0], i)
 	default:
 		return 0, 0, 0
 	}
@@ -70,18 +70,6 @@ func shortenTiles(dst, src []byte) (w, i, run int) {
 	}
 	return w, i, run
 }
-
-// squeeze has for each byte the places of its bits that are 1, in as many bytes, for shortenAVX2.
-var squeeze = func() (table [256]uint64) {
-	for m := range table {
-		for bit := 7; bit >= 0; bit-- {
-			if m>>bit&1 == 1 {
-				table[m] = table[m]<<8 | uint64(bit)
-			}
-		}
-	}
-	return table
-}()
 
 // expandTiles does what expand does for eight bytes of src at a time.
 func expandTiles(a *room, src []byte, at, n int) (used, end int) {

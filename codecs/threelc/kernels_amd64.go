@@ -26,11 +26,11 @@ func quantizeSumAVX512(dst *byte, x *float32, e *float32, p int, n int, h uint32
 //go:noescape
 func quantizeSumAVX2(dst *byte, x *float32, e *float32, p int, n int, h uint32, d float32)
 
-// shortenAVX2 does what shortenVBMI does, for n bytes of src, a multiple of 32 above 0. Byte j of squeeze[m] is the place of
-// bit j of those that are 1 in m. It writes 8 bytes at a time, so more than w, but no more than n, and behind reading.
+// shortenAVX2 does what shortenVBMI does, for n bytes of src, a multiple of 32 above 0. It writes 8 bytes at a time, so more
+// than w, but no more than n, and behind reading.
 //
 //go:noescape
-func shortenAVX2(dst *byte, src *byte, n int, squeeze *[256]uint64) (w int, run int)
+func shortenAVX2(dst *byte, src *byte, n int) (w int, run int)
 
 // shortenVBMI is shorten for n bytes of src, a multiple of 64 above 0, behind which src has at least one more. w is how many
 // bytes it makes of them, and run how many zeros the last run has beyond a multiple of 14, of which w has nothing if one more

@@ -191,30 +191,6 @@ func selectAVX2(k *kernel, sums bool) {
 	k.RET()
 }
 
-// together returns read-only memory with 8 bytes for each byte: the numbers of its bits that are set, from the lowest. Those
-// after them do not matter.
-func (k *kernel) together() operand.Mem {
-	const name = "together"
-	if m, ok := k.data[name]; ok {
-		return m
-	}
-	m := k.StaticGlobal(name)
-	k.DataAttributes(24)
-	for set := range 256 {
-		var lanes uint64
-		n := 0
-		for bit := range 8 {
-			if set>>bit&1 == 1 {
-				lanes |= uint64(bit) << (8 * n)
-				n++
-			}
-		}
-		k.AddDatum(8*set, operand.U64(lanes))
-	}
-	k.data[name] = m
-	return m
-}
-
 // count is for Kth, which asks it some twenty times.
 func count(k *kernel) {
 	k.function("countAVX2", "(x *float32, n int, t uint32) int",

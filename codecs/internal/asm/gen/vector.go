@@ -52,6 +52,30 @@ func (k *kernel) bytes(name string, b []byte) operand.Mem {
 	return m
 }
 
+// together returns read-only memory with 8 bytes for each byte: the numbers of its bits that are set, from the lowest. Those
+// after them do not matter.
+func (k *kernel) together() operand.Mem {
+	const name = "together"
+	if m, ok := k.data[name]; ok {
+		return m
+	}
+	m := k.StaticGlobal(name)
+	k.DataAttributes(24)
+	for set := range 256 {
+		var lanes uint64
+		n := 0
+		for bit := range 8 {
+			if set>>bit&1 == 1 {
+				lanes |= uint64(bit) << (8 * n)
+				n++
+			}
+		}
+		k.AddDatum(8*set, operand.U64(lanes))
+	}
+	k.data[name] = m
+	return m
+}
+
 func (k *kernel) or(a, b, to operand.Op) {
 	if to.(reg.VecVirtual).Size() == 64 {
 		k.VPORD(a, b, to)

@@ -142,12 +142,13 @@ func countFrom(first byte) []byte {
 
 // shortenAVX2 is shortenVBMI for 32 bytes at a turn, of which it squeezes eight and eight.
 func shortenAVX2(k *kernel) {
-	k.function("shortenAVX2", "(dst, src *byte, n int, squeeze *[256]uint64) (w, run int)",
-		"shortenAVX2 does what shortenVBMI does, for n bytes of src, a multiple of 32 above 0. Byte j of squeeze[m] is the place of",
-		"bit j of those that are 1 in m. It writes 8 bytes at a time, so more than w, but no more than n, and behind reading.")
-	dst, src, n, squeeze := k.arg("dst"), k.arg("src"), k.arg("n"), k.arg("squeeze")
-	begin := k.GP64()
+	k.function("shortenAVX2", "(dst, src *byte, n int) (w, run int)",
+		"shortenAVX2 does what shortenVBMI does, for n bytes of src, a multiple of 32 above 0. It writes 8 bytes at a time, so more",
+		"than w, but no more than n, and behind reading.")
+	dst, src, n := k.arg("dst"), k.arg("src"), k.arg("n")
+	begin, squeeze := k.GP64(), k.GP64()
 	k.MOVQ(dst, begin)
+	k.LEAQ(k.together(), squeeze)
 	left := k.GP64()
 	k.LEAQ(k.bytes("rests32", append([]byte{0}, rests(32)...)), left)
 	// Codes by the number in a run, and from each number that a run may go on with.
@@ -201,16 +202,16 @@ func shortenAVX2(k *kernel) {
 		k.NOTL(kept.As32())
 		var eight reg.Register
 		for i := range 4 {
+			next := k.XMM()
 			switch i {
 			case 0:
 				eight = out.AsX()
+			case 1, 3:
+				k.VPSRLDQ(operand.Imm(8), eight, next)
+				eight = next
 			case 2:
-				eight = k.XMM()
-				k.VEXTRACTI128(operand.Imm(1), out, eight)
-			default:
-				upper := k.XMM()
-				k.VPSRLDQ(operand.Imm(8), eight, upper)
-				eight = upper
+				k.VEXTRACTI128(operand.Imm(1), out, next)
+				eight = next
 			}
 			m, squeezed := k.GP64(), k.XMM()
 			k.MOVBLZX(kept.As8L(), m.As32())
