@@ -1,6 +1,6 @@
 // Package magnitude finds the largest magnitudes of a block, for methods that send only those: by histograms of
-// float32 bits, whose order without their sign is that of magnitudes, in a fixed number of passes and without
-// sorting.
+// float32 bits, whose order without their sign is that of magnitudes, or by counting, in a bounded number of passes and
+// without sorting.
 //
 // A magnitude is a float32's bits without the sign. All functions take any values: infinities and NaN are the
 // largest.

@@ -1,6 +1,7 @@
 package magnitude
 
 import (
+	"bytes"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -143,6 +144,8 @@ func FuzzSelect(f *testing.F) {
 		f.Add(asmtest.Awkward(41*i, uint64(i), true), uint32(0x3f800000), uint16(9))
 	}
 	f.Add([]byte{}, uint32(0), uint16(0))
+	last := append(bytes.Repeat([]byte{1, 0, 0, 0}, 5), make([]byte, 20)...) // subnormals and zeros, of which one is the k-th
+	f.Add(append(codectest.Gaussian.Fill(tensor.Float32, 190, 1), last...), uint32(1), uint16(197))
 	f.Fuzz(func(t *testing.T, b []byte, threshold uint32, rank uint16) {
 		x := asmtest.Floats(b, int(rank%64))
 		threshold = clamp(threshold)

@@ -142,7 +142,8 @@ func selectSums(keys []uint32, values []float32, v Values, from, t, gone uint32)
 }
 
 // Kth returns the k-th largest magnitude of x, 1 <= k <= len(x), and how many are larger: by histograms of its upper
-// 12 bits, of the next 12 among those that share them, and of the last 7; few values are sorted.
+// 12 bits, of the next 12 among those that share them, and of the last 7; few values are sorted, and where counting is
+// quick what the magnitude may be is halved by counts.
 func Kth(x []float32, k int) (t uint32, larger int) {
 	if len(x) <= few {
 		return kthOfFew(x, k)
