@@ -91,3 +91,13 @@ func unpackTiles(x []float32, a []byte, from, p int, bits uint32) (n int) {
 	}
 	return n
 }
+
+// unpackRuns does what unpackPieces does for the first done quartic bytes of p, for which it has used so many bytes of src;
+// the last stand for run zeros more.
+func unpackRuns(x []float32, src []byte, p int, bits uint32) (used, done, run int) {
+	n := wholeBytes(p, len(x)) &^ 15
+	if n == 0 || len(src) < 16 || asm.Use() < asm.AVX2 || asm.Use() >= asm.VBMI {
+		return 0, 0, 0
+	}
+	return unpackRunsAVX2(&x[0], &src[0], p, n, len(src), bits)
+}

@@ -56,3 +56,10 @@ func unpackAVX512(x *float32, src *byte, p int, n int, bits uint32)
 //
 //go:noescape
 func unpackAVX2(x *float32, src *byte, p int, n int, bits uint32)
+
+// unpackRunsAVX2 sets the values of the first quartic bytes that src's m bytes, 16 or more, stand for, as unpackAVX2 does: of n, a
+// multiple of 16 above 0, or of fewer if fewer than 16 bytes of src are left. So many are done, and so many bytes of src used, of
+// which the last stands for run zeros more.
+//
+//go:noescape
+func unpackRunsAVX2(x *float32, src *byte, p int, n int, m int, bits uint32) (used int, done int, run int)

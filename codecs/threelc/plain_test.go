@@ -228,14 +228,22 @@ func sparse(n, every int) []byte {
 	return b
 }
 
-// FuzzUnpack compares the decoder with the plain form on any bytes.
+// FuzzUnpack compares the decoder with the plain form on any bytes, for as many values as they stand for and for more or fewer.
 func FuzzUnpack(f *testing.F) {
-	f.Add([]byte{121, 243, 255, 0, 242}, uint16(99))
-	f.Add([]byte{250}, uint16(40))
-	f.Add(append(bytes.Repeat([]byte{255, 0, 242, 244}, 80), 7), uint16(5*(80*(14+1+1+3)+1)))
-	f.Add(bytes.Repeat([]byte{254}, 100), uint16(5*13*100-2))
-	f.Fuzz(func(t *testing.T, runs []byte, n uint16) {
-		asmtest.Do(t, func(asm.Tier) { checkUnpack(t, runs, int(n%8192), 0.75) })
+	for _, more := range []int16{0, 1, -1, -4, -5, 5, 80, -200, 3000} {
+		f.Add([]byte{121, 243, 255, 0, 242}, more)
+		f.Add([]byte{250}, more)
+		f.Add(append(bytes.Repeat([]byte{255, 0, 242, 244}, 80), 7), more)
+		f.Add(bytes.Repeat([]byte{254}, 100), more)
+		f.Add(bytes.Repeat([]byte{0, 242}, 100), more)
+		f.Add(append(bytes.Repeat([]byte{121, 121, 243, 80}, 100), 255), more)
+	}
+	f.Fuzz(func(t *testing.T, runs []byte, more int16) {
+		n := int(more)
+		for _, b := range runs {
+			n += 5 * int(runLength[b])
+		}
+		asmtest.Do(t, func(asm.Tier) { checkUnpack(t, runs, max(n, 0), 0.75) })
 	})
 }
 

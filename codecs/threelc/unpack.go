@@ -86,24 +86,27 @@ func (a *room) expandRest(src []byte, used, at, n int) (int, int) {
 // before: what a kernel reads waits in the processor for all that was stored earlier, and values wait for memory.
 func unpackPieces(x []float32, src []byte, bits uint32) (used int, ok bool) {
 	p := quarticLen(len(x))
+	used, from, at := unpackRuns(x, src, p, bits)
 	var a [2]room
-	used, at := a[0].expand(src, 0, min(piece, p), p)
-	for from := 0; from < p; from += piece {
+	now, next := &a[0], &a[1]
+	copy(now[:at], quarticZeros[:])
+	taken, at := now.expand(src[used:], at, min(piece, p-from), p-from)
+	used += taken
+	for ; from < p; from += piece {
 		n := min(piece, p-from)
 		if at < n {
 			return used, false
 		}
 		at -= n
-		now, next := &a[from/piece%2], &a[(from/piece+1)%2]
 		if left := p - from - n; left > 0 {
 			copy(next[:beyond], now[n:])
-			var taken int
 			taken, at = next.expand(src[used:], at, min(piece, left), left)
 			used += taken
 		}
 		for k := unpackTiles(x, now[:n], from, p, bits); k < n; k++ {
 			unpackByte(x, from+k, p, now[k], bits)
 		}
+		now, next = next, now
 	}
 	return used, at == 0
 }

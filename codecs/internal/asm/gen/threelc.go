@@ -15,6 +15,7 @@ func threelc(k *kernel) {
 	expandVBMI(k)
 	unpackAVX512(k)
 	unpackAVX2(k)
+	unpackRunsAVX2(k)
 }
 
 // powers are what a digit of a quartic byte counts, the first value's first.

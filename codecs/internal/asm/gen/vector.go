@@ -55,14 +55,7 @@ func (k *kernel) bytes(name string, b []byte) operand.Mem {
 // together returns read-only memory with 8 bytes for each byte: the numbers of its bits that are set, from the lowest. Those
 // after them do not matter.
 func (k *kernel) together() operand.Mem {
-	const name = "together"
-	if m, ok := k.data[name]; ok {
-		return m
-	}
-	m := k.StaticGlobal(name)
-	k.DataAttributes(24)
-	for set := range 256 {
-		var lanes uint64
+	return k.ofBits("together", func(set int) (lanes uint64) {
 		n := 0
 		for bit := range 8 {
 			if set>>bit&1 == 1 {
@@ -70,7 +63,35 @@ func (k *kernel) together() operand.Mem {
 				n++
 			}
 		}
-		k.AddDatum(8*set, operand.U64(lanes))
+		return lanes
+	})
+}
+
+// apart returns the inverse of together: for each bit that is set, how many lower ones are, and 128 for the others.
+func (k *kernel) apart() operand.Mem {
+	return k.ofBits("apart", func(set int) (lanes uint64) {
+		n := 0
+		for bit := range 8 {
+			if set>>bit&1 == 1 {
+				lanes |= uint64(n) << (8 * bit)
+				n++
+			} else {
+				lanes |= 128 << (8 * bit)
+			}
+		}
+		return lanes
+	})
+}
+
+// ofBits returns read-only memory with what eight has for each byte.
+func (k *kernel) ofBits(name string, eight func(set int) uint64) operand.Mem {
+	if m, ok := k.data[name]; ok {
+		return m
+	}
+	m := k.StaticGlobal(name)
+	k.DataAttributes(24)
+	for set := range 256 {
+		k.AddDatum(8*set, operand.U64(eight(set)))
 	}
 	k.data[name] = m
 	return m
