@@ -13,7 +13,7 @@ const (
 	binShift  = 31 - binBits          // from a magnitude to its bin
 	bins      = 1 << binBits          // 16 KiB of counts
 	groupSize = 8                     // values that Select looks at together
-	cut       = 1 << 12               // values between two looks at a list's room
+	cut       = 1 << 14               // values between two looks at a list's room
 	listSlack = groupSize             // what a group may write beyond the list's end
 	low7      = 1<<(31-2*binBits) - 1 // the bits that two histograms leave
 )
@@ -173,17 +173,25 @@ func Kth(x []float32, k int) (t uint32, larger int) {
 	return upper | third, larger
 }
 
-// kthByCounts is Kth by halving what the magnitude may be, until few have it.
+// kthByCounts is Kth by halving what the magnitude may be, until few have it, from that of a part of x on.
 func kthByCounts(x []float32, k int) (t uint32, larger int) {
 	low, reach := uint32(0), len(x) // so many are at least low
 	end, larger := uint32(sign), 0  // and so many at least end
+	middle, step := end/2, end
+	if guessed := x[:len(x)/guessPart]; len(guessed) > few {
+		t, _ := kthByCounts(guessed, min(k/guessPart+1, len(guessed)))
+		middle, step = max(t, 1), guessStep
+	}
 	for reach-larger > few/8 && end-low > 1 {
-		middle := low + (end-low)/2
-		if n := countAll(x, middle); n >= k {
+		n := countAll(x, middle)
+		if n >= k {
 			low, reach = middle, n
+			middle = low + min(step, (end-low)/2)
 		} else {
 			end, larger = middle, n
+			middle = end - min(step, (end-low+1)/2)
 		}
+		step = 4 * min(step, sign/4)
 	}
 	if end-low == 1 {
 		return low, larger
@@ -197,6 +205,13 @@ func kthByCounts(x []float32, k int) (t uint32, larger int) {
 	t, above := kthOfFew(within, k-larger)
 	return t, larger + above
 }
+
+// The guess of kthByCounts: of how large a part of the values, and how far from it, in steps four times the one before, a bound
+// on the other side is looked for; a step is the 32nd part of an octave at first.
+const (
+	guessPart = 16
+	guessStep = 1 << 18
+)
 
 // countAll returns how many magnitudes of x are at least t, 1 <= t < 1<<31.
 func countAll(x []float32, t uint32) int {
