@@ -81,22 +81,21 @@ func expandTiles(a *room, src []byte, at, n int) (used, end int) {
 
 // unpackTiles sets the values of a's first n bytes, which are those from byte from on of p.
 func unpackTiles(x []float32, a []byte, from, p int, bits uint32) (n int) {
+	if asm.Use() < asm.AVX512 {
+		return 0 // unpackRuns has left few
+	}
 	if n = tiles(min(len(a), wholeBytes(p, len(x))-from)); n <= 0 {
 		return 0
 	}
-	if asm.Use() < asm.AVX512 {
-		unpackAVX2(&x[from], &a[0], p, n, bits)
-	} else {
-		unpackAVX512(&x[from], &a[0], p, n, bits)
-	}
+	unpackAVX512(&x[from], &a[0], p, n, bits)
 	return n
 }
 
-// unpackRuns does what unpackPieces does for the first done quartic bytes of p, for which it has used so many bytes of src;
-// the last stand for run zeros more.
-func unpackRuns(x []float32, src []byte, p int, bits uint32) (used, done, run int) {
+// unpackRuns does what unpackPieces does for the first done quartic bytes, where no kernel expands runs.
+func unpackRuns(x []float32, src []byte, bits uint32) (used, done, run int) {
+	p := quarticLen(len(x))
 	n := wholeBytes(p, len(x)) &^ 15
-	if n == 0 || len(src) < 16 || asm.Use() < asm.AVX2 || asm.Use() >= asm.VBMI {
+	if tier := asm.Use(); n == 0 || len(src) < 16 || tier < asm.AVX2 || tier >= asm.VBMI {
 		return 0, 0, 0
 	}
 	return unpackRunsAVX2(&x[0], &src[0], p, n, len(src), bits)

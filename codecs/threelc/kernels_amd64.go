@@ -51,15 +51,9 @@ func expandVBMI(dst *byte, src *byte, at int, n int, m int) (used int, end int)
 //go:noescape
 func unpackAVX512(x *float32, src *byte, p int, n int, bits uint32)
 
-// unpackAVX2 sets n values of each partition of x, of p values, from as many quartic bytes. n is a multiple of 8 above 0,
-// bits is -M.
-//
-//go:noescape
-func unpackAVX2(x *float32, src *byte, p int, n int, bits uint32)
-
-// unpackRunsAVX2 sets the values of the first quartic bytes that src's m bytes, 16 or more, stand for, as unpackAVX2 does: of n, a
-// multiple of 16 above 0, or of fewer if fewer than 16 bytes of src are left. So many are done, and so many bytes of src used, of
-// which the last stands for run zeros more.
+// unpackRunsAVX2 sets the values of the first quartic bytes that src's m bytes, 16 or more, stand for: of n, a multiple of 16
+// above 0, or of fewer if fewer than 16 bytes of src are left. So many are done, and so many bytes of src used, of which the last
+// stands for run zeros more. Partitions of x have p values, bits is -M.
 //
 //go:noescape
 func unpackRunsAVX2(x *float32, src *byte, p int, n int, m int, bits uint32) (used int, done int, run int)

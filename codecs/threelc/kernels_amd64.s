@@ -596,7 +596,7 @@ TEXT ·shortenAVX2(SB), NOSPLIT, $0-40
 	MOVQ           src+8(FP), CX
 	MOVQ           n+16(FP), DX
 	MOVQ           AX, BX
-	LEAQ           together<>+0(SB), SI
+	LEAQ           bitsTogether<>+0(SB), SI
 	LEAQ           rests32<>+0(SB), DI
 	LEAQ           runCodesOn32<>+0(SB), R8
 	VBROADCASTI128 runCodes0<>+0(SB), Y0
@@ -684,304 +684,269 @@ loop5:
 	VZEROUPPER
 	RET
 
-DATA together<>+0(SB)/8, $0x0000000000000000
-DATA together<>+8(SB)/8, $0x0000000000000000
-DATA together<>+16(SB)/8, $0x0000000000000001
-DATA together<>+24(SB)/8, $0x0000000000000100
-DATA together<>+32(SB)/8, $0x0000000000000002
-DATA together<>+40(SB)/8, $0x0000000000000200
-DATA together<>+48(SB)/8, $0x0000000000000201
-DATA together<>+56(SB)/8, $0x0000000000020100
-DATA together<>+64(SB)/8, $0x0000000000000003
-DATA together<>+72(SB)/8, $0x0000000000000300
-DATA together<>+80(SB)/8, $0x0000000000000301
-DATA together<>+88(SB)/8, $0x0000000000030100
-DATA together<>+96(SB)/8, $0x0000000000000302
-DATA together<>+104(SB)/8, $0x0000000000030200
-DATA together<>+112(SB)/8, $0x0000000000030201
-DATA together<>+120(SB)/8, $0x0000000003020100
-DATA together<>+128(SB)/8, $0x0000000000000004
-DATA together<>+136(SB)/8, $0x0000000000000400
-DATA together<>+144(SB)/8, $0x0000000000000401
-DATA together<>+152(SB)/8, $0x0000000000040100
-DATA together<>+160(SB)/8, $0x0000000000000402
-DATA together<>+168(SB)/8, $0x0000000000040200
-DATA together<>+176(SB)/8, $0x0000000000040201
-DATA together<>+184(SB)/8, $0x0000000004020100
-DATA together<>+192(SB)/8, $0x0000000000000403
-DATA together<>+200(SB)/8, $0x0000000000040300
-DATA together<>+208(SB)/8, $0x0000000000040301
-DATA together<>+216(SB)/8, $0x0000000004030100
-DATA together<>+224(SB)/8, $0x0000000000040302
-DATA together<>+232(SB)/8, $0x0000000004030200
-DATA together<>+240(SB)/8, $0x0000000004030201
-DATA together<>+248(SB)/8, $0x0000000403020100
-DATA together<>+256(SB)/8, $0x0000000000000005
-DATA together<>+264(SB)/8, $0x0000000000000500
-DATA together<>+272(SB)/8, $0x0000000000000501
-DATA together<>+280(SB)/8, $0x0000000000050100
-DATA together<>+288(SB)/8, $0x0000000000000502
-DATA together<>+296(SB)/8, $0x0000000000050200
-DATA together<>+304(SB)/8, $0x0000000000050201
-DATA together<>+312(SB)/8, $0x0000000005020100
-DATA together<>+320(SB)/8, $0x0000000000000503
-DATA together<>+328(SB)/8, $0x0000000000050300
-DATA together<>+336(SB)/8, $0x0000000000050301
-DATA together<>+344(SB)/8, $0x0000000005030100
-DATA together<>+352(SB)/8, $0x0000000000050302
-DATA together<>+360(SB)/8, $0x0000000005030200
-DATA together<>+368(SB)/8, $0x0000000005030201
-DATA together<>+376(SB)/8, $0x0000000503020100
-DATA together<>+384(SB)/8, $0x0000000000000504
-DATA together<>+392(SB)/8, $0x0000000000050400
-DATA together<>+400(SB)/8, $0x0000000000050401
-DATA together<>+408(SB)/8, $0x0000000005040100
-DATA together<>+416(SB)/8, $0x0000000000050402
-DATA together<>+424(SB)/8, $0x0000000005040200
-DATA together<>+432(SB)/8, $0x0000000005040201
-DATA together<>+440(SB)/8, $0x0000000504020100
-DATA together<>+448(SB)/8, $0x0000000000050403
-DATA together<>+456(SB)/8, $0x0000000005040300
-DATA together<>+464(SB)/8, $0x0000000005040301
-DATA together<>+472(SB)/8, $0x0000000504030100
-DATA together<>+480(SB)/8, $0x0000000005040302
-DATA together<>+488(SB)/8, $0x0000000504030200
-DATA together<>+496(SB)/8, $0x0000000504030201
-DATA together<>+504(SB)/8, $0x0000050403020100
-DATA together<>+512(SB)/8, $0x0000000000000006
-DATA together<>+520(SB)/8, $0x0000000000000600
-DATA together<>+528(SB)/8, $0x0000000000000601
-DATA together<>+536(SB)/8, $0x0000000000060100
-DATA together<>+544(SB)/8, $0x0000000000000602
-DATA together<>+552(SB)/8, $0x0000000000060200
-DATA together<>+560(SB)/8, $0x0000000000060201
-DATA together<>+568(SB)/8, $0x0000000006020100
-DATA together<>+576(SB)/8, $0x0000000000000603
-DATA together<>+584(SB)/8, $0x0000000000060300
-DATA together<>+592(SB)/8, $0x0000000000060301
-DATA together<>+600(SB)/8, $0x0000000006030100
-DATA together<>+608(SB)/8, $0x0000000000060302
-DATA together<>+616(SB)/8, $0x0000000006030200
-DATA together<>+624(SB)/8, $0x0000000006030201
-DATA together<>+632(SB)/8, $0x0000000603020100
-DATA together<>+640(SB)/8, $0x0000000000000604
-DATA together<>+648(SB)/8, $0x0000000000060400
-DATA together<>+656(SB)/8, $0x0000000000060401
-DATA together<>+664(SB)/8, $0x0000000006040100
-DATA together<>+672(SB)/8, $0x0000000000060402
-DATA together<>+680(SB)/8, $0x0000000006040200
-DATA together<>+688(SB)/8, $0x0000000006040201
-DATA together<>+696(SB)/8, $0x0000000604020100
-DATA together<>+704(SB)/8, $0x0000000000060403
-DATA together<>+712(SB)/8, $0x0000000006040300
-DATA together<>+720(SB)/8, $0x0000000006040301
-DATA together<>+728(SB)/8, $0x0000000604030100
-DATA together<>+736(SB)/8, $0x0000000006040302
-DATA together<>+744(SB)/8, $0x0000000604030200
-DATA together<>+752(SB)/8, $0x0000000604030201
-DATA together<>+760(SB)/8, $0x0000060403020100
-DATA together<>+768(SB)/8, $0x0000000000000605
-DATA together<>+776(SB)/8, $0x0000000000060500
-DATA together<>+784(SB)/8, $0x0000000000060501
-DATA together<>+792(SB)/8, $0x0000000006050100
-DATA together<>+800(SB)/8, $0x0000000000060502
-DATA together<>+808(SB)/8, $0x0000000006050200
-DATA together<>+816(SB)/8, $0x0000000006050201
-DATA together<>+824(SB)/8, $0x0000000605020100
-DATA together<>+832(SB)/8, $0x0000000000060503
-DATA together<>+840(SB)/8, $0x0000000006050300
-DATA together<>+848(SB)/8, $0x0000000006050301
-DATA together<>+856(SB)/8, $0x0000000605030100
-DATA together<>+864(SB)/8, $0x0000000006050302
-DATA together<>+872(SB)/8, $0x0000000605030200
-DATA together<>+880(SB)/8, $0x0000000605030201
-DATA together<>+888(SB)/8, $0x0000060503020100
-DATA together<>+896(SB)/8, $0x0000000000060504
-DATA together<>+904(SB)/8, $0x0000000006050400
-DATA together<>+912(SB)/8, $0x0000000006050401
-DATA together<>+920(SB)/8, $0x0000000605040100
-DATA together<>+928(SB)/8, $0x0000000006050402
-DATA together<>+936(SB)/8, $0x0000000605040200
-DATA together<>+944(SB)/8, $0x0000000605040201
-DATA together<>+952(SB)/8, $0x0000060504020100
-DATA together<>+960(SB)/8, $0x0000000006050403
-DATA together<>+968(SB)/8, $0x0000000605040300
-DATA together<>+976(SB)/8, $0x0000000605040301
-DATA together<>+984(SB)/8, $0x0000060504030100
-DATA together<>+992(SB)/8, $0x0000000605040302
-DATA together<>+1000(SB)/8, $0x0000060504030200
-DATA together<>+1008(SB)/8, $0x0000060504030201
-DATA together<>+1016(SB)/8, $0x0006050403020100
-DATA together<>+1024(SB)/8, $0x0000000000000007
-DATA together<>+1032(SB)/8, $0x0000000000000700
-DATA together<>+1040(SB)/8, $0x0000000000000701
-DATA together<>+1048(SB)/8, $0x0000000000070100
-DATA together<>+1056(SB)/8, $0x0000000000000702
-DATA together<>+1064(SB)/8, $0x0000000000070200
-DATA together<>+1072(SB)/8, $0x0000000000070201
-DATA together<>+1080(SB)/8, $0x0000000007020100
-DATA together<>+1088(SB)/8, $0x0000000000000703
-DATA together<>+1096(SB)/8, $0x0000000000070300
-DATA together<>+1104(SB)/8, $0x0000000000070301
-DATA together<>+1112(SB)/8, $0x0000000007030100
-DATA together<>+1120(SB)/8, $0x0000000000070302
-DATA together<>+1128(SB)/8, $0x0000000007030200
-DATA together<>+1136(SB)/8, $0x0000000007030201
-DATA together<>+1144(SB)/8, $0x0000000703020100
-DATA together<>+1152(SB)/8, $0x0000000000000704
-DATA together<>+1160(SB)/8, $0x0000000000070400
-DATA together<>+1168(SB)/8, $0x0000000000070401
-DATA together<>+1176(SB)/8, $0x0000000007040100
-DATA together<>+1184(SB)/8, $0x0000000000070402
-DATA together<>+1192(SB)/8, $0x0000000007040200
-DATA together<>+1200(SB)/8, $0x0000000007040201
-DATA together<>+1208(SB)/8, $0x0000000704020100
-DATA together<>+1216(SB)/8, $0x0000000000070403
-DATA together<>+1224(SB)/8, $0x0000000007040300
-DATA together<>+1232(SB)/8, $0x0000000007040301
-DATA together<>+1240(SB)/8, $0x0000000704030100
-DATA together<>+1248(SB)/8, $0x0000000007040302
-DATA together<>+1256(SB)/8, $0x0000000704030200
-DATA together<>+1264(SB)/8, $0x0000000704030201
-DATA together<>+1272(SB)/8, $0x0000070403020100
-DATA together<>+1280(SB)/8, $0x0000000000000705
-DATA together<>+1288(SB)/8, $0x0000000000070500
-DATA together<>+1296(SB)/8, $0x0000000000070501
-DATA together<>+1304(SB)/8, $0x0000000007050100
-DATA together<>+1312(SB)/8, $0x0000000000070502
-DATA together<>+1320(SB)/8, $0x0000000007050200
-DATA together<>+1328(SB)/8, $0x0000000007050201
-DATA together<>+1336(SB)/8, $0x0000000705020100
-DATA together<>+1344(SB)/8, $0x0000000000070503
-DATA together<>+1352(SB)/8, $0x0000000007050300
-DATA together<>+1360(SB)/8, $0x0000000007050301
-DATA together<>+1368(SB)/8, $0x0000000705030100
-DATA together<>+1376(SB)/8, $0x0000000007050302
-DATA together<>+1384(SB)/8, $0x0000000705030200
-DATA together<>+1392(SB)/8, $0x0000000705030201
-DATA together<>+1400(SB)/8, $0x0000070503020100
-DATA together<>+1408(SB)/8, $0x0000000000070504
-DATA together<>+1416(SB)/8, $0x0000000007050400
-DATA together<>+1424(SB)/8, $0x0000000007050401
-DATA together<>+1432(SB)/8, $0x0000000705040100
-DATA together<>+1440(SB)/8, $0x0000000007050402
-DATA together<>+1448(SB)/8, $0x0000000705040200
-DATA together<>+1456(SB)/8, $0x0000000705040201
-DATA together<>+1464(SB)/8, $0x0000070504020100
-DATA together<>+1472(SB)/8, $0x0000000007050403
-DATA together<>+1480(SB)/8, $0x0000000705040300
-DATA together<>+1488(SB)/8, $0x0000000705040301
-DATA together<>+1496(SB)/8, $0x0000070504030100
-DATA together<>+1504(SB)/8, $0x0000000705040302
-DATA together<>+1512(SB)/8, $0x0000070504030200
-DATA together<>+1520(SB)/8, $0x0000070504030201
-DATA together<>+1528(SB)/8, $0x0007050403020100
-DATA together<>+1536(SB)/8, $0x0000000000000706
-DATA together<>+1544(SB)/8, $0x0000000000070600
-DATA together<>+1552(SB)/8, $0x0000000000070601
-DATA together<>+1560(SB)/8, $0x0000000007060100
-DATA together<>+1568(SB)/8, $0x0000000000070602
-DATA together<>+1576(SB)/8, $0x0000000007060200
-DATA together<>+1584(SB)/8, $0x0000000007060201
-DATA together<>+1592(SB)/8, $0x0000000706020100
-DATA together<>+1600(SB)/8, $0x0000000000070603
-DATA together<>+1608(SB)/8, $0x0000000007060300
-DATA together<>+1616(SB)/8, $0x0000000007060301
-DATA together<>+1624(SB)/8, $0x0000000706030100
-DATA together<>+1632(SB)/8, $0x0000000007060302
-DATA together<>+1640(SB)/8, $0x0000000706030200
-DATA together<>+1648(SB)/8, $0x0000000706030201
-DATA together<>+1656(SB)/8, $0x0000070603020100
-DATA together<>+1664(SB)/8, $0x0000000000070604
-DATA together<>+1672(SB)/8, $0x0000000007060400
-DATA together<>+1680(SB)/8, $0x0000000007060401
-DATA together<>+1688(SB)/8, $0x0000000706040100
-DATA together<>+1696(SB)/8, $0x0000000007060402
-DATA together<>+1704(SB)/8, $0x0000000706040200
-DATA together<>+1712(SB)/8, $0x0000000706040201
-DATA together<>+1720(SB)/8, $0x0000070604020100
-DATA together<>+1728(SB)/8, $0x0000000007060403
-DATA together<>+1736(SB)/8, $0x0000000706040300
-DATA together<>+1744(SB)/8, $0x0000000706040301
-DATA together<>+1752(SB)/8, $0x0000070604030100
-DATA together<>+1760(SB)/8, $0x0000000706040302
-DATA together<>+1768(SB)/8, $0x0000070604030200
-DATA together<>+1776(SB)/8, $0x0000070604030201
-DATA together<>+1784(SB)/8, $0x0007060403020100
-DATA together<>+1792(SB)/8, $0x0000000000070605
-DATA together<>+1800(SB)/8, $0x0000000007060500
-DATA together<>+1808(SB)/8, $0x0000000007060501
-DATA together<>+1816(SB)/8, $0x0000000706050100
-DATA together<>+1824(SB)/8, $0x0000000007060502
-DATA together<>+1832(SB)/8, $0x0000000706050200
-DATA together<>+1840(SB)/8, $0x0000000706050201
-DATA together<>+1848(SB)/8, $0x0000070605020100
-DATA together<>+1856(SB)/8, $0x0000000007060503
-DATA together<>+1864(SB)/8, $0x0000000706050300
-DATA together<>+1872(SB)/8, $0x0000000706050301
-DATA together<>+1880(SB)/8, $0x0000070605030100
-DATA together<>+1888(SB)/8, $0x0000000706050302
-DATA together<>+1896(SB)/8, $0x0000070605030200
-DATA together<>+1904(SB)/8, $0x0000070605030201
-DATA together<>+1912(SB)/8, $0x0007060503020100
-DATA together<>+1920(SB)/8, $0x0000000007060504
-DATA together<>+1928(SB)/8, $0x0000000706050400
-DATA together<>+1936(SB)/8, $0x0000000706050401
-DATA together<>+1944(SB)/8, $0x0000070605040100
-DATA together<>+1952(SB)/8, $0x0000000706050402
-DATA together<>+1960(SB)/8, $0x0000070605040200
-DATA together<>+1968(SB)/8, $0x0000070605040201
-DATA together<>+1976(SB)/8, $0x0007060504020100
-DATA together<>+1984(SB)/8, $0x0000000706050403
-DATA together<>+1992(SB)/8, $0x0000070605040300
-DATA together<>+2000(SB)/8, $0x0000070605040301
-DATA together<>+2008(SB)/8, $0x0007060504030100
-DATA together<>+2016(SB)/8, $0x0000070605040302
-DATA together<>+2024(SB)/8, $0x0007060504030200
-DATA together<>+2032(SB)/8, $0x0007060504030201
-DATA together<>+2040(SB)/8, $0x0706050403020100
-GLOBL together<>(SB), RODATA|NOPTR, $2048
+DATA bitsTogether<>+0(SB)/8, $0x0000000000000000
+DATA bitsTogether<>+8(SB)/8, $0x0000000000000000
+DATA bitsTogether<>+16(SB)/8, $0x0000000000000001
+DATA bitsTogether<>+24(SB)/8, $0x0000000000000100
+DATA bitsTogether<>+32(SB)/8, $0x0000000000000002
+DATA bitsTogether<>+40(SB)/8, $0x0000000000000200
+DATA bitsTogether<>+48(SB)/8, $0x0000000000000201
+DATA bitsTogether<>+56(SB)/8, $0x0000000000020100
+DATA bitsTogether<>+64(SB)/8, $0x0000000000000003
+DATA bitsTogether<>+72(SB)/8, $0x0000000000000300
+DATA bitsTogether<>+80(SB)/8, $0x0000000000000301
+DATA bitsTogether<>+88(SB)/8, $0x0000000000030100
+DATA bitsTogether<>+96(SB)/8, $0x0000000000000302
+DATA bitsTogether<>+104(SB)/8, $0x0000000000030200
+DATA bitsTogether<>+112(SB)/8, $0x0000000000030201
+DATA bitsTogether<>+120(SB)/8, $0x0000000003020100
+DATA bitsTogether<>+128(SB)/8, $0x0000000000000004
+DATA bitsTogether<>+136(SB)/8, $0x0000000000000400
+DATA bitsTogether<>+144(SB)/8, $0x0000000000000401
+DATA bitsTogether<>+152(SB)/8, $0x0000000000040100
+DATA bitsTogether<>+160(SB)/8, $0x0000000000000402
+DATA bitsTogether<>+168(SB)/8, $0x0000000000040200
+DATA bitsTogether<>+176(SB)/8, $0x0000000000040201
+DATA bitsTogether<>+184(SB)/8, $0x0000000004020100
+DATA bitsTogether<>+192(SB)/8, $0x0000000000000403
+DATA bitsTogether<>+200(SB)/8, $0x0000000000040300
+DATA bitsTogether<>+208(SB)/8, $0x0000000000040301
+DATA bitsTogether<>+216(SB)/8, $0x0000000004030100
+DATA bitsTogether<>+224(SB)/8, $0x0000000000040302
+DATA bitsTogether<>+232(SB)/8, $0x0000000004030200
+DATA bitsTogether<>+240(SB)/8, $0x0000000004030201
+DATA bitsTogether<>+248(SB)/8, $0x0000000403020100
+DATA bitsTogether<>+256(SB)/8, $0x0000000000000005
+DATA bitsTogether<>+264(SB)/8, $0x0000000000000500
+DATA bitsTogether<>+272(SB)/8, $0x0000000000000501
+DATA bitsTogether<>+280(SB)/8, $0x0000000000050100
+DATA bitsTogether<>+288(SB)/8, $0x0000000000000502
+DATA bitsTogether<>+296(SB)/8, $0x0000000000050200
+DATA bitsTogether<>+304(SB)/8, $0x0000000000050201
+DATA bitsTogether<>+312(SB)/8, $0x0000000005020100
+DATA bitsTogether<>+320(SB)/8, $0x0000000000000503
+DATA bitsTogether<>+328(SB)/8, $0x0000000000050300
+DATA bitsTogether<>+336(SB)/8, $0x0000000000050301
+DATA bitsTogether<>+344(SB)/8, $0x0000000005030100
+DATA bitsTogether<>+352(SB)/8, $0x0000000000050302
+DATA bitsTogether<>+360(SB)/8, $0x0000000005030200
+DATA bitsTogether<>+368(SB)/8, $0x0000000005030201
+DATA bitsTogether<>+376(SB)/8, $0x0000000503020100
+DATA bitsTogether<>+384(SB)/8, $0x0000000000000504
+DATA bitsTogether<>+392(SB)/8, $0x0000000000050400
+DATA bitsTogether<>+400(SB)/8, $0x0000000000050401
+DATA bitsTogether<>+408(SB)/8, $0x0000000005040100
+DATA bitsTogether<>+416(SB)/8, $0x0000000000050402
+DATA bitsTogether<>+424(SB)/8, $0x0000000005040200
+DATA bitsTogether<>+432(SB)/8, $0x0000000005040201
+DATA bitsTogether<>+440(SB)/8, $0x0000000504020100
+DATA bitsTogether<>+448(SB)/8, $0x0000000000050403
+DATA bitsTogether<>+456(SB)/8, $0x0000000005040300
+DATA bitsTogether<>+464(SB)/8, $0x0000000005040301
+DATA bitsTogether<>+472(SB)/8, $0x0000000504030100
+DATA bitsTogether<>+480(SB)/8, $0x0000000005040302
+DATA bitsTogether<>+488(SB)/8, $0x0000000504030200
+DATA bitsTogether<>+496(SB)/8, $0x0000000504030201
+DATA bitsTogether<>+504(SB)/8, $0x0000050403020100
+DATA bitsTogether<>+512(SB)/8, $0x0000000000000006
+DATA bitsTogether<>+520(SB)/8, $0x0000000000000600
+DATA bitsTogether<>+528(SB)/8, $0x0000000000000601
+DATA bitsTogether<>+536(SB)/8, $0x0000000000060100
+DATA bitsTogether<>+544(SB)/8, $0x0000000000000602
+DATA bitsTogether<>+552(SB)/8, $0x0000000000060200
+DATA bitsTogether<>+560(SB)/8, $0x0000000000060201
+DATA bitsTogether<>+568(SB)/8, $0x0000000006020100
+DATA bitsTogether<>+576(SB)/8, $0x0000000000000603
+DATA bitsTogether<>+584(SB)/8, $0x0000000000060300
+DATA bitsTogether<>+592(SB)/8, $0x0000000000060301
+DATA bitsTogether<>+600(SB)/8, $0x0000000006030100
+DATA bitsTogether<>+608(SB)/8, $0x0000000000060302
+DATA bitsTogether<>+616(SB)/8, $0x0000000006030200
+DATA bitsTogether<>+624(SB)/8, $0x0000000006030201
+DATA bitsTogether<>+632(SB)/8, $0x0000000603020100
+DATA bitsTogether<>+640(SB)/8, $0x0000000000000604
+DATA bitsTogether<>+648(SB)/8, $0x0000000000060400
+DATA bitsTogether<>+656(SB)/8, $0x0000000000060401
+DATA bitsTogether<>+664(SB)/8, $0x0000000006040100
+DATA bitsTogether<>+672(SB)/8, $0x0000000000060402
+DATA bitsTogether<>+680(SB)/8, $0x0000000006040200
+DATA bitsTogether<>+688(SB)/8, $0x0000000006040201
+DATA bitsTogether<>+696(SB)/8, $0x0000000604020100
+DATA bitsTogether<>+704(SB)/8, $0x0000000000060403
+DATA bitsTogether<>+712(SB)/8, $0x0000000006040300
+DATA bitsTogether<>+720(SB)/8, $0x0000000006040301
+DATA bitsTogether<>+728(SB)/8, $0x0000000604030100
+DATA bitsTogether<>+736(SB)/8, $0x0000000006040302
+DATA bitsTogether<>+744(SB)/8, $0x0000000604030200
+DATA bitsTogether<>+752(SB)/8, $0x0000000604030201
+DATA bitsTogether<>+760(SB)/8, $0x0000060403020100
+DATA bitsTogether<>+768(SB)/8, $0x0000000000000605
+DATA bitsTogether<>+776(SB)/8, $0x0000000000060500
+DATA bitsTogether<>+784(SB)/8, $0x0000000000060501
+DATA bitsTogether<>+792(SB)/8, $0x0000000006050100
+DATA bitsTogether<>+800(SB)/8, $0x0000000000060502
+DATA bitsTogether<>+808(SB)/8, $0x0000000006050200
+DATA bitsTogether<>+816(SB)/8, $0x0000000006050201
+DATA bitsTogether<>+824(SB)/8, $0x0000000605020100
+DATA bitsTogether<>+832(SB)/8, $0x0000000000060503
+DATA bitsTogether<>+840(SB)/8, $0x0000000006050300
+DATA bitsTogether<>+848(SB)/8, $0x0000000006050301
+DATA bitsTogether<>+856(SB)/8, $0x0000000605030100
+DATA bitsTogether<>+864(SB)/8, $0x0000000006050302
+DATA bitsTogether<>+872(SB)/8, $0x0000000605030200
+DATA bitsTogether<>+880(SB)/8, $0x0000000605030201
+DATA bitsTogether<>+888(SB)/8, $0x0000060503020100
+DATA bitsTogether<>+896(SB)/8, $0x0000000000060504
+DATA bitsTogether<>+904(SB)/8, $0x0000000006050400
+DATA bitsTogether<>+912(SB)/8, $0x0000000006050401
+DATA bitsTogether<>+920(SB)/8, $0x0000000605040100
+DATA bitsTogether<>+928(SB)/8, $0x0000000006050402
+DATA bitsTogether<>+936(SB)/8, $0x0000000605040200
+DATA bitsTogether<>+944(SB)/8, $0x0000000605040201
+DATA bitsTogether<>+952(SB)/8, $0x0000060504020100
+DATA bitsTogether<>+960(SB)/8, $0x0000000006050403
+DATA bitsTogether<>+968(SB)/8, $0x0000000605040300
+DATA bitsTogether<>+976(SB)/8, $0x0000000605040301
+DATA bitsTogether<>+984(SB)/8, $0x0000060504030100
+DATA bitsTogether<>+992(SB)/8, $0x0000000605040302
+DATA bitsTogether<>+1000(SB)/8, $0x0000060504030200
+DATA bitsTogether<>+1008(SB)/8, $0x0000060504030201
+DATA bitsTogether<>+1016(SB)/8, $0x0006050403020100
+DATA bitsTogether<>+1024(SB)/8, $0x0000000000000007
+DATA bitsTogether<>+1032(SB)/8, $0x0000000000000700
+DATA bitsTogether<>+1040(SB)/8, $0x0000000000000701
+DATA bitsTogether<>+1048(SB)/8, $0x0000000000070100
+DATA bitsTogether<>+1056(SB)/8, $0x0000000000000702
+DATA bitsTogether<>+1064(SB)/8, $0x0000000000070200
+DATA bitsTogether<>+1072(SB)/8, $0x0000000000070201
+DATA bitsTogether<>+1080(SB)/8, $0x0000000007020100
+DATA bitsTogether<>+1088(SB)/8, $0x0000000000000703
+DATA bitsTogether<>+1096(SB)/8, $0x0000000000070300
+DATA bitsTogether<>+1104(SB)/8, $0x0000000000070301
+DATA bitsTogether<>+1112(SB)/8, $0x0000000007030100
+DATA bitsTogether<>+1120(SB)/8, $0x0000000000070302
+DATA bitsTogether<>+1128(SB)/8, $0x0000000007030200
+DATA bitsTogether<>+1136(SB)/8, $0x0000000007030201
+DATA bitsTogether<>+1144(SB)/8, $0x0000000703020100
+DATA bitsTogether<>+1152(SB)/8, $0x0000000000000704
+DATA bitsTogether<>+1160(SB)/8, $0x0000000000070400
+DATA bitsTogether<>+1168(SB)/8, $0x0000000000070401
+DATA bitsTogether<>+1176(SB)/8, $0x0000000007040100
+DATA bitsTogether<>+1184(SB)/8, $0x0000000000070402
+DATA bitsTogether<>+1192(SB)/8, $0x0000000007040200
+DATA bitsTogether<>+1200(SB)/8, $0x0000000007040201
+DATA bitsTogether<>+1208(SB)/8, $0x0000000704020100
+DATA bitsTogether<>+1216(SB)/8, $0x0000000000070403
+DATA bitsTogether<>+1224(SB)/8, $0x0000000007040300
+DATA bitsTogether<>+1232(SB)/8, $0x0000000007040301
+DATA bitsTogether<>+1240(SB)/8, $0x0000000704030100
+DATA bitsTogether<>+1248(SB)/8, $0x0000000007040302
+DATA bitsTogether<>+1256(SB)/8, $0x0000000704030200
+DATA bitsTogether<>+1264(SB)/8, $0x0000000704030201
+DATA bitsTogether<>+1272(SB)/8, $0x0000070403020100
+DATA bitsTogether<>+1280(SB)/8, $0x0000000000000705
+DATA bitsTogether<>+1288(SB)/8, $0x0000000000070500
+DATA bitsTogether<>+1296(SB)/8, $0x0000000000070501
+DATA bitsTogether<>+1304(SB)/8, $0x0000000007050100
+DATA bitsTogether<>+1312(SB)/8, $0x0000000000070502
+DATA bitsTogether<>+1320(SB)/8, $0x0000000007050200
+DATA bitsTogether<>+1328(SB)/8, $0x0000000007050201
+DATA bitsTogether<>+1336(SB)/8, $0x0000000705020100
+DATA bitsTogether<>+1344(SB)/8, $0x0000000000070503
+DATA bitsTogether<>+1352(SB)/8, $0x0000000007050300
+DATA bitsTogether<>+1360(SB)/8, $0x0000000007050301
+DATA bitsTogether<>+1368(SB)/8, $0x0000000705030100
+DATA bitsTogether<>+1376(SB)/8, $0x0000000007050302
+DATA bitsTogether<>+1384(SB)/8, $0x0000000705030200
+DATA bitsTogether<>+1392(SB)/8, $0x0000000705030201
+DATA bitsTogether<>+1400(SB)/8, $0x0000070503020100
+DATA bitsTogether<>+1408(SB)/8, $0x0000000000070504
+DATA bitsTogether<>+1416(SB)/8, $0x0000000007050400
+DATA bitsTogether<>+1424(SB)/8, $0x0000000007050401
+DATA bitsTogether<>+1432(SB)/8, $0x0000000705040100
+DATA bitsTogether<>+1440(SB)/8, $0x0000000007050402
+DATA bitsTogether<>+1448(SB)/8, $0x0000000705040200
+DATA bitsTogether<>+1456(SB)/8, $0x0000000705040201
+DATA bitsTogether<>+1464(SB)/8, $0x0000070504020100
+DATA bitsTogether<>+1472(SB)/8, $0x0000000007050403
+DATA bitsTogether<>+1480(SB)/8, $0x0000000705040300
+DATA bitsTogether<>+1488(SB)/8, $0x0000000705040301
+DATA bitsTogether<>+1496(SB)/8, $0x0000070504030100
+DATA bitsTogether<>+1504(SB)/8, $0x0000000705040302
+DATA bitsTogether<>+1512(SB)/8, $0x0000070504030200
+DATA bitsTogether<>+1520(SB)/8, $0x0000070504030201
+DATA bitsTogether<>+1528(SB)/8, $0x0007050403020100
+DATA bitsTogether<>+1536(SB)/8, $0x0000000000000706
+DATA bitsTogether<>+1544(SB)/8, $0x0000000000070600
+DATA bitsTogether<>+1552(SB)/8, $0x0000000000070601
+DATA bitsTogether<>+1560(SB)/8, $0x0000000007060100
+DATA bitsTogether<>+1568(SB)/8, $0x0000000000070602
+DATA bitsTogether<>+1576(SB)/8, $0x0000000007060200
+DATA bitsTogether<>+1584(SB)/8, $0x0000000007060201
+DATA bitsTogether<>+1592(SB)/8, $0x0000000706020100
+DATA bitsTogether<>+1600(SB)/8, $0x0000000000070603
+DATA bitsTogether<>+1608(SB)/8, $0x0000000007060300
+DATA bitsTogether<>+1616(SB)/8, $0x0000000007060301
+DATA bitsTogether<>+1624(SB)/8, $0x0000000706030100
+DATA bitsTogether<>+1632(SB)/8, $0x0000000007060302
+DATA bitsTogether<>+1640(SB)/8, $0x0000000706030200
+DATA bitsTogether<>+1648(SB)/8, $0x0000000706030201
+DATA bitsTogether<>+1656(SB)/8, $0x0000070603020100
+DATA bitsTogether<>+1664(SB)/8, $0x0000000000070604
+DATA bitsTogether<>+1672(SB)/8, $0x0000000007060400
+DATA bitsTogether<>+1680(SB)/8, $0x0000000007060401
+DATA bitsTogether<>+1688(SB)/8, $0x0000000706040100
+DATA bitsTogether<>+1696(SB)/8, $0x0000000007060402
+DATA bitsTogether<>+1704(SB)/8, $0x0000000706040200
+DATA bitsTogether<>+1712(SB)/8, $0x0000000706040201
+DATA bitsTogether<>+1720(SB)/8, $0x0000070604020100
+DATA bitsTogether<>+1728(SB)/8, $0x0000000007060403
+DATA bitsTogether<>+1736(SB)/8, $0x0000000706040300
+DATA bitsTogether<>+1744(SB)/8, $0x0000000706040301
+DATA bitsTogether<>+1752(SB)/8, $0x0000070604030100
+DATA bitsTogether<>+1760(SB)/8, $0x0000000706040302
+DATA bitsTogether<>+1768(SB)/8, $0x0000070604030200
+DATA bitsTogether<>+1776(SB)/8, $0x0000070604030201
+DATA bitsTogether<>+1784(SB)/8, $0x0007060403020100
+DATA bitsTogether<>+1792(SB)/8, $0x0000000000070605
+DATA bitsTogether<>+1800(SB)/8, $0x0000000007060500
+DATA bitsTogether<>+1808(SB)/8, $0x0000000007060501
+DATA bitsTogether<>+1816(SB)/8, $0x0000000706050100
+DATA bitsTogether<>+1824(SB)/8, $0x0000000007060502
+DATA bitsTogether<>+1832(SB)/8, $0x0000000706050200
+DATA bitsTogether<>+1840(SB)/8, $0x0000000706050201
+DATA bitsTogether<>+1848(SB)/8, $0x0000070605020100
+DATA bitsTogether<>+1856(SB)/8, $0x0000000007060503
+DATA bitsTogether<>+1864(SB)/8, $0x0000000706050300
+DATA bitsTogether<>+1872(SB)/8, $0x0000000706050301
+DATA bitsTogether<>+1880(SB)/8, $0x0000070605030100
+DATA bitsTogether<>+1888(SB)/8, $0x0000000706050302
+DATA bitsTogether<>+1896(SB)/8, $0x0000070605030200
+DATA bitsTogether<>+1904(SB)/8, $0x0000070605030201
+DATA bitsTogether<>+1912(SB)/8, $0x0007060503020100
+DATA bitsTogether<>+1920(SB)/8, $0x0000000007060504
+DATA bitsTogether<>+1928(SB)/8, $0x0000000706050400
+DATA bitsTogether<>+1936(SB)/8, $0x0000000706050401
+DATA bitsTogether<>+1944(SB)/8, $0x0000070605040100
+DATA bitsTogether<>+1952(SB)/8, $0x0000000706050402
+DATA bitsTogether<>+1960(SB)/8, $0x0000070605040200
+DATA bitsTogether<>+1968(SB)/8, $0x0000070605040201
+DATA bitsTogether<>+1976(SB)/8, $0x0007060504020100
+DATA bitsTogether<>+1984(SB)/8, $0x0000000706050403
+DATA bitsTogether<>+1992(SB)/8, $0x0000070605040300
+DATA bitsTogether<>+2000(SB)/8, $0x0000070605040301
+DATA bitsTogether<>+2008(SB)/8, $0x0007060504030100
+DATA bitsTogether<>+2016(SB)/8, $0x0000070605040302
+DATA bitsTogether<>+2024(SB)/8, $0x0007060504030200
+DATA bitsTogether<>+2032(SB)/8, $0x0007060504030201
+DATA bitsTogether<>+2040(SB)/8, $0x0706050403020100
+GLOBL bitsTogether<>(SB), RODATA|NOPTR, $2048
 
-DATA rests32<>+0(SB)/1, $0x00
-DATA rests32<>+1(SB)/1, $0x03
-DATA rests32<>+2(SB)/1, $0x02
-DATA rests32<>+3(SB)/1, $0x01
-DATA rests32<>+4(SB)/1, $0x00
-DATA rests32<>+5(SB)/1, $0x0d
-DATA rests32<>+6(SB)/1, $0x0c
-DATA rests32<>+7(SB)/1, $0x0b
-DATA rests32<>+8(SB)/1, $0x0a
-DATA rests32<>+9(SB)/1, $0x09
-DATA rests32<>+10(SB)/1, $0x08
-DATA rests32<>+11(SB)/1, $0x07
-DATA rests32<>+12(SB)/1, $0x06
-DATA rests32<>+13(SB)/1, $0x05
-DATA rests32<>+14(SB)/1, $0x04
-DATA rests32<>+15(SB)/1, $0x03
-DATA rests32<>+16(SB)/1, $0x02
-DATA rests32<>+17(SB)/1, $0x01
-DATA rests32<>+18(SB)/1, $0x00
-DATA rests32<>+19(SB)/1, $0x0d
-DATA rests32<>+20(SB)/1, $0x0c
-DATA rests32<>+21(SB)/1, $0x0b
-DATA rests32<>+22(SB)/1, $0x0a
-DATA rests32<>+23(SB)/1, $0x09
-DATA rests32<>+24(SB)/1, $0x08
-DATA rests32<>+25(SB)/1, $0x07
-DATA rests32<>+26(SB)/1, $0x06
-DATA rests32<>+27(SB)/1, $0x05
-DATA rests32<>+28(SB)/1, $0x04
-DATA rests32<>+29(SB)/1, $0x03
-DATA rests32<>+30(SB)/1, $0x02
-DATA rests32<>+31(SB)/1, $0x01
-DATA rests32<>+32(SB)/1, $0x00
-DATA rests32<>+33(SB)/1, $0x04
-DATA rests32<>+34(SB)/1, $0x05
-DATA rests32<>+35(SB)/1, $0x06
-DATA rests32<>+36(SB)/1, $0x07
-DATA rests32<>+37(SB)/1, $0x08
-DATA rests32<>+38(SB)/1, $0x09
-DATA rests32<>+39(SB)/1, $0x0a
+DATA rests32<>+0(SB)/8, $0x0b0c0d0001020300
+DATA rests32<>+8(SB)/8, $0x030405060708090a
+DATA rests32<>+16(SB)/8, $0x090a0b0c0d000102
+DATA rests32<>+24(SB)/8, $0x0102030405060708
+DATA rests32<>+32(SB)/8, $0x0a09080706050400
 DATA rests32<>+40(SB)/1, $0x0b
 DATA rests32<>+41(SB)/1, $0x0c
 DATA rests32<>+42(SB)/1, $0x0d
@@ -991,46 +956,11 @@ DATA rests32<>+45(SB)/1, $0x02
 DATA rests32<>+46(SB)/1, $0x03
 GLOBL rests32<>(SB), RODATA|NOPTR, $47
 
-DATA runCodesOn32<>+0(SB)/1, $0x79
-DATA runCodesOn32<>+1(SB)/1, $0xf3
-DATA runCodesOn32<>+2(SB)/1, $0xf4
-DATA runCodesOn32<>+3(SB)/1, $0xf5
-DATA runCodesOn32<>+4(SB)/1, $0xf6
-DATA runCodesOn32<>+5(SB)/1, $0xf7
-DATA runCodesOn32<>+6(SB)/1, $0xf8
-DATA runCodesOn32<>+7(SB)/1, $0xf9
-DATA runCodesOn32<>+8(SB)/1, $0xfa
-DATA runCodesOn32<>+9(SB)/1, $0xfb
-DATA runCodesOn32<>+10(SB)/1, $0xfc
-DATA runCodesOn32<>+11(SB)/1, $0xfd
-DATA runCodesOn32<>+12(SB)/1, $0xfe
-DATA runCodesOn32<>+13(SB)/1, $0xff
-DATA runCodesOn32<>+14(SB)/1, $0x79
-DATA runCodesOn32<>+15(SB)/1, $0xf3
-DATA runCodesOn32<>+16(SB)/1, $0xf4
-DATA runCodesOn32<>+17(SB)/1, $0xf5
-DATA runCodesOn32<>+18(SB)/1, $0xf6
-DATA runCodesOn32<>+19(SB)/1, $0xf7
-DATA runCodesOn32<>+20(SB)/1, $0xf8
-DATA runCodesOn32<>+21(SB)/1, $0xf9
-DATA runCodesOn32<>+22(SB)/1, $0xfa
-DATA runCodesOn32<>+23(SB)/1, $0xfb
-DATA runCodesOn32<>+24(SB)/1, $0xfc
-DATA runCodesOn32<>+25(SB)/1, $0xfd
-DATA runCodesOn32<>+26(SB)/1, $0xfe
-DATA runCodesOn32<>+27(SB)/1, $0xff
-DATA runCodesOn32<>+28(SB)/1, $0x79
-DATA runCodesOn32<>+29(SB)/1, $0xf3
-DATA runCodesOn32<>+30(SB)/1, $0xf4
-DATA runCodesOn32<>+31(SB)/1, $0xf5
-DATA runCodesOn32<>+32(SB)/1, $0xf6
-DATA runCodesOn32<>+33(SB)/1, $0xf7
-DATA runCodesOn32<>+34(SB)/1, $0xf8
-DATA runCodesOn32<>+35(SB)/1, $0xf9
-DATA runCodesOn32<>+36(SB)/1, $0xfa
-DATA runCodesOn32<>+37(SB)/1, $0xfb
-DATA runCodesOn32<>+38(SB)/1, $0xfc
-DATA runCodesOn32<>+39(SB)/1, $0xfd
+DATA runCodesOn32<>+0(SB)/8, $0xf9f8f7f6f5f4f379
+DATA runCodesOn32<>+8(SB)/8, $0xf379fffefdfcfbfa
+DATA runCodesOn32<>+16(SB)/8, $0xfbfaf9f8f7f6f5f4
+DATA runCodesOn32<>+24(SB)/8, $0xf5f4f379fffefdfc
+DATA runCodesOn32<>+32(SB)/8, $0xfdfcfbfaf9f8f7f6
 DATA runCodesOn32<>+40(SB)/1, $0xfe
 DATA runCodesOn32<>+41(SB)/1, $0xff
 DATA runCodesOn32<>+42(SB)/1, $0x79
@@ -1039,172 +969,32 @@ DATA runCodesOn32<>+44(SB)/1, $0xf4
 DATA runCodesOn32<>+45(SB)/1, $0xf5
 GLOBL runCodesOn32<>(SB), RODATA|NOPTR, $46
 
-DATA runCodes0<>+0(SB)/1, $0x79
-DATA runCodes0<>+1(SB)/1, $0xf3
-DATA runCodes0<>+2(SB)/1, $0xf4
-DATA runCodes0<>+3(SB)/1, $0xf5
-DATA runCodes0<>+4(SB)/1, $0xf6
-DATA runCodes0<>+5(SB)/1, $0xf7
-DATA runCodes0<>+6(SB)/1, $0xf8
-DATA runCodes0<>+7(SB)/1, $0xf9
-DATA runCodes0<>+8(SB)/1, $0xfa
-DATA runCodes0<>+9(SB)/1, $0xfb
-DATA runCodes0<>+10(SB)/1, $0xfc
-DATA runCodes0<>+11(SB)/1, $0xfd
-DATA runCodes0<>+12(SB)/1, $0xfe
-DATA runCodes0<>+13(SB)/1, $0xff
-DATA runCodes0<>+14(SB)/1, $0x79
-DATA runCodes0<>+15(SB)/1, $0xf3
+DATA runCodes0<>+0(SB)/8, $0xf9f8f7f6f5f4f379
+DATA runCodes0<>+8(SB)/8, $0xf379fffefdfcfbfa
 GLOBL runCodes0<>(SB), RODATA|NOPTR, $16
 
-DATA runCodes16<>+0(SB)/1, $0xf4
-DATA runCodes16<>+1(SB)/1, $0xf5
-DATA runCodes16<>+2(SB)/1, $0xf6
-DATA runCodes16<>+3(SB)/1, $0xf7
-DATA runCodes16<>+4(SB)/1, $0xf8
-DATA runCodes16<>+5(SB)/1, $0xf9
-DATA runCodes16<>+6(SB)/1, $0xfa
-DATA runCodes16<>+7(SB)/1, $0xfb
-DATA runCodes16<>+8(SB)/1, $0xfc
-DATA runCodes16<>+9(SB)/1, $0xfd
-DATA runCodes16<>+10(SB)/1, $0xfe
-DATA runCodes16<>+11(SB)/1, $0xff
-DATA runCodes16<>+12(SB)/1, $0x79
-DATA runCodes16<>+13(SB)/1, $0xf3
-DATA runCodes16<>+14(SB)/1, $0xf4
-DATA runCodes16<>+15(SB)/1, $0xf5
+DATA runCodes16<>+0(SB)/8, $0xfbfaf9f8f7f6f5f4
+DATA runCodes16<>+8(SB)/8, $0xf5f4f379fffefdfc
 GLOBL runCodes16<>(SB), RODATA|NOPTR, $16
 
-DATA fiveZeros<>+0(SB)/1, $0x79
-DATA fiveZeros<>+1(SB)/1, $0x79
-DATA fiveZeros<>+2(SB)/1, $0x79
-DATA fiveZeros<>+3(SB)/1, $0x79
-DATA fiveZeros<>+4(SB)/1, $0x79
-DATA fiveZeros<>+5(SB)/1, $0x79
-DATA fiveZeros<>+6(SB)/1, $0x79
-DATA fiveZeros<>+7(SB)/1, $0x79
-DATA fiveZeros<>+8(SB)/1, $0x79
-DATA fiveZeros<>+9(SB)/1, $0x79
-DATA fiveZeros<>+10(SB)/1, $0x79
-DATA fiveZeros<>+11(SB)/1, $0x79
-DATA fiveZeros<>+12(SB)/1, $0x79
-DATA fiveZeros<>+13(SB)/1, $0x79
-DATA fiveZeros<>+14(SB)/1, $0x79
-DATA fiveZeros<>+15(SB)/1, $0x79
-DATA fiveZeros<>+16(SB)/1, $0x79
-DATA fiveZeros<>+17(SB)/1, $0x79
-DATA fiveZeros<>+18(SB)/1, $0x79
-DATA fiveZeros<>+19(SB)/1, $0x79
-DATA fiveZeros<>+20(SB)/1, $0x79
-DATA fiveZeros<>+21(SB)/1, $0x79
-DATA fiveZeros<>+22(SB)/1, $0x79
-DATA fiveZeros<>+23(SB)/1, $0x79
-DATA fiveZeros<>+24(SB)/1, $0x79
-DATA fiveZeros<>+25(SB)/1, $0x79
-DATA fiveZeros<>+26(SB)/1, $0x79
-DATA fiveZeros<>+27(SB)/1, $0x79
-DATA fiveZeros<>+28(SB)/1, $0x79
-DATA fiveZeros<>+29(SB)/1, $0x79
-DATA fiveZeros<>+30(SB)/1, $0x79
-DATA fiveZeros<>+31(SB)/1, $0x79
-DATA fiveZeros<>+32(SB)/1, $0x79
-DATA fiveZeros<>+33(SB)/1, $0x79
-DATA fiveZeros<>+34(SB)/1, $0x79
-DATA fiveZeros<>+35(SB)/1, $0x79
-DATA fiveZeros<>+36(SB)/1, $0x79
-DATA fiveZeros<>+37(SB)/1, $0x79
-DATA fiveZeros<>+38(SB)/1, $0x79
-DATA fiveZeros<>+39(SB)/1, $0x79
-DATA fiveZeros<>+40(SB)/1, $0x79
-DATA fiveZeros<>+41(SB)/1, $0x79
-DATA fiveZeros<>+42(SB)/1, $0x79
-DATA fiveZeros<>+43(SB)/1, $0x79
-DATA fiveZeros<>+44(SB)/1, $0x79
-DATA fiveZeros<>+45(SB)/1, $0x79
-DATA fiveZeros<>+46(SB)/1, $0x79
-DATA fiveZeros<>+47(SB)/1, $0x79
-DATA fiveZeros<>+48(SB)/1, $0x79
-DATA fiveZeros<>+49(SB)/1, $0x79
-DATA fiveZeros<>+50(SB)/1, $0x79
-DATA fiveZeros<>+51(SB)/1, $0x79
-DATA fiveZeros<>+52(SB)/1, $0x79
-DATA fiveZeros<>+53(SB)/1, $0x79
-DATA fiveZeros<>+54(SB)/1, $0x79
-DATA fiveZeros<>+55(SB)/1, $0x79
-DATA fiveZeros<>+56(SB)/1, $0x79
-DATA fiveZeros<>+57(SB)/1, $0x79
-DATA fiveZeros<>+58(SB)/1, $0x79
-DATA fiveZeros<>+59(SB)/1, $0x79
-DATA fiveZeros<>+60(SB)/1, $0x79
-DATA fiveZeros<>+61(SB)/1, $0x79
-DATA fiveZeros<>+62(SB)/1, $0x79
-DATA fiveZeros<>+63(SB)/1, $0x79
+DATA fiveZeros<>+0(SB)/8, $0x7979797979797979
+DATA fiveZeros<>+8(SB)/8, $0x7979797979797979
+DATA fiveZeros<>+16(SB)/8, $0x7979797979797979
+DATA fiveZeros<>+24(SB)/8, $0x7979797979797979
+DATA fiveZeros<>+32(SB)/8, $0x7979797979797979
+DATA fiveZeros<>+40(SB)/8, $0x7979797979797979
+DATA fiveZeros<>+48(SB)/8, $0x7979797979797979
+DATA fiveZeros<>+56(SB)/8, $0x7979797979797979
 GLOBL fiveZeros<>(SB), RODATA|NOPTR, $64
 
-DATA position<>+0(SB)/1, $0x01
-DATA position<>+1(SB)/1, $0x02
-DATA position<>+2(SB)/1, $0x03
-DATA position<>+3(SB)/1, $0x04
-DATA position<>+4(SB)/1, $0x05
-DATA position<>+5(SB)/1, $0x06
-DATA position<>+6(SB)/1, $0x07
-DATA position<>+7(SB)/1, $0x08
-DATA position<>+8(SB)/1, $0x09
-DATA position<>+9(SB)/1, $0x0a
-DATA position<>+10(SB)/1, $0x0b
-DATA position<>+11(SB)/1, $0x0c
-DATA position<>+12(SB)/1, $0x0d
-DATA position<>+13(SB)/1, $0x0e
-DATA position<>+14(SB)/1, $0x0f
-DATA position<>+15(SB)/1, $0x10
-DATA position<>+16(SB)/1, $0x11
-DATA position<>+17(SB)/1, $0x12
-DATA position<>+18(SB)/1, $0x13
-DATA position<>+19(SB)/1, $0x14
-DATA position<>+20(SB)/1, $0x15
-DATA position<>+21(SB)/1, $0x16
-DATA position<>+22(SB)/1, $0x17
-DATA position<>+23(SB)/1, $0x18
-DATA position<>+24(SB)/1, $0x19
-DATA position<>+25(SB)/1, $0x1a
-DATA position<>+26(SB)/1, $0x1b
-DATA position<>+27(SB)/1, $0x1c
-DATA position<>+28(SB)/1, $0x1d
-DATA position<>+29(SB)/1, $0x1e
-DATA position<>+30(SB)/1, $0x1f
-DATA position<>+31(SB)/1, $0x20
-DATA position<>+32(SB)/1, $0x21
-DATA position<>+33(SB)/1, $0x22
-DATA position<>+34(SB)/1, $0x23
-DATA position<>+35(SB)/1, $0x24
-DATA position<>+36(SB)/1, $0x25
-DATA position<>+37(SB)/1, $0x26
-DATA position<>+38(SB)/1, $0x27
-DATA position<>+39(SB)/1, $0x28
-DATA position<>+40(SB)/1, $0x29
-DATA position<>+41(SB)/1, $0x2a
-DATA position<>+42(SB)/1, $0x2b
-DATA position<>+43(SB)/1, $0x2c
-DATA position<>+44(SB)/1, $0x2d
-DATA position<>+45(SB)/1, $0x2e
-DATA position<>+46(SB)/1, $0x2f
-DATA position<>+47(SB)/1, $0x30
-DATA position<>+48(SB)/1, $0x31
-DATA position<>+49(SB)/1, $0x32
-DATA position<>+50(SB)/1, $0x33
-DATA position<>+51(SB)/1, $0x34
-DATA position<>+52(SB)/1, $0x35
-DATA position<>+53(SB)/1, $0x36
-DATA position<>+54(SB)/1, $0x37
-DATA position<>+55(SB)/1, $0x38
-DATA position<>+56(SB)/1, $0x39
-DATA position<>+57(SB)/1, $0x3a
-DATA position<>+58(SB)/1, $0x3b
-DATA position<>+59(SB)/1, $0x3c
-DATA position<>+60(SB)/1, $0x3d
-DATA position<>+61(SB)/1, $0x3e
-DATA position<>+62(SB)/1, $0x3f
-DATA position<>+63(SB)/1, $0x40
+DATA position<>+0(SB)/8, $0x0807060504030201
+DATA position<>+8(SB)/8, $0x100f0e0d0c0b0a09
+DATA position<>+16(SB)/8, $0x1817161514131211
+DATA position<>+24(SB)/8, $0x201f1e1d1c1b1a19
+DATA position<>+32(SB)/8, $0x2827262524232221
+DATA position<>+40(SB)/8, $0x302f2e2d2c2b2a29
+DATA position<>+48(SB)/8, $0x3837363534333231
+DATA position<>+56(SB)/8, $0x403f3e3d3c3b3a39
 GLOBL position<>(SB), RODATA|NOPTR, $64
 
 DATA all252645135<>+0(SB)/4, $0x0f0f0f0f
@@ -1217,70 +1007,14 @@ DATA all252645135<>+24(SB)/4, $0x0f0f0f0f
 DATA all252645135<>+28(SB)/4, $0x0f0f0f0f
 GLOBL all252645135<>(SB), RODATA|NOPTR, $32
 
-DATA index<>+0(SB)/1, $0x00
-DATA index<>+1(SB)/1, $0x01
-DATA index<>+2(SB)/1, $0x02
-DATA index<>+3(SB)/1, $0x03
-DATA index<>+4(SB)/1, $0x04
-DATA index<>+5(SB)/1, $0x05
-DATA index<>+6(SB)/1, $0x06
-DATA index<>+7(SB)/1, $0x07
-DATA index<>+8(SB)/1, $0x08
-DATA index<>+9(SB)/1, $0x09
-DATA index<>+10(SB)/1, $0x0a
-DATA index<>+11(SB)/1, $0x0b
-DATA index<>+12(SB)/1, $0x0c
-DATA index<>+13(SB)/1, $0x0d
-DATA index<>+14(SB)/1, $0x0e
-DATA index<>+15(SB)/1, $0x0f
-DATA index<>+16(SB)/1, $0x10
-DATA index<>+17(SB)/1, $0x11
-DATA index<>+18(SB)/1, $0x12
-DATA index<>+19(SB)/1, $0x13
-DATA index<>+20(SB)/1, $0x14
-DATA index<>+21(SB)/1, $0x15
-DATA index<>+22(SB)/1, $0x16
-DATA index<>+23(SB)/1, $0x17
-DATA index<>+24(SB)/1, $0x18
-DATA index<>+25(SB)/1, $0x19
-DATA index<>+26(SB)/1, $0x1a
-DATA index<>+27(SB)/1, $0x1b
-DATA index<>+28(SB)/1, $0x1c
-DATA index<>+29(SB)/1, $0x1d
-DATA index<>+30(SB)/1, $0x1e
-DATA index<>+31(SB)/1, $0x1f
-DATA index<>+32(SB)/1, $0x20
-DATA index<>+33(SB)/1, $0x21
-DATA index<>+34(SB)/1, $0x22
-DATA index<>+35(SB)/1, $0x23
-DATA index<>+36(SB)/1, $0x24
-DATA index<>+37(SB)/1, $0x25
-DATA index<>+38(SB)/1, $0x26
-DATA index<>+39(SB)/1, $0x27
-DATA index<>+40(SB)/1, $0x28
-DATA index<>+41(SB)/1, $0x29
-DATA index<>+42(SB)/1, $0x2a
-DATA index<>+43(SB)/1, $0x2b
-DATA index<>+44(SB)/1, $0x2c
-DATA index<>+45(SB)/1, $0x2d
-DATA index<>+46(SB)/1, $0x2e
-DATA index<>+47(SB)/1, $0x2f
-DATA index<>+48(SB)/1, $0x30
-DATA index<>+49(SB)/1, $0x31
-DATA index<>+50(SB)/1, $0x32
-DATA index<>+51(SB)/1, $0x33
-DATA index<>+52(SB)/1, $0x34
-DATA index<>+53(SB)/1, $0x35
-DATA index<>+54(SB)/1, $0x36
-DATA index<>+55(SB)/1, $0x37
-DATA index<>+56(SB)/1, $0x38
-DATA index<>+57(SB)/1, $0x39
-DATA index<>+58(SB)/1, $0x3a
-DATA index<>+59(SB)/1, $0x3b
-DATA index<>+60(SB)/1, $0x3c
-DATA index<>+61(SB)/1, $0x3d
-DATA index<>+62(SB)/1, $0x3e
-DATA index<>+63(SB)/1, $0x3f
+DATA index<>+0(SB)/8, $0x0706050403020100
+DATA index<>+8(SB)/8, $0x0f0e0d0c0b0a0908
+DATA index<>+16(SB)/8, $0x1716151413121110
+DATA index<>+24(SB)/8, $0x1f1e1d1c1b1a1918
+DATA index<>+32(SB)/8, $0x2726252423222120
+DATA index<>+40(SB)/8, $0x2f2e2d2c2b2a2928
+DATA index<>+48(SB)/8, $0x3736353433323130
+DATA index<>+56(SB)/8, $0x3f3e3d3c3b3a3938
 GLOBL index<>(SB), RODATA|NOPTR, $64
 
 DATA all269488144<>+0(SB)/4, $0x10101010
@@ -1372,606 +1106,95 @@ loop6:
 	VZEROUPPER
 	RET
 
-DATA runCodes<>+0(SB)/1, $0x79
-DATA runCodes<>+1(SB)/1, $0xf3
-DATA runCodes<>+2(SB)/1, $0xf4
-DATA runCodes<>+3(SB)/1, $0xf5
-DATA runCodes<>+4(SB)/1, $0xf6
-DATA runCodes<>+5(SB)/1, $0xf7
-DATA runCodes<>+6(SB)/1, $0xf8
-DATA runCodes<>+7(SB)/1, $0xf9
-DATA runCodes<>+8(SB)/1, $0xfa
-DATA runCodes<>+9(SB)/1, $0xfb
-DATA runCodes<>+10(SB)/1, $0xfc
-DATA runCodes<>+11(SB)/1, $0xfd
-DATA runCodes<>+12(SB)/1, $0xfe
-DATA runCodes<>+13(SB)/1, $0xff
-DATA runCodes<>+14(SB)/1, $0x79
-DATA runCodes<>+15(SB)/1, $0xf3
-DATA runCodes<>+16(SB)/1, $0xf4
-DATA runCodes<>+17(SB)/1, $0xf5
-DATA runCodes<>+18(SB)/1, $0xf6
-DATA runCodes<>+19(SB)/1, $0xf7
-DATA runCodes<>+20(SB)/1, $0xf8
-DATA runCodes<>+21(SB)/1, $0xf9
-DATA runCodes<>+22(SB)/1, $0xfa
-DATA runCodes<>+23(SB)/1, $0xfb
-DATA runCodes<>+24(SB)/1, $0xfc
-DATA runCodes<>+25(SB)/1, $0xfd
-DATA runCodes<>+26(SB)/1, $0xfe
-DATA runCodes<>+27(SB)/1, $0xff
-DATA runCodes<>+28(SB)/1, $0x79
-DATA runCodes<>+29(SB)/1, $0xf3
-DATA runCodes<>+30(SB)/1, $0xf4
-DATA runCodes<>+31(SB)/1, $0xf5
-DATA runCodes<>+32(SB)/1, $0xf6
-DATA runCodes<>+33(SB)/1, $0xf7
-DATA runCodes<>+34(SB)/1, $0xf8
-DATA runCodes<>+35(SB)/1, $0xf9
-DATA runCodes<>+36(SB)/1, $0xfa
-DATA runCodes<>+37(SB)/1, $0xfb
-DATA runCodes<>+38(SB)/1, $0xfc
-DATA runCodes<>+39(SB)/1, $0xfd
-DATA runCodes<>+40(SB)/1, $0xfe
-DATA runCodes<>+41(SB)/1, $0xff
-DATA runCodes<>+42(SB)/1, $0x79
-DATA runCodes<>+43(SB)/1, $0xf3
-DATA runCodes<>+44(SB)/1, $0xf4
-DATA runCodes<>+45(SB)/1, $0xf5
-DATA runCodes<>+46(SB)/1, $0xf6
-DATA runCodes<>+47(SB)/1, $0xf7
-DATA runCodes<>+48(SB)/1, $0xf8
-DATA runCodes<>+49(SB)/1, $0xf9
-DATA runCodes<>+50(SB)/1, $0xfa
-DATA runCodes<>+51(SB)/1, $0xfb
-DATA runCodes<>+52(SB)/1, $0xfc
-DATA runCodes<>+53(SB)/1, $0xfd
-DATA runCodes<>+54(SB)/1, $0xfe
-DATA runCodes<>+55(SB)/1, $0xff
-DATA runCodes<>+56(SB)/1, $0x79
-DATA runCodes<>+57(SB)/1, $0xf3
-DATA runCodes<>+58(SB)/1, $0xf4
-DATA runCodes<>+59(SB)/1, $0xf5
-DATA runCodes<>+60(SB)/1, $0xf6
-DATA runCodes<>+61(SB)/1, $0xf7
-DATA runCodes<>+62(SB)/1, $0xf8
-DATA runCodes<>+63(SB)/1, $0xf9
+DATA runCodes<>+0(SB)/8, $0xf9f8f7f6f5f4f379
+DATA runCodes<>+8(SB)/8, $0xf379fffefdfcfbfa
+DATA runCodes<>+16(SB)/8, $0xfbfaf9f8f7f6f5f4
+DATA runCodes<>+24(SB)/8, $0xf5f4f379fffefdfc
+DATA runCodes<>+32(SB)/8, $0xfdfcfbfaf9f8f7f6
+DATA runCodes<>+40(SB)/8, $0xf7f6f5f4f379fffe
+DATA runCodes<>+48(SB)/8, $0xfffefdfcfbfaf9f8
+DATA runCodes<>+56(SB)/8, $0xf9f8f7f6f5f4f379
 GLOBL runCodes<>(SB), RODATA|NOPTR, $64
 
-DATA runCodesOn<>+0(SB)/1, $0xfa
-DATA runCodesOn<>+1(SB)/1, $0xfb
-DATA runCodesOn<>+2(SB)/1, $0xfc
-DATA runCodesOn<>+3(SB)/1, $0xfd
-DATA runCodesOn<>+4(SB)/1, $0xfe
-DATA runCodesOn<>+5(SB)/1, $0xff
-DATA runCodesOn<>+6(SB)/1, $0x79
-DATA runCodesOn<>+7(SB)/1, $0xf3
-DATA runCodesOn<>+8(SB)/1, $0xf4
-DATA runCodesOn<>+9(SB)/1, $0xf5
-DATA runCodesOn<>+10(SB)/1, $0xf6
-DATA runCodesOn<>+11(SB)/1, $0xf7
-DATA runCodesOn<>+12(SB)/1, $0xf8
-DATA runCodesOn<>+13(SB)/1, $0xf9
-DATA runCodesOn<>+14(SB)/1, $0xfa
-DATA runCodesOn<>+15(SB)/1, $0xfb
-DATA runCodesOn<>+16(SB)/1, $0xfc
-DATA runCodesOn<>+17(SB)/1, $0xfd
-DATA runCodesOn<>+18(SB)/1, $0xfe
-DATA runCodesOn<>+19(SB)/1, $0xff
-DATA runCodesOn<>+20(SB)/1, $0x79
-DATA runCodesOn<>+21(SB)/1, $0xf3
-DATA runCodesOn<>+22(SB)/1, $0xf4
-DATA runCodesOn<>+23(SB)/1, $0xf5
-DATA runCodesOn<>+24(SB)/1, $0xf6
-DATA runCodesOn<>+25(SB)/1, $0xf7
-DATA runCodesOn<>+26(SB)/1, $0xf8
-DATA runCodesOn<>+27(SB)/1, $0xf9
-DATA runCodesOn<>+28(SB)/1, $0xfa
-DATA runCodesOn<>+29(SB)/1, $0xfb
-DATA runCodesOn<>+30(SB)/1, $0xfc
-DATA runCodesOn<>+31(SB)/1, $0xfd
-DATA runCodesOn<>+32(SB)/1, $0xfe
-DATA runCodesOn<>+33(SB)/1, $0xff
-DATA runCodesOn<>+34(SB)/1, $0x79
-DATA runCodesOn<>+35(SB)/1, $0xf3
-DATA runCodesOn<>+36(SB)/1, $0xf4
-DATA runCodesOn<>+37(SB)/1, $0xf5
-DATA runCodesOn<>+38(SB)/1, $0xf6
-DATA runCodesOn<>+39(SB)/1, $0xf7
-DATA runCodesOn<>+40(SB)/1, $0xf8
-DATA runCodesOn<>+41(SB)/1, $0xf9
-DATA runCodesOn<>+42(SB)/1, $0xfa
-DATA runCodesOn<>+43(SB)/1, $0xfb
-DATA runCodesOn<>+44(SB)/1, $0xfc
-DATA runCodesOn<>+45(SB)/1, $0xfd
-DATA runCodesOn<>+46(SB)/1, $0xfe
-DATA runCodesOn<>+47(SB)/1, $0xff
-DATA runCodesOn<>+48(SB)/1, $0x79
-DATA runCodesOn<>+49(SB)/1, $0xf3
-DATA runCodesOn<>+50(SB)/1, $0xf4
-DATA runCodesOn<>+51(SB)/1, $0xf5
-DATA runCodesOn<>+52(SB)/1, $0xf6
-DATA runCodesOn<>+53(SB)/1, $0xf7
-DATA runCodesOn<>+54(SB)/1, $0xf8
-DATA runCodesOn<>+55(SB)/1, $0xf9
-DATA runCodesOn<>+56(SB)/1, $0xfa
-DATA runCodesOn<>+57(SB)/1, $0xfb
-DATA runCodesOn<>+58(SB)/1, $0xfc
-DATA runCodesOn<>+59(SB)/1, $0xfd
-DATA runCodesOn<>+60(SB)/1, $0xfe
-DATA runCodesOn<>+61(SB)/1, $0xff
-DATA runCodesOn<>+62(SB)/1, $0x79
-DATA runCodesOn<>+63(SB)/1, $0xf3
+DATA runCodesOn<>+0(SB)/8, $0xf379fffefdfcfbfa
+DATA runCodesOn<>+8(SB)/8, $0xfbfaf9f8f7f6f5f4
+DATA runCodesOn<>+16(SB)/8, $0xf5f4f379fffefdfc
+DATA runCodesOn<>+24(SB)/8, $0xfdfcfbfaf9f8f7f6
+DATA runCodesOn<>+32(SB)/8, $0xf7f6f5f4f379fffe
+DATA runCodesOn<>+40(SB)/8, $0xfffefdfcfbfaf9f8
+DATA runCodesOn<>+48(SB)/8, $0xf9f8f7f6f5f4f379
+DATA runCodesOn<>+56(SB)/8, $0xf379fffefdfcfbfa
 GLOBL runCodesOn<>(SB), RODATA|NOPTR, $64
 
-DATA back1<>+0(SB)/1, $0x00
-DATA back1<>+1(SB)/1, $0x00
-DATA back1<>+2(SB)/1, $0x01
-DATA back1<>+3(SB)/1, $0x02
-DATA back1<>+4(SB)/1, $0x03
-DATA back1<>+5(SB)/1, $0x04
-DATA back1<>+6(SB)/1, $0x05
-DATA back1<>+7(SB)/1, $0x06
-DATA back1<>+8(SB)/1, $0x07
-DATA back1<>+9(SB)/1, $0x08
-DATA back1<>+10(SB)/1, $0x09
-DATA back1<>+11(SB)/1, $0x0a
-DATA back1<>+12(SB)/1, $0x0b
-DATA back1<>+13(SB)/1, $0x0c
-DATA back1<>+14(SB)/1, $0x0d
-DATA back1<>+15(SB)/1, $0x0e
-DATA back1<>+16(SB)/1, $0x0f
-DATA back1<>+17(SB)/1, $0x10
-DATA back1<>+18(SB)/1, $0x11
-DATA back1<>+19(SB)/1, $0x12
-DATA back1<>+20(SB)/1, $0x13
-DATA back1<>+21(SB)/1, $0x14
-DATA back1<>+22(SB)/1, $0x15
-DATA back1<>+23(SB)/1, $0x16
-DATA back1<>+24(SB)/1, $0x17
-DATA back1<>+25(SB)/1, $0x18
-DATA back1<>+26(SB)/1, $0x19
-DATA back1<>+27(SB)/1, $0x1a
-DATA back1<>+28(SB)/1, $0x1b
-DATA back1<>+29(SB)/1, $0x1c
-DATA back1<>+30(SB)/1, $0x1d
-DATA back1<>+31(SB)/1, $0x1e
-DATA back1<>+32(SB)/1, $0x1f
-DATA back1<>+33(SB)/1, $0x20
-DATA back1<>+34(SB)/1, $0x21
-DATA back1<>+35(SB)/1, $0x22
-DATA back1<>+36(SB)/1, $0x23
-DATA back1<>+37(SB)/1, $0x24
-DATA back1<>+38(SB)/1, $0x25
-DATA back1<>+39(SB)/1, $0x26
-DATA back1<>+40(SB)/1, $0x27
-DATA back1<>+41(SB)/1, $0x28
-DATA back1<>+42(SB)/1, $0x29
-DATA back1<>+43(SB)/1, $0x2a
-DATA back1<>+44(SB)/1, $0x2b
-DATA back1<>+45(SB)/1, $0x2c
-DATA back1<>+46(SB)/1, $0x2d
-DATA back1<>+47(SB)/1, $0x2e
-DATA back1<>+48(SB)/1, $0x2f
-DATA back1<>+49(SB)/1, $0x30
-DATA back1<>+50(SB)/1, $0x31
-DATA back1<>+51(SB)/1, $0x32
-DATA back1<>+52(SB)/1, $0x33
-DATA back1<>+53(SB)/1, $0x34
-DATA back1<>+54(SB)/1, $0x35
-DATA back1<>+55(SB)/1, $0x36
-DATA back1<>+56(SB)/1, $0x37
-DATA back1<>+57(SB)/1, $0x38
-DATA back1<>+58(SB)/1, $0x39
-DATA back1<>+59(SB)/1, $0x3a
-DATA back1<>+60(SB)/1, $0x3b
-DATA back1<>+61(SB)/1, $0x3c
-DATA back1<>+62(SB)/1, $0x3d
-DATA back1<>+63(SB)/1, $0x3e
+DATA back1<>+0(SB)/8, $0x0605040302010000
+DATA back1<>+8(SB)/8, $0x0e0d0c0b0a090807
+DATA back1<>+16(SB)/8, $0x161514131211100f
+DATA back1<>+24(SB)/8, $0x1e1d1c1b1a191817
+DATA back1<>+32(SB)/8, $0x262524232221201f
+DATA back1<>+40(SB)/8, $0x2e2d2c2b2a292827
+DATA back1<>+48(SB)/8, $0x363534333231302f
+DATA back1<>+56(SB)/8, $0x3e3d3c3b3a393837
 GLOBL back1<>(SB), RODATA|NOPTR, $64
 
-DATA back2<>+0(SB)/1, $0x00
-DATA back2<>+1(SB)/1, $0x01
-DATA back2<>+2(SB)/1, $0x00
-DATA back2<>+3(SB)/1, $0x01
-DATA back2<>+4(SB)/1, $0x02
-DATA back2<>+5(SB)/1, $0x03
-DATA back2<>+6(SB)/1, $0x04
-DATA back2<>+7(SB)/1, $0x05
-DATA back2<>+8(SB)/1, $0x06
-DATA back2<>+9(SB)/1, $0x07
-DATA back2<>+10(SB)/1, $0x08
-DATA back2<>+11(SB)/1, $0x09
-DATA back2<>+12(SB)/1, $0x0a
-DATA back2<>+13(SB)/1, $0x0b
-DATA back2<>+14(SB)/1, $0x0c
-DATA back2<>+15(SB)/1, $0x0d
-DATA back2<>+16(SB)/1, $0x0e
-DATA back2<>+17(SB)/1, $0x0f
-DATA back2<>+18(SB)/1, $0x10
-DATA back2<>+19(SB)/1, $0x11
-DATA back2<>+20(SB)/1, $0x12
-DATA back2<>+21(SB)/1, $0x13
-DATA back2<>+22(SB)/1, $0x14
-DATA back2<>+23(SB)/1, $0x15
-DATA back2<>+24(SB)/1, $0x16
-DATA back2<>+25(SB)/1, $0x17
-DATA back2<>+26(SB)/1, $0x18
-DATA back2<>+27(SB)/1, $0x19
-DATA back2<>+28(SB)/1, $0x1a
-DATA back2<>+29(SB)/1, $0x1b
-DATA back2<>+30(SB)/1, $0x1c
-DATA back2<>+31(SB)/1, $0x1d
-DATA back2<>+32(SB)/1, $0x1e
-DATA back2<>+33(SB)/1, $0x1f
-DATA back2<>+34(SB)/1, $0x20
-DATA back2<>+35(SB)/1, $0x21
-DATA back2<>+36(SB)/1, $0x22
-DATA back2<>+37(SB)/1, $0x23
-DATA back2<>+38(SB)/1, $0x24
-DATA back2<>+39(SB)/1, $0x25
-DATA back2<>+40(SB)/1, $0x26
-DATA back2<>+41(SB)/1, $0x27
-DATA back2<>+42(SB)/1, $0x28
-DATA back2<>+43(SB)/1, $0x29
-DATA back2<>+44(SB)/1, $0x2a
-DATA back2<>+45(SB)/1, $0x2b
-DATA back2<>+46(SB)/1, $0x2c
-DATA back2<>+47(SB)/1, $0x2d
-DATA back2<>+48(SB)/1, $0x2e
-DATA back2<>+49(SB)/1, $0x2f
-DATA back2<>+50(SB)/1, $0x30
-DATA back2<>+51(SB)/1, $0x31
-DATA back2<>+52(SB)/1, $0x32
-DATA back2<>+53(SB)/1, $0x33
-DATA back2<>+54(SB)/1, $0x34
-DATA back2<>+55(SB)/1, $0x35
-DATA back2<>+56(SB)/1, $0x36
-DATA back2<>+57(SB)/1, $0x37
-DATA back2<>+58(SB)/1, $0x38
-DATA back2<>+59(SB)/1, $0x39
-DATA back2<>+60(SB)/1, $0x3a
-DATA back2<>+61(SB)/1, $0x3b
-DATA back2<>+62(SB)/1, $0x3c
-DATA back2<>+63(SB)/1, $0x3d
+DATA back2<>+0(SB)/8, $0x0504030201000100
+DATA back2<>+8(SB)/8, $0x0d0c0b0a09080706
+DATA back2<>+16(SB)/8, $0x1514131211100f0e
+DATA back2<>+24(SB)/8, $0x1d1c1b1a19181716
+DATA back2<>+32(SB)/8, $0x2524232221201f1e
+DATA back2<>+40(SB)/8, $0x2d2c2b2a29282726
+DATA back2<>+48(SB)/8, $0x3534333231302f2e
+DATA back2<>+56(SB)/8, $0x3d3c3b3a39383736
 GLOBL back2<>(SB), RODATA|NOPTR, $64
 
-DATA back4<>+0(SB)/1, $0x00
-DATA back4<>+1(SB)/1, $0x01
-DATA back4<>+2(SB)/1, $0x02
-DATA back4<>+3(SB)/1, $0x03
-DATA back4<>+4(SB)/1, $0x00
-DATA back4<>+5(SB)/1, $0x01
-DATA back4<>+6(SB)/1, $0x02
-DATA back4<>+7(SB)/1, $0x03
-DATA back4<>+8(SB)/1, $0x04
-DATA back4<>+9(SB)/1, $0x05
-DATA back4<>+10(SB)/1, $0x06
-DATA back4<>+11(SB)/1, $0x07
-DATA back4<>+12(SB)/1, $0x08
-DATA back4<>+13(SB)/1, $0x09
-DATA back4<>+14(SB)/1, $0x0a
-DATA back4<>+15(SB)/1, $0x0b
-DATA back4<>+16(SB)/1, $0x0c
-DATA back4<>+17(SB)/1, $0x0d
-DATA back4<>+18(SB)/1, $0x0e
-DATA back4<>+19(SB)/1, $0x0f
-DATA back4<>+20(SB)/1, $0x10
-DATA back4<>+21(SB)/1, $0x11
-DATA back4<>+22(SB)/1, $0x12
-DATA back4<>+23(SB)/1, $0x13
-DATA back4<>+24(SB)/1, $0x14
-DATA back4<>+25(SB)/1, $0x15
-DATA back4<>+26(SB)/1, $0x16
-DATA back4<>+27(SB)/1, $0x17
-DATA back4<>+28(SB)/1, $0x18
-DATA back4<>+29(SB)/1, $0x19
-DATA back4<>+30(SB)/1, $0x1a
-DATA back4<>+31(SB)/1, $0x1b
-DATA back4<>+32(SB)/1, $0x1c
-DATA back4<>+33(SB)/1, $0x1d
-DATA back4<>+34(SB)/1, $0x1e
-DATA back4<>+35(SB)/1, $0x1f
-DATA back4<>+36(SB)/1, $0x20
-DATA back4<>+37(SB)/1, $0x21
-DATA back4<>+38(SB)/1, $0x22
-DATA back4<>+39(SB)/1, $0x23
-DATA back4<>+40(SB)/1, $0x24
-DATA back4<>+41(SB)/1, $0x25
-DATA back4<>+42(SB)/1, $0x26
-DATA back4<>+43(SB)/1, $0x27
-DATA back4<>+44(SB)/1, $0x28
-DATA back4<>+45(SB)/1, $0x29
-DATA back4<>+46(SB)/1, $0x2a
-DATA back4<>+47(SB)/1, $0x2b
-DATA back4<>+48(SB)/1, $0x2c
-DATA back4<>+49(SB)/1, $0x2d
-DATA back4<>+50(SB)/1, $0x2e
-DATA back4<>+51(SB)/1, $0x2f
-DATA back4<>+52(SB)/1, $0x30
-DATA back4<>+53(SB)/1, $0x31
-DATA back4<>+54(SB)/1, $0x32
-DATA back4<>+55(SB)/1, $0x33
-DATA back4<>+56(SB)/1, $0x34
-DATA back4<>+57(SB)/1, $0x35
-DATA back4<>+58(SB)/1, $0x36
-DATA back4<>+59(SB)/1, $0x37
-DATA back4<>+60(SB)/1, $0x38
-DATA back4<>+61(SB)/1, $0x39
-DATA back4<>+62(SB)/1, $0x3a
-DATA back4<>+63(SB)/1, $0x3b
+DATA back4<>+0(SB)/8, $0x0302010003020100
+DATA back4<>+8(SB)/8, $0x0b0a090807060504
+DATA back4<>+16(SB)/8, $0x131211100f0e0d0c
+DATA back4<>+24(SB)/8, $0x1b1a191817161514
+DATA back4<>+32(SB)/8, $0x232221201f1e1d1c
+DATA back4<>+40(SB)/8, $0x2b2a292827262524
+DATA back4<>+48(SB)/8, $0x333231302f2e2d2c
+DATA back4<>+56(SB)/8, $0x3b3a393837363534
 GLOBL back4<>(SB), RODATA|NOPTR, $64
 
-DATA back8<>+0(SB)/1, $0x00
-DATA back8<>+1(SB)/1, $0x01
-DATA back8<>+2(SB)/1, $0x02
-DATA back8<>+3(SB)/1, $0x03
-DATA back8<>+4(SB)/1, $0x04
-DATA back8<>+5(SB)/1, $0x05
-DATA back8<>+6(SB)/1, $0x06
-DATA back8<>+7(SB)/1, $0x07
-DATA back8<>+8(SB)/1, $0x00
-DATA back8<>+9(SB)/1, $0x01
-DATA back8<>+10(SB)/1, $0x02
-DATA back8<>+11(SB)/1, $0x03
-DATA back8<>+12(SB)/1, $0x04
-DATA back8<>+13(SB)/1, $0x05
-DATA back8<>+14(SB)/1, $0x06
-DATA back8<>+15(SB)/1, $0x07
-DATA back8<>+16(SB)/1, $0x08
-DATA back8<>+17(SB)/1, $0x09
-DATA back8<>+18(SB)/1, $0x0a
-DATA back8<>+19(SB)/1, $0x0b
-DATA back8<>+20(SB)/1, $0x0c
-DATA back8<>+21(SB)/1, $0x0d
-DATA back8<>+22(SB)/1, $0x0e
-DATA back8<>+23(SB)/1, $0x0f
-DATA back8<>+24(SB)/1, $0x10
-DATA back8<>+25(SB)/1, $0x11
-DATA back8<>+26(SB)/1, $0x12
-DATA back8<>+27(SB)/1, $0x13
-DATA back8<>+28(SB)/1, $0x14
-DATA back8<>+29(SB)/1, $0x15
-DATA back8<>+30(SB)/1, $0x16
-DATA back8<>+31(SB)/1, $0x17
-DATA back8<>+32(SB)/1, $0x18
-DATA back8<>+33(SB)/1, $0x19
-DATA back8<>+34(SB)/1, $0x1a
-DATA back8<>+35(SB)/1, $0x1b
-DATA back8<>+36(SB)/1, $0x1c
-DATA back8<>+37(SB)/1, $0x1d
-DATA back8<>+38(SB)/1, $0x1e
-DATA back8<>+39(SB)/1, $0x1f
-DATA back8<>+40(SB)/1, $0x20
-DATA back8<>+41(SB)/1, $0x21
-DATA back8<>+42(SB)/1, $0x22
-DATA back8<>+43(SB)/1, $0x23
-DATA back8<>+44(SB)/1, $0x24
-DATA back8<>+45(SB)/1, $0x25
-DATA back8<>+46(SB)/1, $0x26
-DATA back8<>+47(SB)/1, $0x27
-DATA back8<>+48(SB)/1, $0x28
-DATA back8<>+49(SB)/1, $0x29
-DATA back8<>+50(SB)/1, $0x2a
-DATA back8<>+51(SB)/1, $0x2b
-DATA back8<>+52(SB)/1, $0x2c
-DATA back8<>+53(SB)/1, $0x2d
-DATA back8<>+54(SB)/1, $0x2e
-DATA back8<>+55(SB)/1, $0x2f
-DATA back8<>+56(SB)/1, $0x30
-DATA back8<>+57(SB)/1, $0x31
-DATA back8<>+58(SB)/1, $0x32
-DATA back8<>+59(SB)/1, $0x33
-DATA back8<>+60(SB)/1, $0x34
-DATA back8<>+61(SB)/1, $0x35
-DATA back8<>+62(SB)/1, $0x36
-DATA back8<>+63(SB)/1, $0x37
+DATA back8<>+0(SB)/8, $0x0706050403020100
+DATA back8<>+8(SB)/8, $0x0706050403020100
+DATA back8<>+16(SB)/8, $0x0f0e0d0c0b0a0908
+DATA back8<>+24(SB)/8, $0x1716151413121110
+DATA back8<>+32(SB)/8, $0x1f1e1d1c1b1a1918
+DATA back8<>+40(SB)/8, $0x2726252423222120
+DATA back8<>+48(SB)/8, $0x2f2e2d2c2b2a2928
+DATA back8<>+56(SB)/8, $0x3736353433323130
 GLOBL back8<>(SB), RODATA|NOPTR, $64
 
-DATA back16<>+0(SB)/1, $0x00
-DATA back16<>+1(SB)/1, $0x01
-DATA back16<>+2(SB)/1, $0x02
-DATA back16<>+3(SB)/1, $0x03
-DATA back16<>+4(SB)/1, $0x04
-DATA back16<>+5(SB)/1, $0x05
-DATA back16<>+6(SB)/1, $0x06
-DATA back16<>+7(SB)/1, $0x07
-DATA back16<>+8(SB)/1, $0x08
-DATA back16<>+9(SB)/1, $0x09
-DATA back16<>+10(SB)/1, $0x0a
-DATA back16<>+11(SB)/1, $0x0b
-DATA back16<>+12(SB)/1, $0x0c
-DATA back16<>+13(SB)/1, $0x0d
-DATA back16<>+14(SB)/1, $0x0e
-DATA back16<>+15(SB)/1, $0x0f
-DATA back16<>+16(SB)/1, $0x00
-DATA back16<>+17(SB)/1, $0x01
-DATA back16<>+18(SB)/1, $0x02
-DATA back16<>+19(SB)/1, $0x03
-DATA back16<>+20(SB)/1, $0x04
-DATA back16<>+21(SB)/1, $0x05
-DATA back16<>+22(SB)/1, $0x06
-DATA back16<>+23(SB)/1, $0x07
-DATA back16<>+24(SB)/1, $0x08
-DATA back16<>+25(SB)/1, $0x09
-DATA back16<>+26(SB)/1, $0x0a
-DATA back16<>+27(SB)/1, $0x0b
-DATA back16<>+28(SB)/1, $0x0c
-DATA back16<>+29(SB)/1, $0x0d
-DATA back16<>+30(SB)/1, $0x0e
-DATA back16<>+31(SB)/1, $0x0f
-DATA back16<>+32(SB)/1, $0x10
-DATA back16<>+33(SB)/1, $0x11
-DATA back16<>+34(SB)/1, $0x12
-DATA back16<>+35(SB)/1, $0x13
-DATA back16<>+36(SB)/1, $0x14
-DATA back16<>+37(SB)/1, $0x15
-DATA back16<>+38(SB)/1, $0x16
-DATA back16<>+39(SB)/1, $0x17
-DATA back16<>+40(SB)/1, $0x18
-DATA back16<>+41(SB)/1, $0x19
-DATA back16<>+42(SB)/1, $0x1a
-DATA back16<>+43(SB)/1, $0x1b
-DATA back16<>+44(SB)/1, $0x1c
-DATA back16<>+45(SB)/1, $0x1d
-DATA back16<>+46(SB)/1, $0x1e
-DATA back16<>+47(SB)/1, $0x1f
-DATA back16<>+48(SB)/1, $0x20
-DATA back16<>+49(SB)/1, $0x21
-DATA back16<>+50(SB)/1, $0x22
-DATA back16<>+51(SB)/1, $0x23
-DATA back16<>+52(SB)/1, $0x24
-DATA back16<>+53(SB)/1, $0x25
-DATA back16<>+54(SB)/1, $0x26
-DATA back16<>+55(SB)/1, $0x27
-DATA back16<>+56(SB)/1, $0x28
-DATA back16<>+57(SB)/1, $0x29
-DATA back16<>+58(SB)/1, $0x2a
-DATA back16<>+59(SB)/1, $0x2b
-DATA back16<>+60(SB)/1, $0x2c
-DATA back16<>+61(SB)/1, $0x2d
-DATA back16<>+62(SB)/1, $0x2e
-DATA back16<>+63(SB)/1, $0x2f
+DATA back16<>+0(SB)/8, $0x0706050403020100
+DATA back16<>+8(SB)/8, $0x0f0e0d0c0b0a0908
+DATA back16<>+16(SB)/8, $0x0706050403020100
+DATA back16<>+24(SB)/8, $0x0f0e0d0c0b0a0908
+DATA back16<>+32(SB)/8, $0x1716151413121110
+DATA back16<>+40(SB)/8, $0x1f1e1d1c1b1a1918
+DATA back16<>+48(SB)/8, $0x2726252423222120
+DATA back16<>+56(SB)/8, $0x2f2e2d2c2b2a2928
 GLOBL back16<>(SB), RODATA|NOPTR, $64
 
-DATA back32<>+0(SB)/1, $0x00
-DATA back32<>+1(SB)/1, $0x01
-DATA back32<>+2(SB)/1, $0x02
-DATA back32<>+3(SB)/1, $0x03
-DATA back32<>+4(SB)/1, $0x04
-DATA back32<>+5(SB)/1, $0x05
-DATA back32<>+6(SB)/1, $0x06
-DATA back32<>+7(SB)/1, $0x07
-DATA back32<>+8(SB)/1, $0x08
-DATA back32<>+9(SB)/1, $0x09
-DATA back32<>+10(SB)/1, $0x0a
-DATA back32<>+11(SB)/1, $0x0b
-DATA back32<>+12(SB)/1, $0x0c
-DATA back32<>+13(SB)/1, $0x0d
-DATA back32<>+14(SB)/1, $0x0e
-DATA back32<>+15(SB)/1, $0x0f
-DATA back32<>+16(SB)/1, $0x10
-DATA back32<>+17(SB)/1, $0x11
-DATA back32<>+18(SB)/1, $0x12
-DATA back32<>+19(SB)/1, $0x13
-DATA back32<>+20(SB)/1, $0x14
-DATA back32<>+21(SB)/1, $0x15
-DATA back32<>+22(SB)/1, $0x16
-DATA back32<>+23(SB)/1, $0x17
-DATA back32<>+24(SB)/1, $0x18
-DATA back32<>+25(SB)/1, $0x19
-DATA back32<>+26(SB)/1, $0x1a
-DATA back32<>+27(SB)/1, $0x1b
-DATA back32<>+28(SB)/1, $0x1c
-DATA back32<>+29(SB)/1, $0x1d
-DATA back32<>+30(SB)/1, $0x1e
-DATA back32<>+31(SB)/1, $0x1f
-DATA back32<>+32(SB)/1, $0x00
-DATA back32<>+33(SB)/1, $0x01
-DATA back32<>+34(SB)/1, $0x02
-DATA back32<>+35(SB)/1, $0x03
-DATA back32<>+36(SB)/1, $0x04
-DATA back32<>+37(SB)/1, $0x05
-DATA back32<>+38(SB)/1, $0x06
-DATA back32<>+39(SB)/1, $0x07
-DATA back32<>+40(SB)/1, $0x08
-DATA back32<>+41(SB)/1, $0x09
-DATA back32<>+42(SB)/1, $0x0a
-DATA back32<>+43(SB)/1, $0x0b
-DATA back32<>+44(SB)/1, $0x0c
-DATA back32<>+45(SB)/1, $0x0d
-DATA back32<>+46(SB)/1, $0x0e
-DATA back32<>+47(SB)/1, $0x0f
-DATA back32<>+48(SB)/1, $0x10
-DATA back32<>+49(SB)/1, $0x11
-DATA back32<>+50(SB)/1, $0x12
-DATA back32<>+51(SB)/1, $0x13
-DATA back32<>+52(SB)/1, $0x14
-DATA back32<>+53(SB)/1, $0x15
-DATA back32<>+54(SB)/1, $0x16
-DATA back32<>+55(SB)/1, $0x17
-DATA back32<>+56(SB)/1, $0x18
-DATA back32<>+57(SB)/1, $0x19
-DATA back32<>+58(SB)/1, $0x1a
-DATA back32<>+59(SB)/1, $0x1b
-DATA back32<>+60(SB)/1, $0x1c
-DATA back32<>+61(SB)/1, $0x1d
-DATA back32<>+62(SB)/1, $0x1e
-DATA back32<>+63(SB)/1, $0x1f
+DATA back32<>+0(SB)/8, $0x0706050403020100
+DATA back32<>+8(SB)/8, $0x0f0e0d0c0b0a0908
+DATA back32<>+16(SB)/8, $0x1716151413121110
+DATA back32<>+24(SB)/8, $0x1f1e1d1c1b1a1918
+DATA back32<>+32(SB)/8, $0x0706050403020100
+DATA back32<>+40(SB)/8, $0x0f0e0d0c0b0a0908
+DATA back32<>+48(SB)/8, $0x1716151413121110
+DATA back32<>+56(SB)/8, $0x1f1e1d1c1b1a1918
 GLOBL back32<>(SB), RODATA|NOPTR, $64
 
-DATA rests<>+0(SB)/1, $0x07
-DATA rests<>+1(SB)/1, $0x06
-DATA rests<>+2(SB)/1, $0x05
-DATA rests<>+3(SB)/1, $0x04
-DATA rests<>+4(SB)/1, $0x03
-DATA rests<>+5(SB)/1, $0x02
-DATA rests<>+6(SB)/1, $0x01
-DATA rests<>+7(SB)/1, $0x00
-DATA rests<>+8(SB)/1, $0x0d
-DATA rests<>+9(SB)/1, $0x0c
-DATA rests<>+10(SB)/1, $0x0b
-DATA rests<>+11(SB)/1, $0x0a
-DATA rests<>+12(SB)/1, $0x09
-DATA rests<>+13(SB)/1, $0x08
-DATA rests<>+14(SB)/1, $0x07
-DATA rests<>+15(SB)/1, $0x06
-DATA rests<>+16(SB)/1, $0x05
-DATA rests<>+17(SB)/1, $0x04
-DATA rests<>+18(SB)/1, $0x03
-DATA rests<>+19(SB)/1, $0x02
-DATA rests<>+20(SB)/1, $0x01
-DATA rests<>+21(SB)/1, $0x00
-DATA rests<>+22(SB)/1, $0x0d
-DATA rests<>+23(SB)/1, $0x0c
-DATA rests<>+24(SB)/1, $0x0b
-DATA rests<>+25(SB)/1, $0x0a
-DATA rests<>+26(SB)/1, $0x09
-DATA rests<>+27(SB)/1, $0x08
-DATA rests<>+28(SB)/1, $0x07
-DATA rests<>+29(SB)/1, $0x06
-DATA rests<>+30(SB)/1, $0x05
-DATA rests<>+31(SB)/1, $0x04
-DATA rests<>+32(SB)/1, $0x03
-DATA rests<>+33(SB)/1, $0x02
-DATA rests<>+34(SB)/1, $0x01
-DATA rests<>+35(SB)/1, $0x00
-DATA rests<>+36(SB)/1, $0x0d
-DATA rests<>+37(SB)/1, $0x0c
-DATA rests<>+38(SB)/1, $0x0b
-DATA rests<>+39(SB)/1, $0x0a
-DATA rests<>+40(SB)/1, $0x09
-DATA rests<>+41(SB)/1, $0x08
-DATA rests<>+42(SB)/1, $0x07
-DATA rests<>+43(SB)/1, $0x06
-DATA rests<>+44(SB)/1, $0x05
-DATA rests<>+45(SB)/1, $0x04
-DATA rests<>+46(SB)/1, $0x03
-DATA rests<>+47(SB)/1, $0x02
-DATA rests<>+48(SB)/1, $0x01
-DATA rests<>+49(SB)/1, $0x00
-DATA rests<>+50(SB)/1, $0x0d
-DATA rests<>+51(SB)/1, $0x0c
-DATA rests<>+52(SB)/1, $0x0b
-DATA rests<>+53(SB)/1, $0x0a
-DATA rests<>+54(SB)/1, $0x09
-DATA rests<>+55(SB)/1, $0x08
-DATA rests<>+56(SB)/1, $0x07
-DATA rests<>+57(SB)/1, $0x06
-DATA rests<>+58(SB)/1, $0x05
-DATA rests<>+59(SB)/1, $0x04
-DATA rests<>+60(SB)/1, $0x03
-DATA rests<>+61(SB)/1, $0x02
-DATA rests<>+62(SB)/1, $0x01
-DATA rests<>+63(SB)/1, $0x00
-DATA rests<>+64(SB)/1, $0x08
-DATA rests<>+65(SB)/1, $0x09
-DATA rests<>+66(SB)/1, $0x0a
-DATA rests<>+67(SB)/1, $0x0b
-DATA rests<>+68(SB)/1, $0x0c
-DATA rests<>+69(SB)/1, $0x0d
-DATA rests<>+70(SB)/1, $0x00
-DATA rests<>+71(SB)/1, $0x01
+DATA rests<>+0(SB)/8, $0x0001020304050607
+DATA rests<>+8(SB)/8, $0x060708090a0b0c0d
+DATA rests<>+16(SB)/8, $0x0c0d000102030405
+DATA rests<>+24(SB)/8, $0x0405060708090a0b
+DATA rests<>+32(SB)/8, $0x0a0b0c0d00010203
+DATA rests<>+40(SB)/8, $0x0203040506070809
+DATA rests<>+48(SB)/8, $0x08090a0b0c0d0001
+DATA rests<>+56(SB)/8, $0x0001020304050607
+DATA rests<>+64(SB)/8, $0x01000d0c0b0a0908
 DATA rests<>+72(SB)/1, $0x02
 DATA rests<>+73(SB)/1, $0x03
 DATA rests<>+74(SB)/1, $0x04
@@ -2245,60 +1468,267 @@ DATA digit416<>+56(SB)/4, $0xffffffff
 DATA digit416<>+60(SB)/4, $0x00000000
 GLOBL digit416<>(SB), RODATA|NOPTR, $64
 
-// func unpackAVX2(x *float32, src *byte, p int, n int, bits uint32)
-// Requires: AVX, AVX2
-TEXT ·unpackAVX2(SB), NOSPLIT, $0-36
+// func unpackRunsAVX2(x *float32, src *byte, p int, n int, m int, bits uint32) (used int, done int, run int)
+// Requires: AVX, AVX2, POPCNT
+TEXT ·unpackRunsAVX2(SB), NOSPLIT, $0-72
 	MOVQ         src+8(FP), AX
-	MOVQ         p+16(FP), CX
-	SHLQ         $0x02, CX
-	LEAQ         (CX)(CX*2), DX
-	MOVQ         x+0(FP), BX
-	MOVQ         n+24(FP), SI
-	VBROADCASTSS bits+32(FP), Y0
+	MOVQ         n+24(FP), CX
+	MOVQ         p+16(FP), DX
+	SHLQ         $0x02, DX
+	LEAQ         (DX)(DX*2), BX
+	MOVQ         x+0(FP), SI
+	MOVQ         m+32(FP), R8
+	MOVQ         AX, DI
+	LEAQ         -16(AX)(R8*1), R8
+	VBROADCASTSS bits+40(FP), Y0
 	VPAND        digits<>+0(SB), Y0, Y0
-	MOVL         $0x00436c83, DI
-	VMOVD        DI, X1
+	MOVL         $0x00436c83, R9
+	VMOVD        R9, X1
 	VPBROADCASTD X1, Y1
-	MOVL         $0x3fffffff, DI
-	VMOVD        DI, X2
+	MOVL         $0x3fffffff, R9
+	VMOVD        R9, X2
 	VPBROADCASTD X2, Y2
+	VMOVDQU      outside<>+0(SB), X3
+	VPXOR        X4, X4, X4
+	VMOVDQU      fiveZeros<>+0(SB), X5
+	VMOVDQU      placeBits<>+0(SB), X6
+	VMOVDQU      placeBits<>+16(SB), X7
+	VMOVDQU      index<>+0(SB), X8
+	VPSUBB       all252645135<>+0(SB), X8, X8
+	LEAQ         bitsSpread<>+0(SB), R9
+	LEAQ         index<>+0(SB), R10
+	VMOVDQU      (AX), X9
+	VPSUBUSB     all4076008178<>+0(SB), X9, X10
+	VPSLLDQ      $0x01, X10, X11
+	VPSLLDQ      $0x01, X11, X12
+	VPADDB       X12, X11, X11
+	VPSLLDQ      $0x02, X11, X12
+	VPADDB       X12, X11, X11
+	VPSLLDQ      $0x04, X11, X12
+	VPADDB       X12, X11, X11
+	VPSLLDQ      $0x08, X11, X12
+	VPADDB       X12, X11, X11
+	VPADDUSB     X3, X11, X11
+	VPMOVMSKB    X11, R11
+	POPCNTL      R11, R11
+	SUBQ         R11, AX
+	ADDQ         $0x10, AX
+	VPADDB       X10, X11, X12
+	NEGQ         R11
+	VPBROADCASTB 15(R10)(R11*1), X3
+	VPSHUFB      X3, X12, X3
+	VPADDB       X8, X3, X3
+	VPCMPEQB     X4, X10, X10
+	VPXOR        X5, X9, X9
+	VPAND        X10, X9, X9
+	VPSHUFB      X11, X7, X10
+	VPSHUFB      X11, X6, X11
+	VPSADBW      X4, X10, X10
+	VPSADBW      X4, X11, X11
+	VPSLLQ       $0x08, X10, X10
+	VPOR         X10, X11, X11
+	VPSHUFD      $0x4e, X11, X10
+	VPOR         X10, X11, X11
+	VMOVD        X11, R11
+	MOVBLZX      R11, R12
+	SHRL         $0x08, R11
+	VMOVQ        (R9)(R12*8), X12
+	VMOVQ        (R9)(R11*8), X11
+	POPCNTL      R12, R12
+	VPBROADCASTB (R10)(R12*1), X10
+	VPADDB       X10, X11, X11
+	VPUNPCKLQDQ  X11, X12, X12
+	VPSHUFB      X12, X9, X9
+	VPXOR        X5, X9, X9
 
-loop8:
-	VPMOVZXBD (AX), Y3
-	VPMULLD   Y1, Y3, Y3
-	VPADDD    Y3, Y3, Y4
-	VPADDD    Y4, Y3, Y3
-	VPSRLD    $0x1e, Y3, Y4
-	VPERMD    Y0, Y4, Y4
-	VMOVDQU   Y4, (BX)
-	VPAND     Y2, Y3, Y3
-	VPADDD    Y3, Y3, Y4
-	VPADDD    Y4, Y3, Y3
-	VPSRLD    $0x1e, Y3, Y4
-	VPERMD    Y0, Y4, Y4
-	VMOVDQU   Y4, (BX)(CX*1)
-	VPAND     Y2, Y3, Y3
-	VPADDD    Y3, Y3, Y4
-	VPADDD    Y4, Y3, Y3
-	VPSRLD    $0x1e, Y3, Y4
-	VPERMD    Y0, Y4, Y4
-	VMOVDQU   Y4, (BX)(CX*2)
-	VPAND     Y2, Y3, Y3
-	VPADDD    Y3, Y3, Y4
-	VPADDD    Y4, Y3, Y3
-	VPSRLD    $0x1e, Y3, Y4
-	VPERMD    Y0, Y4, Y4
-	VMOVDQU   Y4, (BX)(DX*1)
-	VPAND     Y2, Y3, Y3
-	VPADDD    Y3, Y3, Y4
-	VPADDD    Y4, Y3, Y3
-	VPSRLD    $0x1e, Y3, Y3
-	VPERMD    Y0, Y3, Y3
-	VMOVDQU   Y3, (BX)(CX*4)
-	ADDQ      $0x08, AX
-	ADDQ      $0x20, BX
-	SUBQ      $0x00000008, SI
-	JNZ       loop8
+turn:
+	SUBQ         $0x10, CX
+	JZ           done
+	CMPQ         AX, R8
+	JA           done
+	VMOVDQA      X9, X10
+	VMOVDQU      (AX), X9
+	VPSUBUSB     all4076008178<>+0(SB), X9, X11
+	VPSLLDQ      $0x01, X11, X12
+	VPSLLDQ      $0x01, X12, X13
+	VPADDB       X13, X12, X12
+	VPSLLDQ      $0x02, X12, X13
+	VPADDB       X13, X12, X12
+	VPSLLDQ      $0x04, X12, X13
+	VPADDB       X13, X12, X12
+	VPSLLDQ      $0x08, X12, X13
+	VPADDB       X13, X12, X12
+	VPADDUSB     X3, X12, X12
+	VPMOVMSKB    X12, R11
+	POPCNTL      R11, R11
+	SUBQ         R11, AX
+	ADDQ         $0x10, AX
+	VPADDB       X11, X12, X13
+	NEGQ         R11
+	VPBROADCASTB 15(R10)(R11*1), X3
+	VPSHUFB      X3, X13, X3
+	VPADDB       X8, X3, X3
+	VPCMPEQB     X4, X11, X11
+	VPXOR        X5, X9, X9
+	VPAND        X11, X9, X9
+	VPSHUFB      X12, X7, X11
+	VPSHUFB      X12, X6, X12
+	VPSADBW      X4, X11, X11
+	VPSADBW      X4, X12, X12
+	VPSLLQ       $0x08, X11, X11
+	VPOR         X11, X12, X12
+	VPSHUFD      $0x4e, X12, X11
+	VPOR         X11, X12, X12
+	VMOVD        X12, R11
+	MOVBLZX      R11, R12
+	SHRL         $0x08, R11
+	VMOVQ        (R9)(R12*8), X13
+	VMOVQ        (R9)(R11*8), X12
+	POPCNTL      R12, R12
+	VPBROADCASTB (R10)(R12*1), X11
+	VPADDB       X11, X12, X12
+	VPUNPCKLQDQ  X12, X13, X13
+	VPSHUFB      X13, X9, X9
+	VPXOR        X5, X9, X9
+	VPSRLDQ      $0x08, X10, X11
+	VPMOVZXBD    X10, Y10
+	VPMULLD      Y1, Y10, Y10
+	VPADDD       Y10, Y10, Y12
+	VPADDD       Y12, Y10, Y10
+	VPSRLD       $0x1e, Y10, Y12
+	VPERMD       Y0, Y12, Y12
+	VMOVDQU      Y12, (SI)
+	VPAND        Y2, Y10, Y10
+	VPADDD       Y10, Y10, Y12
+	VPADDD       Y12, Y10, Y10
+	VPSRLD       $0x1e, Y10, Y12
+	VPERMD       Y0, Y12, Y12
+	VMOVDQU      Y12, (SI)(DX*1)
+	VPAND        Y2, Y10, Y10
+	VPADDD       Y10, Y10, Y12
+	VPADDD       Y12, Y10, Y10
+	VPSRLD       $0x1e, Y10, Y12
+	VPERMD       Y0, Y12, Y12
+	VMOVDQU      Y12, (SI)(DX*2)
+	VPAND        Y2, Y10, Y10
+	VPADDD       Y10, Y10, Y12
+	VPADDD       Y12, Y10, Y10
+	VPSRLD       $0x1e, Y10, Y12
+	VPERMD       Y0, Y12, Y12
+	VMOVDQU      Y12, (SI)(BX*1)
+	VPAND        Y2, Y10, Y10
+	VPADDD       Y10, Y10, Y12
+	VPADDD       Y12, Y10, Y10
+	VPSRLD       $0x1e, Y10, Y10
+	VPERMD       Y0, Y10, Y10
+	VMOVDQU      Y10, (SI)(DX*4)
+	VPMOVZXBD    X11, Y10
+	VPMULLD      Y1, Y10, Y10
+	VPADDD       Y10, Y10, Y11
+	VPADDD       Y11, Y10, Y10
+	VPSRLD       $0x1e, Y10, Y11
+	VPERMD       Y0, Y11, Y11
+	VMOVDQU      Y11, 32(SI)
+	VPAND        Y2, Y10, Y10
+	VPADDD       Y10, Y10, Y11
+	VPADDD       Y11, Y10, Y10
+	VPSRLD       $0x1e, Y10, Y11
+	VPERMD       Y0, Y11, Y11
+	VMOVDQU      Y11, 32(SI)(DX*1)
+	VPAND        Y2, Y10, Y10
+	VPADDD       Y10, Y10, Y11
+	VPADDD       Y11, Y10, Y10
+	VPSRLD       $0x1e, Y10, Y11
+	VPERMD       Y0, Y11, Y11
+	VMOVDQU      Y11, 32(SI)(DX*2)
+	VPAND        Y2, Y10, Y10
+	VPADDD       Y10, Y10, Y11
+	VPADDD       Y11, Y10, Y10
+	VPSRLD       $0x1e, Y10, Y11
+	VPERMD       Y0, Y11, Y11
+	VMOVDQU      Y11, 32(SI)(BX*1)
+	VPAND        Y2, Y10, Y10
+	VPADDD       Y10, Y10, Y11
+	VPADDD       Y11, Y10, Y10
+	VPSRLD       $0x1e, Y10, Y10
+	VPERMD       Y0, Y10, Y10
+	VMOVDQU      Y10, 32(SI)(DX*4)
+	ADDQ         $0x40, SI
+	JMP          turn
+
+done:
+	VPSRLDQ   $0x08, X9, X4
+	VPMOVZXBD X9, Y5
+	VPMULLD   Y1, Y5, Y5
+	VPADDD    Y5, Y5, Y6
+	VPADDD    Y6, Y5, Y5
+	VPSRLD    $0x1e, Y5, Y6
+	VPERMD    Y0, Y6, Y6
+	VMOVDQU   Y6, (SI)
+	VPAND     Y2, Y5, Y5
+	VPADDD    Y5, Y5, Y6
+	VPADDD    Y6, Y5, Y5
+	VPSRLD    $0x1e, Y5, Y6
+	VPERMD    Y0, Y6, Y6
+	VMOVDQU   Y6, (SI)(DX*1)
+	VPAND     Y2, Y5, Y5
+	VPADDD    Y5, Y5, Y6
+	VPADDD    Y6, Y5, Y5
+	VPSRLD    $0x1e, Y5, Y6
+	VPERMD    Y0, Y6, Y6
+	VMOVDQU   Y6, (SI)(DX*2)
+	VPAND     Y2, Y5, Y5
+	VPADDD    Y5, Y5, Y6
+	VPADDD    Y6, Y5, Y5
+	VPSRLD    $0x1e, Y5, Y6
+	VPERMD    Y0, Y6, Y6
+	VMOVDQU   Y6, (SI)(BX*1)
+	VPAND     Y2, Y5, Y5
+	VPADDD    Y5, Y5, Y6
+	VPADDD    Y6, Y5, Y5
+	VPSRLD    $0x1e, Y5, Y5
+	VPERMD    Y0, Y5, Y5
+	VMOVDQU   Y5, (SI)(DX*4)
+	VPMOVZXBD X4, Y4
+	VPMULLD   Y1, Y4, Y4
+	VPADDD    Y4, Y4, Y1
+	VPADDD    Y1, Y4, Y4
+	VPSRLD    $0x1e, Y4, Y1
+	VPERMD    Y0, Y1, Y1
+	VMOVDQU   Y1, 32(SI)
+	VPAND     Y2, Y4, Y4
+	VPADDD    Y4, Y4, Y1
+	VPADDD    Y1, Y4, Y4
+	VPSRLD    $0x1e, Y4, Y1
+	VPERMD    Y0, Y1, Y1
+	VMOVDQU   Y1, 32(SI)(DX*1)
+	VPAND     Y2, Y4, Y4
+	VPADDD    Y4, Y4, Y1
+	VPADDD    Y1, Y4, Y4
+	VPSRLD    $0x1e, Y4, Y1
+	VPERMD    Y0, Y1, Y1
+	VMOVDQU   Y1, 32(SI)(DX*2)
+	VPAND     Y2, Y4, Y4
+	VPADDD    Y4, Y4, Y1
+	VPADDD    Y1, Y4, Y4
+	VPSRLD    $0x1e, Y4, Y1
+	VPERMD    Y0, Y1, Y1
+	VMOVDQU   Y1, 32(SI)(BX*1)
+	VPAND     Y2, Y4, Y4
+	VPADDD    Y4, Y4, Y1
+	VPADDD    Y1, Y4, Y4
+	VPSRLD    $0x1e, Y4, Y1
+	VPERMD    Y0, Y1, Y0
+	VMOVDQU   Y0, 32(SI)(DX*4)
+	ADDQ      $0x40, SI
+	SUBQ      DI, AX
+	MOVQ      AX, used+48(FP)
+	MOVQ      n+24(FP), AX
+	SUBQ      CX, AX
+	MOVQ      AX, done+56(FP)
+	VPEXTRB   $0x00, X3, AX
+	SUBL      $0x70, AX
+	MOVQ      AX, run+64(FP)
 	VZEROUPPER
 	RET
 
@@ -2312,627 +1742,279 @@ DATA digits<>+24(SB)/4, $0x00000000
 DATA digits<>+28(SB)/4, $0x00000000
 GLOBL digits<>(SB), RODATA|NOPTR, $32
 
-// func unpackRunsAVX2(x *float32, src *byte, p int, n int, m int, bits uint32) (used int, done int, run int)
-// Requires: AVX, AVX2, POPCNT
-TEXT ·unpackRunsAVX2(SB), NOSPLIT, $0-72
-	MOVQ         x+0(FP), AX
-	MOVQ         src+8(FP), CX
-	MOVQ         n+24(FP), DX
-	MOVQ         p+16(FP), BX
-	SHLQ         $0x02, BX
-	LEAQ         (BX)(BX*2), SI
-	MOVQ         m+32(FP), R8
-	MOVQ         CX, DI
-	LEAQ         -16(CX)(R8*1), R8
-	VBROADCASTSS bits+40(FP), Y0
-	VPAND        digits<>+0(SB), Y0, Y0
-	MOVL         $0x00436c83, R9
-	VMOVD        R9, X1
-	VPBROADCASTD X1, Y1
-	MOVL         $0x3fffffff, R9
-	VMOVD        R9, X2
-	VPBROADCASTD X2, Y2
-	VMOVDQU      placeBits<>+0(SB), X3
-	VMOVDQU      placeBits<>+16(SB), X4
-	VPXOR        X5, X5, X5
-	VMOVDQU      onward<>+0(SB), X7
-	VMOVDQU      index<>+0(SB), X8
-	VPSUBB       all252645135<>+0(SB), X8, X8
-	VMOVDQU      fiveZeros<>+0(SB), X6
-	LEAQ         apart<>+0(SB), R9
-	LEAQ         index<>+0(SB), R10
-	VMOVDQU      (CX), X9
-	VPSUBUSB     all4076008178<>+0(SB), X9, X10
-	VPSLLDQ      $0x01, X10, X11
-	VPSLLDQ      $0x01, X11, X12
-	VPADDB       X12, X11, X11
-	VPSLLDQ      $0x02, X11, X12
-	VPADDB       X12, X11, X11
-	VPSLLDQ      $0x04, X11, X12
-	VPADDB       X12, X11, X11
-	VPSLLDQ      $0x08, X11, X12
-	VPADDB       X12, X11, X11
-	VPADDUSB     X7, X11, X11
-	VPMOVMSKB    X11, R11
-	POPCNTL      R11, R11
-	SUBQ         R11, CX
-	ADDQ         $0x10, CX
-	VPADDB       X10, X11, X12
-	VPCMPEQB     X5, X10, X10
-	VPXOR        X6, X9, X9
-	VPAND        X10, X9, X9
-	NEGQ         R11
-	VPBROADCASTB 15(R10)(R11*1), X7
-	VPSHUFB      X7, X12, X7
-	VPADDB       X8, X7, X7
-	VPSHUFB      X11, X4, X10
-	VPSHUFB      X11, X3, X11
-	VPSADBW      X5, X10, X10
-	VPSADBW      X5, X11, X11
-	VPSLLQ       $0x08, X10, X10
-	VPOR         X10, X11, X11
-	VPSHUFD      $0x4e, X11, X10
-	VPOR         X10, X11, X11
-	VMOVD        X11, R11
-	MOVBLZX      R11, R12
-	SHRL         $0x08, R11
-	VMOVQ        (R9)(R12*8), X10
-	VMOVQ        (R9)(R11*8), X11
-	POPCNTL      R12, R12
-	VPBROADCASTB (R10)(R12*1), X12
-	VPADDB       X12, X11, X11
-	VPUNPCKLQDQ  X11, X10, X10
-	VPSHUFB      X10, X9, X9
-	VPXOR        X6, X9, X9
+DATA outside<>+0(SB)/8, $0x7776757473727170
+DATA outside<>+8(SB)/8, $0x7f7e7d7c7b7a7978
+DATA outside<>+16(SB)/8, $0x8786858483828180
+DATA outside<>+24(SB)/8, $0x8f8e8d8c8b8a8988
+DATA outside<>+32(SB)/8, $0x9796959493929190
+DATA outside<>+40(SB)/8, $0x9f9e9d9c9b9a9998
+DATA outside<>+48(SB)/8, $0xa7a6a5a4a3a2a1a0
+DATA outside<>+56(SB)/8, $0xafaeadacabaaa9a8
+GLOBL outside<>(SB), RODATA|NOPTR, $64
 
-turn:
-	SUBQ         $0x10, DX
-	JZ           done
-	CMPQ         CX, R8
-	JA           done
-	VMOVDQA      X9, X10
-	VMOVDQU      (CX), X9
-	VPSUBUSB     all4076008178<>+0(SB), X9, X11
-	VPSLLDQ      $0x01, X11, X12
-	VPSLLDQ      $0x01, X12, X13
-	VPADDB       X13, X12, X12
-	VPSLLDQ      $0x02, X12, X13
-	VPADDB       X13, X12, X12
-	VPSLLDQ      $0x04, X12, X13
-	VPADDB       X13, X12, X12
-	VPSLLDQ      $0x08, X12, X13
-	VPADDB       X13, X12, X12
-	VPADDUSB     X7, X12, X12
-	VPMOVMSKB    X12, R11
-	POPCNTL      R11, R11
-	SUBQ         R11, CX
-	ADDQ         $0x10, CX
-	VPADDB       X11, X12, X13
-	VPCMPEQB     X5, X11, X11
-	VPXOR        X6, X9, X9
-	VPAND        X11, X9, X9
-	NEGQ         R11
-	VPBROADCASTB 15(R10)(R11*1), X7
-	VPSHUFB      X7, X13, X7
-	VPADDB       X8, X7, X7
-	VPSHUFB      X12, X4, X11
-	VPSHUFB      X12, X3, X12
-	VPSADBW      X5, X11, X11
-	VPSADBW      X5, X12, X12
-	VPSLLQ       $0x08, X11, X11
-	VPOR         X11, X12, X12
-	VPSHUFD      $0x4e, X12, X11
-	VPOR         X11, X12, X12
-	VMOVD        X12, R11
-	MOVBLZX      R11, R12
-	SHRL         $0x08, R11
-	VMOVQ        (R9)(R12*8), X11
-	VMOVQ        (R9)(R11*8), X12
-	POPCNTL      R12, R12
-	VPBROADCASTB (R10)(R12*1), X13
-	VPADDB       X13, X12, X12
-	VPUNPCKLQDQ  X12, X11, X11
-	VPSHUFB      X11, X9, X9
-	VPXOR        X6, X9, X9
-	VPSRLDQ      $0x08, X10, X11
-	VPMOVZXBD    X10, Y10
-	VPMULLD      Y1, Y10, Y10
-	VPADDD       Y10, Y10, Y12
-	VPADDD       Y12, Y10, Y10
-	VPSRLD       $0x1e, Y10, Y12
-	VPERMD       Y0, Y12, Y12
-	VMOVDQU      Y12, (AX)
-	VPAND        Y2, Y10, Y10
-	VPADDD       Y10, Y10, Y12
-	VPADDD       Y12, Y10, Y10
-	VPSRLD       $0x1e, Y10, Y12
-	VPERMD       Y0, Y12, Y12
-	VMOVDQU      Y12, (AX)(BX*1)
-	VPAND        Y2, Y10, Y10
-	VPADDD       Y10, Y10, Y12
-	VPADDD       Y12, Y10, Y10
-	VPSRLD       $0x1e, Y10, Y12
-	VPERMD       Y0, Y12, Y12
-	VMOVDQU      Y12, (AX)(BX*2)
-	VPAND        Y2, Y10, Y10
-	VPADDD       Y10, Y10, Y12
-	VPADDD       Y12, Y10, Y10
-	VPSRLD       $0x1e, Y10, Y12
-	VPERMD       Y0, Y12, Y12
-	VMOVDQU      Y12, (AX)(SI*1)
-	VPAND        Y2, Y10, Y10
-	VPADDD       Y10, Y10, Y12
-	VPADDD       Y12, Y10, Y10
-	VPSRLD       $0x1e, Y10, Y10
-	VPERMD       Y0, Y10, Y10
-	VMOVDQU      Y10, (AX)(BX*4)
-	VPMOVZXBD    X11, Y10
-	VPMULLD      Y1, Y10, Y10
-	VPADDD       Y10, Y10, Y11
-	VPADDD       Y11, Y10, Y10
-	VPSRLD       $0x1e, Y10, Y11
-	VPERMD       Y0, Y11, Y11
-	VMOVDQU      Y11, 32(AX)
-	VPAND        Y2, Y10, Y10
-	VPADDD       Y10, Y10, Y11
-	VPADDD       Y11, Y10, Y10
-	VPSRLD       $0x1e, Y10, Y11
-	VPERMD       Y0, Y11, Y11
-	VMOVDQU      Y11, 32(AX)(BX*1)
-	VPAND        Y2, Y10, Y10
-	VPADDD       Y10, Y10, Y11
-	VPADDD       Y11, Y10, Y10
-	VPSRLD       $0x1e, Y10, Y11
-	VPERMD       Y0, Y11, Y11
-	VMOVDQU      Y11, 32(AX)(BX*2)
-	VPAND        Y2, Y10, Y10
-	VPADDD       Y10, Y10, Y11
-	VPADDD       Y11, Y10, Y10
-	VPSRLD       $0x1e, Y10, Y11
-	VPERMD       Y0, Y11, Y11
-	VMOVDQU      Y11, 32(AX)(SI*1)
-	VPAND        Y2, Y10, Y10
-	VPADDD       Y10, Y10, Y11
-	VPADDD       Y11, Y10, Y10
-	VPSRLD       $0x1e, Y10, Y10
-	VPERMD       Y0, Y10, Y10
-	VMOVDQU      Y10, 32(AX)(BX*4)
-	ADDQ         $0x40, AX
-	JMP          turn
-
-done:
-	VPSRLDQ   $0x08, X9, X3
-	VPMOVZXBD X9, Y4
-	VPMULLD   Y1, Y4, Y4
-	VPADDD    Y4, Y4, Y5
-	VPADDD    Y5, Y4, Y4
-	VPSRLD    $0x1e, Y4, Y5
-	VPERMD    Y0, Y5, Y5
-	VMOVDQU   Y5, (AX)
-	VPAND     Y2, Y4, Y4
-	VPADDD    Y4, Y4, Y5
-	VPADDD    Y5, Y4, Y4
-	VPSRLD    $0x1e, Y4, Y5
-	VPERMD    Y0, Y5, Y5
-	VMOVDQU   Y5, (AX)(BX*1)
-	VPAND     Y2, Y4, Y4
-	VPADDD    Y4, Y4, Y5
-	VPADDD    Y5, Y4, Y4
-	VPSRLD    $0x1e, Y4, Y5
-	VPERMD    Y0, Y5, Y5
-	VMOVDQU   Y5, (AX)(BX*2)
-	VPAND     Y2, Y4, Y4
-	VPADDD    Y4, Y4, Y5
-	VPADDD    Y5, Y4, Y4
-	VPSRLD    $0x1e, Y4, Y5
-	VPERMD    Y0, Y5, Y5
-	VMOVDQU   Y5, (AX)(SI*1)
-	VPAND     Y2, Y4, Y4
-	VPADDD    Y4, Y4, Y5
-	VPADDD    Y5, Y4, Y4
-	VPSRLD    $0x1e, Y4, Y4
-	VPERMD    Y0, Y4, Y4
-	VMOVDQU   Y4, (AX)(BX*4)
-	VPMOVZXBD X3, Y3
-	VPMULLD   Y1, Y3, Y3
-	VPADDD    Y3, Y3, Y1
-	VPADDD    Y1, Y3, Y3
-	VPSRLD    $0x1e, Y3, Y1
-	VPERMD    Y0, Y1, Y1
-	VMOVDQU   Y1, 32(AX)
-	VPAND     Y2, Y3, Y3
-	VPADDD    Y3, Y3, Y1
-	VPADDD    Y1, Y3, Y3
-	VPSRLD    $0x1e, Y3, Y1
-	VPERMD    Y0, Y1, Y1
-	VMOVDQU   Y1, 32(AX)(BX*1)
-	VPAND     Y2, Y3, Y3
-	VPADDD    Y3, Y3, Y1
-	VPADDD    Y1, Y3, Y3
-	VPSRLD    $0x1e, Y3, Y1
-	VPERMD    Y0, Y1, Y1
-	VMOVDQU   Y1, 32(AX)(BX*2)
-	VPAND     Y2, Y3, Y3
-	VPADDD    Y3, Y3, Y1
-	VPADDD    Y1, Y3, Y3
-	VPSRLD    $0x1e, Y3, Y1
-	VPERMD    Y0, Y1, Y1
-	VMOVDQU   Y1, 32(AX)(SI*1)
-	VPAND     Y2, Y3, Y3
-	VPADDD    Y3, Y3, Y1
-	VPADDD    Y1, Y3, Y3
-	VPSRLD    $0x1e, Y3, Y1
-	VPERMD    Y0, Y1, Y0
-	VMOVDQU   Y0, 32(AX)(BX*4)
-	ADDQ      $0x40, AX
-	SUBQ      DI, CX
-	MOVQ      CX, used+48(FP)
-	MOVQ      n+24(FP), AX
-	SUBQ      DX, AX
-	MOVQ      AX, done+56(FP)
-	VPEXTRB   $0x00, X7, AX
-	SUBL      $0x70, AX
-	MOVQ      AX, run+64(FP)
-	VZEROUPPER
-	RET
-
-DATA placeBits<>+0(SB)/1, $0x01
-DATA placeBits<>+1(SB)/1, $0x02
-DATA placeBits<>+2(SB)/1, $0x04
-DATA placeBits<>+3(SB)/1, $0x08
-DATA placeBits<>+4(SB)/1, $0x10
-DATA placeBits<>+5(SB)/1, $0x20
-DATA placeBits<>+6(SB)/1, $0x40
-DATA placeBits<>+7(SB)/1, $0x80
-DATA placeBits<>+8(SB)/1, $0x00
-DATA placeBits<>+9(SB)/1, $0x00
-DATA placeBits<>+10(SB)/1, $0x00
-DATA placeBits<>+11(SB)/1, $0x00
-DATA placeBits<>+12(SB)/1, $0x00
-DATA placeBits<>+13(SB)/1, $0x00
-DATA placeBits<>+14(SB)/1, $0x00
-DATA placeBits<>+15(SB)/1, $0x00
-DATA placeBits<>+16(SB)/1, $0x00
-DATA placeBits<>+17(SB)/1, $0x00
-DATA placeBits<>+18(SB)/1, $0x00
-DATA placeBits<>+19(SB)/1, $0x00
-DATA placeBits<>+20(SB)/1, $0x00
-DATA placeBits<>+21(SB)/1, $0x00
-DATA placeBits<>+22(SB)/1, $0x00
-DATA placeBits<>+23(SB)/1, $0x00
-DATA placeBits<>+24(SB)/1, $0x01
-DATA placeBits<>+25(SB)/1, $0x02
-DATA placeBits<>+26(SB)/1, $0x04
-DATA placeBits<>+27(SB)/1, $0x08
-DATA placeBits<>+28(SB)/1, $0x10
-DATA placeBits<>+29(SB)/1, $0x20
-DATA placeBits<>+30(SB)/1, $0x40
-DATA placeBits<>+31(SB)/1, $0x80
+DATA placeBits<>+0(SB)/8, $0x8040201008040201
+DATA placeBits<>+8(SB)/8, $0x0000000000000000
+DATA placeBits<>+16(SB)/8, $0x0000000000000000
+DATA placeBits<>+24(SB)/8, $0x8040201008040201
 GLOBL placeBits<>(SB), RODATA|NOPTR, $32
 
-DATA onward<>+0(SB)/1, $0x70
-DATA onward<>+1(SB)/1, $0x71
-DATA onward<>+2(SB)/1, $0x72
-DATA onward<>+3(SB)/1, $0x73
-DATA onward<>+4(SB)/1, $0x74
-DATA onward<>+5(SB)/1, $0x75
-DATA onward<>+6(SB)/1, $0x76
-DATA onward<>+7(SB)/1, $0x77
-DATA onward<>+8(SB)/1, $0x78
-DATA onward<>+9(SB)/1, $0x79
-DATA onward<>+10(SB)/1, $0x7a
-DATA onward<>+11(SB)/1, $0x7b
-DATA onward<>+12(SB)/1, $0x7c
-DATA onward<>+13(SB)/1, $0x7d
-DATA onward<>+14(SB)/1, $0x7e
-DATA onward<>+15(SB)/1, $0x7f
-DATA onward<>+16(SB)/1, $0x80
-DATA onward<>+17(SB)/1, $0x81
-DATA onward<>+18(SB)/1, $0x82
-DATA onward<>+19(SB)/1, $0x83
-DATA onward<>+20(SB)/1, $0x84
-DATA onward<>+21(SB)/1, $0x85
-DATA onward<>+22(SB)/1, $0x86
-DATA onward<>+23(SB)/1, $0x87
-DATA onward<>+24(SB)/1, $0x88
-DATA onward<>+25(SB)/1, $0x89
-DATA onward<>+26(SB)/1, $0x8a
-DATA onward<>+27(SB)/1, $0x8b
-DATA onward<>+28(SB)/1, $0x8c
-DATA onward<>+29(SB)/1, $0x8d
-DATA onward<>+30(SB)/1, $0x8e
-DATA onward<>+31(SB)/1, $0x8f
-DATA onward<>+32(SB)/1, $0x90
-DATA onward<>+33(SB)/1, $0x91
-DATA onward<>+34(SB)/1, $0x92
-DATA onward<>+35(SB)/1, $0x93
-DATA onward<>+36(SB)/1, $0x94
-DATA onward<>+37(SB)/1, $0x95
-DATA onward<>+38(SB)/1, $0x96
-DATA onward<>+39(SB)/1, $0x97
-DATA onward<>+40(SB)/1, $0x98
-DATA onward<>+41(SB)/1, $0x99
-DATA onward<>+42(SB)/1, $0x9a
-DATA onward<>+43(SB)/1, $0x9b
-DATA onward<>+44(SB)/1, $0x9c
-DATA onward<>+45(SB)/1, $0x9d
-DATA onward<>+46(SB)/1, $0x9e
-DATA onward<>+47(SB)/1, $0x9f
-DATA onward<>+48(SB)/1, $0xa0
-DATA onward<>+49(SB)/1, $0xa1
-DATA onward<>+50(SB)/1, $0xa2
-DATA onward<>+51(SB)/1, $0xa3
-DATA onward<>+52(SB)/1, $0xa4
-DATA onward<>+53(SB)/1, $0xa5
-DATA onward<>+54(SB)/1, $0xa6
-DATA onward<>+55(SB)/1, $0xa7
-DATA onward<>+56(SB)/1, $0xa8
-DATA onward<>+57(SB)/1, $0xa9
-DATA onward<>+58(SB)/1, $0xaa
-DATA onward<>+59(SB)/1, $0xab
-DATA onward<>+60(SB)/1, $0xac
-DATA onward<>+61(SB)/1, $0xad
-DATA onward<>+62(SB)/1, $0xae
-DATA onward<>+63(SB)/1, $0xaf
-GLOBL onward<>(SB), RODATA|NOPTR, $64
-
-DATA apart<>+0(SB)/8, $0x8080808080808080
-DATA apart<>+8(SB)/8, $0x8080808080808000
-DATA apart<>+16(SB)/8, $0x8080808080800080
-DATA apart<>+24(SB)/8, $0x8080808080800100
-DATA apart<>+32(SB)/8, $0x8080808080008080
-DATA apart<>+40(SB)/8, $0x8080808080018000
-DATA apart<>+48(SB)/8, $0x8080808080010080
-DATA apart<>+56(SB)/8, $0x8080808080020100
-DATA apart<>+64(SB)/8, $0x8080808000808080
-DATA apart<>+72(SB)/8, $0x8080808001808000
-DATA apart<>+80(SB)/8, $0x8080808001800080
-DATA apart<>+88(SB)/8, $0x8080808002800100
-DATA apart<>+96(SB)/8, $0x8080808001008080
-DATA apart<>+104(SB)/8, $0x8080808002018000
-DATA apart<>+112(SB)/8, $0x8080808002010080
-DATA apart<>+120(SB)/8, $0x8080808003020100
-DATA apart<>+128(SB)/8, $0x8080800080808080
-DATA apart<>+136(SB)/8, $0x8080800180808000
-DATA apart<>+144(SB)/8, $0x8080800180800080
-DATA apart<>+152(SB)/8, $0x8080800280800100
-DATA apart<>+160(SB)/8, $0x8080800180008080
-DATA apart<>+168(SB)/8, $0x8080800280018000
-DATA apart<>+176(SB)/8, $0x8080800280010080
-DATA apart<>+184(SB)/8, $0x8080800380020100
-DATA apart<>+192(SB)/8, $0x8080800100808080
-DATA apart<>+200(SB)/8, $0x8080800201808000
-DATA apart<>+208(SB)/8, $0x8080800201800080
-DATA apart<>+216(SB)/8, $0x8080800302800100
-DATA apart<>+224(SB)/8, $0x8080800201008080
-DATA apart<>+232(SB)/8, $0x8080800302018000
-DATA apart<>+240(SB)/8, $0x8080800302010080
-DATA apart<>+248(SB)/8, $0x8080800403020100
-DATA apart<>+256(SB)/8, $0x8080008080808080
-DATA apart<>+264(SB)/8, $0x8080018080808000
-DATA apart<>+272(SB)/8, $0x8080018080800080
-DATA apart<>+280(SB)/8, $0x8080028080800100
-DATA apart<>+288(SB)/8, $0x8080018080008080
-DATA apart<>+296(SB)/8, $0x8080028080018000
-DATA apart<>+304(SB)/8, $0x8080028080010080
-DATA apart<>+312(SB)/8, $0x8080038080020100
-DATA apart<>+320(SB)/8, $0x8080018000808080
-DATA apart<>+328(SB)/8, $0x8080028001808000
-DATA apart<>+336(SB)/8, $0x8080028001800080
-DATA apart<>+344(SB)/8, $0x8080038002800100
-DATA apart<>+352(SB)/8, $0x8080028001008080
-DATA apart<>+360(SB)/8, $0x8080038002018000
-DATA apart<>+368(SB)/8, $0x8080038002010080
-DATA apart<>+376(SB)/8, $0x8080048003020100
-DATA apart<>+384(SB)/8, $0x8080010080808080
-DATA apart<>+392(SB)/8, $0x8080020180808000
-DATA apart<>+400(SB)/8, $0x8080020180800080
-DATA apart<>+408(SB)/8, $0x8080030280800100
-DATA apart<>+416(SB)/8, $0x8080020180008080
-DATA apart<>+424(SB)/8, $0x8080030280018000
-DATA apart<>+432(SB)/8, $0x8080030280010080
-DATA apart<>+440(SB)/8, $0x8080040380020100
-DATA apart<>+448(SB)/8, $0x8080020100808080
-DATA apart<>+456(SB)/8, $0x8080030201808000
-DATA apart<>+464(SB)/8, $0x8080030201800080
-DATA apart<>+472(SB)/8, $0x8080040302800100
-DATA apart<>+480(SB)/8, $0x8080030201008080
-DATA apart<>+488(SB)/8, $0x8080040302018000
-DATA apart<>+496(SB)/8, $0x8080040302010080
-DATA apart<>+504(SB)/8, $0x8080050403020100
-DATA apart<>+512(SB)/8, $0x8000808080808080
-DATA apart<>+520(SB)/8, $0x8001808080808000
-DATA apart<>+528(SB)/8, $0x8001808080800080
-DATA apart<>+536(SB)/8, $0x8002808080800100
-DATA apart<>+544(SB)/8, $0x8001808080008080
-DATA apart<>+552(SB)/8, $0x8002808080018000
-DATA apart<>+560(SB)/8, $0x8002808080010080
-DATA apart<>+568(SB)/8, $0x8003808080020100
-DATA apart<>+576(SB)/8, $0x8001808000808080
-DATA apart<>+584(SB)/8, $0x8002808001808000
-DATA apart<>+592(SB)/8, $0x8002808001800080
-DATA apart<>+600(SB)/8, $0x8003808002800100
-DATA apart<>+608(SB)/8, $0x8002808001008080
-DATA apart<>+616(SB)/8, $0x8003808002018000
-DATA apart<>+624(SB)/8, $0x8003808002010080
-DATA apart<>+632(SB)/8, $0x8004808003020100
-DATA apart<>+640(SB)/8, $0x8001800080808080
-DATA apart<>+648(SB)/8, $0x8002800180808000
-DATA apart<>+656(SB)/8, $0x8002800180800080
-DATA apart<>+664(SB)/8, $0x8003800280800100
-DATA apart<>+672(SB)/8, $0x8002800180008080
-DATA apart<>+680(SB)/8, $0x8003800280018000
-DATA apart<>+688(SB)/8, $0x8003800280010080
-DATA apart<>+696(SB)/8, $0x8004800380020100
-DATA apart<>+704(SB)/8, $0x8002800100808080
-DATA apart<>+712(SB)/8, $0x8003800201808000
-DATA apart<>+720(SB)/8, $0x8003800201800080
-DATA apart<>+728(SB)/8, $0x8004800302800100
-DATA apart<>+736(SB)/8, $0x8003800201008080
-DATA apart<>+744(SB)/8, $0x8004800302018000
-DATA apart<>+752(SB)/8, $0x8004800302010080
-DATA apart<>+760(SB)/8, $0x8005800403020100
-DATA apart<>+768(SB)/8, $0x8001008080808080
-DATA apart<>+776(SB)/8, $0x8002018080808000
-DATA apart<>+784(SB)/8, $0x8002018080800080
-DATA apart<>+792(SB)/8, $0x8003028080800100
-DATA apart<>+800(SB)/8, $0x8002018080008080
-DATA apart<>+808(SB)/8, $0x8003028080018000
-DATA apart<>+816(SB)/8, $0x8003028080010080
-DATA apart<>+824(SB)/8, $0x8004038080020100
-DATA apart<>+832(SB)/8, $0x8002018000808080
-DATA apart<>+840(SB)/8, $0x8003028001808000
-DATA apart<>+848(SB)/8, $0x8003028001800080
-DATA apart<>+856(SB)/8, $0x8004038002800100
-DATA apart<>+864(SB)/8, $0x8003028001008080
-DATA apart<>+872(SB)/8, $0x8004038002018000
-DATA apart<>+880(SB)/8, $0x8004038002010080
-DATA apart<>+888(SB)/8, $0x8005048003020100
-DATA apart<>+896(SB)/8, $0x8002010080808080
-DATA apart<>+904(SB)/8, $0x8003020180808000
-DATA apart<>+912(SB)/8, $0x8003020180800080
-DATA apart<>+920(SB)/8, $0x8004030280800100
-DATA apart<>+928(SB)/8, $0x8003020180008080
-DATA apart<>+936(SB)/8, $0x8004030280018000
-DATA apart<>+944(SB)/8, $0x8004030280010080
-DATA apart<>+952(SB)/8, $0x8005040380020100
-DATA apart<>+960(SB)/8, $0x8003020100808080
-DATA apart<>+968(SB)/8, $0x8004030201808000
-DATA apart<>+976(SB)/8, $0x8004030201800080
-DATA apart<>+984(SB)/8, $0x8005040302800100
-DATA apart<>+992(SB)/8, $0x8004030201008080
-DATA apart<>+1000(SB)/8, $0x8005040302018000
-DATA apart<>+1008(SB)/8, $0x8005040302010080
-DATA apart<>+1016(SB)/8, $0x8006050403020100
-DATA apart<>+1024(SB)/8, $0x0080808080808080
-DATA apart<>+1032(SB)/8, $0x0180808080808000
-DATA apart<>+1040(SB)/8, $0x0180808080800080
-DATA apart<>+1048(SB)/8, $0x0280808080800100
-DATA apart<>+1056(SB)/8, $0x0180808080008080
-DATA apart<>+1064(SB)/8, $0x0280808080018000
-DATA apart<>+1072(SB)/8, $0x0280808080010080
-DATA apart<>+1080(SB)/8, $0x0380808080020100
-DATA apart<>+1088(SB)/8, $0x0180808000808080
-DATA apart<>+1096(SB)/8, $0x0280808001808000
-DATA apart<>+1104(SB)/8, $0x0280808001800080
-DATA apart<>+1112(SB)/8, $0x0380808002800100
-DATA apart<>+1120(SB)/8, $0x0280808001008080
-DATA apart<>+1128(SB)/8, $0x0380808002018000
-DATA apart<>+1136(SB)/8, $0x0380808002010080
-DATA apart<>+1144(SB)/8, $0x0480808003020100
-DATA apart<>+1152(SB)/8, $0x0180800080808080
-DATA apart<>+1160(SB)/8, $0x0280800180808000
-DATA apart<>+1168(SB)/8, $0x0280800180800080
-DATA apart<>+1176(SB)/8, $0x0380800280800100
-DATA apart<>+1184(SB)/8, $0x0280800180008080
-DATA apart<>+1192(SB)/8, $0x0380800280018000
-DATA apart<>+1200(SB)/8, $0x0380800280010080
-DATA apart<>+1208(SB)/8, $0x0480800380020100
-DATA apart<>+1216(SB)/8, $0x0280800100808080
-DATA apart<>+1224(SB)/8, $0x0380800201808000
-DATA apart<>+1232(SB)/8, $0x0380800201800080
-DATA apart<>+1240(SB)/8, $0x0480800302800100
-DATA apart<>+1248(SB)/8, $0x0380800201008080
-DATA apart<>+1256(SB)/8, $0x0480800302018000
-DATA apart<>+1264(SB)/8, $0x0480800302010080
-DATA apart<>+1272(SB)/8, $0x0580800403020100
-DATA apart<>+1280(SB)/8, $0x0180008080808080
-DATA apart<>+1288(SB)/8, $0x0280018080808000
-DATA apart<>+1296(SB)/8, $0x0280018080800080
-DATA apart<>+1304(SB)/8, $0x0380028080800100
-DATA apart<>+1312(SB)/8, $0x0280018080008080
-DATA apart<>+1320(SB)/8, $0x0380028080018000
-DATA apart<>+1328(SB)/8, $0x0380028080010080
-DATA apart<>+1336(SB)/8, $0x0480038080020100
-DATA apart<>+1344(SB)/8, $0x0280018000808080
-DATA apart<>+1352(SB)/8, $0x0380028001808000
-DATA apart<>+1360(SB)/8, $0x0380028001800080
-DATA apart<>+1368(SB)/8, $0x0480038002800100
-DATA apart<>+1376(SB)/8, $0x0380028001008080
-DATA apart<>+1384(SB)/8, $0x0480038002018000
-DATA apart<>+1392(SB)/8, $0x0480038002010080
-DATA apart<>+1400(SB)/8, $0x0580048003020100
-DATA apart<>+1408(SB)/8, $0x0280010080808080
-DATA apart<>+1416(SB)/8, $0x0380020180808000
-DATA apart<>+1424(SB)/8, $0x0380020180800080
-DATA apart<>+1432(SB)/8, $0x0480030280800100
-DATA apart<>+1440(SB)/8, $0x0380020180008080
-DATA apart<>+1448(SB)/8, $0x0480030280018000
-DATA apart<>+1456(SB)/8, $0x0480030280010080
-DATA apart<>+1464(SB)/8, $0x0580040380020100
-DATA apart<>+1472(SB)/8, $0x0380020100808080
-DATA apart<>+1480(SB)/8, $0x0480030201808000
-DATA apart<>+1488(SB)/8, $0x0480030201800080
-DATA apart<>+1496(SB)/8, $0x0580040302800100
-DATA apart<>+1504(SB)/8, $0x0480030201008080
-DATA apart<>+1512(SB)/8, $0x0580040302018000
-DATA apart<>+1520(SB)/8, $0x0580040302010080
-DATA apart<>+1528(SB)/8, $0x0680050403020100
-DATA apart<>+1536(SB)/8, $0x0100808080808080
-DATA apart<>+1544(SB)/8, $0x0201808080808000
-DATA apart<>+1552(SB)/8, $0x0201808080800080
-DATA apart<>+1560(SB)/8, $0x0302808080800100
-DATA apart<>+1568(SB)/8, $0x0201808080008080
-DATA apart<>+1576(SB)/8, $0x0302808080018000
-DATA apart<>+1584(SB)/8, $0x0302808080010080
-DATA apart<>+1592(SB)/8, $0x0403808080020100
-DATA apart<>+1600(SB)/8, $0x0201808000808080
-DATA apart<>+1608(SB)/8, $0x0302808001808000
-DATA apart<>+1616(SB)/8, $0x0302808001800080
-DATA apart<>+1624(SB)/8, $0x0403808002800100
-DATA apart<>+1632(SB)/8, $0x0302808001008080
-DATA apart<>+1640(SB)/8, $0x0403808002018000
-DATA apart<>+1648(SB)/8, $0x0403808002010080
-DATA apart<>+1656(SB)/8, $0x0504808003020100
-DATA apart<>+1664(SB)/8, $0x0201800080808080
-DATA apart<>+1672(SB)/8, $0x0302800180808000
-DATA apart<>+1680(SB)/8, $0x0302800180800080
-DATA apart<>+1688(SB)/8, $0x0403800280800100
-DATA apart<>+1696(SB)/8, $0x0302800180008080
-DATA apart<>+1704(SB)/8, $0x0403800280018000
-DATA apart<>+1712(SB)/8, $0x0403800280010080
-DATA apart<>+1720(SB)/8, $0x0504800380020100
-DATA apart<>+1728(SB)/8, $0x0302800100808080
-DATA apart<>+1736(SB)/8, $0x0403800201808000
-DATA apart<>+1744(SB)/8, $0x0403800201800080
-DATA apart<>+1752(SB)/8, $0x0504800302800100
-DATA apart<>+1760(SB)/8, $0x0403800201008080
-DATA apart<>+1768(SB)/8, $0x0504800302018000
-DATA apart<>+1776(SB)/8, $0x0504800302010080
-DATA apart<>+1784(SB)/8, $0x0605800403020100
-DATA apart<>+1792(SB)/8, $0x0201008080808080
-DATA apart<>+1800(SB)/8, $0x0302018080808000
-DATA apart<>+1808(SB)/8, $0x0302018080800080
-DATA apart<>+1816(SB)/8, $0x0403028080800100
-DATA apart<>+1824(SB)/8, $0x0302018080008080
-DATA apart<>+1832(SB)/8, $0x0403028080018000
-DATA apart<>+1840(SB)/8, $0x0403028080010080
-DATA apart<>+1848(SB)/8, $0x0504038080020100
-DATA apart<>+1856(SB)/8, $0x0302018000808080
-DATA apart<>+1864(SB)/8, $0x0403028001808000
-DATA apart<>+1872(SB)/8, $0x0403028001800080
-DATA apart<>+1880(SB)/8, $0x0504038002800100
-DATA apart<>+1888(SB)/8, $0x0403028001008080
-DATA apart<>+1896(SB)/8, $0x0504038002018000
-DATA apart<>+1904(SB)/8, $0x0504038002010080
-DATA apart<>+1912(SB)/8, $0x0605048003020100
-DATA apart<>+1920(SB)/8, $0x0302010080808080
-DATA apart<>+1928(SB)/8, $0x0403020180808000
-DATA apart<>+1936(SB)/8, $0x0403020180800080
-DATA apart<>+1944(SB)/8, $0x0504030280800100
-DATA apart<>+1952(SB)/8, $0x0403020180008080
-DATA apart<>+1960(SB)/8, $0x0504030280018000
-DATA apart<>+1968(SB)/8, $0x0504030280010080
-DATA apart<>+1976(SB)/8, $0x0605040380020100
-DATA apart<>+1984(SB)/8, $0x0403020100808080
-DATA apart<>+1992(SB)/8, $0x0504030201808000
-DATA apart<>+2000(SB)/8, $0x0504030201800080
-DATA apart<>+2008(SB)/8, $0x0605040302800100
-DATA apart<>+2016(SB)/8, $0x0504030201008080
-DATA apart<>+2024(SB)/8, $0x0605040302018000
-DATA apart<>+2032(SB)/8, $0x0605040302010080
-DATA apart<>+2040(SB)/8, $0x0706050403020100
-GLOBL apart<>(SB), RODATA|NOPTR, $2048
+DATA bitsSpread<>+0(SB)/8, $0x8080808080808080
+DATA bitsSpread<>+8(SB)/8, $0x8080808080808000
+DATA bitsSpread<>+16(SB)/8, $0x8080808080800080
+DATA bitsSpread<>+24(SB)/8, $0x8080808080800100
+DATA bitsSpread<>+32(SB)/8, $0x8080808080008080
+DATA bitsSpread<>+40(SB)/8, $0x8080808080018000
+DATA bitsSpread<>+48(SB)/8, $0x8080808080010080
+DATA bitsSpread<>+56(SB)/8, $0x8080808080020100
+DATA bitsSpread<>+64(SB)/8, $0x8080808000808080
+DATA bitsSpread<>+72(SB)/8, $0x8080808001808000
+DATA bitsSpread<>+80(SB)/8, $0x8080808001800080
+DATA bitsSpread<>+88(SB)/8, $0x8080808002800100
+DATA bitsSpread<>+96(SB)/8, $0x8080808001008080
+DATA bitsSpread<>+104(SB)/8, $0x8080808002018000
+DATA bitsSpread<>+112(SB)/8, $0x8080808002010080
+DATA bitsSpread<>+120(SB)/8, $0x8080808003020100
+DATA bitsSpread<>+128(SB)/8, $0x8080800080808080
+DATA bitsSpread<>+136(SB)/8, $0x8080800180808000
+DATA bitsSpread<>+144(SB)/8, $0x8080800180800080
+DATA bitsSpread<>+152(SB)/8, $0x8080800280800100
+DATA bitsSpread<>+160(SB)/8, $0x8080800180008080
+DATA bitsSpread<>+168(SB)/8, $0x8080800280018000
+DATA bitsSpread<>+176(SB)/8, $0x8080800280010080
+DATA bitsSpread<>+184(SB)/8, $0x8080800380020100
+DATA bitsSpread<>+192(SB)/8, $0x8080800100808080
+DATA bitsSpread<>+200(SB)/8, $0x8080800201808000
+DATA bitsSpread<>+208(SB)/8, $0x8080800201800080
+DATA bitsSpread<>+216(SB)/8, $0x8080800302800100
+DATA bitsSpread<>+224(SB)/8, $0x8080800201008080
+DATA bitsSpread<>+232(SB)/8, $0x8080800302018000
+DATA bitsSpread<>+240(SB)/8, $0x8080800302010080
+DATA bitsSpread<>+248(SB)/8, $0x8080800403020100
+DATA bitsSpread<>+256(SB)/8, $0x8080008080808080
+DATA bitsSpread<>+264(SB)/8, $0x8080018080808000
+DATA bitsSpread<>+272(SB)/8, $0x8080018080800080
+DATA bitsSpread<>+280(SB)/8, $0x8080028080800100
+DATA bitsSpread<>+288(SB)/8, $0x8080018080008080
+DATA bitsSpread<>+296(SB)/8, $0x8080028080018000
+DATA bitsSpread<>+304(SB)/8, $0x8080028080010080
+DATA bitsSpread<>+312(SB)/8, $0x8080038080020100
+DATA bitsSpread<>+320(SB)/8, $0x8080018000808080
+DATA bitsSpread<>+328(SB)/8, $0x8080028001808000
+DATA bitsSpread<>+336(SB)/8, $0x8080028001800080
+DATA bitsSpread<>+344(SB)/8, $0x8080038002800100
+DATA bitsSpread<>+352(SB)/8, $0x8080028001008080
+DATA bitsSpread<>+360(SB)/8, $0x8080038002018000
+DATA bitsSpread<>+368(SB)/8, $0x8080038002010080
+DATA bitsSpread<>+376(SB)/8, $0x8080048003020100
+DATA bitsSpread<>+384(SB)/8, $0x8080010080808080
+DATA bitsSpread<>+392(SB)/8, $0x8080020180808000
+DATA bitsSpread<>+400(SB)/8, $0x8080020180800080
+DATA bitsSpread<>+408(SB)/8, $0x8080030280800100
+DATA bitsSpread<>+416(SB)/8, $0x8080020180008080
+DATA bitsSpread<>+424(SB)/8, $0x8080030280018000
+DATA bitsSpread<>+432(SB)/8, $0x8080030280010080
+DATA bitsSpread<>+440(SB)/8, $0x8080040380020100
+DATA bitsSpread<>+448(SB)/8, $0x8080020100808080
+DATA bitsSpread<>+456(SB)/8, $0x8080030201808000
+DATA bitsSpread<>+464(SB)/8, $0x8080030201800080
+DATA bitsSpread<>+472(SB)/8, $0x8080040302800100
+DATA bitsSpread<>+480(SB)/8, $0x8080030201008080
+DATA bitsSpread<>+488(SB)/8, $0x8080040302018000
+DATA bitsSpread<>+496(SB)/8, $0x8080040302010080
+DATA bitsSpread<>+504(SB)/8, $0x8080050403020100
+DATA bitsSpread<>+512(SB)/8, $0x8000808080808080
+DATA bitsSpread<>+520(SB)/8, $0x8001808080808000
+DATA bitsSpread<>+528(SB)/8, $0x8001808080800080
+DATA bitsSpread<>+536(SB)/8, $0x8002808080800100
+DATA bitsSpread<>+544(SB)/8, $0x8001808080008080
+DATA bitsSpread<>+552(SB)/8, $0x8002808080018000
+DATA bitsSpread<>+560(SB)/8, $0x8002808080010080
+DATA bitsSpread<>+568(SB)/8, $0x8003808080020100
+DATA bitsSpread<>+576(SB)/8, $0x8001808000808080
+DATA bitsSpread<>+584(SB)/8, $0x8002808001808000
+DATA bitsSpread<>+592(SB)/8, $0x8002808001800080
+DATA bitsSpread<>+600(SB)/8, $0x8003808002800100
+DATA bitsSpread<>+608(SB)/8, $0x8002808001008080
+DATA bitsSpread<>+616(SB)/8, $0x8003808002018000
+DATA bitsSpread<>+624(SB)/8, $0x8003808002010080
+DATA bitsSpread<>+632(SB)/8, $0x8004808003020100
+DATA bitsSpread<>+640(SB)/8, $0x8001800080808080
+DATA bitsSpread<>+648(SB)/8, $0x8002800180808000
+DATA bitsSpread<>+656(SB)/8, $0x8002800180800080
+DATA bitsSpread<>+664(SB)/8, $0x8003800280800100
+DATA bitsSpread<>+672(SB)/8, $0x8002800180008080
+DATA bitsSpread<>+680(SB)/8, $0x8003800280018000
+DATA bitsSpread<>+688(SB)/8, $0x8003800280010080
+DATA bitsSpread<>+696(SB)/8, $0x8004800380020100
+DATA bitsSpread<>+704(SB)/8, $0x8002800100808080
+DATA bitsSpread<>+712(SB)/8, $0x8003800201808000
+DATA bitsSpread<>+720(SB)/8, $0x8003800201800080
+DATA bitsSpread<>+728(SB)/8, $0x8004800302800100
+DATA bitsSpread<>+736(SB)/8, $0x8003800201008080
+DATA bitsSpread<>+744(SB)/8, $0x8004800302018000
+DATA bitsSpread<>+752(SB)/8, $0x8004800302010080
+DATA bitsSpread<>+760(SB)/8, $0x8005800403020100
+DATA bitsSpread<>+768(SB)/8, $0x8001008080808080
+DATA bitsSpread<>+776(SB)/8, $0x8002018080808000
+DATA bitsSpread<>+784(SB)/8, $0x8002018080800080
+DATA bitsSpread<>+792(SB)/8, $0x8003028080800100
+DATA bitsSpread<>+800(SB)/8, $0x8002018080008080
+DATA bitsSpread<>+808(SB)/8, $0x8003028080018000
+DATA bitsSpread<>+816(SB)/8, $0x8003028080010080
+DATA bitsSpread<>+824(SB)/8, $0x8004038080020100
+DATA bitsSpread<>+832(SB)/8, $0x8002018000808080
+DATA bitsSpread<>+840(SB)/8, $0x8003028001808000
+DATA bitsSpread<>+848(SB)/8, $0x8003028001800080
+DATA bitsSpread<>+856(SB)/8, $0x8004038002800100
+DATA bitsSpread<>+864(SB)/8, $0x8003028001008080
+DATA bitsSpread<>+872(SB)/8, $0x8004038002018000
+DATA bitsSpread<>+880(SB)/8, $0x8004038002010080
+DATA bitsSpread<>+888(SB)/8, $0x8005048003020100
+DATA bitsSpread<>+896(SB)/8, $0x8002010080808080
+DATA bitsSpread<>+904(SB)/8, $0x8003020180808000
+DATA bitsSpread<>+912(SB)/8, $0x8003020180800080
+DATA bitsSpread<>+920(SB)/8, $0x8004030280800100
+DATA bitsSpread<>+928(SB)/8, $0x8003020180008080
+DATA bitsSpread<>+936(SB)/8, $0x8004030280018000
+DATA bitsSpread<>+944(SB)/8, $0x8004030280010080
+DATA bitsSpread<>+952(SB)/8, $0x8005040380020100
+DATA bitsSpread<>+960(SB)/8, $0x8003020100808080
+DATA bitsSpread<>+968(SB)/8, $0x8004030201808000
+DATA bitsSpread<>+976(SB)/8, $0x8004030201800080
+DATA bitsSpread<>+984(SB)/8, $0x8005040302800100
+DATA bitsSpread<>+992(SB)/8, $0x8004030201008080
+DATA bitsSpread<>+1000(SB)/8, $0x8005040302018000
+DATA bitsSpread<>+1008(SB)/8, $0x8005040302010080
+DATA bitsSpread<>+1016(SB)/8, $0x8006050403020100
+DATA bitsSpread<>+1024(SB)/8, $0x0080808080808080
+DATA bitsSpread<>+1032(SB)/8, $0x0180808080808000
+DATA bitsSpread<>+1040(SB)/8, $0x0180808080800080
+DATA bitsSpread<>+1048(SB)/8, $0x0280808080800100
+DATA bitsSpread<>+1056(SB)/8, $0x0180808080008080
+DATA bitsSpread<>+1064(SB)/8, $0x0280808080018000
+DATA bitsSpread<>+1072(SB)/8, $0x0280808080010080
+DATA bitsSpread<>+1080(SB)/8, $0x0380808080020100
+DATA bitsSpread<>+1088(SB)/8, $0x0180808000808080
+DATA bitsSpread<>+1096(SB)/8, $0x0280808001808000
+DATA bitsSpread<>+1104(SB)/8, $0x0280808001800080
+DATA bitsSpread<>+1112(SB)/8, $0x0380808002800100
+DATA bitsSpread<>+1120(SB)/8, $0x0280808001008080
+DATA bitsSpread<>+1128(SB)/8, $0x0380808002018000
+DATA bitsSpread<>+1136(SB)/8, $0x0380808002010080
+DATA bitsSpread<>+1144(SB)/8, $0x0480808003020100
+DATA bitsSpread<>+1152(SB)/8, $0x0180800080808080
+DATA bitsSpread<>+1160(SB)/8, $0x0280800180808000
+DATA bitsSpread<>+1168(SB)/8, $0x0280800180800080
+DATA bitsSpread<>+1176(SB)/8, $0x0380800280800100
+DATA bitsSpread<>+1184(SB)/8, $0x0280800180008080
+DATA bitsSpread<>+1192(SB)/8, $0x0380800280018000
+DATA bitsSpread<>+1200(SB)/8, $0x0380800280010080
+DATA bitsSpread<>+1208(SB)/8, $0x0480800380020100
+DATA bitsSpread<>+1216(SB)/8, $0x0280800100808080
+DATA bitsSpread<>+1224(SB)/8, $0x0380800201808000
+DATA bitsSpread<>+1232(SB)/8, $0x0380800201800080
+DATA bitsSpread<>+1240(SB)/8, $0x0480800302800100
+DATA bitsSpread<>+1248(SB)/8, $0x0380800201008080
+DATA bitsSpread<>+1256(SB)/8, $0x0480800302018000
+DATA bitsSpread<>+1264(SB)/8, $0x0480800302010080
+DATA bitsSpread<>+1272(SB)/8, $0x0580800403020100
+DATA bitsSpread<>+1280(SB)/8, $0x0180008080808080
+DATA bitsSpread<>+1288(SB)/8, $0x0280018080808000
+DATA bitsSpread<>+1296(SB)/8, $0x0280018080800080
+DATA bitsSpread<>+1304(SB)/8, $0x0380028080800100
+DATA bitsSpread<>+1312(SB)/8, $0x0280018080008080
+DATA bitsSpread<>+1320(SB)/8, $0x0380028080018000
+DATA bitsSpread<>+1328(SB)/8, $0x0380028080010080
+DATA bitsSpread<>+1336(SB)/8, $0x0480038080020100
+DATA bitsSpread<>+1344(SB)/8, $0x0280018000808080
+DATA bitsSpread<>+1352(SB)/8, $0x0380028001808000
+DATA bitsSpread<>+1360(SB)/8, $0x0380028001800080
+DATA bitsSpread<>+1368(SB)/8, $0x0480038002800100
+DATA bitsSpread<>+1376(SB)/8, $0x0380028001008080
+DATA bitsSpread<>+1384(SB)/8, $0x0480038002018000
+DATA bitsSpread<>+1392(SB)/8, $0x0480038002010080
+DATA bitsSpread<>+1400(SB)/8, $0x0580048003020100
+DATA bitsSpread<>+1408(SB)/8, $0x0280010080808080
+DATA bitsSpread<>+1416(SB)/8, $0x0380020180808000
+DATA bitsSpread<>+1424(SB)/8, $0x0380020180800080
+DATA bitsSpread<>+1432(SB)/8, $0x0480030280800100
+DATA bitsSpread<>+1440(SB)/8, $0x0380020180008080
+DATA bitsSpread<>+1448(SB)/8, $0x0480030280018000
+DATA bitsSpread<>+1456(SB)/8, $0x0480030280010080
+DATA bitsSpread<>+1464(SB)/8, $0x0580040380020100
+DATA bitsSpread<>+1472(SB)/8, $0x0380020100808080
+DATA bitsSpread<>+1480(SB)/8, $0x0480030201808000
+DATA bitsSpread<>+1488(SB)/8, $0x0480030201800080
+DATA bitsSpread<>+1496(SB)/8, $0x0580040302800100
+DATA bitsSpread<>+1504(SB)/8, $0x0480030201008080
+DATA bitsSpread<>+1512(SB)/8, $0x0580040302018000
+DATA bitsSpread<>+1520(SB)/8, $0x0580040302010080
+DATA bitsSpread<>+1528(SB)/8, $0x0680050403020100
+DATA bitsSpread<>+1536(SB)/8, $0x0100808080808080
+DATA bitsSpread<>+1544(SB)/8, $0x0201808080808000
+DATA bitsSpread<>+1552(SB)/8, $0x0201808080800080
+DATA bitsSpread<>+1560(SB)/8, $0x0302808080800100
+DATA bitsSpread<>+1568(SB)/8, $0x0201808080008080
+DATA bitsSpread<>+1576(SB)/8, $0x0302808080018000
+DATA bitsSpread<>+1584(SB)/8, $0x0302808080010080
+DATA bitsSpread<>+1592(SB)/8, $0x0403808080020100
+DATA bitsSpread<>+1600(SB)/8, $0x0201808000808080
+DATA bitsSpread<>+1608(SB)/8, $0x0302808001808000
+DATA bitsSpread<>+1616(SB)/8, $0x0302808001800080
+DATA bitsSpread<>+1624(SB)/8, $0x0403808002800100
+DATA bitsSpread<>+1632(SB)/8, $0x0302808001008080
+DATA bitsSpread<>+1640(SB)/8, $0x0403808002018000
+DATA bitsSpread<>+1648(SB)/8, $0x0403808002010080
+DATA bitsSpread<>+1656(SB)/8, $0x0504808003020100
+DATA bitsSpread<>+1664(SB)/8, $0x0201800080808080
+DATA bitsSpread<>+1672(SB)/8, $0x0302800180808000
+DATA bitsSpread<>+1680(SB)/8, $0x0302800180800080
+DATA bitsSpread<>+1688(SB)/8, $0x0403800280800100
+DATA bitsSpread<>+1696(SB)/8, $0x0302800180008080
+DATA bitsSpread<>+1704(SB)/8, $0x0403800280018000
+DATA bitsSpread<>+1712(SB)/8, $0x0403800280010080
+DATA bitsSpread<>+1720(SB)/8, $0x0504800380020100
+DATA bitsSpread<>+1728(SB)/8, $0x0302800100808080
+DATA bitsSpread<>+1736(SB)/8, $0x0403800201808000
+DATA bitsSpread<>+1744(SB)/8, $0x0403800201800080
+DATA bitsSpread<>+1752(SB)/8, $0x0504800302800100
+DATA bitsSpread<>+1760(SB)/8, $0x0403800201008080
+DATA bitsSpread<>+1768(SB)/8, $0x0504800302018000
+DATA bitsSpread<>+1776(SB)/8, $0x0504800302010080
+DATA bitsSpread<>+1784(SB)/8, $0x0605800403020100
+DATA bitsSpread<>+1792(SB)/8, $0x0201008080808080
+DATA bitsSpread<>+1800(SB)/8, $0x0302018080808000
+DATA bitsSpread<>+1808(SB)/8, $0x0302018080800080
+DATA bitsSpread<>+1816(SB)/8, $0x0403028080800100
+DATA bitsSpread<>+1824(SB)/8, $0x0302018080008080
+DATA bitsSpread<>+1832(SB)/8, $0x0403028080018000
+DATA bitsSpread<>+1840(SB)/8, $0x0403028080010080
+DATA bitsSpread<>+1848(SB)/8, $0x0504038080020100
+DATA bitsSpread<>+1856(SB)/8, $0x0302018000808080
+DATA bitsSpread<>+1864(SB)/8, $0x0403028001808000
+DATA bitsSpread<>+1872(SB)/8, $0x0403028001800080
+DATA bitsSpread<>+1880(SB)/8, $0x0504038002800100
+DATA bitsSpread<>+1888(SB)/8, $0x0403028001008080
+DATA bitsSpread<>+1896(SB)/8, $0x0504038002018000
+DATA bitsSpread<>+1904(SB)/8, $0x0504038002010080
+DATA bitsSpread<>+1912(SB)/8, $0x0605048003020100
+DATA bitsSpread<>+1920(SB)/8, $0x0302010080808080
+DATA bitsSpread<>+1928(SB)/8, $0x0403020180808000
+DATA bitsSpread<>+1936(SB)/8, $0x0403020180800080
+DATA bitsSpread<>+1944(SB)/8, $0x0504030280800100
+DATA bitsSpread<>+1952(SB)/8, $0x0403020180008080
+DATA bitsSpread<>+1960(SB)/8, $0x0504030280018000
+DATA bitsSpread<>+1968(SB)/8, $0x0504030280010080
+DATA bitsSpread<>+1976(SB)/8, $0x0605040380020100
+DATA bitsSpread<>+1984(SB)/8, $0x0403020100808080
+DATA bitsSpread<>+1992(SB)/8, $0x0504030201808000
+DATA bitsSpread<>+2000(SB)/8, $0x0504030201800080
+DATA bitsSpread<>+2008(SB)/8, $0x0605040302800100
+DATA bitsSpread<>+2016(SB)/8, $0x0504030201008080
+DATA bitsSpread<>+2024(SB)/8, $0x0605040302018000
+DATA bitsSpread<>+2032(SB)/8, $0x0605040302010080
+DATA bitsSpread<>+2040(SB)/8, $0x0706050403020100
+GLOBL bitsSpread<>(SB), RODATA|NOPTR, $2048
 
 DATA all4076008178<>+0(SB)/4, $0xf2f2f2f2
 DATA all4076008178<>+4(SB)/4, $0xf2f2f2f2

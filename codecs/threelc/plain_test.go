@@ -251,13 +251,24 @@ func checkUnpack(t *testing.T, runs []byte, n int, M float32) {
 	t.Helper()
 	x := make([]float32, n)
 	used, ok := unpack(x, runs, M)
-	want := plainUnpack(runs[:used], n, M)
+	checkUnpacked(t, x, runs, used, ok, M)
+	if tile() > 0 {
+		x = make([]float32, n)
+		used, ok = unpackPieces(x, runs, math.Float32bits(-M), reached{}) // also what unpackRuns does
+		checkUnpacked(t, x, runs, used, ok, M)
+	}
+}
+
+// checkUnpacked fails unless x is what the plain form makes of used bytes of runs, which is something if ok.
+func checkUnpacked(t *testing.T, x []float32, runs []byte, used int, ok bool, M float32) {
+	t.Helper()
+	want := plainUnpack(runs[:used], len(x), M)
 	if ok != (want != nil) {
-		t.Fatalf("unpack of %d values from % x says %v after %d bytes", n, runs, ok, used)
+		t.Fatalf("unpack of %d values from % x says %v after %d bytes", len(x), runs, ok, used)
 	}
 	for i := range want {
 		if math.Float32bits(x[i]) != math.Float32bits(want[i]) {
-			t.Fatalf("value %d of %d from % x is %v, want %v", i, n, runs, x[i], want[i])
+			t.Fatalf("value %d of %d from % x is %v, want %v", i, len(x), runs, x[i], want[i])
 		}
 	}
 }

@@ -34,8 +34,14 @@ func unpack(x []float32, src []byte, M float32) (used int, ok bool) {
 	if tile() == 0 {
 		return unpackPlain(x, src, bits)
 	}
-	return unpackPieces(x, src, bits)
+	var r reached
+	r.used, r.done, r.run = unpackRuns(x, src, bits)
+	return unpackPieces(x, src, bits, r)
 }
+
+// A reached is how far a block has been unpacked: the values of the first done quartic bytes are set, from used bytes of src, of
+// which the last stands for run zeros more.
+type reached struct{ used, done, run int }
 
 // piece is how many quartic bytes unpackPieces makes at a time: so few that a processor still stores the values of one piece
 // while it expands the next.
@@ -82,17 +88,17 @@ func (a *room) expandRest(src []byte, used, at, n int) (int, int) {
 	return used, at
 }
 
-// unpackPieces is unpack by way of quartic bytes, for kernels. It expands a piece before it sets the values of the one
-// before: what a kernel reads waits in the processor for all that was stored earlier, and values wait for memory.
-func unpackPieces(x []float32, src []byte, bits uint32) (used int, ok bool) {
+// unpackPieces is unpack from where it has reached, by way of quartic bytes: of a whole block where kernels expand runs, and else
+// of what unpackRuns leaves. It expands a piece before it sets the values of the one before: what a kernel reads waits in the
+// processor for all that was stored earlier, and values wait for memory.
+func unpackPieces(x []float32, src []byte, bits uint32, r reached) (used int, ok bool) {
 	p := quarticLen(len(x))
-	used, from, at := unpackRuns(x, src, p, bits)
 	var a [2]room
 	now, next := &a[0], &a[1]
-	copy(now[:at], quarticZeros[:])
-	taken, at := now.expand(src[used:], at, min(piece, p-from), p-from)
-	used += taken
-	for ; from < p; from += piece {
+	copy(now[:r.run], quarticZeros[:])
+	taken, at := now.expand(src[r.used:], r.run, min(piece, p-r.done), p-r.done)
+	used = r.used + taken
+	for from := r.done; from < p; from += piece {
 		n := min(piece, p-from)
 		if at < n {
 			return used, false
@@ -122,7 +128,6 @@ func unpackByte(x []float32, j, p int, b byte, bits uint32) {
 
 // unpackPlain is unpack in Go. bits is -M.
 func unpackPlain(x []float32, src []byte, bits uint32) (used int, ok bool) {
-	clear(x)
 	clear(x)
 	p := uint((len(x) + 4) / 5)
 	j, i := uint(0), 0

@@ -14,7 +14,6 @@ func threelc(k *kernel) {
 	shortenVBMI(k)
 	expandVBMI(k)
 	unpackAVX512(k)
-	unpackAVX2(k)
 	unpackRunsAVX2(k)
 }
 
@@ -41,15 +40,20 @@ func (k *kernel) quantizer(tier string, tile string, sum bool) quantizer {
 	}
 	var q quantizer
 	q.dst = k.arg("dst")
-	p, p3 := k.arg("p"), k.GP64()
-	k.SHLQ(operand.Imm(2), p)
-	k.LEAQ(operand.Mem{Base: p, Index: p, Scale: 2}, p3)
-	q.x = parts{k.arg("x"), p, p3}
+	q.x = k.partitions("x")
 	if sum {
-		q.e = parts{k.arg("e"), p, p3}
+		q.e = parts{k.arg("e"), q.x.length, q.x.length3}
 	}
 	q.n = k.arg("n")
 	return q
+}
+
+// partitions returns those of an array of float32, each of p.
+func (k *kernel) partitions(array string) parts {
+	p, p3 := k.arg("p"), k.GP64()
+	k.SHLQ(operand.Imm(2), p)
+	k.LEAQ(operand.Mem{Base: p, Index: p, Scale: 2}, p3)
+	return parts{k.arg(array), p, p3}
 }
 
 // next moves on by so many bytes of dst.

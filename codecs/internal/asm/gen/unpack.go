@@ -10,21 +10,13 @@ import (
 // digitMask is what of the bits of -M a value of a digit has: see masks in package threelc.
 func digitMask(digit int) uint32 { return [3]uint32{0xffffffff, 0, 0x7fffffff}[digit%3] }
 
-func unpackSignature(k *kernel, tier, tile string) (x parts, src, n reg.GPVirtual) {
-	k.function("unpack"+tier, "(x *float32, src *byte, p, n int, bits uint32)",
-		"unpack"+tier+" sets n values of each partition of x, of p values, from as many quartic bytes. n is a multiple of "+tile+" above 0,",
-		"bits is -M.")
-	src = k.arg("src")
-	p, p3 := k.arg("p"), k.GP64()
-	k.SHLQ(operand.Imm(2), p)
-	k.LEAQ(operand.Mem{Base: p, Index: p, Scale: 2}, p3)
-	return parts{k.arg("x"), p, p3}, src, k.arg("n")
-}
-
 // unpackAVX512 looks the first two values up by the quotient of a byte and 27, the others by the remainder.
 func unpackAVX512(k *kernel) {
-	x, src, n := unpackSignature(k, "AVX512", "16")
-	bits := k.ZMM()
+	k.function("unpackAVX512", "(x *float32, src *byte, p, n int, bits uint32)",
+		"unpackAVX512 sets n values of each partition of x, of p values, from as many quartic bytes. n is a multiple of 16 above 0,",
+		"bits is -M.")
+	src, x := k.arg("src"), k.partitions("x")
+	n, bits := k.arg("n"), k.ZMM()
 	k.VBROADCASTSS(k.parameter("bits"), bits)
 	table := func(name string, entries int, divisor int) []reg.VecVirtual {
 		var t []reg.VecVirtual
@@ -99,102 +91,18 @@ func (k *kernel) unpackEight(f fractions, bytes operand.Op, x parts, disp int) {
 	}
 }
 
-func unpackAVX2(k *kernel) {
-	x, src, n := unpackSignature(k, "AVX2", "8")
-	f := k.fractions()
-	k.loop(n, 8, func() {
-		k.unpackEight(f, operand.Mem{Base: src}, x, 0)
-		k.ADDQ(operand.Imm(8), src)
-		k.ADDQ(operand.Imm(32), x.base)
-	})
-	k.VZEROUPPER()
-	k.RET()
-}
-
 // unpackRunsAVX2 makes 16 quartic bytes at a turn without a place in memory for them: bytes stored would wait behind the values
-// that are. Lengths summed up say where among the 16 bytes of src go; the bits of their places say how a shuffle brings them
-// there. All else are zeros. It makes bytes before it sets the values of those of the turn before, so that these need not wait.
+// that are. It makes bytes before it sets the values of those of the turn before, so that these need not wait.
 func unpackRunsAVX2(k *kernel) {
 	k.function("unpackRunsAVX2", "(x *float32, src *byte, p, n, m int, bits uint32) (used, done, run int)",
-		"unpackRunsAVX2 sets the values of the first quartic bytes that src's m bytes, 16 or more, stand for, as unpackAVX2 does: of n, a",
-		"multiple of 16 above 0, or of fewer if fewer than 16 bytes of src are left. So many are done, and so many bytes of src used, of",
-		"which the last stands for run zeros more.")
-	x, src, n := k.arg("x"), k.arg("src"), k.arg("n")
-	p, p3 := k.arg("p"), k.GP64()
-	k.SHLQ(operand.Imm(2), p)
-	k.LEAQ(operand.Mem{Base: p, Index: p, Scale: 2}, p3)
-	to := parts{x, p, p3}
+		"unpackRunsAVX2 sets the values of the first quartic bytes that src's m bytes, 16 or more, stand for: of n, a multiple of 16",
+		"above 0, or of fewer if fewer than 16 bytes of src are left. So many are done, and so many bytes of src used, of which the last",
+		"stands for run zeros more. Partitions of x have p values, bits is -M.")
+	src, n, to := k.arg("src"), k.arg("n"), k.partitions("x")
 	begin, last := k.GP64(), k.arg("m")
 	k.MOVQ(src, begin)
 	k.LEAQ(operand.Mem{Base: src, Index: last, Scale: 1, Disp: -16}, last)
-	f := k.fractions()
-
-	var bit [32]byte // of places 0 to 7, and of places 8 to 15
-	for i := range 8 {
-		bit[i], bit[16+8+i] = 1<<i, 1<<i
-	}
-	low, high := k.XMM(), k.XMM()
-	k.VMOVDQU(k.bytes("placeBits", bit[:]), low)
-	k.VMOVDQU(k.bytes("placeBits", bit[:]).Offset(16), high)
-	zero, fives, next, onward := k.XMM(), k.XMM(), k.XMM(), k.XMM()
-	k.VPXOR(zero, zero, zero)
-	k.VMOVDQU(k.bytes("onward", countFrom(0x70)), next)
-	k.VMOVDQU(k.bytes("index", countFrom(0)), onward)
-	k.VPSUBB(k.splatted(0x0f0f0f0f), onward, onward)
-	k.VMOVDQU(k.bytes("fiveZeros", repeated(fiveZeros)), fives)
-	spread, counts := k.GP64(), k.GP64()
-	k.LEAQ(k.apart(), spread)
-	k.LEAQ(k.bytes("index", countFrom(0)), counts)
-
-	made := k.XMM()
-	make := func() {
-		literals, more, places, moved := k.XMM(), k.XMM(), k.XMM(), k.XMM()
-		k.VMOVDQU(operand.Mem{Base: src}, literals)
-		k.VPSUBUSB(k.splatted((firstRun-1)*0x01010101), literals, more)
-		k.VPSLLDQ(operand.Imm(1), more, places)
-		for _, by := range []uint64{1, 2, 4, 8} {
-			k.VPSLLDQ(operand.Imm(by), places, moved)
-			k.VPADDB(moved, places, places)
-		}
-		k.VPADDUSB(next, places, places)
-		beyond, which, second := k.GP64(), k.GP64(), k.XMM()
-		k.VPMOVMSKB(places, beyond.As32())
-		k.POPCNTL(beyond.As32(), beyond.As32())
-		k.SUBQ(beyond, src)
-		k.ADDQ(operand.Imm(16), src)
-
-		ends := k.XMM()
-		k.VPADDB(more, places, ends)
-		k.VPCMPEQB(zero, more, more)
-		k.VPXOR(fives, literals, literals)
-		k.VPAND(more, literals, literals)
-		k.NEGQ(beyond)
-		k.VPBROADCASTB(operand.Mem{Base: counts, Index: beyond, Scale: 1, Disp: 15}, next)
-		k.VPSHUFB(next, ends, next)
-		k.VPADDB(onward, next, next)
-
-		k.VPSHUFB(places, high, second)
-		k.VPSHUFB(places, low, places)
-		k.VPSADBW(zero, second, second)
-		k.VPSADBW(zero, places, places)
-		k.VPSLLQ(operand.Imm(8), second, second)
-		k.VPOR(second, places, places)
-		k.VPSHUFD(operand.Imm(0x4e), places, second)
-		k.VPOR(second, places, places)
-		k.VMOVD(places, which.As32())
-
-		first, from, rank := k.GP64(), k.XMM(), k.XMM()
-		k.MOVBLZX(which.As8L(), first.As32())
-		k.SHRL(operand.Imm(8), which.As32())
-		k.VMOVQ(operand.Mem{Base: spread, Index: first, Scale: 8}, from)
-		k.VMOVQ(operand.Mem{Base: spread, Index: which, Scale: 8}, rank)
-		k.POPCNTL(first.As32(), first.As32())
-		k.VPBROADCASTB(operand.Mem{Base: counts, Index: first, Scale: 1}, moved)
-		k.VPADDB(moved, rank, rank)
-		k.VPUNPCKLQDQ(rank, from, from)
-		k.VPSHUFB(from, literals, made)
-		k.VPXOR(fives, made, made)
-	}
+	f, r := k.fractions(), k.runs(src)
 	unpack := func(bytes reg.VecVirtual) {
 		upper := k.XMM()
 		k.VPSRLDQ(operand.Imm(8), bytes, upper)
@@ -202,15 +110,16 @@ func unpackRunsAVX2(k *kernel) {
 		k.unpackEight(f, upper, to, 32)
 		k.ADDQ(operand.Imm(64), to.base)
 	}
-	make()
+
+	made, now := k.XMM(), k.XMM()
+	r.expand(made)
 	k.Label("turn")
 	k.SUBQ(operand.Imm(16), n)
 	k.JZ(operand.LabelRef("done"))
 	k.CMPQ(src, last)
 	k.JA(operand.LabelRef("done"))
-	now := k.XMM()
 	k.VMOVDQA(made, now)
-	make()
+	r.expand(made)
 	unpack(now)
 	k.JMP(operand.LabelRef("turn"))
 
@@ -218,12 +127,114 @@ func unpackRunsAVX2(k *kernel) {
 	unpack(made)
 	k.SUBQ(begin, src)
 	k.Store(src, k.Return("used"))
-	done, run := k.arg("n"), k.GP64()
+	done := k.arg("n")
 	k.SUBQ(n, done)
 	k.Store(done, k.Return("done"))
-	k.VPEXTRB(operand.Imm(0), next, run.As32())
-	k.SUBL(operand.Imm(0x70), run.As32())
-	k.Store(run, k.Return("run"))
+	k.Store(r.left(), k.Return("run"))
 	k.VZEROUPPER()
 	k.RET()
+}
+
+// A runs expands runs of src to 16 quartic bytes after 16.
+type runs struct {
+	*kernel
+	src            reg.GPVirtual  // the byte after those that are used
+	first          reg.VecVirtual // the places of the next 16 bytes of src if none of them were a run, counted from outside
+	zero, fives    reg.VecVirtual
+	low, high      reg.VecVirtual // the bits of places 0 to 7, and of places 8 to 15
+	indices        reg.VecVirtual // 0 to 15, less 15
+	spread, counts reg.GPVirtual
+}
+
+// outside is what places are counted from: bit 7 is then 1 from the 17th place on, for which VPSHUFB gives 0.
+const outside = 128 - 16
+
+func (k *kernel) runs(src reg.GPVirtual) *runs {
+	r := &runs{kernel: k, src: src, first: k.XMM(), zero: k.XMM(), fives: k.XMM(), low: k.XMM(), high: k.XMM(), indices: k.XMM(),
+		spread: k.GP64(), counts: k.GP64()}
+	k.VMOVDQU(k.bytes("outside", countFrom(outside)), r.first)
+	k.VPXOR(r.zero, r.zero, r.zero)
+	k.VMOVDQU(k.bytes("fiveZeros", repeated(fiveZeros)), r.fives)
+	var bits [32]byte
+	for i := range 8 {
+		bits[i], bits[16+8+i] = 1<<i, 1<<i
+	}
+	k.VMOVDQU(k.bytes("placeBits", bits[:]), r.low)
+	k.VMOVDQU(k.bytes("placeBits", bits[:]).Offset(16), r.high)
+	k.VMOVDQU(k.bytes("index", countFrom(0)), r.indices)
+	k.VPSUBB(k.splatted(0x0f0f0f0f), r.indices, r.indices)
+	k.LEAQ(k.spread(), r.spread)
+	k.LEAQ(k.bytes("index", countFrom(0)), r.counts)
+	return r
+}
+
+// expand sets made to the next 16 quartic bytes, and moves on behind the bytes of src that they begin. At least 16 are left.
+func (r *runs) expand(made reg.VecVirtual) {
+	literals, more, places := r.XMM(), r.XMM(), r.XMM()
+	r.VMOVDQU(operand.Mem{Base: r.src}, literals)
+	r.VPSUBUSB(r.splatted((firstRun-1)*0x01010101), literals, more) // how many places a run has more than a quartic byte
+	r.place(places, more)
+
+	// The bytes whose places are below 16 are used. The next begins where the last of them ends.
+	unused, ends := r.GP64(), r.XMM()
+	r.VPMOVMSKB(places, unused.As32())
+	r.POPCNTL(unused.As32(), unused.As32())
+	r.SUBQ(unused, r.src)
+	r.ADDQ(operand.Imm(16), r.src)
+	r.VPADDB(more, places, ends)
+	r.NEGQ(unused)
+	r.VPBROADCASTB(operand.Mem{Base: r.counts, Index: unused, Scale: 1, Disp: 15}, r.first)
+	r.VPSHUFB(r.first, ends, r.first)
+	r.VPADDB(r.indices, r.first, r.first) // one on, and 16 back
+
+	// With five zeros as 0, runs are 0, and so is every place where no byte begins.
+	r.VPCMPEQB(r.zero, more, more)
+	r.VPXOR(r.fives, literals, literals)
+	r.VPAND(more, literals, literals)
+	r.shuffle(made, literals, places)
+	r.VPXOR(r.fives, made, made)
+}
+
+// place sets places to where bytes of src begin, of which each has so many places more than one.
+func (r *runs) place(places, more reg.VecVirtual) {
+	moved := r.XMM()
+	r.VPSLLDQ(operand.Imm(1), more, places)
+	for _, by := range []uint64{1, 2, 4, 8} {
+		r.VPSLLDQ(operand.Imm(by), places, moved)
+		r.VPADDB(moved, places, places)
+	}
+	r.VPADDUSB(r.first, places, places) // those that would be more are 255
+}
+
+// shuffle sets to to the bytes of from at their places, which ascend, and to 0 where there is none. It changes places.
+func (r *runs) shuffle(to, from, places reg.VecVirtual) {
+	second, which := r.XMM(), r.GP64() // which is a bit for each place
+	r.VPSHUFB(places, r.high, second)
+	r.VPSHUFB(places, r.low, places)
+	r.VPSADBW(r.zero, second, second)
+	r.VPSADBW(r.zero, places, places)
+	r.VPSLLQ(operand.Imm(8), second, second)
+	r.VPOR(second, places, places)
+	r.VPSHUFD(operand.Imm(0x4e), places, second)
+	r.VPOR(second, places, places)
+	r.VMOVD(places, which.As32())
+
+	lower, eight, ranks := r.GP64(), r.XMM(), r.XMM()
+	r.MOVBLZX(which.As8L(), lower.As32())
+	r.SHRL(operand.Imm(8), which.As32())
+	r.VMOVQ(operand.Mem{Base: r.spread, Index: lower, Scale: 8}, ranks)
+	r.VMOVQ(operand.Mem{Base: r.spread, Index: which, Scale: 8}, eight)
+	r.POPCNTL(lower.As32(), lower.As32())
+	r.VPBROADCASTB(operand.Mem{Base: r.counts, Index: lower, Scale: 1}, second)
+	r.VPADDB(second, eight, eight)
+	r.VPUNPCKLQDQ(eight, ranks, ranks)
+	r.VPSHUFB(ranks, from, to)
+}
+
+// left returns how many zeros are still to come of the last run.
+func (r *runs) left() reg.GPVirtual {
+	n := r.GP64()
+	r.VPEXTRB(operand.Imm(0), r.first, n.As32())
+	r.SUBL(operand.Imm(outside), n.As32())
+	return n
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/binary"
 	"fmt"
 
 	"github.com/mmcloughlin/avo/operand"
@@ -45,8 +46,12 @@ func (k *kernel) bytes(name string, b []byte) operand.Mem {
 	}
 	m := k.StaticGlobal(name)
 	k.DataAttributes(24)
-	for i, v := range b {
-		k.AddDatum(i, operand.U8(v))
+	i := 0
+	for ; i+8 <= len(b); i += 8 {
+		k.AddDatum(i, operand.U64(binary.LittleEndian.Uint64(b[i:])))
+	}
+	for ; i < len(b); i++ {
+		k.AddDatum(i, operand.U8(b[i]))
 	}
 	k.data[name] = m
 	return m
@@ -55,46 +60,34 @@ func (k *kernel) bytes(name string, b []byte) operand.Mem {
 // together returns read-only memory with 8 bytes for each byte: the numbers of its bits that are set, from the lowest. Those
 // after them do not matter.
 func (k *kernel) together() operand.Mem {
-	return k.ofBits("together", func(set int) (lanes uint64) {
-		n := 0
-		for bit := range 8 {
-			if set>>bit&1 == 1 {
-				lanes |= uint64(bit) << (8 * n)
-				n++
-			}
-		}
-		return lanes
-	})
-}
-
-// apart returns the inverse of together: for each bit that is set, how many lower ones are, and 128 for the others.
-func (k *kernel) apart() operand.Mem {
-	return k.ofBits("apart", func(set int) (lanes uint64) {
-		n := 0
-		for bit := range 8 {
-			if set>>bit&1 == 1 {
-				lanes |= uint64(n) << (8 * bit)
-				n++
-			} else {
-				lanes |= 128 << (8 * bit)
-			}
-		}
-		return lanes
-	})
-}
-
-// ofBits returns read-only memory with what eight has for each byte.
-func (k *kernel) ofBits(name string, eight func(set int) uint64) operand.Mem {
-	if m, ok := k.data[name]; ok {
-		return m
-	}
-	m := k.StaticGlobal(name)
-	k.DataAttributes(24)
+	var eight [256 * 8]byte
 	for set := range 256 {
-		k.AddDatum(8*set, operand.U64(eight(set)))
+		n := 0
+		for bit := range 8 {
+			if set>>bit&1 == 1 {
+				eight[8*set+n] = byte(bit)
+				n++
+			}
+		}
 	}
-	k.data[name] = m
-	return m
+	return k.bytes("bitsTogether", eight[:])
+}
+
+// spread returns the inverse of together: for each bit that is set, how many lower ones are, and for others 128, for which
+// VPSHUFB gives 0.
+func (k *kernel) spread() operand.Mem {
+	var eight [256 * 8]byte
+	for set := range 256 {
+		n := byte(0)
+		for bit := range 8 {
+			eight[8*set+bit] = 128
+			if set>>bit&1 == 1 {
+				eight[8*set+bit] = n
+				n++
+			}
+		}
+	}
+	return k.bytes("bitsSpread", eight[:])
 }
 
 func (k *kernel) or(a, b, to operand.Op) {
