@@ -28,8 +28,8 @@
 // bits and log2 of 1/k.
 // Error: ‖x-y‖² ≤ (1-count/n)·‖x‖² for values as float32: none that is left is larger than one that is sent. As
 // bfloat16 or float16, the values that are sent are rounded besides, those beyond its largest to that.
-// Time: O(n), a pass over the block in which most values are only compared, after a look at one in 64. Memory: about
-// 12·k·n bytes while it runs, and 4·n with error feedback.
+// Time: O(n), a pass over the block in which most values are only compared, after a look at one in 64. Memory: 150 KB and
+// about 12·k·n bytes while it runs, and 4·n with error feedback.
 //
 // # Unsuited
 //

@@ -24,7 +24,7 @@
 // Size: a bit a value, and 32·k bits: 9 at k = 0.25, 2.6 at 0.05, so 3.56x and 12.3x of float32. How many are sent
 // varies as with package topk's sampled threshold, and is never more than twice k.
 // Error: ‖x-y‖² ≤ (1-count/n)·‖x‖² for values as float32, as package topk.
-// Time: O(n), as package topk. Memory: about 12·k·n bytes while it runs, and 4·n with
+// Time: O(n), as package topk. Memory: 150 KB and about 12·k·n bytes while it runs, and 4·n with
 // error feedback.
 //
 // # Unsuited

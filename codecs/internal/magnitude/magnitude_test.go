@@ -178,6 +178,64 @@ func FuzzSelect(f *testing.F) {
 	})
 }
 
+// Of many values Kth guesses from some, which may be unlike the others.
+func TestKthOfMany(t *testing.T) {
+	r := rand.New(rand.NewPCG(8, 8))
+	fill := func(n int, f func(i int) float32) []float32 {
+		x := make([]float32, n)
+		for i := range x {
+			x[i] = f(i)
+		}
+		return x
+	}
+	normal := func(int) float32 { return float32(r.NormFloat64()) }
+	for _, n := range []int{4*guessed + 1, 9999, 1 << 16} {
+		isGuessed := make([]bool, n)
+		for line := range guessed / sampleLine {
+			at := line * n / (guessed / sampleLine)
+			for i := range sampleLine {
+				isGuessed[at+i] = true
+			}
+		}
+		for name, x := range map[string][]float32{
+			"normal":             fill(n, normal),
+			"zeros":              fill(n, func(int) float32 { return 0 }),
+			"one value":          fill(n, func(int) float32 { return -3 }),
+			"up":                 fill(n, func(i int) float32 { return float32(i) }),
+			"down, by octaves":   fill(n, func(i int) float32 { return float32(math.Ldexp(1, 120-240*i/n)) }),
+			"any bits":           fill(n, func(int) float32 { return math.Float32frombits(r.Uint32()) }),
+			"first NaN":          fill(n, func(i int) float32 { return [2]float32{float32(math.NaN()), 1}[min(i/(n/16), 1)] }),
+			"guess of zeros":     fill(n, func(i int) float32 { return []float32{normal(i), 0}[asInt(isGuessed[i])] }),
+			"guess of the large": fill(n, func(i int) float32 { return []float32{normal(i), 1e38}[asInt(isGuessed[i])] }),
+			"guess of the small": fill(n, func(i int) float32 { return []float32{normal(i), 1e-44}[asInt(isGuessed[i])] }),
+			"only the guess":     fill(n, func(i int) float32 { return []float32{0, normal(i)}[asInt(isGuessed[i])] }),
+		} {
+			all := make([]uint32, n)
+			for i, v := range x {
+				all[i] = Of(v)
+			}
+			slices.Sort(all)
+			slices.Reverse(all)
+			for _, k := range []int{1, n / 100, n / 3, n} {
+				asmtest.Do(t, func(asm.Tier) {
+					for _, kth := range []func([]float32, int) (uint32, int){Kth, kthByCounts} {
+						if m, larger := kth(x, k); m != all[k-1] || larger != slices.Index(all, m) {
+							t.Errorf("%s: number %d of %d is %x after %d larger ones, want %x", name, k, n, m, larger, all[k-1])
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+func asInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
 // sumsOf returns sums whose residual is a copy.
 func sumsOf(x, residual []float32) Values {
 	residual = append(make([]float32, 3, 4+len(x)), residual...)[3:]
@@ -229,7 +287,7 @@ func checkSelect(t *testing.T, x Values, threshold, gone uint32) {
 // others are left.
 func TestSums(t *testing.T) {
 	for _, kind := range codectest.Kinds() {
-		for _, n := range []int{0, 1, 40, 1023, 1024, 5000} {
+		for _, n := range []int{0, 1, 40, 1023, 1024, 5000, 2*cut + 1000} {
 			x, residual := make([]float32, n), make([]float32, n)
 			tensor.ToFloat32(x, kind.Fill(tensor.Float32, n, 1), tensor.Float32)
 			tensor.ToFloat32(residual, kind.Fill(tensor.Float32, n, 2), tensor.Float32)
@@ -297,4 +355,19 @@ func Benchmark(b *testing.B) {
 	run("top-1%", func() { keys, values, scratch = Top(keys[:0], values[:0], Values{X: x}, n/100, scratch) })
 	run("near-1%", func() { keys, values, scratch = Near(keys[:0], values[:0], Values{X: x}, n/100, n/50, Enough, scratch) })
 	run("top-25%", func() { keys, values, scratch = Top(keys[:0], values[:0], Values{X: x}, n/4, scratch) })
+}
+
+// Kernels read nothing beyond the values.
+func TestKernelsStayInside(t *testing.T) {
+	for n := 1; n < 300; n++ {
+		x := asmtest.GuardedFloats(t, asmtest.Floats(asmtest.Awkward(n, uint64(n), true), 0))
+		residual := asmtest.GuardedFloats(t, x)
+		asmtest.Do(t, func(asm.Tier) {
+			Select(nil, nil, Values{X: x}, 1)
+			Select(nil, nil, Values{X: x, Residual: residual, Old: Align(make([]float32, n+16), n)}, 1)
+			countAll(x, 1)
+		})
+	}
+	x := asmtest.GuardedFloats(t, make([]float32, 5*samplePeriod))
+	asmtest.Do(t, func(asm.Tier) { Sample(nil, Values{X: x}) })
 }

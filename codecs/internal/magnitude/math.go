@@ -71,18 +71,11 @@ func selectAll(keys []uint32, values []float32, x Values, t, gone uint32) ([]uin
 	for from := 0; from < x.Len(); from += cut {
 		part := x.Slice(from, min(from+cut, x.Len()))
 		n, most := len(keys), part.Len()+listSlack
-		keys, values = room(keys, most), room(values, most)
+		keys, values = slices.Grow(keys, most), slices.Grow(values, most)
 		found := selectPart(keys[n:n+most], values[n:n+most], part, uint32(from), t, gone)
 		keys, values = keys[:n+found], values[:n+found]
 	}
 	return keys, values
-}
-
-func room[T any](list []T, n int) []T {
-	if cap(list)-len(list) < n {
-		list = append(make([]T, 0, 2*cap(list)+n), list...)
-	}
-	return list
 }
 
 // selectPart writes what selectAll appends for v, the values from position from, and returns how many there are. keys
@@ -143,7 +136,7 @@ func selectSums(keys []uint32, values []float32, v Values, from, t, gone uint32)
 
 // Kth returns the k-th largest magnitude of x, 1 <= k <= len(x), and how many are larger: by histograms of its upper
 // 12 bits, of the next 12 among those that share them, and of the last 7; few values are sorted, and where counting is
-// quick what the magnitude may be is halved by counts.
+// quick, that finds it.
 func Kth(x []float32, k int) (t uint32, larger int) {
 	if len(x) <= few {
 		return kthOfFew(x, k)
@@ -173,14 +166,16 @@ func Kth(x []float32, k int) (t uint32, larger int) {
 	return upper | third, larger
 }
 
-// kthByCounts is Kth by halving what the magnitude may be, until few have it, from that of a part of x on.
+// kthByCounts is Kth by counting how many reach a magnitude, until few are left that may be the k-th. It begins with what is
+// probably near, goes from there in steps four times the one before, and halves once it has passed the k-th.
 func kthByCounts(x []float32, k int) (t uint32, larger int) {
 	low, reach := uint32(0), len(x) // so many are at least low
 	end, larger := uint32(sign), 0  // and so many at least end
 	middle, step := end/2, end
-	if guessed := x[:len(x)/guessPart]; len(guessed) > few {
-		t, _ := kthByCounts(guessed, min(k/guessPart+1, len(guessed)))
-		middle, step = max(t, 1), guessStep
+	if len(x) > 4*guessed {
+		if t := guessKth(x, k); t > 0 {
+			middle, step = t, guessStep
+		}
 	}
 	for reach-larger > few/8 && end-low > 1 {
 		n := countAll(x, middle)
@@ -206,12 +201,21 @@ func kthByCounts(x []float32, k int) (t uint32, larger int) {
 	return t, larger + above
 }
 
-// The guess of kthByCounts: of how large a part of the values, and how far from it, in steps four times the one before, a bound
-// on the other side is looked for; a step is the 32nd part of an octave at first.
 const (
-	guessPart = 16
-	guessStep = 1 << 18
+	guessed   = 1024    // values that guessKth looks at
+	guessStep = 1 << 18 // the 32nd part of an octave
 )
+
+// guessKth returns about the k-th largest magnitude of x: that of lines of 16 values, evenly spread.
+func guessKth(x []float32, k int) uint32 {
+	var some [guessed]float32
+	const lines = guessed / sampleLine
+	for i := range lines {
+		copy(some[i*sampleLine:][:sampleLine], x[i*len(x)/lines:])
+	}
+	t, _ := kthByCounts(some[:], min(k*guessed/len(x)+1, guessed))
+	return t
+}
 
 // countAll returns how many magnitudes of x are at least t, 1 <= t < 1<<31.
 func countAll(x []float32, t uint32) int {
