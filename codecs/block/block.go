@@ -1,6 +1,6 @@
 // Package block rounds values to integers of 8 or 4 bits, in units of their block's scale: int8 and int4. With one block a
 // tensor and 8 bits it is the baseline "8-bit int" of 3LC's section 5.1 ([Lim, Andersen and Kaminsky]): 255 levels, so
-// that both signs reach as far. With many, a large value coarsens only its neighbours. Its error is small at every step,
+// that both signs reach as far. With many ([Dettmers et al.]), a large value coarsens only its neighbours. Its error is small at every step,
 // and not only over many, which is what aggregates need whose replicas must stay close to each other.
 //
 // # State
@@ -32,7 +32,7 @@
 //
 // [Lim, Andersen and Kaminsky]: https://arxiv.org/abs/1802.07389v1
 //
-// [Dettmers]: https://arxiv.org/abs/2110.02861
+// [Dettmers et al.]: https://arxiv.org/abs/2110.02861
 package block
 
 import (

@@ -1,5 +1,6 @@
 // Package feedback lets a lossy codec make up in later steps for what it loses in one: error feedback, the error
-// accumulation of 3LC's Figure 3 and section 3.1 ([Lim, Andersen and Kaminsky]), around any value codec.
+// accumulation of 3LC's Figure 3 and section 3.1 ([Lim, Andersen and Kaminsky]) and, before it, of 1-bit SGD ([Seide et al.]), around
+// any value codec.
 //
 // At each step, with the tensor's value x and the residual e of the step before,
 //
