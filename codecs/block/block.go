@@ -31,7 +31,6 @@
 // Blocks with a NaN or an infinity, or with a value in the last 1/128 (int4: 1/8) below infinity.
 //
 // [Lim, Andersen and Kaminsky]: https://arxiv.org/abs/1802.07389v1
-//
 // [Dettmers et al.]: https://arxiv.org/abs/2110.02861
 package block
 

@@ -23,7 +23,6 @@
 // The codec's own: the other end decodes as without feedback.
 //
 // [Lim, Andersen and Kaminsky]: https://arxiv.org/abs/1802.07389v1
-//
 // [Seide et al.]: https://www.isca-archive.org/interspeech_2014/seide14_interspeech.html
 package feedback
 
