@@ -131,6 +131,19 @@ FILES = {
     "corrupt-dense-end": corrupt("by hand: a zero is less than x can be, and there is no word to follow it", "gspar", 2, "01 0000803f 00 00 00 00 0000000000000000", "the code ends too early"),
     "corrupt-dense-state": corrupt("by hand: with zeros only, x stays what it is, which is not 2^31", "gspar", 2, "01 0000803f 00 00 00 00 0100008000000000", "the code is not of as many values"),
     "corrupt-dense-words": corrupt("by hand: a word too many", "gspar", 2, "01 0000803f 00 00 00 01 0000008000000000 00000000", "the code is not of as many values"),
+    # UniSp's messages are positions and values: 02 00 00 80 are 0 and 2.
+    "corrupt-unisp-empty": corrupt("by hand", "unisp", 3, "", "it begins with no number of positions"),
+    "corrupt-unisp-count": corrupt("by hand: four of three values", "unisp", 3, "04 00 00 00", "more of them than values"),
+    "corrupt-unisp-positions-short": corrupt("by hand: it ends before the positions do", "unisp", 3, "02", "0 bytes are too few for the 2 keys"),
+    "corrupt-unisp-divisor": corrupt("by hand: 3·2^63", "unisp", 3, "01 7f 00 0000803f", "its divisor is 0x7f"),
+    "corrupt-unisp-first": corrupt("by hand: the first position is 2^32", "unisp", 3, "01 00 8080808010 0000803f", "its first key has more than 32 bits"),
+    "corrupt-unisp-overflow": corrupt("by hand: after 2^32-1, 2^32", "unisp", 3, "02 00 ffffffff0f 00 0000803f 0000803f", "key 1 is not greater"),
+    "corrupt-unisp-position": corrupt("by hand: position 3 of three", "unisp", 3, "01 00 03 0000803f", "position 3 is beyond the last value"),
+    "corrupt-unisp-bits": corrupt("by hand: the last bit is none of a position", "unisp", 3, "02 00 00 81 0000803f 00000040", "its bits do not end"),
+    "corrupt-unisp-values-short": corrupt("by hand: seven bytes of eight", "unisp", 3, "02 00 00 80 0000803f 000000", "it ends 1 bytes before its last value does"),
+    "corrupt-unisp-nan": corrupt("by hand", "unisp", 3, "02 00 00 80 0000803f 0000c07f", "a value is not finite"),
+    "corrupt-unisp-infinity": corrupt("by hand", "unisp", 3, "02 00 00 80 000080ff 00000040", "a value is not finite"),
+    "corrupt-unisp-trailing": corrupt("by hand", "unisp", 3, "02 00 00 80 0000803f 00000040 00", "1 bytes follow the values"),
 }
 
 main(__file__, FILES)
