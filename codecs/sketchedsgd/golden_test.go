@@ -3,6 +3,7 @@ package sketchedsgd
 import (
 	"bytes"
 	"encoding/hex"
+	"errors"
 	"math"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/codectest"
 )
 
@@ -18,18 +20,21 @@ func TestGoldenVectors(t *testing.T) { codectest.Golden(t, parse) }
 // The vectors are what an implementation makes that shares nothing with this package but its comment.
 func TestGoldenVectorsElsewhere(t *testing.T) { codectest.Elsewhere(t) }
 
-// A story is a file of testdata/exchange: lines "name: value" (how many workers, their Memory), the parameters' message,
-// and then, step after step, parts that begin with a line of their name and a worker's number: its gradient, the messages
-// in turn, in hex, and what each worker has not sent.
+// A story is a file of testdata/exchange: lines "name: value" (what to expect: "ok"; "corrupt, " or "order, " and what the error
+// says; how many workers, their Memory), the parameters' message, and then, step after step, parts that begin with a line of
+// their name and a worker's number: its gradient, the messages in turn, in hex, and what each worker has not sent. A message
+// whose name follows "refused" is one that its reader answers with the error. Workers are as before, and their story goes on.
 type story struct {
 	*testing.T
-	header  map[string]string
-	server  *Server
-	workers []*Worker
-	latest  []byte // message
+	header   map[string]string
+	server   *Server
+	workers  []*Worker
+	latest   []byte // message
+	refusals int
 }
 
-// Messages are those of the vectors, and both halves read what the vectors say that the other has written.
+// Messages are those of the vectors, and both halves read what the vectors say that the other has written. What is no message,
+// or not one that the other half can have made, is refused.
 func TestGoldenExchanges(t *testing.T) {
 	paths, err := filepath.Glob("testdata/exchange/*.txt")
 	if err != nil || len(paths) == 0 {
@@ -57,8 +62,9 @@ func TestGoldenExchanges(t *testing.T) {
 				}
 			}
 			s.part(part, lines)
-			if s.header["# from"] == "" || s.server == nil || s.server.step == 0 {
-				t.Error("it does not say where it is from, or has no step")
+			whole := s.server != nil && s.server.step > 0
+			if s.header["# from"] == "" || s.header["expect"] == "ok" && !whole || s.header["expect"] != "ok" && s.refusals != 1 {
+				t.Error("it does not say where it is from, or has no step, or not one message that is refused")
 			}
 		})
 	}
@@ -69,6 +75,8 @@ func (s *story) part(name string, lines []string) {
 	n, _ := strconv.Atoi(number)
 	switch name {
 	case "":
+	case "refused":
+		s.refused(number, s.hex(lines))
 	case "params":
 		s.begin(s.hex(lines))
 	case "gradient":
@@ -101,6 +109,50 @@ func (s *story) part(name string, lines []string) {
 		}
 	default:
 		s.Fatalf("unknown part %q", name)
+	}
+}
+
+// refused gives a message that is not right to those that read it.
+func (s *story) refused(name string, msg []byte) {
+	s.refusals++
+	name, number, _ := strings.Cut(name, " ")
+	n, _ := strconv.Atoi(number)
+	switch name {
+	case "params":
+		_, err := DecodeParams(msg)
+		s.refusal(err)
+	case "first":
+		s.refusal(s.server.AddSketch(n, msg))
+	case "values":
+		s.refusal(s.server.AddValues(n, msg))
+	case "candidates":
+		for _, w := range s.workers {
+			got, err := w.Values([]byte("kept"), msg)
+			s.refusal(err)
+			if string(got) != "kept" {
+				s.Errorf("what was there is %q", got)
+			}
+		}
+	case "update":
+		for _, w := range s.workers {
+			_, err := w.Update(make([]float32, w.plan.D), msg)
+			s.refusal(err)
+		}
+	default:
+		s.Fatalf("unknown message %q", name)
+	}
+}
+
+// refusal checks that an error is what the story says.
+func (s *story) refusal(err error) {
+	s.Helper()
+	kind, why, _ := strings.Cut(s.header["expect"], ", ")
+	want, ok := map[string]error{"corrupt": codecs.ErrCorrupt, "order": ErrOrder}[kind]
+	if !ok {
+		s.Fatalf("unknown expectation %q", kind)
+	}
+	if !errors.Is(err, want) || !strings.Contains(err.Error(), why) {
+		s.Errorf("%v; want an error that wraps %q and says %q", err, want, why)
 	}
 }
 

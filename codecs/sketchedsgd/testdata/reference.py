@@ -205,7 +205,7 @@ def corrupt(source, n, b, why, codec="sketchedsgd(k=0.1)"):
 def exchange(source, plan, gradients, momentum=0.0, masking=False, forget="sent"):
     """A file of steps of Algorithm 2 or 3; gradients[step][worker]."""
     W = len(gradients[0])
-    text = ["# from: " + source, "workers: %d" % W, "momentum: " + float(momentum).hex(), "masking: %s" % str(masking).lower(), "forget: " + forget]
+    text = ["# from: " + source, "expect: ok", "workers: %d" % W, "momentum: " + float(momentum).hex(), "masking: %s" % str(masking).lower(), "forget: " + forget]
     text += ["params:"] + hexes(plan.params())
     u, v = [[[0.0] * plan.d for _ in range(W)] for _ in range(2)]
     for step, gs in enumerate(gradients):
@@ -247,6 +247,24 @@ def exchange(source, plan, gradients, momentum=0.0, masking=False, forget="sent"
         for w in range(W):
             text += ["residual %d:" % w] + lines(v[w])
     return text
+
+
+def refused(source, part, change, why):
+    """A file of a step, of which the message of a part comes once before as change makes it of the right one. Workers go on
+    as if it had not come; a server ends."""
+    if part.startswith("small "):
+        part, text = part[6:], exchange(source, Plan(3, 1, 4, 1, 1, small=3), [[[1.0, 2.0, 3.0]]])
+    else:
+        text = exchange(source, Plan(9, 2, 2, 1, 4, seed=5), [[[5.0, 4.0, 3.0, 2.0, 1.0] + [0.0] * 4]])
+    text[1] = "expect: " + why
+    at = text.index(part + ":")
+    right = b""
+    for line in text[at + 1:]:
+        if ":" in line:
+            break
+        right += bytes.fromhex(line)
+    goes_on = part in ("candidates", "update")
+    return text[:at] + ["refused " + part + ":"] + hexes(change(right)) + (text[at:] if goes_on else [])
 
 
 def gauss(seed, n):
@@ -292,6 +310,52 @@ EXCHANGES = {
     "zeros": exchange("by hand: nothing is asked for, and nothing updated", Plan(9, 2, 2, 1, 3), [[[0.0] * 9, [0.0] * 9]]),
     "cancelled": exchange("by hand: a sum that is 0 is in no update, so that both keep their values", Plan(9, 2, 2, 1, 50, seed=3), [[[1.0] + [0.0] * 8, [0.0] * 9], [[0.0, 2.0, 0.5] + [0.0] * 6, [0.0, -2.0, 0.25] + [0.0] * 6]]),
     "small": exchange("reference.py: a small tensor, with momentum and masking", Plan(5, 1, 4, 5, 1, small=5), [[gauss(10 * t + w, 5) for w in range(2)] for t in range(3)], 0.5, True),
+}
+
+# Right are the candidates 0 to 3, and an update of 0 and 1 with 5 and 4.
+asking = lambda body: lambda right: right[:5] + bytes.fromhex(body)
+updating = lambda workers, keys, values: lambda right: right[:5] + struct.pack("<I", workers) + bytes.fromhex(keys) + floats(values)
+NAN, INF = float("nan"), float("inf")
+EXCHANGES |= {
+    "corrupt-params-empty": refused("by hand", "params", lambda b: b"", "corrupt, 0 bytes are not parameters"),
+    "corrupt-params-kind": refused("by hand: as a sketch begins", "params", lambda b: b"\2" + b[1:], "corrupt, 44 bytes are not parameters"),
+    "corrupt-params-short": refused("by hand", "params", lambda b: b[:-1], "corrupt, 43 bytes are not parameters"),
+    "corrupt-params-trailing": refused("by hand", "params", lambda b: b + b"\0", "corrupt, 45 bytes are not parameters"),
+    "corrupt-params-large": refused("by hand: d and k are 2^64-1", "params", lambda b: b[:1] + b"\xff" * 16 + b[17:], "corrupt, all are below 2^31"),
+    "corrupt-params-columns": refused("by hand: 2^31 columns", "params", lambda b: b[:23] + struct.pack("<I", 1 << 31) + b[27:], "corrupt, both are below 2^31"),
+    "corrupt-sketch-empty": refused("by hand", "first 0", lambda b: b"", "corrupt, 0 bytes instead of a sketch"),
+    "corrupt-sketch-head": refused("by hand: three bytes of five", "first 0", lambda b: b[:3], "corrupt, 3 bytes instead of a sketch"),
+    "corrupt-sketch-short": refused("by hand: a byte too few", "first 0", lambda b: b[:-1], "corrupt, worker 0: countsketch: corrupt sketch: 31 bytes"),
+    "corrupt-sketch-trailing": refused("by hand: a byte too many", "first 0", lambda b: b + b"\0", "corrupt, worker 0: countsketch: corrupt sketch: 33 bytes"),
+    "corrupt-sketch-seed": refused("by hand: hash functions of another seed", "first 0", lambda b: b[:13] + b"\6" + b[14:], "corrupt, worker 0: countsketch: corrupt sketch: it is of"),
+    "corrupt-sketch-cells": refused("by hand: cells of 3 bytes", "first 0", lambda b: b[:6] + b"\3" + b[7:], "corrupt, cells of 3 bytes"),
+    "corrupt-sketch-nan": refused("by hand", "first 0", lambda b: b[:-4] + floats([NAN]), "corrupt, cell 3 is NaN"),
+    "corrupt-candidates-empty": refused("by hand: no count", "candidates", asking(""), "corrupt, 0 coordinates; at most 4"),
+    "corrupt-candidates-unended": refused("by hand: a count that does not end", "candidates", asking("80"), "corrupt, 0 coordinates; at most 4"),
+    "corrupt-candidates-many": refused("by hand: p·k is 4", "candidates", asking(coordinates([1, 2, 3, 4, 5]).hex()), "corrupt, 5 coordinates; at most 4"),
+    "corrupt-candidates-short": refused("by hand: a count alone", "candidates", asking("04"), "corrupt, 4 coordinates in 0 bytes"),
+    "corrupt-candidates-beyond": refused("by hand", "candidates", asking(coordinates([9]).hex()), "corrupt, coordinate 9 of 9"),
+    "corrupt-candidates-bits": refused("by hand: the last bit is none of a coordinate", "candidates", asking("04 00 00 01"), "corrupt, its bits do not end"),
+    "corrupt-candidates-trailing": refused("by hand", "candidates", lambda b: b + b"\0", "corrupt, 1 bytes follow the candidates"),
+    "corrupt-values-short": refused("by hand: a value is missing", "values 0", lambda b: b[:-4], "corrupt, 12 bytes for 4 values"),
+    "corrupt-values-trailing": refused("by hand: a byte too many", "values 0", lambda b: b + b"\0", "corrupt, 17 bytes for 4 values"),
+    "corrupt-values-infinity": refused("by hand", "values 0", lambda b: b[:-4] + floats([-INF]), "corrupt, value 3 of 4 is -Inf"),
+    "corrupt-update-empty": refused("by hand: it does not say of how many workers", "update", lambda b: b[:5], "corrupt, of how many workers"),
+    "corrupt-update-workers": refused("by hand: of none", "update", updating(0, coordinates([0, 1]).hex(), [5.0, 4.0]), "corrupt, of how many workers"),
+    "corrupt-update-workers-many": refused("by hand: of 2^20 and one more", "update", updating((1 << 20) + 1, coordinates([0, 1]).hex(), [5.0, 4.0]), "corrupt, of how many workers"),
+    "corrupt-update-unasked": refused("by hand: 4 was not asked for", "update", updating(1, coordinates([1, 4]).hex(), [4.0, 1.0]), "corrupt, coordinate 4 is updated and was not asked for"),
+    "corrupt-update-beyond": refused("by hand", "update", updating(1, coordinates([1, 9]).hex(), [4.0, 1.0]), "corrupt, coordinate 9 of 9"),
+    "corrupt-update-many": refused("by hand: k is 2", "update", updating(1, coordinates([0, 1, 2]).hex(), [5.0, 4.0, 3.0]), "corrupt, 3 coordinates; at most 2"),
+    "corrupt-update-few": refused("by hand: a sum is missing", "update", updating(1, coordinates([0, 1]).hex(), [5.0]), "corrupt, 4 bytes for 2 values"),
+    "corrupt-update-nan": refused("by hand", "update", updating(1, coordinates([0, 1]).hex(), [5.0, NAN]), "corrupt, value 1 of 2 is NaN"),
+    "corrupt-small-short": refused("by hand: a value is missing", "small first 0", lambda b: b[:-4], "corrupt, 8 bytes for 3 values"),
+    "corrupt-small-infinity": refused("by hand", "small first 0", lambda b: b[:5] + floats([INF]) + b[9:], "corrupt, value 0 of 3 is +Inf"),
+    "corrupt-small-update-workers": refused("by hand: of none", "small update", lambda b: b[:5] + struct.pack("<I", 0) + b[9:], "corrupt, of how many workers"),
+    "corrupt-small-update-trailing": refused("by hand: a byte too many", "small update", lambda b: b + b"\0", "corrupt, 13 bytes for 3 values"),
+    "order-sketch": refused("by hand: values before a sketch", "first 0", lambda b: b"\4" + b[1:], "order, values of step 0 instead of a sketch of step 0"),
+    "order-small": refused("by hand: a sketch of a small tensor", "small first 0", lambda b: b"\2" + b[1:], "order, a sketch of step 0 instead of a whole tensor of step 0"),
+    "order-candidates": refused("by hand: the next step's", "candidates", lambda b: b[:1] + b"\1" + b[2:], "order, candidates of step 1 instead of candidates of step 0"),
+    "order-update": refused("by hand: a small tensor's", "update", lambda b: b"\7" + b[1:], "order, a whole update of step 0 instead of an update of step 0"),
 }
 
 
