@@ -31,6 +31,28 @@ type pusher struct {
 	sent, received map[uint64][]float64
 	lossy          int // pushes that arrived changed
 	largest        float64
+	method         *method // of lossy pushes, whose values are checked; nil: of none
+	dropped        int     // values of these that arrived as 0
+	restored       int     // and those that did not
+}
+
+// A method says what becomes of a value, to which feedback has added what is owed: it is dropped, and arrives as 0, or as tells
+// whether it is restored, within a rounding.
+type method struct {
+	as         func(value, restored, rounding float64) bool
+	some, most bool // of the values are dropped: some, most, or none
+	owes       bool // what is dropped comes later
+}
+
+// sparseMethods are the methods with keys of their own, without parameters.
+var sparseMethods = map[string]method{
+	// |x|/b <= |y| <= |x|, unless x is too small a part of the sum.
+	"fastsgd": {func(x, y, e float64) bool { return math.Abs(x)/1.1-e <= math.Abs(y) && math.Abs(y) <= math.Abs(x)+e }, true, false, true},
+	// x over its probability, which is at most 1, or of each the same.
+	"gspar": {func(x, y, _ float64) bool { return math.Abs(y) >= math.Abs(x) }, true, true, false},
+	"unisp": {func(x, y, _ float64) bool { return y == float64(float32(x/0.01)) }, true, true, false},
+	// The mean of a bucket, of the value's sign.
+	"skcompress": {func(x, y, _ float64) bool { return true }, false, false, true},
 }
 
 const array = 1000 // MXNet's key of the array, below those of its rows
@@ -114,9 +136,42 @@ func (x *pusher) push(r *rand.Rand, keys []uint64) {
 	}
 	if !bytes.Equal(got[vals], sent[vals]) {
 		x.lossy++
+		if x.method != nil {
+			x.checkValues(keys, values, got[vals])
+		}
 	}
 	x.add(x.sent, keys, sent[vals])
 	x.add(x.received, keys, got[vals])
+}
+
+// checkValues checks that each value that arrives is 0, or that of its key.
+func (x *pusher) checkValues(keys []uint64, values []float32, vals []byte) {
+	x.t.Helper()
+	for i, value := range values {
+		key, j, want := keys[i/x.width], i%x.width, float64(value)
+		if x.method.owes && x.sent[key] != nil {
+			want += x.sent[key][j] - x.received[key][j]
+		}
+		bits := binary.LittleEndian.Uint32(vals[4*i:])
+		if bits == 0 {
+			x.dropped++
+			continue
+		}
+		x.restored++
+		got, e := float64(math.Float32frombits(bits)), x.rounding()
+		if sameSign := got*want > 0 || math.Abs(want) <= e; !sameSign || !x.method.as(want, got, e) {
+			x.t.Fatalf("push %d: key %d, value %d: %v arrives as %v, which is neither it nor 0", x.time-1, key, j, want, got)
+		}
+	}
+}
+
+// checkDropped checks how many values arrived as 0.
+func (x *pusher) checkDropped() {
+	x.t.Helper()
+	x.t.Logf("%d values were dropped, %d restored", x.dropped, x.restored)
+	if m := x.method; m.some != (x.dropped > 0) || m.most != (x.dropped > x.restored) || x.restored == 0 {
+		x.t.Errorf("%d values were dropped and %d restored; some should be dropped: %v; most: %v", x.dropped, x.restored, m.some, m.most)
+	}
 }
 
 func (x *pusher) add(sums map[uint64][]float64, keys []uint64, vals []byte) {
@@ -143,8 +198,9 @@ func (x *pusher) draw(r *rand.Rand) (keys []uint64) {
 }
 
 // A worker of ps-lite pushes gradients of other keys each time, as rows of MXNet's and as an application's list, through a
-// policy that names a method for sparse gradients: keys arrive, as many as were sent, by the method's own codec of keys, and
-// once all that is owed has been paid, every key has got what was sent of it, unless the method is right on average only.
+// policy that names a method for sparse gradients: keys arrive, as many as were sent, by the method's own codec of keys; a value
+// that the method drops arrives as 0, and others as the method has them; and once all that is owed has been paid, every key has
+// got what was sent of it, unless the method is right on average only.
 func TestSparsePushes(t *testing.T) {
 	methods := 0
 	for _, text := range all.Names() {
@@ -168,9 +224,16 @@ func TestSparsePushes(t *testing.T) {
 				r := rand.New(rand.NewPCG(1, 2))
 				x := newPusher(t, p, rows, 8, 2000)
 				x.push(r, x.draw(r)) // the first of rank 0 may be weights
+				m, ok := sparseMethods[text]
+				if !ok {
+					t.Fatal("sparseMethods does not say what it drops")
+				}
+				x.method = &m
 				for range pays - 1 {
 					x.push(r, x.draw(r))
 				}
+				x.checkDropped()
+				x.method = nil // what is owed is paid
 				if x.lossy < pays-3 {
 					t.Errorf("%d of %d pushes lost something", x.lossy, pays)
 				}
@@ -195,15 +258,17 @@ func TestSparsePushes(t *testing.T) {
 // was delivered.
 func (x *pusher) settled() {
 	x.t.Helper()
-	most := float64(x.time) * max(x.largest, 1) * 0x1p-23
 	for key, sent := range x.sent {
 		for j, want := range sent {
-			if got := x.received[key][j]; math.Abs(got-want) > most {
+			if got := x.received[key][j]; math.Abs(got-want) > x.rounding() {
 				x.t.Fatalf("key %d, value %d: %v was sent and %v has arrived", key, j, want, got)
 			}
 		}
 	}
 }
+
+// rounding is how far residuals' rounding can have taken a value.
+func (x *pusher) rounding() float64 { return float64(x.time) * max(x.largest, 1) * 0x1p-23 }
 
 // reportKeys checks how the keys travelled, and says in how many bits.
 func reportKeys(t *testing.T, table []proxy.TensorInfo, codec string) {
