@@ -2,11 +2,7 @@ package codectest
 
 import (
 	"bytes"
-	"encoding/hex"
 	"errors"
-	"os"
-	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -27,28 +23,23 @@ import (
 //
 // Of a corrupt encoding there are only bytes, and n, a line that says for how many elements.
 func Golden(t *testing.T, parse func(string) (codecs.Codec, error)) {
-	paths, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(paths) == 0 {
-		t.Fatalf("no golden vectors in testdata: %v", err)
-	}
-	for _, path := range paths {
-		t.Run(strings.TrimSuffix(filepath.Base(path), ".txt"), func(t *testing.T) {
-			s := readScenario(t, path)
-			c, err := parse(s.header["codec"])
-			if err != nil {
-				t.Fatal(err)
-			}
-			d, ok := tensor.ParseDType(s.header["dtype"])
-			if !ok {
-				t.Fatalf("unknown dtype %q", s.header["dtype"])
-			}
-			if why, ok := strings.CutPrefix(s.header["expect"], "corrupt, "); ok {
-				s.corrupt(t, c, d, why)
-			} else {
-				s.encode(t, c, d)
-			}
-		})
-	}
+	parts := []string{"elements", "bytes", "delivered", "residual"}
+	EachVector(t, "testdata", []string{"codec", "dtype", "expect"}, parts, func(t *testing.T, v Vector) {
+		s := newScenario(v)
+		c, err := parse(s.header["codec"])
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, ok := tensor.ParseDType(s.header["dtype"])
+		if !ok {
+			t.Fatalf("unknown dtype %q", s.header["dtype"])
+		}
+		if why, ok := strings.CutPrefix(s.header["expect"], "corrupt, "); ok {
+			s.corrupt(t, c, d, why)
+		} else {
+			s.encode(t, c, d)
+		}
+	})
 }
 
 // A scenario is a file of testdata.
@@ -57,45 +48,19 @@ type scenario struct {
 	steps  []map[string][]string // lines of each part
 }
 
-func readScenario(t *testing.T, path string) scenario {
-	t.Helper()
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := scenario{header: map[string]string{}}
-	parts := []string{"elements", "bytes", "delivered", "residual"}
-	var part string
-	for line := range strings.Lines(string(b)) {
-		line = strings.TrimSpace(line)
-		name, value, isHeader := strings.Cut(line, ":")
-		switch {
-		case line == "":
-		case isHeader && value == "" && slices.Contains(parts, name):
-			part = name
-			if last := len(s.steps) - 1; last < 0 || s.steps[last][part] != nil || part == "elements" {
-				s.steps = append(s.steps, map[string][]string{})
-			}
-			s.steps[len(s.steps)-1][part] = []string{}
-		case part == "" && isHeader:
-			s.header[name] = strings.TrimSpace(value)
-		case part != "":
-			last := s.steps[len(s.steps)-1]
-			last[part] = append(last[part], line)
-		default:
-			t.Fatalf("%s: unknown line %q", path, line)
+func newScenario(v Vector) scenario {
+	s := scenario{header: v.Header}
+	for _, p := range v.Parts {
+		if last := len(s.steps) - 1; last < 0 || s.steps[last][p.Name] != nil || p.Name == "elements" {
+			s.steps = append(s.steps, map[string][]string{})
 		}
-	}
-	for _, name := range []string{"# from", "codec", "dtype", "expect"} {
-		if s.header[name] == "" {
-			t.Fatalf("%s: the line %q is missing", path, name)
-		}
+		s.steps[len(s.steps)-1][p.Name] = append([]string{}, p.Lines...) // also of no lines, it is there
 	}
 	return s
 }
 
 func (s scenario) encode(t *testing.T, c codecs.Codec, d tensor.DType) {
-	n := len(floats(t, s.steps[0]["elements"]))
+	n := len(Floats(t, s.steps[0]["elements"]))
 	residual := make([]float32, n)
 	enc, err := c.NewEncoder(d, n)
 	if s.steps[0]["residual"] != nil {
@@ -110,7 +75,7 @@ func (s scenario) encode(t *testing.T, c codecs.Codec, d tensor.DType) {
 	}
 	for i, step := range s.steps {
 		block := make([]byte, n*d.Size())
-		tensor.FromFloat32(block, floats(t, step["elements"]), d)
+		tensor.FromFloat32(block, Floats(t, step["elements"]), d)
 		got, err := enc.Append(nil, block)
 		if s.header["expect"] == "unsuited" && i == len(s.steps)-1 {
 			if !errors.Is(err, codecs.ErrUnsuited) {
@@ -122,16 +87,16 @@ func (s scenario) encode(t *testing.T, c codecs.Codec, d tensor.DType) {
 		if err != nil {
 			t.Fatalf("step %d: %v", i, err)
 		}
-		if want := hexBytes(t, step["bytes"]); !bytes.Equal(got, want) {
+		if want := HexBytes(t, step["bytes"]); !bytes.Equal(got, want) {
 			t.Errorf("step %d: encoded as\n%x\nwant\n%x", i, got, want)
 		}
 		delivered := block
 		if step["delivered"] != nil {
 			delivered = make([]byte, len(block))
-			tensor.FromFloat32(delivered, floats(t, step["delivered"]), d)
+			tensor.FromFloat32(delivered, Floats(t, step["delivered"]), d)
 		}
 		back := make([]byte, len(block))
-		if err := dec.Decode(back, hexBytes(t, step["bytes"])); err != nil {
+		if err := dec.Decode(back, HexBytes(t, step["bytes"])); err != nil {
 			t.Fatalf("step %d: %v", i, err)
 		}
 		if !bytes.Equal(back, delivered) {
@@ -146,7 +111,7 @@ func (s scenario) sameResidual(t *testing.T, step int, got []float32) {
 	if s.steps[step]["residual"] == nil {
 		return
 	}
-	want := floats(t, s.steps[step]["residual"])
+	want := Floats(t, s.steps[step]["residual"])
 	if len(got) != len(want) {
 		t.Fatalf("step %d: %d residuals for %d elements", step, len(want), len(got))
 	}
@@ -164,35 +129,8 @@ func (s scenario) corrupt(t *testing.T, c codecs.Codec, d tensor.DType, why stri
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = dec.Decode(make([]byte, n*d.Size()), hexBytes(t, s.steps[0]["bytes"]))
+	err = dec.Decode(make([]byte, n*d.Size()), HexBytes(t, s.steps[0]["bytes"]))
 	if !errors.Is(err, codecs.ErrCorrupt) || !strings.Contains(err.Error(), why) {
 		t.Errorf("%v; want an ErrCorrupt that says %q", err, why)
 	}
-}
-
-func floats(t *testing.T, lines []string) []float32 {
-	t.Helper()
-	var all []float32
-	for _, line := range lines {
-		number, times, repeated := strings.Cut(line, " x ")
-		x, err := strconv.ParseFloat(number, 32)
-		n := 1
-		if err == nil && repeated {
-			n, err = strconv.Atoi(times)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, slices.Repeat([]float32{float32(x)}, n)...)
-	}
-	return all
-}
-
-func hexBytes(t *testing.T, lines []string) []byte {
-	t.Helper()
-	b, err := hex.DecodeString(strings.ReplaceAll(strings.Join(lines, ""), " ", ""))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
 }

@@ -2,11 +2,8 @@ package countsketch
 
 import (
 	"bytes"
-	"encoding/hex"
 	"errors"
 	"math"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -24,34 +21,8 @@ import (
 //
 // Numbers are in C's hex notation.
 type vector struct {
-	t      *testing.T
-	header map[string]string
-	parts  map[string][]string // lines
-}
-
-func readVector(t *testing.T, path string) vector {
-	t.Helper()
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	v := vector{t, map[string]string{}, map[string][]string{}}
-	part := ""
-	for line := range strings.Lines(string(b)) {
-		line = strings.TrimSpace(line)
-		if name, value, ok := strings.Cut(line, ":"); !ok {
-			v.parts[part] = append(v.parts[part], line)
-		} else if value == "" {
-			part = name
-			v.parts[part] = nil
-		} else {
-			v.header[name] = strings.TrimSpace(value)
-		}
-	}
-	if v.header["# from"] == "" || v.header["expect"] == "" {
-		t.Fatal("it does not say where it is from, or what to expect")
-	}
-	return v
+	codectest.Vector
+	t *testing.T
 }
 
 func (v vector) integer(s string) uint64 {
@@ -75,36 +46,28 @@ func (v vector) float(s string) float64 {
 // pairs calls f with each coordinate and number of a part.
 func (v vector) pairs(part string, f func(i int, x float32)) {
 	v.t.Helper()
-	for _, line := range v.parts[part] {
+	for _, line := range v.Lines(part) {
 		i, x, _ := strings.Cut(line, " ")
 		f(int(v.integer(i)), float32(v.float(x)))
 	}
 }
 
 func TestGoldenVectors(t *testing.T) {
-	paths, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(paths) == 0 {
-		t.Fatalf("no golden vectors in testdata: %v", err)
-	}
-	for _, path := range paths {
-		t.Run(strings.TrimSuffix(filepath.Base(path), ".txt"), func(t *testing.T) { readVector(t, path).check() })
-	}
+	parts := []string{"insert", "bytes", "query", "squared norm"}
+	codectest.EachVector(t, "testdata", []string{"expect"}, parts, func(t *testing.T, v codectest.Vector) { vector{v, t}.check() })
 }
 
 func (v vector) check() {
 	t := v.t
-	want, err := hex.DecodeString(strings.ReplaceAll(strings.Join(v.parts["bytes"], ""), " ", ""))
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := Config{int(v.integer(v.header["rows"])), int(v.integer(v.header["columns"])), v.integer(v.header["seed"])}
+	want := codectest.HexBytes(t, v.Lines("bytes"))
+	c := Config{int(v.integer(v.Header["rows"])), int(v.integer(v.Header["columns"])), v.integer(v.Header["seed"])}
 	h, err := NewHash(c, 1<<22)
 	if err != nil {
 		t.Fatal(err)
 	}
 	read := New(h)
 	err = read.AddEncoded(want)
-	if why, ok := strings.CutPrefix(v.header["expect"], "corrupt, "); ok {
+	if why, ok := strings.CutPrefix(v.Header["expect"], "corrupt, "); ok {
 		if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), why) {
 			t.Errorf("%v; want an ErrCorrupt that says %q", err, why)
 		}
@@ -116,7 +79,7 @@ func (v vector) check() {
 	s := New(h)
 	v.pairs("insert", func(i int, x float32) { s.Insert(i, []float32{x}) })
 	width := Float32
-	if v.header["width"] == "2" {
+	if v.Header["width"] == "2" {
 		width = Float16
 	}
 	if got, err := s.Append(nil, width); err != nil || !bytes.Equal(got, want) {
@@ -128,7 +91,7 @@ func (v vector) check() {
 			t.Errorf("coordinate %d is estimated as %x, want %x", i, got[0], x)
 		}
 	})
-	if got, want := read.SquaredNorm(), v.float(v.parts["squared norm"][0]); got != want {
+	if got, want := read.SquaredNorm(), v.float(v.Lines("squared norm")[0]); got != want {
 		t.Errorf("the squared norm is estimated as %x, want %x", got, want)
 	}
 }

@@ -3,10 +3,7 @@ package keys
 import (
 	"bytes"
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,56 +14,12 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// A vector is a file of testdata: header lines "name: value", then after "keys:" the keys in decimal, one a line, and after
-// "bytes:" their encoding in hex. With a dtype, the keys are the elements of a block for the element codec; without, they
-// are given to the Coding itself. Of a corrupt encoding there are only bytes, and n.
+// A vector is a file of testdata with the parts keys and bytes. With a dtype, the keys are the elements of a block for the element
+// codec; without, they are given to the Coding itself. Of a corrupt encoding there are only bytes, and n.
 type vector struct {
 	header map[string]string
 	keys   []uint64
 	bytes  []byte
-}
-
-func readVector(t *testing.T, path string) vector {
-	t.Helper()
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	v := vector{header: map[string]string{}}
-	part := ""
-	for line := range strings.Lines(string(b)) {
-		line = strings.TrimSpace(line)
-		name, value, isHeader := strings.Cut(line, ":")
-		switch {
-		case isHeader && value == "":
-			part = name
-		case isHeader:
-			v.header[name] = strings.TrimSpace(value)
-		case part == "keys":
-			k, err := strconv.ParseInt(line, 10, 64)
-			if err != nil {
-				var u uint64
-				u, err = strconv.ParseUint(line, 10, 64)
-				k = int64(u)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			v.keys = append(v.keys, uint64(k))
-		case part == "bytes":
-			b, err := hex.DecodeString(strings.ReplaceAll(line, " ", ""))
-			if err != nil {
-				t.Fatal(err)
-			}
-			v.bytes = append(v.bytes, b...)
-		default:
-			t.Fatalf("%s: unknown line %q", path, line)
-		}
-	}
-	if v.header["# from"] == "" || v.header["coding"] == "" || v.header["expect"] == "" {
-		t.Fatalf("%s: a header line is missing", path)
-	}
-	return v
 }
 
 // A coded is a Coding, or an element codec of a dtype, as functions of the same type.
@@ -137,41 +90,35 @@ func elementsCoded(t *testing.T, c Coding, d tensor.DType) coded {
 
 // The wire form is what testdata says: encoders make these bytes, decoders read them, and refuse those that are broken.
 func TestGoldenVectors(t *testing.T) {
-	paths, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(paths) == 0 {
-		t.Fatalf("no golden vectors: %v", err)
-	}
-	for _, path := range paths {
-		t.Run(strings.TrimSuffix(filepath.Base(path), ".txt"), func(t *testing.T) {
-			v := readVector(t, path)
-			c := v.coded(t)
-			kind, why, _ := strings.Cut(v.header["expect"], ", ")
-			switch kind {
-			case "ok":
-				if b, err := c.encode(v.keys); err != nil || !bytes.Equal(b, v.bytes) {
-					t.Errorf("encoded as\n% x, %v; want\n% x", b, err, v.bytes)
-				}
-				if keys, err := c.decode(len(v.keys), v.bytes); err != nil || !slices.Equal(keys, v.keys) {
-					t.Errorf("decoded as\n%d, %v; want\n%d", keys, err, v.keys)
-				}
-			case "unsuited":
-				if b, err := c.encode(v.keys); !errors.Is(err, codecs.ErrUnsuited) || !strings.Contains(err.Error(), why) {
-					t.Errorf("encoded as % x, %v; want an ErrUnsuited that says %q", b, err, why)
-				}
-			case "corrupt":
-				n, err := strconv.Atoi(v.header["n"])
-				if err != nil {
-					t.Fatal(err)
-				}
-				keys, err := c.decode(n, v.bytes)
-				if !errors.Is(err, codecs.ErrCorrupt) || !strings.Contains(err.Error(), why) {
-					t.Errorf("decoded as %d, %v; want an ErrCorrupt that says %q", keys, err, why)
-				}
-			default:
-				t.Errorf("unknown expectation %q", kind)
+	codectest.EachVector(t, "testdata", []string{"coding", "expect"}, []string{"keys", "bytes"}, func(t *testing.T, file codectest.Vector) {
+		v := vector{file.Header, codectest.Integers(t, file.Lines("keys")), codectest.HexBytes(t, file.Lines("bytes"))}
+		c := v.coded(t)
+		kind, why, _ := strings.Cut(v.header["expect"], ", ")
+		switch kind {
+		case "ok":
+			if b, err := c.encode(v.keys); err != nil || !bytes.Equal(b, v.bytes) {
+				t.Errorf("encoded as\n% x, %v; want\n% x", b, err, v.bytes)
 			}
-		})
-	}
+			if keys, err := c.decode(len(v.keys), v.bytes); err != nil || !slices.Equal(keys, v.keys) {
+				t.Errorf("decoded as\n%d, %v; want\n%d", keys, err, v.keys)
+			}
+		case "unsuited":
+			if b, err := c.encode(v.keys); !errors.Is(err, codecs.ErrUnsuited) || !strings.Contains(err.Error(), why) {
+				t.Errorf("encoded as % x, %v; want an ErrUnsuited that says %q", b, err, why)
+			}
+		case "corrupt":
+			n, err := strconv.Atoi(v.header["n"])
+			if err != nil {
+				t.Fatal(err)
+			}
+			keys, err := c.decode(n, v.bytes)
+			if !errors.Is(err, codecs.ErrCorrupt) || !strings.Contains(err.Error(), why) {
+				t.Errorf("decoded as %d, %v; want an ErrCorrupt that says %q", keys, err, why)
+			}
+		default:
+			t.Errorf("unknown expectation %q", kind)
+		}
+	})
 }
 
 // The vectors are what an implementation of the papers makes that shares nothing with this package.

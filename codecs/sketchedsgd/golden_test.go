@@ -2,11 +2,8 @@ package sketchedsgd
 
 import (
 	"bytes"
-	"encoding/hex"
 	"errors"
 	"math"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -36,51 +33,29 @@ type story struct {
 // Messages are those of the vectors, and both halves read what the vectors say that the other has written. What is no message,
 // or not one that the other half can have made, is refused.
 func TestGoldenExchanges(t *testing.T) {
-	paths, err := filepath.Glob("testdata/exchange/*.txt")
-	if err != nil || len(paths) == 0 {
-		t.Fatalf("no golden vectors in testdata/exchange: %v", err)
-	}
-	for _, path := range paths {
-		t.Run(strings.TrimSuffix(filepath.Base(path), ".txt"), func(t *testing.T) {
-			b, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			s := &story{T: t, header: map[string]string{}}
-			part, lines := "", []string(nil)
-			for line := range strings.Lines(string(b)) {
-				line = strings.TrimSpace(line)
-				name, value, ok := strings.Cut(line, ":")
-				switch {
-				case !ok:
-					lines = append(lines, line)
-				case value != "":
-					s.header[name] = strings.TrimSpace(value)
-				default:
-					s.part(part, lines)
-					part, lines = name, nil
-				}
-			}
-			s.part(part, lines)
-			whole := s.server != nil && s.server.step > 0
-			if s.header["# from"] == "" || s.header["expect"] == "ok" && !whole || s.header["expect"] != "ok" && s.refusals != 1 {
-				t.Error("it does not say where it is from, or has no step, or not one message that is refused")
-			}
-		})
-	}
+	parts := []string{"params", "gradient", "first", "candidates", "values", "update", "residual", "refused"}
+	codectest.EachVector(t, "testdata/exchange", []string{"expect"}, parts, func(t *testing.T, v codectest.Vector) {
+		s := &story{T: t, header: v.Header}
+		for _, p := range v.Parts {
+			s.part(p.Name, p.Lines)
+		}
+		whole := s.server != nil && s.server.step > 0
+		if v.Header["expect"] == "ok" && !whole || v.Header["expect"] != "ok" && s.refusals != 1 {
+			t.Error("it has no step, or not one message that is refused")
+		}
+	})
 }
 
 func (s *story) part(name string, lines []string) {
 	name, number, _ := strings.Cut(name, " ")
 	n, _ := strconv.Atoi(number)
 	switch name {
-	case "":
 	case "refused":
-		s.refused(number, s.hex(lines))
+		s.refused(number, codectest.HexBytes(s.T, lines))
 	case "params":
-		s.begin(s.hex(lines))
+		s.begin(codectest.HexBytes(s.T, lines))
 	case "gradient":
-		s.latest = must(s)(s.workers[n].Sketch(nil, s.floats(lines)))
+		s.latest = must(s)(s.workers[n].Sketch(nil, codectest.Floats(s.T, lines)))
 	case "first":
 		s.same(lines)
 		check(s, s.server.AddSketch(n, s.latest))
@@ -102,7 +77,7 @@ func (s *story) part(name string, lines []string) {
 			}
 		}
 	case "residual":
-		for i, want := range s.floats(lines) {
+		for i, want := range codectest.Floats(s.T, lines) {
 			if got := s.workers[n].Residual()[i]; math.Float32bits(got) != math.Float32bits(want) {
 				s.Errorf("step %d, worker %d: residual %d is %x, want %x", s.server.step-1, n, i, got, want)
 			}
@@ -182,30 +157,7 @@ func (s *story) begin(params []byte) {
 
 func (s *story) same(lines []string) {
 	s.Helper()
-	if want := s.hex(lines); !bytes.Equal(s.latest, want) {
+	if want := codectest.HexBytes(s.T, lines); !bytes.Equal(s.latest, want) {
 		s.Fatalf("step %d: the message is\n%x\nwant\n%x", s.server.step, s.latest, want)
 	}
-}
-
-func (s *story) hex(lines []string) []byte {
-	b, err := hex.DecodeString(strings.ReplaceAll(strings.Join(lines, ""), " ", ""))
-	check(s, err)
-	return b
-}
-
-func (s *story) floats(lines []string) (all []float32) {
-	for _, line := range lines {
-		number, times, repeated := strings.Cut(line, " x ")
-		x, err := strconv.ParseFloat(number, 32)
-		check(s, err)
-		n := 1
-		if repeated {
-			n, err = strconv.Atoi(times)
-			check(s, err)
-		}
-		for range n {
-			all = append(all, float32(x))
-		}
-	}
-	return all
 }
