@@ -118,6 +118,24 @@ func TestTurns(t *testing.T) {
 	}
 }
 
+// An update says of how many workers it is the sum, and takes what was sent of a worker's residual.
+func TestUpdateOfManyWorkers(t *testing.T) {
+	must := must(t)
+	w := mustWorker(t, mustPlan(t, Params{D: 1000, K: 2, P: 2, Rows: 1, Columns: 3}))
+	g := make([]float32, 1000)
+	g[0], g[7], g[999] = 1, 2, 3
+	must(w.Sketch(nil, g))
+	must(w.Values(nil, appendKeys(appendHead(nil, kindCandidates, 0), []uint64{0, 7, 500})))
+	msg := appendValues(appendKeys(append(appendHead(nil, kindUpdate, 0), 3, 0, 0, 0), []uint64{7}), []float32{5})
+	update := make([]float32, 1000)
+	if n, err := w.Update(update, msg); err != nil || n != 3 || update[7] != 5 {
+		t.Fatalf("%d workers, %v", n, err)
+	}
+	if v := w.Residual(); v[0] != 1 || v[7] != 0 || v[999] != 3 {
+		t.Errorf("%v, %v and %v are left", v[0], v[7], v[999])
+	}
+}
+
 func TestParamsTravel(t *testing.T) {
 	for _, p := range []Params{
 		{D: 1, K: 1, P: 1, Rows: 1, Columns: 1},
