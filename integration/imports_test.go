@@ -32,22 +32,23 @@ type layer struct {
 //	     ├─▶ codecs/all ─▶ codecs/<method> ─▶ codecs
 //	     └─▶ bpf   tc   wan-sim (nothing of ours)
 var layers = []layer{
-	{"tensor", nil},
+	{"tensor/simd", nil},
+	{"tensor", []string{"tensor/simd"}},
 
 	{"parser", []string{"tensor", "parser/internal/..."}},
 	{"parser/internal/...", []string{"tensor", "parser/internal/..."}},
 	{"parser/all", []string{"parser/..."}},
 	{"parser/...", []string{"tensor", "parser", "parser/internal/..."}}, // protocols and parsertest
 
-	{"codecs", []string{"tensor", "codecs/internal/..."}},
+	{"codecs", []string{"tensor/...", "codecs/internal/..."}},
 	{"codecs/internal/blockwise", []string{"codecs"}},
-	{"codecs/internal/sparse/...", []string{"tensor", "codecs", "codecs/internal/...", "codecs/keys"}},
-	{"codecs/internal/...", []string{"tensor", "codecs/internal/..."}},
+	{"codecs/internal/sparse/...", []string{"tensor/...", "codecs", "codecs/internal/...", "codecs/keys"}},
+	{"codecs/internal/...", []string{"tensor/...", "codecs/internal/..."}},
 	{"codecs/all", []string{"codecs/..."}},
-	{"codecs/codectest/...", []string{"tensor", "codecs", "codecs/internal/...", "codecs/feedback", "codecs/codectest/..."}},
+	{"codecs/codectest/...", []string{"tensor/...", "codecs", "codecs/internal/...", "codecs/feedback", "codecs/codectest/..."}},
 	{"codecs/int255", []string{"codecs", "codecs/block"}},
-	{"codecs/stochastic3", []string{"codecs", "codecs/internal/...", "codecs/threelc"}},
-	{"codecs/...", []string{"tensor", "codecs", "codecs/internal/...", "codecs/keys", "codecs/countsketch"}}, // methods, of which sparse ones code positions by another
+	{"codecs/stochastic3", []string{"tensor/...", "codecs", "codecs/internal/...", "codecs/threelc"}},
+	{"codecs/...", []string{"tensor/...", "codecs", "codecs/internal/...", "codecs/keys", "codecs/countsketch"}}, // methods, of which sparse ones code positions by another
 
 	{"proxy", []string{"proxy/...", "tensor", "parser", "codecs", "codecs/feedback", "codecs/reference"}},
 	{"proxy/policy", []string{"tensor", "parser", "codecs"}},

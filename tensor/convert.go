@@ -27,8 +27,7 @@ func ToFloat32(dst []float32, src []byte, d DType) {
 		n := widenBrainTiles(dst, src)
 		widenBrain(dst[n:], src[2*n:])
 	case Float16:
-		n := widenHalfTiles(dst, src)
-		widenHalf(dst[n:], src[2*n:])
+		widenHalf(dst, src)
 	}
 }
 
@@ -58,8 +57,7 @@ func fromFloat32(dst []byte, src []float32, d DType, mostBrain, mostHalf uint32)
 		n := narrowBrainTiles(dst, src, mostBrain)
 		narrowBrain(dst[2*n:], src[n:], mostBrain)
 	case Float16:
-		n := narrowHalfTiles(dst, src, mostHalf)
-		narrowHalf(dst[2*n:], src[n:], mostHalf)
+		narrowHalf(dst, src, mostHalf)
 	}
 }
 

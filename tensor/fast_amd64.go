@@ -2,19 +2,14 @@
 
 package tensor
 
-import "golang.org/x/sys/cpu"
-
-var (
-	hasAVX2   = cpu.X86.HasAVX2
-	hasAVX512 = cpu.X86.HasAVX512F && cpu.X86.HasAVX512BW && cpu.X86.HasAVX512DQ && cpu.X86.HasAVX512VL
-)
+import "github.com/gradproxy/gradproxy/tensor/simd"
 
 // tiles does what plain does, for at least sumLanes values; false: there is no kernel for this processor.
 func (s *sums) tiles(x, y []float32) bool {
-	switch {
-	case hasAVX512:
+	switch tier := simd.Use(); {
+	case tier >= simd.AVX512:
 		sumsAVX512(&x[0], &y[0], len(x), (*[5]float32)(s))
-	case hasAVX2:
+	case tier >= simd.AVX2:
 		sumsAVX2(&x[0], &y[0], len(x), (*[5]float32)(s))
 	default:
 		return false
@@ -24,10 +19,10 @@ func (s *sums) tiles(x, y []float32) bool {
 
 // cutTiles does what plainCut does, for at least sumLanes values; false: there is no kernel for this processor.
 func (s *sums) cutTiles(x []float32, y []byte) bool {
-	switch {
-	case hasAVX512:
+	switch tier := simd.Use(); {
+	case tier >= simd.AVX512:
 		sumsCutAVX512(&x[0], &y[0], len(x), (*[5]float32)(s))
-	case hasAVX2:
+	case tier >= simd.AVX2:
 		sumsCutAVX2(&x[0], &y[0], len(x), (*[5]float32)(s))
 	default:
 		return false
@@ -37,9 +32,10 @@ func (s *sums) cutTiles(x []float32, y []byte) bool {
 
 // cutTiles does what cut does for the first n values.
 func cutTiles(dst []byte, src []float32) (n int) {
-	switch n = tiles(len(src)); {
+	tier, n := tiles(len(src))
+	switch {
 	case n == 0:
-	case hasAVX512:
+	case tier >= simd.AVX512:
 		cutAVX512(&dst[0], &src[0], n)
 	default:
 		cutAVX2(&dst[0], &src[0], n)
@@ -47,21 +43,23 @@ func cutTiles(dst []byte, src []float32) (n int) {
 	return n
 }
 
-// tiles returns how many of n values the kernels between float32 and 16 bits take.
-func tiles(n int) int {
+// tiles returns the tier whose kernels to use between float32 and 16 bits, and how many of n values they take.
+func tiles(n int) (simd.Tier, int) {
 	const tile = 32
-	if !hasAVX2 {
-		return 0
+	tier := simd.Use()
+	if tier < simd.AVX2 {
+		return tier, 0
 	}
-	return n &^ (tile - 1)
+	return tier, n &^ (tile - 1)
 }
 
 // Each of these does what the function of its name does for the first n values.
 
 func widenBrainTiles(dst []float32, src []byte) (n int) {
-	switch n = tiles(len(dst)); {
+	tier, n := tiles(len(dst))
+	switch {
 	case n == 0:
-	case hasAVX512:
+	case tier >= simd.AVX512:
 		widenBrainAVX512(&dst[0], &src[0], n)
 	default:
 		widenBrainAVX2(&dst[0], &src[0], n)
@@ -69,21 +67,11 @@ func widenBrainTiles(dst []float32, src []byte) (n int) {
 	return n
 }
 
-func widenHalfTiles(dst []float32, src []byte) (n int) {
-	switch n = tiles(len(dst)); {
-	case n == 0:
-	case hasAVX512:
-		widenHalfAVX512(&dst[0], &src[0], n)
-	default:
-		widenHalfAVX2(&dst[0], &src[0], n)
-	}
-	return n
-}
-
 func narrowBrainTiles(dst []byte, src []float32, most uint32) (n int) {
-	switch n = tiles(len(src)); {
+	tier, n := tiles(len(src))
+	switch {
 	case n == 0:
-	case hasAVX512:
+	case tier >= simd.AVX512:
 		narrowBrainAVX512(&dst[0], &src[0], n, most)
 	default:
 		narrowBrainAVX2(&dst[0], &src[0], n, most)
@@ -91,35 +79,14 @@ func narrowBrainTiles(dst []byte, src []float32, most uint32) (n int) {
 	return n
 }
 
-func narrowHalfTiles(dst []byte, src []float32, most uint32) (n int) {
-	switch n = tiles(len(src)); {
-	case n == 0:
-	case hasAVX512:
-		narrowHalfAVX512(&dst[0], &src[0], n, most)
-	default:
-		narrowHalfAVX2(&dst[0], &src[0], n, most)
-	}
-	return n
-}
-
 func roundBrainTiles(v []float32) (n int) {
-	switch n = tiles(len(v)); {
+	tier, n := tiles(len(v))
+	switch {
 	case n == 0:
-	case hasAVX512:
+	case tier >= simd.AVX512:
 		roundBrainAVX512(&v[0], n)
 	default:
 		roundBrainAVX2(&v[0], n)
-	}
-	return n
-}
-
-func roundHalfTiles(v []float32) (n int) {
-	switch n = tiles(len(v)); {
-	case n == 0:
-	case hasAVX512:
-		roundHalfAVX512(&v[0], n)
-	default:
-		roundHalfAVX2(&v[0], n)
 	}
 	return n
 }

@@ -9,7 +9,7 @@ func Round(v []float32, d DType) {
 	case BFloat16:
 		roundBrain(v[roundBrainTiles(v):])
 	case Float16:
-		roundHalf(v[roundHalfTiles(v):])
+		roundHalf(v)
 	default:
 		panic("tensor: rounding to " + d.String() + ", which is no float type")
 	}

@@ -8,6 +8,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/gradproxy/gradproxy/tensor/simd"
 )
 
 // FuzzSums compares the kernels with their twin on values of any bits, at any alignment.
@@ -33,7 +35,7 @@ func FuzzSums(f *testing.F) {
 			name string
 			has  bool
 			sums func(x, y *float32, n int, to *[5]float32)
-		}{{"AVX2", hasAVX2, sumsAVX2}, {"AVX512", hasAVX512, sumsAVX512}} {
+		}{{"AVX2", simd.Best() >= simd.AVX2, sumsAVX2}, {"AVX512", simd.Best() >= simd.AVX512, sumsAVX512}} {
 			if !k.has {
 				continue
 			}
@@ -70,7 +72,7 @@ func FuzzCutSums(f *testing.F) {
 			has  bool
 			sums func(x *float32, y *byte, n int, to *[5]float32)
 			cut  func(dst *byte, src *float32, n int)
-		}{{"AVX2", hasAVX2, sumsCutAVX2, cutAVX2}, {"AVX512", hasAVX512, sumsCutAVX512, cutAVX512}} {
+		}{{"AVX2", simd.Best() >= simd.AVX2, sumsCutAVX2, cutAVX2}, {"AVX512", simd.Best() >= simd.AVX512, sumsCutAVX512, cutAVX512}} {
 			if !k.has {
 				continue
 			}

@@ -2,18 +2,18 @@
 
 package block
 
-import "github.com/gradproxy/gradproxy/codecs/internal/asm"
+import "github.com/gradproxy/gradproxy/tensor/simd"
 
 // tiles is how many of n bytes the kernels make or take, all of one tier alike.
 func tiles(n int) int {
 	const tile = 32
-	if asm.Use() < asm.AVX2 {
+	if simd.Use() < simd.AVX2 {
 		return 0
 	}
 	return n &^ (tile - 1)
 }
 
-func wide() bool { return asm.Use() >= asm.AVX512 }
+func wide() bool { return simd.Use() >= simd.AVX512 }
 
 // Each of these does what the function of its name does for the first n bytes.
 

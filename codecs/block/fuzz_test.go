@@ -9,9 +9,9 @@ import (
 
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/codectest"
-	"github.com/gradproxy/gradproxy/codecs/internal/asm"
 	"github.com/gradproxy/gradproxy/codecs/internal/asm/asmtest"
 	"github.com/gradproxy/gradproxy/tensor"
+	"github.com/gradproxy/gradproxy/tensor/simd"
 )
 
 var floats = []tensor.DType{tensor.Float32, tensor.Float64, tensor.Float16, tensor.BFloat16}
@@ -117,7 +117,7 @@ func FuzzKernels(f *testing.F) {
 			if !(scale <= m.maxScale()) || scale > 0 && scale < smallestNormal {
 				continue // not a kernel's
 			}
-			asmtest.Do(t, func(asm.Tier) { m.checkKernels(t, x, e, scale) })
+			asmtest.Do(t, func(simd.Tier) { m.checkKernels(t, x, e, scale) })
 		}
 	})
 }

@@ -8,9 +8,9 @@ import (
 	"testing"
 
 	"github.com/gradproxy/gradproxy/codecs"
-	"github.com/gradproxy/gradproxy/codecs/internal/asm"
 	"github.com/gradproxy/gradproxy/codecs/internal/asm/asmtest"
 	"github.com/gradproxy/gradproxy/tensor"
+	"github.com/gradproxy/gradproxy/tensor/simd"
 )
 
 // FuzzTwins compares each kernel with its twin in Go on values of any bits, at any alignment, for any scale.
@@ -40,7 +40,7 @@ func FuzzTwins(f *testing.F) {
 		quantizeSum4From(0, wantSum4, x, left4, inv, scale)
 		dequantize8Plain(wantY8, codes, scale)
 		dequantize4From(0, wantY4, packed, scale)
-		asmtest.Do(t, func(asm.Tier) {
+		asmtest.Do(t, func(simd.Tier) {
 			got8, got4 := asmtest.Bytes(make([]byte, n), int(shift/2%64)), asmtest.Bytes(make([]byte, len(packed)), int(shift/2%64))
 			quantize8(got8, x, inv)
 			quantize4(got4, x, inv)
@@ -86,7 +86,7 @@ func FuzzElements(f *testing.F) {
 			m := method{bits, int(block%512) + 1}
 			var want []byte
 			var left []float32
-			asmtest.Do(t, func(tier asm.Tier) {
+			asmtest.Do(t, func(tier simd.Tier) {
 				e, err := m.NewEncoder(n)
 				if err != nil {
 					t.Fatal(err)
@@ -96,7 +96,7 @@ func FuzzElements(f *testing.F) {
 				if err != nil && !errors.Is(err, codecs.ErrUnsuited) {
 					t.Fatal(err)
 				}
-				if tier == asm.Plain {
+				if tier == simd.Plain {
 					want, left = got, residual
 				}
 				sameCodes(t, m.String(), got, want)
@@ -137,7 +137,7 @@ func TestKernelsStayInside(t *testing.T) {
 	for n := 1; n < 200; n++ {
 		x := asmtest.Floats(asmtest.Awkward(n, uint64(n), false), n%64)
 		codes := make([]byte, n)
-		asmtest.Do(t, func(asm.Tier) {
+		asmtest.Do(t, func(simd.Tier) {
 			room := bytes.Repeat([]byte{0xa5}, n+2*margin)
 			quantize8(room[margin:][:n], x, 1)
 			checkMargins(t, room, margin)

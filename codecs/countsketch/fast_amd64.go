@@ -2,15 +2,15 @@
 
 package countsketch
 
-import "github.com/gradproxy/gradproxy/codecs/internal/asm"
+import "github.com/gradproxy/gradproxy/tensor/simd"
 
 // tile is how many coordinates kernels take at a time.
 const tile = 16
 
 // tiles returns the tier whose kernels to use, and for how many of n coordinates.
-func tiles(n int) (asm.Tier, int) {
-	tier := asm.Use()
-	if tier < asm.AVX2 {
+func tiles(n int) (simd.Tier, int) {
+	tier := simd.Use()
+	if tier < simd.AVX2 {
 		return tier, 0
 	}
 	return tier, n &^ (tile - 1)
@@ -18,8 +18,8 @@ func tiles(n int) (asm.Tier, int) {
 
 // insertTiles does what insert does for the first n coordinates.
 func insertTiles(row, x []float32, signs []uint16, r int, key, mul uint64, o order) (n int) {
-	k := inserter{tier: asm.Use(), row: row, r: r, mul: mul}
-	if k.tier < asm.AVX2 {
+	k := inserter{tier: simd.Use(), row: row, r: r, mul: mul}
+	if k.tier < simd.AVX2 {
 		return 0
 	}
 	if o.runs == 0 {
@@ -37,7 +37,7 @@ func insertTiles(row, x []float32, signs []uint16, r int, key, mul uint64, o ord
 
 // An inserter inserts into row r, whose coordinates' hashes are mul apart.
 type inserter struct {
-	tier asm.Tier
+	tier simd.Tier
 	row  []float32
 	r    int
 	mul  uint64
@@ -73,7 +73,7 @@ func (k *inserter) turns(x []float32, signs []uint16, key uint64, stride, runs, 
 // kernel inserts a tile of each run, and again so many rounds, each of which begins step on.
 func (k *inserter) kernel(x *float32, signs *uint16, rounds int, key uint64, stride, runs, step int) {
 	c, up := uint64(len(k.row)), uint64(31-k.r)
-	if k.tier < asm.AVX512 {
+	if k.tier < simd.AVX512 {
 		insertAVX2(&k.row[0], x, signs, rounds, key, k.mul, c, up, stride, runs, step)
 	} else {
 		insertAVX512(&k.row[0], x, signs, rounds, key, k.mul, c, up, stride, runs, step)
@@ -87,7 +87,7 @@ func queryTiles(dst []int32, row []float32, signs []uint16, r int, key, mul uint
 		return 0
 	}
 	c, up := uint64(len(row)), uint64(31-r)
-	if tier < asm.AVX512 {
+	if tier < simd.AVX512 {
 		queryAVX2(&dst[0], &row[0], &signs[0], n, key, mul, c, up)
 	} else {
 		queryAVX512(&dst[0], &row[0], &signs[0], n, key, mul, c, up)
@@ -95,45 +95,27 @@ func queryTiles(dst []int32, row []float32, signs []uint16, r int, key, mul uint
 	return n
 }
 
-// mediansTiles does what medians does for the first n coordinates: nothing, unless there are 3 or 5 rows.
+// mediansTiles computes the medians of the first n coordinates; n is 0 unless there are 5 rows.
 func mediansTiles(dst []float32, lists *[MaxRows][]int32, rows int) (n int) {
 	tier, n := tiles(len(dst))
-	switch wide := tier >= asm.AVX512; {
-	case n == 0:
-	case rows == 3 && wide:
-		median3AVX512(&dst[0], lists, n)
-	case rows == 3:
-		median3AVX2(&dst[0], lists, n)
-	case rows == 5 && wide:
-		median5AVX512(&dst[0], lists, n)
-	case rows == 5:
-		median5AVX2(&dst[0], lists, n)
-	default:
-		return 0
-	}
-	return n
-}
-
-// exchangeTiles does what exchange does for the first n coordinates.
-func exchangeTiles(low, high []int32) (n int) {
-	tier, n := tiles(len(low))
 	switch {
-	case n == 0:
-	case tier < asm.AVX512:
-		exchangeAVX2(&low[0], &high[0], n)
+	case n == 0 || rows != 5:
+		return 0
+	case tier >= simd.AVX512:
+		median5AVX512(&dst[0], lists, n)
 	default:
-		exchangeAVX512(&low[0], &high[0], n)
+		median5AVX2(&dst[0], lists, n)
 	}
 	return n
 }
 
 // signsTiles sets the first n of dst to a[i]^b[i]^s. a and b are as long as dst.
 func signsTiles(dst, a, b []uint16, s uint16) (n int) {
-	tier := asm.Use()
-	if n = len(dst) &^ 63; n == 0 || tier < asm.AVX2 {
+	tier := simd.Use()
+	if n = len(dst) &^ 63; n == 0 || tier < simd.AVX2 {
 		return 0
 	}
-	if both := uint32(s) * 0x00010001; tier < asm.AVX512 {
+	if both := uint32(s) * 0x00010001; tier < simd.AVX512 {
 		signsAVX2(&dst[0], &a[0], &b[0], n, both)
 	} else {
 		signsAVX512(&dst[0], &a[0], &b[0], n, both)

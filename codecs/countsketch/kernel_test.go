@@ -6,8 +6,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/gradproxy/gradproxy/codecs/internal/asm"
 	"github.com/gradproxy/gradproxy/codecs/internal/asm/asmtest"
+	"github.com/gradproxy/gradproxy/tensor/simd"
 )
 
 // FuzzInsert compares each kernel with its twin in Go on values of any bits, at any alignment, in rows so short that
@@ -30,7 +30,7 @@ func FuzzInsert(f *testing.F) {
 		c, row := 1+int(columns), int(r)%MaxRows
 		want, o := make([]float32, c), orderOf(mul, c, len(x))
 		insertPlain(want, x, signs, row, key, mul)
-		asmtest.Do(t, func(asm.Tier) {
+		asmtest.Do(t, func(simd.Tier) {
 			room := make([]float32, c+2*margin)
 			insert(room[margin:][:c], x, signs, row, key, mul, o)
 			for i, v := range room {
@@ -75,7 +75,7 @@ func FuzzQuery(f *testing.F) {
 			slices.Sort(column)
 			medians[i] = value(column[many/2])
 		}
-		asmtest.Do(t, func(asm.Tier) { queries(t, cells, signs, key, mul, &want, many, medians) })
+		asmtest.Do(t, func(simd.Tier) { queries(t, cells, signs, key, mul, &want, many, medians) })
 	})
 }
 
@@ -113,7 +113,7 @@ func FuzzSigns(f *testing.F) {
 		const margin = 64
 		half := len(b) / 4 * 2
 		a, other := words(b[:half], int(shift%64)), words(b[half:2*half], int(shift/4))
-		asmtest.Do(t, func(asm.Tier) {
+		asmtest.Do(t, func(simd.Tier) {
 			room := make([]uint16, len(a)+2*margin)
 			dst := room[margin:][:len(a)]
 			n := signsTiles(dst, a, other, s)
@@ -146,7 +146,7 @@ func TestSignsOfRuns(t *testing.T) {
 	for _, from := range []int{0, 1, 63, 1<<16 - 200, 1 << 16, 1<<16 + 77, coordinates - 200} {
 		for n := range 200 {
 			n = min(n, 1<<16-from&0xffff)
-			asmtest.Do(t, func(asm.Tier) {
+			asmtest.Do(t, func(simd.Tier) {
 				signs := make([]uint16, n+1)
 				h.signsOf(signs[:n], from)
 				for i, s := range signs[:n] {

@@ -15,20 +15,10 @@ func insertAVX2(row *float32, x *float32, signs *uint16, n int, key uint64, mul 
 //go:noescape
 func queryAVX2(dst *int32, row *float32, signs *uint16, n int, key uint64, mul uint64, columns uint64, up uint64)
 
-// median3AVX2 sets n of dst, a multiple of 16 above 0, to the medians of as many rows' first.
-//
-//go:noescape
-func median3AVX2(dst *float32, rows *[15][]int32, n int)
-
-// median5AVX2 sets n of dst, a multiple of 16 above 0, to the medians of as many rows' first.
+// median5AVX2 sets n elements of dst, a positive multiple of 16, to the medians of the first five rows.
 //
 //go:noescape
 func median5AVX2(dst *float32, rows *[15][]int32, n int)
-
-// exchangeAVX2 is exchange for n values, a multiple of 16 above 0.
-//
-//go:noescape
-func exchangeAVX2(low *int32, high *int32, n int)
 
 // signsAVX2 sets n of dst, a multiple of 64 above 0, to a[i]^b[i]^s, where both halves of s are the same.
 //
@@ -46,20 +36,10 @@ func insertAVX512(row *float32, x *float32, signs *uint16, n int, key uint64, mu
 //go:noescape
 func queryAVX512(dst *int32, row *float32, signs *uint16, n int, key uint64, mul uint64, columns uint64, up uint64)
 
-// median3AVX512 sets n of dst, a multiple of 16 above 0, to the medians of as many rows' first.
-//
-//go:noescape
-func median3AVX512(dst *float32, rows *[15][]int32, n int)
-
-// median5AVX512 sets n of dst, a multiple of 16 above 0, to the medians of as many rows' first.
+// median5AVX512 sets n elements of dst, a positive multiple of 16, to the medians of the first five rows.
 //
 //go:noescape
 func median5AVX512(dst *float32, rows *[15][]int32, n int)
-
-// exchangeAVX512 is exchange for n values, a multiple of 16 above 0.
-//
-//go:noescape
-func exchangeAVX512(low *int32, high *int32, n int)
 
 // signsAVX512 sets n of dst, a multiple of 64 above 0, to a[i]^b[i]^s, where both halves of s are the same.
 //

@@ -340,50 +340,6 @@ loop4:
 	VZEROUPPER
 	RET
 
-// func median3AVX2(dst *float32, rows *[15][]int32, n int)
-// Requires: AVX, AVX2
-TEXT ·median3AVX2(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), AX
-	MOVQ rows+8(FP), CX
-	MOVQ n+16(FP), DX
-	MOVQ (CX), BX
-	MOVQ 24(CX), SI
-	MOVQ 48(CX), CX
-
-loop5:
-	VMOVDQU (BX), Y0
-	VMOVDQU (SI), Y1
-	VMOVDQU (CX), Y2
-	VPMINSD Y0, Y1, Y3
-	VPMAXSD Y0, Y1, Y1
-	VMOVDQA Y3, Y0
-	VPMINSD Y1, Y2, Y2
-	VPMAXSD Y0, Y2, Y2
-	VPSRAD  $0x1f, Y2, Y0
-	VPSRLD  $0x01, Y0, Y0
-	VPXOR   Y0, Y2, Y2
-	VMOVDQU Y2, (AX)
-	VMOVDQU 32(BX), Y0
-	VMOVDQU 32(SI), Y1
-	VMOVDQU 32(CX), Y2
-	VPMINSD Y0, Y1, Y3
-	VPMAXSD Y0, Y1, Y1
-	VMOVDQA Y3, Y0
-	VPMINSD Y1, Y2, Y2
-	VPMAXSD Y0, Y2, Y2
-	VPSRAD  $0x1f, Y2, Y0
-	VPSRLD  $0x01, Y0, Y0
-	VPXOR   Y0, Y2, Y2
-	VMOVDQU Y2, 32(AX)
-	ADDQ    $0x40, BX
-	ADDQ    $0x40, SI
-	ADDQ    $0x40, CX
-	ADDQ    $0x40, AX
-	SUBQ    $0x00000010, DX
-	JNZ     loop5
-	VZEROUPPER
-	RET
-
 // func median5AVX2(dst *float32, rows *[15][]int32, n int)
 // Requires: AVX, AVX2
 TEXT ·median5AVX2(SB), NOSPLIT, $0-24
@@ -396,7 +352,7 @@ TEXT ·median5AVX2(SB), NOSPLIT, $0-24
 	MOVQ 72(CX), R8
 	MOVQ 96(CX), CX
 
-loop6:
+loop5:
 	VMOVDQU (BX), Y0
 	VMOVDQU (SI), Y1
 	VMOVDQU (DI), Y2
@@ -448,32 +404,7 @@ loop6:
 	ADDQ    $0x40, CX
 	ADDQ    $0x40, AX
 	SUBQ    $0x00000010, DX
-	JNZ     loop6
-	VZEROUPPER
-	RET
-
-// func exchangeAVX2(low *int32, high *int32, n int)
-// Requires: AVX, AVX2
-TEXT ·exchangeAVX2(SB), NOSPLIT, $0-24
-	MOVQ low+0(FP), AX
-	MOVQ high+8(FP), CX
-	MOVQ n+16(FP), DX
-
-loop7:
-	VMOVDQU (AX), Y0
-	VPMINSD (CX), Y0, Y1
-	VPMAXSD (CX), Y0, Y0
-	VMOVDQU Y1, (AX)
-	VMOVDQU Y0, (CX)
-	VMOVDQU 32(AX), Y0
-	VPMINSD 32(CX), Y0, Y1
-	VPMAXSD 32(CX), Y0, Y0
-	VMOVDQU Y1, 32(AX)
-	VMOVDQU Y0, 32(CX)
-	ADDQ    $0x40, AX
-	ADDQ    $0x40, CX
-	SUBQ    $0x00000010, DX
-	JNZ     loop7
+	JNZ     loop5
 	VZEROUPPER
 	RET
 
@@ -486,7 +417,7 @@ TEXT ·signsAVX2(SB), NOSPLIT, $0-36
 	MOVQ         n+24(FP), BX
 	VBROADCASTSS s+32(FP), Y0
 
-loop8:
+loop6:
 	VPXOR   (CX), Y0, Y1
 	VPXOR   (DX), Y1, Y1
 	VMOVDQU Y1, (AX)
@@ -503,7 +434,7 @@ loop8:
 	ADDQ    $0x00000080, CX
 	ADDQ    $0x00000080, DX
 	SUBQ    $0x00000040, BX
-	JNZ     loop8
+	JNZ     loop6
 	VZEROUPPER
 	RET
 
@@ -574,7 +505,7 @@ TEXT ·insertAVX512(SB), NOSPLIT, $384-88
 	LEAQ         128(SP), R9
 	MOVQ         SI, R10
 
-loop9:
+loop7:
 	VPSRLQ    $0x20, Z1, Z7
 	VPMULUDQ  Z0, Z7, Z7
 	VPADDQ    Z3, Z1, Z1
@@ -586,15 +517,15 @@ loop9:
 	VMOVDQU64 Z7, (R9)
 	ADDQ      $0x40, R9
 	SUBQ      $0x00000001, R10
-	JNZ       loop9
+	JNZ       loop7
 	VPADDQ    Z6, Z1, Z1
 	VPADDQ    Z6, Z2, Z2
 
-loop10:
+loop8:
 	LEAQ 128(SP), R9
 	MOVQ SI, R10
 
-loop11:
+loop9:
 	VPMOVZXWD     (R8), Z7
 	VPSLLD        X4, Z7, Z7
 	VPTERNLOGD    $0x6a, (CX), Z5, Z7
@@ -674,13 +605,13 @@ loop11:
 	VMOVDQU64     Z7, (R9)
 	ADDQ          $0x40, R9
 	SUBQ          $0x00000001, R10
-	JNZ           loop11
+	JNZ           loop9
 	VPADDQ        Z6, Z1, Z1
 	VPADDQ        Z6, Z2, Z2
 	LEAQ          (CX)(DI*4), CX
 	LEAQ          (R8)(DI*2), R8
 	SUBQ          $0x00000001, DX
-	JNZ           loop10
+	JNZ           loop8
 	VZEROUPPER
 	RET
 
@@ -739,7 +670,7 @@ TEXT ·queryAVX512(SB), NOSPLIT, $128-64
 	VPBROADCASTD X4, Z5
 	VMOVQ        up+56(FP), X4
 
-loop12:
+loop10:
 	VPSRLQ       $0x20, Z1, Z6
 	VPMULUDQ     Z0, Z6, Z6
 	VPADDQ       Z3, Z1, Z1
@@ -795,39 +726,7 @@ loop12:
 	ADDQ         $0x40, AX
 	ADDQ         $0x20, BX
 	SUBQ         $0x00000010, DX
-	JNZ          loop12
-	VZEROUPPER
-	RET
-
-// func median3AVX512(dst *float32, rows *[15][]int32, n int)
-// Requires: AVX, AVX512F
-TEXT ·median3AVX512(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), AX
-	MOVQ rows+8(FP), CX
-	MOVQ n+16(FP), DX
-	MOVQ (CX), BX
-	MOVQ 24(CX), SI
-	MOVQ 48(CX), CX
-
-loop13:
-	VMOVDQU64 (BX), Z0
-	VMOVDQU64 (SI), Z1
-	VMOVDQU64 (CX), Z2
-	VPMINSD   Z0, Z1, Z3
-	VPMAXSD   Z0, Z1, Z1
-	VMOVDQA64 Z3, Z0
-	VPMINSD   Z1, Z2, Z2
-	VPMAXSD   Z0, Z2, Z2
-	VPSRAD    $0x1f, Z2, Z0
-	VPSRLD    $0x01, Z0, Z0
-	VPXORD    Z0, Z2, Z2
-	VMOVDQU64 Z2, (AX)
-	ADDQ      $0x40, BX
-	ADDQ      $0x40, SI
-	ADDQ      $0x40, CX
-	ADDQ      $0x40, AX
-	SUBQ      $0x00000010, DX
-	JNZ       loop13
+	JNZ          loop10
 	VZEROUPPER
 	RET
 
@@ -843,7 +742,7 @@ TEXT ·median5AVX512(SB), NOSPLIT, $0-24
 	MOVQ 72(CX), R8
 	MOVQ 96(CX), CX
 
-loop14:
+loop11:
 	VMOVDQU64 (BX), Z0
 	VMOVDQU64 (SI), Z1
 	VMOVDQU64 (DI), Z2
@@ -873,27 +772,7 @@ loop14:
 	ADDQ      $0x40, CX
 	ADDQ      $0x40, AX
 	SUBQ      $0x00000010, DX
-	JNZ       loop14
-	VZEROUPPER
-	RET
-
-// func exchangeAVX512(low *int32, high *int32, n int)
-// Requires: AVX, AVX512F
-TEXT ·exchangeAVX512(SB), NOSPLIT, $0-24
-	MOVQ low+0(FP), AX
-	MOVQ high+8(FP), CX
-	MOVQ n+16(FP), DX
-
-loop15:
-	VMOVDQU64 (AX), Z0
-	VPMINSD   (CX), Z0, Z1
-	VPMAXSD   (CX), Z0, Z0
-	VMOVDQU64 Z1, (AX)
-	VMOVDQU64 Z0, (CX)
-	ADDQ      $0x40, AX
-	ADDQ      $0x40, CX
-	SUBQ      $0x00000010, DX
-	JNZ       loop15
+	JNZ       loop11
 	VZEROUPPER
 	RET
 
@@ -906,7 +785,7 @@ TEXT ·signsAVX512(SB), NOSPLIT, $0-36
 	MOVQ         n+24(FP), BX
 	VBROADCASTSS s+32(FP), Z0
 
-loop16:
+loop12:
 	VPXORD    (CX), Z0, Z1
 	VPXORD    (DX), Z1, Z1
 	VMOVDQU64 Z1, (AX)
@@ -917,6 +796,6 @@ loop16:
 	ADDQ      $0x00000080, CX
 	ADDQ      $0x00000080, DX
 	SUBQ      $0x00000040, BX
-	JNZ       loop16
+	JNZ       loop12
 	VZEROUPPER
 	RET

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/gradproxy/gradproxy/codecs/internal/asm"
 	"github.com/gradproxy/gradproxy/codecs/internal/asm/asmtest"
+	"github.com/gradproxy/gradproxy/tensor/simd"
 )
 
 // taken lists the n coordinates as an order takes them, by its definition.
@@ -99,7 +99,7 @@ func TestInsertByOrder(t *testing.T) {
 				insertPlain(want.row(r), []float32{v}, signs, r, h.mul[r]*uint64(i)+h.add[r], h.mul[r])
 			}
 		}
-		asmtest.Do(t, func(asm.Tier) {
+		asmtest.Do(t, func(simd.Tier) {
 			got := New(h)
 			from := 0
 			for _, end := range []int{1, 40_000, 72_345, 72_360, n} {

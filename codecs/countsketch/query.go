@@ -57,7 +57,7 @@ func medians(dst []float32, rows *[MaxRows][]int32, n int) {
 	mediansPlain(dst, rows[:n], from)
 }
 
-// mediansPlain is medians from coordinate from on, in Go but for exchange.
+// mediansPlain is medians in Go, from the coordinate from on.
 func mediansPlain(dst []float32, rows [][]int32, from int) {
 	n := len(dst)
 	switch middle := rows[len(rows)/2][:n]; len(rows) {
@@ -110,15 +110,8 @@ func sortRows(rows [][]int32, from, to int) {
 	}
 }
 
-// exchange puts the lesser of each two into low.
+// exchange puts the lesser of each pair into low and the greater into high, which must be as long.
 func exchange(low, high []int32) {
-	high = high[:len(low)]
-	n := exchangeTiles(low, high)
-	exchangePlain(low[n:], high[n:])
-}
-
-// exchangePlain is exchange in Go.
-func exchangePlain(low, high []int32) {
 	high = high[:len(low)]
 	for i, a := range low {
 		b := high[i]

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/gradproxy/gradproxy/codecs/internal/asm"
 	"github.com/gradproxy/gradproxy/codecs/internal/asm/asmtest"
+	"github.com/gradproxy/gradproxy/tensor/simd"
 )
 
 func mustHash(t testing.TB, c Config, coordinates int) *Hash {
@@ -138,7 +138,7 @@ func TestMedians(t *testing.T) {
 		for _, column := range columns {
 			slices.Sort(column)
 		}
-		asmtest.Do(t, func(asm.Tier) {
+		asmtest.Do(t, func(simd.Tier) {
 			var lists [MaxRows][]int32
 			for k, row := range rows {
 				lists[k] = slices.Clone(row)

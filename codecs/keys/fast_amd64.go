@@ -2,16 +2,16 @@
 
 package keys
 
-import "github.com/gradproxy/gradproxy/codecs/internal/asm"
+import "github.com/gradproxy/gradproxy/tensor/simd"
 
 // tile is how many gaps the kernels take at a time.
 const tile = 16
 
 // tiles returns how many gaps of keys are left to the kernels, at a tier of which there are some, or 0: they take keys below
 // 2^31.
-func tiles(keys []uint32) (n int, tier asm.Tier) {
-	tier = asm.Use()
-	if len(keys) <= tile || tier < asm.AVX2 || int32(keys[0]) < 0 || int32(keys[len(keys)-1]) < 0 {
+func tiles(keys []uint32) (n int, tier simd.Tier) {
+	tier = simd.Use()
+	if len(keys) <= tile || tier < simd.AVX2 || int32(keys[0]) < 0 || int32(keys[len(keys)-1]) < 0 {
 		return 0, tier
 	}
 	return (len(keys) - 1) &^ (tile - 1), tier
@@ -24,7 +24,7 @@ func ascendTiles(keys []uint32) int {
 		return 0
 	}
 	ok := false
-	if tier < asm.AVX512 {
+	if tier < simd.AVX512 {
 		ok = ascendAVX2(&keys[0], n)
 	} else {
 		ok = ascendAVX512(&keys[0], n)
@@ -43,9 +43,9 @@ func quotientTiles(d divisor, keys []uint32) (sum uint64, n int) {
 	}
 	j := uint64(d.j)
 	switch {
-	case tier < asm.AVX512 && d.thirds:
+	case tier < simd.AVX512 && d.thirds:
 		return uint64(riceThirdsAVX2(&keys[0], n, j)), n
-	case tier < asm.AVX512:
+	case tier < simd.AVX512:
 		return uint64(riceQuotientsAVX2(&keys[0], n, j)), n
 	case d.thirds:
 		return uint64(riceThirdsAVX512(&keys[0], n, j)), n
@@ -61,9 +61,9 @@ func writeTiles(d divisor, buf []byte, at uint, keys []uint32) (end uint, n int,
 	}
 	j, to, left := uint64(d.j), 0, 0
 	switch {
-	case tier < asm.AVX512 && d.thirds:
+	case tier < simd.AVX512 && d.thirds:
 		to, left = riceThirdsCodesAVX2(&buf[0], int(at), &keys[0], n, j)
-	case tier < asm.AVX512:
+	case tier < simd.AVX512:
 		to, left = riceCodesAVX2(&buf[0], int(at), &keys[0], n, j)
 	case d.thirds:
 		to, left = riceThirdsCodesAVX512(&buf[0], int(at), &keys[0], n, j)

@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"github.com/gradproxy/gradproxy/codecs"
-	"github.com/gradproxy/gradproxy/codecs/internal/asm"
 	"github.com/gradproxy/gradproxy/codecs/internal/asm/asmtest"
+	"github.com/gradproxy/gradproxy/tensor/simd"
 )
 
 // checkRice fails unless keys of 32 bits are coded as the same of 64 are, and come back.
@@ -22,10 +22,10 @@ func checkRice(t *testing.T, keys []uint32) {
 	for i, key := range keys {
 		same[i], beyond[i] = uint64(key), 1<<40+uint64(key)
 	}
-	restore := asm.Limit(asm.Plain)
+	restore := simd.Limit(simd.Plain)
 	want, wantBeyond := Rice{}.Append([]byte("before"), same), Rice{}.Append(nil, beyond)
 	restore()
-	asmtest.Do(t, func(asm.Tier) {
+	asmtest.Do(t, func(simd.Tier) {
 		// Memory that is not clean, of more room than needed or of none.
 		for _, dst := range [][]byte{bytes.Repeat([]byte{0xff}, 64+5*len(keys)), nil} {
 			got := Rice{}.Append32(append(dst[:0], "before"...), keys)
@@ -104,7 +104,7 @@ func TestDescent32(t *testing.T) {
 			if at == 36 && wrong > 99 {
 				continue // the last may be anything greater
 			}
-			asmtest.Do(t, func(asm.Tier) {
+			asmtest.Do(t, func(simd.Tier) {
 				defer func() {
 					if recover() == nil {
 						t.Errorf("key %d is %d, and nothing is said", at, wrong)
@@ -146,7 +146,7 @@ func BenchmarkRice32(b *testing.B) {
 		}
 		for _, tier := range asmtest.Tiers() {
 			run("append-"+tier.String(), func() {
-				defer asm.Limit(tier)()
+				defer simd.Limit(tier)()
 				dst = Rice{}.Append32(dst[:0], keys)
 			})
 		}

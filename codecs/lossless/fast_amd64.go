@@ -2,17 +2,17 @@
 
 package lossless
 
-import "github.com/gradproxy/gradproxy/codecs/internal/asm"
+import "github.com/gradproxy/gradproxy/tensor/simd"
 
 // Each of these does what the function of its name does for the first n elements.
 
 func splitFloat32Tiles(low, m, e, src []byte) (n int) {
-	tier := asm.Use()
+	tier := simd.Use()
 	if n = tiles32(len(e), tier); n == 0 {
 		return 0
 	}
 	low, m, src = low[:2*n], m[:n], src[:4*n]
-	if tier < asm.VBMI {
+	if tier < simd.VBMI {
 		splitFloat32AVX2(&low[0], &m[0], &e[0], &src[0], n)
 	} else {
 		splitFloat32VBMI(&low[0], &m[0], &e[0], &src[0], n)
@@ -21,12 +21,12 @@ func splitFloat32Tiles(low, m, e, src []byte) (n int) {
 }
 
 func joinFloat32Tiles(dst, low, m, e []byte) (n int) {
-	tier := asm.Use()
+	tier := simd.Use()
 	if n = tiles32(len(e), tier); n == 0 {
 		return 0
 	}
 	dst, low, m = dst[:4*n], low[:2*n], m[:n]
-	if tier < asm.VBMI {
+	if tier < simd.VBMI {
 		joinFloat32AVX2(&dst[0], &low[0], &m[0], &e[0], n)
 	} else {
 		joinFloat32VBMI(&dst[0], &low[0], &m[0], &e[0], n)
@@ -35,23 +35,23 @@ func joinFloat32Tiles(dst, low, m, e []byte) (n int) {
 }
 
 // tiles32 is how many of n elements of float32 the kernels of a tier take.
-func tiles32(n int, tier asm.Tier) int {
+func tiles32(n int, tier simd.Tier) int {
 	switch {
-	case tier < asm.AVX2:
+	case tier < simd.AVX2:
 		return 0
-	case tier < asm.VBMI:
+	case tier < simd.VBMI:
 		return n &^ 7
 	}
 	return n &^ 31
 }
 
 func splitFloat16Tiles(m, e, src []byte) (n int) {
-	tier := asm.Use()
-	if n = len(e) &^ 31; n == 0 || tier < asm.AVX2 {
+	tier := simd.Use()
+	if n = len(e) &^ 31; n == 0 || tier < simd.AVX2 {
 		return 0
 	}
 	m, src = m[:n], src[:2*n]
-	if tier < asm.AVX512 {
+	if tier < simd.AVX512 {
 		splitFloat16AVX2(&m[0], &e[0], &src[0], n)
 	} else {
 		splitFloat16AVX512(&m[0], &e[0], &src[0], n)
@@ -60,12 +60,12 @@ func splitFloat16Tiles(m, e, src []byte) (n int) {
 }
 
 func joinFloat16Tiles(dst, m, e []byte) (n int) {
-	tier := asm.Use()
-	if n = len(e) &^ 31; n == 0 || tier < asm.AVX2 {
+	tier := simd.Use()
+	if n = len(e) &^ 31; n == 0 || tier < simd.AVX2 {
 		return 0
 	}
 	dst, m = dst[:2*n], m[:n]
-	if tier < asm.AVX512 {
+	if tier < simd.AVX512 {
 		joinFloat16AVX2(&dst[0], &m[0], &e[0], n)
 	} else {
 		joinFloat16AVX512(&dst[0], &m[0], &e[0], n)
@@ -75,12 +75,12 @@ func joinFloat16Tiles(dst, m, e []byte) (n int) {
 
 // packTiles packs the first n bytes of p, at most tilePiece of them, into four bits each, and sets their bits in escapes.
 func packTiles(dst, escapes, p []byte, base byte) (n int) {
-	tier := asm.Use()
-	if n = len(p) &^ 63; n == 0 || tier < asm.AVX2 {
+	tier := simd.Use()
+	if n = len(p) &^ 63; n == 0 || tier < simd.AVX2 {
 		return 0
 	}
 	dst, escapes = dst[:n/2], escapes[:n/8]
-	if all := uint32(base) * 0x01010101; tier < asm.AVX512 {
+	if all := uint32(base) * 0x01010101; tier < simd.AVX512 {
 		packFourBitsAVX2(&dst[0], &escapes[0], &p[0], n, all)
 	} else {
 		packFourBitsAVX512(&dst[0], &escapes[0], &p[0], n, all)
@@ -90,12 +90,12 @@ func packTiles(dst, escapes, p []byte, base byte) (n int) {
 
 // unpackTiles reverses packTiles, but for the escapes themselves.
 func unpackTiles(dst, escapes, src []byte, base byte) (n int) {
-	tier := asm.Use()
-	if n = len(dst) &^ 63; n == 0 || tier < asm.AVX2 {
+	tier := simd.Use()
+	if n = len(dst) &^ 63; n == 0 || tier < simd.AVX2 {
 		return 0
 	}
 	src, escapes = src[:n/2], escapes[:n/8]
-	if all := uint32(base) * 0x01010101; tier < asm.AVX512 {
+	if all := uint32(base) * 0x01010101; tier < simd.AVX512 {
 		unpackFourBitsAVX2(&dst[0], &escapes[0], &src[0], n, all)
 	} else {
 		unpackFourBitsAVX512(&dst[0], &escapes[0], &src[0], n, all)

@@ -9,9 +9,9 @@ import (
 
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/codectest"
-	"github.com/gradproxy/gradproxy/codecs/internal/asm"
 	"github.com/gradproxy/gradproxy/codecs/internal/asm/asmtest"
 	"github.com/gradproxy/gradproxy/tensor"
+	"github.com/gradproxy/gradproxy/tensor/simd"
 )
 
 // FuzzDecode: any bytes are an encoding or ErrCorrupt, for a block of any length, and set all of it or none of what is
@@ -35,8 +35,8 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var plain []byte // what asm.Plain gives
-		asmtest.Do(t, func(tier asm.Tier) {
+		var plain []byte // what simd.Plain gives
+		asmtest.Do(t, func(tier simd.Tier) {
 			around := bytes.Repeat([]byte{0xa5}, n+64)
 			dst := around[32 : 32+n : 32+n]
 			err := d.Decode(dst, src)
@@ -47,9 +47,9 @@ func FuzzDecode(f *testing.F) {
 				t.Fatal("Decode wrote beside dst")
 			}
 			switch {
-			case tier == asm.Plain && err == nil:
+			case tier == simd.Plain && err == nil:
 				plain = append([]byte{}, dst...)
-			case tier != asm.Plain && (err == nil) != (plain != nil), err == nil && !bytes.Equal(dst, plain):
+			case tier != simd.Plain && (err == nil) != (plain != nil), err == nil && !bytes.Equal(dst, plain):
 				t.Fatalf("%v decodes otherwise than Go: %v", tier, err)
 			}
 		})
@@ -77,7 +77,7 @@ func FuzzRoundTrip(f *testing.F) {
 		b = bytes.Repeat(b, min(1+int(times), 1+2*chunkBytes/(len(b)+1)))
 		b = b[:len(b)/d.Size()*d.Size()]
 		for _, c := range all {
-			asmtest.Do(t, func(asm.Tier) { roundTrip(t, c, d, b) })
+			asmtest.Do(t, func(simd.Tier) { roundTrip(t, c, d, b) })
 		}
 	})
 }

@@ -5,8 +5,8 @@ import (
 	"encoding/binary"
 	"testing"
 
-	"github.com/gradproxy/gradproxy/codecs/internal/asm"
 	"github.com/gradproxy/gradproxy/codecs/internal/asm/asmtest"
+	"github.com/gradproxy/gradproxy/tensor/simd"
 )
 
 // FuzzTwins compares each kernel with its twin in Go, at any alignment, and looks that it writes nothing beyond its planes.
@@ -22,7 +22,7 @@ func FuzzTwins(f *testing.F) {
 		splitFloat32Plain(low, m, e, src)
 		m16, e16 := make([]byte, 2*n), make([]byte, 2*n)
 		splitFloat16Plain(m16, e16, src)
-		asmtest.Do(t, func(asm.Tier) {
+		asmtest.Do(t, func(simd.Tier) {
 			gotLow, checkLow := guarded(2*n, shift)
 			gotM, checkM := guarded(n, shift/2)
 			gotE, checkE := guarded(n, shift/3)
@@ -57,9 +57,9 @@ func checkFourBits(t *testing.T, p []byte, base byte) {
 	t.Helper()
 	var want []byte
 	var fits bool
-	asmtest.Do(t, func(tier asm.Tier) {
+	asmtest.Do(t, func(tier simd.Tier) {
 		got, ok := appendFourBits(nil, p, base)
-		if tier == asm.Plain {
+		if tier == simd.Plain {
 			want, fits = got, ok
 		}
 		if ok != fits || !bytes.Equal(got, want) {

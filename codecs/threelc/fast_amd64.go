@@ -2,14 +2,14 @@
 
 package threelc
 
-import "github.com/gradproxy/gradproxy/codecs/internal/asm"
+import "github.com/gradproxy/gradproxy/tensor/simd"
 
 // tile is how many quartic bytes a kernel makes or takes at a time; 0: there is none.
 func tile() int {
-	switch tier := asm.Use(); {
-	case tier < asm.AVX2:
+	switch tier := simd.Use(); {
+	case tier < simd.AVX2:
 		return 0
-	case tier < asm.AVX512:
+	case tier < simd.AVX512:
 		return 32
 	}
 	return 16
@@ -29,7 +29,7 @@ func quantizeTiles(dst []byte, x []float32, c uint32) (j int) {
 	if j = tiles(wholeBytes(p, len(x))); j == 0 {
 		return 0
 	}
-	if asm.Use() < asm.AVX512 {
+	if simd.Use() < simd.AVX512 {
 		quantizeAVX2(&dst[0], &x[0], p, j, 0x7fffffff-c)
 	} else {
 		quantizeAVX512(&dst[0], &x[0], p, j, 0x7fffffff-c)
@@ -44,7 +44,7 @@ func quantizeSumTiles(dst []byte, x, e []float32, c uint32, d float32) (j int) {
 		return 0
 	}
 	e = e[:len(x)]
-	if asm.Use() < asm.AVX512 {
+	if simd.Use() < simd.AVX512 {
 		quantizeSumAVX2(&dst[0], &x[0], &e[0], p, j, 0x7fffffff-c, d)
 	} else {
 		quantizeSumAVX512(&dst[0], &x[0], &e[0], p, j, 0x7fffffff-c, d)
@@ -55,11 +55,11 @@ func quantizeSumTiles(dst []byte, x, e []float32, c uint32, d float32) (j int) {
 // shortenTiles does what shorten does for the first i bytes of src: it makes w of them, without the last run of zeros where
 // that goes on behind them.
 func shortenTiles(dst, src []byte) (w, i, run int) {
-	switch tier, last := asm.Use(), len(src)-1; {
-	case tier >= asm.VBMI && last >= 64:
+	switch tier, last := simd.Use(), len(src)-1; {
+	case tier >= simd.VBMI && last >= 64:
 		i = last &^ 63
 		w, run = shortenVBMI(&dst[0], &src[0], i)
-	case tier >= asm.AVX2 && last >= 32:
+	case tier >= simd.AVX2 && last >= 32:
 		i = last &^ 31
 		w, run = shortenAVX2(&dst[0], &src[0], i)
 	default:
@@ -73,7 +73,7 @@ func shortenTiles(dst, src []byte) (w, i, run int) {
 
 // expandTiles does what expand does for eight bytes of src at a time.
 func expandTiles(a *room, src []byte, at, n int) (used, end int) {
-	if asm.Use() < asm.VBMI || at >= n || len(src) < 8 {
+	if simd.Use() < simd.VBMI || at >= n || len(src) < 8 {
 		return 0, at
 	}
 	return expandVBMI(&a[0], &src[0], at, n, len(src))
@@ -81,7 +81,7 @@ func expandTiles(a *room, src []byte, at, n int) (used, end int) {
 
 // unpackTiles sets the values of a's first n bytes, which are those from byte from on of p.
 func unpackTiles(x []float32, a []byte, from, p int, bits uint32) (n int) {
-	if asm.Use() < asm.AVX512 {
+	if simd.Use() < simd.AVX512 {
 		return 0 // unpackRuns has left few
 	}
 	if n = tiles(min(len(a), wholeBytes(p, len(x))-from)); n <= 0 {
@@ -95,7 +95,7 @@ func unpackTiles(x []float32, a []byte, from, p int, bits uint32) (n int) {
 func unpackRuns(x []float32, src []byte, bits uint32) (used, done, run int) {
 	p := quarticLen(len(x))
 	n := wholeBytes(p, len(x)) &^ 15
-	if tier := asm.Use(); n == 0 || len(src) < 16 || tier < asm.AVX2 || tier >= asm.VBMI {
+	if tier := simd.Use(); n == 0 || len(src) < 16 || tier < simd.AVX2 || tier >= simd.VBMI {
 		return 0, 0, 0
 	}
 	return unpackRunsAVX2(&x[0], &src[0], p, n, len(src), bits)

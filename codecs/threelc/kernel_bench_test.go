@@ -5,9 +5,9 @@ import (
 
 	"github.com/gradproxy/gradproxy/codecs/codectest"
 	"github.com/gradproxy/gradproxy/codecs/internal/absmax"
-	"github.com/gradproxy/gradproxy/codecs/internal/asm"
 	"github.com/gradproxy/gradproxy/codecs/internal/asm/asmtest"
 	"github.com/gradproxy/gradproxy/tensor"
+	"github.com/gradproxy/gradproxy/tensor/simd"
 )
 
 // BenchmarkSteps measures each step on a block in the cache, with residuals as in training, at each tier.
@@ -35,7 +35,7 @@ func BenchmarkSteps(b *testing.B) {
 			{"unpack", func() { unpack(y, runs[:used], M) }},
 		} {
 			b.Run(step.name+"/"+tier.String(), func(b *testing.B) {
-				defer asm.Limit(tier)()
+				defer simd.Limit(tier)()
 				codectest.AgainstCopy(b, 4*n, step.do)
 			})
 		}

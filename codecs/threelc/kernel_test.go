@@ -5,8 +5,8 @@ import (
 	"math"
 	"testing"
 
-	"github.com/gradproxy/gradproxy/codecs/internal/asm"
 	"github.com/gradproxy/gradproxy/codecs/internal/asm/asmtest"
+	"github.com/gradproxy/gradproxy/tensor/simd"
 )
 
 // FuzzKernels compares each kernel with its twin in Go on values of any bits, at any alignment, for any threshold.
@@ -25,7 +25,7 @@ func FuzzKernels(f *testing.F) {
 		wantLeft := append([]float32(nil), e...)
 		quantizeFrom(0, want, x, c)
 		quantizeSumFrom(0, wantSum, x, wantLeft, c, delivered)
-		asmtest.Do(t, func(asm.Tier) {
+		asmtest.Do(t, func(simd.Tier) {
 			got := asmtest.Bytes(make([]byte, len(want)), int(shift/3%64))
 			if quantize(got, x, c); !bytes.Equal(got, want) {
 				t.Errorf("quantize(%x) for %x gives % x, in Go % x", x, c, got, want)
@@ -66,7 +66,7 @@ func FuzzExpand(f *testing.F) {
 				want = append(want, b)
 			}
 		}
-		asmtest.Do(t, func(asm.Tier) {
+		asmtest.Do(t, func(simd.Tier) {
 			var a room
 			for i := range a[:at] {
 				a[i] = fiveZeros
@@ -94,7 +94,7 @@ func TestKernelsStayInside(t *testing.T) {
 		packed, runs := asmtest.Guarded(t, make([]byte, p)), make([]byte, p)
 		quantize(packed, x, threshold(1))
 		runs = asmtest.Guarded(t, runs[:shorten(runs, packed)])
-		asmtest.Do(t, func(asm.Tier) {
+		asmtest.Do(t, func(simd.Tier) {
 			room := bytes.Repeat([]byte{0xa5}, p+2*margin)
 			quantize(room[margin:][:p], x, threshold(1))
 			checkMargins(t, room, margin)

@@ -7,8 +7,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/gradproxy/gradproxy/codecs/internal/asm"
 	"github.com/gradproxy/gradproxy/codecs/internal/asm/asmtest"
+	"github.com/gradproxy/gradproxy/tensor/simd"
 )
 
 // What follows is section 3 of the paper, word for word and slowly; the fast forms must give its bits.
@@ -151,7 +151,7 @@ func FuzzQuantize(f *testing.F) {
 				return // encoders ask absmax first
 			}
 		}
-		asmtest.Do(t, func(asm.Tier) { checkAgainstPlain(t, x, e, s) })
+		asmtest.Do(t, func(simd.Tier) { checkAgainstPlain(t, x, e, s) })
 	})
 }
 
@@ -183,7 +183,7 @@ func TestQuantizeEveryLength(t *testing.T) {
 		for i := range x {
 			x[i], e[i] = float32(r.NormFloat64()), float32(r.NormFloat64())
 		}
-		asmtest.Do(t, func(asm.Tier) { checkAgainstPlain(t, x, e, 1.25) })
+		asmtest.Do(t, func(simd.Tier) { checkAgainstPlain(t, x, e, 1.25) })
 	}
 }
 
@@ -199,7 +199,7 @@ func FuzzShorten(f *testing.F) {
 			a[i] = (a[i] ^ flip + fiveZeros) % firstRun // zeros of the fuzzer's are zeros here
 		}
 		want := plainZeroRun(a)
-		asmtest.Do(t, func(asm.Tier) {
+		asmtest.Do(t, func(simd.Tier) {
 			region := make([]byte, lead+len(a))
 			copy(region[lead:], a)
 			if n := shorten(region, region[lead:]); string(region[:n]) != string(want) {
@@ -243,7 +243,7 @@ func FuzzUnpack(f *testing.F) {
 		for _, b := range runs {
 			n += 5 * int(runLength[b])
 		}
-		asmtest.Do(t, func(asm.Tier) { checkUnpack(t, runs, max(n, 0), 0.75) })
+		asmtest.Do(t, func(simd.Tier) { checkUnpack(t, runs, max(n, 0), 0.75) })
 	})
 }
 

@@ -5,8 +5,8 @@ import (
 	"math"
 	"testing"
 
-	"github.com/gradproxy/gradproxy/codecs/internal/asm"
 	"github.com/gradproxy/gradproxy/codecs/internal/asm/asmtest"
+	"github.com/gradproxy/gradproxy/tensor/simd"
 )
 
 // plain says what Of and OfSum mean. e may be nil.
@@ -56,7 +56,7 @@ func FuzzAgainstPlain(f *testing.F) {
 		if want := plain(x, e); !same(wantSum, want) {
 			t.Errorf("ofSumPlain(%v, %v) = %v, want %v", x, e, wantSum, want)
 		}
-		asmtest.Do(t, func(asm.Tier) {
+		asmtest.Do(t, func(simd.Tier) {
 			if got := Of(x); !asmtest.Same(got, wantOf) {
 				t.Errorf("Of(%v) = %v, want %v", x, got, wantOf)
 			}
@@ -115,14 +115,14 @@ func Benchmark(b *testing.B) {
 	x, e := make([]float32, 40<<10), make([]float32, 40<<10)
 	for _, tier := range asmtest.Tiers() {
 		b.Run("of/"+tier.String(), func(b *testing.B) {
-			defer asm.Limit(tier)()
+			defer simd.Limit(tier)()
 			b.SetBytes(int64(4 * len(x)))
 			for b.Loop() {
 				Of(x)
 			}
 		})
 		b.Run("sum/"+tier.String(), func(b *testing.B) {
-			defer asm.Limit(tier)()
+			defer simd.Limit(tier)()
 			b.SetBytes(int64(4 * len(x)))
 			for b.Loop() {
 				OfSum(x, e)

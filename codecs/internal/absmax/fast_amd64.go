@@ -2,7 +2,7 @@
 
 package absmax
 
-import "github.com/gradproxy/gradproxy/codecs/internal/asm"
+import "github.com/gradproxy/gradproxy/tensor/simd"
 
 const (
 	tile = 64 // values that a kernel takes at a time
@@ -15,7 +15,7 @@ const (
 // of returns the largest magnitude of x's first n values, as bits: of as many as a kernel takes.
 func of(x []float32) (bits uint32, n int) {
 	n = len(x) &^ (tile - 1)
-	if n == 0 || asm.Use() < asm.AVX2 {
+	if n == 0 || simd.Use() < simd.AVX2 {
 		return 0, 0
 	}
 	apart, step := layout(n)
@@ -26,7 +26,7 @@ func of(x []float32) (bits uint32, n int) {
 // ofSum does so for sums. e is as long as x.
 func ofSum(x, e []float32) (bits uint32, n int) {
 	n = len(x) &^ (tile - 1)
-	if n == 0 || asm.Use() < asm.AVX2 {
+	if n == 0 || simd.Use() < simd.AVX2 {
 		return 0, 0
 	}
 	apart, step := layout(n)
@@ -43,7 +43,7 @@ func layout(n int) (apart, step int) {
 
 // eachOfSum sets most[i] to the largest magnitude of the sums of block i, of n values, for the first done blocks.
 func eachOfSum(most, x, e []float32, n int) (done int) {
-	if n%turn != 0 || asm.Use() < asm.AVX2 {
+	if n%turn != 0 || simd.Use() < simd.AVX2 {
 		return 0
 	}
 	quarter := len(most) / 4
@@ -58,7 +58,7 @@ func eachOfSum(most, x, e []float32, n int) (done int) {
 
 // fourOf returns the largest magnitudes of four parts of x, as ofAVX512 has them.
 func fourOf(x []float32, apart, step, n int) (most [4]uint32) {
-	if asm.Use() < asm.AVX512 {
+	if simd.Use() < simd.AVX512 {
 		ofAVX2(&x[0], apart, step, n, &most)
 	} else {
 		ofAVX512(&x[0], apart, step, n, &most)
@@ -68,7 +68,7 @@ func fourOf(x []float32, apart, step, n int) (most [4]uint32) {
 
 // fourOfSum does so for sums.
 func fourOfSum(x, e []float32, apart, step, n int) (most [4]uint32) {
-	if asm.Use() < asm.AVX512 {
+	if simd.Use() < simd.AVX512 {
 		ofSumAVX2(&x[0], &e[0], apart, step, n, &most)
 	} else {
 		ofSumAVX512(&x[0], &e[0], apart, step, n, &most)

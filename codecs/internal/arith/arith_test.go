@@ -3,8 +3,8 @@ package arith
 import (
 	"testing"
 
-	"github.com/gradproxy/gradproxy/codecs/internal/asm"
 	"github.com/gradproxy/gradproxy/codecs/internal/asm/asmtest"
+	"github.com/gradproxy/gradproxy/tensor/simd"
 )
 
 // FuzzTwins compares each kernel with its twin in Go on values of any bits, at any alignment, in place and not.
@@ -18,7 +18,7 @@ func FuzzTwins(f *testing.F) {
 		sum, difference := make([]float32, len(a)), make([]float32, len(a))
 		addPlain(sum, a, b)
 		subPlain(difference, a, b)
-		asmtest.Do(t, func(asm.Tier) {
+		asmtest.Do(t, func(simd.Tier) {
 			for _, op := range []struct {
 				name string
 				do   func(dst, a, b []float32)
@@ -53,7 +53,7 @@ func Benchmark(b *testing.B) {
 	x, y, dst := make([]float32, 1<<16), make([]float32, 1<<16), make([]float32, 1<<16)
 	for _, tier := range asmtest.Tiers() {
 		b.Run(tier.String(), func(b *testing.B) {
-			defer asm.Limit(tier)()
+			defer simd.Limit(tier)()
 			b.SetBytes(int64(4 * len(x)))
 			for b.Loop() {
 				Add(dst, x, y)

@@ -2,19 +2,19 @@
 
 package magnitude
 
-import "github.com/gradproxy/gradproxy/codecs/internal/asm"
+import "github.com/gradproxy/gradproxy/tensor/simd"
 
 // selectTiles does what selectPart does for the first i values, of which it selects n.
 func selectTiles(keys []uint32, values []float32, v Values, from, t, gone uint32) (n, i int) {
-	tier := asm.Use()
-	if i = v.Len() &^ 31; i == 0 || tier < asm.AVX2 || v.Residual != nil && !Aligned(v.Old) {
+	tier := simd.Use()
+	if i = v.Len() &^ 31; i == 0 || tier < simd.AVX2 || v.Residual != nil && !Aligned(v.Old) {
 		return 0, 0
 	}
 	keys, values = keys[:i], values[:i]
 	switch {
-	case tier < asm.AVX512 && v.Residual == nil:
+	case tier < simd.AVX512 && v.Residual == nil:
 		n = selectAVX2(&keys[0], &values[0], &v.X[0], i, from, t)
-	case tier < asm.AVX512:
+	case tier < simd.AVX512:
 		n = selectSumsAVX2(&keys[0], &values[0], &v.X[0], &v.Residual[:i][0], &v.Old[:i][0], i, from, t, gone)
 	case v.Residual == nil:
 		n = selectAVX512(&keys[0], &values[0], &v.X[0], i, from, t)
@@ -26,15 +26,15 @@ func selectTiles(keys []uint32, values []float32, v Values, from, t, gone uint32
 
 // sampleAll sets dst to lines of n periods of x, or does nothing and returns false.
 func sampleAll(dst []float32, x Values, n int) bool {
-	tier := asm.Use()
-	if n == 0 || tier < asm.AVX2 {
+	tier := simd.Use()
+	if n == 0 || tier < simd.AVX2 {
 		return false
 	}
 	dst, x = dst[:n*sampleLine], x.Slice(0, n*samplePeriod)
 	switch {
-	case tier < asm.AVX512 && x.Residual == nil:
+	case tier < simd.AVX512 && x.Residual == nil:
 		sampleAVX2(&dst[0], &x.X[0], n, sampleStep)
-	case tier < asm.AVX512:
+	case tier < simd.AVX512:
 		sampleSumsAVX2(&dst[0], &x.X[0], &x.Residual[0], n, sampleStep)
 	case x.Residual == nil:
 		sampleAVX512(&dst[0], &x.X[0], n, sampleStep)
@@ -46,11 +46,11 @@ func sampleAll(dst []float32, x Values, n int) bool {
 
 // counts reports whether countAll is so fast, of so many values, that Kth needs no histogram: measured with AVX2 only, on a Zen 3,
 // whose second cache has as many.
-func counts(x []float32) bool { return asm.Use() == asm.AVX2 && len(x) <= 1<<16 }
+func counts(x []float32) bool { return simd.Use() == simd.AVX2 && len(x) <= 1<<16 }
 
 // countTiles returns how many of the first i of x have a magnitude of at least t.
 func countTiles(x []float32, t uint32) (n, i int) {
-	if i = len(x) &^ 31; i == 0 || asm.Use() < asm.AVX2 {
+	if i = len(x) &^ 31; i == 0 || simd.Use() < simd.AVX2 {
 		return 0, 0
 	}
 	return countAVX2(&x[0], i, t), i

@@ -8,9 +8,9 @@ import (
 	"testing"
 
 	"github.com/gradproxy/gradproxy/codecs/codectest"
-	"github.com/gradproxy/gradproxy/codecs/internal/asm"
 	"github.com/gradproxy/gradproxy/codecs/internal/asm/asmtest"
 	"github.com/gradproxy/gradproxy/tensor"
+	"github.com/gradproxy/gradproxy/tensor/simd"
 )
 
 // plainTop sorts: the k largest magnitudes that are not zero, of equal ones the first, in the order of positions.
@@ -151,7 +151,7 @@ func FuzzSelect(f *testing.F) {
 		threshold = clamp(threshold)
 		other := asmtest.Floats(b, int(threshold%64))
 		slices.Reverse(other)
-		asmtest.Do(t, func(asm.Tier) {
+		asmtest.Do(t, func(simd.Tier) {
 			checkSelect(t, Values{X: x}, threshold, threshold)
 			checkSelect(t, sumsOf(x, other), threshold, threshold)
 			checkSelect(t, sumsOf(x, other), threshold, min(infinity, threshold+uint32(rank)<<12))
@@ -166,7 +166,7 @@ func FuzzSelect(f *testing.F) {
 		}
 		slices.Sort(all)
 		slices.Reverse(all)
-		asmtest.Do(t, func(asm.Tier) {
+		asmtest.Do(t, func(simd.Tier) {
 			for _, kth := range []func([]float32, int) (uint32, int){Kth, kthByCounts} {
 				m, larger := kth(x, k)
 				if m != all[k-1] || larger != slices.Index(all, m) {
@@ -217,7 +217,7 @@ func TestKthOfMany(t *testing.T) {
 			slices.Sort(all)
 			slices.Reverse(all)
 			for _, k := range []int{1, n / 100, n / 3, n} {
-				asmtest.Do(t, func(asm.Tier) {
+				asmtest.Do(t, func(simd.Tier) {
 					for _, kth := range []func([]float32, int) (uint32, int){Kth, kthByCounts} {
 						if m, larger := kth(x, k); m != all[k-1] || larger != slices.Index(all, m) {
 							t.Errorf("%s: number %d of %d is %x after %d larger ones, want %x", name, k, n, m, larger, all[k-1])
@@ -291,7 +291,7 @@ func TestSums(t *testing.T) {
 			x, residual := make([]float32, n), make([]float32, n)
 			tensor.ToFloat32(x, kind.Fill(tensor.Float32, n, 1), tensor.Float32)
 			tensor.ToFloat32(residual, kind.Fill(tensor.Float32, n, 2), tensor.Float32)
-			asmtest.Do(t, func(asm.Tier) { checkTopOfSums(t, x, residual) })
+			asmtest.Do(t, func(simd.Tier) { checkTopOfSums(t, x, residual) })
 		}
 	}
 	// A sample that holds nothing that is large.
@@ -303,7 +303,7 @@ func TestSums(t *testing.T) {
 	for _, i := range Sample(nil, Values{X: mark}) {
 		x[int(i)] = 1
 	}
-	asmtest.Do(t, func(asm.Tier) { checkTopOfSums(t, x, make([]float32, len(x))) })
+	asmtest.Do(t, func(simd.Tier) { checkTopOfSums(t, x, make([]float32, len(x))) })
 }
 
 func checkTopOfSums(t *testing.T, x, residual []float32) {
@@ -362,12 +362,12 @@ func TestKernelsStayInside(t *testing.T) {
 	for n := 1; n < 300; n++ {
 		x := asmtest.GuardedFloats(t, asmtest.Floats(asmtest.Awkward(n, uint64(n), true), 0))
 		residual := asmtest.GuardedFloats(t, x)
-		asmtest.Do(t, func(asm.Tier) {
+		asmtest.Do(t, func(simd.Tier) {
 			Select(nil, nil, Values{X: x}, 1)
 			Select(nil, nil, Values{X: x, Residual: residual, Old: Align(make([]float32, n+16), n)}, 1)
 			countAll(x, 1)
 		})
 	}
 	x := asmtest.GuardedFloats(t, make([]float32, 5*samplePeriod))
-	asmtest.Do(t, func(asm.Tier) { Sample(nil, Values{X: x}) })
+	asmtest.Do(t, func(simd.Tier) { Sample(nil, Values{X: x}) })
 }

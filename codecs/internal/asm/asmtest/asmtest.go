@@ -4,17 +4,17 @@ package asmtest
 import (
 	"testing"
 
-	"github.com/gradproxy/gradproxy/codecs/internal/asm"
+	"github.com/gradproxy/gradproxy/tensor/simd"
 )
 
-// Tiers lists those of this processor, asm.Plain first: only that and the best where the race detector, which does not see
+// Tiers lists those of this processor, simd.Plain first: only that and the best where the race detector, which does not see
 // kernels, makes tests slow.
-func Tiers() []asm.Tier {
-	if race && asm.Best() > asm.Plain {
-		return []asm.Tier{asm.Plain, asm.Best()}
+func Tiers() []simd.Tier {
+	if race && simd.Best() > simd.Plain {
+		return []simd.Tier{simd.Plain, simd.Best()}
 	}
-	var all []asm.Tier
-	for t := asm.Plain; t <= asm.Best(); t++ {
+	var all []simd.Tier
+	for t := simd.Plain; t <= simd.Best(); t++ {
 		all = append(all, t)
 	}
 	return all
@@ -24,16 +24,16 @@ func Tiers() []asm.Tier {
 func Each(t *testing.T, f func(t *testing.T)) {
 	for _, tier := range Tiers() {
 		t.Run(tier.String(), func(t *testing.T) {
-			defer asm.Limit(tier)()
+			defer simd.Limit(tier)()
 			f(t)
 		})
 	}
 }
 
 // Do calls f at each tier, for a fuzz target: f's t is the caller's.
-func Do(t *testing.T, f func(tier asm.Tier)) {
+func Do(t *testing.T, f func(tier simd.Tier)) {
 	for _, tier := range Tiers() {
-		restore := asm.Limit(tier)
+		restore := simd.Limit(tier)
 		f(tier)
 		restore()
 		if t.Failed() {

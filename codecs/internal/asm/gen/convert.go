@@ -35,8 +35,6 @@ func conversions(k *kernel) {
 		c := &converter{kernel: k, tier: tier, vector: vector, lanes: lanes}
 		c.name, c.largest, c.widen, c.narrow = "Brain", 0x7f7f0000, (*converter).widenBrain, (*converter).narrowBrain
 		c.kernels()
-		c.name, c.largest, c.widen, c.narrow = "Half", 0x477fe000, (*converter).widenHalf, (*converter).narrowHalf
-		c.kernels()
 	}
 }
 
@@ -201,60 +199,4 @@ func (c *converter) narrowBrain(v reg.VecVirtual) {
 	c.VCMPPS(operand.Imm(3), v, v, v)
 	c.VPOR(c.all(quiet>>16), high, high)
 	c.VPBLENDVB(v, high, sum, v)
-}
-
-func (c *converter) widenHalf(from operand.Op, v reg.VecVirtual) {
-	if c.tier != "AVX2" {
-		c.VCVTPH2PS(from, v)
-		return
-	}
-	c.lanes16(from, v)
-	frac, m, test, minus := c.YMM(), c.YMM(), c.YMM(), c.YMM()
-	c.VPSLLD(operand.Imm(16), v, minus)
-	c.VPAND(c.all(sign), minus, minus)
-	c.VPAND(c.all(0x7fff), v, frac)
-	c.VPSLLD(operand.Imm(13), frac, m)
-	// Subnormal: that many 2^-24.
-	c.VCVTDQ2PS(frac, v)
-	c.VMULPS(c.all(0x33800000), v, v)
-	c.VPCMPGTD(c.all(0x3ff), frac, test)
-	c.VPADDD(c.all(112<<23), m, m)
-	c.VPBLENDVB(test, m, v, v)
-	// Infinity and NaN.
-	c.VPCMPGTD(c.all(0x7bff), frac, test)
-	c.VPAND(c.all(112<<23), test, test)
-	c.VPADDD(test, v, v)
-	c.VPCMPGTD(c.all(0x7c00), frac, test)
-	c.VPAND(c.all(quiet), test, test)
-	c.VPOR(test, v, v)
-	c.VPOR(minus, v, v)
-}
-
-func (c *converter) narrowHalf(v reg.VecVirtual) {
-	if c.tier != "AVX2" {
-		c.VCVTPS2PH(operand.Imm(0), v, v.AsY()) // to nearest even
-		return
-	}
-	a, minus, test, sum, x := c.YMM(), c.YMM(), c.YMM(), c.YMM(), c.YMM()
-	c.VPAND(c.all(sign-1), v, a)
-	c.VPSRLD(operand.Imm(16), v, minus)
-	c.VPAND(c.all(0x8000), minus, minus)
-	// Subnormal: with 1/2 added, units of 2^-24 are the lowest place.
-	c.VADDPS(c.all(0x3f000000), a, x)
-	c.VPSUBD(c.all(0x3f000000), x, x)
-	c.VPSRLD(operand.Imm(13), a, sum)
-	c.VPAND(c.all(1), sum, sum)
-	c.VPADDD(a, sum, sum)
-	c.VPSUBD(c.all(0x38000000-0xfff), sum, sum)
-	c.VPSRLD(operand.Imm(13), sum, sum)
-	c.VPCMPGTD(c.all(0x387fffff), a, test)
-	c.VPBLENDVB(test, sum, x, v)
-	c.VPCMPGTD(c.all(0x477fffff), a, test)
-	c.VPBLENDVB(test, c.all(0x7c00), v, v)
-	c.VPCMPGTD(c.all(infinity), a, test)
-	c.VPSRLD(operand.Imm(13), a, a)
-	c.VPAND(c.all(0x1ff), a, a)
-	c.VPOR(c.all(0x7e00), a, a)
-	c.VPBLENDVB(test, a, v, v)
-	c.VPOR(minus, v, v)
 }

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
 )
@@ -11,9 +9,7 @@ func countsketch(k *kernel) {
 	for _, tier := range []string{"AVX2", "AVX512"} {
 		insertKernel(k, tier)
 		queryKernel(k, tier)
-		medianKernel(k, tier, 3)
-		medianKernel(k, tier, 5)
-		exchangeKernel(k, tier)
+		medianKernel(k, tier)
 		signsKernel(k, tier)
 	}
 }
@@ -103,11 +99,12 @@ func (k *kernel) ordered(v reg.VecVirtual) {
 	k.xor(m, v, v)
 }
 
-// medianKernel is for so many rows, 3 or 5, by the steps of median3 and median5.
-func medianKernel(k *kernel, tier string, rows int) {
-	name := fmt.Sprintf("median%d%s", rows, tier)
+// medianKernel writes the kernel for five rows, by the steps of median5.
+func medianKernel(k *kernel, tier string) {
+	const rows = 5
+	name := "median5" + tier
 	k.function(name, "(dst *float32, rows *[15][]int32, n int)",
-		fmt.Sprintf("%s sets n of dst, a multiple of 16 above 0, to the medians of as many rows' first.", name))
+		name+" sets n elements of dst, a positive multiple of 16, to the medians of the first five rows.")
 	vector, lanes := k.vectors(tier)
 	dst, list, n := k.arg("dst"), k.arg("rows"), k.arg("n")
 	in := make([]reg.GPVirtual, rows)
@@ -129,12 +126,10 @@ func medianKernel(k *kernel, tier string, rows int) {
 				k.VPMAXSD(a, b, b)
 				k.copy(spare, a)
 			}
-			if rows == 5 {
-				sort(v[0], v[1])
-				sort(v[3], v[4])
-				k.VPMAXSD(v[0], v[3], v[0])
-				k.VPMINSD(v[1], v[4], v[1])
-			}
+			sort(v[0], v[1])
+			sort(v[3], v[4])
+			k.VPMAXSD(v[0], v[3], v[0])
+			k.VPMINSD(v[1], v[4], v[1])
 			sort(v[0], v[1])
 			k.VPMINSD(v[1], v[2], v[2])
 			k.VPMAXSD(v[0], v[2], v[2])
@@ -144,26 +139,6 @@ func medianKernel(k *kernel, tier string, rows int) {
 		for _, p := range append(in, dst) {
 			k.ADDQ(operand.Imm(64), p)
 		}
-	})
-	k.VZEROUPPER()
-	k.RET()
-}
-
-func exchangeKernel(k *kernel, tier string) {
-	k.function("exchange"+tier, "(low, high *int32, n int)", "exchange"+tier+" is exchange for n values, a multiple of 16 above 0.")
-	vector, lanes := k.vectors(tier)
-	low, high, n := k.arg("low"), k.arg("high"), k.arg("n")
-	k.loop(n, 16, func() {
-		for at := 0; at < 16; at += lanes {
-			a, b, least := vector(), operand.Mem{Base: high, Disp: 4 * at}, vector()
-			k.load(operand.Mem{Base: low, Disp: 4 * at}, a)
-			k.VPMINSD(b, a, least)
-			k.VPMAXSD(b, a, a)
-			k.store(least, operand.Mem{Base: low, Disp: 4 * at})
-			k.store(a, b)
-		}
-		k.ADDQ(operand.Imm(64), low)
-		k.ADDQ(operand.Imm(64), high)
 	})
 	k.VZEROUPPER()
 	k.RET()

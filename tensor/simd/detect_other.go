@@ -1,5 +1,5 @@
 //go:build !amd64 || purego
 
-package asm
+package simd
 
 func detect() Tier { return Plain }

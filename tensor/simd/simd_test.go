@@ -1,4 +1,4 @@
-package asm
+package simd
 
 import "testing"
 

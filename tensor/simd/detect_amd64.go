@@ -1,6 +1,6 @@
 //go:build !purego
 
-package asm
+package simd
 
 import "golang.org/x/sys/cpu"
 

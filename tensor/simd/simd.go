@@ -1,11 +1,9 @@
-// Package asm says which instructions the kernels of codecs may use: loops in assembly beside a function in Go that gives
-// the same bits. The kernels themselves lie in the packages that call them (kernels_amd64.s); ./gen writes them. A build
-// with the tag purego has none, like one for another architecture.
-package asm
+// Package simd says which vector instructions of the processor the assembly kernels may use. A kernel is a loop in assembly beside a
+// function in Go that gives the same bits. The kernels lie in the packages that call them (kernels_amd64.s), and
+// codecs/internal/asm/gen writes them. A build with the tag purego has no kernels, like a build for another architecture.
+package simd
 
 import "sync/atomic"
-
-//go:generate go -C gen run . ../../../..
 
 // A Tier is a set of instructions; each holds those before it.
 type Tier uint32
