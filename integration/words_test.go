@@ -1,0 +1,386 @@
+package integration
+
+import (
+	"bytes"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"text/tabwriter"
+	"unicode"
+)
+
+// notYet lists the folders and pages that are not in line yet: findings there are logged, and the test is skipped. The
+// list only shrinks.
+var notYet = []string{
+	"README.md", "docs/...",
+	"bpf/...", "cmd/...", "codecs/...", "integration/...", "parser/...", "proxy/...", "tc/...", "tensor", "wan-sim/...",
+}
+
+// mostVague is the number of vague words among 1,000 words of prose that a package or a page must stay below. Go's
+// net/http has 0.2 times "what", golang.org/x/net/quic 0.4.
+const mostVague = 2
+
+// vague matches the words that stand in place of a noun.
+var vague = regexp.MustCompile(`(?i)\b(what|who|those)\b`)
+
+// TestWords looks at the words of each package, its tests included: exported names must not contain a word that
+// docs/glossary.md has in its column "not", and comments must name the things that they speak of. For one package:
+//
+//	go test ./integration -v -run 'TestWords/proxy/tunnel'
+func TestWords(t *testing.T) {
+	banned := bannedWords(t)
+	for _, folder := range sourceFolders(t) {
+		t.Run(folder, func(t *testing.T) {
+			report, prose := t.Errorf, readFolder(t, folder)
+			if excused(folder) {
+				report = t.Logf
+			}
+			for _, name := range prose.names {
+				for _, b := range banned {
+					if containsWords(camelWords(name.text), b.words) {
+						report("%s: %s has %q in its name: docs/glossary.md says %s", name.where, name.text, b.text, b.instead)
+					}
+				}
+			}
+			prose.check(report)
+			if excused(folder) {
+				t.Skip("not in line yet")
+			}
+		})
+	}
+}
+
+// TestPageWords counts vague words in the pages.
+func TestPageWords(t *testing.T) {
+	pages, err := filepath.Glob("../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, page := range append(pages, "../README.md") {
+		name := strings.TrimPrefix(filepath.ToSlash(page), "../")
+		t.Run(name, func(t *testing.T) {
+			text, err := os.ReadFile(page)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var prose prose
+			code := false
+			for i, line := range strings.Split(string(text), "\n") {
+				if strings.HasPrefix(strings.TrimSpace(line), "```") {
+					code = !code
+				} else if !code {
+					prose.add(fmt.Sprintf("%s:%d", name, i+1), line)
+				}
+			}
+			t.Logf("%d words, %.1f vague ones in 1,000", prose.words, prose.rate())
+			if excused(name) {
+				prose.check(t.Logf)
+				t.Skip("not in line yet")
+			}
+			prose.check(t.Errorf)
+		})
+	}
+}
+
+// TestTreeWords counts vague words in all packages that are in line. With -v it prints the count of every package.
+func TestTreeWords(t *testing.T) {
+	var table bytes.Buffer
+	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(w, "words\tvague\tin 1,000\t  package\n")
+	var all prose
+	for _, folder := range sourceFolders(t) {
+		p := readFolder(t, folder)
+		fmt.Fprintf(w, "%d\t%d\t%.1f\t  %s\n", p.words, len(p.vague), p.rate(), folder)
+		if !excused(folder) {
+			all.words += p.words
+			all.vague = append(all.vague, p.vague...)
+		}
+	}
+	fmt.Fprintf(w, "%d\t%d\t%.1f\t  %s\n", all.words, len(all.vague), all.rate(), "all that are in line")
+	w.Flush()
+	t.Logf("\n%s", &table)
+	if all.words > 0 && all.rate() >= mostVague {
+		t.Errorf("%.1f vague words among 1,000 words of comments: must stay below %d", all.rate(), mostVague)
+	}
+}
+
+func TestCountingWords(t *testing.T) {
+	var p prose
+	p.add("here", `What the peer sends to those who ask, but not "what" in quotes, nor `+"`who`"+`; whatever and whose are other words. 1 2`)
+	if len(p.vague) != 3 || p.words != 19 {
+		t.Errorf("%d vague words of %d, want 3 of 19", len(p.vague), p.words)
+	}
+	for name, want := range map[string]bool{"PayAll": true, "repaid": false, "HTTPPay": true, "Payload": false, "pay2": true} {
+		if containsWords(camelWords(name), []string{"pay"}) != want {
+			t.Errorf("pay in %s: want %t", name, want)
+		}
+	}
+	if !containsWords(camelWords("DirectTakeRest"), camelWords("takeRest")) || containsWords(camelWords("TakeTheRest"), camelWords("takeRest")) {
+		t.Error("takeRest is not found in its place")
+	}
+}
+
+// prose is the text of a package's comments or of a page, counted, and a package's exported names.
+type prose struct {
+	words int
+	vague []found // each vague word with its line
+	names []found
+}
+
+// found is a word or a line and its place, as FILE:LINE.
+type found struct{ where, text string }
+
+// quoted matches text in quotes, which is not ours, and code.
+var quoted = regexp.MustCompile("\"[^\"]*\"|“[^”]*”|`[^`]*`")
+
+// add counts the words of one line. A word has a letter.
+func (p *prose) add(where, line string) {
+	line = quoted.ReplaceAllString(strings.TrimSpace(line), " ")
+	for _, word := range strings.Fields(line) {
+		if strings.ContainsFunc(word, unicode.IsLetter) {
+			p.words++
+		}
+	}
+	for range vague.FindAllString(line, -1) {
+		p.vague = append(p.vague, found{where, line})
+	}
+}
+
+// rate returns the number of vague words among 1,000 words.
+func (p *prose) rate() float64 { return 1000 * float64(len(p.vague)) / max(float64(p.words), 1) }
+
+// check reports the vague words if there are too many. One is always allowed: it says nothing about a small package.
+func (p *prose) check(report func(format string, args ...any)) {
+	if len(p.vague) <= 1 || p.rate() < mostVague {
+		return
+	}
+	var list strings.Builder
+	for _, v := range p.vague {
+		fmt.Fprintf(&list, "\n\t%s: %s", v.where, v.text)
+	}
+	report("%.1f vague words among 1,000, must stay below %d: name the thing instead%s", p.rate(), mostVague, &list)
+}
+
+// A bannedWord is one that the glossary does not want in names.
+type bannedWord struct {
+	text    string
+	words   []string // in lower case
+	instead string   // the glossary's term
+}
+
+// bannedWords reads the tables of docs/glossary.md: the first column is the term, the last one the words to avoid.
+func bannedWords(t *testing.T) (banned []bannedWord) {
+	text, err := os.ReadFile("../docs/glossary.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	column := -1 // of the words to avoid in the table that is being read; -1: outside such a table
+	for _, line := range strings.Split(string(text), "\n") {
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
+		last := len(cells) - 1
+		if strings.TrimSpace(cells[last]) == "not" {
+			column = last
+			continue
+		}
+		if !strings.HasPrefix(line, "|") {
+			column = -1
+		}
+		if column < 0 || strings.HasPrefix(line, "|--") {
+			continue
+		}
+		if last != column {
+			t.Fatalf("docs/glossary.md: %q has %d columns, want %d", line, last+1, column+1)
+		}
+		for _, word := range strings.Split(cells[last], ",") {
+			if word = strings.TrimSpace(word); word != "" {
+				banned = append(banned, bannedWord{word, camelWords(word), strings.TrimSpace(cells[0])})
+			}
+		}
+	}
+	if len(banned) < 20 {
+		t.Fatalf("docs/glossary.md has only %d words to avoid: was it read right?", len(banned))
+	}
+	return banned
+}
+
+var sourceExtensions = []string{".go", ".c", ".h"}
+
+// sourceFolders returns all folders with Go or C files, by their paths in the repository.
+func sourceFolders(t *testing.T) (folders []string) {
+	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		switch name := d.Name(); {
+		case err != nil:
+			return err
+		case d.IsDir() && path != ".." && (name == "testdata" || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_")):
+			return filepath.SkipDir
+		case !d.IsDir() && slices.Contains(sourceExtensions, filepath.Ext(name)):
+			folders = append(folders, strings.TrimPrefix(filepath.ToSlash(filepath.Dir(path)), "../"))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(folders)
+	return slices.Compact(folders)
+}
+
+// excused reports whether a folder or page is on the list of notYet.
+func excused(name string) bool {
+	return slices.ContainsFunc(notYet, func(pattern string) bool { return fits(pattern, name) })
+}
+
+// folders holds the folders that were read already.
+var folders = map[string]*prose{}
+
+// readFolder reads the comments of a folder's files and the exported names of those that are no tests. Generated files
+// are left out.
+func readFolder(t *testing.T, folder string) *prose {
+	if p := folders[folder]; p != nil {
+		return p
+	}
+	p := new(prose)
+	entries, err := os.ReadDir(filepath.Join("..", filepath.FromSlash(folder)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		path := folder + "/" + entry.Name()
+		if !slices.Contains(sourceExtensions, filepath.Ext(path)) {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join("..", filepath.FromSlash(path)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if filepath.Ext(path) != ".go" {
+			p.readC(path, string(text))
+		} else if err := p.readGo(path, text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	folders[folder] = p
+	return p
+}
+
+// readGo adds a Go file.
+func (p *prose) readGo(path string, text []byte) error {
+	positions := token.NewFileSet()
+	file, err := parser.ParseFile(positions, path, text, parser.ParseComments|parser.SkipObjectResolution)
+	if err != nil || ast.IsGenerated(file) {
+		return err
+	}
+	for _, group := range file.Comments {
+		for _, comment := range group.List {
+			p.addComment(path, positions.Position(comment.Pos()).Line, comment.Text)
+		}
+	}
+	if strings.HasSuffix(path, "_test.go") {
+		return nil
+	}
+	name := func(id *ast.Ident) {
+		if id.IsExported() {
+			p.names = append(p.names, found{fmt.Sprintf("%s:%d", path, positions.Position(id.Pos()).Line), id.Name})
+		}
+	}
+	p.names = append(p.names, found{path, file.Name.Name})
+	for _, decl := range file.Decls {
+		switch decl := decl.(type) {
+		case *ast.FuncDecl:
+			name(decl.Name)
+		case *ast.GenDecl:
+			for _, spec := range decl.Specs {
+				switch spec := spec.(type) {
+				case *ast.ValueSpec:
+					for _, id := range spec.Names {
+						name(id)
+					}
+				case *ast.TypeSpec:
+					name(spec.Name)
+				}
+			}
+		}
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		var list *ast.FieldList
+		switch n := n.(type) {
+		case *ast.StructType:
+			list = n.Fields
+		case *ast.InterfaceType:
+			list = n.Methods
+		default:
+			return true
+		}
+		for _, field := range list.List {
+			for _, id := range field.Names {
+				name(id)
+			}
+		}
+		return true
+	})
+	return nil
+}
+
+// cComment matches a comment of C, or a string, in which there is none.
+var cComment = regexp.MustCompile(`(?s)/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"`)
+
+// readC adds a C file.
+func (p *prose) readC(path, text string) {
+	for _, at := range cComment.FindAllStringIndex(text, -1) {
+		if comment := text[at[0]:at[1]]; comment[0] == '/' {
+			p.addComment(path, 1+strings.Count(text[:at[0]], "\n"), comment)
+		}
+	}
+}
+
+// addComment adds a comment that begins at a line, but for directives and indented lines, which are code.
+func (p *prose) addComment(path string, line int, comment string) {
+	if strings.HasPrefix(comment, "//") && len(comment) > 2 && comment[2] != ' ' {
+		return
+	}
+	comment = strings.TrimSuffix(strings.TrimPrefix(strings.TrimPrefix(comment, "/*"), "//"), "*/")
+	for i, text := range strings.Split(comment, "\n") {
+		if text = strings.TrimPrefix(strings.TrimPrefix(text, " *"), "\t *"); !strings.HasPrefix(text, "\t") {
+			p.add(fmt.Sprintf("%s:%d", path, line+i), text)
+		}
+	}
+}
+
+// camelWords splits a name into its words, in lower case: "HTTPPath2" has "http", "path".
+func camelWords(name string) (words []string) {
+	runes, begin := []rune(name), 0
+	end := func(i int) {
+		if word := strings.TrimFunc(string(runes[begin:i]), func(r rune) bool { return !unicode.IsLetter(r) }); word != "" {
+			words = append(words, strings.ToLower(word))
+		}
+		begin = i
+	}
+	for i, r := range runes {
+		switch {
+		case !unicode.IsLetter(r):
+			end(i)
+		case unicode.IsUpper(r) && i > 0 && (!unicode.IsUpper(runes[i-1]) || i+1 < len(runes) && unicode.IsLower(runes[i+1])):
+			end(i)
+		}
+	}
+	end(len(runes))
+	return words
+}
+
+// containsWords reports whether part lies in words, side by side.
+func containsWords(words, part []string) bool {
+	for i := range words {
+		if len(words)-i >= len(part) && slices.Equal(words[i:i+len(part)], part) {
+			return true
+		}
+	}
+	return false
+}
