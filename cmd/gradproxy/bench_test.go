@@ -189,3 +189,13 @@ func TestBenchCodecsUsage(t *testing.T) {
 		t.Errorf("bench alone: %v", err)
 	}
 }
+
+// The papers' tables are measured by another program, and a user of the old command is told so, whatever the flags.
+func TestBenchPapersHasMoved(t *testing.T) {
+	for _, args := range [][]string{{"papers"}, {"papers", "--quick", "--paper=3lc", "--json"}} {
+		_, _, err := runBench(args...)
+		if _, ok := err.(*usageError); !ok || !strings.Contains(err.Error(), "go run ./integration/cmd/papers") || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%q: %v; want one line that names the other program, and exit code 2", args, err)
+		}
+	}
+}

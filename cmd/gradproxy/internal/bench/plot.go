@@ -1,31 +1,29 @@
 package bench
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
-	"image/color"
 	"io"
 	"math"
 	"slices"
 
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/text"
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
-	"gonum.org/v1/plot/vg/vgsvg"
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/bench/svg"
 )
 
-// Sizes of the plot: a panel for each data, in columns.
+// Lengths of the plot, in points: a panel for each data, in columns.
 const (
-	panelWidth  = 15 * vg.Centimeter
-	panelHeight = 11 * vg.Centimeter
-	mostColumns = 2
+	centimeter  = 72 / 2.54
+	panelWidth  = 15 * centimeter
+	panelHeight = 11 * centimeter
+	padding     = 0.3 * centimeter
+	maxColumns  = 2
+
+	titleSize, tickSize = 13, 10 // of letters
 )
 
-// Plot draws rows as SVG: for each data a panel with the ratio of each codec against its error, and the frontier of those
-// that no other codec beats in both.
+// Plot draws rows as SVG: for each data a panel with the ratio of each codec against its error, and the frontier of the
+// codecs that no other codec beats in both.
 func Plot(w io.Writer, rows []Row) error {
 	var names []string
 	panels := map[string][]Row{}
@@ -39,27 +37,16 @@ func Plot(w io.Writer, rows []Row) error {
 	if len(names) == 0 {
 		return errors.New("there is nothing to draw: no codec took the data")
 	}
-	cols := min(mostColumns, len(names))
+	cols := min(maxColumns, len(names))
 	lines := (len(names) + cols - 1) / cols
-	svg := vgsvg.New(panelWidth*vg.Length(cols), panelHeight*vg.Length(lines))
-	all := draw.New(svg)
-	all.SetColor(color.White)
-	all.Fill(all.Rectangle.Path())
-	tiles := draw.Tiles{Cols: cols, Rows: lines, PadX: 6 * vg.Millimeter, PadY: 6 * vg.Millimeter,
-		PadTop: 3 * vg.Millimeter, PadBottom: 3 * vg.Millimeter, PadLeft: 3 * vg.Millimeter, PadRight: 3 * vg.Millimeter}
+	canvas := svg.New(panelWidth*float64(cols), panelHeight*float64(lines))
 	for i, name := range names {
-		panel(name, panels[name]).Draw(tiles.At(all, i%cols, i/cols))
+		at := svg.Point{X: float64(i%cols) * panelWidth, Y: float64(i/cols) * panelHeight}
+		newPanel(name, panels[name], at).draw(canvas)
 	}
-	var b bytes.Buffer
-	if _, err := svg.WriteTo(&b); err != nil {
-		return err
-	}
-	_, err := w.Write(bytes.ReplaceAll(b.Bytes(), []byte("font-family:Liberation Sans"), []byte("font-family:"+family)))
+	_, err := canvas.WriteTo(w)
 	return err
 }
-
-// family is what to write with where the font that widths were measured with is not there: most have the same widths.
-const family = "Liberation Sans,Arial,Helvetica,sans-serif"
 
 // A mark is a codec's place in a panel.
 type mark struct {
@@ -68,8 +55,8 @@ type mark struct {
 	best        bool // it is on the frontier
 }
 
-// frontier says of each row whether no other one has both a higher ratio and less error, and returns marks from the least
-// error to the most.
+// frontier returns a mark for each row, from the least error to the most, and sets best where no other row has both a
+// higher ratio and less error.
 func frontier(rows []Row) []mark {
 	marks := make([]mark, len(rows))
 	for i, r := range rows {
@@ -85,68 +72,90 @@ func frontier(rows []Row) []mark {
 	return marks
 }
 
-// panel returns the plot of one data.
-func panel(title string, rows []Row) *plot.Plot {
-	p := plot.New()
-	p.Title.Text = title
-	p.Title.TextStyle.Font.Size = 13
-	for _, s := range []*text.Style{&p.Title.TextStyle, &p.X.Tick.Label, &p.Y.Tick.Label} {
-		s.Font.Variant = "Sans"
-	}
-	marks := frontier(rows)
-	low, high, most := math.Inf(1), 0.0, 1.0
-	for _, m := range marks {
-		if most = max(most, m.ratio); m.nmse > 0 {
+// A panel is the plot of one data.
+type panel struct {
+	title  string
+	marks  []mark
+	box    svg.Rect // of the marks
+	x, y   axis
+	labels [2]string // of the axes
+}
+
+// newPanel lays out a panel whose upper left corner is at a point.
+func newPanel(title string, rows []Row, at svg.Point) panel {
+	p := panel{title: title, marks: frontier(rows), labels: [2]string{"error (NMSE)", "times smaller"}}
+	low, high, largest := math.Inf(1), 0.0, 1.0
+	for _, m := range p.marks {
+		if largest = max(largest, m.ratio); m.nmse > 0 {
 			low, high = min(low, m.nmse), max(high, m.nmse)
 		}
 	}
 	if high == 0 { // all lossless
 		low, high = 0.1, 1
 	}
-	// On a logarithmic axis there is no 0: lossless codecs stand before the first decade, at a tick of their own.
+	// A logarithmic axis has no 0: lossless codecs stand before the first decade, at a tick of their own.
 	first := math.Pow(10, math.Floor(math.Log10(low)))
 	exact := first / 10
-	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
-	p.X.Tick.Marker, p.Y.Tick.Marker = errorTicks{exact, first}, plot.TickerFunc(ratioTicks)
-	p.X.Min, p.X.Max = exact/3, high*4
-	p.Y.Min, p.Y.Max = 0.6, most*1.6
-	for i := range marks {
-		if marks[i].nmse == 0 {
-			marks[i].nmse = exact
+	for i := range p.marks {
+		if p.marks[i].nmse == 0 {
+			p.marks[i].nmse = exact
 		}
 	}
-	p.Add(grid{}, scatter{marks, [2]string{"error (NMSE)", "times smaller"}})
+	p.x = axis{low: exact / 3, high: high * 4}
+	p.y = axis{low: 0.6, high: largest * 1.6}
+	p.x.ticks = errorTicks(exact, first, p.x.high)
+	p.y.ticks = ratioTicks(p.y.low, p.y.high)
+	left := 0.0
+	for _, t := range p.y.ticks {
+		left = max(left, svg.TextSize(tickSize, t.label).X)
+	}
+	p.box = svg.Rect{
+		Min: svg.Point{X: at.X + padding + left + 8, Y: at.Y + padding + titleSize + 8},
+		Max: svg.Point{X: at.X + panelWidth - padding, Y: at.Y + panelHeight - padding - tickSize - 8},
+	}
 	return p
 }
 
-// errorTicks labels the place of 0, and the decades from first on: every other one where there are many.
-type errorTicks struct{ exact, first float64 }
+// An axis is logarithmic.
+type axis struct {
+	low, high float64
+	ticks     []tick
+}
 
-const manyDecades = 7
+// A tick has no label if it marks a decade only.
+type tick struct {
+	value float64
+	label string
+}
 
-func (t errorTicks) Ticks(_, most float64) []plot.Tick {
-	ticks := []plot.Tick{{Value: t.exact, Label: "0"}}
-	power := int(math.Round(math.Log10(t.first)))
-	decades := int(math.Floor(math.Log10(most))) - power + 1
+// part returns where on the axis a value lies, from 0 to 1.
+func (a axis) part(v float64) float64 { return math.Log(v/a.low) / math.Log(a.high/a.low) }
+
+// errorTicks labels the place of 0, exact, and the decades from first on: every other one where there are many.
+func errorTicks(exact, first, high float64) []tick {
+	const manyDecades = 7
+	ticks := []tick{{exact, "0"}}
+	power := int(math.Round(math.Log10(first)))
+	decades := int(math.Floor(math.Log10(high))) - power + 1
 	for i := range decades {
-		tick := plot.Tick{Value: math.Pow(10, float64(power+i))}
+		t := tick{value: math.Pow(10, float64(power+i))}
 		if decades <= manyDecades || (power+i)%2 == 0 {
-			tick.Label = fmt.Sprintf("1e%d", power+i)
+			t.label = fmt.Sprintf("1e%d", power+i)
 			if power+i >= -3 && power+i <= 3 {
-				tick.Label = fmt.Sprintf("%g", tick.Value)
+				t.label = fmt.Sprintf("%g", t.value)
 			}
 		}
-		ticks = append(ticks, tick)
+		ticks = append(ticks, t)
 	}
 	return ticks
 }
 
-// ratioTicks are 1, 2, 5, 10, ...
-func ratioTicks(least, most float64) (ticks []plot.Tick) {
-	for decade := 1.0; decade <= most; decade *= 10 {
+// ratioTicks returns 1, 2, 5, 10, ...
+func ratioTicks(low, high float64) (ticks []tick) {
+	for decade := 1.0; decade <= high; decade *= 10 {
 		for _, v := range []float64{decade, 2 * decade, 5 * decade} {
-			if v >= least && v <= most {
-				ticks = append(ticks, plot.Tick{Value: v, Label: fmt.Sprintf("%g", v)})
+			if v >= low && v <= high {
+				ticks = append(ticks, tick{v, fmt.Sprintf("%g", v)})
 			}
 		}
 	}

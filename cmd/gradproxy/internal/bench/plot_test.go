@@ -9,14 +9,14 @@ import (
 	"strings"
 	"testing"
 
-	"gonum.org/v1/plot/vg"
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/bench/svg"
 )
 
 func row(data, codec string, ratio, nmse float64) Row {
 	return Row{Codec: codec, Data: data, DType: "float32", Size: Size{Ratio: ratio}, Error: Error{NMSE: nmse}}
 }
 
-// On the frontier is what no other codec beats in both; of two with one error the smaller, and nothing that makes data
+// On the frontier is a codec that no other one beats in both; of two with one error the smaller, and none that makes data
 // larger.
 func TestFrontier(t *testing.T) {
 	marks := frontier([]Row{
@@ -36,7 +36,7 @@ func TestFrontier(t *testing.T) {
 		t.Errorf("frontier %q, want %q", best, want)
 	}
 	if m := frontier([]Row{row("x", "larger", 0.9, 0)}); m[0].best {
-		t.Error("what makes data larger is on the frontier")
+		t.Error("a codec that makes data larger is on the frontier")
 	}
 }
 
@@ -81,12 +81,12 @@ func TestPlot(t *testing.T) {
 
 // Areas decide where labels go.
 func TestOverlap(t *testing.T) {
-	box := func(x, y, w, h vg.Length) vg.Rectangle {
-		return vg.Rectangle{Min: vg.Point{X: x, Y: y}, Max: vg.Point{X: x + w, Y: y + h}}
+	box := func(x, y, w, h float64) svg.Rect {
+		return svg.Rect{Min: svg.Point{X: x, Y: y}, Max: svg.Point{X: x + w, Y: y + h}}
 	}
 	for _, c := range []struct {
-		a, b vg.Rectangle
-		want vg.Length
+		a, b svg.Rect
+		want float64
 	}{
 		{box(0, 0, 4, 2), box(3, 1, 9, 9), 1},
 		{box(0, 0, 4, 2), box(4, 0, 4, 2), 0},
@@ -100,7 +100,7 @@ func TestOverlap(t *testing.T) {
 	if inside, out := outside(box(1, 1, 2, 2), box(0, 0, 9, 9)), outside(box(8, 8, 2, 2), box(0, 0, 9, 9)); inside != 0 || out != 300 {
 		t.Errorf("outside: %v and %v, want 0 and 300", inside, out)
 	}
-	if near, far := distance(vg.Point{X: 1, Y: 1}, box(0, 0, 2, 2)), distance(vg.Point{X: 1, Y: 1}, box(5, 0, 2, 2)); near != 0 || far != 4 {
+	if near, far := distance(svg.Point{X: 1, Y: 1}, box(0, 0, 2, 2)), distance(svg.Point{X: 1, Y: 1}, box(5, 0, 2, 2)); near != 0 || far != 4 {
 		t.Errorf("distances %v and %v, want 0 and 4", near, far)
 	}
 }

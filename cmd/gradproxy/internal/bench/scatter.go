@@ -1,131 +1,129 @@
 package bench
 
-import (
-	"image/color"
-
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/text"
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
-)
+import "github.com/gradproxy/gradproxy/cmd/gradproxy/internal/bench/svg"
 
 // Inks of the plot.
-var (
-	inkBest  = color.NRGBA{R: 0x0b, G: 0x4f, B: 0x9e, A: 0xff} // on the frontier
-	inkOther = color.NRGBA{R: 0x6b, G: 0x6b, B: 0x6b, A: 0xff}
-	inkGrid  = color.NRGBA{R: 0xe4, G: 0xe4, B: 0xe4, A: 0xff}
+const (
+	inkText  = "#000000"
+	inkBest  = "#0b4f9e" // on the frontier
+	inkOther = "#6b6b6b"
+	inkGrid  = "#e4e4e4"
 )
 
 const markRadius = 2.6
 
-// grid draws a line at each tick that has a label.
-type grid struct{}
-
-func (grid) Plot(c draw.Canvas, p *plot.Plot) {
-	x, y := p.Transforms(&c)
-	style := draw.LineStyle{Color: inkGrid, Width: vg.Points(0.5)}
-	for _, t := range p.X.Tick.Marker.Ticks(p.X.Min, p.X.Max) {
-		if t.IsMinor() {
-			continue
-		}
-		c.StrokeLine2(style, x(t.Value), c.Min.Y, x(t.Value), c.Max.Y)
-	}
-	for _, t := range p.Y.Tick.Marker.Ticks(p.Y.Min, p.Y.Max) {
-		c.StrokeLine2(style, c.Min.X, y(t.Value), c.Max.X, y(t.Value))
-	}
+// at returns the place of a ratio at an error.
+func (p panel) at(nmse, ratio float64) svg.Point {
+	size := p.box.Size()
+	return svg.Point{X: p.box.Min.X + p.x.part(nmse)*size.X, Y: p.box.Max.Y - p.y.part(ratio)*size.Y}
 }
 
-// A scatter draws marks, from the least error to the most, the frontier as steps, and every label where it hides least.
-type scatter struct {
-	marks []mark
-	axes  [2]string // what X and Y are. (The axes' own labels take room as if a logarithmic scale were none.)
-}
-
-func (s scatter) Plot(c draw.Canvas, p *plot.Plot) {
-	x, y := p.Transforms(&c)
-	points := make([]vg.Point, len(s.marks))
-	var steps []vg.Point
-	for i, m := range s.marks {
-		points[i] = vg.Point{X: x(m.nmse), Y: y(m.ratio)}
+// draw draws the frame, then the marks, the frontier as steps, and every label where it hides least.
+func (p panel) draw(c *svg.Canvas) {
+	p.frame(c)
+	points := make([]svg.Point, len(p.marks))
+	var steps []svg.Point
+	for i, m := range p.marks {
+		points[i] = p.at(m.nmse, m.ratio)
 		if !m.best {
 			continue
 		}
 		if n := len(steps); n > 0 {
-			steps = append(steps, vg.Point{X: points[i].X, Y: steps[n-1].Y})
+			steps = append(steps, svg.Point{X: points[i].X, Y: steps[n-1].Y})
 		}
 		steps = append(steps, points[i])
 	}
-	c.StrokeLines(draw.LineStyle{Color: inkBest, Width: vg.Points(1), Dashes: []vg.Length{4, 2}}, steps)
-	taken := s.nameAxes(c, p)
-	for i := range steps[1:] {
-		taken = append(taken, between(steps[i], steps[i+1]))
+	if len(steps) > 1 {
+		c.Line(inkBest, 1, "4,2", steps...)
 	}
-	for i, m := range s.marks {
-		glyph := draw.GlyphStyle{Color: inkOther, Radius: markRadius, Shape: draw.RingGlyph{}}
+	taken := p.nameAxes(c)
+	for i := 1; i < len(steps); i++ {
+		taken = append(taken, between(steps[i-1], steps[i]))
+	}
+	for i, m := range p.marks {
+		ink := inkOther
 		if m.best {
-			glyph.Color, glyph.Shape = inkBest, draw.CircleGlyph{}
+			ink = inkBest
 		}
-		c.DrawGlyph(glyph, points[i])
+		c.Circle(ink, points[i], markRadius, m.best)
 		taken = append(taken, around(points[i]))
 	}
-	for _, best := range []bool{true, false} { // which choose first
-		for i, m := range s.marks {
+	for _, best := range []bool{true, false} { // the frontier's labels have the first choice
+		for i, m := range p.marks {
 			if m.best == best {
-				taken = append(taken, label(c, p, m, points[i], taken))
+				taken = append(taken, p.label(c, m, points[i], taken))
 			}
 		}
 	}
 }
 
-// nameAxes writes what the axes are at their ends, and returns the rectangles that it takes.
-func (s scatter) nameAxes(c draw.Canvas, p *plot.Plot) []vg.Rectangle {
-	style := labelStyle(p, 9)
-	style.Color = color.Black
-	right, top := style.Rectangle(s.axes[0]).Size(), style.Rectangle(s.axes[1]).Size()
-	at := [...]vg.Point{{X: c.Max.X - right.X, Y: c.Min.Y + 2}, {X: c.Min.X + 2, Y: c.Max.Y - top.Y}}
-	for i, p := range at {
-		c.FillText(style, p, s.axes[i])
+// frame draws the title, a line at each tick that has a label, and the labels outside the box.
+func (p panel) frame(c *svg.Canvas) {
+	title := svg.TextSize(titleSize, p.title)
+	c.Text(inkText, titleSize, svg.Point{X: (p.box.Min.X + p.box.Max.X - title.X) / 2, Y: p.box.Min.Y - 4}, p.title)
+	for _, t := range p.x.ticks {
+		if t.label == "" {
+			continue
+		}
+		x := p.at(t.value, p.y.low).X
+		c.Line(inkGrid, 0.5, "", svg.Point{X: x, Y: p.box.Min.Y}, svg.Point{X: x, Y: p.box.Max.Y})
+		size := svg.TextSize(tickSize, t.label)
+		c.Text(inkText, tickSize, svg.Point{X: x - size.X/2, Y: p.box.Max.Y + 4 + size.Y}, t.label)
 	}
-	return []vg.Rectangle{{Min: at[0], Max: at[0].Add(right)}, {Min: at[1], Max: at[1].Add(top)}}
+	for _, t := range p.y.ticks {
+		y := p.at(p.x.low, t.value).Y
+		c.Line(inkGrid, 0.5, "", svg.Point{X: p.box.Min.X, Y: y}, svg.Point{X: p.box.Max.X, Y: y})
+		size := svg.TextSize(tickSize, t.label)
+		c.Text(inkText, tickSize, svg.Point{X: p.box.Min.X - 4 - size.X, Y: y + size.Y/2}, t.label)
+	}
+	c.Line(inkText, 0.5, "", p.box.Min, svg.Point{X: p.box.Min.X, Y: p.box.Max.Y}, p.box.Max)
 }
 
-func labelStyle(p *plot.Plot, size vg.Length) text.Style {
-	style := text.Style{Color: inkOther, Font: p.X.Tick.Label.Font, Handler: p.TextHandler}
-	style.Font.Size = size
-	return style
+// nameAxes writes the names of the axes at their ends, and returns the rectangles that they take.
+func (p panel) nameAxes(c *svg.Canvas) []svg.Rect {
+	const size = 9
+	right, top := svg.TextSize(size, p.labels[0]), svg.TextSize(size, p.labels[1])
+	boxes := []svg.Rect{
+		{Min: svg.Point{X: p.box.Max.X - right.X, Y: p.box.Max.Y - 2 - right.Y}, Max: svg.Point{X: p.box.Max.X, Y: p.box.Max.Y - 2}},
+		{Min: svg.Point{X: p.box.Min.X + 2, Y: p.box.Min.Y}, Max: svg.Point{X: p.box.Min.X + 2 + top.X, Y: p.box.Min.Y + top.Y}},
+	}
+	for i, b := range boxes {
+		c.Text(inkText, size, svg.Point{X: b.Min.X, Y: b.Max.Y}, p.labels[i])
+	}
+	return boxes
 }
 
 // between returns the rectangle that a level or upright line takes.
-func between(a, b vg.Point) vg.Rectangle {
-	half := vg.Point{X: 1, Y: 1}
-	return vg.Rectangle{Min: vg.Point{X: min(a.X, b.X), Y: min(a.Y, b.Y)}.Sub(half), Max: vg.Point{X: max(a.X, b.X), Y: max(a.Y, b.Y)}.Add(half)}
+func between(a, b svg.Point) svg.Rect {
+	return svg.Rect{Min: svg.Point{X: min(a.X, b.X) - 1, Y: min(a.Y, b.Y) - 1}, Max: svg.Point{X: max(a.X, b.X) + 1, Y: max(a.Y, b.Y) + 1}}
 }
 
 // around returns the rectangle that a mark takes.
-func around(p vg.Point) vg.Rectangle {
-	r := vg.Point{X: markRadius + 1, Y: markRadius + 1}
-	return vg.Rectangle{Min: p.Sub(r), Max: p.Add(r)}
+func around(p svg.Point) svg.Rect {
+	const r = markRadius + 1
+	return svg.Rect{Min: svg.Point{X: p.X - r, Y: p.Y - r}, Max: svg.Point{X: p.X + r, Y: p.Y + r}}
 }
 
-// label writes a mark's text beside it, where it covers least of what is taken, and returns the rectangle that it takes.
-func label(c draw.Canvas, p *plot.Plot, m mark, at vg.Point, taken []vg.Rectangle) vg.Rectangle {
-	style := labelStyle(p, 8)
+// label writes a mark's text beside it, where it covers least of the taken rectangles, and returns the rectangle that the
+// text takes.
+func (p panel) label(c *svg.Canvas, m mark, at svg.Point, taken []svg.Rect) svg.Rect {
+	const letters = 8
+	ink := inkOther
 	if m.best {
-		style.Color = inkBest
+		ink = inkBest
 	}
-	size := style.Rectangle(m.label).Size()
-	size.X *= 1.12 // the reader's font may be another one
-	var found vg.Rectangle
-	least := vg.Length(-1)
+	size := svg.TextSize(letters, m.label)
+	size.X *= 1.12 // the reader's font may be wider
+	var found svg.Rect
+	least := -1.0
 	for ring := range 6 {
-		gap := vg.Length(markRadius+2) + vg.Length(ring)*size.Y
-		for _, d := range [...]vg.Point{
-			{X: 1, Y: 0}, {X: -1, Y: 0}, {X: 0, Y: 1}, {X: 0, Y: -1}, {X: 1, Y: 1}, {X: 1, Y: -1}, {X: -1, Y: 1}, {X: -1, Y: -1},
+		gap := markRadius + 2 + float64(ring)*size.Y
+		for _, d := range [...]svg.Point{
+			{X: 1, Y: 0}, {X: -1, Y: 0}, {X: 0, Y: -1}, {X: 0, Y: 1}, {X: 1, Y: -1}, {X: 1, Y: 1}, {X: -1, Y: -1}, {X: -1, Y: 1},
 		} {
-			middle := vg.Point{X: at.X + d.X*(gap+size.X/2), Y: at.Y + d.Y*(gap+size.Y/2)}
-			half := vg.Point{X: size.X / 2, Y: size.Y / 2}
-			r := vg.Rectangle{Min: middle.Sub(half), Max: middle.Add(half)}
-			cost := outside(r, c.Rectangle) + vg.Length(ring)
+			x, y := at.X+d.X*(gap+size.X/2), at.Y+d.Y*(gap+size.Y/2)
+			r := svg.Rect{Min: svg.Point{X: x - size.X/2, Y: y - size.Y/2}, Max: svg.Point{X: x + size.X/2, Y: y + size.Y/2}}
+			cost := outside(r, p.box) + float64(ring)
 			for _, t := range taken {
 				cost += overlap(r, t)
 			}
@@ -134,27 +132,27 @@ func label(c draw.Canvas, p *plot.Plot, m mark, at vg.Point, taken []vg.Rectangl
 			}
 		}
 	}
-	if gone := distance(at, found); gone > 2*size.Y { // far off: say whose it is
-		c.StrokeLine2(draw.LineStyle{Color: inkOther, Width: vg.Points(0.3)}, at.X, at.Y, (found.Min.X+found.Max.X)/2, (found.Min.Y+found.Max.Y)/2)
+	if distance(at, found) > 2*size.Y { // far off: a line leads from the mark to its label
+		c.Line(inkOther, 0.3, "", at, svg.Point{X: (found.Min.X + found.Max.X) / 2, Y: (found.Min.Y + found.Max.Y) / 2})
 	}
-	c.FillText(style, vg.Point{X: found.Min.X, Y: found.Min.Y - style.FontExtents().Descent/4}, m.label)
+	c.Text(ink, letters, svg.Point{X: found.Min.X, Y: found.Max.Y}, m.label)
 	return found
 }
 
 // overlap returns the area that two rectangles have in common.
-func overlap(a, b vg.Rectangle) vg.Length {
+func overlap(a, b svg.Rect) float64 {
 	w := min(a.Max.X, b.Max.X) - max(a.Min.X, b.Min.X)
 	h := min(a.Max.Y, b.Max.Y) - max(a.Min.Y, b.Min.Y)
 	return max(w, 0) * max(h, 0)
 }
 
-// outside returns what of r is not within frame, dear enough never to be chosen.
-func outside(r, frame vg.Rectangle) vg.Length {
+// outside returns a cost for the part of r that is not within frame: so high that such a place is never chosen.
+func outside(r, frame svg.Rect) float64 {
 	whole := r.Size().X * r.Size().Y
 	return 100 * (whole - overlap(r, frame))
 }
 
 // distance returns how far a point is from a rectangle, in the direction in which it is farther.
-func distance(p vg.Point, r vg.Rectangle) vg.Length {
+func distance(p svg.Point, r svg.Rect) float64 {
 	return max(r.Min.X-p.X, p.X-r.Max.X, r.Min.Y-p.Y, p.Y-r.Max.Y, 0)
 }

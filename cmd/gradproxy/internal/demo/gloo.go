@@ -10,7 +10,7 @@ import (
 
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/ddp"
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/ring"
-	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/train"
+	"github.com/gradproxy/gradproxy/internal/train"
 )
 
 // gloo trains data-parallel on the wire of torch.distributed: rank 0 at the far site, rank 1 at the near one.

@@ -10,7 +10,7 @@ import (
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/paramserver"
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/paramserver/pslite"
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/paramserver/zmtp"
-	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/train"
+	"github.com/gradproxy/gradproxy/internal/train"
 )
 
 // parameterServer trains as MXNet's kvstore "dist_sync" does, on the wire of ps-lite: the workers at the near site, the

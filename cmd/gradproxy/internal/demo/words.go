@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/digits"
+	"github.com/gradproxy/gradproxy/internal/train/digits"
 )
 
 // What a demo says, for readers who have never seen gradproxy.

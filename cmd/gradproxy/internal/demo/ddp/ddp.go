@@ -18,7 +18,7 @@ import (
 	"slices"
 
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/ring"
-	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/train"
+	"github.com/gradproxy/gradproxy/internal/train"
 )
 
 const (

@@ -15,7 +15,7 @@ import (
 
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/recorded"
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/ring"
-	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/train"
+	"github.com/gradproxy/gradproxy/internal/train"
 )
 
 // Gradients of each rank, ready in the same odd order: all ranks get their mean, in the first step, which is one bucket,

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/paramserver/pslite"
-	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/train"
+	"github.com/gradproxy/gradproxy/internal/train"
 )
 
 // Small arrays are whole at one server; large ones are cut, each part under the key in its server's range.

@@ -3,7 +3,7 @@ package paramserver
 import (
 	"cmp"
 
-	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/train"
+	"github.com/gradproxy/gradproxy/internal/train"
 )
 
 // A Training is what every worker does after it has joined the job.

@@ -5,8 +5,8 @@ import (
 	"math"
 	"testing"
 
-	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/digits"
-	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/train"
+	"github.com/gradproxy/gradproxy/internal/train"
+	"github.com/gradproxy/gradproxy/internal/train/digits"
 )
 
 const (

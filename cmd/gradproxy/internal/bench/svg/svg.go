@@ -1,0 +1,105 @@
+// Package svg writes lines, circles and text as SVG. It has no fonts: the reader's sans-serif font is used, and widths of
+// text are those of Helvetica, which the usual ones share.
+package svg
+
+import (
+	"bytes"
+	"encoding/xml"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+)
+
+// A Point has its origin in the upper left corner; Y grows downwards. Lengths are points, 1/72 inch.
+type Point struct{ X, Y float64 }
+
+// A Rect is a rectangle between its upper left and its lower right corner.
+type Rect struct{ Min, Max Point }
+
+// Size returns the width and the height.
+func (r Rect) Size() Point { return Point{r.Max.X - r.Min.X, r.Max.Y - r.Min.Y} }
+
+// A Canvas collects what is drawn.
+type Canvas struct{ b bytes.Buffer }
+
+// New returns a white Canvas.
+func New(width, height float64) *Canvas {
+	c := new(Canvas)
+	fmt.Fprintf(&c.b, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%spt\" height=\"%spt\" viewBox=\"0 0 %[1]s %[2]s\" font-family=\"Liberation Sans,Arial,Helvetica,sans-serif\">\n",
+		number(width), number(height))
+	c.b.WriteString("<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n")
+	return c
+}
+
+// Line draws straight lines through points. dashes are lengths of dashes and gaps; "": none.
+func (c *Canvas) Line(color string, width float64, dashes string, points ...Point) {
+	var path []string
+	for _, p := range points {
+		path = append(path, number(p.X)+","+number(p.Y))
+	}
+	if dashes != "" {
+		dashes = fmt.Sprintf(" stroke-dasharray=%q", dashes)
+	}
+	fmt.Fprintf(&c.b, "<polyline points=%q fill=\"none\" stroke=%q stroke-width=%q%s/>\n", strings.Join(path, " "), color, number(width), dashes)
+}
+
+// Circle draws a disc, or a ring if it is not filled.
+func (c *Canvas) Circle(color string, center Point, radius float64, filled bool) {
+	fill := "none"
+	if filled {
+		fill = color
+	}
+	fmt.Fprintf(&c.b, "<circle cx=%q cy=%q r=%q fill=%q stroke=%q/>\n", number(center.X), number(center.Y), number(radius), fill, color)
+}
+
+// Text writes s with its lower left corner at a point.
+func (c *Canvas) Text(color string, size float64, at Point, s string) {
+	var escaped bytes.Buffer
+	if err := xml.EscapeText(&escaped, []byte(s)); err != nil {
+		panic(err) // a Buffer takes everything
+	}
+	fmt.Fprintf(&c.b, "<text x=%q y=%q font-size=%q fill=%q>%s</text>\n", number(at.X), number(at.Y-descent*size), number(size), color, &escaped)
+}
+
+// WriteTo writes the whole drawing.
+func (c *Canvas) WriteTo(w io.Writer) (int64, error) {
+	n, err := io.Copy(w, io.MultiReader(bytes.NewReader(c.b.Bytes()), strings.NewReader("</svg>\n")))
+	return n, err
+}
+
+// number writes hundredths of a point.
+func number(v float64) string {
+	s := strconv.FormatFloat(v, 'f', 2, 64)
+	return strings.TrimSuffix(strings.TrimRight(s, "0"), ".")
+}
+
+// Shares of the font's size.
+const (
+	descent = 0.21 // below the baseline
+	height  = 0.93 // of a line's letters, descent included
+)
+
+// TextSize returns the width and the height of s.
+func TextSize(size float64, s string) Point {
+	width := 0
+	for _, r := range s {
+		if r >= ' ' && int(r-' ') < len(widths) {
+			width += widths[r-' ']
+		} else {
+			width += 556
+		}
+	}
+	return Point{float64(width) / 1000 * size, height * size}
+}
+
+// widths are those of Helvetica's characters from space to ~, in thousandths of the font's size (Adobe Font Metrics,
+// Helvetica 002.000).
+var widths = [...]int{
+	278, 278, 355, 556, 556, 889, 667, 191, 333, 333, 389, 584, 278, 333, 278, 278, // space to /
+	556, 556, 556, 556, 556, 556, 556, 556, 556, 556, 278, 278, 584, 584, 584, 556, // 0 to ?
+	1015, 667, 667, 722, 722, 667, 611, 778, 722, 278, 500, 667, 556, 833, 722, 778, // @ to O
+	667, 778, 722, 667, 611, 722, 667, 944, 667, 667, 611, 278, 278, 278, 469, 556, // P to _
+	333, 556, 556, 500, 556, 556, 278, 556, 556, 222, 222, 500, 222, 833, 556, 556, // ` to o
+	556, 556, 333, 500, 278, 556, 500, 722, 500, 500, 500, 334, 260, 334, 584, // p to ~
+}
