@@ -56,6 +56,7 @@ var layers = []layer{
 	{"proxy/tunnel/...", []string{"proxy/tunnel/..."}},
 	{"proxy/intercept/...", []string{"proxy/intercept/..."}},
 	{"proxy/admin", []string{"proxy"}},
+	{"proxy/memory", nil},
 	{"proxy/quiet", nil},
 	{"proxy/relay", nil},
 	{"proxy/internal/...", nil},

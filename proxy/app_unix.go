@@ -3,6 +3,7 @@
 package proxy
 
 import (
+	mem "github.com/gradproxy/gradproxy/proxy/memory"
 	"io"
 	"syscall"
 
@@ -14,14 +15,14 @@ import (
 type appReader struct {
 	conn   latch.Conn
 	raw    syscall.RawConn
-	lender *lender
+	lender *mem.Allocator
 	least  int // bytes that must have come for the kernel to say so; 0: one
 	quiet  int // of how many bytes the kernel need not say anything while nobody waits, since many come; 0: of no more than now
 	idle   func()
 }
 
 // newAppReader returns a reader that calls idle, if that is not nil, before it waits for bytes.
-func newAppReader(c latch.Conn, lender *lender, idle func()) (*appReader, error) {
+func newAppReader(c latch.Conn, lender *mem.Allocator, idle func()) (*appReader, error) {
 	raw, err := c.SyscallConn()
 	return &appReader{conn: c, raw: raw, lender: lender, idle: idle}, err
 }
@@ -32,26 +33,26 @@ func (r *appReader) tellsIdle() bool { return r != nil && r.idle != nil }
 // read waits for bytes and returns how many came, and a buffer of size bytes at most that has room bytes of room before
 // them. If to is not nil they are in to, and the buffer would have room for them. It may wait until least bytes have come, of
 // which the caller knows that they will. io.EOF is the app's FIN.
-func (r *appReader) read(to []byte, room, size, least int) (n int, l loan, err error) {
+func (r *appReader) read(to []byte, room, size, least int) (n int, l mem.Buffer, err error) {
 	var readErr error
 	err = r.raw.Read(func(fd uintptr) bool {
-		l = r.lender.lend(size)
-		dst := l.buf[room:]
+		l = r.lender.Get(size)
+		dst := l.B[room:]
 		if to != nil {
 			dst = to[:min(len(to), len(dst))]
 		}
 		var e error
 		n, e = ignoringEINTR(func() (int, error) { return readNow(fd, dst) })
 		if e == nil && n > 0 {
-			l.buf = l.buf[:room+n]
+			l.B = l.B[:room+n]
 			if r.quiet > 0 && !r.conn.Quiet() {
 				r.saidFrom(fd, r.quiet)
 			}
 			r.quiet = 0
 			return true
 		}
-		r.lender.back(l)
-		l = loan{}
+		r.lender.Put(l)
+		l = mem.Buffer{}
 		switch e {
 		case nil:
 			readErr = io.EOF

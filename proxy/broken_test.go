@@ -3,6 +3,7 @@ package proxy
 import (
 	"bytes"
 	"errors"
+	mem "github.com/gradproxy/gradproxy/proxy/memory"
 	"io"
 	"math/rand/v2"
 	"syscall"
@@ -19,12 +20,12 @@ func whole(t *testing.T, p *Proxy) {
 	if err := p.Drain(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for name, b := range map[string]*budget{"senders": p.budget, "receivers": p.received} {
-		if b.used != 0 {
-			t.Errorf("%d bytes of the budget of %s are not given back", b.used, name)
+	for name, b := range map[string]*mem.Budget{"senders": p.budget, "receivers": p.received} {
+		if b.Used() != 0 {
+			t.Errorf("%d bytes of the budget of %s are not given back", b.Used(), name)
 		}
 	}
-	if n := p.buffers.lent.Load(); n != 0 {
+	if n := p.buffers.InUse(); n != 0 {
 		t.Errorf("%d bytes of buffers are not given back", n)
 	}
 }

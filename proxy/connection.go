@@ -3,6 +3,7 @@ package proxy
 import (
 	"errors"
 	"fmt"
+	mem "github.com/gradproxy/gradproxy/proxy/memory"
 	"log/slog"
 	"slices"
 	"sync"
@@ -65,7 +66,7 @@ const resetGrace = 5 * time.Second
 // carry moves bytes both ways until both directions have ended, and returns how that came.
 func (c *connection) carry(pc parser.Conn) string {
 	send := &sender{connection: c, pipe: pipe.New(c.shared.pool, pipeDepth, func(error) { c.abort(resetByFrames) })}
-	send.lender = c.shared.lenderOf(c.shared.budget, &c.shared.sharerOf(c.peer).sends)
+	send.lender = mem.NewAllocator(&c.shared.buffers, c.shared.budget, &c.shared.sharerOf(c.peer).sends)
 	var err error
 	if send.app, err = newAppReader(c.conn, &send.lender, send.flush); err != nil {
 		c.abort(resetByApp)
@@ -183,7 +184,7 @@ func (c *connection) how(send, recv error) string {
 		case errors.Is(err, errFrame), errors.Is(err, parser.ErrReset):
 			c.log.Error("connection reset", "reason", "protocol", "err", err)
 			return "protocol"
-		case errors.Is(err, errMemory):
+		case errors.Is(err, mem.ErrMemory):
 			c.log.Error("connection reset", "reason", "memory", "err", err)
 			return "memory"
 		default:

@@ -210,7 +210,7 @@ func (s *sender) encode(b *sendBlock) {
 		}
 	}
 	begin := time.Now()
-	b.buf = s.shared.buffers.get(b.room)[:maxHeader+1]
+	b.buf = s.shared.buffers.Get(b.room)[:maxHeader+1]
 	out, err := b.slot.append(b.buf, b.data, b.rows)
 	if err == nil {
 		took := time.Since(begin)
@@ -310,12 +310,12 @@ func (s *sender) release(g *group) {
 			continue
 		}
 		s.releaseRows(b)
-		s.shared.buffers.put(b.pooled)
-		s.shared.buffers.put(b.buf)
-		s.lender.give(b.cost)
+		s.shared.buffers.Put(b.pooled)
+		s.shared.buffers.Put(b.buf)
+		s.lender.Give(b.cost)
 		b.data, b.pooled, b.buf, b.frame = nil, nil, nil, nil
 	}
-	s.lender.give(g.paid)
+	s.lender.Give(g.paid)
 	g.literals, g.paid = nil, 0
 }
 
@@ -342,10 +342,10 @@ func (s *sender) spoil(stalled bool) error {
 
 // verbatim sends a group's bytes in stream order, as Bytes frames.
 func (s *sender) verbatim(g *group) error {
-	l := s.lender.lend(min(maxHeader+g.size, readSize))
-	defer s.lender.back(l)
-	piece := l.buf[:maxHeader]
-	room := len(l.buf)
+	l := s.lender.Get(min(maxHeader+g.size, readSize))
+	defer s.lender.Put(l)
+	piece := l.B[:maxHeader]
+	room := len(l.B)
 	send := func(b []byte) error {
 		for len(b) > 0 {
 			n := min(len(b), room-len(piece))

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	mem "github.com/gradproxy/gradproxy/proxy/memory"
 	"io"
 )
 
@@ -115,7 +116,7 @@ type frameReader struct {
 	src     chunkReader
 	limit   func(k Kind, slot uint32) (int, error)
 	keeps   func(k Kind, slot uint32, n int) error // sees to it that there is memory for a body of n bytes that is kept
-	buffers *buffers                               // of such bodies
+	buffers *mem.Pool                              // of such bodies
 	cur     []byte                                 // not yet read part of the last chunk
 	rest    int                                    // bytes of the current Bytes frame that are still to come
 	body    []byte                                 // memory of the last other body that did not lie in one chunk
@@ -188,10 +189,10 @@ func (r *frameReader) keep(f Frame, n int) ([]byte, error) {
 	if err := r.keeps(f.Kind, f.Slot, n); err != nil {
 		return nil, err
 	}
-	body := r.buffers.get(n)
+	body := r.buffers.Get(n)
 	for rest := body; len(rest) > 0; {
 		if err := r.fill(io.ErrUnexpectedEOF); err != nil {
-			r.buffers.put(body)
+			r.buffers.Put(body)
 			return nil, err
 		}
 		k := copy(rest, r.cur)

@@ -3,6 +3,7 @@ package proxy
 import (
 	"bytes"
 	"errors"
+	mem "github.com/gradproxy/gradproxy/proxy/memory"
 	"io"
 	"math/rand/v2"
 	"net/netip"
@@ -54,7 +55,7 @@ func TestFramesSurviveAnyCut(t *testing.T) {
 		}
 	}
 	for range 200 {
-		r := frameReader{src: &cutReader{b: wire, sizes: []int{1 + rand.IntN(3), 1 + rand.IntN(20000)}}, limit: anyLength, keeps: freely, buffers: new(buffers)}
+		r := frameReader{src: &cutReader{b: wire, sizes: []int{1 + rand.IntN(3), 1 + rand.IntN(20000)}}, limit: anyLength, keeps: freely, buffers: new(mem.Pool)}
 		var got []byte
 		var others []Frame
 		for {
@@ -82,7 +83,7 @@ func TestFramesSurviveAnyCut(t *testing.T) {
 func TestTruncatedFrames(t *testing.T) {
 	wire := AppendFrame(nil, Frame{Kind: Block, Slot: 1, Body: []byte("12345")})
 	for n := 1; n < len(wire); n++ {
-		r := frameReader{src: &cutReader{b: wire[:n], sizes: []int{100}}, limit: anyLength, keeps: freely, buffers: new(buffers)}
+		r := frameReader{src: &cutReader{b: wire[:n], sizes: []int{100}}, limit: anyLength, keeps: freely, buffers: new(mem.Pool)}
 		if _, err := r.ReadFrame(); !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Errorf("%d of %d bytes: %v", n, len(wire), err)
 		}

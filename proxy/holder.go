@@ -3,6 +3,7 @@ package proxy
 import (
 	"bytes"
 	"fmt"
+	mem "github.com/gradproxy/gradproxy/proxy/memory"
 	"sync"
 	"time"
 
@@ -16,7 +17,7 @@ type holder struct {
 	shared  *Proxy
 	stream  Stream
 	epoch   uint64
-	lender  lender
+	lender  mem.Allocator
 	paid    int // of the frame that is being read
 	frames  frameReader
 	pipe    *pipe.Pipe
@@ -72,7 +73,7 @@ func newHolder(s *sharer, stream Stream, epoch uint64) *holder {
 	p := s.shared
 	h := &holder{shared: p, sharer: s, stream: stream, epoch: epoch, room: p.Values, slots: map[uint32]*heldSlot{}, puts: map[uint64]*heldSlot{},
 		keys: map[valueKey]*heldCopy{}, codecs: recvSlots{newCodec: p.Codecs}, values: map[uint64]*heldValue{}, waits: map[uint64]*valueWait{}, dead: make(chan struct{})}
-	h.lender = p.lenderOf(p.received, &s.received)
+	h.lender = mem.NewAllocator(&p.buffers, p.received, &s.received)
 	h.frames = frameReader{src: stream, limit: h.limit, keeps: h.keeps, buffers: &p.buffers}
 	h.pipe = pipe.New(p.pool, pipeDepth, func(error) { stream.Reset(resetByFrames) })
 	return h
@@ -95,12 +96,12 @@ func (h *holder) limit(k Kind, id uint32) (int, error) {
 // keeps takes memory for a body that is to be read. There is one value stream a peer, on which others wait: so where there is none
 // it still reads one frame at a time.
 func (h *holder) keeps(_ Kind, _ uint32, n int) error {
-	need := footprint(n)
-	if !h.lender.take(need) {
+	need := mem.Footprint(n)
+	if !h.lender.Take(need) {
 		if err := h.pipe.Wait(); err != nil {
 			return err
 		}
-		if !h.lender.take(need) {
+		if !h.lender.Take(need) {
 			need = 0
 		}
 	}
@@ -118,7 +119,7 @@ func (h *holder) run() error {
 		}
 		if err != nil {
 			h.stream.Reset(resetByFrames)
-			h.lender.give(h.paid)
+			h.lender.Give(h.paid)
 			if e := h.pipe.Wait(); e != nil {
 				return e
 			}
@@ -191,7 +192,7 @@ func (h *holder) put(f Frame) error {
 		err = h.account(int64(s.size()), 1)
 	}
 	if err != nil {
-		h.shared.buffers.put(f.Body)
+		h.shared.buffers.Put(f.Body)
 		return err
 	}
 	h.last++
@@ -220,8 +221,8 @@ func (h *holder) put(f Frame) error {
 			return err
 		},
 		Done: func() {
-			h.shared.buffers.put(f.Body)
-			h.lender.give(paid)
+			h.shared.buffers.Put(f.Body)
+			h.lender.Give(paid)
 		},
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	mem "github.com/gradproxy/gradproxy/proxy/memory"
 	"io"
 	"slices"
 	"testing"
@@ -64,7 +65,7 @@ func rawBlock(slot uint32, n int) (declare, block []byte) {
 func TestAnnouncedBlocksAreBounded(t *testing.T) {
 	const connections = 40
 	p := newTestProxy(t)
-	p.budget, p.received = newBudget(0), newBudget(32<<20)
+	p.budget, p.received = mem.NewBudget(0), mem.NewBudget(32<<20)
 	p.memoryWait = time.Hour // none will be had
 	stop := bounded(t, p, connections)
 	declare, block := rawBlock(0, 4<<20)
@@ -77,12 +78,10 @@ func TestAnnouncedBlocksAreBounded(t *testing.T) {
 		go func() { ended <- r.run() }()
 	}
 	hostile := &p.sharerOf("hostile").received
-	waiting := func() int {
-		p.received.mu.Lock()
-		defer p.received.mu.Unlock()
-		return len(hostile.queue)
-	}
-	waitFor(t, func() bool { return waiting() > 0 && waiting()+int(hostile.held/(8<<20)) == connections })
+	waitFor(t, func() bool {
+		held, waiting := p.received.Held(hostile)
+		return waiting > 0 && waiting+int(held/(8<<20)) == connections
+	})
 
 	a, app, err := tcpPair()
 	if err != nil {
@@ -120,12 +119,12 @@ func TestNoMemoryForBlock(t *testing.T) {
 	for name, size := range map[string]int{"in time": 128 << 10, "ever": 1 << 20} {
 		t.Run(name, func(t *testing.T) {
 			p := newTestProxy(t)
-			p.received = newBudget(1 << 20)
+			p.received = mem.NewBudget(1 << 20)
 			p.memoryWait = time.Millisecond
-			others := make([]share, 100) // that leave next to nothing
+			others := make([]mem.Share, 100) // that leave next to nothing
 			for i := range others {
-				others[i].peer = new(share)
-				for p.received.take(&others[i], 1<<10) {
+				others[i].Peer = new(mem.Share)
+				for p.received.Take(&others[i], 1<<10) {
 				}
 			}
 			a, app, err := tcpPair()
@@ -133,20 +132,21 @@ func TestNoMemoryForBlock(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer app.Close()
-			small, smallBlock := rawBlock(0, leastBlock)
+			small, smallBlock := rawBlock(0, mem.MinBlock)
 			large, largeBlock := rawBlock(1, size)
 			f := newFeed(small, smallBlock, smallBlock, large, largeBlock, AppendFrame(nil, Frame{Kind: CloseWrite}))
 			c := &connection{shared: p, peer: "far", conn: latch.Plain(a), stream: f, log: p.Log}
 			err = newReceiver(c, f).run()
-			if !errors.Is(err, errMemory) || c.how(nil, err) != "memory" {
+			if !errors.Is(err, mem.ErrMemory) || c.how(nil, err) != "memory" {
 				t.Errorf("run = %v (%s), want no memory", err, c.how(nil, err))
 			}
 			a.CloseWrite()
-			if n, err := io.Copy(io.Discard, app); n != 2*leastBlock || err != nil {
-				t.Errorf("%d bytes were delivered, %v; want the %d before", n, err, 2*leastBlock)
+			if n, err := io.Copy(io.Discard, app); n != 2*mem.MinBlock || err != nil {
+				t.Errorf("%d bytes were delivered, %v; want the %d before", n, err, 2*mem.MinBlock)
 			}
 			for i := range others {
-				p.received.give(&others[i], int(others[i].held))
+				held, _ := p.received.Held(&others[i])
+				p.received.Give(&others[i], int(held))
 			}
 			whole(t, p)
 		})
@@ -261,7 +261,7 @@ func TestLostValuesLinger(t *testing.T) {
 // A peer may declare as many slots as there is memory for, and all that they took is given back.
 func TestDeclaredSlotsAreBounded(t *testing.T) {
 	p := newTestProxy(t)
-	p.received = newBudget(1 << 20)
+	p.received = mem.NewBudget(1 << 20)
 	p.memoryWait = time.Millisecond
 	var wire []byte
 	for slot := range uint32(10_000) {
@@ -270,7 +270,7 @@ func TestDeclaredSlotsAreBounded(t *testing.T) {
 	}
 	f := newFeed(wire, AppendFrame(nil, Frame{Kind: CloseWrite}))
 	r := newReceiver(&connection{shared: p, peer: "far", stream: f, log: p.Log}, f)
-	if err := r.run(); !errors.Is(err, errMemory) {
+	if err := r.run(); !errors.Is(err, mem.ErrMemory) {
 		t.Errorf("10,000 slots in 1 MiB: %v", err)
 	}
 	if n := len(r.slots.slots); n*recvSlotCost > 1<<20 || n < 1000 {

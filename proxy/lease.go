@@ -1,5 +1,7 @@
 package proxy
 
+import mem "github.com/gradproxy/gradproxy/proxy/memory"
+
 // What receivers hold: a frame's body, and room for the elements that come of it, are paid for before the body is read.
 
 // A lease is the memory of an item of a receiver's pipe.
@@ -14,13 +16,13 @@ const blockCost = 256
 
 // keeps takes memory for a body that is to be read.
 func (r *receiver) keeps(k Kind, id uint32, n int) error {
-	need := footprint(n)
+	need := mem.Footprint(n)
 	if k == Block {
 		slot, err := r.slots.get(id)
 		if err != nil {
 			return err
 		}
-		need += footprint(slot.size()) + blockCost
+		need += mem.Footprint(slot.size()) + blockCost
 	}
 	if need <= r.item.unused {
 		r.item.unused -= need
@@ -42,8 +44,8 @@ const (
 func (r *receiver) declare(f Frame) error {
 	if r.slots.slots[f.Slot] == nil && len(r.slots.slots) >= r.paidSlots+slotsAtOnce {
 		const n = slotsAtOnce * recvSlotCost
-		if b := r.lender.budget; !b.take(&r.kept, n) {
-			if err := b.await(&r.kept, n, r.shared.memoryWait, r.gone); err != nil {
+		if b := r.lender.Budget; !b.Take(&r.kept, n) {
+			if err := b.Await(&r.kept, n, r.shared.memoryWait, r.gone); err != nil {
 				return err
 			}
 		}
@@ -56,7 +58,7 @@ func (r *receiver) declare(f Frame) error {
 func (r *receiver) keepGathered(sizes []int) error {
 	need := 0
 	for _, n := range sizes {
-		need += footprint(n) + footprint(1+n) + blockCost
+		need += mem.Footprint(n) + mem.Footprint(1+n) + blockCost
 	}
 	if err := r.hold(need); err != nil {
 		return err
@@ -68,16 +70,16 @@ func (r *receiver) keepGathered(sizes []int) error {
 // hold takes n bytes for what is being read. Where there are none, everything before is delivered first; then spare has
 // room, or it is others' turn.
 func (r *receiver) hold(n int) error {
-	if !r.lender.take(n) {
+	if !r.lender.Take(n) {
 		if err := r.pipe.Wait(); err != nil {
 			return err
 		}
-		if !r.lender.take(n) {
-			if r.item.spare+n <= spare {
+		if !r.lender.Take(n) {
+			if r.item.spare+n <= mem.Spare {
 				r.item.spare += n
 				return nil
 			}
-			if err := r.lender.budget.await(&r.lender.share, n, r.shared.memoryWait, r.gone); err != nil {
+			if err := r.lender.Budget.Await(&r.lender.Share, n, r.shared.memoryWait, r.gone); err != nil {
 				return err
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	mem "github.com/gradproxy/gradproxy/proxy/memory"
 	"log/slog"
 	"math/rand/v2"
 	"net"
@@ -108,9 +109,9 @@ type Proxy struct {
 	Config
 	settings atomic.Pointer[Settings]
 	quiet    *quiet.Handler // of Log
-	buffers  buffers
-	budget   *budget // of senders
-	received *budget // of receivers: neither may wait for what the other holds
+	buffers  mem.Pool
+	budget   *mem.Budget // of senders
+	received *mem.Budget // of receivers: neither may wait for what the other holds
 	pool     *pipe.Pool
 	cores    int
 	tensors  tensorTable
@@ -122,7 +123,7 @@ type Proxy struct {
 
 	carried    atomic.Int64  // len(live)
 	latched    atomic.Int64  // connections that have latches
-	memoryWait time.Duration // memoryWait, but in tests
+	memoryWait time.Duration // mem.Wait, but in tests
 
 	watcher    watcher
 	opening    context.Context // of openings that wait; it ends when the Proxy drains
@@ -157,10 +158,10 @@ func New(cfg Config) (*Proxy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("proxy: %w", err)
 	}
-	p := &Proxy{Config: cfg, quiet: log, lossless: lossless, lasting: map[string]bool{}, budget: newBudget(cfg.Memory), received: newBudget(cfg.Memory),
+	p := &Proxy{Config: cfg, quiet: log, lossless: lossless, lasting: map[string]bool{}, budget: mem.NewBudget(cfg.Memory), received: mem.NewBudget(cfg.Memory),
 		pool: pipe.NewPool(cfg.Workers), cores: cfg.Workers, live: map[*connection]struct{}{},
 		tagged: map[peerTag]*connection{}, sharers: map[string]*sharer{}, idle: make(chan struct{})}
-	p.memoryWait = memoryWait
+	p.memoryWait = mem.Wait
 	p.watcher = watcher{grace: leaveGrace, closed: closedByApp}
 	p.opening, p.noOpenings = context.WithCancelCause(context.Background())
 	if p.Answer == 0 {
@@ -296,7 +297,7 @@ func (g guarded) Next(b []byte) (seg parser.Segment, err error) {
 }
 
 // allowance returns the most bytes that one of the senders lets wait.
-func (p *Proxy) allowance() int { return p.budget.allowance(int(p.carried.Load())) }
+func (p *Proxy) allowance() int { return p.budget.Allowance(int(p.carried.Load()), MaxBlock) }
 
 // enter notes a connection, unless the Proxy is draining.
 func (p *Proxy) enter(c *connection) bool {

@@ -5,6 +5,7 @@ import (
 	"container/list"
 	"errors"
 	"fmt"
+	mem "github.com/gradproxy/gradproxy/proxy/memory"
 	"slices"
 	"sync"
 	"time"
@@ -19,7 +20,7 @@ import (
 // A valueStream is the one that this side has opened, and what it has put there.
 type valueStream struct {
 	sharer *sharer
-	lender lender
+	lender mem.Allocator
 	stream Stream
 	epoch  uint64
 	pipe   *pipe.Pipe
@@ -145,8 +146,8 @@ func (v *valueStream) value(c *connection, b *sendBlock) (value *putValue, fresh
 		need += k.slotCost()
 	}
 	room := b.decl.frameRoom(b.choice.Codec) + maxOpposite + reference.Overhead
-	paid := footprint(room)
-	if !v.makeRoom(need, e) || !v.lender.take(paid) {
+	paid := mem.Footprint(room)
+	if !v.makeRoom(need, e) || !v.lender.Take(paid) {
 		return nil, false
 	}
 	v.used += need
@@ -219,7 +220,7 @@ func (v *valueStream) kicked() {
 // send puts a value on the stream, as a difference to from, if that is not nil. submit is held.
 func (v *valueStream) send(value *putValue, b *sendBlock, from *heldCopy) error {
 	if err := v.flush(); err != nil { // the room that was made must be free there first
-		v.lender.give(value.paid)
+		v.lender.Give(value.paid)
 		return err
 	}
 	slot := value.slot
@@ -292,8 +293,8 @@ func (v *valueStream) send(value *putValue, b *sendBlock, from *heldCopy) error 
 			return err
 		},
 		Done: func() {
-			v.sharer.shared.buffers.put(buf)
-			v.lender.give(value.paid)
+			v.sharer.shared.buffers.Put(buf)
+			v.lender.Give(value.paid)
 		},
 	})
 }
@@ -301,7 +302,7 @@ func (v *valueStream) send(value *putValue, b *sendBlock, from *heldCopy) error 
 // encode makes a value's frame. Whatever goes wrong with the codec, it travels: raw.
 func (s *sharer) encode(slot *putSlot, enc codecs.Encoder, from *heldCopy, value *putValue) (buf, frame []byte) {
 	raw := value.raw
-	buf = s.shared.buffers.get(value.room)[:maxHeader]
+	buf = s.shared.buffers.Get(value.room)[:maxHeader]
 	out := append(buf, formCoded)
 	if from != nil {
 		out = from.appendOpposite(buf)

@@ -3,6 +3,7 @@ package proxy
 import (
 	"errors"
 	"fmt"
+	mem "github.com/gradproxy/gradproxy/proxy/memory"
 	"io"
 	"net"
 	"time"
@@ -16,20 +17,20 @@ import (
 // classifies what the own app sends knows what came before it.
 type receiver struct {
 	*connection
-	lender    lender
+	lender    mem.Allocator
 	frames    frameReader
 	slots     recvSlots
 	pipe      *pipe.Pipe
-	item      lease // memory of what is being read
-	kept      share // memory of slots, until the end
+	item      lease     // memory of what is being read
+	kept      mem.Share // memory of slots, until the end
 	paidSlots int
 	learner   parser.Parser // nil once it gave up
 }
 
 func newReceiver(c *connection, src chunkReader) *receiver {
 	r := &receiver{connection: c, slots: recvSlots{newCodec: c.shared.Codecs}}
-	r.lender = c.shared.lenderOf(c.shared.received, &c.shared.sharerOf(c.peer).received)
-	r.kept.peer = r.lender.share.peer
+	r.lender = mem.NewAllocator(&c.shared.buffers, c.shared.received, &c.shared.sharerOf(c.peer).received)
+	r.kept.Peer = r.lender.Share.Peer
 	r.frames = frameReader{src: src, limit: r.slots.limit, keeps: r.keeps, buffers: &c.shared.buffers}
 	r.pipe = pipe.New(c.shared.pool, pipeDepth, func(err error) {
 		if errors.Is(err, errAppGone) {
@@ -80,10 +81,10 @@ func (r *receiver) end(err error) error {
 	if err != nil && !errors.Is(err, errAppReset) {
 		r.giveUp()
 	}
-	r.lender.give(r.item.paid)
+	r.lender.Give(r.item.paid)
 	r.item = lease{}
 	e := r.pipe.Wait()
-	r.lender.budget.give(&r.kept, r.paidSlots*recvSlotCost)
+	r.lender.Budget.Give(&r.kept, r.paidSlots*recvSlotCost)
 	if e != nil {
 		return e
 	}
@@ -97,15 +98,15 @@ func (r *receiver) bytes(b []byte) error {
 	if done || err != nil {
 		return err
 	}
-	kept, ok := r.lender.copy(b)
+	kept, ok := r.lender.Copy(b)
 	if !ok {
 		r.pipe.Wait()
 		_, err := r.pipe.Try(deliver)
 		return err
 	}
 	return r.pipe.Do(pipe.Item{
-		Emit: func() error { return r.deliver(kept.buf) },
-		Done: func() { r.lender.back(kept) },
+		Emit: func() error { return r.deliver(kept.B) },
+		Done: func() { r.lender.Put(kept) },
 	})
 }
 
@@ -130,10 +131,10 @@ func (r *receiver) take(f Frame, size int) (*recvBlock, error) {
 		err = fmt.Errorf("%w: block of %d bytes where gather wants %d", errFrame, slot.size(), size)
 	}
 	if err != nil {
-		r.shared.buffers.put(f.Body)
+		r.shared.buffers.Put(f.Body)
 		return nil, err
 	}
-	b := &recvBlock{slot: slot, prev: slot.turn, done: make(chan struct{}), encoded: f.Body, data: r.shared.buffers.get(size)}
+	b := &recvBlock{slot: slot, prev: slot.turn, done: make(chan struct{}), encoded: f.Body, data: r.shared.buffers.Get(size)}
 	slot.turn = b.done
 	return b, nil
 }
@@ -149,7 +150,7 @@ func (r *receiver) decode(b *recvBlock) {
 	took := time.Since(begin)
 	b.slot.sawDecoding(took)
 	r.shared.Metrics.decoded(b.slot.codec, took)
-	r.shared.buffers.put(b.encoded)
+	r.shared.buffers.Put(b.encoded)
 	b.encoded = nil
 }
 
@@ -190,8 +191,8 @@ func (r *receiver) block(f Frame) error {
 		return r.deliver(b.data)
 	}
 	release := func() {
-		r.shared.buffers.put(b.data)
-		r.lender.give(item.paid)
+		r.shared.buffers.Put(b.data)
+		r.lender.Give(item.paid)
 	}
 	if r.pipe.Idle() && slot.took < pipe.HandOver(len(b.data)) {
 		done, err := r.pipe.Try(func() error {
@@ -218,10 +219,10 @@ func (r *receiver) gather(body []byte) error {
 	}
 	back := func() {
 		for _, b := range blocks {
-			r.shared.buffers.put(b.encoded)
-			r.shared.buffers.put(b.data)
+			r.shared.buffers.Put(b.encoded)
+			r.shared.buffers.Put(b.data)
 		}
-		r.shared.buffers.put(body)
+		r.shared.buffers.Put(body)
 	}
 	if err != nil {
 		back()
@@ -239,7 +240,7 @@ func (r *receiver) gather(body []byte) error {
 		Emit: func() error { return r.deliverGathered(body, blocks) },
 		Done: func() {
 			back()
-			r.lender.give(item.paid)
+			r.lender.Give(item.paid)
 		},
 	})
 }
@@ -301,7 +302,7 @@ func (r *receiver) gathered(sizes []int) (blocks []*recvBlock, err error) {
 			}
 			blocks = append(blocks, &recvBlock{ref: named})
 		case Gather:
-			r.shared.buffers.put(f.Body)
+			r.shared.buffers.Put(f.Body)
 			fallthrough
 		default:
 			err = fmt.Errorf("%w: %v among the blocks of a gather", errFrame, f.Kind)

@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"errors"
+	mem "github.com/gradproxy/gradproxy/proxy/memory"
 	"time"
 
 	"github.com/gradproxy/gradproxy/parser"
@@ -46,7 +47,7 @@ func (r *Rehearsal) Close() { r.proxy.Close() }
 func (r *Rehearsal) Flow(f policy.Flow) *RehearsedFlow {
 	flow := &RehearsedFlow{}
 	c := &connection{shared: r.proxy, stream: &flow.sink, job: f.Job, lossyAggregates: f.LossyAggregates, log: r.proxy.Log}
-	flow.sender = &sender{connection: c, lender: r.proxy.lenderOf(r.proxy.budget, nil), flow: f, pipe: pipe.New(r.proxy.pool, pipeDepth, nil)}
+	flow.sender = &sender{connection: c, lender: mem.NewAllocator(&r.proxy.buffers, r.proxy.budget, nil), flow: f, pipe: pipe.New(r.proxy.pool, pipeDepth, nil)}
 	return flow
 }
 
@@ -107,10 +108,10 @@ func (f *RehearsedFlow) send(b []byte, s *Size, take func(buf []byte) error) err
 		return nil
 	}
 	buffers := &f.sender.shared.buffers
-	buf := buffers.get(maxHeader + len(b))
+	buf := buffers.Get(maxHeader + len(b))
 	copy(buf[maxHeader:], b)
 	err := take(buf)
-	buffers.put(buf)
+	buffers.Put(buf)
 	s.Raw += int64(len(b))
 	return f.settle(s, err)
 }

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"encoding/binary"
+	mem "github.com/gradproxy/gradproxy/proxy/memory"
 
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/proxy/policy"
@@ -52,11 +53,11 @@ func (s *sender) indexed(t tensor.Tensor, b []byte) {
 		s.dropIndex()
 		x.number++
 		width := t.DType.Size()
-		if t.DType.Float() || width != 4 && width != 8 || t.Size%width != 0 || !s.lender.take(footprint(t.Size)) {
+		if t.DType.Float() || width != 4 && width != 8 || t.Size%width != 0 || !s.lender.Take(mem.Footprint(t.Size)) {
 			return
 		}
-		x.key, x.size, x.paid = t.Key, t.Size, footprint(t.Size)
-		x.ids = rowIDs{s.shared.buffers.get(t.Size)[:0], width}
+		x.key, x.size, x.paid = t.Key, t.Size, mem.Footprint(t.Size)
+		x.ids = rowIDs{s.shared.buffers.Get(t.Size)[:0], width}
 	}
 	if x.key != t.Key || x.size != t.Size || len(x.ids.b) != t.Off || len(b) > t.Size-t.Off {
 		s.dropIndex()
@@ -68,8 +69,8 @@ func (s *sender) indexed(t tensor.Tensor, b []byte) {
 // dropIndex gives back the memory of the last index array.
 func (s *sender) dropIndex() {
 	x := &s.index
-	s.shared.buffers.put(x.ids.b)
-	s.lender.give(x.paid)
+	s.shared.buffers.Put(x.ids.b)
+	s.lender.Give(x.paid)
 	*x = rowIndex{number: x.number}
 }
 
@@ -150,16 +151,16 @@ func (s *sender) decideRows(c *tensorCut) tensor.Reason {
 
 // rowBlockCost returns the bytes of the budget that n rows of a cut take besides their block.
 func (s *sender) rowBlockCost(c *tensorCut, n int) int {
-	return footprint(n*s.index.ids.width) + footprint(4*n*(c.rows.bytes/c.t.DType.Size()))
+	return mem.Footprint(n*s.index.ids.width) + mem.Footprint(4*n*(c.rows.bytes/c.t.DType.Size()))
 }
 
 // rowsOf returns what the block of n bytes at c.off has in addition. Its memory is paid for.
 func (s *sender) rowsOf(c *tensorCut, n int) *rowBlock {
 	width, from := s.index.ids.width, c.off/c.rows.bytes
 	n /= c.rows.bytes
-	ids := append(s.shared.buffers.get(n * width)[:0], s.index.ids.b[from*width:(from+n)*width]...)
+	ids := append(s.shared.buffers.Get(n * width)[:0], s.index.ids.b[from*width:(from+n)*width]...)
 	elements := n * (c.rows.bytes / c.t.DType.Size())
-	b := &rowBlock{memory: c.rows.memory, use: c.rows.use, index: c.rows.index, ids: rowIDs{ids, width}, buf: s.shared.buffers.get(4 * elements)}
+	b := &rowBlock{memory: c.rows.memory, use: c.rows.use, index: c.rows.index, ids: rowIDs{ids, width}, buf: s.shared.buffers.Get(4 * elements)}
 	if b.owed = tensor.View(b.buf); b.owed == nil {
 		b.owed = make([]float32, elements)
 	}
@@ -190,8 +191,8 @@ func (b *rowBlock) give() { b.memory.give(b.ids, b.owed) }
 // releaseRows gives back the memory of a block's rows, to which nothing happens then.
 func (s *sender) releaseRows(b *sendBlock) {
 	if b.rows != nil {
-		s.shared.buffers.put(b.rows.ids.b)
-		s.shared.buffers.put(b.rows.buf)
+		s.shared.buffers.Put(b.rows.ids.b)
+		s.shared.buffers.Put(b.rows.buf)
 		b.rows = nil
 	}
 }

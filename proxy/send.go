@@ -3,6 +3,7 @@ package proxy
 import (
 	"errors"
 	"fmt"
+	mem "github.com/gradproxy/gradproxy/proxy/memory"
 	"io"
 	"os"
 	"time"
@@ -28,7 +29,7 @@ const (
 // A sender is one direction of a connection, from the app to the tunnel.
 type sender struct {
 	*connection
-	lender      lender
+	lender      mem.Allocator
 	parser      parser.Parser // of what the app sends
 	flow        policy.Flow
 	app         *appReader
@@ -45,8 +46,8 @@ type sender struct {
 	ended       error                 // why the parser gave up; nil: it has not
 	armed       bool                  // a read deadline is set
 	straight    straight
-	reading     loan // what was read into, unless a block has adopted it
-	held        int  // groups whose frames wait in the tunnel for more
+	reading     mem.Buffer // what was read into, unless a block has adopted it
+	held        int        // groups whose frames wait in the tunnel for more
 }
 
 // run carries the app's bytes until its FIN (nil), a reset by the app or the tunnel's end (an error). What was read has
@@ -174,7 +175,7 @@ func (s *sender) opaque(buf []byte) error {
 		return nil
 	}
 	if s.group.open > 0 {
-		if cost := literalCost * len(b); s.lender.take(cost) {
+		if cost := literalCost * len(b); s.lender.Take(cost) {
 			s.group.addLiteral(b, cost)
 			if s.group.overfull(0, s.most) {
 				return s.spoil(true)
@@ -192,15 +193,15 @@ func (s *sender) opaque(buf []byte) error {
 	if sent || err != nil {
 		return err
 	}
-	kept, ok := s.lender.copy(frame)
+	kept, ok := s.lender.Copy(frame)
 	if !ok {
 		s.pipe.Wait()
 		_, err := s.pipe.Try(write)
 		return err
 	}
 	return s.pipe.Do(pipe.Item{
-		Emit: func() error { return s.write(kept.buf) },
-		Done: func() { s.lender.back(kept) },
+		Emit: func() error { return s.write(kept.B) },
+		Done: func() { s.lender.Put(kept) },
 	})
 }
 
@@ -277,7 +278,7 @@ func (s *sender) payRuns() bool {
 	if len(s.group.runs) < s.group.paidRuns {
 		return true
 	}
-	if !s.lender.take(n * runCost) {
+	if !s.lender.Take(n * runCost) {
 		return false
 	}
 	s.group.paid += n * runCost
@@ -354,9 +355,9 @@ func (s *sender) startBlock(c *tensorCut, hold int, buf []byte) error {
 	}
 	room := decl.frameRoom(c.choice.Codec)
 	adopts := s.adoptable(buf, n)
-	cost := footprint(room)
+	cost := mem.Footprint(room)
 	if !adopts {
-		cost += footprint(n)
+		cost += mem.Footprint(n)
 	}
 	if c.rows != nil {
 		cost += s.rowBlockCost(c, n/c.rows.bytes)
@@ -368,11 +369,11 @@ func (s *sender) startBlock(c *tensorCut, hold int, buf []byte) error {
 	}
 	var pooled []byte
 	if adopts {
-		pooled = s.reading.buf[:maxHeader+n]
-		cost += s.reading.paid
-		s.reading = loan{}
+		pooled = s.reading.B[:maxHeader+n]
+		cost += s.reading.Paid
+		s.reading = mem.Buffer{}
 	} else {
-		pooled = s.shared.buffers.get(n)
+		pooled = s.shared.buffers.Get(n)
 	}
 	c.block = &sendBlock{slot: slot, data: pooled[len(pooled)-n:], pooled: pooled, room: room, cost: cost, record: c.record, role: c.t.Role, text: c.text,
 		choice: c.choice, decl: decl, odd: c.odd(n), flush: c.flush, watch: c.watch, off: c.off}
@@ -385,11 +386,11 @@ func (s *sender) startBlock(c *tensorCut, hold int, buf []byte) error {
 
 // hold takes n bytes. Where there are none it waits until what is under way has left, and has given back its own.
 func (s *sender) hold(n int) bool {
-	if s.lender.take(n) {
+	if s.lender.Take(n) {
 		return true
 	}
 	s.pipe.Wait()
-	return s.lender.take(n)
+	return s.lender.Take(n)
 }
 
 // write gives whole frames, at least one, to the tunnel.

@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"encoding/binary"
 	"fmt"
+	mem "github.com/gradproxy/gradproxy/proxy/memory"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,7 +17,7 @@ type sharer struct {
 	shared *Proxy
 	peer   string
 
-	sends, received share        // of its connections in the two budgets
+	sends, received mem.Share    // of its connections in the two budgets
 	lingers         atomic.Int64 // bytes of values of lost streams that are being delivered
 
 	submit sync.Mutex // who puts something on the stream, in the order of its numbers
@@ -69,7 +70,7 @@ func (s *sharer) open(epoch uint64) {
 		s.shared.Log.Warn("no values are shared with the peer for now", "peer", s.peer, "err", err)
 		return
 	}
-	v := &valueStream{sharer: s, lender: s.shared.lenderOf(s.shared.budget, &s.sends), stream: stream, epoch: epoch, slots: map[valueKey]*list.Element{}, numbers: map[uint32]*putSlot{}, predicts: map[predicted]int{}, lent: map[*connection][]*putValue{},
+	v := &valueStream{sharer: s, lender: mem.NewAllocator(&s.shared.buffers, s.shared.budget, &s.sends), stream: stream, epoch: epoch, slots: map[valueKey]*list.Element{}, numbers: map[uint32]*putSlot{}, predicts: map[predicted]int{}, lent: map[*connection][]*putValue{},
 		seen: map[uint32]uint64{}, kick: make(chan struct{}, 1), dead: make(chan struct{})}
 	v.pipe = pipe.New(s.shared.pool, pipeDepth, func(error) { stream.Reset(resetByFrames) })
 	room := AppendFrame(nil, Frame{Kind: Room, Body: binary.AppendUvarint(nil, uint64(s.shared.Values))})

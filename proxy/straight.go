@@ -1,5 +1,7 @@
 package proxy
 
+import mem "github.com/gradproxy/gradproxy/proxy/memory"
+
 import "github.com/gradproxy/gradproxy/tensor"
 
 // Bytes of large tensors are read straight to where their blocks' coders want them: a copy costs as much as some coders do.
@@ -112,28 +114,28 @@ func (s *sender) read() (came bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	err = s.take(s.reading.buf)
-	s.lender.back(s.reading)
-	s.reading = loan{}
+	err = s.take(s.reading.B)
+	s.lender.Put(s.reading)
+	s.reading = mem.Buffer{}
 	return true, err
 }
 
 // takeRest takes bytes that were read to where a block wants its next ones. spare has room for them behind maxHeader bytes: if
 // they are others, that block may be gone once they are dealt with.
-func (s *sender) takeRest(b []byte, spare loan) error {
+func (s *sender) takeRest(b []byte, spare mem.Buffer) error {
 	c := s.straight.cut
 	seg, err := s.ask(b)
 	t := seg.Tensor
 	if err != nil || t.Size == 0 || t.Size != c.t.Size || t.Off != c.off || s.cuts[t.Key] != c {
-		defer s.lender.back(spare)
-		return s.classified(append(spare.buf[:maxHeader], b...), seg, err)
+		defer s.lender.Put(spare)
+		return s.classified(append(spare.B[:maxHeader], b...), seg, err)
 	}
 	var others []byte
 	if seg.Len < len(b) {
-		defer s.lender.back(spare)
-		others = append(spare.buf[:maxHeader], b[seg.Len:]...)
+		defer s.lender.Put(spare)
+		others = append(spare.B[:maxHeader], b[seg.Len:]...)
 	} else {
-		s.lender.back(spare) // before the block waits for the tunnel
+		s.lender.Put(spare) // before the block waits for the tunnel
 	}
 	s.straight.follow(c, t, seg.Len)
 	if err := s.came(c, seg.Len); err != nil {
@@ -149,6 +151,6 @@ func (s *sender) takeRest(b []byte, spare loan) error {
 // adoptable reports whether a block of n bytes, whose first ones are in buf behind maxHeader bytes of room, can have as its
 // memory what was read into: nothing else is in it, and the block is worth a buffer of that size.
 func (s *sender) adoptable(buf []byte, n int) bool {
-	read := s.reading.buf
-	return n >= straightFrom && s.reading.paid > 0 && &read[0] == &buf[0] && len(read) == len(buf) && len(buf) <= maxHeader+n && maxHeader+n <= cap(read)
+	read := s.reading.B
+	return n >= straightFrom && s.reading.Paid > 0 && &read[0] == &buf[0] && len(read) == len(buf) && len(buf) <= maxHeader+n && maxHeader+n <= cap(read)
 }

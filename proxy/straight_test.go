@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bytes"
+	mem "github.com/gradproxy/gradproxy/proxy/memory"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -77,7 +78,7 @@ func newStraightPath(t *testing.T, p *Proxy, toy toy) *straightPath {
 	own, _ := toy.New(parser.Conn{})
 	s.seen.Parser = own
 	c := &connection{shared: p, conn: latch.Plain(b), stream: &s.sent, log: p.Log}
-	s.sender = &sender{connection: c, lender: p.lenderOf(p.budget, nil), parser: &s.seen, pipe: pipe.New(p.pool, pipeDepth, nil)}
+	s.sender = &sender{connection: c, lender: mem.NewAllocator(&p.buffers, p.budget, nil), parser: &s.seen, pipe: pipe.New(p.pool, pipeDepth, nil)}
 	if s.sender.app, err = newAppReader(latch.Plain(b), &s.lender, s.sender.flush); err != nil {
 		t.Fatal(err)
 	}
