@@ -16,6 +16,7 @@ type Codec interface {
 	String() string          // name and parameters, as in policies and on the wire: "topk(k=0.01)"
 	MaxEncodedLen(n int) int // most bytes that n elements can take
 	Block(size int) int      // bytes that it wants at once of a tensor of size bytes
+	Traits() Traits          // the codec's promises, the same at every call
 	// NewEncoder returns an Encoder for blocks of n elements of type d, or ErrUnsuited.
 	NewEncoder(d tensor.DType, n int) (Encoder, error)
 	NewDecoder(d tensor.DType, n int) (Decoder, error)
@@ -36,43 +37,23 @@ type Decoder interface {
 	Decode(dst, src []byte) error
 }
 
-// Lossy reports whether c may change elements: whether it is a value codec.
-func Lossy(c Codec) bool {
-	l, ok := c.(interface{ Lossy() bool })
-	return ok && l.Lossy()
+// Traits are the promises of a Codec about its coding. The zero Traits promise nothing: such a codec may change elements, so
+// it must not touch a tensor whose elements have to arrive as they are.
+type Traits struct {
+	// Lossless promises that a Decoder restores every element bit for bit.
+	Lossless bool
+
+	// Unbiased says that delivered values are right on average only: the method draws at random, and its error may be larger
+	// than the value. Residuals of such a method would grow from step to step, and differences to a reference would not
+	// shrink, so it must not have error feedback and is for gradients alone. False: the method is biased, and error
+	// feedback corrects it.
+	Unbiased bool
+
+	// Keys is the method's own lossless codec of strictly ascending integers, if the method is made for sparse gradients;
+	// nil if it is not. The keys and the values of a message are then coded by one method: keys by Keys, and values each at
+	// the place of its key. Values that the method does not send become 0; keys lose nothing.
+	Keys Codec
 }
 
-// Unbiased reports whether what c delivers of a value is right on average only: it draws at random, and what it adds may
-// be larger than the value. Residuals of such a method would grow from step to step, and differences to what the other
-// end holds would not end; so it has no error feedback, and is for gradients alone. A Method says so by a method
-// MeanOnly() bool.
-func Unbiased(c Codec) bool {
-	m, ok := MethodOf(c)
-	if !ok {
-		return false
-	}
-	u, ok := m.(interface{ MeanOnly() bool })
-	return ok && u.MeanOnly()
-}
-
-// Keyed is what a Method also is that is made for sparse gradients: it says how keys travel whose values it codes. A
-// message's keys and values are then coded by one method: of the values, each at the place of its key, those that the
-// method does not send become 0; the keys lose nothing.
-type Keyed interface {
-	Method
-
-	// KeyCodec returns the method's own codec of strictly ascending integers.
-	KeyCodec() Codec
-}
-
-// KeyCodec returns the codec of keys that belongs to c, or nil if c has none.
-func KeyCodec(c Codec) Codec {
-	m, ok := MethodOf(c)
-	if !ok {
-		return nil
-	}
-	if k, ok := m.(Keyed); ok {
-		return k.KeyCodec()
-	}
-	return nil
-}
+// Lossy reports whether c may change elements. A nil Codec stands for verbatim bytes, which never change.
+func Lossy(c Codec) bool { return c != nil && !c.Traits().Lossless }

@@ -12,6 +12,7 @@ type Method interface {
 	String() string
 	MaxEncodedLen(n int) int
 	Block(size int) int                     // as Codec.Block, for a tensor of size bytes
+	Traits() Traits                         // as Codec.Traits; Values lowers Lossless
 	NewEncoder(n int) (ValueEncoder, error) // for blocks of n values
 	NewDecoder(n int) (ValueDecoder, error)
 }
@@ -31,7 +32,12 @@ type ValueDecoder interface {
 
 // Values makes a Codec of a method on values. Blocks of float32 are handed to the method as they lie in memory, without
 // a copy; other float types are widened before and rounded after it (tensor.RoundTo), here and nowhere else.
-func Values(m Method) Codec { return values{m} }
+// The Codec has the method's Traits, but is never Lossless: a method works on values, and rounding is allowed to it.
+func Values(m Method) Codec {
+	t := m.Traits()
+	t.Lossless = false
+	return values{m, t}
+}
 
 // MethodOf returns the method that Values made c of; ok is false for any other codec.
 func MethodOf(c Codec) (m Method, ok bool) {
@@ -39,9 +45,12 @@ func MethodOf(c Codec) (m Method, ok bool) {
 	return v.Method, ok
 }
 
-type values struct{ Method }
+type values struct {
+	Method
+	traits Traits
+}
 
-func (v values) Lossy() bool { return true }
+func (v values) Traits() Traits { return v.traits }
 
 func (v values) NewEncoder(d tensor.DType, n int) (Encoder, error) {
 	if !d.Float() {

@@ -37,7 +37,7 @@ func TestEveryCodecByPolicy(t *testing.T) {
 			if !codecs.Lossy(c) {
 				return
 			}
-			if !codecs.Unbiased(c) {
+			if !c.Traits().Unbiased {
 				l.conservedBy(p.near, 0x1p-18)
 			}
 			if info := p.near.Tensors()[0]; info.Codec != text || info.Reason != tensor.OK.String() || info.WireBytes > info.RawBytes+1000 {

@@ -25,7 +25,7 @@ type quarter struct{}
 func (quarter) String() string          { return "quarter" }
 func (quarter) MaxEncodedLen(n int) int { return 1 + 4*n }
 func (quarter) Block(size int) int      { return size }
-func (quarter) KeyCodec() codecs.Codec  { return keys.New(keys.Rice{}) }
+func (quarter) Traits() codecs.Traits   { return codecs.Traits{Keys: keys.New(keys.Rice{})} }
 func (quarter) NewEncoder(n int) (codecs.ValueEncoder, error) {
 	return &quarterCoder{}, nil
 }
@@ -236,7 +236,7 @@ func sparseMethods(t *testing.T) (texts []string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if codecs.KeyCodec(c) != nil {
+		if c.Traits().Keys != nil {
 			texts = append(texts, name)
 		}
 	}
@@ -272,7 +272,7 @@ func TestSparseMethods(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !codecs.Unbiased(c) {
+			if !c.Traits().Unbiased {
 				l.conserved(p.near)
 			}
 			if !l.exact[0] || l.lossy() < 59 {
@@ -281,7 +281,7 @@ func TestSparseMethods(t *testing.T) {
 			info := l.index(t, p.near)
 			bits := 64 * float64(info.WireBytes) / float64(info.RawBytes)
 			t.Logf("%s, rows of %d: %.2f bits a key, frames and declarations included", text, width, bits)
-			if info.Codec != codecs.KeyCodec(c).String() || bits > 10 {
+			if info.Codec != c.Traits().Keys.String() || bits > 10 {
 				t.Errorf("%s: the keys travelled as %s in %.2f bits", text, info.Codec, bits)
 			}
 		}

@@ -20,6 +20,7 @@ type halves struct{}
 func (halves) String() string                              { return "halves" }
 func (halves) MaxEncodedLen(n int) int                     { return n }
 func (halves) Block(size int) int                          { return size }
+func (halves) Traits() codecs.Traits                       { return codecs.Traits{} }
 func (halves) NewEncoder(int) (codecs.ValueEncoder, error) { return halves{}, nil }
 func (halves) NewDecoder(int) (codecs.ValueDecoder, error) { return halves{}, nil }
 func (halves) Append(dst []byte, src []float32) ([]byte, error) {

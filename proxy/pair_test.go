@@ -254,6 +254,7 @@ type testCodec string
 
 func (c testCodec) String() string          { return string(c) }
 func (c testCodec) MaxEncodedLen(n int) int { return 8*n + 8 }
+func (c testCodec) Traits() codecs.Traits   { return codecs.Traits{Lossless: true} }
 func (c testCodec) Block(size int) int {
 	if c == "wide" {
 		return size

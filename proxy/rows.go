@@ -143,7 +143,7 @@ func (s *sender) decideRows(c *tensorCut) tensor.Reason {
 		s.rows[c.t.Keys] = use
 	}
 	s.rowMemories[c.t.Keys] = m
-	use.keys = codecs.KeyCodec(c.choice.Codec)
+	use.keys = c.choice.Codec.Traits().Keys
 	c.rows = &rowCut{m, use, x.number, bytes}
 	c.flush = m.begin(c.choice.Flush)
 	return tensor.OK

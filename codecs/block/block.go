@@ -101,6 +101,8 @@ func (m method) MaxEncodedLen(n int) int {
 	return n/m.block*m.blockLen(m.block) + m.blockLen(n%m.block)
 }
 
+func (m method) Traits() codecs.Traits { return codecs.Traits{} }
+
 // wantBytes is what a coder is given at once: enough that frames cost nothing, and with its residual in a core's cache.
 const wantBytes = 256 << 10
 

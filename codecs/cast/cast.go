@@ -69,6 +69,8 @@ type code struct {
 func (c code) String() string { return c.name }
 func (c code) Len(n int) int  { return 2 * n }
 
+func (c code) Traits() codecs.Traits { return codecs.Traits{} }
+
 func (c code) Append(dst []byte, x []float32, _ uint64) ([]byte, error) {
 	most := absmax.Of(x)
 	if !finite(most) {

@@ -25,7 +25,7 @@ func BenchLossy(b *testing.B, c codecs.Codec) {
 		}
 		b.Run(fmt.Sprintf("%dKiB", size>>10), func(b *testing.B) {
 			var t benchTensor
-			if !codecs.Unbiased(c) {
+			if !c.Traits().Unbiased {
 				b.Run("feedback", func(b *testing.B) { t.fill(b, c, size); t.bench(b, t.encode(b, t.fed)) })
 			}
 			b.Run("encode", func(b *testing.B) { t.fill(b, c, size); t.bench(b, t.encode(b, t.bare)) })
@@ -73,7 +73,7 @@ func (t *benchTensor) fill(b *testing.B, c codecs.Codec, size int) {
 		t.fed, t.bare, t.dec = append(t.fed, fed), append(t.bare, bare), append(t.dec, dec)
 	}
 	encode := t.encode(b, t.fed)
-	if codecs.Unbiased(c) {
+	if c.Traits().Unbiased {
 		encode = t.encode(b, t.bare)
 	}
 	for range max(2, (64<<20)/size) {

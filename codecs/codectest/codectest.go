@@ -17,6 +17,7 @@ import (
 func Run(t *testing.T, c codecs.Codec, parse func(string) (codecs.Codec, error)) {
 	t.Run("text", func(t *testing.T) { text(t, c, parse) })
 	t.Run("block", func(t *testing.T) { block(t, c) })
+	t.Run("traits", func(t *testing.T) { traits(t, c) })
 	taken := 0
 	for _, d := range append(tensor.DTypes(), tensor.NoDType) {
 		if _, err := c.NewEncoder(d, 256); errors.Is(err, codecs.ErrUnsuited) {
@@ -53,8 +54,9 @@ func text(t *testing.T, c codecs.Codec, parse func(string) (codecs.Codec, error)
 	if err != nil || again.String() != c.String() {
 		t.Fatalf("%q parsed is %v, %v", c, again, err)
 	}
-	if codecs.Lossy(again) != codecs.Lossy(c) {
-		t.Errorf("%q is lossy only before or after parsing", c)
+	if got, want := again.Traits(), c.Traits(); got.Lossless != want.Lossless || got.Unbiased != want.Unbiased ||
+		fmt.Sprint(got.Keys) != fmt.Sprint(want.Keys) {
+		t.Errorf("%q has traits %+v, and %+v after parsing", c, want, got)
 	}
 	a, err := codecs.ParseText(c.String())
 	if err != nil {
@@ -76,6 +78,25 @@ func block(t *testing.T, c codecs.Codec) {
 			t.Errorf("MaxEncodedLen(%d) = %d, but less for fewer", n, m)
 		} else {
 			last = m
+		}
+	}
+}
+
+// traits checks the traits by themselves; check compares Lossless with every block.
+func traits(t *testing.T, c codecs.Codec) {
+	p := c.Traits()
+	if p.Lossless && p.Unbiased {
+		t.Error("a lossless codec is unbiased: then its error could be larger than the value")
+	}
+	if p.Keys == nil {
+		return
+	}
+	if !p.Keys.Traits().Lossless {
+		t.Errorf("the codec of keys, %v, may lose something", p.Keys)
+	}
+	for _, d := range []tensor.DType{tensor.Int32, tensor.Uint32, tensor.Int64, tensor.Uint64} {
+		if _, err := p.Keys.NewEncoder(d, 256); err != nil {
+			t.Errorf("the codec of keys, %v, does not take %v: %v", p.Keys, d, err)
 		}
 	}
 }

@@ -42,6 +42,10 @@ var breaches = []struct {
 	{"has another text", "/text"},
 	{"takes any parameter", "/text"},
 	{"decodes what it does not encode", "fakes"},
+	{"has other traits when parsed", "/text"},
+	{"has keys that lose", "/traits"},
+	{"has keys that take no integers", "/traits"},
+	{"is lossless on average", "/traits"},
 }
 
 const variable = "CODECTEST_BREACH"
@@ -92,8 +96,11 @@ func parseFake(text string) (codecs.Codec, error) {
 		return nil, err
 	}
 	c := &fake{breach: breach(os.Getenv(variable))}
-	if c.breach == "has another text" {
+	switch c.breach {
+	case "has another text":
 		c.text = "fraud"
+	case "has other traits when parsed":
+		c.text = "fake"
 	}
 	if c.breach != "takes any parameter" {
 		err = a.Err()
@@ -106,6 +113,20 @@ func (c *fake) String() string {
 		return c.text
 	}
 	return "fake"
+}
+
+func (c *fake) Traits() codecs.Traits {
+	switch c.breach {
+	case "has keys that lose":
+		return codecs.Traits{Lossless: true, Keys: codecs.Values(&halving{})}
+	case "has keys that take no integers":
+		return codecs.Traits{Lossless: true, Keys: &fake{}}
+	case "is lossless on average":
+		return codecs.Traits{Lossless: true, Unbiased: true}
+	case "has other traits when parsed":
+		return codecs.Traits{Lossless: c.text == ""}
+	}
+	return codecs.Traits{Lossless: true}
 }
 
 func (c *fake) MaxEncodedLen(n int) int {

@@ -56,6 +56,7 @@ type halving struct{ breach }
 func (h *halving) String() string                                { return "halving" }
 func (h *halving) MaxEncodedLen(n int) int                       { return 2 * n }
 func (h *halving) Block(size int) int                            { return size }
+func (h *halving) Traits() codecs.Traits                         { return codecs.Traits{} }
 func (h *halving) NewEncoder(n int) (codecs.ValueEncoder, error) { return &halver{h.breach, n}, nil }
 func (h *halving) NewDecoder(n int) (codecs.ValueDecoder, error) { return &halver{h.breach, n}, nil }
 func keep(x float32) uint16                                      { return uint16(math.Float32bits(x)>>16) &^ 31 }

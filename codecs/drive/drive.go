@@ -6,7 +6,7 @@
 // signs; d is a power of two. With S the scale, S·R⁻¹·sign(Rx) is delivered:
 //
 //	biased    S = ‖Rx‖₁/d, of least squared error, for one sender and for error feedback
-//	unbiased  S = ‖x‖₂²/‖Rx‖₁, for the mean of many senders (codecs.Unbiased: without error feedback)
+//	unbiased  S = ‖x‖₂²/‖Rx‖₁, for the mean of many senders (codecs.Traits: without error feedback)
 //
 // Deviations: a block of values is a vector, 4,096 by default, where the paper has a whole tensor; the last is filled up with
 // zeros to a power of two. The seed of D is on the wire, and not agreed on.
@@ -116,8 +116,7 @@ func (c code) String() string {
 		codecs.Param{Name: "seed", Value: c.Seed, Def: defaultSeed})
 }
 
-// MeanOnly reports whether values are right on average only.
-func (c code) MeanOnly() bool { return c.Unbiased }
+func (c code) Traits() codecs.Traits { return codecs.Traits{Unbiased: c.Unbiased} }
 
 const seedLen = 4
 

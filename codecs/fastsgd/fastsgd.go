@@ -149,8 +149,8 @@ func (m *method) MaxEncodedLen(n int) int {
 
 func (m *method) Block(size int) int { return min(size, 4*m.block) }
 
-// KeyCodec implements codecs.Keyed: the keys of a sparse gradient travel as positions do.
-func (m *method) KeyCodec() codecs.Codec { return m.codec }
+// Traits says that the keys of a sparse gradient travel as positions do.
+func (m *method) Traits() codecs.Traits { return codecs.Traits{Keys: m.codec} }
 
 // blockLen is the most bytes that a block of n > 0 values takes: all are sent, and keys have the widest deltas.
 func (m *method) blockLen(n int) int {

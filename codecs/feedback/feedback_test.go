@@ -23,7 +23,7 @@ func lossy(t testing.TB) []codecs.Codec {
 	var list []codecs.Codec
 	for _, text := range append(slices.DeleteFunc(all.Names(), func(name string) bool { return name == "threshold" }), // whose default is far below what tests send
 		"threshold(t=1)", "3lc(s=1.75)", "3lc(s=1.5,block=100)", "int4(block=32)") {
-		if c := mustNew(t, text); codecs.Lossy(c) && !codecs.Unbiased(c) {
+		if c := mustNew(t, text); codecs.Lossy(c) && !c.Traits().Unbiased {
 			list = append(list, c)
 		}
 	}

@@ -161,12 +161,11 @@ func (m method) String() string {
 func (m method) MaxEncodedLen(n int) int { return sparse.MaxEncodedLen(n, m.Config.Block) }
 func (m method) Block(size int) int      { return sparse.Block(size, m.Config.Block) }
 
-// MeanOnly reports that values are right on average only.
-func (m method) MeanOnly() bool { return true }
+// The paper counts log2 d bits for a key and has no coding of keys of its own. Rice's comes closest to the entropy of keys
+// that are drawn at random.
+var keyCodec = keys.New(keys.Rice{})
 
-// KeyCodec implements codecs.Keyed. The paper, which counts log2 d bits for a key, has no coding of its own: Rice's comes
-// closest to what keys drawn at random must cost.
-func (m method) KeyCodec() codecs.Codec { return keys.New(keys.Rice{}) }
+func (m method) Traits() codecs.Traits { return codecs.Traits{Unbiased: true, Keys: keyCodec} }
 
 func (m method) NewEncoder(n int) (codecs.ValueEncoder, error) {
 	return sparse.NewEncoder(m.coder(), n, m.Config.Block), nil

@@ -62,6 +62,8 @@ func (c *codec) MaxEncodedLen(n int) int { return 8 * n }
 
 func (c *codec) Block(size int) int { return min(size, blockBytes) }
 
+func (c *codec) Traits() codecs.Traits { return codecs.Traits{Lossless: true} }
+
 func (c *codec) NewEncoder(d tensor.DType, n int) (codecs.Encoder, error) { return c.coder(d, n) }
 func (c *codec) NewDecoder(d tensor.DType, n int) (codecs.Decoder, error) { return c.coder(d, n) }
 

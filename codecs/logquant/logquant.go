@@ -93,6 +93,8 @@ func (m method) String() string {
 		codecs.Param{Name: "block", Value: m.block, Def: defaultBlock})
 }
 
+func (m method) Traits() codecs.Traits { return codecs.Traits{} }
+
 func (m method) MaxEncodedLen(n int) int {
 	most := n / m.block * (topLen + m.codesLen(m.block))
 	if rest := n % m.block; rest > 0 {

@@ -82,6 +82,8 @@ func (c code) String() string {
 
 func (c code) Len(n int) int { return 2*blockwise.ScalarLen + signsLen(n) }
 
+func (c code) Traits() codecs.Traits { return codecs.Traits{} }
+
 func (c code) Append(dst []byte, x []float32, _ uint64) ([]byte, error) {
 	at := len(dst)
 	dst = append(dst, make([]byte, c.Len(len(x)))...)

@@ -6,7 +6,7 @@
 // s = 2^(b-1) - 1: 1, 7 or 127. With the Euclidean norm, which is the paper's, most values of a long block are rounded to
 // 0 or 1; with the largest magnitude instead, errors are smaller and zeros fewer.
 //
-// It is an unbiased method, used without error feedback (codecs.Unbiased): where s is small its error is
+// It is an unbiased method, used without error feedback (codecs.Traits): where s is small its error is
 // larger than the value, so that residuals grow without bound: of 2 bits, and of 4 by the Euclidean norm.
 //
 // Deviations: fixed bits by default, for speed, and the paper's Elias coding as a parameter, with a gap more, to the end
@@ -147,8 +147,7 @@ type code struct {
 	s int // the highest level
 }
 
-// MeanOnly reports that values are right on average only.
-func (c code) MeanOnly() bool { return true }
+func (c code) Traits() codecs.Traits { return codecs.Traits{Unbiased: true} }
 
 func (c code) String() string {
 	return codecs.FormatText("qsgd",

@@ -126,5 +126,4 @@ func (m method) String() string {
 		sparse.BlockParam(m.Block))
 }
 
-// MeanOnly reports whether values are right on average only.
-func (m method) MeanOnly() bool { return m.Unbiased }
+func (m method) Traits() codecs.Traits { return codecs.Traits{Unbiased: m.Unbiased} }

@@ -24,7 +24,6 @@ type referenced struct {
 }
 
 func (r referenced) MaxEncodedLen(n int) int { return r.Codec.MaxEncodedLen(n) + reference.Overhead }
-func (r referenced) Lossy() bool             { return codecs.Lossy(r.Codec) }
 
 func (r referenced) held(d tensor.DType, n int) (*reference.Copy, error) {
 	if !slices.Contains(r.types, d) {

@@ -252,8 +252,10 @@ func (m method) blockLen(n int) int {
 
 func (m method) Block(size int) int { return min(size, 4*m.Config.Block) }
 
-// KeyCodec implements codecs.Keyed: the keys of a sparse gradient travel as positions do.
-func (m method) KeyCodec() codecs.Codec { return keys.New(keys.Adaptive{}) }
+// The keys of a sparse gradient travel as positions do.
+var keyCodec = keys.New(keys.Adaptive{})
+
+func (m method) Traits() codecs.Traits { return codecs.Traits{Keys: keyCodec} }
 
 // perGroup is how many buckets a group has.
 func (m method) perGroup() int { return (m.Q + m.R - 1) / m.R }

@@ -109,6 +109,8 @@ func (c Config) params(n int) Params {
 	return Params{D: n, K: part(c.K, n), P: c.P, Rows: c.Rows, Columns: part(c.Cols, n), Cells: c.Cells, Seed: c.Seed, Pick: c.Pick}
 }
 
+func (m *method) Traits() codecs.Traits { return codecs.Traits{} }
+
 func (m *method) MaxEncodedLen(n int) int {
 	if n == 0 {
 		return 1

@@ -3,7 +3,7 @@
 // 3.2), which takes 1.6 bits where TernGrad has 2. A value is sent as its sign with probability |T|/M, where M is the block's
 // largest magnitude, and else as 0.
 //
-// It is an unbiased method, used without error feedback (codecs.Unbiased): with both, training
+// It is an unbiased method, used without error feedback (codecs.Traits): with both, training
 // failed to converge in the paper's experiments (section 3.1).
 //
 // Deviation from the paper: M is that of a block of values, 65,536 by default, as in package threelc, whose quartic
@@ -101,8 +101,7 @@ func (c code) String() string {
 
 func (c code) Len(n int) int { return blockwise.ScalarLen + threelc.QuarticLen(n) }
 
-// MeanOnly reports that values are right on average only.
-func (c code) MeanOnly() bool { return true }
+func (c code) Traits() codecs.Traits { return codecs.Traits{Unbiased: true} }
 
 func (c code) Append(dst []byte, x []float32, number uint64) ([]byte, error) {
 	M := absmax.Of(x)

@@ -2,7 +2,7 @@
 // on average: as its sign times the scale s with probability |g|/s, where s is the block's largest magnitude, and else as 0. Since few
 // large values would make s large and most others 0, gradients are clipped before, to c = 2.5 standard deviations.
 //
-// It is an unbiased method, used without error feedback (codecs.Unbiased): its error is larger than
+// It is an unbiased method, used without error feedback (codecs.Traits): its error is larger than
 // the value itself, so that residuals would grow without bound.
 //
 // Deviations: the scale is that of a block of values, 65,536 by default, where the paper has a layer's; workers do not agree
@@ -123,8 +123,7 @@ const bits = 2
 
 func (c code) Len(n int) int { return blockwise.ScalarLen + smallint.Len(bits, n) }
 
-// MeanOnly reports that values are right on average only.
-func (c code) MeanOnly() bool { return true }
+func (c code) Traits() codecs.Traits { return codecs.Traits{Unbiased: true} }
 
 func (c code) Append(dst []byte, x []float32, number uint64) ([]byte, error) {
 	s := absmax.Of(x)

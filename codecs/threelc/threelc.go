@@ -147,6 +147,8 @@ func (m method) String() string {
 		codecs.Param{Name: "coder", Value: m.coder, Def: ZeroRun})
 }
 
+func (m method) Traits() codecs.Traits { return codecs.Traits{} }
+
 func (m method) MaxEncodedLen(n int) int {
 	whole, rest := n/m.block, n%m.block
 	most := whole * m.blockLen(m.block)

@@ -103,6 +103,8 @@ func (m method) String() string {
 		sparse.BlockParam(m.Block))
 }
 
+func (m method) Traits() codecs.Traits { return codecs.Traits{} }
+
 // AppendBlock implements sparse.Coder.
 func (m method) AppendBlock(dst []byte, x []float32, step uint64, p *sparse.Picks) ([]byte, error) {
 	return m.AppendValues(dst, magnitude.Values{X: x}, step, p)

@@ -82,7 +82,7 @@ type Rule struct {
 	Codec     string // codec text, or Verbatim
 
 	// NoFeedback leaves out the error feedback of a lossy codec of gradients. Aggregates never go without: replicas
-	// would drift apart at random. Methods that are right on average (codecs.Unbiased) never have it, and are for
+	// would drift apart at random. Methods that are right on average (codecs.Traits) never have it, and are for
 	// gradients alone: what else comes to the rule loses nothing.
 	NoFeedback bool
 

@@ -49,7 +49,7 @@ func (p *ruleList) safe(f Flow, t tensor.Tensor, c codecs.Codec, r *Rule) Choice
 	if c == nil || !codecs.Lossy(c) {
 		return Choice{Codec: c}
 	}
-	unbiased := codecs.Unbiased(c)
+	unbiased := c.Traits().Unbiased
 	switch {
 	case unbiased && t.Role != tensor.Gradient:
 		return Choice{Codec: p.lossless, Why: cmp.Or(t.Why, tensor.NoRule)}

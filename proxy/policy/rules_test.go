@@ -18,8 +18,8 @@ type fake struct {
 	block int // bytes; 0: any number
 }
 
-func (f fake) String() string { return f.name }
-func (f fake) Lossy() bool    { return f.lossy }
+func (f fake) String() string        { return f.name }
+func (f fake) Traits() codecs.Traits { return codecs.Traits{Lossless: !f.lossy} }
 func (f fake) Block(size int) int {
 	if f.block > 0 {
 		return min(size, f.block)
@@ -40,6 +40,31 @@ func fakes(text string) (codecs.Codec, error) {
 func gradient(key uint64) tensor.Tensor {
 	return tensor.Tensor{Key: key, Role: tensor.Gradient, DType: tensor.Float32, Size: 4096}
 }
+
+// A codec with zero Traits may lose something, so it must not touch a tensor without proof, whatever a rule says.
+func TestZeroTraitsMayLose(t *testing.T) {
+	p, err := New([]Rule{{Roles: []tensor.Role{tensor.Unknown, tensor.Exact, tensor.Gradient}, Codec: "forgetful"}}, func(text string) (codecs.Codec, error) {
+		if text == "forgetful" {
+			return forgetful{fake{name: text}}, nil
+		}
+		return fakes(text)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for role, want := range map[tensor.Role]string{tensor.Unknown: "lossless", tensor.Exact: "lossless", tensor.Gradient: "forgetful"} {
+		x := gradient(1)
+		x.Role = role
+		if got := p.Choose(Flow{}, x, Measured{}); got.Codec.String() != want || got.Feedback != (role == tensor.Gradient) {
+			t.Errorf("%v: %+v, want %s", role, got, want)
+		}
+	}
+}
+
+// forgetful is a codec whose author has promised nothing.
+type forgetful struct{ fake }
+
+func (forgetful) Traits() codecs.Traits { return codecs.Traits{} }
 
 // A method that is right on average only is for gradients, which then have no feedback; what else comes to its rule loses
 // nothing.

@@ -14,6 +14,8 @@ type Code interface {
 	String() string // the codec's text
 	Len(n int) int  // most bytes that n values take; not less than of fewer
 
+	Traits() codecs.Traits // of the codec that New makes
+
 	// Append appends the code of x, of one value at least. Number is another one for each block that an encoder encodes, for
 	// codes that draw. An error says what makes the block unsuited ("a value is NaN"); then the result does not matter.
 	Append(dst []byte, x []float32, number uint64) ([]byte, error)
@@ -36,12 +38,6 @@ func (m method) MaxEncodedLen(n int) int {
 		most += m.Len(rest)
 	}
 	return most
-}
-
-// MeanOnly reports what the Code says, if it does: that what it delivers is right on average only.
-func (m method) MeanOnly() bool {
-	c, ok := m.Code.(interface{ MeanOnly() bool })
-	return ok && c.MeanOnly()
 }
 
 // wantBytes is what a coder is given at once: enough that frames cost nothing, and in a core's cache.

@@ -15,6 +15,7 @@ import (
 // A Coder encodes single blocks. It keeps nothing between calls.
 type Coder interface {
 	fmt.Stringer
+	Traits() codecs.Traits // of the codec that New makes
 
 	// AppendBlock appends the encoding of x to dst, and sets p's keys and values to what it delivers: positions in x,
 	// each once, in any order. step counts the encodings before this one. The error wraps codecs.ErrUnsuited; dst may
@@ -53,8 +54,7 @@ type Picks struct {
 
 var pool = sync.Pool{New: func() any { return new(Picks) }} // coders are many, but few run at a time
 
-// New returns the codec of blocks of so many values, and of what is left of them. What it delivers is right on average only
-// if c's MeanOnly says so; see codecs.Unbiased.
+// New returns the codec of c's blocks of block values; the last block of a tensor has the values that are left.
 func New(c Coder, block int) codecs.Codec { return codecs.Values(method{c, block}) }
 
 type method struct {
@@ -64,11 +64,6 @@ type method struct {
 
 func (m method) MaxEncodedLen(n int) int { return MaxEncodedLen(n, m.block) }
 func (m method) Block(size int) int      { return Block(size, m.block) }
-
-func (m method) MeanOnly() bool {
-	c, ok := m.Coder.(interface{ MeanOnly() bool })
-	return ok && c.MeanOnly()
-}
 
 func (m method) NewEncoder(n int) (codecs.ValueEncoder, error) {
 	return NewEncoder(m.Coder, n, m.block), nil

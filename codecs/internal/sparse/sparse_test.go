@@ -18,6 +18,8 @@ type everySecond struct{}
 
 func (everySecond) String() string { return "every-second" }
 
+func (everySecond) Traits() codecs.Traits { return codecs.Traits{} }
+
 func (everySecond) AppendBlock(dst []byte, x []float32, _ uint64, p *sparse.Picks) ([]byte, error) {
 	p.Keys, p.Values = p.Keys[:0], p.Values[:0]
 	for i := 0; i < len(x); i += 2 {

@@ -55,7 +55,7 @@ func Run(ctx context.Context, c Config, report func(Row), refused func(error)) e
 	memory := newMemory(c.Bytes)
 	for _, codec := range c.Codecs {
 		for _, d := range c.Data {
-			row, err := measure(ctx, c, memory, cutter{codec, d.dtype(), !c.NoFeedback && codecs.Lossy(codec) && !codecs.Unbiased(codec)}, d)
+			row, err := measure(ctx, c, memory, cutter{codec, d.dtype(), !c.NoFeedback && codecs.Lossy(codec) && !codec.Traits().Unbiased}, d)
 			switch {
 			case errors.Is(err, codecs.ErrUnsuited):
 				refused(fmt.Errorf("%s: %w", d.Name, err))

@@ -25,6 +25,7 @@ type drop struct{ block int }
 func (d drop) String() string                              { return "drop" }
 func (d drop) MaxEncodedLen(n int) int                     { return 4 * n }
 func (d drop) Block(size int) int                          { return min(size, d.block) }
+func (d drop) Traits() codecs.Traits                       { return codecs.Traits{} }
 func (d drop) NewEncoder(int) (codecs.ValueEncoder, error) { return d, nil }
 func (d drop) NewDecoder(int) (codecs.ValueDecoder, error) { return d, nil }
 func (d drop) Append(dst []byte, src []float32) ([]byte, error) {

@@ -30,7 +30,7 @@ func (k *checker) lossy(i int, where string, codec codecs.Codec) {
 	}
 	takesAggregates := k.takesAggregates(i)
 	switch {
-	case codecs.Unbiased(codec) && (takesAggregates || slices.Contains(r.Roles, tensor.State)):
+	case codec.Traits().Unbiased && (takesAggregates || slices.Contains(r.Roles, tensor.State)):
 		k.errorf(r.line, where+".codec", "%s is right on average only, which is for gradients: name role: gradient, or use int8 or int4", r.Codec)
 	case takesAggregates:
 		k.aggregates(r, where, codec)
@@ -60,7 +60,7 @@ func (k *checker) flush(r *Rule, where string, codec codecs.Codec) {
 		k.errorf(r.line, where+".flush_every", "1 makes every value travel exactly: use codec: lossless, or a larger number")
 	case codec == nil || !codecs.Lossy(codec):
 		k.errorf(r.line, where+".flush_every", "%s loses nothing, so that nothing is owed: leave flush_every out", r.Codec)
-	case codecs.Unbiased(codec):
+	case codec.Traits().Unbiased:
 		k.errorf(r.line, where+".flush_every", "%s has no feedback, so that nothing is owed: leave flush_every out", r.Codec)
 	case r.NoFeedback:
 		k.errorf(r.line, where+".flush_every", "without feedback nothing is owed: leave one of both out")

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/all"
 	"github.com/gradproxy/gradproxy/proxy/policy"
 )
@@ -99,7 +98,7 @@ var methods = [...]string{
 // plain reports whether a method is right on average only and so has no error feedback.
 func plain(code string) bool {
 	c, err := all.New(code)
-	return err == nil && codecs.Unbiased(c)
+	return err == nil && c.Traits().Unbiased
 }
 
 // newRun returns the run that code asks for. One codec is for all that may lose something with replicas that stay alike, two

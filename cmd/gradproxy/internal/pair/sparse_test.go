@@ -13,7 +13,6 @@ import (
 
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/paramserver/pslite"
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/paramserver/zmtp"
-	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/all"
 	"github.com/gradproxy/gradproxy/proxy"
 	"github.com/gradproxy/gradproxy/proxy/policy"
@@ -208,7 +207,7 @@ func TestSparsePushes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		keyCodec := codecs.KeyCodec(c)
+		keyCodec := c.Traits().Keys
 		if keyCodec == nil {
 			continue
 		}
@@ -242,7 +241,7 @@ func TestSparsePushes(t *testing.T) {
 					every[i] = uint64(i)
 				}
 				x.push(r, every)
-				if !codecs.Unbiased(c) { // which is owed nothing
+				if !c.Traits().Unbiased { // which is owed nothing
 					x.settled()
 				}
 				reportKeys(t, p.Near.Tensors(), keyCodec.String())
