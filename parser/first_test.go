@@ -39,7 +39,8 @@ func (s *script) Next(b []byte) (parser.Segment, error) {
 
 type protocol func() parser.Parser
 
-func (protocol) String() string { return "script" }
+func (protocol) String() string        { return "script" }
+func (protocol) Traits() parser.Traits { return parser.Traits{} }
 
 func (p protocol) New(parser.Conn) (parser.Parser, parser.Parser) { return p(), p() }
 

@@ -40,13 +40,19 @@ type Segment struct {
 // cross jobs. A Protocol is safe for concurrent use, and so are the two parsers of a connection with each other.
 type Protocol interface {
 	String() string
+	// Traits returns the same value whenever it is called.
+	Traits() Traits
 	New(c Conn) (fromClient, fromServer Parser)
 }
 
-// Lasting is what a Protocol also has whose apps connect again after a lost connection and go on with the same tensors:
-// what a proxy remembers of them then outlives the connection.
-type Lasting interface {
-	Lasting() bool
+// Traits are the promises of a Protocol. The zero Traits promises nothing.
+type Traits struct {
+	// Reconnects: an app connects again after a lost connection and goes on with the same tensors. A proxy may then
+	// keep residuals and last values when a connection ends.
+	Reconnects bool
+	// ProvesRoles: the wire itself proves each role that the parsers give. Without this promise a role rests on how
+	// messages repeat, and a tool that reports roles must compare the content as well ([tensor.Trust]).
+	ProvesRoles bool
 }
 
 // Conn says whose connection it is. Both proxies see the same Client and Server: the opening carries them.

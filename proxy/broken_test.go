@@ -125,7 +125,8 @@ func TestFlowControlledSenderIsNotHeldUp(t *testing.T) {
 // faulty is a protocol whose parser breaks in the middle of a tensor, in the way that its value says.
 type faulty string
 
-func (f faulty) String() string { return string(f) }
+func (f faulty) String() string      { return string(f) }
+func (faulty) Traits() parser.Traits { return parser.Traits{} }
 func (f faulty) New(parser.Conn) (a, b parser.Parser) {
 	return &faultyParser{f: f}, &faultyParser{f: f}
 }

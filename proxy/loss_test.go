@@ -47,7 +47,7 @@ type gradients struct {
 	learns  int // values before it is known what they are
 }
 
-func (g gradients) Lasting() bool { return g.lasting }
+func (g gradients) Traits() parser.Traits { return parser.Traits{Reconnects: g.lasting} }
 
 func (g gradients) New(c parser.Conn) (a, b parser.Parser) {
 	a, b = g.toy.New(c)

@@ -180,7 +180,7 @@ func New(cfg Config) (*Proxy, error) {
 	p.memories = newMemories(p.Residuals, p.Metrics.forgot)
 	p.memories.lostRows = p.Metrics.forgotRows
 	for _, protocol := range p.Protocols {
-		if l, ok := protocol.(parser.Lasting); ok && l.Lasting() {
+		if protocol.Traits().Reconnects {
 			p.lasting[protocol.String()] = true
 		}
 	}

@@ -25,8 +25,8 @@ type sparseToy struct {
 	dtype   tensor.DType
 }
 
-func (sparseToy) String() string  { return "sparse" }
-func (s sparseToy) Lasting() bool { return s.lasting }
+func (sparseToy) String() string          { return "sparse" }
+func (s sparseToy) Traits() parser.Traits { return parser.Traits{Reconnects: s.lasting} }
 func (s sparseToy) New(parser.Conn) (fromClient, fromServer parser.Parser) {
 	return &sparseParser{dtype: s.dtype}, &sparseParser{dtype: s.dtype}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// Residuals outlive the process where their tensors do (Lasting): SaveResiduals and LoadResiduals. What is saved is as
+// Residuals outlive the process where their tensors do (parser.Traits): SaveResiduals and LoadResiduals. What is saved is as
 // old as the save; the job's sums then lack, once, what was owed since. No tensors of Gloo outlive a connection.
 //
 // The file: "gpresid1", then entries of a kind (1) and what belongs to it, then 0 and the CRC-32C of all bytes before it

@@ -15,7 +15,8 @@ type toy struct {
 	base bool // a value predicts the next
 }
 
-func (toy) String() string { return "toy" }
+func (toy) String() string        { return "toy" }
+func (toy) Traits() parser.Traits { return parser.Traits{} }
 
 func (p toy) New(parser.Conn) (fromClient, fromServer parser.Parser) {
 	return &toyParser{toy: p}, &toyParser{toy: p}

@@ -74,6 +74,9 @@ var _ parser.Protocol = (*Protocol)(nil)
 // String returns "gloo".
 func (*Protocol) String() string { return "gloo" }
 
+// Traits promises nothing: a lost connection ends the process group, and the wire proves no role.
+func (*Protocol) Traits() parser.Traits { return parser.Traits{} }
+
 // New returns the parsers of a connection's two directions. The connections of a configured job share what they learn
 // of its models; one without a job stands alone.
 func (p *Protocol) New(c parser.Conn) (fromClient, fromServer parser.Parser) {

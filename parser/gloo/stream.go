@@ -177,3 +177,8 @@ func (s *stream) begin(b []byte) error {
 
 // Messages implements parser.Counter: it counts ops, and those that are payloads.
 func (s *stream) Messages() (all, payloads int) { return s.ops, s.payloads }
+
+// Recognized implements parser.Counter. Only an op tells Gloo from other protocols.
+func (s *stream) Recognized() bool { return s.ops > 0 }
+
+var _ parser.Counter = (*stream)(nil)

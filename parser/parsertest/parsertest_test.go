@@ -13,7 +13,8 @@ type bad func(b []byte) (parser.Segment, error)
 
 func (f bad) Next(b []byte) (parser.Segment, error) { return f(b) }
 
-func (f bad) String() string { return "bad" }
+func (bad) String() string        { return "bad" }
+func (bad) Traits() parser.Traits { return parser.Traits{} }
 
 func (f bad) New(parser.Conn) (parser.Parser, parser.Parser) { return f, parser.Verbatim{} }
 

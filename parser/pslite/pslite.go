@@ -97,20 +97,14 @@ type Protocol struct {
 	facts facts // guarded by mu
 }
 
-var (
-	_ parser.Protocol = (*Protocol)(nil)
-	_ parser.Lasting  = (*Protocol)(nil)
-)
+var _ parser.Protocol = (*Protocol)(nil)
 
 // String returns "pslite".
 func (*Protocol) String() string { return "pslite" }
 
-// Lasting returns true: libzmq connects again, and the job goes on with the same keys.
-func (*Protocol) Lasting() bool { return true }
-
-// Proved returns true: the wire proves the roles that the parsers give, so that what is a gradient need not look like
-// one too.
-func (*Protocol) Proved() bool { return true }
+// Traits: libzmq connects again after a lost connection, and the job goes on with the same keys. The wire proves the
+// roles that the parsers give, so a gradient need not look like one too.
+func (*Protocol) Traits() parser.Traits { return parser.Traits{Reconnects: true, ProvesRoles: true} }
 
 // New returns the parsers of a connection's two directions.
 func (p *Protocol) New(c parser.Conn) (fromClient, fromServer parser.Parser) {

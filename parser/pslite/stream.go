@@ -209,5 +209,5 @@ func (s *stream) fail(format string, args ...any) {
 // Messages implements parser.Counter: it counts messages, and those that carry values, empty ones included.
 func (s *stream) Messages() (all, payloads int) { return s.count.messages, s.count.payloads }
 
-// Recognized reports whether this is ps-lite: the sender's READY has named a node, or a message has come.
+// Recognized implements parser.Counter: the sender's READY has named a node, or a message has come.
 func (s *stream) Recognized() bool { return s.named || s.count.messages > 0 }

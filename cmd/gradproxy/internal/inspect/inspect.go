@@ -118,10 +118,8 @@ func (w *wire) Data(from parser.Side, b []byte) {
 func (w *wire) begin() {
 	x := w.inspector
 	for i := range x.near[0] {
-		r := &reader{protocol: x.near[0][i].String(), tensors: x.tensors, costings: x.costings, each: x.each, ended: w.gaps}
-		if p, ok := x.near[0][i].(interface{ Proved() bool }); ok {
-			r.proved = p.Proved()
-		}
+		p := x.near[0][i]
+		r := &reader{protocol: p.String(), proved: p.Traits().ProvesRoles, tensors: x.tensors, costings: x.costings, each: x.each, ended: w.gaps}
 		for own := range x.near {
 			from, to := x.near[own][i].New(parser.Conn{
 				Job: job, Client: w.conn.Client, Server: w.conn.Server, Number: w.conn.Number,

@@ -133,12 +133,8 @@ func (r *reader) payload(from parser.Side, t tensor.Tensor, b []byte) {
 
 // known reports whether a side speaks the protocol: it sent a message, or a handshake that is no other protocol's.
 func (r *reader) known(side parser.Side) bool {
-	p := r.parsers[side][side]
-	if n, _ := counts(p); n > 0 {
-		return true
-	}
-	h, ok := p.(interface{ Recognized() bool })
-	return ok && h.Recognized()
+	c, ok := r.parsers[side][side].(parser.Counter)
+	return ok && c.Recognized()
 }
 
 // blockLen is the length in bytes of what is judged at once.
