@@ -15,7 +15,7 @@ func fastsgdKeys(_ context.Context, l *lab, t *Table) error {
 	if err != nil {
 		return err
 	}
-	t.add(claim{label: "Adam", quantity: "bits a key", paper: 32}.near(0), 8*keyLen)
+	t.add(claim{label: "Adam", quantity: "bits a key", paper: 32, calibrated: true}.near(0), 8*keyLen)
 	t.add(claim{label: "SketchML", quantity: "bits a key", paper: 9.95, why: denser(s)}.within(1.1), s.bits(keys.DeltaBinary{}))
 	t.add(claim{label: "FastSGD", quantity: "bits a key", paper: 6.04, why: denser(s)}.within(1.1), s.bits(keys.BitGrain{L: 2}))
 	return nil
@@ -118,10 +118,11 @@ func fastsgdSizes(ctx context.Context, l *lab, t *Table) error {
 	t.add(claim{label: "its keys alone", quantity: "ratio of a message", paper: 1.4}.within(1.05), pairLen/(s.bits(keys.BitGrain{L: 2})/8+pairLen-keyLen))
 	runs := [...]struct {
 		contender
-		tau float64
+		tau    float64
+		chosen bool // so that the row holds
 	}{
-		{contender{name: "all of it", codec: "fastsgd"}, defaultTau},
-		{contender{name: "not the paper's setting: tau=88, with error feedback", codec: "fastsgd(tau=88)", how: feedback}, 88},
+		{contender{name: "all of it", codec: "fastsgd"}, defaultTau, false},
+		{contender{name: "not the paper's setting: tau=88, with error feedback", codec: "fastsgd(tau=88)", how: feedback}, 88, true},
 	}
 	outcomes := make([]cluster.LinearOutcome, len(runs))
 	err = parallel(ctx, len(runs), func(ctx context.Context, i int) (err error) {
@@ -135,7 +136,7 @@ func fastsgdSizes(ctx context.Context, l *lab, t *Table) error {
 		return err
 	}
 	for i, o := range outcomes {
-		t.add(claim{label: runs[i].name, quantity: "ratio of a message, at most", paper: 18720, band: atLeast(10000), why: fewer(runs[i].tau, o)}, o.Push.PairRatio())
+		t.add(claim{label: runs[i].name, quantity: "ratio of a message, at most", paper: 18720, band: atLeast(10000), why: fewer(runs[i].tau, o), calibrated: runs[i].chosen}, o.Push.PairRatio())
 		t.setup("%s: logistic regression comes down to %.3f and classifies %.1f %% of the mails rightly", runs[i].name, o.Loss, 100*o.Accuracy)
 	}
 	return l.setupSparse(t)

@@ -56,10 +56,10 @@ func gsparFigure(ctx context.Context, l *lab, t *Table, svrg bool, paper [genera
 	if err != nil {
 		return err
 	}
-	for i, r := range runs {
+	for i, r := range runs { // calibrated: the codec's formula on each gradient, where UniSp's rows have the values that were sent
 		recipe := recipes[i/each/generators.Columns]
 		column, density := i/each%generators.Columns, i%each
-		t.add(claim{label: fmt.Sprintf("%s, spa %v", r.recipe.Name, r.kappa), quantity: "var", paper: paper[column][density], why: recipe.why}.within(1.3), r.gspar.mean())
+		t.add(claim{label: fmt.Sprintf("%s, spa %v", r.recipe.Name, r.kappa), quantity: "var", paper: paper[column][density], why: recipe.why, calibrated: true}.within(1.3), r.gspar.mean())
 	}
 	for i, r := range runs[len(runs)-each:] {
 		t.add(claim{label: fmt.Sprintf("UniSp, spa %v", r.kappa), quantity: "var", paper: [each]float64{2, 6, 18}[i]}.within(1.15), r.unisp.mean())
@@ -74,7 +74,7 @@ type gsparRun struct {
 	svrg   bool
 	passes int
 
-	gspar, unisp average // of var: what GSpar expects of each gradient, and what UniSp made of it
+	gspar, unisp average // of var: by GSpar's formula on each gradient, and of the values that UniSp sent
 }
 
 // An average is a sum of numbers and how many there were.

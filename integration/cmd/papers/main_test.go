@@ -25,8 +25,9 @@ func TestPapersJSON(t *testing.T) {
 	}
 	var got struct {
 		Tables []struct {
-			Paper, Table string
-			Rows         []map[string]any
+			Paper, Table  string
+			Rows          []map[string]any
+			Counted, Held int
 		}
 	}
 	if err := json.Unmarshal([]byte(out), &got); err != nil {
@@ -40,6 +41,7 @@ func TestPapersJSON(t *testing.T) {
 		t.Errorf("the third row is %v", r)
 	}
 	for _, table := range got.Tables {
+		counted, in := 0, 0
 		for _, r := range table.Rows {
 			if names, want := slices.Sorted(maps.Keys(r)), []string{"calibrated", "here", "high", "holds", "label", "low", "paper", "quantity", "why"}; !slices.Equal(names, want) {
 				t.Fatalf("names are %q, want %q", names, want)
@@ -52,6 +54,8 @@ func TestPapersJSON(t *testing.T) {
 			}
 			if r["calibrated"] == true {
 				calibrated++
+			} else if counted++; r["holds"] == true {
+				in++
 			}
 			if holds := r["holds"].(bool); holds != (r["why"] == "") {
 				t.Errorf("a reason is given just where a row does not hold: %v", r)
@@ -59,12 +63,15 @@ func TestPapersJSON(t *testing.T) {
 				held++
 			}
 		}
+		if table.Counted != counted || table.Held != in {
+			t.Errorf("%s says that %d of %d rows hold, want %d of %d", table.Table, table.Held, table.Counted, in, counted)
+		}
 	}
 	if held < 10 {
 		t.Errorf("only %d rows hold", held)
 	}
-	if calibrated != 1 {
-		t.Errorf("%d rows are calibrated, want one", calibrated)
+	if calibrated != 9 {
+		t.Errorf("%d rows are calibrated, want one of each design at 1 Gbit/s, 9", calibrated)
 	}
 }
 

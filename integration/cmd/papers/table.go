@@ -11,6 +11,9 @@ type Table struct {
 	Paper string `json:"paper"`
 	Table string `json:"table"`
 	Rows  []Row  `json:"rows"`
+	// Counted is the number of rows that are not Calibrated, and Held the number of these that hold.
+	Counted int `json:"counted"`
+	Held    int `json:"held"`
 
 	Title string   `json:"-"`
 	Setup []string `json:"-"` // lines: what the figures here are measured on, and how
@@ -26,7 +29,8 @@ type Row struct {
 	Band             // "low" and "high"
 	Holds    bool    `json:"holds"`
 	Why      string  `json:"why"` // where it does not hold; else ""
-	// Calibrated says that the figure here was made from the paper's own, so that the row shows nothing by holding.
+	// Calibrated says that the row holds by construction, so that it shows nothing by holding and is not counted: the figure
+	// here was made from the paper's own, is a formula instead of a measurement, or has a setting chosen for it.
 	Calibrated bool `json:"calibrated"`
 }
 
@@ -75,7 +79,7 @@ type claim struct {
 	paper           float64
 	band            Band
 	why             string // the reason, if it does not hold
-	calibrated      bool   // the figure here is made from the paper's
+	calibrated      bool   // it holds by construction
 }
 
 // within is the band from the paper's figure over factor to the figure times factor.
@@ -97,6 +101,12 @@ func (t *Table) add(c claim, here float64) {
 		r.Why = fmt.Sprintf("%s is not %s", figure(here), c.band)
 		if c.why != "" {
 			r.Why = c.why
+		}
+	}
+	if !r.Calibrated {
+		t.Counted++
+		if r.Holds {
+			t.Held++
 		}
 	}
 	t.Rows = append(t.Rows, r)

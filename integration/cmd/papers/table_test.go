@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -69,7 +70,7 @@ func TestCalibratedText(t *testing.T) {
 	table.add(claim{label: "3LC", quantity: "speed-up", paper: 1.53, calibrated: true}.within(1.25), 1.53)
 	var out strings.Builder
 	WriteText(&out, table)
-	if s := out.String(); strings.Contains(s, "yes") || !strings.Contains(s, " -  ") {
+	if s := out.String(); strings.Contains(s, "yes") || !strings.Contains(s, " -  ") || !strings.Contains(s, "0 of 0 rows hold; 1 by construction") {
 		t.Errorf("the row reads\n%s", s)
 	}
 }
@@ -93,5 +94,37 @@ func TestText(t *testing.T) {
 		if f := strings.Fields(line); len(f) > 4 && f[1] == "ratio" && (f[2] != "39.40" || f[3] != "40.00" || f[4] != "yes") {
 			t.Errorf("the row reads %q", line)
 		}
+	}
+}
+
+// Rows that hold by construction are marked, in every table that needs no data.
+func TestCalibratedRows(t *testing.T) {
+	var marked []string
+	report := func(table Table) {
+		for _, r := range table.Rows {
+			if r.Calibrated {
+				marked = append(marked, table.Table+": "+r.Label)
+			}
+		}
+	}
+	if err := Run(t.Context(), Config{Papers: []string{"sketchedsgd", "gspar"}, Quick: true, Data: t.TempDir()}, report, nil); err != nil {
+		t.Fatal(err)
+	}
+	var gspar int
+	for _, m := range marked {
+		if strings.HasPrefix(m, "Figure 1: ") || strings.HasPrefix(m, "Figure 2: ") {
+			gspar++
+			if strings.Contains(m, "UniSp") {
+				t.Errorf("%s is measured, and yet marked", m)
+			}
+		}
+	}
+	if gspar != 36 {
+		t.Errorf("%d rows of GSpar's variance are marked, want 36", gspar)
+	}
+	want := []string{"Section 5.3: transformer, 20x", "Section 5.3: transformer, 40x", "Section 5.3: LSTM, 40x",
+		"Figure 4: sketched, 4 workers", "Figure 4: sketched, 64 workers", "Figure 4: sketched, 256 workers"}
+	if rest := marked[gspar:]; !slices.Equal(rest, want) {
+		t.Errorf("of Sketched-SGD %q are marked, want %q", rest, want)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 )
 
-// WriteText writes t as text: what it is measured on, then the rows, then why some do not hold.
+// WriteText writes t as text: the setup, then the rows, how many hold, and the reasons of those that do not.
 func WriteText(w io.Writer, t Table) {
 	quick := ""
 	if t.Quick {
@@ -41,6 +41,11 @@ func WriteText(w io.Writer, t Table) {
 		out.AppendRow(table.Row{r.Label, r.Quantity, figure(r.Paper), figure(r.Here), holds, r.Band.String()})
 	}
 	out.Render()
+	fmt.Fprintf(w, "  %d of %d rows hold", t.Held, t.Counted)
+	if n := len(t.Rows) - t.Counted; n > 0 {
+		fmt.Fprintf(w, "; %d by construction (calibrated) are not counted", n)
+	}
+	fmt.Fprintln(w)
 	writeReasons(w, t.Rows)
 	fmt.Fprintln(w)
 }
