@@ -38,7 +38,7 @@ type benchFlags struct {
 	noFeedback   bool
 	plot         string
 	asJSON       bool
-	warmup       int
+	warmup, skip int
 }
 
 func benchCodecsCommand() *cobra.Command {
@@ -50,7 +50,9 @@ func benchCodecsCommand() *cobra.Command {
 			"Codecs are written as in policies; lossy ones run with error feedback. Data is a file (.npy of one dimension or\n" +
 			"of two: steps, elements; elements whose type is the suffix: .f32, .bf16, ...; the tensors of a packet capture:\n" +
 			".pcap, .pcapng, .pcap.gz) or built in:\n" +
-			strings.Join(bench.Names(), ", ") + ".\n\n" +
+			strings.Join(bench.Names(), ", ") + ".\n" +
+			"What is built in are one or two vectors, too few for a figure about training: go run ./integration/cmd/recordgradients, in\n" +
+			"the source, records whole sequences of gradients.\n\n" +
 			"docs/codecs.md says what the columns mean, and how to read the plot.",
 		Example: `  gradproxy bench codecs --codec '3lc(s=1.75)' --codec int4 --data gradients.npy
   gradproxy bench codecs --data lm --plot lm.svg
@@ -60,11 +62,12 @@ func benchCodecsCommand() *cobra.Command {
 	}
 	f := c.Flags()
 	f.StringArrayVar(&flags.codecs, "codec", nil, "codec to measure, may be repeated; all (default): every codec as it is, and lossless(level=fast)")
-	f.StringArrayVar(&flags.data, "data", nil, "data to measure it on, may be repeated; all: all that is built in (default: the\n"+
-		"recorded gradients, "+strings.Join(bench.Recorded(), ", ")+")")
+	f.StringArrayVar(&flags.data, "data", nil, "data to measure it on, may be repeated; all: all that is built in (default: one or two\n"+
+		"vectors each of real gradients, "+strings.Join(bench.Recorded(), ", ")+")")
 	f.StringVar(&flags.sums, "sums", "", "what the all-reduces of a capture sum up, which the wire does not say: gradients")
 	f.BoolVar(&flags.noFeedback, "no-feedback", false, "leave out the error feedback of lossy codecs")
-	f.IntVar(&flags.warmup, "warmup", 0, "steps before those that count, the data's over and over: what feedback owes grows for a while")
+	f.IntVar(&flags.warmup, "warmup", 0, "steps before those that count, the data's over and over: the residual of error feedback grows for a while")
+	f.IntVar(&flags.skip, "skip", 0, "steps at the beginning of a sequence that go through the codec and do not count")
 	f.IntVar(&flags.mib, "mib", 256, "memory that each round copies, encodes and decodes, in MiB; slow codecs get less")
 	f.IntVar(&flags.rounds, "rounds", 9, "rounds, of which the median counts")
 	f.StringVar(&flags.plot, "plot", "", "also draw ratio against error to this file, as SVG")
@@ -155,7 +158,7 @@ func (f benchFlags) everything() bool { return f.codecs == nil || slices.Contain
 
 // config turns flags into what to measure; it reports everything that is wrong.
 func (f benchFlags) config() (bench.Config, error) {
-	config := bench.Config{Bytes: f.mib << 20, Rounds: f.rounds, NoFeedback: f.noFeedback, Warmup: f.warmup}
+	config := bench.Config{Bytes: f.mib << 20, Rounds: f.rounds, NoFeedback: f.noFeedback, Warmup: f.warmup, Skip: f.skip}
 	capture := inspect.Config{}
 	var errs []error
 	switch f.sums {
@@ -170,6 +173,9 @@ func (f benchFlags) config() (bench.Config, error) {
 	}
 	if f.warmup < 0 {
 		errs = append(errs, fmt.Errorf("--warmup is %d: give it at least 0", f.warmup))
+	}
+	if f.skip < 0 {
+		errs = append(errs, fmt.Errorf("--skip is %d: give it at least 0", f.skip))
 	}
 	if f.rounds < 1 {
 		errs = append(errs, fmt.Errorf("--rounds is %d: give it at least 1", f.rounds))

@@ -46,7 +46,7 @@ func TestBenchCodecsJSON(t *testing.T) {
 	}
 	want := []string{"allocated_bytes_per_value", "bits_per_value", "codec", "cosine", "data", "decode_gbps", "decode_vs_copy",
 		"decoder_bytes_per_value", "dtype", "elements", "encode_gbps", "encode_vs_copy", "encoded_bytes", "encoder_bytes_per_value",
-		"feedback", "max_abs_error", "nmse", "ratio", "sign_flips", "steps", "tensors", "warmup"}
+		"feedback", "max_abs_error", "nmse", "ratio", "sign_flips", "skip", "steps", "tensors", "warmup"}
 	if names := slices.Sorted(maps.Keys(got.Rows[0])); !slices.Equal(names, want) {
 		t.Errorf("names are %q, want %q", names, want)
 	}

@@ -18,7 +18,7 @@ type input struct {
 	data  []byte
 }
 
-// inputs are recorded gradients as they are, rounded to bfloat16, and so rounded but kept in float32 (as mixed
+// inputs are recorded vectors of gradients as they are, rounded to bfloat16, and so rounded but kept in float32 (as mixed
 // precision does); keys; and bytes that do not compress.
 func inputs() []input {
 	var all []input

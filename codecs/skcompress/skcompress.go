@@ -58,13 +58,13 @@
 // # Bounds
 //
 // Size: at most 4n-1 bytes for n values, since else they are unsuited. Of dense values (bits a value): the map at most
-// log2(r+3), about 1 at r = 1; the sketch rows·cols·log2(q/r), less by Huffman's code. On recorded gradients (65,536 values
+// log2(r+3), about 1 at r = 1; the sketch rows·cols·log2(q/r), less by Huffman's code. On a recorded gradient (65,536 values
 // without zeros) 4.9 bits by default, 6.6x; 1.9 in dense mode, 17x; and 1.2 in joint mode, 26x. Pairs of which one key in
 // ten occurs take 1.27 bytes, 9.5x of 12.
 //
 // Error: a value's sign is kept, and its bucket is at most ⌈q/r⌉-1 closer to zero than it should be, never farther (but for
 // the sign, in mode=joint). By the buckets alone, ‖y-x‖² <= d/(4q)·(φmin²+φmax²) on average (Theorem 2); what the sketch
-// adds is not bounded but by its correct rate, equation (2). On the recorded gradients ‖y-x‖²/‖x‖² is 0.15 to 0.47 by
+// adds is not bounded but by its correct rate, equation (2). On the recorded vectors ‖y-x‖²/‖x‖² is 0.15 to 0.47 by
 // default, 0.7 to 1.04 in dense mode, and about 1 in joint mode, where values point hardly where they should (their cosine
 // is 0.1). The two deliver far too little: with error feedback residuals grow to many times the gradient. The paper has
 // Adam make up for it, and no feedback.

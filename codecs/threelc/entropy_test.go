@@ -1,12 +1,17 @@
 package threelc
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/gradproxy/gradproxy/codecs/codectest"
 	"github.com/gradproxy/gradproxy/codecs/codectest/gradients"
+	"github.com/gradproxy/gradproxy/codecs/codectest/npy"
+	"github.com/gradproxy/gradproxy/integration/require"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -75,51 +80,79 @@ func TestEntropyIsNearOrder0(t *testing.T) {
 	}
 }
 
-// On gradients, in the steady state of error feedback: at most 1.05 times the order-0 entropy where at least 0.5 % of the values are no
-// zeros, and at s = 1 at least 1.7 times shorter than zero-run encoding.
+// Entropy coding beats zero-run encoding on gradients: at most 1.05 times the order-0 entropy where at least 0.5 % of the values are no
+// zeros, and at s = 1 at least 1.7 times shorter. Here on one or two recorded vectors each, over and over for 1,000 steps of error feedback,
+// of which the last 100 count: a residual that has grown, but no training.
 func TestEntropyOnGradients(t *testing.T) {
 	if testing.Short() || codectest.Race {
 		t.Skip("1,000 steps of eight tensors: not with -short, nor with -race, which is many times slower")
 	}
-	const warmUp, measured = 900, 100
 	for _, g := range gradients.All() {
-		for _, s := range []float64{1, 1.75} {
-			runs := newOne(t, Config{S: s}, tensor.Float32, g.Cols)
-			coded := newOne(t, Config{S: s, Coder: Entropy}, tensor.Float32, g.Cols)
-			var runsBytes, codedBytes int
-			var entropy, nonzeros float64
-			for step := range warmUp + measured {
-				row := g.Data[step%g.Rows*g.Cols*4:][:g.Cols*4]
-				if step < warmUp {
-					for _, o := range []*one{runs, coded} {
-						if _, err := o.enc.Append(nil, row); err != nil {
-							t.Fatal(err)
-						}
+		testEntropy(t, g.Name, g.Cols, 900, 1000, func(step int) []byte { return g.Row(step % g.Rows) })
+	}
+}
+
+// The same bars hold over the successive steps of whole trainings, all different; those after the 100th count.
+func TestEntropyOverTrainings(t *testing.T) {
+	if testing.Short() || codectest.Race {
+		t.Skip("400 steps of eight tensors: not with -short, nor with -race, which is many times slower")
+	}
+	const block, warmUp, atLeast = 1 << 16, 100, 200
+	for _, file := range require.Gradients(t) {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g, err := npy.Parse(b)
+		if err != nil || g.DType != tensor.Float32 || g.Cols < block || g.Rows < warmUp+atLeast {
+			t.Fatalf("%s: %d steps of %d %v (%v); want %d steps of %d float32 or more", file, g.Rows, g.Cols, g.DType, err, warmUp+atLeast, block)
+		}
+		for _, from := range []int{0, g.Cols - block} { // the first layers' gradients and the last ones'
+			testEntropy(t, fmt.Sprintf("%s from %d", filepath.Base(file), from), block, warmUp, g.Rows,
+				func(step int) []byte { return g.Row(step)[4*from:][:4*block] })
+		}
+	}
+}
+
+// testEntropy runs n float32 a step through both coders, from step 0 to steps, and holds the sizes from step warmUp on against the bars.
+func testEntropy(t *testing.T, name string, n, warmUp, steps int, at func(step int) []byte) {
+	measured := steps - warmUp
+	for _, s := range []float64{1, 1.75} {
+		runs := newOne(t, Config{S: s}, tensor.Float32, n)
+		coded := newOne(t, Config{S: s, Coder: Entropy}, tensor.Float32, n)
+		var runsBytes, codedBytes int
+		var entropy, nonzeros float64
+		x := make([]float32, n)
+		for step := range steps {
+			row := at(step)
+			if step < warmUp {
+				for _, o := range []*one{runs, coded} {
+					if _, err := o.enc.Append(nil, row); err != nil {
+						t.Fatal(err)
 					}
-					continue
 				}
-				x := make([]float32, g.Cols)
-				tensor.ToFloat32(x, row, tensor.Float32)
-				a, want := runs.step(t, x, tensor.Float32)
-				b, y := coded.step(t, x, tensor.Float32)
-				for i := range y {
-					if math.Float32bits(y[i]) != math.Float32bits(want[i]) {
-						t.Fatalf("%s, step %d: value %d is delivered as %v, by zero-run encoding as %v", g.Name, step, i, y[i], want[i])
-					}
+				continue
+			}
+			tensor.ToFloat32(x, row, tensor.Float32)
+			a, want := runs.step(t, x, tensor.Float32)
+			b, y := coded.step(t, x, tensor.Float32)
+			for i := range y {
+				if math.Float32bits(y[i]) != math.Float32bits(want[i]) {
+					t.Fatalf("%s, step %d: value %d is delivered as %v, by zero-run encoding as %v", name, step, i, y[i], want[i])
 				}
-				bits, nonzero := order0(y)
-				entropy, nonzeros = entropy+bits, nonzeros+nonzero/measured
-				runsBytes, codedBytes = runsBytes+len(a), codedBytes+len(b)
 			}
-			over, shorter := 8*float64(codedBytes)/entropy, float64(runsBytes)/float64(codedBytes)
-			t.Logf("%s, s = %v, %.2f %% no zeros: %.4f bits a value, %.3f times the entropy, zero-run encoding %.2f times as long",
-				g.Name, s, 100*nonzeros, 8*float64(codedBytes)/float64(measured*g.Cols), over, shorter)
-			if nonzeros >= 0.005 && over > 1.05 {
-				t.Errorf("%s, s = %v: %.3f times the entropy", g.Name, s, over)
-			}
-			if s == 1 && shorter < 1.7 {
-				t.Errorf("%s: %.2f times shorter than zero-run encoding", g.Name, shorter)
-			}
+			bits, nonzero := order0(y)
+			entropy, nonzeros = entropy+bits, nonzeros+nonzero/float64(measured)
+			runsBytes, codedBytes = runsBytes+len(a), codedBytes+len(b)
+		}
+		over, shorter := 8*float64(codedBytes)/entropy, float64(runsBytes)/float64(codedBytes)
+		t.Logf("%s, s = %v, %.2f %% no zeros: %.4f bits a value, %.3f times the entropy, zero-run encoding %.2f times as long",
+			name, s, 100*nonzeros, 8*float64(codedBytes)/float64(measured*n), over, shorter)
+		if nonzeros >= 0.005 && over > 1.05 {
+			t.Errorf("%s, s = %v: %.3f times the entropy", name, s, over)
+		}
+		if s == 1 && shorter < 1.7 {
+			t.Errorf("%s: %.2f times shorter than zero-run encoding", name, shorter)
 		}
 	}
 }

@@ -140,7 +140,7 @@ func Benchmark(b *testing.B) {
 	}
 }
 
-// BenchmarkGradients reports the relative error on recorded gradients.
+// BenchmarkGradients reports the relative error on four recorded vectors.
 func BenchmarkGradients(b *testing.B) {
 	for _, g := range gradients.All() {
 		x, y := make([]float32, g.Cols), make([]float32, g.Cols)

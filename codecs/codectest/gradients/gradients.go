@@ -1,5 +1,6 @@
-// Package gradients holds a few gradients recorded from real training, for tests and benchmarks. record.py, beside it,
-// made them and says how.
+// Package gradients holds six vectors recorded in real training, for tests and benchmarks: gradients of one or two successive steps, and a
+// difference of weights. record.py, beside it, made them and says how. They are too few to say how small a codec makes the gradients of
+// a training; integration/cmd/recordgradients records whole sequences for that.
 package gradients
 
 import (
@@ -13,10 +14,10 @@ import (
 //go:embed *.npy
 var files embed.FS
 
-// A Recording is a gradient, or a part of one, at successive steps.
+// A Recording is a part of a gradient at one step or at two successive steps.
 type Recording struct {
 	Name string
-	What string // of which training
+	What string // the part, the training and the first step
 	npy.Array
 }
 

@@ -6,7 +6,7 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// The recordings are what their descriptions say.
+// The recordings have as many zeros as their descriptions say.
 func TestRecordings(t *testing.T) {
 	zeros := map[string][2]float64{"cnn": {0, 0.01}, "mlp": {0.1, 0.5}, "lm": {0.1, 0.4}, "pseudo": {0, 0.01}}
 	for _, r := range All() {

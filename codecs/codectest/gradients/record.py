@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Records the gradients in this directory: real training, small models, a slice of each gradient.
+"""Records the vectors in this directory: real training, small models, a slice of the gradients of one or two steps.
+
+Whole sequences of gradients are made by go run ./integration/cmd/recordgradients.
 
     apt-get install python3-torch python3-numpy dataset-fashion-mnist
     ./record.py                       # a few minutes; writes cnn.npy mlp.npy lm.npy pseudo.npy beside itself
 
 Each file is a float32 array of shape (steps, 65536): the same elements at successive steps, in the order in which
-PyTorch lays them out. Versions of PyTorch and of Python (whose library's source is the text of the language model)
-change the values a little and the figures that they are for hardly.
+PyTorch lays them out. Another version of PyTorch or of Python, whose library's source is the text of the language model,
+changes the values a little and hardly changes the figures measured on them.
 """
 import glob
 import gzip
@@ -79,7 +81,7 @@ class Words(nn.Module):
         return self.out(self.gru(self.embed(x))[0])
 
     def kept(self, of):
-        """256 rows of the embedding, of which a batch touches about half, and the start of the GRU's weights."""
+        """256 rows of the embedding, about half of them touched by a batch, and the start of the GRU's weights."""
         return torch.cat([of(self.embed.weight)[192:448].flatten(),
                           of(self.gru.weight_ih_l0).flatten(), of(self.gru.weight_hh_l0).flatten()]).clone()
 

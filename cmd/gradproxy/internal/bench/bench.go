@@ -19,6 +19,8 @@ type Config struct {
 	// Warmup is how many steps go before those whose sizes and errors count, the data's over and over, where there is feedback:
 	// what is owed is nothing at first, and grows for a while.
 	Warmup int
+	// Skip is how many steps at the beginning of a sequence go through the codec and do not count. Data with no more steps is an error.
+	Skip int
 	// Bytes is how much memory each round copies, encodes and decodes: the data, again and again. It ought to be far
 	// more than the processor's caches; twice as much is allocated, and residuals. A codec that is slow encodes and decodes
 	// what it gets through in 0.15 s. 0: 256 MiB.
@@ -37,6 +39,7 @@ type Row struct {
 	Tensors  int    `json:"tensors"`
 	Feedback bool   `json:"feedback"` // what a step lacks is added to the next
 	Warmup   int    `json:"warmup"`   // steps before these
+	Skip     int    `json:"skip"`     // the first of these steps, which do not count
 	Size
 	Error
 	Speed
@@ -71,12 +74,17 @@ func Run(ctx context.Context, c Config, report func(Row), refused func(error)) e
 
 func measure(ctx context.Context, c Config, m *memory, cut cutter, d Data) (Row, error) {
 	row := Row{Codec: cut.codec.String(), Data: d.Name, DType: cut.dtype.String(), Elements: d.elements(), Steps: d.steps(),
-		Tensors: len(d.Tensors), Feedback: cut.feedback}
+		Tensors: len(d.Tensors), Feedback: cut.feedback, Skip: c.Skip}
 	if cut.feedback {
 		row.Warmup = c.Warmup
 	}
+	for _, t := range d.Tensors {
+		if t.Rows <= c.Skip {
+			return row, fmt.Errorf("%w: all of its %d steps are skipped", ErrData, t.Rows)
+		}
+	}
 	var err error
-	if row.Size, row.Error, err = quality(cut, d, row.Warmup); err != nil {
+	if row.Size, row.Error, err = quality(cut, d, row.Warmup, row.Skip); err != nil {
 		return row, err
 	}
 	if row.Memory, err = footprint(cut, d); err != nil {

@@ -223,13 +223,13 @@ func TestSeveralTensors(t *testing.T) {
 func TestWarmup(t *testing.T) {
 	d := Data{Name: "three", Tensors: []npy.Array{array([]float32{1, 0, 2, 0, 4, 0}, 3, tensor.Float32)}}
 	c := cutter{codecs.Values(drop{2}), tensor.Float32, true}
-	cold, coldError, err := quality(c, d, 0)
+	cold, coldError, err := quality(c, d, 0, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, warmup := range []int{1, 3, 7} {
 		var sums deviation
-		n, err := c.through(d.Tensors[0], warmup, &sums)
+		n, err := c.through(d.Tensors[0], warmup, 0, &sums)
 		if err != nil || float64(n) != 3*cold.EncodedBytes {
 			t.Errorf("after %d steps three take %d bytes, without them %g (%v)", warmup, n, 3*cold.EncodedBytes, err)
 		}
@@ -243,6 +243,25 @@ func TestWarmup(t *testing.T) {
 	r := measureOne(t, c.codec, d, true)
 	if r.Warmup != 0 {
 		t.Errorf("%+v: nobody has asked for it", r)
+	}
+}
+
+// The steps that a sequence begins with go through the codec, so that its residual is theirs, and do not count.
+func TestSkip(t *testing.T) {
+	d := Data{Name: "three", Tensors: []npy.Array{array([]float32{1, 0, 2, 0, 4, 0}, 3, tensor.Float32)}}
+	c := cutter{codecs.Values(drop{2}), tensor.Float32, true}
+	size, last, err := quality(c, d, 0, 2)
+	if err != nil || size.EncodedBytes != 8 || size.Ratio != 1 {
+		t.Errorf("%+v, %v; want 8 bytes, for the one step that counts", size, err)
+	}
+	alone := Data{Name: "one", Tensors: []npy.Array{array([]float32{4, 0}, 1, tensor.Float32)}}
+	_, cold, err := quality(c, alone, 0, 0)
+	if err != nil || last.NMSE <= cold.NMSE {
+		t.Errorf("after two steps NMSE is %g, without them %g (%v): the residual is gone", last.NMSE, cold.NMSE, err)
+	}
+	err = Run(t.Context(), Config{Codecs: []codecs.Codec{c.codec}, Data: []Data{d}, Skip: 3, Bytes: 1 << 20, Rounds: 1}, func(Row) {}, func(error) {})
+	if !errors.Is(err, ErrData) {
+		t.Errorf("all steps skipped: %v, want %v", err, ErrData)
 	}
 }
 

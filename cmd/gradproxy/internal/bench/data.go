@@ -172,7 +172,7 @@ func sortedKeys() npy.Array {
 	return a
 }
 
-// Recorded lists the built-in gradients of real training, as they were.
+// Recorded lists the built-in vectors that were recorded in real training: gradients of one or two steps.
 func Recorded() (names []string) {
 	for _, r := range gradients.All() {
 		names = append(names, r.Name)

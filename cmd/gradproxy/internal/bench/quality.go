@@ -24,28 +24,28 @@ type Error struct {
 	MaxAbsError float64 `json:"max_abs_error"`
 }
 
-// quality runs a codec through all steps of d, after warmup others.
-func quality(c cutter, d Data, warmup int) (Size, Error, error) {
+// quality runs a codec through all steps of d, after warmup others. The first skip steps of d do not count.
+func quality(c cutter, d Data, warmup, skip int) (Size, Error, error) {
 	var raw, total int
 	var size Size
 	var sums deviation
 	for _, t := range d.Tensors {
-		n, err := c.through(t, warmup, &sums)
+		n, err := c.through(t, warmup, skip, &sums)
 		if err != nil {
 			return Size{}, Error{}, err
 		}
 		total += n
-		raw += len(t.Data)
-		size.EncodedBytes += float64(n) / float64(t.Rows)
+		raw += len(t.Data) / t.Rows * (t.Rows - skip)
+		size.EncodedBytes += float64(n) / float64(t.Rows-skip)
 	}
 	size.Ratio = float64(raw) / float64(total)
 	size.BitsPerValue = 8 * float64(c.dtype.Size()) / size.Ratio
 	return size, sums.result(), nil
 }
 
-// through runs a codec through all steps of t, adds to sums how its values came out, and returns the bytes that they took. warmup
-// steps go before, over and over those of t and up to the last.
-func (c cutter) through(t npy.Array, warmup int, sums *deviation) (total int, err error) {
+// through runs a codec through all steps of t, adds to sums how the values of the steps from skip on came out, and returns the bytes
+// that these steps took. warmup steps precede them: t's own, over and over, so that the last of them is t's last.
+func (c cutter) through(t npy.Array, warmup, skip int, sums *deviation) (total int, err error) {
 	blocks, err := c.cut(len(t.Row(0)))
 	if err != nil {
 		return 0, err
@@ -61,14 +61,14 @@ func (c cutter) through(t npy.Array, warmup int, sums *deviation) (total int, er
 				return 0, err
 			}
 			encoded = out
-			if step >= 0 {
+			if step >= skip {
 				total += len(out)
 			}
 			if err := b.decode(dst, out, raw); err != nil {
 				return 0, err
 			}
 		}
-		if step >= 0 {
+		if step >= skip {
 			sums.add(t.DType, src, dst)
 		}
 	}
