@@ -51,7 +51,8 @@ var layers = []layer{
 	{"codecs/stochastic3", []string{"tensor/...", "codecs", "codecs/internal/...", "codecs/threelc"}},
 	{"codecs/...", []string{"tensor/...", "codecs", "codecs/internal/...", "codecs/keys", "codecs/countsketch"}}, // methods, of which sparse ones code positions by another
 
-	{"proxy", []string{"proxy/...", "tensor", "parser", "codecs", "codecs/feedback", "codecs/reference"}},
+	{"proxy", []string{"proxy/...", "internal/lru", "tensor", "parser", "codecs", "codecs/feedback", "codecs/reference"}},
+	{"proxy/residual", []string{"internal/lru", "tensor", "codecs/feedback"}},
 	{"proxy/policy", []string{"tensor", "parser", "codecs"}},
 	{"proxy/tunnel/...", []string{"proxy/tunnel/..."}},
 	{"proxy/intercept/...", []string{"proxy/intercept/..."}},
@@ -60,6 +61,8 @@ var layers = []layer{
 	{"proxy/quiet", nil},
 	{"proxy/relay", nil},
 	{"proxy/internal/...", nil},
+
+	{"internal/lru", nil},
 
 	{"bpf", nil},
 	{"bpf/cgroup", nil},

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/gradproxy/gradproxy/proxy/policy"
+	"github.com/gradproxy/gradproxy/proxy/residual"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -80,14 +81,14 @@ func (g *group) fill(b *sendBlock, n int) (whole bool) {
 // A tensorCut is a tensor of which not all bytes have come.
 type tensorCut struct {
 	choice policy.Choice
-	text   string  // of the codec
-	flush  bool    // the value travels exactly, with what is owed added
-	memory *memory // nil: the codec loses nothing, or what is lost is in the next difference
-	watch  *memory // keeps its values until they may lose something; nil: they may already, or never
-	rows   *rowCut // nil: it is dense, or its rows lose nothing
-	shared bool    // the peer holds its values
-	want   int     // bytes that the codec wants at once
-	off    int     // of the next byte that has not come
+	text   string          // of the codec
+	flush  bool            // the value travels exactly, with what is owed added
+	memory *residual.Dense // nil: the codec loses nothing, or what is lost is in the next difference
+	watch  *residual.Dense // keeps its values until they may lose something; nil: they may already, or never
+	rows   *rowCut         // nil: it is dense, or its rows lose nothing
+	shared bool            // the peer holds its values
+	want   int             // bytes that the codec wants at once
+	off    int             // of the next byte that has not come
 	block  *sendBlock
 	left   int // bytes until the block, or the run that travels verbatim in its stead, ends
 	record *tensorRecord

@@ -7,6 +7,7 @@ import (
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/proxy/policy"
+	"github.com/gradproxy/gradproxy/proxy/residual"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -36,7 +37,7 @@ func (s *sender) decide(c *tensorCut) {
 		if c.memory = s.remember(c.t); c.memory == nil {
 			c.choice = policy.Choice{Codec: s.shared.lossless, Why: tensor.NoMemory}
 		} else {
-			c.flush = c.memory.begin(c.choice.Flush)
+			c.flush = c.memory.Begin(c.choice.Flush)
 		}
 	case s.mayBecomeLossy(c.t, m): // the first value that may lose something then has one to be compared with
 		c.watch = s.remember(c.t)
@@ -65,11 +66,11 @@ func (s *sender) shares(t tensor.Tensor) bool {
 }
 
 // remember returns what is remembered of a tensor that may lose something, and notes that this connection uses it.
-func (s *sender) remember(t tensor.Tensor) *memory {
-	m := s.shared.memories.of(s.job, t, s.shared.lasting[s.flow.Protocol])
+func (s *sender) remember(t tensor.Tensor) *residual.Dense {
+	m := s.shared.residuals.Dense(s.job, t, s.shared.lasting[s.flow.Protocol])
 	if m != nil {
 		if s.memories == nil {
-			s.memories = map[uint64]*memory{}
+			s.memories = map[uint64]*residual.Dense{}
 		}
 		s.memories[t.Key] = m
 	}
@@ -82,10 +83,10 @@ func (s *sender) forget() {
 		return
 	}
 	for _, m := range s.memories {
-		s.shared.memories.drop(m)
+		s.shared.residuals.Drop(m)
 	}
 	for _, m := range s.rowMemories {
-		s.shared.memories.dropRows(m)
+		s.shared.residuals.DropRows(m)
 	}
 	clear(s.memories)
 	clear(s.rowMemories)

@@ -9,6 +9,7 @@ import (
 	"github.com/gradproxy/gradproxy/codecs/feedback"
 	"github.com/gradproxy/gradproxy/proxy/internal/pipe"
 	"github.com/gradproxy/gradproxy/proxy/policy"
+	"github.com/gradproxy/gradproxy/proxy/residual"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -24,14 +25,14 @@ type sendBlock struct {
 	data   []byte // the elements, of which filled bytes have come; the end of pooled
 	pooled []byte
 	filled int
-	room   int       // bytes of buf
-	cost   int       // bytes of the budget, for data and buf
-	odd    bool      // its shape is that of a message
-	flush  bool      // what its slot owes is added to it, and it travels exactly
-	watch  *memory   // keeps it for the next value to be compared with; nil: it is compared itself, or never
-	off    int       // in its tensor
-	owed   *sendSlot // that slot, once the block has another
-	rows   *rowBlock // nil: it is dense, or what is owed to its rows waits
+	room   int             // bytes of buf
+	cost   int             // bytes of the budget, for data and buf
+	odd    bool            // its shape is that of a message
+	flush  bool            // what its slot owes is added to it, and it travels exactly
+	watch  *residual.Dense // keeps it for the next value to be compared with; nil: it is compared itself, or never
+	off    int             // in its tensor
+	owed   *sendSlot       // that slot, once the block has another
+	rows   *rowBlock       // nil: it is dense, or what is owed to its rows waits
 
 	declare    []byte        // Declare frame that goes before, or nil
 	prev, done chan struct{} // the slot's turn: when this block's encoding may begin, and that it has ended
@@ -61,7 +62,7 @@ func (s *sender) sendGroup() error {
 			}
 		}
 		if b.watch != nil {
-			b.watch.check(b.off, b.data)
+			b.watch.Check(b.off, b.data)
 		}
 		if err := s.choose(b); err != nil {
 			s.release(&g)
@@ -154,7 +155,7 @@ func (s *sender) share(b *sendBlock) bool {
 
 // mayLose compares a block with the tensor's last value, just before it would lose something.
 func (s *sender) mayLose(b *sendBlock) bool {
-	plausible, first := b.slot.memory.check(b.decl.off, b.data)
+	plausible, first := b.slot.memory.Check(b.decl.off, b.data)
 	return s.noted(b, plausible, first)
 }
 
@@ -200,13 +201,13 @@ func (s *sender) encode(b *sendBlock) {
 		if b.paid != nil {
 			<-b.paid
 		}
-		b.owed.memory.pay(b.decl.dtype, b.data, b.owed.residual)
+		b.owed.memory.Flush(b.data, b.owed.residual)
 	}
 	if b.rows != nil {
 		b.rows.take()
 		defer b.rows.give()
 		if b.flush {
-			pay(b.decl.dtype, b.data, b.rows.owed)
+			residual.Flush(b.decl.dtype, b.data, b.rows.owed)
 		}
 	}
 	begin := time.Now()
@@ -240,9 +241,8 @@ func (s *sendSlot) append(dst, src []byte, rows *rowBlock) (out []byte, err erro
 		return nil, codecs.ErrUnsuited
 	}
 	if s.memory != nil { // a connection that takes the place of a broken one may have the same tensors
-		s.memory.mu.Lock()
-		defer s.memory.mu.Unlock()
-		s.memory.changed()
+		s.memory.Lock()
+		defer s.memory.Unlock()
 	}
 	defer func() {
 		if p := recover(); p != nil {

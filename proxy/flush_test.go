@@ -195,38 +195,3 @@ func TestFlushHealsPlainSGDOnly(t *testing.T) {
 		}
 	}
 }
-
-// What is paid and what rounding leaves are what was there, in every type.
-func TestPay(t *testing.T) {
-	r := rand.New(rand.NewPCG(23, 24))
-	for _, d := range []tensor.DType{tensor.Float32, tensor.Float64, tensor.BFloat16, tensor.Float16} {
-		const n = 1000
-		x, owed, y := make([]float32, n), make([]float32, n), make([]float32, n)
-		for i := range x {
-			x[i], owed[i] = float32(r.NormFloat64()), float32(r.NormFloat64())
-		}
-		m := newMemories(1<<20, func(int) {}).of("job", tensor.Tensor{Key: 1, DType: d, Size: n * d.Size()}, true)
-		b := make([]byte, n*d.Size())
-		tensor.FromFloat32(b, x, d)
-		tensor.ToFloat32(x, b, d)
-		copy(m.residual, owed)
-		m.pay(d, b, m.residual)
-		tensor.ToFloat32(y, b, d)
-		for i := range x {
-			if lost := float64(x[i]) + float64(owed[i]) - float64(y[i]) - float64(m.residual[i]); math.Abs(lost) > 1e-6 {
-				t.Fatalf("%v: %v and %v owed became %v and %v owed", d, x[i], owed[i], y[i], m.residual[i])
-			}
-			if most := map[tensor.DType]float64{tensor.BFloat16: 0.05, tensor.Float16: 0.005}[d]; math.Abs(float64(m.residual[i])) > max(most, 1e-6) {
-				t.Fatalf("%v: %v is owed still", d, m.residual[i])
-			}
-		}
-	}
-	m := newMemories(1<<20, func(int) {}).of("job", tensor.Tensor{Key: 1, DType: tensor.Float32, Size: 8}, true)
-	b := make([]byte, 8)
-	tensor.FromFloat32(b, []float32{math.MaxFloat32, 1}, tensor.Float32)
-	copy(m.residual, []float32{math.MaxFloat32, 1})
-	m.pay(tensor.Float32, b, m.residual)
-	if y := tensor.View(b); y[0] != math.MaxFloat32 || y[1] != 1 || m.residual[1] != 1 {
-		t.Errorf("a sum beyond all numbers: %v, owed %v", y, m.residual)
-	}
-}

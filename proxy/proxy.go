@@ -21,6 +21,7 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/internal/pipe"
 	"github.com/gradproxy/gradproxy/proxy/policy"
 	"github.com/gradproxy/gradproxy/proxy/quiet"
+	"github.com/gradproxy/gradproxy/proxy/residual"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -107,19 +108,19 @@ type Job struct {
 // A Proxy carries connections of the apps beside it to its peers, and connections of theirs to the apps beside it.
 type Proxy struct {
 	Config
-	settings atomic.Pointer[Settings]
-	quiet    *quiet.Handler // of Log
-	buffers  mem.Pool
-	budget   *mem.Budget // of senders
-	received *mem.Budget // of receivers: neither may wait for what the other holds
-	pool     *pipe.Pool
-	cores    int
-	tensors  tensorTable
-	memories *memories
-	lossless codecs.Codec
-	lasting  map[string]bool // protocols whose tensors outlive a connection
-	numbers  numbers
-	tags     atomic.Uint64 // number of the connection that was opened last
+	settings  atomic.Pointer[Settings]
+	quiet     *quiet.Handler // of Log
+	buffers   mem.Pool
+	budget    *mem.Budget // of senders
+	received  *mem.Budget // of receivers: neither may wait for what the other holds
+	pool      *pipe.Pool
+	cores     int
+	tensors   tensorTable
+	residuals *residual.Store
+	lossless  codecs.Codec
+	lasting   map[string]bool // protocols whose tensors outlive a connection
+	numbers   numbers
+	tags      atomic.Uint64 // number of the connection that was opened last
 
 	carried    atomic.Int64  // len(live)
 	latched    atomic.Int64  // connections that have latches
@@ -170,15 +171,14 @@ func New(cfg Config) (*Proxy, error) {
 	if p.Latches == 0 {
 		p.Latches = 1024
 	}
-	if p.Residuals == 0 {
-		p.Residuals = 1 << 30
+	if p.Config.Residuals == 0 {
+		p.Config.Residuals = 1 << 30
 	}
 	if p.Values == 0 {
 		p.Values = 512 << 20
 	}
 	p.tags.Store(rand.Uint64N(1 << 40)) // so that no connection is taken for one of an earlier process
-	p.memories = newMemories(p.Residuals, p.Metrics.forgot)
-	p.memories.lostRows = p.Metrics.forgotRows
+	p.residuals = residual.New(p.Config.Residuals, p.Metrics.forgot, p.Metrics.forgotRows)
 	for _, protocol := range p.Protocols {
 		if protocol.Traits().Reconnects {
 			p.lasting[protocol.String()] = true
@@ -192,6 +192,9 @@ func New(cfg Config) (*Proxy, error) {
 func (p *Proxy) Apply(s Settings) { p.settings.Store(&s) }
 
 func (p *Proxy) policy() policy.Policy { return p.settings.Load().Policy }
+
+// Residuals returns the memory of the tensors that may lose something, which can be saved and loaded.
+func (p *Proxy) Residuals() *residual.Store { return p.residuals }
 
 // Tensors lists what is known of the tensors that this proxy has sent, largest first.
 func (p *Proxy) Tensors() []TensorInfo { return p.tensors.list() }

@@ -38,7 +38,7 @@ var errRehearsal = errors.New("proxy: a rehearsal has no tunnel")
 
 // Short reports whether Config.Residuals was too little to remember all tensors that may lose something, so that more of
 // them travelled exactly than with more memory.
-func (r *Rehearsal) Short() bool { return r.proxy.memories.wasShort() }
+func (r *Rehearsal) Short() bool { return r.proxy.residuals.Short() }
 
 // Close ends it.
 func (r *Rehearsal) Close() { r.proxy.Close() }

@@ -48,7 +48,7 @@ func rehearseOf(t *testing.T, protocol parser.Protocol, codec string, residuals 
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := r.proxy.memories.recent.Len(); n != 0 {
+	if n, _, _ := r.proxy.Residuals().Held(); n != 0 {
 		t.Errorf("%d tensors are remembered of a flow that has ended", n)
 	}
 	return sizes, r.Short()

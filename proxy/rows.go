@@ -1,11 +1,10 @@
 package proxy
 
 import (
-	"encoding/binary"
-	mem "github.com/gradproxy/gradproxy/proxy/memory"
-
 	"github.com/gradproxy/gradproxy/codecs"
+	mem "github.com/gradproxy/gradproxy/proxy/memory"
 	"github.com/gradproxy/gradproxy/proxy/policy"
+	"github.com/gradproxy/gradproxy/proxy/residual"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -14,36 +13,11 @@ import (
 
 // A rowIndex is the last index array of a direction, as far as it came. The zero rowIndex is none.
 type rowIndex struct {
-	number uint64 // of index arrays so far
-	key    uint64 // 0: there is none, or it is of no use
-	size   int    // bytes in all
-	ids    rowIDs // pooled
+	number uint64       // of index arrays so far
+	key    uint64       // 0: there is none, or it is of no use
+	size   int          // bytes in all
+	ids    residual.IDs // pooled
 	paid   int
-}
-
-// rowIDs are little-endian integers.
-type rowIDs struct {
-	b     []byte
-	width int // bytes of each
-}
-
-func (r rowIDs) len() int { return len(r.b) / r.width }
-
-func (r rowIDs) at(i int) uint64 {
-	if r.width == 4 {
-		return uint64(binary.LittleEndian.Uint32(r.b[4*i:]))
-	}
-	return binary.LittleEndian.Uint64(r.b[8*i:])
-}
-
-// ascending reports whether each is more than the one before, so that none is there twice.
-func (r rowIDs) ascending() bool {
-	for i := 1; i < r.len(); i++ {
-		if r.at(i) <= r.at(i-1) {
-			return false
-		}
-	}
-	return true
 }
 
 // indexed keeps a segment of an index array, if it may name rows and there is memory for it.
@@ -57,19 +31,19 @@ func (s *sender) indexed(t tensor.Tensor, b []byte) {
 			return
 		}
 		x.key, x.size, x.paid = t.Key, t.Size, mem.Footprint(t.Size)
-		x.ids = rowIDs{s.shared.buffers.Get(t.Size)[:0], width}
+		x.ids = residual.IDs{Bytes: s.shared.buffers.Get(t.Size)[:0], Width: width}
 	}
-	if x.key != t.Key || x.size != t.Size || len(x.ids.b) != t.Off || len(b) > t.Size-t.Off {
+	if x.key != t.Key || x.size != t.Size || len(x.ids.Bytes) != t.Off || len(b) > t.Size-t.Off {
 		s.dropIndex()
 		return
 	}
-	x.ids.b = append(x.ids.b, b...)
+	x.ids.Bytes = append(x.ids.Bytes, b...)
 }
 
 // dropIndex gives back the memory of the last index array.
 func (s *sender) dropIndex() {
 	x := &s.index
-	s.shared.buffers.Put(x.ids.b)
+	s.shared.buffers.Put(x.ids.Bytes)
 	s.lender.Give(x.paid)
 	*x = rowIndex{number: x.number}
 }
@@ -84,7 +58,7 @@ type rowUse struct {
 
 // A rowCut is what a tensorCut has in addition where what comes is rows.
 type rowCut struct {
-	memory *rowMemory
+	memory *residual.Rows
 	use    *rowUse
 	index  uint64 // number of the index array
 	bytes  int    // of a row
@@ -92,10 +66,10 @@ type rowCut struct {
 
 // A rowBlock is what a sendBlock has in addition.
 type rowBlock struct {
-	memory *rowMemory
+	memory *residual.Rows
 	use    *rowUse
 	index  uint64          // number of the index array
-	ids    rowIDs          // pooled
+	ids    residual.IDs    // pooled
 	owed   []float32       // by element; taken from memory while the block is being encoded
 	buf    []byte          // pooled: the memory of owed
 	waits  []chan struct{} // for these blocks to have been encoded
@@ -120,22 +94,22 @@ func (s *sender) codeKeys(c *tensorCut) {
 // decideRows makes c one of rows, or says why it is none.
 func (s *sender) decideRows(c *tensorCut) tensor.Reason {
 	x := &s.index
-	if x.key != c.t.Keys || len(x.ids.b) != x.size || x.ids.len() == 0 {
+	if x.key != c.t.Keys || len(x.ids.Bytes) != x.size || x.ids.Len() == 0 {
 		return tensor.RoleUnproved // nobody knows which rows these are
 	}
-	bytes := c.t.Size / x.ids.len()
-	if bytes == 0 || c.t.Size%x.ids.len() != 0 || bytes%c.t.DType.Size() != 0 || !x.ids.ascending() {
+	bytes := c.t.Size / x.ids.Len()
+	if bytes == 0 || c.t.Size%x.ids.Len() != 0 || bytes%c.t.DType.Size() != 0 || !x.ids.Ascending() {
 		return tensor.RoleUnproved
 	}
 	if bytes > min(MaxBlock/2, s.most) {
 		return tensor.NoMemory
 	}
-	m := s.shared.memories.rowsOf(s.job, c.t, bytes/c.t.DType.Size(), s.shared.lasting[s.flow.Protocol])
+	m := s.shared.residuals.Rows(s.job, c.t, bytes/c.t.DType.Size(), s.shared.lasting[s.flow.Protocol])
 	if m == nil {
 		return tensor.NoMemory
 	}
 	if s.rows == nil {
-		s.rows, s.rowMemories = map[uint64]*rowUse{}, map[uint64]*rowMemory{}
+		s.rows, s.rowMemories = map[uint64]*rowUse{}, map[uint64]*residual.Rows{}
 	}
 	use := s.rows[c.t.Keys]
 	if use == nil {
@@ -145,22 +119,22 @@ func (s *sender) decideRows(c *tensorCut) tensor.Reason {
 	s.rowMemories[c.t.Keys] = m
 	use.keys = c.choice.Codec.Traits().Keys
 	c.rows = &rowCut{m, use, x.number, bytes}
-	c.flush = m.begin(c.choice.Flush)
+	c.flush = m.Begin(c.choice.Flush)
 	return tensor.OK
 }
 
 // rowBlockCost returns the bytes of the budget that n rows of a cut take besides their block.
 func (s *sender) rowBlockCost(c *tensorCut, n int) int {
-	return mem.Footprint(n*s.index.ids.width) + mem.Footprint(4*n*(c.rows.bytes/c.t.DType.Size()))
+	return mem.Footprint(n*s.index.ids.Width) + mem.Footprint(4*n*(c.rows.bytes/c.t.DType.Size()))
 }
 
 // rowsOf returns what the block of n bytes at c.off has in addition. Its memory is paid for.
 func (s *sender) rowsOf(c *tensorCut, n int) *rowBlock {
-	width, from := s.index.ids.width, c.off/c.rows.bytes
+	width, from := s.index.ids.Width, c.off/c.rows.bytes
 	n /= c.rows.bytes
-	ids := append(s.shared.buffers.Get(n * width)[:0], s.index.ids.b[from*width:(from+n)*width]...)
+	ids := append(s.shared.buffers.Get(n * width)[:0], s.index.ids.Bytes[from*width:(from+n)*width]...)
 	elements := n * (c.rows.bytes / c.t.DType.Size())
-	b := &rowBlock{memory: c.rows.memory, use: c.rows.use, index: c.rows.index, ids: rowIDs{ids, width}, buf: s.shared.buffers.Get(4 * elements)}
+	b := &rowBlock{memory: c.rows.memory, use: c.rows.use, index: c.rows.index, ids: residual.IDs{Bytes: ids, Width: width}, buf: s.shared.buffers.Get(4 * elements)}
 	if b.owed = tensor.View(b.buf); b.owed == nil {
 		b.owed = make([]float32, elements)
 	}
@@ -183,15 +157,15 @@ func (b *rowBlock) take() {
 	for _, c := range b.waits {
 		<-c
 	}
-	b.memory.take(b.ids, b.owed)
+	b.memory.Take(b.ids, b.owed)
 }
 
-func (b *rowBlock) give() { b.memory.give(b.ids, b.owed) }
+func (b *rowBlock) give() { b.memory.Give(b.ids, b.owed) }
 
 // releaseRows gives back the memory of a block's rows, to which nothing happens then.
 func (s *sender) releaseRows(b *sendBlock) {
 	if b.rows != nil {
-		s.shared.buffers.Put(b.rows.ids.b)
+		s.shared.buffers.Put(b.rows.ids.Bytes)
 		s.shared.buffers.Put(b.rows.buf)
 		b.rows = nil
 	}
@@ -199,7 +173,7 @@ func (s *sender) releaseRows(b *sendBlock) {
 
 // chooseRows is choose for a block of rows.
 func (s *sender) chooseRows(b *sendBlock) error {
-	plausible, first := b.rows.memory.check(b.data)
+	plausible, first := b.rows.memory.Check(b.data)
 	switch {
 	case !s.noted(b, plausible, first):
 		s.releaseRows(b)

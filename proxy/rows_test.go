@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
-	"hash/crc32"
 	"hash/fnv"
 	"io"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -15,6 +15,7 @@ import (
 
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/proxy/policy"
+	"github.com/gradproxy/gradproxy/proxy/residual"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -187,17 +188,30 @@ func (l *sparseRun) send(p *pair, r *rand.Rand, count int) {
 	}
 }
 
-// owed returns what is owed by row.
+// owed returns the residuals that are not zero, by row.
 func (l *sparseRun) owed(p *Proxy) map[uint64][]float32 {
-	p.memories.mu.Lock()
-	defer p.memories.mu.Unlock()
-	owed := map[uint64][]float32{}
-	if m := p.memories.rows[rowKey{"", sparseKeys}]; m != nil {
-		for id, at := range m.slots {
-			owed[id] = slices.Clone(m.residual(at))
+	found := map[uint64][]float32{}
+	if _, arrays, _ := p.Residuals().Held(); arrays == 0 {
+		return found
+	}
+	l.mu.Lock()
+	list := slices.Collect(maps.Keys(l.sent))
+	l.mu.Unlock()
+	ids := residual.IDs{Width: 8}
+	for _, id := range list {
+		ids.Bytes = binary.LittleEndian.AppendUint64(ids.Bytes, id)
+	}
+	m := p.Residuals().Rows("", tensor.Tensor{Keys: sparseKeys, DType: l.dtype}, l.width, true)
+	all := make([]float32, len(list)*l.width)
+	m.Take(ids, all)
+	for i, id := range list {
+		row := all[i*l.width : (i+1)*l.width]
+		if slices.ContainsFunc(row, func(x float32) bool { return x != 0 }) {
+			found[id] = slices.Clone(row)
 		}
 	}
-	return owed
+	m.Give(ids, all)
+	return found
 }
 
 // conserved checks, for each row, that what was sent is what was received and what is owed still.
@@ -244,9 +258,7 @@ func TestLossOfRowsIsMadeUp(t *testing.T) {
 				if !l.exact[0] || l.lossy() < 200 {
 					t.Errorf("the first value is exact: %v; %d of %d lost something, want nearly all", l.exact[0], l.lossy(), l.values)
 				}
-				p.near.memories.mu.Lock()
-				defer p.near.memories.mu.Unlock()
-				if n := p.near.memories.recent.Len(); n != 0 {
+				if n, _, _ := p.near.Residuals().Held(); n != 0 {
 					t.Errorf("%d sets of rows are remembered as tensors", n)
 				}
 			})
@@ -351,8 +363,11 @@ func TestFlushPaysRows(t *testing.T) {
 		after, others := l.owed(p.near), 0
 		for id, owed := range before {
 			paid := slices.Contains(ids, id)
-			if !paid && owes(owed) {
+			if !paid {
 				others++
+			}
+			if after[id] == nil {
+				after[id] = make([]float32, l.width)
 			}
 			for j := range owed {
 				if x := after[id][j]; paid && math.Abs(float64(x)) > 1e-5 || !paid && x != owed[j] {
@@ -413,7 +428,7 @@ func TestUnknownRowsTravelExactly(t *testing.T) {
 		for range 4 {
 			l.step(client, server, ids, l.rows(r, len(ids)))
 		}
-		if l.lossy() != 0 || len(p.near.memories.rows) != 0 {
+		if _, arrays, _ := p.near.Residuals().Held(); l.lossy() != 0 || arrays != 0 {
 			t.Errorf("%s: %d of %d values lost something", name, l.lossy(), l.values)
 		}
 	}
@@ -436,10 +451,10 @@ func TestRowsEndWithTheirConnection(t *testing.T) {
 	l := newSparseRun(t, tensor.Float32, 24)
 	l.send(p, rand.New(rand.NewPCG(15, 16)), 20)
 	p.near.Drain(t.Context())
-	if n, bytes := len(p.near.memories.rows), p.near.memories.bytes; n != 0 || bytes != 0 {
+	if _, n, bytes := p.near.Residuals().Held(); n != 0 || bytes != 0 {
 		t.Errorf("%d arrays and %d bytes are remembered", n, bytes)
 	}
-	if n := p.near.ResidualChanges(); n != 0 {
+	if n := p.near.Residuals().Changes(); n != 0 {
 		t.Errorf("%d changes of what is saved", n)
 	}
 }
@@ -451,17 +466,17 @@ func TestRowsAreSaved(t *testing.T) {
 	l := newSparseRun(t, tensor.Float32, 24)
 	r := rand.New(rand.NewPCG(17, 18))
 	l.send(p, r, 60)
-	dense := p.near.memories.of("job", tensor.Tensor{Key: 1, DType: tensor.Float32, Size: 4000}, true)
-	dense.residual[7] = 3
+	dense := p.near.Residuals().Dense("job", tensor.Tensor{Key: 1, DType: tensor.Float32, Size: 4000}, true)
+	dense.Part(0, 4000)[7] = 3
 	var file bytes.Buffer
-	if err := p.near.SaveResiduals(&file); err != nil {
+	if err := p.near.Residuals().Save(&file); err != nil {
 		t.Fatal(err)
 	}
-	if err := q.near.LoadResiduals(bytes.NewReader(file.Bytes())); err != nil {
+	if err := q.near.Residuals().Load(bytes.NewReader(file.Bytes())); err != nil {
 		t.Fatal(err)
 	}
 	l.conserved(q.near)
-	if x := q.near.memories.of("job", tensor.Tensor{Key: 1, DType: tensor.Float32, Size: 4000}, true).residual[7]; x != 3 {
+	if x := q.near.Residuals().Dense("job", tensor.Tensor{Key: 1, DType: tensor.Float32, Size: 4000}, true).Part(0, 4000)[7]; x != 3 {
 		t.Errorf("a dense tensor is owed %v, want 3", x)
 	}
 	l.send(q, r, 60)
@@ -473,34 +488,16 @@ func TestRowsAreSaved(t *testing.T) {
 		} else {
 			bad[r.IntN(len(bad))] ^= 1 << r.IntN(8)
 		}
-		fresh := newTestProxy(t)
-		if err := fresh.LoadResiduals(bytes.NewReader(bad)); err == nil || fresh.memories.bytes != 0 {
-			t.Fatalf("a damaged file: %v, %d bytes are remembered", err, fresh.memories.bytes)
+		fresh := residual.New(1<<30, nil, nil)
+		err := fresh.Load(bytes.NewReader(bad))
+		if _, _, n := fresh.Held(); err == nil || n != 0 {
+			t.Fatalf("a damaged file: %v, %d bytes are remembered", err, n)
 		}
 	}
-	small := newTestProxy(t)
-	small.memories.limit = 20 << 10
-	if err := small.LoadResiduals(bytes.NewReader(file.Bytes())); err == nil || small.memories.bytes != 0 {
+	small := residual.New(20<<10, nil, nil)
+	err := small.Load(bytes.NewReader(file.Bytes()))
+	if _, _, n := small.Held(); err == nil || n != 0 {
 		t.Errorf("more rows than may be remembered: %v", err)
-	}
-}
-
-// Files of before there were rows still load.
-func TestFileWithoutRowsLoads(t *testing.T) {
-	b := append([]byte(savedMagic), 1, 3)
-	b = append(b, "job"...)
-	b = binary.LittleEndian.AppendUint64(b, 77)
-	b = append(b, byte(tensor.Float16), 4)
-	b = binary.LittleEndian.AppendUint32(b, math.Float32bits(0))
-	b = binary.LittleEndian.AppendUint32(b, math.Float32bits(2.5))
-	b = append(b, 0)
-	b = binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
-	p := newTestProxy(t)
-	if err := p.LoadResiduals(bytes.NewReader(b)); err != nil {
-		t.Fatal(err)
-	}
-	if x := p.memories.of("job", tensor.Tensor{Key: 77, DType: tensor.Float16, Size: 4}, true).residual; !slices.Equal(x, []float32{0, 2.5}) {
-		t.Errorf("%v is owed", x)
 	}
 }
 
@@ -508,10 +505,9 @@ func TestFileWithoutRowsLoads(t *testing.T) {
 func BenchmarkRows(b *testing.B) {
 	for _, width := range []int{1, 16, 256} {
 		b.Run(fmt.Sprintf("width=%d", width), func(b *testing.B) {
-			p := newTestProxy(b)
 			r := rand.New(rand.NewPCG(19, 20))
 			n := 16 << 10 / width
-			m := p.memories.rowsOf("job", tensor.Tensor{Keys: 1, DType: tensor.Float32}, width, false)
+			m := residual.New(1<<30, nil, nil).Rows("job", tensor.Tensor{Keys: 1, DType: tensor.Float32}, width, false)
 			c, err := realLoss("3lc(s=1.75)")
 			if err != nil {
 				b.Fatal(err)
@@ -523,7 +519,7 @@ func BenchmarkRows(b *testing.B) {
 				b.Fatal(err)
 			}
 			data := block(r, n*width)
-			var sets []rowIDs
+			var sets []residual.IDs
 			for range 16 {
 				var ids []byte
 				id := uint64(0)
@@ -531,7 +527,7 @@ func BenchmarkRows(b *testing.B) {
 					id += 1 + r.Uint64N(4)
 					ids = binary.LittleEndian.AppendUint64(ids, id)
 				}
-				sets = append(sets, rowIDs{ids, 8})
+				sets = append(sets, residual.IDs{Bytes: ids, Width: 8})
 			}
 			rows := &rowBlock{memory: m, owed: make([]float32, n*width)}
 			out := make([]byte, 0, c.MaxEncodedLen(n*width))

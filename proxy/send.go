@@ -11,6 +11,7 @@ import (
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/proxy/internal/pipe"
 	"github.com/gradproxy/gradproxy/proxy/policy"
+	"github.com/gradproxy/gradproxy/proxy/residual"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -38,13 +39,13 @@ type sender struct {
 	group       group
 	most        int // bytes that may wait together
 	cuts        map[uint64]*tensorCut
-	memories    map[uint64]*memory // of its tensors, by key
+	memories    map[uint64]*residual.Dense // of its tensors, by key
 	index       rowIndex
-	rows        map[uint64]*rowUse    // of its sparse tensors, by their index's key
-	rowMemories map[uint64]*rowMemory // the same
-	lossy       bool                  // loss was used on this direction
-	ended       error                 // why the parser gave up; nil: it has not
-	armed       bool                  // a read deadline is set
+	rows        map[uint64]*rowUse        // of its sparse tensors, by their index's key
+	rowMemories map[uint64]*residual.Rows // the same
+	lossy       bool                      // loss was used on this direction
+	ended       error                     // why the parser gave up; nil: it has not
+	armed       bool                      // a read deadline is set
 	straight    straight
 	reading     mem.Buffer // what was read into, unless a block has adopted it
 	held        int        // groups whose frames wait in the tunnel for more

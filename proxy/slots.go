@@ -9,6 +9,7 @@ import (
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/feedback"
 	"github.com/gradproxy/gradproxy/proxy/policy"
+	"github.com/gradproxy/gradproxy/proxy/residual"
 )
 
 // A slot is one block's place in a tensor, with the coder that remembers what it must from step to step. Codecs
@@ -36,7 +37,7 @@ type sendSlot struct {
 	turn     chan struct{}     // closed when the block before has been encoded; nil: there was none
 	declared bool
 	key      sendKey
-	memory   *memory
+	memory   *residual.Dense
 	residual []float32 // the block's part of it, if the encoder has feedback
 	encoded  int       // blocks so far
 }
@@ -62,7 +63,7 @@ type sendKey struct {
 
 // get returns the slot for a block that is declared as d, whose coder keeps nothing of a tensor unless d.key is set. m is
 // what is remembered of the tensor, and nil for codecs that lose nothing, and for rows. odd: its shape is that of a message.
-func (s *sendSlots) get(d declaration, c policy.Choice, m *memory, odd bool) (*sendSlot, error) {
+func (s *sendSlots) get(d declaration, c policy.Choice, m *residual.Dense, odd bool) (*sendSlot, error) {
 	k := sendKey{declaration: d, loose: m == nil && c.Feedback}
 	slots := &s.common
 	if odd {
@@ -78,7 +79,7 @@ func (s *sendSlots) get(d declaration, c policy.Choice, m *memory, odd bool) (*s
 	slot := &sendSlot{key: k, memory: m}
 	var err error
 	if m != nil && c.Feedback {
-		slot.residual = m.residualOf(d.off, d.size())
+		slot.residual = m.Part(d.off, d.size())
 		slot.enc, err = feedback.NewEncoder(c.Codec, d.dtype, slot.residual)
 	} else if k.loose {
 		slot.loose, err = feedback.New(c.Codec, d.dtype, d.n)

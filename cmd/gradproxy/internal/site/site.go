@@ -110,7 +110,7 @@ func (s *Site) open(c *config.Config) (err error) {
 		return err
 	}
 	if c.State.Dir != "" {
-		s.keeper = newKeeper(s.proxy, c.State.Dir, c.Site, s.registry, s.log)
+		s.keeper = newKeeper(s.proxy.Residuals(), c.State.Dir, c.Site, s.registry, s.log)
 	}
 	s.tunnel, err = tunnel.New(s.tunnelConfig(c))
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/gradproxy/gradproxy/proxy"
+	"github.com/gradproxy/gradproxy/proxy/residual"
 )
 
 const (
@@ -25,11 +25,11 @@ const (
 	tooOld = 24 * time.Hour
 )
 
-// residuals is what a keeper saves; *proxy.Proxy is it.
+// residuals can be saved and loaded; *residual.Store is one.
 type residuals interface {
-	ResidualChanges() uint64
-	SaveResiduals(io.Writer) error
-	LoadResiduals(io.Reader) error
+	Changes() uint64
+	Save(io.Writer) error
+	Load(io.Reader) error
 }
 
 // A keeper keeps in a file what error feedback owes to tensors that outlive the process. Whatever goes wrong with the file
@@ -65,7 +65,7 @@ func newKeeper(of residuals, dir, site string, reg prometheus.Registerer, log *s
 func (k *keeper) age() time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.of.ResidualChanges() == k.saved {
+	if k.of.Changes() == k.saved {
 		return 0
 	}
 	return time.Since(k.current)
@@ -91,8 +91,8 @@ func (k *keeper) load() {
 		k.log.Info("saved residuals are of a training that is over and are not used", "file", k.file, "age", age.Round(time.Second))
 		return
 	}
-	err = k.of.LoadResiduals(f)
-	if errors.Is(err, proxy.ErrSaved) {
+	err = k.of.Load(f)
+	if errors.Is(err, residual.ErrFile) {
 		aside := k.file + ".bad"
 		if e := os.Rename(k.file, aside); e != nil {
 			err = fmt.Errorf("%w; it stays where it is: %w", err, e)
@@ -127,11 +127,11 @@ func (k *keeper) run(ctx context.Context) error {
 func (k *keeper) save() {
 	k.saving.Lock()
 	defer k.saving.Unlock()
-	at, changes := time.Now(), k.of.ResidualChanges()
+	at, changes := time.Now(), k.of.Changes()
 	if k.has(changes, at) {
 		return
 	}
-	bytes, err := writeFile(k.file, k.of.SaveResiduals)
+	bytes, err := writeFile(k.file, k.of.Save)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/gradproxy/gradproxy/proxy"
+	"github.com/gradproxy/gradproxy/proxy/residual"
 )
 
 // owed is what a proxy owes, as a text.
@@ -42,13 +42,13 @@ func (o *owed) fail(err error) {
 	o.err = err
 }
 
-func (o *owed) ResidualChanges() uint64 {
+func (o *owed) Changes() uint64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.changes
 }
 
-func (o *owed) SaveResiduals(w io.Writer) error {
+func (o *owed) Save(w io.Writer) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.saves++
@@ -60,10 +60,10 @@ func (o *owed) SaveResiduals(w io.Writer) error {
 	return err
 }
 
-func (o *owed) LoadResiduals(r io.Reader) error {
+func (o *owed) Load(r io.Reader) error {
 	b, err := io.ReadAll(r)
 	if strings.HasPrefix(string(b), "bad") {
-		return fmt.Errorf("%w: it is bad", proxy.ErrSaved)
+		return fmt.Errorf("%w: it is bad", residual.ErrFile)
 	}
 	o.text = string(b)
 	return err
@@ -195,9 +195,9 @@ type crowded struct {
 	overlap         atomic.Bool
 }
 
-func (c *crowded) ResidualChanges() uint64 { return c.changes.Add(1) }
+func (c *crowded) Changes() uint64 { return c.changes.Add(1) }
 
-func (c *crowded) SaveResiduals(w io.Writer) error {
+func (c *crowded) Save(w io.Writer) error {
 	if c.inside.Add(1) > 1 {
 		c.overlap.Store(true)
 	}

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package proxy
+package residual
 
-// largePages returns v: there is nobody to ask here.
+// largePages returns v: this system has no such request.
 func largePages[T byte | float32](v []T) []T { return v }

@@ -1,4 +1,4 @@
-package proxy
+package residual
 
 import (
 	"math"
@@ -7,31 +7,31 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// A rowScale is the content check of sparse gradients. Their rows have no last value to be compared with, and the rows of
+// A scale is the content check of sparse gradients. Their rows have no last value to be compared with, and the rows of
 // one message may be a thousand times as frequent as others, so a block is compared with the range in which the blocks of
-// values before lay: its root mean square must be within a factor of 4 of it. One that is not ends trust, until some
-// values in a row have been within it; three, six after the second such block, up to 3072, and three again after many that
-// were, as with dense tensors (tensor.Trust). Roles of sparse tensors are proved on the wire: this is the second look. The zero rowScale has seen
-// nothing, and trusts no block until a value after the first.
-type rowScale struct {
-	low, high       float64 // mean squares of blocks of values before; 0: there were none
-	nowLow, nowHigh float64 // of the value that comes; 0: none so far
+// earlier values lay: its root mean square must be within a factor of 4 of that range. A block outside ends trust, until some
+// values in a row have been within it: three, six after the second such block, up to 3072, and three again after many values
+// that fitted, as with dense tensors (tensor.Trust). Roles of sparse tensors are proved on the wire: this is the second look.
+// The zero scale has seen nothing, and trusts no block until a value after the first.
+type scale struct {
+	low, high       float64 // mean squares of the blocks of earlier values; 0: there were none
+	nowLow, nowHigh float64 // of the current value; 0: none so far
 	strange         bool    // one of its blocks is out of range
 	lost            bool
-	fits            int // values in a row
-	need            int // of them, to win trust back; doubles with each loss, until many values have fitted
+	fits            int // values in a row that fitted
+	need            int // such values, to win trust back; doubles with each loss, until many values have fitted
 }
 
 const (
 	scaleRatio   = 4.0 * 4.0 // of mean squares
 	scaleNarrows = 64.0 / 63 // by which the range narrows from value to value, unless blocks keep it open
-	fewestFits   = 3
-	mostFits     = 3 << 10
-	goodFits     = 16 // for each of the values that trust took so many make good for its loss
+	minFits      = 3
+	maxFits      = 3 << 10
+	goodFits     = 16 // so many values for each one that trust needed make good for its loss
 )
 
 // begin notes that the next value comes.
-func (s *rowScale) begin() {
+func (s *scale) begin() {
 	if s.nowHigh == 0 {
 		return
 	}
@@ -52,9 +52,9 @@ func (s *rowScale) begin() {
 	s.nowLow, s.nowHigh, s.strange = 0, 0, false
 }
 
-// check takes note of a block of that mean square, and reports whether it may lose something; first: there was none before
-// this value.
-func (s *rowScale) check(square float64) (plausible, first bool) {
+// check takes note of a block of that mean square, and reports whether it may lose something; first says that no value came
+// before this one.
+func (s *scale) check(square float64) (plausible, first bool) {
 	if first = s.high == 0; !(square > 0) || math.IsInf(square, 0) {
 		return false, first
 	}
@@ -67,7 +67,7 @@ func (s *rowScale) check(square float64) (plausible, first bool) {
 	}
 	if square*scaleRatio < s.low || square > s.high*scaleRatio {
 		if s.strange = true; !s.lost {
-			s.lost, s.need = true, min(max(fewestFits, 2*s.need), mostFits)
+			s.lost, s.need = true, min(max(minFits, 2*s.need), maxFits)
 		}
 		s.fits = 0
 	}

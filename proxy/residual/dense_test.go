@@ -1,4 +1,4 @@
-package proxy
+package residual
 
 import (
 	"math/rand/v2"
@@ -8,41 +8,41 @@ import (
 )
 
 // Memory is bounded: the tensor that was used least recently is forgotten.
-func TestMemoriesAreBounded(t *testing.T) {
+func TestStoreIsBounded(t *testing.T) {
 	forgotten := 0
-	ms := newMemories(3*cost(tensor.Float32, 4000), func(n int) { forgotten += n })
+	s := New(3*denseCost(tensor.Float32, 4000), func(n int) { forgotten += n }, nil)
 	x := func(key uint64) tensor.Tensor { return tensor.Tensor{Key: key, DType: tensor.Float32, Size: 4000} }
-	first := ms.of("job", x(1), false)
-	second := ms.of("job", x(2), false)
-	ms.of("job", x(3), false)
-	ms.of("job", x(1), false)
-	ms.of("job", x(4), false)
-	if forgotten != 1 || ms.bytes > ms.limit || ms.of("job", x(1), false) != first {
-		t.Errorf("%d forgotten, %d bytes of %d", forgotten, ms.bytes, ms.limit)
+	first := s.Dense("job", x(1), false)
+	second := s.Dense("job", x(2), false)
+	s.Dense("job", x(3), false)
+	s.Dense("job", x(1), false)
+	s.Dense("job", x(4), false)
+	if forgotten != 1 || s.bytes > s.limit || s.Dense("job", x(1), false) != first {
+		t.Errorf("%d forgotten, %d bytes of %d", forgotten, s.bytes, s.limit)
 	}
-	if ms.of("job", x(2), false) == second {
+	if s.Dense("job", x(2), false) == second {
 		t.Error("the tensor that was used least recently is remembered")
 	}
-	if ms.of("other job", x(1), false) == first {
+	if s.Dense("other job", x(1), false) == first {
 		t.Error("two jobs share a tensor")
 	}
-	if ms.of("job", tensor.Tensor{Key: 9, DType: tensor.Float32, Size: 40000}, false) != nil {
+	if s.Dense("job", tensor.Tensor{Key: 9, DType: tensor.Float32, Size: 40000}, false) != nil {
 		t.Error("a tensor larger than the bound is remembered")
 	}
 }
 
-// A tensor of another size or type is another tensor: what was owed to it is gone, and counted.
+// A tensor of another size or type is another tensor: its residual is gone, and counted.
 func TestChangedTensorIsForgotten(t *testing.T) {
 	forgotten := 0
-	ms := newMemories(1<<20, func(n int) { forgotten += n })
+	s := New(1<<20, func(n int) { forgotten += n }, nil)
 	x := tensor.Tensor{Key: 1, DType: tensor.Float32, Size: 4000}
-	ms.of("job", x, true).residual[0] = 1
+	s.Dense("job", x, true).residual[0] = 1
 	x.DType = tensor.BFloat16
-	if m := ms.of("job", x, true); m.residual[0] != 0 || len(m.residual) != 2000 || forgotten != 1 {
-		t.Errorf("after a change of type: %v is owed, %d forgotten", m.residual[0], forgotten)
+	if m := s.Dense("job", x, true); m.residual[0] != 0 || len(m.residual) != 2000 || forgotten != 1 {
+		t.Errorf("after a change of type: the residual is %v, %d forgotten", m.residual[0], forgotten)
 	}
 	x.Size = 2000
-	if m := ms.of("job", x, true); len(m.residual) != 1000 || forgotten != 2 || ms.changes.Load() != 2 {
+	if m := s.Dense("job", x, true); len(m.residual) != 1000 || forgotten != 2 || s.changes.Load() != 2 {
 		t.Errorf("after a change of size: %d forgotten", forgotten)
 	}
 }
@@ -61,20 +61,20 @@ func block(r *rand.Rand, n int) []byte {
 // back the trust that they have lost.
 func TestTrustSurvivesOtherCuts(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	ms := newMemories(1<<20, func(int) {})
-	m := ms.of("job", tensor.Tensor{Key: 1, DType: tensor.Float32, Size: 4000}, false)
+	s := New(1<<20, nil, nil)
+	m := s.Dense("job", tensor.Tensor{Key: 1, DType: tensor.Float32, Size: 4000}, false)
 	same := block(r, 250)
 	for _, off := range []int{0, 1000, 2000, 3000} {
-		if _, first := m.check(off, same); !first {
+		if _, first := m.Check(off, same); !first {
 			t.Fatalf("at %d: not the first value", off)
 		}
 	}
 	for _, off := range []int{0, 2000, 3000} {
-		if plausible, _ := m.check(off, block(r, 250)); !plausible {
+		if plausible, _ := m.Check(off, block(r, 250)); !plausible {
 			t.Fatalf("at %d: a fresh value is refused", off)
 		}
 	}
-	if plausible, _ := m.check(1000, same); plausible {
+	if plausible, _ := m.Check(1000, same); plausible {
 		t.Fatal("the same value again passes for a gradient")
 	}
 	for _, x := range []struct {
@@ -82,7 +82,7 @@ func TestTrustSurvivesOtherCuts(t *testing.T) {
 		want   bool
 	}{{0, 500, false}, {2000, 500, true}} {
 		for range 2 {
-			if plausible, first := m.check(x.off, block(r, x.n)); plausible != x.want || first {
+			if plausible, first := m.Check(x.off, block(r, x.n)); plausible != x.want || first {
 				t.Errorf("block of %d at %d: %v, want %v", x.n, x.off, plausible, x.want)
 			}
 		}
@@ -96,31 +96,31 @@ func TestTrustSurvivesOtherCuts(t *testing.T) {
 func TestCutsOverUnknownBytes(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for _, known := range [][][2]int{{}, {{0, 600}}, {{400, 600}}, {{0, 400}, {600, 400}}, {{200, 600}}} {
-		ms := newMemories(1<<20, func(int) {})
-		m := ms.of("job", tensor.Tensor{Key: 1, DType: tensor.Float32, Size: 4000}, false)
+		s := New(1<<20, nil, nil)
+		m := s.Dense("job", tensor.Tensor{Key: 1, DType: tensor.Float32, Size: 4000}, false)
 		for _, k := range known {
-			m.check(k[0], block(r, k[1]/4))
+			m.Check(k[0], block(r, k[1]/4))
 		}
-		if plausible, first := m.check(0, block(r, 250)); plausible || !first {
+		if plausible, first := m.Check(0, block(r, 250)); plausible || !first {
 			t.Errorf("with %v known: plausible %v, first %v", known, plausible, first)
 		}
-		if plausible, first := m.check(0, block(r, 250)); !plausible || first {
+		if plausible, first := m.Check(0, block(r, 250)); !plausible || first {
 			t.Errorf("with %v known, the next value: plausible %v, first %v", known, plausible, first)
 		}
 	}
 }
 
-// However an app cuts what it sends, what is remembered of a tensor stays bounded, in order, and without overlap.
+// However an app cuts a tensor, the blocks that are remembered stay bounded, in order, and without overlap.
 func TestBlocksAreBounded(t *testing.T) {
 	const size = 1 << 16
 	r := rand.New(rand.NewPCG(3, 4))
-	ms := newMemories(1<<24, func(int) {})
-	m := ms.of("job", tensor.Tensor{Key: 1, DType: tensor.Float32, Size: size}, false)
+	s := New(1<<24, nil, nil)
+	m := s.Dense("job", tensor.Tensor{Key: 1, DType: tensor.Float32, Size: size}, false)
 	for i := range 20000 {
 		n := 4 * (1 + r.IntN(4))
 		off := 4 * r.IntN((size-n)/4+1)
-		m.check(off, make([]byte, n))
-		if len(m.blocks) > mostBlocks(size) {
+		m.Check(off, make([]byte, n))
+		if len(m.blocks) > maxBlocks(size) {
 			t.Fatalf("%d blocks after %d", len(m.blocks), i)
 		}
 	}
@@ -131,8 +131,8 @@ func TestBlocksAreBounded(t *testing.T) {
 		}
 		end = b.off + b.n
 	}
-	m.check(0, block(r, size/4)) // one that covers all takes their place
-	if plausible, _ := m.check(0, block(r, size/4)); !plausible || len(m.blocks) != 1 {
+	m.Check(0, block(r, size/4)) // one that covers all takes their place
+	if plausible, _ := m.Check(0, block(r, size/4)); !plausible || len(m.blocks) != 1 {
 		t.Errorf("the whole tensor as one block: %v, %d blocks", plausible, len(m.blocks))
 	}
 }

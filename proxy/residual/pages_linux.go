@@ -1,4 +1,4 @@
-package proxy
+package residual
 
 import (
 	"os"
@@ -7,14 +7,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// leastLarge is the bytes of memory for which large pages are asked: those of two, of which one is whole wherever they begin.
-const leastLarge = 4 << 20
+// minLarge is the fewest bytes of memory for which large pages are asked: two pages, of which one is whole wherever they begin.
+const minLarge = 4 << 20
 
-// largePages returns v once the kernel is asked to back it with large pages, if it may be: coders run through such memory with
-// each value, and have to look up where it is for every page. Where the kernel does not, nothing is lost.
+// largePages asks the kernel to back v with large pages, and returns v: coders run through such memory with each value, and the
+// processor has to look up the address of every page. A kernel that refuses costs nothing but that.
 func largePages[T byte | float32](v []T) []T {
 	size := len(v) * int(unsafe.Sizeof(*new(T)))
-	if size < leastLarge {
+	if size < minLarge {
 		return v
 	}
 	b := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), size)

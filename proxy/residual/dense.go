@@ -1,0 +1,151 @@
+package residual
+
+import (
+	"slices"
+	"sync"
+	"unsafe"
+
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+type denseKey struct {
+	job string
+	key uint64
+}
+
+// A Dense is the memory of one dense tensor. Senders hold mu while they read or change the fields below it.
+type Dense struct {
+	denseKey
+	dtype   tensor.DType
+	size    int    // bytes of the tensor
+	lasting bool   // it outlives the connection, and the process
+	used    uint64 // tick of the last use; guarded by store.mu
+	store   *Store
+
+	mu       sync.Mutex
+	residual []float32    // by element; zero where nothing was lost
+	last     []byte       // the kept part of the last value (tensor.Keep), as far as it came
+	values   int          // that have come
+	blocks   []denseBlock // of which last holds a value: in order, without overlap
+}
+
+// A denseBlock is a block's place in its tensor, in bytes, and whether its values look like a gradient's.
+type denseBlock struct {
+	off, n int
+	trust  tensor.Trust
+}
+
+// minBlock is the mean length in bytes of the blocks of a large tensor that are remembered; of shorter blocks there would be
+// too many, and some travel exactly.
+const minBlock = 256
+
+// maxBlocks bounds the blocks that are remembered of a tensor.
+func maxBlocks(size int) int { return 64 + size/minBlock }
+
+// denseCost returns the bytes that a tensor's memory takes at most: residual, last value, blocks (24 bytes each), and itself.
+func denseCost(d tensor.DType, size int) int64 {
+	return 4*int64(size/d.Size()) + int64(tensor.KeptSize(d, size)) + 24*int64(maxBlocks(size)) + 512
+}
+
+func (d *Dense) cost() int64 { return denseCost(d.dtype, d.size) }
+
+// newDense returns an empty memory.
+func (s *Store) newDense(k denseKey, t tensor.DType, size int, lasting bool) *Dense {
+	d := &Dense{denseKey: k, dtype: t, size: size, lasting: lasting, store: s}
+	d.residual, d.last = sideBySide(size/t.Size(), tensor.KeptSize(t, size))
+	return d
+}
+
+// sideBySide returns memory for floats and bytes that lies side by side, in as few pages as can be.
+func sideBySide(floats, bytes int) ([]float32, []byte) {
+	v := largePages(make([]float32, floats+(bytes+3)/4))
+	return v[:floats:floats], unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v[floats:]))), bytes)
+}
+
+// Lock locks the residual, which is about to change. An encoder with feedback must not run without it: a connection that takes
+// the place of a broken one may have the same tensors.
+func (d *Dense) Lock() {
+	d.mu.Lock()
+	d.changed()
+}
+
+// Unlock ends a change.
+func (d *Dense) Unlock() { d.mu.Unlock() }
+
+// changed notes that the residual is about to change, or is gone.
+func (d *Dense) changed() {
+	if d.lasting {
+		d.store.changes.Add(1)
+	}
+}
+
+// Begin notes that the next value comes, and reports whether a residual flush is due with it: every so many values, or never
+// if every is 0.
+func (d *Dense) Begin(every int) (flush bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.values++
+	return every > 0 && d.values%every == 0
+}
+
+// Check is the content check: it compares a block with the tensor's last value, reports whether it may lose something, and
+// keeps it as the last. first says that there was nothing to compare it with.
+func (d *Dense) Check(off int, block []byte) (plausible, first bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	last := d.last[tensor.KeptSize(d.dtype, off):tensor.KeptSize(d.dtype, off+len(block))]
+	b := d.block(off, len(block))
+	if b == nil {
+		b, first = d.cut(off, len(block))
+	}
+	if b == nil || first {
+		tensor.Keep(d.dtype, last, block)
+		return false, first
+	}
+	return b.trust.CheckKept(d.dtype, block, last), false
+}
+
+// from returns the place of the first block that ends after off.
+func (d *Dense) from(off int) int {
+	i, _ := slices.BinarySearchFunc(d.blocks, off, func(b denseBlock, off int) int {
+		if b.off+b.n <= off {
+			return -1
+		}
+		return 1
+	})
+	return i
+}
+
+// block returns the block at exactly that place, or nil.
+func (d *Dense) block(off, n int) *denseBlock {
+	if i := d.from(off); i < len(d.blocks) && d.blocks[i].off == off && d.blocks[i].n == n {
+		return &d.blocks[i]
+	}
+	return nil
+}
+
+// cut makes a block there in place of the blocks that it lies over, as when another codec cuts the tensor. Trust that one of
+// them has lost stays lost. first says that the block has bytes that none of them had; made is nil if there are too many blocks.
+func (d *Dense) cut(off, n int) (made *denseBlock, first bool) {
+	i := d.from(off)
+	b, j, known := denseBlock{off: off, n: n}, i, off // bytes up to known lie in blocks
+	for ; j < len(d.blocks) && d.blocks[j].off < off+n; j++ {
+		if t := d.blocks[j].trust; t.Lost() {
+			b.trust = t
+		}
+		if d.blocks[j].off <= known {
+			known = d.blocks[j].off + d.blocks[j].n
+		}
+	}
+	if i == j && len(d.blocks) >= maxBlocks(d.size) {
+		return nil, true
+	}
+	d.blocks = slices.Replace(d.blocks, i, j, b)
+	return &d.blocks[i], known < off+n
+}
+
+// Part returns the part of the residual that belongs to a block. It may be read or written under Lock only.
+func (d *Dense) Part(off, bytes int) []float32 {
+	e := d.dtype.Size()
+	return d.residual[off/e : (off+bytes)/e]
+}

@@ -1,0 +1,14 @@
+// Package residual remembers, at the sender, the tensors that may lose something: the residual that error feedback carries
+// from value to value, and as much of the last value as the content check compares the next one with. A memory belongs to a
+// tensor (its job and key) and not to a connection.
+//
+// A [Store] holds all of them within one limit of bytes:
+//
+//	Dense  a tensor with a value for every index: residual by element, last value, and the blocks that it was cut into
+//	Rows   a sparse tensor: residual by row, which waits until the row comes again, and the range of its blocks' sizes
+//
+// Two more things can be done with a residual. A flush ([Dense.Flush], [Flush]) adds it to a value that then travels exactly.
+// A file ([Store.Save], [Store.Load]) takes it across a restart, where the tensor outlives its connection.
+//
+// Locks: the Store's mutex and the mutex of a Dense are never held together. The Store's mutex guards Rows as well.
+package residual

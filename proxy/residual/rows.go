@@ -1,0 +1,315 @@
+package residual
+
+import (
+	"slices"
+
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// Rows are the memory of one sparse tensor: of the array that its index belongs to (job and key of the index), and not of the
+// set of rows of one message. Rows that are being encoded are taken out of it ([Rows.Take]), and their new residual is given
+// back ([Rows.Give]); so no lock is held over an encoding, and connections that send the same rows at once lose nothing, in
+// whatever order. store.mu guards all fields but the first five.
+type Rows struct {
+	rowsKey
+	dtype   tensor.DType
+	width   int  // elements of a row
+	lasting bool // the tensor outlives the connection, and the process
+	store   *Store
+
+	used           uint64 // tick of the last value
+	values         int    // that have come
+	scale          scale
+	places         map[uint64]int32 // in rows, by row number
+	rows           []row            // without holes
+	chunks         [][]float32      // their residuals, chunkRows in each
+	newest, oldest int32            // places of the rows that were used most and least recently, or none
+}
+
+// A rowsKey names an array: by its index, which is of one worker.
+type rowsKey struct {
+	job  string
+	keys uint64
+}
+
+// A row has or had a residual. Rows are linked in the order of use.
+type row struct {
+	id           uint64
+	used         uint64 // tick
+	newer, older int32  // places, or none
+}
+
+const none = int32(-1)
+
+const (
+	// chunkSize is about how many values are allocated at a time.
+	chunkSize = 4 << 10
+	// maxArrays bounds the sparse tensors: makeRoom looks at each of them to find the row that was used least recently.
+	maxArrays = 1 << 10
+)
+
+// rowsCost is the memory that an array takes beside its rows: itself, and a chunk that is not full.
+const rowsCost = 512 + 4*chunkSize
+
+// rowCost is the memory that a row takes: residual, row (24 bytes), and its place in a map.
+func rowCost(width int) int64 { return 4*int64(width) + 48 }
+
+func (m *Rows) cost() int64 { return rowsCost + int64(len(m.rows))*rowCost(m.width) }
+
+func (s *Store) newRows(k rowsKey, d tensor.DType, width int, lasting bool) *Rows {
+	return &Rows{rowsKey: k, dtype: d, width: width, lasting: lasting, store: s, places: map[uint64]int32{}, newest: none, oldest: none}
+}
+
+// Rows returns the memory of t's array, whose rows have width elements. It is new if there was none or if width or type
+// have changed, and nil if it had no room for a row. lasting says that the tensor outlives its connection, and the process.
+func (s *Store) Rows(job string, t tensor.Tensor, width int, lasting bool) *Rows {
+	k := rowsKey{job, t.Keys}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := s.rows[k]
+	if m != nil && (m.dtype != t.DType || m.width != width) {
+		s.forgetRows(m)
+		m = nil
+	}
+	if m == nil {
+		if rowsCost+rowCost(width) > s.limit {
+			s.short = true
+			return nil
+		}
+		m = s.newRows(k, t.DType, width, lasting)
+		s.addRows(m)
+	}
+	m.used = s.now()
+	return m
+}
+
+// addRows takes in an array's memory, and forgets others to make room. s.mu is held.
+func (s *Store) addRows(m *Rows) {
+	for len(s.rows) >= maxArrays {
+		s.forgetRows(s.leastRecentRows())
+	}
+	m.used = s.now()
+	s.rows[m.rowsKey] = m
+	s.bytes += m.cost()
+	s.makeRoom(0)
+}
+
+// forgetRows drops an array's memory. s.mu is held.
+func (s *Store) forgetRows(m *Rows) {
+	delete(s.rows, m.rowsKey)
+	s.bytes -= m.cost()
+	s.rowsGone(m, len(m.rows))
+}
+
+// rowsGone notes that n rows of m are gone, with their residuals.
+func (s *Store) rowsGone(m *Rows, n int) {
+	m.changed()
+	if n > 0 && s.forgotRows != nil {
+		s.forgotRows(n)
+	}
+}
+
+// DropRows forgets m, if it is still the memory of its array.
+func (s *Store) DropRows(m *Rows) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.rows[m.rowsKey] == m {
+		s.forgetRows(m)
+	}
+}
+
+// leastRecentRows returns the array with the row that was used least recently, or nil. s.mu is held.
+func (s *Store) leastRecentRows() (found *Rows) {
+	for _, m := range s.rows {
+		if found == nil || m.leastRecent() < found.leastRecent() {
+			found = m
+		}
+	}
+	return found
+}
+
+// leastRecent returns the tick of the row that was used least recently, or the array's if there is none.
+func (m *Rows) leastRecent() uint64 {
+	if m.oldest == none {
+		return m.used
+	}
+	return m.rows[m.oldest].used
+}
+
+// changed notes that a residual changes.
+func (m *Rows) changed() {
+	if m.lasting {
+		m.store.changes.Add(1)
+	}
+}
+
+// Begin notes that the next value comes, of whatever rows, and reports whether a residual flush is due with it: every so many
+// values, or never if every is 0.
+func (m *Rows) Begin(every int) (flush bool) {
+	m.store.mu.Lock()
+	defer m.store.mu.Unlock()
+	m.values++
+	m.scale.begin()
+	return every > 0 && m.values%every == 0
+}
+
+// Check is the content check: it compares a block of rows with the blocks that came before, and reports whether it may lose
+// something; first says that there were none.
+func (m *Rows) Check(block []byte) (plausible, first bool) {
+	square := meanSquare(m.dtype, block)
+	m.store.mu.Lock()
+	defer m.store.mu.Unlock()
+	return m.scale.check(square)
+}
+
+// Take moves the residuals of rows into dst, which has width elements for each of them.
+func (m *Rows) Take(ids IDs, dst []float32) {
+	m.store.mu.Lock()
+	defer m.store.mu.Unlock()
+	for i := range ids.Len() {
+		part := dst[i*m.width : (i+1)*m.width]
+		at, ok := m.places[ids.At(i)]
+		if !ok {
+			clear(part)
+			continue
+		}
+		residual := m.residual(at)
+		copy(part, residual)
+		clear(residual)
+		m.touch(at)
+	}
+}
+
+// Give adds src to the residuals of rows; src is of no use then. Residuals of rows for which there is no room are lost.
+func (m *Rows) Give(ids IDs, src []float32) {
+	s := m.store
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m.changed()
+	lost := 0
+	for i := range ids.Len() {
+		part := src[i*m.width : (i+1)*m.width]
+		id := ids.At(i)
+		at, ok := m.places[id]
+		if !ok {
+			if !anyLost(part) {
+				continue
+			}
+			s.makeRoom(rowCost(m.width))
+			if s.rows[m.rowsKey] != m || s.bytes+rowCost(m.width) > s.limit {
+				lost++
+				continue
+			}
+			at = m.insert(id)
+			s.bytes += rowCost(m.width)
+		}
+		m.touch(at)
+		for i, x := range m.residual(at) {
+			part[i] += x
+		}
+		copy(m.residual(at), part)
+	}
+	s.rowsGone(m, lost)
+}
+
+// anyLost reports whether a residual is not zero.
+func anyLost(residual []float32) bool {
+	return slices.ContainsFunc(residual, func(x float32) bool { return x != 0 })
+}
+
+// residual returns the residual of the row at that place.
+func (m *Rows) residual(at int32) []float32 {
+	n := m.chunkRows()
+	from := int(at) % n * m.width
+	return m.chunks[int(at)/n][from : from+m.width]
+}
+
+func (m *Rows) chunkRows() int { return max(1, chunkSize/m.width) }
+
+// insert makes a place for a row, which has no residual yet and was used last.
+func (m *Rows) insert(id uint64) (at int32) {
+	at = int32(len(m.rows))
+	if n := m.chunkRows(); len(m.rows) == n*len(m.chunks) {
+		m.chunks = append(m.chunks, make([]float32, n*m.width))
+	}
+	m.rows = append(m.rows, row{id: id})
+	m.places[id] = at
+	m.link(at)
+	return at
+}
+
+// touch notes that the row at that place was used.
+func (m *Rows) touch(at int32) {
+	m.unlink(at)
+	m.link(at)
+}
+
+func (m *Rows) link(at int32) {
+	r := &m.rows[at]
+	r.used, r.newer, r.older = m.store.now(), none, m.newest
+	if m.newest != none {
+		m.rows[m.newest].newer = at
+	}
+	if m.newest = at; m.oldest == none {
+		m.oldest = at
+	}
+}
+
+func (m *Rows) unlink(at int32) {
+	r := m.rows[at]
+	m.join(r.newer, r.older)
+}
+
+// join makes older and newer neighbours; none is an end.
+func (m *Rows) join(newer, older int32) {
+	if newer == none {
+		m.newest = older
+	} else {
+		m.rows[newer].older = older
+	}
+	if older == none {
+		m.oldest = newer
+	} else {
+		m.rows[older].newer = newer
+	}
+}
+
+// evict drops the row that was used least recently. The last one takes its place. store.mu is held.
+func (m *Rows) evict() {
+	at, last := m.oldest, int32(len(m.rows)-1)
+	m.unlink(at)
+	delete(m.places, m.rows[at].id)
+	if at != last {
+		r := m.rows[last]
+		copy(m.residual(at), m.residual(last))
+		m.rows[at] = r
+		m.places[r.id] = at
+		m.moved(at)
+	}
+	clear(m.residual(last))
+	m.rows = m.rows[:last]
+	if n := m.chunkRows(); len(m.rows) <= n*(len(m.chunks)-1) {
+		m.chunks[len(m.chunks)-1] = nil
+		m.chunks = m.chunks[:len(m.chunks)-1]
+	}
+	if last == 0 {
+		m.rows, m.chunks, m.places = nil, nil, map[uint64]int32{}
+	}
+	m.store.bytes -= rowCost(m.width)
+	m.store.rowsGone(m, 1)
+}
+
+// moved links the neighbours of a row to that place, where it is now.
+func (m *Rows) moved(at int32) {
+	r := m.rows[at]
+	if r.newer == none {
+		m.newest = at
+	} else {
+		m.rows[r.newer].older = at
+	}
+	if r.older == none {
+		m.oldest = at
+	} else {
+		m.rows[r.older].newer = at
+	}
+}

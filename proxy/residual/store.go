@@ -1,0 +1,144 @@
+package residual
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/gradproxy/gradproxy/internal/lru"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// A Store holds the memories of tensors, up to a number of bytes. Beyond it the tensor that was used least recently is
+// forgotten: its residual is lost, and its next value travels exactly, since there is nothing to compare it with. Of
+// sparse tensors single rows are forgotten. A Store is safe for concurrent use.
+type Store struct {
+	mu         sync.Mutex
+	limit      int64
+	bytes      int64
+	tick       uint64 // of the last use
+	dense      lru.Cache[denseKey, *Dense]
+	rows       map[rowsKey]*Rows
+	forgot     func(n int)   // may be nil
+	forgotRows func(n int)   // may be nil
+	short      bool          // the limit was too little once
+	changes    atomic.Uint64 // of residuals that outlive their connection
+}
+
+// New returns a Store of at most limit bytes. forgot is called when n tensors lose their residual, forgotRows when n rows do;
+// both may be nil, are called with locks held, and must not call the Store.
+func New(limit int64, forgot, forgotRows func(n int)) *Store {
+	return &Store{limit: limit, rows: map[rowsKey]*Rows{}, forgot: forgot, forgotRows: forgotRows}
+}
+
+// Short reports whether the limit was too little at any time, so that a tensor or a row was forgotten or never remembered.
+func (s *Store) Short() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.short
+}
+
+// Held returns how many dense and sparse tensors are remembered, and the bytes that they take.
+func (s *Store) Held() (dense, sparse int, bytes int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.dense.Len(), len(s.rows), s.bytes
+}
+
+// Dense returns the memory of the dense tensor t, which is new if there was none or if size or type have changed. It is nil
+// if t alone is larger than the limit. lasting says that the tensor outlives its connection, and the process.
+func (s *Store) Dense(job string, t tensor.Tensor, lasting bool) *Dense {
+	k := denseKey{job, t.Key}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if d, ok := s.dense.Use(k); ok {
+		if d.dtype == t.DType && d.size == t.Size {
+			d.used = s.now()
+			return d
+		}
+		s.forget(d)
+	}
+	if denseCost(t.DType, t.Size) > s.limit {
+		s.short = true
+		return nil
+	}
+	d := s.newDense(k, t.DType, t.Size, lasting)
+	s.add(d)
+	return d
+}
+
+// add takes in a memory, and forgets others to make room. s.mu is held.
+func (s *Store) add(d *Dense) {
+	d.used = s.now()
+	s.dense.Put(d.denseKey, d)
+	s.bytes += d.cost()
+	s.makeRoom(0)
+}
+
+// now returns the next tick. s.mu is held.
+func (s *Store) now() uint64 {
+	s.tick++
+	return s.tick
+}
+
+// makeRoom forgets the tensors and rows that were used least recently, until n more bytes are within the limit or nothing is
+// left. s.mu is held.
+func (s *Store) makeRoom(n int64) {
+	for s.bytes+n > s.limit {
+		s.short = true
+		rows := s.leastRecentRows()
+		_, d, ok := s.dense.Oldest()
+		switch {
+		case ok && (rows == nil || d.used < rows.leastRecent()):
+			s.forget(d)
+		case rows == nil:
+			return
+		case len(rows.rows) > 0:
+			rows.evict()
+		default:
+			s.forgetRows(rows)
+		}
+	}
+}
+
+// forget drops a memory. Encoders that still hold its residual go on with it until the tensor's next value. s.mu is held.
+func (s *Store) forget(d *Dense) {
+	s.dense.Delete(d.denseKey)
+	s.bytes -= d.cost()
+	d.changed()
+	if s.forgot != nil {
+		s.forgot(1)
+	}
+}
+
+// Drop forgets d, if it is still the memory of its tensor.
+func (s *Store) Drop(d *Dense) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now, ok := s.dense.Peek(d.denseKey); ok && now == d {
+		s.forget(d)
+	}
+}
+
+// lasting returns the memories that outlive their connections, the most recently used first.
+func (s *Store) lasting() (found []*Dense) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, d := range s.dense.FromNewest() {
+		if d.lasting {
+			found = append(found, d)
+		}
+	}
+	return found
+}
+
+// restore takes in memories that were saved, the most recently used first, unless their tensors have come since.
+func (s *Store) restore(saved []*Dense) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, d := range slices.Backward(saved) {
+		if _, known := s.dense.Peek(d.denseKey); !known {
+			s.add(d)
+		}
+	}
+}
