@@ -43,6 +43,7 @@ import (
 
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/internal/magnitude"
+	"github.com/gradproxy/gradproxy/codecs/internal/params"
 	"github.com/gradproxy/gradproxy/codecs/internal/sparse"
 	"github.com/gradproxy/gradproxy/tensor"
 )
@@ -62,59 +63,28 @@ type Config struct {
 	Block int
 }
 
+var table = params.Table[Config]{Name: "dgc", Params: []params.Param[Config]{
+	sparse.Fraction(defaultK, func(c *Config) *float64 { return &c.K }),
+	params.Int("warmup", 0, 0, math.MaxInt32, func(c *Config) *int { return &c.Warmup }),
+	sparse.Values(func(c *Config) *tensor.DType { return &c.Values }),
+	sparse.BlockOf(func(c *Config) *int { return &c.Block }),
+}}
+
 // New returns the codec, or an error that wraps codecs.ErrText if a parameter is out of its bounds.
 func New(c Config) (codecs.Codec, error) {
 	c.Warmup = max(c.Warmup, 0)
-	var err error
-	if c.K, err = sparse.CheckFraction("dgc", c.K, defaultK); err != nil {
+	if err := table.Complete(&c); err != nil {
 		return nil, err
 	}
-	if c.Block, err = sparse.CheckBlock("dgc", c.Block); err != nil {
-		return nil, err
-	}
-	if c.Values, err = sparse.CheckValues("dgc", c.Values); err != nil {
-		return nil, err
-	}
-	return sparse.New(method{c}, c.Block), nil
+	return sparse.New(sparse.Picker{Text: table.Text(c), Pick: c.pick, Values: c.Values}, c.Block), nil
 }
 
 // FromArgs makes the codec of a text: dgc, dgc(k=0.01), dgc(warmup=400,values=bf16,block=65536).
-func FromArgs(a *codecs.Args) (codecs.Codec, error) {
-	c := Config{
-		K:      a.Float("k", defaultK, sparse.LeastFraction, 1),
-		Warmup: a.Int("warmup", 0, 0, math.MaxInt32),
-		Values: sparse.ParseValues(a),
-		Block:  sparse.ParseBlock(a),
-	}
-	if err := a.Err(); err != nil {
-		return nil, err
-	}
-	return New(c)
-}
+func FromArgs(a *codecs.Args) (codecs.Codec, error) { return table.FromArgs(a, New) }
 
-// A method is a Config whose zero values have been replaced.
-type method struct{ Config }
-
-func (m method) String() string {
-	return codecs.FormatText("dgc",
-		codecs.Param{Name: "k", Value: m.K, Def: defaultK},
-		codecs.Param{Name: "warmup", Value: m.Warmup, Def: 0},
-		sparse.ValuesParam(m.Values),
-		sparse.BlockParam(m.Block))
-}
-
-func (m method) Traits() codecs.Traits { return codecs.Traits{} }
-
-// AppendBlock implements sparse.Coder.
-func (m method) AppendBlock(dst []byte, x []float32, step uint64, p *sparse.Picks) ([]byte, error) {
-	return m.AppendValues(dst, magnitude.Values{X: x}, step, p)
-}
-
-// AppendValues implements sparse.SumCoder.
-func (m method) AppendValues(dst []byte, v magnitude.Values, step uint64, p *sparse.Picks) ([]byte, error) {
-	k := sparse.Count(m.density(step), v.Len())
+func (c Config) pick(p *sparse.Picks, v magnitude.Values, step uint64) {
+	k := sparse.Count(c.density(step), v.Len())
 	p.Keys, p.Values, p.Sample = magnitude.Near(p.Keys[:0], p.Values[:0], v, k, k+k/3, enough, p.Sample)
-	return sparse.AppendPairs(dst, p, m.Values)
 }
 
 // enough is how many of a sample are to lie above a threshold. It is less than magnitude.Enough, since precision is
@@ -122,15 +92,10 @@ func (m method) AppendValues(dst []byte, v magnitude.Values, step uint64, p *spa
 const enough = 8
 
 // density is the fraction of values that encoding number step sends.
-func (m method) density(step uint64) float64 {
-	if m.Warmup == 0 {
-		return m.K
+func (c Config) density(step uint64) float64 {
+	if c.Warmup == 0 {
+		return c.K
 	}
-	stage := step / uint64(m.Warmup)
-	return max(m.K, math.Ldexp(1, -2*int(min(stage, 100)+1)))
-}
-
-// DecodeBlock implements sparse.Coder.
-func (m method) DecodeBlock(x []float32, src []byte, p *sparse.Picks) ([]byte, error) {
-	return sparse.DecodePairs(x, src, m.Values, p)
+	stage := step / uint64(c.Warmup)
+	return max(c.K, math.Ldexp(1, -2*int(min(stage, 100)+1)))
 }

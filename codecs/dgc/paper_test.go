@@ -20,7 +20,7 @@ func TestWarmUp(t *testing.T) {
 		}
 	}
 	for stage, want := range map[uint64]float64{0: 0.25, 3: 0.00390625, 4: 0.001, 1 << 40: 0.001} {
-		if got := (method{Config{K: 0.001, Warmup: 1}}).density(stage); got != want {
+		if got := (Config{K: 0.001, Warmup: 1}).density(stage); got != want {
 			t.Errorf("stage %d has a density of %v, want %v", stage, got, want)
 		}
 	}

@@ -51,13 +51,12 @@ import (
 
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/internal/blockwise"
+	"github.com/gradproxy/gradproxy/codecs/internal/params"
 )
 
 const (
 	defaultBlock = 1 << 12
-	defaultSeed  = 1
 	maxBlock     = 1 << 20
-	maxSeed      = math.MaxInt32
 )
 
 // Config has the method's parameters. The zero Config is the default.
@@ -70,52 +69,30 @@ type Config struct {
 	Seed int
 }
 
+var table = params.Table[Config]{Name: "drive", Params: []params.Param[Config]{
+	params.Switch("scale", "biased", "unbiased", func(c *Config) *bool { return &c.Unbiased }),
+	params.Int("block", defaultBlock, 1, maxBlock, func(c *Config) *int { return &c.Block }),
+	params.Seed(func(c *Config) *int { return &c.Seed }),
+}}
+
 // New returns the codec, or an error that wraps codecs.ErrText if a parameter is out of its bounds.
 func New(c Config) (codecs.Codec, error) {
-	if c.Block == 0 {
-		c.Block = defaultBlock
+	if err := table.Complete(&c); err != nil {
+		return nil, err
 	}
-	if c.Seed == 0 {
-		c.Seed = defaultSeed
-	}
-	switch {
-	case c.Block < 1 || c.Block > maxBlock || c.Block&(c.Block-1) != 0:
+	if c.Block&(c.Block-1) != 0 {
 		return nil, fmt.Errorf("%w: drive: block is %d; write a power of two, of values, from 1 to %d", codecs.ErrText, c.Block, maxBlock)
-	case c.Seed < 1 || c.Seed > maxSeed:
-		return nil, fmt.Errorf("%w: drive: seed is %d; write an integer from 1 to %d", codecs.ErrText, c.Seed, maxSeed)
 	}
 	return blockwise.New(c.Block, code(c)), nil
 }
 
-var scales = [...]string{"biased", "unbiased"}
-
 // FromArgs makes the codec of a text: drive, drive(scale=unbiased,block=1024).
-func FromArgs(a *codecs.Args) (codecs.Codec, error) {
-	c := Config{
-		Unbiased: a.Choice("scale", scales[:]...) == scales[1],
-		Block:    a.Int("block", defaultBlock, 1, maxBlock),
-		Seed:     a.Int("seed", defaultSeed, 1, maxSeed),
-	}
-	if err := a.Err(); err != nil {
-		return nil, err
-	}
-	return New(c)
-}
+func FromArgs(a *codecs.Args) (codecs.Codec, error) { return table.FromArgs(a, New) }
 
 // A code is a Config whose zero values have been replaced.
 type code Config
 
-func (c code) String() string {
-	scale := scales[0]
-	if c.Unbiased {
-		scale = scales[1]
-	}
-	return codecs.FormatText("drive",
-		codecs.Param{Name: "scale", Value: scale, Def: scales[0]},
-		codecs.Param{Name: "block", Value: c.Block, Def: defaultBlock},
-		codecs.Param{Name: "seed", Value: c.Seed, Def: defaultSeed})
-}
-
+func (c code) String() string        { return table.Text(Config(c)) }
 func (c code) Traits() codecs.Traits { return codecs.Traits{Unbiased: c.Unbiased} }
 
 const seedLen = 4

@@ -63,13 +63,13 @@ import (
 	"math"
 
 	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/codecs/internal/params"
 	"github.com/gradproxy/gradproxy/codecs/internal/sparse"
 	"github.com/gradproxy/gradproxy/codecs/keys"
 )
 
 const (
 	defaultKappa = 0.01
-	defaultSeed  = 1
 	mostEps      = 1e9
 	iterations   = 2 // of Algorithm 3: section 4
 )
@@ -96,9 +96,6 @@ func New(c Config) (codecs.Codec, error) {
 	if c.Kappa == 0 && c.Eps == 0 {
 		m.Kappa = defaultKappa
 	}
-	if c.Seed == 0 {
-		m.Seed = defaultSeed
-	}
 	switch {
 	case !(m.Kappa >= 0 && m.Kappa <= 1):
 		return nil, fmt.Errorf("%w: %s: kappa is %v; write the fraction of values to send, more than 0 and at most 1", codecs.ErrText, m.name(), c.Kappa)
@@ -108,11 +105,8 @@ func New(c Config) (codecs.Codec, error) {
 		return nil, fmt.Errorf("%w: %s: kappa is %v and eps is %v; write one of them", codecs.ErrText, m.name(), c.Kappa, c.Eps)
 	case m.Eps > 0 && m.Uniform:
 		return nil, fmt.Errorf("%w: unisp: eps is %v; write kappa", codecs.ErrText, c.Eps)
-	case m.Seed < 1:
-		return nil, fmt.Errorf("%w: %s: seed is %d; write an integer of at least 1", codecs.ErrText, m.name(), c.Seed)
 	}
-	var err error
-	if m.Config.Block, err = sparse.CheckBlock(m.name(), c.Block); err != nil {
+	if err := common(m.name()).Complete(&m.Config); err != nil {
 		return nil, err
 	}
 	return codecs.Values(m), nil
@@ -123,17 +117,25 @@ const gsparName, uniSpName = "gspar", "unisp"
 // FromArgs makes the codec of a text: gspar, gspar(kappa=0.05), gspar(eps=1), gspar(eps=0.5,seed=7,block=65536),
 // unisp(kappa=0.05).
 func FromArgs(a *codecs.Args) (codecs.Codec, error) {
-	c := Config{Uniform: a.Name == uniSpName}
-	if !c.Uniform {
-		c.Eps = a.Float("eps", 0, math.SmallestNonzeroFloat32, mostEps)
+	uniform, eps := a.Name == uniSpName, 0.0
+	if !uniform {
+		eps = a.Float("eps", 0, math.SmallestNonzeroFloat32, mostEps)
 	}
-	c.Kappa = a.Float("kappa", 0, sparse.LeastFraction, 1)
-	c.Seed = a.Int("seed", defaultSeed, 1, math.MaxInt32)
-	c.Block = sparse.ParseBlock(a)
-	if err := a.Err(); err != nil {
+	kappa := a.Float("kappa", 0, sparse.LeastFraction, 1)
+	c, err := common(a.Name).Parse(a)
+	if err != nil {
 		return nil, err
 	}
+	c.Uniform, c.Eps, c.Kappa = uniform, eps, kappa
 	return New(c)
+}
+
+// common returns the table of the parameters that both methods have in the same way.
+func common(name string) params.Table[Config] {
+	return params.Table[Config]{Name: name, Params: []params.Param[Config]{
+		params.Seed(func(c *Config) *int { return &c.Seed }),
+		sparse.BlockOf(func(c *Config) *int { return &c.Block }),
+	}}
 }
 
 // A method is a Config whose zero values have been replaced.
@@ -151,11 +153,8 @@ func (m method) String() string {
 	if m.Eps > 0 {
 		kappa.Def = 0.0
 	}
-	return codecs.FormatText(m.name(),
-		kappa,
-		codecs.Param{Name: "eps", Value: m.Eps, Def: 0.0},
-		codecs.Param{Name: "seed", Value: m.Seed, Def: defaultSeed},
-		sparse.BlockParam(m.Config.Block))
+	eps := codecs.Param{Name: "eps", Value: m.Eps, Def: 0.0}
+	return codecs.FormatText(m.name(), append([]codecs.Param{kappa, eps}, common(m.name()).List(m.Config)...)...)
 }
 
 func (m method) MaxEncodedLen(n int) int { return sparse.MaxEncodedLen(n, m.Config.Block) }

@@ -16,10 +16,9 @@
 package int255
 
 import (
-	"fmt"
-
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/block"
+	"github.com/gradproxy/gradproxy/codecs/internal/params"
 )
 
 const (
@@ -33,13 +32,14 @@ type Config struct {
 	Block int
 }
 
+var table = params.Table[Config]{Name: "int255", Params: []params.Param[Config]{
+	params.Int("block", defaultBlock, 1, maxBlock, func(c *Config) *int { return &c.Block }),
+}}
+
 // New returns the codec, or an error that wraps codecs.ErrText if a parameter is out of its bounds.
 func New(c Config) (codecs.Codec, error) {
-	if c.Block == 0 {
-		c.Block = defaultBlock
-	}
-	if c.Block < 1 || c.Block > maxBlock {
-		return nil, fmt.Errorf("%w: int255: block is %d; write a number of values from 1 to %d", codecs.ErrText, c.Block, maxBlock)
+	if err := table.Complete(&c); err != nil {
+		return nil, err
 	}
 	int8, err := block.New(block.Config{Bits: 8, Block: c.Block})
 	if err != nil {
@@ -49,23 +49,15 @@ func New(c Config) (codecs.Codec, error) {
 	if !ok {
 		panic("int255: int8 is no method on values")
 	}
-	return codecs.Values(method{m, c.Block}), nil
+	return codecs.Values(method{m, c}), nil
 }
 
 // FromArgs makes the codec of a text: int255, int255(block=4096).
-func FromArgs(a *codecs.Args) (codecs.Codec, error) {
-	c := Config{Block: a.Int("block", defaultBlock, 1, maxBlock)}
-	if err := a.Err(); err != nil {
-		return nil, err
-	}
-	return New(c)
-}
+func FromArgs(a *codecs.Args) (codecs.Codec, error) { return table.FromArgs(a, New) }
 
 type method struct {
 	codecs.Method // int8
-	block         int
+	config        Config
 }
 
-func (m method) String() string {
-	return codecs.FormatText("int255", codecs.Param{Name: "block", Value: m.block, Def: defaultBlock})
-}
+func (m method) String() string { return table.Text(m.config) }

@@ -33,9 +33,8 @@
 package logquant
 
 import (
-	"fmt"
-
 	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/codecs/internal/params"
 )
 
 const (
@@ -54,32 +53,21 @@ type Config struct {
 	Block int
 }
 
+var table = params.Table[Config]{Name: "logquant", Params: []params.Param[Config]{
+	params.Int("bits", defaultBits, minBits, maxBits, func(c *Config) *int { return &c.Bits }),
+	params.Int("block", defaultBlock, 1, maxBlock, func(c *Config) *int { return &c.Block }),
+}}
+
 // New returns the codec, or an error that wraps codecs.ErrText if a parameter is out of its bounds.
 func New(c Config) (codecs.Codec, error) {
-	if c.Bits == 0 {
-		c.Bits = defaultBits
-	}
-	if c.Block == 0 {
-		c.Block = defaultBlock
-	}
-	if c.Bits < minBits || c.Bits > maxBits {
-		return nil, fmt.Errorf("%w: logquant: bits is %d; write a number from %d to %d", codecs.ErrText, c.Bits, minBits, maxBits)
-	}
-	if c.Block < 1 || c.Block > maxBlock {
-		return nil, fmt.Errorf("%w: logquant: block is %d; write a number of values from 1 to %d",
-			codecs.ErrText, c.Block, maxBlock)
+	if err := table.Complete(&c); err != nil {
+		return nil, err
 	}
 	return codecs.Values(method{c.Bits, c.Block}), nil
 }
 
 // FromArgs makes the codec of a text: logquant, logquant(bits=4,block=1024).
-func FromArgs(a *codecs.Args) (codecs.Codec, error) {
-	c := Config{Bits: a.Int("bits", defaultBits, minBits, maxBits), Block: a.Int("block", defaultBlock, 1, maxBlock)}
-	if err := a.Err(); err != nil {
-		return nil, err
-	}
-	return New(c)
-}
+func FromArgs(a *codecs.Args) (codecs.Codec, error) { return table.FromArgs(a, New) }
 
 // A method is a Config whose zero values have been replaced.
 type method struct {
@@ -87,12 +75,7 @@ type method struct {
 	block int // values
 }
 
-func (m method) String() string {
-	return codecs.FormatText("logquant",
-		codecs.Param{Name: "bits", Value: m.bits, Def: defaultBits},
-		codecs.Param{Name: "block", Value: m.block, Def: defaultBlock})
-}
-
+func (m method) String() string        { return table.Text(Config{Bits: m.bits, Block: m.block}) }
 func (m method) Traits() codecs.Traits { return codecs.Traits{} }
 
 func (m method) MaxEncodedLen(n int) int {

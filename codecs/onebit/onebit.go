@@ -36,11 +36,11 @@
 package onebit
 
 import (
-	"fmt"
 	"math"
 
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/internal/blockwise"
+	"github.com/gradproxy/gradproxy/codecs/internal/params"
 )
 
 const (
@@ -54,31 +54,25 @@ type Config struct {
 	Block int
 }
 
+var table = params.Table[Config]{Name: "onebit", Params: []params.Param[Config]{
+	params.Int("block", defaultBlock, 1, maxBlock, func(c *Config) *int { return &c.Block }),
+}}
+
 // New returns the codec, or an error that wraps codecs.ErrText if a parameter is out of its bounds.
 func New(c Config) (codecs.Codec, error) {
-	if c.Block == 0 {
-		c.Block = defaultBlock
+	if err := table.Complete(&c); err != nil {
+		return nil, err
 	}
-	if c.Block < 1 || c.Block > maxBlock {
-		return nil, fmt.Errorf("%w: onebit: block is %d; write a number of values from 1 to %d", codecs.ErrText, c.Block, maxBlock)
-	}
-	return blockwise.New(c.Block, code{c.Block}), nil
+	return blockwise.New(c.Block, code(c)), nil
 }
 
 // FromArgs makes the codec of a text: onebit, onebit(block=4096).
-func FromArgs(a *codecs.Args) (codecs.Codec, error) {
-	c := Config{Block: a.Int("block", defaultBlock, 1, maxBlock)}
-	if err := a.Err(); err != nil {
-		return nil, err
-	}
-	return New(c)
-}
+func FromArgs(a *codecs.Args) (codecs.Codec, error) { return table.FromArgs(a, New) }
 
-type code struct{ block int }
+// A code is a Config whose zero values have been replaced.
+type code Config
 
-func (c code) String() string {
-	return codecs.FormatText("onebit", codecs.Param{Name: "block", Value: c.block, Def: defaultBlock})
-}
+func (c code) String() string { return table.Text(Config(c)) }
 
 func (c code) Len(n int) int { return 2*blockwise.ScalarLen + signsLen(n) }
 

@@ -50,19 +50,17 @@ package qsgd
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/internal/blockwise"
+	"github.com/gradproxy/gradproxy/codecs/internal/params"
 	"github.com/gradproxy/gradproxy/codecs/internal/smallint"
 )
 
 const (
 	defaultBits  = 4
 	defaultBlock = 512
-	defaultSeed  = 1
 	maxBlock     = 1 << 24
-	maxSeed      = math.MaxInt32
 )
 
 // Config has the method's parameters. The zero Config is the default.
@@ -96,50 +94,27 @@ const (
 
 var codingNames = [...]string{Fixed: "fixed", Elias: "elias"}
 
+var table = params.Table[Config]{Name: "qsgd", Params: []params.Param[Config]{
+	params.Int("bits", defaultBits, 2, 8, func(c *Config) *int { return &c.Bits }),
+	params.Int("block", defaultBlock, 1, maxBlock, func(c *Config) *int { return &c.Block }),
+	params.Choice("norm", normNames[:], func(c *Config) *Norm { return &c.Norm }),
+	params.Choice("coding", codingNames[:], func(c *Config) *Coding { return &c.Coding }),
+	params.Seed(func(c *Config) *int { return &c.Seed }),
+}}
+
 // New returns the codec, or an error that wraps codecs.ErrText if a parameter is out of its bounds.
 func New(c Config) (codecs.Codec, error) {
-	if c.Bits == 0 {
-		c.Bits = defaultBits
+	if err := table.Complete(&c); err != nil {
+		return nil, err
 	}
-	if c.Block == 0 {
-		c.Block = defaultBlock
-	}
-	if c.Seed == 0 {
-		c.Seed = defaultSeed
-	}
-	switch {
-	case c.Bits != 2 && c.Bits != 4 && c.Bits != 8:
+	if c.Bits != 2 && c.Bits != 4 && c.Bits != 8 {
 		return nil, fmt.Errorf("%w: qsgd: bits is %d; write 2, 4 or 8", codecs.ErrText, c.Bits)
-	case c.Block < 1 || c.Block > maxBlock:
-		return nil, fmt.Errorf("%w: qsgd: block is %d; write a number of values from 1 to %d", codecs.ErrText, c.Block, maxBlock)
-	case int(c.Norm) >= len(normNames):
-		return nil, fmt.Errorf("%w: qsgd: norm is %d; write one of %q", codecs.ErrText, c.Norm, normNames)
-	case int(c.Coding) >= len(codingNames):
-		return nil, fmt.Errorf("%w: qsgd: coding is %d; write one of %q", codecs.ErrText, c.Coding, codingNames)
-	case c.Seed < 1 || c.Seed > maxSeed:
-		return nil, fmt.Errorf("%w: qsgd: seed is %d; write an integer from 1 to %d", codecs.ErrText, c.Seed, maxSeed)
 	}
 	return blockwise.New(c.Block, code{c, smallint.Max(c.Bits)}), nil
 }
 
 // FromArgs makes the codec of a text: qsgd, qsgd(bits=8), qsgd(bits=2,norm=max,coding=elias).
-func FromArgs(a *codecs.Args) (codecs.Codec, error) {
-	c := Config{
-		Bits:  a.Int("bits", defaultBits, 2, 8),
-		Block: a.Int("block", defaultBlock, 1, maxBlock),
-		Seed:  a.Int("seed", defaultSeed, 1, maxSeed),
-	}
-	if a.Choice("norm", normNames[:]...) == normNames[Max] {
-		c.Norm = Max
-	}
-	if a.Choice("coding", codingNames[:]...) == codingNames[Elias] {
-		c.Coding = Elias
-	}
-	if err := a.Err(); err != nil {
-		return nil, err
-	}
-	return New(c)
-}
+func FromArgs(a *codecs.Args) (codecs.Codec, error) { return table.FromArgs(a, New) }
 
 // A code is a Config whose zero values have been replaced.
 type code struct {
@@ -149,11 +124,4 @@ type code struct {
 
 func (c code) Traits() codecs.Traits { return codecs.Traits{Unbiased: true} }
 
-func (c code) String() string {
-	return codecs.FormatText("qsgd",
-		codecs.Param{Name: "bits", Value: c.Bits, Def: defaultBits},
-		codecs.Param{Name: "block", Value: c.Block, Def: defaultBlock},
-		codecs.Param{Name: "norm", Value: normNames[c.Norm], Def: normNames[L2]},
-		codecs.Param{Name: "coding", Value: codingNames[c.Coding], Def: codingNames[Fixed]},
-		codecs.Param{Name: "seed", Value: c.Seed, Def: defaultSeed})
-}
+func (c code) String() string { return table.Text(c.Config) }

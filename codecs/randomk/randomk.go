@@ -44,18 +44,13 @@
 package randomk
 
 import (
-	"fmt"
-	"math"
-
 	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/codecs/internal/params"
 	"github.com/gradproxy/gradproxy/codecs/internal/sparse"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-const (
-	defaultK    = 0.01
-	defaultSeed = 1
-)
+const defaultK = 0.01
 
 // Config has the method's parameters. The zero Config sends a hundredth, as it is.
 type Config struct {
@@ -71,59 +66,28 @@ type Config struct {
 	Block int
 }
 
+var table = params.Table[Config]{Name: "randomk", Params: []params.Param[Config]{
+	sparse.Fraction(defaultK, func(c *Config) *float64 { return &c.K }),
+	params.Switch("scale", "none", "unbiased", func(c *Config) *bool { return &c.Unbiased }),
+	params.Seed(func(c *Config) *int { return &c.Seed }),
+	sparse.Values(func(c *Config) *tensor.DType { return &c.Values }),
+	sparse.BlockOf(func(c *Config) *int { return &c.Block }),
+}}
+
 // New returns the codec, or an error that wraps codecs.ErrText if a parameter is out of its bounds.
 func New(c Config) (codecs.Codec, error) {
-	if c.Seed == 0 {
-		c.Seed = defaultSeed
-	}
-	if c.Seed < 1 {
-		return nil, fmt.Errorf("%w: randomk: seed is %d; write an integer of at least 1", codecs.ErrText, c.Seed)
-	}
-	var err error
-	if c.K, err = sparse.CheckFraction("randomk", c.K, defaultK); err != nil {
-		return nil, err
-	}
-	if c.Block, err = sparse.CheckBlock("randomk", c.Block); err != nil {
-		return nil, err
-	}
-	if c.Values, err = sparse.CheckValues("randomk", c.Values); err != nil {
+	if err := table.Complete(&c); err != nil {
 		return nil, err
 	}
 	return sparse.New(method{c}, c.Block), nil
 }
 
-const asIs, unbiased = "none", "unbiased"
-
 // FromArgs makes the codec of a text: randomk, randomk(k=0.05),
 // randomk(k=0.05,scale=unbiased,seed=7,values=bf16,block=65536).
-func FromArgs(a *codecs.Args) (codecs.Codec, error) {
-	c := Config{
-		K:        a.Float("k", defaultK, sparse.LeastFraction, 1),
-		Unbiased: a.Choice("scale", asIs, unbiased) == unbiased,
-		Seed:     a.Int("seed", defaultSeed, 1, math.MaxInt32),
-		Values:   sparse.ParseValues(a),
-		Block:    sparse.ParseBlock(a),
-	}
-	if err := a.Err(); err != nil {
-		return nil, err
-	}
-	return New(c)
-}
+func FromArgs(a *codecs.Args) (codecs.Codec, error) { return table.FromArgs(a, New) }
 
 // A method is a Config whose zero values have been replaced.
 type method struct{ Config }
 
-func (m method) String() string {
-	scale := asIs
-	if m.Unbiased {
-		scale = unbiased
-	}
-	return codecs.FormatText("randomk",
-		codecs.Param{Name: "k", Value: m.K, Def: defaultK},
-		codecs.Param{Name: "scale", Value: scale, Def: asIs},
-		codecs.Param{Name: "seed", Value: m.Seed, Def: defaultSeed},
-		sparse.ValuesParam(m.Values),
-		sparse.BlockParam(m.Block))
-}
-
+func (m method) String() string        { return table.Text(m.Config) }
 func (m method) Traits() codecs.Traits { return codecs.Traits{Unbiased: m.Unbiased} }

@@ -37,6 +37,7 @@ package sparsify
 import (
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/internal/magnitude"
+	"github.com/gradproxy/gradproxy/codecs/internal/params"
 	"github.com/gradproxy/gradproxy/codecs/internal/sparse"
 	"github.com/gradproxy/gradproxy/tensor"
 )
@@ -53,59 +54,24 @@ type Config struct {
 	Block int
 }
 
+var table = params.Table[Config]{Name: "sparsify", Params: []params.Param[Config]{
+	sparse.Fraction(defaultK, func(c *Config) *float64 { return &c.K }),
+	sparse.Values(func(c *Config) *tensor.DType { return &c.Values }),
+	sparse.BlockOf(func(c *Config) *int { return &c.Block }),
+}}
+
 // New returns the codec, or an error that wraps codecs.ErrText if a parameter is out of its bounds.
 func New(c Config) (codecs.Codec, error) {
-	var err error
-	if c.K, err = sparse.CheckFraction("sparsify", c.K, defaultK); err != nil {
+	if err := table.Complete(&c); err != nil {
 		return nil, err
 	}
-	if c.Block, err = sparse.CheckBlock("sparsify", c.Block); err != nil {
-		return nil, err
-	}
-	if c.Values, err = sparse.CheckValues("sparsify", c.Values); err != nil {
-		return nil, err
-	}
-	return sparse.New(method{c}, c.Block), nil
+	return sparse.New(sparse.Picker{Text: table.Text(c), Pick: c.pick, Values: c.Values, Mapped: true}, c.Block), nil
 }
 
 // FromArgs makes the codec of a text: sparsify, sparsify(k=0.05), sparsify(k=0.05,values=fp16,block=65536).
-func FromArgs(a *codecs.Args) (codecs.Codec, error) {
-	c := Config{
-		K:      a.Float("k", defaultK, sparse.LeastFraction, 1),
-		Values: sparse.ParseValues(a),
-		Block:  sparse.ParseBlock(a),
-	}
-	if err := a.Err(); err != nil {
-		return nil, err
-	}
-	return New(c)
-}
+func FromArgs(a *codecs.Args) (codecs.Codec, error) { return table.FromArgs(a, New) }
 
-// A method is a Config whose zero values have been replaced.
-type method struct{ Config }
-
-func (m method) String() string {
-	return codecs.FormatText("sparsify",
-		codecs.Param{Name: "k", Value: m.K, Def: defaultK},
-		sparse.ValuesParam(m.Values),
-		sparse.BlockParam(m.Block))
-}
-
-func (m method) Traits() codecs.Traits { return codecs.Traits{} }
-
-// AppendBlock implements sparse.Coder.
-func (m method) AppendBlock(dst []byte, x []float32, step uint64, p *sparse.Picks) ([]byte, error) {
-	return m.AppendValues(dst, magnitude.Values{X: x}, step, p)
-}
-
-// AppendValues implements sparse.SumCoder.
-func (m method) AppendValues(dst []byte, v magnitude.Values, _ uint64, p *sparse.Picks) ([]byte, error) {
-	k := sparse.Count(m.K, v.Len())
+func (c Config) pick(p *sparse.Picks, v magnitude.Values, _ uint64) {
+	k := sparse.Count(c.K, v.Len())
 	p.Keys, p.Values, p.Sample = magnitude.Near(p.Keys[:0], p.Values[:0], v, k, 2*k, magnitude.Enough, p.Sample)
-	return sparse.AppendMapped(dst, v.Len(), p, m.Values)
-}
-
-// DecodeBlock implements sparse.Coder.
-func (m method) DecodeBlock(x []float32, src []byte, p *sparse.Picks) ([]byte, error) {
-	return sparse.DecodeMapped(x, src, m.Values, p)
 }

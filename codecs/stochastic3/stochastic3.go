@@ -38,12 +38,12 @@ package stochastic3
 
 import (
 	"errors"
-	"fmt"
 	"math"
 
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/internal/absmax"
 	"github.com/gradproxy/gradproxy/codecs/internal/blockwise"
+	"github.com/gradproxy/gradproxy/codecs/internal/params"
 	"github.com/gradproxy/gradproxy/codecs/internal/rng"
 	"github.com/gradproxy/gradproxy/codecs/internal/scratch"
 	"github.com/gradproxy/gradproxy/codecs/threelc"
@@ -51,9 +51,7 @@ import (
 
 const (
 	defaultBlock = 1 << 16
-	defaultSeed  = 1
 	maxBlock     = 1 << 24
-	maxSeed      = math.MaxInt32
 )
 
 // Config has the method's parameters. The zero Config is the default.
@@ -64,40 +62,26 @@ type Config struct {
 	Seed int
 }
 
+var table = params.Table[Config]{Name: "stochastic3", Params: []params.Param[Config]{
+	params.Int("block", defaultBlock, 1, maxBlock, func(c *Config) *int { return &c.Block }),
+	params.Seed(func(c *Config) *int { return &c.Seed }),
+}}
+
 // New returns the codec, or an error that wraps codecs.ErrText if a parameter is out of its bounds.
 func New(c Config) (codecs.Codec, error) {
-	if c.Block == 0 {
-		c.Block = defaultBlock
-	}
-	if c.Seed == 0 {
-		c.Seed = defaultSeed
-	}
-	switch {
-	case c.Block < 1 || c.Block > maxBlock:
-		return nil, fmt.Errorf("%w: stochastic3: block is %d; write a number of values from 1 to %d", codecs.ErrText, c.Block, maxBlock)
-	case c.Seed < 1 || c.Seed > maxSeed:
-		return nil, fmt.Errorf("%w: stochastic3: seed is %d; write an integer from 1 to %d", codecs.ErrText, c.Seed, maxSeed)
+	if err := table.Complete(&c); err != nil {
+		return nil, err
 	}
 	return blockwise.New(c.Block, code(c)), nil
 }
 
 // FromArgs makes the codec of a text: stochastic3, stochastic3(block=4096).
-func FromArgs(a *codecs.Args) (codecs.Codec, error) {
-	c := Config{Block: a.Int("block", defaultBlock, 1, maxBlock), Seed: a.Int("seed", defaultSeed, 1, maxSeed)}
-	if err := a.Err(); err != nil {
-		return nil, err
-	}
-	return New(c)
-}
+func FromArgs(a *codecs.Args) (codecs.Codec, error) { return table.FromArgs(a, New) }
 
 // A code is a Config whose zero values have been replaced.
 type code Config
 
-func (c code) String() string {
-	return codecs.FormatText("stochastic3",
-		codecs.Param{Name: "block", Value: c.Block, Def: defaultBlock},
-		codecs.Param{Name: "seed", Value: c.Seed, Def: defaultSeed})
-}
+func (c code) String() string { return table.Text(Config(c)) }
 
 func (c code) Len(n int) int { return blockwise.ScalarLen + threelc.QuarticLen(n) }
 

@@ -37,12 +37,12 @@
 package terngrad
 
 import (
-	"fmt"
 	"math"
 
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/internal/absmax"
 	"github.com/gradproxy/gradproxy/codecs/internal/blockwise"
+	"github.com/gradproxy/gradproxy/codecs/internal/params"
 	"github.com/gradproxy/gradproxy/codecs/internal/rng"
 	"github.com/gradproxy/gradproxy/codecs/internal/scratch"
 	"github.com/gradproxy/gradproxy/codecs/internal/smallint"
@@ -51,10 +51,8 @@ import (
 const (
 	defaultClip  = 2.5
 	defaultBlock = 1 << 16
-	defaultSeed  = 1
 	maxClip      = 1e6
 	maxBlock     = 1 << 24
-	maxSeed      = math.MaxInt32
 )
 
 // Config has the method's parameters. Use the zero Config for the paper's.
@@ -68,39 +66,31 @@ type Config struct {
 	Seed int
 }
 
+var table = params.Table[Config]{Name: "terngrad", Params: []params.Param[Config]{
+	params.Float("clip", defaultClip, 0, maxClip, func(c *Config) *float64 { return &c.Clip }),
+	params.Int("block", defaultBlock, 1, maxBlock, func(c *Config) *int { return &c.Block }),
+	params.Seed(func(c *Config) *int { return &c.Seed }),
+}}
+
 // New returns the codec, or an error that wraps codecs.ErrText if a parameter is out of its bounds.
 func New(c Config) (codecs.Codec, error) {
-	switch {
-	case c.Clip == 0:
-		c.Clip = defaultClip
-	case c.Clip < 0:
+	bare := c.Clip < 0
+	if bare {
+		c.Clip = defaultClip // until the other parameters are checked
+	}
+	if err := table.Complete(&c); err != nil {
+		return nil, err
+	}
+	if bare {
 		c.Clip = 0
-	}
-	if c.Block == 0 {
-		c.Block = defaultBlock
-	}
-	if c.Seed == 0 {
-		c.Seed = defaultSeed
-	}
-	switch {
-	case !(c.Clip <= maxClip):
-		return nil, fmt.Errorf("%w: terngrad: clip is %v; write a number of standard deviations up to %v", codecs.ErrText, c.Clip, float64(maxClip))
-	case c.Block < 1 || c.Block > maxBlock:
-		return nil, fmt.Errorf("%w: terngrad: block is %d; write a number of values from 1 to %d", codecs.ErrText, c.Block, maxBlock)
-	case c.Seed < 1 || c.Seed > maxSeed:
-		return nil, fmt.Errorf("%w: terngrad: seed is %d; write an integer from 1 to %d", codecs.ErrText, c.Seed, maxSeed)
 	}
 	return blockwise.New(c.Block, code(c)), nil
 }
 
 // FromArgs makes the codec of a text: terngrad, terngrad(clip=0,block=4096).
 func FromArgs(a *codecs.Args) (codecs.Codec, error) {
-	c := Config{
-		Clip:  a.Float("clip", defaultClip, 0, maxClip),
-		Block: a.Int("block", defaultBlock, 1, maxBlock),
-		Seed:  a.Int("seed", defaultSeed, 1, maxSeed),
-	}
-	if err := a.Err(); err != nil {
+	c, err := table.Parse(a)
+	if err != nil {
 		return nil, err
 	}
 	if c.Clip == 0 {
@@ -112,12 +102,7 @@ func FromArgs(a *codecs.Args) (codecs.Codec, error) {
 // A code is a Config whose zero values have been replaced, but that Clip is 0 for none.
 type code Config
 
-func (c code) String() string {
-	return codecs.FormatText("terngrad",
-		codecs.Param{Name: "clip", Value: c.Clip, Def: defaultClip},
-		codecs.Param{Name: "block", Value: c.Block, Def: defaultBlock},
-		codecs.Param{Name: "seed", Value: c.Seed, Def: defaultSeed})
-}
+func (c code) String() string { return table.Text(Config(c)) }
 
 const bits = 2
 

@@ -29,11 +29,11 @@
 package threshold
 
 import (
-	"fmt"
 	"math"
 
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/internal/magnitude"
+	"github.com/gradproxy/gradproxy/codecs/internal/params"
 	"github.com/gradproxy/gradproxy/codecs/internal/sparse"
 	"github.com/gradproxy/gradproxy/tensor"
 )
@@ -55,61 +55,23 @@ type Config struct {
 	Block int
 }
 
+var table = params.Table[Config]{Name: "threshold", Params: []params.Param[Config]{
+	params.Float("t", defaultT, leastT, mostT, func(c *Config) *float64 { return &c.T }),
+	sparse.Values(func(c *Config) *tensor.DType { return &c.Values }),
+	sparse.BlockOf(func(c *Config) *int { return &c.Block }),
+}}
+
 // New returns the codec, or an error that wraps codecs.ErrText if a parameter is out of its bounds.
 func New(c Config) (codecs.Codec, error) {
-	if c.T == 0 {
-		c.T = defaultT
-	}
-	if !(c.T >= leastT && c.T <= mostT) {
-		return nil, fmt.Errorf("%w: threshold: t is %v; write a number from %v to %v", codecs.ErrText, c.T, leastT, mostT)
-	}
-	var err error
-	if c.Block, err = sparse.CheckBlock("threshold", c.Block); err != nil {
+	if err := table.Complete(&c); err != nil {
 		return nil, err
 	}
-	if c.Values, err = sparse.CheckValues("threshold", c.Values); err != nil {
-		return nil, err
-	}
-	return sparse.New(method{c}, c.Block), nil
+	return sparse.New(sparse.Picker{Text: table.Text(c), Pick: c.pick, Values: c.Values}, c.Block), nil
 }
 
 // FromArgs makes the codec of a text: threshold, threshold(t=0.0001), threshold(t=0.01,values=bf16,block=65536).
-func FromArgs(a *codecs.Args) (codecs.Codec, error) {
-	c := Config{
-		T:      a.Float("t", defaultT, leastT, mostT),
-		Values: sparse.ParseValues(a),
-		Block:  sparse.ParseBlock(a),
-	}
-	if err := a.Err(); err != nil {
-		return nil, err
-	}
-	return New(c)
-}
+func FromArgs(a *codecs.Args) (codecs.Codec, error) { return table.FromArgs(a, New) }
 
-// A method is a Config whose zero values have been replaced.
-type method struct{ Config }
-
-func (m method) String() string {
-	return codecs.FormatText("threshold",
-		codecs.Param{Name: "t", Value: m.T, Def: defaultT},
-		sparse.ValuesParam(m.Values),
-		sparse.BlockParam(m.Block))
-}
-
-func (m method) Traits() codecs.Traits { return codecs.Traits{} }
-
-// AppendBlock implements sparse.Coder.
-func (m method) AppendBlock(dst []byte, x []float32, step uint64, p *sparse.Picks) ([]byte, error) {
-	return m.AppendValues(dst, magnitude.Values{X: x}, step, p)
-}
-
-// AppendValues implements sparse.SumCoder.
-func (m method) AppendValues(dst []byte, v magnitude.Values, _ uint64, p *sparse.Picks) ([]byte, error) {
-	p.Keys, p.Values = magnitude.Select(p.Keys[:0], p.Values[:0], v, magnitude.AtLeast(m.T))
-	return sparse.AppendPairs(dst, p, m.Values)
-}
-
-// DecodeBlock implements sparse.Coder.
-func (m method) DecodeBlock(x []float32, src []byte, p *sparse.Picks) ([]byte, error) {
-	return sparse.DecodePairs(x, src, m.Values, p)
+func (c Config) pick(p *sparse.Picks, v magnitude.Values, _ uint64) {
+	p.Keys, p.Values = magnitude.Select(p.Keys[:0], p.Values[:0], v, magnitude.AtLeast(c.T))
 }

@@ -1,9 +1,7 @@
 package sparse
 
 import (
-	"fmt"
-
-	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/codecs/internal/params"
 )
 
 // defaultBlock is how many values methods look at as a whole, unless told otherwise: as many as most tensors have at
@@ -20,34 +18,14 @@ const LeastFraction = 1.0 / maxBlock
 // same number.
 func Count(k float64, n int) int { return min(n, max(1, int(float64(k*float64(n))+0.5))) }
 
-// CheckFraction returns k, or def if it is 0. The error wraps codecs.ErrText.
-func CheckFraction(codec string, k, def float64) (float64, error) {
-	if k == 0 {
-		return def, nil
-	}
-	if !(k > 0 && k <= 1) {
-		return 0, fmt.Errorf("%w: %s: k is %v; write the fraction of values to send, more than 0 and at most 1", codecs.ErrText, codec, k)
-	}
-	return k, nil
+// Fraction is the parameter k: the fraction of values to send.
+func Fraction[Config any](def float64, field func(*Config) *float64) params.Param[Config] {
+	return params.Float("k", def, LeastFraction, 1, field)
 }
 
-// ParseBlock reads the parameter block of a codec's text.
-func ParseBlock(a *codecs.Args) int { return a.Int("block", defaultBlock, 1, maxBlock) }
-
-// BlockParam is that parameter as codecs.FormatText writes it.
-func BlockParam(block int) codecs.Param {
-	return codecs.Param{Name: "block", Value: block, Def: defaultBlock}
-}
-
-// CheckBlock returns block, or defaultBlock if it is 0. The error wraps codecs.ErrText.
-func CheckBlock(codec string, block int) (int, error) {
-	if block == 0 {
-		return defaultBlock, nil
-	}
-	if block < 1 || block > maxBlock {
-		return 0, fmt.Errorf("%w: %s: block is %d; write a number of values from 1 to %d", codecs.ErrText, codec, block, maxBlock)
-	}
-	return block, nil
+// BlockOf is the parameter block: how many values share an encoding.
+func BlockOf[Config any](field func(*Config) *int) params.Param[Config] {
+	return params.Int("block", defaultBlock, 1, maxBlock, field)
 }
 
 // MaxEncodedLen is the most bytes that n values take in blocks of block values: what would take more is unsuited.

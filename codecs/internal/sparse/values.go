@@ -6,48 +6,16 @@ import (
 
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/internal/magnitude"
+	"github.com/gradproxy/gradproxy/codecs/internal/params"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// formats are the ways in which values travel, and their names as the parameter values of a codec's text; the first
-// is the default.
-var formats = [...]struct {
-	name  string
-	dtype tensor.DType
-}{{"fp32", tensor.Float32}, {"bf16", tensor.BFloat16}, {"fp16", tensor.Float16}}
+// formatNames are the element types in which values travel, by their names in a codec's text.
+var formatNames = map[tensor.DType]string{tensor.Float32: "fp32", tensor.BFloat16: "bf16", tensor.Float16: "fp16"}
 
-// ParseValues reads the parameter values of a codec's text.
-func ParseValues(a *codecs.Args) tensor.DType {
-	name := a.Choice("values", formats[0].name, formats[1].name, formats[2].name)
-	for _, f := range formats {
-		if f.name == name {
-			return f.dtype
-		}
-	}
-	panic("sparse: Args.Choice returned " + name)
-}
-
-// ValuesParam is that parameter as codecs.FormatText writes it. d is one that CheckValues has returned.
-func ValuesParam(d tensor.DType) codecs.Param {
-	for _, f := range formats {
-		if f.dtype == d {
-			return codecs.Param{Name: "values", Value: f.name, Def: formats[0].name}
-		}
-	}
-	panic("sparse: values as " + d.String())
-}
-
-// CheckValues returns d, or Float32 if it is 0. The error wraps codecs.ErrText: values do not travel as d.
-func CheckValues(codec string, d tensor.DType) (tensor.DType, error) {
-	if d == tensor.NoDType {
-		return formats[0].dtype, nil
-	}
-	for _, f := range formats {
-		if f.dtype == d {
-			return d, nil
-		}
-	}
-	return d, fmt.Errorf("%w: %s: values as %v; choose Float32, BFloat16 or Float16", codecs.ErrText, codec, d)
+// Values is the parameter values: the element type in which values travel, Float32 by default.
+func Values[Config any](field func(*Config) *tensor.DType) params.Param[Config] {
+	return params.Named("values", formatNames, []string{"fp32", "bf16", "fp16"}, field)
 }
 
 // ErrNotFinite wraps codecs.ErrUnsuited: a value that would be sent is a NaN or infinity.
