@@ -7,7 +7,7 @@ import (
 )
 
 // ToFloat32 sets dst from the elements src of type d. It panics unless d is a float type and src holds exactly len(dst)
-// elements. Float64 values round to nearest even; the other types are exact, but that a NaN may become a quiet one.
+// elements. Float64 values round to nearest even. The other types are exact, except that a NaN may become a quiet NaN.
 func ToFloat32(dst []float32, src []byte, d DType) {
 	check(len(dst), src, d)
 	switch d {
@@ -37,8 +37,9 @@ func FromFloat32(dst []byte, src []float32, d DType) {
 	fromFloat32(dst, src, d, largestFloat, largestFloat)
 }
 
-// fromFloat32 is FromFloat32 if finite magnitudes above mostBrain or mostHalf, as bits of a float32, are these.
-func fromFloat32(dst []byte, src []float32, d DType, mostBrain, mostHalf uint32) {
+// fromFloat32 is FromFloat32 with a limit: finite magnitudes above maxBrain (of BFloat16) or maxHalf (of Float16), given as the bits of a
+// float32, become the limit.
+func fromFloat32(dst []byte, src []float32, d DType, maxBrain, maxHalf uint32) {
 	check(len(src), dst, d)
 	switch d {
 	case Float32:
@@ -54,10 +55,10 @@ func fromFloat32(dst []byte, src []float32, d DType, mostBrain, mostHalf uint32)
 			binary.LittleEndian.PutUint64(dst[8*i:], math.Float64bits(float64(x)))
 		}
 	case BFloat16:
-		n := narrowBrainTiles(dst, src, mostBrain)
-		narrowBrain(dst[2*n:], src[n:], mostBrain)
+		n := narrowBrainTiles(dst, src, maxBrain)
+		narrowBrain(dst[2*n:], src[n:], maxBrain)
 	case Float16:
-		narrowHalf(dst, src, mostHalf)
+		narrowHalf(dst, src, maxHalf)
 	}
 }
 

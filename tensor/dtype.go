@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// A DType is the type of a tensor's elements, which are little-endian on every wire that we read.
+// A DType is the type of a tensor's elements. They are little-endian on every wire that gradproxy reads.
 type DType uint8
 
 const (
@@ -61,7 +61,7 @@ func (d DType) String() string {
 	return dtypes[d].name
 }
 
-// ParseDType returns the type of that name.
+// ParseDType returns the type named s, and false if there is none.
 func ParseDType(s string) (DType, bool) {
 	for i, t := range dtypes {
 		if t.name == s {
@@ -71,19 +71,19 @@ func ParseDType(s string) (DType, bool) {
 	return 0, false
 }
 
-// Float reports whether elements of d are floating-point numbers, which value codecs can take.
+// Float reports whether elements of d are floating-point numbers, as value codecs need.
 func (d DType) Float() bool {
 	return d == Float32 || d == Float64 || d == Float16 || d == BFloat16
 }
 
-// littleEndian tells whether the processor stores numbers as the wires do.
+// littleEndian is true if the processor stores numbers as the wires do.
 var littleEndian = func() bool {
 	x := uint16(1)
 	return *(*byte)(unsafe.Pointer(&x)) == 1
 }()
 
-// View returns b, little-endian Float32 elements at any alignment, as a slice that shares b's memory, or nil where the
-// processor is big-endian or b is empty. The slice is as short-lived and as owned as b.
+// View returns b, little-endian Float32 elements at any alignment, as a slice that shares b's memory, or nil if the processor is
+// big-endian or b holds no element. The slice has b's owner and lifetime.
 func View(b []byte) []float32 {
 	if !littleEndian || len(b) < 4 {
 		return nil

@@ -4,7 +4,7 @@ package tensor
 
 import "github.com/gradproxy/gradproxy/tensor/simd"
 
-// tiles does what plain does, for at least sumLanes values; false: there is no kernel for this processor.
+// tiles is plain by a kernel, for at least sumLanes values. It reports false if this processor has no kernel.
 func (s *sums) tiles(x, y []float32) bool {
 	switch tier := simd.Use(); {
 	case tier >= simd.AVX512:
@@ -17,7 +17,7 @@ func (s *sums) tiles(x, y []float32) bool {
 	return true
 }
 
-// cutTiles does what plainCut does, for at least sumLanes values; false: there is no kernel for this processor.
+// cutTiles is plainCut by a kernel, for at least sumLanes values. It reports false if this processor has no kernel.
 func (s *sums) cutTiles(x []float32, y []byte) bool {
 	switch tier := simd.Use(); {
 	case tier >= simd.AVX512:
@@ -30,7 +30,7 @@ func (s *sums) cutTiles(x []float32, y []byte) bool {
 	return true
 }
 
-// cutTiles does what cut does for the first n values.
+// cutTiles is cut by a kernel, for the first n values.
 func cutTiles(dst []byte, src []float32) (n int) {
 	tier, n := tiles(len(src))
 	switch {
@@ -53,7 +53,7 @@ func tiles(n int) (simd.Tier, int) {
 	return tier, n &^ (tile - 1)
 }
 
-// Each of these does what the function of its name does for the first n values.
+// Each function below is the function of its name, by a kernel, for the first n values.
 
 func widenBrainTiles(dst []float32, src []byte) (n int) {
 	tier, n := tiles(len(dst))
@@ -67,14 +67,14 @@ func widenBrainTiles(dst []float32, src []byte) (n int) {
 	return n
 }
 
-func narrowBrainTiles(dst []byte, src []float32, most uint32) (n int) {
+func narrowBrainTiles(dst []byte, src []float32, limit uint32) (n int) {
 	tier, n := tiles(len(src))
 	switch {
 	case n == 0:
 	case tier >= simd.AVX512:
-		narrowBrainAVX512(&dst[0], &src[0], n, most)
+		narrowBrainAVX512(&dst[0], &src[0], n, limit)
 	default:
-		narrowBrainAVX2(&dst[0], &src[0], n, most)
+		narrowBrainAVX2(&dst[0], &src[0], n, limit)
 	}
 	return n
 }

@@ -5,10 +5,10 @@ import (
 	"math"
 )
 
-// The twins of the kernels in Go, for slices of one length. They take four elements at a time, which is one access to
-// memory.
+// The functions here convert slices of one length in Go. They take four elements at a time, which is one access to memory. Those for
+// bfloat16 are the twins of kernels.
 
-// Finite magnitudes, as bits of a float32.
+// The largest finite magnitudes, as bits of a float32.
 const (
 	largestFloat = 0x7f7fffff
 	largestBrain = 0x7f7f0000
@@ -42,27 +42,27 @@ func widenHalf(dst []float32, src []byte) {
 	}
 }
 
-func narrowBrain(dst []byte, src []float32, most uint32) {
+func narrowBrain(dst []byte, src []float32, limit uint32) {
 	for len(src) >= 4 && len(dst) >= 8 {
-		low := floatToBrain(src[0], most) | floatToBrain(src[1], most)<<16
-		high := floatToBrain(src[2], most) | floatToBrain(src[3], most)<<16
+		low := floatToBrain(src[0], limit) | floatToBrain(src[1], limit)<<16
+		high := floatToBrain(src[2], limit) | floatToBrain(src[3], limit)<<16
 		binary.LittleEndian.PutUint64(dst, uint64(low)|uint64(high)<<32)
 		dst, src = dst[8:], src[4:]
 	}
 	for i, x := range src {
-		binary.LittleEndian.PutUint16(dst[2*i:], uint16(floatToBrain(x, most)))
+		binary.LittleEndian.PutUint16(dst[2*i:], uint16(floatToBrain(x, limit)))
 	}
 }
 
-func narrowHalf(dst []byte, src []float32, most uint32) {
+func narrowHalf(dst []byte, src []float32, limit uint32) {
 	for len(src) >= 4 && len(dst) >= 8 {
-		low := floatToHalf(src[0], most) | floatToHalf(src[1], most)<<16
-		high := floatToHalf(src[2], most) | floatToHalf(src[3], most)<<16
+		low := floatToHalf(src[0], limit) | floatToHalf(src[1], limit)<<16
+		high := floatToHalf(src[2], limit) | floatToHalf(src[3], limit)<<16
 		binary.LittleEndian.PutUint64(dst, uint64(low)|uint64(high)<<32)
 		dst, src = dst[8:], src[4:]
 	}
 	for i, x := range src {
-		binary.LittleEndian.PutUint16(dst[2*i:], uint16(floatToHalf(x, most)))
+		binary.LittleEndian.PutUint16(dst[2*i:], uint16(floatToHalf(x, limit)))
 	}
 }
 
@@ -78,22 +78,21 @@ func roundHalf(v []float32) {
 	}
 }
 
-// floatToBrain rounds to nearest even, finite magnitudes above most as that; a NaN stays a (quiet) NaN.
-func floatToBrain(x float32, most uint32) uint32 {
+// floatToBrain rounds to nearest even. Finite magnitudes above limit become limit, and a NaN becomes a quiet NaN.
+func floatToBrain(x float32, limit uint32) uint32 {
 	b := math.Float32bits(x)
-	if b&^(1<<31) > most {
+	if b&^(1<<31) > limit {
 		switch {
 		case b&^(1<<31) > infinity:
 			return b>>16 | 0x40
 		case b&^(1<<31) < infinity:
-			b = b&(1<<31) | most
+			b = b&(1<<31) | limit
 		}
 	}
 	return (b + 0x7fff + b>>16&1) >> 16
 }
 
-// halfToFloat is exact: every binary16 value is a binary32 value (IEEE 754-2008, 3.6). A NaN becomes a quiet NaN, as
-// section 6.2 has it.
+// halfToFloat is exact: every binary16 value is a binary32 value (IEEE 754-2008, 3.6). A NaN becomes a quiet NaN (section 6.2).
 func halfToFloat(h uint16) float32 {
 	sign, exp, frac := uint32(h&0x8000)<<16, uint32(h>>10&0x1f), uint32(h&0x3ff)
 	switch {
@@ -108,13 +107,13 @@ func halfToFloat(h uint16) float32 {
 	return math.Float32frombits(sign | math.Float32bits(f))
 }
 
-// floatToHalf rounds to nearest even, finite magnitudes above most as that; what is too large becomes infinity, a NaN
-// stays a (quiet) NaN.
-func floatToHalf(x float32, most uint32) uint32 {
+// floatToHalf rounds to nearest even. Finite magnitudes above limit become limit, magnitudes that are then too large become infinity,
+// and a NaN becomes a quiet NaN.
+func floatToHalf(x float32, limit uint32) uint32 {
 	b := math.Float32bits(x)
 	sign, abs := b>>16&0x8000, b&^(1<<31)
-	if abs > most && abs < infinity {
-		abs = most
+	if abs > limit && abs < infinity {
+		abs = limit
 	}
 	switch {
 	case abs > infinity:

@@ -13,21 +13,21 @@ import (
 	"github.com/gradproxy/gradproxy/tensor/simd"
 )
 
-// halfKernels are those of a type and its twins. Each twin is given in the kernels' form.
+// halfKernels are the kernels of a type, and their twins in Go.
 type halfKernels struct {
 	name   string
 	has    bool
 	widen  func(dst *float32, src *byte, n int)
-	narrow func(dst *byte, src *float32, n int, most uint32)
+	narrow func(dst *byte, src *float32, n int, limit uint32)
 	round  func(v *float32, n int)
 	twin   *halfTwins
 }
 
 type halfTwins struct {
 	widen  func(dst []float32, src []byte)
-	narrow func(dst []byte, src []float32, most uint32)
+	narrow func(dst []byte, src []float32, limit uint32)
 	round  func(v []float32)
-	most   uint32
+	limit  uint32
 }
 
 func kernelsOfHalves() []halfKernels {
@@ -38,7 +38,7 @@ func kernelsOfHalves() []halfKernels {
 	}
 }
 
-// Each of the 65,536 elements of 16 bits is widened to the bits that the twin makes of it.
+// A kernel widens each of the 65,536 elements of 16 bits to the same bits as its twin.
 func TestWideningKernels(t *testing.T) {
 	src := make([]byte, 2<<16)
 	for i := range 1 << 16 {
@@ -86,12 +86,12 @@ func floatBitsOfHalf(h uint32) uint32 { return math.Float32bits(halfToFloat(uint
 func (k *halfKernels) narrows(t *testing.T, x []float32) {
 	t.Helper()
 	got, want := make([]byte, 2*len(x)), make([]byte, 2*len(x))
-	for _, most := range []uint32{largestFloat, k.twin.most} {
-		k.narrow(&got[0], &x[0], len(x), most)
-		k.twin.narrow(want, x, most)
+	for _, limit := range []uint32{largestFloat, k.twin.limit} {
+		k.narrow(&got[0], &x[0], len(x), limit)
+		k.twin.narrow(want, x, limit)
 		for i := range x {
 			if g, w := got[2*i:2*i+2], want[2*i:2*i+2]; !bytes.Equal(g, w) {
-				t.Fatalf("%s: %08x, at most %08x, becomes %x, in Go %x", k.name, math.Float32bits(x[i]), most, g, w)
+				t.Fatalf("%s: %08x, at most %08x, becomes %x, in Go %x", k.name, math.Float32bits(x[i]), limit, g, w)
 			}
 		}
 	}

@@ -5,12 +5,12 @@ import (
 	"math"
 )
 
-// What is kept of a value, for the next to be compared with: of float32 the upper half of each element, which is its sign,
-// exponent and seven bits (a bfloat16, rounded toward zero); of other types all. Elements are then off by less than 1 %,
-// where bounds are of 20 % and more, but for those below 2^-126; and what was not finite still is not. A last value comes from
-// memory that no cache holds, so half of it is half the time.
+// The content check keeps the last value of each block. Of float32 it keeps the upper half of each element: sign, exponent and seven
+// bits of the mantissa (a bfloat16, rounded toward zero). Of other types it keeps all. A kept element is off by less than 1 %, unless it
+// is below 2^-126, and the bounds of the check are 20 % and more. An element that is not finite is still not finite when kept.
+// The last value comes from memory and not from a cache, so that reading half of it takes half the time.
 
-// KeptSize returns the bytes that are kept of n bytes of elements of type d.
+// KeptSize returns the number of bytes that Keep keeps of n bytes of elements of type d.
 func KeptSize(d DType, n int) int {
 	if d == Float32 {
 		return n / 2
@@ -18,7 +18,7 @@ func KeptSize(d DType, n int) int {
 	return n
 }
 
-// Keep puts in kept what is kept of block: KeptSize(d, len(block)) bytes. block is read only.
+// Keep fills kept, which must have KeptSize(d, len(block)) bytes, from block. block is read only.
 func Keep(d DType, kept, block []byte) {
 	if d == Float32 {
 		eachPiece(block, kept, func(x []float32, kept []byte) { cut(kept, x) })
@@ -27,8 +27,8 @@ func Keep(d DType, kept, block []byte) {
 	}
 }
 
-// compareKept is compare with a last value of which kept is what was kept. Then that of block takes its place, if it is of the
-// same length.
+// compareKept compares block with the last value, of which kept holds the kept bytes, and then keeps block in kept. If kept has the
+// wrong length there is nothing to compare, and kept stays as it is.
 func compareKept(d DType, block, kept []byte) (change, bool) {
 	switch {
 	case len(kept) != KeptSize(d, len(block)):
@@ -48,11 +48,11 @@ func compareKept(d DType, block, kept []byte) (change, bool) {
 	return c, c.known()
 }
 
-// keptPiece is the number of elements that are compared before they are kept, while a core's first cache holds them. Their sums
-// in float32 are as precise as is needed: there are 16 of each, so the largest error is that of 128 additions.
+// keptPiece is the number of elements that are compared and then kept at a time, so that both passes find them in a core's first cache.
+// Sums of so many elements in float32 are precise enough: each is made of 16 sums, and so has the rounding error of 128 additions.
 const keptPiece = 2048
 
-// eachPiece calls f with pieces of a block of Float32, and of what is kept of it.
+// eachPiece calls f with the pieces of a Float32 block and the kept bytes of each.
 func eachPiece(block, kept []byte, f func(x []float32, kept []byte)) {
 	x := View(block)
 	if x == nil {
@@ -66,7 +66,7 @@ func eachPiece(block, kept []byte, f func(x []float32, kept []byte)) {
 	}
 }
 
-// addKept is add for a piece of which y has the upper halves of the last value.
+// addKept is add for a piece; y holds the upper halves of the last value's elements.
 func (c *change) addKept(x []float32, y []byte) {
 	if !c.addSums(sumsOfCut(x, y)) {
 		c.addWideKept(x, y)
@@ -83,7 +83,7 @@ func (c *change) addWideKept(x []float32, y []byte) {
 	}
 }
 
-// sumsOfCut is sumsOf for at most keptPiece values of which y has the upper halves. The sums are the same with and without a kernel.
+// sumsOfCut is sumsOf for at most keptPiece values, where y holds upper halves. The sums are the same with and without a kernel.
 func sumsOfCut(x []float32, y []byte) (s sums) {
 	n := len(x) &^ (sumLanes - 1)
 	if n > 0 && !s.cutTiles(x[:n], y[:2*n]) {
@@ -95,7 +95,7 @@ func sumsOfCut(x []float32, y []byte) (s sums) {
 	return s
 }
 
-// plainCut is plain for at most keptPiece values of which y has the upper halves.
+// plainCut is plain for at most keptPiece values, where y holds upper halves.
 func (s *sums) plainCut(x []float32, y []byte) {
 	var last [keptPiece]float32
 	widenBrain(last[:len(x)], y)

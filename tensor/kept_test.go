@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// Of float32 what is kept says what the last value itself says, within a percent, at every scale and length.
+// A comparison with the kept bytes of a float32 value gives the same as one with the value itself, within a percent, at every scale
+// and length.
 func TestKeptSaysWhatTheLastValueSays(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(9, 10))
 	for _, scale := range []float64{1e-37, 1e-30, 1e-22, 1e-18, 1e-10, 1, 1e10, 1e18, 1e25, 1e37} {
@@ -38,7 +39,7 @@ func TestKeptSaysWhatTheLastValueSays(t *testing.T) {
 	}
 }
 
-// What cannot be compared is kept all the same; and what is of another length is not.
+// Check keeps a value that cannot be compared, but not one of another length.
 func TestKeeps(t *testing.T) {
 	for _, d := range []DType{Float32, Float64, Float16, BFloat16, Int32} {
 		b := encode(BFloat16, []float64{1, 2, -3, 4})
@@ -47,7 +48,7 @@ func TestKeeps(t *testing.T) {
 		}
 		kept := make([]byte, KeptSize(d, len(b)))
 		var trust Trust
-		if trust.CheckKept(d, b, kept) || trust.Lost() {
+		if trust.Check(d, b, kept) || trust.Lost() {
 			t.Errorf("%v: a value passes, or costs trust, after zeros", d)
 		}
 		if want := make([]byte, len(kept)); d == Float32 {
@@ -61,7 +62,7 @@ func TestKeeps(t *testing.T) {
 			t.Errorf("%v: % x keeps % x", d, b, kept)
 		}
 		before := bytes.Clone(kept)
-		if trust.CheckKept(d, append(b, b...), kept) || trust.Lost() || !bytes.Equal(kept, before) {
+		if trust.Check(d, append(b, b...), kept) || trust.Lost() || !bytes.Equal(kept, before) {
 			t.Errorf("%v: a value of another length passes, costs trust, or is kept", d)
 		}
 	}
@@ -71,18 +72,18 @@ func TestKeeps(t *testing.T) {
 		kept := make([]byte, 4)
 		Keep(Float32, kept, last)
 		var trust Trust
-		if trust.CheckKept(Float32, block, kept) || trust.Lost() {
+		if trust.Check(Float32, block, kept) || trust.Lost() {
 			t.Errorf("a value passes, or costs trust, after %#x", bits)
 		}
-		if !trust.CheckKept(Float32, encode(Float32, []float64{1, 2}), kept) {
+		if !trust.Check(Float32, encode(Float32, []float64{1, 2}), kept) {
 			t.Errorf("after %#x and one more value there is nothing to compare with", bits)
 		}
 	}
 }
 
-func BenchmarkCheckKept(b *testing.B) {
+func BenchmarkTrustCheck(b *testing.B) {
 	rnd := rand.New(rand.NewPCG(5, 6))
-	const block, blocks = 256 << 10, 256 // whose last values no cache holds
+	const block, blocks = 256 << 10, 256 // more last values than a cache holds
 	values := [2][]byte{encode(Float32, gauss(rnd, block/4, 1)), encode(Float32, gauss(rnd, block/4, 1))}
 	kept := make([]byte, blocks*KeptSize(Float32, block))
 	trusts := make([]Trust, blocks)
@@ -90,7 +91,7 @@ func BenchmarkCheckKept(b *testing.B) {
 	b.SetBytes(block)
 	for b.Loop() {
 		i := n % blocks
-		trusts[i].CheckKept(Float32, values[n/blocks%2], kept[i*KeptSize(Float32, block):][:KeptSize(Float32, block)])
+		trusts[i].Check(Float32, values[n/blocks%2], kept[i*KeptSize(Float32, block):][:KeptSize(Float32, block)])
 		n++
 	}
 }

@@ -5,57 +5,51 @@ import (
 	"math"
 )
 
-// Bounds on how the next value of a sum of gradients differs from the last. Measured on DistributedDataParallel with
-// batches from 64 to nearly the whole set of data, changes were 0.23 to 2.5 of the value's norm; those of averaged weights,
-// the other content of such all-reduces, 0.03 to 0.13 after five local steps. The first weights after gradients, in the same
-// place, may have a like norm; but it is larger, and where it is not much so the gradients are spiky, as those of inputs that are mostly
-// zero: the mean magnitude of weights is 0.8 to 0.87 of their root mean square, as that of normal and of uniform values, and
-// that of such gradients 0.4. Sums of gradients that have lost detail are spikier still, and change in that from one to the next.
+// These constants bound the difference between successive values of a sum of gradients. In DistributedDataParallel, with
+// batches from 64 examples to nearly the whole data set, the change from one sum to the next was measured as 0.23 to 2.5 of the
+// sum's norm. Averaged weights, the other content of such all-reduces, changed by 0.03 to 0.13 of their norm after five local steps.
+//
+// The first weights that come in the place of gradients change much. Their norm is larger than that of the gradients. Where it is not
+// much larger, the gradients are spiky, as gradients of mostly zero inputs are: their mean magnitude is 0.4 of their root mean
+// square, and that of weights 0.8 to 0.87, like that of normal and of uniform values. Sums that have lost detail are spikier still, and
+// their spikiness varies from one sum to the next.
 const (
 	maxNormRatio   = 4.0     // between the two values' norms, either way
-	evenShape      = 0.75    // mean magnitude over root mean square from which a value looks like weights,
-	evenerShape    = 1.5     // if that is so many times the last value's
-	evenerNorm     = 1.5     // and the norm as well
-	minChange      = 0.2     // norm of the difference over the norm of the newer value
-	freshChange    = 1.0     // from which a change is that of a fresh random value
-	freshValues    = 3       // values in a row with such a change that win trust back
-	maxFreshValues = 3 << 10 // of them, after many losses
-	goodValues     = 16      // for each of them so many values that pass make good for a loss
+	evenShape      = 0.75    // minimum mean magnitude over root mean square of weights
+	evenerShape    = 1.5     // minimum ratio of that to the same of the last value, where weights follow gradients
+	evenerNorm     = 1.5     // minimum ratio of the two norms there
+	minChange      = 0.2     // minimum norm of the difference over the norm of the newer value
+	freshChange    = 1.0     // minimum of the same for a fresh random value
+	freshValues    = 3       // fresh values in a row that restore trust
+	maxFreshValues = 3 << 10 // maximum of them, after many losses of trust
+	goodValues     = 16      // values that must pass, for each required fresh value, until an earlier loss of trust is forgotten
 )
 
-// Plausible reports whether block looks like the next value of a sum of gradients whose last value was last: the norms
-// are within a factor of 4, and neither is the difference small, as that of weights is, nor are the magnitudes suddenly as
-// even as those of weights. It is the check just before lossy
-// coding, on facts that the parser could not have at the block's first byte; it refuses, and never proves. Blocks of
-// different lengths, of no float type, with NaN or infinity, or without any element that is not zero are refused. Both
-// slices are read only.
-func Plausible(d DType, block, last []byte) bool {
-	c, ok := compare(d, block, last)
-	return ok && c.plausible()
-}
-
-// Trust says block by block of one tensor whether it may be coded with loss. The zero Trust trusts; one value that is not
-// Plausible ends that, until three values in a row that are Plausible differ from the ones before them by their own norm or
-// more; six after the second such loss, twelve after the third, up to 3072: what alternates between gradients and something
-// else soon travels as it is. Sixteen times as many values that pass are good for that.
+// Trust is the content check of one block of a tensor: it decides for each value of the block whether it may be coded with loss. It
+// runs just before lossy coding, on facts that the parser could not have at the block's first byte. It refuses, and never proves.
+//
+// A value is plausible if it looks like the next sum of gradients after the last value: the two norms are within a factor of 4,
+// the difference is not as small as that of weights, and the magnitudes have not suddenly become as even as those of weights. The zero
+// Trust trusts. A value that is not plausible ends trust. Three plausible values in a row that each differ from the value before by at
+// least their own norm restore it; after the second loss of trust six are needed, after the third twelve, and at most 3072, so that a tensor
+// that alternates between gradients and something else soon travels exactly. Once sixteen times as many values have passed,
+// earlier losses are forgotten.
 type Trust struct {
 	lost  bool
-	fresh uint16 // values in a row
-	need  uint16 // of them, to win trust back; doubles with each loss
-	good  uint16 // values that have passed since
+	fresh uint16 // fresh values in a row
+	need  uint16 // fresh values in a row that restore trust; it doubles with each loss
+	good  uint16 // values that have passed since trust was restored
 }
 
-// Check reports whether block may be coded with loss, last being the value before it. Without anything to compare (last
-// is nil or of another length, or one of them is zero or not finite) it may not, and trust stays as it is.
-func (t *Trust) Check(d DType, block, last []byte) bool { return t.judge(compare(d, block, last)) }
-
-// CheckKept is Check where kept has what Keep kept of the value before, and has it keep block in its place: unless that is of
-// another length, whatever comes of the comparison. block is read only.
-func (t *Trust) CheckKept(d DType, block, kept []byte) bool {
+// Check reports whether block may be coded with loss. kept must hold the bytes that Keep kept of the block's last value, and then holds
+// those of this one, whatever the result. There is nothing to compare if kept has another length than KeptSize says, if d is no
+// float type, or if one of the values is zero or not finite: then block may not be coded with loss, and trust stays as it
+// is. kept also stays as it is if it has another length. block is read only.
+func (t *Trust) Check(d DType, block, kept []byte) bool {
 	return t.judge(compareKept(d, block, kept))
 }
 
-// judge is Check once c is what there is to compare, if there is: ok.
+// judge returns the result of Check for a change; ok is false if there was nothing to compare.
 func (t *Trust) judge(c change, ok bool) bool {
 	switch {
 	case !ok:
@@ -82,9 +76,9 @@ func (t *Trust) judge(c change, ok bool) bool {
 // Lost reports whether trust is lost.
 func (t *Trust) Lost() bool { return t.lost }
 
-// A change compares two values of a tensor by the squares of their norms.
+// A change compares two values of a tensor.
 type change struct {
-	norm, last, diff float64 // squares
+	norm, last, diff float64 // squared norms of the newer value, the last one and their difference
 	abs, lastAbs     float64 // sums of magnitudes
 	n                int     // elements
 }
@@ -94,16 +88,16 @@ func (c change) plausible() bool {
 	return c.norm <= ratio*c.last && c.last <= ratio*c.norm && c.diff >= minChange*minChange*c.norm && !c.evener()
 }
 
-// evener reports whether the newer value looks like weights, and the last did not.
+// evener reports whether the newer value looks like weights and the last one does not.
 func (c change) evener() bool {
-	// The squares of mean magnitude over root mean square.
+	// Each shape is the square of the mean magnitude over the root mean square.
 	shape, lastShape := c.abs*c.abs/c.norm/float64(c.n), c.lastAbs*c.lastAbs/c.last/float64(c.n)
 	return shape >= evenShape*evenShape && shape >= evenerShape*evenerShape*lastShape && c.norm >= evenerNorm*evenerNorm*c.last
 }
 
 func (c change) fresh() bool { return c.diff >= freshChange*freshChange*c.norm }
 
-// compare reports false where there is nothing to compare.
+// compare compares block with the whole last value. It reports false if there is nothing to compare.
 func compare(d DType, block, last []byte) (change, bool) {
 	if !d.Valid() || !d.Float() || len(block) != len(last) || len(block)%d.Size() != 0 {
 		return change{}, false
@@ -118,24 +112,24 @@ func compare(d DType, block, last []byte) (change, bool) {
 	return c, c.known()
 }
 
-// known reports whether two values were there, finite ones.
+// known reports whether both values are finite and not zero.
 func (c change) known() bool {
 	sum := c.norm + c.last + c.diff
 	return c.norm > 0 && c.last > 0 && !math.IsInf(sum, 0) && !math.IsNaN(sum)
 }
 
-// SquaredNorms returns the sums of the squares of x and of as many values of y, to about six digits.
+// SquaredNorms returns the sum of the squares of x, and that of the first len(x) values of y, to about six digits.
 func SquaredNorms(x, y []float32) (ofX, ofY float64) {
 	var c change
 	c.add(x, y[:len(x)])
 	return c.norm, c.last
 }
 
-// pieceLen is the number of elements summed up in float32, whose rounding errors then stay far below the bounds.
+// pieceLen is the number of elements that are summed in float32. Rounding errors of such a sum stay far below the bounds.
 const pieceLen = 512
 
-// add adds the elements x and those of the last value, y. It sums pieces in float32, which is several times as fast, and
-// again in float64 where the squares leave float32's range.
+// add adds the elements x of the newer value and y of the last one. It sums pieces in float32, which is several times as fast as
+// float64, and sums a piece again in float64 if its squares leave float32's range.
 func (c *change) add(x, y []float32) {
 	for len(x) > 0 {
 		n := min(len(x), pieceLen)
@@ -146,7 +140,7 @@ func (c *change) add(x, y []float32) {
 	}
 }
 
-// addSums adds those of a piece; false: they are not precise.
+// addSums adds the sums of a piece. It reports false, and adds nothing, if they are not precise.
 func (c *change) addSums(s sums) bool {
 	norm, last := s[ofX], s[ofY]
 	if !inRange(norm) || !inRange(last) {
@@ -176,7 +170,7 @@ func (c *change) addWide(x, y []float32) {
 	}
 }
 
-// compareWide converts the other types, and Float64 without rounding.
+// compareWide compares values of the types other than Float32. Float64 is not rounded.
 func compareWide(d DType, block, last []byte) change {
 	var c change
 	if d == Float64 {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Round gives what the way through the type's bytes gives, as long as that is no new infinity.
+// Round gives the same as a conversion to the type's bytes and back, unless that makes a new infinity.
 func TestRoundIsTheWayThroughBytes(t *testing.T) {
 	const seed = 1
 	r := rand.New(rand.NewPCG(seed, seed))

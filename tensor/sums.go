@@ -2,7 +2,7 @@ package tensor
 
 import "math"
 
-// sums are of x*x, y*y, x*y, |x| and |y|.
+// sums holds the sums of x*x, y*y, x*y, |x| and |y|, in this order.
 type sums [5]float32
 
 const (
@@ -13,11 +13,11 @@ const (
 	ofLastMagnitude
 )
 
-// sumLanes is how many sums there are of each, added up at the end: value i goes to sum i%sumLanes. With fewer, or with only one,
-// each addition would wait for the one before.
+// sumLanes is the number of partial sums of each kind: value i goes to partial sum i%sumLanes, and the partial sums are added at the
+// end. With fewer of them each addition would wait for the one before.
 const sumLanes = 16
 
-// sumsOf returns the sums of x and as many values of y. They are the same with and without a kernel.
+// sumsOf returns the sums of x and the first len(x) values of y. They are the same with and without a kernel.
 func sumsOf(x, y []float32) (s sums) {
 	n := len(x) &^ (sumLanes - 1)
 	y = y[:len(x)]
@@ -28,7 +28,7 @@ func sumsOf(x, y []float32) (s sums) {
 	return s
 }
 
-// rest adds the last values, of which there are too few for all lanes.
+// rest adds the last values, fewer than sumLanes.
 func (s *sums) rest(x, y []float32) {
 	for i, a := range x {
 		b := y[i]
@@ -40,12 +40,12 @@ func (s *sums) rest(x, y []float32) {
 	}
 }
 
-// plain is the kernels' twin in Go: it sets s to the sums of x and y, of which there is a multiple of sumLanes.
+// plain is the twin in Go of the kernels: it sets s to the sums of x and y. len(x) must be a multiple of sumLanes.
 func (s *sums) plain(x, y []float32) {
 	y = y[:len(x)]
 	var lanes [sumLanes]sums
 	for lane := range lanes {
-		var norm, last, dot, magnitude, lastMagnitude float32 // not an array, which lies in memory
+		var norm, last, dot, magnitude, lastMagnitude float32 // an array would lie in memory, not in registers
 		for i := lane; i < len(x); i += sumLanes {
 			a, b := x[i], y[i]
 			norm += float32(a * a)

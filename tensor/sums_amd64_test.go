@@ -46,7 +46,7 @@ func FuzzSums(f *testing.F) {
 	})
 }
 
-// FuzzCutSums does the same with the kernels for values of which the upper halves are kept, and with those that keep them.
+// FuzzCutSums does the same with the kernels for kept values, and with the kernels that keep them.
 func FuzzCutSums(f *testing.F) {
 	for n := range 6 {
 		b := make([]byte, 384*n)
@@ -82,7 +82,7 @@ func FuzzCutSums(f *testing.F) {
 			room := make([]byte, int(shift)+2*n+1)
 			k.cut(&room[shift], &x[0], n)
 			if !bytes.Equal(room[shift:][:2*n], kept) || room[int(shift)+2*n] != 0 {
-				t.Errorf("%s: of % x is kept % x, in Go % x", k.name, x, room[shift:], kept)
+				t.Errorf("%s: % x keeps % x, in Go % x", k.name, x, room[shift:], kept)
 			}
 		}
 	})

@@ -1,33 +1,37 @@
-// Package tensor is the one word that parsers and codecs share: what a run of bytes of a training job's
-// connection means, and the element types that such bytes hold.
+// Package tensor is the vocabulary that parsers and codecs share: it describes the meaning of a run of bytes of a training
+// job's connection, and the types of the elements that such bytes hold.
 package tensor
 
-// A Tensor says which bytes of which tensor a segment holds, and what they mean to the job.
+// A Tensor describes the part of a tensor that a segment holds, and its meaning to the job.
+//
+// Tensors of one direction of a connection may interleave, as HTTP/2 streams do: after some bytes of one tensor bytes of another may
+// follow, and later the rest of the first. The sender tells them apart by Key, so tensors that interleave must have distinct keys, and none
+// of them may have Key 0. A parser that cannot name them must call their bytes opaque: of two interleaved tensors with one key the first is
+// given up, and the rest of it travels verbatim.
 type Tensor struct {
 	Key   uint64 // the same at every step, at both proxies and after a reconnect (made of protocol facts, never of ports); 0: unknown
-	Role  Role   // as far as it is proved
+	Role  Role   // as far as the parser has proved it
 	DType DType  // of the elements, little-endian; 0: unknown (lossless methods probe the width)
 	Size  int    // bytes in the whole tensor; 0: not a tensor
-	Off   int    // where in it the segment begins, in bytes
+	Off   int    // offset of the segment in the tensor, in bytes
 	Hold  int    // bytes, from Off on, that the sender writes without waiting for an answer
-	Base  uint64 // key under which values that predict this one, or are the same for other receivers, are known; 0: none
-	Keys  uint64 // Key of the index array that this sparse tensor's rows belong to, sent before it; in an index array its own; 0: dense
-	ID    []byte // name of the content, where a protocol tells it before the content comes; nil: none
-	Why   Reason // why Role or DType is not known: a fixed list, shown to the user
+	Base  uint64 // key of the values that predict this one, or that other receivers get alike; 0: none
+	Keys  uint64 // Key of the index array that names the rows of this sparse tensor, sent before it; in an index array its own Key; 0: dense
+	Why   Reason // why Role or DType is not known
 }
 
-// Index reports whether t is an index array: it says of which keys, or how long, the parts of a payload are.
+// Index reports whether t is an index array: its elements are the keys or the lengths of the parts of a payload.
 func (t Tensor) Index() bool { return t.Keys != 0 && t.Keys == t.Key }
 
-// A Role says what may happen to a tensor's elements. Without proof it is Unknown.
+// A Role says how a tensor's elements may be changed on the way. Without proof the role is Unknown.
 type Role uint8
 
 const (
 	Unknown   Role = iota // lossless
-	Exact                 // keys, lengths, first pushes, broadcasts: lossless, whatever the policy says
+	Exact                 // keys, lengths, first pushes, broadcasts: lossless, and no policy can change that
 	Gradient              // one summand: loss by policy, with feedback
 	Aggregate             // a sum that replicas must receive alike: lossless unless the policy opts in
-	State                 // weights: lossless, or a closed-loop difference to what the receiver holds
+	State                 // weights: lossless, or a closed-loop difference to the value that the receiver holds
 )
 
 var roleNames = [...]string{"unknown", "exact", "gradient", "aggregate", "state"}
@@ -38,29 +42,29 @@ func Roles() []Role { return []Role{Unknown, Exact, Gradient, Aggregate, State} 
 // String returns the role's name as policies and metrics write it.
 func (r Role) String() string { return name(roleNames[:], int(r)) }
 
-// ParseRole returns the role of that name.
+// ParseRole returns the role named s, and false if there is none.
 func ParseRole(s string) (Role, bool) {
 	i, ok := find(roleNames[:], s)
 	return Role(i), ok
 }
 
-// A Reason says why a tensor travels as it does. It answers "why was this not compressed?", the first
-// question of every user, so the list is fixed and every value has a name.
+// A Reason answers "why was this not compressed?", the first question of every user. The list is fixed, and every
+// Reason has a name.
 type Reason uint8
 
 const (
-	OK           Reason = iota // it is coded as the policy says
-	NoRule                     // no rule of the policy names it
-	RoleUnproved               // the wire does not prove what the elements mean
+	OK           Reason = iota // the tensor is coded as the policy says
+	NoRule                     // no rule of the policy matches the tensor
+	RoleUnproved               // nothing proves the role
 	DTypeUnknown               // the element type is not known
 	Implausible                // the block does not look like the tensor's last value
 	Stalled                    // the rest of a block did not come in time
-	NoGain                     // coding does not make it smaller, or costs more time than it saves
-	NoReference                // the peer does not hold the value to differ from
+	NoGain                     // coding does not make the tensor smaller, or costs more time than it saves
+	NoReference                // the peer does not hold the reference
 	PeerLacks                  // the peer does not have the codec
-	TooSmall                   // under the rule's minimum
-	NoMemory                   // the budget for what it takes is spent
-	Learning                   // it may prove a gradient or an aggregate once more has been seen
+	TooSmall                   // the tensor is smaller than the rule's minimum
+	NoMemory                   // the memory budget is spent
+	Learning                   // the parser needs to see more steps before it can prove a role
 )
 
 var reasonNames = [...]string{"ok", "no rule", "role unproved", "dtype unknown", "implausible", "stalled",

@@ -69,7 +69,9 @@ func play(t testing.TB, trace *gloosim.Trace, conn parser.Conn) ([]seen, error) 
 				if trust[v.Key] == nil {
 					trust[v.Key] = new(tensor.Trust)
 				}
-				if !trust[v.Key].Check(v.DType, m.Bytes, last[v.Key]) {
+				kept := make([]byte, tensor.KeptSize(v.DType, len(last[v.Key])))
+				tensor.Keep(v.DType, kept, last[v.Key])
+				if !trust[v.Key].Check(v.DType, m.Bytes, kept) {
 					m.final = tensor.Unknown
 				}
 			}

@@ -102,7 +102,7 @@ func (d *Dense) Check(off int, block []byte) (plausible, first bool) {
 		tensor.Keep(d.dtype, last, block)
 		return false, first
 	}
-	return b.trust.CheckKept(d.dtype, block, last), false
+	return b.trust.Check(d.dtype, block, last), false
 }
 
 // from returns the place of the first block that ends after off.

@@ -29,7 +29,7 @@ func (ts *tensors) judge(t tensor.Tensor, off int, data []byte, proved bool) ten
 	if t.Key != 0 && role != tensor.Exact && role != tensor.State {
 		b := ts.block(blockName{t.Key, off}, len(data))
 		if lossy := role == tensor.Gradient || role == tensor.Aggregate; lossy {
-			if b == nil || !b.trust.Check(t.DType, data, b.data) {
+			if b == nil || !b.passes(t.DType, data) {
 				role = tensor.Unknown
 			}
 		}
@@ -40,6 +40,13 @@ func (ts *tensors) judge(t tensor.Tensor, off int, data []byte, proved bool) ten
 		role = tensor.Unknown // nothing to compare with
 	}
 	return role
+}
+
+// passes reports whether data passes the content check as the next value of b.
+func (b *block) passes(d tensor.DType, data []byte) bool {
+	kept := make([]byte, tensor.KeptSize(d, len(b.data)))
+	tensor.Keep(d, kept, b.data)
+	return b.trust.Check(d, data, kept)
 }
 
 // block returns the block of that name, nil if there is no memory for it.
