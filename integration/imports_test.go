@@ -58,6 +58,7 @@ var layers = []layer{
 	{"proxy/intercept/...", []string{"proxy/intercept/..."}},
 	{"proxy/admin", []string{"proxy"}},
 	{"proxy/memory", nil},
+	{"proxy/frame", []string{"tensor", "proxy/memory", "proxy/tunnel"}},
 	{"proxy/quiet", nil},
 	{"proxy/relay", nil},
 	{"proxy/internal/...", nil},

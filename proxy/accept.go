@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"errors"
+	"github.com/gradproxy/gradproxy/proxy/frame"
 	"log/slog"
 	"net"
 	"syscall"
@@ -22,16 +23,16 @@ type Incoming interface {
 // connection until it ends. accept answers yes. The server sees one connection, or none: what is repeated is a dial that
 // was refused, for a while (Settings.RefusedRetry), and nothing once the peer has withdrawn.
 func (p *Proxy) Accept(peer string, opened []byte, in Incoming, accept func() Stream) {
-	if len(opened) > 0 && opened[0] == openingValues {
+	if len(opened) > 0 && opened[0] == frame.OpeningValues {
 		p.acceptValues(peer, opened, in, accept)
 		return
 	}
-	o, err := parseOpening(opened)
+	o, err := frame.ParseOpening(opened)
 	if err != nil {
-		in.Refuse(refusedBadOpening, err.Error())
+		in.Refuse(frame.RefusedBadOpening, err.Error())
 		return
 	}
-	log := p.Log.With("peer", peer, "client", o.client, "server", o.server)
+	log := p.Log.With("peer", peer, "client", o.Client, "server", o.Server)
 	c, err := p.reach(in, peer, &o, log)
 	select {
 	case <-in.Done():
@@ -69,7 +70,7 @@ func (s *Settings) refusedRetry() time.Duration {
 // reach dials a server for a peer. One that refuses is dialled again: the app beside the peer was not refused, since the
 // proxy there had to accept its connection before anything was known of the server, and so does not try again itself as it
 // would have. No refused dial uses up a socket that accepts once.
-func (p *Proxy) reach(in Incoming, peer string, o *opening, log *slog.Logger) (*net.TCPConn, error) {
+func (p *Proxy) reach(in Incoming, peer string, o *frame.Opening, log *slog.Logger) (*net.TCPConn, error) {
 	ctx, end := context.WithCancelCause(p.opening)
 	defer end(nil)
 	go func() {
@@ -82,7 +83,7 @@ func (p *Proxy) reach(in Incoming, peer string, o *opening, log *slog.Logger) (*
 	begin := time.Now()
 	for pause := firstRetry; ; pause = min(2*pause, lastRetry) {
 		set := p.settings.Load() // what a peer may dial may have changed
-		if err := allowed(set.mayDial(peer), p.Own, net.InterfaceAddrs, o.server); err != nil {
+		if err := allowed(set.mayDial(peer), p.Own, net.InterfaceAddrs, o.Server); err != nil {
 			return nil, err
 		}
 		if ctx.Err() != nil { // before the server's one accept is used up

@@ -1,6 +1,8 @@
 package proxy
 
 import (
+	"encoding/binary"
+	"github.com/gradproxy/gradproxy/proxy/frame"
 	"time"
 
 	"github.com/gradproxy/gradproxy/proxy/policy"
@@ -54,7 +56,7 @@ func (g *group) addLiteral(b []byte, cost int) {
 // overfull reports whether n more bytes are more than may wait together, or than a Gather frame may deliver. What
 // one read adds still fits.
 func (g *group) overfull(n, most int) bool {
-	return g.open > 0 && (g.total+n > min(most, MaxBlock-readSize) || len(g.runs) >= maxRuns-2 || len(g.blocks) >= maxGathered)
+	return g.open > 0 && (g.total+n > min(most, frame.MaxBlock-readSize) || len(g.runs) >= frame.MaxRuns-2 || len(g.blocks) >= frame.MaxGathered)
 }
 
 // start opens a block whose bytes follow.
@@ -111,12 +113,6 @@ const (
 	runCost     = 48 // memory of a run, likewise
 )
 
-// maxRuns bounds the runs of a group, and with them the memory that a Gather frame takes.
-const maxRuns = 1 << 16
-
-// maxGathered bounds the blocks of a group.
-const maxGathered = 1024
-
 // maxCuts bounds the tensors of one direction that are under way at a time.
 const maxCuts = 1024
 
@@ -128,4 +124,18 @@ func (c *tensorCut) next(hold int) (n int, timed bool) {
 		n = hold
 	}
 	return n, hold <= 0
+}
+
+// gather returns the body of the group's Gather frame.
+func (g *group) gather() []byte {
+	body := make([]byte, 0, len(g.literals)+len(g.runs)*2*binary.MaxVarintLen32)
+	literals := g.literals
+	for _, r := range g.runs {
+		if r.block == literal {
+			body, literals = frame.AppendLiteral(body, literals[:r.n]), literals[r.n:]
+			continue
+		}
+		body = frame.AppendRun(body, r.n, r.block)
+	}
+	return body
 }

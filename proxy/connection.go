@@ -3,6 +3,7 @@ package proxy
 import (
 	"errors"
 	"fmt"
+	"github.com/gradproxy/gradproxy/proxy/frame"
 	mem "github.com/gradproxy/gradproxy/proxy/memory"
 	"log/slog"
 	"slices"
@@ -38,8 +39,8 @@ type connection struct {
 	peer            string
 	codecs          []string // names of those that the peer has; nil: all
 	job             string
-	lossyAggregates bool // of the job
-	tag             tag  // how value streams name it
+	lossyAggregates bool      // of the job
+	tag             frame.Tag // how value streams name it
 	log             *slog.Logger
 	gone            chan struct{} // closed once nothing will be delivered any more
 	goneOnce        sync.Once
@@ -54,22 +55,16 @@ func (c *connection) lacks(text string) bool {
 	return c.codecs != nil && !slices.Contains(c.codecs, name(text))
 }
 
-// Codes with which a stream is reset.
-const (
-	resetByApp    = tunnel.CodeApp + 64 + iota // the app's connection broke
-	resetByFrames                              // frames did not decode, or a verdict was false
-)
-
 // resetGrace is how long what was sent before an app's reset may take to leave. TCP itself promises nothing for such bytes.
 const resetGrace = 5 * time.Second
 
 // carry moves bytes both ways until both directions have ended, and returns how that came.
 func (c *connection) carry(pc parser.Conn) string {
-	send := &sender{connection: c, pipe: pipe.New(c.shared.pool, pipeDepth, func(error) { c.abort(resetByFrames) })}
+	send := &sender{connection: c, pipe: pipe.New(c.shared.pool, pipeDepth, func(error) { c.abort(frame.ResetByFrames) })}
 	send.lender = mem.NewAllocator(&c.shared.buffers, c.shared.budget, &c.shared.sharerOf(c.peer).sends)
 	var err error
 	if send.app, err = newAppReader(c.conn, &send.lender, send.flush); err != nil {
-		c.abort(resetByApp)
+		c.abort(frame.ResetByApp)
 		return "app"
 	}
 	c.conn.SetLinger(0) // should this process be killed, the kernel sends an RST and not an end that looks orderly
@@ -96,30 +91,30 @@ func (c *connection) carry(pc parser.Conn) string {
 
 // sendingEnded tells the peer how the app's bytes ended.
 func (c *connection) sendingEnded(err error, last *pipe.Pipe) error {
-	kind := CloseWrite
+	kind := frame.CloseWrite
 	switch {
 	case c.aborted.Load():
 		return nil
 	case errors.Is(err, errAppGone):
-		kind = Reset
-		hurry := time.AfterFunc(resetGrace, func() { c.stream.Reset(resetByApp) })
+		kind = frame.Reset
+		hurry := time.AfterFunc(resetGrace, func() { c.stream.Reset(frame.ResetByApp) })
 		defer hurry.Stop()
 	case err != nil:
-		c.abort(resetByFrames)
+		c.abort(frame.ResetByFrames)
 		return err
 	}
 	e := last.Wait()
 	if e == nil {
-		_, e = c.stream.Write(AppendFrame(nil, Frame{Kind: kind}))
+		_, e = c.stream.Write(frame.Append(nil, frame.Frame{Kind: kind}))
 	}
 	if e == nil {
 		e = c.stream.CloseWrite()
 	}
 	if e != nil {
-		c.abort(resetByFrames)
+		c.abort(frame.ResetByFrames)
 		return fmt.Errorf("proxy: tunnel: %w", e)
 	}
-	if kind == Reset {
+	if kind == frame.Reset {
 		c.stream.Close() // nothing can be delivered any more
 	}
 	return err
@@ -132,12 +127,12 @@ func (c *connection) receivingEnded(err error) error {
 		c.finSent.Store(true)
 		c.conn.CloseWrite() // an app that is gone needs no FIN
 	case errors.Is(err, errAppGone):
-		c.stream.Reset(resetByApp)
+		c.stream.Reset(frame.ResetByApp)
 	case errors.Is(err, errAppReset):
 		c.aborted.Store(true)
 		reset(c.conn)
 	case !c.aborted.Load():
-		c.abort(resetByFrames)
+		c.abort(frame.ResetByFrames)
 	}
 	return err
 }
@@ -179,9 +174,9 @@ func (c *connection) how(send, recv error) string {
 			return "reset by far app"
 		case errors.Is(err, errAppGone):
 			return "reset by app"
-		case errors.As(err, &byPeer) && (byPeer.Code == resetByApp || byPeer.Code == tunnel.CodeClosed):
+		case errors.As(err, &byPeer) && (byPeer.Code == frame.ResetByApp || byPeer.Code == tunnel.CodeClosed):
 			return "reset by far app"
-		case errors.Is(err, errFrame), errors.Is(err, parser.ErrReset):
+		case errors.Is(err, frame.ErrFrame), errors.Is(err, parser.ErrReset):
 			c.log.Error("connection reset", "reason", "protocol", "err", err)
 			return "protocol"
 		case errors.Is(err, mem.ErrMemory):

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/gradproxy/gradproxy/proxy/frame"
 	"net"
 	"net/netip"
 	"slices"
@@ -73,7 +74,7 @@ var errDenied = errors.New("proxy: destination denied")
 // are, whatever the rules say: no host is reached there, or one that a peer has no business with. own are the listeners of
 // this process, local the addresses of this host's interfaces.
 func allowed(rules []DialRule, own []netip.AddrPort, local func() ([]net.Addr, error), a netip.AddrPort) error {
-	a = unmap(a)
+	a = frame.Unmap(a)
 	switch ip := a.Addr(); {
 	case ip.IsUnspecified(), ip.IsMulticast(), ip.IsLinkLocalUnicast(), ip.IsLinkLocalMulticast(), ip == broadcast:
 		return fmt.Errorf("%w: %v is never dialled for a peer", errDenied, a)
@@ -92,7 +93,7 @@ func allowed(rules []DialRule, own []netip.AddrPort, local func() ([]net.Addr, e
 // notSelf returns an error if a connection to a comes to one of this process's listeners.
 func notSelf(own []netip.AddrPort, local func() ([]net.Addr, error), a netip.AddrPort) error {
 	for _, o := range own {
-		if reaches(unmap(o), local, a) || a.Addr().IsUnspecified() && a.Port() == o.Port() { // which dials this host
+		if reaches(frame.Unmap(o), local, a) || a.Addr().IsUnspecified() && a.Port() == o.Port() { // which dials this host
 			return fmt.Errorf("%w: %v is this proxy itself", errDenied, a)
 		}
 	}
@@ -142,29 +143,29 @@ const dialTimeout = 20 * time.Second
 // dial connects to an app, once: a second connection could use up a listening socket that accepts once (Gloo before May
 // 2023). Where this host may play the client it does. A client's port that a connection of a moment ago still has here,
 // or that is below 1024 and takes a capability to bind, becomes another: the kernel has sent nothing then.
-func (p *Proxy) dial(ctx context.Context, set *Settings, peer string, o *opening) (*net.TCPConn, error) {
+func (p *Proxy) dial(ctx context.Context, set *Settings, peer string, o *frame.Opening) (*net.TCPConn, error) {
 	d := net.Dialer{Timeout: dialTimeout, KeepAliveConfig: keepAlive, FallbackDelay: -1, Control: p.Control}
 	d.SetMultipathTCP(false)
 	if p.AsClient == nil || !set.mayPlay(peer, o, net.InterfaceAddrs) {
-		return dial(ctx, &d, o.server)
+		return dial(ctx, &d, o.Server)
 	}
-	d.Control, d.LocalAddr = p.AsClient, net.TCPAddrFromAddrPort(o.client)
-	c, err := dial(ctx, &d, o.server)
+	d.Control, d.LocalAddr = p.AsClient, net.TCPAddrFromAddrPort(o.Client)
+	c, err := dial(ctx, &d, o.Server)
 	if errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, syscall.EACCES) {
-		d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(o.client.Addr(), 0))
-		return dial(ctx, &d, o.server)
+		d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(o.Client.Addr(), 0))
+		return dial(ctx, &d, o.Server)
 	}
 	return c, err
 }
 
 // mayPlay reports whether this host may dial the server of a connection as its client: the client is one of the peer, and
 // neither is this host, which would answer itself.
-func (s *Settings) mayPlay(peer string, o *opening, local func() ([]net.Addr, error)) bool {
-	owner := s.peerOf(o.client.Addr())
-	if owner == nil || owner.Name != peer || o.client.Addr().Is4() != o.server.Addr().Is4() {
+func (s *Settings) mayPlay(peer string, o *frame.Opening, local func() ([]net.Addr, error)) bool {
+	owner := s.peerOf(o.Client.Addr())
+	if owner == nil || owner.Name != peer || o.Client.Addr().Is4() != o.Server.Addr().Is4() {
 		return false
 	}
-	return !isLocal(o.client.Addr(), local) && !isLocal(o.server.Addr(), local)
+	return !isLocal(o.Client.Addr(), local) && !isLocal(o.Server.Addr(), local)
 }
 
 func dial(ctx context.Context, d *net.Dialer, a netip.AddrPort) (*net.TCPConn, error) {
@@ -178,23 +179,15 @@ func dial(ctx context.Context, d *net.Dialer, a netip.AddrPort) (*net.TCPConn, e
 // keepAlive finds a dead app host in a minute; the app's own wish cannot be seen from here.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 10 * time.Second, Count: 3}
 
-// Codes with which the far proxy refuses a connection, as the near one logs and counts them.
-const (
-	refusedBadOpening  = tunnel.CodeApp + iota // it does not understand the opening
-	refusedDenied                              // not on the allow-list
-	refusedByServer                            // the app's host answered with RST
-	refusedUnreachable                         // no answer, no route
-	refusedBusy                                // out of memory or descriptors, or it is draining
-)
-
+// refusal returns the code that tells the peer of err.
 func refusal(err error) tunnel.Code {
 	switch {
 	case errors.Is(err, errDenied):
-		return refusedDenied
+		return frame.RefusedDenied
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return refusedByServer
+		return frame.RefusedByServer
 	case errors.Is(err, errEnding), errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, syscall.ENOMEM):
-		return refusedBusy
+		return frame.RefusedBusy
 	}
-	return refusedUnreachable
+	return frame.RefusedUnreachable
 }

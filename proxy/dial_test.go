@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"errors"
+	"github.com/gradproxy/gradproxy/proxy/frame"
 	"net"
 	"net/netip"
 	"strings"
@@ -121,13 +122,13 @@ func TestWhoIsPlayed(t *testing.T) {
 		{"10.2.0.1:4000", "[2001:db8::2]:5000", false, "no socket has addresses of two families"},
 		{"10.2.0.1:4000", "10.1.0.1:5000", false, "the server is on this host"},
 	} {
-		o := &opening{client: netip.MustParseAddrPort(x.client), server: netip.MustParseAddrPort(x.server)}
+		o := &frame.Opening{Client: netip.MustParseAddrPort(x.client), Server: netip.MustParseAddrPort(x.server)}
 		if got := s.mayPlay("tokyo", o, thisHost); got != x.play {
 			t.Errorf("mayPlay(%s to %s) = %v: %s", x.client, x.server, got, x.why)
 		}
 	}
 	untold := func() ([]net.Addr, error) { return nil, errors.New("no") }
-	o := &opening{client: netip.MustParseAddrPort("10.2.0.1:4000"), server: netip.MustParseAddrPort("10.1.0.2:5000")}
+	o := &frame.Opening{Client: netip.MustParseAddrPort("10.2.0.1:4000"), Server: netip.MustParseAddrPort("10.1.0.2:5000")}
 	if s.mayPlay("tokyo", o, untold) {
 		t.Error("a host that does not know its own addresses plays a client")
 	}
@@ -136,7 +137,7 @@ func TestWhoIsPlayed(t *testing.T) {
 // A client's port that this process cannot have becomes another; other failures are final.
 func TestPortThatCannotBePlayed(t *testing.T) {
 	set := &Settings{Peers: []Peer{{Name: "tokyo", Networks: []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}}}}
-	o := &opening{client: netip.MustParseAddrPort("198.51.100.1:1023"), server: netip.MustParseAddrPort("192.0.2.1:5000")}
+	o := &frame.Opening{Client: netip.MustParseAddrPort("198.51.100.1:1023"), Server: netip.MustParseAddrPort("192.0.2.1:5000")}
 	final := errors.New("nothing is sent by this test")
 	for first, want := range map[error]int{syscall.EACCES: 2, syscall.EADDRINUSE: 2, syscall.EADDRNOTAVAIL: 2, syscall.EPERM: 1} {
 		dials := 0

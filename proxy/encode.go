@@ -3,6 +3,7 @@ package proxy
 import (
 	"errors"
 	"fmt"
+	"github.com/gradproxy/gradproxy/proxy/frame"
 	"time"
 
 	"github.com/gradproxy/gradproxy/codecs"
@@ -16,7 +17,7 @@ import (
 // A sendBlock is one block at the sender, from its first byte until its frame has left.
 type sendBlock struct {
 	slot   *sendSlot // nil: its value is shared
-	decl   declaration
+	decl   frame.Declaration
 	choice policy.Choice
 	text   string // of the codec
 	role   tensor.Role
@@ -41,12 +42,6 @@ type sendBlock struct {
 	buf        []byte        // pooled
 }
 
-// Forms of a Block: its body's first byte.
-const (
-	formCoded = iota // the slot's codec
-	formRaw          // the elements as they are
-)
-
 // sendGroup sends the group, which is whole: its blocks are encoded by any core and leave in order.
 func (s *sender) sendGroup() error {
 	g := s.group
@@ -69,8 +64,8 @@ func (s *sender) sendGroup() error {
 			return err
 		}
 		if !b.slot.declared {
-			body := b.decl.append(nil)
-			b.declare = append(appendHeader(nil, Declare, b.slot.id, len(body)), body...)
+			body := b.decl.Append(nil)
+			b.declare = append(frame.AppendHeader(nil, frame.Declare, b.slot.id, len(body)), body...)
 			b.slot.declared = true
 		}
 		b.prev, b.done = b.slot.turn, make(chan struct{})
@@ -146,7 +141,7 @@ func (s *sender) share(b *sendBlock) bool {
 		return false
 	}
 	s.lossy = s.lossy || b.choice.Closed && codecs.Lossy(b.choice.Codec)
-	b.frame = AppendFrame(nil, Frame{Kind: Ref, Body: r.append(nil)})
+	b.frame = frame.Append(nil, frame.Frame{Kind: frame.Ref, Body: r.Append(nil)})
 	if !fresh {
 		b.record.gain.Saw(len(b.data), len(b.frame), 0)
 	}
@@ -155,7 +150,7 @@ func (s *sender) share(b *sendBlock) bool {
 
 // mayLose compares a block with the tensor's last value, just before it would lose something.
 func (s *sender) mayLose(b *sendBlock) bool {
-	plausible, first := b.slot.memory.Check(b.decl.off, b.data)
+	plausible, first := b.slot.memory.Check(b.decl.Off, b.data)
 	return s.noted(b, plausible, first)
 }
 
@@ -182,10 +177,10 @@ func (s *sender) makeExact(b *sendBlock) error {
 func (s *sender) travelBy(b *sendBlock, c codecs.Codec) error {
 	exact := policy.Choice{Codec: c}
 	b.text = c.String()
-	b.decl = declaration{codec: b.text, dtype: b.decl.dtype, n: b.decl.n}
+	b.decl = frame.Declaration{Codec: b.text, DType: b.decl.DType, N: b.decl.N}
 	slot, err := s.slots.get(b.decl, exact, nil, b.odd)
 	if err != nil {
-		return fmt.Errorf("proxy: %s takes no block of %d %v: %w", b.text, b.decl.n, b.decl.dtype, err)
+		return fmt.Errorf("proxy: %s takes no block of %d %v: %w", b.text, b.decl.N, b.decl.DType, err)
 	}
 	b.slot = slot
 	return nil
@@ -207,17 +202,17 @@ func (s *sender) encode(b *sendBlock) {
 		b.rows.take()
 		defer b.rows.give()
 		if b.flush {
-			residual.Flush(b.decl.dtype, b.data, b.rows.owed)
+			residual.Flush(b.decl.DType, b.data, b.rows.owed)
 		}
 	}
 	begin := time.Now()
-	b.buf = s.shared.buffers.Get(b.room)[:maxHeader+1]
+	b.buf = s.shared.buffers.Get(b.room)[:frame.MaxHeader+1]
 	out, err := b.slot.append(b.buf, b.data, b.rows)
 	if err == nil {
 		took := time.Since(begin)
 		s.measureDrift(b)
 		s.shared.Metrics.encoded(b.text, b.role, took)
-		out[maxHeader] = formCoded
+		out[frame.MaxHeader] = frame.FormCoded
 		b.finish(out)
 		b.record.gain.Saw(len(b.data), len(b.frame), took)
 		return
@@ -227,12 +222,12 @@ func (s *sender) encode(b *sendBlock) {
 	}
 	s.shared.Metrics.fellBack(tensor.NoGain)
 	out = append(b.buf, b.data...)
-	out[maxHeader] = formRaw
+	out[frame.MaxHeader] = frame.FormRaw
 	b.finish(out)
 	b.record.gain.Saw(len(b.data), len(b.frame), time.Since(begin))
 }
 
-func (b *sendBlock) finish(out []byte) { b.frame = frontHeader(out, Block, b.slot.id) }
+func (b *sendBlock) finish(out []byte) { b.frame = frame.Front(out, frame.Block, b.slot.id) }
 
 // append encodes src; rows is set if what is owed comes with it. A panic in a codec is an error of its slot, which is not
 // used again: its state is unknown.
@@ -268,7 +263,7 @@ func (s *sender) measureDrift(b *sendBlock) {
 	if b.slot.loose != nil {
 		residual = b.rows.owed
 	}
-	if residual == nil || b.decl.dtype != tensor.Float32 || v == nil {
+	if residual == nil || b.decl.DType != tensor.Float32 || v == nil {
 		return
 	}
 	if b.slot.encoded++; b.slot.encoded%driftEvery == 1 {
@@ -282,7 +277,7 @@ func (s *sender) emit(g *group, write func(frames ...[]byte) error) error {
 	frames := make([][]byte, 0, 2*len(g.blocks)+1)
 	overhead := 0
 	if len(g.runs) > 1 {
-		frames = append(frames, AppendFrame(nil, Frame{Kind: Gather, Body: g.gather()}))
+		frames = append(frames, frame.Append(nil, frame.Frame{Kind: frame.Gather, Body: g.gather()}))
 		overhead = len(frames[0])
 	}
 	for _, b := range g.blocks {
@@ -342,9 +337,9 @@ func (s *sender) spoil(stalled bool) error {
 
 // verbatim sends a group's bytes in stream order, as Bytes frames.
 func (s *sender) verbatim(g *group) error {
-	l := s.lender.Get(min(maxHeader+g.size, readSize))
+	l := s.lender.Get(min(frame.MaxHeader+g.size, readSize))
 	defer s.lender.Put(l)
-	piece := l.B[:maxHeader]
+	piece := l.B[:frame.MaxHeader]
 	room := len(l.B)
 	send := func(b []byte) error {
 		for len(b) > 0 {
@@ -356,7 +351,7 @@ func (s *sender) verbatim(g *group) error {
 			if err := s.opaque(piece); err != nil {
 				return err
 			}
-			piece = piece[:maxHeader]
+			piece = piece[:frame.MaxHeader]
 		}
 		return nil
 	}

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"github.com/gradproxy/gradproxy/proxy/frame"
 	"io"
 	"slices"
 	"sync"
@@ -75,7 +76,7 @@ func TestFramesLeaveTogether(t *testing.T) {
 		t.Errorf("there was nothing to flush any more, and %v was", got)
 	}
 	s.writeMore([]byte{100})
-	if err := s.opaque(append(make([]byte, maxHeader), 'x')); err != nil {
+	if err := s.opaque(append(make([]byte, frame.MaxHeader), 'x')); err != nil {
 		t.Fatal(err)
 	}
 	if len(stream.held) > 0 {

@@ -3,6 +3,7 @@ package proxy
 import (
 	"bytes"
 	"fmt"
+	"github.com/gradproxy/gradproxy/proxy/frame"
 	mem "github.com/gradproxy/gradproxy/proxy/memory"
 	"sync"
 	"time"
@@ -19,7 +20,7 @@ type holder struct {
 	epoch   uint64
 	lender  mem.Allocator
 	paid    int // of the frame that is being read
-	frames  frameReader
+	frames  frame.Reader
 	pipe    *pipe.Pipe
 	slots   map[uint32]*heldSlot   // the reader's
 	codecs  recvSlots              // the codecs of texts
@@ -74,28 +75,28 @@ func newHolder(s *sharer, stream Stream, epoch uint64) *holder {
 	h := &holder{shared: p, sharer: s, stream: stream, epoch: epoch, room: p.Values, slots: map[uint32]*heldSlot{}, puts: map[uint64]*heldSlot{},
 		keys: map[valueKey]*heldCopy{}, codecs: recvSlots{newCodec: p.Codecs}, values: map[uint64]*heldValue{}, waits: map[uint64]*valueWait{}, dead: make(chan struct{})}
 	h.lender = mem.NewAllocator(&p.buffers, p.received, &s.received)
-	h.frames = frameReader{src: stream, limit: h.limit, keeps: h.keeps, buffers: &p.buffers}
-	h.pipe = pipe.New(p.pool, pipeDepth, func(error) { stream.Reset(resetByFrames) })
+	h.frames = frame.Reader{Source: stream, Limit: h.limit, Reserve: h.keeps, Pool: &p.buffers}
+	h.pipe = pipe.New(p.pool, pipeDepth, func(error) { stream.Reset(frame.ResetByFrames) })
 	return h
 }
 
 // limit tells the frame reader how long a body may be before memory is taken for it.
-func (h *holder) limit(k Kind, id uint32) (int, error) {
+func (h *holder) limit(k frame.Kind, id uint32) (int, error) {
 	switch k {
-	case Declare, Room, Forget, Evict, Delivered, Want, Kept, Seen:
-		return maxSmall, nil
-	case Block:
+	case frame.Declare, frame.Room, frame.Forget, frame.Evict, frame.Delivered, frame.Want, frame.Kept, frame.Seen:
+		return frame.MaxSmall, nil
+	case frame.Block:
 		if s := h.slots[id]; s != nil {
 			return 1 + maxOpposite + s.most, nil
 		}
-		return 0, fmt.Errorf("%w: slot %d was not declared", errFrame, id)
+		return 0, fmt.Errorf("%w: slot %d was not declared", frame.ErrFrame, id)
 	}
-	return 0, fmt.Errorf("%w: %v on a value stream", errFrame, k)
+	return 0, fmt.Errorf("%w: %v on a value stream", frame.ErrFrame, k)
 }
 
 // keeps takes memory for a body that is to be read. There is one value stream a peer, on which others wait: so where there is none
 // it still reads one frame at a time.
-func (h *holder) keeps(_ Kind, _ uint32, n int) error {
+func (h *holder) keeps(_ frame.Kind, _ uint32, n int) error {
 	need := mem.Footprint(n)
 	if !h.lender.Take(need) {
 		if err := h.pipe.Wait(); err != nil {
@@ -113,12 +114,12 @@ func (h *holder) keeps(_ Kind, _ uint32, n int) error {
 func (h *holder) run() error {
 	defer close(h.dead)
 	for {
-		f, err := h.frames.ReadFrame()
+		f, err := h.frames.Next()
 		if err == nil {
 			err = h.take(f)
 		}
 		if err != nil {
-			h.stream.Reset(resetByFrames)
+			h.stream.Reset(frame.ResetByFrames)
 			h.lender.Give(h.paid)
 			if e := h.pipe.Wait(); e != nil {
 				return e
@@ -128,19 +129,19 @@ func (h *holder) run() error {
 	}
 }
 
-func (h *holder) take(f Frame) error {
+func (h *holder) take(f frame.Frame) error {
 	switch f.Kind {
-	case Declare:
+	case frame.Declare:
 		return h.declare(f.Slot, f.Body)
-	case Block:
+	case frame.Block:
 		return h.put(f)
-	case Forget:
+	case frame.Forget:
 		return h.forget(f.Body)
-	case Evict:
+	case frame.Evict:
 		return h.evict(f.Body)
-	case Kept:
+	case frame.Kept:
 		return h.keep(f.Body)
-	case Seen: // once what was put before is decoded
+	case frame.Seen: // once what was put before is decoded
 		f.Body = bytes.Clone(f.Body)
 		return h.pipe.Do(pipe.Item{Emit: func() error { return h.sharer.hear(h, f) }})
 	}
@@ -149,16 +150,16 @@ func (h *holder) take(f Frame) error {
 
 // declare gives a slot its codec. A slot that stands for the same block as before keeps its copy: only its codec changes.
 func (h *holder) declare(id uint32, body []byte) error {
-	d, err := parseDeclaration(body)
+	d, err := frame.ParseDeclaration(body)
 	if err != nil {
 		return err
 	}
-	c, err := h.codecs.codec(d.codec)
+	c, err := h.codecs.codec(d.Codec)
 	if err != nil {
-		return fmt.Errorf("%w: declare: %w", errFrame, err)
+		return fmt.Errorf("%w: declare: %w", frame.ErrFrame, err)
 	}
-	s := &heldSlot{text: d.codec, codec: name(c.String()), most: mostReferenced(c, &d)}
-	switch old, k := h.slots[id], d.valueKey(); {
+	s := &heldSlot{text: d.Codec, codec: name(c.String()), most: mostReferenced(c, &d)}
+	switch old, k := h.slots[id], valueKeyOf(&d); {
 	case old == nil:
 		if err := h.account(k.slotCost(), 0); err != nil {
 			return err
@@ -168,24 +169,24 @@ func (h *holder) declare(id uint32, body []byte) error {
 		h.keys[k] = s.heldCopy
 		h.mu.Unlock()
 	case old.valueKey != k:
-		return fmt.Errorf("%w: slot %d stands for another block already", errFrame, id)
+		return fmt.Errorf("%w: slot %d stands for another block already", frame.ErrFrame, id)
 	default:
 		s.heldCopy, s.turn = old.heldCopy, old.turn
 	}
-	if s.dec, err = reference.NewDecoder(c, d.dtype, s.copy, s.copy); err != nil {
-		return fmt.Errorf("%w: declare %s for %d %v: %w", errFrame, d.codec, d.n, d.dtype, err)
+	if s.dec, err = reference.NewDecoder(c, d.DType, s.copy, s.copy); err != nil {
+		return fmt.Errorf("%w: declare %s for %d %v: %w", frame.ErrFrame, d.Codec, d.N, d.DType, err)
 	}
 	h.slots[id] = s
 	return nil
 }
 
 // mostReferenced returns the most bytes of a block's encoding against a reference.
-func mostReferenced(c codecs.Codec, d *declaration) int {
+func mostReferenced(c codecs.Codec, d *frame.Declaration) int {
 	return mostEncoded(c, d) + reference.Overhead
 }
 
 // put takes a slot's next value, and over the frame's body.
-func (h *holder) put(f Frame) error {
+func (h *holder) put(f frame.Frame) error {
 	s := h.slots[f.Slot]
 	dec, coded, err := h.decoder(s, f.Body)
 	if err == nil {
@@ -231,8 +232,8 @@ func (h *holder) put(f Frame) error {
 func (h *holder) decoder(s *heldSlot, body []byte) (codecs.Decoder, []byte, error) {
 	switch {
 	case len(body) == 0:
-		return nil, nil, fmt.Errorf("%w: value without a form", errFrame)
-	case body[0] == formOpposite:
+		return nil, nil, fmt.Errorf("%w: value without a form", frame.ErrFrame)
+	case body[0] == frame.FormReverse:
 		return h.opposite(s, body)
 	}
 	return s.dec, body[1:], nil
@@ -241,18 +242,18 @@ func (h *holder) decoder(s *heldSlot, body []byte) (codecs.Decoder, []byte, erro
 func (s *heldSlot) decode(dec codecs.Decoder, dst []byte, form byte, src []byte) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("%w: decoder of %s: panic: %v", errFrame, s.codec, p)
+			err = fmt.Errorf("%w: decoder of %s: panic: %v", frame.ErrFrame, s.codec, p)
 		}
 	}()
 	switch {
-	case form == formCoded || form == formOpposite:
+	case form == frame.FormCoded || form == frame.FormReverse:
 		if err := dec.Decode(dst, src); err != nil {
-			return fmt.Errorf("%w: value of %s: %w", errFrame, s.codec, err)
+			return fmt.Errorf("%w: value of %s: %w", frame.ErrFrame, s.codec, err)
 		}
-	case form != formRaw:
-		return fmt.Errorf("%w: value of form %d", errFrame, form)
+	case form != frame.FormRaw:
+		return fmt.Errorf("%w: value of form %d", frame.ErrFrame, form)
 	case copy(dst, src) != len(dst) || len(src) != len(dst):
-		return fmt.Errorf("%w: raw value of %d bytes in a slot of %d", errFrame, len(src), len(dst))
+		return fmt.Errorf("%w: raw value of %d bytes in a slot of %d", frame.ErrFrame, len(src), len(dst))
 	default:
 		s.copy.Set(dst)
 	}
@@ -272,13 +273,13 @@ func (h *holder) store(id uint64, v *heldValue) {
 
 // forget drops values, behind what was put before.
 func (h *holder) forget(body []byte) error {
-	f := fields{b: body}
+	f := frame.Fields{B: body}
 	var gone []uint64
-	for len(f.b) > 0 {
-		id := uint64(f.int())
+	for len(f.B) > 0 {
+		id := uint64(f.Int())
 		s := h.puts[id]
-		if f.short || s == nil {
-			return fmt.Errorf("%w: value %d is to be forgotten, and is not held", errFrame, id)
+		if f.Short || s == nil {
+			return fmt.Errorf("%w: value %d is to be forgotten, and is not held", frame.ErrFrame, id)
 		}
 		delete(h.puts, id)
 		gone = append(gone, id)
@@ -299,14 +300,14 @@ func (h *holder) forget(body []byte) error {
 
 // evict drops slots with their copies. What was put before is decoded all the same.
 func (h *holder) evict(body []byte) error {
-	f := fields{b: body}
+	f := frame.Fields{B: body}
 	var gone []*heldCopy
 	var cost int64
-	for len(f.b) > 0 {
-		id := uint32(min(f.int(), MaxSlots))
+	for len(f.B) > 0 {
+		id := uint32(min(f.Int(), frame.MaxSlots))
 		s := h.slots[id]
-		if f.short || s == nil {
-			return fmt.Errorf("%w: slot %d is to be evicted, and was not declared", errFrame, id)
+		if f.Short || s == nil {
+			return fmt.Errorf("%w: slot %d is to be evicted, and was not declared", frame.ErrFrame, id)
 		}
 		delete(h.slots, id)
 		gone = append(gone, s.heldCopy)

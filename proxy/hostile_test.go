@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"github.com/gradproxy/gradproxy/proxy/frame"
 	mem "github.com/gradproxy/gradproxy/proxy/memory"
 	"io"
 	"slices"
@@ -41,7 +42,7 @@ func (f *feed) ReadChunk() ([]byte, error) {
 	case c := <-f.chunks:
 		return bytes.Clone(c), nil
 	case <-f.reset:
-		return nil, &tunnel.ResetError{Peer: "far", Code: resetByApp, Remote: true}
+		return nil, &tunnel.ResetError{Peer: "far", Code: frame.ResetByApp, Remote: true}
 	}
 }
 
@@ -55,9 +56,9 @@ func (f *feed) Reset(tunnel.Code) {
 
 // rawBlock returns the frames of a slot's declaration and of a block of n bytes in it.
 func rawBlock(slot uint32, n int) (declare, block []byte) {
-	d := declaration{codec: "lossless", dtype: tensor.Float32, n: n / 4, key: uint64(slot) + 1}
-	declare = AppendFrame(nil, Frame{Kind: Declare, Slot: slot, Body: d.append(nil)})
-	return declare, AppendFrame(nil, Frame{Kind: Block, Slot: slot, Body: append([]byte{formRaw}, make([]byte, n)...)})
+	d := frame.Declaration{Codec: "lossless", DType: tensor.Float32, N: n / 4, Key: uint64(slot) + 1}
+	declare = frame.Append(nil, frame.Frame{Kind: frame.Declare, Slot: slot, Body: d.Append(nil)})
+	return declare, frame.Append(nil, frame.Frame{Kind: frame.Block, Slot: slot, Body: append([]byte{frame.FormRaw}, make([]byte, n)...)})
 }
 
 // A peer that opens many connections and announces a large block on each, but sends no block to its end, makes the proxy hold no more
@@ -90,7 +91,7 @@ func TestAnnouncedBlocksAreBounded(t *testing.T) {
 	defer app.Close()
 	defer a.Close()
 	declare, block = rawBlock(0, 1<<20)
-	honest := newFeed(declare, block, AppendFrame(nil, Frame{Kind: CloseWrite}))
+	honest := newFeed(declare, block, frame.Append(nil, frame.Frame{Kind: frame.CloseWrite}))
 	done := make(chan error, 1)
 	r := newReceiver(&connection{shared: p, peer: "honest", conn: latch.Plain(a), stream: honest, log: p.Log}, honest)
 	go func() { done <- r.run(); a.CloseWrite() }()
@@ -134,7 +135,7 @@ func TestNoMemoryForBlock(t *testing.T) {
 			defer app.Close()
 			small, smallBlock := rawBlock(0, mem.MinBlock)
 			large, largeBlock := rawBlock(1, size)
-			f := newFeed(small, smallBlock, smallBlock, large, largeBlock, AppendFrame(nil, Frame{Kind: CloseWrite}))
+			f := newFeed(small, smallBlock, smallBlock, large, largeBlock, frame.Append(nil, frame.Frame{Kind: frame.CloseWrite}))
 			c := &connection{shared: p, peer: "far", conn: latch.Plain(a), stream: f, log: p.Log}
 			err = newReceiver(c, f).run()
 			if !errors.Is(err, mem.ErrMemory) || c.how(nil, err) != "memory" {
@@ -154,12 +155,12 @@ func TestNoMemoryForBlock(t *testing.T) {
 }
 
 // numbersFrame returns the frame of a list of numbers.
-func numbersFrame(k Kind, numbers ...uint64) []byte {
+func numbersFrame(k frame.Kind, numbers ...uint64) []byte {
 	var body []byte
 	for _, n := range numbers {
 		body = binary.AppendUvarint(body, n)
 	}
-	return AppendFrame(nil, Frame{Kind: k, Body: body})
+	return frame.Append(nil, frame.Frame{Kind: k, Body: body})
 }
 
 // A value that the peer wants forgotten while an app is being given it takes room until the app has it.
@@ -174,19 +175,19 @@ func TestValuesThatAreDeliveredTakeRoom(t *testing.T) {
 			h := newHolder(p.sharerOf("far"), f, 1)
 			ended := make(chan error, 1)
 			go func() { ended <- h.run() }()
-			v, err := h.await(ref{epoch: 1, id: 1, size: size}, nil)
+			v, err := h.await(frame.ValueRef{Epoch: 1, ID: 1, Size: size}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if released {
 				h.release(v)
 			}
-			f.feed(numbersFrame(Forget, 1), block)
-			if _, err := h.await(ref{epoch: 1, id: 3, size: size}, nil); (err == nil) != released {
+			f.feed(numbersFrame(frame.Forget, 1), block)
+			if _, err := h.await(frame.ValueRef{Epoch: 1, ID: 3, Size: size}, nil); (err == nil) != released {
 				t.Errorf("another value in its place: %v", err)
 			}
 			f.Reset(0)
-			if err := <-ended; errors.Is(err, errFrame) == released {
+			if err := <-ended; errors.Is(err, frame.ErrFrame) == released {
 				t.Errorf("the stream ended with %v", err)
 			}
 			if !released {
@@ -213,7 +214,7 @@ func TestLostValuesLinger(t *testing.T) {
 		ends = append(ends, ended)
 		accepted := make(chan struct{})
 		go func() {
-			p.acceptValues("far", []byte{openingValues, 1}, in, func() Stream { close(accepted); return f })
+			p.acceptValues("far", []byte{frame.OpeningValues, 1}, in, func() Stream { close(accepted); return f })
 			close(ended)
 		}()
 		select {
@@ -231,7 +232,7 @@ func TestLostValuesLinger(t *testing.T) {
 	}
 	first, _ := open()
 	waitHeld(first)
-	h, v, err := s.await(ref{epoch: 1, id: 1, size: size}, nil)
+	h, v, err := s.await(frame.ValueRef{Epoch: 1, ID: 1, Size: size}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,7 +241,7 @@ func TestLostValuesLinger(t *testing.T) {
 	if n := s.lingers.Load(); n != size {
 		t.Errorf("%d bytes of a lost stream's values linger, want %d", n, size)
 	}
-	if _, in := open(); in.last != refusedBadOpening {
+	if _, in := open(); in.last != frame.RefusedBadOpening {
 		t.Error("a third stream was taken while values of the first are under way")
 	}
 	h.release(v)
@@ -268,7 +269,7 @@ func TestDeclaredSlotsAreBounded(t *testing.T) {
 		declare, _ := rawBlock(slot, 4)
 		wire = append(wire, declare...)
 	}
-	f := newFeed(wire, AppendFrame(nil, Frame{Kind: CloseWrite}))
+	f := newFeed(wire, frame.Append(nil, frame.Frame{Kind: frame.CloseWrite}))
 	r := newReceiver(&connection{shared: p, peer: "far", stream: f, log: p.Log}, f)
 	if err := r.run(); !errors.Is(err, mem.ErrMemory) {
 		t.Errorf("10,000 slots in 1 MiB: %v", err)

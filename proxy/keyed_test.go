@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"github.com/gradproxy/gradproxy/proxy/frame"
 	"io"
 	"math"
 	"math/rand/v2"
@@ -171,7 +172,7 @@ func TestSlotsOfOddShapesAreBounded(t *testing.T) {
 	}
 	ids := map[uint32]bool{}
 	for n := range 4 * maxOdd {
-		d := declaration{codec: "quarter", dtype: tensor.Float32, n: n + 1}
+		d := frame.Declaration{Codec: "quarter", DType: tensor.Float32, N: n + 1}
 		for range 3 {
 			slot, err := s.get(d, policy.Choice{Codec: c, Feedback: true}, nil, true)
 			if err != nil {
@@ -208,7 +209,7 @@ func TestLeastRecentSlotMakesRoom(t *testing.T) {
 	c := policy.Choice{Codec: codec}
 	get := func(n int) (id uint32, fresh bool) {
 		t.Helper()
-		slot, err := s.get(declaration{codec: "quarter", dtype: tensor.Float32, n: n}, c, nil, true)
+		slot, err := s.get(frame.Declaration{Codec: "quarter", DType: tensor.Float32, N: n}, c, nil, true)
 		if err != nil {
 			t.Fatal(err)
 		}

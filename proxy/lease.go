@@ -1,5 +1,7 @@
 package proxy
 
+import "github.com/gradproxy/gradproxy/proxy/frame"
+
 import mem "github.com/gradproxy/gradproxy/proxy/memory"
 
 // What receivers hold: a frame's body, and room for the elements that come of it, are paid for before the body is read.
@@ -15,9 +17,9 @@ type lease struct {
 const blockCost = 256
 
 // keeps takes memory for a body that is to be read.
-func (r *receiver) keeps(k Kind, id uint32, n int) error {
+func (r *receiver) keeps(k frame.Kind, id uint32, n int) error {
 	need := mem.Footprint(n)
-	if k == Block {
+	if k == frame.Block {
 		slot, err := r.slots.get(id)
 		if err != nil {
 			return err
@@ -41,7 +43,7 @@ const (
 )
 
 // declare sets a slot from a Declare frame.
-func (r *receiver) declare(f Frame) error {
+func (r *receiver) declare(f frame.Frame) error {
 	if r.slots.slots[f.Slot] == nil && len(r.slots.slots) >= r.paidSlots+slotsAtOnce {
 		const n = slotsAtOnce * recvSlotCost
 		if b := r.lender.Budget; !b.Take(&r.kept, n) {

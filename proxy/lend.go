@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"fmt"
+	"github.com/gradproxy/gradproxy/proxy/frame"
 )
 
 // account takes n bytes of the room, for a value or none. What the peer has given up may still have to be decoded, after
@@ -19,7 +20,7 @@ func (h *holder) account(n int64, values int) error {
 		case fits:
 			return nil
 		case waited:
-			return fmt.Errorf("%w: %d values with their slots have %d bytes, where %d and %d have room", errFrame, count, used, mostValues, h.room)
+			return fmt.Errorf("%w: %d values with their slots have %d bytes, where %d and %d have room", frame.ErrFrame, count, used, mostValues, h.room)
 		}
 		if err := h.pipe.Wait(); err != nil {
 			return err
@@ -34,18 +35,18 @@ func (h *holder) free(n int64, values int) {
 }
 
 // await lends a value once it is there, until release. gone ends the wait.
-func (h *holder) await(r ref, gone <-chan struct{}) (*heldValue, error) {
+func (h *holder) await(r frame.ValueRef, gone <-chan struct{}) (*heldValue, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.values[r.id] == nil && r.id > h.stored && !h.comes(r.id, gone) {
+	if h.values[r.ID] == nil && r.ID > h.stored && !h.comes(r.ID, gone) {
 		return nil, errValues
 	}
-	v := h.values[r.id]
+	v := h.values[r.ID]
 	switch {
 	case v == nil:
-		return nil, fmt.Errorf("%w: ref to value %d, which is not held", errFrame, r.id)
-	case len(v.data) != r.size:
-		return nil, fmt.Errorf("%w: ref to %d bytes of a value of %d", errFrame, r.size, len(v.data))
+		return nil, fmt.Errorf("%w: ref to value %d, which is not held", frame.ErrFrame, r.ID)
+	case len(v.data) != r.Size:
+		return nil, fmt.Errorf("%w: ref to %d bytes of a value of %d", frame.ErrFrame, r.Size, len(v.data))
 	}
 	if v.lent++; v.lent == 1 {
 		h.lends(len(v.data))

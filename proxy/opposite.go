@@ -3,6 +3,7 @@ package proxy
 import (
 	"encoding/binary"
 	"fmt"
+	"github.com/gradproxy/gradproxy/proxy/frame"
 
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/reference"
@@ -11,7 +12,7 @@ import (
 )
 
 // Values in the opposite direction: what a peer has put here predicts what is put there, as the model that a client was
-// sent predicts its update. A Block of the form formOpposite is a difference to such a value:
+// sent predicts its update. A Block of the form frame.FormReverse is a difference to such a value:
 //
 //	epoch of the peer's value stream, number of its slot there (varints), encoding of package reference, which names the version
 //
@@ -23,9 +24,6 @@ import (
 //	       coded against the last of these or a later one; 0: the slot was evicted, and nothing is coded against it any more
 //
 // Who keeps values puts no more than keepValues of them ahead of Seen; what is too fast for that travels by itself.
-
-// formOpposite is the form of a Block on a value stream that is a difference to a value of the other stream.
-const formOpposite = 2
 
 // maxOpposite is how much longer the form of such a Block is than that of others.
 const maxOpposite = 2 * binary.MaxVarintLen64
@@ -97,20 +95,20 @@ type oppositeDecoder struct {
 
 // appendOpposite begins the body of a Block against a value of from.
 func (from *heldCopy) appendOpposite(dst []byte) []byte {
-	dst = binary.AppendUvarint(append(dst, formOpposite), from.epoch)
+	dst = binary.AppendUvarint(append(dst, frame.FormReverse), from.epoch)
 	return binary.AppendUvarint(dst, uint64(from.id))
 }
 
-// opposite returns the decoder that a Block of formOpposite in slot s needs, and its encoding.
+// opposite returns the decoder that a Block of frame.FormReverse in slot s needs, and its encoding.
 func (h *holder) opposite(s *heldSlot, body []byte) (codecs.Decoder, []byte, error) {
-	f := fields{b: body[1:]}
-	epoch, id := uint64(f.int()), uint32(min(f.int(), MaxSlots))
-	if f.short {
-		return nil, nil, fmt.Errorf("%w: block against a value is cut short", errFrame)
+	f := frame.Fields{B: body[1:]}
+	epoch, id := uint64(f.Int()), uint32(min(f.Int(), frame.MaxSlots))
+	if f.Short {
+		return nil, nil, fmt.Errorf("%w: block against a value is cut short", frame.ErrFrame)
 	}
 	from := h.sharer.keptFor(epoch, id, s.valueKey)
 	if from == nil {
-		return nil, nil, fmt.Errorf("%w: block against slot %d of stream %d, of which nothing is kept for it", errFrame, id, epoch)
+		return nil, nil, fmt.Errorf("%w: block against slot %d of stream %d, of which nothing is kept for it", frame.ErrFrame, id, epoch)
 	}
 	if s.opposite.dec == nil || s.opposite.from != from {
 		c, err := h.codecs.codec(s.text)
@@ -118,11 +116,11 @@ func (h *holder) opposite(s *heldSlot, body []byte) (codecs.Decoder, []byte, err
 			s.opposite.dec, err = reference.NewDecoder(c, s.dtype, from, s.copy)
 		}
 		if err != nil {
-			return nil, nil, fmt.Errorf("%w: %w", errFrame, err)
+			return nil, nil, fmt.Errorf("%w: %w", frame.ErrFrame, err)
 		}
 		s.opposite.from = from
 	}
-	return s.opposite.dec, f.b, nil
+	return s.opposite.dec, f.B, nil
 }
 
 // keptFor returns the values of a slot that are kept for the peer to code such a block against, or nil.
@@ -139,10 +137,10 @@ func (s *sharer) keptFor(epoch uint64, id uint32, k valueKey) *reference.Copy {
 }
 
 // wanted has earlier values of slots kept, as far as there is room. s.mu is held.
-func (s *sharer) wanted(r *fields) {
-	epoch, v := uint64(r.int()), s.out
-	for len(r.b) > 0 && !r.short {
-		id := uint32(min(r.int(), MaxSlots))
+func (s *sharer) wanted(r *frame.Fields) {
+	epoch, v := uint64(r.Int()), s.out
+	for len(r.B) > 0 && !r.Short {
+		id := uint32(min(r.Int(), frame.MaxSlots))
 		if v == nil || v.epoch != epoch {
 			continue // they are gone
 		}
@@ -176,17 +174,17 @@ func (s *sharer) predicts(job string, t tensor.Tensor) bool {
 func (slot *putSlot) ahead() bool { return slot.keeps && slot.version-slot.seen >= keepValues }
 
 // saw takes note of how much the peer has seen. s.mu is held.
-func (s *sharer) saw(r *fields) error {
-	epoch, v := uint64(r.int()), s.out
-	for len(r.b) > 0 && !r.short {
-		id, n := uint32(min(r.int(), MaxSlots)), uint64(r.int())
-		if v == nil || v.epoch != epoch || r.short {
+func (s *sharer) saw(r *frame.Fields) error {
+	epoch, v := uint64(r.Int()), s.out
+	for len(r.B) > 0 && !r.Short {
+		id, n := uint32(min(r.Int(), frame.MaxSlots)), uint64(r.Int())
+		if v == nil || v.epoch != epoch || r.Short {
 			continue
 		}
 		slot := v.numbers[id]
 		switch {
 		case slot == nil || !slot.keeps || n > slot.version || n == 0 && !slot.leaving:
-			return fmt.Errorf("%w: value %d of slot %d was seen, which was not put or is not kept", errFrame, n, id)
+			return fmt.Errorf("%w: value %d of slot %d was seen, which was not put or is not kept", frame.ErrFrame, n, id)
 		case n == 0:
 			v.used -= slot.keepCost()
 			v.release(slot)
@@ -209,13 +207,13 @@ func (v *valueStream) release(slot *putSlot) {
 
 // keep notes, behind the values before it, that earlier ones of slots are kept there.
 func (h *holder) keep(body []byte) error {
-	f := fields{b: body}
+	f := frame.Fields{B: body}
 	var slots []*heldCopy
-	for len(f.b) > 0 {
-		id := uint32(min(f.int(), MaxSlots))
+	for len(f.B) > 0 {
+		id := uint32(min(f.Int(), frame.MaxSlots))
 		s := h.slots[id]
-		if f.short || s == nil {
-			return fmt.Errorf("%w: slot %d is kept, and was not declared", errFrame, id)
+		if f.Short || s == nil {
+			return fmt.Errorf("%w: slot %d is kept, and was not declared", frame.ErrFrame, id)
 		}
 		slots = append(slots, s.heldCopy)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"github.com/gradproxy/gradproxy/proxy/frame"
 	"math"
 	"math/rand/v2"
 	"net"
@@ -147,30 +148,30 @@ func TestBothDirectionsAtOnce(t *testing.T) {
 
 // A peer that codes against what nobody keeps for it, or has seen what was not put, loses its value stream.
 func TestFalseClaimsOfValues(t *testing.T) {
-	d := declaration{codec: "lossless", dtype: tensor.Float32, n: 256, key: 1}
-	declare := Frame{Kind: Declare, Body: d.append(nil)}
+	d := frame.Declaration{Codec: "lossless", DType: tensor.Float32, N: 256, Key: 1}
+	declare := frame.Frame{Kind: frame.Declare, Body: d.Append(nil)}
 	numbers := func(n ...uint64) (b []byte) {
 		for _, x := range n {
 			b = binary.AppendUvarint(b, x)
 		}
 		return b
 	}
-	for name, frames := range map[string][]Frame{
-		"a difference to a slot that does not exist": {declare, {Kind: Block, Body: append([]byte{formOpposite}, numbers(1, 7, 0)...)}},
-		"a difference to a slot that is not kept":    {declare, {Kind: Block, Body: append([]byte{formOpposite}, numbers(1, 0, 0)...)}},
-		"a difference that is cut short":             {declare, {Kind: Block, Body: []byte{formOpposite}}},
-		"a value that was not put":                   {{Kind: Seen, Body: numbers(1, 0, 9)}},
-		"a slot that was not evicted":                {{Kind: Seen, Body: numbers(1, 0, 0)}},
-		"half of a number":                           {{Kind: Seen, Body: []byte{1, 0x80}}},
-		"half of a wish":                             {{Kind: Want, Body: []byte{0x80}}},
-		"a slot that is kept but was not declared":   {{Kind: Kept, Body: numbers(3)}},
+	for name, frames := range map[string][]frame.Frame{
+		"a difference to a slot that does not exist": {declare, {Kind: frame.Block, Body: append([]byte{frame.FormReverse}, numbers(1, 7, 0)...)}},
+		"a difference to a slot that is not kept":    {declare, {Kind: frame.Block, Body: append([]byte{frame.FormReverse}, numbers(1, 0, 0)...)}},
+		"a difference that is cut short":             {declare, {Kind: frame.Block, Body: []byte{frame.FormReverse}}},
+		"a value that was not put":                   {{Kind: frame.Seen, Body: numbers(1, 0, 9)}},
+		"a slot that was not evicted":                {{Kind: frame.Seen, Body: numbers(1, 0, 0)}},
+		"half of a number":                           {{Kind: frame.Seen, Body: []byte{1, 0x80}}},
+		"half of a wish":                             {{Kind: frame.Want, Body: []byte{0x80}}},
+		"a slot that is kept but was not declared":   {{Kind: frame.Kept, Body: numbers(3)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newSharingPair(t, 1<<20)
 			c, s := p.connect(t)
 			w, _ := weights(rand.New(rand.NewPCG(7, 8)), 256)
 			carry(t, s, c, toyPiece(0, len(w), w)) // the far proxy's slot 0
-			stream, err := p.near.Open(t.Context(), "far", numbers(openingValues, 1<<40))
+			stream, err := p.near.Open(t.Context(), "far", numbers(frame.OpeningValues, 1<<40))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -184,10 +185,10 @@ func TestFalseClaimsOfValues(t *testing.T) {
 			epoch := far.out.epoch
 			far.mu.Unlock()
 			for _, f := range frames {
-				if f.Kind == Seen || f.Kind == Block {
+				if f.Kind == frame.Seen || f.Kind == frame.Block {
 					f.Body = bytes.Replace(f.Body, []byte{1}, numbers(epoch), 1)
 				}
-				if _, err := stream.Write(AppendFrame(nil, f)); err != nil {
+				if _, err := stream.Write(frame.Append(nil, f)); err != nil {
 					t.Fatal(err)
 				}
 			}

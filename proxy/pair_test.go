@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"github.com/gradproxy/gradproxy/proxy/frame"
 	"io"
 	"log/slog"
 	"net"
@@ -211,7 +212,7 @@ func (s *testStream) ReadChunk() ([]byte, error) {
 	if errors.Is(err, net.ErrClosed) {
 		err = tunnel.ErrClosed
 	} else if err != nil && err != io.EOF {
-		err = &tunnel.ResetError{Peer: "far", Code: resetByApp, Remote: true}
+		err = &tunnel.ResetError{Peer: "far", Code: frame.ResetByApp, Remote: true}
 	}
 	if s.tamper != nil {
 		s.tamper(s.buf[:n])

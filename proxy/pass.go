@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"errors"
+	"github.com/gradproxy/gradproxy/proxy/frame"
 	"log/slog"
 	"net"
 
@@ -18,8 +19,8 @@ type passer struct {
 
 // pass connects c to its server, which is behind no peer, and returns when the connection has ended. What it carries is
 // nobody's tensors: no parser sees it.
-func (p *Proxy) pass(ctx context.Context, c *net.TCPConn, set *Settings, o *opening) {
-	log := p.Log.With("client", o.client, "server", o.server)
+func (p *Proxy) pass(ctx context.Context, c *net.TCPConn, set *Settings, o *frame.Opening) {
+	log := p.Log.With("client", o.Client, "server", o.Server)
 	r, err := p.beginPass()
 	if err == nil {
 		defer p.endPass()
@@ -32,8 +33,8 @@ func (p *Proxy) pass(ctx context.Context, c *net.TCPConn, set *Settings, o *open
 	}
 }
 
-func (p *Proxy) passBy(ctx context.Context, r *relay.Relay, c *net.TCPConn, set *Settings, o *opening) error {
-	if err := notSelf(p.Own, net.InterfaceAddrs, o.server); err != nil {
+func (p *Proxy) passBy(ctx context.Context, r *relay.Relay, c *net.TCPConn, set *Settings, o *frame.Opening) error {
+	if err := notSelf(p.Own, net.InterfaceAddrs, o.Server); err != nil {
 		return err // it would come back here, again and again
 	}
 	server, err := p.dialApart(ctx, c, set, o)
@@ -118,12 +119,12 @@ func (p *Proxy) leavePlace() {
 
 // dialApart takes a place, which is the caller's unless there is an error, and dials a connection's server. It does so on a
 // goroutine of its own: the stack that this takes is not one that waits for as long as the connection lasts.
-func (p *Proxy) dialApart(ctx context.Context, c *net.TCPConn, set *Settings, o *opening) (server *net.TCPConn, err error) {
+func (p *Proxy) dialApart(ctx context.Context, c *net.TCPConn, set *Settings, o *frame.Opening) (server *net.TCPConn, err error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		c.SetKeepAliveConfig(keepAlive)
-		watched, stop := p.watcher.watch(ctx, c, o.server)
+		watched, stop := p.watcher.watch(ctx, c, o.Server)
 		defer stop()
 		watched, end := context.WithCancelCause(watched)
 		defer end(nil)

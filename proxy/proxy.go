@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/gradproxy/gradproxy/proxy/frame"
 	mem "github.com/gradproxy/gradproxy/proxy/memory"
 	"log/slog"
 	"math/rand/v2"
@@ -200,10 +201,10 @@ func (p *Proxy) Residuals() *residual.Store { return p.residuals }
 func (p *Proxy) Tensors() []TensorInfo { return p.tensors.list() }
 
 // carry carries c, whose app's end is app, until it ends.
-func (p *Proxy) carry(app *net.TCPConn, c *connection, o opening, own parser.Side) {
-	job := p.settings.Load().jobOf(o.client.Addr(), o.server.Addr())
+func (p *Proxy) carry(app *net.TCPConn, c *connection, o frame.Opening, own parser.Side) {
+	job := p.settings.Load().jobOf(o.Client.Addr(), o.Server.Addr())
 	c.job, c.lossyAggregates = job.Name, job.LossyAggregates
-	c.tag, c.gone = tag{o.tag, own == parser.Client}, make(chan struct{})
+	c.tag, c.gone = frame.Tag{Number: o.Tag, Mine: own == parser.Client}, make(chan struct{})
 	if p.PeerCodecs != nil {
 		c.codecs = p.PeerCodecs(c.peer)
 	}
@@ -211,14 +212,14 @@ func (p *Proxy) carry(app *net.TCPConn, c *connection, o opening, own parser.Sid
 	c.conn = latch.Plain(app)
 	defer p.latch(app, c)()
 	if !p.enter(c) {
-		c.abort(resetByApp)
+		c.abort(frame.ResetByApp)
 		return
 	}
 	defer p.leave(c)
 	p.Metrics.carries(c.peer, clientSide(own), 1)
 	defer p.Metrics.carries(c.peer, clientSide(own), -1)
 	c.log.Debug("connection carried", "job", job.Name)
-	how := c.carry(parser.Conn{Job: job.Name, Client: o.client, Server: o.server, Number: o.number,
+	how := c.carry(parser.Conn{Job: job.Name, Client: o.Client, Server: o.Server, Number: o.Number,
 		Ranks: job.Ranks, Sums: job.Sums, Own: own})
 	p.Metrics.endedAs(c.peer, how)
 	c.log.Debug("connection ended", "how", how)
@@ -300,7 +301,7 @@ func (g guarded) Next(b []byte) (seg parser.Segment, err error) {
 }
 
 // allowance returns the most bytes that one of the senders lets wait.
-func (p *Proxy) allowance() int { return p.budget.Allowance(int(p.carried.Load()), MaxBlock) }
+func (p *Proxy) allowance() int { return p.budget.Allowance(int(p.carried.Load()), frame.MaxBlock) }
 
 // enter notes a connection, unless the Proxy is draining.
 func (p *Proxy) enter(c *connection) bool {
@@ -370,7 +371,7 @@ func (p *Proxy) resetAll() int {
 	}
 	p.mu.Unlock()
 	for _, c := range live {
-		c.abort(resetByApp)
+		c.abort(frame.ResetByApp)
 	}
 	return len(live)
 }

@@ -5,6 +5,7 @@ import (
 	"container/list"
 	"errors"
 	"fmt"
+	"github.com/gradproxy/gradproxy/proxy/frame"
 	mem "github.com/gradproxy/gradproxy/proxy/memory"
 	"slices"
 	"sync"
@@ -82,7 +83,7 @@ type putValue struct {
 
 // put has the peer hold the next value of a block and returns what to refer to it by. fresh: it was not held yet. !ok: it must
 // travel by itself.
-func (s *sharer) put(c *connection, b *sendBlock) (r ref, fresh, ok bool) {
+func (s *sharer) put(c *connection, b *sendBlock) (r frame.ValueRef, fresh, ok bool) {
 	s.submit.Lock()
 	defer s.submit.Unlock()
 	s.mu.Lock()
@@ -118,7 +119,7 @@ func (s *sharer) put(c *connection, b *sendBlock) (r ref, fresh, ok bool) {
 		value.slot.put = true
 		s.mu.Unlock()
 	}
-	return ref{v.epoch, value.id, len(b.data)}, fresh, true
+	return frame.ValueRef{Epoch: v.epoch, ID: value.id, Size: len(b.data)}, fresh, true
 }
 
 // serves reports whether c may refer to a value that is equal to what it has to send. One that has lost something is good for
@@ -130,7 +131,7 @@ func (value *putValue) serves(c *connection, choice policy.Choice) bool {
 
 // value returns the slot's last value if that serves for b, else a new one; nil: there is no room. s.mu is held.
 func (v *valueStream) value(c *connection, b *sendBlock) (value *putValue, fresh bool) {
-	k := b.decl.valueKey()
+	k := valueKeyOf(&b.decl)
 	e := v.slots[k]
 	if e != nil {
 		v.recent.MoveToFront(e)
@@ -145,7 +146,7 @@ func (v *valueStream) value(c *connection, b *sendBlock) (value *putValue, fresh
 	if e == nil {
 		need += k.slotCost()
 	}
-	room := b.decl.frameRoom(b.choice.Codec) + maxOpposite + reference.Overhead
+	room := frameRoom(&b.decl, b.choice.Codec) + maxOpposite + reference.Overhead
 	paid := mem.Footprint(room)
 	if !v.makeRoom(need, e) || !v.lender.Take(paid) {
 		return nil, false
@@ -253,9 +254,9 @@ func (v *valueStream) send(value *putValue, b *sendBlock, from *heldCopy) error 
 			}
 		}
 		d := b.decl
-		d.codec = text
-		body := d.append(nil)
-		declare = append(appendHeader(nil, Declare, slot.id, len(body)), body...)
+		d.Codec = text
+		body := d.Append(nil)
+		declare = append(frame.AppendHeader(nil, frame.Declare, slot.id, len(body)), body...)
 		slot.enc, slot.text, slot.opposite.enc = enc, text, nil
 	}
 	enc, text, role, record := slot.enc, name(slot.text), b.role, b.record
@@ -300,23 +301,23 @@ func (v *valueStream) send(value *putValue, b *sendBlock, from *heldCopy) error 
 }
 
 // encode makes a value's frame. Whatever goes wrong with the codec, it travels: raw.
-func (s *sharer) encode(slot *putSlot, enc codecs.Encoder, from *heldCopy, value *putValue) (buf, frame []byte) {
+func (s *sharer) encode(slot *putSlot, enc codecs.Encoder, from *heldCopy, value *putValue) (buf, whole []byte) {
 	raw := value.raw
-	buf = s.shared.buffers.Get(value.room)[:maxHeader]
-	out := append(buf, formCoded)
+	buf = s.shared.buffers.Get(value.room)[:frame.MaxHeader]
+	out := append(buf, frame.FormCoded)
 	if from != nil {
 		out = from.appendOpposite(buf)
 	}
 	out, err := slot.append(enc, out, raw)
 	if err == nil {
-		return buf, frontHeader(out, Block, slot.id)
+		return buf, frame.Front(out, frame.Block, slot.id)
 	}
 	if !errors.Is(err, codecs.ErrUnsuited) {
 		s.shared.Log.Error("codec failed; its value travels raw", "codec", slot.text, "err", err)
 	}
-	out = append(append(buf, formRaw), raw...)
+	out = append(append(buf, frame.FormRaw), raw...)
 	slot.copy.Set(raw)
-	return buf, frontHeader(out, Block, slot.id)
+	return buf, frame.Front(out, frame.Block, slot.id)
 }
 
 // append encodes src. A panic in a codec is an error of its slot.

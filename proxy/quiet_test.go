@@ -3,6 +3,7 @@ package proxy
 import (
 	"bytes"
 	"context"
+	"github.com/gradproxy/gradproxy/proxy/frame"
 	"log/slog"
 	"net/netip"
 	"strings"
@@ -58,9 +59,9 @@ func TestDeniedOpeningsDoNotFillTheLog(t *testing.T) {
 		}
 		var in refusals
 		ask := func(peer string, port uint16) {
-			o := opening{client: mustAddrs("10.2.0.1:40000")[0], server: netip.AddrPortFrom(netip.MustParseAddr("10.1.0.1"), port)}
-			p.Accept(peer, o.append(nil), &in, nil)
-			if in.last != refusedDenied {
+			o := frame.Opening{Client: mustAddrs("10.2.0.1:40000")[0], Server: netip.AddrPortFrom(netip.MustParseAddr("10.1.0.1"), port)}
+			p.Accept(peer, o.Append(nil), &in, nil)
+			if in.last != frame.RefusedDenied {
 				t.Fatalf("answered with %v, want a denial", in.last)
 			}
 		}

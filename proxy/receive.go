@@ -3,6 +3,7 @@ package proxy
 import (
 	"errors"
 	"fmt"
+	"github.com/gradproxy/gradproxy/proxy/frame"
 	mem "github.com/gradproxy/gradproxy/proxy/memory"
 	"io"
 	"net"
@@ -18,7 +19,7 @@ import (
 type receiver struct {
 	*connection
 	lender    mem.Allocator
-	frames    frameReader
+	frames    frame.Reader
 	slots     recvSlots
 	pipe      *pipe.Pipe
 	item      lease     // memory of what is being read
@@ -27,17 +28,17 @@ type receiver struct {
 	learner   parser.Parser // nil once it gave up
 }
 
-func newReceiver(c *connection, src chunkReader) *receiver {
+func newReceiver(c *connection, src frame.ChunkReader) *receiver {
 	r := &receiver{connection: c, slots: recvSlots{newCodec: c.shared.Codecs}}
 	r.lender = mem.NewAllocator(&c.shared.buffers, c.shared.received, &c.shared.sharerOf(c.peer).received)
 	r.kept.Peer = r.lender.Share.Peer
-	r.frames = frameReader{src: src, limit: r.slots.limit, keeps: r.keeps, buffers: &c.shared.buffers}
+	r.frames = frame.Reader{Source: src, Limit: r.slots.limit, Reserve: r.keeps, Pool: &c.shared.buffers}
 	r.pipe = pipe.New(c.shared.pool, pipeDepth, func(err error) {
 		if errors.Is(err, errAppGone) {
-			c.stream.Reset(resetByApp)
+			c.stream.Reset(frame.ResetByApp)
 			return
 		}
-		c.stream.Reset(resetByFrames) // run may be waiting for frames that will not come
+		c.stream.Reset(frame.ResetByFrames) // run may be waiting for frames that will not come
 	})
 	return r
 }
@@ -48,27 +49,27 @@ var errAppReset = errors.New("proxy: the far app reset the connection")
 // run delivers what the peer sends until its CloseWrite (nil), a Reset (errAppReset), or until something breaks.
 func (r *receiver) run() error {
 	for {
-		f, err := r.frames.ReadFrame()
+		f, err := r.frames.Next()
 		if err != nil {
 			return r.end(fmt.Errorf("proxy: tunnel: %w", noEOF(err)))
 		}
 		switch f.Kind {
-		case Bytes:
+		case frame.Bytes:
 			err = r.bytes(f.Body)
-		case Declare:
+		case frame.Declare:
 			err = r.declare(f)
-		case Block:
+		case frame.Block:
 			err = r.block(f)
-		case Gather:
+		case frame.Gather:
 			err = r.gather(f.Body)
-		case Ref:
+		case frame.Ref:
 			err = r.ref(f.Body)
-		case CloseWrite:
+		case frame.CloseWrite:
 			return r.end(nil)
-		case Reset:
+		case frame.Reset:
 			return r.end(errAppReset)
 		default:
-			err = fmt.Errorf("%w: %v is not expected", errFrame, f.Kind)
+			err = fmt.Errorf("%w: %v is not expected", frame.ErrFrame, f.Kind)
 		}
 		if err != nil {
 			return r.end(err)
@@ -117,18 +118,18 @@ type recvBlock struct {
 	encoded    []byte        // pooled, the frame's body: form and encoding
 	data       []byte        // pooled: the elements
 	err        error
-	ref        ref // a shared value; the fields above are not set
+	ref        frame.ValueRef // a shared value; the fields above are not set
 }
 
 // take makes a recvBlock of a Block frame, whose body it takes over. The block must have size bytes.
-func (r *receiver) take(f Frame, size int) (*recvBlock, error) {
+func (r *receiver) take(f frame.Frame, size int) (*recvBlock, error) {
 	slot, err := r.slots.get(f.Slot)
 	switch {
 	case err != nil:
 	case len(f.Body) == 0:
-		err = fmt.Errorf("%w: block without a form", errFrame)
+		err = fmt.Errorf("%w: block without a form", frame.ErrFrame)
 	case slot.size() != size:
-		err = fmt.Errorf("%w: block of %d bytes where gather wants %d", errFrame, slot.size(), size)
+		err = fmt.Errorf("%w: block of %d bytes where gather wants %d", frame.ErrFrame, slot.size(), size)
 	}
 	if err != nil {
 		r.shared.buffers.Put(f.Body)
@@ -157,24 +158,24 @@ func (r *receiver) decode(b *recvBlock) {
 func (s *recvSlot) decode(dst, body []byte) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("%w: decoder of %s: panic: %v", errFrame, s.codec, p)
+			err = fmt.Errorf("%w: decoder of %s: panic: %v", frame.ErrFrame, s.codec, p)
 		}
 	}()
 	switch form, src := body[0], body[1:]; {
-	case form == formCoded:
+	case form == frame.FormCoded:
 		if err := s.dec.Decode(dst, src); err != nil {
-			return fmt.Errorf("%w: block of %s: %w", errFrame, s.codec, err)
+			return fmt.Errorf("%w: block of %s: %w", frame.ErrFrame, s.codec, err)
 		}
-	case form != formRaw:
-		return fmt.Errorf("%w: block of form %d", errFrame, form)
+	case form != frame.FormRaw:
+		return fmt.Errorf("%w: block of form %d", frame.ErrFrame, form)
 	case copy(dst, src) != len(dst) || len(src) != len(dst):
-		return fmt.Errorf("%w: raw block of %d bytes in a slot of %d", errFrame, len(src), len(dst))
+		return fmt.Errorf("%w: raw block of %d bytes in a slot of %d", frame.ErrFrame, len(src), len(dst))
 	}
 	return nil
 }
 
 // block decodes and delivers a block that stands by itself.
-func (r *receiver) block(f Frame) error {
+func (r *receiver) block(f frame.Frame) error {
 	slot, err := r.slots.get(f.Slot)
 	if err != nil {
 		return err
@@ -209,7 +210,7 @@ func (r *receiver) block(f Frame) error {
 
 // gather reads the Blocks that a Gather frame speaks of, and delivers all its runs at once.
 func (r *receiver) gather(body []byte) error {
-	sizes, err := parseGather(body)
+	sizes, err := frame.ParseGather(body)
 	if err == nil {
 		err = r.keepGathered(sizes)
 	}
@@ -232,7 +233,7 @@ func (r *receiver) gather(body []byte) error {
 	return r.pipe.Do(pipe.Item{
 		Work: func() {
 			for _, b := range blocks {
-				if b.ref.size == 0 {
+				if b.ref.Size == 0 {
 					r.decode(b)
 				}
 			}
@@ -247,7 +248,7 @@ func (r *receiver) gather(body []byte) error {
 
 // ref delivers a shared value.
 func (r *receiver) ref(body []byte) error {
-	named, err := parseRef(body)
+	named, err := frame.ParseRef(body)
 	if err != nil {
 		return err
 	}
@@ -268,7 +269,7 @@ type borrowed struct {
 }
 
 // await returns a shared value once it is there.
-func (r *receiver) await(named ref) (borrowed, error) {
+func (r *receiver) await(named frame.ValueRef) (borrowed, error) {
 	s := r.shared.sharerOf(r.peer)
 	h, v, err := s.await(named, r.gone)
 	if err != nil {
@@ -283,29 +284,29 @@ func (r *receiver) await(named ref) (borrowed, error) {
 // gathered reads the Blocks that a Gather frame speaks of, which have the given sizes.
 func (r *receiver) gathered(sizes []int) (blocks []*recvBlock, err error) {
 	for len(blocks) < len(sizes) {
-		f, err := r.frames.ReadFrame()
+		f, err := r.frames.Next()
 		if err != nil {
 			return blocks, err
 		}
 		switch f.Kind {
-		case Declare:
+		case frame.Declare:
 			err = r.declare(f)
-		case Block:
+		case frame.Block:
 			var b *recvBlock
 			if b, err = r.take(f, sizes[len(blocks)]); err == nil {
 				blocks = append(blocks, b)
 			}
-		case Ref:
-			var named ref
-			if named, err = parseRef(f.Body); err == nil && named.size != sizes[len(blocks)] {
-				err = fmt.Errorf("%w: ref to %d bytes where gather wants %d", errFrame, named.size, sizes[len(blocks)])
+		case frame.Ref:
+			var named frame.ValueRef
+			if named, err = frame.ParseRef(f.Body); err == nil && named.Size != sizes[len(blocks)] {
+				err = fmt.Errorf("%w: ref to %d bytes where gather wants %d", frame.ErrFrame, named.Size, sizes[len(blocks)])
 			}
 			blocks = append(blocks, &recvBlock{ref: named})
-		case Gather:
+		case frame.Gather:
 			r.shared.buffers.Put(f.Body)
 			fallthrough
 		default:
-			err = fmt.Errorf("%w: %v among the blocks of a gather", errFrame, f.Kind)
+			err = fmt.Errorf("%w: %v among the blocks of a gather", frame.ErrFrame, f.Kind)
 		}
 		if err != nil {
 			return blocks, err
@@ -321,7 +322,7 @@ func (r *receiver) deliverGathered(body []byte, blocks []*recvBlock) error {
 		if b.err != nil {
 			return b.err
 		}
-		if elements[i] = b.data; b.ref.size != 0 {
+		if elements[i] = b.data; b.ref.Size != 0 {
 			v, err := r.await(b.ref)
 			if err != nil {
 				return err
@@ -330,7 +331,7 @@ func (r *receiver) deliverGathered(body []byte, blocks []*recvBlock) error {
 			elements[i] = v.data
 		}
 	}
-	return deliverRuns(body, elements, r.deliver)
+	return frame.DeliverRuns(body, elements, r.deliver)
 }
 
 // deliver shows the parts to the learner and writes them to the app.

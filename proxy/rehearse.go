@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"errors"
+	"github.com/gradproxy/gradproxy/proxy/frame"
 	mem "github.com/gradproxy/gradproxy/proxy/memory"
 	"time"
 
@@ -108,8 +109,8 @@ func (f *RehearsedFlow) send(b []byte, s *Size, take func(buf []byte) error) err
 		return nil
 	}
 	buffers := &f.sender.shared.buffers
-	buf := buffers.Get(maxHeader + len(b))
-	copy(buf[maxHeader:], b)
+	buf := buffers.Get(frame.MaxHeader + len(b))
+	copy(buf[frame.MaxHeader:], b)
 	err := take(buf)
 	buffers.Put(buf)
 	s.Raw += int64(len(b))

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"github.com/gradproxy/gradproxy/proxy/frame"
 	"io"
 	"math/rand/v2"
 	"testing"
@@ -153,7 +154,7 @@ func TestRehearsalOfACutValue(t *testing.T) {
 	all[2] = all[2][:8+1000]
 	whole, _ := rehearse(t, "int4", 0, all[:2])
 	cut, _ := rehearse(t, "int4", 0, all)
-	if more := cut.Tensors[tensor.Gradient].Wire - whole.Tensors[tensor.Gradient].Wire; more < 1000 || more > 1000+2*maxHeader {
+	if more := cut.Tensors[tensor.Gradient].Wire - whole.Tensors[tensor.Gradient].Wire; more < 1000 || more > 1000+2*frame.MaxHeader {
 		t.Errorf("1000 bytes take %d", more)
 	}
 }

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/proxy/frame"
 	mem "github.com/gradproxy/gradproxy/proxy/memory"
 	"github.com/gradproxy/gradproxy/proxy/policy"
 	"github.com/gradproxy/gradproxy/proxy/residual"
@@ -101,7 +102,7 @@ func (s *sender) decideRows(c *tensorCut) tensor.Reason {
 	if bytes == 0 || c.t.Size%x.ids.Len() != 0 || bytes%c.t.DType.Size() != 0 || !x.ids.Ascending() {
 		return tensor.RoleUnproved
 	}
-	if bytes > min(MaxBlock/2, s.most) {
+	if bytes > min(frame.MaxBlock/2, s.most) {
 		return tensor.NoMemory
 	}
 	m := s.shared.residuals.Rows(s.job, c.t, bytes/c.t.DType.Size(), s.shared.lasting[s.flow.Protocol])

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"github.com/gradproxy/gradproxy/proxy/frame"
 	"hash/fnv"
 	"io"
 	"maps"
@@ -513,7 +514,7 @@ func BenchmarkRows(b *testing.B) {
 				b.Fatal(err)
 			}
 			var slots sendSlots
-			d := declaration{codec: c.String(), dtype: tensor.Float32, n: n * width}
+			d := frame.Declaration{Codec: c.String(), DType: tensor.Float32, N: n * width}
 			slot, err := slots.get(d, policy.Choice{Codec: c, Feedback: true}, nil, false)
 			if err != nil {
 				b.Fatal(err)

@@ -3,6 +3,7 @@ package proxy
 import (
 	"errors"
 	"fmt"
+	"github.com/gradproxy/gradproxy/proxy/frame"
 	mem "github.com/gradproxy/gradproxy/proxy/memory"
 	"io"
 	"os"
@@ -104,19 +105,19 @@ func (s *sender) deadline() error {
 // overdue reports whether a block has waited for longer than it may.
 func (s *sender) overdue() bool { return s.group.timed && time.Since(s.group.since) > stallMost }
 
-// take classifies and sends what was read. buf begins with maxHeader bytes of room.
+// take classifies and sends what was read. buf begins with frame.MaxHeader bytes of room.
 func (s *sender) take(buf []byte) error {
-	if len(buf) == maxHeader {
+	if len(buf) == frame.MaxHeader {
 		return nil
 	}
-	seg, err := s.ask(buf[maxHeader:])
+	seg, err := s.ask(buf[frame.MaxHeader:])
 	return s.classified(buf, seg, err)
 }
 
 // classified is take, once the parser has been asked for the first time.
 func (s *sender) classified(buf []byte, seg parser.Segment, err error) error {
-	opaque := maxHeader // where the opaque bytes begin that have not been sent
-	for at := maxHeader; ; {
+	opaque := frame.MaxHeader // where the opaque bytes begin that have not been sent
+	for at := frame.MaxHeader; ; {
 		if err != nil {
 			if err := s.gaveUp(err); err != nil {
 				return err
@@ -125,10 +126,10 @@ func (s *sender) classified(buf []byte, seg parser.Segment, err error) error {
 		}
 		end := at + seg.Len
 		if seg.Tensor.Size > 0 {
-			if err := s.opaque(buf[opaque-maxHeader : at]); err != nil {
+			if err := s.opaque(buf[opaque-frame.MaxHeader : at]); err != nil {
 				return err
 			}
-			if err := s.tensor(seg.Tensor, buf[at-maxHeader:end]); err != nil {
+			if err := s.tensor(seg.Tensor, buf[at-frame.MaxHeader:end]); err != nil {
 				return err
 			}
 			opaque = end
@@ -140,7 +141,7 @@ func (s *sender) classified(buf []byte, seg parser.Segment, err error) error {
 		}
 		seg, err = s.ask(buf[at:])
 	}
-	return s.opaque(buf[opaque-maxHeader:])
+	return s.opaque(buf[opaque-frame.MaxHeader:])
 }
 
 // ask asks the parser; after its first error everything is opaque.
@@ -168,10 +169,10 @@ func (s *sender) gaveUp(err error) error {
 	return s.spoil(false) // the rest of a block that waits will never be told from other bytes
 }
 
-// opaque sends bytes verbatim, at once unless they stand behind a block that waits. buf begins with maxHeader bytes of
+// opaque sends bytes verbatim, at once unless they stand behind a block that waits. buf begins with frame.MaxHeader bytes of
 // room, which are overwritten.
 func (s *sender) opaque(buf []byte) error {
-	b := buf[maxHeader:]
+	b := buf[frame.MaxHeader:]
 	if len(b) == 0 {
 		return nil
 	}
@@ -187,7 +188,7 @@ func (s *sender) opaque(buf []byte) error {
 			return err
 		}
 	}
-	frame := frontHeader(buf, Bytes, 0)
+	frame := frame.Front(buf, frame.Bytes, 0)
 	s.shared.Metrics.sent(policy.Verbatim, tensor.Unknown, len(b), len(frame))
 	write := func() error { return s.write(frame) }
 	sent, err := s.pipe.Try(write)
@@ -206,27 +207,27 @@ func (s *sender) opaque(buf []byte) error {
 	})
 }
 
-// tensor cuts a segment of t, whose bytes begin after maxHeader bytes of room in buf, into blocks.
+// tensor cuts a segment of t, whose bytes begin after frame.MaxHeader bytes of room in buf, into blocks.
 func (s *sender) tensor(t tensor.Tensor, buf []byte) error {
 	if t.Index() {
-		s.indexed(t, buf[maxHeader:])
+		s.indexed(t, buf[frame.MaxHeader:])
 	}
 	c, err := s.cut(t)
 	if err != nil {
 		return err
 	}
-	s.straight.follow(c, t, len(buf)-maxHeader)
+	s.straight.follow(c, t, len(buf)-frame.MaxHeader)
 	if c == nil {
 		return s.opaque(buf)
 	}
-	for len(buf) > maxHeader {
+	for len(buf) > frame.MaxHeader {
 		if c.left == 0 {
 			if err := s.startBlock(c, t.Hold-(c.off-t.Off), buf); err != nil {
 				return err
 			}
 		}
-		n := min(c.left, len(buf)-maxHeader)
-		if err := s.bytesOf(c, buf[:maxHeader+n]); err != nil {
+		n := min(c.left, len(buf)-frame.MaxHeader)
+		if err := s.bytesOf(c, buf[:frame.MaxHeader+n]); err != nil {
 			return err
 		}
 		buf = buf[n:]
@@ -248,14 +249,14 @@ func (s *sender) advance(c *tensorCut, n int) {
 // bytesOf gives a block its next bytes, or sends them verbatim where there is no block.
 func (s *sender) bytesOf(c *tensorCut, buf []byte) error {
 	if c.block == nil {
-		n := len(buf) - maxHeader
+		n := len(buf) - frame.MaxHeader
 		c.record.sent(n, n)
 		return s.opaque(buf)
 	}
-	if to, b := c.block.data[c.block.filled:], buf[maxHeader:]; &to[0] != &b[0] {
+	if to, b := c.block.data[c.block.filled:], buf[frame.MaxHeader:]; &to[0] != &b[0] {
 		copy(to, b)
 	}
-	return s.came(c, len(buf)-maxHeader)
+	return s.came(c, len(buf)-frame.MaxHeader)
 }
 
 // came notes that a block's next n bytes have come to where they belong.
@@ -321,7 +322,7 @@ func (s *sender) cut(t tensor.Tensor) (*tensorCut, error) {
 	if c.shared { // by whatever codec the peer's values of it travel, they are of the same blocks
 		cutter = s.shared.lossless
 	}
-	c.want = min(max(cutter.Block(t.Size), c.unit()), MaxBlock/2, s.most)
+	c.want = min(max(cutter.Block(t.Size), c.unit()), frame.MaxBlock/2, s.most)
 	c.want -= c.want % c.unit()
 	if s.cuts == nil {
 		s.cuts = map[uint64]*tensorCut{}
@@ -331,7 +332,7 @@ func (s *sender) cut(t tensor.Tensor) (*tensorCut, error) {
 }
 
 // startBlock begins the block at c.off, or a run of the same length that travels verbatim: there is no memory, or the
-// codec does not take such a block. Its first bytes are in buf, behind maxHeader bytes of room.
+// codec does not take such a block. Its first bytes are in buf, behind frame.MaxHeader bytes of room.
 func (s *sender) startBlock(c *tensorCut, hold int, buf []byte) error {
 	n, timed := c.next(hold)
 	c.left = n
@@ -346,7 +347,7 @@ func (s *sender) startBlock(c *tensorCut, hold int, buf []byte) error {
 	decl := declarationOf(c, s.job, n)
 	var slot *sendSlot
 	if c.shared {
-		decl.job, decl.key, decl.off, decl.base, decl.keys = s.job, c.t.Base, c.off, c.t.Base, c.t.Keys
+		decl.Job, decl.Key, decl.Off, decl.Base, decl.Keys = s.job, c.t.Base, c.off, c.t.Base, c.t.Keys
 	} else {
 		var err error
 		if slot, err = s.slots.get(decl, c.choice, c.memory, c.odd(n)); err != nil {
@@ -354,7 +355,7 @@ func (s *sender) startBlock(c *tensorCut, hold int, buf []byte) error {
 			return nil
 		}
 	}
-	room := decl.frameRoom(c.choice.Codec)
+	room := frameRoom(&decl, c.choice.Codec)
 	adopts := s.adoptable(buf, n)
 	cost := mem.Footprint(room)
 	if !adopts {
@@ -370,7 +371,7 @@ func (s *sender) startBlock(c *tensorCut, hold int, buf []byte) error {
 	}
 	var pooled []byte
 	if adopts {
-		pooled = s.reading.B[:maxHeader+n]
+		pooled = s.reading.B[:frame.MaxHeader+n]
 		cost += s.reading.Paid
 		s.reading = mem.Buffer{}
 	} else {

@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"errors"
+	"github.com/gradproxy/gradproxy/proxy/frame"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -17,17 +18,17 @@ import (
 // A connection to a server that is behind no peer is passed on as it is, from here.
 func (p *Proxy) Serve(ctx context.Context, c *net.TCPConn, server netip.AddrPort) {
 	defer reset(c) // after an orderly end this does nothing
-	o := opening{client: unmap(addrOf(c.RemoteAddr())), server: unmap(server)}
+	o := frame.Opening{Client: frame.Unmap(addrOf(c.RemoteAddr())), Server: frame.Unmap(server)}
 	set := p.settings.Load()
-	peer := set.peerOf(o.server.Addr())
+	peer := set.peerOf(o.Server.Addr())
 	if peer == nil {
 		p.pass(ctx, c, set, &o)
 		return
 	}
-	pair := addrPair{set.jobOf(o.client.Addr(), o.server.Addr()).Name, o.client.Addr(), o.server.Addr()}
-	o.number, o.tag = p.numbers.take(pair), p.tags.Add(1)
-	defer p.numbers.give(pair, o.number)
-	log := p.Log.With("peer", peer.Name, "client", o.client, "server", o.server)
+	pair := addrPair{set.jobOf(o.Client.Addr(), o.Server.Addr()).Name, o.Client.Addr(), o.Server.Addr()}
+	o.Number, o.Tag = p.numbers.take(pair), p.tags.Add(1)
+	defer p.numbers.give(pair, o.Number)
+	log := p.Log.With("peer", peer.Name, "client", o.Client, "server", o.Server)
 	stream, err := p.ask(ctx, c, set, peer, &o)
 	if err != nil {
 		result := openResult(err)
@@ -51,16 +52,16 @@ var (
 )
 
 // ask has the peer dial the server, and waits for its answer as long as the app does.
-func (p *Proxy) ask(ctx context.Context, c *net.TCPConn, set *Settings, peer *Peer, o *opening) (Stream, error) {
+func (p *Proxy) ask(ctx context.Context, c *net.TCPConn, set *Settings, peer *Peer, o *frame.Opening) (Stream, error) {
 	c.SetKeepAliveConfig(keepAlive)
 	ctx, cancel := context.WithTimeoutCause(ctx, p.Answer+dialTimeout+set.refusedRetry(), errNoAnswer)
 	defer cancel()
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	defer context.AfterFunc(p.opening, func() { end(errEnding) })()
-	ctx, stop := p.watcher.watch(ctx, c, o.server)
+	ctx, stop := p.watcher.watch(ctx, c, o.Server)
 	defer stop()
-	return p.Open(ctx, peer.Name, o.append(nil))
+	return p.Open(ctx, peer.Name, o.Append(nil))
 }
 
 // openResult names what became of an opening, for metrics.
@@ -82,11 +83,11 @@ func openResult(err error) string {
 // refusedAs names a code of refusals, for metrics and logs.
 func refusedAs(code tunnel.Code) string {
 	switch code {
-	case refusedDenied:
+	case frame.RefusedDenied:
 		return "denied"
-	case refusedByServer:
+	case frame.RefusedByServer:
 		return "refused"
-	case refusedUnreachable:
+	case frame.RefusedUnreachable:
 		return "unreachable"
 	}
 	return "failed"

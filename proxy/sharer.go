@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"encoding/binary"
 	"fmt"
+	"github.com/gradproxy/gradproxy/proxy/frame"
 	mem "github.com/gradproxy/gradproxy/proxy/memory"
 	"sync"
 	"sync/atomic"
@@ -27,9 +28,9 @@ type sharer struct {
 	out    *valueStream
 	epoch  uint64 // of the last value stream
 	opened time.Time
-	asked  bool                // a value stream is being opened
-	refers map[tag]*connection // that carry Refs which the peer may not have delivered yet
-	told   map[tag]int         // what is to be told of the peer's values: Refs delivered, or ended
+	asked  bool                      // a value stream is being opened
+	refers map[frame.Tag]*connection // that carry Refs which the peer may not have delivered yet
+	told   map[frame.Tag]int         // what is to be told of the peer's values: Refs delivered, or ended
 }
 
 // valueStreamEvery is how long a lost value stream is not opened again.
@@ -41,7 +42,7 @@ func (p *Proxy) sharerOf(peer string) *sharer {
 	defer p.mu.Unlock()
 	s := p.sharers[peer]
 	if s == nil {
-		s = &sharer{shared: p, peer: peer, told: map[tag]int{}, refers: map[tag]*connection{}}
+		s = &sharer{shared: p, peer: peer, told: map[frame.Tag]int{}, refers: map[frame.Tag]*connection{}}
 		p.sharers[peer] = s
 	}
 	return s
@@ -62,7 +63,7 @@ func (s *sharer) ready() *valueStream {
 
 // open opens the value stream, and returns when it has ended.
 func (s *sharer) open(epoch uint64) {
-	stream, err := s.shared.Open(s.shared.opening, s.peer, binary.AppendUvarint([]byte{openingValues}, epoch))
+	stream, err := s.shared.Open(s.shared.opening, s.peer, binary.AppendUvarint([]byte{frame.OpeningValues}, epoch))
 	if err != nil {
 		s.mu.Lock()
 		s.asked = false
@@ -72,10 +73,10 @@ func (s *sharer) open(epoch uint64) {
 	}
 	v := &valueStream{sharer: s, lender: mem.NewAllocator(&s.shared.buffers, s.shared.budget, &s.sends), stream: stream, epoch: epoch, slots: map[valueKey]*list.Element{}, numbers: map[uint32]*putSlot{}, predicts: map[predicted]int{}, lent: map[*connection][]*putValue{},
 		seen: map[uint32]uint64{}, kick: make(chan struct{}, 1), dead: make(chan struct{})}
-	v.pipe = pipe.New(s.shared.pool, pipeDepth, func(error) { stream.Reset(resetByFrames) })
-	room := AppendFrame(nil, Frame{Kind: Room, Body: binary.AppendUvarint(nil, uint64(s.shared.Values))})
+	v.pipe = pipe.New(s.shared.pool, pipeDepth, func(error) { stream.Reset(frame.ResetByFrames) })
+	room := frame.Append(nil, frame.Frame{Kind: frame.Room, Body: binary.AppendUvarint(nil, uint64(s.shared.Values))})
 	if _, err := stream.Write(room); err != nil {
-		stream.Reset(resetByFrames)
+		stream.Reset(frame.ResetByFrames)
 		s.mu.Lock()
 		s.asked = false
 		s.mu.Unlock()
@@ -90,7 +91,7 @@ func (s *sharer) open(epoch uint64) {
 	for err == nil { // the peer writes nothing here: what comes is the end
 		_, err = stream.ReadChunk()
 	}
-	stream.Reset(resetByFrames)
+	stream.Reset(frame.ResetByFrames)
 	s.mu.Lock()
 	if s.out == v {
 		s.out = nil
@@ -110,15 +111,15 @@ func (v *valueStream) settle() {
 }
 
 // await returns a value that the peer has put, or is about to. gone ends the wait.
-func (s *sharer) await(named ref, gone <-chan struct{}) (*holder, *heldValue, error) {
+func (s *sharer) await(named frame.ValueRef, gone <-chan struct{}) (*holder, *heldValue, error) {
 	s.mu.Lock()
 	h := s.held
 	s.mu.Unlock()
 	switch {
 	case h == nil:
 		return nil, nil, errValues
-	case h.epoch != named.epoch:
-		return nil, nil, fmt.Errorf("%w: the ref is of stream %d, and %d lives", errValues, named.epoch, h.epoch)
+	case h.epoch != named.Epoch:
+		return nil, nil, fmt.Errorf("%w: the ref is of stream %d, and %d lives", errValues, named.Epoch, h.epoch)
 	}
 	v, err := h.await(named, gone)
 	return h, v, err
@@ -126,15 +127,15 @@ func (s *sharer) await(named ref, gone <-chan struct{}) (*holder, *heldValue, er
 
 // acceptValues answers a peer's opening of a value stream and takes what it puts there until it ends.
 func (p *Proxy) acceptValues(peer string, opened []byte, in Incoming, accept func() Stream) {
-	f := fields{b: opened[1:]}
-	epoch := uint64(f.int())
-	if f.short || p.Values < 0 || p.opening.Err() != nil {
-		in.Refuse(refusedBadOpening, "no value stream is taken: it has no epoch, there is no room, or the proxy is about to end")
+	f := frame.Fields{B: opened[1:]}
+	epoch := uint64(f.Int())
+	if f.Short || p.Values < 0 || p.opening.Err() != nil {
+		in.Refuse(frame.RefusedBadOpening, "no value stream is taken: it has no epoch, there is no room, or the proxy is about to end")
 		return
 	}
 	s := p.sharerOf(peer)
 	if n := s.lingers.Load(); n > 0 { // it may be Values already
-		in.Refuse(refusedBadOpening, fmt.Sprintf("no value stream is taken: apps have yet to read %d bytes of values of lost ones", n))
+		in.Refuse(frame.RefusedBadOpening, fmt.Sprintf("no value stream is taken: apps have yet to read %d bytes of values of lost ones", n))
 		return
 	}
 	s.mu.Lock() // once the peer has the answer, Refs to the new values may come
@@ -151,7 +152,7 @@ func (p *Proxy) acceptValues(peer string, opened []byte, in Incoming, accept fun
 	s.mu.Unlock()
 	if old != nil {
 		old.lose()
-		old.stream.Reset(resetByFrames)
+		old.stream.Reset(frame.ResetByFrames)
 	}
 	err := h.run()
 	h.lose()
@@ -162,7 +163,7 @@ func (p *Proxy) acceptValues(peer string, opened []byte, in Incoming, accept fun
 	if s.held == h {
 		s.held = nil
 		if s.out != nil { // nobody tells any more what was delivered
-			s.out.stream.Reset(resetByFrames)
+			s.out.stream.Reset(frame.ResetByFrames)
 		}
 	}
 }
@@ -170,11 +171,11 @@ func (p *Proxy) acceptValues(peer string, opened []byte, in Incoming, accept fun
 // A peerTag names a connection among those of all peers.
 type peerTag struct {
 	peer string
-	tag  tag
+	tag  frame.Tag
 }
 
 // liveAs returns the connection that a peer's tag names, or nil.
-func (p *Proxy) liveAs(peer string, t tag) *connection {
+func (p *Proxy) liveAs(peer string, t frame.Tag) *connection {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.tagged[peerTag{peer, t}]
@@ -191,10 +192,10 @@ func (p *Proxy) closeValues() {
 	for _, s := range all {
 		s.mu.Lock()
 		if s.out != nil {
-			s.out.stream.Reset(resetByApp)
+			s.out.stream.Reset(frame.ResetByApp)
 		}
 		if s.held != nil {
-			s.held.stream.Reset(resetByApp)
+			s.held.stream.Reset(frame.ResetByApp)
 		}
 		s.mu.Unlock()
 	}

@@ -3,6 +3,7 @@ package proxy
 import (
 	"container/list"
 	"fmt"
+	"github.com/gradproxy/gradproxy/proxy/frame"
 	"strings"
 	"time"
 
@@ -18,7 +19,7 @@ import (
 
 // maxSendSlots bounds what a sender declares: 64 k elements a slot make 4 GiB of tensors. Beyond it the slot that was
 // used least recently is declared anew.
-const maxSendSlots = MaxSlots / 4
+const maxSendSlots = frame.MaxSlots / 4
 
 // lanes is how many blocks of one shape may be encoded at a time.
 const lanes = 4
@@ -56,19 +57,19 @@ type slotTable struct {
 }
 
 type sendKey struct {
-	declaration
+	frame.Declaration
 	lane  int
 	loose bool
 }
 
 // get returns the slot for a block that is declared as d, whose coder keeps nothing of a tensor unless d.key is set. m is
 // what is remembered of the tensor, and nil for codecs that lose nothing, and for rows. odd: its shape is that of a message.
-func (s *sendSlots) get(d declaration, c policy.Choice, m *residual.Dense, odd bool) (*sendSlot, error) {
-	k := sendKey{declaration: d, loose: m == nil && c.Feedback}
+func (s *sendSlots) get(d frame.Declaration, c policy.Choice, m *residual.Dense, odd bool) (*sendSlot, error) {
+	k := sendKey{Declaration: d, loose: m == nil && c.Feedback}
 	slots := &s.common
 	if odd {
 		slots = &s.odd
-	} else if d.key == 0 {
+	} else if d.Key == 0 {
 		s.lane = (s.lane + 1) % lanes
 		k.lane = s.lane
 	}
@@ -79,12 +80,12 @@ func (s *sendSlots) get(d declaration, c policy.Choice, m *residual.Dense, odd b
 	slot := &sendSlot{key: k, memory: m}
 	var err error
 	if m != nil && c.Feedback {
-		slot.residual = m.Part(d.off, d.size())
-		slot.enc, err = feedback.NewEncoder(c.Codec, d.dtype, slot.residual)
+		slot.residual = m.Part(d.Off, d.Size())
+		slot.enc, err = feedback.NewEncoder(c.Codec, d.DType, slot.residual)
 	} else if k.loose {
-		slot.loose, err = feedback.New(c.Codec, d.dtype, d.n)
+		slot.loose, err = feedback.New(c.Codec, d.DType, d.N)
 	} else {
-		slot.enc, err = c.Codec.NewEncoder(d.dtype, d.n)
+		slot.enc, err = c.Codec.NewEncoder(d.DType, d.N)
 	}
 	if err != nil {
 		return nil, err
@@ -161,41 +162,41 @@ const maxCodecTexts = 64
 
 // declare sets a slot from the body of a Declare frame.
 func (s *recvSlots) declare(id uint32, body []byte) error {
-	d, err := parseDeclaration(body)
+	d, err := frame.ParseDeclaration(body)
 	if err != nil {
 		return err
 	}
-	c, err := s.codec(d.codec)
+	c, err := s.codec(d.Codec)
 	if err != nil {
-		return fmt.Errorf("%w: declare: %w", errFrame, err)
+		return fmt.Errorf("%w: declare: %w", frame.ErrFrame, err)
 	}
-	dec, err := c.NewDecoder(d.dtype, d.n)
+	dec, err := c.NewDecoder(d.DType, d.N)
 	if err != nil {
-		return fmt.Errorf("%w: declare %s for %d %v: %w", errFrame, d.codec, d.n, d.dtype, err)
+		return fmt.Errorf("%w: declare %s for %d %v: %w", frame.ErrFrame, d.Codec, d.N, d.DType, err)
 	}
 	if s.slots == nil {
 		s.slots = map[uint32]*recvSlot{}
 	}
-	s.slots[id] = &recvSlot{codec: name(c.String()), bytes: d.size(), dec: dec, maxEncoded: mostEncoded(c, &d), took: time.Hour}
+	s.slots[id] = &recvSlot{codec: name(c.String()), bytes: d.Size(), dec: dec, maxEncoded: mostEncoded(c, &d), took: time.Hour}
 	return nil
 }
 
 // mostEncoded returns the most bytes of a block's encoding. Codecs without loss answer ErrUnsuited where they gain nothing,
 // and their MaxEncodedLen, which knows no element type, is far more than that.
-func mostEncoded(c codecs.Codec, d *declaration) int {
+func mostEncoded(c codecs.Codec, d *frame.Declaration) int {
 	if !codecs.Lossy(c) {
-		return d.size() + maxSmall
+		return d.Size() + frame.MaxSmall
 	}
-	return max(c.MaxEncodedLen(d.n), d.size())
+	return max(c.MaxEncodedLen(d.N), d.Size())
 }
 
 // frameRoom returns the bytes in which a block's frame is made, by c or by a codec without loss.
-func (d *declaration) frameRoom(c codecs.Codec) int {
-	n := d.size()
+func frameRoom(d *frame.Declaration, c codecs.Codec) int {
+	n := d.Size()
 	if codecs.Lossy(c) {
-		n = max(n, c.MaxEncodedLen(d.n))
+		n = max(n, c.MaxEncodedLen(d.N))
 	}
-	return maxHeader + 1 + n + n/64 // codecs without loss notice a little late that they gain nothing
+	return frame.MaxHeader + 1 + n + n/64 // codecs without loss notice a little late that they gain nothing
 }
 
 // name returns a codec text without its parameters, as hellos list and metrics show it: there are few.
@@ -226,35 +227,35 @@ func (s *recvSlots) get(id uint32) (*recvSlot, error) {
 	if slot := s.slots[id]; slot != nil {
 		return slot, nil
 	}
-	return nil, fmt.Errorf("%w: slot %d was not declared", errFrame, id)
+	return nil, fmt.Errorf("%w: slot %d was not declared", frame.ErrFrame, id)
 }
 
 // limit tells the frame reader how long a body may be before memory is taken for it.
-func (s *recvSlots) limit(k Kind, id uint32) (int, error) {
+func (s *recvSlots) limit(k frame.Kind, id uint32) (int, error) {
 	switch k {
-	case Bytes:
-		return maxBytes, nil
-	case Declare, Ref:
-		return maxSmall, nil
-	case Block:
+	case frame.Bytes:
+		return frame.MaxBytes, nil
+	case frame.Declare, frame.Ref:
+		return frame.MaxSmall, nil
+	case frame.Block:
 		slot, err := s.get(id)
 		if err != nil {
 			return 0, err
 		}
 		return 1 + slot.maxEncoded, nil
-	case Gather:
-		return MaxBlock, nil
+	case frame.Gather:
+		return frame.MaxBlock, nil
 	}
 	return 0, nil
 }
 
 // declarationOf returns how the next block of a tensor travels in a slot of its codec. Slots know nothing of rows, which
 // are others each time: what is owed to them comes with the block.
-func declarationOf(c *tensorCut, job string, bytes int) declaration {
+func declarationOf(c *tensorCut, job string, bytes int) frame.Declaration {
 	t := c.t
-	d := declaration{codec: c.text, dtype: t.DType, n: bytes / t.DType.Size()}
+	d := frame.Declaration{Codec: c.text, DType: t.DType, N: bytes / t.DType.Size()}
 	if codecs.Lossy(c.choice.Codec) && c.rows == nil {
-		d.job, d.key, d.off, d.base, d.keys = job, t.Key, c.off, t.Base, t.Keys
+		d.Job, d.Key, d.Off, d.Base, d.Keys = job, t.Key, c.off, t.Base, t.Keys
 	}
 	return d
 }

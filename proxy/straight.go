@@ -1,5 +1,7 @@
 package proxy
 
+import "github.com/gradproxy/gradproxy/proxy/frame"
+
 import mem "github.com/gradproxy/gradproxy/proxy/memory"
 
 import "github.com/gradproxy/gradproxy/tensor"
@@ -97,7 +99,7 @@ func (s *sender) least(n int) int {
 func (s *sender) read() (came bool, err error) {
 	if rest := s.straight.rest(); rest != nil {
 		s.app.quiet = s.most
-		n, spare, err := s.app.read(rest, maxHeader, maxHeader+len(rest), s.least(len(rest)))
+		n, spare, err := s.app.read(rest, frame.MaxHeader, frame.MaxHeader+len(rest), s.least(len(rest)))
 		if err != nil {
 			return false, err
 		}
@@ -106,11 +108,11 @@ func (s *sender) read() (came bool, err error) {
 	size, least := readSize, 1
 	s.app.quiet = 0
 	if n := s.straight.next(); n > 0 {
-		size, least, s.app.quiet = maxHeader+n, s.least(n), s.most
+		size, least, s.app.quiet = frame.MaxHeader+n, s.least(n), s.most
 	} else if s.straight.ended {
 		size, s.straight.ended = betweenTensors, false
 	}
-	_, s.reading, err = s.app.read(nil, maxHeader, size, least)
+	_, s.reading, err = s.app.read(nil, frame.MaxHeader, size, least)
 	if err != nil {
 		return false, err
 	}
@@ -120,7 +122,7 @@ func (s *sender) read() (came bool, err error) {
 	return true, err
 }
 
-// takeRest takes bytes that were read to where a block wants its next ones. spare has room for them behind maxHeader bytes: if
+// takeRest takes bytes that were read to where a block wants its next ones. spare has room for them behind frame.MaxHeader bytes: if
 // they are others, that block may be gone once they are dealt with.
 func (s *sender) takeRest(b []byte, spare mem.Buffer) error {
 	c := s.straight.cut
@@ -128,12 +130,12 @@ func (s *sender) takeRest(b []byte, spare mem.Buffer) error {
 	t := seg.Tensor
 	if err != nil || t.Size == 0 || t.Size != c.t.Size || t.Off != c.off || s.cuts[t.Key] != c {
 		defer s.lender.Put(spare)
-		return s.classified(append(spare.B[:maxHeader], b...), seg, err)
+		return s.classified(append(spare.B[:frame.MaxHeader], b...), seg, err)
 	}
 	var others []byte
 	if seg.Len < len(b) {
 		defer s.lender.Put(spare)
-		others = append(spare.B[:maxHeader], b[seg.Len:]...)
+		others = append(spare.B[:frame.MaxHeader], b[seg.Len:]...)
 	} else {
 		s.lender.Put(spare) // before the block waits for the tunnel
 	}
@@ -148,9 +150,9 @@ func (s *sender) takeRest(b []byte, spare mem.Buffer) error {
 	return s.take(others)
 }
 
-// adoptable reports whether a block of n bytes, whose first ones are in buf behind maxHeader bytes of room, can have as its
+// adoptable reports whether a block of n bytes, whose first ones are in buf behind frame.MaxHeader bytes of room, can have as its
 // memory what was read into: nothing else is in it, and the block is worth a buffer of that size.
 func (s *sender) adoptable(buf []byte, n int) bool {
 	read := s.reading.B
-	return n >= straightFrom && s.reading.Paid > 0 && &read[0] == &buf[0] && len(read) == len(buf) && len(buf) <= maxHeader+n && maxHeader+n <= cap(read)
+	return n >= straightFrom && s.reading.Paid > 0 && &read[0] == &buf[0] && len(read) == len(buf) && len(buf) <= frame.MaxHeader+n && frame.MaxHeader+n <= cap(read)
 }

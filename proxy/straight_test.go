@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bytes"
+	"github.com/gradproxy/gradproxy/proxy/frame"
 	mem "github.com/gradproxy/gradproxy/proxy/memory"
 	"io"
 	"math/rand/v2"
@@ -101,7 +102,7 @@ func (s *straightPath) delivered(t *testing.T, n int) []byte {
 	defer a.Close()
 	defer b.Close()
 	r := newReceiver(&connection{shared: s.shared, conn: latch.Plain(a), stream: &sink{}, log: s.log},
-		&cutReader{b: AppendFrame(s.sent.b, Frame{Kind: CloseWrite}), sizes: []int{1 << 16}})
+		&cutReader{b: frame.Append(s.sent.b, frame.Frame{Kind: frame.CloseWrite}), sizes: []int{1 << 16}})
 	ended := make(chan error, 1)
 	go func() { ended <- r.run() }()
 	got := make([]byte, n)

@@ -3,6 +3,7 @@ package proxy
 import (
 	"encoding/binary"
 	"fmt"
+	"github.com/gradproxy/gradproxy/proxy/frame"
 
 	"github.com/gradproxy/gradproxy/proxy/internal/pipe"
 )
@@ -26,17 +27,17 @@ func (v *valueStream) flush() error {
 	s := v.sharer
 	s.mu.Lock()
 	var t teller
-	t.numbers(Forget, v.forget)
-	t.numbers(Kept, v.kept) // before the same slot is evicted
-	t.numbers(Evict, v.evict)
+	t.numbers(frame.Forget, v.forget)
+	t.numbers(frame.Kept, v.kept) // before the same slot is evicted
+	t.numbers(frame.Evict, v.evict)
 	for tag, n := range s.told {
-		t.add(Delivered, binary.AppendUvarint(tag.append(t.scratch[:0]), uint64(max(n, 0))))
+		t.add(frame.Delivered, binary.AppendUvarint(tag.Append(t.scratch[:0]), uint64(max(n, 0))))
 	}
 	if s.held != nil {
 		t.prefix = binary.AppendUvarint(nil, s.held.epoch)
-		t.numbers(Want, v.want)
+		t.numbers(frame.Want, v.want)
 		for id, n := range v.seen {
-			t.add(Seen, binary.AppendUvarint(binary.AppendUvarint(t.scratch[:0], uint64(id)), n))
+			t.add(frame.Seen, binary.AppendUvarint(binary.AppendUvarint(t.scratch[:0], uint64(id)), n))
 		}
 	}
 	clear(s.told)
@@ -57,19 +58,19 @@ func (v *valueStream) flush() error {
 type teller struct {
 	prefix    []byte // of each body
 	out, body []byte
-	kind      Kind // of body
+	kind      frame.Kind // of body
 	scratch   [3 * binary.MaxVarintLen64]byte
 }
 
-func (t *teller) numbers(k Kind, numbers []uint64) {
+func (t *teller) numbers(k frame.Kind, numbers []uint64) {
 	for _, n := range numbers {
 		t.add(k, binary.AppendUvarint(t.scratch[:0], n))
 	}
 }
 
 // add adds an item to the last frame if it is of that kind and has room, else to a new one.
-func (t *teller) add(k Kind, item []byte) {
-	if k != t.kind || len(t.body)+len(item) > maxSmall {
+func (t *teller) add(k frame.Kind, item []byte) {
+	if k != t.kind || len(t.body)+len(item) > frame.MaxSmall {
 		t.frames()
 		t.kind, t.body = k, append(t.body, t.prefix...)
 	}
@@ -79,45 +80,45 @@ func (t *teller) add(k Kind, item []byte) {
 // frames returns all frames.
 func (t *teller) frames() []byte {
 	if len(t.body) > 0 {
-		t.out = AppendFrame(t.out, Frame{Kind: t.kind, Body: t.body})
+		t.out = frame.Append(t.out, frame.Frame{Kind: t.kind, Body: t.body})
 	}
 	t.kind, t.body = 0, t.body[:0]
 	return t.out
 }
 
 // hear takes what the peer tells of this side's values.
-func (s *sharer) hear(h *holder, f Frame) error {
-	r := fields{b: f.Body}
+func (s *sharer) hear(h *holder, f frame.Frame) error {
+	r := frame.Fields{B: f.Body}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch f.Kind {
-	case Room:
-		h.granted = int64(r.int())
+	case frame.Room:
+		h.granted = int64(r.Int())
 		if s.out != nil {
 			s.out.settle()
 		}
-	case Delivered:
-		for len(r.b) > 0 && !r.short {
-			t := r.tag()
-			s.delivered(t, r.int())
+	case frame.Delivered:
+		for len(r.B) > 0 && !r.Short {
+			t := r.Tag()
+			s.delivered(t, r.Int())
 		}
-	case Want:
+	case frame.Want:
 		s.wanted(&r)
-	case Seen:
+	case frame.Seen:
 		if err := s.saw(&r); err != nil {
 			return err
 		}
 	default:
-		return fmt.Errorf("%w: %v on a value stream", errFrame, f.Kind)
+		return fmt.Errorf("%w: %v on a value stream", frame.ErrFrame, f.Kind)
 	}
-	if r.short {
-		return fmt.Errorf("%w: %v is cut short", errFrame, f.Kind)
+	if r.Short {
+		return fmt.Errorf("%w: %v is cut short", frame.ErrFrame, f.Kind)
 	}
 	return nil
 }
 
 // delivered takes note that n more Refs of a connection were delivered; 0: that all were, or never will be. s.mu is held.
-func (s *sharer) delivered(t tag, n int) {
+func (s *sharer) delivered(t frame.Tag, n int) {
 	c := s.refers[t]
 	if c == nil {
 		if c = s.shared.liveAs(s.peer, t); c == nil {
@@ -156,7 +157,7 @@ const ended = -1 // in sharer.told: the connection has ended here
 // mostTold bounds what waits to be told while the peer takes no value stream.
 const mostTold = 1 << 16
 
-func (s *sharer) note(t tag, n int) {
+func (s *sharer) note(t frame.Tag, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.held == nil {
@@ -170,7 +171,7 @@ func (s *sharer) note(t tag, n int) {
 		s.told[t] = before + n
 	}
 	if len(s.told) > mostTold {
-		s.held.stream.Reset(resetByFrames)
+		s.held.stream.Reset(frame.ResetByFrames)
 	}
 	if s.ready(); s.out != nil {
 		s.out.kicked()

@@ -1,9 +1,8 @@
 package proxy
 
 import (
-	"encoding/binary"
 	"errors"
-	"fmt"
+	"github.com/gradproxy/gradproxy/proxy/frame"
 
 	"github.com/gradproxy/gradproxy/tensor"
 )
@@ -32,9 +31,6 @@ import (
 // SharedValues is the name under which hellos list, among codecs, that a proxy understands shared values.
 const SharedValues = "reference"
 
-// openingValues begins the opening of a value stream: that byte, and its epoch (varint).
-const openingValues = 2
-
 // A valueKey names a block of a tensor, at both ends; key is the tensor's Base, which those that have the same values share.
 type valueKey struct {
 	job   string
@@ -44,53 +40,12 @@ type valueKey struct {
 	dtype tensor.DType
 }
 
-func (d *declaration) valueKey() valueKey { return valueKey{d.job, d.key, d.off, d.n, d.dtype} }
+func valueKeyOf(d *frame.Declaration) valueKey { return valueKey{d.Job, d.Key, d.Off, d.N, d.DType} }
 
 func (k valueKey) size() int { return k.n * k.dtype.Size() }
 
 // slotCost is what a slot's copy takes at each end, and what is known of it; a value of it takes its size.
 func (k valueKey) slotCost() int64 { return int64(k.size()) + 512 }
-
-// A ref names a shared value on a connection's stream.
-type ref struct {
-	epoch, id uint64
-	size      int // bytes of the value
-}
-
-func (r ref) append(dst []byte) []byte {
-	dst = binary.AppendUvarint(dst, r.epoch)
-	dst = binary.AppendUvarint(dst, r.id)
-	return binary.AppendUvarint(dst, uint64(r.size))
-}
-
-func parseRef(body []byte) (ref, error) {
-	f := fields{b: body}
-	r := ref{epoch: uint64(f.int()), id: uint64(f.int()), size: f.int()}
-	if f.short || r.id == 0 || r.size == 0 || r.size > MaxBlock {
-		return r, fmt.Errorf("%w: ref is cut short, or names a value of %d bytes", errFrame, r.size)
-	}
-	return r, nil
-}
-
-// A tag names a connection on value streams: its opener's number, and whether that is who writes the tag.
-type tag struct {
-	number uint64
-	mine   bool
-}
-
-func (t tag) append(dst []byte) []byte {
-	x := t.number << 1
-	if t.mine {
-		x |= 1
-	}
-	return binary.AppendUvarint(dst, x)
-}
-
-// tag reads a tag as its reader means it.
-func (f *fields) tag() tag {
-	x := uint64(f.int())
-	return tag{x >> 1, x&1 == 0}
-}
 
 // errValues is why a Ref is not delivered: the stream of its value is gone.
 var errValues = errors.New("proxy: the shared values are lost: their stream has ended")

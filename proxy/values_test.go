@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"github.com/gradproxy/gradproxy/proxy/frame"
 	"io"
 	"math"
 	"math/rand/v2"
@@ -216,7 +217,7 @@ func TestValueStreamIsLost(t *testing.T) {
 		if i == 4 {
 			near := p.near.sharerOf("far")
 			near.mu.Lock()
-			near.out.stream.Reset(resetByFrames)
+			near.out.stream.Reset(frame.ResetByFrames)
 			near.mu.Unlock()
 			waitFor(t, func() bool {
 				near.mu.Lock()
@@ -309,11 +310,11 @@ func TestExactValueAfterALossyOne(t *testing.T) {
 // A Ref that names no value is a broken frame, wherever it stands.
 func TestRefToNothing(t *testing.T) {
 	body := binary.AppendUvarint(append(binary.AppendUvarint(nil, 2*1), 'x'), 2*4+1)
-	gather := Frame{Kind: Gather, Body: binary.AppendUvarint(body, 0)}
-	for name, frames := range map[string][]Frame{
-		"alone":       {{Kind: Ref, Body: ref{1, 0, 4}.append(nil)}},
-		"in a gather": {gather, {Kind: Ref, Body: ref{1, 0, 4}.append(nil)}},
-		"of no bytes": {gather, {Kind: Ref, Body: ref{1, 1, 0}.append(nil)}},
+	gather := frame.Frame{Kind: frame.Gather, Body: binary.AppendUvarint(body, 0)}
+	for name, frames := range map[string][]frame.Frame{
+		"alone":       {{Kind: frame.Ref, Body: frame.ValueRef{Epoch: 1, ID: 0, Size: 4}.Append(nil)}},
+		"in a gather": {gather, {Kind: frame.Ref, Body: frame.ValueRef{Epoch: 1, ID: 0, Size: 4}.Append(nil)}},
+		"of no bytes": {gather, {Kind: frame.Ref, Body: frame.ValueRef{Epoch: 1, ID: 1, Size: 0}.Append(nil)}},
 	} {
 		p := newTestProxy(t)
 		a, app, err := tcpPair()
@@ -324,11 +325,11 @@ func TestRefToNothing(t *testing.T) {
 		defer a.Close()
 		var wire [][]byte
 		for _, f := range frames {
-			wire = append(wire, AppendFrame(nil, f))
+			wire = append(wire, frame.Append(nil, f))
 		}
 		f := newFeed(wire...)
 		r := newReceiver(&connection{shared: p, conn: latch.Plain(a), peer: "hostile", stream: f, log: p.Log}, f)
-		if err := r.run(); !errors.Is(err, errFrame) {
+		if err := r.run(); !errors.Is(err, frame.ErrFrame) {
 			t.Errorf("%s: %v, want a broken frame", name, err)
 		}
 	}
@@ -339,7 +340,7 @@ func TestOneValueStreamIsOpened(t *testing.T) {
 	p := newPair(t, []parser.Protocol{toy{role: tensor.State, base: true}}, policy.Rule{Roles: []tensor.Role{tensor.State}, Codec: "halves"})
 	opened, release := make(chan struct{}, 100), make(chan struct{})
 	hold := func(opening []byte) {
-		if opening[0] == openingValues {
+		if opening[0] == frame.OpeningValues {
 			opened <- struct{}{}
 			<-release
 		}

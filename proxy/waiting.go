@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"errors"
+	"github.com/gradproxy/gradproxy/proxy/frame"
 	"net"
 	"net/netip"
 	"time"
@@ -50,7 +51,7 @@ func (w *watcher) watch(ctx context.Context, c *net.TCPConn, server netip.AddrPo
 			state = stateOf(fd)
 			return state.reset() || state.halfClosed()
 		})
-		if state.reset() || state.halfClosed() && w.leaves(watched, c, unmap(server)) {
+		if state.reset() || state.halfClosed() && w.leaves(watched, c, frame.Unmap(server)) {
 			cancel(errLeft)
 		}
 	}()
@@ -64,7 +65,7 @@ func (w *watcher) watch(ctx context.Context, c *net.TCPConn, server netip.AddrPo
 
 // leaves reports whether an app that has sent a FIN leaves before ctx ends.
 func (w *watcher) leaves(ctx context.Context, c *net.TCPConn, server netip.AddrPort) bool {
-	app, local := unmap(addrOf(c.RemoteAddr())), unmap(addrOf(c.LocalAddr()))
+	app, local := frame.Unmap(addrOf(c.RemoteAddr())), frame.Unmap(addrOf(c.LocalAddr()))
 	tick := time.NewTicker(leaveCheck)
 	defer tick.Stop()
 	var since time.Time // when it was seen that it had closed
