@@ -29,7 +29,6 @@ var packages = []struct {
 	{"codecs/internal/magnitude", magnitude},
 	{"codecs/keys", rice},
 	{"codecs/countsketch", countsketch},
-	{"codecs/internal/arith", arith},
 	{"tensor", tensor},
 }
 
