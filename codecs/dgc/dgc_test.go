@@ -3,30 +3,33 @@ package dgc
 import (
 	"testing"
 
-	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/codectest"
+	"github.com/gradproxy/gradproxy/codecs/internal/sparse/sparsetest"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-func parse(text string) (codecs.Codec, error) { return codectest.Parse(text, FromArgs) }
-
-func mustNew(t testing.TB, c Config) codecs.Codec {
-	t.Helper()
-	return codectest.New(t, New, c)
-}
-
-func TestConformance(t *testing.T) {
-	for _, c := range []Config{{}, {K: 0.1, Warmup: 1, Values: tensor.BFloat16, Block: 1000}} {
-		codec := mustNew(t, c)
-		t.Run(codec.String(), func(t *testing.T) { codectest.Run(t, codec, parse) })
-	}
-}
-
-func TestText(t *testing.T) {
-	codectest.Texts(t, parse, map[string]string{
+var suite = codectest.Suite[Config]{
+	New: New, FromArgs: FromArgs,
+	Configs: []Config{{}, {K: 0.1, Warmup: 1, Values: tensor.BFloat16, Block: 1000}},
+	Texts: map[string]string{
 		"dgc": "dgc",
 		"dgc(k=0.001,warmup=0,values=fp32,block=1048576)": "dgc",
 		"dgc(warmup=400,k=0.01)":                          "dgc(k=0.01,warmup=400)",
-	}, "dgc(k=0)", "dgc(warmup=-1)", "dgc(values=int8)", "dgc(threshold=exact)")
-	codectest.Refused(t, New, Config{K: -1}, Config{K: 2}, Config{Block: -1}, Config{Values: tensor.Int32})
+	},
+	BadTexts:   []string{"dgc(k=0)", "dgc(warmup=-1)", "dgc(values=int8)", "dgc(threshold=exact)"},
+	BadConfigs: []Config{{K: -1}, {K: 2}, {Block: -1}, {Values: tensor.Int32}},
+	Benchmarks: []Config{{}, {K: 0.01}},
+}
+
+var mustNew = suite.Codec
+
+func TestCodec(t *testing.T) { suite.Test(t) }
+func Benchmark(b *testing.B) { suite.Bench(b) }
+
+func FuzzDecode(f *testing.F) {
+	codectest.FuzzDecode(f, nil, mustNew(f, Config{K: 0.1}), mustNew(f, Config{K: 0.3, Block: 20, Values: tensor.Float16}))
+}
+
+func FuzzRoundTrip(f *testing.F) {
+	codectest.FuzzRoundTrip(f, sparsetest.Subset, mustNew(f, Config{K: 0.1}), mustNew(f, Config{Warmup: 1}))
 }

@@ -11,13 +11,6 @@ import (
 
 var large = flag.Bool("large", false, "BenchmarkLinear goes on to 100 million values, which take 2 GiB of memory")
 
-func Benchmark(b *testing.B) {
-	for _, c := range []Config{{}, {Block: 1 << 14}} {
-		codec := mustNew(b, c)
-		b.Run(codec.String(), func(b *testing.B) { codectest.BenchLossy(b, codec) })
-	}
-}
-
 // BenchmarkLinear shows that time is O(D) (section 3.4): nanoseconds a value stay as they are while D grows. The threshold is
 // such that all values are sent.
 func BenchmarkLinear(b *testing.B) {

@@ -11,31 +11,24 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-func parse(text string) (codecs.Codec, error) { return codectest.Parse(text, FromArgs) }
-
-func mustNew(t testing.TB, c Config) codecs.Codec {
-	t.Helper()
-	return codectest.New(t, New, c)
-}
-
-func TestContract(t *testing.T) {
-	for _, c := range []Config{{}, {B: 2, Tau: 20, L: 3, Block: 700}, {B: 1.03625, Tau: 1}} {
-		codec := mustNew(t, c)
-		t.Run(codec.String(), func(t *testing.T) { codectest.Run(t, codec, parse) })
-	}
-}
-
-func TestGoldenVectors(t *testing.T) { codectest.Golden(t, parse) }
-
-func TestText(t *testing.T) {
-	codectest.Texts(t, parse, map[string]string{
+var suite = codectest.Suite[Config]{
+	New: New, FromArgs: FromArgs,
+	Configs: []Config{{}, {B: 2, Tau: 20, L: 3, Block: 700}, {B: 1.03625, Tau: 1}},
+	Texts: map[string]string{
 		"fastsgd":                              "fastsgd",
 		"fastsgd(b=1.1,tau=128,l=2)":           "fastsgd",
 		"fastsgd(block=65536,tau=64)":          "fastsgd(tau=64,block=65536)",
 		"fastsgd(b=1.03625,l=3,block=1048576)": "fastsgd(b=1.03625,l=3)",
-	})
-	codectest.Refused(t, New, Config{B: 1}, Config{B: 17}, Config{B: math.NaN()}, Config{Tau: -1}, Config{Tau: 4097}, Config{B: 16, Tau: 200}, Config{L: 7}, Config{Block: -1})
+	},
+	BadTexts:   []string{},
+	BadConfigs: []Config{{B: 1}, {B: 17}, {B: math.NaN()}, {Tau: -1}, {Tau: 4097}, {B: 16, Tau: 200}, {L: 7}, {Block: -1}},
+	Benchmarks: []Config{{}, {Block: 1 << 14}},
 }
+
+var mustNew = suite.Codec
+
+func TestCodec(t *testing.T) { suite.Test(t) }
+func Benchmark(b *testing.B) { suite.Bench(b) }
 
 // deliver encodes and decodes x.
 func deliver(t testing.TB, c codecs.Codec, x []float32) (encoded []byte, y []float32) {
@@ -108,9 +101,6 @@ func TestValuesAlone(t *testing.T) {
 		t.Errorf("% x, %v, %v; want an ErrUnsuited", b, kept, err)
 	}
 }
-
-// The vectors are what an implementation of the paper makes that shares nothing with this package.
-func TestGoldenVectorsElsewhere(t *testing.T) { codectest.Elsewhere(t) }
 
 // In the steady state, neither end allocates.
 func TestNoAllocations(t *testing.T) {

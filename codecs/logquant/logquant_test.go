@@ -13,33 +13,23 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-func parse(text string) (codecs.Codec, error) { return codectest.Parse(text, FromArgs) }
-
-func mustNew(t testing.TB, c Config) codecs.Codec {
-	t.Helper()
-	return codectest.New(t, New, c)
-}
-
-func TestContract(t *testing.T) {
-	for _, c := range []Config{{}, {Bits: 2, Block: 100}, {Bits: 8}} {
-		codec := mustNew(t, c)
-		t.Run(codec.String(), func(t *testing.T) { codectest.Run(t, codec, parse) })
-	}
-}
-
-func TestGoldenVectors(t *testing.T) { codectest.Golden(t, parse) }
-
-// The vectors are what an implementation of the paper makes that shares nothing with this package.
-func TestGoldenVectorsElsewhere(t *testing.T) { codectest.Elsewhere(t) }
-
-func TestText(t *testing.T) {
-	codectest.Texts(t, parse, map[string]string{
+var suite = codectest.Suite[Config]{
+	New: New, FromArgs: FromArgs,
+	Configs: []Config{{}, {Bits: 2, Block: 100}, {Bits: 8}},
+	Texts: map[string]string{
 		"logquant":                      "logquant",
 		"logquant(bits=5,block=65536)":  "logquant",
 		"logquant(block=100, bits = 4)": "logquant(bits=4,block=100)",
-	})
-	codectest.Refused(t, New, Config{Bits: 1}, Config{Bits: 9}, Config{Block: -1}, Config{Block: 1<<24 + 1})
+	},
+	BadTexts:   []string{},
+	BadConfigs: []Config{{Bits: 1}, {Bits: 9}, {Block: -1}, {Block: 1<<24 + 1}},
+	Benchmarks: []Config{{}},
 }
+
+var mustNew = suite.Codec
+
+func TestCodec(t *testing.T) { suite.Test(t) }
+func Benchmark(b *testing.B) { suite.Bench(b) }
 
 // The logarithm is rounded to the nearest integer: 2^(2e-1) < a² < 2^(2e+1), over the rationals, for all exponents and
 // for the fractions on both sides of √2.
@@ -162,5 +152,3 @@ func FuzzRoundTrip(f *testing.F) {
 		checkBound(t, bits, x, y)
 	})
 }
-
-func Benchmark(b *testing.B) { codectest.BenchLossy(b, mustNew(b, Config{})) }

@@ -9,13 +9,6 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-func Benchmark(b *testing.B) {
-	for _, c := range []Config{{}, {Mode: Dense}} {
-		codec := mustNew(b, c)
-		b.Run(codec.String(), func(b *testing.B) { codectest.BenchLossy(b, codec) })
-	}
-}
-
 // BenchmarkGradients reports ratios and errors on four recorded vectors. Section 7.7 has 21.7x on gradients of ResNet-18, with q = 16.
 func BenchmarkGradients(b *testing.B) {
 	for _, g := range gradients.All() {

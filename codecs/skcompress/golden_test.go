@@ -13,14 +13,9 @@ import (
 	"github.com/gradproxy/gradproxy/codecs/codectest"
 )
 
-func TestGoldenVectors(t *testing.T) { codectest.Golden(t, parse) }
-
-// The vectors are what an implementation makes that shares nothing with this package but its comment.
-func TestGoldenVectorsElsewhere(t *testing.T) { codectest.Elsewhere(t) }
-
 func pairsOf(t *testing.T, text string) *Pairs {
 	t.Helper()
-	c, err := parse(text)
+	c, err := suite.Parse(text)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,16 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/gradproxy/gradproxy/codecs/codectest"
 	"github.com/gradproxy/gradproxy/codecs/countsketch"
 )
-
-func Benchmark(b *testing.B) {
-	for _, c := range []Config{{}, {Pick: HeavyMix}} {
-		codec := mustNew(b, c)
-		b.Run(codec.String(), func(b *testing.B) { codectest.BenchLossy(b, codec) })
-	}
-}
 
 // The three parts of a step that take time, of a gradient of 2^20 values with the default sketch, in values a second.
 func BenchmarkStep(b *testing.B) {

@@ -9,31 +9,26 @@ import (
 	"github.com/gradproxy/gradproxy/codecs/countsketch"
 )
 
-func parse(text string) (codecs.Codec, error) { return codectest.Parse(text, FromArgs) }
-
-func mustNew(t testing.TB, c Config) codecs.Codec {
-	t.Helper()
-	return codectest.New(t, New, c)
-}
-
-func TestConformance(t *testing.T) {
-	for _, c := range []Config{{}, {K: 1, P: 1, Rows: 3, Cols: 0.5, Cells: countsketch.Float16}, {K: 0.1, Pick: HeavyMix, Seed: 5, Block: 1000}} {
-		codec := mustNew(t, c)
-		t.Run(codec.String(), func(t *testing.T) { codectest.Run(t, codec, parse) })
-	}
-}
-
-func TestText(t *testing.T) {
-	codectest.Texts(t, parse, map[string]string{
+var suite = codectest.Suite[Config]{
+	New: New, FromArgs: FromArgs,
+	Configs: []Config{{}, {K: 1, P: 1, Rows: 3, Cols: 0.5, Cells: countsketch.Float16}, {K: 0.1, Pick: HeavyMix, Seed: 5, Block: 1000}},
+	Texts: map[string]string{
 		"sketchedsgd": "sketchedsgd",
 		"sketchedsgd(rows=5,cols=0.03125,k=0.01,p=4,cells=float32,pick=topk,seed=1,block=1048576)": "sketchedsgd",
 		"sketchedsgd(pick=heavymix,cells=float16)":                                                 "sketchedsgd(cells=float16,pick=heavymix)",
 		"sketchedsgd(k=0.001,p=16,rows=15,cols=0.002,block=65536)":                                 "sketchedsgd(k=0.001,p=16,rows=15,cols=0.002,block=65536)",
-	}, "sketchedsgd(rows=4)", "sketchedsgd(rows=17)", "sketchedsgd(k=0)", "sketchedsgd(k=1.5)", "sketchedsgd(cols=0)",
+	},
+	BadTexts: []string{"sketchedsgd(rows=4)", "sketchedsgd(rows=17)", "sketchedsgd(k=0)", "sketchedsgd(k=1.5)", "sketchedsgd(cols=0)",
 		"sketchedsgd(p=0)", "sketchedsgd(cells=int8)", "sketchedsgd(pick=best)", "sketchedsgd(seed=0)",
-		"sketchedsgd(block=0)")
-	codectest.Refused(t, New, Config{K: -1}, Config{K: 2}, Config{P: -1}, Config{Rows: 2}, Config{Cols: 2}, Config{Cells: 9}, Config{Pick: 9}, Config{Block: -1}, Config{Block: maxBlock + 1}, Config{Seed: 1 << 63})
+		"sketchedsgd(block=0)"},
+	BadConfigs: []Config{{K: -1}, {K: 2}, {P: -1}, {Rows: 2}, {Cols: 2}, {Cells: 9}, {Pick: 9}, {Block: -1}, {Block: maxBlock + 1}, {Seed: 1 << 63}},
+	Benchmarks: []Config{{}, {Pick: HeavyMix}},
 }
+
+var mustNew = suite.Codec
+
+func TestCodec(t *testing.T) { suite.Test(t) }
+func Benchmark(b *testing.B) { suite.Bench(b) }
 
 // What New has taken makes plans of every length that a coder may have.
 func TestLengths(t *testing.T) {

@@ -12,11 +12,6 @@ import (
 	"github.com/gradproxy/gradproxy/codecs/codectest"
 )
 
-func TestGoldenVectors(t *testing.T) { codectest.Golden(t, parse) }
-
-// The vectors are what an implementation makes that shares nothing with this package but its comment.
-func TestGoldenVectorsElsewhere(t *testing.T) { codectest.Elsewhere(t) }
-
 // A story is a file of testdata/exchange: lines "name: value" (what to expect: "ok"; "corrupt, " or "order, " and what the error
 // says; how many workers, their Memory), the parameters' message, and then, step after step, parts that begin with a line of
 // their name and a worker's number: its gradient, the messages in turn, in hex, and what each worker has not sent. A message

@@ -4,30 +4,33 @@ import (
 	"math"
 	"testing"
 
-	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/codectest"
+	"github.com/gradproxy/gradproxy/codecs/internal/sparse/sparsetest"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-func parse(text string) (codecs.Codec, error) { return codectest.Parse(text, FromArgs) }
-
-func mustNew(t testing.TB, c Config) codecs.Codec {
-	t.Helper()
-	return codectest.New(t, New, c)
-}
-
-func TestConformance(t *testing.T) {
-	for _, c := range []Config{{}, {T: 1e-4, Values: tensor.Float16, Block: 70}} {
-		codec := mustNew(t, c)
-		t.Run(codec.String(), func(t *testing.T) { codectest.Run(t, codec, parse) })
-	}
-}
-
-func TestText(t *testing.T) {
-	codectest.Texts(t, parse, map[string]string{
+var suite = codectest.Suite[Config]{
+	New: New, FromArgs: FromArgs,
+	Configs: []Config{{}, {T: 1e-4, Values: tensor.Float16, Block: 70}},
+	Texts: map[string]string{
 		"threshold": "threshold",
 		"threshold(t=0.001,values=fp32,block=1048576)": "threshold",
 		"threshold(t=1e-05,values=bf16)":               "threshold(t=1e-05,values=bf16)",
-	}, "threshold(t=0)", "threshold(t=-1)", "threshold(t=1e39)", "threshold(k=0.1)")
-	codectest.Refused(t, New, Config{T: -1}, Config{T: math.NaN()}, Config{T: 1e39}, Config{Block: -1}, Config{Values: tensor.Int32})
+	},
+	BadTexts:   []string{"threshold(t=0)", "threshold(t=-1)", "threshold(t=1e39)", "threshold(k=0.1)"},
+	BadConfigs: []Config{{T: -1}, {T: math.NaN()}, {T: 1e39}, {Block: -1}, {Values: tensor.Int32}},
+	Benchmarks: []Config{{T: 0.004}},
+}
+
+var mustNew = suite.Codec
+
+func TestCodec(t *testing.T) { suite.Test(t) }
+func Benchmark(b *testing.B) { suite.Bench(b) }
+
+func FuzzDecode(f *testing.F) {
+	codectest.FuzzDecode(f, nil, mustNew(f, Config{}), mustNew(f, Config{T: 1, Block: 20, Values: tensor.Float16}))
+}
+
+func FuzzRoundTrip(f *testing.F) {
+	codectest.FuzzRoundTrip(f, sparsetest.Subset, mustNew(f, Config{}), mustNew(f, Config{T: 1, Block: 9}))
 }

@@ -10,34 +10,24 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-func parse(text string) (codecs.Codec, error) { return codectest.Parse(text, FromArgs) }
-
-func mustNew(t testing.TB, c Config) codecs.Codec {
-	t.Helper()
-	return codectest.New(t, New, c)
-}
-
-func TestConformance(t *testing.T) {
-	for _, c := range []Config{{}, {Bits: 16}, {Block: 7}, {Bits: 16, Block: 1000}} {
-		codec := mustNew(t, c)
-		t.Run(codec.String(), func(t *testing.T) { codectest.Run(t, codec, parse) })
-	}
-}
-
-func TestText(t *testing.T) {
-	codectest.Texts(t, parse, map[string]string{
+var suite = codectest.Suite[Config]{
+	New: New, FromArgs: FromArgs,
+	Configs: []Config{{}, {Bits: 16}, {Block: 7}, {Bits: 16, Block: 1000}},
+	Texts: map[string]string{
 		"zipml":                      "zipml",
 		"zipml(bits=8)":              "zipml",
 		"zipml(bits=16,block=65536)": "zipml(bits=16,block=65536)",
 		"zipml(block=1048576)":       "zipml",
-	}, "zipml(bits=4)", "zipml(block=0)", "zipml(block=16777217)", "zipml(q=1)")
-	codectest.Refused(t, New, Config{Bits: 4}, Config{Bits: -8}, Config{Block: -1}, Config{Block: maxBlock + 1})
+	},
+	BadTexts:   []string{"zipml(bits=4)", "zipml(block=0)", "zipml(block=16777217)", "zipml(q=1)"},
+	BadConfigs: []Config{{Bits: 4}, {Bits: -8}, {Block: -1}, {Block: maxBlock + 1}},
+	Benchmarks: []Config{{Bits: 8}, {Bits: 16}},
 }
 
-func TestGoldenVectors(t *testing.T) { codectest.Golden(t, parse) }
+var mustNew = suite.Codec
 
-// The vectors are what an implementation makes that shares nothing with this package but its comment.
-func TestGoldenVectorsElsewhere(t *testing.T) { codectest.Elsewhere(t) }
+func TestCodec(t *testing.T) { suite.Test(t) }
+func Benchmark(b *testing.B) { suite.Bench(b) }
 
 // checkBound reports values that are delivered farther off than the package comment has it, or zeros as anything else.
 func checkBound(t *testing.T, m method, x, y []float32) {
@@ -131,13 +121,6 @@ func FuzzRoundTrip(f *testing.F) {
 		}
 		checkBound(t, m, x, y)
 	})
-}
-
-func Benchmark(b *testing.B) {
-	for _, bits := range []int{8, 16} {
-		codec := mustNew(b, Config{Bits: bits})
-		b.Run(codec.String(), func(b *testing.B) { codectest.BenchLossy(b, codec) })
-	}
 }
 
 // BenchmarkGradients reports the relative error on four recorded vectors.

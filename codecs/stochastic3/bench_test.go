@@ -1,9 +1,0 @@
-package stochastic3
-
-import (
-	"testing"
-
-	"github.com/gradproxy/gradproxy/codecs/codectest"
-)
-
-func Benchmark(b *testing.B) { codectest.BenchLossy(b, mustNew(b, Config{})) }
