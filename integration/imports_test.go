@@ -58,6 +58,8 @@ var layers = []layer{
 	{"proxy/intercept/...", []string{"proxy/intercept/..."}},
 	{"proxy/admin", []string{"proxy"}},
 	{"proxy/memory", nil},
+	{"proxy/coder", []string{"codecs", "proxy/frame"}},
+	{"proxy/tensors", []string{"internal/lru", "tensor", "proxy/policy"}},
 	{"proxy/frame", []string{"tensor", "proxy/memory", "proxy/tunnel"}},
 	{"proxy/quiet", nil},
 	{"proxy/relay", nil},

@@ -3,6 +3,7 @@ package proxy
 import (
 	"encoding/binary"
 	"github.com/gradproxy/gradproxy/proxy/frame"
+	"github.com/gradproxy/gradproxy/proxy/tensors"
 	"time"
 
 	"github.com/gradproxy/gradproxy/proxy/policy"
@@ -93,7 +94,7 @@ type tensorCut struct {
 	off    int             // of the next byte that has not come
 	block  *sendBlock
 	left   int // bytes until the block, or the run that travels verbatim in its stead, ends
-	record *tensorRecord
+	record *tensors.Record
 	t      tensor.Tensor
 }
 

@@ -17,7 +17,7 @@ func (s *sender) decide(c *tensorCut) {
 	m := policy.Measured{Rate: int64(rate), RTT: rtt}
 	c.choice = s.shared.policy().Choose(s.flow, c.t, m)
 	s.codeKeys(c)
-	pays := sync.OnceValue(func() bool { return c.record.gain.Pays(m, s.shared.cores) }) // which counts how often it is asked
+	pays := sync.OnceValue(func() bool { return c.record.Gain.Pays(m, s.shared.cores) }) // which counts how often it is asked
 	switch {
 	case c.choice.Codec == nil:
 	case s.lacks(c.choice.Codec.String()):

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"github.com/gradproxy/gradproxy/proxy/frame"
+	"github.com/gradproxy/gradproxy/proxy/tensors"
 	"time"
 
 	"github.com/gradproxy/gradproxy/codecs"
@@ -21,7 +22,7 @@ type sendBlock struct {
 	choice policy.Choice
 	text   string // of the codec
 	role   tensor.Role
-	record *tensorRecord
+	record *tensors.Record
 	index  int    // in its group
 	data   []byte // the elements, of which filled bytes have come; the end of pooled
 	pooled []byte
@@ -108,7 +109,7 @@ func (s *sender) quick(g *group) bool {
 	size := 0
 	for _, b := range g.blocks {
 		if b.slot != nil {
-			took += b.record.gain.Takes(len(b.data))
+			took += b.record.Gain.Takes(len(b.data))
 			size += len(b.data)
 		}
 	}
@@ -137,13 +138,13 @@ func (s *sender) share(b *sendBlock) bool {
 	s.flush() // the stream of values may not take it at once
 	r, fresh, ok := s.shared.sharerOf(s.peer).put(s.connection, b)
 	if !ok {
-		b.record.refused(tensor.NoReference)
+		b.record.Refused(tensor.NoReference)
 		return false
 	}
 	s.lossy = s.lossy || b.choice.Closed && codecs.Lossy(b.choice.Codec)
 	b.frame = frame.Append(nil, frame.Frame{Kind: frame.Ref, Body: r.Append(nil)})
 	if !fresh {
-		b.record.gain.Saw(len(b.data), len(b.frame), 0)
+		b.record.Gain.Saw(len(b.data), len(b.frame), 0)
 	}
 	return true
 }
@@ -158,7 +159,7 @@ func (s *sender) mayLose(b *sendBlock) bool {
 func (s *sender) noted(b *sendBlock, plausible, first bool) bool {
 	if !plausible && !first {
 		s.shared.Metrics.fellBack(tensor.Implausible)
-		b.record.refused(tensor.Implausible)
+		b.record.Refused(tensor.Implausible)
 	}
 	s.lossy = s.lossy || plausible
 	return plausible
@@ -214,7 +215,7 @@ func (s *sender) encode(b *sendBlock) {
 		s.shared.Metrics.encoded(b.text, b.role, took)
 		out[frame.MaxHeader] = frame.FormCoded
 		b.finish(out)
-		b.record.gain.Saw(len(b.data), len(b.frame), took)
+		b.record.Gain.Saw(len(b.data), len(b.frame), took)
 		return
 	}
 	if !errors.Is(err, codecs.ErrUnsuited) {
@@ -224,7 +225,7 @@ func (s *sender) encode(b *sendBlock) {
 	out = append(b.buf, b.data...)
 	out[frame.MaxHeader] = frame.FormRaw
 	b.finish(out)
-	b.record.gain.Saw(len(b.data), len(b.frame), time.Since(begin))
+	b.record.Gain.Saw(len(b.data), len(b.frame), time.Since(begin))
 }
 
 func (b *sendBlock) finish(out []byte) { b.frame = frame.Front(out, frame.Block, b.slot.id) }
@@ -289,7 +290,7 @@ func (s *sender) emit(g *group, write func(frames ...[]byte) error) error {
 	err := write(frames...)
 	for _, b := range g.blocks {
 		wire := len(b.frame) + len(b.declare)
-		b.record.sent(len(b.data), wire)
+		b.record.Sent(len(b.data), wire)
 		s.shared.Metrics.sent(b.text, b.role, len(b.data), wire)
 	}
 	if overhead > 0 {
@@ -326,7 +327,7 @@ func (s *sender) spoil(stalled bool) error {
 		c.block = nil
 	}
 	for _, b := range g.blocks {
-		b.record.sent(b.filled, b.filled)
+		b.record.Sent(b.filled, b.filled)
 		if stalled {
 			s.shared.Metrics.fellBack(tensor.Stalled)
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"github.com/gradproxy/gradproxy/proxy/frame"
 	mem "github.com/gradproxy/gradproxy/proxy/memory"
+	"github.com/gradproxy/gradproxy/proxy/tensors"
 	"log/slog"
 	"math/rand/v2"
 	"net"
@@ -116,7 +117,7 @@ type Proxy struct {
 	received  *mem.Budget // of receivers: neither may wait for what the other holds
 	pool      *pipe.Pool
 	cores     int
-	tensors   tensorTable
+	tensors   tensors.Table
 	residuals *residual.Store
 	lossless  codecs.Codec
 	lasting   map[string]bool // protocols whose tensors outlive a connection
@@ -197,8 +198,11 @@ func (p *Proxy) policy() policy.Policy { return p.settings.Load().Policy }
 // Residuals returns the memory of the tensors that may lose something, which can be saved and loaded.
 func (p *Proxy) Residuals() *residual.Store { return p.residuals }
 
+// TensorInfo answers "why was this not compressed?" for one tensor.
+type TensorInfo = tensors.Info
+
 // Tensors lists what is known of the tensors that this proxy has sent, largest first.
-func (p *Proxy) Tensors() []TensorInfo { return p.tensors.list() }
+func (p *Proxy) Tensors() []TensorInfo { return p.tensors.List() }
 
 // carry carries c, whose app's end is app, until it ends.
 func (p *Proxy) carry(app *net.TCPConn, c *connection, o frame.Opening, own parser.Side) {

@@ -280,7 +280,7 @@ func (v *valueStream) send(value *putValue, b *sendBlock, from *heldCopy) error 
 			took := time.Since(begin)
 			v.sharer.shared.Metrics.encoded(text, role, took)
 			if how != "whole" { // a first value says nothing of the next
-				record.gain.Saw(len(value.raw), len(frame), took)
+				record.Gain.Saw(len(value.raw), len(frame), took)
 			}
 		},
 		Emit: func() error {
@@ -289,7 +289,7 @@ func (v *valueStream) send(value *putValue, b *sendBlock, from *heldCopy) error 
 				_, err = v.stream.Write(frame)
 			}
 			wire := len(declare) + len(frame)
-			record.sent(0, wire)
+			record.Sent(0, wire)
 			v.sharer.shared.Metrics.sent(text, role, 0, wire)
 			return err
 		},

@@ -250,7 +250,7 @@ func (s *sender) advance(c *tensorCut, n int) {
 func (s *sender) bytesOf(c *tensorCut, buf []byte) error {
 	if c.block == nil {
 		n := len(buf) - frame.MaxHeader
-		c.record.sent(n, n)
+		c.record.Sent(n, n)
 		return s.opaque(buf)
 	}
 	if to, b := c.block.data[c.block.filled:], buf[frame.MaxHeader:]; &to[0] != &b[0] {
@@ -309,13 +309,13 @@ func (s *sender) cut(t tensor.Tensor) (*tensorCut, error) {
 		t.DType, t.Why = tensor.NoDType, tensor.DTypeUnknown
 	}
 	s.most = s.shared.allowance()
-	record := s.shared.tensors.of(s.flow, t)
+	record := s.shared.tensors.Of(s.flow, t)
 	c := &tensorCut{record: record, t: t}
 	s.decide(c)
-	record.chose(t.Size, c.text, c.choice.Why, t.Why)
+	record.Chose(t.Size, c.text, c.choice.Why, t.Why)
 	if c.choice.Codec == nil {
 		s.shared.Metrics.fellBack(c.choice.Why)
-		record.sent(t.Size, t.Size)
+		record.Sent(t.Size, t.Size)
 		return nil, nil
 	}
 	cutter := c.choice.Codec
@@ -366,7 +366,7 @@ func (s *sender) startBlock(c *tensorCut, hold int, buf []byte) error {
 	}
 	if !s.hold(cost) {
 		s.shared.Metrics.fellBack(tensor.NoMemory)
-		c.record.refused(tensor.NoMemory)
+		c.record.Refused(tensor.NoMemory)
 		return nil
 	}
 	var pooled []byte

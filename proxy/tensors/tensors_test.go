@@ -1,4 +1,4 @@
-package proxy
+package tensors
 
 import (
 	"testing"
@@ -8,11 +8,11 @@ import (
 )
 
 // A full table shows new tensors and those in use, and drops the one that was used least recently.
-func TestTensorTableKeepsWhatIsInUse(t *testing.T) {
-	var table tensorTable
-	use := func(key uint64) *tensorRecord {
-		r := table.of(policy.Flow{}, tensor.Tensor{Key: key, DType: tensor.Float32, Size: 4})
-		r.chose(4, policy.Verbatim, 0, 0)
+func TestTableKeepsWhatIsInUse(t *testing.T) {
+	var table Table
+	use := func(key uint64) *Record {
+		r := table.Of(policy.Flow{}, tensor.Tensor{Key: key, DType: tensor.Float32, Size: 4})
+		r.Chose(4, policy.Verbatim, 0, 0)
 		return r
 	}
 	const inUse = 1 // a tensor of each step; the others come once
@@ -20,13 +20,13 @@ func TestTensorTableKeepsWhatIsInUse(t *testing.T) {
 		use(key)
 		use(inUse)
 	}
-	rows := table.list()
+	rows := table.List()
 	listed := map[uint64]int64{}
 	for _, r := range rows {
 		listed[r.Key] = r.Values
 	}
 	if len(rows) != maxTensors {
-		t.Errorf("%d rows, want the most that there may be, %d", len(rows), maxTensors)
+		t.Errorf("%d lines, want as many as there may be, %d", len(rows), maxTensors)
 	}
 	if got := listed[inUse]; got != maxTensors+101 {
 		t.Errorf("the tensor in use has %d values, want %d", got, maxTensors+101)
@@ -36,20 +36,20 @@ func TestTensorTableKeepsWhatIsInUse(t *testing.T) {
 			t.Errorf("tensor %d listed: %v, want %v", key, got, want)
 		}
 	}
-	if use(101) == nil || len(table.list()) != maxTensors {
+	if use(101) == nil || len(table.List()) != maxTensors {
 		t.Error("a tensor that comes again is not listed again")
 	}
 }
 
-// What a tensor's row has learned is not lost while the table is full of others.
-func TestTensorTableIsOneRowATensor(t *testing.T) {
-	var table tensorTable
-	row := func(key uint64) *tensorRecord { return table.of(policy.Flow{}, tensor.Tensor{Key: key, Size: 4}) }
+// The record of a tensor is not lost while the table is full of others.
+func TestTableHasOneRecordATensor(t *testing.T) {
+	var table Table
+	row := func(key uint64) *Record { return table.Of(policy.Flow{}, tensor.Tensor{Key: key, Size: 4}) }
 	first := row(1)
 	for key := uint64(2); key <= maxTensors; key++ {
 		row(key)
 	}
 	if row(1) != first {
-		t.Error("a tensor has a new row though the table was not too small")
+		t.Error("a tensor has a new record though the table was not too small")
 	}
 }

@@ -1,18 +1,19 @@
-package proxy
+// Package tensors keeps a table of the tensors that a proxy sends: how each travels, why, and what coding it has brought.
+package tensors
 
 import (
 	"cmp"
-	"container/list"
 	"slices"
 	"sync"
 	"sync/atomic"
 
+	"github.com/gradproxy/gradproxy/internal/lru"
 	"github.com/gradproxy/gradproxy/proxy/policy"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// TensorInfo answers "why was this not compressed?" for one tensor that this proxy sends.
-type TensorInfo struct {
+// Info answers "why was this not compressed?" for one tensor that this proxy sends.
+type Info struct {
 	Job       string `json:"job"`
 	Protocol  string `json:"protocol"`
 	Direction string `json:"direction"`
@@ -20,7 +21,7 @@ type TensorInfo struct {
 	Bytes     int    `json:"bytes"`      // of one value; of rows, whose number changes, and their keys: of the last
 	DType     string `json:"dtype"`
 	Role      string `json:"role"`
-	Evidence  string `json:"evidence"` // what the parser says of role and type
+	Evidence  string `json:"evidence"` // the parser's reason for role and type
 	Codec     string `json:"codec"`    // of the last value
 	Reason    string `json:"reason"`   // why not as a rule says
 	Values    int64  `json:"values"`   // how many came
@@ -32,15 +33,14 @@ type TensorInfo struct {
 // it come again, its counts begin anew.
 const maxTensors = 1 << 14
 
-// A tensorTable holds what is known of the tensors that this proxy sends, over all connections. The zero tensorTable is
-// empty.
-type tensorTable struct {
+// A Table has a Record for each tensor that this proxy sends, over all connections. The zero Table is empty. It is safe
+// for concurrent use.
+type Table struct {
 	mu      sync.Mutex
-	records map[recordKey]*list.Element
-	recent  list.List // of *tensorRecord, the most recently used first
+	records lru.Cache[key, *Record]
 }
 
-type recordKey struct {
+type key struct {
 	flow  policy.Flow
 	key   uint64
 	role  tensor.Role
@@ -48,10 +48,10 @@ type recordKey struct {
 	size  int // 0: it changes from value to value
 }
 
-// A tensorRecord is the table's row. Its fields are set by the senders of its connections.
-type tensorRecord struct {
-	recordKey
-	gain      policy.Gain
+// A Record is the table's line for one tensor. The senders of its connections set its fields.
+type Record struct {
+	key
+	Gain      policy.Gain
 	mu        sync.Mutex // guards the next four
 	bytes     int        // of the last value
 	codec     string
@@ -61,31 +61,28 @@ type tensorRecord struct {
 	raw, wire atomic.Int64
 }
 
-// of returns the row of t, which is now the most recently used. The rows of a sparse tensor are one, whichever they are.
-func (tt *tensorTable) of(f policy.Flow, t tensor.Tensor) *tensorRecord {
-	k := recordKey{f, t.Key, t.Role, t.DType, t.Size}
+// Of returns the record of t, which is now the most recently used. All rows of a sparse tensor have one record.
+func (tt *Table) Of(f policy.Flow, t tensor.Tensor) *Record {
+	k := key{f, t.Key, t.Role, t.DType, t.Size}
 	if t.Keys != 0 {
 		k.key, k.size = t.Keys, 0
 	}
 	tt.mu.Lock()
 	defer tt.mu.Unlock()
-	if e := tt.records[k]; e != nil {
-		tt.recent.MoveToFront(e)
-		return e.Value.(*tensorRecord)
+	if r, ok := tt.records.Use(k); ok {
+		return r
 	}
-	if tt.records == nil {
-		tt.records = map[recordKey]*list.Element{}
+	if tt.records.Len() >= maxTensors {
+		oldest, _, _ := tt.records.Oldest()
+		tt.records.Delete(oldest)
 	}
-	if len(tt.records) >= maxTensors {
-		delete(tt.records, tt.recent.Remove(tt.recent.Back()).(*tensorRecord).recordKey)
-	}
-	r := &tensorRecord{recordKey: k}
-	tt.records[k] = tt.recent.PushFront(r)
+	r := &Record{key: k}
+	tt.records.Put(k, r)
 	return r
 }
 
-// chose notes how the next value travels, which has so many bytes.
-func (r *tensorRecord) chose(bytes int, codec string, reason, evidence tensor.Reason) {
+// Chose notes how the next value travels, and the value's bytes.
+func (r *Record) Chose(bytes int, codec string, reason, evidence tensor.Reason) {
 	r.values.Add(1)
 	r.mu.Lock()
 	r.bytes = bytes
@@ -93,39 +90,39 @@ func (r *tensorRecord) chose(bytes int, codec string, reason, evidence tensor.Re
 	r.mu.Unlock()
 }
 
-// refused notes that a block of the value may not travel as was chosen.
-func (r *tensorRecord) refused(why tensor.Reason) {
+// Refused notes that a block of the value may not travel as was chosen.
+func (r *Record) Refused(why tensor.Reason) {
 	r.mu.Lock()
 	r.reason = why
 	r.mu.Unlock()
 }
 
-// sent notes bytes of the tensor and what became of them.
-func (r *tensorRecord) sent(raw, wire int) {
+// Sent notes that raw bytes of the tensor have left as wire bytes.
+func (r *Record) Sent(raw, wire int) {
 	r.raw.Add(int64(raw))
 	r.wire.Add(int64(wire))
 }
 
-// list returns the rows, largest first.
-func (tt *tensorTable) list() []TensorInfo {
+// List returns all lines, largest first.
+func (tt *Table) List() []Info {
 	tt.mu.Lock()
-	records := make([]*tensorRecord, 0, len(tt.records))
-	for e := tt.recent.Front(); e != nil; e = e.Next() {
-		records = append(records, e.Value.(*tensorRecord))
+	records := make([]*Record, 0, tt.records.Len())
+	for _, r := range tt.records.FromNewest() {
+		records = append(records, r)
 	}
 	tt.mu.Unlock()
-	infos := make([]TensorInfo, len(records))
+	infos := make([]Info, len(records))
 	for i, r := range records {
 		r.mu.Lock()
-		infos[i] = TensorInfo{
+		infos[i] = Info{
 			Job: r.flow.Job, Protocol: r.flow.Protocol, Direction: r.flow.Direction.String(),
-			Key: r.key, Bytes: r.bytes, DType: r.dtype.String(), Role: r.role.String(),
+			Key: r.key.key, Bytes: r.bytes, DType: r.dtype.String(), Role: r.role.String(),
 			Evidence: r.evidence.String(), Codec: r.codec, Reason: r.reason.String(),
 			Values: r.values.Load(), RawBytes: r.raw.Load(), WireBytes: r.wire.Load(),
 		}
 		r.mu.Unlock()
 	}
-	slices.SortFunc(infos, func(a, b TensorInfo) int {
+	slices.SortFunc(infos, func(a, b Info) int {
 		return cmp.Or(cmp.Compare(b.RawBytes, a.RawBytes), cmp.Compare(a.Key, b.Key), cmp.Compare(a.Bytes, b.Bytes))
 	})
 	return infos
