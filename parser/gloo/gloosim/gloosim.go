@@ -1,11 +1,30 @@
-// Package gloosim makes the connections of a training job over Gloo, for tests: every rank's part of its collectives,
-// byte for byte and in an order that could be, with the truth about every message beside it. It knows nothing of how
-// package gloo finds that truth out.
+// Package gloosim speaks Gloo, the library under torch.distributed's "gloo" backend, in two ways:
 //
-// It follows gloo/allreduce.cc (ring), broadcast.cc, allgather.cc and transport/tcp/pair.cc.
+//   - A [Group] is one rank's end of a real process group. It speaks Gloo's TCP transport byte for byte, so that a reader of
+//     its connections cannot tell it from PyTorch. The demo trains on it.
+//   - [Run] makes all connections of a job at once, for tests: every rank's part of its collectives, in a random order that
+//     could be, with the truth about every message beside it.
+//
+// Both carry out the same tasks (task.go) and know nothing of how package gloo finds that truth out. The package is written
+// from Gloo's sources (github.com/facebookincubator/gloo at cc44198, May 2025), to which comments refer by file.
+//
+// A group is a full mesh of connections, one for each pair of ranks. All integers on the wire are little-endian. Of a
+// pair, the rank with the greater published address connects (transport/tcp/device.cc, isInitiator), and first writes its
+// sequence number, 8 bytes, in one piece. Then both directions carry ops, each a preamble of six u64 (transport/tcp/pair.h):
+//
+//	nbytes    48 + the payload that follows
+//	opcode    1 SEND_UNBOUND_BUFFER, with payload; 2 NOTIFY_SEND_READY; 3 NOTIFY_RECV_READY
+//	slot      which transfer: kind of collective << 56 | tag << 24 (types.h)
+//	offset    0
+//	length    bytes of the transfer
+//	roffset   0
+//
+// No payload flows uninvited: the sender writes NOTIFY_SEND_READY, the receiver NOTIFY_RECV_READY, in whichever order, and
+// a payload follows when both have been written. They are counted for each slot; between slots there is no order.
 package gloosim
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
@@ -15,28 +34,18 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// An Op is a collective operation. Its value is the kind in a slot.
-type Op uint8
-
-const (
-	Skip      Op = 0 // a call that fails on every rank: it takes a tag and sends nothing
-	AllGather Op = 2
-	AllReduce Op = 4
-	Broadcast Op = 6 // from rank 0
-)
-
 // A Call is a collective that every rank calls.
 type Call struct {
 	Op    Op
 	Name  string // of the tensor; the same at each step
 	Step  int
-	Role  tensor.Role  // what the first phase of an all-reduce, or the message, is
+	Role  tensor.Role  // of the message; in an all-reduce, of the first phase
 	DType tensor.DType // of the elements
 	Data  func(rank int) []byte
 	Wait  bool // ranks wait for this and all earlier calls before they go on
 }
 
-// A Job is what to simulate.
+// A Job says what to simulate.
 type Job struct {
 	Ranks   int
 	Calls   []Call
@@ -49,7 +58,7 @@ type Job struct {
 type Message struct {
 	*Call
 	Phase int // 1 or 2 of an all-reduce; else 0
-	Rank  int // the sender
+	Rank  int // of the sender
 	Index int // among the messages of its call and sender
 	Bytes []byte
 }
@@ -68,7 +77,7 @@ type Conn struct {
 	ClientAddr, ServerAddr netip.AddrPort
 }
 
-// A Trace is what passed on all connections, in an order that every rank could have seen.
+// A Trace is the bytes of all connections, in an order that every rank could have seen.
 type Trace struct {
 	Conns  []Conn
 	Events []Event
@@ -110,7 +119,18 @@ type sim struct {
 // A rank runs the program.
 type rank struct {
 	next   int // call
-	active []*task
+	active []*running
+}
+
+// A running task is one rank's part of one call.
+type running struct {
+	*task
+	call  *Call
+	index int // of the call
+	rank  int
+
+	announced, sent  int // of sends
+	posted, received int // of recvs
 }
 
 // emit notes bytes from one rank to another.
@@ -123,7 +143,7 @@ func (s *sim) emit(from, to int, b []byte, m *Message) {
 	s.trace.Events = append(s.trace.Events, Event{Conn: i, From: side, Bytes: b, Message: m})
 }
 
-// run lets ranks do what they can, in a random order, until all have returned from all calls.
+// run takes one possible step after another, in a random order, until all ranks have returned from all calls.
 func (s *sim) run() {
 	workers := 1
 	if s.job.Tags {
@@ -157,46 +177,62 @@ func (s *sim) run() {
 // start begins rank r's next call.
 func (s *sim) start(r int) {
 	k := &s.ranks[r]
-	t := newTask(&s.job.Calls[k.next], k.next, r, s.job.Ranks)
+	call := &s.job.Calls[k.next]
+	t := &running{task: newTask(call.Op, call.DType, s.buffer(call, r), r, s.job.Ranks, 0), call: call, index: k.next, rank: r}
 	k.next++
 	if len(t.sends)+len(t.recvs) > 0 {
 		k.active = append(k.active, t)
 	}
 }
 
+// buffer returns what a rank begins a call with.
+func (s *sim) buffer(c *Call, r int) []byte {
+	switch c.Op {
+	case AllGather:
+		own := c.Data(r)
+		all := make([]byte, s.job.Ranks*len(own))
+		copy(all[r*len(own):], own)
+		return all
+	case AllReduce, Broadcast:
+		return bytes.Clone(c.Data(r))
+	}
+	return nil
+}
+
 // slot returns the slot of a call.
-func (s *sim) slot(t *task) uint64 {
+func (s *sim) slot(t *running) slotID {
 	tag := 0
 	if s.job.Tags {
 		tag = t.index
 	}
-	return uint64(t.call.Op)<<56 | uint64(tag)<<24
+	return slot(t.call.Op, uint32(tag))
 }
 
-// steps lists what a task can do now.
-func (s *sim) steps(t *task) (can []func()) {
+// steps lists the steps that a task can take now.
+func (s *sim) steps(t *running) (can []func()) {
+	head := func(o opcode, b []byte) []byte { return preamble{o, s.slot(t), uint64(len(b))}.appendTo(nil) }
 	if i := t.announced; i < len(t.sends) && t.received >= t.sends[i].after {
 		can = append(can, func() {
 			t.announced++
-			s.emit(t.rank, t.sends[i].peer, preamble(2, s.slot(t), t.sends[i].size, false), nil)
+			s.emit(t.rank, t.sends[i].peer, head(notifySendReady, t.sends[i].b), nil)
 		})
 	}
 	if i := t.posted; i < len(t.recvs) && t.received >= t.recvs[i].after {
 		can = append(can, func() {
 			t.posted++
-			s.emit(t.rank, t.recvs[i].peer, preamble(3, s.slot(t), t.recvs[i].size, false), nil)
+			s.emit(t.rank, t.recvs[i].peer, head(notifyRecvReady, t.recvs[i].into), nil)
 		})
 	}
 	if i := t.sent; i < t.announced {
 		if to := s.peer(t, t.sends[i].peer); to != nil && to.posted > to.received && to.recvs[to.received].peer == t.rank {
-			can = append(can, func() { s.transmit(t, to) })
+			can = append(can, func() { s.transmit(t, to, head(sendUnboundBuffer, t.sends[i].b)) })
 		}
 	}
 	return can
 }
 
 // peer returns another rank's task of the same call, nil if that has not begun.
-func (s *sim) peer(t *task, r int) *task {
+func (s *sim) peer(t *running, r int) *running {
 	for _, p := range s.ranks[r].active {
 		if p.index == t.index {
 			return p
@@ -205,21 +241,21 @@ func (s *sim) peer(t *task, r int) *task {
 	return nil
 }
 
-// transmit sends t's next message, which its receiver takes at once.
-func (s *sim) transmit(t, to *task) {
+// transmit sends t's next message behind head. Its receiver takes it at once.
+func (s *sim) transmit(t, to *running, head []byte) {
 	x := t.sends[t.sent]
-	b := append([]byte(nil), x.data()...)
+	b := bytes.Clone(x.b)
 	m := &Message{Call: t.call, Phase: x.phase, Rank: t.rank, Index: t.sent, Bytes: b}
-	s.emit(t.rank, x.peer, append(preamble(1, s.slot(t), len(b), true), b...), m)
+	s.emit(t.rank, x.peer, append(head, b...), m)
 	t.sent++
-	to.recvs[to.received].apply(b)
+	to.recvs[to.received].take(t.call.DType, b)
 	to.received++
 	s.retire(t)
 	s.retire(to)
 }
 
 // retire takes a task that is done off its rank.
-func (s *sim) retire(t *task) {
+func (s *sim) retire(t *running) {
 	if t.sent < len(t.sends) || t.received < len(t.recvs) {
 		return
 	}
@@ -230,17 +266,4 @@ func (s *sim) retire(t *task) {
 			return
 		}
 	}
-}
-
-// preamble returns the six integers that begin an op (transport/tcp/pair.h).
-func preamble(opcode int, slot uint64, length int, payload bool) []byte {
-	nbytes := 48
-	if payload {
-		nbytes += length
-	}
-	var b []byte
-	for _, x := range []uint64{uint64(nbytes), uint64(opcode), slot, 0, uint64(length), 0} {
-		b = binary.LittleEndian.AppendUint64(b, x)
-	}
-	return b
 }

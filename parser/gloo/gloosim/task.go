@@ -7,89 +7,142 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// A task is one rank's part of one call: messages to send and to receive, each in order.
+// A task is one rank's part of one collective: the messages that it sends and the messages that it receives, each list in
+// order. [Run] and [Group] both carry tasks out.
 type task struct {
-	call  *Call
-	index int // of the call
-	rank  int
 	sends []send
 	recvs []recv
 
-	announced, sent  int // of sends
-	posted, received int // of recvs
+	window    int  // sends that may be under way at a time; 0: all
+	sendFirst bool // where a send and a recv are due together, the send is announced first
 }
 
 // A send can be announced once after messages have been received.
 type send struct {
-	peer, size, after, phase int
-	data                     func() []byte
+	peer, after int
+	phase       int    // 1 or 2 of an all-reduce; else 0
+	b           []byte // part of the task's buffer
 }
 
 // A recv can be posted once after messages have been received.
 type recv struct {
-	peer, size, after int
-	apply             func([]byte)
+	peer, after int
+	into        []byte // part of the task's buffer
+	sum         bool   // the message is added to it, and does not replace it
 }
 
-func newTask(c *Call, index, rank, ranks int) *task {
-	t := &task{call: c, index: index, rank: rank}
-	switch c.Op {
+// take puts an arrived message in its place.
+func (r recv) take(d tensor.DType, b []byte) {
+	if r.sum {
+		add(d, r.into, b)
+	} else {
+		copy(r.into, b)
+	}
+}
+
+// newTask returns a rank's task on buf, whose elements are of type d. In an all-gather buf has a block for each rank, and
+// the rank's own is filled. root matters to a broadcast only.
+func newTask(o Op, d tensor.DType, buf []byte, rank, ranks, root int) *task {
+	t := new(task)
+	switch o {
 	case AllReduce:
-		t.ring(ranks)
+		t.allReduce(d, buf, rank, ranks)
 	case Broadcast:
-		t.tree(ranks)
+		t.broadcast(buf, rank, ranks, root)
 	case AllGather:
-		t.gather(ranks)
+		t.allGather(buf, rank, ranks)
+	case Barrier:
+		t.barrier(rank, ranks)
 	}
 	return t
 }
 
-// ring is an all-reduce: segments pass from each rank to the one before it, two under way at a time.
-func (t *task) ring(n int) {
-	buf := append([]byte(nil), t.call.Data(t.rank)...)
-	size, e := len(buf), t.call.DType.Size()
-	limit := e * max(1, (1<<20)/e)
-	up := func(a, m int) int { return (a + m - 1) / m * m }
-	segments := up(max((size+limit-1)/limit, 2*n), n)
-	per := segments / n
-	g := up((size+segments-1)/segments, e)
-	segment := func(first, i int) []byte {
-		j := ((first*per+i)%segments + segments) % segments
-		return buf[min(j*g, size):min((j+1)*g, size)]
-	}
-	left, right := (t.rank+n-1)%n, (t.rank+1)%n
-	for phase := 1; phase <= 2; phase++ {
-		for i := range segments - per {
-			out, in := segment(t.rank+2-phase, i), segment(t.rank+3-phase, i)
-			if len(out) > 0 {
-				t.sends = append(t.sends, send{left, len(out), max(0, len(t.recvs)-1), phase, func() []byte { return out }})
+// underWay is how many rounds of a ring run at a time.
+const underWay = 2
+
+// allReduce is the ring of allreduce.cc: segments pass from each rank to the one before it. While two messages of each
+// direction are under way, the message before them is added. The second phase begins when the first is over.
+func (t *task) allReduce(d tensor.DType, buf []byte, rank, ranks int) {
+	t.window = underWay
+	p := newPlan(len(buf), d.Size(), ranks)
+	left, right := (rank+ranks-1)%ranks, (rank+1)%ranks
+	for phase, round := range [...]func(rank, i int) (send, recv span){p.scatter, p.gather} {
+		received := []int{len(t.recvs)} // messages before each round
+		for i := range p.rounds() {
+			after := received[max(0, i+1-underWay)]
+			out, in := round(rank, i)
+			if in.len > 0 {
+				t.recvs = append(t.recvs, recv{right, after, in.of(buf), phase == 0})
 			}
-			if len(in) > 0 {
-				apply := func(b []byte) { copy(in, b) }
-				if phase == 1 {
-					apply = func(b []byte) { add(t.call.DType, in, b) }
-				}
-				t.recvs = append(t.recvs, recv{right, len(in), max(0, len(t.recvs)-1), apply})
+			if out.len > 0 {
+				t.sends = append(t.sends, send{left, after, phase + 1, out.of(buf)})
 			}
+			received = append(received, len(t.recvs))
 		}
+	}
+}
+
+// broadcast is the binomial tree of broadcast.cc: in round i the ranks v < 2^i, counted from root, send to v + 2^i.
+func (t *task) broadcast(buf []byte, rank, ranks, root int) {
+	v := (rank - root + ranks) % ranks
+	for bit := 1; bit < ranks; bit <<= 1 {
+		peer := (v ^ bit + root) % ranks
+		switch {
+		case v < bit && v+bit < ranks:
+			t.sends = append(t.sends, send{peer, len(t.recvs), 0, buf})
+		case v >= bit && v < 2*bit:
+			t.recvs = append(t.recvs, recv{peer, 0, buf, false})
+		}
+	}
+}
+
+// allGather is the ring of allgather.cc: each block goes on to the next rank in two halves, cut without regard to elements.
+func (t *task) allGather(buf []byte, rank, ranks int) {
+	if len(buf) == 0 {
+		return
+	}
+	t.window, t.sendFirst = underWay, true
+	left, right := (rank+ranks-1)%ranks, (rank+1)%ranks
+	block := len(buf) / ranks
+	halves := [2]span{{0, block / 2}, {block / 2, block - block/2}}
+	at := func(rank, i int) []byte { return halves[i%2].of(buf[(rank+ranks)%ranks*block:]) }
+	for i := range 2 * (ranks - 1) {
+		after := max(0, i+1-underWay)
+		t.sends = append(t.sends, send{right, after, 0, at(rank-i/2, i)})
+		t.recvs = append(t.recvs, recv{left, after, at(rank-i/2-1, i), false})
+	}
+}
+
+// barrier is the dissemination barrier of barrier.cc: empty messages to the ranks 1, 2, 4 ... further on.
+func (t *task) barrier(rank, ranks int) {
+	t.window = 1
+	for d := 1; d < ranks; d <<= 1 {
+		after := len(t.recvs)
+		t.recvs = append(t.recvs, recv{peer: (rank + ranks - d) % ranks, after: after})
+		t.sends = append(t.sends, send{peer: (rank + d) % ranks, after: after})
 	}
 }
 
 // add adds the elements of b to those of a.
 func add(d tensor.DType, a, b []byte) {
+	le := binary.LittleEndian
+	b = b[:len(a)]
 	switch d {
+	case tensor.Float32:
+		for ; len(a) >= 4 && len(b) >= 4; a, b = a[4:], b[4:] {
+			le.PutUint32(a, math.Float32bits(math.Float32frombits(le.Uint32(a))+math.Float32frombits(le.Uint32(b))))
+		}
 	case tensor.Float64:
-		for i := 0; i < len(a); i += 8 {
-			x := math.Float64frombits(binary.LittleEndian.Uint64(a[i:])) + math.Float64frombits(binary.LittleEndian.Uint64(b[i:]))
-			binary.LittleEndian.PutUint64(a[i:], math.Float64bits(x))
+		for ; len(a) >= 8; a, b = a[8:], b[8:] {
+			le.PutUint64(a, math.Float64bits(math.Float64frombits(le.Uint64(a))+math.Float64frombits(le.Uint64(b))))
 		}
 	case tensor.Int32:
-		for i := 0; i < len(a); i += 4 {
-			binary.LittleEndian.PutUint32(a[i:], binary.LittleEndian.Uint32(a[i:])+binary.LittleEndian.Uint32(b[i:]))
+		for ; len(a) >= 4; a, b = a[4:], b[4:] {
+			le.PutUint32(a, le.Uint32(a)+le.Uint32(b))
 		}
 	case tensor.Int64:
-		for i := 0; i < len(a); i += 8 {
-			binary.LittleEndian.PutUint64(a[i:], binary.LittleEndian.Uint64(a[i:])+binary.LittleEndian.Uint64(b[i:]))
+		for ; len(a) >= 8; a, b = a[8:], b[8:] {
+			le.PutUint64(a, le.Uint64(a)+le.Uint64(b))
 		}
 	default:
 		x, y := make([]float32, len(a)/d.Size()), make([]float32, len(a)/d.Size())
@@ -99,41 +152,5 @@ func add(d tensor.DType, a, b []byte) {
 			x[i] += y[i]
 		}
 		tensor.FromFloat32(a, x, d)
-	}
-}
-
-// tree is a broadcast from rank 0: in round i the ranks below 2^i send to those 2^i above them.
-func (t *task) tree(n int) {
-	var buf []byte
-	size := len(t.call.Data(0))
-	if t.rank == 0 {
-		buf = t.call.Data(0)
-	}
-	for bit := 1; bit < n; bit <<= 1 {
-		switch {
-		case t.rank < bit && t.rank+bit < n:
-			t.sends = append(t.sends, send{t.rank + bit, size, len(t.recvs), 0, func() []byte { return buf }})
-		case t.rank >= bit && t.rank < 2*bit:
-			t.recvs = append(t.recvs, recv{t.rank - bit, size, 0, func(b []byte) { buf = b }})
-		}
-	}
-}
-
-// gather is an all-gather: blocks, each in two pieces that heed no element, pass from each rank to the one after it.
-func (t *task) gather(n int) {
-	size := len(t.call.Data(t.rank))
-	all := make([][]byte, n)
-	for r := range all {
-		all[r] = make([]byte, size)
-	}
-	copy(all[t.rank], t.call.Data(t.rank))
-	for i := range 2 * (n - 1) {
-		out, in := all[(t.rank-i/2+n)%n], all[(t.rank-1-i/2+2*n)%n]
-		from, to := 0, size/2
-		if i%2 == 1 {
-			from, to = size/2, size
-		}
-		t.sends = append(t.sends, send{(t.rank + 1) % n, to - from, max(0, i-1), 0, func() []byte { return out[from:to] }})
-		t.recvs = append(t.recvs, recv{(t.rank + n - 1) % n, to - from, max(0, i-1), func(b []byte) { copy(in[from:to], b) }})
 	}
 }

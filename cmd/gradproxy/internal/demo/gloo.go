@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/ddp"
-	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/ring"
 	"github.com/gradproxy/gradproxy/internal/train"
+	"github.com/gradproxy/gradproxy/parser/gloo/gloosim"
 )
 
 // gloo trains data-parallel on the wire of torch.distributed: rank 0 at the far site, rank 1 at the near one.
@@ -26,11 +26,11 @@ func gloo(ctx context.Context, r *run) (trained, error) {
 	}
 	// What the ranks tell each other, an address at each site (RFC 5737): rank 1's is the greater, so it connects.
 	published := []netip.AddrPort{netip.MustParseAddrPort("192.0.2.1:1"), netip.MustParseAddrPort("198.51.100.1:1")}
-	config := func(rank int) ring.Config {
+	config := func(rank int) gloosim.Config {
 		if rank == 0 {
-			return ring.Config{Rank: rank, Addrs: published, Listeners: []net.Listener{l}}
+			return gloosim.Config{Rank: rank, Addrs: published, Listeners: []net.Listener{l}}
 		}
-		return ring.Config{Rank: rank, Addrs: published, Dial: func(ctx context.Context, _ int) (net.Conn, error) {
+		return gloosim.Config{Rank: rank, Addrs: published, Dial: func(ctx context.Context, _ int) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "tcp", toRank0.String())
 		}}
 	}
@@ -68,8 +68,8 @@ type worker struct {
 }
 
 // run connects and trains.
-func (w *worker) run(ctx context.Context, r *run, c ring.Config) error {
-	g, err := ring.Connect(ctx, c)
+func (w *worker) run(ctx context.Context, r *run, c gloosim.Config) error {
+	g, err := gloosim.Connect(ctx, c)
 	if err != nil {
 		return err
 	}

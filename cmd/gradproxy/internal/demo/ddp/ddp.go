@@ -17,8 +17,8 @@ import (
 	"math"
 	"slices"
 
-	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/ring"
 	"github.com/gradproxy/gradproxy/internal/train"
+	"github.com/gradproxy/gradproxy/parser/gloo/gloosim"
 )
 
 const (
@@ -31,7 +31,7 @@ const (
 
 // A Replica is one rank's copy of a model, whose gradients are averaged over all ranks. It is not safe for concurrent use.
 type Replica struct {
-	group  *ring.Group
+	group  *gloosim.Group
 	params []train.Param
 
 	buckets []*bucket
@@ -44,16 +44,16 @@ type Replica struct {
 // A bucket is gradients that travel as one tensor.
 type bucket struct {
 	params []int
-	b      []byte     // little-endian float32s; the group's while work runs
-	left   int        // parameters that are not ready yet
-	work   *ring.Work // nil until all are
+	b      []byte        // little-endian float32s; the group's while work runs
+	left   int           // parameters that are not ready yet
+	work   *gloosim.Work // nil until all are
 }
 
 // A place is where in which bucket a gradient is.
 type place struct{ bucket, off int }
 
 // New makes a replica of the model with these parameters, and sets their values to rank 0's.
-func New(g *ring.Group, params []train.Param) (*Replica, error) {
+func New(g *gloosim.Group, params []train.Param) (*Replica, error) {
 	r := &Replica{group: g, params: params}
 	if err := r.verifyShapes(); err != nil {
 		return nil, fmt.Errorf("ddp: %w", err)

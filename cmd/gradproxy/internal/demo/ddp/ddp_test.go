@@ -13,16 +13,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/recorded"
-	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/ring"
 	"github.com/gradproxy/gradproxy/internal/train"
+	"github.com/gradproxy/gradproxy/parser/gloo/gloosim"
+	"github.com/gradproxy/gradproxy/parser/gloo/gloosim/recorded"
 )
 
 // Gradients of each rank, ready in the same odd order: all ranks get their mean, in the first step, which is one bucket,
 // and later.
 func TestGradientsAreAveraged(t *testing.T) {
 	for _, n := range []int{2, 3} {
-		onRanks(t, n, func(g *ring.Group) error {
+		onRanks(t, n, func(g *gloosim.Group) error {
 			params := model([]int{300, 400}, []int{400}, []int{700, 500}, []int{3}, []int{5})
 			for i := range params {
 				fill(params[i].Value, g.Rank(), i)
@@ -78,7 +78,7 @@ func TestModelsMustBeAlike(t *testing.T) {
 		"0 has 2 parameters": model([]int{4, 6}),
 		"other shapes":       model([]int{6, 4}, []int{4}),
 	} {
-		onRanks(t, 2, func(g *ring.Group) error {
+		onRanks(t, 2, func(g *gloosim.Group) error {
 			params := model([]int{4, 6}, []int{4})
 			if g.Rank() == 1 {
 				params = other
@@ -230,7 +230,7 @@ func fill(v []float32, seed ...int) {
 }
 
 // onRanks runs f on n connected ranks at once and fails the test with their errors.
-func onRanks(t *testing.T, n int, f func(g *ring.Group) error) {
+func onRanks(t *testing.T, n int, f func(g *gloosim.Group) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
@@ -246,7 +246,7 @@ func onRanks(t *testing.T, n int, f func(g *ring.Group) error) {
 	var wg sync.WaitGroup
 	for rank := range n {
 		wg.Go(func() {
-			g, err := ring.Connect(ctx, ring.Config{
+			g, err := gloosim.Connect(ctx, gloosim.Config{
 				Rank: rank, Addrs: addrs, Listeners: listeners[rank : rank+1],
 				Dial: func(ctx context.Context, peer int) (net.Conn, error) {
 					return new(net.Dialer).DialContext(ctx, "tcp", addrs[peer].String())

@@ -1,4 +1,4 @@
-package ring
+package gloosim
 
 // maxSegment is how many bytes an all-reduce sends in one message at most (allreduce.h, kMaxSegmentSize).
 const maxSegment = 1 << 20

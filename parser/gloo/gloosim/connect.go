@@ -1,4 +1,4 @@
-package ring
+package gloosim
 
 import (
 	"bytes"
@@ -68,7 +68,7 @@ func Connect(ctx context.Context, c Config) (*Group, error) {
 	for range len(c.Addrs) - 1 {
 		a := <-arrivals
 		if a.err == nil && conns[a.peer] != nil {
-			a.err = fmt.Errorf("ring: rank %d has connected twice", a.peer)
+			a.err = fmt.Errorf("gloosim: rank %d has connected twice", a.peer)
 			a.conn.Close()
 		}
 		if a.err != nil {
@@ -136,12 +136,12 @@ const sequenceLen = 8
 func (c *Config) dial(ctx context.Context, peer int) (net.Conn, error) {
 	conn, err := c.Dial(ctx, peer)
 	if err != nil {
-		return nil, fmt.Errorf("ring: connect to rank %d: %w", peer, err)
+		return nil, fmt.Errorf("gloosim: connect to rank %d: %w", peer, err)
 	}
 	if !c.NoSequence {
 		if _, err := conn.Write(binary.LittleEndian.AppendUint64(nil, uint64(c.Rank))); err != nil {
 			conn.Close()
-			return nil, fmt.Errorf("ring: greet rank %d: %w", peer, err)
+			return nil, fmt.Errorf("gloosim: greet rank %d: %w", peer, err)
 		}
 	}
 	return conn, nil
@@ -151,14 +151,14 @@ func (c *Config) dial(ctx context.Context, peer int) (net.Conn, error) {
 func (c *Config) accept(ctx context.Context, peer int) (int, net.Conn, error) {
 	l := c.listener(peer)
 	if l == nil {
-		return 0, nil, fmt.Errorf("ring: rank %d connects to this one, which does not listen", peer)
+		return 0, nil, fmt.Errorf("gloosim: rank %d connects to this one, which does not listen", peer)
 	}
 	conn, err := l.Accept()
 	if err != nil {
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
-		return 0, nil, fmt.Errorf("ring: accept: %w", err)
+		return 0, nil, fmt.Errorf("gloosim: accept: %w", err)
 	}
 	if c.NoSequence {
 		return peer, conn, nil
@@ -167,12 +167,12 @@ func (c *Config) accept(ctx context.Context, peer int) (int, net.Conn, error) {
 	var seq [sequenceLen]byte
 	if _, err := io.ReadFull(conn, seq[:]); err != nil {
 		conn.Close()
-		return 0, nil, fmt.Errorf("ring: sequence number of %v: %w", conn.RemoteAddr(), err)
+		return 0, nil, fmt.Errorf("gloosim: sequence number of %v: %w", conn.RemoteAddr(), err)
 	}
 	who := binary.LittleEndian.Uint64(seq[:])
 	if who >= uint64(len(c.Addrs)) || int(who) == c.Rank || !initiates(c.Addrs[who], c.Addrs[c.Rank]) {
 		conn.Close()
-		return 0, nil, fmt.Errorf("ring: %v says that it is rank %d, which was not to connect", conn.RemoteAddr(), who)
+		return 0, nil, fmt.Errorf("gloosim: %v says that it is rank %d, which was not to connect", conn.RemoteAddr(), who)
 	}
 	return int(who), conn, nil
 }

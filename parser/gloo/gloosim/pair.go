@@ -1,4 +1,4 @@
-package ring
+package gloosim
 
 import (
 	"bufio"
@@ -128,7 +128,7 @@ func (p *pair) post(m message) {
 // pay queues a payload for which the peer has made room. p.mu is held.
 func (p *pair) pay(s slotID, t transfer, room uint64) {
 	if room < uint64(len(t.b)) {
-		err := fmt.Errorf("ring: %v: peer has room for %d bytes where %d are due", s, room, len(t.b))
+		err := fmt.Errorf("gloosim: %v: peer has room for %d bytes where %d are due", s, room, len(t.b))
 		t.done <- err
 		p.failLocked(err)
 		return
@@ -185,7 +185,7 @@ func (p *pair) write() {
 		n, err := out.WriteTo(p.conn)
 		p.sent.Add(n)
 		if err != nil {
-			p.fail(fmt.Errorf("ring: write to peer: %w", err))
+			p.fail(fmt.Errorf("gloosim: write to peer: %w", err))
 			err = p.failure()
 		}
 		for i, m := range batch {
@@ -215,7 +215,7 @@ func (p *pair) read() {
 		}
 		if err != nil {
 			if errors.Is(err, io.EOF) {
-				err = errors.New("ring: peer closed the connection")
+				err = errors.New("gloosim: peer closed the connection")
 			}
 			p.fail(err)
 			return
@@ -235,7 +235,7 @@ func (p *pair) handle(head []byte, r io.Reader) error {
 			return err
 		}
 		if _, err = io.ReadFull(r, t.b); err != nil {
-			err = fmt.Errorf("ring: read %v from peer: %w", h.slot, err)
+			err = fmt.Errorf("gloosim: read %v from peer: %w", h.slot, err)
 		}
 		t.done <- err
 		return err
@@ -268,10 +268,10 @@ func (p *pair) claim(h preamble) (transfer, error) {
 	}
 	c := p.counts(h.slot)
 	if len(c.recvs) == 0 || len(c.announced) == 0 {
-		return transfer{}, fmt.Errorf("ring: %v: payload of %d bytes that was not agreed upon", h.slot, h.length)
+		return transfer{}, fmt.Errorf("gloosim: %v: payload of %d bytes that was not agreed upon", h.slot, h.length)
 	}
 	if room := len(c.recvs[0].b); h.length != c.announced[0] || h.length != uint64(room) {
-		return transfer{}, fmt.Errorf("ring: %v: payload of %d bytes, %d announced, room for %d", h.slot, h.length, c.announced[0], room)
+		return transfer{}, fmt.Errorf("gloosim: %v: payload of %d bytes, %d announced, room for %d", h.slot, h.length, c.announced[0], room)
 	}
 	t := pop(&c.recvs)
 	pop(&c.announced)

@@ -1,11 +1,11 @@
-package ring
+package gloosim
 
 import (
 	"encoding/binary"
 	"fmt"
 )
 
-// An opcode is what an op does (transport/tcp/pair.h, Op::Opcode).
+// An opcode says what an op does (transport/tcp/pair.h, Op::Opcode).
 type opcode uint64
 
 const (
@@ -44,45 +44,47 @@ func parsePreamble(b []byte) (preamble, error) {
 	}
 	p := preamble{op: opcode(v[1]), slot: slotID(v[2]), length: v[4]}
 	if p.op < sendUnboundBuffer || p.op > notifyRecvReady {
-		return p, fmt.Errorf("ring: unknown opcode %d", v[1])
+		return p, fmt.Errorf("gloosim: unknown opcode %d", v[1])
 	}
 	payload := p.length
 	if p.op != sendUnboundBuffer {
 		payload = 0
 	}
 	if v[0] != preambleLen+payload || v[3] != 0 || v[5] != 0 {
-		return p, fmt.Errorf("ring: inconsistent preamble %v", v)
+		return p, fmt.Errorf("gloosim: inconsistent preamble %v", v)
 	}
 	return p, nil
 }
 
-// A kind is the kind of a collective (types.h).
-type kind uint8
+// An Op is a collective operation. Its value is the kind in a slot (types.h).
+type Op uint8
 
 const (
-	allGather kind = 2
-	allReduce kind = 4
-	broadcast kind = 6
-	barrier   kind = 7
+	Skip      Op = 0 // a call that fails on every rank: it takes a tag and sends nothing
+	AllGather Op = 2
+	AllReduce Op = 4
+	Broadcast Op = 6
+	Barrier   Op = 7
 )
 
-func (k kind) String() string {
-	switch k {
-	case allGather:
+// String is the operation's name.
+func (o Op) String() string {
+	switch o {
+	case AllGather:
 		return "all-gather"
-	case allReduce:
+	case AllReduce:
 		return "all-reduce"
-	case broadcast:
+	case Broadcast:
 		return "broadcast"
-	case barrier:
+	case Barrier:
 		return "barrier"
 	}
-	return fmt.Sprintf("kind %d", uint8(k))
+	return fmt.Sprintf("kind %d", uint8(o))
 }
 
 // A slotID names the messages of one collective (types.cc, Slot::build).
 type slotID uint64
 
-func slot(k kind, tag uint32) slotID { return slotID(k)<<56 | slotID(tag)<<24 }
+func slot(o Op, tag uint32) slotID { return slotID(o)<<56 | slotID(tag)<<24 }
 
-func (s slotID) String() string { return fmt.Sprintf("%v %d", kind(s>>56), uint32(s>>24)) }
+func (s slotID) String() string { return fmt.Sprintf("%v %d", Op(s>>56), uint32(s>>24)) }

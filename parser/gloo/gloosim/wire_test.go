@@ -1,4 +1,4 @@
-package ring
+package gloosim
 
 import (
 	"bytes"
@@ -16,12 +16,12 @@ import (
 func TestPreambleIsGloos(t *testing.T) {
 	want, _ := hex.DecodeString(strings.ReplaceAll(
 		"3000000000000000 0200000000000000 0000000600000004 0000000000000000 d89f040000000000 0000000000000000", " ", ""))
-	got := preamble{notifySendReady, slot(allReduce, 6), 303064}.appendTo(nil)
+	got := preamble{notifySendReady, slot(AllReduce, 6), 303064}.appendTo(nil)
 	if !bytes.Equal(got, want) {
 		t.Errorf("got  %x\nwant %x", got, want)
 	}
 	back, err := parsePreamble(got)
-	if err != nil || back != (preamble{notifySendReady, slot(allReduce, 6), 303064}) {
+	if err != nil || back != (preamble{notifySendReady, slot(AllReduce, 6), 303064}) {
 		t.Errorf("parsed as %+v, %v", back, err)
 	}
 	for i := range want {
@@ -89,7 +89,7 @@ func TestPayloadWaitsForRoom(t *testing.T) {
 	p := newPair(ours, 0, 0)
 	defer p.fail(ErrClosed)
 	defer theirs.Close()
-	s := slot(broadcast, 1)
+	s := slot(Broadcast, 1)
 	done := make(chan error, 2)
 
 	p.send(s, transfer{[]byte("early"), done})
@@ -124,7 +124,7 @@ func TestPayloadWaitsForRoom(t *testing.T) {
 
 // What a broken peer, or a broken proxy, may do: each fails the pair, and with it the transfer that waits.
 func TestBrokenPeersFailThePair(t *testing.T) {
-	s := slot(allReduce, 0)
+	s := slot(AllReduce, 0)
 	announce := preamble{notifySendReady, s, 4}.appendTo(nil)
 	pay := func(n uint64) []byte {
 		return append(preamble{sendUnboundBuffer, s, n}.appendTo(nil), make([]byte, n)...)

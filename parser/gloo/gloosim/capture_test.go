@@ -1,11 +1,11 @@
-package ring
+package gloosim
 
 import (
 	"fmt"
 	"slices"
 	"testing"
 
-	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/recorded"
+	"github.com/gradproxy/gradproxy/parser/gloo/gloosim/recorded"
 )
 
 // An opSequence is a direction's ops by slot and opcode, their lengths in order: all that Gloo's own threads do not shuffle
