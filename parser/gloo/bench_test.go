@@ -19,8 +19,8 @@ func feed(b *testing.B, p parser.Parser, bytes []byte, step int) {
 	}
 }
 
-// A 64 MiB all-reduce among two ranks, step after step, in pieces as a proxy reads them; the copy of the same bytes is
-// what the parser's time is to be compared with.
+// A 64 MiB all-reduce among two ranks, step after step, in pieces as a proxy reads them; a copy of the same bytes is
+// measured for comparison.
 func BenchmarkAllReduce(b *testing.B) {
 	step := gloosim.Run(gloosim.Job{Ranks: 2, Tags: true, Calls: []gloosim.Call{
 		gloosim.Gradients("w", 0, 16<<20, tensor.Float32), gloosim.Gradients("b", 0, 2000, tensor.Float32),
@@ -86,7 +86,7 @@ func BenchmarkCutRings(b *testing.B) {
 	for i := range 300 {
 		sizes = append(sizes, 4096+1024*(i*7919%1000))
 	}
-	lengths := step(3, 1, append(sizes, 4)...)
+	lengths := messagesOf(3, 1, append(sizes, 4)...)
 	for name, ranks := range map[string][2]int{"known ranks": {3, 3}, "unknown ranks": {3, maxRanks}} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {

@@ -15,7 +15,7 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// A heard message is a payload with what the proxy beside its sender said of it.
+// A heard message is a payload with the tensor that the proxy beside its sender returned for it.
 type heard struct {
 	from  parser.Side
 	op    op
@@ -103,7 +103,7 @@ type call struct {
 	Tag             uint32
 }
 
-// A recording is what was recorded of a job beside its capture.
+// A recording holds the facts that were recorded of a job beside its capture.
 type recording struct {
 	World     int
 	Framework struct {
@@ -163,7 +163,7 @@ func (r recording) calls(messages []heard) (all []call) {
 	slices.Sort(tags)
 	sent := 0
 	for _, tag := range tags {
-		size := sizes[tag] / (2 * (r.World - 1)) // what all ranks send is 2(n-1) times the tensor
+		size := sizes[tag] / (2 * (r.World - 1)) // all ranks together send 2(n-1) times the tensor
 		c := call{Role: "gradient", DType: "float32", Bytes: size, Tag: tag, Step: sent / model}
 		if size == 4*len(r.Framework.Params) {
 			c.Role, c.DType = "used", "int32"
@@ -204,8 +204,8 @@ func TestRolesOfCapturedJobs(t *testing.T) {
 	}
 }
 
-// compare holds one direction against the job's calls, and counts the bytes of phase 1 of gradients from the third step
-// on, and those of them that were found.
+// compare compares one direction with the job's calls. It returns the bytes of phase 1 of gradients from the third step
+// on (of), and how many of them were found.
 func compare(t *testing.T, calls []call, messages []heard, side parser.Side, ranks int) (found, of int) {
 	t.Helper()
 	sent := map[uint32][]heard{} // by tag; the tag is the number of the call where all are the same

@@ -7,11 +7,11 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// A connection is what its two directions share.
+// A connection holds the state that its two directions share.
 type connection struct {
 	conn parser.Conn
 
-	mu         sync.Mutex // guards what follows, and all of both directions
+	mu         sync.Mutex // guards the fields below, and all of both directions
 	ranks      ranks
 	meta       metadata
 	directions [2]direction
@@ -24,7 +24,7 @@ type direction struct {
 	seed uint64
 
 	tag      uint32 // of the first collective
-	tagged   bool   // there was one
+	tagged   bool   // there was a first collective
 	counts   bool   // tags differ, so they count the collectives
 	counted  counted
 	constant constant
@@ -48,15 +48,15 @@ func newConnection(c parser.Conn, f *facts) *connection {
 // sums reports whether the job's sums are configured to be gradients.
 func (x *connection) sums() bool { return x.conn.Sums == tensor.Gradient }
 
-// judges reports whether the type of the elements that this side sends is to be found out. Values of the other side may
-// have been restored from a lossy codec.
+// judges reports whether to find out the type of the elements that this side sends. Values of the other side may have been
+// restored from a lossy codec.
 func (d *direction) judges() bool { return d.side == d.conn.conn.Own }
 
-// A watch says what is to be done with a payload as it passes.
+// A watch says how to examine a payload as it passes.
 type watch struct {
 	op   op
-	look look // how closely to look for its element type
-	keep bool // keep a copy: it is metadata
+	look look // for its element type
+	keep bool // keep a copy: the payload is metadata
 }
 
 // begin takes note of an op.
@@ -105,7 +105,7 @@ func (d *direction) sort(tag uint32) {
 	}
 }
 
-// end takes note of the end of a payload: the verdict on its element type, and a copy of it if that was wanted.
+// end takes note of the end of a payload: the verdict on its element type, and a copy of the payload if watch.keep is set.
 func (d *direction) end(w watch, v verdict, b []byte) {
 	d.conn.mu.Lock()
 	defer d.conn.mu.Unlock()

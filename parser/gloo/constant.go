@@ -9,54 +9,54 @@ import (
 )
 
 const (
-	maxRecords   = 16 << 10 // messages of one direction that are remembered
-	maxPeriod    = maxRecords / 2
-	recordBudget = 1 << 9  // comparisons a message, on average
-	budgetLimit  = 1 << 16 // comparisons at once
-	fewLengths   = 3       // lengths of all-reduce messages, below which a step looks like a stack of equal layers
-	sureSpan     = 64      // messages that such a step must have been seen to repeat
+	maxMessages        = 16 << 10 // messages of one direction in the history
+	maxPeriod          = maxMessages / 2
+	messageBudget      = 1 << 9  // comparisons a message, on average
+	messageBudgetLimit = 1 << 16 // comparisons at once
+	fewLengths         = 3       // lengths of all-reduce messages, below which a step looks like a stack of equal layers
+	sureSpan           = 64      // messages that such a step must have been seen to repeat
 )
 
-// constant follows the messages of one direction where all collectives have the same tag, as JAX's and Horovod's do.
-// Nothing separates one collective from the next, but they run one at a time: the messages themselves repeat, step after
+// constant learns the steps of one direction where all collectives have the same tag, as JAX's and Horovod's do. Nothing
+// separates one collective from the next, but they run one at a time. So it follows messages: they repeat, step after
 // step, and the ring's plans say how a step's messages can be cut into collectives.
 type constant struct {
 	*direction
-	seq    []record
-	links  []int32          // the last message before that was alike, -1: none
-	newest map[uint64]int32 // the last message of a kind and length
-	repeat repeat           // that the last message goes on with
-	budget int
-	epoch  uint64
+	history []observedMessage
+	links   []int32          // of each message of history: the last one before it that is alike, -1: none
+	newest  map[uint64]int32 // the last message of a kind and length
+	repeat  repeat           // the repetition that the last message continues
+	budget  int
+	epoch   uint64 // learnt steps dropped
 
-	script []part // the messages of a step, once they have passed twice; nil before
-	cuts   []cut  // how they belong together
-	ranks  [2]int // for which cuts were made
-	next   int    // of script
-	rounds int
-	claims int // one more than the last message of the collective under way that was given out as a gradient
+	learnt []expectedMessage // the messages of a step, once they have passed twice; nil before
+	cuts   []cut             // which messages of the learnt step are one collective
+	ranks  [2]int            // the smallest and the greatest number for which cuts were made
+	next   int               // the index in learnt of the message expected next
+	rounds int               // steps that have passed since learnt was made
+	claims int               // one more than the last message of the collective under way that was given out as a gradient
 }
 
-// A record is a message that passed.
-type record struct {
+// An observedMessage is one message of the history.
+type observedMessage struct {
 	alike   uint64 // the same for messages of one kind and length
 	verdict verdict
 }
 
-// A part is a message of the script.
-type part struct {
+// An expectedMessage is one message of the learnt step.
+type expectedMessage struct {
 	alike    uint64
-	length   int // of an all-reduce's message, else notRing
+	length   int // of the message of an all-reduce; notRing: it is of another collective
 	key      uint64
-	verdicts [2]verdict
+	verdicts verdicts
 }
 
-// message takes note of the next payload, of length bytes. It says what it is if it is of an all-reduce.
+// message takes note of the next payload, of length bytes, and returns the tensor that it is if it is of an all-reduce.
 func (c *constant) message(k kind, length int) (tensor.Tensor, look, error) {
 	c.compact()
-	i := len(c.seq)
+	i := len(c.history)
 	alike := uint64(k)<<56 ^ uint64(length)
-	c.seq = append(c.seq, record{alike: alike})
+	c.history = append(c.history, observedMessage{alike: alike})
 	if c.newest == nil {
 		c.newest = map[uint64]int32{}
 	}
@@ -66,21 +66,21 @@ func (c *constant) message(k kind, length int) (tensor.Tensor, look, error) {
 	}
 	c.links = append(c.links, before)
 	c.newest[alike] = int32(i)
-	c.budget = min(c.budget+recordBudget, budgetLimit)
+	c.budget = min(c.budget+messageBudget, messageBudgetLimit)
 
-	if c.script != nil && c.script[c.next].alike != alike {
+	if c.learnt != nil && c.learnt[c.next].alike != alike {
 		if err := c.surprise(); err != nil {
 			return tensor.Tensor{}, lookAway, err
 		}
 	}
 	r := reading{learning: true, tiny: length < crumb, size: length}
-	if c.script == nil {
+	if c.learnt == nil {
 		r.key = c.learn(i)
 	}
 	q := -1
-	if c.script != nil {
+	if c.learnt != nil {
 		q = c.next
-		if c.next = (c.next + 1) % len(c.script); c.next == 0 {
+		if c.next = (c.next + 1) % len(c.learnt); c.next == 0 {
 			c.rounds++
 		}
 		r = c.reading(q)
@@ -101,13 +101,13 @@ func (c *constant) message(k kind, length int) (tensor.Tensor, look, error) {
 
 // compact drops the older half of a full history.
 func (c *constant) compact() {
-	if len(c.seq) < 2*maxRecords {
+	if len(c.history) < 2*maxMessages {
 		return
 	}
-	n := copy(c.seq, c.seq[maxRecords:])
-	c.seq, c.links = c.seq[:n], c.links[:0]
+	n := copy(c.history, c.history[maxMessages:])
+	c.history, c.links = c.history[:n], c.links[:0]
 	clear(c.newest)
-	for i, r := range c.seq {
+	for i, r := range c.history {
 		before, seen := c.newest[r.alike]
 		if !seen {
 			before = -1
@@ -117,12 +117,12 @@ func (c *constant) compact() {
 	}
 }
 
-// surprise drops the script at a message that is not the one expected. It returns an error if that is in the middle of a
-// collective of which more messages were given out as gradients than a shorter one has in its first phase.
+// surprise drops the learnt step at a message that is not the one expected. It returns an error if that is in the middle
+// of a collective, and more of its messages were given out as gradients than a shorter collective has in its first phase.
 func (c *constant) surprise() error {
 	low, _ := c.conn.ranks.bounds()
 	wrong := c.cuts[c.next].at > 0 && c.claims > 2*(low-1)
-	c.script, c.cuts, c.repeat = nil, nil, repeat{}
+	c.learnt, c.cuts, c.repeat = nil, nil, repeat{}
 	c.epoch++
 	if wrong {
 		return fmt.Errorf("gloo: an all-reduce of which %d messages were taken for its first phase is not what it was before: %w",
@@ -131,18 +131,18 @@ func (c *constant) surprise() error {
 	return nil
 }
 
-// learn looks for the messages that those up to i repeat, and returns i's key if there are any. When they have passed
-// twice it makes a script of them.
+// learn looks for the sequence that the messages up to i repeat, and returns the key of message i if there is one. When
+// the sequence has passed twice, it becomes the learnt step.
 func (c *constant) learn(i int) uint64 {
 	r := &c.repeat
-	if r.period == 0 || i < r.period || c.seq[i-r.period].alike != c.seq[i].alike {
+	if r.period == 0 || i < r.period || c.history[i-r.period].alike != c.history[i].alike {
 		*r = findRepeat(i, func(yield func(int) bool) {
 			for j := c.links[i]; j >= 0 && i-int(j) <= maxPeriod; j = c.links[j] {
 				if !yield(int(j)) {
 					return
 				}
 			}
-		}, func(a, b int) bool { return c.seq[a].alike == c.seq[b].alike }, &c.budget)
+		}, func(a, b int) bool { return c.history[a].alike == c.history[b].alike }, &c.budget)
 	}
 	if r.period == 0 || c.adopts(i) {
 		return 0
@@ -156,49 +156,49 @@ func (c *constant) learn(i int) uint64 {
 }
 
 func (c *constant) key(i, ordinal int) uint64 {
-	return mix.Words(c.seed, keyOfMessage, c.seq[i].alike, uint64(ordinal), c.epoch)
+	return mix.Words(c.seed, keyOfMessage, c.history[i].alike, uint64(ordinal), c.epoch)
 }
 
-// adopts makes a script of the messages before i if they are a step that has passed twice.
+// adopts makes the learnt step of the messages before i if they are a step that has passed twice.
 func (c *constant) adopts(i int) bool {
 	r := c.repeat
 	if steps := r.span / max(1, r.period); !r.whole() || (r.span%r.period != 0 || steps&(steps-1) != 0) && r.span != sureSpan {
 		return false // it is looked at again after one, two, four further steps, and so on
 	}
 	at := r.phase()
-	script := make([]part, r.period)
+	learnt := make([]expectedMessage, r.period)
 	counts := map[uint64]int{}
 	distinct := map[int]bool{}
-	for q := range script {
+	for q := range learnt {
 		j := i - r.period + (q-at+r.period)%r.period
-		p := part{alike: c.seq[j].alike, length: notRing}
+		p := expectedMessage{alike: c.history[j].alike, length: notRing}
 		if kind(p.alike>>56) == allReduce {
 			p.length = int(p.alike << 8 >> 8)
 			distinct[p.length] = true
 		}
-		p.judge(c.seq[j-r.period].verdict)
-		p.judge(c.seq[j].verdict)
+		p.verdicts.add(c.history[j-r.period].verdict)
+		p.verdicts.add(c.history[j].verdict)
 		p.key = c.key(j, counts[p.alike])
 		counts[p.alike]++
-		script[q] = p
+		learnt[q] = p
 	}
 	if len(distinct) == 0 || len(distinct) < fewLengths && r.span < sureSpan {
 		return false
 	}
-	c.script, c.next, c.rounds, c.claims = script, at, 0, 0
+	c.learnt, c.next, c.rounds, c.claims = learnt, at, 0, 0
 	if !c.cut() {
-		c.script, c.cuts = nil, nil
+		c.learnt, c.cuts = nil, nil
 		return false
 	}
 	return true
 }
 
-// cut works out how the script's messages belong together, and reports whether they can be whole collectives.
+// cut works out which messages of the learnt step are one collective, and reports whether all can be whole collectives.
 func (c *constant) cut() bool {
 	low, high := c.conn.ranks.bounds()
 	c.ranks = [2]int{low, high}
-	lengths := make([]int, len(c.script))
-	for q, p := range c.script {
+	lengths := make([]int, len(c.learnt))
+	for q, p := range c.learnt {
 		lengths[q] = p.length
 	}
 	var ok bool
@@ -206,34 +206,27 @@ func (c *constant) cut() bool {
 	return ok
 }
 
-// judge notes the verdict on a value; one without evidence leaves things as they are.
-func (p *part) judge(v verdict) {
-	if v != noEvidence {
-		p.verdicts[1], p.verdicts[0] = p.verdicts[0], v
-	}
-}
-
-// reading puts together what is known of message q of the script.
+// reading collects the facts on message q of the learnt step.
 func (c *constant) reading(q int) reading {
 	if low, high := c.conn.ranks.bounds(); c.ranks != [2]int{low, high} && !c.cut() {
-		c.cuts = make([]cut, len(c.script))
+		c.cuts = make([]cut, len(c.learnt))
 	}
-	p, x := &c.script[q], &c.cuts[q]
+	p, x := &c.learnt[q], &c.cuts[q]
 	r := reading{key: p.key, tiny: p.length < crumb, size: p.length, verdicts: p.verdicts, phased: x.phase != 0, first: x.phase == 1}
 	if x.size == 0 {
 		return r
 	}
 	// One collective's elements are of one type.
 	r.size = x.size
-	r.verdicts = [2]verdict{}
+	r.verdicts = verdicts{}
 	for k := range x.count {
-		w := &c.script[(q-x.at+k+len(c.script))%len(c.script)]
+		w := &c.learnt[(q-x.at+k+len(c.learnt))%len(c.learnt)]
 		r.verdicts[0], r.verdicts[1] = r.verdicts[0].and(w.verdicts[0]), r.verdicts[1].and(w.verdicts[1])
 	}
 	return r
 }
 
-// look says how closely message q of the script, or one before there is a script, is to be looked at for the type of
+// look returns how closely to examine message q of the learnt step, or a message before there is one, for the type of
 // its elements.
 func (c *constant) look(q int, r *reading) look {
 	switch {
@@ -248,13 +241,13 @@ func (c *constant) look(q int, r *reading) look {
 	return lookOnce
 }
 
-// ended takes note of what the newest message looked like.
+// ended takes note of the verdict on the newest message.
 func (c *constant) ended(v verdict) {
-	if len(c.seq) == 0 {
+	if len(c.history) == 0 {
 		return
 	}
-	c.seq[len(c.seq)-1].verdict = v
-	if n := len(c.script); n > 0 {
-		c.script[(c.next-1+n)%n].judge(v)
+	c.history[len(c.history)-1].verdict = v
+	if n := len(c.learnt); n > 0 {
+		c.learnt[(c.next-1+n)%n].verdicts.add(v)
 	}
 }

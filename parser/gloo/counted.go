@@ -11,61 +11,61 @@ import (
 )
 
 const (
-	maxEntries   = 2 << 10 // all-reduces of one direction that are remembered
-	settled      = 4       // all-reduces after which an earlier one is mostly over
-	surelyOver   = 32      // all-reduces, and two steps, after which it is over if it ever was a ring's
-	entryBudget  = 1 << 9  // comparisons for an all-reduce, on average
-	searchBudget = 1 << 14 // comparisons at once
-	strongRounds = 128     // steps without a miss after which a sequence is believed
-	missLimit    = 8       // all-reduces without a place, beyond a step's, after which the sequence is dropped
+	maxReduces        = 2 << 10 // all-reduces of one direction in the history
+	settled           = 4       // all-reduces after which an earlier one is mostly over
+	surelyOver        = 32      // all-reduces, and two steps, after which an all-reduce by a ring must be over
+	reduceBudget      = 1 << 9  // comparisons for an all-reduce, on average
+	reduceBudgetLimit = 1 << 14 // comparisons at once
+	strongRounds      = 128     // steps without a miss after which a learnt step is kept
+	missLimit         = 8       // all-reduces without a place, beyond the number in a step, after which the learnt step is dropped
 )
 
-// counted follows the all-reduces of one direction where tags count the collectives of the group, as PyTorch's do. The
-// order of the tags is the order of the program, whatever the order on the wire.
+// counted learns the steps of one direction where tags count the collectives of the group, as PyTorch's do. It follows
+// all-reduces by their tags: the order of the tags is the order of the program, whatever the order on the wire.
 type counted struct {
 	*direction
-	seq     []entry // by tag
-	script  *course // the sequence of a step, once it has passed twice
-	missed  bool    // the script had no place for an all-reduce that is not tiny
-	adopted uint32  // the tag before which it had
+	history []observedReduce // by tag
+	learnt  *step            // once the sequence has passed twice; nil before
+	missed  bool             // the learnt step had no place for an all-reduce that is not tiny
+	adopted uint32           // the tag from which on the learnt step is used
 	models  []*layout
-	epoch   uint64 // sequences dropped
+	epoch   uint64 // learnt steps dropped
 	budget  int
 }
 
-// An entry is one all-reduce.
-type entry struct {
+// An observedReduce is one all-reduce of the history.
+type observedReduce struct {
 	tag     uint32
 	first   int // length of its first message, which is announced before it comes
 	lengths lengths
 	verdict verdict
 
-	item     int      // in the script, -1: none
+	place    int      // in the learnt step, -1: none
 	key      uint64   // 0: unknown
-	expect   *lengths // what the sequence so far lets expect; nil: nothing
-	strays   bool     // its lengths are not those expected
-	ruledOut bool     // it is no bucket, where all models have told theirs
+	expect   *lengths // the lengths of the same all-reduce a step before; nil: not known
+	strays   bool     // its lengths are not as expected
+	ruledOut bool     // it is no bucket, and all models have announced their buckets
 	modelled bool     // there are models
-	asides   bool     // a sequence that is being learnt explains it better than the script
+	asides   bool     // a step that is being learnt explains it better than the learnt one
 	claims   int      // one more than the last message that was given out as a gradient
 
-	bucket  *item   // of an announced layout, nil: none
-	course  *course // of that
-	plan    plan    // of the bucket
-	senders uint64  // bit r: rank r may be the sender
+	bucket  *expectedReduce // of an announced layout, nil: none
+	step    *step           // the layout of bucket
+	plan    plan            // of the bucket
+	senders uint64          // bit r: rank r may be the sender
 }
 
-// find returns the entry of a tag, nil if there is none.
-func (c *counted) find(tag uint32) *entry {
+// find returns the all-reduce of a tag, nil if the history has none.
+func (c *counted) find(tag uint32) *observedReduce {
 	if i, ok := c.index(tag); ok {
-		return &c.seq[i]
+		return &c.history[i]
 	}
 	return nil
 }
 
 func (c *counted) index(tag uint32) (int, bool) {
-	return sort.Find(len(c.seq), func(i int) int {
-		switch at := c.seq[i].tag; {
+	return sort.Find(len(c.history), func(i int) int {
+		switch at := c.history[i].tag; {
 		case tag < at:
 			return -1
 		case tag > at:
@@ -81,42 +81,42 @@ func (c *counted) announce(tag uint32, first int) error {
 	if known {
 		return nil
 	}
-	if i < len(c.seq)-2*lookahead-settled {
-		return nil // far too late to be what it seems
+	if i < len(c.history)-2*lookahead-settled {
+		return nil // too late to be a value of this step
 	}
-	if len(c.seq) >= 2*maxEntries {
-		drop := len(c.seq) - maxEntries
-		c.seq = append(c.seq[:0], c.seq[drop:]...)
+	if len(c.history) >= 2*maxReduces {
+		drop := len(c.history) - maxReduces
+		c.history = append(c.history[:0], c.history[drop:]...)
 		i -= drop
 	}
-	c.seq = slices.Insert(c.seq, i, entry{tag: tag, first: first, item: -1})
-	c.toBucket(i)
-	for ; i < len(c.seq); i++ { // what has overtaken it is looked at again
-		if c.script == nil || c.missed {
+	c.history = slices.Insert(c.history, i, observedReduce{tag: tag, first: first, place: -1})
+	c.placeInLayout(i)
+	for ; i < len(c.history); i++ { // all-reduces that have overtaken it are placed anew
+		if c.learnt == nil || c.missed {
 			c.learn(i)
 		}
-		if e := &c.seq[i]; c.script != nil && e.item < 0 && !e.asides {
-			c.toItem(i)
+		if e := &c.history[i]; c.learnt != nil && e.place < 0 && !e.asides {
+			c.placeInStep(i)
 		}
 	}
 	return c.settle()
 }
 
-// settle checks an all-reduce that is over: two steps and more have begun since. One that takes longer than others may
-// be overtaken by any number of these, but not by the next step's.
+// settle checks an all-reduce that is over, since at least two steps have begun after it. A slow all-reduce may be
+// overtaken by any number of others, but not by all-reduces of the next step.
 func (c *counted) settle() error {
 	steps := 0
 	for _, l := range c.models {
-		steps = max(steps, len(l.course.items))
+		steps = max(steps, len(l.step.reduces))
 	}
-	if c.script != nil {
-		steps = len(c.script.items)
+	if c.learnt != nil {
+		steps = len(c.learnt.reduces)
 	}
-	i := len(c.seq) - 1 - max(surelyOver, 2*steps+2*lookahead)
+	i := len(c.history) - 1 - max(surelyOver, 2*steps+2*lookahead)
 	if i < 0 {
 		return nil
 	}
-	e := &c.seq[i]
+	e := &c.history[i]
 	if low, _ := c.conn.ranks.bounds(); e.claims <= 2*(low-1) || 2*e.claims <= e.lengths.count {
 		return nil // the shortest first phase has that many messages
 	}
@@ -124,7 +124,7 @@ func (c *counted) settle() error {
 		e.lengths.count, e.claims, parser.ErrReset)
 }
 
-// message takes note of the next payload of an all-reduce, of length bytes, and says what it is.
+// message takes note of the next payload of an all-reduce, of length bytes, and returns the tensor that it is.
 func (c *counted) message(tag uint32, length int) (tensor.Tensor, look, error) {
 	v := tensor.Tensor{Size: length, Hold: length, Why: tensor.RoleUnproved}
 	if err := c.announce(tag, length); err != nil {
@@ -149,8 +149,8 @@ func (c *counted) message(tag uint32, length int) (tensor.Tensor, look, error) {
 	return v, c.look(e, &r, k), nil
 }
 
-// follow compares the length of message k with what is expected.
-func (c *counted) follow(e *entry, k, length int) {
+// follow compares the length of message k with the expected one.
+func (c *counted) follow(e *observedReduce, k, length int) {
 	was := e.strays
 	switch {
 	case was:
@@ -159,22 +159,22 @@ func (c *counted) follow(e *entry, k, length int) {
 	case e.expect != nil:
 		e.strays = e.expect.at(k) != length
 	}
-	if e.strays && !was && e.item >= 0 {
-		c.script.miss()
+	if e.strays && !was && e.place >= 0 {
+		c.learnt.miss()
 	}
 }
 
-// reading puts together what is known of message k of an all-reduce.
-func (c *counted) reading(e *entry, k int) reading {
+// reading collects the facts on message k of an all-reduce.
+func (c *counted) reading(e *observedReduce, k int) reading {
 	if e.bucket != nil {
 		return c.readBucket(e, k)
 	}
-	r := reading{key: e.key, strays: e.strays, ruledOut: e.ruledOut, learning: e.item < 0, tiny: e.first < crumb, size: e.lengths.total}
-	if e.item < 0 {
+	r := reading{key: e.key, strays: e.strays, ruledOut: e.ruledOut, learning: e.place < 0, tiny: e.first < crumb, size: e.lengths.total}
+	if e.place < 0 {
 		return r
 	}
-	it, n := &c.script.items[e.item], c.conn.ranks.known()
-	c.planItems(it, n)
+	it, n := &c.learnt.reduces[e.place], c.conn.ranks.known()
+	c.planStep(it, n)
 	r.verdicts = it.verdicts
 	r.ruledOut = r.ruledOut || e.modelled && n > 0 && !it.tiled
 	r.learning = e.modelled && n == 0
@@ -188,9 +188,9 @@ func (c *counted) reading(e *entry, k int) reading {
 	return r
 }
 
-// halves reports whether an item's lengths are those of some number of ranks that is possible, so that its first half
-// is phase 1.
-func (c *counted) halves(it *item) bool {
+// halves reports whether the lengths of an all-reduce follow the plan of some possible number of ranks, so that the
+// first half of its messages is phase 1.
+func (c *counted) halves(it *expectedReduce) bool {
 	low, high := c.conn.ranks.bounds()
 	if bounds := [2]int{low, high}; it.halvesFor != bounds {
 		it.halvesFor, it.halves = bounds, false
@@ -201,27 +201,27 @@ func (c *counted) halves(it *item) bool {
 	return it.halves
 }
 
-// planItems works out, once for a number of ranks, the plans of the script's items and which of them are the buckets of
-// a model.
-func (c *counted) planItems(it *item, n int) {
+// planStep works out, once for a number of ranks, the plans of the learnt step and which of its all-reduces are the
+// buckets of a model.
+func (c *counted) planStep(it *expectedReduce, n int) {
 	if n == 0 || it.ranks == n {
 		return
 	}
-	for q := range c.script.items {
-		x := &c.script.items[q]
+	for q := range c.learnt.reduces {
+		x := &c.learnt.reduces[q]
 		x.ranks, x.tiled = n, false
 		x.plan, x.fits = x.lengths.plan(n)
 	}
 	for _, m := range c.conn.meta.relevant() {
 		if m.announced() == nil {
-			tile(c.script.items, m.counts, n)
+			tile(c.learnt.reduces, m.counts, n)
 		}
 	}
 }
 
-// look says how closely message k is to be looked at for the type of its elements: until that is known at all of phase
-// 1, then at one message a step.
-func (c *counted) look(e *entry, r *reading, k int) look {
+// look returns how closely to examine message k for the type of its elements: all of phase 1 until the type is known,
+// then one message a step.
+func (c *counted) look(e *observedReduce, r *reading, k int) look {
 	switch {
 	case r.strays || r.tiny || r.phased && !r.first || !c.judges():
 		return lookAway
@@ -230,7 +230,7 @@ func (c *counted) look(e *entry, r *reading, k int) look {
 	}
 	it, phase := e.bucket, e.plan.phase()
 	if it == nil {
-		it = &c.script.items[e.item]
+		it = &c.learnt.reduces[e.place]
 		phase = it.lengths.count / 2
 	}
 	if k != it.rounds%max(1, phase) {
@@ -239,7 +239,7 @@ func (c *counted) look(e *entry, r *reading, k int) look {
 	return lookOnce
 }
 
-// ended takes note of the end of a message of the all-reduce with this tag, and of what it looked like.
+// ended takes note of the end of a message of the all-reduce with this tag, and of the verdict on its elements.
 func (c *counted) ended(tag uint32, v verdict) {
 	e := c.find(tag)
 	if e == nil {
@@ -250,11 +250,11 @@ func (c *counted) ended(tag uint32, v verdict) {
 		return
 	}
 	if e.bucket != nil && e.lengths.count == e.plan.messages() {
-		e.bucket.judge(e.verdict)
-		e.course.hit()
+		e.bucket.verdicts.add(e.verdict)
+		e.step.hit()
 	}
-	if e.item >= 0 && e.lengths.count == c.script.items[e.item].lengths.count {
-		c.script.items[e.item].judge(e.verdict)
-		c.script.hit()
+	if e.place >= 0 && e.lengths.count == c.learnt.reduces[e.place].lengths.count {
+		c.learnt.reduces[e.place].verdicts.add(e.verdict)
+		c.learnt.hit()
 	}
 }

@@ -7,21 +7,31 @@ import (
 )
 
 // The element type is not on the wire. It shows in the bits: of the four float types only the right one gives exponents
-// that spread as those of real tensors do. A wrong width or a wrong exponent field stretches or squeezes the spread by a
+// with the spread that real tensors have. A wrong width or a wrong exponent field stretches or squeezes the spread by a
 // factor of 8, or takes the mantissa's uniform bits for an exponent, so that infinities and NaNs appear. Integers and text
-// fit no float type. Two types that fit, or none, is no verdict.
+// fit no float type. There is no verdict if two types fit, or none.
 
-// A verdict is what the bytes of a message or of a collective say of the element type.
+// A verdict is the judgement on the bytes of a message or of a collective: which element type they have.
 type verdict uint8
 
 const (
 	noEvidence verdict = iota // too few elements that are not zero
-	noFloat                   // enough of them, and no float type fits, or more than one
+	noFloat                   // enough of them, but no float type fits, or more than one
 	isFloat32                 // the verdicts from here on name a type
 	isFloat64
 	isFloat16
 	isBFloat16
 )
+
+// verdicts are the verdicts on the two newest values of a tensor, the newer first.
+type verdicts [2]verdict
+
+// add notes the verdict on a newer value; a verdict without evidence changes nothing.
+func (vs *verdicts) add(v verdict) {
+	if v != noEvidence {
+		vs[1], vs[0] = vs[0], v
+	}
+}
 
 var verdictTypes = [...]tensor.DType{isFloat32: tensor.Float32, isFloat64: tensor.Float64, isFloat16: tensor.Float16, isBFloat16: tensor.BFloat16}
 
@@ -39,7 +49,7 @@ func (v verdict) and(w verdict) verdict {
 	return noFloat
 }
 
-// Bounds on what a float tensor looks like, found on gradients, weights and activations of real jobs against integers,
+// Bounds on the bits of a float tensor, found on gradients, weights and activations of real jobs against integers,
 // text, audio and random bytes.
 const (
 	minNonzero   = 64   // elements, below which there is no evidence
@@ -58,7 +68,7 @@ const (
 	lowSign, highSign     = 0.20, 0.80 // share of negative elements
 )
 
-// evidence counts, over 8-byte words of a message, what the four float types make of their bits. All exponents lie in
+// evidence counts the bits of 8-byte words of a message as each of the four float types reads them. All exponents lie in
 // the upper 16 bits of an element, so that the 16-bit pieces of a word, counted by their upper 10 bits (sign, 8 bits of
 // exponent, top bit of the mantissa of the wider types) serve Float32, BFloat16 and Float16 at once.
 type evidence struct {
@@ -128,7 +138,7 @@ type field struct {
 	subnormal int
 }
 
-// verdict judges a message of size bytes by what was counted of it.
+// verdict judges a message of size bytes by the words counted of it.
 func (e *evidence) verdict(size int) verdict {
 	var single, brain, half, double field
 	var s, b [256]int
@@ -214,7 +224,7 @@ func (f *field) zeros(n int) {
 	f.subnormal -= n
 }
 
-// fits reports whether the elements look like those of a float tensor.
+// fits reports whether the elements look like a float tensor's.
 func (f *field) fits(half bool) bool {
 	subnormals, low, high := maxSubnormal, float64(lowMedian), float64(highMedian)
 	if half {

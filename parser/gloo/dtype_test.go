@@ -86,7 +86,7 @@ func TestVerdictOfWidenedValues(t *testing.T) {
 	}
 }
 
-// What is no tensor of floats has no verdict, whatever its length.
+// Bytes that are no tensor of floats get no verdict, whatever their length.
 func TestVerdictsOfOtherBytes(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(7, 8))
 	fill := func(f func(i int) byte) []byte {

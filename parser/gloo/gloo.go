@@ -18,28 +18,28 @@
 // A payload of opcode 1 follows after the sender's notify send ready and the receiver's notify receive ready for it,
 // first in, first out within a slot. Between slots there is no order.
 //
-// # What is a tensor
+// # Tensors
 //
-// Every payload is one: Size is the payload's length, Hold the rest of it, since a sender writes all of an op at once.
+// Every payload is a tensor: Size is the payload's length, Hold the rest of it, since a sender writes all of an op at once.
 // Preambles, notifications and the first 8 bytes are opaque, and nothing waits for them. The wire says neither the
-// element type nor the shape, the operator, the ranks or the phase. What follows is inferred, and Unknown or a zero
+// element type nor the shape, the operator, the ranks or the phase. The rest is inferred, and Unknown or a zero
 // stands where it cannot be.
 //
 // # Roles
 //
 // Only all-reduces can be anything but [tensor.Exact]. Nothing on the wire proves that one sums up gradients: averaged
-// weights have the same lengths. So without [parser.Conn.Sums] they are [tensor.Unknown]. With it, what is learnt can
-// only take the role away:
+// weights have the same lengths. So without [parser.Conn.Sums] they are [tensor.Unknown]. With it, the parser can only
+// take the role away:
 //
-//   - The sequence of all-reduces must have passed twice, whole (script.go where tags count the collectives, constant.go
-//     where all tags are the same), or be that which DistributedDataParallel has announced, and have passed once
-//     (model.go, layout.go, tile.go). What is not in its place, or has no bucket's size, is not a gradient.
+//   - The sequence of all-reduces must have passed twice, whole, and then is a learnt step (learn.go where tags count the collectives, constant.go
+//     where all tags are the same), or be the sequence that DistributedDataParallel has announced, and have passed
+//     once (model.go, layout.go, tile.go). An all-reduce out of its place, or without a bucket's size, is not a gradient.
 //   - The elements' type must be known: from two values that looked alike (dtype.go), or from the bucket's size.
 //   - Sums of fewer than 1000 elements are not gradients.
 //
-// A gradient is what a rank sends in the ring's first phase, where segments are partial sums; the second phase, and one
-// that is not clear, is [tensor.Aggregate]. The phase is clear while all plans of the ring that fit agree on it (plan.go,
-// rings.go). If an all-reduce ends otherwise, and messages of it have been called gradients, the error wraps
+// A gradient is a message of the ring's first phase, where segments are partial sums; a message of the second phase, or
+// of a phase that is not clear, is [tensor.Aggregate]. The phase is clear while all plans of the ring that fit agree on it (plan.go,
+// rings.go). If an all-reduce ends otherwise, and some of its messages have been called gradients, the error wraps
 // [parser.ErrReset]; any other surprise costs roles only.
 //
 // # Keys
@@ -77,14 +77,14 @@ func (*Protocol) String() string { return "gloo" }
 // Traits promises nothing: a lost connection ends the process group, and the wire proves no role.
 func (*Protocol) Traits() parser.Traits { return parser.Traits{} }
 
-// New returns the parsers of a connection's two directions. The connections of a configured job share what they learn
-// of its models; one without a job stands alone.
+// New returns the parsers of a connection's two directions. The connections of a configured job share the facts on its
+// models; a connection without a job shares nothing.
 func (p *Protocol) New(c parser.Conn) (fromClient, fromServer parser.Parser) {
 	x := newConnection(c, p.facts(c.Job))
 	return &stream{dir: &x.directions[parser.Client], state: hello}, &stream{dir: &x.directions[parser.Server], state: preamble}
 }
 
-// facts returns those of a job.
+// facts returns the facts on a job.
 func (p *Protocol) facts(job string) *facts {
 	if job == "" {
 		return new(facts)

@@ -72,7 +72,7 @@ func TestConformance(t *testing.T) {
 		parsertest.Exchange{{From: parser.Client, Bytes: make([]byte, 8)}})
 }
 
-// A whole job: what has been learnt does not depend on how the streams are cut either.
+// A whole job: the learnt step does not depend on how the streams are cut either.
 func TestConformanceOfJobs(t *testing.T) {
 	small := [][]int64{{40, 30}, {40}, {30, 40}, {1, 30}}
 	jobs := []gloosim.Job{
@@ -92,7 +92,7 @@ func TestConformanceOfJobs(t *testing.T) {
 	}
 }
 
-// exchange returns what passed on the first connection of a trace.
+// exchange returns the bytes of the first connection of a trace.
 func exchange(trace *gloosim.Trace) parsertest.Exchange {
 	var x parsertest.Exchange
 	for _, e := range trace.Events {

@@ -9,7 +9,7 @@ import (
 )
 
 // A tensor's key is made of the job, the addresses of both ends without ports, the connection's number among the job's
-// with these addresses, the direction, and what tells the tensor from others of a training step: the lengths of its
+// with these addresses, the direction, and the properties that tell the tensor from others of a training step: the lengths of its
 // collective's messages and its ordinal among collectives with equal lengths, or its bucket in
 // DistributedDataParallel's layout. Both proxies see the same of all of these.
 
@@ -23,9 +23,9 @@ func seed(c parser.Conn, side parser.Side) uint64 {
 	return xxhash.Sum64(append(b, byte(side)))
 }
 
-// What a key's words stand for: the second of them.
+// The second word of a key says how its other words are made.
 const (
-	keyOfScript  = 1 + iota // lengths, ordinal, epoch, message
+	keyOfStep    = 1 + iota // lengths, ordinal, epoch, message
 	keyOfBucket             // model, bucket, bytes, message
 	keyOfMessage            // length, ordinal, epoch
 )

@@ -10,9 +10,9 @@ import (
 type layout struct {
 	model   *model
 	buckets []uint64 // elements of each
-	course  course
-	extras  []int // lengths of the first messages of what has a bucket's size, and follows the last bucket in each step
-	passed  []int // of them, those of this step
+	step    step
+	extras  []int // lengths of the first messages of other all-reduces that follow the last bucket in each step
+	passed  []int // the extras that have passed in this step
 }
 
 // widths lists the bytes that an element of a gradient can have, the usual first.
@@ -40,9 +40,9 @@ func firsts(p plan) []int {
 	return all
 }
 
-// toBucket finds out whether entry i is a bucket of an announced layout.
-func (c *counted) toBucket(i int) {
-	e := &c.seq[i]
+// placeInLayout finds out whether all-reduce i is a bucket of an announced layout.
+func (c *counted) placeInLayout(i int) {
+	e := &c.history[i]
 	models := c.conn.meta.relevant()
 	if e.modelled = len(models) > 0; !e.modelled {
 		return
@@ -62,25 +62,25 @@ func (c *counted) toBucket(i int) {
 	}
 }
 
-// inLayout finds the place of e in a layout among n ranks.
-func (c *counted) inLayout(e *entry, l *layout, n int) bool {
-	fits := func(it *item) bool {
+// inLayout finds the place of e in a layout among n ranks, and reports whether it has one.
+func (c *counted) inLayout(e *observedReduce, l *layout, n int) bool {
+	fits := func(it *expectedReduce) bool {
 		_, _, ok := bucketPlan(it.elements, n, e.first)
 		return ok
 	}
-	if l.course.next == 0 && l.course.last >= 0 && !l.course.late(e.tag) && l.extra(e.first) {
+	if l.step.next == 0 && l.step.last >= 0 && !l.step.late(e.tag) && l.extra(e.first) {
 		return false
 	}
-	q, ok, sure := l.course.find(e.tag, fits)
+	q, ok, sure := l.step.find(e.tag, fits)
 	if !ok {
-		if !l.course.late(e.tag) {
+		if !l.step.late(e.tag) {
 			l.contest(n, e.first)
 		}
 		return false
 	}
 	l.passed = l.passed[:0]
-	it := &l.course.items[q]
-	e.bucket, e.course = it, &l.course
+	it := &l.step.reduces[q]
+	e.bucket, e.step = it, &l.step
 	e.plan, it.width, _ = bucketPlan(it.elements, n, e.first)
 	e.senders = 1<<n - 1
 	e.strays = !sure && it.rounds > 1
@@ -88,17 +88,17 @@ func (c *counted) inLayout(e *entry, l *layout, n int) bool {
 	return true
 }
 
-// layout returns the layout of a model's buckets, which begins with entry i if it is new.
+// layout returns the layout of a model's buckets. A new layout begins with all-reduce i.
 func (c *counted) layout(m *model, buckets []uint64, i, ranks int) *layout {
 	at := slices.IndexFunc(c.models, func(l *layout) bool { return l.model == m })
 	if at >= 0 && &c.models[at].buckets[0] == &buckets[0] {
 		return c.models[at]
 	}
-	l := &layout{model: m, buckets: buckets, course: course{last: -1, rounded: true}}
+	l := &layout{model: m, buckets: buckets, step: step{last: -1, rounded: true}}
 	for _, n := range buckets {
-		l.course.items = append(l.course.items, item{elements: n})
+		l.step.reduces = append(l.step.reduces, expectedReduce{elements: n})
 	}
-	l.compare(c.seq[:i], ranks)
+	l.compare(c.history[:i], ranks)
 	if at >= 0 {
 		c.models[at] = l
 	} else {
@@ -107,9 +107,9 @@ func (c *counted) layout(m *model, buckets []uint64, i, ranks int) *layout {
 	return l
 }
 
-// compare looks for other all-reduces of a bucket's size in the first step, when there were no buckets, but one
-// all-reduce of all gradients. What came after that comes after the last bucket from now on.
-func (l *layout) compare(first []entry, ranks int) {
+// compare looks for other all-reduces of a bucket's size in the first step, which had no buckets, but one all-reduce of
+// all gradients. The all-reduces that came after it come after the last bucket from now on.
+func (l *layout) compare(first []observedReduce, ranks int) {
 	whole := false
 	for i := range first {
 		p, ok := first[i].lengths.plan(ranks)
@@ -128,7 +128,7 @@ func (l *layout) compare(first []entry, ranks int) {
 	}
 }
 
-// extra reports whether an all-reduce behind the last bucket is one that follows it in each step.
+// extra reports whether an all-reduce after the last bucket is one of the extras that are still to come in this step.
 func (l *layout) extra(first int) bool {
 	count := func(all []int) (n int) {
 		for _, x := range all {
@@ -145,18 +145,18 @@ func (l *layout) extra(first int) bool {
 	return true
 }
 
-// contest notes that something which is not a bucket has the size of one.
+// contest notes that an all-reduce which is not a bucket has the size of one.
 func (l *layout) contest(ranks, first int) {
-	for q := range l.course.items {
-		it := &l.course.items[q]
+	for q := range l.step.reduces {
+		it := &l.step.reduces[q]
 		if _, _, ok := bucketPlan(it.elements, ranks, first); ok {
 			it.contest = true
 		}
 	}
 }
 
-// readBucket puts together what is known of message k of a bucket.
-func (c *counted) readBucket(e *entry, k int) reading {
+// readBucket collects the facts on message k of a bucket.
+func (c *counted) readBucket(e *observedReduce, k int) reading {
 	it := e.bucket
 	return reading{
 		key: e.key, strays: e.strays, learning: it.rounds < 2, ruledOut: it.contest,
@@ -165,8 +165,8 @@ func (c *counted) readBucket(e *entry, k int) reading {
 	}
 }
 
-// sentBy reports whether some rank's message k of the plan has that length, and rules out the others as senders.
-func (e *entry) sentBy(k, length int) bool {
+// sentBy reports whether some rank's message k of the plan has that length, and rules out the other ranks as senders.
+func (e *observedReduce) sentBy(k, length int) bool {
 	if !e.plan.full() {
 		return true
 	}

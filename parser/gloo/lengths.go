@@ -6,7 +6,7 @@ import (
 	"github.com/gradproxy/gradproxy/parser/internal/mix"
 )
 
-// lengths are those of a collective's messages in one direction, in order. An all-reduce has at most five runs of equal
+// lengths are the lengths of a collective's messages in one direction, in order. An all-reduce has at most five runs of equal
 // ones: segments, the last one, segments, the last one again, segments.
 type lengths struct {
 	runs  [5]run
@@ -51,7 +51,7 @@ func (l *lengths) at(k int) int {
 // equal reports whether both have the same lengths.
 func (l *lengths) equal(m *lengths) bool { return l.hash == m.hash && l.count == m.count }
 
-// begins reports whether l are the first lengths of m. It is sure of those that fit into m's runs.
+// begins reports whether m begins with the lengths of l. It reports false where the runs cannot tell.
 func (l *lengths) begins(m *lengths) bool {
 	if l.count > m.count || l.many {
 		return false

@@ -7,7 +7,7 @@ import (
 	"github.com/gradproxy/gradproxy/parser"
 )
 
-// metadata collects what DistributedDataParallel says of itself on one connection.
+// metadata collects the announcements of DistributedDataParallel on one connection.
 type metadata struct {
 	facts   *facts
 	gathers []gathering
@@ -125,8 +125,8 @@ func (m *metadata) link(x *model) {
 	m.models = append(m.models, x)
 }
 
-// relevant returns the models whose gradients may pass here: those of this connection if there are any, else all of the
-// job.
+// relevant returns the models whose gradients may pass here: the models of this connection if there are any, else all of
+// the job.
 func (m *metadata) relevant() []*model {
 	all := m.facts.all()
 	for _, g := range m.gathers {

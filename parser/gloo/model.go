@@ -18,14 +18,14 @@ import (
 //	broadcast of int32: P parameter indices, bucket after bucket, then the number of buckets B
 //	broadcast of int32: B counts of parameters per bucket
 //
-// So of each later gradient all-reduce the element count is known, and what has another size is no gradient.
+// So the element count of each later all-reduce of gradients is known, and an all-reduce of another size is no gradient.
 
 const (
 	maxModels   = 16      // of a job
 	maxMetadata = 1 << 20 // bytes of a broadcast that is read
 )
 
-// facts are what the connections of a job, or one connection without a job, have learnt of its models.
+// facts holds the models that the connections of a job, or one connection without a job, have announced.
 type facts struct {
 	mu      sync.Mutex
 	gathers []gather

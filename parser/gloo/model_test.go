@@ -77,7 +77,7 @@ func TestLearnsAModel(t *testing.T) {
 	}
 }
 
-// What looks a little like an announcement is none.
+// Broadcasts that look a little like an announcement are none.
 func TestRefusesWrongAnnouncements(t *testing.T) {
 	numbers, _ := shapesOf([][]int64{{4, 3}, {4}, {2, 4}})
 	for name, c := range map[string]struct{ order, sizes []byte }{

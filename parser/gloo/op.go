@@ -6,7 +6,7 @@ import (
 	"github.com/gradproxy/gradproxy/parser/internal/cursor"
 )
 
-// An opcode says what an op does (gloo/transport/tcp/pair.h, struct Op).
+// An opcode is the purpose of an op (gloo/transport/tcp/pair.h, struct Op).
 type opcode uint8
 
 const (

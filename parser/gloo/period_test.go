@@ -2,7 +2,7 @@ package gloo
 
 import "testing"
 
-// repeats plays a text through findRepeat and returns what is found at its last letter.
+// repeats plays a text through findRepeat and returns the repetition found at its last letter.
 func repeats(text string) repeat {
 	i := len(text) - 1
 	budget := 1 << 20
@@ -25,9 +25,9 @@ func TestFindRepeat(t *testing.T) {
 		{"abcda", repeat{4, 0}, false, 0},
 		{"abcdab", repeat{4, 1}, false, 1},
 		{"abcdabcda", repeat{4, 4}, true, 0},
-		{"xyzabcdabcda", repeat{4, 4}, true, 0},       // what came before does not matter
+		{"xyzabcdabcda", repeat{4, 4}, true, 0},       // letters before the first repetition do not matter
 		{"aaaba", repeat{2, 0}, false, 0},             // the shortest among equals
-		{"aaabaaaba", repeat{4, 4}, true, 0},          // what reaches furthest back
+		{"aaabaaaba", repeat{4, 4}, true, 0},          // the repetition that reaches furthest back
 		{"aaabaaabaa", repeat{4, 5}, true, 1},         // the place in the sequence goes on
 		{"abcabcabxabcabcab", repeat{9, 7}, false, 7}, // after a surprise it has to pass twice again
 		{"abcd", repeat{}, false, 0},

@@ -1,7 +1,7 @@
 package gloo
 
-// The ring of gloo/allreduce.cc (allreduce with ring: reduce-scatter, then all-gather), as a pure function of what it
-// depends on. With n ranks and a tensor of S bytes in elements of e bytes:
+// The ring of gloo/allreduce.cc (allreduce with ring: reduce-scatter, then all-gather), as a pure function of its
+// parameters. With n ranks and a tensor of S bytes in elements of e bytes:
 //
 //	limit = e * max(1, 2^20 / e)                       whole elements in 1 MiB
 //	N     = up(max(ceil(S / limit), 2n), n)            segments; P = N / n of them a rank

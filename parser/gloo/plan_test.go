@@ -50,8 +50,8 @@ func TestPlanOfADefaultBucket(t *testing.T) {
 	}
 }
 
-// In every ring each rank receives what it needs: every segment passes every rank's link, and a rank sends in phase 2
-// only what it has.
+// In every ring each rank receives every segment that it needs: every segment passes every rank's link, and in phase 2 a
+// rank sends only segments that it has.
 func TestPlansSendEverySegment(t *testing.T) {
 	for _, ranks := range []int{2, 3, 4, 7} {
 		for _, size := range []int{8, 24, 1000, 380244, 5 << 20, 25 << 20} {
@@ -77,7 +77,7 @@ func TestPlansSendEverySegment(t *testing.T) {
 	}
 }
 
-// match finds again what planOf has made, and nothing for another count or rank where the lengths tell.
+// match finds the plans that planOf has made, and nothing for another count or rank where the lengths tell.
 func TestMatchFindsThePlan(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {

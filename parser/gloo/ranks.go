@@ -2,12 +2,12 @@ package gloo
 
 import "github.com/gradproxy/gradproxy/parser"
 
-// ranks is what is known of the number of ranks of a connection's group. It is never on the wire. It must be proved
+// ranks bounds the number of ranks of a connection's group. The number is never on the wire. It must be proved
 // before an element size is read off a segment: 2-byte elements among 2 ranks and 4-byte ones among 4 are cut alike.
 type ranks struct {
 	low, high int     // between which the number is; low 0 stands for 2, high 0 for maxRanks
 	sent      [2]bool // an all-reduce's payload went that way
-	conflict  bool    // what was seen cannot be
+	conflict  bool    // the traffic contradicts itself or the configuration
 }
 
 // bounds returns the least and the greatest number that is possible.

@@ -2,26 +2,26 @@ package gloo
 
 import "github.com/gradproxy/gradproxy/tensor"
 
-// minElements is the number of elements from which a sum is taken for a gradient. Smaller ones are flags, counts and
+// minElements is the number of elements from which on a sum can be a gradient. Smaller sums are flags, counts and
 // losses.
 const minElements = 1000
 
-// A reading is what is known of a message of an all-reduce at its first byte.
+// A reading holds the facts on a message of an all-reduce at its first byte.
 type reading struct {
 	key      uint64 // of its collective, 0: unknown
-	learning bool   // the sequence it belongs to has not been seen whole twice
-	strays   bool   // it is not what the sequence let expect
+	learning bool   // its step has not passed twice, whole
+	strays   bool   // it is not the message that the step let expect
 	ruledOut bool   // it cannot be a gradient
 	tiny     bool
 	size     int // bytes of the whole tensor, at least
 	phased   bool
-	first    bool       // phase 1, if phased
-	width    int        // bytes of an element, as a model's layout proves; 0: unknown
-	verdicts [2]verdict // on the two values before this one, the newer first
+	first    bool // phase 1, if phased
+	width    int  // bytes of an element, as a model's layout proves; 0: unknown
+	verdicts verdicts
 }
 
-// dtype returns the type of the elements, NoDType if it is not known. Two values must have looked alike, but where the
-// width is proved one that looked so, and for the wider types none that looked different.
+// dtype returns the type of the elements, NoDType if it is not known. The verdicts on two values must agree. Where the
+// width is proved, one verdict is enough, and for the wider types no evidence against them.
 func (r *reading) dtype() tensor.DType {
 	v := r.verdicts[0]
 	switch r.width {
@@ -44,8 +44,8 @@ func (r *reading) dtype() tensor.DType {
 	return tensor.NoDType
 }
 
-// role says what the message is. sums: the job's configuration says that its sums are gradients, without which
-// nothing on the wire proves it.
+// role returns the role and the type of the message, and the reason for an unknown one. sums: the job's configuration
+// says that its sums are gradients; nothing on the wire proves it.
 func (r *reading) role(sums bool) (tensor.Role, tensor.DType, tensor.Reason) {
 	d := r.dtype()
 	if r.strays {
@@ -72,11 +72,11 @@ func (r *reading) role(sums bool) (tensor.Role, tensor.DType, tensor.Reason) {
 	return tensor.Aggregate, d, why
 }
 
-// A look says how much of a message is examined for the type of its elements.
+// A look is how closely a message is examined for the type of its elements.
 type look uint8
 
 const (
 	lookAway    look = iota
-	lookOnce         // at a small sample, to confirm
-	lookClosely      // at a large one, and everywhere where that is zero
+	lookOnce         // a small sample, to confirm
+	lookClosely      // a large sample, and all of the message where the sample is zero
 )

@@ -9,7 +9,8 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// An all-reduce that ends sooner than those before it, with segments as long as theirs, has been called phase 1 too long.
+// Messages of an all-reduce that ends sooner than the ones before it, with segments as long as theirs, have been called
+// phase 1 although they were phase 2.
 // Nothing shows it until it has ended; then the verdict is taken back with an error.
 func TestTakesBackAFalsePhase(t *testing.T) {
 	const long, short = 7 << 18, 7 << 17 // elements: 8 and 4 segments of 917,504 bytes among 2 ranks

@@ -74,7 +74,7 @@ func (r *rings) length(i int) int { return r.lengths[i%len(r.lengths)] }
 // plan is shorter than the others by less than an element for each segment.
 func (r *rings) border(i int) bool {
 	a, b := r.length(i+len(r.lengths)-1), r.length(i)
-	if a == notRing || b == notRing || a < crumb && b < crumb { // what begins a collective that matters is longer
+	if a == notRing || b == notRing || a < crumb && b < crumb { // the first message of a collective that matters is longer
 		return true
 	}
 	slack := 8 * 2 * maxRanks
@@ -84,7 +84,7 @@ func (r *rings) border(i int) bool {
 	return max(a, b)-min(a, b) > slack
 }
 
-// try looks for all ways in which rank of n sends the stretches, and merges what they have in common.
+// try looks for all ways in which rank of n sends the stretches, and keeps the cuts that they have in common.
 func (r *rings) try(n, rank int, stretches []stretch, shift int) {
 	if r.budget <= 0 {
 		return
@@ -114,7 +114,8 @@ func (r *rings) try(n, rank int, stretches []stretch, shift int) {
 	}
 }
 
-// ways returns what all ways in which rank of n sends a stretch have in common. It reports false if there is none.
+// ways returns the cuts that all ways in which rank of n sends a stretch have in common. It reports false if there is no
+// way.
 func (r *rings) ways(n, rank int, s stretch) ([]cut, bool) {
 	budget := cutBudget                // comparisons that are left
 	edges := make([][]plan, s.count)   // all-reduces that can begin at a message
@@ -194,7 +195,7 @@ func (r *rings) plans(n, rank int, s stretch, i int, budget *int) []plan {
 	return found
 }
 
-// meet returns what both say.
+// meet returns the cut that both have in common.
 func (c cut) meet(d cut) cut {
 	if c == d {
 		return c

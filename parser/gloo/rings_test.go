@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// step returns the lengths of a rank's messages of all-reduces of these sizes, in elements of 4 bytes.
-func step(ranks, rank int, sizes ...int) (lengths []int) {
+// messagesOf returns the lengths of a rank's messages of all-reduces of these sizes, in elements of 4 bytes.
+func messagesOf(ranks, rank int, sizes ...int) (lengths []int) {
 	for _, size := range sizes {
 		if size == notRing {
 			lengths = append(lengths, notRing)
@@ -38,17 +38,17 @@ func TestCutRings(t *testing.T) {
 		rotate      int
 		sizeOfFirst int
 	}{
-		{"two arrays and a loss", step(2, 0, 45056, 123904, 4), 2, 2, "112211220", true, 0, 45056},
-		{"from the middle of an array on", step(2, 0, 45056, 123904, 4), 2, 2, "221122011", true, 2, 45056},
-		{"equal arrays", step(2, 1, 40000, 40000, 40000, 4), 2, 2, "1122112211220", true, 0, 40000},
-		{"three ranks", step(3, 1, 45056, 4), 3, 3, "111122220", true, 0, 45056},
-		{"three ranks, not known", step(3, 1, 45056, 4), 3, maxRanks, "111122220", true, 0, 45056},
-		{"two equal arrays of three ranks, or one of five", step(3, 1, 48000, 48000, 4), 3, 5, "11110000" + "00002222" + "0", true, 0, 0},
-		{"between other collectives", step(2, 0, notRing, 45056, notRing), 2, 2, "011220", true, 0, 0},
-		{"a large array whose last segment tells", step(2, 0, 5_000_000, 4), 2, 2, "111222" + "0", true, 0, 5_000_000},
-		{"a large array of whole MiB", step(2, 0, 8*mib, 4), 2, 2, "11000022" + "0", true, 0, 0},
-		{"half an array", step(2, 0, 45056, 4)[1:], 2, 2, "", false, 0, 0},
-		{"an array of another number of ranks", step(3, 1, 45056, 4), 2, 2, "", false, 0, 0},
+		{"two arrays and a loss", messagesOf(2, 0, 45056, 123904, 4), 2, 2, "112211220", true, 0, 45056},
+		{"from the middle of an array on", messagesOf(2, 0, 45056, 123904, 4), 2, 2, "221122011", true, 2, 45056},
+		{"equal arrays", messagesOf(2, 1, 40000, 40000, 40000, 4), 2, 2, "1122112211220", true, 0, 40000},
+		{"three ranks", messagesOf(3, 1, 45056, 4), 3, 3, "111122220", true, 0, 45056},
+		{"three ranks, not known", messagesOf(3, 1, 45056, 4), 3, maxRanks, "111122220", true, 0, 45056},
+		{"two equal arrays of three ranks, or one of five", messagesOf(3, 1, 48000, 48000, 4), 3, 5, "11110000" + "00002222" + "0", true, 0, 0},
+		{"between other collectives", messagesOf(2, 0, notRing, 45056, notRing), 2, 2, "011220", true, 0, 0},
+		{"a large array whose last segment tells", messagesOf(2, 0, 5_000_000, 4), 2, 2, "111222" + "0", true, 0, 5_000_000},
+		{"a large array of whole MiB", messagesOf(2, 0, 8*mib, 4), 2, 2, "11000022" + "0", true, 0, 0},
+		{"half an array", messagesOf(2, 0, 45056, 4)[1:], 2, 2, "", false, 0, 0},
+		{"an array of another number of ranks", messagesOf(3, 1, 45056, 4), 2, 2, "", false, 0, 0},
 		{"no collective", []int{45056, 4}, 2, 2, "", false, 0, 0},
 	} {
 		lengths := append(slices.Clone(c.lengths[c.rotate:]), c.lengths[:c.rotate]...)

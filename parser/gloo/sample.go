@@ -22,7 +22,7 @@ type sample struct {
 	partial [8]byte
 }
 
-// begin starts a message of size bytes. search: look at sampleLen bytes, and everywhere if those are mostly zero.
+// begin starts a message of size bytes. search: look at sampleLen bytes, and everywhere if most of the sample is zero.
 func (s *sample) begin(size int, search bool) {
 	budget := confirmLen
 	if search {
@@ -43,7 +43,7 @@ func (s *sample) feed(b []byte) {
 			if n+k == 8 {
 				at := (s.off - 8) % s.stride
 				s.take(s.partial[:], at < windowLen)
-				s.turn(at + 8)
+				s.endWindow(at + 8)
 			}
 			continue
 		}
@@ -59,11 +59,11 @@ func (s *sample) feed(b []byte) {
 			s.take(b[:n], window)
 		}
 		b, s.off = b[n:], s.off+n
-		s.turn(at + n)
+		s.endWindow(at + n)
 	}
 }
 
-// take counts whole words: all of them in a window, elsewhere those that are not zero.
+// take counts whole words: all words of a window, elsewhere only words that are not zero.
 func (s *sample) take(b []byte, window bool) {
 	if !window && !s.hungry {
 		return
@@ -76,12 +76,12 @@ func (s *sample) take(b []byte, window bool) {
 	}
 }
 
-// turn decides at the end of a window whether to look on behind it.
-func (s *sample) turn(at int) {
+// endWindow decides at the end of a window whether to look on behind it.
+func (s *sample) endWindow(at int) {
 	if at == windowLen {
 		s.hungry = s.search && 4*(s.words-s.zero64) < s.words
 	}
 }
 
-// verdict judges what was seen of the message.
+// verdict judges the words that were counted of the message.
 func (s *sample) verdict() verdict { return s.evidence.verdict(s.size) }

@@ -10,7 +10,7 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// A seen message is a simulated one with what the proxy beside its sender said of it.
+// A seen message is a simulated one with the tensor that the proxy beside its sender returned for it.
 type seen struct {
 	*gloosim.Message
 	conn  int
@@ -99,7 +99,7 @@ func next(p parser.Parser, b []byte) (v tensor.Tensor, err error) {
 	return v, nil
 }
 
-// A scenario is a job and what must come of it.
+// A scenario is a job and the result that it must have.
 type scenario struct {
 	name   string
 	ranks  int
@@ -200,7 +200,7 @@ func scenarios() []scenario {
 	return append(all, traps()...)
 }
 
-// traps are jobs with something that looks like a gradient and is not. What it costs the gradients beside it differs.
+// traps are jobs with something that looks like a gradient and is not. The loss of true gradients beside it differs.
 func traps() []scenario {
 	g, f32 := gloosim.Gradients, tensor.Float32
 	metric := func(s, n int) gloosim.Call {
@@ -318,8 +318,8 @@ func exactly(calls []gloosim.Call, name string) []gloosim.Call {
 	return calls
 }
 
-// Whatever the job, what is called a gradient is the first phase of one, under a key that no other tensor of the step
-// has and that it keeps; and of the jobs that this package says it understands, most is found.
+// Whatever the job, a message that is called a gradient is of the first phase of one, under a key that no other tensor of
+// the step has and that it keeps; and in the jobs that this package claims to understand, most gradients are found.
 func TestRolesOfSimulatedJobs(t *testing.T) {
 	for _, s := range scenarios() {
 		t.Run(s.name, func(t *testing.T) {
@@ -351,7 +351,7 @@ func TestRolesOfSimulatedJobs(t *testing.T) {
 	}
 }
 
-// checkTruth compares what was said with the truth.
+// checkTruth compares the returned tensors with the truth.
 func checkTruth(t *testing.T, seed uint64, all []seen) {
 	t.Helper()
 	type place struct {

@@ -9,7 +9,7 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// A stream frames one direction of a connection: it finds the ops, and leaves what they mean to its connection.
+// A stream frames one direction of a connection: it finds the ops, and its connection interprets them.
 type stream struct {
 	dir *direction
 
@@ -17,16 +17,16 @@ type stream struct {
 	held     [helloLen + preambleLen]byte // copy of the undecided bytes, already given out as opaque
 	nheld    int
 	ops      int           // preambles seen
-	payloads int           // of them, those of opcodes 0 and 1
+	payloads int           // preambles of opcodes 0 and 1
 	rest     int           // bytes of the payload still to come
-	value    tensor.Tensor // that payload, from the next byte on
-	watch    watch         // what is to be learnt from it
-	sample   *sample       // of its bytes, where watch.look says so; made at first use
-	copied   []byte        // of it, where watch.keep says so
+	value    tensor.Tensor // the payload under way, from the next byte on
+	watch    watch         // how to examine it
+	sample   *sample       // of the payload, if watch.look says so; made at first use
+	copied   []byte        // copy of the payload, if watch.keep is set
 	err      error         // why the stream is not, or no longer, understood
 }
 
-// A state says what the next byte of a stream belongs to.
+// A state is the part of a stream to which its next byte belongs.
 type state uint8
 
 const (
@@ -86,7 +86,7 @@ func (s *stream) end() {
 }
 
 // header takes bytes of b that belong to a preamble or to the first message, and returns their number. Where they do not
-// belong to one it sets s.err; it returns 0 only then.
+// belong to either it sets s.err; it returns 0 only then.
 func (s *stream) header(b []byte) int {
 	if s.state == preamble && s.nheld == 0 && len(b) >= preambleLen {
 		if s.err = s.begin(b); s.err != nil {
@@ -175,7 +175,7 @@ func (s *stream) begin(b []byte) error {
 	return nil
 }
 
-// Messages implements parser.Counter: it counts ops, and those that are payloads.
+// Messages implements parser.Counter: it counts ops, and ops with a payload.
 func (s *stream) Messages() (all, payloads int) { return s.ops, s.payloads }
 
 // Recognized implements parser.Counter. Only an op tells Gloo from other protocols.

@@ -3,11 +3,11 @@ package gloo
 // tileSteps bounds the search of tile.
 const tileSteps = 1 << 14
 
-// tile marks the items that are the buckets of a model which has announced none. Such a model (one that looks for unused
-// parameters) cuts its parameters in their order and sends the last cut first. Items are those of a step, which may begin
-// with any of them. Nothing is marked unless exactly one choice of items tiles the parameters.
-func tile(items []item, counts []uint64, ranks int) {
-	t := tiling{items: items, ends: map[uint64]int{}, steps: tileSteps}
+// tile marks the all-reduces of a step that are the buckets of a model which has announced none. Such a model (one that
+// looks for unused parameters) cuts its parameters in their order and sends the last cut first. The step may begin with
+// any of reduces. Nothing is marked unless exactly one choice of all-reduces tiles the parameters.
+func tile(reduces []expectedReduce, counts []uint64, ranks int) {
+	t := tiling{reduces: reduces, ends: map[uint64]int{}, steps: tileSteps}
 	sum := uint64(0)
 	for i, n := range counts {
 		t.ends[sum] = i
@@ -16,11 +16,11 @@ func tile(items []item, counts []uint64, ranks int) {
 	}
 	t.sums = append(t.sums, sum)
 	for _, width := range widths {
-		t.sizes = make([][]int, len(items))
-		for q := range items {
-			t.sizes[q] = items[q].sizes(ranks, width)
+		t.sizes = make([][]int, len(reduces))
+		for q := range reduces {
+			t.sizes[q] = reduces[q].sizes(ranks, width)
 		}
-		for start := range items {
+		for start := range reduces {
 			t.width, t.start = width, start
 			t.search(0, len(counts), nil)
 		}
@@ -29,33 +29,33 @@ func tile(items []item, counts []uint64, ranks int) {
 		return
 	}
 	for _, q := range t.found {
-		items[q].tiled = true
+		reduces[q].tiled = true
 	}
 }
 
-// A tiling is the search for the items that are buckets.
+// A tiling is the search for the all-reduces that are buckets.
 type tiling struct {
-	items   []item
-	sums    []uint64       // of the counts before each parameter
-	ends    map[uint64]int // the parameter before which the counts sum up to that
+	reduces []expectedReduce
+	sums    []uint64       // the sum of the counts before each parameter
+	ends    map[uint64]int // by sum: the parameter before which the counts have this sum
 	width   int
-	sizes   [][]int // in bytes, that each item can have
-	start   int     // the item that begins the step
+	sizes   [][]int // in bytes, that each all-reduce can have
+	start   int     // the index of the all-reduce that begins the step
 	found   []int
 	several bool
 	steps   int
 }
 
-// search looks from the at-th item of the step on for buckets of the first left parameters.
+// search looks from the at-th all-reduce of the step on for buckets of the first left parameters.
 func (t *tiling) search(at, left int, chosen []int) {
 	if left == 0 {
 		t.several = t.several || t.found != nil && !sameSet(t.found, chosen)
 		t.found = append([]int(nil), chosen...)
 		return
 	}
-	for ; at < len(t.items) && !t.several && t.steps > 0; at++ {
+	for ; at < len(t.reduces) && !t.several && t.steps > 0; at++ {
 		t.steps--
-		q := (t.start + at) % len(t.items)
+		q := (t.start + at) % len(t.reduces)
 		for _, size := range t.sizes[q] {
 			elements := uint64(size / t.width)
 			if elements > t.sums[left] {
@@ -68,9 +68,9 @@ func (t *tiling) search(at, left int, chosen []int) {
 	}
 }
 
-// sizes returns the bytes that an item's tensor can have among ranks if its elements have that width. The lengths of
-// small ones fit several.
-func (it *item) sizes(ranks, width int) []int {
+// sizes returns the possible sizes, in bytes, of the tensor of an all-reduce among ranks if its elements have that
+// width. The lengths of small tensors fit several sizes.
+func (it *expectedReduce) sizes(ranks, width int) []int {
 	if it.fits {
 		if it.plan.size%width == 0 {
 			return []int{it.plan.size}
@@ -82,7 +82,7 @@ func (it *item) sizes(ranks, width int) []int {
 		return nil
 	}
 	var found []int
-	about := l.total * ranks / (2 * (ranks - 1)) // a rank sends all segments twice but those of two ranks
+	about := l.total * ranks / (2 * (ranks - 1)) // a rank sends all segments twice, except the segments of two ranks
 	slack := 4 * (l.total/l.count + 8)
 	for size := max(width, (about-slack)/width*width); size <= about+slack; size += width {
 		p := planOf(size, width, ranks)
