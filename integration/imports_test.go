@@ -58,6 +58,7 @@ var layers = []layer{
 	{"proxy/intercept/...", []string{"proxy/intercept/..."}},
 	{"proxy/admin", []string{"proxy"}},
 	{"proxy/memory", nil},
+	{"proxy/cache", []string{"internal/lru", "tensor", "codecs", "codecs/reference", "proxy/policy", "proxy/internal/pipe", "proxy/tensors", "proxy/coder", "proxy/frame", "proxy/memory", "proxy/tunnel"}},
 	{"proxy/coder", []string{"codecs", "proxy/frame"}},
 	{"proxy/tensors", []string{"internal/lru", "tensor", "proxy/policy"}},
 	{"proxy/frame", []string{"tensor", "proxy/memory", "proxy/tunnel"}},

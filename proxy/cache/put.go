@@ -1,0 +1,17 @@
+package cache
+
+import (
+	"github.com/gradproxy/gradproxy/proxy/frame"
+	"github.com/gradproxy/gradproxy/proxy/policy"
+	"github.com/gradproxy/gradproxy/proxy/tensors"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// A Put is the value of a block on its way into the peer's store.
+type Put struct {
+	Decl    frame.Declaration // names the block: job, key (the tensor's Base), offset, elements. Its codec does not count
+	Data    []byte            // the elements; they are the caller's again when the value is put
+	Choice  policy.Choice     // how the value travels
+	Role    tensor.Role       // for metrics
+	Observe *tensors.Record   // learns the bytes that the value takes, and how long coding it takes
+}
