@@ -62,7 +62,7 @@ var layers = []layer{
 	{"proxy/coder", []string{"codecs", "proxy/frame"}},
 	{"proxy/tensors", []string{"internal/lru", "tensor", "proxy/policy"}},
 	{"proxy/frame", []string{"tensor", "proxy/memory", "proxy/tunnel"}},
-	{"proxy/quiet", nil},
+	{"proxy/logsample", nil},
 	{"proxy/relay", nil},
 	{"proxy/internal/...", nil},
 

@@ -21,8 +21,8 @@ import (
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/proxy/internal/latch"
 	"github.com/gradproxy/gradproxy/proxy/internal/pipe"
+	"github.com/gradproxy/gradproxy/proxy/logsample"
 	"github.com/gradproxy/gradproxy/proxy/policy"
-	"github.com/gradproxy/gradproxy/proxy/quiet"
 	"github.com/gradproxy/gradproxy/proxy/residual"
 	"github.com/gradproxy/gradproxy/tensor"
 )
@@ -64,7 +64,7 @@ type Config struct {
 	Values    int64
 	Residuals int64        // bytes of what is remembered of tensors that may lose something; 0: 1 GiB
 	Workers   int          // cores that encode and decode; 0: all
-	Log       *slog.Logger // nil: silent. What peers and jobs can trigger is bounded: see package quiet
+	Log       *slog.Logger // nil: silent. What peers and jobs can trigger is bounded: see package logsample
 	Metrics   *Metrics     // nil: nothing is counted
 }
 
@@ -111,7 +111,7 @@ type Job struct {
 type Proxy struct {
 	Config
 	settings  atomic.Pointer[Settings]
-	quiet     *quiet.Handler // of Log
+	sampler   *logsample.Handler // of Log
 	buffers   mem.Pool
 	budget    *mem.Budget // of senders
 	received  *mem.Budget // of receivers: neither may wait for what the other holds
@@ -155,13 +155,13 @@ func New(cfg Config) (*Proxy, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	log := quiet.New(cfg.Log.Handler())
+	log := logsample.New(cfg.Log.Handler())
 	cfg.Log = slog.New(log)
 	lossless, err := cfg.Codecs("lossless")
 	if err != nil {
 		return nil, fmt.Errorf("proxy: %w", err)
 	}
-	p := &Proxy{Config: cfg, quiet: log, lossless: lossless, lasting: map[string]bool{}, budget: mem.NewBudget(cfg.Memory), received: mem.NewBudget(cfg.Memory),
+	p := &Proxy{Config: cfg, sampler: log, lossless: lossless, lasting: map[string]bool{}, budget: mem.NewBudget(cfg.Memory), received: mem.NewBudget(cfg.Memory),
 		pool: pipe.NewPool(cfg.Workers), cores: cfg.Workers, live: map[*connection]struct{}{},
 		tagged: map[peerTag]*connection{}, sharers: map[string]*sharer{}, idle: make(chan struct{})}
 	p.memoryWait = mem.Wait
@@ -364,7 +364,7 @@ func (p *Proxy) Close() {
 	p.closePasses()
 	p.closeValues() // also where nothing was open
 	p.pool.Close()
-	p.quiet.Flush()
+	p.sampler.Flush()
 }
 
 func (p *Proxy) resetAll() int {

@@ -22,7 +22,7 @@ import (
 	"github.com/gradproxy/gradproxy/proxy"
 	"github.com/gradproxy/gradproxy/proxy/admin"
 	"github.com/gradproxy/gradproxy/proxy/intercept"
-	"github.com/gradproxy/gradproxy/proxy/quiet"
+	"github.com/gradproxy/gradproxy/proxy/logsample"
 	"github.com/gradproxy/gradproxy/proxy/tunnel"
 )
 
@@ -54,7 +54,7 @@ type Site struct {
 // taken only where they can be carried. c must have been checked and identified. version is shown to operators. Where it fails
 // after those rules came they go, but for what refuses connections on the death of the proxy: that stays, as after Run.
 func Start(c *config.Config, version string, log *slog.Logger) (*Site, error) {
-	s := &Site{log: slog.New(quiet.New(log.Handler())), version: version}
+	s := &Site{log: slog.New(logsample.New(log.Handler())), version: version}
 	s.config.Store(c)
 	s.started = c
 	if err := s.open(c); err != nil {

@@ -12,8 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/gradproxy/gradproxy/proxy/logsample"
 	"github.com/gradproxy/gradproxy/proxy/policy"
-	"github.com/gradproxy/gradproxy/proxy/quiet"
 	"github.com/gradproxy/gradproxy/proxy/tunnel"
 )
 
@@ -69,15 +69,15 @@ func TestDeniedOpeningsDoNotFillTheLog(t *testing.T) {
 			ask("tokyo", port+1)
 		}
 		ask("virginia", 1)
-		if got := lines("tokyo"); got != quiet.Burst {
-			t.Errorf("60000 denied openings make %d lines, want %d", got, quiet.Burst)
+		if got := lines("tokyo"); got != logsample.Burst {
+			t.Errorf("60000 denied openings make %d lines, want %d", got, logsample.Burst)
 		}
 		if got := lines("virginia"); got != 1 {
 			t.Errorf("%d lines for the other peer, want 1:\n%s", got, &log)
 		}
-		time.Sleep(quiet.Interval)
+		time.Sleep(logsample.Interval)
 		synctest.Wait()
-		if got := lines("tokyo"); got != quiet.Burst+1 || !strings.Contains(log.String(), "reason=denied") || !strings.Contains(log.String(), "suppressed=59994") {
+		if got := lines("tokyo"); got != logsample.Burst+1 || !strings.Contains(log.String(), "reason=denied") || !strings.Contains(log.String(), "suppressed=59994") {
 			t.Errorf("the log does not say how many were denied:\n%s", &log)
 		}
 		p.Close()

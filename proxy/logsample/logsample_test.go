@@ -1,4 +1,4 @@
-package quiet
+package logsample
 
 import (
 	"bytes"
@@ -97,7 +97,7 @@ func TestKindsAreToldApart(t *testing.T) {
 			log.Debug("refused", "reason", "denied", "peer", "tokyo")
 		}
 		if n := len(out.take()); n != 100 {
-			t.Errorf("%d lines for who debugs, want all 100", n)
+			t.Errorf("%d lines for a reader of debug records, want all 100", n)
 		}
 		h.Flush()
 		if got := out.take(); len(got) != 1 || !strings.Contains(got[0], "client=b peer=tokyo suppressed=194") {
@@ -106,7 +106,7 @@ func TestKindsAreToldApart(t *testing.T) {
 	})
 }
 
-// Whatever makes up kinds, memory and lines are bounded.
+// However many kinds are made up, memory and lines are bounded.
 func TestKindsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, h, out := newLog()

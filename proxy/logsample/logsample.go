@@ -1,11 +1,11 @@
-// Package quiet keeps a log from being filled by whoever can trigger a line of it at will: a peer that asks for what it may
-// not have, a job that connects again and again.
+// Package logsample keeps a log from being filled by anyone who can trigger a line of it at will: a peer that asks for
+// destinations that it may not have, a job that connects again and again.
 //
-// Of the records of one kind the first [Burst] pass. Those after them are counted, and once in every [Interval] the newest
-// of them passes too, with the attribute "suppressed": how many others did not. An interval without any begins anew. A
-// kind is a level, a message, and the values of the attributes "peer" and "reason"; so these must not be made of what
-// others send. Records below [slog.LevelInfo] always pass: who asks for them wants them all.
-package quiet
+// Of the records of one kind the first [Burst] pass. Later ones are counted, and once in every [Interval] the newest
+// of them passes too, with the attribute "suppressed": the number of the others. An interval without any begins anew. A
+// kind is a level, a message, and the values of the attributes "peer" and "reason"; so these must not contain text that
+// others send. Records below [slog.LevelInfo] always pass: an operator who asks for them wants all of them.
+package logsample
 
 import (
 	"context"
@@ -15,15 +15,15 @@ import (
 )
 
 const (
-	// Burst is how many records of a kind pass before any is left out.
+	// Burst is how many records of a kind pass before one is left out.
 	Burst = 5
-	// Interval is how long records are counted before one tells of them.
+	// Interval is how long records are counted before one passes with their number.
 	Interval = 10 * time.Second
-	// maxKinds bounds the kinds that are told apart at a time; all beyond them are one.
+	// maxKinds bounds the kinds that are told apart at a time; all further ones count as one.
 	maxKinds = 1024
 )
 
-// A Handler is a slog.Handler that passes on what is not too much. Those that its With methods return count with it.
+// A Handler is a slog.Handler that samples the records for another one. Handlers that its With methods return share its counts.
 type Handler struct {
 	next         slog.Handler
 	peer, reason string // of With
@@ -38,7 +38,7 @@ func New(next slog.Handler) *Handler {
 	return &Handler{next: next, kinds: &kinds{tallies: map[kind]*tally{}}}
 }
 
-// Enabled says what next says.
+// Enabled answers as next does.
 func (h *Handler) Enabled(ctx context.Context, l slog.Level) bool { return h.next.Enabled(ctx, l) }
 
 // WithAttrs is as slog.Handler wants it.
@@ -81,7 +81,7 @@ func (h *Handler) Handle(ctx context.Context, r slog.Record) error {
 	return h.next.Handle(ctx, r)
 }
 
-// Flush tells at once of everything that has been left out.
+// Flush passes at once the newest record of each kind of which some were left out.
 func (h *Handler) Flush() { h.kinds.flush() }
 
 type kind struct {
