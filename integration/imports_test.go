@@ -52,6 +52,7 @@ var layers = []layer{
 	{"codecs/...", []string{"tensor/...", "codecs", "codecs/internal/...", "codecs/keys", "codecs/countsketch"}}, // methods, of which sparse ones code positions by another
 
 	{"proxy", []string{"proxy/...", "internal/lru", "tensor", "parser", "codecs", "codecs/feedback", "codecs/reference"}},
+	{"proxy/app", []string{"proxy/frame", "proxy/memory", "proxy/internal/pollgate"}},
 	{"proxy/residual", []string{"internal/lru", "tensor", "codecs/feedback"}},
 	{"proxy/policy", []string{"tensor", "parser", "codecs"}},
 	{"proxy/tunnel/...", []string{"proxy/tunnel/..."}},

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/proxy/app"
 	"github.com/gradproxy/gradproxy/proxy/tunnel"
 )
 
@@ -37,7 +38,7 @@ func (p *Proxy) Accept(peer string, opened []byte, in Incoming, accept func() St
 	select {
 	case <-in.Done():
 		if c != nil {
-			reset(c)
+			app.Reset(c)
 		}
 		log.Debug("peer has withdrawn its opening")
 		return
@@ -49,7 +50,7 @@ func (p *Proxy) Accept(peer string, opened []byte, in Incoming, accept func() St
 		in.Refuse(code, err.Error())
 		return
 	}
-	defer reset(c)
+	defer app.Reset(c)
 	p.carry(c, &connection{shared: p, stream: accept(), peer: peer, log: log}, o, parser.Server)
 }
 
@@ -76,7 +77,7 @@ func (p *Proxy) reach(in Incoming, peer string, o *frame.Opening, log *slog.Logg
 	go func() {
 		select {
 		case <-in.Done():
-			end(errLeft)
+			end(app.ErrLeft)
 		case <-ctx.Done():
 		}
 	}()

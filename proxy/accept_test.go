@@ -7,6 +7,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/gradproxy/gradproxy/proxy/app"
 )
 
 // A client that starts before its server is connected once the server listens: a refused dial is repeated.
@@ -67,7 +69,7 @@ func TestRefusedForGood(t *testing.T) {
 // Once the client has gone its server is dialled no more.
 func TestRefusedRetryEndsWithItsClient(t *testing.T) {
 	for name, leave := range map[string]func(*net.TCPConn){
-		"reset":  func(c *net.TCPConn) { reset(c) },
+		"reset":  func(c *net.TCPConn) { app.Reset(c) },
 		"closed": func(c *net.TCPConn) { c.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {

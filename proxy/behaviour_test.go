@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/proxy/app"
 	"github.com/gradproxy/gradproxy/proxy/policy"
 )
 
@@ -133,7 +134,7 @@ func TestReset(t *testing.T) {
 			if _, err := io.ReadFull(b, got); err != nil || string(got) != "before" {
 				t.Fatalf("%q, %v", got, err)
 			}
-			reset(a)
+			app.Reset(a)
 			if _, err := b.Read(got); !errors.Is(err, syscall.ECONNRESET) {
 				t.Fatalf("read after the far app's RST: %v, want a reset", err)
 			}
@@ -145,7 +146,7 @@ func TestReset(t *testing.T) {
 func TestWriterSeesReset(t *testing.T) {
 	p := newPair(t, nil)
 	client, server := p.connect(t)
-	reset(server)
+	app.Reset(server)
 	client.SetWriteDeadline(time.Now().Add(20 * time.Second)) // a bound on the failure, not on the success
 	for {
 		if _, err := client.Write(make([]byte, 1<<16)); err != nil {

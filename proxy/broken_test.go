@@ -3,6 +3,7 @@ package proxy
 import (
 	"bytes"
 	"errors"
+	"github.com/gradproxy/gradproxy/proxy/app"
 	mem "github.com/gradproxy/gradproxy/proxy/memory"
 	"io"
 	"math/rand/v2"
@@ -41,11 +42,11 @@ func TestBrokenConnectionsGiveBackTheirBudget(t *testing.T) {
 		go func() { io.Copy(io.Discard, server); close(read) }()
 		client.Write(stream[:r.IntN(len(stream))+1])
 		if r.IntN(2) == 0 {
-			reset(client)
+			app.Reset(client)
 			<-read
 			server.Close()
 		} else {
-			reset(server)
+			app.Reset(server)
 			<-read
 			client.Close()
 		}
@@ -94,7 +95,7 @@ func TestResetDuringDeliveryIsNoEnd(t *testing.T) {
 			}
 		}()
 		io.ReadFull(server, make([]byte, 1<<16))
-		reset(server)
+		app.Reset(server)
 		_, errRead := client.Read(make([]byte, 1))
 		errWrite := <-wrote // whichever of the two comes first is told of the RST
 		if !errors.Is(errRead, syscall.ECONNRESET) && !errors.Is(errWrite, syscall.ECONNRESET) {

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/gradproxy/gradproxy/parser"
-	"github.com/gradproxy/gradproxy/proxy/internal/latch"
+	"github.com/gradproxy/gradproxy/proxy/app"
 	"github.com/gradproxy/gradproxy/proxy/internal/pipe"
 	"github.com/gradproxy/gradproxy/proxy/policy"
 	"github.com/gradproxy/gradproxy/proxy/tunnel"
@@ -34,8 +34,8 @@ type Stream interface {
 // A connection is one of an app's, carried to a peer.
 type connection struct {
 	shared          *Proxy
-	conn            latch.Conn // to the own app
-	stream          Stream     // to the far proxy
+	conn            *app.Conn // to the own app
+	stream          Stream    // to the far proxy
 	peer            string
 	codecs          []string // names of those that the peer has; nil: all
 	job             string
@@ -63,7 +63,7 @@ func (c *connection) carry(pc parser.Conn) string {
 	send := &sender{connection: c, pipe: pipe.New(c.shared.pool, pipeDepth, func(error) { c.abort(frame.ResetByFrames) })}
 	send.lender = mem.NewAllocator(&c.shared.buffers, c.shared.budget, &c.shared.sharerOf(c.peer).sends)
 	var err error
-	if send.app, err = newAppReader(c.conn, &send.lender, send.flush); err != nil {
+	if send.app, err = app.NewReader(c.conn, &send.lender, send.flush); err != nil {
 		c.abort(frame.ResetByApp)
 		return "app"
 	}
@@ -130,7 +130,7 @@ func (c *connection) receivingEnded(err error) error {
 		c.stream.Reset(frame.ResetByApp)
 	case errors.Is(err, errAppReset):
 		c.aborted.Store(true)
-		reset(c.conn)
+		app.Reset(c.conn)
 	case !c.aborted.Load():
 		c.abort(frame.ResetByFrames)
 	}
@@ -141,7 +141,7 @@ func (c *connection) receivingEnded(err error) error {
 func (c *connection) abort(code tunnel.Code) {
 	c.giveUp()
 	if !c.aborted.Swap(true) {
-		reset(c.conn)
+		app.Reset(c.conn)
 		c.stream.Reset(code)
 	}
 }
@@ -151,17 +151,6 @@ func (c *connection) giveUp() {
 	if c.gone != nil {
 		c.goneOnce.Do(func() { close(c.gone) })
 	}
-}
-
-type resettable interface {
-	SetLinger(sec int) error
-	Close() error
-}
-
-// reset closes a connection by RST.
-func reset(c resettable) {
-	c.SetLinger(0)
-	c.Close()
 }
 
 // how names an ending for logs and metrics, and logs those that are somebody's fault.
@@ -193,5 +182,5 @@ func (c *connection) how(send, recv error) string {
 // wasReset reports, at the end of what the app has sent, that this is the end of a reset connection and no FIN: a write has
 // failed, or the kernel holds the connection for closed though no FIN of ours has ended it.
 func (c *connection) wasReset() bool {
-	return c.appGone.Load() || !c.finSent.Load() && closedByReset(c.conn)
+	return c.appGone.Load() || !c.finSent.Load() && app.ClosedByReset(c.conn)
 }

@@ -10,7 +10,7 @@ const mostHeld = 4
 
 // writeMore writes a group's frames as write does, for the sender's own goroutine, which will read again at once.
 func (s *sender) writeMore(frames ...[]byte) error {
-	if !s.app.tellsIdle() {
+	if !s.app.TellsIdle() {
 		return s.write(frames...)
 	}
 	for _, f := range frames {

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gradproxy/gradproxy/proxy/internal/latch"
+	"github.com/gradproxy/gradproxy/proxy/app"
 	"github.com/gradproxy/gradproxy/proxy/tunnel"
 	"github.com/gradproxy/gradproxy/tensor"
 )
@@ -84,18 +84,18 @@ func TestAnnouncedBlocksAreBounded(t *testing.T) {
 		return waiting > 0 && waiting+int(held/(8<<20)) == connections
 	})
 
-	a, app, err := tcpPair()
+	a, far, err := tcpPair()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer app.Close()
+	defer far.Close()
 	defer a.Close()
 	declare, block = rawBlock(0, 1<<20)
 	honest := newFeed(declare, block, frame.Append(nil, frame.Frame{Kind: frame.CloseWrite}))
 	done := make(chan error, 1)
-	r := newReceiver(&connection{shared: p, peer: "honest", conn: latch.Plain(a), stream: honest, log: p.Log}, honest)
+	r := newReceiver(&connection{shared: p, peer: "honest", conn: app.Plain(a), stream: honest, log: p.Log}, honest)
 	go func() { done <- r.run(); a.CloseWrite() }()
-	if n, err := io.Copy(io.Discard, app); n != 1<<20 || err != nil {
+	if n, err := io.Copy(io.Discard, far); n != 1<<20 || err != nil {
 		t.Errorf("beside a hostile peer %d bytes of a block of 1 MiB were delivered: %v", n, err)
 	}
 	if err := <-done; err != nil {
@@ -128,21 +128,21 @@ func TestNoMemoryForBlock(t *testing.T) {
 				for p.received.Take(&others[i], 1<<10) {
 				}
 			}
-			a, app, err := tcpPair()
+			a, far, err := tcpPair()
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer app.Close()
+			defer far.Close()
 			small, smallBlock := rawBlock(0, mem.MinBlock)
 			large, largeBlock := rawBlock(1, size)
 			f := newFeed(small, smallBlock, smallBlock, large, largeBlock, frame.Append(nil, frame.Frame{Kind: frame.CloseWrite}))
-			c := &connection{shared: p, peer: "far", conn: latch.Plain(a), stream: f, log: p.Log}
+			c := &connection{shared: p, peer: "far", conn: app.Plain(a), stream: f, log: p.Log}
 			err = newReceiver(c, f).run()
 			if !errors.Is(err, mem.ErrMemory) || c.how(nil, err) != "memory" {
 				t.Errorf("run = %v (%s), want no memory", err, c.how(nil, err))
 			}
 			a.CloseWrite()
-			if n, err := io.Copy(io.Discard, app); n != 2*mem.MinBlock || err != nil {
+			if n, err := io.Copy(io.Discard, far); n != 2*mem.MinBlock || err != nil {
 				t.Errorf("%d bytes were delivered, %v; want the %d before", n, err, 2*mem.MinBlock)
 			}
 			for i := range others {

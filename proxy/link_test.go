@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gradproxy/gradproxy/proxy/app"
 	"github.com/gradproxy/gradproxy/proxy/policy"
 	"github.com/gradproxy/gradproxy/proxy/tunnel"
 )
@@ -43,7 +44,7 @@ func newLinked(t *testing.T, change func(near, far *Config)) *linked {
 	l := &linked{t: t, entry: listen(t), asked: make(chan context.Context, 100), served: make(chan struct{}, 100),
 		answered: make(chan struct{}, 100), dials: make(chan struct{}, 10000)}
 	target := listen(t)
-	l.target = addrOf(target.Addr())
+	l.target = app.AddrOf(target.Addr())
 	target.Close()
 	chosen, err := policy.New(nil, testCodecs)
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/proxy/app"
 	"github.com/gradproxy/gradproxy/proxy/policy"
 	"github.com/gradproxy/gradproxy/proxy/tunnel"
 	"github.com/gradproxy/gradproxy/tensor"
@@ -101,7 +102,7 @@ func (p *pair) serve() {
 		if err != nil {
 			return
 		}
-		go p.near.Serve(context.Background(), c.(*net.TCPConn), addrOf(p.target.Addr()))
+		go p.near.Serve(context.Background(), c.(*net.TCPConn), app.AddrOf(p.target.Addr()))
 	}
 }
 

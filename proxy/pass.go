@@ -8,6 +8,7 @@ import (
 	"net"
 
 	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/proxy/app"
 	"github.com/gradproxy/gradproxy/proxy/relay"
 )
 
@@ -44,7 +45,7 @@ func (p *Proxy) passBy(ctx context.Context, r *relay.Relay, c *net.TCPConn, set 
 	defer p.leavePlace()
 	ended := make(chan relay.Ending, 1)
 	if err := r.Add(c, server, func(e relay.Ending) { ended <- e }); err != nil {
-		reset(server)
+		app.Reset(server)
 		return err
 	}
 	p.Metrics.opens("", "ok")
@@ -124,7 +125,7 @@ func (p *Proxy) dialApart(ctx context.Context, c *net.TCPConn, set *Settings, o 
 	go func() {
 		defer close(done)
 		c.SetKeepAliveConfig(keepAlive)
-		watched, stop := p.watcher.watch(ctx, c, o.Server)
+		watched, stop := p.watcher.Watch(ctx, c, o.Server)
 		defer stop()
 		watched, end := context.WithCancelCause(watched)
 		defer end(nil)

@@ -14,6 +14,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/gradproxy/gradproxy/proxy/app"
 )
 
 // What is behind no peer is reached from here: bytes and ends come as they are, and a drain waits for it, or resets it.
@@ -102,7 +104,7 @@ func (p *testPlaces) Enter(ctx context.Context) bool {
 func TestPassToItself(t *testing.T) {
 	for _, host := range []string{"127.0.0.1", "0.0.0.0"} {
 		p := newPair(t, nil)
-		own := addrOf(p.target.Addr())
+		own := app.AddrOf(p.target.Addr())
 		p.near.Own = []netip.AddrPort{own}
 		p.near.Apply(Settings{Policy: p.near.policy()})
 		client, c, err := tcpPair()
@@ -149,7 +151,7 @@ func TestPassRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	p.near.Serve(t.Context(), c, addrOf(p.target.Addr()))
+	p.near.Serve(t.Context(), c, app.AddrOf(p.target.Addr()))
 	client.SetReadDeadline(time.Now().Add(time.Minute))
 	if _, err := client.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("the client sees %v, want a reset", err)

@@ -19,7 +19,7 @@ import (
 
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/parser"
-	"github.com/gradproxy/gradproxy/proxy/internal/latch"
+	"github.com/gradproxy/gradproxy/proxy/app"
 	"github.com/gradproxy/gradproxy/proxy/internal/pipe"
 	"github.com/gradproxy/gradproxy/proxy/logsample"
 	"github.com/gradproxy/gradproxy/proxy/policy"
@@ -46,8 +46,8 @@ type Config struct {
 	// passed on takes a second. nil: there are enough.
 	Places Places
 	Pipes  int // of two descriptors each, at most, for what is passed on; 0: 256
-	// Latches bounds the connections that are read at less cost, and take LatchDescriptors more each; 0: 1024.
-	Latches int
+	// PollGates bounds the connections that are read at less cost, and take PollGateDescriptors more each; 0: 1024.
+	PollGates int
 
 	// Answer is how long an opening waits for the peer's answer, beside the time that dialling the server may take; then its
 	// app is reset. The time that connections outlive an outage fits, the tunnel's Resume. 0: 10 minutes.
@@ -68,8 +68,8 @@ type Config struct {
 	Metrics   *Metrics     // nil: nothing is counted
 }
 
-// LatchDescriptors is how many descriptors a connection that is one of Config.Latches takes besides its own.
-const LatchDescriptors = latch.Descriptors
+// PollGateDescriptors is how many descriptors a connection that is one of Config.PollGates takes besides its own.
+const PollGateDescriptors = app.GateDescriptors
 
 // Places are what connections have one each of; intercept.Gate is one. Enter waits, and reports false if ctx ends first; after true
 // the place is given back by Leave.
@@ -125,10 +125,10 @@ type Proxy struct {
 	tags      atomic.Uint64 // number of the connection that was opened last
 
 	carried    atomic.Int64  // len(live)
-	latched    atomic.Int64  // connections that have latches
+	gated      atomic.Int64  // connections that have poll gates
 	memoryWait time.Duration // mem.Wait, but in tests
 
-	watcher    watcher
+	watcher    app.Watcher
 	opening    context.Context // of openings that wait; it ends when the Proxy drains
 	noOpenings context.CancelCauseFunc
 
@@ -165,13 +165,13 @@ func New(cfg Config) (*Proxy, error) {
 		pool: pipe.NewPool(cfg.Workers), cores: cfg.Workers, live: map[*connection]struct{}{},
 		tagged: map[peerTag]*connection{}, sharers: map[string]*sharer{}, idle: make(chan struct{})}
 	p.memoryWait = mem.Wait
-	p.watcher = watcher{grace: leaveGrace, closed: closedByApp}
+	p.watcher = app.NewWatcher()
 	p.opening, p.noOpenings = context.WithCancelCause(context.Background())
 	if p.Answer == 0 {
 		p.Answer = 10 * time.Minute
 	}
-	if p.Latches == 0 {
-		p.Latches = 1024
+	if p.PollGates == 0 {
+		p.PollGates = 1024
 	}
 	if p.Config.Residuals == 0 {
 		p.Config.Residuals = 1 << 30
@@ -204,17 +204,17 @@ type TensorInfo = tensors.Info
 // Tensors lists what is known of the tensors that this proxy has sent, largest first.
 func (p *Proxy) Tensors() []TensorInfo { return p.tensors.List() }
 
-// carry carries c, whose app's end is app, until it ends.
-func (p *Proxy) carry(app *net.TCPConn, c *connection, o frame.Opening, own parser.Side) {
+// carry carries c, whose app's end is conn, until it ends.
+func (p *Proxy) carry(conn *net.TCPConn, c *connection, o frame.Opening, own parser.Side) {
 	job := p.settings.Load().jobOf(o.Client.Addr(), o.Server.Addr())
 	c.job, c.lossyAggregates = job.Name, job.LossyAggregates
 	c.tag, c.gone = frame.Tag{Number: o.Tag, Mine: own == parser.Client}, make(chan struct{})
 	if p.PeerCodecs != nil {
 		c.codecs = p.PeerCodecs(c.peer)
 	}
-	app.SetKeepAliveConfig(keepAlive)
-	c.conn = latch.Plain(app)
-	defer p.latch(app, c)()
+	conn.SetKeepAliveConfig(keepAlive)
+	c.conn = app.Plain(conn)
+	defer p.gate(conn, c)()
 	if !p.enter(c) {
 		c.abort(frame.ResetByApp)
 		return
@@ -229,16 +229,16 @@ func (p *Proxy) carry(app *net.TCPConn, c *connection, o frame.Opening, own pars
 	c.log.Debug("connection ended", "how", how)
 }
 
-// latch puts the app's end of c behind latches, if there are any left. done gives them back.
-func (p *Proxy) latch(app *net.TCPConn, c *connection) (done func()) {
-	done = func() { p.latched.Add(-1) }
-	if p.latched.Add(1) <= int64(p.Latches) {
-		conn, err := latch.Take(app)
+// gate puts the app's end of c behind poll gates, if there are any left. done gives them back.
+func (p *Proxy) gate(conn *net.TCPConn, c *connection) (done func()) {
+	done = func() { p.gated.Add(-1) }
+	if p.gated.Add(1) <= int64(p.PollGates) {
+		gated, err := app.Gate(conn)
 		if err == nil {
-			c.conn = conn
+			c.conn = gated
 			return done
 		}
-		c.log.Debug("a connection has no latches, and wakes this proxy more often", "err", err)
+		c.log.Debug("a connection has no poll gates, and wakes this proxy more often", "err", err)
 	}
 	done()
 	return func() {}
@@ -378,11 +378,4 @@ func (p *Proxy) resetAll() int {
 		c.abort(frame.ResetByApp)
 	}
 	return len(live)
-}
-
-func addrOf(a net.Addr) netip.AddrPort {
-	if t, ok := a.(*net.TCPAddr); ok {
-		return t.AddrPort()
-	}
-	return netip.AddrPort{}
 }

@@ -7,7 +7,7 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/gradproxy/gradproxy/proxy/internal/latch"
+	"github.com/gradproxy/gradproxy/proxy/app"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -47,15 +47,15 @@ func FuzzReceive(f *testing.F) {
 	f.Add([]byte{byte(frame.Bytes), 3, 1, 2, 3, byte(frame.CloseWrite), 0})
 	f.Add([]byte{byte(frame.Block), 9, 255, 255, 255, 255, 15})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		a, app, err := tcpPair()
+		a, far, err := tcpPair()
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer a.Close()
-		defer app.Close()
-		go io.Copy(io.Discard, app)
+		defer far.Close()
+		go io.Copy(io.Discard, far)
 		p := newTestProxy(t)
-		r := newReceiver(&connection{shared: p, conn: latch.Plain(a), stream: &sink{}, log: p.Log}, &cutReader{b: b, sizes: []int{5, 3000}})
+		r := newReceiver(&connection{shared: p, conn: app.Plain(a), stream: &sink{}, log: p.Log}, &cutReader{b: b, sizes: []int{5, 3000}})
 		r.run()
 		r.pipe.Wait()
 	})

@@ -3,6 +3,7 @@ package proxy
 import (
 	"errors"
 	"fmt"
+	"github.com/gradproxy/gradproxy/proxy/app"
 	"github.com/gradproxy/gradproxy/proxy/frame"
 	mem "github.com/gradproxy/gradproxy/proxy/memory"
 	"io"
@@ -34,7 +35,7 @@ type sender struct {
 	lender      mem.Allocator
 	parser      parser.Parser // of what the app sends
 	flow        policy.Flow
-	app         *appReader
+	app         *app.Reader
 	pipe        *pipe.Pipe
 	slots       sendSlots
 	group       group

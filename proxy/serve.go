@@ -9,6 +9,7 @@ import (
 	"net/netip"
 
 	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/proxy/app"
 	"github.com/gradproxy/gradproxy/proxy/tunnel"
 )
 
@@ -17,8 +18,8 @@ import (
 // refused, and an orderly end would look like an answer. If the app leaves before the peer has answered, the peer is told.
 // A connection to a server that is behind no peer is passed on as it is, from here.
 func (p *Proxy) Serve(ctx context.Context, c *net.TCPConn, server netip.AddrPort) {
-	defer reset(c) // after an orderly end this does nothing
-	o := frame.Opening{Client: frame.Unmap(addrOf(c.RemoteAddr())), Server: frame.Unmap(server)}
+	defer app.Reset(c) // after an orderly end this does nothing
+	o := frame.Opening{Client: frame.Unmap(app.AddrOf(c.RemoteAddr())), Server: frame.Unmap(server)}
 	set := p.settings.Load()
 	peer := set.peerOf(o.Server.Addr())
 	if peer == nil {
@@ -34,7 +35,7 @@ func (p *Proxy) Serve(ctx context.Context, c *net.TCPConn, server netip.AddrPort
 		result := openResult(err)
 		p.Metrics.opens(peer.Name, result)
 		level := slog.LevelWarn
-		if errors.Is(err, errLeft) {
+		if errors.Is(err, app.ErrLeft) {
 			level = slog.LevelInfo // its own doing
 		}
 		log.Log(ctx, level, "connection reset: it could not be opened", "reason", result, "err", err)
@@ -59,7 +60,7 @@ func (p *Proxy) ask(ctx context.Context, c *net.TCPConn, set *Settings, peer *Pe
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	defer context.AfterFunc(p.opening, func() { end(errEnding) })()
-	ctx, stop := p.watcher.watch(ctx, c, o.Server)
+	ctx, stop := p.watcher.Watch(ctx, c, o.Server)
 	defer stop()
 	return p.Open(ctx, peer.Name, o.Append(nil))
 }
@@ -70,7 +71,7 @@ func openResult(err error) string {
 	switch {
 	case errors.Is(err, tunnel.ErrPeerDown):
 		return "peer down"
-	case errors.Is(err, errLeft):
+	case errors.Is(err, app.ErrLeft):
 		return "app left"
 	case errors.Is(err, errNoAnswer):
 		return "no answer"

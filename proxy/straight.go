@@ -4,7 +4,11 @@ import "github.com/gradproxy/gradproxy/proxy/frame"
 
 import mem "github.com/gradproxy/gradproxy/proxy/memory"
 
-import "github.com/gradproxy/gradproxy/tensor"
+import (
+	"github.com/gradproxy/gradproxy/tensor"
+
+	"github.com/gradproxy/gradproxy/proxy/app"
+)
 
 // Bytes of large tensors are read straight to where their blocks' coders want them: a copy costs as much as some coders do.
 // That the next bytes are those of the tensor whose bytes came last is likely, and not known; the parser is asked of them as of
@@ -98,21 +102,19 @@ func (s *sender) least(n int) int {
 // read reads once from the app and takes what came. If nothing did the error is that of reading.
 func (s *sender) read() (came bool, err error) {
 	if rest := s.straight.rest(); rest != nil {
-		s.app.quiet = s.most
-		n, spare, err := s.app.read(rest, frame.MaxHeader, frame.MaxHeader+len(rest), s.least(len(rest)))
+		n, spare, err := s.app.Read(app.Request{Into: rest, Room: frame.MaxHeader, Size: frame.MaxHeader + len(rest), Min: s.least(len(rest)), Ahead: s.most})
 		if err != nil {
 			return false, err
 		}
 		return true, s.takeRest(rest[:n], spare)
 	}
-	size, least := readSize, 1
-	s.app.quiet = 0
+	q := app.Request{Room: frame.MaxHeader, Size: readSize, Min: 1}
 	if n := s.straight.next(); n > 0 {
-		size, least, s.app.quiet = frame.MaxHeader+n, s.least(n), s.most
+		q.Size, q.Min, q.Ahead = frame.MaxHeader+n, s.least(n), s.most
 	} else if s.straight.ended {
-		size, s.straight.ended = betweenTensors, false
+		q.Size, s.straight.ended = betweenTensors, false
 	}
-	_, s.reading, err = s.app.read(nil, frame.MaxHeader, size, least)
+	_, s.reading, err = s.app.Read(q)
 	if err != nil {
 		return false, err
 	}

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/gradproxy/gradproxy/parser"
-	"github.com/gradproxy/gradproxy/proxy/internal/latch"
+	"github.com/gradproxy/gradproxy/proxy/app"
 	"github.com/gradproxy/gradproxy/proxy/internal/pipe"
 	"github.com/gradproxy/gradproxy/proxy/policy"
 )
@@ -78,9 +78,9 @@ func newStraightPath(t *testing.T, p *Proxy, toy toy) *straightPath {
 	s := &straightPath{app: a}
 	own, _ := toy.New(parser.Conn{})
 	s.seen.Parser = own
-	c := &connection{shared: p, conn: latch.Plain(b), stream: &s.sent, log: p.Log}
+	c := &connection{shared: p, conn: app.Plain(b), stream: &s.sent, log: p.Log}
 	s.sender = &sender{connection: c, lender: mem.NewAllocator(&p.buffers, p.budget, nil), parser: &s.seen, pipe: pipe.New(p.pool, pipeDepth, nil)}
-	if s.sender.app, err = newAppReader(latch.Plain(b), &s.lender, s.sender.flush); err != nil {
+	if s.sender.app, err = app.NewReader(c.conn, &s.lender, s.sender.flush); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -101,7 +101,7 @@ func (s *straightPath) delivered(t *testing.T, n int) []byte {
 	}
 	defer a.Close()
 	defer b.Close()
-	r := newReceiver(&connection{shared: s.shared, conn: latch.Plain(a), stream: &sink{}, log: s.log},
+	r := newReceiver(&connection{shared: s.shared, conn: app.Plain(a), stream: &sink{}, log: s.log},
 		&cutReader{b: frame.Append(s.sent.b, frame.Frame{Kind: frame.CloseWrite}), sizes: []int{1 << 16}})
 	ended := make(chan error, 1)
 	go func() { ended <- r.run() }()

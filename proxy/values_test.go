@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/gradproxy/gradproxy/parser"
-	"github.com/gradproxy/gradproxy/proxy/internal/latch"
+	"github.com/gradproxy/gradproxy/proxy/app"
 	"github.com/gradproxy/gradproxy/proxy/policy"
 	"github.com/gradproxy/gradproxy/tensor"
 )
@@ -317,18 +317,18 @@ func TestRefToNothing(t *testing.T) {
 		"of no bytes": {gather, {Kind: frame.Ref, Body: frame.ValueRef{Epoch: 1, ID: 1, Size: 0}.Append(nil)}},
 	} {
 		p := newTestProxy(t)
-		a, app, err := tcpPair()
+		a, far, err := tcpPair()
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer app.Close()
+		defer far.Close()
 		defer a.Close()
 		var wire [][]byte
 		for _, f := range frames {
 			wire = append(wire, frame.Append(nil, f))
 		}
 		f := newFeed(wire...)
-		r := newReceiver(&connection{shared: p, conn: latch.Plain(a), peer: "hostile", stream: f, log: p.Log}, f)
+		r := newReceiver(&connection{shared: p, conn: app.Plain(a), peer: "hostile", stream: f, log: p.Log}, f)
 		if err := r.run(); !errors.Is(err, frame.ErrFrame) {
 			t.Errorf("%s: %v, want a broken frame", name, err)
 		}

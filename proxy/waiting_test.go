@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gradproxy/gradproxy/integration/require"
+	"github.com/gradproxy/gradproxy/proxy/app"
 )
 
 // mustTell skips the test where the kernel does not tell whether an app has closed its socket.
@@ -23,50 +24,7 @@ func mustTell(t *testing.T) {
 	}
 	a.Close()
 	defer b.Close()
-	require.Named(t, "sock_diag", closedByApp(addrOf(a.LocalAddr()), addrOf(a.RemoteAddr())), "Linux with CONFIG_INET_DIAG")
-}
-
-// The kernel tells an app that has closed its socket from one that has shut one direction down, in any notation of addresses.
-func TestClosedByApp(t *testing.T) {
-	mustTell(t)
-	for _, network := range []string{"127.0.0.1:0", "[::1]:0"} {
-		ln, err := net.Listen("tcp", network)
-		if err != nil {
-			t.Logf("%s: %v", network, err) // without IPv6
-			continue
-		}
-		defer ln.Close()
-		c, err := net.Dial("tcp", ln.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		s, err := ln.Accept()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer s.Close()
-		app, server := addrOf(c.LocalAddr()), addrOf(c.RemoteAddr())
-		closed := func(when string, want bool) {
-			t.Helper()
-			if got := closedByApp(app, server); got != want {
-				t.Errorf("%s: closed = %v, want %v", when, got, want)
-			}
-		}
-		closed("while it is open", false)
-		c.(*net.TCPConn).CloseWrite()
-		if _, err := s.Read(make([]byte, 1)); err != io.EOF {
-			t.Fatal(err)
-		}
-		closed("after shutdown", false)
-		c.Close()
-		closed("after close", true)
-		if closedByApp(server, app) {
-			t.Error("the other end counts as closed")
-		}
-		if l := addrOf(ln.Addr()); closedByApp(l, netip.AddrPortFrom(l.Addr(), 1)) {
-			t.Error("a listener of the same port counts as closed")
-		}
-	}
+	require.Named(t, "sock_diag", app.ClosedByApp(app.AddrOf(a.LocalAddr()), app.AddrOf(a.RemoteAddr())), "Linux with CONFIG_INET_DIAG")
 }
 
 // asksAgain checks that the app that comes now is the first that the server sees, by what it says.
@@ -92,15 +50,15 @@ func (l *linked) asksAgain(ln net.Listener, openings int64) {
 // What an app that has left asked for does not happen later: once the link is mended the server is not dialled for it.
 func TestAppThatLeftIsNotDialled(t *testing.T) {
 	for name, leave := range map[string]func(c *net.TCPConn, looked <-chan bool){
-		"reset": func(c *net.TCPConn, _ <-chan bool) { reset(c) },
+		"reset": func(c *net.TCPConn, _ <-chan bool) { app.Reset(c) },
 		"reset after data": func(c *net.TCPConn, _ <-chan bool) {
 			c.Write([]byte("too late"))
-			reset(c)
+			app.Reset(c)
 		},
 		"reset after FIN": func(c *net.TCPConn, looked <-chan bool) {
 			c.CloseWrite()
 			soon(t, "the first look", looked)
-			reset(c)
+			app.Reset(c)
 		},
 		"closed": func(c *net.TCPConn, _ <-chan bool) { c.Close() },
 		"closed after data": func(c *net.TCPConn, _ <-chan bool) {
@@ -131,8 +89,8 @@ func TestAppThatLeftIsNotDialled(t *testing.T) {
 // looks sets the grace that apps have that have closed, and returns what the near proxy is told of each when it looks.
 func (l *linked) looks(grace time.Duration) <-chan bool {
 	looked := make(chan bool, 10000)
-	l.near.watcher = watcher{grace: grace, closed: func(app, server netip.AddrPort) bool {
-		closed := closedByApp(app, server)
+	l.near.watcher = app.Watcher{Grace: grace, Closed: func(client, server netip.AddrPort) bool {
+		closed := app.ClosedByApp(client, server)
 		looked <- closed
 		return closed
 	}}

@@ -104,7 +104,7 @@ func (s *Site) open(c *config.Config) (err error) {
 	}
 	s.proxy, err = proxy.New(proxy.Config{
 		Open: s.openStream, Codecs: codecs.New, PeerCodecs: s.peerCodecs, Protocols: parsers.Protocols(), Settings: settings,
-		AsClient: asClient(c), Own: s.own(), Places: s.gate, Pipes: s.limits.pipes, Latches: s.limits.latches, Answer: c.Tunnel.Resume, Memory: c.Memory, Values: values(c), Residuals: c.State.Memory, Log: s.log, Metrics: proxy.NewMetrics(s.registry), Control: control(c),
+		AsClient: asClient(c), Own: s.own(), Places: s.gate, Pipes: s.limits.pipes, PollGates: s.limits.pollGates, Answer: c.Tunnel.Resume, Memory: c.Memory, Values: values(c), Residuals: c.State.Memory, Log: s.log, Metrics: proxy.NewMetrics(s.registry), Control: control(c),
 	})
 	if err != nil {
 		return err

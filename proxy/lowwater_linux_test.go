@@ -22,7 +22,11 @@ func TestQuietWhileNobodyWaits(t *testing.T) {
 	values := random(rand.New(rand.NewPCG(1, 2)), size)
 	s := newStraightPath(t, p, toy{})
 	said := func() (n int) {
-		err := s.sender.app.raw.Control(func(fd uintptr) {
+		raw, err := s.conn.SyscallConn()
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = raw.Control(func(fd uintptr) {
 			var err error
 			if n, err = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVLOWAT); err != nil {
 				t.Error(err)

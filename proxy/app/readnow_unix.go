@@ -1,8 +1,8 @@
 //go:build unix && (!linux || race)
 
-package proxy
+package app
 
 import "syscall"
 
-// readNow reads what has come on a socket that does not block, EAGAIN if nothing has. It tells the race detector.
+// readNow reads the bytes that have come on a socket that does not block, EAGAIN if none have. It tells the race detector.
 func readNow(fd uintptr, b []byte) (int, error) { return syscall.Read(int(fd), b) }

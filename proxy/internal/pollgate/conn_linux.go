@@ -1,4 +1,4 @@
-package latch
+package pollgate
 
 import (
 	"errors"
@@ -13,31 +13,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Descriptors is how many descriptors the latches of a connection take besides its own.
+// Descriptors is how many descriptors the gates of a connection take besides its own.
 const Descriptors = 2
 
-// latched is a connection behind latches.
-type latched struct {
-	mu      sync.RWMutex // held by those who use fd
-	fd      int          // in no poller but the latches; -1: closed
-	in, out *latch
+// A Conn is a TCP connection behind two poll gates, one for each direction. Its methods are those of *net.TCPConn, and two
+// more: Writev and Disarm.
+type Conn struct {
+	mu      sync.RWMutex // read-held while fd is used
+	fd      int          // in no poller but the gates; -1: closed
+	in, out *gate
 }
 
-// Take puts c behind latches. c is closed then, and the Conn is in its place; if there is an error c is as it was.
-func Take(c *net.TCPConn) (Conn, error) {
+// Take puts c behind poll gates. c is closed then, and the Conn is in its place; if there is an error c is as it was.
+func Take(c *net.TCPConn) (*Conn, error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
-		return nil, fmt.Errorf("latch: %w", err)
+		return nil, fmt.Errorf("poll gate: %w", err)
 	}
-	g := &latched{fd: -1}
+	g := &Conn{fd: -1}
 	if e := raw.Control(func(fd uintptr) { g.fd, err = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0) }); e != nil {
 		err = e
 	}
 	if err != nil {
-		return nil, fmt.Errorf("latch: second descriptor of a connection: %w", err)
+		return nil, fmt.Errorf("poll gate: second descriptor of a connection: %w", err)
 	}
-	if g.in, err = newLatch(g.fd, unix.EPOLLIN|unix.EPOLLRDHUP); err == nil {
-		if g.out, err = newLatch(g.fd, unix.EPOLLOUT); err != nil {
+	if g.in, err = newGate(g.fd, unix.EPOLLIN|unix.EPOLLRDHUP); err == nil {
+		if g.out, err = newGate(g.fd, unix.EPOLLOUT); err != nil {
 			g.in.file.Close()
 		}
 	}
@@ -49,8 +50,8 @@ func Take(c *net.TCPConn) (Conn, error) {
 	return g, nil
 }
 
-// A latch lets Go's poller know of one kind of a connection's events, and of those only while it is open.
-type latch struct {
+// A gate reports one kind of a connection's events to Go's poller, and only while it is open.
+type gate struct {
 	file   *os.File // an epoll instance that has the connection, and nothing else, in it
 	ep     int      // its descriptor
 	raw    syscall.RawConn
@@ -58,33 +59,33 @@ type latch struct {
 	open   bool // guarded by raw, which has one Read at a time
 }
 
-func newLatch(fd int, events uint32) (*latch, error) {
+func newGate(fd int, events uint32) (*gate, error) {
 	ep, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
-		return nil, fmt.Errorf("latch: epoll instance: %w", err)
+		return nil, fmt.Errorf("poll gate: epoll instance: %w", err)
 	}
-	g := &latch{ep: ep, events: events | unix.EPOLLET}
+	g := &gate{ep: ep, events: events | unix.EPOLLET}
 	if err := unix.EpollCtl(ep, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{}); err != nil {
 		unix.Close(ep)
-		return nil, fmt.Errorf("latch: adding a connection to epoll: %w", err)
+		return nil, fmt.Errorf("poll gate: adding a connection to epoll: %w", err)
 	}
 	if err := unix.SetNonblock(ep, true); err != nil { // or os.NewFile leaves it out of Go's poller
 		unix.Close(ep)
-		return nil, fmt.Errorf("latch: epoll instance: %w", err)
+		return nil, fmt.Errorf("poll gate: epoll instance: %w", err)
 	}
-	g.file = os.NewFile(uintptr(ep), "latch")
+	g.file = os.NewFile(uintptr(ep), "poll gate")
 	if g.raw, err = g.file.SyscallConn(); err == nil {
 		err = g.file.SetReadDeadline(time.Time{}) // fails if Go's poller has not taken it
 	}
 	if err != nil {
 		g.file.Close()
-		return nil, fmt.Errorf("latch: epoll instance in Go's poller: %w", err)
+		return nil, fmt.Errorf("poll gate: epoll instance in Go's poller: %w", err)
 	}
 	return g, nil
 }
 
-// until calls f until it returns true, and waits in between until what the latch g lets through has happened.
-func (c *latched) until(g *latch, f func(fd uintptr) (done bool)) (err error) {
+// until calls f until it returns true, and waits in between until an event that g lets through has happened.
+func (c *Conn) until(g *gate, f func(fd uintptr) (done bool)) (err error) {
 	e := g.raw.Read(func(uintptr) bool {
 		var done bool
 		done, err = c.attempt(g, f)
@@ -98,8 +99,8 @@ func (c *latched) until(g *latch, f func(fd uintptr) (done bool)) (err error) {
 	return err
 }
 
-// attempt calls f, and opens the latch if it returns false.
-func (c *latched) attempt(g *latch, f func(fd uintptr) (done bool)) (done bool, err error) {
+// attempt calls f, and opens the gate if it returns false.
+func (c *Conn) attempt(g *gate, f func(fd uintptr) (done bool)) (done bool, err error) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	if c.fd < 0 {
@@ -115,27 +116,28 @@ func (c *latched) attempt(g *latch, f func(fd uintptr) (done bool)) (done bool, 
 		return false, err
 	}
 	g.open = true
-	// What happened before has woken nobody, if epoll still held an earlier event for pending.
+	// An event of before has woken nobody if epoll still held an earlier one for pending.
 	return g.passed() && f(uintptr(c.fd)), nil
 }
 
-// Quiet closes the latch for bytes that come, until a Read waits. Only what Read calls may call it.
-func (c *latched) Quiet() bool {
+// Disarm closes the gate for bytes that come, until the Read of the RawConn waits again, and reports whether it could. It must be
+// called only by the function that Read calls.
+func (c *Conn) Disarm() bool {
 	if c.in.open {
 		c.in.open = c.in.set(c.fd, 0) != nil
 	}
 	return !c.in.open
 }
 
-func (g *latch) set(fd int, events uint32) error {
+func (g *gate) set(fd int, events uint32) error {
 	if err := unix.EpollCtl(g.ep, unix.EPOLL_CTL_MOD, fd, &unix.EpollEvent{Events: events}); err != nil {
-		return fmt.Errorf("latch: changing a connection in epoll: %w", err)
+		return fmt.Errorf("poll gate: changing a connection in epoll: %w", err)
 	}
 	return nil
 }
 
-// passed reports whether what the latch lets through has happened, and has epoll forget it.
-func (g *latch) passed() bool {
+// passed reports whether an event that the gate lets through has happened, and has epoll forget it.
+func (g *gate) passed() bool {
 	var ev [1]unix.EpollEvent
 	n, err := ignoringEINTR(func() (int, error) { return unix.EpollWait(g.ep, ev[:], 0) })
 	return err == nil && n > 0
@@ -150,7 +152,7 @@ func ignoringEINTR(f func() (int, error)) (int, error) {
 }
 
 // use calls f with the descriptor.
-func (c *latched) use(f func(fd int) error) error {
+func (c *Conn) use(f func(fd int) error) error {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	if c.fd < 0 {
@@ -159,8 +161,8 @@ func (c *latched) use(f func(fd int) error) error {
 	return f(c.fd)
 }
 
-// write calls f, which writes what the connection takes at once, until it has returned n bytes in all.
-func (c *latched) write(n int, f func(fd, done int) (int, error)) (done int, err error) {
+// write calls f, which writes as much as the connection takes at once, until it has returned n bytes in all.
+func (c *Conn) write(n int, f func(fd, done int) (int, error)) (done int, err error) {
 	e := c.until(c.out, func(fd uintptr) bool {
 		for done < n {
 			m, e := ignoringEINTR(func() (int, error) { return f(int(fd), done) })
@@ -181,22 +183,22 @@ func (c *latched) write(n int, f func(fd, done int) (int, error)) (done int, err
 	return done, err
 }
 
-func (c *latched) Write(p []byte) (int, error) {
+func (c *Conn) Write(p []byte) (int, error) {
 	return c.write(len(p), func(fd, done int) (int, error) { return syscall.Write(fd, p[done:]) })
 }
 
-// mostParts is the most parts of a writev(2): IOV_MAX.
-const mostParts = 1024
+// maxParts is the most parts of a writev(2): IOV_MAX.
+const maxParts = 1024
 
-// Writev uses parts up.
-func (c *latched) Writev(parts net.Buffers) (int64, error) {
+// Writev writes all parts, in one call where it can. It uses them up.
+func (c *Conn) Writev(parts net.Buffers) (int64, error) {
 	parts = slices.DeleteFunc(parts, func(p []byte) bool { return len(p) == 0 })
 	total := 0
 	for _, p := range parts {
 		total += len(p)
 	}
 	n, err := c.write(total, func(fd, _ int) (int, error) {
-		n, err := unix.Writev(fd, parts[:min(len(parts), mostParts)])
+		n, err := unix.Writev(fd, parts[:min(len(parts), maxParts)])
 		for left := n; left > 0; {
 			m := min(left, len(parts[0]))
 			left -= m
@@ -209,13 +211,13 @@ func (c *latched) Writev(parts net.Buffers) (int64, error) {
 	return int64(n), err
 }
 
-func (c *latched) CloseWrite() error {
+func (c *Conn) CloseWrite() error {
 	return c.use(func(fd int) error { return os.NewSyscallError("shutdown", unix.Shutdown(fd, unix.SHUT_WR)) })
 }
 
-func (c *latched) SetReadDeadline(t time.Time) error { return c.in.file.SetReadDeadline(t) }
+func (c *Conn) SetReadDeadline(t time.Time) error { return c.in.file.SetReadDeadline(t) }
 
-func (c *latched) SetLinger(sec int) error {
+func (c *Conn) SetLinger(sec int) error {
 	l := unix.Linger{Onoff: 1, Linger: int32(sec)}
 	if sec < 0 {
 		l = unix.Linger{}
@@ -226,7 +228,7 @@ func (c *latched) SetLinger(sec int) error {
 }
 
 // Close ends waits with net.ErrClosed.
-func (c *latched) Close() error {
+func (c *Conn) Close() error {
 	c.mu.Lock()
 	fd := c.fd
 	c.fd = -1
@@ -240,10 +242,10 @@ func (c *latched) Close() error {
 	return err
 }
 
-// SyscallConn returns what reads when it can, and what the descriptor is for.
-func (c *latched) SyscallConn() (syscall.RawConn, error) { return rawConn{c}, nil }
+// SyscallConn returns a RawConn whose Read waits as that of a *net.TCPConn does; it offers no Write.
+func (c *Conn) SyscallConn() (syscall.RawConn, error) { return rawConn{c}, nil }
 
-type rawConn struct{ c *latched }
+type rawConn struct{ c *Conn }
 
 func (r rawConn) Control(f func(fd uintptr)) error {
 	return r.c.use(func(fd int) error { f(uintptr(fd)); return nil })

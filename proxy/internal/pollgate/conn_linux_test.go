@@ -1,4 +1,4 @@
-package latch
+package pollgate
 
 import (
 	"bytes"
@@ -38,8 +38,8 @@ func connect(t *testing.T) (near, far *net.TCPConn) {
 	return accepted.(*net.TCPConn), dialed.(*net.TCPConn)
 }
 
-// meet is connect with one end behind latches.
-func meet(t *testing.T) (*latched, *net.TCPConn) {
+// meet is connect with one end behind poll gates.
+func meet(t *testing.T) (*Conn, *net.TCPConn) {
 	t.Helper()
 	near, far := connect(t)
 	c, err := Take(near)
@@ -51,14 +51,14 @@ func meet(t *testing.T) (*latched, *net.TCPConn) {
 		far.Close()
 	})
 	far.SetDeadline(time.Now().Add(time.Minute))
-	return c.(*latched), far
+	return c, far
 }
 
 // read reads once, as a *net.TCPConn would.
-func (c *latched) read(p []byte) (n int, err error) { return c.readAnd(p, func() {}) }
+func (c *Conn) read(p []byte) (n int, err error) { return c.readAnd(p, func() {}) }
 
 // readAnd calls then after a read.
-func (c *latched) readAnd(p []byte, then func()) (n int, err error) {
+func (c *Conn) readAnd(p []byte, then func()) (n int, err error) {
 	raw, _ := c.SyscallConn()
 	e := raw.Read(func(fd uintptr) bool {
 		n, err = ignoringEINTR(func() (int, error) { return unix.Read(int(fd), p) })
@@ -77,25 +77,25 @@ func (c *latched) readAnd(p []byte, then func()) (n int, err error) {
 	return n, err
 }
 
-type reader struct{ *latched }
+type reader struct{ *Conn }
 
 func (r reader) Read(p []byte) (int, error) { return r.read(p) }
 
 // soon fails if f takes long.
-func soon(t *testing.T, what string, f func()) {
+func soon(t *testing.T, name string, f func()) {
 	t.Helper()
 	done := make(chan struct{})
 	go func() { f(); close(done) }()
 	select {
 	case <-done:
 	case <-time.After(time.Minute):
-		t.Fatal(what, "takes for ever")
+		t.Fatal(name, "takes for ever")
 	}
 }
 
-// watched returns the events for which each epoll instance of this process, but the latches, has fd, and those of the latch of
-// what comes.
-func watched(t *testing.T, c *latched) (others []string, own uint64) {
+// watched returns the events for which each epoll instance of this process, but the gates, has fd, and the events of the gate
+// of bytes that come.
+func watched(t *testing.T, c *Conn) (others []string, own uint64) {
 	t.Helper()
 	dir, err := os.ReadDir("/proc/self/fdinfo")
 	if err != nil {
@@ -121,8 +121,8 @@ func watched(t *testing.T, c *latched) (others []string, own uint64) {
 	return others, own
 }
 
-// Go's poller hears of a connection only through its latches, and of one that is quiet only while somebody waits for it.
-func TestLatchIsOpenOnlyForThoseWhoWait(t *testing.T) {
+// Go's poller hears of a connection only through its gates, and of a disarmed one only while a read waits for it.
+func TestGateIsOpenOnlyWhileAReadWaits(t *testing.T) {
 	c, far := meet(t)
 	check := func(when string, open bool) {
 		t.Helper()
@@ -136,7 +136,7 @@ func TestLatchIsOpenOnlyForThoseWhoWait(t *testing.T) {
 				return
 			}
 			if time.Now().After(deadline) {
-				t.Fatalf("%s: the latch lets through %#x", when, own)
+				t.Fatalf("%s: the gate lets through %#x", when, own)
 			}
 			time.Sleep(time.Millisecond)
 		}
@@ -144,17 +144,17 @@ func TestLatchIsOpenOnlyForThoseWhoWait(t *testing.T) {
 	check("at first", false)
 	far.Write([]byte("ab"))
 	p := make([]byte, 1)
-	quiet := func() {
-		if !c.Quiet() {
-			t.Error("it is not quiet")
+	disarm := func() {
+		if !c.Disarm() {
+			t.Error("it cannot be disarmed")
 		}
 	}
-	soon(t, "reading what has come", func() { c.readAnd(p, quiet) })
+	soon(t, "reading bytes that have come", func() { c.readAnd(p, disarm) })
 	check("after a read that did not wait", false)
 	c.read(p)
 	got := make(chan error, 1)
 	go func() {
-		_, err := c.readAnd(p, quiet)
+		_, err := c.readAnd(p, disarm)
 		got <- err
 	}()
 	check("while a read waits", true)
@@ -169,7 +169,7 @@ func TestLatchIsOpenOnlyForThoseWhoWait(t *testing.T) {
 	}
 	c.SetReadDeadline(time.Time{})
 	far.Write([]byte("d"))
-	if _, err := c.readAnd(p, quiet); err != nil || p[0] != 'd' {
+	if _, err := c.readAnd(p, disarm); err != nil || p[0] != 'd' {
 		t.Fatalf("%q, %v", p, err)
 	}
 	check("after one that was too late", false)
@@ -200,9 +200,9 @@ func TestBothWays(t *testing.T) {
 		return nil
 	}
 	var all sync.WaitGroup
-	fail := func(what string, err error) {
+	fail := func(name string, err error) {
 		if err != nil {
-			t.Error(what, err)
+			t.Error(name, err)
 		}
 	}
 	all.Go(func() {
@@ -245,8 +245,8 @@ func TestBothWays(t *testing.T) {
 	soon(t, "that", all.Wait)
 }
 
-// Who waits again and again is woken each time, also where an event of before is still pending, and where it takes more than a
-// byte to wake him.
+// A reader that waits again and again is woken each time, also where an earlier event is still pending, and where it takes more
+// than a byte to wake it.
 func TestEachWaitEnds(t *testing.T) {
 	c, far := meet(t)
 	r := rand.New(rand.NewPCG(3, 0))
@@ -255,8 +255,8 @@ func TestEachWaitEnds(t *testing.T) {
 	soon(t, "reading", func() {
 		for i := range 5000 {
 			n := 1 + r.IntN(len(p))
-			least := 1 + r.IntN(n)
-			raw.Control(func(fd uintptr) { unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVLOWAT, least) })
+			atLeast := 1 + r.IntN(n)
+			raw.Control(func(fd uintptr) { unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVLOWAT, atLeast) })
 			wait := time.Duration(r.IntN(3)*r.IntN(40)) * time.Microsecond
 			go func() {
 				time.Sleep(wait)
@@ -266,14 +266,14 @@ func TestEachWaitEnds(t *testing.T) {
 				c.SetReadDeadline(time.Now().Add(time.Duration(r.IntN(100)) * time.Microsecond))
 			}
 			for got := 0; got < n; {
-				if n-got < least {
+				if n-got < atLeast {
 					raw.Control(func(fd uintptr) { unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVLOWAT, 1) })
 				}
-				quiet := func() {}
+				disarm := func() {}
 				if r.IntN(2) == 0 {
-					quiet = func() { c.Quiet() }
+					disarm = func() { c.Disarm() }
 				}
-				m, err := c.readAnd(p[:n-got], quiet)
+				m, err := c.readAnd(p[:n-got], disarm)
 				got += m
 				if errors.Is(err, os.ErrDeadlineExceeded) {
 					c.SetReadDeadline(time.Time{})
@@ -306,14 +306,14 @@ func TestEnds(t *testing.T) {
 	meet(t)
 	before := descriptors()
 	for name, x := range map[string]struct {
-		end  func(c *latched, far *net.TCPConn)
+		end  func(c *Conn, far *net.TCPConn)
 		want error // of a read that waits
 	}{
-		"closed":       {func(c *latched, _ *net.TCPConn) { c.Close() }, net.ErrClosed},
-		"far closes":   {func(_ *latched, far *net.TCPConn) { far.CloseWrite() }, io.EOF},
-		"far resets":   {func(_ *latched, far *net.TCPConn) { far.SetLinger(0); far.Close() }, syscall.ECONNRESET},
-		"too late":     {func(c *latched, _ *net.TCPConn) { c.SetReadDeadline(time.Now()) }, os.ErrDeadlineExceeded},
-		"already late": {func(c *latched, _ *net.TCPConn) { c.SetReadDeadline(time.Unix(1, 0)) }, os.ErrDeadlineExceeded},
+		"closed":       {func(c *Conn, _ *net.TCPConn) { c.Close() }, net.ErrClosed},
+		"far closes":   {func(_ *Conn, far *net.TCPConn) { far.CloseWrite() }, io.EOF},
+		"far resets":   {func(_ *Conn, far *net.TCPConn) { far.SetLinger(0); far.Close() }, syscall.ECONNRESET},
+		"too late":     {func(c *Conn, _ *net.TCPConn) { c.SetReadDeadline(time.Now()) }, os.ErrDeadlineExceeded},
+		"already late": {func(c *Conn, _ *net.TCPConn) { c.SetReadDeadline(time.Unix(1, 0)) }, os.ErrDeadlineExceeded},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, far := meet(t)
@@ -391,7 +391,7 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// A connection that gets no latch is left as it was.
+// A connection that gets no gate is left as it was.
 func TestTakeFails(t *testing.T) {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {

@@ -1,4 +1,4 @@
-package proxy
+package app
 
 import (
 	"encoding/binary"
@@ -19,10 +19,10 @@ const (
 	tcpClosing   = 11
 )
 
-// A tcpState is what the kernel says of a connection.
+// A tcpState is the kernel's state of a connection.
 type tcpState uint8
 
-// reset reports whether the kernel holds a connection for closed of which neither end has been closed by us.
+// reset reports whether the kernel holds for closed a connection of which this process has closed neither end.
 func (s tcpState) reset() bool { return s == tcpClose }
 
 // halfClosed reports whether the app's FIN has come.
@@ -37,10 +37,10 @@ func stateOf(fd uintptr) tcpState {
 	return tcpState(info.State)
 }
 
-// closedByApp reports whether an app that has sent a FIN has closed its socket, and not only one direction. No packet
-// tells that, but the kernel does where the app's socket is in this network namespace (sock_diag(7)): a socket that nobody
-// holds has no inode. server is the address that the app connected to. Of apps elsewhere nothing is known.
-func closedByApp(app, server netip.AddrPort) bool {
+// ClosedByApp reports whether an app that has sent a FIN has closed its socket, and not only one direction. No packet
+// tells that, but the kernel does where the app's socket is in this network namespace (sock_diag(7)): a socket that no process
+// holds has no inode. server is the address that the app connected to. For apps elsewhere it reports false.
+func ClosedByApp(app, server netip.AddrPort) bool {
 	family := byte(unix.AF_INET)
 	if app.Addr().Is6() {
 		family = unix.AF_INET6
@@ -76,8 +76,8 @@ func diagRequest(family byte, local, remote netip.AddrPort) []byte {
 	return append(b, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff) // INET_DIAG_NOCOOKIE, twice
 }
 
-// closedByReset reports whether the kernel holds a connection for closed, of which neither end has been closed by us.
-func closedByReset(c syscall.Conn) (closed bool) {
+// ClosedByReset reports whether the kernel holds for closed a connection of which this process has closed neither end.
+func ClosedByReset(c syscall.Conn) (closed bool) {
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return false
@@ -86,7 +86,7 @@ func closedByReset(c syscall.Conn) (closed bool) {
 	return closed
 }
 
-// wakeAt has the kernel say that a socket can be read only once n bytes have come, or its end.
-func wakeAt(fd uintptr, n int) error {
+// setLowWater has the kernel say that a socket can be read only once n bytes have come, or its end.
+func setLowWater(fd uintptr, n int) error {
 	return unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVLOWAT, n)
 }

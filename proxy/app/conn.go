@@ -1,0 +1,72 @@
+package app
+
+import (
+	"io"
+	"net"
+	"net/netip"
+	"syscall"
+	"time"
+
+	"github.com/gradproxy/gradproxy/proxy/internal/pollgate"
+)
+
+// A Conn is the proxy's end of an app's TCP connection.
+type Conn struct {
+	socket
+	gate *pollgate.Conn // nil: there is none
+}
+
+// A socket is a *net.TCPConn or a *pollgate.Conn.
+type socket interface {
+	io.WriteCloser
+	syscall.Conn // the RawConn offers no Write
+	CloseWrite() error
+	SetReadDeadline(t time.Time) error
+	SetLinger(sec int) error
+}
+
+// GateDescriptors is how many descriptors the poll gates of a connection take besides its own.
+const GateDescriptors = pollgate.Descriptors
+
+// Plain returns a Conn of c without poll gates.
+func Plain(c *net.TCPConn) *Conn { return &Conn{socket: c} }
+
+// Gate puts c behind poll gates. Only the Conn may be used then; if there is an error c is as it was.
+func Gate(c *net.TCPConn) (*Conn, error) {
+	g, err := pollgate.Take(c)
+	if err != nil {
+		return nil, err
+	}
+	return &Conn{g, g}, nil
+}
+
+// Gated reports whether the connection is behind poll gates.
+func (c *Conn) Gated() bool { return c.gate != nil }
+
+// Writev writes all parts, in one call where it can. It uses them up.
+func (c *Conn) Writev(parts net.Buffers) (int64, error) {
+	if c.gate != nil {
+		return c.gate.Writev(parts)
+	}
+	return parts.WriteTo(c.socket)
+}
+
+// disarm has Go's poller hear nothing of bytes that come until the next Read waits, and reports whether it can.
+func (c *Conn) disarm() bool { return c.gate != nil && c.gate.Disarm() }
+
+// Reset closes a connection by RST.
+func Reset(c interface {
+	SetLinger(sec int) error
+	Close() error
+}) {
+	c.SetLinger(0)
+	c.Close()
+}
+
+// AddrOf returns the address and port of a TCP address, or the zero AddrPort.
+func AddrOf(a net.Addr) netip.AddrPort {
+	if t, ok := a.(*net.TCPAddr); ok {
+		return t.AddrPort()
+	}
+	return netip.AddrPort{}
+}

@@ -1,0 +1,48 @@
+package proxy
+
+import (
+	"io"
+	"log/slog"
+	"testing"
+
+	"github.com/gradproxy/gradproxy/proxy/app"
+)
+
+// Connections beyond the bound have no poll gates, and are carried all the same; connections that end give theirs back.
+func TestPollGatesAreBounded(t *testing.T) {
+	p := &Proxy{Config: Config{PollGates: 1}}
+	carried := func() (gated bool, done func()) {
+		t.Helper()
+		far, near, err := tcpPair()
+		if err != nil {
+			t.Fatal(err)
+		}
+		plain := app.Plain(near)
+		c := &connection{conn: plain, log: slog.New(slog.DiscardHandler)}
+		done = p.gate(near, c)
+		t.Cleanup(func() {
+			far.Close()
+			c.conn.Close()
+		})
+		if _, err := c.conn.Write([]byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(far, make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
+		return c.conn != plain && c.conn.Gated(), done
+	}
+	first, end := carried()
+	if !first {
+		t.Skip("there are no poll gates on this system")
+	}
+	second, endSecond := carried()
+	if second {
+		t.Error("there are more poll gates than allowed")
+	}
+	endSecond()
+	end()
+	if third, _ := carried(); !third {
+		t.Error("a connection that has ended keeps its poll gates")
+	}
+}
