@@ -36,3 +36,17 @@ func TestBadTexts(t *testing.T) {
 		}
 	}
 }
+
+// A pair is one codec or two, and neither half may be empty.
+func TestPair(t *testing.T) {
+	for text, want := range map[string][2]string{"int8": {"int8"}, "3lc(s=1.75)+int4": {"3lc(s=1.75)", "int4"}} {
+		if first, second, err := Pair(text); err != nil || first != want[0] || second != want[1] {
+			t.Errorf("%s: %q, %q, %v", text, first, second, err)
+		}
+	}
+	for _, text := range []string{"", "+", "int8+", "+int8"} {
+		if first, second, err := Pair(text); err == nil {
+			t.Errorf("%q: %q, %q and no error", text, first, second)
+		}
+	}
+}

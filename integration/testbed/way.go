@@ -6,9 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
+	"github.com/gradproxy/gradproxy/codecs/all"
 	wansim "github.com/gradproxy/gradproxy/wan-sim"
 )
 
@@ -26,7 +26,10 @@ func (w Way) Config() Config {
 	if w == Direct || w == Lossless {
 		return Config{}
 	}
-	gradients, aggregates, _ := strings.Cut(string(w), "+")
+	gradients, aggregates, err := all.Pair(string(w))
+	if err != nil {
+		panic(fmt.Sprintf("testbed: way %q: %v", w, err))
+	}
 	return Config{Loss: Loss{Gradients: gradients, Aggregates: aggregates}}
 }
 

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"math"
 	"net"
 	"net/netip"
 	"slices"
@@ -125,7 +126,7 @@ func TestCodesOfRuns(t *testing.T) {
 func TestAllShowsEveryMethod(t *testing.T) {
 	shown := map[string]bool{}
 	for _, code := range AllCodes("gloo") {
-		g, _, _ := strings.Cut(code, "+")
+		g, _, _ := all.Pair(code)
 		c, err := all.New(g)
 		if err != nil {
 			t.Errorf("%s: %v", code, err)
@@ -203,8 +204,12 @@ func TestBrokenPromisesAreErrors(t *testing.T) {
 		{"int8", secondPhase, "gloo, int8: the ranks' weights differ"},
 		{"int8+lossless", secondPhase, "gloo, int8+lossless: the ranks' weights differ"},
 		{"lossless+int8", secondPhase, ""},
+		{"lossless+int8", -secondPhase, "gloo, lossless+int8: the ranks' weights differ by "},
 	} {
 		o := small()
+		if c.negate < 0 { // from then on, so that more steps bring the replicas farther apart
+			o.Steps = 12
+		}
 		o.Codes = []string{c.code}
 		o.Through = func(_ context.Context, _ Run, between Between) (Path, error) {
 			return &relay{between: between, negate: c.negate}, nil
@@ -223,8 +228,18 @@ func TestBrokenPromisesAreErrors(t *testing.T) {
 		if !errors.Is(err, ErrBroken) || !strings.HasPrefix(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: got %v, want %q", c.code, err, c.want)
 		}
-		if !strings.Contains(out.String(), "ARE NOT") {
+		if !strings.Contains(out.String(), "ARE NOT") && !strings.Contains(out.String(), "IS NOT") {
 			t.Errorf("%s: nothing is said of it in\n%s", c.code, &out)
+		}
+	}
+}
+
+// Replicas that differ are broken from maxDistance on, and where their distance is no number.
+func TestReplicasMustStayClose(t *testing.T) {
+	run := Run{Wire: "gloo", Name: "int8+int4", Gradients: "int8", Aggregates: "int4"}
+	for distance, holds := range map[float64]bool{0: true, 0.0199: true, maxDistance: false, 1: false, math.Inf(1): false, math.NaN(): false} {
+		if err := run.kept(Result{ReplicaDistance: distance}); (err == nil) != holds || err != nil && !errors.Is(err, ErrBroken) {
+			t.Errorf("a distance of %v: %v, want it to hold: %v", distance, err, holds)
 		}
 	}
 }
@@ -371,7 +386,7 @@ func (r *relay) back(near, far net.Conn) {
 			if messages == r.cut {
 				return
 			}
-			if messages == r.negate {
+			if messages == r.negate || r.negate < 0 && messages >= -r.negate && messages%2 == 1 {
 				for i := 3; i < len(body); i += 4 {
 					body[i] ^= 0x80
 				}

@@ -8,13 +8,13 @@ import (
 	all "github.com/gradproxy/gradproxy/codecs/all"
 )
 
-// A promise is what must be true at the end of a run, whatever was trained on.
+// A promise must be true at the end of a run, whatever was trained on.
 type promise uint8
 
 const (
 	sameWeights  promise = iota // every rank has the weights of the direct run: nothing may be lost
-	sameReplicas                // all ranks have the same weights: what may be lost is lost before sums are shared
-	likeReplicas                // the ranks' weights may differ, a little: sums may lose something
+	sameReplicas                // all ranks have the same weights: gradients may lose detail, before sums are shared
+	likeReplicas                // the ranks' weights differ by less than maxDistance: sums may lose detail
 )
 
 // maxDistance is how far apart replicas may end, relative to the norm of their weights: a tenth of what a classifier's
@@ -51,6 +51,8 @@ func (r Run) kept(result Result) error {
 		return fmt.Errorf("%s, %s: the weights are not those of the direct run: %w", r.Wire, r.Name, ErrBroken)
 	case p == sameReplicas && !result.ReplicasIdentical:
 		return fmt.Errorf("%s, %s: the ranks' weights differ: %w", r.Wire, r.Name, ErrBroken)
+	case p == likeReplicas && !(result.ReplicaDistance < maxDistance): // nor is NaN
+		return fmt.Errorf("%s, %s: the ranks' weights differ by %.2g of their norm, want less than %v: %w", r.Wire, r.Name, result.ReplicaDistance, maxDistance, ErrBroken)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -108,14 +109,14 @@ func newRun(wire, code string) Run {
 	if code == Lossless {
 		return r
 	}
-	gradients, rest, both := strings.Cut(code, "+")
+	gradients, rest, err := all.Pair(code)
+	if err != nil {
+		return r // checkCode has refused it
+	}
 	r.Gradients = gradients
-	switch {
-	case wire == "pslite" && both:
-		r.State = rest
-	case wire == "pslite":
-		r.State = gradients
-	default:
+	if wire == "pslite" {
+		r.State = cmp.Or(rest, gradients)
+	} else {
 		r.Aggregates = rest
 	}
 	return r
@@ -168,13 +169,12 @@ func checkCode(code string) error {
 	if code == Direct {
 		return errors.New("it is always there, leave it out")
 	}
-	g, a, both := strings.Cut(code, "+")
-	if g == "" || both && a == "" {
+	gradients, rest, err := all.Pair(code)
+	if err != nil {
 		return errors.New("want lossless, CODEC, or CODEC+CODEC for gradients and what becomes of them")
 	}
-	err := checkCodec(g)
-	if err == nil && both {
-		err = checkCodec(a)
+	if err = checkCodec(gradients); err == nil && rest != "" {
+		err = checkCodec(rest)
 	}
 	return err
 }

@@ -29,12 +29,12 @@ func CheckPolicy(text string) error {
 }
 
 func newPolicy(text string) (policy.Policy, error) {
-	gradients, aggregates, both := strings.Cut(text, "+")
-	if gradients == "" || both && aggregates == "" {
+	gradients, aggregates, err := codeclist.Pair(text)
+	if err != nil {
 		return nil, fmt.Errorf("policy %q: write CODEC for gradients, or CODEC+CODEC for gradients and aggregates", text)
 	}
 	rules := []policy.Rule{{Roles: []tensor.Role{tensor.Gradient}, MinBytes: policy.MinBytes, Codec: gradients}}
-	if both {
+	if aggregates != "" {
 		rules = append(rules, policy.Rule{Roles: []tensor.Role{tensor.Aggregate}, MinBytes: policy.MinBytes, Codec: aggregates})
 	}
 	p, err := policy.New(rules, codeclist.New)
