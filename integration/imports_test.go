@@ -83,7 +83,7 @@ var layers = []layer{
 // onlyIn says which files alone know a library, so that it can be replaced. A folder stands for all files below it.
 var onlyIn = map[string][]string{
 	"github.com/prometheus/": {"proxy/metrics.go", "cmd/"},
-	"github.com/pion/":       {"proxy/tunnel/dtls.go"},
+	"crypto/tls":             {"proxy/tunnel/tls.go", "proxy/tunnel/identity.go", "proxy/tunnel/pki/", "cmd/"},
 }
 
 // forTests are the packages of integration that the tests of any package may import.

@@ -110,13 +110,13 @@ func (h *halfOpen) enter(conn net.Conn) (leave func()) {
 	}
 }
 
-// sourceOf returns what a source is counted by; the zero Addr stands for all that is not TCP.
+// sourceOf returns the address by which a source is counted. The zero Addr stands for all that have none.
 func sourceOf(a net.Addr) netip.Addr {
-	tcp, ok := a.(*net.TCPAddr)
+	at, ok := a.(interface{ AddrPort() netip.AddrPort })
 	if !ok {
 		return netip.Addr{}
 	}
-	ip := tcp.AddrPort().Addr().Unmap()
+	ip := at.AddrPort().Addr().Unmap()
 	if ip.Is6() {
 		p, _ := ip.WithZone("").Prefix(64) // 64 is in range
 		ip = p.Addr()

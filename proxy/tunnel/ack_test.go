@@ -20,7 +20,7 @@ func attached(t testing.TB, cfg Config) (*session, *carrier) {
 	if err := s.establish(&hello{mine: newIncarnation(), maxBody: maxBody, streams: 4, window: 64 << 10}); err != nil {
 		t.Fatal(err)
 	}
-	c := &carrier{conn: feed{}, raw: nowhere{}, gather: &gatherConn{Conn: nowhere{}}, born: time.Now()}
+	c := &carrier{link: deaf(nil), born: time.Now()}
 	if !s.attach(c) {
 		t.Fatal("not attached")
 	}

@@ -2,8 +2,6 @@ package tunnel
 
 import (
 	"cmp"
-	"io"
-	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,32 +14,20 @@ const (
 	leaveWithin = 30 * time.Second // of LEAVE: then it is lost, and what is on it leaves again
 	endWithin   = time.Second      // for an END to reach the peer
 
-	rotateBytes   = 64 << 30 // RFC 8446, 5.5: AES-GCM is good for 2^24.5 records under one key,
-	rotateRecords = 1 << 24  // and crypto/tls starts no key update of its own
+	rotateRecords = 1 << 24 // received, each of which may have taken a record of the transport's cipher. See RFC 8446, 5.5
 	rotateAfter   = time.Hour
 )
 
 // A carrier is one connection of a session. One goroutine reads it and one writes it, but while that one waits whoever has
 // something to write does it in its place (serve). Its fields below session are guarded by the session's lock.
 type carrier struct {
-	conn   conn        // records, in clear
-	raw    net.Conn    // beneath, for its options and to end it at once
-	gather *gatherConn // between the two
+	link   Link
 	place  place
 	dialed bool // by this side
 	first  bool // this side's incarnation is the smaller one
 	born   time.Time
 
-	congestion string     // control of raw at first, as the kernel calls it; "": not known
-	bbr        *bbrSocket // raw, if it is under BBR and the writer helps that; nil: left alone
-
-	keys    *loaded   // this side's certificate; nil: in clear
-	renewal time.Time // by Config.Now, when a new carrier should come before the first certificate ends,
-	expiry  time.Time // and when it does; zero: never
-
-	records atomic.Uint64 // taken from it
-	written atomic.Uint64 // bytes handed to it
-	writes  atomic.Uint64 // records of TLS, about
+	records atomic.Uint64 // received
 
 	scratch [smallBody]byte // the reader's
 
@@ -78,11 +64,6 @@ type carrier struct {
 	doneInPing []uint64  // before it: the PONG says that they have arrived
 }
 
-// conn is what a carrier writes records to: TLS, or in clear the gatherConn itself.
-type conn interface {
-	io.ReadWriter
-}
-
 // compare orders carriers: by slot, then by generation, and where both sides dialed at once by who did.
 func (c *carrier) compare(o *carrier) int {
 	return cmp.Or(
@@ -108,7 +89,7 @@ func (c *carrier) kill(err error) {
 	c.dead, c.err = true, err
 	c.session.detach(c)
 	c.cond.Broadcast()
-	c.raw.Close()
+	c.link.Close()
 	c.session.peer.e.carrierDown(c.session.peer, c, err)
 }
 
@@ -130,7 +111,7 @@ func (c *carrier) finish(text string) {
 	text = text[:min(len(text), maxText)]
 	c.end = append(header{kind: kindEnd, length: len(text)}.append(nil), text...)
 	c.cond.Broadcast()
-	time.AfterFunc(endWithin, func() { c.raw.Close() })
+	time.AfterFunc(endWithin, func() { c.link.Close() })
 }
 
 // wake makes the writer look for work.

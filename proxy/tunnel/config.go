@@ -34,6 +34,9 @@ type Config struct {
 	// addresses of a carrier are loopback.
 	Insecure bool
 
+	// Transport makes the carriers; nil: TLS 1.3 over TCP, for which Identity, Congestion, Insecure and Dial are.
+	Transport Transport
+
 	Dial   func(ctx context.Context, network, address string) (net.Conn, error) // nil: TCP, without MPTCP
 	Now    func() time.Time                                                     // what certificates are checked against; nil: time.Now
 	Events Events                                                               // told as things happen
@@ -109,6 +112,9 @@ func (c *Config) check() error {
 	}
 	if len(c.Codecs) > maxCodecs || slices.ContainsFunc(c.Codecs, func(s string) bool { return len(s) > maxCodecName }) {
 		fault("more than %d codecs, or one of more than %d bytes", maxCodecs, maxCodecName)
+	}
+	if c.Insecure && c.Transport != nil {
+		fault("in clear (Insecure) is for TCP, not for a Transport of the caller's")
 	}
 	return errors.Join(errs...)
 }

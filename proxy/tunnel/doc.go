@@ -49,6 +49,9 @@
 // Fields that are not known are skipped, and so is what follows the known part of one. Both sides use the
 // newest version that both speak. The dialer sends HELLO; the acceptor HELLO and READY; the dialer READY.
 //
+// What carries the records is behind the interface Transport, of which TLS over TCP is one implementation (tls.go).
+// The records of a carrier that are for streams need not arrive in the order in which they left; see Link.
+//
 // # Streams
 //
 // The side with the smaller incarnation opens streams 2, 4, 6, …, the other 1, 3, 5, …; none twice. There is no

@@ -7,7 +7,7 @@ import (
 )
 
 func (e *Endpoint) carrierUp(p *peer, c *carrier) {
-	e.log.Debug("carrier up", "peer", p.name, "slot", c.place.slot, "address", c.raw.RemoteAddr(), "dialed", c.dialed, "congestion", c.congestion)
+	e.log.Debug("carrier up", "peer", p.name, "slot", c.place.slot, "address", c.link.RemoteAddr(), "dialed", c.dialed, "congestion", c.link.State().Congestion)
 	if f := e.cfg.Events.CarrierUp; f != nil {
 		f(p.name)
 	}
@@ -18,7 +18,7 @@ func (e *Endpoint) carrierDown(p *peer, c *carrier, err error) {
 	if errors.Is(err, errRetired) || c.session.err != nil {
 		return
 	}
-	e.log.Info("carrier lost", "peer", p.name, "slot", c.place.slot, "address", c.raw.RemoteAddr(), "lived", time.Since(c.born).Round(time.Millisecond), "err", err)
+	e.log.Info("carrier lost", "peer", p.name, "slot", c.place.slot, "address", c.link.RemoteAddr(), "lived", time.Since(c.born).Round(time.Millisecond), "err", err)
 	if f := e.cfg.Events.CarrierDown; f != nil {
 		f(p.name, err)
 	}

@@ -338,6 +338,7 @@ func (f *fabric) pair(t testing.TB, accept func(string, []byte, *Incoming), chan
 func (f *fabric) site(t testing.TB, cfg Config, change func(*Config)) *site {
 	t.Helper()
 	cfg.Dial = f.dial
+	cfg.Transport = f.transport(t, &cfg)
 	if change != nil {
 		change(&cfg)
 	}

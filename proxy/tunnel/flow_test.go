@@ -13,7 +13,7 @@ import (
 
 // A writer whose reader does not read stops within the credit, and goes on where it stopped.
 func TestBackpressure(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	bubbles(t, func(t *testing.T) {
 		near, far, paris, _ := meet(t, nil, &fabric{delay: 10 * time.Millisecond})
 		want := noise(1, 4<<20)
 		var written atomic.Int64
@@ -41,7 +41,7 @@ func TestBackpressure(t *testing.T) {
 
 // A thousand stalled streams stay within the budget and slow down no other; when they are read, all is there.
 func TestStalledStreamsBlockNobody(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	bubbles(t, func(t *testing.T) {
 		const memory, stalled = 64 << 20, 1000
 		f := &fabric{delay: 10 * time.Millisecond, rate: 5 << 20}
 		stall := make(chan bool)
@@ -99,7 +99,7 @@ func TestStalledStreamsBlockNobody(t *testing.T) {
 // More stalled streams than the budget holds: openings are refused, and the fattest that do not read are
 // reset; those that do read go on.
 func TestMemoryBudget(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	bubbles(t, func(t *testing.T) {
 		const memory = 4 << 20
 		f := &fabric{delay: time.Millisecond}
 		paris, tokyo := f.pair(t, func(peer string, opening []byte, in *Incoming) {
@@ -150,7 +150,7 @@ func TestMemoryBudget(t *testing.T) {
 // The window grows with the path, so that one stream fills it: 20 MB/s at 80 ms are 1.6 MB under way, beyond the
 // 256 KiB of credit that a stream begins with.
 func TestWindowFillsThePath(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	bubbles(t, func(t *testing.T) {
 		near, far, _, tokyo := meet(t, nil, &fabric{delay: 40 * time.Millisecond, rate: 20 << 20})
 		began := time.Now()
 		pour(t, near, far, make([]byte, 40<<20))
@@ -174,7 +174,7 @@ func TestWindowFillsThePath(t *testing.T) {
 
 // While a bulk transfer fills its carrier, a small message takes hardly more than the round trip.
 func TestSmallMessagesOvertake(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	bubbles(t, func(t *testing.T) {
 		f := &fabric{delay: 40 * time.Millisecond, rate: 5e6}
 		paris, _ := f.pair(t, echo, nil)
 		up(paris)
@@ -206,7 +206,7 @@ func TestSmallMessagesOvertake(t *testing.T) {
 
 // The peer's limit on streams holds: more openings wait for others to end.
 func TestStreamLimit(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	bubbles(t, func(t *testing.T) {
 		f := &fabric{delay: time.Millisecond}
 		paris, tokyo := f.pair(t, echo, func(c *Config) { c.Streams = 10 })
 		up(paris)

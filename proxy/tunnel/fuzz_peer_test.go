@@ -82,6 +82,7 @@ func FuzzHandshake(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		e := &Endpoint{cfg: Config{Name: "tokyo", Insecure: true}}
 		e.cfg.setDefaults()
+		e.transport, _ = newTLSTransport(&e.cfg) // in clear it cannot fail
 		e.log, e.mem.limit, e.window = e.cfg.Logger, 1<<30, 256<<10
 		p := newPeer(e, Peer{Name: "puppet"})
 		e.peers = []*peer{p}

@@ -70,6 +70,20 @@ func (nowhere) RemoteAddr() net.Addr             { return fabricAddr }
 func (nowhere) SetDeadline(time.Time) error      { return nil }
 func (nowhere) SetWriteDeadline(time.Time) error { return nil }
 
+// A deafConn is a connection that brings given bytes and takes any.
+type deafConn struct {
+	feed
+	nowhere
+}
+
+func (c deafConn) Read(p []byte) (int, error)  { return c.feed.Read(p) }
+func (c deafConn) Write(p []byte) (int, error) { return c.feed.Write(p) }
+
+// deaf returns a Link that brings the bytes of r and takes any.
+func deaf(r io.Reader) Link {
+	return &tlsLink{gatherConn: gatherConn{Conn: deafConn{feed{r}, nowhere{}}}}
+}
+
 // script turns fuzzed bytes into records, most of which fit the session; what is no record goes in raw.
 func script(b []byte) []byte {
 	var out []byte
@@ -132,7 +146,7 @@ func FuzzSession(f *testing.F) {
 		if err := s.establish(&hello{mine: newIncarnation(), maxBody: maxBody, streams: 4, window: 64 << 10}); err != nil {
 			t.Fatal(err)
 		}
-		c := &carrier{conn: feed{bytes.NewReader(input)}, raw: nowhere{}, gather: &gatherConn{Conn: nowhere{}}, born: time.Now()}
+		c := &carrier{link: deaf(bytes.NewReader(input)), born: time.Now()}
 		if !s.attach(c) {
 			t.Fatal("not attached")
 		}

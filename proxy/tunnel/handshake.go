@@ -3,8 +3,6 @@ package tunnel
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -28,17 +26,14 @@ var errAgain = errors.New("the peer has another session")
 
 // call makes a carrier of a connection that this side has dialed, and attaches it to s.
 func (e *Endpoint) call(ctx context.Context, raw net.Conn, p *peer, s *session, at place) error {
-	c, stop, err := e.begin(ctx, raw)
-	if err != nil {
-		return err
-	}
-	defer stop()
-	if err := e.secure(ctx, c, true, func(id string) error {
+	defer boundHandshake(ctx, raw)()
+	c, err := e.secure(ctx, raw, true, func(id string) error {
 		if id != p.id {
 			return fmt.Errorf("it is %s, not %s", id, p.id)
 		}
 		return nil
-	}); err != nil {
+	})
+	if err != nil {
 		return err
 	}
 	mine := e.hello(s)
@@ -70,18 +65,15 @@ func (e *Endpoint) call(ctx context.Context, raw net.Conn, p *peer, s *session, 
 
 // answer makes a carrier of a connection that this side has accepted.
 func (e *Endpoint) answer(ctx context.Context, raw net.Conn) (*peer, error) {
-	c, stop, err := e.begin(ctx, raw)
-	if err != nil {
-		return nil, err
-	}
-	defer stop()
+	defer boundHandshake(ctx, raw)()
 	var p *peer
-	if err := e.secure(ctx, c, false, func(id string) error {
+	c, err := e.secure(ctx, raw, false, func(id string) error {
 		if p = e.peerByID(id); p == nil {
 			return fmt.Errorf("no peer %s is configured", id)
 		}
 		return nil
-	}); err != nil {
+	})
+	if err != nil {
 		return p, err
 	}
 	mine := e.hello(nil)
@@ -112,56 +104,30 @@ func (e *Endpoint) answer(ctx context.Context, raw net.Conn) (*peer, error) {
 	return p, e.settle(c, p, s, theirs, func() error { return nil })
 }
 
-// begin prepares raw. Until stop is called it ends when ctx does, and whatever waits for it within
-// handshakeWithin.
-func (e *Endpoint) begin(ctx context.Context, raw net.Conn) (c *carrier, stop func(), err error) {
-	if e.cfg.Insecure && !(loopback(raw.LocalAddr()) && loopback(raw.RemoteAddr())) {
-		return nil, nil, fmt.Errorf("in clear (Insecure) only between loopback addresses, not from %v to %v", raw.LocalAddr(), raw.RemoteAddr())
-	}
-	congestion, b := tune(raw, e.cfg.Congestion, e.log)
-	raw.SetDeadline(time.Now().Add(handshakeWithin))
-	c = &carrier{raw: raw, congestion: congestion, bbr: b, gather: &gatherConn{Conn: raw}, born: time.Now()}
-	c.conn = c.gather
-	release := context.AfterFunc(ctx, func() { raw.Close() })
-	return c, func() { release() }, nil
+// boundHandshake ends the handshake on conn when ctx does, and each wait for the other end after handshakeWithin. The caller calls stop
+// when the handshake is over.
+func boundHandshake(ctx context.Context, conn net.Conn) (stop func() bool) {
+	conn.SetDeadline(time.Now().Add(handshakeWithin))
+	return context.AfterFunc(ctx, func() { conn.Close() })
 }
 
-// secure performs the TLS handshake; allow judges the SPIFFE id that the other end has proved.
-func (e *Endpoint) secure(ctx context.Context, c *carrier, client bool, allow func(id string) error) error {
-	if e.cfg.Insecure {
-		c.gather.begin()
-		return nil
-	}
-	keys := e.identity.current()
-	usage := x509.ExtKeyUsageClientAuth
-	if client {
-		usage = x509.ExtKeyUsageServerAuth
-	}
-	config := keys.tlsConfig(func(cs tls.ConnectionState) error {
-		id, err := keys.verify(cs, usage, e.cfg.Now())
-		if err != nil {
-			return err
-		}
-		return allow(id)
+// secure has the transport prove who is at the other end of conn; allow judges the identity that is proved.
+func (e *Endpoint) secure(ctx context.Context, conn net.Conn, dialed bool, allow func(id string) error) (*carrier, error) {
+	c := &carrier{born: time.Now()}
+	proved := false
+	link, err := e.transport.Secure(ctx, conn, dialed, func(id string) error {
+		err := allow(id)
+		proved = err == nil
+		return err
 	})
-	var t *tls.Conn
-	if client {
-		t = tls.Client(c.gather, config)
-	} else {
-		t = tls.Server(c.gather, config)
+	if err != nil {
+		return nil, err
 	}
-	if err := t.HandshakeContext(ctx); err != nil {
-		return fmt.Errorf("TLS with %v: %w", c.raw.RemoteAddr(), err)
+	if !proved && !e.cfg.Insecure {
+		return nil, errNoIdentity
 	}
-	c.gather.begin()
-	c.conn, c.keys = t, keys
-	for _, leaf := range []*x509.Certificate{keys.cert.Leaf, t.ConnectionState().PeerCertificates[0]} {
-		if c.expiry.IsZero() || leaf.NotAfter.Before(c.expiry) {
-			c.expiry = leaf.NotAfter
-			c.renewal = leaf.NotAfter.Add(-leaf.NotAfter.Sub(leaf.NotBefore) / 10)
-		}
-	}
-	return nil
+	c.link = link
+	return c, nil
 }
 
 // hello returns what this side says of itself.
@@ -189,7 +155,7 @@ func (e *Endpoint) settle(c *carrier, p *peer, s *session, theirs *hello, ready 
 		return err
 	}
 	c.first = bytes.Compare(s.mine[:], theirs.mine[:]) < 0
-	c.raw.SetDeadline(time.Time{})
+	c.link.SetDeadline(time.Time{})
 	if !s.attach(c) {
 		return errAgain
 	}
@@ -200,17 +166,17 @@ func (e *Endpoint) settle(c *carrier, p *peer, s *session, theirs *hello, ready 
 
 // say sends one record.
 func (c *carrier) say(k kind, body []byte) error {
-	if _, err := c.conn.Write(append(header{kind: k, length: len(body)}.append(nil), body...)); err != nil {
+	if _, err := c.link.Write(append(header{kind: k, length: len(body)}.append(nil), body...)); err != nil {
 		return err
 	}
-	return c.gather.flush()
+	return c.link.Flush()
 }
 
 // refuse tells the peer why it is not heard out, and returns err.
 func (c *carrier) refuse(err error) error {
 	text := err.Error()
 	c.say(kindEnd, []byte(text[:min(len(text), maxText)])) // the peer may be gone: err says enough
-	c.closeWrite()
+	c.link.CloseWrite()
 	return err
 }
 
@@ -245,8 +211,8 @@ func (c *carrier) hearReady(mine incarnation) error {
 // expect takes a record of that kind.
 func (c *carrier) expect(k kind) ([]byte, error) {
 	var head [headerLen]byte
-	if _, err := io.ReadFull(c.conn, head[:]); err != nil {
-		return nil, fmt.Errorf("waiting for %v from %v: %w", k, c.raw.RemoteAddr(), err)
+	if _, err := io.ReadFull(c.link, head[:]); err != nil {
+		return nil, fmt.Errorf("waiting for %v from %v: %w", k, c.link.RemoteAddr(), err)
 	}
 	h, err := parseHeader(&head, 0)
 	if err != nil {
@@ -256,8 +222,8 @@ func (c *carrier) expect(k kind) ([]byte, error) {
 		return nil, fmt.Errorf("%v record where %v is due", h.kind, k)
 	}
 	body := make([]byte, h.length)
-	if _, err := io.ReadFull(c.conn, body); err != nil {
-		return nil, fmt.Errorf("waiting for %v from %v: %w", k, c.raw.RemoteAddr(), err)
+	if _, err := io.ReadFull(c.link, body); err != nil {
+		return nil, fmt.Errorf("waiting for %v from %v: %w", k, c.link.RemoteAddr(), err)
 	}
 	if h.kind == kindEnd {
 		return nil, fmt.Errorf("refused by the peer: %q", body)

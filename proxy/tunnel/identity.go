@@ -12,8 +12,6 @@ import (
 	"time"
 )
 
-const protocolName = "gradprox" // ALPN: a TLS end that is something else is refused in the handshake
-
 // loaded is what the files of an Identity said when they were last read. It does not change.
 type loaded struct {
 	cert  tls.Certificate
@@ -86,29 +84,15 @@ func (s *identityStore) current() *loaded {
 	return s.now.Load()
 }
 
-// tlsConfig returns the configuration of one handshake. verify gets the other end's proved state.
-func (l *loaded) tlsConfig(verify func(tls.ConnectionState) error) *tls.Config {
-	return &tls.Config{
-		MinVersion:                  tls.VersionTLS13,
-		Certificates:                []tls.Certificate{l.cert},
-		NextProtos:                  []string{protocolName},
-		ClientAuth:                  tls.RequireAnyClientCert, // verified by verify, as the server's is
-		InsecureSkipVerify:          true,                     // of a host name: sites have SPIFFE ids, see verify
-		VerifyConnection:            verify,
-		SessionTicketsDisabled:      true, // every carrier proves the certificates that are valid now
-		DynamicRecordSizingDisabled: true, // full records from the first byte on
-	}
-}
-
-// verify checks that a carrier's other end has a certificate from our authorities, valid at now, for that
-// usage, with a SPIFFE id as its only URI, and returns the id.
-func (l *loaded) verify(cs tls.ConnectionState, usage x509.ExtKeyUsage, now time.Time) (id string, err error) {
-	if len(cs.PeerCertificates) == 0 {
+// verify checks that the certificates that a carrier's other end has shown, its own one first, come from this side's
+// authorities, are valid at now and for that usage, and that the first has a SPIFFE id as its only URI. It returns the id.
+func (l *loaded) verify(shown []*x509.Certificate, usage x509.ExtKeyUsage, now time.Time) (id string, err error) {
+	if len(shown) == 0 {
 		return "", errors.New("it showed no certificate")
 	}
-	leaf := cs.PeerCertificates[0]
+	leaf := shown[0]
 	chain := x509.NewCertPool()
-	for _, c := range cs.PeerCertificates[1:] {
+	for _, c := range shown[1:] {
 		chain.AddCert(c)
 	}
 	_, err = leaf.Verify(x509.VerifyOptions{Roots: l.roots, Intermediates: chain, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{usage}})
@@ -117,9 +101,6 @@ func (l *loaded) verify(cs tls.ConnectionState, usage x509.ExtKeyUsage, now time
 	}
 	if len(leaf.URIs) != 1 {
 		return "", fmt.Errorf("its certificate %q names %d URIs, not exactly one SPIFFE id", leaf.Subject, len(leaf.URIs))
-	}
-	if cs.NegotiatedProtocol != protocolName {
-		return "", fmt.Errorf("it did not agree on ALPN %q: the other end is not a gradproxy tunnel", protocolName)
 	}
 	return leaf.URIs[0].String(), nil
 }

@@ -8,7 +8,7 @@ import (
 
 // What more will follow stays until it does, or until it is told that it does not, or is much.
 func TestWriteMore(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	bubbles(t, func(t *testing.T) {
 		near, far, _, _ := meet(t, nil, &fabric{delay: time.Millisecond})
 		b := noise(1, 1<<20)
 		var sent int
@@ -60,7 +60,7 @@ func TestWriteMore(t *testing.T) {
 
 // However little credit there is, who writes more than that is never left to wait for itself.
 func TestWriteMoreWithoutCredit(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	bubbles(t, func(t *testing.T) {
 		near, far, _, _ := meet(t, nil, &fabric{delay: 10 * time.Millisecond})
 		want := noise(2, 4<<20)
 		go func() {

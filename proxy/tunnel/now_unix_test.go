@@ -63,7 +63,7 @@ func TestWritesNow(t *testing.T) {
 // While the writer of a carrier waits its work is done by whoever has something to write, also where the connection takes only
 // parts of it, and whichever carriers die meanwhile; nothing is lost, doubled or out of order.
 func TestServeWhileCarriersDie(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	bubbles(t, func(t *testing.T) {
 		f := &fabric{}
 		near, far, _, _ := meet(t, nil, f)
 		want := noise(4, 3<<20)
@@ -98,7 +98,7 @@ func TestServeWaitsWithoutTheSession(t *testing.T) {
 		carriers := slices.Clone(s.carriers)
 		s.mu.Unlock()
 		for _, c := range carriers {
-			c.gather.mu.Lock()
+			c.link.(*tlsLink).mu.Lock()
 		}
 		go near.Write([]byte("x"))
 		lent := false
@@ -110,7 +110,7 @@ func TestServeWaitsWithoutTheSession(t *testing.T) {
 			}
 		}
 		for _, c := range carriers {
-			c.gather.mu.Unlock()
+			c.link.(*tlsLink).mu.Unlock()
 		}
 		if !lent {
 			t.Error("the session's lock is held while a carrier waits")

@@ -220,7 +220,7 @@ func (s *session) needs(slot int) (at place, need bool, wait time.Duration) {
 		if int(c.place.slot) != slot {
 			continue
 		}
-		if !c.leaving && !(c.dialed && c.worn(s.peer.e)) {
+		if !c.leaving && !(c.dialed && c.worn(c.link.State())) {
 			return at, false, time.Hour
 		}
 		at.replace = false
@@ -248,12 +248,12 @@ func (p *peer) dial(ctx context.Context, s *session, address string, at place) e
 
 // reach connects to the peer; if its name cannot be resolved just now, to where it was last.
 func (p *peer) reach(ctx context.Context, address string) (net.Conn, error) {
-	raw, err := p.e.cfg.Dial(ctx, "tcp", address)
+	raw, err := p.e.transport.Dial(ctx, address)
 	p.mu.Lock()
 	last := p.last
 	p.mu.Unlock()
 	if dns := (*net.DNSError)(nil); errors.As(err, &dns) && last != "" && ctx.Err() == nil {
-		raw, err = p.e.cfg.Dial(ctx, "tcp", last)
+		raw, err = p.e.transport.Dial(ctx, last)
 	}
 	if err != nil {
 		return nil, err

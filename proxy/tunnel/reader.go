@@ -21,7 +21,7 @@ func (c *carrier) read() {
 	s := c.session
 	if errors.Is(err, errBroken) {
 		s.fail(err, err.Error())
-		io.Copy(io.Discard, c.conn) // closing before the peer has read the END would take it back
+		io.Copy(io.Discard, c.link) // closing before the peer has read the END would take it back
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -40,7 +40,7 @@ var errRetired = errors.New("retired")
 func (c *carrier) readAll() error {
 	var head [headerLen]byte
 	for {
-		if _, err := io.ReadFull(c.conn, head[:]); err != nil {
+		if _, err := io.ReadFull(c.link, head[:]); err != nil {
 			return err
 		}
 		h, err := parseHeader(&head, maxBody)
@@ -67,7 +67,7 @@ func (c *carrier) body(h header) ([]byte, error) {
 	if h.length > len(c.scratch) { // only a HELLO can be
 		return nil, broken("%v record of %d bytes on an attached carrier", h.kind, h.length)
 	}
-	_, err := io.ReadFull(c.conn, c.scratch[:h.length])
+	_, err := io.ReadFull(c.link, c.scratch[:h.length])
 	return c.scratch[:h.length], err
 }
 
@@ -139,7 +139,7 @@ func (c *carrier) data(h header) error {
 	for off := 0; off < h.length; off += pieceSize {
 		n := min(pieceSize, h.length-off)
 		if st == nil {
-			if _, err := io.CopyN(io.Discard, c.conn, int64(n)); err != nil {
+			if _, err := io.CopyN(io.Discard, c.link, int64(n)); err != nil {
 				return err
 			}
 			continue
@@ -147,7 +147,7 @@ func (c *carrier) data(h header) error {
 		ch := s.mem.get(n)
 		ch.off, ch.n = h.value+uint64(off), n
 		ch.fin = h.flags&flagFin != 0 && off+n == h.length
-		_, err := io.ReadFull(c.conn, ch.bytes())
+		_, err := io.ReadFull(c.link, ch.bytes())
 		s.mu.Lock()
 		if err != nil {
 			s.mem.put(ch)

@@ -28,7 +28,7 @@ func pour(t *testing.T, w, r *Stream, want []byte) {
 
 // A carrier that is killed is a pause: what was on it leaves again, once.
 func TestCarrierKilled(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	bubbles(t, func(t *testing.T) {
 		f := &fabric{delay: 20 * time.Millisecond, rate: 10 << 20}
 		near, far, paris, tokyo := meet(t, nil, f)
 		go func() {
@@ -57,7 +57,7 @@ func TestCarrierKilled(t *testing.T) {
 // A carrier that swallows what it is given is found dead after 15 s; the streams go on over the others at
 // once, but for what it has swallowed.
 func TestBlackHole(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	bubbles(t, func(t *testing.T) {
 		f := &fabric{delay: 20 * time.Millisecond, rate: 10 << 20}
 		var lost []error
 		near, far, _, tokyo := meet(t, func(c *Config) {
@@ -88,7 +88,7 @@ func TestBlackHole(t *testing.T) {
 // Whatever carriers die when, each stream delivers what was written to it.
 func TestRandomKills(t *testing.T) {
 	for seed := range uint64(8) {
-		bubble(t, func(t *testing.T) {
+		bubbles(t, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 0))
 			f := &fabric{delay: time.Duration(1+r.IntN(40)) * time.Millisecond, rate: 4 << 20}
 			carriers := 1 + r.IntN(4)
@@ -154,7 +154,7 @@ func TestRandomKills(t *testing.T) {
 
 // While no carrier is there, streams and openings wait; after the resume time they are lost.
 func TestResumeTime(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	bubbles(t, func(t *testing.T) {
 		f := &fabric{delay: time.Millisecond}
 		var reasons []error
 		near, far, paris, tokyo := meet(t, func(c *Config) {
@@ -212,7 +212,7 @@ func TestResumeTime(t *testing.T) {
 // time. Both the side that dials and the one that is dialed may restart.
 func TestRestart(t *testing.T) {
 	for _, name := range []string{"tokyo", "paris"} {
-		bubble(t, func(t *testing.T) {
+		bubbles(t, func(t *testing.T) {
 			f := &fabric{delay: time.Millisecond}
 			near, far, paris, tokyo := meet(t, nil, f)
 			restarts, stays, other := tokyo, paris, near
@@ -246,7 +246,7 @@ func TestRestart(t *testing.T) {
 
 // A site that never was up is no reason to wait.
 func TestPeerDown(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	bubbles(t, func(t *testing.T) {
 		f := &fabric{}
 		f.setDown(true)
 		paris, _ := f.pair(t, nil, nil)
@@ -266,7 +266,7 @@ func TestPeerDown(t *testing.T) {
 // After an hour a carrier makes room for a new one: nothing stops and nothing is sent twice.
 func TestRotation(t *testing.T) {
 	for _, carriers := range []int{1, 2} {
-		bubble(t, func(t *testing.T) {
+		bubbles(t, func(t *testing.T) {
 			f := &fabric{delay: 20 * time.Millisecond, rate: 1 << 20}
 			var lost []error
 			near, far, paris, tokyo := meet(t, func(c *Config) {
@@ -291,7 +291,7 @@ func TestRotation(t *testing.T) {
 // Where both sides dial, they end up with as many carriers as one would bring.
 func TestBothDial(t *testing.T) {
 	for range 10 {
-		bubble(t, func(t *testing.T) {
+		bubbles(t, func(t *testing.T) {
 			f := &fabric{delay: 5 * time.Millisecond}
 			paris, tokyo := f.pair(t, echo, func(c *Config) { c.Peers[0].Dial = c.Peers[0].Name + ":1" })
 			time.Sleep(10 * time.Second)

@@ -54,7 +54,7 @@ func (s *session) answers(ctx context.Context) net.Addr {
 		for _, c := range here {
 			if pongs, asked := before[c]; asked && c.pongs > pongs {
 				s.mu.Unlock()
-				return c.raw.RemoteAddr()
+				return c.link.RemoteAddr()
 			} else if asked {
 				gone = false
 			}

@@ -42,7 +42,7 @@ func rivals(t *testing.T, first *site) *site {
 
 // A second proxy with a site's certificate is kept out as long as the first one lives, whichever side dials. The log says so once.
 func TestSecondProxyOfASiteIsKeptOut(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	bubbles(t, func(t *testing.T) {
 		var log diary
 		f := &fabric{delay: 20 * time.Millisecond}
 		near, far, paris, tokyo := meet(t, func(c *Config) {
@@ -72,7 +72,7 @@ func TestSecondProxyOfASiteIsKeptOut(t *testing.T) {
 }
 
 func TestSecondProxyOfASiteThatIsDialed(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	bubbles(t, func(t *testing.T) {
 		var log diary
 		f := &fabric{delay: 20 * time.Millisecond}
 		near, far, paris, tokyo := meet(t, func(c *Config) {
@@ -103,7 +103,7 @@ func TestSecondProxyOfASiteThatIsDialed(t *testing.T) {
 func TestSuccessorOfASilentProxy(t *testing.T) {
 	for name, gone := range map[string]func(*fabricConn){"reset": (*fabricConn).kill, "silent": (*fabricConn).swallow} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
+			bubbles(t, func(t *testing.T) {
 				f := &fabric{delay: 20 * time.Millisecond}
 				_, far, paris, _ := meet(t, nil, f)
 				f.setDown(true)

@@ -45,7 +45,7 @@ func up(sites ...*site) {
 }
 
 func TestHalfCloseOpenerFirst(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	bubbles(t, func(t *testing.T) {
 		near, far, paris, _ := meet(t, nil, &fabric{delay: 10 * time.Millisecond})
 		near.Write([]byte("last words"))
 		near.CloseWrite()
@@ -76,7 +76,7 @@ func TestHalfCloseOpenerFirst(t *testing.T) {
 }
 
 func TestHalfCloseAcceptorFirst(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	bubbles(t, func(t *testing.T) {
 		near, far, _, tokyo := meet(t, nil, &fabric{delay: 10 * time.Millisecond})
 		far.CloseWrite()
 		if got, err := io.ReadAll(near); err != nil || len(got) != 0 {
@@ -103,7 +103,7 @@ func TestHalfCloseAcceptorFirst(t *testing.T) {
 // arrives is a prefix.
 func TestResetWithDataInFlight(t *testing.T) {
 	for _, opener := range []bool{true, false} {
-		bubble(t, func(t *testing.T) {
+		bubbles(t, func(t *testing.T) {
 			a, b, paris, tokyo := meet(t, nil, &fabric{delay: 30 * time.Millisecond, rate: 20 << 20})
 			if !opener {
 				a, b = b, a
@@ -158,7 +158,7 @@ func TestResetWithDataInFlight(t *testing.T) {
 
 // Done tells of a reset at once, even while the reader is elsewhere.
 func TestDoneTellsOfReset(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	bubbles(t, func(t *testing.T) {
 		near, far, _, _ := meet(t, nil, &fabric{delay: time.Millisecond})
 		far.Write([]byte("unread"))
 		time.Sleep(time.Second)
@@ -179,7 +179,7 @@ func TestDoneTellsOfReset(t *testing.T) {
 }
 
 func TestRefused(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	bubbles(t, func(t *testing.T) {
 		f := &fabric{delay: time.Millisecond}
 		paris, tokyo := f.pair(t, func(peer string, opening []byte, in *Incoming) {
 			if peer != "paris" {
@@ -224,7 +224,7 @@ func TestRefused(t *testing.T) {
 
 // An opener that gives up withdraws its opening, and the acceptor is told.
 func TestOpeningWithdrawn(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	bubbles(t, func(t *testing.T) {
 		f := &fabric{delay: time.Millisecond}
 		told := make(chan bool)
 		paris, tokyo := f.pair(t, func(_ string, _ []byte, in *Incoming) {
@@ -253,7 +253,7 @@ func TestOpeningWithdrawn(t *testing.T) {
 // Close with bytes unread, or before bytes that come, is a reset to the peer, as with TCP.
 func TestCloseWithBytesUnread(t *testing.T) {
 	for _, late := range []bool{false, true} {
-		bubble(t, func(t *testing.T) {
+		bubbles(t, func(t *testing.T) {
 			near, far, _, _ := meet(t, nil, &fabric{delay: time.Millisecond})
 			if late {
 				near.Close()
@@ -275,7 +275,7 @@ func TestCloseWithBytesUnread(t *testing.T) {
 
 // Writes of any size arrive in order, through Read, ReadChunk and WriteTo alike.
 func TestAnySizes(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	bubbles(t, func(t *testing.T) {
 		near, far, _, _ := meet(t, nil, &fabric{delay: time.Millisecond})
 		want := noise(4, 5<<20)
 		go func() {
@@ -317,7 +317,7 @@ func TestAnySizes(t *testing.T) {
 
 // A sequence of 1-byte messages takes the round trips that it must, no delayed acknowledgement or timer.
 func TestSmallMessagesDoNotWait(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	bubbles(t, func(t *testing.T) {
 		f := &fabric{delay: 20 * time.Millisecond}
 		paris, _ := f.pair(t, echo, nil)
 		up(paris)
@@ -337,7 +337,7 @@ func TestSmallMessagesDoNotWait(t *testing.T) {
 }
 
 func TestDrain(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	bubbles(t, func(t *testing.T) {
 		near, far, paris, tokyo := meet(t, nil, &fabric{delay: time.Millisecond})
 		drained := make(chan error, 1)
 		go func() { drained <- tokyo.Drain(t.Context()) }()
@@ -375,7 +375,7 @@ func TestDrain(t *testing.T) {
 
 // Close tells the peer, which need not wait out the resume time.
 func TestCloseResetsStreams(t *testing.T) {
-	bubble(t, func(t *testing.T) {
+	bubbles(t, func(t *testing.T) {
 		near, far, paris, _ := meet(t, nil, &fabric{delay: time.Millisecond})
 		far.Write([]byte("before"))
 		time.Sleep(time.Second)

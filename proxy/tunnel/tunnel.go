@@ -13,12 +13,12 @@ import (
 
 // An Endpoint is one site's end of its tunnels. Its methods may be called concurrently.
 type Endpoint struct {
-	cfg      Config // defaults filled in
-	log      *slog.Logger
-	mem      buffers
-	window   int // credit that the peer's streams begin with
-	identity *identityStore
-	halfOpen halfOpen
+	cfg       Config // defaults filled in
+	log       *slog.Logger
+	mem       buffers
+	window    int // credit that the peer's streams begin with
+	transport Transport
+	halfOpen  halfOpen
 
 	ctx      context.Context // ends with Close
 	cancel   context.CancelFunc
@@ -41,11 +41,12 @@ func New(cfg Config) (*Endpoint, error) {
 	e := &Endpoint{cfg: cfg, log: cfg.Logger}
 	e.mem.limit = cfg.Memory
 	e.window = int(min(max(cfg.Memory/2048, minWindow), 256<<10))
-	e.identity = &identityStore{files: cfg.Identity, log: e.log}
-	if !cfg.Insecure {
-		if err := e.identity.load(); err != nil {
+	if e.transport = cfg.Transport; e.transport == nil {
+		t, err := newTLSTransport(&cfg)
+		if err != nil {
 			return nil, err
 		}
+		e.transport = t
 	}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	if err := e.SetPeers(cfg.Peers); err != nil {
@@ -183,7 +184,7 @@ func (e *Endpoint) Stats() []PeerStats {
 		s := p.session()
 		s.mu.Lock()
 		for _, c := range s.carriers {
-			if c.bbr.control(c.congestion) == "bbr" {
+			if c.link.State().Congestion == "bbr" {
 				st.BBR++
 			}
 		}

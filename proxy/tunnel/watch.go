@@ -33,24 +33,25 @@ func (s *session) tick(now time.Time, slept bool) error {
 	defer s.mu.Unlock()
 	e := s.peer.e
 	for _, c := range slices.Clone(s.carriers) {
-		if n := c.gather.took.Load(); n != c.heardAt || slept {
-			c.heard, c.heardAt = now, n
+		state := c.link.State()
+		if state.Received != c.heardAt || slept {
+			c.heard, c.heardAt = now, state.Received
 		}
 		switch {
 		case now.Sub(c.heard) >= deadAfter:
 			c.kill(fmt.Errorf("no sign of life for %v", now.Sub(c.heard).Round(time.Second)))
 		case c.leaving && now.Sub(c.leftAt) >= leaveWithin:
 			c.kill(fmt.Errorf("not left within %v", leaveWithin))
-		case !c.expiry.IsZero() && e.cfg.Now().After(c.expiry):
-			c.kill(fmt.Errorf("a certificate has expired at %v", c.expiry))
+		case !state.Expiry.IsZero() && e.cfg.Now().After(state.Expiry):
+			c.kill(fmt.Errorf("a certificate has expired at %v", state.Expiry))
 		case !c.pinging && now.Sub(c.pinged) >= pingEvery:
 			c.pingDue = true
 			c.wake()
 		}
-		if !c.dead && !c.leaving && c.worn(e) {
+		if !c.dead && !c.leaving && c.worn(state) {
 			if c.dialed {
 				s.peer.kick(int(c.place.slot)) // a new one takes its place, then it leaves
-			} else if c.rekeyed(e) {
+			} else if state.Rekeyed {
 				c.leave() // the dialer does not know why it should, and brings another one
 			}
 		}
@@ -67,15 +68,10 @@ func (s *session) tick(now time.Time, slept bool) error {
 	return nil
 }
 
-// worn reports whether the carrier should be replaced: its key has served long enough, or a certificate ends
-// or was exchanged.
-func (c *carrier) worn(e *Endpoint) bool {
-	return max(c.written.Load(), c.gather.took.Load()) >= rotateBytes ||
-		max(c.writes.Load(), c.records.Load()) >= rotateRecords ||
+// worn reports whether the carrier should be replaced: its key has served long enough, or a certificate ends or was exchanged.
+func (c *carrier) worn(state LinkState) bool {
+	return state.Worn || c.records.Load() >= rotateRecords ||
 		time.Since(c.born) >= rotateAfter ||
-		!c.expiry.IsZero() && e.cfg.Now().After(c.renewal) ||
-		c.rekeyed(e)
+		!state.Renewal.IsZero() && c.session.peer.e.cfg.Now().After(state.Renewal) ||
+		state.Rekeyed
 }
-
-// rekeyed reports whether this side has another certificate now than the carrier's.
-func (c *carrier) rekeyed(e *Endpoint) bool { return c.keys != nil && c.keys != e.identity.current() }

@@ -1,10 +1,5 @@
 package tunnel
 
-import (
-	"crypto/tls"
-	"time"
-)
-
 // write sends what the session has for this carrier until it dies or has left.
 func (c *carrier) write() {
 	err := c.writeAll()
@@ -28,8 +23,8 @@ func (c *carrier) writeAll() error {
 		if err := c.putNext(); err != nil {
 			return err
 		}
-		if c.gather.gathered() >= gatherSize {
-			if err := c.flush(); err != nil {
+		if c.link.Pending() >= gatherSize {
+			if err := c.link.Flush(); err != nil {
 				return err
 			}
 		}
@@ -49,9 +44,9 @@ func (c *carrier) await() (work bool, end []byte) {
 			c.cond.Wait()
 		case c.dead || c.end != nil || c.leaving && c.peerLeft && c.flight == 0:
 			return false, c.end
-		case c.gather.gathered() > 0:
+		case c.link.Pending() > 0:
 			s.mu.Unlock()
-			err := c.flush()
+			err := c.link.Flush()
 			s.mu.Lock()
 			if err != nil {
 				c.kill(err)
@@ -67,7 +62,7 @@ func (c *carrier) await() (work bool, end []byte) {
 
 // rest notes that the writer waits for work.
 func (c *carrier) rest() {
-	c.bbr.waits()
+	c.link.Idle()
 	c.idle = true
 }
 
@@ -75,14 +70,14 @@ func (c *carrier) rest() {
 // the writer, on another core, costs more than it takes to write some records, and they leave sooner. The writer is woken for
 // the rest. The session's lock is held, and let go meanwhile.
 func (c *carrier) serve() {
-	if !c.gather.writesNow() {
+	if !c.link.CanTry() {
 		c.wake()
 		return
 	}
 	c.idle, c.lent = false, true
 	written, full, err := 0, false, error(nil)
 	for err == nil && !full && written < gatherSize {
-		gathered := c.gather.gathered()
+		gathered := c.link.Pending()
 		more := gathered < gatherSize && c.session.next(c)
 		if !more && gathered == 0 {
 			break
@@ -91,7 +86,7 @@ func (c *carrier) serve() {
 		if more {
 			err = c.putNext()
 		} else {
-			full, err = c.flushNow()
+			full, err = c.link.TryFlush()
 			written += gathered
 		}
 		c.session.mu.Lock()
@@ -116,12 +111,6 @@ func (c *carrier) release() {
 	}
 }
 
-// flush writes what was put.
-func (c *carrier) flush() error {
-	c.bbr.writes(c.gather.gathered())
-	return c.gather.flush()
-}
-
 // putNext puts what the session had for this carrier.
 func (c *carrier) putNext() error {
 	if err := c.put(c.out); err != nil {
@@ -133,20 +122,12 @@ func (c *carrier) putNext() error {
 	return nil
 }
 
-// flushNow writes of what was put what the connection takes at once. full: it did not take all.
-func (c *carrier) flushNow() (full bool, err error) {
-	c.bbr.writes(c.gather.gathered())
-	return c.gather.flushNow()
-}
-
-// put hands b to TLS.
+// put hands records to the link.
 func (c *carrier) put(b []byte) error {
 	if len(b) == 0 {
 		return nil
 	}
-	c.written.Add(uint64(len(b)))
-	c.writes.Add(uint64(len(b)+16383) >> 14)
-	_, err := c.conn.Write(b)
+	_, err := c.link.Write(b)
 	return err
 }
 
@@ -155,22 +136,5 @@ func (c *carrier) close(end []byte) error {
 	if err := c.put(end); err != nil {
 		return err
 	}
-	if err := c.closeWrite(); err != nil {
-		return err
-	}
-	if t, ok := c.raw.(interface{ CloseWrite() error }); ok {
-		return t.CloseWrite()
-	}
-	return nil
-}
-
-// closeWrite has TLS say that nothing follows, and flushes.
-func (c *carrier) closeWrite() error {
-	if t, ok := c.conn.(*tls.Conn); ok {
-		if err := t.CloseWrite(); err != nil {
-			return err
-		}
-		c.raw.SetWriteDeadline(time.Now().Add(handshakeWithin)) // TLS sets one that is over, before this is flushed
-	}
-	return c.gather.flush()
+	return c.link.CloseWrite()
 }

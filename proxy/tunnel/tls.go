@@ -1,0 +1,207 @@
+package tunnel
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	protocolName = "gradprox" // ALPN: a TLS end that is something else is refused in the handshake
+	keyBytes     = 64 << 30   // RFC 8446, 5.5: AES-GCM is good for 2^24.5 records under one key, and crypto/tls starts no key update of its own; see rotateRecords
+)
+
+// tlsTransport is the Transport of TLS 1.3 over TCP. Its links are reliable streams of bytes in order: gatherConn writes
+// and reads them in large pieces, tune sets the options of the connection, bbrSocket helps BBR with bursts.
+type tlsTransport struct {
+	dial       func(ctx context.Context, network, address string) (net.Conn, error) // Config.Dial
+	congestion string                                                               // Config.Congestion
+	identity   *identityStore                                                       // nil: in clear, on loopback
+	now        func() time.Time                                                     // Config.Now
+	log        *slog.Logger
+}
+
+// newTLSTransport returns the Transport that cfg asks for. It fails if the identity cannot be read.
+func newTLSTransport(cfg *Config) (*tlsTransport, error) {
+	t := &tlsTransport{dial: cfg.Dial, congestion: cfg.Congestion, now: cfg.Now, log: cfg.Logger}
+	if cfg.Insecure {
+		return t, nil
+	}
+	t.identity = &identityStore{files: cfg.Identity, log: cfg.Logger}
+	return t, t.identity.load()
+}
+
+// Listen returns a listener for carriers of TLS over TCP, for Endpoint.Serve. Unlike net.Listen's, its sockets never speak
+// MPTCP, which no socket filter sees.
+func Listen(address string) (net.Listener, error) {
+	return (&tlsTransport{}).Listen(context.Background(), address)
+}
+
+func (t *tlsTransport) Listen(ctx context.Context, address string) (net.Listener, error) {
+	var lc net.ListenConfig
+	lc.SetMultipathTCP(false)
+	return lc.Listen(ctx, "tcp", address)
+}
+
+func (t *tlsTransport) Dial(ctx context.Context, address string) (net.Conn, error) {
+	return t.dial(ctx, "tcp", address)
+}
+
+// dialTCP is the default of Config.Dial.
+func dialTCP(ctx context.Context, network, address string) (net.Conn, error) {
+	var d net.Dialer
+	d.SetMultipathTCP(false)
+	return d.DialContext(ctx, network, address)
+}
+
+// loopback reports whether a never leaves the host.
+func loopback(a net.Addr) bool {
+	switch a := a.(type) {
+	case *net.UnixAddr:
+		return true
+	case *net.TCPAddr:
+		ip, ok := netip.AddrFromSlice(a.IP)
+		return ok && ip.Unmap().IsLoopback()
+	}
+	return false
+}
+
+func (t *tlsTransport) Secure(ctx context.Context, raw net.Conn, dialed bool, allow func(id string) error) (Link, error) {
+	if t.identity == nil && !(loopback(raw.LocalAddr()) && loopback(raw.RemoteAddr())) {
+		return nil, fmt.Errorf("in clear (Insecure) only between loopback addresses, not from %v to %v", raw.LocalAddr(), raw.RemoteAddr())
+	}
+	l := &tlsLink{gatherConn: gatherConn{Conn: raw}}
+	l.congestion, l.bbr = tune(raw, t.congestion, t.log)
+	if t.identity == nil {
+		l.begin()
+		return l, nil
+	}
+	l.identity, l.keys = t.identity, t.identity.current()
+	usage := x509.ExtKeyUsageClientAuth
+	if dialed {
+		usage = x509.ExtKeyUsageServerAuth
+	}
+	config := l.keys.tlsConfig(func(cs tls.ConnectionState) error {
+		id, err := l.keys.verify(cs.PeerCertificates, usage, t.now())
+		if err != nil {
+			return err
+		}
+		if cs.NegotiatedProtocol != protocolName {
+			return fmt.Errorf("it did not agree on ALPN %q: the other end is not a gradproxy tunnel", protocolName)
+		}
+		return allow(id)
+	})
+	if dialed {
+		l.tls = tls.Client(&l.gatherConn, config)
+	} else {
+		l.tls = tls.Server(&l.gatherConn, config)
+	}
+	if err := l.tls.HandshakeContext(ctx); err != nil {
+		return nil, fmt.Errorf("TLS with %v: %w", raw.RemoteAddr(), err)
+	}
+	l.begin()
+	for _, leaf := range []*x509.Certificate{l.keys.cert.Leaf, l.tls.ConnectionState().PeerCertificates[0]} {
+		if l.expiry.IsZero() || leaf.NotAfter.Before(l.expiry) {
+			l.expiry = leaf.NotAfter
+			l.renewal = leaf.NotAfter.Add(-leaf.NotAfter.Sub(leaf.NotBefore) / 10)
+		}
+	}
+	return l, nil
+}
+
+// tlsConfig returns the configuration of one handshake. verify judges the state that the other end has proved.
+func (l *loaded) tlsConfig(verify func(tls.ConnectionState) error) *tls.Config {
+	return &tls.Config{
+		MinVersion:                  tls.VersionTLS13,
+		Certificates:                []tls.Certificate{l.cert},
+		NextProtos:                  []string{protocolName},
+		ClientAuth:                  tls.RequireAnyClientCert, // verified by verify, as the server's is
+		InsecureSkipVerify:          true,                     // of a host name: sites have SPIFFE ids, see verify
+		VerifyConnection:            verify,
+		SessionTicketsDisabled:      true, // every carrier proves the certificates that are valid now
+		DynamicRecordSizingDisabled: true, // full records from the first byte on
+	}
+}
+
+// A tlsLink is a TCP connection with TLS, or in clear.
+type tlsLink struct {
+	gatherConn
+	tls        *tls.Conn  // over gatherConn; nil: in clear
+	congestion string     // control of the connection at first, as the kernel calls it; "": not known
+	bbr        *bbrSocket // the connection, if it is under BBR and the writer helps that; nil: left alone
+
+	identity *identityStore
+	keys     *loaded   // this side's certificate; nil: in clear
+	renewal  time.Time // see LinkState
+	expiry   time.Time
+
+	written atomic.Uint64 // bytes handed to TLS
+	writes  atomic.Uint64 // records of TLS, about
+}
+
+func (l *tlsLink) Read(p []byte) (int, error) {
+	if l.tls != nil {
+		return l.tls.Read(p)
+	}
+	return l.gatherConn.Read(p)
+}
+
+func (l *tlsLink) Write(p []byte) (int, error) {
+	l.written.Add(uint64(len(p)))
+	l.writes.Add(uint64(len(p)+16383) >> 14)
+	if l.tls != nil {
+		return l.tls.Write(p)
+	}
+	return l.gatherConn.Write(p)
+}
+
+func (l *tlsLink) Pending() int { return l.gathered() }
+
+func (l *tlsLink) Flush() error {
+	l.bbr.writes(l.gathered())
+	return l.flush()
+}
+
+func (l *tlsLink) CanTry() bool { return l.writesNow() }
+
+func (l *tlsLink) TryFlush() (full bool, err error) {
+	l.bbr.writes(l.gathered())
+	return l.flushNow()
+}
+
+func (l *tlsLink) Idle() { l.bbr.waits() }
+
+// CloseWrite sends TLS's close_notify and the FIN of TCP.
+func (l *tlsLink) CloseWrite() error {
+	if l.tls != nil {
+		if err := l.tls.CloseWrite(); err != nil {
+			return err
+		}
+		l.Conn.SetWriteDeadline(time.Now().Add(handshakeWithin)) // TLS sets one that is over, before this is flushed
+	}
+	if err := l.flush(); err != nil {
+		return err
+	}
+	if t, ok := l.Conn.(interface{ CloseWrite() error }); ok {
+		return t.CloseWrite()
+	}
+	return nil
+}
+
+func (l *tlsLink) State() LinkState {
+	took := l.took.Load()
+	return LinkState{
+		Received:   took,
+		Congestion: l.bbr.control(l.congestion),
+		Worn:       max(l.written.Load(), took) >= keyBytes || l.writes.Load() >= rotateRecords,
+		Rekeyed:    l.keys != nil && l.keys != l.identity.current(),
+		Renewal:    l.renewal,
+		Expiry:     l.expiry,
+	}
+}

@@ -1,0 +1,79 @@
+package tunnel
+
+import (
+	"context"
+	"errors"
+	"net"
+	"time"
+)
+
+// A Transport makes carriers. It reaches another site, proves to each side which site the other one is, and then
+// carries the records of the tunnel. All methods may be called concurrently.
+//
+// The tunnel does for every Transport: openings, credit, order within a stream, replay after the loss of a
+// carrier, PING, rotation, the limit on half-open handshakes, and the retry of dials. A Transport must do the rest:
+// bring every record that a Link takes, or end the Link; recover what its network loses; control congestion; and
+// keep what the records say secret and unaltered.
+type Transport interface {
+	// Dial opens a connection to address, "host:port", of which nothing need be proved yet. An error that wraps
+	// a *net.DNSError makes the tunnel dial the address that it reached last instead.
+	Dial(ctx context.Context, address string) (net.Conn, error)
+
+	// Listen returns a listener for Endpoint.Serve. Its Accept must not wait for a handshake, so that the
+	// tunnel can limit and end those that are under way. The addresses of connections should have a method
+	// AddrPort, as *net.TCPAddr and *net.UDPAddr have: half-open handshakes are counted by source.
+	Listen(ctx context.Context, address string) (net.Listener, error)
+
+	// Secure performs the handshake on a connection of Dial (dialed) or of Listen. It must call allow once with
+	// the identity that the other end has proved, before it returns without an error, and must fail with the error of
+	// allow; only where Config.Insecure is set may it call nothing. The tunnel has set a deadline on conn, and
+	// closes conn when ctx ends or Secure fails: Secure must then return.
+	Secure(ctx context.Context, conn net.Conn, dialed bool, allow func(id string) error) (Link, error)
+}
+
+// A Link is a secured connection that carries records. One goroutine at a time reads, and one writes or flushes;
+// the other methods may be called at any time. Of a net.Conn's methods the tunnel calls Read, Write, Close, RemoteAddr and
+// SetDeadline. Close must end the Link at once, with what has not left.
+//
+// A Link carries every record that it takes once, whole and unaltered, until it fails, and then tells the reader so.
+// Read returns records one behind the other, as if they were one stream of bytes. Their order may be another one than that
+// of Write in one respect only: a record for a stream (not 0) may overtake records for other streams and for its own, since
+// offsets restore the order. So a lost datagram needs to hold up nothing but the record that it is part of. A record for stream
+// 0 must not overtake anything, and HELLO, READY and LEAVE must not be overtaken either. io.EOF comes after all records.
+type Link interface {
+	net.Conn
+
+	// Write takes one or more whole records, of at most 20 bytes and 256 KiB each. It may keep a copy until Flush.
+	// It should not wait unless far more than that is pending.
+	//
+	//	Write(records []byte) (int, error)
+
+	// Pending returns how many bytes Flush would send. It must not wait.
+	Pending() int
+	// Flush sends what is pending. It may wait for the network.
+	Flush() error
+	// CanTry reports whether TryFlush works. The answer must not change.
+	CanTry() bool
+	// TryFlush sends what the network takes at once and must not wait for more. full: something is still pending.
+	TryFlush() (full bool, err error)
+	// Idle tells the Link that the tunnel has nothing to send for now: a rate that the network shows from here on is
+	// that of the application.
+	Idle()
+	// CloseWrite flushes, and has the peer read io.EOF afterwards.
+	CloseWrite() error
+	// State says how the Link is.
+	State() LinkState
+}
+
+// A LinkState is how a Link is at a moment.
+type LinkState struct {
+	Received   uint64    // bytes that have come from the peer, of any kind: while the number grows, the peer lives
+	Congestion string    // name of the congestion control, for logs and PeerStats.BBR; "": not known
+	Worn       bool      // the key has served long enough: another carrier should take this one's place
+	Rekeyed    bool      // this side has another certificate now than the one that it has shown
+	Renewal    time.Time // by Config.Now: when another carrier should come, before the first certificate ends; zero: never
+	Expiry     time.Time // by Config.Now: when the first certificate ends, and the carrier with it; zero: never
+}
+
+// errNoIdentity is the error of a Transport that breaks the contract of Secure.
+var errNoIdentity = errors.New("the transport has proved no identity")
