@@ -200,7 +200,7 @@ func TestTheorem4(t *testing.T) {
 				continue
 			}
 			lambda := ClosedForm(v.g, rho)
-			if sent := Density(v.g, lambda) * float64(d); sent > (1+rho)*float64(s)*(1+1e-9) {
+			if sent := density(v.g, lambda) * float64(d); sent > (1+rho)*float64(s)*(1+1e-9) {
 				t.Errorf("%s, s = %d, ρ = %v: %v values are sent, more than (1+ρ)s", v.name, s, rho, sent)
 			}
 			bits := 0.0

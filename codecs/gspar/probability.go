@@ -115,15 +115,6 @@ func Greedy(g []float32, kappa float64, iterations int) (lambda float64) {
 // Probability returns p_i = min(λ|g_i|, 1).
 func Probability(lambda float64, g float32) float64 { return min(lambda*math.Abs(float64(g)), 1) }
 
-// Density returns the mean of the probabilities, the fraction of g that is sent on average: the figures' "spa".
-func Density(g []float32, lambda float64) float64 {
-	sum := 0.0
-	for _, v := range g {
-		sum += Probability(lambda, v)
-	}
-	return sum / float64(len(g))
-}
-
 // Variance returns how many times as large as that of g the variance of Q(g) is, (Σ g_i²/p_i) / Σ g_i² as in (5): the
 // figures' "var". It is NaN if g is 0 everywhere.
 func Variance(g []float32, lambda float64) float64 {

@@ -20,7 +20,7 @@ func Benchmark(b *testing.B) {
 		b.Fatal(err)
 	}
 	all := []codecs.Codec{general}
-	for _, c := range Codings() {
+	for _, c := range codings() {
 		all = append(all, New(c))
 	}
 	const n = 1 << 16 // a block
@@ -29,7 +29,7 @@ func Benchmark(b *testing.B) {
 		keys := uniform(1, 1/every, size+size/10)[:n]
 		b.Run(fmt.Sprintf("1 in %v", every), func(b *testing.B) {
 			for _, c := range all {
-				b.Run(c.String(), func(b *testing.B) { bench(b, c, keys, BernoulliBits(n, size)) })
+				b.Run(c.String(), func(b *testing.B) { bench(b, c, keys, bernoulliBits(n, size)) })
 			}
 		})
 	}

@@ -15,11 +15,6 @@ func New(c Coding) codecs.Codec {
 	return &codec{Coding: c, pool: sync.Pool{New: func() any { return new([]uint64) }}}
 }
 
-// Codings returns every Coding with its default parameters.
-func Codings() []Coding {
-	return []Coding{DeltaBinary{}, Adaptive{}, BitGrain{L: defaultL}, Rice{}, Bitmap{}}
-}
-
 // Parse returns the Coding of a text: delta-binary, adaptive-prefix, bit-grain(l=3), rice, bitmap. The error wraps codecs.ErrText.
 func Parse(a *codecs.Args) (Coding, error) {
 	var c Coding

@@ -25,8 +25,8 @@
 //
 // # Bounds
 //
-// n keys below N that are drawn at random cost at least n·H(p)/p bits, where p = n/N and H is the binary entropy
-// ([BernoulliBits]); the best coding takes at most 1.02 times that: Rice for p up to 0.3, Bitmap for others. (Rice takes
+// n keys below N that are drawn at random cost at least n·H(p)/p bits, where p = n/N and H is the binary entropy;
+// the best coding takes at most 1.02 times that: Rice for p up to 0.3, Bitmap for others. (Rice takes
 // 1.04 times that about p = 0.38, and never less than a bit a key, which is too much from p = 0.6 on.) An array has its
 // first key and a few bytes besides, and a Bitmap's table some 150, which tell where keys, or the integers that are none, are
 // few. Any n keys take at most MaxLen(n) bytes; element codecs never let a block grow. Time: O(n), a few passes; a Bitmap, where
@@ -43,7 +43,6 @@ package keys
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/gradproxy/gradproxy/codecs"
 )
@@ -119,14 +118,4 @@ func BitsPerKey(c Coding, keys []uint64) float64 {
 		return 0
 	}
 	return 8 * float64(len(c.Append(nil, keys))) / float64(len(keys))
-}
-
-// BernoulliBits returns the entropy of a key, in bits, where n of the first size integers are keys, each as likely as the
-// others: H(n/size)·size/n. 0 < n <= size.
-func BernoulliBits(n int, size uint64) float64 {
-	p := float64(n) / float64(size)
-	if p >= 1 {
-		return 0
-	}
-	return -math.Log2(p) - (1-p)/p*math.Log1p(-p)/math.Ln2
 }

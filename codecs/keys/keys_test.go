@@ -15,9 +15,14 @@ import (
 
 func parse(text string) (codecs.Codec, error) { return codectest.Parse(text, FromArgs) }
 
-// every is Codings and other parameters.
+// codings returns every Coding with its default parameters.
+func codings() []Coding {
+	return []Coding{DeltaBinary{}, Adaptive{}, BitGrain{L: defaultL}, Rice{}, Bitmap{}}
+}
+
+// every is codings and other parameters.
 func every() []Coding {
-	return append(Codings(), BitGrain{L: 1}, BitGrain{L: 3}, BitGrain{L: 5}, BitGrain{L: maxL})
+	return append(codings(), BitGrain{L: 1}, BitGrain{L: 3}, BitGrain{L: 5}, BitGrain{L: maxL})
 }
 
 func each(t *testing.T, f func(t *testing.T, c Coding)) {

@@ -133,7 +133,7 @@ func TestAdaptiveChoosesTheShortest(t *testing.T) {
 // Keys drawn at random take at most 1.02 times what they must in the best coding, however many of the integers are keys.
 func TestNearTheBernoulliBound(t *testing.T) {
 	try := func(c Coding, keys []uint64, size uint64) {
-		bound := BernoulliBits(len(keys), size)
+		bound := bernoulliBits(len(keys), size)
 		got := BitsPerKey(c, keys)
 		if got > 1.02*bound {
 			t.Errorf("%v: %d keys below %d: %.4f bits a key, %.4f times the bound", c, len(keys), size, got, got/bound)
@@ -176,7 +176,7 @@ func TestBernoulliBits(t *testing.T) {
 		size uint64
 		want float64
 	}{{1, 2, 2}, {50, 100, 2}, {7, 7, 0}, {1, 4, 4 * (0.25*2 + 0.75*math.Log2(4.0/3))}} {
-		if got := BernoulliBits(c.n, c.size); math.Abs(got-c.want) > 1e-12 {
+		if got := bernoulliBits(c.n, c.size); math.Abs(got-c.want) > 1e-12 {
 			t.Errorf("%d of %d: %v, want %v", c.n, c.size, got, c.want)
 		}
 	}
@@ -200,4 +200,14 @@ func TestRiceChoosesTheCheapest(t *testing.T) {
 			t.Errorf("%s: divisor %v: %d bytes, computed as %d", name, d, len(b), want)
 		}
 	}
+}
+
+// bernoulliBits returns the entropy of a key, in bits, where n of the first size integers are keys, each as likely as the
+// others: H(n/size)·size/n. 0 < n <= size.
+func bernoulliBits(n int, size uint64) float64 {
+	p := float64(n) / float64(size)
+	if p >= 1 {
+		return 0
+	}
+	return -math.Log2(p) - (1-p)/p*math.Log1p(-p)/math.Ln2
 }

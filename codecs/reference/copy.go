@@ -56,16 +56,6 @@ func (c *Copy) Memory() int {
 	return total
 }
 
-// AppendTo appends the latest value, if there is one, to dst.
-func (c *Copy) AppendTo(dst []byte) []byte {
-	v := c.acquire()
-	defer c.release()
-	if v == nil {
-		return dst
-	}
-	return append(dst, v.bytes...)
-}
-
 // Set makes b the latest value. Coders do it with what they deliver; the caller does it, at both ends, with a block that
 // travelled exactly as it is. It does not retain b and panics unless b has the block's size.
 func (c *Copy) Set(b []byte) {
@@ -94,15 +84,6 @@ func (c *Copy) Keep(keep int) {
 			c.values[v.version%uint64(len(c.values))] = v
 		}
 	}
-}
-
-// Drop forgets all values and gives their memory back. The next value is the first again, so both ends must drop at the
-// same place between blocks.
-func (c *Copy) Drop() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.latest = 0
-	clear(c.values)
 }
 
 // acquire returns the latest value, which stays as it is until release; nil if there is none. release must be called

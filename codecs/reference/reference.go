@@ -29,7 +29,7 @@
 //
 // A block that travels as it is (ErrUnsuited, or the policy says so) becomes the Copy's value at both ends by Set. Around a
 // lossy codec the first block has to. Where one end may lack what the other holds (it restarted, or made room), both start again from
-// Drop or a new Copy.
+// new Copies.
 //
 // # Wire
 //

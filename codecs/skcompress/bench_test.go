@@ -44,28 +44,6 @@ func BenchmarkGradients(b *testing.B) {
 	}
 }
 
-// BenchmarkPairs reports the size of messages against pairs of 12 bytes, 4 of the key and 8 of the value. Figure 10b has
-// 10x (35.58 to 3.55 MB) on KDD10, of whose keys 10 % occur.
-func BenchmarkPairs(b *testing.B) {
-	for _, density := range []float64{0.1, 0.0177} {
-		own, values := drawnPairs(1, 1<<18, density)
-		p, err := NewPairs(Config{})
-		if err != nil {
-			b.Fatal(err)
-		}
-		b.Run(map[float64]string{0.1: "10%", 0.0177: "1.77%"}[density], func(b *testing.B) {
-			var encoded []byte
-			b.SetBytes(int64(12 * len(own)))
-			for b.Loop() {
-				if encoded, err = p.Append(encoded[:0], own, values); err != nil {
-					b.Fatal(err)
-				}
-			}
-			b.ReportMetric(12*float64(len(own))/float64(len(encoded)), "ratio")
-		})
-	}
-}
-
 func BenchmarkQuantiles(b *testing.B) {
 	x := codectest.Normal(1, 1<<16)
 	b.SetBytes(int64(4 * len(x)))

@@ -1,7 +1,6 @@
 package skcompress
 
 import (
-	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -27,7 +26,7 @@ func (d decoder) Decode(dst []float32, src []byte) error {
 	defer d.pool.Put(w)
 	for from := 0; from < d.n; from += d.Config.Block {
 		y := dst[from:min(from+d.Config.Block, d.n)]
-		used, err := d.decodeBlock(w, nil, y, src)
+		used, err := d.decodeBlock(w, y, src)
 		if err != nil {
 			return fmt.Errorf("%w (values %d to %d)", err, from, from+len(y)-1)
 		}
@@ -43,14 +42,8 @@ func corrupt(format string, v ...any) error {
 	return fmt.Errorf("%w: skcompress: %s", codecs.ErrCorrupt, fmt.Sprintf(format, v...))
 }
 
-// A keyed is a key and its value's class.
-type keyed struct {
-	key   uint64
-	class uint16
-}
-
-// decodeBlock sets y, and the values' own keys unless they are nil, and returns how many bytes the block has.
-func (m method) decodeBlock(w *work, own []uint64, y []float32, src []byte) (used int, err error) {
+// decodeBlock sets y from the block with which src begins, and returns the bytes in that block.
+func (m method) decodeBlock(w *work, y []float32, src []byte) (used int, err error) {
 	if len(src) == 0 {
 		return 0, corrupt("it ends before a block's form")
 	}
@@ -60,8 +53,7 @@ func (m method) decodeBlock(w *work, own []uint64, y []float32, src []byte) (use
 	}
 	if form == formZeros {
 		clear(y)
-		n, err := keys.Adaptive{}.Decode(own, src[1:])
-		return 1 + n, err
+		return 1, nil
 	}
 	l := layout{per: m.perGroup(), joint: m.Mode == Joint}
 	if form == formJointZeros {
@@ -78,14 +70,11 @@ func (m method) decodeBlock(w *work, own []uint64, y []float32, src []byte) (use
 	used += n
 	w.class = slices.Grow(w.class[:0], len(y))[:len(y)]
 	if form == formLists {
-		n, err = w.readLists(own, src[used:])
-	} else {
-		n, err = keys.Adaptive{}.Decode(own, src[used:])
+		if n, err = w.readLists(src[used:]); err != nil {
+			return 0, err
+		}
+		used += n
 	}
-	if err != nil {
-		return 0, err
-	}
-	used += n
 	in := bitio.NewReader(src[used:])
 	switch form {
 	case formMap:
@@ -106,7 +95,7 @@ func (m method) decodeBlock(w *work, own []uint64, y []float32, src []byte) (use
 	if !ok {
 		return 0, corrupt("its bits do not end with those of its cells")
 	}
-	return used + n, w.query(own, y)
+	return used + n, w.query(y)
 }
 
 // readMeans reads how many buckets there are, and their means, and lays out both.
@@ -138,17 +127,13 @@ func (m method) readMeans(w *work, l *layout, src []byte) (used int, err error) 
 	return used + 4*q, nil
 }
 
-// readLists sets the class of each value, and own, from the groups' lists.
-func (w *work) readLists(own []uint64, src []byte) (used int, err error) {
+// readLists sets the class of each value from the groups' lists.
+func (w *work) readLists(src []byte) (used int, err error) {
 	n := len(w.class)
-	first := 0
-	if own == nil {
-		first = 1
-	}
 	clear(w.class)
-	w.keys, w.pairs = slices.Grow(w.keys[:0], n)[:n], w.pairs[:0]
+	w.keys = slices.Grow(w.keys[:0], n)[:n]
 	left := n
-	for c := first; c < len(w.groups); c++ {
+	for c := 1; c < len(w.groups); c++ {
 		values, k := binary.Uvarint(src[used:])
 		if k <= 0 || values > uint64(left) {
 			return 0, corrupt("group %d has more values than there are", c)
@@ -161,50 +146,24 @@ func (w *work) readLists(own []uint64, src []byte) (used int, err error) {
 		}
 		used += k
 		for _, key := range list {
-			switch {
-			case own != nil:
-				w.pairs = append(w.pairs, keyed{key, uint16(c)})
-			case key >= uint64(n) || w.class[key] != 0:
+			if key >= uint64(n) || w.class[key] != 0 {
 				return 0, corrupt("value %d of %d is in group %d, and there is none, or it is in another", key, n, c)
-			default:
-				w.class[key] = uint16(c)
 			}
+			w.class[key] = uint16(c)
 		}
 	}
-	if own == nil {
-		return used, nil
-	}
-	return used, w.sortPairs(own, left)
+	return used, nil
 }
 
-// sortPairs sets own and the values' classes from w.pairs, which lack so many.
-func (w *work) sortPairs(own []uint64, lack int) error {
-	if lack > 0 {
-		return corrupt("its lists have %d keys of %d", len(own)-lack, len(own))
-	}
-	slices.SortFunc(w.pairs, func(a, b keyed) int { return cmp.Compare(a.key, b.key) })
-	for i, p := range w.pairs {
-		if i > 0 && p.key == own[i-1] {
-			return corrupt("key %d is in two groups", p.key)
-		}
-		own[i], w.class[i] = p.key, p.class
-	}
-	return nil
-}
-
-// query sets y to what the sketches remember (section 4.2, query phase).
-func (w *work) query(own []uint64, y []float32) error {
+// query sets y to the values that the sketches remember (section 4.2, query phase).
+func (w *work) query(y []float32) error {
 	for i, c := range w.class {
 		if c == 0 {
 			y[i] = 0
 			continue
 		}
-		key := uint64(i)
-		if own != nil {
-			key = own[i]
-		}
 		g := &w.groups[c]
-		index := g.sketch.Query(key)
+		index := g.sketch.Query(uint64(i))
 		if int(index) >= len(g.deliver) {
 			return corrupt("value %d is in bucket %d of %d in group %d", i, index, len(g.deliver), c)
 		}

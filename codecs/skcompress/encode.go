@@ -31,7 +31,7 @@ func (e encoder) Append(dst []byte, src []float32) ([]byte, error) {
 		if most := max(found[negative].max, found[positive].max); most > math.MaxFloat32 {
 			return dst, fmt.Errorf("%w: skcompress: values %d to %d are not finite", codecs.ErrUnsuited, from, from+len(x)-1)
 		}
-		out = e.appendBlock(out, w, found, nil, x)
+		out = e.appendBlock(out, w, found, x)
 		if len(out)-len(dst) >= 4*e.n {
 			return dst, fmt.Errorf("%w: skcompress: no gain: %d values are %d bytes", codecs.ErrUnsuited, e.n, len(out)-len(dst))
 		}
@@ -95,10 +95,10 @@ func saltOf(found [2]found) uint8 {
 	return uint8(h)
 }
 
-// appendBlock appends a block that is finite. keys are its values' own, which ascend, or nil.
-func (m method) appendBlock(dst []byte, w *work, found [2]found, own []uint64, x []float32) []byte {
+// appendBlock appends a block that is finite.
+func (m method) appendBlock(dst []byte, w *work, found [2]found, x []float32) []byte {
 	if found[negative].values+found[positive].values == 0 {
-		return keys.Adaptive{}.Append(append(dst, formZeros), own)
+		return append(dst, formZeros)
 	}
 	means := m.quantify(w, found, x)
 	l := layout{buckets: [2]int{len(means[negative]), len(means[positive])}, per: m.perGroup(), joint: m.Mode == Joint}
@@ -120,12 +120,10 @@ func (m method) appendBlock(dst []byte, w *work, found [2]found, own []uint64, x
 		}
 	}
 	if !l.joint {
-		dst[form] = m.tellGroups(w, own)
+		dst[form] = m.tellGroups(w)
 	}
 	if dst[form] == formLists {
 		dst = append(dst, w.lists...)
-	} else {
-		dst = keys.Adaptive{}.Append(dst, own)
 	}
 	out := bitio.NewWriter(dst)
 	if dst[form] == formMap {
@@ -133,7 +131,7 @@ func (m method) appendBlock(dst []byte, w *work, found [2]found, own []uint64, x
 		w.writeCoded(&out, w.class)
 	}
 	w.sketches(m.Rows, m.Cols, salt)
-	w.insert(own)
+	w.insert()
 	w.fillEmpty(l.alphabet())
 	w.writeCoded(&out, w.cells)
 	return out.Bytes()
@@ -208,21 +206,18 @@ func (w *work) classify(x []float32, joint bool) {
 }
 
 // tellGroups returns the form that says which value is in which group. If it is lists, they are in w.lists.
-func (m method) tellGroups(w *work, own []uint64) byte {
+func (m method) tellGroups(w *work) byte {
 	switch m.Mode {
 	case Dense:
 		return formMap
 	case Sparse:
-		w.appendLists(own)
+		w.appendLists()
 		return formLists
 	}
 	w.countClasses()
 	bits, _ := w.cost()
 	mapped := (bits + 7) / 8
-	if own != nil {
-		mapped += len(keys.Adaptive{}.Append(w.lists[:0], own))
-	}
-	w.appendLists(own)
+	w.appendLists()
 	if len(w.lists) < mapped {
 		return formLists
 	}
@@ -236,31 +231,23 @@ func (w *work) countClasses() {
 	}
 }
 
-// appendLists makes w.lists: of each group, the keys of its values. That of 0 is there if keys are the values' own.
-func (w *work) appendLists(own []uint64) {
+// appendLists makes w.lists: of each group, the positions of its values.
+func (w *work) appendLists() {
 	w.keys = slices.Grow(w.keys[:0], len(w.class))[:len(w.class)]
-	first := 0
-	if own == nil {
-		first = 1
-	}
-	// Counting sort: the keys of group after group.
+	// Counting sort: the positions of group after group.
 	at := make([]int, len(w.groups))
-	for c := first + 1; c < len(w.groups); c++ {
+	for c := 2; c < len(w.groups); c++ {
 		at[c] = at[c-1] + int(w.groups[c-1].values)
 	}
 	for i, c := range w.class {
-		if int(c) < first {
+		if c == 0 {
 			continue
 		}
-		key := uint64(i)
-		if own != nil {
-			key = own[i]
-		}
-		w.keys[at[c]] = key
+		w.keys[at[c]] = uint64(i)
 		at[c]++
 	}
 	w.lists = w.lists[:0]
-	for c := first; c < len(w.groups); c++ {
+	for c := 1; c < len(w.groups); c++ {
 		n := int(w.groups[c].values)
 		w.lists = binary.AppendUvarint(w.lists, uint64(n))
 		w.lists = keys.Adaptive{}.Append(w.lists, w.keys[at[c]-n:at[c]])
@@ -268,16 +255,11 @@ func (w *work) appendLists(own []uint64) {
 }
 
 // insert puts the index of each value into its group's sketch (section 4.2, insert phase).
-func (w *work) insert(own []uint64) {
+func (w *work) insert() {
 	for i, c := range w.class {
-		if c == 0 {
-			continue
+		if c != 0 {
+			w.groups[c].sketch.Insert(uint64(i), w.index[i])
 		}
-		key := uint64(i)
-		if own != nil {
-			key = own[i]
-		}
-		w.groups[c].sketch.Insert(key, w.index[i])
 	}
 }
 

@@ -1,7 +1,6 @@
 package skcompress
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"math"
@@ -9,7 +8,6 @@ import (
 
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/codectest"
-	"github.com/gradproxy/gradproxy/codecs/keys"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -75,65 +73,4 @@ func FuzzRoundTrip(f *testing.F) {
 			}
 		}
 	})
-}
-
-// FuzzPairs: whatever pairs are encoded are decoded, with their keys and signs; and other bytes are finite pairs with ascending
-// keys, or ErrCorrupt.
-func FuzzPairs(f *testing.F) {
-	for i := range configs {
-		f.Add(codectest.Sparse.Fill(tensor.Float32, 80, 1), []byte{0, 9, 200}, byte(i))
-		f.Add(codectest.Zeros.Fill(tensor.Float32, 3, 1), []byte{1}, byte(i))
-	}
-	f.Fuzz(func(t *testing.T, src, gaps []byte, which byte) {
-		p := &Pairs{mustMethod(t, configs[int(which)%len(configs)])}
-		n := len(src) / 4
-		own, values := make([]uint64, n), make([]float32, n)
-		tensor.ToFloat32(values, src[:4*n], tensor.Float32)
-		key := uint64(0)
-		for i := range own {
-			if len(gaps) > 0 {
-				key += uint64(gaps[i%len(gaps)])
-			}
-			own[i] = key
-			key++
-		}
-		gotKeys, got := make([]uint64, n), make([]float32, n)
-		if err := p.Decode(gotKeys, got, src); err == nil {
-			checkPairs(t, gotKeys, got)
-		} else if !errors.Is(err, codecs.ErrCorrupt) {
-			t.Fatal(err)
-		}
-		encoded, err := p.Append(nil, own, values)
-		if err != nil {
-			if !errors.Is(err, codecs.ErrUnsuited) {
-				t.Fatal(err)
-			}
-			return
-		}
-		if err := p.Decode(gotKeys, got, encoded); err != nil {
-			t.Fatalf("decoding % x: %v", encoded, err)
-		}
-		checkPairs(t, gotKeys, got)
-		for i := range own {
-			if gotKeys[i] != own[i] || p.Mode != Joint && cmp.Compare(values[i], 0) != cmp.Compare(got[i], 0) {
-				t.Fatalf("%d: %v is restored as %d: %v", own[i], values[i], gotKeys[i], got[i])
-			}
-		}
-		again, err := p.Append(nil, own, values)
-		if err != nil || !bytes.Equal(again, encoded) {
-			t.Fatalf("the same pairs are encoded as % x and % x, %v", encoded, again, err)
-		}
-	})
-}
-
-func checkPairs(t *testing.T, own []uint64, values []float32) {
-	t.Helper()
-	if !keys.Ascending(own) {
-		t.Fatalf("keys do not ascend: %d", own)
-	}
-	for i, v := range values {
-		if !(math.Abs(float64(v)) <= math.MaxFloat32) {
-			t.Fatalf("value %d is %v", i, v)
-		}
-	}
 }

@@ -25,8 +25,9 @@
 // which it would be underestimated for ever. All groups' cells share one code. Cells are written in words of one length
 // where the table of Huffman's code is not worth it.
 //
-// A worker's values can be sent as they are ([New]) or with keys of their own ([Pairs]). A [Driver] sums what workers send,
-// and sends the sum (section 7.1). [Quantiles] and [MinMaxSketch] are there by themselves, to be merged (section 7.5).
+// The pairs of keys and values of a sparse gradient travel as two tensors: keys by the codec in Traits, values by this one. The
+// paper's driver, which decodes the gradients of all workers and encodes their sum (section 7.1), is the parameter server
+// between two proxies. [Quantiles] and [MinMaxSketch] can be used by themselves, and merged (section 7.5).
 //
 // # State
 //
@@ -59,8 +60,7 @@
 //
 // Size: at most 4n-1 bytes for n values, since else they are unsuited. Of dense values (bits a value): the map at most
 // log2(r+3), about 1 at r = 1; the sketch rows·cols·log2(q/r), less by Huffman's code. On a recorded gradient (65,536 values
-// without zeros) 4.9 bits by default, 6.6x; 1.9 in dense mode, 17x; and 1.2 in joint mode, 26x. Pairs of which one key in
-// ten occurs take 1.27 bytes, 9.5x of 12.
+// without zeros) 4.9 bits by default, 6.6x; 1.9 in dense mode, 17x; and 1.2 in joint mode, 26x.
 //
 // Error: a value's sign is kept, and its bucket is at most ⌈q/r⌉-1 closer to zero than it should be, never farther (but for
 // the sign, in mode=joint). By the buckets alone, ‖y-x‖² <= d/(4q)·(φmin²+φmax²) on average (Theorem 2); what the sketch

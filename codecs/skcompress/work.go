@@ -40,7 +40,6 @@ type work struct {
 
 	keys  []uint64
 	lists []byte
-	pairs []keyed
 }
 
 // A place is where a bucket is: its group, and its number in there.

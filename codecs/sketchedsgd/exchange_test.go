@@ -55,14 +55,12 @@ func checkOrder(t *testing.T, what string, err error) {
 	}
 }
 
-// Halves that share no memory: the server learns the parameters from a message. What is out of turn is refused, and
+// Halves that share no memory, not even a Plan. What is out of turn is refused, and
 // changes nothing.
 func TestTurns(t *testing.T) {
 	must := must(t)
 	p := mustPlan(t, Params{D: 100, K: 3, Columns: 20, Seed: 7})
-	params, err := DecodeParams(p.Append(nil))
-	check(t, err)
-	server := mustServer(t, mustPlan(t, params), 2)
+	server := mustServer(t, mustPlan(t, p.Params), 2)
 	a, b := mustWorker(t, p), mustWorker(t, p)
 	g := make([]float32, 100)
 	g[5], g[50], g[99] = 1, -2, 3
@@ -136,17 +134,6 @@ func TestUpdateOfManyWorkers(t *testing.T) {
 	}
 }
 
-func TestParamsTravel(t *testing.T) {
-	for _, p := range []Params{
-		{D: 1, K: 1, P: 1, Rows: 1, Columns: 1},
-		{D: math.MaxInt32, K: 1 << 20, P: 36, Rows: 15, Columns: 1 << 28, Cells: countsketch.Float16, Seed: math.MaxUint64, Pick: HeavyMix, Small: 4096},
-	} {
-		if got, err := DecodeParams(p.Append(nil)); err != nil || got != p {
-			t.Errorf("%+v travels as %+v, %v", p, got, err)
-		}
-	}
-}
-
 func TestParamsBounds(t *testing.T) {
 	good := Params{D: 10, K: 1, Columns: 1}
 	if _, err := NewPlan(good); err != nil {
@@ -189,12 +176,12 @@ func TestTooLarge(t *testing.T) {
 		p := mustPlan(t, Params{D: 4, K: 4, Rows: 1, Columns: 1, Cells: cells})
 		w, err := NewWorker(p, Memory{Momentum: 0.5})
 		check(t, err)
-		w.Residual()[0], w.Velocity()[0] = 1, 2
+		w.Residual()[0], w.memory.u[0] = 1, 2
 		for _, v := range []float32{float32(math.NaN()), float32(math.Inf(1)), -math.MaxFloat32, math.Nextafter32(limit(4), math.MaxFloat32)} {
 			if got, err := w.Sketch([]byte("kept"), []float32{1, 1, v, 1}); !errors.Is(err, codecs.ErrUnsuited) || string(got) != "kept" {
 				t.Errorf("%v: %q, %v; want ErrUnsuited", v, got, err)
 			}
-			if w.Residual()[0] != 1 || w.Velocity()[0] != 2 || w.Residual()[1] != 0 {
+			if w.Residual()[0] != 1 || w.memory.u[0] != 2 || w.Residual()[1] != 0 {
 				t.Fatalf("%v changed what is kept: %v", v, w.Residual())
 			}
 		}

@@ -176,8 +176,8 @@ func TestMemoryIsTheAlgorithms(t *testing.T) {
 					if got := sim.workers[w].Residual()[i]; got != v[w][i] {
 						t.Fatalf("%+v, step %d, worker %d: v[%d] is %v, want %v", m, step, w, i, got, v[w][i])
 					}
-					if m.Momentum > 0 && sim.workers[w].Velocity()[i] != u[w][i] {
-						t.Fatalf("%+v, step %d, worker %d: u[%d] is %v, want %v", m, step, w, i, sim.workers[w].Velocity()[i], u[w][i])
+					if m.Momentum > 0 && sim.workers[w].memory.u[i] != u[w][i] {
+						t.Fatalf("%+v, step %d, worker %d: u[%d] is %v, want %v", m, step, w, i, sim.workers[w].memory.u[i], u[w][i])
 					}
 				}
 			}

@@ -23,8 +23,7 @@ func (p Pick) String() string {
 	return "topk"
 }
 
-// Params are what all workers and the server of one tensor have in common: the paper's symbols. The wire form of
-// [Params.Append] tells them to the other end.
+// Params are the parameters, by the paper's symbols, that all workers and the server of one tensor must have alike.
 type Params struct {
 	D       int               // d, values of the tensor: at most 1<<31-1
 	K       int               // k, coordinates that a step updates: 1 to D

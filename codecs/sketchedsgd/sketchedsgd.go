@@ -37,7 +37,7 @@
 // the others'. Where replicas add up among themselves (all-reduce), any one site's proxy holds the Server, and each proxy
 // delivers the update in the place of the sum.
 //
-// What all have to know beforehand is Params, whose message is the first. The messages of a step name it, so that one
+// All must know the same Params beforehand. The messages of a step name it, so that one
 // lost or repeated is an error ([ErrOrder]) and never a wrong sum. All messages of all workers are needed: a worker that
 // is gone ends the exchange, and its residual with it unless the site saves that ([Worker.Residual]).
 //
@@ -56,15 +56,13 @@
 //
 // # Wire
 //
-// Everything is little-endian. All messages but the first begin with
+// Everything is little-endian. All messages begin with
 //
 //	kind  1 byte
 //	step  4 bytes: 0 at first, modulo 2^32
 //
 // and go on, by kind:
 //
-//	1 params         without step: d, k 8 bytes each; P 4; rows 1; cells 1 (0 binary32, 1 binary16); columns 4; seed 8; pick 1 (0
-//	                 top P·k, 1 HEAVYMIX); small 8
 //	2 sketch         up: as package countsketch says
 //	3 candidates     down: coordinates
 //	4 values         up: 4 bytes a candidate, binary32

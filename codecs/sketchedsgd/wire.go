@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/gradproxy/gradproxy/codecs"
-	"github.com/gradproxy/gradproxy/codecs/countsketch"
 	"github.com/gradproxy/gradproxy/codecs/keys"
 	"github.com/gradproxy/gradproxy/tensor"
 )
@@ -16,8 +15,7 @@ import (
 type kind uint8
 
 const (
-	kindParams kind = 1 + iota
-	kindSketch
+	kindSketch kind = 2 + iota // 1 begins the parameters in golden vectors
 	kindCandidates
 	kindValues
 	kindUpdate
@@ -26,7 +24,7 @@ const (
 )
 
 func (k kind) String() string {
-	names := [...]string{"no message", "parameters", "a sketch", "candidates", "values", "an update", "a whole tensor", "a whole update"}
+	names := [...]string{"no message", "no message", "a sketch", "candidates", "values", "an update", "a whole tensor", "a whole update"}
 	if int(k) < len(names) {
 		return names[k]
 	}
@@ -36,46 +34,7 @@ func (k kind) String() string {
 // positions is how coordinates travel.
 var positions keys.Rice
 
-const (
-	headLen   = 1 + 4 // kind and step
-	paramsLen = 1 + 8 + 8 + 4 + 1 + 1 + 4 + 8 + 1 + 8
-)
-
-// Append appends the message that tells the other end the parameters to dst.
-func (p Params) Append(dst []byte) []byte {
-	le := binary.LittleEndian
-	dst = append(dst, byte(kindParams))
-	dst = le.AppendUint64(dst, uint64(p.D))
-	dst = le.AppendUint64(dst, uint64(p.K))
-	dst = le.AppendUint32(dst, uint32(p.P))
-	dst = append(dst, byte(p.Rows), byte(p.Cells))
-	dst = le.AppendUint32(dst, uint32(p.Columns))
-	dst = le.AppendUint64(dst, p.Seed)
-	dst = append(dst, byte(p.Pick))
-	return le.AppendUint64(dst, uint64(p.Small))
-}
-
-// DecodeParams returns the parameters of a message that [Params.Append] made. The error wraps codecs.ErrCorrupt;
-// whether they are in their bounds, NewPlan says.
-func DecodeParams(msg []byte) (Params, error) {
-	if len(msg) != paramsLen || kind(msg[0]) != kindParams {
-		return Params{}, fmt.Errorf("%w: sketchedsgd: %d bytes are not parameters", codecs.ErrCorrupt, len(msg))
-	}
-	le := binary.LittleEndian
-	d, k, small := le.Uint64(msg[1:]), le.Uint64(msg[9:]), le.Uint64(msg[36:])
-	if max(d, k, small) > math.MaxInt32 {
-		return Params{}, fmt.Errorf("%w: sketchedsgd: d is %d, k %d, small %d; all are below 2^31", codecs.ErrCorrupt, d, k, small)
-	}
-	p := le.Uint32(msg[17:])
-	columns := le.Uint32(msg[23:])
-	if max(p, columns) > math.MaxInt32 {
-		return Params{}, fmt.Errorf("%w: sketchedsgd: p is %d, columns %d; both are below 2^31", codecs.ErrCorrupt, p, columns)
-	}
-	return Params{
-		D: int(d), K: int(k), P: int(p), Rows: int(msg[21]), Cells: countsketch.Cells(msg[22]), Columns: int(columns),
-		Seed: le.Uint64(msg[27:]), Pick: Pick(msg[35]), Small: int(small),
-	}, nil
-}
+const headLen = 1 + 4 // kind and step
 
 // appendHead begins a message.
 func appendHead(dst []byte, k kind, step uint32) []byte {

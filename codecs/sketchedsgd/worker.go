@@ -155,6 +155,3 @@ func (w *Worker) sparse(update []float32, body []byte, workers int) (err error) 
 // Residual returns what has not been sent, a in Algorithm 2 and v in Algorithm 3. It is the worker's own; the caller may
 // read, save or replace its values between steps.
 func (w *Worker) Residual() []float32 { return w.memory.v }
-
-// Velocity returns u of Algorithm 3, nil without momentum, as Residual does.
-func (w *Worker) Velocity() []float32 { return w.memory.u }

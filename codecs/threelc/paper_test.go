@@ -173,9 +173,10 @@ func TestZerosShrinkBy280(t *testing.T) {
 	}
 }
 
-// Figure 2b: the server compresses a model delta once for all W pulls. Its encoder runs once a step, on one residual, and
-// what all replicas have then added up differs from the server's model by that residual: also that of one that pulls from the middle on.
-func TestOneEncodingForAllPullers(t *testing.T) {
+// Figure 2b: one encoding of a model delta serves all W pulls. Every decoder delivers the same values from it, also a decoder that
+// joins in the middle, so the sum of a replica differs from the server's model by the residual of the one encoder. (Whether a
+// proxy encodes only once is for package proxy's tests: TestOneCopyForMany.)
+func TestOneEncodingServesEveryDecoder(t *testing.T) {
 	const n, W, steps = 1000, 16, 12
 	for _, c := range []Config{{S: 1.5}, {S: 1.5, Coder: Entropy}} {
 		codec := mustNew(t, c)
@@ -191,10 +192,10 @@ func TestOneEncodingForAllPullers(t *testing.T) {
 		model, pulled := make([]float64, n), make([]float64, n)
 		for step := range steps {
 			delta := normal(r, n)
-			encoded, want := server.step(t, delta, tensor.Float32) // the only encoding of this step
+			encoded, want := server.step(t, delta, tensor.Float32)
 			for i := range pullers {
 				if i == 0 && step < steps/2 {
-					continue // it comes later
+					continue // it joins in the middle
 				}
 				y := make([]byte, 4*n)
 				if err := pullers[i].Decode(y, encoded); err != nil {
@@ -213,7 +214,7 @@ func TestOneEncodingForAllPullers(t *testing.T) {
 		}
 		for j := range model {
 			if off := math.Abs(model[j] - pulled[j] - float64(server.residual[j])); off > steps*0x1p-22 { // sums of float32 below 8
-				t.Fatalf("%v: value %d of the model is %v, of the replicas %v, and %v is owed", codec, j, model[j], pulled[j], server.residual[j])
+				t.Fatalf("%v: value %d of the model is %v, of the replicas %v, and the residual is %v", codec, j, model[j], pulled[j], server.residual[j])
 			}
 		}
 	}

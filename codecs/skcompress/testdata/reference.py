@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """SKCompress as the comments of packages skcompress, keys (Adaptive), huffman and bitio say, in plain Python, and the vectors
-that it makes: *.txt of blocks, and pairs/*.txt of pairs. Quantiles are those of sorted values, as the sketch has them of up to
+that it makes, *.txt. Quantiles are those of sorted values, as the sketch has them of up to
 1,064. See codectest/vectors.py.
 """
 import math, os, random, struct, sys
@@ -159,12 +159,10 @@ def coded(numbers, alphabet):
     return short if len(short) < len(long) else long
 
 
-def encode_block(x, q, r, rows, cols, mode, own=None):
-    """own are the keys of pairs; those of a block are positions, and are not sent but in lists."""
+def encode_block(x, q, r, rows, cols, mode):
     sides = [sorted(-v for v in x if v < 0), sorted(v for v in x if v > 0)]
-    keys, sent = (range(len(x)), b"") if own is None else (own, adaptive(own))
     if not sides[0] and not sides[1]:
-        return bytes([0]) + sent, [0.0] * len(x)
+        return bytes([0]), [0.0] * len(x)
     joint, zeros = mode == "joint", 0
     of = [buckets(s, k) if k else [] for s, k in zip(sides, share(q, len(sides[0]), len(sides[1]), joint))]
     if joint:
@@ -204,25 +202,25 @@ def encode_block(x, q, r, rows, cols, mode, own=None):
         s = [[None] * t for _ in range(rows)]
         for k in range(len(x)):
             if classes[k] == c:
-                for row, col in enumerate(columns(keys[k], rows, t, salt)):
+                for row, col in enumerate(columns(k, rows, t, salt)):
                     s[row][col] = index[k] if s[row][col] is None else min(s[row][col], index[k])
         sketch[c] = s
         cells += [v for row in s for v in row]
     counts = [cells.count(s) for s in range(alphabet)]
     cells = [counts.index(max(counts)) if v is None else v for v in cells]
     tail = coded(cells, alphabet)
-    lists = b"".join(leb128(classes.count(c)) + adaptive([k for k, d in zip(keys, classes) if d == c]) for c in range(own is None, total))
+    lists = b"".join(leb128(classes.count(c)) + adaptive([k for k, d in enumerate(classes) if d == c]) for c in range(1, total))
     mapped = coded(classes, total)
     if joint:
-        out = bytes([3 + zeros]) + head + sent + to_bytes(tail)
-    elif mode == "sparse" or mode == "auto" and len(lists) < len(sent) + (len(mapped) + 7) // 8:
+        out = bytes([3 + zeros]) + head + to_bytes(tail)
+    elif mode == "sparse" or mode == "auto" and len(lists) < (len(mapped) + 7) // 8:
         out = bytes([1]) + head + lists + to_bytes(tail)
     else:
-        out = bytes([2]) + head + sent + to_bytes(mapped + tail)
+        out = bytes([2]) + head + to_bytes(mapped + tail)
     y = []
     for k, c in enumerate(classes):
         s = sketch.get(c)
-        y.append(mean[c, max(s[row][col] for row, col in enumerate(columns(keys[k], rows, len(s[0]), salt)))] if c else 0.0)
+        y.append(mean[c, max(s[row][col] for row, col in enumerate(columns(k, rows, len(s[0]), salt)))] if c else 0.0)
     return out, y
 
 
@@ -247,27 +245,6 @@ def unsuited(source, x, given={}):
 
 def corrupt(source, n, b, why, given={}):
     return vectors.corrupt(source, parameters(given)[1], n, b, why)
-
-
-def good_pairs(source, keys, x, given={}, want=None):
-    """A file of pairs: their keys in decimal, then as the files of blocks."""
-    p, codec = parameters(given)
-    x = [f32(v) for v in x]
-    out, y = encode_block(x, p["q"], p["r"], p["rows"], p["cols"], p["mode"], keys) if keys else (b"", [])
-    assert want is None or out.hex() == want.replace(" ", ""), (source, out.hex(), want)
-    return ["# from: " + source, "codec: " + codec, "expect: ok", "keys:"] + list(map(str, keys)) + ["elements:"] + lines(x) + ["bytes:"] + hexes(out) + ["delivered:"] + lines(y)
-
-
-def unsuited_pairs(source, keys, x, why):
-    return ["# from: " + source, "codec: skcompress", "expect: unsuited, " + why, "keys:"] + list(map(str, keys)) + ["elements:"] + x
-
-
-def corrupt_pairs(source, n, b, why, given={}):
-    return ["# from: " + source, "codec: " + parameters(given)[1], "n: %d" % n, "expect: corrupt, " + why, "bytes:"] + hexes(bytes.fromhex(b))
-
-
-def ascending(seed, n, below):
-    return sorted(random.Random(seed).sample(range(below), n))
 
 
 def normals(seed, n, zeros=0.0):
@@ -331,54 +308,4 @@ FILES = {
     "corrupt-trailing": corrupt("by hand", 3, "0000", "1 bytes follow its 3 values"),
 }
 
-bucket1 = "000001" + one  # salt 0, and of the buckets one, of positive values
-descent = "03 0800"  # in intervals of 2 bits, after prefixes of 4: 0000 10 0000 00, which is 2 and 2 once more
-PAIRS = {
-    "none": good_pairs("by hand: no pairs are nothing", [], [], want=""),
-    # The keys 3 and 17, here and below, are 02 06 38, as in lists.txt.
-    "zeros": good_pairs("by hand: of zeros of both signs there are the keys", [3, 17], [0.0, -0.0], want="00 02 06 38"),
-    "lists": good_pairs("by hand, but for the salt: no list of zeros, and one of two keys", [3, 17], [1.0, 1.0], dict(q=2, r=1, mode="sparse"),
-                        want="01 bd 00 01" + one + "00 02 02 06 38 00"),
-    # The bits: groups in words of one length (0), 1 and 1; and cells that need no bits (0).
-    "map": good_pairs("by hand, but for the salt: the keys, then a bit for each that says its group", [3, 17], [1.0, 1.0], dict(q=2, r=1, mode="dense"),
-                      want="02 bd 00 01" + one + "02 06 38 60"),
-    "auto": good_pairs(ref, ascending(1, 170, 2000), normals(31, 170), dict(q=16, r=4)),
-    # Where keys do not lie one beside the other, all of them and a map are shorter.
-    "auto-lists": good_pairs(ref + ": of each sign, keys that lie together", [k if k < 300 else 2**31 + k for k in range(600)],
-                             [abs(v) if k < 300 else -abs(v) for k, v in enumerate(normals(32, 600))], dict(q=2, r=1)),
-    "sparse": good_pairs(ref + ", half of them 0", ascending(2, 200, 4000), normals(33, 200, 0.5), dict(q=8, r=2, mode="sparse")),
-    "dense": good_pairs(ref + ", one in ten 0", ascending(3, 180, 1800), normals(34, 180, 0.1), dense),
-    "joint": good_pairs(ref, ascending(4, 170, 2000), normals(35, 170), dict(mode="joint")),
-    "joint-zeros": good_pairs(ref + ", a third 0", ascending(5, 240, 2000), normals(36, 240, 0.3), dict(mode="joint", cols=0.5)),
-    "one-sign": good_pairs(ref + ", without their signs", ascending(6, 96, 500), [abs(v) for v in normals(37, 96)], dict(q=16, r=3)),
-    "far": good_pairs(ref + ": keys up to the greatest", [2**64 - 1 - k for k in ascending(7, 90, 900)][::-1], normals(38, 90), q4),
-    "wide": good_pairs(ref + ": keys of 64 bits, far apart", ascending(8, 90, 2**62), normals(39, 90, 0.2), dict(q=4, r=2, mode="sparse")),
-    "unsuited-equal": unsuited_pairs("by hand", [1, 2, 2], ["0x1p+0 x 3"], "the keys do not ascend"),
-    "unsuited-descending": unsuited_pairs("by hand: of zeros neither", [2, 1], ["0x0p+0 x 2"], "the keys do not ascend"),
-    "unsuited-nan": unsuited_pairs("by hand", [1, 2], ["0x1p+0", "NaN"], "the values are not finite"),
-    "unsuited-infinity": unsuited_pairs("by hand", [1, 2], ["-Inf", "0x1p+0"], "the values are not finite"),
-    "corrupt-empty": corrupt_pairs("by hand", 2, "", "it ends before a block's form"),
-    "corrupt-form": corrupt_pairs("by hand: a joint sketch", 2, "03", "its form is 3, which mode auto has not"),
-    "corrupt-zeros-short": corrupt_pairs("by hand: no keys", 2, "00", "0 bytes are too few for the 2 keys"),
-    "corrupt-zeros-cut": corrupt_pairs("by hand: in words of 1 and 16 bits, 3 and the first seven of 2^14", 2, "00 00 000190", "its bits do not end with those of 2 keys"),
-    "corrupt-zeros-descent": corrupt_pairs("by hand: key 2 twice", 2, "00" + descent, "key 1 is not greater"),
-    "corrupt-zeros-overflow": corrupt_pairs("by hand: two deltas of 2^63", 2, "00 08 c000000000000000 6000000000000000 00", "key 1 is not greater"),
-    "corrupt-map-keys": corrupt_pairs("by hand: it ends after the means", 2, "02" + bucket1, "0 bytes are too few for the 2 keys"),
-    "corrupt-map-descent": corrupt_pairs("by hand: key 2 twice", 2, "02" + bucket1 + descent + "60", "key 1 is not greater"),
-    "corrupt-map-short": corrupt_pairs("by hand: it ends after the keys", 2, "02" + bucket1 + "02 06 38", "its groups are not those of 2 values"),
-    "corrupt-joint-descent": corrupt_pairs("by hand: key 2 twice", 2, "03" + bucket1 + descent + "00", "key 1 is not greater", dict(mode="joint")),
-    "corrupt-joint-short": corrupt_pairs("by hand: it ends after the keys", 2, "03" + bucket1 + "02 06 38", "its cells are not", dict(mode="joint")),
-    "corrupt-list-zeros": corrupt_pairs("by hand: 3 zeros of 2 values", 2, "01" + bucket1 + "03", "group 0 has more values than there are"),
-    "corrupt-list-long": corrupt_pairs("by hand: 2 values, and there is one left", 2, "01" + bucket1 + "01" + adaptive([3]).hex() + "02 02 06 38 00", "group 1 has more values than there are"),
-    "corrupt-list-few": corrupt_pairs("by hand: one key of two", 2, "01" + bucket1 + "00 01" + adaptive([3]).hex() + "00", "its lists have 1 keys of 2"),
-    "corrupt-list-short": corrupt_pairs("by hand: it ends before a list's keys", 2, "01" + bucket1 + "00 02", "0 bytes are too few for the 2 keys"),
-    "corrupt-list-descent": corrupt_pairs("by hand: key 2 twice in one list", 2, "01" + bucket1 + "00 02" + descent + "00", "key 1 is not greater"),
-    "corrupt-list-twice": corrupt_pairs("by hand: key 3 in both lists", 2, "01" + bucket1 + ("01" + adaptive([3]).hex()) * 2 + "00", "key 3 is in two groups"),
-    "corrupt-cells": corrupt_pairs("by hand: it ends after the lists", 2, "01" + bucket1 + "00 02 02 06 38", "its cells are not"),
-    "corrupt-bits": corrupt_pairs("by hand: the last byte does not end with zeros", 2, "01" + bucket1 + "00 02 02 06 38 01", "its bits do not end with those of its cells"),
-    "corrupt-trailing": corrupt_pairs("by hand", 2, "01" + bucket1 + "00 02 02 06 38 00 00", "1 bytes follow its 2 pairs"),
-    "corrupt-trailing-none": corrupt_pairs("by hand: zeros, and no pairs", 0, "00", "1 bytes follow its 0 pairs"),
-}
-
 main(__file__, FILES)
-main(os.path.join(os.path.dirname(os.path.abspath(__file__)), "pairs", "reference.py"), PAIRS)
