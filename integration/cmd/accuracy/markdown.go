@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/gradproxy/gradproxy/integration/cmd/internal/program"
 )
 
 // markdown prints the table below what it measures, and the bars.
@@ -19,8 +21,8 @@ func (m *measurement) markdown() string {
 		"from %g to 0; means of %d seeds. The time is that of %d direct steps at %d Mbit/s and %d ms: %.0f s. Times of steps were measured there (%d steps, "+
 		"of which the later half counts), accuracy after that many steps at %d Mbit/s and %d ms.\n\n",
 		m.Framework, m.Ranks, m.Parameters, images, m.Batch, m.LearningRate, m.Seeds, m.Steps, m.RateMbps, m.RTTms, m.Seconds, m.TimedSteps, m.FastMbps, m.FastRTTms)
-	fmt.Fprintf(&b, "| way | s/step | accuracy in the same time | points | in steps | accuracy after %d steps | points | replicas | distance of the replicas |\n", m.Steps)
-	b.WriteString("|---|---:|---:|---:|---:|---:|---:|---|---:|\n")
+	table := program.NewTable("way", "#s/step", "#accuracy in the same time", "#points", "#in steps", fmt.Sprintf("#accuracy after %d steps", m.Steps),
+		"#points", "replicas", "#distance of the replicas")
 	for _, v := range m.Variants {
 		steps := fmt.Sprint(v.SameTime.Steps)
 		if v.TimeFor > v.SameTime.Steps {
@@ -30,17 +32,11 @@ func (m *measurement) markdown() string {
 		if v.SameSteps.Identical && v.SameTime.Identical {
 			replicas = "identical"
 		}
-		fmt.Fprintf(&b, "| %s | %.2f | %.2f %% | %+.2f | %s | %.2f %% | %+.2f | %s | %.2g |\n", v.Name, v.StepSeconds,
-			100*v.SameTime.Mean, v.SameTime.Points, steps, 100*v.SameSteps.Mean, v.SameSteps.Points, replicas,
-			max(slices.Max(v.SameTime.Distance), slices.Max(v.SameSteps.Distance)))
+		table.Row(v.Name, fmt.Sprintf("%.2f", v.StepSeconds),
+			fmt.Sprintf("%.2f %%", 100*v.SameTime.Mean), fmt.Sprintf("%+.2f", v.SameTime.Points), steps,
+			fmt.Sprintf("%.2f %%", 100*v.SameSteps.Mean), fmt.Sprintf("%+.2f", v.SameSteps.Points), replicas,
+			fmt.Sprintf("%.2g", max(slices.Max(v.SameTime.Distance), slices.Max(v.SameSteps.Distance))))
 	}
-	b.WriteString("\n")
-	for _, bar := range m.Bars {
-		holds := "holds"
-		if !bar.Holds {
-			holds = "DOES NOT HOLD"
-		}
-		fmt.Fprintf(&b, "- %s: %s\n", bar.Claim, holds)
-	}
+	fmt.Fprintf(&b, "%v\n%v", table, m.Bars)
 	return b.String()
 }

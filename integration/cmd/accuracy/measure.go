@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/gradproxy/gradproxy/integration/cmd/internal/program"
 	"github.com/gradproxy/gradproxy/integration/testbed"
 	wansim "github.com/gradproxy/gradproxy/wan-sim"
 )
@@ -35,10 +36,10 @@ type measurement struct {
 	FastMbps     int     `json:"train_rate_mbps"` // of the link that is trained on
 	FastRTTms    int     `json:"train_rtt_ms"`
 
-	Seconds  float64   `json:"seconds"` // that Steps steps of the direct run take on the slow link
-	Variants []variant `json:"variants"`
-	Bars     []bar     `json:"bars"`
-	Holds    bool      `json:"holds"` // all bars
+	Seconds  float64      `json:"seconds"` // that Steps steps of the direct run take on the slow link
+	Variants []variant    `json:"variants"`
+	Bars     program.Bars `json:"bars"`
+	Holds    bool         `json:"holds"` // all bars
 
 	program   string // torch_job.py
 	dir       string

@@ -5,6 +5,8 @@ package main
 import (
 	"fmt"
 	"strings"
+
+	"github.com/gradproxy/gradproxy/integration/cmd/internal/program"
 )
 
 // markdown prints the table of the runs, and that of the routes to and from the server.
@@ -13,41 +15,42 @@ func (m *measurement) markdown() string {
 	fmt.Fprintf(&b, "MXNet %s, dist_sync, topology %s: a scheduler and a server in %s, a worker in each of %d regions; %d float32 parameters, Fashion-MNIST, batches of %d a worker, %d steps of SGD.\n\n",
 		m.Framework, m.Topology, m.Server, m.regions(), m.Parameters, m.Batch, m.Steps)
 	direct := m.Runs[0]
-	fmt.Fprintf(&b, "| way | training, s | s/step | speed-up | bytes | ratio | %s | accuracy | at the server | copies elsewhere |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|---|\n", m.Currency)
+	runs := program.NewTable("way", "#training, s", "#s/step", "#speed-up", "#bytes", "#ratio", "#"+m.Currency, "#accuracy", "#at the server", "copies elsewhere")
 	for _, r := range m.Runs {
 		copies := "differ"
 		if r.Identical {
 			copies = "identical"
 		}
-		fmt.Fprintf(&b, "| %s | %.1f | %.3f | %.2f | %d | %.2f | %.5f | %.2f %% | %.2f %% | %s |\n", r.Way, r.Seconds, r.StepSeconds,
-			direct.Seconds/r.Seconds, r.Bytes, float64(direct.Bytes)/float64(r.Bytes), r.Cost, 100*r.Accuracy, 100*r.AtServer, copies)
+		runs.Row(r.Way, fmt.Sprintf("%.1f", r.Seconds), fmt.Sprintf("%.3f", r.StepSeconds), fmt.Sprintf("%.2f", direct.Seconds/r.Seconds),
+			r.Bytes, fmt.Sprintf("%.2f", float64(direct.Bytes)/float64(r.Bytes)), fmt.Sprintf("%.5f", r.Cost),
+			fmt.Sprintf("%.2f %%", 100*r.Accuracy), fmt.Sprintf("%.2f %%", 100*r.AtServer), copies)
 	}
-	fmt.Fprintf(&b, "\nBytes and %s of each route:\n\n| route | %s/GB |", m.Currency, m.Currency)
-	rule := "|---|---:|"
+	fmt.Fprintf(&b, "%v\nBytes and %s of each route:\n\n", runs, m.Currency)
+	heading := []string{"route", fmt.Sprintf("#%s/GB", m.Currency)}
 	for _, r := range m.Runs {
-		fmt.Fprintf(&b, " %s | %s |", r.Way, m.Currency)
-		rule += "---:|---:|"
+		heading = append(heading, "#"+string(r.Way), "#"+m.Currency)
 	}
-	b.WriteString("\n" + rule + "\n")
+	routes := program.NewTable(heading...)
 	for i, route := range direct.Routes {
 		if route.From == m.Server || route.To == m.Server {
-			fmt.Fprintf(&b, "| %s → %s | %g |", route.From, route.To, route.Price)
+			row := []any{route.From + " → " + route.To, fmt.Sprintf("%g", route.Price)}
 			for _, r := range m.Runs {
-				fmt.Fprintf(&b, " %d | %.5f |", r.Routes[i].Bytes, r.Routes[i].Cost)
+				row = append(row, r.Routes[i].Bytes, fmt.Sprintf("%.5f", r.Routes[i].Cost))
 			}
-			b.WriteString("\n")
+			routes.Row(row...)
 		}
 	}
-	b.WriteString("| all between other regions | |")
+	row := []any{"all between other regions", ""}
 	for _, r := range m.Runs {
 		bytes, cost := r.elsewhere(m.Server)
-		fmt.Fprintf(&b, " %d | %.5f |", bytes, cost)
+		row = append(row, bytes, fmt.Sprintf("%.5f", cost))
 	}
-	b.WriteString("\n")
+	routes.Row(row...)
+	fmt.Fprint(&b, routes)
 	return b.String()
 }
 
-// elsewhere adds up the routes that do not touch a site: what the proxies there say to each other.
+// elsewhere adds up the routes that do not touch a site: the bytes between the proxies of the others.
 func (r run) elsewhere(site string) (bytes uint64, cost float64) {
 	for _, route := range r.Routes {
 		if route.From != site && route.To != site {

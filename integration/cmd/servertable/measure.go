@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/gradproxy/gradproxy/integration/cmd/internal/program"
 	"github.com/gradproxy/gradproxy/integration/testbed"
 	wansim "github.com/gradproxy/gradproxy/wan-sim"
 )
@@ -30,10 +31,10 @@ type measurement struct {
 	Push          string  `json:"push_codec"`
 	Pull          string  `json:"pull_codec"`
 
-	Times  []timing  `json:"times"`
-	Learnt []learnt  `json:"learnt"`
-	Sizes  []traffic `json:"sizes"` // of each step of a training with Push and Pull
-	Bars   []bar     `json:"bars"`
+	Times  []timing     `json:"times"`
+	Learnt []learnt     `json:"learnt"`
+	Sizes  []traffic    `json:"sizes"` // of each step of a training with Push and Pull
+	Bars   program.Bars `json:"bars"`
 
 	program   string // mxnet_job.py
 	gradproxy *testbed.Gradproxy
