@@ -1,61 +1,69 @@
 //go:build linux
 
-// Command servertable measures what gradproxy does for a real MXNet job on a parameter server across emulated links: a
-// scheduler and a server at one site, the workers at another. It prints Markdown tables: the time of a training step, the
-// bytes of pushes and of pulls, and what the model has learnt. Run it from the root of the checkout, as root:
+// Command servertable measures what gradproxy does for a whole training with MXNet on a parameter server across an emulated link: a
+// scheduler and a server at one site, the workers at another. Each run is one training from its first step to its last, and
+// all its figures belong together: seconds, bytes of pushes and of pulls, bytes on the link, and the accuracy at the end. It prints
+// Markdown tables. Run it from the root of the checkout, as root:
 //
-//	go run ./integration/cmd/servertable --json servers.json --plot servers.svg
+//	go run ./integration/cmd/servertable --json servers.json
 //
-// The ways are: direct; lossless without references, where each weight that comes back is coded by itself; lossless; and 3LC for
-// gradients, with error feedback, and for the differences of weights, in a closed loop. What is learnt is also measured
-// without feedback and with nearly all of each gradient dropped, which must show. All hosts and the link share this machine's processors.
+// The ways across the link are: direct; lossless; lossless without references, where each weight that comes back is coded by itself; PUSH+PULL,
+// codecs of gradients, with error feedback, and of the differences of weights, in a closed loop; and PUSH-PULL, the same without
+// feedback, a control that must miss the bar of accuracy. On slow links a whole direct training takes hours: with --slow-steps
+// the direct and lossless runs are shorter there, and have no accuracy. All hosts and the link share this machine's processors.
 package main
 
 import (
 	"context"
 	"flag"
 	"fmt"
+	"strings"
 
 	"github.com/gradproxy/gradproxy/integration/cmd/internal/program"
 )
 
 func main() {
 	m := measurement{}
-	var rates, out, plot string
-	flag.StringVar(&rates, "rates", "10,100,1000", "rates of the link, Mbit/s")
+	var rates, ways, earlier, out string
+	var sizes bool
+	flag.StringVar(&rates, "rates", "100", "rates of the link, Mbit/s")
 	flag.IntVar(&m.RTTms, "rtt", 10, "round-trip time of the link, ms")
+	flag.StringVar(&ways, "ways", "direct lossless 3lc+3lc 3lc(s=1.75)+3lc(s=1.75)", "ways across the link, with blanks between: direct, lossless, alone "+
+		"(lossless without references), PUSH+PULL (codecs with error feedback), PUSH-PULL (without); direct first, to compare with")
 	flag.IntVar(&m.Workers, "workers", 2, "workers, all at one site")
-	flag.StringVar(&m.Hidden, "hidden", "1024,512", "widths of the two hidden layers")
+	flag.StringVar(&m.Hidden, "hidden", "256,128", "widths of the two hidden layers")
 	flag.IntVar(&m.Batch, "batch", 32, "images a worker and step")
-	flag.IntVar(&m.Steps, "steps", 24, "training steps of which the last 20 are timed; 0: no table of times")
-	flag.IntVar(&m.Seeds, "seeds", 3, "seeds of the table of what is learnt; 0: no such table")
-	flag.IntVar(&m.LearningSteps, "learning-steps", 300, "training steps there")
-	flag.Float64Var(&m.LearningRate, "lr", 0.05, "learning rate")
-	flag.StringVar(&m.Push, "push", "3lc(s=1.75)", "codec of gradients")
-	flag.StringVar(&m.Pull, "pull", "3lc(s=1.75)", "codec of the differences of weights")
-	flag.StringVar(&plot, "plot", "", "also draw the bytes of pushes and pulls over the steps of a training to this SVG file")
+	flag.Float64Var(&m.LearningRate, "lr", 0.05, "learning rate at the first step, which falls to 0 at the last")
+	flag.IntVar(&m.Steps, "steps", 600, "steps of a training")
+	flag.IntVar(&m.SlowSteps, "slow-steps", 0, "steps of direct and lossless runs at 10 Mbit/s and less; 0: as many as of the others")
+	flag.IntVar(&m.FirstSeed, "first-seed", 1, "first seed")
+	flag.IntVar(&m.Seeds, "seeds", 1, "seeds, from the first: as many trainings on each way and link")
+	flag.StringVar(&earlier, "continue", "", "JSON file of an earlier measurement whose runs are added to these")
+	flag.BoolVar(&sizes, "sizes", false, "also train once more on the first way with loss and record the bytes of each step")
 	flag.StringVar(&out, "json", "", "also write the measurement to this file")
 	flag.Parse()
-	program.Main("servertable", func(ctx context.Context) error { return run(ctx, &m, rates, plot, out) })
+	m.Ways = strings.Fields(ways)
+	program.Main("servertable", func(ctx context.Context) error { return run(ctx, &m, rates, earlier, out, sizes) })
 }
 
-func run(ctx context.Context, m *measurement, rates, plot, out string) error {
-	var err error
+func run(ctx context.Context, m *measurement, rates, earlier, out string, sizes bool) error {
+	before, err := read(earlier)
+	if err != nil {
+		return err
+	}
 	if m.Rates, err = program.Integers("rates", rates); err != nil {
 		return err
 	}
-	if m.Steps != 0 && m.Steps <= timed {
-		return fmt.Errorf("--steps %d: want more than %d, which are timed", m.Steps, timed)
+	if m.Steps < 2 || m.SlowSteps < 0 || m.SlowSteps == 1 || m.Seeds < 1 || len(m.Ways) == 0 {
+		return fmt.Errorf("--steps %d --slow-steps %d --seeds %d --ways %q: want 2 steps, 1 seed and 1 way at least", m.Steps, m.SlowSteps, m.Seeds, m.Ways)
 	}
-	if err := program.With("integration/testdata/mxnet_job.py", func(path, dir string) error { return m.measure(ctx, path, dir, plot != "") }); err != nil {
+	if err := program.With("integration/testdata/mxnet_job.py", func(path, dir string) error { return m.measure(ctx, path, dir, sizes) }); err != nil {
 		return err
 	}
-	m.judge()
-	fmt.Print(m.markdown())
-	if plot != "" {
-		if err := m.draw(plot); err != nil {
-			return err
-		}
+	if err := m.add(before); err != nil {
+		return err
 	}
+	m.summarize()
+	fmt.Print(m.markdown())
 	return program.WriteJSON(out, m)
 }

@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/gradproxy/gradproxy/integration/cmd/internal/program"
@@ -12,56 +13,101 @@ import (
 // barPoints is how many percentage points a lossy way may be behind the direct run.
 const barPoints = 0.5
 
-// judge works out which bars hold.
-func (m *measurement) judge() {
-	for i, l := range m.Learnt {
-		switch within := l.Points >= -barPoints; {
-		case i == 0:
-			m.Bars = append(m.Bars, program.Bar{Claim: fmt.Sprintf("%s: accuracy %.2f %% is between 80 and 95 %%", l.Way, 100*l.Mean), Holds: l.Mean >= 0.8 && l.Mean <= 0.95})
-		case l.Control:
-			m.Bars = append(m.Bars, program.Bar{Claim: fmt.Sprintf("%s: misses the bar (%+.2f points)", l.Way, l.Points), Holds: !within})
-		default:
-			m.Bars = append(m.Bars, program.Bar{Claim: fmt.Sprintf("%s: at most %.1f points behind direct (%+.2f points)", l.Way, barPoints, l.Points), Holds: within},
-				program.Bar{Claim: l.Way + ": the workers' copies are identical", Holds: l.Identical})
-		}
-	}
-	for _, t := range m.Times {
-		if strings.HasPrefix(t.Way, "lossless") {
-			m.Bars = append(m.Bars, program.Bar{Claim: fmt.Sprintf("%s, %d Mbit/s: the weights of the direct run", t.Way, t.RateMbps), Holds: t.SameAsDirect || m.Workers > 2})
+// summarize makes the rows and the bars of the runs.
+func (m *measurement) summarize() {
+	for _, rate := range m.Rates {
+		first := row{}
+		for _, name := range m.Ways {
+			r := m.row(rate, name)
+			if r.Seeds == 0 {
+				continue // another measurement left this way out on this link
+			}
+			if name == direct {
+				first = r
+			}
+			if first.StepSeconds > 0 {
+				r.Speedup = first.StepSeconds / r.StepSeconds
+			}
+			if r.Accuracy > 0 && first.Accuracy > 0 {
+				r.Points = 100 * (r.Accuracy - first.Accuracy)
+			}
+			m.Rows = append(m.Rows, r)
+			m.Bars = append(m.Bars, r.bars(first)...)
 		}
 	}
 }
 
-// markdown prints the tables, each below what it measures, and the bars.
+// row returns the means of all seeds on one way.
+func (m *measurement) row(rate int, name string) row {
+	r := row{RateMbps: rate, Way: name, Control: parse(name).control, Identical: true, SameAsDirect: true}
+	var runs []training
+	for _, t := range m.Runs {
+		if t.RateMbps == rate && t.Way == name {
+			runs = append(runs, t)
+		}
+	}
+	n := float64(len(runs))
+	r.Seeds = len(runs)
+	for _, t := range runs {
+		r.Steps, r.Whole = t.Steps, t.Whole
+		steps := n * float64(t.Steps)
+		r.StepSeconds += t.StepSeconds / n
+		r.Push, r.Pull, r.WAN = r.Push+t.Push/steps, r.Pull+t.Pull/steps, r.WAN+t.WAN/steps
+		r.Identical, r.SameAsDirect = r.Identical && t.Identical, r.SameAsDirect && t.SameAsDirect
+		if t.Whole {
+			r.Accuracy += t.Accuracy / n
+		}
+	}
+	return r
+}
+
+// bars returns the claims about r, beside the direct row of the same link.
+func (r row) bars(first row) (bars program.Bars) {
+	claim := func(holds bool, format string, args ...any) {
+		bars = append(bars, program.Bar{Claim: fmt.Sprintf("%s, %d Mbit/s: ", r.Way, r.RateMbps) + fmt.Sprintf(format, args...), Holds: holds})
+	}
+	compared := r.Whole && first.Whole && r.Steps == first.Steps
+	switch {
+	case r.Way == direct && r.Whole:
+		claim(r.Accuracy >= 0.75 && r.Accuracy <= 0.95, "accuracy %.2f %% is between 75 and 95 %%", 100*r.Accuracy)
+	case slices.Contains([]string{lossless, alone}, r.Way):
+		claim(r.SameAsDirect, "the weights of the direct run")
+	case r.Control && compared:
+		claim(r.Points < -barPoints, "misses the bar (%+.2f points)", r.Points)
+	case r.Way != direct:
+		if compared {
+			claim(r.Points >= -barPoints, "at most %.1f points behind direct (%+.2f points)", barPoints, r.Points)
+		}
+		claim(r.Identical, "the workers' copies are identical")
+	}
+	return bars
+}
+
+// markdown prints the table below the line that says what it measures, and the bars.
 func (m *measurement) markdown() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "MXNet %s, dist_sync, a server at one site and %d workers at another, %d float32 parameters, Fashion-MNIST, batches of %d a worker, SGD with rate %g.\n",
-		m.Framework, m.Workers, m.Parameters, m.Batch, m.LearningRate)
-	if len(m.Times) > 0 {
-		fmt.Fprintf(&b, "\nRound-trip time %d ms. Times are medians of %d steps, computation included; bytes are those of a step, of all workers together.\n\n", m.RTTms, timed)
-		table := program.NewTable("#Mbit/s", "way", "#s/step", "#speed-up", "#push bytes", "#pull bytes", "#bytes on the link", "weights")
-		for _, t := range m.Times {
-			same := ""
-			if t.SameAsDirect && t.Way != direct.name {
-				same = "as direct"
+	fmt.Fprintf(&b, "MXNet %s, dist_sync, a server at one site and %d workers at another, %d float32 parameters, Fashion-MNIST, batches of %d a worker, SGD with a rate that falls from %g to 0.\n"+
+		"Round-trip time %d ms. Each row is whole trainings: means over all steps and seeds. Bytes of pushes and pulls: in the tunnel, all workers together; link: IP bytes, both directions.\n\n",
+		m.Framework, m.Workers, m.Parameters, m.Batch, m.LearningRate, m.RTTms)
+	table := program.NewTable("#Mbit/s", "way", "#steps", "#seeds", "#s/step", "#speed-up", "#push bytes/step", "#pull bytes/step", "#link bytes/step", "#accuracy", "#points", "weights")
+	for _, r := range m.Rows {
+		accuracy, points := "", ""
+		if r.Whole {
+			accuracy = fmt.Sprintf("%.2f %%", 100*r.Accuracy)
+			if r.Way != direct {
+				points = fmt.Sprintf("%+.2f", r.Points)
 			}
-			table.Row(t.RateMbps, t.Way, fmt.Sprintf("%.3f", t.StepSeconds), fmt.Sprintf("%.2f", t.Speedup),
-				fmt.Sprintf("%.0f", t.Push), fmt.Sprintf("%.0f", t.Pull), fmt.Sprintf("%.0f", t.WAN), same)
 		}
-		fmt.Fprint(&b, table)
-	}
-	if len(m.Learnt) > 0 {
-		fmt.Fprintf(&b, "\nAfter %d steps, in which the rate falls to 0, means of %d seeds:\n\n", m.LearningSteps, m.Seeds)
-		table := program.NewTable("way", "#accuracy", "#points", "workers' copies")
-		for _, l := range m.Learnt {
-			copies := "differ"
-			if l.Identical {
-				copies = "identical"
-			}
-			table.Row(l.Way, fmt.Sprintf("%.2f %%", 100*l.Mean), fmt.Sprintf("%+.2f", l.Points), copies)
+		weights := "workers differ"
+		switch {
+		case r.SameAsDirect:
+			weights = "as direct"
+		case r.Identical:
+			weights = "workers identical"
 		}
-		fmt.Fprint(&b, table)
+		table.Row(r.RateMbps, r.Way, r.Steps, r.Seeds, fmt.Sprintf("%.3f", r.StepSeconds), fmt.Sprintf("%.2f", r.Speedup),
+			fmt.Sprintf("%.0f", r.Push), fmt.Sprintf("%.0f", r.Pull), fmt.Sprintf("%.0f", r.WAN), accuracy, points, weights)
 	}
-	fmt.Fprintf(&b, "\n%v", m.Bars)
+	fmt.Fprintf(&b, "%v\n%v", table, m.Bars)
 	return b.String()
 }

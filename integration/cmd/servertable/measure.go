@@ -4,10 +4,13 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/gradproxy/gradproxy/integration/cmd/internal/program"
@@ -17,247 +20,253 @@ import (
 
 // A measurement is what was asked for and what came out. The JSON names are stable.
 type measurement struct {
-	Framework     string  `json:"framework"`  // its version
-	Parameters    int     `json:"parameters"` // of the model, float32
-	Workers       int     `json:"workers"`
-	Hidden        string  `json:"hidden"`
-	Batch         int     `json:"batch"` // images a worker and step
-	LearningRate  float64 `json:"learning_rate"`
-	RTTms         int     `json:"rtt_ms"`
-	Rates         []int   `json:"rates_mbps"`
-	Steps         int     `json:"steps"`
-	Seeds         int     `json:"seeds"`
-	LearningSteps int     `json:"learning_steps"`
-	Push          string  `json:"push_codec"`
-	Pull          string  `json:"pull_codec"`
+	Framework    string   `json:"framework"`  // its version
+	Parameters   int      `json:"parameters"` // of the model, float32
+	Workers      int      `json:"workers"`
+	Hidden       string   `json:"hidden"`
+	Batch        int      `json:"batch"` // images a worker and step
+	LearningRate float64  `json:"learning_rate"`
+	RTTms        int      `json:"rtt_ms"`
+	Rates        []int    `json:"rates_mbps"`
+	Ways         []string `json:"ways"`
+	Steps        int      `json:"steps"`
+	SlowSteps    int      `json:"slow_steps"` // of direct and lossless runs at slowMbps and below; 0: Steps
+	FirstSeed    int      `json:"first_seed"`
+	Seeds        int      `json:"seeds"`
 
-	Times  []timing     `json:"times"`
-	Learnt []learnt     `json:"learnt"`
-	Sizes  []traffic    `json:"sizes"` // of each step of a training with Push and Pull
-	Bars   program.Bars `json:"bars"`
+	Runs  []training   `json:"runs"`
+	Rows  []row        `json:"rows"`
+	Sizes []traffic    `json:"sizes,omitempty"` // of each step of a training on the first way with loss
+	Bars  program.Bars `json:"bars"`
 
 	program   string // mxnet_job.py
 	gradproxy *testbed.Gradproxy
 }
 
-// A timing is a training on one way over one link.
-type timing struct {
+// slowMbps is the rate of the link up to which SlowSteps counts.
+const slowMbps = 10
+
+// A training is one run, from its first step to its last. Bytes are those of the whole run.
+type training struct {
 	RateMbps     int     `json:"rate_mbps"`
 	Way          string  `json:"way"`
-	StepSeconds  float64 `json:"step_seconds"` // median of the last 20, computation included
-	Speedup      float64 `json:"speedup"`      // StepSeconds of the direct run over this run's
-	Push         float64 `json:"push_bytes"`   // in the tunnel, of a step, all workers together; direct: as the job sends them
+	Seed         int     `json:"seed"`
+	Steps        int     `json:"steps"`
+	Whole        bool    `json:"whole"`        // Steps are all that were asked for
+	StepSeconds  float64 `json:"step_seconds"` // mean of the steps after the first, computation included
+	Push         float64 `json:"push_bytes"`   // in the tunnel, all workers together; direct: as the job sends them
 	Pull         float64 `json:"pull_bytes"`
-	WAN          float64 `json:"wan_bytes"`      // IP bytes on the link of a step, both directions
-	SameAsDirect bool    `json:"same_as_direct"` // the final weights
+	WAN          float64 `json:"wan_bytes"` // IP bytes on the link, both directions
+	Accuracy     float64 `json:"accuracy"`  // of images that were not trained on
+	Identical    bool    `json:"workers_identical"`
+	SameAsDirect bool    `json:"same_as_direct"` // the final weights are those of the direct run with this seed
 }
 
-// Learnt is how trainings on one way have ended, one a seed.
-type learnt struct {
-	Way       string    `json:"way"`
-	Control   bool      `json:"negative_control"`
-	Accuracy  []float64 `json:"accuracy"` // of images that were not trained on
-	Mean      float64   `json:"mean_accuracy"`
-	Points    float64   `json:"points"` // percentage points: Mean less that of the direct run
-	Identical bool      `json:"replicas_identical"`
+// A row sums up the trainings of all seeds on one way over one link, as means.
+type row struct {
+	RateMbps     int     `json:"rate_mbps"`
+	Way          string  `json:"way"`
+	Control      bool    `json:"negative_control"`
+	Steps        int     `json:"steps"`
+	Whole        bool    `json:"whole"`
+	Seeds        int     `json:"seeds"`
+	StepSeconds  float64 `json:"step_seconds"`
+	Speedup      float64 `json:"speedup"`        // StepSeconds of the direct row over this row's
+	Push         float64 `json:"push_bytes"`     // of a step, over the whole run
+	Pull         float64 `json:"pull_bytes"`     // likewise
+	WAN          float64 `json:"wan_step_bytes"` // likewise
+	Accuracy     float64 `json:"accuracy"`       // 0 where the run was not whole
+	Points       float64 `json:"points"`         // percentage points: Accuracy less that of the direct row
+	Identical    bool    `json:"workers_identical"`
+	SameAsDirect bool    `json:"same_as_direct"`
 }
 
-// Traffic is what pushes and pulls took in the tunnel, and all that was on the link.
+// Traffic is the bytes of pushes and pulls in the tunnel, and of everything on the link.
 type traffic struct {
 	Push float64 `json:"push_bytes"`
 	Pull float64 `json:"pull_bytes"`
 	WAN  float64 `json:"wan_bytes"` // IP bytes, both directions
 }
 
-// timed is how many steps are.
-const timed = 20
+const direct, lossless, alone = "direct", "lossless", "alone"
 
 // A way is how the job crosses the WAN.
 type way struct {
 	name    string
-	direct  bool
 	control bool
 	config  testbed.Config
 }
 
-var (
-	direct   = way{name: "direct", direct: true}
-	alone    = way{name: "lossless, each value by itself", config: testbed.Config{References: "0"}}
-	lossless = way{name: "lossless"}
-)
+// exact reports whether the way loses nothing, so that all its steps take as many bytes or nearly so.
+func (w way) exact() bool { return w.config.Loss == testbed.Loss{} }
 
-// bothWays is the way with loss in pushes, with feedback, and in pulls, in a closed loop.
-func (m *measurement) bothWays() way {
-	return way{name: fmt.Sprintf("push %s, pull %s", m.Push, m.Pull),
-		config: testbed.Config{Loss: testbed.Loss{Protocol: "pslite", Gradients: m.Push, State: m.Pull}}}
+// parse returns the way that a word of --ways names.
+func parse(name string) way {
+	switch name {
+	case direct, lossless:
+		return way{name: name}
+	case alone:
+		return way{name: name, config: testbed.Config{References: "0"}}
+	}
+	push, pull, feedback := strings.Cut(name, "+")
+	if !feedback {
+		push, pull, _ = strings.Cut(name, "-")
+	}
+	return way{name: name, control: !feedback,
+		config: testbed.Config{Loss: testbed.Loss{Protocol: "pslite", Gradients: push, State: pull, NoFeedback: !feedback}}}
 }
 
-// control is bothWays but for what is under test: pushes lose most of each gradient, and for good.
-func (m *measurement) control() way {
-	const codec = "3lc(s=1.9)"
-	return way{name: fmt.Sprintf("push %s without feedback, pull %s", codec, m.Pull), control: true,
-		config: testbed.Config{Loss: testbed.Loss{Protocol: "pslite", Gradients: codec, State: m.Pull, NoFeedback: true}}}
-}
-
-// fastMbps is the rate of the link where only what is learnt counts.
-const fastMbps = 1000
-
-// measure fills in all but the bars. dir is for the program under test.
+// measure trains on every way, over every link, with every seed. dir is for the program under test. With sizes it trains once more, and
+// looks at the bytes after each step.
 func (m *measurement) measure(ctx context.Context, program, dir string, sizes bool) (err error) {
 	m.program = program
 	if m.gradproxy, err = testbed.Build(ctx, dir); err != nil {
 		return err
 	}
 	for _, rate := range m.Rates {
-		if m.Steps > 0 {
-			if err := m.time(ctx, rate); err != nil {
-				return err
+		for seed := m.FirstSeed; seed < m.FirstSeed+m.Seeds; seed++ {
+			var first []string // the weights of the direct run
+			for _, name := range m.Ways {
+				w := parse(name)
+				steps := m.Steps
+				if rate <= slowMbps && m.SlowSteps > 0 && w.exact() {
+					steps = m.SlowSteps
+				}
+				t, weights, err := m.train(ctx, testbed.Path(rate, m.RTTms), w, steps, seed, nil, "--decay")
+				if err != nil {
+					return fmt.Errorf("%s, %d Mbit/s, seed %d: %w", name, rate, seed, err)
+				}
+				if name == direct {
+					first = weights
+				}
+				t.RateMbps, t.SameAsDirect = rate, slices.Equal(weights, first)
+				m.Runs = append(m.Runs, t)
+				progress("%d Mbit/s, %s, seed %d: %d steps of %.3f s, %.0f bytes of pushes, %.0f of pulls, %.0f on the link, accuracy %.4f",
+					rate, name, seed, steps, t.StepSeconds, t.Push, t.Pull, t.WAN, t.Accuracy)
 			}
 		}
 	}
-	if m.Seeds > 0 {
-		if err := m.learn(ctx); err != nil {
-			return err
-		}
+	lossy := slices.IndexFunc(m.Ways, func(name string) bool { return !parse(name).exact() })
+	if !sizes || lossy < 0 {
+		return nil
 	}
-	if sizes {
-		_, err = m.train(ctx, testbed.Path(fastMbps, m.RTTms), m.bothWays(), m.LearningSteps, 1, func(_ int, t traffic) { m.Sizes = append(m.Sizes, t) }, "--sleep", "0.05", "--decay")
-	}
+	_, _, err = m.train(ctx, testbed.Path(1000, m.RTTms), parse(m.Ways[lossy]), m.Steps, 1, func(t traffic) { m.Sizes = append(m.Sizes, t) }, "--sleep", "0.05", "--decay")
 	return err
 }
 
-// time measures all ways over one link.
-func (m *measurement) time(ctx context.Context, rate int) error {
-	var first trained
-	for i, way := range []way{direct, alone, lossless, m.bothWays()} {
-		var steps []time.Time
-		var late []traffic
-		run, err := m.train(ctx, testbed.Path(rate, m.RTTms), way, m.Steps, 1, func(k int, t traffic) {
-			steps = append(steps, time.Now())
-			late = append(late, t)
-		})
-		if err != nil {
-			return fmt.Errorf("%s, %d Mbit/s: %w", way.name, rate, err)
-		}
-		if i == 0 {
-			first = run
-		}
-		from := len(steps) - timed - 1
-		t := timing{RateMbps: rate, Way: way.name, StepSeconds: median(steps[from:]), SameAsDirect: slices.Equal(run.weights, first.weights)}
-		for _, x := range late[from+1:] {
-			t.Push += x.Push / timed
-			t.Pull += x.Pull / timed
-			t.WAN += x.WAN / timed
-		}
-		if way.direct {
-			t.Push = float64(m.Workers * run.denseBytes)
-			t.Pull = t.Push
-		}
-		m.Times = append(m.Times, t)
-		progress("%d Mbit/s, %s: %.3f s a step, %.0f bytes of pushes, %.0f of pulls", rate, way.name, t.StepSeconds, t.Push, t.Pull)
-	}
-	slow := &m.Times[len(m.Times)-4]
-	for i := range 4 {
-		t := &m.Times[len(m.Times)-4+i]
-		t.Speedup = slow.StepSeconds / t.StepSeconds
-	}
-	return nil
-}
-
-// median returns that of the seconds between successive times.
-func median(times []time.Time) float64 {
-	var between []float64
-	for i := range times[1:] {
-		between = append(between, times[i+1].Sub(times[i]).Seconds())
-	}
-	slices.Sort(between)
-	n := len(between)
-	return (between[(n-1)/2] + between[n/2]) / 2
-}
-
-// learn trains on each way with each seed.
-func (m *measurement) learn(ctx context.Context) error {
-	for _, way := range []way{direct, m.bothWays(), m.control()} {
-		l := learnt{Way: way.name, Control: way.control, Identical: true}
-		for seed := 1; seed <= m.Seeds; seed++ {
-			run, err := m.train(ctx, testbed.Path(fastMbps, 2), way, m.LearningSteps, seed, nil, "--decay")
-			if err != nil {
-				return fmt.Errorf("%s, seed %d: %w", way.name, seed, err)
-			}
-			l.Accuracy = append(l.Accuracy, run.accuracy)
-			l.Mean += run.accuracy / float64(m.Seeds)
-			l.Identical = l.Identical && len(slices.Compact(slices.Clone(run.weights))) == 1
-			progress("%s, seed %d: accuracy %.4f", way.name, seed, run.accuracy)
-		}
-		l.Points = 100 * l.Mean
-		m.Learnt = append(m.Learnt, l)
-	}
-	for i := range slices.Backward(m.Learnt) {
-		m.Learnt[i].Points -= 100 * m.Learnt[0].Mean
-	}
-	return nil
-}
-
-// trained is how one training has ended.
-type trained struct {
-	weights    []string // hashes, of each worker
-	accuracy   float64
-	denseBytes int
-}
-
-// train runs the job. step, which may be nil, is called after each step with what it took in the tunnel.
-func (m *measurement) train(ctx context.Context, link wansim.Link, w way, steps, seed int, step func(k int, t traffic), args ...string) (t trained, err error) {
+// train runs the job once and returns its figures and the hashes of the workers' weights. step, which may be nil, is called after each step
+// with the bytes that the step took in the tunnel.
+func (m *measurement) train(ctx context.Context, link wansim.Link, w way, steps, seed int, step func(traffic), args ...string) (t training, weights []string, err error) {
 	python, complete := testbed.Python("mxnet")
 	if !complete {
-		return t, fmt.Errorf("no mxnet: run integration/env/install.sh mxnet")
+		return t, nil, fmt.Errorf("no mxnet: run integration/env/install.sh mxnet")
 	}
 	job := testbed.Job{Python: python, Program: m.program, Nodes: []testbed.Node{{Role: testbed.Scheduler}, {Role: testbed.Server}}}
 	for range m.Workers {
 		job.Nodes = append(job.Nodes, testbed.Node{Role: testbed.Worker, Site: 1})
 	}
 	job.Args = append([]string{"--steps", strconv.Itoa(steps), "--hidden", m.Hidden, "--batch", strconv.Itoa(m.Batch), "--seed", strconv.Itoa(seed),
-		"--lr", strconv.FormatFloat(m.LearningRate, 'g', -1, 64)}, args...)
-	way := testbed.Lossless // there are proxies
-	if w.direct {
-		way = testbed.Direct
+		"--lr", strconv.FormatFloat(m.LearningRate, 'g', -1, 64), "--test", "5000"}, args...)
+	across := testbed.Lossless // there are proxies
+	if w.name == direct {
+		across = testbed.Direct
 	}
-	err = m.gradproxy.Across(ctx, 2, link, way, w.config, func(wan *testbed.WAN, ps testbed.Proxies) error {
+	t = training{Way: w.name, Seed: seed, Steps: steps, Whole: steps == m.Steps}
+	err = m.gradproxy.Across(ctx, 2, link, across, w.config, func(wan *testbed.WAN, ps testbed.Proxies) error {
 		run, err := wan.Start(ctx, job)
 		if err != nil {
 			return err
 		}
 		defer run.Kill()
+		var first time.Time
 		var last traffic
-		for k := 0; step != nil && k < steps; k++ {
+		for k := range steps {
 			for _, worker := range run.Ranks[len(job.Nodes)-m.Workers:] {
 				if err := worker.Step(ctx, k); err != nil {
 					return err
 				}
 			}
-			now, err := sent(ctx, wan, ps)
-			if err != nil {
-				return err
+			if k == 0 {
+				first = time.Now()
 			}
-			step(k, traffic{now.Push - last.Push, now.Pull - last.Pull, now.WAN - last.WAN})
-			last = now
+			if step != nil {
+				now, err := sent(ctx, wan, ps)
+				if err != nil {
+					return err
+				}
+				step(traffic{now.Push - last.Push, now.Pull - last.Pull, now.WAN - last.WAN})
+				last = now
+			}
 		}
+		t.StepSeconds = time.Since(first).Seconds() / float64(steps-1)
 		results := run.Wait()
 		if err := testbed.Failures(results); err != nil {
 			return err
 		}
+		all, err := sent(ctx, wan, ps)
+		if err != nil {
+			return err
+		}
+		t.Push, t.Pull, t.WAN = all.Push, all.Pull, all.WAN
 		for _, r := range results {
 			if r.Role == testbed.Worker {
-				t.weights = append(t.weights, r.WeightsSHA256)
-				t.accuracy, t.denseBytes = r.Accuracy, r.DenseBytes
+				weights = append(weights, r.WeightsSHA256)
+				t.Accuracy = r.Accuracy
 				m.Framework, m.Parameters = r.Version, r.Parameters
+				if w.name == direct {
+					t.Push += float64(steps * r.DenseBytes)
+					t.Pull = t.Push
+				}
 			}
 		}
+		t.Identical = len(slices.Compact(slices.Clone(weights))) == 1
 		return nil
 	})
-	return t, err
+	return t, weights, err
 }
 
-// sent returns what pushes and pulls, and all, have taken so far.
+// read returns an earlier measurement; "": none.
+func read(file string) (m measurement, err error) {
+	if file == "" {
+		return m, nil
+	}
+	b, err := os.ReadFile(file)
+	if err == nil {
+		err = json.Unmarshal(b, &m)
+	}
+	if err != nil {
+		return m, fmt.Errorf("--continue: %w", err)
+	}
+	return m, nil
+}
+
+// add puts the runs of an earlier measurement before m's, if there are any. Both must have trained the same model.
+func (m *measurement) add(before measurement) error {
+	if len(before.Runs) == 0 {
+		return nil
+	}
+	if before.Framework != m.Framework || before.Parameters != m.Parameters || before.Workers != m.Workers || before.Batch != m.Batch ||
+		before.LearningRate != m.LearningRate || before.RTTms != m.RTTms || before.Steps != m.Steps {
+		return errors.New("--continue: the earlier measurement is of another job or link")
+	}
+	m.Runs = append(before.Runs, m.Runs...)
+	for _, rate := range before.Rates {
+		if !slices.Contains(m.Rates, rate) {
+			m.Rates = append(m.Rates, rate)
+		}
+	}
+	for _, way := range before.Ways {
+		if !slices.Contains(m.Ways, way) {
+			m.Ways = append(m.Ways, way)
+		}
+	}
+	if len(m.Sizes) == 0 {
+		m.Sizes = before.Sizes
+	}
+	return nil
+}
+
+// sent returns the bytes of pushes, of pulls and of everything so far.
 func sent(ctx context.Context, w *testbed.WAN, ps testbed.Proxies) (t traffic, err error) {
 	t.WAN = float64(w.LinkBytes())
 	const wire = "gradproxy_wire_bytes_total"

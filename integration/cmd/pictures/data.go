@@ -1,0 +1,154 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// Data is everything that was measured: a field for each file of docs/data. The names of the JSON are those of the commands that
+// wrote the files, of which only the parts that are shown are read.
+type data struct {
+	WAN      wan
+	Servers  servers // times on slow links
+	Learning servers // accuracy and bytes with several seeds
+	Codecs   struct {
+		Rows []coded
+	}
+	Other other
+}
+
+// Wan is what wantable measured: the time of a DDP step.
+type wan struct {
+	Framework  string `json:"framework"`
+	Parameters int    `json:"parameters"`
+	Training   []leg  `json:"training"`
+}
+
+// A leg is a training on one way over one link.
+type leg struct {
+	RateMbps     int     `json:"rate_mbps"`
+	RTTms        int     `json:"rtt_ms"`
+	Way          string  `json:"way"`
+	StepBytes    float64 `json:"wan_step_bytes"`
+	StepSeconds  float64 `json:"step_seconds"`
+	Ratio        float64 `json:"ratio"`
+	Speedup      float64 `json:"speedup"`
+	Identical    bool    `json:"replicas_identical"`
+	SameAsDirect bool    `json:"same_as_direct"`
+}
+
+// Servers is what servertable measured: whole trainings on a parameter server.
+type servers struct {
+	Framework  string    `json:"framework"`
+	Parameters int       `json:"parameters"`
+	Workers    int       `json:"workers"`
+	Steps      int       `json:"steps"`
+	RTTms      int       `json:"rtt_ms"`
+	Rows       []serving `json:"rows"`
+	Sizes      []struct {
+		Push float64 `json:"push_bytes"`
+		Pull float64 `json:"pull_bytes"`
+	} `json:"sizes"` // of each step
+}
+
+// A serving is a row of servertable: the trainings on one way over one link.
+type serving struct {
+	RateMbps     int     `json:"rate_mbps"`
+	Way          string  `json:"way"`
+	Steps        int     `json:"steps"`
+	Whole        bool    `json:"whole"`
+	Seeds        int     `json:"seeds"`
+	StepSeconds  float64 `json:"step_seconds"`
+	Speedup      float64 `json:"speedup"`
+	Push         float64 `json:"push_bytes"`
+	Pull         float64 `json:"pull_bytes"`
+	WAN          float64 `json:"wan_step_bytes"`
+	Accuracy     float64 `json:"accuracy"`
+	Points       float64 `json:"points"`
+	Identical    bool    `json:"workers_identical"`
+	SameAsDirect bool    `json:"same_as_direct"`
+}
+
+// Coded is a row of gradproxy bench codecs.
+type coded struct {
+	Codec        string  `json:"codec"`
+	Data         string  `json:"data"`
+	Steps        int     `json:"steps"`
+	Skip         int     `json:"skip"`
+	Ratio        float64 `json:"ratio"`
+	BitsPerValue float64 `json:"bits_per_value"`
+}
+
+// Other is figures that tests and benchmarks print, written down by hand.
+type other struct {
+	OutageSeconds      float64 `json:"outage_seconds"`       // how long the link swallowed everything
+	OutageDelaySeconds float64 `json:"outage_delay_seconds"` // how much longer the job took
+	DirectMicroseconds float64 `json:"direct_p50_us"`        // one byte there and back
+	PairMicroseconds   float64 `json:"pair_p50_us"`          // the same through two proxies, with TLS between
+}
+
+// read reads the files of docs/data.
+func read(dir string) (d data, err error) {
+	for name, into := range map[string]any{"wan.json": &d.WAN, "servers.json": &d.Servers, "learning.json": &d.Learning, "codecs.json": &d.Codecs, "other.json": &d.Other} {
+		b, err := os.ReadFile(filepath.Join(dir, name))
+		if err == nil {
+			err = json.Unmarshal(b, into)
+		}
+		if err != nil {
+			return d, fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	if len(d.WAN.Training) == 0 || len(d.Learning.Rows) == 0 || len(d.Codecs.Rows) == 0 {
+		return d, fmt.Errorf("%s: a measurement is empty", dir)
+	}
+	return d, nil
+}
+
+// shownRTT is the round-trip time of the links that pictures and the README show, in ms.
+const shownRTT = 20
+
+// ways returns the ways of the DDP measurement, in its order.
+func (w wan) ways() (ways []string) {
+	for _, l := range w.Training {
+		if !slices.Contains(ways, l.Way) {
+			ways = append(ways, l.Way)
+		}
+	}
+	return ways
+}
+
+// leg returns the training on a way over a link, or a zero leg.
+func (w wan) leg(mbps, rtt int, way string) leg {
+	i := slices.IndexFunc(w.Training, func(l leg) bool { return l.RateMbps == mbps && l.RTTms == rtt && l.Way == way })
+	if i < 0 {
+		return leg{}
+	}
+	return w.Training[i]
+}
+
+// ratio returns the mean of how many times fewer bytes a way takes than the direct one, over all links.
+func (w wan) ratio(way string) (mean float64) {
+	n := 0.0
+	for _, l := range w.Training {
+		if l.Way == way {
+			mean += l.Ratio
+			n++
+		}
+	}
+	return mean / max(n, 1)
+}
+
+// row returns the row of a way over a link of that rate, or over any link if mbps is 0; a zero row if there is none.
+func (s servers) row(mbps int, way string) serving {
+	i := slices.IndexFunc(s.Rows, func(r serving) bool { return (mbps == 0 || r.RateMbps == mbps) && r.Way == way })
+	if i < 0 {
+		return serving{}
+	}
+	return s.Rows[i]
+}
+
+// fewer returns how many times fewer bytes than direct a way has on the link, over whole trainings.
+func (s servers) fewer(way string) float64 { return s.row(0, "direct").WAN / max(1, s.row(0, way).WAN) }

@@ -1,0 +1,70 @@
+// Command pictures makes the pictures of docs/img and the tables of README.md and docs/numbers.md that lie between the lines
+// "<!-- table NAME" and "<!-- end -->", all from the measurements in docs/data. Run it from the root of the checkout after a
+// measuring command has written a new file there; docs/numbers.md has these commands:
+//
+//	go run ./integration/cmd/pictures
+//
+// A test checks that the committed pictures and tables are those of the committed measurements.
+package main
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+func main() {
+	root := flag.String("root", ".", "root of the checkout")
+	flag.Parse()
+	if err := run(*root); err != nil {
+		fmt.Fprintf(os.Stderr, "pictures: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+// run writes every file that differs from the measurements, and says so.
+func run(root string) error {
+	files, err := render(root)
+	if err != nil {
+		return err
+	}
+	for name, content := range files {
+		path := filepath.Join(root, name)
+		if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, content) {
+			continue
+		}
+		if err := os.WriteFile(path, content, 0o644); err != nil {
+			return err
+		}
+		fmt.Println(name)
+	}
+	return nil
+}
+
+// render returns the contents of all files that this command makes, by their paths below root.
+func render(root string) (map[string][]byte, error) {
+	d, err := read(filepath.Join(root, "docs", "data"))
+	if err != nil {
+		return nil, err
+	}
+	files := map[string][]byte{
+		"docs/img/step-time.svg": stepTime(d),
+		"docs/img/ladder.svg":    ladder(d),
+		"docs/img/path.svg":      path(),
+	}
+	if len(d.Learning.Sizes) > firstLossy {
+		files["docs/img/pslite-sizes.svg"] = sizes(d)
+	}
+	for _, page := range []string{"README.md", "docs/numbers.md"} {
+		text, err := os.ReadFile(filepath.Join(root, page))
+		if err != nil {
+			return nil, err
+		}
+		if files[page], err = fill(text, d); err != nil {
+			return nil, fmt.Errorf("%s: %w", page, err)
+		}
+	}
+	return files, nil
+}

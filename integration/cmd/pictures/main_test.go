@@ -1,0 +1,75 @@
+package main
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const root = "../../.."
+
+// The committed pictures and tables are those that the committed measurements make.
+func TestCommittedFilesAreThoseOfTheMeasurements(t *testing.T) {
+	files, err := render(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range files {
+		got, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s is not up to date (%v): run go run ./integration/cmd/pictures", name, err)
+		}
+		if strings.HasSuffix(name, ".svg") {
+			wellFormed(t, name, want)
+		}
+	}
+}
+
+// wellFormed checks that the picture is XML, has colors for dark surroundings, and lets the surroundings through.
+func wellFormed(t *testing.T, name string, svg []byte) {
+	t.Helper()
+	d := xml.NewDecoder(bytes.NewReader(svg))
+	for {
+		if _, err := d.Token(); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Errorf("%s: %v", name, err)
+			break
+		}
+	}
+	if !bytes.Contains(svg, []byte("prefers-color-scheme:dark")) || bytes.Contains(svg, []byte("NaN")) || bytes.Contains(svg, []byte("Inf")) {
+		t.Errorf("%s has no colors for dark surroundings, or coordinates that are no numbers", name)
+	}
+}
+
+// A table is made between its marks, and nothing else of a page changes.
+func TestFill(t *testing.T) {
+	d, err := read(filepath.Join(root, "docs", "data"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := "before\n\n<!-- table codecs: a note -->\nold\n<!-- end -->\nafter\n"
+	filled, err := fill([]byte(page), d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "before\n\n<!-- table codecs: a note -->\n" + codecsTable(d) + "<!-- end -->\nafter\n"; string(filled) != want {
+		t.Errorf("%s\nwant\n%s", filled, want)
+	}
+	if _, err := fill([]byte("<!-- table none -->\n<!-- end -->\n"), d); err == nil {
+		t.Error("a table that nothing makes is no error")
+	}
+}
+
+func TestFactor(t *testing.T) {
+	for x, want := range map[float64]string{0.907: "0.91x", 1.266: "1.27x", 9.996: "10.0x", 14.93: "14.9x", 124.2: "124x"} {
+		if got := factor(x); got != want {
+			t.Errorf("%v: %s, want %s", x, got, want)
+		}
+	}
+}
