@@ -21,7 +21,7 @@ import (
 // list only shrinks.
 var notYet = []string{
 	"README.md", "docs/...",
-	"bpf/...", "cmd/...", "codecs/...", "integration/...", "parser/...", "proxy/...", "tc/...", "tensor", "wan-sim/...",
+	"bpf/...", "cmd/...", "codecs/...", "integration/...", "parser/gloo/gloosim", "proxy/...", "tc/...", "tensor", "wan-sim/...",
 }
 
 // mostVague is the number of vague words among 1,000 words of prose that a package or a page must stay below. Go's

@@ -2,7 +2,7 @@ package parser
 
 import "fmt"
 
-// First returns a Parser that agrees with the first of ps that has understood every byte; until one sees
+// First returns a Parser that agrees with the first of ps that has understood every byte. Until one sees
 // a tensor, or is left alone, all bytes are opaque. Recognizing a protocol needs nothing else. When none is left it
 // returns the error of the last one.
 func First(ps ...Parser) Parser {
@@ -13,8 +13,8 @@ func First(ps ...Parser) Parser {
 }
 
 type first struct {
-	left []Parser // those that have understood every byte so far, in order
-	seen Segment  // what the chosen one (left[0] alone) has said of bytes that come again
+	left []Parser // the parsers that have understood every byte so far, in order
+	seen Segment  // the segment that the chosen one (left[0] alone) has returned for bytes that come again
 }
 
 func (f *first) Next(b []byte) (Segment, error) {
@@ -50,7 +50,7 @@ func (f *first) Next(b []byte) (Segment, error) {
 	return Segment{Len: len(b)}, nil
 }
 
-// again repeats at most n bytes of the tensor segment that was seen ahead of its turn.
+// again repeats at most n bytes of the tensor segment that was seen ahead of its time.
 func (f *first) again(n int) Segment {
 	s := f.seen
 	s.Len = min(s.Len, n)

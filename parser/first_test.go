@@ -11,7 +11,7 @@ import (
 )
 
 // A script is a parser that reads runs of letters: lower case is opaque, a capital is a byte of the tensor of that
-// length and key, and what is not in its alphabet it does not understand.
+// length and key, and it understands no letter outside its alphabet.
 type script struct {
 	alphabet string
 	size     int // of the tensor that begins at the next capital
@@ -44,7 +44,7 @@ func (protocol) Traits() parser.Traits { return parser.Traits{} }
 
 func (p protocol) New(parser.Conn) (parser.Parser, parser.Parser) { return p(), p() }
 
-// What First says does not depend on how the stream is cut, also where a tensor ends the choice in the middle of a call.
+// The answers of First do not depend on how the stream is cut, also where a tensor ends the choice within a call.
 func TestFirstConforms(t *testing.T) {
 	fresh := func() parser.Protocol {
 		return protocol(func() parser.Parser {
@@ -58,8 +58,8 @@ func TestFirstConforms(t *testing.T) {
 	parsertest.Run(t, fresh, parser.Conn{}, exchanges...)
 }
 
-// classes writes what p says of stream: the tensor's length in digits for each of its bytes, '.' for opaque ones, and
-// '!' for those after an error.
+// classes writes the answers of p for stream, a letter for each byte: the tensor's length in digits, '.' for opaque bytes,
+// and '!' for bytes after an error.
 func classes(p parser.Parser, stream string, step int) (string, error) {
 	var out []byte
 	for len(out) < len(stream) {

@@ -1,11 +1,11 @@
 // Package parser tells tensors from other bytes in the TCP connections of training jobs.
 //
 // A [Protocol] makes two [Parser]s for a connection, one for each direction. A Parser is given the bytes of its
-// direction as they come, in pieces of any size, and says of each byte whether it belongs to a tensor and of which. It
-// never waits, and never changes a byte: what it does not understand is opaque and travels as it came.
+// direction as they come, in pieces of any size, and tells for each byte whether it belongs to a tensor, and to which. It
+// never waits, and never changes a byte: bytes that it does not understand are opaque and travel as they came.
 //
-// Incomplete, foreign and broken input have three answers: a header that is cut short is opaque so far; a stream that
-// is not this protocol's ends in [ErrForeign]; one that stops being understood ends in any other error. In each case
+// Incomplete, foreign and broken input have three answers: a header that is cut short is opaque so far; a stream of
+// another protocol ends in [ErrForeign]; a stream that stops being understood ends in any other error. In each case
 // the bytes travel verbatim.
 package parser
 
@@ -20,12 +20,12 @@ import (
 // it never changes, drops, reorders or delays them.
 type Parser interface {
 	// Next classifies a prefix of b, at least one byte of it. It does not wait for more: a header that
-	// is cut short is opaque so far, and the Parser keeps a copy of what it needs. How the stream is cut
-	// into calls does not change the class of any byte (what other connections have taught by then may; a test
-	// fixes it). After an error (the stream is not, or no longer,
-	// understood) b and all that follows travel verbatim. One that wraps ErrForget: this direction's tensors lose
-	// their state as well. One that wraps ErrReset: an earlier verdict was false, so if loss was used the connection
-	// is reset. Next neither modifies nor retains b, which is not empty.
+	// is cut short is opaque so far, and the Parser keeps a copy of the bytes that it needs. How the stream is cut
+	// into calls must not change the class of any byte; facts from other connections may, so tests fix their order.
+	// After an error (the stream is not, or no longer, understood) b and all later bytes travel verbatim. After an
+	// error that wraps ErrForget this direction's tensors lose their state as well. An error that wraps ErrReset says
+	// that an earlier verdict was false: if loss was used, the connection is reset. Next must neither modify nor retain
+	// b, which is not empty.
 	Next(b []byte) (Segment, error)
 }
 
@@ -35,9 +35,9 @@ type Segment struct {
 	Tensor tensor.Tensor // the zero Tensor: opaque bytes
 }
 
-// A Protocol makes the parsers of a new connection, which may share what one direction tells of the other,
-// and with the other connections of its job (ps-lite answers a request on another connection). Facts never
-// cross jobs. A Protocol is safe for concurrent use, and so are the two parsers of a connection with each other.
+// A Protocol makes the parsers of a new connection. They may share facts with each other and with the other connections
+// of the job (ps-lite answers a request on another connection). Facts must not cross jobs. A Protocol must be safe for
+// concurrent use, and so must the two parsers of a connection with each other.
 type Protocol interface {
 	String() string
 	// Traits returns the same value whenever it is called.
@@ -55,14 +55,14 @@ type Traits struct {
 	ProvesRoles bool
 }
 
-// Conn says whose connection it is. Both proxies see the same Client and Server: the opening carries them.
+// Conn identifies a connection. Both proxies see the same Client and Server: the opening carries them.
 type Conn struct {
 	Job            string         // the configured job that matches both ends, or ""
 	Client, Server netip.AddrPort // as the app sees them
 	Number         int            // among the job's connections with these two addresses (ports left out)
 	Ranks          int            // at most, if configured; 0: unknown
 	Sums           tensor.Role    // Gradient if the job's configuration says so, else Unknown
-	Own            Side           // whose bytes this proxy encodes; the parser of the other side only learns
+	Own            Side           // the side whose bytes this proxy encodes; the parser of the other side only learns
 }
 
 // A Side is one end of a connection.

@@ -1,6 +1,6 @@
 package parser
 
-// Verbatim is the Parser of streams that nobody understands: every byte is opaque.
+// Verbatim is the Parser of streams that no other parser understands: every byte is opaque.
 type Verbatim struct{}
 
 // Next returns the whole of b as opaque bytes.

@@ -7,8 +7,8 @@ import (
 	"github.com/gradproxy/gradproxy/parser/pslite"
 )
 
-// Protocols returns a new value of every protocol, in the order in which they are tried. What the connections of a job
-// teach each other lives in these values: a process keeps one set.
+// Protocols returns a new value of every protocol, in the order in which they are tried. The facts that connections of a
+// job share live in these values: a process must keep one set.
 func Protocols() []parser.Protocol {
 	return []parser.Protocol{
 		new(gloo.Protocol),

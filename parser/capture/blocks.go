@@ -25,7 +25,7 @@ type blocks struct {
 	src   *bufio.Reader
 	order binary.ByteOrder
 	buf   []byte // the current block
-	rest  []byte // what of it has not been read
+	rest  []byte // the part of it that has not been read
 	links []uint32
 	snaps []uint32
 }

@@ -1,8 +1,8 @@
 // Package capture reads the TCP connections out of packet captures: classic pcap and pcapng, gzipped or not, as tcpdump
 // and Wireshark write them. It needs neither libpcap nor cgo.
 //
-// It alone imports gopacket, whose decoders have panicked on hostile packets before: it uses those for links, IP and TCP
-// only, checks lengths before gopacket allocates by them, and turns a panic there into an error.
+// It alone imports gopacket, whose decoders have panicked on hostile packets before: it uses them for links, IP and TCP
+// only, checks lengths before gopacket allocates by them, and makes an error of a panic there.
 package capture
 
 import (
@@ -23,7 +23,7 @@ type Conn struct {
 	Number int
 }
 
-// A Sink is told what passes on one connection. Its methods are not called concurrently.
+// A Sink receives the bytes of one connection. Its methods are not called concurrently.
 type Sink interface {
 	// Data is the next bytes of one side, in order. Within a capture, calls for all connections come in the order of the
 	// packets. b is valid until Data returns.

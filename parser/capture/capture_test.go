@@ -17,7 +17,7 @@ import (
 	"github.com/gradproxy/gradproxy/parser"
 )
 
-// A note keeps what passed on one connection.
+// A note keeps the bytes of one connection.
 type note struct {
 	conn     Conn
 	data     [2]string
@@ -264,7 +264,7 @@ func TestTellsConnectionsOfTheSameEndsApart(t *testing.T) {
 	}
 }
 
-// A file that is cut short gives what it holds, and one clear line.
+// A file that is cut short gives the packets that it holds, and one clear error.
 func TestSaysWhatIsWrong(t *testing.T) {
 	whole := shape{link: layers.LinkTypeRaw}.file(t, talk)
 	strange := append([]byte{}, whole...)

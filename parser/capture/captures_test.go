@@ -47,7 +47,7 @@ func readAll(t testing.TB, path string) []*tally {
 	return all
 }
 
-// The streams of real captures equal those that were recorded with them, and every connection is whole.
+// The streams of real captures equal the streams that were recorded with them, and every connection is whole.
 func TestCapturesEqualTheirTruth(t *testing.T) {
 	for _, file := range require.Captures(t, "gloo-*.pcap*") {
 		t.Run(filepath.Base(file), func(t *testing.T) {

@@ -71,7 +71,7 @@ func (d *decoder) decode(link uint32, data []byte) (*segment, error) {
 	return d.network(first, data), nil
 }
 
-// network decodes down to IP, and what IP carries if that is TCP. What gopacket cannot decode has no segment.
+// network decodes down to IP, and TCP if IP carries it. A packet that gopacket cannot decode has no segment.
 func (d *decoder) network(first gopacket.LayerType, data []byte) *segment {
 	if d.tcpOnly == nil {
 		d.ip = map[gopacket.LayerType]*gopacket.DecodingLayerParser{}
@@ -122,8 +122,8 @@ func (d *decoder) network(first gopacket.LayerType, data []byte) *segment {
 	}
 }
 
-// whole returns what follows an IPv4 header in the packet where the header's total length is 0: the kernel leaves it so
-// in packets above 64 KiB that the network card is to cut up, and gopacket then counts modulo 2^16.
+// whole returns the bytes after an IPv4 header whose total length is 0: the kernel leaves it so in packets above 64 KiB
+// that the network card will cut up, and gopacket then counts modulo 2^16.
 func whole(data, header, body []byte) []byte {
 	if len(header) < 4 || header[2] != 0 || header[3] != 0 {
 		return body

@@ -12,7 +12,7 @@ import (
 	"github.com/google/gopacket/pcapgo"
 )
 
-// maxPacket bounds a packet's length in bytes. The largest are those that a network card is to cut up (BIG TCP: 512 KiB).
+// maxPacket bounds a packet's length in bytes. The largest are packets that a network card will cut up (BIG TCP: 512 KiB).
 const maxPacket = 1 << 20
 
 var errNoCapture = errors.New("capture: neither pcap nor pcapng, gzipped or not")
@@ -24,7 +24,7 @@ type source struct {
 	dec  decoder
 }
 
-// newSource looks at the first bytes of r to see what it is.
+// newSource finds out the format of r by its first bytes.
 func newSource(r io.Reader) (*source, error) {
 	b := bufio.NewReaderSize(r, 1<<16)
 	if magic, err := b.Peek(2); err == nil && magic[0] == 0x1f && magic[1] == 0x8b {

@@ -12,7 +12,7 @@ import (
 	"github.com/gradproxy/gradproxy/parser"
 )
 
-// Bounds on the bytes, in pages of 1.9 KB, that wait for what came before them.
+// Bounds on the bytes, in pages of 1.9 KB, that wait for earlier bytes.
 const (
 	maxPagesPerConn = 4 << 10
 	maxPages        = 16 << 10
@@ -113,9 +113,9 @@ func (t *table) New(_, _ gopacket.Flow, _ *layers.TCP, ac reassembly.AssemblerCo
 	return &stream{table: t, track: p.track, first: p.side}
 }
 
-// close flushes what waits, and closes every connection.
+// close flushes the waiting bytes, and closes every connection.
 func (t *table) close() {
-	_ = t.protect(func() { t.asm.FlushAll() }) // what it could not flush is missing
+	_ = t.protect(func() { t.asm.FlushAll() }) // bytes that it could not flush are missing
 	for _, c := range t.all {
 		if c.sink != nil {
 			c.sink.Close(c.complete())
@@ -123,7 +123,7 @@ func (t *table) close() {
 	}
 }
 
-// A packet says which connection and side a segment is of.
+// A packet names the connection and the side of a segment.
 type packet struct {
 	track *track
 	side  parser.Side

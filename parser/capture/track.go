@@ -18,10 +18,10 @@ type track struct {
 	sides  [2]half
 }
 
-// A half is what is known of one direction.
+// A half is the state of one direction.
 type half struct {
 	based bool   // base is set
-	syn   bool   // base is that of a SYN
+	syn   bool   // base comes from a SYN
 	base  uint32 // sequence number of the SYN, or the one before the first byte seen
 	bytes uint32 // delivered, modulo 2^32
 	gap   bool
@@ -43,7 +43,7 @@ func (c *track) replacedBy(p *segment) bool {
 	return p.from != c.client || h.based && h.base != p.tcp.Seq
 }
 
-// note takes what tcp's header says of a side, and makes its sequence number relative to the side's base.
+// note takes note of a side's TCP header, and makes its sequence number relative to the side's base.
 func (c *track) note(side parser.Side, tcp *layers.TCP) {
 	h := &c.sides[side]
 	if !h.based {
@@ -75,14 +75,15 @@ func (c *track) complete() bool {
 	return true
 }
 
-// A stream is what reassembly tells of both directions of a connection.
+// A stream receives both directions of a connection from reassembly.
 type stream struct {
 	table *table
 	track *track
 	first parser.Side // of reassembly's "client to server"
 }
 
-// Accept implements reassembly.Stream: it takes all segments, and has a side that lacks its SYN begin where it does.
+// Accept implements reassembly.Stream: it takes all segments, and lets a side without a SYN begin at its
+// first byte.
 func (s *stream) Accept(tcp *layers.TCP, _ gopacket.CaptureInfo, _ reassembly.TCPFlowDirection, next reassembly.Sequence,
 	start *bool, ac reassembly.AssemblerContext) bool {
 	p := ac.(*packet)
@@ -113,5 +114,5 @@ func (s *stream) ReassembledSG(sg reassembly.ScatterGather, _ reassembly.Assembl
 	s.table.calling = false
 }
 
-// ReassemblyComplete implements reassembly.Stream. The connection stays, so that what comes late begins no other.
+// ReassemblyComplete implements reassembly.Stream. The connection stays, so that late segments begin no other.
 func (s *stream) ReassemblyComplete(reassembly.AssemblerContext) bool { return false }

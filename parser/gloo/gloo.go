@@ -31,16 +31,17 @@
 // weights have the same lengths. So without [parser.Conn.Sums] they are [tensor.Unknown]. With it, the parser can only
 // take the role away:
 //
-//   - The sequence of all-reduces must have passed twice, whole, and then is a learnt step (learn.go where tags count the collectives, constant.go
-//     where all tags are the same), or be the sequence that DistributedDataParallel has announced, and have passed
-//     once (model.go, layout.go, tile.go). An all-reduce out of its place, or without a bucket's size, is not a gradient.
+//   - The sequence of all-reduces must have passed twice, whole, which makes it a learnt step (learn.go where tags count
+//     the collectives, constant.go where all tags are the same), or be the sequence that DistributedDataParallel has
+//     announced, and have passed once (model.go, layout.go, tile.go). An all-reduce out of its place, or without a
+//     bucket's size, is not a gradient.
 //   - The elements' type must be known: from two values that looked alike (dtype.go), or from the bucket's size.
 //   - Sums of fewer than 1000 elements are not gradients.
 //
 // A gradient is a message of the ring's first phase, where segments are partial sums; a message of the second phase, or
-// of a phase that is not clear, is [tensor.Aggregate]. The phase is clear while all plans of the ring that fit agree on it (plan.go,
-// rings.go). If an all-reduce ends otherwise, and some of its messages have been called gradients, the error wraps
-// [parser.ErrReset]; any other surprise costs roles only.
+// of a phase that is not clear, is [tensor.Aggregate]. The phase is clear while all plans of the ring that fit agree on
+// it (plan.go, rings.go). If an all-reduce ends otherwise, and some of its messages have been called gradients, the error
+// wraps [parser.ErrReset]; any other surprise costs roles only.
 //
 // # Keys
 //

@@ -97,7 +97,7 @@ func exchange(trace *gloosim.Trace) parsertest.Exchange {
 	var x parsertest.Exchange
 	for _, e := range trace.Events {
 		if e.Conn == 0 {
-			x = append(x, parsertest.Turn{From: e.From, Bytes: e.Bytes})
+			x = append(x, parsertest.Piece{From: e.From, Bytes: e.Bytes})
 		}
 	}
 	return x

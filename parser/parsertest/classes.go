@@ -7,12 +7,12 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// Classes says of every byte of both directions what it is.
+// Classes tells the class of every byte of both directions.
 type Classes struct {
-	Client, Server []Span // of what the client and the server sent
+	Client, Server []Span // of the bytes that the client and the server sent
 }
 
-// A Span is the longest run of bytes of one kind: opaque ones, or consecutive ones of one value of a tensor.
+// A Span is the longest run of bytes of one kind: opaque bytes, or consecutive bytes of one value of a tensor.
 type Span struct {
 	Len    int
 	Tensor tensor.Tensor // at the first byte
@@ -29,7 +29,7 @@ func (r runs) add(seg parser.Segment) runs {
 	return append(r, Span(seg))
 }
 
-// continues reports whether t is what the byte after r is if r goes on.
+// continues reports whether a segment of t continues r.
 func (r Span) continues(t tensor.Tensor) bool { return r.advance(r.Len) == t }
 
 // advance returns r's tensor as it is n bytes on.

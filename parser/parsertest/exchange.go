@@ -7,11 +7,11 @@ import (
 	"github.com/gradproxy/gradproxy/parser"
 )
 
-// An Exchange is what the two ends of a connection sent, in the order in which it passed.
-type Exchange []Turn
+// An Exchange holds the bytes that the two ends of a connection sent, in the order in which they passed.
+type Exchange []Piece
 
-// A Turn is what one end sent before the other did.
-type Turn struct {
+// A Piece holds the bytes that one end sent before the other did.
+type Piece struct {
 	From  parser.Side
 	Bytes []byte
 }
@@ -40,7 +40,7 @@ func (x Exchange) Truncate(n int) Exchange {
 type Cut func(n int) int
 
 // Play gives the bytes of x to the parsers of a new connection of p. It returns an error if one breaks a promise
-// that shows at once: a segment out of bounds, or an argument modified. That a parser stops understanding is none.
+// that shows at once: a segment out of bounds, or an argument modified. It is no error that a parser stops understanding.
 func Play(p parser.Protocol, conn parser.Conn, x Exchange, cut Cut) (Classes, error) {
 	client, server := p.New(conn)
 	players := [2]player{{parser: client}, {parser: server}}
@@ -52,7 +52,7 @@ func Play(p parser.Protocol, conn parser.Conn, x Exchange, cut Cut) (Classes, er
 				n = cut(n)
 			}
 			if err := pl.give(rest[:n]); err != nil {
-				return Classes{}, fmt.Errorf("turn %d, from the %v, at byte %d: %w", i, t.From, pl.runs.end(), err)
+				return Classes{}, fmt.Errorf("piece %d, from the %v, at byte %d: %w", i, t.From, pl.runs.end(), err)
 			}
 			rest = rest[n:]
 		}
@@ -96,7 +96,7 @@ func (p *player) give(b []byte) error {
 	return nil
 }
 
-// check holds a segment of n bytes or fewer against the contract of parser.Parser and tensor.Tensor.
+// check compares a segment of n bytes or fewer with the contract of parser.Parser and tensor.Tensor.
 func check(seg parser.Segment, n int) error {
 	t := seg.Tensor
 	switch {

@@ -46,7 +46,7 @@ func Run(t *testing.T, fresh func() parser.Protocol, conn parser.Conn, exchanges
 	}
 }
 
-// truncate checks that the classes of what came before an end of the stream do not depend on what would have come.
+// truncate checks that the classes of bytes do not depend on the bytes after them: it cuts the stream short.
 func truncate(t *testing.T, fresh func() parser.Protocol, conn parser.Conn, x Exchange, whole Classes, rnd *rand.Rand) {
 	t.Helper()
 	total := x.Len()

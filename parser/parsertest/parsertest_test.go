@@ -43,7 +43,7 @@ func TestPlayFindsBrokenPromises(t *testing.T) {
 	}
 }
 
-// What depends on the cut shows as a difference.
+// Classes that depend on the cut show as a difference.
 func TestDiffFindsWhatDependsOnTheCut(t *testing.T) {
 	x := Exchange{{From: parser.Client, Bytes: []byte("some bytes")}}
 	fresh := func() parser.Protocol {

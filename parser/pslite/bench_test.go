@@ -17,8 +17,8 @@ func feed(b *testing.B, p parser.Parser, bytes []byte, step int) {
 	}
 }
 
-// Pushes of 64 MiB in pieces as a proxy reads them; the copy of the same bytes is what the parser's time is to be compared
-// with.
+// Pushes of 64 MiB in pieces as a proxy reads them; a copy of the same bytes is measured for
+// comparison.
 func BenchmarkLargePush(b *testing.B) {
 	w := newNetwork(b, "job").connect(9, 8)
 	push := of(3, 0).with(func(s *say) { s.vals = 64 << 20 }).bytes()

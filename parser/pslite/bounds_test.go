@@ -10,7 +10,7 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// A recent has what was used among its last limit keys, and at most twice as many.
+// A recent has the last limit keys that were used, and at most twice as many entries.
 func TestRecent(t *testing.T) {
 	r := recent[int, int]{limit: 10}
 	for i := range 1000 {
@@ -62,7 +62,7 @@ func TestForgottenKeysAreExact(t *testing.T) {
 	expect(t, "a forgotten life's key", w.say(of(4, 502)), tensor.Exact, tensor.Float32)
 }
 
-// A job that was forgotten is one whose beginning was not seen.
+// A job that was forgotten counts as a job whose beginning was not seen.
 func TestForgottenJobsAreUnknown(t *testing.T) {
 	n := newNetwork(t, "")
 	n.announce(9, all())
@@ -99,7 +99,7 @@ func TestTooManyNodes(t *testing.T) {
 	expect(t, "a sum", n.connect(8, 9).say(pulled), tensor.Aggregate, tensor.Float32)
 }
 
-// Whatever a peer sends, what is kept is bounded: jobs, nodes and keys, and bytes that have not come are not kept room for.
+// Whatever a peer sends, memory is bounded: jobs, nodes and keys, and no room is kept for bytes that have not come.
 func TestMemoryIsBounded(t *testing.T) {
 	n := newNetwork(t, "")
 	heap := func() int64 {

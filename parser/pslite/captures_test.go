@@ -68,7 +68,7 @@ func listen(t *testing.T, path, job string, without int) (all []*listener) {
 }
 
 // In recorded jobs both proxies see the same, and the scheduler's table joins all connections as a configuration does.
-// Without the first connections of a recording, pushes are what they were, and an answer's role is the same or not known.
+// Without the first connections of a recording, pushes stay as they are, and an answer's role is the same or not known.
 func TestCapturedJobs(t *testing.T) {
 	for _, file := range require.Captures(t, "pslite-*.pcap*") {
 		t.Run(filepath.Base(file), func(t *testing.T) {
@@ -109,7 +109,7 @@ func checkKeys(t *testing.T, keys map[uint64]tensor.Tensor, values []tensor.Tens
 	}
 }
 
-// compare holds what was heard of a job's connections against all that can be. less says that something is missing.
+// compare compares the values found in some of a job's connections with the values of all. less: connections are missing.
 func compare(t *testing.T, what string, whole, part []*listener, less bool) {
 	t.Helper()
 	for i, l := range part {

@@ -6,12 +6,12 @@ import (
 	"github.com/gradproxy/gradproxy/parser"
 )
 
-// facts are what connections have told, of all jobs.
+// facts holds the facts that connections have shown, on all jobs.
 type facts struct {
-	numbers uint64 // given out
+	numbers uint64 // the number given out last
 	named   map[string]*named
-	tables  recent[tableKey, *job] // jobs of schedulers
-	places  recent[placeKey, *job] // the same, by the addresses in their tables
+	tables  recent[tableKey, *job] // jobs by scheduler
+	places  recent[placeKey, *job] // the same jobs, by the addresses in their tables
 	lives   recent[lifeOf, life]
 	pushed  recent[pushKey, *pushes]
 	indices recent[uint64, index] // by place
@@ -41,7 +41,7 @@ const (
 	maxIndices = 1 << 14
 )
 
-// number returns one that no other call returns; never 0.
+// number returns a number that no other call returns; never 0.
 func (f *facts) number() uint64 {
 	f.numbers++
 	return f.numbers
@@ -57,13 +57,13 @@ func (f *facts) init() {
 	f.pushed.limit, f.indices.limit = maxPushed, maxIndices
 }
 
-// A connection is what the parsers of its two directions share.
+// A connection holds the state that the parsers of its two directions share.
 type connection struct {
 	conn     parser.Conn
 	protocol *Protocol
 	number   uint64 // no other connection has it
-	job      *job   // where no table says better: the configured one, or one of its own
-	dealer   int    // id of the node that connected, as its READY told; 0: not told
+	job      *job   // the configured job, or one of this connection alone; a table overrules it
+	dealer   int    // id of the node that connected, from its READY; 0: not known
 }
 
 // open makes the connection of c.

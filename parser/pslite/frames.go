@@ -26,7 +26,7 @@ func (k *keys) add(b []byte) {
 	if k.bytes <= len(k.first) {
 		return
 	}
-	if at <= len(k.first) { // the hash begins with what was kept
+	if at <= len(k.first) { // the hash begins with the bytes kept in first
 		if k.hash == nil {
 			k.hash = xxhash.New()
 		}
@@ -52,7 +52,7 @@ func (k *keys) at(i, width int) uint64 {
 	return binary.LittleEndian.Uint64(k.first[8*i:])
 }
 
-// keyWidth returns the bytes of a key by the type of its frame, 0 if it is none of keys.
+// keyWidth returns the bytes of a key by the type of its frame, 0 if it is no frame of keys.
 func keyWidth(t byte) int {
 	switch t {
 	case typeUint64:
@@ -94,8 +94,8 @@ func (l *lens) length(b []byte) {
 	l.bad = l.bad || n < 0
 }
 
-// agrees reports whether the lengths are those of size bytes of vals whose elements have width bytes. MXNet counts
-// bytes, save in answers with rows, where it counts elements.
+// agrees reports whether the lengths add up to size bytes of vals whose elements have width bytes. MXNet counts bytes,
+// but elements in answers with rows.
 func (l *lens) agrees(size, width int) bool {
 	return !l.bad && l.parts == 0 && (l.sum == int64(size) || l.sum*int64(width) == int64(size))
 }

@@ -37,7 +37,7 @@ func FuzzNext(f *testing.F) {
 	})
 }
 
-// What is read of a meta is what is written of it, in the dialect that it is of.
+// A meta that is written and read again is the same, in its own dialect.
 func FuzzMeta(f *testing.F) {
 	f.Add(captured)
 	table := meta{command: addNode, nodes: []node{nodeOf(8), nodeOf(9), nodeOf(1)}}

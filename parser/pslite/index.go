@@ -4,13 +4,13 @@ import "github.com/gradproxy/gradproxy/tensor"
 
 // Index arrays are the keys of rows, or of many values, and the lengths of many. They are no payload, but may be a good part
 // of the bytes, and often come again: at every step where a worker has all of an array, and within a step where it has rows
-// (MXNet's pulls them twice and pushes them once). What is coded by row needs the rows' keys first.
+// (MXNet pulls them twice and pushes them once). A codec by rows needs the rows' keys first.
 
-// minIndex is the size in bytes from which an index array is a tensor where nothing depends on it.
+// minIndex is the size in bytes from which on an index array is a tensor even if nothing depends on it.
 const minIndex = 256
 
 // lead returns how many bytes of a frame of keys come before an index array, which goes on to the frame's end: they are the
-// first key, which says of what the others are. It is 0 if there is no index.
+// first key, which names the array. It is 0 if there is no index.
 func lead(m *meta, size int) int {
 	width := keyWidth(m.types[0])
 	if width == 0 || size%width != 0 || size <= width {
@@ -22,69 +22,69 @@ func lead(m *meta, size int) int {
 	return 0
 }
 
-// isList reports whether a message of which size bytes of keys come is a list of many keys' gradients: a push of floats by an
-// application that is not known, of which the job's configuration says that its pushes are summands. Without lengths,
-// all values are of one.
+// isList reports whether a message with size bytes of keys is a list of many keys' gradients: a push of floats by an
+// application that is not known, in a job whose configuration says that its pushes are summands. Without lengths, all
+// values have the same length.
 func (x *connection) isList(m *meta, size int) bool {
 	width := keyWidth(m.types[0])
 	return x.conn.Sums == tensor.Gradient && m.kind() == push && m.frames == 2 && dataTypes[m.types[1]].Float() &&
 		width > 0 && size > width && size%width == 0
 }
 
-// An index is what is remembered of the keys after the first one: of those of one size how they were last, and of those of
-// all sizes whether they come again.
+// An index is the memory of an index array. There are two for each: one by size, with the hash of the last keys of that
+// size, and one for all sizes, with the reuse score.
 type index struct {
-	hash uint64
-	luck int8 // above 0 they do
+	hash  uint64
+	score int8 // reuse score: above 0, keys of this array are expected to come again
 }
 
-// Luck begins with what makes the second array of keys wait for the first. One that came again makes up for two that did
-// not: a list that comes twice is worth holding.
+// The reuse score of an array begins at initialScore, high enough that its second index has a Base as well. An
+// index that came again raises the score by 2, another one lowers it by 1: a list that comes twice is worth holding.
 const (
-	firstLuck = 2
-	mostLuck  = 4
+	initialScore = 2
+	maxScore     = 4
 )
 
-// after returns the luck after keys that came again, or did not.
-func after(luck int8, again bool) int8 {
+// after returns the reuse score after keys that came again, or did not.
+func after(score int8, again bool) int8 {
 	if again {
-		return min(luck+2, mostLuck)
+		return min(score+2, maxScore)
 	}
-	return max(luck-1, 0)
+	return max(score-1, 0)
 }
 
-// ofIndex returns the identity of an index: of what array, with which worker. Pushes, pulls and answers have the same.
+// ofIndex returns the identity of the index of an array with a worker. Pushes, pulls and answers have the same.
 func (id identity) ofIndex(m *meta, k *keys) identity {
 	id.direction, id.shape, id.key, id.set = push, indices, k.at(0, keyWidth(m.types[0])), 0
 	return id
 }
 
-// ofList returns the identity of the keys of a list, which may be others each time: that of the server that it is for.
+// ofList returns the identity of the keys of a list for a server. The keys may be others each time.
 func (id identity) ofList(server uint64) identity {
 	id.direction, id.shape, id.key, id.set = push, every, server, 0
 	return id
 }
 
-// luckOf returns the luck of an index.
-func (f *facts) luckOf(place uint64) int8 {
+// scoreOf returns the reuse score of an index.
+func (f *facts) scoreOf(place uint64) int8 {
 	if i, ok := f.indices.get(place); ok {
-		return i.luck
+		return i.score
 	}
-	return firstLuck
+	return initialScore
 }
 
-// come takes note of keys of an index, of size bytes, and returns its luck.
+// come takes note of keys of an index, of size bytes, and returns its reuse score.
 func (f *facts) come(id identity, seed uint64, size int, hash uint64) int8 {
 	all := id.under(seed)
 	id.set = uint64(size)
 	last, ok := f.indices.get(id.under(seed))
 	f.indices.put(id.under(seed), index{hash: hash})
-	luck := after(f.luckOf(all), ok && last.hash == hash)
-	f.indices.put(all, index{luck: luck})
-	return luck
+	score := after(f.scoreOf(all), ok && last.hash == hash)
+	f.indices.put(all, index{score: score})
+	return score
 }
 
-// indexOf returns the tensor that the keys are, of size bytes in all: of a list all of them, else those after the first one.
+// indexOf returns the tensor of a frame of keys of size bytes: all keys of a list, else the keys after the first one.
 func (x *connection) indexOf(r route, m *meta, k *keys, size int) tensor.Tensor {
 	x.protocol.mu.Lock()
 	defer x.protocol.mu.Unlock()
@@ -104,7 +104,7 @@ func (x *connection) indexOf(r route, m *meta, k *keys, size int) tensor.Tensor 
 	t := tensor.Tensor{Role: tensor.Exact, DType: dataTypes[m.types[0]], Size: size, Hold: size}
 	t.Key = id.under(j.seed)
 	t.Keys = t.Key
-	if id.set = uint64(all); f.luckOf(t.Key) > 0 {
+	if id.set = uint64(all); f.scoreOf(t.Key) > 0 {
 		t.Base = id.under(j.seed)
 	}
 	return t
@@ -131,14 +131,14 @@ func (x *connection) endKeys(r route, m *meta, k *keys) {
 	isAnswer := id.direction == answer
 	id = id.ofIndex(m, k)
 	f.come(id, j.seed, k.bytes, k.sum())
-	if isAnswer { // whose keys have come in the request, but not what it answers
+	if isAnswer { // the request had the same keys, but the answers have a score of their own
 		id.direction = answer
 		k.again = f.come(id, j.seed, k.bytes, k.sum()) > 0
 	}
 }
 
-// lengthsOf returns the tensor that size bytes of lengths are, if they are worth one. Those of as many values of an array are
-// the same, whichever rows or workers they are of.
+// lengthsOf returns the tensor of a frame of size bytes of lengths, if it is worth one. Lengths of equally many values of
+// an array are the same, whichever rows or workers the values are of.
 func (x *connection) lengthsOf(r route, m *meta, k *keys, size int) tensor.Tensor {
 	if size < minIndex || size%4 != 0 || dataTypes[m.types[2]] != tensor.Int32 || keyWidth(m.types[0]) == 0 {
 		return tensor.Tensor{}

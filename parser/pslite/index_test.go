@@ -19,7 +19,7 @@ func (w *wire) all(s say) []tensor.Tensor {
 	return found
 }
 
-// Workers that are sent the same have one base, and keys of their own; what differs otherwise has another base.
+// Workers that are sent the same values have one base, and keys of their own; other values have another base.
 func TestAnswersShareABase(t *testing.T) {
 	for _, optimizer := range []bool{false, true} {
 		n := newNetwork(t, "job")
@@ -65,7 +65,7 @@ func TestAnswersOfBytePSShareABase(t *testing.T) {
 	}
 }
 
-// What workers push is their own.
+// Pushes of different workers share nothing.
 func TestPushesHaveNoBase(t *testing.T) {
 	n := newNetwork(t, "job")
 	w := n.connect(9, 8)
@@ -167,7 +167,7 @@ func listed(k kind, time int32, keys []uint64) say {
 }
 
 // Keys have a base, that of the last ones of as many, as long as they come again: at each step, or several times within one.
-// What is sent for them has one if its keys do, which it names.
+// Values for them name their keys, and have a base if the keys have one.
 func TestKeysThatComeAgain(t *testing.T) {
 	n := newNetwork(t, "job")
 	n.announce(9, all())
@@ -218,8 +218,8 @@ func TestKeysThatComeAgain(t *testing.T) {
 	}
 }
 
-// A worker's pushes, pulls and answers share the bases of keys, and all workers those of lengths, and of what they are sent for the
-// same keys; the keys are each worker's, who may have others every time.
+// A worker's pushes, pulls and answers share the bases of keys. All workers share the bases of lengths, and of the values
+// that they are sent for the same keys; keys belong to a worker, and may be others every time.
 func TestBasesOfKeys(t *testing.T) {
 	n := newNetwork(t, "job")
 	n.announce(9, all())
@@ -253,7 +253,7 @@ func TestBasesOfKeys(t *testing.T) {
 	}
 }
 
-// Keys that nobody sends, of an unknown type, or of no whole number are no index.
+// Keys that no node sends, of an unknown type, or of no whole number are no index.
 func TestNoIndex(t *testing.T) {
 	n := newNetwork(t, "job")
 	keys := run(1, 1, 64)
@@ -271,7 +271,7 @@ func TestNoIndex(t *testing.T) {
 	}
 }
 
-// What is remembered of keys is bounded; what was forgotten begins again.
+// The memory of keys is bounded; an index that was forgotten begins again.
 func TestForgottenIndices(t *testing.T) {
 	n := newNetwork(t, "job")
 	n.protocol.facts.init()

@@ -8,14 +8,14 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// A job is what its connections have told. The zero job is one of a single connection.
+// A job holds the facts that its connections have shown. The zero job is the job of a single connection.
 type job struct {
 	seed       uint64           // of its tensors' keys
 	run        uint64           // changes when the job begins anew; 0: of a single connection
-	begun      bool             // its beginning was seen, so that a command which was not seen was not given
+	begun      bool             // its beginning was seen, so a command that was not seen was not given
 	optimizers map[int]struct{} // workers that gave the servers an optimizer
 	coded      map[uint64]bool  // BytePS: keys with a compressor
-	allCoded   bool             // there are too many of them to remember
+	allCoded   bool             // there are too many such keys to remember
 	table      table
 }
 
@@ -56,17 +56,17 @@ func (j *job) optimize(worker int) {
 // maxNodes bounds the nodes of a job.
 const maxNodes = 1 << 10
 
-// A table is what the scheduler has told of the nodes.
+// A table is the scheduler's list of the nodes.
 type table struct {
 	sum   uint64                    // hash of its content
 	nodes map[netip.AddrPort]int    // ids by address
 	ports map[uint16]int            // and by port, where nodes are known by names; -1: of several
 	at    map[int]string            // addresses by id
 	times map[int]uint64            // how often a node was replaced
-	heard map[netip.AddrPort]uint64 // nodes that were told, by their address, and on which connection
+	heard map[netip.AddrPort]uint64 // the connection on which a node got the table, by the node's address
 }
 
-// node returns the id of who listens there, 0 if no table says so.
+// node returns the id of the node that listens there, 0 if no table has it.
 func (t *table) node(a netip.AddrPort) int {
 	if id := t.nodes[a]; id != 0 {
 		return id
@@ -114,8 +114,8 @@ func sumOf(nodes []node) uint64 {
 	return h.Sum64()
 }
 
-// announce takes note of nodes that the scheduler has told the one that listens at listener: the whole table, or one
-// node that takes the place of another.
+// announce takes note of nodes that the scheduler has sent to the node at listener: the whole table, or one node that
+// takes the place of another.
 func (f *facts) announce(x *connection, listener netip.AddrPort, nodes []node) {
 	if len(nodes) > maxNodes {
 		return
@@ -163,7 +163,7 @@ func (f *facts) replace(x *connection, j *job, nodes []node) {
 	}
 }
 
-// jobAt returns the job of a scheduler. The first scheduler of a configured job is that of its other connections.
+// jobAt returns the job of a scheduler. The job of the first scheduler of a configured job has its other connections too.
 func (f *facts) jobAt(name, boss string) *job {
 	if n := f.named[name]; n != nil {
 		if n.scheduler == "" {

@@ -80,7 +80,7 @@ func TestRuns(t *testing.T) {
 	for _, again := range []struct {
 		name  string
 		table []byte
-		first int // who is told
+		first int // the node that gets the table
 	}{
 		{"the same table", all(), 9},
 		{"another table", tableOf(false, nodeOf(8), nodeOf(11), nodeOf(10), nodeOf(9), nodeOf(1)), 10},
@@ -166,7 +166,8 @@ func TestRecovery(t *testing.T) {
 	}
 }
 
-// Keys tell workers, directions, customers and arrays apart, but not who parses, and not on which connection.
+// Keys tell workers, directions, customers and arrays apart. The parsing proxy and the connection make no
+// difference.
 func TestKeys(t *testing.T) {
 	seen := map[uint64]string{}
 	is := func(what string, got tensor.Tensor) {
@@ -235,7 +236,8 @@ func TestNodesOnAHost(t *testing.T) {
 	}
 }
 
-// A node that was told the table at another address than it has there, and who connects to it, is of the job.
+// A node that got the table at another address than its address in the table is of the job, and so are nodes that connect
+// to it.
 func TestTablesThroughAnAddress(t *testing.T) {
 	n := newNetwork(t, "")
 	outside := netip.MustParseAddrPort("192.0.2.1:80")
@@ -268,7 +270,7 @@ func TestAnswersWithoutATable(t *testing.T) {
 	}
 }
 
-// Which side sent SYN is not known of every capture: READY tells who connected.
+// Some captures do not show which side sent SYN: READY tells which side connected.
 func TestSidesByReady(t *testing.T) {
 	n := newNetwork(t, "job")
 	n.announce(9, all())

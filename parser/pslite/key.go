@@ -9,10 +9,10 @@ import (
 	"github.com/gradproxy/gradproxy/parser/internal/mix"
 )
 
-// What the words of a mix stand for: the first of them.
+// The first word of a mix says how its other words are made.
 const (
 	seedOfName  = iota // a configured job
-	seedOfTable        // that, and the scheduler's address
+	seedOfTable        // a configured job, and the scheduler's address
 	seedOfConn         // a connection without a job
 	placeOfNode        // a worker whose id is not known, by its host and the connection's number
 )
@@ -37,10 +37,10 @@ func place(host netip.Addr, number int) uint64 {
 	return mix.Words(placeOfNode, xxhash.Sum64(a[:]), uint64(number))
 }
 
-// An identity is what a key is made of.
+// An identity holds the facts of which a key is made.
 type identity struct {
 	direction kind   // push, pull or answer
-	worker    uint64 // its id, or what stands for it
+	worker    uint64 // its id, or a number in its place
 	app       int32
 	customer  int32
 	shape     shape
@@ -53,7 +53,7 @@ func (i identity) under(seed uint64) uint64 {
 	return mix.Words(seed, uint64(i.direction), i.worker, uint64(uint32(i.app))<<32|uint64(uint32(i.customer)), uint64(i.shape), i.key, i.set)
 }
 
-// shared returns what is the same for all workers that send or get the same: the Base of their tensors.
+// shared returns the Base of a tensor: the same for all workers that send or get the same values.
 func (i identity) shared(seed uint64) uint64 {
 	i.worker = 0
 	return i.under(seed)

@@ -12,7 +12,7 @@ func floats(time int32, keys []uint64) say {
 	return say{kind: push, keys: keys, vals: 4 * len(keys), types: [3]byte{typeUint64, typeFloat}, frames: 2, time: time}
 }
 
-// Where the user says that what is summed up are gradients, an application's pushes of many floats are, but for the first
+// If the user says that sums are of gradients, an application's pushes of many floats are gradients, except the first
 // that rank 0 sends to a server. Their index is all keys of the message, under one Key for each worker and server, whatever
 // the keys are.
 func TestListsOfGradients(t *testing.T) {
@@ -74,7 +74,8 @@ func TestListsThatComeAgain(t *testing.T) {
 	}
 }
 
-// What the user has not said, has lengths, is no float, or is not as long as its keys say, is not known; nor is one key.
+// A push is not known if the user has said nothing, if it has lengths, no floats, another length than its keys imply, or
+// only one key.
 func TestListsThatAreNone(t *testing.T) {
 	for name, c := range map[string]struct {
 		sums tensor.Role

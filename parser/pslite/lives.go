@@ -2,8 +2,8 @@ package pslite
 
 import "net/netip"
 
-// A life is a worker's, at one server: from its first request on until its process ends, however often it connects.
-// What is the first push of a key is a question within a life.
+// A life is the life of a worker's process as one server sees it: from its first request until the process ends, however
+// often it connects. The first push of a key is the first one within a life.
 type life struct {
 	number uint64 // no other life has it
 	first  int32  // timestamp of its first request
@@ -15,7 +15,7 @@ type lifeOf struct {
 	run           uint64
 	server        netip.AddrPort // where it listens: another process listens elsewhere
 	worker        int
-	times         uint64 // that the worker is known to have been replaced
+	times         uint64 // how often the worker is known to have been replaced
 	app, customer int32
 }
 
@@ -39,14 +39,14 @@ func (f *facts) live(k lifeOf, timestamp int32, conn uint64) (number uint64, rep
 // A pushKey names a key that a life has pushed.
 type pushKey struct{ life, key uint64 }
 
-// pushes are those of one key within a life.
+// pushes counts the pushes of one key within a life.
 type pushes struct {
 	count uint32
 	last  [4]int32 // timestamps of the last ones, the next of which replaces last[count%4]
 }
 
-// note takes note of a push. It returns which it is, from 1 on, and whether it was there before: ps-lite sends again
-// what is not acknowledged (src/resender.h), and the receiver drops what comes twice.
+// note takes note of a push. It returns the number of the push, from 1 on, and whether it is a repetition: ps-lite sends
+// messages again that are not acknowledged (src/resender.h), and the receiver drops repetitions.
 func (p *pushes) note(timestamp int32) (n uint32, again bool) {
 	for i := range min(p.count, uint32(len(p.last))) {
 		if p.last[i] == timestamp {

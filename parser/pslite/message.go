@@ -30,7 +30,7 @@ func (s *stream) begin(header []byte) {
 	}
 }
 
-// first returns what the first frame of this side's messages is.
+// first returns the part that begins this side's messages.
 func (s *stream) first() part {
 	if s.dealer {
 		return partMeta
@@ -38,7 +38,7 @@ func (s *stream) first() part {
 	return partName
 }
 
-// beginCommand begins a command: they stand between messages.
+// beginCommand begins a command: commands stand between messages.
 func (s *stream) beginCommand() {
 	switch {
 	case s.frame.more || s.ready && s.next != s.first():
@@ -101,7 +101,7 @@ func (s *stream) beginPayload(t tensor.Tensor) {
 	}
 }
 
-// after returns what comes after a part of a message.
+// after returns the part that follows a part of a message.
 func (s *stream) after(p part) part {
 	switch frames := s.msg.meta.frames; {
 	case p == partMeta && frames == 0, p == partVals && frames == 2, p == partLens:
@@ -110,7 +110,7 @@ func (s *stream) after(p part) part {
 	return p + 1
 }
 
-// end takes note of the end of a frame, of which whole is the body where it was collected.
+// end takes note of the end of a frame. whole is its body if that was collected.
 func (s *stream) end(whole []byte) {
 	s.state = header
 	switch s.frame.part {
@@ -133,7 +133,7 @@ func (s *stream) end(whole []byte) {
 	case partLens:
 		if m := &s.msg; m.vals.Size > 0 && !m.lens.agrees(m.vals.Size, m.vals.DType.Size()) {
 			s.fail("lengths that are not those of %d bytes of values", m.vals.Size)
-			s.err = fmt.Errorf("%w: %w", s.err, parser.ErrReset) // they have a role already
+			s.err = fmt.Errorf("%w: %w", s.err, parser.ErrReset) // the values have a role already
 			return
 		}
 	}
@@ -179,11 +179,11 @@ func (s *stream) endMeta(body []byte) {
 		s.count.payloads++
 		return
 	}
-	s.conn.hear(s.route(), &s.msg.meta)
+	s.conn.observe(s.route(), &s.msg.meta)
 	s.msg.meta.nodes = nil
 }
 
-// route returns between whom the current message passes.
+// route returns the route of the current message.
 func (s *stream) route() route {
 	if s.dealer {
 		return route{from: s.msg.sender, listener: s.conn.address(1 - s.side)}

@@ -22,7 +22,7 @@ type node struct {
 	id       int
 	host     string // an IP address or a name
 	port     int
-	recovery bool // it takes the place of one that died
+	recovery bool // it takes the place of a node that died
 }
 
 // addNode is the control command of the table of nodes (include/ps/internal/message.h, Control::Command).
@@ -35,7 +35,7 @@ const optimizer = 0
 // unset stands for an integer that has no value, in Protocol Buffers.
 const unset = 1<<31 - 1
 
-// A kind says what a message is for.
+// A kind is the purpose of a message.
 type kind uint8
 
 const (
@@ -83,12 +83,12 @@ func (m *meta) setType(i int, t uint64) bool {
 	return true
 }
 
-// sound reports whether m is one that ps-lite makes: messages with data have keys and vals at least.
+// sound reports whether m is a meta that ps-lite makes: messages with data have keys and vals at least.
 func (m *meta) sound() bool {
 	return m.frames != 1 && (m.frames == 0 || m.command == 0 && !m.simple)
 }
 
-// parseMeta reads a meta in either dialect. The nodes are only those of a table that may be one.
+// parseMeta reads a meta in either dialect. It returns nodes only if they can be a table.
 func parseMeta(b []byte) (m meta, ok bool) {
 	if m, ok = parseProto(b); !ok {
 		m, ok = parsePacked(b)

@@ -20,7 +20,7 @@ func TestReadsACapturedMeta(t *testing.T) {
 	}
 }
 
-// What is written can be read, in both dialects and all layouts.
+// A meta that is written can be read, in both dialects and all layouts.
 func TestMetasOfAllKinds(t *testing.T) {
 	table := []node{nodeOf(9), {id: 8, host: "worker-0.example", port: 65535, recovery: true}, nodeOf(1)}
 	for _, c := range []struct {
@@ -55,7 +55,7 @@ func TestMetasOfAllKinds(t *testing.T) {
 	}
 }
 
-// A pull has no flag of its own before 2019: it is what is no push.
+// A pull has no flag of its own before 2019: every request that is no push is one.
 func TestMetasWithoutPull(t *testing.T) {
 	for _, push := range []bool{false, true} {
 		b := appendInt(appendInt(appendInt(appendInt(nil, 1, 0), 4, 1), 5, bit(push)), 6, 0)
@@ -65,7 +65,7 @@ func TestMetasWithoutPull(t *testing.T) {
 	}
 }
 
-// What could mean something else is not read.
+// A meta that could have another meaning is not read.
 func TestRefusesOtherMetas(t *testing.T) {
 	good := meta{request: true, push: true, types: conventional, frames: 3}
 	packed := good.pack(packings[0])
@@ -123,7 +123,7 @@ func TestPackingsDiffer(t *testing.T) {
 	}
 }
 
-// A table of any length costs what a table may have nodes.
+// A table of any length costs no more memory than the longest valid one.
 func TestLongTables(t *testing.T) {
 	m := meta{head: unset, command: addNode}
 	for i := range 4 * maxNodes {

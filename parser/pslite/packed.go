@@ -5,8 +5,8 @@ import (
 	"encoding/binary"
 )
 
-// BytePS's meta is a C structure in the layout of x86-64 (bytedance/ps-lite, src/meta.h), with no number that tells the
-// layout, of which there were four. All begin alike:
+// BytePS's meta is a C structure in the layout of x86-64 (bytedance/ps-lite, src/meta.h), with no number that tells
+// which of four layouts it has. All begin alike:
 //
 //	 0 head   4 body_size   8 control.cmd   12 control.node_size   16 control.barrier_group   24 control.msg_sig
 //	32 request (1 byte)   36 app_id   40 timestamp   44 data_type_size
@@ -33,7 +33,7 @@ var packings = [...]packing{
 // minPacked is the size of the shortest fixed part.
 const minPacked = 88
 
-// packedUnset is what BytePS has for an integer without a value.
+// packedUnset stands for an integer that has no value in BytePS.
 const packedUnset = 1<<15 - 1
 
 // packedCommands is the highest control command.

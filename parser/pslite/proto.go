@@ -6,8 +6,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// The Protocol Buffers of dmlc/ps-lite, src/meta.proto. A meta with a field or a wire type that is not known is not
-// understood: what is read of it could mean something else.
+// The Protocol Buffers of dmlc/ps-lite, src/meta.proto. A meta with an unknown field or wire type is not understood:
+// its other fields could have another meaning.
 
 // eachField calls f for the fields of b in order: with a varint's value, or with the bytes of a length-delimited one,
 // which share b's memory. It reports false if b is no message of such fields, or f does.

@@ -1,10 +1,11 @@
 // Package pslite finds the tensors in connections of ps-lite, the parameter server under Apache MXNet's dist_* key-value
-// stores and, in a dialect of its own, under BytePS. It reads the ZeroMQ transport; RDMA is not to be seen.
+// stores and, in a dialect of its own, under BytePS. It reads the ZeroMQ transport; RDMA is not supported.
 //
 // # Wire
 //
 // A connection is ZMTP 3.0 or 3.1 with the NULL mechanism (https://rfc.zeromq.org/spec/23, libzmq). Each side sends a
-// greeting of 64 bytes and a READY command, then frames. Integers of ZMTP are big-endian, those of ps-lite little-endian.
+// greeting of 64 bytes and a READY command, then frames. Integers of ZMTP are big-endian, integers of ps-lite
+// little-endian.
 //
 //	greeting   FF, 8 bytes, 7F, major, minor, mechanism (20 bytes, zero-padded), as-server, 31 bytes
 //	frame      flags (1 MORE, 2 LONG, 4 COMMAND), size (1 byte, with LONG 8), body
@@ -15,7 +16,7 @@
 // that only sends; READY names the sender, "ps" and its id (1 the scheduler, 8 + 2r server r, 9 + 2r worker r). So a
 // request and its answer travel on two connections. The frames of a message are (ps-lite, src/zmq_van.h):
 //
-//	0 meta     what it is: a Protocol Buffer (src/meta.proto), or in BytePS a C structure (src/meta.h of
+//	0 meta     kind and types: a Protocol Buffer (src/meta.proto), or in BytePS a C structure (src/meta.h of
 //	           bytedance/ps-lite)
 //	1 keys     64-bit integers, of the receiving or answering server's range
 //	2 vals     the values, in the order of the keys: the payload
@@ -24,21 +25,21 @@
 // Control messages, commands and acknowledgements have the first frame only. In BytePS a server's answers return on the
 // worker's own connection, behind one frame more, the server's name (bytedance/ps-lite, src/zmq_van.h).
 //
-// # What is a tensor
+// # Tensors
 //
-// The vals frame of every message, where it is not empty: Size is the frame's, Hold the rest of it, since a sender
+// The vals frame of every message is a tensor if it is not empty: Size is the frame's, Hold the rest of it, since a sender
 // writes it whole. Beside it, the keys of rows after the array's own, and from 256 bytes on the keys after the first and
 // the lengths, are Exact tensors, which Index tells from payloads. All other bytes are opaque, and so is everything after
-// something that is not understood.
+// bytes that are not understood.
 //
-// MXNet (src/kvstore/kvstore_dist.h, kvstore_dist_server.h) and BytePS (byteps/common/common.cc) send vals as bytes, and
-// put what they are into the meta's head: it pairs the request type, dense, row-sparse or compressed, with the element
-// type (head.go). Vals of another type belong to an application of which nothing more is known: those are Unknown.
+// MXNet (src/kvstore/kvstore_dist.h, kvstore_dist_server.h) and BytePS (byteps/common/common.cc) send vals as bytes. The
+// meta's head says how to read them: it pairs the request type, dense, row-sparse or compressed, with the element type
+// (head.go). Vals of another type belong to an application whose conventions are not known: they are Unknown.
 //
 // # Roles
 //
-//   - A push is a [tensor.Gradient], save for what begins a key: the first push of rank 0 in MXNet are the initial
-//     weights, and are [tensor.Exact]. No field says so. In BytePS the first push of every worker makes room on the
+//   - A push is a [tensor.Gradient], except the pushes that begin a key: the first push of rank 0 in MXNet holds the
+//     initial weights, and is [tensor.Exact]. No field says so. In BytePS the first push of every worker makes room on the
 //     server, and a broadcast of weights is the second push of a key that has no third (broadcast_parameters in
 //     byteps/torch): both are Exact.
 //   - An answer to a pull is [tensor.State] if a worker was seen to give the servers an optimizer (command 0), else the
@@ -46,31 +47,32 @@
 //     was not seen. In BytePS it is an Aggregate.
 //   - A push of floats by another application is a Gradient if the job's configuration says that its sums are, and if all its
 //     values are of one length; the first that rank 0 sends to a server is Exact, since it may be the initial weights.
-//   - What is coded already (MXNet's 2-bit codes, a key with a compressor in BytePS), integers, and a push that is sent
-//     a second time (PS_RESEND) are Exact.
+//   - Values that the framework has coded already (MXNet's 2-bit codes, a key with a compressor in BytePS), integers, and
+//     a push that is sent a second time (PS_RESEND) are Exact.
 //
 // A key begins again with each life of a worker: a process that counts its requests from the start again, at a server
 // that listens where it did (lives.go).
 //
 // # Jobs
 //
-// The connections of a job share what they tell: which is worker and which server, and commands. The scheduler's
-// table of nodes (ADD_NODE) joins connections, by the address that they go to; without one, those of a configured job
-// are one, and other connections stand alone. A table that differs, or that a node gets once more on another
+// The connections of a job share facts: which node is a worker and which a server, and the commands. The scheduler's
+// table of nodes (ADD_NODE) joins connections by the address that they go to. Without a table all connections of a
+// configured job are joined, and other connections stand alone. A table that differs, or that a node gets once more on another
 // connection, begins a new run.
 //
 // # Keys
 //
 // A tensor's Key is made of the job, direction, worker, customer and the server's key, which names the server as well
-// since each has a range of its own; where rows or many keys are sent, of the set of these too. Rows have as Keys the Key
+// since each has a range of its own; where rows or many keys are sent, of the set of these keys too. Rows have as Keys the Key
 // of their array's index with that worker, whatever its rows are this time: row i of the payload, which is as long as all
 // others, is the one that element i of the index names. So have the gradients of many keys that an application pushes: their
 // index is the whole frame of keys, and one Key stands for whatever keys that worker sends to that server.
 //
-// An answer's Base is the same for all workers: under dist_sync all get the same bytes, and else similar ones. Keys have
-// one for each array, number and worker, who within a step pulls, is sent and pushes the same rows, and lengths for each
-// array and number. Rows and the values of many keys have one for each set of keys. All but lengths have it only as long
-// as the array's keys come again, so that nobody holds what is sent once. Pushes have none.
+// An answer's Base is the same for all workers: under dist_sync all get the same bytes, and else similar bytes. Keys have
+// a Base for each array, number and worker, since within a step a worker pulls, is sent and pushes the same rows; lengths
+// have one for each array and number. Rows and the values of many keys have one for each set of keys. Except for lengths,
+// a Base is given only while the array's keys come again (reuse score, index.go), so that no proxy holds values that are
+// sent once. Pushes have none.
 //
 // # Limits
 //
@@ -81,7 +83,7 @@
 //
 // Memory is bounded whatever a peer sends: 2 MiB for a direction while a large meta comes, and for all jobs together the
 // last 2^17 keys pushed, 2^14 indices, 2^14 lives, 2^13 addresses and, without configuration, 2^5 jobs, of at most 2^10
-// nodes. What was not used for longest is forgotten first; a forgotten key begins again, exactly, and a forgotten job's
+// nodes. The entry that was not used for longest is forgotten first; a forgotten key begins again, exactly, and a forgotten job's
 // answers are Unknown.
 package pslite
 

@@ -1,14 +1,14 @@
 package pslite
 
-// A recent is a map that holds at most 2*limit entries and forgets those that were not used for longest: it has two
-// generations, and when the young one has limit entries it becomes the old one, which is dropped. What was used among
-// the last limit different keys is always there. The zero recent has limit 0 and must not be used.
+// A recent is a map that holds at most 2*limit entries and forgets the entries that were not used for longest. It has two
+// generations: when the young one has limit entries it becomes the old one, and the old one is dropped. The last limit
+// different keys that were used are always there. The zero recent has limit 0 and must not be used.
 type recent[K comparable, V any] struct {
 	limit      int // entries of a generation
 	young, old map[K]V
 }
 
-// get returns the value of k, which is used by that.
+// get returns the value of k, and counts as a use of k.
 func (r *recent[K, V]) get(k K) (v V, ok bool) {
 	if v, ok = r.young[k]; ok {
 		return v, true

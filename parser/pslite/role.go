@@ -6,15 +6,15 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// A route is between whom a message passes.
+// A route names the sender and the receiver of a message.
 type route struct {
 	from     int            // id of the sender; 0: not known
 	listener netip.AddrPort // where the side that accepted the connection listens
 	back     bool           // the sender is that side
 }
 
-// hear takes note of a message without data.
-func (x *connection) hear(r route, m *meta) {
+// observe takes note of a message without data.
+func (x *connection) observe(r route, m *meta) {
 	x.protocol.mu.Lock()
 	defer x.protocol.mu.Unlock()
 	f := &x.protocol.facts
@@ -30,7 +30,7 @@ func (x *connection) hear(r route, m *meta) {
 	}
 }
 
-// life returns the number of the life that a request belongs to.
+// life returns the number of the life to which a request belongs.
 func (f *facts) life(x *connection, j *job, r route, m *meta) uint64 {
 	number, replaced := f.live(lifeOf{j.run, r.listener, r.from, j.table.times[r.from], m.app, m.customer}, m.timestamp, x.number)
 	if replaced {
@@ -40,7 +40,7 @@ func (f *facts) life(x *connection, j *job, r route, m *meta) uint64 {
 	return number
 }
 
-// value returns the tensor that the vals of a message are, of size bytes, and takes note of the message.
+// value takes note of a message with vals of size bytes, and returns the tensor that they are.
 func (x *connection) value(r route, m *meta, k *keys, size int) tensor.Tensor {
 	l := layoutOf(m, k, size)
 	t := tensor.Tensor{DType: l.dtype, Size: size, Hold: size, Why: tensor.RoleUnproved}
@@ -67,7 +67,7 @@ func (x *connection) value(r route, m *meta, k *keys, size int) tensor.Tensor {
 			t.Role, t.Why = j.answer(m, l)
 		}
 		t.Key = id.under(j.seed)
-		if l.set == 0 || k.again { // values of other rows each time are not worth holding
+		if l.set == 0 || k.again { // values of rows that change each time are not worth holding
 			t.Base = id.shared(j.seed)
 		}
 	}
@@ -86,8 +86,8 @@ func (x *connection) value(r route, m *meta, k *keys, size int) tensor.Tensor {
 	return t
 }
 
-// identify returns the identity of what a message carries, less what keys and values say of it, and false if nobody sends
-// such a message.
+// identify returns the identity of a message's tensor, without the parts that come from its keys and values. It reports
+// false if no node sends such a message.
 func (x *connection) identify(j *job, r route, m *meta) (id identity, ok bool) {
 	id = identity{direction: m.kind(), worker: uint64(r.from), app: m.app, customer: m.customer}
 	switch id.direction {
@@ -100,7 +100,7 @@ func (x *connection) identify(j *job, r route, m *meta) (id identity, ok bool) {
 	return id, false
 }
 
-// receiver returns the id of the worker that gets an answer, or what stands for it.
+// receiver returns the id of the worker that gets an answer, or a number in its place.
 func (x *connection) receiver(j *job, r route) uint64 {
 	id := j.table.node(r.listener)
 	if r.back {

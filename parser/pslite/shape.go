@@ -8,23 +8,23 @@ type shape uint8
 const (
 	array   shape = iota // one key's dense array
 	rows                 // rows of one key's array
-	codes                // of an array, by a compressor of the framework
+	codes                // codes of an array, by a compressor of the framework
 	list                 // many keys, of an application that is not known
 	indices              // the keys after the first one
 	lengths              // of many values
 	every                // all keys of a list
 )
 
-// A layout is what a message's vals are, as its first two frames tell.
+// A layout describes a message's vals, by its first two frames.
 type layout struct {
 	shape shape
 	dtype tensor.DType
 	key   uint64 // of the array; in a list 0
-	set   uint64 // hash of the keys, where they are more than the array's
-	known bool   // the framework's conventions are kept: the array and its type are what they say
+	set   uint64 // hash of the keys, if there are more than the array's
+	known bool   // the message keeps the framework's conventions, which give the array and its type
 }
 
-// layoutOf reads what a message with data carries, whose vals have size bytes.
+// layoutOf returns the layout of a message with data, whose vals have size bytes.
 func layoutOf(m *meta, k *keys, size int) layout {
 	l := layout{shape: list, dtype: dataTypes[m.types[1]]}
 	width := keyWidth(m.types[0])
@@ -57,7 +57,7 @@ func layoutOf(m *meta, k *keys, size int) layout {
 }
 
 // conventional sets shape and type by the head's request and element type. It reports false if n keys and size bytes
-// are not what goes with them.
+// do not fit them.
 func (l *layout) conventional(m *meta, r request, d tensor.DType, n, size int) bool {
 	l.dtype = d
 	switch r {

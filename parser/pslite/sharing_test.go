@@ -28,8 +28,8 @@ type spectator struct {
 	hashes  [2]map[tensor.Role]hash.Hash
 }
 
-// An audience sees all connections of a job, and what of them a peer would hold already: one that keeps, for each base, the
-// last value.
+// An audience sees all connections of a job, and the bytes that a peer would hold already if it kept the last value of
+// each base.
 type audience struct {
 	protocol *Protocol
 	all      []*spectator
@@ -42,13 +42,13 @@ type slot struct {
 	size int
 }
 
-// A kindOf is what a tensor is for: one of a payload by its role, or of an index.
+// A kindOf is the purpose of a tensor: a payload by its role, or an index.
 type kindOf struct {
 	role  tensor.Role
 	index bool
 }
 
-// A reuse counts the bytes of tensors, and of those that were held already.
+// A reuse counts the bytes of tensors, and how many of them were held already.
 type reuse struct{ bytes, held int }
 
 func (s *spectator) Gap(parser.Side) {}
@@ -118,7 +118,7 @@ func watch(t *testing.T, path string) *audience {
 	return a
 }
 
-// A truth is what was recorded of a job of MXNet beside its capture.
+// A truth holds the facts that were recorded of a job of MXNet beside its capture.
 type truth struct {
 	Servers, Workers int
 	Identical        any `json:"answers_identical_for_all_workers"` // "N of M ..."
@@ -137,14 +137,14 @@ type trueRole struct {
 	SHA256 string `json:"vals_sha256"`
 }
 
-// roleNames are truths' names for roles. Those of weights before and after the first step are told apart by none but the
-// framework, and what they are by whether it has given an optimizer.
+// roleNames are truths' names for roles. Only the framework tells weights before the first step from weights after it, and
+// their role depends on whether it has given an optimizer.
 var roleNames = map[string][]tensor.Role{
 	"initial_weights": {tensor.Exact}, "gradient": {tensor.Gradient}, "gradient_2bit": {tensor.Exact}, "weights": {tensor.State},
 	"gradient_sum": {tensor.Aggregate}, "initial_weights_answer": {tensor.State, tensor.Aggregate},
 }
 
-// check holds a direction's values, by role, against those that the framework gave that meaning.
+// check compares a direction's values, by role, with the values to which the framework gave that meaning.
 func check(t *testing.T, what string, got map[tensor.Role]hash.Hash, want map[string]trueRole) {
 	t.Helper()
 	for name, w := range want {
@@ -167,8 +167,8 @@ func check(t *testing.T, what string, got map[tensor.Role]hash.Hash, want map[st
 	}
 }
 
-// In recorded jobs of MXNet the values of each role are, to the bit, those that the framework gave that meaning. What the
-// second of two workers is sent was held already where all are sent the same, and so were most keys that come again.
+// In recorded jobs of MXNet the values of each role are, to the bit, the values to which the framework gave that meaning.
+// Values for the second of two workers were held already if all are sent the same, and so were most keys that come again.
 func TestCapturedRoles(t *testing.T) {
 	for _, file := range require.Captures(t, "pslite-*.pcap*") {
 		t.Run(filepath.Base(file), func(t *testing.T) {

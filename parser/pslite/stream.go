@@ -15,19 +15,19 @@ type stream struct {
 
 	state  state
 	held   []byte // copy of the undecided bytes, already given out as opaque
-	dealer bool   // it is the side that connected
+	dealer bool   // this is the side that connected
 	ready  bool   // READY has come
 	named  bool   // and has named a node
 	err    error  // why the stream is not, or no longer, understood
 
 	frame frame // the current frame
-	next  part  // what the next frame of a message is
+	next  part  // of the message, the next frame
 	msg   message
 	value tensor.Tensor // the current payload, from the next byte on
 	count struct{ messages, payloads int }
 }
 
-// A state says what the next byte of a stream belongs to.
+// A state is the part of a stream to which its next byte belongs.
 type state uint8
 
 const (
@@ -37,7 +37,7 @@ const (
 	payload        // of a frame, a tensor
 )
 
-// A part is what a frame is.
+// A part is the place of a frame in a message.
 type part uint8
 
 const (
@@ -49,16 +49,16 @@ const (
 	partCommand             // no part of a message
 )
 
-// A frame is the one whose body comes.
+// A frame is the frame whose body is under way.
 type frame struct {
 	part part
 	more bool // another frame of the message follows
 	size int  // bytes of the body
-	rest int  // of these, still to come
-	lead int  // of these, before a payload begins; 0: it has begun, or there is none
+	rest int  // bytes of the body still to come
+	lead int  // bytes of the body before a payload begins; 0: it has begun, or there is none
 }
 
-// A message is the one whose frames come.
+// A message is the message whose frames are under way.
 type message struct {
 	meta   meta
 	sender int // id of the node
@@ -70,7 +70,7 @@ type message struct {
 // maxHeld bounds, in bytes, a frame that is understood only whole, and of which a copy is kept: a meta, READY.
 const maxHeld = 1 << 20
 
-// errBroken says that a stream of messages holds something else.
+// errBroken says that a stream of messages holds other bytes.
 var errBroken = errors.New("pslite: not a message")
 
 // Next implements parser.Parser.
@@ -93,12 +93,12 @@ func (s *stream) take(b []byte) parser.Segment {
 	seg := parser.Segment{Len: min(len(b), s.frame.rest), Tensor: s.value}
 	s.value.Off += seg.Len
 	s.value.Hold -= seg.Len
-	s.pass(b[:seg.Len], nil)
+	s.advance(b[:seg.Len], nil)
 	return seg
 }
 
-// opaque takes bytes of b up to the end of what is being read, and returns their number. Where they are not understood
-// it sets s.err; it returns 0 only then.
+// opaque takes bytes of b up to the end of the current greeting, header or body, and returns their number. It sets s.err
+// if they are not understood, and returns 0 only then.
 func (s *stream) opaque(b []byte) int {
 	var n int
 	switch s.state {
@@ -172,12 +172,12 @@ func (s *stream) body(b []byte) int {
 			n = min(n, s.frame.lead)
 		}
 	}
-	s.pass(b[:n], whole)
+	s.advance(b[:n], whole)
 	return n
 }
 
-// pass takes note of the next bytes of a frame. With the last of them, whole is its body if that was collected.
-func (s *stream) pass(b, whole []byte) {
+// advance takes note of the next bytes of a frame. With the last of them, whole is its body if that was collected.
+func (s *stream) advance(b, whole []byte) {
 	f, m := &s.frame, &s.msg
 	switch f.part {
 	case partKeys:
@@ -197,16 +197,17 @@ func (s *stream) pass(b, whole []byte) {
 
 // fail notes that the stream is not, or no longer, understood.
 func (s *stream) fail(format string, args ...any) {
-	what := fmt.Sprintf(format, args...)
+	why := fmt.Sprintf(format, args...)
 	if s.count.messages == 0 {
-		s.err = fmt.Errorf("pslite: from the %v: %s: %w", s.side, what, parser.ErrForeign)
+		s.err = fmt.Errorf("pslite: from the %v: %s: %w", s.side, why, parser.ErrForeign)
 		return
 	}
 	s.err = fmt.Errorf("%w after %d messages from the %v: %s: the rest travels verbatim: %w",
-		errBroken, s.count.messages, s.side, what, parser.ErrForget)
+		errBroken, s.count.messages, s.side, why, parser.ErrForget)
 }
 
-// Messages implements parser.Counter: it counts messages, and those that carry values, empty ones included.
+// Messages implements parser.Counter: it counts messages, and messages that carry values, empty
+// ones included.
 func (s *stream) Messages() (all, payloads int) { return s.count.messages, s.count.payloads }
 
 // Recognized implements parser.Counter: the sender's READY has named a node, or a message has come.

@@ -12,19 +12,19 @@ import (
 
 func fresh() parser.Protocol { return new(Protocol) }
 
-// turn returns what one side sent.
-func turn(from parser.Side, parts ...[]byte) parsertest.Turn {
-	return parsertest.Turn{From: from, Bytes: bytes.Join(parts, nil)}
+// piece returns bytes that one side sent.
+func piece(from parser.Side, parts ...[]byte) parsertest.Piece {
+	return parsertest.Piece{From: from, Bytes: bytes.Join(parts, nil)}
 }
 
 // mxnet is a worker's connection to a server: commands, dense, sparse and compressed pushes, pulls.
 func mxnet() parsertest.Exchange {
 	return parsertest.Exchange{
-		turn(parser.Client, hello(0, "DEALER", "ps9")[:10]), turn(parser.Server, hello(1, "ROUTER", "")[:11]),
-		turn(parser.Client, hello(0, "DEALER", "ps9")[10:]), turn(parser.Server, hello(1, "ROUTER", "")[11:]),
-		turn(parser.Client, say{kind: command, head: 3}.bytes(), say{kind: command, time: 1}.bytes(), of(3, 2).bytes()),
-		turn(parser.Server, zframe(4, []byte("\x04PONG"))),
-		turn(parser.Client, say{kind: pull, keys: []uint64{3}, time: 3}.bytes(),
+		piece(parser.Client, hello(0, "DEALER", "ps9")[:10]), piece(parser.Server, hello(1, "ROUTER", "")[:11]),
+		piece(parser.Client, hello(0, "DEALER", "ps9")[10:]), piece(parser.Server, hello(1, "ROUTER", "")[11:]),
+		piece(parser.Client, say{kind: command, head: 3}.bytes(), say{kind: command, time: 1}.bytes(), of(3, 2).bytes()),
+		piece(parser.Server, zframe(4, []byte("\x04PONG"))),
+		piece(parser.Client, say{kind: pull, keys: []uint64{3}, time: 3}.bytes(),
 			of(3, 4).with(func(s *say) { s.pulls = true }).bytes(),
 			say{kind: push, head: 1, keys: []uint64{7, 7, 9}, vals: 96, lens: []int{0, 48, 48}, time: 5}.bytes(),
 			say{kind: push, head: 1, keys: []uint64{7}, lens: []int{0}, time: 6}.bytes(),
@@ -36,11 +36,11 @@ func mxnet() parsertest.Exchange {
 
 // byteps is one in BytePS's dialect, on which the answers return.
 func byteps() parsertest.Exchange {
-	x := parsertest.Exchange{turn(parser.Client, hello(1, "DEALER", "ps11")), turn(parser.Server, hello(1, "ROUTER", ""))}
+	x := parsertest.Exchange{piece(parser.Client, hello(1, "DEALER", "ps11")), piece(parser.Server, hello(1, "ROUTER", ""))}
 	for time := range int32(4) {
 		p := of(1<<16, time).with(func(s *say) { s.packed = true })
-		x = append(x, turn(parser.Client, p.bytes()),
-			turn(parser.Server, say{kind: ack, packed: true, back: "ps8"}.bytes(), p.with(func(s *say) { s.kind, s.back = answer, "ps8" }).bytes()))
+		x = append(x, piece(parser.Client, p.bytes()),
+			piece(parser.Server, say{kind: ack, packed: true, back: "ps8"}.bytes(), p.with(func(s *say) { s.kind, s.back = answer, "ps8" }).bytes()))
 	}
 	return x
 }
@@ -48,31 +48,31 @@ func byteps() parsertest.Exchange {
 // listing is one of an application that has many keys in a message.
 func listing() parsertest.Exchange {
 	keys := run(1, 3, 100)
-	return parsertest.Exchange{turn(parser.Client, hello(0, "DEALER", "ps9")), turn(parser.Server, hello(0, "ROUTER", "")),
-		turn(parser.Client, listed(push, 1, keys).bytes(), listed(push, 2, keys).bytes(), listed(pull, 3, keys).bytes(),
+	return parsertest.Exchange{piece(parser.Client, hello(0, "DEALER", "ps9")), piece(parser.Server, hello(0, "ROUTER", "")),
+		piece(parser.Client, listed(push, 1, keys).bytes(), listed(push, 2, keys).bytes(), listed(pull, 3, keys).bytes(),
 			sparse(4, run(0, 2, 70)...).bytes(), sparse(5, 1).bytes(), listed(push, 6, keys[1:]).bytes(),
 			floats(7, keys).bytes(), floats(8, keys[:20]).bytes(), floats(9, keys).bytes())}
 }
 
 // scheduled is a connection of the scheduler's.
 func scheduled() parsertest.Exchange {
-	return parsertest.Exchange{turn(parser.Server, hello(0, "ROUTER", "")),
-		turn(parser.Client, hello(0, "DEALER", "ps1"), all(), multipart(meta{head: unset, command: 3}.proto()), multipart(meta{head: unset, command: 1}.proto()))}
+	return parsertest.Exchange{piece(parser.Server, hello(0, "ROUTER", "")),
+		piece(parser.Client, hello(0, "DEALER", "ps1"), all(), multipart(meta{head: unset, command: 3}.proto()), multipart(meta{head: unset, command: 1}.proto()))}
 }
 
 // spoilt is x with more bytes from the client at its end.
 func spoilt(x parsertest.Exchange, b ...byte) parsertest.Exchange {
-	return append(x, turn(parser.Client, b, make([]byte, 20)))
+	return append(x, piece(parser.Client, b, make([]byte, 20)))
 }
 
 func TestConformance(t *testing.T) {
-	long := listed(push, 9, run(1, 1, 80)).with(func(s *say) { s.lens[70]++ }).bytes() // lengths that are not those of the values
+	long := listed(push, 9, run(1, 1, 80)).with(func(s *say) { s.lens[70]++ }).bytes() // the lengths contradict the values
 	lens := of(3, 10).with(func(s *say) { s.lens = []int{39} }).bytes()
 	parsertest.Run(t, fresh, parser.Conn{Job: "job", Client: addressOf(9), Server: addressOf(8)}, mxnet(), byteps(), scheduled(),
 		listing(), spoilt(listing(), long...),
 		spoilt(mxnet(), 0x40), spoilt(mxnet(), lens...), spoilt(byteps(), 0, 3, 'a', 'b', 'c'),
-		parsertest.Exchange{turn(parser.Client, []byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"))},
-		parsertest.Exchange{turn(parser.Client, mxnet()[0].Bytes, []byte{3, 1})})
+		parsertest.Exchange{piece(parser.Client, []byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"))},
+		parsertest.Exchange{piece(parser.Client, mxnet()[0].Bytes, []byte{3, 1})})
 	parsertest.Run(t, fresh, parser.Conn{}, mxnet(), byteps())
 	parsertest.Run(t, fresh, parser.Conn{Sums: tensor.Gradient}, mxnet(), listing())
 }
@@ -100,7 +100,7 @@ func TestPiecesOfATensor(t *testing.T) {
 	}
 }
 
-// What one stream does not understand changes nothing for the others.
+// A stream that is not understood changes nothing for the others.
 func TestBrokenStreamsStandAlone(t *testing.T) {
 	n := newNetwork(t, "job")
 	n.announce(9, all())

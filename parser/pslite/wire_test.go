@@ -13,7 +13,7 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// What follows writes the bytes of ps-lite's nodes, by hand and not with the parser's own code.
+// This file writes the bytes of ps-lite's nodes, by hand and not with the parser's own code.
 
 // hello returns a greeting and READY, as libzmq writes them.
 func hello(minor byte, socket, identity string) []byte {

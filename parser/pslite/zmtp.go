@@ -12,7 +12,7 @@ import (
 // greetingLen is the length of the greeting in bytes.
 const greetingLen = 64
 
-// mechanism is what the greeting names from byte 12 on, zero-padded to 20 bytes.
+// mechanism is the name in a greeting from byte 12 on, zero-padded to 20 bytes.
 const mechanism = "NULL\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
 
 // greets reports whether b begins a greeting of ZMTP 3 or later with the NULL mechanism, as far as b goes. The padding
@@ -63,7 +63,7 @@ func frameSize(header []byte) (int, bool) {
 	return int(min(n, maxFrame+1)), n <= maxFrame
 }
 
-// A ready is what READY tells of its sender.
+// A ready holds the facts of READY on its sender.
 type ready struct {
 	dealer bool // else a ROUTER
 	id     int  // of the node; 0: it has none yet, or does not say
@@ -78,7 +78,7 @@ func commandName(body []byte) (name string, data []byte) {
 	return string(body[1:n]), body[n:]
 }
 
-// parseReady reads READY's properties. It reports false if they are not those of a socket of ps-lite's.
+// parseReady reads READY's properties. It reports false if no socket of ps-lite has such properties.
 func parseReady(data []byte) (r ready, ok bool) {
 	var socket, identity string
 	for len(data) > 0 {

@@ -17,7 +17,7 @@ const (
 	readyOfRouter = "\x04\x29\x05READY\x0bSocket-Type\x00\x00\x00\x06ROUTER\x08Identity\x00\x00\x00\x00"
 )
 
-// This package's tests write what libzmq writes.
+// This package's tests write the same bytes as libzmq.
 func TestHello(t *testing.T) {
 	for identity, want := range map[string]string{"ps9": readyOfDealer, "": readyOfRouter} {
 		socket := "ROUTER"
@@ -122,7 +122,7 @@ func TestAnswers(t *testing.T) {
 		name    string
 		bytes   []byte
 		foreign bool
-		broken  string // what the error says
+		broken  string // part of the error's text
 	}{
 		{name: "a greeting cut short", bytes: greet[:63]},
 		{name: "a greeting", bytes: greet[:64]},
@@ -187,7 +187,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// Messages and those with a payload are counted from their metas on.
+// Messages, and messages with a payload, are counted from their metas on.
 func TestCounts(t *testing.T) {
 	n := newNetwork(t, "")
 	w := n.connect(9, 8)

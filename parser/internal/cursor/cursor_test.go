@@ -28,10 +28,10 @@ func TestRefusesNegativeLengths(t *testing.T) {
 	}
 }
 
-// What a Cursor returns cannot grow into what it has not returned.
+// A slice that a Cursor has returned cannot grow into bytes that it has not returned.
 func TestReturnsOnlyItsBytes(t *testing.T) {
 	c := New([]byte{1, 2, 3, 4})
 	if b := append(c.Bytes(2), 9); b[2] != 9 || c.Bytes(1)[0] != 3 {
-		t.Error("an append to what was read changed what comes next")
+		t.Error("an append to a returned slice changed the next bytes")
 	}
 }
