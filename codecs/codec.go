@@ -1,5 +1,5 @@
-// Package codecs says what a compression method for tensors is. The methods are packages below this one; package
-// codecs/all lists them, and package codecs/codectest checks that one keeps the promises made here.
+// Package codecs defines compression methods for tensors. The methods are packages below this one; package codecs/all
+// lists them, and package codecs/codectest checks that a method keeps the promises made here.
 //
 // There are two families behind one interface. Element codecs are lossless: they work on the bits of elements of a
 // stated type. Value codecs are lossy: they work on []float32, and [Values] makes a Codec of one for every float type.
@@ -9,7 +9,7 @@ package codecs
 import "github.com/gradproxy/gradproxy/tensor"
 
 // A Codec is a compression method with its parameters chosen. It is immutable and safe for concurrent
-// use; what is remembered from step to step lives in Encoders and Decoders, which are not. Lossless
+// use; state from step to step lives in Encoders and Decoders, which are not. Lossless
 // methods work on the bits of elements; lossy ones on their values: package function Values makes a Codec
 // of a method on []float32, converting other float types in one place and copying nothing for float32.
 type Codec interface {
@@ -30,7 +30,7 @@ type Encoder interface {
 	Append(dst, src []byte) ([]byte, error)
 }
 
-// A Decoder reverses one Encoder, whose encodings it is given in order.
+// A Decoder reverses one Encoder. It must be given that Encoder's encodings in order.
 type Decoder interface {
 	// Decode sets every element of dst from src, or returns an error that wraps ErrCorrupt, after which dst
 	// is unspecified and the Decoder unusable. Any src is safe: Decode allocates no more than dst needs.
@@ -38,7 +38,7 @@ type Decoder interface {
 }
 
 // Traits are the promises of a Codec about its coding. The zero Traits promise nothing: such a codec may change elements, so
-// it must not touch a tensor whose elements have to arrive as they are.
+// it must not touch a tensor that has to arrive exactly.
 type Traits struct {
 	// Lossless promises that a Decoder restores every element bit for bit.
 	Lossless bool

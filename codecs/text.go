@@ -9,8 +9,8 @@ import (
 )
 
 // Args are the parameters of a codec's text, "name(k=v,...)", while its package reads them: each getter names a
-// parameter, its default and what it may be, and [Args.Err] then reports the first thing that was wrong, a parameter
-// that nobody asked for included. The getters return values in their bounds even after an error.
+// parameter, its default and its bounds, and [Args.Err] then reports the first mistake, such as a parameter that no getter
+// has named. The getters return values in their bounds even after an error.
 type Args struct {
 	Name   string
 	text   string
@@ -103,7 +103,7 @@ func (a *Args) Choice(name string, choices ...string) string {
 	return s
 }
 
-// Err reports the first parameter that was not what its getter asked for, or that no getter named. It wraps ErrText.
+// Err reports the first parameter that its getter refused, or that no getter has named. It wraps ErrText.
 func (a *Args) Err() error {
 	if a.err != nil {
 		return a.err

@@ -38,7 +38,7 @@ func TestTextLeavesOutDefaults(t *testing.T) {
 	}
 }
 
-// Every bad text is an ErrText that quotes the text and says what is wrong in it.
+// Every bad text is an ErrText that quotes the text and names the mistake.
 func TestBadTextsSayWhat(t *testing.T) {
 	for _, c := range []struct{ text, says string }{
 		{"", "it begins with"},

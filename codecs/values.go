@@ -74,7 +74,7 @@ func (v values) NewDecoder(d tensor.DType, n int) (Decoder, error) {
 	return &valueDecoder{e, shape{d, n}}, nil
 }
 
-// shape is what a coder's blocks are.
+// A shape is the element type and length of a coder's blocks.
 type shape struct {
 	dtype tensor.DType
 	n     int

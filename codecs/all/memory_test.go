@@ -55,7 +55,7 @@ func TestDecodersHoldLittle(t *testing.T) {
 	}
 }
 
-// live returns the bytes of the heap that are in use, without what pools hold.
+// live returns the bytes of the heap that are in use, without the contents of pools.
 func live() int64 {
 	runtime.GC()
 	runtime.GC()

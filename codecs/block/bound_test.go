@@ -8,7 +8,7 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// slack is what float32 arithmetic adds to half a scale.
+// slack is the error that float32 arithmetic adds to half a scale.
 const slack = 1 + 0x1p-14
 
 // Each value is delivered within half of its block's scale, which is the largest magnitude over the number of levels.

@@ -44,7 +44,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// FuzzRoundTrip: whatever is encoded is decoded, within its bound, and what has no scale is unsuited.
+// FuzzRoundTrip: every encoding decodes to values within the bound, and a block without a scale is unsuited.
 func FuzzRoundTrip(f *testing.F) {
 	for i, k := range codectest.Kinds() {
 		for j, d := range floats {
@@ -96,7 +96,7 @@ func FuzzRoundTrip(f *testing.F) {
 	})
 }
 
-// FuzzKernels compares the unrolled kernels with the plain form of what they do, one value at a time.
+// FuzzKernels compares the unrolled kernels with their plain form, one value at a time.
 func FuzzKernels(f *testing.F) {
 	for n := range 20 {
 		f.Add(codectest.Gaussian.Fill(tensor.Float32, 26*n, uint64(n)))

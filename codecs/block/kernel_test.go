@@ -49,7 +49,7 @@ func FuzzTwins(f *testing.F) {
 			e8, e4 := residual(shift/2), residual(shift/4)
 			quantizeSum8(got8, x, e8, inv, scale)
 			quantizeSum4(got4, x, e4, inv, scale)
-			if !notANumber(left8) { // whose payload a code would have
+			if !notANumber(left8) { // a code would contain its payload
 				sameCodes(t, "quantizeSum8", got8, wantSum8)
 				sameCodes(t, "quantizeSum4", got4, wantSum4)
 			}
@@ -64,8 +64,8 @@ func FuzzTwins(f *testing.F) {
 	})
 }
 
-// FuzzElements compares what encoders with feedback make of 16-bit elements, at each tier, with what they do without kernels:
-// blocks long enough for those and others, of scales that are normal and not.
+// FuzzElements compares the encodings of 16-bit elements with feedback at each tier with the encodings without kernels, for
+// blocks that are long enough for kernels and shorter ones, with normal and subnormal scales.
 func FuzzElements(f *testing.F) {
 	for n := range uint64(9) {
 		f.Add(asmtest.Awkward(int(80*n+n%3), n, false), byte(n), uint16(32*n+31))
@@ -131,7 +131,7 @@ func sameValues(t *testing.T, what string, got, want []float32) {
 	}
 }
 
-// Kernels write what is theirs and nothing beyond.
+// Kernels write their own results and nothing beyond.
 func TestKernelsStayInside(t *testing.T) {
 	const margin = 64
 	for n := 1; n < 200; n++ {

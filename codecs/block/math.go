@@ -2,7 +2,7 @@ package block
 
 import "math"
 
-// smallestNormal is the least float32 whose reciprocal is finite and that has all 24 bits.
+// smallestNormal is the least float32 with 24 bits and a finite reciprocal.
 const smallestNormal = 0x1p-126
 
 // scaleOf returns the scale of a block of largest magnitude most, in which that is levels: most/levels. A subnormal scale
@@ -22,7 +22,7 @@ const (
 	rounder4 = rounder + 8
 )
 
-// inverse returns what values are multiplied with to be in units of scale.
+// inverse returns the factor that turns values into units of scale.
 func inverse(scale float32) float32 {
 	if scale == 0 {
 		return 0
@@ -31,14 +31,14 @@ func inverse(scale float32) float32 {
 }
 
 // quantize8 sets dst to x in units of 1/inv, rounded. It panics if dst is shorter than x. Like the functions below it
-// begins with what a kernel does, of some tiles of values.
+// begins with the tiles of values that a kernel can take.
 func quantize8(dst []byte, x []float32, inv float32) {
 	dst = dst[:len(x)]
 	n := quantize8Tiles(dst, x, inv)
 	quantize8Plain(dst[n:], x[n:], inv)
 }
 
-// quantize8Plain is quantize8 in Go. (This and what follows goes through two or more values a turn: a turn's own work is as
+// quantize8Plain is quantize8 in Go. (This function and the next ones take two or more values a turn: a turn's own work is as
 // much as a value's.)
 func quantize8Plain(dst []byte, x []float32, inv float32) {
 	dst = dst[:len(x)]
@@ -52,7 +52,7 @@ func quantize8Plain(dst []byte, x []float32, inv float32) {
 	}
 }
 
-// quantizeSum8 does so with the sums x[i]+e[i] and sets e to what of them is left when dequantize8 delivers the rest.
+// quantizeSum8 quantizes the sums x[i]+e[i] and sets e to the sums less the values that dequantize8 delivers.
 func quantizeSum8(dst []byte, x, e []float32, inv, scale float32) {
 	dst, e = dst[:len(x)], e[:len(x)]
 	n := quantizeSum8Tiles(dst, x, e, inv, scale)
@@ -177,7 +177,7 @@ func dequantize4From(n int, x []float32, src []byte, scale float32) {
 	}
 }
 
-// roundTiny returns x in units of a scale that is subnormal, whose reciprocal may be infinite.
+// roundTiny returns x in units of a subnormal scale; its reciprocal may be infinite.
 func roundTiny(x, scale float32) int {
 	return int(math.RoundToEven(float64(x) / float64(scale)))
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// through returns what is delivered of src's elements of type d.
+// through returns the values that are delivered for src's elements of type d.
 func through(t *testing.T, c codecs.Codec, d tensor.DType, src []byte) []byte {
 	t.Helper()
 	n := len(src) / d.Size()

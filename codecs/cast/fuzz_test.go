@@ -44,7 +44,7 @@ func through16(t *testing.T, d tensor.DType, src []byte) []byte {
 	return b
 }
 
-// FuzzRoundTrip: what is delivered is the value rounded as tensor.Round does, or the block is unsuited.
+// FuzzRoundTrip: the delivered value is the value rounded by tensor.Round, or the block is unsuited.
 func FuzzRoundTrip(f *testing.F) {
 	for _, k := range codectest.Kinds() {
 		f.Add(k.Fill(tensor.Float32, 40, 1))

@@ -1,5 +1,5 @@
-// Package codectest checks that a codec keeps what package codecs promises of it. Every codec's tests call [Run]; they add
-// what only they can know: the paper's identities and the wire form.
+// Package codectest checks that a codec keeps the promises of package codecs. Every codec's tests call [Run], mostly through
+// a [Suite], and add the identities of the paper and the wire form.
 package codectest
 
 import (
@@ -231,7 +231,7 @@ func (s suite) keepsSource(t *testing.T) {
 	}
 }
 
-// What was in dst before stays, whether or not dst has room, and whether or not src is suited.
+// Bytes that were in dst before stay, whether or not dst has room, and whether or not src is suited.
 func (s suite) keepsPrefix(t *testing.T) {
 	for _, k := range Kinds() {
 		const n = 1200
@@ -253,7 +253,7 @@ func (s suite) keepsPrefix(t *testing.T) {
 	}
 }
 
-// No element of dst keeps what was in it.
+// No element of dst keeps its old value.
 func (s suite) setsEveryElement(t *testing.T) {
 	for _, k := range Kinds() {
 		for _, n := range []int{1, 63, 2000} {

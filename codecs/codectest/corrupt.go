@@ -10,7 +10,7 @@ import (
 	"github.com/gradproxy/gradproxy/codecs"
 )
 
-// Damaged encodings are ErrCorrupt or decode to something, and never take much memory.
+// Damaged encodings are ErrCorrupt or decode to some elements, and never take much memory.
 func (s suite) corrupt(t *testing.T) {
 	const n = 1500
 	dst := make([]byte, n*s.dtype.Size())
@@ -41,7 +41,7 @@ func (s suite) corrupt(t *testing.T) {
 	}
 }
 
-// encodings returns those of n elements of each kind of data that is suited.
+// encodings returns the encodings of n elements of each kind of data that is suited.
 func (s suite) encodings(t *testing.T, n int) (all [][]byte) {
 	for _, k := range Kinds() {
 		e, _ := s.pair(t, n)

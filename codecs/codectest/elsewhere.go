@@ -12,7 +12,7 @@ import (
 func Elsewhere(t *testing.T) {
 	t.Helper()
 	require.Command(t, "python3")
-	// -B: what it imports leaves no compiled files in the tree.
+	// -B: imports leave no compiled files in the tree.
 	if out, err := exec.CommandContext(t.Context(), "python3", "-B", "testdata/reference.py", "--check").CombinedOutput(); err != nil {
 		t.Errorf("%v: %s", err, out)
 	}

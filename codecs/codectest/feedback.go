@@ -11,7 +11,7 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// Error feedback around a value codec: the new residual is the sum less what the decoder delivers, an unsuited block
+// Error feedback around a value codec: the new residual is the sum less the value that the decoder delivers, an unsuited block
 // leaves it as it was, and a Fused encoder gives the bits of the plain way.
 func (s suite) feedback(t *testing.T) {
 	m, ok := codecs.MethodOf(s.codec)
@@ -30,7 +30,7 @@ func (s suite) feedback(t *testing.T) {
 			for step := range 4 {
 				kind := k
 				if step == 2 {
-					kind = Gaussian // what comes before and after may be unsuited
+					kind = Gaussian // the steps before and after may be unsuited
 				}
 				src := kind.Fill(s.dtype, n, uint64(step))
 				x, errA := a.step(t, src)
@@ -110,7 +110,7 @@ func differ(a, b []float32) int {
 	return -1
 }
 
-// unfused hides whatever else an encoder offers.
+// unfused hides all methods of an encoder but Append.
 type unfused struct{ codecs.Method }
 
 func (u unfused) NewEncoder(n int) (codecs.ValueEncoder, error) {

@@ -28,7 +28,7 @@ func TestFused(t *testing.T) {
 	t.Run("fakes", func(t *testing.T) { Run(t, codecs.Values(&halving{breach(how)}), nil) })
 }
 
-// The suite passes a method whose fused feedback is right and fails each whose is not, in the part that is about it.
+// The suite passes a method with right fused feedback and fails each method with a breach in it, in the subtest feedback.
 func TestFeedbackBreachesAreNoticed(t *testing.T) {
 	for _, how := range feedbackBreaches {
 		t.Run(how, func(t *testing.T) {

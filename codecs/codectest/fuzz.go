@@ -11,12 +11,12 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// Fuzzed blocks have about so many values. Codecs that look at fewer as a whole have more than one of them.
+// fuzzed is about the number of values in fuzzed blocks. Codecs with smaller blocks of their own get several.
 const fuzzed = 60
 
 // FuzzDecode lets f look for bytes that a decoder of cs takes for something else than finite values or ErrCorrupt. check, if it is
-// not nil, is given what they are. Seeds are what encodes each kind of data, and what the caller adds: the bytes, how many values
-// they are, and which of cs has them.
+// not nil, is given the decoded values. Seeds are the encodings of each kind of data, and seeds of the caller: the bytes, the
+// number of values, and the index of a codec in cs.
 func FuzzDecode(f *testing.F, check func(t *testing.T, c codecs.Codec, y []float32), cs ...codecs.Codec) {
 	for i, c := range cs {
 		for _, k := range Kinds() {
@@ -37,8 +37,8 @@ func FuzzDecode(f *testing.F, check func(t *testing.T, c codecs.Codec, y []float
 	})
 }
 
-// FuzzRoundTrip lets f look for float32 values x of which one of cs makes what it cannot decode. check is given what becomes of
-// them: y is nil if they are unsuited.
+// FuzzRoundTrip lets f look for float32 values x that one of cs encodes but cannot decode. check is given x and the delivered
+// values y, which are nil if x is unsuited.
 func FuzzRoundTrip(f *testing.F, check func(t *testing.T, c codecs.Codec, x, y []float32), cs ...codecs.Codec) {
 	for i, k := range Kinds() {
 		for j := range cs {
@@ -72,8 +72,8 @@ func Decode(t *testing.T, c codecs.Codec, src []byte, n int) (y []float32) {
 	return y
 }
 
-// RoundTrip returns the float32 values x that src begins with, and what c delivers of them: nil if they are unsuited, which they
-// must be if one is not finite.
+// RoundTrip returns the float32 values x that src begins with, and the values y that c delivers for them: nil if x is unsuited,
+// which it must be if a value is not finite.
 func RoundTrip(t *testing.T, c codecs.Codec, src []byte) (x, y []float32) {
 	t.Helper()
 	n := len(src) / 4

@@ -12,14 +12,14 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// Golden checks a value codec against the files testdata/*.txt, one scenario each: lines "name: value", which say where
-// the numbers are from ("# from"), the codec, the dtype and what to expect ("ok"; "unsuited"; "corrupt, " and what the
-// error says), and then the steps of one block in turn, each in parts that begin with a line of their name:
+// Golden checks a value codec against the files testdata/*.txt, one scenario each: lines "name: value", which give the source
+// of the numbers ("# from"), the codec, the dtype and the expected result ("ok"; "unsuited"; "corrupt, " and a part of the
+// error), and then the steps of one block in turn, each in parts that begin with a line of their name:
 //
 //	elements:   the block: numbers in C's hex notation, or NaN and Inf; "x N" after one repeats it
 //	bytes:      its encoding, in hex
-//	delivered:  what that decodes to, if it is not elements
-//	residual:   what is left; encoders have feedback if the file has this part
+//	delivered:  the values that it decodes to, if they are not elements
+//	residual:   the residual afterwards; encoders have feedback if the file has this part
 //
 // Of a corrupt encoding there are only bytes, and n, a line that says for how many elements.
 func Golden(t *testing.T, parse func(string) (codecs.Codec, error)) {

@@ -2,7 +2,7 @@
 
 package codectest
 
-// Race reports whether the race detector is on. It makes loops over values ten times as slow, and what it looks for, threads in
-// each other's memory and misplaced pointers, does not depend on how many values there are: tests draw fewer. And sync.Pool
-// drops some of what is put into it, so that allocations cannot be counted.
+// Race reports whether the race detector is on. It makes loops over values ten times as slow, and it looks for threads in
+// each other's memory and misplaced pointers, which do not depend on the number of values: tests draw fewer. And sync.Pool
+// drops some of its values, so that allocations cannot be counted.
 const Race = true

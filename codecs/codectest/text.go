@@ -7,7 +7,7 @@ import (
 	"github.com/gradproxy/gradproxy/codecs"
 )
 
-// Parse makes a codec of a text as package all does, for the tests of one method, whose FromArgs is given.
+// Parse makes a codec of a text as package all does, for the tests of the one method that has fromArgs.
 func Parse(text string, fromArgs func(*codecs.Args) (codecs.Codec, error)) (codecs.Codec, error) {
 	a, err := codecs.ParseText(text)
 	if err != nil {
@@ -26,8 +26,7 @@ func New[Config any](t testing.TB, build func(Config) (codecs.Codec, error), con
 	return c
 }
 
-// Texts checks that each text that is a key of want is parsed to the codec whose own text is the value, and that the
-// refused ones are ErrText.
+// Texts checks that each key of want is parsed to a codec with the value as its own text, and that each of refused is ErrText.
 func Texts(t *testing.T, parse func(string) (codecs.Codec, error), want map[string]string, refused ...string) {
 	t.Helper()
 	for text, want := range want {

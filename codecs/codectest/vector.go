@@ -22,8 +22,9 @@ type VectorPart struct {
 	Lines []string
 }
 
-// EachVector calls f in a subtest with each file *.txt of a directory, of which there must be one at least. Each says where its
-// numbers are from ("# from"), has all of the header, and no parts but these, whose names may go on after a space.
+// EachVector calls f in a subtest with each file *.txt of a directory, which must have one at least. Each file must give the
+// source of its numbers ("# from") and all of the header, and must have no other parts than these; a part's name may go on
+// after a space.
 func EachVector(t *testing.T, dir string, header, parts []string, f func(t *testing.T, v Vector)) {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(dir, "*.txt"))
@@ -73,7 +74,7 @@ func readVector(t *testing.T, path string) Vector {
 	return v
 }
 
-// Lines returns those of all parts of a name.
+// Lines returns the lines of all parts of a name.
 func (v Vector) Lines(part string) (lines []string) {
 	for _, p := range v.Parts {
 		if p.Name == part {

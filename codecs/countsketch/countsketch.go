@@ -1,6 +1,6 @@
 // Package countsketch is the count sketch ([Charikar, Chen and Farach-Colton]): a table of r rows by c columns from which
 // every coordinate of a vector g can be estimated to within a fraction of g's norm, however long g is, and which is linear:
-// S(a) + S(b) = S(a+b). It is what workers of Sketched-SGD send instead of their gradients ([Ivkin et al.], section 3).
+// S(a) + S(b) = S(a+b). Workers of Sketched-SGD send it instead of their gradients ([Ivkin et al.], section 3).
 //
 // Each row r has two hash functions of a coordinate i, a bucket h_r(i) in [0, c) and a sign s_r(i), +1 or -1. With them
 //
@@ -14,7 +14,7 @@
 //
 //	h(i) = ⌊c·⌊(a·i + b mod 2^64) / 2^32⌋ / 2^32⌋
 //
-// whose inner part is exactly 2-wise independent for keys of 32 bits; the outer one takes columns uniformly to within a
+// The inner part is exactly 2-wise independent for keys of 32 bits; the outer one takes columns uniformly to within a
 // fraction of c/2^32. There is no division, and of neighbours the next a·i + b is an addition away.
 //
 // Signs are 4-wise independent (even 5-wise): tabulation of the two 16-bit halves of i and of their sum ([Thorup and Zhang]),
@@ -28,19 +28,20 @@
 // 0x9e3779b97f4a7c15 and mix SplitMix64's output function. Row r's a and b are words 2r and 2r+1 of sequence 0; Tt is
 // sequence t+1, four entries to a word, the lowest bits first. So a seed is all that two ends need to share.
 //
-// Neither independence holds against who knows the seed: it is not a secret, and a gradient made for it can hide a coordinate.
+// Neither independence holds against an attacker with the seed: it is not a secret, and a gradient made for it can hide a
+// coordinate.
 //
 // # Wire
 //
 //	rows      1 byte: odd, 1 to 15
 //	width     1 byte: of a cell, 4 (binary32) or 2 (binary16) bytes
-//	exponent  2 bytes: two's complement e, -163 to 113; cells of 2 bytes are in units of 2^e, for those of 4 it is 0
+//	exponent  2 bytes: two's complement e, -163 to 113; cells of 2 bytes are in units of 2^e; for cells of 4 it is 0
 //	columns   4 bytes
 //	seed      8 bytes
 //	cells     rows·columns·width bytes, row after row, all finite
 //
 // all little-endian. Append chooses e such that the largest cell lies in [2^14, 2^15] units, so cells of 2 bytes
-// do not overflow, those of at least 2^-28 of the largest keep 11 bits, and a gradient's own scale does not matter.
+// do not overflow, cells of at least 2^-28 of the largest keep 11 bits, and a gradient's own scale does not matter.
 //
 // # Bounds
 //

@@ -12,11 +12,11 @@ import (
 )
 
 // A vector is a file of testdata, one scenario each: lines "name: value" (the Config; the width of cells on the wire, in
-// bytes; what to expect, "ok" or "corrupt, " and what the error says), and then parts that begin with a line of their name:
+// bytes; the expected result, "ok" or "corrupt, " and a part of the error), and then parts that begin with a line of their name:
 //
-//	insert:        coordinates and what is added to them, in turn
+//	insert:        coordinates and the values added to them, in turn
 //	bytes:         the sketch on the wire, in hex
-//	query:         coordinates and the estimates of who has read these bytes
+//	query:         coordinates and their estimates by a sketch read from these bytes
 //	squared norm:  and that estimate
 //
 // Numbers are in C's hex notation.
@@ -96,5 +96,5 @@ func (v vector) check() {
 	}
 }
 
-// The vectors are what an implementation makes that shares nothing with this package but its comment.
+// An implementation that shares nothing with this package but its comment makes the same vectors.
 func TestGoldenVectorsElsewhere(t *testing.T) { codectest.Elsewhere(t) }

@@ -11,7 +11,7 @@ const (
 	MaxCoordinates = 1 << 32
 )
 
-// Config is what two sketches must have in common to be added.
+// Config has the parameters that two sketches must have in common to be added.
 type Config struct {
 	Rows    int    // r, odd, 1 to 15: the median is a row's own estimate
 	Columns int    // c, 1 to 1<<28

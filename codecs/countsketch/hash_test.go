@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What is hashed block by block is what the definitions say of one coordinate.
+// Hashing block by block gives the values that the definitions give for one coordinate.
 func TestBlocksAgainstDefinition(t *testing.T) {
 	const n = 200_000 // beyond the first 65,536, twice
 	h := mustHash(t, Config{MaxRows, 1000, 3}, n)
@@ -128,7 +128,7 @@ func TestProductsOfFourSigns(t *testing.T) {
 	}
 }
 
-// Over seeds, two coordinates share a column as often as random ones, whatever lies between them.
+// Over seeds, two coordinates share a column as often as random ones, at any distance.
 func TestBucketsArePairwiseIndependent(t *testing.T) {
 	const columns, seeds = 50, 4000
 	pairs := [][2]uint64{{0, 1}, {5, 6}, {0, 50}, {0, 1 << 16}, {1, 1 + 1<<31}, {3, math.MaxUint32}, {1 << 20, 3 << 20}}

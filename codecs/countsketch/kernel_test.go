@@ -79,7 +79,7 @@ func FuzzQuery(f *testing.F) {
 	})
 }
 
-// queries fails unless estimates are those wanted, and nothing beside them is written.
+// queries fails unless the estimates are as wanted, and nothing beside them is written.
 func queries(t *testing.T, cells []float32, signs []uint16, key, mul uint64, want *[MaxRows][]int32, rows int, of []float32) {
 	const margin = 16
 	n := len(signs)
@@ -139,7 +139,7 @@ func words(b []byte, shift int) []uint16 {
 	return room
 }
 
-// Signs that kernels make are those of each coordinate alone, wherever a run of them begins and however long it is.
+// Kernels make the same signs as for each coordinate alone, wherever a run of them begins and however long it is.
 func TestSignsOfRuns(t *testing.T) {
 	const coordinates = 1<<17 + 1000
 	h := mustHash(t, Config{5, 10, 3}, coordinates)

@@ -14,7 +14,7 @@ const (
 	firstCacheCells = 1 << 13 // that lie in a core's first cache
 )
 
-// orderOf returns the order that brings most cells of span coordinates together, whose hashes are mul apart. It is one in
+// orderOf returns the order that brings most cells of span coordinates together, if their hashes are mul apart. It is one in
 // which each cell gets its coordinates in ascending order: none that have other places in their runs, and are less apart than
 // the first run is from the last, share a cell.
 func orderOf(mul uint64, columns, span int) (best order) {

@@ -24,8 +24,8 @@ func (o order) taken(n int) (all []int) {
 	return all
 }
 
-// No order takes a coordinate before an earlier one of the same cell, whatever multiplies coordinates: at random, by next to
-// nothing, and by nearly a fraction, so that cells repeat soon.
+// No order takes a coordinate before an earlier one of the same cell, for multipliers at random, of next to nothing, and of
+// nearly a fraction, with which cells repeat soon.
 func TestOrdersKeepCellsInOrder(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	some := 0

@@ -25,7 +25,7 @@ func (s *Sketch) Query(dst []float32, from int) {
 	}
 }
 
-// query sets dst to row r's estimates, as ordered integers; key and mul are those of insert.
+// query sets dst to row r's estimates, as ordered integers; key and mul are as in insert.
 func query(dst []int32, row []float32, signs []uint16, r int, key, mul uint64) {
 	n := queryTiles(dst, row, signs, r, key, mul)
 	queryPlain(dst[n:], row, signs[n:], r, key+uint64(n)*mul, mul)
@@ -50,7 +50,7 @@ func ordered(bits uint32) int32 {
 
 func value(o int32) float32 { return math.Float32frombits(uint32(ordered(uint32(o)))) }
 
-// medians sets dst to the medians over the first n of rows, whose contents it changes. Integers' minimum and maximum take no
+// medians sets dst to the medians over the first n of rows, and changes the rows. Integers' minimum and maximum take no
 // branch, which sorting random numbers would miss half of the time; floats' have to mind NaN.
 func medians(dst []float32, rows *[MaxRows][]int32, n int) {
 	from := mediansTiles(dst, rows, n)

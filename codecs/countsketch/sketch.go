@@ -8,7 +8,7 @@ import (
 	"github.com/gradproxy/gradproxy/codecs/internal/arith"
 )
 
-// A Sketch is S(g) of a vector g that is the sum of what was inserted. It is not safe for concurrent use.
+// A Sketch is S(g) of a vector g that is the sum of all insertions. It is not safe for concurrent use.
 type Sketch struct {
 	hash  *Hash
 	cells []float32 // r rows of c
@@ -20,7 +20,7 @@ type Sketch struct {
 // New returns the sketch of the zero vector.
 func New(h *Hash) *Sketch { return &Sketch{hash: h, cells: make([]float32, h.Rows*h.Columns)} }
 
-// Config returns what the sketch's hash functions are made of.
+// Config returns the parameters of the sketch's hash functions.
 func (s *Sketch) Config() Config { return s.hash.Config }
 
 // Cells returns the cells, row after row. They are the sketch's own.

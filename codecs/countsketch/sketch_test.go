@@ -278,7 +278,7 @@ func TestHalfCells(t *testing.T) {
 	}
 }
 
-// Cells of 16 bits keep 11 bits from the largest down to 2^-28 of it, whatever it is.
+// Cells of 16 bits keep 11 bits from the largest down to 2^-28 of it, at every scale.
 func TestHalfCellsBesideTheLargest(t *testing.T) {
 	const bits = 0x1.004p0 // 11 of them
 	for _, most := range []float64{1, 0x1.ffcp0, 0x1p120, 0x1p-90} {
@@ -308,7 +308,7 @@ func TestOverflow(t *testing.T) {
 			}
 		}
 	}
-	// What rounds to infinity in 11 bits, and the float32 before it.
+	// A float32 that rounds to infinity in 11 bits, and the one before it.
 	if _, err := sketchOf(h, []float32{overflow16}).Append(nil, Float16); !errors.Is(err, ErrOverflow) {
 		t.Errorf("%v, want ErrOverflow", err)
 	}

@@ -34,7 +34,7 @@ func (c Cells) Size() int { return c.dtype().Size() }
 var (
 	// ErrCorrupt says that bytes are not a sketch, or not one of the Config that they are to be added to.
 	ErrCorrupt = errors.New("countsketch: corrupt sketch")
-	// ErrOverflow says that a cell is infinite or no number: what was inserted was, or was too large.
+	// ErrOverflow says that a cell is infinite or no number: an inserted value was, or values were too large.
 	ErrOverflow = errors.New("countsketch: a cell overflows")
 )
 
@@ -154,7 +154,7 @@ const maxExponent, minExponent = 128 - halfBits, -148 - halfBits
 // overflow16 is the least magnitude that 11 bits round to 2^128, which is infinite.
 const overflow16 = 0x1.ffep+127
 
-// exponentOf returns the exponent in whose units the magnitude most lies in [2^14, 2^15); 0 for 0.
+// exponentOf returns the exponent e with which the magnitude most lies in [2^14, 2^15) units of 2^e; 0 for 0.
 func exponentOf(most float32) int {
 	if most == 0 {
 		return 0

@@ -27,7 +27,7 @@ func TestWarmUp(t *testing.T) {
 }
 
 // Section 5: where far more than expected reach the threshold of the sample, a precise one is found among them;
-// nothing that is left is larger than what is sent: ‖x-y‖² ≤ (1-count/n)·‖x‖².
+// no value that stays is larger than a value that is sent: ‖x-y‖² ≤ (1-count/n)·‖x‖².
 func TestHierarchicalThreshold(t *testing.T) {
 	const n = 1 << 19
 	for _, k := range []float64{0.001, 0.01} {

@@ -1,6 +1,6 @@
-// Package drive is DRIVE ([Vargaftik et al.]): values are rotated at random, and of the rotated ones only the signs are sent,
-// and one scale. After the rotation all values are alike, as if drawn from one normal distribution, whatever they were before; so a
-// few large ones cost no more than many small ones.
+// Package drive is DRIVE ([Vargaftik et al.]): values are rotated at random, and only the signs of the rotated values and one
+// scale are sent. After the rotation all values look as if drawn from one normal distribution, so a few large values cost no
+// more than many small ones.
 //
 // The rotation is the randomized Hadamard transform, R = HD/√d, where H is the d×d Hadamard matrix and D a diagonal of random
 // signs; d is a power of two. With S the scale, S·R⁻¹·sign(Rx) is delivered:
@@ -24,8 +24,8 @@
 //	seed   4 bytes, little-endian
 //	signs  ceil(d/8) bytes: bit i mod 8, from the lowest, of byte i/8 is 1 if value i of Rx is negative; 0 beyond the last
 //
-// D's sign of value i is negative if bit i mod 64 of draw i/64 of SplitMix64 is 1, whose state begins as seed (package
-// codecs/internal/rng). What is delivered is c times a whole number of magnitude d at most, the sum of ±1 that H makes,
+// D's sign of value i is negative if bit i mod 64 of draw i/64 of SplitMix64 is 1; its state begins as seed (package
+// codecs/internal/rng). A delivered value is c times a whole number of magnitude d at most, the sum of ±1 that H makes,
 // with D's sign: one rounding, so that every processor delivers the same.
 //
 // # Bounds
@@ -38,7 +38,7 @@
 //
 // # Unsuited
 //
-// Blocks with a NaN or an infinity, and with values so large that their sums or what is delivered could be infinite.
+// Blocks with a NaN or an infinity, and with values so large that their sums or the delivered values could be infinite.
 //
 // [Vargaftik et al.]: https://arxiv.org/abs/2105.08339
 package drive
@@ -89,7 +89,7 @@ func New(c Config) (codecs.Codec, error) {
 // FromArgs makes the codec of a text: drive, drive(scale=unbiased,block=1024).
 func FromArgs(a *codecs.Args) (codecs.Codec, error) { return table.FromArgs(a, New) }
 
-// A code is a Config whose zero values have been replaced.
+// A code is a Config with its defaults in place of zero values.
 type code Config
 
 func (c code) String() string        { return table.Text(Config(c)) }

@@ -17,7 +17,7 @@ func FuzzDecode(f *testing.F) {
 	codectest.FuzzDecode(f, nil, mustNew(f, Config{Block: fuzzBlock}))
 }
 
-// FuzzRoundTrip: what is encoded is decoded, and the squared error is not more than the square.
+// FuzzRoundTrip: every encoding can be decoded, and the squared error is at most the square of the values.
 func FuzzRoundTrip(f *testing.F) {
 	biased, unbiased := mustNew(f, Config{Block: fuzzBlock}), mustNew(f, Config{Block: fuzzBlock, Unbiased: true})
 	check := func(t *testing.T, c codecs.Codec, x, y []float32) {

@@ -19,7 +19,7 @@ func flip(x []float32, seed uint32) {
 	}
 }
 
-// hadamard multiplies x, whose length is a power of two, with the Hadamard matrix: H₁ = 1, H₂ₕ = (Hₕ Hₕ; Hₕ -Hₕ). The
+// hadamard multiplies x with the Hadamard matrix; len(x) must be a power of two: H₁ = 1, H₂ₕ = (Hₕ Hₕ; Hₕ -Hₕ). The
 // order of additions is fixed, two levels a pass; of whole numbers, the sums are exact up to 2^24.
 func hadamard(x []float32) {
 	h := 1

@@ -100,7 +100,7 @@ func TestScales(t *testing.T) {
 	}
 }
 
-// Whatever the values, the error is that of normal ones: 1 - 2/π of the square, and unbiased π/2 - 1. One value among
+// For all kinds of values, the error is that of normal ones: 1 - 2/π of the square, and unbiased π/2 - 1. One value among
 // zeros is delivered as it is.
 func TestErrorDoesNotDependOnValues(t *testing.T) {
 	const n = 1 << 16
@@ -133,7 +133,7 @@ func TestErrorDoesNotDependOnValues(t *testing.T) {
 	}
 }
 
-// On average over rotations, what is delivered is x.
+// On average over rotations, the delivered value is x.
 func TestUnbiased(t *testing.T) {
 	gradient := tensor.View(gradients.All()[0].Data)[:4096]
 	for _, x := range [][]float32{codectest.Normal(3, 4096), gradient} {

@@ -65,7 +65,7 @@ func (c coder) Decode(dst []float32, src []byte) error {
 	return nil
 }
 
-// decodeBlock sets those values of dst, all zeros, that are sent.
+// decodeBlock sets the values of dst that were sent; all of dst must be zero before.
 func (c coder) decodeBlock(dst []float32, kept *[]uint64, src []byte) (used int, err error) {
 	d, used := binary.Uvarint(src)
 	if used <= 0 || d > uint64(min(len(dst), 8*len(src))) { // a code and a key take a bit at least

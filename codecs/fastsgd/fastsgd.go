@@ -1,7 +1,7 @@
 // Package fastsgd is FastSGD, which sends the largest values of a sparse gradient as small logarithms and their positions
 // as deltas ([Yang et al.]): reciprocal mapper, logarithm quantization and threshold filter (section 3.2, Algorithm 1)
-// and the gradient key encoder (section 3.3, Algorithm 2), in time O(D). What is not sent waits in a residual, if there
-// is one, which package feedback keeps; the paper has none. Each half can be used alone: [Values] codes values, and
+// and the gradient key encoder (section 3.3, Algorithm 2), in time O(D). Values that are not sent wait in the residual of
+// package feedback, if that is used; the paper has none. Each half can be used alone: [Values] codes values, and
 // keys.BitGrain keys.
 //
 // Deviations from the paper: the sum is that of a block of values, 1<<20 by default, not of a whole tensor, unless the
@@ -9,7 +9,7 @@
 // byte. But L = 0 says that a value is the whole sum, so it is the only one in its block: such a block says so in its
 // sum, codes stand for ±1 to ±τ, and nothing is lost. (The paper's negative L would lose the sign of that value.) R and
 // logarithms are never computed: L is the least for which |v| >= sum/b^L, found in a table of sum/b^0 to sum/b^τ that
-// both ends compute alike, so that what is promised of decoded values is true to the last bit. Where the sum of float32
+// both ends compute alike, so that the bounds of decoded values hold to the last bit. Where the sum of float32
 // values is not a float64, it is rounded up.
 //
 // # State
@@ -30,10 +30,10 @@
 //
 // # Bounds
 //
-// Values: 0 or of the same sign, and for those that are sent |x|/b <= |y| <= |x|, so that 1 - |y|/|x| <= 1 - 1/b;
-// those below sum/b^τ are not sent. (Elements of 16 bits are rounded after that, those of 64 bits before.) Size: at most
+// Values: 0 or of the same sign, and |x|/b <= |y| <= |x| for each value that is sent, so that 1 - |y|/|x| <= 1 - 1/b;
+// values below sum/b^τ are not sent. (Elements of 16 bits are rounded after that, those of 64 bits before.) Size: at most
 // b^τ values of a block are sent, each for ⌈log2 τ⌉ + 1 bits, 8 by default, and its key. Time: O(n), two passes over the
-// values and work for those that are sent. Memory: 12 bytes a value that is sent, while a coder runs.
+// values, and work for each value that is sent. Memory: 12 bytes a value that is sent, while a coder runs.
 //
 // # Unsuited
 //
@@ -121,7 +121,7 @@ func FromArgs(a *codecs.Args) (codecs.Codec, error) {
 	return New(c)
 }
 
-// A method is a Config whose zero values have been replaced.
+// A method is a Config with its defaults in place of zero values.
 type method struct {
 	values *Values
 	keys   keys.BitGrain

@@ -77,7 +77,7 @@ func TestSumAboveTheGreatestFloat32(t *testing.T) {
 	}
 }
 
-// Append and Decode of Values alone: what is kept, in order, and nothing where nothing is.
+// Append and Decode of Values alone deliver the kept values in order, and nothing where no value is kept.
 func TestValuesAlone(t *testing.T) {
 	v, err := NewValues(2, 3)
 	if err != nil {

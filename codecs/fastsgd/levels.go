@@ -41,7 +41,7 @@ func sumOf(v []float32) (sum float64, ok bool) {
 
 const signBit = 1 << 31
 
-// A scale has the magnitudes of the levels of one block: T[L] stands for those from T[L] to T[L-1], in terms of the
+// A scale has the magnitudes of the levels of one block: T[L] stands for magnitudes from T[L] to T[L-1], in terms of the
 // paper for R = sum/|v| with b^(L-1) < R <= b^L.
 type scale struct {
 	T         []float32
@@ -49,7 +49,7 @@ type scale struct {
 }
 
 // set makes the scale of 0 < sum < ∞ for 0 <= L <= τ. Since T is rounded up at each step, |v| < T[L-1] implies
-// |v| < X[L-1], hence |v|/b < X[L] <= T[L]: what is delivered of v is never less than |v|/b.
+// |v| < X[L-1], hence |v|/b < X[L] <= T[L]: the delivered magnitude of v is never less than |v|/b.
 func (s *scale) set(sum, b float64, tau int) {
 	if cap(s.T) <= tau {
 		s.T = make([]float32, tau+1)

@@ -35,7 +35,7 @@ func inputs(n int) map[string][]float32 {
 	return all
 }
 
-// configs are those of section 4.2, and the ends of what a Config can be.
+// configs are the configurations of section 4.2 and the extremes of Config.
 func configs() []Config {
 	return []Config{{}, {B: 1.03625}, {B: 1.1125, Tau: 64}, {B: 2, Tau: 300}, {B: 1.0001, Tau: 4096}, {B: 16, Tau: 40}}
 }
@@ -160,7 +160,7 @@ func TestFigure2(t *testing.T) {
 	}
 }
 
-// Section 3.2: decoded magnitudes are in [v/b, v], never an over-estimate, with the sign kept; what is not sent is below
+// Section 3.2: decoded magnitudes are in [v/b, v], never an over-estimate, with the sign kept; a value that is not sent is below
 // the early stop sum/b^τ of Algorithm 1, line 2.
 func TestDeliveredValues(t *testing.T) {
 	eachInput(t, func(t *testing.T, c Config, x []float32) {
@@ -257,7 +257,7 @@ func TestEveryLevelHasACode(t *testing.T) {
 	}
 }
 
-// Section 3.4: a value takes a byte, and its key what the key encoder takes for it; 8 + log2(Dm/d) + l bits is the paper's
+// Section 3.4: a value takes a byte, and its key as much as the key encoder takes for it; 8 + log2(Dm/d) + l bits is the paper's
 // expectation, where all gaps are alike.
 func TestSpaceCost(t *testing.T) {
 	x := make([]float32, 1<<14)

@@ -1,16 +1,16 @@
-// Package feedback lets a lossy codec make up in later steps for what it loses in one: error feedback, the error
+// Package feedback lets a lossy codec make up in later steps for its loss in one step: error feedback, the error
 // accumulation of 3LC's Figure 3 and section 3.1 ([Lim, Andersen and Kaminsky]) and, before it, of 1-bit SGD ([Seide et al.]), around
 // any value codec.
 //
 // At each step, with the tensor's value x and the residual e of the step before,
 //
 //	T  = x + e     rounded to float32
-//	y  = what the other end delivers of T, as elements of the tensor's type
+//	y  = the value that the other end delivers for T, as an element of the tensor's type
 //	e' = T - y     rounded to float32
 //
 // so that over many steps the delivered values add up to the values themselves but for one residual, and float32 rounding:
-// Σx = Σy + e. For a method whose T - y is exact (3LC, and float32 elements), y + e' is T, bit for bit. Elements that are
-// not float32 are rounded to it first, which matters to float64 only.
+// Σx = Σy + e. Where T - y is exact (3LC, and float32 elements), y + e' is T, bit for bit. Elements that are not float32 are
+// rounded to it first, which matters to float64 only.
 //
 // # State
 //
@@ -36,7 +36,7 @@ import (
 )
 
 // NewEncoder returns an Encoder of c for blocks of len(residual) elements of type d, which adds residual to each block
-// before it encodes it and sets residual to what the other end then lacks. The caller owns residual, must leave it alone
+// before it encodes it and sets residual to the difference that the other end then lacks. The caller owns residual, must leave it alone
 // while Append runs, and may read, save or replace its values between calls. When Append answers ErrUnsuited, residual is
 // as it was, and waits while the tensor's value travels exactly.
 //
@@ -49,8 +49,8 @@ func NewEncoder(c codecs.Codec, d tensor.DType, residual []float32) (codecs.Enco
 	return &bound{e, residual}, nil
 }
 
-// New returns an Encoder of c for blocks of n elements of type d, whose residuals come with the blocks. Its error is that
-// of NewEncoder.
+// New returns an Encoder of c for blocks of n elements of type d with external residuals, which come with the blocks. Its
+// error is that of NewEncoder.
 func New(c codecs.Codec, d tensor.DType, n int) (*Encoder, error) {
 	m, ok := codecs.MethodOf(c)
 	if !ok {
@@ -81,7 +81,7 @@ type Encoder struct {
 	fused codecs.Fused
 }
 
-// Append does with src and residual what the Encoder of NewEncoder does with src and its own.
+// Append encodes src as the Encoder of NewEncoder does, with residual in the place of the Encoder's own.
 func (e *Encoder) Append(dst, src []byte, residual []float32) ([]byte, error) {
 	if len(src) != e.n*e.dtype.Size() || len(residual) != e.n {
 		panic(fmt.Sprintf("feedback: a block of %d bytes with a residual of %d for an encoder of %d %v", len(src), len(residual), e.n, e.dtype))

@@ -21,7 +21,7 @@ var floats = []tensor.DType{tensor.Float32, tensor.Float64, tensor.Float16, tens
 func lossy(t testing.TB) []codecs.Codec {
 	t.Helper()
 	var list []codecs.Codec
-	for _, text := range append(slices.DeleteFunc(all.Names(), func(name string) bool { return name == "threshold" }), // whose default is far below what tests send
+	for _, text := range append(slices.DeleteFunc(all.Names(), func(name string) bool { return name == "threshold" }), // its default is far below the values of these tests
 		"threshold(t=1)", "3lc(s=1.75)", "3lc(s=1.5,block=100)", "int4(block=32)") {
 		if c := mustNew(t, text); codecs.Lossy(c) && !c.Traits().Unbiased {
 			list = append(list, c)
@@ -39,7 +39,7 @@ func mustNew(t testing.TB, text string) codecs.Codec {
 	return c
 }
 
-// A stream is a tensor that is sent again and again, and the sums of what went in and what came out.
+// A stream is a tensor that is sent again and again, with the sums of the values that went in and that came out.
 type stream struct {
 	t        *testing.T
 	rand     *rand.Rand
@@ -176,8 +176,8 @@ func TestResidualSurvivesChanges(t *testing.T) {
 	}
 }
 
-// What is delivered is taken as the tensor's type has it: a float16 that would be infinite is the largest finite one, and
-// the rest waits.
+// Delivered values count as elements of the tensor's type: a float16 that would be infinite is the largest finite one, and
+// the rest stays in the residual.
 func TestDeliveredInTheSourcesType(t *testing.T) {
 	for _, c := range lossy(t) {
 		for d, most := range map[tensor.DType]float32{tensor.Float16: 65504, tensor.BFloat16: 0x1.fep127} {

@@ -8,8 +8,7 @@ import (
 	"github.com/gradproxy/gradproxy/codecs/codectest"
 )
 
-// Algorithm 2: Σ g_i²/p_i = (1+ε) Σ g_i². (What cannot have so much variance, for all p_i would be less than 1 by the
-// same λ, has p_i = λ|g_i| and has it too.)
+// Algorithm 2: Σ g_i²/p_i = (1+ε) Σ g_i². (A gradient with p_i = λ|g_i| below 1 for all i satisfies it as well.)
 func TestClosedFormSpendsTheBudget(t *testing.T) {
 	for _, d := range []int{1, 2, 10, 1000, 30000} {
 		for _, v := range gradients(d) {

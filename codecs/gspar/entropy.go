@@ -12,13 +12,13 @@ import (
 // The dense form writes q̃ ∈ {0, ±1, 2}^d in an asymmetric numeral system, rANS ([Duda]): all of it is one number,
 // kept between 2^31 and 2^63 by moving its low 32 bits to the code and back.
 //
-// With frequencies f_l that add up to M = 2^16, and F_l the sum of those before l in the order 0, 1, -1, 2, from the
+// With frequencies f_l that add up to M = 2^16, and F_l the sum of the frequencies before l in the order 0, 1, -1, 2, from the
 // last of q̃ to the first, x becomes ⌊x/f_l⌋·M + x mod f_l + F_l, after its low 32 bits have gone to the code if x >=
 // 2^47·f_l. It begins as 2^31. The code is x at the end, 8 bytes, and the words, the last that went first: so
 // decoding reads it forwards, and must end with x = 2^31.
 //
-// f_l is ⌊d_l·M/d⌋, at least 1 if d_l, how often l is there, is not 0, and 0 if it is; and what is missing of M, or
-// too much, is added to that of the most frequent l, of equal ones the first.
+// f_l is ⌊d_l·M/d⌋, where l occurs d_l times, but at least 1 if d_l is not 0, and 0 if it is; the difference of their sum
+// to M is added to the f_l of the most frequent l, of equal ones the first.
 //
 // [Duda]: https://arxiv.org/abs/1311.2540
 
@@ -58,7 +58,7 @@ func newModel(counts [symbols]uint32, d int) model {
 	return m
 }
 
-// put returns x with symbol l in it, and what of x had to go to words.
+// put returns x with symbol l in it, and words with the bits of x that had to move there.
 func (m *model) put(x uint64, l byte, words []uint32) (uint64, []uint32) {
 	f := uint64(m.freq[l])
 	if x >= least>>probBits<<wordBits*f {
@@ -134,7 +134,7 @@ func (q *sparsified) appendDense(dst []byte, p *sparse.Picks) []byte {
 	return q.appendValues(dst)
 }
 
-// decodeDense sets x from q̃ and the values of QA, with which src begins, and returns what follows.
+// decodeDense sets x from q̃ and the values of QA, with which src begins, and returns the rest of src.
 func decodeDense(x []float32, src []byte, unit float32, p *sparse.Picks) (rest []byte, err error) {
 	m, words, src, err := decodeModel(len(x), src)
 	if err != nil {

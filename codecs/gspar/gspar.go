@@ -1,4 +1,4 @@
-// Package gspar sends values at random, the likelier the larger, and amplifies what is sent so that it is right on
+// Package gspar sends values at random, larger ones more often, and amplifies the sent values so that they are right on
 // average: GSpar, the gradient sparsification of [Wangni, Wang, Liu and Zhang]. Value g_i is sent with probability
 // p_i = min(λ|g_i|, 1) (Proposition 1), as g_i/p_i (4): as itself, or as ±1/λ. λ comes from a variance budget eps by
 // Algorithm 2 or from a density kappa by Algorithm 3, of 2 iterations (section 4). The message is section 2.3's, in
@@ -9,10 +9,9 @@
 // Deviations: g is a block of values, of 1<<20 by default, and not a whole gradient. 1/λ is rounded to the float32
 // that travels before anything is drawn, and p_i follows it, so that rounding costs no bias. Z_i is drawn from 53
 // bits: a p_i is rounded up to a multiple of 2^-53. Positions take about log2 of how far apart they are, and not log2
-// d. What is drawn depends on the seed, the values and how often the encoder has encoded, so that encodings can be
-// made again.
+// d. Draws depend on the seed, the values and the number of earlier encodings, so that encodings can be made again.
 //
-// It is unbiased, so it needs no feedback, and with feedback it goes astray: residuals of what was amplified grow.
+// It is unbiased, so it needs no feedback, and must not have it: residuals of amplified values would grow.
 // (Values of 16-bit elements are rounded to these at the end; that is the only bias.)
 //
 // # State
@@ -22,8 +21,8 @@
 //
 // # Wire
 //
-// For each block of d values, the last as long as is left, of unisp what package topk has: count, keys and values, of
-// values g_i/kappa. Of gspar:
+// For each block of d values, of which the last may be shorter, unisp has count, keys and values as in package topk, with
+// the values g_i/kappa. A block of gspar has:
 //
 //	form  1 byte: 0 hybrid, 1 dense
 //	1/λ   4 bytes, little-endian float32, finite and at least 0
@@ -39,14 +38,14 @@
 //	-1, 1, 2  three unsigned varints: how often each is in q̃
 //	words     an unsigned varint: how many 32-bit words the code has
 //	code      8 bytes and the words, little-endian: q̃ in an asymmetric numeral system, see entropy.go
-//	values    those of QA, in the order of positions, 4 bytes each
+//	values    of QA, in the order of positions, 4 bytes each
 //
 // # Bounds
 //
 // Size: E[values sent] ≤ (1+ρ)s for (ρ, s)-approximately sparse g and eps = ρ (Lemma 3); the message is at most s(b +
 // log2 d) + min(ρs log2 d, d) + b bits on average (Theorem 4), b being 32, and the bytes above that count things; q̃
 // takes Σ d_l log2(d/d_l) ≤ 2d bits.
-// Error: E[y] = x. E‖y‖² = (1+eps)·‖x‖² with eps; with kappa, what [Variance] says; for UniSp ‖x‖²/kappa.
+// Error: E[y] = x. E‖y‖² = (1+eps)·‖x‖² with eps; with kappa, [Variance] computes it; for UniSp ‖x‖²/kappa.
 // Time: O(d), three or four passes and a random number for each value; Algorithm 2 sorts the magnitudes of one bin in
 // 4,096 besides. Memory: about 12 bytes for each value sent, and d for the dense form, while it runs.
 //
@@ -77,14 +76,14 @@ const (
 // Config has the method's parameters. The zero Config sends a hundredth of the values on average.
 type Config struct {
 	// Kappa is the density: the fraction of values that are sent on average, more than 0 and at most 1. 0 is 0.01, or
-	// what Eps makes it.
+	// follows from Eps.
 	Kappa float64
-	// Eps is the variance budget: the variance of what is delivered is 1+Eps times that of the values, at most 1e9.
+	// Eps is the variance budget: the variance of delivered values is 1+Eps times that of the values, at most 1e9.
 	// 0: Kappa counts.
 	Eps float64
 	// Uniform is the baseline UniSp: every value has the probability Kappa.
 	Uniform bool
-	// Seed chooses what is drawn, with the values themselves and the number of the encoding. 0 is 1.
+	// Seed chooses the random numbers, with the values themselves and the number of the encoding. 0 is 1.
 	Seed int
 	// Block is how many values share a λ, at most 1<<24. 0 is 1<<20, 4 MiB of float32.
 	Block int
@@ -138,7 +137,7 @@ func common(name string) params.Table[Config] {
 	}}
 }
 
-// A method is a Config whose zero values have been replaced.
+// A method is a Config with its defaults in place of zero values.
 type method struct{ Config }
 
 func (m method) name() string {

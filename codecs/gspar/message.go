@@ -29,8 +29,8 @@ func (q *sparsified) appendHeader(dst []byte, form byte) []byte {
 func (q *sparsified) appendShorter(dst []byte, p *sparse.Picks) []byte {
 	begin := len(dst)
 	dst = q.appendHybrid(dst, p)
-	// Whether the dense form is worth trying, its entropy says, give or take a percent. (What is tried may depend on
-	// the processor's logarithm; what is sent does not.)
+	// The entropy says whether the dense form is worth trying, give or take a percent. (The trial may depend on
+	// the processor's logarithm; the message does not.)
 	if entropy := headerLen + q.entropy()/8 + 4*float64(len(q.A)); 0.99*entropy-16 > float64(len(dst)-begin) {
 		return dst
 	}
@@ -64,7 +64,7 @@ func (q *sparsified) appendValues(dst []byte) []byte {
 	return dst
 }
 
-// decode sets x from the message with which src begins and returns what follows.
+// decode sets x from the message with which src begins and returns the rest of src.
 func decode(x []float32, src []byte, p *sparse.Picks) (rest []byte, err error) {
 	if len(src) < headerLen {
 		return nil, errors.New("it ends before 1/λ does")

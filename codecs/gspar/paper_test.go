@@ -18,7 +18,7 @@ type gradient struct {
 	g    []float32
 }
 
-// gradients returns vectors of d values: of several distributions, and one whose values differ so much that almost
+// gradients returns vectors of d values: of several distributions, and one with values that differ so much that almost
 // all of them matter little.
 func gradients(d int) []gradient {
 	var all []gradient
@@ -140,7 +140,7 @@ func TestMessageForms(t *testing.T) {
 	}
 }
 
-// Section 2.3: q̃ takes at most 2d bits, and what entropy coding can reach: Σ d_l log2(d/d_l).
+// Section 2.3: q̃ takes at most 2d bits, and as few as entropy coding can reach: Σ d_l log2(d/d_l).
 func TestDenseFormIsAtMostTwoBits(t *testing.T) {
 	const overhead = 8 * (headerLen + 4*4 + 8 + 4) // bits: header, four counts, state, a word that is not full
 	for _, d := range []int{1, 100, 4096, 30000} {
@@ -172,7 +172,7 @@ func TestDenseFormIsAtMostTwoBits(t *testing.T) {
 }
 
 // Lemma 3: with ε = ρ of a (ρ, s)-approximately sparse g (Definition 2), at most (1+ρ)s values are sent on average.
-// Theorem 4: the message then has at most s(b + log2 d) + min(ρs log2 d, d) + b bits, and those that count things.
+// Theorem 4: the message then has at most s(b + log2 d) + min(ρs log2 d, d) + b bits, and the bits of counts.
 func TestTheorem4(t *testing.T) {
 	const (
 		b         = 32
@@ -240,7 +240,7 @@ func approximateSparsity(g []float32, s int) float64 {
 	return outside / inside
 }
 
-// UniSp: the variance is 1/κ times that of g, 2, 6 and 18 in the figures, whatever g is.
+// UniSp: the variance is 1/κ times that of g, 2, 6 and 18 in the figures, for every g.
 func TestUniSpVariance(t *testing.T) {
 	const d, encodings = 2000, 150
 	for _, inverse := range []float64{2, 6, 18} {
@@ -273,7 +273,7 @@ func TestUniSpVariance(t *testing.T) {
 	}
 }
 
-// How large the variance of GSpar is, is what Variance says: as measured on encodings.
+// The variance of GSpar, as measured on encodings, is that of Variance.
 func TestVarianceIsWhatIsMeasured(t *testing.T) {
 	const d, encodings = 2000, 400
 	for _, v := range gradients(d)[1:4] {

@@ -7,14 +7,14 @@ import (
 	"github.com/gradproxy/gradproxy/codecs/internal/magnitude"
 )
 
-// By Proposition 1, the optimal probabilities are p_i = min(λ|g_i|, 1): what the algorithms of section 2.2 have to
-// find is λ. All of it is computed in float64, where the square of a float32 is exact.
+// By Proposition 1, the optimal probabilities are p_i = min(λ|g_i|, 1): the algorithms of section 2.2 have to
+// find λ. All of it is computed in float64, where the square of a float32 is exact.
 
-// ClosedForm returns the λ of Algorithm 2: of all probabilities with Σ g_i²/p_i ≤ (1+eps) Σ g_i² (6), those with the
-// least sum, for which that is an equality. It is 0 if g is 0 everywhere. g is finite, eps > 0.
+// ClosedForm returns the λ of Algorithm 2: its probabilities have the least sum of all with Σ g_i²/p_i ≤ (1+eps) Σ g_i² (6),
+// which is an equality for them. It is 0 if g is 0 everywhere. g is finite, eps > 0.
 //
-// Time: O(d), and sorting few of the magnitudes: of many, only those that share their upper 12 bits with the smallest
-// that is sure to be sent. The paper sorts them all.
+// Time: O(d), and sorting few of the magnitudes: only magnitudes that share their upper 12 bits with the smallest one that is
+// sure to be sent. The paper sorts them all.
 func ClosedForm(g []float32, eps float64) (lambda float64) {
 	if len(g) < binCount {
 		sorted, squares := make([]float64, 0, len(g)), 0.0
@@ -78,8 +78,8 @@ func within(values []float64, rest, squares, budget float64) (lambda float64) {
 	return lambda
 }
 
-// Greedy returns the λ of Algorithm 3: of probabilities whose mean is kappa, or less where iterations do not suffice
-// to make up for those that would be greater than 1. The paper's experiments have 2 iterations. It is 0 if g is 0
+// Greedy returns the λ of Algorithm 3: the mean of its probabilities is kappa, or less where iterations do not suffice to make
+// up for probabilities that would be greater than 1. The paper's experiments have 2 iterations. It is 0 if g is 0
 // everywhere. 0 < kappa <= 1.
 //
 // Time: O(d) for each iteration and one more.
@@ -94,7 +94,7 @@ func Greedy(g []float32, kappa float64, iterations int) (lambda float64) {
 	wanted := kappa * float64(len(g))
 	lambda = wanted / sum // p⁰ = min(κd|g_i|/Σ|g_i|, 1)
 	for range iterations {
-		// Those of the active set I have p_i = λ|g_i|. The others are sure to be sent, d - |I| of them.
+		// Values of the active set I have p_i = λ|g_i|. The others, d - |I|, are sure to be sent.
 		active, sure := 0.0, 0
 		for _, v := range g {
 			if p := lambda * math.Abs(float64(v)); p < 1 {

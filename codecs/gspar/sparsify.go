@@ -50,7 +50,7 @@ func (m method) unit(g []float32) float32 {
 	return float32(min(1/lambda, math.MaxFloat32))
 }
 
-// sparsified is Q(g): QA has the values of the set S_k, which are sure to be sent, and QB those that were drawn.
+// sparsified is Q(g): QA has the values of the set S_k, which are sure to be sent, and QB the values that were drawn.
 type sparsified struct {
 	d        int     // values of g
 	unit     float32 // 1/λ

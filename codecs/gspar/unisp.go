@@ -8,7 +8,7 @@ import (
 )
 
 // uniSp is section 4's baseline: each element of the probability vector is kappa. Then (Σ g_i²/p_i) / Σ g_i² is
-// 1/kappa whatever g is.
+// 1/kappa for every g.
 type uniSp struct{ method }
 
 // AppendBlock implements sparse.Coder.

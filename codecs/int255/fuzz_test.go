@@ -15,7 +15,7 @@ func FuzzDecode(f *testing.F) {
 	codectest.FuzzDecode(f, nil, mustNew(f, Config{Block: 10}))
 }
 
-// FuzzRoundTrip: what is encoded is decoded.
+// FuzzRoundTrip: every encoding can be decoded.
 func FuzzRoundTrip(f *testing.F) {
 	for _, k := range codectest.Kinds() {
 		f.Add(k.Fill(tensor.Float32, 40, 1), uint16(11))

@@ -5,7 +5,7 @@
 //
 // # State, wire and unsuited blocks
 //
-// Those of package block.
+// As in package block.
 //
 // # Bounds
 //

@@ -69,7 +69,7 @@ func New(c Config) (codecs.Codec, error) {
 // FromArgs makes the codec of a text: logquant, logquant(bits=4,block=1024).
 func FromArgs(a *codecs.Args) (codecs.Codec, error) { return table.FromArgs(a, New) }
 
-// A method is a Config whose zero values have been replaced.
+// A method is a Config with its defaults in place of zero values.
 type method struct {
 	bits  int
 	block int // values

@@ -69,7 +69,7 @@ func New(c Config) (codecs.Codec, error) {
 // FromArgs makes the codec of a text: onebit, onebit(block=4096).
 func FromArgs(a *codecs.Args) (codecs.Codec, error) { return table.FromArgs(a, New) }
 
-// A code is a Config whose zero values have been replaced.
+// A code is a Config with its defaults in place of zero values.
 type code Config
 
 func (c code) String() string { return table.Text(Config(c)) }

@@ -116,7 +116,7 @@ func New(c Config) (codecs.Codec, error) {
 // FromArgs makes the codec of a text: qsgd, qsgd(bits=8), qsgd(bits=2,norm=max,coding=elias).
 func FromArgs(a *codecs.Args) (codecs.Codec, error) { return table.FromArgs(a, New) }
 
-// A code is a Config whose zero values have been replaced.
+// A code is a Config with its defaults in place of zero values.
 type code struct {
 	Config
 	s int // the highest level

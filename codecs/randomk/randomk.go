@@ -86,7 +86,7 @@ func New(c Config) (codecs.Codec, error) {
 // randomk(k=0.05,scale=unbiased,seed=7,values=bf16,block=65536).
 func FromArgs(a *codecs.Args) (codecs.Codec, error) { return table.FromArgs(a, New) }
 
-// A method is a Config whose zero values have been replaced.
+// A method is a Config with its defaults in place of zero values.
 type method struct{ Config }
 
 func (m method) String() string        { return table.Text(m.Config) }

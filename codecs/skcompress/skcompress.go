@@ -202,7 +202,7 @@ func (c Config) check() error {
 	return fmt.Errorf("%w: skcompress: mode is %s; write auto, sparse, dense or joint", codecs.ErrText, c.Mode)
 }
 
-// A method is a Config whose zero values have been replaced.
+// A method is a Config with its defaults in place of zero values.
 type method struct {
 	Config
 	pool *sync.Pool // of *work

@@ -81,7 +81,7 @@ func FromArgs(a *codecs.Args) (codecs.Codec, error) {
 	return New(c)
 }
 
-// A method is a Config whose zero values have been replaced, and what its coders work with.
+// A method is a Config with its defaults in place of zero values, and what its coders work with.
 type method struct {
 	config  Config
 	benches sync.Pool // of *bench

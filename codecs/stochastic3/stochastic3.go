@@ -78,7 +78,7 @@ func New(c Config) (codecs.Codec, error) {
 // FromArgs makes the codec of a text: stochastic3, stochastic3(block=4096).
 func FromArgs(a *codecs.Args) (codecs.Codec, error) { return table.FromArgs(a, New) }
 
-// A code is a Config whose zero values have been replaced.
+// A code is a Config with its defaults in place of zero values.
 type code Config
 
 func (c code) String() string { return table.Text(Config(c)) }

@@ -99,7 +99,7 @@ func FromArgs(a *codecs.Args) (codecs.Codec, error) {
 	return New(c)
 }
 
-// A code is a Config whose zero values have been replaced, but that Clip is 0 for none.
+// A code is a Config with its defaults in place of zero values, but that Clip is 0 for none.
 type code Config
 
 func (c code) String() string { return table.Text(Config(c)) }

@@ -13,12 +13,12 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// An Array is what a file holds.
+// An Array is the contents of a file.
 type Array struct {
 	DType tensor.DType
 	Rows  int    // 1 if the file has one dimension
 	Cols  int    // elements in a row
-	Data  []byte // row by row, little-endian; part of what was parsed
+	Data  []byte // row by row, little-endian; part of the bytes given to Parse
 }
 
 // Row returns the elements of row i, which share the Array's memory.
@@ -38,7 +38,7 @@ var dtypes = map[string]tensor.DType{
 // header is the dictionary that NumPy writes, in the order in which it writes it.
 var header = regexp.MustCompile(`^\{'descr': '([^']*)', 'fortran_order': (True|False), 'shape': \(([0-9, ]*)\), \}\s*$`)
 
-// Parse returns the array in b, a whole file, whose memory it shares.
+// Parse returns the array in b, a whole file. It shares b's memory.
 func Parse(b []byte) (Array, error) {
 	const magic = "\x93NUMPY"
 	if len(b) < 12 || string(b[:6]) != magic {

@@ -6,10 +6,10 @@
 //	             a_n ← ā_n ⊙ B̄
 //	label        w̄ ~ N(0, I), b_n ← sign(ā_nᵀw̄)
 //
-// with C1 = 0.9 and C2 = 1/4, 1/16 and 1/64 in the three columns of Figures 1 to 4: [Printed]. With those, however,
+// with C1 = 0.9 and C2 = 1/4, 1/16 and 1/64 in the three columns of Figures 1 to 4: [Printed]. With these, however,
 // B̄ changes so little that no column's gradients are sparser than another's, while the figures' labels say they are:
 // "var" at "spa" 0.5, 0.17 and 0.056 is 1.3, 3.9 and 12 in the first column, 1, 1.7 and 5 in the second and 1, 1.1
-// and 2.4 in the third. [Swapped] gives nearly those: C2 = 0.9, C1 = 1, 1/4 and 1/16, and ā_n ~ Uniform[0, 1]. Of
+// and 2.4 in the third. [Swapped] gives nearly these: C2 = 0.9, C1 = 1, 1/4 and 1/16, and ā_n ~ Uniform[0, 1]. Of
 // gradients of mini-batches of 8 where the weights are 0, the variances are
 //
 //	              column 1        column 2       column 3
@@ -31,7 +31,7 @@ type Recipe struct {
 	N, D    int    // data points, and values of each
 	C1, C2  float64
 	Uniform bool    // ā from [0, 1) and not normal
-	Noise   float64 // standard deviation of what is added to ā_nᵀw̄ before its sign is the label
+	Noise   float64 // standard deviation of the noise that is added to ā_nᵀw̄ before its sign is the label
 	Flat    bool    // w̄ from [-0.5, 0.5) and not normal
 }
 
@@ -49,7 +49,7 @@ func Printed(column int) Recipe {
 	return Recipe{Name: fmt.Sprintf("printed, C2 = 1/%.0f", 1/c2), N: points, D: values, C1: 0.9, C2: c2}
 }
 
-// Swapped is the recipe whose gradients have the variances of the figures' labels, for a column of the figures, 0 to
+// Swapped is the recipe that gives gradients with the variances of the figures' labels, for a column of the figures, 0 to
 // 2.
 func Swapped(column int) Recipe {
 	c1 := math.Ldexp(1, -2*check(column)) // 1, 1/4, 1/16

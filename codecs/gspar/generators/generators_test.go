@@ -10,7 +10,7 @@ import (
 	"github.com/gradproxy/gradproxy/codecs/gspar/generators"
 )
 
-// The recipes are those of the paper's sections 4 and 4.2.
+// The recipes are as in the paper's sections 4 and 4.2.
 func TestRecipes(t *testing.T) {
 	for i, c2 := range []float64{0.25, 0.0625, 0.015625} {
 		if r := generators.Printed(i); r.C2 != c2 || r.C1 != 0.9 || r.N != 1024 || r.D != 2048 {

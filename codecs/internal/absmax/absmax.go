@@ -16,8 +16,8 @@ func OfSum(x, e []float32) float32 {
 	return larger(bits, ofSumPlain(x[n:], e[n:]))
 }
 
-// EachOfSum sets most[i] to what OfSum returns for values i·n to (i+1)·n-1, the last as many as there are. It panics unless
-// x has so many blocks as most, and e is as long.
+// EachOfSum sets most[i] to OfSum of values i·n to (i+1)·n-1; the last block may be shorter. It panics unless x has as many
+// blocks as most, and e is as long as x.
 func EachOfSum(most, x, e []float32, n int) {
 	e = e[:len(x)]
 	whole := len(x) / n

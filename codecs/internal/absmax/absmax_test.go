@@ -9,7 +9,7 @@ import (
 	"github.com/gradproxy/gradproxy/tensor/simd"
 )
 
-// plain says what Of and OfSum mean. e may be nil.
+// plain defines Of and OfSum. e may be nil.
 func plain(x, e []float32) float32 {
 	var most float32
 	for i, v := range x {
@@ -32,7 +32,7 @@ func same(a, b float32) bool {
 
 func finite(x float32) bool { return math.Abs(float64(x)) <= math.MaxFloat32 }
 
-// FuzzAgainstPlain compares every kernel with its twin in Go and with what the functions mean.
+// FuzzAgainstPlain compares every kernel with its twin in Go and with the definition.
 func FuzzAgainstPlain(f *testing.F) {
 	f.Add([]byte{}, byte(0))
 	f.Add(make([]byte, 100), byte(1))
@@ -77,7 +77,7 @@ func FuzzAgainstPlain(f *testing.F) {
 	})
 }
 
-// Every place counts: the kernels' tiles, the unrolled loop, what it leaves, one value, none.
+// Every place counts: the kernels' tiles, the unrolled loop, its remainder, one value, none.
 func TestEveryPlace(t *testing.T) {
 	asmtest.Each(t, func(t *testing.T) {
 		for n := range 200 {

@@ -17,7 +17,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// Bytes ends a byte; what follows begins the next.
+// Bytes ends a byte; the next bits begin the next byte.
 func TestBytesThenMore(t *testing.T) {
 	var w Writer
 	w.Write(1, 1)
@@ -109,7 +109,7 @@ func TestEnd(t *testing.T) {
 	}
 }
 
-// A run of ones is bounded, by what is asked for and by the end.
+// A run of ones is bounded, by the caller's limit and by the end.
 func TestUnaryBounded(t *testing.T) {
 	ones := bytes.Repeat([]byte{0xff}, 100)
 	for _, most := range []uint64{0, 1, 56, 57, 58, 114, 300, 799} {

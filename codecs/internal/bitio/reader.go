@@ -5,8 +5,8 @@ import (
 	"math/bits"
 )
 
-// A Reader reads what a Writer wrote. Beyond the end of its bytes it reads zeros, and Close says so: a loop over a bounded
-// number of codes need not ask after each.
+// A Reader reads the bits of a Writer. Beyond the end of its bytes it reads zeros, and Close says so: a loop over a bounded
+// number of codes need not check after each.
 type Reader struct {
 	src []byte
 	at  uint // bits
@@ -72,7 +72,7 @@ func (r *Reader) Close() (used int, ok bool) {
 	return used, rest == 0 || r.src[used-1]<<(8-rest) == 0
 }
 
-// next returns the next PeekMax bits or more in the high bits of a word; what is beyond the end is 0.
+// next returns the next PeekMax bits or more in the high bits of a word; bits beyond the end are 0.
 func (r *Reader) next() uint64 {
 	i := r.at >> 3
 	if i+8 <= uint(len(r.src)) {

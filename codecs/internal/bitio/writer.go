@@ -24,7 +24,7 @@ func (w *Writer) Write(v uint64, n uint) {
 	w.used += n
 }
 
-// spill is Write where v does not fit into what is free of w.bits.
+// spill is Write where v does not fit into the free bits of w.bits.
 func (w *Writer) spill(v uint64, n, free uint) {
 	left := n - free
 	w.buf = binary.BigEndian.AppendUint64(w.buf, w.bits<<free|v>>left)
@@ -46,8 +46,8 @@ func (w *Writer) Bytes() []byte {
 }
 
 // Put writes the low n bits of v, of 1 to 64, at bit at of buf, and returns where they end. The bits above in v must be 0,
-// and those of buf from at on to the end of its 8 bytes, counted from the first. Put writes so many bytes more: buf has
-// room for the 8 that at is in and the 8 after them.
+// and the bits of buf from at on to the end of its 8 bytes, counted from the first, as well. Put writes up to 8 bytes more: buf
+// must have room for the 8 bytes that at is in and the 8 after them.
 func Put(buf []byte, at uint, v uint64, n uint) uint {
 	v <<= (64 - n) & 63
 	here := buf[at>>6<<3:][:16]

@@ -1,5 +1,4 @@
-// Package blockwise makes a codec of values of the code for one block of values: what quantizers with a scale a block have
-// in common.
+// Package blockwise makes a codec of values from a code for one block of values. Quantizers with a scale for each block use it.
 package blockwise
 
 import (
@@ -16,15 +15,15 @@ type Code interface {
 
 	Traits() codecs.Traits // of the codec that New makes
 
-	// Append appends the code of x, of one value at least. Number is another one for each block that an encoder encodes, for
-	// codes that draw. An error says what makes the block unsuited ("a value is NaN"); then the result does not matter.
+	// Append appends the code of x, which has one value at least. An encoder gives each block another number, for codes that
+	// draw at random. An error names the reason why the block is unsuited ("a value is NaN"); the result then does not matter.
 	Append(dst []byte, x []float32, number uint64) ([]byte, error)
 
-	// Read sets x from what src begins with and returns the rest of src. An error says what is wrong.
+	// Read sets x from the code with which src begins and returns the rest of src. An error names the fault of src.
 	Read(x []float32, src []byte) (rest []byte, err error)
 }
 
-// New returns the codec that encodes every block of so many values, and what is left of them, by itself.
+// New returns the codec that encodes each block of so many values, and a shorter last one, by itself.
 func New(block int, c Code) codecs.Codec { return codecs.Values(method{c, block}) }
 
 type method struct {
@@ -40,7 +39,7 @@ func (m method) MaxEncodedLen(n int) int {
 	return most
 }
 
-// wantBytes is what a coder is given at once: enough that frames cost nothing, and in a core's cache.
+// wantBytes is the size of the blocks that a codec asks for: large enough that frames cost nothing, and within a core's cache.
 const wantBytes = 256 << 10
 
 // Block wants whole blocks of values: their length in elements of any size divides it.

@@ -7,7 +7,7 @@ import (
 	"math"
 )
 
-// What is wrong with a block.
+// Faults of a block or of its code.
 var (
 	ErrNotFinite = errors.New("a value is NaN or infinite")
 	ErrTooLarge  = errors.New("a value is too large")
@@ -22,7 +22,7 @@ func AppendScalar(dst []byte, v float32) []byte {
 	return binary.LittleEndian.AppendUint32(dst, math.Float32bits(v))
 }
 
-// Scalar reads what AppendScalar wrote, which must be at least 0 and at most most. Name is what it is called in errors.
+// Scalar reads a float32 that AppendScalar wrote. It must be at least 0 and at most most. name stands for it in errors.
 func Scalar(src []byte, name string, most float32) (v float32, rest []byte, err error) {
 	if len(src) < ScalarLen {
 		return 0, nil, ErrShort

@@ -11,8 +11,8 @@ type leaf struct {
 	symbol uint16
 }
 
-// lengths sorts leaves and replaces their weights by the lengths of their words. It is Moffat and Katajainen's, whose tree
-// grows in the place of the leaves that are in it already.
+// lengths sorts leaves and replaces their weights by the lengths of their words. It is Moffat and Katajainen's algorithm: the
+// tree grows in the place of the leaves that are in it already.
 func lengths(a []leaf) {
 	slices.SortFunc(a, func(x, y leaf) int {
 		return cmp.Or(cmp.Compare(x.weight, y.weight), -cmp.Compare(x.symbol, y.symbol))
@@ -45,7 +45,7 @@ func lengths(a []leaf) {
 	for i := n - 3; i >= 0; i-- {
 		a[i].weight = a[a[i].weight].weight + 1
 	}
-	// Third pass: at each depth, what is no tree is a leaf; the last leaves are the heaviest.
+	// Third pass: at each depth, a node that is no tree is a leaf; the last leaves are the heaviest.
 	trees, free, depth := n-2, 1, uint64(0)
 	for at := n - 1; free > 0; depth++ {
 		inner := 0

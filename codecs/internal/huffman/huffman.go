@@ -1,5 +1,5 @@
-// Package huffman writes small integers in optimal prefix codes of their frequencies ([Huffman]). Symbols are 0 to n-1, of an
-// alphabet whose size n, at most 65,536, both ends know; how many symbols follow, and that there is one at all, they know too.
+// Package huffman writes small integers in optimal prefix codes of their frequencies ([Huffman]). Symbols are 0 to n-1. Both ends
+// must know the size n of the alphabet, at most 65,536, and the number of symbols that follow, which must not be 0.
 //
 // Code lengths are not limited, so that a code costs exactly what a paper's tree does. Of trees that are equally good, that
 // with the shortest longest word is taken ([Moffat and Katajainen]: counts in ascending order, equal ones by descending
@@ -47,8 +47,8 @@ type Code struct {
 
 	longest uint     // bits
 	ends    []uint64 // [length]: the first word that is longer, as a number of longest bits
-	starts  []int    // [length]: what to add to a word of that length to get its place in sorted
-	short   []entry  // [next peek bits]: whose word they begin with, if it is that short
+	starts  []int    // [length]: the number to add to a word of that length to get its place in sorted
+	short   []entry  // [next peek bits]: the symbol of the word that they begin with, if it is that short
 	peek    uint
 
 	leaves []leaf

@@ -192,7 +192,7 @@ func TestInitRefusesTooMuch(t *testing.T) {
 	}
 }
 
-// The table of a code whose lengths hardly change is short: that of 32 symbols of one length takes 32 bits.
+// The table of a code is short if its lengths hardly change: 32 symbols of one length take 32 bits.
 func TestTableLen(t *testing.T) {
 	for _, c := range []struct {
 		counts []uint32

@@ -23,7 +23,7 @@ func (c *Code) table(write func(v uint64, n uint)) {
 	for s := 0; s < len(c.words); {
 		if k := c.absent(s); k > 0 {
 			write(0b110, 3)
-			write(uint64(k), uint(2*bits.Len(uint(k))-1)) // gamma: the zeros are those before k
+			write(uint64(k), uint(2*bits.Len(uint(k))-1)) // gamma: zeros before k
 			s += k
 			continue
 		}

@@ -1,5 +1,5 @@
-// Package magnitude finds the largest magnitudes of a block, for methods that send only those: by histograms of
-// float32 bits, whose order without their sign is that of magnitudes, or by counting, in a bounded number of passes and
+// Package magnitude finds the largest magnitudes of a block, for methods that send only these: by histograms of
+// float32 bits, which without their sign have the order of magnitudes, or by counting, in a bounded number of passes and
 // without sorting.
 //
 // A magnitude is a float32's bits without the sign. All functions take any values: infinities and NaN are the
@@ -64,7 +64,7 @@ func Top(keys []uint32, values []float32, x Values, k int, scratch []float32) ([
 // values as are wanted are selected, nineteen times in twenty.
 const Enough = 32
 
-// Near appends about k positions and values as Top does, k >= 1: those that reach the threshold that k of x would
+// Near appends about k positions and values as Top does, k >= 1: all values that reach the threshold that k of x would
 // reach if x were as its sample, in one pass in which most values are only compared. If more than most do, it appends
 // the k largest of them. Where fewer than enough of the sample would lie above the threshold, it is Top.
 func Near(keys []uint32, values []float32, x Values, k, most, enough int, scratch []float32) ([]uint32, []float32, []float32) {
@@ -126,10 +126,10 @@ func least(x Values, k int) uint32 {
 // clamp makes a threshold of t that Select takes.
 func clamp(t uint32) uint32 { return min(max(t, 1), infinity) }
 
-// keep drops from keys[n:] and values[n:] all but the k largest magnitudes. x is left without them; it is without those of at
-// least gone so far.
+// keep drops from keys[n:] and values[n:] all but the k largest magnitudes. x is left without them; before, it is without the
+// magnitudes of at least gone.
 func keep(keys []uint32, values []float32, x Values, n, k int, gone uint32) ([]uint32, []float32) {
-	t, equal := uint32(1), 0 // of those of magnitude t, the first
+	t, equal := uint32(1), 0 // the first so many of magnitude t
 	switch {
 	case len(keys)-n <= k:
 		if gone <= t || x.Residual == nil {
@@ -165,7 +165,7 @@ func keep(keys []uint32, values []float32, x Values, n, k int, gone uint32) ([]u
 	return keys[:to], values[:to]
 }
 
-// reaching drops from keys[n:] and values[n:] all whose magnitude is less than t.
+// reaching drops from keys[n:] and values[n:] all entries of a magnitude less than t.
 func reaching(keys []uint32, values []float32, n int, t uint32) ([]uint32, []float32) {
 	var places [part + listSlack]uint32
 	var room [part + listSlack]float32

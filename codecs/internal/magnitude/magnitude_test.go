@@ -41,7 +41,7 @@ func checkTop(t *testing.T, x []float32, k int) {
 	}
 }
 
-// The k largest are those that sorting finds, whatever the values, also where the sample misleads.
+// Top finds the same k largest values as sorting, for all kinds of values, also where the sample misleads.
 func TestTop(t *testing.T) {
 	for _, kind := range codectest.Kinds() {
 		for _, n := range []int{0, 1, 7, 8, 9, 1023, 1024, 1025, 30000} {
@@ -72,8 +72,7 @@ func TestTop(t *testing.T) {
 	}
 }
 
-// Near selects as many as asked for, give or take, and by a threshold: nothing it leaves is larger than what it
-// takes.
+// Near selects about as many values as asked for, by a threshold: no value that it leaves is larger than one that it takes.
 func TestNear(t *testing.T) {
 	const n = 1 << 18
 	for _, kind := range []codectest.Kind{codectest.Gaussian, codectest.Heavy, codectest.Sparse, codectest.Rows} {
@@ -137,7 +136,7 @@ func TestSample(t *testing.T) {
 	}
 }
 
-// FuzzSelect compares Select, Kth and Top with the plain form of what they do.
+// FuzzSelect compares Select, Kth and Top with their plain forms.
 func FuzzSelect(f *testing.F) {
 	for i, k := range codectest.Kinds() {
 		f.Add(k.Fill(tensor.Float32, 70+i, 1), uint32(0x3a000000), uint16(9))
@@ -236,7 +235,7 @@ func asInt(b bool) int {
 	return 0
 }
 
-// sumsOf returns sums whose residual is a copy.
+// sumsOf returns sums with a copy of the residual.
 func sumsOf(x, residual []float32) Values {
 	residual = append(make([]float32, 3, 4+len(x)), residual...)[3:]
 	old := Align(make([]float32, len(x)+16), len(x))
@@ -246,7 +245,7 @@ func sumsOf(x, residual []float32) Values {
 	return Values{x, residual, old}
 }
 
-// checkSums fails unless residual is what is left of sums once values were taken, and old is what it was.
+// checkSums fails unless residual is the sums without the values that were taken, and old is the residual from before.
 func checkSums(t *testing.T, v Values, sums, before []float32, keys []uint32) {
 	t.Helper()
 	if v.Residual == nil {
@@ -283,8 +282,7 @@ func checkSelect(t *testing.T, x Values, threshold, gone uint32) {
 	checkSums(t, x, sums, before, slices.DeleteFunc(keys[1:], func(key uint32) bool { return Of(sums[key]) < gone }))
 }
 
-// Of sums are taken those that are taken of the same values written down, by Top and by Near, whatever the sample; the
-// others are left.
+// Top and Near take the same values from sums as from the sums written down, for every sample; the others are left.
 func TestSums(t *testing.T) {
 	for _, kind := range codectest.Kinds() {
 		for _, n := range []int{0, 1, 40, 1023, 1024, 5000, 2*cut + 1000} {

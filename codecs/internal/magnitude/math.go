@@ -14,7 +14,7 @@ const (
 	bins      = 1 << binBits          // 16 KiB of counts
 	groupSize = 8                     // values that Select looks at together
 	cut       = 1 << 14               // values between two looks at a list's room
-	listSlack = groupSize             // what a group may write beyond the list's end
+	listSlack = groupSize             // entries that a group may write beyond the list's end
 	low7      = 1<<(31-2*binBits) - 1 // the bits that two histograms leave
 )
 
@@ -59,14 +59,14 @@ func Of(x float32) uint32 { return math.Float32bits(x) &^ sign }
 // Finite reports whether m is the magnitude of a number.
 func Finite(m uint32) bool { return m < infinity }
 
-// Select appends the positions and values of those x whose magnitude is at least t, in order, to keys and values,
-// which are of one length. t is at least 1, at most that of an infinity: so a NaN or infinity is always selected, and
+// Select appends the positions and values of each x with a magnitude of at least t, in order, to keys and values,
+// which must have one length. t is at least 1, at most that of an infinity: so a NaN or infinity is always selected, and
 // a zero never.
 func Select(keys []uint32, values []float32, x Values, t uint32) ([]uint32, []float32) {
 	return selectAll(keys, values, x, t, t)
 }
 
-// selectAll is Select, but of a residual it takes only what is at least gone, which is not less than t.
+// selectAll is Select, but it takes from a residual only magnitudes of at least gone, which must not be less than t.
 func selectAll(keys []uint32, values []float32, x Values, t, gone uint32) ([]uint32, []float32) {
 	for from := 0; from < x.Len(); from += cut {
 		part := x.Slice(from, min(from+cut, x.Len()))
@@ -78,8 +78,8 @@ func selectAll(keys []uint32, values []float32, x Values, t, gone uint32) ([]uin
 	return keys, values
 }
 
-// selectPart writes what selectAll appends for v, the values from position from, and returns how many there are. keys
-// and values have room for v.Len()+listSlack.
+// selectPart writes the entries that selectAll appends for v, the values from position from, and returns their number. keys
+// and values must have room for v.Len()+listSlack.
 func selectPart(keys []uint32, values []float32, v Values, from, t, gone uint32) int {
 	n, i := selectTiles(keys, values, v, from, t, gone)
 	if keys, values, v, from = keys[n:], values[n:], v.Slice(i, v.Len()), from+uint32(i); v.Residual != nil {
@@ -135,7 +135,7 @@ func selectSums(keys []uint32, values []float32, v Values, from, t, gone uint32)
 }
 
 // Kth returns the k-th largest magnitude of x, 1 <= k <= len(x), and how many are larger: by histograms of its upper
-// 12 bits, of the next 12 among those that share them, and of the last 7; few values are sorted, and where counting is
+// 12 bits, of the next 12 among the magnitudes that share them, and of the last 7; few values are sorted, and where counting is
 // quick, that finds it.
 func Kth(x []float32, k int) (t uint32, larger int) {
 	if len(x) <= few {
@@ -166,8 +166,8 @@ func Kth(x []float32, k int) (t uint32, larger int) {
 	return upper | third, larger
 }
 
-// kthByCounts is Kth by counting how many reach a magnitude, until few are left that may be the k-th. It begins with what is
-// probably near, goes from there in steps four times the one before, and halves once it has passed the k-th.
+// kthByCounts is Kth by counting how many values reach a magnitude, until few are left that may be the k-th. It begins with a
+// magnitude that is probably near, goes on in steps four times the one before, and halves once it has passed the k-th.
 func kthByCounts(x []float32, k int) (t uint32, larger int) {
 	low, reach := uint32(0), len(x) // so many are at least low
 	end, larger := uint32(sign), 0  // and so many at least end
@@ -230,7 +230,7 @@ func countPlain(x []float32, t uint32) (n int) {
 	return n
 }
 
-// eachWithin calls f with those magnitudes of x that are at least t and less than end, but for zeros.
+// eachWithin calls f with each magnitude of x, except zeros, that is at least t and less than end.
 func eachWithin(x []float32, t, end uint32, f func(m uint32)) {
 	var keys [part + listSlack]uint32
 	var values [part + listSlack]float32

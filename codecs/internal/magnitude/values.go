@@ -6,16 +6,16 @@ import (
 	"github.com/gradproxy/gradproxy/codecs/internal/arith"
 )
 
-// Values are those of a block. Where Residual is nil, they are X. Otherwise they are the sums X[i]+Residual[i], rounded to
-// float32, that error feedback encodes, and whoever appends them to a list sets Residual to what is then left: 0 where one
-// is appended, and the sum elsewhere. That takes one pass over memory, in which Old is set to what Residual was; it is
+// Values are the values of a block. Where Residual is nil, they are X. Otherwise they are the sums X[i]+Residual[i], rounded to
+// float32, that error feedback encodes, and a function that appends some of them to a list sets Residual to the rest: 0 where
+// it appends a sum, and the sum elsewhere. That takes one pass over memory, in which Old is set to the former Residual; it is
 // fast only if Old is Aligned.
 type Values struct{ X, Residual, Old []float32 }
 
 // Len returns how many there are.
 func (v Values) Len() int { return len(v.X) }
 
-// Slice returns those from from to to, without a copy.
+// Slice returns the values from from to to, without a copy.
 func (v Values) Slice(from, to int) Values {
 	v.X = v.X[from:to]
 	if v.Residual != nil {
@@ -43,7 +43,7 @@ func (v Values) leave(keys []uint32, values []float32) {
 	}
 }
 
-// settle sets what is left of value key, which is value, where it is taken and where not.
+// settle sets the residual of value key, which is value, where the value is taken and where it is not.
 func (v Values) settle(key uint32, value float32, taken bool) {
 	if taken {
 		value = 0

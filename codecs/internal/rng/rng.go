@@ -1,6 +1,6 @@
-// Package rng draws the random numbers of stochastic methods. A [Source] is seeded with what is being encoded, so that an
+// Package rng draws the random numbers of stochastic methods. A [Source] is seeded with the values to encode, so that an
 // encoding can be made again from its input, and yet workers, blocks and steps draw independently of each other.
-// What a decoder needs to know of a draw is on the wire.
+// The wire has as much of a draw as a decoder needs.
 //
 // The generator is SplitMix64, which is as good as 64 bits of state can be and inlines ([Steele, Lea and Flood],
 // with the constants of Java's SplittableRandom.mix64). It keeps no secret.
@@ -27,7 +27,7 @@ func Of(seed, step uint64, x []float32) Source {
 	return Source{mix(mix(mix(seed+gamma)+step+gamma) + hash(x))}
 }
 
-// From returns the Source of state, for both ends of a method whose draws are on the wire as the state that they begin with.
+// From returns the Source of state, for methods that send the state with which their draws begin.
 func From(state uint64) Source { return Source{state} }
 
 // Uint64 returns 64 random bits.
@@ -50,7 +50,7 @@ func (s *Source) Uint64n(n uint64) uint64 {
 	if n == 0 {
 		panic("rng: a number less than 0")
 	}
-	// The products x·n of a random x, cut into intervals of 2^64, have a number of x too many in some: those are drawn again.
+	// The products x·n of a random x, cut into intervals of 2^64, have a number of x too many in some: these are drawn again.
 	high, low := bits.Mul64(s.Uint64(), n)
 	if low < n {
 		for tooMany := -n % n; low < tooMany; {
@@ -60,7 +60,7 @@ func (s *Source) Uint64n(n uint64) uint64 {
 	return high
 }
 
-// mix is a bijection all of whose output bits depend on all input bits.
+// mix is a bijection in which all output bits depend on all input bits.
 func mix(z uint64) uint64 {
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
 	z = (z ^ z>>27) * 0x94d049bb133111eb

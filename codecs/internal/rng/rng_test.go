@@ -16,7 +16,7 @@ func TestReproducible(t *testing.T) {
 			t.Fatal("two sources of one encoding differ")
 		}
 	}
-	// By an implementation in Python of what the comments say.
+	// By an implementation of the comments in Python.
 	s := Of(1, 2, x)
 	for i, want := range []uint64{0x2bdd3253270b5316, 0x6274332b41f0b422, 0xe4ff0f9e42c0f7c0} {
 		if got := s.Uint64(); got != want {
@@ -35,7 +35,7 @@ func TestSplitMix64(t *testing.T) {
 	}
 }
 
-// Whatever differs, the draws differ.
+// The draws differ if any part of the input does.
 func TestNoTwoAlike(t *testing.T) {
 	x := make([]float32, 37)
 	seen := map[uint64]string{}

@@ -18,7 +18,7 @@ func (r *Source) Ternarize(q []int8, x []float32, s float32) {
 	}
 }
 
-// trit returns the sign of x if its magnitude is above t. Nothing branches on what is random.
+// trit returns the sign of x if its magnitude is above t. Nothing branches on random data.
 func trit(x float32, t float64) int8 {
 	b := math.Float64bits(float64(x))
 	magnitude := math.Float64frombits(b &^ (1 << 63))

@@ -14,5 +14,5 @@ func TakeInt8(n int) *[]int8 {
 	return &v
 }
 
-// PutInt8 takes back what TakeInt8 returned.
+// PutInt8 takes back a slice of TakeInt8.
 func PutInt8(v *[]int8) { int8s.Put(v) }

@@ -16,5 +16,5 @@ func Take(n int) *[]float32 {
 	return &v
 }
 
-// Put takes back what Take returned.
+// Put takes back a slice of Take.
 func Put(v *[]float32) { pool.Put(v) }

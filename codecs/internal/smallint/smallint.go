@@ -7,7 +7,7 @@ package smallint
 
 import "errors"
 
-// Err is what Read's false means.
+// Err is the error for a false of Read.
 var Err = errors.New("an integer is out of its bounds, or bits follow the last")
 
 // Max returns the largest integer of so many bits.
@@ -62,7 +62,7 @@ func Read(q []int8, bits int, src []byte) (ok bool) {
 	}
 }
 
-// In what follows, bad gets a bit for each integer that is none, and for what is beyond the last.
+// Below, bad gets a bit for each code that is no integer, and for each bit set beyond the last.
 
 func read2(q []int8, src []byte) bool {
 	bad := byte(0)

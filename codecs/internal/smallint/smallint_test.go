@@ -22,7 +22,7 @@ func TestLayout(t *testing.T) {
 	}
 }
 
-// FuzzBothWays: integers come back, and bytes are integers whose bytes they are, or are refused.
+// FuzzBothWays: integers come back, and bytes are either refused or decode to integers with exactly these bytes.
 func FuzzBothWays(f *testing.F) {
 	f.Add([]byte{0x55, 0x97, 0x81}, byte(3))
 	f.Add([]byte{0x80, 0x08, 0x02}, byte(12))

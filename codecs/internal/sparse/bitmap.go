@@ -13,7 +13,7 @@ import (
 //	bitmap  ceil(n/8) bytes: bit i%8 of byte i/8, from the lowest, is value i's; bits beyond the last are 0
 //	values  as float32, bfloat16 or float16, little-endian
 //
-// It rounds p.Values to what travels. A value that is not finite is ErrNotFinite.
+// It rounds p.Values to the values that travel. A value that is not finite is ErrNotFinite.
 func AppendMapped(dst []byte, n int, p *Picks, d tensor.DType) ([]byte, error) {
 	from := len(dst)
 	dst = append(dst, make([]byte, (n+7)/8)...)
@@ -24,7 +24,7 @@ func AppendMapped(dst []byte, n int, p *Picks, d tensor.DType) ([]byte, error) {
 	return AppendValues(dst, p, d)
 }
 
-// DecodeMapped sets x from what AppendMapped made, with which src begins, and returns what follows.
+// DecodeMapped sets x from an encoding by AppendMapped, with which src begins, and returns the rest of src.
 func DecodeMapped(x []float32, src []byte, d tensor.DType, p *Picks) (rest []byte, err error) {
 	size := (len(x) + 7) / 8
 	if len(src) < size {

@@ -16,12 +16,12 @@ import (
 //	keys    their positions, count numbers, as package keys' Rice has them
 //	values  as float32, bfloat16 or float16, little-endian
 //
-// It rounds p.Values to what travels. A value that is not finite is ErrNotFinite.
+// It rounds p.Values to the values that travel. A value that is not finite is ErrNotFinite.
 func AppendPairs(dst []byte, p *Picks, d tensor.DType) ([]byte, error) {
 	return AppendValues(AppendKeys(dst, p.Keys), p, d)
 }
 
-// DecodePairs sets x from what AppendPairs made, with which src begins, and returns what follows.
+// DecodePairs sets x from an encoding by AppendPairs, with which src begins, and returns the rest of src.
 func DecodePairs(x []float32, src []byte, d tensor.DType, p *Picks) (rest []byte, err error) {
 	if p.Keys, src, err = DecodeKeys(p.Keys[:0], len(x), src); err != nil {
 		return nil, err
@@ -34,8 +34,8 @@ func AppendKeys(dst []byte, positions []uint32) []byte {
 	return keys.Rice{}.Append32(binary.AppendUvarint(dst, uint64(len(positions))), positions)
 }
 
-// DecodeKeys appends to positions, of a block of n values, what AppendKeys made, with which src begins, and returns
-// what follows.
+// DecodeKeys appends to positions, of a block of n values, the positions that AppendKeys encoded, with which src begins, and
+// returns the rest of src.
 func DecodeKeys(positions []uint32, n int, src []byte) (all []uint32, rest []byte, err error) {
 	count, used := binary.Uvarint(src)
 	if used <= 0 || count > uint64(n) {

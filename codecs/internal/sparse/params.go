@@ -28,10 +28,10 @@ func BlockOf[Config any](field func(*Config) *int) params.Param[Config] {
 	return params.Int("block", defaultBlock, 1, maxBlock, field)
 }
 
-// MaxEncodedLen is the most bytes that n values take in blocks of block values: what would take more is unsuited.
+// MaxEncodedLen is the maximum of bytes that n values take in blocks of block values: longer encodings are unsuited.
 func MaxEncodedLen(n, block int) int { return 4*n + (n+block-1)/block*header }
 
-// header is how many bytes an encoded block may have beyond those of its values.
+// header is the maximum of bytes that an encoded block may have besides 4 for each value.
 const header = 16
 
 // Block is how much a codec wants at once of a tensor of size bytes that has blocks of block values.

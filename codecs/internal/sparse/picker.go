@@ -10,8 +10,8 @@ import (
 type Picker struct {
 	Text string // the codec's
 
-	// Pick sets p's keys, ascending, and p's values to those of v to send. If v has a residual, Pick leaves it as package
-	// magnitude does. step counts the encodings before this one.
+	// Pick sets p's keys, ascending, and p's values to the values of v to send. If v has a residual, Pick must leave it as the
+	// functions of package magnitude do. step counts the encodings before this one.
 	Pick func(p *Picks, v magnitude.Values, step uint64)
 
 	Values tensor.DType // the element type in which values travel

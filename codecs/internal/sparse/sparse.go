@@ -1,4 +1,4 @@
-// Package sparse is what methods have in common that send a few values of a block: the others are delivered as 0. A
+// Package sparse has the common parts of methods that send a few values of a block: the others are delivered as 0. A
 // method says which values of a block travel and how, as a [Coder]; this package makes encoders and decoders of it
 // that go block by block and keep error feedback to one pass, and has the wire form that most of them use
 // (AppendPairs).
@@ -17,13 +17,13 @@ type Coder interface {
 	fmt.Stringer
 	Traits() codecs.Traits // of the codec that New makes
 
-	// AppendBlock appends the encoding of x to dst, and sets p's keys and values to what it delivers: positions in x,
+	// AppendBlock appends the encoding of x to dst, and sets p's keys and values to the delivered ones: positions in x,
 	// each once, in any order. step counts the encodings before this one. The error wraps codecs.ErrUnsuited; dst may
 	// have grown nevertheless.
 	AppendBlock(dst []byte, x []float32, step uint64, p *Picks) ([]byte, error)
 
-	// DecodeBlock sets x from the encoding with which src begins, and returns what follows it. It takes no more
-	// memory than x does. Its error says what is wrong with src; the caller says where.
+	// DecodeBlock sets x from the encoding with which src begins, and returns the rest of src. It takes no more
+	// memory than x does. Its error names the fault of src; the caller adds the place.
 	DecodeBlock(x []float32, src []byte, p *Picks) (rest []byte, err error)
 }
 
@@ -31,15 +31,15 @@ type Coder interface {
 type SumCoder interface {
 	Coder
 
-	// AppendValues is AppendBlock of v. If v has a residual, that is afterwards 0 at p's keys and the sum elsewhere, and
-	// v.Old what it was, also if there is an error. It ends with one of this package's functions that append p's values.
+	// AppendValues is AppendBlock of v. If v has a residual, it is afterwards 0 at p's keys and the sum elsewhere, and
+	// v.Old is the former residual, also if there is an error. It ends with one of this package's functions that append p's values.
 	AppendValues(dst []byte, v magnitude.Values, step uint64, p *Picks) ([]byte, error)
 }
 
-// Picks are the values that are sent of a block, and room for whoever picks them.
+// Picks are the values of a block that are sent, and scratch memory for the Coder that picks them.
 type Picks struct {
 	Keys   []uint32  // positions in the block
-	Values []float32 // of the same length: what is delivered there, in float32
+	Values []float32 // of the same length: the values delivered there, in float32
 
 	// Room, which is anything at first.
 	Sample []float32 // for package magnitude
@@ -48,7 +48,7 @@ type Picks struct {
 	Words  []uint32
 	Bytes  []byte
 
-	sums    []float32 // of Values, what they were before they were rounded
+	sums    []float32 // Values before they were rounded
 	rounded bool      // Values may have been
 }
 
@@ -89,7 +89,7 @@ func (e *encoder) Append(dst []byte, src []float32) ([]byte, error) {
 	return e.append(dst, magnitude.Values{X: src}, nil)
 }
 
-// append encodes v, sums only if there is a SumCoder, and calls sent, if it is not nil, with what is delivered of each
+// append encodes v, which may be sums only for a SumCoder, and calls sent, if it is not nil, with the delivered values of each
 // block.
 func (e *encoder) append(dst []byte, v magnitude.Values, sent func(from int, p *Picks)) ([]byte, error) {
 	if v.Len() != e.n {

@@ -46,7 +46,7 @@ func TestCount(t *testing.T) {
 	}
 }
 
-// A residual is the sum where nothing was sent, and what rounding left where something was.
+// A residual is the sum where no value was sent, and the rounding error where one was.
 func TestResidual(t *testing.T) {
 	const n, block = 7, 3
 	enc := sparse.NewEncoder(everySecond{}, n, block).(codecs.Fused)
@@ -69,7 +69,7 @@ func TestResidual(t *testing.T) {
 	}
 }
 
-// A block that is unsuited leaves the residuals of those before it as they were, and dst as well.
+// A block that is unsuited leaves the residuals of the blocks before it as they were, and dst as well.
 func TestUnsuitedLeavesAllBlocks(t *testing.T) {
 	const n, block = 6, 3
 	enc := sparse.NewEncoder(everySecond{}, n, block).(codecs.Fused)
@@ -109,7 +109,7 @@ func TestUnsuitedSumsLeaveAllBlocks(t *testing.T) {
 	}
 }
 
-// What would be longer than the values are, and 16 bytes a block, is unsuited.
+// A block is unsuited if its encoding would be longer than its values and 16 bytes.
 func TestNoGainIsUnsuited(t *testing.T) {
 	const n = 4096
 	all := sparse.NewEncoder(everything{}, n, n)

@@ -36,7 +36,7 @@ func AppendValues(dst []byte, p *Picks, d tensor.DType) ([]byte, error) {
 }
 
 // DecodeValues sets x to the values with which src begins at p's keys, which are less than len(x), and to 0
-// elsewhere, and returns what follows. All are finite.
+// elsewhere, and returns the rest of src. All values are finite.
 func DecodeValues(x []float32, src []byte, d tensor.DType, p *Picks) (rest []byte, err error) {
 	clear(x)
 	return SetValues(x, src, d, p)

@@ -7,7 +7,7 @@ import (
 	"github.com/gradproxy/gradproxy/tensor/simd"
 )
 
-// Tiers lists those of this processor, simd.Plain first: only that and the best where the race detector, which does not see
+// Tiers lists the tiers of this processor, simd.Plain first: only that and the best where the race detector, which does not see
 // kernels, makes tests slow.
 func Tiers() []simd.Tier {
 	if race && simd.Best() > simd.Plain {

@@ -1,4 +1,4 @@
-// Package sparsetest has what the tests of sparse codecs share: how values come through.
+// Package sparsetest has the common parts of the tests of sparse codecs: encoding and decoding values, and norms.
 package sparsetest
 
 import (
@@ -28,7 +28,7 @@ func New(t testing.TB, c codecs.Codec, n int) Pair {
 	return Pair{enc, dec}
 }
 
-// Step returns the encoding of x, and what of it is delivered.
+// Step returns the encoding of x, and the delivered values.
 func (p Pair) Step(t testing.TB, x []float32) (encoded []byte, y []float32) {
 	t.Helper()
 	src := make([]byte, 4*len(x))
