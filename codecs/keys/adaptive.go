@@ -78,10 +78,10 @@ type costed struct {
 // words are the codes of 2, 4, 8 and 16 prefixes.
 type words [4]huffman.Code
 
-// pool recycles words, whose tables are larger than many an array of keys.
+// pool recycles words: their tables are larger than many an array of keys.
 var pool = sync.Pool{New: func() any { return new(words) }}
 
-// cost computes what w takes for keys whose deltas occur in these lengths. It keeps a code in o.
+// cost computes the bits of w for keys with deltas of these lengths. It keeps a code in o.
 func (w way) cost(occur *[65]uint32, o *words) costed {
 	c := costed{way: w}
 	counts := w.counts(occur)
@@ -98,7 +98,7 @@ func (w way) cost(occur *[65]uint32, o *words) costed {
 	return c
 }
 
-// ways returns the eight ways for keys whose deltas occur in these lengths.
+// ways returns the eight ways for keys with deltas of these lengths.
 func ways(occur *[65]uint32) (all [8]way) {
 	wide := false
 	for _, times := range occur[33:] {
@@ -110,7 +110,7 @@ func ways(occur *[65]uint32) (all [8]way) {
 	return all
 }
 
-// cheapest returns the way that takes the fewest bits, the first of those that take as many.
+// cheapest returns the way that takes the fewest bits, the first of equal ones.
 func cheapest(occur *[65]uint32, o *words) (best costed) {
 	for i, w := range ways(occur) {
 		if c := w.cost(occur, o); i == 0 || c.prefixes+c.deltas < best.prefixes+best.deltas {

@@ -11,13 +11,13 @@ import (
 	"github.com/gradproxy/gradproxy/codecs/internal/huffman"
 )
 
-// Bitmap is for keys that lie close together. It says of each integer between the first key and the last whether it is a
-// key, in bytes of eight bits and Huffman's code of how often each byte occurs; or, where nearly all are, which are not. What
-// takes more so is written as by Rice.
+// Bitmap is for keys that lie close together. It has a bit for each integer between the first key and the last, set if the
+// integer is a key, in bytes of eight bits and Huffman's code of their frequencies; where nearly all integers are keys, it lists
+// the others. Keys that take more bytes so are written as by Rice.
 //
 // Wire:
 //
-//	form   1 byte: 0, and then what Rice writes of the keys; 1 or 2, and then
+//	form   1 byte: 0, and then the Rice code of the keys; 1 or 2, and then
 //	first  the first key, as unsigned LEB128
 //
 // and in form 1, where no more integers between the first key and the last are missing than there are keys,
@@ -47,7 +47,7 @@ func (Bitmap) String() string { return "bitmap" }
 // MaxLen implements Coding.
 func (Bitmap) MaxLen(n int) int { return 1 + Rice{}.MaxLen(n) }
 
-// bitmaps recycles what Bitmap needs beside keys.
+// bitmaps recycles the memory that Bitmap needs beside keys.
 var bitmaps = sync.Pool{New: func() any { return new(bitmapRoom) }}
 
 type bitmapRoom struct {
@@ -77,7 +77,7 @@ func (Bitmap) Append(dst []byte, keys []uint64) []byte {
 	return keepShorter(room.appendBytes(dst, keys), begin, end)
 }
 
-// keepShorter leaves behind begin the shorter of what lies there up to end and what follows.
+// keepShorter leaves behind begin the shorter of two encodings: the bytes from there to end, and the bytes after end.
 func keepShorter(dst []byte, begin, end int) []byte {
 	if len(dst)-end >= end-begin {
 		return dst[:end]

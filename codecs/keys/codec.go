@@ -45,7 +45,7 @@ func FromArgs(a *codecs.Args) (codecs.Codec, error) {
 	return New(c), nil
 }
 
-const blockBytes = 256 << 10 // what a codec wants at once: each block costs a first key and a byte or so
+const blockBytes = 256 << 10 // a codec asks for so many bytes at once: each block costs a first key and a byte or so
 
 type codec struct {
 	Coding

@@ -79,7 +79,7 @@ func TestElementTypes(t *testing.T) {
 	}
 }
 
-// Blocks of every length, and those around powers of two, come back.
+// Blocks of every length, also around powers of two, come back.
 func TestElementsOfEveryLength(t *testing.T) {
 	each(t, func(t *testing.T, c Coding) {
 		for _, d := range []tensor.DType{tensor.Int32, tensor.Uint64} {

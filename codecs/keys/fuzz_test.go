@@ -39,7 +39,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// FuzzRoundTrip: whatever gaps there are, every coding returns the keys.
+// FuzzRoundTrip: for all gaps, every coding returns the keys.
 func FuzzRoundTrip(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 3, 0xff, 0xff, 0xff}, byte(0))
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 9}, byte(7))

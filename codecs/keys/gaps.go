@@ -2,10 +2,10 @@ package keys
 
 import "math"
 
-// key is what the numbers that a Rice code codes can be.
+// key is the type constraint of the numbers in a Rice code.
 type key interface{ uint32 | uint64 }
 
-// gaps are keys whose gaps are coded: positions of 32 bits, which have kernels, or any.
+// gaps are the keys of a Rice code: positions of 32 bits, which have kernels, or any.
 type gaps interface {
 	count() int
 	first() uint64
@@ -53,7 +53,7 @@ func (w wide) write(d divisor, buf []byte) (at uint) {
 // wideCut is how many keys are made narrow together.
 const wideCut = 1<<10 + 1
 
-// narrow returns keys with the same gaps, in room, or nil if they are beyond those of the kernels.
+// narrow returns keys with the same gaps, in room, or nil if the gaps are too large for kernels.
 func (w wide) narrow(room *[wideCut]uint32) narrow {
 	if w.last()-w.first() > math.MaxInt32 {
 		return nil

@@ -88,7 +88,7 @@ func elementsCoded(t *testing.T, c Coding, d tensor.DType) coded {
 	}
 }
 
-// The wire form is what testdata says: encoders make these bytes, decoders read them, and refuse those that are broken.
+// The files of testdata define the wire form: encoders make these bytes, and decoders read them and refuse broken ones.
 func TestGoldenVectors(t *testing.T) {
 	codectest.EachVector(t, "testdata", []string{"coding", "expect"}, []string{"keys", "bytes"}, func(t *testing.T, file codectest.Vector) {
 		v := vector{file.Header, codectest.Integers(t, file.Lines("keys")), codectest.HexBytes(t, file.Lines("bytes"))}
@@ -121,5 +121,5 @@ func TestGoldenVectors(t *testing.T) {
 	})
 }
 
-// The vectors are what an implementation of the papers makes that shares nothing with this package.
+// An implementation of the papers that shares nothing with this package makes the same vectors.
 func TestGoldenVectorsElsewhere(t *testing.T) { codectest.Elsewhere(t) }

@@ -48,7 +48,7 @@ func checkRice(t *testing.T, keys []uint32) {
 	}
 }
 
-// Whatever gaps keys of 32 bits have, their codes are those of 64 bits.
+// For all gaps, keys of 32 bits have the codes of keys of 64 bits.
 func TestRice32(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	for _, most := range []uint32{1, 2, 3, 4, 5, 13, 100, 1 << 10, 1 << 20, 1 << 26} {

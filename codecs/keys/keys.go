@@ -1,7 +1,7 @@
 // Package keys codes strictly ascending integers: the positions of the values that a sparse gradient has, the rows of a
 // sparse push. It has the key encodings of SKCompress ([Jiang et al.], sections 5.1 and 5.2: [DeltaBinary] and
-// [Adaptive]) and of FastSGD ([Yang et al.], section 3.3: [BitGrain]), and those that come closest to what keys
-// drawn at random must cost: [Rice] codes, and a [Bitmap] where every third integer is a key or more. Each is a [Coding],
+// [Adaptive]) and of FastSGD ([Yang et al.], section 3.3: [BitGrain]), and two that come closest to the entropy of keys
+// drawn at random: [Rice] codes, and a [Bitmap] where every third integer is a key or more. Each is a [Coding],
 // which methods for sparse gradients use for their positions, and a lossless codec of integer elements ([New]):
 // delta-binary, adaptive-prefix, bit-grain, rice and bitmap.
 //
@@ -54,9 +54,9 @@ type Coding interface {
 	// Append appends the encoding of keys to dst. It neither modifies nor retains keys, and panics if they do not
 	// ascend strictly: see [Ascending].
 	Append(dst []byte, keys []uint64) []byte
-	// Decode sets keys to the strictly ascending keys of which src begins with the encoding, and returns how many
-	// bytes that has, or an error that wraps codecs.ErrCorrupt. Any src is safe: Decode allocates no more than keys has
-	// bytes, and some KiB.
+	// Decode sets keys from the encoding of strictly ascending keys with which src begins, and returns the length of that
+	// encoding, or an error that wraps codecs.ErrCorrupt. Any src is safe: Decode allocates at most as many bytes as
+	// keys has, and some KiB.
 	Decode(keys []uint64, src []byte) (used int, err error)
 	// MaxLen returns the most bytes that n keys can take.
 	MaxLen(n int) int

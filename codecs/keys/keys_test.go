@@ -46,7 +46,7 @@ func uniform(seed uint64, p float64, size uint64) (keys []uint64) {
 	}
 }
 
-// skewed draws gaps whose logarithm is uniform, below 2^most.
+// skewed draws gaps below 2^most with a uniform logarithm.
 func skewed(seed uint64, n int, most float64) []uint64 {
 	r := rand.New(rand.NewPCG(seed, 2))
 	keys := make([]uint64, n)
@@ -75,7 +75,7 @@ func oftenBytes() (keys []uint64) {
 	return keys
 }
 
-// What a Bitmap writes in bytes is refused if it is cut, or has a key too many or one beyond 2^64.
+// A Bitmap in bytes is refused if it is cut, or has a key too many or one beyond 2^64.
 func TestBitmapInBytesBroken(t *testing.T) {
 	keys := oftenBytes()
 	b := Bitmap{}.Append(nil, keys)

@@ -56,7 +56,7 @@ func TestDeltaBinaryBytesPerKey(t *testing.T) {
 	}
 }
 
-// withIntervals makes keys whose deltas take so many intervals of 4 bits.
+// withIntervals makes keys with deltas of so many intervals of 4 bits.
 func withIntervals(intervals ...int) (keys []uint64) {
 	last := uint64(0)
 	for _, n := range intervals {
@@ -67,8 +67,8 @@ func withIntervals(intervals ...int) (keys []uint64) {
 }
 
 // SKCompress, Figure 9: eight deltas, m = 8. In 14 intervals (56 bits) prefixes of one length take 24 bits, and Huffman's
-// take no more than 14, which is what one bit an interval would. Frequencies of 4, 2, 1 and 1 are those for which
-// Huffman's code takes 14 bits itself; no eight deltas with these have 14 intervals.
+// take no more than 14, as one bit an interval would. Huffman's code takes 14 bits itself for frequencies of 4, 2, 1 and 1;
+// no eight deltas with these have 14 intervals.
 func TestSKCompressFigure9(t *testing.T) {
 	fixed, coded := way{log2m: 3}, way{log2m: 3, huffman: true}
 	for _, figure := range []struct {
@@ -91,7 +91,7 @@ func TestSKCompressFigure9(t *testing.T) {
 	}
 }
 
-// SKCompress, section 5.2: the way chosen from the lengths of deltas alone is the one whose encoding is the shortest.
+// SKCompress, section 5.2: the way chosen from the lengths of deltas alone has the shortest encoding.
 func TestAdaptiveChoosesTheShortest(t *testing.T) {
 	chosen := map[way]bool{}
 	try := func(name string, keys []uint64) {
@@ -130,7 +130,7 @@ func TestAdaptiveChoosesTheShortest(t *testing.T) {
 	}
 }
 
-// Keys drawn at random take at most 1.02 times what they must in the best coding, however many of the integers are keys.
+// Keys drawn at random take at most 1.02 times their entropy in the best coding, however many of the integers are keys.
 func TestNearTheBernoulliBound(t *testing.T) {
 	try := func(c Coding, keys []uint64, size uint64) {
 		bound := bernoulliBits(len(keys), size)
@@ -182,7 +182,7 @@ func TestBernoulliBits(t *testing.T) {
 	}
 }
 
-// The divisor of Rice is the cheapest of the powers of two and of what is around it, and the cost is the encoding's.
+// The divisor of Rice is the cheapest of the powers of two and of its neighbours, and the cost is the encoding's.
 func TestRiceChoosesTheCheapest(t *testing.T) {
 	for name, keys := range samples() {
 		if len(keys) < 2 {

@@ -113,7 +113,7 @@ func (c coder) Decode(dst []float32, src []byte) error {
 	return nil
 }
 
-// fill sets what each code stands for.
+// fill sets the value of each code.
 func (c coder) fill(table *[1 << maxBits]float32, top int) {
 	table[0], table[1<<(c.bits-1)] = 0, 0
 	for code := 1; code <= c.levels(); code++ {

@@ -3,7 +3,7 @@
 //
 // The logarithm is rounded, so a value may be delivered too large as well as too small. The range of exponents ends, in
 // each block, with that of its largest value, where the paper has one for a layer; values below the range become 0. The
-// default of 5 bits is what the paper trains with.
+// default of 5 bits is as in the paper's training.
 //
 // # State
 //

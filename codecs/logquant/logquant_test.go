@@ -77,7 +77,7 @@ func TestErrorBound(t *testing.T) {
 	}
 }
 
-// deliver replaces block by what its encoding decodes to; false: it is unsuited.
+// deliver replaces block by the values that its encoding decodes to; false: it is unsuited.
 func deliver(t *testing.T, c codecs.Codec, block []byte) bool {
 	t.Helper()
 	e, err := c.NewEncoder(tensor.Float32, len(block)/4)
@@ -137,7 +137,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// FuzzRoundTrip: whatever is encoded is decoded within the bound, and only what is not finite is unsuited.
+// FuzzRoundTrip: every encoding decodes to values within the bound, and only blocks that are not finite are unsuited.
 func FuzzRoundTrip(f *testing.F) {
 	for i, k := range codectest.Kinds() {
 		f.Add(k.Fill(tensor.Float32, 50, 1), byte(i))

@@ -77,7 +77,7 @@ func BenchmarkDecode(b *testing.B) {
 	})
 }
 
-// BenchmarkCopy is what the others are to be divided by: the same bytes, copied.
+// BenchmarkCopy copies the same bytes. Divide the figures of the others by its.
 func BenchmarkCopy(b *testing.B) {
 	src, dst := make([]byte, chunkBytes), make([]byte, chunkBytes)
 	b.SetBytes(chunkBytes)

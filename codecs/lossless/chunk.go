@@ -22,7 +22,7 @@ type plan struct {
 	zeros []byte    // the map, with formSparse
 	n     int       // elements in the chunk
 	body  []byte    // the elements that go into planes
-	rest  []byte    // those that are left of them
+	rest  []byte    // elements after the last whole group
 	odd   []byte    // bytes of the chunk that make no element
 	how   [8]coding // of each plane
 }
@@ -62,8 +62,8 @@ func (s *scratch) plan(chunk []byte, d tensor.DType) (p plan, ok bool) {
 	return p, s.choose(&p) || p.form&formSparse != 0
 }
 
-// zerosWorth is 1 over the part of elements that must be zero for their map to pay: a bit for each element against what a
-// zero costs in the planes.
+// zerosWorth is 1 over the part of elements that must be zero for their map to pay: a bit for each element against the cost
+// of a zero in the planes.
 const zerosWorth = 16
 
 // choose sets how each plane is coded, and reports whether any is.

@@ -29,7 +29,7 @@ const (
 	// A plane has as many bits a byte at least as its most frequent byte value, and that of one in so many has more than
 	// fastBits.
 	fastRarity = 23
-	treeBytes  = 24 // what a Huffman tree and its header cost, about
+	treeBytes  = 24 // the cost of a Huffman tree and its header, about
 
 	oneStream = 1 << 10 // planes under this are one stream
 )
@@ -44,7 +44,7 @@ func (s *sample) coding(i, n int, l Level, exponent bool) coding {
 	return s.byBits(i, n, l, exponent)
 }
 
-// obvious returns what byBits comes to for most planes of many bytes at level Fast, at a part of its cost.
+// obvious returns the result of byBits for most planes of many bytes at level Fast, at a part of its cost.
 func (s *sample) obvious(i int, exponent bool) (c coding, ok bool) {
 	if exponent {
 		base, inside := s.window(i)
@@ -69,7 +69,7 @@ func (s *sample) byBits(i, n int, l Level, exponent bool) coding {
 	return coding{kind: planeHuffman}
 }
 
-// appendPlanes appends the planes of p's body: a byte that tells which are coded, those that are not, and those that are.
+// appendPlanes appends the planes of p's body: a byte that tells which are coded, the uncoded ones, and the coded ones.
 func (s *scratch) appendPlanes(dst []byte, p *plan) []byte {
 	n := len(p.body) / p.form.width()
 	count, raw, coded := p.form.planes(), 0, 0
@@ -103,7 +103,7 @@ func (s *scratch) appendPlanes(dst []byte, p *plan) []byte {
 	return dst
 }
 
-// readPlanes sets dst to n elements whose planes r begins with, or fails r.
+// readPlanes sets dst to n elements from the planes with which r begins, or fails r.
 func (s *scratch) readPlanes(dst []byte, r *reader, f form, n int) {
 	mask, count := r.byte(), f.planes()
 	if mask>>count != 0 {

@@ -2,7 +2,7 @@ package lossless
 
 import "github.com/gradproxy/gradproxy/tensor"
 
-// A form is the first byte of a chunk: how its elements become planes, and what was done with them before.
+// A form is the first byte of a chunk: how its elements become planes, and how they were changed before.
 type form byte
 
 const (

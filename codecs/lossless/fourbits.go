@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// Exponents in four bits: those of dense gradients and weights spread over few values, so that nearly all are one of
+// Exponents in four bits: the exponents of dense gradients and weights spread over few values, so that nearly all are one of
 // fifteen neighbours, and the others can stand aside. Eight bytes are coded at once.
 
 const (
@@ -75,10 +75,10 @@ func appendFourBits(dst, p []byte, base byte) (_ []byte, ok bool) {
 	return dst, true
 }
 
-// tilePiece is how many exponents the kernels are given at once: what they say of escapes has a bit for each.
+// tilePiece is the number of exponents that a kernel takes at once: its result has a bit for each that escapes.
 const tilePiece = 4 << 10
 
-// appendFourBitsTiles does what appendFourBits does for the first n exponents of p, unless dst gets longer than most.
+// appendFourBitsTiles is appendFourBits for the first n exponents of p, unless dst gets longer than most.
 func appendFourBitsTiles(dst, out, p []byte, base byte, most int) (_ []byte, n int) {
 	var escapes [tilePiece / 8]byte
 	for n < len(p) {
@@ -99,8 +99,8 @@ func appendFourBitsTiles(dst, out, p []byte, base byte, most int) (_ []byte, n i
 	return dst, n
 }
 
-// fourBits returns, for each byte of x, its difference to that of b if that is under escape, else escape, and the high
-// bit of those that escape.
+// fourBits returns, for each byte of x, its difference to the byte of b if that is under escape, else escape, and the high
+// bit of each byte that escapes.
 func fourBits(x, b uint64) (v, e uint64) {
 	d := (x | highs - b&^highs) ^ (x^^b)&highs // byte by byte, no borrow between them
 	e = (d&^highs + (0x80-escape)*ones | d) & highs
@@ -152,7 +152,7 @@ func readFourBits(r *reader, dst []byte) {
 	}
 }
 
-// readFourBitsTiles does what readFourBits does for the first n exponents, and returns the escapes that are left.
+// readFourBitsTiles is readFourBits for the first n exponents. It returns the escapes that are left.
 func readFourBitsTiles(dst, in []byte, base byte, escapes []byte) (left []byte, n int) {
 	var found [tilePiece / 8]byte
 	for n < len(dst) {
@@ -174,7 +174,7 @@ func readFourBitsTiles(dst, in []byte, base byte, escapes []byte) (left []byte, 
 	return escapes, n
 }
 
-// insertEscapes replaces the bytes of x that have their high bit in e by those of escapes.
+// insertEscapes replaces the bytes of x that have their high bit in e by the bytes of escapes.
 func insertEscapes(x, e uint64, escapes []byte) uint64 {
 	for ; e != 0; e &= e - 1 {
 		at := bits.TrailingZeros64(e) - 7

@@ -14,8 +14,8 @@ import (
 	"github.com/gradproxy/gradproxy/tensor/simd"
 )
 
-// FuzzDecode: any bytes are an encoding or ErrCorrupt, for a block of any length, and set all of it or none of what is
-// beside it, the same with every kernel.
+// FuzzDecode: any bytes are an encoding or ErrCorrupt, for a block of any length. An encoding sets all of the block, the same
+// with every kernel, and nothing beside it is ever set.
 func FuzzDecode(f *testing.F) {
 	c := mustNew(f, Config{})
 	for _, k := range codectest.Kinds() {
@@ -35,7 +35,7 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var plain []byte // what simd.Plain gives
+		var plain []byte // the result at simd.Plain
 		asmtest.Do(t, func(tier simd.Tier) {
 			around := bytes.Repeat([]byte{0xa5}, n+64)
 			dst := around[32 : 32+n : 32+n]

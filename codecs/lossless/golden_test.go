@@ -124,7 +124,7 @@ func element(d tensor.DType, s string) ([]byte, error) {
 	return b[:d.Size()], err
 }
 
-// The wire form is what testdata says: encoders make these bytes, decoders read them, and refuse those that are broken.
+// The files of testdata define the wire form: encoders make these bytes, and decoders read them and refuse broken ones.
 func TestGoldenVectors(t *testing.T) { asmtest.Each(t, testGoldenVectors) }
 
 func testGoldenVectors(t *testing.T) {

@@ -87,7 +87,8 @@ func checkFourBits(t *testing.T, p []byte, base byte) {
 	})
 }
 
-// guarded returns n bytes at another alignment for each shift, and what tells whether bytes beside them have been written.
+// guarded returns n bytes at another alignment for each shift, and a function that tells whether bytes beside them have been
+// written.
 func guarded(n int, shift byte) (b []byte, check func(t *testing.T)) {
 	const guard = 0x5aa55aa55aa55aa5
 	s := int(shift % 64)

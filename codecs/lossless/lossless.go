@@ -1,5 +1,5 @@
 // Package lossless shrinks elements without changing a bit of them: numbers of every type, sorted keys, and bytes whose
-// type is not known. It rests on what ZipNN ([Hershcovitch et al.]) found in the weights of trained networks: only
+// type is not known. It rests on a finding of ZipNN ([Hershcovitch et al.]) in the weights of trained networks: only
 // the exponents are predictable. Elements are taken apart into planes, one for each of their bytes, exponents in a
 // plane of their own, and each plane that is worth it is Huffman coded. Beyond that, zero elements are left out,
 // ascending integers become differences, and all is decided anew for each chunk, from a sample of it.
@@ -30,22 +30,22 @@
 //
 // Elements that are left are cut into groups of eight; planes hold the groups, rest the elements and bytes that make no
 // whole group. A float first exchanges its parts: of float64, the upper four bits move below the eight bits after
-// them; of the other floats, the sign does. Then elements are halved: from every two 64-bit words x, y of 2h-bit
-// lanes, whose lower halves are the mask m, come one word of the plane of lower halves and one of that of upper halves,
+// them; of the other floats, the sign does. Then elements are halved: every two 64-bit words x, y of 2h-bit
+// lanes give one word of the plane of lower halves and one of the plane of upper halves, where the mask m has the lower halves,
 //
 //	low  = x & m | (y & m) << h
 //	high = (x >> h) & m | y &^ m
 //
 // and each plane is halved again, until its lanes are bytes; the plane of a float32's lower halves only in form 8. So
 // all planes have one byte an element but the first of form 7, which has two. They are in order from the lowest: a
-// byte whose bit i is 1 if plane i is coded, then the planes that are not, as they are, then the coded ones: a byte and
+// byte in which bit i is 1 if plane i is coded, then the planes that are not, as they are, then the coded ones: a byte and
 //
 //	0  the plane as it is
 //	1  a byte, which it repeats
 //	2  u24 bytes that follow: a Huffman tree and, if the plane has under 1 KiB, one stream, else four, as in section
 //	   4.2 of [RFC 8878]
 //	3  exponents in four bits: base (a byte, at most 241), u24 escapes, from every 16 bytes of the plane (the last may
-//	   be 8) 8 bytes, those of the first 8 in the lower halves, where v stands for base+v and 15 for an escape, and
+//	   be 8) 8 bytes, with the first 8 in the lower halves, where v stands for base+v and 15 for an escape, and
 //	   the escapes: the bytes themselves, in the order of the plane
 //
 // # Bounds
@@ -72,7 +72,7 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// A Level is how much time is spent for how few bytes. What it writes, every Decoder reads.
+// A Level chooses between time and bytes. Every Decoder reads the encodings of all levels.
 type Level string
 
 const (
@@ -106,12 +106,12 @@ func FromArgs(a *codecs.Args) (codecs.Codec, error) {
 	return New(c)
 }
 
-// blockBytes is what a codec wants at once: one chunk, so that the first is under way while the others arrive.
+// blockBytes is the size of the blocks that a codec asks for: one chunk, so that the first is under way while the others arrive.
 const blockBytes = chunkBytes
 
 type codec struct {
 	config Config
-	pool   sync.Pool // *scratch: encoders are many (one a block of each tensor), those that run are few
+	pool   sync.Pool // *scratch: encoders are many (one a block of each tensor), but few run at a time
 }
 
 func (c *codec) String() string {

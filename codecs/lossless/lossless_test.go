@@ -97,7 +97,7 @@ func TestChunksOfAllForms(t *testing.T) {
 	})
 }
 
-// TestRatiosOfRecordedGradients has bars for four recorded vectors: the order-0 entropy of their exponents, and what zeros and dead planes save.
+// TestRatiosOfRecordedGradients has bars for four recorded vectors: the order-0 entropy of their exponents, and the savings of zeros and dead planes.
 func TestRatiosOfRecordedGradients(t *testing.T) {
 	least := map[string][2]float64{ // balanced, fast
 		"cnn/float32": {1.17, 1.13}, "cnn/bfloat16": {1.43, 1.32},
@@ -121,7 +121,7 @@ func TestRatiosOfRecordedGradients(t *testing.T) {
 	}
 }
 
-// What type the bytes have costs nothing not to know: guessing finds it.
+// It costs nothing if the type of the bytes is not known: guessing finds it.
 func TestUnknownTypeIsGuessed(t *testing.T) {
 	c := mustNew(t, Config{})
 	for _, k := range []codectest.Kind{codectest.Gaussian, codectest.Rows, codectest.Keys, codectest.Small} {

@@ -143,7 +143,7 @@ func TestMapIsThePlainOne(t *testing.T) {
 	}
 }
 
-// Four bits hold what is less than fifteen above the base, and escapes the rest, whatever the base.
+// Four bits hold exponents less than fifteen above the base, and escapes the rest, for every base.
 func TestFourBitsIsThePlainOne(t *testing.T) {
 	for base := range mostBase + 1 {
 		for x := range 256 {
@@ -160,7 +160,7 @@ func TestFourBitsIsThePlainOne(t *testing.T) {
 	}
 }
 
-// The sample of a plane of random bytes says that it is not worth coding, and one of few values what it takes.
+// The sample of a plane of random bytes says that it is not worth coding; that of a plane of few values says its cost.
 func TestSampleEstimates(t *testing.T) {
 	var s sample
 	for seed := range uint64(50) {
@@ -180,7 +180,7 @@ func TestSampleEstimates(t *testing.T) {
 	}
 }
 
-// What is obvious of a plane at level fast is what its bits say; and most planes of dense gradients are.
+// The obvious decision for a plane at level fast is the one by its bits, and most planes of dense gradients have one.
 func TestObvious(t *testing.T) {
 	var s sample
 	told := 0
@@ -209,7 +209,7 @@ func TestObvious(t *testing.T) {
 	}
 }
 
-// What run counts of two elements at a time is what it counts of one.
+// run counts the same of two elements at a time as of one.
 func TestSampleCounts(t *testing.T) {
 	for _, d := range []tensor.DType{tensor.Float32, tensor.BFloat16} {
 		for n := range 70 {

@@ -4,7 +4,7 @@ import "encoding/binary"
 
 // differences sets dst to the difference of each element of src, integers of width 4 or 8, to the one before, and the
 // first to 0; it returns the first element, and ok only if none is smaller than the one before, as a signed or as an
-// unsigned number: then dst is keys in order, whose gaps are small.
+// unsigned number: then dst is keys in order, with small gaps.
 func differences(dst, src []byte, w int, signed bool) (first uint64, ok bool) {
 	if w == 4 {
 		flip := uint32(0) // makes the order of signed numbers that of unsigned ones

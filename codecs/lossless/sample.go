@@ -153,7 +153,7 @@ func (s *sample) most(p int) int {
 }
 
 // bits estimates the order-0 entropy of plane p, in bits a byte, and how many byte values it has. A small sample looks
-// less random than what it comes from, which the last term sets right (Miller 1955, Madow).
+// less random than its source, which the last term sets right (Miller 1955, Madow).
 func (s *sample) bits(p int) (bits float64, symbols int) {
 	if s.n == 0 {
 		return 0, 0

@@ -2,13 +2,13 @@ package lossless
 
 import "github.com/klauspost/compress/huff0"
 
-// A scratch is the memory of one Append or Decode while it runs. Its buffers grow to what a chunk needs, and stay.
+// A scratch is the memory of one Append or Decode while it runs. Its buffers grow to the needs of a chunk, and stay.
 type scratch struct {
 	level Level
 
 	differences buffer // of ascending integers
 	packed      buffer // elements that are not zero
-	zeros       buffer // the map of those that are
+	zeros       buffer // the map of zero elements
 	exchanged   buffer // float64 after its exchange
 	words       buffer // 32-bit halves of 64-bit elements
 	halves      buffer // 16-bit halves of 32-bit elements

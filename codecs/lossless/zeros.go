@@ -48,7 +48,7 @@ func notZero(b []byte, w int) (x uint64) {
 	return x
 }
 
-// shuffle returns x with the bits of its lower half at the even places and those of its upper half at the odd ones:
+// shuffle returns x with the bits of its lower half at the even places and the bits of its upper half at the odd ones:
 // section 7-2 of Warren, Hacker's Delight.
 func shuffle(x uint64) uint64 {
 	t := (x ^ x>>16) & 0x00000000ffff0000

@@ -4,7 +4,7 @@
 //
 // It is meant for error feedback, by package feedback: alone it is biased, and training with it diverges.
 //
-// Deviations: the means are those of a block of values, 65,536 by default, where Seide et al. take a column of a weight
+// Deviations: the means are of a block of values, 65,536 by default, where Seide et al. take a column of a weight
 // matrix, and 3LC's authors a tensor.
 //
 // # State

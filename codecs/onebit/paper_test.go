@@ -11,7 +11,7 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// deliver returns what of x is delivered, as one block.
+// deliver returns the values that are delivered for x as one block.
 func deliver(t *testing.T, x []float32) []float32 {
 	t.Helper()
 	m, _ := codecs.MethodOf(mustNew(t, Config{Block: len(x)}))
@@ -50,12 +50,12 @@ func squared(x []float32) (sum float64) {
 }
 
 // 3LC, section 3.1, of 1-bit SGD: the values that are not negative, and the negative ones, are dequantized to their
-// averages, which minimizes the squared error: no other pair of values has less, and that of the averages is what the package comment says.
+// averages, which minimizes the squared error: no other pair of values has less, and the averages have that of the package comment.
 func TestLeastSquaredError(t *testing.T) {
 	for _, k := range finite {
 		x := values(k, 3001, 1)
 		y := deliver(t, x)
-		var count, sum, mean [2]float64 // of what is not negative, and of what is
+		var count, sum, mean [2]float64 // of values that are not negative, and of negative ones
 		sign := func(v float32) int {
 			if v < 0 {
 				return 1
@@ -115,8 +115,8 @@ func TestErrorOfNormalValues(t *testing.T) {
 	}
 }
 
-// With error feedback the residual of gradients that share a direction settles, and what is delivered adds up to what was
-// given less that. It takes long to, since each step sends only means: about a thousand steps here.
+// With error feedback the residual of gradients that share a direction settles, and the delivered values add up to the
+// gradients less the residual. It takes long to settle, since each step sends only means: about a thousand steps here.
 func TestFeedbackIsBounded(t *testing.T) {
 	const n, steps, seed = 512, 4000, 5
 	r := rand.New(rand.NewPCG(seed, seed))

@@ -66,7 +66,7 @@ func appendElias(dst []byte, levels []int8) []byte {
 
 var errElias = errors.New("its gaps and levels are not those of so many values")
 
-// readElias sets levels from what src begins with, and returns the rest of src.
+// readElias sets levels from the code with which src begins, and returns the rest of src.
 func readElias(levels []int8, src []byte, s int) (rest []byte, err error) {
 	clear(levels)
 	r := bitio.NewReader(src)

@@ -8,12 +8,12 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// configs of which a fuzzer chooses.
+// fuzzConfig returns the configuration of a fuzzer's choice.
 func fuzzConfig(choice byte) Config {
 	return Config{Bits: 2 << (choice % 3), Block: 20, Norm: Norm(choice / 3 % 2), Coding: Coding(choice / 6 % 2)}
 }
 
-// FuzzDecode: any bytes are finite values or ErrCorrupt, and those of fixed bits are what encodes them.
+// FuzzDecode: any bytes are finite values or ErrCorrupt, and no longer than MaxEncodedLen says.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte("\x00\x00\x80\x3f\x4d"), uint16(4), byte(0))
 	f.Add([]byte("\x00\x00\x80\x3f\x02"), uint16(4), byte(0))

@@ -2,7 +2,7 @@
 // levels from minus the norm of its block to the norm, such that it is delivered as itself on average.
 //
 // With v the block's n values, |v| its norm, and l the whole number with l <= s·|vᵢ|/|v| < l+1, value i is sent as its sign and l+1
-// with probability s·|vᵢ|/|v| - l, and else l; it is delivered as its sign times |v| times what was sent over s. Of b bits,
+// with probability s·|vᵢ|/|v| - l, and else l; it is delivered as its sign times |v| times the sent number over s. With b bits,
 // s = 2^(b-1) - 1: 1, 7 or 127. With the Euclidean norm, which is the paper's, most values of a long block are rounded to
 // 0 or 1; with the largest magnitude instead, errors are smaller and zeros fewer.
 //
@@ -14,7 +14,7 @@
 //
 // # State
 //
-// None, but that encoders count what they have encoded: the random numbers are drawn from the parameter seed, that count and
+// None, but that encoders count their encodings: the random numbers are drawn from the parameter seed, that count and
 // the values themselves (package codecs/internal/rng). Every encoding can be decoded by itself.
 //
 // # Wire
@@ -43,7 +43,7 @@
 //
 // # Unsuited
 //
-// Blocks with a NaN or an infinity, and blocks whose norm is over half of the largest float32.
+// Blocks with a NaN or an infinity, and blocks with a norm over half of the largest float32.
 //
 // [Alistarh et al.]: https://arxiv.org/abs/1610.02132
 package qsgd
@@ -74,7 +74,7 @@ type Config struct {
 	Seed int
 }
 
-// A Norm is what the largest level stands for.
+// A Norm is the value of the largest level.
 type Norm uint8
 
 const (
@@ -89,7 +89,7 @@ type Coding uint8
 
 const (
 	Fixed Coding = iota // so many bits each
-	Elias               // gaps and magnitudes of those that are not 0, in omega code
+	Elias               // gaps and magnitudes of levels that are not 0, in omega code
 )
 
 var codingNames = [...]string{Fixed: "fixed", Elias: "elias"}

@@ -10,7 +10,7 @@ import (
 	"github.com/gradproxy/gradproxy/codecs/internal/smallint"
 )
 
-// maxNorm leaves room for what rounding adds to the highest level.
+// maxNorm leaves room for the rounding error of the highest level.
 const maxNorm = math.MaxFloat32 / 2
 
 func (c code) Len(n int) int {

@@ -2,8 +2,8 @@
 // sparsification. Each position is as likely as any other, so no position travels: the other end draws the same ones,
 // from a number that does.
 //
-// Values are sent as they are, for package feedback to keep the others; or, unbiased, as x·n/count, so that what is
-// delivered is x on average, which is for use without feedback: with it, the residual grows.
+// Values are sent as they are, for package feedback to keep the others; or, unbiased, as x·n/count, so that x is delivered on
+// average. That is for use without feedback: with it, the residual would grow.
 //
 // # State
 //
@@ -30,9 +30,9 @@
 // # Bounds
 //
 // Size: 8 bytes a block and 32·k bits a value.
-// Error: E‖x-y‖² = (1-count/n)·‖x‖² for values as float32 and biased; unbiased, E[y] = x but for the rounding of what
-// is sent, and E‖x-y‖² = (n/count-1)·‖x‖². As bfloat16 or float16, what is sent is rounded besides, what lies beyond
-// its largest to that.
+// Error: E‖x-y‖² = (1-count/n)·‖x‖² for values as float32 and biased; unbiased, E[y] = x but for the rounding of sent
+// values, and E‖x-y‖² = (n/count-1)·‖x‖². As bfloat16 or float16, sent values are rounded besides; values beyond the type's
+// largest become that.
 // Time: O(n), both ends draw a number for every value. Memory: about 8·k·n bytes while it runs.
 //
 // # Unsuited
@@ -56,7 +56,7 @@ const defaultK = 0.01
 type Config struct {
 	// K is the fraction of values that are sent, more than 0 and at most 1. 0 is 0.01.
 	K float64
-	// Unbiased sends each value times n/count, so that what is delivered is right on average.
+	// Unbiased sends each value times n/count, so that delivered values are right on average.
 	Unbiased bool
 	// Seed chooses the positions, with the values themselves and the number of the encoding. 0 is 1.
 	Seed int

@@ -60,7 +60,7 @@ func (s *sample) take(x, r []byte) (n int) {
 }
 
 // cost estimates the bits that a word of b, which it may change, takes when each byte of its elements is coded by itself:
-// the sum of the order-0 entropies, with the term that sets right what a small sample hides (Miller 1955, Madow).
+// the sum of the order-0 entropies, with the term that corrects the bias of a small sample (Miller 1955, Madow).
 func (s *sample) cost(l lane, b []byte) float64 {
 	if l.float != 0 {
 		l.align(b, b)

@@ -8,7 +8,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// A Copy is what both ends hold of one block: its latest value, with how many there have been and a hash. Both ends must set
+// A Copy is the latest value of one block that both ends hold, with its version and a hash. Both ends must set
 // it to the same values in the same order, so at each end one coder or caller at a time does. Any number of coders, of
 // either direction, may read it meanwhile.
 type Copy struct {
@@ -56,8 +56,8 @@ func (c *Copy) Memory() int {
 	return total
 }
 
-// Set makes b the latest value. Coders do it with what they deliver; the caller does it, at both ends, with a block that
-// travelled exactly as it is. It does not retain b and panics unless b has the block's size.
+// Set makes b the latest value. Coders set delivered values; the caller must do it, at both ends, with a block that travelled
+// exactly. It does not retain b and panics unless b has the block's size.
 func (c *Copy) Set(b []byte) {
 	if len(b) != c.size {
 		panic(fmt.Sprintf("reference: a value of %d bytes for a copy of %d", len(b), c.size))
@@ -73,7 +73,7 @@ func (c *Copy) Set(b []byte) {
 	v.version, v.hash = c.latest, xxhash.Sum64(v.bytes)
 }
 
-// Keep has c keep so many earlier values besides the latest one from now on, of those that it has as many as that.
+// Keep makes c keep so many earlier values besides the latest one from now on. It forgets earlier values beyond that number.
 func (c *Copy) Keep(keep int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -111,7 +111,7 @@ func (c *Copy) find(version, hash uint64) (*value, error) {
 	return v, nil
 }
 
-// appendName appends what find is asked for.
+// appendName appends the version and hash that find takes.
 func (v *value) appendName(dst []byte) []byte {
 	return binary.LittleEndian.AppendUint64(binary.AppendUvarint(dst, v.version), v.hash)
 }

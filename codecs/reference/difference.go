@@ -43,7 +43,7 @@ func (l lane) differ(dst, x, r []byte) {
 	}
 }
 
-// restore sets dst to the elements whose differences to r's are z, which may be dst.
+// restore sets dst to the elements with the differences z to r's. z may be dst.
 func (l lane) restore(dst, z, r []byte) {
 	switch l.bits {
 	case 8:
@@ -61,14 +61,14 @@ type unsigned interface {
 	uint8 | uint16 | uint32 | uint64
 }
 
-// lanes returns, for lanes of type T, where their highest bit is and all those bits in a word.
+// lanes returns, for lanes of type T, the place of their highest bit, and a word with the highest bits of all lanes.
 func lanes[T unsigned]() (shift uint, high uint64) {
 	var t T
 	shift = 8*uint(unsafe.Sizeof(t)) - 1
 	return shift, math.MaxUint64 / uint64(^t) << shift
 }
 
-// pairs returns the whole pairs of words in b, whose memory they share, at any alignment.
+// pairs returns the whole pairs of words in b, at any alignment. They share b's memory.
 func pairs(b []byte) [][16]byte {
 	return unsafe.Slice((*[16]byte)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/16)
 }
@@ -114,7 +114,8 @@ func restore[T unsigned](dst, z, r []byte, float uint64) {
 	}
 }
 
-// order exchanges floats and their integers in a's lanes, whose highest bits float has: 0 if elements are integers.
+// order exchanges floats and their integers in a's lanes. float has the highest bits of the lanes, or is 0 if elements are
+// integers.
 func order(a, float uint64, shift uint) uint64 {
 	n := a & float
 	return a ^ (n - n>>(shift&63))
@@ -124,11 +125,11 @@ func order(a, float uint64, shift uint) uint64 {
 func differWord[T unsigned](a, b uint64) uint64 {
 	shift, high := lanes[T]()
 	d := a | high - b&^high               // the difference, but for the highest bits
-	n := ^(d ^ a ^ b) & high              // those
+	n := ^(d ^ a ^ b) & high              // differences
 	return d&^high<<1 ^ (n<<1 - n>>shift) // n<<1 - n>>shift: ones in the lanes that have a bit in n
 }
 
-// restoreWord reverses it: it returns b plus what z stands for.
+// restoreWord reverses it: it returns b plus the difference z.
 func restoreWord[T unsigned](z, b uint64) uint64 {
 	shift, high := lanes[T]()
 	n := z << shift & high
@@ -137,7 +138,7 @@ func restoreWord[T unsigned](z, b uint64) uint64 {
 }
 
 // align sets dst, which may be x, to x with every lane turned left by one bit, which gives the exponents of most floats a
-// byte of their own. It leaves what is no whole word.
+// byte of their own. It leaves bytes after the last whole word alone.
 func (l lane) align(dst, x []byte) {
 	s, high := l.bits-1, l.high()
 	low := high >> s

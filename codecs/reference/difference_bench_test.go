@@ -9,7 +9,7 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// BenchmarkPass measures what is done to a block beside the codec, in a core's cache and, without -short, in memory.
+// BenchmarkPass measures the work on a block beside the codec's, in a core's cache and, without -short, in memory.
 func BenchmarkPass(b *testing.B) {
 	for _, size := range []int{128 << 10, 64 << 20} {
 		if size > 1<<20 && testing.Short() {

@@ -12,7 +12,7 @@ import (
 
 func types() []tensor.DType { return append(tensor.DTypes(), tensor.NoDType) }
 
-// plainDifference says what differ means, for one element at a time.
+// plainDifference defines differ, for one element at a time.
 func plainDifference(d tensor.DType, x, r uint64) uint64 {
 	bits := 8 * d.Size()
 	integer := func(u uint64) int64 {
@@ -65,7 +65,7 @@ func TestDifferenceIsAsDefined(t *testing.T) {
 	}
 }
 
-// From one float to the next it is one step, whatever sign and exponent: over all float16 in their order, -0 before +0.
+// From one float to the next it is one step, for every sign and exponent: over all float16 in their order, -0 before +0.
 func TestNeighboursDifferByOne(t *testing.T) {
 	l := laneOf(tensor.Float16)
 	var order []uint16

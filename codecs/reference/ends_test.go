@@ -36,7 +36,7 @@ type ends struct {
 	farKept  *reference.Copy
 }
 
-// sameDirection are ends whose next block is coded against the last one.
+// sameDirection are ends that code each block against the one before.
 func sameDirection(t testing.TB, c codecs.Codec, d tensor.DType, n int) *ends {
 	near, far := reference.NewCopy(n*d.Size(), 0), reference.NewCopy(n*d.Size(), 0)
 	return between(t, c, d, near, far, near, far)
@@ -54,7 +54,8 @@ func between(t testing.TB, c codecs.Codec, d tensor.DType, near, far, nearKept, 
 	return e
 }
 
-// send sends x as a proxy does, as it is if it is unsuited, and returns what was delivered and its encoding, nil if there is none.
+// send sends x as a proxy does, exactly if it is unsuited, and returns the delivered elements and their encoding, nil if there is
+// none.
 func (e *ends) send(t testing.TB, x []byte) (delivered, encoded []byte) {
 	t.Helper()
 	before := e.state()
@@ -80,7 +81,7 @@ func (e *ends) send(t testing.TB, x []byte) (delivered, encoded []byte) {
 	return delivered, encoded
 }
 
-// state is what the encoder's end holds.
+// state returns the value that the encoder's end holds.
 func (e *ends) state() []byte {
 	if e.nearKept == nil {
 		return nil
@@ -88,7 +89,7 @@ func (e *ends) state() []byte {
 	return e.nearKept.AppendTo([]byte{byte(e.nearKept.Version())})
 }
 
-// agree fails unless both ends keep what was delivered.
+// agree fails unless both ends keep the delivered value.
 func (e *ends) agree(t testing.TB, delivered []byte) {
 	t.Helper()
 	if e.nearKept == nil {

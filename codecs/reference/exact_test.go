@@ -12,8 +12,8 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// Weights that train, pulled at every step, shrink far below what the codec makes of them alone. The
-// difference of integers is the form that is taken, at every step.
+// Weights that train, pulled at every step, shrink far more than by the codec alone. The difference of integers is the form
+// that is taken, at every step.
 func TestWeightsThatTrain(t *testing.T) {
 	most := map[tensor.DType]float64{tensor.Float32: 0.78, tensor.Float16: 0.72, tensor.BFloat16: 0.58}
 	for _, by := range []struct{ rate, momentum float32 }{{0.01, 0}, {0.1, 0}, {0.01, 0.9}, {0.1, 0.9}} {
@@ -55,7 +55,7 @@ func TestWeightsThatTrain(t *testing.T) {
 	}
 }
 
-// encode returns what c alone makes of x, x itself if nothing.
+// encode returns the encoding of x by c alone, or x itself if it is unsuited.
 func encode(t testing.TB, c codecs.Codec, d tensor.DType, x []byte) []byte {
 	t.Helper()
 	e, err := c.NewEncoder(d, len(x)/d.Size())

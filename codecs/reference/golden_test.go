@@ -27,11 +27,11 @@ var update = flag.Bool("update", false, "write the encodings of testdata anew; l
 //	held:       a value that both ends are set to, or several in turn
 //	elements:   the next value, which is coded
 //	bytes:      its encoding, in hex
-//	delivered:  what that decodes to, if it is not elements
+//	delivered:  the values that it decodes to, if they are not elements
 //
-// of which all but the first may follow each other several times. Elements are one a line: a number in C's hex notation or
-// in decimal, "bits X" for any bits; "x N" after one repeats it. What is expected is "ok"; "unsuited" of the last
-// value; or of the last encoding "corrupt, " or "reference, " and what the error says.
+// All parts but the first may follow each other several times. Elements are one a line: a number in C's hex notation or
+// in decimal, "bits X" for any bits; "x N" after one repeats it. The expected result is "ok"; "unsuited" for the last
+// value; or for the last encoding "corrupt, " or "reference, " and a part of the error.
 type vector struct {
 	header map[string]string
 	parts  []part
@@ -135,7 +135,7 @@ func vectors(t testing.TB) []string {
 	return paths
 }
 
-// The wire form is what testdata says: encoders make these bytes, decoders read them, and refuse those that are broken.
+// The files of testdata define the wire form: encoders make these bytes, and decoders read them and refuse broken ones.
 func TestGoldenVectors(t *testing.T) {
 	for _, path := range vectors(t) {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".txt"), func(t *testing.T) {
@@ -159,7 +159,7 @@ func TestGoldenVectors(t *testing.T) {
 	}
 }
 
-// play does what part i of v says.
+// play carries out part i of v.
 func (e *ends) play(t *testing.T, v vector, i int) {
 	p, last := &v.parts[i], i == len(v.parts)-1
 	switch p.name {

@@ -66,7 +66,7 @@ func add(dst, r []byte, y []float32, t tensor.DType) {
 	tensor.RoundTo(dst, y, t)
 }
 
-// add32 sets s, which may be r or y, to r + y, and what lies beyond the largest finite value to that.
+// add32 sets s, which may be r or y, to r + y; sums beyond the largest finite value become that value.
 func add32(s, r, y []float32) {
 	r, y = r[:len(s)], y[:len(s)]
 	var most uint32 // of the bits without signs

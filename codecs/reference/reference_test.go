@@ -15,7 +15,7 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// referenced is a Codec whose every coder begins with a Copy of one value, if begins, and keeps it in the same direction.
+// referenced is a Codec with coders that begin with a Copy of one value, if begins, and keep it in the same direction.
 // It takes only some types.
 type referenced struct {
 	codecs.Codec
@@ -52,7 +52,7 @@ func (r referenced) NewDecoder(d tensor.DType, n int) (codecs.Decoder, error) {
 	return reference.NewDecoder(r.Codec, d, c, c)
 }
 
-// Coders keep what codecs.Codec promises: around codecs of both families, for elements of every width.
+// Coders keep the promises of codecs.Codec: around codecs of both families, for elements of every width.
 func TestConformance(t *testing.T) {
 	widths := []tensor.DType{tensor.NoDType, tensor.Float16, tensor.Int64}
 	for _, c := range []struct {
@@ -69,7 +69,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// What a codec or a size does not allow is unsuited, also when a peer says it.
+// Types and sizes that a codec does not take are unsuited, also when a peer declares them.
 func TestUnsuitedCoders(t *testing.T) {
 	of := func(size int) *reference.Copy { return reference.NewCopy(size, 0) }
 	for _, c := range []struct {
@@ -92,7 +92,7 @@ func TestUnsuitedCoders(t *testing.T) {
 	}
 }
 
-// A receiver whose copy is not the sender's says so, before it delivers or changes anything.
+// A receiver with another copy than the sender's says so, before it delivers or changes anything.
 func TestWrongReference(t *testing.T) {
 	const n = 4096
 	for _, text := range []string{"lossless", "int8"} {

@@ -12,7 +12,7 @@ import (
 type sumEncoder struct {
 	pair
 	enc codecs.ValueEncoder
-	dec codecs.ValueDecoder // what the other end does
+	dec codecs.ValueDecoder // decodes as the other end does
 }
 
 func newSumEncoder(m codecs.Method, p pair) (codecs.Encoder, error) {
@@ -44,7 +44,7 @@ func (e *sumEncoder) Append(dst, src []byte) ([]byte, error) {
 	return out, nil
 }
 
-// encode appends the encoding of src and sets delivered, unless it is nil, to what the other end delivers.
+// encode appends the encoding of src and sets delivered, unless it is nil, to the value that the other end delivers.
 func (e *sumEncoder) encode(dst, src, delivered []byte) ([]byte, error) {
 	held := e.from.acquire()
 	defer e.from.release()

@@ -9,7 +9,7 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// lossy lists codecs with what bounds their error: a part of the largest difference.
+// lossy lists codecs with the bounds of their errors: a part of the largest difference.
 var lossy = []struct {
 	text  string
 	bound float64
@@ -27,7 +27,7 @@ var precision = map[tensor.DType]float64{tensor.Float64: 0x1p-53, tensor.Float32
 // tiny is half the smallest value of a type that is not zero.
 var tiny = map[tensor.DType]float64{tensor.Float64: 0, tensor.Float32: 0x1p-150, tensor.Float16: 0x1p-25, tensor.BFloat16: 0x1p-134}
 
-// A walk is a tensor whose elements, of magnitudes from 2^-8 to 2^8, change a little at each step.
+// A walk is a tensor with elements of magnitudes from 2^-8 to 2^8 that change a little at each step.
 type walk struct {
 	rand  *rand.Rand
 	dtype tensor.DType

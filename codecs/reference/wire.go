@@ -23,7 +23,7 @@ const hashLen = 8
 // Overhead is the most bytes by which an encoding is longer than the codec's own: form, version and hash.
 const Overhead = 1 + binary.MaxVarintLen64 + hashLen
 
-// A header is what stands before the codec's own encoding.
+// A header stands before the codec's own encoding.
 type header struct {
 	form          form
 	version, hash uint64 // unless form is formFull

@@ -1,7 +1,7 @@
 // Package sparsify sends the values of largest magnitude, a fraction k of each block, and says which they are with a
 // bit for each value: the baselines "25 % sparsification" and "5 % sparsification" of 3LC's section 5.1 ([Lim,
-// Andersen and Kaminsky]), whose threshold is that of sampled values, and whose bitmap takes the same room whatever
-// it says. It is package topk but for that; where a tenth of the values and fewer are sent, topk's positions are
+// Andersen and Kaminsky]). Their threshold is that of sampled values, and their bitmap has a fixed length. Package topk
+// differs only in that; where a tenth of the values and fewer are sent, topk's positions are
 // shorter.
 //
 // Deviations from the paper: the threshold is that of a block and not of a tensor, and a sample of fewer than 32
@@ -17,7 +17,7 @@
 // For each block of n values, the last as long as is left:
 //
 //	bitmap  ceil(n/8) bytes: bit i%8 of byte i/8, from the lowest, is 1 if value i is sent; bits beyond the last are 0
-//	values  those that are sent, 4 bytes each, little-endian float32; 2 if they travel as bfloat16 or float16
+//	values  the sent values, 4 bytes each, little-endian float32; 2 if they travel as bfloat16 or float16
 //
 // # Bounds
 //

@@ -6,12 +6,12 @@
 // It is an unbiased method, used without error feedback (codecs.Traits): with both, training
 // failed to converge in the paper's experiments (section 3.1).
 //
-// Deviation from the paper: M is that of a block of values, 65,536 by default, as in package threelc, whose quartic
-// encoding this is.
+// Deviation from the paper: M is that of a block of values, 65,536 by default, as in package threelc, from which the quartic
+// encoding comes.
 //
 // # State
 //
-// None, but that encoders count what they have encoded: the random numbers are drawn from the parameter seed, that count and
+// None, but that encoders count their encodings: the random numbers are drawn from the parameter seed, that count and
 // the values themselves (package codecs/internal/rng). Every encoding can be decoded by itself.
 //
 // # Wire

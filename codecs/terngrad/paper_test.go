@@ -54,7 +54,7 @@ func TestClipping(t *testing.T) {
 	if part := float64(beyond) / n; part < 0.01 || part > 0.015 {
 		t.Errorf("%.4f of the values are clipped, of normal ones 0.0124", part)
 	}
-	// What is clipped is always sent; the mean of the others is theirs.
+	// A clipped value is always sent; the others keep their mean.
 	for i := range x {
 		if clipped[i] != x[i] && y[i] != float32(math.Copysign(float64(y[0]), float64(x[i]))) {
 			t.Fatalf("value %d, %v, is delivered as %v", i, x[i], y[i])

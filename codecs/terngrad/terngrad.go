@@ -11,7 +11,7 @@
 //
 // # State
 //
-// None, but that encoders count what they have encoded: the random numbers are drawn from the parameter seed, that count and
+// None, but that encoders count their encodings: the random numbers are drawn from the parameter seed, that count and
 // the values themselves (package codecs/internal/rng). Every encoding can be decoded by itself.
 //
 // # Wire

@@ -7,7 +7,7 @@ import (
 	"github.com/gradproxy/gradproxy/codecs/internal/sparse/sparsetest"
 )
 
-// |x-y| < t: what reaches the threshold is delivered as it is, and nothing else.
+// |x-y| < t: a value is delivered, as it is, if and only if it reaches the threshold.
 func TestErrorBound(t *testing.T) {
 	const n = 5000
 	for _, threshold := range []float64{1e-40, 1e-4, 1e-3, 0.1, 1e30} {

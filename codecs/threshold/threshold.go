@@ -1,4 +1,4 @@
-// Package threshold sends the values whose magnitude reaches a fixed threshold t, and lets the others be 0: the
+// Package threshold sends each value with a magnitude of at least a fixed threshold t, and lets the others be 0: the
 // threshold of [Strom] with values whole, which 3LC's sections 2 and 6 ([Lim, Andersen and Kaminsky]) and Deep
 // Gradient Compression's section 2 ([Lin et al.]) compare themselves to. How much that saves depends on the values,
 // and changes as training goes on.
@@ -9,13 +9,13 @@
 //
 // # Wire
 //
-// For each block of values, the last as long as is left, what package topk has: count, keys and values.
+// For each block of values, of which the last may be shorter, count, keys and values as in package topk.
 //
 // # Bounds
 //
 // Size: as package topk for as many values.
-// Error: |x-y| < t for values as float32; as bfloat16 or float16, the values that are sent are rounded besides, those
-// beyond its largest to that.
+// Error: |x-y| < t for values as float32; as bfloat16 or float16, the values that are sent are rounded besides; values
+// beyond the type's largest become that.
 // Time: O(n), one pass in which most values are only compared. Memory: 150 KB and about 8 bytes for each value that is sent,
 // while it runs, and 4 for each with error feedback.
 //

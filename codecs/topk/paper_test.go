@@ -15,7 +15,7 @@ func TestTheLargestAreSent(t *testing.T) {
 		for _, kind := range sparsetest.FiniteKinds() {
 			x := sparsetest.Fill(kind, n, 1)
 			_, y := sparsetest.New(t, mustNew(t, Config{K: k}), n).Step(t, x)
-			least, most, sent := math.Inf(1), 0.0, 0 // of those that are sent, and of those that are not
+			least, most, sent := math.Inf(1), 0.0, 0 // of values that are sent, and of values that are not
 			for i, v := range x {
 				if a := math.Abs(float64(v)); y[i] != 0 {
 					least, sent = min(least, a), sent+1
@@ -55,8 +55,8 @@ func TestContraction(t *testing.T) {
 	}
 }
 
-// With feedback nothing is lost: what is owed of a gradient that comes again and again does not grow with the steps. A step
-// sends k·n values of at least the threshold, so that settles where they make up for what comes, at the mean over k.
+// With feedback nothing is lost: the residual of a gradient that comes again and again does not grow with the steps. A step
+// sends k·n values of at least the threshold, so the residual settles where they make up for a gradient, at the mean over k.
 func TestNothingIsLost(t *testing.T) {
 	const n, steps, k = 1000, 400, 0.1
 	x, residual, sum := sparsetest.Fill(codectest.Gaussian, n, 1), make([]float32, n), make([]float64, n)

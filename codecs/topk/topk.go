@@ -1,5 +1,5 @@
 // Package topk sends the values of largest magnitude, a fraction k of each block, and lets the others be 0: top-k
-// sparsification. What is not sent waits in a residual, which package feedback keeps ([Aji and Heafield], as 3LC's
+// sparsification. Values that are not sent wait in the residual of package feedback ([Aji and Heafield], as 3LC's
 // baseline and GSpar's section 1 have it); without one it is lost. The local top-k of Sketched-SGD's section 5.4
 // ([Ivkin et al.]) is this with a block as large as the tensor.
 //
@@ -23,8 +23,8 @@
 // only where fewer are not zero. With a sampled threshold it is about k·n, if neighbours are not all alike within a third of
 // it where k·n is 2,048, and within a tenth where it is 25,600, nineteen times in twenty; never more than 2·k·n; where k·n is less than 2,048, the
 // threshold is exact. A position takes about 1.5 bits and log2 of 1/k.
-// Error: ‖x-y‖² ≤ (1-count/n)·‖x‖² for values as float32, exact or not: none that is left is larger than one that is
-// sent. As bfloat16 or float16, the values that are sent are rounded besides, those beyond its largest to that.
+// Error: ‖x-y‖² ≤ (1-count/n)·‖x‖² for values as float32, exact or not: no value that stays is larger than one that is
+// sent. As bfloat16 or float16, the values that are sent are rounded besides; values beyond the type's largest become that.
 // Time: O(n); a pass over the block in which most values are only compared, after a look at one in 64. Memory: 150 KB and
 // about 12·k·n bytes while it runs, and 4·n with error feedback.
 //

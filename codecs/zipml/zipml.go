@@ -2,9 +2,9 @@
 // quantification does ([Zhang et al.]): the baseline of SKCompress ([Jiang et al.], sections 4.1 and 7.1), which sends 16 bits a
 // value since 8 converge badly, and finds that of values of which most are near zero most become 0.
 //
-// Deviations from the paper, of which this is no more than what SKCompress describes: rounding is to the nearest, not at random
+// Deviations from the paper, of which this has only the part that SKCompress describes: rounding is to the nearest, not at random
 // ("QSGD and TernGrad further introduce a stochastic rounding"); the range is that of a block of values, 1,048,576 by default,
-// and begins or ends at zero if all have one sign; and zero is a level, so that what is 0 stays so.
+// and begins or ends at zero if all have one sign; and zero is a level, so that a value of 0 stays 0.
 //
 // # State
 //
@@ -28,7 +28,7 @@
 //
 // # Unsuited
 //
-// Blocks with a NaN or an infinity, and whose next level beyond the range is infinite.
+// Blocks with a NaN or an infinity, and blocks for which the next level beyond the range is infinite.
 //
 // [Zhang et al.]: https://arxiv.org/abs/1611.05402
 // [Jiang et al.]: https://doi.org/10.1007/s00778-019-00596-3
@@ -111,7 +111,7 @@ func (m method) blockLen(n int) int {
 	return headerLen + m.bits/8*n
 }
 
-// A scale says what codes mean.
+// A scale gives the values of codes.
 type scale struct {
 	step float32
 	low  int // steps below 0

@@ -67,8 +67,8 @@ func TestErrorBound(t *testing.T) {
 	}
 }
 
-// SKCompress, Figure 3: where values are from -0.353 to 0.004, and most near 0, a uniform step of 8 bits leaves hardly any of
-// those; one of 16 bits does not.
+// SKCompress, Figure 3: where values are from -0.353 to 0.004, and most near 0, a uniform step of 8 bits makes nearly all of
+// these 0; one of 16 bits does not.
 func TestMostBecomeZero(t *testing.T) {
 	const n = 10_000
 	x, y := make([]float32, n), make([]float32, n)
@@ -106,7 +106,7 @@ func FuzzDecode(f *testing.F) {
 	codectest.FuzzDecode(f, nil, mustNew(f, Config{Bits: 8, Block: 10}), mustNew(f, Config{Bits: 16, Block: 10}))
 }
 
-// FuzzRoundTrip: whatever is encoded is decoded, within its bound, and what is not finite is unsuited.
+// FuzzRoundTrip: every encoding decodes to values within the bound, and a block that is not finite is unsuited.
 func FuzzRoundTrip(f *testing.F) {
 	for _, k := range codectest.Kinds() {
 		f.Add(k.Fill(tensor.Float32, 50, 1), byte(0), uint16(20))
