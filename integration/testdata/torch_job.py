@@ -18,6 +18,7 @@ Runs on torch 1.13.1 and 2.15.
 import argparse
 import datetime
 import hashlib
+import itertools
 import json
 import os
 import statistics
@@ -31,6 +32,9 @@ import torch.nn as nn
 
 import fashion
 import record
+
+
+TOLD = 10  # steps between two looks at the clock with --seconds
 
 
 class Unsupported(Exception):
@@ -49,6 +53,8 @@ def arguments():
     p.add_argument("--lr", type=float, default=0.05)
     p.add_argument("--momentum", type=float, default=0.9)
     p.add_argument("--decay", action="store_true", help="the learning rate falls to 0 over the steps, evenly")
+    p.add_argument("--seconds", type=float, help="end after that many seconds instead of after --steps; --decay then follows the "
+                   "time. Every %d steps rank 0 tells the others the time by the store, so that all end at the same step" % TOLD)
     p.add_argument("--local-steps", type=int, default=5)
     p.add_argument("--warmup", type=int, help="steps of DDP in mode postlocal; default: --local-steps")
     p.add_argument("--average", choices=["all", "first"], help="modes ddp and byhand: which layers' weights are averaged "
@@ -172,6 +178,15 @@ def raw(tensors):
     return b"".join(t.detach().contiguous().numpy().tobytes() for t in tensors)
 
 
+def told(step, done):
+    """Rank 0's value of done at this step, on every rank."""
+    store = dist.distributed_c10d._get_default_store()
+    if dist.get_rank() == 0:
+        store.set("done/%d" % step, repr(done))
+        return done
+    return float(store.get("done/%d" % step))
+
+
 def train(a, recorder):
     rank, world = dist.get_rank(), dist.get_world_size()
     torch.manual_seed(a.seed)
@@ -183,7 +198,12 @@ def train(a, recorder):
     batches = fashion.Batches(*fashion.load("train"), rank, world, a.batch, a.seed, a.apart)
     random = np.random.default_rng([a.seed, rank])
     seconds, metrics = [], hashlib.sha256()
-    for step in range(a.steps):
+    start = time.perf_counter()
+    for step in itertools.count() if a.seconds else range(a.steps):
+        if a.seconds and step % TOLD == 0:
+            done = told(step, (time.perf_counter() - start) / a.seconds)
+            if done >= 1:
+                break
         if a.unused and step == a.unused_from > 0:
             model = distribute(a, net, True)
         if a.unused and a.branches and step >= a.unused_from:
@@ -198,7 +218,7 @@ def train(a, recorder):
                 average([p.grad for p in net.parameters()])
         if a.decay:
             for group in opt.param_groups:
-                group["lr"] = a.lr * (1 - step / a.steps)
+                group["lr"] = a.lr * (1 - (done if a.seconds else step / a.steps))
         opt.step()
         if (a.mode == "localsgd" or a.average) and (step + 1) % a.local_steps == 0:
             average(list((net[0] if a.average == "first" else net).parameters()))
@@ -219,7 +239,7 @@ def train(a, recorder):
     with torch.no_grad():
         answers = net(images)
     return {
-        "mode": a.mode, "steps": a.steps, "parameters": count,
+        "mode": a.mode, "steps": len(seconds), "parameters": count,
         "loss": cross_entropy(answers, labels).item(),
         "train_loss": loss.item(),
         "accuracy": (answers.argmax(1) == labels).float().mean().item(),

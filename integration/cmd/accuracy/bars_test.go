@@ -4,17 +4,18 @@ package main
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/gradproxy/gradproxy/integration/testbed"
 )
 
-// measured returns a measurement whose ways end with these accuracies, in the same time and in as many steps, direct first,
+// measured returns a measurement whose ways end with these accuracies, in the same time and in as many steps: direct first,
 // then 3LC, 3LC with int4, and the control.
 func measured(accuracies ...float64) *measurement {
-	m := &measurement{Variants: variants()}
+	m := &measurement{Variants: variants(strings.Fields(defaultWays))}
 	for i := range m.Variants {
-		l := learnt{Mean: accuracies[i], Identical: true}
+		l := learnt{Accuracy: accuracies[i : i+1], Mean: accuracies[i], Identical: true}
 		m.Variants[i].SameSteps, m.Variants[i].SameTime = l, l
 	}
 	return m
@@ -66,20 +67,25 @@ func TestBars(t *testing.T) {
 	}
 }
 
-// A step costs more at first, when all travels exactly: that comes off the time.
-func TestTimeForSteps(t *testing.T) {
-	const timed = 10
-	direct := variant{StepSeconds: 4, EarlySecs: 20}
-	lossy := variant{StepSeconds: 2, EarlySecs: 18}
-	seconds := direct.seconds(100, timed)
-	if seconds != 20+95*4 {
-		t.Errorf("100 direct steps take %v s", seconds)
-	}
-	if n := direct.stepsIn(seconds, timed); n != 100 {
-		t.Errorf("a direct run has time for %d of its own 100 steps", n)
-	}
-	if n := lossy.stepsIn(seconds, timed); n != 5+191 {
-		t.Errorf("a lossy run has time for %d steps, want 5 + (400-18)/2", n)
+// A measurement without trainings in the same time claims nothing of them, and one without trainings of as many steps nothing of those.
+func TestBarsOfOneKind(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		forget func(*variant)
+		want   int
+		not    string
+	}{
+		{"steps only", func(v *variant) { v.SameTime = learnt{} }, 6, "time"},
+		{"time only", func(v *variant) { v.SameSteps = learnt{} }, 5, "steps"},
+	} {
+		m := measured(0.84, 0.84, 0.84, 0.80)
+		for i := range m.Variants {
+			c.forget(&m.Variants[i])
+		}
+		m.judge()
+		if len(m.Bars) != c.want || !m.Holds || strings.Contains(m.Bars.String(), c.not) {
+			t.Errorf("%s: %d bars, want %d that hold and do not speak of %s\n%v", c.name, len(m.Bars), c.want, c.not, m.Bars)
+		}
 	}
 }
 
@@ -92,7 +98,17 @@ func TestDistanceOfReplicas(t *testing.T) {
 	if _, err := squares(a, b[:4]); err == nil {
 		t.Error("replicas of different sizes have a distance")
 	}
-	if testbed.Direct != variants()[0].way {
+}
+
+func TestVariants(t *testing.T) {
+	all := variants(strings.Fields(defaultWays))
+	if all[0].way != testbed.Direct {
 		t.Error("the first way is not the direct one, with which the others are compared")
+	}
+	if v := all[len(all)-1]; !v.Control || !v.config.Loss.NoFeedback || v.config.Loss.Gradients != "3lc(s=1.9)" {
+		t.Errorf("the last way is no control: %+v", v)
+	}
+	if v := all[2]; v.Control || v.config.Loss != (testbed.Loss{Gradients: "3lc", Aggregates: "int4"}) {
+		t.Errorf("3lc+int4: %+v", v)
 	}
 }

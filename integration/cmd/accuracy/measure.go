@@ -10,33 +10,33 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/gradproxy/gradproxy/integration/cmd/internal/program"
 	"github.com/gradproxy/gradproxy/integration/testbed"
 	wansim "github.com/gradproxy/gradproxy/wan-sim"
 )
 
-// A measurement is what was asked for and what came out. The JSON names are stable.
+// A measurement is the settings and the results. The JSON names are stable.
 type measurement struct {
-	Environment  string  `json:"environment"` // of integration/env/install.sh
-	Framework    string  `json:"framework"`   // its version
-	Parameters   int     `json:"parameters"`  // of the model, float32
-	Ranks        int     `json:"ranks"`
-	Batch        int     `json:"batch"` // images a rank and step
-	LearningRate float64 `json:"learning_rate"`
-	Apart        bool    `json:"apart"` // each rank has the images of its own classes
-	Seeds        int     `json:"seeds"`
-	Steps        int     `json:"steps"`      // of the direct run
-	MostSteps    int     `json:"most_steps"` // of any run
-	RateMbps     int     `json:"rate_mbps"`  // of the link whose time counts
-	RTTms        int     `json:"rtt_ms"`
-	TimedSteps   int     `json:"timed_steps"`     // there
-	FastMbps     int     `json:"train_rate_mbps"` // of the link that is trained on
-	FastRTTms    int     `json:"train_rtt_ms"`
+	Environment  string   `json:"environment"` // of integration/env/install.sh
+	Framework    string   `json:"framework"`   // its version
+	Parameters   int      `json:"parameters"`  // of the model, float32
+	Hidden       string   `json:"hidden"`
+	Ranks        int      `json:"ranks"`
+	Batch        int      `json:"batch"` // images a rank and step
+	LearningRate float64  `json:"learning_rate"`
+	Apart        bool     `json:"apart"` // each rank has the images of its own classes
+	Seeds        int      `json:"seeds"`
+	Ways         []string `json:"ways"`
+	Steps        int      `json:"steps"`           // on the fast link; 0: none
+	FastMbps     int      `json:"train_rate_mbps"` // of the fast link
+	FastRTTms    int      `json:"train_rtt_ms"`
+	Seconds      int      `json:"seconds"`   // on the slow link; 0: none
+	RateMbps     int      `json:"rate_mbps"` // of the slow link
+	RTTms        int      `json:"rtt_ms"`
 
-	Seconds  float64      `json:"seconds"` // that Steps steps of the direct run take on the slow link
 	Variants []variant    `json:"variants"`
 	Bars     program.Bars `json:"bars"`
 	Holds    bool         `json:"holds"` // all bars
@@ -46,23 +46,21 @@ type measurement struct {
 	gradproxy *testbed.Gradproxy
 }
 
-// A variant is a way across the WAN, and what was learnt on it.
+// A variant is a way across the WAN and the results of its trainings.
 type variant struct {
-	Name        string  `json:"name"`
-	Control     bool    `json:"negative_control"`
-	StepSeconds float64 `json:"step_seconds"`   // on the slow link: the median of the second half of the timed steps
-	EarlySecs   float64 `json:"early_seconds"`  // on the slow link: the first half of the timed steps together
-	TimeFor     int     `json:"time_for_steps"` // on the slow link, in the direct run's time
-	SameSteps   learnt  `json:"same_steps"`     // after as many steps as the direct run
-	SameTime    learnt  `json:"same_time"`      // after as many steps as there is time for
+	Name      string `json:"name"`
+	Control   bool   `json:"negative_control"`
+	SameSteps learnt `json:"same_steps"` // after as many steps as the direct run, on the fast link
+	SameTime  learnt `json:"same_time"`  // after as many seconds as the direct run, on the slow link
 
 	config testbed.Config
 	way    testbed.Way
 }
 
-// Learnt is how runs of some number of steps have ended, one a seed.
+// Learnt is the results of the trainings of all seeds. It has no Accuracy if there were none.
 type learnt struct {
-	Steps     int       `json:"steps"`
+	Steps     float64   `json:"steps"`              // mean of the seeds
+	StepBytes float64   `json:"wan_step_bytes"`     // IP bytes on the link, both directions, mean of all steps of all seeds
 	Accuracy  []float64 `json:"accuracy"`           // mean of the ranks, of 10,000 images that were not trained on
 	Mean      float64   `json:"mean_accuracy"`      // of the seeds
 	Points    float64   `json:"points"`             // percentage points: Mean less that of the direct run
@@ -70,122 +68,91 @@ type learnt struct {
 	Distance  []float64 `json:"replica_distance"`   // norm of the largest difference between two ranks over the norm of rank 0's weights
 }
 
-// variants are the ways that are compared, the direct one first.
-func variants() []variant {
-	const phase1, both = "3lc(s=1.75)", "3lc(s=1.75)+int4"
-	control := testbed.Loss{Gradients: "3lc(s=1.9)", NoFeedback: true}
-	return []variant{
-		{Name: string(testbed.Direct), way: testbed.Direct},
-		{Name: phase1, way: phase1, config: testbed.Way(phase1).Config()},
-		{Name: both, way: both, config: testbed.Way(both).Config()},
-		{Name: control.Gradients + ", no feedback", Control: true, way: testbed.Way(control.Gradients), config: testbed.Config{Loss: control}},
+// defaultWays are compared by default. The last is the control.
+const defaultWays = "direct 3lc 3lc+int4 3lc(s=1.9)-"
+
+// variants returns the ways that are compared.
+func variants(ways []string) (all []variant) {
+	for _, name := range ways {
+		v := variant{Name: name, way: testbed.Way(name), config: testbed.Way(name).Config()}
+		if codec, control := strings.CutSuffix(name, "-"); control {
+			v = variant{Name: codec + ", no feedback", Control: true, way: testbed.Way(codec), config: testbed.Config{Loss: testbed.Loss{Gradients: codec, NoFeedback: true}}}
+		}
+		all = append(all, v)
 	}
+	return all
 }
 
-// measure fills in all but the bars. dir is for the program under test and for weights.
+// measure fills in the variants. dir is for the program under test and for weights.
 func (m *measurement) measure(ctx context.Context, program, dir string) (err error) {
-	m.program, m.dir, m.Variants = program, dir, variants()
+	m.program, m.dir, m.Variants = program, dir, variants(m.Ways)
 	if m.gradproxy, err = testbed.Build(ctx, dir); err != nil {
 		return err
 	}
 	for i := range m.Variants {
 		v := &m.Variants[i]
-		if err := m.time(ctx, v); err != nil {
-			return fmt.Errorf("%s, %d Mbit/s: %w", v.Name, m.RateMbps, err)
-		}
-		if i == 0 {
-			m.Seconds = v.seconds(m.Steps, m.TimedSteps)
-		}
-		v.TimeFor = v.stepsIn(m.Seconds, m.TimedSteps)
-		progress("%s: %.2f s a step, time for %d steps", v.Name, v.StepSeconds, v.TimeFor)
-	}
-	for i := range m.Variants {
-		v := &m.Variants[i]
-		for _, l := range []struct {
-			to    *learnt
-			steps int
-		}{{&v.SameSteps, m.Steps}, {&v.SameTime, min(v.TimeFor, m.MostSteps)}} {
-			if l.steps == m.Steps && l.to == &v.SameTime {
-				v.SameTime = v.SameSteps
-				continue
+		if m.Steps > 0 {
+			if v.SameSteps, err = m.learn(ctx, v, testbed.Path(m.FastMbps, m.FastRTTms), "--steps", strconv.Itoa(m.Steps)); err != nil {
+				return fmt.Errorf("%s, %d steps: %w", v.Name, m.Steps, err)
 			}
-			if *l.to, err = m.learn(ctx, v, l.steps); err != nil {
-				return fmt.Errorf("%s, %d steps: %w", v.Name, l.steps, err)
+		}
+		if m.Seconds > 0 {
+			if v.SameTime, err = m.learn(ctx, v, testbed.Path(m.RateMbps, m.RTTms), "--seconds", strconv.Itoa(m.Seconds)); err != nil {
+				return fmt.Errorf("%s, %d seconds: %w", v.Name, m.Seconds, err)
 			}
 		}
 	}
 	return nil
 }
 
-// time measures steps on the slow link.
-func (m *measurement) time(ctx context.Context, v *variant) error {
-	results, err := m.train(ctx, v, testbed.Path(m.RateMbps, m.RTTms), m.TimedSteps, 1, "--test", "1")
-	if err != nil {
-		return err
-	}
-	each := results[0].EachStepSeconds
-	if len(each) != m.TimedSteps {
-		return fmt.Errorf("the job timed %d steps of %d", len(each), m.TimedSteps)
-	}
-	early := m.TimedSteps / 2
-	v.StepSeconds = median(each[early:])
-	for _, s := range each[:early] {
-		v.EarlySecs += s
-	}
-	return nil
-}
-
-// seconds returns what steps steps take on the slow link, where timed were timed.
-func (v *variant) seconds(steps, timed int) float64 {
-	return v.EarlySecs + float64(steps-timed/2)*v.StepSeconds
-}
-
-// stepsIn returns how many steps there is time for.
-func (v *variant) stepsIn(seconds float64, timed int) int {
-	return timed/2 + int(math.Floor((seconds-v.EarlySecs)/v.StepSeconds+1e-9))
-}
-
-// learn trains for steps steps with each seed on the fast link.
-func (m *measurement) learn(ctx context.Context, v *variant, steps int) (learnt, error) {
-	l := learnt{Steps: steps, Identical: true}
+// learn trains with each seed, for as long as the arguments say.
+func (m *measurement) learn(ctx context.Context, v *variant, link wansim.Link, long ...string) (learnt, error) {
+	l := learnt{Identical: true}
+	bytes := 0.0
 	for seed := 1; seed <= m.Seeds; seed++ {
-		results, err := m.train(ctx, v, testbed.Path(m.FastMbps, m.FastRTTms), steps, seed, "--test", "10000", "--save", m.dir)
+		results, n, err := m.train(ctx, v, link, append(long, "--seed", strconv.Itoa(seed), "--test", "10000", "--save", m.dir))
 		if err != nil {
 			return l, err
 		}
-		accuracy := 0.0
+		steps, accuracy := len(results[0].EachStepSeconds), 0.0
 		for _, r := range results {
 			accuracy += r.Accuracy / float64(len(results))
 			l.Identical = l.Identical && r.WeightsSHA256 == results[0].WeightsSHA256
+			if len(r.EachStepSeconds) != steps {
+				return l, errors.New("the ranks made different numbers of steps")
+			}
 		}
 		distance, err := m.distance()
 		if err != nil {
 			return l, err
 		}
 		l.Accuracy, l.Distance = append(l.Accuracy, accuracy), append(l.Distance, distance)
+		l.Steps += float64(steps) / float64(m.Seeds)
+		bytes += float64(n) / float64(m.Seeds)
 		m.Framework, m.Parameters = results[0].Version, results[0].Parameters
-		progress("%s, seed %d: %d steps in %.1f s, accuracy %.4f, distance of the replicas %.2g", v.Name, seed, steps, results[0].Seconds, accuracy, distance)
+		progress("%s, seed %d: %d steps in %.1f s, %.0f bytes a step, accuracy %.4f, distance of the replicas %.2g", v.Name, seed, steps, results[0].Seconds,
+			float64(n)/float64(steps), accuracy, distance)
 	}
-	l.Mean = mean(l.Accuracy)
+	l.Mean, l.StepBytes = mean(l.Accuracy), bytes/l.Steps
 	return l, nil
 }
 
-// train runs the job on a WAN of its own.
-func (m *measurement) train(ctx context.Context, v *variant, link wansim.Link, steps, seed int, more ...string) (results []testbed.Result, err error) {
+// train runs the job on a WAN of its own, and returns the bytes on its link as well.
+func (m *measurement) train(ctx context.Context, v *variant, link wansim.Link, more []string) (results []testbed.Result, bytes uint64, err error) {
 	python, complete := testbed.Python(m.Environment)
 	if !complete {
-		return nil, fmt.Errorf("no %s: run integration/env/install.sh %[1]s", m.Environment)
+		return nil, 0, fmt.Errorf("no %s: run integration/env/install.sh %[1]s", m.Environment)
 	}
-	args := append([]string{"--decay", "--steps", strconv.Itoa(steps), "--seed", strconv.Itoa(seed), "--batch", strconv.Itoa(m.Batch),
-		"--lr", strconv.FormatFloat(m.LearningRate, 'g', -1, 64)}, more...)
+	args := append([]string{"--decay", "--hidden", m.Hidden, "--batch", strconv.Itoa(m.Batch), "--lr", strconv.FormatFloat(m.LearningRate, 'g', -1, 64)}, more...)
 	if m.Apart {
 		args = append(args, "--apart")
 	}
 	err = m.gradproxy.Across(ctx, m.Ranks, link, v.way, v.config, func(w *testbed.WAN, _ testbed.Proxies) error {
 		results, err = w.Run(ctx, testbed.Job{Python: python, Program: m.program, Args: args, Ranks: m.Ranks})
+		bytes = w.LinkBytes()
 		return err
 	})
-	return results, err
+	return results, bytes, err
 }
 
 // distance compares the weights that the ranks of the last run saved.
@@ -198,18 +165,18 @@ func (m *measurement) distance() (float64, error) {
 		}
 		weights = append(weights, b)
 	}
-	most := 0.0
+	largest := 0.0
 	for i, a := range weights {
 		for _, b := range weights[i+1:] {
 			d, err := squares(a, b)
 			if err != nil {
 				return 0, err
 			}
-			most = max(most, d)
+			largest = max(largest, d)
 		}
 	}
 	norm, err := squares(weights[0], make([]byte, len(weights[0])))
-	return math.Sqrt(most / norm), err
+	return math.Sqrt(largest / norm), err
 }
 
 // squares sums up the squares of the differences of two arrays of float32.
@@ -232,12 +199,4 @@ func mean(x []float64) (sum float64) {
 		sum += v / float64(len(x))
 	}
 	return sum
-}
-
-func median(x []float64) float64 {
-	x = slices.Sorted(slices.Values(x))
-	if len(x)%2 == 1 {
-		return x[len(x)/2]
-	}
-	return (x[len(x)/2-1] + x[len(x)/2]) / 2
 }
