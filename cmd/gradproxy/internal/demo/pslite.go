@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/paramserver"
-	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/paramserver/pslite"
-	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/paramserver/zmtp"
 	"github.com/gradproxy/gradproxy/internal/train"
+	"github.com/gradproxy/gradproxy/parser/pslite/pslitesim"
+	"github.com/gradproxy/gradproxy/parser/pslite/pslitesim/zmtp"
 )
 
 // parameterServer trains as MXNet's kvstore "dist_sync" does, on the wire of ps-lite: the workers at the near site, the
@@ -94,7 +94,7 @@ func (j *psJob) config(node int) paramserver.Config {
 	if node < firstWorker {
 		ways = j.far
 	}
-	return paramserver.Config{Config: pslite.Config{
+	return paramserver.Config{Config: pslitesim.Config{
 		Workers: ranks, Servers: 1, Traffic: &j.traffic,
 		Scheduler: j.listeners[scheduler].Addr().String(), Addr: j.listeners[node].Addr().String(), Listener: j.listeners[node],
 		Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {

@@ -18,9 +18,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/paramserver/pslite"
-	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/paramserver/zmtp"
 	"github.com/gradproxy/gradproxy/integration/require"
+	"github.com/gradproxy/gradproxy/parser/pslite/pslitesim"
+	"github.com/gradproxy/gradproxy/parser/pslite/pslitesim/zmtp"
 	"github.com/gradproxy/gradproxy/proxy"
 	"github.com/gradproxy/gradproxy/tensor"
 )
@@ -205,8 +205,8 @@ func (w *worker) push(b *testing.B, values [][]byte, n int) (size int) {
 
 // message returns the frames of the next push.
 func (w *worker) message(values []byte) [][]byte {
-	m := pslite.Meta{Request: true, Push: true, Timestamp: w.time,
-		DataTypes: []int32{pslite.TypeUint64, pslite.TypeOther, pslite.TypeInt32}}
+	m := pslitesim.Meta{Request: true, Push: true, Timestamp: w.time,
+		DataTypes: []int32{pslitesim.TypeUint64, pslitesim.TypeOther, pslitesim.TypeInt32}}
 	key := binary.LittleEndian.AppendUint64(nil, uint64(w.time%arrays))
 	lens := binary.LittleEndian.AppendUint32(nil, uint32(len(values)))
 	w.time++

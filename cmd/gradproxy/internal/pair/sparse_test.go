@@ -11,9 +11,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/paramserver/pslite"
-	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/paramserver/zmtp"
 	"github.com/gradproxy/gradproxy/codecs/all"
+	"github.com/gradproxy/gradproxy/parser/pslite/pslitesim"
+	"github.com/gradproxy/gradproxy/parser/pslite/pslitesim/zmtp"
 	"github.com/gradproxy/gradproxy/proxy"
 	"github.com/gradproxy/gradproxy/proxy/policy"
 	"github.com/gradproxy/gradproxy/tensor"
@@ -84,11 +84,11 @@ func handshake(t *testing.T, conn net.Conn, own zmtp.Socket) (*zmtp.Conn, error)
 
 // message returns the frames of a push.
 func (x *pusher) message(keys []uint64, values []float32) [][]byte {
-	m := pslite.Meta{Request: true, Push: true, AppID: 0, CustomerID: 0, Timestamp: x.time, DataTypes: []int32{pslite.TypeUint64, 9}}
+	m := pslitesim.Meta{Request: true, Push: true, AppID: 0, CustomerID: 0, Timestamp: x.time, DataTypes: []int32{pslitesim.TypeUint64, 9}}
 	x.time++
 	var k, v, lens []byte
 	if x.rows {
-		m.Head, m.DataTypes = 1, []int32{pslite.TypeUint64, pslite.TypeOther, pslite.TypeInt32}
+		m.Head, m.DataTypes = 1, []int32{pslitesim.TypeUint64, pslitesim.TypeOther, pslitesim.TypeInt32}
 		k = binary.LittleEndian.AppendUint64(k, array)
 		lens = binary.LittleEndian.AppendUint32(lens, 0)
 	}

@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/paramserver/pslite"
+	"github.com/gradproxy/gradproxy/parser/pslite/pslitesim"
 )
 
-// Receive implements pslite.App: an answer of a server.
-func (w *Worker) Receive(_ *pslite.Node, m *pslite.Message) error {
+// Receive implements pslitesim.App: an answer of a server.
+func (w *Worker) Receive(_ *pslitesim.Node, m *pslitesim.Message) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r := w.pending[m.Timestamp]
@@ -28,10 +28,10 @@ func (w *Worker) Receive(_ *pslite.Node, m *pslite.Message) error {
 }
 
 // take takes one server's part of an answer. w.mu is held.
-func (r *Request) take(m *pslite.Message) error {
-	i := slices.IndexFunc(r.parts, func(p part) bool { return pslite.ServerID(p.server) == m.From })
+func (r *Request) take(m *pslitesim.Message) error {
+	i := slices.IndexFunc(r.parts, func(p part) bool { return pslitesim.ServerID(p.server) == m.From })
 	if i < 0 {
-		return fmt.Errorf("server %d has nothing to answer", pslite.Rank(m.From))
+		return fmt.Errorf("server %d has nothing to answer", pslitesim.Rank(m.From))
 	}
 	p := r.parts[i]
 	r.parts = slices.Delete(r.parts, i, i+1)
@@ -49,12 +49,12 @@ func (r *Request) take(m *pslite.Message) error {
 	return nil
 }
 
-// Awaits implements pslite.App.
+// Awaits implements pslitesim.App.
 func (w *Worker) Awaits(id int32) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, r := range w.pending {
-		if r.meta.SimpleApp && id%2 == 0 || slices.ContainsFunc(r.parts, func(p part) bool { return pslite.ServerID(p.server) == id }) {
+		if r.meta.SimpleApp && id%2 == 0 || slices.ContainsFunc(r.parts, func(p part) bool { return pslitesim.ServerID(p.server) == id }) {
 			return true
 		}
 	}

@@ -12,15 +12,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/paramserver/pslite"
-	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/paramserver/recorded"
-	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/paramserver/zmtp"
+	"github.com/gradproxy/gradproxy/parser/pslite/pslitesim"
+	"github.com/gradproxy/gradproxy/parser/pslite/pslitesim/recorded"
+	"github.com/gradproxy/gradproxy/parser/pslite/pslitesim/zmtp"
 )
 
 // A saying is one message with who said it to whom; ids are 0 where a node has none yet.
 type saying struct {
 	from, to int32
-	pslite.Meta
+	pslitesim.Meta
 	data [][]byte
 }
 
@@ -67,9 +67,9 @@ func listenTo(t *testing.T, connections []*recorded.Connection) (c conversation)
 	for _, client := range clients {
 		for _, frames := range client.messages {
 			m := parse(t, frames)
-			if m.Control != nil && m.Control.Command == pslite.AddNode {
+			if m.Control != nil && m.Control.Command == pslitesim.AddNode {
 				for _, n := range m.Control.Nodes {
-					if n.ID != pslite.Unset {
+					if n.ID != pslitesim.Unset {
 						ids[netip.AddrPortFrom(netip.MustParseAddr(n.Hostname), uint16(n.Port))] = n.ID
 					}
 				}
@@ -92,9 +92,9 @@ func listenTo(t *testing.T, connections []*recorded.Connection) (c conversation)
 	return c
 }
 
-func parse(t *testing.T, frames [][]byte) pslite.Meta {
+func parse(t *testing.T, frames [][]byte) pslitesim.Meta {
 	t.Helper()
-	m, err := pslite.ParseMeta(frames[0])
+	m, err := pslitesim.ParseMeta(frames[0])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,21 +113,21 @@ func (c conversation) topics() map[string][]string {
 			about = fmt.Sprintf("control message %d", m.Control.Command)
 			control := *m.Control
 			m.Control = nil
-			if control.Command == pslite.Barrier && !m.Request {
+			if control.Command == pslitesim.Barrier && !m.Request {
 				control.BarrierGroup = 0
 			}
 			control.Nodes = slices.Clone(control.Nodes)
 			for i, n := range control.Nodes {
 				control.Nodes[i].Port = 0
-				if n.Role == pslite.Scheduler {
+				if n.Role == pslitesim.Scheduler {
 					control.Nodes[i].CustomerID = 0
 				}
 			}
-			slices.SortFunc(control.Nodes, func(a, b pslite.NodeInfo) int { return int(a.ID - b.ID) })
-			if control.Command == pslite.AddNode && s.from == 0 {
+			slices.SortFunc(control.Nodes, func(a, b pslitesim.NodeInfo) int { return int(a.ID - b.ID) })
+			if control.Command == pslitesim.AddNode && s.from == 0 {
 				about += fmt.Sprint(" of a ", control.Nodes[0].Role)
 			}
-			if s.from == pslite.SchedulerID || control.Command == pslite.Heartbeat {
+			if s.from == pslitesim.SchedulerID || control.Command == pslitesim.Heartbeat {
 				m.Timestamp = 0
 			}
 			about += fmt.Sprintf(" %+v", control)
@@ -165,7 +165,7 @@ func (c conversation) pushes(worker int32, servers int) map[int][][]float32 {
 	parts := make(map[int]map[int32][]byte) // by key and timestamp
 	for server := range servers {
 		for _, s := range c.sayings {
-			if s.from != worker || s.to != pslite.ServerID(server) || len(s.data) == 0 || !s.Push {
+			if s.from != worker || s.to != pslitesim.ServerID(server) || len(s.data) == 0 || !s.Push {
 				continue
 			}
 			key := int(binary.LittleEndian.Uint64(s.data[0]) - firstKey(server, servers))
@@ -208,7 +208,7 @@ func (c conversation) optimizer(t *testing.T) (body []byte) {
 // barriers returns how many barriers of the workers there were.
 func (c conversation) barriers() (n int) {
 	for _, s := range c.sayings {
-		if s.Control != nil && s.Control.Command == pslite.Barrier && s.Request && s.from == pslite.WorkerID(0) && s.Control.BarrierGroup == pslite.GroupWorkers {
+		if s.Control != nil && s.Control.Command == pslitesim.Barrier && s.Request && s.from == pslitesim.WorkerID(0) && s.Control.BarrierGroup == pslitesim.GroupWorkers {
 			n++
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/paramserver/zmtp"
+	"github.com/gradproxy/gradproxy/parser/pslite/pslitesim/zmtp"
 )
 
 // impatient is a job that gives up soon on nodes that are lost.

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/paramserver/recorded"
+	"github.com/gradproxy/gradproxy/parser/pslite/pslitesim/recorded"
 )
 
 // heartbeat is how a heart beat's control part begins: the command, then a node.

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/paramserver/pslite"
+	"github.com/gradproxy/gradproxy/parser/pslite/pslitesim"
 )
 
 // defaultBigArray is MXNet's default of MXNET_KVSTORE_BIGARRAY_BOUND.
@@ -54,11 +54,11 @@ func (p part) request() [][]byte {
 
 // types returns the types of the first n data frames.
 func types(n int) []int32 {
-	return []int32{pslite.TypeUint64, pslite.TypeOther, pslite.TypeInt32}[:n]
+	return []int32{pslitesim.TypeUint64, pslitesim.TypeOther, pslitesim.TypeInt32}[:n]
 }
 
 // open checks the data frames of a message, three or in a pull two, and returns its key and its values.
-func open(m *pslite.Message, frames int) (key uint64, vals []byte, err error) {
+func open(m *pslitesim.Message, frames int) (key uint64, vals []byte, err error) {
 	if len(m.Data) != frames || len(m.Data[0]) != keyLen {
 		return 0, nil, fmt.Errorf("message of %d data frames, want %d and one key", len(m.Data), frames)
 	}

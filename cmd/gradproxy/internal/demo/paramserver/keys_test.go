@@ -5,8 +5,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/paramserver/pslite"
 	"github.com/gradproxy/gradproxy/internal/train"
+	"github.com/gradproxy/gradproxy/parser/pslite/pslitesim"
 )
 
 // Small arrays are whole at one server; large ones are cut, each part under the key in its server's range.
@@ -38,21 +38,21 @@ func TestKeysFollowNames(t *testing.T) {
 // What is not one key with its values is refused.
 func TestOpenRefuses(t *testing.T) {
 	key, four := make([]byte, 8), []byte{4, 0, 0, 0}
-	for name, m := range map[string]pslite.Message{
+	for name, m := range map[string]pslitesim.Message{
 		"no data":             {},
 		"two frames":          {Data: [][]byte{key, four}},
 		"two keys":            {Data: [][]byte{make([]byte, 16), four, four}},
 		"another length":      {Data: [][]byte{key, make([]byte, 8), four}},
 		"length of two":       {Data: [][]byte{key, four, make([]byte, 8)}},
 		"no whole float32":    {Data: [][]byte{key, make([]byte, 3), {3, 0, 0, 0}}},
-		"float16":             {Meta: pslite.Meta{Head: 5}, Data: [][]byte{key, four, four}},
-		"2-bit or row-sparse": {Meta: pslite.Meta{Head: 3}, Data: [][]byte{key, four, four}},
+		"float16":             {Meta: pslitesim.Meta{Head: 5}, Data: [][]byte{key, four, four}},
+		"2-bit or row-sparse": {Meta: pslitesim.Meta{Head: 3}, Data: [][]byte{key, four, four}},
 	} {
 		if _, _, err := open(&m, 3); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}
-	if got, vals, err := open(&pslite.Message{Data: [][]byte{{7, 0, 0, 0, 0, 0, 0, 128}, {0, 0, 128, 63}, four}}, 3); got != 1<<63+7 || hex.EncodeToString(vals) != "0000803f" || err != nil {
+	if got, vals, err := open(&pslitesim.Message{Data: [][]byte{{7, 0, 0, 0, 0, 0, 0, 128}, {0, 0, 128, 63}, four}}, 3); got != 1<<63+7 || hex.EncodeToString(vals) != "0000803f" || err != nil {
 		t.Errorf("got %#x, %x, %v", got, vals, err)
 	}
 }

@@ -23,12 +23,12 @@ import (
 	"encoding/binary"
 	"math"
 
-	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/paramserver/pslite"
+	"github.com/gradproxy/gradproxy/parser/pslite/pslitesim"
 )
 
 // A Config says where a node is, and how arrays are cut.
 type Config struct {
-	pslite.Config
+	pslitesim.Config
 
 	// BigArray is the number of elements from which an array is cut over all servers, the same on all workers; 0: 1,000,000
 	// (MXNET_KVSTORE_BIGARRAY_BOUND).
@@ -53,7 +53,7 @@ const (
 
 // RunScheduler is the scheduler of a job: it brings the nodes together and returns when all have left, or when ctx is done.
 func RunScheduler(ctx context.Context, c Config) error {
-	n, err := pslite.Start(ctx, pslite.Scheduler, c.Config, nil)
+	n, err := pslitesim.Start(ctx, pslitesim.Scheduler, c.Config, nil)
 	if err != nil {
 		return err
 	}

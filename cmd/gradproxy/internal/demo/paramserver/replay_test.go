@@ -4,8 +4,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/paramserver/pslite"
-	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/paramserver/recorded"
+	"github.com/gradproxy/gradproxy/parser/pslite/pslitesim"
+	"github.com/gradproxy/gradproxy/parser/pslite/pslitesim/recorded"
 )
 
 // Jobs of MXNet 1.9.1, of which the workers here make the same calls with the initial values and gradients that MXNet's had:
@@ -28,7 +28,7 @@ func TestSameMessagesAsMXNet(t *testing.T) {
 			config.Dial = kept.dial
 			pushes := make([]map[int][][]float32, c.workers)
 			for rank := range pushes {
-				pushes[rank] = want.pushes(pslite.WorkerID(rank), c.servers)
+				pushes[rank] = want.pushes(pslitesim.WorkerID(rank), c.servers)
 			}
 			initial := make([][]float32, len(pushes[0]))
 			for key := range initial {
@@ -91,7 +91,7 @@ func compare(t *testing.T, got, want conversation, workers int) {
 		t.Errorf("connections\n%q, want\n%q", got.connections, want.connections)
 	}
 	for rank := range workers {
-		id := pslite.WorkerID(rank)
+		id := pslitesim.WorkerID(rank)
 		if !slices.Equal(got.timestamps(id), want.timestamps(id)) {
 			t.Errorf("worker %d: timestamps %v, want %v", rank, got.timestamps(id), want.timestamps(id))
 		}

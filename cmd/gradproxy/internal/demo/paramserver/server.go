@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/paramserver/pslite"
+	"github.com/gradproxy/gradproxy/parser/pslite/pslitesim"
 )
 
 // A server keeps the arrays, or parts of them, of its keys (kvstore_dist_server.h).
@@ -27,14 +27,14 @@ type array struct {
 	sum      []float32 // scratch
 	wire     []byte    // weight as it is sent; never changed, since it may be under way
 	pushes   [][]byte  // this round's, by rank; nil where there is none yet
-	requests []*pslite.Message
+	requests []*pslitesim.Message
 }
 
 // RunServer is a server of a job. It returns when the job has ended, or when ctx is done.
 func RunServer(ctx context.Context, c Config) error {
 	s := &server{stopped: make(chan struct{}), arrays: make(map[uint64]*array)}
 	s.stop = sync.OnceFunc(func() { close(s.stopped) })
-	n, err := pslite.Start(ctx, pslite.Server, c.Config, s)
+	n, err := pslitesim.Start(ctx, pslitesim.Server, c.Config, s)
 	if err != nil {
 		return err
 	}
@@ -43,19 +43,19 @@ func RunServer(ctx context.Context, c Config) error {
 	case <-s.stopped:
 		return n.Finish()
 	case <-n.Done():
-		return fmt.Errorf("paramserver: server %d: %w", pslite.Rank(n.ID()), n.Err())
+		return fmt.Errorf("paramserver: server %d: %w", pslitesim.Rank(n.ID()), n.Err())
 	}
 }
 
-// Awaits implements pslite.App: servers ask for nothing.
+// Awaits implements pslitesim.App: servers ask for nothing.
 func (s *server) Awaits(int32) bool { return false }
 
-// Receive implements pslite.App: a request of a worker.
-func (s *server) Receive(n *pslite.Node, m *pslite.Message) error {
+// Receive implements pslitesim.App: a request of a worker.
+func (s *server) Receive(n *pslitesim.Node, m *pslitesim.Message) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case !m.Request || m.From%2 == 0 || pslite.Rank(m.From) >= n.Workers:
+	case !m.Request || m.From%2 == 0 || pslitesim.Rank(m.From) >= n.Workers:
 		return errors.New("message that is no worker's request")
 	case m.SimpleApp:
 		return s.command(n, m)
@@ -66,7 +66,7 @@ func (s *server) Receive(n *pslite.Node, m *pslite.Message) error {
 }
 
 // command obeys a command and answers it (CommandHandle).
-func (s *server) command(n *pslite.Node, m *pslite.Message) error {
+func (s *server) command(n *pslitesim.Node, m *pslitesim.Message) error {
 	switch m.Head {
 	case commandSync:
 		s.sync = true
@@ -88,7 +88,7 @@ func (s *server) command(n *pslite.Node, m *pslite.Message) error {
 }
 
 // push takes a key's initial value or one of this round's gradients (DataHandleDefault).
-func (s *server) push(n *pslite.Node, m *pslite.Message) error {
+func (s *server) push(n *pslitesim.Node, m *pslitesim.Message) error {
 	key, vals, err := open(m, 3)
 	if err != nil {
 		return err
@@ -98,7 +98,7 @@ func (s *server) push(n *pslite.Node, m *pslite.Message) error {
 		s.arrays[key] = newArray(vals, n.Workers)
 		return s.answer(n, m)
 	}
-	rank := pslite.Rank(m.From)
+	rank := pslitesim.Rank(m.From)
 	switch {
 	case !s.sync:
 		return fmt.Errorf("gradient of key %#x without command %d: only synchronous training is supported", key, commandSync)
@@ -123,7 +123,7 @@ func (s *server) push(n *pslite.Node, m *pslite.Message) error {
 }
 
 // pull answers with an array.
-func (s *server) pull(n *pslite.Node, m *pslite.Message) error {
+func (s *server) pull(n *pslitesim.Node, m *pslitesim.Message) error {
 	if _, _, err := open(m, 2); err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func (s *server) pull(n *pslite.Node, m *pslite.Message) error {
 }
 
 // answer answers a push, a pull or both.
-func (s *server) answer(n *pslite.Node, m *pslite.Message) error {
+func (s *server) answer(n *pslitesim.Node, m *pslitesim.Message) error {
 	answer := answerTo(m)
 	if !m.Pull {
 		n.Send(m.From, answer)
@@ -152,8 +152,8 @@ func (s *server) answer(n *pslite.Node, m *pslite.Message) error {
 }
 
 // answerTo returns what all answers have of their requests (kv_app.h, Response).
-func answerTo(m *pslite.Message) pslite.Meta {
-	return pslite.Meta{Head: m.Head, Push: m.Push, Pull: m.Pull, Timestamp: m.Timestamp, CustomerID: m.CustomerID}
+func answerTo(m *pslitesim.Message) pslitesim.Meta {
+	return pslitesim.Meta{Head: m.Head, Push: m.Push, Pull: m.Pull, Timestamp: m.Timestamp, CustomerID: m.CustomerID}
 }
 
 // newArray returns an array of an initial value, which it takes over.

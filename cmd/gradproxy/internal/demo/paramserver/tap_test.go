@@ -6,7 +6,7 @@ import (
 	"net/netip"
 	"sync"
 
-	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/paramserver/recorded"
+	"github.com/gradproxy/gradproxy/parser/pslite/pslitesim/recorded"
 )
 
 // taps keeps all that passes on the connections that are dialled through it.
@@ -15,7 +15,7 @@ type taps struct {
 	all []*recorded.Connection
 }
 
-// dial implements pslite.Config.Dial.
+// dial implements pslitesim.Config.Dial.
 func (t *taps) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, network, addr)
 	if err != nil {

@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/paramserver/pslite"
+	"github.com/gradproxy/gradproxy/parser/pslite/pslitesim"
 )
 
 // A Worker is one worker's end of a job. Its methods are called by one goroutine, but for Close; all workers make the same
 // calls, with the same keys, in the same order.
 type Worker struct {
-	node *pslite.Node
+	node *pslitesim.Node
 	Config
 	rank int
 
@@ -34,7 +34,7 @@ type Request struct {
 	worker    *Worker
 	timestamp int32
 	what      string
-	meta      pslite.Meta
+	meta      pslitesim.Meta
 	dst       []float32 // nil: nothing is pulled
 	parts     []part    // whose answers are due; nil for a command
 	left      int       // answers
@@ -45,11 +45,11 @@ type Request struct {
 // NewWorker joins a job and returns when all its nodes have. When ctx is done, also later, the worker fails.
 func NewWorker(ctx context.Context, c Config) (*Worker, error) {
 	w := &Worker{Config: c, pending: make(map[int32]*Request), arrays: make(map[int]*keyed)}
-	node, err := pslite.Start(ctx, pslite.Worker, c.Config, w)
+	node, err := pslitesim.Start(ctx, pslitesim.Worker, c.Config, w)
 	if err != nil {
 		return nil, err
 	}
-	w.node, w.rank = node, pslite.Rank(node.ID())
+	w.node, w.rank = node, pslitesim.Rank(node.ID())
 	w.Config.Config = node.Config
 	if w.rank == 0 { // kvstore.cc, Create
 		if err := w.command(commandSync, nil); err != nil {
@@ -81,7 +81,7 @@ func (w *Worker) Init(key int, value []float32) error {
 }
 
 // Barrier waits for all workers.
-func (w *Worker) Barrier() error { return w.node.Barrier(pslite.GroupWorkers) }
+func (w *Worker) Barrier() error { return w.node.Barrier(pslitesim.GroupWorkers) }
 
 // Push sends a gradient. It is done when those of all workers have been added. The last push of the same key must be done.
 func (w *Worker) Push(key int, gradient []float32) *Request {
@@ -103,7 +103,7 @@ func (w *Worker) PushPull(key int, gradient, dst []float32) *Request {
 func (w *Worker) Reconnect(ctx context.Context) error {
 	ids := make([]int32, w.Servers)
 	for i := range ids {
-		ids[i] = pslite.ServerID(i)
+		ids[i] = pslitesim.ServerID(i)
 	}
 	return w.node.Reconnect(ctx, ids...)
 }
@@ -148,10 +148,10 @@ func (r *Request) Wait() error {
 // command sends a command to all servers, and waits for their answers (kvstore_dist.h, SendCommandToServers).
 func (w *Worker) command(head int32, body []byte) error {
 	r := &Request{what: fmt.Sprintf("command %d", head), left: w.Servers}
-	r.meta = pslite.Meta{Head: head, Body: body, Request: true, SimpleApp: true}
+	r.meta = pslitesim.Meta{Head: head, Body: body, Request: true, SimpleApp: true}
 	w.add(r)
 	for i := range w.Servers {
-		w.node.Send(pslite.ServerID(i), r.meta)
+		w.node.Send(pslitesim.ServerID(i), r.meta)
 	}
 	return r.Wait()
 }
@@ -182,7 +182,7 @@ func (w *Worker) start(what string, key int, gradient, dst []float32) *Request {
 	}
 	r.parts, r.left = make([]part, len(a.parts)), len(a.parts)
 	copy(r.parts, a.parts)
-	r.meta = pslite.Meta{Head: headDense, Request: true, Push: gradient != nil, Pull: dst != nil}
+	r.meta = pslitesim.Meta{Head: headDense, Request: true, Push: gradient != nil, Pull: dst != nil}
 	w.add(r)
 	for _, p := range a.parts {
 		data := p.request()
@@ -191,7 +191,7 @@ func (w *Worker) start(what string, key int, gradient, dst []float32) *Request {
 		}
 		m := r.meta
 		m.DataTypes = types(len(data))
-		w.node.Send(pslite.ServerID(p.server), m, data...)
+		w.node.Send(pslitesim.ServerID(p.server), m, data...)
 	}
 	return r
 }

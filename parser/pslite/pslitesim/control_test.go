@@ -1,4 +1,4 @@
-package pslite
+package pslitesim
 
 import (
 	"context"
@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/paramserver/zmtp"
+	"github.com/gradproxy/gradproxy/parser/pslite/pslitesim/zmtp"
 )
 
 func listen(t *testing.T) net.Listener {

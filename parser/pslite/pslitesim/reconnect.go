@@ -1,4 +1,4 @@
-package pslite
+package pslitesim
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 func (n *Node) Reconnect(ctx context.Context, ids ...int32) error {
 	for _, id := range ids {
 		if n.awaits(id) {
-			return fmt.Errorf("pslite: reconnect with %s while its answer is due", name(id))
+			return fmt.Errorf("pslitesim: reconnect with %s while its answer is due", name(id))
 		}
 		n.mu.Lock()
 		s, in := n.senders[id], n.inbound[id]
@@ -44,7 +44,7 @@ func (n *Node) awaitInbound(ctx context.Context, id int32) error {
 		case <-n.Done():
 			return n.Err()
 		case <-ctx.Done():
-			return fmt.Errorf("pslite: wait for %s to connect again: %w", name(id), context.Cause(ctx))
+			return fmt.Errorf("pslitesim: wait for %s to connect again: %w", name(id), context.Cause(ctx))
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package pslite
+package pslitesim
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/paramserver/zmtp"
+	"github.com/gradproxy/gradproxy/parser/pslite/pslitesim/zmtp"
 )
 
 // An inbound is a connection on which a node sends to this one: one of libzmq's ROUTER.
@@ -26,7 +26,7 @@ func (n *Node) accept() {
 		raw, err := n.Listener.Accept()
 		if err != nil {
 			if !n.isLeaving() {
-				n.fail(fmt.Errorf("pslite: accept: %w", err))
+				n.fail(fmt.Errorf("pslitesim: accept: %w", err))
 			}
 			return
 		}
@@ -56,7 +56,7 @@ func (n *Node) receive(raw net.Conn) {
 		err = n.read(from, conn)
 	}
 	if err != nil && !n.isLeaving() {
-		n.fail(fmt.Errorf("pslite: %s: %w", name(from), err))
+		n.fail(fmt.Errorf("pslitesim: %s: %w", name(from), err))
 	}
 }
 

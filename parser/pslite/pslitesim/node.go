@@ -1,4 +1,4 @@
-package pslite
+package pslitesim
 
 import (
 	"context"
@@ -73,7 +73,7 @@ func (n *Node) begin() error {
 	select {
 	case <-n.registered:
 	case <-n.ctx.Done():
-		return fmt.Errorf("pslite: %v waits for the others: %w", n.role, context.Cause(n.ctx))
+		return fmt.Errorf("pslitesim: %v waits for the others: %w", n.role, context.Cause(n.ctx))
 	}
 	if n.Heartbeat > 0 && n.role != Scheduler {
 		n.running.Go(n.beat)
@@ -108,7 +108,7 @@ func (n *Node) Finish() error {
 	select {
 	case <-n.terminated:
 	case <-n.ctx.Done():
-		return fmt.Errorf("pslite: %v stops: %w", n.role, context.Cause(n.ctx))
+		return fmt.Errorf("pslitesim: %v stops: %w", n.role, context.Cause(n.ctx))
 	}
 	n.mu.Lock()
 	senders := make([]*sender, 0, len(n.senders))
@@ -142,7 +142,7 @@ func (n *Node) Send(to int32, m Meta, data ...[]byte) {
 	s := n.senders[to]
 	n.mu.Unlock()
 	if s == nil {
-		n.fail(fmt.Errorf("pslite: message to %s, with which this %v is not connected", name(to), n.role))
+		n.fail(fmt.Errorf("pslitesim: message to %s, with which this %v is not connected", name(to), n.role))
 		return
 	}
 	s.send(append([][]byte{m.Append(nil)}, data...))
@@ -157,7 +157,7 @@ func (n *Node) Barrier(group int32) error {
 	n.mu.Lock()
 	if n.waiting != nil {
 		n.mu.Unlock()
-		return errors.New("pslite: two barriers at a time")
+		return errors.New("pslitesim: two barriers at a time")
 	}
 	n.waiting = answered
 	n.mu.Unlock()
@@ -169,7 +169,7 @@ func (n *Node) Barrier(group int32) error {
 	case <-answered:
 		return nil
 	case <-n.ctx.Done():
-		return fmt.Errorf("pslite: barrier of group %d: %w", group, context.Cause(n.ctx))
+		return fmt.Errorf("pslitesim: barrier of group %d: %w", group, context.Cause(n.ctx))
 	}
 }
 

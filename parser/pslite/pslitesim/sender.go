@@ -1,4 +1,4 @@
-package pslite
+package pslitesim
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/paramserver/zmtp"
+	"github.com/gradproxy/gradproxy/parser/pslite/pslitesim/zmtp"
 )
 
 // A sender is the connection to a node on which messages go to it: libzmq's DEALER. One that is lost is dialled again.
@@ -87,7 +87,7 @@ func (s *sender) renew(ctx context.Context) error {
 	case <-s.node.Done():
 		return s.node.Err()
 	case <-ctx.Done():
-		return fmt.Errorf("pslite: connect to %s again: %w", name(s.to), context.Cause(ctx))
+		return fmt.Errorf("pslitesim: connect to %s again: %w", name(s.to), context.Cause(ctx))
 	}
 }
 
@@ -122,7 +122,7 @@ func (s *sender) run() {
 		case s.node.isLeaving():
 			return
 		case !errors.Is(err, errLost):
-			s.node.fail(fmt.Errorf("pslite: %s: %w", name(s.to), err))
+			s.node.fail(fmt.Errorf("pslitesim: %s: %w", name(s.to), err))
 			return
 		default:
 			lost = true
@@ -162,7 +162,7 @@ func (s *sender) dial(lost bool) (*zmtp.Conn, error) {
 		conn, err := s.try()
 		if err == nil && lost && s.node.awaits(s.to) {
 			conn.Close()
-			return nil, fmt.Errorf("pslite: %s: connection was lost while an answer is due", name(s.to))
+			return nil, fmt.Errorf("pslitesim: %s: connection was lost while an answer is due", name(s.to))
 		}
 		if err == nil {
 			s.mu.Lock()
@@ -173,7 +173,7 @@ func (s *sender) dial(lost bool) (*zmtp.Conn, error) {
 		}
 		s.node.Log.Debug("cannot connect", "to", name(s.to), "addr", s.addr, "err", err)
 		if lost && time.Since(since) >= s.node.Patience {
-			return nil, fmt.Errorf("pslite: %s: lost: %w", name(s.to), err)
+			return nil, fmt.Errorf("pslitesim: %s: lost: %w", name(s.to), err)
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/paramserver/recorded"
+	"github.com/gradproxy/gradproxy/parser/pslite/pslitesim/recorded"
 )
 
 // unhex reads hexadecimal text with blanks.

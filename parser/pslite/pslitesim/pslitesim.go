@@ -1,4 +1,4 @@
-// Package pslite makes the nodes of ps-lite, the library under MXNet's distributed kvstores: one scheduler, servers and
+// Package pslitesim makes the nodes of ps-lite, the library under MXNet's distributed kvstores: one scheduler, servers and
 // workers, which speak its ZeroMQ transport byte for byte, so that who reads their connections cannot tell them from
 // MXNet's. It is written from ps-lite's sources (github.com/dmlc/ps-lite at 34fd45c, which MXNet 1.9 has), to which comments
 // refer by file. What a job says in data messages and commands is its own; package paramserver says what MXNet does.
@@ -14,7 +14,7 @@
 //
 // What ps-lite leaves uninitialised in control messages, the group in a barrier's answer and the scheduler's customer id,
 // is 0 here.
-package pslite
+package pslitesim
 
 import (
 	"context"
@@ -25,7 +25,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/paramserver/zmtp"
+	"github.com/gradproxy/gradproxy/parser/pslite/pslitesim/zmtp"
 )
 
 // A Role is what a node is in its job.
@@ -131,11 +131,11 @@ func (c Config) withDefaults() Config {
 func info(role Role, addr string) (NodeInfo, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
-		return NodeInfo{}, fmt.Errorf("pslite: address of the %v: %w", role, err)
+		return NodeInfo{}, fmt.Errorf("pslitesim: address of the %v: %w", role, err)
 	}
 	number, err := strconv.ParseUint(port, 10, 16)
 	if err != nil {
-		return NodeInfo{}, fmt.Errorf("pslite: address of the %v: port %q is no number of 16 bits", role, port)
+		return NodeInfo{}, fmt.Errorf("pslitesim: address of the %v: port %q is no number of 16 bits", role, port)
 	}
 	n := NodeInfo{Role: role, ID: Unset, Hostname: host, Port: int32(number)}
 	if role == Scheduler {
@@ -165,7 +165,7 @@ type App interface {
 }
 
 // ErrClosed is why a node has failed after Close.
-var ErrClosed = errors.New("pslite: node is closed")
+var ErrClosed = errors.New("pslitesim: node is closed")
 
 // group returns the ids of a group's nodes in the order in which the scheduler tells them (postoffice.cc, node_ids_).
 func (c *Config) group(group int32) (ids []int32) {

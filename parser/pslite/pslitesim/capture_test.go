@@ -1,4 +1,4 @@
-package pslite
+package pslitesim
 
 import (
 	"bytes"
@@ -6,8 +6,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/paramserver/recorded"
-	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/paramserver/zmtp"
+	"github.com/gradproxy/gradproxy/parser/pslite/pslitesim/recorded"
+	"github.com/gradproxy/gradproxy/parser/pslite/pslitesim/zmtp"
 )
 
 // Every meta of ps-lite that was recorded is what this package makes of its content: the same fields in the same order.

@@ -1,4 +1,4 @@
-package pslite
+package pslitesim
 
 import (
 	"errors"
@@ -63,7 +63,7 @@ const (
 )
 
 // errMeta is wrapped by what ParseMeta returns.
-var errMeta = errors.New("pslite: malformed meta")
+var errMeta = errors.New("pslitesim: malformed meta")
 
 // Append appends m's encoding to b.
 func (m *Meta) Append(b []byte) []byte {

@@ -1,4 +1,4 @@
-package pslite
+package pslitesim
 
 import (
 	"slices"
