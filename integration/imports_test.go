@@ -40,7 +40,7 @@ var layers = []layer{
 	{"parser/internal/...", []string{"tensor", "parser/internal/..."}},
 	{"parser/all", []string{"parser/..."}},
 	{"parser/pslite/pslitesim/...", []string{"parser/pslite/pslitesim/..."}}, // makes connections, which parsers only read
-	{"parser/...", []string{"tensor", "parser", "parser/internal/..."}}, // protocols and parsertest
+	{"parser/...", []string{"tensor", "parser", "parser/internal/..."}},      // protocols and parsertest
 
 	{"codecs", []string{"tensor/...", "codecs/internal/..."}},
 	{"codecs/internal/blockwise", []string{"codecs"}},
