@@ -125,7 +125,7 @@ func order(a, float uint64, shift uint) uint64 {
 func differWord[T unsigned](a, b uint64) uint64 {
 	shift, high := lanes[T]()
 	d := a | high - b&^high               // the difference, but for the highest bits
-	n := ^(d ^ a ^ b) & high              // differences
+	n := ^(d ^ a ^ b) & high              // the highest bits
 	return d&^high<<1 ^ (n<<1 - n>>shift) // n<<1 - n>>shift: ones in the lanes that have a bit in n
 }
 

@@ -39,13 +39,14 @@ func (e encoder) Append(dst []byte, src []float32) ([]byte, error) {
 	return out, nil
 }
 
-// A found is what a block has of one sign: how many values, their least and largest magnitude. A NaN is larger than all.
+// A found is the survey of a block's values of one sign: their number, and their least and largest magnitude. A NaN counts as
+// larger than all.
 type found struct {
 	values   int
 	min, max float32
 }
 
-// survey looks through x, whose zeros have no sign.
+// survey looks through x. Zeros count for neither sign.
 func survey(x []float32) (of [2]found) {
 	var values [2]int
 	least, most := [2]uint32{math.MaxUint32, math.MaxUint32}, [2]uint32{}
@@ -263,7 +264,7 @@ func (w *work) insert() {
 	}
 }
 
-// fillEmpty counts what is in the cells, and makes empty ones, which no query meets, what costs the least: the commonest number.
+// fillEmpty counts the numbers in the cells, and sets empty cells, which no query meets, to the cheapest number: the commonest.
 func (w *work) fillEmpty(alphabet int) {
 	w.numbers = slices.Grow(w.numbers[:0], alphabet)[:alphabet]
 	clear(w.numbers)

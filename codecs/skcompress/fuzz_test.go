@@ -11,12 +11,12 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// configs are those that fuzzing goes through.
+// configs are the configurations that fuzzing goes through.
 var configs = []Config{
 	{Q: 8, R: 3}, {Q: 8, R: 2, Mode: Sparse, Block: 30}, {Q: 5, Mode: Dense, Rows: 1, Cols: 1}, {Q: 6, Mode: Joint, Rows: 3, Cols: 0.1},
 }
 
-// encodings returns what a method makes of values of every kind.
+// encodings returns a method's encodings of values of every kind.
 func encodings(t testing.TB, c Config, n int) (all [][]byte) {
 	m := mustMethod(t, c)
 	for _, x := range finite(n) {
@@ -36,7 +36,7 @@ func FuzzDecode(f *testing.F) {
 	codectest.FuzzDecode(f, nil, cs...)
 }
 
-// FuzzRoundTrip: whatever is encoded is decoded, with its signs, and no value that is not finite is encoded.
+// FuzzRoundTrip: every encoding decodes to values with the right signs, and no value that is not finite is encoded.
 func FuzzRoundTrip(f *testing.F) {
 	for i := range configs {
 		for _, k := range codectest.Kinds() {

@@ -5,12 +5,12 @@ import (
 	"math"
 )
 
-// Empty is what cells hold in which nothing was inserted.
+// Empty is the content of a cell without an insertion.
 const Empty = math.MaxUint16
 
 // A MinMaxSketch remembers a small integer for each key (section 4.2), in fewer cells than there are keys: s rows of t. In
-// each row a key has one cell; a cell keeps the least of what its keys insert; and a query takes the most of its key's
-// cells. So the answer is never more than what was inserted: with indexes that count from zero outwards, no value grows.
+// each row a key has one cell; a cell keeps the least index that its keys insert; and a query takes the largest of its key's
+// cells. So the answer is never more than the inserted index: with indexes that count from zero outwards, no value grows.
 type MinMaxSketch struct {
 	rows  int    // s
 	cols  uint32 // t
@@ -37,7 +37,7 @@ func (s *MinMaxSketch) init(rows, cols int, salt uint8, cells []uint16) {
 	}
 }
 
-// Insert remembers index for key, or what is less if the key's cells have it: less than Empty.
+// Insert remembers index, which must be less than Empty, for key, or a lesser index that is in the key's cells.
 func (s *MinMaxSketch) Insert(key uint64, index uint16) {
 	h, step := hash(s.start + key)
 	for row := uint64(0); row < uint64(len(s.cells)); row += uint64(s.cols) {
@@ -47,7 +47,7 @@ func (s *MinMaxSketch) Insert(key uint64, index uint16) {
 	}
 }
 
-// Query returns what is remembered for key: at most what was inserted for it, or Empty if surely nothing was.
+// Query returns the index remembered for key: at most the inserted one, or Empty if surely none was inserted.
 func (s *MinMaxSketch) Query(key uint64) uint16 {
 	h, step := hash(s.start + key)
 	most := uint16(0)
@@ -58,8 +58,7 @@ func (s *MinMaxSketch) Query(key uint64) uint16 {
 	return most
 }
 
-// Merge makes s what it were if all that was inserted into o had been inserted into s. Both must have the same shape
-// and salt.
+// Merge makes s the sketch of all insertions into s and o. Both must have the same shape and salt.
 func (s *MinMaxSketch) Merge(o *MinMaxSketch) {
 	if s.rows != o.rows || s.cols != o.cols || s.start != o.start {
 		panic(fmt.Sprintf("skcompress: merging a sketch of %d times %d cells into one of %d times %d, or with another salt", o.rows, o.cols, s.rows, s.cols))
@@ -69,10 +68,10 @@ func (s *MinMaxSketch) Merge(o *MinMaxSketch) {
 	}
 }
 
-const gamma = 0x9e3779b97f4a7c15 // what SplitMix64's state grows by
+const gamma = 0x9e3779b97f4a7c15 // the increment of SplitMix64's state
 
 // hash returns a key's place in the first row, as a fraction of 2^32, and how far it moves from row to row. It is the output
-// of SplitMix64, whose halves are as good as two hashes (https://doi.org/10.1145/2660193.2660195).
+// of SplitMix64: its halves are as good as two hashes (https://doi.org/10.1145/2660193.2660195).
 func hash(key uint64) (first, step uint32) {
 	key += gamma
 	key = (key ^ key>>30) * 0xbf58476d1ce4e5b9

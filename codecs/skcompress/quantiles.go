@@ -24,7 +24,7 @@ const (
 type Quantiles struct {
 	m        int
 	digest   *tdigest.Double // nil while chunk has room for all
-	chunk    []float32       // what is not in digest yet
+	chunk    []float32       // values that are not in digest yet
 	min, max float32
 	count    int
 }
@@ -78,7 +78,7 @@ func (s *Quantiles) flush() {
 // Count returns how many values there are.
 func (s *Quantiles) Count() int { return s.count }
 
-// Merge adds all that o has counted. What o has counted stays the same.
+// Merge adds all values that o has counted. o stays the same.
 func (s *Quantiles) Merge(o *Quantiles) {
 	if o.digest == nil {
 		for _, v := range o.chunk {
@@ -95,7 +95,7 @@ func (s *Quantiles) Merge(o *Quantiles) {
 	s.count += o.count
 }
 
-// Splits appends the q+1 ascending values that divide what was counted, at least one value, into q parts of equally many
+// Splits appends the q+1 ascending values that divide the counted values, at least one, into q parts of equally many
 // (section 4.1, step 1): the quantiles 0, 1/q, ..., (q-1)/q and the largest value.
 func (s *Quantiles) Splits(dst []float32, q int) []float32 {
 	all := s.summaries()
@@ -108,14 +108,14 @@ func (s *Quantiles) Splits(dst []float32, q int) []float32 {
 	return append(dst, s.max)
 }
 
-// summaries are what a sketch keeps: in ascending order, values and how many each stands for.
+// summaries are the contents of a sketch: in ascending order, values and the number of values that each stands for.
 type summaries struct {
 	means, weights []float64
 	next           int     // the one that at has come to
 	middle         float64 // how many values are less than its mean
 }
 
-// summaries returns what s keeps. They are read from the digest's serialized form, which is the same in all languages
+// summaries returns the contents of s. They are read from the digest's serialized form, which is the same in all languages
 // (tdigest/double_encoder.go): its Quantile interpolates the wrong way round as of v0.2.0, and is five times as
 // wrong as need be (https://github.com/apache/datasketches-go/pull/171).
 func (s *Quantiles) summaries() *summaries {

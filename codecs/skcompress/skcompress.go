@@ -12,10 +12,10 @@
 //   - a map: each value, in turn, says its group, or that it is 0, in Huffman's code. Where few values are 0 this is
 //     shorter; with one group a sign, it is a bit that says the sign.
 //
-// What is delivered is the same either way, and mode=auto takes the shorter. The others are: mode=sparse, always lists;
+// The delivered values are the same either way, and mode=auto takes the shorter. The other modes are: mode=sparse, always lists;
 // mode=dense, always the map, and by default q = 16 and r = 1, as for the neural net of section 7.7; and mode=joint, which
 // sends neither: one sketch holds both signs. Only that has the size of section 7.7, 2·d/5 cells of 4 bits, 20x, before
-// Huffman's code, for there is no room in those 1.6 bits for what separates signs. It pays with solution 1 of section 4.2:
+// Huffman's code, for there is no room in these 1.6 bits to separate signs. It pays with solution 1 of section 4.2:
 // decoded values can have the other sign. Zeros are a level of their own there, closer to zero than all others.
 //
 // Deviations from the paper: a block of values, 1,048,576 by default, is compressed by itself. Of each sign's values the
@@ -44,11 +44,11 @@
 //	lists    form 1: for each group, of negative values and then of positive ones, from zero outwards, how many values
 //	         it has, as unsigned LEB128, and their positions in the block, as keys.Adaptive writes them
 //	bits     form 2: coded, the group of each value, 0 for a value that is 0, others from 1 on in the order of lists
-//	         all: coded, the cells, group by group, row by row; what is in a cell counts from its group's first bucket on
+//	         all: coded, the cells, group by group, row by row; a cell's number counts from its group's first bucket on
 //
 // Bits are as package bitio has them. Coded numbers are a bit and, if it is 1, the table of a code, as package huffman has
 // it, and the numbers' words; if it is 0, the numbers in the fewest bits that hold the largest there can be. That is, of
-// groups, their number; of cells, ⌈q/r⌉-1, or what the sign with more buckets needs. In a joint sketch a cell holds buckets
+// groups, their number; of cells, ⌈q/r⌉-1, or as many as the sign with more buckets needs. In a joint sketch a cell holds buckets
 // in turn, from zero outwards, of negative and of positive values, until one sign has no more; with zeros it is one more,
 // and 0 is 0.
 //
@@ -63,8 +63,8 @@
 // without zeros) 4.9 bits by default, 6.6x; 1.9 in dense mode, 17x; and 1.2 in joint mode, 26x.
 //
 // Error: a value's sign is kept, and its bucket is at most ⌈q/r⌉-1 closer to zero than it should be, never farther (but for
-// the sign, in mode=joint). By the buckets alone, ‖y-x‖² <= d/(4q)·(φmin²+φmax²) on average (Theorem 2); what the sketch
-// adds is not bounded but by its correct rate, equation (2). On the recorded vectors ‖y-x‖²/‖x‖² is 0.15 to 0.47 by
+// the sign, in mode=joint). By the buckets alone, ‖y-x‖² <= d/(4q)·(φmin²+φmax²) on average (Theorem 2); only the
+// correct rate, equation (2), bounds the sketch's own error. On the recorded vectors ‖y-x‖²/‖x‖² is 0.15 to 0.47 by
 // default, 0.7 to 1.04 in dense mode, and about 1 in joint mode, where values point hardly where they should (their cosine
 // is 0.1). The two deliver far too little: with error feedback residuals grow to many times the gradient. The paper has
 // Adam make up for it, and no feedback.
@@ -153,7 +153,7 @@ func FromArgs(a *codecs.Args) (codecs.Codec, error) {
 	return New(c)
 }
 
-// withDefaults replaces what is zero.
+// withDefaults replaces zero values by the defaults.
 func (c Config) withDefaults() Config {
 	if c.Mode == "" {
 		c.Mode = Auto

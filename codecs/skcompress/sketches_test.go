@@ -9,7 +9,7 @@ import (
 	"github.com/gradproxy/gradproxy/codecs/codectest"
 )
 
-// Section 2.3: at m = 256 ranks are 99 % right, whatever the values and their order, merged or not.
+// Section 2.3: at m = 256 ranks are 99 % right, for all kinds of values in any order, merged or not.
 func TestRankCorrectness(t *testing.T) {
 	const n, m, seed = 50_000, 256, 1
 	r := rand.New(rand.NewPCG(seed, seed))
@@ -71,7 +71,7 @@ func TestMinMax(t *testing.T) {
 	}
 }
 
-// Section 4.2, Analysis: no answer is more than what was inserted.
+// Section 4.2, Analysis: no answer is more than the inserted index.
 func TestOnlyUnderestimates(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 5))
 	for _, shape := range [][2]int{{1, 100}, {2, 100}, {2, 1000}, {8, 33}} {

@@ -17,19 +17,19 @@ const (
 	formJointZeros
 )
 
-// Signs number what there is two of.
+// Signs, as indexes.
 const (
 	negative = iota
 	positive
 )
 
-// A work is what coding a block needs, and keeps nothing of it.
+// A work is the scratch memory of coding a block. Its contents do not matter between blocks.
 type work struct {
 	sketch  [2]*Quantiles // of each sign's magnitudes
 	splits  []float32
 	buckets [2]Buckets
 	places  [2][]place // of each sign's buckets
-	deliver []float32  // what indexes stand for, group after group
+	deliver []float32  // the values of indexes, group after group
 
 	class   []uint16 // of each value: its group, from 1 on, or 0
 	index   []uint16 // of each value: its bucket in its group
@@ -49,7 +49,7 @@ type place struct{ class, index uint16 }
 type group struct {
 	values  uint32 // how many it has
 	sketch  MinMaxSketch
-	deliver []float32 // what its buckets' values are delivered as
+	deliver []float32 // the values that its buckets deliver
 }
 
 // A layout shares out the buckets of both signs to groups.
@@ -95,7 +95,7 @@ func (l layout) place(sign, bucket int) place {
 	return place{uint16(class), uint16(bucket % l.per)}
 }
 
-// lay makes w.places, and, of the means of both signs, w.groups with what they deliver.
+// lay makes w.places, and, from the means of both signs, w.groups with the values that they deliver.
 func (w *work) lay(l layout, means [2][]float32) {
 	w.groups = slices.Grow(w.groups[:0], l.classes())[:l.classes()]
 	clear(w.groups)
@@ -148,7 +148,7 @@ func (w *work) sketches(rows int, cols float64, salt uint8) {
 func (g *group) columns(cols float64) int { return int(math.Ceil(cols * float64(g.values))) }
 
 // cost makes w.code for numbers that occur as w.numbers says. It returns the bits that coding them takes, and whether
-// Huffman's code is what they are coded with.
+// Huffman's code takes the fewest.
 func (w *work) cost() (bits int, optimal bool) {
 	w.code.Init(w.numbers)
 	total := 0

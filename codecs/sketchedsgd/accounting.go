@@ -1,7 +1,7 @@
 package sketchedsgd
 
-// A Cost is what one worker sends and receives in a step, in values, as section 5.3 counts: neither which coordinates are
-// asked for nor which are updated, "since these quantities can be efficiently coded".
+// A Cost is the traffic of one worker in a step, in values, as section 5.3 counts: without the coordinates that are asked for
+// and that are updated, "since these quantities can be efficiently coded".
 type Cost struct{ Up, Down int }
 
 // Cost returns |S| + Pk up and k down, which does not depend on how many workers there are; for a small tensor d and d.

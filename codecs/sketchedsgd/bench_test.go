@@ -42,7 +42,7 @@ func BenchmarkStep(b *testing.B) {
 	}
 }
 
-// What a worker sends and receives, in values and as a factor of 2d, by how many workers there are (Figure 4).
+// A worker's traffic, in values and as a factor of 2d, by the number of workers (Figure 4).
 func BenchmarkWorkers(b *testing.B) {
 	const d, k = 1 << 14, 1 << 7
 	p := mustPlan(b, Params{D: d, K: k, P: 4, Columns: 1 << 7})

@@ -19,10 +19,10 @@ type Config struct {
 	P     int               // candidates are P times as many, 1 to 1<<20. 0 is 4.
 	Rows  int               // of the sketch: odd, 1 to 15. 0 is 5.
 	Cols  float64           // of the sketch, a fraction up to 1. 0 is 1/32.
-	Cells countsketch.Cells // as whose the sketch's cells are rounded
+	Cells countsketch.Cells // the type to which the sketch's cells are rounded
 	Pick  Pick
 	Seed  uint64 // at most 1<<63-1. 0 is 1.
-	// Block is how many values share a sketch, at most 1<<24. 0 is 1<<20, 4 MiB of float32, whose sketch of 5 rows takes 640 KiB.
+	// Block is how many values share a sketch, at most 1<<24. 0 is 1<<20, 4 MiB of float32; a sketch of 5 rows then takes 640 KiB.
 	Block int
 }
 
@@ -81,14 +81,14 @@ func FromArgs(a *codecs.Args) (codecs.Codec, error) {
 	return New(c)
 }
 
-// A method is a Config with its defaults in place of zero values, and what its coders work with.
+// A method is a Config with its defaults in place of zero values, and the scratch memory of its coders.
 type method struct {
 	config  Config
 	benches sync.Pool // of *bench
 	sents   sync.Pool // of *sent
 }
 
-// String leaves out what has its default.
+// String leaves out parameters that have their defaults.
 func (m *method) String() string {
 	return codecs.FormatText("sketchedsgd",
 		codecs.Param{Name: "k", Value: m.config.K, Def: defaultK},
@@ -104,7 +104,7 @@ func (m *method) String() string {
 // part returns a fraction of n, rounded, at least 1.
 func part(fraction float64, n int) int { return max(1, int(float64(fraction*float64(n))+0.5)) }
 
-// params returns what a worker and a server of blocks of n values have in common.
+// params returns the common parameters of a worker and a server of blocks of n values.
 func (c Config) params(n int) Params {
 	return Params{D: n, K: part(c.K, n), P: c.P, Rows: c.Rows, Columns: part(c.Cols, n), Cells: c.Cells, Seed: c.Seed, Pick: c.Pick}
 }
@@ -121,7 +121,7 @@ func (m *method) MaxEncodedLen(n int) int {
 
 func (m *method) Block(size int) int { return min(size, 4*m.config.Block) }
 
-// A bench is what it takes to choose values of a block: coders are many, but few run at a time.
+// A bench is the memory for choosing values of a block: coders are many, but few run at a time.
 type bench struct {
 	plan   *Plan
 	picker picker
@@ -137,7 +137,7 @@ func (m *method) take(n int) *bench {
 	}
 	plan, err := NewPlan(m.config.params(n))
 	if err != nil {
-		panic(err) // New has checked what does not depend on n
+		panic(err) // New has checked all that does not depend on n
 	}
 	return &bench{plan: plan}
 }
@@ -194,7 +194,7 @@ func (e *encoder) Append(dst []byte, src []float32) ([]byte, error) {
 		b.values = append(b.values, src[i])
 	}
 	b.keys = largest(b.keys[:0], b.values, b.plan.K)
-	for at, j := range b.keys { // j >= at: what is overwritten has been read
+	for at, j := range b.keys { // j >= at: overwritten entries have been read
 		b.keys[at], b.values[at] = asked[j], b.values[j]
 	}
 	e.step++

@@ -30,7 +30,7 @@ var mustNew = suite.Codec
 func TestCodec(t *testing.T) { suite.Test(t) }
 func Benchmark(b *testing.B) { suite.Bench(b) }
 
-// What New has taken makes plans of every length that a coder may have.
+// A Config that New has taken makes plans of every length that a coder may have.
 func TestLengths(t *testing.T) {
 	for _, c := range []Config{{K: 1, Cols: 1}, {K: leastPart, Cols: leastPart, P: maxP}} {
 		codec := mustNew(t, c)

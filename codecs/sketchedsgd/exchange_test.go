@@ -30,7 +30,7 @@ func mustServer(t testing.TB, p *Plan, workers int) *Server {
 	return s
 }
 
-// must returns what a half has made.
+// must returns a function that returns the message of a half.
 func must(t testing.TB) func([]byte, error) []byte {
 	return func(b []byte, err error) []byte {
 		t.Helper()
@@ -55,8 +55,7 @@ func checkOrder(t *testing.T, what string, err error) {
 	}
 }
 
-// Halves that share no memory, not even a Plan. What is out of turn is refused, and
-// changes nothing.
+// Halves that share no memory, not even a Plan. A message or call out of turn is refused, and changes nothing.
 func TestTurns(t *testing.T) {
 	must := must(t)
 	p := mustPlan(t, Params{D: 100, K: 3, Columns: 20, Seed: 7})
@@ -116,7 +115,7 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// An update says of how many workers it is the sum, and takes what was sent of a worker's residual.
+// An update names the number of workers in its sum, and takes the sent values out of a worker's residual.
 func TestUpdateOfManyWorkers(t *testing.T) {
 	must := must(t)
 	w := mustWorker(t, mustPlan(t, Params{D: 1000, K: 2, P: 2, Rows: 1, Columns: 3}))
@@ -169,7 +168,7 @@ func TestParamsBounds(t *testing.T) {
 	}
 }
 
-// What cannot be summed is unsuited, and leaves the worker as it was; sums over workers that overflow are an error.
+// A gradient that cannot be summed is unsuited, and leaves the worker as it was; sums over workers that overflow are an error.
 func TestTooLarge(t *testing.T) {
 	must := must(t)
 	for _, cells := range []countsketch.Cells{countsketch.Float32, countsketch.Float16} {

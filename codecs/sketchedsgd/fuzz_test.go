@@ -22,7 +22,7 @@ func FuzzDecode(f *testing.F) {
 	codectest.FuzzDecode(f, check, mustNew(f, Config{K: 0.1}))
 }
 
-// FuzzRoundTrip: what is delivered are the block's own values, at most k of them, and blocks with others are unsuited.
+// FuzzRoundTrip: delivered values are the block's own, at most k of them, and blocks that are too large or not finite are unsuited.
 func FuzzRoundTrip(f *testing.F) {
 	for i, k := range codectest.Kinds() {
 		f.Add(k.Fill(tensor.Float32, 70, 1), uint8(10*i), uint8(i), uint8(i))
@@ -63,7 +63,7 @@ func checkSent(t *testing.T, share float64, y []float32) {
 	}
 }
 
-// FuzzWorker: any answers of a server leave a worker whose update and residual make up what it had, or an error.
+// FuzzWorker: any answers of a server end in an error, or leave a worker with an update and a residual that make up its gradient.
 func FuzzWorker(f *testing.F) {
 	p := mustPlan(f, Params{D: 300, K: 3, Rows: 1, Columns: 4})
 	g := make([]float32, p.D)
@@ -130,7 +130,7 @@ func FuzzServer(f *testing.F) {
 		own := must(t)(w.Values(nil, must(t)(s.Candidates(nil))))
 		if err := s.AddValues(0, values); err != nil {
 			known(err)
-			check(t, s.AddValues(0, own)) // what was wrong changed nothing
+			check(t, s.AddValues(0, own)) // the wrong message changed nothing
 		}
 		if _, err := w.Update(make([]float32, p.D), must(t)(s.Update(nil))); err != nil {
 			t.Fatal(err)

@@ -12,10 +12,10 @@ import (
 	"github.com/gradproxy/gradproxy/codecs/codectest"
 )
 
-// A story is a file of testdata/exchange: lines "name: value" (what to expect: "ok"; "corrupt, " or "order, " and what the error
-// says; how many workers, their Memory), the parameters' message, and then, step after step, parts that begin with a line of
-// their name and a worker's number: its gradient, the messages in turn, in hex, and what each worker has not sent. A message
-// whose name follows "refused" is one that its reader answers with the error. Workers are as before, and their story goes on.
+// A story is a file of testdata/exchange: lines "name: value" (the expected result: "ok"; "corrupt, " or "order, " and a part of
+// the error; the number of workers, their Memory), the parameters, and then, step after step, parts that begin with a line of
+// their name and a worker's number: its gradient, the messages in turn, in hex, and each worker's residual. The reader of a
+// message with a name after "refused" answers it with the error. Workers are as before, and their story goes on.
 type story struct {
 	*testing.T
 	header   map[string]string
@@ -25,8 +25,8 @@ type story struct {
 	refusals int
 }
 
-// Messages are those of the vectors, and both halves read what the vectors say that the other has written. What is no message,
-// or not one that the other half can have made, is refused.
+// The halves make the messages of the vectors, and read them. Bytes that are no message, or not one that the other half can have
+// made, are refused.
 func TestGoldenExchanges(t *testing.T) {
 	parts := []string{"params", "gradient", "first", "candidates", "values", "update", "residual", "refused"}
 	codectest.EachVector(t, "testdata/exchange", []string{"expect"}, parts, func(t *testing.T, v codectest.Vector) {
@@ -82,7 +82,7 @@ func (s *story) part(name string, lines []string) {
 	}
 }
 
-// refused gives a message that is not right to those that read it.
+// refused gives a wrong message to its readers.
 func (s *story) refused(name string, msg []byte) {
 	s.refusals++
 	name, number, _ := strings.Cut(name, " ")
@@ -113,7 +113,7 @@ func (s *story) refused(name string, msg []byte) {
 	}
 }
 
-// refusal checks that an error is what the story says.
+// refusal checks that an error is as the story says.
 func (s *story) refusal(err error) {
 	s.Helper()
 	kind, why, _ := strings.Cut(s.header["expect"], ", ")

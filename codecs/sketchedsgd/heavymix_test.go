@@ -36,7 +36,7 @@ func squaredNorm(x []float32) (sum float64) {
 }
 
 // Lemma 1: HEAVYMIX is a k/d contraction in expectation, E‖x - comp(x)‖² <= (1 - k/d)·‖x‖². Given a sketch the
-// expectation over what is drawn is known without drawing: all of H is taken, and of each other coordinate (k-|H|)/|NH|.
+// expectation over the draws is known without drawing: all of H is taken, and of each other coordinate (k-|H|)/|NH|.
 func TestHeavyMixContracts(t *testing.T) {
 	const d, k = 6000, 60
 	for name, x := range kinds(d) {
@@ -70,7 +70,7 @@ func TestHeavyMixContracts(t *testing.T) {
 	}
 }
 
-// What HEAVYMIX returns: all of H, and others to make k, each as likely as the others.
+// HEAVYMIX returns all of H, and others to make k, each as likely as the others.
 func TestHeavyMixDraws(t *testing.T) {
 	const d, k, draws = 200, 20, 4000
 	estimates := make([]float32, d)

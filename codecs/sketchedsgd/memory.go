@@ -7,7 +7,7 @@ import (
 	"github.com/gradproxy/gradproxy/codecs"
 )
 
-// A Forget says what a worker keeps of the values at coordinates that a step has updated.
+// A Forget chooses the residual that a worker keeps at coordinates that a step has updated.
 type Forget uint8
 
 const (
@@ -15,10 +15,10 @@ const (
 	Mean               // v <- v - g̃, the mean over the workers (Algorithm 2, line 9)
 )
 
-// Memory says what a worker remembers from step to step. The zero Memory is plain error accumulation.
+// Memory configures a worker's memory from step to step. The zero Memory is plain error accumulation.
 type Memory struct {
-	// Momentum is m of Algorithm 3, 0 <= m < 1: momentum correction, since what accumulates is not the gradient but
-	// the momentum's velocity u.
+	// Momentum is m of Algorithm 3, 0 <= m < 1: momentum correction, since the residual accumulates not the gradient
+	// but the momentum's velocity u.
 	Momentum float32
 	// Masking is momentum factor masking: u <- 0 where a step has updated (Algorithm 3, line 13).
 	Masking bool
@@ -32,11 +32,11 @@ func (m Memory) check() error {
 	return nil
 }
 
-// vectors are what one worker remembers of one tensor.
+// vectors are one worker's memory of one tensor.
 type vectors struct {
 	Memory
 	u []float32 // velocity; nil without momentum
-	v []float32 // what has not been sent
+	v []float32 // the residual
 }
 
 func newVectors(m Memory, d int) vectors {

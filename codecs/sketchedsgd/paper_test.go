@@ -108,7 +108,7 @@ func TestUpdateIsExact(t *testing.T) {
 	}
 }
 
-// What is sent and what is kept make up what came in, bit for bit: Σ updates + Σ residuals = Σ gradients, under every
+// Sent and kept values make up the gradients, bit for bit: Σ updates + Σ residuals = Σ gradients, under every
 // scheme and either way to forget (Algorithm 2, line 9; Algorithm 3, line 13).
 func TestConservation(t *testing.T) {
 	const d, k, workers, steps = 2000, 30, 4, 12 // a power of two: the mean is exact

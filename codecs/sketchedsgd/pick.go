@@ -12,7 +12,7 @@ type picker struct {
 }
 
 // pick returns the candidates that s holds, ascending, valid until the next pick. step is the number of the sketch among
-// those of one seed, from which, and from the sketch itself, what is drawn at random is seeded.
+// the sketches of one seed. The random draws are seeded with it and with the sketch itself.
 func (p *picker) pick(plan *Plan, s *countsketch.Sketch, step uint64) []uint64 {
 	if p.estimates == nil {
 		p.estimates = make([]float32, plan.D)

@@ -31,7 +31,7 @@ type Params struct {
 	Rows    int               // r, of the sketch: odd, 1 to 15. 0 is 5.
 	Columns int               // c, of the sketch: 1 to 1<<28
 	Cells   countsketch.Cells // on the wire
-	Seed    uint64            // of the sketch's hash functions and of what is drawn at random
+	Seed    uint64            // of the sketch's hash functions and of random draws
 	Pick    Pick
 	// Small tensors, of at most so many values, go uncompressed in one round: biases, in the paper (section 5.1).
 	// 0: none.
@@ -100,6 +100,6 @@ func (p Params) candidates() int {
 	return int(min(int64(p.P)*int64(p.K), int64(p.D)))
 }
 
-// limit returns the largest magnitude of d values whose sketch and sums of squares stay finite: a cell is a sum of at most
-// d values, which rounding at most doubles, and cells of 16 bits round up once more.
+// limit returns the largest magnitude of d values at which their sketch and sums of squares stay finite: a cell is a sum of at
+// most d values, which rounding at most doubles, and cells of 16 bits round up once more.
 func limit(d int) float32 { return math.MaxFloat32 / 4 / float32(d) }

@@ -10,7 +10,7 @@ import (
 	"github.com/gradproxy/gradproxy/codecs/countsketch"
 )
 
-// maxWorkers bounds what a message may claim.
+// maxWorkers bounds the number of workers that a message may claim.
 const maxWorkers = 1 << 20
 
 // ErrOverflow says that a sum over the workers is not finite.
@@ -20,7 +20,7 @@ var ErrOverflow = errors.New("sketchedsgd: a sum overflows")
 // of a small tensor, AddSketch of every worker and Update. It holds no memory from step to step. It is not safe for
 // concurrent use.
 //
-// Sums are made in the order in which messages are added: whoever needs the same bits in every run adds in the workers' order.
+// Sums are made in the order in which messages are added: for the same bits in every run, add in the workers' order.
 type Server struct {
 	plan   *Plan
 	sketch *countsketch.Sketch
@@ -31,7 +31,7 @@ type Server struct {
 	left   int    // how many are missing
 
 	asked   []uint64  // the step's candidates
-	sums    []float32 // at those, or of the whole tensor
+	sums    []float32 // at the candidates, or of the whole tensor
 	values  []float32 // one worker's
 	updated []uint64
 }
@@ -157,8 +157,8 @@ func (s *Server) AddValues(worker int, msg []byte) error {
 	return nil
 }
 
-// Update appends the message with the step's update to dst, which goes to all workers: of the candidates the k whose sums
-// are the largest, less those that are 0 (for line 13 of Algorithm 3 asks which g̃ are not), and their exact sums. The
+// Update appends the message with the step's update to dst, which goes to all workers: the k candidates with the
+// largest sums, without sums of 0 (for line 13 of Algorithm 3 asks which g̃ are not 0), and their exact sums. The
 // error wraps ErrOrder, and dst and the server are as before.
 func (s *Server) Update(dst []byte) ([]byte, error) {
 	last, k := forSecond, kindUpdate

@@ -7,12 +7,12 @@ import (
 	"github.com/gradproxy/gradproxy/codecs/internal/rng"
 )
 
-// A Scheme is a way in which workers learn the sum of what they have.
+// A Scheme is a way in which workers learn the sum of their gradients and residuals.
 type Scheme uint8
 
 const (
 	Sketched  Scheme = iota // this package's two halves and their messages
-	TrueTopK                // of the exact sum the k largest: what sketches approximate ("true top-k", section 5.3); d up
+	TrueTopK                // the k largest of the exact sum, which sketches approximate ("true top-k", section 5.3); d up
 	LocalTopK               // of each worker the k largest of its own; down comes their union (section 5.4)
 	RandomK                 // the same k of every worker, drawn anew at each step
 	Dense                   // everything
@@ -25,17 +25,17 @@ func (s Scheme) String() string { return schemeNames[s] }
 // Schemes lists every Scheme.
 func Schemes() []Scheme { return []Scheme{Sketched, TrueTopK, LocalTopK, RandomK, Dense} }
 
-// Traffic is what a step cost the worker that it cost most.
+// Traffic is the cost of a step to the worker with the highest cost.
 type Traffic struct {
 	Cost  // values
 	Bytes // of messages, with their heads and coordinates
 }
 
-// Bytes are what one worker sends and receives, in bytes.
+// Bytes are the bytes that one worker sends and receives.
 type Bytes struct{ UpBytes, DownBytes int }
 
 // A Simulation is W workers and a server in one process. They have the memory of Algorithm 2 or 3 under every scheme, so
-// that schemes differ in what they send only. It is not safe for concurrent use.
+// that schemes differ only in their messages. It is not safe for concurrent use.
 type Simulation struct {
 	plan    *Plan
 	scheme  Scheme
@@ -166,7 +166,7 @@ func (s *Simulation) common(update []float32, c Cost) Traffic {
 			s.memory[i].forget(j, update[j], len(s.memory))
 		}
 	}
-	// Of a true top-k, workers send all values; those drawn at random need no coordinates, but their seed.
+	// For a true top-k, workers send all values; coordinates drawn at random need no message, but their seed.
 	down := len(appendKeys(nil, s.keys)) + 4*len(s.keys)
 	if s.scheme == RandomK {
 		down = 4 * len(s.keys)
@@ -203,8 +203,8 @@ func (s *Simulation) local(update []float32) Traffic {
 	return t
 }
 
-// dense is Step of Dense, and of small tensors. What has been sent is forgotten; the velocity never is, since masking all
-// of it would leave no momentum.
+// dense is Step of Dense, and of small tensors. Residuals are forgotten, since all was sent; the velocity never is, since masking
+// all of it would leave no momentum.
 func (s *Simulation) dense(update []float32) Traffic {
 	for i := range s.memory {
 		for j, v := range s.memory[i].v {
@@ -226,7 +226,7 @@ func subset(dst []uint64, d, k int, random rng.Source) []uint64 {
 	return dst
 }
 
-// Residual returns what a worker has not sent; it belongs to the simulation.
+// Residual returns the residual of a worker; it belongs to the simulation.
 func (s *Simulation) Residual(worker int) []float32 {
 	if s.scheme == Sketched {
 		return s.workers[worker].Residual()

@@ -47,8 +47,8 @@ func TestLargeSketchFindsTrueTopK(t *testing.T) {
 	}
 }
 
-// Section 5.4 and Figure 4: what a worker sends and receives does not depend on how many there are; that of local
-// top-k grows until updates are nearly dense and compression is 2x at best.
+// Section 5.4 and Figure 4: a worker's traffic does not depend on the number of workers; with local top-k it grows until updates
+// are nearly dense and compression is 2x at best.
 func TestCostIsConstantInWorkers(t *testing.T) {
 	const d, k = 4000, 40
 	p := mustPlan(t, Params{D: d, K: k, P: 2, Columns: 20})
@@ -123,7 +123,7 @@ func TestSmallTensors(t *testing.T) {
 	}
 }
 
-// Section 6: cells of 16 bits change no result. Stochastic gradient descent on a quadratic whose curvatures differ, by sketches
+// Section 6: cells of 16 bits change no result. Stochastic gradient descent on a quadratic of different curvatures, by sketches
 // of either width, by true top-k and by random coordinates.
 func TestHalfCellsTrainAsWell(t *testing.T) {
 	const d, k, workers, steps = 1000, 40, 2, 100

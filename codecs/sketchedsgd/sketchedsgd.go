@@ -1,7 +1,7 @@
 // Package sketchedsgd is Sketched-SGD ([Ivkin et al.]): workers send a count sketch of their gradient, a server adds the
 // sketches, finds the largest coordinates of the sum in it, asks all workers for the exact values there, and sends the k
-// largest sums back. What a worker sends and receives depends neither on how many workers there are nor, but for a
-// logarithm, on how long the gradient is.
+// largest sums back. A worker's traffic depends neither on the number of workers nor, but for a logarithm, on the length of the
+// gradient.
 //
 // # The two halves
 //
@@ -23,13 +23,13 @@
 //
 // The server adds sketches and leaves out 1/W, which changes no choice; an update holds sums and how many workers there
 // are. Algorithm 1's ĝ_i >= ℓ²/k is read as ĝ_i² >= ℓ²/k, since gradients have both signs and the proof is of squares; if
-// more than k pass, the k largest do. Coordinates whose estimate is 0 are no candidates of the P·k largest, and those
-// whose sum is 0 are in no update. Momentum factor masking leaves small tensors alone: it would zero all of their
+// more than k pass, the k largest do. Coordinates with an estimate of 0 are no candidates of the P·k largest, and
+// coordinates with a sum of 0 are in no update. Momentum factor masking leaves small tensors alone: it would zero all of their
 // velocity (section 5.3 says so of k = d).
 //
 // # At proxies
 //
-// The halves are for proxies at several sites, between workers and what adds their gradients up. The proxy at each site
+// The halves are for proxies at several sites, between workers and the server that adds their gradients up. The proxy at each site
 // with workers holds a Worker for each tensor of each of its workers; or, since sketches are linear, one for the site,
 // which it gives the sum of its workers' gradients. One proxy, at the site of the parameter server, holds the tensor's
 // Server. A worker's proxy takes the gradient off its connection, as it would to code it, and sends a sketch and then
@@ -43,11 +43,11 @@
 //
 // # As a codec
 //
-// The codec sketchedsgd is what one Worker and the Server do to a block when there are no other workers: the encoder
+// The codec sketchedsgd does to a block as one Worker and the Server do when there are no other workers: the encoder
 // sketches the block, finds candidates in its own sketch, and sends their k largest values, exactly. It exists so that a
 // policy and the benchmarks can name the method and see which coordinates a sketch finds. It is not the paper's saving:
 // with one worker no sketch needs to travel, a top-k of the block itself finds better coordinates in less time, and sums
-// over workers, on whose return path the method saves, are made elsewhere. Error feedback is Algorithm 2's accumulation.
+// over workers, which the method saves on the way back, are made elsewhere. Error feedback is Algorithm 2's accumulation.
 //
 // # State
 //
@@ -87,7 +87,7 @@
 //
 // # Unsuited
 //
-// Gradients, and blocks, with a NaN, an infinity, or a magnitude over 2^128/(4·d), whose sums might become one.
+// Gradients, and blocks, with a NaN, an infinity, or a magnitude over 2^128/(4·d), as sums of them might be infinite.
 //
 // [Ivkin et al.]: https://arxiv.org/abs/1903.04488
 package sketchedsgd

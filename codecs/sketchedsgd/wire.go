@@ -41,7 +41,7 @@ func appendHead(dst []byte, k kind, step uint32) []byte {
 	return binary.LittleEndian.AppendUint32(append(dst, byte(k)), step)
 }
 
-// cutHead returns what follows the head of a message, which must be of a kind and step.
+// cutHead returns the body of a message, which must be of a kind and step.
 func cutHead(msg []byte, k kind, step uint32) (body []byte, err error) {
 	if len(msg) < headLen {
 		return nil, fmt.Errorf("%w: sketchedsgd: %d bytes instead of %v", codecs.ErrCorrupt, len(msg), k)
@@ -57,8 +57,8 @@ func appendKeys(dst []byte, coordinates []uint64) []byte {
 	return positions.Append(binary.AppendUvarint(dst, uint64(len(coordinates))), coordinates)
 }
 
-// cutKeys sets dst, whose memory it uses where there is enough, to the coordinates with which src begins: at most most,
-// below d.
+// cutKeys returns the coordinates with which src begins, at most most and below d, and the rest of src. It uses dst's memory
+// where there is enough.
 func cutKeys(dst []uint64, src []byte, most, d int) (coordinates []uint64, rest []byte, err error) {
 	n, used := binary.Uvarint(src)
 	if used <= 0 || n > uint64(most) {

@@ -23,7 +23,7 @@ type Worker struct {
 	values         []float32
 }
 
-// A turn is what a half waits for.
+// A turn is the message or call that a half waits for.
 type turn uint8
 
 const (
@@ -32,7 +32,7 @@ const (
 	forUpdate             // the update (worker)
 )
 
-// NewWorker returns a Worker at step 0 whose memory is zero.
+// NewWorker returns a Worker at step 0 with a memory of zeros.
 func NewWorker(p *Plan, m Memory) (*Worker, error) {
 	if err := m.check(); err != nil {
 		return nil, err
@@ -40,7 +40,7 @@ func NewWorker(p *Plan, m Memory) (*Worker, error) {
 	return &Worker{plan: p, memory: newVectors(m, p.D)}, nil
 }
 
-// Sketch adds the gradient g, in Algorithm 2 times the learning rate, to what has not been sent, and appends the message
+// Sketch adds the gradient g, in Algorithm 2 times the learning rate, to the residual, and appends the message
 // with its sketch to dst; of a small tensor, with the tensor. It neither modifies nor retains g. On an error, dst and the
 // worker are as before: one that wraps codecs.ErrUnsuited says that a value is not finite, or too large to be summed.
 func (w *Worker) Sketch(dst []byte, g []float32) ([]byte, error) {
@@ -65,7 +65,7 @@ func (w *Worker) Sketch(dst []byte, g []float32) ([]byte, error) {
 	return dst, nil
 }
 
-// Values appends the answer to the server's message with candidates to dst: the exact values of what has not been sent.
+// Values appends the answer to the server's message with candidates to dst: the exact values of the residual.
 // On an error, which wraps codecs.ErrCorrupt or ErrOrder, dst and the worker are as before.
 func (w *Worker) Values(dst, candidates []byte) ([]byte, error) {
 	if w.turn != forSecond {
@@ -90,8 +90,8 @@ func (w *Worker) Values(dst, candidates []byte) ([]byte, error) {
 	return appendValues(appendHead(dst, kindValues, w.step), w.values), nil
 }
 
-// Update sets update to what the server's last message of a step says, the sum over the workers at the coordinates that
-// it has and 0 elsewhere, and forgets what that contains. It returns how many workers there are: Algorithms 2 and 3
+// Update sets update from the server's last message of a step, to the sum over the workers at the coordinates that
+// it has and 0 elsewhere, and takes the sent values out of the residual. It returns the number of workers: Algorithms 2 and 3
 // subtract the mean, and that times the learning rate. On an error, which wraps codecs.ErrCorrupt or ErrOrder, the worker
 // is as before and update unspecified.
 func (w *Worker) Update(update []float32, msg []byte) (workers int, err error) {
@@ -152,6 +152,6 @@ func (w *Worker) sparse(update []float32, body []byte, workers int) (err error) 
 	return nil
 }
 
-// Residual returns what has not been sent, a in Algorithm 2 and v in Algorithm 3. It is the worker's own; the caller may
+// Residual returns the residual, a in Algorithm 2 and v in Algorithm 3. It is the worker's own; the caller may
 // read, save or replace its values between steps.
 func (w *Worker) Residual() []float32 { return w.memory.v }

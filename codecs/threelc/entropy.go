@@ -14,7 +14,7 @@ const (
 	modelLen = 5 // bytes of a model's three parameters
 )
 
-// powers are what the digits of a quartic byte count, those of the first part of the block first.
+// powers are the weights of a quartic byte's digits, the digit of the first part of the block first.
 var powers = [5]byte{81, 27, 9, 3, 1}
 
 // An entropyCoder is the memory that a block takes while it is coded.
@@ -67,8 +67,8 @@ func (c *entropyCoder) append(dst, packed []byte, n int) int {
 	return formLen + modelLen + coded
 }
 
-// unpack sets x to what src begins with, the form and the rest of a block, times M, and returns how many bytes of src that
-// was; ok is false if src is not such.
+// unpack sets x from the form and the rest of a block, with which src begins, times M, and returns their length; ok is false if
+// src does not begin so.
 func (c *entropyCoder) unpack(x []float32, src []byte, M float32) (used int, ok bool) {
 	if len(src) < formLen || src[0] > formRuns {
 		return 0, false

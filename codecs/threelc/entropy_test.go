@@ -92,7 +92,7 @@ func TestEntropyOnGradients(t *testing.T) {
 	}
 }
 
-// The same bars hold over the successive steps of whole trainings, all different; those after the 100th count.
+// The same bars hold over the successive steps of whole trainings, all different; steps after the 100th count.
 func TestEntropyOverTrainings(t *testing.T) {
 	if testing.Short() || codectest.Race {
 		t.Skip("400 steps of eight tensors: not with -short, nor with -race, which is many times slower")

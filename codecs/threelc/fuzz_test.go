@@ -51,7 +51,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// FuzzRoundTrip: whatever is encoded is decoded, within M/2, and what has no scale is unsuited.
+// FuzzRoundTrip: every encoding decodes to values within M/2, and a block without a scale is unsuited.
 func FuzzRoundTrip(f *testing.F) {
 	for i, k := range codectest.Kinds() {
 		for j, d := range floats {
@@ -103,7 +103,7 @@ func FuzzRoundTrip(f *testing.F) {
 	})
 }
 
-// FuzzModel: the intervals of every model that is one cut all numbers into those of the quartic bytes that it allows.
+// FuzzModel: the intervals of every valid model divide all numbers among the quartic bytes that it allows.
 func FuzzModel(f *testing.F) {
 	f.Add(uint16(0x8000), uint16(1), byte(0), byte(0))
 	f.Add(uint16(1), uint16(0xffff), byte(255), byte(4))

@@ -43,7 +43,7 @@ func FuzzKernels(f *testing.F) {
 	})
 }
 
-// FuzzExpand compares the kernel that expands runs with its twin in Go and with what runs mean.
+// FuzzExpand compares the kernel that expands runs with its twin in Go and with the definition of runs.
 func FuzzExpand(f *testing.F) {
 	for n := range 24 {
 		runs := make([]byte, 31*n)
@@ -71,7 +71,7 @@ func FuzzExpand(f *testing.F) {
 			for i := range a[:at] {
 				a[i] = fiveZeros
 			}
-			// With room for all runs, what is used is up to the kernel; behind most, it is what is needed.
+			// With room for all runs, the kernel may use any of it; behind most, it may use only as much as it needs.
 			if used, end := a.expand(runs, at, n, n); used != wantUsed || end != len(want) || !bytes.Equal(a[:end], want) {
 				t.Errorf("% x from %d to %d: %d bytes give % x up to %d, want %d and % x", runs, at, n, used, a[:end], end, wantUsed, want)
 			}
@@ -85,7 +85,7 @@ func FuzzExpand(f *testing.F) {
 	})
 }
 
-// Kernels write what is theirs and nothing beyond, and read nothing beyond.
+// Kernels write their own results and nothing beyond, and read nothing beyond their input.
 func TestKernelsStayInside(t *testing.T) {
 	const margin = 64
 	for n := 1; n < 700; n++ {

@@ -9,7 +9,7 @@ import (
 // scale returns M, equation (1): the largest magnitude of the block times s.
 func scale(most, s float32) (M float32) { return float32(most * s) }
 
-// threshold returns what classOf adds for a finite M of at least 0: 0x7fffffff - h, where h is the bits of the largest
+// threshold returns the number that classOf adds for a finite M of at least 0: 0x7fffffff - h, where h is the bits of the largest
 // float32 that is at most M/2. For every float32 T of at most M in magnitude, round(T/M) of equation (2), ties to even, is
 // 0 if |T| <= h, and else the sign of T: a T next above M/2 has a quotient of at least 1/2 + 2^-25, which float32
 // division does not round down to 1/2. And so it is for M = 0, where (2) is not defined.
@@ -71,11 +71,11 @@ func quantizeFrom(j int, dst []byte, x []float32, c uint32) {
 // wholeBytes is how many of p bytes for n values have no padding.
 func wholeBytes(p, n int) int { return max(n-4*p, 0) }
 
-// quantizeSum sets dst as quantize does for the sums x[i]+e[i] (Figure 3, steps 1 and 2), and e to what of the sums is
-// left when zeros and values of magnitude d are delivered (steps a and b).
+// quantizeSum sets dst as quantize does for the sums x[i]+e[i] (Figure 3, steps 1 and 2), and e to the sums less the
+// delivered zeros and values of magnitude d (steps a and b).
 func quantizeSum(dst []byte, x, e []float32, c uint32, d float32) {
 	if d == 0 {
-		// Kernels with AVX2 take the sign of a value from what it delivers. The sum less nothing is the sum.
+		// Kernels with AVX2 take the sign of a value from the delivered value. The sum less nothing is the sum.
 		arith.Add(e, x, e)
 		quantize(dst, e, c)
 		return
@@ -138,8 +138,8 @@ func quantizeSumFrom(j int, dst []byte, x, e []float32, c uint32, d float32) {
 	}
 }
 
-// padding is what the block is filled up with to a multiple of five: section 3.2 adds 1 to the values, which makes them
-// 0, 1 and 2, and then pads with zeros, so with what stands for -1.
+// padding fills the block up to a multiple of five: section 3.2 adds 1 to the values, which makes them 0, 1 and 2, and then pads
+// with zeros, which stand for -1.
 const padding = negative
 
 // quartic is the byte of five classes, the first in the highest bits: the polynomial of section 3.2, step 6, of their

@@ -1,21 +1,21 @@
 package threelc
 
-// A model is what entropy coding expects of a block's quartic bytes. A table of 243 frequencies would take more bytes than
+// A model is the distribution that entropy coding expects of a block's quartic bytes. A table of 243 frequencies would take more bytes than
 // many a block's values, so there are three parameters and a bound:
 type model struct {
 	none     uint16 // bytes that are five zeros, of 2^16: a parameter of its own, since zeros gather in rows and layers
 	density  uint16 // values that are no zeros, of 2^16, in the other bytes, as if they were independent
-	positive uint8  // of those, the ones that are M and not -M: 2·positive+1 of 2^9
+	positive uint8  // nonzero values that are M and not -M: 2·positive+1 of 2^9
 	most     int    // values of a byte that are no zeros: 0 to 5
 }
 
-// total is what the frequencies of all quartic bytes add up to: rANS wants a power of two.
+// total is the sum of the frequencies of all quartic bytes: rANS wants a power of two.
 const (
 	totalBits = 16
 	total     = 1 << totalBits
 )
 
-// trits are how many of a quartic byte's five values are no zeros, and how many of those are M.
+// trits are the number of nonzero values among a quartic byte's five, and the number of values that are M.
 var trits = func() (table [256]struct{ nonzero, positive uint8 }) {
 	for b := range firstRun {
 		for k, rest := 0, b; k < 5; k, rest = k+1, rest/3 {
@@ -96,8 +96,8 @@ func densityOf(mean float64) uint16 {
 // A symbol's interval among total numbers. Frequency 0: it does not occur.
 type interval struct{ start, freq uint32 }
 
-// intervals sets table to those of all quartic bytes, five zeros first and then in their order, or returns false for a
-// model that no encoder makes. Each byte that m allows has at least 1; what rounding leaves is five zeros'.
+// intervals sets table to the intervals of all quartic bytes, five zeros first and then in their order, or returns false for a
+// model that no encoder makes. Each byte that m allows has at least 1; the remainder of rounding goes to five zeros.
 func (m model) intervals(table *[256]interval) bool {
 	room := total - int(m.none) - symbols[m.most]
 	if m.none == 0 || m.density == 0 || room < 0 {

@@ -34,7 +34,7 @@ func newOne(t testing.TB, c Config, d tensor.DType, n int) *one {
 	return o
 }
 
-// step returns the encoding of x plus the residual, and what of it is delivered.
+// step returns the encoding of x plus the residual, and the delivered values.
 func (o *one) step(t testing.TB, x []float32, d tensor.DType) (encoded []byte, y []float32) {
 	t.Helper()
 	src := make([]byte, len(x)*d.Size())
@@ -114,7 +114,7 @@ func TestMaximumIsPreserved(t *testing.T) {
 	}
 }
 
-// Figure 3, steps 1, 2, a and b: what is delivered and what is left make the sum, bit for bit. The subtraction is exact,
+// Figure 3, steps 1, 2, a and b: the delivered value and the residual make the sum, bit for bit. The subtraction is exact,
 // since a value that is sent lies between M/2 and M. (No residual is ever -0, so the sum is not -0 either.)
 func TestResidualIsExact(t *testing.T) {
 	const n = 4099
@@ -221,7 +221,7 @@ func TestOneEncodingServesEveryDecoder(t *testing.T) {
 }
 
 // Table 2 has 39.4, 70.9, 107 and 160x on ResNet-110's gradients and model deltas, at s = 1, 1.5, 1.75 and 1.9. Values
-// whose distribution is known bracket it: independent normal ones from below, Laplace ones from above, in the steady
+// of known distributions bracket it: independent normal ones from below, Laplace ones from above, in the steady
 // state, which takes the residuals more than a thousand steps to reach (sixty mislead by a factor of two). At s = 1.9 the
 // sizes still grow: after 5,000 steps the ratios are 161 and 195.
 func TestTable2Bracket(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"github.com/gradproxy/gradproxy/tensor/simd"
 )
 
-// What follows is section 3 of the paper, word for word and slowly; the fast forms must give its bits.
+// Section 3 of the paper, word for word and slowly; the fast forms must give its bits.
 
 // plainQuantize is equations (1) and (2). TensorFlow's round takes ties to even.
 func plainQuantize(T []float32, s float32) (M float32, q []int) {
@@ -89,7 +89,7 @@ func plainUnpack(runs []byte, n int, M float32) []float32 {
 	return out[:n]
 }
 
-// plainSum is Figure 3 around one block: what is sent of x+e, and the new e, for elements of float32.
+// plainSum is Figure 3 around one block: the encoding of x+e, and the new e, for elements of float32.
 func plainSum(x, e []float32, s float32) (M float32, packed []byte, left []float32) {
 	T := make([]float32, len(x))
 	for i := range x {
@@ -254,12 +254,12 @@ func checkUnpack(t *testing.T, runs []byte, n int, M float32) {
 	checkUnpacked(t, x, runs, used, ok, M)
 	if tile() > 0 {
 		x = make([]float32, n)
-		used, ok = unpackPieces(x, runs, math.Float32bits(-M), reached{}) // also what unpackRuns does
+		used, ok = unpackPieces(x, runs, math.Float32bits(-M), reached{}) // as unpackRuns
 		checkUnpacked(t, x, runs, used, ok, M)
 	}
 }
 
-// checkUnpacked fails unless x is what the plain form makes of used bytes of runs, which is something if ok.
+// checkUnpacked fails unless the plain form also decodes used bytes of runs to x if ok, and fails if not.
 func checkUnpacked(t *testing.T, x []float32, runs []byte, used int, ok bool, M float32) {
 	t.Helper()
 	want := plainUnpack(runs[:used], len(x), M)

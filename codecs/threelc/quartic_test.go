@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// What package stochastic3 uses gives the bytes of section 3.2, and takes no runs.
+// The functions that package stochastic3 uses give the bytes of section 3.2, and take no runs.
 func TestQuartic(t *testing.T) {
 	const M = 0.75
 	r := rand.New(rand.NewPCG(6, 6))

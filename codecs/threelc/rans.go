@@ -3,7 +3,7 @@ package threelc
 import "encoding/binary"
 
 // Range asymmetric numeral systems, rANS ([Duda]), of quartic bytes, in words of 16 bits. The state is at least lowest and
-// less than lowest<<16; that it is 2^8 times total keeps what rounding costs below a thousandth.
+// less than lowest<<16; that it is 2^8 times total keeps the cost of rounding below a thousandth.
 //
 // It is our own since the well-kept libraries' coders write a table of frequencies with each block, of up to 243 here: the
 // fse of klauspost/compress took 1.07 times the entropy where 1 % of the values are no zeros, and its huff0 1.1 and more.
@@ -22,7 +22,7 @@ func ransEncode(room, packed []byte, table *[256]interval) []byte {
 	for i := len(packed) - 1; i >= 0; i-- {
 		s := table[packed[i]]
 		freq := uint64(s.freq)
-		if x >= freq<<24 { // lowest/total·2^16·freq: what follows would exceed the state
+		if x >= freq<<24 { // lowest/total·2^16·freq: the next state would be too large
 			if at -= wordLen; at < 0 {
 				return nil
 			}
@@ -40,8 +40,8 @@ func ransEncode(room, packed []byte, table *[256]interval) []byte {
 	return room[at:]
 }
 
-// ransDecode sets packed to what src begins with and returns how many bytes of src that was; ok is false if src ends
-// before, or is not what ransEncode makes. symbol has the bytes of numbers from those of five zeros on.
+// ransDecode sets packed from the code with which src begins and returns the length of that code; ok is false if src ends
+// before, or if ransEncode cannot have made it. symbol has the bytes of numbers, from the numbers of five zeros on.
 func ransDecode(packed, src []byte, table *[256]interval, symbol []byte) (used int, ok bool) {
 	if len(src) < stateLen {
 		return 0, false

@@ -1,17 +1,17 @@
 // Package threelc is 3LC, which sends values as -M, 0 or M and zeros by the dozen ([Lim, Andersen and Kaminsky]): 3-value
-// quantization with sparsity multiplication (section 3.1), quartic encoding (3.2) and zero-run encoding (3.3). What is not
-// sent waits in a residual (Figure 3), which package feedback keeps; without one it is lost.
+// quantization with sparsity multiplication (section 3.1), quartic encoding (3.2) and zero-run encoding (3.3). The loss
+// waits in the residual (Figure 3) of package feedback; without feedback it is lost for good.
 //
 // Deviations from the paper: the scale M is that of a block of values, 65,536 by default, not of a whole tensor, so that a
 // tensor of at most that many values has one scale, as in the paper. For on the wire a tensor is often many layers'
-// gradients, whose magnitudes differ, and one maximum for all silences most of them; and a block lies in a core's
+// gradients of different magnitudes, and one maximum for all silences most of them; and a block lies in a core's
 // cache while its maximum is found and it is quantized. Everything after the scale is a block's own too: its five
 // partitions and its runs. round() takes ties to even, as TensorFlow's does. The coder "entropy" is not the paper's: it
 // codes the quartic bytes by rANS, and is half as long as zero-run encoding, at about 0.28 of its speed to encode and 0.17
 // (AVX2) to 0.26 (VBMI) to decode. That coder is our own (rans.go): libraries' coders write a table of frequencies with each block, which where 1 %
 // of the values are no zeros made klauspost/compress's fse 1.07 times as long as the entropy, and its huff0 1.1 and more.
 //
-// What the paper does around the codec: one encoding serves all pulls (Figure 2b), since decoders remember nothing; the
+// Around the codec the paper has two rules: one encoding serves all pulls (Figure 2b), since decoders remember nothing; the
 // proxies let it cross the WAN once (shared values). And small layers travel uncompressed (section 5.1), by a rule
 // before that of the codec, {role: gradient, max_bytes: 4KiB, codec: verbatim}; see package policy.
 //
@@ -33,10 +33,10 @@
 //
 //	none      2 bytes, little-endian, at least 1: how many bytes of 65,536 are five zeros
 //	density   2 bytes, little-endian, at least 1: how many values of 65,536 are no zeros, in the other bytes
-//	positive  1 byte: of 256 of those, how many are M
+//	positive  1 byte: of 256 values that are no zeros, how many are M
 //	state     5 bytes, little-endian, and
-//	words     2 bytes each, little-endian: rans.go says how they make the quartic bytes, and model.go what the
-//	          frequencies of those are
+//	words     2 bytes each, little-endian: rans.go says how they make the quartic bytes, and model.go gives the
+//	          frequencies of these
 //
 // # Bounds
 //
@@ -51,7 +51,7 @@
 //
 // # Unsuited
 //
-// Blocks with a NaN or an infinity, and blocks whose M would be one.
+// Blocks with a NaN or an infinity, and blocks for which M would be infinite.
 //
 // [Lim, Andersen and Kaminsky]: https://arxiv.org/abs/1802.07389v1
 package threelc
@@ -79,7 +79,7 @@ type Config struct {
 	// Block is how many values share a scale, at most 1<<24. 0 is 65,536, 256 KiB of float32. A tensor is given to an
 	// Encoder in parts of four times as many float32 (or half as many 64-bit elements).
 	Block int
-	// Coder is what makes the quartic bytes shorter. The zero Coder is the paper's.
+	// Coder makes the quartic bytes shorter. The zero Coder is the paper's.
 	Coder Coder
 }
 
@@ -160,8 +160,8 @@ func (m method) MaxEncodedLen(n int) int {
 
 func (m method) Block(size int) int { return min(size, scalesInBlock*4*m.block) }
 
-// scalesInBlock is how many blocks with an M of their own travel together: to deal with a block of a tensor costs the path about
-// the same whatever its size, and coding is so quick that this shows below 1 MiB.
+// scalesInBlock is the number of blocks with an M of their own that travel together: a block of a tensor costs the path about
+// the same at every size, and coding is so quick that this shows below 1 MiB.
 const scalesInBlock = 4
 
 // blockLen is the most bytes that a block of n values takes.

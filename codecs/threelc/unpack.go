@@ -16,8 +16,8 @@ var runLength = func() (table [256]uint8) {
 	return table
 }()
 
-// masks are the five values of an encoded byte, as what must be left of the bits of -M: all of them for -1, all but
-// the sign for 1, none for 0. They are those of five zeros for a run.
+// masks are the five values of an encoded byte, as masks of the bits of -M: all bits for -1, all but the sign for 1, none for 0.
+// A run has the masks of five zeros.
 var masks = func() (table [5][256]uint32) {
 	for b := range firstRun {
 		for k, rest := 4, b; k >= 0; k, rest = k-1, rest/3 {
@@ -27,8 +27,8 @@ var masks = func() (table [5][256]uint32) {
 	return table
 }()
 
-// unpack sets x to what src begins with, a block's zero-run encoding, times M (at least 0), and returns how many bytes of
-// src that was; ok is false if src ends before or its runs do not end with x.
+// unpack sets x from a block's zero-run encoding, with which src begins, times M (at least 0), and returns the length of that
+// encoding; ok is false if src ends before or its runs do not end with x.
 func unpack(x []float32, src []byte, M float32) (used int, ok bool) {
 	bits := math.Float32bits(-M)
 	if tile() == 0 {
@@ -47,7 +47,7 @@ type reached struct{ used, done, run int }
 // while it expands the next.
 const piece = 512
 
-// A room has the quartic bytes of a piece and what may be written behind it.
+// A room has the quartic bytes of a piece and the bytes that may be written behind it.
 type room [1024]byte
 
 var quarticZeros = room(bytes.Repeat([]byte{fiveZeros}, len(room{})))
@@ -89,8 +89,8 @@ func (a *room) expandRest(src []byte, used, at, n int) (int, int) {
 }
 
 // unpackPieces is unpack from where it has reached, by way of quartic bytes: of a whole block where kernels expand runs, and else
-// of what unpackRuns leaves. It expands a piece before it sets the values of the one before: what a kernel reads waits in the
-// processor for all that was stored earlier, and values wait for memory.
+// of the rest after unpackRuns. It expands a piece before it sets the values of the one before: in the processor, a kernel's
+// reads wait for all earlier stores, and values wait for memory.
 func unpackPieces(x []float32, src []byte, bits uint32, r reached) (used int, ok bool) {
 	p := quarticLen(len(x))
 	var a [2]room
