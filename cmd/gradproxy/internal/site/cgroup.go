@@ -18,14 +18,14 @@ type hooked struct {
 	hooks *bpf.Hooks
 	group *cgroup.Group // this process is in it, and in exec the job
 	job   string        // folder of the cgroup whose connections are taken
-	own   bool          // it is group's
+	own   bool          // job is the folder of group
 
 	closing sync.Once
-	last    []bpf.Flow // what there was when the hooks were closed
+	last    []bpf.Flow // the flows when the hooks were closed
 }
 
-// newHooked makes a cgroup for this process, and one for a job unless the configuration names one, and has the kernel turn
-// the latter's connections.
+// newHooked makes a cgroup for this process, and one for a job unless the configuration names one, and has the kernel
+// redirect the job's connections.
 func (s *Site) newHooked(c *config.Config) (h *hooked, err error) {
 	if err := bpf.Permitted(); err != nil {
 		return nil, err
@@ -82,7 +82,7 @@ func (s *Site) Flows() []bpf.Flow {
 	return nil
 }
 
-// hookMetrics lists what is shown of hooks.
+// hookMetrics lists the metrics of hooks.
 var hookMetrics = []struct {
 	desc  *prometheus.Desc
 	value func(*bpf.Total) uint64
@@ -99,14 +99,14 @@ func hookDesc(name, help string) *prometheus.Desc {
 	return prometheus.NewDesc("gradproxy_cgroup_"+name, help, nil, nil)
 }
 
-// Describe is that of a prometheus.Collector.
+// Describe implements prometheus.Collector.
 func (h *hooked) Describe(descs chan<- *prometheus.Desc) {
 	for _, m := range hookMetrics {
 		descs <- m.desc
 	}
 }
 
-// Collect is that of a prometheus.Collector.
+// Collect implements prometheus.Collector.
 func (h *hooked) Collect(metrics chan<- prometheus.Metric) {
 	total, err := h.hooks.Total()
 	for _, m := range hookMetrics {

@@ -21,7 +21,8 @@ import (
 	"github.com/gradproxy/gradproxy/integration/require"
 )
 
-// A cgroup that is named is taken from Start to Close, by one proxy at a time, and reloads change what is taken of it.
+// A cgroup that is named is taken from Start to Close, by one proxy at a time, and reloads change which of its connections
+// are taken.
 func TestCgroup(t *testing.T) {
 	require.Root(t)
 	group, err := cgroup.New("test")
@@ -85,8 +86,8 @@ func TestCgroup(t *testing.T) {
 	}
 }
 
-// When a part fails the cgroup's new connections are refused until Close, if that is what is asked for; an orderly end
-// removes the programs at once.
+// When a part fails the cgroup's new connections are refused until Close, if the configuration asks for it; an orderly
+// end removes the programs at once.
 func TestCgroupAfterFailure(t *testing.T) {
 	require.Root(t)
 	require.Command(t, "bash")
@@ -124,13 +125,13 @@ func TestCgroupAfterFailure(t *testing.T) {
 				if n := refusals(t, s, job); n != 1 {
 					t.Errorf("of one connection after Run %d are refused", n)
 				}
-			} else if n := turners(t, job); n != 0 {
+			} else if n := attached(t, job); n != 0 {
 				t.Errorf("after Run %d programs are left", n)
 			}
 			if err := s.Close(); err != nil {
 				t.Error(err)
 			}
-			if n := turners(t, job); n != 0 {
+			if n := attached(t, job); n != 0 {
 				t.Errorf("after Close %d programs are left", n)
 			}
 		})
@@ -156,7 +157,7 @@ func inCgroup(t *testing.T, refuse bool) (*cgroup.Group, string, *config.Config)
 	return group, job, c
 }
 
-// A start that fails when connections are taken already does not let those pass that a dead proxy has refused.
+// A start that fails when connections are taken already does not let connections pass that a dead proxy has refused.
 func TestCgroupRefusesAfterFailedStart(t *testing.T) {
 	require.Root(t)
 	require.Command(t, "bash")
@@ -171,7 +172,7 @@ func TestCgroupRefusesAfterFailedStart(t *testing.T) {
 				s.Close()
 			}
 		}
-		if n := turners(t, job); (n > 0) != refuse {
+		if n := attached(t, job); (n > 0) != refuse {
 			t.Errorf("refuse %v: after it %d programs are left", refuse, n)
 		}
 		if refuse {
@@ -180,8 +181,7 @@ func TestCgroupRefusesAfterFailedStart(t *testing.T) {
 	}
 }
 
-// leaveGroup does what the end of a process would do that a start has left in a cgroup below another's, and what the next
-// start then does.
+// leaveGroup acts as the end of a process that a start has left in a cgroup below another's, and then as the next start.
 func leaveGroup(t *testing.T, outer *cgroup.Group) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(outer.Proxy(), "cgroup.procs"), []byte("0"), 0); err != nil {
@@ -198,8 +198,8 @@ func leaveGroup(t *testing.T, outer *cgroup.Group) {
 	}
 }
 
-// turners counts the programs that decide about a cgroup's new IPv4 connections.
-func turners(t *testing.T, folder string) int {
+// attached counts the programs that decide about a cgroup's new IPv4 connections.
+func attached(t *testing.T, folder string) int {
 	t.Helper()
 	group, err := os.Open(folder)
 	if err != nil {

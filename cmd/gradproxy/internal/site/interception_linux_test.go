@@ -26,10 +26,10 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/intercept"
 )
 
-// BenchmarkInterception measures what it costs to be taken over: connections to an echo server on loopback, dialled
-// directly, and through it being what the kernel turns connections to a peer's network to, by the rules of
-// redirect and by the programs of exec. The three take turns. Reported are the 50th and 99th percentile, in microseconds, of
-// connect(2) and of sending a byte and having it back; ns/op is of no interest.
+// BenchmarkInterception measures the cost of interception. Connections to an echo server on loopback are dialled directly,
+// or made to a peer's network and redirected to the server by the rules of redirect or by the programs of exec. The three
+// alternate. Reported are the 50th and 99th percentile, in microseconds, of connect(2) and of sending a byte and having it
+// back; ns/op is of no interest.
 //
 //	sudo go test ./cmd/gradproxy/internal/site -run '^$' -bench Interception -benchtime 100x
 func BenchmarkInterception(b *testing.B) {
@@ -125,7 +125,7 @@ func echoServer(b *testing.B) string {
 	return f.Addr().String()
 }
 
-// redirected returns an address of which rules turn connections to an echo server.
+// redirected returns an address whose connections rules redirect to an echo server.
 func redirected(b *testing.B) string {
 	r, err := intercept.NewRedirect(intercept.RedirectConfig{Site: "bench", Networks: []netip.Prefix{netip.MustParsePrefix(peers)}})
 	if err != nil {
@@ -135,7 +135,7 @@ func redirected(b *testing.B) string {
 	return far4
 }
 
-// hookedTo returns an address of which the cgroup's connections are turned to an echo server.
+// hookedTo returns an address; connections of the cgroup to it are redirected to an echo server.
 func hookedTo(b *testing.B, group *cgroup.Group, folder string) string {
 	networks := []netip.Prefix{netip.MustParsePrefix(execPeers)}
 	h, err := intercept.NewHooked(intercept.HookedConfig{Networks: networks, Attach: func(listen4, listen6 uint16) (intercept.Hooks, error) {
@@ -202,7 +202,7 @@ func startPinger(b *testing.B, address, folder string) *pinger {
 	return &pinger{rounds: json.NewEncoder(in), answers: json.NewDecoder(out)}
 }
 
-// measured is what a round has taken.
+// measured holds the times of a round.
 type measured struct {
 	Connects, Pings []time.Duration
 	Err             string

@@ -4,13 +4,13 @@ import "github.com/gradproxy/gradproxy/proxy"
 
 const (
 	reserve = 64   // descriptors that are kept for all but connections, pipes and poll gates: carriers, the admin pages, logs
-	fewest  = 1024 // descriptors that a process has, most often, where nobody has thought of it
+	fewest  = 1024 // the usual limit of descriptors where no one has raised it
 )
 
-// shares are what descriptors are divided into.
+// shares are the parts into which the descriptors are divided.
 type shares struct {
-	places    int // of one each: a connection has one for what the app has opened, and where it is passed on a second one
-	pipes     int // of two each, and one of them at least: so many connections that are passed on move bytes at a time
+	places    int // of one descriptor each: a connection has one for the app's socket, and a second one where it is passed on
+	pipes     int // of two descriptors each, at least one pipe: so many connections that are passed on move bytes at a time
 	pollGates int // connections that have poll gates, of proxy.PollGateDescriptors each
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/tunnel"
 )
 
-// counts are the metrics of what this package does. Labels are names of the configuration.
+// counts are the metrics of this package. Labels are names of the configuration.
 type counts struct {
 	reloads   *prometheus.CounterVec
 	loaded    prometheus.Gauge
@@ -53,7 +53,7 @@ func (c *counts) reloaded(ok bool) {
 	c.loaded.Set(0)
 }
 
-// events counts what happens to tunnels, which log it themselves.
+// events counts the events of tunnels, which log them themselves.
 func (c *counts) events() tunnel.Events {
 	return tunnel.Events{
 		CarrierFailed: func(peer string, err error) {
@@ -72,7 +72,7 @@ type tunnelCollector struct {
 	tunnel interface{ Stats() []tunnel.PeerStats }
 }
 
-// peerMetrics lists what is shown of a peer.
+// peerMetrics lists the metrics of a peer.
 var peerMetrics = []struct {
 	desc  *prometheus.Desc
 	kind  prometheus.ValueType

@@ -7,9 +7,9 @@ import (
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/config"
 )
 
-// Reload puts a new configuration in force: peers, networks, allow-lists, jobs, policy, drain and refused_retry. Connections that are
-// open keep their peer and job. What else has changed takes a restart, and is named in the log. After an error the old
-// configuration is in force as it was.
+// Reload puts a new configuration in force: peers, networks, allow-lists, jobs, policy, drain and refused_retry. Open
+// connections keep their peer and job. A change of another key takes a restart, and the key is named in the log. After an
+// error the old configuration stays in force.
 func (s *Site) Reload(c *config.Config) error {
 	s.reloading.Lock()
 	defer s.reloading.Unlock()

@@ -15,8 +15,8 @@ import (
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/paramserver"
 )
 
-// A parameter server's job lives on when a proxy beside it is replaced, and what its gradients were owed is not lost: the
-// server's weights come back to those of all gradients together at each flush, also at the first one after the restart.
+// A parameter server's job lives on when a proxy beside it is replaced, and the residuals of its gradients are not lost:
+// at each flush the server's weights equal the sum of all gradients again, also at the first flush after the restart.
 // Without a folder for state they never do again.
 func TestResidualsSurviveARestart(t *testing.T) {
 	const before, after, flush = 14, 17, 4 // the residual is far from empty after 14 values, the first of which is exact
@@ -54,7 +54,7 @@ func TestResidualsSurviveARestart(t *testing.T) {
 			var away float64
 			flushed := 0
 			for i := range before {
-				if i == before-flush-1 { // new connections alone are owed what the old ones were
+				if i == before-flush-1 { // only new connections can use the residuals of the old ones
 					must(t, w.Reconnect(j.ctx))
 				}
 				if away = step(); away < none {

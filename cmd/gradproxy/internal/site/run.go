@@ -12,11 +12,12 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/admin"
 )
 
-// Run carries connections until ctx ends or a part fails. Then it drains: the rules lose their force, peers are told,
-// no connection is taken any more, and those that are open may end by themselves for as long as the configuration says.
-// What is left then, or when cut ends, is reset. It returns nil after an orderly end, with whatever was reset.
-// Everything is released when it returns. Only what refuses connections on the death of the proxy (on_death: refuse) stays
-// after a part has failed, and refuses: until Close, or beyond the end of the process until the next start.
+// Run carries connections until ctx ends or a part fails. Then it drains: the rules lose their force, peers are informed,
+// no new connection is taken, and open connections may end by themselves for as long as the configuration says. The
+// connections that are left then, or when cut ends, are reset. Run returns nil after an orderly end, even if connections
+// were reset. Everything is released when it returns, with one exception: after a part has failed, the rules or programs
+// that refuse connections on the death of the proxy (on_death: refuse) stay, until Close, or beyond the end of the process
+// until the next start.
 func (s *Site) Run(ctx, cut context.Context) error {
 	parts, stop := context.WithCancel(ctx)
 	defer stop()
@@ -37,7 +38,7 @@ func (s *Site) Run(ctx, cut context.Context) error {
 	if s.carriers != nil {
 		part(func() error { return s.tunnel.Serve(s.carriers) })
 	}
-	opening := context.WithoutCancel(ctx) // what is open when ctx ends is drained
+	opening := context.WithoutCancel(ctx) // streams that are open when ctx ends are drained
 	handle := func(c *net.TCPConn, server netip.AddrPort) { s.proxy.Serve(opening, c, server) }
 	for _, f := range s.forwards {
 		part(func() error { return f.Serve(parts, handle) })
@@ -45,8 +46,8 @@ func (s *Site) Run(ctx, cut context.Context) error {
 	if s.redirect != nil {
 		part(func() error { return s.redirect.Serve(parts, handle) })
 	}
-	if s.keeper != nil {
-		part(func() error { return s.keeper.run(parts) })
+	if s.residuals != nil {
+		part(func() error { return s.residuals.run(parts) })
 	}
 	s.log.Info("running", "site", s.config.Load().Site, "version", s.version, "listening", s.addresses())
 
@@ -54,13 +55,13 @@ func (s *Site) Run(ctx, cut context.Context) error {
 	select {
 	case <-ctx.Done():
 	case err = <-failed:
-		s.log.Error("a part failed: this proxy ends; start it again", "new_connections", s.bereft(), "err", err)
+		s.log.Error("a part failed: this proxy ends; start it again", "new_connections", s.afterDeath(), "err", err)
 	}
 	s.draining.Store(true)
 	stop()
 	s.drain(cut)
-	if s.keeper != nil {
-		s.keeper.save() // no connection changes it any more
+	if s.residuals != nil {
+		s.residuals.save() // no connection changes residuals any more
 	}
 	err = errors.Join(err, s.tunnel.Close())
 	hide()
@@ -70,8 +71,8 @@ func (s *Site) Run(ctx, cut context.Context) error {
 	return err
 }
 
-// bereft says what becomes of connections that are made without this proxy.
-func (s *Site) bereft() string {
+// afterDeath tells the fate of connections that are made after the end of this proxy.
+func (s *Site) afterDeath() string {
 	switch {
 	case s.redirect == nil:
 		return "are not taken"
@@ -87,16 +88,16 @@ func (s *Site) drain(cut context.Context) {
 	s.log.Info("draining: no connections are taken any more; a second signal ends it", "limit", limit)
 	ctx, cancel := context.WithTimeout(cut, limit)
 	defer cancel()
-	told := make(chan struct{})
+	drained := make(chan struct{})
 	go func() {
-		defer close(told)
-		_ = s.tunnel.Drain(ctx) // what is left belongs to connections, which the proxy counts
+		defer close(drained)
+		_ = s.tunnel.Drain(ctx) // open streams belong to connections, which the proxy counts
 	}()
 	if err := s.proxy.Drain(ctx); err != nil {
 		s.log.Warn("draining is over", "err", err)
 	}
 	cancel()
-	<-told
+	<-drained
 }
 
 func (s *Site) addresses() []string {
@@ -124,7 +125,7 @@ var (
 	errPeerLeaves = errors.New("the peer is ending")
 )
 
-// checks returns what must be so for this site to be ready.
+// checks returns the conditions under which this site is ready.
 func (s *Site) checks() []admin.Check {
 	checks := []admin.Check{{Name: "drain"}}
 	if s.draining.Load() {

@@ -11,7 +11,7 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/policy"
 )
 
-// Known returns what a configuration may name in this build.
+// Known returns the codecs and protocols that a configuration may name in this build.
 func Known() config.Known {
 	k := config.Known{Codec: codecs.New}
 	for _, p := range parsers.Protocols() {
@@ -20,7 +20,7 @@ func Known() config.Known {
 	return k
 }
 
-// settingsOf returns what may change while a proxy runs.
+// settingsOf returns the settings that may change while a proxy runs.
 func settingsOf(c *config.Config) (proxy.Settings, error) {
 	s := proxy.Settings{RefusedRetry: c.RefusedRetry}
 	if c.RefusedRetry == 0 {

@@ -1,5 +1,5 @@
 // Package site runs one site's proxy as a configuration describes it: the listeners, the rules, the tunnels, the proxy
-// between them, and what tells an operator about them.
+// between them, and the logs, metrics and pages for an operator.
 package site
 
 import (
@@ -33,32 +33,33 @@ type Site struct {
 	registry *prometheus.Registry
 	counts   *counts
 	limits   shares
-	gate     intercept.Gate // to the places
+	gate     intercept.Gate // admits connections to the places
 
-	proxy    *proxy.Proxy
-	tunnel   *tunnel.Endpoint
-	carriers net.Listener // of the tunnel; nil: off
-	admin    net.Listener // nil: off
-	forwards []*intercept.Forward
-	redirect interceptor // nil: off
-	keeper   *keeper     // nil: nothing outlives the process
+	proxy     *proxy.Proxy
+	tunnel    *tunnel.Endpoint
+	carriers  net.Listener // of the tunnel; nil: off
+	admin     net.Listener // nil: off
+	forwards  []*intercept.Forward
+	redirect  interceptor   // nil: off
+	residuals *residualFile // nil: no residuals outlive the process
 
 	reloading sync.Mutex                    // one Reload at a time
-	config    atomic.Pointer[config.Config] // what is in force; it does not change
-	started   *config.Config                // what is, of keys that need a restart
+	config    atomic.Pointer[config.Config] // in force; its content does not change
+	started   *config.Config                // in force for keys that need a restart
 	draining  atomic.Bool
 	bypassed  atomic.Pointer[error] // why the rules are not refreshed; nil: they are
 }
 
-// Start opens all that c asks for, the rules of the redirect last but for the proxy itself, so that connections are
-// taken only where they can be carried. c must have been checked and identified. version is shown to operators. Where it fails
-// after those rules came they go, but for what refuses connections on the death of the proxy: that stays, as after Run.
+// Start opens everything for which c asks. The rules of the redirect come last before the proxy itself, so that
+// connections are taken only where they can be carried. c must have been checked and identified. version is shown to
+// operators. If Start fails after the rules came, it removes them, except the rules that refuse connections on the death
+// of the proxy: they stay, as after Run.
 func Start(c *config.Config, version string, log *slog.Logger) (*Site, error) {
 	s := &Site{log: slog.New(logsample.New(log.Handler())), version: version}
 	s.config.Store(c)
 	s.started = c
 	if err := s.open(c); err != nil {
-		leave := s.redirect != nil && c.Intercept.Refuse && s.lasts()
+		leave := s.redirect != nil && c.Intercept.Refuse && s.takenBefore()
 		if leave {
 			err = fmt.Errorf("%w (on_death: refuse: new connections are refused until this proxy starts)", err)
 		}
@@ -67,8 +68,9 @@ func Start(c *config.Config, version string, log *slog.Logger) (*Site, error) {
 	return s, nil
 }
 
-// lasts reports whether those whose connections are taken were there before this process, and may have been refused already.
-func (s *Site) lasts() bool {
+// takenBefore reports whether the processes whose connections are taken may have run before this one, and may have been
+// refused already.
+func (s *Site) takenBefore() bool {
 	h, ok := s.redirect.(*hooked)
 	return !ok || !h.own
 }
@@ -110,7 +112,7 @@ func (s *Site) open(c *config.Config) (err error) {
 		return err
 	}
 	if c.State.Dir != "" {
-		s.keeper = newKeeper(s.proxy.Residuals(), c.State.Dir, c.Site, s.registry, s.log)
+		s.residuals = newResidualFile(s.proxy.Residuals(), c.State.Dir, c.Site, s.registry, s.log)
 	}
 	s.tunnel, err = tunnel.New(s.tunnelConfig(c))
 	if err != nil {
@@ -153,7 +155,7 @@ func (s *Site) intercept(c *config.Config) error {
 func listenCarriers(address string) (net.Listener, error) {
 	l, err := tunnel.Listen(address)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("tunnel: listen %s: the port is in use: stop what holds it (ss -ltnp), or set tunnel.listen to another", address)
+		return nil, fmt.Errorf("tunnel: listen %s: the port is in use: stop the program that holds it (ss -ltnp), or set tunnel.listen to another", address)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("tunnel: %w: correct tunnel.listen in the configuration", err)
@@ -175,7 +177,7 @@ func (s *Site) redirectConfig(c *config.Config) intercept.RedirectConfig {
 	return r
 }
 
-// Redirect returns what c says of the redirect.
+// Redirect returns the configuration of the redirect.
 func Redirect(c *config.Config) intercept.RedirectConfig {
 	return intercept.RedirectConfig{Site: c.Site, Networks: c.Networks(), Ports: c.Intercept.Ports, Tunnels: tunnelAddrs(c),
 		Gateway: c.Intercept.Gateway, Refuse: c.Intercept.Refuse, Transparent: c.Intercept.Mode == config.ModeTProxy}
@@ -193,7 +195,8 @@ func tunnelAddrs(c *config.Config) []netip.AddrPort {
 	return all
 }
 
-// control returns what marks the proxy's own sockets, so that the rules spare them; nil where there are no rules.
+// control returns a function that marks the proxy's own sockets, so that the rules spare them; nil where there are no
+// rules.
 func control(c *config.Config) func(network, address string, conn syscall.RawConn) error {
 	if c.Intercept.Mode == config.ModeOff {
 		return nil
@@ -201,7 +204,7 @@ func control(c *config.Config) func(network, address string, conn syscall.RawCon
 	return intercept.Control
 }
 
-// asClient returns what makes sockets that have a client's address; nil where servers see this host.
+// asClient returns a function that gives a socket a client's address; nil where servers see this host's.
 func asClient(c *config.Config) func(network, address string, conn syscall.RawConn) error {
 	if c.Intercept.Mode != config.ModeTProxy {
 		return nil
@@ -213,11 +216,11 @@ func (s *Site) tunnelConfig(c *config.Config) tunnel.Config {
 	dialer := &net.Dialer{Control: control(c)}
 	dialer.SetMultipathTCP(false)
 	t := c.Tunnel
-	d := &door{gate: s.gate, log: s.log}
+	a := &admission{gate: s.gate, log: s.log}
 	return tunnel.Config{
 		Name: c.Site, Identity: tunnel.Identity{Cert: t.Cert, Key: t.Key, CA: t.CA}, Peers: tunnelPeers(c),
 		Accept: func(peer string, opening []byte, in *tunnel.Incoming) {
-			d.admit(peer, in, func() { s.proxy.Accept(peer, opening, in, func() proxy.Stream { return in.Accept() }) })
+			a.admit(peer, in, func() { s.proxy.Accept(peer, opening, in, func() proxy.Stream { return in.Accept() }) })
 		},
 		Resume: t.Resume, Carriers: t.Carriers, Codecs: understood(c), Memory: t.Memory, Streams: maxStreams(s.limits.places, len(c.Peers)), Congestion: t.Congestion,
 		Insecure: t.Insecure, Dial: dialer.DialContext, Events: s.counts.events(), Logger: s.log,
@@ -252,7 +255,7 @@ func (s *Site) own() []netip.AddrPort {
 	return all
 }
 
-// understood returns what the hello lists: codecs, and shared values if there is room for them.
+// understood returns the names in the hello: codecs, and shared values if there is room for them.
 func understood(c *config.Config) []string {
 	names := codecs.Names()
 	if c.References > 0 {
@@ -277,7 +280,7 @@ func (s *Site) openStream(ctx context.Context, peer string, opening []byte) (pro
 	return stream, nil
 }
 
-// peerCodecs returns the names of the codecs that a peer has said it has. They are never nil: who has said none has none.
+// peerCodecs returns the names of the codecs in a peer's hello. It is never nil: a peer without a hello has none.
 func (s *Site) peerCodecs(peer string) []string {
 	names := []string{}
 	for _, p := range s.tunnel.Stats() {
@@ -288,10 +291,10 @@ func (s *Site) peerCodecs(peer string) []string {
 	return names
 }
 
-// Close releases everything at once: what connections there are is reset, the rules are removed.
+// Close releases everything at once: open connections are reset, the rules are removed.
 func (s *Site) Close() error { return s.release(false) }
 
-// release is Close, which can leave the interceptor as it is. That has been stopped by the end of Serve.
+// release is Close, but can leave the interceptor, which the end of Serve has stopped already, as it is.
 func (s *Site) release(leave bool) error {
 	if s.proxy != nil {
 		s.proxy.Close()

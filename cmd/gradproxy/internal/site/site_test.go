@@ -150,7 +150,7 @@ func (r *running) get(path string) (int, string) {
 	return response.StatusCode, string(b)
 }
 
-// until asks again and again, and fails the test if the answer never is what it should be.
+// until asks again and again, and fails the test if the answer never is the wanted one.
 func (r *running) until(t *testing.T, path string, status int, part string) {
 	t.Helper()
 	var got int
@@ -262,7 +262,7 @@ func TestThreeSites(t *testing.T) {
 	}
 }
 
-// What codecs a peer has is what its tunnel said; one that has said nothing has none.
+// The codecs of a peer are the codecs in its hello; a peer without a hello has none.
 func TestPeerCodecs(t *testing.T) {
 	l := newLab(t)
 	r := l.run(l.load(0, ""))
@@ -276,7 +276,7 @@ func TestPeerCodecs(t *testing.T) {
 	}
 }
 
-// What a peer may not have dialled is refused at once, and so are this site's own listeners.
+// An address that a peer may not have dialled is refused at once, and so are this site's own listeners.
 func TestRefusals(t *testing.T) {
 	l := newLab(t)
 	r := l.run(l.load(0, fmt.Sprintf(`forward:
@@ -333,7 +333,7 @@ func TestDrainWaitsForConnections(t *testing.T) {
 	}
 }
 
-// Whoever asks twice does not wait: what is open is reset.
+// A second request to end does not wait: open connections are reset.
 func TestDrainIsCutShort(t *testing.T) {
 	l := newLab(t)
 	r := l.run(l.load(0, "drain: 1h\n"+forwardTo(t, echo(t, "127.0.2.9"))))
@@ -355,7 +355,7 @@ func TestDrainIsCutShort(t *testing.T) {
 	}
 }
 
-// A reload changes what it can at once, names what it cannot, and keeps open connections.
+// A reload changes the keys that it can at once, names the keys that need a restart, and keeps open connections.
 func TestReload(t *testing.T) {
 	l := newLab(t)
 	server := echo(t, "127.0.2.9")
@@ -398,7 +398,7 @@ func TestReload(t *testing.T) {
 	if err := far.Reload(without); err != nil {
 		t.Fatal(err)
 	}
-	if n := strings.Count(far.log.String(), "keys=memory"); n != 1 { // memory is what runs again
+	if n := strings.Count(far.log.String(), "keys=memory"); n != 1 { // memory needs a restart
 		t.Errorf("the log says %d times that memory needs a restart:\n%s", n, far.log)
 	}
 	if _, err := io.ReadAll(kept); !errors.Is(err, syscall.ECONNRESET) {
@@ -409,7 +409,7 @@ func TestReload(t *testing.T) {
 	}
 }
 
-// What cannot be opened is said, and what was opened before is released.
+// A part that cannot be opened is reported, and parts that were opened before are released.
 func TestStartReleasesWhatItOpened(t *testing.T) {
 	l := newLab(t)
 	taken := echo(t, "127.0.0.1")

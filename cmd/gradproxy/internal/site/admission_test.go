@@ -15,17 +15,17 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/tunnel"
 )
 
-// An answer notes with what code an opening was refused; 0: it was not.
+// An answer notes the code with which an opening was refused; 0: it was not refused.
 type answer struct{ code tunnel.Code }
 
 func (a *answer) Refuse(code tunnel.Code, _ string) { a.code = code }
 func (a *answer) Done() <-chan struct{}             { return nil }
 
-// A full gate refuses at once, and says so once a second.
+// A full gate refuses at once, and logs it once a second.
 func TestDoorRefusesWhenFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &buffer{}
-		d := &door{gate: intercept.NewGate(1), log: slog.New(slog.NewTextHandler(log, nil))}
+		d := &admission{gate: intercept.NewGate(1), log: slog.New(slog.NewTextHandler(log, nil))}
 		refuse := func() {
 			t.Helper()
 			a := &answer{}

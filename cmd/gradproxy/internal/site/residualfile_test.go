@@ -21,8 +21,8 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/residual"
 )
 
-// owed is what a proxy owes, as a text.
-type owed struct {
+// fakeResiduals stands for a proxy's residuals, as a text.
+type fakeResiduals struct {
 	mu      sync.Mutex
 	text    string
 	changes uint64
@@ -30,25 +30,25 @@ type owed struct {
 	err     error // of a save, half way
 }
 
-func (o *owed) set(text string) {
+func (o *fakeResiduals) set(text string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.text, o.changes = text, o.changes+1
 }
 
-func (o *owed) fail(err error) {
+func (o *fakeResiduals) fail(err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.err = err
 }
 
-func (o *owed) Changes() uint64 {
+func (o *fakeResiduals) Changes() uint64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.changes
 }
 
-func (o *owed) Save(w io.Writer) error {
+func (o *fakeResiduals) Save(w io.Writer) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.saves++
@@ -60,7 +60,7 @@ func (o *owed) Save(w io.Writer) error {
 	return err
 }
 
-func (o *owed) Load(r io.Reader) error {
+func (o *fakeResiduals) Load(r io.Reader) error {
 	b, err := io.ReadAll(r)
 	if strings.HasPrefix(string(b), "bad") {
 		return fmt.Errorf("%w: it is bad", residual.ErrFile)
@@ -69,11 +69,11 @@ func (o *owed) Load(r io.Reader) error {
 	return err
 }
 
-// keep runs test with a keeper of dir, in a bubble whose clock jumps.
-func keep(t *testing.T, o *owed, dir string, test func(k *keeper, reg *prometheus.Registry, log *buffer)) {
+// keep runs test with a residual file in dir, in a bubble whose clock jumps.
+func keep(t *testing.T, o *fakeResiduals, dir string, test func(k *residualFile, reg *prometheus.Registry, log *buffer)) {
 	synctest.Test(t, func(t *testing.T) {
 		log, reg := &buffer{}, prometheus.NewRegistry()
-		k := newKeeper(o, dir, "paris", reg, slog.New(slog.NewTextHandler(log, nil)))
+		k := newResidualFile(o, dir, "paris", reg, slog.New(slog.NewTextHandler(log, nil)))
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- k.run(ctx) }()
@@ -85,7 +85,7 @@ func keep(t *testing.T, o *owed, dir string, test func(k *keeper, reg *prometheu
 	})
 }
 
-// after lets that much time pass, and what it makes happen.
+// after lets time pass, and waits until all goroutines are idle.
 func after(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -117,13 +117,13 @@ func wantMetric(t *testing.T, reg *prometheus.Registry, name string, want float6
 	t.Errorf("there is no %s", name)
 }
 
-// What is owed is saved every 30 s if it has changed, and only then.
+// Residuals are saved every 30 s if they have changed, and only then.
 func TestStateIsSaved(t *testing.T) {
-	dir, o := filepath.Join(t.TempDir(), "state"), &owed{}
-	keep(t, o, dir, func(k *keeper, reg *prometheus.Registry, log *buffer) {
+	dir, o := filepath.Join(t.TempDir(), "state"), &fakeResiduals{}
+	keep(t, o, dir, func(k *residualFile, reg *prometheus.Registry, log *buffer) {
 		after(time.Hour)
 		if _, err := os.Stat(k.file); !os.IsNotExist(err) || o.saves != 0 {
-			t.Errorf("nothing was ever owed, and %d files were written (%v)", o.saves, err)
+			t.Errorf("there were no residuals, and %d files were written (%v)", o.saves, err)
 		}
 		wantMetric(t, reg, "gradproxy_state_age_seconds", 0)
 		o.set("first")
@@ -147,8 +147,8 @@ func TestStateIsSaved(t *testing.T) {
 			t.Errorf("log:\n%s", log)
 		}
 	})
-	o = &owed{}
-	keep(t, o, dir, func(k *keeper, reg *prometheus.Registry, log *buffer) {
+	o = &fakeResiduals{}
+	keep(t, o, dir, func(k *residualFile, reg *prometheus.Registry, log *buffer) {
 		if o.text != "second" || o.saves != 0 || !strings.Contains(log.String(), "residuals loaded") {
 			t.Errorf("loaded %q, log:\n%s", o.text, log)
 		}
@@ -162,8 +162,8 @@ func TestStateIsSaved(t *testing.T) {
 // A full disk costs a warning every ten minutes and the growing age; the old file stays whole, and all is well again once
 // there is room.
 func TestFullDisk(t *testing.T) {
-	o := &owed{}
-	keep(t, o, t.TempDir(), func(k *keeper, reg *prometheus.Registry, log *buffer) {
+	o := &fakeResiduals{}
+	keep(t, o, t.TempDir(), func(k *residualFile, reg *prometheus.Registry, log *buffer) {
 		o.set("old")
 		after(saveEvery)
 		o.set("new")
@@ -190,7 +190,7 @@ func TestFullDisk(t *testing.T) {
 
 // crowded changes all the time, and notes whether two save it at once.
 type crowded struct {
-	owed
+	fakeResiduals
 	changes, inside atomic.Uint64
 	overlap         atomic.Bool
 }
@@ -212,7 +212,7 @@ func (c *crowded) Save(w io.Writer) error {
 // The save of the drain waits for one that is under way.
 func TestOneSaveAtATime(t *testing.T) {
 	c, log := &crowded{}, &buffer{}
-	k := newKeeper(c, t.TempDir(), "paris", prometheus.NewRegistry(), slog.New(slog.NewTextHandler(log, nil)))
+	k := newResidualFile(c, t.TempDir(), "paris", prometheus.NewRegistry(), slog.New(slog.NewTextHandler(log, nil)))
 	var all sync.WaitGroup
 	for range 20 {
 		all.Go(k.save)
@@ -230,8 +230,8 @@ func TestStateFolderThatCannotBe(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	o := &owed{}
-	keep(t, o, filepath.Join(file, "state"), func(k *keeper, reg *prometheus.Registry, log *buffer) {
+	o := &fakeResiduals{}
+	keep(t, o, filepath.Join(file, "state"), func(k *residualFile, reg *prometheus.Registry, log *buffer) {
 		o.set("something")
 		k.save()
 		wantMetric(t, reg, "gradproxy_state_save_failures_total", 1)
@@ -248,8 +248,8 @@ func TestBadState(t *testing.T) {
 	if err := os.WriteFile(file, []byte("bad"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	o := &owed{}
-	keep(t, o, dir, func(k *keeper, reg *prometheus.Registry, log *buffer) {
+	o := &fakeResiduals{}
+	keep(t, o, dir, func(k *residualFile, reg *prometheus.Registry, log *buffer) {
 		if n := strings.Count(log.String(), "\n"); n != 1 || !strings.Contains(log.String(), "it is bad") {
 			t.Errorf("log of %d lines, want one:\n%s", n, log)
 		}
@@ -260,7 +260,7 @@ func TestBadState(t *testing.T) {
 	})
 }
 
-// What was owed a day ago was owed to a training that is over.
+// Residuals that are a day old are of a training that is over.
 func TestOldState(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "paris.residuals")
@@ -271,15 +271,15 @@ func TestOldState(t *testing.T) {
 		age  time.Duration
 		want string
 	}{{tooOld + time.Minute, ""}, {tooOld - time.Minute, "old"}} {
-		o := &owed{}
+		o := &fakeResiduals{}
 		synctest.Test(t, func(t *testing.T) {
 			if err := os.Chtimes(file, time.Time{}, time.Now().Add(-x.age)); err != nil {
 				t.Fatal(err)
 			}
-			newKeeper(o, dir, "paris", prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+			newResidualFile(o, dir, "paris", prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
 		})
 		if o.text != x.want {
-			t.Errorf("a file of %v ago: %q is owed, want %q", x.age, o.text, x.want)
+			t.Errorf("a file of %v ago: residuals %q, want %q", x.age, o.text, x.want)
 		}
 	}
 }
@@ -301,9 +301,9 @@ func TestSiteKeepsState(t *testing.T) {
 		t.Errorf("log:\n%s", r.log)
 	}
 	wantFile(t, file+".bad", "not residuals")
-	o := &owed{}
-	o.set("what a protocol that connects again would be owed")
-	r.keeper.of = o
+	o := &fakeResiduals{}
+	o.set("residuals of a protocol that connects again")
+	r.residuals.of = o
 	r.end()
 	r.wait(t)
 	wantFile(t, file, o.text)

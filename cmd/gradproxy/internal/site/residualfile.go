@@ -1,0 +1,194 @@
+package site
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/gradproxy/gradproxy/proxy/residual"
+)
+
+const (
+	saveEvery = 30 * time.Second
+	warnEvery = 10 * time.Minute // while saving fails
+	// tooOld is the age from which on a file counts as one of a training that is over: its residuals would only disturb
+	// another training.
+	tooOld = 24 * time.Hour
+)
+
+// residuals can be saved and loaded; *residual.Store is one.
+type residuals interface {
+	Changes() uint64
+	Save(io.Writer) error
+	Load(io.Reader) error
+}
+
+// A residualFile saves the residuals of tensors that outlive the process. An error of the file must not cost more than
+// these residuals, and never ends the proxy.
+type residualFile struct {
+	of     residuals
+	file   string
+	log    *slog.Logger
+	failed prometheus.Counter
+	bytes  prometheus.Gauge
+
+	saving  sync.Mutex // one save at a time: the save of the drain may come during another
+	mu      sync.Mutex
+	saved   uint64    // changes that the file has
+	current time.Time // when the file last had all of them
+	warned  time.Time // when a failure was logged last; zero: the last save succeeded
+}
+
+// newResidualFile returns the residual file of a site in dir, with its metrics. It loads the file if there is one.
+func newResidualFile(of residuals, dir, site string, reg prometheus.Registerer, log *slog.Logger) *residualFile {
+	r := &residualFile{of: of, file: filepath.Join(dir, site+".residuals"), log: log, current: time.Now(),
+		failed: prometheus.NewCounter(prometheus.CounterOpts{Name: "gradproxy_state_save_failures_total",
+			Help: "Times that the residuals could not be saved."}),
+		bytes: prometheus.NewGauge(prometheus.GaugeOpts{Name: "gradproxy_state_bytes",
+			Help: "Bytes of the file of residuals; 0: there is none."}),
+	}
+	reg.MustRegister(r.failed, r.bytes, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "gradproxy_state_age_seconds",
+		Help: "Time since the file of residuals was up to date: a crash would lose all later changes."}, func() float64 { return r.age().Seconds() }))
+	r.load()
+	return r
+}
+
+func (r *residualFile) age() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.of.Changes() == r.saved {
+		return 0
+	}
+	return time.Since(r.current)
+}
+
+// load reads the file. A file that cannot be used is moved aside.
+func (r *residualFile) load() {
+	f, err := os.Open(r.file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	var info fs.FileInfo
+	if err == nil {
+		defer f.Close()
+		info, err = f.Stat()
+	}
+	if err != nil {
+		r.log.Warn("saved residuals cannot be read and are not used", "err", err)
+		return
+	}
+	age := time.Since(info.ModTime())
+	if age > tooOld {
+		r.log.Info("saved residuals are of a training that is over and are not used", "file", r.file, "age", age.Round(time.Second))
+		return
+	}
+	err = r.of.Load(f)
+	if errors.Is(err, residual.ErrFile) {
+		aside := r.file + ".bad"
+		if e := os.Rename(r.file, aside); e != nil {
+			err = fmt.Errorf("%w; it stays where it is: %w", err, e)
+		}
+		r.log.Warn("saved residuals are not used and are lost", "err", err, "moved_to", aside)
+		return
+	}
+	if err != nil {
+		r.log.Warn("saved residuals cannot be read and are not used", "file", r.file, "err", err)
+		return
+	}
+	r.bytes.Set(float64(info.Size()))
+	r.log.Info("residuals loaded", "file", r.file, "bytes", info.Size(), "age", age.Round(time.Second))
+}
+
+// run saves the residuals every 30 s if they have changed, until ctx ends.
+func (r *residualFile) run(ctx context.Context) error {
+	ticker := time.NewTicker(saveEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			r.save()
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// save writes the file if residuals have changed since the last save. A failure is logged now and then, and the next save
+// tries again.
+func (r *residualFile) save() {
+	r.saving.Lock()
+	defer r.saving.Unlock()
+	at, changes := time.Now(), r.of.Changes()
+	if r.has(changes, at) {
+		return
+	}
+	bytes, err := writeFile(r.file, r.of.Save)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err != nil {
+		r.failed.Inc()
+		if r.warned.IsZero() || time.Since(r.warned) >= warnEvery {
+			r.warned = time.Now()
+			r.log.Warn("residuals are not saved, and are tried again; make room in state.dir, or let this user write there", "file", r.file, "err", err)
+		}
+		return
+	}
+	if !r.warned.IsZero() {
+		r.warned = time.Time{}
+		r.log.Info("residuals are saved again", "file", r.file)
+	}
+	r.saved, r.current = changes, at
+	r.bytes.Set(float64(bytes))
+}
+
+// has reports whether the file has all changes so far, at a time.
+func (r *residualFile) has(changes uint64, at time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if changes != r.saved {
+		return false
+	}
+	r.current = at
+	return true
+}
+
+// writeFile replaces a file by the output of write, whole or not at all, and returns its length.
+func writeFile(name string, write func(io.Writer) error) (int64, error) {
+	dir := filepath.Dir(name)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return 0, err
+	}
+	f, err := os.OpenFile(name+".new", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return 0, err
+	}
+	size := int64(0)
+	if err = write(f); err == nil {
+		size, err = f.Seek(0, io.SeekCurrent)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	err = errors.Join(err, f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), name)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name()) // it may fill the disk
+		return 0, err
+	}
+	if d, err := os.Open(dir); err == nil {
+		_ = d.Sync() // not all systems can sync a folder: without it the older file may be back after a crash of the host
+		d.Close()
+	}
+	return size, nil
+}
