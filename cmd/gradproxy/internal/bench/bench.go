@@ -1,5 +1,5 @@
-// Package bench measures codecs: what they make of data, how far they change it and how fast they are, as ratios to
-// copying memory in the same run, since those hold from machine to machine where GB/s do not.
+// Package bench measures codecs: how small they make data, how far they change it and how fast they are. Speeds are ratios
+// to copying memory in the same run, since ratios hold from machine to machine where GB/s do not.
 package bench
 
 import (
@@ -10,26 +10,26 @@ import (
 	"github.com/gradproxy/gradproxy/codecs"
 )
 
-// A Config says what to measure. Codecs and Data must not be empty.
+// A Config describes a measurement. Codecs and Data must not be empty.
 type Config struct {
 	Codecs []codecs.Codec
 	Data   []Data
 	// NoFeedback leaves out the error feedback that lossy codecs otherwise have, as they do on the wire.
 	NoFeedback bool
-	// Warmup is how many steps go before those whose sizes and errors count, the data's over and over, where there is feedback:
-	// what is owed is nothing at first, and grows for a while.
+	// Warmup is how many steps, the data's over and over, go before the counted ones where there is feedback: the residual is
+	// zero at first and grows for a while.
 	Warmup int
 	// Skip is how many steps at the beginning of a sequence go through the codec and do not count. Data with no more steps is an error.
 	Skip int
 	// Bytes is how much memory each round copies, encodes and decodes: the data, again and again. It ought to be far
 	// more than the processor's caches; twice as much is allocated, and residuals. A codec that is slow encodes and decodes
-	// what it gets through in 0.15 s. 0: 256 MiB.
+	// as much as it gets through in 0.15 s. 0: 256 MiB.
 	Bytes int
-	// Rounds is how many rounds are measured, of which the median counts. 0: 9.
+	// Rounds is how many rounds are measured. The median counts. 0: 9.
 	Rounds int
 }
 
-// A Row is what one codec does with one Data. The JSON names are stable.
+// A Row has the figures of one codec on one Data. The JSON names are stable.
 type Row struct {
 	Codec    string `json:"codec"`
 	Data     string `json:"data"`
@@ -37,7 +37,7 @@ type Row struct {
 	Elements int    `json:"elements"` // in one step, of all tensors
 	Steps    int    `json:"steps"`
 	Tensors  int    `json:"tensors"`
-	Feedback bool   `json:"feedback"` // what a step lacks is added to the next
+	Feedback bool   `json:"feedback"` // a step's residual is added to the next step
 	Warmup   int    `json:"warmup"`   // steps before these
 	Skip     int    `json:"skip"`     // the first of these steps, which do not count
 	Size

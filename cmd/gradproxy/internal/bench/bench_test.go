@@ -66,7 +66,7 @@ func measureOne(t *testing.T, c codecs.Codec, d Data, feedback bool) Row {
 	return rows[0]
 }
 
-// The figures are those that can be worked out by hand: of 1,000 ones in blocks of 100, each block drops half and turns
+// The figures can be worked out by hand: of 1,000 ones in blocks of 100, each block drops half and changes the sign of
 // thirteen.
 func TestFigures(t *testing.T) {
 	values := make([]float32, 2000)
@@ -86,12 +86,12 @@ func TestFigures(t *testing.T) {
 	}
 }
 
-// With feedback, the second step delivers what the first left out: all of it, where a value of 0 follows one that was
+// With feedback, the second step delivers all that the first left out, where a value of 0 follows a value that was
 // dropped.
 func TestFeedbackRunsThroughTheSteps(t *testing.T) {
 	values := make([]float32, 16) // two steps of eight
 	values[2] = 4                 // kept
-	values[0] = 1                 // turned: the residual is 2, of which the second step delivers -2
+	values[0] = 1                 // with the other sign: the residual is 2, and the second step delivers -2 of it
 	d := Data{Name: "steps", Tensors: []npy.Array{array(values, 2, tensor.Float32)}}
 	if got, want := measureOne(t, codecs.Values(drop{400}), d, true).Error.NMSE, (4.0+4.0)/17; got != want {
 		t.Errorf("with feedback %v, want %v", got, want)
@@ -219,7 +219,7 @@ func TestSeveralTensors(t *testing.T) {
 	}
 }
 
-// Steps that go before count for nothing but what they leave owed, and end with the last one before the first.
+// Warmup steps count for nothing but the residual that they leave, and end with the last step before the first.
 func TestWarmup(t *testing.T) {
 	d := Data{Name: "three", Tensors: []npy.Array{array([]float32{1, 0, 2, 0, 4, 0}, 3, tensor.Float32)}}
 	c := cutter{codecs.Values(drop{2}), tensor.Float32, true}
@@ -265,7 +265,7 @@ func TestSkip(t *testing.T) {
 	}
 }
 
-// hoarder keeps a copy of what it has encoded last, and allocates another at each step.
+// hoarder keeps a copy of the values that it has encoded last, and allocates another copy at each step.
 type hoarder struct {
 	drop
 	kept *[]float32
@@ -279,7 +279,7 @@ func (h hoarder) Append(dst []byte, src []float32) ([]byte, error) {
 	return h.drop.Append(dst, src)
 }
 
-// What coders hold and what they allocate is told apart: an encoder that keeps a copy of each value holds 4 bytes a value,
+// Memory that coders hold is told apart from memory that they allocate: an encoder that keeps a copy of each value holds 4 bytes a value,
 // with feedback 8, and the drop below it allocates 4 and 2 for the values that it keeps, and 2 to decode them.
 func TestMemory(t *testing.T) {
 	d := Data{Name: "ones", Tensors: []npy.Array{array(make([]float32, 1<<16), 1, tensor.Float32)}}

@@ -14,13 +14,13 @@ import (
 // maxCaptured bounds the values that are kept of a capture, in bytes; later ones are left out.
 const maxCaptured = 1 << 30
 
-// A kind is what one Data of a capture is made of.
+// A kind is the role and the type of the tensors in one Data of a capture.
 type kind struct {
 	role  tensor.Role
 	dtype tensor.DType
 }
 
-// fromCapture returns what a capture holds that codecs may be chosen for: for each role and element type the tensors, each
+// fromCapture returns the tensors of a capture that a codec may be chosen for, by role and element type, each
 // with the values that it had from message to message. Exact ones, and unknown ones where there are others, are no tensors
 // that anybody would choose a codec for.
 func fromCapture(r io.Reader, name string, c inspect.Config) (found []Data, err error) {
@@ -72,7 +72,7 @@ type series struct {
 	size int
 }
 
-// add adds a value to those of its tensor. Values of tensors without a key have nothing to do with each other.
+// add adds a value to the values of its tensor. Values of tensors without a key have nothing to do with each other.
 func (c *collection) add(v inspect.Value) {
 	s := series{v.Tensor.Key, len(v.Data)}
 	i, ok := c.at[s]

@@ -19,7 +19,7 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// Data is what is measured: a tensor at successive steps, or several tensors of one type, as a job has them.
+// Data is to be measured: a tensor at successive steps, or several tensors of one type, as a job has them.
 type Data struct {
 	Name    string
 	What    string // in a few words; "" for a file
@@ -45,11 +45,11 @@ func (d Data) steps() (n int) {
 	return n
 }
 
-// ErrData says that a name is neither built-in data nor a file of a known kind, or that what is in the file is not of it.
+// ErrData says that a name is neither built-in data nor a file of a known kind, or that the file's content is of another kind.
 var ErrData = errors.New("unusable data")
 
-// Open returns the built-in data of that name, or else what is in the file: .npy, little-endian elements whose type is the
-// suffix (.float32 or .f32, .bfloat16 or .bf16, ...), or a packet capture, for which c says what is known of its job.
+// Open returns the built-in data of that name, or else the content of a file: .npy, little-endian elements whose type is the
+// suffix (.float32 or .f32, .bfloat16 or .bf16, ...), or a packet capture, of whose job c has what the user knows.
 func Open(name string, c inspect.Config) ([]Data, error) {
 	if d, ok := builtIn(name); ok {
 		return []Data{d}, nil
@@ -99,7 +99,7 @@ func fromArray(r io.Reader, name string, d tensor.DType) ([]Data, error) {
 	return []Data{{Name: name, Tensors: []npy.Array{a}}}, err
 }
 
-// suffixes returns the type of elements in a file whose name ends so.
+// suffixes returns the type of elements in a file with that ending.
 func suffixes(s string) (tensor.DType, bool) {
 	s = strings.TrimPrefix(s, ".")
 	for _, d := range tensor.DTypes() {
@@ -159,7 +159,7 @@ func Names() []string {
 
 const keysName = "keys"
 
-// sortedKeys are positions of values of which one in ten is sent, as 64-bit integers.
+// sortedKeys are the positions of the values that are sent, one in ten, as 64-bit integers.
 func sortedKeys() npy.Array {
 	r := rand.New(rand.NewPCG(1, 2))
 	a := npy.Array{DType: tensor.Int64, Rows: 1}

@@ -6,17 +6,17 @@ import (
 	"github.com/gradproxy/gradproxy/codecs"
 )
 
-// Memory is what coding takes, in bytes for each value of a tensor.
+// Memory is the memory that coding takes, in bytes for each value of a tensor.
 type Memory struct {
-	// EncoderBytes and DecoderBytes are what the coders hold from one step to the next, the residual of error feedback (4)
-	// included. What blocks of one shape share is not: tables, pools.
+	// EncoderBytes and DecoderBytes are held from one step to the next, the residual of error feedback (4)
+	// included. Tables and pools, which blocks of one shape share, are not.
 	EncoderBytes float64 `json:"encoder_bytes_per_value"`
 	DecoderBytes float64 `json:"decoder_bytes_per_value"`
-	// AllocatedBytes is what encoding and decoding one more step allocates, and the garbage collector frees again.
+	// AllocatedBytes are allocated to encode and decode one more step, and freed again by the garbage collector.
 	AllocatedBytes float64 `json:"allocated_bytes_per_value"`
 }
 
-// leastValues is how many values are coded where memory is measured: with fewer, what else this process allocates would
+// leastValues is how many values are coded where memory is measured: with fewer, the other allocations of this process would
 // be seen.
 const leastValues = 1 << 19
 
@@ -46,7 +46,7 @@ func footprint(c cutter, d Data) (Memory, error) {
 		n += len(v) / c.dtype.Size()
 	}
 	var m Memory
-	// What coders hold is seen when they are gone. Some make it when they are first used.
+	// The memory that coders hold is seen when they are gone. Some coders take it when they are first used.
 	both := live()
 	f.encoders = nil
 	decoders := live()
@@ -69,7 +69,7 @@ func footprint(c cutter, d Data) (Memory, error) {
 	return m, nil
 }
 
-// A fleet is the coders of many blocks, and what they code.
+// A fleet is the coders of many blocks, with their values and encodings.
 type fleet struct {
 	values   [][]byte
 	blocks   []part
@@ -119,7 +119,7 @@ func (f *fleet) step() error {
 // live returns the bytes of the heap that are in use. Pools are emptied by it.
 func live() int64 {
 	runtime.GC()
-	runtime.GC() // what pools hold survives one
+	runtime.GC() // the content of pools survives one
 	var s runtime.MemStats
 	runtime.ReadMemStats(&s)
 	return int64(s.HeapAlloc)

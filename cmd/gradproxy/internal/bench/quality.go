@@ -8,7 +8,7 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// Size is what a codec makes of a tensor. Blocks that it finds unsuited count as they are.
+// Size is the size of a tensor's encoding. Blocks that the codec finds unsuited count as they are.
 type Size struct {
 	EncodedBytes float64 `json:"encoded_bytes"` // of one step, on average
 	Ratio        float64 `json:"ratio"`
@@ -16,7 +16,7 @@ type Size struct {
 }
 
 // Error is how far decoded values are from the tensor's of the same step, over all steps; not finite ones are left out.
-// With error feedback, what a step lacks comes in later ones.
+// With error feedback, the residual of a step comes in later ones.
 type Error struct {
 	NMSE        float64 `json:"nmse"`       // squared norm of the difference over that of the tensor
 	Cosine      float64 `json:"cosine"`     // of the angle between both

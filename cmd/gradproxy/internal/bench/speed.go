@@ -19,25 +19,25 @@ type Speed struct {
 	DecodeVsCopy float64 `json:"decode_vs_copy"`
 }
 
-// longRound is the processor time after which a round begins no other tensor: what takes longer than that is far slower
+// longRound is the processor time after which a round begins no other tensor: a codec that takes longer is far slower
 // than any memory, and no better measured by more of it.
 const longRound = 150 * time.Millisecond
 
 // mostPlaces bounds the tensors of a round, so that memory goes to values even where they are tiny.
 const mostPlaces = 1 << 18
 
-// batchBytes are the tensors, in bytes, that are encoded one after another before they are decoded. What a processor still has to
-// write back of the values that it decoded last delays the encoding of some after it.
+// batchBytes are the tensors, in bytes, that are encoded one after another before they are decoded. Decoded values that a processor
+// has yet to write back delay the encoding of some values after them.
 const batchBytes = 4 << 20
 
-// A memory is what is copied, encoded and decoded in each round.
+// A memory is copied, encoded and decoded in each round.
 type memory struct {
 	src, dst []byte
 	encoded  []byte // of a batch
 	blocks   []coded
 }
 
-// A coded says what of a memory's encoded a block is.
+// A coded block is a part of a memory's encoded.
 type coded struct {
 	end int
 	raw bool // as it was
@@ -55,7 +55,7 @@ type place struct {
 // round is not counted: it makes pages, coders and pools, and settles how much of the memory the others code.
 func (m *memory) speed(ctx context.Context, c cutter, d Data, rounds int) (Speed, error) {
 	places := m.fill(d)
-	runtime.LockOSThread() // whose clock now reads
+	runtime.LockOSThread() // the processor time is this thread's
 	defer runtime.UnlockOSThread()
 	var all [4][]float64
 	for r := range rounds + 1 {

@@ -16,7 +16,7 @@ import (
 	"github.com/gradproxy/gradproxy/parser/capture"
 )
 
-// scan returns a capture of n connections of which there is a SYN each and no more.
+// scan returns a capture of n connections with a SYN each and no more.
 func scan(t *testing.T, n int) []byte {
 	t.Helper()
 	var file bytes.Buffer

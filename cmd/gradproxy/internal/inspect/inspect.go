@@ -1,7 +1,7 @@
-// Package inspect says what a packet capture holds: who talks what to whom, how much of it is tensors of which role, and
-// how small they would travel.
+// Package inspect reports on a packet capture: the connections and their protocols, how many of their bytes are tensors of
+// which role, and how small they would travel.
 //
-// It runs what two proxies, one beside each end of every connection, would run: the parsers, the content check before
+// It runs the same code as two proxies, one beside each end of every connection: the parsers, the content check before
 // lossy coding, and for each policy of interest the proxy's own sender. All connections of a capture are one job.
 package inspect
 
@@ -17,21 +17,21 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// A Config says what the user knows of the job. The zero Config knows nothing, and is ready for use.
+// A Config has the user's knowledge of the job. The zero Config knows nothing, and is ready for use.
 type Config struct {
 	Sums  tensor.Role // Gradient: the job's sums are gradients; else Unknown
 	Ranks int         // at most, in a group; 0: unknown
-	// Policies are those whose cost is of interest, as CheckPolicy takes them; Lossless is always one.
+	// Policies are the policies to cost, as CheckPolicy takes them; Lossless is always one.
 	Policies []string
 	// MaxCopies bounds the memory for the last values of tensors, in bytes, once and again for each policy; 0 stands for
 	// 1 GiB. Tensors beyond it are Unknown, since nothing can be compared.
 	MaxCopies int
 }
 
-// job names what all connections of a capture belong to.
+// job names the job that all connections of a capture belong to.
 const job = "capture"
 
-// Read reads a capture. With an error, the Report tells of what was read before it; it is nil if c is wrong.
+// Read reads a capture. With an error, the Report tells of the capture up to there; it is nil if c is wrong.
 func Read(r io.Reader, c Config) (report *Report, err error) {
 	c.MaxCopies = cmp.Or(c.MaxCopies, 1<<30)
 	costings, err := newCostings(c)
@@ -134,7 +134,7 @@ func (w *wire) begin() {
 	}
 }
 
-// Gap implements capture.Sink: what comes after a gap cannot be told.
+// Gap implements capture.Sink: the bytes after a gap cannot be classified.
 func (w *wire) Gap(from parser.Side) {
 	w.gaps[from] = true
 	for _, r := range w.readers {
@@ -148,7 +148,7 @@ func (w *wire) Close(complete bool) {
 	w.finish()
 }
 
-// finish settles whose protocol it is, by the first that knew it, and ends the flows: nothing comes any more.
+// finish settles the protocol, the first that recognized the connection, and ends the flows: no bytes come any more.
 func (w *wire) finish() {
 	if w.finished {
 		return

@@ -28,7 +28,7 @@ func read(t *testing.T, file string, c Config) *Report {
 	return r
 }
 
-// A truth is what was recorded of a job beside its capture.
+// A truth is the record of a job beside its capture.
 type truth struct {
 	conns []trueConn
 	steps int // Gloo: of the job
@@ -41,7 +41,7 @@ type trueConn struct {
 	directions     [2]trueDirection
 }
 
-// A trueDirection is what one side sent.
+// A trueDirection is the record of one side's bytes.
 type trueDirection struct {
 	Messages, PayloadMessages, PayloadBytes int
 	PayloadSHA256                           string
@@ -50,7 +50,7 @@ type trueDirection struct {
 	rolesKnown                              bool
 }
 
-// truthText returns what stands beside a capture.
+// truthText returns the record beside a capture.
 func truthText(t *testing.T, file string) []byte {
 	t.Helper()
 	name, _, _ := strings.Cut(filepath.Base(file), ".pcap")
@@ -101,7 +101,7 @@ func glooTruth(t *testing.T, text []byte) truth {
 	return all
 }
 
-// psliteTruth reads the truth of a ps-lite job. Its names for roles are those of MXNet's stages.
+// psliteTruth reads the truth of a ps-lite job. Its names for roles are the names of MXNet's stages.
 func psliteTruth(t *testing.T, text []byte) truth {
 	t.Helper()
 	type direction struct {
@@ -139,7 +139,7 @@ func psliteTruth(t *testing.T, text []byte) truth {
 		for i, d := range [2]direction{c.Fwd, c.Rev} {
 			w := trueDirection{Messages: d.Messages, PayloadBytes: d.ValsBytes, PayloadSHA256: d.ValsSHA256, rolesKnown: strings.HasPrefix(x.Title, "MXNet ")}
 			for kind, n := range d.Kinds {
-				switch kind { // those with a frame of values
+				switch kind { // messages with a frame of values
 				case "PUSH_req", "PUSHPULL_req", "PULL_req", "PULL_resp", "PUSHPULL_resp":
 					w.PayloadMessages += n
 				}
@@ -197,7 +197,7 @@ func compareConns(t *testing.T, r *Report, protocol string, want truth, check fu
 	}
 }
 
-// Streams, messages and payloads of recorded Gloo jobs are those that were recorded. With sums: gradients nothing but
+// Streams, messages and payloads of recorded Gloo jobs are as recorded. With sums: gradients nothing but
 // phase 1 of all-reduces can be gradient: of a dense ring half of their bytes.
 func TestGlooCapturesEqualTheirTruth(t *testing.T) {
 	for _, file := range require.Captures(t, "gloo-*.pcap*") {
@@ -212,7 +212,7 @@ func TestGlooCapturesEqualTheirTruth(t *testing.T) {
 	}
 }
 
-// The same of recorded ps-lite jobs. Their roles are on the wire: MXNet's are exactly those that the framework gave its
+// The same of recorded ps-lite jobs. Their roles are on the wire: MXNet's are exactly the roles that the framework gave its
 // arrays; of other programs the truth calls nothing a gradient, but they may keep MXNet's or BytePS's conventions.
 func TestPSLiteCapturesEqualTheirTruth(t *testing.T) {
 	for _, file := range require.Captures(t, "pslite-*.pcap*") {
@@ -248,8 +248,8 @@ func checkRoles(t *testing.T, d Direction, sums tensor.Role, reduced, steps int)
 }
 
 // No parser takes the captures of other protocols for its own.
-// Of an application's pushes of many keys, those are gradients, if the user says that its sums are, that may not be initial
-// weights: all but the first of rank 0 to each of two servers. What comes back is not known.
+// Of an application's pushes of many keys, if the user says that its sums are gradients, all are gradients that cannot be initial
+// weights: all but the first of rank 0 to each of two servers. The role of the answers is not known.
 func TestListsOfACapture(t *testing.T) {
 	for _, file := range require.Captures(t, "pslite-kvapp.pcap*") {
 		for sums, want := range map[tensor.Role]RoleBytes{
@@ -343,7 +343,7 @@ func TestWithoutMemory(t *testing.T) {
 	}
 }
 
-// A capture that is cut short says so, and what it held is reported.
+// A capture that is cut short says so, and its part up to there is reported.
 func TestCutCapture(t *testing.T) {
 	whole := twoRanks()
 	r, err := Read(bytes.NewReader(whole[:len(whole)/2]), Config{})

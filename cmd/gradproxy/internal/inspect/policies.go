@@ -16,12 +16,12 @@ import (
 // Lossless is the policy that loses nothing. Every report has its cost.
 const Lossless = "lossless"
 
-// DefaultPolicies are those whose cost is of interest before one has chosen.
+// DefaultPolicies are the policies to cost before one has been chosen.
 func DefaultPolicies() []string {
 	return []string{Lossless, "3lc(s=1.75)", "3lc(s=1.75)+int4", "int8+int8"}
 }
 
-// CheckPolicy reports what is wrong with the text of a policy: "CODEC" for gradients, aggregates being lossless, or
+// CheckPolicy reports an error in the text of a policy: "CODEC" for gradients, aggregates being lossless, or
 // "CODEC+CODEC" for both.
 func CheckPolicy(text string) error {
 	_, err := newPolicy(text)
@@ -76,7 +76,7 @@ func (c *costing) flow(protocol string, d policy.Direction) *proxy.RehearsedFlow
 	return c.trial.Flow(policy.Flow{Job: job, Protocol: protocol, Direction: d, LossyAggregates: strings.Contains(c.text, "+")})
 }
 
-// add adds a direction's bytes: what its flow has made of some, which may be nothing; the rest travels verbatim.
+// add adds a direction's bytes and the bytes that its flow sends for some of them, which may be none; the rest travels verbatim.
 func (c *costing) add(bytes int, s proxy.RehearsedSizes) (wire int) {
 	before := c.cost.Bytes
 	c.cost.RawBytes += bytes

@@ -10,7 +10,7 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// costs returns what policies cost by their texts, and checks what all costs have in common.
+// costs returns the costs of policies by their texts, and checks the properties that all costs have in common.
 func costs(t *testing.T, r *Report) map[string]Cost {
 	t.Helper()
 	raw, lossless := 0, 0
@@ -38,7 +38,7 @@ func costs(t *testing.T, r *Report) map[string]Cost {
 }
 
 // Of 6 steps of a simulated job 4 have roles, and all of these have a value before them to be compared with. So all of a
-// role's bytes may shrink, and to what the codec says.
+// role's bytes may shrink, and to the size that the codec promises.
 func TestPoliciesOfASimulatedJob(t *testing.T) {
 	r, err := Read(bytes.NewReader(twoRanks()), Config{Sums: tensor.Gradient,
 		Policies: []string{Lossless, "3lc(s=1.75)", "int8", "int8+int8", "int4+int4", "verbatim+verbatim"}})
@@ -54,7 +54,7 @@ func TestPoliciesOfASimulatedJob(t *testing.T) {
 	for _, x := range []struct {
 		policy   string
 		role     func(RoleCosts) RoleCost
-		of       float64 // what the codec makes of a byte, frames included
+		of       float64 // bytes that the codec makes of one byte, frames included
 		lossless bool
 	}{
 		{"3lc(s=1.75)", func(c RoleCosts) RoleCost { return c.Gradient }, 1 / 135., false},
@@ -146,8 +146,8 @@ func TestPolicyTexts(t *testing.T) {
 // near reports whether two costs of the same bytes differ by no more than a hundredth.
 func near(a, b RoleCost) bool { return a.RawBytes == b.RawBytes && 100*abs(a.Bytes-b.Bytes) <= b.Bytes }
 
-// Of recorded Gloo jobs: the parts add up, roles cost what the wire's bytes of that role cost at most, and loss pays on
-// dense gradients, which are JAX's here. Those of PyTorch are mostly zeros, which lossless coding makes smaller than int8.
+// Of recorded Gloo jobs: the parts add up, a role costs at most its bytes on the wire, and loss pays on
+// dense gradients, which are JAX's here. PyTorch's are mostly zeros, which lossless coding makes smaller than int8.
 func TestPoliciesOfGlooCaptures(t *testing.T) {
 	for _, file := range require.Captures(t, "gloo-*.pcap*") {
 		t.Run(filepath.Base(file), func(t *testing.T) {

@@ -33,7 +33,7 @@ type reader struct {
 	err      error                     // of a flow
 }
 
-// A tally is what one direction comes to.
+// A tally counts one direction.
 type tally struct {
 	bytes int
 	hash  hash.Hash // SHA-256 of the payloads
@@ -137,7 +137,7 @@ func (r *reader) known(side parser.Side) bool {
 	return ok && c.Recognized()
 }
 
-// blockLen is the length in bytes of what is judged at once.
+// blockLen is the length in bytes of a block that the content check judges at once.
 const blockLen = 1 << 20
 
 // A value collects the bytes of a tensor, a block at a time.

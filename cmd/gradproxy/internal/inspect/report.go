@@ -5,10 +5,10 @@ import "github.com/gradproxy/gradproxy/tensor"
 // unknown is the protocol of connections that no parser understands.
 const unknown = "unknown"
 
-// A Report is what inspect --json prints. Its names are stable.
+// A Report is printed by inspect --json. Its names are stable.
 type Report struct {
 	Connections []Connection `json:"connections"` // in the order of their first packets
-	Policies    []Cost       `json:"policies"`    // what each would have cost; lossless first
+	Policies    []Cost       `json:"policies"`    // the cost of each; lossless first
 }
 
 // A Connection is one TCP connection.
@@ -21,16 +21,16 @@ type Connection struct {
 	FromServer Direction `json:"from_server"`
 }
 
-// A Direction is what one end sent.
+// A Direction is the bytes of one end.
 type Direction struct {
 	Bytes           int       `json:"bytes"`            // of the TCP stream
 	Messages        int       `json:"messages"`         // of the protocol
-	PayloadMessages int       `json:"payload_messages"` // of these, those that carry bytes for the framework's user
+	PayloadMessages int       `json:"payload_messages"` // of these, the messages that carry bytes for the framework's user
 	PayloadBytes    int       `json:"payload_bytes"`
 	PayloadSHA256   string    `json:"payload_sha256"` // of all payloads, in stream order, in hexadecimal
-	RoleBytes       RoleBytes `json:"role_bytes"`     // of payload_bytes, by what would be coded as what
+	RoleBytes       RoleBytes `json:"role_bytes"`     // of payload_bytes, by the role that they would be coded as
 
-	Lossless int `json:"-"` // what Lossless makes of Bytes
+	Lossless int `json:"-"` // size of Bytes under Lossless
 }
 
 // RoleBytes counts bytes by role.
@@ -62,7 +62,7 @@ func (b RoleBytes) plus(c RoleBytes) RoleBytes {
 	return RoleBytes{b.Gradient + c.Gradient, b.Aggregate + c.Aggregate, b.State + c.State, b.Exact + c.Exact, b.Unknown + c.Unknown}
 }
 
-// A Cost is what a policy would have made of all connections: bytes for the tunnel, with the frames between the proxies,
+// A Cost is the size of all connections under a policy: bytes for the tunnel, with the frames between the proxies,
 // without the tunnel's own records, TLS, TCP and IP.
 type Cost struct {
 	Codec         string    `json:"codec"`     // the policy: CODEC of gradients, or CODEC+CODEC of gradients and aggregates
@@ -73,7 +73,7 @@ type Cost struct {
 	ShortOfMemory bool      `json:"short_of_memory"` // so Bytes is too large: tensors were forgotten, and travelled exactly
 }
 
-// RoleCosts split a Cost by what the parser says of the bytes. Blocks that the content check sends exactly count for the
+// RoleCosts split a Cost by the parser's classes. Blocks that the content check sends exactly count for the
 // role that the parser gave them.
 type RoleCosts struct {
 	Gradient  RoleCost `json:"gradient"`

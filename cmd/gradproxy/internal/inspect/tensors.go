@@ -13,7 +13,7 @@ type blockName struct {
 	off int
 }
 
-// A block is what is known of one block of a tensor.
+// A block is the memory of one block of a tensor.
 type block struct {
 	data  []byte // its last value; nil: none is kept
 	dtype tensor.DType

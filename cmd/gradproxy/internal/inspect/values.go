@@ -10,17 +10,17 @@ import (
 
 // A Value is one value of a tensor, as one message carries it.
 type Value struct {
-	// Tensor says whose value it is. Its Role is what all of the value would be coded as: Unknown where blocks differ.
+	// Tensor is the tensor whose value it is. Its Role is the role that all of the value would be coded as: Unknown where blocks differ.
 	Tensor tensor.Tensor
 	Data   []byte // the receiver's to keep
 }
 
-// maxValue bounds what is collected of one tensor, in bytes.
+// maxValue bounds the bytes that are collected of one tensor.
 const maxValue = 256 << 20
 
 // Values reads a capture, as Read does, and calls each with every value of a tensor that came whole, in the order in which
-// they end. Larger ones than 256 MiB are left out. c.Policies are of no use here. With an error, each was called with what
-// was read before it.
+// they end. Larger ones than 256 MiB are left out. c.Policies are not used here. With an error, each was called with the values
+// that came before it.
 func Values(r io.Reader, c Config, each func(Value)) error {
 	c.MaxCopies = cmp.Or(c.MaxCopies, 1<<30)
 	x := newInspector(c)
@@ -32,13 +32,13 @@ func Values(r io.Reader, c Config, each func(Value)) error {
 	return cmp.Or(err, x.err)
 }
 
-// A wholeValue is a Value of which some blocks have come.
+// A wholeValue is a Value that has come in part.
 type wholeValue struct {
 	data []byte
 	role tensor.Role // of all blocks so far
 }
 
-// add adds a block of a value, whose role is known, and calls each if it is the last one.
+// add adds a block of a value with its role, and calls each if it is the last one.
 func (w *wholeValue) add(v *value, role tensor.Role, each func(Value)) {
 	t := v.tensor
 	switch {

@@ -54,7 +54,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// A value whose blocks are of several roles is Unknown; one whose beginning was not seen is none.
+// A value whose blocks are of several roles is Unknown; one without its beginning is none.
 func TestWholeValues(t *testing.T) {
 	var w wholeValue
 	var got []Value

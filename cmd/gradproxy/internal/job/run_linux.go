@@ -41,7 +41,7 @@ func Start(args []string, cgroup string) (*Job, error) {
 	return &Job{pid: pid, tty: openTerminal()}, nil
 }
 
-// Signals lists what Pass hands on, but for those that this process was told to ignore when it started, as nohup does: the
+// Signals lists the signals that Pass passes on, without the ones that this process was told to ignore when it started, as by nohup: the
 // command then ignores them as well.
 func Signals() []os.Signal {
 	var all []os.Signal
@@ -53,7 +53,7 @@ func Signals() []os.Signal {
 	return all
 }
 
-// Pass hands a signal on to the command: to its whole group what a terminal would send to a group, if this process was
+// Pass passes a signal on to the command: to its whole group a signal that a terminal would send to a group, if this process was
 // sent it so, and else to the process alone.
 func (j *Job) Pass(sig os.Signal) {
 	s, ok := sig.(syscall.Signal)
@@ -112,7 +112,7 @@ func (j *Job) stopped(s syscall.Signal) {
 	if j.tty.wasGiven() {
 		who = 0 // the terminal told the command's group alone: the rest of the shell's job stops, too
 	}
-	follow := s == unix.SIGTSTP // what else stops it, as SIGSTOP, is between the command and who sent it
+	follow := s == unix.SIGTSTP // any other stop, as by SIGSTOP, concerns only the command and its sender
 	if s == unix.SIGTTIN || s == unix.SIGTTOU {
 		if j.tty.give(j.pid) {
 			_ = unix.Kill(-j.pid, unix.SIGCONT)
@@ -120,7 +120,7 @@ func (j *Job) stopped(s syscall.Signal) {
 			follow = j.tty != nil
 		}
 	}
-	j.mu.Unlock() // who resumes this process is heard at once
+	j.mu.Unlock() // the process that resumes this one is heard at once
 	if follow {
 		_ = unix.Kill(who, unix.SIGSTOP)
 	}

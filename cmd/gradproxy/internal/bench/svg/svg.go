@@ -1,5 +1,5 @@
 // Package svg writes lines, circles and text as SVG. It has no fonts: the reader's sans-serif font is used, and widths of
-// text are those of Helvetica, which the usual ones share.
+// text are Helvetica's, as in the usual sans-serif fonts.
 package svg
 
 import (
@@ -20,7 +20,7 @@ type Rect struct{ Min, Max Point }
 // Size returns the width and the height.
 func (r Rect) Size() Point { return Point{r.Max.X - r.Min.X, r.Max.Y - r.Min.Y} }
 
-// A Canvas collects what is drawn.
+// A Canvas collects a drawing.
 type Canvas struct{ b bytes.Buffer }
 
 // New returns a white Canvas.
@@ -93,7 +93,7 @@ func TextSize(size float64, s string) Point {
 	return Point{float64(width) / 1000 * size, height * size}
 }
 
-// widths are those of Helvetica's characters from space to ~, in thousandths of the font's size (Adobe Font Metrics,
+// widths has the widths of Helvetica's characters from space to ~, in thousandths of the font's size (Adobe Font Metrics,
 // Helvetica 002.000).
 var widths = [...]int{
 	278, 278, 355, 556, 556, 889, 667, 191, 333, 333, 389, 584, 278, 333, 278, 278, // space to /
