@@ -120,7 +120,7 @@ func FromArgs(a *codecs.Args) (codecs.Codec, error) {
 	if !uniform {
 		eps = a.Float("eps", 0, math.SmallestNonzeroFloat32, mostEps)
 	}
-	kappa := a.Float("kappa", 0, sparse.LeastFraction, 1)
+	kappa := a.Float("kappa", 0, sparse.MinFraction, 1)
 	c, err := common(a.Name).Parse(a)
 	if err != nil {
 		return nil, err

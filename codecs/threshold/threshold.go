@@ -73,5 +73,5 @@ func New(c Config) (codecs.Codec, error) {
 func FromArgs(a *codecs.Args) (codecs.Codec, error) { return table.FromArgs(a, New) }
 
 func (c Config) pick(p *sparse.Picks, v magnitude.Values, _ uint64) {
-	p.Keys, p.Values = magnitude.Select(p.Keys[:0], p.Values[:0], v, magnitude.AtLeast(c.T))
+	p.Keys, p.Values = magnitude.Select(p.Keys[:0], p.Values[:0], v, magnitude.Threshold(c.T))
 }

@@ -266,9 +266,9 @@ func kthOfFew(x []float32, k int) (t uint32, larger int) {
 	return t, len(x) - at
 }
 
-// AtLeast returns the least magnitude of a float32 that is at least t, for Select. t is above 0 and at most the
+// Threshold returns the least magnitude of a float32 that is at least t, for Select. t is above 0 and at most the
 // largest float32.
-func AtLeast(t float64) uint32 {
+func Threshold(t float64) uint32 {
 	nearest := float32(t)
 	if float64(nearest) < t {
 		nearest = math.Nextafter32(nearest, math.MaxFloat32)

@@ -11,8 +11,8 @@ const defaultBlock = 1 << 20
 // maxBlock is the most values that a method may look at as a whole.
 const maxBlock = 1 << 24
 
-// LeastFraction is the smallest fraction of values to send that a text may ask for: a value of the largest block.
-const LeastFraction = 1.0 / maxBlock
+// MinFraction is the smallest fraction of values to send that a text may ask for: a value of the largest block.
+const MinFraction = 1.0 / maxBlock
 
 // Count is how many values a fraction k of n is, n >= 1: rounded to the nearest, one at least. Both ends compute the
 // same number.
@@ -20,7 +20,7 @@ func Count(k float64, n int) int { return min(n, max(1, int(float64(k*float64(n)
 
 // Fraction is the parameter k: the fraction of values to send.
 func Fraction[Config any](def float64, field func(*Config) *float64) params.Param[Config] {
-	return params.Float("k", def, LeastFraction, 1, field)
+	return params.Float("k", def, MinFraction, 1, field)
 }
 
 // BlockOf is the parameter block: how many values share an encoding.
