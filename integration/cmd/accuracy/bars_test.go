@@ -67,7 +67,7 @@ func TestBars(t *testing.T) {
 	}
 }
 
-// A measurement without trainings in the same time claims nothing of them, and one without trainings of as many steps nothing of those.
+// A measurement without trainings in the same time claims nothing of them, nor does one without trainings of as many steps.
 func TestBarsOfOneKind(t *testing.T) {
 	for _, c := range []struct {
 		name   string

@@ -61,8 +61,8 @@ func (l *lab) workerSupports(t *Table) (*supports, error) {
 	return s, err
 }
 
-// fastsgdContenders are those of Table VII, with its losses on WebSpam, the data that is likest to ours. How many values
-// Top-k sends, the paper does not say; here it is a tenth of those that are not zero.
+// fastsgdContenders are the methods of Table VII, with its losses on WebSpam, the data that is likest to ours. The paper does not
+// say how many values Top-k sends; here it is a tenth of the values that are not zero.
 var fastsgdContenders = []contender{
 	{"Adam", "", alone, [...]float64{0.5882, 0.6371, 0.3173}, ""},
 	{"FastSGD", "fastsgd", alone, [...]float64{0.5884, 0.6369, 0.3174}, ""},
@@ -100,7 +100,7 @@ func fastsgdTime(ctx context.Context, l *lab, t *Table) error {
 
 const defaultTau = 128 // the filter's, by section 4.2 and of the codec
 
-// fewer says what the filter of tau has to do with here.
+// fewer says how little the filter of tau has to do here.
 func fewer(tau float64, o cluster.LinearOutcome) string {
 	return fmt.Sprintf("the filter keeps at most %.0f values of a gradient, and here the largest has %d that are not zero", math.Pow(1.1, tau), o.Push.Most)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/gradproxy/gradproxy/integration/cmd/papers/data"
 )
 
-// A lab holds what several tables need: data, and trainings that have been run.
+// A lab holds the data and the trainings that several tables need.
 type lab struct {
 	Config
 	images func() (pictures, error)

@@ -17,7 +17,7 @@ func run(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	return out.String(), errs.String(), code
 }
 
-// The names of the JSON object are a promise; and a whole paper is measured on what the program has in itself.
+// The names of the JSON object are a promise; and a whole paper is measured on the digits that the program has in itself.
 func TestPapersJSON(t *testing.T) {
 	out, stderr, code := run(t, "--quick", "--paper=3lc", "--json")
 	if code != 0 || stderr != "" {
@@ -75,7 +75,7 @@ func TestPapersJSON(t *testing.T) {
 	}
 }
 
-// What has no data is left out with one line that says how to get it.
+// A table without data is left out with one line that says how to get it.
 func TestPapersWithoutData(t *testing.T) {
 	out, stderr, code := run(t, "--quick", "--paper=fastsgd", "--data", t.TempDir(), "--json")
 	if code != 0 {

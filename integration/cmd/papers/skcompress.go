@@ -9,7 +9,7 @@ import (
 	"github.com/gradproxy/gradproxy/integration/cmd/papers/learn"
 )
 
-// skcompressContenders are those of Table 4, with its losses on KDD12. What has no way of coding keys sends them as they
+// skcompressContenders are the methods of Table 4, with its losses on KDD12. Methods that cannot code keys send them as they
 // are; DGC's tenth is of the values that are not zero.
 var skcompressContenders = []contender{
 	{"Adam", "", alone, [...]float64{0.6885, 0.9785, 0.2109}, ""},
@@ -20,7 +20,7 @@ var skcompressContenders = []contender{
 	{"TernGrad", "terngrad", pairs, [...]float64{0.69314, 1.0001, 0.2224}, easier},
 }
 
-// easier says why what hardly converges in the paper does so here.
+// easier says why methods that hardly converge in the paper do so here.
 const easier = "mails are much easier to tell apart than clicks are to foretell, as the losses of Adam itself show, and even this converges on them"
 
 // skcompressSize measures section 7.2: the size of messages, and of the keys in them.
@@ -55,8 +55,8 @@ func skcompressAccuracy(ctx context.Context, l *lab, t *Table) error {
 	return l.setupSparse(t)
 }
 
-// skcompressDriver measures Table 5: what becomes of a step's parts with five times the workers. The paper has seconds;
-// here is what they are spent on.
+// skcompressDriver measures Table 5: how a step's parts change with five times the workers. The paper has seconds;
+// here are the values and bytes that the seconds are spent on.
 func skcompressDriver(ctx context.Context, l *lab, t *Table) error {
 	m, err := l.mails()
 	if err != nil {

@@ -64,8 +64,8 @@ func sketchedJob(images pictures, workers, batch, steps int, scheme sketchedsgd.
 	}
 }
 
-// sketchedReturn measures Figure 4's traffic: what comes back to a worker does not grow with their number, while of a
-// local top-k it is in the end everything.
+// sketchedReturn measures Figure 4's traffic: the values that return to a worker do not grow with the number of workers, while of a
+// local top-k all values return in the end.
 func sketchedReturn(ctx context.Context, l *lab, t *Table) error {
 	images, err := l.images()
 	if err != nil {
@@ -85,7 +85,7 @@ func sketchedReturn(ctx context.Context, l *lab, t *Table) error {
 		return err
 	}
 	t.setup("%s, a perceptron of %d weights, k = %d, a sketch of %d x %d, P = %d; %d steps", images.name, d, size.K, size.Rows, size.Columns, size.P, steps)
-	for i, w := range workers { // calibrated: the sketch is as large as makes 2d over what is sent 9
+	for i, w := range workers { // calibrated: the size of the sketch was chosen to make 2d over the values sent 9
 		t.add(claim{label: fmt.Sprintf("sketched, %d workers", w), quantity: "compression", paper: 9, calibrated: true}.within(1.1), outcomes[2*i].Compression())
 	}
 	few, many, most := outcomes[1], outcomes[3], outcomes[5]
@@ -96,7 +96,7 @@ func sketchedReturn(ctx context.Context, l *lab, t *Table) error {
 	return nil
 }
 
-// sketchedAccuracy measures what sections 5.4 and 6 say of accuracy.
+// sketchedAccuracy measures the statements of sections 5.4 and 6 on accuracy.
 func sketchedAccuracy(ctx context.Context, l *lab, t *Table) error {
 	images, err := l.images()
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/gradproxy/gradproxy/integration/cmd/papers/learn"
 )
 
-// What the sparse linear models are trained on: like the papers' click logs, rows of some hundred of some hundred thousand
-// features, most of which are in few rows.
+// The sparse linear models are trained on data like the papers' click logs: rows of some hundred of some hundred thousand
+// features, and most features are in few rows.
 const (
 	gramWords = 2 // most words of an n-gram
 	gramMails = 1 // mails that an n-gram is in, at least
@@ -24,7 +24,7 @@ const (
 type linearModel struct {
 	loss learn.Loss
 	rate float64 // of Adam, the best of 0.001, 0.01 and 0.1 without compression
-	none float64 // the loss of the model that knows nothing, whose score is 0
+	none float64 // the loss of the model that always has the score 0
 }
 
 var linearModels = [...]linearModel{{learn.Logistic, 0.1, math.Ln2}, {learn.Hinge, 0.1, 1}, {learn.Squared, 0.01, 0.5}}
@@ -43,7 +43,7 @@ func (l *lab) sparseJob(m *data.Mails, model linearModel) cluster.LinearJob {
 
 const sparseWorkers = 4
 
-// A contender is a way of sending sparse gradients, and what a paper says of it: the least loss of each of linearModels.
+// A contender is a way of sending sparse gradients, with a paper's figures for it: the least loss of each of linearModels.
 type contender struct {
 	name   string
 	codec  string // of pushes and of pulls; "": as they are, in pairs of key and value
@@ -57,7 +57,7 @@ type how uint8
 
 const (
 	alone    how = iota
-	feedback     // what it loses is sent later
+	feedback     // its residual is sent later
 	pairs        // it has values only, with their keys as they are
 )
 
@@ -68,7 +68,7 @@ func (c contender) wire() cluster.Wire {
 	return cluster.Wire{Codec: codec(c.codec), Feedback: c.how == feedback, Pairs: c.how == pairs}
 }
 
-// contest trains the three models with each contender, once for all tables of a paper. It returns what came of the runs, by
+// contest trains the three models with each contender, once for all tables of a paper. It returns the outcomes, by
 // model and contender.
 func (l *lab) contest(ctx context.Context, paper string, contenders []contender) ([][]cluster.LinearOutcome, error) {
 	if o, done := l.contests[paper]; done {
@@ -97,7 +97,7 @@ func (l *lab) contest(ctx context.Context, paper string, contenders []contender)
 	return outcomes, nil
 }
 
-// setupSparse says what the models are trained on.
+// setupSparse adds the models' data to the setup.
 func (l *lab) setupSparse(t *Table) error {
 	m, err := l.mails()
 	if err != nil {
@@ -123,7 +123,7 @@ func (t *Table) addWays(contenders []contender, outcomes [][]cluster.LinearOutco
 	}
 }
 
-// supports are the keys of gradients: of which features a gradient is not zero.
+// supports are the keys of gradients: the features at which a gradient is not zero.
 type supports struct {
 	features int
 	keys     [][]uint64
@@ -175,7 +175,7 @@ func (s *supports) count() (n int) {
 
 func (s *supports) density() float64 { return float64(s.count()) / float64(s.features*len(s.keys)) }
 
-// bits returns what a key takes, the mean over all keys.
+// bits returns the size of a key, the mean over all keys.
 func (s *supports) bits(c keys.Coding) float64 {
 	bits := 0.0
 	for _, k := range s.keys {

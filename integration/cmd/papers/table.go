@@ -16,7 +16,7 @@ type Table struct {
 	Held    int `json:"held"`
 
 	Title string   `json:"-"`
-	Setup []string `json:"-"` // lines: what the figures here are measured on, and how
+	Setup []string `json:"-"` // lines: the data and the setting of the figures here
 	Quick bool     `json:"-"`
 }
 
@@ -73,7 +73,7 @@ func (b Band) String() string {
 	return figure(low) + " to " + figure(high)
 }
 
-// A claim is a figure of a paper and what it takes to say that it holds here.
+// A claim is a figure of a paper and the condition under which it holds here.
 type claim struct {
 	label, quantity string
 	paper           float64
@@ -112,7 +112,7 @@ func (t *Table) add(c claim, here float64) {
 	t.Rows = append(t.Rows, r)
 }
 
-// setup adds a line to what is said above the table.
+// setup adds a line to the setup.
 func (t *Table) setup(format string, a ...any) { t.Setup = append(t.Setup, fmt.Sprintf(format, a...)) }
 
 // figure writes three or four digits that count.

@@ -10,7 +10,7 @@ import (
 	"github.com/gradproxy/gradproxy/integration/cmd/papers/data"
 )
 
-// A Config says what to measure. The zero Config measures everything.
+// A Config chooses the measurements. The zero Config measures everything.
 type Config struct {
 	Papers []string // of Names; none: all
 	Quick  bool     // fewer steps, and for networks the digits that the program has in itself

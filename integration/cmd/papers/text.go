@@ -9,7 +9,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 )
 
-// WriteText writes t as text: the setup, then the rows, how many hold, and the reasons of those that do not.
+// WriteText writes t as text: the setup, then the rows, how many hold, and why the others do not.
 func WriteText(w io.Writer, t Table) {
 	quick := ""
 	if t.Quick {

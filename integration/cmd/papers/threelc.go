@@ -10,7 +10,7 @@ import (
 	"github.com/gradproxy/gradproxy/internal/train"
 )
 
-// A design is a row of 3LC's Table 1: what pushes and pulls go through.
+// A design is a row of 3LC's Table 1, with the codec of pushes and pulls.
 type design struct {
 	name, codec string // "": as they are
 	feedback    bool
@@ -19,7 +19,7 @@ type design struct {
 	accuracy float64    // percent
 }
 
-// threelcDesigns are those of section 5.1 that change what is sent, each with one scale or threshold a tensor, for
+// threelcDesigns are the designs of section 5.1 that change the bytes sent, each with one scale or threshold a tensor, for
 // no tensor is larger than a block. 2 local steps are not a codec's matter.
 var threelcDesigns = [...]design{
 	{"32-bit float", "", false, [3]float64{1, 1, 1}, 93.37},
@@ -67,7 +67,7 @@ func threelcTraffic(ctx context.Context, l *lab, t *Table) error {
 		t.add(claim{label: label, quantity: "ratio", paper: level.ratio, why: threelcWhy}.within(2), coded.Ratio())
 		t.add(claim{label: label, quantity: "bits a value", paper: level.bits, why: threelcWhy}.within(2), coded.Bits())
 	}
-	// Both levels code the same training, so that much of what sets the data apart cancels and the band is narrower.
+	// Both levels code the same training, so that much of the difference in data cancels and the band is narrower.
 	last, before := threelcLevels[3], threelcLevels[2]
 	t.add(claim{label: fmt.Sprintf("s=%.2f over s=%.2f", last.s, before.s), quantity: "ratio", paper: last.ratio / before.ratio, why: overshootWhy}.within(1.25),
 		results[last.design].Coded().Ratio()/results[before.design].Coded().Ratio())
@@ -79,7 +79,7 @@ func threelcTraffic(ctx context.Context, l *lab, t *Table) error {
 const threelcWhy = "the tensors are those of a perceptron of two layers on small images, whose gradients spread otherwise than a ResNet-110's, and the ratio follows their spread"
 
 // overshootWhy leaves headers out: at 115x the larger tensor takes 3.5 kB, and its scale 4 bytes of them. In the second half
-// of the steps 96 % and more of its nonzeros have the other sign than what was sent last in their place.
+// of the steps 96 % and more of its nonzeros have the other sign than the value sent last in their place.
 const overshootWhy = "what exceeds 0.95 of a tensor's largest value is sent as 1.90 times the largest, and in later steps most that is sent takes back such overshoots, " +
 	"so that s=1.90 sends no less than s=1.75"
 
@@ -147,7 +147,7 @@ func threelcSpeed(ctx context.Context, l *lab, t *Table) error {
 	if err != nil {
 		return err
 	}
-	// Computing takes as long as makes the paper's speed-up of 3LC, s=1, at 1 Gbit/s right, if what it sends were nothing
+	// Computing takes as long as makes the paper's speed-up of 3LC, s=1, at 1 Gbit/s right, if it sent nothing
 	// but Table 2's: c + 1 = 1.53 (c + 1/39.4), in times that the uncompressed exchange takes there.
 	const c = (1 - 1.53/39.4) / (1.53 - 1)
 	t.setup("a step takes %.2f times as long to compute as uncompressed tensors take at 1 Gbit/s (what the paper's 1.53 there means), and then the bytes' time on the link", c)
@@ -186,7 +186,7 @@ func (l *lab) less3lc(d design) string {
 
 func (l *lab) steps3lc() int { return l.pick(1000, 60) }
 
-// trained is what came of a design.
+// trained is the outcome of a design.
 type trained = cluster.Outcome
 
 // train3lc trains the network of 3LC's tables with each design, once.

@@ -14,7 +14,7 @@ import (
 	"github.com/gradproxy/gradproxy/integration/testbed"
 )
 
-// A measurement is what was asked for and what came out. The JSON names are stable.
+// A measurement has the settings and the results. The JSON names are stable.
 type measurement struct {
 	Topology     string   `json:"topology"`
 	Server       string   `json:"server"`
@@ -40,7 +40,7 @@ type run struct {
 	Cost        float64         `json:"cost"`
 	Accuracy    float64         `json:"accuracy"`           // of images that were not trained on, mean of the workers in other regions than the server
 	AtServer    float64         `json:"accuracy_at_server"` // of the worker in the server's region, whose weights cross no link
-	Identical   bool            `json:"replicas_identical"` // those of the workers in other regions
+	Identical   bool            `json:"replicas_identical"` // the replicas of the workers in other regions
 	Routes      []testbed.Route `json:"routes"`
 }
 

@@ -1,6 +1,6 @@
 //go:build linux
 
-// Command servertable measures what gradproxy does for a whole training with MXNet on a parameter server across an emulated link: a
+// Command servertable measures the effect of gradproxy on a whole training with MXNet on a parameter server across an emulated link: a
 // scheduler and a server at one site, the workers at another. Each run is one training from its first step to its last, and
 // all its figures belong together: seconds, bytes of pushes and of pulls, bytes on the link, and the accuracy at the end. It prints
 // Markdown tables. Run it from the root of the checkout, as root:

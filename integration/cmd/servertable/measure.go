@@ -18,7 +18,7 @@ import (
 	wansim "github.com/gradproxy/gradproxy/wan-sim"
 )
 
-// A measurement is what was asked for and what came out. The JSON names are stable.
+// A measurement has the settings and the results. The JSON names are stable.
 type measurement struct {
 	Framework    string   `json:"framework"`  // its version
 	Parameters   int      `json:"parameters"` // of the model, float32
@@ -46,7 +46,7 @@ type measurement struct {
 // slowMbps is the rate of the link up to which SlowSteps counts.
 const slowMbps = 10
 
-// A training is one run, from its first step to its last. Bytes are those of the whole run.
+// A training is one run, from its first step to its last. Its bytes are the whole run's.
 type training struct {
 	RateMbps     int     `json:"rate_mbps"`
 	Way          string  `json:"way"`
@@ -59,7 +59,7 @@ type training struct {
 	WAN          float64 `json:"wan_bytes"` // IP bytes on the link, both directions
 	Accuracy     float64 `json:"accuracy"`  // of images that were not trained on
 	Identical    bool    `json:"workers_identical"`
-	SameAsDirect bool    `json:"same_as_direct"` // the final weights are those of the direct run with this seed
+	SameAsDirect bool    `json:"same_as_direct"` // the final weights are the same as of the direct run with this seed
 }
 
 // A row sums up the trainings of all seeds on one way over one link, as means.

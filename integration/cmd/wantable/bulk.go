@@ -18,7 +18,7 @@ import (
 	"github.com/gradproxy/gradproxy/integration/testbed"
 )
 
-// A bulk is one row of the bulk table: what one connection delivers that always has something to send.
+// A bulk is one row of the bulk table: the throughput of one connection that always has something to send.
 type bulk struct {
 	RateMbps int       `json:"rate_mbps"`
 	RTTms    int       `json:"rtt_ms"`
@@ -85,7 +85,7 @@ func stream(ctx context.Context, w *testbed.WAN, bbr bool, d time.Duration) (mbp
 	defer far.Close()
 	chunk := make([]byte, 256<<10)
 	rand.Read(chunk)
-	near.(*net.TCPConn).SetLinger(0) // what is under way at the end is nobody's
+	near.(*net.TCPConn).SetLinger(0) // bytes under way at the end are dropped
 	go func() {
 		for {
 			if _, err := near.Write(chunk); err != nil {

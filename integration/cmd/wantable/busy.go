@@ -10,7 +10,7 @@ import (
 	"github.com/gradproxy/gradproxy/integration/testbed"
 )
 
-// A busy tells how many cores were busy on average, by who kept them so.
+// A busy tells how many cores were busy on average, by the processes that kept them so.
 type busy struct {
 	Ranks   float64 `json:"ranks"`
 	Proxies float64 `json:"proxies"`
@@ -24,7 +24,7 @@ func (b busy) String() string {
 	return fmt.Sprintf("%.2f = %.2f + %.2f + %.2f", b.sum(), b.Ranks, b.Proxies, b.Link)
 }
 
-// A snapshot is what has been used until a moment.
+// A snapshot is the use of bytes and processors until a moment.
 type snapshot struct {
 	at                   time.Time
 	bytes                uint64 // on the WAN

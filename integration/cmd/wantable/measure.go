@@ -13,7 +13,7 @@ import (
 	"github.com/gradproxy/gradproxy/integration/testbed"
 )
 
-// A measurement is what was asked for and what came out. The JSON names are stable.
+// A measurement has the settings and the results. The JSON names are stable.
 type measurement struct {
 	Environment   string        `json:"environment"` // of integration/env/install.sh
 	Framework     string        `json:"framework"`   // its version
@@ -52,7 +52,7 @@ type leg struct {
 	RTTms        int         `json:"rtt_ms"`
 	Way          testbed.Way `json:"way"`
 	WANBytes     uint64      `json:"wan_bytes"`      // IP bytes on the link, both directions, from the job's start to its end
-	StepBytes    float64     `json:"wan_step_bytes"` // of them those of a step, in the later half of the steps
+	StepBytes    float64     `json:"wan_step_bytes"` // of them the bytes of a step, in the later half of the steps
 	Seconds      float64     `json:"seconds"`        // from joining to the end
 	StepSeconds  float64     `json:"step_seconds"`   // median of the later half of the steps
 	Ratio        float64     `json:"ratio"`          // StepBytes of the direct run over this run's; 0: no direct run
@@ -141,10 +141,10 @@ func (m *measurement) train(ctx context.Context, rate, rtt int) error {
 	return nil
 }
 
-// allReduce lets both ways take turns, each on a WAN of its own, so that what else the machine does meets both.
+// allReduce lets both ways take turns, each on a WAN of its own, so that other load on the machine meets both.
 func (m *measurement) allReduce(ctx context.Context, rate, rtt int) (allReduce, error) {
 	row := allReduce{RateMbps: rate, RTTms: rtt}
-	const timed = 3 // all-reduces of a round, of which the median counts
+	const timed = 3 // all-reduces of a round; the median counts
 	args := []string{"--mode", "allreduce", "--mib", strconv.Itoa(m.MiB), "--rounds", strconv.Itoa(timed)}
 	link := testbed.Path(rate, rtt)
 	err := m.gradproxy.Across(ctx, m.Ranks, link, testbed.Direct, testbed.Config{}, func(plain *testbed.WAN, _ testbed.Proxies) error {

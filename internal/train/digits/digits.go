@@ -35,7 +35,7 @@ func (s *Set) Len() int { return len(s.Labels) }
 // Image returns the i-th image, which the Set owns.
 func (s *Set) Image(i int) []float32 { return s.Images[i*Pixels : (i+1)*Pixels] }
 
-// AppendMoved appends the i-th image to dst, moved by some pixels. What comes in from beyond its edges is paper.
+// AppendMoved appends the i-th image to dst, moved by some pixels. Pixels from beyond its edges are paper.
 func (s *Set) AppendMoved(dst []float32, i, right, down int) []float32 {
 	image := s.Image(i)
 	for y := range side {
@@ -50,7 +50,7 @@ func (s *Set) AppendMoved(dst []float32, i, right, down int) []float32 {
 	return dst
 }
 
-// Load returns the images to train on (1,442) and those to test with (355), always the same and in the same order.
+// Load returns the images to train on (1,442) and the images to test with (355), always the same and in the same order.
 func Load() (train, test Set) {
 	rows, err := read(file)
 	if err != nil {

@@ -45,7 +45,7 @@ func Draw(rng *rand.Rand, w Matrix) {
 	}
 }
 
-// Params returns the weight and the bias, named as those of the i-th layer.
+// Params returns the weight and the bias under the names of the i-th layer.
 func (l *Linear) Params(i int) []Param {
 	outputs, inputs := len(l.Bias), l.Weight.Cols
 	return []Param{

@@ -29,7 +29,7 @@ func NewTable(heading ...string) *Table {
 	return t
 }
 
-// Row adds a row of cells, whose texts are those of fmt.Sprint.
+// Row adds a row of cells, whose texts are made by fmt.Sprint.
 func (t *Table) Row(cells ...any) { t.writer.AppendRow(cells) }
 
 // String returns the table, with a line end after each row.

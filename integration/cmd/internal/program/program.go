@@ -1,5 +1,5 @@
-// Package program is what the commands that measure real jobs have in common: how they begin, find the job's program
-// and write down what they have measured.
+// Package program has the common parts of the commands that measure real jobs: how they begin, find the job's program
+// and write down their measurements.
 package program
 
 import (

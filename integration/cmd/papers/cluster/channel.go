@@ -1,4 +1,4 @@
-// Package cluster trains models on simulated workers, whose gradients, and what they get back, go through codecs: encoded,
+// Package cluster trains models on simulated workers, whose gradients and answers go through codecs: encoded,
 // counted and decoded. All runs in one process and one goroutine; the same job gives the same bits every time.
 package cluster
 
@@ -14,8 +14,8 @@ import (
 // A Wire says how tensors travel one way. The zero Wire sends them as they are, 4 bytes a value.
 type Wire struct {
 	Codec    codecs.Codec // nil: none
-	Feedback bool         // what the codec loses is added to the next value
-	// Pairs sends only what is not zero, and before the values, which the codec is given, their keys in 4 bytes each: how
+	Feedback bool         // the codec's residual is added to the next value
+	// Pairs sends only the values that are not zero, which the codec is given, behind their keys in 4 bytes each: how
 	// methods that cannot code keys travel where gradients are sparse. It has no feedback.
 	Pairs bool
 }
@@ -23,10 +23,10 @@ type Wire struct {
 // keyLen is the bytes of a key that no codec shortens, in [Wire.Pairs].
 const keyLen = 4
 
-// Traffic counts what went through channels.
+// Traffic counts the tensors that went through channels.
 type Traffic struct {
 	Values  int64 // float32 values
-	NonZero int64 // those of them that were not zero
+	NonZero int64 // of these, values that were not zero
 	Most    int64 // of the values of one tensor that were not zero
 	Bytes   int64 // that the encodings took
 }
@@ -43,7 +43,7 @@ func (t Traffic) Ratio() float64 { return 4 * float64(t.Values) / float64(t.Byte
 // Bits returns the bits that a value took.
 func (t Traffic) Bits() float64 { return 8 * float64(t.Bytes) / float64(t.Values) }
 
-// PairRatio returns how many times smaller the encodings were than pairs of a 4-byte key and an 8-byte value for what was
+// PairRatio returns how many times smaller the encodings were than pairs of a 4-byte key and an 8-byte value for the values that were
 // not zero, the papers' uncompressed sparse gradient.
 func (t Traffic) PairRatio() float64 { return pairLen * float64(t.NonZero) / float64(t.Bytes) }
 
@@ -100,7 +100,7 @@ func cut(w Wire, n int) (blocks []block, err error) {
 	return blocks, nil
 }
 
-// Send sends src and sets dst, which is as long and may be src itself, to what arrives.
+// Send sends src and sets dst, which is as long and may be src itself, to the values that arrive.
 func (c *Channel) Send(dst, src []float32) error {
 	sent := Traffic{Values: int64(len(src))}
 	for _, x := range src {
@@ -128,7 +128,7 @@ func (c *Channel) Send(dst, src []float32) error {
 	return nil
 }
 
-// sendBlock sends what the codec finds unsuited as it is, as the proxy does.
+// sendBlock sends a block that the codec finds unsuited as it is, as the proxy does.
 func (c *Channel) sendBlock(b *block) (err error) {
 	src, dst := c.in[4*b.from:4*b.to], c.out[4*b.from:4*b.to]
 	c.encoded, err = b.encoder.Append(c.encoded[:0], src)

@@ -95,7 +95,7 @@ func TestAdamLearns(t *testing.T) {
 	}
 }
 
-// What a step takes, counted by hand: 2,378 weights, of which 42 are biases in 4 bytes; int8 takes a byte a value and a
+// The bytes of a step, counted by hand: 2,378 weights, of them 42 biases in 4 bytes; int8 takes a byte a value and a
 // scale a block.
 func TestTraffic(t *testing.T) {
 	const biases, weights = 32 + 10, 64*32 + 32*10
@@ -114,7 +114,7 @@ func TestTraffic(t *testing.T) {
 	}
 }
 
-// With feedback all that was sent arrives but for a residual; without it, what is lost is lost.
+// With feedback all values arrive in the end but for a residual; without it, a loss is for ever.
 func TestChannelFeedback(t *testing.T) {
 	const n, steps = 300, 50
 	for _, feedback := range []bool{true, false} {
@@ -144,7 +144,7 @@ func TestChannelFeedback(t *testing.T) {
 	}
 }
 
-// A pair is a key of 4 bytes and what the codec makes of the value; zeros cost nothing and stay zeros.
+// A pair is a key of 4 bytes and the codec's encoding of the value; zeros cost nothing and stay zeros.
 func TestPairs(t *testing.T) {
 	c, err := cluster.NewChannel(cluster.Wire{Pairs: true}, 1000)
 	if err != nil {

@@ -23,10 +23,10 @@ type LinearJob struct {
 	Push, Pull Wire
 }
 
-// A LinearOutcome is what came of a LinearJob.
+// A LinearOutcome is the outcome of a LinearJob.
 type LinearOutcome struct {
 	Loss, Accuracy float64 // on the test rows; the least loss of all epochs' ends
-	Push, Pull     Traffic // of all workers; of what the driver encodes once
+	Push, Pull     Traffic // of all workers; of the sums, which the driver encodes once
 }
 
 // Fit runs a job. It calls each, if not nil, with every gradient that a worker is about to send.

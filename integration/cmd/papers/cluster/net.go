@@ -10,8 +10,8 @@ import (
 )
 
 // A Job is a network's training with a parameter server, as 3LC's section 2 has it: workers push gradients, each through
-// its own channels; the server takes their mean, makes a step, and encodes what that changed of the model once for all
-// workers, who add it to their copy.
+// its own channels; the server takes their mean, makes a step, and encodes the change of the model once for all
+// workers, which add it to their copies.
 type Job struct {
 	Model     train.Model // which the job changes
 	Set, Test data.Images
@@ -26,13 +26,13 @@ type Job struct {
 	Bypass     int // tensors of fewer values travel as they are
 }
 
-// An Outcome is what came of a job.
+// An Outcome is the outcome of a job.
 type Outcome struct {
 	Loss, Accuracy float64 // of the server's model, on the test set
-	// Pushed and Pulled are of tensors that do not bypass the codec: the pushes of all workers, and the pulls, each of which
-	// is encoded once for all of them.
+	// Pushed and Pulled are of tensors that do not bypass the codec: the pushes of all workers, and the pulls, each
+	// encoded once for all of them.
 	Pushed, Pulled Traffic
-	// Step is what each worker sends and receives in a step, on average: all tensors, in bytes.
+	// Step is how much each worker sends and receives in a step, on average: all tensors, in bytes.
 	Step float64
 }
 
@@ -87,7 +87,7 @@ func cosine(rate, at float64) float64 {
 
 // A server has the model's parameters and the channels of each.
 type server struct {
-	params []train.Param // whose gradients are the workers' mean
+	params []train.Param // with the workers' mean as gradients
 	ways   []way
 	sgd    train.SGD
 	adam   []learn.Adam // of each parameter; nil: sgd
@@ -145,7 +145,7 @@ func (s *server) push(worker int, params []train.Param) error {
 	return nil
 }
 
-// pull makes a step and gives the workers what it changed.
+// pull makes a step and gives the workers the change of the model.
 func (s *server) pull(params []train.Param, rate float64) error {
 	for i, p := range s.params {
 		copy(s.ways[i].arrived, p.Value)

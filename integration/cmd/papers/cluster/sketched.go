@@ -25,7 +25,7 @@ type SketchJob struct {
 	Params sketchedsgd.Params // D is the job's
 }
 
-// A SketchOutcome is what came of a SketchJob.
+// A SketchOutcome is the outcome of a SketchJob.
 type SketchOutcome struct {
 	Loss, Accuracy float64
 	D              int // weights
@@ -33,7 +33,7 @@ type SketchOutcome struct {
 	Up, Down float64
 }
 
-// Compression is the paper's: 2d over what a worker sends and receives (section 5.3).
+// Compression is the paper's: 2d over the values that a worker sends and receives (section 5.3).
 func (o SketchOutcome) Compression() float64 { return 2 * float64(o.D) / (o.Up + o.Down) }
 
 // TrainSketched runs a job.
@@ -128,7 +128,7 @@ func (p *sketchedPart) gather(worker int) {
 	}
 }
 
-// step changes the parameters by what all workers receive, times rate.
+// step subtracts the update that all workers receive, times rate, from the parameters.
 func (p *sketchedPart) step(rate float32) (sketchedsgd.Cost, error) {
 	traffic, err := p.simulation.Step(p.update, p.gradients)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package data reads what the papers' tables are measured on and anyone can get: Fashion-MNIST for networks, and the word
+// Package data reads public data sets for the papers' tables: Fashion-MNIST for networks, and the word
 // n-grams of SpamAssassin's mails for sparse linear models. Nothing is downloaded here: fetch.sh does that.
 package data
 
@@ -12,7 +12,7 @@ import (
 // ErrMissing says that a data set is not on this machine. The text that wraps it says how to get it.
 var ErrMissing = errors.New("missing data")
 
-// Dir returns the directory in which fetch.sh puts what it downloads: gradproxy/data in the user's cache.
+// Dir returns the directory into which fetch.sh downloads: gradproxy/data in the user's cache.
 func Dir() string {
 	cache, err := os.UserCacheDir()
 	if err != nil {

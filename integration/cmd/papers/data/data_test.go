@@ -80,7 +80,7 @@ func TestFashionReadsIDX(t *testing.T) {
 	}
 }
 
-// The package's mails, in a small: "free money" is in both spams, "money" in all mails, and what is in most comes first.
+// The package's mails, in a small: "free money" is in both spams, "money" in all mails, and the most frequent n-gram comes first.
 func TestNGrams(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := NGrams(dir, 2, 1); !errors.Is(err, ErrMissing) || !strings.Contains(err.Error(), "fetch.sh "+dir) {

@@ -38,7 +38,7 @@ func (s *Images) First(n int) Images {
 	return Images{s.Side, s.Pixels[:n*s.Side*s.Side], s.Labels[:n]}
 }
 
-// Standardize shifts and scales the pixels of set, and those of test likewise, so that the set's have a mean of 0 and a
+// Standardize shifts and scales the pixels of set, and the pixels of test likewise, so that the set's have a mean of 0 and a
 // deviation of 1.
 func Standardize(set, test *Images) {
 	var sum, squares float64

@@ -9,7 +9,7 @@ import (
 
 const (
 	filter = 3                // width and height of a filter; the image is padded by zeros to keep its size
-	window = 2                // width and height of what pooling takes the greatest of
+	window = 2                // width and height of a pool, which keeps its greatest value
 	area   = filter * filter  // weights of a filter for one channel
 	reach  = (filter - 1) / 2 // pixels beyond the edge that a filter sees
 )
@@ -24,13 +24,13 @@ type convolution struct {
 	batch []convolved
 }
 
-// convolved is what the layer makes of one image of the batch.
+// convolved has the layer's results for one image of the batch.
 type convolved struct {
-	patches, patchesT layer.Matrix // [inputs * area][pixels]: what each weight is multiplied by, for each pixel; and transposed
+	patches, patchesT layer.Matrix // [inputs * area][pixels]: the value that each weight is multiplied by, for each pixel; and transposed
 	out               layer.Matrix // [outputs][pixels], before ReLU
 	delta             layer.Matrix // d loss / d out
 	pooled            []float32    // [outputs][side/2][side/2], after ReLU
-	from              []int32      // which value of out each of pooled is
+	from              []int32      // the index in out of each of pooled
 }
 
 func newConvolution(rng *rand.Rand, inputs, outputs, side int) convolution {
@@ -53,7 +53,7 @@ func (c *convolution) params(i int) []layer.Param {
 // pixels returns how many values an image has in a channel.
 func (c *convolution) pixels() int { return c.side * c.side }
 
-// forward runs the i-th image of a batch and returns what is pooled of it, valid until the next call for i.
+// forward runs the i-th image of a batch and returns its pooled values, valid until the next call for i.
 func (c *convolution) forward(i int, image []float32, sum *layer.Combination) []float32 {
 	for len(c.batch) <= i {
 		rows, pixels := c.inputs*area, c.pixels()
@@ -116,7 +116,7 @@ func (c *convolution) pool(b *convolved) {
 	}
 }
 
-// setDelta sets the i-th image's d loss / d out from that of what was pooled.
+// setDelta sets the i-th image's d loss / d out from d loss / d pooled.
 func (c *convolution) setDelta(i int, pooled []float32) {
 	b := &c.batch[i]
 	clear(b.delta.At)

@@ -2,7 +2,7 @@ package learn
 
 import "math"
 
-// A Loss is what a linear model loses on an example of label y, -1 or 1, whose features x give the score w.x
+// A Loss is a linear model's loss on an example of label y, -1 or 1, whose features x give the score w.x
 // (SKCompress, Table 2).
 type Loss uint8
 
@@ -45,7 +45,7 @@ type Examples interface {
 	AddTo(g []float32, i int, factor float32) // adds the i-th row times factor to g
 }
 
-// A Linear is a linear model's data and loss. What it computes depends on w alone, which is the caller's.
+// A Linear is a linear model's data and loss. Its results depend on w alone, which is the caller's.
 type Linear struct {
 	Loss
 	Examples

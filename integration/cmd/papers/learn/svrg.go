@@ -1,7 +1,7 @@
 package learn
 
 // SVRG is stochastic gradient descent with its variance reduced (GSpar, equation 2): the gradient of a batch at w is
-// corrected by that of the same batch at a reference point, whose gradient over all rows is known,
+// corrected by the gradient of the same batch at a reference point, whose gradient over all rows is known,
 //
 //	g = grad f_batch(w) - grad f_batch(reference) + grad f(reference)
 type SVRG struct {
