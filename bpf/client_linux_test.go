@@ -219,7 +219,7 @@ func startClient(t *testing.T, s *site, folder string) *client {
 	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(group.Fd())}
 	in, err1 := cmd.StdinPipe()
 	out, err2 := cmd.StdoutPipe()
-	s.do(func() { err = cmd.Start() })
+	s.Do(func() { err = cmd.Start() })
 	if err := errors.Join(err, err1, err2); err != nil {
 		t.Fatalf("start a client in %s: %v", filepath.Base(folder), err)
 	}

@@ -388,7 +388,7 @@ func TestUpdate(t *testing.T) {
 		t.Errorf("open before: %s", a.Err)
 	}
 	b.job.answer(b.job.listen("tcp", ":30000"), "L", nil)
-	b.job.address("lo", "10.9.7.7/32")
+	b.job.Address("lo", "10.9.7.7/32")
 	if err := h.Refresh(); err != nil {
 		t.Fatal(err)
 	}

@@ -6,101 +6,29 @@ import (
 	"io"
 	"net"
 	"net/netip"
-	"runtime"
-	"syscall"
 	"testing"
 	"time"
 
-	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
 	"github.com/gradproxy/gradproxy/bpf/cgroup"
 	"github.com/gradproxy/gradproxy/integration/require"
+	"github.com/gradproxy/gradproxy/integration/require/netns"
 )
 
-// A site is a network namespace of a test's own. It has no name, so nothing is left behind.
+// A site is a network namespace of a test's own.
 type site struct {
-	t  *testing.T
-	ns netns.NsHandle
+	*netns.Namespace
+	t *testing.T
 }
 
-func newSite(t *testing.T) *site {
-	t.Helper()
-	require.Root(t)
-	s := &site{t: t}
-	var err error
-	onThread(func() { s.ns, err = netns.New() })
-	if err != nil {
-		t.Fatalf("network namespace: %v", err)
-	}
-	t.Cleanup(func() { s.ns.Close() })
-	s.do(func() { s.up("lo") })
-	return s
-}
-
-// onThread runs f on a thread that ends with it, so that f may change its namespace.
-func onThread(f func()) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		runtime.LockOSThread() // and never unlocked
-		f()
-	}()
-	<-done
-}
-
-// do runs f inside the site. Sockets that f opens, and processes that it starts, stay there.
-func (s *site) do(f func()) {
-	s.t.Helper()
-	onThread(func() {
-		if err := netns.Set(s.ns); err != nil {
-			s.t.Errorf("enter the namespace: %v", err)
-			return
-		}
-		f()
-	})
-}
-
-func (s *site) check(err error) {
-	s.t.Helper()
-	if err != nil {
-		s.t.Error(err)
-	}
-}
-
-func (s *site) up(name string) {
-	l, err := netlink.LinkByName(name)
-	s.check(err)
-	if err == nil {
-		s.check(netlink.LinkSetUp(l))
-	}
-}
-
-func (s *site) address(device, text string) {
-	s.do(func() {
-		l, err := netlink.LinkByName(device)
-		s.check(err)
-		addr, err := netlink.ParseAddr(text)
-		s.check(err)
-		addr.Flags = syscall.IFA_F_NODAD
-		s.check(netlink.AddrAdd(l, addr))
-	})
-}
-
-func (s *site) route(network, via string) {
-	s.do(func() {
-		_, dst, err := net.ParseCIDR(network)
-		s.check(err)
-		s.check(netlink.RouteAdd(&netlink.Route{Dst: dst, Gw: net.ParseIP(via)}))
-	})
-}
+func newSite(t *testing.T) *site { return &site{netns.New(t), t} }
 
 func (s *site) listen(network, addr string) *net.TCPListener {
 	s.t.Helper()
 	var l net.Listener
 	var err error
-	s.do(func() {
+	s.Do(func() {
 		var c net.ListenConfig
 		c.SetMultipathTCP(false)
 		l, err = c.Listen(context.Background(), network, addr)
@@ -163,22 +91,14 @@ func newBed(t *testing.T) *bed {
 	if b.cgroup, err = b.group.Job(); err != nil {
 		t.Fatal(err)
 	}
-	b.job.do(func() {
-		b.job.check(netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "wan"}, PeerName: "wan", PeerNamespace: netlink.NsFd(int(b.far.ns))}))
-	})
-	b.job.address("wan", "10.1.0.1/24")
-	b.job.address("wan", "2001:db8:1::1/64")
-	b.far.address("wan", "10.1.0.2/24")
-	b.far.address("wan", "2001:db8:1::2/64")
-	for _, s := range []*site{b.job, b.far} {
-		s.do(func() { s.up("wan") })
-	}
-	b.job.route("10.2.0.0/16", "10.1.0.2")
-	b.job.route("2001:db8:2::/48", "2001:db8:1::2")
+	netns.Connect(b.job.Namespace, b.far.Namespace, "wan",
+		[]string{"10.1.0.1/24", "2001:db8:1::1/64"}, []string{"10.1.0.2/24", "2001:db8:1::2/64"})
+	b.job.Route("10.2.0.0/16", "10.1.0.2")
+	b.job.Route("2001:db8:2::/48", "2001:db8:1::2")
 	for _, a := range []string{"10.2.0.1/16", "10.9.0.1/16", "2001:db8:2::1/48"} {
-		b.far.address("lo", a)
+		b.far.Address("lo", a)
 	}
-	b.job.route("10.9.0.0/16", "10.1.0.2")
+	b.job.Route("10.9.0.0/16", "10.1.0.2")
 	for _, a := range []string{server4, server6, "10.2.0.1:22", "10.2.0.1:80", "10.2.0.1:7443", "10.2.0.1:65535", "10.9.0.1:20001"} {
 		b.far.answer(b.far.listen("tcp", a), "D", nil)
 	}
@@ -245,7 +165,7 @@ func (b *bed) attach(c Config) *Hooks {
 }
 
 func (b *bed) tryAttach(c Config) (h *Hooks, err error) {
-	b.job.do(func() { h, err = Attach(c) })
+	b.job.Do(func() { h, err = Attach(c) })
 	if err == nil {
 		b.t.Cleanup(func() {
 			if err := h.Close(); err != nil {

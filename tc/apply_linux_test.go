@@ -8,14 +8,12 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/vishvananda/netns"
-
 	"github.com/gradproxy/gradproxy/integration/require"
+	"github.com/gradproxy/gradproxy/integration/require/netns"
 )
 
 // newNamespace makes a network namespace of a name of its own, which is gone after the test.
@@ -25,20 +23,7 @@ func newNamespace(t *testing.T, role string) string {
 	require.Command(t, "ip")
 	require.Command(t, "tc")
 	name := fmt.Sprintf("gptc-%d-%s", os.Getpid(), role)
-	made := make(chan error)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread is in the namespace
-		_, err := netns.NewNamed(name)
-		made <- err
-	}()
-	if err := <-made; err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := netns.DeleteNamed(name); err != nil {
-			t.Error(err)
-		}
-	})
+	netns.Named(t, name)
 	return name
 }
 

@@ -45,7 +45,7 @@ func (s *site) list(table string) string {
 
 func (s *site) nft(input string, args ...string) (out string) {
 	s.t.Helper()
-	s.do(func() {
+	s.Do(func() {
 		cmd := exec.Command("nft", args...)
 		cmd.Stdin = strings.NewReader(input)
 		b, err := cmd.CombinedOutput()
@@ -60,7 +60,7 @@ func (s *site) nft(input string, args ...string) (out string) {
 // Without CAP_NET_ADMIN the error names the capability and says what for, in one line.
 func TestMissingPrivilegeIsNamed(t *testing.T) {
 	job := newSite(t)
-	job.do(func() {
+	job.Do(func() {
 		if err := dropCapability(unix.CAP_NET_ADMIN); err != nil {
 			t.Error(err)
 			return

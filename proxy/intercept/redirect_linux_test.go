@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/gradproxy/gradproxy/integration/require/netns"
 )
 
 const (
@@ -21,8 +23,8 @@ const (
 func twoSites(t *testing.T) (job, far *site) {
 	job, far = newSite(t), newSite(t)
 	connect(job, far, "wan", []string{"10.1.0.1/24", "2001:db8:1::1/64"}, []string{"10.1.0.2/24", "2001:db8:1::2/64"})
-	job.route("10.2.0.0/16", "10.1.0.2")
-	job.route("2001:db8:2::/48", "2001:db8:1::2")
+	job.Route("10.2.0.0/16", "10.1.0.2")
+	job.Route("2001:db8:2::/48", "2001:db8:1::2")
 	connect(far, newSite(t), "lan", []string{"10.2.0.1/16", "2001:db8:2::1/48"}, nil)
 	for _, addr := range []string{server4, server6, "10.2.0.1:22", "10.2.0.1:7443", "10.2.0.1:80"} {
 		far.answer(addr, "D")
@@ -43,7 +45,7 @@ func redirect(s *site, c RedirectConfig) *Redirect {
 	s.t.Helper()
 	var r *Redirect
 	var err error
-	s.do(func() { r, err = NewRedirect(c) })
+	s.Do(func() { r, err = NewRedirect(c) })
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -117,7 +119,7 @@ func TestRedirectSparesWhatIsNotItsOwn(t *testing.T) {
 				t.Errorf("%s: %s answered by %q, want %q: %s", state, x.addr, got, x.want, x.why)
 			}
 		}
-		job.do(func() {
+		job.Do(func() {
 			d := net.Dialer{Control: Control}
 			own, err := d.Dial("tcp", server4)
 			if err != nil {
@@ -255,9 +257,9 @@ func TestRefreshRestoresFlushedRules(t *testing.T) {
 	job, _ := twoSites(t)
 	r := redirect(job, paris())
 	serve(t, r, nil)
-	job.do(func() {
+	job.Do(func() {
 		r.rules.conn.FlushRuleset()
-		job.check(r.rules.conn.Flush())
+		job.Check(r.rules.conn.Flush())
 	})
 	if got := job.whoAnswers(server4); got != "D" {
 		t.Fatalf("without rules: answered by %q, want D", got)
@@ -274,7 +276,7 @@ func TestRefreshRestoresFlushedRules(t *testing.T) {
 func TestLeftOverTable(t *testing.T) {
 	job, _ := twoSites(t)
 	dead := redirect(job, paris())
-	job.do(func() {
+	job.Do(func() {
 		_, err := NewRedirect(paris())
 		if err == nil || !strings.Contains(err.Error(), "belongs to another gradproxy") || strings.Contains(err.Error(), "\n") {
 			t.Errorf("beside a living proxy: %v", err)
@@ -298,7 +300,7 @@ func TestCloseRemovesTheTable(t *testing.T) {
 	tables := func() []string {
 		conn, names := openConn(job), []string{}
 		ts, err := conn.ListTables()
-		job.check(err)
+		job.Check(err)
 		for _, table := range ts {
 			names = append(names, table.Name)
 		}
@@ -350,13 +352,13 @@ func TestGateway(t *testing.T) {
 	_, far := newSite(t), newSite(t)
 	connect(job, gateway, "lan", []string{"10.1.0.1/24", "2001:db8:1::1/64"}, []string{"10.1.0.254/24", "2001:db8:1::254/64"})
 	connect(gateway, far, "wan", []string{"10.2.0.254/24", "2001:db8:2::254/64"}, []string{"10.2.0.1/24", "2001:db8:2::1/64"})
-	job.route("10.2.0.0/24", "10.1.0.254")
-	job.route("2001:db8:2::/64", "2001:db8:1::254")
-	far.route("10.1.0.0/24", "10.2.0.254")
-	far.route("2001:db8:1::/64", "2001:db8:2::254")
-	gateway.do(func() {
-		gateway.check(sysctl("net/ipv4/ip_forward", "1"))
-		gateway.check(sysctl("net/ipv6/conf/all/forwarding", "1"))
+	job.Route("10.2.0.0/24", "10.1.0.254")
+	job.Route("2001:db8:2::/64", "2001:db8:1::254")
+	far.Route("10.1.0.0/24", "10.2.0.254")
+	far.Route("2001:db8:1::/64", "2001:db8:2::254")
+	gateway.Do(func() {
+		gateway.Check(netns.Sysctl("net/ipv4/ip_forward", "1"))
+		gateway.Check(netns.Sysctl("net/ipv6/conf/all/forwarding", "1"))
 	})
 	far.answer(server4, "D")
 	far.answer(server6, "D")
@@ -423,7 +425,7 @@ func TestChangesLeaveNoGap(t *testing.T) {
 		}
 		changed <- nil
 	}()
-	job.do(func() {
+	job.Do(func() {
 		for i := range dials {
 			addr := []string{server4, server6}[i%2]
 			c, err := net.Dial("tcp", addr)

@@ -11,6 +11,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/gradproxy/gradproxy/integration/require/netns"
 )
 
 // gateway returns a client's host, a gateway, and a server's host behind it whose servers answer "D": reached directly.
@@ -22,12 +24,12 @@ func gateway(t *testing.T) (client, gw, server *site) {
 		site *site
 		via  []string
 	}{{client, []string{"10.1.0.2", "2001:db8:1::2"}}, {server, []string{"10.2.0.2", "2001:db8:2::2"}}} {
-		s.site.route("0.0.0.0/0", s.via[0])
-		s.site.route("::/0", s.via[1])
+		s.site.Route("0.0.0.0/0", s.via[0])
+		s.site.Route("::/0", s.via[1])
 	}
-	gw.do(func() {
-		gw.check(sysctl("net/ipv4/ip_forward", "1"))
-		gw.check(sysctl("net/ipv6/conf/all/forwarding", "1"))
+	gw.Do(func() {
+		gw.Check(netns.Sysctl("net/ipv4/ip_forward", "1"))
+		gw.Check(netns.Sysctl("net/ipv6/conf/all/forwarding", "1"))
 	})
 	for _, addr := range []string{server4, server6, "10.2.0.1:22", "10.2.0.1:7443"} {
 		server.answer(addr, "D")
@@ -95,7 +97,7 @@ func TestTransparentConnectionsKeepTheirClient(t *testing.T) {
 		{"[2001:db8:1::1]:40123", "[2001:db8:2::1]:20002"},
 	} {
 		seen := make(chan string, 2)
-		server.do(func() {
+		server.Do(func() {
 			l, err := listen("tcp", netip.MustParseAddrPort(x.server), nil)
 			if err != nil {
 				t.Fatal(err)
@@ -113,7 +115,7 @@ func TestTransparentConnectionsKeepTheirClient(t *testing.T) {
 			}()
 		})
 		for range 2 { // at once again: the first has left TIME_WAIT behind on one side
-			gw.do(func() {
+			gw.Do(func() {
 				d := net.Dialer{Control: TransparentControl, Timeout: 10 * time.Second,
 					LocalAddr: net.TCPAddrFromAddrPort(netip.MustParseAddrPort(x.client))}
 				c, err := d.Dial("tcp", x.server)
@@ -156,10 +158,10 @@ func TestTransparentRefusesWhenDead(t *testing.T) {
 func TestTransparentRoutesComeAndGo(t *testing.T) {
 	_, gw, _ := gateway(t)
 	rules := func() (marks []uint32) {
-		gw.do(func() {
+		gw.Do(func() {
 			for _, f := range []int{unix.AF_INET, unix.AF_INET6} {
 				list, err := netlink.RuleList(f)
-				gw.check(err)
+				gw.Check(err)
 				for _, r := range list {
 					if r.Mark != 0 {
 						marks = append(marks, r.Mark)
@@ -169,9 +171,9 @@ func TestTransparentRoutesComeAndGo(t *testing.T) {
 		})
 		return marks
 	}
-	gw.do(func() { // as a proxy that was killed
+	gw.Do(func() { // as a proxy that was killed
 		_, err := addRoutes(markOf("gw"), true, true)
-		gw.check(err)
+		gw.Check(err)
 	})
 	r := redirect(gw, transparent())
 	if got, want := rules(), []uint32{markOf("gw"), markOf("gw")}; !slices.Equal(got, want) {
@@ -195,7 +197,7 @@ func TestTransparentSitesDoNotShareAMark(t *testing.T) {
 	}
 	r := redirect(gw, first)
 	open := func() (other *Redirect, err error) {
-		gw.do(func() { other, err = NewRedirect(second) })
+		gw.Do(func() { other, err = NewRedirect(second) })
 		return other, err
 	}
 	if _, err := open(); err == nil || !strings.Contains(err.Error(), "name this site otherwise") || strings.Contains(err.Error(), "\n") {
@@ -203,9 +205,9 @@ func TestTransparentSitesDoNotShareAMark(t *testing.T) {
 	} else {
 		t.Log(err)
 	}
-	gw.do(func() {
+	gw.Do(func() {
 		rules, err := netlink.RuleListFiltered(unix.AF_INET, &netlink.Rule{Mark: markOf(first.Site)}, netlink.RT_FILTER_MARK)
-		gw.check(err)
+		gw.Check(err)
 		if len(rules) != 1 {
 			t.Errorf("%d routing rules for the first site, want 1", len(rules))
 		}
