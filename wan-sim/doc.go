@@ -1,9 +1,8 @@
-// Package wansim is a WAN in a box: links with a rate, a delay, jitter, random loss and a finite queue, in three forms that
+// Package wansim is a WAN in a box: links with a rate, a delay, jitter, random loss and a finite queue, in two forms that
 // share one model.
 //
 //	Link, Path            the model of one direction; pure: time and seed come in, nothing sleeps
 //	Pipe, Wire, Relay     TCP-like streams through it, inside the process; no privileges, any system
-//	PacketPipe            datagrams through it, inside the process
 //	ConnectNamespaces     IP packets through it, between two Linux network namespaces (needs root)
 //
 // A direction is a bottleneck followed by a delay:

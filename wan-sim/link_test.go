@@ -301,13 +301,20 @@ func TestValidateNamesTheField(t *testing.T) {
 	}
 }
 
-func TestProfilesAreLinks(t *testing.T) {
-	seen := make(map[string]bool)
-	for _, p := range Profiles() {
-		if err := p.Link.Validate(); err != nil || p.Link.Rate == 0 || p.Source == "" || seen[p.Name] {
-			t.Errorf("%+v: %v", p, err)
+func TestDefaultQueue(t *testing.T) {
+	for _, c := range []struct {
+		rate int64
+		rtt  time.Duration
+		want int
+	}{
+		{125_000_000, 80 * time.Millisecond, 10_000_000},
+		{1_250_000, 80 * time.Millisecond, MinQueue},
+		{125_000_000, 0, MinQueue},
+		{0, time.Second, MinQueue},
+	} {
+		if got := DefaultQueue(c.rate, c.rtt); got != c.want {
+			t.Errorf("%d bytes/s, %v: %d bytes, want %d", c.rate, c.rtt, got, c.want)
 		}
-		seen[p.Name] = true
 	}
 }
 

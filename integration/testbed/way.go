@@ -33,10 +33,10 @@ func (w Way) Config() Config {
 	return Config{Loss: Loss{Gradients: gradients, Aggregates: aggregates}}
 }
 
-// Path returns a link of that rate and round-trip time with a queue of one bandwidth-delay product, at least 256 KiB.
+// Path returns a link of that rate and round-trip time with the default queue.
 func Path(mbps, rttMs int) wansim.Link {
 	l := wansim.Link{Rate: int64(mbps) * 1e6 / 8, Delay: time.Duration(rttMs) * time.Millisecond / 2}
-	l.Queue = max(256<<10, int(l.Rate*int64(rttMs)/1000))
+	l.Queue = wansim.DefaultQueue(l.Rate, 2*l.Delay)
 	return l
 }
 

@@ -71,22 +71,19 @@ type Bottleneck struct {
 	line int
 }
 
-const leastQueue = 256 << 10 // bytes
-
-// queueOf returns the bytes that the queue of d holds: where nothing is said one bandwidth-delay product, the rule of thumb
-// of Villamizar and Song (High Performance TCP in ANSNET, 1994).
+// queueOf returns the bytes that the queue of d holds.
 func (l Link) queueOf(d Direction) int64 {
 	if d.Queue != 0 || d.Rate == 0 {
 		return d.Queue
 	}
-	return max(leastQueue, int64(float64(d.Rate)/8*(l.There.Delay+l.Back.Delay).Seconds()))
+	return int64(wansim.DefaultQueue(d.Rate/8, l.RTT()))
 }
 
 func (b Bottleneck) queue() int64 {
 	if b.Queue != 0 {
 		return b.Queue
 	}
-	return max(leastQueue, b.Rate/8/10)
+	return int64(wansim.DefaultQueue(b.Rate/8, 100*time.Millisecond))
 }
 
 // model returns the direction d of l, of quality q, as package wansim has it.
