@@ -8,19 +8,20 @@ import (
 	"slices"
 )
 
-// Data is everything that was measured: a field for each file of docs/data. The names of the JSON are those of the commands that
-// wrote the files, of which only the parts that are shown are read.
+// Data is all measurements, a field for each file of docs/data. The names of the JSON are chosen by the commands that wrote the files;
+// only the parts that are shown are read.
 type data struct {
 	WAN      wan
 	Servers  servers // times on slow links
 	Learning servers // accuracy and bytes with several seeds
+	Accuracy accuracy
 	Codecs   struct {
 		Rows []coded
 	}
 	Other other
 }
 
-// Wan is what wantable measured: the time of a DDP step.
+// Wan is the measurement of wantable: the time of a DDP step.
 type wan struct {
 	Framework  string `json:"framework"`
 	Parameters int    `json:"parameters"`
@@ -40,7 +41,7 @@ type leg struct {
 	SameAsDirect bool    `json:"same_as_direct"`
 }
 
-// Servers is what servertable measured: whole trainings on a parameter server.
+// Servers is the measurement of servertable: whole trainings on a parameter server.
 type servers struct {
 	Framework  string    `json:"framework"`
 	Parameters int       `json:"parameters"`
@@ -72,6 +73,23 @@ type serving struct {
 	SameAsDirect bool    `json:"same_as_direct"`
 }
 
+// Accuracy is the measurement of the command of that name: the accuracy of a DDP job after as many steps.
+type accuracy struct {
+	Parameters int `json:"parameters"`
+	Steps      int `json:"steps"`
+	Seeds      int `json:"seeds"`
+	Variants   []struct {
+		Name      string `json:"name"`
+		SameSteps struct {
+			StepBytes float64   `json:"wan_step_bytes"`
+			Mean      float64   `json:"mean_accuracy"`
+			Points    float64   `json:"points"`
+			Identical bool      `json:"replicas_identical"`
+			Distance  []float64 `json:"replica_distance"`
+		} `json:"same_steps"`
+	} `json:"variants"`
+}
+
 // Coded is a row of gradproxy bench codecs.
 type coded struct {
 	Codec        string  `json:"codec"`
@@ -92,7 +110,7 @@ type other struct {
 
 // read reads the files of docs/data.
 func read(dir string) (d data, err error) {
-	for name, into := range map[string]any{"wan.json": &d.WAN, "servers.json": &d.Servers, "learning.json": &d.Learning, "codecs.json": &d.Codecs, "other.json": &d.Other} {
+	for name, into := range map[string]any{"wan.json": &d.WAN, "servers.json": &d.Servers, "learning.json": &d.Learning, "accuracy.json": &d.Accuracy, "codecs.json": &d.Codecs, "other.json": &d.Other} {
 		b, err := os.ReadFile(filepath.Join(dir, name))
 		if err == nil {
 			err = json.Unmarshal(b, into)
@@ -101,7 +119,7 @@ func read(dir string) (d data, err error) {
 			return d, fmt.Errorf("%s: %w", name, err)
 		}
 	}
-	if len(d.WAN.Training) == 0 || len(d.Learning.Rows) == 0 || len(d.Codecs.Rows) == 0 {
+	if len(d.WAN.Training) == 0 || len(d.Learning.Rows) == 0 || len(d.Codecs.Rows) == 0 || len(d.Accuracy.Variants) == 0 {
 		return d, fmt.Errorf("%s: a measurement is empty", dir)
 	}
 	return d, nil

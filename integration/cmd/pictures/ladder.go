@@ -26,7 +26,7 @@ func (w wan) lossy() (gradients, both string) {
 // recommended is the way of servertable that the pages recommend: pushes and pulls by 3LC.
 const recommended = "3lc+3lc"
 
-// A rung is a step of the ladder: the role of tensors, the part that they may lose, and what the job then takes.
+// A rung is a step of the ladder: the role of tensors, the part that they may lose, and the saving of a job.
 type rung struct {
 	role, loss, word string
 	job              string

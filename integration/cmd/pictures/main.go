@@ -1,10 +1,10 @@
-// Command pictures makes the pictures of docs/img and the tables of README.md and docs/numbers.md that lie between the lines
+// Command pictures makes the pictures of docs/img and the tables of README.md, docs/numbers.md and docs/loss.md that lie between the lines
 // "<!-- table NAME" and "<!-- end -->", all from the measurements in docs/data. Run it from the root of the checkout after a
 // measuring command has written a new file there; docs/numbers.md has these commands:
 //
 //	go run ./integration/cmd/pictures
 //
-// A test checks that the committed pictures and tables are those of the committed measurements.
+// A test checks that the committed pictures and tables fit the committed measurements.
 package main
 
 import (
@@ -54,10 +54,10 @@ func render(root string) (map[string][]byte, error) {
 		"docs/img/ladder.svg":    ladder(d),
 		"docs/img/path.svg":      path(),
 	}
-	if len(d.Learning.Sizes) > firstLossy {
+	if len(d.Learning.Sizes) >= firstLossy+together {
 		files["docs/img/pslite-sizes.svg"] = sizes(d)
 	}
-	for _, page := range []string{"README.md", "docs/numbers.md"} {
+	for _, page := range []string{"README.md", "docs/numbers.md", "docs/loss.md"} {
 		text, err := os.ReadFile(filepath.Join(root, page))
 		if err != nil {
 			return nil, err

@@ -13,7 +13,7 @@ import (
 
 const root = "../../.."
 
-// The committed pictures and tables are those that the committed measurements make.
+// The committed pictures and tables fit the committed measurements.
 func TestCommittedFilesAreThoseOfTheMeasurements(t *testing.T) {
 	files, err := render(root)
 	if err != nil {

@@ -72,7 +72,7 @@ func stepTime(d data) []byte {
 	return p.bytes()
 }
 
-// wayName says what a way of wantable loses.
+// wayName describes a way of wantable.
 func wayName(way string) string {
 	switch way {
 	case "direct":

@@ -25,7 +25,7 @@ var palette = []struct{ class, light, dark string }{
 	{"s3", "#1a7f37", "#3fb950"},
 }
 
-// newPicture begins a picture of that size; title is its text for readers who do not see it.
+// newPicture begins a picture of that size; title is its text for readers that do not see it.
 func newPicture(width, height int, title string) *picture {
 	p := &picture{}
 	p.addf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%[1]d" height="%[2]d" role="img">`, width, height)

@@ -16,6 +16,7 @@ var tables = map[string]func(data) string{
 	"servers":  func(d data) string { return serversTable(d.Servers, true) },
 	"learning": func(d data) string { return serversTable(d.Learning, false) },
 	"codecs":   codecsTable,
+	"accuracy": accuracyTable,
 }
 
 // marked matches a table in a page: the line with its name, which may say more, the table, and the line that ends it.
@@ -148,7 +149,7 @@ func stepTimeTable(d data) string {
 	return markdown(strings.Repeat("r", len(ways)+2), append(rows, bytes))
 }
 
-// serverName says what a way of servertable does.
+// serverName describes a way of servertable.
 func serverName(way string) string {
 	switch way {
 	case "direct", "lossless":
@@ -199,6 +200,25 @@ func serversTable(s servers, timed bool) string {
 		rows = append(rows, row)
 	}
 	return markdown(align, rows)
+}
+
+// accuracyTable has a row for each way of accuracy, after as many steps.
+func accuracyTable(d data) string {
+	rows := [][]string{{"way", "MB a step", "fewer", "accuracy", "points", "replicas", "distance of the replicas"}}
+	first := d.Accuracy.Variants[0]
+	for i, v := range d.Accuracy.Variants {
+		l := v.SameSteps
+		row := []string{v.Name, fmt.Sprintf("%.2f", l.StepBytes/1e6), "", fmt.Sprintf("%.2f %%", 100*l.Mean), "", "differ", fmt.Sprintf("%.2g", slices.Max(l.Distance))}
+		if i > 0 {
+			row[0] = "`" + v.Name + "`"
+			row[2], row[4] = factor(first.SameSteps.StepBytes/l.StepBytes), fmt.Sprintf("%+.2f", l.Points)
+		}
+		if l.Identical {
+			row[5] = "identical"
+		}
+		rows = append(rows, row)
+	}
+	return markdown("lrrrrlr", rows)
 }
 
 // codecsTable has a row for each codec and a column for each recorded sequence.

@@ -7,7 +7,7 @@
 //	go run ./integration/cmd/recordgradients
 //
 // It prints the folder. A file there, cnn.npy or lm.npy, is a float32 array of shape (steps, elements) that gradproxy bench codecs
-// --data reads; integration/testdata/record_gradients.py says what the rows are. A file that is there already stays as it is.
+// --data reads; integration/testdata/record_gradients.py describes the rows. A file that is there already stays as it is.
 package main
 
 import (
@@ -35,12 +35,12 @@ func main() {
 	flag.StringVar(&r.environment, "env", "torch113", "which torch: torch113 or torch215 of integration/env/install.sh")
 	flag.IntVar(&r.steps, "steps", 400, "steps of each training, from its first one")
 	flag.IntVar(&r.seed, "seed", 1, "seed of weights and batches")
-	flag.BoolVar(&r.again, "again", false, "record again what is there")
+	flag.BoolVar(&r.again, "again", false, "record again, over files that are there")
 	flag.Parse()
 	program.Main("recordgradients", r.run)
 }
 
-// A recording says what to record, and where.
+// A recording is the settings of the command.
 type recording struct {
 	dir, environment string
 	steps, seed      int

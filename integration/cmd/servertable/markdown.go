@@ -83,7 +83,7 @@ func (r row) bars(first row) (bars program.Bars) {
 	return bars
 }
 
-// markdown prints the table below the line that says what it measures, and the bars.
+// markdown prints the table below the line that describes the job, and the bars.
 func (m *measurement) markdown() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "MXNet %s, dist_sync, a server at one site and %d workers at another, %d float32 parameters, Fashion-MNIST, batches of %d a worker, SGD with a rate that falls from %g to 0.\n"+

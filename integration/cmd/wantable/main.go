@@ -33,7 +33,7 @@ func main() {
 	flag.StringVar(&rtts, "rtts", "20,80", "round-trip times of the link, ms")
 	flag.StringVar(&m.Environment, "env", "torch215", "which torch: torch113 or torch215 of integration/env/install.sh")
 	flag.IntVar(&m.Ranks, "ranks", 2, "ranks of the job, one a site: 2 or 3")
-	flag.StringVar(&ways, "ways", "direct lossless 3lc(s=1.75) 3lc(s=1.75)+int4", "ways across the WAN, with blanks between: direct, lossless, "+
+	flag.StringVar(&ways, "ways", "direct lossless 3lc 3lc+int4", "ways across the WAN, with blanks between: direct, lossless, "+
 		"CODEC of gradients, or CODEC+CODEC of gradients and sums; direct first, to compare with")
 	flag.IntVar(&m.Steps, "steps", 16, "training steps; 0: no training table")
 	flag.IntVar(&m.SlowSteps, "slow-steps", 8, "training steps at 10 Mbit/s and less")

@@ -12,7 +12,7 @@ import (
 // slower is how many times the time of a direct step a way may take.
 const slower = 1.05
 
-// markdown prints the tables, each below the line that says what it measures.
+// markdown prints the tables, each below the line that describes the measurement.
 func (m *measurement) markdown() string {
 	var b strings.Builder
 	if len(m.Training) > 0 {
