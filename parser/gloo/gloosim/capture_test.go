@@ -42,8 +42,8 @@ func (s opSequence) diff(want opSequence) (lines []string) {
 }
 
 // The collectives of gen_gloo_ddp.py: DDP's start, then for each step the buffers (a BatchNorm's 768 bytes of float32 and
-// 8 of int64) and the gradients, and a barrier at the end. Everything that this package writes in their course, op by op,
-// is what PyTorch wrote.
+// 8 of int64) and the gradients, and a barrier at the end. This package writes the same ops in their course, one by one, as
+// PyTorch wrote.
 func TestSameOpsAsPyTorch(t *testing.T) {
 	const floatBuffers, intBuffers = 768, 8
 	for _, c := range []struct {
@@ -103,7 +103,7 @@ func TestSameOpsAsPyTorch(t *testing.T) {
 				return nil
 			})
 
-			// Which ranks' connection it is, a capture does not tell: the two whose ops are most like it.
+			// A capture does not tell the ranks of a connection: they are taken to be the two ranks with the most similar ops.
 			type link struct{ a, b int }
 			seen := make(map[link]bool)
 			for _, conn := range job.Connections {

@@ -15,7 +15,7 @@ type Config struct {
 	Rank int // of this process, from 0
 
 	// Addrs are the addresses that the ranks have published, in their order, at least two and all different. They decide
-	// who connects to whom, and need not be what Dial connects to.
+	// which rank of a pair connects, and need not be the addresses that Dial connects to.
 	Addrs []netip.AddrPort
 
 	// Dial connects to a rank whose published address is less than this one's. It is called once for each.
@@ -131,7 +131,7 @@ func initiates(local, remote netip.AddrPort) bool {
 // sequenceLen is the length of the sequence number, in bytes.
 const sequenceLen = 8
 
-// dial connects to a peer and says who this is: on a device of its own, as every group of torch has, a pair's sequence
+// dial connects to a peer and sends this rank's number: on a device of its own, as every group of torch has, a pair's sequence
 // number is the initiator's rank. It must arrive in one piece, since the acceptor reads it with one call.
 func (c *Config) dial(ctx context.Context, peer int) (net.Conn, error) {
 	conn, err := c.Dial(ctx, peer)
@@ -147,7 +147,7 @@ func (c *Config) dial(ctx context.Context, peer int) (net.Conn, error) {
 	return conn, nil
 }
 
-// accept accepts one peer: with NoSequence the one asked for, else whoever comes.
+// accept accepts one peer: with NoSequence the given one, else the next that connects.
 func (c *Config) accept(ctx context.Context, peer int) (int, net.Conn, error) {
 	l := c.listener(peer)
 	if l == nil {

@@ -104,7 +104,7 @@ type DDP struct {
 	Buckets [][]int // parameters of each bucket from the second step on; nil: of all steps, one of all parameters
 	Buffers int     // bytes of float buffers, broadcast before each step
 	Unused  bool    // looks for unused parameters: announces no buckets, and reduces a map of used ones
-	// Before and After are what a step also calls, before and after its gradients.
+	// Before and After return further calls of a step, before and after its gradients.
 	Before, After func(step int) []Call
 }
 

@@ -45,7 +45,7 @@ type Call struct {
 	Wait  bool // ranks wait for this and all earlier calls before they go on
 }
 
-// A Job says what to simulate.
+// A Job is to be simulated.
 type Job struct {
 	Ranks   int
 	Calls   []Call
@@ -68,7 +68,7 @@ type Event struct {
 	Conn    int
 	From    parser.Side
 	Bytes   []byte
-	Message *Message // whose preamble and payload Bytes are; nil: something else
+	Message *Message // the message of which Bytes are preamble and payload; nil: something else
 }
 
 // A Conn is a connection between two ranks.
@@ -185,7 +185,7 @@ func (s *sim) start(r int) {
 	}
 }
 
-// buffer returns what a rank begins a call with.
+// buffer returns the buffer with which a rank begins a call.
 func (s *sim) buffer(c *Call, r int) []byte {
 	switch c.Op {
 	case AllGather:

@@ -20,7 +20,7 @@ type Group struct {
 // workers is how many collectives run at a time (torch: ProcessGroupGloo::Options::threads).
 const workers = 2
 
-// ErrClosed is what collectives return after Close.
+// ErrClosed is returned by collectives after Close.
 var ErrClosed = errors.New("gloosim: group is closed")
 
 // An order is a collective that waits for its turn.

@@ -148,7 +148,7 @@ func TestBarrierHoldsUntilAllHaveCome(t *testing.T) {
 	}
 }
 
-// When a rank goes, what the others wait for fails, and so does all that they call afterwards.
+// When a rank goes, all collectives of the others fail, begun or later.
 func TestALostRankFailsTheOthers(t *testing.T) {
 	m := newMesh(t, 3, meshOptions{})
 	var works []*Work

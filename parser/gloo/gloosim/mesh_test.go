@@ -112,7 +112,7 @@ func (m *testMesh) links() iter.Seq[[2]int] {
 	}
 }
 
-// ops returns what rank has written to peer, without the sequence number.
+// ops returns the bytes that rank has written to peer, without the sequence number.
 func (m *testMesh) ops(rank, peer int) []byte {
 	tap := m.taps[rank][peer]
 	stream := tap.stream()
@@ -146,7 +146,7 @@ func (c *tap) stream() []byte {
 	return append([]byte(nil), c.written...)
 }
 
-// A tapListener taps what it accepts.
+// A tapListener taps the connections that it accepts.
 type tapListener struct{ net.Listener }
 
 func (l tapListener) Accept() (net.Conn, error) {

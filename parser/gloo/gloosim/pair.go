@@ -288,7 +288,7 @@ func pop[T any](queue *[]T) T {
 	return first
 }
 
-// counted counts what is read.
+// counted counts the bytes that are read.
 type counted struct {
 	r io.Reader
 	n *atomic.Int64

@@ -30,7 +30,7 @@ func (p plan) rounds() int { return p.segments - p.share() }
 // share is the number of segments for each rank.
 func (p plan) share() int { return p.segments / p.ranks }
 
-// scatter returns what a rank sends (to the rank before it) and receives (from the one after it) in round i of the first
+// scatter returns the piece that a rank sends (to the rank before it) and the piece that it receives (from the one after it) in round i of the first
 // phase, after which rank r holds the sum of share r.
 func (p plan) scatter(rank, i int) (send, recv span) {
 	return p.at((rank+1)*p.share() + i), p.at((rank+2)*p.share() + i)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What unmodified PyTorch sends for these sizes: message lengths of each rank, first phase | second.
+// Unmodified PyTorch sends these messages for these sizes: lengths by rank, first phase | second.
 func TestPlanIsGloos(t *testing.T) {
 	for _, c := range []struct {
 		size, width, ranks, rank int
@@ -39,7 +39,7 @@ func TestPlanIsGloos(t *testing.T) {
 	}
 }
 
-// What a rank sends in round i is what the rank before it receives in round i.
+// The piece that a rank sends in round i is the piece that the rank before it receives in round i.
 func TestNeighboursAgreeOnEachRound(t *testing.T) {
 	for ranks := 2; ranks <= 9; ranks++ {
 		for _, size := range []int{0, 4, 16, 52, 4096, 1 << 20, 3<<20 + 4, 9 << 20} {

@@ -40,7 +40,7 @@ func (r recv) take(d tensor.DType, b []byte) {
 	}
 }
 
-// newTask returns a rank's task on buf, whose elements are of type d. In an all-gather buf has a block for each rank, and
+// newTask returns a rank's task on buf, which has elements of type d. In an all-gather buf has a block for each rank, and
 // the rank's own is filled. root matters to a broadcast only.
 func newTask(o Op, d tensor.DType, buf []byte, rank, ranks, root int) *task {
 	t := new(task)

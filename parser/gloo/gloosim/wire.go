@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// An opcode says what an op does (transport/tcp/pair.h, Op::Opcode).
+// An opcode is the kind of an op (transport/tcp/pair.h, Op::Opcode).
 type opcode uint64
 
 const (

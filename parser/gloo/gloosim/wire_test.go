@@ -36,7 +36,7 @@ func TestPreambleIsGloos(t *testing.T) {
 	}
 }
 
-// Who connects, of addresses that differ in their IP, or in the port only: 0x0201 is less than 0x0102 in network order read
+// The greater of two addresses that differ in their IP, or in the port only, connects: 0x0201 is less than 0x0102 in network order read
 // as a little-endian number.
 func TestTheGreaterAddressConnects(t *testing.T) {
 	for _, c := range []struct{ greater, less string }{
@@ -122,7 +122,7 @@ func TestPayloadWaitsForRoom(t *testing.T) {
 	}
 }
 
-// What a broken peer, or a broken proxy, may do: each fails the pair, and with it the transfer that waits.
+// A broken peer, or a broken proxy, fails the pair, and with it the transfer that waits.
 func TestBrokenPeersFailThePair(t *testing.T) {
 	s := slot(AllReduce, 0)
 	announce := preamble{notifySendReady, s, 4}.appendTo(nil)
@@ -164,7 +164,7 @@ func TestBrokenPeersFailThePair(t *testing.T) {
 	}
 }
 
-// Whoever connects under a wrong number, or does not connect, makes Connect fail.
+// A peer that connects under a wrong number, or does not connect, makes Connect fail.
 func TestConnectRefusesStrangers(t *testing.T) {
 	addrs := []netip.AddrPort{netip.MustParseAddrPort("10.0.0.1:1"), netip.MustParseAddrPort("10.0.0.2:1")}
 	for _, greeting := range []string{"\x00\x00\x00\x00\x00\x00\x00\x00", "\x07\x00\x00\x00\x00\x00\x00\x00", "\x01\x00"} {

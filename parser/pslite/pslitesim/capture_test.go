@@ -10,7 +10,7 @@ import (
 	"github.com/gradproxy/gradproxy/parser/pslite/pslitesim/zmtp"
 )
 
-// Every meta of ps-lite that was recorded is what this package makes of its content: the same fields in the same order.
+// This package encodes the content of every recorded meta as ps-lite did: the same fields in the same order.
 func TestSameMetasAsPSLite(t *testing.T) {
 	kinds := make(map[int32]int) // by command; 0: no control message
 	for _, name := range slices.Concat(recorded.MXNet(), recorded.Others()) {

@@ -57,7 +57,7 @@ func begin(t *testing.T, role Role, c Config) (failed func(want string)) {
 	}
 }
 
-// What a scheduler of one worker and one server has no use for makes it fail, and say so.
+// Messages that a scheduler of one worker and one server cannot accept make it fail, with the reason.
 func TestSchedulerRefuses(t *testing.T) {
 	one := []NodeInfo{{Role: Worker, ID: Unset, Hostname: "192.0.2.1", Port: 1}}
 	for name, c := range map[string]struct {

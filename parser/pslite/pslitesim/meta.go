@@ -8,11 +8,11 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Unset is what an int32 of a Meta says nothing with (Meta::kEmpty).
+// Unset is the value of an int32 of a Meta that is not set (Meta::kEmpty).
 const Unset = math.MaxInt32
 
 // A Meta is the first frame of a message: PBMeta of src/meta.proto, with the fields that Van::PackMeta sets, in the order
-// of their numbers. Those not listed as optional are always there.
+// of their numbers. Fields that are not listed as optional are always there.
 type Meta struct {
 	Head       int32    // 1; of control messages Unset
 	Body       []byte   // 2; optional
@@ -28,7 +28,7 @@ type Meta struct {
 	Priority   int32    // 13
 }
 
-// A Control is what makes a message a control message.
+// A Control makes a message a control message.
 type Control struct {
 	Command      int32      // 1
 	Nodes        []NodeInfo // 2
@@ -59,10 +59,10 @@ const (
 const (
 	TypeInt32  = 3
 	TypeUint64 = 8
-	TypeOther  = 11 // C++'s char: the values of MXNet, whatever they are
+	TypeOther  = 11 // C++'s char: the values of MXNet, of any type
 )
 
-// errMeta is wrapped by what ParseMeta returns.
+// errMeta is wrapped by ParseMeta's errors.
 var errMeta = errors.New("pslitesim: malformed meta")
 
 // Append appends m's encoding to b.
@@ -130,10 +130,10 @@ func appendBytes(b []byte, field protowire.Number, v []byte) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), v)
 }
 
-// ParseMeta reads what Append made. Fields that it does not know it skips, as protocol buffers do. The Meta refers to b.
+// ParseMeta reads the encoding that Append made. Fields that it does not know it skips, as protocol buffers do. The Meta refers to b.
 func ParseMeta(b []byte) (m Meta, err error) {
 	m.AppID, m.Timestamp = Unset, Unset
-	tellsPull := false // not before 2019, when what is no push was a pull
+	tellsPull := false // not before 2019, when each message but pushes was a pull
 	err = fields(b, func(f field) error {
 		switch f.number {
 		case 1:

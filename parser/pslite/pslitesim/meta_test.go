@@ -56,7 +56,7 @@ func TestMetas(t *testing.T) {
 	}
 }
 
-// Before 2019 metas did not tell a pull: what was no push, no command and no control message was one.
+// Before 2019 metas did not tell a pull: a message was one if it was no push, no command and no control message.
 func TestOldMetasTellNoPull(t *testing.T) {
 	for text, pull := range map[string]bool{
 		"0800 2001 2800 3000 3800 4007 5000":                        true,

@@ -29,12 +29,12 @@ type Node struct {
 	admitted chan struct{} // closed, and replaced, when inbound has one more
 	waiting  chan struct{} // receives when the barrier under way is answered; nil: none is
 	leaving  bool          // connections may end
-	members  []NodeInfo    // at the scheduler: who has registered, then the table
+	members  []NodeInfo    // at the scheduler: the registered nodes, then the table
 	barriers [groupAll + 1]int
 }
 
 // Start joins a job and returns when all its nodes have. It takes over c.Listener. When ctx is done, also later, the node
-// fails: its connections are closed, and whatever waits returns the cause. app may be nil if it has nothing to receive.
+// fails: its connections are closed, and all calls that wait return the cause. app may be nil if it has nothing to receive.
 func Start(ctx context.Context, role Role, c Config, app App) (*Node, error) {
 	scheduler, err := info(Scheduler, c.Scheduler)
 	self := scheduler
@@ -130,7 +130,7 @@ func (n *Node) Close() {
 	n.mu.Lock()
 	n.leaving = true
 	n.mu.Unlock()
-	n.Listener.Close() // before the connections, so that others who lose theirs are refused
+	n.Listener.Close() // before the connections, so that a node that loses its connection is refused
 	n.fail(ErrClosed)
 	n.running.Wait()
 }
@@ -148,7 +148,7 @@ func (n *Node) Send(to int32, m Meta, data ...[]byte) {
 	s.send(append([][]byte{m.Append(nil)}, data...))
 }
 
-// Barrier waits until all nodes of a group, of which this must be one, have called it. One may be under way at a time.
+// Barrier waits until all nodes of a group, which must include this one, have called it. One may be under way at a time.
 func (n *Node) Barrier(group int32) error {
 	if len(n.group(group)) <= 1 {
 		return nil // postoffice.cc, Barrier

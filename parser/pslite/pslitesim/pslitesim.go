@@ -1,7 +1,7 @@
 // Package pslitesim makes the nodes of ps-lite, the library under MXNet's distributed kvstores: one scheduler, servers and
-// workers, which speak its ZeroMQ transport byte for byte, so that who reads their connections cannot tell them from
+// workers, which speak its ZeroMQ transport byte for byte, so that a reader of their connections cannot tell them from
 // MXNet's. It is written from ps-lite's sources (github.com/dmlc/ps-lite at 34fd45c, which MXNet 1.9 has), to which comments
-// refer by file. What a job says in data messages and commands is its own; package paramserver says what MXNet does.
+// refer by file. The content of data messages and commands is the job's own; the demo's package paramserver has MXNet's.
 //
 // Every node listens on one port, on which it only receives, and connects to each node that it talks to, in order to send:
 // requests and their answers pass on different connections, opened by different hosts. A message is a meta, a protocol
@@ -12,8 +12,8 @@
 // nodes of other roles and to itself. After a barrier of all the work begins. At its end there is a second one, and each
 // node tells itself to stop (TERMINATE).
 //
-// What ps-lite leaves uninitialised in control messages, the group in a barrier's answer and the scheduler's customer id,
-// is 0 here.
+// Fields that ps-lite leaves uninitialised in control messages, the group in a barrier's answer and the scheduler's customer id,
+// are 0 here.
 package pslitesim
 
 import (
@@ -28,7 +28,7 @@ import (
 	"github.com/gradproxy/gradproxy/parser/pslite/pslitesim/zmtp"
 )
 
-// A Role is what a node is in its job.
+// A Role is a node's part in its job.
 type Role int32
 
 const (
@@ -70,7 +70,7 @@ func WorkerID(rank int) int32 { return int32(9 + 2*rank) }
 // Rank returns the rank among its like of the server or worker of an id.
 func Rank(id int32) int { return int(id-8) / 2 }
 
-// A Config says where a node is and what it does, with the names of ps-lite's environment variables where it has them. Ranks
+// A Config has a node's addresses and settings, with the names of ps-lite's environment variables where it has them. Ranks
 // follow the addresses that nodes publish: hosts in falling order, as text, and on one host ports in rising order.
 type Config struct {
 	Workers int // in the job, at least 1; 0: 2 (DMLC_NUM_WORKER)
@@ -79,7 +79,7 @@ type Config struct {
 	Scheduler string // address that the scheduler publishes, HOST:PORT (DMLC_PS_ROOT_URI, DMLC_PS_ROOT_PORT)
 	Addr      string // address that this node publishes; of the scheduler: Scheduler (DMLC_NODE_HOST, PORT)
 
-	// Listener accepts what others dial at Addr. The node closes it.
+	// Listener accepts the connections to Addr. The node closes it.
 	Listener net.Listener
 
 	// Dial connects to an address that a node has published, also this node's own; nil: TCP. Conns that it returns are
@@ -154,9 +154,9 @@ type Message struct {
 	Data [][]byte // frames behind the meta; the receiver's
 }
 
-// An App is what a node does besides the control of its job.
+// An App is a node's work besides the control of its job.
 type App interface {
-	// Receive takes a message that is not a control message. Those of one node come in order, those of several
+	// Receive takes a message that is not a control message. The messages of one node come in order, those of several
 	// concurrently, also before Start has returned. It does not wait for other messages. An error fails the node.
 	Receive(n *Node, m *Message) error
 
@@ -185,7 +185,7 @@ func (c *Config) group(group int32) (ids []int32) {
 	return ids
 }
 
-// socket returns what a node says of itself on a connection.
+// socket returns the description that a node sends of itself on a connection.
 func (c *Config) socket(kind, identity string) zmtp.Socket {
 	return zmtp.Socket{Type: kind, Identity: identity, Minor: c.ZMTPMinor}
 }

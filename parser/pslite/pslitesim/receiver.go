@@ -34,7 +34,7 @@ func (n *Node) accept() {
 	}
 }
 
-// receive greets and reads one connection. Who does not speak ZMTP is turned away, as by libzmq.
+// receive greets and reads one connection. A peer that does not speak ZMTP is turned away, as by libzmq.
 func (n *Node) receive(raw net.Conn) {
 	ctx, cancel := context.WithTimeout(n.ctx, greeting)
 	conn, err := zmtp.Handshake(ctx, raw, n.socket(zmtp.Router, ""), n.Traffic)
@@ -143,7 +143,7 @@ func isReset(err error) bool {
 // identity returns how a node calls itself (zmq_van.h, Connect).
 func identity(id int32) string { return "ps" + strconv.Itoa(int(id)) }
 
-// parseIdentity reads what identity made. A node without one, which is to register, has id 0.
+// parseIdentity reads an identity that identity made. A node without one, which is to register, has id 0.
 func parseIdentity(s string) (int32, error) {
 	if s == "" {
 		return 0, nil

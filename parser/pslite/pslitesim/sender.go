@@ -98,7 +98,7 @@ func (s *sender) rouse() {
 	}
 }
 
-// run keeps the node connected and writes what is queued.
+// run keeps the node connected and writes the queued messages.
 func (s *sender) run() {
 	defer close(s.done)
 	defer s.stop()
@@ -189,11 +189,11 @@ func (s *sender) try() (*zmtp.Conn, error) {
 	return zmtp.Handshake(ctx, raw, s.node.socket(zmtp.Dealer, s.identity), s.node.Traffic)
 }
 
-// errLost is wrapped when a connection has ended. What was under way on it is lost, which whoever waits for an answer
-// notices: that node's own connection ends, or this one is there again and the answer still due.
+// errLost is wrapped when a connection has ended. Messages under way on it are lost. A node that waits for an answer
+// notices: the sender's own connection ends, or this one is there again and the answer still due.
 var errLost = errors.New("connection lost")
 
-// serve writes what is queued until the connection is lost or, with a nil error, to be closed and all written.
+// serve writes queued messages until the connection is lost or, with a nil error, to be closed and all written.
 func (s *sender) serve(conn *zmtp.Conn) error {
 	stop := context.AfterFunc(s.node.ctx, func() { conn.Close() })
 	defer stop()

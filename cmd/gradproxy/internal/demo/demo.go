@@ -1,10 +1,10 @@
-// Package demo shows on one machine, with nothing to configure, what gradproxy does to a training job across a WAN. It
+// Package demo shows on one machine, with nothing to configure, the effect of gradproxy on a training job across a WAN. It
 // trains the same small classifier several times with two workers in one process, whose connections cross an emulated link:
 // directly, and through two proxies. Then it compares seconds, bytes, loss, accuracy, and the weights, bit by bit, and says
-// whether what gradproxy promises of each run is true.
+// whether gradproxy's promise for each run is true.
 //
-// The jobs know nothing of proxies: package ring speaks the wire of torch.distributed, ddp uses it as PyTorch's
-// DistributedDataParallel does, paramserver is MXNet's kvstore, train computes, on the images of package digits.
+// The jobs know nothing of proxies: gloosim speaks the wire of torch.distributed, ddp uses it as PyTorch's
+// DistributedDataParallel does, pslitesim speaks ps-lite, paramserver is MXNet's kvstore on it, train computes, on the images of package digits.
 package demo
 
 import (
@@ -17,11 +17,11 @@ import (
 	"time"
 )
 
-// Options says what to run. The zero Options is the default runs on a perfect link.
+// Options choose the runs. The zero Options is the default runs on a perfect link.
 type Options struct {
 	Link  Link
 	Wires []string // protocols of the job; nil: DefaultWires
-	Codes []string // what the proxies do in the runs after the direct one: "lossless", "CODEC" or "CODEC+CODEC"; nil: DefaultCodes
+	Codes []string // codecs of the proxies in the runs after the direct one: "lossless", "CODEC" or "CODEC+CODEC"; nil: DefaultCodes
 	All   bool     // AllCodes instead of DefaultCodes
 	Steps int      // of training; 0: DefaultSteps
 	Seed  uint64   // of weights and batches
@@ -32,7 +32,7 @@ type Options struct {
 	Through func(ctx context.Context, r Run, between Between) (Path, error)
 }
 
-// DefaultSteps is how many steps of training let the first two, in which the proxies learn what the tensors are and
+// DefaultSteps is how many steps of training let the first two, in which the proxies learn the tensors' roles and
 // everything travels exactly, weigh little: with the default model the four runs on Gloo's wire take 63 s at 50 Mbit/s and
 // 60 ms, where a step costs two round trips and more however few bytes it sends.
 const DefaultSteps = 90
@@ -59,19 +59,19 @@ type Path interface {
 	Close() error
 }
 
-// A Report is what a demo has shown. The JSON names are stable.
+// A Report has the results of a demo. The JSON names are stable.
 type Report struct {
 	Runs []Result   `json:"runs"`
 	Link LinkReport `json:"link"`
 }
 
-// LinkReport says what link was emulated.
+// LinkReport describes the emulated link.
 type LinkReport struct {
 	RateBPS int64   `json:"rate_bps"` // bits per second; 0: unlimited
 	RTTMS   float64 `json:"rtt_ms"`
 }
 
-// A Result is what one run cost, and what it has learnt.
+// A Result has the cost of one run and the quality of its model.
 type Result struct {
 	Wire              string  `json:"wire"`
 	Name              string  `json:"name"`
@@ -97,7 +97,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Validate reports what is wrong with o, one line for each thing.
+// Validate reports the mistakes in o, one line for each.
 func (o Options) Validate() error {
 	o = o.withDefaults()
 	var errs []error

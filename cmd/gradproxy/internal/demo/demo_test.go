@@ -56,8 +56,8 @@ func TestRunsAreComparedWithTheDirectOne(t *testing.T) {
 	}
 }
 
-// Through a parameter server both workers end with the same weights, and with the same in each run. What they push crosses
-// the link there, what they pull crosses it back.
+// Through a parameter server both workers end with the same weights, and with the same in each run. Their pushes cross
+// the link there, their pulls cross it back.
 func TestParameterServer(t *testing.T) {
 	o := small()
 	o.Wires, o.Codes = []string{"pslite"}, []string{Lossless}
@@ -156,7 +156,7 @@ func TestAllShowsEveryMethod(t *testing.T) {
 }
 
 // A path that changes a message of an all-reduce on its way to rank 1: in the first phase it changes the sum that both
-// ranks get, in the second what rank 1 gets of it. The demo tells the two apart.
+// ranks get, in the second the copy of it that rank 1 gets. The demo tells the two apart.
 func TestDifferencesAreSeen(t *testing.T) {
 	const secondStep = 4 // messages of an all-reduce from rank 0: two in each phase
 	for _, c := range []struct {
@@ -270,7 +270,7 @@ func TestFailuresNameTheRun(t *testing.T) {
 	}
 }
 
-// A cancelled demo ends, whatever its ranks are waiting for.
+// A cancelled demo ends, even while its ranks are waiting.
 func TestCancelledDemoEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	o := small()
@@ -319,7 +319,7 @@ type relay struct {
 	between     Between
 	negate, cut int
 	stuck       func()
-	plain       bool // every byte passes, of whatever wire
+	plain       bool // every byte passes, on any wire
 
 	mu    sync.Mutex
 	close []io.Closer

@@ -24,7 +24,7 @@ func gloo(ctx context.Context, r *run) (trained, error) {
 	if err != nil {
 		return trained{}, err
 	}
-	// What the ranks tell each other, an address at each site (RFC 5737): rank 1's is the greater, so it connects.
+	// The addresses that the ranks tell each other, one at each site (RFC 5737): rank 1's is the greater, so it connects.
 	published := []netip.AddrPort{netip.MustParseAddrPort("192.0.2.1:1"), netip.MustParseAddrPort("198.51.100.1:1")}
 	config := func(rank int) gloosim.Config {
 		if rank == 0 {
@@ -60,7 +60,7 @@ func gloo(ctx context.Context, r *run) (trained, error) {
 	return t, nil
 }
 
-// A worker is one rank of the job and what it leaves.
+// A worker is one rank of the job, with its model and counters.
 type worker struct {
 	model *train.MLP
 	sent  int64     // bytes

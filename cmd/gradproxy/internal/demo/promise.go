@@ -8,7 +8,7 @@ import (
 	all "github.com/gradproxy/gradproxy/codecs/all"
 )
 
-// A promise must be true at the end of a run, whatever was trained on.
+// A promise must be true at the end of a run, on all data.
 type promise uint8
 
 const (

@@ -15,7 +15,7 @@ import (
 
 // parameterServer trains as MXNet's kvstore "dist_sync" does, on the wire of ps-lite: the workers at the near site, the
 // scheduler and one server at the far one. Requests cross the link on connections that workers open, and their answers on
-// those that the server opens.
+// connections that the server opens.
 func parameterServer(ctx context.Context, r *run) (trained, error) {
 	j := &psJob{run: r, far: make(map[string]string), near: make(map[string]string)}
 	defer j.close()
@@ -49,7 +49,7 @@ func parameterServer(ctx context.Context, r *run) (trained, error) {
 	return j.trained, nil
 }
 
-// Nodes of a psJob. Those before the first worker are at the far site.
+// Nodes of a psJob. The nodes before the first worker are at the far site.
 const (
 	scheduler = iota
 	server
@@ -64,7 +64,7 @@ type psJob struct {
 	traffic   zmtp.Counter      // of all nodes
 	begin     time.Time
 
-	mu      sync.Mutex // guards what workers leave
+	mu      sync.Mutex // guards trained
 	trained trained
 }
 
@@ -106,7 +106,7 @@ func (j *psJob) config(node int) paramserver.Config {
 	}}
 }
 
-// work is what a worker does.
+// work runs a worker.
 func (j *psJob) work(ctx context.Context, c paramserver.Config) error {
 	w, err := paramserver.NewWorker(ctx, c)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	wansim "github.com/gradproxy/gradproxy/wan-sim"
 )
 
-// What the classifier is trained with.
+// Settings of the classifier's training.
 const (
 	ranks    = 2
 	batch    = 32 // images on each rank
@@ -20,7 +20,7 @@ const (
 	momentum = 0.9
 )
 
-// A run is a Run under way: what its job needs.
+// A run is a Run under way, with its path and data.
 type run struct {
 	Options
 	path Path
@@ -34,7 +34,7 @@ func (r *run) model(rank int) *train.MLP {
 	return train.New(r.Seed+uint64(rank), append(widths, digits.Classes)...)
 }
 
-// trained is what a job leaves.
+// trained has the results of a job.
 type trained struct {
 	replicas []*train.MLP // by rank
 	appBytes int64        // that the ranks have written
@@ -120,10 +120,10 @@ func relayed(w *wansim.Wire, target netip.AddrPort) (netip.AddrPort, error) {
 	return netip.ParseAddrPort(r.Addr().String())
 }
 
-// Close leaves the wire to whoever made it.
+// Close leaves the wire open: its maker closes it.
 func (crossing) Close() error { return nil }
 
-// oneWay returns one of the link's two directions. Its queue holds what arrives in a round trip, as a router's buffer
+// oneWay returns one of the link's two directions. Its queue holds the bytes of a round trip, as a router's buffer
 // should (C. Villamizar, C. Song, High Performance TCP in ANSNET, 1994), but at least some packets.
 func (l Link) oneWay(direction uint64) wansim.Link {
 	const leastQueue = 64 << 10 // bytes

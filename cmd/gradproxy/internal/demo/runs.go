@@ -12,20 +12,20 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/policy"
 )
 
-// A Run is one training from beginning to end: on which wire, and what the proxies do.
+// A Run is one training from beginning to end: its wire, and the codecs of the proxies.
 type Run struct {
 	Wire       string // protocol of the job
 	Name       string // Direct, Lossless or codecs
 	Gradients  string // codec of the tensors that may lose something; "": none
 	Aggregates string // codec of sums that all replicas should receive alike; "": lossless
-	State      string // codec of the differences of weights to those that the workers hold; "": lossless
-	NoFeedback bool   // what Gradients loses is not made up for later
+	State      string // codec of the differences to the weights that the workers hold; "": lossless
+	NoFeedback bool   // without error feedback for Gradients
 }
 
 // Names of runs that are not codecs.
 const (
 	Direct   = "direct"   // without proxies
-	Lossless = "lossless" // what arrives has the same bits
+	Lossless = "lossless" // all bytes arrive as they were sent
 )
 
 // job returns how a job trains on a wire, or nil if there is no such wire.
@@ -48,7 +48,7 @@ const (
 	sumsToo  = "3lc(s=1.75)+int4" // in the sums as well
 )
 
-// DefaultCodes returns what the proxies do in the runs on a wire, one after another, if nothing else is asked for.
+// DefaultCodes returns the codecs of the runs on a wire, one after another, if no others are asked for.
 func DefaultCodes(wire string) []string {
 	switch wire {
 	case "gloo":
@@ -102,8 +102,8 @@ func plain(code string) bool {
 	return err == nil && c.Traits().Unbiased
 }
 
-// newRun returns the run that code asks for. One codec is for all that may lose something with replicas that stay alike, two
-// are for gradients and for what becomes of them.
+// newRun returns the run that code asks for. One codec is for all tensors that may lose detail while replicas stay alike, two
+// are for gradients and for their sums or the weights.
 func newRun(wire, code string) Run {
 	r := Run{Wire: wire, Name: code}
 	if code == Lossless {
@@ -122,7 +122,7 @@ func newRun(wire, code string) Run {
 	return r
 }
 
-// runs lists what o asks for: on each wire the direct run first, which the others are compared with.
+// runs lists the runs of o: on each wire the direct run first, since the others are compared with it.
 func (o Options) runs() (runs []Run) {
 	for _, wire := range o.Wires {
 		codes := o.Codes
@@ -143,7 +143,7 @@ func (o Options) runs() (runs []Run) {
 	return runs
 }
 
-// checkRuns reports what is wrong with the wires and codes.
+// checkRuns reports mistakes in the wires and codes.
 func (o Options) checkRuns() error {
 	var errs []error
 	for i, w := range o.Wires {
@@ -164,7 +164,7 @@ func (o Options) checkRuns() error {
 	return errors.Join(errs...)
 }
 
-// checkCode reports what is wrong with one of Options.Codes.
+// checkCode reports a mistake in one of Options.Codes.
 func checkCode(code string) error {
 	if code == Direct {
 		return errors.New("it is always there, leave it out")

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/term"
 )
 
-// A screen shows a demo's progress: on a terminal as a table that fills, elsewhere as lines, of which a few a run, and the
+// A screen shows a demo's progress: on a terminal as a table that fills, elsewhere as a few lines a run, and the
 // table at the end.
 type screen struct {
 	out     io.Writer
@@ -28,7 +28,7 @@ type screen struct {
 	drawn int // lines of the table on the terminal
 }
 
-// A row is what the table shows of a run.
+// A row is a run's row in the table.
 type row struct {
 	Run
 	step    int     // done so far
@@ -71,7 +71,7 @@ func (l Link) String() string {
 	return s
 }
 
-// begin shows that a run begins. carried says what its link has carried so far, there and back. The function returned
+// begin shows that a run begins. carried returns the bytes that its link has carried so far, there and back. The function returned
 // ends it.
 func (s *screen) begin(r Run, carried func() (there, back uint64)) (end func()) {
 	s.mu.Lock()
@@ -125,7 +125,7 @@ func (s *screen) done(result Result) {
 	s.draw()
 }
 
-// end shows what has come of the runs that are done.
+// end shows the results of the runs that are done.
 func (s *screen) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -190,7 +190,7 @@ func (s *screen) table() string {
 	return b.String()
 }
 
-// cells returns what is known so far.
+// cells returns the cells that are known so far.
 func (r *row) cells(wires []string, steps int) table.Row {
 	cells := table.Row{r.label(wires), "", "", "", "", "", "", ""}
 	if r.traffic.carried == nil {

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// Without a terminal: what is run, a few lines for each run, the table once, and a verdict.
+// Without a terminal: the runs, a few lines for each run, the table once, and a verdict.
 func TestLinesWithoutATerminal(t *testing.T) {
 	var out bytes.Buffer
 	show(t, newScreen(&out, Options{Steps: 50, Link: Link{Rate: 50e6, RTT: 60 * time.Millisecond, Loss: 0.01}}, twoRuns()))
@@ -108,7 +108,7 @@ func show(t *testing.T, s *screen) {
 	s.end()
 }
 
-// The current rate is that of the last second, whatever came before.
+// The current rate is the last second's.
 func TestRateIsThatOfTheLastSecond(t *testing.T) {
 	var there, back uint64
 	m := traffic{carried: func() (uint64, uint64) { return there, back }}

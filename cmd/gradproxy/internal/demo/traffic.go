@@ -9,7 +9,7 @@ import (
 type traffic struct {
 	carried func() (there, back uint64) // bytes so far
 	begin   time.Time                   // of the first sample
-	samples []sample                    // those of the last second, the oldest first
+	samples []sample                    // of the last second, the oldest first
 }
 
 type sample struct {
@@ -20,7 +20,7 @@ type sample struct {
 // window is the time over which a current rate is measured.
 const window = time.Second
 
-// sample notes what has passed until now.
+// sample notes the bytes that have passed until now.
 func (t *traffic) sample(now time.Time) {
 	there, back := t.carried()
 	if len(t.samples) == 0 {
@@ -51,7 +51,7 @@ func (t traffic) elapsed() time.Duration {
 	return t.samples[len(t.samples)-1].at.Sub(t.begin)
 }
 
-// bytes returns what had passed at the last sample, both ways.
+// bytes returns the bytes that had passed at the last sample, both ways.
 func (t traffic) bytes() int64 {
 	if len(t.samples) == 0 {
 		return 0

@@ -8,7 +8,7 @@ import (
 	"github.com/gradproxy/gradproxy/internal/train/digits"
 )
 
-// What a demo says, for readers who have never seen gradproxy.
+// The texts of a demo, for readers who have never seen gradproxy.
 
 const (
 	lineLen = 79 // of text that is not a table
@@ -16,7 +16,7 @@ const (
 	float32Len = 4 // bytes
 )
 
-// introduction says what is going on, and what each run is there to show.
+// introduction describes the demo, and the purpose of each run.
 func introduction(o Options, runs []Run) string {
 	var b strings.Builder
 	for _, line := range wrap(fmt.Sprintf("Two processes train one classifier of handwritten digits, %s of weights. "+
@@ -88,7 +88,7 @@ func (r Run) label(wires []string) string {
 	return r.Name
 }
 
-// purpose says what a run does and what it is there to show.
+// purpose describes a run and the reason for it.
 func (r Run) purpose() string {
 	if r.Name == Direct {
 		return "no proxies: the job as it is, " + layout(r.Wire)
@@ -120,7 +120,7 @@ func (r Run) throughServer() string {
 	return to + "; " + back + ": both processes must end with the same weights"
 }
 
-// layout says who is where on a wire, and whose it is.
+// layout describes the places of the processes on a wire, and the wire's framework.
 func layout(wire string) string {
 	switch wire {
 	case "gloo":
@@ -131,10 +131,10 @@ func layout(wire string) string {
 	return "on the wire of " + wire
 }
 
-// goodRatio is what the run with loss in the sums as well is there to reach.
+// goodRatio is the ratio that the run with loss in the sums as well should reach.
 const goodRatio = 10
 
-// verdict says what has come of a run in comparison with the direct one, and whether it is what was promised.
+// verdict compares a run with the direct one, and says whether the promise was kept.
 func verdict(r Run, label string, result, direct Result) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s, %s.", label, bytesSaid(result.Ratio), timeSaid(direct.Seconds/max(result.Seconds, 1e-9)))
@@ -184,7 +184,7 @@ func timeSaid(speedup float64) string {
 	return fmt.Sprintf("%.3g times as slow", 1/speedup)
 }
 
-// accuracySaid compares what was learnt.
+// accuracySaid compares two runs' accuracy.
 func accuracySaid(result, direct Result) string {
 	return fmt.Sprintf("The classifier is right on %.1f %% of the test images, that of the direct run on %.1f %%", 100*result.Accuracy, 100*direct.Accuracy)
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What is said of a run follows from what its codecs may lose, and from what has come of it.
+// The verdict on a run follows from the detail that its codecs may lose, and from its result.
 func TestVerdicts(t *testing.T) {
 	direct := Result{Seconds: 20, Accuracy: 0.95}
 	for _, c := range []struct {
@@ -44,7 +44,7 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// The introduction tells what each run is, and names its wire where there are several.
+// The introduction describes each run, and names its wire where there are several.
 func TestIntroduction(t *testing.T) {
 	o := Options{Link: Link{Rate: 100e6}}.withDefaults()
 	said := introduction(o, o.runs())

@@ -1,4 +1,4 @@
-// Package recorded gives tests the streams of recorded PyTorch jobs: packet captures (NAME.pcap.gz) and what is known of
+// Package recorded gives tests the streams of recorded PyTorch jobs: packet captures (NAME.pcap.gz) and the truth about
 // them (NAME.truth.json) in the directory that GRADPROXY_CAPTURES names.
 package recorded
 

@@ -14,7 +14,7 @@ import (
 	"github.com/gradproxy/gradproxy/parser/capture"
 )
 
-// MXNet are the jobs of MXNet 1.9.1, and Others those of programs on the same library, two of them with ZMTP 3.1.
+// MXNet are the jobs of MXNet 1.9.1, and Others the jobs of programs on the same library, two of them with ZMTP 3.1.
 func MXNet() []string {
 	return []string{
 		"pslite-mxnet-sync", "pslite-mxnet-local", "pslite-mxnet-async", "pslite-mxnet-2bit", "pslite-mxnet-half",
@@ -76,14 +76,14 @@ func (s sink) Close(bool) {
 	}
 }
 
-// A Playback is a connection whose other end says what was recorded, whatever it hears.
+// A Playback is a connection whose other end sends recorded bytes, and does not listen.
 type Playback struct {
 	net.Conn              // nil
-	In       bytes.Reader // what is read
-	Out      bytes.Buffer // what was written
+	In       bytes.Reader // bytes to be read
+	Out      bytes.Buffer // bytes that were written
 }
 
-// Play returns a Playback of what the other end said.
+// Play returns a Playback of the other end's bytes.
 func Play(said []byte) *Playback {
 	p := new(Playback)
 	p.In.Reset(said)

@@ -10,8 +10,8 @@ import (
 	"github.com/gradproxy/gradproxy/parser/pslite/pslitesim/zmtp"
 )
 
-// Every byte of every connection of libzmq 4.2 and 4.3 that was recorded is what this package writes: as the one that
-// connects it is played what the other end said, and says the same messages, and the other way round.
+// This package writes every byte of every recorded connection of libzmq 4.2 and 4.3: as the end that
+// connects it is played the other end's bytes, and sends the same messages, and the other way round.
 func TestSameBytesAsLibzmq(t *testing.T) {
 	for _, name := range slices.Concat(recorded.MXNet(), recorded.Others(), []string{"pslite-byteps"}) {
 		messages := 0
@@ -26,7 +26,7 @@ func TestSameBytesAsLibzmq(t *testing.T) {
 	}
 }
 
-// said is what one end of a connection has said.
+// said is the socket and the messages of one end of a connection.
 type said struct {
 	socket   zmtp.Socket
 	messages [][][]byte
@@ -57,7 +57,7 @@ func read(t *testing.T, stream []byte) (s said) {
 	return s
 }
 
-// write says the same to an end that says what it said, all in one write and each message in its own.
+// write sends an end's messages to a playback of the peer, all in one write and each message in its own.
 func write(t *testing.T, peer []byte, s said, want []byte) {
 	t.Helper()
 	for _, step := range []int{1, max(1, len(s.messages))} {

@@ -110,7 +110,7 @@ func (f frame) command() (name string, data []byte, err error) {
 	return string(f.body[1 : 1+n]), f.body[1+n:], nil
 }
 
-// obey does what a command asks for. Like libzmq it ignores those that it does not know.
+// obey carries out a command. Like libzmq it ignores commands that it does not know.
 func (c *Conn) obey(f frame) error {
 	const ttl = 2 // bytes
 	name, data, err := f.command()
@@ -158,7 +158,7 @@ func (c *Conn) write(b []byte) error {
 	return c.flush(&net.Buffers{b})
 }
 
-// flush writes b. It is counted before, so that whoever has an answer finds the request counted.
+// flush writes b. It is counted before, so that a receiver of an answer finds the request counted.
 func (c *Conn) flush(b *net.Buffers) error {
 	var size int64
 	for _, piece := range *b {

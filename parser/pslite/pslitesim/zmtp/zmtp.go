@@ -9,7 +9,7 @@
 //	0 and 31 zero bytes                           not a server of the mechanism; filler
 //
 // and then frames: flags (1 MORE, 2 LONG, 4 COMMAND), the body's length in one byte or, with LONG, eight, and the body.
-// The first frame is the command READY, which carries the socket's type and identity. A message is frames of which all
+// The first frame is the command READY, which carries the socket's type and identity. All frames of a message
 // but the last have MORE.
 package zmtp
 
@@ -20,13 +20,13 @@ import (
 	"sync/atomic"
 )
 
-// Types of sockets: what ps-lite connects with, and what it accepts with.
+// Types of sockets: ps-lite connects with a Dealer and accepts with a Router.
 const (
 	Dealer = "DEALER"
 	Router = "ROUTER"
 )
 
-// A Socket is what one end of a connection says of itself.
+// A Socket describes one end of a connection.
 type Socket struct {
 	Type     string // Dealer or Router
 	Identity string // at most 255 bytes; "": none
@@ -52,7 +52,7 @@ type Conn struct {
 // Close closes the connection. Any goroutine may call it, at any time and more than once.
 func (c *Conn) Close() error { return c.conn.Close() }
 
-// A meter counts what is read.
+// A meter counts the bytes that are read.
 type meter struct {
 	net.Conn
 	n *atomic.Int64

@@ -24,12 +24,12 @@ func unhex(text string) []byte {
 	return b
 }
 
-// What a ROUTER of libzmq 4.2.2 says first.
+// The first bytes of a ROUTER of libzmq 4.2.2.
 var router = unhex(`ff0000000000000001 7f 03 00 4e554c4c00000000000000000000000000000000 00
 	00000000000000000000000000000000000000000000000000000000000000
 	04 29 05 5245414459 0b 536f636b65742d54797065 00000006 524f55544552 08 4964656e74697479 00000000`)
 
-// dealer connects as ps9 to an end that says what a ROUTER does, and then more.
+// dealer connects as ps9 to an end that sends a ROUTER's bytes, and then more.
 func dealer(t *testing.T, more ...byte) (*Conn, *recorded.Playback) {
 	t.Helper()
 	p := recorded.Play(slices.Concat(router, more))
@@ -57,7 +57,7 @@ func TestHandshakeOfADealer(t *testing.T) {
 	}
 }
 
-// lockstep gives out what it is to say in pieces, and keeps what happens in which order.
+// lockstep sends its bytes in pieces, and logs the order of events.
 type lockstep struct {
 	net.Conn
 	said [][]byte
@@ -91,7 +91,7 @@ func TestGreetingIsInLockstep(t *testing.T) {
 	}
 }
 
-// Those with which one cannot talk.
+// Peers that do not speak ZMTP 3 with the NULL mechanism.
 func TestForeignPeersAreRefused(t *testing.T) {
 	change := func(at int, b ...byte) []byte {
 		said := slices.Clone(router)
@@ -188,7 +188,7 @@ func TestReadMessageFails(t *testing.T) {
 	}
 }
 
-// Any bytes are a message or an error, and what was a message is the same when it is written and read again.
+// Any bytes are a message or an error, and a message is the same when it is written and read again.
 func FuzzReadMessage(f *testing.F) {
 	f.Add(unhex("01 02 6869 03 0000000000000002 4142 00 00"))
 	f.Add(unhex("04 09 04 50494e47 0005 6869 00 00"))

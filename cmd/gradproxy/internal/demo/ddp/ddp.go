@@ -1,5 +1,5 @@
 // Package ddp makes a training job data-parallel as torch.nn.parallel.DistributedDataParallel does, with the same
-// collectives in the same order, so that who reads the connections sees a PyTorch job. Names in comments are of PyTorch's
+// collectives in the same order, so that a reader of the connections sees a PyTorch job. Names in comments are of PyTorch's
 // torch/csrc/distributed/c10d and torch/nn/parallel/distributed.py.
 //
 //	New         all-gather of the number of parameters, broadcast of their shapes and strides, broadcast of their values
@@ -148,7 +148,7 @@ func inOrder(n int) []int {
 // A sized parameter is an index and its bytes.
 type sized struct{ param, bytes int }
 
-// cut groups parameters, in their order: a group is full when it reaches its limit, the last of which holds for all
+// cut groups parameters, in their order: a group is full when it reaches its limit. The last limit holds for all
 // further groups (reducer.cpp, compute_bucket_assignment_by_size).
 func cut(params []sized, limits ...int) (groups [][]int) {
 	var group []int

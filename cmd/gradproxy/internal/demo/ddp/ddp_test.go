@@ -107,8 +107,8 @@ func TestShapesMessageIsPyTorchs(t *testing.T) {
 	}
 }
 
-// Recorded jobs: the broadcast of shapes, and the buckets that were announced after the first step, are what this package
-// makes of the same model.
+// Recorded jobs: the broadcast of shapes, and the buckets that were announced after the first step, are as this package
+// makes them of the same model.
 func TestStartIsPyTorchs(t *testing.T) {
 	for _, name := range []string{"gloo-ddp-2rank", "gloo-ddp-2rank-hs"} {
 		job := recorded.Open(t, name)

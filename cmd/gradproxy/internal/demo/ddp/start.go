@@ -103,7 +103,7 @@ func layout(groups [][]int) (indices, counts []byte) {
 	return binary.LittleEndian.AppendUint32(indices, uint32(len(groups))), counts
 }
 
-// parseLayout reads what layout made.
+// parseLayout reads the messages that layout made.
 func parseLayout(indices, counts []byte, params int) (groups [][]int, err error) {
 	seen := make([]bool, params)
 	for ; len(counts) > 0; counts = counts[4:] {

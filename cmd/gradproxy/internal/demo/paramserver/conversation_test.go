@@ -17,7 +17,7 @@ import (
 	"github.com/gradproxy/gradproxy/parser/pslite/pslitesim/zmtp"
 )
 
-// A saying is one message with who said it to whom; ids are 0 where a node has none yet.
+// A saying is one message with its sender and its receiver; ids are 0 where a node has none yet.
 type saying struct {
 	from, to int32
 	pslitesim.Meta
@@ -27,7 +27,7 @@ type saying struct {
 // A conversation is all that was said in a job, connection by connection.
 type conversation struct {
 	sayings     []saying
-	connections []string // who connected to whom, and how it greeted
+	connections []string // the two ends and the greeting of each
 }
 
 // listenTo reads the connections of a job.
@@ -57,7 +57,7 @@ func listenTo(t *testing.T, connections []*recorded.Connection) (c conversation)
 	var clients, servers []heard
 	ids := make(map[netip.AddrPort]int32)
 	connections = slices.DeleteFunc(slices.Clone(connections), func(c *recorded.Connection) bool {
-		// Who was still connected dialled again, when the listener had already closed.
+		// A node that was still connected dialled again, when the listener had already closed.
 		_, err := zmtp.Handshake(t.Context(), recorded.Play(c.FromServer), zmtp.Socket{Type: zmtp.Dealer}, nil)
 		return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 	})
@@ -101,8 +101,8 @@ func parse(t *testing.T, frames [][]byte) pslitesim.Meta {
 	return m
 }
 
-// topics returns what each node said to each other, by what it is about, since MXNet's own threads shuffle that from run to
-// run: registrations, control, commands, and each key. Ports, what MXNet leaves uninitialised, and those timestamps that the
+// topics returns the messages from each node to each other, by their topic, since MXNet's own threads shuffle them from run to
+// run: registrations, control, commands, and each key. Ports, fields that MXNet leaves uninitialised, and timestamps that the
 // threads shuffle are left out.
 func (c conversation) topics() map[string][]string {
 	topics := make(map[string][]string)
@@ -149,7 +149,7 @@ func (c conversation) topics() map[string][]string {
 	return topics
 }
 
-// timestamps returns those of a worker's requests.
+// timestamps returns the timestamps of a worker's requests.
 func (c conversation) timestamps(worker int32) (all []int32) {
 	for _, s := range c.sayings {
 		if s.from == worker && s.Control == nil {
@@ -160,7 +160,7 @@ func (c conversation) timestamps(worker int32) (all []int32) {
 	return slices.Compact(all)
 }
 
-// pushes returns what a worker pushed, by key, in order; arrays that are cut over servers are joined.
+// pushes returns a worker's pushes, by key, in order; arrays that are cut over servers are joined.
 func (c conversation) pushes(worker int32, servers int) map[int][][]float32 {
 	parts := make(map[int]map[int32][]byte) // by key and timestamp
 	for server := range servers {

@@ -52,7 +52,7 @@ func TestWorkerDies(t *testing.T) {
 	}
 }
 
-// A server dies: the worker whose request it has not answered knows at once, without patience.
+// A server dies: the worker with an unanswered request to it knows at once, without patience.
 func TestServerDies(t *testing.T) {
 	var c Config
 	c.Patience = time.Hour
@@ -75,7 +75,7 @@ func TestServerDies(t *testing.T) {
 	mustFail(t, "worker 0", errs[0], "push of key 0 by worker 0: pslite: server 0: ")
 }
 
-// The scheduler is lost before all have registered, or was never there: whoever waits for it ends with its context.
+// The scheduler is lost before all have registered, or was never there: a node that waits for it ends with its context.
 func TestNobodyToRegisterAt(t *testing.T) {
 	reason := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -138,7 +138,7 @@ func TestMessageIsCutOff(t *testing.T) {
 	mustFail(t, "server", j.errs["server"], "pslite: worker 0: zmtp: read frame 2 of a message: unexpected EOF")
 }
 
-// Who does not speak ZMTP, or hangs up at once, is turned away, and the job goes on.
+// A peer that does not speak ZMTP, or hangs up at once, is turned away, and the job goes on.
 func TestStrangersDoNotHarm(t *testing.T) {
 	j := newJob(t, impatient(1))
 	stranger, err := net.Dial("tcp", j.scheduler)

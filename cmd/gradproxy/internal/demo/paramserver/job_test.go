@@ -108,7 +108,7 @@ func (j *testJob) work(t testing.TB, f func(*Worker) error) []error {
 	return errs
 }
 
-// mustWork is work of which nothing fails, neither on a worker nor elsewhere.
+// mustWork runs work that must not fail, neither on a worker nor elsewhere.
 func (j *testJob) mustWork(t testing.TB, f func(*Worker) error) {
 	t.Helper()
 	errs := j.work(t, func(w *Worker) error {

@@ -12,7 +12,7 @@ import (
 // defaultBigArray is MXNet's default of MXNET_KVSTORE_BIGARRAY_BOUND.
 const defaultBigArray = 1_000_000
 
-// A part is what of an array is at one server.
+// A part is the part of an array at one server.
 type part struct {
 	server   int    // rank
 	key      uint64 // on the wire
@@ -47,7 +47,7 @@ func (p part) message(vals []byte) [][]byte {
 	}
 }
 
-// request returns those of a pull.
+// request returns the data frames of a pull.
 func (p part) request() [][]byte {
 	return [][]byte{binary.LittleEndian.AppendUint64(nil, p.key), nil}
 }

@@ -35,7 +35,7 @@ func TestKeysFollowNames(t *testing.T) {
 	}
 }
 
-// What is not one key with its values is refused.
+// A message that is not one key with its values is refused.
 func TestOpenRefuses(t *testing.T) {
 	key, four := make([]byte, 8), []byte{4, 0, 0, 0}
 	for name, m := range map[string]pslitesim.Message{

@@ -38,7 +38,7 @@ func freePort(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// An mxnetJob is what the processes of MXNet need to know of their job.
+// An mxnetJob has the settings of a job for MXNet's processes.
 type mxnetJob struct {
 	python           string
 	scheduler        string
@@ -47,7 +47,7 @@ type mxnetJob struct {
 	steps            int
 }
 
-// run runs one role to its end, and returns what it prints.
+// run runs one role to its end, and returns its output.
 func (j *mxnetJob) run(ctx context.Context, role string) (string, error) {
 	host, port, err := net.SplitHostPort(j.scheduler)
 	if err != nil {
@@ -122,7 +122,7 @@ func TestWorkersTrainOnMXNetsServers(t *testing.T) {
 	together(t, worker, worker, job.role("scheduler", nil), job.role("server", nil), job.role("server", nil))
 }
 
-// role returns a function that runs a role. If said is not nil, it gets what it prints.
+// role returns a function that runs a role. If said is not nil, it gets the role's output.
 func (j *mxnetJob) role(role string, said *string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		out, err := j.run(ctx, role)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// In whatever order gradients arrive, they are added in the order of ranks: (2^25 + 1) - 2^25 is 0 in float32, and in other
+// Gradients are added in the order of ranks, however they arrive: (2^25 + 1) - 2^25 is 0 in float32, and in other
 // orders 1.
 func TestSumsDoNotDependOnArrival(t *testing.T) {
 	gradients := [][]float32{{1 << 25}, {1}, {-1 << 25}}

@@ -1,10 +1,10 @@
 // Package paramserver trains as MXNet's kvstore "dist_sync" does: workers push gradients to servers, which add them up,
-// change the weights by them and send these back. It speaks MXNet's wire byte for byte, on the nodes of package pslite; real
+// change the weights by them and send these back. It speaks MXNet's wire byte for byte, on the nodes of package pslitesim; real
 // workers and servers of MXNet 1.9 can take part. Comments refer to files of its sources (github.com/apache/mxnet, 1.9.1,
 // src/kvstore).
 //
 // An array has a key, a small number. The first push of a key, by worker 0 alone, is its initial value; after a barrier of
-// the workers all pull it. From then on each worker pushes a gradient at each step, a server waits for those of all workers,
+// the workers all pull it. From then on each worker pushes a gradient at each step, a server waits for all workers' gradients,
 // and the answers are the new weights (or, if it was given no optimizer, the sum). Large arrays are cut over all servers.
 // Only float32 is supported, and neither sparse nor compressed gradients.
 //
@@ -67,7 +67,7 @@ func decode(dst []float32, src []byte) {
 	}
 }
 
-// encode writes what decode reads into b, of float32Len bytes for each value.
+// encode writes src into b as decode reads it, float32Len bytes for each value.
 func encode(b []byte, src []float32) {
 	for i, v := range src {
 		binary.LittleEndian.PutUint32(b[i*float32Len:], math.Float32bits(v))

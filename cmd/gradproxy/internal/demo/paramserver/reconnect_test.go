@@ -61,7 +61,7 @@ func TestReconnect(t *testing.T) {
 	}
 }
 
-// What is under way would be lost.
+// Requests under way would be lost.
 func TestReconnectWithARequestUnderWay(t *testing.T) {
 	newJob(t, Config{}).mustWork(t, func(w *Worker) error {
 		if err := w.Init(0, []float32{0}); err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/gradproxy/gradproxy/parser/pslite/pslitesim/recorded"
 )
 
-// Jobs of MXNet 1.9.1, of which the workers here make the same calls with the initial values and gradients that MXNet's had:
+// The workers here make the same calls as in recorded jobs of MXNet 1.9.1, with the same initial values and gradients:
 // every connection greets alike, and every message that any node says to any other is the same, with all its fields and all
 // its values. So the weights that the servers compute (momentum SGD) are MXNet's bit for bit.
 func TestSameMessagesAsMXNet(t *testing.T) {
@@ -35,7 +35,7 @@ func TestSameMessagesAsMXNet(t *testing.T) {
 				initial[key], pushes[0][key] = pushes[0][key][0], pushes[0][key][1:]
 			}
 			optimizer := want.optimizer(t)
-			extra := want.barriers() - len(initial) - 1 // those of the script
+			extra := want.barriers() - len(initial) - 1 // the script's
 			newJob(t, config).mustWork(t, func(w *Worker) error {
 				return repeat(w, optimizer, initial, pushes[w.Rank()], extra)
 			})

@@ -8,13 +8,13 @@ import (
 	"github.com/gradproxy/gradproxy/internal/train"
 )
 
-// A Replica is one worker's copy of a model whose weights the servers keep: what a gluon.Trainer is to MXNet
+// A Replica is one worker's copy of a model whose weights the servers keep, as a gluon.Trainer is in MXNet
 // (python/mxnet/gluon/trainer.py). It is not safe for concurrent use.
 type Replica struct {
 	worker   *Worker
 	params   []train.Param
 	keys     []int       // of the parameters
-	next     [][]float32 // what the servers answer: backward passes still read the weights
+	next     [][]float32 // the servers' answers, kept apart since backward passes still read the weights
 	requests []*Request  // by parameter; nil before it is ready
 	split    bool
 }

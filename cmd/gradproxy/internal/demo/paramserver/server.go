@@ -20,7 +20,7 @@ type server struct {
 	arrays    map[uint64]*array
 }
 
-// An array is what the server knows of a key.
+// An array is the server's state of a key.
 type array struct {
 	weight   []float32
 	velocity []float32
@@ -151,7 +151,7 @@ func (s *server) answer(n *pslitesim.Node, m *pslitesim.Message) error {
 	return nil
 }
 
-// answerTo returns what all answers have of their requests (kv_app.h, Response).
+// answerTo returns the fields that all answers take from their requests (kv_app.h, Response).
 func answerTo(m *pslitesim.Message) pslitesim.Meta {
 	return pslitesim.Meta{Head: m.Head, Push: m.Push, Pull: m.Pull, Timestamp: m.Timestamp, CustomerID: m.CustomerID}
 }
@@ -167,7 +167,7 @@ func newArray(vals []byte, workers int) *array {
 	return a
 }
 
-// apply ends a round: it adds the gradients, those of lower ranks first, and changes the weights by them.
+// apply ends a round: it adds the gradients, lower ranks' first, and changes the weights by them.
 func (a *array) apply(o *SGD) {
 	decode(a.sum, a.pushes[0])
 	for _, push := range a.pushes[1:] {

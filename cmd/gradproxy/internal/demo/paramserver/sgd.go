@@ -15,11 +15,11 @@ import (
 type SGD struct {
 	Rate     float32
 	Momentum float32 // in [0, 1)
-	Rescale  float32 // what gradients are multiplied with
+	Rescale  float32 // factor of gradients
 }
 
 // update changes weights by a sum of gradients. velocity is as long, 0 at first. Each operation is rounded, and in the order
-// of SGDKernel and SGDMomKernel (src/operator/optimizer_op-inl.h), so that the bits are those of MXNet.
+// of SGDKernel and SGDMomKernel (src/operator/optimizer_op-inl.h), so that the bits are MXNet's.
 func (o SGD) update(weight, velocity, sum []float32) {
 	velocity, sum = velocity[:len(weight)], sum[:len(weight)]
 	rate := o.Rate * o.Rescale
@@ -36,7 +36,7 @@ func (o SGD) update(weight, velocity, sum []float32) {
 	}
 }
 
-// optimizerText is what MXNet 1.9.1 sends for mx.optimizer.SGD with all else at its default, in Python's pickle protocol 0,
+// optimizerText is sent by MXNet 1.9.1 for mx.optimizer.SGD with all else at its default, in Python's pickle protocol 0,
 // with %s for the numbers of SGD: Rescale, Rate, Momentum.
 //
 //go:embed sgd.pickle
@@ -50,7 +50,7 @@ func (o SGD) pickle() []byte {
 	return fmt.Appendf(nil, optimizerText, python(o.Rescale), python(o.Rate), python(o.Momentum))
 }
 
-// unpickle reads what pickle made.
+// unpickle reads a text that pickle made.
 func unpickle(text []byte) (o SGD, err error) {
 	pattern := "^" + strings.ReplaceAll(regexp.QuoteMeta(optimizerText), "%s", `([-+.0-9e]+)`) + "$"
 	numbers := regexp.MustCompile(pattern).FindSubmatch(bytes.TrimSpace(text))

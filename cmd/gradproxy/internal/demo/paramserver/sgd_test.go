@@ -30,7 +30,7 @@ func TestOptimizerTravels(t *testing.T) {
 	}
 }
 
-// What the server could not compute is an error, and not another optimizer.
+// An optimizer that the server could not compute is an error, and not another optimizer.
 func TestOtherOptimizersAreRefused(t *testing.T) {
 	sgd := string(SGD{Rate: 0.1, Rescale: 1}.pickle())
 	for name, text := range map[string]string{

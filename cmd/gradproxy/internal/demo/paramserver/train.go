@@ -6,9 +6,9 @@ import (
 	"github.com/gradproxy/gradproxy/internal/train"
 )
 
-// A Training is what every worker does after it has joined the job.
+// A Training is every worker's work after it has joined the job.
 type Training struct {
-	Model      *train.MLP // begins with the weights of worker 0's, and ends with those of the servers
+	Model      *train.MLP // begins with worker 0's weights, and ends with the servers'
 	Optimizer  SGD        // Rescale 0: 1 over the number of workers, so that gradients are averaged
 	SplitCalls bool       // see NewReplica
 	Steps      int

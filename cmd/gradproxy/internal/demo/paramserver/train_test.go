@@ -29,7 +29,7 @@ func testModel(rank int) *train.MLP {
 	return train.New(uint64(rank)+7, digits.Pixels, 48, 32, digits.Classes)
 }
 
-// reference trains on one process what the servers' arithmetic gives: gradients are added in the order of the workers'
+// reference trains in one process with the servers' arithmetic: gradients are added in the order of the workers'
 // ranks, and v = momentum v - (rate / workers) sum, w = w + v, each operation rounded to float32.
 func reference(set digits.Set, workers, steps int, rate, momentum float32) *train.MLP {
 	model := testModel(0)

@@ -36,7 +36,7 @@ type Request struct {
 	what      string
 	meta      pslitesim.Meta
 	dst       []float32 // nil: nothing is pulled
-	parts     []part    // whose answers are due; nil for a command
+	parts     []part    // the parts with answers due; nil for a command
 	left      int       // answers
 	done      chan struct{}
 	err       error
@@ -83,7 +83,7 @@ func (w *Worker) Init(key int, value []float32) error {
 // Barrier waits for all workers.
 func (w *Worker) Barrier() error { return w.node.Barrier(pslitesim.GroupWorkers) }
 
-// Push sends a gradient. It is done when those of all workers have been added. The last push of the same key must be done.
+// Push sends a gradient. It is done when all workers' gradients have been added. The last push of the same key must be done.
 func (w *Worker) Push(key int, gradient []float32) *Request {
 	return w.start("push", key, gradient, nil)
 }
@@ -93,7 +93,7 @@ func (w *Worker) Pull(key int, dst []float32) *Request {
 	return w.start("pull", key, nil, dst)
 }
 
-// PushPull sends a gradient and gets what becomes of the array. The last push of the same key must be done.
+// PushPull sends a gradient and gets the new array. The last push of the same key must be done.
 func (w *Worker) PushPull(key int, gradient, dst []float32) *Request {
 	return w.start("push and pull", key, gradient, dst)
 }
@@ -122,7 +122,7 @@ func (w *Worker) Finish() error {
 	return w.node.Finish()
 }
 
-// Close leaves the job at once; what is under way fails. It may be called more than once, and by any goroutine.
+// Close leaves the job at once; requests under way fail. It may be called more than once, and by any goroutine.
 func (w *Worker) Close() { w.node.Close() }
 
 // Wait returns when the request is done. After an error the worker is of no more use.
@@ -196,7 +196,7 @@ func (w *Worker) start(what string, key int, gradient, dst []float32) *Request {
 	return r
 }
 
-// array returns what is known of a key, of which there is nothing yet if it is new.
+// array returns the worker's state of a key, and makes it if the key is new.
 func (w *Worker) array(key, size int) (*keyed, error) {
 	a := w.arrays[key]
 	switch {
