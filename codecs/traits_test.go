@@ -7,7 +7,7 @@ import (
 	"github.com/gradproxy/gradproxy/codecs/keys"
 )
 
-// method is a Method of which only its traits matter.
+// method is a Method with nothing but traits.
 type method struct {
 	codecs.Method
 	traits codecs.Traits

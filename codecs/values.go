@@ -7,7 +7,7 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// A Method is a lossy method on []float32, of which [Values] makes a Codec.
+// A Method is a lossy method on []float32. [Values] makes a Codec of it.
 type Method interface {
 	String() string
 	MaxEncodedLen(n int) int

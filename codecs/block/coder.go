@@ -87,7 +87,7 @@ func (e *encoder) findMost(src, residual []float32) {
 	absmax.EachOfSum(e.most, src, residual, e.block)
 }
 
-// checkScales returns an error if the scale of a block of which most is known is too large.
+// checkScales returns an error if the scale of a block is too large. most has the largest magnitudes of the blocks.
 func (e *encoder) checkScales() error {
 	for i, most := range e.most {
 		if err := e.checkScale(i, most); err != nil {
@@ -106,7 +106,7 @@ func (e *encoder) checkScale(i int, most float32) error {
 	return nil
 }
 
-// maxScale is the largest scale of which every code is finite.
+// maxScale is the largest scale at which every code is finite.
 func (m method) maxScale() float32 { return math.MaxFloat32 / (m.levels() + 1) }
 
 func getScale(b []byte) float32 { return math.Float32frombits(binary.LittleEndian.Uint32(b)) }

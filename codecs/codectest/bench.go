@@ -125,7 +125,7 @@ func (t *benchTensor) bench(b *testing.B, op func()) {
 	b.ReportMetric(t.ratio, "ratio")
 }
 
-// AgainstCopy runs op, which is through with size bytes at each call, in turn with a copy of as many, and reports the
+// AgainstCopy runs op, which must process size bytes at each call, in turn with a copy of as many, and reports the
 // medians as GB/s of op and as x-copy, how many times as fast as the copy it is: of processor time, where there is such a clock.
 // (ns/op is both together.)
 func AgainstCopy(b *testing.B, size int, op func()) {

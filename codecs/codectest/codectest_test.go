@@ -17,7 +17,7 @@ import (
 // A breach is one way to break a promise of package codecs.
 type breach string
 
-// breaches tells which part of the suite must notice each.
+// breaches lists the breaches and the part of the suite that must notice each.
 var breaches = []struct {
 	how, notices string
 }{

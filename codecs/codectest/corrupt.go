@@ -52,7 +52,7 @@ func (s suite) encodings(t *testing.T, n int) (all [][]byte) {
 	return all
 }
 
-// damaged returns encodings that are cut short, encodings of which bits are turned, and bytes that none is made of.
+// damaged returns encodings that are cut short, encodings with flipped bits, and random bytes.
 func damaged(r *rand.Rand, encodings [][]byte) (all [][]byte) {
 	times := 50
 	if Race {
@@ -61,11 +61,11 @@ func damaged(r *rand.Rand, encodings [][]byte) (all [][]byte) {
 	for _, b := range encodings {
 		for range times {
 			all = append(all, b[:r.IntN(len(b))])
-			turned := bytes.Clone(b)
+			flipped := bytes.Clone(b)
 			for range 1 + r.IntN(3) {
-				turned[r.IntN(min(len(b), 1<<r.IntN(20)))] ^= 1 << r.IntN(8)
+				flipped[r.IntN(min(len(b), 1<<r.IntN(20)))] ^= 1 << r.IntN(8)
 			}
-			all = append(all, turned)
+			all = append(all, flipped)
 		}
 	}
 	for range 200 {

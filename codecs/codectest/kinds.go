@@ -114,7 +114,7 @@ func putFloat(b []byte, d tensor.DType, x float64) {
 	}
 }
 
-// layout tells where a float type has its exponent.
+// layout returns the widths of a float type's exponent and mantissa.
 func layout(d tensor.DType) (exponent, mantissa int) {
 	switch d {
 	case tensor.Float64:

@@ -41,7 +41,7 @@ func methodPair(t testing.TB, c codecs.Codec, n int) (codecs.ValueEncoder, codec
 
 // Unbiased delivers x many times, each drawn anew by one encoder, and checks that the delivered values are x on average, as well
 // as so many draws can tell, and that their mean squared error is want, which is ‖x-y‖² over all values. Use thousands of
-// values of which few dominate the error.
+// values, so that no few of them dominate the error.
 func Unbiased(t *testing.T, c codecs.Codec, x []float32, want float64) {
 	t.Helper()
 	const times = 400

@@ -48,5 +48,5 @@ func orderOf(mul uint64, columns, span int) (best order) {
 	return best
 }
 
-// apart returns how far two keys are apart of which one is key more than the other, in their upper 32 bits.
+// apart returns the distance, in the upper 32 bits, of two keys that differ by key.
 func apart(key uint64) uint64 { return min(key, -key) >> 32 }

@@ -137,7 +137,7 @@ func (s *Sketch) Round(w Cells) error {
 	return nil
 }
 
-// check returns ErrOverflow if cells of which most is the largest cannot travel.
+// check returns ErrOverflow if cells cannot travel. most is the largest of them.
 func (c Cells) check(most float32) error {
 	if !finite(most) || c == Float16 && most >= overflow16 {
 		return fmt.Errorf("%w: the largest is %v", ErrOverflow, most)

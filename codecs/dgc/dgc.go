@@ -53,8 +53,8 @@ const defaultK = 0.001 // section 4.1
 type Config struct {
 	// K is the fraction of values that are sent, more than 0 and at most 1. 0 is 0.001.
 	K float64
-	// Warmup is how many encodings each stage of the warm-up has, of which the first sends a quarter of the values
-	// and each other a quarter of the one before, until that is K. 0 or less: there is none.
+	// Warmup is the number of encodings in each stage of the warm-up: the first stage sends a quarter of the values
+	// and each other a quarter of the one before, until that is K. 0 or less: no warm-up.
 	Warmup int
 	// Values is how values travel: as Float32, BFloat16 or Float16. 0 is Float32.
 	Values tensor.DType

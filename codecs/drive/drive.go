@@ -18,7 +18,7 @@
 //
 // # Wire
 //
-// For each block of values, the last as long as is left, with d the least power of two of at least as many:
+// For each block of values, of which the last may be shorter, with d the least power of two of at least as many:
 //
 //	c      4 bytes, a little-endian float32, at least 0 and at most the largest float32 / d: S/√d
 //	seed   4 bytes, little-endian
@@ -102,7 +102,7 @@ func (c code) Len(n int) int { return blockwise.ScalarLen + seedLen + signsLen(d
 // dimension is the least power of two of at least n, n at least 1.
 func dimension(n int) int { return 1 << bits.Len(uint(n-1)) }
 
-// maxScale is the largest c of which d times as much is finite.
+// maxScale is the largest c for which d·c is finite.
 func maxScale(d int) float32 { return math.MaxFloat32 / float32(d) }
 
 var errSigns = errors.New("there are signs beyond the last value")

@@ -18,7 +18,7 @@
 //
 // # Wire
 //
-// For each block of values, the last as long as is left:
+// For each block of values, of which the last may be shorter:
 //
 //	d       unsigned LEB128: how many values are sent; 0 ends the block
 //	sum     8 bytes, a little-endian float64: the sum of all magnitudes, rounded up; negative if L is 0 in place of 1

@@ -28,7 +28,7 @@
 //	1/λ   4 bytes, little-endian float32, finite and at least 0
 //
 // The hybrid form goes on with QA and QB. Of each there are count, an unsigned varint, and keys, its positions in the
-// block, ascending, as package keys' Rice has them; and
+// block, ascending, in the Rice code of package keys; and
 //
 //	QA  count times 4 bytes: the values with p_i = 1, little-endian float32
 //	QB  ceil(count/8) bytes: bit i%8 of byte i/8, from the lowest, is 1 if value i of QB is -1/λ and not 1/λ

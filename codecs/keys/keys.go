@@ -82,7 +82,7 @@ func mustAscend[K key](keys []K) {
 	}
 }
 
-// maxDelta returns the largest delta of keys, of which there is one at least. It panics if they do not ascend strictly.
+// maxDelta returns the largest delta of keys, which must not be empty. It panics if they do not ascend strictly.
 func maxDelta(keys []uint64) uint64 {
 	mustAscend(keys)
 	most := keys[0]
@@ -112,7 +112,7 @@ func errEnd(c Coding, n int) error {
 	return corrupt(c, "its bits do not end with those of %d keys", n)
 }
 
-// BitsPerKey returns how many bits c takes for each of keys, everything counted; 0 if there are none.
+// BitsPerKey returns the bits that c takes for each of keys, everything counted; 0 without keys.
 func BitsPerKey(c Coding, keys []uint64) float64 {
 	if len(keys) == 0 {
 		return 0

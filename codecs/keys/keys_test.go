@@ -58,7 +58,7 @@ func skewed(seed uint64, n int, most float64) []uint64 {
 	return keys
 }
 
-// oftenBytes are keys up to the greatest of all, that a Bitmap writes in bytes, of which some are frequent.
+// oftenBytes are keys up to the greatest of all that a Bitmap writes in bytes, with some frequent bytes.
 func oftenBytes() (keys []uint64) {
 	for i := range uint64(300) {
 		for bit := range uint64(8) {

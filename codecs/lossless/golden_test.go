@@ -28,7 +28,7 @@ var update = flag.Bool("update", false, "write the encodings of testdata anew; l
 // for any bits; "x N" after one repeats it.
 type vector struct {
 	from, codec, dtype, expect string
-	n                          int // elements, where there are none to see: in a vector of a bad encoding
+	n                          int // elements, in a vector of a bad encoding, which has none to count
 	elements                   []string
 	bytes                      []byte
 }

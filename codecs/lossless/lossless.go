@@ -10,7 +10,7 @@
 //
 // # Wire
 //
-// Numbers are little-endian; u24 has three bytes. A block is cut into chunks of 128 KiB, the last as long as is left,
+// Numbers are little-endian; u24 has three bytes. A block is cut into chunks of 128 KiB, of which the last may be shorter,
 // and its encoding is theirs, one after another. Each begins with its form:
 //
 //	bits 0-3  0 stored, 1 repeat, 2 bytes, 3 integer16, 4 integer32, 5 integer64,
@@ -57,7 +57,7 @@
 //
 // # Unsuited
 //
-// Blocks of which no part gets shorter (encrypted or compressed bytes, random integers), and blocks of a few elements.
+// Blocks in which no part gets shorter (encrypted or compressed bytes, random integers), and blocks of a few elements.
 //
 // [Hershcovitch et al.]: https://arxiv.org/abs/2411.05239
 //

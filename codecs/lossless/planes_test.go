@@ -183,7 +183,7 @@ func TestSampleEstimates(t *testing.T) {
 // The obvious decision for a plane at level fast is the one by its bits, and most planes of dense gradients have one.
 func TestObvious(t *testing.T) {
 	var s sample
-	told := 0
+	obviousPlanes := 0
 	for _, k := range codectest.Kinds() {
 		for _, d := range []tensor.DType{tensor.Float32, tensor.BFloat16, tensor.Int32, tensor.Uint8} {
 			for seed := range uint64(5) {
@@ -197,15 +197,15 @@ func TestObvious(t *testing.T) {
 							t.Errorf("%v, %v, seed %d: plane %d of %d is taken for %+v, and is %+v", k, d, seed, i, n, c, want)
 						}
 						if ok && k == codectest.Gaussian {
-							told++
+							obviousPlanes++
 						}
 					}
 				}
 			}
 		}
 	}
-	if told < 5*3*(4+2) {
-		t.Errorf("%d planes of dense values are obvious", told)
+	if obviousPlanes < 5*3*(4+2) {
+		t.Errorf("%d planes of dense values are obvious", obviousPlanes)
 	}
 }
 

@@ -5,12 +5,12 @@ import (
 	"math"
 )
 
-// A sample tells what each plane of some elements would cost, from a few of them: it must be cheap where nothing is to be
+// A sample estimates the cost of each plane of some elements, from a few of them: it must be cheap where nothing is to be
 // gained. Its figures decide how a chunk is coded, never whether it can be decoded.
 type sample struct {
 	count  [8][256]uint16 // how often each byte was seen in each plane
 	n      int            // elements seen
-	zeros  int            // of which were zero
+	zeros  int            // zero elements among them
 	planes int
 	odd    [256]uint16 // count of the exponents of every second element, while they are taken
 

@@ -15,7 +15,7 @@ type scratch struct {
 	coded       buffer // the planes that are coded
 
 	sample  sample
-	encoder huff0.Scratch // keeps its tables, so it is told never to reuse one
+	encoder huff0.Scratch // keeps its tables, so it is set never to reuse one
 	decoder huff0.Scratch
 }
 

@@ -153,10 +153,10 @@ func TestFeedbackIsBounded(t *testing.T) {
 			given[i] += float64(x[i])
 			delivered[i] += float64(v)
 		}
-		if owed := math.Sqrt(squared(residual) / n); step < steps/2 {
-			early = max(early, owed)
+		if norm := math.Sqrt(squared(residual) / n); step < steps/2 {
+			early = max(early, norm)
 		} else {
-			late = max(late, owed)
+			late = max(late, norm)
 		}
 	}
 	t.Logf("the residual of values of variance 1.25 is up to %.3f in %d steps, and up to %.3f in as many more", early, steps/2, late)
@@ -165,7 +165,7 @@ func TestFeedbackIsBounded(t *testing.T) {
 	}
 	for i := range given {
 		if off := math.Abs(given[i] - delivered[i] - float64(residual[i])); off > steps*0x1p-20 {
-			t.Fatalf("value %d: %v was given and %v delivered, and %v is owed", i, given[i], delivered[i], residual[i])
+			t.Fatalf("value %d: %v was given and %v delivered, and the residual is %v", i, given[i], delivered[i], residual[i])
 		}
 	}
 }

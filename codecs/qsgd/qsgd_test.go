@@ -24,5 +24,5 @@ var mustNew = suite.Codec
 
 func TestCodec(t *testing.T) { suite.Test(t) }
 
-// Codecs of which residuals do not grow, since BenchLossy has feedback.
+// The codecs are common ones of fixed and of Elias coding.
 func Benchmark(b *testing.B) { suite.Bench(b) }

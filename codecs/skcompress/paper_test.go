@@ -61,7 +61,7 @@ func TestBucketsAreEqual(t *testing.T) {
 // Theorem 2: the variance of quantile-bucket quantification is at most d/(4q)·(φmin²+φmax²). Its proof bounds each value's
 // difference to the mean of its bucket's splits by half the bucket, which is checked as well: it is much tighter.
 func TestTheorem2(t *testing.T) {
-	const n = 70_000 // 2·m² of which a sketch sees, of each sign
+	const n = 70_000 // a sketch sees 2·m² of them, of each sign
 	for name, x := range finite(n) {
 		for _, q := range []int{2, 3, 16, 256} {
 			m := mustMethod(t, Config{Q: q})

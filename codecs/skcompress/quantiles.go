@@ -143,7 +143,7 @@ func (s *Quantiles) summaries() *summaries {
 	return all
 }
 
-// at returns about the value than which so many are less. In calls in a row rank does not fall. A summary's values are taken to
+// at returns about the value that so many values are less than. In calls in a row rank does not fall. A summary's values are taken to
 // lie around its mean, as many below as above, and between two means as on a line; but a summary of one value is just that.
 func (a *summaries) at(rank float64) float32 {
 	for {

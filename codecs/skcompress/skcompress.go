@@ -35,7 +35,7 @@
 //
 // # Wire
 //
-// For each block of values, the last as long as is left:
+// For each block of values, of which the last may be shorter:
 //
 //	form     1 byte: 0 all are 0, and nothing follows; 1 lists; 2 a map; 3 joint; 4 joint, and there are zeros
 //	salt     1 byte, of the sketches' hash functions
@@ -88,7 +88,7 @@ import (
 	"github.com/gradproxy/gradproxy/codecs/keys"
 )
 
-// A Mode says how a value's group is told.
+// A Mode is a way to encode the groups of values.
 type Mode string
 
 const (
@@ -225,7 +225,7 @@ func (m method) String() string {
 		codecs.Param{Name: "block", Value: m.Config.Block, Def: d.Block})
 }
 
-// MaxEncodedLen is that of the map, than which mode=auto takes nothing longer, and in any case less than the values.
+// MaxEncodedLen is the maximum with a map: mode=auto takes nothing longer, and a longer encoding than the values is unsuited.
 func (m method) MaxEncodedLen(n int) int {
 	whole, rest := n/m.Config.Block, n%m.Config.Block
 	most := whole * m.blockLen(m.Config.Block)

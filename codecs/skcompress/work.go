@@ -160,7 +160,7 @@ func (w *work) cost() (bits int, optimal bool) {
 	return min(short, fixed), short < fixed
 }
 
-// writeCoded writes numbers, of which cost has been told.
+// writeCoded writes numbers. w.numbers must have the counts of them.
 func (w *work) writeCoded(out *bitio.Writer, numbers []uint16) {
 	if _, optimal := w.cost(); optimal {
 		out.Write(1, 1)

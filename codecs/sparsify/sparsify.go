@@ -5,7 +5,7 @@
 // shorter.
 //
 // Deviations from the paper: the threshold is that of a block and not of a tensor, and a sample of fewer than 32
-// values above it is no sample, so blocks of which less than 2,048 values are sent have an exact one. The paper's
+// values above it is no sample, so blocks that send less than 2,048 values have an exact one. The paper's
 // buffers of unsent changes are package feedback's.
 //
 // # State
@@ -14,7 +14,7 @@
 //
 // # Wire
 //
-// For each block of n values, the last as long as is left:
+// For each block of n values, of which the last may be shorter:
 //
 //	bitmap  ceil(n/8) bytes: bit i%8 of byte i/8, from the lowest, is 1 if value i is sent; bits beyond the last are 0
 //	values  the sent values, 4 bytes each, little-endian float32; 2 if they travel as bfloat16 or float16

@@ -16,7 +16,7 @@
 //
 // # Wire
 //
-// For each block of values, the last as long as is left:
+// For each block of values, of which the last may be shorter:
 //
 //	s        4 bytes, a little-endian float32, finite and at least 0
 //	ternary  2 bits a value, ceil(values/4) bytes: value i in byte i/4, at bit 2·(i mod 4) from the lowest, is 0, 1 for s or
@@ -57,7 +57,7 @@ const (
 
 // Config has the method's parameters. Use the zero Config for the paper's.
 type Config struct {
-	// Clip is c: values beyond so many standard deviations are clipped. 0 is 2.5; a negative Clip is none at all, which a text
+	// Clip is c: values beyond so many standard deviations are clipped. 0 is 2.5; with a negative Clip nothing is clipped, which a text
 	// says as clip=0.
 	Clip float64
 	// Block is how many values share a scale, at most 1<<24. 0 is 65,536.

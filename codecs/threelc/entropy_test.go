@@ -15,7 +15,7 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// ternary returns n values of which part p are no zeros, share of them 1 and the others -1, independent of each other.
+// ternary returns n independent values: a part p is not zero, of which a share is 1 and the others are -1.
 func ternary(r *rand.Rand, n int, p, share float64) []float32 {
 	x := make([]float32, n)
 	for i := range x {

@@ -30,7 +30,7 @@ var trits = func() (table [256]struct{ nonzero, positive uint8 }) {
 	return table
 }()
 
-// symbols[k] is how many quartic bytes but that of five zeros have at most k values that are none.
+// symbols[k] is the number of quartic bytes, without that of five zeros, with at most k nonzero values.
 var symbols = [6]int{0, 10, 50, 130, 210, 242}
 
 // fit returns the model of quartic bytes, and how many of them are five zeros.
@@ -103,7 +103,7 @@ func (m model) intervals(table *[256]interval) bool {
 	if m.none == 0 || m.density == 0 || room < 0 {
 		return false
 	}
-	// weight[k][j]: of one byte with k values that are no zeros of which j are M, of 2^32.
+	// weight[k][j]: of one byte with k nonzero values, j of them M; 2^32 is 1.
 	var weight [6][6]uint64
 	sum := uint64(0)
 	for b := range firstRun {

@@ -216,7 +216,7 @@ func FuzzShorten(f *testing.F) {
 	})
 }
 
-// sparse returns n bytes, one in about every of which is not zero.
+// sparse returns n bytes; about one in every is not zero.
 func sparse(n, every int) []byte {
 	r := rand.New(rand.NewPCG(uint64(n), uint64(every)))
 	b := make([]byte, n)

@@ -11,10 +11,10 @@
 //
 // # Wire
 //
-// For each block of values, the last as long as is left:
+// For each block of values, of which the last may be shorter:
 //
-//	count   an unsigned varint: how many are sent
-//	keys    their positions in the block, ascending, as package keys' Rice has them
+//	count   an unsigned varint: the number of values sent
+//	keys    their positions in the block, ascending, in the Rice code of package keys
 //	values  count times 4 bytes, little-endian float32; 2 if they travel as bfloat16 or float16
 //
 // # Bounds

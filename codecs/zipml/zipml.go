@@ -1,6 +1,6 @@
 // Package zipml rounds values to whole multiples of a step that divides their range evenly, as ZipML's fixed-point
 // quantification does ([Zhang et al.]): the baseline of SKCompress ([Jiang et al.], sections 4.1 and 7.1), which sends 16 bits a
-// value since 8 converge badly, and finds that of values of which most are near zero most become 0.
+// value since 8 converge badly, and finds that most values become 0 if most are near zero.
 //
 // Deviations from the paper, of which this has only the part that SKCompress describes: rounding is to the nearest, not at random
 // ("QSGD and TernGrad further introduce a stochastic rounding"); the range is that of a block of values, 1,048,576 by default,
@@ -12,7 +12,7 @@
 //
 // # Wire
 //
-// For each block of values, the last as long as is left:
+// For each block of values, of which the last may be shorter:
 //
 //	step   4 bytes, a little-endian float32, at least 0
 //	low    2 bytes, little-endian: how many steps below 0 the lowest level is, at most 2^bits - 1

@@ -101,7 +101,7 @@ func (c *Code) hasEmpty() bool {
 	return false
 }
 
-// gamma reads a number from 1 to 2^24-1; 0 or a larger one if there is none.
+// gamma reads a number from 1 to 2^24-1; it returns 0 or a larger one if the bits are invalid.
 func gamma(r *bitio.Reader) uint64 {
 	n := uint(bits.LeadingZeros32(uint32(r.Peek(24))<<8 | 0xff))
 	return r.Read(2*n + 1)

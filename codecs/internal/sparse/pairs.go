@@ -13,7 +13,7 @@ import (
 // AppendPairs appends p's keys, which ascend, and values:
 //
 //	count   an unsigned varint (encoding/binary), at most the values of the block
-//	keys    their positions, count numbers, as package keys' Rice has them
+//	keys    their positions, count numbers, in the Rice code of package keys
 //	values  as float32, bfloat16 or float16, little-endian
 //
 // It rounds p.Values to the values that travel. A value that is not finite is ErrNotFinite.

@@ -81,7 +81,7 @@ func TestUnsuitedLeavesAllBlocks(t *testing.T) {
 	}
 }
 
-// So does one of a method that takes sums as they are made, whichever block it is.
+// An unsuited block of a SumCoder does so as well, at every place.
 func TestUnsuitedSumsLeaveAllBlocks(t *testing.T) {
 	const n, block = 1000, 300
 	c, err := topk.New(topk.Config{K: 0.3, Block: block})
