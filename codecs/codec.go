@@ -14,8 +14,8 @@ import "github.com/gradproxy/gradproxy/tensor"
 // of a method on []float32, converting other float types in one place and copying nothing for float32.
 type Codec interface {
 	String() string          // name and parameters, as in policies and on the wire: "topk(k=0.01)"
-	MaxEncodedLen(n int) int // most bytes that n elements can take
-	Block(size int) int      // bytes that it wants at once of a tensor of size bytes
+	MaxEncodedLen(n int) int // maximum of bytes that n elements can take
+	Block(size int) int      // bytes that it should be given at once of a tensor of size bytes
 	Traits() Traits          // the codec's promises, the same at every call
 	// NewEncoder returns an Encoder for blocks of n elements of type d, or ErrUnsuited.
 	NewEncoder(d tensor.DType, n int) (Encoder, error)

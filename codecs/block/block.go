@@ -49,7 +49,7 @@ const (
 // Config chooses the codec.
 type Config struct {
 	Bits int // of a value: 8 or 4
-	// Block is how many values share a scale, at most 1<<20. 0 is 1,024 for 8 bits and 256 for 4.
+	// Block is the number of values that share a scale, at most 1<<20. 0 is 1,024 for 8 bits and 256 for 4.
 	Block int
 }
 
@@ -113,7 +113,7 @@ func (m method) Block(size int) int {
 	return min(size, widest*m.block*max(1, wantBytes/(widest*m.block)))
 }
 
-// blockLen is how many bytes a block of n values takes.
+// blockLen is the number of bytes that a block of n values takes.
 func (m method) blockLen(n int) int {
 	if n == 0 {
 		return 0
@@ -121,7 +121,7 @@ func (m method) blockLen(n int) int {
 	return scaleLen + m.codesLen(n)
 }
 
-// codesLen is how many bytes hold n rounded values.
+// codesLen is the number of bytes that hold n rounded values.
 func (m method) codesLen(n int) int {
 	if m.bits == 4 {
 		return (n + 1) / 2

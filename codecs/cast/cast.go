@@ -58,7 +58,7 @@ func FromArgs(a *codecs.Args) (codecs.Codec, error) {
 	return New(tensor.Float16)
 }
 
-// block is how many values are looked at before they are written. It does not show on the wire.
+// block is the number of values that are looked at before they are written. It does not show on the wire.
 const block = 1 << 12
 
 type code struct {

@@ -68,7 +68,7 @@ func NewHash(c Config, coordinates int) (*Hash, error) {
 	return h, nil
 }
 
-// Coordinates returns how many coordinates have hashes.
+// Coordinates returns the number of coordinates that have hashes.
 func (h *Hash) Coordinates() int { return h.coordinates }
 
 // fill sets each element of a table of signs: four to a word, the lowest bits first.

@@ -90,7 +90,7 @@ func median5(a, b, c, d, e int32) int32 {
 	return median3(low, high, e)
 }
 
-// sorted is how many coordinates are sorted at a time: all their rows lie in a core's first cache.
+// sorted is the number of coordinates that are sorted at a time: all their rows lie in a core's first cache.
 const sorted = 512
 
 // sortRows sorts each coordinate's estimates over the rows, all coordinates from from to to by the same exchanges: Batcher's

@@ -32,7 +32,7 @@ func (s *Sketch) Reset() { clear(s.cells) }
 // near reports whether the whole table lies in a core's second cache.
 func (c Config) near() bool { return c.Columns <= 1<<20/4/c.Rows }
 
-// spans are how many coordinates go through one row after another: as many as leave a table that is near there, or as many
+// spans are the numbers of coordinates that go through one row after another: as many as leave a table that is near there, or as many
 // that at least the row stays. Signs of coordinates come in runs that share their upper 16 bits.
 func (c Config) spans() (insert, query int) {
 	if c.near() {

@@ -41,7 +41,7 @@ var (
 // HeaderLen is how many bytes of a sketch on the wire precede its cells.
 const HeaderLen = 16
 
-// EncodedLen returns how many bytes a sketch takes on the wire.
+// EncodedLen returns the number of bytes that a sketch takes on the wire.
 func (c Config) EncodedLen(w Cells) int { return HeaderLen + c.Rows*c.Columns*w.Size() }
 
 // Append appends the sketch, in the wire form of the package comment, to dst. The error wraps ErrOverflow; dst is then as
@@ -145,7 +145,7 @@ func (c Cells) check(most float32) error {
 	return nil
 }
 
-// halfBits is how many bits the largest magnitude has, as an integer, in units that binary16 rounds to at most 2^15.
+// halfBits is the number of bits that the largest magnitude has, as an integer, in units that binary16 rounds to at most 2^15.
 const halfBits = 15
 
 // The exponents that the largest float32 and the least one lead to.

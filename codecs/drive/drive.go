@@ -63,7 +63,7 @@ const (
 type Config struct {
 	// Unbiased chooses the scale for the mean of many senders, and not the one of least squared error.
 	Unbiased bool
-	// Block is how many values are rotated together, a power of two of at most 1<<20. 0 is 4,096.
+	// Block is the number of values that are rotated together, a power of two of at most 1<<20. 0 is 4,096.
 	Block int
 	// Seed chooses the random numbers, 1 to 2^31-1. 0 is 1.
 	Seed int

@@ -81,7 +81,7 @@ func unbiased(squares, l1 float64) float32 {
 	return float32(squares / l1)
 }
 
-// signsLen is how many bytes hold d signs.
+// signsLen is the number of bytes that hold d signs.
 func signsLen(d int) int { return (d + 7) / 8 }
 
 // appendSigns appends the signs of x, zeros being positive.

@@ -73,7 +73,7 @@ type Config struct {
 	Tau int
 	// L is the length of the flags of keys in bits, 1 to 6. 0 is 2.
 	L int
-	// Block is how many values share a sum, at most 1<<28. 0 is 1<<20. The larger, the fewer are sent. A tensor is given
+	// Block is the number of values that share a sum, at most 1<<28. 0 is 1<<20. The larger, the fewer are sent. A tensor is given
 	// to an Encoder in parts of that many float32 (so a block of 64-bit elements has half as many values).
 	Block int
 }

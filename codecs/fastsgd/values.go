@@ -105,7 +105,7 @@ func (v *Values) appendCodes(dst []byte, s *scale, sum float64, values []float32
 	return dst
 }
 
-// Decode sets values, as many as Append kept, from the encoding that src begins with, and returns how many bytes that
+// Decode sets values, as many as Append kept, from the encoding that src begins with, and returns the number of bytes that that
 // has, or an error that wraps codecs.ErrCorrupt.
 func (v *Values) Decode(values []float32, src []byte) (used int, err error) {
 	if len(values) == 0 {

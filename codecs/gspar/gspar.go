@@ -85,7 +85,7 @@ type Config struct {
 	Uniform bool
 	// Seed chooses the random numbers, with the values themselves and the number of the encoding. 0 is 1.
 	Seed int
-	// Block is how many values share a λ, at most 1<<24. 0 is 1<<20, 4 MiB of float32.
+	// Block is the number of values that share a λ, at most 1<<24. 0 is 1<<20, 4 MiB of float32.
 	Block int
 }
 

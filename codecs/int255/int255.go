@@ -28,7 +28,7 @@ const (
 
 // Config has the method's parameters. The zero Config is the default.
 type Config struct {
-	// Block is how many values share a scale, at most 1<<20. 0 is 65,536.
+	// Block is the number of values that share a scale, at most 1<<20. 0 is 65,536.
 	Block int
 }
 

@@ -45,7 +45,7 @@ func (w way) interval() uint {
 	return 32 >> w.log2m
 }
 
-// intervals returns how many intervals a number of so many bits takes; 0 has one.
+// intervals returns the number of intervals that a number of so many bits takes; 0 has one.
 func (w way) intervals(bits uint) uint { return max(1, (bits+w.interval()-1)/w.interval()) }
 
 // counts returns how often each prefix occurs, from how often each length of a delta does.

@@ -50,7 +50,7 @@ func (w wide) write(d divisor, buf []byte) (at uint) {
 	return at
 }
 
-// wideCut is how many keys are made narrow together.
+// wideCut is the number of keys that are made narrow together.
 const wideCut = 1<<10 + 1
 
 // narrow returns keys with the same gaps, in room, or nil if the gaps are too large for kernels.

@@ -28,8 +28,8 @@
 // n keys below N that are drawn at random cost at least n·H(p)/p bits, where p = n/N and H is the binary entropy;
 // the best coding takes at most 1.02 times that: Rice for p up to 0.3, Bitmap for others. (Rice takes
 // 1.04 times that about p = 0.38, and never less than a bit a key, which is too much from p = 0.6 on.) An array has its
-// first key and a few bytes besides, and a Bitmap's table some 150, which tell where keys, or the integers that are none, are
-// few. Any n keys take at most MaxLen(n) bytes; element codecs never let a block grow. Time: O(n), a few passes; a Bitmap, where
+// first key and a few bytes besides, and a Bitmap's table some 150, which matter where keys, or the integers that are no keys,
+// are few. Any n keys take at most MaxLen(n) bytes; element codecs never let a block grow. Time: O(n), a few passes; a Bitmap, where
 // it may be shorter, 3 to 8 times Rice's. Memory: one number an element while an element codec runs, two with Bitmap.
 //
 // # Unsuited

@@ -48,7 +48,7 @@ const (
 type Config struct {
 	// Bits of a value, its sign included, 2 to 8: there are 2^(Bits-1)-1 powers of two. 0 is 5.
 	Bits int
-	// Block is how many values share a range of exponents, at most 1<<24. 0 is 65,536. A tensor is given to an Encoder in
+	// Block is the number of values that share a range of exponents, at most 1<<24. 0 is 65,536. A tensor is given to an Encoder in
 	// parts of that many float32 (so a block of 64-bit elements has half as many values).
 	Block int
 }
@@ -88,10 +88,10 @@ func (m method) MaxEncodedLen(n int) int {
 
 func (m method) Block(size int) int { return min(size, 4*m.block) }
 
-// codesLen is how many bytes hold the codes of n values.
+// codesLen is the number of bytes that hold the codes of n values.
 func (m method) codesLen(n int) int { return (n*m.bits + 7) / 8 }
 
-// levels is how many powers of two have a code.
+// levels is the number of powers of two that have a code.
 func (m method) levels() int { return 1<<(m.bits-1) - 1 }
 
 const (

@@ -57,7 +57,7 @@ func formOf(d tensor.DType) form {
 	return formStored
 }
 
-// planes returns how many planes the elements of f have.
+// planes returns the number of planes that the elements of f have.
 func (f form) planes() int {
 	if f&formKind == formFloat32 {
 		return 3

@@ -20,7 +20,8 @@ const (
 	escapePart = 8 // at most one in so many elements is an escape
 )
 
-// window returns the first of the escape neighbouring byte values of plane p that the sample has most of, and how many.
+// window returns the first of the escape neighbouring byte values of plane p that are most frequent in the sample, and their
+// number there.
 func (s *sample) window(p int) (base, inside int) {
 	c := &s.count[p]
 	sum := 0

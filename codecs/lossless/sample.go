@@ -143,7 +143,7 @@ func (s *sample) run(f form, b []byte) {
 // isZero returns 1 if x is 0, else 0.
 func isZero(x uint64) int { return int(1 - (x|-x)>>63) }
 
-// most returns how often plane p's most frequent byte value was seen.
+// most returns the frequency of plane p's most frequent byte value.
 func (s *sample) most(p int) int {
 	var most uint16
 	for _, c := range &s.count[p] {

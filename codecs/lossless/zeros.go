@@ -18,7 +18,7 @@ const (
 // mapLen returns the bytes of the map of n elements, in whole words.
 func mapLen(n int) int { return (n + 63) / 64 * 8 }
 
-// mapZeros fills m, of mapLen bytes, from the elements in b, of width w, and returns how many are not zero.
+// mapZeros fills m, of mapLen bytes, from the elements in b, of width w, and returns the number of elements that are not zero.
 func mapZeros(m, b []byte, w int) (left int) {
 	for i := 0; i < len(m); i += 8 {
 		run := b[8*i*w : min(len(b), 8*(i+8)*w)]
@@ -123,7 +123,7 @@ func (s *scratch) appendMap(dst, m []byte, n int) []byte {
 	return dst
 }
 
-// runLength returns how many bits from i on, of the n in m, are 1 if ones, else 0.
+// runLength returns the length of the run of bits from i on, of the n in m, that are 1 if ones, else 0.
 func runLength(m []byte, i, n int, ones bool) int {
 	begin := i
 	for i < n {
@@ -145,7 +145,7 @@ var (
 	errMap  = errors.New("the map has another form, or too many bits")
 )
 
-// readMap reads the map of n elements into m and returns how many are not zero.
+// readMap reads the map of n elements into m and returns the number of elements that are not zero.
 func (s *scratch) readMap(r *reader, n int) (m []byte, left int) {
 	m = s.zeros.room(mapLen(n))
 	clear(m)

@@ -7,7 +7,7 @@ import (
 
 var errSigns = errors.New("there are signs beyond the last value")
 
-// signsLen is how many bytes hold the signs of n values.
+// signsLen is the number of bytes that hold the signs of n values.
 func signsLen(n int) int { return (n + 7) / 8 }
 
 // split sets a bit of signs for each negative value of x and returns the means of the other values, and of minus the negative

@@ -50,7 +50,7 @@ const (
 
 // Config has the method's parameters. The zero Config is the default.
 type Config struct {
-	// Block is how many values share the two means, at most 1<<24. 0 is 65,536.
+	// Block is the number of values that share the two means, at most 1<<24. 0 is 65,536.
 	Block int
 }
 

@@ -62,7 +62,7 @@ type Config struct {
 	Seed int
 	// Values is how values travel: as Float32, BFloat16 or Float16. 0 is Float32.
 	Values tensor.DType
-	// Block is how many values share a generator, at most 1<<24. 0 is 1<<20, 4 MiB of float32.
+	// Block is the number of values that share a generator, at most 1<<24. 0 is 1<<20, 4 MiB of float32.
 	Block int
 }
 

@@ -42,7 +42,7 @@ func (s *sample) choose(l lane, x, r []byte, known bool) form {
 	return best
 }
 
-// take copies evenly spaced runs of whole words, so that rows are seen as well as neighbours, and returns how many bytes.
+// take copies evenly spaced runs of whole words, so that rows are seen as well as neighbours, and returns the bytes copied.
 func (s *sample) take(x, r []byte) (n int) {
 	if len(x) <= sampleSize {
 		n = len(x) / 8 * 8

@@ -27,9 +27,9 @@ type value struct {
 }
 
 // NewCopy returns a Copy of a block of size bytes, which holds nothing yet. It keeps so many earlier values besides the
-// latest one: 0 where a block is coded against the value before it in the same direction. In the opposite direction, the
-// end that sends a model may have sent another before the update arrives that was coded against the first: there keep must be as many
-// as can be under way, or the update is refused with ErrReference. The end that codes the update needs none.
+// latest one: 0 where a block is coded against the value before it in the same direction. For a reverse reference, the end
+// that sends a model may have sent another before the update arrives that was coded against the first: there keep must be the
+// number of models that can be under way, or the update is refused with ErrReference. The end that codes the update needs none.
 func NewCopy(size, keep int) *Copy {
 	return &Copy{size: size, values: make([]value, 1+keep)}
 }

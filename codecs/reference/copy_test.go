@@ -32,7 +32,7 @@ func TestCopy(t *testing.T) {
 	check(1, 4, "mnop")
 }
 
-// From some value on earlier ones are kept, and no more of them than that when that ends.
+// Keep takes effect from the next value on: more earlier values are kept, and fewer when it is lowered again.
 func TestCopyKeepsMore(t *testing.T) {
 	c := reference.NewCopy(4, 0)
 	for i, step := range []struct{ keep, memory int }{{-1, 4}, {-1, 4}, {2, 8}, {-1, 12}, {-1, 12}, {1, 8}, {0, 4}} {

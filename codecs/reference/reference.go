@@ -23,10 +23,10 @@
 //
 // The Copies, which belong to the caller: a coder reads one and, after each block, sets one to the delivered value.
 //
-// In the same direction (the last pull predicts the next) both are the same Copy. In the opposite direction (the model that a client was sent
-// predicts its update) the Copy that is read follows the other direction's blocks, and the result is kept in a Copy of its own or not at
-// all. There the ends' Copies need not be at the same version when the update is coded and when it arrives: an
-// encoding names the version, and the Copy of the end that is ahead keeps earlier ones (NewCopy).
+// In the same direction (the last pull predicts the next) both are the same Copy. With a reverse reference (the model that a
+// client was sent predicts its update) the Copy that is read follows the other direction's blocks, and the result is kept in a
+// Copy of its own or not at all. There the ends' Copies need not be at the same version when the update is coded and when it
+// arrives: an encoding names the version, and the Copy of the end that is ahead keeps earlier ones (NewCopy).
 //
 // A block that travels as it is (ErrUnsuited, or the policy says so) becomes the Copy's value at both ends by Set. Around a
 // lossy codec the first block has to. Where one end may lack the other's value (it restarted, or made room), both must start again

@@ -71,7 +71,7 @@ func survey(x []float32) (of [2]found) {
 	return of
 }
 
-// share returns how many buckets each sign gets: of q as many as it occurs, rounded up, so that no bucket has more than d/q values;
+// share returns the number of buckets that each sign gets: of q as many as it occurs, rounded up, so that no bucket has more than d/q values;
 // but not more than it has values. That can be q+1, where 0 is no q-quantile. In a joint sketch they are q.
 func (m method) share(found [2]found) (of [2]int) {
 	n, p := found[negative].values, found[positive].values

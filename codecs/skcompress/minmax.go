@@ -70,7 +70,7 @@ func (s *MinMaxSketch) Merge(o *MinMaxSketch) {
 
 const gamma = 0x9e3779b97f4a7c15 // the increment of SplitMix64's state
 
-// hash returns a key's place in the first row, as a fraction of 2^32, and how far it moves from row to row. It is the output
+// hash returns a key's place in the first row, as a fraction of 2^32, and its distance from row to row. It is the output
 // of SplitMix64: its halves are as good as two hashes (https://doi.org/10.1145/2660193.2660195).
 func hash(key uint64) (first, step uint32) {
 	key += gamma

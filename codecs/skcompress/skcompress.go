@@ -4,13 +4,13 @@
 // are 0, delta-binary encoding with the adaptive prefix (5.1, 5.2), which package keys has.
 //
 // The q buckets are shared out to both signs as they occur, and numbered from zero outwards on either side, so that Theorem
-// 2's q is that of the paper; they are q+1 where 0 is no q-quantile of the values. A group is ⌈q/r⌉ buckets of a sign; so
-// there are r of them, or one or two more. How many columns its sketch has follows from how many values it has. A value's
-// group has to be known where it is decoded, and there are two ways of saying it:
+// 2's q is that of the paper; there are q+1 where 0 is no q-quantile of the values. A group is ⌈q/r⌉ buckets of a sign; so
+// there are r groups, or one or two more. The number of columns of a group's sketch follows from the number of its values. The
+// decoder has to know a value's group, and there are two ways to encode it:
 //
 //   - lists, the paper's: each group has its list of keys (appendix A.3). Values on no list are 0.
-//   - a map: each value, in turn, says its group, or that it is 0, in Huffman's code. Where few values are 0 this is
-//     shorter; with one group a sign, it is a bit that says the sign.
+//   - a map: for each value, in turn, its group, or 0 for a value of 0, in Huffman's code. Where few values are 0 this is
+//     shorter; with one group for each sign, it is a bit for the sign.
 //
 // The delivered values are the same either way, and mode=auto takes the shorter. The other modes are: mode=sparse, always lists;
 // mode=dense, always the map, and by default q = 16 and r = 1, as for the neural net of section 7.7; and mode=joint, which
@@ -120,7 +120,7 @@ type Config struct {
 	Cols float64 // of a MinMaxSketch, for each of its values, 1/1024 to 1. 0 is 0.2
 	M    int     // size of a quantile sketch, 16 to 4,096. 0 is 128
 	Mode Mode    // "" is Auto
-	// Block is how many values are compressed together, at most 1<<24. 0 is 1,048,576, 4 MiB of float32. A tensor is
+	// Block is the number of values that are compressed together, at most 1<<24. 0 is 1,048,576, 4 MiB of float32. A tensor is
 	// given to an Encoder in parts of that many float32 (so a block of 64-bit elements has half as many values).
 	Block int
 }
@@ -257,5 +257,5 @@ var keyCodec = keys.New(keys.Adaptive{})
 
 func (m method) Traits() codecs.Traits { return codecs.Traits{Keys: keyCodec} }
 
-// perGroup is how many buckets a group has.
+// perGroup is the number of buckets that a group has.
 func (m method) perGroup() int { return (m.Q + m.R - 1) / m.R }

@@ -60,10 +60,10 @@ type layout struct {
 	zeros   int  // numbers in the joint group that stand for 0: none or one
 }
 
-// groups returns how many groups each sign has.
+// groups returns the number of groups that each sign has.
 func (l layout) groups(sign int) int { return (l.buckets[sign] + l.per - 1) / l.per }
 
-// classes returns how many classes values can be in, 0 included.
+// classes returns the number of classes that values can be in, 0 included.
 func (l layout) classes() int {
 	if l.joint {
 		return 2

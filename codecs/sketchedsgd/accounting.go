@@ -12,6 +12,6 @@ func (p Params) Cost() Cost {
 	return Cost{p.Rows*p.Columns + p.candidates(), p.K}
 }
 
-// Factor returns how many times less that is than 2d, "the cost to send a (dense) gradient and receive a new (dense) parameter
+// Factor returns the factor by which that is less than 2d, "the cost to send a (dense) gradient and receive a new (dense) parameter
 // vector": 2d/(|S| + Pk + k). It is +Inf if nothing is sent.
 func (c Cost) Factor(d int) float64 { return 2 * float64(d) / float64(c.Up+c.Down) }

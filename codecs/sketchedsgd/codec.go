@@ -22,7 +22,7 @@ type Config struct {
 	Cells countsketch.Cells // the type to which the sketch's cells are rounded
 	Pick  Pick
 	Seed  uint64 // at most 1<<63-1. 0 is 1.
-	// Block is how many values share a sketch, at most 1<<24. 0 is 1<<20, 4 MiB of float32; a sketch of 5 rows then takes 640 KiB.
+	// Block is the number of values that share a sketch, at most 1<<24. 0 is 1<<20, 4 MiB of float32; a sketch of 5 rows then takes 640 KiB.
 	Block int
 }
 

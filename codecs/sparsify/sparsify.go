@@ -50,7 +50,7 @@ type Config struct {
 	K float64
 	// Values is how values travel: as Float32, BFloat16 or Float16. 0 is Float32.
 	Values tensor.DType
-	// Block is how many values are looked at as a whole, at most 1<<24. 0 is 1<<20, 4 MiB of float32.
+	// Block is the number of values that are looked at as a whole, at most 1<<24. 0 is 1<<20, 4 MiB of float32.
 	Block int
 }
 

@@ -56,7 +56,7 @@ const (
 
 // Config has the method's parameters. The zero Config is the default.
 type Config struct {
-	// Block is how many values share a scale, at most 1<<24. 0 is 65,536.
+	// Block is the number of values that share a scale, at most 1<<24. 0 is 65,536.
 	Block int
 	// Seed chooses the random numbers, 1 to 2^31-1. 0 is 1.
 	Seed int

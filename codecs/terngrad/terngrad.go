@@ -60,7 +60,7 @@ type Config struct {
 	// Clip is c: values beyond so many standard deviations are clipped. 0 is 2.5; with a negative Clip nothing is clipped, which a text
 	// says as clip=0.
 	Clip float64
-	// Block is how many values share a scale, at most 1<<24. 0 is 65,536.
+	// Block is the number of values that share a scale, at most 1<<24. 0 is 65,536.
 	Block int
 	// Seed chooses the random numbers, 1 to 2^31-1. 0 is 1.
 	Seed int

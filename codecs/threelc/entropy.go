@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// How a block goes on after M where the coder is Entropy: 0 to 5 are a model's most, of which 0 is all, for then there are
-// only zeros.
+// Forms: the byte after a block's M where the coder is Entropy. 0 to 5 are a model's most; with 0 the block ends there, for it
+// has only zeros.
 const formRuns = 6
 
 const (
@@ -36,8 +36,8 @@ func (c *entropyCoder) room(n int) (packed []byte) {
 	return c.runs[lead:]
 }
 
-// append writes the form and the rest of a block of n values to dst, which has formLen bytes more than packed, and returns
-// how many bytes that is. packed is c's room and is changed.
+// append writes the form and the rest of a block of n values to dst, which must have formLen bytes more than packed, and returns
+// their length. packed is c's room and is changed.
 func (c *entropyCoder) append(dst, packed []byte, n int) int {
 	p := len(packed)
 	for i := n; i < 5*p; i++ {
@@ -98,7 +98,7 @@ func (c *entropyCoder) unpack(x []float32, src []byte, M float32) (used int, ok 
 	return formLen + modelLen + used, ok
 }
 
-// symbols returns the byte of each number that is not of five zeros, as c.table has them.
+// symbols returns the byte of each number in c.table that does not belong to five zeros.
 func (c *entropyCoder) symbols() []byte {
 	zeros := c.table[fiveZeros].freq
 	symbol := c.symbol[:total-zeros]

@@ -68,7 +68,7 @@ func quantizeFrom(j int, dst []byte, x []float32, c uint32) {
 	}
 }
 
-// wholeBytes is how many of p bytes for n values have no padding.
+// wholeBytes is the number of bytes, of p for n values, without padding.
 func wholeBytes(p, n int) int { return max(n-4*p, 0) }
 
 // quantizeSum sets dst as quantize does for the sums x[i]+e[i] (Figure 3, steps 1 and 2), and e to the sums less the

@@ -75,8 +75,8 @@ func histogram(b []byte) (counts [256]uint32) {
 	return counts
 }
 
-// densityOf returns the density of independent values of which five that are not all zeros have mean that are none: d
-// of mean = 5d/(1-(1-d)^5), which grows with d.
+// densityOf returns the density d of independent values if five that are not all zeros have mean nonzero values on average: mean
+// = 5d/(1-(1-d)^5), which grows with d.
 func densityOf(mean float64) uint16 {
 	low, high := 1, total-1
 	for low < high {

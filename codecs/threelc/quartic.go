@@ -1,6 +1,6 @@
 package threelc
 
-// QuarticLen returns how many bytes the quartic encoding of n values takes.
+// QuarticLen returns the number of bytes that the quartic encoding of n values takes.
 func QuarticLen(n int) int { return quarticLen(n) }
 
 // Quartic sets dst, which has QuarticLen(len(x)) bytes, to the quartic encoding (section 3.2) of x, each value of which is

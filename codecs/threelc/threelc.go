@@ -76,7 +76,7 @@ var maxS = float64(math.Nextafter32(2, 0))
 type Config struct {
 	// S is the sparsity multiplier, 1 <= S < 2: the larger, the fewer values are sent in a step. 0 is 1.
 	S float64
-	// Block is how many values share a scale, at most 1<<24. 0 is 65,536, 256 KiB of float32. A tensor is given to an
+	// Block is the number of values that share a scale, at most 1<<24. 0 is 65,536, 256 KiB of float32. A tensor is given to an
 	// Encoder in parts of four times as many float32 (or half as many 64-bit elements).
 	Block int
 	// Coder makes the quartic bytes shorter. The zero Coder is the paper's.
@@ -172,7 +172,7 @@ func (m method) blockLen(n int) int {
 	return scaleLen + quarticLen(n)
 }
 
-// quarticLen is how many quartic bytes hold n values.
+// quarticLen is the number of quartic bytes that hold n values.
 func quarticLen(n int) int { return (n + 4) / 5 }
 
 const scaleLen = 4 // bytes of M

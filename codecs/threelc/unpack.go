@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// runLength is how many quartic bytes an encoded byte stands for.
+// runLength is the number of quartic bytes that an encoded byte stands for.
 var runLength = func() (table [256]uint8) {
 	for b := range table {
 		table[b] = 1
@@ -39,11 +39,11 @@ func unpack(x []float32, src []byte, M float32) (used int, ok bool) {
 	return unpackPieces(x, src, bits, r)
 }
 
-// A reached is how far a block has been unpacked: the values of the first done quartic bytes are set, from used bytes of src, of
+// A reached is the progress of unpacking a block: the values of the first done quartic bytes are set, from used bytes of src, of
 // which the last stands for run zeros more.
 type reached struct{ used, done, run int }
 
-// piece is how many quartic bytes unpackPieces makes at a time: so few that a processor still stores the values of one piece
+// piece is the number of quartic bytes that unpackPieces makes at a time: so few that a processor still stores the values of one piece
 // while it expands the next.
 const piece = 512
 
@@ -52,10 +52,10 @@ type room [1024]byte
 
 var quarticZeros = room(bytes.Repeat([]byte{fiveZeros}, len(room{})))
 
-// beyond is how many bytes of the next piece there may be in a room: as many as eight runs have.
+// beyond is the maximum of bytes of the next piece in a room: as many as eight runs have.
 const beyond = 8 * maxRun
 
-// expansion has of each encoded byte how many quartic ones it stands for, and in the lower half the first of them.
+// expansion has, for each encoded byte, the number of quartic bytes that it stands for, and in the lower half the first of them.
 var expansion = func() (table [256]uint16) {
 	for b := range table {
 		first := b
@@ -67,8 +67,9 @@ var expansion = func() (table [256]uint16) {
 	return table
 }()
 
-// expand sets a from place at on to the quartic bytes that src stands for, until there are n or src ends, and returns how many
-// bytes of src that took and where it has come to: up to beyond behind n, but behind most only by what a single run has more.
+// expand sets a from place at on to the quartic bytes that src stands for, until there are n or src ends. It returns the number
+// of bytes of src that it took and the place that it has reached: up to beyond behind n, but behind most only by the rest of a
+// single run.
 func (a *room) expand(src []byte, at, n, most int) (used, end int) {
 	used, at = expandTiles(a, src, at, min(n, most-beyond))
 	return a.expandRest(src, used, at, n)

@@ -16,7 +16,7 @@ const (
 // runCode is the byte for k bytes of five zeros.
 var runCode = [16]byte{1: fiveZeros, 2: firstRun, 244, 245, 246, 247, 248, 249, 250, 251, 252, 253, 254, 255}
 
-// lead is how many bytes before src dst may begin when they share memory.
+// lead is the number of bytes by which dst may begin before src when they share memory.
 const lead = 8
 
 // shorten sets dst to src with its runs replaced, counted from the left and each as long as it can be, and returns the
@@ -29,7 +29,7 @@ func shorten(dst, src []byte) int {
 	return shortenRest(dst, src, w, i, run)
 }
 
-// shortenWords is shorten for the first i bytes of src, and returns how many bytes they have become.
+// shortenWords is shorten for the first i bytes of src, and returns the number of bytes that they have become.
 //
 // Where runs begin and end cannot be predicted, so nothing branches on it: each turn copies up to eight bytes that
 // are no run and replaces the run behind them, either of which may be empty.
@@ -61,7 +61,7 @@ func shortenWords(dst, src []byte) (w, i int) {
 	return w, i
 }
 
-// shortenRest goes on where i bytes of src have become w, but for a run of zeros at their end. It returns the length of dst.
+// shortenRest goes on where i bytes of src, without a run of zeros at their end, have become w bytes. It returns the length of dst.
 func shortenRest(dst, src []byte, w, i, run int) int {
 	for i < len(src) || run > 0 {
 		for run < maxRun && i < len(src) && src[i] == fiveZeros {

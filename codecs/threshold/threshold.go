@@ -51,7 +51,7 @@ type Config struct {
 	T float64
 	// Values is how values travel: as Float32, BFloat16 or Float16. 0 is Float32.
 	Values tensor.DType
-	// Block is how many values share a count, at most 1<<24. 0 is 1<<20, 4 MiB of float32.
+	// Block is the number of values that share a count, at most 1<<24. 0 is 1<<20, 4 MiB of float32.
 	Block int
 }
 

@@ -50,7 +50,7 @@ const (
 // Config has the method's parameters. The zero Config is zipml(bits=8).
 type Config struct {
 	Bits int // of a value: 8 or 16. 0 is 8
-	// Block is how many values share a range, at most 1<<24. 0 is 1,048,576, 4 MiB of float32. A tensor is given to an
+	// Block is the number of values that share a range, at most 1<<24. 0 is 1,048,576, 4 MiB of float32. A tensor is given to an
 	// Encoder in parts of that many float32 (so a block of 64-bit elements has half as many values).
 	Block int
 }
@@ -103,7 +103,7 @@ func (m method) Block(size int) int { return min(size, 4*m.block) }
 
 const headerLen = 4 + 2 // step and low
 
-// blockLen is how many bytes a block of n values takes.
+// blockLen is the number of bytes that a block of n values takes.
 func (m method) blockLen(n int) int {
 	if n == 0 {
 		return 0

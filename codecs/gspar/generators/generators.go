@@ -35,7 +35,7 @@ type Recipe struct {
 	Flat    bool    // w̄ from [-0.5, 0.5) and not normal
 }
 
-// Columns is how many columns Figures 1 and 2 have, from the densest data to the sparsest.
+// Columns is the number of columns that Figures 1 and 2 have, from the densest data to the sparsest.
 const Columns = 3
 
 const (

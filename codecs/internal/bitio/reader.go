@@ -24,7 +24,7 @@ func (r *Reader) Peek(n uint) uint64 { return r.next() >> (64 - n) }
 // Skip reads n bits. It may go beyond the end, but not by 2^60 bits.
 func (r *Reader) Skip(n uint) { r.at += n }
 
-// At returns how many bits have been read.
+// At returns the number of bits that have been read.
 func (r *Reader) At() uint { return r.at }
 
 // Read returns the next n bits, at most 64, in the low bits of the result.
@@ -61,7 +61,7 @@ func (r *Reader) Unary(most uint64) uint64 {
 // Over reports whether more was read than there is.
 func (r *Reader) Over() bool { return r.at > 8*uint(len(r.src)) }
 
-// Close returns how many bytes were read, whole or in part. ok is false if they end too early or the last is not filled
+// Close returns the number of bytes that were read, whole or in part. ok is false if they end too early or the last is not filled
 // up with zeros.
 func (r *Reader) Close() (used int, ok bool) {
 	if r.Over() {

@@ -11,7 +11,7 @@ import (
 // A Code turns one block of values into bytes and back. It is immutable and safe for concurrent use.
 type Code interface {
 	String() string // the codec's text
-	Len(n int) int  // most bytes that n values take; not less than of fewer
+	Len(n int) int  // maximum of bytes that n values take; it must not fall as n grows
 
 	Traits() codecs.Traits // of the codec that New makes
 

@@ -14,7 +14,7 @@ var (
 	ErrShort     = errors.New("it ends too early")
 )
 
-// ScalarLen is how many bytes a scalar takes.
+// ScalarLen is the number of bytes that a scalar takes.
 const ScalarLen = 4
 
 // AppendScalar appends a float32, little-endian: a block's scale, mostly.

@@ -32,7 +32,7 @@ import (
 )
 
 const (
-	// MaxSymbols is how many symbols an alphabet can have.
+	// MaxSymbols is the number of symbols that an alphabet can have.
 	MaxSymbols = 1 << 16
 	// maxBits is the longest word. One of 58 bits takes symbols that occur 2^40 times together (Fibonacci's numbers).
 	maxBits  = bitio.PeekMax
@@ -93,10 +93,10 @@ func (c *Code) Init(counts []uint32) {
 	c.assign()
 }
 
-// Len returns how many bits the word of a symbol has, 0 if it has none.
+// Len returns the number of bits that the word of a symbol has, 0 if it has none.
 func (c *Code) Len(symbol int) uint { return uint(c.words[symbol].len) }
 
-// Cost returns how many bits are the words of symbols that occur so often. The table is not among them.
+// Cost returns the bits of the words of symbols that occur so often, without the table.
 func (c *Code) Cost(counts []uint32) int {
 	bits := 0
 	for s, n := range counts {
@@ -105,7 +105,7 @@ func (c *Code) Cost(counts []uint32) int {
 	return bits
 }
 
-// Fixed returns how many bits symbols take in words of one length.
+// Fixed returns the number of bits that symbols take in words of one length.
 func Fixed(symbols int) uint { return uint(bits.Len(uint(max(symbols, 1) - 1))) }
 
 // Write writes the word of a symbol, which must have one.

@@ -11,7 +11,7 @@ const lengthBits = 6 // of a length that is written whole
 // WriteTable writes the table of c, from which ReadTable makes it again. There must be a symbol with a word.
 func (c *Code) WriteTable(w *bitio.Writer) { c.table(w.Write) }
 
-// TableLen returns how many bits WriteTable writes.
+// TableLen returns the number of bits that WriteTable writes.
 func (c *Code) TableLen() int {
 	total := 0
 	c.table(func(_ uint64, n uint) { total += int(n) })
@@ -43,7 +43,7 @@ func (c *Code) table(write func(v uint64, n uint)) {
 	}
 }
 
-// absent returns how many symbols from s on have no word.
+// absent returns the number of symbols from s on without a word.
 func (c *Code) absent(s int) (k int) {
 	alone := len(c.sorted) == 1
 	for s+k < len(c.words) && c.words[s+k].len == 0 && !(alone && int(c.sorted[0]) == s+k) {

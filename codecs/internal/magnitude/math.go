@@ -217,7 +217,7 @@ func guessKth(x []float32, k int) uint32 {
 	return t
 }
 
-// countAll returns how many magnitudes of x are at least t, 1 <= t < 1<<31.
+// countAll returns the number of magnitudes of x that are at least t, 1 <= t < 1<<31.
 func countAll(x []float32, t uint32) int {
 	n, i := countTiles(x, t)
 	return n + countPlain(x[i:], t)
@@ -248,10 +248,10 @@ func eachWithin(x []float32, t, end uint32, f func(m uint32)) {
 	}
 }
 
-// part is how many values are selected from at a time where memory for the selected is short-lived.
+// part is the number of values that are selected from at a time where memory for the selected is short-lived.
 const part = 1 << 9
 
-// few is how many values are sorted sooner than a histogram is cleared.
+// few is the number of values that are sorted sooner than a histogram is cleared.
 const few = 128
 
 func kthOfFew(x []float32, k int) (t uint32, larger int) {

@@ -13,7 +13,7 @@ var Err = errors.New("an integer is out of its bounds, or bits follow the last")
 // Max returns the largest integer of so many bits.
 func Max(bits int) int { return 1<<(bits-1) - 1 }
 
-// Len returns how many bytes n integers take.
+// Len returns the number of bytes that n integers take.
 func Len(bits, n int) int { return (n*bits + 7) / 8 }
 
 // Append appends the integers q, each in its bounds.

@@ -4,7 +4,7 @@ import (
 	"github.com/gradproxy/gradproxy/codecs/internal/params"
 )
 
-// defaultBlock is how many values methods look at as a whole, unless told otherwise: as many as most tensors have at
+// defaultBlock is the number of values that methods look at as a whole, unless told otherwise: as many as most tensors have at
 // most, 4 MiB of float32.
 const defaultBlock = 1 << 20
 
@@ -14,7 +14,7 @@ const maxBlock = 1 << 24
 // MinFraction is the smallest fraction of values to send that a text may ask for: a value of the largest block.
 const MinFraction = 1.0 / maxBlock
 
-// Count is how many values a fraction k of n is, n >= 1: rounded to the nearest, one at least. Both ends compute the
+// Count is the number of values that a fraction k of n is, n >= 1: rounded to the nearest, one at least. Both ends compute the
 // same number.
 func Count(k float64, n int) int { return min(n, max(1, int(float64(k*float64(n))+0.5))) }
 

@@ -67,7 +67,7 @@ func Squares(x, y []float32) (norm, lost float64) {
 	return norm, lost
 }
 
-// Sent returns how many values are not 0.
+// Sent returns the number of values that are not 0.
 func Sent(y []float32) (n int) {
 	for _, v := range y {
 		if v != 0 {
