@@ -88,7 +88,7 @@ var onlyIn = map[string][]string{
 }
 
 // forTests are the packages of integration that the tests of any package may import.
-var forTests = []string{"integration/require", "integration/require/netns", "integration/uml"}
+var forTests = []string{"integration/require", "integration/require/netns", "integration/vm"}
 
 // A listedPackage is what this test reads of `go list -json`.
 type listedPackage struct {

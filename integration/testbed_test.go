@@ -43,6 +43,9 @@ func TestMain(m *testing.M) {
 	scratch = dir
 	code := m.Run()
 	os.RemoveAll(dir)
+	if n := require.LeftOut(); n > 0 {
+		fmt.Printf("%d tests of whole jobs were left out: %s=1 runs them\n", n, require.LongVariable)
+	}
 	os.Exit(code)
 }
 
@@ -65,6 +68,7 @@ func newGateways(t *testing.T, n int, link wansim.Link) *testbed.WAN {
 
 func layWAN(t *testing.T, lay func(context.Context, int, wansim.Link) (*testbed.WAN, error), n int, link wansim.Link) *testbed.WAN {
 	t.Helper()
+	require.Long(t)
 	require.Root(t)
 	require.Command(t, "nsenter")
 	w, err := lay(context.Background(), n, link)
@@ -121,6 +125,7 @@ func jaxJob(t *testing.T, ranks int, args ...string) testbed.Job {
 
 func newJob(t *testing.T, environment, program string, ranks int, args []string) testbed.Job {
 	t.Helper()
+	require.Long(t)
 	require.Root(t)
 	python, complete := testbed.Python(environment)
 	require.Named(t, environment, complete, "run integration/env/install.sh "+environment)

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/net/ipv4"
 	"golang.org/x/sys/unix"
 
-	"github.com/gradproxy/gradproxy/integration/uml"
+	"github.com/gradproxy/gradproxy/integration/vm"
 )
 
 // A bench is two ends and a router between them, each in a namespace of its own, with one UDP socket at each end.
@@ -44,7 +44,7 @@ func newBench(t *testing.T) *bench {
 	for _, file := range []string{"/proc/sys/net/ipv4/ip_forward", "/proc/sys/net/ipv6/conf/all/disable_ipv6"} {
 		inside(t, router, func() error { return os.WriteFile(file, []byte("1"), 0) })
 	}
-	if uml.Inside() {
+	if vm.Inside() {
 		// An old kernel that is busy drops what crosses a pair of devices beyond 1000 packets.
 		if err := os.WriteFile("/proc/sys/net/core/netdev_max_backlog", []byte("100000"), 0); err != nil {
 			t.Fatal(err)

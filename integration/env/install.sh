@@ -23,11 +23,12 @@ install_one() {
 	torch215)      debian gcc binutils libc6-dev; pypi torch215 ;;
 	jax)           pypi jax ;;
 	mxnet)         debian libgomp1; pypi mxnet ;;
-	uml)           unpacked uml user-mode-linux ;; # a second kernel, run as a process by integration/uml
+	uml)           unpacked uml user-mode-linux ;; # another kernel, which integration/vm runs as a process
+	qemu)          debian qemu-system-x86; kernel qemu linux-image-amd64 ;; # the same for processors on which uml does not start
 	*)             fail "unknown environment $1: one of $all" ;;
 	esac
 }
-all='tools haproxy fashion-mnist torch113 torch215 jax mxnet uml'
+all='tools haproxy fashion-mnist torch113 torch215 jax mxnet uml qemu'
 
 # The CUDA wheel of torch without 4 GB of NVIDIA's packages: stand-ins for the libraries that it links.
 after_torch215() {
@@ -70,6 +71,28 @@ unpacked() {
 	rm -rf "$dir"
 	mkdir -p "$dir"
 	(cd "$dir" && retry apt-get -q download "$2" >&2 </dev/null && dpkg -x "$2"_*.deb . && rm "$2"_*.deb)
+	echo "$2" >"$dir/.complete"
+}
+
+# kernel NAME METAPACKAGE: the newest packaged kernel and its modules for networks, not installed.
+kernel() {
+	local dir=$env_dir/$1 package
+	[ "$(cat "$dir/.complete" 2>/dev/null)" != "$2" ] || return 0
+	[ -n "${updated:-}" ] || [ "$(id -u)" != 0 ] || retry apt-get -q update >&2 </dev/null
+	updated=yes
+	package=$(apt-cache depends "$2" | awk '$1 == "Depends:" { print $2; exit }')
+	[ -n "$package" ] || fail "$2 depends on no kernel"
+	rm -rf "$dir"
+	mkdir -p "$dir"
+	(
+		cd "$dir"
+		retry apt-get -q download "$package" >&2 </dev/null
+		dpkg-deb --fsys-tarfile "$package"_*.deb | tar -x --wildcards --no-wildcards-match-slash './boot/vmlinuz-*' \
+			'./lib/modules/*/modules.builtin' './lib/modules/*/kernel/net' './lib/modules/*/kernel/drivers/net/*.ko' \
+			'./lib/modules/*/kernel/drivers/virtio' './lib/modules/*/kernel/fs/9p' './lib/modules/*/kernel/fs/netfs' \
+			'./lib/modules/*/kernel/fs/fscache' './lib/modules/*/kernel/crypto' './lib/modules/*/kernel/lib'
+		rm "$package"_*.deb
+	)
 	echo "$2" >"$dir/.complete"
 }
 

@@ -1,4 +1,4 @@
-// Init is the first process of a guest of package uml: it makes a Linux system of the bare kernel, runs the Job's program,
+// Init is the first process of a guest of package vm: it makes a Linux system of the bare kernel, runs the Job's program,
 // says how that ended, and powers off.
 package main
 
@@ -8,16 +8,17 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gradproxy/gradproxy/integration/uml"
+	"github.com/gradproxy/gradproxy/integration/vm"
 )
 
 func main() {
 	if os.Getpid() != 1 {
-		fmt.Fprintln(os.Stderr, "init: is for guests of package uml, as their first process")
+		fmt.Fprintln(os.Stderr, "init: is for guests of package vm, as their first process")
 		os.Exit(2)
 	}
 	if err := start(); err != nil {
@@ -33,15 +34,18 @@ func powerOff() {
 }
 
 func start() error {
-	text, err := os.ReadFile(os.Getenv("UML_JOB"))
+	if err := enterHost(); err != nil {
+		return err
+	}
+	text, err := os.ReadFile(os.Getenv(vm.JobVariable))
 	if err != nil {
 		return err
 	}
-	var job uml.Job
+	var job vm.Job
 	if err := json.Unmarshal(text, &job); err != nil {
 		return err
 	}
-	time.AfterFunc(job.Timeout, func() { // also where nobody is left to end the guest
+	time.AfterFunc(job.Timeout, func() { // also where no test is left that could end the guest
 		fmt.Println("init: the guest's time is over:", job.Timeout)
 		powerOff()
 	})
@@ -51,17 +55,40 @@ func start() error {
 	program := exec.Command(job.Program[0], job.Program[1:]...)
 	program.Dir, program.Env = job.Dir, job.Env
 	program.Stdout, program.Stderr = os.Stdout, os.Stdout
-	fmt.Println(uml.Begin(job.Nonce))
+	fmt.Println(vm.Begin(job.Nonce))
 	err = program.Run()
 	code := program.ProcessState.ExitCode() // -1: killed by a signal, or not started
 	if err != nil {
 		fmt.Println("init:", err)
 	}
-	fmt.Println(uml.End(job.Nonce) + fmt.Sprint(code))
+	fmt.Println(vm.End(job.Nonce) + fmt.Sprint(code))
 	return nil
 }
 
-// mountAll gives the guest what a program expects besides the host's files.
+// enterHost makes the host's root this process's, if the kernel has not: in QEMU the first root is the initial file system.
+func enterHost() error {
+	first, err := filepath.Glob(vm.FirstModules + "/*")
+	if err != nil || len(first) == 0 {
+		return err
+	}
+	if err := loadModules(first); err != nil {
+		return err
+	}
+	if err := os.Mkdir("/host", 0o755); err != nil {
+		return err
+	}
+	if err := unix.Mount(vm.HostTag, "/host", "9p", unix.MS_RDONLY, "trans=virtio,version=9p2000.L,msize=524288,cache=loose"); err != nil {
+		return fmt.Errorf("mount the host's root: %w", err)
+	}
+	// An initial file system cannot be unmounted; the host's is moved over it.
+	err = errors.Join(unix.Chdir("/host"), unix.Mount(".", "/", "", unix.MS_MOVE, ""), unix.Chroot("."), unix.Chdir("/"))
+	if err != nil {
+		return fmt.Errorf("enter the host's root: %w", err)
+	}
+	return nil
+}
+
+// mountAll mounts the file systems that a program expects besides the host's files.
 func mountAll() error {
 	for _, m := range []struct {
 		kind, at, options string

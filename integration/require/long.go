@@ -1,0 +1,26 @@
+package require
+
+import (
+	"os"
+	"sync/atomic"
+	"testing"
+)
+
+// LongVariable is the environment variable that asks for tests that take long, by any value.
+const LongVariable = "GRADPROXY_LONG"
+
+var leftOut atomic.Int64
+
+// Long skips t, which takes long (a whole training job, seconds of numbers), unless LongVariable asks for such tests. A run
+// that declares what is present (Variable) runs them too: no test may be left out there.
+func Long(t testing.TB) {
+	t.Helper()
+	if os.Getenv(LongVariable) != "" || os.Getenv(Variable) != "" {
+		return
+	}
+	leftOut.Add(1)
+	t.Skipf("takes long: %s=1 runs it", LongVariable)
+}
+
+// LeftOut returns the number of tests of this process that Long has skipped.
+func LeftOut() int { return int(leftOut.Load()) }
