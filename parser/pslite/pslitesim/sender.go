@@ -190,7 +190,7 @@ func (s *sender) try() (*zmtp.Conn, error) {
 }
 
 // errLost is wrapped when a connection has ended. Messages under way on it are lost. A node that waits for an answer
-// notices: the sender's own connection ends, or this one is there again and the answer still due.
+// notices: the connection of the answer ends as well, or this one is there again and the answer still due.
 var errLost = errors.New("connection lost")
 
 // serve writes queued messages until the connection is lost or, with a nil error, to be closed and all written.
