@@ -96,7 +96,7 @@ func (e *execution) run(args []string, log *slog.Logger) (int, error) {
 		for {
 			select {
 			case sig := <-signals:
-				j.Pass(sig)
+				j.Deliver(sig)
 			case <-ended:
 				return
 			}

@@ -102,7 +102,7 @@ const defaultTau = 128 // the filter's, by section 4.2 and of the codec
 
 // fewer says how little the filter of tau has to do here.
 func fewer(tau float64, o cluster.LinearOutcome) string {
-	return fmt.Sprintf("the filter keeps at most %.0f values of a gradient, and here the largest has %d that are not zero", math.Pow(1.1, tau), o.Push.Most)
+	return fmt.Sprintf("the filter keeps at most %.0f values of a gradient, and here the largest has %d that are not zero", math.Pow(1.1, tau), o.Push.Largest)
 }
 
 // fastsgdSizes measures Figure 4 (b): how many times smaller messages are than pairs of a key of 32 bits and a value of 64.

@@ -41,7 +41,7 @@ func Start(args []string, cgroup string) (*Job, error) {
 	return &Job{pid: pid, tty: openTerminal()}, nil
 }
 
-// Signals lists the signals that Pass passes on, without the ones that this process was told to ignore when it started, as by nohup: the
+// Signals lists the signals that Deliver sends on, without the ones that this process was told to ignore when it started, as by nohup: the
 // command then ignores them as well.
 func Signals() []os.Signal {
 	var all []os.Signal
@@ -53,9 +53,9 @@ func Signals() []os.Signal {
 	return all
 }
 
-// Pass passes a signal on to the command: to its whole group a signal that a terminal would send to a group, if this process was
+// Deliver sends a signal on to the command: to its whole group a signal that a terminal would send to a group, if this process was
 // sent it so, and else to the process alone.
-func (j *Job) Pass(sig os.Signal) {
+func (j *Job) Deliver(sig os.Signal) {
 	s, ok := sig.(syscall.Signal)
 	if !ok {
 		return

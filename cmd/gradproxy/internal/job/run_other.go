@@ -18,8 +18,8 @@ func Start([]string, string) (*Job, error) {
 // Signals returns none.
 func Signals() []os.Signal { return nil }
 
-// Pass does nothing.
-func (*Job) Pass(os.Signal) {}
+// Deliver does nothing.
+func (*Job) Deliver(os.Signal) {}
 
 // Wait returns 0.
 func (*Job) Wait() (int, error) { return 0, nil }

@@ -27,14 +27,14 @@ const keyLen = 4
 type Traffic struct {
 	Values  int64 // float32 values
 	NonZero int64 // of these, values that were not zero
-	Most    int64 // of the values of one tensor that were not zero
+	Largest int64 // the most values of one tensor that were not zero
 	Bytes   int64 // that the encodings took
 }
 
 // Add adds o to t.
 func (t *Traffic) Add(o Traffic) {
 	t.Values, t.NonZero, t.Bytes = t.Values+o.Values, t.NonZero+o.NonZero, t.Bytes+o.Bytes
-	t.Most = max(t.Most, o.Most)
+	t.Largest = max(t.Largest, o.Largest)
 }
 
 // Ratio returns how many times smaller the encodings were than 4 bytes a value.
@@ -108,7 +108,7 @@ func (c *Channel) Send(dst, src []float32) error {
 			sent.NonZero++
 		}
 	}
-	sent.Most = sent.NonZero
+	sent.Largest = sent.NonZero
 	c.Traffic.Add(sent)
 	switch {
 	case c.wire.Pairs:

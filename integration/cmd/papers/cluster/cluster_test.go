@@ -157,7 +157,7 @@ func TestPairs(t *testing.T) {
 	if err := c.Send(y, x); err != nil {
 		t.Fatal(err)
 	}
-	if want := (cluster.Traffic{Values: 1000, NonZero: 100, Most: 100, Bytes: 100 * 8}); c.Traffic != want || !slices.Equal(x, y) {
+	if want := (cluster.Traffic{Values: 1000, NonZero: 100, Largest: 100, Bytes: 100 * 8}); c.Traffic != want || !slices.Equal(x, y) {
 		t.Errorf("%+v, want %+v; the same values: %v", c.Traffic, want, slices.Equal(x, y))
 	}
 	if r := c.Traffic.PairRatio(); r != 1.5 {
