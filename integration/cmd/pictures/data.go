@@ -12,9 +12,10 @@ import (
 // only the parts that are shown are read.
 type data struct {
 	WAN      wan
-	Servers  servers // times on slow links
-	Learning servers // accuracy and bytes with several seeds
-	Accuracy accuracy
+	Servers  servers  // times on slow links
+	Learning servers  // accuracy and bytes with several seeds
+	Accuracy accuracy // a small model with several seeds
+	Ring     accuracy // the model of WAN with one seed
 	Codecs   struct {
 		Rows []coded
 	}
@@ -73,21 +74,38 @@ type serving struct {
 	SameAsDirect bool    `json:"same_as_direct"`
 }
 
-// Accuracy is the measurement of the command of that name: the accuracy of a DDP job after as many steps.
+// Accuracy is the measurement of the command of that name: a DDP job after as many steps. The first variant is the direct one.
 type accuracy struct {
-	Parameters int `json:"parameters"`
-	Steps      int `json:"steps"`
-	Seeds      int `json:"seeds"`
-	Variants   []struct {
-		Name      string `json:"name"`
-		SameSteps struct {
-			StepBytes float64   `json:"wan_step_bytes"`
-			Mean      float64   `json:"mean_accuracy"`
-			Points    float64   `json:"points"`
-			Identical bool      `json:"replicas_identical"`
-			Distance  []float64 `json:"replica_distance"`
-		} `json:"same_steps"`
-	} `json:"variants"`
+	Parameters int       `json:"parameters"`
+	Steps      int       `json:"steps"`
+	Seeds      int       `json:"seeds"`
+	Variants   []variant `json:"variants"`
+}
+
+// A variant is a way across the WAN, with means over whole trainings.
+type variant struct {
+	Name      string `json:"name"`
+	SameSteps struct {
+		StepBytes float64   `json:"wan_step_bytes"`
+		Mean      float64   `json:"mean_accuracy"`
+		Points    float64   `json:"points"`
+		Identical bool      `json:"replicas_identical"`
+		Distance  []float64 `json:"replica_distance"`
+	} `json:"same_steps"`
+}
+
+// variant returns the variant of that name, or a zero one.
+func (a accuracy) variant(name string) variant {
+	i := slices.IndexFunc(a.Variants, func(v variant) bool { return v.Name == name })
+	if i < 0 {
+		return variant{}
+	}
+	return a.Variants[i]
+}
+
+// fewer returns how many times fewer bytes than direct a way has on the link, over a whole training.
+func (a accuracy) fewer(name string) float64 {
+	return a.Variants[0].SameSteps.StepBytes / max(1, a.variant(name).SameSteps.StepBytes)
 }
 
 // Coded is a row of gradproxy bench codecs.
@@ -110,7 +128,7 @@ type other struct {
 
 // read reads the files of docs/data.
 func read(dir string) (d data, err error) {
-	for name, into := range map[string]any{"wan.json": &d.WAN, "servers.json": &d.Servers, "learning.json": &d.Learning, "accuracy.json": &d.Accuracy, "codecs.json": &d.Codecs, "other.json": &d.Other} {
+	for name, into := range map[string]any{"wan.json": &d.WAN, "servers.json": &d.Servers, "learning.json": &d.Learning, "accuracy.json": &d.Accuracy, "ring.json": &d.Ring, "codecs.json": &d.Codecs, "other.json": &d.Other} {
 		b, err := os.ReadFile(filepath.Join(dir, name))
 		if err == nil {
 			err = json.Unmarshal(b, into)
@@ -119,7 +137,7 @@ func read(dir string) (d data, err error) {
 			return d, fmt.Errorf("%s: %w", name, err)
 		}
 	}
-	if len(d.WAN.Training) == 0 || len(d.Learning.Rows) == 0 || len(d.Codecs.Rows) == 0 || len(d.Accuracy.Variants) == 0 {
+	if len(d.WAN.Training) == 0 || len(d.Learning.Rows) == 0 || len(d.Codecs.Rows) == 0 || len(d.Accuracy.Variants) == 0 || len(d.Ring.Variants) == 0 {
 		return d, fmt.Errorf("%s: a measurement is empty", dir)
 	}
 	return d, nil

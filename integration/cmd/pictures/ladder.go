@@ -34,16 +34,20 @@ type rung struct {
 	class            string
 }
 
-// rungs are ordered from the safest.
+// The ways of the ring that the pages recommend: 3LC for gradients, and int4 for sums as well.
+const (
+	ringGradients = "3lc"
+	ringSums      = "3lc+int4"
+)
+
+// rungs are ordered from the safest. All savings are of whole trainings.
 func rungs(d data) []rung {
-	gradients, both := d.WAN.lossy()
-	codec, sums, _ := cut(both)
 	return []rung{
-		{"everything", "nothing: every byte arrives as it was sent", "the default", "ring", d.WAN.ratio("lossless"), "s1"},
+		{"everything", "nothing: every byte arrives as it was sent", "the default", "ring", d.Ring.fewer("lossless"), "s1"},
 		{"", "", "", "parameter server", d.Learning.fewer("lossless"), "s1"},
-		{"gradient", "a part, made up for in later steps; replicas stay identical", "a rule: role gradient, " + gradients, "ring", d.WAN.ratio(gradients), "s3"},
-		{"gradient and state", "also a part of pulled weights; workers stay identical", "rules: roles gradient and state, 3lc", "parameter server", d.Learning.fewer(recommended), "s3"},
-		{"aggregate", "also a part of the sums: replicas differ a little", "also aggregates: lossy, and " + sums + " beside " + codec, "ring", d.WAN.ratio(both), "s2"},
+		{"gradient", "a part, made up for in later steps; replicas stay identical", "a rule: role gradient, codec 3lc", "ring", d.Ring.fewer(ringGradients), "s3"},
+		{"gradient and state", "also a part of pulled weights; workers stay identical", "a rule: roles gradient and state, codec 3lc", "parameter server", d.Learning.fewer(recommended), "s3"},
+		{"aggregate", "also a part of the sums: replicas differ a little", "also aggregates: lossy, and a rule: role aggregate, codec int4", "ring", d.Ring.fewer(ringSums), "s2"},
 	}
 }
 
@@ -77,7 +81,7 @@ func ladder(d data) []byte {
 		y += rowHeight
 	}
 	p.line(left, y-8, width-left, y-8, "rule", 1)
-	p.text(left, y+14, "soft small", "start", "exact and unknown tensors never lose anything, whatever a rule says. Bars are logarithmic; docs/numbers.md has the jobs.")
+	p.text(left, y+14, "soft small", "start", "exact and unknown tensors never lose anything, whatever a rule says. Bars are logarithmic, and of whole trainings.")
 	return p.bytes()
 }
 

@@ -16,7 +16,8 @@ var tables = map[string]func(data) string{
 	"servers":  func(d data) string { return serversTable(d.Servers, true) },
 	"learning": func(d data) string { return serversTable(d.Learning, false) },
 	"codecs":   codecsTable,
-	"accuracy": accuracyTable,
+	"accuracy": func(d data) string { return accuracyTable(d.Accuracy) },
+	"ring":     func(d data) string { return accuracyTable(d.Ring) },
 }
 
 // marked matches a table in a page: the line with its name, which may say more, the table, and the line that ends it.
@@ -68,24 +69,31 @@ func six(d data) string {
 		fast = append(fast, factor(b.Speedup))
 	}
 	serverDirect, server := d.Learning.row(0, "direct"), d.Learning.row(0, recommended)
-	steps := float64(server.Steps)
+	steps, ringSteps := float64(server.Steps), float64(d.Ring.Steps)
 	serverNote := fmt.Sprintf("%s fewer; %+.2f points of accuracy", factor(d.Learning.fewer(recommended)), server.Points)
 	if timed := d.Servers.row(100, recommended); timed.Speedup > 0 {
 		serverNote += fmt.Sprintf("; at 100 Mbit/s %s as fast", factor(timed.Speedup))
 	}
-	slow, ring := w.leg(10, shownRTT, "direct"), w.leg(10, shownRTT, both)
-	codec, sums, _ := cut(both)
+	slow, ring, ringDirect := w.leg(10, shownRTT, both), d.Ring.variant(ringSums), d.Ring.Variants[0]
 	o := d.Other
+	early := ""
+	if both != ringSums {
+		early = ", by `" + both + "`,"
+	}
+	gigabit := ""
+	if s := w.leg(1000, shownRTT, "lossless").Speedup; s < 1 {
+		gigabit = fmt.Sprintf("\nAt 1 Gbit/s and %d ms lossless coding is slower than no proxy at all, %s: there the two cores are the limit and not the link.\n", shownRTT, factor(s))
+	}
 	return markdown("lrrl", [][]string{
 		{"", "without", "with", ""},
 		{"PyTorch DDP, lossless: a step's bytes", megabytes(direct.StepBytes), megabytes(lossless.StepBytes), factor(lossless.Ratio) + " fewer; the weights are the same bits"},
 		{"the same: seconds a step at 10 / 100 / 1000 Mbit/s, 20 ms", strings.Join(without, " / "), strings.Join(with, " / "), strings.Join(fast, " / ") + " as fast"},
 		{fmt.Sprintf("MXNet parameter server, `3lc`: bytes of %d steps, a whole training", server.Steps), megabytes(serverDirect.WAN * steps), megabytes(server.WAN * steps), serverNote},
-		{fmt.Sprintf("DDP ring, `%s`, sums `%s`: seconds a step at 10 Mbit/s", codec, sums), seconds(slow.StepSeconds), seconds(ring.StepSeconds),
-			fmt.Sprintf("%s as fast, %s fewer bytes; replicas differ a little", factor(ring.Speedup), factor(ring.Ratio))},
+		{fmt.Sprintf("DDP ring, `3lc`, sums `int4`: bytes of %d steps, a whole training", d.Ring.Steps), megabytes(ringDirect.SameSteps.StepBytes * ringSteps), megabytes(ring.SameSteps.StepBytes * ringSteps),
+			fmt.Sprintf("%s fewer; %+.2f points; replicas differ a little; early steps at 10 Mbit/s%s %s as fast", factor(d.Ring.fewer(ringSums)), ring.SameSteps.Points, early, factor(slow.Speedup))},
 		{fmt.Sprintf("the WAN swallows everything for %g s", o.OutageSeconds), "", fmt.Sprintf("the job takes %g s longer", o.OutageDelaySeconds), "the weights are the same bits"},
 		{"a byte there and back on loopback, median", fmt.Sprintf("%g µs", o.DirectMicroseconds), fmt.Sprintf("%g µs", o.PairMicroseconds), "two proxies, TLS 1.3 between them"},
-	})
+	}) + gigabit
 }
 
 // seconds writes a time with three digits or so.
@@ -203,10 +211,10 @@ func serversTable(s servers, timed bool) string {
 }
 
 // accuracyTable has a row for each way of accuracy, after as many steps.
-func accuracyTable(d data) string {
+func accuracyTable(a accuracy) string {
 	rows := [][]string{{"way", "MB a step", "fewer", "accuracy", "points", "replicas", "distance of the replicas"}}
-	first := d.Accuracy.Variants[0]
-	for i, v := range d.Accuracy.Variants {
+	first := a.Variants[0]
+	for i, v := range a.Variants {
 		l := v.SameSteps
 		row := []string{v.Name, fmt.Sprintf("%.2f", l.StepBytes/1e6), "", fmt.Sprintf("%.2f %%", 100*l.Mean), "", "differ", fmt.Sprintf("%.2g", slices.Max(l.Distance))}
 		if i > 0 {
