@@ -55,7 +55,7 @@ func wantOnlyRemote(t *testing.T, w *testbed.WAN, e *testbed.Exec) {
 	}
 }
 
-// A command whose proxy is killed lives on. Its new connections go directly, or are refused; as are, directly, those of others.
+// A command whose proxy is killed lives on. Its new connections go directly, or are refused; connections of other programs go directly.
 func TestExecKilled(t *testing.T) {
 	const client = `
 import socket, sys
@@ -109,7 +109,7 @@ for line in sys.stdin:
 				if err := command.End(); err != nil {
 					t.Error(err)
 				}
-				newExec(t, w, c) // who starts in the same cgroup next removes what the killed one left
+				newExec(t, w, c) // the next start in the same cgroup removes the hooks that the killed proxy left
 			}()
 			server := strings.Replace(l.Addr().String(), ":", " ", 1)
 			ask := func(state, want string) {

@@ -13,7 +13,7 @@ import (
 	"github.com/gradproxy/gradproxy/integration/testbed"
 )
 
-// impatient is the job of the tests in which something fails: what it waits for it waits for this long.
+// impatient is the job of the tests in which something fails: each of its waits ends after this long.
 func impatient(t *testing.T, environment string, args ...string) testbed.Job {
 	return torchJob(t, environment, 2, append([]string{"--steps", "200", "--timeout", "20"}, args...)...)
 }
@@ -39,8 +39,8 @@ func TestRankKilled(t *testing.T) {
 	}
 }
 
-// A proxy that is killed takes only the connections that went through it: both ranks see an error, what else the host
-// has open lives on, and new connections go directly until the proxy is back.
+// A proxy that is killed takes only the connections that went through it: both ranks see an error, the host's other
+// connections live on, and new connections go directly until the proxy is back.
 func TestProxyKilled(t *testing.T) {
 	job := impatient(t, "torch113")
 	again := torchJob(t, "torch113", 2)

@@ -90,14 +90,14 @@ var onlyIn = map[string][]string{
 // forTests are the packages of integration that the tests of any package may import.
 var forTests = []string{"integration/require", "integration/require/netns", "integration/vm"}
 
-// A listedPackage is what this test reads of `go list -json`.
+// A listedPackage holds the fields of `go list -json` that this test reads.
 type listedPackage struct {
 	ImportPath  string
 	Dir         string
 	GoFiles     []string
 	Imports     []string
 	TestImports []string
-	// Those of external tests (package x_test).
+	// Imports of external tests (package x_test).
 	XTestImports []string
 }
 
@@ -178,7 +178,7 @@ func fits(pattern, pkg string) bool {
 	return pkg == pattern
 }
 
-// ofOurs returns those of paths that are in this module, without its name.
+// ofOurs returns the paths that are in this module, without its name.
 func ofOurs(paths []string) (names []string) {
 	for _, path := range paths {
 		if name, ours := strings.CutPrefix(path, module); ours {

@@ -10,14 +10,14 @@ import (
 	"testing"
 )
 
-// notes are what the workers of a job have written down with --alike: hashes of what should have the same bits for all.
+// notes are hashes of values that should have the same bits for all workers, which write them down with --alike.
 type notes struct {
 	hashes    map[string]string // by name, of the first worker that has one
 	common    int               // names that all workers have
-	different []string          // names of which a worker has another hash, and whose
+	different []string          // names for which a worker has another hash, with the worker
 }
 
-// readNotes reads what workers have written into folder.
+// readNotes reads the workers' notes in folder.
 func readNotes(t *testing.T, folder string, workers int) notes {
 	t.Helper()
 	n := notes{hashes: map[string]string{}}
@@ -50,7 +50,7 @@ func readNotes(t *testing.T, folder string, workers int) notes {
 	return n
 }
 
-// wantFirst fails the test unless the first weights, rows of embeddings included, are those of another run.
+// wantFirst fails the test unless the first weights, rows of embeddings included, are equal to the first weights of another run.
 func (n notes) wantFirst(t *testing.T, other notes) {
 	t.Helper()
 	seen := 0

@@ -19,7 +19,7 @@ type pulls struct {
 
 const pullSteps = 30
 
-// pull runs the job of n workers behind the WAN. What they learn in a step does not depend on n.
+// pull runs the job of n workers behind the WAN. The weights after a step do not depend on n.
 func pull(t *testing.T, n int, rate float64, c testbed.Config) pulls {
 	t.Helper()
 	nodes := []testbed.Node{{Role: testbed.Scheduler}, {Role: testbed.Server}, {Role: testbed.Server}}
@@ -43,7 +43,7 @@ func pull(t *testing.T, n int, rate float64, c testbed.Config) pulls {
 	return p
 }
 
-// Weights that come back are coded as what has changed in them, and those that four workers get cost what those of one do.
+// Weights that come back are coded as differences, and the copies of four workers cost as much as the copy of one.
 func TestMXNetPullsCostOnce(t *testing.T) {
 	const rate = 0.01
 	var without, four, one pulls

@@ -15,7 +15,7 @@ import (
 	wansim "github.com/gradproxy/gradproxy/wan-sim"
 )
 
-// An mxnetMode is what a job on MXNet's parameter servers does.
+// An mxnetMode is a kind of job on MXNet's parameter servers.
 type mxnetMode struct {
 	nodes []testbed.Node
 	args  []string
@@ -45,8 +45,8 @@ var (
 )
 
 // p3 sends in slices, by priority. Its queue (ps-lite, p3_van.h) gives a process's own order to end, which is as urgent as
-// the last barrier's answers before it, no place behind them: now and then the scheduler ends with some unsent, and who
-// waits for one hangs, in a run without any proxy as well (one of 31).
+// the last barrier's answers before it, no place behind them: now and then the scheduler ends with some unsent, and a process
+// that waits for one hangs, in a run without any proxy as well (one of 31).
 const p3 = "DMLC_PS_VAN_TYPE=p3"
 
 // mxnetSteps is how many steps the jobs make.
@@ -63,7 +63,7 @@ func (m mxnetMode) job(t *testing.T, args ...string) testbed.Job {
 	return job
 }
 
-// runMXNet runs job between two sites with link between them, through the proxies of c if there are any. The results are those of its workers.
+// runMXNet runs job between two sites with link between them, through the proxies of c if there are any. It returns the results of its workers.
 // MXNet says nothing when a connection is lost that had something to carry, and waits for ever: the deadline ends it.
 func runMXNet(t *testing.T, link wansim.Link, job testbed.Job, c *testbed.Config) (l leg, ps testbed.Proxies) {
 	t.Helper()
@@ -98,8 +98,8 @@ func runMXNetOn(t *testing.T, w *testbed.WAN, job testbed.Job, c *testbed.Config
 	return l, ps
 }
 
-// directMXNet returns how the mode's job goes without proxies, and the folder with what its workers note. How values travel
-// has no effect on the weights, so modes that differ in that only have it in common.
+// directMXNet returns the results of the mode's job without proxies, and the folder with its workers' notes. How values travel
+// has no effect on the weights, so modes that differ in nothing else share one direct run.
 func directMXNet(t *testing.T, m mxnetMode) (l leg, folder string) {
 	t.Helper()
 	key := fmt.Sprint("mxnet", m.args)
@@ -189,8 +189,8 @@ func TestMXNetWithLoss(t *testing.T) {
 	}
 }
 
-// The papers' methods for sparse gradients code what MXNet's workers push, rows of a sparse array with their numbers as well,
-// and what they lose waits for the next push of the same row.
+// The papers' methods for sparse gradients code the pushes of MXNet's workers, rows of a sparse array with their numbers as well,
+// and the residual waits for the next push of the same row.
 func TestMXNetWithSparseMethods(t *testing.T) {
 	for _, m := range []struct {
 		codec, keys string
@@ -222,8 +222,8 @@ func TestMXNetWithSparseMethods(t *testing.T) {
 	}
 }
 
-// Sums of gradients may lose something too, if the configuration says so. Workers behind the WAN then get something else than
-// those beside the server, and what the tests above look at shows it.
+// Sums of gradients may lose something too, if the configuration says so. Workers behind the WAN then get other values than
+// workers beside the server, and the figures that the tests above compare show it.
 func TestMXNetWithLossyAggregates(t *testing.T) {
 	folder := t.TempDir()
 	way := testbed.Way(gradientCodec + "+int4")
@@ -260,7 +260,7 @@ func sum(t *testing.T, ps testbed.Proxies, metric string, labels ...string) floa
 	return n
 }
 
-// wantLearned fails the test unless every rank knows more than who guesses, whose loss is 2.3.
+// wantLearned fails the test unless every rank knows more than chance, whose loss is 2.3.
 func wantLearned(t *testing.T, results []testbed.Result) {
 	t.Helper()
 	for _, r := range results {

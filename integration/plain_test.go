@@ -18,7 +18,7 @@ import (
 	wansim "github.com/gradproxy/gradproxy/wan-sim"
 )
 
-// How a connection between two sites begins and ends must reach the far end as what it was, without proxies, with one
+// How a connection between two sites begins and ends must reach the far end unchanged, without proxies, with one
 // beside each end, and with one on each gateway.
 func TestConnectionsEndAsTheyWere(t *testing.T) {
 	link := wansim.Link{Delay: 5 * time.Millisecond}

@@ -11,7 +11,7 @@ import (
 	wansim "github.com/gradproxy/gradproxy/wan-sim"
 )
 
-// gradientCodec is what gradients lose by in these tests.
+// gradientCodec is the lossy codec of gradients in these tests.
 const gradientCodec = "3lc(s=1.75)"
 
 // fast is a link for tests whose time is not spent on it.
@@ -22,7 +22,7 @@ var lossyWays = []testbed.Way{gradientCodec, gradientCodec + "+int4"}
 
 // On Gloo's wire a sum of weights or of metrics looks like one of gradients, and the configuration says of all of them
 // that they are. Each of these jobs also sends something else in an all-reduce, or weights in an all-gather. The ranks
-// keep what they put in and what they got out; one bit that differs fails the test. And what are gradients must have
+// keep their inputs and results; one bit that differs fails the test. And real gradients must have
 // lost something, or the test would show nothing.
 func TestWhatIsNoGradientTravelsExactly(t *testing.T) {
 	torch := func(environment string, args ...string) func(t *testing.T) testbed.Job {

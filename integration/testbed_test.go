@@ -173,7 +173,7 @@ type leg struct {
 	bytes   uint64 // on all links, both directions
 }
 
-var directLegs = map[string]leg{} // by what was run; tests run one after another
+var directLegs = map[string]leg{} // by job and link; tests run one after another
 
 // direct returns how job goes over a WAN of as many sites as ranks without proxies.
 func direct(t *testing.T, job testbed.Job) leg {

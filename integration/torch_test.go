@@ -9,7 +9,7 @@ import (
 	"github.com/gradproxy/gradproxy/integration/testbed"
 )
 
-// DDP is what most jobs are: a ring all-reduce of the gradients each step. torch 1.13 speaks Gloo without a handshake,
+// Most jobs use DDP: a ring all-reduce of the gradients each step. torch 1.13 speaks Gloo without a handshake,
 // torch 2.15 with one.
 func TestTorchDDP(t *testing.T) {
 	for _, environment := range []string{"torch113", "torch215"} {
@@ -40,8 +40,8 @@ func TestTorchModes(t *testing.T) {
 	}
 }
 
-// Loss in the first phase of the rings leaves the replicas identical, whatever the number of ranks; in both phases it is
-// less than what the job learns.
+// Loss in the first phase of the rings leaves the replicas identical, whatever the number of ranks; in both phases the
+// job still learns.
 func TestTorchWithLoss(t *testing.T) {
 	for _, c := range []struct {
 		name, environment string
@@ -69,7 +69,7 @@ func TestTorchWithLoss(t *testing.T) {
 				wantReplicasEqual(t, results)
 			}
 			for _, r := range results {
-				if !(r.Loss < 1.6) { // who guesses has 2.3
+				if !(r.Loss < 1.6) { // chance has 2.3
 					t.Errorf("rank %d ends with a loss of %.3f: it does not learn", r.Rank, r.Loss)
 				}
 			}

@@ -27,7 +27,7 @@ links:
   - {from: b, to: c, rtt: 80ms, jitter: 4ms, loss: 1%, rate: 10Mbit/s, back: {loss: 0%, jitter: 0s}}
 `
 
-// A checkedWay is a direction in what `gradproxy wan check --json` prints.
+// A checkedWay is a direction in the output of `gradproxy wan check --json`.
 type checkedWay struct {
 	From, To        string
 	Asked, Achieved struct {
@@ -39,8 +39,8 @@ type checkedWay struct {
 	Off string
 }
 
-// Every back end achieves what is asked, and they agree with each other: user on this machine's kernel, the others under one
-// that has netem and fq.
+// Every back end gives links the requested figures, and the back ends agree with each other: user on this machine's kernel,
+// the others under a kernel that has netem and fq.
 func TestWANBackEndsAgree(t *testing.T) {
 	require.Long(t)
 	require.Root(t)
@@ -92,7 +92,7 @@ func urgent(t *testing.T) {
 	}
 }
 
-// checked reads what wan check prints.
+// checked reads the output of wan check.
 func checked(t *testing.T, out string) []checkedWay {
 	t.Helper()
 	var c struct{ Links []checkedWay }
@@ -114,8 +114,8 @@ func asAsked(t *testing.T, backEnd string, got []checkedWay) {
 	}
 }
 
-// apart says in what two back ends differ by more than both may be off together; losses by more than chance explains but once
-// in a million runs.
+// apart names a figure in which two back ends differ by more than both may be off together. Losses must differ by more than
+// chance explains but once in a million runs.
 func apart(a, b checkedWay) string {
 	const probes = 2000
 	spread := 4.892 * math.Sqrt(2*a.Asked.Loss*(1-a.Asked.Loss)/probes)

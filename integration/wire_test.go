@@ -12,8 +12,8 @@ import (
 	"github.com/gradproxy/gradproxy/parser/capture"
 )
 
-// DDP sums up the map of parameters that no rank has used in C++, where no program sees it. What the ranks and the proxies
-// say to each other does: at both sites every map must be the same. Here it first appears when the job has run for a
+// DDP sums up the map of parameters that no rank has used in C++, where no program sees it. The traffic between the ranks
+// and the proxies does: at both sites every map must be the same. Here it first appears when the job has run for a
 // while, and with it a second layout of buckets.
 func TestLateMapOfUnusedParametersTravelsExactly(t *testing.T) {
 	const (
@@ -97,7 +97,7 @@ func reductions(t *testing.T, tap *testbed.Tap) [2][][]byte {
 		if s.gap {
 			t.Error("the capture lacks bytes")
 		}
-		// What the proxy beside the client says is seen under another address than what it hears: two connections.
+		// The capture shows the two directions of the proxy beside the client under different addresses, as two connections.
 		for side := range all {
 			if p := payloads(s.bytes[side]); p != nil && all[side] == nil {
 				all[side] = p
@@ -119,9 +119,9 @@ func (s *stream) Data(from parser.Side, b []byte) { s.bytes[from] = append(s.byt
 func (s *stream) Gap(parser.Side)                 { s.gap = true }
 func (s *stream) Close(bool)                      {}
 
-// payloads returns those of the all-reduces in one direction of a connection between torch 2's ranks; nil if it is none.
+// payloads returns the payloads of all-reduces in one direction of a connection between torch 2's ranks; nil if it is none.
 // An op is six 64-bit integers, the second its opcode, the third the slot, whose highest byte names the collective, the
-// fifth the length of what follows if the opcode is 0 or 1 (gloo/transport/tcp/pair.h). The client first sends 8 bytes.
+// fifth the length of the payload if the opcode is 0 or 1 (gloo/transport/tcp/pair.h). The client first sends 8 bytes.
 func payloads(b []byte) (found [][]byte) {
 	const preamble, sendUnbound, allReduce = 48, 1, 4
 	field := func(i int) uint64 { return binary.LittleEndian.Uint64(b[8*i:]) }

@@ -7,7 +7,7 @@ import (
 )
 
 // CapturesVariable is the environment variable that names the directory of recorded jobs: packet captures, and beside
-// each what is known of it. They are too large for the repository.
+// each a file with its truth. They are too large for the repository.
 const CapturesVariable = "GRADPROXY_CAPTURES"
 
 // Captures skips t unless there is a directory of recorded jobs, and returns its files whose names match pattern

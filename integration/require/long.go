@@ -12,7 +12,7 @@ const LongVariable = "GRADPROXY_LONG"
 var leftOut atomic.Int64
 
 // Long skips t, which takes long (a whole training job, seconds of numbers), unless LongVariable asks for such tests. A run
-// that declares what is present (Variable) runs them too: no test may be left out there.
+// that declares tools present (Variable) runs them too: no test may be left out there.
 func Long(t testing.TB) {
 	t.Helper()
 	if os.Getenv(LongVariable) != "" || os.Getenv(Variable) != "" {

@@ -1,4 +1,4 @@
-// Package require decides what a test does when something that it needs is missing: it is skipped, the skip
+// Package require decides how a test ends when something that it needs is missing: the test is skipped, the skip
 // names the missing thing, and where that thing is declared present (GRADPROXY_REQUIRE=root,nft,torch) the skip
 // is a failure, so that a skip cannot rot.
 package require
@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// Variable is the environment variable that lists, separated by commas, what must be present.
+// Variable is the environment variable that lists, separated by commas, the things that must be present.
 const Variable = "GRADPROXY_REQUIRE"
 
 // Named skips t unless present; hint says how to get the thing. The skip is a failure where Variable lists name.

@@ -5,6 +5,6 @@
 //	site a: 198.18.1.0/24, 2001:db8:1::/48        link         site b: 198.18.2.0/24, 2001:db8:2::/48
 //	  ranks 0, 2, … ── nft redirect ─▶ gradproxy ═══════════ gradproxy ─▶ ranks 1, 3, …
 //
-// The addresses are those that RFC 2544 and RFC 3849 set aside for benchmarks and documentation. It needs Linux, root,
+// RFC 2544 and RFC 3849 set the addresses aside for benchmarks and documentation. The package needs Linux, root,
 // nft, and util-linux.
 package testbed

@@ -122,7 +122,7 @@ func (j *Job) torchrun(w *WAN, r int) []string {
 	return append(argv, j.Args...)
 }
 
-// startSites starts the nodes of a job on parameter servers, those of each site by one script. What counts as a site's
+// startSites starts the nodes of a job on parameter servers, the nodes of each site by one script. A site's
 // rank is the script, with its worker's report: a site has one worker.
 func (w *WAN) startSites(ctx context.Context, job Job) (*Run, error) {
 	run := &Run{}

@@ -44,27 +44,27 @@ func Build(ctx context.Context, dir string) (*Gradproxy, error) {
 	return g, nil
 }
 
-// Config is what differs between the proxies' configurations. The zero Config is lossless.
+// Config holds the settings in which the proxies' configurations differ. The zero Config is lossless.
 type Config struct {
-	Sites        []int  // those with a proxy, each the others' peer; nil: all
+	Sites        []int  // sites with a proxy, each the others' peer; nil: all
 	Resume       string // of the tunnel; "": 5m
 	Congestion   string // TCP congestion control of the tunnel; "": the default
 	RefusedRetry string // how long refused dials are repeated; "": 30s
-	OnDeath      string // what becomes of new connections without a proxy; "": direct
-	References   string // room for what is sent again and again; "": the default
+	OnDeath      string // fate of new connections without a proxy; "": direct
+	References   string // room for values that are sent again and again; "": the default
 	Loss         Loss   // of the one job that spans all sites
 }
 
-// Loss says what a job may lose. The zero Loss is none: the proxies have no job and no policy.
+// Loss says which values of a job may lose precision. The zero Loss is none: the proxies have no job and no policy.
 type Loss struct {
-	Gradients  string // codec of what the job's sums are made of, which then are configured to be gradients; "": lossless
+	Gradients  string // codec of the summands of the job's sums, which then are configured to be gradients; "": lossless
 	Aggregates string // codec of the sums; "": lossless
-	NoFeedback bool   // what Gradients drops is gone
+	NoFeedback bool   // no error feedback: the codec Gradients keeps no residual
 
-	// Of a job whose protocol proves roles, so that the configuration says nothing of its sums and has rules for the protocol
+	// Protocol of a job that proves roles, so that the configuration says nothing of its sums and has rules for the protocol
 	// only; "": another.
 	Protocol string
-	State    string // codec of what changes in weights that come back; "": lossless
+	State    string // codec of the differences of weights that come back; "": lossless
 }
 
 // yaml is the part of the configuration that says so.

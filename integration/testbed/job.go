@@ -24,9 +24,9 @@ type Job struct {
 	Python  string   // the interpreter
 	Program string   // the script
 	Args    []string // the same for every rank
-	Env     []string // beside those that tell a process who it is
+	Env     []string // beside the variables that give a process its rank or role
 	Ranks   int      // rank r runs at site r modulo the number of sites
-	Nodes   []Node   // what runs instead of ranks, all started at once: node r counts as rank r
+	Nodes   []Node   // processes that run instead of ranks, all started at once: node r counts as rank r
 	Exec    *Exec    // runs it; nil: it runs by itself
 	Agents  bool     // each rank is started by torchrun
 	Lingers bool     // processes of Nodes may hang once all workers have reported, which then is the job's end
@@ -58,7 +58,7 @@ type Report struct {
 	Version          string    `json:"version"` // the framework's
 	World            int       `json:"world"`
 	Parameters       int       `json:"parameters"`
-	DenseBytes       int       `json:"dense_bytes"` // of those that each step sends whole, as MXNet's jobs tell
+	DenseBytes       int       `json:"dense_bytes"` // of the parameters that each step sends whole, as MXNet's jobs report
 	Loss             float64   `json:"loss"`
 	Accuracy         float64   `json:"accuracy"`
 	Seconds          float64   `json:"seconds"`      // from joining to the end, imports left out
@@ -169,7 +169,7 @@ func (r *Rank) listens(ctx context.Context, port int) error {
 	}
 }
 
-// Run runs job to its end. The error says which ranks failed and shows what they said.
+// Run runs job to its end. The error names the ranks that failed and shows their output.
 func (w *WAN) Run(ctx context.Context, job Job) ([]Result, error) {
 	run, err := w.Start(ctx, job)
 	if err != nil {

@@ -33,8 +33,8 @@ func (j *Job) processes() int {
 	return j.Ranks
 }
 
-// environment returns the variables that tell a process who it is and where it finds the others: those of torch and JAX,
-// or those of ps-lite.
+// environment returns the variables that give a process its rank or role and the others' addresses: the variables of torch
+// and JAX, or of ps-lite.
 func (j *Job) environment(w *WAN, r int, own *Site) []string {
 	port := strconv.Itoa(j.Port)
 	if j.Nodes == nil {

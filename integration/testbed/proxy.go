@@ -20,7 +20,7 @@ type Proxy struct {
 	*process
 }
 
-// Proxies are those of a WAN, in the order of their sites.
+// Proxies are the proxies of a WAN, in the order of their sites.
 type Proxies []*Proxy
 
 // Stop ends all of them as an operator would and reports each that did not end well.
@@ -122,7 +122,7 @@ func (p *Proxy) Metrics(ctx context.Context) (map[string]float64, error) {
 	return samples, nil
 }
 
-// Sum adds up the samples of one metric over its labels, of those that have all the labels given as `name="value"`.
+// Sum adds up the samples of one metric that have all the given labels, each `name="value"`.
 func Sum(samples map[string]float64, metric string, labels ...string) float64 {
 	var sum float64
 	for name, v := range samples {

@@ -8,7 +8,7 @@ import (
 )
 
 // Python returns the interpreter of an environment that integration/env/install.sh makes, and whether it is complete.
-// The names are those of install.sh.
+// install.sh lists the names.
 func Python(name string) (interpreter string, complete bool) {
 	if name == "torch113" { // Debian's package
 		_, err := os.Stat("/usr/lib/python3/dist-packages/torch")

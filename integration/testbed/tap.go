@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Tap captures what passes over the loopback device of a site: what its ranks and its proxy say to each other.
+// A Tap captures the traffic on the loopback device of a site: all bytes between its ranks and its proxy.
 type Tap struct {
 	fd   int
 	ends atomic.Bool

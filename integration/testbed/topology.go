@@ -14,7 +14,7 @@ import (
 	wansim "github.com/gradproxy/gradproxy/wan-sim"
 )
 
-// Carried is what the links of a topology have carried, as gradproxy wan status says.
+// Carried is the traffic that the links of a topology have carried, as gradproxy wan status reports it.
 type Carried struct {
 	Currency string  `json:"currency"`
 	Bytes    uint64  `json:"bytes"` // of all links
@@ -103,7 +103,7 @@ type laid struct {
 	*process
 }
 
-// Carried returns what the links of a WAN that Lay has made have carried.
+// Carried returns the traffic of the links of a WAN that Lay has made.
 func (w *WAN) Carried(ctx context.Context) (c Carried, err error) {
 	out, err := exec.CommandContext(ctx, w.laid.gradproxy.binary, "wan", "status", w.laid.name, "--json").Output()
 	if err == nil {

@@ -32,7 +32,7 @@ type WAN struct {
 	Sites []*Site
 	links []*wansim.TUN
 	link  wansim.Link
-	laid  *laid // what plays the links instead; nil: this process
+	laid  *laid // the gradproxy that plays the links; nil: this process plays them
 }
 
 var made atomic.Int64 // WANs that this process has made: namespaces need names of their own
@@ -78,7 +78,7 @@ func newWAN(ctx context.Context, n int, link wansim.Link, gateways bool) (*WAN, 
 				return nil, errors.Join(err, w.Close())
 			}
 		}
-		// JAX announces what the host's own name resolves to.
+		// JAX announces the address to which the host's own name resolves.
 		if err := ns.SetHosts(map[netip.Addr][]string{s.Addr: {host}}); err != nil {
 			return nil, errors.Join(err, w.Close())
 		}
@@ -127,7 +127,7 @@ func (s *Site) end(peer *Site, i int) wansim.NamespaceEnd {
 	}
 }
 
-// Close removes the links and the namespaces. What runs in them must have ended.
+// Close removes the links and the namespaces. All processes in them must have ended.
 func (w *WAN) Close() error {
 	var errs []error
 	for _, l := range w.links {
@@ -154,7 +154,7 @@ func (w *WAN) Cut() error {
 	return w.setLinks(hole)
 }
 
-// Mend ends what Cut began.
+// Mend ends the cut that Cut began.
 func (w *WAN) Mend() error { return w.setLinks(w.link) }
 
 // Outage cuts every link for d, or until ctx ends.

@@ -12,13 +12,13 @@ import (
 	wansim "github.com/gradproxy/gradproxy/wan-sim"
 )
 
-// A Way is how a job crosses the WAN: Direct, Lossless, or what it may lose, as "3lc(s=1.75)" (gradients) and
+// A Way is how a job crosses the WAN: Direct, Lossless, or the lossy codecs, as "3lc(s=1.75)" (gradients) and
 // "3lc(s=1.75)+int4" (gradients and their sums).
 type Way string
 
 const (
 	Direct   Way = "direct"   // without proxies
-	Lossless Way = "lossless" // what arrives has the same bits
+	Lossless Way = "lossless" // all values arrive with the same bits
 )
 
 // Config returns the configuration of the proxies on this way.

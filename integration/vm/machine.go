@@ -32,8 +32,8 @@ type machine interface {
 	slowdown() int
 }
 
-// kinds are all kinds of virtual machine, the preferred one first. open fails with fs.ErrNotExist for those that are not
-// installed.
+// kinds are all kinds of virtual machine, the preferred one first. open fails if one of the kind's files is
+// missing.
 var kinds = []struct {
 	name string
 	open func(dir string) (machine, error)

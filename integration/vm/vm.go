@@ -3,7 +3,7 @@
 //
 //   - uml: Debian's user-mode Linux, a kernel that is an ordinary process. The guest is up in two seconds, runs programs at
 //     native speed, and has one processor, no BTF, and a BPF verifier that demands aligned access. It cannot start on
-//     processors whose register state exceeds its buffer: those with AMX.
+//     processors with AMX, whose register state exceeds its buffer.
 //   - qemu: Debian's packaged kernel in QEMU without KVM, which starts everywhere. The guest is up in about five seconds and
 //     runs programs many times slower.
 //
@@ -63,7 +63,7 @@ func (g Guest) Run(t testing.TB, program string, args ...string) string {
 }
 
 // RunTests runs the tests of a package in the guest and returns their output. pkg is a package's path, "." for the
-// caller's; flags are those of test binaries, such as -test.run. The test fails if one of the package's tests does.
+// caller's; flags are flags of test binaries, such as -test.run. The test fails if one of the package's tests does.
 func (g Guest) RunTests(t testing.TB, pkg string, flags ...string) string {
 	t.Helper()
 	m := choose(t)
@@ -111,7 +111,7 @@ type Job struct {
 	Program []string // the program, as a path, and its arguments
 	Dir     string
 	Env     []string
-	Modules []string      // files of the host, each after those that it needs
+	Modules []string      // files of the host, each after the modules that it needs
 	Timeout time.Duration // time until the guest powers off, whatever runs in it
 }
 
