@@ -22,7 +22,7 @@ import (
 var notYet = []string{
 	"README.md", "docs/...",
 	"bpf/...", "codecs/...", "proxy/...", "tc/...", "tensor", "wan-sim/...",
-	"cmd/gradproxy", "cmd/gradproxy/internal/config", "cmd/gradproxy/internal/pair", "cmd/gradproxy/internal/site", "cmd/gradproxy/internal/strict", "cmd/gradproxy/internal/wan",
+	"cmd/gradproxy/internal/pair", "cmd/gradproxy/internal/wan",
 	"integration", "integration/cmd/pictures", "integration/cmd/recordgradients", "integration/cmd/testlog", "integration/require/...", "integration/testbed", "integration/vm/...",
 }
 

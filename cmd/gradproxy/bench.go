@@ -20,17 +20,17 @@ import (
 func benchCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure codecs, and what papers say of them",
+		Short: "Measure codecs",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			return usagef("bench what? see gradproxy bench --help")
+			return usagef("bench: name a command: see gradproxy bench --help")
 		},
 	}
 	c.AddCommand(benchCodecsCommand(), benchPapersCommand())
 	return c
 }
 
-// benchFlags are what the command line of "bench codecs" says.
+// benchFlags are the flags of "bench codecs".
 type benchFlags struct {
 	codecs, data []string
 	sums         string
@@ -45,15 +45,15 @@ func benchCodecsCommand() *cobra.Command {
 	var flags benchFlags
 	c := &cobra.Command{
 		Use:   "codecs",
-		Short: "Measure what codecs make of tensors: size, error, memory, and speed against copying memory",
-		Long: "Measure what codecs make of tensors: size, error, memory, and speed on one core against copying memory in the same run.\n" +
+		Short: "Measure codecs on tensors: size, error, memory, and speed against copying memory",
+		Long: "Measure codecs on tensors: size, error, memory, and speed on one core against copying memory in the same run.\n" +
 			"Codecs are written as in policies; lossy ones run with error feedback. Data is a file (.npy of one dimension or\n" +
 			"of two: steps, elements; elements whose type is the suffix: .f32, .bf16, ...; the tensors of a packet capture:\n" +
 			".pcap, .pcapng, .pcap.gz) or built in:\n" +
 			strings.Join(bench.Names(), ", ") + ".\n" +
-			"What is built in are one or two vectors, too few for a figure about training: go run ./integration/cmd/recordgradients, in\n" +
+			"The built-in data are one or two vectors, too few for a figure about training: go run ./integration/cmd/recordgradients, in\n" +
 			"the source, records whole sequences of gradients.\n\n" +
-			"docs/codecs.md says what the columns mean, and how to read the plot.",
+			"docs/codecs.md explains the columns and the plot.",
 		Example: `  gradproxy bench codecs --codec '3lc(s=1.75)' --codec int4 --data gradients.npy
   gradproxy bench codecs --data lm --plot lm.svg
   gradproxy bench codecs --codec all --data job.pcap.gz --sums gradients --json`,
@@ -64,9 +64,9 @@ func benchCodecsCommand() *cobra.Command {
 	f.StringArrayVar(&flags.codecs, "codec", nil, "codec to measure, may be repeated; all (default): every codec as it is, and lossless(level=fast)")
 	f.StringArrayVar(&flags.data, "data", nil, "data to measure it on, may be repeated; all: all that is built in (default: one or two\n"+
 		"vectors each of real gradients, "+strings.Join(bench.Recorded(), ", ")+")")
-	f.StringVar(&flags.sums, "sums", "", "what the all-reduces of a capture sum up, which the wire does not say: gradients")
+	f.StringVar(&flags.sums, "sums", "", "the summands of a capture's all-reduces, which the wire does not name: gradients")
 	f.BoolVar(&flags.noFeedback, "no-feedback", false, "leave out the error feedback of lossy codecs")
-	f.IntVar(&flags.warmup, "warmup", 0, "steps before those that count, the data's over and over: the residual of error feedback grows for a while")
+	f.IntVar(&flags.warmup, "warmup", 0, "steps before measuring begins, with the data repeated: the residual of error feedback grows for a while")
 	f.IntVar(&flags.skip, "skip", 0, "steps at the beginning of a sequence that go through the codec and do not count")
 	f.IntVar(&flags.mib, "mib", 256, "memory that each round copies, encodes and decodes, in MiB; slow codecs get less")
 	f.IntVar(&flags.rounds, "rounds", 9, "rounds, of which the median counts")
@@ -129,7 +129,7 @@ func names(data []bench.Data) string {
 	return strings.Join(list, ", ")
 }
 
-// writable reports why there can be no file of that name to write to. What is in it stays, and if there is none, none is left.
+// writable reports why there can be no file of that name to write to. An existing file keeps its content, and no new file is left behind.
 func writable(name string) error {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err == nil {
@@ -156,7 +156,7 @@ func draw(name string, rows []bench.Row) error {
 // everything reports whether all codecs are measured.
 func (f benchFlags) everything() bool { return f.codecs == nil || slices.Contains(f.codecs, "all") }
 
-// config turns flags into what to measure; it reports everything that is wrong.
+// config makes a configuration of the flags; it reports all errors.
 func (f benchFlags) config() (bench.Config, error) {
 	config := bench.Config{Bytes: f.mib << 20, Rounds: f.rounds, NoFeedback: f.noFeedback, Warmup: f.warmup, Skip: f.skip}
 	capture := inspect.Config{}
@@ -199,7 +199,7 @@ func (f benchFlags) config() (bench.Config, error) {
 	return config, errors.Join(errs...)
 }
 
-// whole returns names with "all" replaced by all, and what stands for none: all, if it is nil.
+// whole returns names with "all" replaced by all, and all if names is nil.
 func whole(names, all, none []string) (list []string) {
 	if names == nil && none != nil {
 		return none

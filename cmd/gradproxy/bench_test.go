@@ -62,7 +62,7 @@ func TestBenchCodecsJSON(t *testing.T) {
 	}
 }
 
-// What was plotted before stays if measuring is interrupted.
+// An earlier plot stays if measuring is interrupted.
 func TestBenchCodecsKeepsPlot(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "plot.svg")
 	if err := os.WriteFile(file, []byte("before"), 0o666); err != nil {
@@ -96,7 +96,7 @@ func TestBenchCodecsOfNothing(t *testing.T) {
 	}
 }
 
-// Where no codec takes the data, what was plotted before stays, and no file is left that holds nothing.
+// If no codec takes the data, an earlier plot stays, and no empty file is left.
 func TestBenchCodecsPlotOfNothing(t *testing.T) {
 	before, none := filepath.Join(t.TempDir(), "plot.svg"), filepath.Join(t.TempDir(), "plot.svg")
 	if err := os.WriteFile(before, []byte("before"), 0o666); err != nil {
@@ -130,7 +130,7 @@ func TestBenchCodecsPlot(t *testing.T) {
 	}
 }
 
-// "all" stands for every codec, beside others; what it stands for is what stands there if nothing is said.
+// "all" stands for every codec, also beside other names; it is the default.
 func TestBenchCodecsAll(t *testing.T) {
 	names := func(f benchFlags) (list []string) {
 		f.mib, f.rounds = 1, 1

@@ -13,7 +13,7 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/tunnel/pki"
 )
 
-// A certificates is what cert --json prints. Its names are stable.
+// A certificates is the output of cert --json. Its names are stable.
 type certificates struct {
 	Domain string     `json:"domain"`
 	Files  []certFile `json:"files"` // that were written
@@ -84,7 +84,7 @@ func certError(err error) error {
 	return &usageError{err}
 }
 
-// describe says what a file that pki.Write wrote is for.
+// describe tells the purpose of a file that pki.Write wrote.
 func describe(path, domain string) certFile {
 	name := filepath.Base(path)
 	site, isKey := strings.CutSuffix(name, ".key")

@@ -12,7 +12,7 @@ import (
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/site"
 )
 
-// A checked is what check --json prints. Its names are stable.
+// A checked is the output of check --json. Its names are stable.
 type checked struct {
 	File     string          `json:"file"`
 	OK       bool            `json:"ok"` // there are no errors; there may be warnings

@@ -63,8 +63,8 @@ less than two minutes. The exit code is 1 if a run has not ended as it must.`,
 	f.Uint64Var(&o.Seed, "seed", 1, "of weights and batches; the same seed, the same training")
 	f.StringSliceVar(&o.Wires, "wire", demo.DefaultWires(), "protocol of the job: gloo or ps-lite; may be repeated")
 	f.BoolVar(&o.All, "all", false, "every run that there is to show on these wires, one of each method: some minutes")
-	f.StringArrayVar(&o.Codes, "codec", nil, "what the proxies do in a run after the direct one: lossless, CODEC for gradients, or\n"+
-		"CODEC+CODEC for gradients and what becomes of them (sums on the wire of gloo, weights on that of ps-lite, where a\n"+
+	f.StringArrayVar(&o.Codes, "codec", nil, "the proxies' codec in a run after the direct one: lossless, CODEC for gradients, or\n"+
+		"CODEC+CODEC for gradients and their results (sums on the wire of gloo, weights on the wire of ps-lite, where a\n"+
 		"single CODEC is for both); may be repeated; default: "+strings.Join(demo.DefaultCodes("gloo"), ", ")+";\n"+
 		"on ps-lite "+strings.Join(demo.DefaultCodes("pslite"), ", "))
 	f.BoolVar(&asJSON, "json", false, "print one JSON object; progress goes to standard error if that is a terminal")

@@ -15,7 +15,7 @@ import (
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/site"
 )
 
-// An execution is what exec was asked for.
+// An execution is a command line of exec.
 type execution struct {
 	file          string // configuration
 	stats         string // file for the connections' counters; "": none, "-": standard error
@@ -53,9 +53,9 @@ It needs Linux 5.14, and root or the capabilities CAP_BPF and CAP_NET_ADMIN. Log
 			return err
 		},
 	}
-	c.Flags().SetInterspersed(false) // what follows the command's name is the command's
+	c.Flags().SetInterspersed(false) // arguments after the command's name are the command's
 	c.Flags().StringVarP(&e.file, "config", "c", "gradproxy.yaml", "configuration file")
-	c.Flags().StringVar(&e.stats, "stats", "", "at the end, write the connections that were taken and what they carried to this file, as one JSON object; - is standard error")
+	c.Flags().StringVar(&e.stats, "stats", "", "at the end, write the connections that were taken and their bytes to this file, as one JSON object; - is standard error")
 	c.Flags().StringVar(&e.format, "log-format", "text", "form of the log: text or json")
 	c.Flags().StringVar(&e.level, "log-level", "warn", "least level that is logged: debug, info, warn or error")
 	return c
@@ -105,7 +105,7 @@ func (e *execution) run(args []string, log *slog.Logger) (int, error) {
 	code, err := j.Wait()
 	close(ended)
 	if failed := proxy.end(signals, log); failed != nil {
-		failed = errors.Join(failed, s.Close())            // what has refused connections for as long as the command ran
+		failed = errors.Join(failed, s.Close())            // closes the programs that refused connections as long as the command ran
 		log.Error("exec: the proxy failed", "err", failed) // the command has its own opinion of how it went
 	}
 	if failed := stats.write(s.Flows()); failed != nil {
@@ -128,10 +128,10 @@ func serve(s *site.Site) *serving {
 	return p
 }
 
-// waitNoted is how long end waits until it says so: what is on its way is delivered in less, in general.
+// waitNoted is how long end waits before it says so: in general, bytes on their way are delivered sooner.
 const waitNoted = 2 * time.Second
 
-// end lets the proxy deliver what is on its way, at most as long as the configuration says; SIGINT or SIGTERM ends it at
+// end lets the proxy deliver the bytes on their way, at most as long as the configuration says; SIGINT or SIGTERM ends it at
 // once.
 func (p *serving) end(signals <-chan os.Signal, log *slog.Logger) error {
 	p.drain()

@@ -33,7 +33,7 @@ func needsHooks(t *testing.T) {
 	}
 }
 
-// lone is the site's name, this process's own: what its proxies leave in cgroups is counted.
+// lone is the site's name, this process's own: the programs that its proxies leave in cgroups are counted.
 func lone() string { return "lone" + strconv.Itoa(os.Getpid()) }
 
 // loneSite writes a configuration that needs no certificates, no peer and no port that another may have.
@@ -108,7 +108,7 @@ func TestExecExitsAsTheCommand(t *testing.T) {
 		{[]string{"sh", "-c", "kill -KILL $$"}, 128 + 9, ""},
 		{[]string{"no-such-command"}, 127, "gradproxy: no-such-command: there is no such command: correct the name, or give its path\n"},
 		{[]string{filepath.Dir(file)}, 126, "gradproxy: " + filepath.Dir(file) + " cannot be run: is a directory\n"},
-		{[]string{"sh", "-c", "exec cat -n; false", "-c", "--stats"}, 0, ""}, // what looks like flags is the command's
+		{[]string{"sh", "-c", "exec cat -n; false", "-c", "--stats"}, 0, ""}, // arguments that look like flags are the command's
 	} {
 		cmd := gradproxyCommand(t, append([]string{"exec", "-c", file, "--log-level", "error", "--"}, x.args...)...)
 		cmd.Stdin = strings.NewReader("said\n")
@@ -177,7 +177,7 @@ func TestExecPassesSignals(t *testing.T) {
 	for name, sig := range map[string]syscall.Signal{"HUP": unix.SIGHUP, "INT": unix.SIGINT, "QUIT": unix.SIGQUIT, "TERM": unix.SIGTERM, "USR1": unix.SIGUSR1, "USR2": unix.SIGUSR2, "WINCH": unix.SIGWINCH} {
 		t.Run(name, func(t *testing.T) {
 			caught := make(chan os.Signal, 1)
-			signal.Notify(caught, sig) // or the shell could not trap what this process was started to ignore, as by nohup
+			signal.Notify(caught, sig) // or the shell could not trap signals that this process was started to ignore, as by nohup
 			defer signal.Stop(caught)
 			cmd := shell(t, fmt.Sprintf(`trap 'exit 77' %s; echo ready; while :; do sleep 0.02; done`, name))
 			startReady(t, cmd)
@@ -219,7 +219,7 @@ func TestExecPassesSignals(t *testing.T) {
 	})
 }
 
-// pty is a terminal that a command controls; what is written to it is typed.
+// pty is a terminal that a command controls; bytes written to it are typed.
 func pty(t *testing.T, cmd *exec.Cmd) *os.File {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
@@ -271,7 +271,7 @@ func untilGiven(t *testing.T, tty *os.File, group int) {
 // not stopped, and nobody knows of it, whoever started them.
 const idles = "while :; do :; done"
 
-// What is typed at the terminal reaches the command, once, whether or not it reads from it.
+// Typed bytes reach the command, once, whether or not it reads from the terminal.
 func TestExecTerminal(t *testing.T) {
 	needsHooks(t)
 	for name, idle := range map[string]string{"reads": "read x", "does not read": idles} {
@@ -352,7 +352,7 @@ func TestExecKilled(t *testing.T) {
 	}
 }
 
-// Who may not is told what is missing, in one line.
+// A user without the privileges gets one line that names the missing one.
 func TestExecWithoutPrivileges(t *testing.T) {
 	require.Root(t)
 	for want, caps := range map[string][]uintptr{

@@ -11,7 +11,7 @@ import (
 	"github.com/gradproxy/gradproxy/bpf"
 )
 
-// stats is what exec --stats writes. Its names are stable.
+// stats is the output of exec --stats. Its names are stable.
 type stats struct {
 	Connections []connectionStats `json:"connections"`
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Who waits for connections longer than for what is on its way is told so, and can end it.
+// A wait for connections beyond the delivery of bytes on their way is reported, and a signal ends it.
 func TestExecSaysThatItWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		done, ended, signals := make(chan error, 1), make(chan error), make(chan os.Signal)
@@ -36,7 +36,7 @@ func TestExecSaysThatItWaits(t *testing.T) {
 	})
 }
 
-// lines are what is written, a line at a time.
+// lines passes on written text, a line at a time.
 type lines chan string
 
 func (l lines) Write(p []byte) (int, error) {

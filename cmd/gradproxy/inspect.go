@@ -19,7 +19,7 @@ func inspectCommand() *cobra.Command {
 	)
 	c := &cobra.Command{
 		Use:   "inspect FILE.pcap[.gz]",
-		Short: "Say what a packet capture holds: who talks what to whom, which tensors, how small they would travel",
+		Short: "List a packet capture's connections, protocols and tensors, and their size with codecs",
 		Long: `Say what a packet capture (pcap or pcapng, gzipped or not) holds: which connections speak which protocol, how much of
 that is tensors of which role, and how many bytes proxies with each of some policies would have put into their tunnel.
 All connections of the file are taken for one job.
@@ -72,7 +72,7 @@ bytes include the frames between the proxies, and leave out the tunnel's records
 			return errors.Join(report.WriteText(c.OutOrStdout()), err)
 		},
 	}
-	c.Flags().StringVar(&sums, "sums", "", "what the job's all-reduces sum up, which the wire does not say: gradients")
+	c.Flags().StringVar(&sums, "sums", "", "the summands of the job's all-reduces, which the wire does not name: gradients")
 	c.Flags().IntVar(&config.Ranks, "ranks", 0, "ranks of the job, at most, if known")
 	c.Flags().StringArrayVar(&config.Policies, "codec", inspect.DefaultPolicies(), "policy whose cost is of interest, may be repeated; lossless is always one")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")

@@ -15,7 +15,7 @@ import (
 	"github.com/gradproxy/gradproxy/parser/capture/capturetest"
 )
 
-// What inspect --json prints has the documented names, all of them and no other.
+// The output of inspect --json has the documented names, all of them and no other.
 func TestInspectJSON(t *testing.T) {
 	client, server := netip.MustParseAddrPort("10.0.0.1:4000"), netip.MustParseAddrPort("10.0.0.2:5000")
 	file := filepath.Join(t.TempDir(), "job.pcap")

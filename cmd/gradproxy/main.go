@@ -1,8 +1,8 @@
 // Command gradproxy carries the connections of distributed training jobs across a wide-area network. Two of them, one
 // at each site, terminate a job's TCP connections, encode the tensors that they find and restore them at the far end;
-// the job is neither changed nor told.
+// the job is not changed and need not know.
 //
-// Errors are one line each on standard error: what is wrong, where, and what to do. The exit code is 2 for errors of
+// Errors are one line each on standard error: the fault, its place, and the remedy. The exit code is 2 for errors of
 // usage and configuration and 1 for failures.
 package main
 

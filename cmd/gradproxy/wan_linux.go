@@ -29,7 +29,7 @@ a rate, a delay, jitter, loss, a queue and a price, as a topology file says or a
   gradproxy wan down
   gradproxy wan check 3lc-100`,
 		Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error { return usagef("wan what? see gradproxy wan --help") },
+		RunE: func(*cobra.Command, []string) error { return usagef("wan: name a command: see gradproxy wan --help") },
 	}
 	var dir string
 	c.PersistentFlags().StringVar(&dir, "state-dir", wan.StateDir, "folder in which networks that are up are noted")
@@ -37,14 +37,14 @@ a rate, a delay, jitter, loss, a queue and a price, as a topology file says or a
 	return c
 }
 
-// wanFlags are what wan up and wan check have in common.
+// wanFlags are the flags that wan up and wan check share.
 type wanFlags struct {
 	backEnd string
 	asJSON  bool
 }
 
 func (f *wanFlags) add(c *cobra.Command) {
-	c.Flags().StringVar(&f.backEnd, "back-end", "", "what plays the links: user, kernel or ebpf (default: what this kernel has)")
+	c.Flags().StringVar(&f.backEnd, "back-end", "", "the emulator of the links: user, kernel or ebpf (default: the one that this kernel supports)")
 	c.Flags().BoolVar(&f.asJSON, "json", false, "print JSON")
 }
 
@@ -97,7 +97,7 @@ gradproxy wan down. At its end it prints the bytes that each link has carried, a
 		},
 	}
 	flags.add(c)
-	c.Flags().BoolVar(&onlyPlan, "plan", false, "only print what would be made")
+	c.Flags().BoolVar(&onlyPlan, "plan", false, "only print the plan")
 	c.Flags().BoolVar(&detach, "detach", false, "return when the network is up and leave it to a process in the background")
 	c.Flags().IntVar(&reportTo, "report-fd", 0, "")
 	c.Flags().MarkHidden("report-fd")
@@ -146,7 +146,7 @@ func first(errs ...error) error {
 	return nil
 }
 
-// wanDetach starts wan up as a process of its own session, and passes on what it says until the network is up.
+// wanDetach starts wan up as a process of its own session, and passes on its output until the network is up.
 func wanDetach(c *cobra.Command, dir, name string, flags wanFlags) error {
 	report, theirs, err := os.Pipe()
 	if err != nil {
@@ -252,7 +252,7 @@ func wanDownCommand(dir *string) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "down [NAME]",
-		Short: "Take a network down, or remove what a process that was killed has left of it",
+		Short: "Take a network down, or remove the remains of one whose process was killed",
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			state, err := wan.Find(*dir, argument(args))

@@ -21,7 +21,7 @@ func TestLinuxScripts(t *testing.T) {
 	})
 }
 
-// Those that need root. UNIQUE is part of the names that the whole machine sees.
+// Scripts that need root. UNIQUE is part of the names that the whole machine sees.
 func TestRootScripts(t *testing.T) {
 	require.Root(t)
 	require.Named(t, "tun", exists("/dev/net/tun"), "mknod /dev/net/tun c 10 200")
@@ -31,7 +31,7 @@ func TestRootScripts(t *testing.T) {
 			e.Setenv("UNIQUE", strconv.Itoa(os.Getpid()))
 			state := filepath.Join(e.WorkDir, "state")
 			e.Setenv("STATE", "--state-dir="+state)
-			e.Defer(func() { // what a script that fails leaves up
+			e.Defer(func() { // a script that fails leaves networks up
 				left, err := wan.Networks(state)
 				if err != nil {
 					t.Error(err)

@@ -15,8 +15,8 @@ func wanCheckCommand(dir *string) *cobra.Command {
 	var flags wanFlags
 	c := &cobra.Command{
 		Use:   "check [FILE|NAME]",
-		Short: "Measure what the links of a network achieve against what was asked of them",
-		Long: `Measure what the links of a network achieve against what was asked of them: the rate of IP bytes within 2 %, the round-trip
+		Short: "Measure the links of a network against their configuration",
+		Long: `Measure the links of a network against their configuration: the rate of IP bytes within 2 %, the round-trip
 time within 0.5 ms and 1 %, and the loss of 2,000 datagrams within the binomial distribution's 99 %, in two of three tries.
 A network that is up is measured as it is, and must have no other traffic; one that is not is laid out for the time, and its
 traces do not run. The exit code is 1 if a link is not as asked. Needs root.`,

@@ -125,7 +125,7 @@ func (c *constant) surprise() error {
 	c.learnt, c.cuts, c.repeat = nil, nil, repeat{}
 	c.epoch++
 	if wrong {
-		return fmt.Errorf("gloo: an all-reduce of which %d messages were taken for its first phase is not what it was before: %w",
+		return fmt.Errorf("gloo: an all-reduce changed after %d of its messages were taken for its first phase: %w",
 			c.claims, parser.ErrReset)
 	}
 	return nil

@@ -132,7 +132,7 @@ func (s *stream) end(whole []byte) {
 		s.conn.endKeys(s.route(), &s.msg.meta, &s.msg.keys)
 	case partLens:
 		if m := &s.msg; m.vals.Size > 0 && !m.lens.agrees(m.vals.Size, m.vals.DType.Size()) {
-			s.fail("lengths that are not those of %d bytes of values", m.vals.Size)
+			s.fail("lengths that contradict %d bytes of values", m.vals.Size)
 			s.err = fmt.Errorf("%w: %w", s.err, parser.ErrReset) // the values have a role already
 			return
 		}

@@ -22,11 +22,11 @@ var directions = [...]string{policy.FromClient.String(), policy.FromServer.Strin
 type checker struct {
 	*Config
 	known    Known
-	unread   Problems // values that could not be read: what is missing for that reason is not said again
+	unread   Problems // values that could not be read: they are not reported as missing
 	problems *Problems
 }
 
-// check finds what no single value shows to be wrong.
+// check finds errors that no single value shows.
 func (c *Config) check(problems *Problems, known Known) {
 	k := &checker{c, known, slices.Clone(*problems), problems}
 	k.site()
@@ -157,7 +157,7 @@ func (k *checker) interception() {
 		k.warnf(i.line, "intercept", "on_death and gateway mean nothing without mode: redirect")
 	}
 	if i.Mode == ModeTProxy && i.Gateway {
-		k.warnf(i.line, "intercept.gateway", "it means nothing with mode: tproxy, which takes what other hosts send anyway, and nothing else")
+		k.warnf(i.line, "intercept.gateway", "it means nothing with mode: tproxy, which takes only connections of other hosts anyway")
 	}
 	if i.Mode == ModeCgroup {
 		switch {
@@ -187,7 +187,7 @@ func (k *checker) interception() {
 		}
 	}
 	if i.Mode == ModeOff && len(k.Forward) == 0 && k.lines["intercept"] == 0 {
-		k.warnf(0, "intercept", "nothing is intercepted here: this site only serves what peers ask for; set intercept: {mode: redirect}, or forward")
+		k.warnf(0, "intercept", "nothing is intercepted here: this site only serves its peers; set intercept: {mode: redirect}, or forward")
 	}
 }
 
@@ -213,7 +213,7 @@ func (k *checker) jobs() {
 			if o.Name == j.Name && j.Name != "" {
 				k.errorf(j.line, where+".name", "%s is named twice, also in line %d", j.Name, o.line)
 			} else if len(j.Networks) > 0 && covers(o.Networks, j.Networks) {
-				k.warnf(j.line, where+".networks", "they lie inside those of %s in line %d, which is asked first: put this job before it", o.Name, o.line)
+				k.warnf(j.line, where+".networks", "they lie inside the networks of %s in line %d, which comes first: put this job before it", o.Name, o.line)
 			}
 		}
 	}
@@ -284,7 +284,7 @@ func (k *checker) job(name string) *Job {
 	return &k.Jobs[i]
 }
 
-// dtypes lists the types of elements that r can match. What is no number of floating point is proved to be no gradient, no
+// dtypes lists the types of elements that r can match. Elements that are no floating-point numbers are proved to be no gradient, no
 // aggregate and no state.
 func (r *Rule) dtypes() []tensor.DType {
 	list := slices.Clone(r.DTypes)
@@ -339,6 +339,6 @@ func (k *checker) admin() {
 	}
 	host, _, _ := net.SplitHostPort(k.Admin)
 	if a, err := netip.ParseAddr(host); host != "localhost" && (err != nil || !a.IsLoopback()) {
-		k.warnf(k.lines["admin"], "admin", "%s is open to the network, and asks nobody who they are: use 127.0.0.1 or a unix: socket unless a firewall guards it", k.Admin)
+		k.warnf(k.lines["admin"], "admin", "%s is open to the network without authentication: use 127.0.0.1 or a unix: socket unless a firewall guards it", k.Admin)
 	}
 }

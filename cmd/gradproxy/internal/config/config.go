@@ -1,7 +1,7 @@
 // Package config reads gradproxy's configuration: one YAML file, strict, in which every mistake is found at once and
-// reported with its line and with what to do about it.
+// reported with its line and the remedy.
 //
-// Only site and one peer are needed; the fields of Config say what the rest is by default.
+// Only site and one peer are needed; the fields of Config name the other defaults.
 package config
 
 import (
@@ -57,8 +57,8 @@ type Peer struct {
 	Name     string
 	Dial     string           // host:port of its tunnel; "": it dials
 	ID       string           // its SPIFFE id; default spiffe://DOMAIN/NAME with the domain of this site's certificate
-	Networks []netip.Prefix   // what is reached through it
-	MayDial  []proxy.DialRule // what it may make this side dial; default nothing
+	Networks []netip.Prefix   // addresses that are reached through it
+	MayDial  []proxy.DialRule // addresses that it may make this side dial; default none
 
 	line int
 }
@@ -68,20 +68,20 @@ type Intercept struct {
 	Mode    Mode            // default ModeOff
 	Ports   intercept.Ports // destination ports; default 1024-65535
 	Refuse  bool            // on_death: refuse; default direct
-	Gateway bool            // also what other hosts send through this one; default false
+	Gateway bool            // also connections of other hosts that pass this one; default false
 	Cgroup  string          // folder of the cgroup of ModeCgroup; "": one that is made for the command of gradproxy exec
 
 	line int
 }
 
-// A Mode is a way in which connections come to the proxy unasked.
+// A Mode is a way in which the proxy intercepts connections.
 type Mode uint8
 
 const (
-	ModeOff      Mode = iota // none do; "off"
-	ModeRedirect             // nf_tables turn those of this host to the proxy; "redirect"
-	ModeTProxy               // a gateway takes those of the hosts behind it, and keeps their addresses; "tproxy"
-	ModeCgroup               // programs in the kernel turn those of a cgroup's processes to the proxy; "cgroup"
+	ModeOff      Mode = iota // it intercepts none; "off"
+	ModeRedirect             // nf_tables redirects connections of this host to the proxy; "redirect"
+	ModeTProxy               // a gateway takes connections of the hosts behind it, and keeps their addresses; "tproxy"
+	ModeCgroup               // programs in the kernel redirect connections of a cgroup's processes to the proxy; "cgroup"
 )
 
 // A Forward is a listener with one target.
@@ -118,10 +118,10 @@ type Rule struct {
 	line int
 }
 
-// State says where what must outlive the process is kept: what error feedback owes to tensors.
+// State configures the residuals of error feedback, which must outlive the process.
 type State struct {
 	Dir    string // folder; "": it is not saved
-	Memory int64  // bytes that are remembered of tensors that may lose something; default 1 GiB
+	Memory int64  // bytes for residuals and last values of tensors that may lose something; default 1 GiB
 
 	line int
 }

@@ -154,7 +154,7 @@ func TestMistakes(t *testing.T) {
 		{`intercept: {mode: redirect, ports: 70000}`, `6: intercept.ports: "70000" is not a range of ports: write FIRST-LAST, such as 1024-65535, or one port`},
 		{`intercept: {mode: redirect, ports: 2000-1000}`, `6: intercept.ports: "2000-1000" is not a range of ports: write FIRST-LAST, such as 1024-65535, or one port`},
 		{`intercept: {mode: redirect, on_death: panic}`, `6: intercept.on_death: "panic" is none of direct, refuse`},
-		{`intercept: {mode: tproxy, gateway: true}`, `6: intercept.gateway: it means nothing with mode: tproxy, which takes what other hosts send anyway, and nothing else`},
+		{`intercept: {mode: tproxy, gateway: true}`, `6: intercept.gateway: it means nothing with mode: tproxy, which takes only connections of other hosts anyway`},
 		{`intercept: {mode: cgroup}`, `6: intercept.cgroup: it is missing: name the folder of the cgroup, such as /sys/fs/cgroup/training.slice`},
 		{`intercept: {mode: cgroup, cgroup: /sys/fs/cgroup/x, gateway: true}`, `6: intercept.gateway: it means nothing with mode: cgroup, which takes connections of this host only`},
 		{`intercept: {mode: redirect, cgroup: /sys/fs/cgroup/x}`, `6: intercept.cgroup: it means nothing without mode: cgroup`},
@@ -186,7 +186,7 @@ func TestMistakes(t *testing.T) {
 		{`jobs: [{name: resnet}]`, `8: jobs[0].networks: there is none: name the networks of the job's hosts, at all sites`},
 		{`jobs: [{networks: [10.0.0.0/8]}]`, `8: jobs[0].name: it is missing: rules and metrics call the job by it`},
 		{`jobs: [{name: a, networks: [10.0.0.0/8]}, {name: a, networks: [11.0.0.0/8]}]`, `8: jobs[1].name: a is named twice, also in line 8`},
-		{`jobs: [{name: a, networks: [10.0.0.0/8]}, {name: b, networks: [10.1.0.0/16]}]`, `8: jobs[1].networks: they lie inside those of a in line 8, which is asked first: put this job before it`},
+		{`jobs: [{name: a, networks: [10.0.0.0/8]}, {name: b, networks: [10.1.0.0/16]}]`, `8: jobs[1].networks: they lie inside the networks of a in line 8, which comes first: put this job before it`},
 		{`policy: [{role: gradients, codec: lossless}]`, `9: policy[0].role: "gradients" is not a role: there are unknown, exact, gradient, aggregate, state`},
 		{`policy: [{dtype: float, codec: lossless}]`, `9: policy[0].dtype: "float" is not an element type: write it as float32, bfloat16, float16, float64 or int32`},
 		{`policy: [{direction: up, codec: lossless}]`, `9: policy[0].direction: "up" is none of from_client, from_server`},
@@ -203,14 +203,14 @@ func TestMistakes(t *testing.T) {
 		{`policy: [{role: exact, codec: int4}]`, `9: policy[0].codec: int4 loses something, and exact may lose nothing: use lossless, or name other roles`},
 		{`policy: [{role: gradient, codec: int4, flush_every: 1}]`, `9: policy[0].flush_every: 1 makes every value travel exactly: use codec: lossless, or a larger number`},
 		{`policy: [{role: gradient, codec: int4, flush_every: -1}]`, `9: policy[0].flush_every: "-1" is not a count: write a whole number`},
-		{`policy: [{codec: lossless, flush_every: 9}]`, `9: policy[0].flush_every: lossless loses nothing, so that nothing is owed: leave flush_every out`},
-		{`policy: [{codec: verbatim, flush_every: 9}]`, `9: policy[0].flush_every: verbatim loses nothing, so that nothing is owed: leave flush_every out`},
-		{`policy: [{role: gradient, codec: int4, feedback: false, flush_every: 9}]`, `9: policy[0].flush_every: without feedback nothing is owed: leave one of both out`},
+		{`policy: [{codec: lossless, flush_every: 9}]`, `9: policy[0].flush_every: lossless loses nothing, so there is no residual: leave flush_every out`},
+		{`policy: [{codec: verbatim, flush_every: 9}]`, `9: policy[0].flush_every: verbatim loses nothing, so there is no residual: leave flush_every out`},
+		{`policy: [{role: gradient, codec: int4, feedback: false, flush_every: 9}]`, `9: policy[0].flush_every: without feedback there is no residual: leave one of both out`},
 		{`policy: [{role: aggregate, codec: int4}]`, `9: policy[0].codec: int4 loses something of aggregates, which no job of this rule allows: set aggregates: lossy for the job, or use lossless`},
 		{`policy: [{role: aggregate, codec: lossless, feedback: false}, {role: [state, aggregate], codec: verbatim}]`, ``},
 		{`policy: [{codec: lossless}, {role: state, codec: verbatim}]`, `9: policy[1]: it never matches: the rule in line 9 takes all that it would`},
 		{`admin: "9090"`, `10: admin: "9090" is not an address to listen on: write host:port, unix:/path or off`},
-		{`admin: "0.0.0.0:9090"`, `10: admin: 0.0.0.0:9090 is open to the network, and asks nobody who they are: use 127.0.0.1 or a unix: socket unless a firewall guards it`},
+		{`admin: "0.0.0.0:9090"`, `10: admin: 0.0.0.0:9090 is open to the network without authentication: use 127.0.0.1 or a unix: socket unless a firewall guards it`},
 		{`admin: unix:gradproxy.sock`, `10: admin: "unix:gradproxy.sock": write the socket's whole path, at most 107 bytes, such as unix:/run/gradproxy.sock`},
 		{`memory: 10`, `11: memory: 10 bytes are too few: give at least 1MiB`},
 		{`state: {folder: /var/lib/gradproxy}`, `11: state.folder: unknown key: its keys are dir, memory`},
@@ -274,7 +274,7 @@ policy:
 	}
 }
 
-// What is no YAML, or no mapping, is said in one line with its place.
+// A file that is no YAML, or no mapping, is reported in one line with its place.
 func TestNotYAML(t *testing.T) {
 	for _, x := range []struct{ text, want string }{
 		{"site: paris\npeers: [\n", "f:2: not YAML: "},

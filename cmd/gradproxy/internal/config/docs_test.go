@@ -10,7 +10,7 @@ import (
 
 const docs = "../../../../docs/"
 
-// The examples are good files, and mirror images of each other: what one sends to a network, the site there lets it dial.
+// The examples are good files, and mirror images of each other: a site may dial each network to which its peer sends.
 func TestExamples(t *testing.T) {
 	files, err := filepath.Glob(docs + "examples/*/*.yaml")
 	if err != nil || len(files) < 3 {

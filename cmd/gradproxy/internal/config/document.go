@@ -6,7 +6,7 @@ import (
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/strict"
 )
 
-// What package strict finds wrong in a file, and reads it with.
+// Types of package strict, which reads files and reports their errors.
 type (
 	Problem  = strict.Problem
 	Problems = strict.Problems

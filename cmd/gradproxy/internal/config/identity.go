@@ -21,7 +21,7 @@ const expiresSoon = 14 * 24 * time.Hour
 func (c *Config) Identify(now time.Time) Problems {
 	var problems Problems
 	if c.Tunnel.Insecure {
-		return nil // nobody proves who he is
+		return nil // no one proves an identity
 	}
 	say := func(warning bool, key, format string, args ...any) {
 		problems = append(problems, Problem{File: c.File, Line: c.Tunnel.line, Where: "tunnel." + key,

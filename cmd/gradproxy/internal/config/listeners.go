@@ -77,7 +77,7 @@ func (k *checker) ports() {
 	for i := range all {
 		for j := range i {
 			l, o := &all[i], &all[j]
-			if l.line == 0 { // a default: who was written is at fault
+			if l.line == 0 { // a default: the listener that was written is at fault
 				l, o = o, l
 			}
 			if !l.meets(o) || k.failed(o.where) {

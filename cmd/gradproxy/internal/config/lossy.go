@@ -18,7 +18,7 @@ func (k *checker) lossy(i int, where string, codec codecs.Codec) {
 		case tensor.Gradient:
 		case tensor.State:
 			if k.References == 0 {
-				k.errorf(r.line, where+".codec", "%s loses something of state, which is only possible as a difference to what the peer holds: give references some room, or use lossless", r.Codec)
+				k.errorf(r.line, where+".codec", "%s loses something of state, which is only possible as a difference to a value that the peer holds: give references some room, or use lossless", r.Codec)
 			}
 		case tensor.Aggregate:
 			if !slices.ContainsFunc(k.Jobs, r.losesAggregatesOf) {
@@ -59,11 +59,11 @@ func (k *checker) flush(r *Rule, where string, codec codecs.Codec) {
 	case r.FlushEvery == 1:
 		k.errorf(r.line, where+".flush_every", "1 makes every value travel exactly: use codec: lossless, or a larger number")
 	case codec == nil || !codecs.Lossy(codec):
-		k.errorf(r.line, where+".flush_every", "%s loses nothing, so that nothing is owed: leave flush_every out", r.Codec)
+		k.errorf(r.line, where+".flush_every", "%s loses nothing, so there is no residual: leave flush_every out", r.Codec)
 	case codec.Traits().Unbiased:
-		k.errorf(r.line, where+".flush_every", "%s has no feedback, so that nothing is owed: leave flush_every out", r.Codec)
+		k.errorf(r.line, where+".flush_every", "%s has no feedback, so there is no residual: leave flush_every out", r.Codec)
 	case r.NoFeedback:
-		k.errorf(r.line, where+".flush_every", "without feedback nothing is owed: leave one of both out")
+		k.errorf(r.line, where+".flush_every", "without feedback there is no residual: leave one of both out")
 	}
 }
 
@@ -89,7 +89,7 @@ func (k *checker) takesAggregates(i int) bool {
 // tooCoarse is how much more than the usual codec for aggregates one may lose before that is worth a warning.
 const tooCoarse = 1.25
 
-// loss returns what a codec loses of values that are normally distributed, as all but the largest of a gradient's are:
+// loss returns the loss of a codec on values that are normally distributed, as all but the largest of a gradient's are:
 // the norm of the error over the norm of the values. It is 0 for a codec that does not take them.
 func loss(c codecs.Codec) float64 {
 	const n = 1 << 16

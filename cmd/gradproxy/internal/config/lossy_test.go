@@ -7,7 +7,7 @@ import (
 	"github.com/gradproxy/gradproxy/codecs/all"
 )
 
-// What aggregates may lose is said, each time that it is asked for; what is too coarse for them as well. Neither is an
+// A rule by which aggregates may lose something is reported each time, and so is a codec too coarse for them. Neither is an
 // error.
 func TestLossyAggregates(t *testing.T) {
 	const (
@@ -31,7 +31,7 @@ func TestLossyAggregates(t *testing.T) {
 		{`[{role: aggregate, codec: "3lc(s=1.75)"}]`, ``, `[0].codec: 3lc(s=1.75) is coarse for aggregates, of each value it leaves 100 %`},
 		{`[{role: [gradient, aggregate], codec: 3lc}]`, ``, `[0].codec: 3lc is coarse`},
 		{`[{role: aggregate, codec: int4, feedback: false}]`, `[0].feedback: aggregates cannot do without`, ``},
-		// What is right on average only is for gradients.
+		// A codec that is right only on average is for gradients.
 		{`[{role: gradient, codec: qsgd}]`, ``, ``},
 		{`[{role: aggregate, codec: qsgd}]`, `[0].codec: qsgd is right on average only`, ``},
 		{`[{role: [gradient, state], codec: "gspar(kappa=0.1)"}]`, `[0].codec: gspar(kappa=0.1) is right on average only`, ``},

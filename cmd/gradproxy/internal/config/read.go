@@ -17,10 +17,10 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// maxFile bounds what is read: a configuration has a few kilobytes.
+// maxFile bounds a file, in bytes: a configuration has a few kilobytes.
 const maxFile = 1 << 20
 
-// Known is what a configuration may name.
+// Known lists the names that a configuration may use.
 type Known struct {
 	Codec     func(text string) (codecs.Codec, error)
 	Protocols []string
@@ -71,7 +71,7 @@ func parse(file string, text []byte, known Known) (*Config, Problems) {
 	return c, d.Problems
 }
 
-// complete fills in what the defaults take from the site's name, and makes paths relative to the file's folder.
+// complete fills in the defaults that depend on the site's name, and makes paths relative to the file's folder.
 func (c *Config) complete(dir string) {
 	for _, f := range []struct {
 		path    *string

@@ -14,7 +14,7 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// Each function here reads one kind of value. Its error says what is wrong and how it is written.
+// Each function here reads one kind of value. Its error names the fault and the right form.
 
 func parseText(s string) (string, error) {
 	if s == "" {
@@ -62,7 +62,7 @@ func parseDuration(s string) (time.Duration, error) {
 	return d, nil
 }
 
-// units of sizes: those of the IEC and, as everybody writes them, those of the SI.
+// units of sizes: the units of the IEC and, since they are common, of the SI.
 var units = []struct {
 	suffix string
 	bytes  int64

@@ -29,7 +29,7 @@ func newCounts(reg prometheus.Registerer, version string) *counts {
 		lost: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "gradproxy_sessions_lost_total",
 			Help: "Sessions with peers that ended with their streams reset."}, []string{"peer"}),
 		failed: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "gradproxy_carrier_failures_total",
-			Help: "Carriers of tunnels that could not be set up, or were lost; peer is unknown where it did not prove who it is."}, []string{"peer", "stage"}),
+			Help: "Carriers of tunnels that could not be set up, or were lost; peer is unknown where it did not prove its identity."}, []string{"peer", "stage"}),
 	}
 	for _, result := range []string{"ok", "failed"} {
 		c.reloads.WithLabelValues(result)

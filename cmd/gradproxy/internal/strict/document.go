@@ -136,10 +136,10 @@ func keysOf(fields map[string]Reader) string {
 
 // suggest names the key that was meant, if one is close, or else all.
 func suggest(key string, fields map[string]Reader) string {
-	best, least := "", 3 // more than two letters off is another word
+	best, nearest := "", 3 // more than two letters off is another word
 	for name := range fields {
-		if n := distance(key, name); n < least || n == least && name < best {
-			best, least = name, n
+		if n := distance(key, name); n < nearest || n == nearest && name < best {
+			best, nearest = name, n
 		}
 	}
 	if best != "" {
@@ -148,7 +148,7 @@ func suggest(key string, fields map[string]Reader) string {
 	return keysOf(fields)
 }
 
-// distance is how many letters must be added, dropped or changed to turn a into b (Levenshtein).
+// distance is how many letters must be added, dropped or changed to make b of a (Levenshtein).
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

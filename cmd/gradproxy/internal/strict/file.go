@@ -8,7 +8,7 @@ import (
 )
 
 // ReadFile is os.ReadFile for files of at most most bytes. A device has no size that could be looked at first, and a named
-// pipe that nobody writes to is empty: opened in the usual way it would wait for ever.
+// pipe without a writer is empty: opened in the usual way it would wait for ever.
 func ReadFile(name string, most int64) ([]byte, error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// What is not a file with an end is no reason to read, or wait, for ever.
+// A file without an end must not make ReadFile read, or wait, for ever.
 func TestReadWhatIsNoFile(t *testing.T) {
 	if _, err := ReadFile("/dev/zero", 1<<20); err == nil || !strings.Contains(err.Error(), "more than 1048576 bytes") {
 		t.Errorf("/dev/zero: %v", err)

@@ -29,10 +29,10 @@ func (p Problem) Error() string {
 	return b.String()
 }
 
-// Problems are all that was found in one file, in the order of its lines.
+// Problems are all problems of one file, in the order of its lines.
 type Problems []Problem
 
-// Errors returns those that keep the file from being used.
+// Errors returns the problems that keep the file from being used.
 func (ps Problems) Errors() Problems { return ps.of(false) }
 
 // Warnings returns the others.
