@@ -11,6 +11,7 @@ import (
 
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/proxy/app"
+	"github.com/gradproxy/gradproxy/proxy/cache"
 	"github.com/gradproxy/gradproxy/proxy/tunnel"
 )
 
@@ -25,7 +26,7 @@ type Incoming interface {
 // was refused, for a while (Settings.RefusedRetry), and nothing once the peer has withdrawn.
 func (p *Proxy) Accept(peer string, opened []byte, in Incoming, accept func() Stream) {
 	if len(opened) > 0 && opened[0] == frame.OpeningValues {
-		p.acceptValues(peer, opened, in, accept)
+		p.cache.Accept(peer, opened, in.Refuse, func() cache.Stream { return accept() })
 		return
 	}
 	o, err := frame.ParseOpening(opened)

@@ -44,7 +44,6 @@ type connection struct {
 	log             *slog.Logger
 	gone            chan struct{} // closed once nothing will be delivered any more
 	goneOnce        sync.Once
-	farEnded        bool // it has ended at the peer; guarded by the sharer's mu
 	aborted         atomic.Bool
 	appGone         atomic.Bool // a write to the app has failed
 	finSent         atomic.Bool // the app was sent a FIN
@@ -61,7 +60,7 @@ const resetGrace = 5 * time.Second
 // carry moves bytes both ways until both directions have ended, and returns how that came.
 func (c *connection) carry(pc parser.Conn) string {
 	send := &sender{connection: c, pipe: pipe.New(c.shared.pool, pipeDepth, func(error) { c.abort(frame.ResetByFrames) })}
-	send.lender = mem.NewAllocator(&c.shared.buffers, c.shared.budget, &c.shared.sharerOf(c.peer).sends)
+	send.lender = mem.NewAllocator(&c.shared.buffers, c.shared.budget, &c.shared.cache.Peer(c.peer).Sending)
 	var err error
 	if send.app, err = app.NewReader(c.conn, &send.lender, send.flush); err != nil {
 		c.abort(frame.ResetByApp)
@@ -85,7 +84,6 @@ func (c *connection) carry(pc parser.Conn) string {
 	c.giveUp()
 	send.pipe.Wait() // what is still under way gives back its memory, and fails at once
 	recv.pipe.Wait()
-	c.shared.sharerOf(c.peer).ended(c)
 	return c.how(errSend, errRecv)
 }
 

@@ -25,7 +25,7 @@ func (s *sender) decide(c *tensorCut) {
 		if s.lacks(s.shared.lossless.String()) {
 			c.choice.Codec = nil
 		}
-	case s.shares(c.t) && (c.choice.Closed || !codecs.Lossy(c.choice.Codec) && (pays() || s.shared.sharerOf(s.peer).predicts(s.job, c.t))):
+	case s.shares(c.t) && (c.choice.Closed || !codecs.Lossy(c.choice.Codec) && (pays() || s.shared.cache.Peer(s.peer).Predicts(s.job, c.t.Base))):
 		c.shared = true
 	case c.choice.Closed:
 		c.choice = policy.Choice{Codec: s.shared.lossless, Why: tensor.NoReference}

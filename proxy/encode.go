@@ -9,6 +9,7 @@ import (
 
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/feedback"
+	"github.com/gradproxy/gradproxy/proxy/cache"
 	"github.com/gradproxy/gradproxy/proxy/internal/pipe"
 	"github.com/gradproxy/gradproxy/proxy/policy"
 	"github.com/gradproxy/gradproxy/proxy/residual"
@@ -136,7 +137,7 @@ func (s *sender) choose(b *sendBlock) error {
 // share has the peer hold the block's value and makes the frame that refers to it; false: the block must travel by itself.
 func (s *sender) share(b *sendBlock) bool {
 	s.flush() // the stream of values may not take it at once
-	r, fresh, ok := s.shared.sharerOf(s.peer).put(s.connection, b)
+	r, fresh, ok := s.shared.cache.Peer(s.peer).Put(s.tag, cache.Put{Decl: b.decl, Data: b.data, Choice: b.choice, Role: b.role, Observe: b.record})
 	if !ok {
 		b.record.Refused(tensor.NoReference)
 		return false
@@ -158,7 +159,7 @@ func (s *sender) mayLose(b *sendBlock) bool {
 // noted takes note of whether a block may lose something, and returns it.
 func (s *sender) noted(b *sendBlock, plausible, first bool) bool {
 	if !plausible && !first {
-		s.shared.Metrics.fellBack(tensor.Implausible)
+		s.shared.Metrics.FellBack(tensor.Implausible)
 		b.record.Refused(tensor.Implausible)
 	}
 	s.lossy = s.lossy || plausible
@@ -212,7 +213,7 @@ func (s *sender) encode(b *sendBlock) {
 	if err == nil {
 		took := time.Since(begin)
 		s.measureDrift(b)
-		s.shared.Metrics.encoded(b.text, b.role, took)
+		s.shared.Metrics.Encoded(b.text, b.role, took)
 		out[frame.MaxHeader] = frame.FormCoded
 		b.finish(out)
 		b.record.Gain.Saw(len(b.data), len(b.frame), took)
@@ -221,7 +222,7 @@ func (s *sender) encode(b *sendBlock) {
 	if !errors.Is(err, codecs.ErrUnsuited) {
 		s.log.Error("codec failed; its block travels raw", "codec", b.text, "err", err)
 	}
-	s.shared.Metrics.fellBack(tensor.NoGain)
+	s.shared.Metrics.FellBack(tensor.NoGain)
 	out = append(b.buf, b.data...)
 	out[frame.MaxHeader] = frame.FormRaw
 	b.finish(out)
@@ -269,7 +270,7 @@ func (s *sender) measureDrift(b *sendBlock) {
 	}
 	if b.slot.encoded++; b.slot.encoded%driftEvery == 1 {
 		n := min(len(v), driftMost)
-		s.shared.Metrics.drifted(b.text, b.role, feedback.Drift(residual[:n], v[:n]))
+		s.shared.Metrics.Drifted(b.text, b.role, feedback.Drift(residual[:n], v[:n]))
 	}
 }
 
@@ -291,10 +292,10 @@ func (s *sender) emit(g *group, write func(frames ...[]byte) error) error {
 	for _, b := range g.blocks {
 		wire := len(b.frame) + len(b.declare)
 		b.record.Sent(len(b.data), wire)
-		s.shared.Metrics.sent(b.text, b.role, len(b.data), wire)
+		s.shared.Metrics.Sent(b.text, b.role, len(b.data), wire)
 	}
 	if overhead > 0 {
-		s.shared.Metrics.sent(policy.Verbatim, tensor.Unknown, len(g.literals), overhead)
+		s.shared.Metrics.Sent(policy.Verbatim, tensor.Unknown, len(g.literals), overhead)
 	}
 	return err
 }
@@ -329,7 +330,7 @@ func (s *sender) spoil(stalled bool) error {
 	for _, b := range g.blocks {
 		b.record.Sent(b.filled, b.filled)
 		if stalled {
-			s.shared.Metrics.fellBack(tensor.Stalled)
+			s.shared.Metrics.FellBack(tensor.Stalled)
 		}
 	}
 	defer s.release(&g)

@@ -163,8 +163,7 @@ func TestFlushHealsPlainSGDOnly(t *testing.T) {
 		{0, [2]float64{1e-3, 0.2}, [2]float64{0, 1e-6}},
 		{0.9, [2]float64{1e-3, 0.2}, [2]float64{1e-3, 0.2}},
 	} {
-		p := newPair(t, []parser.Protocol{aggregates{}})
-		p.near.Codecs, p.far.Codecs = realLoss, realLoss
+		p := newPairWith(t, withRealLoss, []parser.Protocol{aggregates{}})
 		p.flushing(t, "int4", 10)
 		client, server := p.connect(t)
 		r := rand.New(rand.NewPCG(21, 22))

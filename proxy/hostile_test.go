@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"github.com/gradproxy/gradproxy/proxy/frame"
 	mem "github.com/gradproxy/gradproxy/proxy/memory"
@@ -78,7 +77,7 @@ func TestAnnouncedBlocksAreBounded(t *testing.T) {
 		r := newReceiver(&connection{shared: p, peer: "hostile", stream: f, log: p.Log}, f)
 		go func() { ended <- r.run() }()
 	}
-	hostile := &p.sharerOf("hostile").received
+	hostile := &p.cache.Peer("hostile").Receiving
 	waitFor(t, func() bool {
 		held, waiting := p.received.Held(hostile)
 		return waiting > 0 && waiting+int(held/(8<<20)) == connections
@@ -151,111 +150,6 @@ func TestNoMemoryForBlock(t *testing.T) {
 			}
 			whole(t, p)
 		})
-	}
-}
-
-// numbersFrame returns the frame of a list of numbers.
-func numbersFrame(k frame.Kind, numbers ...uint64) []byte {
-	var body []byte
-	for _, n := range numbers {
-		body = binary.AppendUvarint(body, n)
-	}
-	return frame.Append(nil, frame.Frame{Kind: k, Body: body})
-}
-
-// A value that the peer wants forgotten while an app is being given it takes room until the app has it.
-func TestValuesThatAreDeliveredTakeRoom(t *testing.T) {
-	for name, released := range map[string]bool{"delivered": true, "under way": false} {
-		t.Run(name, func(t *testing.T) {
-			const size = 100_000
-			p := newTestProxy(t)
-			p.Values = 3*size + 512 // a slot's copy, and two values
-			declare, block := rawBlock(0, size)
-			f := newFeed(declare, block, block)
-			h := newHolder(p.sharerOf("far"), f, 1)
-			ended := make(chan error, 1)
-			go func() { ended <- h.run() }()
-			v, err := h.await(frame.ValueRef{Epoch: 1, ID: 1, Size: size}, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if released {
-				h.release(v)
-			}
-			f.feed(numbersFrame(frame.Forget, 1), block)
-			if _, err := h.await(frame.ValueRef{Epoch: 1, ID: 3, Size: size}, nil); (err == nil) != released {
-				t.Errorf("another value in its place: %v", err)
-			}
-			f.Reset(0)
-			if err := <-ended; errors.Is(err, frame.ErrFrame) == released {
-				t.Errorf("the stream ended with %v", err)
-			}
-			if !released {
-				h.release(v)
-			}
-			if want := int64(3*size + 512); released && h.used != want || !released && h.used != want-size {
-				t.Errorf("%d bytes of values are counted", h.used)
-			}
-			whole(t, p)
-		})
-	}
-}
-
-// Values of a lost stream that apps are still being given count until they have been: a peer cannot add to them by losing one
-// stream after another.
-func TestLostValuesLinger(t *testing.T) {
-	p := newTestProxy(t)
-	const size = 10_000
-	s := p.sharerOf("far")
-	declare, block := rawBlock(0, size)
-	var ends []chan struct{}
-	open := func() (*feed, *refusals) {
-		f, in, ended := newFeed(declare, block), &refusals{}, make(chan struct{})
-		ends = append(ends, ended)
-		accepted := make(chan struct{})
-		go func() {
-			p.acceptValues("far", []byte{frame.OpeningValues, 1}, in, func() Stream { close(accepted); return f })
-			close(ended)
-		}()
-		select {
-		case <-accepted:
-		case <-ended:
-		}
-		return f, in
-	}
-	waitHeld := func(stream *feed) {
-		waitFor(t, func() bool {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			return s.held != nil && s.held.stream == Stream(stream)
-		})
-	}
-	first, _ := open()
-	waitHeld(first)
-	h, v, err := s.await(frame.ValueRef{Epoch: 1, ID: 1, Size: size}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	second, _ := open()
-	waitHeld(second)
-	if n := s.lingers.Load(); n != size {
-		t.Errorf("%d bytes of a lost stream's values linger, want %d", n, size)
-	}
-	if _, in := open(); in.last != frame.RefusedBadOpening {
-		t.Error("a third stream was taken while values of the first are under way")
-	}
-	h.release(v)
-	third, in := open()
-	if in.last != 0 {
-		t.Error("a stream was refused though nothing of lost ones is under way")
-	}
-	waitHeld(third)
-	third.Reset(0)
-	for _, ended := range ends {
-		<-ended
-	}
-	if n := s.lingers.Load(); n != 0 {
-		t.Errorf("%d bytes linger after all have been given back", n)
 	}
 }
 

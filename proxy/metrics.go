@@ -25,6 +25,7 @@ type Metrics struct {
 	forgotten   prometheus.Counter
 	lostRows    prometheus.Counter
 	values      *prometheus.CounterVec
+	wrong       prometheus.Counter
 }
 
 // NewMetrics makes the metrics and registers them.
@@ -62,36 +63,43 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		Help: "Tensors whose residual was dropped: their connection ended, they changed, or memory was needed."})
 	m.lostRows = prometheus.NewCounter(prometheus.CounterOpts{Name: "gradproxy_rows_forgotten_total",
 		Help: "Rows of sparse tensors whose residual was dropped: their array changed, or memory was needed."})
-	reg.MustRegister(m.connections, m.drift, m.forgotten, m.lostRows)
+	m.wrong = prometheus.NewCounter(prometheus.CounterOpts{Name: "gradproxy_wrong_references_total",
+		Help: "Values whose reference differed at the two ends: a defect, which resets the stream of shared values."})
+	reg.MustRegister(m.connections, m.drift, m.forgotten, m.lostRows, m.wrong)
 	return m
 }
 
-func (m *Metrics) sent(codec string, role tensor.Role, raw, wire int) {
+// Sent counts raw bytes of apps that left as wire bytes.
+func (m *Metrics) Sent(codec string, role tensor.Role, raw, wire int) {
 	if m != nil {
 		m.raw.WithLabelValues(codec, role.String()).Add(float64(raw))
 		m.wire.WithLabelValues(codec, role.String()).Add(float64(wire))
 	}
 }
 
-func (m *Metrics) encoded(codec string, role tensor.Role, took time.Duration) {
+// Encoded observes the time to encode a block.
+func (m *Metrics) Encoded(codec string, role tensor.Role, took time.Duration) {
 	if m != nil {
 		m.encode.WithLabelValues(codec, role.String()).Observe(took.Seconds())
 	}
 }
 
-func (m *Metrics) decoded(codec string, took time.Duration) {
+// Decoded observes the time to decode a block.
+func (m *Metrics) Decoded(codec string, took time.Duration) {
 	if m != nil {
 		m.decode.WithLabelValues(codec, "").Observe(took.Seconds())
 	}
 }
 
-func (m *Metrics) fellBack(why tensor.Reason) {
+// FellBack counts a value or a block that was not coded as a rule says.
+func (m *Metrics) FellBack(why tensor.Reason) {
 	if m != nil {
 		m.fallbacks.WithLabelValues(why.String()).Inc()
 	}
 }
 
-func (m *Metrics) gaveUp(protocol string) {
+// GaveUp counts a direction that stopped being understood.
+func (m *Metrics) GaveUp(protocol string) {
 	if m != nil {
 		m.given.WithLabelValues(protocol).Inc()
 	}
@@ -121,13 +129,14 @@ func (m *Metrics) endedAs(peer, how string) {
 	}
 }
 
-func (m *Metrics) deliver(peer string, n int) {
+// Delivered counts n bytes that were delivered to an app.
+func (m *Metrics) Delivered(peer string, n int) {
 	if m != nil {
 		m.delivered.WithLabelValues(peer).Add(float64(n))
 	}
 }
 
-// deliverer returns what does as deliver for one peer, for a caller that has no time to look it up.
+// deliverer returns Delivered for one peer, for a caller that has no time to look up its counter.
 func (m *Metrics) deliverer(peer string) func(n int) {
 	if m == nil {
 		return nil
@@ -136,7 +145,8 @@ func (m *Metrics) deliverer(peer string) func(n int) {
 	return func(n int) { c.Add(float64(n)) }
 }
 
-func (m *Metrics) drifted(codec string, role tensor.Role, ratio float64) {
+// Drifted observes the norm of a residual over that of its value.
+func (m *Metrics) Drifted(codec string, role tensor.Role, ratio float64) {
 	if m != nil {
 		m.drift.WithLabelValues(codec, role.String()).Observe(ratio)
 	}
@@ -154,8 +164,15 @@ func (m *Metrics) forgotRows(n int) {
 	}
 }
 
-// sharedValue counts how a value came to be held by the peer, or that it was evicted.
-func (m *Metrics) sharedValue(how string) {
+// WrongReference counts a value whose reference is not the one that this end holds.
+func (m *Metrics) WrongReference() {
+	if m != nil {
+		m.wrong.Inc()
+	}
+}
+
+// SharedValue counts how a value came to be held by the peer, or that it was evicted.
+func (m *Metrics) SharedValue(how string) {
 	if m != nil {
 		m.values.WithLabelValues(how).Inc()
 	}

@@ -34,12 +34,19 @@ type pair struct {
 	opens     atomic.Pointer[func(opened []byte)] // called before a stream is opened
 	mu        sync.Mutex
 	streams   []*testStream
-	codecs    []string // that the proxies have; nil: all
-	narrow    int      // bytes of buffers in the kernel for what comes from the tunnel; 0: as many as it likes
+	codecs    []string     // that the proxies have; nil: all
+	tamper    func([]byte) // of all streams that are opened
+	narrow    int          // bytes of buffers in the kernel for what comes from the tunnel; 0: as many as it likes
 }
 
 // newPair starts a pair whose proxies understand protocols and choose by rules.
 func newPair(t testing.TB, protocols []parser.Protocol, rules ...policy.Rule) *pair {
+	t.Helper()
+	return newPairWith(t, func(string, *Config) {}, protocols, rules...)
+}
+
+// newPairWith is newPair with configurations that change has changed, of "near" and "far".
+func newPairWith(t testing.TB, change func(name string, c *Config), protocols []parser.Protocol, rules ...policy.Rule) *pair {
 	t.Helper()
 	chosen, err := policy.New(rules, testCodecs)
 	if err != nil {
@@ -57,7 +64,9 @@ func newPair(t testing.TB, protocols []parser.Protocol, rules ...policy.Rule) *p
 			}
 			return p.openTo(p.other(name), opened)
 		}
-		proxy, err := New(Config{Open: open, PeerCodecs: p.has, Codecs: testCodecs, Protocols: protocols, Settings: settings, Log: log.With("proxy", name)})
+		c := Config{Open: open, PeerCodecs: p.has, Codecs: testCodecs, Protocols: protocols, Settings: settings, Log: log.With("proxy", name)}
+		change(name, &c)
+		proxy, err := New(c)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -135,6 +144,7 @@ func (p *pair) openTo(other *Proxy, opened []byte) (Stream, error) {
 			c.SetWriteBuffer(p.narrow)
 		}
 	}
+	near.tamper, far.tamper = p.tamper, p.tamper
 	p.streams = append(p.streams, near, far)
 	p.mu.Unlock()
 	in := &testIncoming{answer: make(chan error, 1)}

@@ -20,6 +20,7 @@ import (
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/proxy/app"
+	"github.com/gradproxy/gradproxy/proxy/cache"
 	"github.com/gradproxy/gradproxy/proxy/internal/pipe"
 	"github.com/gradproxy/gradproxy/proxy/logsample"
 	"github.com/gradproxy/gradproxy/proxy/policy"
@@ -67,6 +68,9 @@ type Config struct {
 	Log       *slog.Logger // nil: silent. What peers and jobs can trigger is bounded: see package logsample
 	Metrics   *Metrics     // nil: nothing is counted
 }
+
+// SharedValues is the name under which hellos list, among codecs, that a proxy has a value cache.
+const SharedValues = cache.Name
 
 // PollGateDescriptors is how many descriptors a connection that is one of Config.PollGates takes besides its own.
 const PollGateDescriptors = app.GateDescriptors
@@ -119,6 +123,7 @@ type Proxy struct {
 	cores     int
 	tensors   tensors.Table
 	residuals *residual.Store
+	cache     *cache.Cache
 	lossless  codecs.Codec
 	lasting   map[string]bool // protocols whose tensors outlive a connection
 	numbers   numbers
@@ -134,8 +139,6 @@ type Proxy struct {
 
 	mu       sync.Mutex
 	live     map[*connection]struct{}
-	tagged   map[peerTag]*connection // those that live, as value streams name them
-	sharers  map[string]*sharer      // by peer
 	passer   passer
 	draining bool
 	idle     chan struct{} // closed once draining and nothing is live
@@ -163,7 +166,7 @@ func New(cfg Config) (*Proxy, error) {
 	}
 	p := &Proxy{Config: cfg, sampler: log, lossless: lossless, lasting: map[string]bool{}, budget: mem.NewBudget(cfg.Memory), received: mem.NewBudget(cfg.Memory),
 		pool: pipe.NewPool(cfg.Workers), cores: cfg.Workers, live: map[*connection]struct{}{},
-		tagged: map[peerTag]*connection{}, sharers: map[string]*sharer{}, idle: make(chan struct{})}
+		idle: make(chan struct{})}
 	p.memoryWait = mem.Wait
 	p.watcher = app.NewWatcher()
 	p.opening, p.noOpenings = context.WithCancelCause(context.Background())
@@ -180,6 +183,15 @@ func New(cfg Config) (*Proxy, error) {
 		p.Values = 512 << 20
 	}
 	p.tags.Store(rand.Uint64N(1 << 40)) // so that no connection is taken for one of an earlier process
+	p.cache = cache.New(p.opening, cache.Config{Room: p.Values, Codecs: cfg.Codecs, Lossless: lossless, Workers: p.pool, Pool: &p.buffers,
+		Sending: p.budget, Receiving: p.received, Metrics: p.Metrics, Log: cfg.Log,
+		Open: func(ctx context.Context, peer string, opening []byte) (cache.Stream, error) {
+			s, err := cfg.Open(ctx, peer, opening)
+			if err != nil {
+				return nil, err
+			}
+			return s, nil
+		}})
 	p.residuals = residual.New(p.Config.Residuals, p.Metrics.forgot, p.Metrics.forgotRows)
 	for _, protocol := range p.Protocols {
 		if protocol.Traits().Reconnects {
@@ -220,6 +232,9 @@ func (p *Proxy) carry(conn *net.TCPConn, c *connection, o frame.Opening, own par
 		return
 	}
 	defer p.leave(c)
+	values := p.cache.Peer(c.peer)
+	values.Connected(c.tag)
+	defer values.Ended(c.tag)
 	p.Metrics.carries(c.peer, clientSide(own), 1)
 	defer p.Metrics.carries(c.peer, clientSide(own), -1)
 	c.log.Debug("connection carried", "job", job.Name)
@@ -316,7 +331,6 @@ func (p *Proxy) enter(c *connection) bool {
 	}
 	p.live[c] = struct{}{}
 	p.carried.Store(int64(len(p.live)))
-	p.tagged[peerTag{c.peer, c.tag}] = c
 	return true
 }
 
@@ -325,7 +339,6 @@ func (p *Proxy) leave(c *connection) {
 	defer p.mu.Unlock()
 	delete(p.live, c)
 	p.carried.Store(int64(len(p.live)))
-	delete(p.tagged, peerTag{c.peer, c.tag})
 	p.drained()
 }
 
@@ -351,7 +364,7 @@ func (p *Proxy) Drain(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	n := p.resetAll() + p.closePasses()
-	p.closeValues() // a connection may wait to put one
+	p.cache.Reset() // a connection may wait to put a value
 	<-p.idle
 	return fmt.Errorf("proxy: drain: %d connections were still open and were reset: %w", n, ctx.Err())
 }
@@ -362,7 +375,7 @@ func (p *Proxy) Close() {
 	cancel()
 	p.Drain(done)
 	p.closePasses()
-	p.closeValues() // also where nothing was open
+	p.cache.Reset() // also where nothing was open
 	p.pool.Close()
 	p.sampler.Flush()
 }

@@ -30,7 +30,7 @@ type receiver struct {
 
 func newReceiver(c *connection, src frame.ChunkReader) *receiver {
 	r := &receiver{connection: c, slots: recvSlots{newCodec: c.shared.Codecs}}
-	r.lender = mem.NewAllocator(&c.shared.buffers, c.shared.received, &c.shared.sharerOf(c.peer).received)
+	r.lender = mem.NewAllocator(&c.shared.buffers, c.shared.received, &c.shared.cache.Peer(c.peer).Receiving)
 	r.kept.Peer = r.lender.Share.Peer
 	r.frames = frame.Reader{Source: src, Limit: r.slots.limit, Reserve: r.keeps, Pool: &c.shared.buffers}
 	r.pipe = pipe.New(c.shared.pool, pipeDepth, func(err error) {
@@ -150,7 +150,7 @@ func (r *receiver) decode(b *recvBlock) {
 	b.err = b.slot.decode(b.data, b.encoded)
 	took := time.Since(begin)
 	b.slot.sawDecoding(took)
-	r.shared.Metrics.decoded(b.slot.codec, took)
+	r.shared.Metrics.Decoded(b.slot.codec, took)
 	r.shared.buffers.Put(b.encoded)
 	b.encoded = nil
 }
@@ -253,32 +253,13 @@ func (r *receiver) ref(body []byte) error {
 		return err
 	}
 	return r.pipe.Do(pipe.Item{Emit: func() error {
-		v, err := r.await(named)
+		data, release, err := r.shared.cache.Peer(r.peer).Await(r.tag, named, r.gone)
 		if err != nil {
 			return err
 		}
-		defer v.release()
-		return r.deliver(v.data)
+		defer release()
+		return r.deliver(data)
 	}})
-}
-
-// A borrowed value is one of the holder's, which keeps it until release.
-type borrowed struct {
-	data    []byte
-	release func() // tells the peer that it has been delivered
-}
-
-// await returns a shared value once it is there.
-func (r *receiver) await(named frame.ValueRef) (borrowed, error) {
-	s := r.shared.sharerOf(r.peer)
-	h, v, err := s.await(named, r.gone)
-	if err != nil {
-		return borrowed{}, err
-	}
-	return borrowed{v.data, func() {
-		h.release(v)
-		s.took(r.connection)
-	}}, nil
 }
 
 // gathered reads the Blocks that a Gather frame speaks of, which have the given sizes.
@@ -323,12 +304,12 @@ func (r *receiver) deliverGathered(body []byte, blocks []*recvBlock) error {
 			return b.err
 		}
 		if elements[i] = b.data; b.ref.Size != 0 {
-			v, err := r.await(b.ref)
+			data, release, err := r.shared.cache.Peer(r.peer).Await(r.tag, b.ref, r.gone)
 			if err != nil {
 				return err
 			}
-			defer v.release()
-			elements[i] = v.data
+			defer release()
+			elements[i] = data
 		}
 	}
 	return frame.DeliverRuns(body, elements, r.deliver)
@@ -343,7 +324,7 @@ func (r *receiver) deliver(parts ...[]byte) error {
 	if err != nil {
 		r.appGone.Store(true)
 	}
-	r.shared.Metrics.deliver(r.peer, int(n))
+	r.shared.Metrics.Delivered(r.peer, int(n))
 	if err != nil {
 		return fmt.Errorf("%w: %w", errAppGone, err)
 	}

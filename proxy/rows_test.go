@@ -84,8 +84,7 @@ func sparseMessage(array uint32, ids []uint64, rows []byte) []byte {
 // newSparsePair returns a pair that chooses a real codec for rows.
 func newSparsePair(t testing.TB, protocol sparseToy, rule policy.Rule) *pair {
 	t.Helper()
-	p := newPair(t, []parser.Protocol{protocol})
-	p.near.Codecs, p.far.Codecs = realLoss, realLoss
+	p := newPairWith(t, withRealLoss, []parser.Protocol{protocol})
 	rule.Roles = []tensor.Role{tensor.Gradient}
 	chosen, err := policy.New([]policy.Rule{rule}, realLoss)
 	if err != nil {

@@ -20,10 +20,12 @@ func realLoss(text string) (codecs.Codec, error) {
 	return testCodecs(text)
 }
 
+// withRealLoss has a proxy know the codecs of realLoss.
+func withRealLoss(_ string, c *Config) { c.Codecs = realLoss }
+
 // newRealPair returns a pair that chooses a real codec for a tensor that outlives its connections.
 func newRealPair(t *testing.T, codec string) *pair {
-	p := newPair(t, []parser.Protocol{gradients{lasting: true}})
-	p.near.Codecs, p.far.Codecs = realLoss, realLoss
+	p := newPairWith(t, withRealLoss, []parser.Protocol{gradients{lasting: true}})
 	p.choose(t, codec)
 	return p
 }

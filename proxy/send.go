@@ -157,7 +157,7 @@ func (s *sender) ask(b []byte) (parser.Segment, error) {
 func (s *sender) gaveUp(err error) error {
 	s.ended = err
 	s.straight = straight{}
-	s.shared.Metrics.gaveUp(s.flow.Protocol)
+	s.shared.Metrics.GaveUp(s.flow.Protocol)
 	if errors.Is(err, parser.ErrForget) {
 		s.forget()
 	}
@@ -190,7 +190,7 @@ func (s *sender) opaque(buf []byte) error {
 		}
 	}
 	frame := frame.Front(buf, frame.Bytes, 0)
-	s.shared.Metrics.sent(policy.Verbatim, tensor.Unknown, len(b), len(frame))
+	s.shared.Metrics.Sent(policy.Verbatim, tensor.Unknown, len(b), len(frame))
 	write := func() error { return s.write(frame) }
 	sent, err := s.pipe.Try(write)
 	if sent || err != nil {
@@ -315,7 +315,7 @@ func (s *sender) cut(t tensor.Tensor) (*tensorCut, error) {
 	s.decide(c)
 	record.Chose(t.Size, c.text, c.choice.Why, t.Why)
 	if c.choice.Codec == nil {
-		s.shared.Metrics.fellBack(c.choice.Why)
+		s.shared.Metrics.FellBack(c.choice.Why)
 		record.Sent(t.Size, t.Size)
 		return nil, nil
 	}
@@ -352,7 +352,7 @@ func (s *sender) startBlock(c *tensorCut, hold int, buf []byte) error {
 	} else {
 		var err error
 		if slot, err = s.slots.get(decl, c.choice, c.memory, c.odd(n)); err != nil {
-			s.shared.Metrics.fellBack(tensor.NoGain)
+			s.shared.Metrics.FellBack(tensor.NoGain)
 			return nil
 		}
 	}
@@ -366,7 +366,7 @@ func (s *sender) startBlock(c *tensorCut, hold int, buf []byte) error {
 		cost += s.rowBlockCost(c, n/c.rows.bytes)
 	}
 	if !s.hold(cost) {
-		s.shared.Metrics.fellBack(tensor.NoMemory)
+		s.shared.Metrics.FellBack(tensor.NoMemory)
 		c.record.Refused(tensor.NoMemory)
 		return nil
 	}

@@ -4,17 +4,24 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
-	"github.com/gradproxy/gradproxy/proxy/frame"
 	"io"
+	"log/slog"
 	"math"
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/proxy/app"
+	"github.com/gradproxy/gradproxy/proxy/cache"
+	"github.com/gradproxy/gradproxy/proxy/frame"
 	"github.com/gradproxy/gradproxy/proxy/policy"
 	"github.com/gradproxy/gradproxy/tensor"
 )
@@ -23,24 +30,15 @@ import (
 // shared both ways.
 func newSharingPair(t *testing.T, room int64, rules ...policy.Rule) *pair {
 	t.Helper()
-	p := newPair(t, []parser.Protocol{toy{role: tensor.State, base: true}}, rules...)
-	p.share(t, room)
+	p := newPairWith(t, func(_ string, c *Config) { c.Values = room }, []parser.Protocol{toy{role: tensor.State, base: true}}, rules...)
+	for _, proxy := range []*Proxy{p.near, p.far} {
+		waitFor(t, proxy.values().Ready)
+	}
 	return p
 }
 
-// share has both proxies share values, and waits until they can.
-func (p *pair) share(t *testing.T, room int64) {
-	t.Helper()
-	p.near.Values, p.far.Values = room, room
-	for _, proxy := range []*Proxy{p.near, p.far} {
-		waitFor(t, func() bool {
-			s := proxy.sharerOf("far")
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			return s.ready() != nil
-		})
-	}
-}
+// values returns the values that a proxy of a pair shares with the other.
+func (p *Proxy) values() *cache.Peer { return p.cache.Peer("far") }
 
 // waitFor waits until ok; what it waits for comes about without its help.
 func waitFor(t *testing.T, ok func() bool) {
@@ -108,11 +106,8 @@ func TestOneCopyForMany(t *testing.T) {
 	if most := int64(20 * len(w) * 11 / 10); info.WireBytes > most {
 		t.Errorf("%d bytes of values became %d on the wire, want at most %d", info.RawBytes, info.WireBytes, most)
 	}
-	held := p.far.sharerOf("far").held
-	waitFor(t, func() bool { // what has been delivered everywhere and has a successor is forgotten
-		held.mu.Lock()
-		defer held.mu.Unlock()
-		return len(held.values) == 10 // blocks of the test's codec
+	waitFor(t, func() bool { // a value that has been delivered everywhere and has a successor is forgotten
+		return p.far.values().Stats().Entries == 10 // blocks of the test's codec
 	})
 }
 
@@ -158,16 +153,12 @@ func TestValuesAreEvicted(t *testing.T) {
 	p := newSharingPair(t, room)
 	c, s := p.connect(t)
 	r := rand.New(rand.NewPCG(7, 8))
-	held := p.far.sharerOf("far").held
 	for range 400 {
 		w, _ := weights(r, 1000)
 		if got := carry(t, c, s, toyPiece(byte(r.IntN(100)), len(w), w)); !bytes.Equal(got[8:], w) {
 			t.Fatal("other bytes arrived")
 		}
-		held.mu.Lock()
-		used := held.used
-		held.mu.Unlock()
-		if used > room {
+		if used := p.far.values().Stats().Stored; used > room {
 			t.Fatalf("%d bytes are held where %d have room", used, room)
 		}
 	}
@@ -188,19 +179,9 @@ func TestEndedConnectionsGiveBack(t *testing.T) {
 		s.Close()
 		c.Close()
 	}
-	near := p.near.sharerOf("far")
 	waitFor(t, func() bool {
-		near.mu.Lock()
-		defer near.mu.Unlock()
-		if near.out == nil {
-			return false
-		}
-		for _, values := range near.out.lent {
-			if len(values) > 0 {
-				return false
-			}
-		}
-		return len(near.refers) == 0
+		st := p.near.values().Stats()
+		return st.Writing && st.Pending == 0 && st.Referring == 0
 	})
 }
 
@@ -215,33 +196,60 @@ func TestValueStreamIsLost(t *testing.T) {
 			t.Fatal("other bytes arrived")
 		}
 		if i == 4 {
-			near := p.near.sharerOf("far")
-			near.mu.Lock()
-			near.out.stream.Reset(frame.ResetByFrames)
-			near.mu.Unlock()
-			waitFor(t, func() bool {
-				near.mu.Lock()
-				defer near.mu.Unlock()
-				return near.out == nil
-			})
+			p.near.cache.Reset()
+			waitFor(t, func() bool { return !p.near.values().Stats().Writing })
 		}
 	}
 }
 
-// A reference that differs at the two ends is found, and breaks what it would have damaged.
+// bodyOf returns the body of the frame that b begins with, and the bytes after it, as far as both are there.
+func bodyOf(b []byte) (body, rest []byte) {
+	r := frame.Fields{B: b}
+	if k := frame.Kind(r.Byte()); k == frame.Declare || k == frame.Block {
+		r.Int()
+	}
+	n := min(r.Int(), len(r.B))
+	return r.B[:n], r.B[n:]
+}
+
+// A difference whose version is right and whose hash is not breaks the connection that it would have damaged, is counted, and logged
+// as an error.
 func TestWrongReferenceResets(t *testing.T) {
-	p := newSharingPair(t, 1<<20)
+	metrics := NewMetrics(prometheus.NewRegistry())
+	var log logBuffer
+	p := newPairWith(t, func(name string, c *Config) {
+		if c.Values = 1 << 20; name == "far" {
+			c.Metrics, c.Log = metrics, slog.New(slog.NewTextHandler(&log, nil))
+		}
+	}, []parser.Protocol{toy{role: tensor.State, base: true}})
+	var wrong atomic.Bool
+	p.mu.Lock()
+	p.tamper = func(b []byte) {
+		const xorForm, difference = 1, 2 // forms of package reference
+		for len(b) > 3 && b[0] > byte(frame.Bytes) && b[0] <= byte(frame.Seen) {
+			body, rest := bodyOf(b)
+			if b[0] == byte(frame.Block) && len(body) > 11 && body[0] == frame.FormCoded && (body[1] == xorForm || body[1] == difference) && wrong.CompareAndSwap(false, true) {
+				body[3] ^= 1 // behind form and version: the hash
+			}
+			b = rest
+		}
+	}
+	p.mu.Unlock()
+	waitFor(t, p.near.values().Ready)
 	c, s := p.connect(t)
-	w, _ := weights(rand.New(rand.NewPCG(13, 14)), 1000)
-	carry(t, c, s, toyPiece(1, len(w), w))
-	held := p.far.sharerOf("far").held
-	for _, slot := range held.slots {
-		slot.copy.Set(make([]byte, slot.size()))
+	w, _ := weights(rand.New(rand.NewPCG(13, 14)), 64)
+	if got := carry(t, c, s, toyPiece(1, len(w), w)); !bytes.Equal(got[8:], w) {
+		t.Fatal("other bytes arrived")
 	}
 	w[0]++ // all other bytes are predicted
 	go c.Write(toyPiece(1, len(w), w))
-	if b, err := io.ReadAll(s); err == nil || len(b) > 8 {
-		t.Fatalf("%d bytes arrived, and %v, where the reference was wrong", len(b), err)
+	s.SetReadDeadline(time.Now().Add(10 * time.Second))
+	if b, err := io.ReadAll(s); err == nil || len(b) > 8 || !wrong.Load() {
+		t.Fatalf("%d bytes arrived, and %v, where the reference was wrong (%v)", len(b), err, wrong.Load())
+	}
+	waitFor(t, func() bool { return testutil.ToFloat64(metrics.wrong) == 1 })
+	if !strings.Contains(log.String(), "level=ERROR") {
+		t.Errorf("it is logged as %q", log.String())
 	}
 }
 
@@ -331,64 +339,6 @@ func TestRefToNothing(t *testing.T) {
 		r := newReceiver(&connection{shared: p, conn: app.Plain(a), peer: "hostile", stream: f, log: p.Log}, f)
 		if err := r.run(); !errors.Is(err, frame.ErrFrame) {
 			t.Errorf("%s: %v, want a broken frame", name, err)
-		}
-	}
-}
-
-// While a value stream is being opened no other is, however long that takes, as in an outage.
-func TestOneValueStreamIsOpened(t *testing.T) {
-	p := newPair(t, []parser.Protocol{toy{role: tensor.State, base: true}}, policy.Rule{Roles: []tensor.Role{tensor.State}, Codec: "halves"})
-	opened, release := make(chan struct{}, 100), make(chan struct{})
-	hold := func(opening []byte) {
-		if opening[0] == frame.OpeningValues {
-			opened <- struct{}{}
-			<-release
-		}
-	}
-	p.opens.Store(&hold)
-	c, s := p.connect(t)
-	w, train := weights(rand.New(rand.NewPCG(3, 4)), 3000)
-	near := p.near.sharerOf("far")
-	for range 20 {
-		train()
-		if got := carry(t, c, s, toyPiece(1, len(w), w)); !bytes.Equal(got[8:], w) {
-			t.Fatal("something was lost, without anything to differ from")
-		}
-		near.mu.Lock()
-		near.opened = time.Time{} // long ago
-		near.mu.Unlock()
-	}
-	if n := len(opened); n != 1 {
-		t.Errorf("%d value streams were opened at once", n)
-	}
-	close(release)
-	waitFor(t, func() bool {
-		near.mu.Lock()
-		defer near.mu.Unlock()
-		return near.ready() != nil
-	})
-	for range 20 {
-		train()
-		carry(t, c, s, toyPiece(1, len(w), w))
-	}
-}
-
-// What is remembered of a value does not grow with how often it is sent.
-func TestTheSameValueForEver(t *testing.T) {
-	p := newSharingPair(t, 1<<20)
-	c, s := p.connect(t)
-	w, _ := weights(rand.New(rand.NewPCG(3, 4)), 3000)
-	for range 100 {
-		if got := carry(t, c, s, toyPiece(1, len(w), w)); !bytes.Equal(got[8:], w) {
-			t.Fatal("other bytes arrived")
-		}
-	}
-	near := p.near.sharerOf("far")
-	near.mu.Lock()
-	defer near.mu.Unlock()
-	for _, e := range near.out.slots {
-		if n := len(e.Value.(*putSlot).latest.served); n > 1 {
-			t.Errorf("%d connections are remembered of a value that one has sent", n)
 		}
 	}
 }

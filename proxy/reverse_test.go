@@ -62,20 +62,9 @@ func TestLossyUpdate(t *testing.T) {
 	c, s := p.connect(t)
 	r := rand.New(rand.NewPCG(3, 4))
 	lost := 0
-	near := p.near.sharerOf("far")
 	for i := range 10 {
 		if i == 1 { // from here on the model predicts its update
-			waitFor(t, func() bool {
-				near.held.mu.Lock()
-				defer near.held.mu.Unlock()
-				kept := 0
-				for _, c := range near.held.keys {
-					if c.kept {
-						kept++
-					}
-				}
-				return kept == 3 // blocks
-			})
+			waitFor(t, func() bool { return p.near.values().Stats().Kept == 3 }) // blocks
 		}
 		model, _ := weights(r, 3000)
 		if got := carry(t, s, c, toyPiece(1, len(model), model)); !bytes.Equal(got[8:], model) {
@@ -120,33 +109,26 @@ func TestBothDirectionsAtOnce(t *testing.T) {
 		}
 	}
 	all.Wait()
-	opposite := 0
+	reverse := 0
 	for _, proxy := range []*Proxy{p.near, p.far} {
-		s := proxy.sharerOf("far")
-		s.mu.Lock()
-		if s.out == nil {
+		st := proxy.values().Stats()
+		if !st.Writing {
 			t.Error("a value stream was lost")
-		} else {
-			for _, slot := range s.out.numbers {
-				if slot.opposite.enc != nil {
-					opposite++
-				}
-				if slot.keeps && slot.version-slot.seen > keepValues {
-					t.Errorf("slot %d is %d values ahead", slot.id, slot.version-slot.seen)
-				}
-			}
-			if s.out.used > s.out.room {
-				t.Errorf("%d bytes are held where %d have room", s.out.used, s.out.room)
-			}
 		}
-		s.mu.Unlock()
+		reverse += st.Reverse
+		if st.Ahead > 3 {
+			t.Errorf("a slot is %d values ahead", st.Ahead)
+		}
+		if st.Used > st.Room {
+			t.Errorf("%d bytes are held where %d have room", st.Used, st.Room)
+		}
 	}
-	if opposite == 0 {
+	if reverse == 0 {
 		t.Error("nothing was coded against the other direction: the test shows nothing")
 	}
 }
 
-// A peer that codes against what nobody keeps for it, or has seen what was not put, loses its value stream.
+// A peer that codes against values that are not kept for it, or has seen values that were not put, loses its value stream.
 func TestFalseClaimsOfValues(t *testing.T) {
 	d := frame.Declaration{Codec: "lossless", DType: tensor.Float32, N: 256, Key: 1}
 	declare := frame.Frame{Kind: frame.Declare, Body: d.Append(nil)}
@@ -175,15 +157,11 @@ func TestFalseClaimsOfValues(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			far := p.far.sharerOf("far")
 			waitFor(t, func() bool {
-				far.mu.Lock()
-				defer far.mu.Unlock()
-				return far.held != nil && far.held.epoch == 1<<40 && far.out != nil
+				st := p.far.values().Stats()
+				return st.StoreEpoch == 1<<40 && st.Writing
 			})
-			far.mu.Lock()
-			epoch := far.out.epoch
-			far.mu.Unlock()
+			epoch := p.far.values().Stats().WriterEpoch
 			for _, f := range frames {
 				if f.Kind == frame.Seen || f.Kind == frame.Block {
 					f.Body = bytes.Replace(f.Body, []byte{1}, numbers(epoch), 1)

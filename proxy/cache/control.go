@@ -1,0 +1,118 @@
+package cache
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/gradproxy/gradproxy/proxy/frame"
+	"github.com/gradproxy/gradproxy/proxy/internal/pipe"
+)
+
+// control writes control frames until the stream is lost.
+func (w *writer) control() {
+	for {
+		select {
+		case <-w.kick:
+		case <-w.dead:
+			return
+		}
+		w.peer.submit.Lock()
+		w.flush()
+		w.peer.submit.Unlock()
+	}
+}
+
+// flush submits the control frames that are due. submit is held.
+func (w *writer) flush() error {
+	p := w.peer
+	p.mu.Lock()
+	var out packer
+	out.numbers(frame.Forget, w.forget)
+	out.numbers(frame.Kept, w.kept) // before the same slot is evicted
+	out.numbers(frame.Evict, w.evict)
+	for tag, n := range p.told {
+		out.add(frame.Delivered, binary.AppendUvarint(tag.Append(out.scratch[:0]), uint64(max(n, 0))))
+	}
+	if p.store != nil {
+		out.prefix = binary.AppendUvarint(nil, p.store.epoch)
+		out.numbers(frame.Want, w.want)
+		for id, n := range w.seen {
+			out.add(frame.Seen, binary.AppendUvarint(binary.AppendUvarint(out.scratch[:0], uint64(id)), n))
+		}
+	}
+	clear(p.told)
+	clear(w.seen)
+	w.forget, w.kept, w.evict, w.want = w.forget[:0], w.kept[:0], w.evict[:0], w.want[:0]
+	p.mu.Unlock()
+	frames := out.frames()
+	if len(frames) == 0 {
+		return nil
+	}
+	return w.pipe.Do(pipe.Item{Emit: func() error {
+		_, err := w.stream.Write(frames)
+		return err
+	}})
+}
+
+// A packer packs items into control frames.
+type packer struct {
+	prefix    []byte // of each body
+	out, body []byte
+	kind      frame.Kind // of body
+	scratch   [3 * binary.MaxVarintLen64]byte
+}
+
+func (p *packer) numbers(k frame.Kind, numbers []uint64) {
+	for _, n := range numbers {
+		p.add(k, binary.AppendUvarint(p.scratch[:0], n))
+	}
+}
+
+// add adds an item to the last frame if it is of that kind and has room, else to a new one.
+func (p *packer) add(k frame.Kind, item []byte) {
+	if k != p.kind || len(p.body)+len(item) > frame.MaxSmall {
+		p.frames()
+		p.kind, p.body = k, append(p.body, p.prefix...)
+	}
+	p.body = append(p.body, item...)
+}
+
+// frames returns all frames.
+func (p *packer) frames() []byte {
+	if len(p.body) > 0 {
+		p.out = frame.Append(p.out, frame.Frame{Kind: p.kind, Body: p.body})
+	}
+	p.kind, p.body = 0, p.body[:0]
+	return p.out
+}
+
+// handle takes a control frame about the values that this side has put, which has come on the stream of s.
+func (p *Peer) handle(s *store, f frame.Frame) error {
+	r := frame.Fields{B: f.Body}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch f.Kind {
+	case frame.Room:
+		s.granted = int64(r.Int())
+		if p.writer != nil {
+			p.writer.settle()
+		}
+	case frame.Delivered:
+		for len(r.B) > 0 && !r.Short {
+			t := r.Tag()
+			p.delivered(t, r.Int())
+		}
+	case frame.Want:
+		p.wanted(&r)
+	case frame.Seen:
+		if err := p.saw(&r); err != nil {
+			return err
+		}
+	default:
+		return fmt.Errorf("%w: %v on a value stream", frame.ErrFrame, f.Kind)
+	}
+	if r.Short {
+		return fmt.Errorf("%w: %v is cut short", frame.ErrFrame, f.Kind)
+	}
+	return nil
+}

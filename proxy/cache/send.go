@@ -1,0 +1,123 @@
+package cache
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/codecs/reference"
+	"github.com/gradproxy/gradproxy/proxy/coder"
+	"github.com/gradproxy/gradproxy/proxy/frame"
+	"github.com/gradproxy/gradproxy/proxy/internal/pipe"
+)
+
+// send puts an entry on the stream, as a difference to from, if that is not nil. submit is held.
+func (w *writer) send(e *entry, v *Put, from *copyOfSlot) error {
+	if err := w.flush(); err != nil { // the room that was made must be free there first
+		w.memory.Give(e.paid)
+		return err
+	}
+	slot, cache := e.slot, w.peer.cache
+	c := w.codec(e, v, from)
+	how := "whole"
+	if slot.held {
+		how = "difference"
+	}
+	if from != nil {
+		how = "opposite"
+	}
+	slot.held = true
+	cache.Metrics.SharedValue(how)
+	var declare []byte
+	if text := c.String(); text != slot.text {
+		c, declare = w.declare(slot, c, v.Decl)
+	}
+	enc, name := slot.enc, coder.Name(slot.text)
+	if from != nil {
+		var err error
+		if enc, err = slot.against(c, from); err != nil {
+			enc, from = slot.enc, nil
+		}
+	}
+	turn, role, record := slot.coder.Next(), v.Role, v.Observe
+	var buf, block []byte
+	return w.pipe.Do(pipe.Item{
+		Work: func() {
+			turn.Begin()
+			defer turn.End()
+			begin := time.Now()
+			buf, block = w.encode(e, enc, from)
+			took := time.Since(begin)
+			cache.Metrics.Encoded(name, role, took)
+			if how != "whole" { // a first value does not predict the gain of the next
+				record.Gain.Saw(len(e.raw), len(block), took)
+			}
+		},
+		Emit: func() error {
+			_, err := w.stream.Write(declare)
+			if err == nil {
+				_, err = w.stream.Write(block)
+			}
+			wire := len(declare) + len(block)
+			record.Sent(0, wire)
+			cache.Metrics.Sent(name, role, 0, wire)
+			return err
+		},
+		Done: func() {
+			cache.Pool.Put(buf)
+			w.memory.Give(e.paid)
+		},
+	})
+}
+
+// codec returns the codec of an entry: the chosen one, or the lossless one where an exact value is due or a lossy codec has no value
+// to take a difference to yet.
+func (w *writer) codec(e *entry, v *Put, from *copyOfSlot) codecs.Codec {
+	slot, c := e.slot, v.Choice.Codec
+	if e.lost = codecs.Lossy(c); e.lost {
+		slot.lossy++
+		if due := v.Choice.Flush > 0 && slot.lossy >= v.Choice.Flush; due || !slot.held && from == nil {
+			c, e.lost = w.peer.cache.Lossless, false
+		}
+	}
+	if !e.lost {
+		slot.lossy = 0
+	}
+	return c
+}
+
+// declare gives a slot another codec, or the lossless one if that codec takes no such block, and returns the codec and the Declare
+// frame.
+func (w *writer) declare(slot *writerSlot, c codecs.Codec, d frame.Declaration) (codecs.Codec, []byte) {
+	enc, err := reference.NewEncoder(c, slot.dtype, slot.copy, slot.copy)
+	if err != nil {
+		c = w.peer.cache.Lossless
+		if enc, err = reference.NewEncoder(c, slot.dtype, slot.copy, slot.copy); err != nil {
+			panic(fmt.Sprintf("proxy: the lossless codec takes no block of %d %v: %v", slot.n, slot.dtype, err))
+		}
+	}
+	d.Codec = c.String()
+	slot.enc, slot.text, slot.reverse.enc = enc, d.Codec, nil
+	body := d.Append(nil)
+	return c, append(frame.AppendHeader(nil, frame.Declare, slot.id, len(body)), body...)
+}
+
+// encode makes an entry's Block frame, within buf. Whatever goes wrong with the codec, the value travels: raw. It is called in the
+// slot's turn.
+func (w *writer) encode(e *entry, enc codecs.Encoder, from *copyOfSlot) (buf, block []byte) {
+	slot, cache := e.slot, w.peer.cache
+	buf = cache.Pool.Get(e.room)[:frame.MaxHeader]
+	begun := append(buf, frame.FormCoded)
+	if from != nil {
+		begun = from.appendReverse(buf)
+	}
+	body, err := slot.coder.Encode(begun, len(buf), enc, e.raw)
+	if err != nil {
+		slot.copy.Set(e.raw)
+		if !errors.Is(err, codecs.ErrUnsuited) {
+			cache.Log.Error("codec failed; its value travels raw", "codec", slot.text, "err", err)
+		}
+	}
+	return buf, frame.Front(body, frame.Block, slot.id)
+}

@@ -1,0 +1,301 @@
+package cache
+
+import (
+	"bytes"
+	"fmt"
+	"time"
+
+	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/codecs/reference"
+	"github.com/gradproxy/gradproxy/proxy/coder"
+	"github.com/gradproxy/gradproxy/proxy/frame"
+	"github.com/gradproxy/gradproxy/proxy/internal/pipe"
+	"github.com/gradproxy/gradproxy/proxy/memory"
+)
+
+// A store holds the values that a peer has put here, for as long as their stream lives.
+type store struct {
+	peer    *Peer
+	cache   *Cache
+	stream  Stream
+	epoch   uint64
+	room    int64         // bytes that the peer may have here
+	granted int64         // bytes of values that the peer has room for; guarded by Peer.mu
+	dead    chan struct{} // closed when no value comes any more
+
+	// The reader's.
+	memory memory.Allocator
+	paid   int // bytes of the budget for the frame that is being read
+	frames frame.Reader
+	pipe   *pipe.Pipe
+	slots  map[uint32]*storeSlot
+	codecs coder.Codecs
+	puts   map[uint64]*storeSlot // by the numbers of values that are not forgotten
+	last   uint64                // number of the last value that was read
+
+	mu      storeLock                // guards all below
+	copies  map[blockKey]*copyOfSlot // of the slots' blocks
+	used    int64
+	count   int // values that used counts
+	entries map[uint64]*storeEntry
+	stored  uint64                // number of the last value that is or was among them
+	waits   map[uint64]*entryWait // by number
+	lent    int64                 // bytes of values that are being delivered
+	lost    bool                  // the stream is: the Peer counts lent
+}
+
+// An entryWait is closed when the value is there.
+type entryWait struct {
+	there chan struct{}
+	n     int // goroutines that wait
+}
+
+// A storeSlot is a slot of the value stream, as last declared. Its fields are the reader's, but for the codecs' state, which changes
+// in turn.
+type storeSlot struct {
+	*copyOfSlot
+	text    string // of the codec
+	name    string // of the codec
+	dec     codecs.Decoder
+	reverse reverseDecoder
+	limit   int // bytes of an encoding, at most
+}
+
+// A storeEntry is one value. store.mu guards all but data, which nobody changes.
+type storeEntry struct {
+	data      []byte
+	lent      int // deliveries under way
+	forgotten bool
+}
+
+// maxEntries bounds the values that a peer may have put here, which may be short.
+const maxEntries = 1 << 18
+
+func newStore(p *Peer, stream Stream, epoch uint64) *store {
+	c := p.cache
+	s := &store{peer: p, cache: c, stream: stream, epoch: epoch, room: c.Room, slots: map[uint32]*storeSlot{}, puts: map[uint64]*storeSlot{},
+		copies: map[blockKey]*copyOfSlot{}, codecs: coder.Codecs{New: c.Codecs}, entries: map[uint64]*storeEntry{}, waits: map[uint64]*entryWait{},
+		dead: make(chan struct{})}
+	s.memory = memory.NewAllocator(c.Pool, c.Receiving, &p.Receiving)
+	s.frames = frame.Reader{Source: stream, Limit: s.limit, Reserve: s.reserve, Pool: c.Pool}
+	s.pipe = pipe.New(c.Workers, pipeDepth, func(error) { stream.Reset(frame.ResetByFrames) })
+	return s
+}
+
+// limit returns how long the body of a frame may be, before memory is taken for it.
+func (s *store) limit(k frame.Kind, id uint32) (int, error) {
+	switch k {
+	case frame.Declare, frame.Room, frame.Forget, frame.Evict, frame.Delivered, frame.Want, frame.Kept, frame.Seen:
+		return frame.MaxSmall, nil
+	case frame.Block:
+		if slot := s.slots[id]; slot != nil {
+			return 1 + maxReverse + slot.limit, nil
+		}
+		return 0, fmt.Errorf("%w: slot %d was not declared", frame.ErrFrame, id)
+	}
+	return 0, fmt.Errorf("%w: %v on a value stream", frame.ErrFrame, k)
+}
+
+// reserve takes memory for a body that is to be read. A peer has one value stream, on which its connections wait: so where there is
+// no memory the store still reads one frame at a time.
+func (s *store) reserve(_ frame.Kind, _ uint32, n int) error {
+	need := memory.Footprint(n)
+	if !s.memory.Take(need) {
+		if err := s.pipe.Wait(); err != nil {
+			return err
+		}
+		if !s.memory.Take(need) {
+			need = 0
+		}
+	}
+	s.paid = need
+	return nil
+}
+
+// run takes the frames of the peer until the stream ends, and returns why it did.
+func (s *store) run() error {
+	defer close(s.dead)
+	for {
+		f, err := s.frames.Next()
+		if err == nil {
+			err = s.take(f)
+		}
+		if err != nil {
+			s.stream.Reset(frame.ResetByFrames)
+			s.memory.Give(s.paid)
+			if e := s.pipe.Wait(); e != nil {
+				return e
+			}
+			return err
+		}
+	}
+}
+
+func (s *store) take(f frame.Frame) error {
+	switch f.Kind {
+	case frame.Declare:
+		return s.declare(f.Slot, f.Body)
+	case frame.Block:
+		return s.put(f)
+	case frame.Forget:
+		return s.forget(f.Body)
+	case frame.Evict:
+		return s.evict(f.Body)
+	case frame.Kept:
+		return s.keep(f.Body)
+	case frame.Seen: // once the values before it are decoded
+		f.Body = bytes.Clone(f.Body)
+		return s.pipe.Do(pipe.Item{Emit: func() error { return s.peer.handle(s, f) }})
+	}
+	return s.peer.handle(s, f)
+}
+
+// declare gives a slot its codec. A slot that stands for the same block as before keeps its copy: only its codec changes.
+func (s *store) declare(id uint32, body []byte) error {
+	d, err := frame.ParseDeclaration(body)
+	if err != nil {
+		return err
+	}
+	c, err := s.codecs.Get(d.Codec)
+	if err != nil {
+		return fmt.Errorf("%w: declare: %w", frame.ErrFrame, err)
+	}
+	slot := &storeSlot{text: d.Codec, name: coder.Name(c.String()), limit: coder.MaxEncoded(c, &d) + reference.Overhead}
+	switch old, k := s.slots[id], keyOf(&d); {
+	case old == nil:
+		if err := s.account(k.slotCost(), 0); err != nil {
+			return err
+		}
+		slot.copyOfSlot = &copyOfSlot{blockKey: k, id: id, epoch: s.epoch, copy: reference.NewCopy(k.size(), 0)}
+		s.mu.Lock()
+		s.copies[k] = slot.copyOfSlot
+		s.mu.Unlock()
+	case old.blockKey != k:
+		return fmt.Errorf("%w: slot %d stands for another block already", frame.ErrFrame, id)
+	default:
+		slot.copyOfSlot = old.copyOfSlot
+	}
+	if slot.dec, err = reference.NewDecoder(c, d.DType, slot.copy, slot.copy); err != nil {
+		return fmt.Errorf("%w: declare %s for %d %v: %w", frame.ErrFrame, d.Codec, d.N, d.DType, err)
+	}
+	s.slots[id] = slot
+	return nil
+}
+
+// put takes a slot's next value, and owns the frame's body.
+func (s *store) put(f frame.Frame) error {
+	slot := s.slots[f.Slot]
+	form, dec, coded, err := s.decoder(slot, f.Body)
+	if err == nil {
+		err = s.account(int64(slot.size()), 1)
+	}
+	if err != nil {
+		s.cache.Pool.Put(f.Body)
+		return err
+	}
+	s.last++
+	id := s.last
+	s.puts[id] = slot
+	turn := slot.turns.Next()
+	paid := s.paid
+	s.paid = 0
+	e := &storeEntry{data: make([]byte, slot.size())}
+	return s.pipe.Do(pipe.Item{
+		Work: func() {
+			turn.Begin()
+			defer turn.End()
+			begin := time.Now()
+			if err = coder.Decode(e.data, form, dec, coded, slot.name); err == nil && form == frame.FormRaw {
+				slot.copy.Set(e.data)
+			}
+			s.cache.Metrics.Decoded(slot.name, time.Since(begin))
+		},
+		Emit: func() error {
+			if err == nil {
+				s.store(id, e)
+				s.came(slot.copyOfSlot)
+			}
+			return err
+		},
+		Done: func() {
+			s.cache.Pool.Put(f.Body)
+			s.memory.Give(paid)
+		},
+	})
+}
+
+// decoder returns how a Block's body is decoded: its form, the decoder of coded forms, and its encoding.
+func (s *store) decoder(slot *storeSlot, body []byte) (form byte, dec codecs.Decoder, coded []byte, err error) {
+	switch {
+	case len(body) == 0:
+		return 0, nil, nil, fmt.Errorf("%w: value without a form", frame.ErrFrame)
+	case body[0] == frame.FormReverse:
+		dec, coded, err = s.reverse(slot, body)
+		return frame.FormCoded, dec, coded, err
+	}
+	return body[0], slot.dec, body[1:], nil
+}
+
+// store lets Refs have a value.
+func (s *store) store(id uint64, e *storeEntry) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.entries[id], s.stored = e, id
+	if w := s.waits[id]; w != nil {
+		close(w.there)
+		delete(s.waits, id)
+	}
+}
+
+// forget drops values, behind those that were put before.
+func (s *store) forget(body []byte) error {
+	f := frame.Fields{B: body}
+	var gone []uint64
+	for len(f.B) > 0 {
+		id := uint64(f.Int())
+		slot := s.puts[id]
+		if f.Short || slot == nil {
+			return fmt.Errorf("%w: value %d is to be forgotten, and is not held", frame.ErrFrame, id)
+		}
+		delete(s.puts, id)
+		gone = append(gone, id)
+	}
+	return s.pipe.Do(pipe.Item{Emit: func() error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, id := range gone {
+			e := s.entries[id]
+			delete(s.entries, id)
+			if e.forgotten = true; e.lent == 0 {
+				s.free(int64(len(e.data)), 1)
+			}
+		}
+		return nil
+	}})
+}
+
+// evict drops slots with their copies. Values that were put before are decoded all the same.
+func (s *store) evict(body []byte) error {
+	f := frame.Fields{B: body}
+	var gone []*copyOfSlot
+	var cost int64
+	for len(f.B) > 0 {
+		id := uint32(min(f.Int(), frame.MaxSlots))
+		slot := s.slots[id]
+		if f.Short || slot == nil {
+			return fmt.Errorf("%w: slot %d is to be evicted, and was not declared", frame.ErrFrame, id)
+		}
+		delete(s.slots, id)
+		gone = append(gone, slot.copyOfSlot)
+		cost += slot.slotCost()
+	}
+	return s.pipe.Do(pipe.Item{Emit: func() error {
+		for _, c := range gone {
+			s.left(c)
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.free(cost, 0)
+		return nil
+	}})
+}

@@ -1,0 +1,218 @@
+package cache
+
+import (
+	"bytes"
+	"slices"
+	"sync"
+
+	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/codecs/reference"
+	"github.com/gradproxy/gradproxy/internal/lru"
+	"github.com/gradproxy/gradproxy/proxy/coder"
+	"github.com/gradproxy/gradproxy/proxy/frame"
+	"github.com/gradproxy/gradproxy/proxy/internal/pipe"
+	"github.com/gradproxy/gradproxy/proxy/memory"
+	"github.com/gradproxy/gradproxy/proxy/policy"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// A blockKey names a block of a tensor, at both ends; key is the tensor's Base, which tensors that have the same values share.
+type blockKey struct {
+	job   string
+	key   uint64
+	off   int
+	n     int
+	dtype tensor.DType
+}
+
+func keyOf(d *frame.Declaration) blockKey { return blockKey{d.Job, d.Key, d.Off, d.N, d.DType} }
+
+func (k blockKey) size() int { return k.n * k.dtype.Size() }
+
+// slotCost is the memory that a slot with its copy takes at each end; a value of it takes its size.
+func (k blockKey) slotCost() int64 { return int64(k.size()) + 512 }
+
+// maxSlots bounds the slots of a writer.
+const maxSlots = frame.MaxSlots / 4
+
+// A writer is the value stream that this side has opened, and the values that it has put there. Peer.mu guards all fields but
+// the first five, which do not change, and pipe, which submit guards.
+type writer struct {
+	peer   *Peer
+	memory memory.Allocator
+	stream Stream
+	epoch  uint64
+	dead   chan struct{} // closed when the stream has ended
+	pipe   *pipe.Pipe
+
+	room     int64 // bytes that the peer grants; 0: it has not said so yet
+	used     int64
+	last     uint64 // number of the last value
+	slots    lru.Cache[blockKey, *writerSlot]
+	numbers  map[uint32]*writerSlot // all slots, and those that were evicted but not let go by the peer
+	predicts map[predicted]int      // slots that keep values
+	free     []uint32               // numbers that were given and are free again
+	forget   []uint64               // numbers of values to be forgotten
+	evict    []uint64               // numbers of slots to be evicted
+	kept     []uint64               // numbers of slots whose values are kept from now on
+	want     []uint64               // numbers of the peer's slots that predict the values put here
+	seen     map[uint32]uint64      // values of the peer's slots that have come, where it keeps them
+	crowded  sync.Once              // logged that there is no room for all
+	kick     chan struct{}          // wakes control
+}
+
+// A writerSlot is a block of a tensor whose last value the peer holds. submit guards text, enc, held, lossy and reverse.
+type writerSlot struct {
+	blockKey
+	coder coder.Slot
+	id    uint32
+	text  string // of the codec
+	enc   codecs.Encoder
+	copy  *reference.Copy
+	held  bool // the peer has a value of it
+	lossy int  // values that may have lost something since the last that did not
+
+	// See reverse.go.
+	version  uint64 // of the last value; 0: none
+	put      bool   // the peer will know the slot before any control frame that is sent from now on
+	keeps    bool   // earlier values are kept
+	leaving  bool   // it was evicted
+	reversed bool   // one of its values was a difference to a value of the peer
+	seen     uint64 // version that the peer has seen
+	reverse  reverseEncoder
+	answered uint64 // the number of the peer's values of the block when the last value was put here
+	latest   *entry
+}
+
+// An entry is a value that the peer holds, or soon will.
+type entry struct {
+	id   uint64
+	slot *writerSlot
+	raw  []byte // as it was before it was coded; nobody changes it
+	refs int    // that were not delivered
+	lost bool   // the codec may have lost something. Guarded by submit
+
+	served []frame.Tag // connections that have referred to it, if it may have lost something; else at most one of them
+	room   int         // bytes that its frame is made in
+	paid   int         // bytes of the budget for them, until it has been sent
+}
+
+func newWriter(p *Peer, stream Stream, epoch uint64) *writer {
+	c := p.cache
+	w := &writer{peer: p, stream: stream, epoch: epoch, memory: memory.NewAllocator(c.Pool, c.Sending, &p.Sending), dead: make(chan struct{}),
+		numbers: map[uint32]*writerSlot{}, predicts: map[predicted]int{}, seen: map[uint32]uint64{}, kick: make(chan struct{}, 1)}
+	w.pipe = pipe.New(c.Workers, pipeDepth, func(error) { stream.Reset(frame.ResetByFrames) })
+	return w
+}
+
+// settle takes over the room that the peer has granted. Peer.mu is held.
+func (w *writer) settle() {
+	if s := w.peer.store; s != nil && s.granted > 0 {
+		w.room = min(s.granted, w.peer.cache.Room)
+	}
+}
+
+// serves reports whether t may refer to an entry that is equal to its value. One that has lost something serves connections whose
+// value may lose something, once each: a connection that sends the same value again has the next difference sent, so that the
+// delivered value comes closer.
+func (e *entry) serves(t frame.Tag, choice policy.Choice) bool {
+	return !e.lost || codecs.Lossy(choice.Codec) && !slices.Contains(e.served, t)
+}
+
+// entry returns the slot's last entry if that serves for v, else a new one; nil: there is no room. Peer.mu is held.
+func (w *writer) entry(t frame.Tag, v *Put) (e *entry, fresh bool) {
+	k := keyOf(&v.Decl)
+	slot, known := w.slots.Use(k)
+	if known {
+		if old := slot.latest; bytes.Equal(old.raw, v.Data) && old.serves(t, v.Choice) {
+			return old, false
+		}
+		if slot.ahead() {
+			return nil, false
+		}
+	}
+	need := int64(k.size())
+	if !known {
+		need += k.slotCost()
+	}
+	room := coder.FrameRoom(v.Choice.Codec, &v.Decl) + maxReverse + reference.Overhead
+	paid := memory.Footprint(room)
+	if !w.makeRoom(need, slot) || !w.memory.Take(paid) {
+		return nil, false
+	}
+	w.used += need
+	if !known {
+		slot = &writerSlot{blockKey: k, id: w.number(), copy: reference.NewCopy(k.size(), 0)}
+		w.numbers[slot.id] = slot
+		w.slots.Put(k, slot)
+	}
+	slot.version++
+	w.last++
+	e = &entry{id: w.last, slot: slot, raw: bytes.Clone(v.Data), room: room, paid: paid}
+	old := slot.latest
+	slot.latest = e
+	if old != nil && old.refs == 0 {
+		w.drop(old)
+	}
+	return e, true
+}
+
+// number returns a number for a new slot.
+func (w *writer) number() uint32 {
+	if n := len(w.free); n > 0 {
+		id := w.free[n-1]
+		w.free = w.free[:n-1]
+		return id
+	}
+	return uint32(len(w.numbers)) // all below are taken
+}
+
+// makeRoom evicts the slots that were used least recently, but not spared, until there is room for need bytes.
+func (w *writer) makeRoom(need int64, spared *writerSlot) bool {
+	fits := func() bool { return w.used+need <= w.room && len(w.numbers) < maxSlots }
+	if fits() {
+		return true
+	}
+	for k, slot := range w.slots.FromOldest() {
+		if slot == spared || slot.latest.refs > 0 {
+			continue
+		}
+		w.slots.Delete(k)
+		if slot.leaving = slot.keeps; !slot.keeps {
+			w.release(slot)
+		}
+		w.evict = append(w.evict, uint64(slot.id))
+		w.used -= slot.slotCost()
+		w.drop(slot.latest)
+		c := w.peer.cache
+		c.Metrics.SharedValue("evicted")
+		w.crowded.Do(func() {
+			c.Log.Warn("there is no room for all values that are shared: those used least recently are sent whole again; raise references, at both sites", "peer", w.peer.name, "room", w.room)
+		})
+		if fits() {
+			return true
+		}
+	}
+	return false
+}
+
+// release lets another block have a slot's number.
+func (w *writer) release(slot *writerSlot) {
+	delete(w.numbers, slot.id)
+	w.free = append(w.free, slot.id)
+}
+
+// drop has the peer forget a value. Its memory here is free at once; the next value follows the Forget.
+func (w *writer) drop(e *entry) {
+	w.forget = append(w.forget, e.id)
+	w.used -= int64(e.slot.size())
+	w.wake()
+}
+
+// wake wakes the goroutine that writes control frames.
+func (w *writer) wake() {
+	select {
+	case w.kick <- struct{}{}:
+	default:
+	}
+}
