@@ -44,11 +44,12 @@ var layers = []layer{
 
 	{"codecs", []string{"tensor/...", "codecs/internal/..."}},
 	{"codecs/internal/blockwise", []string{"codecs"}},
+	{"codecs/internal/params", []string{"codecs"}},
 	{"codecs/internal/sparse/...", []string{"tensor/...", "codecs", "codecs/internal/...", "codecs/keys"}},
 	{"codecs/internal/...", []string{"tensor/...", "codecs/internal/..."}},
 	{"codecs/all", []string{"codecs/..."}},
 	{"codecs/codectest/...", []string{"tensor/...", "codecs", "codecs/internal/...", "codecs/feedback", "codecs/codectest/..."}},
-	{"codecs/int255", []string{"codecs", "codecs/block"}},
+	{"codecs/int255", []string{"codecs", "codecs/block", "codecs/internal/params"}},
 	{"codecs/stochastic3", []string{"tensor/...", "codecs", "codecs/internal/...", "codecs/threelc"}},
 	{"codecs/...", []string{"tensor/...", "codecs", "codecs/internal/...", "codecs/keys", "codecs/countsketch"}}, // methods, of which sparse ones code positions by another
 

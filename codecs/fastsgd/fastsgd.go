@@ -6,7 +6,7 @@
 //
 // Deviations from the paper: the sum is that of a block of values, 1<<20 by default, not of a whole tensor, unless the
 // tensor is smaller. L is from 0 to τ, which with a sign is 2τ+1 codes, 257 for τ = 128, where the paper counts on a
-// byte. But L = 0 says that a value is the whole sum, so it is the only one in its block: such a block says so in its
+// byte. But L = 0 says that a value is the whole sum, so it is the only one in its block: such a block has a negative
 // sum, codes stand for ±1 to ±τ, and nothing is lost. (The paper's negative L would lose the sign of that value.) R and
 // logarithms are never computed: L is the least for which |v| >= sum/b^L, found in a table of sum/b^0 to sum/b^τ that
 // both ends compute alike, so that the bounds of decoded values hold to the last bit. Where the sum of float32
@@ -20,7 +20,7 @@
 //
 // For each block of values, of which the last may be shorter:
 //
-//	d       unsigned LEB128: how many values are sent; 0 ends the block
+//	d       unsigned LEB128: the number of values sent; 0 ends the block
 //	sum     8 bytes, a little-endian float64: the sum of all magnitudes, rounded up; negative if L is 0 in place of 1
 //	codes   of each value that is sent: a bit, 1 if it is negative, and L-1 in ⌈log2 τ⌉ bits; filled up with zeros
 //	keys    the positions of these values in the block, by keys.BitGrain
@@ -152,7 +152,7 @@ func (m *method) Block(size int) int { return min(size, 4*m.block) }
 // Traits says that the keys of a sparse gradient travel as positions do.
 func (m *method) Traits() codecs.Traits { return codecs.Traits{Keys: m.codec} }
 
-// blockLen is the most bytes that a block of n > 0 values takes: all are sent, and keys have the widest deltas.
+// blockLen is the maximum of bytes that a block of n > 0 values takes: all are sent, and keys have the widest deltas.
 func (m *method) blockLen(n int) int {
 	key := bits.Len(uint(n-1)) + m.keys.L
 	return binary.MaxVarintLen32 + m.values.MaxLen(n) + 1 + (n*key+7)/8

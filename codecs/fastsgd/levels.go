@@ -45,7 +45,7 @@ const signBit = 1 << 31
 // paper for R = sum/|v| with b^(L-1) < R <= b^L.
 type scale struct {
 	T         []float32
-	top, unit float64 // about log2 of T[0], and how many levels double a magnitude
+	top, unit float64 // about log2 of T[0], and the number of levels that double a magnitude
 }
 
 // set makes the scale of 0 < sum < ∞ for 0 <= L <= τ. Since T is rounded up at each step, |v| < T[L-1] implies
@@ -83,7 +83,7 @@ func ceilQuotient(x, b float64) float64 {
 
 // level returns L = ⌈log_b(sum/a)⌉, which is the least with T[L] <= a. a is at least T[τ].
 func (s *scale) level(a float32) int {
-	// The logarithms only say where to begin: which level it is, T decides, alike on every machine.
+	// The logarithms only give the place to begin: T decides the level, alike on every machine.
 	bits := math.Float32bits(a)
 	f := float64(bits&(1<<23-1)) * 0x1p-23
 	log := float64(int(bits>>23)-127) + f + 0.34*f*(1-f) // within 0.01 but for subnormal numbers

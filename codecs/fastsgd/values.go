@@ -47,7 +47,7 @@ func NewValues(b float64, tau int) (*Values, error) {
 
 const sumLen = 8 // bytes
 
-// MaxLen returns the most bytes that Append adds for n values.
+// MaxLen returns the maximum of bytes that Append adds for n values.
 func (v *Values) MaxLen(n int) int { return sumLen + (n*int(v.bits+1)+7)/8 }
 
 // Append appends the encoding of the values that are sent to dst, and their indices, which ascend, to kept; nothing if no
@@ -105,8 +105,8 @@ func (v *Values) appendCodes(dst []byte, s *scale, sum float64, values []float32
 	return dst
 }
 
-// Decode sets values, as many as Append kept, from the encoding that src begins with, and returns the number of bytes that that
-// has, or an error that wraps codecs.ErrCorrupt.
+// Decode sets values, as many as Append kept, from the encoding with which src begins, and returns the length of that
+// encoding, or an error that wraps codecs.ErrCorrupt.
 func (v *Values) Decode(values []float32, src []byte) (used int, err error) {
 	if len(values) == 0 {
 		return 0, nil

@@ -9,8 +9,8 @@ import (
 )
 
 // Adaptive cuts an integer into m equal intervals, m = 2, 4, 8 or 16, writes each delta in as many of them as it needs, and
-// before it a prefix that says how many, either in log2 m bits or in Huffman's code of how often each number of intervals
-// occurs (SKCompress, section 5.2). Of the eight ways, each array takes the one that costs the least.
+// before it a prefix with their number, either in log2 m bits or in Huffman's code of the frequencies of these numbers
+// (SKCompress, section 5.2). Of the eight ways, each array takes the one that costs the least.
 //
 // Wire:
 //
@@ -48,7 +48,7 @@ func (w way) interval() uint {
 // intervals returns the number of intervals that a number of so many bits takes; 0 has one.
 func (w way) intervals(bits uint) uint { return max(1, (bits+w.interval()-1)/w.interval()) }
 
-// counts returns how often each prefix occurs, from how often each length of a delta does.
+// counts returns the frequency of each prefix, from the frequencies of the lengths of deltas.
 func (w way) counts(occur *[65]uint32) (of [16]uint32) {
 	for n, times := range occur {
 		if times > 0 {

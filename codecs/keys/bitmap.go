@@ -22,7 +22,7 @@ import (
 //
 // and in form 1, where no more integers between the first key and the last are missing than there are keys,
 //
-//	count    how many are missing, as unsigned LEB128
+//	count    the number of missing integers, as unsigned LEB128
 //	missing  the missing integers, each less the first key, as by Rice
 //
 // or in form 2, where the last key is at most four times as far from the first as there are keys,
@@ -38,7 +38,7 @@ const (
 	formBytes
 )
 
-// maxApart is how many integers there are for each key, at most, where keys are written in bytes.
+// maxApart is the maximum of integers for each key where keys are written in bytes.
 const maxApart = 4
 
 // String implements Coding.

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// DeltaBinary writes each delta as the fewest bytes that hold it, 1 to 4, and says with a prefix of two bits how many
+// DeltaBinary writes each delta as the fewest bytes that hold it, 1 to 4, and their number as a prefix of two bits
 // (SKCompress, section 5.1).
 //
 // Wire:

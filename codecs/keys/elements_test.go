@@ -24,7 +24,7 @@ func encodeElements(t *testing.T, c Coding, elements []int32) ([]byte, error) {
 	return e.Append(nil, src)
 }
 
-// A block in the midst of a tensor costs no more than one at its beginning but for its first key.
+// A block in the midst of a tensor costs no more than one at its beginning, apart from its first key.
 func TestBlocksBeginAnywhere(t *testing.T) {
 	each(t, func(t *testing.T, c Coding) {
 		near, far := make([]int32, 1000), make([]int32, 1000)
@@ -62,7 +62,7 @@ func TestElementsFitTheirType(t *testing.T) {
 	})
 }
 
-// Only integers that keys can be are taken.
+// Only types of 32-bit and 64-bit integers are taken.
 func TestElementTypes(t *testing.T) {
 	taken := 0
 	for _, d := range tensor.DTypes() {

@@ -58,7 +58,7 @@ type Coding interface {
 	// encoding, or an error that wraps codecs.ErrCorrupt. Any src is safe: Decode allocates at most as many bytes as
 	// keys has, and some KiB.
 	Decode(keys []uint64, src []byte) (used int, err error)
-	// MaxLen returns the most bytes that n keys can take.
+	// MaxLen returns the maximum of bytes that n keys can take.
 	MaxLen(n int) int
 }
 

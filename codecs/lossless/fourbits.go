@@ -28,7 +28,7 @@ func (s *sample) window(p int) (base, inside int) {
 	for v := range escape {
 		sum += int(c[v])
 	}
-	// Which window comes below how many are in it, the first as the largest number: the maximum takes no branch.
+	// The window's number stands below its count, the first window's as the largest number: the maximum takes no branch.
 	best := sum<<8 | mostBase
 	for v := 1; v <= mostBase; v++ {
 		sum += int(c[v+escape-1]) - int(c[v-1])

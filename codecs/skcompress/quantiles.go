@@ -75,7 +75,7 @@ func (s *Quantiles) flush() {
 	s.chunk = s.chunk[:0]
 }
 
-// Count returns how many values there are.
+// Count returns the number of values.
 func (s *Quantiles) Count() int { return s.count }
 
 // Merge adds all values that o has counted. o stays the same.

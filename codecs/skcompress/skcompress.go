@@ -37,18 +37,18 @@
 //
 // For each block of values, of which the last may be shorter:
 //
-//	form     1 byte: 0 all are 0, and nothing follows; 1 lists; 2 a map; 3 joint; 4 joint, and there are zeros
+//	form     1 byte: 0 all values are 0, and the block ends; 1 lists; 2 a map; 3 joint; 4 joint, with zeros
 //	salt     1 byte, of the sketches' hash functions
-//	buckets  how many there are of negative values, and how many of positive ones, each as unsigned LEB128
+//	buckets  the number of buckets of negative values, and of positive ones, each as unsigned LEB128
 //	means    4 bytes each, little-endian float32: of the negative buckets' magnitudes, then of the positive ones'
-//	lists    form 1: for each group, of negative values and then of positive ones, from zero outwards, how many values
-//	         it has, as unsigned LEB128, and their positions in the block, as keys.Adaptive writes them
+//	lists    form 1: for each group, of negative values and then of positive ones, from zero outwards, the number of its
+//	         values, as unsigned LEB128, and their positions in the block, as keys.Adaptive writes them
 //	bits     form 2: coded, the group of each value, 0 for a value that is 0, others from 1 on in the order of lists
 //	         all: coded, the cells, group by group, row by row; a cell's number counts from its group's first bucket on
 //
-// Bits are as package bitio has them. Coded numbers are a bit and, if it is 1, the table of a code, as package huffman has
-// it, and the numbers' words; if it is 0, the numbers in the fewest bits that hold the largest there can be. That is, of
-// groups, their number; of cells, ⌈q/r⌉-1, or as many as the sign with more buckets needs. In a joint sketch a cell holds buckets
+// Bits are in the order of package bitio. Coded numbers are a bit and, if it is 1, the table of a code, as package huffman
+// writes it, and the numbers' words; if it is 0, the numbers in the fewest bits that hold the largest possible one. That is, for
+// groups, their number; for cells, ⌈q/r⌉-1, or as many as the sign with more buckets needs. In a joint sketch a cell holds buckets
 // in turn, from zero outwards, of negative and of positive values, until one sign has no more; with zeros it is one more,
 // and 0 is 0.
 //
@@ -235,7 +235,7 @@ func (m method) MaxEncodedLen(n int) int {
 	return min(most, max(0, 4*n-1))
 }
 
-// blockLen is the most bytes that a block of n values takes.
+// blockLen is the maximum of bytes that a block of n values takes.
 func (m method) blockLen(n int) int {
 	if m.Mode == Sparse {
 		return 4 * n

@@ -35,19 +35,19 @@ type work struct {
 	index   []uint16 // of each value: its bucket in its group
 	groups  []group  // [class]
 	cells   []uint16 // of all groups' sketches
-	numbers []uint32 // how often each number occurs that is to be coded
+	numbers []uint32 // the count of each number to be coded
 	code    huffman.Code
 
 	keys  []uint64
 	lists []byte
 }
 
-// A place is where a bucket is: its group, and its number in there.
+// A place is the place of a bucket: its group, and its number in that group.
 type place struct{ class, index uint16 }
 
 // A group is some buckets of one sign, or, in a joint sketch, all of both.
 type group struct {
-	values  uint32 // how many it has
+	values  uint32 // their number
 	sketch  MinMaxSketch
 	deliver []float32 // the values that its buckets deliver
 }
@@ -71,7 +71,7 @@ func (l layout) classes() int {
 	return 1 + l.groups(negative) + l.groups(positive)
 }
 
-// alphabet returns how many numbers there can be in a cell.
+// alphabet returns the number of different numbers that a cell can have.
 func (l layout) alphabet() int {
 	if l.joint {
 		return l.zeros + l.buckets[negative] + l.buckets[positive]
@@ -79,7 +79,7 @@ func (l layout) alphabet() int {
 	return min(l.per, max(l.buckets[negative], l.buckets[positive]))
 }
 
-// place returns where a bucket is.
+// place returns the place of a bucket.
 func (l layout) place(sign, bucket int) place {
 	if l.joint {
 		both := min(l.buckets[negative], l.buckets[positive])
@@ -177,7 +177,7 @@ func (w *work) writeCoded(out *bitio.Writer, numbers []uint16) {
 	}
 }
 
-// readCoded reads numbers below alphabet, and reports whether they are such.
+// readCoded reads numbers, and reports whether all are valid and below alphabet.
 func (w *work) readCoded(in *bitio.Reader, numbers []uint16, alphabet int) bool {
 	if in.Read(1) == 1 {
 		if !w.code.ReadTable(in, alphabet) {

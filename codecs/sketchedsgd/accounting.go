@@ -4,7 +4,7 @@ package sketchedsgd
 // and that are updated, "since these quantities can be efficiently coded".
 type Cost struct{ Up, Down int }
 
-// Cost returns |S| + Pk up and k down, which does not depend on how many workers there are; for a small tensor d and d.
+// Cost returns |S| + Pk up and k down, which does not depend on the number of workers; for a small tensor d and d.
 func (p Params) Cost() Cost {
 	if p.small() {
 		return Cost{p.D, p.D}

@@ -12,8 +12,8 @@ import (
 	"github.com/gradproxy/gradproxy/codecs/internal/absmax"
 )
 
-// Config has the codec's parameters. The zero Config is the default. Fractions are of a block's values, for which at least
-// one value or column stands.
+// Config has the codec's parameters. The zero Config is the default. Fractions are of a block's values, and stand for at least
+// one value or column.
 type Config struct {
 	K     float64           // values that are sent, a fraction up to 1. 0 is 0.01.
 	P     int               // candidates are P times as many, 1 to 1<<20. 0 is 4.
@@ -169,7 +169,7 @@ type encoder struct {
 	step uint64 // encodings made
 }
 
-// Append is a step of a worker and a server that has no other.
+// Append is a step of one worker and a server without other workers.
 func (e *encoder) Append(dst []byte, src []float32) ([]byte, error) {
 	if len(src) != e.n {
 		panic(fmt.Sprintf("sketchedsgd: %d values for an encoder of %d", len(src), e.n))
@@ -206,7 +206,7 @@ type decoder struct {
 	n int
 }
 
-// A sent is the values that an encoding holds. Decoders keep none: a peer may have a receiver make very many.
+// A sent is the values that an encoding holds. Decoders keep none of them: a peer may make a receiver create very many decoders.
 type sent struct {
 	keys   []uint64
 	values []float32

@@ -46,7 +46,7 @@ func heavyMix(dst []uint64, estimates []float32, norm float64, k int, random rng
 		return largest(dst, estimates, k)
 	}
 	// 4: Topk = H ∪ rand_l(NH), where l = k - |H|. Each of NH is drawn with the probability that it has when the rest
-	// of l is to come from the rest of NH, so that all subsets are as likely.
+	// of l comes from the rest of NH, so that all subsets are equally likely.
 	l, rest := uint64(k-heavy), uint64(len(estimates)-heavy)
 	for i, e := range estimates {
 		if isHeavy(e) {

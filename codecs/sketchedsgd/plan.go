@@ -92,7 +92,7 @@ func NewPlan(p Params) (*Plan, error) {
 // small reports whether the tensor goes uncompressed.
 func (p Params) small() bool { return p.D <= p.Small }
 
-// candidates returns the most coordinates that the second round asks for.
+// candidates returns the maximum of coordinates that the second round asks for.
 func (p Params) candidates() int {
 	if p.Pick == HeavyMix {
 		return p.K

@@ -16,7 +16,7 @@ const maxWorkers = 1 << 20
 // ErrOverflow says that a sum over the workers is not finite.
 var ErrOverflow = errors.New("sketchedsgd: a sum overflows")
 
-// A Server is the half that adds. Each step is AddSketch of every worker, Candidates, AddValues of every worker, and Update;
+// A Server adds the messages of the workers. Each step is AddSketch of every worker, Candidates, AddValues of every worker, and Update;
 // of a small tensor, AddSketch of every worker and Update. It holds no memory from step to step. It is not safe for
 // concurrent use.
 //
@@ -27,8 +27,8 @@ type Server struct {
 	picker picker
 	step   uint32
 	turn   turn
-	added  []bool // which workers' messages of this turn
-	left   int    // how many are missing
+	added  []bool // [worker]: whether its message of this turn is in
+	left   int    // messages that are missing
 
 	asked   []uint64  // the step's candidates
 	sums    []float32 // at the candidates, or of the whole tensor
@@ -81,7 +81,7 @@ func (s *Server) complete(t turn) error {
 }
 
 // AddSketch adds the message that a worker, numbered from 0, made with Sketch: S <- S + S_i (Algorithms 2 and 3, line 6
-// and 8, but for the factor 1/W, which no choice depends on). An error wraps ErrOrder, which changes nothing, or
+// and 8, without the factor 1/W, on which no choice depends). An error wraps ErrOrder, which changes nothing, or
 // codecs.ErrCorrupt or ErrOverflow, after which the server is unusable.
 func (s *Server) AddSketch(worker int, msg []byte) error {
 	if err := s.due(worker, forFirst); err != nil {

@@ -13,8 +13,8 @@ type Scheme uint8
 const (
 	Sketched  Scheme = iota // this package's two halves and their messages
 	TrueTopK                // the k largest of the exact sum, which sketches approximate ("true top-k", section 5.3); d up
-	LocalTopK               // of each worker the k largest of its own; down comes their union (section 5.4)
-	RandomK                 // the same k of every worker, drawn anew at each step
+	LocalTopK               // the k largest of each worker's own; their union comes down (section 5.4)
+	RandomK                 // k coordinates, the same of every worker, drawn anew at each step
 	Dense                   // everything
 )
 
@@ -50,7 +50,7 @@ type Simulation struct {
 	marked    []bool
 }
 
-// NewSimulation returns a Simulation at its first step. The server's half is that of NewServer, the workers' that of NewWorker.
+// NewSimulation returns a Simulation at its first step, with a server as from NewServer and workers as from NewWorker.
 func NewSimulation(p *Plan, workers int, scheme Scheme, m Memory) (*Simulation, error) {
 	server, err := NewServer(p, workers)
 	if err != nil {
@@ -215,7 +215,7 @@ func (s *Simulation) dense(update []float32) Traffic {
 	return Traffic{Cost{s.plan.D, s.plan.D}, Bytes{4 * s.plan.D, 4 * s.plan.D}}
 }
 
-// subset appends k of the integers below d to dst, ascending; all subsets are as likely.
+// subset appends k of the integers below d to dst, ascending; all subsets are equally likely.
 func subset(dst []uint64, d, k int, random rng.Source) []uint64 {
 	for i := 0; k > 0; i++ {
 		if random.Uint64n(uint64(d-i)) < uint64(k) {

@@ -21,8 +21,8 @@
 //
 // # Deviations from the paper
 //
-// The server adds sketches and leaves out 1/W, which changes no choice; an update holds sums and how many workers there
-// are. Algorithm 1's ĝ_i >= ℓ²/k is read as ĝ_i² >= ℓ²/k, since gradients have both signs and the proof is of squares; if
+// The server adds sketches and leaves out 1/W, which changes no choice; an update holds sums and the number of
+// workers. Algorithm 1's ĝ_i >= ℓ²/k is read as ĝ_i² >= ℓ²/k, since gradients have both signs and the proof is of squares; if
 // more than k pass, the k largest do. Coordinates with an estimate of 0 are no candidates of the P·k largest, and
 // coordinates with a sum of 0 are in no update. Momentum factor masking leaves small tensors alone: it would zero all of their
 // velocity (section 5.3 says so of k = d).
@@ -37,8 +37,8 @@
 // the others'. Where replicas add up among themselves (all-reduce), any one site's proxy holds the Server, and each proxy
 // delivers the update in the place of the sum.
 //
-// All must know the same Params beforehand. The messages of a step name it, so that one
-// lost or repeated is an error ([ErrOrder]) and never a wrong sum. All messages of all workers are needed: a worker that
+// All must know the same Params beforehand. Messages have the number of their step, so that a lost or repeated one is an error
+// ([ErrOrder]) and never a wrong sum. All messages of all workers are needed: a worker that
 // is gone ends the exchange, and its residual with it unless the site saves that ([Worker.Residual]).
 //
 // # As a codec

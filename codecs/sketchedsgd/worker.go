@@ -11,7 +11,7 @@ import (
 // ErrOrder says that a message or call is not the one that is due: of another step, out of turn, or a worker's second.
 var ErrOrder = errors.New("sketchedsgd: out of order")
 
-// A Worker is the half that has gradients. Each step is Sketch, Values and Update in turn; of a small tensor, Sketch and
+// A Worker has the gradients of one worker. Each step is Sketch, Values and Update in turn; of a small tensor, Sketch and
 // Update. It is not safe for concurrent use.
 type Worker struct {
 	plan   *Plan
