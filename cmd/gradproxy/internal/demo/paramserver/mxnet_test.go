@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -21,6 +22,7 @@ import (
 // mxnetPython returns the interpreter of the environment that has MXNet, where integration/env/install.sh puts all of them.
 func mxnetPython(t *testing.T) string {
 	t.Helper()
+	require.Long(t)
 	dir := os.Getenv("GRADPROXY_ENV")
 	if cache, err := os.UserCacheDir(); dir == "" && err == nil {
 		dir = filepath.Join(cache, "gradproxy", "env")
@@ -31,11 +33,18 @@ func mxnetPython(t *testing.T) string {
 	return filepath.Join(venv, "bin", "python")
 }
 
-// freePort returns an address on loopback that nobody listens on now.
+// freePort returns an address on loopback with no listener. The port is below the range from which Linux takes ports of
+// connections, so that none of the job's own connections gets it before the scheduler listens.
 func freePort(t *testing.T) string {
-	l := listen(t)
-	defer l.Close()
-	return l.Addr().String()
+	for range 100 {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20_000+rand.IntN(12_000)))
+		if err == nil {
+			defer l.Close()
+			return l.Addr().String()
+		}
+	}
+	t.Fatal("no free port")
+	return ""
 }
 
 // An mxnetJob has the settings of a job for MXNet's processes.
