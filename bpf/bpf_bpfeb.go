@@ -18,6 +18,13 @@ type bpfAddr struct {
 	Word [4]uint32
 }
 
+type bpfDial struct {
+	_      structs.HostLayout
+	Server bpfEnd
+	Asked  uint32
+	Left   uint32
+}
+
 type bpfEnd struct {
 	_    structs.HostLayout
 	Ip   bpfAddr
@@ -53,13 +60,6 @@ type bpfTotal struct {
 	Received         uint64
 	SegmentsSent     uint64
 	SegmentsReceived uint64
-}
-
-type bpfTurn struct {
-	_      structs.HostLayout
-	Server bpfEnd
-	Asked  uint32
-	Left   uint32
 }
 
 // Names of all BPF objects in the ELF.

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Permitted tells what this process lacks to attach programs.
+// Permitted returns an error that names the rights which this process lacks to attach programs.
 func Permitted() error {
 	if missing := missingCapabilities(); missing != "" {
 		return fmt.Errorf("bpf: %s missing: run gradproxy as root, or give it CAP_BPF and CAP_NET_ADMIN (setcap, AmbientCapabilities=)", missing)
@@ -15,7 +15,7 @@ func Permitted() error {
 	return nil
 }
 
-// missingCapabilities names what the process lacks of the capabilities that are needed; with the verb; "": nothing.
+// missingCapabilities names the needed capabilities that the process lacks, with the verb; "": none.
 func missingCapabilities() string {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData

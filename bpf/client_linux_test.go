@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Programs are attached to cgroups of processes, so what connects in these tests is a process of its own: this test binary
+// Programs are attached to cgroups of processes, so clients in these tests are processes of their own: this test binary
 // once more, which takes orders as lines of JSON.
 
 const clientVariable = "GRADPROXY_BPF_TEST_CLIENT"
@@ -41,11 +41,11 @@ type order struct {
 	Leave     string // is sent instead of waiting for a word, and then the connection is closed
 }
 
-// An answer says what came of an order.
+// An answer is the outcome of an order.
 type answer struct {
 	Conn        int
 	Local, Peer string // getsockname, getpeername
-	Word        string // that who accepted the connection said
+	Word        string // that the program which accepted the connection said
 	Back        int    // bytes
 	Err         string
 	Refused     bool
@@ -240,7 +240,7 @@ func (c *client) do(o order) (a answer) {
 	return a
 }
 
-// whoAnswers dials, and returns the word of who accepts, "refused", or an error.
+// whoAnswers dials, and returns the word of the program that accepts, "refused", or an error.
 func (c *client) whoAnswers(o order) string {
 	c.t.Helper()
 	o.Close = true

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Config says what is turned, and where to.
+// Config says which connections are redirected, and where to.
 type Config struct {
-	Cgroup string // folder of the cgroup whose processes' connections are turned, those of cgroups below it included
+	Cgroup string // folder of the cgroup whose processes' connections are redirected, cgroups below it included
 	Proxy  string // folder of the cgroup that this process is in, or of one above it: there SO_ORIGINAL_DST is answered
 
 	Networks    []netip.Prefix   // destinations
@@ -21,18 +21,18 @@ type Config struct {
 	Refuse  bool          // connections are refused then; false: they go directly to their servers
 }
 
-// A Flow is a connection that was turned. Its counters are the kernel's for the client's socket: exact once it is closed,
+// A Flow is a connection that was redirected. Its counters are the kernel's for the client's socket: exact once it is closed,
 // and before as of the last round trip that the client's sending took. Of bytes an end of stream counts as one.
 type Flow struct {
 	Client, Server   netip.AddrPort // as the client sees them; Client is zero until the handshake is done
 	Open             bool
 	Lasted           time.Duration // until now, if it is open
 	Sent, Received   uint64        // bytes, by the client
-	SegmentsSent     uint32        // of TCP, also those without data
+	SegmentsSent     uint32        // of TCP, also segments without data
 	SegmentsReceived uint32
 }
 
-// A Total is the sum over all flows, also those that Flows has forgotten.
+// A Total is the sum over all flows, also the ones that Flows has forgotten.
 type Total struct {
 	Taken, Refused                 uint64 // connections
 	Sent, Received                 uint64 // bytes, by the clients

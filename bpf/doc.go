@@ -1,23 +1,23 @@
-// Package bpf turns the TCP connections of a cgroup to a proxy by programs in the kernel (eBPF), so that nothing else on
+// Package bpf redirects the TCP connections of a cgroup to a proxy by programs in the kernel (eBPF), so that nothing else on
 // the host is touched: other processes, the rules of nf_tables and the routes stay as they are.
 //
-// What each program does, in the order in which a connection meets them:
+// The programs, in the order in which a connection meets them:
 //
 //	connect4, connect6          job's connect(2): a destination in one of the networks becomes the proxy's listener on loopback
-//	sockops                     handshake done: notes what the client with this address and port dialled; later counts bytes
-//	getsockopt                  proxy's SO_ORIGINAL_DST on the accepted socket: answers with what was noted
+//	sockops                     handshake done: notes the destination that the client with this address and port dialled; later counts bytes
+//	getsockopt                  proxy's SO_ORIGINAL_DST on the accepted socket: answers with that destination
 //	getpeername4, getpeername6  job's getpeername(2): the server that it dialled, and never the proxy
 //
-// IPv4, IPv6, and the IPv4 of IPv6 sockets (::ffff:a.b.c.d) are turned alike. The client's own address is that which it
+// IPv4, IPv6, and the IPv4 of IPv6 sockets (::ffff:a.b.c.d) are redirected alike. The client's own address is that which it
 // would have had without a proxy: a socket that is not bound gets the source address of the route to the server's network.
 //
-// Never turned are: what is not TCP; ports outside the range, and port 22; destinations in no network; addresses of this
-// host, so that a job's connections to itself stay what they are; the peers' tunnels; sockets with the proxy's mark;
+// Never redirected are: protocols other than TCP; ports outside the range, and port 22; destinations in no network; addresses of this
+// host, so that a job's connections to itself stay as they are; the peers' tunnels; sockets with the proxy's mark;
 // sockets that are bound to a device; and sockets of another network namespace than the proxy's, for loopback there is
-// not its own. A connection that is not turned costs a look-up at its connect and nothing after it. A client of Multipath
-// TCP is turned like one of TCP, which it then is: the listener speaks no other.
+// not its own. A connection that is not redirected costs a look-up at its connect and nothing after it. A client of Multipath
+// TCP is redirected like one of TCP, which it then is: the listener speaks no other.
 //
-// Whether anything is turned hangs on a beat, a time that the proxy renews: with the last one older than a few seconds
+// Whether anything is redirected depends on a beat, a time that the proxy renews: with the last one older than a few seconds
 // new connections go directly to their servers, or are refused, as the configuration says. Programs that let connections
 // pass are held by links, which end with the process. Programs that refuse are attached to the cgroup itself, and end with
 // the cgroup or with the next [Attach] to it: a proxy that is killed goes on refusing.

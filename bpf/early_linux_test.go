@@ -9,7 +9,7 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// A client that says what it has to say and leaves, before the proxy has got round to accepting, is known all the same.
+// A client that writes its bytes and leaves, before the proxy has got round to accepting, is known all the same.
 func TestClientLeavesBeforeItIsAccepted(t *testing.T) {
 	b := newBed(t)
 	late4, late6 := b.job.listen("tcp", "127.0.0.1:0"), b.job.listen("tcp", "[::1]:0")
@@ -47,11 +47,11 @@ func TestClientLeavesBeforeItIsAccepted(t *testing.T) {
 	}
 }
 
-// entries counts what a map holds.
+// entries counts the entries of a map.
 func entries(t *testing.T, m *ebpf.Map) (n int) {
 	t.Helper()
 	var key bpfEnd
-	var value bpfTurn
+	var value bpfDial
 	for all := m.Iterate(); all.Next(&key, &value); n++ {
 	}
 	return n

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Counters tell what the job sent and received, connection by connection and in all, and nothing of what was left alone.
+// Counters give the bytes that the job sent and received, by connection and in all, and nothing of connections that were left alone.
 func TestFlows(t *testing.T) {
 	b := newBed(t)
 	c := b.config()
@@ -61,7 +61,7 @@ func TestFlows(t *testing.T) {
 			continue
 		}
 		n := sent[f.Server]
-		// One byte more is the end of the stream, one more that is received the word of who accepts.
+		// One byte more is the end of the stream, one more that is received the word of the program that accepts.
 		if f.Client != clients[f.Server] || f.Sent < n || f.Sent > n+1 || f.Received < n+1 || f.Received > n+2 {
 			t.Errorf("%d bytes each way with %v: %+v", n, clients[f.Server], f)
 		}

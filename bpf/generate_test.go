@@ -10,7 +10,7 @@ import (
 	"github.com/gradproxy/gradproxy/integration/require"
 )
 
-// What is committed is what the sources give, with the compiler that the generate line names.
+// The committed files are the ones that the sources give, with the compiler that the generate line names.
 func TestGeneratedFilesAreUpToDate(t *testing.T) {
 	require.Command(t, "clang-16")
 	require.Command(t, "llvm-strip-16")

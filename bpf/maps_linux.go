@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maps are what the kernel's maps hold, so that a change touches only what differs.
+// maps are the contents of the kernel's maps, so that a change touches only entries that differ.
 type maps struct {
 	networks table[bpfPrefix, bpfAddr]
 	locals   table[bpfAddr, uint32]
@@ -26,13 +26,13 @@ func newMaps(o *bpfObjects) maps {
 	}
 }
 
-// A table is a map of the kernel's with what it holds.
+// A table is a map of the kernel's with its content.
 type table[K, V comparable] struct {
 	kernel *ebpf.Map
 	holds  map[K]V
 }
 
-// set makes the kernel's map hold exactly want. What is new comes before what is old goes: an address that both hold is
+// set makes the kernel's map hold exactly want. New entries come before old ones go: an address that both hold is
 // never missing.
 func (t *table[K, V]) set(want map[K]V) error {
 	for k, v := range want {
@@ -62,7 +62,7 @@ func (h *Hooks) fill() error {
 	if err != nil {
 		return err
 	}
-	if err := h.maps.locals.set(locals); err != nil { // first: what is left alone before what is not
+	if err := h.maps.locals.set(locals); err != nil { // first: exceptions before the networks that are redirected
 		return fmt.Errorf("map of local addresses: %w", err)
 	}
 	tunnels := map[bpfEnd]uint32{}
@@ -148,7 +148,7 @@ func (h *Hooks) served(networks []netip.Prefix) error {
 }
 
 // Refresh says that the proxy is alive, and looks whether routes or this host's addresses have changed. It
-// tries both: an error with which the programs keep their force says so by being one of what was not brought up to date.
+// tries both: an error with which the programs keep their force says that something was not brought up to date.
 func (h *Hooks) Refresh() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -168,7 +168,7 @@ func (h *Hooks) Refresh() error {
 	return nil
 }
 
-// forceless says what becomes of new connections once the programs lose their force.
+// forceless says how new connections fare once the programs lose their force.
 func (c *Config) forceless() string {
 	if c.Refuse {
 		return "new connections are soon refused"

@@ -1,6 +1,6 @@
 //go:build ignore
 
-// The programs that turn connections of a cgroup to the proxy; doc.go says what each is for. Addresses are kept as those
+// The programs that redirect connections of a cgroup to the proxy; doc.go describes each. Addresses are kept as addresses
 // of IPv6, an IPv4 one as ::ffff:a.b.c.d, in network byte order. All memory is accessed at its natural alignment, which
 // some kernels demand.
 
@@ -9,7 +9,7 @@
 #define SO_ORIGINAL_DST 80 // linux/netfilter_ipv4.h, and IP6T_SO_ORIGINAL_DST of netfilter_ipv6/ip6_tables.h
 #define SSH 22
 
-// What the proxy sets before it loads the programs.
+// Variables that the proxy sets before it loads the programs.
 volatile const __u64 netns;      // cookie of the network namespace that the listeners are in
 volatile const __u64 timeout;    // ns after the last beat from which on the proxy counts as dead
 volatile const __u32 mark;       // SO_MARK of the proxy's own sockets
@@ -29,7 +29,7 @@ struct end {
 	__u16 zero;
 };
 
-// A flow is a connection that was turned to the proxy.
+// A flow is a connection that was redirected to the proxy.
 struct flow {
 	struct end server; // as the client dialled it
 	struct end client; // zero until it is established
@@ -37,12 +37,12 @@ struct flow {
 	__u64 closed;      // 0: open
 	__u64 sent;        // bytes that the proxy has acknowledged
 	__u64 received;    // bytes
-	__u64 sent_base;   // what the kernel had counted in sent when it was established: the SYN
+	__u64 sent_base;   // the kernel's count of sent bytes when it was established: the SYN
 	__u32 segments_sent;
 	__u32 segments_received;
 };
 
-// A total is the sum over all flows; it does not forget those that the table of flows had no room for.
+// A total is the sum over all flows; it does not forget flows for which the table had no room.
 struct total {
 	__u64 taken;   // connections
 	__u64 refused; // connections
@@ -52,8 +52,8 @@ struct total {
 	__u64 segments_received;
 };
 
-// A turn is what the client of a turned connection dialled.
-struct turn {
+// A dial is the destination that the client of a redirected connection dialled.
+struct dial {
 	struct end server;
 	__u32 asked; // 1: the proxy knows it
 	__u32 left;  // 1: the client has closed
@@ -112,12 +112,12 @@ struct {
 	MAP_UINT(max_entries, 1);
 } totals SEC(".maps");
 
-// By the client's end, from when the connection is established until the client has closed and the proxy knows what it
+// By the client's end, from when the connection is established until the client has closed and the proxy knows the destination that it
 // dialled: one that says a word and leaves is accepted later, if the proxy is busy.
 struct {
 	MAP_UINT(type, BPF_MAP_TYPE_LRU_HASH);
 	MAP_TYPE(key, struct end);
-	MAP_TYPE(value, struct turn);
+	MAP_TYPE(value, struct dial);
 	MAP_UINT(max_entries, 65536);
 } dialled SEC(".maps");
 
@@ -220,7 +220,7 @@ INLINE void bind6(struct bpf_sock_addr *ctx, const struct addr *source) {
 	bpf_bind(ctx, &a, sizeof(a));
 }
 
-// A connection is refused by turning it to port 0 of the loopback, on which nobody can listen: it ends with ECONNREFUSED
+// A connection is refused by redirecting it to port 0 of the loopback, on which nobody can listen: it ends with ECONNREFUSED
 // as if the server had refused it, which no kernel before 5.18 lets a program say.
 
 SEC("cgroup/connect4")
@@ -264,12 +264,12 @@ int gp_connect6(struct bpf_sock_addr *ctx) {
 	return 1;
 }
 
-// peer_of returns what the client with this end dialled, if what it is connected to is a listener. It is not found by the
-// socket's cookie: that of a Multipath TCP socket is not the one of the subflow that was turned.
+// peer_of returns the destination that the client with this end dialled, if it is connected to a listener. It is not found by the
+// socket's cookie: the cookie of a Multipath TCP socket is not the one of the subflow that was redirected.
 INLINE struct end *peer_of(struct bpf_sock_addr *ctx, const struct end *client, __u16 listener) {
 	if (ctx->user_port != NET16(listener))
 		return 0;
-	struct turn *t = bpf_map_lookup_elem(&dialled, client);
+	struct dial *t = bpf_map_lookup_elem(&dialled, client);
 	return t ? &t->server : 0;
 }
 
@@ -321,7 +321,7 @@ int gp_getpeername6(struct bpf_sock_addr *ctx) {
 	return 1;
 }
 
-// count takes over what the kernel counts for the socket. Events of one socket come one after another.
+// count takes over the kernel's counters of the socket. Events of one socket come one after another.
 INLINE void count(struct bpf_sock_ops *ops, struct flow *f) {
 	struct flow now = {
 		.sent = ops->bytes_acked - f->sent_base,
@@ -354,15 +354,15 @@ INLINE void established(struct bpf_sock_ops *ops, struct flow *f) {
 		f->client.ip.word[2] = ops->local_ip6[2];
 		f->client.ip.word[3] = ops->local_ip6[3];
 	}
-	struct turn t = {.server = f->server};
+	struct dial t = {.server = f->server};
 	bpf_map_update_elem(&dialled, &f->client, &t, 0);
 	bpf_sock_ops_cb_flags_set(ops, BPF_SOCK_OPS_STATE_CB_FLAG | BPF_SOCK_OPS_RTT_CB_FLAG);
 }
 
-// closed forgets what the client dialled, unless the proxy has yet to ask.
+// closed forgets the destination that the client dialled, unless the proxy has yet to ask.
 INLINE void closed(struct flow *f) {
 	f->closed = bpf_ktime_get_ns();
-	struct turn *t = bpf_map_lookup_elem(&dialled, &f->client);
+	struct dial *t = bpf_map_lookup_elem(&dialled, &f->client);
 	if (!t)
 		return;
 	t->left = 1;
@@ -418,7 +418,7 @@ int gp_getsockopt(struct bpf_sockopt *ctx) {
 	} else {
 		return 1;
 	}
-	struct turn *t = bpf_map_lookup_elem(&dialled, &client);
+	struct dial *t = bpf_map_lookup_elem(&dialled, &client);
 	if (!t)
 		return 1;
 	struct end *server = &t->server;

@@ -13,17 +13,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Hooks are programs that are attached to cgroups. They turn connections in the network namespace in which they were
+// Hooks are programs that are attached to cgroups. They redirect connections in the network namespace in which they were
 // attached. Methods are safe for concurrent use.
 type Hooks struct {
-	config  Config // as at first: Update changes what the maps hold
+	config  Config // as at first: Update changes the maps
 	objects bpfObjects
-	cgroup  *os.File // locked: one living process turns its connections
+	cgroup  *os.File // locked: one living process redirects its connections
 	routes  *netlink.Handle
 	links   []link.Link
 	lasting []lasting
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	maps    maps
 	stopped bool // Stop was called: there are no beats any more
 }
@@ -34,11 +34,11 @@ type lasting struct {
 	attach  ebpf.AttachType
 }
 
-// errInUse says that another process turns the cgroup's connections.
+// errInUse says that another process redirects the cgroup's connections.
 var errInUse = errors.New("another gradproxy takes its connections, or something else has locked it (lslocks): stop that, or name another cgroup")
 
-// Attach loads the programs and attaches them. They turn nothing before the first Refresh. What a dead proxy left on the
-// cgroup is replaced.
+// Attach loads the programs and attaches them. They redirect nothing before the first Refresh. Programs that a dead proxy left on the
+// cgroup are replaced.
 func Attach(c Config) (*Hooks, error) {
 	h := &Hooks{config: c}
 	if err := h.open(); err != nil {
@@ -64,7 +64,7 @@ func (h *Hooks) open() (err error) {
 	return h.attach()
 }
 
-// lock makes sure that one living process at most turns the connections of a cgroup.
+// lock makes sure that one living process at most redirects the connections of a cgroup.
 func lock(folder string) (*os.File, error) {
 	f, err := os.Open(folder)
 	if err != nil {
@@ -124,8 +124,8 @@ func netnsCookie() (uint64, error) {
 	return cookie, nil
 }
 
-// attach attaches what notes and answers first, what turns last. What a dead proxy has left goes when all that is there: it
-// may refuse connections, and goes on if this fails.
+// attach attaches the programs that note and answer first, the ones that redirect last. The programs of a dead proxy go when all these are there: they
+// may refuse connections, and go on if this fails.
 func (h *Hooks) attach() (err error) {
 	o := &h.objects
 	var left []lasting
@@ -216,7 +216,7 @@ func (h *Hooks) detach(l lasting) error {
 	return err
 }
 
-// explain says what to do about an error of the system.
+// explain adds a remedy to an error of the system.
 func explain(err error) error {
 	switch {
 	case errors.Is(err, syscall.EPERM):
@@ -230,8 +230,8 @@ func explain(err error) error {
 	return fmt.Errorf("bpf: %w", err)
 }
 
-// Stop ends the turning: new connections go directly, or are refused, as configured for a dead proxy. What is noted of
-// those that are open stays.
+// Stop ends the redirection: new connections go directly, or are refused, as configured for a dead proxy. The notes on
+// open ones stay.
 func (h *Hooks) Stop() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -242,7 +242,7 @@ func (h *Hooks) Stop() error {
 	return h.objects.Beat.Put(uint32(0), uint64(0))
 }
 
-// errClosed is the answer to what needs the programs after Close.
+// errClosed is the error of methods that need the programs after Close.
 var errClosed = errors.New("bpf: the programs are removed")
 
 // closed reports whether the programs are gone. h.mu is held.

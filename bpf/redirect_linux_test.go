@@ -68,7 +68,7 @@ func TestConnectionsAreTurned(t *testing.T) {
 	}
 }
 
-// What is not the proxy's business is left alone, whether it lives or is dead and refuses.
+// A connection that is not the proxy's business is left alone, whether it lives or is dead and refuses.
 func TestTheRestIsLeftAlone(t *testing.T) {
 	b := newBed(t)
 	b.job.answer(b.job.listen("tcp", "10.1.0.1:30000"), "L", nil)
@@ -118,7 +118,7 @@ func TestTheRestIsLeftAlone(t *testing.T) {
 	check("dead", "refused")
 }
 
-// A client of Multipath TCP is one of TCP where its socket's first subflow is concerned, which is what is turned.
+// A client of Multipath TCP is one of TCP where its socket's first subflow is concerned, which is the one that is redirected.
 func TestMultipathTCP(t *testing.T) {
 	needsMultipath(t)
 	b := newBed(t)
@@ -162,7 +162,7 @@ func TestPortsOutsideTheRange(t *testing.T) {
 	}
 }
 
-// A proxy that no longer beats takes nothing: what is new goes directly or is refused, what is open lives.
+// A proxy that no longer beats takes nothing: new connections go directly or are refused, open ones live.
 func TestWithoutBeats(t *testing.T) {
 	for name, x := range map[string]struct {
 		refuse bool
@@ -204,7 +204,7 @@ func TestWithoutBeats(t *testing.T) {
 	}
 }
 
-// die does what the kernel does when the process is killed: its descriptors go.
+// die does as the kernel when the process is killed: its descriptors go.
 func (h *Hooks) die() {
 	for _, l := range h.links {
 		l.Close()
@@ -262,7 +262,7 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// What a killed proxy of another version refuses is taken by the next one; others' programs stay.
+// Connections that a killed proxy of another version refuses are taken by the next one; others' programs stay.
 func TestKilledOfAnotherVersion(t *testing.T) {
 	for name, stays := range map[string]bool{"gp_connect4": false, "others_connect4": true} {
 		t.Run(name, func(t *testing.T) {
@@ -473,7 +473,7 @@ func TestUpdateLeavesNoGap(t *testing.T) {
 	}
 }
 
-// Who dials the listener has dialled nobody else, and a socket's second try is not taken for its first.
+// A client that dials the listener has dialled nobody else, and a socket's second try is not taken for its first.
 func TestNobodyDialled(t *testing.T) {
 	b := newBed(t)
 	b.attach(b.config())

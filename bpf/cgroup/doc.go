@@ -9,6 +9,6 @@
 // The hierarchy is found among the mounts. Where it is not, or not writable (under "ip netns exec", in a container), it is
 // mounted without a place in the file system, which needs CAP_SYS_ADMIN; nobody else sees that mount.
 //
-// A folder can be removed only when no process is in it. What a killed proxy left is removed by the next one that starts in
+// A folder can be removed only when no process is in it. Folders that a killed proxy left are removed by the next one that starts in
 // the same cgroup.
 package cgroup

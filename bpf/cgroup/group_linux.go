@@ -52,7 +52,7 @@ func (g *Group) make(name string) (err error) {
 	return move(g.Proxy())
 }
 
-// makeLocked makes a folder and locks it. Somebody who sweeps may remove it in between: then another is made.
+// makeLocked makes a folder and locks it. Another process that sweeps may remove it in between: then another is made.
 func makeLocked(parent, pattern string) (string, *os.File, error) {
 	for {
 		folder, err := os.MkdirTemp(parent, pattern)
@@ -92,7 +92,7 @@ func move(folder string) error {
 	return nil
 }
 
-// sweep removes what dead proxies left in a cgroup, as far as no process lives in it.
+// sweep removes folders that dead proxies left in a cgroup, as far as no process lives in it.
 func sweep(parent string) {
 	entries, _ := os.ReadDir(parent) // no pattern: systemd's names have \x2d
 	for _, e := range entries {

@@ -54,7 +54,7 @@ func TestGroup(t *testing.T) {
 	}
 }
 
-// What a dead proxy left goes, what a living one has stays.
+// Folders of a dead proxy go, folders of a living one stay.
 func TestSweep(t *testing.T) {
 	living := newGroup(t, "living")
 	defer living.Close()

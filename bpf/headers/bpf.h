@@ -1,4 +1,4 @@
-// What the programs need of the kernel's interface to BPF, written down from its stable user interface
+// The part of the kernel's interface to BPF that the programs need, written down from its stable user interface
 // (include/uapi/linux/bpf.h), whose numbers and layouts do not change: no other header is needed to build them.
 
 #pragma once

@@ -120,7 +120,7 @@ func TestGateHoldsConnectionsBack(t *testing.T) {
 	}
 }
 
-// Who does not wait at the gate is told that it is full, until somebody leaves.
+// A connection that does not wait at the gate is told that it is full, until another one leaves.
 func TestGateTryEnter(t *testing.T) {
 	gate := NewGate(2)
 	for i, want := range []bool{true, true, false} {
@@ -147,7 +147,7 @@ func dial(t *testing.T, a netip.AddrPort) net.Conn {
 	return c
 }
 
-// What cannot be listened on is said in one line with what to do.
+// An address that cannot be listened on is an error of one line with a remedy.
 func TestListenErrorsSayWhatToDo(t *testing.T) {
 	f, err := NewForward(netip.MustParseAddrPort("127.0.0.1:0"), netip.MustParseAddrPort("192.0.2.1:9"), Gate{}, nil)
 	if err != nil {

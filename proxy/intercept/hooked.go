@@ -5,22 +5,22 @@ import (
 	"net/netip"
 )
 
-// Hooks turn connections to listeners on loopback by other means than nf_tables: package bpf's do so for a cgroup. The
+// Hooks redirect connections to listeners on loopback by other means than nf_tables: package bpf's do so for a cgroup. The
 // accepted sockets tell their target by SO_ORIGINAL_DST.
 type Hooks interface {
-	// Refresh puts them in force for another Timeout. Its errors say what follows from them.
+	// Refresh puts them in force for another Timeout. Its errors say their consequence.
 	Refresh() error
-	// Update changes what is turned, without touching open connections.
+	// Update changes which connections are redirected, without touching open connections.
 	Update(networks []netip.Prefix, tunnels []netip.AddrPort) error
-	// Stop ends their force: what becomes of new connections is as configured for a dead proxy.
+	// Stop ends their force: new connections go directly or are refused, as configured for a dead proxy.
 	Stop() error
 	// Close removes them.
 	Close() error
 }
 
-// HookedConfig says what a Hooked serves.
+// HookedConfig configures a Hooked.
 type HookedConfig struct {
-	Networks []netip.Prefix // the peers' networks at first, which say what families there are listeners for
+	Networks []netip.Prefix // the peers' networks at first; there is a listener for each of their families
 	// Attach makes the hooks, for listeners on these ports of 127.0.0.1 and ::1; 0: there is none.
 	Attach func(listen4, listen6 uint16) (Hooks, error)
 	Gate   Gate         // bounds the open connections

@@ -8,7 +8,7 @@ import (
 	"net/netip"
 )
 
-// A Hooked takes over the connections that hooks turn to it.
+// A Hooked takes over the connections that hooks redirect to it.
 type Hooked struct {
 	config    HookedConfig
 	log       *slog.Logger
@@ -48,13 +48,13 @@ func (h *Hooked) Addrs() []netip.AddrPort {
 	return all
 }
 
-// Serve accepts turned connections and keeps the hooks in force until ctx ends; then it ends their force, closes the
+// Serve accepts redirected connections and keeps the hooks in force until ctx ends; then it ends their force, closes the
 // listeners and returns nil.
 func (h *Hooked) Serve(ctx context.Context, handle Handler) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go keepAlive(ctx, h.hooks.Refresh, h.config.Failed, h.log)
-	err := serveTurned(ctx, h.listeners, h.config.Gate, h.log, originalDst, handle)
+	err := serveRedirected(ctx, h.listeners, h.config.Gate, h.log, originalDst, handle)
 	return errors.Join(err, h.hooks.Stop())
 }
 

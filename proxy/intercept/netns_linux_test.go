@@ -66,7 +66,7 @@ func (s *site) dial(addr string) (c net.Conn, err error) {
 	return c, err
 }
 
-// whoAnswers dials and returns the word of who accepted, "refused", or the error.
+// whoAnswers dials and returns the word of the program that accepted, "refused", or the error.
 func (s *site) whoAnswers(addr string) string {
 	c, err := s.dial(addr)
 	switch {

@@ -39,8 +39,8 @@ func (r *rules) replace() error {
 	return r.write()
 }
 
-// write brings table, sets and rules to what the plan says. Chains stay: without a chain of type nat the kernel would
-// stop translating the connections that were turned before.
+// write makes table, sets and rules as the plan says. Chains stay: without a chain of type nat the kernel would
+// stop translating the connections that were redirected before.
 func (r *rules) write() error {
 	t := r.conn.AddTable(r.table())
 	if err := r.set(aliveSet(t), aliveElements()); err != nil {
@@ -67,7 +67,7 @@ func (r *rules) write() error {
 	return explain(r.conn.Flush())
 }
 
-// set makes the set hold exactly those elements.
+// set makes the set hold exactly these elements.
 func (r *rules) set(s *nftables.Set, elems []nftables.SetElement) error {
 	if err := r.conn.AddSet(s, nil); err != nil {
 		return err
@@ -208,8 +208,8 @@ func (p *Plan) rules(c chain, sets map[string]*nftables.Set) [][]expr.Any {
 	return out
 }
 
-// registerBehind returns the 32-bit register behind an address that was loaded to register 1: those of 32 bits count on
-// from 8, those of 128 from 1.
+// registerBehind returns the 32-bit register behind an address that was loaded to register 1: registers of 32 bits count on
+// from 8, registers of 128 from 1.
 func (f family) registerBehind() uint32 {
 	if f.bytes == 16 {
 		return 2
@@ -300,7 +300,7 @@ func isSYN() []expr.Any {
 	}
 }
 
-// explain turns the kernel's answers into what the user can do about them.
+// explain adds the user's remedy to an answer of the kernel.
 func explain(err error) error {
 	switch {
 	case err == nil:

@@ -57,7 +57,7 @@ func (s *site) nft(input string, args ...string) (out string) {
 	return out
 }
 
-// Without CAP_NET_ADMIN the error names the capability and says what for, in one line.
+// Without CAP_NET_ADMIN the error names the capability and its use, in one line.
 func TestMissingPrivilegeIsNamed(t *testing.T) {
 	job := newSite(t)
 	job.Do(func() {

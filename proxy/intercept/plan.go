@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// Mark is the SO_MARK of the proxy's own connections: what carries it is never turned to the proxy.
+	// Mark is the SO_MARK of the proxy's own connections: a connection with it is never redirected to the proxy.
 	Mark = 0x67707879
 
 	// Timeout is how long the rules stay in force after the proxy last refreshed them, and Refresh how often it does.
@@ -27,7 +27,7 @@ const (
 	localMarks = 1 << 16
 )
 
-// Names of what the table holds.
+// Names of the table's parts.
 const (
 	setAlive     = "alive"
 	setNetworks  = "networks" // with 4 or 6 behind
@@ -39,8 +39,8 @@ const (
 )
 
 // Priorities of hooks, as netfilter_ipv4.h has them: NF_IP_PRI_MANGLE, NF_IP_PRI_NAT_DST and NF_IP_PRI_FILTER. The
-// destination is rewritten, or the packet routed to this host, before the filter chains see it, so these see only what was
-// not turned to the proxy.
+// destination is rewritten, or the packet routed to this host, before the filter chains see it, so these see only packets that were
+// not redirected to the proxy.
 const (
 	priorityMangle = -150
 	priorityDNAT   = -100
@@ -61,19 +61,19 @@ func (p Ports) String() string {
 // A Plan is the rules of one proxy as data. String prints them in nft's own language; Redirect applies the same.
 type Plan struct {
 	Table    string           // name of the inet table
-	Networks []netip.Prefix   // destinations that are turned to the proxy, none inside another: see Merge
+	Networks []netip.Prefix   // destinations that are redirected to the proxy, none inside another: see Merge
 	Ports    Ports            // destination ports, of which 22 is never taken
 	Tunnels  []netip.AddrPort // the peers' tunnel addresses, never taken
 	Listen4  uint16           // the proxy's listener for IPv4; 0: no IPv4
 	Listen6  uint16           // the same for IPv6
-	Gateway  bool             // also take what other hosts send through this one
+	Gateway  bool             // also redirect connections that other hosts send through this one
 	Refuse   bool             // when the proxy is dead new connections are refused; false: they go directly to the peer
-	// Transparent takes only what other hosts send through this one, and leaves the packets as they are: with this mark
+	// Transparent redirects only connections that other hosts send through this one, and leaves the packets as they are: with this mark
 	// they are routed to this host, where the listener has the server's address. 0: the destination is rewritten.
 	Transparent uint32
 }
 
-// A family is what differs between IPv4 and IPv6 in a Plan.
+// A family holds the differences between IPv4 and IPv6 in a Plan.
 type family struct {
 	suffix  string // of set names
 	ip      string // the keyword of nft
@@ -88,7 +88,7 @@ type family struct {
 
 var loopback4 = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 
-// families returns those that the plan redirects.
+// families returns the families that the plan redirects.
 func (p *Plan) families() []family {
 	all := []family{
 		{"4", "ip", "ipv4_addr", p.Listen4, netip.Addr.Is4, loopback4, 16, 4, 2},
@@ -199,7 +199,7 @@ func TableName(site string) string {
 	}, site)
 }
 
-// Merge returns the networks in order, in canonical form, without those that lie inside another: intervals of a set
+// Merge returns the networks in order, in canonical form, without networks that lie inside another: intervals of a set
 // may not overlap.
 func Merge(networks []netip.Prefix) []netip.Prefix {
 	in := slices.Clone(networks)

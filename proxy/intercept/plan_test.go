@@ -14,7 +14,7 @@ func prefixes(texts ...string) []netip.Prefix {
 	return out
 }
 
-// Intervals of a set may not overlap, and what a peer has inside another's network is redirected either way.
+// Intervals of a set may not overlap, and a peer's network inside another's is redirected either way.
 func TestMergeDropsWhatLiesInsideAnother(t *testing.T) {
 	got := Merge(prefixes("10.2.3.0/24", "10.3.0.0/16", "2001:db8:1::/48", "10.2.0.0/16", "10.2.3.0/24", "2001:db8::/32", "10.2.9.9/16"))
 	want := prefixes("10.2.0.0/16", "10.3.0.0/16", "2001:db8::/32")
@@ -23,7 +23,7 @@ func TestMergeDropsWhatLiesInsideAnother(t *testing.T) {
 	}
 }
 
-// The printed rules are what DESIGN promises: never port 22, local addresses, tunnels or marked sockets; first packets
+// The printed rules keep the package's promises: never port 22, local addresses, tunnels or marked sockets; first packets
 // only; in force only while the set is alive.
 func TestPlanPrintsItsRules(t *testing.T) {
 	c := RedirectConfig{Site: "paris", Networks: prefixes("10.2.0.0/16", "2001:db8:2::/48"),

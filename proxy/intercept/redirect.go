@@ -5,15 +5,15 @@ import (
 	"net/netip"
 )
 
-// RedirectConfig says what a Redirect takes over.
+// RedirectConfig says which connections a Redirect takes over.
 type RedirectConfig struct {
 	Site     string           // names the table: gradproxy_<site>
 	Networks []netip.Prefix   // the peers' networks; at least one
 	Ports    Ports            // destination ports; zero: 1024-65535
 	Tunnels  []netip.AddrPort // the peers' tunnel addresses, which are never taken
-	Gateway  bool             // also take what other hosts send through this one; the listener is then open to the network
+	Gateway  bool             // also take connections that other hosts send through this one; the listener is then open to the network
 	Refuse   bool             // see Plan
-	// Transparent takes what other hosts send through this one, and nothing of this host's own, by TPROXY: see Plan.
+	// Transparent takes connections that other hosts send through this one, and nothing of this host's own, by TPROXY: see Plan.
 	Transparent bool
 	Gate        Gate         // bounds the open connections
 	Log         *slog.Logger // nil discards

@@ -25,7 +25,7 @@ type Redirect struct {
 
 	routes *routes // of a transparent proxy; nil: none
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	rules   *rules
 	stopped bool // Stop was called: the rules are not refreshed any more
 }
@@ -51,7 +51,7 @@ func (r *Redirect) open() (err error) {
 		}
 	}
 	addrs := [2]netip.Addr{loopback4, netip.IPv6Loopback()}
-	if r.config.Gateway { // the kernel turns others' connections to the address of the interface that they come in by
+	if r.config.Gateway { // the kernel redirects others' connections to the address of the interface that they come in by
 		addrs = [2]netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()}
 	}
 	ports, err := r.config.listen(&r.listeners, addrs, r.socket())
@@ -71,7 +71,7 @@ func (r *Redirect) open() (err error) {
 }
 
 // listen opens a listener, on the address of its family, for each family of the networks and returns their ports, 0 where there
-// is none. They are appended to all, also those before an error.
+// is none. They are appended to all, also the ones before an error.
 func (c *RedirectConfig) listen(all *[]*net.TCPListener, addrs [2]netip.Addr, set control) (ports [2]uint16, err error) {
 	for i, network := range [...]string{"tcp4", "tcp6"} {
 		if !c.has([...]func(netip.Addr) bool{netip.Addr.Is4, netip.Addr.Is6}[i]) {
@@ -87,7 +87,7 @@ func (c *RedirectConfig) listen(all *[]*net.TCPListener, addrs [2]netip.Addr, se
 	return ports, nil
 }
 
-// socket returns what sets the listeners' options; nil: nothing.
+// socket returns a function that sets the listeners' options; nil: none are set.
 func (r *Redirect) socket() control {
 	if r.config.Transparent {
 		return TransparentControl
@@ -95,15 +95,15 @@ func (r *Redirect) socket() control {
 	return nil
 }
 
-// claim makes sure that one living process at most owns something, which is called what in the error. An abstract socket
+// claim makes sure that one living process at most owns the thing that the error names. An abstract socket
 // is bound to the network namespace, as tables and routing rules are, and goes with its process, however that ends.
-func (r *Redirect) claim(socket, what string) error {
+func (r *Redirect) claim(socket, name string) error {
 	l, err := net.Listen("unix", "@"+socket)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return fmt.Errorf("intercept: %s belongs to another gradproxy that runs in this network namespace, or something else has the abstract socket @%s (ss -xp): stop that, or name this site otherwise", what, socket)
+		return fmt.Errorf("intercept: %s belongs to another gradproxy that runs in this network namespace, or something else has the abstract socket @%s (ss -xp): stop that, or name this site otherwise", name, socket)
 	}
 	if err != nil {
-		return fmt.Errorf("intercept: claim %s: %w", what, err)
+		return fmt.Errorf("intercept: claim %s: %w", name, err)
 	}
 	r.claims = append(r.claims, l)
 	return nil
@@ -131,7 +131,7 @@ func (r *Redirect) Serve(ctx context.Context, handle Handler) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go keepAlive(ctx, r.refresh, r.config.Failed, r.log)
-	err := serveTurned(ctx, r.listeners, r.config.Gate, r.log, r.target, handle)
+	err := serveRedirected(ctx, r.listeners, r.config.Gate, r.log, r.target, handle)
 	return errors.Join(err, r.Stop())
 }
 
@@ -165,7 +165,7 @@ func (r *Redirect) refresh() error {
 	return nil
 }
 
-// forceless says what becomes of new connections once rules that are not refreshed lose their force.
+// forceless says how new connections fare once rules that are not refreshed lose their force.
 func (c *RedirectConfig) forceless() string {
 	if c.Refuse {
 		return "new connections are soon refused"
@@ -227,13 +227,13 @@ func (r *Redirect) closeAll() error {
 	if r.routes != nil {
 		err = errors.Join(err, r.routes.remove())
 	}
-	for _, l := range r.claims { // last: who claims the table next finds it gone
+	for _, l := range r.claims { // last: the next process that claims the table finds it gone
 		err = errors.Join(err, l.Close())
 	}
 	return err
 }
 
-// Control marks a socket as the proxy's own, so that rules never turn it to the proxy: it is a net.Dialer's Control.
+// Control marks a socket as the proxy's own, so that rules never redirect it to the proxy: it is a net.Dialer's Control.
 // Without CAP_NET_ADMIN it does nothing, since then there are no rules of ours either.
 func Control(_, _ string, c syscall.RawConn) error {
 	var failed error

@@ -53,7 +53,7 @@ func redirect(s *site, c RedirectConfig) *Redirect {
 	return r
 }
 
-// serve runs r with a handler that answers "P": reached the proxy. It returns what stops it.
+// serve runs r with a handler that answers "P": reached the proxy. It returns the function that stops it.
 func serve(t *testing.T, r *Redirect, seen func(client, server netip.AddrPort)) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
@@ -99,7 +99,7 @@ func TestRedirectTellsWhereTheClientMeantToGo(t *testing.T) {
 	}
 }
 
-// What must never be turned to the proxy is not, though its network and ports match.
+// A connection that must never be redirected to the proxy is not, though its network and ports match.
 func TestRedirectSparesWhatIsNotItsOwn(t *testing.T) {
 	job, _ := twoSites(t)
 	job.answer("10.1.0.1:30000", "L")
@@ -282,7 +282,7 @@ func TestLeftOverTable(t *testing.T) {
 			t.Errorf("beside a living proxy: %v", err)
 		}
 	})
-	if err := dead.closeAll(); err != nil { // what the kernel does at kill -9: descriptors go, the table stays
+	if err := dead.closeAll(); err != nil { // as the kernel does at kill -9: descriptors go, the table stays
 		t.Fatal(err)
 	}
 	serve(t, redirect(job, paris()), nil)
@@ -346,7 +346,7 @@ func TestUpdate(t *testing.T) {
 	echoes(t, "redirected before the update", kept)
 }
 
-// A gateway takes what other hosts send through it, and refuses it when dead.
+// A gateway takes connections that other hosts send through it, and refuses them when dead.
 func TestGateway(t *testing.T) {
 	job, gateway := newSite(t), newSite(t)
 	_, far := newSite(t), newSite(t)
@@ -389,7 +389,7 @@ func TestGateway(t *testing.T) {
 	}
 }
 
-// Who dials the listener itself is reset: there is no destination, and a gateway's listener is open to the network.
+// A client that dials the listener itself is reset: there is no destination, and a gateway's listener is open to the network.
 func TestDirectConnectionsToTheListenerAreReset(t *testing.T) {
 	job, _ := twoSites(t)
 	r := redirect(job, paris())

@@ -36,7 +36,7 @@ func (*Redirect) Stop() error { return nil }
 // Close does nothing.
 func (*Redirect) Close() error { return nil }
 
-// Control does nothing: there are no rules that could turn a socket to the proxy.
+// Control does nothing: there are no rules that could redirect a socket to the proxy.
 func Control(_, _ string, _ syscall.RawConn) error { return nil }
 
 // TransparentControl returns an error.

@@ -53,7 +53,7 @@ func addRoutes(mark uint32, v4, v6 bool) (*routes, error) {
 	return r, nil
 }
 
-// fail undoes what was done, and says what could not be.
+// fail undoes the changes made, and names the ones that it cannot undo.
 func (r *routes) fail(err error) error {
 	_ = r.remove()
 	if errors.Is(err, syscall.EPERM) {
@@ -62,7 +62,7 @@ func (r *routes) fail(err error) error {
 	return fmt.Errorf("intercept: tproxy's routes (ip rule add fwmark %#x lookup %[1]d; ip route add local default dev lo table %[1]d): %w", r.mark, err)
 }
 
-// remove takes rules and routes away. Those that are gone already are no error.
+// remove takes rules and routes away. Ones that are gone already are no error.
 func (r *routes) remove() error {
 	defer r.handle.Close()
 	var errs []error

@@ -154,7 +154,7 @@ func TestTransparentRefusesWhenDead(t *testing.T) {
 	}
 }
 
-// Routes go with the proxy that made them, and those that a dead one left are no obstacle.
+// Routes go with the proxy that made them, and routes that a dead one left are no obstacle.
 func TestTransparentRoutesComeAndGo(t *testing.T) {
 	_, gw, _ := gateway(t)
 	rules := func() (marks []uint32) {

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A loop is a thread that waits for connections and moves what can be moved. What is not guarded by mu is the thread's.
+// A loop is a thread that waits for connections and moves their bytes. Fields that mu does not guard are the thread's.
 type loop struct {
 	relay *Relay
 	epoll int
@@ -40,7 +40,7 @@ func newLoop(r *Relay) (*loop, error) {
 }
 
 // add has the thread take care of a pair. Both connections are reported once for each new state (EPOLLET), so that nothing is
-// told to the kernel again until they are closed. The lock keeps the thread from doing so, at what the first one says, before it
+// told to the kernel again until they are closed. The lock keeps the thread from doing so, at the state of the first one, before it
 // is told of the second: that number may be another connection's by then.
 func (l *loop) add(p *pair) {
 	l.mu.Lock()
@@ -117,7 +117,7 @@ func (l *loop) run() {
 	}
 }
 
-// turn moves what a pair can move for now, and closes it once all is done.
+// turn moves the bytes that a pair can move for now, and closes it once all is done.
 func (l *loop) turn(p *pair) {
 	switch more := p.move(l); {
 	case p.over():
@@ -128,7 +128,7 @@ func (l *loop) turn(p *pair) {
 	}
 }
 
-// woken does what others ask of the thread, and reports whether it is to end.
+// woken does the work that others ask of the thread, and reports whether it is to end.
 func (l *loop) woken() (stop bool) {
 	var b [8]byte
 	unix.Read(l.wake, b[:])

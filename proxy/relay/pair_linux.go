@@ -12,7 +12,7 @@ type pair struct {
 	loop   *loop
 	fd     [2]int
 	dir    [2]direction // from fd[0] to fd[1], and back
-	can    [2]ability   // what is known of fd[0] and fd[1]
+	can    [2]ability   // known abilities of fd[0] and fd[1]
 	sent   [2]int64
 	reset  bool
 	closed bool
@@ -24,14 +24,14 @@ type pair struct {
 type direction struct {
 	pipe *pipe  // nil: none is needed
 	held int    // bytes in it
-	rest []byte // what was read and is to be sent; nil: nothing, and never while bytes are in the pipe
+	rest []byte // bytes that were read and are to be sent; nil: none, and never while bytes are in the pipe
 	bulk bool   // much comes at a time
 	thin int8   // little came, so many times
 	fin  bool   // the end has come, and once nothing is under way it has been passed on
 	done bool   // it has been
 }
 
-// ability is what a connection can do, as far as is known: until a call has answered EAGAIN it is worth a try.
+// An ability is an operation that a connection can do, as far as is known: until a call has answered EAGAIN it is worth a try.
 type ability struct{ read, write, hung bool }
 
 const (
@@ -59,7 +59,7 @@ func (p *pair) happened(fd int, events uint32) {
 		c.write = true
 	}
 	c.hung = c.hung || events&(unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0
-	if events&unix.EPOLLERR != 0 && p.dir[i].fin { // nobody will read from it, who would come across the error
+	if events&unix.EPOLLERR != 0 && p.dir[i].fin { // nobody will read from it and come across the error
 		if e, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ERROR); err == nil && e != 0 {
 			p.reset = true
 		}
@@ -69,7 +69,7 @@ func (p *pair) happened(fd int, events uint32) {
 // over reports whether there is nothing left to do.
 func (p *pair) over() bool { return p.reset || p.dir[0].done && p.dir[1].done }
 
-// move moves what it can, both ways, and reports whether there may be more at once.
+// move moves as many bytes as it can, both ways, and reports whether there may be more at once.
 func (p *pair) move(l *loop) (more bool) {
 	for i := range p.dir {
 		if p.over() {
@@ -174,7 +174,7 @@ func (p *pair) empty(i int) (moved int, ok bool) {
 	return 0, e == unix.EINTR
 }
 
-// copy reads and writes. What the other connection does not take is kept, bufSize at most.
+// copy reads and writes. Bytes that the other connection does not take are kept, bufSize at most.
 func (p *pair) copy(l *loop, i int) (moved int, ok bool) {
 	d := &p.dir[i]
 	n, e := call(unix.SYS_READ, p.fd[i], l.buf)
@@ -202,7 +202,7 @@ func (p *pair) copy(l *loop, i int) (moved int, ok bool) {
 	return m, !p.reset
 }
 
-// flush sends what copy has kept.
+// flush sends the bytes that copy has kept.
 func (p *pair) flush(i int) (moved int, ok bool) {
 	d := &p.dir[i]
 	if !p.can[1-i].write {
@@ -215,7 +215,7 @@ func (p *pair) flush(i int) (moved int, ok bool) {
 	return m, !p.reset
 }
 
-// write sends what the other connection takes of b, and takes note where that is not all.
+// write sends as much of b as the other connection takes, and takes note where that is not all.
 func (p *pair) write(i int, b []byte) (n int) {
 	n, e := send(p.fd[1-i], b)
 	if e != 0 && e != unix.EAGAIN && e != unix.EINTR {
@@ -257,8 +257,8 @@ func splice(from, to, n int) (int, unix.Errno) {
 // A pipe is one that bytes are spliced through.
 type pipe struct{ r, w int }
 
-// newPipe returns a pipe of size bytes, or of what the kernel allows. It returns nil if there are no more descriptors, or only
-// pipes that are smaller than what copying moves at once: a user without privileges gets one page or two once all his pipes have
+// newPipe returns a pipe of size bytes, or of as many as the kernel allows. It returns nil if there are no more descriptors, or only
+// pipes that are smaller than the buffer that copying moves at once: a user without privileges gets one page or two once all his pipes have
 // more than fs.pipe-user-pages-soft (pipe(7)).
 func newPipe(size int) *pipe {
 	var fds [2]int

@@ -62,7 +62,7 @@ func page(t *testing.T, r *Relay, each int) {
 	}
 }
 
-// Pipes may be small, as those are that the kernel gives a user who has many.
+// Pipes may be small, as the kernel makes them for a user with many.
 func TestSmallPipes(t *testing.T) {
 	r := newRelay(t)
 	page(t, r, 4)

@@ -1,20 +1,20 @@
-// Package relay passes bytes on between two TCP connections as they are: what a proxy does with a connection that has no peer
+// Package relay passes bytes on between two TCP connections as they are, as a proxy does with a connection that has no peer
 // to go through.
 //
 // On Linux a few threads wait for all connections (epoll(7)), so that an idle pair costs two descriptors and some 200 bytes, and
 // no goroutine of its own; one that waits for its end is the caller's. Bulk goes through the kernel only (splice(2)): a pair has
 // a pipe while bytes are in it. Elsewhere it is two goroutines a pair.
 //
-// What a relay promises:
+// A relay promises:
 //
-//   - Every byte arrives once and in order. What one connection does not take the other is not asked for: beside the kernel's
-//     buffers of the two at most a pipe's bytes wait (pipeSize, of the first few wideSize), or those that were read at once (bufSize).
+//   - Every byte arrives once and in order. A relay reads no more bytes from one connection than the other takes: beside the kernel's
+//     buffers of the two at most a pipe's bytes wait (pipeSize, of the first few wideSize), or the ones that were read at once (bufSize).
 //   - Where the kernel has no pipe to give, or only small ones, bytes are copied: nothing but speed is lost.
 //   - A FIN is passed on as a FIN, behind the last byte; the other direction goes on for as long as it likes.
 //   - A reset is passed on as a reset, behind the bytes that came before it, as far as the other connection takes them.
 package relay
 
-// Config is what a Relay is made of; the zero Config is a good one.
+// Config configures a Relay; the zero Config is a good one.
 type Config struct {
 	Threads int         // that wait; 0: one a core. On Linux only
 	Pipes   int         // at most, of two descriptors each; beyond them bytes are copied. 0: 256. On Linux only

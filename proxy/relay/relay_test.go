@@ -101,7 +101,7 @@ func TestHalfClose(t *testing.T) {
 	}
 }
 
-// A reset arrives as a reset, from either side, behind what came before it, whether bytes are under way the other way or not.
+// A reset arrives as a reset, from either side, behind the bytes that came before it, whether bytes are under way the other way or not.
 func TestReset(t *testing.T) {
 	r := newRelay(t)
 	for name, c := range map[string]struct {
@@ -165,7 +165,7 @@ func TestResetAfterOwnFIN(t *testing.T) {
 	}
 }
 
-// Who does not read holds up who writes, soon, and nobody else; once it reads everything arrives.
+// An end that does not read holds up the writer, soon, and nobody else; once it reads everything arrives.
 func TestStalledReader(t *testing.T) {
 	r := newRelay(t)
 	client, server, _ := joined(t, r)
@@ -231,7 +231,7 @@ func TestBothWays(t *testing.T) {
 	all.Wait()
 }
 
-// Close resets what there is, and nothing is taken afterwards.
+// Close resets all pairs, and nothing is taken afterwards.
 func TestClose(t *testing.T) {
 	r, err := New(Config{})
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// attached returns a session with one carrier whose goroutines do not run, so that a test says what comes and looks at
-// what would leave.
+// attached returns a session with one carrier whose goroutines do not run, so that a test names the records that come and looks
+// at the records that would leave.
 func attached(t testing.TB, cfg Config) (*session, *carrier) {
 	t.Helper()
 	e := &Endpoint{cfg: cfg}
@@ -141,7 +141,7 @@ func TestCredit(t *testing.T) {
 	}
 }
 
-// The limit on streams only grows too, and is held within what ids can tell apart.
+// The limit on streams only grows too, and is held within the range of the ids.
 func TestStreamCredit(t *testing.T) {
 	s, _ := attached(t, Config{Name: "tokyo"})
 	for _, step := range []struct{ limit, want uint64 }{{3, 4}, {5, 5}, {0, 5}, {math.MaxUint64, maxStream / 2}, {6, maxStream / 2}} {
@@ -156,7 +156,7 @@ func TestStreamCredit(t *testing.T) {
 	}
 }
 
-// DATA and RESET against credit and end, at small offsets and at the last ones; WINDOW says what is here without a gap.
+// DATA and RESET against credit and end, at small offsets and at the last ones; WINDOW says how far the bytes have come without a gap.
 func TestAdmit(t *testing.T) {
 	const credit = 256 << 10
 	type step struct {

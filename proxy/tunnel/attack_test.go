@@ -93,7 +93,7 @@ func TestHugeRecords(t *testing.T) {
 	}
 }
 
-// What may be said any number of times costs nothing that grows with their number, though none of the answers is taken.
+// Records that may come any number of times cost nothing that grows with their number, though none of the answers is taken.
 func TestFloodsAreBounded(t *testing.T) {
 	for name, flood := range map[string]func(s *siege, b []byte, i uint64) []byte{
 		"PING":   func(_ *siege, b []byte, i uint64) []byte { return record(b, header{kind: kindPing, value: i}) },
@@ -134,7 +134,7 @@ func TestFloodsAreBounded(t *testing.T) {
 }
 
 // Openings that are withdrawn at once keep their place until Accept has answered, so that there are never more of them
-// than the limit (what CVE-2023-44487 did to HTTP/2).
+// than the limit (the attack CVE-2023-44487 on HTTP/2).
 func TestWithdrawnOpeningsKeepTheirPlace(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var running, most atomic.Int64
@@ -164,7 +164,7 @@ func TestWithdrawnOpeningsKeepTheirPlace(t *testing.T) {
 		for range 50 {
 			answer <- true
 		}
-		withdraw(100, 50) // in the place of those that were answered
+		withdraw(100, 50) // in the place of the ones that were answered
 		s.stands()
 		withdraw(150, 1000)
 		if n := most.Load(); n > 100 {
@@ -176,8 +176,8 @@ func TestWithdrawnOpeningsKeepTheirPlace(t *testing.T) {
 	})
 }
 
-// A peer that opens and ends streams without end, but confirms nothing of what it is told about them, is stopped: what
-// it is to be told is bounded.
+// A peer that opens and ends streams without end, but confirms no record about them, is stopped: the memory that
+// these records take is bounded.
 func TestEndedStreamsThatNobodyHearsOf(t *testing.T) {
 	for name, withdraw := range map[string]func(b []byte, id uint64) []byte{
 		"after the opening": func(b []byte, id uint64) []byte {

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// The benchmarks compare with bare TLS in the same run, in turns of a few milliseconds, so that what else the
+// The benchmarks compare with bare TLS in the same run, in turns of a few milliseconds, so that whatever else the
 // machine does hits both: "rate/tls" is the ratio of bytes per second, "cpu/tls" that of CPU time per byte
 // (user and system, both ends). ns/op and MB/s are the tunnel's.
 

@@ -11,7 +11,7 @@ import (
 const (
 	pingEvery   = 5 * time.Second
 	deadAfter   = 15 * time.Second // without a byte
-	leaveWithin = 30 * time.Second // of LEAVE: then it is lost, and what is on it leaves again
+	leaveWithin = 30 * time.Second // of LEAVE: then it is lost, and its chunks leave again
 	endWithin   = time.Second      // for an END to reach the peer
 
 	rotateRecords = 1 << 24 // received, each of which may have taken a record of the transport's cipher. See RFC 8446, 5.5
@@ -39,7 +39,7 @@ type carrier struct {
 	err     error
 
 	out []byte // small records that the writer has in hand
-	big *chunk // what it writes after them
+	big *chunk // written after them
 
 	flight    int  // chunks that left on it and are not acknowledged
 	goAwayDue bool // records to send on this carrier
@@ -48,7 +48,7 @@ type carrier struct {
 	pongDue   bool
 	pong      uint64
 
-	leaving  bool // it takes no more chunks, and ends when those that left on it are acknowledged
+	leaving  bool // it takes no more chunks, and ends when the chunks that left on it are acknowledged
 	peerLeft bool // nor does the peer send any
 	closed   bool // its writer has ended in order
 	leftAt   time.Time
@@ -64,7 +64,7 @@ type carrier struct {
 	doneInPing []uint64  // before it: the PONG says that they have arrived
 }
 
-// compare orders carriers: by slot, then by generation, and where both sides dialed at once by who did.
+// compare orders carriers: by slot, then by generation, and where both sides dialed at once by the dialer.
 func (c *carrier) compare(o *carrier) int {
 	return cmp.Or(
 		cmp.Compare(c.place.slot, o.place.slot),

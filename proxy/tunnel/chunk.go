@@ -41,14 +41,14 @@ func (c *chunk) room() int      { return len(c.buf) - headerLen - c.n }
 func (c *chunk) bytes() []byte  { return c.buf[headerLen+c.from : headerLen+c.n] }
 func (c *chunk) record() []byte { return c.buf[:headerLen+c.n] }
 
-// take copies bytes of p behind those that the chunk holds.
+// take copies bytes of p behind the chunk's own.
 func (c *chunk) take(p []byte) int {
 	n := copy(c.buf[headerLen+c.n:], p)
 	c.n += n
 	return n
 }
 
-// seal writes the header: from now on record is what every replay sends.
+// seal writes the header: from now on every replay sends the bytes of record.
 func (c *chunk) seal(stream uint64) {
 	h := header{length: c.n, kind: kindData, stream: stream, value: c.off}
 	if c.fin {

@@ -38,7 +38,7 @@ type Config struct {
 	Transport Transport
 
 	Dial   func(ctx context.Context, network, address string) (net.Conn, error) // nil: TCP, without MPTCP
-	Now    func() time.Time                                                     // what certificates are checked against; nil: time.Now
+	Now    func() time.Time                                                     // the time against which certificates are checked; nil: time.Now
 	Events Events                                                               // told as things happen
 	Logger *slog.Logger                                                         // nil: silent
 }
@@ -56,7 +56,7 @@ type Peer struct {
 	ID   string // SPIFFE id, which must be the only URI in its certificate: "spiffe://lab/tokyo"
 }
 
-// Events are told what happens to sessions, for counters. They are called with locks held: they must return at
+// Events are callbacks for counters: they are told of every change of a session. They are called with locks held: they must return at
 // once and call nothing of this package. nil ones are left out.
 type Events struct {
 	CarrierUp     func(peer string)

@@ -38,7 +38,7 @@ func TestConfigFaults(t *testing.T) {
 	}
 }
 
-// Three sites; then one list of peers takes another's place: who stays is not disturbed, who goes is reset, and a
+// Three sites; then one list of peers takes another's place: a peer that stays is not disturbed, one that goes is reset, and a
 // new address is dialed.
 func TestSetPeers(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// puppetOf returns a site in clear and the far end of its only carrier, attached, with what may happen by itself (the
+// puppetOf returns a site in clear and the far end of its only carrier, attached, with everything that may happen by itself (the
 // first PING) over.
 func puppetOf(t *testing.T, cfg Config) (*site, *puppet) {
 	t.Helper()
@@ -22,7 +22,7 @@ func puppetOf(t *testing.T, cfg Config) (*site, *puppet) {
 	return s, p
 }
 
-// GOAWAY, as often as it comes, stops openings and nothing else; those that wait for a place fail too.
+// GOAWAY, as often as it comes, stops openings and nothing else; openings that wait for a place fail too.
 func TestGoAway(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		accepted := make(chan *Stream, 1)
@@ -61,7 +61,7 @@ func TestGoAway(t *testing.T) {
 	})
 }
 
-// A PING is answered on its own carrier, by its own value, behind what was sent before; any number of them that have
+// A PING is answered on its own carrier, by its own value, behind the records that were sent before; any number of them that have
 // come meanwhile by the last one.
 func TestPingIsAnswered(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -134,7 +134,7 @@ func TestEnd(t *testing.T) {
 	})
 }
 
-// What stands where HELLO or READY is due ends the carrier and nothing else; the error says what came.
+// Another record in the place of HELLO or READY ends the carrier and nothing else; the error names the record.
 func TestHandshakeOutOfOrder(t *testing.T) {
 	mine := incarnation{7}
 	good := (&hello{min: 1, max: 1, name: "puppet", mine: mine, maxBody: maxBody, streams: 1, window: minWindow}).append(nil)
@@ -191,7 +191,7 @@ func TestDialsItself(t *testing.T) {
 	}
 }
 
-// An answer cut anywhere, too long, or of any code is what it is, and nothing hangs.
+// An answer cut anywhere, too long, or of any code is taken as it is, and nothing hangs.
 func TestAnswers(t *testing.T) {
 	answer := func(code uint32, length int, text string) []byte {
 		b := binary.BigEndian.AppendUint32(nil, code)

@@ -1,5 +1,5 @@
 // Package tunnel carries many streams of bytes between sites over a few authenticated connections, the
-// carriers. Streams outlive carriers: every byte has a 64-bit offset in its stream, what is not acknowledged is
+// carriers. Streams outlive carriers: every byte has a 64-bit offset in its stream, bytes that are not acknowledged are
 // kept, and leaves again, the same bytes, when the carrier that it left on is lost. So one mechanism serves for
 // spreading a stream over carriers, for exchanging them (a key wears out, a certificate ends), and for
 // resuming after an outage.
@@ -10,7 +10,7 @@
 // draws a new one when it starts and when it gives a session up: after Config.Resume without a carrier, or
 // when the peer breaks the protocol. A carrier belongs to the session of a pair of incarnations; a pair that a
 // side does not know is the end of its older session, whose streams are all lost; but as long as a carrier of that
-// one still answers PING, it is another proxy with the same certificate, and refused. A peer is who its certificate
+// one still answers PING, it is another proxy with the same certificate, and refused. A peer is the site that its certificate
 // says, nothing else: see Config.Peers.
 //
 // # Wire
@@ -35,8 +35,8 @@
 //	11 LEAVE    0               the sender sends no more DATA on this carrier, and asks for the same
 //
 // An unknown kind or flag, a length that its kind cannot have, DATA beyond credit, beyond the end of its
-// direction or overlapping what came with other bounds, a stream beyond the limit and an acknowledgement of what
-// was not sent end the session: nothing can be believed any longer. All of it is checked before anything is allocated.
+// direction or overlapping DATA that came with other bounds, a stream beyond the limit and an acknowledgement of bytes that
+// were not sent end the session: nothing can be believed any longer. All of it is checked before anything is allocated.
 //
 // HELLO is "gradprox", the oldest and the newest version that the sender speaks (uint16 each), and fields:
 //
@@ -46,10 +46,10 @@
 //	5 streams that the receiver may open at first (uint32)   6 credit that each stream begins with (uint32, at least 16 KiB)
 //	7 name of a codec, once for each   8 place of the carrier: slot uint8, flags uint8 (1: replaces a dead one), generation uint64
 //
-// Fields that are not known are skipped, and so is what follows the known part of one. Both sides use the
+// Fields that are not known are skipped, and so are bytes behind the known part of one. Both sides use the
 // newest version that both speak. The dialer sends HELLO; the acceptor HELLO and READY; the dialer READY.
 //
-// What carries the records is behind the interface Transport, of which TLS over TCP is one implementation (tls.go).
+// The connection that carries the records is behind the interface Transport, of which TLS over TCP is one implementation (tls.go).
 // The records of a carrier that are for streams need not arrive in the order in which they left; see Link.
 //
 // # Streams
@@ -62,11 +62,11 @@
 // Positions count the bytes of a direction, and its end as one more: WINDOW acknowledges every position before
 // its value. DATA is sent again with the same bounds. DATA that was acknowledged is dropped. WINDOW and RESET are
 // sent again when the carrier is lost that they left on, and the greatest values count. RESET comes behind the
-// bytes that have left, since its final offset says which they are; those that have not left are dropped. A side
+// bytes that have left, since its final offset says which they are; bytes that have not left are dropped. A side
 // forgets a stream when both directions have ended and been acknowledged, or when it has had a RESET, and says
 // so by DONE, which acknowledges everything. DONE is kept until a PONG vouches that it has arrived; DATA or RESET
 // for a stream that is forgotten is answered by DONE. DONE for a stream that neither was reset nor has ended in both
-// directions breaks the protocol. The limit on streams counts those that were ever opened and grows as they are
+// directions breaks the protocol. The limit on streams counts every stream that was ever opened and grows as they are
 // forgotten, but not before their opening is answered, nor faster than the peer is told that they are.
 //
 // # Carriers
@@ -74,7 +74,7 @@
 // A session has up to 16 slots with a carrier each. The one in the lowest slot is the express: it takes small
 // chunks (up to 16 KiB) of streams that have little under way, so that small messages do not stand behind bulk
 // in a socket; offsets restore the order. The others take anything, and an only carrier does. Of two carriers in
-// a slot the newer one stays, by generation, then by who dialed; the other one leaves: no DATA, and its end when
+// a slot the newer one stays, by generation, then by the dialer; the other one leaves: no DATA, and its end when
 // all that left on it is acknowledged. A carrier that has brought nothing for 15 s is dead (PING every 5 s).
 //
 // # Memory
@@ -85,5 +85,5 @@
 // read, or beyond a gap, whose reader has taken nothing for a second is reset, at 100 % any stream that has unread
 // bytes and gets more, and at 110 % any that gets more; at 100 % Write waits until all that was written is
 // acknowledged. But a peer feels this only if it uses as much of its share, an even part of the budget: one peer
-// cannot take what another needs. An idle stream holds no buffer and no goroutine.
+// cannot take the memory that another needs. An idle stream holds no buffer and no goroutine.
 package tunnel

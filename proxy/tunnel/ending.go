@@ -45,7 +45,7 @@ func (st *Stream) Close() error {
 }
 
 // Reset aborts both directions. Bytes that have left this side are still delivered before the peer sees the
-// reset, those that have not are dropped. Only the first Reset counts.
+// reset, bytes that have not left are dropped. Only the first Reset counts.
 func (st *Stream) Reset(code Code) {
 	st.session.mu.Lock()
 	defer st.session.mu.Unlock()
@@ -68,7 +68,7 @@ func (st *Stream) abort(code Code) {
 	st.settle()
 }
 
-// letGo drops what is there to be read, since nobody will.
+// letGo drops the bytes that are there to be read, since nobody will.
 func (st *Stream) letGo() {
 	st.unread()
 	if st.held != nil { // the reader may still look at it: leave it to the garbage collector
@@ -91,7 +91,7 @@ func (st *Stream) die(err error) {
 	st.recvCond.Broadcast()
 }
 
-// lose ends the stream with its session. What is there to be read stays.
+// lose ends the stream with its session. Bytes that are there to be read stay.
 func (st *Stream) lose(err error) {
 	st.dropAll()
 	st.dropEarly()
@@ -146,7 +146,7 @@ func (st *Stream) Done() <-chan struct{} {
 	return st.dead
 }
 
-// Err is nil while the stream is not dead, and then what Write returns.
+// Err is nil while the stream is not dead, and then the error that Write returns.
 func (st *Stream) Err() error {
 	st.session.mu.Lock()
 	defer st.session.mu.Unlock()

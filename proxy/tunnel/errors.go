@@ -7,7 +7,7 @@ import (
 	"unicode"
 )
 
-// What a caller may want to tell apart with errors.Is. Every error that wraps one says more: which peer, why.
+// Errors that a caller may want to tell apart with errors.Is. Every error that wraps one says more: which peer, why.
 var (
 	// ErrUnknownPeer: no peer of that name is configured.
 	ErrUnknownPeer = errors.New("tunnel: unknown peer")
@@ -16,7 +16,7 @@ var (
 	// ErrDraining: this side or the peer takes no new streams, since it is about to end.
 	ErrDraining = errors.New("tunnel: draining")
 	// ErrSessionLost: the session that carried the stream is over (resume time, restart, protocol error), and
-	// with it the stream. What the far application has received is a prefix of what was written.
+	// with it the stream. The bytes that the far application has received are a prefix of the bytes that were written.
 	ErrSessionLost = errors.New("tunnel: session lost")
 	// ErrClosed: the stream's end, or the Endpoint, was closed on this side.
 	ErrClosed = errors.New("tunnel: closed")
@@ -48,7 +48,7 @@ func (c Code) String() string {
 	return fmt.Sprintf("code %d", uint32(c))
 }
 
-// oneLine returns what a peer has said as one line that shows as it is: valid UTF-8, and a space for every character
+// oneLine returns a text of the peer's as one line that shows as it is: valid UTF-8, and a space for every character
 // that is not graphic.
 func oneLine(text []byte) string {
 	return strings.Map(func(r rune) rune {
@@ -56,7 +56,7 @@ func oneLine(text []byte) string {
 			return r
 		}
 		return ' '
-	}, string(text)) // Map takes what is not UTF-8 for U+FFFD
+	}, string(text)) // Map takes bytes that are not UTF-8 for U+FFFD
 }
 
 // A RefusedError is the peer's answer to an opening that it does not take.

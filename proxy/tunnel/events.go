@@ -73,7 +73,7 @@ func (e *Endpoint) relieve() {
 	}()
 }
 
-// largestStalled returns the stream with most to read, or beyond a gap, among those whose reader has taken nothing
+// largestStalled returns the stream with most to read, or beyond a gap, among the streams whose reader has taken nothing
 // since then, of the peers that use more than their share. One that was reset holds nothing, though the peer may never
 // say that it knows.
 func (e *Endpoint) largestStalled(since time.Time) (largest *Stream) {

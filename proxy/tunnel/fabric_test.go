@@ -148,7 +148,7 @@ func (c *fabricConn) Close() error {
 	return nil
 }
 
-// kill breaks the connection as a reset does: what is on the way is lost.
+// kill breaks the connection as a reset does: bytes on the way are lost.
 func (c *fabricConn) kill() {
 	for _, p := range []*pipe{c.r, c.w} {
 		p.mu.Lock()
@@ -187,7 +187,7 @@ type pipe struct {
 	readBy, writeBy time.Time
 	hole            bool
 	err             error
-	timer           *time.Timer // wakes all who wait
+	timer           *time.Timer // wakes all waiting goroutines
 }
 
 type part struct {
@@ -203,8 +203,8 @@ func newPipe(delay time.Duration, rate int) *pipe {
 	return p
 }
 
-// wakeIn wakes all who wait when d is over; a later call takes the place of an earlier one, so those who are
-// woken and still wait call it again.
+// wakeIn wakes all waiting goroutines when d is over; a later call takes the place of an earlier one, so goroutines that are
+// woken and wait on call it again.
 func (p *pipe) wakeIn(d time.Duration) {
 	if p.timer == nil {
 		p.timer = time.AfterFunc(d, func() {
@@ -294,7 +294,7 @@ func (p *pipe) read(b []byte) (int, error) {
 				n := copy(b, first.b)
 				p.held -= n
 				if first.b = first.b[n:]; len(first.b) == 0 {
-					p.parts[0] = part{} // what was read is nobody's: tests look at the heap
+					p.parts[0] = part{} // bytes that were read belong to nobody: tests look at the heap
 					p.parts = p.parts[1:]
 				}
 				p.cond.Broadcast()

@@ -97,7 +97,7 @@ func TestStalledStreamsBlockNobody(t *testing.T) {
 }
 
 // More stalled streams than the budget holds: openings are refused, and the fattest that do not read are
-// reset; those that do read go on.
+// reset; streams that are read go on.
 func TestMemoryBudget(t *testing.T) {
 	bubbles(t, func(t *testing.T) {
 		const memory = 4 << 20

@@ -62,7 +62,7 @@ type feed struct{ io.Reader }
 
 func (feed) Write(p []byte) (int, error) { return len(p), nil }
 
-// nowhere is what lies beneath it.
+// nowhere is the connection beneath it.
 type nowhere struct{ net.Conn }
 
 func (nowhere) Close() error                     { return nil }
@@ -84,7 +84,7 @@ func deaf(r io.Reader) Link {
 	return &tlsLink{gatherConn: gatherConn{Conn: deafConn{feed{r}, nowhere{}}}}
 }
 
-// script turns fuzzed bytes into records, most of which fit the session; what is no record goes in raw.
+// script turns fuzzed bytes into records, most of which fit the session; bytes that are no record go in raw.
 func script(b []byte) []byte {
 	var out []byte
 	for len(b) >= 6 {
@@ -167,7 +167,7 @@ func FuzzSession(f *testing.F) {
 		}
 		s.fail(err, "")
 		own.Close()
-		for began := time.Now(); e.mem.used.Load() != 0; runtime.Gosched() { // those that Accept runs for end too
+		for began := time.Now(); e.mem.used.Load() != 0; runtime.Gosched() { // the goroutines of Accept end too
 			if time.Since(began) > 10*time.Second {
 				t.Fatalf("%d bytes in buffers are left", e.mem.used.Load())
 			}

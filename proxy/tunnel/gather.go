@@ -44,7 +44,7 @@ func (g *gatherConn) begin() {
 // writesNow reports whether there is flushNow.
 func (g *gatherConn) writesNow() bool { return g.now != nil }
 
-// flushNow writes of what was collected what the connection takes at once. full: it did not take all, or TLS is writing.
+// flushNow writes as many of the collected bytes as the connection takes at once. full: it did not take all, or TLS is writing.
 func (g *gatherConn) flushNow() (full bool, err error) {
 	if !g.mu.TryLock() {
 		return true, nil
@@ -78,7 +78,7 @@ type nowWriter interface {
 // gathered returns how many bytes wait for flush. It takes no lock: Write may hold that while it waits for the peer.
 func (g *gatherConn) gathered() int { return int(g.length.Load()) }
 
-// flush writes what was collected, and returns when it has been.
+// flush writes the collected bytes, and returns when they are written.
 func (g *gatherConn) flush() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// The handshake of a carrier: TLS, in which both sides prove who they are, then
+// The handshake of a carrier: Transport.Secure, in which both sides prove their identities, then
 //
 //	dialer   → HELLO
 //	acceptor → HELLO, READY with the dialer's incarnation
@@ -111,7 +111,7 @@ func boundHandshake(ctx context.Context, conn net.Conn) (stop func() bool) {
 	return context.AfterFunc(ctx, func() { conn.Close() })
 }
 
-// secure has the transport prove who is at the other end of conn; allow judges the identity that is proved.
+// secure has the transport prove which site is at the other end of conn; allow judges the identity that is proved.
 func (e *Endpoint) secure(ctx context.Context, conn net.Conn, dialed bool, allow func(id string) error) (*carrier, error) {
 	c := &carrier{born: time.Now()}
 	proved := false
@@ -130,7 +130,7 @@ func (e *Endpoint) secure(ctx context.Context, conn net.Conn, dialed bool, allow
 	return c, nil
 }
 
-// hello returns what this side says of itself.
+// hello returns the HELLO of this side.
 func (e *Endpoint) hello(s *session) *hello {
 	h := &hello{
 		min: minVersion, max: maxVersion,

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// A puppet is the far end of a carrier in clear, which says what a test wants.
+// A puppet is the far end of a carrier in clear, which sends the records that a test wants.
 type puppet struct {
 	t    testing.TB
 	conn net.Conn
@@ -115,7 +115,7 @@ func (p *puppet) open(n uint64, opening string) {
 
 func limit(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
 
-// What breaks the protocol ends the session with a reason, and its streams with it.
+// A record that breaks the protocol ends the session with a reason, and its streams with it.
 func TestProtocolErrors(t *testing.T) {
 	for _, c := range []struct {
 		name, want string

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// What a peer sends never takes more memory than the budget and a tenth, however it sends it; streams of the peer that
+// The bytes of a peer never take more memory than the budget and a tenth, however it sends them; streams of the peer that
 // uses little are not touched.
 func TestHungerForMemory(t *testing.T) {
 	const memory, streams = 4 << 20, 1024 // with a credit of 16 KiB each
@@ -103,7 +103,7 @@ func TestNothingIsAcknowledged(t *testing.T) {
 	}
 }
 
-// What TLS answers to a peer that changes its key all the time does not pile up where nothing else is to be sent.
+// The answers of TLS to a peer that changes its key all the time do not pile up where nothing else is to be sent.
 func TestUnflushedWritesAreBounded(t *testing.T) {
 	f := &fabric{}
 	to := &fabricConn{f: f, r: newPipe(0, 0), w: newPipe(0, 0)}

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// loaded is what the files of an Identity said when they were last read. It does not change.
+// loaded is the content of an Identity's files when they were last read. It does not change.
 type loaded struct {
 	cert  tls.Certificate
 	roots *x509.CertPool

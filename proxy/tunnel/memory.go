@@ -10,11 +10,11 @@ type buffers struct {
 	limit   int64        // Config.Memory
 	peers   atomic.Int64 // that share it
 	used    atomic.Int64 // bytes in chunks
-	granted atomic.Int64 // bytes of credit beyond what streams begin with
+	granted atomic.Int64 // bytes of credit beyond the one that streams begin with
 	pools   [9]sync.Pool
 }
 
-// An account is the part of the memory that one peer's sessions use. What is scarce is scarce for those only that use
+// An account is the part of the memory that one peer's sessions use. Memory that is short is refused only to peers that use
 // more than their share: no peer takes it from another.
 type account struct {
 	*buffers
@@ -75,7 +75,7 @@ func (a *account) over(percent int64) bool {
 	return a.buffers.over(percent) && a.own.Load()*100*max(1, a.peers.Load()) >= a.limit*percent
 }
 
-// grant reserves n bytes of additional credit if the budget allows it: what is promised stays under 80 %,
+// grant reserves n bytes of additional credit if the budget allows it: all promised credit stays under 80 %,
 // and nothing more is promised while 80 % are used.
 func (b *buffers) grant(n int64) bool {
 	if b.over(80) {

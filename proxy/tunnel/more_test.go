@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// What more will follow stays until it does, or until it is told that it does not, or is much.
+// Bytes that WriteMore has queued stay until more follow, until Flush, or until they are many.
 func TestWriteMore(t *testing.T) {
 	bubbles(t, func(t *testing.T) {
 		near, far, _, _ := meet(t, nil, &fabric{delay: time.Millisecond})
@@ -58,7 +58,7 @@ func TestWriteMore(t *testing.T) {
 	})
 }
 
-// However little credit there is, who writes more than that is never left to wait for itself.
+// However little credit there is, a writer of more than that never waits for itself.
 func TestWriteMoreWithoutCredit(t *testing.T) {
 	bubbles(t, func(t *testing.T) {
 		near, far, _, _ := meet(t, nil, &fabric{delay: 10 * time.Millisecond})

@@ -88,7 +88,7 @@ func TestServeWhileCarriersDie(t *testing.T) {
 	})
 }
 
-// A carrier whose TLS waits for a peer that reads nothing holds up who writes to it, and not the session.
+// A carrier whose TLS waits for a peer that reads nothing holds up the goroutine that writes to it, and not the session.
 func TestServeWaitsWithoutTheSession(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		near, far, _, _ := meet(t, nil, &fabric{})

@@ -4,7 +4,7 @@ import "time"
 
 // A pacer keeps BBR from holding up bursts.
 //
-// BBR sends no faster than 2.89 times what it has seen arrive in a round trip, until it has found the path full
+// BBR sends no faster than 2.89 times the most that it has seen arrive in a round trip, until it has found the path full
 // (Cardwell et al., "BBR: Congestion-Based Congestion Control", ACM Queue 14(5), 2016, "Startup"). A user that sends a
 // burst and waits for an answer, as Gloo does in large all-reduces after 2 MiB, never shows it more than a burst in a
 // round trip: so each burst takes a third of one, whatever its size and however fast the path. But the window too is
@@ -24,7 +24,7 @@ type pacer struct {
 	over    bool      // no more of it
 }
 
-// A reading is what the kernel says of a connection under BBR.
+// A reading is the state of a connection under BBR, as the kernel tells it.
 type reading struct {
 	open       bool    // nothing is being recovered
 	startup    bool    // BBR has not found the path full yet
@@ -46,7 +46,7 @@ const (
 	lossStray    = 2    // packets in a round trip that show nothing
 )
 
-// What to do with BBR.
+// A verdict is the measure to take with BBR.
 type verdict uint8
 
 const (
@@ -63,7 +63,7 @@ func (p *pacer) due(now time.Time, n int) bool {
 	return !p.over && n >= paceBurst && now.Sub(p.read) >= readEvery
 }
 
-// judge takes a reading, and says what to do before bytes are written.
+// judge takes a reading, and returns the measure to take before bytes are written.
 func (p *pacer) judge(now time.Time, r reading) verdict {
 	p.read = now
 	p.best = max(p.best, r.bandwidth)

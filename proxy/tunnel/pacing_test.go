@@ -7,7 +7,7 @@ import (
 
 const mib = 1 << 20
 
-// A pacedPath is a connection under BBR of which a pacer has readings: what a burst of 2 MiB a round trip of 80 ms makes of it.
+// A pacedPath is a connection under BBR of which a pacer has readings: as bursts of 2 MiB in a round trip of 80 ms leave it.
 type pacedPath struct {
 	t     *testing.T
 	now   time.Time
@@ -79,7 +79,7 @@ func TestPacerLeavesABBRAloneThatHasFoundThePathFull(t *testing.T) {
 
 func TestPacerWaitsUntilLossesAreMadeUpFor(t *testing.T) {
 	p := newPacedPath(t)
-	p.open = false // and the window is not what bursts have made it
+	p.open = false // and it is not bursts that have made the window
 	p.burst(1400, 1)
 	p.want(paceOn)
 	p.open = true
@@ -112,7 +112,7 @@ func TestPacerBearsLossesThatBBRBears(t *testing.T) {
 		p.burst(1400, 14)
 		p.want(paceOn)
 	}
-	p.burst(3, 2) // a tail probe, say, and what it was for
+	p.burst(3, 2) // a tail probe, say, and the packet that it was for
 	p.want(paceOn)
 }
 

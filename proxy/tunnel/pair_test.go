@@ -22,7 +22,7 @@ func identities(t testing.TB, names ...string) func(name string) Identity {
 	}
 }
 
-// echo accepts every stream and sends back what comes.
+// echo accepts every stream and sends its bytes back.
 func echo(_ string, _ []byte, in *Incoming) {
 	s := in.Accept()
 	if _, err := s.WriteTo(s); err == nil {

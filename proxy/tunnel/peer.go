@@ -52,7 +52,7 @@ func newPeer(e *Endpoint, cfg Peer) *peer {
 	return p
 }
 
-// start runs what a peer needs until stop is called.
+// start runs the goroutines of a peer until stop is called.
 func (p *peer) start() {
 	ctx, cancel := context.WithCancel(p.e.ctx)
 	p.stop = cancel
@@ -207,7 +207,7 @@ func pauseOr(ctx context.Context, d time.Duration, kick <-chan struct{}) {
 	}
 }
 
-// needs reports whether this side should dial a carrier for the slot, and as what; if not, when to ask again,
+// needs reports whether this side should dial a carrier for the slot, and at which place; if not, when to ask again,
 // unless something happens to the slot. Where both sides dial, the one with the smaller incarnation comes first.
 func (s *session) needs(slot int) (at place, need bool, wait time.Duration) {
 	s.mu.Lock()

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// errBroken: what came on a carrier breaks the protocol, so that nothing can be believed any longer.
+// errBroken: the bytes of a carrier break the protocol, so that nothing can be believed any longer.
 var errBroken = errors.New("protocol broken")
 
 func broken(format string, args ...any) error {
@@ -26,7 +26,7 @@ func (c *carrier) read() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err == io.EOF && c.leaving && c.peerLeft {
-		for !c.closed && !c.dead { // what left on it is not acknowledged yet
+		for !c.closed && !c.dead { // chunks that left on it are not acknowledged yet
 			c.cond.Wait()
 		}
 		err = errRetired

@@ -10,8 +10,8 @@ import (
 type recvHalf struct {
 	first, last *chunk // contiguous, not read
 	early       *chunk // beyond a gap, in order
-	earlyTiny   int    // of them, those of less than tiny bytes
-	held        *chunk // what ReadChunk has lent
+	earlyTiny   int    // number of early chunks of less than tiny bytes
+	held        *chunk // the chunk that ReadChunk has handed out
 
 	pos     uint64 // offset of the next byte that Read returns
 	have    uint64 // offset behind the last byte without a gap
@@ -21,7 +21,7 @@ type recvHalf struct {
 	final   uint64 // after the peer's RESET, offset of its end; noEnd: none
 
 	granted uint64   // credit: the limit that the peer has or will be told
-	window  uint64   // its size, beyond what was read
+	window  uint64   // its size, from the bytes that were read on
 	epoch   struct { // when the window was last judged
 		at        time.Time
 		pos, have uint64
@@ -84,7 +84,7 @@ func (st *Stream) takeSmall(h header, body []byte) error {
 }
 
 // drops reports whether bytes up to end are not wanted: nobody reads any more, which the peer is told, or the
-// memory of the process is spent: then what is not read at once has no place, and at 110 % nothing has.
+// memory of the process is spent: then bytes that are not read at once have no place, and at 110 % nothing has.
 func (st *Stream) drops(end uint64) bool {
 	mem := st.session.mem
 	switch {
@@ -135,7 +135,7 @@ func (st *Stream) append(ch *chunk) {
 	st.advance(n, fin)
 }
 
-// closeGap appends what waited beyond a gap that is closed now.
+// closeGap appends the chunks beyond a gap that is closed now.
 func (st *Stream) closeGap() error {
 	for st.early != nil && st.early.off <= st.have {
 		e := st.early
@@ -222,9 +222,9 @@ func (st *Stream) consumed(n int) {
 	st.settle()
 }
 
-// grow doubles the window if a window comes and is read within four round trips: it is what limits the sender,
-// or will. (quic-go and libp2p's yamux go by the same rule.) A reader who lags behind gets no more, nor one who
-// catches up with what has come before.
+// grow doubles the window if a window comes and is read within four round trips: it limits the sender,
+// or will. (quic-go and libp2p's yamux go by the same rule.) A reader that lags behind gets no more, nor one that
+// catches up with bytes that came before.
 func (st *Stream) grow(now time.Time) {
 	e := &st.epoch
 	if st.pos-e.pos < st.window/2 {
@@ -237,7 +237,7 @@ func (st *Stream) grow(now time.Time) {
 	e.at, e.pos, e.have = now, st.pos, st.have
 }
 
-// unread drops what nobody will read.
+// unread drops bytes that nobody will read.
 func (st *Stream) unread() {
 	for st.first != nil {
 		ch := st.first
@@ -247,7 +247,7 @@ func (st *Stream) unread() {
 	st.dropEarly()
 }
 
-// dropEarly drops what is beyond a gap that will not be filled.
+// dropEarly drops the chunks beyond a gap that will not be filled.
 func (st *Stream) dropEarly() {
 	for st.early != nil {
 		ch := st.early

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// What each kind of record may be: the package comment's table once more, so that neither changes alone.
+// The bounds of each kind of record: the package comment's table once more, so that neither changes alone.
 var recordRules = []struct {
 	kind         kind
 	least, most  int
@@ -26,8 +26,8 @@ var recordRules = []struct {
 	{kind: kindLeave, none: true},
 }
 
-// Every kind at and beyond each of its bounds: what is within is read as it was written, what is beyond is an error
-// that names the kind and what is wrong.
+// Every kind at and beyond each of its bounds: a record within is read as it was written, one beyond is an error
+// that names the kind and the fault.
 func TestRecordBounds(t *testing.T) {
 	for _, r := range recordRules {
 		stream := uint64(0)

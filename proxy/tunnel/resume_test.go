@@ -26,7 +26,7 @@ func pour(t *testing.T, w, r *Stream, want []byte) {
 	same(t, "what was written", got.Bytes(), want)
 }
 
-// A carrier that is killed is a pause: what was on it leaves again, once.
+// A carrier that is killed is a pause: its chunks leave again, once.
 func TestCarrierKilled(t *testing.T) {
 	bubbles(t, func(t *testing.T) {
 		f := &fabric{delay: 20 * time.Millisecond, rate: 10 << 20}
@@ -54,8 +54,8 @@ func TestCarrierKilled(t *testing.T) {
 	})
 }
 
-// A carrier that swallows what it is given is found dead after 15 s; the streams go on over the others at
-// once, but for what it has swallowed.
+// A carrier that swallows its bytes is found dead after 15 s; the streams go on over the others at
+// once, but for the swallowed bytes.
 func TestBlackHole(t *testing.T) {
 	bubbles(t, func(t *testing.T) {
 		f := &fabric{delay: 20 * time.Millisecond, rate: 10 << 20}
@@ -85,7 +85,7 @@ func TestBlackHole(t *testing.T) {
 	})
 }
 
-// Whatever carriers die when, each stream delivers what was written to it.
+// Whatever carriers die when, each stream delivers the bytes that were written to it.
 func TestRandomKills(t *testing.T) {
 	for seed := range uint64(8) {
 		bubbles(t, func(t *testing.T) {

@@ -21,7 +21,7 @@ func (d *diary) Write(p []byte) (int, error) {
 	return d.text.Write(p)
 }
 
-// about returns the warnings that contain what.
+// about returns the warnings that contain the text.
 func (d *diary) about(what string) (lines []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

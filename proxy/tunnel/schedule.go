@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// What leaves next, and on which carrier. The functions of this file are called with the session's lock held.
+// The choice of the chunks and records that leave next, and of their carrier. The functions of this file are called with the session's lock held.
 //
 // A small chunk of a stream that has little under way goes to the express carrier, the first one, and so
-// overtakes what other streams have in the sockets of the others. A stream with more under way would gain
+// overtakes the bytes of other streams in the sockets of the others. A stream with more under way would gain
 // nothing, since its bytes are put in order again: it goes with the bulk, so that the express stays empty.
 const (
 	smallBody   = 4 << 10   // bodies up to here are copied rather than handed on
@@ -30,7 +30,7 @@ func (s *session) express() (first *carrier, only bool) {
 	return first, n == 1
 }
 
-// next fills c.out and c.big with what c sends next; false: nothing.
+// next fills c.out and c.big with the records that c sends next; false: there are none.
 func (s *session) next(c *carrier) bool {
 	c.out, c.big = c.out[:0], nil
 	if c.dead || c.end != nil || c.closed {
@@ -45,7 +45,7 @@ func (s *session) next(c *carrier) bool {
 }
 
 // nextOwn appends the records that are about c itself. The PING comes before any DONE of this batch: its PONG
-// vouches only for what is before it.
+// vouches only for the records before it.
 func (s *session) nextOwn(c *carrier) {
 	if c.pongDue {
 		c.pongDue = false
@@ -67,7 +67,7 @@ func (s *session) nextOwn(c *carrier) {
 	}
 }
 
-// nextControl appends what is to be told of streams.
+// nextControl appends the records about streams.
 func (s *session) nextControl(c *carrier) {
 	for s.dones.n > 0 && len(c.out) < batchSize/2 && len(c.doneUnsure) < s.mostOwed() {
 		id := s.dones.pop()
@@ -232,7 +232,7 @@ func (s *session) wakeAll() {
 	}
 }
 
-// What the peer has been told of a stream.
+// told says how far the peer has been told of a stream's state.
 type told uint8
 
 const (

@@ -105,7 +105,7 @@ func TestWrongCertificates(t *testing.T) {
 	for _, c := range []struct {
 		name           string
 		change         func(*x509.Certificate)
-		client, server string // what is said of it
+		client, server string // the error that names it
 	}{
 		{"expired", func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Second) }, "has expired", ""},
 		{"not yet valid", func(c *x509.Certificate) { c.NotBefore = time.Now().Add(time.Minute) }, "is not yet valid", ""},

@@ -37,16 +37,16 @@ const (
 
 const (
 	maxUnsent = 128 << 10 // bytes that Write queues for one stream before it waits; more only fills the caches
-	heldMost  = 64 << 10  // bytes from which what is written leaves though more will follow
+	heldMost  = 64 << 10  // bytes from which written bytes leave though more will follow
 
-	// Of records shorter than tiny a stream has no more than maxTiny under way (what is written meanwhile
-	// gathers in the next one), so that their memory, here and beyond a gap there, stays near that of
+	// Of records shorter than tiny a stream has no more than maxTiny under way (bytes that are written meanwhile
+	// gather in the next one), so that their memory, here and beyond a gap there, stays near that of
 	// their bytes.
 	tiny    = 1 << 10
 	maxTiny = 1 << 10
 )
 
-// express reports whether ch should leave on the express carrier: it is small, and so is what follows it so far.
+// express reports whether ch should leave on the express carrier: it is small, and so are the bytes behind it so far.
 func (st *Stream) express(ch *chunk) bool {
 	return headerLen+max(ch.n, st.unsent) <= batchSize && st.flight <= smallFlight
 }
@@ -62,7 +62,7 @@ func (st *Stream) room() (int, error) {
 		}
 		unsent := maxUnsent
 		switch mem := st.session.mem; {
-		case mem.over(100) && st.end > st.acked: // what a peer acknowledges late, or never, has to be kept
+		case mem.over(100) && st.end > st.acked: // bytes that a peer acknowledges late, or never, have to be kept
 			unsent = 0
 		case mem.over(95):
 			unsent = 4 << 10
@@ -74,7 +74,7 @@ func (st *Stream) room() (int, error) {
 			return n, nil
 		}
 		st.waiting = true
-		st.session.enqueue(st, nil) // what was to wait for more
+		st.session.enqueue(st, nil) // the chunk that was to wait for more
 		st.sendCond.Wait()
 	}
 }
@@ -296,7 +296,7 @@ func (st *Stream) acknowledge(acked, limit uint64) error {
 	return nil
 }
 
-// dropUnsent drops what has never left.
+// dropUnsent drops the chunks that have never left.
 func (st *Stream) dropUnsent() {
 	var last *chunk
 	for ch := st.head; ch != nil; ch = ch.next {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A session is what two sides have in common while both live: the streams, and the carriers that are attached
+// A session is the state that two sides share while both live: the streams, and the carriers that are attached
 // now. It is fresh until a peer's incarnation is known, and dead once err is set. One lock guards it all,
 // streams included; nobody holds it while a byte is copied that is not among 16 KiB, or read or written.
 type session struct {
@@ -45,7 +45,7 @@ type session struct {
 	allowed  uint64 // of the peer's streams: the limit that it was told
 	allow    bool   // tell it
 
-	// What carriers send next; see schedule.go.
+	// The queues from which carriers send; see schedule.go.
 	small, bulk  queue[*Stream]
 	urgent, lazy queue[*Stream]
 	dones        queue[uint64]
@@ -128,7 +128,7 @@ func (s *session) attach(c *carrier) bool {
 	return true
 }
 
-// detach removes a carrier that is dead. What left on it and is not acknowledged leaves again on another.
+// detach removes a carrier that is dead. Chunks that left on it and are not acknowledged leave again on another.
 func (s *session) detach(c *carrier) {
 	i := slices.Index(s.carriers, c)
 	if i < 0 {
@@ -146,7 +146,7 @@ func (s *session) detach(c *carrier) {
 		if c.flight > 0 {
 			st.requeue(c)
 		}
-		s.tell(st, true) // what it was told may be lost
+		s.tell(st, true) // the WINDOW or RESET that it was sent may be lost
 	}
 	s.allow = true
 	if len(s.carriers) == 0 {
@@ -192,7 +192,7 @@ func (s *session) fail(reason error, tell string) {
 	}
 }
 
-// notifyEmpty wakes those who wait until no stream is left.
+// notifyEmpty wakes the callers that wait until no stream is left.
 func (s *session) notifyEmpty() {
 	if s.emptied != nil && len(s.streams) == 0 {
 		close(s.emptied)
@@ -219,8 +219,8 @@ func (s *session) finishedOne() {
 	s.raise()
 }
 
-// raise raises the limit on the peer's streams, a good many at a time, by those that are over. An id that is missing
-// below keeps the limit from running away from it, and so does what the peer takes too slowly of what it is to be told:
+// raise raises the limit on the peer's streams, a good many at a time, by the number that are over. An id that is missing
+// below keeps the limit from running away from it, and so do records that the peer takes too slowly:
 // the queues hold no more than the limit allows streams.
 func (s *session) raise() {
 	untold := uint64(s.dones.n + s.urgent.n)

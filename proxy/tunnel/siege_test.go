@@ -32,7 +32,7 @@ func keep(in *Incoming) {
 	st.Close()
 }
 
-// besiege starts the sites and lets mallory in. accept answers what mallory opens; nil: keep.
+// besiege starts the sites and lets mallory in. accept answers mallory's openings; nil: keep.
 func besiege(t *testing.T, accept func(in *Incoming), change func(*Config)) *siege {
 	t.Helper()
 	if accept == nil {
@@ -88,7 +88,7 @@ func (s *siege) intrude(mine incarnation, change func(*hello)) *puppet {
 	return greet(s.t, s.tls(), mine, change)
 }
 
-// flood sends what record appends, n times, in large pieces; false: tokyo takes no more.
+// flood sends the bytes that record appends, n times, in large pieces; false: tokyo takes no more.
 func (s *siege) flood(n int, record func(dst []byte, i uint64) []byte) bool {
 	var b []byte
 	for i := range uint64(n) {
@@ -116,7 +116,7 @@ func (s *siege) fell(want string) {
 	}
 }
 
-// stands checks that mallory's session goes on, since what it did is allowed.
+// stands checks that mallory's session goes on, since its records are allowed.
 func (s *siege) stands() {
 	s.t.Helper()
 	synctest.Wait()
@@ -145,7 +145,7 @@ func (s *siege) lift() {
 	}
 }
 
-// heap returns how many bytes are allocated and still in use, without what is under way in the fabric.
+// heap returns how many bytes are allocated and still in use, without the bytes under way in the fabric.
 func (s *siege) heap() int {
 	synctest.Wait()
 	runtime.GC()
@@ -163,5 +163,5 @@ func (p *pipe) holds() int {
 	return p.held
 }
 
-// drain takes what tokyo sends to mallory and forgets it.
+// drain takes tokyo's bytes to mallory and forgets them.
 func (s *siege) drain() { go io.Copy(io.Discard, s.mallory.conn) }

@@ -177,7 +177,7 @@ func (st *Stream) Write(p []byte) (n int, err error) {
 	return n, err
 }
 
-// Flush has leave what WriteMore has queued, unless one is under way. It writes itself what the connection takes at once, and does
+// Flush makes the bytes leave that WriteMore has queued, unless a WriteMore is under way. It writes as many as the connection takes at once itself, and does
 // not wait for the peer.
 func (st *Stream) Flush() {
 	st.session.mu.Lock()
@@ -190,7 +190,7 @@ func (st *Stream) Flush() {
 	}
 }
 
-// WriteMore is Write where more follows soon: what it queues, up to 64 KiB, may stay until the next Write, Flush or CloseWrite,
+// WriteMore is Write where more follows soon: the bytes that it queues, up to 64 KiB, may stay until the next Write, Flush or CloseWrite,
 // so that fewer and longer records leave.
 func (st *Stream) WriteMore(p []byte) (n int, err error) {
 	st.writing.Lock()
@@ -212,6 +212,6 @@ func (st *Stream) Counts() (sent, received uint64) {
 	return st.end - min(st.end, st.sentBase), st.pos - min(st.pos, st.recvBase)
 }
 
-// Path returns what is known of the way to the peer: the smallest RTT of the last PINGs, and the bytes per
+// Path returns the known properties of the way to the peer: the smallest RTT of the last PINGs, and the bytes per
 // second at which bulk arrives at the peer, the most of the last 10 s. 0: unknown.
 func (st *Stream) Path() (rtt time.Duration, rate float64) { return st.session.peer.path() }

@@ -99,8 +99,8 @@ func TestHalfCloseAcceptorFirst(t *testing.T) {
 	})
 }
 
-// A reset arrives as a reset, behind the bytes that have left; with much in flight, in either direction, what
-// arrives is a prefix.
+// A reset arrives as a reset, behind the bytes that have left; with much in flight, in either direction, the bytes that
+// arrive are a prefix.
 func TestResetWithDataInFlight(t *testing.T) {
 	for _, opener := range []bool{true, false} {
 		bubbles(t, func(t *testing.T) {

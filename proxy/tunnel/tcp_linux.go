@@ -62,7 +62,7 @@ type bbrSocket struct {
 	log   *slog.Logger
 	set   func(fd int, congestion string) error // TCP_CONGESTION
 
-	instead atomic.Pointer[string] // what the connection has since BBR was taken away and not given back; nil: it has BBR
+	instead atomic.Pointer[string] // congestion control that the connection has since BBR was taken away and not given back; nil: it has BBR
 }
 
 // control returns the congestion control of a connection, which had that name at first. It may be called at any time.
@@ -131,11 +131,11 @@ func readBBR(fd int) (r reading, err error) {
 		window:    float64(info.Snd_cwnd) * float64(info.Snd_mss),
 		rtt:       max(time.Duration(info.Rtt)*time.Microsecond, time.Microsecond),
 		sent:      info.Data_segs_out,
-		lost:      info.Total_retrans - min(info.Dsack_dups, info.Total_retrans), // what came twice had not been lost
+		lost:      info.Total_retrans - min(info.Dsack_dups, info.Total_retrans), // packets that came twice had not been lost
 	}, nil
 }
 
-// restart takes BBR away and gives it back: asked for what a socket has the kernel does nothing. The window stays.
+// restart takes BBR away and gives it back: asked for the control that a socket has already, the kernel does nothing. The window stays.
 func (b *bbrSocket) restart(fd int) error {
 	if err := b.set(fd, reno); err != nil {
 		return err // it still has BBR

@@ -12,15 +12,15 @@ import (
 //
 // The tunnel does for every Transport: openings, credit, order within a stream, replay after the loss of a
 // carrier, PING, rotation, the limit on half-open handshakes, and the retry of dials. A Transport must do the rest:
-// bring every record that a Link takes, or end the Link; recover what its network loses; control congestion; and
-// keep what the records say secret and unaltered.
+// bring every record that a Link takes, or end the Link; recover the losses of its network; control congestion; and
+// keep the records secret and unaltered.
 type Transport interface {
 	// Dial opens a connection to address, "host:port", of which nothing need be proved yet. An error that wraps
 	// a *net.DNSError makes the tunnel dial the address that it reached last instead.
 	Dial(ctx context.Context, address string) (net.Conn, error)
 
 	// Listen returns a listener for Endpoint.Serve. Its Accept must not wait for a handshake, so that the
-	// tunnel can limit and end those that are under way. The addresses of connections should have a method
+	// tunnel can limit and end the handshakes that are under way. The addresses of connections should have a method
 	// AddrPort, as *net.TCPAddr and *net.UDPAddr have: half-open handshakes are counted by source.
 	Listen(ctx context.Context, address string) (net.Listener, error)
 
@@ -33,7 +33,7 @@ type Transport interface {
 
 // A Link is a secured connection that carries records. One goroutine at a time reads, and one writes or flushes;
 // the other methods may be called at any time. Of a net.Conn's methods the tunnel calls Read, Write, Close, RemoteAddr and
-// SetDeadline. Close must end the Link at once, with what has not left.
+// SetDeadline. Close must end the Link at once, with the bytes that have not left.
 //
 // A Link carries every record that it takes once, whole and unaltered, until it fails, and then tells the reader so.
 // Read returns records one behind the other, as if they were one stream of bytes. Their order may be another one than that
@@ -50,11 +50,11 @@ type Link interface {
 
 	// Pending returns how many bytes Flush would send. It must not wait.
 	Pending() int
-	// Flush sends what is pending. It may wait for the network.
+	// Flush sends the pending bytes. It may wait for the network.
 	Flush() error
 	// CanTry reports whether TryFlush works. The answer must not change.
 	CanTry() bool
-	// TryFlush sends what the network takes at once and must not wait for more. full: something is still pending.
+	// TryFlush sends as many as the network takes at once and must not wait for more. full: something is still pending.
 	TryFlush() (full bool, err error)
 	// Idle tells the Link that the tunnel has nothing to send for now: a rate that the network shows from here on is
 	// that of the application.

@@ -101,7 +101,7 @@ func (e *Endpoint) Drain(ctx context.Context) error {
 	return nil
 }
 
-// Close resets what streams there are, tells the peers, and releases everything. It waits up to a second for
+// Close resets all streams, tells the peers, and releases everything. It waits up to a second for
 // the peers to hear of it.
 func (e *Endpoint) Close() error {
 	e.mu.Lock()
@@ -116,7 +116,7 @@ func (e *Endpoint) Close() error {
 }
 
 // SetPeers replaces the list of peers. Sessions with peers that stay (same name and ID) live on; the streams
-// of those that go are reset.
+// of peers that go are reset.
 func (e *Endpoint) SetPeers(peers []Peer) error {
 	if err := e.cfg.checkPeers(peers); err != nil {
 		return err

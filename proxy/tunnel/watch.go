@@ -26,7 +26,7 @@ func (p *peer) watch(ctx context.Context) {
 	}
 }
 
-// tick does what is due. slept: the process did not run for a while, so that silence proves nothing. An error
+// tick does the session's work of one second. slept: the process did not run for a while, so that silence proves nothing. An error
 // ends the session.
 func (s *session) tick(now time.Time, slept bool) error {
 	s.mu.Lock()

@@ -68,7 +68,7 @@ func TestHelloErrors(t *testing.T) {
 	}
 }
 
-// The set of seen ids agrees with a map, whatever the order, and forgets what is behind.
+// The set of seen ids agrees with a map, whatever the order, and forgets the ids behind.
 func TestIDSet(t *testing.T) {
 	var s idSet
 	for i := range uint64(10000) {

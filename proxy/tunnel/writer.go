@@ -1,6 +1,6 @@
 package tunnel
 
-// write sends what the session has for this carrier until it dies or has left.
+// write sends the session's records for this carrier until it dies or has left.
 func (c *carrier) write() {
 	err := c.writeAll()
 	c.session.mu.Lock()
@@ -31,8 +31,8 @@ func (c *carrier) writeAll() error {
 	}
 }
 
-// await waits until c.out and c.big are there to be written, or reports that the carrier ends, with what last
-// record. Whenever it has to wait, what was written so far is flushed.
+// await waits until c.out and c.big are there to be written, or reports that the carrier ends, and its last
+// record. Whenever it has to wait, the bytes that were written so far are flushed.
 func (c *carrier) await() (work bool, end []byte) {
 	s := c.session
 	s.mu.Lock()
@@ -111,7 +111,7 @@ func (c *carrier) release() {
 	}
 }
 
-// putNext puts what the session had for this carrier.
+// putNext puts the records that the session had for this carrier.
 func (c *carrier) putNext() error {
 	if err := c.put(c.out); err != nil {
 		return err

@@ -42,7 +42,7 @@ func made(t *testing.T) string {
 	return dir
 }
 
-// What is not an authority's certificate with its key is refused with the file's name and what to do, and nothing is
+// Files that are not an authority's certificate with its key are refused with the file's name and a remedy, and nothing is
 // written.
 func TestWrongAuthorityFiles(t *testing.T) {
 	key := func(k any) []byte {
@@ -92,13 +92,13 @@ func TestWrongDirectory(t *testing.T) {
 	}
 }
 
-// An authority's end is said, with the day and what to do.
+// An authority's end is said, with the day and a remedy.
 func TestExpiredAuthority(t *testing.T) {
 	_, err := Write(Options{Dir: made(t), Sites: []string{"tokyo"}, Now: now.Add(caValid + time.Hour)})
 	fails(t, "after its end", err, "authority of lab", now.Add(caValid).Format(time.DateOnly), "make a new one")
 }
 
-// Names become parts of ids and of file names: what could be anything else there is refused, for sites and domains.
+// Names become parts of ids and of file names: a name that could be anything else there is refused, for sites and domains.
 func TestNames(t *testing.T) {
 	for _, name := range []string{"a", "0", "a-b_c.d", "a..b", strings.Repeat("a", 64)} {
 		if err := checkName("site", name); err != nil {

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Options says what Write makes.
+// Options says which files Write makes.
 type Options struct {
 	Dir    string        // where the files are, or go: ca.pem, ca.key, SITE.pem, SITE.key. It is made if missing
 	Domain string        // trust domain: the sites are spiffe://DOMAIN/SITE; with an authority in Dir, its domain if empty
@@ -23,7 +23,7 @@ type Options struct {
 	Force  bool          // write over files of the sites (never over the authority's)
 }
 
-// Write makes what is missing in o.Dir: the authority if there is none, and a key and certificate for each
+// Write makes the files that are missing in o.Dir: the authority if there is none, and a key and certificate for each
 // site. It checks everything before it writes anything, returns the paths of the files it wrote, and writes
 // over none unless Force is set. Keys are readable by their owner only. Files of an existing authority are
 // left as they are, so a later Write with new names adds sites.

@@ -120,7 +120,7 @@ func serial() *big.Int {
 // ID returns the SPIFFE id of a site: "spiffe://DOMAIN/SITE".
 func ID(domain, site string) string { return "spiffe://" + domain + "/" + site }
 
-// checkName checks what becomes a part of ids and of file names.
+// checkName checks a name that becomes a part of ids and of file names.
 func checkName(what, name string) error {
 	ok := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || strings.ContainsRune("-_.", r)

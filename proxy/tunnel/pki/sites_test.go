@@ -111,7 +111,7 @@ func TestWrongAuthority(t *testing.T) {
 	}
 }
 
-// The files serve a handshake in which both sides prove who they are, as they were written and with the site that was
+// The files serve a handshake in which both sides prove their identities, as they were written and with the site that was
 // added later.
 func TestHandshake(t *testing.T) {
 	dir := made(t)
@@ -149,7 +149,7 @@ func TestHandshake(t *testing.T) {
 	b.Close()
 }
 
-// Keys are their owner's whatever the process would allow others; nothing but what was asked for is left in the
+// Keys are their owner's whatever the process would allow others; nothing but the files that were asked for is left in the
 // directory.
 func TestModes(t *testing.T) {
 	dir := made(t)

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// serveTurned accepts the connections that are turned to listeners until ctx ends. Whose target is not known came to the
+// serveRedirected accepts the connections that are redirected to listeners until ctx ends. A connection without a known target came to the
 // listener itself, and is reset.
-func serveTurned(ctx context.Context, listeners []*net.TCPListener, gate Gate, log *slog.Logger,
+func serveRedirected(ctx context.Context, listeners []*net.TCPListener, gate Gate, log *slog.Logger,
 	target func(*net.TCPConn) (netip.AddrPort, error), handle Handler) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -32,13 +32,13 @@ func serveTurned(ctx context.Context, listeners []*net.TCPListener, gate Gate, l
 	for range listeners {
 		err = errors.Join(err, <-failed)
 		if err != nil {
-			cancel() // one family without the other is not what was asked for
+			cancel() // both families are asked for
 		}
 	}
 	return err
 }
 
-// keepAlive calls refresh, whose errors say what follows from them, until ctx ends. failed, unless it is nil, is told of each error, and of nil when the next
+// keepAlive calls refresh, whose errors say their consequence, until ctx ends. failed, unless it is nil, is told of each error, and of nil when the next
 // refresh succeeds.
 func keepAlive(ctx context.Context, refresh func() error, failed func(error), log *slog.Logger) {
 	tick := time.NewTicker(Refresh)
