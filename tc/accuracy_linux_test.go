@@ -15,7 +15,7 @@ import (
 
 // The machine's own kernel may lack netem and fq; this one has both. It also is an old one (6.1), without TCX, without type
 // information of its own, and with a verifier that demands aligned access. It starts programs slowly, so that it runs only
-// what depends on the kernel.
+// the kernel's own part.
 func TestUnderAnotherKernel(t *testing.T) {
 	if vm.Inside() {
 		t.Skip("is not for the guest itself")
@@ -42,7 +42,7 @@ func TestKernelLinks(t *testing.T) { testLinks(t, "kernel", "netem", KernelPlan)
 
 func TestBPFLinks(t *testing.T) { testLinks(t, "ebpf", "fq", BPFPlan) }
 
-// testLinks measures links and compares with what was asked: rates within 2 %, what they add to round trips within 0.5 ms
+// testLinks measures links and compares with the settings: rates within 2 %, the time that they add to round trips within 0.5 ms
 // and 1 %, losses within the binomial's 99 %. Other work on the machine disturbs a measurement, so that two of three have to
 // agree. Links that need something that this kernel has not are left to TestUnderAnotherKernel. An emulated processor is
 // late and slow: there round trips may be 2 ms late, and no link is faster than 20 Mbit/s.
@@ -59,7 +59,7 @@ func testLinks(t *testing.T, name, something string, plan backEnd) {
 		shortest[i] = w.roundTrips(t, trips)[0]
 	}
 	slices.Sort(shortest)
-	bare := shortest[2] // what the kernel's path takes without a link on it: all tries rest on it
+	bare := shortest[2] // the time of the kernel's path without a link on it: all tries rest on it
 	for _, l := range []Link{
 		{Rate: mbit(20)},
 		{Rate: mbit(10), Delay: 10 * time.Millisecond},
@@ -106,7 +106,7 @@ func testLinks(t *testing.T, name, something string, plan backEnd) {
 	}
 }
 
-// The rules that no Link needs shape as well: a class of an HTB by destination, and what comes in, by way of an IFB.
+// The rules that no Link needs shape as well: a class of an HTB by destination, and incoming packets, by way of an IFB.
 func TestSharesAndIncoming(t *testing.T) {
 	w := newBench(t)
 	out, in := w.ab.Out, w.ab.In
@@ -145,7 +145,7 @@ func TestSharesAndIncoming(t *testing.T) {
 	}
 }
 
-// twice fails the test unless two of three measurements agree with what was asked.
+// twice fails the test unless two of three measurements agree with the settings.
 func twice(t *testing.T, measure func() (said string, ok bool)) {
 	t.Helper()
 	good := 0
@@ -170,7 +170,7 @@ func describe(l Link) string {
 	return fmt.Sprintf("%d Mbit/s, %v+%v, loss %v", l.Rate*8/1e6, l.Delay, l.Jitter, l.Loss)
 }
 
-// A burst finds room for what the queue holds, and for what leaves while it comes in.
+// A burst finds the room of the queue, and that of the packets that leave while it comes in.
 func TestQueueHoldsItsBytes(t *testing.T) {
 	w := newBench(t)
 	has := support(t)

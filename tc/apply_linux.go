@@ -16,8 +16,8 @@ type Applied struct {
 	plan Plan
 }
 
-// Apply sets up the rules in their order. When one fails those before it are taken back, and the error says which one, why
-// and what to do; it wraps errors.ErrUnsupported if the kernel lacks what the rule needs. Needs root.
+// Apply sets up the rules in their order. When one fails the rules before it are taken back, and the error says which one, why
+// and the remedy; it wraps errors.ErrUnsupported if the kernel lacks a feature that the rule needs. Needs root.
 func (p Plan) Apply() (*Applied, error) {
 	a := &Applied{}
 	for i, r := range p {
@@ -30,10 +30,10 @@ func (p Plan) Apply() (*Applied, error) {
 	return a, nil
 }
 
-// Plan returns what is in force.
+// Plan returns the rules in force.
 func (a *Applied) Plan() Plan { return a.plan }
 
-// Undo takes all of it back, last rule first. What is no longer there, device and namespace included, counts as taken back;
+// Undo takes all of it back, last rule first. A rule that is no longer there, device and namespace included, counts as taken back;
 // a second Undo does nothing.
 func (a *Applied) Undo() error {
 	err := a.plan.Undo()
@@ -41,7 +41,7 @@ func (a *Applied) Undo() error {
 	return err
 }
 
-// Undo takes back whatever of the plan is there, last rule first, no matter who applied it and how much of it.
+// Undo takes back whatever of the plan is there, last rule first, no matter which process applied it and how much of it.
 func (p Plan) Undo() error {
 	var errs []error
 	for i := len(p) - 1; i >= 0; i-- {
@@ -54,7 +54,7 @@ func (p Plan) Undo() error {
 	return errors.Join(errs...)
 }
 
-// Change makes what is in force follow p. Disciplines whose numbers alone differ are changed in place: they keep the packets
+// Change makes the rules in force follow p. Disciplines whose numbers alone differ are changed in place: they keep the packets
 // that they hold. Where p has other rules the old ones are undone and p applied.
 func (a *Applied) Change(p Plan) error {
 	if !sameShape(a.plan, p) {
@@ -194,13 +194,13 @@ func execute(req *nl.NetlinkRequest) error {
 	return err
 }
 
-// isGone reports whether what was to be removed is not there. The kernel says EINVAL where something else has its place.
+// isGone reports whether the thing to be removed is not there. The kernel says EINVAL where something else has its place.
 func isGone(err error) bool {
 	var noLink netlink.LinkNotFoundError
 	return errors.As(err, &noLink) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EINVAL)
 }
 
-// explain adds to an error of the kernel what to do about it.
+// explain adds a remedy to an error of the kernel.
 func explain(r Rule, err error) error {
 	var noLink netlink.LinkNotFoundError
 	switch {
@@ -209,7 +209,7 @@ func explain(r Rule, err error) error {
 	case errors.As(err, &noLink):
 		return fmt.Errorf("%w: make it first", err)
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.EOPNOTSUPP):
-		// What the rule hangs on is there, the rules before it have made it: so the kernel does not know the kind.
+		// The parent of the rule is there, the rules before it have made it: so the kernel does not know the kind.
 		return fmt.Errorf("%w: kernel has no %s: load its module, or use the user-space back end", errors.ErrUnsupported, kind(r))
 	case errors.Is(err, unix.EEXIST):
 		return fmt.Errorf("%w: take away what is there first: tc qdisc del dev %s root", err, r.On().Name)
@@ -217,7 +217,7 @@ func explain(r Rule, err error) error {
 	return err
 }
 
-// kind returns what the kernel calls that which sets a rule up.
+// kind returns the kernel's name for the object that sets a rule up.
 func kind(r Rule) string {
 	if d, ok := disciplineOf(r); ok {
 		return d.kind

@@ -27,7 +27,7 @@ func newNamespace(t *testing.T, role string) string {
 	return name
 }
 
-// run runs a command line and returns what it wrote.
+// run runs a command line and returns its output.
 func run(t *testing.T, line string) string {
 	t.Helper()
 	return runBatch(t, line, "")
@@ -54,7 +54,7 @@ func pair(t *testing.T, namespace string) (a, b Device) {
 	return Device{namespace, "v0"}, Device{namespace, "v1"}
 }
 
-// state returns what the kernel says of the disciplines, classes and filters of a namespace's v0 and v1, and of the devices.
+// state returns the kernel's listing of the disciplines, classes and filters of a namespace's v0 and v1, and of the devices.
 func state(t *testing.T, namespace string) string {
 	t.Helper()
 	var tc, ip strings.Builder
@@ -68,7 +68,7 @@ func state(t *testing.T, namespace string) string {
 	return packetsCounted.ReplaceAllString(disciplines, "") + runBatch(t, "ip -d -n "+namespace+" -batch -", ip.String())
 }
 
-// packetsCounted is a counter in what the kernel says of an htb, counters or not.
+// packetsCounted is a counter in the kernel's listing of an htb, counters or not.
 var packetsCounted = regexp.MustCompile(`direct_packets_stat \d+ `)
 
 // plans are all that the rules of this package can make on v0 and v1 of a namespace, as far as the kernel has it.
@@ -157,7 +157,7 @@ func TestApplyDoesWhatThePlanPrints(t *testing.T) {
 	}
 }
 
-// sameLines compares two states but for what differs between any two devices.
+// sameLines compares two states but for parts that differ between any two devices.
 func sameLines(a, b string) bool {
 	strip := func(s string) string {
 		var kept []string
@@ -247,7 +247,7 @@ func TestChangeKeepsTheDiscipline(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A discipline that is replaced forgets what it counted.
+	// A discipline that is replaced forgets its counts.
 	run(t, "ip -n "+ns+" addr add 198.18.0.1/24 dev v0")
 	run(t, "ip -n "+ns+" neigh add 198.18.0.2 lladdr 02:00:00:00:00:01 dev v0")
 	counted := func() string { return run(t, "tc -s -n "+ns+" qdisc show dev v0") }
@@ -255,7 +255,7 @@ func TestChangeKeepsTheDiscipline(t *testing.T) {
 		if time.Now().After(end) {
 			t.Fatal("nothing was sent")
 		}
-		// What is sent before the device has its carrier is lost.
+		// Packets that are sent before the device has its carrier are lost.
 		inside(t, ns, func() error {
 			conn, err := net.Dial("udp", "198.18.0.2:9")
 			if err != nil {

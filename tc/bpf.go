@@ -5,8 +5,8 @@ import "time"
 // horizon is how far ahead packets may be sent: longer than any queue and delay.
 const horizon = time.Hour
 
-// BPFPlan returns the rules that make h the link l with the programs of shape.c, as far as s says that what they need is
-// there; the error wraps errors.ErrUnsupported where it is not. Loss and marks come first, where packets come into the
+// BPFPlan returns the rules that make h the link l with the programs of shape.c, as far as s says that their needs are
+// there; the error wraps errors.ErrUnsupported where one is not. Loss and marks come first, where packets come into the
 // router, then bottleneck, queue and delay where they leave it. Without fq there are loss, marks and counters only.
 func BPFPlan(l Link, h Hop, s Support) (Plan, error) {
 	if err := l.Validate(); err != nil {

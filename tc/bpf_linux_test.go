@@ -43,7 +43,7 @@ func support(t *testing.T) Support {
 	return s
 }
 
-// mix and draw are those of shape.c: a test that knows them knows which packets are lost.
+// mix and draw are the functions of shape.c: a test that knows them knows which packets are lost.
 func mix(z uint64) uint64 {
 	z = (z ^ z>>30) * 0xBF58476D1CE4E5B9
 	z = (z ^ z>>27) * 0x94D049BB133111EB

@@ -6,9 +6,9 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// Counters returns what the plan, in force by whoever applied it, has counted: one of KernelPlan or BPFPlan. A link that
+// Counters returns the counts of a plan that is in force, whichever process applied it: one of KernelPlan or BPFPlan. A link that
 // the kernel's disciplines have nothing to do for is not counted. Packets cross while it reads, so that the numbers may be
-// off by those.
+// off by them.
 func (p Plan) Counters() (Counters, error) {
 	var c Counters
 	var seen dump
@@ -36,7 +36,7 @@ func (p Plan) Counters() (Counters, error) {
 	return c, nil
 }
 
-// addProgram adds what an attached program has counted.
+// addProgram adds the counts of an attached program.
 func (c *Counters) addProgram(p program, device netlink.Link) error {
 	n, err := p.counters(device)
 	if err != nil {
@@ -48,7 +48,7 @@ func (c *Counters) addProgram(p program, device netlink.Link) error {
 		c.Bytes += n.Bytes
 		c.Lost += n.Lost
 		c.Marked += n.Marked
-	case shapeProgPace: // read later: it may have dropped what the other had not counted
+	case shapeProgPace: // read later: it may have dropped packets that the other had not counted
 		c.Packets = without(c.Packets, n.Dropped)
 		c.Bytes = without(c.Bytes, n.DroppedBytes)
 		c.Dropped += n.Dropped
@@ -59,13 +59,13 @@ func (c *Counters) addProgram(p program, device netlink.Link) error {
 // without returns a-b, or 0.
 func without(a, b uint64) uint64 { return a - min(a, b) }
 
-// A dump is what all disciplines of one device say in one answer of the kernel.
+// A dump holds the statistics of all disciplines of one device, from one answer of the kernel.
 type dump struct {
 	device Device
 	all    []netlink.Qdisc
 }
 
-// addDiscipline adds what the discipline of a rule has counted. Those of one device are read once.
+// addDiscipline adds the counts of a rule's discipline. The disciplines of one device are read once.
 func (c *Counters) addDiscipline(d *dump, r Rule, at Place, device netlink.Link) (err error) {
 	if d.device != at.Device || d.all == nil {
 		d.device = at.Device
@@ -82,7 +82,7 @@ func (c *Counters) addDiscipline(d *dump, r Rule, at Place, device netlink.Link)
 	return fmt.Errorf("%s has no such discipline", device.Attrs().Name)
 }
 
-// addStatistics adds what a discipline has counted, the outer one first: it counts the drops of the one below it among its
+// addStatistics adds the counts of a discipline, the outer one first: it counts the drops of the one below it among its
 // own. The kernel's answer takes one after the other, so that the one below may have dropped more by then.
 func (c *Counters) addStatistics(r Rule, at Place, s netlink.QdiscStatistics) {
 	drops := uint64(s.Queue.Drops)

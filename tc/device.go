@@ -5,7 +5,7 @@ import (
 	"net/netip"
 )
 
-// An IFB is a device that queues what is redirected to it, so that what comes in can be shaped as what goes out.
+// An IFB is a device that queues packets that are redirected to it, so that incoming packets can be shaped as outgoing ones.
 type IFB struct{ Device }
 
 func (d IFB) String() string {
@@ -15,7 +15,7 @@ func (d IFB) String() string {
 // Inverse implements Rule.
 func (d IFB) Inverse() string { return d.command("ip", "link del "+d.Name) }
 
-// AllSegments is what a new device has: TCP hands it up to so many segments as one packet.
+// AllSegments is the setting of a new device: TCP hands it up to so many segments as one packet.
 const AllSegments = 65535
 
 // Segments limits how many TCP or UDP segments cross a device as one packet. With 1, packets are as on the wire:

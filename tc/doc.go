@@ -1,15 +1,15 @@
 // Package tc emulates a WAN with the Linux kernel's own traffic control: it turns one direction of a link (Link) into rules
 // for the devices that its packets cross (Plan), prints, applies, changes and undoes them.
 //
-//	back end   made of                              what it needs                      what it can do
+//	back end   made of                              needs                              abilities
 //	kernel     netem and tbf at the router's exit   sch_netem, sch_tbf                 rate, delay, jitter, loss, queue; a seed from Linux 6.6 on
 //	kernel     tbf alone                            sch_tbf                            rate, queue
 //	eBPF       programs of shape.c, and fq          sch_ingress, cls_bpf, BPF, sch_fq  all, and ECN marks; each packet's loss and jitter by seed
 //	eBPF       the program at the router's entry    sch_ingress, cls_bpf, BPF          loss and marks by seed, counters
 //
-// Supported finds out what the running kernel has, KernelPlan and BPFPlan say what a Link needs that it lacks.
+// Supported finds out the features of the running kernel; KernelPlan and BPFPlan name the ones that a Link needs and it lacks.
 //
-// The devices are those of a router between the link's two ends, each end and the router in a network namespace:
+// The devices belong to a router between the link's two ends, each end and the router in a network namespace:
 //
 //	sender's namespace         router's namespace         receiver's namespace
 //	[ Sender ] ──────────────▶ [ In ] ──▶ [ Out ] ──────▶

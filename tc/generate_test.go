@@ -11,7 +11,7 @@ import (
 	"github.com/gradproxy/gradproxy/integration/require"
 )
 
-// The programs that are committed are those that shape.c makes.
+// The committed programs are the ones that shape.c makes.
 func TestGeneratedFilesAreCurrent(t *testing.T) {
 	require.Command(t, "go")
 	require.Command(t, "clang-16")

@@ -53,7 +53,7 @@ func (p *pacer) now() uint64 {
 	return uint64(now.Nano()) + p.forward
 }
 
-// remembered returns what the program remembers.
+// remembered returns the program's memory.
 func (p *pacer) remembered() (s shapeMemory) {
 	p.t.Helper()
 	if err := p.loaded.Maps[shapeMapState].Lookup(uint32(0), &s); err != nil {
@@ -120,8 +120,8 @@ func (p *pacer) fill() (at []uint64) {
 	}
 }
 
-// A queue that is half full when the rate changes has room for the other half, be the new rate higher or lower. What it
-// holds leaves as it was told to, the rest behind it at the new rate. (At these rates nothing leaves during the test.)
+// A queue that is half full when the rate changes has room for the other half, be the new rate higher or lower. Packets that it
+// holds leave as they were told to, the rest behind them at the new rate. (At these rates nothing leaves during the test.)
 func TestQueueHoldsItsBytesAcrossRates(t *testing.T) {
 	const queue, half = 100_000, 50 // bytes; packets
 	for name, rates := range map[string][2]uint64{
@@ -169,7 +169,7 @@ func TestQueueDrainsAcrossRates(t *testing.T) {
 		t.Errorf("%d packets find room when 100 have left", n)
 	}
 	p.set(slow, queue)
-	p.wait(13 * uint64(time.Second)) // all at the low rate has left, and what came at the high one soon after
+	p.wait(13 * uint64(time.Second)) // all at the low rate has left, and the packets that came at the high one soon after
 	if n := len(p.fill()); n < 162 {
 		t.Errorf("%d packets find room when 162 have left", n)
 	}

@@ -27,7 +27,7 @@ type bench struct {
 	from, to *net.UDPConn // from a's socket to b's; to is not connected
 }
 
-// What the probes send: payloads that make IPv4 packets of these lengths in bytes.
+// Payloads of the probes, which make IPv4 packets of these lengths in bytes.
 const (
 	headersIPv4 = 28
 	fullPacket  = 1500
@@ -45,7 +45,7 @@ func newBench(t *testing.T) *bench {
 		inside(t, router, func() error { return os.WriteFile(file, []byte("1"), 0) })
 	}
 	if vm.Inside() {
-		// An old kernel that is busy drops what crosses a pair of devices beyond 1000 packets.
+		// An old kernel that is busy drops packets that cross a pair of devices beyond 1000.
 		if err := os.WriteFile("/proc/sys/net/core/netdev_max_backlog", []byte("100000"), 0); err != nil {
 			t.Fatal(err)
 		}
@@ -53,7 +53,7 @@ func newBench(t *testing.T) *bench {
 	w.to = listen(t, w.b, atB)
 	w.from = listen(t, w.a, atA)
 	w.roundTrip(t)                          // so that everyone knows the neighbours' addresses
-	receive(t, w.from, 20*time.Millisecond) // what came late, while they did not
+	receive(t, w.from, 20*time.Millisecond) // packets that came late, while they did not
 	receive(t, w.to, 20*time.Millisecond)
 	return w
 }
@@ -126,7 +126,7 @@ func listen(t *testing.T, namespace string, addr netip.AddrPort) (c *net.UDPConn
 
 var atA, atB = netip.MustParseAddrPort("198.18.1.2:7000"), netip.MustParseAddrPort("198.18.2.2:7000")
 
-// send sends n datagrams, numbered from 0 on, as IP packets of size bytes, all at once: what is between the ends decides when
+// send sends n datagrams, numbered from 0 on, as IP packets of size bytes, all at once: the link between the ends decides when
 // they arrive. A guest's system calls are slow, so that one sends many.
 func send(t *testing.T, c *net.UDPConn, to netip.AddrPort, n, size int) {
 	t.Helper()
@@ -154,7 +154,7 @@ type arrival struct {
 	tos    int       // of the IP header, if the socket asks for it
 }
 
-// receive returns what has arrived and what arrives within quiet of the one before.
+// receive returns the datagrams that have arrived and the ones that arrive within quiet of the one before.
 func receive(t *testing.T, c *net.UDPConn, quiet time.Duration) (all []arrival) {
 	t.Helper()
 	batch := make([]ipv4.Message, 64)
@@ -178,7 +178,7 @@ func receive(t *testing.T, c *net.UDPConn, quiet time.Duration) (all []arrival) 
 	}
 }
 
-// read takes over what the kernel says beside the datagram.
+// read takes over the kernel's messages beside the datagram.
 func (a *arrival) read(t *testing.T, oob []byte) {
 	t.Helper()
 	messages, err := unix.ParseSocketControlMessage(oob)
@@ -270,7 +270,7 @@ func (w *bench) rate(t *testing.T, n int) float64 {
 	return float64(came) / all[len(all)-1].at.Sub(all[0].at).Seconds()
 }
 
-// losses sends n packets from a to b and returns the numbers of those that do not arrive.
+// losses sends n packets from a to b and returns the numbers of the ones that do not arrive.
 func (w *bench) losses(t *testing.T, n int) (lost []int) {
 	t.Helper()
 	send(t, w.from, atB, n, 200)
@@ -286,8 +286,8 @@ func (w *bench) losses(t *testing.T, n int) (lost []int) {
 	return lost
 }
 
-// binomial99 returns the least and the most successes that n trials of probability p have in 99 of 100 experiments: what is
-// left out on either side has a probability of at most 0.005.
+// binomial99 returns the least and the most successes that n trials of probability p have in 99 of 100 experiments: the numbers
+// left out on either side have a probability of at most 0.005.
 func binomial99(n int, p float64) (least, most int) {
 	if p <= 0 || p >= 1 {
 		return int(p) * n, int(p) * n

@@ -78,7 +78,7 @@ func (p program) configure(device netlink.Link) error {
 	return m.Put(uint32(0), p.settings)
 }
 
-// counters returns what the attached program has counted.
+// counters returns the counts of the attached program.
 func (p program) counters(device netlink.Link) (c shapeCarried, err error) {
 	m, err := p.attachedMap(device, shapeMapCounters)
 	if err != nil {

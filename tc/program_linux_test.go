@@ -9,7 +9,7 @@ import (
 	"github.com/gradproxy/gradproxy/integration/require"
 )
 
-// What the programs take a packet for, without a device: the kernel runs them on packets made here (BPF_PROG_TEST_RUN).
+// How the programs classify a packet, without a device: the kernel runs them on packets made here (BPF_PROG_TEST_RUN).
 func TestProgramReadsPackets(t *testing.T) {
 	require.Root(t)
 	const (

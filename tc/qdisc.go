@@ -48,7 +48,7 @@ type Netem struct {
 	Jitter time.Duration // added or taken off, uniform in [-Jitter, Jitter); less than Delay
 	Loss   float64       // probability that a packet is dropped, in [0, 1]
 	Rate   uint64        // bytes per second; 0: unlimited. With a rate packets keep their order despite jitter
-	Limit  uint32        // packets that it holds, those on their way included
+	Limit  uint32        // packets that it holds, packets on their way included
 	Seed   uint64        // of losses and jitter; 0: the kernel chooses. From Linux 6.6 on; older kernels ignore it
 }
 
@@ -94,7 +94,7 @@ type HTB struct {
 
 func (q HTB) String() string { return q.add(fmt.Sprintf("htb default 0x%x", q.Default)) }
 
-// An HTBClass is one class of an HTB. What hangs below it, a Netem or TBF, queues its packets; otherwise a FIFO does.
+// An HTBClass is one class of an HTB. A Netem or TBF below it queues its packets; otherwise a FIFO does.
 type HTBClass struct {
 	Device
 	Parent Handle // the HTB, or a class of it, from which this one borrows

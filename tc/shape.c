@@ -1,7 +1,7 @@
 //go:build ignore
 
 // One direction of an emulated link in two programs: loss, where a router's packets come in, and pace, where they go out.
-// See program.go for what they promise. Packet bytes are read one by one, so that verifiers which demand aligned access
+// See program.go for their promises. Packet bytes are read one by one, so that verifiers which demand aligned access
 // accept the programs.
 
 #include "headers/bpf.h"
@@ -10,7 +10,7 @@ enum { ETHERNET = 14, SECOND = 1000000000 };
 enum { PACKET_HOST = 0 }; // linux/if_packet.h
 enum { TCP = 6, UDP = 17, ICMP6 = 58 };
 
-// What is asked of the link. User space may change it at any time.
+// The settings of the link. User space may change them at any time.
 struct settings {
 	__u64 loss;   // probability, of 2^63
 	__u64 marks;  // probability, of 2^63
@@ -21,7 +21,7 @@ struct settings {
 	__u64 queue;  // bytes
 };
 
-// What the link has carried. Segments count as packets, headers from IP upwards as bytes.
+// The counts of the link. Segments count as packets, headers from IP upwards as bytes.
 struct carried {
 	__u64 packets; // offered
 	__u64 bytes;
@@ -40,7 +40,7 @@ struct step {
 
 enum { STEPS = 16 };
 
-// What the link remembers.
+// The memory of the link.
 struct memory {
 	struct bpf_spin_lock lock;
 	__u32 unused;
@@ -49,7 +49,7 @@ struct memory {
 	__u64 remainder; // and the fraction of a nanosecond beyond that, times rate
 	__u64 last;      // when the packet before leaves
 	__u64 rate;      // of the time given since the last step
-	struct step steps[STEPS]; // in order of time, the latest last; those that have passed mean nothing
+	struct step steps[STEPS]; // in order of time, the latest last; times that have passed mean nothing
 };
 
 struct {
@@ -172,7 +172,7 @@ int loss(struct __sk_buff *skb)
 }
 
 // turn makes rate the one by which the link gives packets their time. The time that it has given already stays as it is:
-// FQ holds those packets, and lets nobody change when they leave. While all steps are in use the rate stays too.
+// FQ holds these packets, and lets nobody change when they leave. While all steps are in use the rate stays too.
 INLINE void turn(struct memory *s, __u64 rate, __u64 now)
 {
 	if (s->rate == rate)
@@ -207,7 +207,7 @@ INLINE __u64 held(struct memory *s, __u64 now)
 }
 
 // A packet finds the queue full if the bottleneck holds more than queue bytes with it; an idle one takes any. A rate
-// that changes is that of the packets behind those which the bottleneck holds: these leave when they were told to.
+// that changes is that of the packets behind the ones that the bottleneck holds: these leave when they were told to.
 SEC("tc/pace")
 int pace(struct __sk_buff *skb)
 {

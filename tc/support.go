@@ -1,6 +1,6 @@
 package tc
 
-// Support says what the running kernel has, by its modules' names where they have one.
+// Support lists the features of the running kernel, by its modules' names where they have one.
 type Support struct {
 	TBF       bool `json:"tbf"`
 	HTB       bool `json:"htb"` // with u32 filters
@@ -9,5 +9,5 @@ type Support struct {
 	FQ        bool `json:"fq"`
 	Clsact    bool `json:"clsact"`
 	BPF       bool `json:"bpf"` // programs at a clsact: Linux 5.12 and later
-	IFB       bool `json:"ifb"` // and what redirects to it: u32, mirred
+	IFB       bool `json:"ifb"` // and the redirection to it: u32, mirred
 }

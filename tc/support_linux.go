@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Supported finds out what the running kernel has, by trying it on the loopback device of a network namespace of its own,
+// Supported finds out the features of the running kernel, by trying them on the loopback device of a network namespace of its own,
 // which is gone when it returns. Needs root.
 func Supported() (Support, error) {
 	type answer struct {

@@ -17,15 +17,15 @@ const probes = 32 // round trips that judge a link's delay
 
 var table = flag.Bool("table", false, "measure the accuracy for all rates and delays, not only some, and print it")
 
-// achieved is what the probes of a test see of a link.
+// achieved is the result of a test's probes of a link.
 type achieved struct {
 	lowest, quartile, highest time.Duration // round trips of single small packets
 	rate                      float64       // IP bytes per second that a bulk transfer receives
 }
 
-// A link keeps what it was asked: round trips within 0.5 ms and 1 %, besides what this machine is late by when it only
-// waits as long, and the rate within 2 %. Who else needs the processors can only lengthen a round trip, so the lower
-// quartile of many is what the link itself does. With -table -v it prints the table of all rates.
+// A link keeps its settings: round trips within 0.5 ms and 1 %, besides the time by which this machine is late when it only
+// waits as long, and the rate within 2 %. Other users of the processors can only lengthen a round trip, so the lower
+// quartile of many is the time of the link itself. With -table -v it prints the table of all rates.
 func TestTUNAccuracy(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds for each link")

@@ -25,7 +25,7 @@ func TestLinksShareABottleneck(t *testing.T) {
 	}
 }
 
-// The queue of the bottleneck is one for all: what one link has put there leaves no room for the other's packets.
+// The queue of the bottleneck is one for all: packets that one link has put there leave no room for the other's packets.
 func TestSharedQueueIsOne(t *testing.T) {
 	shared := mustBottleneck(t, 1000, 100)
 	greedy, modest := NewPath(Link{Shared: shared}), NewPath(Link{Shared: shared})

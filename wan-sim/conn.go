@@ -36,7 +36,7 @@ func (c *Conn) CloseWrite() error {
 	return nil
 }
 
-// Close ends both directions. As with TCP the peer reads what was written before, but gets a reset if bytes remain
+// Close ends both directions. As with TCP the peer reads the bytes written before, but gets a reset if bytes remain
 // unread at this end or still arrive there.
 func (c *Conn) Close() error {
 	c.out.mu.Lock()

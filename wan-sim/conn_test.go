@@ -146,7 +146,7 @@ func TestConnectionsShareTheBottleneck(t *testing.T) {
 	})
 }
 
-// seedThatLoses returns a seed of which exactly those packets are lost whose entry is true.
+// seedThatLoses returns a seed of which exactly the packets are lost whose entry is true.
 func seedThatLoses(t *testing.T, pattern ...bool) Link {
 	t.Helper()
 next:
@@ -257,7 +257,7 @@ func TestCloseWriteLeavesTheOtherDirection(t *testing.T) {
 	})
 }
 
-// Bytes written before a Close arrive; a reset overtakes nothing, but takes the place of what is unread.
+// Bytes written before a Close arrive; a reset overtakes nothing, but takes the place of unread bytes.
 func TestEndsOfAConnection(t *testing.T) {
 	l := Link{Rate: 1_500_000, Delay: 10 * time.Millisecond}
 	read := func(t *testing.T, c *Conn, want string, wantErr error) {

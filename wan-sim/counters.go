@@ -1,8 +1,8 @@
 package wansim
 
-// Counters say what one direction of a link has carried since it was made.
+// Counters count the packets that one direction of a link has carried since it was made.
 type Counters struct {
-	Packets uint64 `json:"packets"` // that passed the bottleneck, those lost behind it included
+	Packets uint64 `json:"packets"` // that passed the bottleneck, packets lost behind it included
 	Bytes   uint64 `json:"bytes"`   // of these packets, headers from IP upwards included
 	Lost    uint64 `json:"lost"`    // packets lost at random behind the bottleneck
 	Dropped uint64 `json:"dropped"` // packets that found the queue full, or that the far kernel refused

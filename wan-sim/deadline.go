@@ -2,7 +2,7 @@ package wansim
 
 import "time"
 
-// A deadline wakes those who wait when it passes. The owner's lock guards it.
+// A deadline wakes the waiting goroutines when it passes. The owner's lock guards it.
 type deadline struct {
 	at    time.Time
 	timer *time.Timer

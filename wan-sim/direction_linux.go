@@ -26,7 +26,7 @@ func joins(l Link) bool {
 	return fast && (l.Loss == 0 || l.Loss == 1)
 }
 
-// A direction forwards what one TUN device sends to another.
+// A direction forwards the packets that one TUN device sends to another.
 type direction struct {
 	in, out int // descriptors of the devices, which do not block
 	stop    int // readable once the direction is to end
@@ -41,7 +41,7 @@ type direction struct {
 }
 
 // forward runs until stop. One thread does all of a direction, since handing packets from one thread to another costs
-// more than the rest: it delivers what is due, takes what has come, and sleeps in the kernel until either goes on.
+// more than the rest: it delivers packets that are due, takes packets that have come, and sleeps in the kernel until either goes on.
 func (d *direction) forward() error {
 	runtime.LockOSThread() // for good: the thread's timer slack and priority are nobody else's
 	// By default the kernel wakes a sleeper up to 50 µs late to save power (prctl(2), PR_SET_TIMERSLACK, in ns).
@@ -88,7 +88,7 @@ func (d *direction) deliver() {
 	}
 }
 
-// take reads what the near kernel has sent, a few frames at most, lest those that are due wait; empty says that there
+// take reads packets of the near kernel, a few frames at most, lest packets that are due wait; empty says that there
 // are no more.
 func (d *direction) take() (empty bool, err error) {
 	for range 16 {

@@ -13,7 +13,7 @@ import (
 )
 
 // Exec makes this process become a command inside the namespace, with the environment, terminal and files that it has: its
-// exit code is the command's. The files of /etc/netns/NAME lie over those of /etc. It returns only if that fails.
+// exit code is the command's. The files of /etc/netns/NAME lie over the files of /etc. It returns only if that fails.
 func (n *Namespace) Exec(command []string) error {
 	if len(command) == 0 {
 		return errors.New("wansim: no command")
@@ -30,7 +30,7 @@ func (n *Namespace) Exec(command []string) error {
 	})
 }
 
-// shadowEtc puts the files of /etc/netns/NAME over those of /etc, for this thread.
+// shadowEtc puts the files of /etc/netns/NAME over the files of /etc, for this thread.
 func (n *Namespace) shadowEtc() error {
 	files, err := os.ReadDir(filepath.Join(etcDir, n.name))
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(files) == 0 {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A line is one direction of a link inside the process: all that crosses it shares its bottleneck. Its times are those
-// of the link's own clock, which stands still during a black hole.
+// A line is one direction of a link inside the process: all that crosses it shares its bottleneck. Its times are read
+// from the link's own clock, which stands still during a black hole.
 type line struct {
 	alarm alarm
 
@@ -27,7 +27,7 @@ type line struct {
 // An arrival is something that happens at the far end at a time.
 type arrival struct {
 	at      time.Time
-	seq     uint64 // keeps the order of what arrives at the same time
+	seq     uint64 // keeps the order of arrivals at the same time
 	deliver func()
 }
 
@@ -136,7 +136,7 @@ func (x *line) stats() Counters {
 	return x.carried
 }
 
-// close ends the line; what is on its way never arrives.
+// close ends the line; bytes on their way never arrive.
 func (x *line) close() {
 	x.mu.Lock()
 	defer x.mu.Unlock()

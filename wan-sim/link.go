@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// mtu is that of the emulated links, in bytes: what an Ethernet path carries.
+// mtu is the MTU of the emulated links, in bytes: that of an Ethernet path.
 const mtu = 1500
 
 // A Link is one direction of an emulated path. The zero Link is perfect.
@@ -47,7 +47,7 @@ func (l Link) Validate() error {
 	return nil
 }
 
-// A Path is the state of one direction: what is on its way, and the generator of its losses. The zero Path is perfect.
+// A Path is the state of one direction: the packets on their way, and the generator of its losses. The zero Path is perfect.
 // It is not safe for concurrent use.
 type Path struct {
 	link Link
@@ -57,7 +57,7 @@ type Path struct {
 	rem  uint64    // and the fraction of a nanosecond beyond that, times Rate
 	last time.Time // when the packet before arrives
 
-	before []stretch // of the time until free, in order: what was given to packets at other rates
+	before []stretch // of the time until free, in order: the parts that were given to packets at other rates
 }
 
 // A stretch of a bottleneck's time ends at until; it begins where the one before it ends.
@@ -74,10 +74,10 @@ func newPath(l Link, way uint64) *Path {
 	return &Path{link: l, way: way, rng: rand.New(rand.NewPCG(l.Seed, way))}
 }
 
-// Link returns what the path emulates.
+// Link returns the link that the path emulates.
 func (p *Path) Link() Link { return p.link }
 
-// SetLink changes the path from the next packet on. What is on its way, the bytes that the bottleneck holds included, keeps its
+// SetLink changes the path from the next packet on. A packet on its way, or in the bottleneck, keeps its
 // time of arrival, and the generator starts again only where the seed is another one.
 func (p *Path) SetLink(l Link) {
 	if p.rng == nil || l.Seed != p.link.Seed {
@@ -98,7 +98,7 @@ func (p *Path) Admit(now time.Time, n int) (at time.Time, ok bool) {
 	return at, fate == arrives
 }
 
-// A fate is what becomes of a packet.
+// A fate is the outcome of a packet's journey.
 type fate uint8
 
 const (
@@ -124,7 +124,7 @@ func (p *Path) offer(ready, now time.Time, n int) (at time.Time, f fate) {
 	return p.send(ready, n)
 }
 
-// send puts a packet that has been waiting since ready behind those that the bottleneck holds, whatever their number. A
+// send puts a packet that has been waiting since ready behind the packets that the bottleneck holds, whatever their number. A
 // sender that is woken late says since when it would have sent, so that the bottleneck is not idle meanwhile. A lost
 // packet's time is the one at which it would have arrived.
 func (p *Path) send(ready time.Time, n int) (at time.Time, f fate) {
@@ -162,7 +162,7 @@ func (p *Path) room(n int) time.Time {
 	if n > p.link.Queue { // more than fits: once the bottleneck is idle
 		return p.free
 	}
-	// Back from the end, through as much time as it takes to send what else the queue may hold.
+	// Back from the end, through as much time as it takes to send the rest that the queue may hold.
 	end, rate, left := p.free, float64(p.link.Rate), float64(p.link.Queue-n)
 	for _, s := range slices.Backward(p.before) {
 		held := end.Sub(s.until).Seconds() * rate

@@ -169,7 +169,7 @@ func TestLossesDoNotDependOnDrops(t *testing.T) {
 	}
 }
 
-// A packet lost behind the bottleneck has used its time there: those that arrive come no faster.
+// A packet lost behind the bottleneck has used its time there: the packets that arrive come no faster.
 func TestLostPacketsUseTheBottleneck(t *testing.T) {
 	p := NewPath(Link{Rate: 1_500_000, Loss: 0.5})
 	for i := range 1000 {
@@ -217,7 +217,7 @@ func TestJitterStaysInRangeAndKeepsOrder(t *testing.T) {
 	}
 }
 
-// A link that becomes faster does not let the next packet overtake those that are on their way.
+// A link that becomes faster does not let the next packet overtake the packets that are on their way.
 func TestSetLinkKeepsOrder(t *testing.T) {
 	p := NewPath(Link{Delay: 100 * time.Millisecond})
 	first, _ := p.Admit(begin, 1500)
@@ -232,7 +232,7 @@ func TestSetLinkKeepsOrder(t *testing.T) {
 }
 
 // Losses go on where they were when anything but the seed changes.
-// The queue holds so many bytes, whatever the rates at which those in it are sent: half full, it takes the other half.
+// The queue holds so many bytes, whatever the rates at which its packets are sent: half full, it takes the other half.
 func TestQueueHoldsItsBytesAcrossRates(t *testing.T) {
 	const packet, half = 1000, 50
 	for _, rates := range [][]int64{{12_500, 12_500_000}, {12_500_000, 12_500}, {12_500, 12_500_000, 1_000_000}, {12_500_000, 0, 12_500}} {
@@ -256,7 +256,7 @@ func TestQueueHoldsItsBytesAcrossRates(t *testing.T) {
 		if n := admitted(); n != half {
 			t.Errorf("rates %v: %d packets find room where there is some for %d", rates, n, half)
 		}
-		// Half of what came at the first rate has left.
+		// Half of the packets that came at the first rate have left.
 		now = now.Add(time.Duration(half / 2 * packet * int64(time.Second) / rates[0]))
 		if n := admitted(); n != half/2 {
 			t.Errorf("rates %v: %d packets find room when %d have left", rates, n, half/2)

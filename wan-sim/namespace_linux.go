@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Where iproute2 keeps named namespaces and the files that shadow those of /etc in them (ip-netns(8)).
+// Where iproute2 keeps named namespaces and the files that shadow the ones of /etc in them (ip-netns(8)).
 const (
 	namespaceDir = "/run/netns"
 	etcDir       = "/etc/netns"
@@ -167,7 +167,7 @@ func (n *Namespace) SetSysctl(name, value string) error {
 }
 
 // SetHosts makes /etc/netns/NAME/hosts, which Command and `ip netns exec` show as /etc/hosts, of the usual lines for
-// localhost and one for each address of hosts. Jobs that publish what their host name resolves to need it.
+// localhost and one for each address of hosts. Jobs that publish the address of their host name need it.
 func (n *Namespace) SetHosts(hosts map[netip.Addr][]string) error {
 	lines := []string{"127.0.0.1 localhost", "::1 localhost ip6-localhost ip6-loopback"}
 	for addr, names := range hosts {
@@ -202,7 +202,7 @@ func (n *Namespace) CommandContext(ctx context.Context, name string, args ...str
 	return exec.CommandContext(ctx, "nsenter", enter...)
 }
 
-// shadowEtc puts the files of the directory $1 over those of /etc and becomes the program of the other arguments. It
+// shadowEtc puts the files of the directory $1 over the files of /etc and becomes the program of the other arguments. It
 // runs in a mount namespace of its own.
 const shadowEtc = `for f in "$1"/*; do
 	mount --bind "$f" "/etc/${f##*/}" || exit 126
@@ -210,7 +210,7 @@ done
 shift
 exec "$@"`
 
-// hint says what to do about the error that missing privileges give.
+// hint returns a remedy for the error that missing privileges give.
 func hint(err error) string {
 	if errors.Is(err, fs.ErrPermission) {
 		return " (run as root)"

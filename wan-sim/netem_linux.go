@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A TUN is a link between two network namespaces: a TUN device in each, and this process between them, which reads what
+// A TUN is a link between two network namespaces: a TUN device in each, and this process between them, which reads each packet that
 // one kernel sends, holds it as long as its Link says and gives it to the other kernel. It is safe for concurrent use.
 //
 // Up to 500 Mbit/s, and wherever packets are lost at random, packets are as on the wire, at most 1500 bytes. Above that
@@ -82,7 +82,7 @@ func (t *TUN) wake() {
 	unix.Write(t.stop, []byte{1, 0, 0, 0, 0, 0, 0, 0})
 }
 
-// Close ends the link, with the packets on it, and removes its devices. It returns what went wrong on the link, if anything.
+// Close ends the link, with the packets on it, and removes its devices. It returns the error that ended the link, if one did.
 func (t *TUN) Close() error {
 	t.end()
 	<-t.done
@@ -92,12 +92,12 @@ func (t *TUN) Close() error {
 // Done is closed when the link has ended.
 func (t *TUN) Done() <-chan struct{} { return t.done }
 
-// Stats returns what the link has carried so far.
+// Stats returns the counts of the link so far.
 func (t *TUN) Stats() Stats {
 	return Stats{AB: t.ab.stats(), BA: t.ba.stats()}
 }
 
-// SetLink changes both directions while the link is up, from the next packet on; what is on its way arrives as it would
+// SetLink changes both directions while the link is up, from the next packet on; packets on their way arrive as they would
 // have. Loss 1 makes a black hole.
 func (t *TUN) SetLink(ab, ba Link) error {
 	if err := errors.Join(ab.Validate(), ba.Validate()); err != nil {

@@ -82,7 +82,7 @@ func dial(t *testing.T, n *Namespace, network, addr string) net.Conn {
 	return c
 }
 
-// udp returns a socket of n that receives, with room for what a test sends at once, and one of from that sends to it.
+// udp returns a socket of n that receives, with room for all that a test sends at once, and one of from that sends to it.
 func udp(t *testing.T, from, n *Namespace, addr netip.Addr) (sender net.Conn, receiver *net.UDPConn) {
 	t.Helper()
 	err := n.Do(func() (err error) {
@@ -147,7 +147,7 @@ func TestTUNCarriesBytes(t *testing.T) {
 	}
 }
 
-// Of many datagrams exactly those are lost that the seed says, so nothing but them is on the link; the others arrive in
+// Of many datagrams exactly the ones are lost that the seed says, so nothing but them is on the link; the others arrive in
 // order.
 func TestTUNLosesWhatTheSeedSays(t *testing.T) {
 	l := Link{Loss: 0.1, Jitter: 100 * time.Microsecond, Seed: 42}
@@ -173,7 +173,7 @@ func TestTUNLosesWhatTheSeedSays(t *testing.T) {
 	}
 }
 
-// A queue that is full drops; what it holds arrives.
+// A queue that is full drops; the packets that it holds arrive.
 func TestTUNDropsTheTail(t *testing.T) {
 	const count, size = 1000, 1000 + 28
 	s := newSpan(t, Link{Rate: 100_000, Queue: 10 * size}, Link{})
@@ -191,7 +191,7 @@ func TestTUNDropsTheTail(t *testing.T) {
 	}
 }
 
-// SetLink acts at once: of what is sent into a black hole nothing arrives, even after it.
+// SetLink acts at once: a packet that is sent into a black hole does not arrive, even after it.
 func TestTUNSetLinkMakesABlackHole(t *testing.T) {
 	s := newSpan(t, Link{}, Link{})
 	sender, receiver := udp(t, s.a, s.b, addrB6.Addr())
@@ -266,7 +266,7 @@ func TestTUNEnds(t *testing.T) {
 	}
 }
 
-// What cannot be made is named, and leaves nothing behind.
+// A link that cannot be made is named, and leaves nothing behind.
 func TestTUNSaysWhatIsWrong(t *testing.T) {
 	s := newSpan(t, Link{}, Link{})
 	for want, change := range map[string]func(a, b *NamespaceEnd, l *Link){

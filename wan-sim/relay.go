@@ -9,7 +9,7 @@ import (
 )
 
 // A Relay listens for TCP connections at one end of a Wire and carries each across it to a target at the other. Opening
-// one takes a round trip, as TCP's handshake does; end of file and reset arrive as what they were. Stats, BlackHole and
+// one takes a round trip, as TCP's handshake does; end of file and reset arrive as such. Stats, BlackHole and
 // Cut are the Wire's.
 type Relay struct {
 	*Wire
@@ -20,7 +20,7 @@ type Relay struct {
 	running  sync.WaitGroup
 }
 
-// Relay listens on the TCP address listen, at a, and carries what connects to the address target, at b. It ends with
+// Relay listens on the TCP address listen, at a, and carries its connections to the address target, at b. It ends with
 // Close or with the wire.
 func (w *Wire) Relay(listen, target string) (*Relay, error) {
 	// Plain TCP: Go's listeners offer MPTCP by default, whose sockets behave otherwise when they are reset.
@@ -67,7 +67,7 @@ func (r *Relay) accept() {
 	}
 }
 
-// readBuffer is how many bytes the kernel keeps of what a relayed connection has sent, beyond what is on the wire. By
+// readBuffer is how many sent bytes of a relayed connection the kernel keeps, beyond the bytes on the wire. By
 // default that grows to megabytes, in which a sender would not feel the link.
 const readBuffer = 128 << 10
 

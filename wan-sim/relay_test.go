@@ -173,7 +173,7 @@ func TestCutResetsRelayedConnections(t *testing.T) {
 	}
 }
 
-// Close ends what is open, and returns once no goroutine of the relay is left.
+// Close ends open connections, and returns once no goroutine of the relay is left.
 func TestRelayCloses(t *testing.T) {
 	for _, wire := range []bool{true, false} {
 		r, dial := relayed(t, Link{}, Link{})

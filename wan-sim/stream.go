@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// What a stream's packets carry: TCP over IPv4 without options on a path of MTU 1500.
+// Sizes of a stream's packets: TCP over IPv4 without options on a path of MTU 1500.
 const (
 	segmentHeader = 40 // bytes of IPv4 and TCP headers, without options
 	segmentSize   = mtu - segmentHeader
@@ -32,7 +32,7 @@ type stream struct {
 	readBy   deadline
 	writeErr error // why nothing more can be written
 	readErr  error // why nothing more can be read, once arrived is 0
-	refused  bool  // the reading end is closed: what arrives is answered by a reset
+	refused  bool  // the reading end is closed: bytes that arrive are answered by a reset
 	opened   bool  // a packet that opens the connection has arrived
 	sentRST  bool
 	onReset  func()
@@ -47,7 +47,7 @@ func newStreams(ab, ba *line) (a, b *stream) {
 }
 
 // windowOf returns the bytes that a sender may be ahead of the reader: two round trips, so that a lost packet alone does
-// not stop it, and what the bottleneck holds; as much as TCP would take with its buffers tuned to the path.
+// not stop it, and the bytes that the bottleneck holds; as much as TCP would take with its buffers tuned to the path.
 func windowOf(l Link, rtt time.Duration) int {
 	const least, most = 256 << 10, 64 << 20 // bytes
 	rtt += l.Jitter
@@ -201,7 +201,7 @@ func (s *stream) deliver(n int) {
 	}
 }
 
-// read reads what has arrived.
+// read reads bytes that have arrived.
 func (s *stream) read(b []byte) (n int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -228,7 +228,7 @@ func (s *stream) read(b []byte) (n int, err error) {
 	}
 }
 
-// finish ends the stream with a FIN, once; err is what later writes return.
+// finish ends the stream with a FIN, once; err is the error of later writes.
 func (s *stream) finish(err error) {
 	if s.fail(err) {
 		s.control(func() { s.end(io.EOF) })

@@ -16,11 +16,11 @@ type Wire struct {
 	a, b   Addr
 }
 
-// wire is what a Wire and its Reverse have in common.
+// wire is the part that a Wire and its Reverse share.
 type wire struct {
 	mu       sync.Mutex
 	conns    map[*Conn]bool  // the a ends and b ends that are open
-	relays   map[*Relay]bool // those that listen
+	relays   map[*Relay]bool // relays that listen
 	pipeOnly bool            // made by Pipe: ends with its connection
 	closed   bool
 }
@@ -73,7 +73,7 @@ func (w *Wire) Pipe() (a, b *Conn, err error) {
 
 var errClosed = fmt.Errorf("wansim: wire: %w", net.ErrClosed)
 
-// Pipe returns the two ends of a connection across a link of its own in each direction: what a writes crosses ab. The
+// Pipe returns the two ends of a connection across a link of its own in each direction: bytes that a writes cross ab. The
 // link ends when both ends are closed.
 func Pipe(ab, ba Link) (a, b *Conn, err error) {
 	w, err := NewWire(ab, ba)
@@ -95,11 +95,11 @@ func (w *Wire) leave(c *Conn) {
 	}
 }
 
-// Stats returns what the wire has carried so far, with 40 bytes of headers for each packet of at most 1460 bytes of
+// Stats returns the counts of the wire so far, with 40 bytes of headers for each packet of at most 1460 bytes of
 // payload. TCP's acknowledgements without payload, 1 to 2 % of the bytes they acknowledge, are not counted.
 func (w *Wire) Stats() Stats { return Stats{AB: w.ab.stats(), BA: w.ba.stats()} }
 
-// SetLinks changes both directions from the next packet on; what is on its way arrives as it would have.
+// SetLinks changes both directions from the next packet on; bytes on their way arrive as they would have.
 func (w *Wire) SetLinks(ab, ba Link) error {
 	if err := errors.Join(ab.Validate(), ba.Validate(), forStreams(ab, ba)); err != nil {
 		return err
@@ -110,8 +110,8 @@ func (w *Wire) SetLinks(ab, ba Link) error {
 	return nil
 }
 
-// BlackHole stops the wire for d from now on: nothing leaves, nothing arrives, no connection is told. What is on its way
-// arrives d later, as it does with TCP, but with nothing sent twice.
+// BlackHole stops the wire for d from now on: nothing leaves, nothing arrives, no connection is told. Bytes on their way
+// arrive d later, as they do with TCP, but with nothing sent twice.
 func (w *Wire) BlackHole(d time.Duration) {
 	w.ab.freeze(d)
 	w.ba.freeze(d)

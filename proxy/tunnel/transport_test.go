@@ -129,7 +129,7 @@ func (l *unorderedLink) CanTry() bool     { return true }
 func (l *unorderedLink) Idle()            {}
 func (l *unorderedLink) State() LinkState { return LinkState{Received: l.received.Load()} }
 
-// bubbles runs a test in virtual time over each Transport. 
+// bubbles runs a test in virtual time over each Transport.
 func bubbles(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	for _, name := range []string{"TLS", transportUnordered} {

@@ -1,4 +1,4 @@
-// What the programs need of the kernel's interface to BPF, written down from its stable user interface
+// The part of the kernel's interface to BPF that the programs need, written down from its stable user interface
 // (include/uapi/linux/bpf.h), whose numbers and layouts do not change: no other header is needed to build them.
 
 #pragma once
@@ -23,7 +23,7 @@ typedef unsigned long long __u64;
 
 enum { BPF_MAP_TYPE_ARRAY = 2 };
 
-// What a program at clsact or TCX decides: the next one decides, or the packet is dropped.
+// Decisions of a program at clsact or TCX: the next one decides, or the packet is dropped.
 enum { TC_ACT_UNSPEC = -1, TC_ACT_SHOT = 2 };
 
 // A packet, as far as it is needed; from flow_keys on the kernel's numbers have gaps only where they are named here.

@@ -36,7 +36,7 @@ func ways(b *testing.B, ln *net.TCPListener) []way {
 		require.Command(b, "haproxy")
 		plain, tls := haproxies(b, target)
 		ws = append(ws, way{"haproxy", plain}, way{"haproxy-tls-pair", tls})
-		for ln.SetDeadline(time.Now().Add(300 * time.Millisecond)); ; { // what asked whether haproxy listens
+		for ln.SetDeadline(time.Now().Add(300 * time.Millisecond)); ; { // the connection that asked whether haproxy listens
 			c, err := ln.Accept()
 			if err != nil {
 				break

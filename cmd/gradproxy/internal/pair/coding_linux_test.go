@@ -8,17 +8,17 @@ import (
 	"github.com/gradproxy/gradproxy/codecs/all"
 )
 
-// BenchmarkCoding compares what proxies take that code a job's gradients with what the same proxies take that pass them
+// BenchmarkCoding compares the time of proxies that code a job's gradients with the time of the same proxies that pass them
 // on. Two processes of the program are started for each codec and each kind of tunnel, in the clear and with TLS, and a
 // worker of ps-lite pushes gradients of 4 MiB through them to a server that throws them away. All of it is on loopback, and
-// rounds of 1 GiB are interleaved. Metrics are medians over the rounds, "tls-" before those of tunnels with TLS:
+// rounds of 1 GiB are interleaved. Metrics are medians over the rounds, "tls-" before the ones of tunnels with TLS:
 //
 //	CODEC-GB/s                bytes (GB: 10⁹) that the near proxy takes in a second, until the server has the last
 //	CODEC-near-s/GB           processor seconds of the near proxy for each of these GB
 //	CODEC-far-s/GB            the same of the far proxy
 //	CODEC-ends-s/GB           the same of worker and server, which are this process
 //	CODEC-bits                bits that a value took in the tunnel
-//	CODEC-cpu-of-verbatim     near-s/GB, as a share of what passing on takes in the same round
+//	CODEC-cpu-of-verbatim     near-s/GB, as a share of the time of passing on in the same round
 //	CODEC-pair-of-verbatim    the same of near-s/GB and far-s/GB together
 //	CODEC-chain-of-verbatim   the same with ends-s/GB too
 //	CODEC-rate-of-verbatim    the same of GB/s
@@ -76,11 +76,11 @@ type coding struct {
 	bits        float64 // for a value, at most, if it was used
 	sites       *sites
 	worker      *worker
-	before      amount // what the near proxy had sent before the first round
+	before      amount // bytes that the near proxy had sent before the first round
 	taken       []taken
 }
 
-// taken is what 10⁹ bytes took in a round, in seconds.
+// taken is the time of 10⁹ bytes in a round, in seconds.
 type taken struct{ wall, near, far, ends float64 }
 
 func (c *coding) round(b *testing.B, values [][]byte) taken {

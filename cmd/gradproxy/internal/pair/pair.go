@@ -1,5 +1,5 @@
 // Package pair runs two proxies in one process, with a real tunnel between them over loopback and nothing to configure:
-// what a demonstration, a benchmark or a test of the whole path needs.
+// as a demonstration, a benchmark or a test of the whole path needs them.
 package pair
 
 import (
@@ -22,8 +22,8 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/tunnel/pki"
 )
 
-// Config says what lies between the two proxies and what they do. The zero Config is two proxies side by side that code
-// without loss what they understand.
+// Config describes the link between the two proxies and their policies. The zero Config is two proxies side by side that code
+// without loss the traffic that they understand.
 type Config struct {
 	// Between is given the address of the far proxy's tunnel listener and returns the one that the near proxy dials:
 	// a relay with an emulated link, for example. nil: the same.
@@ -177,7 +177,7 @@ func (p *Pair) forward(from *Site, target netip.AddrPort) (netip.AddrPort, error
 	return f.Addr(), nil
 }
 
-// Close ends both proxies, resets what connections there are and removes the certificates.
+// Close ends both proxies, resets all connections and removes the certificates.
 func (p *Pair) Close() error {
 	p.cancel()
 	var errs []error

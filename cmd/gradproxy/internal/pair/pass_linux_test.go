@@ -163,7 +163,7 @@ func awaitListener(b *testing.B, a netip.AddrPort) {
 	}
 }
 
-// drain accepts what has come of awaitListener.
+// drain accepts the connections of awaitListener.
 func drain(ln *net.TCPListener) {
 	for ln.SetDeadline(time.Now().Add(300 * time.Millisecond)); ; {
 		c, err := ln.Accept()
@@ -175,12 +175,12 @@ func drain(ln *net.TCPListener) {
 	}
 }
 
-// figures are a way's, by what they are of, one a round.
+// figures are the measurements of one way, by their names, one a round.
 type figures map[string][]float64
 
 func (f figures) add(what string, x float64) { f[what] = append(f[what], x) }
 
-// report reports the medians of what was measured, and of the quotients by haproxy's.
+// report reports the medians of the measurements, and of the quotients by haproxy's.
 func report(b *testing.B, all map[string]figures, units ...string) {
 	for name, f := range all {
 		for _, unit := range units {
@@ -200,8 +200,8 @@ func report(b *testing.B, all map[string]figures, units ...string) {
 	}
 }
 
-// BenchmarkPassThroughput sends 512 MiB one way on one connection, and on eight at once. "s/GB" is processor time of the one
-// who passes on.
+// BenchmarkPassThroughput sends 512 MiB one way on one connection, and on eight at once. "s/GB" is the processor time of
+// the process that passes on.
 func BenchmarkPassThroughput(b *testing.B) {
 	for _, streams := range []int{1, 8} {
 		b.Run(strconv.Itoa(streams), func(b *testing.B) {
@@ -283,7 +283,7 @@ func sendAll(b *testing.B, w way, ln *net.TCPListener, streams, bytesEach int) f
 	return seconds
 }
 
-// BenchmarkPassPing sends one byte there and back, 500 times in each of 25 turns. "added-us" is what p50 is above that of a
+// BenchmarkPassPing sends one byte there and back, 500 times in each of 25 turns. "added-us" is the difference between its p50 and that of a
 // direct connection in the same turn.
 func BenchmarkPassPing(b *testing.B) {
 	const turns, pings = 25, 500
@@ -315,7 +315,7 @@ func BenchmarkPassPing(b *testing.B) {
 	report(b, all, "p50-us", "p99-us", "added-us")
 }
 
-// BenchmarkPassIdle opens 9,000 connections through each (3,000 through the plain relay), sends a byte both ways on them, and looks at what memory (PSS of
+// BenchmarkPassIdle opens 9,000 connections through each (3,000 through the plain relay), sends a byte both ways on them, and looks at the memory (PSS of
 // /proc/PID/smaps_rollup) each process has more than before, once nothing happens. KiB are of one connection.
 func BenchmarkPassIdle(b *testing.B) {
 	require.Command(b, "haproxy")

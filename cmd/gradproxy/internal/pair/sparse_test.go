@@ -32,15 +32,15 @@ type pusher struct {
 	largest        float64
 	method         *method // of lossy pushes, whose values are checked; nil: of none
 	dropped        int     // values of these that arrived as 0
-	restored       int     // and those that did not
+	restored       int     // and the rows that did not
 }
 
-// A method says what becomes of a value, to which feedback has added what is owed: it is dropped, and arrives as 0, or as tells
+// A method decides the fate of a value, to which feedback has added the residual: it is dropped, and arrives as 0, or as tells
 // whether it is restored, within a rounding.
 type method struct {
 	as         func(value, restored, rounding float64) bool
 	some, most bool // of the values are dropped: some, most, or none
-	owes       bool // what is dropped comes later
+	owes       bool // dropped values come later
 }
 
 // sparseMethods are the methods with keys of their own, without parameters.
@@ -54,7 +54,7 @@ var sparseMethods = map[string]method{
 	"skcompress": {func(x, y, _ float64) bool { return true }, false, false, true},
 }
 
-const array = 1000 // MXNet's key of the array, below those of its rows
+const array = 1000 // MXNet's key of the array, below the keys of its rows
 
 func newPusher(t *testing.T, p *Pair, rows bool, width int, keys uint64) *pusher {
 	t.Helper()
@@ -199,7 +199,7 @@ func (x *pusher) draw(r *rand.Rand) (keys []uint64) {
 // A worker of ps-lite pushes gradients of other keys each time, as rows of MXNet's and as an application's list, through a
 // policy that names a method for sparse gradients: keys arrive, as many as were sent, by the method's own codec of keys; a value
 // that the method drops arrives as 0, and others as the method has them; and once all that is owed has been paid, every key has
-// got what was sent of it, unless the method is right on average only.
+// got its sent values, unless the method is right on average only.
 func TestSparsePushes(t *testing.T) {
 	methods := 0
 	for _, text := range all.Names() {
@@ -232,7 +232,7 @@ func TestSparsePushes(t *testing.T) {
 					x.push(r, x.draw(r))
 				}
 				x.checkDropped()
-				x.method = nil // what is owed is paid
+				x.method = nil // the residual is sent
 				if x.lossy < pays-3 {
 					t.Errorf("%d of %d pushes lost something", x.lossy, pays)
 				}
@@ -253,8 +253,8 @@ func TestSparsePushes(t *testing.T) {
 	}
 }
 
-// settled checks that every key has got what was sent of it, but for the rounding of residuals, which are as large as what
-// was delivered.
+// settled checks that every key has got its sent values, but for the rounding of residuals, which are as large as the values that
+// were delivered.
 func (x *pusher) settled() {
 	x.t.Helper()
 	for key, sent := range x.sent {

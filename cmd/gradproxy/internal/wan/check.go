@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// What a link may be off by.
+// The tolerances of a link.
 const (
 	rateTolerance = 0.02                   // of the rate asked
 	rttTolerance  = 500 * time.Microsecond // and
@@ -22,7 +22,7 @@ const (
 	mostTries  = 3    // of a direction; it is as asked if most of them are
 )
 
-// Checked says what the links of a network achieve. Its JSON names are stable.
+// Checked has the measured figures of a network's links. Its JSON names are stable.
 type Checked struct {
 	Name    string       `json:"name"`
 	BackEnd BackEnd      `json:"back_end"`
@@ -39,7 +39,7 @@ func (c Checked) Bad() (n int) {
 	return n
 }
 
-// A CheckedWay is what one direction of a link achieves.
+// A CheckedWay has the measured figures of one direction of a link.
 type CheckedWay struct {
 	From     string  `json:"from"`
 	To       string  `json:"to"`
@@ -47,22 +47,22 @@ type CheckedWay struct {
 	Achieved Figures `json:"achieved"` // of the last try that agrees with OK
 	OK       bool    `json:"ok"`
 	Tries    int     `json:"tries"`
-	Off      string  `json:"off,omitempty"` // what was not as asked in the last try that was not OK
+	Off      string  `json:"off,omitempty"` // the figures that were not as asked in the last try that was not OK
 }
 
-// Figures are what is asked or achieved.
+// Figures are the asked or achieved ones.
 type Figures struct {
 	Rate float64 `json:"rate_bps"` // bits per second, headers from IP upwards included; 0: unlimited, and not measured
 	RTT  float64 `json:"rtt_ms"`   // of an idle link, without jitter and without the time that a probe itself takes at the rate
 	Loss float64 `json:"loss"`     // one way
 }
 
-// A question is what one direction of a link was asked to be, with what that makes of probes.
+// A question has the settings of one direction of a link, with the probes' figures that follow from them.
 type question struct {
 	from, to   int // sites
 	rate       int64
 	loss       float64
-	passes     float64 // the part of what leaves the bottleneck that arrives: where the loss is in front of it, all
+	passes     float64 // the part of the bytes leaving the bottleneck that arrives: where the loss is in front of it, all
 	rtt        time.Duration
 	own        [2]time.Duration // that a probe takes at the rate, there and back
 	jitter     [2]time.Duration // there and back
@@ -76,7 +76,7 @@ const (
 	probeSize    = 20 + 8 + probePayload // headers from IP upwards included, of IPv4
 )
 
-// ask returns what there of l is asked to be; back is the other direction.
+// ask returns the question about there of l; back is the other direction.
 func (p *Plan) ask(e [2]End, there, back PlannedWay) question {
 	passes := 1.0
 	if p.BackEnd == User {
@@ -135,7 +135,7 @@ func (p *Plan) serialization(w PlannedWay) (d time.Duration) {
 	return d
 }
 
-// An answer is what the probes of one try have seen.
+// An answer has the figures of the probes of one try.
 type answer struct {
 	rate       float64       // bits per second that left the bottleneck; 0: not measured
 	rtt        time.Duration // lower quartile
@@ -157,7 +157,7 @@ func (q question) asked() Figures {
 	return Figures{Rate: float64(q.rate), RTT: milliseconds(q.rtt), Loss: q.loss}
 }
 
-// judge returns what of a is not as asked; "": all is.
+// judge names the figures of a that are not as asked; "": none.
 func (q question) judge(a answer) string {
 	got := q.figures(a)
 	if q.rate > 0 && math.Abs(got.Rate/float64(q.rate)-1) > rateTolerance {
@@ -237,7 +237,7 @@ func binomialRange(n int, p, misses float64) (least, most int) {
 	return least, most
 }
 
-// CheckHeader is what stands above the table of a check, whose lines are those of CheckedWay.
+// CheckHeader is the header of a check's table, whose lines are CheckedWays.
 func (p *Plan) CheckHeader() string {
 	return fmt.Sprintf("%s, back end %s (%s)\n%-31s  %28s  %21s  %20s\n", p.Name, p.BackEnd, p.Why, "",
 		"rate asked, achieved", "rtt asked, achieved", "loss asked, achieved")

@@ -48,7 +48,7 @@ func TestBinomialRange(t *testing.T) {
 	}
 }
 
-// What jitter adds to the lower quartile, and how far that of 64 samples is from it by chance, against many draws.
+// The share of jitter in the lower quartile, and how far that of 64 samples is from it by chance, against many draws.
 func TestJitterQuartile(t *testing.T) {
 	const n, runs = 64, 4000
 	for _, x := range [][2]time.Duration{{0, 0}, {10e6, 0}, {10e6, 10e6}, {10e6, 2e6}, {2e6, 10e6}, {10e6, 6e6}} {
@@ -73,7 +73,7 @@ func TestJitterQuartile(t *testing.T) {
 	}
 }
 
-// exact is what probes see of a link that is as asked.
+// exact is the answer of probes on a link that is as asked.
 func exact(q question) answer {
 	late, _ := jitterQuartile(q.jitter[0], q.jitter[1], rttProbes)
 	return answer{rate: float64(q.rate), rtt: q.rtt + late + q.own[0] + q.own[1], sent: lossProbes, lost: int(q.loss * lossProbes)}
@@ -140,7 +140,7 @@ func TestTries(t *testing.T) {
 	}
 }
 
-// What is asked of probes follows from the plan: the slower of link and bottleneck, both directions' delays and jitters.
+// The question to probes follows from the plan: the slower of link and bottleneck, both directions' delays and jitters.
 func TestQuestionOfAPlan(t *testing.T) {
 	hospitals, _ := LoadReady("hospitals")
 	p := NewPlan(hospitals, User, "")

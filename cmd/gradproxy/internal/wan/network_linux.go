@@ -35,10 +35,10 @@ type link interface {
 }
 
 // Up makes all of the plan, and removes what it has made if ctx ends before it is done; later that ends nothing. It ends with
-// Close; what a process that is killed leaves behind, Hold and State.Down remove. Needs root.
+// Close; Hold and State.Down remove the leftovers of a process that is killed. Needs root.
 func Up(ctx context.Context, p *Plan) (n *Network, err error) {
 	n = &Network{plan: p, failed: make(chan error, 1)}
-	n.ctx, n.end = context.WithCancel(context.WithoutCancel(ctx)) // its end is told in what it carried
+	n.ctx, n.end = context.WithCancel(context.WithoutCancel(ctx)) // its end is noted in its counters
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, n.Close())
@@ -86,7 +86,7 @@ func newBackEnd(n *Network) (func(PlannedLink) (link, error), error) {
 }
 
 // makeSites makes the namespaces. In each, /etc/hosts names all sites, and this machine's own name stands for the site: some
-// frameworks announce what it resolves to.
+// frameworks announce the address that it resolves to.
 func (n *Network) makeSites(ctx context.Context) error {
 	host, err := os.Hostname()
 	if err != nil {
@@ -201,7 +201,7 @@ func (n *Network) follow(l Link, played link) {
 	}
 }
 
-// Report returns what the links have carried.
+// Report returns the counts of the links.
 func (n *Network) Report() (Report, error) {
 	carried := make([][2]Counters, len(n.links))
 	var errs []error
@@ -213,7 +213,7 @@ func (n *Network) Report() (Report, error) {
 	return n.plan.report(time.Since(n.begin).Seconds(), carried), errors.Join(errs...)
 }
 
-// Close removes the links and the namespaces. What runs in a namespace keeps it alive, without links, until it ends.
+// Close removes the links and the namespaces. A process that runs in a namespace keeps it alive, without links, until it ends.
 func (n *Network) Close() error {
 	n.end()
 	n.traces.Wait()

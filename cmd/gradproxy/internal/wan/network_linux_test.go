@@ -142,7 +142,7 @@ func TestSitesReachEachOther(t *testing.T) {
 	}
 }
 
-// Whatever the links themselves could carry, a shared bottleneck bounds them; what goes back is free of it.
+// Whatever the links themselves could carry, a shared bottleneck bounds them; packets on the way back are free of it.
 func TestSharedBottleneckBounds(t *testing.T) {
 	n := up(t, `name: shared
 sites: [{name: hub}, {name: a}, {name: b}]

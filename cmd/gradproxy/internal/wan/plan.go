@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A BackEnd is what plays the links.
+// A BackEnd plays the links.
 type BackEnd string
 
 // The back ends that there are.
@@ -18,7 +18,7 @@ const (
 	EBPF   BackEnd = "ebpf"   // programs at clsact
 )
 
-// A Plan says what is made of a topology. Its JSON names are stable.
+// A Plan lists the parts that are made of a topology. Its JSON names are stable.
 type Plan struct {
 	Name        string              `json:"name"`
 	BackEnd     BackEnd             `json:"back_end"`
@@ -29,7 +29,7 @@ type Plan struct {
 	Links       []PlannedLink       `json:"links"`
 
 	topology *Topology
-	rules    []string // what the kernel is told besides: lines of commands
+	rules    []string // further orders to the kernel: lines of commands
 }
 
 // A PlannedSite is a network namespace.
@@ -59,7 +59,7 @@ type End struct {
 	Site   string         `json:"site"`
 	Index  int            `json:"index"` // of the site
 	Device string         `json:"device"`
-	Routes []netip.Prefix `json:"routes"` // what is reached through it
+	Routes []netip.Prefix `json:"routes"` // the network that is reached through it
 }
 
 // A PlannedBottleneck is one that directions pass first whose Via names it.
@@ -81,7 +81,7 @@ type PlannedWay struct {
 	Steps  int     `json:"trace_steps,omitempty"`
 }
 
-// NewPlan returns what is made of t by a back end, chosen for the reason why.
+// NewPlan returns the plan of t by a back end, chosen for the reason why.
 func NewPlan(t *Topology, b BackEnd, why string) *Plan {
 	p := &Plan{Name: t.Name, BackEnd: b, Why: why, Currency: t.Currency, topology: t}
 	for _, b := range t.Bottlenecks {
@@ -199,7 +199,7 @@ func (w PlannedWay) describe(currency string) string {
 	return strings.Join(words, ", ")
 }
 
-// String returns the whole plan: the summary and what the devices and the kernel are told.
+// String returns the whole plan: the summary and the orders to the devices and the kernel.
 func (p *Plan) String() string {
 	var b strings.Builder
 	b.WriteString(p.Summary())

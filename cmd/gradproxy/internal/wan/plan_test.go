@@ -28,7 +28,7 @@ func golden(t *testing.T, name, text string) {
 	}
 }
 
-// What is made of the hospitals: the hub forwards, and each hospital's routes lead through it.
+// The plan of the hospitals: the hub forwards, and each hospital's routes lead through it.
 func TestPlanOfHospitals(t *testing.T) {
 	topology, problems := LoadReady("hospitals")
 	if len(problems) > 0 {

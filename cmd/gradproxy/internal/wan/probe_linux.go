@@ -17,7 +17,7 @@ import (
 	wansim "github.com/gradproxy/gradproxy/wan-sim"
 )
 
-// A prober measures one direction of a link that nobody else uses. Times are those that the kernel notes when a packet comes
+// A prober measures one direction of a link that nobody else uses. Times are the ones that the kernel notes when a packet comes
 // (SO_TIMESTAMPNS), so that a machine whose processors are busy does not make a link look slow.
 type prober struct {
 	question
@@ -30,7 +30,7 @@ func (p *prober) all(ctx context.Context) (a answer, err error) {
 	if a.rtt, err = p.roundTrip(ctx); err == nil {
 		if a.sent, a.lost, err = p.losses(ctx); err == nil && p.rate > 0 {
 			a.rate, err = p.bulk(ctx)
-			select { // until the queues are empty, for who asks next
+			select { // until the queues are empty, for the next question
 			case <-time.After(p.queueDrain + p.delay):
 			case <-ctx.Done():
 			}
@@ -121,7 +121,7 @@ func (p *prober) roundTrip(ctx context.Context) (time.Duration, error) {
 			return err
 		})
 	})
-	// Those that are lost on the way are not waited for longer than this.
+	// Probes that are lost on the way are not waited for longer than this.
 	near.SetReadDeadline(time.Now().Add(apart*rttProbes + p.rtt + p.jitter[0] + p.jitter[1] + time.Second))
 	var took []time.Duration
 	var b [probePayload]byte
@@ -135,7 +135,7 @@ func (p *prober) roundTrip(ctx context.Context) (time.Duration, error) {
 		}
 		if n == probePayload {
 			leave := time.Unix(0, int64(binary.BigEndian.Uint64(b[4:])))
-			there := time.Duration(binary.BigEndian.Uint64(b[12:])) // what the far site took
+			there := time.Duration(binary.BigEndian.Uint64(b[12:])) // the bytes that the far site took
 			took = append(took, at.Sub(leave)-there)
 		}
 	}
@@ -184,7 +184,7 @@ func (p *prober) losses(ctx context.Context) (sent, lost int, err error) {
 	for idle := false; len(seen) < lossProbes; {
 		n, _, _, err := receive(far, b[:])
 		if errors.Is(err, os.ErrDeadlineExceeded) && !idle {
-			// What came in time may not have been read in time, nor even now, where a system call takes long.
+			// A probe that came in time may not have been read in time, nor even now, where a system call takes long.
 			idle = true
 			far.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
 			continue
@@ -212,7 +212,7 @@ func urgently(f func()) {
 	f()
 }
 
-// pace calls send n times, apart by so much on average; what is late is made up for.
+// pace calls send n times, apart by so much on average; delays are made up for.
 func pace(ctx context.Context, n int, apart time.Duration, send func(i int) error) error {
 	begin := time.Now()
 	for i := range n {

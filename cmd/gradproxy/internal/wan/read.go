@@ -16,7 +16,7 @@ import (
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/strict"
 )
 
-// maxFile bounds what is read: topologies and traces have a few kilobytes.
+// maxFile bounds the bytes read: topologies and traces have a few kilobytes.
 const maxFile = 4 << 20
 
 // Load reads and checks a topology: the file of that name or, where there is none, the ready topology. Problems are all that
@@ -84,14 +84,14 @@ type reader struct {
 	mesh     *writtenLink
 }
 
-// A writtenLink is a link as it is written: sites by name, what both directions have in common, and each one's own.
+// A writtenLink is a link as it is written: sites by name, the part that both directions have in common, and each one's own.
 type writtenLink struct {
 	from, to          string
 	both, there, back writtenDirection
 	line              int
 }
 
-// A writtenDirection is what is said of a direction; nil: nothing is.
+// A writtenDirection is a direction as it is written; nil: not written.
 type writtenDirection struct {
 	rate, queue        *int64
 	rtt, delay, jitter *time.Duration
@@ -108,7 +108,7 @@ type writtenTrace struct {
 	line    int
 	where   string
 
-	made map[Quality]Trace // of directions that are as good without it: those of a mesh share one
+	made map[Quality]Trace // of directions that are as good without it: the directions of a mesh share one
 }
 
 func (r *reader) file() strict.Reader {
@@ -155,7 +155,7 @@ func (r *reader) link(l *writtenLink) strict.Reader {
 	return r.At(&l.line, r.Object(fields))
 }
 
-// ways returns the keys of a link but for those of its ends.
+// ways returns the keys of a link but for the keys of its ends.
 func (r *reader) ways(l *writtenLink) map[string]strict.Reader {
 	fields := r.direction(&l.both)
 	fields["rtt"] = optional(r, &l.both.rtt, parseDelay)
@@ -223,7 +223,7 @@ func (r *reader) errorf(line int, where, format string, args ...any) {
 	r.Problems = append(r.Problems, strict.Problem{File: r.File, Line: line, Where: where, Message: fmt.Sprintf(format, args...)})
 }
 
-// complete makes links of what is written, and gives sites their networks.
+// complete makes links of the written ones, and gives sites their networks.
 func (r *reader) complete() {
 	t := r.topology
 	for i := range t.Sites {
@@ -282,7 +282,7 @@ func (r *reader) join(w *writtenLink, from, to int, where string) {
 	t.Links = append(t.Links, l)
 }
 
-// merge returns the direction that leaves from, of which own says what the link's both does not.
+// merge returns the direction that leaves from, with the keys of own before the keys that both directions share.
 func (r *reader) merge(w *writtenLink, own writtenDirection, from Site, seed uint64, where string) Direction {
 	d := Direction{Price: from.Price, Seed: seed}
 	if w.both.rtt != nil {

@@ -73,7 +73,7 @@ func TestWholeFile(t *testing.T) {
 	if trace := l.Back.Trace; len(trace.Steps) != 1 || trace.Steps[0].Quality != (Quality{2.5e6, 9 * time.Millisecond, 0.5}) {
 		t.Errorf("trace back: %+v", trace)
 	}
-	// The mesh joins those that no link does, each with losses of its own.
+	// The mesh joins the sites that no link does, each with losses of its own.
 	for i, ends := range [][2]int{{0, 2}, {1, 2}} {
 		l := got.Links[i+1]
 		if l.From != ends[0] || l.To != ends[1] || l.RTT() != 2*time.Millisecond || l.There.Seed != 3<<16+uint64(i+1) {
@@ -96,7 +96,7 @@ func TestDefaultNetworks(t *testing.T) {
 	}
 }
 
-// Each mistake has its line and says what to do.
+// Each mistake has its line and names a remedy.
 func TestProblems(t *testing.T) {
 	const two = "name: n\nsites: [{name: a}, {name: b}]\n" // two lines
 	for _, x := range []struct{ text, want string }{
@@ -164,7 +164,7 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// The links of a mesh have one trace between them: its file is read once, and what is wrong with it said once.
+// The links of a mesh have one trace between them: its file is read once, and its faults are said once.
 func TestMeshSharesItsTrace(t *testing.T) {
 	for file, wrong := range map[string]int{"/etc/wan/good.csv": 0, "/etc/wan/bad.csv": 1} {
 		read := 0
@@ -247,7 +247,7 @@ func FuzzParse(f *testing.F) {
 		if len(problems) > 0 {
 			return
 		}
-		// What is accepted can be planned, and its links are ones that the model takes.
+		// An accepted file can be planned, and its links are ones that the model takes.
 		p := NewPlan(got, User, "")
 		if len(p.Links) != len(got.Links) || p.String() == "" {
 			t.Error("the plan is not whole")

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Counters are what one direction of a link has carried.
+// Counters count the packets that one direction of a link has carried.
 type Counters struct {
 	Packets uint64 // that passed its bottleneck
 	Bytes   uint64 // of these, headers from IP upwards included
@@ -13,7 +13,7 @@ type Counters struct {
 	Dropped uint64 // packets that found a queue full
 }
 
-// A Report is what the links of a network have carried since it came up, and its price. Its JSON names are stable.
+// A Report has the counts of a network's links since it came up, and its price. Its JSON names are stable.
 type Report struct {
 	Name     string    `json:"name"`
 	BackEnd  BackEnd   `json:"back_end"`
@@ -24,7 +24,7 @@ type Report struct {
 	Cost     float64   `json:"cost"`
 }
 
-// Carried is what one direction of a link has carried.
+// Carried has the counts of one direction of a link.
 type Carried struct {
 	From    string  `json:"from"`
 	To      string  `json:"to"`
@@ -36,7 +36,7 @@ type Carried struct {
 	Cost    float64 `json:"cost"`
 }
 
-// report adds up what the directions have carried: there and back of each link of the plan.
+// report adds up the counts of the directions: there and back of each link of the plan.
 func (p *Plan) report(seconds float64, carried [][2]Counters) Report {
 	r := Report{Name: p.Name, BackEnd: p.BackEnd, Seconds: seconds, Currency: p.Currency, Links: []Carried{}}
 	for i, l := range p.Links {

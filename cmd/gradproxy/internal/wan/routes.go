@@ -3,7 +3,7 @@ package wan
 import "time"
 
 // nextHops returns, for every two sites, the neighbour through which the one reaches the other: along the path of the fewest
-// links and, of those, of the shortest round trip; -1 where there is none or it is the same site. Paths are the same in both
+// links and, among these, of the shortest round trip; -1 where there is none or it is the same site. Paths are the same in both
 // directions.
 func (t *Topology) nextHops() [][]int {
 	n := len(t.Sites)

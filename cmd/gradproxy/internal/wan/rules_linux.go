@@ -11,7 +11,7 @@ import (
 // routerDevices of a link's router lead to its first and its second end.
 var routerDevices = [2]string{"from", "to"}
 
-// rulesOf returns what the kernel is told of a link, there and back.
+// rulesOf returns the orders to the kernel for a link, there and back.
 func (p *Plan) rulesOf(l PlannedLink, there, back Quality, s tc.Support) (plans [2]tc.Plan, err error) {
 	rules := tc.KernelPlan
 	if p.BackEnd == EBPF {

@@ -21,7 +21,7 @@ sites: [{name: a}, {name: b}]
 links: [{from: a, to: b, rtt: 30ms, rate: 20Mbit/s, loss: 1%, back: {jitter: 2ms, trace: [{at: 1s, rate: 5Mbit/s}]}}]
 `
 
-// What the kernel is told, as commands that a person would type.
+// The orders to the kernel, as commands that a person would type.
 func TestPlanOfTheKernel(t *testing.T) {
 	topology, problems := parse("f", []byte(asymmetric), files)
 	if len(problems) > 0 {
@@ -38,7 +38,7 @@ func TestPlanOfTheKernel(t *testing.T) {
 	}
 }
 
-// What a kernel cannot do is said, and who can.
+// An error names the feature that a kernel lacks, and the back end that has it.
 func TestKernelRefuses(t *testing.T) {
 	topology, _ := parse("f", []byte(asymmetric), files)
 	if _, err := kernelPlan(topology, Kernel, "", tc.Support{TBF: true}); !errors.Is(err, errors.ErrUnsupported) || !strings.HasPrefix(err.Error(), "link a-b: ") {

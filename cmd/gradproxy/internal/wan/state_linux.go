@@ -19,12 +19,12 @@ import (
 	wansim "github.com/gradproxy/gradproxy/wan-sim"
 )
 
-// StateDir is where networks that are up are noted, by default. It is root's: /run/gradproxy may be another user's, who runs
+// StateDir is where networks that are up are noted, by default. It is root's: /run/gradproxy may be another user's, which runs
 // the proxy as a service, and goes with that service.
 const StateDir = "/run/gradproxy-wan"
 
-// A State notes a network that is up, so that other processes find it, and what to remove after its process has died. Three
-// files bear the network's name: .json, this; .lock, which says who may touch the others; .sock, on which the process answers
+// A State notes a network that is up, so that other processes find it, and know the parts to remove after its process has died. Three
+// files bear the network's name: .json, this; .lock, whose owner may touch the others; .sock, on which the process answers
 // each connection with its Report.
 type State struct {
 	Plan *Plan `json:"plan"`
@@ -36,7 +36,7 @@ type State struct {
 
 func (s *State) path(suffix string) string { return filepath.Join(s.dir, s.Plan.Name+suffix) }
 
-// Hold notes that this process is about to lay the network out. It removes what a process that died has left of one of that
+// Hold notes that this process is about to lay the network out. It removes the leftovers of a process that died, of a network of that
 // name, and is an error while that one lives. It waits for others that remove the same, until ctx ends. Release ends it.
 func Hold(ctx context.Context, dir string, p *Plan) (_ *State, err error) {
 	err = os.MkdirAll(dir, 0o755)
@@ -113,7 +113,7 @@ func remove(path string) error {
 	return nil
 }
 
-// Answer tells everyone who asks what n has carried, until ctx ends.
+// Answer tells every process that asks for the counts of n, until ctx ends.
 func (s *State) Answer(ctx context.Context, n *Network) error {
 	l, err := net.Listen("unix", s.path(".sock"))
 	if err != nil {
@@ -147,7 +147,7 @@ func serve(l net.Listener, answer func(net.Conn)) {
 	}
 }
 
-// Networks returns what is noted in dir, by name: networks that are up, and left-overs of processes that died.
+// Networks returns the notes in dir, by name: networks that are up, and left-overs of processes that died.
 func Networks(dir string) (all []*State, err error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -212,7 +212,7 @@ func find(dir, name string) (*State, error) {
 	return s, nil
 }
 
-// check reports what is wrong with a note that is to be of that network. What it names is removed, so it may name nothing else.
+// check reports the faults of a note that is to be of that network. The things that it names are removed, so it may name nothing else.
 func (s *State) check(name string) error {
 	if s.Plan == nil || s.Plan.Name != name {
 		return errors.New("it is another's")
@@ -236,7 +236,7 @@ func (s *State) Alive() bool {
 	return err == nil && pid != 0
 }
 
-// Ask returns what the network's links have carried.
+// Ask returns the counts of the network's links.
 func (s *State) Ask() (r Report, err error) {
 	c, err := net.Dial("unix", s.path(".sock"))
 	if err != nil {
@@ -254,7 +254,7 @@ func (s *State) Ask() (r Report, err error) {
 	return r, nil
 }
 
-// Down ends the network and removes all of it, also what a process that was killed has left. The report, of a process that
+// Down ends the network and removes all of it, also the leftovers of a process that was killed. The report, of a process that
 // lives, is its last; nil: there is none.
 func (s *State) Down(ctx context.Context) (last *Report, err error) {
 	if last, err = s.end(ctx); err != nil {
@@ -262,7 +262,7 @@ func (s *State) Down(ctx context.Context) (last *Report, err error) {
 	}
 	l, err := lock(ctx, s.path(".lock"))
 	if errors.Is(err, errOwned) {
-		return last, nil // by a new network of the name, whose process has removed what there was
+		return last, nil // by a new network of the name, whose process has removed the old one
 	}
 	if err != nil {
 		return last, fmt.Errorf("wan %s: %w", s.Plan.Name, err)
@@ -292,7 +292,7 @@ func (s *State) end(ctx context.Context) (last *Report, err error) {
 		return last, err
 	}
 	defer p.Release()
-	// What owns the lock now is what p stands for: had it ended before, another process could have its number.
+	// The owner of the lock now is the process that p stands for: had it ended before, another process could have its number.
 	if owner, err := l.owner(); err != nil || owner != pid {
 		return last, err
 	}
@@ -309,7 +309,7 @@ func (s *State) end(ctx context.Context) (last *Report, err error) {
 	}
 }
 
-// cleanLeft removes what a process that died has left of a network. The caller has the lock, so that it is nobody's.
+// cleanLeft removes the leftovers of a network whose process has died. The caller has the lock, so that no other process owns it.
 func cleanLeft(dir, name string) error {
 	left, err := find(dir, name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -321,7 +321,7 @@ func cleanLeft(dir, name string) error {
 	return left.clean()
 }
 
-// clean removes the namespaces, and with them their devices, and what was noted but for the lock.
+// clean removes the namespaces, and with them their devices, and the notes but for the lock.
 func (s *State) clean() error {
 	var errs []error
 	for _, name := range s.Plan.namespaces() {
@@ -335,7 +335,7 @@ func (s *State) clean() error {
 	return errors.Join(remove(s.path(".sock")), remove(s.path(".json")))
 }
 
-// Enter makes this process run a command at a site, instead of what it runs now. It returns only if that fails.
+// Enter makes this process run a command at a site, instead of its program. It returns only if that fails.
 func (s *State) Enter(site string, command []string) error {
 	planned, ok := s.Plan.site(site)
 	if !ok {

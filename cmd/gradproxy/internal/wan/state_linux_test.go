@@ -49,7 +49,7 @@ func missing(t *testing.T, paths ...string) {
 	}
 }
 
-// Who asks whether a network is up is never taken for the network.
+// A process that asks whether a network is up is never taken for the network.
 func TestAskingDoesNotHold(t *testing.T) {
 	dir := t.TempDir()
 	p, path := planned(t, dir)
@@ -238,7 +238,7 @@ func (f *flaky) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// What may pass does not end the answers.
+// An error that may pass does not end the answers.
 func TestServeOutlivesErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answered, begin := 0, time.Now()
@@ -252,7 +252,7 @@ func TestServeOutlivesErrors(t *testing.T) {
 	})
 }
 
-// A note is followed only where it names what could have been made for a network: all that it names is removed, by root.
+// A note is followed only where it names things that could have been made for a network: all that it names is removed, by root.
 func TestNoteOfSomethingElse(t *testing.T) {
 	dir := t.TempDir()
 	for _, namespace := range []string{"", "..", "wan-n-a/../../../etc", "mine"} {

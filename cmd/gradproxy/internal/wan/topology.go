@@ -55,7 +55,7 @@ type Direction struct {
 	Trace  Trace         // how Quality changes in time; the zero Trace: it does not
 }
 
-// Quality is what a trace can change.
+// Quality has the properties that a trace can change.
 type Quality struct {
 	Rate  int64         // bits per second, headers from IP upwards included; 0: unlimited
 	Delay time.Duration // one way

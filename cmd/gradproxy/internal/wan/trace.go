@@ -15,13 +15,13 @@ type Trace struct {
 	Period time.Duration // after which all begins again; 0: the last step stays
 }
 
-// A Step is what holds from a time on.
+// A Step is the quality from a time on.
 type Step struct {
 	At time.Duration // since the network came up, or since the period began
 	Quality
 }
 
-// At returns what holds after the network has been up for so long, where base holds without a trace, and for how long it
+// At returns the quality after the network has been up for so long, where base holds without a trace, and for how long it
 // will; 0: for ever.
 func (t Trace) At(up time.Duration, base Quality) (q Quality, left time.Duration) {
 	if len(t.Steps) == 0 {
@@ -47,7 +47,7 @@ func (t Trace) At(up time.Duration, base Quality) (q Quality, left time.Duration
 	return q, left
 }
 
-// A change is a step as it is written: what it leaves out is as before.
+// A change is a step as it is written: keys that it leaves out are as before.
 type change struct {
 	at    time.Duration
 	hasAt bool
@@ -74,7 +74,7 @@ func steps(base Quality, changes []change) (all []Step) {
 	return all
 }
 
-// columns of a trace file. Its first line names those it has, in any order; at is one of them.
+// columns of a trace file. Its first line names the ones that it has, in any order; at is one of them.
 const columns = "at, rate, delay, loss"
 
 // parseTrace reads a trace file: lines of values with commas between, written as in topologies, the first line their names,
@@ -129,7 +129,7 @@ func columnNames(fields []string) ([]string, error) {
 	return fields, nil
 }
 
-// set sets what a column or key says.
+// set sets the value of a column or key.
 func (c *change) set(name, text string) (err error) {
 	switch name {
 	case "at":

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// What a trace says at a time, and how long that holds.
+// The quality of a trace at a time, and how long that holds.
 func TestTraceAt(t *testing.T) {
 	base, slow, slower := Quality{Rate: 100}, Quality{Rate: 10}, Quality{Rate: 1}
 	once := Trace{Steps: []Step{{2 * time.Second, slow}, {5 * time.Second, slower}}}
@@ -34,7 +34,7 @@ func TestTraceAt(t *testing.T) {
 	}
 }
 
-// Who goes from change to change sees every step of every period once, in order.
+// A caller that goes from change to change sees every step of every period once, in order.
 func TestTraceIsFollowed(t *testing.T) {
 	trace := Trace{Steps: []Step{{0, Quality{Rate: 1}}, {time.Second, Quality{Rate: 2}}, {3 * time.Second, Quality{Rate: 3}}}, Period: 4 * time.Second}
 	up := time.Duration(0)

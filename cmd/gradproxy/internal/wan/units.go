@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Each function here reads one kind of value. Its error says what is wrong and how it is written.
+// Each function here reads one kind of value. Its error names the fault and the right form.
 
 // rateUnits of bits per second.
 var rateUnits = [...]struct {
@@ -185,8 +185,8 @@ func parseCurrency(s string) (string, error) {
 	return s, nil
 }
 
-// noSites are networks of addresses that mean the host itself, the neighbours on a link, or all of several: what is sent to
-// them does not pass a link.
+// noSites are networks of addresses that mean the host itself, the neighbours on a link, or all of several: packets to
+// them do not pass a link.
 var noSites = [...]netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("224.0.0.0/3"),
 	netip.MustParsePrefix("::/96"), netip.MustParsePrefix("fe80::/10"), netip.MustParsePrefix("ff00::/8"),

@@ -14,7 +14,7 @@ type userLink struct {
 	there, ret *wansim.Bottleneck // nil: none
 }
 
-// userLinks returns what lays links of the back end in user space, which end with the network.
+// userLinks returns the function that lays links of the back end in user space, which end with the network.
 func userLinks(n *Network) (func(PlannedLink) (link, error), error) {
 	shared := map[string]*wansim.Bottleneck{}
 	for _, b := range n.plan.topology.Bottlenecks {

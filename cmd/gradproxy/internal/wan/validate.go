@@ -8,7 +8,7 @@ import (
 // maxSites bounds a topology: the default networks of more would not differ.
 const maxSites = 100
 
-// check notes what is wrong with the topology as a whole.
+// check notes the faults of the topology as a whole.
 func (r *reader) check() {
 	t := r.topology
 	if t.Name == "" {

@@ -17,7 +17,7 @@ type vethLink struct {
 	applied [2]*tc.Applied // there, back
 }
 
-// vethLinks returns what lays links of the back ends in the kernel.
+// vethLinks returns the function that lays links of the back ends in the kernel.
 func vethLinks(n *Network) (func(PlannedLink) (link, error), error) {
 	support, err := tc.Supported()
 	if err != nil {
@@ -43,7 +43,7 @@ func (l *vethLink) lay(n *Network, p PlannedLink) (err error) {
 		return err
 	}
 	for i, e := range p.Ends {
-		// What the one site reaches through the link lies on the other side of the router.
+		// The networks that one site reaches through the link lie on the other side of the router.
 		toward := wansim.NamespaceEnd{Namespace: l.router, Device: routerDevices[i], Routes: p.Ends[1-i].Routes}
 		if err := wansim.ConnectVeth(n.endOf(e), toward); err != nil {
 			return err
