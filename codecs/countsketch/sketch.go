@@ -32,8 +32,8 @@ func (s *Sketch) Reset() { clear(s.cells) }
 // near reports whether the whole table lies in a core's second cache.
 func (c Config) near() bool { return c.Columns <= 1<<20/4/c.Rows }
 
-// spans are the numbers of coordinates that go through one row after another: as many as leave a table that is near there, or as many
-// that at least the row stays. Signs of coordinates come in runs that share their upper 16 bits.
+// spans are the numbers of coordinates that go through one row after another: as many as keep a table that is near in its cache, or as many
+// as keep at least the row there. Signs of coordinates come in runs that share their upper 16 bits.
 func (c Config) spans() (insert, query int) {
 	if c.near() {
 		return 1 << 15, 1 << 12 // queries have estimates of each row besides
@@ -96,7 +96,7 @@ func insertPlain(row, x []float32, signs []uint16, r int, key, mul uint64) {
 	}
 }
 
-// Add adds the vector of which o is the sketch, cell by cell: S(a) + S(b) = S(a+b). It panics if o has another Config.
+// Add adds the vector that o is the sketch of, cell by cell: S(a) + S(b) = S(a+b). It panics if o has another Config.
 func (s *Sketch) Add(o *Sketch) {
 	if s.Config() != o.Config() {
 		panic(fmt.Sprintf("countsketch: adding a sketch of %+v to one of %+v", o.Config(), s.Config()))

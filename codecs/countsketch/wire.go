@@ -11,7 +11,7 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// Cells says how wide a sketch's cells are on the wire. In memory they are float32.
+// Cells is the format of a sketch's cells on the wire. In memory they are float32.
 type Cells uint8
 
 const (
@@ -38,7 +38,7 @@ var (
 	ErrOverflow = errors.New("countsketch: a cell overflows")
 )
 
-// HeaderLen is how many bytes of a sketch on the wire precede its cells.
+// HeaderLen is the number of bytes before the cells of a sketch on the wire.
 const HeaderLen = 16
 
 // EncodedLen returns the number of bytes that a sketch takes on the wire.
@@ -74,7 +74,7 @@ func (s *Sketch) Append(dst []byte, w Cells) ([]byte, error) {
 	return dst[:len(dst)+len(out)], nil
 }
 
-// AddEncoded adds a sketch of the same Config that Append made, to which nothing may be appended. The error wraps
+// AddEncoded adds a sketch of the same Config that Append has encoded; no bytes may follow it. The error wraps
 // ErrCorrupt, or ErrOverflow where a sum is not finite; after it, the cells are unspecified.
 func (s *Sketch) AddEncoded(src []byte) error {
 	if len(src) < HeaderLen {

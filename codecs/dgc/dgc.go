@@ -14,7 +14,7 @@
 //
 // # State
 //
-// How many encodings an encoder has made, for warm-up; an encoding can be decoded by itself. Encoders implement
+// The number of encodings that an encoder has made, for warm-up; every encoding can be decoded by itself. Encoders implement
 // codecs.Fused.
 //
 // # Wire

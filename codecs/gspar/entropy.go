@@ -31,7 +31,7 @@ const (
 	wordBits = 32
 )
 
-// A model says how often each symbol is there, and how much room it has in M.
+// A model has the count of each symbol, and its frequency of M.
 type model struct {
 	counts [symbols]uint32
 	freq   [symbols]uint32
@@ -88,7 +88,7 @@ func (q *sparsified) entropy() float64 {
 	return bits
 }
 
-// counts returns how often q̃ has each symbol.
+// counts returns the number of times that q̃ has each symbol.
 func (q *sparsified) counts() (n [symbols]uint32) {
 	for _, negative := range q.negative {
 		if negative {
@@ -170,7 +170,7 @@ func decodeDense(x []float32, src []byte, unit float32, p *sparse.Picks) (rest [
 	return sparse.SetValues(x, src, wireType, p)
 }
 
-// decodeModel reads the counts, and how many words the code of d values has.
+// decodeModel reads the counts, and the number of words in the code of d values.
 func decodeModel(d int, src []byte) (m model, words int, rest []byte, err error) {
 	var read [4]uint64
 	for i := range read {

@@ -8,7 +8,7 @@
 //
 // Deviations: g is a block of values, of 1<<20 by default, and not a whole gradient. 1/λ is rounded to the float32
 // that travels before anything is drawn, and p_i follows it, so that rounding costs no bias. Z_i is drawn from 53
-// bits: a p_i is rounded up to a multiple of 2^-53. Positions take about log2 of how far apart they are, and not log2
+// bits: a p_i is rounded up to a multiple of 2^-53. Positions take about log2 of their distance, and not log2
 // d. Draws depend on the seed, the values and the number of earlier encodings, so that encodings can be made again.
 //
 // It is unbiased, so it needs no feedback, and must not have it: residuals of amplified values would grow.
@@ -16,7 +16,7 @@
 //
 // # State
 //
-// How many encodings an encoder has made, from which it draws; an encoding can be decoded by itself. Encoders
+// The number of encodings that an encoder has made, from which it draws; every encoding can be decoded by itself. Encoders
 // implement codecs.Fused.
 //
 // # Wire
@@ -35,15 +35,15 @@
 //
 // The dense form goes on with q̃ ∈ {0, ±1, 2}^d, which is 2 where a value is in QA, and the sign of one in QB:
 //
-//	-1, 1, 2  three unsigned varints: how often each is in q̃
-//	words     an unsigned varint: how many 32-bit words the code has
+//	-1, 1, 2  three unsigned varints: the number of times that each is in q̃
+//	words     an unsigned varint: the number of 32-bit words in the code
 //	code      8 bytes and the words, little-endian: q̃ in an asymmetric numeral system, see entropy.go
 //	values    of QA, in the order of positions, 4 bytes each
 //
 // # Bounds
 //
 // Size: E[values sent] ≤ (1+ρ)s for (ρ, s)-approximately sparse g and eps = ρ (Lemma 3); the message is at most s(b +
-// log2 d) + min(ρs log2 d, d) + b bits on average (Theorem 4), b being 32, and the bytes above that count things; q̃
+// log2 d) + min(ρs log2 d, d) + b bits on average (Theorem 4), b being 32, and the bytes of the counts above; q̃
 // takes Σ d_l log2(d/d_l) ≤ 2d bits.
 // Error: E[y] = x. E‖y‖² = (1+eps)·‖x‖² with eps; with kappa, [Variance] computes it; for UniSp ‖x‖²/kappa.
 // Time: O(d), three or four passes and a random number for each value; Algorithm 2 sorts the magnitudes of one bin in

@@ -56,12 +56,12 @@ func ClosedForm(g []float32, eps float64) (lambda float64) {
 
 // enough is the second inequality of (10), |g_(k+1)| Σ_{i>k}|g_(i)| ≤ ε Σ g_i² + Σ_{i>k} g_(i)²; next is |g_(k+1)|,
 // rest and squares are the sums over i > k. The right side less the left one never falls as k grows, since by one
-// more it changes by (|g_(k+1)| - |g_(k+2)|) Σ_{i>k+1}|g_(i)|. So if it is false for k, it is for all that are less,
-// and nothing has to be in order but where it changes.
+// more it changes by (|g_(k+1)| - |g_(k+2)|) Σ_{i>k+1}|g_(i)|. So if it is false for k, it is for all smaller k,
+// and values must be in order only where it changes.
 func enough(next, rest, squares, budget float64) bool { return next*rest <= budget+squares }
 
-// within returns λ where the smallest k for which there is enough lies among values, or at their end; rest and
-// squares are the sums over all that are smaller. It sorts values.
+// within returns λ where the smallest k with enough lies among values, or at their end; rest and squares are the sums over all
+// smaller magnitudes. It sorts values.
 func within(values []float64, rest, squares, budget float64) (lambda float64) {
 	if rest > 0 {
 		lambda = rest / (budget + squares)
@@ -115,7 +115,7 @@ func Greedy(g []float32, kappa float64, iterations int) (lambda float64) {
 // Probability returns p_i = min(λ|g_i|, 1).
 func Probability(lambda float64, g float32) float64 { return min(lambda*math.Abs(float64(g)), 1) }
 
-// Variance returns how many times as large as that of g the variance of Q(g) is, (Σ g_i²/p_i) / Σ g_i² as in (5): the
+// Variance returns the variance of Q(g) over that of g, (Σ g_i²/p_i) / Σ g_i² as in (5): the
 // figures' "var". It is NaN if g is 0 everywhere.
 func Variance(g []float32, lambda float64) float64 {
 	sum, sent := 0.0, 0.0

@@ -7,7 +7,7 @@
 //
 // # State
 //
-// How many encodings an encoder has made, which chooses positions; an encoding can be decoded by itself. Encoders
+// The number of encodings that an encoder has made, which chooses positions; every encoding can be decoded by itself. Encoders
 // implement codecs.Fused.
 //
 // # Wire

@@ -21,9 +21,9 @@
 // Deviations from the paper: a block of values, 1,048,576 by default, is compressed by itself. Of each sign's values the
 // quantile sketch sees 2·m² at most, picked at random, since it takes most of the time; the smallest and the largest are
 // exact. Means are float32, not double. Columns are not fewer than one, and buckets not more than values. Hash functions
-// change from block to block and from step to step, so that no key shares its cells with the same others for ever, under
-// which it would be underestimated for ever. All groups' cells share one code. Cells are written in words of one length
-// where the table of Huffman's code is not worth it.
+// change from block to block and from step to step: otherwise a key would share its cells with the same others for ever, and
+// be underestimated for ever. All groups' cells share one code. Cells are written in words of one length where the table of
+// Huffman's code is not worth it.
 //
 // The pairs of keys and values of a sparse gradient travel as two tensors: keys by the codec in Traits, values by this one. The
 // paper's driver, which decodes the gradients of all workers and encodes their sum (section 7.1), is the parameter server

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// A leaf is a symbol and how often it occurs; lengths puts the length of its word in weight's place.
+// A leaf is a symbol and its frequency; lengths puts the length of its word in weight's place.
 type leaf struct {
 	weight uint64
 	symbol uint16

@@ -8,7 +8,7 @@
 //
 // # Wire
 //
-// The table of a code, in bits, for symbol 0, 1, ... until all n are told of. A length is that of the last symbol that
+// The table of a code, in bits, for symbol 0, 1, ... until all n are covered. A length is that of the last symbol that
 // has a word; at first it is that of n words of one length, ceil(log2 n):
 //
 //	0                this symbol's word has the same length

@@ -11,8 +11,8 @@ import (
 	"slices"
 )
 
-// Sparse blocks are not looked at whole to guess a threshold, but in lines: sampleLine values side by side, as long
-// as a line of a core's cache, out of every samplePeriod.
+// A sample for guessing a threshold has lines of a block: sampleLine values side by side, as long as a line of a core's cache,
+// out of every samplePeriod.
 const (
 	sampleLine   = 16
 	samplePeriod = 1024
@@ -20,7 +20,7 @@ const (
 
 const sampled = float64(sampleLine) / samplePeriod // how large a part of a block Sample takes
 
-// Sample appends a 64th of x to dst: a line of 16 values out of each whole 1,024, at a place there that jumps about,
+// Sample appends a 64th of x to dst: a line of 16 values out of each whole 1,024, at a varying place,
 // since tensors have rows. It is the same for all blocks of a length.
 func Sample(dst []float32, x Values) []float32 {
 	periods := x.Len() / samplePeriod
@@ -60,8 +60,8 @@ func Top(keys []uint32, values []float32, x Values, k int, scratch []float32) ([
 	return keys, values, scratch
 }
 
-// Enough is how many of a sample should lie above a threshold: then between two thirds and one and a half of as many
-// values as are wanted are selected, nineteen times in twenty.
+// Enough is the number of values of a sample that should lie above a threshold: then between two thirds and one and a half
+// times the wanted number of values are selected, nineteen times in twenty.
 const Enough = 32
 
 // Near appends about k positions and values as Top does, k >= 1: all values that reach the threshold that k of x would

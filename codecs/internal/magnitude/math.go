@@ -251,7 +251,7 @@ func eachWithin(x []float32, t, end uint32, f func(m uint32)) {
 // part is the number of values that are selected from at a time where memory for the selected is short-lived.
 const part = 1 << 9
 
-// few is the number of values that are sorted sooner than a histogram is cleared.
+// few is the number of values below which sorting takes less time than clearing a histogram.
 const few = 128
 
 func kthOfFew(x []float32, k int) (t uint32, larger int) {

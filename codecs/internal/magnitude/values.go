@@ -12,7 +12,7 @@ import (
 // fast only if Old is Aligned.
 type Values struct{ X, Residual, Old []float32 }
 
-// Len returns how many there are.
+// Len returns the number of values.
 func (v Values) Len() int { return len(v.X) }
 
 // Slice returns the values from from to to, without a copy.
@@ -34,7 +34,7 @@ func (v Values) appendTo(dst []float32) []float32 {
 	return dst
 }
 
-// leave takes values back that were appended to a list: they are left.
+// leave takes back values that were appended to a list.
 func (v Values) leave(keys []uint32, values []float32) {
 	if v.Residual != nil {
 		for i, key := range keys {
