@@ -20,10 +20,27 @@ import (
 // notYet lists the folders and pages that are not in line yet: findings there are logged, and the test is skipped. The
 // list only shrinks.
 var notYet = []string{
-	"README.md", "docs/...",
-	"codecs/...", "proxy/...", "tensor",
+	"README.md",
+	"docs/codecs.md",
+	"docs/exec.md",
+	"docs/glossary.md",
+	"docs/inspect.md",
+	"docs/loss.md",
+	"docs/numbers.md",
+	"docs/papers.md",
+	"docs/wan.md",
+	"docs/wan-kernels.md",
+	"codecs/...",
+	"proxy/...",
+	"tensor",
 	"cmd/gradproxy/internal/wan",
-	"integration", "integration/cmd/pictures", "integration/cmd/recordgradients", "integration/cmd/testlog", "integration/require/...", "integration/testbed", "integration/vm/...",
+	"integration",
+	"integration/cmd/pictures",
+	"integration/cmd/recordgradients",
+	"integration/cmd/testlog",
+	"integration/require/...",
+	"integration/testbed",
+	"integration/vm/...",
 }
 
 // mostVague is the number of vague words among 1,000 words of prose that a package or a page must stay below. Go's
