@@ -50,13 +50,8 @@ func TestRefusedForGood(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLinked(t, func(_, far *Config) { far.Settings.RefusedRetry = x.retry })
-			l.serving.Do(func() { go l.serve() })
-			c, err := net.Dial("tcp", l.entry.Addr().String())
-			if err == nil { // else the reset was faster than the dial
-				_, err = c.Read(make([]byte, 1))
-				c.Close()
-			}
-			if !errors.Is(err, syscall.ECONNRESET) {
+			c := l.ask()
+			if _, err := c.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
 				t.Errorf("%v, want a reset", err)
 			}
 			if n := len(l.dials); n < x.least || n > x.most {

@@ -6,13 +6,13 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"os"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/gradproxy/gradproxy/proxy/app"
 	"github.com/gradproxy/gradproxy/proxy/policy"
 	"github.com/gradproxy/gradproxy/proxy/tunnel"
 )
@@ -21,10 +21,10 @@ import (
 type linked struct {
 	t         *testing.T
 	near, far *Proxy
-	target    netip.AddrPort // of the server app
-	entry     net.Listener   // where the client app connects, as if intercepted
+	target    netip.AddrPort               // address of the server app
+	start     func() (net.Listener, error) // makes the server app listen there
+	entry     net.Listener                 // where the client app connects, as if intercepted
 
-	serving  sync.Once
 	asked    chan context.Context // of each opening that the near proxy begins
 	waits    context.Context      // of the last
 	served   chan struct{}        // a token for each Serve that has returned
@@ -43,9 +43,7 @@ func newLinked(t *testing.T, change func(near, far *Config)) *linked {
 	t.Helper()
 	l := &linked{t: t, entry: listen(t), asked: make(chan context.Context, 100), served: make(chan struct{}, 100),
 		answered: make(chan struct{}, 100), dials: make(chan struct{}, 10000)}
-	target := listen(t)
-	l.target = app.AddrOf(target.Addr())
-	target.Close()
+	l.target, l.start = reserve(t)
 	chosen, err := policy.New(nil, testCodecs)
 	if err != nil {
 		t.Fatal(err)
@@ -104,17 +102,14 @@ func (l *linked) accept(peer string, opening []byte, in *tunnel.Incoming) {
 	l.answered <- struct{}{}
 }
 
+// serve accepts one client app and serves it.
 func (l *linked) serve() {
-	for {
-		c, err := l.entry.Accept()
-		if err != nil {
-			return
-		}
-		go func() {
-			l.near.Serve(context.Background(), c.(*net.TCPConn), l.target)
-			l.served <- struct{}{}
-		}()
+	c, err := l.entry.Accept()
+	if err != nil {
+		return
 	}
+	l.near.Serve(context.Background(), c.(*net.TCPConn), l.target)
+	l.served <- struct{}{}
 }
 
 func (l *linked) dial(ctx context.Context, network, address string) (net.Conn, error) {
@@ -146,28 +141,57 @@ func (l *linked) mend() {
 	l.isCut = false
 }
 
-// ask connects a client app, and returns once its opening waits.
+// ask connects a client app, and returns once its opening waits. The proxy accepts the connection after the dial has
+// returned: a reset that came sooner would fail the dial.
 func (l *linked) ask() *net.TCPConn {
 	l.t.Helper()
-	l.serving.Do(func() { go l.serve() })
 	c, err := net.Dial("tcp", l.entry.Addr().String())
 	if err != nil {
 		l.t.Fatal(err)
 	}
 	l.t.Cleanup(func() { c.Close() })
+	go l.serve()
 	l.waits = soon(l.t, "the opening", l.asked)
 	return c.(*net.TCPConn)
 }
 
-// listen has the server app listen.
+// listen makes the server app listen.
 func (l *linked) listen() net.Listener {
 	l.t.Helper()
-	ln, err := net.Listen("tcp", l.target.String())
+	ln, err := l.start()
 	if err != nil {
 		l.t.Fatal(err)
 	}
 	l.t.Cleanup(func() { ln.Close() })
 	return ln
+}
+
+// reserve binds a socket, which refuses connections until listen is called. The port cannot go to another process meanwhile,
+// which would answer the proxy's dials.
+func reserve(t *testing.T) (at netip.AddrPort, listen func() (net.Listener, error)) {
+	t.Helper()
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	syscall.CloseOnExec(fd)
+	file := os.NewFile(uintptr(fd), "reserved")
+	t.Cleanup(func() { file.Close() })
+	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	name, err := syscall.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bound := name.(*syscall.SockaddrInet4)
+	return netip.AddrPortFrom(netip.AddrFrom4(bound.Addr), uint16(bound.Port)), func() (net.Listener, error) {
+		defer file.Close()
+		if err := syscall.Listen(fd, syscall.SOMAXCONN); err != nil {
+			return nil, os.NewSyscallError("listen", err)
+		}
+		return net.FileListener(file)
+	}
 }
 
 // soon waits for something that must come.
