@@ -199,7 +199,7 @@ func (f benchFlags) config() (bench.Config, error) {
 	return config, errors.Join(errs...)
 }
 
-// whole returns names with "all" replaced by all, and all if names is nil.
+// whole returns names with "all" replaced by all; without names it returns none or, if that is nil, all.
 func whole(names, all, none []string) (list []string) {
 	if names == nil && none != nil {
 		return none

@@ -15,7 +15,7 @@ import (
 
 // The demo in small, with real proxies: lossless coding ends with the weights of the direct run; loss in the first phase of
 // the ring ends with other weights, but the same ones on both ranks; loss in the sums lets the ranks differ, a little. Through
-// a parameter server the workers stay alike, whatever is lost. On each wire each run saves more bytes than the one before.
+// a parameter server the workers stay alike with any loss. On each wire each run saves more bytes than the one before.
 func TestDemoInSmall(t *testing.T) {
 	small := demo.Options{Link: demo.Link{Rate: 1e9, RTT: time.Millisecond}, Steps: 12, Model: []int{256}, Seed: 1, Through: throughProxies}
 	runs := func(o demo.Options, wire string, want int) []demo.Result {

@@ -1,5 +1,5 @@
 // Testlog prints the output of `go test -json` as go test itself prints it: a line for each package, and the output of
-// those that failed. It also records how long packages and tests took, and prints the slowest of a whole run.
+// failed ones. It also records how long packages and tests took, and prints the slowest of a whole run.
 //
 //	go test -json ./... | testlog -record FILE -run NAME
 //	testlog -record FILE -slowest 10
