@@ -9,16 +9,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/netip"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/gradproxy/gradproxy/integration/require"
-	"github.com/gradproxy/gradproxy/parser"
-	"github.com/gradproxy/gradproxy/parser/capture"
+	"github.com/gradproxy/gradproxy/parser/capture/capturetest"
 )
 
 // A Job is a recorded job.
@@ -62,37 +59,31 @@ type truth struct {
 // Open reads a recorded job, and makes sure that no byte is missing. Without GRADPROXY_CAPTURES it skips the test.
 func Open(t testing.TB, name string) Job {
 	t.Helper()
-	job, err := open(strings.TrimSuffix(require.Captures(t, name+".pcap.gz")[0], ".pcap.gz"))
+	file := require.Captures(t, name+".pcap.gz")[0]
+	text, err := os.ReadFile(strings.TrimSuffix(file, ".pcap.gz") + ".truth.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	job, err := open(text, capturetest.Read(t, file))
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
 	return job
 }
 
-func open(path string) (job Job, err error) {
-	text, err := os.ReadFile(path + ".truth.json")
-	if err != nil {
-		return job, err
-	}
+// open joins the truth of a job, in JSON, and its connections.
+func open(text []byte, connections []*capturetest.Recorded) (job Job, err error) {
 	var known truth
 	if err := json.Unmarshal(text, &known); err != nil {
 		return job, err
 	}
-	f, err := os.Open(path + ".pcap.gz")
-	if err != nil {
-		return job, err
-	}
-	defer f.Close()
-	streams, err := read(f)
-	if err != nil {
-		return job, err
-	}
 	job.World = known.World
 	for _, c := range known.Wire.Connections {
-		conn := Connection{
-			Initiator: c.Initiator, Acceptor: c.Acceptor, Sequence: c.Sequence,
-			FromInitiator: streams[ends{c.Initiator, c.Acceptor}],
-			FromAcceptor:  streams[ends{c.Acceptor, c.Initiator}],
+		conn := Connection{Initiator: c.Initiator, Acceptor: c.Acceptor, Sequence: c.Sequence}
+		for _, r := range connections {
+			if r.Client == c.Initiator && r.Server == c.Acceptor {
+				conn.FromInitiator, conn.FromAcceptor = r.FromClient, r.FromServer
+			}
 		}
 		for i, stream := range [][]byte{conn.FromInitiator, conn.FromAcceptor} {
 			if sum := sha256.Sum256(stream); hex.EncodeToString(sum[:]) != c.Directions[i].StreamSHA256 {
@@ -116,30 +107,3 @@ func open(path string) (job Job, err error) {
 	}
 	return job, nil
 }
-
-// ends are the source and the destination of a stream.
-type ends [2]netip.AddrPort
-
-// read returns the streams of a capture, which must be complete.
-func read(r io.Reader) (map[ends][]byte, error) {
-	streams := make(map[ends][]byte)
-	err := capture.Read(r, func(c capture.Conn) capture.Sink { return sink{c, streams} })
-	return streams, err
-}
-
-// A sink collects the streams of a connection.
-type sink struct {
-	capture.Conn
-	streams map[ends][]byte
-}
-
-func (s sink) Data(from parser.Side, b []byte) {
-	e := ends{s.Client, s.Server}
-	if from == parser.Server {
-		slices.Reverse(e[:])
-	}
-	s.streams[e] = append(s.streams[e], b...)
-}
-
-func (sink) Gap(parser.Side) {} // the sum of the stream will be another one
-func (sink) Close(bool)      {}
