@@ -60,7 +60,6 @@ func markdown(align string, rows [][]string) string {
 // six makes the README's six numbers.
 func six(d data) string {
 	w := d.WAN
-	direct, lossless := w.leg(100, shownRTT, "direct"), w.leg(100, shownRTT, "lossless")
 	_, both := w.lossy()
 	var without, with, fast []string
 	for _, rate := range []int{10, 100, 1000} {
@@ -86,7 +85,7 @@ func six(d data) string {
 	}
 	return markdown("lrrl", [][]string{
 		{"", "without", "with", ""},
-		{"PyTorch DDP, lossless: a step's bytes", megabytes(direct.StepBytes), megabytes(lossless.StepBytes), factor(lossless.Ratio) + " fewer; the weights are the same bits"},
+		{"PyTorch DDP, lossless: a step's bytes", megabytes(d.Ring.Variants[0].SameSteps.StepBytes), megabytes(d.Ring.variant("lossless").SameSteps.StepBytes), factor(d.Ring.fewer("lossless")) + " fewer; the weights are the same bits"},
 		{"the same: seconds a step at 10 / 100 / 1000 Mbit/s, 20 ms", strings.Join(without, " / "), strings.Join(with, " / "), strings.Join(fast, " / ") + " as fast"},
 		{fmt.Sprintf("MXNet parameter server, `3lc`: bytes of %d steps, a whole training", server.Steps), megabytes(serverDirect.WAN * steps), megabytes(server.WAN * steps), serverNote},
 		{fmt.Sprintf("DDP ring, `3lc`, sums `int4`: bytes of %d steps, a whole training", d.Ring.Steps), megabytes(ringDirect.SameSteps.StepBytes * ringSteps), megabytes(ring.SameSteps.StepBytes * ringSteps),

@@ -92,9 +92,10 @@ func (m *measurement) markdown() string {
 	table := program.NewTable("#Mbit/s", "way", "#steps", "#seeds", "#s/step", "#speed-up", "#push bytes/step", "#pull bytes/step", "#link bytes/step", "#accuracy", "#points", "weights")
 	for _, r := range m.Rows {
 		accuracy, points := "", ""
+		compared := slices.ContainsFunc(m.Rows, func(first row) bool { return first.Way == direct && first.RateMbps == r.RateMbps && first.Whole })
 		if r.Whole {
 			accuracy = fmt.Sprintf("%.2f %%", 100*r.Accuracy)
-			if r.Way != direct {
+			if r.Way != direct && compared {
 				points = fmt.Sprintf("%+.2f", r.Points)
 			}
 		}
