@@ -189,7 +189,7 @@ func (h *Hooks) leftOver(program *ebpf.Program, attach ebpf.AttachType) (left []
 	}
 	attached, err := link.QueryPrograms(link.QueryOptions{Target: int(h.cgroup.Fd()), Attach: attach})
 	if err != nil {
-		return nil, fmt.Errorf("what is attached to %s: %w", h.config.Cgroup, err)
+		return nil, fmt.Errorf("list the programs attached to %s: %w", h.config.Cgroup, err)
 	}
 	for _, a := range attached.Programs {
 		p, err := ebpf.NewProgramFromID(a.ID)
@@ -225,7 +225,7 @@ func explain(err error) error {
 		}
 		return fmt.Errorf("bpf: the kernel allows no programs here, as in a container or a user namespace: run gradproxy outside of it, or use forward: %w", err)
 	case errors.Is(err, ebpf.ErrNotSupported), errors.Is(err, syscall.ENOSYS):
-		return fmt.Errorf("bpf: this kernel lacks what is needed, Linux 5.14 with CONFIG_CGROUP_BPF: use mode: redirect or forward: %w", err)
+		return fmt.Errorf("bpf: this kernel lacks needed features, Linux 5.14 with CONFIG_CGROUP_BPF: use mode: redirect or forward: %w", err)
 	}
 	return fmt.Errorf("bpf: %w", err)
 }

@@ -212,7 +212,7 @@ func explain(r Rule, err error) error {
 		// The parent of the rule is there, the rules before it have made it: so the kernel does not know the kind.
 		return fmt.Errorf("%w: kernel has no %s: load its module, or use the user-space back end", errors.ErrUnsupported, kind(r))
 	case errors.Is(err, unix.EEXIST):
-		return fmt.Errorf("%w: take away what is there first: tc qdisc del dev %s root", err, r.On().Name)
+		return fmt.Errorf("%w: take away the present qdisc first: tc qdisc del dev %s root", err, r.On().Name)
 	}
 	return err
 }

@@ -24,7 +24,7 @@ func (n *Namespace) Exec(command []string) error {
 	}
 	return n.Do(func() error { // the thread that calls execve is the one whose namespaces stay
 		if err := n.shadowEtc(); err != nil {
-			return fmt.Errorf("wansim: namespace %s: files over those of /etc: %w%s", n.name, err, hint(err))
+			return fmt.Errorf("wansim: namespace %s: files over /etc: %w%s", n.name, err, hint(err))
 		}
 		return fmt.Errorf("wansim: run %s: %w", path, syscall.Exec(path, command, os.Environ()))
 	})

@@ -338,7 +338,7 @@ func wanList(dir string) (list []listed, err error) {
 	for _, s := range states {
 		about := "up"
 		if !s.Alive() {
-			about = "its process has died: gradproxy wan down removes what it left"
+			about = "its process has died: gradproxy wan down removes its leftovers"
 		}
 		known := false
 		for i := range list {

@@ -20,7 +20,7 @@ func listen(network string, addr netip.AddrPort, set control) (*net.TCPListener,
 	l, err := lc.Listen(context.Background(), network, addr.String())
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, fmt.Errorf("intercept: listen %s: the port is in use: stop what holds it (ss -ltnp) or choose another", addr)
+		return nil, fmt.Errorf("intercept: listen %s: the port is in use: stop the program that holds it (ss -ltnp) or choose another", addr)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
 		return nil, fmt.Errorf("intercept: listen %s: this host has no such address: see ip address", addr)
 	case errors.Is(err, syscall.EACCES):

@@ -34,7 +34,7 @@ type carrier struct {
 	session *session
 	cond    sync.Cond // its writer waits for work
 	idle    bool      // the writer waits
-	lent    bool      // the writer waits while somebody else does its work
+	served  bool      // the writer waits while another goroutine does its work
 	dead    bool
 	err     error
 

@@ -64,7 +64,7 @@ func (st *Stream) abort(code Code) {
 	st.aborted, st.code = true, code
 	st.dropUnsent()
 	st.die(&ResetError{Peer: st.session.peer.name, Code: code})
-	st.session.tell(st, true)
+	st.session.update(st, true)
 	st.settle()
 }
 

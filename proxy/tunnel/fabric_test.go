@@ -119,8 +119,8 @@ type fabricConn struct {
 func (c *fabricConn) Read(p []byte) (int, error)  { return c.r.read(p) }
 func (c *fabricConn) Write(p []byte) (int, error) { return c.w.write(p) }
 
-// writeNow takes all, a part, or nothing.
-func (c *fabricConn) writeNow(p []byte) (int, error) {
+// tryWrite takes all, a part, or nothing.
+func (c *fabricConn) tryWrite(p []byte) (int, error) {
 	c.w.mu.Lock()
 	room := pipeHolds - c.w.held
 	c.w.mu.Unlock()

@@ -81,7 +81,7 @@ func (c deafConn) Write(p []byte) (int, error) { return c.feed.Write(p) }
 
 // deaf returns a Link that brings the bytes of r and takes any.
 func deaf(r io.Reader) Link {
-	return &tlsLink{gatherConn: gatherConn{Conn: deafConn{feed{r}, nowhere{}}}}
+	return &tlsLink{bufferedConn: bufferedConn{Conn: deafConn{feed{r}, nowhere{}}}}
 }
 
 // script turns fuzzed bytes into records, most of which fit the session; bytes that are no record go in raw.

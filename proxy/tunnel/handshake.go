@@ -40,14 +40,14 @@ func (e *Endpoint) call(ctx context.Context, raw net.Conn, p *peer, s *session, 
 	mine.yours = s.known()
 	mine.place = at
 	theirs, err := func() (*hello, error) {
-		if err := c.say(kindHello, mine.append(nil)); err != nil {
+		if err := c.writeRecord(kindHello, mine.append(nil)); err != nil {
 			return nil, err
 		}
-		h, err := c.hear(mine)
+		h, err := c.readHello(mine)
 		if err != nil {
 			return nil, err
 		}
-		return h, c.hearReady(s.mine)
+		return h, c.readReady(s.mine)
 	}()
 	if err != nil {
 		return err
@@ -60,7 +60,7 @@ func (e *Endpoint) call(ctx context.Context, raw net.Conn, p *peer, s *session, 
 		return errAgain
 	}
 	c.place, c.dialed = at, true
-	return e.settle(c, p, s, theirs, func() error { return c.say(kindReady, theirs.mine[:]) })
+	return e.settle(c, p, s, theirs, func() error { return c.writeRecord(kindReady, theirs.mine[:]) })
 }
 
 // answer makes a carrier of a connection that this side has accepted.
@@ -77,7 +77,7 @@ func (e *Endpoint) answer(ctx context.Context, raw net.Conn) (*peer, error) {
 		return p, err
 	}
 	mine := e.hello(nil)
-	theirs, err := c.hear(mine)
+	theirs, err := c.readHello(mine)
 	if err != nil {
 		return p, err
 	}
@@ -91,13 +91,13 @@ func (e *Endpoint) answer(ctx context.Context, raw net.Conn) (*peer, error) {
 	}
 	s := p.candidate(theirs.mine)
 	mine.mine, mine.yours = s.mine, theirs.mine
-	if err := c.say(kindHello, mine.append(nil)); err != nil {
+	if err := c.writeRecord(kindHello, mine.append(nil)); err != nil {
 		return p, err
 	}
-	if err := c.say(kindReady, theirs.mine[:]); err != nil {
+	if err := c.writeRecord(kindReady, theirs.mine[:]); err != nil {
 		return p, err
 	}
-	if err := c.hearReady(s.mine); err != nil {
+	if err := c.readReady(s.mine); err != nil {
 		return p, err
 	}
 	c.place = theirs.place
@@ -164,8 +164,8 @@ func (e *Endpoint) settle(c *carrier, p *peer, s *session, theirs *hello, ready 
 	return nil
 }
 
-// say sends one record.
-func (c *carrier) say(k kind, body []byte) error {
+// writeRecord sends one record.
+func (c *carrier) writeRecord(k kind, body []byte) error {
 	if _, err := c.link.Write(append(header{kind: k, length: len(body)}.append(nil), body...)); err != nil {
 		return err
 	}
@@ -175,14 +175,14 @@ func (c *carrier) say(k kind, body []byte) error {
 // refuse tells the peer why it is not heard out, and returns err.
 func (c *carrier) refuse(err error) error {
 	text := err.Error()
-	c.say(kindEnd, []byte(text[:min(len(text), maxText)])) // the peer may be gone: err says enough
+	c.writeRecord(kindEnd, []byte(text[:min(len(text), maxText)])) // the peer may be gone: err says enough
 	c.link.CloseWrite()
 	return err
 }
 
-// hear takes a HELLO and checks that the two sides have a version in common.
-func (c *carrier) hear(mine *hello) (*hello, error) {
-	body, err := c.expect(kindHello)
+// readHello reads a HELLO and checks that the two sides have a version in common.
+func (c *carrier) readHello(mine *hello) (*hello, error) {
+	body, err := c.readRecord(kindHello)
 	if err != nil {
 		return nil, err
 	}
@@ -196,9 +196,9 @@ func (c *carrier) hear(mine *hello) (*hello, error) {
 	return h, nil
 }
 
-// hearReady takes a READY.
-func (c *carrier) hearReady(mine incarnation) error {
-	body, err := c.expect(kindReady)
+// readReady reads a READY.
+func (c *carrier) readReady(mine incarnation) error {
+	body, err := c.readRecord(kindReady)
 	if err != nil {
 		return err
 	}
@@ -208,8 +208,8 @@ func (c *carrier) hearReady(mine incarnation) error {
 	return nil
 }
 
-// expect takes a record of that kind.
-func (c *carrier) expect(k kind) ([]byte, error) {
+// readRecord reads a record of that kind.
+func (c *carrier) readRecord(k kind) ([]byte, error) {
 	var head [headerLen]byte
 	if _, err := io.ReadFull(c.link, head[:]); err != nil {
 		return nil, fmt.Errorf("waiting for %v from %v: %w", k, c.link.RemoteAddr(), err)

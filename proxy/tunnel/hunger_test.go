@@ -107,7 +107,7 @@ func TestNothingIsAcknowledged(t *testing.T) {
 func TestUnflushedWritesAreBounded(t *testing.T) {
 	f := &fabric{}
 	to := &fabricConn{f: f, r: newPipe(0, 0), w: newPipe(0, 0)}
-	g := &gatherConn{Conn: to}
+	g := &bufferedConn{Conn: to}
 	g.begin()
 	const n = 27 // bytes of a KeyUpdate
 	for range 100_000 {
@@ -115,8 +115,8 @@ func TestUnflushedWritesAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if most := cap(g.out); most > 2*gatherMost {
-		t.Errorf("%d bytes are gathered", most)
+	if most := cap(g.out); most > 2*maxPending {
+		t.Errorf("%d bytes are pending", most)
 	}
 	if g.flush(); to.w.holds() != 100_000*n {
 		t.Errorf("%d bytes of %d have left", to.w.holds(), 100_000*n)

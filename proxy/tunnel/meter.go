@@ -18,8 +18,8 @@ type meter struct {
 }
 
 const (
-	meterLeast = 10 * time.Millisecond  // less is one burst of acknowledgements: it shows no rate
-	meterMost  = 500 * time.Millisecond // or 8 round trips, if they are longer
+	meterMin = 10 * time.Millisecond  // less is one burst of acknowledgements: it shows no rate
+	meterMax = 500 * time.Millisecond // or 8 round trips, if they are longer
 )
 
 // left notes n bytes that have left.
@@ -34,7 +34,7 @@ func (m *meter) left(now time.Time, rtt time.Duration, n int) {
 func (m *meter) acknowledged(now time.Time, rtt time.Duration, n int) {
 	m.flight -= n
 	m.bytes += n
-	took, least, most := now.Sub(m.begin), meterLeast, max(meterMost, 8*rtt)
+	took, least, most := now.Sub(m.begin), meterMin, max(meterMax, 8*rtt)
 	if m.flight > 0 && took < most {
 		return
 	}

@@ -45,7 +45,7 @@ func TestWriteMore(t *testing.T) {
 		write(1, near.Write)
 		come("it has followed", sent)
 		before := sent
-		write(heldMost-1, near.WriteMore)
+		write(leaveSize-1, near.WriteMore)
 		come("nearly much", before)
 		write(1, near.WriteMore)
 		come("much", sent)

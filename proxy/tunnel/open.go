@@ -231,10 +231,10 @@ func (s *session) windowed(id, acked, limit uint64) error {
 	return s.possible(kindWindow, id) // over, or not here yet
 }
 
-// owe has the peer told once more that a stream is over. A peer that asks faster than it takes the answers is broken, or
+// repeatDone queues a DONE once more for a stream that is over. A peer that asks faster than it takes the answers is broken, or
 // wants our memory.
-func (s *session) owe(id uint64) error {
-	if most := s.mostOwed(); s.dones.n >= most {
+func (s *session) repeatDone(id uint64) error {
+	if most := s.maxDones(); s.dones.n >= most {
 		return broken("over %d records for streams that are over, and none of the answers is taken", most)
 	}
 	s.dones.push(id)
@@ -242,8 +242,8 @@ func (s *session) owe(id uint64) error {
 	return nil
 }
 
-// mostOwed returns how many answers may be owed to the peer, or be on their way to it.
-func (s *session) mostOwed() int { return max(4096, 4*s.peer.e.cfg.Streams) }
+// maxDones returns how many DONEs may wait for the peer, or be on their way to it.
+func (s *session) maxDones() int { return max(4096, 4*s.peer.e.cfg.Streams) }
 
 // reset acts on RESET. It may come before any DATA of its stream.
 func (s *session) reset(id, final uint64, code Code) error {
@@ -256,7 +256,7 @@ func (s *session) reset(id, final uint64, code Code) error {
 		if fresh {
 			s.finishedOne()
 		}
-		return s.owe(id)
+		return s.repeatDone(id)
 	}
 	if st.final != noEnd {
 		return nil

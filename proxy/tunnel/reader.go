@@ -174,7 +174,7 @@ func (s *session) incoming(h header) (*Stream, error) {
 			return nil, err
 		}
 		if !fresh { // the peer has missed that it is over
-			return nil, s.owe(h.stream)
+			return nil, s.repeatDone(h.stream)
 		}
 		st = s.newStream(h.stream)
 		st.answering = true

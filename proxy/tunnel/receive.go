@@ -114,7 +114,7 @@ func (st *Stream) take(ch *chunk) error {
 		return st.takeEarly(ch)
 	case ch.off < st.have:
 		mem.put(ch)
-		return broken("DATA at %d on stream %d overlaps what came before up to %d", ch.off, st.id, st.have)
+		return broken("DATA at %d on stream %d overlaps the bytes that came before up to %d", ch.off, st.id, st.have)
 	}
 	st.append(ch)
 	return st.arrived()
@@ -145,7 +145,7 @@ func (st *Stream) closeGap() error {
 		}
 		if e.off < st.have {
 			st.session.mem.put(e)
-			return broken("DATA at %d on stream %d overlaps what came before up to %d", e.off, st.id, st.have)
+			return broken("DATA at %d on stream %d overlaps the bytes that came before up to %d", e.off, st.id, st.have)
 		}
 		st.append(e)
 	}
@@ -201,7 +201,7 @@ func (st *Stream) arrived() error {
 		}
 	}
 	st.recvCond.Broadcast()
-	st.session.tell(st, st.received()-st.ackedTo >= st.window/4)
+	st.session.update(st, st.received()-st.ackedTo >= st.window/4)
 	st.settle()
 	return nil
 }
@@ -217,7 +217,7 @@ func (st *Stream) consumed(n int) {
 		now := time.Now()
 		st.grow(now)
 		st.granted = st.pos + st.window
-		st.session.tell(st, true)
+		st.session.update(st, true)
 	}
 	st.settle()
 }

@@ -69,17 +69,17 @@ func (s *session) nextOwn(c *carrier) {
 
 // nextControl appends the records about streams.
 func (s *session) nextControl(c *carrier) {
-	for s.dones.n > 0 && len(c.out) < batchSize/2 && len(c.doneUnsure) < s.mostOwed() {
+	for s.dones.n > 0 && len(c.out) < batchSize/2 && len(c.doneUnsure) < s.maxDones() {
 		id := s.dones.pop()
 		c.doneUnsure = append(c.doneUnsure, id)
 		c.out = header{kind: kindDone, stream: id}.append(c.out)
 	}
 	for s.urgent.n > 0 && len(c.out) < batchSize/2 {
 		st := s.urgent.pop()
-		if st.told != toldUrgent {
+		if st.update != updateUrgent {
 			continue
 		}
-		st.told = toldAll
+		st.update = updateNone
 		switch {
 		case st.gone:
 		case st.aborted:
@@ -232,30 +232,30 @@ func (s *session) wakeAll() {
 	}
 }
 
-// told says how far the peer has been told of a stream's state.
-type told uint8
+// An update is a WINDOW or RESET that the peer is still to get of a stream.
+type update uint8
 
 const (
-	toldAll    told = iota
-	toldLazy        // it is in session.lazy: WINDOW within ackDelay
-	toldUrgent      // it is in session.urgent
+	updateNone   update = iota
+	updateLazy          // it is in session.lazy: WINDOW within ackDelay
+	updateUrgent        // it is in session.urgent
 )
 
-// tell has a WINDOW, or the RESET, of st sent at once or within ackDelay.
-func (s *session) tell(st *Stream, urgent bool) {
+// update queues a WINDOW, or the RESET, of st for now or for within ackDelay.
+func (s *session) update(st *Stream, urgent bool) {
 	switch {
-	case st.gone || st.told == toldUrgent:
+	case st.gone || st.update == updateUrgent:
 	case urgent:
-		st.told = toldUrgent
+		st.update = updateUrgent
 		s.urgent.push(st)
 		s.wakeControl()
-	case st.told == toldAll:
-		st.told = toldLazy
+	case st.update == updateNone:
+		st.update = updateLazy
 		s.lazy.push(st)
 		if !s.lazyArmed {
 			s.lazyArmed = true
 			if s.lazyTimer == nil {
-				s.lazyTimer = time.AfterFunc(ackDelay, s.tellLazy)
+				s.lazyTimer = time.AfterFunc(ackDelay, s.updateLazily)
 			} else {
 				s.lazyTimer.Reset(ackDelay)
 			}
@@ -263,14 +263,14 @@ func (s *session) tell(st *Stream, urgent bool) {
 	}
 }
 
-// tellLazy is called when the delay of the first lazy stream is over.
-func (s *session) tellLazy() {
+// updateLazily is called when the delay of the first lazy stream is over.
+func (s *session) updateLazily() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lazyArmed = false
 	for s.lazy.n > 0 {
-		if st := s.lazy.pop(); st.told == toldLazy && !st.gone {
-			st.told = toldUrgent
+		if st := s.lazy.pop(); st.update == updateLazy && !st.gone {
+			st.update = updateUrgent
 			s.urgent.push(st)
 		}
 	}

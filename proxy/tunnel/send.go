@@ -37,7 +37,7 @@ const (
 
 const (
 	maxUnsent = 128 << 10 // bytes that Write queues for one stream before it waits; more only fills the caches
-	heldMost  = 64 << 10  // bytes from which written bytes leave though more will follow
+	leaveSize = 64 << 10  // bytes from which written bytes leave though more will follow
 
 	// Of records shorter than tiny a stream has no more than maxTiny under way (bytes that are written meanwhile
 	// gather in the next one), so that their memory, here and beyond a gap there, stays near that of
@@ -79,9 +79,9 @@ func (st *Stream) room() (int, error) {
 	}
 }
 
-// most returns how many bytes a new chunk should hold: a quarter of the credit, so that the peer gives new
+// chunkSize returns how many bytes a new chunk should hold: a quarter of the credit, so that the peer gives new
 // credit for one while others are under way.
-func (st *Stream) most() int {
+func (st *Stream) chunkSize() int {
 	return min(max(int(min(st.limit-min(st.acked, st.limit), 4*maxBody))/4, minMaxBody), st.session.maxBody)
 }
 
@@ -95,8 +95,8 @@ func (st *Stream) push(p []byte) (int, error) {
 		return 0, err
 	}
 	n = min(n, len(p))
-	if t := st.tail; t != nil && t.state == chunkQueued && !t.left && t.n < st.most() && t.room() > 0 {
-		n = min(n, t.room(), st.most()-t.n)
+	if t := st.tail; t != nil && t.state == chunkQueued && !t.left && t.n < st.chunkSize() && t.room() > 0 {
+		n = min(n, t.room(), st.chunkSize()-t.n)
 		if n <= batchSize {
 			t.take(p[:n])
 			st.pushed(n)
@@ -113,10 +113,10 @@ func (st *Stream) push(p []byte) (int, error) {
 		s.mem.unuse(t)
 		return n, st.filled(t, n)
 	}
-	n = min(n, st.most())
+	n = min(n, st.chunkSize())
 	size := n
 	if t := st.tail; t != nil && t.state == chunkQueued && !t.left {
-		size = max(size, min(4*t.n, st.most())) // it waits behind others: more will come to it
+		size = max(size, min(4*t.n, st.chunkSize())) // it waits behind others: more will come to it
 	}
 	st.filling = true
 	s.mu.Unlock()
@@ -165,7 +165,7 @@ func (st *Stream) enlist(c *chunk) {
 func (st *Stream) pushed(n int) {
 	st.end += uint64(n)
 	st.unsent += n
-	if st.unsent >= heldMost {
+	if st.unsent >= leaveSize {
 		st.session.enqueue(st, nil)
 	}
 }

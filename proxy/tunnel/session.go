@@ -42,8 +42,8 @@ type session struct {
 
 	seen     idSet  // of the peer's streams
 	finished uint64 // of the peer's streams
-	allowed  uint64 // of the peer's streams: the limit that it was told
-	allow    bool   // tell it
+	allowed  uint64 // of the peer's streams: the limit in the last WINDOW
+	allow    bool   // WINDOW for stream 0 is to be sent
 
 	// The queues from which carriers send; see schedule.go.
 	small, bulk  queue[*Stream]
@@ -146,7 +146,7 @@ func (s *session) detach(c *carrier) {
 		if c.flight > 0 {
 			st.requeue(c)
 		}
-		s.tell(st, true) // the WINDOW or RESET that it was sent may be lost
+		s.update(st, true) // the WINDOW or RESET that it was sent may be lost
 	}
 	s.allow = true
 	if len(s.carriers) == 0 {
@@ -159,9 +159,9 @@ func (s *session) detach(c *carrier) {
 	s.peer.kick(int(c.place.slot))
 }
 
-// fail ends the session: all streams are lost. tell, if not empty, goes to the peer as the reason, so that it
+// fail ends the session: all streams are lost. text, if not empty, goes to the peer as the reason, so that it
 // need not wait out the resume time. The peer gets a fresh session in its place.
-func (s *session) fail(reason error, tell string) {
+func (s *session) fail(reason error, text string) {
 	s.mu.Lock()
 	if s.err != nil {
 		s.mu.Unlock()
@@ -176,10 +176,10 @@ func (s *session) fail(reason error, tell string) {
 	s.notifyEmpty()
 	s.openCond.Broadcast()
 	for _, c := range slices.Clone(s.carriers) {
-		if tell == "" {
+		if text == "" {
 			c.kill(s.err)
 		} else {
-			c.finish(tell)
+			c.finish(text)
 		}
 	}
 	if s.lazyTimer != nil {

@@ -20,7 +20,7 @@ type Stream struct {
 	// The rest is guarded by the session's lock.
 	sendHalf
 	recvHalf
-	told told
+	update update
 
 	answering bool   // the peer has opened it
 	answered  bool   // and Accept was called

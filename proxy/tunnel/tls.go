@@ -17,7 +17,7 @@ const (
 	keyBytes     = 64 << 30   // RFC 8446, 5.5: AES-GCM is good for 2^24.5 records under one key, and crypto/tls starts no key update of its own; see rotateRecords
 )
 
-// tlsTransport is the Transport of TLS 1.3 over TCP. Its links are reliable streams of bytes in order: gatherConn writes
+// tlsTransport is the Transport of TLS 1.3 over TCP. Its links are reliable streams of bytes in order: bufferedConn writes
 // and reads them in large pieces, tune sets the options of the connection, bbrSocket helps BBR with bursts.
 type tlsTransport struct {
 	dial       func(ctx context.Context, network, address string) (net.Conn, error) // Config.Dial
@@ -76,7 +76,7 @@ func (t *tlsTransport) Secure(ctx context.Context, raw net.Conn, dialed bool, al
 	if t.identity == nil && !(loopback(raw.LocalAddr()) && loopback(raw.RemoteAddr())) {
 		return nil, fmt.Errorf("in clear (Insecure) only between loopback addresses, not from %v to %v", raw.LocalAddr(), raw.RemoteAddr())
 	}
-	l := &tlsLink{gatherConn: gatherConn{Conn: raw}}
+	l := &tlsLink{bufferedConn: bufferedConn{Conn: raw}}
 	l.congestion, l.bbr = tune(raw, t.congestion, t.log)
 	if t.identity == nil {
 		l.begin()
@@ -98,9 +98,9 @@ func (t *tlsTransport) Secure(ctx context.Context, raw net.Conn, dialed bool, al
 		return allow(id)
 	})
 	if dialed {
-		l.tls = tls.Client(&l.gatherConn, config)
+		l.tls = tls.Client(&l.bufferedConn, config)
 	} else {
-		l.tls = tls.Server(&l.gatherConn, config)
+		l.tls = tls.Server(&l.bufferedConn, config)
 	}
 	if err := l.tls.HandshakeContext(ctx); err != nil {
 		return nil, fmt.Errorf("TLS with %v: %w", raw.RemoteAddr(), err)
@@ -131,8 +131,8 @@ func (l *loaded) tlsConfig(verify func(tls.ConnectionState) error) *tls.Config {
 
 // A tlsLink is a TCP connection with TLS, or in clear.
 type tlsLink struct {
-	gatherConn
-	tls        *tls.Conn  // over gatherConn; nil: in clear
+	bufferedConn
+	tls        *tls.Conn  // over bufferedConn; nil: in clear
 	congestion string     // control of the connection at first, as the kernel calls it; "": not known
 	bbr        *bbrSocket // the connection, if it is under BBR and the writer helps that; nil: left alone
 
@@ -149,7 +149,7 @@ func (l *tlsLink) Read(p []byte) (int, error) {
 	if l.tls != nil {
 		return l.tls.Read(p)
 	}
-	return l.gatherConn.Read(p)
+	return l.bufferedConn.Read(p)
 }
 
 func (l *tlsLink) Write(p []byte) (int, error) {
@@ -158,21 +158,21 @@ func (l *tlsLink) Write(p []byte) (int, error) {
 	if l.tls != nil {
 		return l.tls.Write(p)
 	}
-	return l.gatherConn.Write(p)
+	return l.bufferedConn.Write(p)
 }
 
-func (l *tlsLink) Pending() int { return l.gathered() }
+func (l *tlsLink) Pending() int { return l.pending() }
 
 func (l *tlsLink) Flush() error {
-	l.bbr.writes(l.gathered())
+	l.bbr.writes(l.pending())
 	return l.flush()
 }
 
-func (l *tlsLink) CanTry() bool { return l.writesNow() }
+func (l *tlsLink) CanTry() bool { return l.nonBlocking() }
 
 func (l *tlsLink) TryFlush() (full bool, err error) {
-	l.bbr.writes(l.gathered())
-	return l.flushNow()
+	l.bbr.writes(l.pending())
+	return l.tryFlush()
 }
 
 func (l *tlsLink) Idle() { l.bbr.waits() }
@@ -195,11 +195,11 @@ func (l *tlsLink) CloseWrite() error {
 }
 
 func (l *tlsLink) State() LinkState {
-	took := l.took.Load()
+	received := l.received.Load()
 	return LinkState{
-		Received:   took,
+		Received:   received,
 		Congestion: l.bbr.control(l.congestion),
-		Worn:       max(l.written.Load(), took) >= keyBytes || l.writes.Load() >= rotateRecords,
+		Worn:       max(l.written.Load(), received) >= keyBytes || l.writes.Load() >= rotateRecords,
 		Rekeyed:    l.keys != nil && l.keys != l.identity.current(),
 		Renewal:    l.renewal,
 		Expiry:     l.expiry,

@@ -111,7 +111,7 @@ func (l *unorderedLink) Flush() error {
 
 func (l *unorderedLink) TryFlush() (full bool, err error) {
 	l.shuffle()
-	n, err := l.Conn.(nowWriter).writeNow(l.out)
+	n, err := l.Conn.(tryWriter).tryWrite(l.out)
 	l.out = l.out[:copy(l.out, l.out[n:])]
 	l.pending.Store(int64(len(l.out)))
 	return len(l.out) > 0, err

@@ -23,7 +23,7 @@ func (c *carrier) writeAll() error {
 		if err := c.putNext(); err != nil {
 			return err
 		}
-		if c.link.Pending() >= gatherSize {
+		if c.link.Pending() >= flushSize {
 			if err := c.link.Flush(); err != nil {
 				return err
 			}
@@ -38,9 +38,9 @@ func (c *carrier) await() (work bool, end []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c.release()
-	for c.lent || !s.next(c) {
+	for c.served || !s.next(c) {
 		switch {
-		case c.lent:
+		case c.served:
 			c.cond.Wait()
 		case c.dead || c.end != nil || c.leaving && c.peerLeft && c.flight == 0:
 			return false, c.end
@@ -74,12 +74,12 @@ func (c *carrier) serve() {
 		c.wake()
 		return
 	}
-	c.idle, c.lent = false, true
+	c.idle, c.served = false, true
 	written, full, err := 0, false, error(nil)
-	for err == nil && !full && written < gatherSize {
-		gathered := c.link.Pending()
-		more := gathered < gatherSize && c.session.next(c)
-		if !more && gathered == 0 {
+	for err == nil && !full && written < flushSize {
+		pending := c.link.Pending()
+		more := pending < flushSize && c.session.next(c)
+		if !more && pending == 0 {
 			break
 		}
 		c.session.mu.Unlock()
@@ -87,16 +87,16 @@ func (c *carrier) serve() {
 			err = c.putNext()
 		} else {
 			full, err = c.link.TryFlush()
-			written += gathered
+			written += pending
 		}
 		c.session.mu.Lock()
 		c.release()
 	}
-	c.lent = false
+	c.served = false
 	if err != nil {
 		c.kill(err)
 	}
-	if c.dead || c.end != nil || c.leaving || full || written >= gatherSize {
+	if c.dead || c.end != nil || c.leaving || full || written >= flushSize {
 		c.cond.Broadcast()
 		return
 	}

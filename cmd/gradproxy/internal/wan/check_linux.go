@@ -16,7 +16,7 @@ func (n *Network) Check(ctx context.Context, each func(CheckedWay)) (Checked, er
 // Check measures the links of the network that is up, as Network.Check does.
 func (s *State) Check(ctx context.Context, each func(CheckedWay)) (c Checked, err error) {
 	if !s.Alive() {
-		return c, fmt.Errorf("wan %s: its process has died: gradproxy wan down %[1]s removes what it left", s.Plan.Name)
+		return c, fmt.Errorf("wan %s: its process has died: gradproxy wan down %[1]s removes its leftovers", s.Plan.Name)
 	}
 	for _, l := range s.Plan.Links {
 		if l.There.Steps+l.Back.Steps > 0 {

@@ -27,7 +27,7 @@ func Load(name string) (*Topology, strict.Problems) {
 		if _, ok := Ready(name); ok {
 			return LoadReady(name)
 		}
-		return nil, strict.Problems{{File: name, Message: fmt.Sprintf("there is no such file, and no ready topology of that name: those are %s", readyList())}}
+		return nil, strict.Problems{{File: name, Message: fmt.Sprintf("there is no such file, and no ready topology of that name; the ready ones are %s", readyList())}}
 	}
 	if err != nil {
 		return nil, strict.Problems{{File: name, Message: err.Error()}}

@@ -122,7 +122,7 @@ func TestProblems(t *testing.T) {
 		{"name: n\nsites: [{name: a, networks: 127.3.0.0/16}]\n", `f:2: sites[0].networks: "127.3.0.0/16" holds addresses that no site can have`},
 		{"name: n\nsites: [{name: a, networks: 0.0.0.0/0}]\n", `f:2: sites[0].networks: "0.0.0.0/0" holds addresses that no site can have`},
 		{"name: n\nsites: [{name: a, networks: 'fe80::/64'}]\n", `f:2: sites[0].networks: "fe80::/64" holds addresses that no site can have`},
-		{"name: n\nsites: [{name: a, price: -1}]\n", `f:2: sites[0].price: "-1" is not a price: write what a GB (10⁹ bytes) costs, such as 0.02`},
+		{"name: n\nsites: [{name: a, price: -1}]\n", `f:2: sites[0].price: "-1" is not a price: write the price of a GB (10⁹ bytes), such as 0.02`},
 		{"name: n\nsites: [{name: a, networks: 10.0.0.0/8}, {name: b, networks: 10.2.0.0/16}]\nmesh: {}\n",
 			"f:2: sites[1].networks: 10.2.0.0/16 overlaps 10.0.0.0/8 of site a"},
 		{"name: n\nsites: [{name: a, networks: [10.1.0.0/16, 10.2.0.0/16]}, {name: b}]\nmesh: {}\n",
@@ -191,7 +191,7 @@ func TestAllProblemsAtOnce(t *testing.T) {
 
 func TestLoadSaysWhatIsThere(t *testing.T) {
 	_, problems := Load("no-such-file")
-	if want := "no-such-file: there is no such file, and no ready topology of that name: those are 3lc-10, "; len(problems) != 1 || !strings.HasPrefix(problems.Error(), want) {
+	if want := "no-such-file: there is no such file, and no ready topology of that name; the ready ones are 3lc-10, "; len(problems) != 1 || !strings.HasPrefix(problems.Error(), want) {
 		t.Errorf("%v, want %s", problems, want)
 	}
 	if _, problems := Load("."); len(problems) != 1 || problems.Error() != ".: it is a folder: name the file in it" {

@@ -70,7 +70,7 @@ func Choose(t *Topology, b BackEnd) (*Plan, error) {
 	case b == "" && t.Seeded:
 		return NewPlan(t, User, "it keeps the seed"), nil
 	case b == "" && os.Geteuid() != 0:
-		return NewPlan(t, User, "what this kernel has is not known without root"), nil
+		return NewPlan(t, User, "the features of this kernel are not known without root"), nil
 	}
 	s, err := tc.Supported()
 	if b != "" {
@@ -83,7 +83,7 @@ func Choose(t *Topology, b BackEnd) (*Plan, error) {
 		return nil, fmt.Errorf("%s: %w", b, err)
 	}
 	if err != nil {
-		return NewPlan(t, User, "what the kernel has is not known: "+err.Error()), nil
+		return NewPlan(t, User, "the features of the kernel are not known: "+err.Error()), nil
 	}
 	for _, b := range []BackEnd{Kernel, EBPF} {
 		if p, err := kernelPlan(t, b, "this kernel has all that the links need", s); err == nil {

@@ -92,7 +92,7 @@ func formatLoss(p float64) string { return strconv.FormatFloat(p*100, 'g', 6, 64
 func parsePrice(s string) (float64, error) {
 	v, err := strconv.ParseFloat(s, 64)
 	if err != nil || !(v >= 0 && v < 1e9) {
-		return 0, fmt.Errorf("%q is not a price: write what a GB (10⁹ bytes) costs, such as 0.02", s)
+		return 0, fmt.Errorf("%q is not a price: write the price of a GB (10⁹ bytes), such as 0.02", s)
 	}
 	return v, nil
 }

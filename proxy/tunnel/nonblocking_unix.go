@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// writesNow returns a function that writes as many bytes to conn as it takes at once, and does not wait for it to take more; nil: conn cannot.
-func writesNow(conn net.Conn) func(p []byte) (int, error) {
+// nonBlocking returns a function that writes as many bytes to conn as it takes at once, and does not wait for it to take more; nil: conn cannot.
+func nonBlocking(conn net.Conn) func(p []byte) (int, error) {
 	tcp, ok := conn.(*net.TCPConn)
 	if !ok {
 		return nil

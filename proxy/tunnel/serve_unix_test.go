@@ -29,7 +29,7 @@ func TestWritesNow(t *testing.T) {
 	}
 	defer far.Close()
 	b := noise(3, 64<<20)
-	write := writesNow(c)
+	write := nonBlocking(c)
 	sent, part := 0, false
 	for {
 		n, err := write(b[sent:])
@@ -55,7 +55,7 @@ func TestWritesNow(t *testing.T) {
 		t.Error("a closed connection takes bytes")
 	}
 	near, _ := net.Pipe()
-	if writesNow(near) != nil {
+	if nonBlocking(near) != nil {
 		t.Error("a pipe in memory is taken for a socket")
 	}
 }
@@ -101,18 +101,18 @@ func TestServeWaitsWithoutTheSession(t *testing.T) {
 			c.link.(*tlsLink).mu.Lock()
 		}
 		go near.Write([]byte("x"))
-		lent := false
-		for i := 0; i < 1e6 && !lent; i++ {
+		served := false
+		for i := 0; i < 1e6 && !served; i++ {
 			runtime.Gosched()
 			if s.mu.TryLock() {
-				lent = slices.ContainsFunc(carriers, func(c *carrier) bool { return c.lent })
+				served = slices.ContainsFunc(carriers, func(c *carrier) bool { return c.served })
 				s.mu.Unlock()
 			}
 		}
 		for _, c := range carriers {
 			c.link.(*tlsLink).mu.Unlock()
 		}
-		if !lent {
+		if !served {
 			t.Error("the session's lock is held while a carrier waits")
 		}
 		b := make([]byte, 1)

@@ -1,0 +1,119 @@
+package tunnel
+
+import (
+	"net"
+	"sync"
+	"sync/atomic"
+)
+
+const (
+	flushSize  = 256 << 10 // bytes to collect before they are written, whether or not more are at hand
+	maxPending = 1 << 20   // bytes after which Write itself flushes: only TLS's answers to a flood of key updates come so far
+	readSize   = 64 << 10  // bytes to read at once
+)
+
+// A bufferedConn lies between a carrier's TLS and its connection. TLS cuts a chunk into records of 16 KiB and
+// would write and read each by itself; the bufferedConn writes them together, when flushed, and reads ahead.
+type bufferedConn struct {
+	net.Conn
+
+	mu        sync.Mutex // TLS also writes while it reads (alerts, key updates)
+	buffering bool       // begun: Write only collects
+	out       []byte
+	length    atomic.Int64                // of out
+	now       func(p []byte) (int, error) // nonBlocking of the connection; set before the carrier has other goroutines
+
+	received atomic.Uint64 // bytes read
+
+	in   []byte // one reader, no lock
+	r, w int    // in[r:w] is read ahead
+}
+
+// begin makes Write collect. The handshake is over then: during it each flight has to leave at once.
+func (g *bufferedConn) begin() {
+	g.mu.Lock()
+	g.buffering = true
+	if g.now = nonBlocking(g.Conn); g.now == nil {
+		if w, ok := g.Conn.(tryWriter); ok {
+			g.now = w.tryWrite
+		}
+	}
+	g.mu.Unlock()
+}
+
+// nonBlocking reports whether there is tryFlush.
+func (g *bufferedConn) nonBlocking() bool { return g.now != nil }
+
+// tryFlush writes as many of the collected bytes as the connection takes at once. full: it did not take all, or TLS is writing.
+func (g *bufferedConn) tryFlush() (full bool, err error) {
+	if !g.mu.TryLock() {
+		return true, nil
+	}
+	defer g.mu.Unlock()
+	n, err := g.now(g.out)
+	g.out = g.out[:copy(g.out, g.out[n:])]
+	g.length.Store(int64(len(g.out)))
+	return len(g.out) > 0, err
+}
+
+func (g *bufferedConn) Write(p []byte) (int, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.buffering {
+		return g.Conn.Write(p)
+	}
+	g.out = append(g.out, p...)
+	g.length.Store(int64(len(g.out)))
+	if len(g.out) < maxPending {
+		return len(p), nil
+	}
+	return len(p), g.flushLocked()
+}
+
+// A tryWriter is a connection that is no socket and yet can write without waiting.
+type tryWriter interface {
+	tryWrite(p []byte) (int, error)
+}
+
+// pending returns how many bytes wait for flush. It takes no lock: Write may hold that while it waits for the peer.
+func (g *bufferedConn) pending() int { return int(g.length.Load()) }
+
+// flush writes the collected bytes, and returns when they are written.
+func (g *bufferedConn) flush() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.flushLocked()
+}
+
+// flushLocked is flush with the lock held.
+func (g *bufferedConn) flushLocked() error {
+	if len(g.out) == 0 {
+		return nil
+	}
+	_, err := g.Conn.Write(g.out)
+	g.out = g.out[:0]
+	g.length.Store(0)
+	return err
+}
+
+func (g *bufferedConn) Read(p []byte) (int, error) {
+	if g.r == g.w {
+		if len(p) >= readSize || !g.buffering { // nothing is read ahead, or kept, for a connection that has not proved itself
+			n, err := g.Conn.Read(p)
+			g.received.Add(uint64(max(n, 0)))
+			return n, err
+		}
+		if g.in == nil {
+			g.in = make([]byte, readSize)
+		}
+		n, err := g.Conn.Read(g.in)
+		g.r, g.w = 0, max(n, 0)
+		g.received.Add(uint64(g.w))
+		if n <= 0 {
+			return 0, err
+		}
+	}
+	n := copy(p, g.in[g.r:g.w])
+	g.r += n
+	return n, nil
+}
