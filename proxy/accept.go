@@ -52,7 +52,7 @@ func (p *Proxy) Accept(peer string, opened []byte, in Incoming, accept func() St
 		return
 	}
 	defer app.Reset(c)
-	p.carry(c, &connection{shared: p, stream: accept(), peer: peer, log: log}, o, parser.Server)
+	p.carry(c, accept(), peer, log, o, parser.Server)
 }
 
 // Pauses before a refused dial is repeated, doubled from the first to the last.

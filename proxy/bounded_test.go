@@ -24,14 +24,14 @@ func (p *pair) limited(near, far int64) {
 	}
 	p.mu.Unlock()
 	for proxy, size := range map[*Proxy]int64{p.near: near, p.far: far} {
-		proxy.budget, proxy.received = mem.NewBudget(size), mem.NewBudget(size)
+		proxy.env.Sending, proxy.env.Receiving = mem.NewBudget(size), mem.NewBudget(size)
 	}
 }
 
 // bounded watches that a proxy with so many connections never holds more than its budgets and their spare, until stop.
 func bounded(t *testing.T, p *Proxy, connections int) (stop func()) {
 	t.Helper()
-	most := p.budget.Size() + p.received.Size() + 2*mem.Spare*int64(connections)
+	most := p.env.Sending.Size() + p.env.Receiving.Size() + 2*mem.Spare*int64(connections)
 	done, ended := make(chan struct{}), make(chan int64)
 	go func() {
 		var peak int64
@@ -41,7 +41,7 @@ func bounded(t *testing.T, p *Proxy, connections int) (stop func()) {
 				ended <- peak
 				return
 			default:
-				peak = max(peak, p.buffers.InUse())
+				peak = max(peak, p.env.Buffers.InUse())
 				time.Sleep(time.Millisecond)
 			}
 		}
@@ -113,9 +113,9 @@ func TestMemoryIsBounded(t *testing.T) {
 				})
 			}
 			stalled(&wrote)
-			inUse, used := p.near.buffers.InUse(), p.near.budget.Used()
+			inUse, used := p.near.env.Buffers.InUse(), p.near.env.Sending.Used()
 			for before := used - 1; before != used; { // none was taken or given back meanwhile
-				before, inUse, used = used, p.near.buffers.InUse(), p.near.budget.Used()
+				before, inUse, used = used, p.near.env.Buffers.InUse(), p.near.env.Sending.Used()
 			}
 			if c.near > 1<<20 && inUse > used {
 				t.Errorf("%d bytes of buffers are in use, and %d paid for, where there was memory enough", inUse, used)

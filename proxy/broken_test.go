@@ -21,12 +21,12 @@ func whole(t *testing.T, p *Proxy) {
 	if err := p.Drain(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for name, b := range map[string]*mem.Budget{"senders": p.budget, "receivers": p.received} {
+	for name, b := range map[string]*mem.Budget{"senders": p.env.Sending, "receivers": p.env.Receiving} {
 		if b.Used() != 0 {
 			t.Errorf("%d bytes of the budget of %s are not given back", b.Used(), name)
 		}
 	}
-	if n := p.buffers.InUse(); n != 0 {
+	if n := p.env.Buffers.InUse(); n != 0 {
 		t.Errorf("%d bytes of buffers are not given back", n)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
-	"github.com/gradproxy/gradproxy/proxy/frame"
 	"io"
 	"math"
 	"math/rand/v2"
@@ -163,70 +162,17 @@ func TestKeysTravelAsBefore(t *testing.T) {
 	}
 }
 
-// Messages of ever other lengths take slots of a bounded number at both ends, and arrive.
-func TestSlotsOfOddShapesAreBounded(t *testing.T) {
-	var s sendSlots
-	c, err := realLoss("quarter")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ids := map[uint32]bool{}
-	for n := range 4 * maxOdd {
-		d := frame.Declaration{Codec: "quarter", DType: tensor.Float32, N: n + 1}
-		for range 3 {
-			slot, err := s.get(d, policy.Choice{Codec: c, Feedback: true}, nil, true)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if slot.declared {
-				continue
-			}
-			slot.declared = true
-			ids[slot.id] = true
-		}
-	}
-	if s.odd.len() != maxOdd || len(ids) != maxOdd || s.common.len() != 0 {
-		t.Errorf("%d slots under %d numbers, and %d of common shapes", s.odd.len(), len(ids), s.common.len())
-	}
+// Messages of more lengths than there are slots for blocks of variable length arrive.
+func TestMessagesOfManyLengths(t *testing.T) {
 	p := newSparsePair(t, sparseToy{lasting: true, dtype: tensor.Float32}, policy.Rule{Codec: "quarter"})
 	l := newSparseRun(t, tensor.Float32, 1)
 	r := rand.New(rand.NewPCG(5, 6))
 	client, server := p.connect(t)
-	for i := range 2*maxOdd + 10 {
+	for i := range 2*64 + 10 {
 		ids := l.draw(r, 5+i)
 		l.step(client, server, ids, l.rows(r, len(ids)))
 	}
 	l.conserved(p.near)
-}
-
-// Of more slots than there may be, the one that was used least recently makes room, and its number is used again.
-func TestLeastRecentSlotMakesRoom(t *testing.T) {
-	var s sendSlots
-	codec, err := realLoss("quarter")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := policy.Choice{Codec: codec}
-	get := func(n int) (id uint32, fresh bool) {
-		t.Helper()
-		slot, err := s.get(frame.Declaration{Codec: "quarter", DType: tensor.Float32, N: n}, c, nil, true)
-		if err != nil {
-			t.Fatal(err)
-		}
-		fresh, slot.declared = !slot.declared, true
-		return slot.id, fresh
-	}
-	for n := range maxOdd {
-		get(1 + n)
-	}
-	first, fresh := get(1)
-	second, _ := get(maxOdd + 1)
-	if again, still := get(1); fresh || still || again != first || second != 1 {
-		t.Errorf("slot %d of the shape that was used again is %d, and a new shape has taken %d", first, again, second)
-	}
-	if id, fresh := get(2); !fresh || id != 2 {
-		t.Errorf("the shape that was used least recently has slot %d still", id)
-	}
 }
 
 // sparseMethods are the methods that are made for sparse gradients.

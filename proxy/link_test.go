@@ -204,3 +204,10 @@ func soon[T any](t *testing.T, what string, c <-chan T) (v T) {
 	}
 	return v
 }
+
+func mustAddrs(s ...string) (a []netip.AddrPort) {
+	for _, x := range s {
+		a = append(a, netip.MustParseAddrPort(x))
+	}
+	return a
+}

@@ -21,7 +21,7 @@ import (
 // What is behind no peer is reached from here: bytes and ends come as they are, and a drain waits for it, or resets it.
 func TestPass(t *testing.T) {
 	p := newPair(t, nil)
-	p.near.Apply(Settings{Policy: p.near.policy()})
+	p.near.Apply(Settings{Policy: p.near.env.Policy()})
 	client, server := p.connect(t)
 	defer client.Close()
 	defer server.Close()
@@ -60,7 +60,7 @@ func TestPassTakesPlace(t *testing.T) {
 	p := newPair(t, nil)
 	places := &testPlaces{free: make(chan struct{}, 1), waits: make(chan struct{}, 2)}
 	p.near.Places = places
-	p.near.Apply(Settings{Policy: p.near.policy()}) // after which Serve sees them
+	p.near.Apply(Settings{Policy: p.near.env.Policy()}) // after which Serve sees them
 	places.Leave()
 	client, server := p.connect(t)
 	<-places.waits
@@ -106,7 +106,7 @@ func TestPassToItself(t *testing.T) {
 		p := newPair(t, nil)
 		own := app.AddrOf(p.target.Addr())
 		p.near.Own = []netip.AddrPort{own}
-		p.near.Apply(Settings{Policy: p.near.policy()})
+		p.near.Apply(Settings{Policy: p.near.env.Policy()})
 		client, c, err := tcpPair()
 		if err != nil {
 			t.Fatal(err)
@@ -128,7 +128,7 @@ func TestPassToItself(t *testing.T) {
 func TestPassCounts(t *testing.T) {
 	p := newPair(t, nil)
 	p.near.Metrics = NewMetrics(prometheus.NewRegistry())
-	p.near.Apply(Settings{Policy: p.near.policy()})
+	p.near.Apply(Settings{Policy: p.near.env.Policy()})
 	client, server := p.connect(t)
 	defer client.Close()
 	defer server.Close()
@@ -144,7 +144,7 @@ func TestPassCounts(t *testing.T) {
 // A server behind no peer that refuses is told as a reset.
 func TestPassRefused(t *testing.T) {
 	p := newPair(t, nil)
-	p.near.Apply(Settings{Policy: p.near.policy()})
+	p.near.Apply(Settings{Policy: p.near.env.Policy()})
 	p.target.Close()
 	client, c, err := tcpPair() // not by the entry, which may reset it before Dial returns
 	if err != nil {

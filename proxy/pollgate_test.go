@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/gradproxy/gradproxy/proxy/app"
+	"github.com/gradproxy/gradproxy/proxy/path"
 )
 
 // Connections beyond the bound have no poll gates, and are carried all the same; connections that end give theirs back.
@@ -18,19 +19,19 @@ func TestPollGatesAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		plain := app.Plain(near)
-		c := &connection{conn: plain, log: slog.New(slog.DiscardHandler)}
+		c := &path.Conn{App: plain, Log: slog.New(slog.DiscardHandler)}
 		done = p.gate(near, c)
 		t.Cleanup(func() {
 			far.Close()
-			c.conn.Close()
+			c.App.Close()
 		})
-		if _, err := c.conn.Write([]byte("x")); err != nil {
+		if _, err := c.App.Write([]byte("x")); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := io.ReadFull(far, make([]byte, 1)); err != nil {
 			t.Fatal(err)
 		}
-		return c.conn != plain && c.conn.Gated(), done
+		return c.App != plain && c.App.Gated(), done
 	}
 	first, end := carried()
 	if !first {

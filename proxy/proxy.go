@@ -5,7 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"github.com/gradproxy/gradproxy/proxy/frame"
-	mem "github.com/gradproxy/gradproxy/proxy/memory"
+	"github.com/gradproxy/gradproxy/proxy/memory"
+	"github.com/gradproxy/gradproxy/proxy/path"
 	"github.com/gradproxy/gradproxy/proxy/tensors"
 	"log/slog"
 	"math/rand/v2"
@@ -114,31 +115,22 @@ type Job struct {
 // A Proxy carries connections of the apps beside it to its peers, and connections of theirs to the apps beside it.
 type Proxy struct {
 	Config
-	settings  atomic.Pointer[Settings]
-	sampler   *logsample.Handler // of Log
-	buffers   mem.Pool
-	budget    *mem.Budget // of senders
-	received  *mem.Budget // of receivers: neither may wait for what the other holds
-	pool      *pipe.Pool
-	cores     int
-	tensors   tensors.Table
-	residuals *residual.Store
-	cache     *cache.Cache
-	lossless  codecs.Codec
-	lasting   map[string]bool // protocols whose tensors outlive a connection
-	numbers   numbers
-	tags      atomic.Uint64 // number of the connection that was opened last
+	settings atomic.Pointer[Settings]
+	sampler  *logsample.Handler // of Log
+	env      *path.Env
+	cache    *cache.Cache
+	numbers  numbers
+	tags     atomic.Uint64 // number of the connection that was opened last
 
-	carried    atomic.Int64  // len(live)
-	gated      atomic.Int64  // connections that have poll gates
-	memoryWait time.Duration // mem.Wait, but in tests
+	carried atomic.Int64 // len(live)
+	gated   atomic.Int64 // connections that have poll gates
 
 	watcher    app.Watcher
 	opening    context.Context // of openings that wait; it ends when the Proxy drains
 	noOpenings context.CancelCauseFunc
 
 	mu       sync.Mutex
-	live     map[*connection]struct{}
+	live     map[*path.Conn]struct{}
 	passer   passer
 	draining bool
 	idle     chan struct{} // closed once draining and nothing is live
@@ -164,10 +156,7 @@ func New(cfg Config) (*Proxy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("proxy: %w", err)
 	}
-	p := &Proxy{Config: cfg, sampler: log, lossless: lossless, lasting: map[string]bool{}, budget: mem.NewBudget(cfg.Memory), received: mem.NewBudget(cfg.Memory),
-		pool: pipe.NewPool(cfg.Workers), cores: cfg.Workers, live: map[*connection]struct{}{},
-		idle: make(chan struct{})}
-	p.memoryWait = mem.Wait
+	p := &Proxy{Config: cfg, sampler: log, live: map[*path.Conn]struct{}{}, idle: make(chan struct{})}
 	p.watcher = app.NewWatcher()
 	p.opening, p.noOpenings = context.WithCancelCause(context.Background())
 	if p.Answer == 0 {
@@ -183,8 +172,22 @@ func New(cfg Config) (*Proxy, error) {
 		p.Values = 512 << 20
 	}
 	p.tags.Store(rand.Uint64N(1 << 40)) // so that no connection is taken for one of an earlier process
-	p.cache = cache.New(p.opening, cache.Config{Room: p.Values, Codecs: cfg.Codecs, Lossless: lossless, Workers: p.pool, Pool: &p.buffers,
-		Sending: p.budget, Receiving: p.received, Metrics: p.Metrics, Log: cfg.Log,
+	lasting := map[string]bool{}
+	for _, protocol := range p.Protocols {
+		lasting[protocol.String()] = protocol.Traits().Reconnects
+	}
+	p.env = &path.Env{
+		Buffers: new(memory.Pool), Sending: memory.NewBudget(cfg.Memory), Receiving: memory.NewBudget(cfg.Memory), MemoryWait: memory.Wait,
+		Pool: pipe.NewPool(cfg.Workers), Cores: cfg.Workers, Lossless: lossless, Codecs: cfg.Codecs,
+		Policy:      func() policy.Policy { return p.settings.Load().Policy },
+		Lasting:     func(protocol string) bool { return lasting[protocol] },
+		Residuals:   residual.New(p.Config.Residuals, p.Metrics.forgot, p.Metrics.forgotRows),
+		Tensors:     new(tensors.Table),
+		Connections: func() int { return int(p.carried.Load()) },
+		Metrics:     p.Metrics,
+	}
+	p.cache = cache.New(p.opening, cache.Config{Room: p.Values, Codecs: cfg.Codecs, Lossless: lossless, Workers: p.env.Pool, Pool: p.env.Buffers,
+		Sending: p.env.Sending, Receiving: p.env.Receiving, Metrics: p.Metrics, Log: cfg.Log,
 		Open: func(ctx context.Context, peer string, opening []byte) (cache.Stream, error) {
 			s, err := cfg.Open(ctx, peer, opening)
 			if err != nil {
@@ -192,12 +195,6 @@ func New(cfg Config) (*Proxy, error) {
 			}
 			return s, nil
 		}})
-	p.residuals = residual.New(p.Config.Residuals, p.Metrics.forgot, p.Metrics.forgotRows)
-	for _, protocol := range p.Protocols {
-		if protocol.Traits().Reconnects {
-			p.lasting[protocol.String()] = true
-		}
-	}
 	p.Apply(cfg.Settings)
 	return p, nil
 }
@@ -205,55 +202,55 @@ func New(cfg Config) (*Proxy, error) {
 // Apply replaces the settings, for connections that come from now on; the policy changes for all.
 func (p *Proxy) Apply(s Settings) { p.settings.Store(&s) }
 
-func (p *Proxy) policy() policy.Policy { return p.settings.Load().Policy }
-
 // Residuals returns the memory of the tensors that may lose something, which can be saved and loaded.
-func (p *Proxy) Residuals() *residual.Store { return p.residuals }
+func (p *Proxy) Residuals() *residual.Store { return p.env.Residuals }
 
 // TensorInfo answers "why was this not compressed?" for one tensor.
 type TensorInfo = tensors.Info
 
 // Tensors lists what is known of the tensors that this proxy has sent, largest first.
-func (p *Proxy) Tensors() []TensorInfo { return p.tensors.List() }
+func (p *Proxy) Tensors() []TensorInfo { return p.env.Tensors.List() }
 
-// carry carries c, whose app's end is conn, until it ends.
-func (p *Proxy) carry(conn *net.TCPConn, c *connection, o frame.Opening, own parser.Side) {
+// carry carries a connection of the app behind conn and of stream until it ends.
+func (p *Proxy) carry(conn *net.TCPConn, stream Stream, peer string, log *slog.Logger, o frame.Opening, own parser.Side) {
 	job := p.settings.Load().jobOf(o.Client.Addr(), o.Server.Addr())
-	c.job, c.lossyAggregates = job.Name, job.LossyAggregates
-	c.tag, c.gone = frame.Tag{Number: o.Tag, Mine: own == parser.Client}, make(chan struct{})
+	values := p.cache.Peer(peer)
+	c := &path.Conn{Env: p.env, App: app.Plain(conn), Stream: stream, Peer: peer, Job: job.Name, Log: log, Gone: make(chan struct{}),
+		Tag: frame.Tag{Number: o.Tag, Mine: own == parser.Client}, SendShare: &values.Sending, ReceiveShare: &values.Receiving}
+	if p.Values > 0 {
+		c.Values = values
+	}
 	if p.PeerCodecs != nil {
-		c.codecs = p.PeerCodecs(c.peer)
+		c.PeerCodecs = p.PeerCodecs(peer)
 	}
 	conn.SetKeepAliveConfig(keepAlive)
-	c.conn = app.Plain(conn)
 	defer p.gate(conn, c)()
 	if !p.enter(c) {
-		c.abort(frame.ResetByApp)
+		c.Abort(frame.ResetByApp)
 		return
 	}
 	defer p.leave(c)
-	values := p.cache.Peer(c.peer)
-	values.Connected(c.tag)
-	defer values.Ended(c.tag)
-	p.Metrics.carries(c.peer, clientSide(own), 1)
-	defer p.Metrics.carries(c.peer, clientSide(own), -1)
-	c.log.Debug("connection carried", "job", job.Name)
-	how := c.carry(parser.Conn{Job: job.Name, Client: o.Client, Server: o.Server, Number: o.Number,
-		Ranks: job.Ranks, Sums: job.Sums, Own: own})
-	p.Metrics.endedAs(c.peer, how)
-	c.log.Debug("connection ended", "how", how)
+	values.Connected(c.Tag)
+	defer values.Ended(c.Tag)
+	p.Metrics.carries(peer, clientSide(own), 1)
+	defer p.Metrics.carries(peer, clientSide(own), -1)
+	log.Debug("connection carried", "job", job.Name)
+	how := p.both(c, parser.Conn{Job: job.Name, Client: o.Client, Server: o.Server, Number: o.Number,
+		Ranks: job.Ranks, Sums: job.Sums, Own: own}, job.LossyAggregates)
+	p.Metrics.endedAs(peer, how)
+	log.Debug("connection ended", "how", how)
 }
 
 // gate puts the app's end of c behind poll gates, if there are any left. done gives them back.
-func (p *Proxy) gate(conn *net.TCPConn, c *connection) (done func()) {
+func (p *Proxy) gate(conn *net.TCPConn, c *path.Conn) (done func()) {
 	done = func() { p.gated.Add(-1) }
 	if p.gated.Add(1) <= int64(p.PollGates) {
 		gated, err := app.Gate(conn)
 		if err == nil {
-			c.conn = gated
+			c.App = gated
 			return done
 		}
-		c.log.Debug("a connection has no poll gates, and wakes this proxy more often", "err", err)
+		c.Log.Debug("a connection has no poll gates, and wakes this proxy more often", "err", err)
 	}
 	done()
 	return func() {}
@@ -319,11 +316,8 @@ func (g guarded) Next(b []byte) (seg parser.Segment, err error) {
 	return seg, err
 }
 
-// allowance returns the most bytes that one of the senders lets wait.
-func (p *Proxy) allowance() int { return p.budget.Allowance(int(p.carried.Load()), frame.MaxBlock) }
-
 // enter notes a connection, unless the Proxy is draining.
-func (p *Proxy) enter(c *connection) bool {
+func (p *Proxy) enter(c *path.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.draining {
@@ -334,7 +328,7 @@ func (p *Proxy) enter(c *connection) bool {
 	return true
 }
 
-func (p *Proxy) leave(c *connection) {
+func (p *Proxy) leave(c *path.Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.live, c)
@@ -376,19 +370,19 @@ func (p *Proxy) Close() {
 	p.Drain(done)
 	p.closePasses()
 	p.cache.Reset() // also where nothing was open
-	p.pool.Close()
+	p.env.Pool.Close()
 	p.sampler.Flush()
 }
 
 func (p *Proxy) resetAll() int {
 	p.mu.Lock()
-	live := make([]*connection, 0, len(p.live))
+	live := make([]*path.Conn, 0, len(p.live))
 	for c := range p.live {
 		live = append(live, c)
 	}
 	p.mu.Unlock()
 	for _, c := range live {
-		c.abort(frame.ResetByApp)
+		c.Abort(frame.ResetByApp)
 	}
 	return len(live)
 }

@@ -4,11 +4,12 @@ import (
 	"context"
 	"errors"
 	"github.com/gradproxy/gradproxy/proxy/frame"
-	mem "github.com/gradproxy/gradproxy/proxy/memory"
+	"github.com/gradproxy/gradproxy/proxy/memory"
+	"github.com/gradproxy/gradproxy/proxy/path"
+	"github.com/gradproxy/gradproxy/proxy/path/send"
 	"time"
 
 	"github.com/gradproxy/gradproxy/parser"
-	"github.com/gradproxy/gradproxy/proxy/internal/pipe"
 	"github.com/gradproxy/gradproxy/proxy/policy"
 	"github.com/gradproxy/gradproxy/proxy/tunnel"
 	"github.com/gradproxy/gradproxy/tensor"
@@ -39,25 +40,26 @@ var errRehearsal = errors.New("proxy: a rehearsal has no tunnel")
 
 // Short reports whether Config.Residuals was too little to remember all tensors that may lose something, so that more of
 // them travelled exactly than with more memory.
-func (r *Rehearsal) Short() bool { return r.proxy.residuals.Short() }
+func (r *Rehearsal) Short() bool { return r.proxy.env.Residuals.Short() }
 
 // Close ends it.
 func (r *Rehearsal) Close() { r.proxy.Close() }
 
 // Flow begins a direction of a connection. The flows of a Rehearsal are not safe for concurrent use with each other.
 func (r *Rehearsal) Flow(f policy.Flow) *RehearsedFlow {
-	flow := &RehearsedFlow{}
-	c := &connection{shared: r.proxy, stream: &flow.sink, job: f.Job, lossyAggregates: f.LossyAggregates, log: r.proxy.Log}
-	flow.sender = &sender{connection: c, lender: mem.NewAllocator(&r.proxy.buffers, r.proxy.budget, nil), flow: f, pipe: pipe.New(r.proxy.pool, pipeDepth, nil)}
+	flow := &RehearsedFlow{buffers: r.proxy.env.Buffers}
+	c := &path.Conn{Env: r.proxy.env, Stream: &flow.sink, Job: f.Job, Log: r.proxy.Log}
+	flow.sender = send.Detached(c, f, nil)
 	return flow
 }
 
 // A RehearsedFlow is one direction of a connection in a Rehearsal.
 type RehearsedFlow struct {
-	sender *sender
-	sink   sink
-	sizes  RehearsedSizes
-	last   *Size // of what was sent last
+	sender  *send.Sender
+	sink    sink
+	buffers *memory.Pool
+	sizes   RehearsedSizes
+	last    *Size // of what was sent last
 }
 
 // RehearsedSizes are what has become of a flow's bytes. Where tensors interleave, what leaves together counts for the one
@@ -79,17 +81,17 @@ func (f *RehearsedFlow) Send(b []byte, segments []parser.Segment) error {
 			opaque += seg.Len
 			continue
 		}
-		if err := f.send(b[:opaque], &f.sizes.Opaque, f.sender.opaque); err != nil {
+		if err := f.send(b[:opaque], &f.sizes.Opaque, f.sender.Opaque); err != nil {
 			return err
 		}
 		b, opaque = b[opaque:], 0
-		err := f.send(b[:seg.Len], f.size(seg.Tensor.Role), func(buf []byte) error { return f.sender.tensor(seg.Tensor, buf) })
+		err := f.send(b[:seg.Len], f.size(seg.Tensor.Role), func(buf []byte) error { return f.sender.Tensor(seg.Tensor, buf) })
 		if err != nil {
 			return err
 		}
 		b = b[seg.Len:]
 	}
-	return f.send(b, &f.sizes.Opaque, f.sender.opaque)
+	return f.send(b, &f.sizes.Opaque, f.sender.Opaque)
 }
 
 func (f *RehearsedFlow) size(r tensor.Role) *Size {
@@ -108,7 +110,7 @@ func (f *RehearsedFlow) send(b []byte, s *Size, take func(buf []byte) error) err
 	if len(b) == 0 {
 		return nil
 	}
-	buffers := &f.sender.shared.buffers
+	buffers := f.buffers
 	buf := buffers.Get(frame.MaxHeader + len(b))
 	copy(buf[frame.MaxHeader:], b)
 	err := take(buf)
@@ -118,7 +120,7 @@ func (f *RehearsedFlow) send(b []byte, s *Size, take func(buf []byte) error) err
 }
 
 func (f *RehearsedFlow) settle(s *Size, err error) error {
-	err = errors.Join(err, f.sender.pipe.Wait())
+	err = errors.Join(err, f.sender.Wait())
 	s.Wire += f.sink.bytes
 	f.sink.bytes, f.last = 0, s
 	return err
@@ -129,8 +131,7 @@ func (f *RehearsedFlow) Close() (RehearsedSizes, error) {
 	if f.last == nil {
 		return f.sizes, nil
 	}
-	err := f.settle(f.last, f.sender.spoil(false))
-	f.sender.forget()
+	err := f.settle(f.last, f.sender.End())
 	return f.sizes, err
 }
 

@@ -72,6 +72,7 @@ func TestRehearsalIsTrue(t *testing.T) {
 		p := newRealPair(t, codec)
 		reg := prometheus.NewRegistry()
 		p.near.Metrics = NewMetrics(reg)
+		p.near.env.Metrics = p.near.Metrics
 		p.choose(t, codec) // after which Serve sees the metrics
 		client, server := p.connect(t)
 		l := &lossyRun{t: t}

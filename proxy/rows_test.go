@@ -3,8 +3,6 @@ package proxy
 import (
 	"bytes"
 	"encoding/binary"
-	"fmt"
-	"github.com/gradproxy/gradproxy/proxy/frame"
 	"hash/fnv"
 	"io"
 	"maps"
@@ -498,49 +496,5 @@ func TestRowsAreSaved(t *testing.T) {
 	err := small.Load(bytes.NewReader(file.Bytes()))
 	if _, _, n := small.Held(); err == nil || n != 0 {
 		t.Errorf("more rows than may be remembered: %v", err)
-	}
-}
-
-// BenchmarkRows encodes blocks of 64 KiB of other rows each time, with what is owed to them.
-func BenchmarkRows(b *testing.B) {
-	for _, width := range []int{1, 16, 256} {
-		b.Run(fmt.Sprintf("width=%d", width), func(b *testing.B) {
-			r := rand.New(rand.NewPCG(19, 20))
-			n := 16 << 10 / width
-			m := residual.New(1<<30, nil, nil).Rows("job", tensor.Tensor{Keys: 1, DType: tensor.Float32}, width, false)
-			c, err := realLoss("3lc(s=1.75)")
-			if err != nil {
-				b.Fatal(err)
-			}
-			var slots sendSlots
-			d := frame.Declaration{Codec: c.String(), DType: tensor.Float32, N: n * width}
-			slot, err := slots.get(d, policy.Choice{Codec: c, Feedback: true}, nil, false)
-			if err != nil {
-				b.Fatal(err)
-			}
-			data := block(r, n*width)
-			var sets []residual.IDs
-			for range 16 {
-				var ids []byte
-				id := uint64(0)
-				for range n {
-					id += 1 + r.Uint64N(4)
-					ids = binary.LittleEndian.AppendUint64(ids, id)
-				}
-				sets = append(sets, residual.IDs{Bytes: ids, Width: 8})
-			}
-			rows := &rowBlock{memory: m, owed: make([]float32, n*width)}
-			out := make([]byte, 0, c.MaxEncodedLen(n*width))
-			b.SetBytes(int64(len(data)))
-			b.ReportAllocs()
-			for i := 0; b.Loop(); i++ {
-				rows.ids = sets[i%len(sets)]
-				rows.take()
-				if _, err := slot.append(out, data, rows); err != nil {
-					b.Fatal(err)
-				}
-				rows.give()
-			}
-		})
 	}
 }

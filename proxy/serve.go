@@ -42,7 +42,7 @@ func (p *Proxy) Serve(ctx context.Context, c *net.TCPConn, server netip.AddrPort
 		return
 	}
 	p.Metrics.opens(peer.Name, "ok")
-	p.carry(c, &connection{shared: p, stream: stream, peer: peer.Name, log: log}, o, parser.Client)
+	p.carry(c, stream, peer.Name, log, o, parser.Client)
 }
 
 var (

@@ -3,7 +3,6 @@ package proxy
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"io"
 	"log/slog"
 	"math"
@@ -19,7 +18,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/gradproxy/gradproxy/parser"
-	"github.com/gradproxy/gradproxy/proxy/app"
 	"github.com/gradproxy/gradproxy/proxy/cache"
 	"github.com/gradproxy/gradproxy/proxy/frame"
 	"github.com/gradproxy/gradproxy/proxy/policy"
@@ -312,34 +310,6 @@ func TestExactValueAfterALossyOne(t *testing.T) {
 	for i := range 11 {
 		train()
 		lossy(i%5 != 0)
-	}
-}
-
-// A Ref that names no value is a broken frame, wherever it stands.
-func TestRefToNothing(t *testing.T) {
-	body := binary.AppendUvarint(append(binary.AppendUvarint(nil, 2*1), 'x'), 2*4+1)
-	gather := frame.Frame{Kind: frame.Gather, Body: binary.AppendUvarint(body, 0)}
-	for name, frames := range map[string][]frame.Frame{
-		"alone":       {{Kind: frame.Ref, Body: frame.ValueRef{Epoch: 1, ID: 0, Size: 4}.Append(nil)}},
-		"in a gather": {gather, {Kind: frame.Ref, Body: frame.ValueRef{Epoch: 1, ID: 0, Size: 4}.Append(nil)}},
-		"of no bytes": {gather, {Kind: frame.Ref, Body: frame.ValueRef{Epoch: 1, ID: 1, Size: 0}.Append(nil)}},
-	} {
-		p := newTestProxy(t)
-		a, far, err := tcpPair()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer far.Close()
-		defer a.Close()
-		var wire [][]byte
-		for _, f := range frames {
-			wire = append(wire, frame.Append(nil, f))
-		}
-		f := newFeed(wire...)
-		r := newReceiver(&connection{shared: p, conn: app.Plain(a), peer: "hostile", stream: f, log: p.Log}, f)
-		if err := r.run(); !errors.Is(err, frame.ErrFrame) {
-			t.Errorf("%s: %v, want a broken frame", name, err)
-		}
 	}
 }
 

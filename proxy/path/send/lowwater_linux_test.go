@@ -1,8 +1,9 @@
-package proxy
+package send
 
 import (
 	"bytes"
 	"fmt"
+	"github.com/gradproxy/gradproxy/proxy/path/pathtest"
 	"math/rand/v2"
 	"os"
 	"testing"
@@ -17,12 +18,11 @@ import (
 // The kernel says nothing of bytes that come while a block is dealt with, and once more of the first that is enough to one
 // who waits.
 func TestQuietWhileNobodyWaits(t *testing.T) {
-	p := newPair(t, nil, policy.Rule{Codec: "wide"}).near
 	const size = 2 << 20
 	values := random(rand.New(rand.NewPCG(1, 2)), size)
-	s := newStraightPath(t, p, toy{})
+	s := newTestSender(t, pathtest.Toy{}, policy.Rule{Codec: "wide"})
 	said := func() (n int) {
-		raw, err := s.conn.SyscallConn()
+		raw, err := s.direction.conn.App.SyscallConn()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -37,7 +37,7 @@ func TestQuietWhileNobodyWaits(t *testing.T) {
 		}
 		return n
 	}
-	piece := toyPiece(1, size, values)
+	piece := pathtest.ToyPiece(1, size, values)
 	first := len(piece) - size + 1<<20
 	go s.app.Write(piece[:first])
 	s.readAll(t, first)
@@ -46,7 +46,7 @@ func TestQuietWhileNobodyWaits(t *testing.T) {
 	waits := make(chan error, 1)
 	go func() { // the kernel wakes it for all that it lacks, not for a part
 		for s.seen.bytes < len(piece) {
-			if _, err := s.read(); err != nil {
+			if _, err := s.read.once(); err != nil {
 				waits <- err
 				return
 			}
@@ -68,7 +68,7 @@ func TestQuietWhileNobodyWaits(t *testing.T) {
 		t.Errorf("while blocks are dealt with the poller is told of %d bytes, and once of %d", got, quiet)
 	}
 	go func() {
-		_, err := s.read()
+		_, err := s.read.once()
 		waits <- err
 	}()
 	s.app.Write([]byte{255})
@@ -76,7 +76,7 @@ func TestQuietWhileNobodyWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	whole := append(piece, 255)
-	if got := s.delivered(t, len(whole)); !bytes.Equal(got, whole) {
+	if got := s.delivered(t); !bytes.Equal(got, whole) {
 		t.Error("other bytes arrive")
 	}
 }

@@ -1,0 +1,94 @@
+package receive
+
+import (
+	"fmt"
+	"net"
+
+	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/proxy/frame"
+	"github.com/gradproxy/gradproxy/proxy/path"
+)
+
+// A deliverer shows bytes in stream order to the learner, and writes them to the app.
+type deliverer struct {
+	conn    *path.Conn
+	app     appWriter
+	learner parser.Parser // nil once it gave up
+}
+
+// An appWriter is the app's socket; *app.Conn is one.
+type appWriter interface {
+	Write(p []byte) (int, error)
+	Writev(parts net.Buffers) (int64, error) // uses parts up
+}
+
+// runs delivers runs of bytes.
+func (d *deliverer) runs(runs ...[]byte) error {
+	for _, b := range runs {
+		d.learn(b)
+	}
+	n, err := d.write(runs)
+	if err != nil {
+		d.conn.WriteFailed()
+	}
+	d.conn.Env.Metrics.Delivered(d.conn.Peer, int(n))
+	if err != nil {
+		return fmt.Errorf("%w: %w", path.ErrAppGone, err)
+	}
+	return nil
+}
+
+// gathered delivers the runs of a Gather's body, once all its blocks are there. If one of them did not decode, nothing is delivered.
+func (d *deliverer) gathered(body []byte, blocks []*block) error {
+	elements := make([][]byte, len(blocks))
+	for i, b := range blocks {
+		if b.err != nil {
+			return b.err
+		}
+		if elements[i] = b.data; b.ref.Size != 0 {
+			data, release, err := d.await(b.ref)
+			if err != nil {
+				return err
+			}
+			defer release()
+			elements[i] = data
+		}
+	}
+	return frame.DeliverRuns(body, elements, d.runs)
+}
+
+// value delivers a shared value once it is there.
+func (d *deliverer) value(named frame.ValueRef) error {
+	data, release, err := d.await(named)
+	if err != nil {
+		return err
+	}
+	defer release()
+	return d.runs(data)
+}
+
+func (d *deliverer) await(named frame.ValueRef) (data []byte, release func(), err error) {
+	if d.conn.Values == nil {
+		return nil, nil, fmt.Errorf("%w: ref to a value, and none are shared", frame.ErrFrame)
+	}
+	return d.conn.Values.Await(d.conn.Tag, named, d.conn.Gone)
+}
+
+func (d *deliverer) write(runs net.Buffers) (int64, error) {
+	if len(runs) == 1 {
+		n, err := d.app.Write(runs[0])
+		return int64(n), err
+	}
+	return d.app.Writev(runs)
+}
+
+func (d *deliverer) learn(b []byte) {
+	for d.learner != nil && len(b) > 0 {
+		seg, err := d.learner.Next(b)
+		if err != nil {
+			d.learner = nil
+			return
+		}
+		b = b[seg.Len:]
+	}
+}

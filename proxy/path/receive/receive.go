@@ -1,0 +1,263 @@
+// Package receive is the way of a connection's bytes from the tunnel to the app. It has no policy and guesses nothing: frames say
+// how the sender has coded the bytes.
+//
+//	tunnel ─▶ read ─▶ decode ─▶ deliver ─▶ app
+//
+// read takes frames and the memory for them; decode makes elements of blocks, on any core; deliver shows the bytes in stream order
+// to the parser of this direction, so that the parser of the own app's bytes knows what came before them, and writes them to the app.
+package receive
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/proxy/frame"
+	"github.com/gradproxy/gradproxy/proxy/internal/pipe"
+	"github.com/gradproxy/gradproxy/proxy/memory"
+	"github.com/gradproxy/gradproxy/proxy/path"
+)
+
+// A Receiver is one direction of a connection, from the tunnel to the app.
+type Receiver struct {
+	conn    *path.Conn
+	frames  frame.Reader
+	memory  reservation
+	decode  decoder
+	deliver deliverer
+	pipe    *pipe.Pipe
+}
+
+// New returns the Receiver of a connection, which reads c.Stream. learner, which may be nil, is shown the bytes that are delivered.
+func New(c *path.Conn, learner parser.Parser) *Receiver {
+	env := c.Env
+	r := &Receiver{conn: c, deliver: deliverer{conn: c, app: c.App, learner: learner}}
+	r.pipe = pipe.New(env.Pool, path.Depth, func(err error) {
+		if errors.Is(err, path.ErrAppGone) {
+			c.Stream.Reset(frame.ResetByApp)
+			return
+		}
+		c.Stream.Reset(frame.ResetByFrames) // Run may be waiting for frames that will not come
+	})
+	r.memory = reservation{alloc: memory.NewAllocator(env.Buffers, env.Receiving, c.ReceiveShare), pipe: r.pipe, within: env.MemoryWait, gone: c.Gone}
+	r.memory.slots.Peer = c.ReceiveShare
+	r.decode = decoder{env: env}
+	r.decode.codecs.New = env.Codecs
+	r.frames = frame.Reader{Source: c.Stream, Limit: r.decode.limit, Reserve: r.reserve, Pool: env.Buffers}
+	return r
+}
+
+// Run delivers the bytes that the peer sends until its CloseWrite (nil), a Reset (path.ErrAppReset), or until something breaks.
+func (r *Receiver) Run() error {
+	for {
+		f, err := r.frames.Next()
+		if err != nil {
+			return r.end(fmt.Errorf("proxy: tunnel: %w", noEOF(err)))
+		}
+		switch f.Kind {
+		case frame.Bytes:
+			err = r.bytes(f.Body)
+		case frame.Declare:
+			err = r.declare(f)
+		case frame.Block:
+			err = r.block(f)
+		case frame.Gather:
+			err = r.gather(f.Body)
+		case frame.Ref:
+			err = r.ref(f.Body)
+		case frame.CloseWrite:
+			return r.end(nil)
+		case frame.Reset:
+			return r.end(path.ErrAppReset)
+		default:
+			err = fmt.Errorf("%w: %v is not expected", frame.ErrFrame, f.Kind)
+		}
+		if err != nil {
+			return r.end(err)
+		}
+	}
+}
+
+// Wait waits until nothing is under way.
+func (r *Receiver) Wait() error { return r.pipe.Wait() }
+
+// end waits until all bytes that were received before the end are delivered.
+func (r *Receiver) end(err error) error {
+	if err != nil && !errors.Is(err, path.ErrAppReset) {
+		r.conn.GiveUp()
+	}
+	r.memory.give(r.memory.take())
+	e := r.pipe.Wait()
+	r.memory.giveSlots()
+	if e != nil {
+		return e
+	}
+	return err
+}
+
+// reserve takes memory for a frame's body that is to be read, and for the elements that it decodes to.
+func (r *Receiver) reserve(k frame.Kind, id uint32, n int) error {
+	need := memory.Footprint(n)
+	if k == frame.Block {
+		slot, err := r.decode.slot(id)
+		if err != nil {
+			return err
+		}
+		need += memory.Footprint(slot.bytes) + blockCost
+	}
+	return r.memory.reserve(need)
+}
+
+// bytes delivers opaque bytes. If something before them is still being decoded they are copied, or wait for it.
+func (r *Receiver) bytes(b []byte) error {
+	deliver := func() error { return r.deliver.runs(b) }
+	done, err := r.pipe.Try(deliver)
+	if done || err != nil {
+		return err
+	}
+	kept, ok := r.memory.alloc.Copy(b)
+	if !ok {
+		r.pipe.Wait()
+		_, err := r.pipe.Try(deliver)
+		return err
+	}
+	return r.pipe.Do(pipe.Item{
+		Emit: func() error { return r.deliver.runs(kept.B) },
+		Done: func() { r.memory.alloc.Put(kept) },
+	})
+}
+
+// declare sets a slot from a Declare frame.
+func (r *Receiver) declare(f frame.Frame) error {
+	if r.decode.slots[f.Slot] == nil {
+		if err := r.memory.reserveSlot(len(r.decode.slots)); err != nil {
+			return err
+		}
+	}
+	return r.decode.declare(f.Slot, f.Body)
+}
+
+// block decodes and delivers a block that stands by itself.
+func (r *Receiver) block(f frame.Frame) error {
+	slot, err := r.decode.slot(f.Slot)
+	if err != nil {
+		return err
+	}
+	b, err := r.decode.block(f, slot.bytes)
+	if err != nil {
+		return err
+	}
+	reserved := r.memory.take()
+	emit := func() error {
+		if b.err != nil {
+			return b.err
+		}
+		return r.deliver.runs(b.data)
+	}
+	release := func() {
+		r.conn.Env.Buffers.Put(b.data)
+		r.memory.give(reserved)
+	}
+	if r.pipe.Idle() && slot.took < pipe.HandOver(len(b.data)) {
+		done, err := r.pipe.Try(func() error {
+			r.decode.decode(b)
+			return emit()
+		})
+		if done {
+			release()
+			return err
+		}
+	}
+	return r.pipe.Do(pipe.Item{Work: func() { r.decode.decode(b) }, Emit: emit, Done: release})
+}
+
+// gather reads the Blocks that a Gather frame names, and delivers all its runs at once.
+func (r *Receiver) gather(body []byte) error {
+	sizes, err := frame.ParseGather(body)
+	if err == nil {
+		err = r.memory.reserveGathered(sizes)
+	}
+	var blocks []*block
+	if err == nil {
+		blocks, err = r.gathered(sizes)
+	}
+	back := func() {
+		buffers := r.conn.Env.Buffers
+		for _, b := range blocks {
+			buffers.Put(b.encoded)
+			buffers.Put(b.data)
+		}
+		buffers.Put(body)
+	}
+	if err != nil {
+		back()
+		return noEOF(err)
+	}
+	reserved := r.memory.take()
+	return r.pipe.Do(pipe.Item{
+		Work: func() {
+			for _, b := range blocks {
+				if b.ref.Size == 0 {
+					r.decode.decode(b)
+				}
+			}
+		},
+		Emit: func() error { return r.deliver.gathered(body, blocks) },
+		Done: func() {
+			back()
+			r.memory.give(reserved)
+		},
+	})
+}
+
+// gathered reads the Blocks that a Gather frame names, which must have the given sizes.
+func (r *Receiver) gathered(sizes []int) (blocks []*block, err error) {
+	for len(blocks) < len(sizes) {
+		f, err := r.frames.Next()
+		if err != nil {
+			return blocks, err
+		}
+		switch f.Kind {
+		case frame.Declare:
+			err = r.declare(f)
+		case frame.Block:
+			var b *block
+			if b, err = r.decode.block(f, sizes[len(blocks)]); err == nil {
+				blocks = append(blocks, b)
+			}
+		case frame.Ref:
+			var named frame.ValueRef
+			if named, err = frame.ParseRef(f.Body); err == nil && named.Size != sizes[len(blocks)] {
+				err = fmt.Errorf("%w: ref to %d bytes where gather wants %d", frame.ErrFrame, named.Size, sizes[len(blocks)])
+			}
+			blocks = append(blocks, &block{ref: named})
+		case frame.Gather:
+			r.conn.Env.Buffers.Put(f.Body)
+			fallthrough
+		default:
+			err = fmt.Errorf("%w: %v among the blocks of a gather", frame.ErrFrame, f.Kind)
+		}
+		if err != nil {
+			return blocks, err
+		}
+	}
+	return blocks, nil
+}
+
+// ref delivers a shared value.
+func (r *Receiver) ref(body []byte) error {
+	named, err := frame.ParseRef(body)
+	if err != nil {
+		return err
+	}
+	return r.pipe.Do(pipe.Item{Emit: func() error { return r.deliver.value(named) }})
+}
+
+// noEOF makes the end of a stream an error where more must come.
+func noEOF(err error) error {
+	if err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}

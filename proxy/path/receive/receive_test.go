@@ -1,0 +1,338 @@
+package receive
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gradproxy/gradproxy/proxy/app"
+	"github.com/gradproxy/gradproxy/proxy/frame"
+	"github.com/gradproxy/gradproxy/proxy/memory"
+	"github.com/gradproxy/gradproxy/proxy/path"
+	"github.com/gradproxy/gradproxy/proxy/path/pathtest"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// A pipeWriter is an app's socket that is a pipe.
+type pipeWriter struct{ net.Conn }
+
+func (p pipeWriter) Writev(parts net.Buffers) (int64, error) { return parts.WriteTo(p.Conn) }
+
+// A taker is an app's socket that takes everything.
+type taker struct{ got []byte }
+
+func (a *taker) Write(p []byte) (int, error) {
+	a.got = append(a.got, p...)
+	return len(p), nil
+}
+
+func (a *taker) Writev(parts net.Buffers) (int64, error) { return parts.WriteTo(a) }
+
+// newReceiver returns the Receiver of a stream in an Env, and the app that it delivers to.
+func newReceiver(t testing.TB, env *path.Env, s path.Stream) (*Receiver, *taker) {
+	r := New(&path.Conn{Env: env, Stream: s, Peer: "far", Log: pathtest.Log(t)}, nil)
+	to := new(taker)
+	r.deliver.app = to
+	return r, to
+}
+
+// wireOf returns frames as they are on the wire.
+func wireOf(frames ...frame.Frame) (wire []byte) {
+	for _, f := range frames {
+		wire = frame.Append(wire, f)
+	}
+	return wire
+}
+
+// declare returns the Declare frame of a slot of n float32.
+func declare(slot uint32, codec string, n int) frame.Frame {
+	d := frame.Declaration{Codec: codec, DType: tensor.Float32, N: n}
+	return frame.Frame{Kind: frame.Declare, Slot: slot, Body: d.Append(nil)}
+}
+
+// coded returns the Block frame of a slot of the counting codec: its elements begin with those bytes, and the others are 0.
+func coded(slot uint32, number uint64, elements string) frame.Frame {
+	body := binary.LittleEndian.AppendUint64([]byte{frame.FormCoded}, number)
+	return frame.Frame{Kind: frame.Block, Slot: slot, Body: append(body, elements...)}
+}
+
+// Blocks and the bytes between them arrive in stream order, and so do blocks that stand alone.
+func TestReceive(t *testing.T) {
+	env := pathtest.NewEnv(t)
+	gather := frame.AppendLiteral(nil, []byte("<"))
+	gather = frame.AppendRun(gather, 4, 0)
+	gather = frame.AppendLiteral(gather, []byte("|"))
+	gather = frame.AppendRun(gather, 8, 1)
+	gather = frame.AppendRun(gather, 4, 0)
+	wire := wireOf(frame.Frame{Kind: frame.Bytes, Body: []byte("head")}, declare(3, "lossless", 2),
+		frame.Frame{Kind: frame.Gather, Body: gather}, coded(3, 0, "abcdefg"), coded(3, 1, "ABCDEFG"), coded(3, 2, "alone"),
+		frame.Frame{Kind: frame.Block, Slot: 3, Body: append([]byte{frame.FormRaw}, "rawbytes"...)}, frame.Frame{Kind: frame.CloseWrite})
+	const want = "head<abcd|ABCDEFG\x00efg\x00alone\x00\x00\x00rawbytes"
+	for _, sizes := range [][]int{{1}, {7, 3}, {1 << 20}} {
+		r, to := newReceiver(t, env, &pathtest.Cut{B: wire, Sizes: sizes})
+		if err := r.Run(); err != nil || string(to.got) != want {
+			t.Errorf("in pieces of %v: %q, %v; want %q", sizes, to.got, err, want)
+		}
+	}
+	pathtest.Whole(t, env)
+}
+
+// A block that does not decode, alone or in a gather, resets the connection, and no byte of its group is delivered: the app must see an
+// error, never garbage.
+func TestCorruptBlockIsNotDelivered(t *testing.T) {
+	gather := frame.AppendLiteral(nil, []byte("between"))
+	gather = frame.AppendRun(gather, 8, 0)
+	gather = frame.AppendRun(gather, 8, 1)
+	group := frame.Frame{Kind: frame.Gather, Body: gather}
+	good, corrupt := coded(3, 0, "good"), coded(3, 77, "corrupt")
+	for name, frames := range map[string][]frame.Frame{
+		"alone":              {corrupt},
+		"first of a gather":  {group, corrupt, good},
+		"second of a gather": {group, good, corrupt},
+		"of an unknown form": {{Kind: frame.Block, Slot: 3, Body: append([]byte{9}, make([]byte, 8)...)}},
+		"of the cache's form": {group, good, {Kind: frame.Block, Slot: 3,
+			Body: append([]byte{frame.FormReverse}, make([]byte, 8)...)}},
+		"without a form": {{Kind: frame.Block, Slot: 3}},
+	} {
+		env := pathtest.NewEnv(t)
+		wire := append(wireOf(declare(3, "lossless", 2), frame.Frame{Kind: frame.Bytes, Body: []byte("before")}), wireOf(frames...)...)
+		wire = append(wire, wireOf(frame.Frame{Kind: frame.Bytes, Body: []byte("behind")}, frame.Frame{Kind: frame.CloseWrite})...)
+		r, to := newReceiver(t, env, &pathtest.Cut{B: wire, Sizes: []int{1000}})
+		if err := r.Run(); !errors.Is(err, frame.ErrFrame) {
+			t.Errorf("a corrupt block %s: %v", name, err)
+		}
+		if string(to.got) != "before" {
+			t.Errorf("a corrupt block %s: %q was delivered, want the bytes before it", name, to.got)
+		}
+		pathtest.Whole(t, env)
+	}
+}
+
+// A Ref that names no value is a broken frame, wherever it stands; and so is one where no values are shared.
+func TestRefToNothing(t *testing.T) {
+	gather := frame.Frame{Kind: frame.Gather, Body: frame.AppendRun(frame.AppendLiteral(nil, []byte("x")), 4, 0)}
+	ref := func(id uint64, size int) frame.Frame {
+		return frame.Frame{Kind: frame.Ref, Body: frame.ValueRef{Epoch: 1, ID: id, Size: size}.Append(nil)}
+	}
+	for name, frames := range map[string][]frame.Frame{
+		"alone":                   {ref(0, 4)},
+		"in a gather":             {gather, ref(0, 4)},
+		"of no bytes":             {gather, ref(1, 0)},
+		"of more than was said":   {gather, ref(1, 5)},
+		"where none are shared":   {ref(1, 4)},
+		"gathered, none a shared": {gather, ref(1, 4)},
+	} {
+		env := pathtest.NewEnv(t)
+		f := pathtest.NewFeed(append(wireOf(frames...), wireOf(frame.Frame{Kind: frame.CloseWrite})...))
+		if r, to := newReceiver(t, env, f); !errors.Is(r.Run(), frame.ErrFrame) || len(to.got) > 0 {
+			t.Errorf("%s is no broken frame, or %q was delivered", name, to.got)
+		}
+		pathtest.Whole(t, env)
+	}
+}
+
+// bounded watches that an Env with so many connections never holds more than its budget and their spare bytes, until stop.
+func bounded(t *testing.T, e *path.Env, connections int) (stop func()) {
+	limit := e.Receiving.Size() + memory.Spare*int64(connections)
+	var done atomic.Bool
+	ended := make(chan int64)
+	go func() {
+		var peak int64
+		for !done.Load() {
+			peak = max(peak, e.Buffers.InUse())
+			time.Sleep(time.Millisecond)
+		}
+		ended <- peak
+	}()
+	return func() {
+		done.Store(true)
+		if peak := <-ended; peak > limit {
+			t.Errorf("%d bytes of buffers were in use, at most %d may be", peak, limit)
+		}
+	}
+}
+
+// A peer that opens many connections and announces a large block on each, but sends no block to its end, makes the proxy hold no more
+// than its memory, and does not keep others from theirs.
+func TestAnnouncedBlocksAreBounded(t *testing.T) {
+	const connections = 40
+	env := pathtest.NewEnv(t)
+	env.Receiving = memory.NewBudget(32 << 20)
+	env.MemoryWait = time.Hour // none will be had
+	stop := bounded(t, env, connections)
+	var hostile, honest memory.Share
+	declare, block := pathtest.RawBlock(0, 4<<20)
+	var feeds []*pathtest.Feed
+	ended := make(chan error, connections)
+	for range connections {
+		f := pathtest.NewFeed(declare, block[:len(block)-1])
+		feeds = append(feeds, f)
+		r := New(&path.Conn{Env: env, Peer: "hostile", ReceiveShare: &hostile, Stream: f, Log: pathtest.Log(t)}, nil)
+		go func() { ended <- r.Run() }()
+	}
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		held, waiting := env.Receiving.Held(&hostile)
+		if waiting > 0 && waiting+int(held/(8<<20)) == connections {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d bytes are held, and %d connections wait", held, waiting)
+		}
+	}
+
+	a, far := pathtest.TCPPair(t)
+	declare, block = pathtest.RawBlock(0, 1<<20)
+	f := pathtest.NewFeed(declare, block, wireOf(frame.Frame{Kind: frame.CloseWrite}))
+	done := make(chan error, 1)
+	r := New(&path.Conn{Env: env, Peer: "honest", ReceiveShare: &honest, App: app.Plain(a), Stream: f, Log: pathtest.Log(t)}, nil)
+	go func() { done <- r.Run(); a.CloseWrite() }()
+	if n, err := io.Copy(io.Discard, far); n != 1<<20 || err != nil {
+		t.Errorf("beside a hostile peer %d bytes of a block of 1 MiB were delivered: %v", n, err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+
+	for _, f := range feeds { // connections that hold nothing find the bytes that the others give back
+		f.Reset(0)
+	}
+	for range connections {
+		if err := <-ended; err == nil {
+			t.Error("a block that was cut short is no error")
+		}
+	}
+	stop()
+	pathtest.Whole(t, env)
+}
+
+// A block for which there is no memory in time, or ever, ends its connection. Blocks before it, for which the spare bytes have room, are
+// delivered.
+func TestNoMemoryForBlock(t *testing.T) {
+	for name, size := range map[string]int{"in time": 128 << 10, "ever": 1 << 20} {
+		t.Run(name, func(t *testing.T) {
+			env := pathtest.NewEnv(t)
+			env.Receiving = memory.NewBudget(1 << 20)
+			env.MemoryWait = time.Millisecond
+			others := make([]memory.Share, 100) // that leave next to nothing
+			for i := range others {
+				others[i].Peer = new(memory.Share)
+				for env.Receiving.Take(&others[i], 1<<10) {
+				}
+			}
+			small, smallBlock := pathtest.RawBlock(0, memory.MinBlock)
+			large, largeBlock := pathtest.RawBlock(1, size)
+			f := pathtest.NewFeed(small, smallBlock, smallBlock, large, largeBlock, wireOf(frame.Frame{Kind: frame.CloseWrite}))
+			r, to := newReceiver(t, env, f)
+			if err := r.Run(); !errors.Is(err, memory.ErrMemory) {
+				t.Errorf("Run = %v, want no memory", err)
+			}
+			if len(to.got) != 2*memory.MinBlock {
+				t.Errorf("%d bytes were delivered; want the %d before", len(to.got), 2*memory.MinBlock)
+			}
+			for i := range others {
+				held, _ := env.Receiving.Held(&others[i])
+				env.Receiving.Give(&others[i], int(held))
+			}
+			pathtest.Whole(t, env)
+		})
+	}
+}
+
+// A peer may declare as many slots as there is memory for, and all memory that they took is given back.
+func TestDeclaredSlotsAreBounded(t *testing.T) {
+	env := pathtest.NewEnv(t)
+	env.Receiving = memory.NewBudget(1 << 20)
+	env.MemoryWait = time.Millisecond
+	var wire []byte
+	for slot := range uint32(10_000) {
+		declare, _ := pathtest.RawBlock(slot, 4)
+		wire = append(wire, declare...)
+	}
+	r, _ := newReceiver(t, env, pathtest.NewFeed(wire, wireOf(frame.Frame{Kind: frame.CloseWrite})))
+	if err := r.Run(); !errors.Is(err, memory.ErrMemory) {
+		t.Errorf("10,000 slots in 1 MiB: %v", err)
+	}
+	if n := len(r.decode.slots); n*slotCost > 1<<20 || n < 1000 {
+		t.Errorf("%d slots were taken", n)
+	}
+	pathtest.Whole(t, env)
+}
+
+// A watched stream checks, whenever the receiver reads on, that no more memory is in use than was taken of the budget and may be spare.
+type watched struct {
+	*pathtest.Cut
+	t   *testing.T
+	env *path.Env
+}
+
+func (w watched) ReadChunk() ([]byte, error) {
+	// What is in use is paid for before it is used, and given back after: so it must be read first.
+	if inUse, limit := w.env.Buffers.InUse(), w.env.Receiving.Size()+memory.Spare; inUse > limit {
+		w.t.Errorf("%d bytes of buffers are in use, at most %d may be", inUse, limit)
+	}
+	return w.Cut.ReadChunk()
+}
+
+// Whatever bytes a peer sends, the receiver takes no more memory than its budget and spare bytes, gives all of it back, and ends in an
+// error or at the end.
+func FuzzReceive(f *testing.F) {
+	values := make([]byte, 16)
+	for _, codec := range []string{"lossless", "wide", "3lc(s=1.75)", "int4", "topk(k=0.01)", "rice", "delta-binary", "drive"} {
+		c, err := pathtest.Codec(codec)
+		if err != nil {
+			f.Fatal(err)
+		}
+		encoded := make([]byte, 8)
+		if enc, err := c.NewEncoder(tensor.Float32, 4); err == nil {
+			if b, err := enc.Append(nil, values); err == nil {
+				encoded = b
+			}
+		}
+		slot := declare(2, codec, 4)
+		block := frame.Frame{Kind: frame.Block, Slot: 2, Body: append([]byte{frame.FormCoded}, encoded...)}
+		f.Add(wireOf(slot, block))
+		gather := frame.AppendRun(frame.AppendLiteral(nil, []byte("ab")), 16, 0)
+		f.Add(wireOf(slot, frame.Frame{Kind: frame.Gather, Body: gather}, block))
+		large := declare(2, codec, frame.MaxBlock/4)
+		f.Add(wireOf(large, block, block))
+	}
+	f.Add([]byte{byte(frame.Bytes), 3, 1, 2, 3, byte(frame.CloseWrite), 0})
+	f.Add([]byte{byte(frame.Block), 9, 255, 255, 255, 255, 15})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		env := pathtest.NewEnv(t)
+		env.Receiving = memory.NewBudget(1 << 20)
+		env.MemoryWait = 0
+		near, far := net.Pipe()
+		defer far.Close()
+		go io.Copy(io.Discard, far)
+		s := watched{&pathtest.Cut{B: bytes.Clone(b), Sizes: []int{5, 3000}}, t, env}
+		r, _ := newReceiver(t, env, s)
+		r.deliver.app = pipeWriter{near}
+		r.Run()
+		r.Wait()
+		near.Close()
+		pathtest.Whole(t, env)
+	})
+}
+
+// Slots are decoded in turn, whatever their number of blocks and however small these are.
+func TestManyBlocksInOrder(t *testing.T) {
+	env := pathtest.NewEnv(t)
+	frames := []frame.Frame{declare(0, "lossless", 2), declare(1, "wide", 2)}
+	var want []byte
+	for i := range 1000 {
+		frames = append(frames, coded(uint32(i%2), uint64(i/2), string(rune('a'+i%26))))
+		want = append(want, byte('a'+i%26), 0, 0, 0, 0, 0, 0, 0)
+	}
+	r, to := newReceiver(t, env, &pathtest.Cut{B: wireOf(append(slices.Clip(frames), frame.Frame{Kind: frame.CloseWrite})...), Sizes: []int{100, 3}})
+	if err := r.Run(); err != nil || !bytes.Equal(to.got, want) {
+		t.Errorf("%d bytes, %v; want %d in order", len(to.got), err, len(want))
+	}
+	pathtest.Whole(t, env)
+}

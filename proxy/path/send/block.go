@@ -1,0 +1,40 @@
+package send
+
+import (
+	"github.com/gradproxy/gradproxy/proxy/coder"
+	"github.com/gradproxy/gradproxy/proxy/frame"
+	"github.com/gradproxy/gradproxy/proxy/tensors"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// A block is one block of a tensor, from its first byte until its frame has left.
+type block struct {
+	slot     *slot // nil: its value is one of the value cache
+	decl     frame.Declaration
+	plan     *plan  // of its value
+	text     string // of the codec
+	role     tensor.Role
+	record   *tensors.Record
+	off      int    // in its tensor, in bytes
+	index    int    // in its group
+	data     []byte // the elements, of which filled bytes have come; the end of pooled
+	pooled   []byte
+	filled   int
+	room     int  // bytes of buf
+	cost     int  // bytes of the budget, for data, buf and rows
+	variable bool // its length differs from message to message
+
+	declare  []byte     // Declare frame that goes before, or nil
+	turn     coder.Turn // of the slot
+	around   around     // nil: nothing is to be done before and after the encoding
+	residual []float32  // of the block, where it comes with the block instead of living in the slot
+	aside    [2][]byte  // pooled: memory of around
+	frame    []byte     // the Block frame, within buf; or a Ref's
+	buf      []byte     // pooled
+}
+
+// An around does something to a block in its turn, before and after it is encoded.
+type around interface {
+	before(b *block)
+	after(b *block)
+}

@@ -1,0 +1,234 @@
+package send
+
+import (
+	"sync"
+
+	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/proxy/cache"
+	"github.com/gradproxy/gradproxy/proxy/coder"
+	"github.com/gradproxy/gradproxy/proxy/frame"
+	"github.com/gradproxy/gradproxy/proxy/policy"
+	"github.com/gradproxy/gradproxy/proxy/residual"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// A chooser decides how values travel, and of each block once more, when all of it is there. It is the only stage that knows policy,
+// residuals and the value cache.
+type chooser struct {
+	*direction
+	encode *encoder
+	emit   *emitter
+	past   past
+	rows   rowChooser
+	lossy  bool // loss was used on this direction
+}
+
+// value plans how the next value of t travels, where at most limit bytes may wait together. false: verbatim.
+func (c *chooser) value(p *plan, t tensor.Tensor, limit int) bool {
+	env := c.conn.Env
+	p.t, p.record = t, env.Tensors.Of(c.flow, t)
+	c.decide(p, limit)
+	p.text = policy.Verbatim
+	if p.choice.Codec != nil {
+		p.text = p.choice.Codec.String()
+	}
+	p.record.Chose(t.Size, p.text, p.choice.Why, t.Why)
+	if p.choice.Codec == nil {
+		env.Metrics.FellBack(p.choice.Why)
+		p.record.Sent(t.Size, t.Size)
+		return false
+	}
+	p.unit, p.block = t.DType.Size(), p.choice.Codec.Block(t.Size)
+	if p.shared { // by whatever codec the peer's values of it travel, they are of the same blocks
+		p.block = env.Lossless.Block(t.Size)
+	}
+	if p.rows != nil {
+		p.unit = p.rows.bytes
+	}
+	return true
+}
+
+// decide asks the policy, whether coding the tensor has paid so far, and for the past that loss needs.
+func (c *chooser) decide(p *plan, limit int) {
+	env := c.conn.Env
+	rtt, rate := c.conn.Stream.Path()
+	m := policy.Measured{Rate: int64(rate), RTT: rtt}
+	chosen := env.Policy()
+	p.choice = chosen.Choose(c.flow, p.t, m)
+	c.rows.keys(p)
+	pays := sync.OnceValue(func() bool { return p.record.Gain.Pays(m, env.Cores) }) // which counts how often it is asked
+	switch {
+	case p.choice.Codec == nil:
+	case c.conn.Lacks(p.choice.Codec.String()):
+		p.choice = policy.Choice{Codec: env.Lossless, Why: tensor.PeerLacks}
+		if c.conn.Lacks(env.Lossless.String()) {
+			p.choice.Codec = nil
+		}
+	case c.shares(p.t) && (p.choice.Closed || !codecs.Lossy(p.choice.Codec) && (pays() || c.conn.Values.Predicts(c.conn.Job, p.t.Base))):
+		p.shared = true
+	case p.choice.Closed:
+		p.choice = policy.Choice{Codec: env.Lossless, Why: tensor.NoReference}
+	case codecs.Lossy(p.choice.Codec) && sparse(p.t):
+		if why := c.rows.plan(p, limit); why != tensor.OK {
+			p.choice = policy.Choice{Codec: env.Lossless, Why: why}
+		}
+	case codecs.Lossy(p.choice.Codec):
+		if p.dense = c.past.ofDense(p.t); p.dense == nil {
+			p.choice = policy.Choice{Codec: env.Lossless, Why: tensor.NoMemory}
+		} else {
+			p.flush = p.dense.Begin(p.choice.Flush)
+		}
+	case mayBecomeLossy(chosen, c.flow, p.t, m): // the first value that may lose something then has one to be compared with
+		p.watch = c.past.ofDense(p.t)
+	case !pays():
+		p.choice = policy.Choice{Why: tensor.NoGain}
+	}
+}
+
+// mayBecomeLossy reports whether t will lose something if it proves to be a gradient.
+func mayBecomeLossy(p policy.Policy, f policy.Flow, t tensor.Tensor, m policy.Measured) bool {
+	if t.Why != tensor.Learning || t.Key == 0 || t.Keys != 0 {
+		return false
+	}
+	t.Role, t.Why = tensor.Gradient, tensor.OK
+	c := p.Choose(f, t, m)
+	return c.Codec != nil && codecs.Lossy(c.Codec)
+}
+
+// shares reports whether the peer should hold the values of t: the next is predicted by the last, or is the same.
+func (c *chooser) shares(t tensor.Tensor) bool {
+	return t.Base != 0 && t.Size >= policy.MinShared && c.conn.SharesValues()
+}
+
+// block returns the block of n bytes at off of a planned value, without memory for its elements; its cost is that of the rest. nil: the
+// codec takes no such block.
+func (c *chooser) block(p *plan, off, n int, variable bool) *block {
+	b := &block{plan: p, text: p.text, role: p.t.Role, record: p.record, off: off, variable: variable}
+	d, t := &b.decl, &p.t
+	d.Codec, d.DType, d.N = p.text, t.DType, n/t.DType.Size()
+	if p.shared {
+		d.Job, d.Key, d.Off, d.Base, d.Keys = c.conn.Job, t.Base, off, t.Base, t.Keys
+	} else {
+		// Slots know nothing of rows, which are others each time: their residuals come with the block.
+		if codecs.Lossy(p.choice.Codec) && p.rows == nil {
+			d.Job, d.Key, d.Off, d.Base, d.Keys = c.conn.Job, t.Key, off, t.Base, t.Keys
+		}
+		q := slotRequest{decl: *d, codec: p.choice.Codec, feedback: p.choice.Feedback, variable: variable}
+		if p.dense != nil {
+			q.lock, q.residual = p.dense, p.dense.Part(off, n)
+		}
+		var err error
+		if b.slot, err = c.encode.slots.get(q); err != nil {
+			c.conn.Env.Metrics.FellBack(tensor.NoGain)
+			return nil
+		}
+	}
+	b.room = coder.FrameRoom(p.choice.Codec, d)
+	if p.rows != nil {
+		b.cost = c.rows.cost(p, n)
+	}
+	return b
+}
+
+// group settles how each block of a whole group travels, and has them encoded.
+func (c *chooser) group(g *group) error {
+	for _, b := range g.blocks {
+		if b.slot == nil && c.share(b) {
+			continue
+		}
+		if err := c.settle(b); err != nil {
+			c.emit.release(g)
+			return err
+		}
+		c.encode.next(b)
+		if rows, ok := b.around.(*rowBlock); ok {
+			rows.submit(b.turn.Done())
+		}
+	}
+	return c.encode.group(g)
+}
+
+// share has the peer hold the block's value and makes the frame that refers to it; false: the block must travel by itself.
+func (c *chooser) share(b *block) bool {
+	c.emit.flush() // the stream of values may not take it at once
+	choice := &b.plan.choice
+	r, fresh, ok := c.conn.Values.Put(c.conn.Tag, cache.Put{Decl: b.decl, Data: b.data, Choice: *choice, Role: b.role, Observe: b.record})
+	if !ok {
+		b.record.Refused(tensor.NoReference)
+		return false
+	}
+	c.lossy = c.lossy || choice.Closed && codecs.Lossy(choice.Codec)
+	b.frame = frame.Append(nil, frame.Frame{Kind: frame.Ref, Body: r.Append(nil)})
+	if !fresh {
+		b.record.Gain.Saw(len(b.data), len(b.frame), 0)
+	}
+	return true
+}
+
+// settle decides how a block travels that has its own frame: as its slot says, or, if it were to lose something, exactly, or exactly
+// and with its residual. It compares the block with the past of its tensor, just before it would lose something.
+func (c *chooser) settle(b *block) error {
+	if b.slot == nil {
+		if err := c.exact(b); err != nil {
+			return err
+		}
+	}
+	p := b.plan
+	if p.watch != nil {
+		p.watch.Check(b.off, b.data)
+	}
+	var plausible, first bool
+	rows, isRows := b.around.(*rowBlock)
+	switch {
+	case isRows:
+		plausible, first = rows.past.Check(b.data)
+	case b.slot.lock != nil:
+		plausible, first = p.dense.Check(b.decl.Off, b.data)
+	default:
+		return nil
+	}
+	if !plausible {
+		if !first {
+			c.conn.Env.Metrics.FellBack(tensor.Implausible)
+			b.record.Refused(tensor.Implausible)
+		}
+		if isRows {
+			c.rows.detach(b)
+		}
+		return c.exact(b)
+	}
+	c.lossy = true
+	switch {
+	case isRows && b.slot.external == nil: // without feedback
+		c.rows.detach(b)
+	case isRows && p.flush:
+		return c.exact(b)
+	case !isRows && p.flush && b.slot.residual != nil:
+		b.around = &denseFlush{past: p.dense, residual: b.slot.residual, turn: b.slot.Next()}
+		return c.exact(b)
+	}
+	return nil
+}
+
+// exact gives a block that was to lose something, or to be shared, a slot of a codec that loses nothing: its own if that
+// does not, as of keys, else the lossless one.
+func (c *chooser) exact(b *block) error {
+	if own := b.plan.choice.Codec; !codecs.Lossy(own) && c.encode.assign(b, own) == nil {
+		return nil
+	}
+	return c.encode.assign(b, c.conn.Env.Lossless)
+}
+
+// A denseFlush adds the residual of a block to the block, which then travels exactly.
+type denseFlush struct {
+	past     *residual.Dense
+	residual []float32
+	turn     coder.Turn // of the slot that the residual lives in
+}
+
+func (f *denseFlush) before(b *block) {
+	f.turn.Begin()
+	f.past.Flush(b.data, f.residual)
+}
+
+func (f *denseFlush) after(*block) { f.turn.End() }

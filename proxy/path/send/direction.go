@@ -1,0 +1,18 @@
+package send
+
+import (
+	"github.com/gradproxy/gradproxy/proxy/memory"
+	"github.com/gradproxy/gradproxy/proxy/path"
+	"github.com/gradproxy/gradproxy/proxy/policy"
+)
+
+// A direction is what all stages of a Sender know: the connection, memory for its bytes, and whose bytes they are.
+type direction struct {
+	conn  *path.Conn
+	alloc memory.Allocator
+	flow  policy.Flow // its Protocol is set once it is known
+}
+
+// readSize is how much is read from the app at a time, room for a header before it included: with less the system
+// calls cost more than the copy.
+const readSize = 256 << 10

@@ -1,0 +1,177 @@
+package send
+
+import (
+	"github.com/gradproxy/gradproxy/proxy/frame"
+	"github.com/gradproxy/gradproxy/proxy/internal/pipe"
+	"github.com/gradproxy/gradproxy/proxy/policy"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// An emitter writes frames to the tunnel, in stream order, and gives back the memory of blocks that have left.
+//
+// The frames of small encodings leave several at a time: to wake the tunnel's writer for each, and the far proxy for each of
+// its records, costs as much as some codecs. They wait only while there is more to read from the app, so that an app, or a
+// network before it, that is slower than this proxy has its blocks sent one by one, as they come.
+type emitter struct {
+	*direction
+	pipe      *pipe.Pipe
+	tellsIdle bool // flush is called before the sender waits for the app
+	waiting   int  // groups whose frames wait in the tunnel for more
+}
+
+// maxWaiting is how many groups leave together at most: of blocks of 1 MiB two milliseconds' work. They leave earlier if their
+// frames are long.
+const maxWaiting = 4
+
+// opaque sends bytes verbatim. buf begins with frame.MaxHeader bytes of room, which are overwritten.
+func (e *emitter) opaque(buf []byte) error {
+	n := len(buf) - frame.MaxHeader
+	if n == 0 {
+		return nil
+	}
+	whole := frame.Front(buf, frame.Bytes, 0)
+	e.conn.Env.Metrics.Sent(policy.Verbatim, tensor.Unknown, n, len(whole))
+	write := func() error { return e.write(whole) }
+	sent, err := e.pipe.Try(write)
+	if sent || err != nil {
+		return err
+	}
+	kept, ok := e.alloc.Copy(whole)
+	if !ok {
+		e.pipe.Wait()
+		_, err := e.pipe.Try(write)
+		return err
+	}
+	return e.pipe.Do(pipe.Item{
+		Emit: func() error { return e.write(kept.B) },
+		Done: func() { e.alloc.Put(kept) },
+	})
+}
+
+// group has write write the frames of a group, whose blocks are encoded.
+func (e *emitter) group(g *group, write func(frames ...[]byte) error) error {
+	frames := make([][]byte, 0, 2*len(g.blocks)+1)
+	overhead := 0
+	if len(g.runs) > 1 {
+		frames = append(frames, frame.Append(nil, frame.Frame{Kind: frame.Gather, Body: g.gather()}))
+		overhead = len(frames[0])
+	}
+	for _, b := range g.blocks {
+		if b.declare != nil {
+			frames = append(frames, b.declare)
+		}
+		frames = append(frames, b.frame)
+	}
+	err := write(frames...)
+	metrics := e.conn.Env.Metrics
+	for _, b := range g.blocks {
+		wire := len(b.frame) + len(b.declare)
+		b.record.Sent(len(b.data), wire)
+		metrics.Sent(b.text, b.role, len(b.data), wire)
+	}
+	if overhead > 0 {
+		metrics.Sent(policy.Verbatim, tensor.Unknown, len(g.literals), overhead)
+	}
+	return err
+}
+
+// verbatim sends a group's bytes in stream order, as Bytes frames.
+func (e *emitter) verbatim(g *group) error {
+	l := e.alloc.Get(min(frame.MaxHeader+g.size, readSize))
+	defer e.alloc.Put(l)
+	piece := l.B[:frame.MaxHeader]
+	room := len(l.B)
+	send := func(b []byte) error {
+		for len(b) > 0 {
+			n := min(len(b), room-len(piece))
+			piece, b = append(piece, b[:n]...), b[n:]
+			if len(piece) < room {
+				return nil
+			}
+			if err := e.opaque(piece); err != nil {
+				return err
+			}
+			piece = piece[:frame.MaxHeader]
+		}
+		return nil
+	}
+	taken := make([]int, len(g.blocks))
+	literals := g.literals
+	for _, r := range g.runs {
+		run := literals
+		if r.block != literal {
+			run = g.blocks[r.block].data[taken[r.block]:]
+			taken[r.block] += r.n
+		} else {
+			literals = literals[r.n:]
+		}
+		if err := send(run[:r.n]); err != nil {
+			return err
+		}
+	}
+	return e.opaque(piece)
+}
+
+// write gives whole frames, at least one, to the tunnel.
+func (e *emitter) write(frames ...[]byte) error {
+	last := len(frames) - 1
+	for _, f := range frames[:last] {
+		if _, err := e.conn.Stream.WriteMore(f); err != nil {
+			return err
+		}
+	}
+	_, err := e.conn.Stream.Write(frames[last])
+	return err
+}
+
+// writeMore writes a group's frames as write does, for the sender's own goroutine, which will read again at once.
+func (e *emitter) writeMore(frames ...[]byte) error {
+	if !e.tellsIdle {
+		return e.write(frames...)
+	}
+	for _, f := range frames {
+		if _, err := e.conn.Stream.WriteMore(f); err != nil {
+			return err
+		}
+	}
+	if e.waiting++; e.waiting >= maxWaiting {
+		e.flush()
+	}
+	return nil
+}
+
+// flush has the frames that wait leave. It does not wait itself. The sender's own goroutine must call it.
+func (e *emitter) flush() {
+	if e.waiting > 0 {
+		e.waiting = 0
+		e.conn.Stream.Flush()
+	}
+}
+
+// reserve takes n bytes. Where there are none it waits until everything that is under way has left, and has given back its own.
+func (e *emitter) reserve(n int) bool {
+	if e.alloc.Take(n) {
+		return true
+	}
+	e.pipe.Wait()
+	return e.alloc.Take(n)
+}
+
+// release gives back the memory of a group's blocks.
+func (e *emitter) release(g *group) {
+	buffers := e.conn.Env.Buffers
+	for _, b := range g.blocks {
+		if b.data == nil {
+			continue
+		}
+		for _, x := range b.aside {
+			buffers.Put(x)
+		}
+		buffers.Put(b.pooled)
+		buffers.Put(b.buf)
+		e.alloc.Give(b.cost)
+		b.data, b.pooled, b.buf, b.frame, b.aside = nil, nil, nil, nil, [2][]byte{}
+	}
+	e.alloc.Give(g.paid)
+	g.literals, g.paid = nil, 0
+}

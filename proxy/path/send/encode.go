@@ -1,0 +1,142 @@
+package send
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/codecs/feedback"
+	"github.com/gradproxy/gradproxy/proxy/frame"
+	"github.com/gradproxy/gradproxy/proxy/internal/pipe"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// An encoder makes frames of blocks, on any core, and has them leave in order.
+type encoder struct {
+	*direction
+	emit  *emitter
+	slots slots
+}
+
+// assign gives a block a slot of codec, which loses nothing.
+func (e *encoder) assign(b *block, codec codecs.Codec) error {
+	b.text = codec.String()
+	b.decl = frame.Declaration{Codec: b.text, DType: b.decl.DType, N: b.decl.N}
+	s, err := e.slots.get(slotRequest{decl: b.decl, codec: codec, variable: b.variable})
+	if err != nil {
+		return fmt.Errorf("proxy: %s takes no block of %d %v: %w", b.text, b.decl.N, b.decl.DType, err)
+	}
+	b.slot = s
+	return nil
+}
+
+// next gives a block its turn, and declares its slot if it is new.
+func (e *encoder) next(b *block) {
+	if !b.slot.declared {
+		body := b.decl.Append(nil)
+		b.declare = append(frame.AppendHeader(nil, frame.Declare, b.slot.id, len(body)), body...)
+		b.slot.declared = true
+	}
+	b.turn = b.slot.Next()
+}
+
+// group has the blocks of a group encoded, in their turns, and its frames emitted.
+func (e *encoder) group(g *group) error {
+	work := func() {
+		for _, b := range g.blocks {
+			if b.slot != nil {
+				e.block(b)
+			}
+		}
+	}
+	if e.quick(g) {
+		done, err := e.emit.pipe.Try(func() error {
+			work()
+			return e.emit.group(g, e.emit.writeMore)
+		})
+		if done {
+			e.emit.release(g)
+			return err
+		}
+	}
+	e.emit.flush()
+	return e.emit.pipe.Do(pipe.Item{
+		Work: work,
+		Emit: func() error { return e.emit.group(g, e.emit.write) },
+		Done: func() { e.emit.release(g) },
+	})
+}
+
+// quick reports whether encoding the group is likely to take less than it costs to have another core do it.
+func (e *encoder) quick(g *group) bool {
+	var took time.Duration
+	size := 0
+	for _, b := range g.blocks {
+		if b.slot != nil {
+			took += b.record.Gain.Takes(len(b.data))
+			size += len(b.data)
+		}
+	}
+	return took < pipe.HandOver(size)
+}
+
+// block makes a block's frame, in its turn. Whatever goes wrong with the codec, the elements travel: raw.
+func (e *encoder) block(b *block) {
+	b.turn.Begin()
+	defer b.turn.End()
+	if b.around != nil {
+		b.around.before(b)
+		defer b.around.after(b)
+	}
+	begin := time.Now()
+	s := b.slot
+	if s.external != nil {
+		s.external.residual = b.residual
+	}
+	b.buf = e.conn.Env.Buffers.Get(b.room)[:frame.MaxHeader]
+	body, err := e.append(b)
+	b.frame = frame.Front(body, frame.Block, s.id)
+	took := time.Since(begin)
+	switch {
+	case err == nil:
+		e.drift(b)
+		e.conn.Env.Metrics.Encoded(b.text, b.role, took)
+	case !errors.Is(err, codecs.ErrUnsuited):
+		e.conn.Log.Error("codec failed; its block travels raw", "codec", b.text, "err", err)
+		fallthrough
+	default:
+		e.conn.Env.Metrics.FellBack(tensor.NoGain)
+	}
+	b.record.Gain.Saw(len(b.data), len(b.frame), took)
+}
+
+// append makes the body of a block's frame, behind frame.MaxHeader bytes of room.
+func (e *encoder) append(b *block) (body []byte, err error) {
+	s := b.slot
+	if s.lock != nil { // a connection that takes the place of a broken one may have the same tensors
+		s.lock.Lock()
+		defer s.lock.Unlock()
+	}
+	return s.Encode(append(b.buf, frame.FormCoded), frame.MaxHeader, s.enc, b.data)
+}
+
+const (
+	driftEvery = 8        // how many blocks of a slot pass between two measurements of how far receivers are behind,
+	driftMost  = 64 << 10 // and the most elements, a block's first, that are looked at for one
+)
+
+// drift observes the norm of the block's residual over that of its value: for aggregates, how far the replicas may be apart.
+func (e *encoder) drift(b *block) {
+	v, residual := tensor.View(b.data), b.slot.residual
+	if b.slot.external != nil {
+		residual = b.residual
+	}
+	if residual == nil || b.decl.DType != tensor.Float32 || v == nil {
+		return
+	}
+	if b.slot.encoded++; b.slot.encoded%driftEvery == 1 {
+		n := min(len(v), driftMost)
+		e.conn.Env.Metrics.Drifted(b.text, b.role, feedback.Drift(residual[:n], v[:n]))
+	}
+}

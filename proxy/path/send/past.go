@@ -1,0 +1,56 @@
+package send
+
+import (
+	"github.com/gradproxy/gradproxy/proxy/residual"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// A past is the residuals and last values of the connection's tensors that may lose something. They are forgotten with the connection where
+// its protocol never connects again.
+type past struct {
+	*direction
+	dense map[uint64]*residual.Dense // by key
+	rows  map[uint64]*residual.Rows  // of sparse tensors, by their index's key
+}
+
+// ofDense returns the past of a tensor, or nil if there is no room for it.
+func (p *past) ofDense(t tensor.Tensor) *residual.Dense {
+	d := p.conn.Env.Residuals.Dense(p.conn.Job, t, p.lasting())
+	if d != nil {
+		if p.dense == nil {
+			p.dense = map[uint64]*residual.Dense{}
+		}
+		p.dense[t.Key] = d
+	}
+	return d
+}
+
+// ofRows returns the past of a sparse tensor, whose rows have width elements, or nil if there is no room for it.
+func (p *past) ofRows(t tensor.Tensor, width int) *residual.Rows {
+	r := p.conn.Env.Residuals.Rows(p.conn.Job, t, width, p.lasting())
+	if r != nil {
+		if p.rows == nil {
+			p.rows = map[uint64]*residual.Rows{}
+		}
+		p.rows[t.Keys] = r
+	}
+	return r
+}
+
+// lasting reports whether the protocol's tensors outlive the connection.
+func (p *past) lasting() bool { return p.conn.Env.Lasting(p.flow.Protocol) }
+
+// forget drops everything, unless it outlives the connection. all: in any case.
+func (p *past) forget(all bool) {
+	if !all && p.lasting() {
+		return
+	}
+	for _, d := range p.dense {
+		p.conn.Env.Residuals.Drop(d)
+	}
+	for _, r := range p.rows {
+		p.conn.Env.Residuals.DropRows(r)
+	}
+	clear(p.dense)
+	clear(p.rows)
+}

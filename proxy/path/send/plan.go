@@ -1,0 +1,24 @@
+package send
+
+import (
+	"github.com/gradproxy/gradproxy/proxy/policy"
+	"github.com/gradproxy/gradproxy/proxy/residual"
+	"github.com/gradproxy/gradproxy/proxy/tensors"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// A plan is how a value travels.
+type plan struct {
+	t      tensor.Tensor
+	record *tensors.Record
+	choice policy.Choice
+	text   string // of the codec
+	unit   int    // bytes that no block has a part of: an element, or a row
+	block  int    // bytes that the codec wants at once
+
+	shared bool            // the peer holds its values
+	flush  bool            // the value travels exactly, with its residual added
+	dense  *residual.Dense // nil: the codec loses nothing, or the lost part is in the next difference
+	watch  *residual.Dense // keeps the values until they may lose something; nil: they may already, or never
+	rows   *rowPlan        // nil: it is dense, or its rows lose nothing
+}

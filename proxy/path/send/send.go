@@ -1,0 +1,96 @@
+// Package send is the way of a connection's bytes from the app to the tunnel. Only the sender decides how a tensor travels; frames
+// tell the receiver.
+//
+//	app ─▶ read ─▶ classify ─▶ cut ─▶ choose ─▶ encode ─▶ emit ─▶ tunnel
+//
+//	read      the app's bytes, where they are likely to belong to a block straight into it, and how long a block waits for its rest
+//	classify  asks the parser whose bytes they are
+//	cut       tensors into blocks at fixed offsets; the bytes between blocks that wait form a group with them
+//	choose    how a value and each of its blocks travel: policy, content check, residuals, value cache; no other stage knows these
+//	encode    blocks, on any core, in the turns of their slots
+//	emit      frames in stream order, and bytes that travel verbatim
+//
+// Each stage is a type in a file of its own and calls only the stages after it. block.go and group.go have the data that goes from
+// stage to stage; group.go, direct.go, tensorcut.go belong to cut, plan.go, past.go and rows.go to choose, slots.go to encode.
+package send
+
+import (
+	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/proxy/app"
+	"github.com/gradproxy/gradproxy/proxy/frame"
+	"github.com/gradproxy/gradproxy/proxy/internal/pipe"
+	"github.com/gradproxy/gradproxy/proxy/memory"
+	"github.com/gradproxy/gradproxy/proxy/path"
+	"github.com/gradproxy/gradproxy/proxy/policy"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// A Sender is one direction of a connection, from the app to the tunnel: its six stages.
+type Sender struct {
+	direction direction
+	read      reader
+	classify  classifier
+	cut       cutter
+	choose    chooser
+	encode    encoder
+	emit      emitter
+}
+
+// New returns the Sender of a connection's direction f, which it reads from c.App.
+func New(c *path.Conn, f policy.Flow) (*Sender, error) {
+	s := Detached(c, f, func(error) { c.Abort(frame.ResetByFrames) })
+	var err error
+	s.read.app, err = app.NewReader(c.App, &s.direction.alloc, s.emit.flush)
+	s.emit.tellsIdle = s.read.app.TellsIdle()
+	return s, err
+}
+
+// Detached returns a Sender that reads from no app: the caller gives it bytes by Opaque and Tensor. failed, which may be nil, is called
+// with the first error of the stream.
+func Detached(c *path.Conn, f policy.Flow, failed func(error)) *Sender {
+	s := &Sender{direction: direction{conn: c, flow: f}}
+	d := &s.direction
+	d.alloc = memory.NewAllocator(c.Env.Buffers, c.Env.Sending, c.SendShare)
+	s.emit = emitter{direction: d, pipe: pipe.New(c.Env.Pool, path.Depth, failed)}
+	s.encode = encoder{direction: d, emit: &s.emit}
+	s.choose = chooser{direction: d, encode: &s.encode, emit: &s.emit, past: past{direction: d}}
+	s.choose.rows = rowChooser{direction: d, past: &s.choose.past}
+	s.cut = cutter{direction: d, choose: &s.choose, emit: &s.emit}
+	s.classify = classifier{direction: d, cut: &s.cut, choose: &s.choose}
+	s.read = reader{direction: d, classify: &s.classify, cut: &s.cut}
+	return s
+}
+
+// Parse sets the parser of the app's bytes; it must be called before Run.
+func (s *Sender) Parse(p parser.Parser) { s.classify.parser = p }
+
+// Recognized names the protocol of the bytes once the parser has seen a tensor.
+func (s *Sender) Recognized(protocol string) { s.direction.flow.Protocol = protocol }
+
+// Run carries the app's bytes until its FIN (nil), a reset by the app (path.ErrAppGone) or the tunnel's end (another error). All bytes
+// that were read have been submitted then; they may not have left.
+func (s *Sender) Run() error {
+	defer func() {
+		s.choose.rows.drop()
+		s.emit.release(&s.cut.group) // the bytes that an error has left waiting
+		s.choose.past.forget(s.classify.forgets())
+	}()
+	return s.read.run()
+}
+
+// Wait waits until everything that was submitted has left, and returns the first error.
+func (s *Sender) Wait() error { return s.emit.pipe.Wait() }
+
+// Opaque sends bytes that are no tensor's. They begin behind frame.MaxHeader bytes of room in buf.
+func (s *Sender) Opaque(buf []byte) error { return s.cut.opaque(buf) }
+
+// Tensor sends bytes of t, which begin behind frame.MaxHeader bytes of room in buf.
+func (s *Sender) Tensor(t tensor.Tensor, buf []byte) error { return s.cut.tensor(t, buf, nil) }
+
+// End sends the bytes that wait verbatim and forgets the connection's tensors, where the protocol does. A Sender that Run
+// has run must not be ended.
+func (s *Sender) End() error {
+	err := s.cut.fallBack(false)
+	s.choose.past.forget(false)
+	return err
+}

@@ -1,0 +1,117 @@
+package send
+
+import (
+	"sync"
+
+	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/codecs/feedback"
+	"github.com/gradproxy/gradproxy/internal/lru"
+	"github.com/gradproxy/gradproxy/proxy/coder"
+	"github.com/gradproxy/gradproxy/proxy/frame"
+)
+
+// A slot is one block's place in a tensor, with the encoder that carries its state from step to step. Codecs without state share
+// slots between all blocks of a shape, in a few lanes, so that several cores can be at blocks of the same shape.
+type slot struct {
+	coder.Slot
+	id       uint32
+	enc      codecs.Encoder
+	external *external   // enc, if the residual comes with the block; else nil
+	lock     sync.Locker // held while enc changes the residual, which others may use too; nil: enc has none
+	residual []float32   // the block's part of it, if enc has feedback
+	declared bool
+	encoded  int // blocks so far
+}
+
+const (
+	// maxSlots bounds the slots that a sender declares: 64 k elements a slot make 4 GiB of tensors. Beyond it the slot that was
+	// used least recently is declared anew.
+	maxSlots = frame.MaxSlots / 4
+	// lanes is how many blocks of one shape may be encoded at a time.
+	lanes = 4
+	// maxVariable bounds the slots of blocks of variable length. The messages of sparse tensors have other lengths each time, few of
+	// which come again, and encoders may take memory in proportion.
+	maxVariable = 64
+)
+
+// slots finds slots by their purpose.
+type slots struct {
+	common   lru.Cache[slotKey, *slot]
+	variable lru.Cache[slotKey, *slot] // those of variable length, in which lanes are one
+	next     uint32
+	lane     int
+}
+
+type slotKey struct {
+	frame.Declaration
+	lane     int
+	external bool
+}
+
+// A slotRequest says which slot a block needs. Its encoder keeps nothing of a tensor unless decl.Key is set.
+type slotRequest struct {
+	decl     frame.Declaration
+	codec    codecs.Codec
+	feedback bool
+	lock     sync.Locker // of residual; nil: the codec loses nothing, or the residual comes with the block
+	residual []float32
+	variable bool // the block's length differs from message to message
+}
+
+// get returns the slot for a block.
+func (s *slots) get(q slotRequest) (*slot, error) {
+	k := slotKey{Declaration: q.decl, external: q.lock == nil && q.feedback}
+	table := &s.common
+	if q.variable {
+		table = &s.variable
+	} else if q.decl.Key == 0 {
+		s.lane = (s.lane + 1) % lanes
+		k.lane = s.lane
+	}
+	old, found := table.Use(k)
+	if found && old.lock == q.lock {
+		return old, nil
+	}
+	made, err := newSlot(q)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case found: // its tensor was forgotten: the codec begins anew at both ends
+		made.id, made.Turns = old.id, old.Turns
+	case q.variable && table.Len() >= maxVariable || table.Len() >= maxSlots:
+		key, oldest, _ := table.Oldest()
+		table.Delete(key)
+		made.id = oldest.id
+	default:
+		made.id = s.next
+		s.next++
+	}
+	table.Put(k, made)
+	return made, nil
+}
+
+func newSlot(q slotRequest) (*slot, error) {
+	s := &slot{lock: q.lock}
+	var err error
+	switch {
+	case q.feedback && q.lock != nil:
+		s.residual = q.residual
+		s.enc, err = feedback.NewEncoder(q.codec, q.decl.DType, q.residual)
+	case q.feedback:
+		s.external = new(external)
+		s.enc = s.external
+		s.external.enc, err = feedback.New(q.codec, q.decl.DType, q.decl.N)
+	default:
+		s.enc, err = q.codec.NewEncoder(q.decl.DType, q.decl.N)
+	}
+	return s, err
+}
+
+// An external encodes blocks whose residual comes with them.
+type external struct {
+	enc      *feedback.Encoder
+	residual []float32 // of the block whose turn it is
+}
+
+func (x *external) Append(dst, src []byte) ([]byte, error) { return x.enc.Append(dst, src, x.residual) }

@@ -1,0 +1,30 @@
+package send
+
+import "github.com/gradproxy/gradproxy/tensor"
+
+// A tensorCut is a tensor of which not all bytes have come.
+type tensorCut struct {
+	plan  plan // how the value travels
+	t     tensor.Tensor
+	want  int // bytes of a block, but for the last one and shorter Holds
+	off   int // of the next byte that has not come
+	block *block
+	left  int // bytes until the block, or the run that travels verbatim in its stead, ends
+}
+
+// maxCuts bounds the tensors of one direction that are under way at a time.
+const maxCuts = 1024
+
+// next returns how many bytes the block at c.off has, and whether it needs a timer: hold is the bytes that the sender
+// writes without waiting for an answer, 0 or less if that is not known.
+func (c *tensorCut) next(hold int) (n int, timed bool) {
+	n = min(c.want, c.t.Size-c.off)
+	if hold > 0 && hold < n {
+		n = hold
+	}
+	return n, hold <= 0
+}
+
+// variable reports whether a block of n bytes is as long as what is left of a sparse tensor's message, or of its index: its length
+// differs from message to message.
+func (c *tensorCut) variable(n int) bool { return c.t.Keys != 0 && n < c.want }
