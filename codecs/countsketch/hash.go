@@ -3,11 +3,11 @@ package countsketch
 import "fmt"
 
 const (
-	// MaxRows is the most rows of a sketch: a coordinate's signs are 16 bits, of which each row takes one.
+	// MaxRows is the maximum of rows in a sketch: a coordinate's signs are 16 bits, one for each row.
 	MaxRows = 15
-	// MaxColumns is the most columns of a sketch.
+	// MaxColumns is the maximum of columns in a sketch.
 	MaxColumns = 1 << 28
-	// MaxCoordinates is the most coordinates of a vector: a coordinate is a key of 32 bits.
+	// MaxCoordinates is the maximum of coordinates in a vector: a coordinate is a key of 32 bits.
 	MaxCoordinates = 1 << 32
 )
 

@@ -20,7 +20,7 @@ const (
 
 const hashLen = 8
 
-// Overhead is the most bytes by which an encoding is longer than the codec's own: form, version and hash.
+// Overhead is the maximum of bytes by which an encoding is longer than the codec's own: form, version and hash.
 const Overhead = 1 + binary.MaxVarintLen64 + hashLen
 
 // A header stands before the codec's own encoding.

@@ -53,7 +53,7 @@ func TestRankCorrectness(t *testing.T) {
 	}
 }
 
-// Figure 5: a cell keeps the least that is inserted, and the answer is the most of a key's cells.
+// Figure 5: a cell keeps the least inserted index, and the answer is the largest of a key's cells.
 func TestMinMax(t *testing.T) {
 	s := NewMinMaxSketch(3, 1, 0)
 	if s.Query(7) != Empty {

@@ -164,7 +164,7 @@ func (m method) Block(size int) int { return min(size, scalesInBlock*4*m.block) 
 // the same at every size, and coding is so quick that this shows below 1 MiB.
 const scalesInBlock = 4
 
-// blockLen is the most bytes that a block of n values takes.
+// blockLen is the maximum of bytes that a block of n values takes.
 func (m method) blockLen(n int) int {
 	if m.coder == Entropy {
 		return scaleLen + formLen + quarticLen(n)

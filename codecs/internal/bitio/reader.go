@@ -15,7 +15,7 @@ type Reader struct {
 // NewReader returns a Reader of src, which it does not modify.
 func NewReader(src []byte) Reader { return Reader{src: src} }
 
-// PeekMax is the most bits that Peek can return.
+// PeekMax is the maximum of bits that Peek can return.
 const PeekMax = 57
 
 // Peek returns the next n bits, at most PeekMax, without reading them.

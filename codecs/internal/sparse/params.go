@@ -4,11 +4,11 @@ import (
 	"github.com/gradproxy/gradproxy/codecs/internal/params"
 )
 
-// defaultBlock is the number of values that methods look at as a whole, unless told otherwise: as many as most tensors have at
+// defaultBlock is the number of values that methods look at as a whole by default: as many as most tensors have at
 // most, 4 MiB of float32.
 const defaultBlock = 1 << 20
 
-// maxBlock is the most values that a method may look at as a whole.
+// maxBlock is the maximum of values that a method may look at as a whole.
 const maxBlock = 1 << 24
 
 // MinFraction is the smallest fraction of values to send that a text may ask for: a value of the largest block.
