@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gradproxy/gradproxy/integration/require"
 )
 
 const probes = 32 // round trips that judge a link's delay
@@ -27,9 +29,7 @@ type achieved struct {
 // waits as long, and the rate within 2 %. Other users of the processors can only lengthen a round trip, so the lower
 // quartile of many is the time of the link itself. With -table -v it prints the table of all rates.
 func TestTUNAccuracy(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes some seconds for each link")
-	}
+	require.Long(t)
 	cases := [][2]int64{{10, 20}, {fastest, 20}} // Mbit/s, ms
 	if *table {
 		cases = nil
@@ -57,9 +57,7 @@ func TestTUNAccuracy(t *testing.T) {
 
 // The same for streams and relays inside the process, whose round trips are within 1 ms.
 func TestRelayAccuracy(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes some seconds for each link")
-	}
+	require.Long(t)
 	const rate, rtt = fastest * 1e6 / 8, 20 * time.Millisecond
 	l := Link{Rate: rate, Delay: rtt / 2, Queue: 256 << 10}
 	mostTries(t, func() (bool, string) {
@@ -78,6 +76,7 @@ func TestRelayAccuracy(t *testing.T) {
 
 // Each packet's jitter is the one that the model draws for it.
 func TestTUNJitter(t *testing.T) {
+	require.Long(t)
 	const delay, jitter, count = 10 * time.Millisecond, 5 * time.Millisecond, 40
 	l := Link{Delay: delay, Jitter: jitter, Seed: 6}
 	mostTries(t, func() (bool, string) {

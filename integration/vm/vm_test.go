@@ -19,6 +19,9 @@ import (
 func TestGuest(t *testing.T) {
 	for _, k := range kinds {
 		t.Run(k.name, func(t *testing.T) {
+			if k.name == "qemu" {
+				require.Long(t)
+			}
 			m := named(t, k.name)
 			if u, ok := m.(*uml); ok {
 				require.Named(t, "uml", u.starts(), "a processor without AMX, on which user-mode Linux 6.1 starts")

@@ -12,6 +12,7 @@ import (
 
 // The kernels in the repository are what the generator writes.
 func TestKernelsAreGenerated(t *testing.T) {
+	require.Long(t)
 	download := exec.CommandContext(t.Context(), "go", "-C", "gen", "mod", "download")
 	if out, err := download.CombinedOutput(); err != nil {
 		require.Named(t, "avo", false, "a Go module proxy that has the modules of gen/go.mod: "+string(out))

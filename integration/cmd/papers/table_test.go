@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/gradproxy/gradproxy/integration/require"
 )
 
 // Whether a row holds is computed: it is so at both ends of its band and not beyond them, and only then is there a reason.
@@ -99,6 +101,7 @@ func TestText(t *testing.T) {
 
 // Rows that hold by construction are marked, in every table that needs no data.
 func TestCalibratedRows(t *testing.T) {
+	require.Long(t)
 	var marked []string
 	report := func(table Table) {
 		for _, r := range table.Rows {
