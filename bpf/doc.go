@@ -11,11 +11,11 @@
 // IPv4, IPv6, and the IPv4 of IPv6 sockets (::ffff:a.b.c.d) are redirected alike. The client's own address is that which it
 // would have had without a proxy: a socket that is not bound gets the source address of the route to the server's network.
 //
-// Never redirected are: protocols other than TCP; ports outside the range, and port 22; destinations in no network; addresses of this
-// host, so that a job's connections to itself stay as they are; the peers' tunnels; sockets with the proxy's mark;
-// sockets that are bound to a device; and sockets of another network namespace than the proxy's, for loopback there is
-// not its own. A connection that is not redirected costs a look-up at its connect and nothing after it. A client of Multipath
-// TCP is redirected like one of TCP, which it then is: the listener speaks no other.
+// Never redirected are: protocols other than TCP; ports outside the range, and port 22; destinations in no network;
+// addresses of this host, so that a job's connections to itself stay as they are; the peers' tunnels; sockets with the
+// proxy's mark; sockets that are bound to a device; and sockets of another network namespace than the proxy's, for loopback
+// there is not its own. A connection that is not redirected costs a look-up at its connect and nothing after it. A client of
+// Multipath TCP is redirected like one of TCP, which it then is: the listener speaks no other.
 //
 // Whether anything is redirected depends on a beat, a time that the proxy renews: with the last one older than a few seconds
 // new connections go directly to their servers, or are refused, as the configuration says. Programs that let connections

@@ -37,8 +37,8 @@ type lasting struct {
 // errInUse says that another process redirects the cgroup's connections.
 var errInUse = errors.New("another gradproxy takes its connections, or something else has locked it (lslocks): stop that, or name another cgroup")
 
-// Attach loads the programs and attaches them. They redirect nothing before the first Refresh. Programs that a dead proxy left on the
-// cgroup are replaced.
+// Attach loads the programs and attaches them. They redirect nothing before the first Refresh. Programs that a dead proxy
+// left on the cgroup are replaced.
 func Attach(c Config) (*Hooks, error) {
 	h := &Hooks{config: c}
 	if err := h.open(); err != nil {
@@ -124,8 +124,8 @@ func netnsCookie() (uint64, error) {
 	return cookie, nil
 }
 
-// attach attaches the programs that note and answer first, the ones that redirect last. The programs of a dead proxy go when all these are there: they
-// may refuse connections, and go on if this fails.
+// attach first attaches the programs that note and answer, then the ones that redirect. The programs of a dead proxy go when
+// all these are there: they may refuse connections, and go on if this fails.
 func (h *Hooks) attach() (err error) {
 	o := &h.objects
 	var left []lasting

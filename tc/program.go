@@ -7,8 +7,9 @@ import (
 )
 
 // A Loss drops and marks the packets that come in on a device at random, and counts them: the program loss of shape.c. It
-// needs a Clsact. The fate of the k-th packet depends on the seed and k alone. Multicast and address
-// resolution (ARP, IPv6 neighbour discovery) do not cross a router: they pass uncounted. Of a packet that holds several segments (see Segments), all are lost or none.
+// needs a Clsact. The fate of the k-th packet depends on the seed and k alone. Multicast and address resolution (ARP, IPv6
+// neighbour discovery) do not cross a router: they pass uncounted. Of a packet that holds several segments (see Segments),
+// all are lost or none.
 type Loss struct {
 	Device
 	Probability float64 // that a packet is dropped, in [0, 1]

@@ -40,8 +40,9 @@ type direction struct {
 	closed  bool // in and out are no longer the direction's
 }
 
-// forward runs until stop. One thread does all of a direction, since handing packets from one thread to another costs
-// more than the rest: it delivers packets that are due, takes packets that have come, and sleeps in the kernel until either goes on.
+// forward runs until stop. One thread does all of a direction, since handing packets from one thread to another costs more
+// than the rest: it delivers packets that are due, takes packets that have come, and sleeps in the kernel until either goes
+// on.
 func (d *direction) forward() error {
 	runtime.LockOSThread() // for good: the thread's timer slack and priority are nobody else's
 	// By default the kernel wakes a sleeper up to 50 µs late to save power (prctl(2), PR_SET_TIMERSLACK, in ns).

@@ -68,8 +68,9 @@ type Plan struct {
 	Listen6  uint16           // the same for IPv6
 	Gateway  bool             // also redirect connections that other hosts send through this one
 	Refuse   bool             // when the proxy is dead new connections are refused; false: they go directly to the peer
-	// Transparent redirects only connections that other hosts send through this one, and leaves the packets as they are: with this mark
-	// they are routed to this host, where the listener has the server's address. 0: the destination is rewritten.
+	// Transparent redirects only connections that other hosts send through this one, and leaves the packets as they are:
+	// with this mark they are routed to this host, where the listener has the server's address. 0: the destination is
+	// rewritten.
 	Transparent uint32
 }
 

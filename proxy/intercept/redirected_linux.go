@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// serveRedirected accepts the connections that are redirected to listeners until ctx ends. A connection without a known target came to the
-// listener itself, and is reset.
+// serveRedirected accepts the connections that are redirected to listeners until ctx ends. A connection without a known
+// target came to the listener itself, and is reset.
 func serveRedirected(ctx context.Context, listeners []*net.TCPListener, gate Gate, log *slog.Logger,
 	target func(*net.TCPConn) (netip.AddrPort, error), handle Handler) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -38,8 +38,8 @@ func serveRedirected(ctx context.Context, listeners []*net.TCPListener, gate Gat
 	return err
 }
 
-// keepAlive calls refresh, whose errors say their consequence, until ctx ends. failed, unless it is nil, is told of each error, and of nil when the next
-// refresh succeeds.
+// keepAlive calls refresh, whose errors say their consequence, until ctx ends. failed, unless it is nil, is told of each
+// error, and of nil when the next refresh succeeds.
 func keepAlive(ctx context.Context, refresh func() error, failed func(error), log *slog.Logger) {
 	tick := time.NewTicker(Refresh)
 	defer tick.Stop()

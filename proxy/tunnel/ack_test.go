@@ -156,7 +156,8 @@ func TestStreamCredit(t *testing.T) {
 	}
 }
 
-// DATA and RESET against credit and end, at small offsets and at the last ones; WINDOW says how far the bytes have come without a gap.
+// DATA and RESET against credit and end, at small offsets and at the last ones; WINDOW says how far the bytes have come
+// without a gap.
 func TestAdmit(t *testing.T) {
 	const credit = 256 << 10
 	type step struct {

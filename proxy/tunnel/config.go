@@ -56,8 +56,8 @@ type Peer struct {
 	ID   string // SPIFFE id, which must be the only URI in its certificate: "spiffe://lab/tokyo"
 }
 
-// Events are callbacks for counters: they are told of every change of a session. They are called with locks held: they must return at
-// once and call nothing of this package. nil ones are left out.
+// Events are callbacks for counters: they are told of every change of a session. They are called with locks held: they must
+// return at once and call nothing of this package. nil ones are left out.
 type Events struct {
 	CarrierUp     func(peer string)
 	CarrierDown   func(peer string, err error)    // lost, not retired in order

@@ -7,7 +7,8 @@ import (
 	"syscall"
 )
 
-// nonBlocking returns a function that writes as many bytes to conn as it takes at once, and does not wait for it to take more; nil: conn cannot.
+// nonBlocking returns a function that writes as many bytes to conn as it takes at once, and does not wait for it to take
+// more; nil: conn cannot.
 func nonBlocking(conn net.Conn) func(p []byte) (int, error) {
 	tcp, ok := conn.(*net.TCPConn)
 	if !ok {

@@ -28,8 +28,8 @@ func (e *rivalError) Error() string {
 		e.site, e.holder, e.newcomer)
 }
 
-// rival returns a rivalError if theirs, which has come over a connection with newcomer, is not the incarnation that this side has a session
-// with, and that one is alive.
+// rival returns a rivalError if theirs, which has come over a connection with newcomer, is not the incarnation that this
+// side has a session with, and that one is alive.
 func (p *peer) rival(ctx context.Context, theirs incarnation, newcomer net.Addr) error {
 	s := p.session()
 	if known := s.known(); known == theirs || known == (incarnation{}) {

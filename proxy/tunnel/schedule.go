@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// The choice of the chunks and records that leave next, and of their carrier. The functions of this file are called with the session's lock held.
+// The choice of the chunks and records that leave next, and of their carrier. The functions of this file are called with the
+// session's lock held.
 //
 // A small chunk of a stream that has little under way goes to the express carrier, the first one, and so
 // overtakes the bytes of other streams in the sockets of the others. A stream with more under way would gain

@@ -177,8 +177,8 @@ func (st *Stream) Write(p []byte) (n int, err error) {
 	return n, err
 }
 
-// Flush makes the bytes leave that WriteMore has queued, unless a WriteMore is under way. It writes as many as the connection takes at once itself, and does
-// not wait for the peer.
+// Flush makes the bytes leave that WriteMore has queued, unless a WriteMore is under way. It writes as many as the
+// connection takes at once itself, and does not wait for the peer.
 func (st *Stream) Flush() {
 	st.session.mu.Lock()
 	defer st.session.mu.Unlock()
@@ -190,8 +190,8 @@ func (st *Stream) Flush() {
 	}
 }
 
-// WriteMore is Write where more follows soon: the bytes that it queues, up to 64 KiB, may stay until the next Write, Flush or CloseWrite,
-// so that fewer and longer records leave.
+// WriteMore is Write where more follows soon: the bytes that it queues, up to 64 KiB, may stay until the next Write, Flush
+// or CloseWrite, so that fewer and longer records leave.
 func (st *Stream) WriteMore(p []byte) (n int, err error) {
 	st.writing.Lock()
 	defer st.writing.Unlock()

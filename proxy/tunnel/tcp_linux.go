@@ -135,7 +135,8 @@ func readBBR(fd int) (r reading, err error) {
 	}, nil
 }
 
-// restart takes BBR away and gives it back: asked for the control that a socket has already, the kernel does nothing. The window stays.
+// restart takes BBR away and gives it back: asked for the control that a socket has already, the kernel does nothing. The
+// window stays.
 func (b *bbrSocket) restart(fd int) error {
 	if err := b.set(fd, reno); err != nil {
 		return err // it still has BBR

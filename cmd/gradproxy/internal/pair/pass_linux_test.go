@@ -283,8 +283,8 @@ func sendAll(b *testing.B, w way, ln *net.TCPListener, streams, bytesEach int) f
 	return seconds
 }
 
-// BenchmarkPassPing sends one byte there and back, 500 times in each of 25 turns. "added-us" is the difference between its p50 and that of a
-// direct connection in the same turn.
+// BenchmarkPassPing sends one byte there and back, 500 times in each of 25 turns. "added-us" is the difference between its
+// p50 and that of a direct connection in the same turn.
 func BenchmarkPassPing(b *testing.B) {
 	const turns, pings = 25, 500
 	ln := listen(b)
@@ -315,8 +315,9 @@ func BenchmarkPassPing(b *testing.B) {
 	report(b, all, "p50-us", "p99-us", "added-us")
 }
 
-// BenchmarkPassIdle opens 9,000 connections through each (3,000 through the plain relay), sends a byte both ways on them, and looks at the memory (PSS of
-// /proc/PID/smaps_rollup) each process has more than before, once nothing happens. KiB are of one connection.
+// BenchmarkPassIdle opens 9,000 connections through each (3,000 through the plain relay), sends a byte both ways on them,
+// and looks at the memory (PSS of /proc/PID/smaps_rollup) each process has more than before, once nothing happens. KiB are
+// of one connection.
 func BenchmarkPassIdle(b *testing.B) {
 	require.Command(b, "haproxy")
 	p := buildProgram(b)

@@ -29,8 +29,8 @@ func (p *prober) bulk(ctx context.Context) (float64, error) {
 	return p.datagrams(ctx)
 }
 
-// datagrams offers 1.3 times the rate in whole packets and counts the arrivals. As much is lost as the link is set to lose: losses are
-// judged by themselves.
+// datagrams offers 1.3 times the rate in whole packets and counts the arrivals. As much is lost as the link is set to lose:
+// losses are judged by themselves.
 func (p *prober) datagrams(ctx context.Context) (float64, error) {
 	if p.loss == 1 {
 		return 0, nil

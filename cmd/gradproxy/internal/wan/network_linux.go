@@ -34,8 +34,8 @@ type link interface {
 	close() error
 }
 
-// Up makes all of the plan, and removes the finished parts if ctx ends before it is done; afterwards the end of ctx has no effect. The network ends with
-// Close; Hold and State.Down remove the leftovers of a process that is killed. Needs root.
+// Up makes all of the plan, and removes the finished parts if ctx ends before it is done; afterwards the end of ctx has no
+// effect. The network ends with Close; Hold and State.Down remove the leftovers of a process that is killed. Needs root.
 func Up(ctx context.Context, p *Plan) (n *Network, err error) {
 	n = &Network{plan: p, failed: make(chan error, 1)}
 	n.ctx, n.end = context.WithCancel(context.WithoutCancel(ctx)) // its end is noted in its counters

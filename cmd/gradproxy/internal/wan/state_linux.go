@@ -23,9 +23,9 @@ import (
 // the proxy as a service, and goes with that service.
 const StateDir = "/run/gradproxy-wan"
 
-// A State notes a network that is up, so that other processes find it, and know the parts to remove after its process has died. Three
-// files bear the network's name: .json, this; .lock, whose owner may touch the others; .sock, on which the process answers
-// each connection with its Report.
+// A State notes a network that is up, so that other processes find it, and know the parts to remove after its process has
+// died. Three files bear the network's name: .json, this; .lock, whose owner may touch the others; .sock, on which the
+// process answers each connection with its Report.
 type State struct {
 	Plan *Plan `json:"plan"`
 	PID  int   `json:"pid"`
@@ -36,8 +36,9 @@ type State struct {
 
 func (s *State) path(suffix string) string { return filepath.Join(s.dir, s.Plan.Name+suffix) }
 
-// Hold notes that this process is about to lay the network out. It removes the leftovers of a process that died, of a network of that
-// name, and is an error while that one lives. It waits for others that remove the same, until ctx ends. Release ends it.
+// Hold notes that this process is about to lay the network out. It removes the leftovers of a process that died, of a
+// network of that name, and is an error while that one lives. It waits for others that remove the same, until ctx ends.
+// Release ends it.
 func Hold(ctx context.Context, dir string, p *Plan) (_ *State, err error) {
 	err = os.MkdirAll(dir, 0o755)
 	if errors.Is(err, fs.ErrPermission) {
@@ -212,7 +213,8 @@ func find(dir, name string) (*State, error) {
 	return s, nil
 }
 
-// check reports the faults of a note that is to be of that network. The things that it names are removed, so it may name nothing else.
+// check reports the faults of a note that is to be of that network. The things that it names are removed, so it may name
+// nothing else.
 func (s *State) check(name string) error {
 	if s.Plan == nil || s.Plan.Name != name {
 		return errors.New("it is another's")
