@@ -23,7 +23,6 @@ var notYet = []string{
 	"codecs/...",
 	"proxy/...",
 	"tensor",
-	"cmd/gradproxy/internal/wan",
 	"integration",
 	"integration/cmd/pictures",
 	"integration/cmd/recordgradients",
