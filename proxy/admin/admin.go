@@ -1,7 +1,7 @@
 // Package admin answers an operator's questions over HTTP: /metrics for Prometheus, /tensors for why each tensor
 // travels as it does, /healthz and /readyz for supervisors, and one page for people at /.
 //
-// It only reads: nothing can be changed through it. It asks nobody who they are, so it belongs on a loopback address or
+// It only reads: nothing can be changed through it. It has no authentication, so it belongs on a loopback address or
 // a unix socket.
 package admin
 
@@ -62,7 +62,7 @@ func Handler(c Config) http.Handler {
 	})
 }
 
-// healthz says that the process runs: who wants to know whether it is of use asks readyz.
+// healthz says that the process runs; readyz says whether it is of use.
 func (c *Config) healthz(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") }
 
 // readyz answers 200 if every check holds that the query does not exclude, else 503, with a line for each.

@@ -115,7 +115,7 @@ func TestZeroConfig(t *testing.T) {
 	}
 }
 
-// It serves a unix socket until the end, over what a dead process left; a living one, or a file of another kind, is left
+// It serves a unix socket until the end, over the socket that a dead process left; a living one, or a file of another kind, is left
 // alone.
 func TestUnixSocket(t *testing.T) {
 	dir := t.TempDir()

@@ -43,7 +43,7 @@ type Metrics interface {
 	WrongReference()
 }
 
-// Config is what a Cache is made of. All fields are needed.
+// Config has the parts of a Cache. All fields are needed.
 type Config struct {
 	// Room is the bytes of values for each peer, each way. Negative: the Cache holds and puts none.
 	Room int64

@@ -7,7 +7,7 @@ import (
 )
 
 // account takes n bytes of the room, for a value or for a slot. Values that the peer has given up may still have to be decoded,
-// after those before them.
+// after the values before them.
 func (s *store) account(n int64, values int) error {
 	for waited := false; ; waited = true {
 		s.mu.Lock()

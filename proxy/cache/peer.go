@@ -11,7 +11,7 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// A Peer is one peer's part of the Cache: the values that this proxy has put there, and the store of those that the peer has put
+// A Peer is one peer's part of the Cache: the values that this proxy has put there, and the store of the values that the peer has put
 // here.
 type Peer struct {
 	// Sending and Receiving are the shares of the peer's connections, and of its value streams, in the two budgets.

@@ -63,8 +63,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// Both sides put, deliver, evict and code against each other's values at once: every lock is taken under those that may stand above
-// it, in the order of doc.go, and each value arrives as it was put.
+// Both sides put, deliver, evict and code against each other's values at once: every lock is taken in the order
+// of doc.go, and each value arrives as it was put.
 func TestLockOrder(t *testing.T) {
 	a, b := newSides(t, 64<<10)
 	var all sync.WaitGroup

@@ -33,7 +33,7 @@ func (w *writer) send(e *entry, v *Put, from *copyOfSlot) error {
 	if text := c.String(); text != slot.text {
 		c, declare = w.declare(slot, c, v.Decl)
 	}
-	enc, name := slot.enc, coder.Name(slot.text)
+	enc, text, name := slot.enc, slot.text, coder.Name(slot.text)
 	if from != nil {
 		var err error
 		if enc, err = slot.against(c, from); err != nil {
@@ -51,7 +51,7 @@ func (w *writer) send(e *entry, v *Put, from *copyOfSlot) error {
 			took := time.Since(begin)
 			cache.Metrics.Encoded(name, role, took)
 			if how != "whole" { // a first value does not predict the gain of the next
-				record.Gain.Saw(len(e.raw), len(block), took)
+				record.Saw(text, len(e.raw), len(block), took)
 			}
 		},
 		Emit: func() error {

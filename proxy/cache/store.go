@@ -247,7 +247,7 @@ func (s *store) store(id uint64, e *storeEntry) {
 	}
 }
 
-// forget drops values, behind those that were put before.
+// forget drops values, once all that were put before are there.
 func (s *store) forget(body []byte) error {
 	f := frame.Fields{B: body}
 	var gone []uint64

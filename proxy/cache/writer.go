@@ -49,7 +49,7 @@ type writer struct {
 	used     int64
 	last     uint64 // number of the last value
 	slots    lru.Cache[blockKey, *writerSlot]
-	numbers  map[uint32]*writerSlot // all slots, and those that were evicted but not let go by the peer
+	numbers  map[uint32]*writerSlot // all slots, evicted ones too until the peer has let them go
 	predicts map[predicted]int      // slots that keep values
 	free     []uint32               // numbers that were given and are free again
 	forget   []uint64               // numbers of values to be forgotten

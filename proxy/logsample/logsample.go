@@ -142,7 +142,7 @@ func (k *kinds) tick(of kind, t *tally) {
 	tell()
 }
 
-// take returns what passes the newest record on, with the number of the others, and begins to count anew. k.mu is held.
+// take returns a function that passes the newest record on, with the number of the others, and begins to count anew. k.mu is held.
 func (t *tally) take() func() {
 	r, next, others := t.newest, t.next, t.left-1
 	t.newest, t.next, t.left = slog.Record{}, nil, 0

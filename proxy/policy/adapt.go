@@ -5,11 +5,17 @@ import (
 	"time"
 )
 
-// A Gain remembers of one tensor what coding it has brought, and says whether it pays to go on. A proxy must never slow a
-// job down: what does not shrink, or takes longer to code than the path takes to carry it, travels verbatim, and is
-// tried again now and then. The zero Gain has seen nothing. It is safe for concurrent use.
-type Gain struct {
-	mu     sync.Mutex
+// A History remembers, for one tensor and each codec that it has travelled by, the results of coding it, and tells whether it
+// pays to go on. A proxy must never slow a job down: a tensor that does not shrink, or takes longer to code than the path takes to carry
+// it, travels verbatim, and is tried again now and then. The zero History has seen nothing. It is safe for concurrent use.
+type History struct {
+	mu    sync.Mutex
+	gains []gain // in the order in which their codecs were first seen
+}
+
+// A gain is the part of one codec.
+type gain struct {
+	codec  string  // text
 	ratio  float64 // raw over wire bytes, smoothed; 0: nothing seen
 	speed  float64 // raw bytes per second of coding on one core, the best of late
 	skips  int     // values to let pass before the next trial
@@ -23,13 +29,29 @@ const (
 	fading    = 0.99 // of the best speed, with each block. The best counts and not the mean: where the job itself keeps
 	// the cores busy, most measurements are of the scheduler
 	maxStreak = 6 // at most 2^6 values pass between trials
+	maxGains  = 8 // codecs that are remembered; beyond it the oldest is forgotten
 )
 
-// Pays says whether the next value should be coded, by cores at a time, on a path as measured.
-func (g *Gain) Pays(m Measured, cores int) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.ratio == 0 || (g.ratio >= minRatio && (m.Rate == 0 || g.speed*float64(cores) >= minMargin*float64(m.Rate))) {
+// of returns the part of a codec, which is new if need be. h.mu is held.
+func (h *History) of(codec string) *gain {
+	for i := range h.gains {
+		if h.gains[i].codec == codec {
+			return &h.gains[i]
+		}
+	}
+	if len(h.gains) == maxGains {
+		h.gains = h.gains[:copy(h.gains, h.gains[1:])]
+	}
+	h.gains = append(h.gains, gain{codec: codec})
+	return &h.gains[len(h.gains)-1]
+}
+
+// Pays says whether the next value should be coded by a codec, on a path as measured. Each answer counts as one value.
+func (h *History) Pays(codec string, m Measured) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	g := h.of(codec)
+	if g.ratio == 0 || (g.ratio >= minRatio && (m.Rate == 0 || g.speed*float64(max(m.Cores, 1)) >= minMargin*float64(m.Rate))) {
 		g.streak, g.skips = 0, 0
 		return true
 	}
@@ -42,14 +64,15 @@ func (g *Gain) Pays(m Measured, cores int) bool {
 	return true
 }
 
-// Saw notes a block of raw bytes that became wire bytes in the time that coding took.
-func (g *Gain) Saw(raw, wire int, took time.Duration) {
+// Saw notes a block of raw bytes that a codec made wire bytes in the time that coding took.
+func (h *History) Saw(codec string, raw, wire int, took time.Duration) {
 	if raw == 0 || wire == 0 {
 		return
 	}
 	ratio, speed := float64(raw)/float64(wire), float64(raw)/max(took.Seconds(), 1e-9)
-	g.mu.Lock()
-	defer g.mu.Unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	g := h.of(codec)
 	if g.ratio == 0 {
 		g.ratio, g.speed = ratio, speed
 		return
@@ -58,12 +81,13 @@ func (g *Gain) Saw(raw, wire int, took time.Duration) {
 	g.speed = max(speed, fading*g.speed)
 }
 
-// Takes returns how long coding n bytes takes a core, at the best speed of late; what has not been seen takes very long.
-func (g *Gain) Takes(n int) time.Duration {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.speed == 0 {
-		return time.Hour
+// Takes returns how long coding n bytes by a codec takes a core, at the best speed of late; for a codec that was never seen it is
+// very long.
+func (h *History) Takes(codec string, n int) time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if g := h.of(codec); g.speed > 0 {
+		return time.Duration(float64(n) / g.speed * 1e9)
 	}
-	return time.Duration(float64(n) / g.speed * 1e9)
+	return time.Hour
 }

@@ -2,12 +2,12 @@
 //
 // A Policy is a list of rules of which the first that matches wins, and lossless coding where none does. Whatever a
 // rule says, loss is possible only where the parser has proof of the role: a lossy codec on anything but a gradient,
-// an aggregate whose job opts in, or, by a rule that names state, its difference to what the receiver holds, becomes
+// an aggregate whose job opts in, or, by a rule that names state, its difference to the value that the receiver holds, becomes
 // lossless.
 //
 // Small tensors (biases, normalization layers), which papers leave uncompressed since that would cost more than it saves,
 // are a rule as well, before that of the codec: Rule{MaxBytes: 4096, Codec: Verbatim}, in a configuration
-// {max_bytes: 4KiB, codec: verbatim}. A rule with MinBytes alone leaves what is smaller to the rules after it, and without
+// {max_bytes: 4KiB, codec: verbatim}. A rule with MinBytes alone leaves smaller tensors to the rules after it, and without
 // one to lossless coding, or to nothing at all under [MinBytes].
 package policy
 
@@ -23,21 +23,32 @@ import (
 // answer unlike the last one declares the tensor's slots anew, and the next encoder with feedback inherits the
 // residual (while the tensor travels exactly it waits). A Policy is safe for concurrent use.
 type Policy interface {
-	// f: protocol, direction and ends of the connection; m: the rate and RTT that the sender has seen.
+	// Choose is given protocol and direction of the connection, and the sender's measurements of path and tensor.
 	Choose(f Flow, t tensor.Tensor, m Measured) Choice
+	// Saw is told the result of each block that was coded: by which codec (its text), from raw to wire bytes, in the time that
+	// coding took on one core. It must see to it that h, the History of t that Choose is given with its next value, has the
+	// result.
+	Saw(f Flow, t tensor.Tensor, h *History, codec string, raw, wire int, took time.Duration)
 }
 
 // A Choice is a Policy's answer.
 type Choice struct {
 	Codec    codecs.Codec // nil: verbatim
-	Feedback bool         // what a lossy Codec loses is added to the tensor's next value
+	Feedback bool         // the loss of a lossy Codec is added to the tensor's next value
 
-	// Closed says that what is coded is the difference to the value that the receiver holds, so that what a lossy Codec loses
-	// of one value is in the next difference. State that is coded otherwise must lose nothing.
+	// Closed says that the difference to the value that the receiver holds is coded, so that the loss of a lossy Codec
+	// in one value is in the next difference. State that is coded otherwise must lose nothing.
 	Closed bool
 
-	Flush int           // every so many values one travels exactly, with what is owed, if anything, added; 0: never
+	Flush int           // every so many values one travels exactly, with the residual, if there is one, added; 0: never
 	Why   tensor.Reason // OK where a rule chose the codec; else why not
+
+	// NoGain says that coding the tensor by a lossless Codec has not paid of late: its value should travel verbatim, unless
+	// the peer wants it in its store.
+	NoGain bool
+	// Watch says that the tensor loses nothing yet, and may lose something once it has proved to be a gradient: the sender should
+	// remember its values for the content check.
+	Watch bool
 }
 
 // A Flow is one direction of a connection, as rules can tell it from others.
@@ -64,10 +75,11 @@ func (d Direction) String() string {
 	return "from_client"
 }
 
-// Measured is what the sender has seen of the path to the peer; zero where it has not.
+// Measured has the sender's measurements.
 type Measured struct {
-	Rate int64 // bytes per second that the path has carried at most of late
-	RTT  time.Duration
+	Rate    int64    // bytes per second that the path to the peer has carried at most of late; 0: not known
+	Cores   int      // that code; 0: one
+	History *History // results of coding the tensor; nil: none
 }
 
 // A Rule says with which codec the tensors travel that match all its fields. A zero field matches everything.
@@ -83,12 +95,12 @@ type Rule struct {
 
 	// NoFeedback leaves out the error feedback of a lossy codec of gradients. Aggregates never go without: replicas
 	// would drift apart at random. Methods that are right on average (codecs.Traits) never have it, and are for
-	// gradients alone: what else comes to the rule loses nothing.
+	// gradients alone: other tensors that come to the rule lose nothing.
 	NoFeedback bool
 
-	// FlushEvery makes every so many values of a tensor one travel exactly, with all that is owed to it added, so that
-	// nothing is; 0: never. It brings replicas together that add up what they receive, and them only. Of state it is every
-	// so many values that arrive exactly as they are.
+	// FlushEvery is the number of values of a tensor of which one travels exactly, with the whole residual added; 0: none.
+	// It brings replicas together that add up the values that they receive, and no others. For state it is the number of
+	// values of which one arrives exactly as it is.
 	FlushEvery int
 }
 
@@ -96,7 +108,7 @@ type Rule struct {
 const Verbatim = "verbatim"
 
 // MinBytes is the size in bytes under which a tensor travels verbatim where no rule speaks of it: its header and
-// its share of a frame outweigh what coding saves.
+// its share of a frame outweigh the saving.
 const MinBytes = 1024
 
 // MinShared is the same of tensors whose values the peer may hold already: a reference to them is shorter.
@@ -114,7 +126,7 @@ func Check(c codecs.Codec) error {
 	return nil
 }
 
-// AggregateCodec is what a job's aggregates travel with where it lets them lose something and no rule speaks of them.
+// AggregateCodec is the codec of a job's aggregates where it lets them lose something and no rule speaks of them.
 const AggregateCodec = "int4"
 
 // New compiles rules. Codec texts are made codecs by the function newCodec; lossless is its codec for whatever no rule
@@ -128,7 +140,7 @@ func New(rules []Rule, newCodec func(text string) (codecs.Codec, error)) (Policy
 	if err != nil {
 		return nil, fmt.Errorf("policy: %w", err)
 	}
-	p := &ruleList{lossless: lossless, aggregate: aggregate}
+	p := &ruleList{lossless: lossless, aggregate: aggregate, text: lossless.String()}
 	for i, r := range rules {
 		c := compiled{Rule: r}
 		if r.Codec != Verbatim {
@@ -138,6 +150,7 @@ func New(rules []Rule, newCodec func(text string) (codecs.Codec, error)) (Policy
 			if err != nil {
 				return nil, fmt.Errorf("policy: rule %d: %w", i+1, err)
 			}
+			c.text = c.codec.String()
 		}
 		p.rules = append(p.rules, c)
 	}

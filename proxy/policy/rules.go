@@ -3,6 +3,7 @@ package policy
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/tensor"
@@ -12,20 +13,59 @@ type ruleList struct {
 	rules     []compiled
 	lossless  codecs.Codec
 	aggregate codecs.Codec
+	text      string // of lossless
 }
 
 type compiled struct {
 	Rule
 	codec codecs.Codec // nil: verbatim
+	text  string       // of codec
 }
 
-// Choose returns the codec of the first rule that matches, made safe for the role.
-func (p *ruleList) Choose(f Flow, t tensor.Tensor, _ Measured) Choice {
+// Choose returns the codec of the first rule that matches, made safe for the role, and says whether a lossless one pays. Lossy
+// codecs are not asked: a rule has named them.
+func (p *ruleList) Choose(f Flow, t tensor.Tensor, m Measured) Choice {
+	c, text := p.match(f, t)
+	if c.Codec == nil || codecs.Lossy(c.Codec) {
+		return c
+	}
+	c.Watch = p.mayBecomeLossy(f, t)
+	if m.History != nil && (!c.Watch || t.Base != 0) {
+		c.NoGain = !m.History.Pays(text, m)
+	}
+	return c
+}
+
+// Saw notes the result in the tensor's history.
+func (p *ruleList) Saw(_ Flow, _ tensor.Tensor, h *History, codec string, raw, wire int, took time.Duration) {
+	h.Saw(codec, raw, wire, took)
+}
+
+// mayBecomeLossy reports whether t will lose something if it proves to be a gradient.
+func (p *ruleList) mayBecomeLossy(f Flow, t tensor.Tensor) bool {
+	if t.Why != tensor.Learning || t.Key == 0 || t.Keys != 0 {
+		return false
+	}
+	t.Role, t.Why = tensor.Gradient, tensor.OK
+	c, _ := p.match(f, t)
+	return c.Codec != nil && codecs.Lossy(c.Codec)
+}
+
+// match returns the choice of the first rule that matches, and the text of its codec if that is lossless.
+func (p *ruleList) match(f Flow, t tensor.Tensor) (c Choice, text string) {
 	for i := range p.rules {
 		if r := &p.rules[i]; r.matches(f, t) {
-			return p.safe(f, t, r.codec, &r.Rule)
+			if r.codec != nil && !codecs.Lossy(r.codec) {
+				return Choice{Codec: r.codec}, r.text
+			}
+			return p.safe(f, t, r.codec, &r.Rule), p.text
 		}
 	}
+	return p.unruled(f, t), p.text
+}
+
+// unruled is the choice for a tensor that no rule matches.
+func (p *ruleList) unruled(f Flow, t tensor.Tensor) Choice {
 	switch {
 	case t.Size < MinBytes && (t.Base == 0 || t.Size < MinShared):
 		return Choice{Why: tensor.TooSmall}

@@ -66,7 +66,7 @@ type forgetful struct{ fake }
 
 func (forgetful) Traits() codecs.Traits { return codecs.Traits{} }
 
-// A method that is right on average only is for gradients, which then have no feedback; what else comes to its rule loses
+// A method that is right on average only is for gradients, which then have no feedback; other tensors that come to its rule lose
 // nothing.
 func TestUnbiasedIsForGradients(t *testing.T) {
 	p, err := New([]Rule{{Roles: []tensor.Role{tensor.Gradient, tensor.Aggregate, tensor.State}, Codec: "qsgd(bits=2)", FlushEvery: 9}}, all.New)

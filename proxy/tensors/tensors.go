@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/gradproxy/gradproxy/internal/lru"
 	"github.com/gradproxy/gradproxy/proxy/policy"
@@ -51,9 +52,11 @@ type key struct {
 // A Record is the table's line for one tensor. The senders of its connections set its fields.
 type Record struct {
 	key
-	Gain      policy.Gain
-	mu        sync.Mutex // guards the next four
-	bytes     int        // of the last value
+	history   policy.History
+	mu        sync.Mutex    // guards the next six
+	by        policy.Policy // that chose for the last value
+	last      tensor.Tensor // of the last value
+	bytes     int           // of the last value
 	codec     string
 	reason    tensor.Reason
 	evidence  tensor.Reason
@@ -81,14 +84,33 @@ func (tt *Table) Of(f policy.Flow, t tensor.Tensor) *Record {
 	return r
 }
 
-// Chose notes how the next value travels, and the value's bytes.
-func (r *Record) Chose(bytes int, codec string, reason, evidence tensor.Reason) {
+// History returns the results of coding the tensor, for the policy.
+func (r *Record) History() *policy.History { return &r.history }
+
+// Chose notes how the next value of the tensor, t, travels by the choice of a policy, which then sees the results.
+func (r *Record) Chose(by policy.Policy, t tensor.Tensor, codec string, reason tensor.Reason) {
 	r.values.Add(1)
 	r.mu.Lock()
-	r.bytes = bytes
-	r.codec, r.reason, r.evidence = codec, reason, evidence
+	r.by, r.last = by, t
+	r.bytes = t.Size
+	r.codec, r.reason, r.evidence = codec, reason, t.Why
 	r.mu.Unlock()
 }
+
+// Saw tells the policy that a codec has made wire bytes of raw bytes of the tensor, in that time.
+func (r *Record) Saw(codec string, raw, wire int, took time.Duration) {
+	r.mu.Lock()
+	by, t := r.by, r.last
+	r.mu.Unlock()
+	if by == nil { // no value was chosen for
+		r.history.Saw(codec, raw, wire, took)
+		return
+	}
+	by.Saw(r.flow, t, &r.history, codec, raw, wire, took)
+}
+
+// Takes returns how long coding n bytes by a codec is likely to take a core.
+func (r *Record) Takes(codec string, n int) time.Duration { return r.history.Takes(codec, n) }
 
 // Refused notes that a block of the value may not travel as was chosen.
 func (r *Record) Refused(why tensor.Reason) {

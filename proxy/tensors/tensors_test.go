@@ -2,6 +2,7 @@ package tensors
 
 import (
 	"testing"
+	"time"
 
 	"github.com/gradproxy/gradproxy/proxy/policy"
 	"github.com/gradproxy/gradproxy/tensor"
@@ -11,8 +12,9 @@ import (
 func TestTableKeepsWhatIsInUse(t *testing.T) {
 	var table Table
 	use := func(key uint64) *Record {
-		r := table.Of(policy.Flow{}, tensor.Tensor{Key: key, DType: tensor.Float32, Size: 4})
-		r.Chose(4, policy.Verbatim, 0, 0)
+		x := tensor.Tensor{Key: key, DType: tensor.Float32, Size: 4}
+		r := table.Of(policy.Flow{}, x)
+		r.Chose(nil, x, policy.Verbatim, 0)
 		return r
 	}
 	const inUse = 1 // a tensor of each step; the others come once
@@ -51,5 +53,38 @@ func TestTableHasOneRecordATensor(t *testing.T) {
 	}
 	if row(1) != first {
 		t.Error("a tensor has a new record though the table was not too small")
+	}
+}
+
+// A told is a policy that notes the results that it is told.
+type told struct {
+	policy.Policy
+	flow   policy.Flow
+	tensor tensor.Tensor
+	codec  string
+	raw    int
+}
+
+func (p *told) Saw(f policy.Flow, t tensor.Tensor, h *policy.History, codec string, raw, wire int, took time.Duration) {
+	p.flow, p.tensor, p.codec, p.raw = f, t, codec, p.raw+raw
+	h.Saw(codec, raw, wire, took)
+}
+
+// The policy that chose for a value is told its results, with the tensor as it was asked of it.
+func TestPolicySeesResults(t *testing.T) {
+	var table Table
+	f := policy.Flow{Job: "job", Protocol: "toy"}
+	x := tensor.Tensor{Key: 7, DType: tensor.Float32, Size: 4000, Role: tensor.State}
+	r := table.Of(f, x)
+	var first, second told
+	r.Chose(&first, x, "int8", tensor.OK)
+	r.Saw("int8", 4000, 1000, time.Millisecond)
+	r.Chose(&second, x, "lossless", tensor.OK)
+	r.Saw("lossless", 4000, 2000, 2*time.Millisecond)
+	if first.flow != f || first.tensor.Key != 7 || first.codec != "int8" || first.raw != 4000 || second.codec != "lossless" || second.raw != 4000 {
+		t.Errorf("told %+v and %+v", first, second)
+	}
+	if r.Takes("int8", 4000) != time.Millisecond || r.Takes("lossless", 4000) != 2*time.Millisecond {
+		t.Errorf("a value takes %v and %v", r.Takes("int8", 4000), r.Takes("lossless", 4000))
 	}
 }

@@ -1,5 +1,5 @@
 // Package pipe is the ordered parallel stage of the path: work on the items of one connection is spread over the
-// processor's cores, and what comes of it leaves in the order in which the items came.
+// processor's cores, and its results leave in the order in which the items came.
 //
 // The stages, as in WireGuard's device: (1) the connection's reader submits items in order, (2) the workers of a [Pool],
 // which all connections share, do their work in any order, (3) one emitter per [Pipe] sends the finished ones in order.
@@ -43,7 +43,7 @@ func (p *Pool) run() {
 	}
 }
 
-// Close ends the workers once they have finished what they are doing. Items that are submitted afterwards are worked
+// Close ends the workers once they have finished their work. Items that are submitted afterwards are worked
 // on by their submitter.
 func (p *Pool) Close() { p.once.Do(func() { close(p.stop) }) }
 
@@ -64,10 +64,10 @@ type Pipe struct {
 // An Item goes through a Pipe. Fields that are nil are left out.
 type Item struct {
 	// Work is done by any core. It may wait for the Work of items that were submitted before, in this Pipe, and for
-	// nothing else: those are handed to the cores first, since there is one submitter and Pools do not queue.
+	// nothing else: earlier items are handed to the cores first, since there is one submitter and Pools do not queue.
 	Work func()
 	Emit func() error // called after the Emits of all items before, unless one of them has failed
-	Done func()       // called last, in any case: it gives back what the item holds
+	Done func()       // called last, in any case: it gives back the item's memory
 }
 
 type entry struct {
@@ -91,15 +91,15 @@ func New(pool *Pool, depth int, failed func(error)) *Pipe {
 	return p
 }
 
-// Idle reports whether nothing is under way. What the Works of items did before is then there for the submitter to see.
+// Idle reports whether nothing is under way. The effects of the Works of earlier items are then there for the submitter to see.
 func (p *Pipe) Idle() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return !p.runs
 }
 
-// Try calls emit at once if nothing is under way, and reports whether it did. The submitter spares itself a copy: what is
-// emitted at once need not outlive the call.
+// Try calls emit at once if nothing is under way, and reports whether it did. The submitter spares itself a copy: bytes
+// that are emitted at once need not outlive the call.
 func (p *Pipe) Try(emit func() error) (done bool, err error) {
 	p.mu.Lock()
 	runs, err := p.runs, p.err

@@ -352,7 +352,7 @@ func TestEnds(t *testing.T) {
 			t.Error("reading from a closed connection:", err)
 		}
 	})
-	t.Run("never done", func(t *testing.T) { // as where the kernel has no memory for what could be written
+	t.Run("never done", func(t *testing.T) { // as where the kernel has no memory for bytes that could be written
 		c, far := meet(t)
 		far.Write([]byte("x"))
 		raw, _ := c.SyscallConn()

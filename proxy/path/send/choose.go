@@ -1,8 +1,6 @@
 package send
 
 import (
-	"sync"
-
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/proxy/cache"
 	"github.com/gradproxy/gradproxy/proxy/coder"
@@ -27,12 +25,12 @@ type chooser struct {
 func (c *chooser) value(p *plan, t tensor.Tensor, limit int) bool {
 	env := c.conn.Env
 	p.t, p.record = t, env.Tensors.Of(c.flow, t)
-	c.decide(p, limit)
+	chosen := c.decide(p, limit)
 	p.text = policy.Verbatim
 	if p.choice.Codec != nil {
 		p.text = p.choice.Codec.String()
 	}
-	p.record.Chose(t.Size, p.text, p.choice.Why, t.Why)
+	p.record.Chose(chosen, t, p.text, p.choice.Why)
 	if p.choice.Codec == nil {
 		env.Metrics.FellBack(p.choice.Why)
 		p.record.Sent(t.Size, t.Size)
@@ -48,15 +46,14 @@ func (c *chooser) value(p *plan, t tensor.Tensor, limit int) bool {
 	return true
 }
 
-// decide asks the policy, whether coding the tensor has paid so far, and for the past that loss needs.
-func (c *chooser) decide(p *plan, limit int) {
+// decide asks the policy, which it returns, and for the past that loss needs.
+func (c *chooser) decide(p *plan, limit int) policy.Policy {
 	env := c.conn.Env
-	rtt, rate := c.conn.Stream.Path()
-	m := policy.Measured{Rate: int64(rate), RTT: rtt}
+	_, rate := c.conn.Stream.Path()
+	m := policy.Measured{Rate: int64(rate), Cores: env.Cores, History: p.record.History()}
 	chosen := env.Policy()
 	p.choice = chosen.Choose(c.flow, p.t, m)
-	c.rows.keys(p)
-	pays := sync.OnceValue(func() bool { return p.record.Gain.Pays(m, env.Cores) }) // which counts how often it is asked
+	c.rows.keys(p, m)
 	switch {
 	case p.choice.Codec == nil:
 	case c.conn.Lacks(p.choice.Codec.String()):
@@ -64,7 +61,7 @@ func (c *chooser) decide(p *plan, limit int) {
 		if c.conn.Lacks(env.Lossless.String()) {
 			p.choice.Codec = nil
 		}
-	case c.shares(p.t) && (p.choice.Closed || !codecs.Lossy(p.choice.Codec) && (pays() || c.conn.Values.Predicts(c.conn.Job, p.t.Base))):
+	case c.shares(p.t) && (p.choice.Closed || !codecs.Lossy(p.choice.Codec) && (!p.choice.NoGain || c.conn.Values.Predicts(c.conn.Job, p.t.Base))):
 		p.shared = true
 	case p.choice.Closed:
 		p.choice = policy.Choice{Codec: env.Lossless, Why: tensor.NoReference}
@@ -78,21 +75,12 @@ func (c *chooser) decide(p *plan, limit int) {
 		} else {
 			p.flush = p.dense.Begin(p.choice.Flush)
 		}
-	case mayBecomeLossy(chosen, c.flow, p.t, m): // the first value that may lose something then has one to be compared with
+	case p.choice.Watch: // the first value that may lose something then has one to be compared with
 		p.watch = c.past.ofDense(p.t)
-	case !pays():
+	case p.choice.NoGain:
 		p.choice = policy.Choice{Why: tensor.NoGain}
 	}
-}
-
-// mayBecomeLossy reports whether t will lose something if it proves to be a gradient.
-func mayBecomeLossy(p policy.Policy, f policy.Flow, t tensor.Tensor, m policy.Measured) bool {
-	if t.Why != tensor.Learning || t.Key == 0 || t.Keys != 0 {
-		return false
-	}
-	t.Role, t.Why = tensor.Gradient, tensor.OK
-	c := p.Choose(f, t, m)
-	return c.Codec != nil && codecs.Lossy(c.Codec)
+	return chosen
 }
 
 // shares reports whether the peer should hold the values of t: the next is predicted by the last, or is the same.
@@ -160,7 +148,7 @@ func (c *chooser) share(b *block) bool {
 	c.lossy = c.lossy || choice.Closed && codecs.Lossy(choice.Codec)
 	b.frame = frame.Append(nil, frame.Frame{Kind: frame.Ref, Body: r.Append(nil)})
 	if !fresh {
-		b.record.Gain.Saw(len(b.data), len(b.frame), 0)
+		b.record.Saw(b.text, len(b.data), len(b.frame), 0)
 	}
 	return true
 }

@@ -74,7 +74,7 @@ func (e *encoder) quick(g *group) bool {
 	size := 0
 	for _, b := range g.blocks {
 		if b.slot != nil {
-			took += b.record.Gain.Takes(len(b.data))
+			took += b.record.Takes(b.text, len(b.data))
 			size += len(b.data)
 		}
 	}
@@ -108,7 +108,7 @@ func (e *encoder) block(b *block) {
 	default:
 		e.conn.Env.Metrics.FellBack(tensor.NoGain)
 	}
-	b.record.Gain.Saw(len(b.data), len(b.frame), took)
+	b.record.Saw(b.text, len(b.data), len(b.frame), took)
 }
 
 // append makes the body of a block's frame, behind frame.MaxHeader bytes of room.

@@ -75,15 +75,15 @@ func (c *rowChooser) drop() {
 }
 
 // keys has an index travel by the codec of keys that belongs to the codec of its last values, unless a rule has chosen for it.
-func (c *rowChooser) keys(p *plan) {
+func (c *rowChooser) keys(p *plan, m policy.Measured) {
 	use := c.uses[p.t.Keys]
 	if use == nil || use.keys == nil {
 		return
 	}
 	if !p.t.Index() {
 		use.keys = nil // until plan knows better
-	} else if p.choice.Why != tensor.OK && !c.conn.Lacks(use.keys.String()) {
-		p.choice = policy.Choice{Codec: use.keys}
+	} else if text := use.keys.String(); p.choice.Why != tensor.OK && !c.conn.Lacks(text) {
+		p.choice = policy.Choice{Codec: use.keys, NoGain: !m.History.Pays(text, m)}
 	}
 }
 
