@@ -33,7 +33,7 @@ type Transport interface {
 
 // A Link is a secured connection that carries records. One goroutine at a time reads, and one writes or flushes;
 // the other methods may be called at any time. Of a net.Conn's methods the tunnel calls Read, Write, Close, RemoteAddr and
-// SetDeadline. Close must end the Link at once, with the bytes that have not left.
+// SetDeadline. Close must end the Link at once and drop the bytes that have not left.
 //
 // A Link carries every record that it takes once, whole and unaltered, until it fails, and then tells the reader so.
 // Read returns records one behind the other, as if they were one stream of bytes. Their order may be another one than that
@@ -43,10 +43,8 @@ type Transport interface {
 type Link interface {
 	net.Conn
 
-	// Write takes one or more whole records, of at most 20 bytes and 256 KiB each. It may keep a copy until Flush.
-	// It should not wait unless far more than that is pending.
-	//
-	//	Write(records []byte) (int, error)
+	// Write, a net.Conn's, is given one or more whole records, each of 20 bytes and a body of at most 256 KiB. It must
+	// not retain its argument, may keep a copy until Flush, and waits for the network only if over a MiB is pending.
 
 	// Pending returns how many bytes Flush would send. It must not wait.
 	Pending() int
@@ -54,7 +52,7 @@ type Link interface {
 	Flush() error
 	// CanTry reports whether TryFlush works. The answer must not change.
 	CanTry() bool
-	// TryFlush sends as many as the network takes at once and must not wait for more. full: something is still pending.
+	// TryFlush sends as many bytes as the network takes at once and must not wait for more. full: something is still pending.
 	TryFlush() (full bool, err error)
 	// Idle tells the Link that the tunnel has nothing to send for now: a rate that the network shows from here on is
 	// that of the application.
