@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gradproxy/gradproxy/integration/require"
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/parser/gloo/gloosim"
 	"github.com/gradproxy/gradproxy/tensor"
@@ -325,6 +326,9 @@ func TestRolesOfSimulatedJobs(t *testing.T) {
 		t.Run(s.name, func(t *testing.T) {
 			if s.large && raced {
 				return
+			}
+			if s.large {
+				require.Long(t)
 			}
 			seeds := uint64(2)
 			if s.large || raced {
