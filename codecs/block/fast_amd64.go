@@ -15,7 +15,7 @@ func tiles(n int) int {
 
 func wide() bool { return simd.Use() >= simd.AVX512 }
 
-// Each of these does what the function of its name does for the first n bytes.
+// Each function below is the function of its name, by a kernel, for the first n bytes.
 
 func quantize8Tiles(dst []byte, x []float32, inv float32) (n int) {
 	switch n = tiles(len(dst)); {
@@ -39,7 +39,7 @@ func quantizeSum8Tiles(dst []byte, x, e []float32, inv, scale float32) (n int) {
 	return n
 }
 
-// quantizeSumBrainTiles does what quantizeLong does for bfloat16 and a scale that is normal or 0, if tiles make up the whole block.
+// quantizeSumBrainTiles is quantizeLong by a kernel, for bfloat16 and a scale that is normal or 0, if tiles make up the whole block.
 func quantizeSumBrainTiles(bits int, dst []byte, x, e []float32, inv, scale float32) (ok bool) {
 	whole := len(x) * bits / 8
 	if n := tiles(whole); n == 0 || n < len(dst) {

@@ -16,7 +16,7 @@ func tiles(n int) (simd.Tier, int) {
 	return tier, n &^ (tile - 1)
 }
 
-// insertTiles does what insert does for the first n coordinates.
+// insertTiles is insert by a kernel, for the first n coordinates.
 func insertTiles(row, x []float32, signs []uint16, r int, key, mul uint64, o order) (n int) {
 	k := inserter{tier: simd.Use(), row: row, r: r, mul: mul}
 	if k.tier < simd.AVX2 {
@@ -80,7 +80,7 @@ func (k *inserter) kernel(x *float32, signs *uint16, rounds int, key uint64, str
 	}
 }
 
-// queryTiles does what query does for the first n coordinates.
+// queryTiles is query by a kernel, for the first n coordinates.
 func queryTiles(dst []int32, row []float32, signs []uint16, r int, key, mul uint64) (n int) {
 	tier, n := tiles(len(dst))
 	if n == 0 {

@@ -4,7 +4,7 @@ package lossless
 
 import "github.com/gradproxy/gradproxy/tensor/simd"
 
-// Each of these does what the function of its name does for the first n elements.
+// Each function below is the function of its name, by a kernel, for the first n elements.
 
 func splitFloat32Tiles(low, m, e, src []byte) (n int) {
 	tier := simd.Use()

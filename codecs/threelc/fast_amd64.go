@@ -23,7 +23,7 @@ func tiles(n int) int {
 	return 0
 }
 
-// quantizeTiles does what quantize does for the first j bytes of dst.
+// quantizeTiles is quantize by a kernel, for the first j bytes of dst.
 func quantizeTiles(dst []byte, x []float32, c uint32) (j int) {
 	p := len(dst)
 	if j = tiles(wholeBytes(p, len(x))); j == 0 {
@@ -37,7 +37,7 @@ func quantizeTiles(dst []byte, x []float32, c uint32) (j int) {
 	return j
 }
 
-// quantizeSumTiles does what quantizeSum does for the first j bytes of dst.
+// quantizeSumTiles is quantizeSum by a kernel, for the first j bytes of dst.
 func quantizeSumTiles(dst []byte, x, e []float32, c uint32, d float32) (j int) {
 	p := len(dst)
 	if j = tiles(wholeBytes(p, len(x))); j == 0 {
@@ -52,7 +52,7 @@ func quantizeSumTiles(dst []byte, x, e []float32, c uint32, d float32) (j int) {
 	return j
 }
 
-// shortenTiles does what shorten does for the first i bytes of src: it makes w of them, without the last run of zeros where
+// shortenTiles is shorten by a kernel, for the first i bytes of src: it makes w bytes of them, without the last run of zeros where
 // that goes on behind them.
 func shortenTiles(dst, src []byte) (w, i, run int) {
 	switch tier, last := simd.Use(), len(src)-1; {
@@ -71,7 +71,7 @@ func shortenTiles(dst, src []byte) (w, i, run int) {
 	return w, i, run
 }
 
-// expandTiles does what expand does for eight bytes of src at a time.
+// expandTiles is expand by a kernel, for eight bytes of src at a time.
 func expandTiles(a *room, src []byte, at, n int) (used, end int) {
 	if simd.Use() < simd.VBMI || at >= n || len(src) < 8 {
 		return 0, at
@@ -79,7 +79,7 @@ func expandTiles(a *room, src []byte, at, n int) (used, end int) {
 	return expandVBMI(&a[0], &src[0], at, n, len(src))
 }
 
-// unpackTiles sets the values of a's first n bytes, which are those from byte from on of p.
+// unpackTiles sets the values of the first n bytes of a, which are the bytes of p from byte from on.
 func unpackTiles(x []float32, a []byte, from, p int, bits uint32) (n int) {
 	if simd.Use() < simd.AVX512 {
 		return 0 // unpackRuns has left few
@@ -91,7 +91,7 @@ func unpackTiles(x []float32, a []byte, from, p int, bits uint32) (n int) {
 	return n
 }
 
-// unpackRuns does what unpackPieces does for the first done quartic bytes, where no kernel expands runs.
+// unpackRuns is unpackPieces by a kernel, for the first done quartic bytes, where no kernel expands runs.
 func unpackRuns(x []float32, src []byte, bits uint32) (used, done, run int) {
 	p := quarticLen(len(x))
 	n := wholeBytes(p, len(x)) &^ 15

@@ -26,7 +26,7 @@ func quantizeSumAVX512(dst *byte, x *float32, e *float32, p int, n int, h uint32
 //go:noescape
 func quantizeSumAVX2(dst *byte, x *float32, e *float32, p int, n int, h uint32, d float32)
 
-// shortenAVX2 does what shortenVBMI does, for n bytes of src, a multiple of 32 above 0. It writes 8 bytes at a time, so more
+// shortenAVX2 is shortenVBMI by AVX2, for n bytes of src, a multiple of 32 above 0. It writes 8 bytes at a time, so more
 // than w, but no more than n, and behind reading.
 //
 //go:noescape

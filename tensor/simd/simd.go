@@ -5,7 +5,7 @@ package simd
 
 import "sync/atomic"
 
-// A Tier is a set of instructions; each holds those before it.
+// A Tier is a set of instructions; each tier includes the tiers before it.
 type Tier uint32
 
 const (

@@ -8,7 +8,7 @@ const (
 	tile = 64 // values that a kernel takes at a time
 	turn = tile / 4
 	// From so many values on, a kernel reads four parts side by side: a processor fetches ahead within a page, and so
-	// begins four pages at once. Of fewer values it would fetch what is not theirs.
+	// begins four pages at once. With fewer values it would fetch memory that is not theirs.
 	many = 1 << 14
 )
 

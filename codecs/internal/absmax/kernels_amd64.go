@@ -4,7 +4,7 @@
 
 package absmax
 
-// ofAVX2 does what ofSumAVX2 does, for the values of x.
+// ofAVX2 is ofSumAVX2 for the values of x alone.
 //
 //go:noescape
 func ofAVX2(x *float32, apart int, step int, n int, most *[4]uint32)
@@ -15,7 +15,7 @@ func ofAVX2(x *float32, apart int, step int, n int, most *[4]uint32)
 //go:noescape
 func ofSumAVX2(x *float32, e *float32, apart int, step int, n int, most *[4]uint32)
 
-// ofAVX512 does what ofSumAVX512 does, for the values of x.
+// ofAVX512 is ofSumAVX512 for the values of x alone.
 //
 //go:noescape
 func ofAVX512(x *float32, apart int, step int, n int, most *[4]uint32)

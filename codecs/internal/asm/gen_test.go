@@ -10,7 +10,7 @@ import (
 	"github.com/gradproxy/gradproxy/integration/require"
 )
 
-// The kernels in the repository are what the generator writes.
+// The kernels in the repository equal the output of the generator.
 func TestKernelsAreGenerated(t *testing.T) {
 	require.Long(t)
 	download := exec.CommandContext(t.Context(), "go", "-C", "gen", "mod", "download")

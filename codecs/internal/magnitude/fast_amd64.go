@@ -4,7 +4,7 @@ package magnitude
 
 import "github.com/gradproxy/gradproxy/tensor/simd"
 
-// selectTiles does what selectPart does for the first i values, of which it selects n.
+// selectTiles is selectPart by a kernel, for the first i values. It selects n of them.
 func selectTiles(keys []uint32, values []float32, v Values, from, t, gone uint32) (n, i int) {
 	tier := simd.Use()
 	if i = v.Len() &^ 31; i == 0 || tier < simd.AVX2 || v.Residual != nil && !Aligned(v.Old) {

@@ -17,7 +17,7 @@ func absmax(k *kernel) {
 func absmaxLoop(k *kernel, tier string, sum bool) {
 	const turn = 16 // values of each part
 	name, parameters := "of"+tier, "(x *float32, apart, step, n int, most *[4]uint32)"
-	doc := []string{name + " does what ofSum" + tier + " does, for the values of x."}
+	doc := []string{name + " is ofSum" + tier + " for the values of x alone."}
 	if sum {
 		name, parameters = "ofSum"+tier, "(x, e *float32, apart, step, n int, most *[4]uint32)"
 		doc = []string{

@@ -25,13 +25,13 @@ const (
 // blockTile is how many bytes the kernels of package block take at a time.
 const blockTile = 32
 
-// summands say what is rounded.
+// summands name the sums that are rounded.
 type summands int
 
 const (
 	alone     summands = iota // x
 	sums                      // x+e
-	sumsBrain                 // x+e, and what is delivered becomes a bfloat16
+	sumsBrain                 // x+e, and the delivered value becomes a bfloat16
 )
 
 // quantizeBlock rounds x, or x+e, in units of 1/inv. With 4 bits, a byte has a value of the first half and the one that is

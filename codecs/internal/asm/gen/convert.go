@@ -24,7 +24,7 @@ type converter struct {
 	vector  func() reg.VecVirtual
 	lanes   int
 	largest uint32                                                // finite magnitude
-	widen   func(c *converter, from operand.Op, v reg.VecVirtual) // what narrow leaves, or memory holds, to float32
+	widen   func(c *converter, from operand.Op, v reg.VecVirtual) // from the result of narrow, or from memory, to float32
 	narrow  func(c *converter, v reg.VecVirtual)                  // to 16 bits a lane, which on AVX-512 are packed
 	splats  map[uint32]operand.Op
 }
@@ -118,7 +118,7 @@ func (c *converter) roundKernel() {
 	c.RET()
 }
 
-// constants brings those of clamp and narrow into registers, before a loop, where there are enough.
+// constants brings the constants of clamp and narrow into registers, before a loop, where there are enough.
 func (c *converter) constants() {
 	if c.tier == "AVX2" {
 		return

@@ -15,7 +15,7 @@ func countsketch(k *kernel) {
 }
 
 // insertKernel takes 16 coordinates of each run in turn: it computes their signed values and adds them one after another, so
-// that cells that two of them share get both in order. What bounds it are accesses to memory, so values go through none but
+// that a cell which two of them share gets both in order. Accesses to memory bound its speed, so values go through none but
 // the cells. Columns do, and since they are slow to read when just stored, they are stored a round of the runs before.
 func insertKernel(k *kernel, tier string) {
 	const maxRuns = 4

@@ -8,7 +8,7 @@ import (
 // tileKeys is how many coordinates' keys are hashed at a time.
 const tileKeys = 16
 
-// hashing is where the keys of tileKeys coordinates are, and what makes columns of them.
+// hashing holds the registers with the keys of tileKeys coordinates, and with the constants that make columns of them.
 type hashing struct {
 	k             *kernel
 	tier          string
@@ -20,7 +20,7 @@ type hashing struct {
 	buffer        operand.Mem // for the columns, 32 bits each
 }
 
-// hashing makes the first keys from the arguments key, mul and columns. The next are those of the coordinates step on.
+// hashing makes the first keys from the arguments key, mul and columns. The next keys are of the coordinates step on.
 func (k *kernel) hashing(tier string, step reg.GPVirtual) *hashing {
 	vector, lanes := k.vectors(tier)
 	key, mul := k.arg("key"), k.arg("mul")
@@ -45,7 +45,7 @@ func (k *kernel) hashing(tier string, step reg.GPVirtual) *hashing {
 	return h
 }
 
-// times returns what keys of coordinates that many on are more.
+// times returns the difference between keys of coordinates that many apart.
 func (h *hashing) times(coordinates reg.GPVirtual) reg.VecVirtual {
 	k := h.k
 	vector, _ := k.vectors(h.tier)
@@ -57,7 +57,7 @@ func (h *hashing) times(coordinates reg.GPVirtual) reg.VecVirtual {
 	return more
 }
 
-// skip adds to the keys what times returned.
+// skip adds a result of times to the keys.
 func (h *hashing) skip(more reg.VecVirtual) {
 	for _, key := range h.keys {
 		h.k.VPADDQ(more, key, key)
@@ -100,7 +100,7 @@ func (h *hashing) at(i int) reg.GPVirtual {
 	return column
 }
 
-// rowSigns are a row's signs of coordinates, which lie side by side, with those of the other rows.
+// rowSigns are a row's signs of coordinates, which lie side by side with the signs of the other rows.
 type rowSigns struct {
 	k        *kernel
 	tier     string
@@ -157,7 +157,7 @@ func (k *kernel) eachLane(v reg.VecVirtual, f func(i int, lane reg.Register)) {
 	}
 }
 
-// collect sets the 32-bit lanes of v to what lies at from(0), from(1), ….
+// collect sets the 32-bit lanes of v to the words at from(0), from(1), ….
 func (k *kernel) collect(v reg.VecVirtual, from func(i int) operand.Mem) {
 	for i := range int(v.Size()) / 16 {
 		quarter := k.XMM()

@@ -19,7 +19,7 @@ func lossless(k *kernel) {
 }
 
 // The order of a group's eight elements in the planes of bytes of float32, in the plane of lower halves, and in the planes
-// of 16-bit floats: what the package comment's halving makes of it.
+// of 16-bit floats: the result of the halving in the package comment.
 var (
 	order32    = [8]int{0, 4, 2, 6, 1, 5, 3, 7}
 	orderLow32 = [8]int{0, 2, 1, 3, 4, 6, 5, 7}
@@ -245,7 +245,7 @@ func planesApart(n int) (words, back []byte) {
 	return wide(order), wide(inverse(order))
 }
 
-// wide returns 64-bit words of what b has.
+// wide returns the bytes of b as 64-bit words.
 func wide(b []byte) []byte {
 	w := make([]byte, 8*len(b))
 	for i, v := range b {

@@ -80,7 +80,7 @@ func write(dir string, kernels func(*kernel)) error {
 // checkTier refuses a kernel that needs more than the tier that its name ends with has, or that fuses multiplications and
 // additions.
 func checkTier(f *ir.Function) error {
-	have := []string{"AVX", "AVX2", "BMI", "BMI2", "CMOV", "MMX+", "POPCNT", "SSE2"} // MMX+ has what fetches ahead
+	have := []string{"AVX", "AVX2", "BMI", "BMI2", "CMOV", "MMX+", "POPCNT", "SSE2"} // MMX+ has the instructions that fetch ahead
 	for _, tier := range []struct {
 		name string
 		adds []string
@@ -111,7 +111,7 @@ func fused(f *ir.Function) error {
 	return nil
 }
 
-// A kernel is avo's context with what the kernels here have in common.
+// A kernel is avo's context with the helpers that the kernels here have in common.
 type kernel struct {
 	*build.Context
 	labels int

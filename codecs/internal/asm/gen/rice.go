@@ -74,7 +74,7 @@ func third(k *kernel, vector func() reg.VecVirtual, x, factor reg.VecVirtual) {
 
 const thirdFactor = 0xaaaaaaab
 
-// riceQuotients adds up what the quotients cost.
+// riceQuotients adds up the bits of the quotients.
 func riceQuotients(k *kernel, tier string, thirds bool) {
 	name, what := "riceQuotients", "gap>>j"
 	if thirds {
@@ -123,7 +123,7 @@ func riceQuotients(k *kernel, tier string, thirds bool) {
 	k.RET()
 }
 
-// riceCodes makes the codes of as many gaps as a vector has lanes side by side, joins those of two neighbours, and of four
+// riceCodes makes the codes of as many gaps as a vector has lanes side by side, joins the codes of two neighbours, and of four
 // unless that takes more than 64 bits, and writes them one after another.
 func riceCodes(k *kernel, tier string, thirds bool) {
 	name, what := "riceCodes", "2^j"
@@ -180,7 +180,7 @@ func riceCodes(k *kernel, tier string, thirds bool) {
 	k.RET()
 }
 
-// A riceCoder has what the codes of a divisor are made with.
+// A riceCoder holds the registers with which the codes of a divisor are made.
 type riceCoder struct {
 	*kernel
 	vector                        func() reg.VecVirtual
@@ -300,7 +300,7 @@ func (w bitWriter) write(code, length operand.Mem) {
 	w.SHRXQ(w.at, bits, part)
 	w.ORQ(part, w.word)
 	w.flush()
-	// What does not fit begins the next 8 bytes.
+	// Bits that do not fit begin the next 8 bytes.
 	w.MOVQ(w.at, part)
 	w.NOTQ(part)
 	w.ADDQ(bits, bits)

@@ -17,13 +17,13 @@ func threelc(k *kernel) {
 	unpackRunsAVX2(k)
 }
 
-// powers are what a digit of a quartic byte counts, the first value's first.
+// powers are the weights of the digits of a quartic byte, the first value's first.
 var powers = [5]uint32{81, 27, 9, 3, 1}
 
 // fiveZeros is the quartic byte of zeros: digits of 1.
 const fiveZeros = 121
 
-// A quantizer is what the loops over values have in registers.
+// A quantizer holds the registers of the loops over values.
 type quantizer struct {
 	x, e   parts
 	dst, n reg.GPVirtual
@@ -48,7 +48,7 @@ func (k *kernel) quantizer(tier string, tile string, sum bool) quantizer {
 	return q
 }
 
-// partitions returns those of an array of float32, each of p.
+// partitions returns the places of the parts of an array of float32, of p values each.
 func (k *kernel) partitions(array string) parts {
 	p, p3 := k.arg("p"), k.GP64()
 	k.SHLQ(operand.Imm(2), p)
@@ -65,8 +65,8 @@ func (k *kernel) nextQuartic(q quantizer, sum bool, bytes uint32) {
 	k.ADDQ(operand.U32(bytes), q.dst)
 }
 
-// quantizeAVX512 compares the bits of a sum T twice: as integers, those above h are positive values above it; as unsigned
-// ones, those above h with the sign are values below -h.
+// quantizeAVX512 compares the bits of a sum T twice: as integers, bits above h are positive values above it; as unsigned
+// integers, bits above h with the sign are values below -h.
 func quantizeAVX512(k *kernel, sum bool) {
 	q := k.quantizer("AVX512", "16", sum)
 	h, nh := k.ZMM(), k.ZMM()
@@ -109,7 +109,7 @@ func quantizeAVX512(k *kernel, sum bool) {
 	k.RET()
 }
 
-// quantizeAVX2 has what a value sends in all 32 bits, 0 or of the value's sign, and packs that to bytes without losing the sign.
+// quantizeAVX2 keeps the digit of a value in all 32 bits, 0 or with the value's sign, and packs that to bytes without losing the sign.
 func quantizeAVX2(k *kernel, sum bool) {
 	q := k.quantizer("AVX2", "32", sum)
 	h, d, nd := k.YMM(), k.YMM(), k.YMM()

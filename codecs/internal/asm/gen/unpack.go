@@ -7,7 +7,7 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// digitMask is what of the bits of -M a value of a digit has: see masks in package threelc.
+// digitMask is the part of the bits of -M that a value of a digit has: see masks in package threelc.
 func digitMask(digit int) uint32 { return [3]uint32{0xffffffff, 0, 0x7fffffff}[digit%3] }
 
 // unpackAVX512 looks the first two values up by the quotient of a byte and 27, the others by the remainder.
@@ -60,8 +60,8 @@ func unpackAVX512(k *kernel) {
 	k.RET()
 }
 
-// A fractions has what unpacks bytes with AVX2. It takes a byte as a fraction of 243 in 30 bits, whose digits three times as much
-// brings before the point, one after another. They are exact, since what stands for q lies between q/243 and (q+1)/243.
+// A fractions holds the registers that unpack bytes with AVX2. It takes a byte as a fraction of 243 in 30 bits, whose digits three times as much
+// brings before the point, one after another. They are exact, since the fraction of q lies between q/243 and (q+1)/243.
 type fractions struct{ table, scale, fraction reg.VecVirtual }
 
 const point = 30
@@ -73,7 +73,7 @@ func (k *kernel) fractions() fractions {
 	return fractions{table, k.splat32(k.YMM(), (1<<point+242)/243), k.splat32(k.YMM(), 1<<point-1)}
 }
 
-// unpackEight sets eight values of each part of x, from byte disp of it on, to those of eight bytes.
+// unpackEight sets eight values of each part of x, from byte disp of it on, to the values of eight bytes.
 func (k *kernel) unpackEight(f fractions, bytes operand.Op, x parts, disp int) {
 	q := k.YMM()
 	k.VPMOVZXBD(bytes, q)
@@ -92,7 +92,7 @@ func (k *kernel) unpackEight(f fractions, bytes operand.Op, x parts, disp int) {
 }
 
 // unpackRunsAVX2 makes 16 quartic bytes at a turn without a place in memory for them: bytes stored would wait behind the values
-// that are. It makes bytes before it sets the values of those of the turn before, so that these need not wait.
+// that are. It makes bytes before it sets the values of the bytes of the turn before, so that these need not wait.
 func unpackRunsAVX2(k *kernel) {
 	k.function("unpackRunsAVX2", "(x *float32, src *byte, p, n, m int, bits uint32) (used, done, run int)",
 		"unpackRunsAVX2 sets the values of the first quartic bytes that src's m bytes, 16 or more, stand for: of n, a multiple of 16",
@@ -138,7 +138,7 @@ func unpackRunsAVX2(k *kernel) {
 // A runs expands runs of src to 16 quartic bytes after 16.
 type runs struct {
 	*kernel
-	src            reg.GPVirtual  // the byte after those that are used
+	src            reg.GPVirtual  // the byte after the used ones
 	first          reg.VecVirtual // the places of the next 16 bytes of src if none of them were a run, counted from outside
 	zero, fives    reg.VecVirtual
 	low, high      reg.VecVirtual // the bits of places 0 to 7, and of places 8 to 15
@@ -146,7 +146,7 @@ type runs struct {
 	spread, counts reg.GPVirtual
 }
 
-// outside is what places are counted from: bit 7 is then 1 from the 17th place on, for which VPSHUFB gives 0.
+// outside is the number from which places are counted: bit 7 is then 1 from the 17th place on, for which VPSHUFB gives 0.
 const outside = 128 - 16
 
 func (k *kernel) runs(src reg.GPVirtual) *runs {
@@ -203,7 +203,7 @@ func (r *runs) place(places, more reg.VecVirtual) {
 		r.VPSLLDQ(operand.Imm(by), places, moved)
 		r.VPADDB(moved, places, places)
 	}
-	r.VPADDUSB(r.first, places, places) // those that would be more are 255
+	r.VPADDUSB(r.first, places, places) // larger ones become 255
 }
 
 // shuffle sets to to the bytes of from at their places, which ascend, and to 0 where there is none. It changes places.

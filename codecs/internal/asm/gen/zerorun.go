@@ -12,7 +12,7 @@ const (
 )
 
 // shortenVBMI finds for each byte that stands for zeros its number in its run, from the place of the last other byte before
-// it, and with that what a run that ends there becomes. Bytes stay that are no zeros, end a run, or fill one; the rest is
+// it, and with that the code of a run that ends there. A byte stays if it is no zero, ends a run or fills one; the rest is
 // squeezed out.
 func shortenVBMI(k *kernel) {
 	k.function("shortenVBMI", "(dst, src *byte, n int) (w, run int)",
@@ -103,7 +103,7 @@ func shortenVBMI(k *kernel) {
 	k.RET()
 }
 
-// runCodes is what zeros become that end a run, from the first of the run on, for n of them, of which each 14 are a run.
+// runCodes returns the codes of n zeros that end a run, by their place in the run; each 14 zeros are a run.
 func runCodes(n int) []byte {
 	codes := make([]byte, n)
 	for i := range codes {
@@ -117,7 +117,7 @@ func runCodes(n int) []byte {
 	return codes
 }
 
-// rests is what remains of a run behind n bytes: by the place of the last other byte, and behind n zeros by n and what there
+// rests returns the length of the run that is open after n bytes: by the place of the last other byte, and after n zeros by n and the run there
 // was before.
 func rests(n int) []byte {
 	rest := make([]byte, n+maxRun)
@@ -143,7 +143,7 @@ func countFrom(first byte) []byte {
 // shortenAVX2 is shortenVBMI for 32 bytes at a turn, of which it squeezes eight and eight.
 func shortenAVX2(k *kernel) {
 	k.function("shortenAVX2", "(dst, src *byte, n int) (w, run int)",
-		"shortenAVX2 does what shortenVBMI does, for n bytes of src, a multiple of 32 above 0. It writes 8 bytes at a time, so more",
+		"shortenAVX2 is shortenVBMI by AVX2, for n bytes of src, a multiple of 32 above 0. It writes 8 bytes at a time, so more",
 		"than w, but no more than n, and behind reading.")
 	dst, src, n := k.arg("dst"), k.arg("src"), k.arg("n")
 	begin, squeeze := k.GP64(), k.GP64()
