@@ -43,7 +43,7 @@ func TestWorkerDies(t *testing.T) {
 		return w.Push(0, []float32{1}).Wait()
 	})
 	j.nodes.Wait()
-	mustFail(t, "worker 0", errs[0], "push of key 0 by worker 0: pslite: ")
+	mustFail(t, "worker 0", errs[0], "push of key 0 by worker 0: pslitesim: ")
 	server, scheduler := j.errs["server"], j.errs["scheduler"]
 	mustFail(t, "server", server, ": lost: dial tcp")
 	mustFail(t, "scheduler", scheduler, ": lost: dial tcp")
@@ -72,7 +72,7 @@ func TestServerDies(t *testing.T) {
 		defer j.cancel()
 		return push.Wait()
 	})
-	mustFail(t, "worker 0", errs[0], "push of key 0 by worker 0: pslite: server 0: ")
+	mustFail(t, "worker 0", errs[0], "push of key 0 by worker 0: pslitesim: server 0: ")
 }
 
 // The scheduler is lost before all have registered, or was never there: a node that waits for it ends with its context.
@@ -100,7 +100,7 @@ func TestBadAddresses(t *testing.T) {
 		var c Config
 		c.Scheduler, c.Addr, c.Listener = addrs[0], addrs[1], listen(t)
 		_, err := NewWorker(t.Context(), c)
-		mustFail(t, fmt.Sprint(addrs), err, "pslite: address of the ")
+		mustFail(t, fmt.Sprint(addrs), err, "pslitesim: address of the ")
 		if _, err := c.Listener.Accept(); !errors.Is(err, net.ErrClosed) {
 			t.Errorf("%v: the listener is open (%v)", addrs, err)
 		}
@@ -134,8 +134,8 @@ func TestMessageIsCutOff(t *testing.T) {
 	j := newJob(t, c)
 	errs := j.work(t, func(w *Worker) error { return w.Init(0, make([]float32, 1000)) })
 	j.nodes.Wait()
-	mustFail(t, "worker", errs[0], "push of key 0 by worker 0: pslite: server 0: ")
-	mustFail(t, "server", j.errs["server"], "pslite: worker 0: zmtp: read frame 2 of a message: unexpected EOF")
+	mustFail(t, "worker", errs[0], "push of key 0 by worker 0: pslitesim: server 0: ")
+	mustFail(t, "server", j.errs["server"], "pslitesim: worker 0: zmtp: read frame 2 of a message: unexpected EOF")
 }
 
 // A peer that does not speak ZMTP, or hangs up at once, is turned away, and the job goes on.
@@ -172,7 +172,7 @@ func TestIdentityInUse(t *testing.T) {
 		return w.node.Err()
 	})
 	j.nodes.Wait()
-	mustFail(t, "worker", errs[0], "pslite: ")
+	mustFail(t, "worker", errs[0], "pslitesim: ")
 	mustFail(t, "scheduler", j.errs["scheduler"], "worker 0: a second connection with the identity of one that has not ended")
 }
 
@@ -184,7 +184,7 @@ func TestWrongRequests(t *testing.T) {
 		want    string
 	}{
 		{1, func(w *Worker) error { return w.Pull(3, make([]float32, 1)).Wait() },
-			"pull of key 3 by worker 0: pslite: server 0: connection has ended while an answer is due"},
+			"pull of key 3 by worker 0: pslitesim: server 0: connection has ended while an answer is due"},
 		{1, func(w *Worker) error { return w.Push(0, make([]float32, 3)).Wait() },
 			"push of key 0: 3 elements, where it had 1"},
 		{1, func(w *Worker) error { return w.PushPull(0, make([]float32, 1), make([]float32, 2)).Wait() },
