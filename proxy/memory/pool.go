@@ -50,13 +50,13 @@ func (p *Pool) Put(b []byte) {
 	if cap(b) == 0 {
 		return
 	}
-	b = b[:cap(b)]
-	index, size := class(len(b))
-	if size != len(b) {
+	whole := b[:cap(b)] // which goes to the heap, as b would for an empty one too
+	index, size := class(len(whole))
+	if size != len(whole) {
 		panic("proxy: a buffer is put back that does not come from the pool")
 	}
 	p.inUse.Add(-int64(size))
-	p.classes[index].Put(&b)
+	p.classes[index].Put(&whole)
 }
 
 // InUse returns the bytes that Get has given and Put has not taken back.
