@@ -1,26 +1,34 @@
-// Package proxy is the path of a connection between an app and the proxy of the peer:
+// Package proxy carries the connections of apps to the proxies of peers, and theirs to the apps beside it. It accepts connections, dials
+// servers, drains and counts; the way of a connection's bytes is a row of rooms, each visited once:
 //
-//	app ─▶ Parser.Next ─▶ Policy.Choose ─▶ cut blocks ─▶ Encoder.Append ─▶ frames ─▶ tunnel ═══ tunnel ─▶ frames ─▶ Decoder.Decode ─▶ app
-//	          └────────── opaque bytes: a Bytes frame, copied verbatim ───────▶ └──────────────────────────▶
+//	accept ─▶ app.read ─▶ parser ─▶ send.classify ─▶ cut ─▶ choose ─▶ encode ─▶ emit ─▶ tunnel ═══ tunnel ─▶ receive.read ─▶ decode ─▶ deliver ─▶ app
+//	                                      └─────── opaque bytes: a Bytes frame, copied verbatim ───────▶ └──────────────────────────▶
 //
-// Each direction has a sender (send.go) beside the app that writes and a receiver (receive.go) beside the app that
-// reads; a connection (connection.go) is one of each. Only the sender decides. Frames (frame.go) say what was done, and
-// the receiver does it.
+// Each direction has a sender (package path/send) beside the app that writes and a receiver (package path/receive) beside the app that
+// reads. Only the sender decides. Frames say how it has coded the bytes, and the receiver does the reverse. The rooms, of which each may
+// use the ones below it:
 //
-// What outlives a value: senders remember of tensors that may lose something what is owed to them and their last value
-// (memory.go; of sparse ones by row, rowmemory.go), also across restarts (saved.go). And two proxies share values (values.go): what
-// one puts (sharer.go, puts.go) the other holds (holder.go, lend.go), so that the next value is sent as its difference to the last, or
-// to what came the opposite way (opposite.go), and what several connections carry crosses the WAN once.
+//	proxy          accept, serve, dial, drain, metrics; connection.go puts the two directions together
+//	path/send      read ▸ classify ▸ cut ▸ choose ▸ encode ▸ emit
+//	path/receive   read ▸ decode ▸ deliver
+//	path           what both directions share: Env, made once, and Conn
+//	cache          values that both ends hold, so that the next is sent as its difference to the last, or to one of the opposite way
+//	residual       what earlier encodings of a tensor have lost, its last value, and both across restarts
+//	app            the app's socket
+//	tensors        the table of the tensors that are sent
+//	coder          codecs applied to blocks, for both ends
+//	frame          bytes on the wire
+//	memory         budgets and buffers
 //
-// What the path promises:
+// The path promises:
 //
-//   - Every byte arrives once and in order. Bytes that no parser understands, and all that a codec does not take,
+//   - Every byte arrives once and in order. Bytes that no parser understands, and all blocks that a codec does not take,
 //     travel as they are.
 //   - Opaque bytes never wait, but for a tensor's block before them. A block waits for its own rest only, and for little that
-//     surely follows it: where its sender may be waiting for an answer, at most stallMost.
+//     surely follows it: where its sender may be waiting for an answer, at most 20 ms.
 //   - A frame that does not decode resets the connection: the app sees an error, never garbage. An app's FIN and RST
-//     arrive as what they were; the end of the tunnel is a RST.
-//   - Memory is bounded: what is read and what blocks hold comes from a budget (budget.go), and whoever gets none goes on
-//     with little, spare bytes: a sender lets bytes travel verbatim, a receiver handles one block at a time. What is
-//     remembered has bounds of its own, Config.Residuals and Config.Values.
+//     arrive as FIN and RST; the end of the tunnel is a RST.
+//   - Memory is bounded: bytes that were read and blocks take theirs from a budget (package memory), and a connection that gets
+//     none goes on with few spare bytes: a sender lets bytes travel verbatim, a receiver handles one block at a time. Residuals and
+//     shared values have bounds of their own, Config.Residuals and Config.Values.
 package proxy

@@ -1,6 +1,7 @@
 package send
 
 import (
+	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/proxy/policy"
 	"github.com/gradproxy/gradproxy/proxy/residual"
 	"github.com/gradproxy/gradproxy/proxy/tensors"
@@ -21,4 +22,20 @@ type plan struct {
 	dense  *residual.Dense // nil: the codec loses nothing, or the lost part is in the next difference
 	watch  *residual.Dense // keeps the values until they may lose something; nil: they may already, or never
 	rows   *rowPlan        // nil: it is dense, or its rows lose nothing
+}
+
+// A rowPlan is the rest of a plan where the value is rows.
+type rowPlan struct {
+	past  *residual.Rows
+	use   *rowUse
+	index uint64 // number of the index array
+	bytes int    // of a row
+}
+
+// A rowUse is the state of an array whose rows a sender sends, and the order of its values.
+type rowUse struct {
+	keys     codecs.Codec    // of the index, which belongs to the codec of the last value; nil: none does
+	value    uint64          // number of the index array of the value whose blocks were submitted last
+	last     []chan struct{} // of its blocks: that they have been encoded
+	previous []chan struct{} // of those of the value before
 }

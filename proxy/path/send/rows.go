@@ -1,7 +1,6 @@
 package send
 
 import (
-	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/proxy/frame"
 	"github.com/gradproxy/gradproxy/proxy/memory"
 	"github.com/gradproxy/gradproxy/proxy/policy"
@@ -25,22 +24,6 @@ type index struct {
 	size   int          // bytes in all
 	ids    residual.IDs // pooled
 	paid   int
-}
-
-// A rowUse is the state of an array whose rows a sender sends, and the order of its values.
-type rowUse struct {
-	keys     codecs.Codec    // of the index, which belongs to the codec of the last value; nil: none does
-	value    uint64          // number of the index array of the value whose blocks were submitted last
-	last     []chan struct{} // of its blocks: that they have been encoded
-	previous []chan struct{} // of those of the value before
-}
-
-// A rowPlan is the rest of a plan where the value is rows.
-type rowPlan struct {
-	past  *residual.Rows
-	use   *rowUse
-	index uint64 // number of the index array
-	bytes int    // of a row
 }
 
 // sparse reports whether t is rows of a gradient, which may lose something with a residual by row.

@@ -1,0 +1,101 @@
+package integration
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// rooms are the packages that a connection's bytes pass on their way between an app and the tunnel. Inside each of them calls run
+// downwards too: a file that uses names of another is above it, so no two files may use each other, directly or by others.
+var rooms = []string{"proxy/path", "proxy/path/send", "proxy/path/receive", "proxy/app",
+	"proxy/tensors", "proxy/coder", "proxy/frame", "proxy/memory"}
+
+// stages is the order of a sender's stages: each may use the ones after it.
+var stages = []string{"send.go", "read.go", "classify.go", "cut.go", "choose.go", "encode.go", "emit.go"}
+
+func TestFilesOfARoomUseEachOtherOneWay(t *testing.T) {
+	for _, room := range rooms {
+		uses := usesOfFiles(t, filepath.Join("..", room))
+		if circle := circleIn(uses); circle != nil {
+			t.Errorf("%s: files use each other in a circle: %s", room, strings.Join(circle, " ─▶ "))
+		}
+		if room != "proxy/path/send" {
+			continue
+		}
+		for i, stage := range stages {
+			if uses[stage] == nil {
+				t.Errorf("%s has no stage %s", room, stage)
+			}
+			for _, above := range stages[:i] {
+				if name := uses[stage][above]; name != "" {
+					t.Errorf("%s: %s uses %s of %s, a stage before it", room, stage, name, above)
+				}
+			}
+		}
+	}
+}
+
+// usesOfFiles returns of each file of a package, tests left out, which other files declare names that it uses, with one of the names.
+func usesOfFiles(t *testing.T, folder string) map[string]map[string]string {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(folder, "*.go"))
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no package in %s: %v", folder, err)
+	}
+	declared, uses, files := map[string]string{}, map[string]map[string]string{}, map[string]*ast.File{}
+	for _, path := range paths {
+		if strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := filepath.Base(path)
+		files[name], uses[name] = f, map[string]string{}
+		for object := range f.Scope.Objects {
+			declared[object] = name // of files for several systems any
+		}
+	}
+	for name, f := range files {
+		for _, used := range f.Unresolved { // it is another file's, or predeclared, or a package
+			if in := declared[used.Name]; in != "" && f.Scope.Objects[used.Name] == nil {
+				uses[name][in] = used.Name
+			}
+		}
+	}
+	return uses
+}
+
+// circleIn returns files that use each other in a circle, or nil.
+func circleIn(uses map[string]map[string]string) []string {
+	done := map[string]bool{}
+	var visit func(file string, way []string) []string
+	visit = func(file string, way []string) []string {
+		if i := slices.Index(way, file); i >= 0 {
+			return append(way[i:], file)
+		}
+		if done[file] {
+			return nil
+		}
+		for _, next := range slices.Sorted(maps.Keys(uses[file])) {
+			if circle := visit(next, append(slices.Clip(way), file)); circle != nil {
+				return circle
+			}
+		}
+		done[file] = true
+		return nil
+	}
+	for _, file := range slices.Sorted(maps.Keys(uses)) {
+		if circle := visit(file, nil); circle != nil {
+			return circle
+		}
+	}
+	return nil
+}
