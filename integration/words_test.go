@@ -24,8 +24,6 @@ var notYet = []string{
 	"proxy/...",
 	"tensor",
 	"integration",
-	"integration/cmd/pictures",
-	"integration/cmd/recordgradients",
 	"integration/cmd/testlog",
 	"integration/require/...",
 	"integration/testbed",
