@@ -53,9 +53,9 @@ var layers = []layer{
 	{"codecs/stochastic3", []string{"tensor/...", "codecs", "codecs/internal/...", "codecs/threelc"}},
 	{"codecs/...", []string{"tensor/...", "codecs", "codecs/internal/...", "codecs/keys", "codecs/countsketch"}}, // methods, of which sparse ones code positions by another
 
-	{"proxy", []string{"proxy/...", "internal/lru", "tensor", "parser", "codecs", "codecs/feedback", "codecs/reference"}},
+	{"proxy", []string{"proxy/...", "proxy/internal/lru", "tensor", "parser", "codecs", "codecs/feedback", "codecs/reference"}},
 	{"proxy/app", []string{"proxy/frame", "proxy/memory", "proxy/internal/pollgate"}},
-	{"proxy/residual", []string{"internal/lru", "tensor", "codecs/feedback"}},
+	{"proxy/residual", []string{"proxy/internal/lru", "tensor", "codecs/feedback"}},
 	{"proxy/policy", []string{"tensor", "parser", "codecs"}},
 	{"proxy/tunnel/...", []string{"proxy/tunnel/..."}},
 	{"proxy/intercept/...", []string{"proxy/intercept/..."}},
@@ -63,27 +63,25 @@ var layers = []layer{
 	{"proxy/path/pathtest", []string{"tensor", "parser", "codecs/...", "proxy/path", "proxy/policy", "proxy/internal/pipe", "proxy/residual", "proxy/tensors", "proxy/frame", "proxy/memory", "proxy/tunnel"}},
 	{"proxy/path", []string{"tensor", "codecs", "proxy/policy", "proxy/internal/pipe", "proxy/cache", "proxy/residual", "proxy/app", "proxy/tensors", "proxy/coder", "proxy/frame", "proxy/memory", "proxy/tunnel"}},
 	{"proxy/path/receive", []string{"parser", "codecs", "proxy/internal/pipe", "proxy/path", "proxy/coder", "proxy/frame", "proxy/memory"}},
-	{"proxy/path/send", []string{"internal/lru", "tensor", "parser", "codecs", "codecs/feedback", "proxy/policy", "proxy/internal/pipe", "proxy/path", "proxy/cache", "proxy/residual", "proxy/app", "proxy/tensors", "proxy/coder", "proxy/frame", "proxy/memory"}},
+	{"proxy/path/send", []string{"proxy/internal/lru", "tensor", "parser", "codecs", "codecs/feedback", "proxy/policy", "proxy/internal/pipe", "proxy/path", "proxy/cache", "proxy/residual", "proxy/app", "proxy/tensors", "proxy/coder", "proxy/frame", "proxy/memory"}},
 	{"proxy/memory", nil},
-	{"proxy/cache", []string{"internal/lru", "tensor", "codecs", "codecs/reference", "proxy/policy", "proxy/internal/pipe", "proxy/tensors", "proxy/coder", "proxy/frame", "proxy/memory", "proxy/tunnel"}},
+	{"proxy/cache", []string{"proxy/internal/lru", "tensor", "codecs", "codecs/reference", "proxy/policy", "proxy/internal/pipe", "proxy/tensors", "proxy/coder", "proxy/frame", "proxy/memory", "proxy/tunnel"}},
 	{"proxy/coder", []string{"codecs", "proxy/frame"}},
-	{"proxy/tensors", []string{"internal/lru", "tensor", "proxy/policy"}},
+	{"proxy/tensors", []string{"proxy/internal/lru", "tensor", "proxy/policy"}},
 	{"proxy/frame", []string{"tensor", "proxy/memory", "proxy/tunnel"}},
 	{"proxy/logsample", nil},
 	{"proxy/relay", nil},
 	{"proxy/internal/...", nil},
-
-	{"internal/lru", nil},
 
 	{"bpf", nil},
 	{"bpf/cgroup", nil},
 	{"tc/...", nil},
 	{"wan-sim/...", nil},
 
-	{"internal/train/...", []string{"internal/train/..."}}, // which the demo and the papers' tables share
+	{"cmd/gradproxy/train/...", []string{"cmd/gradproxy/train/..."}}, // which the demo and the papers' tables share
 
-	{"cmd/...", []string{"cmd/...", "internal/...", "proxy/...", "parser/...", "codecs/...", "tensor", "bpf/...", "tc/...", "wan-sim/..."}},
-	{"integration/...", []string{"integration/...", "cmd/...", "internal/...", "proxy/...", "parser/...", "codecs/...", "tensor", "bpf/...", "tc/...", "wan-sim/..."}},
+	{"cmd/...", []string{"cmd/...", "proxy/...", "parser/...", "codecs/...", "tensor", "bpf/...", "tc/...", "wan-sim/..."}},
+	{"integration/...", []string{"integration/...", "cmd/...", "proxy/...", "parser/...", "codecs/...", "tensor", "bpf/...", "tc/...", "wan-sim/..."}},
 }
 
 // onlyIn says which files alone know a library, so that it can be replaced. A folder stands for all files below it.

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/gradproxy/gradproxy/internal/lru"
+	"github.com/gradproxy/gradproxy/proxy/internal/lru"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 

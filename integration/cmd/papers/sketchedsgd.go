@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/train"
 	"github.com/gradproxy/gradproxy/codecs/countsketch"
 	"github.com/gradproxy/gradproxy/codecs/sketchedsgd"
 	"github.com/gradproxy/gradproxy/integration/cmd/papers/cluster"
-	"github.com/gradproxy/gradproxy/internal/train"
 )
 
 // sketchedAccounting works out the compression of section 5.3's sketches, whose sizes are in its footnotes, for its two

@@ -6,8 +6,8 @@ import (
 	"math"
 	"math/rand/v2"
 
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/train"
 	"github.com/gradproxy/gradproxy/integration/cmd/papers/cluster"
-	"github.com/gradproxy/gradproxy/internal/train"
 )
 
 // A design is a row of 3LC's Table 1, with the codec of pushes and pulls.

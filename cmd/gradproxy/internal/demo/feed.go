@@ -3,8 +3,8 @@ package demo
 import (
 	"math/rand/v2"
 
-	"github.com/gradproxy/gradproxy/internal/train"
-	"github.com/gradproxy/gradproxy/internal/train/digits"
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/train"
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/train/digits"
 )
 
 // A feed deals one rank its batches. Half of the images are moved by a pixel, as is usual where images are few: else the

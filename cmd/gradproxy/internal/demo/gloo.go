@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/ddp"
-	"github.com/gradproxy/gradproxy/internal/train"
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/train"
 	"github.com/gradproxy/gradproxy/parser/gloo/gloosim"
 )
 

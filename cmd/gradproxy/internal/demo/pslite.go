@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/paramserver"
-	"github.com/gradproxy/gradproxy/internal/train"
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/train"
 	"github.com/gradproxy/gradproxy/parser/pslite/pslitesim"
 	"github.com/gradproxy/gradproxy/parser/pslite/pslitesim/zmtp"
 )

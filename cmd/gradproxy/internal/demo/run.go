@@ -7,8 +7,8 @@ import (
 	"math"
 	"net/netip"
 
-	"github.com/gradproxy/gradproxy/internal/train"
-	"github.com/gradproxy/gradproxy/internal/train/digits"
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/train"
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/train/digits"
 	wansim "github.com/gradproxy/gradproxy/wan-sim"
 )
 

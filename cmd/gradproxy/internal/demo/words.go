@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gradproxy/gradproxy/internal/train/digits"
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/train/digits"
 )
 
 // The texts of a demo, for readers who have never seen gradproxy.

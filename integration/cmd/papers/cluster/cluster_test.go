@@ -6,12 +6,12 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/train"
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/all"
 	"github.com/gradproxy/gradproxy/integration/cmd/papers/cluster"
 	"github.com/gradproxy/gradproxy/integration/cmd/papers/data"
 	"github.com/gradproxy/gradproxy/integration/cmd/papers/learn"
-	"github.com/gradproxy/gradproxy/internal/train"
 )
 
 func codec(t *testing.T, text string) codecs.Codec {

@@ -4,9 +4,9 @@ import (
 	"context"
 	"math"
 
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/train"
 	"github.com/gradproxy/gradproxy/integration/cmd/papers/data"
 	"github.com/gradproxy/gradproxy/integration/cmd/papers/learn"
-	"github.com/gradproxy/gradproxy/internal/train"
 )
 
 // A Job is a network's training with a parameter server, as 3LC's section 2 has it: workers push gradients, each through

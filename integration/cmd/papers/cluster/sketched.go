@@ -4,9 +4,9 @@ import (
 	"context"
 	"strings"
 
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/train"
 	"github.com/gradproxy/gradproxy/codecs/sketchedsgd"
 	"github.com/gradproxy/gradproxy/integration/cmd/papers/data"
-	"github.com/gradproxy/gradproxy/internal/train"
 )
 
 // A SketchJob is a network's training by Algorithm 3 of Sketched-SGD, or by one of that paper's baselines: all weights are

@@ -3,7 +3,7 @@ package data
 import (
 	"math"
 
-	"github.com/gradproxy/gradproxy/internal/train/digits"
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/train/digits"
 )
 
 // Digits returns the small images that the program has in itself: 1,442 to train on and 355 to test with.

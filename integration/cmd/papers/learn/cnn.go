@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 
-	"github.com/gradproxy/gradproxy/internal/train"
-	"github.com/gradproxy/gradproxy/internal/train/layer"
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/train"
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/train/layer"
 )
 
 // A CNN is a convolutional network of three layers: two of 3 x 3 filters, each with ReLU and max pooling of 2 x 2, and a

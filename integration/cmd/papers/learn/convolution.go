@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 
-	"github.com/gradproxy/gradproxy/internal/train/layer"
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/train/layer"
 )
 
 const (

@@ -17,7 +17,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/gradproxy/gradproxy/internal/train"
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/train"
 	"github.com/gradproxy/gradproxy/parser/gloo/gloosim"
 )
 

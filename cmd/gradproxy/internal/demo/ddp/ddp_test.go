@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gradproxy/gradproxy/internal/train"
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/train"
 	"github.com/gradproxy/gradproxy/parser/gloo/gloosim"
 	"github.com/gradproxy/gradproxy/parser/gloo/gloosim/recorded"
 )

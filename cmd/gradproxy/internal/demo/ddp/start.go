@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
-	"github.com/gradproxy/gradproxy/internal/train"
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/train"
 )
 
 // verifyShapes makes sure that all ranks have the same model as rank 0 (utils.hpp, verify_params_across_processes).

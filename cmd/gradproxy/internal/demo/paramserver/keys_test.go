@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/gradproxy/gradproxy/internal/train"
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/train"
 	"github.com/gradproxy/gradproxy/parser/pslite/pslitesim"
 )
 

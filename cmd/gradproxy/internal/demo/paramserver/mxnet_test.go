@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/train/digits"
 	"github.com/gradproxy/gradproxy/integration/require"
-	"github.com/gradproxy/gradproxy/internal/train/digits"
 )
 
 // mxnetPython returns the interpreter of the environment that has MXNet, where integration/env/install.sh puts all of them.

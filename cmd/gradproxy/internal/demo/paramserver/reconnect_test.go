@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gradproxy/gradproxy/internal/train/digits"
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/train/digits"
 )
 
 // Workers that lose their connections to the servers between steps, in both directions, end with the same weights. The new

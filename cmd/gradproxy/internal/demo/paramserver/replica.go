@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gradproxy/gradproxy/internal/train"
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/train"
 )
 
 // A Replica is one worker's copy of a model whose weights the servers keep, as a gluon.Trainer is in MXNet

@@ -3,7 +3,7 @@ package paramserver
 import (
 	"cmp"
 
-	"github.com/gradproxy/gradproxy/internal/train"
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/train"
 )
 
 // A Training is every worker's work after it has joined the job.

@@ -5,8 +5,8 @@ import (
 	"math"
 	"testing"
 
-	"github.com/gradproxy/gradproxy/internal/train"
-	"github.com/gradproxy/gradproxy/internal/train/digits"
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/train"
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/train/digits"
 )
 
 const (

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/gradproxy/gradproxy/internal/train"
-	"github.com/gradproxy/gradproxy/internal/train/digits"
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/train"
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/train/digits"
 )
 
 // Central differences in a small net: each gradient is the slope of the loss.

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 
-	"github.com/gradproxy/gradproxy/internal/train/layer"
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/train/layer"
 )
 
 // A Param is a parameter tensor of a model.
