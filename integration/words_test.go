@@ -64,7 +64,10 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// TestPageWords counts vague words in the pages.
+// maxCell is the number of words in a cell of a table of docs/configuration.md: longer explanations stand below the table.
+const maxCell = 25
+
+// TestPageWords counts vague words in the pages, and words in the cells of the reference's tables.
 func TestPageWords(t *testing.T) {
 	pages, err := filepath.Glob("../docs/*.md")
 	if err != nil {
@@ -84,6 +87,14 @@ func TestPageWords(t *testing.T) {
 					code = !code
 				} else if !code {
 					prose.add(fmt.Sprintf("%s:%d", name, i+1), line)
+				}
+				if name != "docs/configuration.md" || !strings.HasPrefix(line, "|") {
+					continue
+				}
+				for _, cell := range strings.Split(line, "|") {
+					if n := len(strings.Fields(cell)); n > maxCell {
+						t.Errorf("%s:%d: a cell of %d words: at most %d", name, i+1, n, maxCell)
+					}
 				}
 			}
 			t.Logf("%d words, %.1f vague ones in 1,000", prose.words, prose.rate())

@@ -10,9 +10,9 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// A script is a parser that reads runs of letters: lower case is opaque, a capital is a byte of the tensor of that
+// A letters value is a parser that reads runs of letters: lower case is opaque, a capital is a byte of the tensor of that
 // length and key, and it understands no letter outside its alphabet.
-type script struct {
+type letters struct {
 	alphabet string
 	size     int // of the tensor that begins at the next capital
 	off      int
@@ -20,7 +20,7 @@ type script struct {
 
 var errScript = errors.New("not in the alphabet")
 
-func (s *script) Next(b []byte) (parser.Segment, error) {
+func (s *letters) Next(b []byte) (parser.Segment, error) {
 	if !bytes.ContainsRune([]byte(s.alphabet), rune(b[0])) {
 		return parser.Segment{}, errScript
 	}
@@ -39,7 +39,7 @@ func (s *script) Next(b []byte) (parser.Segment, error) {
 
 type protocol func() parser.Parser
 
-func (protocol) String() string        { return "script" }
+func (protocol) String() string        { return "letters" }
 func (protocol) Traits() parser.Traits { return parser.Traits{} }
 
 func (p protocol) New(parser.Conn) (parser.Parser, parser.Parser) { return p(), p() }
@@ -48,7 +48,7 @@ func (p protocol) New(parser.Conn) (parser.Parser, parser.Parser) { return p(), 
 func TestFirstConforms(t *testing.T) {
 	fresh := func() parser.Protocol {
 		return protocol(func() parser.Parser {
-			return parser.First(&script{alphabet: "ab", size: 1}, &script{alphabet: "abcX", size: 5}, &script{alphabet: "abcdX", size: 3})
+			return parser.First(&letters{alphabet: "ab", size: 1}, &letters{alphabet: "abcX", size: 5}, &letters{alphabet: "abcdX", size: 3})
 		})
 	}
 	var exchanges []parsertest.Exchange
@@ -85,7 +85,7 @@ func TestFirstChooses(t *testing.T) {
 		{"aabXXXXXd", "...55555!", "the choice is final"},
 		{"abz", "!!!", "nobody is left: the bytes of the call travel verbatim"},
 	} {
-		p := parser.First(&script{alphabet: "abcX", size: 5}, &script{alphabet: "abcdX", size: 3})
+		p := parser.First(&letters{alphabet: "abcX", size: 5}, &letters{alphabet: "abcdX", size: 3})
 		if got, _ := classes(p, c.stream, len(c.stream)); got != c.want {
 			t.Errorf("%s: %s gave %s, want %s", c.why, c.stream, got, c.want)
 		}
@@ -96,16 +96,16 @@ func TestFirstErrors(t *testing.T) {
 	if _, err := parser.First().Next([]byte("a")); !errors.Is(err, parser.ErrForeign) {
 		t.Errorf("no parser to try: %v, want ErrForeign", err)
 	}
-	p := parser.First(&script{alphabet: "a"}, &script{alphabet: "ab"})
+	p := parser.First(&letters{alphabet: "a"}, &letters{alphabet: "ab"})
 	for range 2 {
 		if _, err := p.Next([]byte("z")); err == nil {
 			t.Error("an unknown byte was understood")
 		}
 	}
-	if _, err := parser.First(&script{alphabet: "a"}, &script{alphabet: "b"}).Next([]byte("z")); !errors.Is(err, errScript) {
+	if _, err := parser.First(&letters{alphabet: "a"}, &letters{alphabet: "b"}).Next([]byte("z")); !errors.Is(err, errScript) {
 		t.Errorf("the last parser's error became %v", err)
 	}
-	single := &script{alphabet: "a"}
+	single := &letters{alphabet: "a"}
 	if parser.First(single) != parser.Parser(single) {
 		t.Error("First of one parser is another")
 	}

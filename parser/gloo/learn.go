@@ -32,7 +32,7 @@ func (c *counted) learn(i int) {
 }
 
 // explains reports whether a repetition that goes on with all-reduce i explains one for which the learnt step had no
-// place, unless the learnt step has held for so long that such an all-reduce must be an exception.
+// place, unless the learnt step has lasted for so long that such an all-reduce must be an exception.
 func (c *counted) explains(i int, r repeat) bool {
 	if c.learnt.longest >= strongRounds*len(c.learnt.reduces) || r.period <= len(c.learnt.reduces) {
 		return false

@@ -26,8 +26,8 @@ func int32s(numbers ...int32) (b []byte) {
 // captured shapes and announcements of a model of 11 parameters, whose buckets are 9 and 2 of them.
 var capturedOrder, capturedSizes = int32s(10, 9, 8, 7, 5, 6, 4, 3, 2, 1, 0, 2), int32s(9, 2)
 
-// hear gives a payload to m as a connection does.
-func hear(m *metadata, from parser.Side, k kind, tag uint32, b []byte) bool {
+// deliver gives a payload to m as a connection does.
+func deliver(m *metadata, from parser.Side, k kind, tag uint32, b []byte) bool {
 	o := op{code: sendUnboundBuffer, slot: slotOf(k, tag), length: len(b)}
 	if !m.wants(o) {
 		return false
@@ -41,24 +41,24 @@ func TestLearnsAModel(t *testing.T) {
 	numbers, counts := shapesOf(shapes)
 	m := &metadata{facts: new(facts)}
 	for range 2 { // three ranks: each sends the blocks of two
-		hear(m, parser.Client, allGather, 0, int32s(11))
-		hear(m, parser.Client, allGather, 0, int32s(0))
+		deliver(m, parser.Client, allGather, 0, int32s(11))
+		deliver(m, parser.Client, allGather, 0, int32s(0))
 	}
-	hear(m, parser.Client, broadcast, 1, int64s(numbers...))
+	deliver(m, parser.Client, broadcast, 1, int64s(numbers...))
 	if len(m.models) != 1 || !slices.Equal(m.models[0].counts, counts) {
 		t.Fatalf("models %+v", m.models)
 	}
 	if n := m.ranks(); n != 3 {
 		t.Errorf("%d ranks, want 3", n)
 	}
-	if hear(m, parser.Client, broadcast, 2, make([]byte, 1213012)) {
+	if deliver(m, parser.Client, broadcast, 2, make([]byte, 1213012)) {
 		t.Error("the parameters are kept")
 	}
 	if m.models[0].announced() != nil {
 		t.Error("buckets before the announcement")
 	}
-	hear(m, parser.Client, broadcast, 9, capturedOrder)
-	hear(m, parser.Client, broadcast, 10, capturedSizes)
+	deliver(m, parser.Client, broadcast, 9, capturedOrder)
+	deliver(m, parser.Client, broadcast, 10, capturedSizes)
 	if got, want := m.models[0].announced(), []uint64{counts[10] + counts[9] + counts[8] + counts[7] + counts[5] + counts[6] + counts[4] + counts[3] + counts[2], counts[1] + counts[0]}; !slices.Equal(got, want) {
 		t.Errorf("buckets %v, want %v", got, want)
 	}
@@ -66,8 +66,8 @@ func TestLearnsAModel(t *testing.T) {
 	// Another connection of the job hears the all-gather only, and knows the model all the same.
 	other := &metadata{facts: m.facts}
 	for range 2 {
-		hear(other, parser.Server, allGather, 0, int32s(11))
-		hear(other, parser.Server, allGather, 0, int32s(0))
+		deliver(other, parser.Server, allGather, 0, int32s(11))
+		deliver(other, parser.Server, allGather, 0, int32s(0))
 	}
 	if got := other.relevant(); len(got) != 1 || got[0] != m.models[0] || other.ranks() != 3 {
 		t.Errorf("the other connection: %v, %d ranks", got, other.ranks())
@@ -91,14 +91,14 @@ func TestRefusesWrongAnnouncements(t *testing.T) {
 		"an empty bucket":        {int32s(0, 1, 2, 2), int32s(3, 0)},
 	} {
 		m := &metadata{facts: new(facts)}
-		hear(m, parser.Client, allGather, 4, int32s(3))
-		hear(m, parser.Client, allGather, 4, int32s(0))
-		hear(m, parser.Client, broadcast, 5, int64s(numbers...))
+		deliver(m, parser.Client, allGather, 4, int32s(3))
+		deliver(m, parser.Client, allGather, 4, int32s(0))
+		deliver(m, parser.Client, broadcast, 5, int64s(numbers...))
 		if len(m.models) != 1 {
 			t.Fatal("no model")
 		}
-		hear(m, parser.Client, broadcast, 6, c.order)
-		hear(m, parser.Client, broadcast, 7, c.sizes)
+		deliver(m, parser.Client, broadcast, 6, c.order)
+		deliver(m, parser.Client, broadcast, 7, c.sizes)
 		if got := m.models[0].announced(); got != nil {
 			t.Errorf("%s: buckets %v", name, got)
 		}
@@ -109,10 +109,10 @@ func TestRefusesWrongAnnouncements(t *testing.T) {
 func TestMetadataIsBounded(t *testing.T) {
 	m := &metadata{facts: new(facts)}
 	for tag := range uint32(1000) {
-		hear(m, parser.Client, allGather, 2*tag, int32s(3))
-		hear(m, parser.Client, allGather, 2*tag, int32s(0))
+		deliver(m, parser.Client, allGather, 2*tag, int32s(3))
+		deliver(m, parser.Client, allGather, 2*tag, int32s(0))
 		numbers, _ := shapesOf([][]int64{{4, 3}, {int64(tag) + 2}, {2, 4}})
-		hear(m, parser.Client, broadcast, 2*tag+1, int64s(numbers...))
+		deliver(m, parser.Client, broadcast, 2*tag+1, int64s(numbers...))
 	}
 	if len(m.gathers) > maxModels || len(m.models) > maxModels || len(m.facts.gathers) > maxModels || len(m.facts.models) > maxModels {
 		t.Errorf("%d and %d all-gathers, %d and %d models", len(m.gathers), len(m.facts.gathers), len(m.models), len(m.facts.models))

@@ -13,17 +13,17 @@ import (
 type stream struct {
 	dir *direction
 
-	state    state
-	held     [helloLen + preambleLen]byte // copy of the undecided bytes, already given out as opaque
-	nheld    int
-	ops      int           // preambles seen
-	payloads int           // preambles of opcodes 0 and 1
-	rest     int           // bytes of the payload still to come
-	value    tensor.Tensor // the payload under way, from the next byte on
-	watch    watch         // how to examine it
-	sample   *sample       // of the payload, if watch.look says so; made at first use
-	copied   []byte        // copy of the payload, if watch.keep is set
-	err      error         // why the stream is not, or no longer, understood
+	state      state
+	undecided  [helloLen + preambleLen]byte // copy of the undecided bytes, already given out as opaque
+	nundecided int                          // bytes of undecided
+	ops        int                          // preambles seen
+	payloads   int                          // preambles of opcodes 0 and 1
+	rest       int                          // bytes of the payload still to come
+	value      tensor.Tensor                // the payload under way, from the next byte on
+	watch      watch                        // how to examine it
+	sample     *sample                      // of the payload, if watch.look says so; made at first use
+	copied     []byte                       // copy of the payload, if watch.keep is set
+	err        error                        // why the stream is not, or no longer, understood
 }
 
 // A state is the part of a stream to which its next byte belongs.
@@ -88,7 +88,7 @@ func (s *stream) end() {
 // header takes bytes of b that belong to a preamble or to the first message, and returns their number. Where they do not
 // belong to either it sets s.err; it returns 0 only then.
 func (s *stream) header(b []byte) int {
-	if s.state == preamble && s.nheld == 0 && len(b) >= preambleLen {
+	if s.state == preamble && s.nundecided == 0 && len(b) >= preambleLen {
 		if s.err = s.begin(b); s.err != nil {
 			return 0
 		}
@@ -98,16 +98,16 @@ func (s *stream) header(b []byte) int {
 	if s.state == hello {
 		need = s.helloNeeds()
 	}
-	n := copy(s.held[s.nheld:need], b)
-	s.nheld += n
-	if s.nheld < need {
+	n := copy(s.undecided[s.nundecided:need], b)
+	s.nundecided += n
+	if s.nundecided < need {
 		return n
 	}
 	if s.state == hello {
 		s.err = s.recognize()
 	} else {
-		s.err = s.begin(s.held[:])
-		s.nheld = 0
+		s.err = s.begin(s.undecided[:])
+		s.nundecided = 0
 	}
 	if s.err != nil {
 		return 0
@@ -118,32 +118,32 @@ func (s *stream) header(b []byte) int {
 // helloNeeds returns how many of the first bytes the next decision takes.
 func (s *stream) helloNeeds() int {
 	switch {
-	case s.nheld < 16:
+	case s.nundecided < 16:
 		return 16
-	case binary.LittleEndian.Uint64(s.held[8:]) <= uint64(notifyRecvReady):
+	case binary.LittleEndian.Uint64(s.undecided[8:]) <= uint64(notifyRecvReady):
 		return preambleLen
 	}
 	return helloLen + preambleLen
 }
 
-// recognize decides between the variants as far as the bytes held allow. The second integer tells: in variant A it is
+// recognize decides between the variants as far as the undecided bytes allow. The second integer tells: in variant A it is
 // an opcode, in variant B an op's nbytes, which is never that small.
 func (s *stream) recognize() error {
-	second := binary.LittleEndian.Uint64(s.held[8:])
+	second := binary.LittleEndian.Uint64(s.undecided[8:])
 	switch {
 	case second <= uint64(notifyRecvReady):
-		if s.nheld < preambleLen {
+		if s.nundecided < preambleLen {
 			return nil
 		}
-		s.state, s.nheld = preamble, 0
-		return s.begin(s.held[:])
-	case second < preambleLen, binary.LittleEndian.Uint64(s.held[:]) >= 1<<31:
+		s.state, s.nundecided = preamble, 0
+		return s.begin(s.undecided[:])
+	case second < preambleLen, binary.LittleEndian.Uint64(s.undecided[:]) >= 1<<31:
 		return fmt.Errorf("gloo: the first bytes are neither an op nor a pair's number: %w", parser.ErrForeign)
-	case s.nheld < helloLen+preambleLen:
+	case s.nundecided < helloLen+preambleLen:
 		return nil
 	}
-	s.state, s.nheld = preamble, 0
-	return s.begin(s.held[helloLen:])
+	s.state, s.nundecided = preamble, 0
+	return s.begin(s.undecided[helloLen:])
 }
 
 // begin takes note of the op at the start of b.

@@ -136,16 +136,16 @@ func TestMemoryIsBounded(t *testing.T) {
 	w := n.connect(9, 8)
 	w.send(0, []byte{3, 0, 0, 0, 0, 0, 0x0f, 0, 0}) // a meta of almost 1 MiB
 	w.send(0, make([]byte, 1000))
-	if s := w.parsers[parser.Client].(*stream); w.err[0] != nil || cap(s.held) > 4000 {
-		t.Errorf("%d bytes for 1000; %v", cap(s.held), w.err[0])
+	if s := w.parsers[parser.Client].(*stream); w.err[0] != nil || cap(s.undecided) > 4000 {
+		t.Errorf("%d bytes for 1000; %v", cap(s.undecided), w.err[0])
 	}
 	w = n.connect(1, 8)
 	long := multipart(meta{head: unset, command: addNode, nodes: make([]node, 5*maxNodes)}.proto())
 	for _, b := range long {
 		w.send(0, []byte{b})
 	}
-	if s := w.parsers[parser.Client].(*stream); w.err[0] != nil || s.count.messages != 1 || len(long) < 1<<16 || cap(s.held) > 1<<16 || s.msg.meta.nodes != nil {
-		t.Errorf("after a meta of %d bytes %d are kept, and nodes; %v", len(long), cap(s.held), w.err[0])
+	if s := w.parsers[parser.Client].(*stream); w.err[0] != nil || s.count.messages != 1 || len(long) < 1<<16 || cap(s.undecided) > 1<<16 || s.msg.meta.nodes != nil {
+		t.Errorf("after a meta of %d bytes %d are kept, and nodes; %v", len(long), cap(s.undecided), w.err[0])
 	}
 	runtime.KeepAlive(n)
 }

@@ -12,7 +12,7 @@ import (
 // No bytes in any order make a parser panic, break the contract, or depend on how they are cut. The first bytes of the
 // input say how it is divided between the two sides.
 func FuzzNext(f *testing.F) {
-	for _, x := range []parsertest.Exchange{mxnet(), byteps(), listing(), scheduled(), spoilt(mxnet(), 0x40)} {
+	for _, x := range []parsertest.Exchange{mxnet(), byteps(), listing(), scheduled(), withTail(mxnet(), 0x40)} {
 		f.Add(parsertest.Fold(x), true)
 		f.Add(parsertest.Fold(x), false)
 	}

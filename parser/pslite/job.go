@@ -136,7 +136,7 @@ func (f *facts) announce(x *connection, listener netip.AddrPort, nodes []node) {
 	}
 	j := f.jobAt(x.conn.Job, boss)
 	sum := sumOf(nodes)
-	if conn, told := j.table.heard[listener]; !recovery && (j.table.sum != sum || told && conn != x.number) {
+	if conn, listed := j.table.heard[listener]; !recovery && (j.table.sum != sum || listed && conn != x.number) {
 		j.begin(f.number())
 	}
 	j.begun, j.table.sum = true, sum

@@ -13,12 +13,12 @@ type stream struct {
 	conn *connection
 	side parser.Side
 
-	state  state
-	held   []byte // copy of the undecided bytes, already given out as opaque
-	dealer bool   // this is the side that connected
-	ready  bool   // READY has come
-	named  bool   // and has named a node
-	err    error  // why the stream is not, or no longer, understood
+	state     state
+	undecided []byte // copy of the undecided bytes, already given out as opaque
+	dealer    bool   // this is the side that connected
+	ready     bool   // READY has come
+	named     bool   // and has named a node
+	err       error  // why the stream is not, or no longer, understood
 
 	frame frame // the current frame
 	next  part  // of the message, the next frame
@@ -106,8 +106,8 @@ func (s *stream) opaque(b []byte) int {
 		n = s.greet(b)
 	case header:
 		first := b[0]
-		if len(s.held) > 0 {
-			first = s.held[0]
+		if len(s.undecided) > 0 {
+			first = s.undecided[0]
 		}
 		whole, used := s.collect(b, headerLen(first))
 		if n = used; whole != nil {
@@ -125,17 +125,17 @@ func (s *stream) opaque(b []byte) int {
 // collect gathers n bytes, which may come in pieces. It returns them once they are whole, and how many bytes of b it
 // took. whole is valid until the next call.
 func (s *stream) collect(b []byte, n int) (whole []byte, used int) {
-	if len(s.held) == 0 && len(b) >= n {
+	if len(s.undecided) == 0 && len(b) >= n {
 		return b[:n], n
 	}
-	used = min(n-len(s.held), len(b))
-	s.held = append(s.held, b[:used]...)
-	if len(s.held) < n {
+	used = min(n-len(s.undecided), len(b))
+	s.undecided = append(s.undecided, b[:used]...)
+	if len(s.undecided) < n {
 		return nil, used
 	}
-	whole = s.held
-	if s.held = s.held[:0]; cap(whole) > 1<<16 {
-		s.held = nil // one large meta is no reason to keep as much for ever
+	whole = s.undecided
+	if s.undecided = s.undecided[:0]; cap(whole) > 1<<16 {
+		s.undecided = nil // one large meta is no reason to keep as much for ever
 	}
 	return whole, used
 }
@@ -145,7 +145,7 @@ func (s *stream) greet(b []byte) int {
 	whole, n := s.collect(b, greetingLen)
 	seen := whole
 	if whole == nil {
-		seen = s.held
+		seen = s.undecided
 	}
 	if !greets(seen) {
 		s.fail("the greeting is none of ZMTP 3 with the NULL mechanism")

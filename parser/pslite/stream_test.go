@@ -60,8 +60,8 @@ func scheduled() parsertest.Exchange {
 		piece(parser.Client, hello(0, "DEALER", "ps1"), all(), multipart(meta{head: unset, command: 3}.proto()), multipart(meta{head: unset, command: 1}.proto()))}
 }
 
-// spoilt is x with more bytes from the client at its end.
-func spoilt(x parsertest.Exchange, b ...byte) parsertest.Exchange {
+// withTail is x with more bytes from the client at its end.
+func withTail(x parsertest.Exchange, b ...byte) parsertest.Exchange {
 	return append(x, piece(parser.Client, b, make([]byte, 20)))
 }
 
@@ -69,8 +69,8 @@ func TestConformance(t *testing.T) {
 	long := listed(push, 9, run(1, 1, 80)).with(func(s *say) { s.lens[70]++ }).bytes() // the lengths contradict the values
 	lens := of(3, 10).with(func(s *say) { s.lens = []int{39} }).bytes()
 	parsertest.Run(t, fresh, parser.Conn{Job: "job", Client: addressOf(9), Server: addressOf(8)}, mxnet(), byteps(), scheduled(),
-		listing(), spoilt(listing(), long...),
-		spoilt(mxnet(), 0x40), spoilt(mxnet(), lens...), spoilt(byteps(), 0, 3, 'a', 'b', 'c'),
+		listing(), withTail(listing(), long...),
+		withTail(mxnet(), 0x40), withTail(mxnet(), lens...), withTail(byteps(), 0, 3, 'a', 'b', 'c'),
 		parsertest.Exchange{piece(parser.Client, []byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"))},
 		parsertest.Exchange{piece(parser.Client, mxnet()[0].Bytes, []byte{3, 1})})
 	parsertest.Run(t, fresh, parser.Conn{}, mxnet(), byteps())

@@ -173,7 +173,7 @@ func (k *checker) interception() {
 		where := fmt.Sprintf("forward[%d]", n)
 		switch {
 		case !f.Listen.IsValid():
-			k.errorf(f.line, where+".listen", "it is missing: give the address that the job is told, such as 127.0.0.1:9000")
+			k.errorf(f.line, where+".listen", "it is missing: give the address to which the job connects, such as 127.0.0.1:9000")
 		case !f.Target.IsValid():
 			k.errorf(f.line, where+".target", "it is missing: give the address of the server behind the peer")
 		case f.Target.Addr().Zone() != "" || f.Target.Addr().IsLinkLocalUnicast():

@@ -169,7 +169,7 @@ func TestMistakes(t *testing.T) {
 		{`forward: [{listen: "127.0.0.1:9000", target: "127.0.0.2:9000", direct: true}]`, ``},
 		{`forward: [{listen: "127.0.0.1:9000", target: "[fe80::1%eth0]:9000", direct: true}]`, `7: forward[0].target: [fe80::1%eth0]:9000 is a link-local address, which is not dialled: give another of the server's`},
 		{`forward: [{listen: "0.0.0.0:9000", target: "10.9.0.5:9000", direct: true}]`, ``},
-		{`forward: [{target: "10.2.0.5:9000"}]`, `7: forward[0].listen: it is missing: give the address that the job is told, such as 127.0.0.1:9000`},
+		{`forward: [{target: "10.2.0.5:9000"}]`, `7: forward[0].listen: it is missing: give the address to which the job connects, such as 127.0.0.1:9000`},
 		{`forward: [{listen: "127.0.0.1:9000"}]`, `7: forward[0].target: it is missing: give the address of the server behind the peer`},
 		{`forward: [{listen: "127.0.0.1:1", target: "10.2.0.5:1"}, {listen: "127.0.0.1:1", target: "10.2.0.5:2"}]`, `7: forward[1].listen: 127.0.0.1:1 is taken by forward[0].listen, 127.0.0.1:1 in line 7: choose another port`},
 		{`admin: "127.0.0.1:07443"`, `10: admin: 127.0.0.1:07443 is taken by tunnel.listen, [::]:7443 in line 2: choose another port`},

@@ -41,9 +41,9 @@ func TestIdentifyFindsWhatIsWrong(t *testing.T) {
 	now := time.Now()
 	const day = 24 * time.Hour
 	for name, x := range map[string]struct {
-		spoil func(c *Config, dir string)
-		at    time.Time
-		want  string
+		damage func(c *Config, dir string)
+		at     time.Time
+		want   string
 	}{
 		"missing":    {func(c *Config, dir string) { os.Remove(c.Tunnel.Cert) }, now, "tunnel.cert: DIR/paris.pem does not exist: make it with gradproxy cert"},
 		"open key":   {func(c *Config, dir string) { os.Chmod(c.Tunnel.Key, 0o644) }, now, "tunnel.key: DIR/paris.key may be read by others (mode 0644): chmod 600 it"},
@@ -59,8 +59,8 @@ func TestIdentifyFindsWhatIsWrong(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, dir := withCertificates(t, now)
-			if x.spoil != nil {
-				x.spoil(c, dir)
+			if x.damage != nil {
+				x.damage(c, dir)
 			}
 			problems := c.Identify(x.at)
 			got := strings.ReplaceAll(problems.Error(), dir, "DIR")
