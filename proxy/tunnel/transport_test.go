@@ -157,7 +157,7 @@ func TestUnorderedRecords(t *testing.T) {
 			f := &fabric{delay: time.Millisecond, rate: 20 << 20}
 			paris, tokyo := f.pair(t, echo, nil)
 			up(paris)
-			const streams = 24
+			const streams = 48
 			done := make(chan error, streams)
 			for i := range streams {
 				go func() {
