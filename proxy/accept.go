@@ -34,7 +34,7 @@ func (p *Proxy) Accept(peer string, opened []byte, in Incoming, accept func() St
 		in.Refuse(frame.RefusedBadOpening, err.Error())
 		return
 	}
-	log := p.Log.With("peer", peer, "client", o.Client, "server", o.Server)
+	log := p.config.Log.With("peer", peer, "client", o.Client, "server", o.Server)
 	c, err := p.reach(in, peer, &o, log)
 	select {
 	case <-in.Done():
@@ -85,7 +85,7 @@ func (p *Proxy) reach(in Incoming, peer string, o *frame.Opening, log *slog.Logg
 	begin := time.Now()
 	for pause := firstRetry; ; pause = min(2*pause, lastRetry) {
 		set := p.settings.Load() // what a peer may dial may have changed
-		if err := allowed(set.mayDial(peer), p.Own, net.InterfaceAddrs, o.Server); err != nil {
+		if err := allowed(set.mayDial(peer), p.config.Own, net.InterfaceAddrs, o.Server); err != nil {
 			return nil, err
 		}
 		if ctx.Err() != nil { // before the server's one accept is used up
@@ -98,7 +98,7 @@ func (p *Proxy) reach(in Incoming, peer string, o *frame.Opening, log *slog.Logg
 		if !errors.Is(err, syscall.ECONNREFUSED) {
 			return c, err
 		}
-		p.Metrics.dialRefused(peer)
+		p.config.Metrics.dialRefused(peer)
 		left := set.refusedRetry() - time.Since(begin)
 		if left <= 0 {
 			return nil, err

@@ -251,8 +251,7 @@ func TestBackpressure(t *testing.T) {
 
 // With no memory to hold blocks everything travels all the same.
 func TestNoBudget(t *testing.T) {
-	p := newPair(t, []parser.Protocol{toy{}})
-	p.limited(1, 1)
+	p := newLimitedPair(t, 1, 1)
 	client, server := p.connect(t)
 	stream := toyStream(rand.New(rand.NewPCG(3, 3)), 100)
 	go func() { client.Write(stream); client.CloseWrite() }()

@@ -15,17 +15,21 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/policy"
 )
 
-// limited gives the proxies of a pair that has carried nothing so much memory, and connections little of the kernel's.
-func (p *pair) limited(near, far int64) {
+// newLimitedPair starts a pair whose proxies have so much memory, and whose connections have little of the kernel's.
+func newLimitedPair(t *testing.T, near, far int64, rules ...policy.Rule) *pair {
+	t.Helper()
+	p := newPairWith(t, func(name string, c *Config) {
+		if c.Memory = near; name == "far" {
+			c.Memory = far
+			c.Control = func(_, _ string, c syscall.RawConn) error {
+				return c.Control(func(fd uintptr) { syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_SNDBUF, 16<<10) })
+			}
+		}
+	}, []parser.Protocol{toy{}}, rules...)
 	p.mu.Lock()
 	p.narrow = 16 << 10
-	p.far.Control = func(_, _ string, c syscall.RawConn) error {
-		return c.Control(func(fd uintptr) { syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_SNDBUF, 16<<10) })
-	}
 	p.mu.Unlock()
-	for proxy, size := range map[*Proxy]int64{p.near: near, p.far: far} {
-		proxy.env.Sending, proxy.env.Receiving = mem.NewBudget(size), mem.NewBudget(size)
-	}
+	return p
 }
 
 // bounded watches that a proxy with so many connections never holds more than its budgets and their spare, until stop.
@@ -79,8 +83,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		"no memory":           {1, 1, "wide"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := newPair(t, []parser.Protocol{toy{}}, policy.Rule{Codec: c.codec})
-			p.limited(c.near, c.far)
+			p := newLimitedPair(t, c.near, c.far, policy.Rule{Codec: c.codec})
 			stopNear, stopFar := bounded(t, p.near, connections), bounded(t, p.far, connections)
 			r := rand.New(rand.NewPCG(21, uint64(c.near)))
 			streams := [][]byte{toyStream(r, 40), toyStream(r, 40), toyStream(r, 40)}

@@ -144,12 +144,12 @@ const dialTimeout = 20 * time.Second
 // 2023). Where this host may play the client it does. A client's port that a connection of a moment ago still has here,
 // or that is below 1024 and takes a capability to bind, becomes another: the kernel has sent nothing then.
 func (p *Proxy) dial(ctx context.Context, set *Settings, peer string, o *frame.Opening) (*net.TCPConn, error) {
-	d := net.Dialer{Timeout: dialTimeout, KeepAliveConfig: keepAlive, FallbackDelay: -1, Control: p.Control}
+	d := net.Dialer{Timeout: dialTimeout, KeepAliveConfig: keepAlive, FallbackDelay: -1, Control: p.config.Control}
 	d.SetMultipathTCP(false)
-	if p.AsClient == nil || !set.mayPlay(peer, o, net.InterfaceAddrs) {
+	if p.config.AsClient == nil || !set.mayPlay(peer, o, net.InterfaceAddrs) {
 		return dial(ctx, &d, o.Server)
 	}
-	d.Control, d.LocalAddr = p.AsClient, net.TCPAddrFromAddrPort(o.Client)
+	d.Control, d.LocalAddr = p.config.AsClient, net.TCPAddrFromAddrPort(o.Client)
 	c, err := dial(ctx, &d, o.Server)
 	if errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, syscall.EACCES) {
 		d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(o.Client.Addr(), 0))

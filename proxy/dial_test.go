@@ -141,7 +141,7 @@ func TestPortThatCannotBePlayed(t *testing.T) {
 	final := errors.New("nothing is sent by this test")
 	for first, want := range map[error]int{syscall.EACCES: 2, syscall.EADDRINUSE: 2, syscall.EADDRNOTAVAIL: 2, syscall.EPERM: 1} {
 		dials := 0
-		p := &Proxy{Config: Config{AsClient: func(string, string, syscall.RawConn) error { // fails as bind does right after it
+		p := &Proxy{config: Config{AsClient: func(string, string, syscall.RawConn) error { // fails as bind does right after it
 			if dials++; dials == 1 {
 				return first
 			}

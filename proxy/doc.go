@@ -20,6 +20,9 @@
 //	frame          bytes on the wire
 //	memory         budgets and buffers
 //
+// A connection to a server behind no peer bypasses the tunnel (bypass.go). An Estimator (estimator.go) runs the sender over recorded
+// traffic to count bytes.
+//
 // The path promises:
 //
 //   - Every byte arrives once and in order. Bytes that no parser understands, and all blocks that a codec does not take,

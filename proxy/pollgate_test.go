@@ -11,7 +11,7 @@ import (
 
 // Connections beyond the bound have no poll gates, and are carried all the same; connections that end give theirs back.
 func TestPollGatesAreBounded(t *testing.T) {
-	p := &Proxy{Config: Config{PollGates: 1}}
+	p := &Proxy{config: Config{PollGates: 1}}
 	carried := func() (gated bool, done func()) {
 		t.Helper()
 		far, near, err := tcpPair()

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,11 +30,11 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// Config is what a Proxy is made of. Open, Codecs and Settings.Policy are needed.
+// Config has the parts of a Proxy. Open, Codecs and Settings.Policy are needed.
 type Config struct {
 	// Open opens a stream to a peer; tunnel.Endpoint has it.
 	Open func(ctx context.Context, peer string, opening []byte) (Stream, error)
-	// Codecs makes a codec of its text, for what peers declare. Unknown texts are errors.
+	// Codecs makes the codecs that peers declare, of their texts. Unknown texts are errors.
 	Codecs func(text string) (codecs.Codec, error)
 	// PeerCodecs lists the names of the codecs that a peer has, as its hello said; nil: all peers have all.
 	PeerCodecs func(peer string) []string
@@ -41,32 +42,31 @@ type Config struct {
 	Settings   Settings                                               // may be replaced while the Proxy runs
 	Control    func(network, address string, c syscall.RawConn) error // of sockets that dial servers, as net.Dialer's
 	// AsClient sets the options of sockets that dial servers from their client's address and port, as a gateway does whose
-	// packets to clients pass it; nil: servers see this host. Only clients in the peer's own networks are played.
+	// packets to clients pass it; nil: servers see this host. It is used only for clients in the peer's own networks.
 	AsClient func(network, address string, c syscall.RawConn) error
 	Own      []netip.AddrPort // addresses of this process's listeners, which it never dials
-	// Places bounds the descriptors of connections, of which those that Serve and Accept are given have one each: one that is
-	// passed on takes a second. nil: there are enough.
+	// Places bounds the descriptors of connections. A connection that Serve or Accept is given has one; one that bypasses the
+	// tunnel takes a second. nil: there are enough.
 	Places Places
-	Pipes  int // of two descriptors each, at most, for what is passed on; 0: 256
+	Pipes  int // of two descriptors each, at most, for connections that bypass the tunnel; 0: 256
 	// PollGates bounds the connections that are read at less cost, and take PollGateDescriptors more each; 0: 1024.
 	PollGates int
 
 	// Answer is how long an opening waits for the peer's answer, beside the time that dialling the server may take; then its
 	// app is reset. The time that connections outlive an outage fits, the tunnel's Resume. 0: 10 minutes.
 	Answer time.Duration
-	// Memory bounds the bytes that connections hold in each direction, from app to tunnel and from tunnel to app: what has
-	// been read, blocks as they are and encoded, and what waits with them. When they are spent each connection may still
+	// Memory bounds the bytes that connections hold in each direction, from app to tunnel and from tunnel to app: bytes that
+	// were read, blocks as they are and encoded, and bytes that wait with them. When they are spent each connection may still
 	// hold 32 KiB in each direction, with which it gets on, if slowly: so 10,000 connections hold up to Memory and 313 MiB
-	// in each. Beside it are the buffers of tunnels, Values, Residuals, and what codecs need for the blocks that Workers
+	// in each. Beside it are the buffers of tunnels, Values, Residuals, and the memory of codecs for the blocks that Workers
 	// are at. 0: 256 MiB.
 	Memory int64
-	// Values bounds the bytes of values that are shared with each peer, each way, but for one that is just being read. What
-	// apps that do not read were about to be given of a lost value stream may take as much again. 0: 512 MiB, negative: none
-	// are shared.
+	// Values bounds the bytes of values that are shared with each peer, each way, but for one that is just being read. Values of
+	// a lost value stream that apps have yet to read may take as much again. 0: 512 MiB, negative: none are shared.
 	Values    int64
-	Residuals int64        // bytes of what is remembered of tensors that may lose something; 0: 1 GiB
+	Residuals int64        // bytes of the memory of tensors that may lose something; 0: 1 GiB
 	Workers   int          // cores that encode and decode; 0: all
-	Log       *slog.Logger // nil: silent. What peers and jobs can trigger is bounded: see package logsample
+	Log       *slog.Logger // nil: silent. Lines that peers and jobs can trigger are bounded: see package logsample
 	Metrics   *Metrics     // nil: nothing is counted
 }
 
@@ -76,14 +76,14 @@ const SharedValues = cache.Name
 // PollGateDescriptors is how many descriptors a connection that is one of Config.PollGates takes besides its own.
 const PollGateDescriptors = app.GateDescriptors
 
-// Places are what connections have one each of; intercept.Gate is one. Enter waits, and reports false if ctx ends first; after true
+// Places are given to connections, one each; intercept.Gate has some. Enter waits, and reports false if ctx ends first; after true
 // the place is given back by Leave.
 type Places interface {
 	Enter(ctx context.Context) bool
 	Leave()
 }
 
-// Settings are what an operator may change while the Proxy runs; connections that exist keep their peer and job.
+// Settings may change while the Proxy runs; connections that exist keep their peer and job.
 type Settings struct {
 	Peers  []Peer
 	Jobs   []Job
@@ -94,11 +94,11 @@ type Settings struct {
 	RefusedRetry time.Duration
 }
 
-// A Peer is the far end of a tunnel, and what lies behind it.
+// A Peer is the far end of a tunnel, and the networks behind it.
 type Peer struct {
 	Name     string
 	Networks []netip.Prefix // destinations that are reached through it
-	MayDial  []DialRule     // what it may ask this proxy to dial; none: nothing
+	MayDial  []DialRule     // destinations that it may ask this proxy to dial; none: nothing
 }
 
 // A Job is a training job that the operator has described.
@@ -106,7 +106,7 @@ type Job struct {
 	Name     string
 	Networks []netip.Prefix // of its hosts: a connection of the job has both ends in them
 	Ranks    int            // at most; 0: unknown
-	Sums     tensor.Role    // Gradient: its rings sum gradients. Unknown: nobody says so
+	Sums     tensor.Role    // Gradient: its rings sum gradients. Unknown: they may sum anything
 
 	// LossyAggregates lets sums that all replicas receive lose something, with feedback: replicas will differ, a little.
 	LossyAggregates bool
@@ -114,7 +114,7 @@ type Job struct {
 
 // A Proxy carries connections of the apps beside it to its peers, and connections of theirs to the apps beside it.
 type Proxy struct {
-	Config
+	config   Config // with its defaults; Settings are in settings
 	settings atomic.Pointer[Settings]
 	sampler  *logsample.Handler // of Log
 	env      *path.Env
@@ -131,7 +131,7 @@ type Proxy struct {
 
 	mu       sync.Mutex
 	live     map[*path.Conn]struct{}
-	passer   passer
+	bypass   bypass
 	draining bool
 	idle     chan struct{} // closed once draining and nothing is live
 }
@@ -141,39 +141,19 @@ func New(cfg Config) (*Proxy, error) {
 	if cfg.Open == nil || cfg.Codecs == nil || cfg.Settings.Policy == nil {
 		return nil, errors.New("proxy: Open, Codecs and Policy are needed")
 	}
-	if cfg.Memory == 0 {
-		cfg.Memory = 256 << 20
-	}
-	if cfg.Workers <= 0 {
-		cfg.Workers = runtime.GOMAXPROCS(0)
-	}
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
+	cfg.setDefaults()
 	log := logsample.New(cfg.Log.Handler())
 	cfg.Log = slog.New(log)
 	lossless, err := cfg.Codecs("lossless")
 	if err != nil {
 		return nil, fmt.Errorf("proxy: %w", err)
 	}
-	p := &Proxy{Config: cfg, sampler: log, live: map[*path.Conn]struct{}{}, idle: make(chan struct{})}
+	p := &Proxy{config: cfg, sampler: log, live: map[*path.Conn]struct{}{}, idle: make(chan struct{})}
 	p.watcher = app.NewWatcher()
 	p.opening, p.noOpenings = context.WithCancelCause(context.Background())
-	if p.Answer == 0 {
-		p.Answer = 10 * time.Minute
-	}
-	if p.PollGates == 0 {
-		p.PollGates = 1024
-	}
-	if p.Config.Residuals == 0 {
-		p.Config.Residuals = 1 << 30
-	}
-	if p.Values == 0 {
-		p.Values = 512 << 20
-	}
 	p.tags.Store(rand.Uint64N(1 << 40)) // so that no connection is taken for one of an earlier process
 	lasting := map[string]bool{}
-	for _, protocol := range p.Protocols {
+	for _, protocol := range p.config.Protocols {
 		lasting[protocol.String()] = protocol.Traits().Reconnects
 	}
 	p.env = &path.Env{
@@ -181,13 +161,13 @@ func New(cfg Config) (*Proxy, error) {
 		Pool: pipe.NewPool(cfg.Workers), Cores: cfg.Workers, Lossless: lossless, Codecs: cfg.Codecs,
 		Policy:      func() policy.Policy { return p.settings.Load().Policy },
 		Lasting:     func(protocol string) bool { return lasting[protocol] },
-		Residuals:   residual.New(p.Config.Residuals, p.Metrics.forgot, p.Metrics.forgotRows),
+		Residuals:   residual.New(p.config.Residuals, p.config.Metrics.forgot, p.config.Metrics.forgotRows),
 		Tensors:     new(tensors.Table),
 		Connections: func() int { return int(p.carried.Load()) },
-		Metrics:     p.Metrics,
+		Metrics:     p.config.Metrics,
 	}
-	p.cache = cache.New(p.opening, cache.Config{Room: p.Values, Codecs: cfg.Codecs, Lossless: lossless, Workers: p.env.Pool, Pool: p.env.Buffers,
-		Sending: p.env.Sending, Receiving: p.env.Receiving, Metrics: p.Metrics, Log: cfg.Log,
+	p.cache = cache.New(p.opening, cache.Config{Room: p.config.Values, Codecs: cfg.Codecs, Lossless: lossless, Workers: p.env.Pool, Pool: p.env.Buffers,
+		Sending: p.env.Sending, Receiving: p.env.Receiving, Metrics: p.config.Metrics, Log: cfg.Log,
 		Open: func(ctx context.Context, peer string, opening []byte) (cache.Stream, error) {
 			s, err := cfg.Open(ctx, peer, opening)
 			if err != nil {
@@ -199,6 +179,21 @@ func New(cfg Config) (*Proxy, error) {
 	return p, nil
 }
 
+// setDefaults replaces zero fields by their defaults.
+func (c *Config) setDefaults() {
+	c.Memory = cmp.Or(c.Memory, 256<<20)
+	c.Answer = cmp.Or(c.Answer, 10*time.Minute)
+	c.PollGates = cmp.Or(c.PollGates, 1024)
+	c.Residuals = cmp.Or(c.Residuals, 1<<30)
+	c.Values = cmp.Or(c.Values, 512<<20)
+	if c.Workers <= 0 {
+		c.Workers = runtime.GOMAXPROCS(0)
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+}
+
 // Apply replaces the settings, for connections that come from now on; the policy changes for all.
 func (p *Proxy) Apply(s Settings) { p.settings.Store(&s) }
 
@@ -208,7 +203,7 @@ func (p *Proxy) Residuals() *residual.Store { return p.env.Residuals }
 // TensorInfo answers "why was this not compressed?" for one tensor.
 type TensorInfo = tensors.Info
 
-// Tensors lists what is known of the tensors that this proxy has sent, largest first.
+// Tensors lists the tensors that this proxy has sent, largest first.
 func (p *Proxy) Tensors() []TensorInfo { return p.env.Tensors.List() }
 
 // carry carries a connection of the app behind conn and of stream until it ends.
@@ -217,11 +212,11 @@ func (p *Proxy) carry(conn *net.TCPConn, stream Stream, peer string, log *slog.L
 	values := p.cache.Peer(peer)
 	c := &path.Conn{Env: p.env, App: app.Plain(conn), Stream: stream, Peer: peer, Job: job.Name, Log: log, Gone: make(chan struct{}),
 		Tag: frame.Tag{Number: o.Tag, Mine: own == parser.Client}, SendShare: &values.Sending, ReceiveShare: &values.Receiving}
-	if p.Values > 0 {
+	if p.config.Values > 0 {
 		c.Values = values
 	}
-	if p.PeerCodecs != nil {
-		c.PeerCodecs = p.PeerCodecs(peer)
+	if p.config.PeerCodecs != nil {
+		c.PeerCodecs = p.config.PeerCodecs(peer)
 	}
 	conn.SetKeepAliveConfig(keepAlive)
 	defer p.gate(conn, c)()
@@ -232,19 +227,19 @@ func (p *Proxy) carry(conn *net.TCPConn, stream Stream, peer string, log *slog.L
 	defer p.leave(c)
 	values.Connected(c.Tag)
 	defer values.Ended(c.Tag)
-	p.Metrics.carries(peer, clientSide(own), 1)
-	defer p.Metrics.carries(peer, clientSide(own), -1)
+	p.config.Metrics.carries(peer, clientSide(own), 1)
+	defer p.config.Metrics.carries(peer, clientSide(own), -1)
 	log.Debug("connection carried", "job", job.Name)
 	how := p.both(c, parser.Conn{Job: job.Name, Client: o.Client, Server: o.Server, Number: o.Number,
 		Ranks: job.Ranks, Sums: job.Sums, Own: own}, job.LossyAggregates)
-	p.Metrics.endedAs(peer, how)
+	p.config.Metrics.endedAs(peer, how)
 	log.Debug("connection ended", "how", how)
 }
 
 // gate puts the app's end of c behind poll gates, if there are any left. done gives them back.
 func (p *Proxy) gate(conn *net.TCPConn, c *path.Conn) (done func()) {
 	done = func() { p.gated.Add(-1) }
-	if p.gated.Add(1) <= int64(p.PollGates) {
+	if p.gated.Add(1) <= int64(p.config.PollGates) {
 		gated, err := app.Gate(conn)
 		if err == nil {
 			c.App = gated
@@ -261,59 +256,6 @@ func clientSide(own parser.Side) string {
 		return "here"
 	}
 	return "there"
-}
-
-// parsers returns the parser of what the own app sends and the one of what is delivered to it. recognized is called
-// with the name of the protocol once its parser has seen a tensor.
-func (p *Proxy) parsers(c parser.Conn, recognized func(string)) (own, other parser.Parser) {
-	if len(p.Protocols) == 0 {
-		return parser.Verbatim{}, nil
-	}
-	var fromClient, fromServer []parser.Parser
-	for _, protocol := range p.Protocols {
-		a, b := protocol.New(c)
-		fromClient = append(fromClient, a)
-		fromServer = append(fromServer, b)
-	}
-	if c.Own == parser.Server {
-		fromClient, fromServer = fromServer, fromClient
-	}
-	for i, protocol := range p.Protocols {
-		fromClient[i] = &named{Parser: fromClient[i], name: protocol.String(), seen: recognized}
-	}
-	return guarded{parser.First(fromClient...)}, guarded{parser.First(fromServer...)}
-}
-
-// named tells whose tensor it was that was seen first.
-type named struct {
-	parser.Parser
-	name string
-	seen func(string)
-}
-
-func (n *named) Next(b []byte) (parser.Segment, error) {
-	seg, err := n.Parser.Next(b)
-	if err == nil && seg.Tensor.Size > 0 && n.seen != nil {
-		n.seen(n.name)
-		n.seen = nil
-	}
-	return seg, err
-}
-
-// guarded makes a parser's panic, and an answer that no parser may give, an error: the stream then travels verbatim.
-type guarded struct{ parser.Parser }
-
-func (g guarded) Next(b []byte) (seg parser.Segment, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("proxy: parser: panic: %v", p)
-		}
-	}()
-	seg, err = g.Parser.Next(b)
-	if err == nil && (seg.Len < 1 || seg.Len > len(b)) {
-		err = fmt.Errorf("proxy: parser classified %d bytes of %d", seg.Len, len(b))
-	}
-	return seg, err
 }
 
 // enter notes a connection, unless the Proxy is draining.
@@ -336,14 +278,15 @@ func (p *Proxy) leave(c *path.Conn) {
 	p.drained()
 }
 
-// drained notes that nothing is left of what a drain waits for, if so. mu is held.
+// drained ends a drain if no connection is left that it waits for. mu is held.
 func (p *Proxy) drained() {
-	if p.draining && len(p.live) == 0 && p.passer.count == 0 {
+	if p.draining && len(p.live) == 0 && p.bypass.count == 0 {
 		close(p.idle)
 	}
 }
 
-// Drain takes no new connections, ends openings that wait for an answer, and waits until those that exist have ended, or resets them when ctx is done.
+// Drain takes no new connections, ends openings that wait for an answer, and waits until the existing connections have ended; it
+// resets them when ctx is done.
 func (p *Proxy) Drain(ctx context.Context) error {
 	p.mu.Lock()
 	if !p.draining {
@@ -357,7 +300,7 @@ func (p *Proxy) Drain(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 	}
-	n := p.resetAll() + p.closePasses()
+	n := p.resetAll() + p.resetBypasses()
 	p.cache.Reset() // a connection may wait to put a value
 	<-p.idle
 	return fmt.Errorf("proxy: drain: %d connections were still open and were reset: %w", n, ctx.Err())
@@ -368,7 +311,7 @@ func (p *Proxy) Close() {
 	done, cancel := context.WithCancel(context.Background())
 	cancel()
 	p.Drain(done)
-	p.closePasses()
+	p.resetBypasses()
 	p.cache.Reset() // also where nothing was open
 	p.env.Pool.Close()
 	p.sampler.Flush()

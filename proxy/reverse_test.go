@@ -153,7 +153,7 @@ func TestFalseClaimsOfValues(t *testing.T) {
 			c, s := p.connect(t)
 			w, _ := weights(rand.New(rand.NewPCG(7, 8)), 256)
 			carry(t, s, c, toyPiece(0, len(w), w)) // the far proxy's slot 0
-			stream, err := p.near.Open(t.Context(), "far", numbers(frame.OpeningValues, 1<<40))
+			stream, err := p.near.config.Open(t.Context(), "far", numbers(frame.OpeningValues, 1<<40))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -23,17 +23,17 @@ func (p *Proxy) Serve(ctx context.Context, c *net.TCPConn, server netip.AddrPort
 	set := p.settings.Load()
 	peer := set.peerOf(o.Server.Addr())
 	if peer == nil {
-		p.pass(ctx, c, set, &o)
+		p.serveApart(ctx, c, set, &o)
 		return
 	}
 	pair := addrPair{set.jobOf(o.Client.Addr(), o.Server.Addr()).Name, o.Client.Addr(), o.Server.Addr()}
 	o.Number, o.Tag = p.numbers.take(pair), p.tags.Add(1)
 	defer p.numbers.give(pair, o.Number)
-	log := p.Log.With("peer", peer.Name, "client", o.Client, "server", o.Server)
+	log := p.config.Log.With("peer", peer.Name, "client", o.Client, "server", o.Server)
 	stream, err := p.ask(ctx, c, set, peer, &o)
 	if err != nil {
 		result := openResult(err)
-		p.Metrics.opens(peer.Name, result)
+		p.config.Metrics.opens(peer.Name, result)
 		level := slog.LevelWarn
 		if errors.Is(err, app.ErrLeft) {
 			level = slog.LevelInfo // its own doing
@@ -41,7 +41,7 @@ func (p *Proxy) Serve(ctx context.Context, c *net.TCPConn, server netip.AddrPort
 		log.Log(ctx, level, "connection reset: it could not be opened", "reason", result, "err", err)
 		return
 	}
-	p.Metrics.opens(peer.Name, "ok")
+	p.config.Metrics.opens(peer.Name, "ok")
 	p.carry(c, stream, peer.Name, log, o, parser.Client)
 }
 
@@ -55,14 +55,14 @@ var (
 // ask has the peer dial the server, and waits for its answer as long as the app does.
 func (p *Proxy) ask(ctx context.Context, c *net.TCPConn, set *Settings, peer *Peer, o *frame.Opening) (Stream, error) {
 	c.SetKeepAliveConfig(keepAlive)
-	ctx, cancel := context.WithTimeoutCause(ctx, p.Answer+dialTimeout+set.refusedRetry(), errNoAnswer)
+	ctx, cancel := context.WithTimeoutCause(ctx, p.config.Answer+dialTimeout+set.refusedRetry(), errNoAnswer)
 	defer cancel()
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	defer context.AfterFunc(p.opening, func() { end(errEnding) })()
 	ctx, stop := p.watcher.Watch(ctx, c, o.Server)
 	defer stop()
-	return p.Open(ctx, peer.Name, o.Append(nil))
+	return p.config.Open(ctx, peer.Name, o.Append(nil))
 }
 
 // openResult names what became of an opening, for metrics.

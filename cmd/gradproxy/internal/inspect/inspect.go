@@ -93,7 +93,7 @@ type wire struct {
 	readers   []*reader
 	finished  bool
 	known     *reader // of the connection's protocol; nil: unknown
-	sizes     [2][]proxy.RehearsedSizes
+	sizes     [2][]proxy.FlowSizes
 }
 
 // Data implements capture.Sink.
@@ -162,7 +162,7 @@ func (w *wire) finish() {
 	}
 }
 
-func (w *wire) close(r *reader) [2][]proxy.RehearsedSizes {
+func (w *wire) close(r *reader) [2][]proxy.FlowSizes {
 	sizes, err := r.close()
 	w.inspector.err = cmp.Or(w.inspector.err, err)
 	return sizes
@@ -181,7 +181,7 @@ func (w *wire) report() Connection {
 func (w *wire) direction(side parser.Side) Direction {
 	d := Direction{Bytes: w.bytes[side]}
 	for i, c := range w.inspector.costings {
-		var sizes proxy.RehearsedSizes
+		var sizes proxy.FlowSizes
 		if i < len(w.sizes[side]) {
 			sizes = w.sizes[side][i]
 		}

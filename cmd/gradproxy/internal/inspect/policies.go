@@ -47,7 +47,7 @@ func newPolicy(text string) (policy.Policy, error) {
 // A costing is a policy that is tried on a capture.
 type costing struct {
 	text  string
-	trial *proxy.Rehearsal
+	trial *proxy.Estimator
 	cost  Cost
 }
 
@@ -61,7 +61,7 @@ func newCostings(c Config) (list []*costing, err error) {
 		if err != nil {
 			return list, err
 		}
-		trial, err := proxy.NewRehearsal(proxy.Config{Codecs: codeclist.New, Protocols: all.Protocols(),
+		trial, err := proxy.NewEstimator(proxy.Config{Codecs: codeclist.New, Protocols: all.Protocols(),
 			Settings: proxy.Settings{Policy: chosen}, Residuals: int64(c.MaxCopies)})
 		if err != nil {
 			return list, err
@@ -72,12 +72,12 @@ func newCostings(c Config) (list []*costing, err error) {
 }
 
 // flow begins one direction of a connection.
-func (c *costing) flow(protocol string, d policy.Direction) *proxy.RehearsedFlow {
+func (c *costing) flow(protocol string, d policy.Direction) *proxy.EstimatorFlow {
 	return c.trial.Flow(policy.Flow{Job: job, Protocol: protocol, Direction: d, LossyAggregates: strings.Contains(c.text, "+")})
 }
 
 // add adds a direction's bytes and the bytes that its flow sends for some of them, which may be none; the rest travels verbatim.
-func (c *costing) add(bytes int, s proxy.RehearsedSizes) (wire int) {
+func (c *costing) add(bytes int, s proxy.FlowSizes) (wire int) {
 	before := c.cost.Bytes
 	c.cost.RawBytes += bytes
 	for role, size := range s.Tensors {

@@ -29,7 +29,7 @@ type reader struct {
 	costings []*costing
 	each     func(Value)               // may be nil
 	segments []parser.Segment          // of the bytes at hand
-	flows    [2][]*proxy.RehearsedFlow // by direction, then as costings; nil: it has had no tensor
+	flows    [2][]*proxy.EstimatorFlow // by direction, then as costings; nil: it has had no tensor
 	err      error                     // of a flow
 }
 
@@ -96,7 +96,7 @@ func (r *reader) cost(from parser.Side, b []byte) {
 }
 
 // close ends the flows and returns their sizes, by direction, then as costings.
-func (r *reader) close() (sizes [2][]proxy.RehearsedSizes, err error) {
+func (r *reader) close() (sizes [2][]proxy.FlowSizes, err error) {
 	for side, flows := range r.flows {
 		for _, f := range flows {
 			s, err := f.Close()
@@ -104,7 +104,7 @@ func (r *reader) close() (sizes [2][]proxy.RehearsedSizes, err error) {
 			sizes[side] = append(sizes[side], s)
 		}
 	}
-	r.flows = [2][]*proxy.RehearsedFlow{}
+	r.flows = [2][]*proxy.EstimatorFlow{}
 	return sizes, r.err
 }
 

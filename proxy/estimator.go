@@ -15,56 +15,56 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// A Rehearsal says what a Proxy would hand to the tunnel, without one: connections that were recorded go the way of those
-// that are carried, through policy, content check, block cutter and encoders with their feedback, and what comes out is
-// measured and dropped. The same bytes always give the same sizes.
+// An Estimator counts the bytes that a Proxy would hand to the tunnel, without one (a dry run): connections that were recorded go
+// the way of connections that are carried, through policy, content check, block cutter and encoders with their feedback, and the
+// frames are measured and dropped. The same bytes always give the same sizes.
 //
-// What it cannot know of a live path is taken as ideal: the peer has every codec, no block waits in vain for its rest, and
+// It takes as ideal the parts of a live path that it cannot know: the peer has every codec, no block waits in vain for its rest, and
 // coding is always fast enough.
-type Rehearsal struct{ proxy *Proxy }
+type Estimator struct{ proxy *Proxy }
 
-// NewRehearsal returns a Rehearsal with cfg's Codecs, Protocols, Settings.Policy, Memory and Residuals; its other fields
+// NewEstimator returns an Estimator with cfg's Codecs, Protocols, Settings.Policy, Memory and Residuals; its other fields
 // do nothing. The caller must Close it.
-func NewRehearsal(cfg Config) (*Rehearsal, error) {
+func NewEstimator(cfg Config) (*Estimator, error) {
 	p, err := New(Config{
-		Open:   func(context.Context, string, []byte) (Stream, error) { return nil, errRehearsal },
+		Open:   func(context.Context, string, []byte) (Stream, error) { return nil, errNoTunnel },
 		Codecs: cfg.Codecs, Protocols: cfg.Protocols, Settings: cfg.Settings, Memory: cfg.Memory, Residuals: cfg.Residuals, Values: -1, Workers: 1,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &Rehearsal{p}, nil
+	return &Estimator{p}, nil
 }
 
-var errRehearsal = errors.New("proxy: a rehearsal has no tunnel")
+var errNoTunnel = errors.New("proxy: a dry run has no tunnel")
 
 // Short reports whether Config.Residuals was too little to remember all tensors that may lose something, so that more of
 // them travelled exactly than with more memory.
-func (r *Rehearsal) Short() bool { return r.proxy.env.Residuals.Short() }
+func (r *Estimator) Short() bool { return r.proxy.env.Residuals.Short() }
 
 // Close ends it.
-func (r *Rehearsal) Close() { r.proxy.Close() }
+func (r *Estimator) Close() { r.proxy.Close() }
 
-// Flow begins a direction of a connection. The flows of a Rehearsal are not safe for concurrent use with each other.
-func (r *Rehearsal) Flow(f policy.Flow) *RehearsedFlow {
-	flow := &RehearsedFlow{buffers: r.proxy.env.Buffers}
-	c := &path.Conn{Env: r.proxy.env, Stream: &flow.sink, Job: f.Job, Log: r.proxy.Log}
+// Flow begins a direction of a connection. The flows of an Estimator are not safe for concurrent use with each other.
+func (r *Estimator) Flow(f policy.Flow) *EstimatorFlow {
+	flow := &EstimatorFlow{buffers: r.proxy.env.Buffers}
+	c := &path.Conn{Env: r.proxy.env, Stream: &flow.sink, Job: f.Job, Log: r.proxy.config.Log}
 	flow.sender = send.Detached(c, f, nil)
 	return flow
 }
 
-// A RehearsedFlow is one direction of a connection in a Rehearsal.
-type RehearsedFlow struct {
+// A EstimatorFlow is one direction of a connection in an Estimator.
+type EstimatorFlow struct {
 	sender  *send.Sender
 	sink    sink
 	buffers *memory.Pool
-	sizes   RehearsedSizes
-	last    *Size // of what was sent last
+	sizes   FlowSizes
+	last    *Size // of the bytes that were sent last
 }
 
-// RehearsedSizes are what has become of a flow's bytes. Where tensors interleave, what leaves together counts for the one
-// that was whole last.
-type RehearsedSizes struct {
+// FlowSizes are the sizes of a flow. Where tensors interleave, bytes that leave together count for the tensor that was whole
+// last.
+type FlowSizes struct {
 	Tensors map[tensor.Role]*Size // by the role that the parser gives; the content check may have sent blocks exactly
 	Opaque  Size
 }
@@ -72,9 +72,9 @@ type RehearsedSizes struct {
 // A Size is a number of bytes before coding, and after it with frames.
 type Size struct{ Raw, Wire int64 }
 
-// Send sends b, which its parser has cut into segments; what they leave over is opaque. It retains neither. An error is a
+// Send sends b, which its parser has cut into segments; bytes behind them are opaque. It retains neither. An error is a
 // defect of the lossless codec.
-func (f *RehearsedFlow) Send(b []byte, segments []parser.Segment) error {
+func (f *EstimatorFlow) Send(b []byte, segments []parser.Segment) error {
 	opaque := 0 // bytes at the front of b
 	for _, seg := range segments {
 		if seg.Tensor.Size == 0 {
@@ -94,7 +94,7 @@ func (f *RehearsedFlow) Send(b []byte, segments []parser.Segment) error {
 	return f.send(b, &f.sizes.Opaque, f.sender.Opaque)
 }
 
-func (f *RehearsedFlow) size(r tensor.Role) *Size {
+func (f *EstimatorFlow) size(r tensor.Role) *Size {
 	if f.sizes.Tensors == nil {
 		f.sizes.Tensors = map[tensor.Role]*Size{}
 	}
@@ -104,9 +104,9 @@ func (f *RehearsedFlow) size(r tensor.Role) *Size {
 	return f.sizes.Tensors[r]
 }
 
-// send gives b to take, with the room before it that senders need, and waits for what comes of it: the choice for the next
+// send gives b to take, with the room before it that senders need, and waits for the result: the choice for the next
 // value may depend on it.
-func (f *RehearsedFlow) send(b []byte, s *Size, take func(buf []byte) error) error {
+func (f *EstimatorFlow) send(b []byte, s *Size, take func(buf []byte) error) error {
 	if len(b) == 0 {
 		return nil
 	}
@@ -119,7 +119,7 @@ func (f *RehearsedFlow) send(b []byte, s *Size, take func(buf []byte) error) err
 	return f.settle(s, err)
 }
 
-func (f *RehearsedFlow) settle(s *Size, err error) error {
+func (f *EstimatorFlow) settle(s *Size, err error) error {
 	err = errors.Join(err, f.sender.Wait())
 	s.Wire += f.sink.bytes
 	f.sink.bytes, f.last = 0, s
@@ -127,7 +127,7 @@ func (f *RehearsedFlow) settle(s *Size, err error) error {
 }
 
 // Close ends the flow and returns its sizes. A value of which the end was not sent travels verbatim.
-func (f *RehearsedFlow) Close() (RehearsedSizes, error) {
+func (f *EstimatorFlow) Close() (FlowSizes, error) {
 	if f.last == nil {
 		return f.sizes, nil
 	}
@@ -142,7 +142,7 @@ func (s *sink) Write(p []byte) (int, error)             { s.bytes += int64(len(p
 func (s *sink) WriteMore(p []byte) (int, error)         { return s.Write(p) }
 func (s *sink) Flush()                                  {}
 func (s *sink) Path() (rtt time.Duration, rate float64) { return 0, 0 }
-func (s *sink) ReadChunk() ([]byte, error)              { return nil, errRehearsal }
+func (s *sink) ReadChunk() ([]byte, error)              { return nil, errNoTunnel }
 func (s *sink) CloseWrite() error                       { return nil }
 func (s *sink) Close() error                            { return nil }
 func (s *sink) Reset(tunnel.Code)                       {}

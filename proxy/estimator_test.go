@@ -13,19 +13,19 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// rehearse sends messages as one flow of a rehearsal and returns its sizes.
-func rehearse(t *testing.T, codec string, residuals int64, messages [][]byte) (RehearsedSizes, bool) {
+// estimate sends messages as one flow of a dry run and returns its sizes.
+func estimate(t *testing.T, codec string, residuals int64, messages [][]byte) (FlowSizes, bool) {
 	t.Helper()
-	return rehearseOf(t, gradients{}, codec, residuals, messages)
+	return estimateOf(t, gradients{}, codec, residuals, messages)
 }
 
-func rehearseOf(t *testing.T, protocol parser.Protocol, codec string, residuals int64, messages [][]byte) (RehearsedSizes, bool) {
+func estimateOf(t *testing.T, protocol parser.Protocol, codec string, residuals int64, messages [][]byte) (FlowSizes, bool) {
 	t.Helper()
 	chosen, err := policy.New([]policy.Rule{{Codec: codec}}, realLoss)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := NewRehearsal(Config{Codecs: realLoss, Protocols: []parser.Protocol{protocol}, Settings: Settings{Policy: chosen}, Residuals: residuals})
+	r, err := NewEstimator(Config{Codecs: realLoss, Protocols: []parser.Protocol{protocol}, Settings: Settings{Policy: chosen}, Residuals: residuals})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,15 +65,18 @@ func messages(n int) (all [][]byte) {
 	return all
 }
 
-// A rehearsal hands over as many bytes as a proxy does.
-func TestRehearsalIsTrue(t *testing.T) {
+// A dry run hands over as many bytes as a proxy does.
+func TestEstimateIsTrue(t *testing.T) {
 	all := messages(30)
 	for _, codec := range []string{"3lc(s=1.75)", "int8", "lossless", policy.Verbatim} {
-		p := newRealPair(t, codec)
 		reg := prometheus.NewRegistry()
-		p.near.Metrics = NewMetrics(reg)
-		p.near.env.Metrics = p.near.Metrics
-		p.choose(t, codec) // after which Serve sees the metrics
+		metrics := NewMetrics(reg)
+		p := newPairWith(t, func(name string, c *Config) {
+			if c.Codecs = realLoss; name == "near" {
+				c.Metrics = metrics
+			}
+		}, []parser.Protocol{gradients{lasting: true}})
+		p.choose(t, codec)
 		client, server := p.connect(t)
 		l := &lossyRun{t: t}
 		for _, msg := range all { // each is delivered before the next is sent, and so read at once
@@ -96,10 +99,10 @@ func TestRehearsalIsTrue(t *testing.T) {
 				}
 			}
 		}
-		sizes, _ := rehearse(t, codec, 0, all)
+		sizes, _ := estimate(t, codec, 0, all)
 		g := *sizes.Tensors[tensor.Gradient]
 		if got := g.Wire + sizes.Opaque.Wire; got != want || want == 0 {
-			t.Errorf("%s: %d bytes in the rehearsal, %d in truth", codec, got, want)
+			t.Errorf("%s: %d bytes in the dry run, %d in truth", codec, got, want)
 		}
 		if g.Raw != 30*4*lossyValues || sizes.Opaque.Raw != 30*8 {
 			t.Errorf("%s: %+v", codec, sizes)
@@ -107,15 +110,15 @@ func TestRehearsalIsTrue(t *testing.T) {
 	}
 }
 
-// Rows of sparse gradients may lose something in a rehearsal too, and their keys go by the codec of keys.
-func TestRehearsalOfRows(t *testing.T) {
+// Rows of sparse gradients may lose something in a dry run too, and their keys go by the codec of keys.
+func TestEstimateOfRows(t *testing.T) {
 	l, r := newSparseRun(t, tensor.Float32, 8), rand.New(rand.NewPCG(15, 16))
 	var all [][]byte
 	for range 20 {
 		ids := low(l.draw(r, 200))
 		all = append(all, sparseMessage(sparseArray, ids, l.rows(r, len(ids))))
 	}
-	sizes, _ := rehearseOf(t, sparseToy{dtype: tensor.Float32}, "quarter", 0, all)
+	sizes, _ := estimateOf(t, sparseToy{dtype: tensor.Float32}, "quarter", 0, all)
 	if g := sizes.Tensors[tensor.Gradient]; g.Wire > g.Raw/3 {
 		t.Errorf("rows took %+v, of which the method sends a quarter", *g)
 	}
@@ -124,12 +127,12 @@ func TestRehearsalOfRows(t *testing.T) {
 	}
 }
 
-// Rehearsals differ from each other in nothing.
-func TestRehearsalIsReproducible(t *testing.T) {
+// Estimators differ from each other in nothing.
+func TestEstimatorIsReproducible(t *testing.T) {
 	all := messages(50)
-	first, _ := rehearse(t, "lossless", 0, all)
+	first, _ := estimate(t, "lossless", 0, all)
 	for range 5 {
-		again, _ := rehearse(t, "lossless", 0, all)
+		again, _ := estimate(t, "lossless", 0, all)
 		if *again.Tensors[tensor.Gradient] != *first.Tensors[tensor.Gradient] || again.Opaque != first.Opaque {
 			t.Errorf("%+v, then %+v", first, again)
 		}
@@ -137,24 +140,24 @@ func TestRehearsalIsReproducible(t *testing.T) {
 }
 
 // With too little memory nothing can be compared, so nothing loses anything, and that is said.
-func TestRehearsalWithoutMemory(t *testing.T) {
+func TestEstimatorWithoutMemory(t *testing.T) {
 	all := messages(10)
-	enough, short := rehearse(t, "int4", 0, all)
+	enough, short := estimate(t, "int4", 0, all)
 	if short {
 		t.Error("1 GiB is said to be too little")
 	}
-	less, short := rehearse(t, "int4", 1000, all)
+	less, short := estimate(t, "int4", 1000, all)
 	if !short || less.Tensors[tensor.Gradient].Wire < 2*enough.Tensors[tensor.Gradient].Wire {
 		t.Errorf("short %v: %+v, with memory %+v", short, less.Tensors[tensor.Gradient], enough.Tensors[tensor.Gradient])
 	}
 }
 
 // A value that breaks off travels verbatim, as far as it has come.
-func TestRehearsalOfACutValue(t *testing.T) {
+func TestEstimateOfACutValue(t *testing.T) {
 	all := messages(3)
 	all[2] = all[2][:8+1000]
-	whole, _ := rehearse(t, "int4", 0, all[:2])
-	cut, _ := rehearse(t, "int4", 0, all)
+	whole, _ := estimate(t, "int4", 0, all[:2])
+	cut, _ := estimate(t, "int4", 0, all)
 	if more := cut.Tensors[tensor.Gradient].Wire - whole.Tensors[tensor.Gradient].Wire; more < 1000 || more > 1000+2*frame.MaxHeader {
 		t.Errorf("1000 bytes take %d", more)
 	}

@@ -12,30 +12,30 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/relay"
 )
 
-// A passer passes on connections that have no peer to go through. It is made when the first one comes.
-type passer struct {
+// A bypass carries connections that have no peer to go through. Its relay is made when the first one comes.
+type bypass struct {
 	relay *relay.Relay
-	count int // of connections that are, or are about to be; with the Proxy's live ones they are what a drain waits for
+	count int // connections that bypass the tunnel, or are about to; a drain waits for them as for live ones
 }
 
-// pass connects c to its server, which is behind no peer, and returns when the connection has ended. What it carries is
-// nobody's tensors: no parser sees it.
-func (p *Proxy) pass(ctx context.Context, c *net.TCPConn, set *Settings, o *frame.Opening) {
-	log := p.Log.With("client", o.Client, "server", o.Server)
-	r, err := p.beginPass()
+// serveApart connects c to its server, which is behind no peer, and returns when the connection has ended. No parser sees its
+// bytes.
+func (p *Proxy) serveApart(ctx context.Context, c *net.TCPConn, set *Settings, o *frame.Opening) {
+	log := p.config.Log.With("client", o.Client, "server", o.Server)
+	r, err := p.beginBypass()
 	if err == nil {
-		defer p.endPass()
-		err = p.passBy(ctx, r, c, set, o)
+		defer p.endBypass()
+		err = p.relay(ctx, r, c, set, o)
 	}
 	if err != nil {
-		p.Metrics.opens("", refusedAs(refusal(err)))
+		p.config.Metrics.opens("", refusedAs(refusal(err)))
 		log.Log(ctx, slog.LevelWarn, "connection reset: its destination is behind no peer, and cannot be reached", "err", err)
 		return
 	}
 }
 
-func (p *Proxy) passBy(ctx context.Context, r *relay.Relay, c *net.TCPConn, set *Settings, o *frame.Opening) error {
-	if err := notSelf(p.Own, net.InterfaceAddrs, o.Server); err != nil {
+func (p *Proxy) relay(ctx context.Context, r *relay.Relay, c *net.TCPConn, set *Settings, o *frame.Opening) error {
+	if err := notSelf(p.config.Own, net.InterfaceAddrs, o.Server); err != nil {
 		return err // it would come back here, again and again
 	}
 	server, err := p.dialApart(ctx, c, set, o)
@@ -48,47 +48,47 @@ func (p *Proxy) passBy(ctx context.Context, r *relay.Relay, c *net.TCPConn, set 
 		app.Reset(server)
 		return err
 	}
-	p.Metrics.opens("", "ok")
-	p.Metrics.carries("", clientSide(parser.Client), 1)
-	defer p.Metrics.carries("", clientSide(parser.Client), -1)
+	p.config.Metrics.opens("", "ok")
+	p.config.Metrics.carries("", clientSide(parser.Client), 1)
+	defer p.config.Metrics.carries("", clientSide(parser.Client), -1)
 	e := <-ended
 	how := "closed"
 	if e.Reset {
 		how = "reset by app"
 	}
-	p.Metrics.endedAs("", how)
+	p.config.Metrics.endedAs("", how)
 	return nil
 }
 
-// beginPass notes a connection that is to be passed on, unless the Proxy is draining.
-func (p *Proxy) beginPass() (*relay.Relay, error) {
+// beginBypass notes a connection that is to bypass the tunnel, unless the Proxy is draining.
+func (p *Proxy) beginBypass() (*relay.Relay, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.draining {
 		return nil, errEnding
 	}
-	if p.passer.relay == nil {
-		r, err := relay.New(relay.Config{Pipes: p.Pipes, Moved: p.Metrics.deliverer("")})
+	if p.bypass.relay == nil {
+		r, err := relay.New(relay.Config{Pipes: p.config.Pipes, Moved: p.config.Metrics.deliverer("")})
 		if err != nil {
 			return nil, err
 		}
-		p.passer.relay = r
+		p.bypass.relay = r
 	}
-	p.passer.count++
-	return p.passer.relay, nil
+	p.bypass.count++
+	return p.bypass.relay, nil
 }
 
-func (p *Proxy) endPass() {
+func (p *Proxy) endBypass() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.passer.count--
+	p.bypass.count--
 	p.drained()
 }
 
-// closePasses resets what is passed on and returns how many connections that were.
-func (p *Proxy) closePasses() (n int) {
+// resetBypasses resets the connections that bypass the tunnel and returns how many there were.
+func (p *Proxy) resetBypasses() (n int) {
 	p.mu.Lock()
-	r, n := p.passer.relay, p.passer.count
+	r, n := p.bypass.relay, p.bypass.count
 	p.mu.Unlock()
 	if r != nil {
 		r.Close()
@@ -96,30 +96,30 @@ func (p *Proxy) closePasses() (n int) {
 	return n
 }
 
-// errNoPlace is why a connection is not passed on that has waited too long for the place of its second descriptor.
+// errNoPlace ends a connection that has waited too long for the place of its second descriptor.
 var errNoPlace = errors.New("proxy: too many connections: raise the limit of descriptors (ulimit -n, LimitNOFILE=)")
 
-// enterPlace waits for the place of a server's connection, as long as dialling may take: whoever holds one is open, or waits here.
+// enterPlace waits for the place of a server's connection, as long as dialling may take: each holder of a place is open, or waits here.
 func (p *Proxy) enterPlace(ctx context.Context) error {
-	if p.Places == nil {
+	if p.config.Places == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, dialTimeout, errNoPlace)
 	defer cancel()
-	if !p.Places.Enter(ctx) {
+	if !p.config.Places.Enter(ctx) {
 		return context.Cause(ctx)
 	}
 	return nil
 }
 
 func (p *Proxy) leavePlace() {
-	if p.Places != nil {
-		p.Places.Leave()
+	if p.config.Places != nil {
+		p.config.Places.Leave()
 	}
 }
 
 // dialApart takes a place, which is the caller's unless there is an error, and dials a connection's server. It does so on a
-// goroutine of its own: the stack that this takes is not one that waits for as long as the connection lasts.
+// goroutine of its own, whose stack ends with it, and not on the one that waits for as long as the connection lasts.
 func (p *Proxy) dialApart(ctx context.Context, c *net.TCPConn, set *Settings, o *frame.Opening) (server *net.TCPConn, err error) {
 	done := make(chan struct{})
 	go func() {

@@ -18,8 +18,8 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/app"
 )
 
-// What is behind no peer is reached from here: bytes and ends come as they are, and a drain waits for it, or resets it.
-func TestPass(t *testing.T) {
+// A server behind no peer is reached from here: bytes and ends come as they are, and a drain waits for the connection, or resets it.
+func TestBypass(t *testing.T) {
 	p := newPair(t, nil)
 	p.near.Apply(Settings{Policy: p.near.env.Policy()})
 	client, server := p.connect(t)
@@ -55,12 +55,15 @@ func TestPass(t *testing.T) {
 	}
 }
 
-// What is passed on has a place more than others, for which it waits, and which it gives back.
-func TestPassTakesPlace(t *testing.T) {
-	p := newPair(t, nil)
+// A connection that bypasses the tunnel has a second place, for which it waits, and which it gives back.
+func TestBypassTakesPlace(t *testing.T) {
 	places := &testPlaces{free: make(chan struct{}, 1), waits: make(chan struct{}, 2)}
-	p.near.Places = places
-	p.near.Apply(Settings{Policy: p.near.env.Policy()}) // after which Serve sees them
+	p := newPairWith(t, func(name string, c *Config) {
+		if name == "near" {
+			c.Places = places
+		}
+	}, nil)
+	p.near.Apply(Settings{Policy: p.near.env.Policy()})
 	places.Leave()
 	client, server := p.connect(t)
 	<-places.waits
@@ -100,12 +103,12 @@ func (p *testPlaces) Enter(ctx context.Context) bool {
 	}
 }
 
-// What would come back to the proxy is not passed on.
-func TestPassToItself(t *testing.T) {
+// A connection that would come back to the proxy is reset.
+func TestBypassToItself(t *testing.T) {
 	for _, host := range []string{"127.0.0.1", "0.0.0.0"} {
-		p := newPair(t, nil)
-		own := app.AddrOf(p.target.Addr())
-		p.near.Own = []netip.AddrPort{own}
+		target := listen(t)
+		own := app.AddrOf(target.Addr())
+		p := newPairWith(t, func(_ string, c *Config) { c.Own = []netip.AddrPort{own} }, nil)
 		p.near.Apply(Settings{Policy: p.near.env.Policy()})
 		client, c, err := tcpPair()
 		if err != nil {
@@ -117,17 +120,17 @@ func TestPassToItself(t *testing.T) {
 		if _, err := client.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
 			t.Errorf("the client sees %v, want a reset", err)
 		}
-		p.target.(*net.TCPListener).SetDeadline(time.Unix(1, 0))
-		if _, err := p.target.Accept(); err == nil {
+		target.(*net.TCPListener).SetDeadline(time.Unix(1, 0))
+		if _, err := target.Accept(); err == nil {
 			t.Error("the proxy dials itself")
 		}
 	}
 }
 
-// Bytes that are passed on are counted while the connection is open.
-func TestPassCounts(t *testing.T) {
-	p := newPair(t, nil)
-	p.near.Metrics = NewMetrics(prometheus.NewRegistry())
+// Bytes that bypass the tunnel are counted while the connection is open.
+func TestBypassCounts(t *testing.T) {
+	metrics := NewMetrics(prometheus.NewRegistry())
+	p := newPairWith(t, func(_ string, c *Config) { c.Metrics = metrics }, nil)
 	p.near.Apply(Settings{Policy: p.near.env.Policy()})
 	client, server := p.connect(t)
 	defer client.Close()
@@ -136,13 +139,13 @@ func TestPassCounts(t *testing.T) {
 	io.ReadFull(server, make([]byte, 1000))
 	server.Write(make([]byte, 10)) // the relay counts a step's bytes before it takes the next
 	io.ReadFull(client, make([]byte, 10))
-	if n := testutil.ToFloat64(p.near.Metrics.delivered.WithLabelValues("")); n < 1000 {
+	if n := testutil.ToFloat64(metrics.delivered.WithLabelValues("")); n < 1000 {
 		t.Errorf("%v bytes are counted of 1010 while the connection is open", n)
 	}
 }
 
-// A server behind no peer that refuses is told as a reset.
-func TestPassRefused(t *testing.T) {
+// A server behind no peer that refuses is reported as a reset.
+func TestBypassRefused(t *testing.T) {
 	p := newPair(t, nil)
 	p.near.Apply(Settings{Policy: p.near.env.Policy()})
 	p.target.Close()
