@@ -3,14 +3,14 @@ package proxy
 import (
 	"bytes"
 	"errors"
-	"github.com/gradproxy/gradproxy/proxy/app"
-	mem "github.com/gradproxy/gradproxy/proxy/memory"
 	"io"
 	"math/rand/v2"
 	"syscall"
 	"testing"
 
 	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/proxy/app"
+	"github.com/gradproxy/gradproxy/proxy/memory"
 	"github.com/gradproxy/gradproxy/proxy/policy"
 	"github.com/gradproxy/gradproxy/tensor"
 )
@@ -21,7 +21,7 @@ func whole(t *testing.T, p *Proxy) {
 	if err := p.Drain(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for name, b := range map[string]*mem.Budget{"senders": p.env.Sending, "receivers": p.env.Receiving} {
+	for name, b := range map[string]*memory.Budget{"senders": p.env.Sending, "receivers": p.env.Receiving} {
 		if b.Used() != 0 {
 			t.Errorf("%d bytes of the budget of %s are not given back", b.Used(), name)
 		}

@@ -3,7 +3,6 @@ package proxy
 import (
 	"bytes"
 	"context"
-	"github.com/gradproxy/gradproxy/proxy/frame"
 	"log/slog"
 	"net/netip"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/gradproxy/gradproxy/proxy/frame"
 	"github.com/gradproxy/gradproxy/proxy/logsample"
 	"github.com/gradproxy/gradproxy/proxy/policy"
 	"github.com/gradproxy/gradproxy/proxy/tunnel"

@@ -8,7 +8,7 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/frame"
 )
 
-// A Slot is what all encoders of one slot have in common, whichever of them is given a block: the blocks take turns, and once an
+// A Slot is the state that all encoders of one slot have in common, whichever of them is given a block: the blocks take turns, and once an
 // encoder has failed in a way that is not allowed, its state is unknown and all blocks travel raw. The zero Slot is ready.
 type Slot struct {
 	Turns

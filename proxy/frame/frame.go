@@ -28,7 +28,7 @@ import (
 type Frame struct {
 	Kind Kind
 	Slot uint32 // which Encoder and Decoder; in Declare and Block
-	Body []byte // Append does not retain it; Reader.Next says who owns it
+	Body []byte // Append does not retain it; Reader.Next names its owner
 }
 
 // A Kind tells the frames apart.
@@ -72,7 +72,7 @@ const (
 	MaxSlots = 1 << 16
 	// MaxHeader is the most bytes before a frame's body: kind, slot, length.
 	MaxHeader = 1 + binary.MaxVarintLen32 + binary.MaxVarintLen64
-	// MaxSmall bounds the bodies whose parts are short texts and numbers: all but those of Bytes, Block and Gather.
+	// MaxSmall bounds the bodies whose parts are short texts and numbers: all bodies but the ones of Bytes, Block and Gather.
 	MaxSmall = 4 << 10
 	// MaxBytes bounds a Bytes frame. The Reader hands its body on in pieces, so that nothing waits for the rest.
 	MaxBytes = 1 << 30

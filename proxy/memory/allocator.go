@@ -13,7 +13,7 @@ func NewAllocator(p *Pool, b *Budget, peer *Share) Allocator {
 	return Allocator{Pool: p, Budget: b, Share: Share{Peer: peer}}
 }
 
-// A Buffer is a byte slice with one owner, who gives it back to the Allocator. The zero Buffer is empty.
+// A Buffer is a byte slice with one owner, which must give it back to the Allocator. The zero Buffer is empty.
 type Buffer struct {
 	B    []byte
 	Paid int // bytes that were taken from the budget for it; 0: it is from the connection's spare bytes

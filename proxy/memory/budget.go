@@ -94,7 +94,7 @@ func (b *Budget) Take(s *Share, n int) bool {
 	return b.add(s, int64(n))
 }
 
-// leftFor returns how many bytes a peer's connections may have beside those that they hold. mu is held.
+// leftFor returns how many bytes a peer's connections may have beside the bytes that they hold. mu is held.
 func (b *Budget) leftFor(peer *Share) int64 {
 	return (peerShare*(b.size-b.used) - peer.held) / (peerShare + 1)
 }

@@ -42,7 +42,7 @@ func TestBudgetLeavesSomething(t *testing.T) {
 	}
 }
 
-// Connections of a peer that wait are served in their order, and none of that peer overtakes them; those of another peer need not wait.
+// Connections of a peer that wait are served in their order, and none of that peer overtakes them; connections of another peer need not wait.
 func TestBudgetServesInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := NewBudget(1000)

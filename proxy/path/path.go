@@ -27,7 +27,7 @@ import (
 // Depth is how many groups or frames of one direction may be under way between the app and the tunnel.
 const Depth = 8
 
-// An Env is what all connections of a proxy share. It is made once; all fields are needed.
+// An Env holds the parts that all connections of a proxy share. It is made once; all fields are needed.
 type Env struct {
 	Buffers            *memory.Pool
 	Sending, Receiving *memory.Budget // two, since neither direction may wait for memory that the other holds
@@ -65,7 +65,7 @@ type Writer interface {
 	Path() (rtt time.Duration, rate float64) // as measured; 0: not yet
 }
 
-// A Stream is what the tunnel gives a connection: ordered bytes both ways that survive the loss of a carrier. *tunnel.Stream is
+// A Stream is a connection's part of the tunnel: ordered bytes both ways that survive the loss of a carrier. *tunnel.Stream is
 // one; its methods are documented there.
 type Stream interface {
 	frame.ChunkReader

@@ -1,4 +1,4 @@
-// Package tensors keeps a table of the tensors that a proxy sends: how each travels, why, and what coding it has brought.
+// Package tensors keeps a table of the tensors that a proxy sends: how each travels, why, and the gain of coding it.
 package tensors
 
 import (

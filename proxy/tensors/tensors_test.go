@@ -8,7 +8,7 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// A full table shows new tensors and those in use, and drops the one that was used least recently.
+// A full table shows new tensors and tensors in use, and drops the one that was used least recently.
 func TestTableKeepsWhatIsInUse(t *testing.T) {
 	var table Table
 	use := func(key uint64) *Record {

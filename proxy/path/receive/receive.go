@@ -4,7 +4,7 @@
 //	tunnel ─▶ read ─▶ decode ─▶ deliver ─▶ app
 //
 // read takes frames and the memory for them; decode makes elements of blocks, on any core; deliver shows the bytes in stream order
-// to the parser of this direction, so that the parser of the own app's bytes knows what came before them, and writes them to the app.
+// to the parser of this direction, so that the parser of the own app's bytes knows the bytes before them, and writes them to the app.
 package receive
 
 import (

@@ -56,7 +56,7 @@ func declare(slot uint32, codec string, n int) frame.Frame {
 	return frame.Frame{Kind: frame.Declare, Slot: slot, Body: d.Append(nil)}
 }
 
-// coded returns the Block frame of a slot of the counting codec: its elements begin with those bytes, and the others are 0.
+// coded returns the Block frame of a slot of the counting codec: its elements begin with the given bytes, and the other bytes are 0.
 func coded(slot uint32, number uint64, elements string) frame.Frame {
 	body := binary.LittleEndian.AppendUint64([]byte{frame.FormCoded}, number)
 	return frame.Frame{Kind: frame.Block, Slot: slot, Body: append(body, elements...)}
@@ -272,7 +272,7 @@ type watched struct {
 }
 
 func (w watched) ReadChunk() ([]byte, error) {
-	// What is in use is paid for before it is used, and given back after: so it must be read first.
+	// A buffer is paid for before it is in use, and put back before the payment is given back.
 	if inUse, limit := w.env.Buffers.InUse(), w.env.Receiving.Size()+memory.Spare; inUse > limit {
 		w.t.Errorf("%d bytes of buffers are in use, at most %d may be", inUse, limit)
 	}

@@ -6,7 +6,7 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// A cutter cuts tensors into blocks at fixed offsets, and has blocks wait until they are whole. The bytes between those of a block
+// A cutter cuts tensors into blocks at fixed offsets, and has blocks wait until they are whole. The bytes between the bytes of a block
 // that waits (headers, other tensors) wait with it, in a group that leaves at once. The cutter tells tensors that interleave apart by their
 // keys.
 type cutter struct {

@@ -24,7 +24,7 @@ func interleaved(r *rand.Rand, n, size, piece int) (stream []byte) {
 	return stream
 }
 
-// Tensors that interleave in one stream, as those of HTTP/2 do, are coded where their keys are distinct: their blocks leave in one group. With
+// Tensors that interleave in one stream, as HTTP/2 has them, are coded where their keys are distinct: their blocks leave in one group. With
 // equal keys, and with Key 0, which no parser may give such tensors, they throw each other out, so that they travel verbatim; but every
 // byte arrives.
 func TestInterleavedTensors(t *testing.T) {

@@ -2,7 +2,7 @@ package send
 
 import "github.com/gradproxy/gradproxy/tensor"
 
-// A direct is what a sender expects of the next bytes. Bytes of large tensors are read straight to where their blocks' encoders want
+// A direct is a sender's expectation of the next bytes. Bytes of large tensors are read straight to where their blocks' encoders want
 // them: a copy costs as much as some encoders do. That the next bytes belong to the tensor whose bytes came last is likely, and not
 // known; the parser is asked about them as about all others, and where they are something else they are moved. The zero direct expects
 // nothing.
@@ -10,7 +10,7 @@ type direct struct {
 	cut   *tensorCut // whose bytes come
 	side  int        // bytes of it that have come side by side
 	hold  int        // bytes from cut.off on that the app writes without waiting for an answer
-	large bool       // those of the last large tensor came side by side
+	large bool       // the bytes of the last large tensor came side by side
 	ended bool       // it has just ended
 }
 
@@ -45,7 +45,7 @@ func (s *direct) end(size int) {
 	*s = direct{large: large, ended: large}
 }
 
-// expects reports whether the next bytes are likely to be those of blocks.
+// expects reports whether the next bytes are likely to belong to blocks.
 func (s *direct) expects() bool {
 	return s.cut != nil && (s.large || s.side >= directFrom) && s.cut.want >= directFrom && !s.cut.t.Index()
 }

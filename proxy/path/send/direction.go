@@ -6,7 +6,7 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/policy"
 )
 
-// A direction is what all stages of a Sender know: the connection, memory for its bytes, and whose bytes they are.
+// A direction is the knowledge that all stages of a Sender share: the connection, memory for its bytes, and whose bytes they are.
 type direction struct {
 	conn  *path.Conn
 	alloc memory.Allocator

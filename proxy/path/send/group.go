@@ -17,7 +17,7 @@ type group struct {
 	open     int       // blocks that are not whole
 	size     int       // bytes of all runs
 	total    int       // the same once all blocks are whole
-	paid     int       // bytes of the budget, beside those of each block
+	paid     int       // bytes of the budget, beside the bytes of each block
 	paidRuns int       // runs that are paid for
 	timed    bool      // the sender may be waiting for an answer to bytes that wait here
 	since    time.Time // when the first such block began

@@ -3,7 +3,6 @@ package send
 import (
 	"bytes"
 	"fmt"
-	"github.com/gradproxy/gradproxy/proxy/path/pathtest"
 	"math/rand/v2"
 	"os"
 	"testing"
@@ -12,12 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gradproxy/gradproxy/integration/require"
+	"github.com/gradproxy/gradproxy/proxy/path/pathtest"
 	"github.com/gradproxy/gradproxy/proxy/policy"
 )
 
-// The kernel says nothing of bytes that come while a block is dealt with, and once more of the first that is enough to one
-// who waits.
-func TestQuietWhileNobodyWaits(t *testing.T) {
+// The kernel reports no bytes that come while a block is dealt with, and reports them to a reader that waits once there are enough.
+func TestLowWater(t *testing.T) {
 	const size = 2 << 20
 	values := random(rand.New(rand.NewPCG(1, 2)), size)
 	s := newTestSender(t, pathtest.Toy{}, policy.Rule{Codec: "wide"})
@@ -41,7 +40,7 @@ func TestQuietWhileNobodyWaits(t *testing.T) {
 	first := len(piece) - size + 1<<20
 	go s.app.Write(piece[:first])
 	s.readAll(t, first)
-	quiet := said()
+	high := said()
 	require.Named(t, "tcp_rmem", tcpMemory(t) >= 6<<20, "net.ipv4.tcp_rmem that lets receive buffers grow to 6 MiB, as it does unless it was changed")
 	waits := make(chan error, 1)
 	go func() { // the kernel wakes it for all that it lacks, not for a part
@@ -54,7 +53,7 @@ func TestQuietWhileNobodyWaits(t *testing.T) {
 		waits <- nil
 	}()
 	s.app.Write(piece[first : first+1000])
-	for i := 0; said() == 1 || said() == quiet; i++ {
+	for i := 0; said() == 1 || said() == high; i++ {
 		if i == 1000 {
 			t.Fatalf("a sender that waits for the rest of a block of %d bytes is told of %d", size, said())
 		}
@@ -64,8 +63,8 @@ func TestQuietWhileNobodyWaits(t *testing.T) {
 	if err := <-waits; err != nil {
 		t.Fatal(err)
 	}
-	if got := said(); got != quiet || got <= size {
-		t.Errorf("while blocks are dealt with the poller is told of %d bytes, and once of %d", got, quiet)
+	if got := said(); got != high || got <= size {
+		t.Errorf("while blocks are dealt with the poller is told of %d bytes, and once of %d", got, high)
 	}
 	go func() {
 		_, err := s.read.once()

@@ -37,5 +37,5 @@ type rowUse struct {
 	keys     codecs.Codec    // of the index, which belongs to the codec of the last value; nil: none does
 	value    uint64          // number of the index array of the value whose blocks were submitted last
 	last     []chan struct{} // of its blocks: that they have been encoded
-	previous []chan struct{} // of those of the value before
+	previous []chan struct{} // of the blocks of the value before
 }

@@ -27,8 +27,8 @@ const (
 	// betweenTensors is how much is read where a large tensor has ended and another is likely to follow: room for the bytes
 	// between them and for little of the next, which has to be copied to its block.
 	betweenTensors = 16 << 10
-	// ahead is how many bytes more than a block lacks are worth waiting for, where they are sure to come: what a segment on
-	// loopback holds, twice.
+	// ahead is how many bytes more than a block lacks are worth waiting for, where they are sure to come: twice as many as a segment on
+	// loopback holds.
 	ahead = 128 << 10
 )
 

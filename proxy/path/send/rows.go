@@ -144,7 +144,7 @@ type rowBlock struct {
 	waits []chan struct{} // for these blocks to have been encoded
 }
 
-// submit chains a block that will be encoded: blocks of one value are encoded side by side, and after those of the value
+// submit chains a block that will be encoded: blocks of one value are encoded side by side, and after the blocks of the value
 // before, so that the residual of a row is there when the row comes again. done will be closed.
 func (r *rowBlock) submit(done chan struct{}) {
 	u := r.use

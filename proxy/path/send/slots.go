@@ -37,7 +37,7 @@ const (
 // slots finds slots by their purpose.
 type slots struct {
 	common   lru.Cache[slotKey, *slot]
-	variable lru.Cache[slotKey, *slot] // those of variable length, in which lanes are one
+	variable lru.Cache[slotKey, *slot] // of blocks of variable length, in which lanes are one
 	next     uint32
 	lane     int
 }

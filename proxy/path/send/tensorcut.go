@@ -25,6 +25,6 @@ func (c *tensorCut) next(hold int) (n int, timed bool) {
 	return n, hold <= 0
 }
 
-// variable reports whether a block of n bytes is as long as what is left of a sparse tensor's message, or of its index: its length
+// variable reports whether a block of n bytes is as long as the rest of a sparse tensor's message, or of its index: its length
 // differs from message to message.
 func (c *tensorCut) variable(n int) bool { return c.t.Keys != 0 && n < c.want }
