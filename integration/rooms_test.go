@@ -41,23 +41,57 @@ func TestFilesOfARoomUseEachOtherOneWay(t *testing.T) {
 	}
 }
 
-// usesOfFiles returns of each file of a package, tests left out, which other files declare names that it uses, with one of the names.
-func usesOfFiles(t *testing.T, folder string) map[string]map[string]string {
-	t.Helper()
-	paths, err := filepath.Glob(filepath.Join(folder, "*.go"))
-	if err != nil || len(paths) == 0 {
-		t.Fatalf("no package in %s: %v", folder, err)
-	}
-	declared, uses, files := map[string]string{}, map[string]map[string]string{}, map[string]*ast.File{}
-	for _, path := range paths {
-		if strings.HasSuffix(path, "_test.go") {
-			continue
-		}
-		f, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+// choosing lists the files of path/send that may import the packages on which a choice depends: the stage choose and its parts. The others
+// know of policies only the name of a flow and of its bytes.
+var choosing = map[string][]string{
+	"proxy/cache":    {"choose.go"},
+	"proxy/residual": {"choose.go", "past.go", "plan.go", "rows.go"},
+	"proxy/policy":   {"choose.go", "plan.go", "rows.go", "send.go", "direction.go"},
+}
+
+func TestOnlyOneStageChooses(t *testing.T) {
+	folder := filepath.Join("..", "proxy/path/send")
+	for _, name := range filesOf(t, folder) {
+		f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(folder, name), nil, parser.ImportsOnly)
 		if err != nil {
 			t.Fatal(err)
 		}
-		name := filepath.Base(path)
+		for _, imported := range f.Imports {
+			files, bound := choosing[strings.TrimPrefix(strings.Trim(imported.Path.Value, `"`), module)]
+			if bound && !slices.Contains(files, name) {
+				t.Errorf("%s imports %s: only %v may", name, imported.Path.Value, files)
+			}
+		}
+	}
+}
+
+// filesOf returns the names of the files of a package, tests left out.
+func filesOf(t *testing.T, folder string) (names []string) {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(folder, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range paths {
+		if !strings.HasSuffix(path, "_test.go") {
+			names = append(names, filepath.Base(path))
+		}
+	}
+	if len(names) == 0 {
+		t.Fatalf("no package in %s", folder)
+	}
+	return names
+}
+
+// usesOfFiles returns of each file of a package, tests left out, which other files declare names that it uses, with one of the names.
+func usesOfFiles(t *testing.T, folder string) map[string]map[string]string {
+	t.Helper()
+	declared, uses, files := map[string]string{}, map[string]map[string]string{}, map[string]*ast.File{}
+	for _, name := range filesOf(t, folder) {
+		f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(folder, name), nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
 		files[name], uses[name] = f, map[string]string{}
 		for object := range f.Scope.Objects {
 			declared[object] = name // of files for several systems any

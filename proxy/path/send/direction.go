@@ -16,3 +16,6 @@ type direction struct {
 // readSize is how much is read from the app at a time, room for a header before it included: with less the system
 // calls cost more than the copy.
 const readSize = 256 << 10
+
+// verbatim names, in metrics, the codec of bytes that travel as they are.
+const verbatim = policy.Verbatim

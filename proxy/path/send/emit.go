@@ -3,7 +3,6 @@ package send
 import (
 	"github.com/gradproxy/gradproxy/proxy/frame"
 	"github.com/gradproxy/gradproxy/proxy/internal/pipe"
-	"github.com/gradproxy/gradproxy/proxy/policy"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -30,7 +29,7 @@ func (e *emitter) opaque(buf []byte) error {
 		return nil
 	}
 	whole := frame.Front(buf, frame.Bytes, 0)
-	e.conn.Env.Metrics.Sent(policy.Verbatim, tensor.Unknown, n, len(whole))
+	e.conn.Env.Metrics.Sent(verbatim, tensor.Unknown, n, len(whole))
 	write := func() error { return e.write(whole) }
 	sent, err := e.pipe.Try(write)
 	if sent || err != nil {
@@ -70,7 +69,7 @@ func (e *emitter) group(g *group, write func(frames ...[]byte) error) error {
 		metrics.Sent(b.text, b.role, len(b.data), wire)
 	}
 	if overhead > 0 {
-		metrics.Sent(policy.Verbatim, tensor.Unknown, len(g.literals), overhead)
+		metrics.Sent(verbatim, tensor.Unknown, len(g.literals), overhead)
 	}
 	return err
 }
