@@ -22,8 +22,8 @@ type Incoming interface {
 }
 
 // Accept answers a peer's opening: it dials the server, at once, if the peer may have that dialled, and then carries the
-// connection until it ends. accept answers yes. The server sees one connection, or none: what is repeated is a dial that
-// was refused, for a while (Settings.RefusedRetry), and nothing once the peer has withdrawn.
+// connection until it ends. accept answers yes. The server sees one connection, or none: a dial that
+// was refused is repeated, for a while (Settings.RefusedRetry), and nothing once the peer has withdrawn.
 func (p *Proxy) Accept(peer string, opened []byte, in Incoming, accept func() Stream) {
 	if len(opened) > 0 && opened[0] == frame.OpeningValues {
 		p.cache.Accept(peer, opened, in.Refuse, func() cache.Stream { return accept() })
@@ -84,7 +84,7 @@ func (p *Proxy) reach(in Incoming, peer string, o *frame.Opening, log *slog.Logg
 	}()
 	begin := time.Now()
 	for pause := firstRetry; ; pause = min(2*pause, lastRetry) {
-		set := p.settings.Load() // what a peer may dial may have changed
+		set := p.settings.Load() // the peer's allow-list may have changed
 		if err := allowed(set.mayDial(peer), p.config.Own, net.InterfaceAddrs, o.Server); err != nil {
 			return nil, err
 		}

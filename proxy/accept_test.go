@@ -33,7 +33,7 @@ func TestServerStartsAfterItsClient(t *testing.T) {
 	if _, err := io.ReadFull(c, b); err != nil || string(b) != "there" {
 		t.Fatalf("the client reads %q, %v", b, err)
 	}
-	ln.(*net.TCPListener).SetDeadline(time.Now()) // what has come by now; all dials were answered
+	ln.(*net.TCPListener).SetDeadline(time.Now()) // the dials so far; all were answered
 	if extra, err := ln.Accept(); err == nil {
 		t.Errorf("a second connection from %v", extra.RemoteAddr())
 	}

@@ -195,7 +195,7 @@ func TestBrokenCodecTravelsRaw(t *testing.T) {
 	}
 }
 
-// A frame that was changed on the way resets the connection at both ends; what was delivered before is right.
+// A frame that was changed on the way resets the connection at both ends; bytes that were delivered before are right.
 func TestCorruptFrameResets(t *testing.T) {
 	p := newPair(t, []parser.Protocol{toy{}})
 	client, server := p.connect(t)
@@ -228,7 +228,7 @@ func TestBackpressure(t *testing.T) {
 	defer stalledServer.Close()
 	stalledClient.SetWriteDeadline(time.Now().Add(2 * time.Second))
 	written := 0
-	value := make([]byte, 1<<20) // that no codec makes smaller: what is held is held coded
+	value := make([]byte, 1<<20) // that no codec makes smaller: the held block is coded
 	rand.NewChaCha8([32]byte{7}).Read(value)
 	for chunk := toyPiece(1, len(value), value); ; {
 		n, err := stalledClient.Write(chunk)

@@ -105,7 +105,7 @@ func TestResetDuringDeliveryIsNoEnd(t *testing.T) {
 	}
 }
 
-// A sender that stops in the second block of a tensor, and waits for an answer to what it has sent, gets one.
+// A sender that stops in the second block of a tensor, and waits for an answer to the first, gets one.
 func TestFlowControlledSenderIsNotHeldUp(t *testing.T) {
 	p := newPair(t, []parser.Protocol{toy{flow: true}})
 	client, server := p.connect(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/tunnel"
 )
 
-// A Stream is what the tunnel gives a connection: ordered bytes both ways that survive the loss of a carrier.
+// A Stream is a connection's in the tunnel: ordered bytes both ways that survive the loss of a carrier.
 // *tunnel.Stream is one; its methods are documented there.
 type Stream = path.Stream
 

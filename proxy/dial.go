@@ -70,7 +70,7 @@ func (r DialRule) allows(a netip.AddrPort) bool {
 // errDenied says that a peer asked for a destination that is not on its allow-list.
 var errDenied = errors.New("proxy: destination denied")
 
-// allowed checks an address that a peer asks this proxy to dial. What no rule names is denied; and some destinations
+// allowed checks an address that a peer asks this proxy to dial. Destinations that no rule names are denied; and some
 // are, whatever the rules say: no host is reached there, or one that a peer has no business with. own are the listeners of
 // this process, local the addresses of this host's interfaces.
 func allowed(rules []DialRule, own []netip.AddrPort, local func() ([]net.Addr, error), a netip.AddrPort) error {
@@ -100,8 +100,8 @@ func notSelf(own []netip.AddrPort, local func() ([]net.Addr, error), a netip.Add
 	return nil
 }
 
-// reaches reports whether a connection to a comes to a listener. One on the unspecified address takes those to all addresses
-// of its host, [::] those of IPv4 too; other hosts' ports of the same number are not its own.
+// reaches reports whether a connection to a comes to a listener. A listener on the unspecified address takes connections to all
+// addresses of its host, [::] also to its addresses of IPv4; other hosts' ports of the same number are not its own.
 func reaches(listener netip.AddrPort, local func() ([]net.Addr, error), a netip.AddrPort) bool {
 	l := listener.Addr()
 	switch {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// thisHost is what the host of the tests below tells of its addresses.
+// thisHost returns the addresses of the host of the tests below.
 func thisHost() ([]net.Addr, error) {
 	return []net.Addr{
 		&net.IPNet{IP: net.IPv4(127, 0, 0, 1), Mask: net.CIDRMask(8, 32)},

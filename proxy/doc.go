@@ -11,9 +11,9 @@
 //	proxy          accept, serve, dial, drain, metrics; connection.go puts the two directions together
 //	path/send      read ▸ classify ▸ cut ▸ choose ▸ encode ▸ emit
 //	path/receive   read ▸ decode ▸ deliver
-//	path           what both directions share: Env, made once, and Conn
+//	path           the parts that both directions share: Env, made once, and Conn
 //	cache          values that both ends hold, so that the next is sent as its difference to the last, or to one of the opposite way
-//	residual       what earlier encodings of a tensor have lost, its last value, and both across restarts
+//	residual       losses of earlier encodings of a tensor, its last value, and both across restarts
 //	app            the app's socket
 //	tensors        the table of the tensors that are sent
 //	coder          codecs applied to blocks, for both ends

@@ -135,7 +135,7 @@ func (f *EstimatorFlow) Close() (FlowSizes, error) {
 	return f.sizes, err
 }
 
-// A sink is a Stream that counts what is written to it.
+// A sink is a Stream that counts the bytes that are written to it.
 type sink struct{ bytes int64 }
 
 func (s *sink) Write(p []byte) (int, error)             { s.bytes += int64(len(p)); return len(p), nil }

@@ -27,7 +27,7 @@ func (p *pair) flushing(t *testing.T, codec string, every int) {
 	p.near.Apply(settings)
 }
 
-// behind returns how far what was received lags behind what was sent, at most.
+// behind returns how far the received sums lag behind the sent ones, at most.
 func (l *lossyRun) behind() (most float64) {
 	for i := range l.sent {
 		most = max(most, math.Abs(l.sent[i]-l.received[i]))
@@ -35,8 +35,8 @@ func (l *lossyRun) behind() (most float64) {
 	return most
 }
 
-// Every fifth value pays all that is owed; in between it is owed, and nothing is ever lost.
-func TestFlushPaysWhatIsOwed(t *testing.T) {
+// Every fifth value flushes the residual; in between there is one, and nothing is ever lost.
+func TestFlushSendsTheResidual(t *testing.T) {
 	for _, codec := range []string{"3lc(s=1.75)", "int4"} {
 		p := newRealPair(t, codec)
 		p.flushing(t, codec, 5)
@@ -56,7 +56,7 @@ func TestFlushPaysWhatIsOwed(t *testing.T) {
 	}
 }
 
-// A value that does not look like what it should be travels as it is: what is owed waits.
+// A value that fails the content check travels as it is: the residual waits.
 func TestNoFlushWithoutTheContentCheck(t *testing.T) {
 	p := newRealPair(t, "int4")
 	p.flushing(t, "int4", 4)
@@ -154,7 +154,7 @@ func distance(a, b *replica) float64 {
 }
 
 // The owner of a sum keeps it exactly, the other replica receives it through the proxies: a flush brings replicas of plain
-// SGD together again, and those with momentum not.
+// SGD together again, and replicas with momentum not.
 func TestFlushHealsPlainSGDOnly(t *testing.T) {
 	for _, x := range []struct {
 		momentum        float64

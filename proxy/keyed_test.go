@@ -65,7 +65,7 @@ func (l *sparseRun) index(t *testing.T, p *Proxy) TensorInfo {
 	return TensorInfo{}
 }
 
-// low returns ids that lie as close together as those of an application's keys.
+// low returns ids that lie as close together as the keys of an application.
 func low(ids []uint64) []uint64 {
 	for i := range ids {
 		ids[i] >>= 40
@@ -193,8 +193,8 @@ func sparseMethods(t *testing.T) (texts []string) {
 	return texts
 }
 
-// Every method for sparse gradients carries pushes of rows, and of single values: the same keys arrive, what was sent of
-// each is what has arrived and what is owed still, unless the method is right on average only, and a key takes far fewer bits than the 64 that it has.
+// Every method for sparse gradients carries pushes of rows, and of single values: the same keys arrive, the values sent of
+// each are the values received and the residual, unless the method is right on average only, and a key takes far fewer bits than the 64 that it has.
 func TestSparseMethods(t *testing.T) {
 	for _, text := range sparseMethods(t) {
 		for _, width := range []int{1, 16} {
@@ -235,7 +235,7 @@ func TestSparseMethods(t *testing.T) {
 	}
 }
 
-// Whatever a far end writes in place of what a method for sparse gradients makes, the connection ends or is reset, and no more
+// Whatever a far end writes in place of an encoding of a method for sparse gradients, the connection ends or is reset, and no more
 // bytes come than were sent.
 func TestSparseMethodsFromAHostilePeer(t *testing.T) {
 	for _, text := range append(sparseMethods(t), "quarter") {

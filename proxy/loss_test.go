@@ -46,7 +46,7 @@ func (halves) Decode(dst []float32, src []byte) error {
 type gradients struct {
 	toy
 	lasting bool
-	learns  int // values before it is known what they are
+	learns  int // values before their role is known
 }
 
 func (g gradients) Traits() parser.Traits { return parser.Traits{Reconnects: g.lasting} }
@@ -88,7 +88,7 @@ func values(r *rand.Rand) ([]float32, []byte) {
 	return v, toyPiece(3, 4*lossyValues, raw)
 }
 
-// A lossyRun is what was sent and what was delivered of one tensor, summed over its values.
+// A lossyRun has the sums of the values that were sent and delivered of one tensor.
 type lossyRun struct {
 	t              *testing.T
 	r              *rand.Rand
@@ -96,7 +96,7 @@ type lossyRun struct {
 	exact          []bool // by value: it arrived as it was
 }
 
-// step sends one value and reads what arrives.
+// step sends one value and reads the one that arrives.
 func (l *lossyRun) step(client io.Writer, server io.Reader, v []float32, msg []byte) {
 	l.t.Helper()
 	if _, err := client.Write(msg); err != nil {
@@ -140,7 +140,7 @@ func (l *lossyRun) conserved(p *Proxy) {
 	}
 }
 
-// Loss begins with the second value, which has something to be compared with, and what it takes away is given back:
+// Loss begins with the second value, which has something to be compared with, and it is made up for:
 // over 200 values the sums differ by one residual, not by two hundred.
 func TestLossIsMadeUp(t *testing.T) {
 	p := newPair(t, []parser.Protocol{gradients{}}, policy.Rule{Codec: "halves"})
@@ -164,7 +164,7 @@ func TestLossIsMadeUp(t *testing.T) {
 	}
 }
 
-// The first value that may lose something does, if one has come before it, while it was not known yet what it is. Those that
+// The first value that may lose something does, if one has come before it, while its role was not known yet. Values that
 // came before travel exactly.
 func TestLossBeginsOnceItIsKnown(t *testing.T) {
 	for learns := range 4 {

@@ -8,7 +8,7 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// Metrics counts what the proxy does. Raw and wire bytes are two counters; ratios are computed from them. Labels come
+// Metrics counts the work of the proxy. Raw and wire bytes are two counters; ratios are computed from them. Labels come
 // from fixed lists or from this side's configuration, never from a peer's bytes. A nil *Metrics counts nothing.
 type Metrics struct {
 	connections *prometheus.GaugeVec

@@ -36,7 +36,7 @@ type pair struct {
 	streams   []*testStream
 	codecs    []string     // that the proxies have; nil: all
 	tamper    func([]byte) // of all streams that are opened
-	narrow    int          // bytes of buffers in the kernel for what comes from the tunnel; 0: as many as it likes
+	narrow    int          // bytes of buffers in the kernel for bytes from the tunnel; 0: as many as it likes
 }
 
 // newPair starts a pair whose proxies understand protocols and choose by rules.
@@ -182,11 +182,11 @@ func tcpPair() (a, b *net.TCPConn, err error) {
 	return dialed.(*net.TCPConn), accepted.(*net.TCPConn), nil
 }
 
-// A testStream is a stream over a connection of its own. What waits for more waits until it is told otherwise.
+// A testStream is a stream over a connection of its own. Bytes that wait for more wait until Flush.
 type testStream struct {
 	*net.TCPConn
 	buf    []byte
-	tamper func([]byte) // changes what was read
+	tamper func([]byte) // changes the bytes that were read
 
 	writing sync.Mutex
 	mu      sync.Mutex

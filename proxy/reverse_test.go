@@ -27,7 +27,7 @@ func change(r *rand.Rand, w []byte) []byte {
 	return w
 }
 
-// A client that sends back what it was sent, a little changed: the model is new each time and predicts only its update, from
+// A client that sends back the model that it was sent, a little changed: the model is new each time and predicts only its update, from
 // the second on. All arrives as it was sent.
 func TestModelPredictsItsUpdate(t *testing.T) {
 	p := newSharingPair(t, 1<<20)
@@ -87,8 +87,8 @@ func TestLossyUpdate(t *testing.T) {
 	}
 }
 
-// Both ends send whenever they like, more tensors than there is room for, some much faster than the other side can say what
-// has come: each value arrives as it was sent.
+// Both ends send whenever they like, more tensors than there is room for, some much faster than the other side can say that they
+// have come: each value arrives as it was sent.
 func TestBothDirectionsAtOnce(t *testing.T) {
 	p := newSharingPair(t, 256<<10)
 	var all sync.WaitGroup

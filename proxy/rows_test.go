@@ -68,7 +68,7 @@ func (p *sparseParser) Next(b []byte) (parser.Segment, error) {
 	return seg, nil
 }
 
-// sparseMessage returns a message with those rows.
+// sparseMessage returns a message with these rows.
 func sparseMessage(array uint32, ids []uint64, rows []byte) []byte {
 	b := binary.LittleEndian.AppendUint32(nil, array)
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(ids)))
@@ -100,7 +100,7 @@ const (
 	arrayRows   = 500
 )
 
-// A sparseRun is what was sent and what was delivered of an array, by row and element.
+// A sparseRun has the sums of the values that were sent and delivered of an array, by row and element.
 type sparseRun struct {
 	t              *testing.T
 	dtype          tensor.DType
@@ -158,7 +158,7 @@ func (l *sparseRun) rows(r *rand.Rand, n int) []byte {
 	return b
 }
 
-// step sends values for rows and reads what arrives.
+// step sends values for rows and reads the ones that arrive.
 func (l *sparseRun) step(client io.Writer, server io.Reader, ids []uint64, rows []byte) {
 	message := sparseMessage(sparseArray, ids, rows)
 	got := carry(l.t, client, server, message)
@@ -212,7 +212,7 @@ func (l *sparseRun) owed(p *Proxy) map[uint64][]float32 {
 	return found
 }
 
-// conserved checks, for each row, that what was sent is what was received and what is owed still.
+// conserved checks, for each row, that the sum of the values sent is the sum of the values received and the residual.
 func (l *sparseRun) conserved(p *Proxy) {
 	l.t.Helper()
 	most := float64(l.values) * max(l.largest, 1) * 0x1p-21
@@ -240,8 +240,8 @@ func (l *sparseRun) lossy() (n int) {
 	return n
 }
 
-// Rows change from message to message, over connections that come and go, each message of several blocks: what a row was
-// refused it gets when it comes again. The first value is exact.
+// Rows change from message to message, over connections that come and go, each message of several blocks: the loss of a
+// row is made up for when it comes again. The first value is exact.
 func TestLossOfRowsIsMadeUp(t *testing.T) {
 	for _, d := range []tensor.DType{tensor.Float32, tensor.Float16, tensor.Float64} {
 		for _, codec := range []string{"3lc(s=1.75,block=250)", "int4(block=32)"} {
@@ -302,7 +302,7 @@ func TestRowsOfSeveralConnections(t *testing.T) {
 	}
 }
 
-// What is delivered does not depend on how fast it comes: a row that comes again finds what it was owed by the message
+// The delivered values do not depend on how fast they come: a row that comes again finds the residual of the message
 // before, though that may still have been under way.
 func TestRowsInOrder(t *testing.T) {
 	r := rand.New(rand.NewPCG(21, 22))
@@ -344,8 +344,8 @@ func TestRowsWithoutFeedbackAreLost(t *testing.T) {
 	}
 }
 
-// Every fifth value pays what is owed to its rows, and to no others.
-func TestFlushPaysRows(t *testing.T) {
+// Every fifth value flushes the residuals of its rows, and of no others.
+func TestFlushOfRows(t *testing.T) {
 	p := newSparsePair(t, sparseToy{lasting: true, dtype: tensor.Float32}, policy.Rule{Codec: "3lc(s=1.75,block=250)", FlushEvery: 5})
 	l := newSparseRun(t, tensor.Float32, 24)
 	r := rand.New(rand.NewPCG(7, 8))
@@ -379,7 +379,7 @@ func TestFlushPaysRows(t *testing.T) {
 	}
 }
 
-// A block that does not look like the array's others travels exactly, and what is owed waits.
+// A block that does not look like the array's others travels exactly, and its residuals wait.
 func TestStrangeRowsTravelExactly(t *testing.T) {
 	p := newSparsePair(t, sparseToy{lasting: true, dtype: tensor.Float32}, policy.Rule{Codec: "int4"})
 	l := newSparseRun(t, tensor.Float32, 24)
@@ -457,7 +457,7 @@ func TestRowsEndWithTheirConnection(t *testing.T) {
 	}
 }
 
-// What is owed to rows outlives the process, and the file says all of it.
+// Residuals of rows outlive the process, and the file has all of them.
 func TestRowsAreSaved(t *testing.T) {
 	protocol, rule := sparseToy{lasting: true, dtype: tensor.Float32}, policy.Rule{Codec: "3lc(s=1.75,block=250)"}
 	p, q := newSparsePair(t, protocol, rule), newSparsePair(t, protocol, rule)

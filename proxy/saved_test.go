@@ -54,7 +54,7 @@ func (l *lossyRun) send(p *pair, count int) {
 	}
 }
 
-// owed returns the norm of what is owed.
+// owed returns the norm of the residual.
 func (l *lossyRun) owed(p *Proxy) (norm float64) {
 	l.t.Helper()
 	for _, x := range lossyResidual(l.t, p) {
@@ -63,7 +63,7 @@ func (l *lossyRun) owed(p *Proxy) (norm float64) {
 	return math.Sqrt(norm)
 }
 
-// What was sent is what arrived and what is owed still: over two connections, a reload with another codec, a save, and
+// The values sent are the values received and the residual: over two connections, a reload with another codec, a save, and
 // two proxies in the place of the first, with another codec again.
 func TestResidualsOutliveCodecsConnectionsAndProxies(t *testing.T) {
 	p := newRealPair(t, "3lc(s=1.75)")
@@ -73,7 +73,7 @@ func TestResidualsOutliveCodecsConnectionsAndProxies(t *testing.T) {
 	coarse := l.owed(p.near)
 	p.choose(t, "int8")
 	l.send(p, 1)
-	if l.exact[20] || l.owed(p.near) >= coarse/20 { // the first by the new codec already makes up for what the old one owed
+	if l.exact[20] || l.owed(p.near) >= coarse/20 { // the first by the new codec already makes up for the old one's residual
 		t.Errorf("after a change of codec %v is owed, before it %v", l.owed(p.near), coarse)
 	}
 	p.choose(t, "int4(block=32)")
@@ -102,7 +102,7 @@ func TestResidualsOutliveCodecsConnectionsAndProxies(t *testing.T) {
 	}
 	l.conserved(q.near)
 
-	q.choose(t, "lossless") // what is owed waits while the tensor travels exactly
+	q.choose(t, "lossless") // the residual waits while the tensor travels exactly
 	owed = l.owed(q.near)
 	l.send(q, 3)
 	if got := l.owed(q.near); got != owed {
@@ -111,7 +111,7 @@ func TestResidualsOutliveCodecsConnectionsAndProxies(t *testing.T) {
 	l.conserved(q.near)
 }
 
-// Without what was saved the same run does lose: the test above can fail.
+// Without the file the same run does lose: the test above can fail.
 func TestWithoutSavingIsLost(t *testing.T) {
 	p := newRealPair(t, "3lc(s=1.75)")
 	l := &lossyRun{t: t, r: rand.New(rand.NewPCG(5, 6))}
@@ -126,8 +126,8 @@ func TestWithoutSavingIsLost(t *testing.T) {
 	t.Error("a proxy was replaced, nothing was saved, and nothing is missing")
 }
 
-// What does not outlive its connection is not saved.
-func TestOnlyWhatLastsIsSaved(t *testing.T) {
+// A tensor that does not outlive its connection is not saved.
+func TestOnlyLastingTensorsAreSaved(t *testing.T) {
 	p := newPair(t, []parser.Protocol{gradients{}}, policy.Rule{Codec: "halves"})
 	l := &lossyRun{t: t, r: rand.New(rand.NewPCG(7, 8))}
 	client, server := p.connect(t)

@@ -65,7 +65,7 @@ func (p *Proxy) ask(ctx context.Context, c *net.TCPConn, set *Settings, peer *Pe
 	return p.config.Open(ctx, peer.Name, o.Append(nil))
 }
 
-// openResult names what became of an opening, for metrics.
+// openResult names the result of an opening, for metrics.
 func openResult(err error) string {
 	var refused *tunnel.RefusedError
 	switch {

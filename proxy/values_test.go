@@ -38,7 +38,7 @@ func newSharingPair(t *testing.T, room int64, rules ...policy.Rule) *pair {
 // values returns the values that a proxy of a pair shares with the other.
 func (p *Proxy) values() *cache.Peer { return p.cache.Peer("far") }
 
-// waitFor waits until ok; what it waits for comes about without its help.
+// waitFor waits until ok, which must come about without its help.
 func waitFor(t *testing.T, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
@@ -62,7 +62,7 @@ func weights(r *rand.Rand, n int) (w []byte, train func()) {
 	return w, train
 }
 
-// carry sends a message over a connection and returns what arrives of it.
+// carry sends a message over a connection and returns the bytes that arrive.
 func carry(t *testing.T, from io.Writer, to io.Reader, message []byte) []byte {
 	t.Helper()
 	sent := make(chan error, 1)
@@ -109,7 +109,7 @@ func TestOneCopyForMany(t *testing.T) {
 	})
 }
 
-// State may lose something only as a difference to what the receiver holds: it stays within the codec's error of one step.
+// State may lose something only as a difference to the value that the receiver holds: it stays within the codec's error of one step.
 func TestClosedLoopOfState(t *testing.T) {
 	p := newSharingPair(t, 1<<20, policy.Rule{Roles: []tensor.Role{tensor.State}, Codec: "halves", FlushEvery: 5})
 	c, s := p.connect(t)
@@ -251,7 +251,7 @@ func TestWrongReferenceResets(t *testing.T) {
 	}
 }
 
-// Sums that may lose something do so with feedback, even where the peer could hold them: what is owed to one is in the next.
+// Sums that may lose something do so with feedback, even where the peer could hold them: the residual of one is in the next.
 func TestLossyAggregatesAreNotShared(t *testing.T) {
 	p := newPair(t, []parser.Protocol{toy{role: tensor.Aggregate, base: true}}, policy.Rule{Codec: "halves"})
 	settings := *p.near.settings.Load()

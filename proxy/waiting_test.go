@@ -27,7 +27,7 @@ func mustTell(t *testing.T) {
 	require.Named(t, "sock_diag", app.ClosedByApp(app.AddrOf(a.LocalAddr()), app.AddrOf(a.RemoteAddr())), "Linux with CONFIG_INET_DIAG")
 }
 
-// asksAgain checks that the app that comes now is the first that the server sees, by what it says.
+// asksAgain checks that the app that comes now is the first that the server sees, by its bytes.
 func (l *linked) asksAgain(ln net.Listener, openings int64) {
 	l.t.Helper()
 	c := l.ask()
@@ -47,7 +47,7 @@ func (l *linked) asksAgain(ln net.Listener, openings int64) {
 	c.Close()
 }
 
-// What an app that has left asked for does not happen later: once the link is mended the server is not dialled for it.
+// A server is not dialled later for an app that has left: once the link is mended it sees no connection of that app.
 func TestAppThatLeftIsNotDialled(t *testing.T) {
 	for name, leave := range map[string]func(c *net.TCPConn, looked <-chan bool){
 		"reset": func(c *net.TCPConn, _ <-chan bool) { app.Reset(c) },
@@ -86,7 +86,7 @@ func TestAppThatLeftIsNotDialled(t *testing.T) {
 	}
 }
 
-// looks sets the grace that apps have that have closed, and returns what the near proxy is told of each when it looks.
+// looks sets the grace that apps have that have closed, and returns the result of each look of the near proxy.
 func (l *linked) looks(grace time.Duration) <-chan bool {
 	looked := make(chan bool, 10000)
 	l.near.watcher = app.Watcher{Grace: grace, Closed: func(client, server netip.AddrPort) bool {
@@ -127,7 +127,7 @@ func TestHalfClosedAppIsServed(t *testing.T) {
 	}
 }
 
-// An app may send what it has to say and close without waiting; that is delivered while an answer can still be expected.
+// An app may send its bytes and close without waiting; they are delivered while an answer can still be expected.
 func TestAppThatSendsAndClosesIsServed(t *testing.T) {
 	mustTell(t)
 	l := newLinked(t, nil)
@@ -166,7 +166,7 @@ func TestOpeningIsBounded(t *testing.T) {
 	}
 }
 
-// What an opening may wait for is configured; 10 minutes are the default.
+// The time that an opening may wait is configured; 10 minutes are the default.
 func TestAnswerDefault(t *testing.T) {
 	l := newLinked(t, nil)
 	l.cut()

@@ -1,10 +1,10 @@
-// Package logsample keeps a log from being filled by anyone who can trigger a line of it at will: a peer that asks for
+// Package logsample keeps a log from being filled by lines that others can trigger at will: a peer that asks for
 // destinations that it may not have, a job that connects again and again.
 //
 // Of the records of one kind the first [Burst] pass. Later ones are counted, and once in every [Interval] the newest
 // of them passes too, with the attribute "suppressed": the number of the others. An interval without any begins anew. A
 // kind is a level, a message, and the values of the attributes "peer" and "reason"; so these must not contain text that
-// others send. Records below [slog.LevelInfo] always pass: an operator who asks for them wants all of them.
+// others send. Records below [slog.LevelInfo] always pass: an operator that asks for them wants all of them.
 package logsample
 
 import (

@@ -114,14 +114,14 @@ const MinBytes = 1024
 // MinShared is the same of tensors whose values the peer may hold already: a reference to them is shorter.
 const MinShared = 256
 
-// LeastBlock is the fewest bytes of a tensor that a codec may want at once: each block takes a header, and a coder at both
+// MinBlock is the minimum of the bytes of a tensor that a codec may want at once: each block takes a header, and a coder at both
 // ends.
-const LeastBlock = 256
+const MinBlock = 256
 
 // Check returns why no rule can name c, or nil.
 func Check(c codecs.Codec) error {
-	if n := c.Block(1 << 30); n < LeastBlock {
-		return fmt.Errorf("%v cuts tensors into blocks of %d bytes, and each has a header: give it block=%d or more", c, n, LeastBlock/4)
+	if n := c.Block(1 << 30); n < MinBlock {
+		return fmt.Errorf("%v cuts tensors into blocks of %d bytes, and each has a header: give it block=%d or more", c, n, MinBlock/4)
 	}
 	return nil
 }

@@ -215,7 +215,7 @@ func TestSmallTensorsBypass(t *testing.T) {
 
 // A rule with a codec of tiny blocks is refused: their headers would take more than they save, and their coders all memory.
 func TestTinyBlocksAreRefused(t *testing.T) {
-	for block, refused := range map[int]bool{4: true, LeastBlock - 4: true, LeastBlock: false, 1 << 20: false} {
+	for block, refused := range map[int]bool{4: true, MinBlock - 4: true, MinBlock: false, 1 << 20: false} {
 		_, err := New([]Rule{{Codec: "cuts"}}, func(text string) (codecs.Codec, error) {
 			if text == "cuts" {
 				return fake{name: text, lossy: true, block: block}, nil
