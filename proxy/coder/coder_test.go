@@ -123,7 +123,7 @@ func TestTurns(t *testing.T) {
 	var turns Turns
 	var order []int
 	var all sync.WaitGroup
-	var taken []Turn
+	var taken []Ticket
 	for range 20 {
 		taken = append(taken, turns.Next())
 	}

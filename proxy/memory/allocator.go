@@ -16,7 +16,7 @@ func NewAllocator(p *Pool, b *Budget, peer *Share) Allocator {
 // A Buffer is a byte slice with one owner, which must give it back to the Allocator. The zero Buffer is empty.
 type Buffer struct {
 	B    []byte
-	Paid int // bytes that were taken from the budget for it; 0: it is from the connection's spare bytes
+	Cost int // bytes that were taken from the budget for it; 0: it is from the connection's spare bytes
 }
 
 // PieceSize is the size of buffers for which Spare has room: one to read into, and one to send from.
@@ -42,7 +42,7 @@ func (a *Allocator) Copy(b []byte) (Buffer, bool) {
 // Put takes back a Buffer of Get or Copy.
 func (a *Allocator) Put(x Buffer) {
 	a.Pool.Put(x.B)
-	a.Give(x.Paid)
+	a.Give(x.Cost)
 }
 
 // Take takes n bytes from the budget, if they are to be had at once.

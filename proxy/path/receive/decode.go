@@ -31,7 +31,7 @@ type slot struct {
 // A block is one block of a tensor, from its frame until its delivery.
 type block struct {
 	slot    *slot
-	turn    coder.Turn
+	turn    coder.Ticket
 	encoded []byte // pooled, the frame's body: form and encoding
 	data    []byte // pooled: the elements
 	err     error

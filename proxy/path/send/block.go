@@ -24,13 +24,13 @@ type block struct {
 	cost     int  // bytes of the budget, for data, buf and rows
 	variable bool // its length differs from message to message
 
-	declare  []byte     // Declare frame that goes before, or nil
-	turn     coder.Turn // of the slot
-	around   around     // nil: nothing is to be done before and after the encoding
-	residual []float32  // of the block, where it comes with the block instead of living in the slot
-	aside    [2][]byte  // pooled: memory of around
-	frame    []byte     // the Block frame, within buf; or a Ref's
-	buf      []byte     // pooled
+	declare  []byte       // Declare frame that goes before, or nil
+	turn     coder.Ticket // of the slot
+	around   around       // nil: nothing is to be done before and after the encoding
+	residual []float32    // of the block, where it comes with the block instead of living in the slot
+	aside    [2][]byte    // pooled: memory of around
+	frame    []byte       // the Block frame, within buf; or a Ref's
+	buf      []byte       // pooled
 }
 
 // An around does something to a block in its turn, before and after it is encoded.

@@ -211,7 +211,7 @@ func (c *chooser) exact(b *block) error {
 type denseFlush struct {
 	past     *residual.Dense
 	residual []float32
-	turn     coder.Turn // of the slot that the residual lives in
+	turn     coder.Ticket // of the slot that the residual lives in
 }
 
 func (f *denseFlush) before(b *block) {

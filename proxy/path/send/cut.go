@@ -142,7 +142,7 @@ func (c *cutter) start(x *tensorCut, hold int, buf []byte, from *memory.Buffer) 
 	}
 	if adopts {
 		b.pooled = from.B[:frame.MaxHeader+n]
-		b.cost += from.Paid
+		b.cost += from.Cost
 		*from = memory.Buffer{}
 	} else {
 		b.pooled = c.conn.Env.Buffers.Get(n)
@@ -157,7 +157,7 @@ func (c *cutter) start(x *tensorCut, hold int, buf []byte, from *memory.Buffer) 
 // adoptable reports whether a block of n bytes, whose first ones are in buf behind frame.MaxHeader bytes of room, can have as its
 // memory the buffer that was read into: nothing else is in it, and the block is worth a buffer of that size.
 func adoptable(from *memory.Buffer, buf []byte, n int) bool {
-	return n >= directFrom && from != nil && from.Paid > 0 && &from.B[0] == &buf[0] && len(from.B) == len(buf) &&
+	return n >= directFrom && from != nil && from.Cost > 0 && &from.B[0] == &buf[0] && len(from.B) == len(buf) &&
 		len(buf) <= frame.MaxHeader+n && frame.MaxHeader+n <= cap(from.B)
 }
 

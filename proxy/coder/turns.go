@@ -4,25 +4,25 @@ package coder
 // Turns is ready. Next must not be called by several goroutines at a time.
 type Turns struct{ last chan struct{} }
 
-// A Turn is one block's.
-type Turn struct{ before, done chan struct{} }
+// A Ticket is one block's place in Turns.
+type Ticket struct{ before, done chan struct{} }
 
-// Next returns the turn after the one that it returned last.
-func (t *Turns) Next() Turn {
-	turn := Turn{t.last, make(chan struct{})}
+// Next returns the ticket after the one that it returned last.
+func (t *Turns) Next() Ticket {
+	turn := Ticket{t.last, make(chan struct{})}
 	t.last = turn.done
 	return turn
 }
 
 // Begin waits until the turn before has ended.
-func (t Turn) Begin() {
+func (t Ticket) Begin() {
 	if t.before != nil {
 		<-t.before
 	}
 }
 
 // End lets the next turn begin. It must be called once, also where nothing was coded.
-func (t Turn) End() { close(t.done) }
+func (t Ticket) End() { close(t.done) }
 
 // Done is closed at the turn's end.
-func (t Turn) Done() chan struct{} { return t.done }
+func (t Ticket) Done() chan struct{} { return t.done }
