@@ -53,12 +53,12 @@ func (l *lossyRun) conservedBy(p *Proxy, part float64) {
 	l.t.Helper()
 	residual := lossyResidual(l.t, p)
 	largest := 1.0
-	for i, owed := range residual {
-		largest = max(largest, math.Abs(l.received[i]), math.Abs(float64(owed)))
+	for i, left := range residual {
+		largest = max(largest, math.Abs(l.received[i]), math.Abs(float64(left)))
 	}
-	for i, owed := range residual {
-		if d := l.sent[i] - l.received[i] - float64(owed); !(math.Abs(d) <= part*largest) {
-			l.t.Fatalf("element %d: sent %v, received %v and owed %v differ by %v", i, l.sent[i], l.received[i], owed, d)
+	for i, left := range residual {
+		if d := l.sent[i] - l.received[i] - float64(left); !(math.Abs(d) <= part*largest) {
+			l.t.Fatalf("element %d: sent %v, received %v and residual %v differ by %v", i, l.sent[i], l.received[i], left, d)
 		}
 	}
 }

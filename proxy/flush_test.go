@@ -71,7 +71,7 @@ func TestNoFlushWithoutTheContentCheck(t *testing.T) {
 		l.step(client, server, v, msg)
 	}
 	if !l.exact[3] || l.behind() == 0 {
-		t.Errorf("the fourth value was changed, or nothing was owed: %v, %v", l.exact, l.behind())
+		t.Errorf("the fourth value was changed, or there was no residual: %v, %v", l.exact, l.behind())
 	}
 	l.conserved(p.near)
 }

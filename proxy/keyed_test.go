@@ -102,8 +102,8 @@ func TestKeysAndValuesByOneMethod(t *testing.T) {
 		l.values++
 	}
 	l.conserved(p.near)
-	if len(l.owed(p.near)) == 0 {
-		t.Error("nothing is owed: the test shows nothing")
+	if len(l.residuals(p.near)) == 0 {
+		t.Error("there is no residual: the test shows nothing")
 	}
 	info := l.index(t, p.near)
 	if info.Codec != "rice" || info.WireBytes > info.RawBytes/2 || info.Reason != tensor.OK.String() {

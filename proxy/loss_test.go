@@ -133,9 +133,9 @@ func lossyResidual(t *testing.T, p *Proxy) []float32 {
 // conserved checks that the sum of the values sent is the sum of the values received and the residual.
 func (l *lossyRun) conserved(p *Proxy) {
 	l.t.Helper()
-	for i, owed := range lossyResidual(l.t, p) {
-		if d := l.sent[i] - l.received[i] - float64(owed); math.Abs(d) > 1e-3 {
-			l.t.Fatalf("element %d: sent %v, received %v and owed %v differ by %v", i, l.sent[i], l.received[i], owed, d)
+	for i, left := range lossyResidual(l.t, p) {
+		if d := l.sent[i] - l.received[i] - float64(left); math.Abs(d) > 1e-3 {
+			l.t.Fatalf("element %d: sent %v, received %v and residual %v differ by %v", i, l.sent[i], l.received[i], left, d)
 		}
 	}
 }

@@ -186,8 +186,8 @@ func (l *sparseRun) send(p *pair, r *rand.Rand, count int) {
 	}
 }
 
-// owed returns the residuals that are not zero, by row.
-func (l *sparseRun) owed(p *Proxy) map[uint64][]float32 {
+// residuals returns the residuals that are not zero, by row.
+func (l *sparseRun) residuals(p *Proxy) map[uint64][]float32 {
 	found := map[uint64][]float32{}
 	if _, arrays, _ := p.Residuals().Held(); arrays == 0 {
 		return found
@@ -216,15 +216,15 @@ func (l *sparseRun) owed(p *Proxy) map[uint64][]float32 {
 func (l *sparseRun) conserved(p *Proxy) {
 	l.t.Helper()
 	most := float64(l.values) * max(l.largest, 1) * 0x1p-21
-	owed := l.owed(p)
+	left := l.residuals(p)
 	for id, sent := range l.sent {
 		for j, x := range sent {
 			lacks := x - l.received[id][j]
-			if owed[id] != nil {
-				lacks -= float64(owed[id][j])
+			if left[id] != nil {
+				lacks -= float64(left[id][j])
 			}
 			if math.Abs(lacks) > most {
-				l.t.Fatalf("row %#x, element %d: of %v, %v was received and %v is owed: %v is lost", id, j, x, l.received[id][j], owed[id], lacks)
+				l.t.Fatalf("row %#x, element %d: of %v, %v was received and the residual is %v: %v is lost", id, j, x, l.received[id][j], left[id], lacks)
 			}
 		}
 	}
@@ -297,8 +297,8 @@ func TestRowsOfSeveralConnections(t *testing.T) {
 	all.Wait()
 	l.values += 400
 	l.conserved(p.near)
-	if len(l.owed(p.near)) == 0 {
-		t.Error("nothing is owed: the test shows nothing")
+	if len(l.residuals(p.near)) == 0 {
+		t.Error("there is no residual: the test shows nothing")
 	}
 }
 
@@ -330,8 +330,8 @@ func TestRowsWithoutFeedbackAreLost(t *testing.T) {
 	p := newSparsePair(t, sparseToy{lasting: true, dtype: tensor.Float32}, policy.Rule{Codec: "3lc(s=1.75)", NoFeedback: true})
 	l := newSparseRun(t, tensor.Float32, 24)
 	l.send(p, rand.New(rand.NewPCG(5, 6)), 50)
-	if n := len(l.owed(p.near)); n != 0 || l.lossy() < 40 {
-		t.Errorf("%d rows are owed something, %d values lost something", n, l.lossy())
+	if n := len(l.residuals(p.near)); n != 0 || l.lossy() < 40 {
+		t.Errorf("%d rows have residuals, %d values lost something", n, l.lossy())
 	}
 	most := 0.0
 	for id, sent := range l.sent {
@@ -352,29 +352,29 @@ func TestFlushOfRows(t *testing.T) {
 	client, server := p.connect(t)
 	for value := 1; value <= 40; value++ {
 		ids := l.draw(r, 40)
-		before := l.owed(p.near)
+		before := l.residuals(p.near)
 		l.step(client, server, ids, l.rows(r, len(ids)))
 		l.conserved(p.near)
 		if value%5 != 0 {
 			continue
 		}
-		after, others := l.owed(p.near), 0
-		for id, owed := range before {
-			paid := slices.Contains(ids, id)
-			if !paid {
+		after, others := l.residuals(p.near), 0
+		for id, left := range before {
+			inMessage := slices.Contains(ids, id)
+			if !inMessage {
 				others++
 			}
 			if after[id] == nil {
 				after[id] = make([]float32, l.width)
 			}
-			for j := range owed {
-				if x := after[id][j]; paid && math.Abs(float64(x)) > 1e-5 || !paid && x != owed[j] {
-					t.Fatalf("value %d: row %#x was owed %v and is owed %v, in the message: %v", value, id, owed[j], x, paid)
+			for j := range left {
+				if x := after[id][j]; inMessage && math.Abs(float64(x)) > 1e-5 || !inMessage && x != left[j] {
+					t.Fatalf("value %d: row %#x had the residual %v and has %v, in the message: %v", value, id, left[j], x, inMessage)
 				}
 			}
 		}
 		if others == 0 {
-			t.Fatal("no other row is owed anything: the test shows nothing")
+			t.Fatal("no other row has a residual: the test shows nothing")
 		}
 	}
 }
@@ -389,7 +389,7 @@ func TestStrangeRowsTravelExactly(t *testing.T) {
 	for range 5 {
 		l.step(client, server, ids, l.rows(r, len(ids)))
 	}
-	owed := l.owed(p.near)
+	left := l.residuals(p.near)
 	strange := make([]float32, len(ids)*l.width)
 	for i := range strange {
 		strange[i] = 1000 * float32(r.NormFloat64())
@@ -397,9 +397,9 @@ func TestStrangeRowsTravelExactly(t *testing.T) {
 	rows := l.rows(r, len(ids))
 	tensor.FromFloat32(rows, strange, tensor.Float32)
 	l.step(client, server, ids, rows)
-	for id, x := range l.owed(p.near) {
-		if !slices.Equal(x, owed[id]) {
-			t.Fatal("an exact value has changed what is owed")
+	for id, x := range l.residuals(p.near) {
+		if !slices.Equal(x, left[id]) {
+			t.Fatal("an exact value has changed a residual")
 		}
 	}
 	nan := slices.Clone(rows)
@@ -475,7 +475,7 @@ func TestRowsAreSaved(t *testing.T) {
 	}
 	l.conserved(q.near)
 	if x := q.near.Residuals().Dense("job", tensor.Tensor{Key: 1, DType: tensor.Float32, Size: 4000}, true).Part(0, 4000)[7]; x != 3 {
-		t.Errorf("a dense tensor is owed %v, want 3", x)
+		t.Errorf("the residual of a dense tensor is %v, want 3", x)
 	}
 	l.send(q, r, 60)
 	l.conserved(q.near)

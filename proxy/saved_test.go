@@ -54,8 +54,8 @@ func (l *lossyRun) send(p *pair, count int) {
 	}
 }
 
-// owed returns the norm of the residual.
-func (l *lossyRun) owed(p *Proxy) (norm float64) {
+// residual returns the norm of the residual.
+func (l *lossyRun) residual(p *Proxy) (norm float64) {
 	l.t.Helper()
 	for _, x := range lossyResidual(l.t, p) {
 		norm += float64(x) * float64(x)
@@ -70,11 +70,11 @@ func TestResidualsOutliveCodecsConnectionsAndProxies(t *testing.T) {
 	l := &lossyRun{t: t, r: rand.New(rand.NewPCG(5, 6))}
 	l.send(p, 20)
 	l.conserved(p.near)
-	coarse := l.owed(p.near)
+	coarse := l.residual(p.near)
 	p.choose(t, "int8")
 	l.send(p, 1)
-	if l.exact[20] || l.owed(p.near) >= coarse/20 { // the first by the new codec already makes up for the old one's residual
-		t.Errorf("after a change of codec %v is owed, before it %v", l.owed(p.near), coarse)
+	if l.exact[20] || l.residual(p.near) >= coarse/20 { // the first by the new codec already makes up for the old one's residual
+		t.Errorf("after a change of codec the residual is %v, before it %v", l.residual(p.near), coarse)
 	}
 	p.choose(t, "int4(block=32)")
 	l.send(p, 5)
@@ -86,13 +86,13 @@ func TestResidualsOutliveCodecsConnectionsAndProxies(t *testing.T) {
 	if err := p.near.Residuals().Save(&file); err != nil {
 		t.Fatal(err)
 	}
-	owed := l.owed(p.near)
+	before := l.residual(p.near)
 	q := newRealPair(t, "int4")
 	if err := q.near.Residuals().Load(&file); err != nil {
 		t.Fatal(err)
 	}
-	if got := l.owed(q.near); got != owed || owed == 0 {
-		t.Fatalf("%v is owed after loading, want %v", got, owed)
+	if got := l.residual(q.near); got != before || before == 0 {
+		t.Fatalf("the residual is %v after loading, want %v", got, before)
 	}
 	l.conserved(q.near)
 	n := len(l.exact)
@@ -103,10 +103,10 @@ func TestResidualsOutliveCodecsConnectionsAndProxies(t *testing.T) {
 	l.conserved(q.near)
 
 	q.choose(t, "lossless") // the residual waits while the tensor travels exactly
-	owed = l.owed(q.near)
+	before = l.residual(q.near)
 	l.send(q, 3)
-	if got := l.owed(q.near); got != owed {
-		t.Errorf("%v is owed after exact values, %v before", got, owed)
+	if got := l.residual(q.near); got != before {
+		t.Errorf("the residual is %v after exact values, %v before", got, before)
 	}
 	l.conserved(q.near)
 }

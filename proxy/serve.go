@@ -16,7 +16,7 @@ import (
 // Serve carries one intercepted connection to the peer behind which server lies, and returns when it has ended. If the
 // peer or the server cannot be reached, c is reset at once: clients that start before their server rely on being
 // refused, and an orderly end would look like an answer. If the app leaves before the peer has answered, the peer is told.
-// A connection to a server that is behind no peer is passed on as it is, from here.
+// A connection to a server that is behind no peer bypasses the tunnel, from here.
 func (p *Proxy) Serve(ctx context.Context, c *net.TCPConn, server netip.AddrPort) {
 	defer app.Reset(c) // after an orderly end this does nothing
 	o := frame.Opening{Client: frame.Unmap(app.AddrOf(c.RemoteAddr())), Server: frame.Unmap(server)}
