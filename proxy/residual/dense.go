@@ -19,8 +19,8 @@ type Dense struct {
 	dtype   tensor.DType
 	size    int    // bytes of the tensor
 	lasting bool   // it outlives the connection, and the process
-	used    uint64 // tick of the last use; guarded by store.mu
-	store   *Store
+	used    uint64 // tick of the last use; guarded by ledger.mu
+	ledger  *ledger
 
 	mu       sync.Mutex
 	residual []float32    // by element; zero where nothing was lost
@@ -50,8 +50,8 @@ func denseCost(d tensor.DType, size int) int64 {
 func (d *Dense) cost() int64 { return denseCost(d.dtype, d.size) }
 
 // newDense returns an empty memory.
-func (s *Store) newDense(k denseKey, t tensor.DType, size int, lasting bool) *Dense {
-	d := &Dense{denseKey: k, dtype: t, size: size, lasting: lasting, store: s}
+func newDense(l *ledger, k denseKey, t tensor.DType, size int, lasting bool) *Dense {
+	d := &Dense{denseKey: k, dtype: t, size: size, lasting: lasting, ledger: l}
 	d.residual, d.last = sideBySide(size/t.Size(), tensor.KeptSize(t, size))
 	return d
 }
@@ -75,7 +75,7 @@ func (d *Dense) Unlock() { d.mu.Unlock() }
 // changed notes that the residual is about to change, or is gone.
 func (d *Dense) changed() {
 	if d.lasting {
-		d.store.changes.Add(1)
+		d.ledger.changes.Add(1)
 	}
 }
 

@@ -10,5 +10,5 @@
 // Two more things can be done with a residual. A flush ([Dense.Flush], [Flush]) adds it to a value that then travels exactly.
 // A file ([Store.Save], [Store.Load]) takes it across a restart, where the tensor outlives its connection.
 //
-// Locks: the Store's mutex and the mutex of a Dense are never held together. The Store's mutex guards Rows as well.
+// Locks: the mutex of the Store's ledger and the mutex of a Dense are never held together. The ledger's guards Rows as well.
 package residual

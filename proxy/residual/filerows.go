@@ -39,8 +39,8 @@ func (s *Store) saveRows(out *bufio.Writer) error {
 // appendEntry appends an entry of rows at places below before, and returns the place below which there are others. It appends
 // nothing if none of them has a residual.
 func (m *Rows) appendEntry(buf []byte, before int) ([]byte, int) {
-	m.store.mu.Lock()
-	defer m.store.mu.Unlock()
+	m.ledger.mu.Lock()
+	defer m.ledger.mu.Unlock()
 	before = min(before, len(m.rows))
 	from := max(0, before-max(16, entryBytes/(8+4*m.width)))
 	var places []int32
@@ -83,7 +83,7 @@ func (r *fileReader) rows(arrays fileArrays, left *int64) error {
 	}
 	m := arrays[k]
 	if m == nil {
-		if m = new(Store).newRows(k, d, width, true); m.cost()+rowCost(width) > *left || len(arrays) >= maxArrays {
+		if m = newRows(new(ledger), k, d, width, true); m.cost()+rowCost(width) > *left || len(arrays) >= maxArrays {
 			return errNoRoom
 		}
 		*left -= m.cost()
@@ -124,7 +124,7 @@ func (s *Store) restoreRows(saved fileArrays) {
 		if s.rows[k] != nil {
 			continue
 		}
-		m.store = s
+		m.ledger = &s.ledger
 		for at := m.oldest; at != none; at = m.rows[at].newer {
 			m.rows[at].used = s.now()
 		}

@@ -9,14 +9,15 @@ import (
 // Rows are the memory of one sparse tensor: of the array that its index belongs to (job and key of the index), and not of the
 // set of rows of one message. Rows that are being encoded are taken out of it ([Rows.Take]), and their new residual is given
 // back ([Rows.Give]); so no lock is held over an encoding, and connections that send the same rows at once lose nothing, in
-// whatever order. store.mu guards all fields but the first five.
+// whatever order. ledger.mu guards all fields but the first five.
 type Rows struct {
 	rowsKey
 	dtype   tensor.DType
 	width   int  // elements of a row
 	lasting bool // the tensor outlives the connection, and the process
-	store   *Store
+	ledger  *ledger
 
+	forgotten      bool   // it is not the memory of its array any more
 	used           uint64 // tick of the last value
 	values         int    // that have come
 	scale          scale
@@ -56,76 +57,8 @@ func rowCost(width int) int64 { return 4*int64(width) + 48 }
 
 func (m *Rows) cost() int64 { return rowsCost + int64(len(m.rows))*rowCost(m.width) }
 
-func (s *Store) newRows(k rowsKey, d tensor.DType, width int, lasting bool) *Rows {
-	return &Rows{rowsKey: k, dtype: d, width: width, lasting: lasting, store: s, places: map[uint64]int32{}, newest: none, oldest: none}
-}
-
-// Rows returns the memory of t's array, whose rows have width elements. It is new if there was none or if width or type
-// have changed, and nil if it had no room for a row. lasting says that the tensor outlives its connection, and the process.
-func (s *Store) Rows(job string, t tensor.Tensor, width int, lasting bool) *Rows {
-	k := rowsKey{job, t.Keys}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	m := s.rows[k]
-	if m != nil && (m.dtype != t.DType || m.width != width) {
-		s.forgetRows(m)
-		m = nil
-	}
-	if m == nil {
-		if rowsCost+rowCost(width) > s.limit {
-			s.short = true
-			return nil
-		}
-		m = s.newRows(k, t.DType, width, lasting)
-		s.addRows(m)
-	}
-	m.used = s.now()
-	return m
-}
-
-// addRows takes in an array's memory, and forgets others to make room. s.mu is held.
-func (s *Store) addRows(m *Rows) {
-	for len(s.rows) >= maxArrays {
-		s.forgetRows(s.leastRecentRows())
-	}
-	m.used = s.now()
-	s.rows[m.rowsKey] = m
-	s.bytes += m.cost()
-	s.makeRoom(0)
-}
-
-// forgetRows drops an array's memory. s.mu is held.
-func (s *Store) forgetRows(m *Rows) {
-	delete(s.rows, m.rowsKey)
-	s.bytes -= m.cost()
-	s.rowsGone(m, len(m.rows))
-}
-
-// rowsGone notes that n rows of m are gone, with their residuals.
-func (s *Store) rowsGone(m *Rows, n int) {
-	m.changed()
-	if n > 0 && s.forgotRows != nil {
-		s.forgotRows(n)
-	}
-}
-
-// DropRows forgets m, if it is still the memory of its array.
-func (s *Store) DropRows(m *Rows) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.rows[m.rowsKey] == m {
-		s.forgetRows(m)
-	}
-}
-
-// leastRecentRows returns the array with the row that was used least recently, or nil. s.mu is held.
-func (s *Store) leastRecentRows() (found *Rows) {
-	for _, m := range s.rows {
-		if found == nil || m.leastRecent() < found.leastRecent() {
-			found = m
-		}
-	}
-	return found
+func newRows(l *ledger, k rowsKey, d tensor.DType, width int, lasting bool) *Rows {
+	return &Rows{rowsKey: k, dtype: d, width: width, lasting: lasting, ledger: l, places: map[uint64]int32{}, newest: none, oldest: none}
 }
 
 // leastRecent returns the tick of the row that was used least recently, or the array's if there is none.
@@ -136,18 +69,26 @@ func (m *Rows) leastRecent() uint64 {
 	return m.rows[m.oldest].used
 }
 
+// gone notes that n rows of m are gone, with their residuals.
+func (m *Rows) gone(n int) {
+	m.changed()
+	if n > 0 && m.ledger.lostRows != nil {
+		m.ledger.lostRows(n)
+	}
+}
+
 // changed notes that a residual changes.
 func (m *Rows) changed() {
 	if m.lasting {
-		m.store.changes.Add(1)
+		m.ledger.changes.Add(1)
 	}
 }
 
 // Begin notes that the next value comes, of whatever rows, and reports whether a residual flush is due with it: every so many
 // values, or never if every is 0.
 func (m *Rows) Begin(every int) (flush bool) {
-	m.store.mu.Lock()
-	defer m.store.mu.Unlock()
+	m.ledger.mu.Lock()
+	defer m.ledger.mu.Unlock()
 	m.values++
 	m.scale.begin()
 	return every > 0 && m.values%every == 0
@@ -157,15 +98,15 @@ func (m *Rows) Begin(every int) (flush bool) {
 // something; first says that there were none.
 func (m *Rows) Check(block []byte) (plausible, first bool) {
 	square := meanSquare(m.dtype, block)
-	m.store.mu.Lock()
-	defer m.store.mu.Unlock()
+	m.ledger.mu.Lock()
+	defer m.ledger.mu.Unlock()
 	return m.scale.check(square)
 }
 
 // Take moves the residuals of rows into dst, which has width elements for each of them.
 func (m *Rows) Take(ids IDs, dst []float32) {
-	m.store.mu.Lock()
-	defer m.store.mu.Unlock()
+	m.ledger.mu.Lock()
+	defer m.ledger.mu.Unlock()
 	for i := range ids.Len() {
 		part := dst[i*m.width : (i+1)*m.width]
 		at, ok := m.places[ids.At(i)]
@@ -182,9 +123,9 @@ func (m *Rows) Take(ids IDs, dst []float32) {
 
 // Give adds src to the residuals of rows; src is of no use then. Residuals of rows for which there is no room are lost.
 func (m *Rows) Give(ids IDs, src []float32) {
-	s := m.store
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	l := m.ledger
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	m.changed()
 	lost := 0
 	for i := range ids.Len() {
@@ -195,13 +136,13 @@ func (m *Rows) Give(ids IDs, src []float32) {
 			if !anyLost(part) {
 				continue
 			}
-			s.makeRoom(rowCost(m.width))
-			if s.rows[m.rowsKey] != m || s.bytes+rowCost(m.width) > s.limit {
+			l.makeRoom(rowCost(m.width))
+			if m.forgotten || l.bytes+rowCost(m.width) > l.limit {
 				lost++
 				continue
 			}
 			at = m.insert(id)
-			s.bytes += rowCost(m.width)
+			l.bytes += rowCost(m.width)
 		}
 		m.touch(at)
 		for i, x := range m.residual(at) {
@@ -209,7 +150,7 @@ func (m *Rows) Give(ids IDs, src []float32) {
 		}
 		copy(m.residual(at), part)
 	}
-	s.rowsGone(m, lost)
+	m.gone(lost)
 }
 
 // anyLost reports whether a residual is not zero.
@@ -246,7 +187,7 @@ func (m *Rows) touch(at int32) {
 
 func (m *Rows) link(at int32) {
 	r := &m.rows[at]
-	r.used, r.newer, r.older = m.store.now(), none, m.newest
+	r.used, r.newer, r.older = m.ledger.now(), none, m.newest
 	if m.newest != none {
 		m.rows[m.newest].newer = at
 	}
@@ -274,7 +215,7 @@ func (m *Rows) join(newer, older int32) {
 	}
 }
 
-// evict drops the row that was used least recently. The last one takes its place. store.mu is held.
+// evict drops the row that was used least recently. The last one takes its place. ledger.mu is held.
 func (m *Rows) evict() {
 	at, last := m.oldest, int32(len(m.rows)-1)
 	m.unlink(at)
@@ -295,8 +236,8 @@ func (m *Rows) evict() {
 	if last == 0 {
 		m.rows, m.chunks, m.places = nil, nil, map[uint64]int32{}
 	}
-	m.store.bytes -= rowCost(m.width)
-	m.store.rowsGone(m, 1)
+	m.ledger.bytes -= rowCost(m.width)
+	m.gone(1)
 }
 
 // moved links the neighbours of a row to that place, where it is now.

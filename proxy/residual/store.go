@@ -2,8 +2,6 @@ package residual
 
 import (
 	"slices"
-	"sync"
-	"sync/atomic"
 
 	"github.com/gradproxy/gradproxy/proxy/internal/lru"
 	"github.com/gradproxy/gradproxy/tensor"
@@ -13,22 +11,18 @@ import (
 // forgotten: its residual is lost, and its next value travels exactly, since there is nothing to compare it with. Of
 // sparse tensors single rows are forgotten. A Store is safe for concurrent use.
 type Store struct {
-	mu         sync.Mutex
-	limit      int64
-	bytes      int64
-	tick       uint64 // of the last use
-	dense      lru.Cache[denseKey, *Dense]
-	rows       map[rowsKey]*Rows
-	forgot     func(n int)   // may be nil
-	forgotRows func(n int)   // may be nil
-	short      bool          // the limit was too little once
-	changes    atomic.Uint64 // of residuals that outlive their connection
+	ledger
+	dense  lru.Cache[denseKey, *Dense]
+	rows   map[rowsKey]*Rows
+	forgot func(n int) // may be nil
 }
 
 // New returns a Store of at most limit bytes. forgot is called when n tensors lose their residual, forgotRows when n rows do;
 // both may be nil, are called with locks held, and must not call the Store.
 func New(limit int64, forgot, forgotRows func(n int)) *Store {
-	return &Store{limit: limit, rows: map[rowsKey]*Rows{}, forgot: forgot, forgotRows: forgotRows}
+	s := &Store{rows: map[rowsKey]*Rows{}, forgot: forgot}
+	s.limit, s.makeRoom, s.lostRows = limit, s.fit, forgotRows
+	return s
 }
 
 // Short reports whether the limit was too little at any time, so that a tensor or a row was forgotten or never remembered.
@@ -62,7 +56,7 @@ func (s *Store) Dense(job string, t tensor.Tensor, lasting bool) *Dense {
 		s.short = true
 		return nil
 	}
-	d := s.newDense(k, t.DType, t.Size, lasting)
+	d := newDense(&s.ledger, k, t.DType, t.Size, lasting)
 	s.add(d)
 	return d
 }
@@ -72,18 +66,12 @@ func (s *Store) add(d *Dense) {
 	d.used = s.now()
 	s.dense.Put(d.denseKey, d)
 	s.bytes += d.cost()
-	s.makeRoom(0)
+	s.fit(0)
 }
 
-// now returns the next tick. s.mu is held.
-func (s *Store) now() uint64 {
-	s.tick++
-	return s.tick
-}
-
-// makeRoom forgets the tensors and rows that were used least recently, until n more bytes are within the limit or nothing is
+// fit forgets the tensors and rows that were used least recently, until n more bytes are within the limit or nothing is
 // left. s.mu is held.
-func (s *Store) makeRoom(n int64) {
+func (s *Store) fit(n int64) {
 	for s.bytes+n > s.limit {
 		s.short = true
 		rows := s.leastRecentRows()

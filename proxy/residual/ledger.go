@@ -1,0 +1,25 @@
+package residual
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// A ledger counts the memory of a Store and orders the uses of its tensors and rows. mu guards all fields but changes.
+type ledger struct {
+	mu      sync.Mutex
+	limit   int64
+	bytes   int64
+	tick    uint64        // of the last use
+	short   bool          // the limit was too little once
+	changes atomic.Uint64 // of residuals that outlive their connection
+
+	makeRoom func(n int64) // forgets others, until n more bytes are within the limit or nothing is left
+	lostRows func(n int)   // counts rows whose residual is lost
+}
+
+// now returns the next tick. mu is held.
+func (l *ledger) now() uint64 {
+	l.tick++
+	return l.tick
+}

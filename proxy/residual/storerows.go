@@ -1,0 +1,64 @@
+package residual
+
+import "github.com/gradproxy/gradproxy/tensor"
+
+// Rows returns the memory of t's array, whose rows have width elements. It is new if there was none or if width or type
+// have changed, and nil if it had no room for a row. lasting says that the tensor outlives its connection, and the process.
+func (s *Store) Rows(job string, t tensor.Tensor, width int, lasting bool) *Rows {
+	k := rowsKey{job, t.Keys}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := s.rows[k]
+	if m != nil && (m.dtype != t.DType || m.width != width) {
+		s.forgetRows(m)
+		m = nil
+	}
+	if m == nil {
+		if rowsCost+rowCost(width) > s.limit {
+			s.short = true
+			return nil
+		}
+		m = newRows(&s.ledger, k, t.DType, width, lasting)
+		s.addRows(m)
+	}
+	m.used = s.now()
+	return m
+}
+
+// addRows takes in an array's memory, and forgets others to make room. s.mu is held.
+func (s *Store) addRows(m *Rows) {
+	for len(s.rows) >= maxArrays {
+		s.forgetRows(s.leastRecentRows())
+	}
+	m.used = s.now()
+	s.rows[m.rowsKey] = m
+	s.bytes += m.cost()
+	s.fit(0)
+}
+
+// forgetRows drops an array's memory. s.mu is held.
+func (s *Store) forgetRows(m *Rows) {
+	delete(s.rows, m.rowsKey)
+	m.forgotten = true
+	s.bytes -= m.cost()
+	m.gone(len(m.rows))
+}
+
+// DropRows forgets m, if it is still the memory of its array.
+func (s *Store) DropRows(m *Rows) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.rows[m.rowsKey] == m {
+		s.forgetRows(m)
+	}
+}
+
+// leastRecentRows returns the array with the row that was used least recently, or nil. s.mu is held.
+func (s *Store) leastRecentRows() (found *Rows) {
+	for _, m := range s.rows {
+		if found == nil || m.leastRecent() < found.leastRecent() {
+			found = m
+		}
+	}
+	return found
+}
