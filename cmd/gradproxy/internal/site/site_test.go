@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/netip"
@@ -44,17 +45,35 @@ func newLab(t *testing.T) *lab {
 
 var names = [...]string{"paris", "tokyo", "virginia"}
 
+// tunnelPort is a port that is free at each site's address, so that the tests run beside a gradproxy and beside each other. It lies
+// below the range from which the kernel takes ports for connections.
+var tunnelPort = func() int {
+	for {
+		port := 10000 + rand.IntN(20000)
+		taken := false
+		for n := range names {
+			l, err := net.Listen("tcp", fmt.Sprintf("127.0.%d.1:%d", n+1, port))
+			if taken = taken || err != nil; err == nil {
+				l.Close()
+			}
+		}
+		if !taken {
+			return port
+		}
+	}
+}()
+
 // load writes and reads the configuration of site n: its tunnel is at 127.0.n+1.1, the sites after it dial it.
 func (l *lab) load(n int, more string) *config.Config {
 	l.t.Helper()
-	text := fmt.Sprintf("site: %s\ntunnel: {listen: \"127.0.%d.1:7443\"}\nadmin: unix:%s/%[1]s.sock\npeers:\n", names[n], n+1, l.dir)
+	text := fmt.Sprintf("site: %s\ntunnel: {listen: \"127.0.%d.1:%d\"}\nadmin: unix:%s/%[1]s.sock\npeers:\n", names[n], n+1, tunnelPort, l.dir)
 	for p, name := range names {
 		if p == n {
 			continue
 		}
 		dial := ""
 		if p < n {
-			dial = fmt.Sprintf(`dial: "127.0.%d.1:7443", `, p+1)
+			dial = fmt.Sprintf(`dial: "127.0.%d.1:%d", `, p+1, tunnelPort)
 		}
 		text += fmt.Sprintf("  - {name: %s, %snetworks: [127.0.%d.0/24], may_dial: [\"127.0.%d.0/24:1024-65535\"]}\n", name, dial, p+1, n+1)
 	}
@@ -281,9 +300,9 @@ func TestRefusals(t *testing.T) {
 	l := newLab(t)
 	r := l.run(l.load(0, fmt.Sprintf(`forward:
   - {listen: %q, target: "127.0.2.9:22"}
-  - {listen: %q, target: "127.0.2.1:7443"}
+  - {listen: %q, target: "127.0.2.1:%d"}
   - {listen: %q, target: "127.0.3.9:9999"}
-`, free(t), free(t), free(t))))
+`, free(t), free(t), tunnelPort, free(t))))
 	l.run(l.load(1, ""))
 	r.until(t, "/readyz?exclude=peer/virginia", 200, "ready")
 	for i, why := range []string{"is not in may_dial of this peer", "is this proxy itself", "peer is down"} {
