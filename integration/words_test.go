@@ -17,19 +17,6 @@ import (
 	"unicode"
 )
 
-// notYet lists the folders and pages that are not in line yet: findings there are logged, and the test is skipped. The
-// list only shrinks.
-var notYet = []string{
-	"codecs/...",
-	"proxy/...",
-	"tensor",
-	"integration",
-	"integration/cmd/testlog",
-	"integration/require/...",
-	"integration/testbed",
-	"integration/vm/...",
-}
-
 // mostVague is the number of vague words among 1,000 words of prose that a package or a page must stay below. Go's
 // net/http has 0.2 times "what", golang.org/x/net/quic 0.4.
 const mostVague = 2
@@ -45,21 +32,15 @@ func TestWords(t *testing.T) {
 	banned := bannedWords(t)
 	for _, folder := range sourceFolders(t) {
 		t.Run(folder, func(t *testing.T) {
-			report, prose := t.Errorf, readFolder(t, folder)
-			if excused(folder) {
-				report = t.Logf
-			}
+			prose := readFolder(t, folder)
 			for _, name := range prose.names {
 				for _, b := range banned {
 					if containsWords(camelWords(name.text), b.words) {
-						report("%s: %s has %q in its name: docs/glossary.md says %s", name.where, name.text, b.text, b.instead)
+						t.Errorf("%s: %s has %q in its name: docs/glossary.md says %s", name.where, name.text, b.text, b.instead)
 					}
 				}
 			}
-			prose.check(report)
-			if excused(folder) {
-				t.Skip("not in line yet")
-			}
+			prose.check(t.Errorf)
 		})
 	}
 }
@@ -98,16 +79,12 @@ func TestPageWords(t *testing.T) {
 				}
 			}
 			t.Logf("%d words, %.1f vague ones in 1,000", prose.words, prose.rate())
-			if excused(name) {
-				prose.check(t.Logf)
-				t.Skip("not in line yet")
-			}
 			prose.check(t.Errorf)
 		})
 	}
 }
 
-// TestTreeWords counts vague words in all packages that are in line. With -v it prints the count of every package.
+// TestTreeWords counts vague words in all packages. With -v it prints the count of every package.
 func TestTreeWords(t *testing.T) {
 	var table bytes.Buffer
 	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -116,12 +93,10 @@ func TestTreeWords(t *testing.T) {
 	for _, folder := range sourceFolders(t) {
 		p := readFolder(t, folder)
 		fmt.Fprintf(w, "%d\t%d\t%.1f\t  %s\n", p.words, len(p.vague), p.rate(), folder)
-		if !excused(folder) {
-			all.words += p.words
-			all.vague = append(all.vague, p.vague...)
-		}
+		all.words += p.words
+		all.vague = append(all.vague, p.vague...)
 	}
-	fmt.Fprintf(w, "%d\t%d\t%.1f\t  %s\n", all.words, len(all.vague), all.rate(), "all that are in line")
+	fmt.Fprintf(w, "%d\t%d\t%.1f\t  %s\n", all.words, len(all.vague), all.rate(), "all")
 	w.Flush()
 	t.Logf("\n%s", &table)
 	if all.words > 0 && all.rate() >= mostVague {
@@ -248,11 +223,6 @@ func sourceFolders(t *testing.T) (folders []string) {
 	}
 	slices.Sort(folders)
 	return slices.Compact(folders)
-}
-
-// excused reports whether a folder or page is on the list of notYet.
-func excused(name string) bool {
-	return slices.ContainsFunc(notYet, func(pattern string) bool { return fits(pattern, name) })
 }
 
 // folders holds the folders that were read already.

@@ -123,13 +123,11 @@ func relayed(w *wansim.Wire, target netip.AddrPort) (netip.AddrPort, error) {
 // Close leaves the wire open: its maker closes it.
 func (crossing) Close() error { return nil }
 
-// oneWay returns one of the link's two directions. Its queue holds the bytes of a round trip, as a router's buffer
-// should (C. Villamizar, C. Song, High Performance TCP in ANSNET, 1994), but at least some packets.
+// oneWay returns one of the link's two directions.
 func (l Link) oneWay(direction uint64) wansim.Link {
-	const leastQueue = 64 << 10 // bytes
 	one := wansim.Link{Rate: l.Rate / 8, Delay: l.RTT / 2, Loss: l.Loss, Seed: direction}
 	if one.Rate > 0 {
-		one.Queue = max(leastQueue, int(float64(one.Rate)*l.RTT.Seconds()))
+		one.Queue = wansim.DefaultQueue(one.Rate, l.RTT)
 	}
 	return one
 }

@@ -16,13 +16,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
 	"github.com/gradproxy/gradproxy/bpf"
 	"github.com/gradproxy/gradproxy/bpf/cgroup"
 	"github.com/gradproxy/gradproxy/integration/require"
+	"github.com/gradproxy/gradproxy/integration/require/netns"
 	"github.com/gradproxy/gradproxy/proxy/intercept"
 )
 
@@ -76,38 +75,15 @@ const (
 	roundPings = 20 // for each connection
 )
 
-// inNamespace runs f on a thread in a network namespace of its own, with routes to the peers.
+// inNamespace runs f on a thread in a network namespace of its own, with routes to the peers: they lead to a second
+// namespace, which answers nothing.
 func inNamespace(b *testing.B, f func()) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		runtime.LockOSThread() // and never unlocked: the thread ends in its namespace
-		ns, err := netns.New()
-		if err != nil {
-			b.Error(err)
-			return
-		}
-		defer ns.Close()
-		err = netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "wan"}, PeerName: "nowhere"})
-		for _, device := range []string{"lo", "wan", "nowhere"} {
-			l, err1 := netlink.LinkByName(device)
-			err = errors.Join(err, err1, netlink.LinkSetUp(l))
-			if device == "wan" && err == nil {
-				addr, _ := netlink.ParseAddr("198.18.1.1/24")
-				err = netlink.AddrAdd(l, addr)
-				for _, network := range []string{peers, execPeers} {
-					_, dst, _ := net.ParseCIDR(network)
-					err = errors.Join(err, netlink.RouteAdd(&netlink.Route{LinkIndex: l.Attrs().Index, Dst: dst, Scope: netlink.SCOPE_LINK}))
-				}
-			}
-		}
-		if err != nil {
-			b.Error(err)
-			return
-		}
-		f()
-	}()
-	<-done
+	n, nowhere := netns.New(b), netns.New(b)
+	netns.Connect(n, nowhere, "wan", []string{"198.18.1.1/24"}, []string{"198.18.1.2/24"})
+	for _, network := range []string{peers, execPeers} {
+		n.Route(network, "198.18.1.2")
+	}
+	n.Do(f)
 }
 
 func sayBack(c *net.TCPConn) {

@@ -5,14 +5,13 @@ import (
 	"log/slog"
 	"net/netip"
 	"os/exec"
-	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/config"
 	"github.com/gradproxy/gradproxy/integration/require"
+	"github.com/gradproxy/gradproxy/integration/require/netns"
 	"github.com/gradproxy/gradproxy/proxy/admin"
-	"github.com/vishvananda/netns"
 )
 
 // The rules are in force from Start to Close, follow a reload, and readiness says when they cannot be refreshed.
@@ -25,16 +24,7 @@ func TestRedirect(t *testing.T) {
 	for i := range c.Peers { // loopback cannot be redirected
 		c.Peers[i].Networks = []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i), 0, 0}), 16)}
 	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		runtime.LockOSThread() // and never unlocked: the thread ends in its namespace
-		ns, err := netns.New()
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		defer ns.Close()
+	netns.New(t).Do(func() {
 		list := func() string {
 			b, err := exec.Command("nft", "list", "ruleset").CombinedOutput()
 			if err != nil {
@@ -78,8 +68,7 @@ func TestRedirect(t *testing.T) {
 		if got := list(); got != "" {
 			t.Errorf("rules after Close:\n%s", got)
 		}
-	}()
-	<-done
+	})
 }
 
 func interceptCheck(s *Site) admin.Check {
