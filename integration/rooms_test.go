@@ -13,7 +13,7 @@ import (
 
 // rooms are the packages that a connection's bytes pass on their way between an app and the tunnel. Inside each of them calls run
 // downwards too: a file that uses names of another is above it, so no two files may use each other, directly or by others.
-var rooms = []string{"proxy/path", "proxy/path/send", "proxy/path/receive", "proxy/residual", "proxy/app",
+var rooms = []string{"proxy/path", "proxy/path/send", "proxy/path/receive", "proxy/cache", "proxy/residual", "proxy/app",
 	"proxy/tensors", "proxy/coder", "proxy/frame", "proxy/memory"}
 
 // stages is the order of a sender's stages: each may use the ones after it.

@@ -4,67 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
-	"time"
 
-	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/reference"
 	"github.com/gradproxy/gradproxy/proxy/frame"
-	"github.com/gradproxy/gradproxy/proxy/internal/pipe"
-	"github.com/gradproxy/gradproxy/proxy/memory"
 	"github.com/gradproxy/gradproxy/proxy/tunnel"
-	"github.com/gradproxy/gradproxy/tensor"
 )
-
-// Name is the name under which hellos list, among codecs, that a proxy has a value cache.
-const Name = "reference"
-
-// ErrLost is why a Ref is not delivered: the stream of its value is gone.
-var ErrLost = errors.New("proxy: the shared values are lost: their stream has ended")
-
-// A Stream is a value stream; *tunnel.Stream is one.
-type Stream interface {
-	ReadChunk() ([]byte, error)
-	Write(p []byte) (int, error)
-	Close() error
-	Reset(code tunnel.Code)
-}
-
-// Metrics counts the work of a Cache.
-type Metrics interface {
-	Encoded(codec string, role tensor.Role, took time.Duration)
-	Decoded(codec string, took time.Duration)
-	Sent(codec string, role tensor.Role, raw, wire int)
-	FellBack(why tensor.Reason)
-	// SharedValue counts a value by how it was put (whole, difference, opposite, again), or evicted.
-	SharedValue(how string)
-	// WrongReference counts a value whose reference is not the one that this end holds.
-	WrongReference()
-}
-
-// Config has the parts of a Cache. All fields are needed.
-type Config struct {
-	// Room is the bytes of values for each peer, each way. Negative: the Cache holds and puts none.
-	Room int64
-	// Open opens a stream to a peer, with the bytes that describe it.
-	Open               func(ctx context.Context, peer string, opening []byte) (Stream, error)
-	Codecs             func(text string) (codecs.Codec, error)
-	Lossless           codecs.Codec
-	Workers            *pipe.Pool
-	Pool               *memory.Pool
-	Sending, Receiving *memory.Budget
-	Metrics            Metrics
-	Log                *slog.Logger
-}
-
-// pipeDepth is how many values may be under way between a caller of Put and the tunnel, or between the tunnel and the store.
-const pipeDepth = 8
 
 // A Cache is the value cache of one proxy with all its peers. It is safe for concurrent use.
 type Cache struct {
-	Config
-	ctx context.Context // value streams are opened until it ends
+	config Config
+	ctx    context.Context // value streams are opened until it ends
 
 	mu    sync.Mutex
 	peers map[string]*Peer
@@ -72,7 +22,7 @@ type Cache struct {
 
 // New returns a Cache that opens and takes value streams until ctx ends.
 func New(ctx context.Context, cfg Config) *Cache {
-	return &Cache{Config: cfg, ctx: ctx, peers: map[string]*Peer{}}
+	return &Cache{config: cfg, ctx: ctx, peers: map[string]*Peer{}}
 }
 
 // Peer returns the values shared with a peer.
@@ -81,7 +31,7 @@ func (c *Cache) Peer(name string) *Peer {
 	defer c.mu.Unlock()
 	p := c.peers[name]
 	if p == nil {
-		p = &Peer{cache: c, name: name, told: map[frame.Tag]int{}, conns: map[frame.Tag]*conn{}}
+		p = &Peer{config: &c.config, ctx: c.ctx, name: name, told: map[frame.Tag]int{}, conns: map[frame.Tag]*conn{}}
 		c.peers[name] = p
 	}
 	return p
@@ -92,7 +42,7 @@ func (c *Cache) Peer(name string) *Peer {
 func (c *Cache) Accept(peer string, opening []byte, refuse func(code tunnel.Code, text string), accept func() Stream) {
 	f := frame.Fields{B: opening[1:]}
 	epoch := uint64(f.Int())
-	if f.Short || c.Room < 0 || c.ctx.Err() != nil {
+	if f.Short || c.config.Room < 0 || c.ctx.Err() != nil {
 		refuse(frame.RefusedBadOpening, "no value stream is taken: it has no epoch, there is no room, or the proxy is about to end")
 		return
 	}
@@ -103,7 +53,7 @@ func (c *Cache) Accept(peer string, opening []byte, refuse func(code tunnel.Code
 	}
 	p.mu.Lock() // once the peer has the answer, Refs to the new values may come
 	stream := accept()
-	s := newStore(p, stream, epoch)
+	s := newStore(p.config, p, &p.Receiving, stream, epoch)
 	old := p.store
 	p.store = s
 	clear(p.told) // they were about values that are gone
@@ -121,10 +71,10 @@ func (c *Cache) Accept(peer string, opening []byte, refuse func(code tunnel.Code
 	s.lose()
 	stream.Close()
 	if errors.Is(err, reference.ErrReference) {
-		c.Metrics.WrongReference()
-		c.Log.Error("the two ends hold different values: the stream of shared values is reset", "peer", peer, "err", err)
+		c.config.Metrics.WrongReference()
+		c.config.Log.Error("the two ends hold different values: the stream of shared values is reset", "peer", peer, "err", err)
 	} else {
-		c.Log.Info("values that the peer has put here are lost", "peer", peer, "err", err)
+		c.config.Log.Info("values that the peer has put here are lost", "peer", peer, "err", err)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

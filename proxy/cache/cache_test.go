@@ -122,7 +122,7 @@ func newSides(t *testing.T, room int64) (a, b *side) {
 	a, b = newSide(t, room), newSide(t, room)
 	a.tag, b.tag = frame.Tag{Number: 1, Mine: true}, frame.Tag{Number: 1}
 	connect := func(from, to *side) {
-		from.Open = func(_ context.Context, _ string, opening []byte) (Stream, error) {
+		from.config.Open = func(_ context.Context, _ string, opening []byte) (Stream, error) {
 			x, y := newQueue(), newQueue()
 			answer := make(chan error, 1)
 			go to.Accept("other", opening, func(code tunnel.Code, text string) {
@@ -220,7 +220,7 @@ func weights(r *rand.Rand, n int) []byte {
 func TestOneValueStreamIsOpened(t *testing.T) {
 	s := newSide(t, 1<<20)
 	opened, release := make(chan struct{}, 100), make(chan struct{})
-	s.Open = func(context.Context, string, []byte) (Stream, error) {
+	s.config.Open = func(context.Context, string, []byte) (Stream, error) {
 		opened <- struct{}{}
 		<-release
 		return nil, tunnel.ErrPeerDown

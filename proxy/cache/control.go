@@ -8,23 +8,22 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/internal/pipe"
 )
 
-// control writes control frames until the stream is lost.
-func (w *writer) control() {
+// control writes the control frames of a value stream until it is lost.
+func (p *Peer) control(w *writer) {
 	for {
 		select {
 		case <-w.kick:
 		case <-w.dead:
 			return
 		}
-		w.peer.submit.Lock()
-		w.flush()
-		w.peer.submit.Unlock()
+		p.submit.Lock()
+		p.flush(w)
+		p.submit.Unlock()
 	}
 }
 
-// flush submits the control frames that are due. submit is held.
-func (w *writer) flush() error {
-	p := w.peer
+// flush submits the control frames that are due on a value stream. submit is held.
+func (p *Peer) flush(w *writer) error {
 	p.mu.Lock()
 	var out packer
 	out.numbers(frame.Forget, w.forget)
@@ -94,8 +93,8 @@ func (p *Peer) handle(s *store, f frame.Frame) error {
 	switch f.Kind {
 	case frame.Room:
 		s.granted = int64(r.Int())
-		if p.writer != nil {
-			p.writer.settle()
+		if p.writer != nil && p.store != nil {
+			p.writer.settle(p.store.granted)
 		}
 	case frame.Delivered:
 		for len(r.B) > 0 && !r.Short {

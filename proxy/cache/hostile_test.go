@@ -44,10 +44,10 @@ func numbersFrame(k frame.Kind, numbers ...uint64) []byte {
 // whole checks that all memory was given back.
 func (s *side) whole(t *testing.T) {
 	t.Helper()
-	if n, m := s.Sending.Used(), s.Receiving.Used(); n != 0 || m != 0 {
+	if n, m := s.config.Sending.Used(), s.config.Receiving.Used(); n != 0 || m != 0 {
 		t.Errorf("%d and %d bytes of the budgets are not given back", n, m)
 	}
-	if n := s.Pool.InUse(); n != 0 {
+	if n := s.config.Pool.InUse(); n != 0 {
 		t.Errorf("%d bytes of buffers are not given back", n)
 	}
 }
@@ -60,7 +60,7 @@ func TestValuesThatAreDeliveredTakeRoom(t *testing.T) {
 			side := newSide(t, 3*size+512) // a slot's copy, and two values
 			declare, block := rawBlock(0, size)
 			f := newFeed(declare, block, block)
-			s := newStore(side.peer, f, 1)
+			s := newStore(side.peer.config, side.peer, &side.peer.Receiving, f, 1)
 			ended := make(chan error, 1)
 			go func() { ended <- s.run() }()
 			v, err := s.await(frame.ValueRef{Epoch: 1, ID: 1, Size: size}, nil)

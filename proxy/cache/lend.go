@@ -96,7 +96,7 @@ func (s *store) release(e *storeEntry) {
 func (s *store) lend(n int) {
 	s.lent += int64(n)
 	if s.lost {
-		s.peer.lingering.Add(int64(n))
+		s.owner.linger(int64(n))
 	}
 }
 
@@ -106,6 +106,6 @@ func (s *store) lose() {
 	defer s.mu.Unlock()
 	if !s.lost {
 		s.lost = true
-		s.peer.lingering.Add(s.lent)
+		s.owner.linger(s.lent)
 	}
 }

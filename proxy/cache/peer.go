@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"sync/atomic"
@@ -17,7 +18,8 @@ type Peer struct {
 	// Sending and Receiving are the shares of the peer's connections, and of its value streams, in the two budgets.
 	Sending, Receiving memory.Share
 
-	cache     *Cache
+	config    *Config
+	ctx       context.Context // value streams are opened until it ends
 	name      string
 	lingering atomic.Int64 // bytes of values of lost streams that are being delivered
 
@@ -88,7 +90,7 @@ func (p *Peer) Ready() bool {
 
 // ready returns the writer, or nil and has a value stream opened. p.mu is held.
 func (p *Peer) ready() *writer {
-	if p.writer == nil && !p.opening && time.Since(p.opened) > openEvery && p.cache.ctx.Err() == nil {
+	if p.writer == nil && !p.opening && time.Since(p.opened) > openEvery && p.ctx.Err() == nil {
 		p.opened, p.opening = time.Now(), true
 		p.epoch++
 		go p.open(p.epoch)
@@ -101,8 +103,8 @@ func (p *Peer) ready() *writer {
 
 // open opens the value stream, and returns when it has ended.
 func (p *Peer) open(epoch uint64) {
-	c := p.cache
-	stream, err := c.Open(c.ctx, p.name, binary.AppendUvarint([]byte{frame.OpeningValues}, epoch))
+	c := p.config
+	stream, err := c.Open(p.ctx, p.name, binary.AppendUvarint([]byte{frame.OpeningValues}, epoch))
 	if err != nil {
 		p.mu.Lock()
 		p.opening = false
@@ -110,7 +112,7 @@ func (p *Peer) open(epoch uint64) {
 		c.Log.Warn("no values are shared with the peer for now", "peer", p.name, "err", err)
 		return
 	}
-	w := newWriter(p, stream, epoch)
+	w := newWriter(c, p.name, &p.Sending, stream, epoch)
 	room := frame.Append(nil, frame.Frame{Kind: frame.Room, Body: binary.AppendUvarint(nil, uint64(c.Room))})
 	if _, err := stream.Write(room); err != nil {
 		stream.Reset(frame.ResetByFrames)
@@ -121,10 +123,12 @@ func (p *Peer) open(epoch uint64) {
 	}
 	p.mu.Lock()
 	p.writer, p.opening = w, false
-	w.settle()
+	if p.store != nil {
+		w.settle(p.store.granted)
+	}
 	p.mu.Unlock()
 	w.wake()
-	go w.control()
+	go p.control(w)
 	for err == nil { // the peer writes nothing here: an error comes, the end
 		_, err = stream.ReadChunk()
 	}
@@ -162,7 +166,7 @@ func (p *Peer) Put(t frame.Tag, v Put) (r frame.ValueRef, fresh, ok bool) {
 	}
 	if e == nil {
 		p.mu.Unlock()
-		p.cache.Metrics.FellBack(tensor.NoMemory)
+		p.config.Metrics.FellBack(tensor.NoMemory)
 		return r, false, false
 	}
 	e.refs++
@@ -174,9 +178,15 @@ func (p *Peer) Put(t frame.Tag, v Put) (r frame.ValueRef, fresh, ok bool) {
 	c.pending = append(c.pending, e)
 	p.mu.Unlock()
 	if !fresh {
-		p.cache.Metrics.SharedValue("again")
+		p.config.Metrics.SharedValue("again")
 	} else {
-		if err := w.send(e, &v, from); err != nil {
+		err := p.flush(w)
+		if err != nil {
+			w.memory.Give(e.paid)
+		} else {
+			err = w.send(e, &v, from)
+		}
+		if err != nil {
 			return r, false, false // the stream is lost, and with it the value
 		}
 		p.mu.Lock()
@@ -207,6 +217,9 @@ func (p *Peer) Await(t frame.Tag, r frame.ValueRef, gone <-chan struct{}) (data 
 		p.note(t, 1)
 	}, nil
 }
+
+// linger counts n more bytes of values of lost streams that are being delivered.
+func (p *Peer) linger(n int64) { p.lingering.Add(n) }
 
 const ended = -1 // in Peer.told: the connection has ended here
 

@@ -6,7 +6,6 @@ import (
 
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/reference"
-	"github.com/gradproxy/gradproxy/proxy/coder"
 	"github.com/gradproxy/gradproxy/proxy/frame"
 	"github.com/gradproxy/gradproxy/proxy/internal/pipe"
 )
@@ -25,46 +24,6 @@ import (
 //	       more
 //
 // A writer that keeps values puts no more than keepValues of them ahead of Seen; a value that is too fast for that travels by itself.
-
-// maxReverse is how much longer the form of such a Block is than that of others.
-const maxReverse = 2 * binary.MaxVarintLen64
-
-// keepValues is how many values of a slot may be under way to a peer that codes against them.
-const keepValues = 3
-
-// keepCost is the memory that earlier values of a slot take.
-func (k blockKey) keepCost() int64 { return keepValues * int64(k.size()) }
-
-// A copyOfSlot is the store's copy of a slot's block. store.mu guards come, wanted and kept.
-type copyOfSlot struct {
-	blockKey
-	id    uint32
-	epoch uint64 // of the value stream
-	turns coder.Turns
-	copy  *reference.Copy
-	come  uint64 // values
-
-	wanted bool // the peer is asked to keep values
-	kept   bool // it does
-}
-
-// A reverseEncoder codes a slot's values, as it was declared last, against the peer's.
-type reverseEncoder struct {
-	enc  codecs.Encoder
-	from *copyOfSlot
-}
-
-// A reverseDecoder reverses a reverseEncoder.
-type reverseDecoder struct {
-	dec  codecs.Decoder
-	from *reference.Copy
-}
-
-// A predicted is a tensor, by its Base, whose values the peer codes against.
-type predicted struct {
-	job string
-	key uint64
-}
 
 // predictor returns the peer's slot of the same block, if a value of it has come since the last one that was put in slot;
 // else nil. p.mu is held.
@@ -114,7 +73,7 @@ func (s *store) reverse(slot *storeSlot, body []byte) (codecs.Decoder, []byte, e
 	if f.Short {
 		return nil, nil, fmt.Errorf("%w: block against a value is cut short", frame.ErrFrame)
 	}
-	from := s.peer.keptFor(epoch, id, slot.blockKey)
+	from := s.owner.keptFor(epoch, id, slot.blockKey)
 	if from == nil {
 		return nil, nil, fmt.Errorf("%w: block against slot %d of stream %d, of which nothing is kept for it", frame.ErrFrame, id, epoch)
 	}
@@ -223,7 +182,7 @@ func (s *store) came(c *copyOfSlot) {
 	n, kept := c.come, c.kept
 	s.mu.Unlock()
 	if kept {
-		s.peer.see(s, c.id, n)
+		s.owner.see(s, c.id, n)
 	}
 }
 
@@ -236,7 +195,7 @@ func (s *store) left(c *copyOfSlot) {
 	kept := c.kept
 	s.mu.Unlock()
 	if kept {
-		s.peer.see(s, c.id, 0)
+		s.owner.see(s, c.id, 0)
 	}
 }
 

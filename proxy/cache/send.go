@@ -12,14 +12,11 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/internal/pipe"
 )
 
-// send puts an entry on the stream, as a difference to from, if that is not nil. submit is held.
+// send puts an entry on the stream, as a difference to from, if that is not nil. The control frames that are due must have been
+// submitted before, so that the room which was made for the entry is free at the peer. submit is held.
 func (w *writer) send(e *entry, v *Put, from *copyOfSlot) error {
-	if err := w.flush(); err != nil { // the room that was made must be free there first
-		w.memory.Give(e.paid)
-		return err
-	}
-	slot, cache := e.slot, w.peer.cache
-	c := w.codec(e, v, from)
+	slot, c := e.slot, w.config
+	chosen := w.codec(e, v, from)
 	how := "whole"
 	if slot.held {
 		how = "difference"
@@ -28,15 +25,15 @@ func (w *writer) send(e *entry, v *Put, from *copyOfSlot) error {
 		how = "opposite"
 	}
 	slot.held = true
-	cache.Metrics.SharedValue(how)
+	c.Metrics.SharedValue(how)
 	var declare []byte
-	if text := c.String(); text != slot.text {
-		c, declare = w.declare(slot, c, v.Decl)
+	if text := chosen.String(); text != slot.text {
+		chosen, declare = w.declare(slot, chosen, v.Decl)
 	}
 	enc, text, name := slot.enc, slot.text, coder.Name(slot.text)
 	if from != nil {
 		var err error
-		if enc, err = slot.against(c, from); err != nil {
+		if enc, err = slot.against(chosen, from); err != nil {
 			enc, from = slot.enc, nil
 		}
 	}
@@ -49,7 +46,7 @@ func (w *writer) send(e *entry, v *Put, from *copyOfSlot) error {
 			begin := time.Now()
 			buf, block = w.encode(e, enc, from)
 			took := time.Since(begin)
-			cache.Metrics.Encoded(name, role, took)
+			c.Metrics.Encoded(name, role, took)
 			if how != "whole" { // a first value does not predict the gain of the next
 				record.Saw(text, len(e.raw), len(block), took)
 			}
@@ -61,11 +58,11 @@ func (w *writer) send(e *entry, v *Put, from *copyOfSlot) error {
 			}
 			wire := len(declare) + len(block)
 			record.Sent(0, wire)
-			cache.Metrics.Sent(name, role, 0, wire)
+			c.Metrics.Sent(name, role, 0, wire)
 			return err
 		},
 		Done: func() {
-			cache.Pool.Put(buf)
+			c.Pool.Put(buf)
 			w.memory.Give(e.paid)
 		},
 	})
@@ -78,7 +75,7 @@ func (w *writer) codec(e *entry, v *Put, from *copyOfSlot) codecs.Codec {
 	if e.lost = codecs.Lossy(c); e.lost {
 		slot.lossy++
 		if due := v.Choice.Flush > 0 && slot.lossy >= v.Choice.Flush; due || !slot.held && from == nil {
-			c, e.lost = w.peer.cache.Lossless, false
+			c, e.lost = w.config.Lossless, false
 		}
 	}
 	if !e.lost {
@@ -92,7 +89,7 @@ func (w *writer) codec(e *entry, v *Put, from *copyOfSlot) codecs.Codec {
 func (w *writer) declare(slot *writerSlot, c codecs.Codec, d frame.Declaration) (codecs.Codec, []byte) {
 	enc, err := reference.NewEncoder(c, slot.dtype, slot.copy, slot.copy)
 	if err != nil {
-		c = w.peer.cache.Lossless
+		c = w.config.Lossless
 		if enc, err = reference.NewEncoder(c, slot.dtype, slot.copy, slot.copy); err != nil {
 			panic(fmt.Sprintf("proxy: the lossless codec takes no block of %d %v: %v", slot.n, slot.dtype, err))
 		}
@@ -106,8 +103,8 @@ func (w *writer) declare(slot *writerSlot, c codecs.Codec, d frame.Declaration) 
 // encode makes an entry's Block frame, within buf. Whatever goes wrong with the codec, the value travels: raw. It is called in the
 // slot's turn.
 func (w *writer) encode(e *entry, enc codecs.Encoder, from *copyOfSlot) (buf, block []byte) {
-	slot, cache := e.slot, w.peer.cache
-	buf = cache.Pool.Get(e.room)[:frame.MaxHeader]
+	slot, c := e.slot, w.config
+	buf = c.Pool.Get(e.room)[:frame.MaxHeader]
 	begun := append(buf, frame.FormCoded)
 	if from != nil {
 		begun = from.appendReverse(buf)
@@ -116,7 +113,7 @@ func (w *writer) encode(e *entry, enc codecs.Encoder, from *copyOfSlot) (buf, bl
 	if err != nil {
 		slot.copy.Set(e.raw)
 		if !errors.Is(err, codecs.ErrUnsuited) {
-			cache.Log.Error("codec failed; its value travels raw", "codec", slot.text, "err", err)
+			c.Log.Error("codec failed; its value travels raw", "codec", slot.text, "err", err)
 		}
 	}
 	return buf, frame.Front(body, frame.Block, slot.id)

@@ -15,8 +15,8 @@ import (
 
 // A store holds the values that a peer has put here, for as long as their stream lives.
 type store struct {
-	peer    *Peer
-	cache   *Cache
+	config  *Config
+	owner   owner
 	stream  Stream
 	epoch   uint64
 	room    int64         // bytes that the peer may have here
@@ -71,12 +71,24 @@ type storeEntry struct {
 // maxEntries bounds the values that a peer may have put here, which may be short.
 const maxEntries = 1 << 18
 
-func newStore(p *Peer, stream Stream, epoch uint64) *store {
-	c := p.cache
-	s := &store{peer: p, cache: c, stream: stream, epoch: epoch, room: c.Room, slots: map[uint32]*storeSlot{}, puts: map[uint64]*storeSlot{},
+// An owner is the peer that has a store, for frames and values that concern the writer beside it.
+type owner interface {
+	// handle takes a control frame about the values that this side has put, which has come on the stream of s.
+	handle(s *store, f frame.Frame) error
+	// keptFor returns the values of a slot of the writer that are kept for the peer to code a block of key k against, or nil.
+	keptFor(epoch uint64, id uint32, k blockKey) *reference.Copy
+	// see has the peer told how many values of a slot of s have come, or that the slot is gone here too (0).
+	see(s *store, id uint32, n uint64)
+	// linger counts n more bytes of values of lost streams that are being delivered.
+	linger(n int64)
+}
+
+// newStore returns the store of a value stream; share is the peer's part of the budget of receivers.
+func newStore(c *Config, o owner, share *memory.Share, stream Stream, epoch uint64) *store {
+	s := &store{config: c, owner: o, stream: stream, epoch: epoch, room: c.Room, slots: map[uint32]*storeSlot{}, puts: map[uint64]*storeSlot{},
 		copies: map[blockKey]*copyOfSlot{}, codecs: coder.Codecs{New: c.Codecs}, entries: map[uint64]*storeEntry{}, waits: map[uint64]*entryWait{},
 		dead: make(chan struct{})}
-	s.memory = memory.NewAllocator(c.Pool, c.Receiving, &p.Receiving)
+	s.memory = memory.NewAllocator(c.Pool, c.Receiving, share)
 	s.frames = frame.Reader{Source: stream, Limit: s.limit, Reserve: s.reserve, Pool: c.Pool}
 	s.pipe = pipe.New(c.Workers, pipeDepth, func(error) { stream.Reset(frame.ResetByFrames) })
 	return s
@@ -145,9 +157,9 @@ func (s *store) take(f frame.Frame) error {
 		return s.keep(f.Body)
 	case frame.Seen: // once the values before it are decoded
 		f.Body = bytes.Clone(f.Body)
-		return s.pipe.Do(pipe.Item{Emit: func() error { return s.peer.handle(s, f) }})
+		return s.pipe.Do(pipe.Item{Emit: func() error { return s.owner.handle(s, f) }})
 	}
-	return s.peer.handle(s, f)
+	return s.owner.handle(s, f)
 }
 
 // declare gives a slot its codec. A slot that stands for the same block as before keeps its copy: only its codec changes.
@@ -190,7 +202,7 @@ func (s *store) put(f frame.Frame) error {
 		err = s.account(int64(slot.size()), 1)
 	}
 	if err != nil {
-		s.cache.Pool.Put(f.Body)
+		s.config.Pool.Put(f.Body)
 		return err
 	}
 	s.last++
@@ -208,7 +220,7 @@ func (s *store) put(f frame.Frame) error {
 			if err = coder.Decode(e.data, form, dec, coded, slot.name); err == nil && form == frame.FormRaw {
 				slot.copy.Set(e.data)
 			}
-			s.cache.Metrics.Decoded(slot.name, time.Since(begin))
+			s.config.Metrics.Decoded(slot.name, time.Since(begin))
 		},
 		Emit: func() error {
 			if err == nil {
@@ -218,7 +230,7 @@ func (s *store) put(f frame.Frame) error {
 			return err
 		},
 		Done: func() {
-			s.cache.Pool.Put(f.Body)
+			s.config.Pool.Put(f.Body)
 			s.memory.Give(paid)
 		},
 	})

@@ -13,32 +13,16 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/internal/pipe"
 	"github.com/gradproxy/gradproxy/proxy/memory"
 	"github.com/gradproxy/gradproxy/proxy/policy"
-	"github.com/gradproxy/gradproxy/tensor"
 )
-
-// A blockKey names a block of a tensor, at both ends; key is the tensor's Base, which tensors that have the same values share.
-type blockKey struct {
-	job   string
-	key   uint64
-	off   int
-	n     int
-	dtype tensor.DType
-}
-
-func keyOf(d *frame.Declaration) blockKey { return blockKey{d.Job, d.Key, d.Off, d.N, d.DType} }
-
-func (k blockKey) size() int { return k.n * k.dtype.Size() }
-
-// slotCost is the memory that a slot with its copy takes at each end; a value of it takes its size.
-func (k blockKey) slotCost() int64 { return int64(k.size()) + 512 }
 
 // maxSlots bounds the slots of a writer.
 const maxSlots = frame.MaxSlots / 4
 
 // A writer is the value stream that this side has opened, and the values that it has put there. Peer.mu guards all fields but
-// the first five, which do not change, and pipe, which submit guards.
+// the first six, which do not change, and pipe, which submit guards.
 type writer struct {
-	peer   *Peer
+	config *Config
+	name   string // of the peer
 	memory memory.Allocator
 	stream Stream
 	epoch  uint64
@@ -97,18 +81,18 @@ type entry struct {
 	paid   int         // bytes of the budget for them, until it has been sent
 }
 
-func newWriter(p *Peer, stream Stream, epoch uint64) *writer {
-	c := p.cache
-	w := &writer{peer: p, stream: stream, epoch: epoch, memory: memory.NewAllocator(c.Pool, c.Sending, &p.Sending), dead: make(chan struct{}),
+// newWriter returns the writer of a value stream to the peer of that name; share is the peer's part of the budget of senders.
+func newWriter(c *Config, name string, share *memory.Share, stream Stream, epoch uint64) *writer {
+	w := &writer{config: c, name: name, stream: stream, epoch: epoch, memory: memory.NewAllocator(c.Pool, c.Sending, share), dead: make(chan struct{}),
 		numbers: map[uint32]*writerSlot{}, predicts: map[predicted]int{}, seen: map[uint32]uint64{}, kick: make(chan struct{}, 1)}
 	w.pipe = pipe.New(c.Workers, pipeDepth, func(error) { stream.Reset(frame.ResetByFrames) })
 	return w
 }
 
-// settle takes over the room that the peer has granted. Peer.mu is held.
-func (w *writer) settle() {
-	if s := w.peer.store; s != nil && s.granted > 0 {
-		w.room = min(s.granted, w.peer.cache.Room)
+// settle takes over the bytes that the peer has granted; 0: it has not said so yet. Peer.mu is held.
+func (w *writer) settle(granted int64) {
+	if granted > 0 {
+		w.room = min(granted, w.config.Room)
 	}
 }
 
@@ -184,10 +168,9 @@ func (w *writer) makeRoom(need int64, spared *writerSlot) bool {
 		w.evict = append(w.evict, uint64(slot.id))
 		w.used -= slot.slotCost()
 		w.drop(slot.latest)
-		c := w.peer.cache
-		c.Metrics.SharedValue("evicted")
+		w.config.Metrics.SharedValue("evicted")
 		w.crowded.Do(func() {
-			c.Log.Warn("there is no room for all values that are shared: those used least recently are sent whole again; raise references, at both sites", "peer", w.peer.name, "room", w.room)
+			w.config.Log.Warn("there is no room for all values that are shared: those used least recently are sent whole again; raise references, at both sites", "peer", w.name, "room", w.room)
 		})
 		if fits() {
 			return true

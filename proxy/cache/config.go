@@ -1,0 +1,58 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/proxy/internal/pipe"
+	"github.com/gradproxy/gradproxy/proxy/memory"
+	"github.com/gradproxy/gradproxy/proxy/tunnel"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// Name is the name under which hellos list, among codecs, that a proxy has a value cache.
+const Name = "reference"
+
+// ErrLost is why a Ref is not delivered: the stream of its value is gone.
+var ErrLost = errors.New("proxy: the shared values are lost: their stream has ended")
+
+// A Stream is a value stream; *tunnel.Stream is one.
+type Stream interface {
+	ReadChunk() ([]byte, error)
+	Write(p []byte) (int, error)
+	Close() error
+	Reset(code tunnel.Code)
+}
+
+// Metrics counts the work of a Cache.
+type Metrics interface {
+	Encoded(codec string, role tensor.Role, took time.Duration)
+	Decoded(codec string, took time.Duration)
+	Sent(codec string, role tensor.Role, raw, wire int)
+	FellBack(why tensor.Reason)
+	// SharedValue counts a value by how it was put (whole, difference, opposite, again), or evicted.
+	SharedValue(how string)
+	// WrongReference counts a value whose reference is not the one that this end holds.
+	WrongReference()
+}
+
+// Config has the parts of a Cache. All fields are needed.
+type Config struct {
+	// Room is the bytes of values for each peer, each way. Negative: the Cache holds and puts none.
+	Room int64
+	// Open opens a stream to a peer, with the bytes that describe it.
+	Open               func(ctx context.Context, peer string, opening []byte) (Stream, error)
+	Codecs             func(text string) (codecs.Codec, error)
+	Lossless           codecs.Codec
+	Workers            *pipe.Pool
+	Pool               *memory.Pool
+	Sending, Receiving *memory.Budget
+	Metrics            Metrics
+	Log                *slog.Logger
+}
+
+// pipeDepth is how many values may be under way between a caller of Put and the tunnel, or between the tunnel and the store.
+const pipeDepth = 8
