@@ -53,6 +53,10 @@ type Traits struct {
 	// nil if it is not. The keys and the values of a message are then coded by one method: keys by Keys, and values each at
 	// the place of its key. Values that the method does not send become 0; keys lose nothing.
 	Keys Codec
+
+	// ResidualRatio is the bound of a method that adapts: error feedback keeps the norm of the residual under so many norms of the
+	// value. Its ValueEncoders are Adaptive. 0: the method does not adapt.
+	ResidualRatio float64
 }
 
 // Lossy reports whether c may change elements. A nil Codec stands for verbatim bytes, which never change.

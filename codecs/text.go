@@ -103,6 +103,17 @@ func (a *Args) Choice(name string, choices ...string) string {
 	return s
 }
 
+// Is reports whether the parameter name is given as value. Where it is not, another getter must name the parameter.
+func (a *Args) Is(name, value string) bool {
+	for i := range a.params {
+		if p := &a.params[i]; p.name == name && p.value == value {
+			p.read = true
+			return true
+		}
+	}
+	return false
+}
+
 // Err reports the first parameter that its getter refused, or that no getter has named. It wraps ErrText.
 func (a *Args) Err() error {
 	if a.err != nil {

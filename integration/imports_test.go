@@ -75,6 +75,7 @@ var layers = []layer{
 
 	{"bpf", nil},
 	{"bpf/cgroup", nil},
+	{"bpf/probe", nil},
 	{"tc/...", nil},
 	{"wan-sim/...", nil},
 

@@ -15,3 +15,11 @@ func TestHooksUnderAnotherKernel(t *testing.T) {
 	guest := vm.Guest{Modules: []string{"ipv6"}, Env: []string{require.Variable + "=root,cgroup2,bpf"}}
 	t.Log(guest.RunTests(t, "../bpf", "-test.skip=^TestGenerated"))
 }
+
+// The programs of package probe pass their tests under Linux 6.1 too. A user-mode kernel has no uprobes.
+func TestProbesUnderAnotherKernel(t *testing.T) {
+	require.Long(t)
+	t.Setenv(vm.Variable, "qemu")
+	guest := vm.Guest{Modules: []string{"tcp_diag"}, Env: []string{require.Variable + "=root,uprobes,gcc"}}
+	t.Log(guest.RunTests(t, "../bpf/probe", "-test.skip=^TestGenerated"))
+}

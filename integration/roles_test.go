@@ -50,7 +50,7 @@ func TestWhatIsNoGradientTravelsExactly(t *testing.T) {
 			// The first averaged weights have the place and the size of the one bucket of gradients before them.
 			name:  "post-local SGD",
 			job:   torch("torch215", "--mode", "postlocal", "--steps", "21", "--warmup", "10", "--local-steps", "5"),
-			exact: map[string]int{"sum": 3}, lossy: 4 * mlp,
+			exact: map[string]int{"sum": 3}, lossy: 4 * mlp, once: true,
 		},
 		{
 			name:  "post-local SGD, Gloo without handshake",
@@ -76,13 +76,13 @@ func TestWhatIsNoGradientTravelsExactly(t *testing.T) {
 		{
 			name:  "a metric of the size of a bucket",
 			job:   torch("torch215", "--hidden", "128,128", "--bucket-mb", "0.05", "--steps", "14", "--metric", "squares", "--metric-size", "17802"),
-			exact: map[string]int{"sum": 14}, lossy: 4 * large, once: true,
+			exact: map[string]int{"sum": 14}, lossy: 3 * large, once: true,
 		},
 		{
 			// It changes from step to step as gradients do: only its place can tell.
 			name:  "a metric that changes like gradients",
 			job:   torch("torch215", "--hidden", "128,128", "--bucket-mb", "0.05", "--steps", "14", "--metric", "noise", "--metric-size", "100480"),
-			exact: map[string]int{"sum": 14}, lossy: 4 * small,
+			exact: map[string]int{"sum": 14}, lossy: 4 * small, once: true,
 		},
 		{
 			name:  "JAX's plan, shifted once and again",
@@ -92,8 +92,8 @@ func TestWhatIsNoGradientTravelsExactly(t *testing.T) {
 		{
 			// Arrays of 4 MiB: all messages have 1 MiB, whatever they are of.
 			name:  "JAX's plan, shifted without a length that shows it",
-			job:   jax("--hidden", "1024,1024,1024", "--steps", "17", "--shift", "5,11,15"),
-			exact: map[string]int{"sum": 3}, lossy: 1 << 20,
+			job:   jax("--hidden", "1024,1024,1024", "--steps", "31", "--shift", "26,28,30"),
+			exact: map[string]int{"sum": 3}, lossy: 1 << 20, once: true,
 		},
 	} {
 		for _, way := range lossyWays {
@@ -119,12 +119,15 @@ func TestWhatIsNoGradientTravelsExactly(t *testing.T) {
 	}
 }
 
-// wantLost fails the test unless at least min bytes of gradients have lost something, and of their sums, if the way lets
-// them, as well.
+// wantLost fails the test unless at least min bytes of gradients have lost something, and, if the way lets them, an eighth of that of
+// their sums, which change less from step to step and earn trust later.
 func wantLost(t *testing.T, ps testbed.Proxies, way testbed.Way, min int) {
 	t.Helper()
 	loss := way.Config().Loss
-	for _, x := range []struct{ role, codec string }{{"gradient", loss.Gradients}, {"aggregate", loss.Aggregates}} {
+	for _, x := range []struct {
+		role, codec string
+		min         int
+	}{{"gradient", loss.Gradients, min}, {"aggregate", loss.Aggregates, min / 8}} {
 		if x.codec == "" {
 			continue
 		}
@@ -133,8 +136,8 @@ func wantLost(t *testing.T, ps testbed.Proxies, way testbed.Way, min int) {
 			t.Fatal(err)
 		}
 		t.Logf("%.1f MB of role %s went through %s", n/1e6, x.role, x.codec)
-		if n < float64(min) {
-			t.Errorf("%.0f bytes of role %s went through %s, want %d: the test shows nothing", n, x.role, x.codec, min)
+		if n < float64(x.min) {
+			t.Errorf("%.0f bytes of role %s went through %s, want %d: the test shows nothing", n, x.role, x.codec, x.min)
 		}
 	}
 }

@@ -67,7 +67,7 @@ func TestLateMapOfUnusedParametersTravelsExactly(t *testing.T) {
 				t.Error("nothing else differs either: the test shows nothing")
 			}
 			t.Logf("%d messages of maps are the same at both sites; of the others %d bytes differ", seen, other)
-			wantLost(t, ps, way, 4*model)
+			wantLost(t, ps, way, 2*model)
 			if way == gradientCodec {
 				wantReplicasEqual(t, results)
 			}

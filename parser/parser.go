@@ -61,9 +61,24 @@ type Conn struct {
 	Client, Server netip.AddrPort // as the app sees them
 	Number         int            // among the job's connections with these two addresses (ports left out)
 	Ranks          int            // at most, if configured; 0: unknown
-	Sums           tensor.Role    // Gradient if the job's configuration says so, else Unknown
+	Sums           Sums           // which sums of the job's rings may lose something
+	Calls          Calls          // of the app at the own end; nil: nobody sees them
 	Own            Side           // the side whose bytes this proxy encodes; the parser of the other side only learns
 }
+
+// Sums says which sums of a job's rings may lose something. The wire does not tell gradients from other sums.
+type Sums uint8
+
+const (
+	SumsProved    Sums = iota // sums that Calls prove to be gradients
+	SumsGradients             // the user says that all sums are gradients; Calls may prove a sum to be something else
+	SumsNone                  // none
+)
+
+var sumsNames = [...]string{"proved", "gradients", "none"}
+
+// SumsNames lists the names of all Sums, in the order of their values.
+func SumsNames() []string { return sumsNames[:] }
 
 // A Side is one end of a connection.
 type Side uint8

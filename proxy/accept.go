@@ -3,7 +3,6 @@ package proxy
 import (
 	"context"
 	"errors"
-	"github.com/gradproxy/gradproxy/proxy/frame"
 	"log/slog"
 	"net"
 	"syscall"
@@ -12,6 +11,7 @@ import (
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/proxy/app"
 	"github.com/gradproxy/gradproxy/proxy/cache"
+	"github.com/gradproxy/gradproxy/proxy/frame"
 	"github.com/gradproxy/gradproxy/proxy/tunnel"
 )
 
@@ -60,14 +60,6 @@ const (
 	firstRetry = 100 * time.Millisecond
 	lastRetry  = time.Second
 )
-
-// refusedRetry returns for how long refused dials are repeated.
-func (s *Settings) refusedRetry() time.Duration {
-	if s.RefusedRetry == 0 {
-		return 30 * time.Second
-	}
-	return max(s.RefusedRetry, 0)
-}
 
 // reach dials a server for a peer. One that refuses is dialled again: the app beside the peer was not refused, since the
 // proxy there had to accept its connection before anything was known of the server, and so does not try again itself as it

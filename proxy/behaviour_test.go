@@ -13,23 +13,9 @@ import (
 
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/proxy/app"
+	"github.com/gradproxy/gradproxy/proxy/path/pathtest"
 	"github.com/gradproxy/gradproxy/proxy/policy"
 )
-
-// random returns n bytes of which long runs are zero, so that the test codec has something to do.
-func random(r *rand.Rand, n int) []byte {
-	b := make([]byte, n)
-	for i := 0; i < n; {
-		run := min(1+r.IntN(6000), n-i)
-		if r.IntN(2) == 0 {
-			for j := range run {
-				b[i+j] = byte(r.Uint32())
-			}
-		}
-		i += run
-	}
-	return b
-}
 
 // Whatever pieces tensors come in, interleaved or not, with opaque bytes between them, the far app reads the same bytes.
 func TestAnyStreamArrives(t *testing.T) {
@@ -37,7 +23,7 @@ func TestAnyStreamArrives(t *testing.T) {
 		seed := rand.Uint64()
 		t.Logf("seed %d", seed)
 		r := rand.New(rand.NewPCG(seed, 1))
-		p := newPair(t, []parser.Protocol{toy{flow: flow}})
+		p := newPair(t, []parser.Protocol{pathtest.Toy{Flow: flow}})
 		client, server := p.connect(t)
 		stream := toyStream(r, 400)
 		got := make(chan []byte)
@@ -80,16 +66,16 @@ func toyStream(r *rand.Rand, pieces int) []byte {
 				}
 			} else {
 				sizes[id] = 4 * (1 + r.IntN(20000))
-				left[id] = random(r, sizes[id])
+				left[id] = pathtest.Random(r, sizes[id])
 			}
 		}
 		n := 1 + r.IntN(len(left[id]))
-		out = append(out, toyPiece(id, sizes[id], left[id][:n])...)
+		out = append(out, pathtest.ToyPiece(id, sizes[id], left[id][:n])...)
 		if left[id] = left[id][n:]; len(left[id]) == 0 {
 			delete(left, id)
 		}
 		if r.IntN(4) == 0 {
-			out = append(out, toyPiece(200, 0, nil)...)
+			out = append(out, pathtest.ToyPiece(200, 0, nil)...)
 		}
 	}
 	return out
@@ -108,7 +94,7 @@ func TestHalfClose(t *testing.T) {
 			if n, err := b.Read(make([]byte, 1)); err != io.EOF {
 				t.Fatalf("read %d bytes, %v; want the FIN", n, err)
 			}
-			sent := random(rand.New(rand.NewPCG(1, 1)), 8<<20)
+			sent := pathtest.Random(rand.New(rand.NewPCG(1, 1)), 8<<20)
 			go func() { b.Write(sent); b.CloseWrite() }()
 			got, err := io.ReadAll(a)
 			if err != nil || !bytes.Equal(got, sent) {
@@ -186,7 +172,7 @@ func TestRefusedIsReset(t *testing.T) {
 
 // A codec that panics costs its gain, and not a byte.
 func TestBrokenCodecTravelsRaw(t *testing.T) {
-	p := newPair(t, []parser.Protocol{toy{}}, policy.Rule{Codec: "broken"})
+	p := newPair(t, []parser.Protocol{pathtest.Toy{}}, policy.Rule{Codec: "broken"})
 	client, server := p.connect(t)
 	stream := toyStream(rand.New(rand.NewPCG(7, 7)), 50)
 	go func() { client.Write(stream); client.CloseWrite() }()
@@ -197,7 +183,7 @@ func TestBrokenCodecTravelsRaw(t *testing.T) {
 
 // A frame that was changed on the way resets the connection at both ends; bytes that were delivered before are right.
 func TestCorruptFrameResets(t *testing.T) {
-	p := newPair(t, []parser.Protocol{toy{}})
+	p := newPair(t, []parser.Protocol{pathtest.Toy{}})
 	client, server := p.connect(t)
 	tensor := make([]byte, 40000)
 	tensor[0] = 1
@@ -208,7 +194,7 @@ func TestCorruptFrameResets(t *testing.T) {
 		}
 	}
 	p.mu.Unlock()
-	go client.Write(toyPiece(1, len(tensor), tensor))
+	go client.Write(pathtest.ToyPiece(1, len(tensor), tensor))
 	got, err := io.ReadAll(server)
 	if !errors.Is(err, syscall.ECONNRESET) {
 		t.Fatalf("the server's app read %d bytes and %v, want a reset", len(got), err)
@@ -223,14 +209,14 @@ func TestCorruptFrameResets(t *testing.T) {
 
 // A reader that stops stops its writer, and nobody else; all that is held is within the budget.
 func TestBackpressure(t *testing.T) {
-	p := newPair(t, []parser.Protocol{toy{}})
+	p := newPair(t, []parser.Protocol{pathtest.Toy{}})
 	stalledClient, stalledServer := p.connect(t)
 	defer stalledServer.Close()
 	stalledClient.SetWriteDeadline(time.Now().Add(2 * time.Second))
 	written := 0
 	value := make([]byte, 1<<20) // that no codec makes smaller: the held block is coded
 	rand.NewChaCha8([32]byte{7}).Read(value)
-	for chunk := toyPiece(1, len(value), value); ; {
+	for chunk := pathtest.ToyPiece(1, len(value), value); ; {
 		n, err := stalledClient.Write(chunk)
 		written += n
 		if err != nil {

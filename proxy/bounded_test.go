@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"bytes"
-	mem "github.com/gradproxy/gradproxy/proxy/memory"
 	"io"
 	"math/rand/v2"
 	"sync"
@@ -12,6 +11,8 @@ import (
 	"time"
 
 	"github.com/gradproxy/gradproxy/parser"
+	mem "github.com/gradproxy/gradproxy/proxy/memory"
+	"github.com/gradproxy/gradproxy/proxy/path/pathtest"
 	"github.com/gradproxy/gradproxy/proxy/policy"
 )
 
@@ -25,7 +26,7 @@ func newLimitedPair(t *testing.T, near, far int64, rules ...policy.Rule) *pair {
 				return c.Control(func(fd uintptr) { syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_SNDBUF, 16<<10) })
 			}
 		}
-	}, []parser.Protocol{toy{}}, rules...)
+	}, []parser.Protocol{pathtest.Toy{}}, rules...)
 	p.mu.Lock()
 	p.narrow = 16 << 10
 	p.mu.Unlock()

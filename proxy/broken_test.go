@@ -11,6 +11,7 @@ import (
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/proxy/app"
 	"github.com/gradproxy/gradproxy/proxy/memory"
+	"github.com/gradproxy/gradproxy/proxy/path/pathtest"
 	"github.com/gradproxy/gradproxy/proxy/policy"
 	"github.com/gradproxy/gradproxy/tensor"
 )
@@ -33,7 +34,7 @@ func whole(t *testing.T, p *Proxy) {
 
 // Connections that break at any moment give back all that they hold.
 func TestBrokenConnectionsGiveBackTheirBudget(t *testing.T) {
-	p := newPair(t, []parser.Protocol{toy{}})
+	p := newPair(t, []parser.Protocol{pathtest.Toy{}})
 	r := rand.New(rand.NewPCG(11, 11))
 	for range 40 {
 		client, server := p.connect(t)
@@ -57,7 +58,7 @@ func TestBrokenConnectionsGiveBackTheirBudget(t *testing.T) {
 
 // A block that does not decode resets the connection at once, though both apps wait and no frame follows.
 func TestCorruptBlockResetsWaitingApps(t *testing.T) {
-	p := newPair(t, []parser.Protocol{toy{}})
+	p := newPair(t, []parser.Protocol{pathtest.Toy{}})
 	client, server := p.connect(t)
 	value := make([]byte, 4000) // one block: its encoding begins with the test codec's count of blocks
 	value[0] = 0xab
@@ -68,7 +69,7 @@ func TestCorruptBlockResetsWaitingApps(t *testing.T) {
 		}
 	}
 	p.mu.Unlock()
-	if _, err := client.Write(toyPiece(1, len(value), value)); err != nil {
+	if _, err := client.Write(pathtest.ToyPiece(1, len(value), value)); err != nil {
 		t.Fatal(err)
 	}
 	if b, err := io.ReadAll(server); !errors.Is(err, syscall.ECONNRESET) || len(b) > 8 {
@@ -107,10 +108,10 @@ func TestResetDuringDeliveryIsNoEnd(t *testing.T) {
 
 // A sender that stops in the second block of a tensor, and waits for an answer to the first, gets one.
 func TestFlowControlledSenderIsNotHeldUp(t *testing.T) {
-	p := newPair(t, []parser.Protocol{toy{flow: true}})
+	p := newPair(t, []parser.Protocol{pathtest.Toy{Flow: true}})
 	client, server := p.connect(t)
-	value := random(rand.New(rand.NewPCG(2, 2)), 20000)
-	message := toyPiece(1, len(value), value)
+	value := pathtest.Random(rand.New(rand.NewPCG(2, 2)), 20000)
+	message := pathtest.ToyPiece(1, len(value), value)
 	got := make([]byte, len(message))
 	for _, part := range [][2]int{{0, 9000}, {9000, 9001}, {9001, len(message)}} {
 		client.Write(message[part[0]:part[1]])
@@ -160,7 +161,7 @@ func TestFaultyParserHoldsNothingUp(t *testing.T) {
 		t.Run(string(f), func(t *testing.T) {
 			p := newPair(t, []parser.Protocol{f})
 			client, server := p.connect(t)
-			sent := random(rand.New(rand.NewPCG(4, 4)), 3000)
+			sent := pathtest.Random(rand.New(rand.NewPCG(4, 4)), 3000)
 			for at := 0; at < len(sent); at += 1000 {
 				client.Write(sent[at : at+1000])
 				if f != "forgets its tensor" && at == 0 {

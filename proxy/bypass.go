@@ -3,20 +3,14 @@ package proxy
 import (
 	"context"
 	"errors"
-	"github.com/gradproxy/gradproxy/proxy/frame"
 	"log/slog"
 	"net"
 
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/proxy/app"
+	"github.com/gradproxy/gradproxy/proxy/frame"
 	"github.com/gradproxy/gradproxy/proxy/relay"
 )
-
-// A bypass carries connections that have no peer to go through. Its relay is made when the first one comes.
-type bypass struct {
-	relay *relay.Relay
-	count int // connections that bypass the tunnel, or are about to; a drain waits for them as for live ones
-}
 
 // serveApart connects c to its server, which is behind no peer, and returns when the connection has ended. No parser sees its
 // bytes.

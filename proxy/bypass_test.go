@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/gradproxy/gradproxy/proxy/app"
+	"github.com/gradproxy/gradproxy/proxy/path/pathtest"
 )
 
 // A server behind no peer is reached from here: bytes and ends come as they are, and a drain waits for the connection, or resets it.
@@ -25,7 +26,7 @@ func TestBypass(t *testing.T) {
 	client, server := p.connect(t)
 	defer client.Close()
 	defer server.Close()
-	data := random(rand.New(rand.NewPCG(1, 2)), 3<<20)
+	data := pathtest.Random(rand.New(rand.NewPCG(1, 2)), 3<<20)
 	go func() {
 		client.Write(data)
 		client.CloseWrite()
@@ -110,7 +111,7 @@ func TestBypassToItself(t *testing.T) {
 		own := app.AddrOf(target.Addr())
 		p := newPairWith(t, func(_ string, c *Config) { c.Own = []netip.AddrPort{own} }, nil)
 		p.near.Apply(Settings{Policy: p.near.env.Policy()})
-		client, c, err := tcpPair()
+		client, c, err := pathtest.Connect()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -149,7 +150,7 @@ func TestBypassRefused(t *testing.T) {
 	p := newPair(t, nil)
 	p.near.Apply(Settings{Policy: p.near.env.Policy()})
 	p.target.Close()
-	client, c, err := tcpPair() // not by the entry, which may reset it before Dial returns
+	client, c, err := pathtest.Connect() // not by the entry, which may reset it before Dial returns
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,11 +7,12 @@ import (
 	"golang.org/x/net/nettest"
 
 	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/proxy/path/pathtest"
 )
 
 // Two apps cannot tell a pair of proxies from a plain connection, whether their bytes are understood or not.
 func TestConn(t *testing.T) {
-	for name, protocols := range map[string][]parser.Protocol{"verbatim": nil, "toy": {toy{}}, "toy, flow control": {toy{flow: true}}} {
+	for name, protocols := range map[string][]parser.Protocol{"verbatim": nil, "toy": {pathtest.Toy{}}, "toy, flow control": {pathtest.Toy{Flow: true}}} {
 		t.Run(name, func(t *testing.T) {
 			p := newPair(t, protocols)
 			nettest.TestConn(t, func() (net.Conn, net.Conn, func(), error) {

@@ -15,15 +15,12 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/tunnel"
 )
 
-// A Stream is a connection's in the tunnel: ordered bytes both ways that survive the loss of a carrier.
-// *tunnel.Stream is one; its methods are documented there.
-type Stream = path.Stream
-
 // resetGrace is how long bytes that were sent before an app's reset may take to leave. TCP itself promises nothing for such bytes.
 const resetGrace = 5 * time.Second
 
-// both carries the bytes of a connection both ways until both directions have ended, and returns how that came.
-func (p *Proxy) both(c *path.Conn, pc parser.Conn, lossyAggregates bool) string {
+// both carries the bytes of a connection both ways until both directions have ended, and returns how that came. protocols are those
+// that it may speak.
+func (p *Proxy) both(c *path.Conn, protocols []parser.Protocol, pc parser.Conn, lossyAggregates bool) string {
 	flow := policy.Flow{Job: c.Job, Direction: policy.FromClient, LossyAggregates: lossyAggregates}
 	if pc.Own == parser.Server {
 		flow.Direction = policy.FromServer
@@ -34,7 +31,7 @@ func (p *Proxy) both(c *path.Conn, pc parser.Conn, lossyAggregates bool) string 
 		return "app"
 	}
 	c.App.SetLinger(0) // should this process be killed, the kernel sends an RST and not an end that looks orderly
-	own, other := p.parsers(pc, sender.Recognized)
+	own, other := parsers(protocols, pc, sender.Recognized)
 	sender.Parse(own)
 	receiver := receive.New(c, other)
 

@@ -14,12 +14,23 @@ import (
 
 // A proxy that is killed leaves its apps an RST: an end that looks orderly could be taken for the end of the data.
 func TestKilledProxyResets(t *testing.T) {
+	for _, way := range []string{"carried", "bypassing"} {
+		t.Run(way, func(t *testing.T) { killedProxyResets(t, way) })
+	}
+}
+
+func killedProxyResets(t *testing.T, way string) {
 	if os.Getenv("GRADPROXY_TEST_KILLED") != "" {
 		p := newPair(t, nil)
+		if way == "bypassing" {
+			settings := *p.near.settings.Load()
+			settings.Peers = nil
+			p.near.Apply(settings)
+		}
 		os.Stdout.WriteString(p.entry.Addr().String() + "\n")
 		p.connectAndWait()
 	}
-	cmd := exec.Command(os.Args[0], "-test.run", "^TestKilledProxyResets$")
+	cmd := exec.Command(os.Args[0], "-test.run", "^TestKilledProxyResets$/^"+way+"$")
 	cmd.Env = append(os.Environ(), "GRADPROXY_TEST_KILLED=1")
 	out, err := cmd.StdoutPipe()
 	if err != nil {

@@ -11,21 +11,25 @@ import (
 // Metrics counts the work of the proxy. Raw and wire bytes are two counters; ratios are computed from them. Labels come
 // from fixed lists or from this side's configuration, never from a peer's bytes. A nil *Metrics counts nothing.
 type Metrics struct {
-	connections *prometheus.GaugeVec
-	opened      *prometheus.CounterVec
-	ended       *prometheus.CounterVec
-	raw, wire   *prometheus.CounterVec
-	delivered   *prometheus.CounterVec
-	refused     *prometheus.CounterVec
-	encode      *prometheus.HistogramVec
-	decode      *prometheus.HistogramVec
-	fallbacks   *prometheus.CounterVec
-	given       *prometheus.CounterVec
-	drift       *prometheus.HistogramVec
-	forgotten   prometheus.Counter
-	lostRows    prometheus.Counter
-	values      *prometheus.CounterVec
-	wrong       prometheus.Counter
+	connections              *prometheus.GaugeVec
+	opened                   *prometheus.CounterVec
+	ended                    *prometheus.CounterVec
+	raw, wire                *prometheus.CounterVec
+	delivered                *prometheus.CounterVec
+	refused                  *prometheus.CounterVec
+	encode                   *prometheus.HistogramVec
+	decode                   *prometheus.HistogramVec
+	began                    *prometheus.CounterVec
+	fallbacks                *prometheus.CounterVec
+	doubted                  *prometheus.CounterVec
+	given                    *prometheus.CounterVec
+	drift                    *prometheus.HistogramVec
+	sparsity                 *prometheus.HistogramVec
+	guardExact, guardTensors *prometheus.CounterVec
+	forgotten                prometheus.Counter
+	lostRows                 prometheus.Counter
+	values                   *prometheus.CounterVec
+	wrong                    prometheus.Counter
 }
 
 // NewMetrics makes the metrics and registers them.
@@ -52,20 +56,30 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		refused:   counter("dials_refused_total", "Dials for peers that servers refused, each of those that were repeated counted.", "peer"),
 		encode:    histogram("encode_seconds", "Time to encode one block."),
 		decode:    histogram("decode_seconds", "Time to decode one block."),
+		began:     counter("tensor_values_total", "Values of tensors that apps sent, by role and by the evidence for it.", "role", "evidence"),
 		fallbacks: counter("verbatim_fallbacks_total", "Tensor values and blocks that were not coded as a rule says, by reason.", "reason"),
+		doubted:   counter("jobs_doubted_total", "Jobs that lose nothing more until they connect anew, since one of their sums was found to be no gradient, by reason.", "reason"),
 		given:     counter("parsers_gave_up_total", "Directions of connections that stopped being understood, by protocol.", "protocol"),
 	}
 	m.values = counter("shared_values_total", "Values of tensors that the peer holds: put whole, as a difference to the last one (difference) or to the peer's (opposite), referred to again, evicted.", "how")
 	m.drift = prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "gradproxy_residual_ratio",
 		Help:    "Norm of a block's residual over the norm of its value: how far receivers are behind.",
 		Buckets: prometheus.ExponentialBuckets(1e-4, 4, 10)}, []string{"codec", "role"})
+	m.sparsity = prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "gradproxy_sparsity",
+		Help:    "Sparsity multiplier s of blocks whose codec adapts it, of one block in eight.",
+		Buckets: []float64{1, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7, 1.8, 1.9}}, []string{"codec", "role"})
+	m.guardExact = counter("guard_exact_total", "Blocks that travelled exactly since receivers were too far behind.", "codec", "role")
+	m.guardTensors = counter("guard_tensors_total", "Tensors that had such a block.", "codec", "role")
 	m.forgotten = prometheus.NewCounter(prometheus.CounterOpts{Name: "gradproxy_tensors_forgotten_total",
 		Help: "Tensors whose residual was dropped: their connection ended, they changed, or memory was needed."})
 	m.lostRows = prometheus.NewCounter(prometheus.CounterOpts{Name: "gradproxy_rows_forgotten_total",
 		Help: "Rows of sparse tensors whose residual was dropped: their array changed, or memory was needed."})
 	m.wrong = prometheus.NewCounter(prometheus.CounterOpts{Name: "gradproxy_wrong_references_total",
 		Help: "Values whose reference differed at the two ends: a defect, which resets the stream of shared values."})
-	reg.MustRegister(m.connections, m.drift, m.forgotten, m.lostRows, m.wrong)
+	for _, v := range []tensor.Verdict{tensor.Repeats, tensor.SingleSigned} { // so that the first one is a rise
+		m.doubted.WithLabelValues(v.String())
+	}
+	reg.MustRegister(m.connections, m.drift, m.sparsity, m.forgotten, m.lostRows, m.wrong)
 	return m
 }
 
@@ -91,10 +105,24 @@ func (m *Metrics) Decoded(codec string, took time.Duration) {
 	}
 }
 
+// Began counts a value of a tensor.
+func (m *Metrics) Began(t tensor.Tensor) {
+	if m != nil {
+		m.began.WithLabelValues(t.Role.String(), t.Evidence()).Inc()
+	}
+}
+
 // FellBack counts a value or a block that was not coded as a rule says.
 func (m *Metrics) FellBack(why tensor.Reason) {
 	if m != nil {
 		m.fallbacks.WithLabelValues(why.String()).Inc()
+	}
+}
+
+// Doubted counts a job of which one sum is no gradient.
+func (m *Metrics) Doubted(reason string) {
+	if m != nil {
+		m.doubted.WithLabelValues(reason).Inc()
 	}
 }
 
@@ -149,6 +177,23 @@ func (m *Metrics) deliverer(peer string) func(n int) {
 func (m *Metrics) Drifted(codec string, role tensor.Role, ratio float64) {
 	if m != nil {
 		m.drift.WithLabelValues(codec, role.String()).Observe(ratio)
+	}
+}
+
+// Adapted observes the sparsity of a codec that adapts it.
+func (m *Metrics) Adapted(codec string, role tensor.Role, sparsity float64) {
+	if m != nil {
+		m.sparsity.WithLabelValues(codec, role.String()).Observe(sparsity)
+	}
+}
+
+// Guarded counts a block that travels exactly since receivers are too far behind, and its tensor if it is the first of it.
+func (m *Metrics) Guarded(codec string, role tensor.Role, first bool) {
+	if m != nil {
+		m.guardExact.WithLabelValues(codec, role.String()).Inc()
+		if first {
+			m.guardTensors.WithLabelValues(codec, role.String()).Inc()
+		}
 	}
 }
 

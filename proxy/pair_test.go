@@ -1,9 +1,7 @@
 package proxy
 
 import (
-	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -20,9 +18,9 @@ import (
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/proxy/app"
 	"github.com/gradproxy/gradproxy/proxy/frame"
+	"github.com/gradproxy/gradproxy/proxy/path/pathtest"
 	"github.com/gradproxy/gradproxy/proxy/policy"
 	"github.com/gradproxy/gradproxy/proxy/tunnel"
-	"github.com/gradproxy/gradproxy/tensor"
 )
 
 // A pair is two proxies with a tunnel of plain connections between them, and an app on each side of it.
@@ -132,7 +130,7 @@ func (p *pair) openTo(other *Proxy, opened []byte) (Stream, error) {
 	if p.down.Load() {
 		return nil, tunnel.ErrPeerDown
 	}
-	a, b, err := tcpPair()
+	a, b, err := pathtest.Connect()
 	if err != nil {
 		return nil, err
 	}
@@ -163,23 +161,6 @@ type testIncoming struct{ answer chan error }
 func (in *testIncoming) Done() <-chan struct{} { return nil }
 func (in *testIncoming) Refuse(code tunnel.Code, text string) {
 	in.answer <- &tunnel.RefusedError{Peer: "far", Code: code, Text: text}
-}
-
-func tcpPair() (a, b *net.TCPConn, err error) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, nil, err
-	}
-	defer ln.Close()
-	dialed, err := net.Dial("tcp", ln.Addr().String())
-	if err != nil {
-		return nil, nil, err
-	}
-	accepted, err := ln.Accept()
-	if err != nil {
-		return nil, nil, err
-	}
-	return dialed.(*net.TCPConn), accepted.(*net.TCPConn), nil
 }
 
 // A testStream is a stream over a connection of its own. Bytes that wait for more wait until Flush.
@@ -248,63 +229,15 @@ func (p *pair) connect(t testing.TB) (client, server *net.TCPConn) {
 	return c.(*net.TCPConn), s.(*net.TCPConn)
 }
 
-// testCodecs knows "lossless", which is the test's: it leaves out trailing zeros and counts its blocks, so that a
-// decoder that is given them out of order fails; "wide", the same for whole tensors; and "broken", which panics.
+// testCodecs knows the test's "halves" and "quarter", and the codecs of package pathtest.
 func testCodecs(text string) (codecs.Codec, error) {
 	switch text {
 	case "halves":
 		return codecs.Values(halves{}), nil
 	case "quarter":
 		return codecs.Values(quarter{}), nil
-	case "lossless", "broken", "int4", "wide":
-		return testCodec(text), nil
 	}
-	return nil, fmt.Errorf("%w: %q", codecs.ErrText, text)
-}
-
-type testCodec string
-
-func (c testCodec) String() string          { return string(c) }
-func (c testCodec) MaxEncodedLen(n int) int { return 8*n + 8 }
-func (c testCodec) Traits() codecs.Traits   { return codecs.Traits{Lossless: true} }
-func (c testCodec) Block(size int) int {
-	if c == "wide" {
-		return size
-	}
-	return 4096
-}
-func (c testCodec) NewEncoder(d tensor.DType, n int) (codecs.Encoder, error) {
-	return &testCoder{c: c}, nil
-}
-func (c testCodec) NewDecoder(tensor.DType, int) (codecs.Decoder, error) {
-	return &testCoder{c: c}, nil
-}
-
-type testCoder struct {
-	c testCodec
-	n uint64
-}
-
-func (e *testCoder) Append(dst, src []byte) ([]byte, error) {
-	if e.c == "broken" {
-		panic("broken on purpose")
-	}
-	short := bytes.TrimRight(src, "\x00")
-	if len(short) == len(src) {
-		return dst, codecs.ErrUnsuited
-	}
-	dst = binary.LittleEndian.AppendUint64(dst, e.n)
-	e.n++
-	return append(dst, short...), nil
-}
-
-func (e *testCoder) Decode(dst, src []byte) error {
-	if len(src) < 8 || binary.LittleEndian.Uint64(src) != e.n || len(src)-8 > len(dst) {
-		return codecs.ErrCorrupt
-	}
-	e.n++
-	clear(dst[copy(dst, src[8:]):])
-	return nil
+	return pathtest.Codec(text)
 }
 
 // newTestProxy returns a Proxy without a tunnel.

@@ -8,12 +8,12 @@ import (
 
 // parsers returns the parser of the bytes that the own app sends and the parser of the bytes that are delivered to it. recognized is
 // called with the name of the protocol once its parser has seen a tensor.
-func (p *Proxy) parsers(c parser.Conn, recognized func(string)) (own, other parser.Parser) {
-	if len(p.config.Protocols) == 0 {
+func parsers(protocols []parser.Protocol, c parser.Conn, recognized func(string)) (own, other parser.Parser) {
+	if len(protocols) == 0 {
 		return parser.Verbatim{}, nil
 	}
 	var fromClient, fromServer []parser.Parser
-	for _, protocol := range p.config.Protocols {
+	for _, protocol := range protocols {
 		a, b := protocol.New(c)
 		fromClient = append(fromClient, a)
 		fromServer = append(fromServer, b)
@@ -21,7 +21,7 @@ func (p *Proxy) parsers(c parser.Conn, recognized func(string)) (own, other pars
 	if c.Own == parser.Server {
 		fromClient, fromServer = fromServer, fromClient
 	}
-	for i, protocol := range p.config.Protocols {
+	for i, protocol := range protocols {
 		fromClient[i] = &named{Parser: fromClient[i], name: protocol.String(), seen: recognized}
 	}
 	return guarded{parser.First(fromClient...)}, guarded{parser.First(fromServer...)}

@@ -1,116 +1,29 @@
 package proxy
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"github.com/gradproxy/gradproxy/proxy/frame"
-	"github.com/gradproxy/gradproxy/proxy/memory"
-	"github.com/gradproxy/gradproxy/proxy/path"
-	"github.com/gradproxy/gradproxy/proxy/tensors"
 	"log/slog"
 	"math/rand/v2"
 	"net"
-	"net/netip"
-	"runtime"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
-	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/proxy/app"
 	"github.com/gradproxy/gradproxy/proxy/cache"
+	"github.com/gradproxy/gradproxy/proxy/frame"
 	"github.com/gradproxy/gradproxy/proxy/internal/pipe"
 	"github.com/gradproxy/gradproxy/proxy/logsample"
+	"github.com/gradproxy/gradproxy/proxy/memory"
+	"github.com/gradproxy/gradproxy/proxy/path"
 	"github.com/gradproxy/gradproxy/proxy/policy"
+	"github.com/gradproxy/gradproxy/proxy/relay"
 	"github.com/gradproxy/gradproxy/proxy/residual"
-	"github.com/gradproxy/gradproxy/tensor"
+	"github.com/gradproxy/gradproxy/proxy/tensors"
 )
-
-// Config has the parts of a Proxy. Open, Codecs and Settings.Policy are needed.
-type Config struct {
-	// Open opens a stream to a peer; tunnel.Endpoint has it.
-	Open func(ctx context.Context, peer string, opening []byte) (Stream, error)
-	// Codecs makes the codecs that peers declare, of their texts. Unknown texts are errors.
-	Codecs func(text string) (codecs.Codec, error)
-	// PeerCodecs lists the names of the codecs that a peer has, as its hello said; nil: all peers have all.
-	PeerCodecs func(peer string) []string
-	Protocols  []parser.Protocol                                      // tried in this order; none: everything travels verbatim
-	Settings   Settings                                               // may be replaced while the Proxy runs
-	Control    func(network, address string, c syscall.RawConn) error // of sockets that dial servers, as net.Dialer's
-	// AsClient sets the options of sockets that dial servers from their client's address and port, as a gateway does whose
-	// packets to clients pass it; nil: servers see this host. It is used only for clients in the peer's own networks.
-	AsClient func(network, address string, c syscall.RawConn) error
-	Own      []netip.AddrPort // addresses of this process's listeners, which it never dials
-	// Places bounds the descriptors of connections. A connection that Serve or Accept is given has one; one that bypasses the
-	// tunnel takes a second. nil: there are enough.
-	Places Places
-	Pipes  int // of two descriptors each, at most, for connections that bypass the tunnel; 0: 256
-	// PollGates bounds the connections that are read at less cost, and take PollGateDescriptors more each; 0: 1024.
-	PollGates int
-
-	// Answer is how long an opening waits for the peer's answer, beside the time that dialling the server may take; then its
-	// app is reset. The time that connections outlive an outage fits, the tunnel's Resume. 0: 10 minutes.
-	Answer time.Duration
-	// Memory bounds the bytes that connections hold in each direction, from app to tunnel and from tunnel to app: bytes that
-	// were read, blocks as they are and encoded, and bytes that wait with them. When they are spent each connection may still
-	// hold 32 KiB in each direction, with which it gets on, if slowly: so 10,000 connections hold up to Memory and 313 MiB
-	// in each. Beside it are the buffers of tunnels, Values, Residuals, and the memory of codecs for the blocks that Workers
-	// are at. 0: 256 MiB.
-	Memory int64
-	// Values bounds the bytes of values that are shared with each peer, each way, but for one that is just being read. Values of
-	// a lost value stream that apps have yet to read may take as much again. 0: 512 MiB, negative: none are shared.
-	Values    int64
-	Residuals int64        // bytes of the memory of tensors that may lose something; 0: 1 GiB
-	Workers   int          // cores that encode and decode; 0: all
-	Log       *slog.Logger // nil: silent. Lines that peers and jobs can trigger are bounded: see package logsample
-	Metrics   *Metrics     // nil: nothing is counted
-}
-
-// SharedValues is the name under which hellos list, among codecs, that a proxy has a value cache.
-const SharedValues = cache.Name
-
-// PollGateDescriptors is how many descriptors a connection that is one of Config.PollGates takes besides its own.
-const PollGateDescriptors = app.GateDescriptors
-
-// Places are given to connections, one each; intercept.Gate has some. Enter waits, and reports false if ctx ends first; after true
-// the place is given back by Leave.
-type Places interface {
-	Enter(ctx context.Context) bool
-	Leave()
-}
-
-// Settings may change while the Proxy runs; connections that exist keep their peer and job.
-type Settings struct {
-	Peers  []Peer
-	Jobs   []Job
-	Policy policy.Policy
-
-	// RefusedRetry is how long a server that refuses connections is dialled again and again for a peer, until the peer is
-	// told of the refusal or withdraws. 0: 30 s. Negative: not at all.
-	RefusedRetry time.Duration
-}
-
-// A Peer is the far end of a tunnel, and the networks behind it.
-type Peer struct {
-	Name     string
-	Networks []netip.Prefix // destinations that are reached through it
-	MayDial  []DialRule     // destinations that it may ask this proxy to dial; none: nothing
-}
-
-// A Job is a training job that the operator has described.
-type Job struct {
-	Name     string
-	Networks []netip.Prefix // of its hosts: a connection of the job has both ends in them
-	Ranks    int            // at most; 0: unknown
-	Sums     tensor.Role    // Gradient: its rings sum gradients. Unknown: they may sum anything
-
-	// LossyAggregates lets sums that all replicas receive lose something, with feedback: replicas will differ, a little.
-	LossyAggregates bool
-}
 
 // A Proxy carries connections of the apps beside it to its peers, and connections of theirs to the apps beside it.
 type Proxy struct {
@@ -136,6 +49,18 @@ type Proxy struct {
 	idle     chan struct{} // closed once draining and nothing is live
 }
 
+// A bypass carries connections that have no peer to go through. Its relay is made when the first one comes.
+type bypass struct {
+	relay *relay.Relay
+	count int // connections that bypass the tunnel, or are about to; a drain waits for them as for live ones
+}
+
+// errEnding is why openings end when the proxy drains.
+var errEnding = errors.New("proxy: the proxy is about to end")
+
+// keepAlive finds a dead app host in a minute; the app's own wish cannot be seen from here.
+var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 10 * time.Second, Count: 3}
+
 // New returns a Proxy. The caller must Close it.
 func New(cfg Config) (*Proxy, error) {
 	if cfg.Open == nil || cfg.Codecs == nil || cfg.Settings.Policy == nil {
@@ -152,15 +77,15 @@ func New(cfg Config) (*Proxy, error) {
 	p.watcher = app.NewWatcher()
 	p.opening, p.noOpenings = context.WithCancelCause(context.Background())
 	p.tags.Store(rand.Uint64N(1 << 40)) // so that no connection is taken for one of an earlier process
-	lasting := map[string]bool{}
+	traits := map[string]parser.Traits{}
 	for _, protocol := range p.config.Protocols {
-		lasting[protocol.String()] = protocol.Traits().Reconnects
+		traits[protocol.String()] = protocol.Traits()
 	}
 	p.env = &path.Env{
 		Buffers: new(memory.Pool), Sending: memory.NewBudget(cfg.Memory), Receiving: memory.NewBudget(cfg.Memory), MemoryWait: memory.Wait,
 		Pool: pipe.NewPool(cfg.Workers), Cores: cfg.Workers, Lossless: lossless, Codecs: cfg.Codecs,
 		Policy:      func() policy.Policy { return p.settings.Load().Policy },
-		Lasting:     func(protocol string) bool { return lasting[protocol] },
+		Lasting:     func(protocol string) bool { return traits[protocol].Reconnects },
 		Residuals:   residual.New(p.config.Residuals, p.config.Metrics.forgot, p.config.Metrics.forgotRows),
 		Tensors:     new(tensors.Table),
 		Connections: func() int { return int(p.carried.Load()) },
@@ -179,21 +104,6 @@ func New(cfg Config) (*Proxy, error) {
 	return p, nil
 }
 
-// setDefaults replaces zero fields by their defaults.
-func (c *Config) setDefaults() {
-	c.Memory = cmp.Or(c.Memory, 256<<20)
-	c.Answer = cmp.Or(c.Answer, 10*time.Minute)
-	c.PollGates = cmp.Or(c.PollGates, 1024)
-	c.Residuals = cmp.Or(c.Residuals, 1<<30)
-	c.Values = cmp.Or(c.Values, 512<<20)
-	if c.Workers <= 0 {
-		c.Workers = runtime.GOMAXPROCS(0)
-	}
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
-}
-
 // Apply replaces the settings, for connections that come from now on; the policy changes for all.
 func (p *Proxy) Apply(s Settings) { p.settings.Store(&s) }
 
@@ -208,7 +118,12 @@ func (p *Proxy) Tensors() []TensorInfo { return p.env.Tensors.List() }
 
 // carry carries a connection of the app behind conn and of stream until it ends.
 func (p *Proxy) carry(conn *net.TCPConn, stream Stream, peer string, log *slog.Logger, o frame.Opening, own parser.Side) {
-	job := p.settings.Load().jobOf(o.Client.Addr(), o.Server.Addr())
+	set, protocols := p.settings.Load(), p.config.Protocols
+	job := set.jobOf(o.Client.Addr(), o.Server.Addr())
+	if own == parser.Server && set.stranger(peer, o.Client.Addr()) {
+		log.Warn("peer names a client that lies behind another peer: the connection is of no job, and travels verbatim from here")
+		job, protocols = Job{}, nil
+	}
 	values := p.cache.Peer(peer)
 	c := &path.Conn{Env: p.env, App: app.Plain(conn), Stream: stream, Peer: peer, Job: job.Name, Log: log, Gone: make(chan struct{}),
 		Tag: frame.Tag{Number: o.Tag, Mine: own == parser.Client}, SendShare: &values.Sending, ReceiveShare: &values.Receiving}
@@ -219,6 +134,7 @@ func (p *Proxy) carry(conn *net.TCPConn, stream Stream, peer string, log *slog.L
 		c.PeerCodecs = p.config.PeerCodecs(peer)
 	}
 	conn.SetKeepAliveConfig(keepAlive)
+	app.Inline(conn)
 	defer p.gate(conn, c)()
 	if !p.enter(c) {
 		c.Abort(frame.ResetByApp)
@@ -230,10 +146,22 @@ func (p *Proxy) carry(conn *net.TCPConn, stream Stream, peer string, log *slog.L
 	p.config.Metrics.carries(peer, clientSide(own), 1)
 	defer p.config.Metrics.carries(peer, clientSide(own), -1)
 	log.Debug("connection carried", "job", job.Name)
-	how := p.both(c, parser.Conn{Job: job.Name, Client: o.Client, Server: o.Server, Number: o.Number,
-		Ranks: job.Ranks, Sums: job.Sums, Own: own}, job.LossyAggregates)
+	how := p.both(c, protocols, parser.Conn{Job: job.Name, Client: o.Client, Server: o.Server, Number: o.Number,
+		Ranks: job.Ranks, Sums: job.Sums, Calls: p.calls(conn, o, own), Own: own}, job.LossyAggregates)
 	p.config.Metrics.endedAs(peer, how)
 	log.Debug("connection ended", "how", how)
+}
+
+// calls returns what is seen of the collectives that the app behind conn calls, nil if nobody sees them.
+func (p *Proxy) calls(conn *net.TCPConn, o frame.Opening, own parser.Side) parser.Calls {
+	if p.config.Calls == nil {
+		return nil
+	}
+	far := o.Server
+	if own == parser.Server {
+		far = o.Client
+	}
+	return p.config.Calls(frame.Unmap(app.AddrOf(conn.RemoteAddr())), frame.Unmap(app.AddrOf(conn.LocalAddr())), far)
 }
 
 // gate puts the app's end of c behind poll gates, if there are any left. done gives them back.

@@ -4,13 +4,14 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
-	"github.com/gradproxy/gradproxy/proxy/frame"
 	"math"
 	"math/rand/v2"
 	"net"
 	"sync"
 	"testing"
 
+	"github.com/gradproxy/gradproxy/proxy/frame"
+	"github.com/gradproxy/gradproxy/proxy/path/pathtest"
 	"github.com/gradproxy/gradproxy/proxy/policy"
 	"github.com/gradproxy/gradproxy/tensor"
 )
@@ -38,11 +39,11 @@ func TestModelPredictsItsUpdate(t *testing.T) {
 	for range rounds {
 		model, _ := weights(r, 10_000)
 		size = len(model)
-		if got := carry(t, s, c, toyPiece(1, size, model)); !bytes.Equal(got[8:], model) {
+		if got := carry(t, s, c, pathtest.ToyPiece(1, size, model)); !bytes.Equal(got[8:], model) {
 			t.Fatal("the model arrived otherwise")
 		}
 		update := change(r, model)
-		if got := carry(t, c, s, toyPiece(1, size, update)); !bytes.Equal(got[8:], update) {
+		if got := carry(t, c, s, pathtest.ToyPiece(1, size, update)); !bytes.Equal(got[8:], update) {
 			t.Fatal("the update arrived otherwise")
 		}
 	}
@@ -67,11 +68,11 @@ func TestLossyUpdate(t *testing.T) {
 			waitFor(t, func() bool { return p.near.values().Stats().Kept == 3 }) // blocks
 		}
 		model, _ := weights(r, 3000)
-		if got := carry(t, s, c, toyPiece(1, len(model), model)); !bytes.Equal(got[8:], model) {
+		if got := carry(t, s, c, pathtest.ToyPiece(1, len(model), model)); !bytes.Equal(got[8:], model) {
 			t.Fatal("the model arrived otherwise")
 		}
 		update := change(r, model)
-		got := carry(t, c, s, toyPiece(1, len(update), update))[8:]
+		got := carry(t, c, s, pathtest.ToyPiece(1, len(update), update))[8:]
 		if !bytes.Equal(got, update) {
 			lost++
 		}
@@ -100,7 +101,7 @@ func TestBothDirectionsAtOnce(t *testing.T) {
 				for range 150 {
 					w, _ := weights(rand.New(rand.NewPCG(5, r.Uint64N(3))), 2000)
 					w = change(r, w)
-					if got := carry(t, ends[0], ends[1], toyPiece(byte(r.IntN(20)), len(w), w)); !bytes.Equal(got[8:], w) {
+					if got := carry(t, ends[0], ends[1], pathtest.ToyPiece(byte(r.IntN(20)), len(w), w)); !bytes.Equal(got[8:], w) {
 						t.Error("other bytes arrived")
 						return
 					}
@@ -152,7 +153,7 @@ func TestFalseClaimsOfValues(t *testing.T) {
 			p := newSharingPair(t, 1<<20)
 			c, s := p.connect(t)
 			w, _ := weights(rand.New(rand.NewPCG(7, 8)), 256)
-			carry(t, s, c, toyPiece(0, len(w), w)) // the far proxy's slot 0
+			carry(t, s, c, pathtest.ToyPiece(0, len(w), w)) // the far proxy's slot 0
 			stream, err := p.near.config.Open(t.Context(), "far", numbers(frame.OpeningValues, 1<<40))
 			if err != nil {
 				t.Fatal(err)

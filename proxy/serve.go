@@ -3,13 +3,13 @@ package proxy
 import (
 	"context"
 	"errors"
-	"github.com/gradproxy/gradproxy/proxy/frame"
 	"log/slog"
 	"net"
 	"net/netip"
 
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/proxy/app"
+	"github.com/gradproxy/gradproxy/proxy/frame"
 	"github.com/gradproxy/gradproxy/proxy/tunnel"
 )
 
@@ -19,6 +19,7 @@ import (
 // A connection to a server that is behind no peer bypasses the tunnel, from here.
 func (p *Proxy) Serve(ctx context.Context, c *net.TCPConn, server netip.AddrPort) {
 	defer app.Reset(c) // after an orderly end this does nothing
+	c.SetLinger(0)     // nor is there an orderly end if this process is killed while c waits
 	o := frame.Opening{Client: frame.Unmap(app.AddrOf(c.RemoteAddr())), Server: frame.Unmap(server)}
 	set := p.settings.Load()
 	peer := set.peerOf(o.Server.Addr())
@@ -45,12 +46,8 @@ func (p *Proxy) Serve(ctx context.Context, c *net.TCPConn, server netip.AddrPort
 	p.carry(c, stream, peer.Name, log, o, parser.Client)
 }
 
-var (
-	// errNoAnswer is why an opening ends that has waited for as long as it may.
-	errNoAnswer = errors.New("proxy: the peer has not answered in time")
-	// errEnding is why openings end when the proxy drains.
-	errEnding = errors.New("proxy: the proxy is about to end")
-)
+// errNoAnswer is why an opening ends that has waited for as long as it may.
+var errNoAnswer = errors.New("proxy: the peer has not answered in time")
 
 // ask has the peer dial the server, and waits for its answer as long as the app does.
 func (p *Proxy) ask(ctx context.Context, c *net.TCPConn, set *Settings, peer *Peer, o *frame.Opening) (Stream, error) {

@@ -1,9 +1,44 @@
 package proxy
 
 import (
+	"net"
 	"net/netip"
 	"sync"
+	"time"
+
+	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/proxy/frame"
+	"github.com/gradproxy/gradproxy/proxy/policy"
 )
+
+// Settings may change while the Proxy runs; connections that exist keep their peer and job.
+type Settings struct {
+	Peers  []Peer
+	Jobs   []Job
+	Policy policy.Policy
+
+	// RefusedRetry is how long a server that refuses connections is dialled again and again for a peer, until the peer is
+	// told of the refusal or withdraws. 0: 30 s. Negative: not at all.
+	RefusedRetry time.Duration
+}
+
+// A Peer is the far end of a tunnel, and the networks behind it.
+type Peer struct {
+	Name     string
+	Networks []netip.Prefix // destinations that are reached through it
+	MayDial  []DialRule     // destinations that it may ask this proxy to dial; none: nothing
+}
+
+// A Job is a training job that the operator has described.
+type Job struct {
+	Name     string
+	Networks []netip.Prefix // of its hosts: a connection of the job has both ends in them
+	Ranks    int            // at most; 0: unknown
+	Sums     parser.Sums    // what may lose something in its rings
+
+	// LossyAggregates lets sums that all replicas receive lose something, with feedback: replicas will differ, a little.
+	LossyAggregates bool
+}
 
 // peerOf returns the peer with the longest network that contains a, or nil.
 func (s *Settings) peerOf(a netip.Addr) *Peer {
@@ -37,6 +72,31 @@ func (s *Settings) jobOf(a, b netip.Addr) Job {
 		}
 	}
 	return Job{}
+}
+
+// stranger reports whether a client that a peer names in an opening lies behind another peer. What the peer says of such a connection
+// is not believed: it would be taken for one of the other peer's job.
+func (s *Settings) stranger(peer string, client netip.Addr) bool {
+	owner := s.peerOf(client)
+	return owner != nil && owner.Name != peer
+}
+
+// mayPlay reports whether this host may dial the server of a connection as its client: the client is one of the peer, and
+// neither is this host, which would answer itself.
+func (s *Settings) mayPlay(peer string, o *frame.Opening, local func() ([]net.Addr, error)) bool {
+	owner := s.peerOf(o.Client.Addr())
+	if owner == nil || owner.Name != peer || o.Client.Addr().Is4() != o.Server.Addr().Is4() {
+		return false
+	}
+	return !isLocal(o.Client.Addr(), local) && !isLocal(o.Server.Addr(), local)
+}
+
+// refusedRetry returns for how long refused dials are repeated.
+func (s *Settings) refusedRetry() time.Duration {
+	if s.RefusedRetry == 0 {
+		return 30 * time.Second
+	}
+	return max(s.RefusedRetry, 0)
 }
 
 func contains(networks []netip.Prefix, a netip.Addr) bool {

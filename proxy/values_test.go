@@ -20,6 +20,7 @@ import (
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/proxy/cache"
 	"github.com/gradproxy/gradproxy/proxy/frame"
+	"github.com/gradproxy/gradproxy/proxy/path/pathtest"
 	"github.com/gradproxy/gradproxy/proxy/policy"
 	"github.com/gradproxy/gradproxy/tensor"
 )
@@ -28,7 +29,7 @@ import (
 // shared both ways.
 func newSharingPair(t *testing.T, room int64, rules ...policy.Rule) *pair {
 	t.Helper()
-	p := newPairWith(t, func(_ string, c *Config) { c.Values = room }, []parser.Protocol{toy{role: tensor.State, base: true}}, rules...)
+	p := newPairWith(t, func(_ string, c *Config) { c.Values = room }, []parser.Protocol{pathtest.Toy{Role: tensor.State, Base: true}}, rules...)
 	for _, proxy := range []*Proxy{p.near, p.far} {
 		waitFor(t, proxy.values().Ready)
 	}
@@ -94,7 +95,7 @@ func TestOneCopyForMany(t *testing.T) {
 	for range 20 {
 		train()
 		for _, i := range r.Perm(len(all)) {
-			if got := carry(t, all[i].client, all[i].server, toyPiece(1, len(w), w)); !bytes.Equal(got[8:], w) {
+			if got := carry(t, all[i].client, all[i].server, pathtest.ToyPiece(1, len(w), w)); !bytes.Equal(got[8:], w) {
 				t.Fatal("a receiver got other bytes than were sent")
 			}
 		}
@@ -116,7 +117,7 @@ func TestClosedLoopOfState(t *testing.T) {
 	w, train := weights(rand.New(rand.NewPCG(3, 4)), 3000)
 	for i := range 30 {
 		train()
-		got := carry(t, c, s, toyPiece(1, len(w), w))[8:]
+		got := carry(t, c, s, pathtest.ToyPiece(1, len(w), w))[8:]
 		if exact := bytes.Equal(got, w); exact != (i%5 == 0) { // the first, and each fifth after it
 			t.Errorf("value %d arrives exactly: %v", i, exact)
 		}
@@ -131,7 +132,7 @@ func TestClosedLoopOfState(t *testing.T) {
 
 // Where the peer does not hold values, state travels exactly, whatever a rule says.
 func TestStateWithoutReferences(t *testing.T) {
-	p := newPair(t, []parser.Protocol{toy{role: tensor.State, base: true}}, policy.Rule{Roles: []tensor.Role{tensor.State}, Codec: "halves"})
+	p := newPair(t, []parser.Protocol{pathtest.Toy{Role: tensor.State, Base: true}}, policy.Rule{Roles: []tensor.Role{tensor.State}, Codec: "halves"})
 	p.mu.Lock()
 	p.codecs = []string{"lossless", "halves"} // and not SharedValues
 	p.mu.Unlock()
@@ -139,7 +140,7 @@ func TestStateWithoutReferences(t *testing.T) {
 	w, train := weights(rand.New(rand.NewPCG(5, 6)), 3000)
 	for range 5 {
 		train()
-		if got := carry(t, c, s, toyPiece(1, len(w), w)); !bytes.Equal(got[8:], w) {
+		if got := carry(t, c, s, pathtest.ToyPiece(1, len(w), w)); !bytes.Equal(got[8:], w) {
 			t.Fatal("state was changed without a reference")
 		}
 	}
@@ -153,7 +154,7 @@ func TestValuesAreEvicted(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	for range 400 {
 		w, _ := weights(r, 1000)
-		if got := carry(t, c, s, toyPiece(byte(r.IntN(100)), len(w), w)); !bytes.Equal(got[8:], w) {
+		if got := carry(t, c, s, pathtest.ToyPiece(byte(r.IntN(100)), len(w), w)); !bytes.Equal(got[8:], w) {
 			t.Fatal("other bytes arrived")
 		}
 		if used := p.far.values().Stats().Stored; used > room {
@@ -169,7 +170,7 @@ func TestEndedConnectionsGiveBack(t *testing.T) {
 	for i := range 20 {
 		c, s := p.connect(t)
 		train()
-		go c.Write(toyPiece(1, len(w), w))
+		go c.Write(pathtest.ToyPiece(1, len(w), w))
 		if i%2 == 0 {
 			io.ReadFull(s, make([]byte, 100))
 		}
@@ -190,7 +191,7 @@ func TestValueStreamIsLost(t *testing.T) {
 	w, train := weights(rand.New(rand.NewPCG(11, 12)), 10_000)
 	for i := range 10 {
 		train()
-		if got := carry(t, c, s, toyPiece(1, len(w), w)); !bytes.Equal(got[8:], w) {
+		if got := carry(t, c, s, pathtest.ToyPiece(1, len(w), w)); !bytes.Equal(got[8:], w) {
 			t.Fatal("other bytes arrived")
 		}
 		if i == 4 {
@@ -219,7 +220,7 @@ func TestWrongReferenceResets(t *testing.T) {
 		if c.Values = 1 << 20; name == "far" {
 			c.Metrics, c.Log = metrics, slog.New(slog.NewTextHandler(&log, nil))
 		}
-	}, []parser.Protocol{toy{role: tensor.State, base: true}})
+	}, []parser.Protocol{pathtest.Toy{Role: tensor.State, Base: true}})
 	var wrong atomic.Bool
 	p.mu.Lock()
 	p.tamper = func(b []byte) {
@@ -236,11 +237,11 @@ func TestWrongReferenceResets(t *testing.T) {
 	waitFor(t, p.near.values().Ready)
 	c, s := p.connect(t)
 	w, _ := weights(rand.New(rand.NewPCG(13, 14)), 64)
-	if got := carry(t, c, s, toyPiece(1, len(w), w)); !bytes.Equal(got[8:], w) {
+	if got := carry(t, c, s, pathtest.ToyPiece(1, len(w), w)); !bytes.Equal(got[8:], w) {
 		t.Fatal("other bytes arrived")
 	}
 	w[0]++ // all other bytes are predicted
-	go c.Write(toyPiece(1, len(w), w))
+	go c.Write(pathtest.ToyPiece(1, len(w), w))
 	s.SetReadDeadline(time.Now().Add(10 * time.Second))
 	if b, err := io.ReadAll(s); err == nil || len(b) > 8 || !wrong.Load() {
 		t.Fatalf("%d bytes arrived, and %v, where the reference was wrong (%v)", len(b), err, wrong.Load())
@@ -253,7 +254,7 @@ func TestWrongReferenceResets(t *testing.T) {
 
 // Sums that may lose something do so with feedback, even where the peer could hold them: the residual of one is in the next.
 func TestLossyAggregatesAreNotShared(t *testing.T) {
-	p := newPair(t, []parser.Protocol{toy{role: tensor.Aggregate, base: true}}, policy.Rule{Codec: "halves"})
+	p := newPair(t, []parser.Protocol{pathtest.Toy{Role: tensor.Aggregate, Base: true}}, policy.Rule{Codec: "halves"})
 	settings := *p.near.settings.Load()
 	settings.Jobs = []Job{{Name: "sums", Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, LossyAggregates: true}}
 	p.near.Apply(settings)
@@ -278,7 +279,7 @@ func TestExactValueAfterALossyOne(t *testing.T) {
 	w, train := weights(rand.New(rand.NewPCG(15, 16)), 3000)
 	lossy := func(want bool) {
 		t.Helper()
-		if got := carry(t, c, s, toyPiece(1, len(w), w)); bytes.Equal(got[8:], w) == want {
+		if got := carry(t, c, s, pathtest.ToyPiece(1, len(w), w)); bytes.Equal(got[8:], w) == want {
 			t.Errorf("loss %v, want %v", !want, want)
 		}
 	}
@@ -320,11 +321,11 @@ func TestTheSameWeightsAgain(t *testing.T) {
 	w, train := weights(rand.New(rand.NewPCG(3, 4)), 3000)
 	for range 3 {
 		train()
-		carry(t, c, s, toyPiece(1, len(w), w))
+		carry(t, c, s, pathtest.ToyPiece(1, len(w), w))
 	}
 	exact := 0
 	for range 30 {
-		if bytes.Equal(carry(t, c, s, toyPiece(1, len(w), w))[8:], w) {
+		if bytes.Equal(carry(t, c, s, pathtest.ToyPiece(1, len(w), w))[8:], w) {
 			exact++
 		}
 	}

@@ -13,12 +13,13 @@ import (
 
 	"github.com/gradproxy/gradproxy/integration/require"
 	"github.com/gradproxy/gradproxy/proxy/app"
+	"github.com/gradproxy/gradproxy/proxy/path/pathtest"
 )
 
 // mustTell skips the test where the kernel does not tell whether an app has closed its socket.
 func mustTell(t *testing.T) {
 	t.Helper()
-	a, b, err := tcpPair()
+	a, b, err := pathtest.Connect()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,10 +1,5 @@
 package tensor
 
-import (
-	"encoding/binary"
-	"math"
-)
-
 // These constants bound the difference between successive values of a sum of gradients. In DistributedDataParallel, with
 // batches from 64 examples to nearly the whole data set, the change from one sum to the next was measured as 0.23 to 2.5 of the
 // sum's norm. Averaged weights, the other content of such all-reduces, changed by 0.03 to 0.13 of their norm after five local steps.
@@ -20,7 +15,7 @@ const (
 	evenerNorm     = 1.5     // minimum ratio of the two norms there
 	minChange      = 0.2     // minimum norm of the difference over the norm of the newer value
 	freshChange    = 1.0     // minimum of the same for a fresh random value
-	freshValues    = 3       // fresh values in a row that restore trust
+	freshValues    = 3       // fresh values in a row that win trust
 	maxFreshValues = 3 << 10 // maximum of them, after many losses of trust
 	goodValues     = 16      // values that must pass, for each required fresh value, until an earlier loss of trust is forgotten
 )
@@ -29,16 +24,18 @@ const (
 // runs just before lossy coding, on facts that the parser could not have at the block's first byte. It refuses, and never proves.
 //
 // A value is plausible if it looks like the next sum of gradients after the last value: the two norms are within a factor of 4,
-// the difference is not as small as that of weights, and the magnitudes have not suddenly become as even as those of weights. The zero
-// Trust trusts. A value that is not plausible ends trust. Three plausible values in a row that each differ from the value before by at
-// least their own norm restore it; after the second loss of trust six are needed, after the third twelve, and at most 3072, so that a tensor
-// that alternates between gradients and something else soon travels exactly. Once sixteen times as many values have passed,
+// the difference is not as small as that of weights, and the magnitudes have not suddenly become as even as those of weights.
+//
+// Trust is earned: the zero Trust has none. Three plausible values in a row that each differ from the value before by at least their own
+// norm win it, and the next value is the first that may lose something. Averaged weights never do that; gradients do at once. A value that is not
+// plausible ends trust. After the second loss of trust six such values are needed, after the third twelve, and at most 3072, so that a
+// tensor that alternates between gradients and something else soon travels exactly. Once sixteen times as many values have passed,
 // earlier losses are forgotten.
 type Trust struct {
-	lost  bool
-	fresh uint16 // fresh values in a row
-	need  uint16 // fresh values in a row that restore trust; it doubles with each loss
-	good  uint16 // values that have passed since trust was restored
+	earned bool
+	fresh  uint16 // fresh values in a row
+	need   uint16 // fresh values in a row that win trust, or have won it; it doubles with each loss; 0: freshValues, and trust was never lost
+	good   uint16 // values that have passed since trust was won
 }
 
 // Check reports whether block may be coded with loss. kept must hold the bytes that Keep kept of the block's last value, and then holds
@@ -54,18 +51,18 @@ func (t *Trust) judge(c change, ok bool) bool {
 	switch {
 	case !ok:
 		return false
-	case !t.lost:
-		if t.lost = !c.plausible(); t.lost {
-			t.fresh, t.good, t.need = 0, 0, min(max(freshValues, 2*t.need), maxFreshValues)
+	case t.earned:
+		if !c.plausible() {
+			t.lose()
 		} else if t.need > 0 {
 			if t.good++; t.good >= goodValues*t.need {
 				t.good, t.need = 0, 0
 			}
 		}
-		return !t.lost
+		return t.earned
 	case c.plausible() && c.fresh():
-		if t.fresh++; t.fresh >= t.need {
-			t.lost = false
+		if t.fresh++; t.fresh >= max(freshValues, t.need) {
+			t.earned, t.fresh = true, 0
 		}
 	default:
 		t.fresh = 0
@@ -73,14 +70,35 @@ func (t *Trust) judge(c change, ok bool) bool {
 	return false
 }
 
-// Lost reports whether trust is lost.
-func (t *Trust) Lost() bool { return t.lost }
+// Presume wins trust for a tensor whose role has more than the user's word for it, unless trust was lost.
+func (t *Trust) Presume() {
+	if !t.earned && t.need == 0 {
+		*t = Trust{earned: true}
+	}
+}
 
-// A change compares two values of a tensor.
-type change struct {
-	norm, last, diff float64 // squared norms of the newer value, the last one and their difference
-	abs, lastAbs     float64 // sums of magnitudes
-	n                int     // elements
+// lose ends trust, or the row of fresh values that were to win it.
+func (t *Trust) lose() {
+	if t.fresh = 0; t.earned {
+		*t = Trust{need: min(max(freshValues, 2*t.need), maxFreshValues)}
+	}
+}
+
+// Joint returns the trust of a block that lies over blocks with trust t and u: no more than either has.
+func (t Trust) Joint(u Trust) Trust {
+	joint := Trust{earned: t.earned && u.earned, need: max(t.need, u.need), good: min(t.good, u.good)}
+	if !joint.earned {
+		joint.good = 0
+		switch {
+		case t.earned:
+			joint.fresh = u.fresh
+		case u.earned:
+			joint.fresh = t.fresh
+		default:
+			joint.fresh = min(t.fresh, u.fresh)
+		}
+	}
+	return joint
 }
 
 func (c change) plausible() bool {
@@ -96,103 +114,3 @@ func (c change) evener() bool {
 }
 
 func (c change) fresh() bool { return c.diff >= freshChange*freshChange*c.norm }
-
-// compare compares block with the whole last value. It reports false if there is nothing to compare.
-func compare(d DType, block, last []byte) (change, bool) {
-	if !d.Valid() || !d.Float() || len(block) != len(last) || len(block)%d.Size() != 0 {
-		return change{}, false
-	}
-	var c change
-	if x, y := View(block), View(last); d == Float32 && x != nil && y != nil {
-		c.add(x, y)
-	} else {
-		c = compareWide(d, block, last)
-	}
-	c.n = len(block) / d.Size()
-	return c, c.known()
-}
-
-// known reports whether both values are finite and not zero.
-func (c change) known() bool {
-	sum := c.norm + c.last + c.diff
-	return c.norm > 0 && c.last > 0 && !math.IsInf(sum, 0) && !math.IsNaN(sum)
-}
-
-// SquaredNorms returns the sum of the squares of x, and that of the first len(x) values of y, to about six digits.
-func SquaredNorms(x, y []float32) (ofX, ofY float64) {
-	var c change
-	c.add(x, y[:len(x)])
-	return c.norm, c.last
-}
-
-// pieceLen is the number of elements that are summed in float32. Rounding errors of such a sum stay far below the bounds.
-const pieceLen = 512
-
-// add adds the elements x of the newer value and y of the last one. It sums pieces in float32, which is several times as fast as
-// float64, and sums a piece again in float64 if its squares leave float32's range.
-func (c *change) add(x, y []float32) {
-	for len(x) > 0 {
-		n := min(len(x), pieceLen)
-		if !c.addSums(sumsOf(x[:n], y[:n])) {
-			c.addWide(x[:n], y[:n])
-		}
-		x, y = x[n:], y[n:]
-	}
-}
-
-// addSums adds the sums of a piece. It reports false, and adds nothing, if they are not precise.
-func (c *change) addSums(s sums) bool {
-	norm, last := s[ofX], s[ofY]
-	if !inRange(norm) || !inRange(last) {
-		return false
-	}
-	c.norm += float64(norm)
-	c.last += float64(last)
-	c.abs += float64(s[ofMagnitude])
-	c.lastAbs += float64(s[ofLastMagnitude])
-	c.diff += max(0, float64(norm)+float64(last)-2*float64(s[ofProduct]))
-	return true
-}
-
-// inRange reports whether a sum of squares is precise in float32.
-func inRange(sum float32) bool { return sum > 1e-30 && sum < 1e37 }
-
-// addWide is add in float64.
-func (c *change) addWide(x, y []float32) {
-	for i, v := range x {
-		a, b := float64(v), float64(y[i])
-		c.norm += float64(a * a)
-		c.last += float64(b * b)
-		c.abs += math.Abs(a)
-		c.lastAbs += math.Abs(b)
-		a -= b
-		c.diff += float64(a * a)
-	}
-}
-
-// compareWide compares values of the types other than Float32. Float64 is not rounded.
-func compareWide(d DType, block, last []byte) change {
-	var c change
-	if d == Float64 {
-		for ; len(block) >= 8; block, last = block[8:], last[8:] {
-			a, b := math.Float64frombits(binary.LittleEndian.Uint64(block)), math.Float64frombits(binary.LittleEndian.Uint64(last))
-			c.norm += float64(a * a)
-			c.last += float64(b * b)
-			c.abs += math.Abs(a)
-			c.lastAbs += math.Abs(b)
-			a -= b
-			c.diff += float64(a * a)
-		}
-		return c
-	}
-	var x, y [256]float32
-	for len(block) > 0 {
-		n := min(len(x), len(block)/d.Size())
-		size := n * d.Size()
-		ToFloat32(x[:n], block[:size], d)
-		ToFloat32(y[:n], last[:size], d)
-		c.add(x[:n], y[:n])
-		block, last = block[size:], last[size:]
-	}
-	return c
-}

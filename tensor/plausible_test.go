@@ -142,8 +142,8 @@ func TestPlausibleBounds(t *testing.T) {
 	}
 }
 
-// After one failure three fresh values in a row restore trust, and the third still travels exactly. After the next failure twice as many
-// are needed, and so on.
+// A tensor has no trust at first. Three fresh values in a row win it, and the third still travels exactly. After a loss of trust twice as
+// many are needed than before, but for the first one, and so on.
 func TestTrust(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 4))
 	var trust Trust
@@ -166,6 +166,9 @@ func TestTrust(t *testing.T) {
 		keep, fresh float64
 		want        bool
 	}{
+		{0, 1, false}, {0, 1, false},
+		{0.9, 0.4, false},                           // plausible, but not fresh: the count begins again
+		{0, 1, false}, {0, 1, false}, {0, 1, false}, // three fresh values win trust
 		{0, 1, true}, {0, 1, true},
 		{1, 0.05, false},                            // like weights: trust is lost
 		{0, 1, false}, {0, 1, false}, {0, 1, false}, // three fresh values win it back
@@ -204,7 +207,7 @@ func TestTrust(t *testing.T) {
 	if n := lose(); n != freshValues {
 		t.Errorf("after many good values: %d values in a row win trust back, want %d", n, freshValues)
 	}
-	if trust.Check(Float32, last, nil) || trust.Lost() {
+	if trust.Check(Float32, last, nil) || !trust.earned {
 		t.Error("nothing to compare with: it may not pass, nor cost trust")
 	}
 	if !next(0, 0.01) {
@@ -253,6 +256,19 @@ func TestSquaredNorms(t *testing.T) {
 	}
 }
 
+// Trust of a block over others is the least of theirs.
+func TestJointTrust(t *testing.T) {
+	earned, good, none, near, lost := Trust{earned: true}, Trust{earned: true, need: 3, good: 40}, Trust{}, Trust{fresh: 2}, Trust{need: 6, fresh: 1}
+	for _, c := range []struct{ a, b, want Trust }{
+		{earned, earned, earned}, {earned, none, none}, {earned, near, near}, {near, none, none}, {near, lost, lost},
+		{earned, lost, lost}, {good, lost, lost}, {good, earned, Trust{earned: true, need: 3}},
+	} {
+		if got, back := c.a.Joint(c.b), c.b.Joint(c.a); got != c.want || back != c.want {
+			t.Errorf("%+v and %+v: %+v and %+v, want %+v", c.a, c.b, got, back, c.want)
+		}
+	}
+}
+
 func BenchmarkPlausible(b *testing.B) {
 	rnd := rand.New(rand.NewPCG(5, 6))
 	x, y := gauss(rnd, 1<<18, 1), gauss(rnd, 1<<18, 1)
@@ -275,4 +291,23 @@ func BenchmarkPlausible(b *testing.B) {
 			copy(copied, src)
 		}
 	})
+}
+
+// A tensor whose role has more than the user's word for it is trusted at once, but not again once trust was lost.
+func TestPresumedTrust(t *testing.T) {
+	fits, same := change{norm: 1, last: 1, diff: 1, abs: 50, lastAbs: 50, n: 100}, change{norm: 1, last: 1, abs: 50, lastAbs: 50, n: 100}
+	var trust Trust
+	trust.Presume()
+	if !trust.judge(fits, true) {
+		t.Error("presumed trust is none")
+	}
+	if trust.judge(same, true) {
+		t.Error("a value that does not change is trusted")
+	}
+	for i := range 2 * freshValues {
+		trust.Presume()
+		if got, want := trust.judge(fits, true), i >= freshValues; got != want {
+			t.Errorf("value %d after trust was lost is trusted: %v, want %v", i, got, want)
+		}
+	}
 }

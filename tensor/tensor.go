@@ -18,6 +18,7 @@ type Tensor struct {
 	Base  uint64 // key of the values that predict this one, or that other receivers get alike; 0: none
 	Keys  uint64 // Key of the index array that names the rows of this sparse tensor, sent before it; in an index array its own Key; 0: dense
 	Why   Reason // why Role or DType is not known
+	Proof Proof  // of Role
 }
 
 // Index reports whether t is an index array: its elements are the keys or the lengths of the parts of a payload.
@@ -48,6 +49,27 @@ func ParseRole(s string) (Role, bool) {
 	return Role(i), ok
 }
 
+// A Proof is the source of a tensor's role, the weakest first.
+type Proof uint8
+
+const (
+	ByUser   Proof = iota // the user's word, and how messages repeat: the content must earn trust before the tensor loses anything
+	ByWire                // the messages that the app sends: the content is trusted at first, and checked
+	ByUpdate              // servers, which were given an optimizer and apply it to the tensor: a content check is not needed
+	ByCall                // the app's process, which was seen to call the collective: a content check is not needed
+)
+
+// NeedsContent reports whether the tensor's content must support the role.
+func (p Proof) NeedsContent() bool { return p < ByUpdate }
+
+// Evidence returns the proof of the role and the type, or the reason for an unknown one, in the words that users see.
+func (t Tensor) Evidence() string {
+	if t.Why == OK && t.Proof == ByCall {
+		return "called by DDP"
+	}
+	return t.Why.String()
+}
+
 // A Reason answers "why was this not compressed?", the first question of every user. The list is fixed, and every
 // Reason has a name.
 type Reason uint8
@@ -65,10 +87,21 @@ const (
 	TooSmall                   // the tensor is smaller than the rule's minimum
 	NoMemory                   // the memory budget is spent
 	Learning                   // the parser needs to see more steps before it can prove a role
+
+	CallUnseen        // the app's process is watched, but its call of this collective was not seen
+	OtherCaller       // other code than DistributedDataParallel calls this collective
+	NoSum             // the call is no sum of floats
+	CallerUnclear     // several process groups may have made this call, and they disagree
+	RanksUnknown      // DistributedDataParallel calls this collective, but the number of ranks is not known
+	CallsContradicted // the connection has carried something else than the process has called
+
+	Doubted // another sum of the job was found to be no gradient
+	Guarded // receivers are too far behind: the block travels exactly for a while
 )
 
 var reasonNames = [...]string{"ok", "no rule", "role unproved", "dtype unknown", "implausible", "stalled",
-	"no gain", "no reference", "peer lacks codec", "too small", "no memory", "learning"}
+	"no gain", "no reference", "peer lacks codec", "too small", "no memory", "learning",
+	"call not seen", "other caller", "no sum", "caller unclear", "ranks unknown", "calls contradicted", "job doubted", "guarded"}
 
 // String returns the reason in the words that users see.
 func (r Reason) String() string { return name(reasonNames[:], int(r)) }

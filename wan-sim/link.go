@@ -74,9 +74,6 @@ func newPath(l Link, way uint64) *Path {
 	return &Path{link: l, way: way, rng: rand.New(rand.NewPCG(l.Seed, way))}
 }
 
-// Link returns the link that the path emulates.
-func (p *Path) Link() Link { return p.link }
-
 // SetLink changes the path from the next packet on. A packet on its way, or in the bottleneck, keeps its
 // time of arrival, and the generator starts again only where the seed is another one.
 func (p *Path) SetLink(l Link) {

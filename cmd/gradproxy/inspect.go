@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/inspect"
-	"github.com/gradproxy/gradproxy/tensor"
+	"github.com/gradproxy/gradproxy/parser"
 )
 
 func inspectCommand() *cobra.Command {
@@ -29,12 +29,17 @@ bytes include the frames between the proxies, and leave out the tunnel's records
 		Example: `  gradproxy inspect job.pcap.gz
   gradproxy inspect --sums gradients --ranks 3 --json job.pcap
   gradproxy inspect --sums gradients --codec '3lc(s=1.9)+int8' job.pcap`,
-		Args: cobra.ExactArgs(1),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usagef("%d files given, one is needed: write gradproxy inspect FILE.pcap", len(args))
+			}
+			return nil
+		},
 		RunE: func(c *cobra.Command, args []string) error {
 			switch sums {
 			case "":
 			case "gradients":
-				config.Sums = tensor.Gradient
+				config.Sums = parser.SumsGradients
 			default:
 				return usagef("--sums %s: the only value is gradients", sums)
 			}

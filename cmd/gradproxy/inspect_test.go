@@ -66,7 +66,7 @@ func TestInspectErrors(t *testing.T) {
 		{[]string{"--ranks", "1", text}, "--ranks 1", true},
 		{[]string{"--codec", "int9", text}, "--codec: policy \"int9\": ", true},
 		{[]string{"--codec", "int8+", text}, "write CODEC for gradients, or CODEC+CODEC", true},
-		{[]string{}, "accepts 1 arg", false},
+		{[]string{}, "0 files given, one is needed: write gradproxy inspect FILE.pcap", true},
 	} {
 		cmd := inspectCommand()
 		cmd.SetArgs(c.args)

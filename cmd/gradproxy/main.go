@@ -53,6 +53,7 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		Short:         "Carry training jobs' connections across a WAN, with their tensors re-encoded",
 		SilenceErrors: true,
 		SilenceUsage:  true,
+		Version:       thisBuild().Version,
 		Args:          cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			return usagef("no command given: see gradproxy --help")

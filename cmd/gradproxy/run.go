@@ -26,7 +26,7 @@ func runCommand() *cobra.Command {
 
 SIGHUP reads the file again; a bad one changes nothing. SIGTERM takes no new connections and waits for open ones as long
 as "drain" says; a second one ends them at once. Logs go to standard error.`,
-		Args: cobra.NoArgs,
+		Args: configByFlag,
 		RunE: func(c *cobra.Command, _ []string) error {
 			log, err := newLogger(c.ErrOrStderr(), format, level)
 			if err != nil {
@@ -39,6 +39,14 @@ as "drain" says; a second one ends them at once. Logs go to standard error.`,
 	c.Flags().StringVar(&format, "log-format", "text", "form of the log: text or json")
 	c.Flags().StringVar(&level, "log-level", "info", "least level that is logged: debug, info, warn or error")
 	return c
+}
+
+// configByFlag refuses arguments. A user who gives one most likely means the configuration file.
+func configByFlag(c *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usagef("%q is not expected here: write %s -c FILE", args[0], c.CommandPath())
+	}
+	return nil
 }
 
 func configFlag(c *cobra.Command, file *string) {

@@ -42,7 +42,7 @@ func (e *encoder) append(dst []byte, src, residual []float32, d tensor.DType) ([
 	begin, end := len(dst), len(dst)+e.MaxEncodedLen(e.n)
 	out := slices.Grow(dst, end-begin)[:end]
 	if residual != nil {
-		e.findMost(src, residual)
+		e.findMax(src, residual)
 		// All scales come first, since a residual must not be touched if a later block is unsuited.
 		if err := e.checkScales(); err != nil {
 			return dst, err
@@ -79,8 +79,8 @@ func (e *encoder) append(dst []byte, src, residual []float32, d tensor.DType) ([
 	return out, nil
 }
 
-// findMost sets most.
-func (e *encoder) findMost(src, residual []float32) {
+// findMax sets most.
+func (e *encoder) findMax(src, residual []float32) {
 	if e.most == nil {
 		e.most = make([]float32, (e.n+e.block-1)/e.block)
 	}

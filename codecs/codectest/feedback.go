@@ -110,10 +110,13 @@ func differ(a, b []float32) int {
 	return -1
 }
 
-// unfused hides all methods of an encoder but Append.
+// unfused hides all methods of an encoder but Append, and SetSparsity if it has that.
 type unfused struct{ codecs.Method }
 
 func (u unfused) NewEncoder(n int) (codecs.ValueEncoder, error) {
 	e, err := u.Method.NewEncoder(n)
+	if a, ok := e.(codecs.Adaptive); ok {
+		return struct{ codecs.Adaptive }{a}, err
+	}
 	return struct{ codecs.ValueEncoder }{e}, err
 }

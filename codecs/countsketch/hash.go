@@ -68,9 +68,6 @@ func NewHash(c Config, coordinates int) (*Hash, error) {
 	return h, nil
 }
 
-// Coordinates returns the number of coordinates that have hashes.
-func (h *Hash) Coordinates() int { return h.coordinates }
-
 // fill sets each element of a table of signs: four to a word, the lowest bits first.
 func fill(table []uint16, seed, t uint64) {
 	var w uint64
@@ -93,23 +90,6 @@ func mix(z uint64) uint64 {
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
 	z = (z ^ z>>27) * 0x94d049bb133111eb
 	return z ^ z>>31
-}
-
-// bucket returns the column of coordinate i in row r.
-func (h *Hash) bucket(r int, i uint64) int {
-	return int((h.mul[r]*i + h.add[r]) >> 32 * uint64(h.Columns) >> 32)
-}
-
-// negative returns 1 if the sign of coordinate i in row r is -1, else 0.
-func (h *Hash) negative(r int, i uint64) uint32 {
-	e := entries(i)
-	return uint32(h.signs[0][e[0]]^h.signs[1][e[1]]^h.signs[2][e[2]]) >> r & 1
-}
-
-// entries returns which entry of each table makes the signs of coordinate i.
-func entries(i uint64) [3]uint64 {
-	high, low := i>>16, i&0xffff
-	return [3]uint64{high, low, high + low}
 }
 
 // signsOf sets dst to the signs of the coordinates from on, which have the same upper 16 bits.

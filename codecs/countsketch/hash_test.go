@@ -184,3 +184,20 @@ func TestBounds(t *testing.T) {
 	}
 	s.Insert(10, nil)
 }
+
+// bucket returns the column of coordinate i in row r.
+func (h *Hash) bucket(r int, i uint64) int {
+	return int((h.mul[r]*i + h.add[r]) >> 32 * uint64(h.Columns) >> 32)
+}
+
+// negative returns 1 if the sign of coordinate i in row r is -1, else 0.
+func (h *Hash) negative(r int, i uint64) uint32 {
+	e := entries(i)
+	return uint32(h.signs[0][e[0]]^h.signs[1][e[1]]^h.signs[2][e[2]]) >> r & 1
+}
+
+// entries returns which entry of each table makes the signs of coordinate i.
+func entries(i uint64) [3]uint64 {
+	high, low := i>>16, i&0xffff
+	return [3]uint64{high, low, high + low}
+}

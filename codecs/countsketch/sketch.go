@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-
-	"github.com/gradproxy/gradproxy/codecs/internal/arith"
 )
 
 // A Sketch is S(g) of a vector g that is the sum of all insertions. It is not safe for concurrent use.
@@ -94,14 +92,6 @@ func insertPlain(row, x []float32, signs []uint16, r int, key, mul uint64) {
 		key += mul
 		row[j] += math.Float32frombits(math.Float32bits(v) ^ uint32(signs[i])<<(up&31)&(1<<31))
 	}
-}
-
-// Add adds the vector that o is the sketch of, cell by cell: S(a) + S(b) = S(a+b). It panics if o has another Config.
-func (s *Sketch) Add(o *Sketch) {
-	if s.Config() != o.Config() {
-		panic(fmt.Sprintf("countsketch: adding a sketch of %+v to one of %+v", o.Config(), s.Config()))
-	}
-	arith.Add(s.cells, s.cells, o.cells)
 }
 
 // SquaredNorm estimates the squared norm of the vector: the median over the rows of their cells' squares' sum. Of finite

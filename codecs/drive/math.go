@@ -70,8 +70,8 @@ func add(s [8]float64) float64 {
 	return ((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]))
 }
 
-// leastError returns c = S/√d for S = ‖Rx‖₁/d, where l1 is ‖HDx‖₁ = √d·‖Rx‖₁.
-func leastError(l1 float64, d int) float32 { return float32(l1 / float64(d) / float64(d)) }
+// minError returns c = S/√d for S = ‖Rx‖₁/d, where l1 is ‖HDx‖₁ = √d·‖Rx‖₁.
+func minError(l1 float64, d int) float32 { return float32(l1 / float64(d) / float64(d)) }
 
 // unbiased returns c = S/√d for S = ‖x‖₂²/‖Rx‖₁.
 func unbiased(squares, l1 float64) float32 {

@@ -25,7 +25,7 @@ func (c code) Append(dst []byte, x []float32, number uint64) ([]byte, error) {
 	flip(y, seed)
 	hadamard(y)
 	l1 := norm1(y)
-	scale := leastError(l1, d)
+	scale := minError(l1, d)
 	if c.Unbiased {
 		scale = unbiased(norm2(x), l1)
 	}

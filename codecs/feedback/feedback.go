@@ -40,13 +40,24 @@ import (
 // while Append runs, and may read, save or replace its values between calls. When Append answers ErrUnsuited, residual is
 // as it was, and waits while the tensor's value travels exactly.
 //
+// An adaptive codec is under a Control of the Encoder's own.
+//
 // The error wraps codecs.ErrUnsuited if c loses nothing, or does not take elements of type d.
 func NewEncoder(c codecs.Codec, d tensor.DType, residual []float32) (codecs.Encoder, error) {
+	var control *Control
+	if c.Traits().ResidualRatio > 0 {
+		control = new(Control)
+	}
+	return NewControlled(c, d, residual, control)
+}
+
+// NewControlled is NewEncoder with a Control that the caller owns as it owns residual. nil: there is none, and the sparsity is 1.
+func NewControlled(c codecs.Codec, d tensor.DType, residual []float32, control *Control) (codecs.Encoder, error) {
 	e, err := New(c, d, len(residual))
 	if err != nil {
 		return nil, err
 	}
-	return &bound{e, residual}, nil
+	return &bound{e, residual, control}, nil
 }
 
 // New returns an Encoder of c for blocks of n elements of type d with external residuals, which come with the blocks. Its
@@ -63,14 +74,18 @@ func New(c codecs.Codec, d tensor.DType, n int) (*Encoder, error) {
 	if err != nil {
 		return nil, err
 	}
+	e := &Encoder{dtype: d, n: n, bound: c.Traits().ResidualRatio}
+	e.adaptive, _ = enc.(codecs.Adaptive)
 	if fused, ok := enc.(codecs.Fused); ok {
-		return &Encoder{d, n, fused}, nil
+		e.fused = fused
+		return e, nil
 	}
 	dec, err := m.NewDecoder(n)
 	if err != nil {
 		return nil, err
 	}
-	return &Encoder{d, n, &unfused{enc, dec}}, nil
+	e.fused = &unfused{enc, dec}
+	return e, nil
 }
 
 // An Encoder encodes blocks of one shape, each with a residual of its own: of other rows of a sparse tensor, say. Like a
@@ -79,32 +94,47 @@ type Encoder struct {
 	dtype tensor.DType
 	n     int
 	fused codecs.Fused
+
+	adaptive codecs.Adaptive // the same encoder; nil: it does not adapt
+	bound    float64         // of the residual ratio, if it adapts
 }
 
-// Append encodes src as the Encoder of NewEncoder does, with residual in the place of the Encoder's own.
+// Append encodes src as the Encoder of NewEncoder does, with residual in the place of the Encoder's own, and without a Control.
 func (e *Encoder) Append(dst, src []byte, residual []float32) ([]byte, error) {
+	return e.append(dst, src, residual, nil)
+}
+
+func (e *Encoder) append(dst, src []byte, residual []float32, control *Control) ([]byte, error) {
 	if len(src) != e.n*e.dtype.Size() || len(residual) != e.n {
 		panic(fmt.Sprintf("feedback: a block of %d bytes with a residual of %d for an encoder of %d %v", len(src), len(residual), e.n, e.dtype))
 	}
 	if e.dtype == tensor.Float32 {
 		if x := tensor.View(src); x != nil {
-			return e.fused.AppendFeedback(dst, x, residual, e.dtype)
+			return e.values(dst, x, residual, control)
 		}
 	}
 	x := scratch.Take(e.n)
 	defer scratch.Put(x)
 	tensor.ToFloat32(*x, src, e.dtype)
-	return e.fused.AppendFeedback(dst, *x, residual, e.dtype)
+	return e.values(dst, *x, residual, control)
+}
+
+func (e *Encoder) values(dst []byte, x, residual []float32, control *Control) ([]byte, error) {
+	if control == nil {
+		return e.fused.AppendFeedback(dst, x, residual, e.dtype)
+	}
+	return e.controlled(dst, x, residual, control)
 }
 
 // bound is an Encoder with the residual of one block.
 type bound struct {
 	encoder  *Encoder
 	residual []float32
+	control  *Control // nil: there is none
 }
 
 func (b *bound) Append(dst, src []byte) ([]byte, error) {
-	return b.encoder.Append(dst, src, b.residual)
+	return b.encoder.append(dst, src, b.residual, b.control)
 }
 
 // unfused is error feedback around an encoder that knows nothing of it.

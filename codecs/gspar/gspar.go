@@ -69,7 +69,7 @@ import (
 
 const (
 	defaultKappa = 0.01
-	mostEps      = 1e9
+	maxEps       = 1e9
 	iterations   = 2 // of Algorithm 3: section 4
 )
 
@@ -98,8 +98,8 @@ func New(c Config) (codecs.Codec, error) {
 	switch {
 	case !(m.Kappa >= 0 && m.Kappa <= 1):
 		return nil, fmt.Errorf("%w: %s: kappa is %v; write the fraction of values to send, more than 0 and at most 1", codecs.ErrText, m.name(), c.Kappa)
-	case !(m.Eps >= 0 && m.Eps <= mostEps):
-		return nil, fmt.Errorf("%w: %s: eps is %v; write a number above 0 and at most %v", codecs.ErrText, m.name(), c.Eps, mostEps)
+	case !(m.Eps >= 0 && m.Eps <= maxEps):
+		return nil, fmt.Errorf("%w: %s: eps is %v; write a number above 0 and at most %v", codecs.ErrText, m.name(), c.Eps, maxEps)
 	case m.Kappa > 0 && m.Eps > 0:
 		return nil, fmt.Errorf("%w: %s: kappa is %v and eps is %v; write one of them", codecs.ErrText, m.name(), c.Kappa, c.Eps)
 	case m.Eps > 0 && m.Uniform:
@@ -118,7 +118,7 @@ const gsparName, uniSpName = "gspar", "unisp"
 func FromArgs(a *codecs.Args) (codecs.Codec, error) {
 	uniform, eps := a.Name == uniSpName, 0.0
 	if !uniform {
-		eps = a.Float("eps", 0, math.SmallestNonzeroFloat32, mostEps)
+		eps = a.Float("eps", 0, math.SmallestNonzeroFloat32, maxEps)
 	}
 	kappa := a.Float("kappa", 0, sparse.MinFraction, 1)
 	c, err := common(a.Name).Parse(a)

@@ -28,7 +28,7 @@ func FuzzDecode(f *testing.F) {
 			}
 			return
 		}
-		if !Ascending(keys) || used < 0 || used > len(src) {
+		if !ascending(keys) || used < 0 || used > len(src) {
 			t.Fatalf("%v: %d of %d bytes are %d, which do not ascend", c, used, len(src), keys)
 		}
 		again := c.Append(nil, keys) // the keys are as good as any

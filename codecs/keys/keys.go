@@ -62,9 +62,6 @@ type Coding interface {
 	MaxLen(n int) int
 }
 
-// Ascending reports whether each key is greater than the one before.
-func Ascending(keys []uint64) bool { return descent(keys) < 0 }
-
 // descent returns the index of the first key that is not greater than the one before, -1 if there is none.
 func descent[K key](keys []K) int {
 	for i := 1; i < len(keys); i++ {

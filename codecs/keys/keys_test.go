@@ -162,7 +162,7 @@ func TestRoundTrip(t *testing.T) {
 func TestNotAscending(t *testing.T) {
 	each(t, func(t *testing.T, c Coding) {
 		for _, keys := range [][]uint64{{3, 3}, {4, 3}, {0, 7, 9, 8}} {
-			if Ascending(keys) {
+			if ascending(keys) {
 				t.Errorf("%d ascend", keys)
 			}
 			said := func() (said string) {
@@ -175,7 +175,7 @@ func TestNotAscending(t *testing.T) {
 			}
 		}
 	})
-	if !Ascending(nil) || !Ascending([]uint64{5}) {
+	if !ascending(nil) || !ascending([]uint64{5}) {
 		t.Error("no key or one does not ascend")
 	}
 }
@@ -207,7 +207,7 @@ func TestDecodedKeysAscend(t *testing.T) {
 	} {
 		keys := make([]uint64, bad.n)
 		_, err := bad.c.Decode(keys, bad.bytes)
-		if bad.says == "" && err == nil && Ascending(keys) {
+		if bad.says == "" && err == nil && ascending(keys) {
 			continue
 		}
 		if !errors.Is(err, codecs.ErrCorrupt) || !strings.Contains(err.Error(), bad.says) {
@@ -237,3 +237,6 @@ func TestUnsuitedElements(t *testing.T) {
 		})
 	}
 }
+
+// ascending reports whether each key is greater than the one before.
+func ascending(keys []uint64) bool { return descent(keys) < 0 }

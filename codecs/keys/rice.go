@@ -189,7 +189,7 @@ func decodeRice[K key](keys []K, src []byte) (used int, err error) {
 	}
 	head := 1 + n
 	r := bitio.NewReader(src[head:])
-	mostQuotient := math.MaxUint64 / v
+	maxQuotient := math.MaxUint64 / v
 	last := first
 	at := uint(0) // where r is
 	for i := 1; i < len(keys); i++ {
@@ -199,7 +199,7 @@ func decodeRice[K key](keys []K, src []byte) (used int, err error) {
 			break
 		}
 		last = uint64(keys[i-1])
-		quotient, rest := d.read(&r, mostQuotient)
+		quotient, rest := d.read(&r, maxQuotient)
 		at = r.At()
 		gap := quotient*v + rest
 		key := last + 1 + gap
@@ -222,12 +222,12 @@ func readShort[K key](d divisor, keys []K, src []byte, at uint) (n int, end uint
 	if d.j > most-3 || len(src) < 8 {
 		return 0, at
 	}
-	mostOnes, last, stop := most-3-d.j, keys[0], uint(len(src)-8)
+	maxOnes, last, stop := most-3-d.j, keys[0], uint(len(src)-8)
 	j, low := d.j&63, uint64(1)<<(d.j&63)-1
 	for n+1 < len(keys) && at>>3 <= stop {
 		next := binary.BigEndian.Uint64(src[at>>3:]) << (at & 7)
 		ones := uint(bits.LeadingZeros64(^next))
-		if ones > mostOnes {
+		if ones > maxOnes {
 			break
 		}
 		size := ones + 1

@@ -36,7 +36,7 @@ const (
 
 // coding chooses for plane i of n bytes, by the sample.
 func (s *sample) coding(i, n int, l Level, exponent bool) coding {
-	if l == Fast && n >= sampleMost {
+	if l == Fast && n >= sampleMax {
 		if c, ok := s.obvious(i, exponent); ok {
 			return c
 		}

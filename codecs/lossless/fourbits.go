@@ -16,7 +16,7 @@ const (
 	lows  = 0x0f * ones
 
 	escape     = 15
-	mostBase   = 255 - (escape - 1)
+	maxBase    = 255 - (escape - 1)
 	escapePart = 8 // at most one in so many elements is an escape
 )
 
@@ -29,12 +29,12 @@ func (s *sample) window(p int) (base, inside int) {
 		sum += int(c[v])
 	}
 	// The window's number stands below its count, the first window's as the largest number: the maximum takes no branch.
-	best := sum<<8 | mostBase
-	for v := 1; v <= mostBase; v++ {
+	best := sum<<8 | maxBase
+	for v := 1; v <= maxBase; v++ {
 		sum += int(c[v+escape-1]) - int(c[v-1])
-		best = max(best, sum<<8|(mostBase-v))
+		best = max(best, sum<<8|(maxBase-v))
 	}
-	return mostBase - best&0xff, best >> 8
+	return maxBase - best&0xff, best >> 8
 }
 
 // fourBitsLen returns the bytes that n exponents take without escapes.
@@ -126,7 +126,7 @@ func readFourBits(r *reader, dst []byte) {
 	base, count := r.byte(), r.uint24()
 	in := r.take(fourBitsLen(len(dst)))
 	escapes := r.take(count)
-	if base > mostBase {
+	if base > maxBase {
 		r.fail(errBase)
 	}
 	if r.err != nil {

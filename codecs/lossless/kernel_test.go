@@ -48,7 +48,7 @@ func FuzzTwins(f *testing.F) {
 				check(t)
 			}
 		})
-		checkFourBits(t, src, min(base, mostBase))
+		checkFourBits(t, src, min(base, maxBase))
 	})
 }
 

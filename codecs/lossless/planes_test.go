@@ -145,7 +145,7 @@ func TestMapIsThePlainOne(t *testing.T) {
 
 // Four bits hold exponents less than fifteen above the base, and escapes the rest, for every base.
 func TestFourBitsIsThePlainOne(t *testing.T) {
-	for base := range mostBase + 1 {
+	for base := range maxBase + 1 {
 		for x := range 256 {
 			word, b := uint64(x)*ones, uint64(base)*ones
 			v, e := fourBits(word, b)
@@ -187,7 +187,7 @@ func TestObvious(t *testing.T) {
 	for _, k := range codectest.Kinds() {
 		for _, d := range []tensor.DType{tensor.Float32, tensor.BFloat16, tensor.Int32, tensor.Uint8} {
 			for seed := range uint64(5) {
-				for _, n := range []int{sampleMost, sampleMost + 1, 1 << 14} {
+				for _, n := range []int{sampleMax, sampleMax + 1, 1 << 14} {
 					f := formOf(d)
 					s.take(f, k.Fill(d, n, seed))
 					for i := range f.width() {

@@ -20,7 +20,7 @@ type sample struct {
 const (
 	samplePlaces = 32 // runs of elements, evenly spaced, so that rows are seen as well as neighbours
 	sampleRun    = 32 // elements in each
-	sampleMost   = samplePlaces * sampleRun
+	sampleMax    = samplePlaces * sampleRun
 )
 
 // take samples the elements in b as f takes them apart, with a float32 always in four planes.
@@ -33,7 +33,7 @@ func (s *sample) take(f form, b []byte) {
 		clear(s.odd[:])
 		defer s.addOdd(w - 1)
 	}
-	if n <= sampleMost {
+	if n <= sampleMax {
 		s.run(f, b[:n*w])
 		return
 	}
@@ -170,7 +170,7 @@ func (s *sample) bits(p int) (bits float64, symbols int) {
 }
 
 // countLog[c] is c log2 c.
-var countLog = func() (t [sampleMost + 1]float32) {
+var countLog = func() (t [sampleMax + 1]float32) {
 	for c := 2; c < len(t); c++ {
 		t[c] = float32(float64(c) * math.Log2(float64(c)))
 	}

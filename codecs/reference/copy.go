@@ -34,28 +34,6 @@ func NewCopy(size, keep int) *Copy {
 	return &Copy{size: size, values: make([]value, 1+keep)}
 }
 
-// Size returns the bytes in the block.
-func (c *Copy) Size() int { return c.size }
-
-// Version returns the number of the latest value, from 1 on; 0: nothing is held, and a block has to travel without
-// reference.
-func (c *Copy) Version() uint64 {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	return c.latest
-}
-
-// Memory returns the bytes of all values that are held now.
-func (c *Copy) Memory() int {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	total := 0
-	for i := range c.values {
-		total += len(c.values[i].bytes)
-	}
-	return total
-}
-
 // Set makes b the latest value. Coders set delivered values; the caller must do it, at both ends, with a block that travelled
 // exactly. It does not retain b and panics unless b has the block's size.
 func (c *Copy) Set(b []byte) {

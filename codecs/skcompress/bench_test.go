@@ -58,7 +58,7 @@ func BenchmarkQuantiles(b *testing.B) {
 
 func BenchmarkMinMaxSketch(b *testing.B) {
 	const n = 1 << 20
-	s := NewMinMaxSketch(defaultRows, n/5, 0)
+	s := newMinMaxSketch(defaultRows, n/5, 0)
 	insert := func() {
 		for k := range uint64(n) {
 			s.Insert(k, uint16(k&255))

@@ -18,13 +18,6 @@ type MinMaxSketch struct {
 	cells []uint16
 }
 
-// NewMinMaxSketch returns an empty sketch of rows times cols cells, at least one each. Which keys share cells depends on salt.
-func NewMinMaxSketch(rows, cols int, salt uint8) *MinMaxSketch {
-	s := new(MinMaxSketch)
-	s.init(rows, cols, salt, make([]uint16, rows*cols))
-	return s
-}
-
 // init makes s an empty sketch in cells.
 func (s *MinMaxSketch) init(rows, cols int, salt uint8, cells []uint16) {
 	if rows < 1 || cols < 1 || cols > math.MaxInt32 {
@@ -56,16 +49,6 @@ func (s *MinMaxSketch) Query(key uint64) uint16 {
 		h += step
 	}
 	return most
-}
-
-// Merge makes s the sketch of all insertions into s and o. Both must have the same shape and salt.
-func (s *MinMaxSketch) Merge(o *MinMaxSketch) {
-	if s.rows != o.rows || s.cols != o.cols || s.start != o.start {
-		panic(fmt.Sprintf("skcompress: merging a sketch of %d times %d cells into one of %d times %d, or with another salt", o.rows, o.cols, s.rows, s.cols))
-	}
-	for i, index := range o.cells {
-		s.cells[i] = min(s.cells[i], index)
-	}
 }
 
 const gamma = 0x9e3779b97f4a7c15 // the increment of SplitMix64's state

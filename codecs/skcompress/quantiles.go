@@ -75,26 +75,6 @@ func (s *Quantiles) flush() {
 	s.chunk = s.chunk[:0]
 }
 
-// Count returns the number of values.
-func (s *Quantiles) Count() int { return s.count }
-
-// Merge adds all values that o has counted. o stays the same.
-func (s *Quantiles) Merge(o *Quantiles) {
-	if o.digest == nil {
-		for _, v := range o.chunk {
-			s.Add(v)
-		}
-		return
-	}
-	s.flush()
-	o.flush()
-	if err := s.digest.Merge(o.digest); err != nil {
-		panic(fmt.Sprintf("skcompress: merging quantile sketches: %v", err))
-	}
-	s.min, s.max = min(s.min, o.min), max(s.max, o.max)
-	s.count += o.count
-}
-
 // Splits appends the q+1 ascending values that divide the counted values, at least one, into q parts of equally many
 // (section 4.1, step 1): the quantiles 0, 1/q, ..., (q-1)/q and the largest value.
 func (s *Quantiles) Splits(dst []float32, q int) []float32 {

@@ -22,40 +22,30 @@ func TestRankCorrectness(t *testing.T) {
 	descending := slices.Clone(ascending)
 	slices.Reverse(descending)
 	for name, x := range map[string][]float32{"normal": codectest.Normal(2, n), "heavy": heavy, "ascending": ascending, "descending": descending, "few": codectest.Normal(3, 300)} {
-		whole, parts := NewQuantiles(m), NewQuantiles(m)
-		for from := 0; from < len(x); from += len(x) / 10 {
-			part := NewQuantiles(m)
-			for _, v := range x[from : from+len(x)/10] {
-				whole.Add(v)
-				part.Add(v)
-			}
-			parts.Merge(part)
+		s := NewQuantiles(m)
+		for _, v := range x {
+			s.Add(v)
 		}
 		sorted := slices.Sorted(slices.Values(x))
-		for how, s := range map[string]*Quantiles{"in a row": whole, "merged": parts} {
-			if s.Count() != len(x) {
-				t.Errorf("%s, %s: %d values, want %d", name, how, s.Count(), len(x))
-			}
-			splits := s.Splits(nil, 256)
-			worst := 0.0
-			for i, v := range splits[:256] {
-				at, _ := slices.BinarySearch(sorted, v)
-				worst = max(worst, math.Abs(float64(at)/float64(len(x))-float64(i)/256))
-			}
-			t.Logf("%s, %s: ranks are wrong by %.5f at most", name, how, worst)
-			if worst > 0.01 {
-				t.Errorf("%s, %s: a rank is wrong by %.5f", name, how, worst)
-			}
-			if splits[0] != sorted[0] || splits[256] != sorted[len(x)-1] || !slices.IsSorted(splits) {
-				t.Errorf("%s, %s: from %v to %v, want %v to %v, ascending", name, how, splits[0], splits[256], sorted[0], sorted[len(x)-1])
-			}
+		splits := s.Splits(nil, 256)
+		worst := 0.0
+		for i, v := range splits[:256] {
+			at, _ := slices.BinarySearch(sorted, v)
+			worst = max(worst, math.Abs(float64(at)/float64(len(x))-float64(i)/256))
+		}
+		t.Logf("%s: ranks are wrong by %.5f at most", name, worst)
+		if worst > 0.01 {
+			t.Errorf("%s: a rank is wrong by %.5f", name, worst)
+		}
+		if splits[0] != sorted[0] || splits[256] != sorted[len(x)-1] || !slices.IsSorted(splits) {
+			t.Errorf("%s: from %v to %v, want %v to %v, ascending", name, splits[0], splits[256], sorted[0], sorted[len(x)-1])
 		}
 	}
 }
 
 // Figure 5: a cell keeps the least inserted index, and the answer is the largest of a key's cells.
 func TestMinMax(t *testing.T) {
-	s := NewMinMaxSketch(3, 1, 0)
+	s := newMinMaxSketch(3, 1, 0)
 	if s.Query(7) != Empty {
 		t.Errorf("an empty sketch has %d", s.Query(7))
 	}
@@ -75,7 +65,7 @@ func TestMinMax(t *testing.T) {
 func TestOnlyUnderestimates(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 5))
 	for _, shape := range [][2]int{{1, 100}, {2, 100}, {2, 1000}, {8, 33}} {
-		s := NewMinMaxSketch(shape[0], shape[1], 1)
+		s := newMinMaxSketch(shape[0], shape[1], 1)
 		inserted := map[uint64]uint16{}
 		for range 500 {
 			k, index := r.Uint64(), uint16(r.IntN(256))
@@ -102,7 +92,7 @@ func TestCorrectRate(t *testing.T) {
 		rate := func(indexes int) float64 {
 			right := 0
 			for trial := range uint64(trials) {
-				s := NewMinMaxSketch(c.rows, c.cols, uint8(trial))
+				s := newMinMaxSketch(c.rows, c.cols, uint8(trial))
 				for k := range uint64(v) {
 					s.Insert(k, uint16(k%uint64(indexes)))
 				}
@@ -124,27 +114,6 @@ func TestCorrectRate(t *testing.T) {
 	}
 }
 
-// Section 7.5: a merged sketch is that of all that was inserted into either.
-func TestMergedSketch(t *testing.T) {
-	a, b, all := NewMinMaxSketch(2, 50, 9), NewMinMaxSketch(2, 50, 9), NewMinMaxSketch(2, 50, 9)
-	r := rand.New(rand.NewPCG(6, 6))
-	for i := range 200 {
-		k, index := r.Uint64(), uint16(r.IntN(100))
-		[]*MinMaxSketch{a, b}[i%2].Insert(k, index)
-		all.Insert(k, index)
-	}
-	a.Merge(b)
-	if !slices.Equal(a.cells, all.cells) {
-		t.Error("the merged sketch differs from that of all")
-	}
-	defer func() {
-		if recover() == nil {
-			t.Error("sketches of other shapes are merged")
-		}
-	}()
-	a.Merge(NewMinMaxSketch(1, 100, 9))
-}
-
 // Keys share cells with other keys at each step: of 100 blocks hardly two have the same of 256 salts in a row, and the same block
 // has the same.
 func TestSalts(t *testing.T) {
@@ -163,10 +132,17 @@ func TestSalts(t *testing.T) {
 	if same > 3 {
 		t.Errorf("%d steps of 100 have the salt of the step before", same)
 	}
-	a, b := NewMinMaxSketch(1, 1000, 1), NewMinMaxSketch(1, 1000, 2)
+	a, b := newMinMaxSketch(1, 1000, 1), newMinMaxSketch(1, 1000, 2)
 	a.Insert(7, 0)
 	b.Insert(7, 0)
 	if slices.Equal(a.cells, b.cells) {
 		t.Error("a key has the same cell with two salts")
 	}
+}
+
+// newMinMaxSketch returns an empty sketch of rows times cols cells, at least one each. Which keys share cells depends on salt.
+func newMinMaxSketch(rows, cols int, salt uint8) *MinMaxSketch {
+	s := new(MinMaxSketch)
+	s.init(rows, cols, salt, make([]uint16, rows*cols))
+	return s
 }

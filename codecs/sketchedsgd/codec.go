@@ -34,7 +34,7 @@ const (
 	maxBlock     = 1 << 24
 	maxN         = 2 * maxBlock // values of a coder: a block of 16-bit elements
 	maxP         = 1 << 20
-	leastPart    = 1e-6
+	minPart      = 1e-6
 )
 
 // New returns the codec, or an error that wraps codecs.ErrText if a parameter is out of its bounds.
@@ -44,8 +44,8 @@ func New(c Config) (codecs.Codec, error) {
 		Cells: c.Cells, Pick: c.Pick, Seed: cmp.Or(c.Seed, defaultSeed), Block: cmp.Or(c.Block, defaultBlock),
 	}
 	switch {
-	case !(c.K >= leastPart && c.K <= 1 && c.Cols >= leastPart && c.Cols <= 1):
-		return nil, fmt.Errorf("%w: sketchedsgd: k is %v, cols %v; write fractions from %v to 1", codecs.ErrText, c.K, c.Cols, leastPart)
+	case !(c.K >= minPart && c.K <= 1 && c.Cols >= minPart && c.Cols <= 1):
+		return nil, fmt.Errorf("%w: sketchedsgd: k is %v, cols %v; write fractions from %v to 1", codecs.ErrText, c.K, c.Cols, minPart)
 	case c.P < 1 || c.P > maxP:
 		return nil, fmt.Errorf("%w: sketchedsgd: p is %d; write a number from 1 to %d", codecs.ErrText, c.P, maxP)
 	case c.Seed > math.MaxInt64:
@@ -62,10 +62,10 @@ func New(c Config) (codecs.Codec, error) {
 // FromArgs makes the codec of a text: sketchedsgd, sketchedsgd(k=0.001,p=16), sketchedsgd(rows=15,cols=0.002,pick=heavymix).
 func FromArgs(a *codecs.Args) (codecs.Codec, error) {
 	c := Config{
-		K:     a.Float("k", defaultK, leastPart, 1),
+		K:     a.Float("k", defaultK, minPart, 1),
 		P:     a.Int("p", defaultP, 1, maxP),
 		Rows:  a.Int("rows", defaultRows, 1, countsketch.MaxRows),
-		Cols:  a.Float("cols", defaultCols, leastPart, 1),
+		Cols:  a.Float("cols", defaultCols, minPart, 1),
 		Seed:  uint64(a.Int("seed", defaultSeed, 1, math.MaxInt)),
 		Block: a.Int("block", defaultBlock, 1, maxBlock),
 	}

@@ -32,7 +32,7 @@ func Benchmark(b *testing.B) { suite.Bench(b) }
 
 // A Config that New has taken makes plans of every length that a coder may have.
 func TestLengths(t *testing.T) {
-	for _, c := range []Config{{K: 1, Cols: 1}, {K: leastPart, Cols: leastPart, P: maxP}} {
+	for _, c := range []Config{{K: 1, Cols: 1}, {K: minPart, Cols: minPart, P: maxP}} {
 		codec := mustNew(t, c)
 		m, _ := codecs.MethodOf(codec)
 		for _, n := range []int{1, maxN} {

@@ -108,8 +108,8 @@ func TestTurns(t *testing.T) {
 				t.Fatalf("step %d: of %d workers %v", step, n, update)
 			}
 		}
-		if slices.ContainsFunc(a.Residual(), func(v float32) bool { return v != 0 }) {
-			t.Fatalf("step %d: all was sent, but %v is left", step, a.Residual())
+		if slices.ContainsFunc(a.memory.v, func(v float32) bool { return v != 0 }) {
+			t.Fatalf("step %d: all was sent, but %v is left", step, a.memory.v)
 		}
 		lastSketch, lastCandidates = sketchA, candidates
 	}
@@ -128,7 +128,7 @@ func TestUpdateOfManyWorkers(t *testing.T) {
 	if n, err := w.Update(update, msg); err != nil || n != 3 || update[7] != 5 {
 		t.Fatalf("%d workers, %v", n, err)
 	}
-	if v := w.Residual(); v[0] != 1 || v[7] != 0 || v[999] != 3 {
+	if v := w.memory.v; v[0] != 1 || v[7] != 0 || v[999] != 3 {
 		t.Errorf("%v, %v and %v are left", v[0], v[7], v[999])
 	}
 }
@@ -175,13 +175,13 @@ func TestTooLarge(t *testing.T) {
 		p := mustPlan(t, Params{D: 4, K: 4, Rows: 1, Columns: 1, Cells: cells})
 		w, err := NewWorker(p, Memory{Momentum: 0.5})
 		check(t, err)
-		w.Residual()[0], w.memory.u[0] = 1, 2
+		w.memory.v[0], w.memory.u[0] = 1, 2
 		for _, v := range []float32{float32(math.NaN()), float32(math.Inf(1)), -math.MaxFloat32, math.Nextafter32(limit(4), math.MaxFloat32)} {
 			if got, err := w.Sketch([]byte("kept"), []float32{1, 1, v, 1}); !errors.Is(err, codecs.ErrUnsuited) || string(got) != "kept" {
 				t.Errorf("%v: %q, %v; want ErrUnsuited", v, got, err)
 			}
-			if w.Residual()[0] != 1 || w.memory.u[0] != 2 || w.Residual()[1] != 0 {
-				t.Fatalf("%v changed what is kept: %v", v, w.Residual())
+			if w.memory.v[0] != 1 || w.memory.u[0] != 2 || w.memory.v[1] != 0 {
+				t.Fatalf("%v changed what is kept: %v", v, w.memory.v)
 			}
 		}
 		// The largest suited: alone it is summed, and so are 4 of 16 bits, at least.

@@ -93,12 +93,12 @@ func FuzzWorker(f *testing.F) {
 			if !errors.Is(err, codecs.ErrCorrupt) && !errors.Is(err, ErrOrder) {
 				t.Fatal(err)
 			}
-			if !slices.Equal(w.Residual(), g) {
+			if !slices.Equal(w.memory.v, g) {
 				t.Fatal("an update that is an error has changed what is kept")
 			}
 			return
 		}
-		for i, v := range w.Residual() {
+		for i, v := range w.memory.v {
 			if updated := slices.Contains(w.updated, uint64(i)); updated && v != 0 || !updated && (v != g[i] || got[i] != 0) {
 				t.Fatalf("coordinate %d: %v was there, the update is %v, %v is left", i, g[i], got[i], v)
 			}

@@ -73,7 +73,7 @@ func (s *story) part(name string, lines []string) {
 		}
 	case "residual":
 		for i, want := range codectest.Floats(s.T, lines) {
-			if got := s.workers[n].Residual()[i]; math.Float32bits(got) != math.Float32bits(want) {
+			if got := s.workers[n].memory.v[i]; math.Float32bits(got) != math.Float32bits(want) {
 				s.Errorf("step %d, worker %d: residual %d is %x, want %x", s.server.step-1, n, i, got, want)
 			}
 		}

@@ -129,7 +129,7 @@ func TestConservation(t *testing.T) {
 						kept := float32(0)
 						for w := range workers {
 							in[i] += g[w][i]
-							kept += sim.Residual(w)[i]
+							kept += residualOf(sim, w)[i]
 						}
 						if out[i]+kept != in[i] {
 							t.Fatalf("%v, %v: coordinate %d after step %d: %v was sent, %v kept, %v came in", scheme, pick, i, step, out[i], kept, in[i])
@@ -173,7 +173,7 @@ func TestMemoryIsTheAlgorithms(t *testing.T) {
 					if update[i] != 0 && m.Masking {
 						u[w][i] = 0
 					}
-					if got := sim.workers[w].Residual()[i]; got != v[w][i] {
+					if got := sim.workers[w].memory.v[i]; got != v[w][i] {
 						t.Fatalf("%+v, step %d, worker %d: v[%d] is %v, want %v", m, step, w, i, got, v[w][i])
 					}
 					if m.Momentum > 0 && sim.workers[w].memory.u[i] != u[w][i] {
@@ -199,4 +199,12 @@ func TestAccounting(t *testing.T) {
 			t.Errorf("%+v: %s, want %s", c.Params, got, c.want)
 		}
 	}
+}
+
+// residualOf returns the residual of a worker; it belongs to the simulation.
+func residualOf(s *Simulation, worker int) []float32 {
+	if s.scheme == Sketched {
+		return s.workers[worker].memory.v
+	}
+	return s.memory[worker].v
 }

@@ -225,11 +225,3 @@ func subset(dst []uint64, d, k int, random rng.Source) []uint64 {
 	}
 	return dst
 }
-
-// Residual returns the residual of a worker; it belongs to the simulation.
-func (s *Simulation) Residual(worker int) []float32 {
-	if s.scheme == Sketched {
-		return s.workers[worker].Residual()
-	}
-	return s.memory[worker].v
-}

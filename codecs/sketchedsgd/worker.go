@@ -151,7 +151,3 @@ func (w *Worker) sparse(update []float32, body []byte, workers int) (err error) 
 	}
 	return nil
 }
-
-// Residual returns the residual, a in Algorithm 2 and v in Algorithm 3. It is the worker's own; the caller may
-// read, save or replace its values between steps.
-func (w *Worker) Residual() []float32 { return w.memory.v }

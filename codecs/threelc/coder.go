@@ -12,15 +12,24 @@ import (
 )
 
 func (m method) NewEncoder(n int) (codecs.ValueEncoder, error) {
-	return &encoder{method: m, n: n, scales: make([]float32, 0, (n+m.block-1)/m.block)}, nil
+	return &encoder{method: m, n: n, multiplier: float32(m.s), scales: make([]float32, 0, (n+m.block-1)/m.block)}, nil
 }
 
 func (m method) NewDecoder(n int) (codecs.ValueDecoder, error) { return decoder{m, n}, nil }
 
 type encoder struct {
 	method
-	n      int
-	scales []float32 // M of each block, while Append runs
+	n          int
+	multiplier float32   // s of the next encoding
+	scales     []float32 // M of each block, while Append runs
+}
+
+// SetSparsity implements codecs.Adaptive.
+func (e *encoder) SetSparsity(s float32) {
+	if !(s >= 1 && s <= float32(maxS)) {
+		panic(fmt.Sprintf("threelc: a sparsity multiplier of %v", s))
+	}
+	e.multiplier = s
 }
 
 func (e *encoder) Append(dst []byte, src []float32) ([]byte, error) {
@@ -88,7 +97,7 @@ func (e *encoder) findScales(src, residual []float32) error {
 		} else {
 			most = absmax.OfSum(src[from:to], residual[from:to])
 		}
-		M := scale(most, float32(e.s))
+		M := scale(most, e.multiplier)
 		if !(M <= math.MaxFloat32) {
 			return fmt.Errorf("%w: 3lc: the scale of values %d to %d is %v", codecs.ErrUnsuited, from, to-1, M)
 		}

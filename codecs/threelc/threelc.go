@@ -17,7 +17,8 @@
 //
 // # State
 //
-// None: every encoding can be decoded by itself. Encoders implement codecs.Fused.
+// None: every encoding can be decoded by itself. Encoders implement codecs.Fused and codecs.Adaptive. With s=auto, which is not the
+// paper's, package feedback moves the multiplier, and the wire is the same.
 //
 // # Wire
 //
@@ -67,6 +68,9 @@ const (
 	defaultS     = 1.0 // section 3.1: the default multiplier
 	defaultBlock = 1 << 16
 	maxBlock     = 1 << 24
+
+	defaultRatio       = 8.0 // not the paper's; docs/loss.md has the measurement
+	minRatio, maxRatio = 1.0, 1000.0
 )
 
 // maxS is the largest s below 2 that is a float32.
@@ -76,6 +80,10 @@ var maxS = float64(math.Nextafter32(2, 0))
 type Config struct {
 	// S is the sparsity multiplier, 1 <= S < 2: the larger, the fewer values are sent in a step. 0 is 1.
 	S float64
+	// Auto has error feedback move the multiplier, beginning at 1, so that the residual stays below ResidualRatio. S must be 0.
+	Auto bool
+	// ResidualRatio is the bound of the norm of the residual over that of the value, 1 to 1000, with Auto. 0 is 8.
+	ResidualRatio float64
 	// Block is the number of values that share a scale, at most 1<<24. 0 is 65,536, 256 KiB of float32. A tensor is given to an
 	// Encoder in parts of four times as many float32 (or half as many 64-bit elements).
 	Block int
@@ -103,6 +111,17 @@ var coderNames = [...]string{ZeroRun: "zerorun", Entropy: "entropy"}
 
 // New returns the codec, or an error that wraps codecs.ErrText if a parameter is out of its bounds.
 func New(c Config) (codecs.Codec, error) {
+	switch {
+	case c.Auto && c.S != 0:
+		return nil, fmt.Errorf("%w: 3lc: s is auto and %v; give one of both", codecs.ErrText, c.S)
+	case c.Auto && c.ResidualRatio == 0:
+		c.ResidualRatio = defaultRatio
+	case !c.Auto && c.ResidualRatio != 0:
+		return nil, fmt.Errorf("%w: 3lc: residual_ratio is %v and s is not auto; write s=auto, or leave residual_ratio out", codecs.ErrText, c.ResidualRatio)
+	}
+	if c.Auto && !(c.ResidualRatio >= minRatio && c.ResidualRatio <= maxRatio) {
+		return nil, fmt.Errorf("%w: 3lc: residual_ratio is %v; write a number from %v to %v", codecs.ErrText, c.ResidualRatio, minRatio, maxRatio)
+	}
 	if c.S == 0 {
 		c.S = defaultS
 	}
@@ -118,12 +137,18 @@ func New(c Config) (codecs.Codec, error) {
 	if int(c.Coder) >= len(coderNames) {
 		return nil, fmt.Errorf("%w: 3lc: coder is %v; write one of %q", codecs.ErrText, c.Coder, coderNames)
 	}
-	return codecs.Values(method{c.S, c.Block, c.Coder}), nil
+	return codecs.Values(method{s: c.S, ratio: c.ResidualRatio, block: c.Block, coder: c.Coder}), nil
 }
 
-// FromArgs makes the codec of a text: 3lc, 3lc(s=1.75), 3lc(s=1.75,block=4096), 3lc(coder=entropy).
+// FromArgs makes the codec of a text: 3lc, 3lc(s=1.75), 3lc(s=1.75,block=4096), 3lc(coder=entropy), 3lc(s=auto),
+// 3lc(s=auto,residual_ratio=4).
 func FromArgs(a *codecs.Args) (codecs.Codec, error) {
-	c := Config{S: a.Float("s", defaultS, 1, maxS), Block: a.Int("block", defaultBlock, 1, maxBlock)}
+	c := Config{Block: a.Int("block", defaultBlock, 1, maxBlock)}
+	if c.Auto = a.Is("s", auto); c.Auto {
+		c.ResidualRatio = a.Float("residual_ratio", defaultRatio, minRatio, maxRatio)
+	} else {
+		c.S = a.Float("s", defaultS, 1, maxS)
+	}
 	if a.Choice("coder", coderNames[:]...) == Entropy.String() {
 		c.Coder = Entropy
 	}
@@ -136,18 +161,25 @@ func FromArgs(a *codecs.Args) (codecs.Codec, error) {
 // A method is a Config with its defaults in place of zero values.
 type method struct {
 	s     float64
-	block int // values
+	ratio float64 // with Auto, the residual's bound, and then s is 1; else 0
+	block int     // values
 	coder Coder
 }
 
+// auto is the text of s with Config.Auto.
+const auto = "auto"
+
 func (m method) String() string {
-	return codecs.FormatText("3lc",
-		codecs.Param{Name: "s", Value: m.s, Def: defaultS},
+	s, ratio := codecs.Param{Name: "s", Value: any(m.s), Def: any(defaultS)}, codecs.Param{Name: "residual_ratio", Value: m.ratio, Def: 0.0}
+	if m.ratio != 0 {
+		s.Value, ratio.Def = auto, defaultRatio
+	}
+	return codecs.FormatText("3lc", s, ratio,
 		codecs.Param{Name: "block", Value: m.block, Def: defaultBlock},
 		codecs.Param{Name: "coder", Value: m.coder, Def: ZeroRun})
 }
 
-func (m method) Traits() codecs.Traits { return codecs.Traits{} }
+func (m method) Traits() codecs.Traits { return codecs.Traits{ResidualRatio: m.ratio} }
 
 func (m method) MaxEncodedLen(n int) int {
 	whole, rest := n/m.block, n%m.block

@@ -40,8 +40,8 @@ import (
 
 const (
 	defaultT = 0.001
-	leastT   = math.SmallestNonzeroFloat32
-	mostT    = math.MaxFloat32
+	minT     = math.SmallestNonzeroFloat32
+	maxT     = math.MaxFloat32
 )
 
 // Config has the method's parameters.
@@ -56,7 +56,7 @@ type Config struct {
 }
 
 var table = params.Table[Config]{Name: "threshold", Params: []params.Param[Config]{
-	params.Float("t", defaultT, leastT, mostT, func(c *Config) *float64 { return &c.T }),
+	params.Float("t", defaultT, minT, maxT, func(c *Config) *float64 { return &c.T }),
 	sparse.Values(func(c *Config) *tensor.DType { return &c.Values }),
 	sparse.BlockOf(func(c *Config) *int { return &c.Block }),
 }}

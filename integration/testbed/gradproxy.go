@@ -57,8 +57,9 @@ type Config struct {
 
 // Loss says which values of a job may lose precision. The zero Loss is none: the proxies have no job and no policy.
 type Loss struct {
-	Gradients  string // codec of the summands of the job's sums, which then are configured to be gradients; "": lossless
+	Gradients  string // codec of the summands of the job's sums; "": lossless
 	Aggregates string // codec of the sums; "": lossless
+	Sums       string // which of them may lose something, as configurations write it; "": gradients
 	NoFeedback bool   // no error feedback: the codec Gradients keeps no residual
 
 	// Protocol of a job that proves roles, so that the configuration says nothing of its sums and has rules for the protocol
@@ -87,10 +88,10 @@ policy:
 		rules = fmt.Sprintf("  - {role: aggregate, codec: %q}\n", l.Aggregates)
 	}
 	return fmt.Sprintf(`jobs:
-  - {name: job, %s, ranks: %d, sums: gradients, aggregates: %s}
+  - {name: job, %s, ranks: %d, sums: %s, aggregates: %s}
 policy:
   - {role: gradient, codec: %q, feedback: %t}
-%s`, networks, ranks, aggregates, l.Gradients, !l.NoFeedback, rules)
+%s`, networks, ranks, cmp.Or(l.Sums, "gradients"), aggregates, l.Gradients, !l.NoFeedback, rules)
 }
 
 // configuration is the YAML file of site i.

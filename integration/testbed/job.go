@@ -58,6 +58,7 @@ type Report struct {
 	Version          string    `json:"version"` // the framework's
 	World            int       `json:"world"`
 	Parameters       int       `json:"parameters"`
+	Steps            int       `json:"steps"`       // that it made
 	DenseBytes       int       `json:"dense_bytes"` // of the parameters that each step sends whole, as MXNet's jobs report
 	Loss             float64   `json:"loss"`
 	Accuracy         float64   `json:"accuracy"`
@@ -68,6 +69,14 @@ type Report struct {
 	WeightsSHA256    string    `json:"weights_sha256"`
 	MetricSHA256     string    `json:"metric_sha256"`
 	Unsupported      string    `json:"unsupported"` // why this framework cannot run the mode
+
+	// Of jobs that check their sums.
+	Collectives int            `json:"collectives"`
+	Sums        int            `json:"sums"`        // that are no gradients of DDP
+	Inexact     map[string]int `json:"inexact"`     // of these, by case and kind
+	Worst       float64        `json:"worst"`       // error of one of them, over its norm
+	LossyBytes  float64        `json:"lossy_bytes"` // of gradients that must lose something on the wire, over all ranks
+	SpareBytes  float64        `json:"spare_bytes"` // of gradients that may lose something besides
 }
 
 // A Run is a job under way.

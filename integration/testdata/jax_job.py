@@ -1,4 +1,4 @@
-"""A JAX job over Gloo that knows nothing of proxies: an MLP on Fashion-MNIST, the same every time.
+"""A JAX job over Gloo that knows nothing of proxies: an MLP on Fashion-MNIST, or with --model one of jax_models.py, the same every time.
 
 One process a rank, each with one CPU device:
   RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 python3 jax_job.py --steps 50
@@ -26,17 +26,25 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+import clock
 import fashion
+import jax_models
 import record
 
 
 def arguments():
     p = argparse.ArgumentParser()
     p.add_argument("--mode", choices=["shard_map", "jit", "fsdp"], default="shard_map")
+    p.add_argument("--model", choices=sorted(jax_models.MODELS), help="instead of the MLP; mode shard_map")
     p.add_argument("--steps", type=int, default=50)
     p.add_argument("--hidden", default="1024,512", help="widths of the hidden layers, divisible by the ranks in mode fsdp")
     p.add_argument("--batch", type=int, default=64, help="images a rank and step")
+    p.add_argument("--optimizer", choices=["sgd", "adam", "adamw"], default="sgd", help="of a --model")
     p.add_argument("--lr", type=float, default=0.05)
+    p.add_argument("--momentum", type=float, default=0, help="of sgd with a --model")
+    p.add_argument("--weight-decay", type=float, default=0.01, help="of adamw")
+    clock.arguments(p)
+    p.add_argument("--save", metavar="FOLDER", help="write each rank's final weights there: RANK.weights, float32")
     p.add_argument("--test", type=int, default=1000, help="test images of the final loss and accuracy")
     p.add_argument("--shift", default="", help="steps, with commas between, in which something is summed up that is no gradient "
                    "but has the shape of one, right before it: the first matrix's, then the second's, and so on; mode shard_map")
@@ -45,7 +53,12 @@ def arguments():
     p.add_argument("--sleep", type=float, default=0, help="seconds to pause after each step")
     p.add_argument("--idle", type=float, default=0, help="seconds without a byte, once, in the middle")
     p.add_argument("--timeout", type=float, default=300, help="seconds after which ranks that do not join are given up")
-    return p.parse_args()
+    a = p.parse_args()
+    if not a.model and (a.decay or a.optimizer != "sgd" or a.momentum):
+        p.error("--decay, --optimizer and --momentum need a --model")
+    if a.model and (a.mode != "shard_map" or a.shift):
+        p.error("a --model has mode shard_map only, and no --shift")
+    return a
 
 
 def initial(a):
@@ -122,46 +135,104 @@ class Job:
             return (self.descend(parameters, means), jax.lax.pmean(loss, "ranks")) + other
         return step
 
+    def advance(self, images, labels, rate):
+        """Makes a step, and returns its loss."""
+        self.parameters, loss = self.step(self.parameters, images, labels)
+        return loss
+
+    def scores(self, images):
+        """The scores of images, by the weights that the ranks have now."""
+        x, weights = images, self.whole()
+        for i in range(0, len(weights), 2):
+            x = x @ weights[i] + weights[i + 1]
+            x = np.maximum(x, 0) if i + 2 < len(weights) else x
+        return x
+
     def whole(self):
         """All weights, on every rank."""
         gather = jax.jit(lambda p: p, out_shardings=self.copied)
         return [np.asarray((gather(w) if self.a.mode == "fsdp" else w).addressable_data(0)) for w in self.parameters]
 
 
+class ModelJob(Job):
+    """A Job that trains one of jax_models.py."""
+
+    def __init__(self, a, world):
+        self.a, self.world, self.model = a, world, jax_models.MODELS[a.model]()
+        self.mesh = mesh = Mesh(np.array(jax.devices()), ("ranks",))
+        self.copied, self.rows = NamedSharding(mesh, PartitionSpec()), NamedSharding(mesh, PartitionSpec("ranks"))
+        weights = self.model.initial(np.random.default_rng(a.seed))
+        self.parameters, self.memory = jax.tree.map(lambda w: self.place(w, self.copied), (weights, jax_models.memory(weights)))
+        self.statistics = jax.tree.map(lambda s: self.feed(s[None]), self.model.statistics())  # each rank has its own
+        self.step = self.explicit(mesh)
+
+    def explicit(self, mesh):
+        shared, cut = PartitionSpec(), PartitionSpec("ranks")
+
+        @jax.jit
+        @functools.partial(jax.shard_map, mesh=mesh, in_specs=(shared, shared, cut, cut, cut, shared), out_specs=(shared, shared, cut, shared))
+        def step(parameters, memory, statistics, images, labels, rate):
+            def loss_of(weights):
+                scores, kept = self.model.scores(weights, jax.tree.map(lambda s: s[0], statistics), images, True)
+                return -jnp.take_along_axis(jax.nn.log_softmax(scores), labels[:, None], 1).mean(), kept
+
+            own = jax.tree.map(lambda w: jax.lax.pcast(w, "ranks", to="varying"), parameters)
+            (loss, kept), gradients = jax.value_and_grad(loss_of, has_aux=True)(own)
+            means = jax.tree.map(lambda g: jax.lax.psum(g, "ranks") / self.world, gradients)
+            parameters, memory = jax_models.descend(self.a, parameters, means, memory, rate)
+            return parameters, memory, jax.tree.map(lambda s: s[None], kept), jax.lax.pmean(loss, "ranks")
+        return step
+
+    def advance(self, images, labels, rate):
+        self.parameters, self.memory, self.statistics, loss = self.step(self.parameters, self.memory, self.statistics, images, labels, np.float32(rate))
+        return loss
+
+    def scores(self, images):
+        weights, statistics = jax.tree.map(lambda x: np.asarray(x.addressable_data(0)), (self.parameters, self.statistics))
+        statistics = jax.tree.map(lambda s: s[0], statistics)
+        score = jax.jit(lambda x: self.model.scores(weights, statistics, x, False)[0])
+        return fashion.scores(images, lambda part: np.asarray(score(fashion.MODELS[self.a.model](part))))
+
+    def whole(self):
+        return [np.asarray(w.addressable_data(0)) for w in jax.tree.leaves(self.parameters)]
+
+
 def train(a, rank, world):
-    job = Job(a, world)
+    job = ModelJob(a, world) if a.model else Job(a, world)
+    take = fashion.MODELS.get(a.model, lambda images: images)
     batches = fashion.Batches(*fashion.load("train"), rank, world, a.batch, a.seed)
     recorder = record.Recorder(a.record, rank)
     shifts = [int(k) for k in a.shift.split(",") if k]
     seconds = []
-    for step in range(a.steps):
+    ticks = clock.Clock(a, rank)
+    for step, done in ticks:
         began = time.perf_counter()
         images, labels = batches.draw()
-        images, labels = job.feed(images), job.feed(labels.astype(np.int32))
+        images, labels = job.feed(take(images)), job.feed(labels.astype(np.int32))
         if step in shifts:
             matrix = 2 * shifts.index(step) % len(job.parameters)
             job.parameters, loss, given, total = job.explicit(job.mesh, matrix)(job.parameters, images, labels)
             recorder.keep("sum", *(np.asarray(x.addressable_data(0)).tobytes() for x in (given, total)))
         else:
-            job.parameters, loss = job.step(job.parameters, images, labels)
+            loss = job.advance(images, labels, ticks.rate(done))
         loss = float(loss.addressable_data(0))
         seconds.append(time.perf_counter() - began)
         print("step %d" % step, file=sys.stderr, flush=True)
         time.sleep(a.sleep + (a.idle if step == a.steps // 2 else 0))
     weights = job.whole()
     x, labels = (part[:a.test] for part in fashion.load("t10k"))
-    for i in range(0, len(weights), 2):
-        x = x @ weights[i] + weights[i + 1]
-        x = np.maximum(x, 0) if i + 2 < len(weights) else x
-    x = x - x.max(1, keepdims=True)
-    chosen = x[np.arange(len(x)), labels] - np.log(np.exp(x).sum(1))
+    loss_of_test, accuracy = fashion.judge(job.scores(x), labels)
+    raw = b"".join(np.ascontiguousarray(w).tobytes() for w in weights)
+    if a.save:
+        with open(os.path.join(a.save, "%d.weights" % rank), "wb") as f:
+            f.write(raw)
     return {
-        "mode": a.mode, "steps": a.steps, "parameters": sum(w.size for w in weights),
-        "loss": float(-chosen.mean()),
+        "mode": a.mode, "steps": len(seconds), "parameters": sum(w.size for w in weights),
+        "loss": loss_of_test,
         "train_loss": loss,
-        "accuracy": float((x.argmax(1) == labels).mean()),
+        "accuracy": accuracy,
         "step_seconds": statistics.median(seconds),
-        "weights_sha256": hashlib.sha256(b"".join(np.ascontiguousarray(w).tobytes() for w in weights)).hexdigest(),
+        "weights_sha256": hashlib.sha256(raw).hexdigest(),
     }
 
 

@@ -1,4 +1,4 @@
-"""A job on MXNet's parameter servers (ps-lite) that knows nothing of proxies: an MLP on Fashion-MNIST.
+"""A job on MXNet's parameter servers (ps-lite) that knows nothing of proxies: an MLP on Fashion-MNIST, or with --model one of mxnet_models.py.
 
 One process for each role, as ps-lite's variables say:
   DMLC_ROLE=scheduler|server|worker DMLC_NUM_SERVER=2 DMLC_NUM_WORKER=4 DMLC_PS_ROOT_URI=127.0.0.1 DMLC_PS_ROOT_PORT=9000
@@ -19,9 +19,13 @@ import statistics
 import sys
 import time
 
+import clock
+import fashion
+
 
 def arguments():
     p = argparse.ArgumentParser()
+    p.add_argument("--model", choices=sorted(fashion.MODELS), help="instead of the MLP; its training images are all, and its test images others")
     p.add_argument("--kvstore", choices=["dist_sync", "dist_async"], default="dist_sync")
     p.add_argument("--update", choices=["servers", "workers"], default="servers", help="who steps: workers then get weights "
                    "back, or sums of gradients")
@@ -34,8 +38,11 @@ def arguments():
     p.add_argument("--hidden", default="64,64", help="widths of the two hidden layers")
     p.add_argument("--batch", type=int, default=32, help="images a worker and step")
     p.add_argument("--lr", type=float, default=0.02)
-    p.add_argument("--decay", action="store_true", help="the learning rate falls to 0 over the steps, evenly")
-    p.add_argument("--momentum", type=float, default=0)
+    p.add_argument("--optimizer", choices=["sgd", "adam", "adamw"], default="sgd")
+    p.add_argument("--momentum", type=float, default=0, help="of sgd")
+    p.add_argument("--weight-decay", type=float, default=0.01, help="of adamw")
+    clock.arguments(p)
+    p.add_argument("--save", metavar="FOLDER", help="write each worker's final weights there: RANK.weights")
     p.add_argument("--test", type=int, default=1000, help="test images of the final loss and accuracy")
     p.add_argument("--seed", type=int, default=7)
     p.add_argument("--sleep", type=float, default=0, help="seconds to pause after each step")
@@ -59,7 +66,8 @@ except SystemExit as e:
 import numpy as np
 from mxnet import autograd, gluon
 
-import fashion
+import mxnet_models
+import mxnet_servers
 
 BRIGHTEST = 24  # pixels whose places are the words of the embedding
 
@@ -79,40 +87,22 @@ class Half(gluon.Block):
         return mx.nd.relu(mx.nd.FullyConnected(x, weight, bias, num_hidden=self.after))
 
 
-class Words(gluon.Block):
-    """The mean of the embeddings of some words. It asks the servers for their rows, and for no others."""
-
-    def __init__(self, words, width):
-        super().__init__()
-        with self.name_scope():
-            self.weight = self.params.get("weight", shape=(words, width), stype="row_sparse", grad_stype="row_sparse")
-        self.words, self.width = words, width
-        self.rows = None  # the last ones that came
-
-    def forward(self, words):
-        self.rows = self.weight.row_sparse_data(words.reshape(-1))
-        return mx.nd.Embedding(words, self.rows, input_dim=self.words, output_dim=self.width, sparse_grad=True).mean(axis=1)
-
-    def all(self):
-        return self.weight.row_sparse_data(mx.nd.arange(self.words))
-
-
 class Net(gluon.Block):
     def __init__(self, a):
         super().__init__()
         first, second = (int(w) for w in a.hidden.split(","))
         width = 32 if a.sparse else 0
         with self.name_scope():
-            self.words = Words(fashion.PIXELS, width) if a.sparse else None
+            self.words = mxnet_models.Words(fashion.PIXELS, width) if a.sparse else None
             self.first = gluon.nn.Dense(first, in_units=fashion.PIXELS + width, activation="relu")
             self.second = Half(first, second) if a.half else gluon.nn.Dense(second, in_units=first, activation="relu")
             self.last = gluon.nn.Dense(fashion.CLASSES, in_units=second)
 
-    def forward(self, images):
-        x = mx.nd.array(images)
+    def forward(self, x):
+        images = x.asnumpy()
         if self.words:
             words = np.argpartition(images, -BRIGHTEST, 1)[:, -BRIGHTEST:]
-            x = mx.nd.concat(x, self.words(mx.nd.array(words)), dim=1)
+            x = mx.nd.concat(x, self.words(mx.nd.array(words)).mean(axis=1), dim=1)
         return self.last(self.second(self.first(x)))
 
 
@@ -181,26 +171,31 @@ def round_to_grid(parameters, bits):
             gradient[:] = (gradient * 2.0 ** bits).round() / 2.0 ** bits
 
 
-def evaluate(net, images, labels):
-    scores = net(images).asnumpy()
-    scores -= scores.max(1, keepdims=True)
-    chosen = scores[np.arange(len(labels)), labels] - np.log(np.exp(scores).sum(1))
-    return float(-chosen.mean()), float((scores.argmax(1) == labels).mean())
+def chosen_optimizer(a, param_dict):
+    """What the servers run. Gradients of a worker are sums over its batch."""
+    falls = None
+    if a.decay:
+        falls = mxnet_servers.Falling(a.lr, a.clock) if a.seconds else mx.lr_scheduler.PolyScheduler(a.steps, base_lr=a.lr, pwr=1)
+    common = dict(learning_rate=a.lr, lr_scheduler=falls, rescale_grad=1 / a.batch, param_dict=param_dict)
+    if a.optimizer == "adamw":
+        return mxnet_servers.AdamW(a.weight_decay, **common)
+    if a.optimizer == "adam":
+        return mx.optimizer.create("adam", **common)
+    return mx.optimizer.create("sgd", momentum=a.momentum, multi_precision=a.half, **common)
 
 
 def train(a):
     kv = mx.kv.create(a.kvstore)
     mx.random.seed(a.seed * 1000 + kv.rank)  # other weights on every worker, of which those of rank 0 must win
     np.random.seed(a.seed * 1000 + kv.rank)
-    net = Net(a)
+    net = mxnet_models.MODELS[a.model]() if a.model else Net(a)
+    take = fashion.MODELS.get(a.model, lambda images: images)
     net.initialize(mx.init.Xavier())
     found = net.collect_params()
-    # What a worker's gradients are scaled by: the servers divide by the batch, and workers then call it a batch of 1.
-    falls = mx.lr_scheduler.PolyScheduler(a.steps, base_lr=a.lr, pwr=1) if a.decay else None
-    optimizer = mx.optimizer.create("sgd", learning_rate=a.lr, lr_scheduler=falls, momentum=a.momentum, rescale_grad=1 / a.batch,
-                                    multi_precision=a.half, param_dict=dict(enumerate(found[n] for n in sorted(found.keys()))))
+    optimizer = chosen_optimizer(a, dict(enumerate(found[n] for n in sorted(found.keys()))))
     job = ByHand(found, kv, optimizer, a.compress) if a.compress else Trainer(found, kv, optimizer, a.update)
-    sparse = net.words.weight if net.words else None
+    words = getattr(net, "words", None)
+    sparse = words.weight if words else None
     dense = [(key, p) for key, p in enumerate(job.parameters) if p is not sparse]
     alike = Alike(a.alike, kv.rank)
     if kv.rank == 0:
@@ -209,15 +204,16 @@ def train(a):
     job.begin()
     for key, p in dense:
         alike.note("first.%d" % key, p.data())
-    images, labels = fashion.load("t10k")  # enough, and read in a moment; the last ones are for the test
+    images, labels = fashion.load("t10k")  # enough for an MLP, and read in a moment; the last ones are for the test
     test = images[-a.test:], labels[-a.test:]
-    batches = fashion.Batches(images[:-a.test], labels[:-a.test], kv.rank, kv.num_workers, a.batch, a.seed)
+    images, labels = fashion.load("train") if a.model else (images[:-a.test], labels[:-a.test])
+    batches = fashion.Batches(images, labels, kv.rank, kv.num_workers, a.batch, a.seed)
     loss_of = gluon.loss.SoftmaxCrossEntropyLoss()
     seconds = []
-    for step in range(a.steps):
+    for step, _ in clock.Clock(a, kv.rank):
         images, labels = batches.draw()
         with autograd.record():
-            loss = loss_of(net(images), mx.nd.array(labels))
+            loss = loss_of(net(mx.nd.array(take(images))), mx.nd.array(labels))
         loss.backward()
         if a.grid:
             round_to_grid(job.parameters, a.grid)
@@ -227,8 +223,8 @@ def train(a):
         mx.nd.waitall()
         seconds.append(time.perf_counter() - start)
         if a.kvstore == "dist_sync":
-            if net.words:
-                alike.rows("%d.rows" % step, net.words.rows)
+            if words:
+                alike.rows("%d.rows" % step, words.rows)
             for key, p in dense:
                 alike.note("%d.%d" % (step, key), p.grad() if a.update == "workers" else p.data())
         if a.update == "workers":
@@ -239,15 +235,21 @@ def train(a):
         kv._barrier()  # all pushes of all workers have been answered, so what the servers have is final
         for key, p in dense:
             kv.pull(key, p.data())
-    weights = [(net.words.all().tostype("default") if p is sparse else p.data()).asnumpy() for p in job.parameters]
+    if words:
+        words.keep()
+    weights = [(words.kept if p is sparse else p.data()).asnumpy() for p in job.parameters if p.grad_req != "null"]  # all that is learnt
     kv._barrier()
-    loss, accuracy = evaluate(net, *test)
+    loss, accuracy = fashion.judge(fashion.scores(test[0], lambda part: net(mx.nd.array(take(part))).asnumpy()), test[1])
+    raw = b"".join(w.tobytes() for w in weights)
+    if a.save:
+        with open(os.path.join(a.save, "%d.weights" % kv.rank), "wb") as f:
+            f.write(raw)
     return {
-        "rank": kv.rank, "world": kv.num_workers, "kvstore": kv.type, "steps": a.steps,
+        "rank": kv.rank, "world": kv.num_workers, "kvstore": kv.type, "steps": len(seconds),
         "parameters": sum(w.size for w in weights),
-        "dense_bytes": sum(w.nbytes for w, p in zip(weights, job.parameters) if p is not sparse), "loss": loss, "accuracy": accuracy,
+        "dense_bytes": len(raw) - (words.kept.size * 4 if words else 0), "loss": loss, "accuracy": accuracy,
         "step_seconds": statistics.median(seconds),
-        "weights_sha256": hashlib.sha256(b"".join(w.tobytes() for w in weights)).hexdigest(),
+        "weights_sha256": hashlib.sha256(raw).hexdigest(),
     }
 
 

@@ -1,4 +1,4 @@
-"""A PyTorch job over Gloo that knows nothing of proxies: an MLP on Fashion-MNIST, the same every time.
+"""A PyTorch job over Gloo that knows nothing of proxies: an MLP on Fashion-MNIST, or with --model one of torch_models.py, the same every time.
 
 One process a rank:
   RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 GLOO_SOCKET_IFNAME=lo python3 torch_job.py --steps 50
@@ -18,7 +18,6 @@ Runs on torch 1.13.1 and 2.15.
 import argparse
 import datetime
 import hashlib
-import itertools
 import json
 import os
 import statistics
@@ -30,11 +29,10 @@ import torch
 import torch.distributed as dist
 import torch.nn as nn
 
+import clock
 import fashion
 import record
-
-
-TOLD = 10  # steps between two looks at the clock with --seconds
+import torch_models
 
 
 class Unsupported(Exception):
@@ -44,17 +42,17 @@ class Unsupported(Exception):
 def arguments():
     p = argparse.ArgumentParser()
     p.add_argument("--mode", choices=["ddp", "fsdp", "byhand", "localsgd", "postlocal", "allreduce"], default="ddp")
+    p.add_argument("--model", choices=sorted(torch_models.MODELS), help="instead of the MLP; modes ddp and byhand")
     p.add_argument("--steps", type=int, default=50)
     p.add_argument("--hidden", default="1024,512", help="widths of the hidden layers")
     p.add_argument("--batch", type=int, default=64, help="images a rank and step")
     p.add_argument("--apart", action="store_true", help="each rank has the images of some classes, and no other rank has any "
                    "of these")
-    p.add_argument("--optimizer", choices=["sgd", "adam"], default="sgd")
+    p.add_argument("--optimizer", choices=["sgd", "adam", "adamw"], default="sgd")
     p.add_argument("--lr", type=float, default=0.05)
     p.add_argument("--momentum", type=float, default=0.9)
-    p.add_argument("--decay", action="store_true", help="the learning rate falls to 0 over the steps, evenly")
-    p.add_argument("--seconds", type=float, help="end after that many seconds instead of after --steps; --decay then follows the "
-                   "time. Every %d steps rank 0 tells the others the time by the store, so that all end at the same step" % TOLD)
+    p.add_argument("--weight-decay", type=float, default=0.01, help="of adamw")
+    clock.arguments(p)
     p.add_argument("--local-steps", type=int, default=5)
     p.add_argument("--warmup", type=int, help="steps of DDP in mode postlocal; default: --local-steps")
     p.add_argument("--average", choices=["all", "first"], help="modes ddp and byhand: which layers' weights are averaged "
@@ -142,7 +140,9 @@ def distribute(a, net, unused):
 
 
 def optimizer(a, model):
-    if a.optimizer == "adam":
+    if a.optimizer == "adamw":
+        opt = torch.optim.AdamW(model.parameters(), lr=a.lr, weight_decay=a.weight_decay)
+    elif a.optimizer == "adam":
         opt = torch.optim.Adam(model.parameters(), lr=a.lr)
     else:
         opt = torch.optim.SGD(model.parameters(), lr=a.lr, momentum=a.momentum)
@@ -178,19 +178,11 @@ def raw(tensors):
     return b"".join(t.detach().contiguous().numpy().tobytes() for t in tensors)
 
 
-def told(step, done):
-    """Rank 0's value of done at this step, on every rank."""
-    store = dist.distributed_c10d._get_default_store()
-    if dist.get_rank() == 0:
-        store.set("done/%d" % step, repr(done))
-        return done
-    return float(store.get("done/%d" % step))
-
-
 def train(a, recorder):
     rank, world = dist.get_rank(), dist.get_world_size()
     torch.manual_seed(a.seed)
-    net = mlp(a)
+    net = torch_models.MODELS[a.model]() if a.model else mlp(a)
+    take = fashion.MODELS.get(a.model, lambda images: images)
     count = sum(p.numel() for p in net.parameters())
     model = distribute(a, net, a.unused and a.unused_from == 0)
     opt = optimizer(a, model)
@@ -198,18 +190,15 @@ def train(a, recorder):
     batches = fashion.Batches(*fashion.load("train"), rank, world, a.batch, a.seed, a.apart)
     random = np.random.default_rng([a.seed, rank])
     seconds, metrics = [], hashlib.sha256()
-    start = time.perf_counter()
-    for step in itertools.count() if a.seconds else range(a.steps):
-        if a.seconds and step % TOLD == 0:
-            done = told(step, (time.perf_counter() - start) / a.seconds)
-            if done >= 1:
-                break
+    ticks = clock.Clock(a, rank)
+    for step, done in ticks:
         if a.unused and step == a.unused_from > 0:
             model = distribute(a, net, True)
         if a.unused and a.branches and step >= a.unused_from:
             net[0].choose(random)
         began = time.perf_counter()
-        images, labels = map(torch.from_numpy, batches.draw())
+        images, labels = batches.draw()
+        images, labels = torch.from_numpy(take(images)), torch.from_numpy(labels)
         opt.zero_grad()
         loss = cross_entropy(model(images), labels)
         loss.backward()
@@ -218,7 +207,7 @@ def train(a, recorder):
                 average([p.grad for p in net.parameters()])
         if a.decay:
             for group in opt.param_groups:
-                group["lr"] = a.lr * (1 - (done if a.seconds else step / a.steps))
+                group["lr"] = ticks.rate(done)
         opt.step()
         if (a.mode == "localsgd" or a.average) and (step + 1) % a.local_steps == 0:
             average(list((net[0] if a.average == "first" else net).parameters()))
@@ -235,9 +224,10 @@ def train(a, recorder):
     if a.save:
         with open(os.path.join(a.save, "%d.weights" % rank), "wb") as f:
             f.write(raw(net.parameters()))
-    images, labels = (torch.from_numpy(part[:a.test]) for part in fashion.load("t10k"))
+    images, labels = (part[:a.test] for part in fashion.load("t10k"))
     with torch.no_grad():
-        answers = net(images)
+        answers = torch.from_numpy(fashion.scores(images, lambda part: net(torch.from_numpy(take(part))).numpy()))
+    labels = torch.from_numpy(labels)
     return {
         "mode": a.mode, "steps": len(seconds), "parameters": count,
         "loss": cross_entropy(answers, labels).item(),

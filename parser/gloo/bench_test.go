@@ -38,7 +38,7 @@ func BenchmarkAllReduce(b *testing.B) {
 			copy(copied, streams[1])
 		}
 	})
-	for name, sums := range map[string]tensor.Role{"sums unknown": tensor.Unknown, "sums gradients": tensor.Gradient} {
+	for name, sums := range map[string]parser.Sums{"sums proved": parser.SumsProved, "sums gradients": parser.SumsGradients} {
 		b.Run(name, func(b *testing.B) {
 			b.SetBytes(total)
 			b.ReportAllocs()

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/gradproxy/gradproxy/parser"
-	"github.com/gradproxy/gradproxy/tensor"
 )
 
 // Whatever ops come, in whatever number, memory is bounded.
@@ -36,7 +35,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		},
 	} {
 		rnd := rand.New(rand.NewPCG(1, 2))
-		client, _ := new(Protocol).New(parser.Conn{Sums: tensor.Gradient})
+		client, _ := new(Protocol).New(parser.Conn{Sums: parser.SumsGradients})
 		before := heap()
 		for i := range ops {
 			if _, err := next(client, op(rnd, i)); err != nil {
@@ -61,7 +60,7 @@ func heap() int64 {
 // A length is believed, but nothing is allocated by it.
 func TestHugeLengths(t *testing.T) {
 	for _, k := range []kind{allReduce, broadcast, allGather, pointToPoint} {
-		client, _ := new(Protocol).New(parser.Conn{Sums: tensor.Gradient})
+		client, _ := new(Protocol).New(parser.Conn{Sums: parser.SumsGradients})
 		const huge = 1 << 62
 		b := appendOp(nil, notifySendReady, slotOf(k, 3), 8)
 		putOp(b, sendUnboundBuffer, huge)

@@ -72,7 +72,7 @@ func (l *listener) Data(from parser.Side, b []byte) {
 }
 
 // listen plays a capture through proxies at every end, all in one job.
-func listen(t testing.TB, path string, sums tensor.Role, ranks int) []*listener {
+func listen(t testing.TB, path string, sums parser.Sums, ranks int) []*listener {
 	t.Helper()
 	f, err := os.Open(path)
 	if err != nil {
@@ -181,7 +181,7 @@ func TestRolesOfCapturedJobs(t *testing.T) {
 	for _, file := range require.Captures(t, "gloo-*.pcap*") {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			r := recordOf(t, file)
-			conns := listen(t, file, tensor.Gradient, 0)
+			conns := listen(t, file, parser.SumsGradients, 0)
 			var messages []heard
 			for _, l := range conns {
 				messages = append(messages, l.messages...)

@@ -41,12 +41,15 @@ func newConnection(c parser.Conn, f *facts) *connection {
 		d := &x.directions[side]
 		*d = direction{conn: x, side: parser.Side(side), seed: seed(c, parser.Side(side))}
 		d.counted.direction, d.constant.direction = d, d
+		if d.judges() && c.Sums != parser.SumsNone {
+			d.counted.proof.calls = c.Calls
+		}
 	}
 	return x
 }
 
 // sums reports whether the job's sums are configured to be gradients.
-func (x *connection) sums() bool { return x.conn.Sums == tensor.Gradient }
+func (x *connection) sums() bool { return x.conn.Sums == parser.SumsGradients }
 
 // judges reports whether to find out the type of the elements that this side sends. Values of the other side may have been
 // restored from a lossy codec.
@@ -88,8 +91,11 @@ func (d *direction) begin(o op) (tensor.Tensor, watch, error) {
 	}
 	var err error
 	v, w.look, err = d.counted.message(o.slot.tag(), o.length)
-	if !d.counts && err == nil {
-		v, w.look, err = d.constant.message(allReduce, o.length)
+	if !d.counts && err == nil && !d.counted.sees(o.slot.tag()) {
+		role, why := v.Role, v.Why
+		if v, w.look, err = d.constant.message(allReduce, o.length); d.counted.byCalls() {
+			v.Role, v.Why = role, why
+		}
 	}
 	return v, w, err
 }

@@ -29,6 +29,7 @@ type counted struct {
 	missed  bool             // the learnt step had no place for an all-reduce that is not tiny
 	adopted uint32           // the tag from which on the learnt step is used
 	models  []*layout
+	proof   proof
 	epoch   uint64 // learnt steps dropped
 	budget  int
 }
@@ -49,10 +50,11 @@ type observedReduce struct {
 	asides   bool     // a step that is being learnt explains it better than the learnt one
 	claims   int      // one more than the last message that was given out as a gradient
 
-	bucket  *expectedReduce // of an announced layout, nil: none
-	step    *step           // the layout of bucket
-	plan    plan            // of the bucket
-	senders uint64          // bit r: rank r may be the sender
+	bucket *expectedReduce // of an announced layout, nil: none
+	step   *step           // the layout of bucket
+	ring   ring            // of the bucket
+
+	call called
 }
 
 // find returns the all-reduce of a tag, nil if the history has none.
@@ -91,6 +93,7 @@ func (c *counted) announce(tag uint32, first int) error {
 	}
 	c.history = slices.Insert(c.history, i, observedReduce{tag: tag, first: first, place: -1})
 	c.placeInLayout(i)
+	c.history[i].call = c.proof.judge(tag, first, &c.conn.ranks)
 	for ; i < len(c.history); i++ { // all-reduces that have overtaken it are placed anew
 		if c.learnt == nil || c.missed {
 			c.learn(i)
@@ -138,10 +141,18 @@ func (c *counted) message(tag uint32, length int) (tensor.Tensor, look, error) {
 	e.lengths.add(length)
 	c.conn.ranks.reduce(c.side, k)
 	c.follow(e, k, length)
+	if err := c.proof.follow(&e.call, k, length); err != nil {
+		return v, lookAway, err
+	}
 	r := c.reading(e, k)
 	v.Role, v.DType, v.Why = r.role(c.conn.sums())
 	if r.key != 0 && !r.strays {
 		v.Key = mix.Words(r.key, uint64(k))
+	}
+	if c.byCalls() {
+		c.byCall(&v, e, k)
+	} else if c.proof.vetoes(&e.call) {
+		v.Role, v.Why = tensor.Exact, callReasons[e.call.verdict]
 	}
 	if v.Role == tensor.Gradient {
 		e.claims = k + 1
@@ -155,7 +166,7 @@ func (c *counted) follow(e *observedReduce, k, length int) {
 	switch {
 	case was:
 	case e.bucket != nil:
-		e.strays = !e.sentBy(k, length)
+		e.strays = !e.ring.sends(k, length)
 	case e.expect != nil:
 		e.strays = e.expect.at(k) != length
 	}
@@ -223,12 +234,12 @@ func (c *counted) planStep(it *expectedReduce, n int) {
 // then one message a step.
 func (c *counted) look(e *observedReduce, r *reading, k int) look {
 	switch {
-	case r.strays || r.tiny || r.phased && !r.first || !c.judges():
+	case r.strays || r.tiny || r.phased && !r.first || !c.judges(), c.byCalls() && e.call.dtype != tensor.NoDType:
 		return lookAway
 	case r.dtype() == tensor.NoDType || r.learning:
 		return lookClosely
 	}
-	it, phase := e.bucket, e.plan.phase()
+	it, phase := e.bucket, e.ring.phase()
 	if it == nil {
 		it = &c.learnt.reduces[e.place]
 		phase = it.lengths.count / 2
@@ -246,10 +257,11 @@ func (c *counted) ended(tag uint32, v verdict) {
 		return
 	}
 	e.verdict = e.verdict.and(v)
+	c.proof.passed(&e.call, e.lengths.count, &c.conn.ranks)
 	if e.strays {
 		return
 	}
-	if e.bucket != nil && e.lengths.count == e.plan.messages() {
+	if e.bucket != nil && e.lengths.count == e.ring.messages() {
 		e.bucket.verdicts.add(e.verdict)
 		e.step.hit()
 	}

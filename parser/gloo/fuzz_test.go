@@ -22,7 +22,7 @@ func FuzzNext(f *testing.F) {
 	f.Add(parsertest.Fold(story(nil)))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		x := parsertest.Unfold(b)
-		conn := parser.Conn{Sums: tensor.Gradient}
+		conn := parser.Conn{Sums: parser.SumsGradients}
 		whole, err := parsertest.Play(fresh(), conn, x, nil)
 		if err != nil {
 			t.Fatal(err)

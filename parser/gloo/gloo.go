@@ -28,9 +28,16 @@
 // # Roles
 //
 // Only all-reduces can be anything but [tensor.Exact]. Nothing on the wire proves that one sums up gradients: averaged
-// weights have the same lengths. So without [parser.Conn.Sums] they are [tensor.Unknown]. With it, the parser can only
-// take the role away:
+// weights have the same lengths. The process that sends them can prove it ([parser.Calls], proof.go): a sum that
+// DistributedDataParallel calls in the memory of a bucket of its own is a gradient. The process group of a connection is not on the wire
+// either: the lengths of whole all-reduces rule groups out, and all that are left must agree. The first values of a bucket travel
+// exactly, until it is likely that the bucket stays.
 //
+// Without such calls all-reduces are [tensor.Unknown], unless the user says that they are gradients
+// ([parser.SumsGradients]). Then the parser can only take the role away:
+//
+//   - The process's calls, where they are seen, must not say otherwise: a maximum is no gradient, nor is a sum of another caller in a
+//     process whose DistributedDataParallel sums its own buckets.
 //   - The sequence of all-reduces must have passed twice, whole, which makes it a learnt step (learn.go where tags count
 //     the collectives, constant.go where all tags are the same), or be the sequence that DistributedDataParallel has
 //     announced, and have passed once (model.go, layout.go, tile.go). An all-reduce out of its place, or without a

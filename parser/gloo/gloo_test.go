@@ -65,7 +65,7 @@ func story(first []byte) parsertest.Exchange {
 }
 
 func TestConformance(t *testing.T) {
-	conn := parser.Conn{Sums: tensor.Gradient, Own: parser.Server}
+	conn := parser.Conn{Sums: parser.SumsGradients, Own: parser.Server}
 	broken := story(nil)
 	broken[0].Bytes = append(append([]byte{}, broken[0].Bytes...), make([]byte, 60)...)
 	parsertest.Run(t, fresh, conn, story(nil), story(make([]byte, 8)), broken, story([]byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n")),
@@ -88,7 +88,7 @@ func TestConformanceOfJobs(t *testing.T) {
 		exchanges = append(exchanges, exchange(gloosim.Run(j)))
 	}
 	for _, own := range []parser.Side{parser.Client, parser.Server} {
-		parsertest.Run(t, fresh, parser.Conn{Sums: tensor.Gradient, Own: own}, exchanges...)
+		parsertest.Run(t, fresh, parser.Conn{Sums: parser.SumsGradients, Own: own}, exchanges...)
 	}
 }
 

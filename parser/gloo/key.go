@@ -28,4 +28,5 @@ const (
 	keyOfStep    = 1 + iota // lengths, ordinal, epoch, message
 	keyOfBucket             // model, bucket, bytes, message
 	keyOfMessage            // length, ordinal, epoch
+	keyOfCall               // ordinal of the bucket's memory, bytes, message
 )

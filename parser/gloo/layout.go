@@ -81,10 +81,11 @@ func (c *counted) inLayout(e *observedReduce, l *layout, n int) bool {
 	l.passed = l.passed[:0]
 	it := &l.step.reduces[q]
 	e.bucket, e.step = it, &l.step
-	e.plan, it.width, _ = bucketPlan(it.elements, n, e.first)
-	e.senders = 1<<n - 1
+	var p plan
+	p, it.width, _ = bucketPlan(it.elements, n, e.first)
+	e.ring = everyRank(p)
 	e.strays = !sure && it.rounds > 1
-	e.key = mix.Words(c.seed, keyOfBucket, uint64(l.model.tag), uint64(l.model.params), uint64(q), uint64(e.plan.size))
+	e.key = mix.Words(c.seed, keyOfBucket, uint64(l.model.tag), uint64(l.model.params), uint64(q), uint64(e.ring.size))
 	return true
 }
 
@@ -160,20 +161,7 @@ func (c *counted) readBucket(e *observedReduce, k int) reading {
 	it := e.bucket
 	return reading{
 		key: e.key, strays: e.strays, learning: it.rounds < 2, ruledOut: it.contest,
-		tiny: e.plan.segment < crumb, size: e.plan.size, phased: e.plan.full(), first: k < e.plan.phase(),
+		tiny: e.ring.segment < crumb, size: e.ring.size, phased: e.ring.full(), first: k < e.ring.phase(),
 		width: it.width, verdicts: it.verdicts,
 	}
-}
-
-// sentBy reports whether some rank's message k of the plan has that length, and rules out the other ranks as senders.
-func (e *observedReduce) sentBy(k, length int) bool {
-	if !e.plan.full() {
-		return true
-	}
-	for rank := range e.plan.ranks {
-		if k >= e.plan.messages() || e.plan.length(rank, k) != length {
-			e.senders &^= 1 << rank
-		}
-	}
-	return e.senders != 0
 }

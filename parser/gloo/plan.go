@@ -57,6 +57,28 @@ func (p plan) length(rank, k int) int {
 // full reports whether no segment is empty, so that the count of messages tells the phase.
 func (p plan) full() bool { return (p.segments-1)*p.segment < p.size }
 
+// A ring is a plan, and the ranks that may be the sender.
+type ring struct {
+	plan
+	senders uint64 // bit r: rank r may be the sender
+}
+
+// everyRank returns the ring of a plan with any sender.
+func everyRank(p plan) ring { return ring{p, 1<<p.ranks - 1} }
+
+// sends reports whether some rank's message k of the plan has that length, and rules out the other ranks as senders.
+func (r *ring) sends(k, length int) bool {
+	if !r.full() {
+		return true
+	}
+	for rank := range r.ranks {
+		if k >= r.messages() || r.length(rank, k) != length {
+			r.senders &^= 1 << rank
+		}
+	}
+	return r.senders != 0
+}
+
 // learnt returns the plan among ranks that has perRank segments of segment bytes a rank, the last of them of tail
 // bytes. It reports false if no tensor of whole elements is cut so.
 func learnt(ranks, perRank, segment, tail int) (plan, bool) {

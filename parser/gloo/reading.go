@@ -15,14 +15,18 @@ type reading struct {
 	tiny     bool
 	size     int // bytes of the whole tensor, at least
 	phased   bool
-	first    bool // phase 1, if phased
-	width    int  // bytes of an element, as a model's layout proves; 0: unknown
+	first    bool         // phase 1, if phased
+	width    int          // bytes of an element, as a model's layout proves; 0: unknown
+	called   tensor.DType // of the process's call; NoDType: unknown
 	verdicts verdicts
 }
 
 // dtype returns the type of the elements, NoDType if it is not known. The verdicts on two values must agree. Where the
-// width is proved, one verdict is enough, and for the wider types no evidence against them.
+// width is proved, one verdict is enough, and for the wider types no evidence against them. A call needs no verdict.
 func (r *reading) dtype() tensor.DType {
+	if r.called != tensor.NoDType {
+		return r.called
+	}
 	v := r.verdicts[0]
 	switch r.width {
 	case 0:
@@ -44,8 +48,8 @@ func (r *reading) dtype() tensor.DType {
 	return tensor.NoDType
 }
 
-// role returns the role and the type of the message, and the reason for an unknown one. sums: the job's configuration
-// says that its sums are gradients; nothing on the wire proves it.
+// role returns the role and the type of the message, and the reason for an unknown one. sums: the job's configuration, or
+// the process's call, says that this is a sum of gradients; nothing on the wire proves it.
 func (r *reading) role(sums bool) (tensor.Role, tensor.DType, tensor.Reason) {
 	d := r.dtype()
 	if r.strays {

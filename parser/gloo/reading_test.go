@@ -19,7 +19,7 @@ func TestSmallSumsAreNoGradients(t *testing.T) {
 					return []gloosim.Call{gloosim.Gradients("large", s, 20_000, d), gloosim.Gradients("999", s, 999, d),
 						gloosim.Gradients("1000", s, 1000, d), gloosim.Gradients("other", s, 7000, d)}
 				})})
-				all, err := play(t, trace, parser.Conn{Job: "job", Ranks: 2, Sums: tensor.Gradient})
+				all, err := play(t, trace, parser.Conn{Job: "job", Ranks: 2, Sums: parser.SumsGradients})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -23,7 +23,7 @@ func TestTakesBackAFalsePhase(t *testing.T) {
 		}
 		return []gloosim.Call{gloosim.Gradients("b", s, 10, tensor.Float32)}
 	})
-	all, err := play(t, gloosim.Run(gloosim.Job{Ranks: 2, Tags: true, Calls: calls}), parser.Conn{Sums: tensor.Gradient})
+	all, err := play(t, gloosim.Run(gloosim.Job{Ranks: 2, Tags: true, Calls: calls}), parser.Conn{Sums: parser.SumsGradients})
 	wrong := 0
 	for _, m := range all {
 		if m.value.Role == tensor.Gradient && m.Phase == 2 {
@@ -44,7 +44,7 @@ func TestTakesBackAFalsePhase(t *testing.T) {
 		}
 		return []gloosim.Call{gloosim.Gradients("b", s, 10, tensor.Float32)}
 	})
-	if _, err := play(t, gloosim.Run(gloosim.Job{Ranks: 2, Tags: true, Calls: calls}), parser.Conn{Sums: tensor.Gradient}); err != nil {
+	if _, err := play(t, gloosim.Run(gloosim.Job{Ranks: 2, Tags: true, Calls: calls}), parser.Conn{Sums: parser.SumsGradients}); err != nil {
 		t.Error(err)
 	}
 }
@@ -61,7 +61,7 @@ func TestTakesBackAFalsePhaseUnderConstantTags(t *testing.T) {
 		}
 		return step(s, long)
 	})
-	_, err := play(t, gloosim.Run(gloosim.Job{Ranks: 2, Calls: calls}), parser.Conn{Sums: tensor.Gradient, Ranks: 2})
+	_, err := play(t, gloosim.Run(gloosim.Job{Ranks: 2, Calls: calls}), parser.Conn{Sums: parser.SumsGradients, Ranks: 2})
 	if !errors.Is(err, parser.ErrReset) {
 		t.Errorf("%v", err)
 	}

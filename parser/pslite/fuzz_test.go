@@ -6,7 +6,6 @@ import (
 
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/parser/parsertest"
-	"github.com/gradproxy/gradproxy/tensor"
 )
 
 // No bytes in any order make a parser panic, break the contract, or depend on how they are cut. The first bytes of the
@@ -20,7 +19,7 @@ func FuzzNext(f *testing.F) {
 		x := parsertest.Unfold(b)
 		conn := parser.Conn{Client: addressOf(9), Server: addressOf(8)}
 		if named {
-			conn.Job, conn.Sums = "job", tensor.Gradient
+			conn.Job, conn.Sums = "job", parser.SumsGradients
 		}
 		whole, err := parsertest.Play(fresh(), conn, x, nil)
 		if err != nil {
@@ -60,6 +59,38 @@ func FuzzMeta(f *testing.F) {
 		if m.pull, got.pull = false, false; !ok || got.kind() != m.kind() || got.head != m.head || got.timestamp != m.timestamp ||
 			got.types != m.types || got.frames != m.frames || len(got.nodes) != len(m.nodes) {
 			t.Fatalf("%+v, and again %+v, %v", m, got, ok)
+		}
+	})
+}
+
+// Whatever the connections of other jobs show, and whatever addresses they are said to have, no byte of a configured job's connection
+// changes its class.
+func FuzzFactsOfOthers(f *testing.F) {
+	for _, x := range []parsertest.Exchange{mxnet(), byteps(), listing(), scheduled()} {
+		f.Add(parsertest.Fold(x), false, uint8(9), uint8(8))
+		f.Add(parsertest.Fold(x), true, uint8(1), uint8(9))
+	}
+	f.Fuzz(func(t *testing.T, b []byte, named bool, client, server uint8) {
+		victim := parser.Conn{Job: "victim", Sums: parser.SumsGradients, Client: addressOf(9), Server: addressOf(8)}
+		other := parser.Conn{Client: addressOf(int(client)), Server: addressOf(int(server))}
+		if named {
+			other.Job = "other"
+		}
+		for _, x := range []parsertest.Exchange{mxnet(), scheduled()} {
+			play := func(p parser.Protocol) parsertest.Classes {
+				classes, err := parsertest.Play(p, victim, x, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return classes
+			}
+			p := fresh()
+			if _, err := parsertest.Play(p, other, parsertest.Unfold(b), nil); err != nil {
+				t.Fatal(err)
+			}
+			if diff := play(fresh()).Diff(play(p)); diff != "" {
+				t.Fatal(diff)
+			}
 		}
 	})
 }

@@ -1,6 +1,9 @@
 package pslite
 
-import "github.com/gradproxy/gradproxy/tensor"
+import (
+	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/tensor"
+)
 
 // Index arrays are the keys of rows, or of many values, and the lengths of many. They are no payload, but may be a good part
 // of the bytes, and often come again: at every step where a worker has all of an array, and within a step where it has rows
@@ -27,7 +30,7 @@ func lead(m *meta, size int) int {
 // values have the same length.
 func (x *connection) isList(m *meta, size int) bool {
 	width := keyWidth(m.types[0])
-	return x.conn.Sums == tensor.Gradient && m.kind() == push && m.frames == 2 && dataTypes[m.types[1]].Float() &&
+	return x.conn.Sums == parser.SumsGradients && m.kind() == push && m.frames == 2 && dataTypes[m.types[1]].Float() &&
 		width > 0 && size > width && size%width == 0
 }
 

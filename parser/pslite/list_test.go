@@ -17,7 +17,7 @@ func floats(time int32, keys []uint64) say {
 // the keys are.
 func TestListsOfGradients(t *testing.T) {
 	n := newNetwork(t, "job")
-	n.sums = tensor.Gradient
+	n.sums = parser.SumsGradients
 	n.announce(9, all())
 	type sent struct{ index, vals tensor.Tensor }
 	say := func(w *wire, s say) sent {
@@ -35,7 +35,7 @@ func TestListsOfGradients(t *testing.T) {
 	}
 	for i, keys := range [][]uint64{run(5, 3, 7), run(6, 1, 90), {4, 9}} {
 		got := say(to8, floats(int32(2+i), keys))
-		if got.vals.Role != tensor.Gradient || got.vals.Why != tensor.OK || got.vals.Size != 4*len(keys) || got.vals.DType != tensor.Float32 {
+		if got.vals.Role != tensor.Gradient || got.vals.Why != tensor.OK || got.vals.Proof != tensor.ByUser || got.vals.Size != 4*len(keys) || got.vals.DType != tensor.Float32 {
 			t.Errorf("values are %+v", got.vals)
 		}
 		if x := got.index; x.Key != first.index.Key || x.Size != 8*len(keys) || x.Role != tensor.Exact || x.DType != tensor.Uint64 || got.vals.Keys != x.Key {
@@ -60,7 +60,7 @@ func TestListsOfGradients(t *testing.T) {
 // Keys that come again have a base, others have not.
 func TestListsThatComeAgain(t *testing.T) {
 	n := newNetwork(t, "job")
-	n.sums = tensor.Gradient
+	n.sums = parser.SumsGradients
 	w := n.connect(9, 8)
 	var same, others tensor.Tensor
 	for i := range int32(6) {
@@ -78,16 +78,16 @@ func TestListsThatComeAgain(t *testing.T) {
 // only one key.
 func TestListsThatAreNone(t *testing.T) {
 	for name, c := range map[string]struct {
-		sums tensor.Role
+		sums parser.Sums
 		s    say
 	}{
-		"sums are not known": {tensor.Unknown, floats(2, run(1, 1, 40))},
-		"lengths":            {tensor.Gradient, listed(push, 2, run(1, 1, 40))},
-		"a pull":             {tensor.Gradient, listed(pull, 2, run(1, 1, 40))},
-		"an answer":          {tensor.Gradient, floats(2, run(1, 1, 40)).with(func(s *say) { s.kind = answer })},
-		"integers":           {tensor.Gradient, floats(2, run(1, 1, 40)).with(func(s *say) { s.types[1] = 3 })},
-		"odd values":         {tensor.Gradient, floats(2, run(1, 1, 40)).with(func(s *say) { s.vals = 100 })},
-		"one key":            {tensor.Gradient, floats(2, run(1, 1, 1))},
+		"sums are not known": {parser.SumsProved, floats(2, run(1, 1, 40))},
+		"lengths":            {parser.SumsGradients, listed(push, 2, run(1, 1, 40))},
+		"a pull":             {parser.SumsGradients, listed(pull, 2, run(1, 1, 40))},
+		"an answer":          {parser.SumsGradients, floats(2, run(1, 1, 40)).with(func(s *say) { s.kind = answer })},
+		"integers":           {parser.SumsGradients, floats(2, run(1, 1, 40)).with(func(s *say) { s.types[1] = 3 })},
+		"odd values":         {parser.SumsGradients, floats(2, run(1, 1, 40)).with(func(s *say) { s.vals = 100 })},
+		"one key":            {parser.SumsGradients, floats(2, run(1, 1, 1))},
 	} {
 		n := newNetwork(t, name)
 		n.sums = c.sums

@@ -41,7 +41,8 @@
 //   - A push is a [tensor.Gradient], except the pushes that begin a key: the first push of rank 0 in MXNet holds the
 //     initial weights, and is [tensor.Exact]. No field says so. In BytePS the first push of every worker makes room on the
 //     server, and a broadcast of weights is the second push of a key that has no third (broadcast_parameters in
-//     byteps/torch): both are Exact.
+//     byteps/torch): both are Exact. A push is sure to be a gradient if a worker was seen to give the servers an optimizer; without
+//     one a job may average weights, and the content is to be checked ([tensor.ByWire]).
 //   - An answer to a pull is [tensor.State] if a worker was seen to give the servers an optimizer (command 0), else the
 //     sum of the round's gradients, an [tensor.Aggregate]; but Unknown if the job's beginning, where the command stands,
 //     was not seen. In BytePS it is an Aggregate.

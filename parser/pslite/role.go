@@ -58,6 +58,7 @@ func (x *connection) value(r route, m *meta, k *keys, size int) tensor.Tensor {
 		isList := x.isList(m, k.bytes) && size%(k.bytes/keyWidth(m.types[0])*l.dtype.Size()) == 0
 		if number := f.life(x, j, r, m); l.known || isList {
 			t.Role, t.Why = f.push(j, number, r, m, l), tensor.OK
+			t.Proof = j.pushProof(isList)
 		}
 		if t.Key = id.under(j.seed); isList {
 			t.Keys = id.ofList(x.receiver(j, r)).under(j.seed)
@@ -135,6 +136,18 @@ func (f *facts) push(j *job, life uint64, r route, m *meta, l layout) tensor.Rol
 		return tensor.Exact
 	}
 	return tensor.Gradient
+}
+
+// pushProof returns the proof of a push's role. Without an optimizer on the servers a job may push anything that it wants summed, such as
+// weights that it averages; and a list of another application's values is a gradient on the user's word alone.
+func (j *job) pushProof(isList bool) tensor.Proof {
+	switch {
+	case isList:
+		return tensor.ByUser
+	case len(j.optimizers) > 0:
+		return tensor.ByUpdate
+	}
+	return tensor.ByWire
 }
 
 // answer returns the role of an answer of conventional layout.

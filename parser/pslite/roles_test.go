@@ -53,6 +53,19 @@ func TestPushesOfMXNet(t *testing.T) {
 	expect(t, "integers", second.say(of(7, 400).with(func(s *say) { s.head = 14 })), tensor.Exact, tensor.Int32)
 }
 
+// A push is sure to be a gradient only where the servers apply an optimizer to it: a job without one may average weights.
+func TestProofOfPushes(t *testing.T) {
+	w := newNetwork(t, "job").connect(9, 8)
+	w.say(of(3, 1))
+	if got := w.say(of(3, 2)); got.Role != tensor.Gradient || got.Proof != tensor.ByWire {
+		t.Errorf("a push without an optimizer is a %v, proof %d", got.Role, got.Proof)
+	}
+	w.say(say{kind: command, head: optimizer, time: 3})
+	if got := w.say(of(3, 4)); got.Role != tensor.Gradient || got.Proof != tensor.ByUpdate {
+		t.Errorf("a push with an optimizer is a %v, proof %d", got.Role, got.Proof)
+	}
+}
+
 // Only workers push: nothing is known of others' messages, nor of values where none belong.
 func TestMessagesThatNobodySends(t *testing.T) {
 	n := newNetwork(t, "job")

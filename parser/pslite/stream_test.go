@@ -74,7 +74,7 @@ func TestConformance(t *testing.T) {
 		parsertest.Exchange{piece(parser.Client, []byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"))},
 		parsertest.Exchange{piece(parser.Client, mxnet()[0].Bytes, []byte{3, 1})})
 	parsertest.Run(t, fresh, parser.Conn{}, mxnet(), byteps())
-	parsertest.Run(t, fresh, parser.Conn{Sums: tensor.Gradient}, mxnet(), listing())
+	parsertest.Run(t, fresh, parser.Conn{Sums: parser.SumsGradients}, mxnet(), listing())
 }
 
 // Pieces of a tensor say where they begin and how much of it follows.

@@ -210,7 +210,7 @@ type network struct {
 	t        testing.TB
 	protocol *Protocol
 	job      string
-	sums     tensor.Role // that the job's configuration says
+	sums     parser.Sums // that the job's configuration says
 	numbers  int
 }
 

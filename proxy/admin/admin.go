@@ -19,7 +19,16 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/net/netutil"
+
 	"github.com/gradproxy/gradproxy/proxy"
+)
+
+const (
+	// maxConns bounds the connections, whose descriptors jobs and tunnels want too.
+	maxConns = 64
+	// writeTimeout is how long a client may take for its answer.
+	writeTimeout = 30 * time.Second
 )
 
 // A Config says where the answers come from. All functions are called for each request, on its goroutine.
@@ -149,6 +158,7 @@ func Serve(ctx context.Context, l net.Listener, c Config) error {
 	s := &http.Server{
 		Handler:           Handler(c),
 		ReadHeaderTimeout: 5 * time.Second,
+		WriteTimeout:      writeTimeout,
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    16 << 10,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
@@ -161,7 +171,7 @@ func Serve(ctx context.Context, l net.Listener, c Config) error {
 		}
 	})
 	defer stop()
-	if err := s.Serve(l); ctx.Err() == nil {
+	if err := s.Serve(netutil.LimitListener(l, maxConns)); ctx.Err() == nil {
 		return fmt.Errorf("admin: %w", err)
 	}
 	return nil

@@ -40,9 +40,6 @@ func Gate(c *net.TCPConn) (*Conn, error) {
 	return &Conn{g, g}, nil
 }
 
-// Gated reports whether the connection is behind poll gates.
-func (c *Conn) Gated() bool { return c.gate != nil }
-
 // Writev writes all parts, in one call where it can. It uses them up.
 func (c *Conn) Writev(parts net.Buffers) (int64, error) {
 	if c.gate != nil {

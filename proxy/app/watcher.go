@@ -3,10 +3,11 @@ package app
 import (
 	"context"
 	"errors"
-	"github.com/gradproxy/gradproxy/proxy/frame"
 	"net"
 	"net/netip"
 	"time"
+
+	"github.com/gradproxy/gradproxy/proxy/frame"
 )
 
 // While an opening waits for the peer's answer its app waits too, and may leave: the server must then not be dialled for it

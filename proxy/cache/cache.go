@@ -31,7 +31,7 @@ func (c *Cache) Peer(name string) *Peer {
 	defer c.mu.Unlock()
 	p := c.peers[name]
 	if p == nil {
-		p = &Peer{config: &c.config, ctx: c.ctx, name: name, told: map[frame.Tag]int{}, conns: map[frame.Tag]*conn{}}
+		p = &Peer{config: &c.config, ctx: c.ctx, name: name, notes: map[frame.Tag]int{}, conns: map[frame.Tag]*conn{}}
 		c.peers[name] = p
 	}
 	return p
@@ -56,7 +56,7 @@ func (c *Cache) Accept(peer string, opening []byte, refuse func(code tunnel.Code
 	s := newStore(p.config, p, &p.Receiving, stream, epoch)
 	old := p.store
 	p.store = s
-	clear(p.told) // they were about values that are gone
+	clear(p.notes) // they were about values that are gone
 	if p.writer != nil {
 		clear(p.writer.seen)
 		p.writer.want = nil

@@ -29,7 +29,7 @@ func (p *Peer) flush(w *writer) error {
 	out.numbers(frame.Forget, w.forget)
 	out.numbers(frame.Kept, w.kept) // before the same slot is evicted
 	out.numbers(frame.Evict, w.evict)
-	for tag, n := range p.told {
+	for tag, n := range p.notes {
 		out.add(frame.Delivered, binary.AppendUvarint(tag.Append(out.scratch[:0]), uint64(max(n, 0))))
 	}
 	if p.store != nil {
@@ -39,7 +39,7 @@ func (p *Peer) flush(w *writer) error {
 			out.add(frame.Seen, binary.AppendUvarint(binary.AppendUvarint(out.scratch[:0], uint64(id)), n))
 		}
 	}
-	clear(p.told)
+	clear(p.notes)
 	clear(w.seen)
 	w.forget, w.kept, w.evict, w.want = w.forget[:0], w.kept[:0], w.evict[:0], w.want[:0]
 	p.mu.Unlock()

@@ -131,6 +131,11 @@ func TestLostValuesLinger(t *testing.T) {
 		t.Error("a third stream was taken while values of the first are under way")
 	}
 	release()
+	side.peer.mu.Lock()
+	if n := side.peer.notes[side.tag]; n != 0 {
+		t.Errorf("the peer is told of %d deliveries of a lost stream, and would take them for some of the next", n)
+	}
+	side.peer.mu.Unlock()
 	third, refused := open()
 	if refused != 0 {
 		t.Error("a stream was refused though nothing of lost ones is under way")
@@ -142,5 +147,20 @@ func TestLostValuesLinger(t *testing.T) {
 	}
 	if n := side.peer.Stats().Lingering; n != 0 {
 		t.Errorf("%d bytes linger after all have been given back", n)
+	}
+}
+
+// A peer that tells of no delivery has only so many Refs remembered, and blocks travel by themselves then.
+func TestUndeliveredRefsAreBounded(t *testing.T) {
+	a, _ := newSides(t, 1<<20)
+	w := make([]byte, 400)
+	put := 0
+	for range 2 * maxPending {
+		if _, ok := a.put(1, w); ok {
+			put++
+		}
+	}
+	if n := a.peer.Stats().Pending; put != maxPending || n != maxPending {
+		t.Errorf("%d values were put and %d Refs are remembered, want %d", put, n, maxPending)
 	}
 }

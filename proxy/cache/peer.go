@@ -32,7 +32,7 @@ type Peer struct {
 	opened  time.Time
 	opening bool // a value stream is being opened
 	conns   map[frame.Tag]*conn
-	told    map[frame.Tag]int // for the next Delivered frames: Refs that were delivered here, or ended
+	notes   map[frame.Tag]int // for the next Delivered frames: Refs that were delivered here, or ended
 }
 
 // A conn is a connection that lives here, or that carries Refs which the peer may not have delivered yet.
@@ -42,6 +42,10 @@ type conn struct {
 	farEnded bool     // it has ended at the peer
 	pending  []*entry // values of the Refs that were not delivered yet, in order
 }
+
+// maxPending bounds the Refs of a connection that a peer may leave undelivered: a value that is sent again takes no room there, and
+// would be counted without end where the peer tells of no delivery.
+const maxPending = 1 << 14
 
 // openEvery is how long a lost value stream is not opened again.
 const openEvery = time.Second
@@ -55,9 +59,9 @@ func (p *Peer) Connected(t frame.Tag) {
 
 // Ended notes that a connection has ended here: no Ref on it will be delivered any more.
 func (p *Peer) Ended(t frame.Tag) {
-	p.note(t, ended)
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.note(p.store, t, ended)
 	if c := p.conns[t]; c != nil {
 		c.here = false
 		p.drop(t, c)
@@ -149,13 +153,13 @@ func (p *Peer) open(epoch uint64) {
 
 // Put has the peer hold the next value of a block and returns the reference to it, which the connection must carry. fresh says
 // that it was not held yet. Without ok the block must travel by itself: there is no value stream, no room, or the connection has
-// ended at the peer.
+// ended at the peer, or has too many Refs that were not delivered.
 func (p *Peer) Put(t frame.Tag, v Put) (r frame.ValueRef, fresh, ok bool) {
 	p.submit.Lock()
 	defer p.submit.Unlock()
 	p.mu.Lock()
 	w, c := p.ready(), p.conns[t]
-	if w == nil || c != nil && c.farEnded {
+	if w == nil || c != nil && (c.farEnded || len(c.pending) >= maxPending) {
 		p.mu.Unlock()
 		return r, false, false
 	}
@@ -182,7 +186,7 @@ func (p *Peer) Put(t frame.Tag, v Put) (r frame.ValueRef, fresh, ok bool) {
 	} else {
 		err := p.flush(w)
 		if err != nil {
-			w.memory.Give(e.paid)
+			w.memory.Give(e.reserved)
 		} else {
 			err = w.send(e, &v, from)
 		}
@@ -214,33 +218,34 @@ func (p *Peer) Await(t frame.Tag, r frame.ValueRef, gone <-chan struct{}) (data 
 	}
 	return v.data, func() {
 		s.release(v)
-		p.note(t, 1)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.note(s, t, 1)
 	}, nil
 }
 
 // linger counts n more bytes of values of lost streams that are being delivered.
 func (p *Peer) linger(n int64) { p.lingering.Add(n) }
 
-const ended = -1 // in Peer.told: the connection has ended here
+const ended = -1 // in Peer.notes: the connection has ended here
 
-// maxTold bounds the connections that wait to be named in Delivered frames while the peer takes no value stream.
-const maxTold = 1 << 16
+// maxNotes bounds the connections that wait to be named in Delivered frames while the peer takes no value stream.
+const maxNotes = 1 << 16
 
-// note has the peer told that n more Refs of a connection were delivered here, or that it has ended here.
-func (p *Peer) note(t frame.Tag, n int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.store == nil {
+// note has the peer told that n more Refs to values of s were delivered here on a connection, or that the connection has ended here.
+// p.mu is held. Refs to values of a lost store do not count: the peer has forgotten them, and would take others for delivered.
+func (p *Peer) note(s *store, t frame.Tag, n int) {
+	if s == nil || s != p.store {
 		return
 	}
-	switch before := p.told[t]; {
+	switch before := p.notes[t]; {
 	case before == ended:
 	case n == ended:
-		p.told[t] = ended
+		p.notes[t] = ended
 	default:
-		p.told[t] = before + n
+		p.notes[t] = before + n
 	}
-	if len(p.told) > maxTold {
+	if len(p.notes) > maxNotes {
 		p.store.stream.Reset(frame.ResetByFrames)
 	}
 	if p.ready(); p.writer != nil {

@@ -63,7 +63,7 @@ func (w *writer) send(e *entry, v *Put, from *copyOfSlot) error {
 		},
 		Done: func() {
 			c.Pool.Put(buf)
-			w.memory.Give(e.paid)
+			w.memory.Give(e.reserved)
 		},
 	})
 }

@@ -24,14 +24,14 @@ type store struct {
 	dead    chan struct{} // closed when no value comes any more
 
 	// The reader's.
-	memory memory.Allocator
-	paid   int // bytes of the budget for the frame that is being read
-	frames frame.Reader
-	pipe   *pipe.Pipe
-	slots  map[uint32]*storeSlot
-	codecs coder.Codecs
-	puts   map[uint64]*storeSlot // by the numbers of values that are not forgotten
-	last   uint64                // number of the last value that was read
+	memory   memory.Allocator
+	reserved int // bytes of the budget for the frame that is being read
+	frames   frame.Reader
+	pipe     *pipe.Pipe
+	slots    map[uint32]*storeSlot
+	codecs   coder.Codecs
+	puts     map[uint64]*storeSlot // by the numbers of values that are not forgotten
+	last     uint64                // number of the last value that was read
 
 	mu      storeLock                // guards all below
 	copies  map[blockKey]*copyOfSlot // of the slots' blocks
@@ -120,7 +120,7 @@ func (s *store) reserve(_ frame.Kind, _ uint32, n int) error {
 			need = 0
 		}
 	}
-	s.paid = need
+	s.reserved = need
 	return nil
 }
 
@@ -134,7 +134,7 @@ func (s *store) run() error {
 		}
 		if err != nil {
 			s.stream.Reset(frame.ResetByFrames)
-			s.memory.Give(s.paid)
+			s.memory.Give(s.reserved)
 			if e := s.pipe.Wait(); e != nil {
 				return e
 			}
@@ -209,8 +209,8 @@ func (s *store) put(f frame.Frame) error {
 	id := s.last
 	s.puts[id] = slot
 	turn := slot.turns.Next()
-	paid := s.paid
-	s.paid = 0
+	reserved := s.reserved
+	s.reserved = 0
 	e := &storeEntry{data: make([]byte, slot.size())}
 	return s.pipe.Do(pipe.Item{
 		Work: func() {
@@ -231,7 +231,7 @@ func (s *store) put(f frame.Frame) error {
 		},
 		Done: func() {
 			s.config.Pool.Put(f.Body)
-			s.memory.Give(paid)
+			s.memory.Give(reserved)
 		},
 	})
 }

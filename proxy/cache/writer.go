@@ -76,9 +76,9 @@ type entry struct {
 	refs int    // that were not delivered
 	lost bool   // the codec may have lost something. Guarded by submit
 
-	served []frame.Tag // connections that have referred to it, if it may have lost something; else at most one of them
-	room   int         // bytes that its frame is made in
-	paid   int         // bytes of the budget for them, until it has been sent
+	served   []frame.Tag // connections that have referred to it, if it may have lost something; else at most one of them
+	room     int         // bytes that its frame is made in
+	reserved int         // bytes of the budget for them, until it has been sent
 }
 
 // newWriter returns the writer of a value stream to the peer of that name; share is the peer's part of the budget of senders.
@@ -120,8 +120,8 @@ func (w *writer) entry(t frame.Tag, v *Put) (e *entry, fresh bool) {
 		need += k.slotCost()
 	}
 	room := coder.FrameRoom(v.Choice.Codec, &v.Decl) + maxReverse + reference.Overhead
-	paid := memory.Footprint(room)
-	if !w.makeRoom(need, slot) || !w.memory.Take(paid) {
+	reserved := memory.Footprint(room)
+	if !w.makeRoom(need, slot) || !w.memory.Take(reserved) {
 		return nil, false
 	}
 	w.used += need
@@ -132,7 +132,7 @@ func (w *writer) entry(t frame.Tag, v *Put) (e *entry, fresh bool) {
 	}
 	slot.version++
 	w.last++
-	e = &entry{id: w.last, slot: slot, raw: bytes.Clone(v.Data), room: room, paid: paid}
+	e = &entry{id: w.last, slot: slot, raw: bytes.Clone(v.Data), room: room, reserved: reserved}
 	old := slot.latest
 	slot.latest = e
 	if old != nil && old.refs == 0 {

@@ -15,20 +15,20 @@ const (
 	lastBackOff  = time.Second
 )
 
-// A Gate bounds how many connections are open at once, over all that share it. Intercepted ones beyond wait in the
-// listeners' backlogs; each listener takes a place of its own to wait for the next. The zero Gate is open.
-type Gate struct{ tickets chan struct{} }
+// Places bound how many connections are open at once, over all listeners that share them. Intercepted connections without a
+// place wait in the listeners' backlogs; each listener takes a place of its own to wait for the next. The zero Places never end.
+type Places struct{ tickets chan struct{} }
 
-// NewGate returns a Gate for n connections, at least one.
-func NewGate(n int) Gate { return Gate{make(chan struct{}, max(n, 1))} }
+// NewPlaces returns n Places, at least one.
+func NewPlaces(n int) Places { return Places{make(chan struct{}, max(n, 1))} }
 
 // Enter waits for a place and reports false if ctx ends first. Leave gives it back.
-func (g Gate) Enter(ctx context.Context) bool {
-	if g.tickets == nil {
+func (p Places) Enter(ctx context.Context) bool {
+	if p.tickets == nil {
 		return ctx.Err() == nil
 	}
 	select {
-	case g.tickets <- struct{}{}:
+	case p.tickets <- struct{}{}:
 		return true
 	case <-ctx.Done():
 		return false
@@ -36,12 +36,12 @@ func (g Gate) Enter(ctx context.Context) bool {
 }
 
 // TryEnter takes a place if there is one, without waiting, and reports whether it did. Leave gives it back.
-func (g Gate) TryEnter() bool {
-	if g.tickets == nil {
+func (p Places) TryEnter() bool {
+	if p.tickets == nil {
 		return true
 	}
 	select {
-	case g.tickets <- struct{}{}:
+	case p.tickets <- struct{}{}:
 		return true
 	default:
 		return false
@@ -49,9 +49,9 @@ func (g Gate) TryEnter() bool {
 }
 
 // Leave gives back the place that an Enter or a TryEnter took.
-func (g Gate) Leave() {
-	if g.tickets != nil {
-		<-g.tickets
+func (p Places) Leave() {
+	if p.tickets != nil {
+		<-p.tickets
 	}
 }
 
@@ -64,7 +64,7 @@ type tcpListener interface {
 // acceptAll calls handle for each connection of l on a goroutine of its own, until ctx ends or l fails for good. It
 // closes l, does not wait for the handlers, and returns nil if ctx ended. Where the process is out of descriptors it
 // waits rather than spins; the connections stay in the backlog meanwhile.
-func acceptAll(ctx context.Context, l tcpListener, gate Gate, log *slog.Logger, handle func(*net.TCPConn)) error {
+func acceptAll(ctx context.Context, l tcpListener, places Places, log *slog.Logger, handle func(*net.TCPConn)) error {
 	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
 	defer func() {
 		if stop() {
@@ -72,17 +72,17 @@ func acceptAll(ctx context.Context, l tcpListener, gate Gate, log *slog.Logger, 
 		}
 	}()
 	pause := firstBackOff
-	for gate.Enter(ctx) {
+	for places.Enter(ctx) {
 		c, err := l.AcceptTCP()
 		if err == nil {
 			pause = firstBackOff
 			go func() {
-				defer gate.Leave()
+				defer places.Leave()
 				handle(c)
 			}()
 			continue
 		}
-		gate.Leave()
+		places.Leave()
 		if ctx.Err() != nil {
 			return nil
 		}

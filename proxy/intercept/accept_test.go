@@ -42,7 +42,7 @@ func TestAcceptBacksOffWithoutDescriptors(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() {
-			done <- acceptAll(ctx, l, Gate{}, slog.New(slog.NewTextHandler(&log, nil)), func(*net.TCPConn) {})
+			done <- acceptAll(ctx, l, Places{}, slog.New(slog.NewTextHandler(&log, nil)), func(*net.TCPConn) {})
 		}()
 		time.Sleep(time.Minute) // of the bubble's clock
 		synctest.Wait()
@@ -73,14 +73,14 @@ func TestAcceptEndsWithTheListener(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.Close()
-	if err := acceptAll(t.Context(), l, Gate{}, slog.New(slog.DiscardHandler), nil); !errors.Is(err, net.ErrClosed) {
+	if err := acceptAll(t.Context(), l, Places{}, slog.New(slog.DiscardHandler), nil); !errors.Is(err, net.ErrClosed) {
 		t.Fatalf("acceptAll = %v, want net.ErrClosed", err)
 	}
 }
 
-// Beyond the gate connections wait in the backlog: they are neither refused nor handled.
+// Without a place connections wait in the backlog: they are neither refused nor handled.
 func TestGateHoldsConnectionsBack(t *testing.T) {
-	f, err := NewForward(netip.MustParseAddrPort("127.0.0.1:0"), netip.MustParseAddrPort("192.0.2.1:9"), NewGate(1), nil)
+	f, err := NewForward(netip.MustParseAddrPort("127.0.0.1:0"), netip.MustParseAddrPort("192.0.2.1:9"), NewPlaces(1), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +102,7 @@ func TestGateHoldsConnectionsBack(t *testing.T) {
 	<-handled
 	select {
 	case <-handled:
-		t.Fatal("two connections handled through a gate for one")
+		t.Fatal("two connections handled in one place")
 	default:
 	}
 	release <- struct{}{}
@@ -120,20 +120,20 @@ func TestGateHoldsConnectionsBack(t *testing.T) {
 	}
 }
 
-// A connection that does not wait at the gate is told that it is full, until another one leaves.
+// A connection that does not wait for a place is told that there is none, until another one leaves.
 func TestGateTryEnter(t *testing.T) {
-	gate := NewGate(2)
+	places := NewPlaces(2)
 	for i, want := range []bool{true, true, false} {
-		if gate.TryEnter() != want {
-			t.Errorf("entering a gate for 2 with %d inside: %v", i, !want)
+		if places.TryEnter() != want {
+			t.Errorf("entering 2 places with %d taken: %v", i, !want)
 		}
 	}
-	gate.Leave()
-	if !gate.TryEnter() || gate.TryEnter() {
+	places.Leave()
+	if !places.TryEnter() || places.TryEnter() {
 		t.Error("one place was given back, and not one can be taken")
 	}
-	if open := (Gate{}); !open.TryEnter() {
-		t.Error("the zero Gate is closed")
+	if open := (Places{}); !open.TryEnter() {
+		t.Error("the zero Places have an end")
 	}
 }
 
@@ -149,7 +149,7 @@ func dial(t *testing.T, a netip.AddrPort) net.Conn {
 
 // An address that cannot be listened on is an error of one line with a remedy.
 func TestListenErrorsSayWhatToDo(t *testing.T) {
-	f, err := NewForward(netip.MustParseAddrPort("127.0.0.1:0"), netip.MustParseAddrPort("192.0.2.1:9"), Gate{}, nil)
+	f, err := NewForward(netip.MustParseAddrPort("127.0.0.1:0"), netip.MustParseAddrPort("192.0.2.1:9"), Places{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +161,7 @@ func TestListenErrorsSayWhatToDo(t *testing.T) {
 		{f.Addr(), "the port is in use"},
 		{netip.MustParseAddrPort("192.0.2.77:9000"), "no such address"},
 	} {
-		_, err := NewForward(c.addr, c.addr, Gate{}, nil)
+		_, err := NewForward(c.addr, c.addr, Places{}, nil)
 		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("listen %v: %v, want %q", c.addr, err, c.want)
 		}

@@ -10,18 +10,18 @@ import (
 // A Forward listens on one address and hands each connection on with one target.
 type Forward struct {
 	target   netip.AddrPort
-	gate     Gate
+	places   Places
 	log      *slog.Logger
 	listener *net.TCPListener
 }
 
 // NewForward opens the listener. A nil log discards.
-func NewForward(addr, target netip.AddrPort, gate Gate, log *slog.Logger) (*Forward, error) {
+func NewForward(addr, target netip.AddrPort, places Places, log *slog.Logger) (*Forward, error) {
 	l, err := listen("tcp", addr, nil)
 	if err != nil {
 		return nil, err
 	}
-	return &Forward{target: target, gate: gate, log: orDiscard(log), listener: l}, nil
+	return &Forward{target: target, places: places, log: orDiscard(log), listener: l}, nil
 }
 
 // Addr returns the listener's address.
@@ -29,7 +29,7 @@ func (f *Forward) Addr() netip.AddrPort { return addrPort(f.listener.Addr()) }
 
 // Serve accepts connections until ctx ends, then closes the listener and returns nil. It does not wait for handlers.
 func (f *Forward) Serve(ctx context.Context, handle Handler) error {
-	return acceptAll(ctx, f.listener, f.gate, f.log, func(c *net.TCPConn) { handle(c, f.target) })
+	return acceptAll(ctx, f.listener, f.places, f.log, func(c *net.TCPConn) { handle(c, f.target) })
 }
 
 // Close closes the listener of a Forward that is not served.

@@ -23,7 +23,7 @@ type HookedConfig struct {
 	Networks []netip.Prefix // the peers' networks at first; there is a listener for each of their families
 	// Attach makes the hooks, for listeners on these ports of 127.0.0.1 and ::1; 0: there is none.
 	Attach func(listen4, listen6 uint16) (Hooks, error)
-	Gate   Gate         // bounds the open connections
+	Places Places       // bounds the open connections
 	Log    *slog.Logger // nil discards
 	// Failed is told of each refresh that fails, and of nil when one succeeds again; nil: nobody is told.
 	Failed func(error)

@@ -54,7 +54,7 @@ func (h *Hooked) Serve(ctx context.Context, handle Handler) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go keepAlive(ctx, h.hooks.Refresh, h.config.Failed, h.log)
-	err := serveRedirected(ctx, h.listeners, h.config.Gate, h.log, originalDst, handle)
+	err := serveRedirected(ctx, h.listeners, h.config.Places, h.log, originalDst, handle)
 	return errors.Join(err, h.hooks.Stop())
 }
 

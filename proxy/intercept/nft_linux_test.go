@@ -7,8 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gradproxy/gradproxy/integration/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/gradproxy/gradproxy/integration/require"
 )
 
 // The text that users are shown and the rules in the kernel are the same: nft lists both alike.
@@ -25,7 +26,7 @@ func TestPlanIsWhatIsApplied(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			job := newSite(t)
 			r := redirect(job, c)
-			p := r.Plan()
+			p := r.rules.plan
 			applied := job.list(p.Table)
 			if err := r.rules.remove(); err != nil {
 				t.Fatal(err)

@@ -15,7 +15,7 @@ type RedirectConfig struct {
 	Refuse   bool             // see Plan
 	// Transparent takes connections that other hosts send through this one, and nothing of this host's own, by TPROXY: see Plan.
 	Transparent bool
-	Gate        Gate         // bounds the open connections
+	Places      Places       // bounds the open connections
 	Log         *slog.Logger // nil discards
 	// Failed is told of each refresh that fails, and of nil when one succeeds again; nil: nobody is told.
 	Failed func(error)

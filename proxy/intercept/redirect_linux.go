@@ -118,20 +118,13 @@ func (r *Redirect) Addrs() []netip.AddrPort {
 	return all
 }
 
-// Plan returns the rules that are in force.
-func (r *Redirect) Plan() Plan {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.rules.plan
-}
-
 // Serve accepts redirected connections and keeps the rules in force until ctx ends; then it ends their force, closes
 // the listeners and returns nil. The mappings of connections that are open stay until Close.
 func (r *Redirect) Serve(ctx context.Context, handle Handler) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go keepAlive(ctx, r.refresh, r.config.Failed, r.log)
-	err := serveRedirected(ctx, r.listeners, r.config.Gate, r.log, r.target, handle)
+	err := serveRedirected(ctx, r.listeners, r.config.Places, r.log, r.target, handle)
 	return errors.Join(err, r.Stop())
 }
 

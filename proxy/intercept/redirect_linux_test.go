@@ -202,7 +202,7 @@ func TestRulesExpireByThemselves(t *testing.T) {
 			r := redirect(job, c)
 			for _, l := range r.listeners { // accepts, but never refreshes: a stuck proxy
 				go func() {
-					_ = acceptAll(t.Context(), l, Gate{}, r.log, func(c *net.TCPConn) { say(c, "P") })
+					_ = acceptAll(t.Context(), l, Places{}, r.log, func(c *net.TCPConn) { say(c, "P") })
 				}()
 			}
 			redirected, err := job.dial(server4)

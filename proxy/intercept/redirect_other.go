@@ -22,7 +22,6 @@ func NewRedirect(RedirectConfig) (*Redirect, error) { return nil, errLinux }
 func (*Redirect) Addrs() []netip.AddrPort { return nil }
 
 // Plan returns the zero Plan.
-func (*Redirect) Plan() Plan { return Plan{} }
 
 // Serve returns an error.
 func (*Redirect) Serve(context.Context, Handler) error { return errLinux }

@@ -11,7 +11,7 @@ import (
 
 // serveRedirected accepts the connections that are redirected to listeners until ctx ends. A connection without a known
 // target came to the listener itself, and is reset.
-func serveRedirected(ctx context.Context, listeners []*net.TCPListener, gate Gate, log *slog.Logger,
+func serveRedirected(ctx context.Context, listeners []*net.TCPListener, places Places, log *slog.Logger,
 	target func(*net.TCPConn) (netip.AddrPort, error), handle Handler) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -26,7 +26,7 @@ func serveRedirected(ctx context.Context, listeners []*net.TCPListener, gate Gat
 	}
 	failed := make(chan error, len(listeners))
 	for _, l := range listeners {
-		go func() { failed <- acceptAll(ctx, l, gate, log, take) }()
+		go func() { failed <- acceptAll(ctx, l, places, log, take) }()
 	}
 	var err error
 	for range listeners {

@@ -49,8 +49,12 @@ type Env struct {
 type Metrics interface {
 	Sent(codec string, role tensor.Role, raw, wire int) // bytes of the app, and bytes that were handed to the tunnel for them
 	Encoded(codec string, role tensor.Role, took time.Duration)
-	Drifted(codec string, role tensor.Role, ratio float64) // norm of a block's residual over the norm of its value
+	Drifted(codec string, role tensor.Role, ratio float64)    // norm of a block's residual over the norm of its value
+	Began(t tensor.Tensor)                                    // the next value of a tensor of the app
+	Adapted(codec string, role tensor.Role, sparsity float64) // of a block of a codec that adapts
+	Guarded(codec string, role tensor.Role, first bool)       // a block travels exactly since it is too far behind, the first of its tensor
 	FellBack(why tensor.Reason)
+	Doubted(reason string)  // a job loses nothing more, since one of its sums is no gradient
 	GaveUp(protocol string) // a parser has ended with an error
 
 	Decoded(codec string, took time.Duration)

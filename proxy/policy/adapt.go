@@ -32,6 +32,13 @@ const (
 	maxGains  = 8 // codecs that are remembered; beyond it the oldest is forgotten
 )
 
+// Measured has the sender's measurements.
+type Measured struct {
+	Rate    int64    // bytes per second that the path to the peer has carried at most of late; 0: not known
+	Cores   int      // that code; 0: one
+	History *History // results of coding the tensor; nil: none
+}
+
 // of returns the part of a codec, which is new if need be. h.mu is held.
 func (h *History) of(codec string) *gain {
 	for i := range h.gains {

@@ -75,13 +75,6 @@ func (d Direction) String() string {
 	return "from_client"
 }
 
-// Measured has the sender's measurements.
-type Measured struct {
-	Rate    int64    // bytes per second that the path to the peer has carried at most of late; 0: not known
-	Cores   int      // that code; 0: one
-	History *History // results of coding the tensor; nil: none
-}
-
 // A Rule says with which codec the tensors travel that match all its fields. A zero field matches everything.
 type Rule struct {
 	Job       string
@@ -128,31 +121,3 @@ func Check(c codecs.Codec) error {
 
 // AggregateCodec is the codec of a job's aggregates where it lets them lose something and no rule speaks of them.
 const AggregateCodec = "int4"
-
-// New compiles rules. Codec texts are made codecs by the function newCodec; lossless is its codec for whatever no rule
-// allows to lose anything, and AggregateCodec must exist as well. An error names the rule by its place, from 1.
-func New(rules []Rule, newCodec func(text string) (codecs.Codec, error)) (Policy, error) {
-	lossless, err := newCodec("lossless")
-	if err != nil {
-		return nil, fmt.Errorf("policy: %w", err)
-	}
-	aggregate, err := newCodec(AggregateCodec)
-	if err != nil {
-		return nil, fmt.Errorf("policy: %w", err)
-	}
-	p := &ruleList{lossless: lossless, aggregate: aggregate, text: lossless.String()}
-	for i, r := range rules {
-		c := compiled{Rule: r}
-		if r.Codec != Verbatim {
-			if c.codec, err = newCodec(r.Codec); err == nil {
-				err = Check(c.codec)
-			}
-			if err != nil {
-				return nil, fmt.Errorf("policy: rule %d: %w", i+1, err)
-			}
-			c.text = c.codec.String()
-		}
-		p.rules = append(p.rules, c)
-	}
-	return p, nil
-}

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
@@ -20,6 +21,34 @@ type compiled struct {
 	Rule
 	codec codecs.Codec // nil: verbatim
 	text  string       // of codec
+}
+
+// New compiles rules. Codec texts are made codecs by the function newCodec; lossless is its codec for whatever no rule
+// allows to lose anything, and AggregateCodec must exist as well. An error names the rule by its place, from 1.
+func New(rules []Rule, newCodec func(text string) (codecs.Codec, error)) (Policy, error) {
+	lossless, err := newCodec("lossless")
+	if err != nil {
+		return nil, fmt.Errorf("policy: %w", err)
+	}
+	aggregate, err := newCodec(AggregateCodec)
+	if err != nil {
+		return nil, fmt.Errorf("policy: %w", err)
+	}
+	p := &ruleList{lossless: lossless, aggregate: aggregate, text: lossless.String()}
+	for i, r := range rules {
+		c := compiled{Rule: r}
+		if r.Codec != Verbatim {
+			if c.codec, err = newCodec(r.Codec); err == nil {
+				err = Check(c.codec)
+			}
+			if err != nil {
+				return nil, fmt.Errorf("policy: rule %d: %w", i+1, err)
+			}
+			c.text = c.codec.String()
+		}
+		p.rules = append(p.rules, c)
+	}
+	return p, nil
 }
 
 // Choose returns the codec of the first rule that matches, made safe for the role, and says whether a lossless one pays. Lossy

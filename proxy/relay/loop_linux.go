@@ -168,8 +168,8 @@ func (l *loop) close(p *pair) {
 		}
 	}
 	for _, fd := range p.fd {
-		if p.reset {
-			unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
+		if !p.reset {
+			unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{})
 		}
 		unix.Close(fd)
 	}

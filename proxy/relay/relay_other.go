@@ -44,6 +44,9 @@ func (r *Relay) Add(a, b *net.TCPConn, ended func(Ending)) error {
 	if r.closed {
 		return errClosed
 	}
+	for _, c := range []*net.TCPConn{a, b} {
+		c.SetLinger(0) // should this process be killed, the kernel sends an RST and not an end that looks orderly
+	}
 	r.pairs[p] = struct{}{}
 	r.live.Go(func() {
 		sent := r.run(p)
@@ -71,8 +74,10 @@ func (r *Relay) run(p *pair) (sent [2]int64) {
 	ways.Go(func() { way(0, p.b, p.a) })
 	way(1, p.a, p.b)
 	ways.Wait()
-	p.a.Close()
-	p.b.Close()
+	for _, c := range []*net.TCPConn{p.a, p.b} {
+		c.SetLinger(-1) // what was written still leaves
+		c.Close()
+	}
 	return sent
 }
 

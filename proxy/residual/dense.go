@@ -5,6 +5,7 @@ import (
 	"sync"
 	"unsafe"
 
+	"github.com/gradproxy/gradproxy/codecs/feedback"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -23,17 +24,22 @@ type Dense struct {
 	ledger  *ledger
 
 	mu       sync.Mutex
-	residual []float32    // by element; zero where nothing was lost
-	last     []byte       // the kept part of the last value (tensor.Keep), as far as it came
-	values   int          // that have come
-	blocks   []denseBlock // of which last holds a value: in order, without overlap
+	residual []float32          // by element; zero where nothing was lost
+	last     []byte             // the kept part of the last value (tensor.Keep), as far as it came
+	controls []feedback.Control // of the blocks that begin in each span
+	values   int                // that have come
+	blocks   []denseBlock       // of which last holds a value: in order, without overlap
 }
 
 // A denseBlock is a block's place in its tensor, in bytes, and whether its values look like a gradient's.
 type denseBlock struct {
-	off, n int
-	trust  tensor.Trust
+	off, n  int
+	trust   tensor.Trust
+	history *tensor.History // nil: the block is short, or the tensor has too many
 }
+
+// maxHistories bounds the blocks of a tensor that have a History.
+const maxHistories = 8
 
 // minBlock is the mean length in bytes of the blocks of a large tensor that are remembered; of shorter blocks there would be
 // too many, and some travel exactly.
@@ -42,16 +48,22 @@ const minBlock = 256
 // maxBlocks bounds the blocks that are remembered of a tensor.
 func maxBlocks(size int) int { return 64 + size/minBlock }
 
-// denseCost returns the bytes that a tensor's memory takes at most: residual, last value, blocks (24 bytes each), and itself.
+// denseCost returns the bytes that a tensor's memory takes at most: residual, last value, blocks (32 bytes each), Histories, Controls (32 bytes each), and itself.
 func denseCost(d tensor.DType, size int) int64 {
-	return 4*int64(size/d.Size()) + int64(tensor.KeptSize(d, size)) + 24*int64(maxBlocks(size)) + 512
+	histories := min(maxHistories, size/d.Size()/tensor.MinHistory)
+	return 4*int64(size/d.Size()) + int64(tensor.KeptSize(d, size)) + 32*int64(maxBlocks(size)) + int64(histories*tensor.HistorySize) + 32*int64(spans(size)) + 512
 }
+
+// controlSpan is how many bytes of a tensor have one Control, of which the blocks that begin there are encoded under it.
+const controlSpan = 256 << 10
+
+func spans(size int) int { return size/controlSpan + 1 }
 
 func (d *Dense) cost() int64 { return denseCost(d.dtype, d.size) }
 
 // newDense returns an empty memory.
 func newDense(l *ledger, k denseKey, t tensor.DType, size int, lasting bool) *Dense {
-	d := &Dense{denseKey: k, dtype: t, size: size, lasting: lasting, ledger: l}
+	d := &Dense{denseKey: k, dtype: t, size: size, lasting: lasting, ledger: l, controls: make([]feedback.Control, spans(size))}
 	d.residual, d.last = sideBySide(size/t.Size(), tensor.KeptSize(t, size))
 	return d
 }
@@ -88,9 +100,10 @@ func (d *Dense) Begin(every int) (flush bool) {
 	return every > 0 && d.values%every == 0
 }
 
-// Check is the content check: it compares a block with the tensor's last value, reports whether it may lose something, and
-// keeps it as the last. first says that there was nothing to compare it with.
-func (d *Dense) Check(off int, block []byte) (plausible, first bool) {
+// Check is the content check: it compares a block with the tensor's last values and keeps it as the last. The block may lose something if
+// the verdict is tensor.Fits. presumed: it need not earn trust, and is compared with the last value only. first says that there was nothing
+// to compare it with.
+func (d *Dense) Check(off int, block []byte, presumed bool) (v tensor.Verdict, first bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	last := d.last[tensor.KeptSize(d.dtype, off):tensor.KeptSize(d.dtype, off+len(block))]
@@ -100,9 +113,13 @@ func (d *Dense) Check(off int, block []byte) (plausible, first bool) {
 	}
 	if b == nil || first {
 		tensor.Keep(d.dtype, last, block)
-		return false, first
+		return tensor.Unproved, first
 	}
-	return b.trust.Check(d.dtype, block, last), false
+	if presumed {
+		b.trust.Presume()
+		return b.trust.Judge(d.dtype, block, last, nil), false
+	}
+	return b.trust.Judge(d.dtype, block, last, b.history), false
 }
 
 // from returns the place of the first block that ends after off.
@@ -124,14 +141,16 @@ func (d *Dense) block(off, n int) *denseBlock {
 	return nil
 }
 
-// cut makes a block there in place of the blocks that it lies over, as when another codec cuts the tensor. Trust that one of
-// them has lost stays lost. first says that the block has bytes that none of them had; made is nil if there are too many blocks.
+// cut makes a block there in place of the blocks that it lies over, as when another codec cuts the tensor. It has no more trust than each
+// of them. first says that the block has bytes that none of them had, and then it has none; made is nil if there are too many blocks.
 func (d *Dense) cut(off, n int) (made *denseBlock, first bool) {
 	i := d.from(off)
 	b, j, known := denseBlock{off: off, n: n}, i, off // bytes up to known lie in blocks
 	for ; j < len(d.blocks) && d.blocks[j].off < off+n; j++ {
-		if t := d.blocks[j].trust; t.Lost() {
+		if t := d.blocks[j].trust; j == i {
 			b.trust = t
+		} else {
+			b.trust = b.trust.Joint(t)
 		}
 		if d.blocks[j].off <= known {
 			known = d.blocks[j].off + d.blocks[j].n
@@ -140,12 +159,38 @@ func (d *Dense) cut(off, n int) (made *denseBlock, first bool) {
 	if i == j && len(d.blocks) >= maxBlocks(d.size) {
 		return nil, true
 	}
+	if first = known < off+n; first {
+		b.trust = tensor.Trust{}.Joint(b.trust)
+	}
 	d.blocks = slices.Replace(d.blocks, i, j, b)
-	return &d.blocks[i], known < off+n
+	if d.histories() < maxHistories {
+		d.blocks[i].history = tensor.NewHistory(n / d.dtype.Size())
+	}
+	return &d.blocks[i], first
+}
+
+// histories returns the number of blocks that have a History.
+func (d *Dense) histories() (n int) {
+	for i := range d.blocks {
+		if d.blocks[i].history != nil {
+			n++
+		}
+	}
+	return n
 }
 
 // Part returns the part of the residual that belongs to a block. It may be read or written under Lock only.
 func (d *Dense) Part(off, bytes int) []float32 {
 	e := d.dtype.Size()
 	return d.residual[off/e : (off+bytes)/e]
+}
+
+// Control returns the Control of the block at off. It may be used under Lock only.
+func (d *Dense) Control(off int) *feedback.Control { return &d.controls[off/controlSpan] }
+
+// Guarded reports whether the block at off should travel exactly, with its residual, since it is too far behind, and counts its value.
+func (d *Dense) Guarded(off int) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.Control(off).Exact()
 }

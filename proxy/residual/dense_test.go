@@ -47,6 +47,9 @@ func TestChangedTensorIsForgotten(t *testing.T) {
 	}
 }
 
+// earning is the number of fresh values after the first one that a tensor must have before it may lose something.
+const earning = 3
+
 // block returns a random one of n float32.
 func block(r *rand.Rand, n int) []byte {
 	v, b := make([]float32, n), make([]byte, 4*n)
@@ -65,16 +68,19 @@ func TestTrustSurvivesOtherCuts(t *testing.T) {
 	m := s.Dense("job", tensor.Tensor{Key: 1, DType: tensor.Float32, Size: 4000}, false)
 	same := block(r, 250)
 	for _, off := range []int{0, 1000, 2000, 3000} {
-		if _, first := m.Check(off, same); !first {
+		if _, first := m.Check(off, same, false); !first {
 			t.Fatalf("at %d: not the first value", off)
 		}
 	}
 	for _, off := range []int{0, 2000, 3000} {
-		if plausible, _ := m.Check(off, block(r, 250)); !plausible {
+		for range earning {
+			m.Check(off, block(r, 250), false)
+		}
+		if v, _ := m.Check(off, block(r, 250), false); v != tensor.Fits {
 			t.Fatalf("at %d: a fresh value is refused", off)
 		}
 	}
-	if plausible, _ := m.Check(1000, same); plausible {
+	if v, _ := m.Check(1000, same, false); v == tensor.Fits {
 		t.Fatal("the same value again passes for a gradient")
 	}
 	for _, x := range []struct {
@@ -82,8 +88,8 @@ func TestTrustSurvivesOtherCuts(t *testing.T) {
 		want   bool
 	}{{0, 500, false}, {2000, 500, true}} {
 		for range 2 {
-			if plausible, first := m.Check(x.off, block(r, x.n)); plausible != x.want || first {
-				t.Errorf("block of %d at %d: %v, want %v", x.n, x.off, plausible, x.want)
+			if v, first := m.Check(x.off, block(r, x.n), false); (v == tensor.Fits) != x.want || first {
+				t.Errorf("block of %d at %d: %v, want %v", x.n, x.off, v, x.want)
 			}
 		}
 	}
@@ -99,13 +105,15 @@ func TestCutsOverUnknownBytes(t *testing.T) {
 		s := New(1<<20, nil, nil)
 		m := s.Dense("job", tensor.Tensor{Key: 1, DType: tensor.Float32, Size: 4000}, false)
 		for _, k := range known {
-			m.Check(k[0], block(r, k[1]/4))
+			m.Check(k[0], block(r, k[1]/4), false)
 		}
-		if plausible, first := m.Check(0, block(r, 250)); plausible || !first {
-			t.Errorf("with %v known: plausible %v, first %v", known, plausible, first)
+		if v, first := m.Check(0, block(r, 250), false); v == tensor.Fits || !first {
+			t.Errorf("with %v known: plausible %v, first %v", known, v, first)
 		}
-		if plausible, first := m.Check(0, block(r, 250)); !plausible || first {
-			t.Errorf("with %v known, the next value: plausible %v, first %v", known, plausible, first)
+		for i := range earning + 1 {
+			if v, first := m.Check(0, block(r, 250), false); (v == tensor.Fits) != (i == earning) || first {
+				t.Errorf("with %v known, value %d after it: plausible %v, first %v", known, i, v, first)
+			}
 		}
 	}
 }
@@ -119,7 +127,7 @@ func TestBlocksAreBounded(t *testing.T) {
 	for i := range 20000 {
 		n := 4 * (1 + r.IntN(4))
 		off := 4 * r.IntN((size-n)/4+1)
-		m.Check(off, make([]byte, n))
+		m.Check(off, make([]byte, n), false)
 		if len(m.blocks) > maxBlocks(size) {
 			t.Fatalf("%d blocks after %d", len(m.blocks), i)
 		}
@@ -131,8 +139,50 @@ func TestBlocksAreBounded(t *testing.T) {
 		}
 		end = b.off + b.n
 	}
-	m.Check(0, block(r, size/4)) // one that covers all takes their place
-	if plausible, _ := m.Check(0, block(r, size/4)); !plausible || len(m.blocks) != 1 {
-		t.Errorf("the whole tensor as one block: %v, %d blocks", plausible, len(m.blocks))
+	for range 1 + earning { // a block that covers all takes their place
+		m.Check(0, block(r, size/4), false)
+	}
+	if v, _ := m.Check(0, block(r, size/4), false); v != tensor.Fits || len(m.blocks) != 1 {
+		t.Errorf("the whole tensor as one block: %v, %d blocks", v, len(m.blocks))
+	}
+}
+
+// The Histories of a tensor are within its cost, however it is cut.
+func TestHistoriesArePaidFor(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 8))
+	for _, size := range []int{1000, 4 * tensor.MinHistory, 5 * 4 * tensor.MinHistory, 1 << 18} {
+		for _, cut := range []int{4 * tensor.MinHistory, 1 << 16} {
+			m := New(1<<24, nil, nil).Dense("job", tensor.Tensor{Key: 1, DType: tensor.Float32, Size: size}, false)
+			for range 2 {
+				for off := 0; off < size; off += cut {
+					m.Check(off, block(r, min(cut, size-off)/4), false)
+				}
+			}
+			paid := denseCost(tensor.Float32, size) - 4*int64(size/4) - int64(size/2) - 32*int64(maxBlocks(size)) - 512
+			want := min(maxHistories, size/cut, size/4/tensor.MinHistory)
+			if size < cut && size/4 >= tensor.MinHistory {
+				want = 1
+			}
+			if n := m.histories(); n < want || int64(n*tensor.HistorySize) > paid {
+				t.Errorf("%d bytes in blocks of %d: %d Histories, want %d, in %d bytes", size, cut, n, want, paid)
+			}
+		}
+	}
+}
+
+// Each span of a tensor has a Control of its own, which goes with the memory of the tensor.
+func TestControlsBelongToTheTensor(t *testing.T) {
+	s := New(64<<20, nil, nil)
+	x := tensor.Tensor{Key: 9, DType: tensor.Float32, Size: 3*controlSpan + 4}
+	d := s.Dense("job", x, true)
+	if d.Control(0) != d.Control(controlSpan-4) || d.Control(0) == d.Control(controlSpan) || d.Control(3*controlSpan) == d.Control(0) {
+		t.Error("the spans have other Controls than their own")
+	}
+	if s.Dense("job", x, true).Control(0) != d.Control(0) || d.Guarded(0) {
+		t.Error("the tensor's next value has another Control, or the guard acts on a tensor that lost nothing")
+	}
+	s.Drop(d)
+	if s.Dense("job", x, true).Control(0) == d.Control(0) {
+		t.Error("a tensor that was forgotten keeps its Control")
 	}
 }

@@ -14,13 +14,14 @@ type Store struct {
 	ledger
 	dense  lru.Cache[denseKey, *Dense]
 	rows   map[rowsKey]*Rows
+	jobs   map[string]*Job
 	forgot func(n int) // may be nil
 }
 
 // New returns a Store of at most limit bytes. forgot is called when n tensors lose their residual, forgotRows when n rows do;
 // both may be nil, are called with locks held, and must not call the Store.
 func New(limit int64, forgot, forgotRows func(n int)) *Store {
-	s := &Store{rows: map[rowsKey]*Rows{}, forgot: forgot}
+	s := &Store{rows: map[rowsKey]*Rows{}, jobs: map[string]*Job{}, forgot: forgot}
 	s.limit, s.makeRoom, s.lostRows = limit, s.fit, forgotRows
 	return s
 }

@@ -3,6 +3,7 @@ package tensors
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -22,12 +23,15 @@ type Info struct {
 	Bytes     int    `json:"bytes"`      // of one value; of rows, whose number changes, and their keys: of the last
 	DType     string `json:"dtype"`
 	Role      string `json:"role"`
-	Evidence  string `json:"evidence"` // the parser's reason for role and type
+	Evidence  string `json:"evidence"` // the proof of role and type, or the reason for an unknown one
 	Codec     string `json:"codec"`    // of the last value
 	Reason    string `json:"reason"`   // why not as a rule says
 	Values    int64  `json:"values"`   // how many came
 	RawBytes  int64  `json:"raw_bytes"`
 	WireBytes int64  `json:"wire_bytes"`
+
+	Guarded  int64   `json:"guarded,omitempty"`  // blocks that travelled exactly since receivers were too far behind
+	Sparsity float64 `json:"sparsity,omitempty"` // of a block, if the codec adapts it
 }
 
 // maxTensors bounds the table. Beyond it the tensor whose last value began the longest ago is not listed any more; should
@@ -53,14 +57,15 @@ type key struct {
 type Record struct {
 	key
 	history   policy.History
-	mu        sync.Mutex    // guards the next six
+	mu        sync.Mutex    // guards the next five
 	by        policy.Policy // that chose for the last value
 	last      tensor.Tensor // of the last value
 	bytes     int           // of the last value
 	codec     string
 	reason    tensor.Reason
-	evidence  tensor.Reason
 	values    atomic.Int64
+	guarded   atomic.Int64
+	sparsity  atomic.Uint32 // bits of a float32
 	raw, wire atomic.Int64
 }
 
@@ -93,7 +98,7 @@ func (r *Record) Chose(by policy.Policy, t tensor.Tensor, codec string, reason t
 	r.mu.Lock()
 	r.by, r.last = by, t
 	r.bytes = t.Size
-	r.codec, r.reason, r.evidence = codec, reason, t.Why
+	r.codec, r.reason = codec, reason
 	r.mu.Unlock()
 }
 
@@ -119,6 +124,12 @@ func (r *Record) Refused(why tensor.Reason) {
 	r.mu.Unlock()
 }
 
+// Guarded notes that a block of the tensor travels exactly since receivers are too far behind, and reports whether it is the first.
+func (r *Record) Guarded() (first bool) { return r.guarded.Add(1) == 1 }
+
+// Adapted notes the sparsity of a block.
+func (r *Record) Adapted(s float32) { r.sparsity.Store(math.Float32bits(s)) }
+
 // Sent notes that raw bytes of the tensor have left as wire bytes.
 func (r *Record) Sent(raw, wire int) {
 	r.raw.Add(int64(raw))
@@ -139,8 +150,9 @@ func (tt *Table) List() []Info {
 		infos[i] = Info{
 			Job: r.flow.Job, Protocol: r.flow.Protocol, Direction: r.flow.Direction.String(),
 			Key: r.key.key, Bytes: r.bytes, DType: r.dtype.String(), Role: r.role.String(),
-			Evidence: r.evidence.String(), Codec: r.codec, Reason: r.reason.String(),
+			Evidence: r.last.Evidence(), Codec: r.codec, Reason: r.reason.String(),
 			Values: r.values.Load(), RawBytes: r.raw.Load(), WireBytes: r.wire.Load(),
+			Guarded: r.guarded.Load(), Sparsity: float64(math.Float32frombits(r.sparsity.Load())),
 		}
 		r.mu.Unlock()
 	}

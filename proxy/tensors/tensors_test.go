@@ -88,3 +88,25 @@ func TestPolicySeesResults(t *testing.T) {
 		t.Errorf("a value takes %v and %v", r.Takes("int8", 4000), r.Takes("lossless", 4000))
 	}
 }
+
+// The table has the proof of a role, and the reason for an unknown one.
+func TestEvidence(t *testing.T) {
+	var table Table
+	for i, c := range []struct {
+		x    tensor.Tensor
+		want string
+	}{
+		{tensor.Tensor{Role: tensor.Gradient}, "ok"},
+		{tensor.Tensor{Role: tensor.Gradient, Proof: tensor.ByCall}, "called by DDP"},
+		{tensor.Tensor{Proof: tensor.ByCall, Why: tensor.DTypeUnknown}, "dtype unknown"},
+		{tensor.Tensor{Why: tensor.OtherCaller}, "other caller"},
+	} {
+		c.x.Key, c.x.Size = uint64(i)+1, 4096
+		table.Of(policy.Flow{}, c.x).Chose(nil, c.x, policy.Verbatim, tensor.OK)
+		for _, info := range table.List() {
+			if info.Key == c.x.Key && info.Evidence != c.want {
+				t.Errorf("the evidence for %+v is %q, want %q", c.x, info.Evidence, c.want)
+			}
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package tunnel
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,10 +13,11 @@ import (
 )
 
 // Handshakes that are under way at once, of one source (an address; an IPv6 network of 64 bits) and of all.
-// One too many ends the oldest: an honest one takes two round trips, the others wait for their end.
+// One too many ends the oldest of the source that has most: an honest one takes two round trips, the others wait for their end, and
+// a source with many handshakes must not end those of a far one with few.
 const (
 	maxHalfOpenSource = 64
-	maxHalfOpen       = 1024
+	maxHalfOpen       = 1024 // unless Config.HalfOpen says less
 )
 
 // Serve accepts carriers from ln until the Endpoint is closed (it then returns nil) or ln fails. It closes ln.
@@ -52,7 +54,7 @@ func (e *Endpoint) Serve(ln net.Listener) error {
 
 // welcome performs the handshake of an accepted connection.
 func (e *Endpoint) welcome(raw net.Conn) {
-	leave := e.halfOpen.enter(raw)
+	leave := e.halfOpen.enter(raw, cmp.Or(e.cfg.HalfOpen, maxHalfOpen))
 	p, err := e.answer(e.ctx, raw)
 	leave()
 	if err == nil {
@@ -81,24 +83,23 @@ type waiting struct {
 	source netip.Addr
 }
 
-// enter adds conn, ending the oldest if there are too many; leave takes it out.
-func (h *halfOpen) enter(conn net.Conn) (leave func()) {
+// enter adds conn, ending another if there are limit already, or too many of its source; leave takes it out.
+func (h *halfOpen) enter(conn net.Conn, limit int) (leave func()) {
 	source := sourceOf(conn.RemoteAddr())
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	same := 0
+	many := map[netip.Addr]int{}
+	largest := source
 	for _, w := range h.conns {
-		if w.source == source {
-			same++
+		if many[w.source]++; many[w.source] > many[largest] {
+			largest = w.source
 		}
 	}
-	oldest := -1
-	if same >= maxHalfOpenSource {
-		oldest = slices.IndexFunc(h.conns, func(w waiting) bool { return w.source == source })
-	} else if len(h.conns) >= maxHalfOpen {
-		oldest = 0
+	if many[source] >= maxHalfOpenSource {
+		largest = source
 	}
-	if oldest >= 0 {
+	if many[source] >= maxHalfOpenSource || len(h.conns) >= limit {
+		oldest := slices.IndexFunc(h.conns, func(w waiting) bool { return w.source == largest })
 		h.conns[oldest].conn.Close()
 		h.conns = slices.Delete(h.conns, oldest, oldest+1)
 	}

@@ -34,6 +34,7 @@ type Config struct {
 	// addresses of a carrier are loopback.
 	Insecure bool
 
+	HalfOpen int // handshakes under way of those that dial this side, each with a descriptor; 0: 1024
 	// Transport makes the carriers; nil: TLS 1.3 over TCP, for which Identity, Congestion, Insecure and Dial are.
 	Transport Transport
 

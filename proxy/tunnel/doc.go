@@ -86,4 +86,14 @@
 // bytes and gets more, and at 110 % any that gets more; at 100 % Write waits until all that was written is
 // acknowledged. But a peer feels this only if it uses as much of its share, an even part of the budget: one peer
 // cannot take the memory that another needs. An idle stream holds no buffer and no goroutine.
+//
+// # Locks
+//
+// A goroutine that holds a lock may take only locks that stand below it here:
+//
+//	Endpoint.mu              the list of peers
+//	peer.mu                  the peer's address, its current session and its next
+//	Stream.writing, reading  one Write at a time, and one Read
+//	session.mu               a session with its carriers and streams
+//	others                   identities, half-open handshakes, buffers before TLS: no lock is taken under them
 package tunnel

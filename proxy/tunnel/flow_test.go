@@ -240,3 +240,53 @@ func TestStreamLimit(t *testing.T) {
 		}
 	})
 }
+
+// A session opens any number of streams in turn, however few may be open at a time.
+func TestStreamsInTurn(t *testing.T) {
+	for _, limit := range []int{1, 2, 10} {
+		bubbles(t, func(t *testing.T) {
+			f := &fabric{delay: time.Millisecond}
+			paris, _ := f.pair(t, echo, func(c *Config) { c.Streams = limit })
+			up(paris)
+			for range 200 {
+				paris.open("echo").Close()
+			}
+		})
+	}
+}
+
+// Where memory is short, a stream that was quiet for long does not pass for one whose reader sleeps because its first bytes come beyond
+// a gap. It does once the gap has stayed open for a second.
+func TestFirstBytesBeyondAGap(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		_, far, _, tokyo := meet(t, nil, &fabric{})
+		time.Sleep(time.Minute)
+		s := far.session
+		spent := tokyo.mem.limit * 97 / 100
+		s.mem.count(spent)
+		defer s.mem.count(-spent)
+		take := func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			h := header{kind: kindData, stream: far.id, value: far.have + 100}
+			if err := far.admit(h.value, 10, false); err != nil {
+				t.Error(err)
+			}
+			if err := far.takeSmall(h, make([]byte, 10)); err != nil {
+				t.Error(err)
+			}
+		}
+		take()
+		time.Sleep(900 * time.Millisecond)
+		synctest.Wait()
+		if err := far.Err(); err != nil {
+			t.Errorf("0.9 s after the first bytes: %v", err)
+		}
+		time.Sleep(2 * time.Second) // tick looks once a second
+		synctest.Wait()
+		var gone *ResetError
+		if err := far.Err(); !errors.As(err, &gone) || gone.Code != CodeMemory {
+			t.Errorf("2.9 s after them: %v", err)
+		}
+	})
+}

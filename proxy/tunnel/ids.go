@@ -1,5 +1,7 @@
 package tunnel
 
+import "math/bits"
+
 // Stream ids: the side whose incarnation is the smaller one opens 2, 4, 6, …, the other 1, 3, 5, …; each in
 // order, though records bring them in any order.
 
@@ -42,4 +44,12 @@ func (s *idSet) add(n uint64) {
 		s.words = s.words[1:]
 		s.base += 64
 	}
+}
+
+// missing returns the smallest number that is not in the set.
+func (s *idSet) missing() uint64 {
+	if len(s.words) == 0 {
+		return s.base
+	}
+	return s.base + uint64(bits.TrailingZeros64(^s.words[0]))
 }

@@ -29,7 +29,7 @@ type recvHalf struct {
 	ackedTo uint64 // position that the peer was told
 
 	recvCond sync.Cond // Read waits
-	waitsAt  time.Time // when Read last took something, or bytes came where none were
+	waitsAt  time.Time // when Read last took something, or bytes came, or were announced, where none were
 }
 
 const (
@@ -58,6 +58,9 @@ func (st *Stream) admit(off, n uint64, fin bool) error {
 		return broken("stream %d ends at %d and at %d", st.id, st.finAt, end)
 	case fin && end < st.far:
 		return broken("stream %d ends at %d, after DATA up to %d", st.id, end, st.far)
+	}
+	if st.far == st.pos && end > st.far { // the first bytes may lie beyond a gap: the reader has not been slow yet
+		st.waitsAt = time.Now()
 	}
 	st.far = max(st.far, end)
 	if fin {

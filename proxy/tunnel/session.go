@@ -225,7 +225,7 @@ func (s *session) finishedOne() {
 func (s *session) raise() {
 	untold := uint64(s.dones.n + s.urgent.n)
 	streams := uint64(s.peer.e.cfg.Streams)
-	limit := min(s.finished+streams-min(untold, s.finished+streams), s.seen.base+4*streams)
+	limit := min(s.finished+streams-min(untold, s.finished+streams), s.seen.missing()+4*streams)
 	if limit >= s.allowed+max(1, streams/4) {
 		s.allowed = limit
 		s.allow = true

@@ -39,9 +39,6 @@ func (s *Source) Uint64() uint64 {
 // Uint32 returns 32 random bits.
 func (s *Source) Uint32() uint32 { return uint32(s.Uint64() >> 32) }
 
-// Float32 returns a multiple of 2^-24, at least 0 and less than 1.
-func (s *Source) Float32() float32 { return float32(s.Uint64()>>40) * 0x1p-24 }
-
 // Float64 returns a multiple of 2^-53, at least 0 and less than 1.
 func (s *Source) Float64() float64 { return float64(s.Uint64()>>11) * 0x1p-53 }
 

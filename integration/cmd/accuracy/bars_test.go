@@ -13,7 +13,7 @@ import (
 // measured returns a measurement whose ways end with these accuracies, in the same time and in as many steps: direct first,
 // then 3LC, 3LC with int4, and the control.
 func measured(accuracies ...float64) *measurement {
-	m := &measurement{Variants: variants(strings.Fields(defaultWays))}
+	m := &measurement{Variants: variants(strings.Fields(defaultWays), "")}
 	for i := range m.Variants {
 		l := learnt{Accuracy: accuracies[i : i+1], Mean: accuracies[i], Identical: true}
 		m.Variants[i].SameSteps, m.Variants[i].SameTime = l, l
@@ -101,7 +101,7 @@ func TestDistanceOfReplicas(t *testing.T) {
 }
 
 func TestVariants(t *testing.T) {
-	all := variants(strings.Fields(defaultWays))
+	all := variants(strings.Fields(defaultWays), "")
 	if all[0].way != testbed.Direct {
 		t.Error("the first way is not the direct one, with which the others are compared")
 	}

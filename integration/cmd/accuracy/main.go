@@ -10,6 +10,8 @@
 // that long on a slow link, for as many steps as it then makes; the job looks at the clock, and nothing is computed from other
 // runs. The learning rate falls to 0 over the steps, or over the time.
 //
+// With --grid it trains nine small models instead, three with each of PyTorch, JAX and MXNet, by the recipes in grid.go.
+//
 // The control must miss the bar in as many steps. In the same time it may not: each rank owns a part of the sum and adds its own
 // gradient to it exactly, and as all ranks have the same kind of images, that trains the model too, in more steps. With
 // --apart each rank has the images of its own classes. Then gradients hardly change from step to step, the proxies take them for
@@ -27,7 +29,7 @@ import (
 
 func main() {
 	m := measurement{}
-	var ways, out string
+	var ways, out, names, earlier string
 	flag.StringVar(&ways, "ways", defaultWays, "ways across the WAN, with blanks between: direct, CODEC of gradients, CODEC+CODEC of gradients and sums, or CODEC- of "+
 		"gradients without feedback, a control; direct first, to compare with")
 	flag.IntVar(&m.Steps, "steps", 500, "steps of each training on the fast link; 0: none")
@@ -44,7 +46,17 @@ func main() {
 	flag.Float64Var(&m.LearningRate, "lr", 0.05, "learning rate at the beginning")
 	flag.BoolVar(&m.Apart, "apart", false, "each rank has the images of its own classes; false: of all")
 	flag.StringVar(&out, "json", "", "also write the measurement to this file")
+	flag.StringVar(&names, "grid", "", "train small models instead, each by a recipe that has its own steps and rate: all, or ENVIRONMENT/MODEL with commas between")
+	flag.StringVar(&earlier, "continue", "", "with --grid: JSON file of a recording that goes on, if there is one; --json is written after each row")
 	flag.Parse()
+	if names != "" {
+		if ways == defaultWays {
+			ways = gridWays
+		}
+		g := grid{Seeds: m.Seeds, FastMbps: m.FastMbps, FastRTTms: m.FastRTTms, Seconds: m.Seconds, RateMbps: m.RateMbps, RTTms: m.RTTms}
+		program.Main("accuracy", func(ctx context.Context) error { return g.run(ctx, names, strings.Fields(ways), earlier, out) })
+		return
+	}
 	m.Ways = strings.Fields(ways)
 	program.Main("accuracy", func(ctx context.Context) error { return run(ctx, &m, out) })
 }
@@ -59,4 +71,23 @@ func run(ctx context.Context, m *measurement, out string) error {
 	m.judge()
 	fmt.Print(m.markdown())
 	return program.WriteJSON(out, m)
+}
+
+func (g *grid) run(ctx context.Context, names string, ways []string, earlier, out string) error {
+	list, err := chosen(names)
+	if err == nil {
+		err = g.resume(earlier)
+	}
+	if err != nil {
+		return err
+	}
+	if g.Seeds < 1 || g.Seconds < 0 || len(ways) == 0 {
+		return fmt.Errorf("--seeds %d --seconds %d --ways %q: want 1 seed and 1 way at least", g.Seeds, g.Seconds, ways)
+	}
+	err = program.With("integration/testdata", func(folder, dir string) error { return g.measure(ctx, list, ways, folder, dir, out) })
+	if err != nil {
+		return err
+	}
+	fmt.Print(g.markdown())
+	return program.WriteJSON(out, g)
 }

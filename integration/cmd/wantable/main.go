@@ -22,7 +22,6 @@ import (
 	"strings"
 
 	"github.com/gradproxy/gradproxy/integration/cmd/internal/program"
-
 	"github.com/gradproxy/gradproxy/integration/testbed"
 )
 

@@ -119,6 +119,7 @@ func (m *measurement) train(ctx context.Context, rate, rtt int) error {
 	for _, way := range m.Ways {
 		var l leg
 		config := way.Config()
+		config.Loss.Sums = "proved" // the default, where the jobs' processes are seen
 		config.Congestion = m.Congestion
 		err := m.gradproxy.Across(ctx, m.Ranks, testbed.Path(rate, rtt), way, config, func(w *testbed.WAN, ps testbed.Proxies) (err error) {
 			l, _, err = m.run(ctx, w, ps, steps, args)

@@ -55,6 +55,10 @@ func newGroup(rank int, pairs []*pair) *Group {
 // Rank returns this process's number, from 0.
 func (g *Group) Rank() int { return g.rank }
 
+// NextTag returns the tag of the next collective, as torch's ProcessGroup::nextTag does for its own. Only the goroutine that calls
+// collectives may call it.
+func (g *Group) NextTag() uint32 { return g.tag }
+
 // Size returns the number of ranks, at least 2.
 func (g *Group) Size() int { return g.size }
 

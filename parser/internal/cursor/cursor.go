@@ -17,9 +17,6 @@ func New(b []byte) *Cursor { return &Cursor{rest: b} }
 // OK reports whether every read so far was within the bytes.
 func (c *Cursor) OK() bool { return !c.failed }
 
-// Len returns the bytes that have not been read.
-func (c *Cursor) Len() int { return len(c.rest) }
-
 // Bytes reads n bytes, which stay the property of whoever made the Cursor; nil if there are fewer, or n is negative.
 func (c *Cursor) Bytes(n int) []byte {
 	if n < 0 || n > len(c.rest) {
@@ -29,14 +26,6 @@ func (c *Cursor) Bytes(n int) []byte {
 	b := c.rest[:n:n]
 	c.rest = c.rest[n:]
 	return b
-}
-
-// Uint32 reads 4 bytes, little-endian.
-func (c *Cursor) Uint32() uint32 {
-	if b := c.Bytes(4); b != nil {
-		return binary.LittleEndian.Uint32(b)
-	}
-	return 0
 }
 
 // Uint64 reads 8 bytes, little-endian.

@@ -211,12 +211,15 @@ func (c *Conn) Writev(parts net.Buffers) (int64, error) {
 	return int64(n), err
 }
 
+// CloseWrite sends a FIN.
 func (c *Conn) CloseWrite() error {
 	return c.use(func(fd int) error { return os.NewSyscallError("shutdown", unix.Shutdown(fd, unix.SHUT_WR)) })
 }
 
+// SetReadDeadline has reads that wait beyond t fail with os.ErrDeadlineExceeded; the zero time ends the limit.
 func (c *Conn) SetReadDeadline(t time.Time) error { return c.in.file.SetReadDeadline(t) }
 
+// SetLinger sets SO_LINGER: with 0 Close sends a RST, with a negative sec the kernel sends the rest after Close.
 func (c *Conn) SetLinger(sec int) error {
 	l := unix.Linger{Onoff: 1, Linger: int32(sec)}
 	if sec < 0 {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"slices"
 	"sync"
@@ -57,8 +58,12 @@ type NoMetrics struct{}
 
 func (NoMetrics) Sent(string, tensor.Role, int, int)         {}
 func (NoMetrics) Encoded(string, tensor.Role, time.Duration) {}
+func (NoMetrics) Adapted(string, tensor.Role, float64)       {}
+func (NoMetrics) Guarded(string, tensor.Role, bool)          {}
 func (NoMetrics) Drifted(string, tensor.Role, float64)       {}
+func (NoMetrics) Began(tensor.Tensor)                        {}
 func (NoMetrics) FellBack(tensor.Reason)                     {}
+func (NoMetrics) Doubted(string)                             {}
 func (NoMetrics) GaveUp(string)                              {}
 func (NoMetrics) Decoded(codec string, took time.Duration)   {}
 func (NoMetrics) Delivered(peer string, n int)               {}
@@ -69,22 +74,46 @@ func Log(t testing.TB) *slog.Logger { return slog.New(slog.NewTextHandler(t.Outp
 // TCPPair returns both ends of a TCP connection on loopback, which the test's end closes.
 func TCPPair(t testing.TB) (a, b *net.TCPConn) {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	a, b, err := Connect()
 	if err != nil {
 		t.Fatal(err)
+	}
+	t.Cleanup(func() { a.Close(); b.Close() })
+	return a, b
+}
+
+// Connect returns both ends of a TCP connection on loopback, which the caller must close.
+func Connect() (a, b *net.TCPConn, err error) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, nil, err
 	}
 	defer ln.Close()
 	dialed, err := net.Dial("tcp", ln.Addr().String())
 	if err != nil {
-		t.Fatal(err)
+		return nil, nil, err
 	}
 	accepted, err := ln.Accept()
 	if err != nil {
-		t.Fatal(err)
+		dialed.Close()
+		return nil, nil, err
 	}
-	a, b = dialed.(*net.TCPConn), accepted.(*net.TCPConn)
-	t.Cleanup(func() { a.Close(); b.Close() })
-	return a, b
+	return dialed.(*net.TCPConn), accepted.(*net.TCPConn), nil
+}
+
+// Random returns n bytes: runs of noise and runs of zeros.
+func Random(r *rand.Rand, n int) []byte {
+	b := make([]byte, n)
+	for i := 0; i < n; {
+		run := min(1+r.IntN(6000), n-i)
+		if r.IntN(2) == 0 {
+			for j := range run {
+				b[i+j] = byte(r.Uint32())
+			}
+		}
+		i += run
+	}
+	return b
 }
 
 // A Sink is a stream that keeps the bytes that are written to it, and has none to read.

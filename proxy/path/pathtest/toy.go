@@ -12,6 +12,7 @@ import (
 type Toy struct {
 	Flow    bool // the sender may stop amid a tensor until it is answered
 	Role    tensor.Role
+	Proof   tensor.Proof
 	Base    bool // a value predicts the next
 	Unnamed bool // all tensors have Key 0, as none that interleave may
 	OneKey  bool // all tensors have Key 1
@@ -57,7 +58,7 @@ func (p *toyParser) Next(b []byte) (parser.Segment, error) {
 		if p.left > 0 && (size == 0 || p.left > size-p.offs[id]) {
 			return parser.Segment{}, parser.ErrForeign
 		}
-		p.id, p.t = id, tensor.Tensor{Key: uint64(id) + 1, Role: p.toy.Role, DType: tensor.Float32, Size: size, Off: p.offs[id]}
+		p.id, p.t = id, tensor.Tensor{Key: uint64(id) + 1, Role: p.toy.Role, Proof: p.toy.Proof, DType: tensor.Float32, Size: size, Off: p.offs[id]}
 		switch {
 		case p.toy.Unnamed:
 			p.t.Key = 0

@@ -7,7 +7,7 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/memory"
 )
 
-// A reservation takes memory before it is needed: a frame's body, and room for the elements that it decodes to, are paid for
+// A reservation takes memory before it is needed: a frame's body, and room for the elements that it decodes to, are reserved
 // before the body is read.
 type reservation struct {
 	alloc  memory.Allocator
@@ -15,16 +15,16 @@ type reservation struct {
 	within time.Duration   // how long to wait for memory that others hold
 	gone   <-chan struct{} // ends the wait
 
-	next      reserved     // memory of the frame that is being read
-	slots     memory.Share // memory of slots, until the end
-	paidSlots int
+	next          reserved     // memory of the frame that is being read
+	slots         memory.Share // memory of slots, until the end
+	reservedSlots int
 }
 
 // reserved is the memory of one item of the pipe.
 type reserved struct {
-	paid   int // bytes of the budget
+	taken  int // bytes of the budget
 	spare  int // bytes of the connection's spare; only one item has any
-	unused int // bytes that are paid for, and wait for the blocks of a Gather
+	unused int // bytes that are reserved, and wait for the blocks of a Gather
 }
 
 const (
@@ -32,7 +32,7 @@ const (
 	blockCost = 256
 	// slotCost is the bytes of memory that a slot takes.
 	slotCost = 320
-	// slotsAtOnce is how many slots are paid for at a time, after as many that are not.
+	// slotsAtOnce is how many slots are reserved at a time, after as many that are not.
 	slotsAtOnce = 32
 )
 
@@ -62,7 +62,7 @@ func (r *reservation) reserveGathered(sizes []int) error {
 
 // reserveSlot takes memory for one more slot than there are.
 func (r *reservation) reserveSlot(slots int) error {
-	if slots < r.paidSlots+slotsAtOnce {
+	if slots < r.reservedSlots+slotsAtOnce {
 		return nil
 	}
 	const n = slotsAtOnce * slotCost
@@ -71,12 +71,12 @@ func (r *reservation) reserveSlot(slots int) error {
 			return err
 		}
 	}
-	r.paidSlots += slotsAtOnce
+	r.reservedSlots += slotsAtOnce
 	return nil
 }
 
 // giveSlots gives back the memory of all slots.
-func (r *reservation) giveSlots() { r.alloc.Budget.Give(&r.slots, r.paidSlots*slotCost) }
+func (r *reservation) giveSlots() { r.alloc.Budget.Give(&r.slots, r.reservedSlots*slotCost) }
 
 // hold takes n bytes. Where the budget has none, everything before is delivered first; then the spare bytes have room, or it is
 // the turn of other connections.
@@ -95,7 +95,7 @@ func (r *reservation) hold(n int) error {
 			}
 		}
 	}
-	r.next.paid += n
+	r.next.taken += n
 	return nil
 }
 
@@ -107,4 +107,4 @@ func (r *reservation) take() reserved {
 }
 
 // give gives back the memory of an item.
-func (r *reservation) give(x reserved) { r.alloc.Give(x.paid) }
+func (r *reservation) give(x reserved) { r.alloc.Give(x.taken) }

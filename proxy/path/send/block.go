@@ -28,6 +28,7 @@ type block struct {
 	turn     coder.Ticket // of the slot
 	around   around       // nil: nothing is to be done before and after the encoding
 	residual []float32    // of the block, where it comes with the block instead of living in the slot
+	sparsity float32      // of the next encoding; 0: the codec does not adapt
 	aside    [2][]byte    // pooled: memory of around
 	frame    []byte       // the Block frame, within buf; or a Ref's
 	buf      []byte       // pooled

@@ -31,6 +31,7 @@ func (c *chooser) value(p *plan, t tensor.Tensor, limit int) bool {
 		p.text = p.choice.Codec.String()
 	}
 	p.record.Chose(chosen, t, p.text, p.choice.Why)
+	env.Metrics.Began(t)
 	if p.choice.Codec == nil {
 		env.Metrics.FellBack(p.choice.Why)
 		p.record.Sent(t.Size, t.Size)
@@ -103,7 +104,7 @@ func (c *chooser) block(p *plan, off, n int, variable bool) *block {
 		}
 		q := slotRequest{decl: *d, codec: p.choice.Codec, feedback: p.choice.Feedback, variable: variable}
 		if p.dense != nil {
-			q.lock, q.residual = p.dense, p.dense.Part(off, n)
+			q.lock, q.residual, q.control = p.dense, p.dense.Part(off, n), p.dense.Control(off)
 		}
 		var err error
 		if b.slot, err = c.encode.slots.get(q); err != nil {
@@ -154,7 +155,8 @@ func (c *chooser) share(b *block) bool {
 }
 
 // settle decides how a block travels that has its own frame: as its slot says, or, if it were to lose something, exactly, or exactly
-// and with its residual. It compares the block with the past of its tensor, just before it would lose something.
+// and with its residual. It compares the block with the past of its tensor, just before it would lose something, unless
+// the role needs no content to support it.
 func (c *chooser) settle(b *block) error {
 	if b.slot == nil {
 		if err := c.exact(b); err != nil {
@@ -163,22 +165,28 @@ func (c *chooser) settle(b *block) error {
 	}
 	p := b.plan
 	if p.watch != nil {
-		p.watch.Check(b.off, b.data)
+		p.watch.Check(b.off, b.data, presumed(&p.t))
 	}
-	var plausible, first bool
+	why, first := tensor.OK, false
 	rows, isRows := b.around.(*rowBlock)
 	switch {
 	case isRows:
-		plausible, first = rows.past.Check(b.data)
+		var plausible bool
+		if plausible, first = rows.past.Check(b.data); !plausible {
+			why = tensor.Implausible
+		}
+	case b.slot.lock != nil && !p.t.Proof.NeedsContent():
+	case b.slot.lock != nil && c.past.job.Doubted():
+		why = tensor.Doubted
 	case b.slot.lock != nil:
-		plausible, first = p.dense.Check(b.decl.Off, b.data)
+		why, first = c.check(b)
 	default:
 		return nil
 	}
-	if !plausible {
+	if why != tensor.OK {
 		if !first {
-			c.conn.Env.Metrics.FellBack(tensor.Implausible)
-			b.record.Refused(tensor.Implausible)
+			c.conn.Env.Metrics.FellBack(why)
+			b.record.Refused(why)
 		}
 		if isRows {
 			c.rows.detach(b)
@@ -191,11 +199,43 @@ func (c *chooser) settle(b *block) error {
 		c.rows.detach(b)
 	case isRows && p.flush:
 		return c.exact(b)
-	case !isRows && p.flush && b.slot.residual != nil:
+	case !isRows && b.slot.residual != nil && (p.flush || c.guarded(b)):
 		b.around = &denseFlush{past: p.dense, residual: b.slot.residual, turn: b.slot.Next()}
 		return c.exact(b)
 	}
 	return nil
+}
+
+// check compares a block with the past of its tensor, and returns why it must not lose anything. A sum that is no gradient ends all loss
+// in its job.
+func (c *chooser) check(b *block) (why tensor.Reason, first bool) {
+	v, first := b.plan.dense.Check(b.decl.Off, b.data, presumed(&b.plan.t))
+	if v.Foreign() && c.past.job.Doubt() {
+		c.conn.Env.Metrics.Doubted(v.String())
+		c.conn.Log.Warn("a sum of the job is no gradient, though the user says so: nothing of the job loses anything until it has connected anew",
+			"job", c.conn.Job, "direction", c.flow.Direction, "tensor", b.plan.t.Key, "bytes", b.plan.t.Size, "reason", v)
+	}
+	if v != tensor.Fits {
+		why = tensor.Implausible
+	}
+	return why, first
+}
+
+// presumed reports whether the content of t is trusted at first.
+func presumed(t *tensor.Tensor) bool { return t.Role == tensor.Gradient && t.Proof == tensor.ByWire }
+
+// guarded reports whether the guard has a block travel exactly, since the receiver is too far behind.
+func (c *chooser) guarded(b *block) bool {
+	if !b.plan.dense.Guarded(b.decl.Off) {
+		return false
+	}
+	first := b.record.Guarded()
+	b.record.Refused(tensor.Guarded)
+	c.conn.Env.Metrics.Guarded(b.text, b.role, first)
+	if first {
+		c.conn.Log.Warn("a tensor is too far behind for its codec and travels exactly for a while: choose a finer codec, such as 3lc", "codec", b.text, "role", b.role, "key", b.plan.t.Key, "bytes", b.plan.t.Size)
+	}
+	return true
 }
 
 // exact gives a block that was to lose something, or to be shared, a slot of a codec that loses nothing: its own if that

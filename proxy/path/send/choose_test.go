@@ -3,11 +3,17 @@ package send
 import (
 	"bytes"
 	"errors"
+	"log/slog"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
+	"github.com/gradproxy/gradproxy/codecs/feedback"
+	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/proxy/app"
 	"github.com/gradproxy/gradproxy/proxy/cache"
 	"github.com/gradproxy/gradproxy/proxy/frame"
+	"github.com/gradproxy/gradproxy/proxy/path"
 	"github.com/gradproxy/gradproxy/proxy/path/pathtest"
 	"github.com/gradproxy/gradproxy/proxy/policy"
 	"github.com/gradproxy/gradproxy/tensor"
@@ -86,31 +92,36 @@ func TestChoice(t *testing.T) {
 	}
 }
 
-// The first value of a gradient travels exactly, since there is nothing to compare it with, and so does one that looks like something else.
+// A gradient travels exactly until it has earned trust, and so does a value that looks like something else. A gradient by the wire is trusted
+// from its second value on. Where an optimizer or the app's own call proves the role nothing needs trust, and where no rule asks for loss all
+// travel exactly.
 func TestContentCheck(t *testing.T) {
 	const n = 16 << 10
-	s := newTestSender(t, pathtest.Toy{Role: tensor.Gradient}, policy.Rule{Roles: []tensor.Role{tensor.Gradient}, Codec: "3lc(s=1.75)"})
-	r := rand.New(rand.NewPCG(1, 2))
-	var exact []bool
-	for step := range 6 {
-		v := gradient(r, n)
-		if step == 4 { // weights, say
-			for i := range n {
-				copy(v[4*i:], []byte{0, 0, 0x7a, 0x44}) // 1000
+	lossy := policy.Rule{Roles: []tensor.Role{tensor.Gradient}, Codec: "3lc(s=1.75)"}
+	for name, c := range map[string]struct {
+		proof tensor.Proof
+		rules []policy.Rule
+		exact func(step int) bool
+	}{
+		"by the user's word": {rules: []policy.Rule{lossy}, exact: func(step int) bool { return step < 4 || step >= 7 }},
+		"by the wire":        {proof: tensor.ByWire, rules: []policy.Rule{lossy}, exact: func(step int) bool { return step < 1 || step >= 7 }},
+		"by an optimizer":    {proof: tensor.ByUpdate, rules: []policy.Rule{lossy}, exact: func(int) bool { return false }},
+		"by a call":          {proof: tensor.ByCall, rules: []policy.Rule{lossy}, exact: func(int) bool { return false }},
+		"without a rule":     {proof: tensor.ByCall, exact: func(int) bool { return true }},
+	} {
+		s := newTestSender(t, pathtest.Toy{Role: tensor.Gradient, Proof: c.proof}, c.rules...)
+		r := rand.New(rand.NewPCG(1, 2))
+		for step := range 9 {
+			v := gradient(r, n)
+			if step == 7 { // weights, say
+				for i := range n {
+					copy(v[4*i:], []byte{0, 0, 0x7a, 0x44}) // 1000
+				}
+			}
+			if exact := s.exactly(t, v); exact != c.exact(step) {
+				t.Errorf("%s: value %d travels exactly: %v", name, step, exact)
 			}
 		}
-		before := len(deliver(t, s.env, s.sink.Sent()))
-		if err := s.takes(pathtest.ToyPiece(1, 4*n, v)); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Wait(); err != nil {
-			t.Fatal(err)
-		}
-		got := deliver(t, s.env, s.sink.Sent())[before+8:]
-		exact = append(exact, bytes.Equal(got, v))
-	}
-	if !exact[0] || exact[1] && exact[2] && exact[3] || !exact[4] {
-		t.Errorf("values that travel exactly: %v; want the first and the fifth, and some with loss", exact)
 	}
 }
 
@@ -147,4 +158,166 @@ func TestSharedValues(t *testing.T) {
 		t.Errorf("%d bytes arrive of %d that the cache had no room for, or they differ", len(got), len(last))
 	}
 	pathtest.Whole(t, s.env)
+}
+
+// noted is metrics that note the doubts.
+type noted struct {
+	pathtest.NoMetrics
+	doubted []string
+	why     map[tensor.Reason]int
+}
+
+func (n *noted) Doubted(reason string)      { n.doubted = append(n.doubted, reason) }
+func (n *noted) FellBack(why tensor.Reason) { n.why[why]++ }
+
+// exactly sends a value and reports whether it arrives as it is, with nothing added.
+func (s *testSender) exactly(t *testing.T, v []byte) bool {
+	t.Helper()
+	before := len(deliver(t, s.env, s.sink.Sent()))
+	if err := s.takes(pathtest.ToyPiece(1, len(v), v)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	return bytes.Equal(deliver(t, s.env, s.sink.Sent())[before+8:], v)
+}
+
+// scaled returns a gradient times a factor.
+func scaled(r *rand.Rand, n int, by float32) []byte {
+	b, v := gradient(r, n), make([]float32, n)
+	tensor.ToFloat32(v, b, tensor.Float32)
+	for i := range v {
+		v[i] *= by
+	}
+	tensor.FromFloat32(b, v, tensor.Float32)
+	return b
+}
+
+// A value that is the first of its norm travels as it is, also where a residual flush is due, and the residual waits for the next.
+func TestOutliersTakeNoResidual(t *testing.T) {
+	const n, outlier = 16 << 10, 7
+	s := newTestSender(t, pathtest.Toy{Role: tensor.Gradient}, policy.Rule{Roles: []tensor.Role{tensor.Gradient}, Codec: "3lc(s=1.75)", FlushEvery: outlier + 1})
+	r := rand.New(rand.NewPCG(3, 4))
+	for step := range outlier + 2 {
+		by := float32(1)
+		if step == outlier {
+			by = 3
+		}
+		if exact, want := s.exactly(t, scaled(r, n, by)), step < 4 || step == outlier; exact != want {
+			t.Errorf("value %d travels as it is: %v, want %v", step, exact, want)
+		}
+	}
+}
+
+// Once a sum of a job is found to be no gradient, nothing of the job loses anything on any of its connections, until all have ended; one log line
+// and one count say so.
+func TestDoubtedJobLosesNothing(t *testing.T) {
+	const n = 16 << 10
+	seen := &noted{why: map[tensor.Reason]int{}}
+	var log bytes.Buffer
+	s := newTestSender(t, pathtest.Toy{Role: tensor.Gradient}, policy.Rule{Roles: []tensor.Role{tensor.Gradient}, Codec: "3lc(s=1.75)"})
+	s.env.Metrics = seen
+	connect := func(job string) *testSender {
+		x := &testSender{env: s.env, sink: new(pathtest.Sink)}
+		_, b := pathtest.TCPPair(t)
+		x.seen.Parser, _ = pathtest.Toy{Role: tensor.Gradient}.New(parser.Conn{})
+		x.open(t, &path.Conn{Env: s.env, App: app.Plain(b), Stream: x.sink, Job: job, Log: slog.New(slog.NewTextHandler(&log, nil))})
+		return x
+	}
+	r := rand.New(rand.NewPCG(5, 6))
+	a, other := connect("job"), connect("another")
+	for range 5 {
+		a.exactly(t, gradient(r, n))
+		other.exactly(t, gradient(r, n))
+	}
+	if a.exactly(t, gradient(r, n)) || other.exactly(t, gradient(r, n)) {
+		t.Fatal("nothing is lost: the test shows nothing")
+	}
+	weights := scaled(r, n, 3)
+	for i := range 2 {
+		if !a.exactly(t, weights) {
+			t.Errorf("average %d loses something", i)
+		}
+		if exact := a.exactly(t, gradient(r, n)); exact != (i == 1) {
+			t.Errorf("the gradient after average %d travels as it is: %v", i, exact)
+		}
+	}
+	for range 20 {
+		if !a.exactly(t, gradient(r, n)) {
+			t.Fatal("a gradient of the job loses something")
+		}
+	}
+	if other.exactly(t, gradient(r, n)) {
+		t.Error("another job loses nothing")
+	}
+	if lines := strings.Count(log.String(), "\n"); lines != 1 || !strings.Contains(log.String(), "tensor=2 bytes=65536 reason=\"repeats") {
+		t.Errorf("%d lines:\n%s", lines, log.String())
+	}
+	if len(seen.doubted) != 1 || seen.why[tensor.Doubted] != 21 {
+		t.Errorf("counted: %v, and %d blocks", seen.doubted, seen.why[tensor.Doubted])
+	}
+	if err := a.End(); err != nil {
+		t.Fatal(err)
+	}
+	again := connect("job")
+	for range 5 {
+		again.exactly(t, gradient(r, n))
+	}
+	if again.exactly(t, gradient(r, n)) {
+		t.Error("the job has connected anew and loses nothing")
+	}
+}
+
+// A block that is too far behind travels exactly and with its residual, as long as the guard says, and then with loss again.
+func TestGuardedBlockTravelsExactly(t *testing.T) {
+	s := newTestSender(t, pathtest.Toy{}, policy.Rule{Roles: []tensor.Role{tensor.Gradient}, Codec: "3lc"})
+	x := tensor.Tensor{Key: 1, Role: tensor.Gradient, DType: tensor.Float32, Size: 1 << 14}
+	r := rand.New(rand.NewPCG(3, 4))
+	settled := func() *block {
+		p, _ := planned(s, x)
+		b := s.choose.block(&p, 0, x.Size, false)
+		b.data = gradient(r, x.Size/4)
+		if err := s.choose.settle(b); err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	lossy := false
+	for range 20 { // until the content check trusts the tensor
+		lossy = settled().text == "3lc"
+	}
+	if !lossy {
+		t.Fatal("no value may lose something")
+	}
+	c, err := pathtest.Codec("topk(k=0.0003)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := s.env.Residuals.Dense("", x, false)
+	d.Lock()
+	enc, err := feedback.NewControlled(c, x.DType, d.Part(0, x.Size), d.Control(0))
+	for i := 0; i < 2000 && err == nil && d.Control(0).Ratio() < 30; i++ {
+		_, err = enc.Append(nil, gradient(r, x.Size/4))
+		if i > 100 && d.Control(0).Ratio() == 0 {
+			break // it has acted
+		}
+	}
+	d.Unlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := settled()
+	if _, flush := b.around.(*denseFlush); b.text != "lossless" || !flush {
+		t.Errorf("the block travels by %s, with its residual: %v; want lossless, true", b.text, flush)
+	}
+	if line := s.env.Tensors.List()[0]; line.Guarded != 1 || line.Reason != tensor.Guarded.String() {
+		t.Errorf("the table says %+v", line)
+	}
+	for range 15 {
+		settled()
+	}
+	if b := settled(); b.text != "3lc" {
+		t.Errorf("after 16 values the block travels by %s still", b.text)
+	}
 }

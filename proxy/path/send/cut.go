@@ -198,7 +198,7 @@ func (c *cutter) filled(x *tensorCut, n int) error {
 		g := c.group
 		c.group = group{}
 		return c.choose.group(&g)
-	case c.group.payRuns(&c.alloc):
+	case c.group.reserveRuns(&c.alloc):
 		return nil
 	}
 	return c.fallBack(true)

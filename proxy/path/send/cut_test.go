@@ -14,7 +14,7 @@ import (
 func interleaved(r *rand.Rand, n, size, piece int) (stream []byte) {
 	values := make([][]byte, n)
 	for id := range values {
-		values[id] = random(r, size)
+		values[id] = pathtest.Random(r, size)
 	}
 	for off := 0; off < size; off += piece {
 		for id, v := range values {

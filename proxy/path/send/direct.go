@@ -18,8 +18,8 @@ const (
 	// directFrom is how many bytes must have come side by side for more to be expected, and the least of a block that is worth it.
 	// Frames of HTTP/2, between which other bytes stand, are shorter.
 	directFrom = 64 << 10
-	// directMost is the most bytes of a block that are read at a time.
-	directMost = 1 << 20
+	// directMax is the most bytes of a block that are read at a time.
+	directMax = 1 << 20
 )
 
 // follow takes note that n bytes of t come, for which c is the state, or nil.
@@ -62,7 +62,7 @@ func (s *direct) rest() []byte {
 		return nil
 	}
 	b := s.cut.block
-	return b.data[b.filled:min(len(b.data), b.filled+directMost)]
+	return b.data[b.filled:min(len(b.data), b.filled+directMax)]
 }
 
 // block returns the bytes of the block that the next ones are likely to begin. 0: none, or a large one.
@@ -70,7 +70,7 @@ func (s *direct) block() int {
 	if !s.expects() || s.cut.left > 0 {
 		return 0
 	}
-	if n, _ := s.cut.next(s.hold); n <= directMost {
+	if n, _ := s.cut.next(s.hold); n <= directMax {
 		return n
 	}
 	return 0

@@ -13,7 +13,7 @@ import (
 // Bytes that are expected are read to where they belong, and where others come in their stead nothing happens to them.
 func TestDirect(t *testing.T) {
 	const size = 200 << 10
-	values := random(rand.New(rand.NewPCG(1, 2)), 4*size)
+	values := pathtest.Random(rand.New(rand.NewPCG(1, 2)), 4*size)
 	a, b := pathtest.ToyPiece(1, size, values[:size]), pathtest.ToyPiece(2, size, values[size:2*size])
 	half, rest := pathtest.ToyPiece(1, size, values[:100<<10]), pathtest.ToyPiece(1, size, values[100<<10:size])
 	other, others := pathtest.ToyPiece(2, size, values[:99<<10]), pathtest.ToyPiece(2, size, values[99<<10:size])
@@ -71,7 +71,7 @@ func TestDirectCuts(t *testing.T) {
 			id, size := byte(r.IntN(3)), 4*(1+r.IntN(200<<10))
 			for left := size; left > 0; {
 				n := min(left, 1+r.IntN(300<<10))
-				stream = append(stream, pathtest.ToyPiece(id, size, random(r, n))...)
+				stream = append(stream, pathtest.ToyPiece(id, size, pathtest.Random(r, n))...)
 				left -= n
 			}
 		}

@@ -171,6 +171,6 @@ func (e *emitter) release(g *group) {
 		e.alloc.Give(b.cost)
 		b.data, b.pooled, b.buf, b.frame, b.aside = nil, nil, nil, nil, [2][]byte{}
 	}
-	e.alloc.Give(g.paid)
-	g.literals, g.paid = nil, 0
+	e.alloc.Give(g.reserved)
+	g.literals, g.reserved = nil, 0
 }

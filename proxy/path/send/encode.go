@@ -118,12 +118,16 @@ func (e *encoder) append(b *block) (body []byte, err error) {
 		s.lock.Lock()
 		defer s.lock.Unlock()
 	}
-	return s.Encode(append(b.buf, frame.FormCoded), frame.MaxHeader, s.enc, b.data)
+	body, err = s.Encode(append(b.buf, frame.FormCoded), frame.MaxHeader, s.enc, b.data)
+	if s.control != nil && b.plan.choice.Codec.Traits().ResidualRatio > 0 {
+		b.sparsity = s.control.Sparsity()
+	}
+	return body, err
 }
 
 const (
 	driftEvery = 8        // how many blocks of a slot pass between two measurements of how far receivers are behind,
-	driftMost  = 64 << 10 // and the most elements, a block's first, that are looked at for one
+	driftMax   = 64 << 10 // and the most elements, a block's first, that are looked at for one
 )
 
 // drift observes the norm of the block's residual over that of its value: for aggregates, how far the replicas may be apart.
@@ -136,7 +140,11 @@ func (e *encoder) drift(b *block) {
 		return
 	}
 	if b.slot.encoded++; b.slot.encoded%driftEvery == 1 {
-		n := min(len(v), driftMost)
+		n := min(len(v), driftMax)
+		if b.sparsity > 0 {
+			b.record.Adapted(b.sparsity)
+			e.conn.Env.Metrics.Adapted(b.text, b.role, float64(b.sparsity))
+		}
 		e.conn.Env.Metrics.Drifted(b.text, b.role, feedback.Drift(residual[:n], v[:n]))
 	}
 }

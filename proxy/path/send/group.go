@@ -11,16 +11,16 @@ import (
 // A group is blocks and opaque bytes that must leave together, in stream order: at least one block that is not whole, and all
 // bytes that came after its first one.
 type group struct {
-	runs     []run
-	literals []byte
-	blocks   []*block
-	open     int       // blocks that are not whole
-	size     int       // bytes of all runs
-	total    int       // the same once all blocks are whole
-	paid     int       // bytes of the budget, beside the bytes of each block
-	paidRuns int       // runs that are paid for
-	timed    bool      // the sender may be waiting for an answer to bytes that wait here
-	since    time.Time // when the first such block began
+	runs         []run
+	literals     []byte
+	blocks       []*block
+	open         int       // blocks that are not whole
+	size         int       // bytes of all runs
+	total        int       // the same once all blocks are whole
+	reserved     int       // bytes of the budget, beside the bytes of each block
+	reservedRuns int       // runs that have memory
+	timed        bool      // the sender may be waiting for an answer to bytes that wait here
+	since        time.Time // when the first such block began
 }
 
 // A run is n bytes that lie side by side in the stream: of blocks[block], or literal.
@@ -36,8 +36,8 @@ const (
 	runCost     = 48 // memory of a run, likewise
 )
 
-// stallMost is how long a block waits for more bytes at most, however they drip.
-const stallMost = 4 * stallAfter
+// stallMax is how long a block waits for more bytes at most, however they drip.
+const stallMax = 4 * stallAfter
 
 // stallAfter is how long a block waits for more bytes where the sender may be waiting for an answer (flow control).
 const stallAfter = 5 * time.Millisecond
@@ -54,7 +54,7 @@ func (g *group) add(n, block int) {
 
 // addLiteral notes bytes that stand between blocks, for which cost bytes were taken of the budget.
 func (g *group) addLiteral(b []byte, cost int) {
-	g.paid += cost
+	g.reserved += cost
 	g.literals = append(g.literals, b...)
 	g.add(len(b), literal)
 	g.total += len(b)
@@ -67,7 +67,7 @@ func (g *group) overfull(n, limit int) bool {
 }
 
 // overdue reports whether a block has waited for longer than it may.
-func (g *group) overdue() bool { return g.timed && time.Since(g.since) > stallMost }
+func (g *group) overdue() bool { return g.timed && time.Since(g.since) > stallMax }
 
 // start opens a block whose bytes follow.
 func (g *group) start(b *block, timed bool) {
@@ -90,17 +90,17 @@ func (g *group) fill(b *block, n int) (whole bool) {
 	return g.open == 0
 }
 
-// payRuns takes memory for the runs of the group, a number of them at a time.
-func (g *group) payRuns(m *memory.Allocator) bool {
+// reserveRuns takes memory for the runs of the group, a number of them at a time.
+func (g *group) reserveRuns(m *memory.Allocator) bool {
 	const n = 64
-	if len(g.runs) < g.paidRuns {
+	if len(g.runs) < g.reservedRuns {
 		return true
 	}
 	if !m.Take(n * runCost) {
 		return false
 	}
-	g.paid += n * runCost
-	g.paidRuns += n
+	g.reserved += n * runCost
+	g.reservedRuns += n
 	return true
 }
 

@@ -18,7 +18,7 @@ import (
 // The kernel reports no bytes that come while a block is dealt with, and reports them to a reader that waits once there are enough.
 func TestLowWater(t *testing.T) {
 	const size = 2 << 20
-	values := random(rand.New(rand.NewPCG(1, 2)), size)
+	values := pathtest.Random(rand.New(rand.NewPCG(1, 2)), size)
 	s := newTestSender(t, pathtest.Toy{}, policy.Rule{Codec: "wide"})
 	said := func() (n int) {
 		raw, err := s.direction.conn.App.SyscallConn()

@@ -9,6 +9,7 @@ import (
 // its protocol never connects again.
 type past struct {
 	*direction
+	job   *residual.Job              // nil: nothing could lose something so far
 	dense map[uint64]*residual.Dense // by key
 	rows  map[uint64]*residual.Rows  // of sparse tensors, by their index's key
 }
@@ -19,6 +20,9 @@ func (p *past) ofDense(t tensor.Tensor) *residual.Dense {
 	if d != nil {
 		if p.dense == nil {
 			p.dense = map[uint64]*residual.Dense{}
+		}
+		if p.job == nil {
+			p.job = p.conn.Env.Residuals.Join(p.conn.Job)
 		}
 		p.dense[t.Key] = d
 	}
@@ -53,4 +57,12 @@ func (p *past) forget(all bool) {
 	}
 	clear(p.dense)
 	clear(p.rows)
+}
+
+// leave ends the connection's part in its job.
+func (p *past) leave() {
+	if p.job != nil {
+		p.conn.Env.Residuals.Leave(p.job)
+		p.job = nil
+	}
 }

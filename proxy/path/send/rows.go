@@ -19,11 +19,11 @@ type rowChooser struct {
 
 // An index is the last index array of a direction, as far as it came. The zero index is none.
 type index struct {
-	number uint64       // of index arrays so far
-	key    uint64       // 0: there is none, or it is of no use
-	size   int          // bytes in all
-	ids    residual.IDs // pooled
-	paid   int
+	number   uint64       // of index arrays so far
+	key      uint64       // 0: there is none, or it is of no use
+	size     int          // bytes in all
+	ids      residual.IDs // pooled
+	reserved int
 }
 
 // sparse reports whether t is rows of a gradient, which may lose something with a residual by row.
@@ -39,7 +39,7 @@ func (c *rowChooser) keep(t tensor.Tensor, b []byte) {
 		if t.DType.Float() || width != 4 && width != 8 || t.Size%width != 0 || !c.alloc.Take(memory.Footprint(t.Size)) {
 			return
 		}
-		x.key, x.size, x.paid = t.Key, t.Size, memory.Footprint(t.Size)
+		x.key, x.size, x.reserved = t.Key, t.Size, memory.Footprint(t.Size)
 		x.ids = residual.IDs{Bytes: c.conn.Env.Buffers.Get(t.Size)[:0], Width: width}
 	}
 	if x.key != t.Key || x.size != t.Size || len(x.ids.Bytes) != t.Off || len(b) > t.Size-t.Off {
@@ -53,7 +53,7 @@ func (c *rowChooser) keep(t tensor.Tensor, b []byte) {
 func (c *rowChooser) drop() {
 	x := &c.index
 	c.conn.Env.Buffers.Put(x.ids.Bytes)
-	c.alloc.Give(x.paid)
+	c.alloc.Give(x.reserved)
 	*x = index{number: x.number}
 }
 
@@ -112,7 +112,7 @@ func (c *rowChooser) cost(p *plan, n int) int {
 	return memory.Footprint(n*c.index.ids.Width) + memory.Footprint(4*n*(p.rows.bytes/p.t.DType.Size()))
 }
 
-// attach gives a block of rows the numbers of its rows and room for their residuals. Its cost is paid for.
+// attach gives a block of rows the numbers of its rows and room for their residuals. Its cost is taken from the budget already.
 func (c *rowChooser) attach(b *block) {
 	r := b.plan.rows
 	if r == nil {

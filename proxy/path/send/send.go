@@ -74,6 +74,7 @@ func (s *Sender) Run() error {
 		s.choose.rows.drop()
 		s.emit.release(&s.cut.group) // the bytes that an error has left waiting
 		s.choose.past.forget(s.classify.forgets())
+		s.choose.past.leave()
 	}()
 	return s.read.run()
 }
@@ -92,5 +93,6 @@ func (s *Sender) Tensor(t tensor.Tensor, buf []byte) error { return s.cut.tensor
 func (s *Sender) End() error {
 	err := s.cut.fallBack(false)
 	s.choose.past.forget(false)
+	s.choose.past.leave()
 	return err
 }

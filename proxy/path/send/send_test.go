@@ -3,7 +3,6 @@ package send
 import (
 	"bytes"
 	"io"
-	"math/rand/v2"
 	"net"
 	"testing"
 
@@ -125,21 +124,6 @@ func (s *testSender) readAll(t *testing.T, n int) {
 // takes gives the classifier b as if it had been read.
 func (s *testSender) takes(b []byte) error {
 	return s.classify.take(append(make([]byte, frame.MaxHeader), b...), nil)
-}
-
-// random returns n bytes: runs of noise and runs of zeros.
-func random(r *rand.Rand, n int) []byte {
-	b := make([]byte, n)
-	for i := 0; i < n; {
-		run := min(1+r.IntN(6000), n-i)
-		if r.IntN(2) == 0 {
-			for j := range run {
-				b[i+j] = byte(r.Uint32())
-			}
-		}
-		i += run
-	}
-	return b
 }
 
 // kinds counts the frames of a stream by their kind.

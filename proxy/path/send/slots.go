@@ -16,9 +16,10 @@ type slot struct {
 	coder.Slot
 	id       uint32
 	enc      codecs.Encoder
-	external *external   // enc, if the residual comes with the block; else nil
-	lock     sync.Locker // held while enc changes the residual, which others may use too; nil: enc has none
-	residual []float32   // the block's part of it, if enc has feedback
+	external *external         // enc, if the residual comes with the block; else nil
+	lock     sync.Locker       // held while enc changes the residual, which others may use too; nil: enc has none
+	control  *feedback.Control // of the block, guarded by lock; nil: enc has no feedback, or the residual comes with the block
+	residual []float32         // the block's part of it, if enc has feedback
 	declared bool
 	encoded  int // blocks so far
 }
@@ -55,7 +56,8 @@ type slotRequest struct {
 	feedback bool
 	lock     sync.Locker // of residual; nil: the codec loses nothing, or the residual comes with the block
 	residual []float32
-	variable bool // the block's length differs from message to message
+	control  *feedback.Control // with residual
+	variable bool              // the block's length differs from message to message
 }
 
 // get returns the slot for a block.
@@ -96,8 +98,8 @@ func newSlot(q slotRequest) (*slot, error) {
 	var err error
 	switch {
 	case q.feedback && q.lock != nil:
-		s.residual = q.residual
-		s.enc, err = feedback.NewEncoder(q.codec, q.decl.DType, q.residual)
+		s.residual, s.control = q.residual, q.control
+		s.enc, err = feedback.NewControlled(q.codec, q.decl.DType, q.residual, q.control)
 	case q.feedback:
 		s.external = new(external)
 		s.enc = s.external

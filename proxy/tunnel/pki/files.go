@@ -129,7 +129,7 @@ func add(files *[]file, path string, cert *x509.Certificate, key *ecdsa.PrivateK
 func (o *Options) write(files []file) (written []string, err error) {
 	for _, f := range files {
 		if _, err := os.Lstat(f.path); err == nil && !o.Force {
-			return nil, fmt.Errorf("pki: %s exists: remove it, or ask to write over it", f.path)
+			return nil, fmt.Errorf("pki: %s exists: remove it, or write over it with --force", f.path)
 		}
 	}
 	if err := os.MkdirAll(o.Dir, 0o755); err != nil {

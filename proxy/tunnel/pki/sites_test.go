@@ -189,7 +189,7 @@ func TestExistingFilesStay(t *testing.T) {
 				t.Fatal(err)
 			}
 			files, err := Write(Options{Dir: dir, Sites: []string{"berlin", "tokyo"}, Now: now})
-			fails(t, name, err, path+" exists: remove it, or ask to write over it")
+			fails(t, name, err, path+" exists: remove it, or write over it with --force")
 			if entries, _ := os.ReadDir(dir); len(files) != 0 || len(entries) != 5 {
 				t.Errorf("wrote %v; %v", files, entries)
 			}

@@ -14,6 +14,7 @@ import (
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/inspect"
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/codectest/npy"
+	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/parser/capture/capturetest"
 	"github.com/gradproxy/gradproxy/parser/gloo/gloosim"
 	"github.com/gradproxy/gradproxy/tensor"
@@ -311,22 +312,22 @@ func (c counter) NewEncoder(n int) (codecs.ValueEncoder, error) {
 // Tiny tensors are measured with a bounded number of coders, not with as many as fill the memory.
 func TestTinyTensors(t *testing.T) {
 	d := Data{Name: "one", Tensors: []npy.Array{array([]float32{1}, 1, tensor.Float32)}}
-	if places := newMemory(8 * mostPlaces).fill(d); len(places) != mostPlaces {
-		t.Errorf("a round has %d tensors, want %d", len(places), mostPlaces)
+	if places := newMemory(8 * maxPlaces).fill(d); len(places) != maxPlaces {
+		t.Errorf("a round has %d tensors, want %d", len(places), maxPlaces)
 	}
 	c := counter{drop{1}, new(int)}
 	if _, err := footprint(cutter{codec: codecs.Values(c), dtype: tensor.Float32}, d); err != nil {
 		t.Fatal(err)
 	}
-	if *c.made == 0 || *c.made > 2*mostTensors {
-		t.Errorf("%d encoders were made to measure their memory, want at most %d", *c.made, 2*mostTensors)
+	if *c.made == 0 || *c.made > 2*maxTensors {
+		t.Errorf("%d encoders were made to measure their memory, want at most %d", *c.made, 2*maxTensors)
 	}
 }
 
 // Of a capture each role and type is one data: its tensors, each with all the values that it had.
 func TestOpenCapture(t *testing.T) {
 	trace := gloosim.Run(gloosim.Job{Ranks: 2, Tags: true, FirstID: true, Seed: 1, Calls: gloosim.DDP{
-		Shapes: [][]int64{{100, 64}, {100}, {10, 100}, {10}}, DType: tensor.Float32, Steps: 6, Buckets: [][]int{{3, 2, 1, 0}}, Buffers: 64,
+		Shapes: [][]int64{{100, 64}, {100}, {10, 100}, {10}}, DType: tensor.Float32, Steps: 9, Buckets: [][]int{{3, 2, 1, 0}}, Buffers: 64,
 	}.Calls()})
 	var conns []capturetest.Conn
 	for _, c := range trace.Conns {
@@ -340,11 +341,11 @@ func TestOpenCapture(t *testing.T) {
 	if err := os.WriteFile(file, capturetest.Write(conns, chunks), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	found, err := Open(file, inspect.Config{Sums: tensor.Gradient})
+	found, err := Open(file, inspect.Config{Sums: parser.SumsGradients})
 	if err != nil || len(found) != 2 || found[0].Name != file+" gradient" || found[1].Name != file+" aggregate" {
 		t.Fatalf("%d data, %v; want gradients and aggregates", len(found), err)
 	}
-	// Of 6 steps the first two have no role yet. The segments of both ranks are the parameters.
+	// Of 9 steps the first two have no role yet, and the next three no trust. The segments of both ranks are the parameters.
 	for _, d := range found {
 		if d.dtype() != tensor.Float32 || d.elements() != 7510 || d.steps() != 4 {
 			t.Errorf("%s: %d elements, %d steps of %v", d.Name, d.elements(), d.steps(), d.dtype())

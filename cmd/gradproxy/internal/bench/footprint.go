@@ -16,19 +16,19 @@ type Memory struct {
 	AllocatedBytes float64 `json:"allocated_bytes_per_value"`
 }
 
-// leastValues is how many values are coded where memory is measured: with fewer, the other allocations of this process would
+// minValues is how many values are coded where memory is measured: with fewer, the other allocations of this process would
 // be seen.
-const leastValues = 1 << 19
+const minValues = 1 << 19
 
-// mostTensors are tensors that are enough as well, however small they are.
-const mostTensors = 1 << 14
+// maxTensors are tensors that are enough as well, however small they are.
+const maxTensors = 1 << 14
 
 // footprint measures c on d's first tensors, again and again if they are few.
 func footprint(c cutter, d Data) (Memory, error) {
 	var f fleet
-	for n := 0; n < leastValues && len(f.values) < mostTensors; {
+	for n := 0; n < minValues && len(f.values) < maxTensors; {
 		for _, t := range d.Tensors {
-			if n < leastValues && len(f.values) < mostTensors {
+			if n < minValues && len(f.values) < maxTensors {
 				f.values = append(f.values, t.Row(0))
 				n += t.Cols
 			}

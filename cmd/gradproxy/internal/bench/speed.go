@@ -23,8 +23,8 @@ type Speed struct {
 // than any memory, and no better measured by more of it.
 const longRound = 150 * time.Millisecond
 
-// mostPlaces bounds the tensors of a round, so that memory goes to values even where they are tiny.
-const mostPlaces = 1 << 18
+// maxPlaces bounds the tensors of a round, so that memory goes to values even where they are tiny.
+const maxPlaces = 1 << 18
 
 // batchBytes are the tensors, in bytes, that are encoded one after another before they are decoded. Decoded values that a processor
 // has yet to write back delay the encoding of some values after them.
@@ -79,13 +79,13 @@ func (m *memory) speed(ctx context.Context, c cutter, d Data, rounds int) (Speed
 }
 
 // fill fills the memory with values of d, step by step and again and again, and makes it larger if there is no room for a
-// single one. It leaves the rest as it is where there are mostPlaces.
+// single one. It leaves the rest as it is where there are maxPlaces.
 func (m *memory) fill(d Data) (places []place) {
 	off := 0
 	for step := 0; ; step++ {
 		for _, t := range d.Tensors {
 			value := t.Row(step % t.Rows)
-			if off+len(value) > len(m.src) || len(places) == mostPlaces {
+			if off+len(value) > len(m.src) || len(places) == maxPlaces {
 				if off > 0 {
 					return places
 				}

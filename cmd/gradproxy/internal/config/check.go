@@ -11,6 +11,7 @@ import (
 
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/strict"
 	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/proxy/policy"
 	"github.com/gradproxy/gradproxy/tensor"
 )
@@ -54,12 +55,15 @@ func (k *checker) add(p Problem) {
 	}
 }
 
-// failed reports whether a value at a place, or below it, could not be read.
+// failed reports whether a value at a place, below it, or around it could not be read.
 func (k *checker) failed(where string) bool {
-	return slices.ContainsFunc(k.unread, func(u Problem) bool {
-		rest, ok := strings.CutPrefix(u.Where, where)
-		return ok && (rest == "" || rest[0] == '[' || rest[0] == '.')
-	})
+	return slices.ContainsFunc(k.unread, func(u Problem) bool { return within(u.Where, where) || within(where, u.Where) })
+}
+
+// within reports whether a place is another, or lies in it.
+func within(place, other string) bool {
+	rest, ok := strings.CutPrefix(place, other)
+	return ok && (rest == "" || rest[0] == '[' || rest[0] == '.')
 }
 
 func (k *checker) site() {
@@ -89,10 +93,31 @@ func (k *checker) tunnel() {
 		k.errorf(t.line, "tunnel.memory", "%d bytes are too few: give at least 16MiB", t.Memory)
 	}
 	if t.Insecure {
-		k.warnf(t.line, "tunnel.insecure", "everything crosses the tunnel in clear; it works on loopback only, for experiments")
+		k.insecure()
+	}
+	if t.Congestion != "" && !slices.Contains(congestions, t.Congestion) {
+		k.warnf(t.line, "tunnel.congestion", "%q is none of Linux's own: if the kernel has none of that name it uses its default; choose auto, bbr, cubic or default", t.Congestion)
 	}
 	if t.Listen == Off && !slices.ContainsFunc(k.Peers, func(p Peer) bool { return p.Dial != "" }) {
 		k.errorf(t.line, "tunnel.listen", "it is off and no peer has dial: no tunnel can come up; give one of them an address")
+	}
+}
+
+// congestions lists the values of tunnel.congestion: two of gradproxy's, and the controls in Linux's net/ipv4.
+var congestions = []string{"auto", "default", "bbr", "bic", "cdg", "cubic", "dctcp", "highspeed", "htcp", "hybla", "illinois", "lp", "nv", "reno", "scalable",
+	"vegas", "veno", "westwood", "yeah"}
+
+// insecure refuses addresses on which the tunnel would refuse each carrier.
+func (k *checker) insecure() {
+	t := &k.Tunnel
+	k.warnf(t.line, "tunnel.insecure", "everything crosses the tunnel in clear; it works on loopback only, for experiments")
+	if l := listenOn("", 0, t.Listen); t.Listen != Off && (l.every || l.ip.IsValid() && !l.ip.IsLoopback()) {
+		k.errorf(t.line, "tunnel.listen", "%s is open to the network, and insecure works on loopback only: listen on 127.0.0.1, or leave insecure out", t.Listen)
+	}
+	for i, p := range k.Peers {
+		if a, err := netip.ParseAddrPort(p.Dial); err == nil && !a.Addr().Unmap().IsLoopback() {
+			k.errorf(p.line, fmt.Sprintf("peers[%d].dial", i), "%s is not on loopback, and tunnel.insecure works there only: leave insecure out", p.Dial)
+		}
 	}
 }
 
@@ -113,8 +138,25 @@ func (k *checker) peers() {
 		if len(p.MayDial) == 0 {
 			k.warnf(p.line, where+".may_dial", "there is none: every connection from %s is refused; allow destinations here, such as \"10.1.0.0/16:1024-65535\"", p.Name)
 		}
+		k.mayDial(where, &p)
+		if a, err := netip.ParseAddrPort(p.Dial); err == nil && k.itself(a) != "" {
+			k.errorf(p.line, where+".dial", "%s is this proxy itself, %s: give the address of %s, or leave dial out if it dials this site", p.Dial, k.itself(a), p.Name)
+		}
 		for j := range i {
 			k.pair(where, &k.Peers[j], &k.Peers[i])
+		}
+	}
+}
+
+// mayDial finds destinations of a peer that lie behind a peer themselves.
+func (k *checker) mayDial(where string, p *Peer) {
+	for j, r := range p.MayDial {
+		for i := range k.Peers {
+			o := &k.Peers[i]
+			if n := slices.IndexFunc(o.Networks, r.Network.Overlaps); n >= 0 {
+				k.warnf(p.line, fmt.Sprintf("%s.may_dial[%d]", where, j), "%v reaches %v behind %s: such a server is dialled from here, in the clear and through no tunnel; name this site's networks only", r, o.Networks[n], o.Name)
+				break
+			}
 		}
 	}
 }
@@ -203,10 +245,13 @@ func (k *checker) jobs() {
 		if j.Ranks == 1 {
 			k.errorf(j.line, where+".ranks", "a job of one rank has no connections: give the number of processes, or leave it out")
 		}
-		if j.LossyAggregates && j.Sums != tensor.Gradient {
-			k.errorf(j.line, where+".aggregates", "lossy is possible only where the sums are gradients, which a ring's wire does not tell: add sums: gradients if they are, or leave aggregates out")
+		if j.LossyAggregates && j.Sums == parser.SumsNone {
+			k.errorf(j.line, where+".aggregates", "lossy contradicts sums: none, by which sums lose nothing: leave one of both out")
 		} else if j.LossyAggregates {
 			k.warnf(j.line, where+".aggregates", "lossy: the replicas' weights will differ, with int8 by about 0.001 of their norm, with int4 by 0.01, with Adam by 0.05 to 0.2; docs/loss.md says when that does no harm")
+		}
+		if j.Sums == parser.SumsProved && k.Intercept.Mode == ModeTProxy && slices.ContainsFunc(k.Policy, func(r Rule) bool { return k.losesSumsOf(&r, &j) }) {
+			k.warnf(j.line, where+".sums", "proved: with mode: tproxy the job's processes are on other hosts, where nothing is seen of what they sum, so its rings lose nothing; run gradproxy on the job's own hosts, or set sums: gradients if they sum nothing else")
 		}
 		for m := range i {
 			o := &k.Jobs[m]
@@ -263,7 +308,7 @@ func (k *checker) rule(i int, where string) {
 		err = policy.Check(codec)
 	}
 	if err != nil {
-		k.errorf(r.line, where+".codec", "%s", strict.OneLine(err.Error()))
+		k.errorf(r.line, where+".codec", "%s", strings.TrimPrefix(strict.OneLine(err.Error()), "codecs: bad codec text "))
 		return
 	}
 	if !slices.ContainsFunc(r.dtypes(), taker(codec)) {

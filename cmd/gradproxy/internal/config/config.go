@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/proxy"
 	"github.com/gradproxy/gradproxy/proxy/intercept"
 	"github.com/gradproxy/gradproxy/tensor"
@@ -70,6 +71,7 @@ type Intercept struct {
 	Refuse  bool            // on_death: refuse; default direct
 	Gateway bool            // also connections of other hosts that pass this one; default false
 	Cgroup  string          // folder of the cgroup of ModeCgroup; "": one that is made for the command of gradproxy exec
+	Probes  bool            // see the collectives that the jobs' processes call, where a rule may lose something; default true
 
 	line int
 }
@@ -97,8 +99,8 @@ type Job struct {
 	Name            string
 	Networks        []netip.Prefix // of its hosts
 	Ranks           int            // at most; 0: unknown
-	Sums            tensor.Role    // Gradient, or Unknown
-	LossyAggregates bool           // aggregates: lossy
+	Sums            parser.Sums
+	LossyAggregates bool // aggregates: lossy
 
 	line int
 }
@@ -130,7 +132,7 @@ func defaults(file string) *Config {
 	return &Config{
 		File:         file,
 		Tunnel:       Tunnel{Listen: "[::]:7443", Resume: 10 * time.Minute, Carriers: 2, Memory: 512 << 20},
-		Intercept:    Intercept{Ports: intercept.Ports{First: 1024, Last: 65535}},
+		Intercept:    Intercept{Ports: intercept.Ports{First: 1024, Last: 65535}, Probes: true},
 		State:        State{Memory: 1 << 30},
 		Admin:        "127.0.0.1:9090",
 		Memory:       256 << 20,

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gradproxy/gradproxy/codecs/all"
+	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/proxy"
 	"github.com/gradproxy/gradproxy/proxy/intercept"
 	"github.com/gradproxy/gradproxy/tensor"
@@ -55,9 +56,9 @@ func TestWholeFile(t *testing.T) {
 				MayDial: rules("10.1.0.0/16:1024-65535", "[2001:db8:1::]/48:29500"), line: 5},
 			{Name: "virginia", Networks: prefixes("10.3.0.0/16"), MayDial: rules("10.1.0.0/16:1024-65535"), line: 10},
 		},
-		Intercept: Intercept{Mode: ModeRedirect, Ports: intercept.Ports{First: 1024, Last: 65535}, Refuse: true, Gateway: true, line: 11},
+		Intercept: Intercept{Mode: ModeRedirect, Ports: intercept.Ports{First: 1024, Last: 65535}, Probes: true, Refuse: true, Gateway: true, line: 11},
 		Forward:   []Forward{{netip.MustParseAddrPort("127.0.0.1:9000"), netip.MustParseAddrPort("10.2.0.5:9000"), false, 13}},
-		Jobs:      []Job{{Name: "resnet", Networks: prefixes("10.0.0.0/8"), Ranks: 3, Sums: tensor.Gradient, LossyAggregates: true, line: 15}},
+		Jobs:      []Job{{Name: "resnet", Networks: prefixes("10.0.0.0/8"), Ranks: 3, Sums: parser.SumsGradients, LossyAggregates: true, line: 15}},
 		Policy: []Rule{
 			{Job: "resnet", Roles: []tensor.Role{tensor.Gradient}, MinBytes: 1024, Codec: "int4", line: 17},
 			{Job: "resnet", Roles: []tensor.Role{tensor.Aggregate}, Codec: "int4", FlushEvery: 1000, line: 18},
@@ -136,7 +137,12 @@ func TestMistakes(t *testing.T) {
 		{`tunnel: {memory: 1.5GiB}`, `2: tunnel.memory: "1.5GiB" is not a size: write a whole number of bytes, or with a unit, such as 64KiB or 1GiB`},
 		{`tunnel: {memory: 1MiB}`, `2: tunnel.memory: 1048576 bytes are too few: give at least 16MiB`},
 		{`tunnel: {insecure: maybe}`, `2: tunnel.insecure: "maybe" is neither true nor false`},
-		{`tunnel: {insecure: true}`, `2: tunnel.insecure: everything crosses the tunnel in clear; it works on loopback only, for experiments`},
+		{`tunnel: {listen: "127.0.0.1:7443", insecure: true}`, `2: tunnel.insecure: everything crosses the tunnel in clear; it works on loopback only, for experiments`},
+		{`tunnel: {insecure: true}`, `2: tunnel.insecure: everything crosses the tunnel in clear; it works on loopback only, for experiments
+f:2: tunnel.listen: [::]:7443 is open to the network, and insecure works on loopback only: listen on 127.0.0.1, or leave insecure out`},
+		{`tunnel: {congestion: bbrr}`, `2: tunnel.congestion: "bbrr" is none of Linux's own: if the kernel has none of that name it uses its default; choose auto, bbr, cubic or default`},
+		{`tunnel: {LISTEN: "[::]:7443"}`, `2: tunnel.LISTEN: unknown key: did you mean listen?`},
+		{"\tlisten: 7443", `11: not YAML: the line begins with a tab: indent with spaces`},
 		{`  - {name: virginia, networks: [10.3.0.0], may_dial: ["10.1.0.0/16:1-2"]}`, `5: peers[1].networks[0]: "10.3.0.0" is an address, not a network: write 10.3.0.0/32`},
 		{`  - {name: virginia, networks: [10.3.0.0/33], may_dial: ["10.1.0.0/16:1-2"]}`, `5: peers[1].networks[0]: "10.3.0.0/33" is not a network: write it as 10.2.0.0/16 or 2001:db8::/48`},
 		{`  - {name: virginia, networks: [10.3.0.1/16], may_dial: ["10.1.0.0/16:1-2"]}`, `5: peers[1].networks[0]: "10.3.0.1/16" has bits behind /16: write 10.3.0.0/16`},
@@ -148,6 +154,9 @@ func TestMistakes(t *testing.T) {
 		{`  - {name: tokyo, networks: [10.3.0.0/16], may_dial: ["10.1.0.0/16:1-2"]}`, `5: peers[1].name: tokyo is named twice, also in line 4: each peer has one entry`},
 		{`  - {name: paris, networks: [10.3.0.0/16], may_dial: ["10.1.0.0/16:1-2"]}`, `5: peers[1].name: paris is this site itself: list only the others`},
 		{`  - {networks: [10.3.0.0/16], may_dial: ["10.1.0.0/16:1-2"]}`, `5: peers[1].name: it is missing: name the site, as in its certificate`},
+		{`  - {name: virginia, networks: [10.3.0.0/16], may_dial: ["10.0.0.0/8:1-2"]}`, `5: peers[1].may_dial[0]: 10.0.0.0/8:1-2 reaches 10.2.0.0/16 behind tokyo: such a server is dialled from here, in the clear and through no tunnel; name this site's networks only`},
+		{`  - 5`, `5: peers[1]: a mapping is needed: its keys are dial, id, may_dial, name, networks`},
+		{`  - {name: virginia, dial: "127.0.0.1:7443", networks: [10.3.0.0/16], may_dial: ["10.1.0.0/16:1-2"]}`, `5: peers[1].dial: 127.0.0.1:7443 is this proxy itself, tunnel.listen: give the address of virginia, or leave dial out if it dials this site`},
 		{`  - {name: virginia, dial: ":7443", networks: [10.3.0.0/16], may_dial: ["10.1.0.0/16:1-2"]}`, `5: peers[1].dial: ":7443" is not an address to dial: write host:port, such as tokyo.example:7443`},
 		{`  - {name: virginia, id: virginia, networks: [10.3.0.0/16], may_dial: ["10.1.0.0/16:1-2"]}`, `5: peers[1].id: "virginia" is not a SPIFFE id: write spiffe://DOMAIN/SITE, as gradproxy cert prints it`},
 		{`intercept: {mode: socks}`, `6: intercept.mode: "socks" is none of off, redirect, tproxy, cgroup`},
@@ -181,7 +190,8 @@ func TestMistakes(t *testing.T) {
 		{`admin: "localhost:9000"`, `10: admin: localhost:9000 is taken by forward[0].listen, 127.0.0.1:9000 in line 7: choose another port`},
 		{`tunnel: {listen: "0.0.0.0:9090"}`, `10: admin: 127.0.0.1:9090 is taken by tunnel.listen, 0.0.0.0:9090 in line 2: choose another port`},
 		{`tunnel: {listen: "10.1.0.1:9090"}`, ``},
-		{`jobs: [{name: resnet, networks: [10.0.0.0/8], aggregates: lossy}]`, `8: jobs[0].aggregates: lossy is possible only where the sums are gradients, which a ring's wire does not tell: add sums: gradients if they are, or leave aggregates out`},
+		{`jobs: [{name: resnet, networks: [10.0.0.0/8], sums: none, aggregates: lossy}]`, `8: jobs[0].aggregates: lossy contradicts sums: none, by which sums lose nothing: leave one of both out`},
+		{`jobs: [{name: resnet, networks: [10.0.0.0/8], sums: averages}]`, `8: jobs[0].sums: "averages" is none of proved, gradients, none`},
 		{`jobs: [{name: resnet, networks: [10.0.0.0/8], ranks: 1}]`, `8: jobs[0].ranks: a job of one rank has no connections: give the number of processes, or leave it out`},
 		{`jobs: [{name: resnet}]`, `8: jobs[0].networks: there is none: name the networks of the job's hosts, at all sites`},
 		{`jobs: [{networks: [10.0.0.0/8]}]`, `8: jobs[0].name: it is missing: rules and metrics call the job by it`},
@@ -200,6 +210,7 @@ func TestMistakes(t *testing.T) {
 		{`policy: [{role: exact, dtype: [int8, unknown], codec: adaptive-prefix}]`, `9: policy[0].codec: adaptive-prefix takes int32, uint32, int64, uint64, and nothing that this rule matches is of such a type: use lossless, or name other roles or types`},
 		{`policy: [{role: gradient, dtype: int64, codec: 3lc}]`, `9: policy[0].codec: 3lc takes float32, float64, float16, bfloat16, and nothing that this rule matches is of such a type: use lossless, or name other roles or types`},
 		{`policy: [{role: exact, codec: rice}, {dtype: [float32, uint64], codec: rice}, {codec: rice}]`, ``},
+		{`policy: [{role: gradient, codec: "topk(k=2)"}]`, `9: policy[0].codec: "topk(k=2)": k is 2; write a number from 5.960464477539063e-08 to 1`},
 		{`policy: [{role: exact, codec: int4}]`, `9: policy[0].codec: int4 loses something, and exact may lose nothing: use lossless, or name other roles`},
 		{`policy: [{role: gradient, codec: int4, flush_every: 1}]`, `9: policy[0].flush_every: 1 makes every value travel exactly: use codec: lossless, or a larger number`},
 		{`policy: [{role: gradient, codec: int4, flush_every: -1}]`, `9: policy[0].flush_every: "-1" is not a count: write a whole number`},

@@ -40,35 +40,44 @@ func (c *Config) Identify(now time.Time) Problems {
 		}
 		bad[i] = err != nil
 	}
+	var leaf *x509.Certificate // nil: there is no good one
 	if !bad[0] && !bad[1] {
-		domain, err := c.own(now, say)
-		if err != nil {
+		var err error
+		if leaf, err = c.own(now, say); err != nil {
 			say(false, "cert", "%v", err)
 		} else {
 			for i := range c.Peers {
-				c.Peers[i].ID = cmp.Or(c.Peers[i].ID, pki.ID(domain, c.Peers[i].Name))
+				c.Peers[i].ID = cmp.Or(c.Peers[i].ID, pki.ID(leaf.URIs[0].Host, c.Peers[i].Name))
 			}
 		}
 	}
 	if !bad[2] {
+		roots := x509.NewCertPool()
 		if pem, err := os.ReadFile(c.Tunnel.CA); err != nil {
-			say(false, "ca", "%v", err)
-		} else if !x509.NewCertPool().AppendCertsFromPEM(pem) {
+			say(false, "ca", "%v: let the user that runs gradproxy read it", err)
+		} else if !roots.AppendCertsFromPEM(pem) {
 			say(false, "ca", "%s has no PEM certificate: copy the ca.pem that gradproxy cert made", c.Tunnel.CA)
+		} else if leaf != nil && now.After(leaf.NotBefore) && now.Before(leaf.NotAfter) {
+			if _, err := leaf.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err != nil {
+				say(true, "ca", "%s does not vouch for %s (%v): a peer with the same file refuses this site; use the files that one gradproxy cert made", c.Tunnel.CA, c.Tunnel.Cert, err)
+			}
 		}
 	}
 	return problems
 }
 
-// own checks this site's certificate and returns its trust domain.
-func (c *Config) own(now time.Time, say func(warning bool, key, format string, args ...any)) (domain string, err error) {
+// own checks this site's certificate and returns it. It has one SPIFFE id.
+func (c *Config) own(now time.Time, say func(warning bool, key, format string, args ...any)) (*x509.Certificate, error) {
 	pair, err := tls.LoadX509KeyPair(c.Tunnel.Cert, c.Tunnel.Key)
-	if err != nil {
-		return "", fmt.Errorf("%s with %s: %w", c.Tunnel.Cert, c.Tunnel.Key, err)
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return nil, fmt.Errorf("%w: let the user that runs gradproxy read it", err)
+	case err != nil:
+		return nil, fmt.Errorf("%s with %s: %w: name the pair that gradproxy cert made", c.Tunnel.Cert, c.Tunnel.Key, err)
 	}
 	leaf := pair.Leaf
 	if len(leaf.URIs) != 1 || leaf.URIs[0].Scheme != "spiffe" || leaf.URIs[0].Host == "" {
-		return "", fmt.Errorf("%s does not name exactly one SPIFFE id: make it with gradproxy cert", c.Tunnel.Cert)
+		return nil, fmt.Errorf("%s does not name exactly one SPIFFE id: make it with gradproxy cert", c.Tunnel.Cert)
 	}
 	switch id := leaf.URIs[0].String(); {
 	case now.After(leaf.NotAfter):
@@ -80,5 +89,5 @@ func (c *Config) own(now time.Time, say func(warning bool, key, format string, a
 	case id != pki.ID(leaf.URIs[0].Host, c.Site):
 		say(true, "cert", "%s is that of %s, while this site is %s: peers know it by the certificate", c.Tunnel.Cert, id, c.Site)
 	}
-	return leaf.URIs[0].Host, nil
+	return leaf, nil
 }

@@ -50,6 +50,13 @@ func TestIdentifyFindsWhatIsWrong(t *testing.T) {
 		"wrong key":  {func(c *Config, dir string) { c.Tunnel.Key = filepath.Join(dir, "tokyo.key") }, now, "tunnel.cert: DIR/paris.pem with DIR/tokyo.key: tls: private key does not match public key"},
 		"wrong site": {func(c *Config, dir string) { c.Site = "rome" }, now, "tunnel.cert: DIR/paris.pem is that of spiffe://lab/paris, while this site is rome"},
 		"bad ca":     {func(c *Config, dir string) { c.Tunnel.CA = c.Tunnel.Key }, now, "tunnel.ca: DIR/paris.key has no PEM certificate"},
+		"other ca": {func(c *Config, dir string) {
+			elsewhere := t.TempDir()
+			if _, err := pki.Write(pki.Options{Dir: elsewhere, Domain: "lab", Sites: []string{"paris"}, Now: now}); err != nil {
+				t.Fatal(err)
+			}
+			c.Tunnel.CA = filepath.Join(elsewhere, "ca.pem")
+		}, now, "tunnel.ca: "},
 		"no id": {func(c *Config, dir string) {
 			c.Tunnel.Cert, c.Tunnel.Key = filepath.Join(dir, "ca.pem"), filepath.Join(dir, "ca.key")
 		}, now, "tunnel.cert: DIR/ca.pem is that of spiffe://lab, while"},

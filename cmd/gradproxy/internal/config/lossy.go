@@ -67,6 +67,15 @@ func (k *checker) flush(r *Rule, where string, codec codecs.Codec) {
 	}
 }
 
+// losesSumsOf reports whether a rule asks for loss in a job's rings.
+func (k *checker) losesSumsOf(r *Rule, j *Job) bool {
+	if r.Job != "" && r.Job != j.Name || r.Protocol != "" && r.Protocol != "gloo" || r.Codec == "" || r.Codec == policy.Verbatim {
+		return false
+	}
+	codec, err := k.known.Codec(r.Codec)
+	return err == nil && codecs.Lossy(codec) && (len(r.Roles) == 0 || slices.Contains(r.Roles, tensor.Gradient) || slices.Contains(r.Roles, tensor.Aggregate))
+}
+
 // losesAggregatesOf reports whether r speaks of a job that lets aggregates lose something.
 func (r *Rule) losesAggregatesOf(j Job) bool {
 	return j.LossyAggregates && (r.Job == "" || r.Job == j.Name)

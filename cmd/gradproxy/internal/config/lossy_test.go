@@ -83,3 +83,25 @@ func TestLoss(t *testing.T) {
 		}
 	}
 }
+
+// Loss in rings that nothing on this host can prove is reported; where the user's word is enough, or no loss is asked for, it is not.
+func TestSumsThatNobodySees(t *testing.T) {
+	const none, warning = "", "f:8: jobs[0].sums: proved: with mode: tproxy the job's processes are on other hosts"
+	for _, x := range []struct{ mode, sums, policy, want string }{
+		{"tproxy", "", "[{role: gradient, codec: 3lc}]", warning},
+		{"tproxy", ", sums: proved", "[{codec: int8}]", warning},
+		{"tproxy", ", sums: gradients", "[{role: gradient, codec: 3lc}]", none},
+		{"tproxy", ", sums: none", "[{role: gradient, codec: 3lc}]", none},
+		{"redirect", "", "[{role: gradient, codec: 3lc}]", none},
+		{"tproxy", "", "[{protocol: pslite, role: gradient, codec: 3lc}]", none},
+		{"tproxy", "", "[{role: state, codec: 3lc}, {role: gradient, codec: lossless}]", none},
+	} {
+		text := strings.NewReplacer("mode: redirect", "mode: "+x.mode, ", sums: gradients}]", x.sums+"}]",
+			"policy: [{role: gradient, codec: lossless}]", "policy: "+x.policy).Replace(good)
+		_, problems := parse("f", []byte(text), known())
+		if len(problems) == 0 && x.want == none || len(problems) == 1 && x.want != none && strings.HasPrefix(problems[0].Error(), x.want) {
+			continue
+		}
+		t.Errorf("%+v: %v", x, problems)
+	}
+}

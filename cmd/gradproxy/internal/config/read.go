@@ -13,8 +13,8 @@ import (
 
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/strict"
 	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/proxy"
-	"github.com/gradproxy/gradproxy/tensor"
 )
 
 // maxFile bounds a file, in bytes: a configuration has a few kilobytes.
@@ -144,6 +144,7 @@ func (d *document) intercept(i *Intercept) reader {
 		"on_death": d.oneOf(func(k int) { i.Refuse = k == 1 }, "direct", "refuse"),
 		"gateway":  value(d, &i.Gateway, parseBool),
 		"cgroup":   value(d, &i.Cgroup, parseText),
+		"probes":   value(d, &i.Probes, parseBool),
 	}))
 }
 
@@ -157,11 +158,10 @@ func (d *document) forward(f *Forward) reader {
 
 func (d *document) job(j *Job) reader {
 	return d.at(&j.line, d.object(map[string]reader{
-		"name":     value(d, &j.Name, parseName),
-		"networks": values(d, &j.Networks, parseNetwork),
-		"ranks":    value(d, &j.Ranks, parseCount),
-		"sums": d.oneOf(func(k int) { j.Sums = []tensor.Role{tensor.Unknown, tensor.Gradient}[k] },
-			tensor.Unknown.String(), "gradients"),
+		"name":       value(d, &j.Name, parseName),
+		"networks":   values(d, &j.Networks, parseNetwork),
+		"ranks":      value(d, &j.Ranks, parseCount),
+		"sums":       d.oneOf(func(k int) { j.Sums = parser.Sums(k) }, parser.SumsNames()...),
 		"aggregates": d.oneOf(func(k int) { j.LossyAggregates = k == 1 }, "lossless", "lossy"),
 	}))
 }

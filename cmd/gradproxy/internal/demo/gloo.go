@@ -79,7 +79,7 @@ func (w *worker) run(ctx context.Context, r *run, c gloosim.Config) error {
 	w.model = r.model(c.Rank)
 	feed := r.feed(c.Rank)
 	optimizer := train.SGD{Rate: rate, Momentum: momentum}
-	replica, err := ddp.New(g, w.model.Params())
+	replica, err := ddp.New(g, w.model.Params(), &r.calls[c.Rank])
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"math"
 	"net/netip"
 
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/ddp"
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/train"
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/train/digits"
 	wansim "github.com/gradproxy/gradproxy/wan-sim"
@@ -23,9 +24,10 @@ const (
 // A run is a Run under way, with its path and data.
 type run struct {
 	Options
-	path Path
-	data digits.Set         // to train on
-	step func(loss float64) // called by one rank after each step, with the loss of its batch
+	path  Path
+	calls *[ranks]ddp.Calls  // of Gloo's ranks
+	data  digits.Set         // to train on
+	step  func(loss float64) // called by one rank after each step, with the loss of its batch
 }
 
 // model returns a rank's classifier. Each begins with weights of its own; the job makes them alike.
@@ -54,6 +56,10 @@ func (o Options) do(ctx context.Context, r Run, show *screen) (f finished, err e
 		return f, err
 	}
 	defer wire.Close()
+	var calls [ranks]ddp.Calls
+	if r.Wire == "gloo" {
+		r.Far, r.Near = &calls[0], &calls[1]
+	}
 	path, err := o.open(ctx, r, wire)
 	if err != nil {
 		return f, err
@@ -65,7 +71,7 @@ func (o Options) do(ctx context.Context, r Run, show *screen) (f finished, err e
 		s := wire.Stats()
 		return s.AB.Bytes, s.BA.Bytes
 	})
-	t, err := job(r.Wire)(ctx, &run{o, path, set, show.step})
+	t, err := job(r.Wire)(ctx, &run{o, path, &calls, set, show.step})
 	stop()
 	if err != nil {
 		return f, err

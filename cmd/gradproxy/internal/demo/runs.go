@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/gradproxy/gradproxy/codecs/all"
+	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/proxy/policy"
 )
 
@@ -20,6 +21,9 @@ type Run struct {
 	Aggregates string // codec of sums that all replicas should receive alike; "": lossless
 	State      string // codec of the differences to the weights that the workers hold; "": lossless
 	NoFeedback bool   // without error feedback for Gradients
+
+	// Near and Far are what is seen of the collectives that Gloo's ranks at the two sites call; nil before the run begins.
+	Near, Far parser.Calls
 }
 
 // Names of runs that are not codecs.

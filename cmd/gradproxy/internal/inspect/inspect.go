@@ -14,13 +14,12 @@ import (
 	"github.com/gradproxy/gradproxy/parser/all"
 	"github.com/gradproxy/gradproxy/parser/capture"
 	"github.com/gradproxy/gradproxy/proxy"
-	"github.com/gradproxy/gradproxy/tensor"
 )
 
 // A Config has the user's knowledge of the job. The zero Config knows nothing, and is ready for use.
 type Config struct {
-	Sums  tensor.Role // Gradient: the job's sums are gradients; else Unknown
-	Ranks int         // at most, in a group; 0: unknown
+	Sums  parser.Sums
+	Ranks int // at most, in a group; 0: unknown
 	// Policies are the policies to cost, as CheckPolicy takes them; Lossless is always one.
 	Policies []string
 	// MaxCopies bounds the memory for the last values of tensors, in bytes, once and again for each policy; 0 stands for

@@ -28,10 +28,8 @@ func (ts *tensors) judge(t tensor.Tensor, off int, data []byte, proved bool) ten
 	}
 	if t.Key != 0 && role != tensor.Exact && role != tensor.State {
 		b := ts.block(blockName{t.Key, off}, len(data))
-		if lossy := role == tensor.Gradient || role == tensor.Aggregate; lossy {
-			if b == nil || !b.passes(t.DType, data) {
-				role = tensor.Unknown
-			}
+		if b == nil || !b.passes(t.DType, data) {
+			role = tensor.Unknown
 		}
 		if b != nil {
 			b.data = append(b.data[:0], data...)

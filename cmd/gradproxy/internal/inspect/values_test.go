@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -12,7 +13,7 @@ import (
 func TestValues(t *testing.T) {
 	trace := twoRanksTrace()
 	file := captureOf(trace)
-	config := Config{Sums: tensor.Gradient}
+	config := Config{Sums: parser.SumsGradients}
 	var values []Value
 	if err := Values(bytes.NewReader(file), config, func(v Value) { values = append(values, v) }); err != nil {
 		t.Fatal(err)

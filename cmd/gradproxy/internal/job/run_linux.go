@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime"
 	"sync"
 	"syscall"
 
@@ -30,6 +31,12 @@ func Start(args []string, cgroup string) (*Job, error) {
 		return nil, err
 	}
 	defer group.Close()
+	// The capabilities that a service manager has given this process are its own: with CAP_NET_ADMIN the command would pass by it.
+	runtime.LockOSThread() // which forks
+	defer runtime.UnlockOSThread()
+	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
+		return nil, fmt.Errorf("job: clearing the ambient capabilities: %w", err)
+	}
 	pid, err := syscall.ForkExec(path, args, &syscall.ProcAttr{
 		Env: os.Environ(), Files: []uintptr{0, 1, 2},
 		Sys: &syscall.SysProcAttr{Setpgid: true, UseCgroupFD: true, CgroupFD: int(group.Fd())},

@@ -14,6 +14,7 @@ import (
 	"sync"
 
 	"github.com/gradproxy/gradproxy/codecs/all"
+	"github.com/gradproxy/gradproxy/parser"
 	parsers "github.com/gradproxy/gradproxy/parser/all"
 	"github.com/gradproxy/gradproxy/proxy"
 	"github.com/gradproxy/gradproxy/proxy/intercept"
@@ -32,6 +33,9 @@ type Config struct {
 	Jobs     []proxy.Job
 	Verbatim bool         // no parsers: every byte travels as it is
 	Log      *slog.Logger // nil: silent
+
+	// Near and Far are what is seen of the collectives that the apps at the two sites call; nil: nothing.
+	Near, Far parser.Calls
 }
 
 // A Pair is two running proxies: one at each of two sites, near and far.
@@ -80,12 +84,12 @@ func Start(ctx context.Context, cfg Config) (_ *Pair, err error) {
 		}
 	}
 	up := make(chan struct{}, 1)
-	if p.Far, err = p.site(cfg, "far", "near", "", nil); err != nil {
+	if p.Far, err = p.site(cfg, cfg.Far, "far", "near", "", nil); err != nil {
 		ln.Close()
 		return nil, err
 	}
 	p.running.Go(func() { p.Far.Tunnel.Serve(ln) })
-	if p.Near, err = p.site(cfg, "near", "far", target.String(), up); err != nil {
+	if p.Near, err = p.site(cfg, cfg.Near, "near", "far", target.String(), up); err != nil {
 		return nil, err
 	}
 	select {
@@ -96,8 +100,8 @@ func Start(ctx context.Context, cfg Config) (_ *Pair, err error) {
 	}
 }
 
-// site starts one proxy, whose only peer is the other. up is told of the session.
-func (p *Pair) site(cfg Config, name, peer, dial string, up chan struct{}) (*Site, error) {
+// site starts one proxy, whose only peer is the other, beside an app with these calls. up is told of the session.
+func (p *Pair) site(cfg Config, calls parser.Calls, name, peer, dial string, up chan struct{}) (*Site, error) {
 	s := &Site{}
 	rules, err := policy.New(cfg.Rules, all.New)
 	if err != nil {
@@ -108,6 +112,9 @@ func (p *Pair) site(cfg Config, name, peer, dial string, up chan struct{}) (*Sit
 		settings.Peers[0].MayDial = append(settings.Peers[0].MayDial, proxy.DialRule{Network: n, First: 1, Last: 65535})
 	}
 	pc := proxy.Config{Codecs: all.New, Settings: settings, Log: cfg.Log, Open: s.open, PeerCodecs: s.peerCodecs}
+	if calls != nil {
+		pc.Calls = func(netip.AddrPort, ...netip.AddrPort) parser.Calls { return calls }
+	}
 	if !cfg.Verbatim {
 		pc.Protocols = parsers.Protocols()
 	}
@@ -167,7 +174,7 @@ func (p *Pair) Backward(target netip.AddrPort) (netip.AddrPort, error) {
 
 // forward returns an address beside from that leads to target beside the other.
 func (p *Pair) forward(from *Site, target netip.AddrPort) (netip.AddrPort, error) {
-	f, err := intercept.NewForward(netip.MustParseAddrPort("127.0.0.1:0"), target, intercept.Gate{}, nil)
+	f, err := intercept.NewForward(netip.MustParseAddrPort("127.0.0.1:0"), target, intercept.Places{}, nil)
 	if err != nil {
 		return netip.AddrPort{}, err
 	}

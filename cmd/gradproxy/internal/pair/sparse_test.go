@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/gradproxy/gradproxy/codecs/all"
+	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/parser/pslite/pslitesim"
 	"github.com/gradproxy/gradproxy/parser/pslite/pslitesim/zmtp"
 	"github.com/gradproxy/gradproxy/proxy"
@@ -218,7 +219,7 @@ func TestSparsePushes(t *testing.T) {
 				rule := policy.Rule{Job: "sparse", Roles: []tensor.Role{tensor.Gradient}, Codec: text, FlushEvery: pays}
 				p := start(t, Config{
 					Rules: []policy.Rule{rule},
-					Jobs:  []proxy.Job{{Name: "sparse", Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Sums: tensor.Gradient}},
+					Jobs:  []proxy.Job{{Name: "sparse", Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Sums: parser.SumsGradients}},
 				})
 				r := rand.New(rand.NewPCG(1, 2))
 				x := newPusher(t, p, rows, 8, 2000)

@@ -14,12 +14,12 @@ import (
 // codes from tunnel.CodeApp on.
 const refusedFull = tunnel.CodeApp + 64
 
-// An admission decides whether peers' openings may enter a gate. They cannot wait there as intercepted connections do: a
+// An admission decides whether peers' openings find a place. They cannot wait there as intercepted connections do: a
 // peer may have more openings than there are descriptors, and the app behind each would take the silence for a slow
 // network.
 type admission struct {
-	gate intercept.Gate
-	log  *slog.Logger
+	places intercept.Places
+	log    *slog.Logger
 
 	mu      sync.Mutex
 	logged  time.Time // when a refusal was logged last
@@ -28,12 +28,12 @@ type admission struct {
 
 // admit calls carry, which returns when the connection is over, or refuses in.
 func (a *admission) admit(peer string, in proxy.Incoming, carry func()) {
-	if !a.gate.TryEnter() {
+	if !a.places.TryEnter() {
 		a.note(peer)
 		in.Refuse(refusedFull, "too many connections")
 		return
 	}
-	defer a.gate.Leave()
+	defer a.places.Leave()
 	carry()
 }
 

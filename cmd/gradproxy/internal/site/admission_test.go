@@ -21,15 +21,15 @@ type answer struct{ code tunnel.Code }
 func (a *answer) Refuse(code tunnel.Code, _ string) { a.code = code }
 func (a *answer) Done() <-chan struct{}             { return nil }
 
-// A full gate refuses at once, and logs it once a second.
+// An admission without places refuses at once, and logs it once a second.
 func TestDoorRefusesWhenFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &buffer{}
-		d := &admission{gate: intercept.NewGate(1), log: slog.New(slog.NewTextHandler(log, nil))}
+		d := &admission{places: intercept.NewPlaces(1), log: slog.New(slog.NewTextHandler(log, nil))}
 		refuse := func() {
 			t.Helper()
 			a := &answer{}
-			d.admit("paris", a, func() { t.Error("carried through a full gate") })
+			d.admit("paris", a, func() { t.Error("carried without a place") })
 			if a.code != refusedFull {
 				t.Errorf("answered with %v, want %v", a.code, refusedFull)
 			}
@@ -66,7 +66,7 @@ func TestPeersPassTheGate(t *testing.T) {
 	near := l.run(l.load(0, forwardTo(t, echo(t, "127.0.2.9"))))
 	far := l.run(l.load(1, ""))
 	near.until(t, "/readyz?exclude=peer/virginia", 200, "ready")
-	for far.gate.TryEnter() {
+	for far.places.TryEnter() {
 	}
 	c, err := net.Dial("tcp", near.forwarded)
 	if err == nil { // the reset may come first
@@ -74,14 +74,14 @@ func TestPeersPassTheGate(t *testing.T) {
 		c.Close()
 	}
 	if !errors.Is(err, syscall.ECONNRESET) {
-		t.Errorf("through a full gate: %v, want a reset", err)
+		t.Errorf("without a place: %v, want a reset", err)
 	}
 	for who, log := range map[string]*buffer{"near": near.log, "far": far.log} {
 		if !strings.Contains(log.String(), "too many connections") {
 			t.Errorf("the log of the %s site does not say why:\n%s", who, log)
 		}
 	}
-	far.gate.Leave()
+	far.places.Leave()
 	if err := talk(connect(t, near.forwarded), "bonjour"); err != nil {
 		t.Errorf("one place is free: %v", err)
 	}

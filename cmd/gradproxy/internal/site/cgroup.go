@@ -41,7 +41,7 @@ func (s *Site) newHooked(c *config.Config) (h *hooked, err error) {
 	}
 	r := s.redirectConfig(c)
 	h.Hooked, err = intercept.NewHooked(intercept.HookedConfig{
-		Networks: r.Networks, Gate: r.Gate, Log: r.Log, Failed: r.Failed,
+		Networks: r.Networks, Places: r.Places, Log: r.Log, Failed: r.Failed,
 		Attach: func(listen4, listen6 uint16) (intercept.Hooks, error) {
 			h.hooks, err = bpf.Attach(bpf.Config{
 				Cgroup: h.job, Proxy: h.group.Proxy(), Networks: r.Networks, Tunnels: r.Tunnels,

@@ -93,7 +93,7 @@ func sayBack(c *net.TCPConn) {
 
 // echoServer returns the address of one.
 func echoServer(b *testing.B) string {
-	f, err := intercept.NewForward(netip.MustParseAddrPort("127.0.0.1:0"), netip.MustParseAddrPort(far4), intercept.Gate{}, nil)
+	f, err := intercept.NewForward(netip.MustParseAddrPort("127.0.0.1:0"), netip.MustParseAddrPort(far4), intercept.Places{}, nil)
 	if err != nil {
 		b.Fatal(err)
 	}

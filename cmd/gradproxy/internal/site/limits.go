@@ -3,7 +3,7 @@ package site
 import "github.com/gradproxy/gradproxy/proxy"
 
 const (
-	reserve = 64   // descriptors that are kept for all but connections, pipes and poll gates: carriers, the admin pages, logs
+	reserve = 64   // descriptors that are kept for all but connections, pipes and poll gates: carriers, the admin pages, logs; half for handshakes
 	fewest  = 1024 // the usual limit of descriptors where no one has raised it
 )
 
@@ -11,12 +11,14 @@ const (
 type shares struct {
 	places    int // of one descriptor each: a connection has one for the app's socket, and a second one where it is passed on
 	pipes     int // of two descriptors each, at least one pipe: so many connections that are passed on move bytes at a time
+	halfOpen  int // handshakes of tunnels that are under way
 	pollGates int // connections that have poll gates, of proxy.PollGateDescriptors each
 }
 
 func divide(descriptors int) (s shares) {
 	s.pipes = max(min(descriptors/16, 256), 1)
 	s.pollGates = max(min(descriptors/16, 1024), 1)
-	s.places = max(descriptors-reserve-2*s.pipes-proxy.PollGateDescriptors*s.pollGates, 1)
+	s.halfOpen = max(min(descriptors/16, 1024), reserve/2)
+	s.places = max(descriptors-reserve/2-s.halfOpen-2*s.pipes-proxy.PollGateDescriptors*s.pollGates, 1)
 	return s
 }

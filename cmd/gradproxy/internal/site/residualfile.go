@@ -59,6 +59,12 @@ func newResidualFile(of residuals, dir, site string, reg prometheus.Registerer, 
 	reg.MustRegister(r.failed, r.bytes, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "gradproxy_state_age_seconds",
 		Help: "Time since the file of residuals was up to date: a crash would lose all later changes."}, func() float64 { return r.age().Seconds() }))
 	r.load()
+	if f, err := newFile(r.file); err != nil { // said now, and not when there is something to lose
+		r.warn(err)
+	} else {
+		_ = f.Close()
+		_ = os.Remove(f.Name())
+	}
 	return r
 }
 
@@ -136,10 +142,7 @@ func (r *residualFile) save() {
 	defer r.mu.Unlock()
 	if err != nil {
 		r.failed.Inc()
-		if r.warned.IsZero() || time.Since(r.warned) >= warnEvery {
-			r.warned = time.Now()
-			r.log.Warn("residuals are not saved, and are tried again; make room in state.dir, or let this user write there", "file", r.file, "err", err)
-		}
+		r.warn(err)
 		return
 	}
 	if !r.warned.IsZero() {
@@ -148,6 +151,14 @@ func (r *residualFile) save() {
 	}
 	r.saved, r.current = changes, at
 	r.bytes.Set(float64(bytes))
+}
+
+// warn logs, now and then, why the file cannot be written. r.mu is held, or nobody else has r yet.
+func (r *residualFile) warn(err error) {
+	if r.warned.IsZero() || time.Since(r.warned) >= warnEvery {
+		r.warned = time.Now()
+		r.log.Warn("residuals are not saved, and are tried again; make room in state.dir, or let this user write there", "file", r.file, "err", err)
+	}
 }
 
 // has reports whether the file has all changes so far, at a time.
@@ -161,13 +172,21 @@ func (r *residualFile) has(changes uint64, at time.Time) bool {
 	return true
 }
 
+// newFile creates the file that is to replace name, and its folder if there is none. It follows no link: a file or a link that has the new
+// file's name is removed first.
+func newFile(name string) (*os.File, error) {
+	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		return nil, err
+	}
+	if err := os.Remove(name + ".new"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	return os.OpenFile(name+".new", os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+}
+
 // writeFile replaces a file by the output of write, whole or not at all, and returns its length.
 func writeFile(name string, write func(io.Writer) error) (int64, error) {
-	dir := filepath.Dir(name)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return 0, err
-	}
-	f, err := os.OpenFile(name+".new", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	f, err := newFile(name)
 	if err != nil {
 		return 0, err
 	}
@@ -186,7 +205,7 @@ func writeFile(name string, write func(io.Writer) error) (int64, error) {
 		_ = os.Remove(f.Name()) // it may fill the disk
 		return 0, err
 	}
-	if d, err := os.Open(dir); err == nil {
+	if d, err := os.Open(filepath.Dir(name)); err == nil {
 		_ = d.Sync() // not all systems can sync a folder: without it the older file may be back after a crash of the host
 		d.Close()
 	}

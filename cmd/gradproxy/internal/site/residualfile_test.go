@@ -232,12 +232,34 @@ func TestStateFolderThatCannotBe(t *testing.T) {
 	}
 	o := &fakeResiduals{}
 	keep(t, o, filepath.Join(file, "state"), func(k *residualFile, reg *prometheus.Registry, log *buffer) {
+		if !strings.Contains(log.String(), "residuals are not saved") {
+			t.Errorf("that nothing can be saved is not said at the start:\n%s", log)
+		}
 		o.set("something")
 		k.save()
 		wantMetric(t, reg, "gradproxy_state_save_failures_total", 1)
 		if n := strings.Count(log.String(), "\n"); n != 2 || !strings.Contains(log.String(), "not a directory") {
-			t.Errorf("log of %d lines, want one of the load and one of the save:\n%s", n, log)
+			t.Errorf("log of %d lines, want one of the load and one of all saves:\n%s", n, log)
 		}
+	})
+}
+
+// Another user may put a link in the place of the file that is written. The file that the link points to must not change.
+func TestStateFollowsNoLink(t *testing.T) {
+	dir := t.TempDir()
+	other := filepath.Join(dir, "other")
+	if err := os.WriteFile(other, []byte("theirs"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o := &fakeResiduals{}
+	keep(t, o, dir, func(k *residualFile, _ *prometheus.Registry, _ *buffer) {
+		if err := os.Symlink(other, k.file+".new"); err != nil {
+			t.Fatal(err)
+		}
+		o.set("ours")
+		k.save()
+		wantFile(t, other, "theirs")
+		wantFile(t, k.file, "ours")
 	})
 }
 

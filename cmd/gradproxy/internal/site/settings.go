@@ -3,10 +3,9 @@ package site
 import (
 	"fmt"
 
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/config"
 	codecs "github.com/gradproxy/gradproxy/codecs/all"
 	parsers "github.com/gradproxy/gradproxy/parser/all"
-
-	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/config"
 	"github.com/gradproxy/gradproxy/proxy"
 	"github.com/gradproxy/gradproxy/proxy/policy"
 )

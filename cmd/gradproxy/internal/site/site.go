@@ -15,10 +15,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	codecs "github.com/gradproxy/gradproxy/codecs/all"
-	parsers "github.com/gradproxy/gradproxy/parser/all"
-
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/config"
+	codecs "github.com/gradproxy/gradproxy/codecs/all"
+	"github.com/gradproxy/gradproxy/parser"
+	parsers "github.com/gradproxy/gradproxy/parser/all"
 	"github.com/gradproxy/gradproxy/proxy"
 	"github.com/gradproxy/gradproxy/proxy/admin"
 	"github.com/gradproxy/gradproxy/proxy/intercept"
@@ -33,7 +33,7 @@ type Site struct {
 	registry *prometheus.Registry
 	counts   *counts
 	limits   shares
-	gate     intercept.Gate // admits connections to the places
+	places   intercept.Places // of the descriptors for connections
 
 	proxy     *proxy.Proxy
 	tunnel    *tunnel.Endpoint
@@ -42,6 +42,7 @@ type Site struct {
 	forwards  []*intercept.Forward
 	redirect  interceptor   // nil: off
 	residuals *residualFile // nil: no residuals outlive the process
+	probed    *probed       // nil: no process is probed
 
 	reloading sync.Mutex                    // one Reload at a time
 	config    atomic.Pointer[config.Config] // in force; its content does not change
@@ -91,9 +92,9 @@ func (s *Site) open(c *config.Config) (err error) {
 		}
 	}
 	s.limits = limits(s.log)
-	s.gate = intercept.NewGate(s.limits.places)
+	s.places = intercept.NewPlaces(s.limits.places)
 	for _, f := range c.Forward {
-		forward, err := intercept.NewForward(f.Listen, f.Target, s.gate, s.log)
+		forward, err := intercept.NewForward(f.Listen, f.Target, s.places, s.log)
 		if err != nil {
 			return err
 		}
@@ -104,9 +105,14 @@ func (s *Site) open(c *config.Config) (err error) {
 	if err := s.intercept(c); err != nil {
 		return err
 	}
+	var calls func(own netip.AddrPort, remotes ...netip.AddrPort) parser.Calls
+	if probesJobs(c) {
+		s.probed = newProbed(s.registry, s.log)
+		calls = s.calls
+	}
 	s.proxy, err = proxy.New(proxy.Config{
 		Open: s.openStream, Codecs: codecs.New, PeerCodecs: s.peerCodecs, Protocols: parsers.Protocols(), Settings: settings,
-		AsClient: asClient(c), Own: s.own(), Places: s.gate, Pipes: s.limits.pipes, PollGates: s.limits.pollGates, Answer: c.Tunnel.Resume, Memory: c.Memory, Values: values(c), Residuals: c.State.Memory, Log: s.log, Metrics: proxy.NewMetrics(s.registry), Control: control(c),
+		AsClient: asClient(c), Own: s.own(), Calls: calls, Places: s.places, Pipes: s.limits.pipes, PollGates: s.limits.pollGates, Answer: c.Tunnel.Resume, Memory: c.Memory, Values: values(c), Residuals: c.State.Memory, Log: s.log, Metrics: proxy.NewMetrics(s.registry), Control: control(c),
 	})
 	if err != nil {
 		return err
@@ -165,7 +171,7 @@ func listenCarriers(address string) (net.Listener, error) {
 
 func (s *Site) redirectConfig(c *config.Config) intercept.RedirectConfig {
 	r := Redirect(c)
-	r.Gate, r.Log = s.gate, s.log
+	r.Places, r.Log = s.places, s.log
 	r.Failed = func(err error) {
 		if err == nil {
 			s.bypassed.Store(nil)
@@ -216,13 +222,13 @@ func (s *Site) tunnelConfig(c *config.Config) tunnel.Config {
 	dialer := &net.Dialer{Control: control(c)}
 	dialer.SetMultipathTCP(false)
 	t := c.Tunnel
-	a := &admission{gate: s.gate, log: s.log}
+	a := &admission{places: s.places, log: s.log}
 	return tunnel.Config{
 		Name: c.Site, Identity: tunnel.Identity{Cert: t.Cert, Key: t.Key, CA: t.CA}, Peers: tunnelPeers(c),
 		Accept: func(peer string, opening []byte, in *tunnel.Incoming) {
 			a.admit(peer, in, func() { s.proxy.Accept(peer, opening, in, func() proxy.Stream { return in.Accept() }) })
 		},
-		Resume: t.Resume, Carriers: t.Carriers, Codecs: understood(c), Memory: t.Memory, Streams: maxStreams(s.limits.places, len(c.Peers)), Congestion: t.Congestion,
+		Resume: t.Resume, Carriers: t.Carriers, Codecs: understood(c), Memory: t.Memory, Streams: maxStreams(s.limits.places, len(c.Peers)), HalfOpen: s.limits.halfOpen, Congestion: t.Congestion,
 		Insecure: t.Insecure, Dial: dialer.DialContext, Events: s.counts.events(), Logger: s.log,
 	}
 }
@@ -253,6 +259,15 @@ func (s *Site) own() []netip.AddrPort {
 		all = append(all, s.redirect.Addrs()...)
 	}
 	return all
+}
+
+// calls returns the collectives that are seen of the process with a socket; nil where nothing may be lost, so that nothing needs a
+// proof.
+func (s *Site) calls(own netip.AddrPort, remotes ...netip.AddrPort) parser.Calls {
+	if len(s.config.Load().Policy) == 0 {
+		return nil
+	}
+	return s.probed.of(own, remotes...)
 }
 
 // understood returns the names in the hello: codecs, and shared values if there is room for them.
@@ -302,6 +317,9 @@ func (s *Site) release(leave bool) error {
 	var errs []error
 	if s.tunnel != nil {
 		errs = append(errs, s.tunnel.Close())
+	}
+	if s.probed != nil {
+		errs = append(errs, s.probed.Close())
 	}
 	for _, f := range s.forwards {
 		errs = append(errs, f.Close())

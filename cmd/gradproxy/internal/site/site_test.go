@@ -22,10 +22,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/config"
 	codecs "github.com/gradproxy/gradproxy/codecs/all"
 	"github.com/gradproxy/gradproxy/proxy"
-
-	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/config"
 	"github.com/gradproxy/gradproxy/proxy/tunnel/pki"
 )
 

@@ -34,6 +34,9 @@ func (d *Document) Parse(text []byte) ast.Node {
 		if y := yaml.Error(nil); errors.As(err, &y) {
 			line, message = y.GetToken().Position.Line, y.GetMessage()
 		}
+		if lines := strings.Split(string(text), "\n"); line > 0 && line <= len(lines) && tabbed(lines[line-1]) {
+			message = "the line begins with a tab: indent with spaces"
+		}
 		d.Problems = append(d.Problems, Problem{File: d.File, Line: line, Message: "not YAML: " + OneLine(message)})
 		return nil
 	}
@@ -55,6 +58,11 @@ func (d *Document) Parse(text []byte) ast.Node {
 		}
 	}
 	return f.Docs[0].Body
+}
+
+// tabbed reports whether the blanks that a line begins with have a tab.
+func tabbed(line string) bool {
+	return strings.Contains(line[:len(line)-len(strings.TrimLeft(line, " \t"))], "\t")
 }
 
 // OneLine returns s with every run of blanks and line breaks as one blank.
@@ -138,7 +146,7 @@ func keysOf(fields map[string]Reader) string {
 func suggest(key string, fields map[string]Reader) string {
 	best, nearest := "", 3 // more than two letters off is another word
 	for name := range fields {
-		if n := distance(key, name); n < nearest || n == nearest && name < best {
+		if n := distance(strings.ToLower(key), name); n < nearest || n == nearest && name < best {
 			best, nearest = name, n
 		}
 	}

@@ -19,7 +19,7 @@ const (
 const (
 	lossProbes = 2000 // datagrams, one way
 	rttProbes  = 64   // round trips, of which the lower quartile counts: others that need the processors only lengthen them
-	mostTries  = 3    // of a direction; it is as asked if most of them are
+	maxTries   = 3    // of a direction; it is as asked if most of them are
 )
 
 // Checked has the measured figures of a network's links. Its JSON names are stable.
@@ -190,7 +190,7 @@ func (q question) try(from, to string, probe func() (answer, error)) (w CheckedW
 			w.Off = off
 		}
 		w.Achieved = q.figures(a)
-		if w.OK = 2*good > mostTries; w.OK || 2*bad > mostTries {
+		if w.OK = 2*good > maxTries; w.OK || 2*bad > maxTries {
 			return w, nil
 		}
 	}

@@ -148,8 +148,8 @@ func (c *change) set(name, text string) (err error) {
 	return err
 }
 
-// leastStep is how long the steps of a trace that begins again and again last at least, on average.
-const leastStep = time.Millisecond
+// minStep is how long the steps of a trace that begins again and again last at least, on average.
+const minStep = time.Millisecond
 
 // checkChanges reports the first thing that is wrong with the times of a trace.
 func checkChanges(changes []change, period time.Duration) error {
@@ -166,8 +166,8 @@ func checkChanges(changes []change, period time.Duration) error {
 		return fmt.Errorf("there are no steps")
 	case period != 0 && period <= changes[len(changes)-1].at:
 		return fmt.Errorf("repeat is %v: want more than the beginning of the last step, %v", period, changes[len(changes)-1].at)
-	case period != 0 && period/time.Duration(len(changes)) < leastStep:
-		return fmt.Errorf("repeat is %v: want %v at least for each of %d steps, or changing the link is all that is done", period, leastStep, len(changes))
+	case period != 0 && period/time.Duration(len(changes)) < minStep:
+		return fmt.Errorf("repeat is %v: want %v at least for each of %d steps, or changing the link is all that is done", period, minStep, len(changes))
 	}
 	return nil
 }

@@ -32,12 +32,6 @@ func (s *Images) Gather(dst []float32, labels []uint8, at []int) ([]float32, []u
 	return dst, labels
 }
 
-// First returns the first n images, which share memory with s, or all if there are fewer.
-func (s *Images) First(n int) Images {
-	n = min(n, s.Len())
-	return Images{s.Side, s.Pixels[:n*s.Side*s.Side], s.Labels[:n]}
-}
-
 // Standardize shifts and scales the pixels of set, and the pixels of test likewise, so that the set's have a mean of 0 and a
 // deviation of 1.
 func Standardize(set, test *Images) {

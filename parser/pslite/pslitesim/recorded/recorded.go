@@ -11,7 +11,7 @@ import (
 	"github.com/gradproxy/gradproxy/parser/capture/capturetest"
 )
 
-// MXNet are the jobs of MXNet 1.9.1, and Others the jobs of programs on the same library, two of them with ZMTP 3.1.
+// MXNet returns the names of the recorded jobs of MXNet 1.9.1.
 func MXNet() []string {
 	return []string{
 		"pslite-mxnet-sync", "pslite-mxnet-local", "pslite-mxnet-async", "pslite-mxnet-2bit", "pslite-mxnet-half",
@@ -19,6 +19,7 @@ func MXNet() []string {
 	}
 }
 
+// Others returns the names of the recorded jobs of other programs on the same library, two of them with ZMTP 3.1.
 func Others() []string { return []string{"pslite-kvapp", "pslite-mxlike", "pslite-zmtp30"} }
 
 // A Connection is one of a job's, from its first byte to its last.

@@ -33,16 +33,19 @@ const (
 type Replica struct {
 	group  *gloosim.Group
 	params []train.Param
+	calls  *Calls // nil: nobody sees them
 
 	buckets []*bucket
 	where   []place // of each parameter's gradient
 	next    int     // bucket to be reduced next: they are in order
 	order   []int   // of the parameters, as they were ready in the first step
 	steps   int     // that have begun
+	ids     uint64  // of buckets, given so far
 }
 
 // A bucket is gradients that travel as one tensor.
 type bucket struct {
+	id     uint64 // identifies its memory
 	params []int
 	b      []byte        // little-endian float32s; the group's while work runs
 	left   int           // parameters that are not ready yet
@@ -52,9 +55,10 @@ type bucket struct {
 // A place is where in which bucket a gradient is.
 type place struct{ bucket, off int }
 
-// New makes a replica of the model with these parameters, and sets their values to rank 0's.
-func New(g *gloosim.Group, params []train.Param) (*Replica, error) {
-	r := &Replica{group: g, params: params}
+// New makes a replica of the model with these parameters, and sets their values to rank 0's. Its all-reduces are noted in calls, which may
+// be nil.
+func New(g *gloosim.Group, params []train.Param, calls *Calls) (*Replica, error) {
+	r := &Replica{group: g, params: params, calls: calls}
 	if err := r.verifyShapes(); err != nil {
 		return nil, fmt.Errorf("ddp: %w", err)
 	}
@@ -93,7 +97,9 @@ func (r *Replica) Ready(param int) {
 	}
 	b.left--
 	for r.next < len(r.buckets) && r.buckets[r.next].left == 0 {
-		r.buckets[r.next].work = r.group.AllReduce(r.buckets[r.next].b)
+		next := r.buckets[r.next]
+		r.calls.note(r.group, next)
+		next.work = r.group.AllReduce(next.b)
 		r.next++
 	}
 }
@@ -124,7 +130,8 @@ func (r *Replica) setBuckets(of [][]int) {
 			r.where[p] = place{i, size}
 			size += float32Len * len(r.params[p].Grad)
 		}
-		r.buckets = append(r.buckets, &bucket{params: params, b: make([]byte, size), left: len(params)})
+		r.ids++
+		r.buckets = append(r.buckets, &bucket{id: r.ids, params: params, b: make([]byte, size), left: len(params)})
 	}
 }
 

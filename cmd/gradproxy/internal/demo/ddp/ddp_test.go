@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/train"
+	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/parser/gloo/gloosim"
 	"github.com/gradproxy/gradproxy/parser/gloo/gloosim/recorded"
 )
@@ -27,7 +28,8 @@ func TestGradientsAreAveraged(t *testing.T) {
 			for i := range params {
 				fill(params[i].Value, g.Rank(), i)
 			}
-			r, err := New(g, params)
+			var calls Calls
+			r, err := New(g, params, &calls)
 			if err != nil {
 				return err
 			}
@@ -52,6 +54,12 @@ func TestGradientsAreAveraged(t *testing.T) {
 				if want := []int{1, 2, 2}[step]; len(r.buckets) != want {
 					return fmt.Errorf("step %d has %d buckets, want %d", step, len(r.buckets), want)
 				}
+				for i, b := range r.buckets {
+					seen := calls.Of(nil, g.NextTag()-uint32(len(r.buckets)-i))
+					if len(seen) != 1 || seen[0].Caller != parser.DDPReducer || 4*seen[0].Elements != len(b.b) || seen[0].Buffer != b.id || seen[0].Ranks != n {
+						return fmt.Errorf("step %d: bucket %d of %d bytes was called as %+v", step, i, len(b.b), seen)
+					}
+				}
 				for i, p := range params {
 					mean, one := make([]float64, len(p.Grad)), make([]float32, len(p.Grad))
 					for rank := range n {
@@ -66,6 +74,10 @@ func TestGradientsAreAveraged(t *testing.T) {
 						}
 					}
 				}
+			}
+			calls.Contradicted("the connection carries something else")
+			if seen := calls.Of(nil, g.NextTag()-1); len(seen) > 0 {
+				return fmt.Errorf("calls %+v of a process that was contradicted", seen)
 			}
 			return nil
 		})
@@ -83,7 +95,7 @@ func TestModelsMustBeAlike(t *testing.T) {
 			if g.Rank() == 1 {
 				params = other
 			}
-			_, err := New(g, params)
+			_, err := New(g, params, nil)
 			if err == nil || g.Rank() == 1 && !strings.Contains(err.Error(), name) {
 				return fmt.Errorf("%s: got %v", name, err)
 			}

@@ -1,0 +1,98 @@
+//go:build amd64 || arm64
+
+package probe
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+)
+
+// Calls appends to dst the calls that have been given this tag: for each process group that may have given it, one in each
+// layout. It appends nothing once the proof has ended.
+func (p *Process) Calls(dst []Call, tag uint32) []Call {
+	if p.ended.Load() != nil {
+		return dst
+	}
+	all, err := p.calls(dst, tag)
+	if err != nil {
+		p.End(err.Error())
+		return dst
+	}
+	return all
+}
+
+func (p *Process) calls(dst []Call, tag uint32) ([]Call, error) {
+	state, err := p.state()
+	if err != nil {
+		return dst, err
+	}
+	key := probeCallKey{Epoch: p.epoch, Tag: tag}
+	var call probeCall
+	for _, g := range state.Groups {
+		if g.Object == 0 {
+			continue
+		}
+		key.Generation = g.Generation
+		err := p.probes.objects.Calls.Lookup(key, &call)
+		switch {
+		case err == nil:
+			dst = appendCall(dst, g.Generation, g.Size, &call)
+		case !errors.Is(err, ebpf.ErrKeyNotExist):
+			return dst, fmt.Errorf("probe: %w", err)
+		case int32(tag-g.First) >= 0 && p.given(g.Object+uint64(state.Counter), tag):
+			dst = appendCall(dst, g.Generation, g.Size, &probeCall{})
+		}
+	}
+	return dst, nil
+}
+
+// given reports whether the group whose counter has this address may have given a tag already: then some call has it that was not noted.
+func (p *Process) given(counter uint64, tag uint32) bool {
+	var next [4]byte
+	local := []unix.Iovec{{Base: &next[0]}}
+	local[0].SetLen(len(next))
+	n, err := unix.ProcessVMReadv(p.pid, local, []unix.RemoteIovec{{Base: uintptr(counter), Len: len(next)}}, 0)
+	return err != nil || n != len(next) || int32(binary.NativeEndian.Uint32(next[:])-tag) > 0
+}
+
+// appendCall appends a call in each layout.
+func appendCall(dst []Call, generation, size uint32, call *probeCall) []Call {
+	for layout, sum := range call.Sums {
+		c := Call{Source: uint64(generation)*uint64(len(call.Sums)) + uint64(layout), Ranks: int(size)}
+		if call.Tensors == 1 {
+			c.Elements, c.Type, c.Op, c.Storage, c.Bucket = sum.Elements, sum.Type, sum.Op, sum.Storage, call.Bucket != 0
+			if c.Elements == 0 || c.Elements > NoElements || c.Op > maxOp || c.Type > maxType {
+				c.Elements = NoElements
+			}
+		}
+		dst = append(dst, c)
+	}
+	return dst
+}
+
+// The highest numbers of c10d::ReduceOp::RedOpType and c10::ScalarType, rounded up: higher ones are in no layout that is right.
+const (
+	maxOp   = 15
+	maxType = 63
+)
+
+// errForgotten says that a process is not followed any more.
+var errForgotten = errors.New("probe: the process has ended, or there are too many")
+
+func (p *Process) state() (s probeProcess, err error) {
+	err = p.probes.objects.Processes.Lookup(uint32(p.pid), &s)
+	if errors.Is(err, ebpf.ErrKeyNotExist) || err == nil && s.Epoch != p.epoch {
+		err = errForgotten
+	}
+	return s, err
+}
+
+// Counts counts the process's calls.
+func (p *Process) Counts() (Counts, error) {
+	s, err := p.state()
+	return Counts{Reduces: s.Reduces, Buckets: s.Buckets, ReducerBuckets: s.ReducerBuckets, Others: s.Others}, err
+}

@@ -1,0 +1,25 @@
+// Package probe finds out which code of a training process calls each collective.
+//
+// The wire of a ring all-reduce does not tell gradients from anything else that a job may sum. The process does: PyTorch exports the
+// functions that call the collectives, and uprobes, programs that the kernel runs at the entry of a function, see them in an
+// unchanged job. They read a few words of the job's memory and change nothing:
+//
+//	c10d::Reducer::all_reduce_bucket    DistributedDataParallel is about to sum a bucket of gradients: its tensor
+//	c10d::ProcessGroupGloo::allreduce   an all-reduce of anybody: its memory, size, type, operator and tag
+//	c10d::ProcessGroupGloo()            a new process group, with its number of ranks, and the end of one
+//
+// An all-reduce is a bucket's if it is the first on its thread after all_reduce_bucket, and sums the bucket's own tensor. Not proved
+// are sums by a comm hook in memory of its own, reduce-scatters by FSDP's Python code, and collectives of other libraries.
+//
+// Where PyTorch keeps the parts of its objects differs from release to release. Each known layout is read, and the reader of a [Call]
+// compares it with the wire, which contradicts the wrong ones.
+//
+// The tag that a call gets is on the wire. A process group counts tags; the machine code of
+// c10d::ProcessGroupGloo::nextTag tells where its counter is. The programs read it before the call, and the reader of a Call reads it again. If a group has given a tag
+// and no program has noted the call, nothing is known of that call: the kernel skips a program that would interrupt another one, and two
+// threads may have called at once.
+//
+// It needs Linux 5.15 on amd64 or arm64, and CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE.
+package probe
+
+//go:generate go run github.com/cilium/ebpf/cmd/bpf2go -cc clang-16 -strip llvm-strip-16 -target amd64,arm64 probe probe.c -- -mcpu=v3 -O2 -g -Wall -Wextra -Werror

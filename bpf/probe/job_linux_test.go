@@ -1,0 +1,164 @@
+//go:build amd64 || arm64
+
+package probe
+
+import (
+	"bufio"
+	"embed"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/gradproxy/gradproxy/integration/require"
+)
+
+// A release says where a release of PyTorch keeps the parts of its objects.
+type release struct {
+	name                             string
+	layout                           int // in a Call's Source
+	storage, elements, kind, op, tag int
+}
+
+var releases = []release{{"2.15", 0, 16, 152, 160, 16, 244}, {"1.13", 1, 24, 168, 176, 24, 172}}
+
+//go:embed testdata
+var sources embed.FS
+
+// A program is a job's: testdata/job.c with a library of testdata/torch.c.
+type program struct {
+	release
+	path, library string
+}
+
+// build makes a job's program. flags are for the compiler of the library, or of all if it is linked statically.
+func build(t testing.TB, r release, flags ...string) program {
+	t.Helper()
+	require.Command(t, "gcc")
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, sources); err != nil { // a test in a guest runs in another folder
+		t.Fatal(err)
+	}
+	job, torch := filepath.Join(dir, "testdata/job.c"), filepath.Join(dir, "testdata/torch.c")
+	p := program{release: r, path: filepath.Join(dir, "job")}
+	p.library = filepath.Join(dir, "libtorch_cpu.so.1.13")
+	define := []string{"-O1", "-g", "-fPIC", "-Wall", "-Wextra", "-Werror", fmt.Sprintf("-DSTORAGE=%d", r.storage), fmt.Sprintf("-DELEMENTS=%d", r.elements),
+		fmt.Sprintf("-DTYPE=%d", r.kind), fmt.Sprintf("-DOP=%d", r.op), fmt.Sprintf("-DTAG=%d", r.tag)}
+	compile := func(args ...string) {
+		t.Helper()
+		if out, err := exec.Command("gcc", args...).CombinedOutput(); err != nil {
+			t.Fatalf("gcc %v: %v\n%s", args, err, out)
+		}
+	}
+	if slices.Contains(flags, "-static") {
+		compile(append(define, "-o", p.path, job, torch, "-lpthread")...)
+		return p
+	}
+	compile(slices.Concat(define, flags, []string{"-shared", "-o", p.library, torch})...)
+	compile("-O1", fmt.Sprintf("-DTAG=%d", r.tag), "-o", p.path, job, p.library, "-lpthread")
+	return p
+}
+
+// A job is a running program. It connects to the test when it starts.
+type job struct {
+	program
+	t       testing.TB
+	cmd     *exec.Cmd
+	orders  io.WriteCloser
+	answers *bufio.Scanner
+	conn    net.Conn // the test's end of the connection
+	rank    *Process
+}
+
+func (p program) start(t testing.TB, change ...func(*exec.Cmd)) *job {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	j := &job{program: p, t: t, cmd: exec.Command(p.path, strconv.Itoa(listener.Addr().(*net.TCPAddr).Port))}
+	j.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	j.cmd.Stderr = os.Stderr
+	for _, c := range change {
+		c(j.cmd)
+	}
+	var out io.Reader
+	if j.orders, err = j.cmd.StdinPipe(); err == nil {
+		out, err = j.cmd.StdoutPipe()
+	}
+	if err == nil {
+		err = j.cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(j.end)
+	j.answers = bufio.NewScanner(out)
+	if j.conn, err = listener.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 8 {
+		j.do("tensor %d %d %d 6", i, 0x7f0000000000+i*0x1000, 1000+i) // float32
+	}
+	return j
+}
+
+// end kills the job and its children.
+func (j *job) end() {
+	if j.cmd.ProcessState == nil {
+		_ = syscall.Kill(-j.cmd.Process.Pid, syscall.SIGKILL)
+		_ = j.cmd.Wait()
+	}
+	if j.conn != nil {
+		j.conn.Close()
+	}
+}
+
+// do has the job obey an order, and returns its answer.
+func (j *job) do(format string, args ...any) int {
+	j.t.Helper()
+	fmt.Fprintf(j.orders, format+"\n", args...)
+	if !j.answers.Scan() {
+		j.t.Fatalf("the job has ended at "+format, args...)
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(j.answers.Text()))
+	if err != nil {
+		j.t.Fatal(err)
+	}
+	return n
+}
+
+// find has p find the job by its connection.
+func (j *job) find(p *Probes) *Process {
+	j.t.Helper()
+	found, pid, err := p.Find(address(j.conn.RemoteAddr()), address(j.conn.LocalAddr()))
+	if err != nil {
+		j.t.Fatal(err)
+	}
+	if pid != j.cmd.Process.Pid || found.Pid() != pid {
+		j.t.Fatalf("found process %d, want %d", pid, j.cmd.Process.Pid)
+	}
+	j.rank = found
+	return found
+}
+
+// call returns the only call with a tag, in the layout that is right.
+func (j *job) call(tag int) Call {
+	j.t.Helper()
+	all := j.rank.Calls(nil, uint32(tag))
+	if len(all) != 2 {
+		j.t.Fatalf("tag %d: calls %+v, want one in each of 2 layouts", tag, all)
+	}
+	if all[0].Source/2 != all[1].Source/2 || all[0].Source%2 != 0 || all[1].Source%2 != 1 {
+		j.t.Fatalf("tag %d: calls %+v of different groups, or layouts out of order", tag, all)
+	}
+	return all[j.layout]
+}

@@ -1,0 +1,87 @@
+//go:build amd64 || arm64
+
+package probe
+
+import (
+	"debug/elf"
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// A function is one that a library exports.
+type function struct {
+	offset, size uint64 // in the file; bytes
+}
+
+// functions returns the functions that a library exports, also one that is stripped of other symbols.
+func functions(f *elf.File) (map[string]function, error) {
+	symbols, err := f.DynamicSymbols()
+	if err != nil && !errors.Is(err, elf.ErrNoSymbols) {
+		return nil, fmt.Errorf("probe: %w", err)
+	}
+	all := map[string]function{}
+	for _, s := range symbols {
+		if elf.ST_TYPE(s.Info) != elf.STT_FUNC {
+			continue
+		}
+		for _, part := range f.Progs {
+			if part.Type == elf.PT_LOAD && part.Flags&elf.PF_X != 0 && s.Value >= part.Vaddr && s.Value-part.Vaddr < part.Filesz {
+				all[s.Name] = function{s.Value - part.Vaddr + part.Off, s.Size}
+			}
+		}
+	}
+	return all, nil
+}
+
+// code returns the machine code of a short function.
+func (x function) code(f *elf.File) ([]byte, error) {
+	code := make([]byte, min(x.size, 256))
+	for _, part := range f.Progs {
+		if part.Type == elf.PT_LOAD && x.size > 0 && x.offset >= part.Off && x.offset-part.Off < part.Filesz {
+			_, err := part.ReadAt(code, int64(x.offset-part.Off))
+			return code, err
+		}
+	}
+	return nil, fmt.Errorf("probe: it does not export %s: this release of PyTorch is not known", symNextTag)
+}
+
+var errCounter = errors.New("probe: nextTag is not understood: this release of PyTorch is not known")
+
+// counterOf returns where in a process group the counter is that nextTag returns and increments: it is read and written at the same distance from
+// some register, and nothing else is.
+func counterOf(nextTag []byte, machine elf.Machine) (uint32, error) {
+	var reads, writes []uint32
+	switch machine {
+	case elf.EM_X86_64:
+		for i := 0; i+6 <= len(nextTag); i++ { // mov disp32(reg), reg, and its reverse
+			op, mode := nextTag[i], nextTag[i+1]
+			if mode>>6 != 2 || mode&7 == 4 || i > 0 && nextTag[i-1]>>4 == 4 { // with another kind of address, or 64 bits wide
+				continue
+			}
+			at := binary.LittleEndian.Uint32(nextTag[i+2:])
+			switch op {
+			case 0x8b:
+				reads = append(reads, at)
+			case 0x89:
+				writes = append(writes, at)
+			}
+		}
+	case elf.EM_AARCH64:
+		for i := 0; i+4 <= len(nextTag); i += 4 { // ldr w, [x, #at], and str
+			op := binary.LittleEndian.Uint32(nextTag[i:])
+			at := op >> 10 & 0xfff * 4
+			switch op & 0xffc00000 {
+			case 0xb9400000:
+				reads = append(reads, at)
+			case 0xb9000000:
+				writes = append(writes, at)
+			}
+		}
+	}
+	const largest = 1 << 12 // bytes of a process group, with room
+	if len(reads) != 1 || len(writes) != 1 || reads[0] != writes[0] || reads[0] > largest {
+		return 0, errCounter
+	}
+	return reads[0], nil
+}

@@ -1,0 +1,44 @@
+//go:build amd64 || arm64
+
+package probe
+
+import (
+	"debug/elf"
+	"encoding/hex"
+	"testing"
+)
+
+// The place of a process group's counter is read out of nextTag's code.
+func TestCounterOf(t *testing.T) {
+	for name, x := range map[string]struct {
+		machine elf.Machine
+		code    string
+		want    uint32 // 0: an error
+	}{
+		"2.15 on x86":          {elf.EM_X86_64, "53 4889fb e857ac62fa 8b83f4000000 8d5001 8993f4000000 5b c3", 0xf4},
+		"1.13 on x86":          {elf.EM_X86_64, "8b87ac000000 8d5001 8997ac000000 c3", 0xac},
+		"two counters":         {elf.EM_X86_64, "8b87ac000000 8d5001 8997ac000000 8b87b0000000 c3", 0},
+		"written elsewhere":    {elf.EM_X86_64, "8b87ac000000 8d5001 8997b0000000 c3", 0},
+		"never written":        {elf.EM_X86_64, "8b87ac000000 c3", 0},
+		"64 bits wide":         {elf.EM_X86_64, "488b87ac000000 488d5001 488997ac000000 c3", 0},
+		"too far":              {elf.EM_X86_64, "8b87ac000100 8d5001 8997ac000100 c3", 0},
+		"arm64":                {elf.EM_AARCH64, "e10300aa 20f440b9 02040011 22f400b9 c0035fd6", 0xf4},
+		"arm64, never written": {elf.EM_AARCH64, "20f440b9 02040011 c0035fd6", 0},
+		"another machine":      {elf.EM_RISCV, "8b87ac000000 8d5001 8997ac000000 c3", 0},
+		"nothing":              {elf.EM_X86_64, "", 0},
+	} {
+		var hexadecimal []byte
+		for _, c := range []byte(x.code) {
+			if c != ' ' {
+				hexadecimal = append(hexadecimal, c)
+			}
+		}
+		code, err := hex.DecodeString(string(hexadecimal))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := counterOf(code, x.machine); got != x.want || (err == nil) != (x.want != 0) {
+			t.Errorf("%s: %#x %v, want %#x", name, got, err, x.want)
+		}
+	}
+}

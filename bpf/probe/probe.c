@@ -1,0 +1,248 @@
+//go:build ignore
+
+// Programs that run at the entry of functions of libtorch_cpu.so, and note the callers of all-reduces: doc.go tells the proof.
+// They read the job's memory and change nothing in it. None runs at the return of a function: that would end a process whose function
+// throws, since unwinding does not know the kernel's return address.
+
+#include "../headers/bpf.h"
+#include "registers.h"
+
+static long (*bpf_probe_read_user)(void *dst, __u32 size, const void *src) = (void *)112;
+static __u64 (*bpf_get_current_pid_tgid)(void) = (void *)14;
+static __u64 (*bpf_get_attach_cookie)(void *context) = (void *)174;
+
+enum { BPF_NOEXIST = 1 };
+
+// A layout says where a build of torch keeps the parts of its objects. Which one is right is not known here: each is
+// read, and the reader compares them with the wire. They differ in the reference counts of c10::intrusive_ptr_target, with
+// which each object begins: one word, or two.
+struct layout {
+	__u32 storage;	// in c10::TensorImpl: the object that owns the memory
+	__u32 elements; // in c10::TensorImpl: their number
+	__u32 type;	// in c10::TensorImpl: c10::ScalarType
+	__u32 op;	// in c10d::AllreduceOptions: c10d::ReduceOp::RedOpType
+};
+#define LAYOUTS 2
+#define TORCH_2_15 ((struct layout){16, 152, 160, 16})
+#define TORCH_1_13 ((struct layout){24, 168, 176, 24})
+
+// A group is an object of class c10d::ProcessGroupGloo.
+struct group {
+	__u64 object;	  // its address; 0: a free place
+	__u32 generation; // tells it from the process's other groups, also from earlier ones at this address
+	__u32 size;	  // ranks; 0: its construction was not seen
+	__u32 first;	  // tag from which on its all-reduces are noted
+	__u32 zero;
+};
+
+// A process is one that the reader has named. Of others nothing is noted. It has the groups that were new last.
+#define GROUPS 64
+struct process {
+	__u32 epoch;	   // the reader's name of the process, which no other process ever has
+	__u32 library;	   // the reader's name of the library that the process has mapped
+	__u32 counter;	   // where a group keeps its next tag
+	__u32 generations; // given to groups
+	__u32 reduces;	   // all-reduces
+	__u32 buckets;	   // all-reduces of a bucket's own memory, in some layout
+	__u32 reducer_buckets; // buckets that DistributedDataParallel was about to sum, in whatever way
+	__u32 others;	   // other collectives that look like all-reduces on the wire
+	struct group groups[GROUPS];
+};
+
+struct call_key {
+	__u32 epoch;
+	__u32 generation;
+	__u32 tag;
+};
+
+// A sum is the tensor of an all-reduce, as a layout shows it.
+struct sum {
+	__u64 storage;
+	__u64 elements;
+	__u8 type;
+	__u8 op;
+	__u16 zero16;
+	__u32 zero32;
+};
+
+struct call {
+	__u32 tensors; // of an all-reduce; 0: another collective, or several calls that expected the same tag
+	__u32 bucket;  // 1: the tensor is that of the bucket that DistributedDataParallel was about to sum
+	struct sum sums[LAYOUTS];
+};
+
+// A thread is about to sum a bucket.
+struct thread {
+	__u32 epoch; // of its process
+	__u32 zero;
+	__u64 tensor; // of the bucket; 0: none
+};
+
+struct {
+	MAP_UINT(type, BPF_MAP_TYPE_LRU_HASH);
+	MAP_TYPE(key, __u64); // process and thread
+	MAP_TYPE(value, struct thread);
+	MAP_UINT(max_entries, 4096);
+} threads SEC(".maps");
+
+struct {
+	MAP_UINT(type, BPF_MAP_TYPE_HASH);
+	MAP_TYPE(key, __u32);
+	MAP_TYPE(value, struct process);
+	MAP_UINT(max_entries, 512);
+	MAP_UINT(map_flags, BPF_F_NO_PREALLOC);
+} processes SEC(".maps");
+
+struct {
+	MAP_UINT(type, BPF_MAP_TYPE_LRU_HASH);
+	MAP_TYPE(key, struct call_key);
+	MAP_TYPE(value, struct call);
+	MAP_UINT(max_entries, 32768);
+} calls SEC(".maps");
+
+INLINE __u64 read64(__u64 address)
+{
+	__u64 v = 0;
+	bpf_probe_read_user(&v, sizeof(v), (void *)address);
+	return v;
+}
+
+// process_of returns the thread's process, if the reader has named it and the program was attached to its library.
+// Another library of ours may be the same file, if file systems show it in several places.
+INLINE struct process *process_of(void *context)
+{
+	__u32 id = bpf_get_current_pid_tgid() >> 32;
+	struct process *p = bpf_map_lookup_elem(&processes, &id);
+	if (!p || p->library != bpf_get_attach_cookie(context))
+		return 0;
+	return p;
+}
+
+// begin makes a place that of a new group.
+INLINE void begin(struct group *g, __u64 object, __u32 generation, __u32 size, __u32 first)
+{
+	g->object = 0; // for readers: it is being changed
+	g->generation = generation;
+	g->size = size;
+	g->first = first;
+	g->object = object;
+}
+
+// group_at returns the place of a group. A new one takes that of the group that was new GROUPS ago.
+INLINE struct group *group_at(struct process *p, __u64 object, __u32 tag)
+{
+	for (int i = 0; i < GROUPS; i++)
+		if (p->groups[i].object == object)
+			return &p->groups[i];
+	__u32 generation = __sync_fetch_and_add(&p->generations, 1) + 1;
+	struct group *g = &p->groups[generation & (GROUPS - 1)];
+	begin(g, object, generation, 0, tag);
+	return g;
+}
+
+// note notes a call that a group is about to give its next tag.
+INLINE void note(struct process *p, __u64 object, struct call *c)
+{
+	__u32 tag = 0;
+	bpf_probe_read_user(&tag, sizeof(tag), (void *)(object + p->counter));
+	struct call_key key = {.epoch = p->epoch, .generation = group_at(p, object, tag)->generation, .tag = tag};
+	struct call several = {};
+	// Another thread calls too, or the last call has failed: which call gets the tag is not known.
+	if (bpf_map_update_elem(&calls, &key, c, BPF_NOEXIST))
+		bpf_map_update_elem(&calls, &key, &several, 0);
+}
+
+// c10d::Reducer::all_reduce_bucket(Bucket &bucket): the bucket's first word is the tensor of its gradients.
+SEC("uprobe/all_reduce_bucket")
+int all_reduce_bucket(struct pt_regs *r)
+{
+	struct process *p = process_of(r);
+	if (!p)
+		return 0;
+	__u64 id = bpf_get_current_pid_tgid();
+	struct thread t = {.epoch = p->epoch, .tensor = read64(ARG2(r))};
+	bpf_map_update_elem(&threads, &id, &t, 0);
+	__sync_fetch_and_add(&p->reducer_buckets, 1);
+	return 0;
+}
+
+INLINE void read_sum(struct sum *s, __u64 tensor, __u64 options, struct layout l)
+{
+	s->storage = read64(tensor + l.storage);
+	s->elements = read64(tensor + l.elements);
+	bpf_probe_read_user(&s->type, 1, (void *)(tensor + l.type));
+	bpf_probe_read_user(&s->op, 1, (void *)(options + l.op));
+}
+
+// c10d::ProcessGroupGloo::allreduce(std::vector<at::Tensor> &tensors, const AllreduceOptions &options), which returns an object.
+// The first call after all_reduce_bucket is the bucket's, or the bucket has none.
+SEC("uprobe/allreduce")
+int allreduce(struct pt_regs *r)
+{
+	struct process *p = process_of(r);
+	if (!p)
+		return 0;
+	__u64 id = bpf_get_current_pid_tgid();
+	struct thread *t = bpf_map_lookup_elem(&threads, &id);
+	__u64 options = MEMBER_ARG2(r);
+	struct {
+		__u64 first, end;
+	} list = {};
+	bpf_probe_read_user(&list, sizeof(list), (void *)MEMBER_ARG1(r));
+	struct call c = {.tensors = (list.end - list.first) / 8};
+	if (c.tensors == 1) {
+		__u64 tensor = read64(list.first);
+		read_sum(&c.sums[0], tensor, options, TORCH_2_15);
+		read_sum(&c.sums[1], tensor, options, TORCH_1_13);
+		if (t && t->epoch == p->epoch && t->tensor == tensor && tensor) {
+			c.bucket = 1;
+			__sync_fetch_and_add(&p->buckets, 1);
+		}
+	}
+	if (t)
+		t->tensor = 0;
+	__sync_fetch_and_add(&p->reduces, 1);
+	note(p, MEMBER_THIS(r), &c);
+	return 0;
+}
+
+// Methods of c10d::ProcessGroupGloo that return an object, and send the messages of an all-reduce.
+SEC("uprobe/other")
+int other(struct pt_regs *r)
+{
+	struct process *p = process_of(r);
+	if (!p)
+		return 0;
+	struct call c = {};
+	__sync_fetch_and_add(&p->others, 1);
+	note(p, MEMBER_THIS(r), &c);
+	return 0;
+}
+
+// c10d::ProcessGroupGloo::ProcessGroupGloo(store, int rank, int size, options): a new group, perhaps where another one was.
+SEC("uprobe/ProcessGroupGloo")
+int new_group(struct pt_regs *r)
+{
+	struct process *p = process_of(r);
+	if (!p)
+		return 0;
+	__u64 object = ARG1(r);
+	begin(group_at(p, object, 0), object, __sync_fetch_and_add(&p->generations, 1) + 1, ARG4(r), 0);
+	return 0;
+}
+
+// c10d::ProcessGroupGloo::~ProcessGroupGloo()
+SEC("uprobe/~ProcessGroupGloo")
+int end_group(struct pt_regs *r)
+{
+	struct process *p = process_of(r);
+	if (!p)
+		return 0;
+	__u64 object = ARG1(r);
+	for (int i = 0; i < GROUPS; i++)
+		if (p->groups[i].object == object)
+			p->groups[i].object = 0;
+	return 0;
+}
+
+char _license[] SEC("license") = "GPL";

@@ -1,0 +1,180 @@
+//go:build amd64 || arm64
+
+package probe
+
+import (
+	"debug/elf"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+)
+
+// Symbols of libtorch_cpu.so, the same in PyTorch 1.13 and 2.15.
+const (
+	symAllReduceBucket = "_ZN4c10d7Reducer17all_reduce_bucketERNS0_6BucketE"
+	symAllreduce       = "_ZN4c10d16ProcessGroupGloo9allreduceERSt6vectorIN2at6TensorESaIS3_EERKNS_16AllreduceOptionsE"
+	symNextTag         = "_ZN4c10d16ProcessGroupGloo7nextTagEv"
+	symEndGroup        = "_ZN4c10d16ProcessGroupGlooD1Ev"
+	symNewGroup        = "_ZN4c10d16ProcessGroupGlooC1ERKN3c1013intrusive_ptrINS_5StoreENS1_6detail34intrusive_target_default_null_typeIS3_EEEEiiNS2_INS0_7OptionsENS5_ISA_EEEE"
+)
+
+// symOthers are the methods of process groups, besides allreduce, that send the messages of an all-reduce. A release has some of them.
+var symOthers = []string{
+	"_ZN4c10d16ProcessGroupGloo19allreduce_coalescedERSt6vectorIN2at6TensorESaIS3_EERKNS_25AllreduceCoalescedOptionsE",
+	"_ZN4c10d16ProcessGroupGloo16allreduce_sparseERSt6vectorIN2at6TensorESaIS3_EERKNS_16AllreduceOptionsE",
+	"_ZN4c10d16ProcessGroupGloo14reduce_scatterERSt6vectorIN2at6TensorESaIS3_EERS1_IS5_SaIS5_EERKNS_20ReduceScatterOptionsE",
+	"_ZN4c10d16ProcessGroupGloo19_reduce_scatter_baseERN2at6TensorES3_RKNS_20ReduceScatterOptionsE",
+	"_ZN4c10d16ProcessGroupGloo21reduce_scatter_singleERN2at6TensorES3_RKNS_20ReduceScatterOptionsE",
+	"_ZN4c10d16ProcessGroupGloo31reduce_scatter_single_coalescedERSt6vectorIN2at6TensorESaIS3_EES6_RKNS_20ReduceScatterOptionsE",
+	"_ZN4c10d16ProcessGroupGloo31reduce_scatter_tensor_coalescedERSt6vectorIN2at6TensorESaIS3_EES6_RKNS_20ReduceScatterOptionsE",
+}
+
+// Probes are the programs, loaded once and attached to any number of libraries. Methods are safe for concurrent use.
+type Probes struct {
+	objects probeObjects
+
+	finding sync.Mutex // one Find at a time
+	owners  []int      // processes that were found last, of any kind; finding guards them
+
+	mu        sync.Mutex // guards the fields below
+	libraries map[inode]*library
+	processes map[int]*Process
+	names     uint32 // given to processes and libraries
+	closed    bool
+}
+
+// An inode names a file, whatever mount namespaces call it. A file that overlays show in several places has several.
+type inode struct{ dev, ino uint64 }
+
+// A library is a file to which the programs are attached.
+type library struct {
+	inode   inode
+	name    uint32 // by which the programs know it
+	counter uint32 // where a process group keeps its next tag
+	links   []link.Link
+	users   int // processes
+}
+
+// Load loads the programs. The caller must Close the Probes.
+func Load() (*Probes, error) {
+	p := &Probes{libraries: map[inode]*library{}, processes: map[int]*Process{}}
+	if err := loadProbeObjects(&p.objects, nil); err != nil {
+		return nil, explain(err)
+	}
+	return p, nil
+}
+
+// explain adds a remedy to an error of the system.
+func explain(err error) error {
+	switch {
+	case errors.Is(err, os.ErrPermission):
+		return fmt.Errorf("probe: it takes CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE outside of user namespaces, and a kernel that is not locked down: %w", err)
+	case errors.Is(err, ebpf.ErrNotSupported), errors.Is(err, syscall.ENOSYS):
+		return fmt.Errorf("probe: it takes Linux 5.15 with CONFIG_UPROBES and CONFIG_BPF_EVENTS: %w", err)
+	}
+	return fmt.Errorf("probe: %w", err)
+}
+
+// Close detaches and unloads everything.
+func (p *Probes) Close() error {
+	p.finding.Lock()
+	defer p.finding.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil
+	}
+	p.closed = true
+	var errs []error
+	for _, l := range p.libraries {
+		errs = append(errs, l.detach())
+	}
+	clear(p.libraries)
+	clear(p.processes)
+	return errors.Join(append(errs, p.objects.Close())...)
+}
+
+// attach attaches the programs to the library in a file, once for all processes that have mapped it. path may lead through
+// /proc/PID/root.
+func (p *Probes) attach(path string) (*library, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("probe: %w", err)
+	}
+	st := info.Sys().(*syscall.Stat_t)
+	id := inode{st.Dev, st.Ino}
+	p.mu.Lock()
+	known := p.libraries[id]
+	p.names++
+	l := &library{inode: id, name: p.names}
+	p.mu.Unlock()
+	if known != nil {
+		return known, nil
+	}
+	if err := p.attachTo(l, path); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, errors.Join(err, l.detach()))
+	}
+	p.mu.Lock()
+	p.libraries[id] = l
+	p.mu.Unlock()
+	return l, nil
+}
+
+func (p *Probes) attachTo(l *library, path string) error {
+	f, err := elf.Open(path)
+	if err != nil {
+		return fmt.Errorf("probe: %w", err)
+	}
+	defer f.Close()
+	exported, err := functions(f)
+	if err != nil {
+		return err
+	}
+	code, err := exported[symNextTag].code(f)
+	if err != nil {
+		return err
+	}
+	if l.counter, err = counterOf(code, f.Machine); err != nil {
+		return err
+	}
+	ex, err := link.OpenExecutable(path)
+	if err != nil {
+		return err
+	}
+	attach := func(symbol string, program *ebpf.Program) error {
+		at, ok := exported[symbol]
+		if !ok {
+			return fmt.Errorf("probe: it does not export %s: this release of PyTorch is not known", symbol)
+		}
+		attached, err := ex.Uprobe("", program, &link.UprobeOptions{Address: at.offset, Cookie: uint64(l.name)})
+		if err != nil {
+			return explain(err)
+		}
+		l.links = append(l.links, attached)
+		return nil
+	}
+	for _, symbol := range symOthers {
+		if _, ok := exported[symbol]; !ok {
+			continue
+		}
+		if err := attach(symbol, p.objects.Other); err != nil {
+			return err
+		}
+	}
+	// Last comes the function without which nothing is proved.
+	return errors.Join(attach(symNewGroup, p.objects.NewGroup), attach(symEndGroup, p.objects.EndGroup),
+		attach(symAllreduce, p.objects.Allreduce), attach(symAllReduceBucket, p.objects.AllReduceBucket))
+}
+
+func (l *library) detach() error {
+	var errs []error
+	for _, a := range l.links {
+		errs = append(errs, a.Close())
+	}
+	return errors.Join(errs...)
+}

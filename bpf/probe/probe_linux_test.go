@@ -1,0 +1,390 @@
+//go:build amd64 || arm64
+
+package probe
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gradproxy/gradproxy/integration/require"
+)
+
+func address(a net.Addr) netip.AddrPort { return a.(*net.TCPAddr).AddrPort() }
+
+func load(t testing.TB) *Probes {
+	t.Helper()
+	require.Root(t)
+	_, err := os.Stat("/sys/bus/event_source/devices/uprobe/type")
+	require.Named(t, "uprobes", err == nil, "use a kernel with CONFIG_UPROBE_EVENTS")
+	p, err := Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return p
+}
+
+// Buckets are told from all other collectives, in each release's objects, with the memory, size, type and operator of each sum.
+func TestCallsAreTold(t *testing.T) {
+	p := load(t)
+	for _, r := range releases {
+		t.Run(r.name, func(t *testing.T) {
+			j := build(t, r).start(t)
+			j.do("new 0 4") // not seen
+			rank := j.find(p)
+			check := func(why string, tag int, want Call) {
+				t.Helper()
+				got := j.call(tag)
+				got.Source = 0
+				if got != want {
+					t.Errorf("%s: call %+v, want %+v", why, got, want)
+				}
+			}
+			sum := func(tensor int) Call {
+				return Call{Elements: uint64(1000 + tensor), Type: 6, Storage: uint64(0x7f0000000000 + tensor*0x1000)}
+			}
+			bucket := func(tensor int) Call { c := sum(tensor); c.Bucket = true; return c }
+
+			check("somebody's sum", j.do("reduce 0 1 0"), sum(1))
+			j.do("announce 1")
+			check("a bucket", j.do("reduce 0 1 0"), bucket(1))
+			check("the bucket's memory once more", j.do("reduce 0 1 0"), sum(1))
+			j.do("announce 1")
+			check("a hook's memory", j.do("reduce 0 2 0"), sum(2))
+			check("the bucket after its hook", j.do("reduce 0 1 0"), sum(1))
+			j.do("announce 1")
+			check("another thread", j.do("thread 0 1"), sum(1))
+			check("on the thread of the reducer", j.do("reduce 0 1 0"), bucket(1))
+			j.do("announce 1")
+			check("a collective in between", j.do("scatter 0"), Call{})
+			c := bucket(1)
+			c.Op = 4
+			check("MAX of a bucket", j.do("reduce 0 1 4"), c)
+			check("a reduce-scatter", j.do("scatter 0"), Call{})
+			j.do("tensor 3 %d 1003 15", 0x7f0000001000) // the memory of tensor 1, but not all of it
+			j.do("announce 1")
+			check("a part of the bucket", j.do("reduce 0 3 0"), Call{Elements: 1003, Type: 15, Storage: 0x7f0000001000})
+
+			j.do("new 1 3")
+			if tag := j.do("reduce 1 5 0"); tag != 0 {
+				t.Fatalf("the first tag of a group is %d", tag)
+			}
+			all := rank.Calls(nil, 0) // of both groups, the older one first
+			if len(all) != 4 || all[r.layout].Elements != 1001 || all[2+r.layout].Elements != 1005 || all[2+r.layout].Ranks != 3 {
+				t.Errorf("tag 0 of two groups: calls %+v", all)
+			}
+			if all := rank.Calls(nil, 1000); len(all) != 0 {
+				t.Errorf("a tag that nobody has given: calls %+v", all)
+			}
+			counts, err := rank.Counts()
+			if want := (Counts{Reduces: 10, Buckets: 3, ReducerBuckets: 5, Others: 2}); err != nil || counts != want {
+				t.Errorf("counts %+v (%v), want %+v", counts, err, want)
+			}
+		})
+	}
+}
+
+// Each group of a process gives its own tags, and calls of a group that has ended are forgotten, also where a new one has its
+// address.
+func TestGroups(t *testing.T) {
+	p := load(t)
+	j := build(t, releases[0]).start(t)
+	rank := j.find(p)
+	elements := func(tag int) (all []uint64) {
+		for _, c := range rank.Calls(nil, uint32(tag)) {
+			if c.Source%2 == 0 {
+				all = append(all, c.Elements)
+			}
+		}
+		return all
+	}
+	j.do("new 0 2")
+	j.do("new 1 2")
+	j.do("reduce 0 1 0")
+	j.do("reduce 1 2 0")
+	if got := elements(0); len(got) != 2 || got[0]+got[1] != 1001+1002 {
+		t.Fatalf("tag 0 of two groups: %v", got)
+	}
+	j.do("end 0")
+	if got := elements(0); len(got) != 1 || got[0] != 1002 {
+		t.Errorf("after the end of a group: %v", got)
+	}
+	j.do("new 1 2")
+	if got := elements(0); len(got) != 0 {
+		t.Errorf("a new group at an old address has calls: %v", got)
+	}
+	for g := range 100 { // more than are followed
+		j.do("new %d 2", g)
+		j.do("reduce %d 3 0", g)
+	}
+	if got := elements(0); len(got) > 64 || len(got) < 32 {
+		t.Errorf("%d of 100 groups are followed, want the last ones", len(got))
+	}
+	if tag := j.do("reduce 5 4 0"); tag != 1 {
+		t.Fatalf("tag %d", tag)
+	}
+	if got := elements(1); len(got) != 1 || got[0] != 1004 {
+		t.Errorf("a group that was forgotten calls: %v", got)
+	}
+}
+
+// Of a call that was not noted, was forgotten, or has a tag that two calls expected, nothing is known.
+func TestCallsInDoubt(t *testing.T) {
+	p := load(t)
+	j := build(t, releases[0]).start(t)
+	rank := j.find(p)
+	j.do("new 0 2")
+	for range 3 {
+		j.do("reduce 0 1 0")
+	}
+	state, err := rank.state()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range state.Groups {
+		if g.Object != 0 {
+			if err := p.objects.Calls.Delete(probeCallKey{Epoch: rank.epoch, Generation: g.Generation, Tag: 1}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for tag, want := range []uint64{1001, 0, 1001} {
+		if got := j.call(tag); got.Elements != want {
+			t.Errorf("tag %d: %+v, want %d elements", tag, got, want)
+		}
+	}
+	if tag := j.do("broadcast 0"); tag != 3 || j.call(tag) != (Call{Source: j.call(0).Source, Ranks: 2}) {
+		t.Errorf("tag %d, which no all-reduce has: %+v", tag, j.call(tag))
+	}
+	j.do("announce 1")
+	j.do("fail 0 1")
+	if tag := j.do("reduce 0 2 0"); tag != 4 || j.call(tag).Elements != 0 {
+		t.Errorf("tag %d, which a failed call expected: %+v", tag, j.call(tag))
+	}
+	if all := rank.Calls(nil, 5); len(all) != 0 {
+		t.Errorf("a tag that was not given: %+v", all)
+	}
+}
+
+// Ranks of one host share a library; each has its own calls.
+func TestRanksOfAHost(t *testing.T) {
+	p := load(t)
+	program := build(t, releases[0])
+	a, b := program.start(t), program.start(t)
+	a.find(p)
+	b.find(p)
+	if n := len(p.libraries); n != 1 {
+		t.Errorf("%d libraries, want 1", n)
+	}
+	other := program.start(t) // whose connection is not asked for
+	other.do("reduce 0 7 0")
+	a.do("reduce 0 1 0")
+	b.do("reduce 0 2 0")
+	if got := a.call(0).Elements; got != 1001 {
+		t.Errorf("the first rank sums %d elements", got)
+	}
+	if got := b.call(0).Elements; got != 1002 {
+		t.Errorf("the second rank sums %d elements", got)
+	}
+	a.end()
+	if living := p.Living(); len(living) != 1 || living[0] != b.rank {
+		t.Errorf("living: %v", living)
+	}
+	if a.rank.Ended() == "" || len(a.rank.Calls(nil, 0)) != 0 {
+		t.Error("a process that has ended has calls")
+	}
+	b.end()
+	if living := p.Living(); len(living) != 0 || len(p.libraries) != 0 {
+		t.Errorf("after the end of all: %v, %d libraries", living, len(p.libraries))
+	}
+	c := program.start(t) // a restart
+	c.find(p)
+	c.do("announce 3")
+	c.do("reduce 0 3 0")
+	if !c.call(0).Bucket {
+		t.Error("after a restart a bucket is not told")
+	}
+}
+
+// The calls of a child do not count as its parent's, and a connection that children have inherited is the parent's. A process with
+// the number of another one inherits no proof.
+func TestForks(t *testing.T) {
+	p := load(t)
+	j := build(t, releases[0]).start(t)
+	rank := j.find(p)
+	j.do("reduce 0 1 0")
+	if tag := j.do("fork 0 2"); tag != 1 {
+		t.Fatalf("the child's tag is %d", tag)
+	}
+	if all := rank.Calls(nil, 1); len(all) != 0 {
+		t.Errorf("the child's call counts as its parent's: %+v", all)
+	}
+	j.do("heir")
+	for range 2 {
+		if again := j.find(p); again != rank {
+			t.Error("the process is found anew")
+		}
+		p.owners = nil // and is searched for among all
+	}
+
+	rank.born = "0" // as if another process had had the number
+	next := j.find(p)
+	if next == rank || rank.Ended() == "" {
+		t.Fatal("a process inherits the proof of another one")
+	}
+	j.do("reduce 0 4 0")
+	if len(rank.Calls(nil, 1)) != 0 || j.call(1).Elements != 1004 {
+		t.Errorf("the new process's call: %+v", next.Calls(nil, 1))
+	}
+}
+
+// A proof that was ended stays so.
+func TestEnd(t *testing.T) {
+	p := load(t)
+	j := build(t, releases[0]).start(t)
+	rank := j.find(p)
+	j.do("reduce 0 1 0")
+	if !rank.End("first") || rank.End("second") || rank.Ended() != "first" {
+		t.Errorf("ended by %q", rank.Ended())
+	}
+	if all := j.find(p).Calls(nil, 0); len(all) != 0 {
+		t.Errorf("calls %+v", all)
+	}
+}
+
+// Libraries are found in the job's mount namespace, stripped ones too; where there is none the error says it.
+func TestLibraries(t *testing.T) {
+	p := load(t)
+	proves := func(j *job) {
+		t.Helper()
+		j.find(p)
+		j.do("announce 1")
+		if j.do("reduce 0 1 0"); !j.call(0).Bucket {
+			t.Error("a bucket is not told")
+		}
+	}
+	t.Run("stripped", func(t *testing.T) { proves(build(t, releases[0], "-s").start(t)) })
+	t.Run("in another mount namespace", func(t *testing.T) {
+		program := build(t, releases[1])
+		hidden := filepath.Join(t.TempDir(), "hidden")
+		if err := os.Mkdir(hidden, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		dir := filepath.Dir(program.path)
+		j := program.start(t, func(c *exec.Cmd) {
+			c.SysProcAttr.Unshareflags = syscall.CLONE_NEWNS
+			port := c.Args[1]
+			require.Command(t, "sh")
+			c.Path, c.Args = "/bin/sh", []string{"sh", "-c", `mount --bind "$1" "$2" && exec env LD_LIBRARY_PATH="$2" "$2/job" "$3"`, "sh", dir, hidden, port}
+		})
+		if entries, err := os.ReadDir(hidden); err != nil || len(entries) != 0 {
+			t.Fatalf("the library can be seen from here: %v %v", entries, err)
+		}
+		proves(j)
+	})
+	refuses := func(j *job, want string) {
+		t.Helper()
+		_, pid, err := p.Find(address(j.conn.RemoteAddr()), address(j.conn.LocalAddr()))
+		if err == nil || !strings.Contains(err.Error(), want) || pid != j.cmd.Process.Pid {
+			t.Errorf("process %d, error %v, want %d and one with %q", pid, err, j.cmd.Process.Pid, want)
+		}
+	}
+	t.Run("static", func(t *testing.T) { refuses(build(t, releases[0], "-static").start(t), "linked statically") })
+	t.Run("replaced", func(t *testing.T) {
+		j := build(t, releases[0]).start(t)
+		if err := os.Remove(j.library); err != nil {
+			t.Fatal(err)
+		}
+		refuses(j, "was replaced")
+	})
+	t.Run("another release", func(t *testing.T) {
+		refuses(build(t, releases[0], "-D_ZN4c10d7Reducer17all_reduce_bucketERNS0_6BucketE=renamed").start(t), "does not export _ZN4c10d7Reducer17all_reduce_bucket")
+	})
+	if n := len(p.libraries); n > 2 {
+		t.Errorf("%d libraries are attached to, want those with processes", n)
+	}
+}
+
+// A socket that is in no process, or in another network namespace, is an error.
+func TestNotFound(t *testing.T) {
+	p := load(t)
+	j := build(t, releases[0]).start(t)
+	elsewhere := func() (err error) {
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			runtime.LockOSThread() // never unlocked: the thread ends here
+			if err = unix.Unshare(unix.CLONE_NEWNET); err == nil {
+				_, _, err = p.Find(address(j.conn.RemoteAddr()), address(j.conn.LocalAddr()))
+			}
+		}()
+		<-done
+		return err
+	}
+	if err := elsewhere(); err == nil || !strings.Contains(err.Error(), "no socket of this network namespace") {
+		t.Errorf("from another network namespace: %v", err)
+	}
+	own, remote := address(j.conn.LocalAddr()), address(j.conn.RemoteAddr())
+	if _, _, err := p.Find(own, remote); err == nil || !strings.Contains(err.Error(), "no process") {
+		t.Errorf("the test's own socket: %v", err)
+	}
+	if _, _, err := p.Find(netip.AddrPortFrom(own.Addr(), 1), remote); err == nil {
+		t.Error("a socket that does not exist is found")
+	}
+	wrong := netip.MustParseAddrPort("127.0.0.9:9")
+	if _, pid, err := p.Find(remote, wrong, own); err != nil || pid != j.cmd.Process.Pid {
+		t.Errorf("by the second of two remote addresses: %d %v", pid, err)
+	}
+}
+
+// A connection that waits to be accepted has no process yet.
+func TestNotAccepted(t *testing.T) {
+	p := load(t)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	conn, err := net.Dial("tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, _, err := p.Find(address(listener.Addr()), address(conn.LocalAddr())); !errors.Is(err, ErrNotAccepted) {
+		t.Errorf("before it is accepted: %v", err)
+	}
+}
+
+// BenchmarkCollective measures the cost of probes for the collective of a bucket, in ns of the calling thread's processor time: the kernel's
+// part, which is the time of the functions with programs that do nothing, since the process is not followed, and the programs' part.
+func BenchmarkCollective(b *testing.B) {
+	p := load(b)
+	j := build(b, releases[0]).start(b)
+	n := max(b.N, 1000)
+	measure := func() float64 { return float64(j.do("bench 0 1 %d", n)) / float64(n) }
+	without := measure()
+	rank := j.find(p)
+	with := measure()
+	if err := p.objects.Processes.Delete(uint32(rank.pid)); err != nil {
+		b.Fatal(err)
+	}
+	kernel := measure() - without
+	b.ReportMetric(kernel, "kernel-ns")
+	b.ReportMetric(with-without-kernel, "programs-ns")
+	b.ReportMetric(without, "functions-ns")
+	b.ReportMetric(0, "ns/op")
+}

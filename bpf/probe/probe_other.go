@@ -1,0 +1,48 @@
+//go:build !linux || !(amd64 || arm64)
+
+package probe
+
+import (
+	"errors"
+	"net/netip"
+)
+
+var errLinux = errors.New("probe: it takes Linux on amd64 or arm64")
+
+// Probes are programs in processes, which only Linux has.
+type Probes struct{}
+
+// Load returns an error.
+func Load() (*Probes, error) { return nil, errLinux }
+
+// Close does nothing.
+func (*Probes) Close() error { return nil }
+
+// Find returns an error.
+func (*Probes) Find(netip.AddrPort, ...netip.AddrPort) (*Process, int, error) {
+	return nil, 0, errLinux
+}
+
+// Living returns none.
+func (*Probes) Living() []*Process { return nil }
+
+// A Process is one that is watched.
+type Process struct{}
+
+// Pid returns 0.
+func (*Process) Pid() int { return 0 }
+
+// Name returns "".
+func (*Process) Name() string { return "" }
+
+// Calls returns dst.
+func (*Process) Calls(dst []Call, _ uint32) []Call { return dst }
+
+// Counts returns an error.
+func (*Process) Counts() (Counts, error) { return Counts{}, errLinux }
+
+// End reports false.
+func (*Process) End(string) bool { return false }
+
+// Ended returns why there is no proof.
+func (*Process) Ended() string { return errLinux.Error() }

@@ -1,0 +1,108 @@
+// A process that connects to a port of loopback and calls the library's functions as the lines on standard input say. It answers
+// each line by one: the tag of the collective, or another number.
+
+#include <arpa/inet.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "torch.h"
+
+static struct group groups[128];
+static struct tensor tensors[8];
+
+struct order {
+	char name[16];
+	unsigned long a, b, c, d;
+};
+
+static void *only_reduces(void *o)
+{
+	struct order *order = o;
+	return (void *)(unsigned long)allreduce(&groups[order->a], &tensors[order->b], 0);
+}
+
+static unsigned long bench(struct order *o)
+{
+	struct timespec begin, end;
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &begin);
+	for (unsigned long i = 0; i < o->c; i++) {
+		all_reduce_bucket(&tensors[o->b]);
+		allreduce(&groups[o->a], &tensors[o->b], 0);
+	}
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &end);
+	return (end.tv_sec - begin.tv_sec) * 1000000000ul + end.tv_nsec - begin.tv_nsec;
+}
+
+static unsigned long obey(struct order *o)
+{
+	if (!strcmp(o->name, "tensor"))
+		return set_tensor(&tensors[o->a], o->b, o->c, o->d), 0;
+	if (!strcmp(o->name, "new"))
+		return new_group(&groups[o->a], o->b), 0;
+	if (!strcmp(o->name, "end"))
+		return end_group(&groups[o->a]), 0;
+	if (!strcmp(o->name, "announce"))
+		return all_reduce_bucket(&tensors[o->a]), 0;
+	if (!strcmp(o->name, "reduce"))
+		return allreduce(&groups[o->a], &tensors[o->b], o->c);
+	if (!strcmp(o->name, "scatter"))
+		return reduce_scatter(&groups[o->a]);
+	if (!strcmp(o->name, "broadcast"))
+		return broadcast(&groups[o->a]);
+	if (!strcmp(o->name, "fail")) {
+		tensors[o->b].bytes[0] = 0;
+		allreduce(&groups[o->a], &tensors[o->b], 0);
+		tensors[o->b].bytes[0] = 1;
+		return 0;
+	}
+	if (!strcmp(o->name, "bench"))
+		return bench(o);
+	if (!strcmp(o->name, "thread")) { // an all-reduce on a thread of its own
+		pthread_t thread;
+		void *tag;
+		if (pthread_create(&thread, 0, only_reduces, o) || pthread_join(thread, &tag))
+			exit(1);
+		return (unsigned long)tag;
+	}
+	if (!strcmp(o->name, "fork")) { // a child that has the same objects
+		pid_t child = fork();
+		if (!child)
+			_exit(allreduce(&groups[o->a], &tensors[o->b], 0));
+		int status;
+		if (child < 0 || waitpid(child, &status, 0) != child)
+			exit(1);
+		return WEXITSTATUS(status);
+	}
+	if (!strcmp(o->name, "heir")) { // a child that inherits the connection, and lives as long as standard input is open
+		pid_t child = fork();
+		if (!child)
+			for (;;)
+				pause();
+		return child;
+	}
+	exit(2);
+}
+
+int main(int count, char **arguments)
+{
+	if (count < 2)
+		return 2;
+	int s = socket(AF_INET, SOCK_STREAM, 0);
+	struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(atoi(arguments[1])), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	if (connect(s, (struct sockaddr *)&to, sizeof(to)))
+		return 3;
+	char line[256];
+	while (fgets(line, sizeof(line), stdin)) {
+		struct order o = {0};
+		if (sscanf(line, "%15s %lu %lu %lu %lu", o.name, &o.a, &o.b, &o.c, &o.d) < 1)
+			return 4;
+		printf("%lu\n", obey(&o));
+		fflush(stdout);
+	}
+	return 0;
+}

@@ -1,0 +1,18 @@
+// What job.c needs of torch.c.
+
+struct tensor {
+	unsigned char bytes[256]; // a call with a tensor whose first byte is 0 fails
+};
+
+struct group {
+	unsigned char other[TAG];
+	unsigned tag; // the next one
+};
+
+void set_tensor(struct tensor *t, unsigned long storage, unsigned long elements, unsigned char type);
+void new_group(struct group *g, int size);
+void end_group(struct group *g);
+void all_reduce_bucket(struct tensor *t);
+unsigned allreduce(struct group *g, struct tensor *t, int op);
+unsigned broadcast(struct group *g);
+unsigned reduce_scatter(struct group *g);

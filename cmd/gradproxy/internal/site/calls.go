@@ -1,0 +1,280 @@
+package site
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/gradproxy/gradproxy/bpf/probe"
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/config"
+	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// probed sees the collectives that the processes on this host call whose connections are carried. The programs are loaded
+// for the first connection.
+type probed struct {
+	log     *slog.Logger
+	load    sync.Once
+	probes  *probe.Probes // nil: they cannot be had
+	closing context.Context
+	close   context.CancelFunc
+	working sync.WaitGroup
+
+	mu     sync.Mutex
+	closed bool
+	seen   map[*probe.Process]sight
+	unseen map[int]string // why processes are not seen, by their numbers, as the log says
+
+	processes      prometheus.Gauge
+	calls          prometheus.Counter
+	buckets        prometheus.Counter
+	contradictions prometheus.Counter
+	failures       prometheus.Counter
+}
+
+// A sight counts the calls of a process that were seen.
+type sight struct {
+	counts  probe.Counts
+	verdict string // as the log says; "": too few are known
+}
+
+// probesJobs reports whether the jobs' processes can be on this host.
+func probesJobs(c *config.Config) bool {
+	return c.Intercept.Probes && (c.Intercept.Mode == config.ModeCgroup || c.Intercept.Mode == config.ModeRedirect)
+}
+
+func newProbed(reg prometheus.Registerer, log *slog.Logger) *probed {
+	p := &probed{
+		log: log, seen: map[*probe.Process]sight{}, unseen: map[int]string{},
+		processes: prometheus.NewGauge(prometheus.GaugeOpts{Name: "gradproxy_probe_processes",
+			Help: "Processes whose collectives are seen."}),
+		calls: prometheus.NewCounter(prometheus.CounterOpts{Name: "gradproxy_probe_calls_total",
+			Help: "Collectives that were seen and look like all-reduces on the wire, as of the last second."}),
+		buckets: prometheus.NewCounter(prometheus.CounterOpts{Name: "gradproxy_probe_buckets_total",
+			Help: "Those of them that DistributedDataParallel calls for its buckets of gradients."}),
+		contradictions: prometheus.NewCounter(prometheus.CounterOpts{Name: "gradproxy_probe_contradictions_total",
+			Help: "Processes whose connections carried something else than they have called: nothing is proved for them any more."}),
+		failures: prometheus.NewCounter(prometheus.CounterOpts{Name: "gradproxy_probe_failures_total",
+			Help: "Connections with collectives whose process is not seen; the log says why."}),
+	}
+	p.closing, p.close = context.WithCancel(context.Background())
+	reg.MustRegister(p.processes, p.calls, p.buckets, p.contradictions, p.failures)
+	return p
+}
+
+// Close removes the programs.
+func (p *probed) Close() error {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.close()
+	p.working.Wait()
+	if p.probes == nil {
+		return nil
+	}
+	return p.probes.Close()
+}
+
+// start runs f, unless Close was called.
+func (p *probed) start(f func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.closed {
+		p.working.Go(f)
+	}
+}
+
+// of returns the calls of the process that has a socket. They are there once the process is found.
+func (p *probed) of(own netip.AddrPort, remotes ...netip.AddrPort) parser.Calls {
+	c := &calls{probed: p}
+	p.start(func() { c.find(own, remotes) })
+	return c
+}
+
+// open loads the programs.
+func (p *probed) open() {
+	probes, err := probe.Load()
+	if err != nil {
+		p.log.Warn("the collectives of jobs are not seen: their sums travel exactly, but for those of jobs with sums: gradients", "err", err)
+		return
+	}
+	p.probes = probes
+	p.start(p.watch)
+}
+
+// watch forgets the processes that have ended, and logs the verdicts on the others.
+func (p *probed) watch() {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			p.look()
+		case <-p.closing.Done():
+			return
+		}
+	}
+}
+
+func (p *probed) look() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for process := range p.seen { // a process that has ended is counted for the last time
+		p.count(process)
+	}
+	living := p.probes.Living()
+	p.processes.Set(float64(len(living)))
+	seen := map[*probe.Process]sight{}
+	for _, process := range living {
+		p.count(process)
+		seen[process] = p.seen[process]
+	}
+	p.seen = seen
+}
+
+// count counts the calls of a process, and logs the verdict on it when that is new. p.mu is held.
+func (p *probed) count(process *probe.Process) {
+	now, err := process.Counts()
+	if err != nil {
+		return
+	}
+	was := p.seen[process].counts
+	p.calls.Add(float64(now.Reduces - was.Reduces))
+	p.calls.Add(float64(now.Others - was.Others))
+	p.buckets.Add(float64(now.Buckets - was.Buckets))
+	verdict := verdictOn(now)
+	if verdict != p.seen[process].verdict && process.Ended() == "" {
+		p.log.Info(verdict, "pid", process.Pid(), "process", process.Name(), "all_reduces", now.Reduces, "buckets", now.Buckets, "others", now.Others)
+	}
+	p.seen[process] = sight{now, verdict}
+}
+
+// enough is the number of calls that tell how a process sums its gradients.
+const enough = 32
+
+const (
+	provedBuckets = "a process's gradients are proved: DistributedDataParallel sums its buckets"
+	unprovedHook  = "a process's gradients are not proved: a communication hook sums memory of its own"
+	unprovedFSDP  = "a process's gradients are not proved: its own Python code, as that of FSDP, reduces and scatters them or sums several tensors at once"
+	unprovedCode  = "a process's sums are not proved to be gradients: its own code calls them"
+)
+
+// verdictOn returns the log's words on the proof by a process's calls; "": too few are known.
+func verdictOn(c probe.Counts) string {
+	switch {
+	case c.Buckets > 0:
+		return provedBuckets
+	case c.ReducerBuckets >= enough:
+		return unprovedHook
+	case c.Others >= enough:
+		return unprovedFSDP
+	case c.Reduces >= enough:
+		return unprovedCode
+	}
+	return ""
+}
+
+// calls implements parser.Calls for one connection: it has the collectives of the process at the connection's own end.
+type calls struct {
+	probed  *probed
+	process atomic.Pointer[probe.Process] // nil: not found, or not yet
+	failed  atomic.Pointer[failure]
+}
+
+// A failure is why a process is not seen.
+type failure struct {
+	pid int // 0: not known either
+	err error
+}
+
+func (c *calls) find(own netip.AddrPort, remotes []netip.AddrPort) {
+	c.probed.load.Do(c.probed.open)
+	if c.probed.probes == nil || c.probed.closing.Err() != nil {
+		return
+	}
+	process, pid, err := c.probed.probes.Find(own, remotes...)
+	for pause := time.Millisecond; errors.Is(err, probe.ErrNotAccepted); pause = min(2*pause, time.Second) {
+		select {
+		case <-time.After(pause):
+		case <-c.probed.closing.Done():
+			return
+		}
+		process, pid, err = c.probed.probes.Find(own, remotes...)
+	}
+	if err != nil {
+		c.failed.Store(&failure{pid, err})
+		return
+	}
+	c.process.Store(process)
+}
+
+// Of implements parser.Calls.
+func (c *calls) Of(dst []parser.Call, tag uint32) []parser.Call {
+	process := c.process.Load()
+	if process == nil {
+		if f := c.failed.Swap(nil); f != nil { // only connections with collectives are worth a word
+			c.probed.miss(f)
+		}
+		return dst
+	}
+	var room [8]probe.Call
+	for _, call := range process.Calls(room[:0], tag) {
+		dst = append(dst, callOf(&call))
+	}
+	return dst
+}
+
+// maxUnseen bounds the processes that are kept in mind.
+const maxUnseen = 4096
+
+// miss counts a connection whose process is not seen, and logs why, once for each process.
+func (p *probed) miss(f *failure) {
+	p.failures.Inc()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.unseen) > maxUnseen {
+		clear(p.unseen)
+	}
+	if text := f.err.Error(); p.unseen[f.pid] != text {
+		p.unseen[f.pid] = text
+		p.log.Info("a process's collectives are not seen, and not proved to be gradients", "pid", f.pid, "err", f.err)
+	}
+}
+
+// Contradicted implements parser.Calls.
+func (c *calls) Contradicted(reason string) {
+	if process := c.process.Load(); process != nil && process.End(reason) {
+		c.probed.contradictions.Inc()
+		c.probed.log.Error("a process's connection carries something else than the process has called: nothing of it is proved any more",
+			"pid", process.Pid(), "process", process.Name(), "err", errors.New(reason))
+	}
+}
+
+// scalarTypes are the types of elements by their numbers in PyTorch (c10::ScalarType), as far as Gloo sums them.
+var scalarTypes = map[uint8]tensor.DType{
+	0: tensor.Uint8, 1: tensor.Int8, 3: tensor.Int32, 4: tensor.Int64, 5: tensor.Float16, 6: tensor.Float32, 7: tensor.Float64, 11: tensor.Uint8, 15: tensor.BFloat16,
+}
+
+// callOf returns a call as parsers know it. A type that Gloo does not sum shows a wrong layout, and so a number of elements that contradicts the
+// wire.
+func callOf(c *probe.Call) parser.Call {
+	call := parser.Call{Source: c.Source, Elements: int(c.Elements), Ranks: c.Ranks}
+	if c.Elements == 0 {
+		return call
+	}
+	call.Sum, call.Buffer = c.Op == probe.OpSum || c.Op == probe.OpAverage, c.Storage
+	if call.DType = scalarTypes[c.Type]; call.DType == tensor.NoDType {
+		call.Elements, call.DType = probe.NoElements, tensor.Uint8
+	}
+	if c.Bucket {
+		call.Caller = parser.DDPReducer
+	}
+	return call
+}

@@ -1,0 +1,100 @@
+package site
+
+import (
+	"log/slog"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/gradproxy/gradproxy/bpf/probe"
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/config"
+	"github.com/gradproxy/gradproxy/integration/require"
+	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// A process that cannot be seen has no calls, which the log says once, when a connection of it has collectives.
+func TestProcessThatIsNotSeen(t *testing.T) {
+	require.Root(t)
+	log := &buffer{}
+	p := newProbed(prometheus.NewRegistry(), slog.New(slog.NewTextHandler(log, nil)))
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	conn, err := net.Dial("tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	address := func(a net.Addr) netip.AddrPort { return a.(*net.TCPAddr).AddrPort() }
+	for range 3 {
+		c := &calls{probed: p}
+		c.find(address(conn.LocalAddr()), []netip.AddrPort{address(conn.RemoteAddr())}) // the proxy itself has the socket
+		for tag := range uint32(3) {
+			if all := c.Of(nil, tag); len(all) != 0 {
+				t.Errorf("calls %+v", all)
+			}
+		}
+		c.Contradicted("of a process that is not seen")
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+	if n := strings.Count(log.String(), "not seen"); n != 1 {
+		t.Errorf("logged %d times, want once:\n%s", n, log)
+	}
+	if n := testutil.ToFloat64(p.contradictions); n != 0 {
+		t.Errorf("%v contradictions of a process that is not seen", n)
+	}
+}
+
+func TestVerdicts(t *testing.T) {
+	for want, c := range map[string]probe.Counts{
+		"":            {Reduces: 3, Others: 3},
+		provedBuckets: {Reduces: 40, Buckets: 1, ReducerBuckets: 40},
+		unprovedHook:  {Reduces: 40, ReducerBuckets: 40},
+		unprovedFSDP:  {Reduces: 40, Others: 80},
+		unprovedCode:  {Reduces: 40},
+	} {
+		if got := verdictOn(c); got != want {
+			t.Errorf("%+v: %q, want %q", c, got, want)
+		}
+	}
+}
+
+func TestCallOf(t *testing.T) {
+	for name, x := range map[string]struct {
+		call probe.Call
+		want parser.Call
+	}{
+		"a bucket": {probe.Call{Source: 7, Bucket: true, Elements: 1000, Type: 6, Ranks: 3, Storage: 9},
+			parser.Call{Source: 7, Caller: parser.DDPReducer, Sum: true, Elements: 1000, DType: tensor.Float32, Ranks: 3, Buffer: 9}},
+		"an average":       {probe.Call{Elements: 10, Type: 15, Op: 1}, parser.Call{Sum: true, Elements: 10, DType: tensor.BFloat16}},
+		"MAX":              {probe.Call{Bucket: true, Elements: 10, Type: 7, Op: 4}, parser.Call{Caller: parser.DDPReducer, Elements: 10, DType: tensor.Float64}},
+		"nothing is known": {probe.Call{Source: 2}, parser.Call{Source: 2}},
+		"a wrong layout":   {probe.Call{Elements: 10, Type: 44}, parser.Call{Sum: true, Elements: probe.NoElements, DType: tensor.Uint8}},
+	} {
+		if got := callOf(&x.call); got != x.want {
+			t.Errorf("%s: %+v, want %+v", name, got, x.want)
+		}
+	}
+}
+
+// Processes are probed where they can be on this host, unless the configuration says no.
+func TestProbesJobs(t *testing.T) {
+	for mode, want := range map[config.Mode]bool{config.ModeOff: false, config.ModeTProxy: false, config.ModeRedirect: true, config.ModeCgroup: true} {
+		c := &config.Config{Intercept: config.Intercept{Mode: mode, Probes: true}}
+		if got := probesJobs(c); got != want {
+			t.Errorf("mode %v: %v, want %v", mode, got, want)
+		}
+		if c.Intercept.Probes = false; probesJobs(c) {
+			t.Errorf("mode %v: probed against the configuration", mode)
+		}
+	}
+}

@@ -1,0 +1,66 @@
+//go:build linux
+
+package main
+
+import (
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/gradproxy/gradproxy/integration/cmd/internal/program"
+)
+
+func TestChosenRecipes(t *testing.T) {
+	list, err := chosen("torch113/conv,mxnet/embedding")
+	if err != nil || len(list) != 2 || list[0].Environment != "torch113" || list[0].Steps != recipes[0].Steps || list[1] != recipes[8] {
+		t.Errorf("%v, %v", list, err)
+	}
+	for _, bad := range []string{"", "torch215", "torch215/mlp", "all,jax/conv"} {
+		if _, err := chosen(bad); err == nil {
+			t.Errorf("%q is no error", bad)
+		}
+	}
+}
+
+// rows returns a grid of one recipe whose ways end with these accuracies, in the order of gridWays without int4.
+func rows(accuracies ...float64) *grid {
+	g := &grid{Seeds: 1}
+	for i, v := range variants([]string{"direct", "lossless", "3lc", "3lc(s=1.9)-"}, "pslite") {
+		l := learnt{Accuracy: accuracies[i : i+1], Mean: accuracies[i], Weights: []string{"same"}}
+		v.SameSteps, v.SameTime = l, l
+		g.Rows = append(g.Rows, gridRow{recipes[6], []string{"direct", "lossless", "3lc", "3lc(s=1.9)-"}[i], v})
+	}
+	return g
+}
+
+func TestGridSays(t *testing.T) {
+	if got, want := rows(0.84, 0.84, 0.836, 0.80).judge(), []string{"", "the weights of direct", "holds the bar", "misses the bar, as it must"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	g := rows(0.79, 0.79, 0.78, 0.79)
+	g.Rows[1].SameSteps.Weights = []string{"other"}
+	if got, want := g.judge(), []string{"NOT BETWEEN 80 AND 95 %", "OTHER WEIGHTS THAN DIRECT", "MISSES THE BAR", "holds the bar: THESE ROWS PROVE NOTHING"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if loss := g.Rows[2].config.Loss; loss.Protocol != "pslite" || loss.State != "3lc" {
+		t.Errorf("a server's 3lc: %+v, want weights to come back with 3lc as well", loss)
+	}
+}
+
+// A recording goes on where it ended, if its settings are the same.
+func TestResume(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "grid.json")
+	g := grid{Seeds: 1}
+	if err := g.resume(file); err != nil || g.Rows != nil {
+		t.Errorf("without a file: %v, %d rows", err, len(g.Rows))
+	}
+	if err := program.WriteJSON(file, rows(0.84, 0.84, 0.84, 0.80)); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.resume(file); err != nil || len(g.Rows) != 4 || g.row(recipes[6], "3lc") == nil || g.row(recipes[0], "3lc") != nil {
+		t.Errorf("%v, %d rows", err, len(g.Rows))
+	}
+	if err := (&grid{Seeds: 3}).resume(file); err == nil {
+		t.Error("another number of seeds is no error")
+	}
+}

@@ -1,0 +1,175 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/codecs/all"
+	"github.com/gradproxy/gradproxy/codecs/feedback"
+	"github.com/gradproxy/gradproxy/proxy/residual"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// learning is the number of sums before a parser gives the next ones a role.
+const learning = 2
+
+// A result counts the sums of a job. A sum loses something if one of the messages does that its ranks send before the sum is complete.
+type result struct {
+	job                 string
+	others, othersLossy int
+	gradients           int
+	share               float64 // sum over the gradients of the share of bytes that lost something
+	worst               float64 // error of a sum of something else, over its norm
+	first               int     // sum of something else at which a proxy doubted the job, from 1; 0: none did
+	other               string  // name of the something else
+	firstGradient       int     // gradient at which a proxy doubted the job, from 1, and wrongly; 0: none did
+}
+
+// A sender is the judgement and the encoders of one rank's messages.
+type sender struct {
+	store    *residual.Store
+	job      *residual.Job
+	messages []*message
+}
+
+// A message is one that a rank sends in each ring's first phase: its own part of a segment.
+type message struct {
+	off, n int // in bytes
+	past   *residual.Dense
+	enc    codecs.Encoder
+	dec    codecs.Decoder
+}
+
+// newSender returns the sender of a rank of two, whose ring has four segments of which it sends two.
+func newSender(rank, size int, codec codecs.Codec) (*sender, error) {
+	s := &sender{store: residual.New(1<<30, nil, nil)}
+	s.job = s.store.Join("job")
+	segment := ((size-1)/4 + 1 + 3) &^ 3
+	for i := range 2 {
+		m := &message{off: (2*(1-rank) + i) * segment}
+		m.n = min(segment, size-m.off)
+		m.past = s.store.Dense("job", tensor.Tensor{Key: uint64(i) + 1, DType: tensor.Float32, Size: m.n}, false)
+		var err error
+		if m.enc, err = feedback.NewEncoder(codec, tensor.Float32, m.past.Part(0, m.n)); err != nil {
+			return nil, err
+		}
+		if m.dec, err = codec.NewDecoder(tensor.Float32, m.n/4); err != nil {
+			return nil, err
+		}
+		s.messages = append(s.messages, m)
+	}
+	return s, nil
+}
+
+// send sends a rank's part of a sum. lossy is the number of bytes that lost something; failed and norm are the squared norms of the error and
+// of the part.
+func (s *sender) send(input []byte, learns bool) (lossy int, doubted bool, failed, norm float64, err error) {
+	for _, m := range s.messages {
+		block := input[m.off:][:m.n]
+		v, _ := m.past.Check(0, block, false)
+		if !learns && v.Foreign() {
+			doubted = s.job.Doubt() || doubted
+		}
+		x := floats(block)
+		for _, a := range x {
+			norm += float64(a) * float64(a)
+		}
+		if learns || v != tensor.Fits || s.job.Doubted() {
+			continue
+		}
+		coded, err := m.enc.Append(nil, block)
+		if err != nil {
+			continue // it travels raw
+		}
+		got := make([]byte, m.n)
+		if err := m.dec.Decode(got, coded); err != nil {
+			return 0, false, 0, 0, err
+		}
+		lossy += m.n
+		for i, y := range floats(got) {
+			failed += float64(y-x[i]) * float64(y-x[i])
+		}
+	}
+	return lossy, doubted, failed, norm, nil
+}
+
+func floats(b []byte) []float32 {
+	v := make([]float32, len(b)/4)
+	tensor.ToFloat32(v, b, tensor.Float32)
+	return v
+}
+
+// play sends all sums of a recording.
+func play(r *recording, codec string) (*result, error) {
+	c, err := all.New(codec)
+	if err != nil {
+		return nil, err
+	}
+	if r.ranks != 2 {
+		return nil, fmt.Errorf("a recording of %d ranks", r.ranks)
+	}
+	var senders []*sender
+	for rank := range r.ranks {
+		s, err := newSender(rank, 4*r.elements, c)
+		if err != nil {
+			return nil, err
+		}
+		senders = append(senders, s)
+	}
+	res := &result{job: r.job}
+	for k, name := range r.names {
+		doubted, lossy := false, 0
+		var failed, norm float64
+		for rank, s := range senders {
+			l, d, f, n, err := s.send(r.input(k, rank), k < learning)
+			if err != nil {
+				return nil, err
+			}
+			lossy, doubted, failed, norm = lossy+l, doubted || d, failed+f, norm+n
+		}
+		res.count(name, float64(lossy)/float64(4*r.elements), doubted, math.Sqrt(failed/max(norm, math.SmallestNonzeroFloat64)))
+	}
+	return res, nil
+}
+
+// count counts a sum, of whose bytes lossy is the share that lost something.
+func (r *result) count(name string, lossy float64, doubted bool, failed float64) {
+	if name == "gradient" {
+		r.gradients++
+		r.share += lossy
+		if doubted && r.firstGradient == 0 {
+			r.firstGradient = r.gradients
+		}
+		return
+	}
+	r.other = name
+	if r.others++; lossy > 0 {
+		r.othersLossy++
+		r.worst = max(r.worst, failed)
+	}
+	if doubted && r.first == 0 {
+		r.first = r.others
+	}
+}
+
+// row returns the result's line of the table.
+func (r *result) row() string {
+	found := ""
+	switch {
+	case r.firstGradient > 0:
+		found = fmt.Sprintf("wrongly, at gradient %d", r.firstGradient)
+	case r.first > 0:
+		found = fmt.Sprintf("at number %d", r.first)
+	}
+	others, worst := "", ""
+	if r.others > 0 {
+		others = fmt.Sprintf("%d %s", r.others, r.other)
+	}
+	if r.worst > 0 {
+		worst = fmt.Sprintf("%.2f", r.worst)
+	}
+	return fmt.Sprintf("| %s | %s | %d | %s | %s | %d | %.0f %% |", r.job, others, r.othersLossy, worst, found, r.gradients, 100*r.share/float64(max(1, r.gradients)))
+}

@@ -1,0 +1,110 @@
+//go:build linux
+
+package integration
+
+import (
+	"flag"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gradproxy/gradproxy/bpf"
+	"github.com/gradproxy/gradproxy/integration/require"
+	"github.com/gradproxy/gradproxy/integration/testbed"
+)
+
+var collectives = flag.Int("collectives", 0, "all-reduces of each job of TestProvedSums, at least, over all cases; 0: its usual cases once")
+
+// schedules are three ways to sum weights, momentum, maxima and more between DDP's gradients.
+const schedules = "rare,each,random"
+
+// usual are enough of mixed for every day.
+const usual = schedules + ",ema-5,ema-unused,adam-momentum,max,fisher,parameters,buckets,then-averages,static,adamw-5,local-20,lora,byhand,diloco,hook"
+
+// mixed are the schedules, and the jobs in which a sum that is no gradient has lost something where the user had said that all are
+// gradients.
+const mixed = schedules + ",ema-5,ema-10,ema-unused,ema-mean,momentum,adam-momentum,max,fisher,parameters,buckets,then-averages,static," +
+	"adamw-5,adamw-50,local-20,sgd-20,lora,byhand,diloco,hook"
+
+// sumsJob returns a job that sums other things than gradients too, and checks them.
+func sumsJob(t *testing.T, environment string, ranks int, cases string, args ...string) testbed.Job {
+	t.Helper()
+	job := newJob(t, environment, "torch_sums.py", ranks, nil)
+	job.Args = append([]string{"--folder", t.TempDir(), "--cases", cases, "--timeout", "60"}, args...)
+	return job
+}
+
+// wantSumsExact fails the test if a sum that is no gradient was not the sum of the ranks' inputs.
+func wantSumsExact(t *testing.T, results []testbed.Result) {
+	t.Helper()
+	for _, r := range results {
+		if r.Sums == 0 || len(r.Inexact) > 0 {
+			t.Errorf("rank %d: of %d sums that are no gradients these are inexact: %v; the worst is off by %.2g of its norm", r.Rank, r.Sums, r.Inexact, r.Worst)
+		}
+	}
+	r := results[0]
+	t.Logf("torch %s, %d ranks: %d all-reduces in %.0f s, %d of them no gradients of DDP, %d inexact", r.Version, r.World, r.Collectives, r.Seconds, r.Sums, len(r.Inexact))
+}
+
+// The processes' own calls tell gradients from all else that a job sums: what is none travels exactly, and all gradients of DDP lose
+// something, in both phases, from their third step on.
+func TestProvedSums(t *testing.T) {
+	require.Named(t, "bpf", bpf.Permitted() == nil, "run the tests with all capabilities")
+	const way = testbed.Way("3lc+int4")
+	for _, c := range []struct {
+		environment string
+		ranks       int
+		cases       string
+		args        []string
+	}{
+		{"torch113", 2, usual, nil},
+		{"torch215", 3, "each,buckets,static", []string{"--steps", "15"}},
+	} {
+		t.Run(fmt.Sprintf("%s/ranks=%d", c.environment, c.ranks), func(t *testing.T) {
+			if *collectives > 0 {
+				c.cases, c.args = mixed, []string{"--collectives", fmt.Sprint(*collectives)}
+			}
+			config := way.Config()
+			config.Loss.Sums = "proved"
+			job := sumsJob(t, c.environment, c.ranks, c.cases, c.args...)
+			w := newWAN(t, c.ranks, fast)
+			ps := startProxies(t, w, config)
+			ctx := deadline(t, 30*time.Minute)
+			results, err := w.Run(ctx, job)
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantSumsExact(t, results)
+			least, most := results[0].LossyBytes, results[0].LossyBytes+results[0].SpareBytes
+			for role, codec := range map[string]string{"gradient": config.Loss.Gradients, "aggregate": config.Loss.Aggregates} {
+				got, err := ps.Sent(ctx, role, codec)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got < least || got > most || least == 0 {
+					t.Errorf("%.0f bytes of role %s went through %s, want %.0f to %.0f", got, role, codec, least, most)
+				}
+			}
+			if log := ps.Warnings(); strings.Contains(log, "contradict") {
+				t.Error(log)
+			}
+		})
+	}
+}
+
+// Where nobody sees the processes, as beside a gateway, nothing in rings is proved, and nothing loses anything.
+func TestUnseenSumsTravelExactly(t *testing.T) {
+	const way = testbed.Way("3lc+int4")
+	config := way.Config()
+	config.Loss.Sums = "proved"
+	job := sumsJob(t, "torch113", 2, "each,ema-5", "--steps", "15")
+	w := newGateways(t, 2, fast)
+	ps := startProxies(t, w, config)
+	wantSumsExact(t, runJob(t, w, job))
+	for _, role := range []string{"gradient", "aggregate"} {
+		if n, err := ps.Sum(deadline(t, time.Minute), "gradproxy_raw_bytes_total", fmt.Sprintf("role=%q", role)); err != nil || n != 0 {
+			t.Errorf("%.0f bytes are of role %s: %v", n, role, err)
+		}
+	}
+}
