@@ -49,7 +49,7 @@ func build(t testing.TB, r release, flags ...string) program {
 	job, torch := filepath.Join(dir, "testdata/job.c"), filepath.Join(dir, "testdata/torch.c")
 	p := program{release: r, path: filepath.Join(dir, "job")}
 	p.library = filepath.Join(dir, "libtorch_cpu.so.1.13")
-	define := []string{"-O1", "-g", "-fPIC", "-Wall", "-Wextra", "-Werror", fmt.Sprintf("-DSTORAGE=%d", r.storage), fmt.Sprintf("-DELEMENTS=%d", r.elements),
+	define := []string{"-O1", "-fno-omit-frame-pointer", "-mno-omit-leaf-frame-pointer", "-g", "-fPIC", "-Wall", "-Wextra", "-Werror", fmt.Sprintf("-DSTORAGE=%d", r.storage), fmt.Sprintf("-DELEMENTS=%d", r.elements),
 		fmt.Sprintf("-DTYPE=%d", r.kind), fmt.Sprintf("-DOP=%d", r.op), fmt.Sprintf("-DTAG=%d", r.tag)}
 	compile := func(args ...string) {
 		t.Helper()

@@ -3,6 +3,7 @@
 package probe
 
 import (
+	"bytes"
 	"debug/elf"
 	"encoding/binary"
 	"errors"
@@ -43,7 +44,17 @@ func (x function) code(f *elf.File) ([]byte, error) {
 			return code, err
 		}
 	}
-	return nil, fmt.Errorf("probe: it does not export %s: this release of PyTorch is not known", symNextTag)
+	return nil, errors.New("probe: the code of a function is not in the file")
+}
+
+// entryOf returns the offset of a function's first instruction that does something. Before it may stand one that marks the targets of jumps
+// (endbr64 of Intel's control-flow enforcement). The kernel interrupts a thread once more to single-step that one; the next one,
+// a push in PyTorch's functions, it carries out itself, in a tenth of the time.
+func (x function) entryOf(code []byte, machine elf.Machine) uint64 {
+	if machine == elf.EM_X86_64 && bytes.HasPrefix(code, []byte{0xf3, 0x0f, 0x1e, 0xfa}) {
+		return x.offset + 4
+	}
+	return x.offset
 }
 
 var errCounter = errors.New("probe: nextTag is not understood: this release of PyTorch is not known")

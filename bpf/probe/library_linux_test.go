@@ -42,3 +42,18 @@ func TestCounterOf(t *testing.T) {
 		}
 	}
 }
+
+// A probe lies behind the mark of a jump's target, so that the kernel need not single-step it.
+func TestEntryOf(t *testing.T) {
+	x := function{offset: 100}
+	marked, plain := []byte{0xf3, 0x0f, 0x1e, 0xfa, 0x55}, []byte{0x55, 0x48, 0x89, 0xe5}
+	for _, c := range []struct {
+		code    []byte
+		machine elf.Machine
+		want    uint64
+	}{{marked, elf.EM_X86_64, 104}, {plain, elf.EM_X86_64, 100}, {marked, elf.EM_AARCH64, 100}, {marked[:3], elf.EM_X86_64, 100}} {
+		if got := x.entryOf(c.code, c.machine); got != c.want {
+			t.Errorf("% x on %v: %d, want %d", c.code, c.machine, got, c.want)
+		}
+	}
+}

@@ -26,6 +26,16 @@ struct layout {
 #define TORCH_2_15 ((struct layout){16, 152, 160, 16})
 #define TORCH_1_13 ((struct layout){24, 168, 176, 24})
 
+// The bytes of an object that hold the parts of all layouts are read at once: a read costs more than a few cache lines.
+#define TENSOR_BEGIN 16
+#define TENSOR_BYTES 161
+#define OPTIONS_BEGIN 16
+#define OPTIONS_BYTES 9
+struct objects {
+	__u8 tensor[(TENSOR_BYTES + 7) & ~7];
+	__u8 options[(OPTIONS_BYTES + 7) & ~7];
+};
+
 // A group is an object of class c10d::ProcessGroupGloo.
 struct group {
 	__u64 object;	  // its address; 0: a free place
@@ -35,8 +45,16 @@ struct group {
 	__u32 zero;
 };
 
+// A thread is about to sum a bucket.
+struct thread {
+	__u64 id;     // process and thread
+	__u64 tensor; // of the bucket; 0: none
+};
+
 // A process is one that the reader has named. Of others nothing is noted. It has the groups that were new last.
+// A thread has a place by its number. If it loses it to another one, it sums no bucket as far as is known.
 #define GROUPS 64
+#define THREADS 16
 struct process {
 	__u32 epoch;	   // the reader's name of the process, which no other process ever has
 	__u32 library;	   // the reader's name of the library that the process has mapped
@@ -46,6 +64,9 @@ struct process {
 	__u32 buckets;	   // all-reduces of a bucket's own memory, in some layout
 	__u32 reducer_buckets; // buckets that DistributedDataParallel was about to sum, in whatever way
 	__u32 others;	   // other collectives that look like all-reduces on the wire
+	__u32 last;	   // place of the group that has called last
+	__u32 zero;
+	struct thread threads[THREADS];
 	struct group groups[GROUPS];
 };
 
@@ -70,20 +91,6 @@ struct call {
 	__u32 bucket;  // 1: the tensor is that of the bucket that DistributedDataParallel was about to sum
 	struct sum sums[LAYOUTS];
 };
-
-// A thread is about to sum a bucket.
-struct thread {
-	__u32 epoch; // of its process
-	__u32 zero;
-	__u64 tensor; // of the bucket; 0: none
-};
-
-struct {
-	MAP_UINT(type, BPF_MAP_TYPE_LRU_HASH);
-	MAP_TYPE(key, __u64); // process and thread
-	MAP_TYPE(value, struct thread);
-	MAP_UINT(max_entries, 4096);
-} threads SEC(".maps");
 
 struct {
 	MAP_UINT(type, BPF_MAP_TYPE_HASH);
@@ -131,9 +138,14 @@ INLINE void begin(struct group *g, __u64 object, __u32 generation, __u32 size, _
 // group_at returns the place of a group. A new one takes that of the group that was new GROUPS ago.
 INLINE struct group *group_at(struct process *p, __u64 object, __u32 tag)
 {
+	struct group *last = &p->groups[p->last & (GROUPS - 1)];
+	if (last->object == object)
+		return last;
 	for (int i = 0; i < GROUPS; i++)
-		if (p->groups[i].object == object)
+		if (p->groups[i].object == object) {
+			p->last = i;
 			return &p->groups[i];
+		}
 	__u32 generation = __sync_fetch_and_add(&p->generations, 1) + 1;
 	struct group *g = &p->groups[generation & (GROUPS - 1)];
 	begin(g, object, generation, 0, tag);
@@ -160,18 +172,20 @@ int all_reduce_bucket(struct pt_regs *r)
 	if (!p)
 		return 0;
 	__u64 id = bpf_get_current_pid_tgid();
-	struct thread t = {.epoch = p->epoch, .tensor = read64(ARG2(r))};
-	bpf_map_update_elem(&threads, &id, &t, 0);
+	struct thread *t = &p->threads[id & (THREADS - 1)];
+	t->tensor = 0;
+	t->id = id;
+	t->tensor = read64(ARG2(r));
 	__sync_fetch_and_add(&p->reducer_buckets, 1);
 	return 0;
 }
 
-INLINE void read_sum(struct sum *s, __u64 tensor, __u64 options, struct layout l)
+INLINE void sum_of(struct sum *s, struct objects *o, struct layout l)
 {
-	s->storage = read64(tensor + l.storage);
-	s->elements = read64(tensor + l.elements);
-	bpf_probe_read_user(&s->type, 1, (void *)(tensor + l.type));
-	bpf_probe_read_user(&s->op, 1, (void *)(options + l.op));
+	s->storage = *(__u64 *)(o->tensor + l.storage - TENSOR_BEGIN);
+	s->elements = *(__u64 *)(o->tensor + l.elements - TENSOR_BEGIN);
+	s->type = o->tensor[l.type - TENSOR_BEGIN];
+	s->op = o->options[l.op - OPTIONS_BEGIN];
 }
 
 // c10d::ProcessGroupGloo::allreduce(std::vector<at::Tensor> &tensors, const AllreduceOptions &options), which returns an object.
@@ -183,8 +197,7 @@ int allreduce(struct pt_regs *r)
 	if (!p)
 		return 0;
 	__u64 id = bpf_get_current_pid_tgid();
-	struct thread *t = bpf_map_lookup_elem(&threads, &id);
-	__u64 options = MEMBER_ARG2(r);
+	struct thread *t = &p->threads[id & (THREADS - 1)];
 	struct {
 		__u64 first, end;
 	} list = {};
@@ -192,14 +205,17 @@ int allreduce(struct pt_regs *r)
 	struct call c = {.tensors = (list.end - list.first) / 8};
 	if (c.tensors == 1) {
 		__u64 tensor = read64(list.first);
-		read_sum(&c.sums[0], tensor, options, TORCH_2_15);
-		read_sum(&c.sums[1], tensor, options, TORCH_1_13);
-		if (t && t->epoch == p->epoch && t->tensor == tensor && tensor) {
+		struct objects o; // of memory that cannot be read nothing is known: the reads set it to zero
+		bpf_probe_read_user(o.tensor, TENSOR_BYTES, (void *)(tensor + TENSOR_BEGIN));
+		bpf_probe_read_user(o.options, OPTIONS_BYTES, (void *)(MEMBER_ARG2(r) + OPTIONS_BEGIN));
+		sum_of(&c.sums[0], &o, TORCH_2_15);
+		sum_of(&c.sums[1], &o, TORCH_1_13);
+		if (t->id == id && t->tensor == tensor && tensor) {
 			c.bucket = 1;
 			__sync_fetch_and_add(&p->buckets, 1);
 		}
 	}
-	if (t)
+	if (t->id == id)
 		t->tensor = 0;
 	__sync_fetch_and_add(&p->reduces, 1);
 	note(p, MEMBER_THIS(r), &c);

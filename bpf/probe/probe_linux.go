@@ -135,7 +135,15 @@ func (p *Probes) attachTo(l *library, path string) error {
 	if err != nil {
 		return err
 	}
-	code, err := exported[symNextTag].code(f)
+	find := func(symbol string) (function, []byte, error) {
+		at, ok := exported[symbol]
+		if !ok {
+			return at, nil, fmt.Errorf("probe: it does not export %s: this release of PyTorch is not known", symbol)
+		}
+		code, err := at.code(f)
+		return at, code, err
+	}
+	_, code, err := find(symNextTag)
 	if err != nil {
 		return err
 	}
@@ -147,11 +155,11 @@ func (p *Probes) attachTo(l *library, path string) error {
 		return err
 	}
 	attach := func(symbol string, program *ebpf.Program) error {
-		at, ok := exported[symbol]
-		if !ok {
-			return fmt.Errorf("probe: it does not export %s: this release of PyTorch is not known", symbol)
+		at, code, err := find(symbol)
+		if err != nil {
+			return err
 		}
-		attached, err := ex.Uprobe("", program, &link.UprobeOptions{Address: at.offset, Cookie: uint64(l.name)})
+		attached, err := ex.Uprobe("", program, &link.UprobeOptions{Address: at.entryOf(code, f.Machine), Cookie: uint64(l.name)})
 		if err != nil {
 			return explain(err)
 		}

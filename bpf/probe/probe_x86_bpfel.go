@@ -45,7 +45,14 @@ type probeProcess struct {
 	Buckets        uint32
 	ReducerBuckets uint32
 	Others         uint32
-	Groups         [64]struct {
+	Last           uint32
+	Zero           uint32
+	Threads        [16]struct {
+		_      structs.HostLayout
+		Id     uint64
+		Tensor uint64
+	}
+	Groups [64]struct {
 		_          structs.HostLayout
 		Object     uint64
 		Generation uint32
@@ -55,20 +62,12 @@ type probeProcess struct {
 	}
 }
 
-type probeThread struct {
-	_      structs.HostLayout
-	Epoch  uint32
-	Zero   uint32
-	Tensor uint64
-}
-
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	probeMapCalls            = "calls"
 	probeMapProcesses        = "processes"
-	probeMapThreads          = "threads"
 	probeProgAllReduceBucket = "all_reduce_bucket"
 	probeProgAllreduce       = "allreduce"
 	probeProgEndGroup        = "end_group"
@@ -131,7 +130,6 @@ type probeProgramSpecs struct {
 type probeMapSpecs struct {
 	Calls     *ebpf.MapSpec `ebpf:"calls"`
 	Processes *ebpf.MapSpec `ebpf:"processes"`
-	Threads   *ebpf.MapSpec `ebpf:"threads"`
 }
 
 // probeVariableSpecs contains global variables before they are loaded into the kernel.
@@ -162,14 +160,12 @@ func (o *probeObjects) Close() error {
 type probeMaps struct {
 	Calls     *ebpf.Map `ebpf:"calls"`
 	Processes *ebpf.Map `ebpf:"processes"`
-	Threads   *ebpf.Map `ebpf:"threads"`
 }
 
 func (m *probeMaps) Close() error {
 	return _ProbeClose(
 		m.Calls,
 		m.Processes,
-		m.Threads,
 	)
 }
 

@@ -43,7 +43,11 @@ unsigned allreduce(struct group *g, struct tensor *t, int op)
 	return ALLREDUCE(g, vector, options).words[0];
 }
 
-__attribute__((noinline)) void ALL_REDUCE_BUCKET(void *reducer, struct tensor **bucket) { __asm__ volatile("" ::"r"(reducer), "r"(bucket)); }
+__attribute__((noinline)) void ALL_REDUCE_BUCKET(void *reducer, struct tensor **bucket)
+{
+	void *volatile use[2] = {reducer, bucket}; // so that it begins as in PyTorch: with a push
+	(void)use;
+}
 
 void all_reduce_bucket(struct tensor *t) { ALL_REDUCE_BUCKET(0, &t); }
 
