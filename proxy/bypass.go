@@ -12,9 +12,9 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/relay"
 )
 
-// serveApart connects c to its server, which is behind no peer, and returns when the connection has ended. No parser sees its
-// bytes.
-func (p *Proxy) serveApart(ctx context.Context, c *net.TCPConn, set *Settings, o *frame.Opening) {
+// serveApart connects c to its server from here, and returns when the connection has ended. No parser sees its bytes. why is the
+// reason, for the log.
+func (p *Proxy) serveApart(ctx context.Context, c *net.TCPConn, set *Settings, o *frame.Opening, why string) {
 	log := p.config.Log.With("client", o.Client, "server", o.Server)
 	r, err := p.beginBypass()
 	if err == nil {
@@ -23,7 +23,7 @@ func (p *Proxy) serveApart(ctx context.Context, c *net.TCPConn, set *Settings, o
 	}
 	if err != nil {
 		p.config.Metrics.opens("", refusedAs(refusal(err)))
-		log.Log(ctx, slog.LevelWarn, "connection reset: its destination is behind no peer, and cannot be reached", "err", err)
+		log.Log(ctx, slog.LevelWarn, "connection reset: "+why+", and it cannot be reached directly", "err", err)
 		return
 	}
 }

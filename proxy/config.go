@@ -24,6 +24,13 @@ type Stream = path.Stream
 type Config struct {
 	// Open opens a stream to a peer; tunnel.Endpoint has it.
 	Open func(ctx context.Context, peer string, opening []byte) (Stream, error)
+	// Await waits for a session with a peer; tunnel.Endpoint has it. nil: where Open says tunnel.ErrPeerDown, apps are reset at once.
+	Await func(ctx context.Context, peer string) error
+	// Hold is how long a connection waits for a session with its peer; then its app is reset. 0: 30 s.
+	Hold time.Duration
+	// DirectFirst has connections to a peer with which no session has come up yet wait a few seconds only (directAfter), and then go
+	// to their servers directly, from here and in the clear.
+	DirectFirst bool
 	// Codecs makes the codecs that peers declare, of their texts. Unknown texts are errors.
 	Codecs func(text string) (codecs.Codec, error)
 	// PeerCodecs lists the names of the codecs that a peer has, as its hello said; nil: all peers have all.
@@ -82,6 +89,7 @@ type Places interface {
 func (c *Config) setDefaults() {
 	c.Memory = cmp.Or(c.Memory, 256<<20)
 	c.Answer = cmp.Or(c.Answer, 10*time.Minute)
+	c.Hold = cmp.Or(c.Hold, 30*time.Second)
 	c.PollGates = cmp.Or(c.PollGates, 1024)
 	c.Residuals = cmp.Or(c.Residuals, 1<<30)
 	c.Values = cmp.Or(c.Values, 512<<20)

@@ -3,9 +3,11 @@ package proxy
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
+	"time"
 
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/proxy/app"
@@ -13,9 +15,10 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/tunnel"
 )
 
-// Serve carries one intercepted connection to the peer behind which server lies, and returns when it has ended. If the
-// peer or the server cannot be reached, c is reset at once: clients that start before their server rely on being
-// refused, and an orderly end would look like an answer. If the app leaves before the peer has answered, the peer is told.
+// Serve carries one intercepted connection to the peer behind which server lies, and returns when it has ended. Without a session with
+// the peer it waits for one (Config.Hold). If the peer or the server cannot be reached, c is reset: clients that start
+// before their server rely on being refused, and an orderly end would look like an answer. If the app leaves before the
+// peer has answered, the peer is told.
 // A connection to a server that is behind no peer bypasses the tunnel, from here.
 func (p *Proxy) Serve(ctx context.Context, c *net.TCPConn, server netip.AddrPort) {
 	defer app.Reset(c) // after an orderly end this does nothing
@@ -24,14 +27,20 @@ func (p *Proxy) Serve(ctx context.Context, c *net.TCPConn, server netip.AddrPort
 	set := p.settings.Load()
 	peer := set.peerOf(o.Server.Addr())
 	if peer == nil {
-		p.serveApart(ctx, c, set, &o)
+		p.serveApart(ctx, c, set, &o, "its destination is behind no peer")
 		return
 	}
 	pair := addrPair{set.jobOf(o.Client.Addr(), o.Server.Addr()).Name, o.Client.Addr(), o.Server.Addr()}
 	o.Number, o.Tag = p.numbers.take(pair), p.tags.Add(1)
 	defer p.numbers.give(pair, o.Number)
 	log := p.config.Log.With("peer", peer.Name, "client", o.Client, "server", o.Server)
-	stream, err := p.ask(ctx, c, set, peer, &o)
+	stream, err := p.ask(ctx, c, set, peer, &o, log)
+	if p.config.DirectFirst && errors.Is(err, tunnel.ErrNeverUp) {
+		p.config.Metrics.opens(peer.Name, "direct")
+		log.Warn("connection goes directly, in the clear: there has been no tunnel to the peer yet (on_first: direct)")
+		p.serveApart(ctx, c, set, &o, "there has been no tunnel to its peer yet")
+		return
+	}
 	if err != nil {
 		result := openResult(err)
 		p.config.Metrics.opens(peer.Name, result)
@@ -50,7 +59,7 @@ func (p *Proxy) Serve(ctx context.Context, c *net.TCPConn, server netip.AddrPort
 var errNoAnswer = errors.New("proxy: the peer has not answered in time")
 
 // ask has the peer dial the server, and waits for its answer as long as the app does.
-func (p *Proxy) ask(ctx context.Context, c *net.TCPConn, set *Settings, peer *Peer, o *frame.Opening) (Stream, error) {
+func (p *Proxy) ask(ctx context.Context, c *net.TCPConn, set *Settings, peer *Peer, o *frame.Opening, log *slog.Logger) (Stream, error) {
 	c.SetKeepAliveConfig(keepAlive)
 	ctx, cancel := context.WithTimeoutCause(ctx, p.config.Answer+dialTimeout+set.refusedRetry(), errNoAnswer)
 	defer cancel()
@@ -59,7 +68,49 @@ func (p *Proxy) ask(ctx context.Context, c *net.TCPConn, set *Settings, peer *Pe
 	defer context.AfterFunc(p.opening, func() { end(errEnding) })()
 	ctx, stop := p.watcher.Watch(ctx, c, o.Server)
 	defer stop()
-	return p.config.Open(ctx, peer.Name, o.Append(nil))
+	for begin := time.Now(); ; {
+		stream, err := p.config.Open(ctx, peer.Name, o.Append(nil))
+		if !errors.Is(err, tunnel.ErrPeerDown) || p.config.Await == nil {
+			return stream, err
+		}
+		if err := p.await(ctx, peer.Name, p.holds(err)-time.Since(begin), log); err != nil {
+			return nil, err
+		}
+	}
+}
+
+const (
+	directAfter = 3 * time.Second // so that a restart of this proxy, whose peers are there, sends nothing in the clear
+	holdNoted   = time.Second     // how long a connection waits before the log says so: the first session comes sooner as a rule
+)
+
+// holds returns how long a connection waits for a session that down says is missing.
+func (p *Proxy) holds(down error) time.Duration {
+	if p.config.DirectFirst && errors.Is(down, tunnel.ErrNeverUp) {
+		return min(p.config.Hold, directAfter)
+	}
+	return p.config.Hold
+}
+
+// await waits for a session with a peer.
+func (p *Proxy) await(ctx context.Context, peer string, within time.Duration, log *slog.Logger) error {
+	within = max(within, 0)
+	note := time.AfterFunc(holdNoted, func() {
+		log.Warn("no tunnel to the peer is up: connections wait for it", "at_most", p.config.Hold)
+	})
+	defer note.Stop()
+	bounded, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	err := p.config.Await(bounded, peer)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.Is(err, tunnel.ErrPeerDown):
+		return fmt.Errorf("%w for %v: is the proxy there running, and which fault do the lines \"no carrier\" name, here and there?", err, p.holds(err))
+	}
+	return err
 }
 
 // openResult names the result of an opening, for metrics.

@@ -13,6 +13,8 @@ var (
 	ErrUnknownPeer = errors.New("tunnel: unknown peer")
 	// ErrPeerDown: there is no session with the peer, and none to wait for.
 	ErrPeerDown = errors.New("tunnel: peer is down")
+	// ErrNeverUp, which wraps ErrPeerDown: nor has there been one since the Endpoint was made.
+	ErrNeverUp = fmt.Errorf("%w: no session has come up yet", ErrPeerDown)
 	// ErrDraining: this side or the peer takes no new streams, since it is about to end.
 	ErrDraining = errors.New("tunnel: draining")
 	// ErrSessionLost: the session that carried the stream is over (resume time, restart, protocol error), and

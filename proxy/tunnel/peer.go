@@ -28,6 +28,8 @@ type peer struct {
 	kicks [maxSlots]chan struct{} // the slot may need a carrier
 	stop  context.CancelFunc
 
+	stopped <-chan struct{} // closed after stop
+
 	mem account
 
 	mu       sync.Mutex
@@ -36,6 +38,8 @@ type peer struct {
 	sess     *session // the current one
 	warnedOf *session // whose rival the log has told of
 	next     *session // a fresh one, which replaces it once the peer's new incarnation has shown itself
+
+	up chan struct{} // closed when a session begins; nil: nobody waits for one
 
 	rtt                      atomic.Int64
 	rate                     atomic.Uint64 // bytes per second
@@ -55,7 +59,7 @@ func newPeer(e *Endpoint, cfg Peer) *peer {
 // start runs the goroutines of a peer until stop is called.
 func (p *peer) start() {
 	ctx, cancel := context.WithCancel(p.e.ctx)
-	p.stop = cancel
+	p.stop, p.stopped = cancel, ctx.Done()
 	for slot := range p.e.cfg.Carriers {
 		p.e.running.Go(func() { p.keep(ctx, slot) })
 	}
@@ -135,6 +139,10 @@ func (p *peer) confirm(s *session, h *hello) error {
 		if err = s.establish(h); err == nil && s == p.next {
 			old, p.sess, p.next = p.sess, s, nil
 		}
+		if err == nil && p.up != nil {
+			close(p.up)
+			p.up = nil
+		}
 	case theirs != h.mine:
 		err = errors.New("another incarnation of the peer was faster")
 	}
@@ -146,6 +154,27 @@ func (p *peer) confirm(s *session, h *hello) error {
 		old.fail(errors.New("the peer began a new one"), "")
 	}
 	return nil
+}
+
+// upcoming returns a channel that is closed when a session begins; nil: there is one.
+func (p *peer) upcoming() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.sess.known() != (incarnation{}) {
+		return nil
+	}
+	if p.up == nil {
+		p.up = make(chan struct{})
+	}
+	return p.up
+}
+
+// down returns the error of one who asks for a session where there is none.
+func (p *peer) down() error {
+	if p.sessions.Load() == 0 {
+		return fmt.Errorf("%w: %s", ErrNeverUp, p.name)
+	}
+	return fmt.Errorf("%w: %s", ErrPeerDown, p.name)
 }
 
 // known returns the peer's incarnation; zero: the session is fresh.

@@ -2,6 +2,7 @@ package tunnel
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"math/rand/v2"
@@ -259,6 +260,44 @@ func TestPeerDown(t *testing.T) {
 		time.Sleep(2*backoffTo + time.Second)
 		if n := paris.Stats()[0].Carriers; n != 2 {
 			t.Errorf("%d carriers", n)
+		}
+	})
+}
+
+// Await waits for the first session, and for the next one after a session is lost, and no longer than it may.
+func TestAwait(t *testing.T) {
+	bubbles(t, func(t *testing.T) {
+		f := &fabric{}
+		f.setDown(true)
+		paris, _ := f.pair(t, nil, nil)
+		await := func(within time.Duration) (error, time.Duration) {
+			ctx, cancel := context.WithTimeout(t.Context(), within)
+			defer cancel()
+			began := time.Now()
+			return paris.Await(ctx, "tokyo"), time.Since(began)
+		}
+		if err, took := await(time.Minute); !errors.Is(err, ErrNeverUp) || !errors.Is(err, ErrPeerDown) || took != time.Minute {
+			t.Errorf("before the first session: %v after %v", err, took)
+		}
+		f.setDown(false)
+		if err, took := await(time.Hour); err != nil || took > 2*backoffTo {
+			t.Errorf("the first session: %v after %v", err, took)
+		}
+		if err, took := await(0); err != nil || took != 0 {
+			t.Errorf("with a session: %v after %v", err, took)
+		}
+		f.setDown(true)
+		f.each((*fabricConn).kill)
+		time.Sleep(11 * time.Minute) // the resume time is over
+		if err, took := await(time.Second); !errors.Is(err, ErrPeerDown) || errors.Is(err, ErrNeverUp) || took != time.Second {
+			t.Errorf("after a session: %v after %v", err, took)
+		}
+		time.AfterFunc(time.Second, func() { paris.Close() })
+		if err, took := await(time.Hour); !errors.Is(err, ErrClosed) || took != time.Second {
+			t.Errorf("as the Endpoint closes: %v after %v", err, took)
+		}
+		if err := paris.Await(t.Context(), "berlin"); !errors.Is(err, ErrUnknownPeer) {
+			t.Errorf("a peer that is not configured: %v", err)
 		}
 	})
 }

@@ -57,7 +57,7 @@ func New(cfg Config) (*Endpoint, error) {
 
 // Open asks peer for a new stream. opening, at most 4,096 bytes, is for its Config.Accept; the tunnel does not
 // look into it and does not retain it. Open returns when the answer is there: *RefusedError if it is no.
-// Without a session it fails with ErrPeerDown at once; while one is suspended (all carriers lost, resume time
+// Without a session it fails with ErrPeerDown at once (see Await); while one is suspended (all carriers lost, resume time
 // not over) it waits, as it does while the peer allows no further stream. When ctx ends the opening is
 // withdrawn.
 func (e *Endpoint) Open(ctx context.Context, peer string, opening []byte) (*Stream, error) {
@@ -72,9 +72,30 @@ func (e *Endpoint) Open(ctx context.Context, peer string, opening []byte) (*Stre
 	case e.draining.Load():
 		return nil, fmt.Errorf("%w: this side", ErrDraining)
 	case s.known() == incarnation{}:
-		return nil, fmt.Errorf("%w: %s", ErrPeerDown, peer)
+		return nil, p.down()
 	}
 	return s.open(ctx, opening)
+}
+
+// Await returns nil as soon as there is a session with peer, which may end at any time after, and ErrPeerDown if ctx ends before.
+func (e *Endpoint) Await(ctx context.Context, peer string) error {
+	p := e.peerByName(peer)
+	if p == nil {
+		return fmt.Errorf("%w: %q", ErrUnknownPeer, peer)
+	}
+	for {
+		up := p.upcoming()
+		if up == nil {
+			return nil
+		}
+		select {
+		case <-up:
+		case <-ctx.Done():
+			return p.down()
+		case <-p.stopped:
+			return ErrClosed
+		}
+	}
 }
 
 // Drain takes no new streams in either direction, tells the peers, and waits until all streams are finished

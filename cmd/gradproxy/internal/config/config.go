@@ -66,12 +66,13 @@ type Peer struct {
 
 // Intercept says how jobs' connections come to the proxy.
 type Intercept struct {
-	Mode    Mode            // default ModeOff
-	Ports   intercept.Ports // destination ports; default 1024-65535
-	Refuse  bool            // on_death: refuse; default direct
-	Gateway bool            // also connections of other hosts that pass this one; default false
-	Cgroup  string          // folder of the cgroup of ModeCgroup; "": one that is made for the command of gradproxy exec
-	Probes  bool            // see the collectives that the jobs' processes call, where a rule may lose something; default true
+	Mode        Mode            // default ModeOff
+	Ports       intercept.Ports // destination ports; default 1024-65535
+	Refuse      bool            // on_death: refuse; default direct
+	DirectFirst bool            // on_first: direct; default hold
+	Gateway     bool            // also connections of other hosts that pass this one; default false
+	Cgroup      string          // folder of the cgroup of ModeCgroup; "": one that is made for the command of gradproxy exec
+	Probes      bool            // see the collectives that the jobs' processes call, where a rule may lose something; default true
 
 	line int
 }

@@ -56,7 +56,7 @@ func TestWholeFile(t *testing.T) {
 				MayDial: rules("10.1.0.0/16:1024-65535", "[2001:db8:1::]/48:29500"), line: 5},
 			{Name: "virginia", Networks: prefixes("10.3.0.0/16"), MayDial: rules("10.1.0.0/16:1024-65535"), line: 10},
 		},
-		Intercept: Intercept{Mode: ModeRedirect, Ports: intercept.Ports{First: 1024, Last: 65535}, Probes: true, Refuse: true, Gateway: true, line: 11},
+		Intercept: Intercept{Mode: ModeRedirect, Ports: intercept.Ports{First: 1024, Last: 65535}, Probes: true, Refuse: true, DirectFirst: true, Gateway: true, line: 11},
 		Forward:   []Forward{{netip.MustParseAddrPort("127.0.0.1:9000"), netip.MustParseAddrPort("10.2.0.5:9000"), false, 13}},
 		Jobs:      []Job{{Name: "resnet", Networks: prefixes("10.0.0.0/8"), Ranks: 3, Sums: parser.SumsGradients, LossyAggregates: true, line: 15}},
 		Policy: []Rule{
@@ -162,6 +162,7 @@ f:2: tunnel.listen: [::]:7443 is open to the network, and insecure works on loop
 		{`intercept: {mode: socks}`, `6: intercept.mode: "socks" is none of off, redirect, tproxy, cgroup`},
 		{`intercept: {mode: redirect, ports: 70000}`, `6: intercept.ports: "70000" is not a range of ports: write FIRST-LAST, such as 1024-65535, or one port`},
 		{`intercept: {mode: redirect, ports: 2000-1000}`, `6: intercept.ports: "2000-1000" is not a range of ports: write FIRST-LAST, such as 1024-65535, or one port`},
+		{`intercept: {mode: redirect, on_first: wait}`, `6: intercept.on_first: "wait" is none of hold, direct`},
 		{`intercept: {mode: redirect, on_death: panic}`, `6: intercept.on_death: "panic" is none of direct, refuse`},
 		{`intercept: {mode: tproxy, gateway: true}`, `6: intercept.gateway: it means nothing with mode: tproxy, which takes only connections of other hosts anyway`},
 		{`intercept: {mode: cgroup}`, `6: intercept.cgroup: it is missing: name the folder of the cgroup, such as /sys/fs/cgroup/training.slice`},

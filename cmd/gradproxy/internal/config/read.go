@@ -142,6 +142,7 @@ func (d *document) intercept(i *Intercept) reader {
 		"mode":     d.oneOf(func(k int) { i.Mode = Mode(k) }, Off, "redirect", "tproxy", "cgroup"),
 		"ports":    value(d, &i.Ports, parsePorts),
 		"on_death": d.oneOf(func(k int) { i.Refuse = k == 1 }, "direct", "refuse"),
+		"on_first": d.oneOf(func(k int) { i.DirectFirst = k == 1 }, "hold", "direct"),
 		"gateway":  value(d, &i.Gateway, parseBool),
 		"cgroup":   value(d, &i.Cgroup, parseText),
 		"probes":   value(d, &i.Probes, parseBool),

@@ -111,7 +111,7 @@ func (s *Site) open(c *config.Config) (err error) {
 		calls = s.calls
 	}
 	s.proxy, err = proxy.New(proxy.Config{
-		Open: s.openStream, Codecs: codecs.New, PeerCodecs: s.peerCodecs, Protocols: parsers.Protocols(), Settings: settings,
+		Open: s.openStream, Await: s.await, DirectFirst: c.Intercept.DirectFirst, Codecs: codecs.New, PeerCodecs: s.peerCodecs, Protocols: parsers.Protocols(), Settings: settings,
 		AsClient: asClient(c), Own: s.own(), Calls: calls, Places: s.places, Pipes: s.limits.pipes, PollGates: s.limits.pollGates, Answer: c.Tunnel.Resume, Memory: c.Memory, Values: values(c), Residuals: c.State.Memory, Log: s.log, Metrics: proxy.NewMetrics(s.registry), Control: control(c),
 	})
 	if err != nil {
@@ -294,6 +294,8 @@ func (s *Site) openStream(ctx context.Context, peer string, opening []byte) (pro
 	}
 	return stream, nil
 }
+
+func (s *Site) await(ctx context.Context, peer string) error { return s.tunnel.Await(ctx, peer) }
 
 // peerCodecs returns the names of the codecs in a peer's hello. It is never nil: a peer without a hello has none.
 func (s *Site) peerCodecs(peer string) []string {

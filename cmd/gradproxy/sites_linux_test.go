@@ -1,0 +1,206 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gradproxy/gradproxy/integration/require"
+	"github.com/gradproxy/gradproxy/integration/require/netns"
+	"github.com/gradproxy/gradproxy/proxy/tunnel/pki"
+)
+
+// Two sites are two hosts, each a network namespace, with a line between them: paris with 10.1.0.1, which dials, and tokyo with 10.2.0.1.
+type twoSites struct {
+	t            *testing.T
+	dir          string
+	paris, tokyo *netns.Namespace
+}
+
+func newTwoSites(t *testing.T) *twoSites {
+	t.Helper()
+	s := &twoSites{t: t, dir: openFolder(t), paris: netns.New(t), tokyo: netns.New(t)}
+	netns.Connect(s.paris, s.tokyo, "wan0", []string{"10.0.0.1/24", "2001:db8::1/64"}, []string{"10.0.0.2/24", "2001:db8::2/64"})
+	s.paris.Address("lo", "10.1.0.1/32")
+	s.tokyo.Address("lo", "10.2.0.1/32")
+	s.paris.Route("10.2.0.0/16", "10.0.0.2")
+	s.tokyo.Route("10.1.0.0/16", "10.0.0.1")
+	if _, err := pki.Write(pki.Options{Dir: s.dir, Domain: "lab", Sites: []string{"paris", "tokyo"}}); err != nil {
+		t.Fatal(err)
+	}
+	s.write("paris", "tokyo", `dial: "10.0.0.2:7443", networks: [10.2.0.0/16], may_dial: ["10.1.0.0/16:1024-65535"]`, "")
+	s.write("tokyo", "paris", `networks: [10.1.0.0/16], may_dial: ["10.2.0.0/16:1024-65535"]`, "")
+	return s
+}
+
+// write writes a site's configuration, with the keys of its peer and more lines.
+func (s *twoSites) write(site, peer, keys, more string) {
+	s.t.Helper()
+	text := fmt.Sprintf("site: %s\npeers:\n  - {name: %s, %s}\n%s\n", site, peer, keys, more)
+	if err := os.WriteFile(s.file(site), []byte(text), 0o644); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *twoSites) file(site string) string { return filepath.Join(s.dir, site+".yaml") }
+
+// A process is a gradproxy with its lines of standard error and standard output.
+type process struct {
+	t   *testing.T
+	cmd *exec.Cmd
+
+	mu    sync.Mutex
+	lines []string
+	more  chan struct{} // closed when a line comes
+	ended chan struct{}
+}
+
+// start starts gradproxy on a host. The process ends with the test at the latest.
+func (s *twoSites) start(host *netns.Namespace, args ...string) *process {
+	s.t.Helper()
+	p := &process{t: s.t, cmd: gradproxyCommand(s.t, args...), more: make(chan struct{}), ended: make(chan struct{})}
+	r, w, err := os.Pipe()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	p.cmd.Stdout, p.cmd.Stderr = w, w
+	host.Do(func() { err = p.cmd.Start() })
+	w.Close()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	go func() {
+		for in := bufio.NewScanner(r); in.Scan(); {
+			p.mu.Lock()
+			p.lines = append(p.lines, in.Text())
+			close(p.more)
+			p.more = make(chan struct{})
+			p.mu.Unlock()
+		}
+		p.cmd.Wait()
+		close(p.ended)
+	}()
+	s.t.Cleanup(func() {
+		p.cmd.Process.Signal(syscall.SIGTERM)
+		p.cmd.Process.Signal(syscall.SIGTERM)
+		select {
+		case <-p.ended:
+		case <-time.After(time.Minute):
+			p.cmd.Process.Kill()
+			<-p.ended
+			s.t.Errorf("gradproxy %s does not end", args[0])
+		}
+		if s.t.Failed() {
+			s.t.Logf("gradproxy %s says:\n%s", strings.Join(args, " "), p.said())
+		}
+	})
+	return p
+}
+
+func (p *process) said() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return strings.Join(p.lines, "\n")
+}
+
+// says waits for a line that has all parts, and returns it.
+func (p *process) says(parts ...string) string {
+	p.t.Helper()
+	bound := time.After(time.Minute)
+	for seen := 0; ; {
+		p.mu.Lock()
+		lines, more := p.lines[seen:], p.more
+		seen = len(p.lines)
+		p.mu.Unlock()
+	line:
+		for _, line := range lines {
+			for _, part := range parts {
+				if !strings.Contains(line, part) {
+					continue line
+				}
+			}
+			return line
+		}
+		select {
+		case <-more:
+		case <-bound:
+			p.t.Fatalf("it never says %q", parts)
+		}
+	}
+}
+
+// serveWord listens at tokyo, reads a line from each connection and answers it with its client's address.
+func (s *twoSites) serveWord() (port int) {
+	s.t.Helper()
+	var l net.Listener
+	var err error
+	s.tokyo.Do(func() { l, err = net.Listen("tcp", "10.2.0.1:0") })
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				line, err := bufio.NewReader(c).ReadString('\n')
+				if err == nil {
+					fmt.Fprintf(c, "%s from %v\n", bytes.TrimSpace([]byte(line)), c.RemoteAddr().(*net.TCPAddr).IP)
+				}
+			}()
+		}
+	}()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// The connection that a command of exec makes at once waits for the first session, though the far proxy starts only later.
+func TestExecHoldsFirstConnection(t *testing.T) {
+	needsHooks(t)
+	require.Command(t, "bash")
+	s := newTwoSites(t)
+	port := s.serveWord()
+	job := s.start(s.paris, "exec", "-c", s.file("paris"), "--", "bash", "-c",
+		fmt.Sprintf("exec 3<>/dev/tcp/10.2.0.1/%d && echo early >&3 && read -r answer <&3 && echo \"got $answer\"", port))
+	job.says("connections wait for it", "peer=tokyo", "at_most=30s")
+	s.start(s.tokyo, "run", "-c", s.file("tokyo"))
+	job.says("got early from 10.2.0.1") // which the far proxy has dialled, not paris
+	<-job.ended
+	if code := job.cmd.ProcessState.ExitCode(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// With on_first: direct a host's programs reach their servers as before, while there has been no session yet.
+func TestRunDirectBeforeFirstSession(t *testing.T) {
+	require.Root(t)
+	s := newTwoSites(t)
+	port := s.serveWord()
+	s.write("paris", "tokyo", `dial: "10.0.0.2:7443", networks: [10.2.0.0/16], may_dial: ["10.1.0.0/16:1024-65535"]`, "intercept: {mode: redirect, on_first: direct}")
+	proxy := s.start(s.paris, "run", "-c", s.file("paris"))
+	proxy.says("msg=running")
+	var c net.Conn
+	var err error
+	s.paris.Do(func() { c, err = net.Dial("tcp", fmt.Sprintf("10.2.0.1:%d", port)) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	fmt.Fprintln(c, "early")
+	if line, err := bufio.NewReader(c).ReadString('\n'); err != nil || line != "early from 10.0.0.1\n" {
+		t.Errorf("%q, %v", line, err)
+	}
+	proxy.says("goes directly, in the clear", "peer=tokyo")
+}
