@@ -40,9 +40,9 @@ class Conv:
 
 
 class Transformer:
-    """A transformer of two layers."""
+    """A transformer of one layer."""
 
-    width, blocks = 64, 2
+    width, blocks = 64, 1
 
     def initial(self, random):
         weights, width = {"places": normal(random, (fashion.SIDE, self.width), 0.02)}, self.width

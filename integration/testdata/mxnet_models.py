@@ -66,7 +66,7 @@ def tokens(before, after, **more):
 
 
 class Transformer(gluon.Block):
-    """A transformer of two layers."""
+    """A transformer of one layer."""
 
     def __init__(self, width=64):
         super().__init__()
@@ -74,7 +74,7 @@ class Transformer(gluon.Block):
             self.tokens = tokens(fashion.SIDE, width)
             self.places = self.params.get("places", shape=(fashion.SIDE, width), init=mx.init.Normal(0.02))
             self.blocks = gluon.nn.Sequential()
-            self.blocks.add(Attention(width), Attention(width), gluon.nn.LayerNorm(in_channels=width))
+            self.blocks.add(Attention(width), gluon.nn.LayerNorm(in_channels=width))
             self.last = gluon.nn.Dense(fashion.CLASSES, in_units=width)
 
     def forward(self, x):

@@ -33,13 +33,13 @@ class Block(nn.Module):
 
 
 class Transformer(nn.Module):
-    """A transformer of two layers: 71,370 parameters."""
+    """A transformer of one layer: 37,898 parameters."""
 
     def __init__(self, width=64):
         super().__init__()
         self.tokens = nn.Linear(fashion.SIDE, width)
         self.places = nn.Parameter(torch.randn(fashion.SIDE, width) * 0.02)
-        self.blocks = nn.Sequential(Block(width), Block(width), nn.LayerNorm(width))
+        self.blocks = nn.Sequential(Block(width), nn.LayerNorm(width))
         self.last = nn.Linear(width, fashion.CLASSES)
 
     def forward(self, x):

@@ -5,14 +5,16 @@ package main
 import (
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/gradproxy/gradproxy/integration/cmd/internal/program"
+	"github.com/gradproxy/gradproxy/integration/testbed"
 )
 
 func TestChosenRecipes(t *testing.T) {
 	list, err := chosen("torch113/conv,mxnet/embedding")
-	if err != nil || len(list) != 2 || list[0].Environment != "torch113" || list[0].Steps != recipes[0].Steps || list[1] != recipes[8] {
+	if err != nil || len(list) != 2 || list[0].Environment != "torch113" || list[0].Steps != recipes[0].Steps || list[1] != recipes[3] {
 		t.Errorf("%v, %v", list, err)
 	}
 	for _, bad := range []string{"", "torch215", "torch215/mlp", "all,jax/conv"} {
@@ -22,13 +24,34 @@ func TestChosenRecipes(t *testing.T) {
 	}
 }
 
+// Torch's sums are proved by its calls, and MXNet's by the protocol. Workers of a server send each other no sums, and what they pull never has
+// the codec 3lc(s=auto), which is for residuals.
+func TestRecipeVariants(t *testing.T) {
+	ways := strings.Fields(gridWays)
+	torch, mxnet, jax := recipes[0].variants(ways), recipes[1].variants(ways), recipes[4].variants(ways)
+	if len(torch) != len(ways) || len(jax) != len(ways) || len(mxnet) != len(ways)-1 {
+		t.Fatalf("%d, %d and %d ways", len(torch), len(mxnet), len(jax))
+	}
+	for i, want := range map[int]testbed.Loss{1: {}, 3: {Gradients: "3lc(s=auto)", Sums: "proved"}, 4: {Gradients: "3lc", Aggregates: "int4", Sums: "proved"}} {
+		if torch[i].word != ways[i] || torch[i].config.Loss != want {
+			t.Errorf("torch, %s: %+v, want %+v", torch[i].word, torch[i].config.Loss, want)
+		}
+	}
+	if got, want := mxnet[3].config.Loss, (testbed.Loss{Protocol: "pslite", Gradients: "3lc(s=auto)", State: "3lc"}); got != want {
+		t.Errorf("mxnet: %+v, want %+v", got, want)
+	}
+	if got := jax[2].config.Loss; got.Sums != "" {
+		t.Errorf("jax: %+v, want the user's word", got)
+	}
+}
+
 // rows returns a grid of one recipe whose ways end with these accuracies, in the order of gridWays without int4.
 func rows(accuracies ...float64) *grid {
 	g := &grid{Seeds: 1}
 	for i, v := range variants([]string{"direct", "lossless", "3lc", "3lc(s=1.9)-"}, "pslite") {
 		l := learnt{Accuracy: accuracies[i : i+1], Mean: accuracies[i], Weights: []string{"same"}}
 		v.SameSteps, v.SameTime = l, l
-		g.Rows = append(g.Rows, gridRow{recipes[6], []string{"direct", "lossless", "3lc", "3lc(s=1.9)-"}[i], v})
+		g.Rows = append(g.Rows, gridRow{recipes[1], []string{"direct", "lossless", "3lc", "3lc(s=1.9)-"}[i], v})
 	}
 	return g
 }
@@ -57,7 +80,7 @@ func TestResume(t *testing.T) {
 	if err := program.WriteJSON(file, rows(0.84, 0.84, 0.84, 0.80)); err != nil {
 		t.Fatal(err)
 	}
-	if err := g.resume(file); err != nil || len(g.Rows) != 4 || g.row(recipes[6], "3lc") == nil || g.row(recipes[0], "3lc") != nil {
+	if err := g.resume(file); err != nil || len(g.Rows) != 4 || g.row(recipes[1], "3lc") == nil || g.row(recipes[2], "3lc") != nil {
 		t.Errorf("%v, %d rows", err, len(g.Rows))
 	}
 	if err := (&grid{Seeds: 3}).resume(file); err == nil {

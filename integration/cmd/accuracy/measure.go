@@ -45,6 +45,7 @@ type variant struct {
 	SameSteps learnt `json:"same_steps"` // after as many steps as the direct run, on the fast link
 	SameTime  learnt `json:"same_time"`  // after as many seconds as the direct run, on the slow link
 
+	word   string // of --ways
 	config testbed.Config
 	way    testbed.Way
 }
@@ -53,17 +54,17 @@ type variant struct {
 const defaultWays = "direct 3lc 3lc+int4 3lc(s=1.9)-"
 
 // variants returns the ways that are compared, where a job's tensors travel by that protocol: pslite, or "" for rings. With pslite a
-// way's codec is that of the weights that come back as well; a control's is not.
+// way's codec is that of the weights that come back as well, of which 3lc(s=auto) sends as much as 3lc; a control's is not.
 func variants(ways []string, protocol string) (all []variant) {
 	for _, name := range ways {
-		v := variant{Name: name, way: testbed.Way(name), config: testbed.Way(name).Config()}
+		v := variant{Name: name, word: name, way: testbed.Way(name), config: testbed.Way(name).Config()}
 		if codec, control := strings.CutSuffix(name, "-"); control {
-			v = variant{Name: codec + ", no feedback", Control: true, way: testbed.Way(codec), config: testbed.Config{Loss: testbed.Loss{Gradients: codec, NoFeedback: true}}}
+			v = variant{Name: codec + ", no feedback", word: name, Control: true, way: testbed.Way(codec), config: testbed.Config{Loss: testbed.Loss{Gradients: codec, NoFeedback: true}}}
 		}
 		if loss := &v.config.Loss; protocol != "" && loss.Gradients != "" {
 			loss.Protocol = protocol
 			if !v.Control {
-				loss.State = loss.Gradients
+				loss.State = strings.Replace(loss.Gradients, "(s=auto)", "", 1)
 			}
 		}
 		all = append(all, v)
