@@ -95,13 +95,15 @@ const (
 	RanksUnknown      // DistributedDataParallel calls this collective, but the number of ranks is not known
 	CallsContradicted // the connection has carried something else than the process has called
 
+	Contested // other sums of the step have this one's size: its place does not tell it from them
+
 	Doubted // another sum of the job was found to be no gradient
 	Guarded // receivers are too far behind: the block travels exactly for a while
 )
 
 var reasonNames = [...]string{"ok", "no rule", "role unproved", "dtype unknown", "implausible", "stalled",
 	"no gain", "no reference", "peer lacks codec", "too small", "no memory", "learning",
-	"call not seen", "other caller", "no sum", "caller unclear", "ranks unknown", "calls contradicted", "job doubted", "guarded"}
+	"call not seen", "other caller", "no sum", "caller unclear", "ranks unknown", "calls contradicted", "contested", "job doubted", "guarded"}
 
 // String returns the reason in the words that users see.
 func (r Reason) String() string { return name(reasonNames[:], int(r)) }

@@ -149,9 +149,10 @@ func (c *counted) message(tag uint32, length int) (tensor.Tensor, look, error) {
 	if r.key != 0 && !r.strays {
 		v.Key = mix.Words(r.key, uint64(k))
 	}
-	if c.byCalls() {
+	switch {
+	case c.byCalls(), r.contest && e.call.verdict == callBucket:
 		c.byCall(&v, e, k)
-	} else if c.proof.vetoes(&e.call) {
+	case c.proof.vetoes(&e.call):
 		v.Role, v.Why = tensor.Exact, callReasons[e.call.verdict]
 	}
 	if v.Role == tensor.Gradient {

@@ -160,7 +160,7 @@ func (l *layout) contest(ranks, first int) {
 func (c *counted) readBucket(e *observedReduce, k int) reading {
 	it := e.bucket
 	return reading{
-		key: e.key, strays: e.strays, learning: it.rounds < 2, ruledOut: it.contest,
+		key: e.key, strays: e.strays, learning: it.rounds < 2, contest: it.contest,
 		tiny: e.ring.segment < crumb, size: e.ring.size, phased: e.ring.full(), first: k < e.ring.phase(),
 		width: it.width, verdicts: it.verdicts,
 	}

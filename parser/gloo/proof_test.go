@@ -427,7 +427,7 @@ func TestRanksOfALargeBucket(t *testing.T) {
 	}
 }
 
-// Where the user says that sums are gradients, calls take the role away, and do not give it: from sums that add nothing up, and from other
+// Where the user says that sums are gradients, calls take the role away, and give it only where an all-reduce's place does not tell: from sums that add nothing up, and from other
 // callers' in a process whose DistributedDataParallel sums its buckets itself.
 func TestCallsVeto(t *testing.T) {
 	for name, job := range provable() {
@@ -442,11 +442,11 @@ func TestCallsVeto(t *testing.T) {
 		}
 		for i, m := range all {
 			switch role := m.value.Role; {
-			case m.value.Proof != tensor.ByUser:
+			case (m.value.Proof == tensor.ByCall) != (without[i].value.Why == tensor.Contested && lossy(role)):
 				t.Fatalf("%s: step %d of %s is proved by %v", name, m.Step, m.Name, m.value.Proof)
 			case lossy(role) && m.Role != tensor.Gradient && (m.Op == gloosim.AllReduce):
 				t.Fatalf("%s: step %d of %s is %v", name, m.Step, m.Name, role)
-			case m.Role == tensor.Gradient && m.value != without[i].value:
+			case m.Role == tensor.Gradient && m.value.Proof == tensor.ByUser && m.value != without[i].value:
 				t.Fatalf("%s: step %d of %s is %+v, and %+v if nobody sees the calls", name, m.Step, m.Name, m.value, without[i].value)
 			}
 		}
@@ -467,6 +467,37 @@ func TestCallsVeto(t *testing.T) {
 		if m.Step >= 3 && lossy(m.value.Role) != (m.Name == "a") {
 			t.Fatalf("step %d of %s is %v, %v", m.Step, m.Name, m.value.Role, m.value.Why)
 		}
+	}
+}
+
+// With a static graph DDP announces its buckets before the third step. Two sums of all gradients have passed then, and the second one could be
+// another sum of each step: by the user's word alone a bucket of that size travels exactly, and the reason says why. Calls tell it.
+func TestOneBucketOfAStaticGraph(t *testing.T) {
+	one := [][]int{{7, 6, 5, 4, 3, 2, 1, 0}}
+	noise := func(s int) []gloosim.Call {
+		return []gloosim.Call{foreign("noise", gloosim.Gradients("noise", s, 20_170, tensor.Float32))}
+	}
+	for name, ddp := range map[string]gloosim.DDP{
+		"static graph": {Shapes: mlp, DType: tensor.Float32, Steps: 8, Buckets: one, Static: true},
+		"a sum of the bucket's size in each step": {Shapes: mlp, DType: tensor.Float32, Steps: 8, Buckets: one, After: noise},
+	} {
+		calls := ddp.Calls()
+		trace := gloosim.Run(gloosim.Job{Ranks: 2, Calls: calls, Tags: true, FirstID: true})
+		conn := parser.Conn{Job: "job", Sums: parser.SumsGradients}
+		all, err := play(t, trace, conn)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		for _, m := range all {
+			if m.Op == gloosim.AllReduce && m.Step >= 2 && (m.value.Role != tensor.Unknown || m.value.Why != tensor.Contested) {
+				t.Fatalf("%s, by the user's word: step %d of %s is %v, %v", name, m.Step, m.Name, m.value.Role, m.value.Why)
+			}
+		}
+		conn.Calls = callsOf(calls, 2)
+		if all, err = play(t, trace, conn); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		checkProof(t, name+", by calls", all, 3)
 	}
 }
 

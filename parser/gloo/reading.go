@@ -12,6 +12,7 @@ type reading struct {
 	learning bool   // its step has not passed twice, whole
 	strays   bool   // it is not the message that the step let expect
 	ruledOut bool   // it cannot be a gradient
+	contest  bool   // it may be a bucket, or another all-reduce of a bucket's size
 	tiny     bool
 	size     int // bytes of the whole tensor, at least
 	phased   bool
@@ -64,6 +65,8 @@ func (r *reading) role(sums bool) (tensor.Role, tensor.DType, tensor.Reason) {
 		return tensor.Unknown, d, tensor.RoleUnproved
 	case r.tiny, r.ruledOut:
 		return tensor.Exact, d, why
+	case r.contest:
+		return tensor.Unknown, d, tensor.Contested
 	case r.strays:
 		return tensor.Unknown, d, tensor.RoleUnproved
 	case r.learning:

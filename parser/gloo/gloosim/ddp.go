@@ -101,9 +101,10 @@ type DDP struct {
 	Shapes  [][]int64    // of the parameters
 	DType   tensor.DType // of gradients on the wire (a hook may make it another than the parameters' float32)
 	Steps   int
-	Buckets [][]int // parameters of each bucket from the second step on; nil: of all steps, one of all parameters
+	Buckets [][]int // parameters of each bucket once they are made anew; nil: of all steps, one of all parameters
 	Buffers int     // bytes of float buffers, broadcast before each step
 	Unused  bool    // looks for unused parameters: announces no buckets, and reduces a map of used ones
+	Static  bool    // its graph is static: it announces its buckets before the third step, not the second
 	// Before and After return further calls of a step, before and after its gradients.
 	Before, After func(step int) []Call
 }
@@ -139,8 +140,12 @@ func (j DDP) Calls() []Call {
 	for i := range all {
 		all[i] = i
 	}
+	rebuilt := 1 // step from which on it has its buckets
+	if j.Static {
+		rebuilt = 2
+	}
 	for s := range j.Steps {
-		if s == 1 && !j.Unused && j.Buckets != nil {
+		if s == rebuilt && !j.Unused && j.Buckets != nil {
 			calls = append(calls, j.announcement(exact)...)
 		}
 		if j.Buffers > 0 {
@@ -151,7 +156,7 @@ func (j DDP) Calls() []Call {
 			calls = append(calls, j.Before(s)...)
 		}
 		buckets := j.Buckets
-		if buckets == nil || s == 0 && !j.Unused {
+		if buckets == nil || s < rebuilt && !j.Unused {
 			buckets = [][]int{all}
 		}
 		for b, bucket := range buckets {
