@@ -70,7 +70,11 @@ func TestProvedSums(t *testing.T) {
 			job := sumsJob(t, c.environment, c.ranks, c.cases, c.args...)
 			w := newWAN(t, c.ranks, fast)
 			ps := startProxies(t, w, config)
-			ctx := deadline(t, 30*time.Minute)
+			limit := 30 * time.Minute
+			if *collectives > 0 {
+				limit = 2 * time.Hour // of a busy machine; -timeout has the last word
+			}
+			ctx := deadline(t, limit)
 			results, err := w.Run(ctx, job)
 			if err != nil {
 				t.Fatal(err)

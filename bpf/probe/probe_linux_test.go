@@ -14,9 +14,8 @@ import (
 	"syscall"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/gradproxy/gradproxy/integration/require"
+	"github.com/gradproxy/gradproxy/integration/require/netns"
 )
 
 func address(a net.Addr) netip.AddrPort { return a.(*net.TCPAddr).AddrPort() }
@@ -325,25 +324,54 @@ func TestLibraries(t *testing.T) {
 	}
 }
 
-// A socket that is in no process, or in another network namespace, is an error.
+// The process of a connection is found in another network namespace, as a container's is, unless two namespaces have such a connection.
+func TestOtherNetworkNamespace(t *testing.T) {
+	p := load(t)
+	program := build(t, releases[0])
+	begin := func() (j *job) {
+		n := netns.New(t)
+		n.Do(func() {
+			j = program.start(t, func(c *exec.Cmd) {
+				c.Args = append(c.Args, "4242") // the port that it connects from
+				c.SysProcAttr.Pdeathsig = 0     // the thread that starts it ends
+			})
+		})
+		return j
+	}
+	j := begin()
+	j.find(p)
+	j.do("announce 1")
+	if j.do("reduce 0 1 0"); !j.call(0).Bucket {
+		t.Error("a bucket is not told")
+	}
+	other := begin()
+	if _, _, err := p.Find(address(other.conn.RemoteAddr()), address(other.conn.LocalAddr()), address(j.conn.LocalAddr())); err == nil || !strings.Contains(err.Error(), "which of them is meant") {
+		t.Errorf("of two namespaces with the same addresses: %v", err)
+	}
+}
+
+// The kernel's tables of sockets are understood.
+func TestTableAddress(t *testing.T) {
+	for text, want := range map[string]string{
+		"0100007F:1092":                         "127.0.0.1:4242",
+		"0000000000000000FFFF00000100007F:1092": "127.0.0.1:4242",
+		"B80D0120000000000000000001000000:01BB": "[2001:db8::1]:443",
+	} {
+		if got := tableAddress(text).String(); got != want {
+			t.Errorf("%s: %s, want %s", text, got, want)
+		}
+	}
+	for _, text := range []string{"", "local_address", "0100007F", "01:1092", "0100007F:", "0100007F:11092"} {
+		if got := tableAddress(text); got.IsValid() {
+			t.Errorf("%q: %v", text, got)
+		}
+	}
+}
+
+// A socket that is in no process is an error.
 func TestNotFound(t *testing.T) {
 	p := load(t)
 	j := build(t, releases[0]).start(t)
-	elsewhere := func() (err error) {
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			runtime.LockOSThread() // never unlocked: the thread ends here
-			if err = unix.Unshare(unix.CLONE_NEWNET); err == nil {
-				_, _, err = p.Find(address(j.conn.RemoteAddr()), address(j.conn.LocalAddr()))
-			}
-		}()
-		<-done
-		return err
-	}
-	if err := elsewhere(); err == nil || !strings.Contains(err.Error(), "no socket of this network namespace") {
-		t.Errorf("from another network namespace: %v", err)
-	}
 	own, remote := address(j.conn.LocalAddr()), address(j.conn.RemoteAddr())
 	if _, _, err := p.Find(own, remote); err == nil || !strings.Contains(err.Error(), "no process") {
 		t.Errorf("the test's own socket: %v", err)
@@ -357,21 +385,32 @@ func TestNotFound(t *testing.T) {
 	}
 }
 
-// A connection that waits to be accepted has no process yet.
+// A connection that waits to be accepted has no process yet, here and in another network namespace.
 func TestNotAccepted(t *testing.T) {
 	p := load(t)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	conn, err := net.Dial("tcp", listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	if _, _, err := p.Find(address(listener.Addr()), address(conn.LocalAddr())); !errors.Is(err, ErrNotAccepted) {
-		t.Errorf("before it is accepted: %v", err)
+	n := netns.New(t)
+	for name, do := range map[string]func(func()){"here": func(f func()) { f() }, "in another namespace": n.Do} {
+		var listener net.Listener
+		var conn net.Conn
+		var err error
+		do(func() {
+			c := exec.Command("sleep", "60") // a process by which the namespace is seen
+			if err = c.Start(); err != nil {
+				return
+			}
+			defer t.Cleanup(func() { _, _ = c.Process.Kill(), c.Wait() })
+			if listener, err = net.Listen("tcp", "127.0.0.1:0"); err == nil {
+				conn, err = net.Dial("tcp", listener.Addr().String())
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer listener.Close()
+		defer conn.Close()
+		if _, _, err := p.Find(address(listener.Addr()), address(conn.LocalAddr())); !errors.Is(err, ErrNotAccepted) {
+			t.Errorf("%s, before it is accepted: %v", name, err)
+		}
 	}
 }
 

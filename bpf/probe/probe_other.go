@@ -23,6 +23,9 @@ func (*Probes) Find(netip.AddrPort, ...netip.AddrPort) (*Process, int, error) {
 	return nil, 0, errLinux
 }
 
+// Follow returns an error.
+func (*Probes) Follow(int) (*Process, error) { return nil, errLinux }
+
 // Living returns none.
 func (*Probes) Living() []*Process { return nil }
 

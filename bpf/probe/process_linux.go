@@ -45,7 +45,7 @@ func (p *Process) Ended() string {
 }
 
 // Find returns the process of this host that owns the established TCP socket with the address own and one of remotes, in the
-// thread's network namespace, and attaches the programs to the library in which its collectives are. An error says in one line why
+// thread's network namespace or else in another one, and attaches the programs to the library in which its collectives are. An error says in one line why
 // its calls cannot be seen. pid is the process's number; 0: it was not found.
 func (p *Probes) Find(own netip.AddrPort, remotes ...netip.AddrPort) (process *Process, pid int, err error) {
 	socket, err := socketInode(own, remotes)
@@ -59,6 +59,13 @@ func (p *Probes) Find(own netip.AddrPort, remotes ...netip.AddrPort) (process *P
 	}
 	process, err = p.follow(pid)
 	return process, pid, err
+}
+
+// Follow is Find for a process of which the number is known.
+func (p *Probes) Follow(pid int) (*Process, error) {
+	p.finding.Lock()
+	defer p.finding.Unlock()
+	return p.follow(pid)
 }
 
 // follow has the programs note the collectives of a process. p.finding is held.

@@ -3,7 +3,6 @@
 package probe
 
 import (
-	"fmt"
 	"net"
 	"net/netip"
 
@@ -12,7 +11,7 @@ import (
 )
 
 // socketInode returns the inode of the established TCP socket with this address of its own and one of remotes, in the thread's
-// network namespace.
+// network namespace or else in another one.
 func socketInode(own netip.AddrPort, remotes []netip.AddrPort) (uint32, error) {
 	for _, remote := range remotes {
 		s, err := netlink.SocketGet(net.TCPAddrFromAddrPort(unmap(own)), net.TCPAddrFromAddrPort(unmap(remote)))
@@ -24,7 +23,7 @@ func socketInode(own netip.AddrPort, remotes []netip.AddrPort) (uint32, error) {
 		}
 		return s.INode, nil
 	}
-	return 0, fmt.Errorf("probe: no socket of this network namespace has the address %v: the job is in one of its own", own)
+	return socketElsewhere(own, remotes)
 }
 
 func unmap(a netip.AddrPort) netip.AddrPort { return netip.AddrPortFrom(a.Addr().Unmap(), a.Port()) }

@@ -1,4 +1,4 @@
-// A process that connects to a port of loopback and calls the library's functions as the lines on standard input say. It answers
+// A process that connects to a port of loopback, from another one if that is given, and calls the library's functions as the lines on standard input say. It answers
 // each line by one: the tag of the collective, or another number.
 
 #include <arpa/inet.h>
@@ -99,8 +99,9 @@ int main(int count, char **arguments)
 	if (count < 2)
 		return 2;
 	int s = socket(AF_INET, SOCK_STREAM, 0);
-	struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(atoi(arguments[1])), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-	if (connect(s, (struct sockaddr *)&to, sizeof(to)))
+	struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(atoi(arguments[1])), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)}, from = to;
+	from.sin_port = count > 2 ? htons(atoi(arguments[2])) : 0;
+	if (bind(s, (struct sockaddr *)&from, sizeof(from)) || connect(s, (struct sockaddr *)&to, sizeof(to)))
 		return 3;
 	char line[256];
 	while (fgets(line, sizeof(line), stdin)) {
