@@ -242,7 +242,7 @@ func TestAnswers(t *testing.T) {
 					t.Errorf("%v, a *RefusedError: %v", r.err, !refused)
 				}
 				if r.st != nil {
-					if sent, received := r.st.Counts(); sent != 0 || received != 0 {
+					if sent, received := r.st.counts(); sent != 0 || received != 0 {
 						t.Errorf("%d sent, %d received beside the opening", sent, received)
 					}
 					r.st.Reset(CodeApp)

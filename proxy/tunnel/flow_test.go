@@ -195,7 +195,7 @@ func TestSmallMessagesOvertake(t *testing.T) {
 		if worst > 80*time.Millisecond*115/100 {
 			t.Errorf("a round trip of 80 ms took %v beside a bulk transfer", worst)
 		}
-		sent, _ := bulk.Counts()
+		sent, _ := bulk.counts()
 		if sent < 10<<20 {
 			t.Errorf("the bulk transfer moved %d bytes only", sent)
 		}

@@ -36,7 +36,7 @@ func FuzzAnswer(f *testing.F) {
 		var no *RefusedError
 		switch {
 		case err == nil:
-			if _, received := st.Counts(); received != 0 {
+			if _, received := st.counts(); received != 0 {
 				t.Errorf("%d bytes are said to be read", received)
 			}
 			rest, err := io.ReadAll(st)

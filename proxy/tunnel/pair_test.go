@@ -95,3 +95,10 @@ func TestEcho(t *testing.T) {
 		t.Fatalf("%d bytes came back of %d, err %v", len(got), len(data), err)
 	}
 }
+
+// counts returns the bytes written to the stream and read from it so far, openings and answers left out.
+func (st *Stream) counts() (sent, received uint64) {
+	st.session.mu.Lock()
+	defer st.session.mu.Unlock()
+	return st.end - min(st.end, st.sentBase), st.pos - min(st.pos, st.recvBase)
+}

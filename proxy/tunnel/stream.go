@@ -205,13 +205,6 @@ func (st *Stream) WriteMore(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// Counts returns the bytes written to the stream and read from it so far, openings and answers left out.
-func (st *Stream) Counts() (sent, received uint64) {
-	st.session.mu.Lock()
-	defer st.session.mu.Unlock()
-	return st.end - min(st.end, st.sentBase), st.pos - min(st.pos, st.recvBase)
-}
-
 // Path returns the known properties of the way to the peer: the smallest RTT of the last PINGs, and the bytes per
 // second at which bulk arrives at the peer, the most of the last 10 s. 0: unknown.
 func (st *Stream) Path() (rtt time.Duration, rate float64) { return st.session.peer.path() }

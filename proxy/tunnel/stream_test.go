@@ -306,10 +306,10 @@ func TestAnySizes(t *testing.T) {
 			t.Fatal(err)
 		}
 		same(t, "what was written", got.Bytes(), want)
-		if sent, received := near.Counts(); sent != 0 || received != uint64(len(want)) {
+		if sent, received := near.counts(); sent != 0 || received != uint64(len(want)) {
 			t.Errorf("counted %d and %d", sent, received)
 		}
-		if sent, received := far.Counts(); sent != uint64(len(want)) || received != 0 {
+		if sent, received := far.counts(); sent != uint64(len(want)) || received != 0 {
 			t.Errorf("counted %d and %d", sent, received)
 		}
 	})
