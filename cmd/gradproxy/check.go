@@ -73,9 +73,17 @@ func (r *checked) print(c *cobra.Command, cfg *config.Config, asJSON bool) error
 		_, err := fmt.Fprint(c.OutOrStdout(), r.Rules)
 		return err
 	}
-	_, err := fmt.Fprintf(c.OutOrStdout(), "%s: ok: site %s, %d peers, %d networks, %d jobs, %d rules\n",
-		r.File, cfg.Site, len(cfg.Peers), len(cfg.Networks()), len(cfg.Jobs), len(cfg.Policy))
+	_, err := fmt.Fprintf(c.OutOrStdout(), "%s: ok: site %s, %s, %s, %s, %s\n", r.File, cfg.Site,
+		number(len(cfg.Peers), "peer"), number(len(cfg.Networks()), "network"), number(len(cfg.Jobs), "job"), number(len(cfg.Policy), "rule"))
 	return err
+}
+
+// number writes "1 peer", "2 peers".
+func number(n int, name string) string {
+	if n == 1 {
+		return "1 " + name
+	}
+	return fmt.Sprintf("%d %ss", n, name)
 }
 
 // rulesOf returns the rules that run would put in force. It chooses the listeners' ports when it starts: here they are
