@@ -38,11 +38,42 @@ type program struct {
 	path, library string
 }
 
-// build makes a job's program. flags are for the compiler of the library, or of all if it is linked statically.
+// programs are what built has made, by name of the release, in folders of the whole run.
+var (
+	programs = map[string]program{}
+	scratch  string
+)
+
+func TestMain(m *testing.M) {
+	var err error
+	if scratch, err = os.MkdirTemp("", "gradproxy-probe-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	os.RemoveAll(scratch)
+	os.Exit(code)
+}
+
+// built returns a job's program, compiled once for all tests, which must leave its files as they are. In an emulated guest a compiler
+// takes three seconds.
+func built(t testing.TB, r release) program {
+	t.Helper()
+	if _, ok := programs[r.name]; !ok {
+		programs[r.name] = compile(t, filepath.Join(scratch, r.name), r)
+	}
+	return programs[r.name]
+}
+
+// build makes a job's program for one test. flags are for the compiler of the library, or of all if it is linked statically.
 func build(t testing.TB, r release, flags ...string) program {
 	t.Helper()
+	return compile(t, t.TempDir(), r, flags...)
+}
+
+func compile(t testing.TB, dir string, r release, flags ...string) program {
+	t.Helper()
 	require.Command(t, "gcc")
-	dir := t.TempDir()
 	if err := os.CopyFS(dir, sources); err != nil { // a test in a guest runs in another folder
 		t.Fatal(err)
 	}
@@ -51,18 +82,18 @@ func build(t testing.TB, r release, flags ...string) program {
 	p.library = filepath.Join(dir, "libtorch_cpu.so.1.13")
 	define := []string{"-O1", "-fno-omit-frame-pointer", "-mno-omit-leaf-frame-pointer", "-g", "-fPIC", "-Wall", "-Wextra", "-Werror", fmt.Sprintf("-DSTORAGE=%d", r.storage), fmt.Sprintf("-DELEMENTS=%d", r.elements),
 		fmt.Sprintf("-DTYPE=%d", r.kind), fmt.Sprintf("-DOP=%d", r.op), fmt.Sprintf("-DTAG=%d", r.tag)}
-	compile := func(args ...string) {
+	gcc := func(args ...string) {
 		t.Helper()
 		if out, err := exec.Command("gcc", args...).CombinedOutput(); err != nil {
 			t.Fatalf("gcc %v: %v\n%s", args, err, out)
 		}
 	}
 	if slices.Contains(flags, "-static") {
-		compile(append(define, "-o", p.path, job, torch, "-lpthread")...)
+		gcc(append(define, "-o", p.path, job, torch, "-lpthread")...)
 		return p
 	}
-	compile(slices.Concat(define, flags, []string{"-shared", "-o", p.library, torch})...)
-	compile("-O1", fmt.Sprintf("-DTAG=%d", r.tag), "-o", p.path, job, p.library, "-lpthread")
+	gcc(slices.Concat(define, flags, []string{"-shared", "-o", p.library, torch})...)
+	gcc("-O1", fmt.Sprintf("-DTAG=%d", r.tag), "-o", p.path, job, p.library, "-lpthread")
 	return p
 }
 

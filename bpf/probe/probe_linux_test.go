@@ -42,7 +42,7 @@ func TestCallsAreTold(t *testing.T) {
 	p := load(t)
 	for _, r := range releases {
 		t.Run(r.name, func(t *testing.T) {
-			j := build(t, r).start(t)
+			j := built(t, r).start(t)
 			j.do("new 0 4") // not seen
 			rank := j.find(p)
 			check := func(why string, tag int, want Call) {
@@ -101,7 +101,7 @@ func TestCallsAreTold(t *testing.T) {
 // address.
 func TestGroups(t *testing.T) {
 	p := load(t)
-	j := build(t, releases[0]).start(t)
+	j := built(t, releases[0]).start(t)
 	rank := j.find(p)
 	elements := func(tag int) (all []uint64) {
 		for _, c := range rank.Calls(nil, uint32(tag)) {
@@ -144,7 +144,7 @@ func TestGroups(t *testing.T) {
 // Of a call that was not noted, was forgotten, or has a tag that two calls expected, nothing is known.
 func TestCallsInDoubt(t *testing.T) {
 	p := load(t)
-	j := build(t, releases[0]).start(t)
+	j := built(t, releases[0]).start(t)
 	rank := j.find(p)
 	j.do("new 0 2")
 	for range 3 {
@@ -182,7 +182,7 @@ func TestCallsInDoubt(t *testing.T) {
 // Ranks of one host share a library; each has its own calls.
 func TestRanksOfAHost(t *testing.T) {
 	p := load(t)
-	program := build(t, releases[0])
+	program := built(t, releases[0])
 	a, b := program.start(t), program.start(t)
 	a.find(p)
 	b.find(p)
@@ -223,7 +223,7 @@ func TestRanksOfAHost(t *testing.T) {
 // the number of another one inherits no proof.
 func TestForks(t *testing.T) {
 	p := load(t)
-	j := build(t, releases[0]).start(t)
+	j := built(t, releases[0]).start(t)
 	rank := j.find(p)
 	j.do("reduce 0 1 0")
 	if tag := j.do("fork 0 2"); tag != 1 {
@@ -254,7 +254,7 @@ func TestForks(t *testing.T) {
 // A proof that was ended stays so.
 func TestEnd(t *testing.T) {
 	p := load(t)
-	j := build(t, releases[0]).start(t)
+	j := built(t, releases[0]).start(t)
 	rank := j.find(p)
 	j.do("reduce 0 1 0")
 	if !rank.End("first") || rank.End("second") || rank.Ended() != "first" {
@@ -284,7 +284,7 @@ func TestLibraries(t *testing.T) {
 		proves(build(t, releases[0], "-fcf-protection").start(t))
 	})
 	t.Run("in another mount namespace", func(t *testing.T) {
-		program := build(t, releases[1])
+		program := built(t, releases[1])
 		hidden := filepath.Join(t.TempDir(), "hidden")
 		if err := os.Mkdir(hidden, 0o755); err != nil {
 			t.Fatal(err)
