@@ -77,11 +77,7 @@ func runMXNetOn(t *testing.T, w *testbed.WAN, job testbed.Job, c *testbed.Config
 		ps = startProxies(t, w, *c)
 	}
 	before := w.LinkBytes()
-	wait := patience
-	if job.Lingers {
-		wait = time.Minute
-	}
-	results, err := w.Run(deadline(t, wait), job)
+	results, err := w.Run(deadline(t, patience), job)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -135,7 +135,7 @@ func newJob(t *testing.T, environment, program string, ranks int, args []string)
 	if err != nil {
 		t.Fatal(err)
 	}
-	small := []string{"--steps", "8", "--batch", "32", "--timeout", "60"} // later ones win
+	small := []string{"--steps", "8", "--batch", "32", "--test", "200", "--timeout", "60"} // later ones win
 	return testbed.Job{Python: python, Program: program, Ranks: ranks, Args: append(small, args...)}
 }
 

@@ -143,7 +143,7 @@ func (w *WAN) startSites(ctx context.Context, job Job) (*Run, error) {
 		}
 		rank := &Rank{number: i, role: Worker, ctx: ctx, began: time.Now(), step: -1, moved: make(chan struct{})}
 		argv := job.Exec.command(i, []string{"sh", "-c", script + "wait"})
-		if err := w.begin(rank, site, job, argv, nil); err != nil {
+		if err := w.begin(rank, site, job, argv, nil, false); err != nil {
 			run.Kill()
 			return nil, err
 		}

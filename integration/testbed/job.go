@@ -3,14 +3,13 @@
 package testbed
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,7 +18,8 @@ import (
 )
 
 // A Job is a training program of one process a rank, which prints "step K" to stderr after step K and at the end a line
-// of JSON to stdout, as the programs in integration/testdata do.
+// of JSON to stdout, as the programs in integration/testdata do. With RANKS_JOIN=stdin in its environment it prints "joins" to stderr
+// once its framework is loaded, and joins the other ranks when its stdin ends.
 type Job struct {
 	Python  string   // the interpreter
 	Program string   // the script
@@ -31,8 +31,9 @@ type Job struct {
 	Agents  bool     // each rank is started by torchrun
 	Lingers bool     // processes of Nodes may hang once all workers have reported, which then is the job's end
 
-	// The other ranks start when rank 0 listens for them, so that none of them meets a closed port. Some names the ranks
-	// to start, at once, instead of all; Port must then be the same at each start of a part of the job.
+	// All ranks start at once. The other ranks join rank 0 when it listens for them, so that none of them meets a closed port.
+	// torchrun's agents join by themselves; each of them starts when the first one listens. Some names the ranks to start, which then join
+	// at once, instead of all; Port must then be the same at each start of a part of the job.
 	Some []int
 	Port int // rank 0 listens on; 0: one by chance
 }
@@ -90,12 +91,15 @@ type Rank struct {
 	role   string
 	ctx    context.Context // kills it
 	began  time.Time
-	stdout bytes.Buffer
 	*process
 
-	mu    sync.Mutex
-	step  int           // that was reported last; -1: none yet
-	moved chan struct{} // closed when step changes
+	hold io.Closer // its stdin, whose end lets it join; nil: it joins when it can
+
+	mu     sync.Mutex
+	joins  bool          // its framework is loaded; only one that is held tells
+	step   int           // that was reported last; -1: none yet
+	report Report        // its own account; zero: none yet
+	moved  chan struct{} // closed when one of these changes
 }
 
 // Start starts the ranks of job, which end with ctx at the latest.
@@ -114,11 +118,12 @@ func (w *WAN) Start(ctx context.Context, job Job) (*Run, error) {
 			ranks[r] = r
 		}
 	}
+	ordered := job.Some == nil && job.Nodes == nil
 	for _, r := range ranks {
-		rank, err := w.startRank(ctx, job, r)
+		rank, err := w.startRank(ctx, job, r, ordered && !job.Agents)
 		if err == nil {
 			run.Ranks = append(run.Ranks, rank)
-			if r == 0 && job.Some == nil && job.Nodes == nil {
+			if r == 0 && ordered && job.Agents {
 				err = rank.listens(ctx, job.Port)
 			}
 		}
@@ -127,10 +132,31 @@ func (w *WAN) Start(ctx context.Context, job Job) (*Run, error) {
 			return nil, err
 		}
 	}
+	if ordered && !job.Agents {
+		if err := run.join(ctx, job.Port); err != nil {
+			run.Kill()
+			return nil, err
+		}
+	}
 	return run, nil
 }
 
-func (w *WAN) startRank(ctx context.Context, job Job, r int) (*Rank, error) {
+// join lets rank 0 join, and the others once it listens.
+func (r *Run) join(ctx context.Context, port int) error {
+	first := r.Ranks[0]
+	first.hold.Close()
+	err := first.wait(ctx, func() bool { return first.joins })
+	if err == nil {
+		err = first.listens(ctx, port)
+	}
+	for _, rank := range r.Ranks[1:] {
+		rank.hold.Close()
+	}
+	return err
+}
+
+// startRank starts a rank; held: it waits before it joins.
+func (w *WAN) startRank(ctx context.Context, job Job, r int, held bool) (*Rank, error) {
 	i, role := job.place(r, len(w.Sites))
 	site := w.Sites[i]
 	argv := append([]string{job.Python, job.Program}, job.Args...)
@@ -141,20 +167,27 @@ func (w *WAN) startRank(ctx context.Context, job Job, r int) (*Rank, error) {
 		argv = job.Exec.command(i, argv)
 	}
 	rank := &Rank{number: r, role: role, ctx: ctx, began: time.Now(), step: -1, moved: make(chan struct{})}
-	return rank, w.begin(rank, site, job, argv, job.environment(w, r, site))
+	return rank, w.begin(rank, site, job, argv, job.environment(w, r, site), held)
 }
 
-// begin starts the process of a rank.
-func (w *WAN) begin(rank *Rank, site *Site, job Job, argv, env []string) (err error) {
+// begin starts the process of a rank; held: it waits before it joins.
+func (w *WAN) begin(rank *Rank, site *Site, job Job, argv, env []string, held bool) (err error) {
 	cmd := site.CommandContext(rank.ctx, argv[0], argv[1:]...)
 	cmd.Env = append(os.Environ(), "OMP_NUM_THREADS=1", "PYTHONDONTWRITEBYTECODE=1")
 	cmd.Env = append(append(cmd.Env, env...), job.Env...)
-	cmd.Stdout = &rank.stdout
+	if held {
+		cmd.Env = append(cmd.Env, "RANKS_JOIN=stdin")
+		if rank.hold, err = cmd.StdinPipe(); err != nil {
+			return fmt.Errorf("testbed: %w", err)
+		}
+	}
+	cmd.Stdout = &tail{see: rank.hear}
 	rank.process, err = startProcess(cmd, rank.see)
 	return err
 }
 
-// listens waits until the rank listens on a TCP port. It fails with ctx; a rank that ends says itself why.
+// listens waits until the rank listens on a TCP port. It fails with ctx; a rank that ends says itself why. To look costs the kernel a walk
+// through all its connections, so a rank that loads modules for seconds should not be looked at meanwhile.
 func (r *Rank) listens(ctx context.Context, port int) error {
 	const listen = "0A" // TCP_LISTEN of Linux's tcp_states.h
 	for {
@@ -184,16 +217,26 @@ func (w *WAN) Run(ctx context.Context, job Job) ([]Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	results := run.Wait()
-	if job.Lingers && reported(results) {
-		return results, nil
+	if job.Lingers && run.report(ctx) {
+		late := time.AfterFunc(lingering, run.Kill)
+		defer late.Stop()
+		return run.Wait(), nil
 	}
+	results := run.Wait()
 	return results, Failures(results)
 }
 
-// reported tells whether all workers have.
-func reported(results []Result) bool {
-	return !slices.ContainsFunc(results, func(r Result) bool { return r.Role == Worker && r.Job == "" })
+// lingering is how long processes of a job that lingers may take to end once all workers have reported.
+const lingering = 5 * time.Second
+
+// report waits until all workers have reported, and returns false if one ends before, or with ctx.
+func (r *Run) report(ctx context.Context) bool {
+	for _, rank := range r.Ranks {
+		if rank.role == Worker && rank.wait(ctx, func() bool { return rank.report.Job != "" }) != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // Failures returns an error that names the ranks that did not end with a report, and nil if there are none.
@@ -253,33 +296,59 @@ func (r *Rank) Kill() { r.kill() }
 
 // Step waits until the rank has done step k. It fails if the rank ends before, and with ctx.
 func (r *Rank) Step(ctx context.Context, k int) error {
+	if err := r.wait(ctx, func() bool { return r.step >= k }); err != nil {
+		return fmt.Errorf("testbed: step %d: %w", k, err)
+	}
+	return nil
+}
+
+// wait waits until the rank's stdout and stderr have told that done is so, which is called with mu locked. It fails if the rank
+// ends before, and with ctx.
+func (r *Rank) wait(ctx context.Context, done func() bool) error {
 	for {
+		ended := r.ended() // and so has its output
 		r.mu.Lock()
-		step, moved := r.step, r.moved
+		step, moved, done := r.step, r.moved, done()
 		r.mu.Unlock()
-		if step >= k {
+		switch {
+		case done:
 			return nil
+		case ended:
+			return fmt.Errorf("rank %d ended after step %d:\n%s", r.number, step, r.log)
 		}
 		select {
 		case <-moved:
 		case <-r.done:
-			return fmt.Errorf("testbed: rank %d ended after step %d, before step %d:\n%s", r.number, step, k, r.log)
 		case <-ctx.Done():
-			return fmt.Errorf("testbed: rank %d is at step %d, not yet %d: %w", r.number, step, k, context.Cause(ctx))
+			return fmt.Errorf("rank %d is at step %d: %w", r.number, step, context.Cause(ctx))
 		}
 	}
 }
 
 // see takes note of a line of the rank's stderr.
 func (r *Rank) see(line string) {
-	number, found := strings.CutPrefix(line, "step ")
-	step, err := strconv.Atoi(number)
-	if !found || err != nil {
-		return
+	if line == "joins" {
+		r.note(func() { r.joins = true })
 	}
+	number, found := strings.CutPrefix(line, "step ")
+	if step, err := strconv.Atoi(number); found && err == nil {
+		r.note(func() { r.step = step })
+	}
+}
+
+// hear takes note of a line of the rank's stdout, where frameworks print too.
+func (r *Rank) hear(line string) {
+	var report Report
+	if json.Unmarshal([]byte(line), &report) == nil && report.Job != "" {
+		r.note(func() { r.report = report })
+	}
+}
+
+// note changes what is known of the rank, and wakes who waits for that.
+func (r *Rank) note(change func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.step = step
+	change()
 	close(r.moved)
 	r.moved = make(chan struct{})
 }
@@ -305,12 +374,9 @@ func (r *Rank) Wait() Result {
 		Wall:     r.end.Sub(r.began),
 		CPU:      cpu,
 	}
-	for line := range bytes.Lines(r.stdout.Bytes()) { // frameworks print there too
-		var report Report
-		if json.Unmarshal(line, &report) == nil && report.Job != "" {
-			result.Report = report
-		}
-	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	result.Report = r.report
 	return result
 }
 

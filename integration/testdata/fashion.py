@@ -21,10 +21,15 @@ def read_idx(name):
 
 
 def load(part):
-    """Images as float32 rows of pixels in [-1, 1) and their labels as int64. part is "train" or "t10k"."""
+    """Images as rows of pixels, a byte each, and their labels as int64. part is "train" or "t10k"."""
     images = read_idx(part + "-images-idx3-ubyte")
     labels = read_idx(part + "-labels-idx1-ubyte")
-    return (images.reshape(len(images), PIXELS).astype(np.float32) - 128) / 128, labels.astype(np.int64)
+    return images.reshape(len(images), PIXELS), labels.astype(np.int64)
+
+
+def floats(images):
+    """The pixels of images as float32 in [-1, 1). A short job sees few images, so that to convert all takes longer than to train."""
+    return (images.astype(np.float32) - 128) / 128
 
 
 def words(images):
@@ -45,8 +50,8 @@ MODELS = {
 
 
 def scores(images, score, part=1000):
-    """score of images, a part at a time, which takes less memory."""
-    return np.concatenate([score(images[i:i + part]) for i in range(0, len(images), part)])
+    """score of the pixels of images, a part at a time, which takes less memory."""
+    return np.concatenate([score(floats(images[i:i + part])) for i in range(0, len(images), part)])
 
 
 def judge(scores, labels):
@@ -76,4 +81,4 @@ class Batches:
         first = self.next + self.rank * self.batch
         mine = self.order[first:first + self.batch]
         self.next += together
-        return self.images[mine], self.labels[mine]
+        return floats(self.images[mine]), self.labels[mine]

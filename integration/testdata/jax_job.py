@@ -12,6 +12,8 @@ MASTER_PORT is JAX's coordination service. JAX announces the address that its ow
 network namespaces /etc/hosts must map the name. Writes "step K" to stderr after step K, and at the end one JSON
 line to stdout. Two runs with the same arguments and the same JAX end with the same hashes.
 """
+import quick  # before a framework
+
 import argparse
 import functools
 import hashlib
@@ -142,7 +144,7 @@ class Job:
 
     def scores(self, images):
         """The scores of images, by the weights that the ranks have now."""
-        x, weights = images, self.whole()
+        x, weights = fashion.floats(images), self.whole()
         for i in range(0, len(weights), 2):
             x = x @ weights[i] + weights[i + 1]
             x = np.maximum(x, 0) if i + 2 < len(weights) else x
@@ -238,6 +240,7 @@ def train(a, rank, world):
 
 def main():
     a = arguments()
+    quick.joins()
     began = time.perf_counter()
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     jax.config.update("jax_platforms", "cpu")
@@ -249,6 +252,7 @@ def main():
     line["seconds"] = time.perf_counter() - began
     print(json.dumps(line), flush=True)
     jax.distributed.shutdown()
+    quick.ends()
 
 
 main()

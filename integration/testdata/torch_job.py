@@ -15,6 +15,8 @@ Writes "step K" to stderr after step K, and at the end one JSON line to stdout. 
 and the same torch end with the same hashes. Exit code 77: this torch cannot do it, and the line says why.
 Runs on torch 1.13.1 and 2.15.
 """
+import quick  # before a framework
+
 import argparse
 import datetime
 import hashlib
@@ -257,6 +259,7 @@ def all_reduce(a):
 def main():
     a = arguments()
     torch.set_num_threads(1)
+    quick.joins()
     began = time.perf_counter()
     dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=a.timeout))
     recorder = record.Recorder(a.record, dist.get_rank())
@@ -271,6 +274,7 @@ def main():
     print(json.dumps(line), flush=True)
     dist.barrier()
     dist.destroy_process_group()
+    quick.ends()
 
 
 main()

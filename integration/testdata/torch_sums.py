@@ -8,8 +8,11 @@ One process a rank, with the variables of torch_job.py:
 Cases run one after another, each in a process group of its own, again and again until there were as many collectives as
 --collectives says. At the end one JSON line to stdout. Runs on torch 1.13.1 and 2.15.
 """
+import quick  # before a framework
+
 import argparse
 import datetime
+import gc
 import itertools
 import json
 import os
@@ -222,6 +225,7 @@ class Job:
 def main():
     a = arguments()
     torch.set_num_threads(1)
+    quick.joins()
     began = time.perf_counter()
     dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=a.timeout))
     data = fashion.load("train")
@@ -244,6 +248,7 @@ def main():
             dist.barrier(group=sums.group)
             print("%s: %d sums so far, inexact: %s" % (name, sums.count, sums.inexact), file=sys.stderr, flush=True)
             del job.model, job
+            gc.collect()  # a model and its hooks refer to each other
             dist.destroy_process_group(sums.group)
         if sums.count + gradients >= a.collectives:
             break
@@ -254,6 +259,7 @@ def main():
     }), flush=True)
     dist.barrier()
     dist.destroy_process_group()
+    quick.ends()
 
 
 main()
