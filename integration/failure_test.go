@@ -128,6 +128,7 @@ func goesDirectly(t *testing.T, from, to *testbed.Site) {
 
 // With the far proxy down the job is refused; it gives up when its own patience ends.
 func TestFarProxyDown(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	w := newWAN(t, 2, lan)
 	near, err := program(t).StartOne(w, 1, testbed.Config{})
 	if err != nil {
@@ -175,14 +176,15 @@ func TestFarProxyComesLate(t *testing.T) {
 // Ranks that start before rank 0 listens are refused without proxies, and try again. An interceptor has accepted before it
 // knows: it tries again for them, which PyTorch 1 needs, since a reset ends it.
 func TestRankZeroStartsLast(t *testing.T) {
-	for name, job := range map[string]func(t *testing.T) testbed.Job{
-		"torch113": func(t *testing.T) testbed.Job { return torchJob(t, "torch113", 2, "--timeout", "20") },
-		"torch215": func(t *testing.T) testbed.Job { return torchJob(t, "torch215", 2) },
-		"jax":      func(t *testing.T) testbed.Job { return jaxJob(t, 2) },
+	timeout := map[string][]string{"torch113": {"--timeout", "20"}}
+	for name, newJob := range map[string]func(t *testing.T, args ...string) testbed.Job{
+		"torch113": func(t *testing.T, args ...string) testbed.Job { return torchJob(t, "torch113", 2, args...) },
+		"torch215": func(t *testing.T, args ...string) testbed.Job { return torchJob(t, "torch215", 2, args...) },
+		"jax":      func(t *testing.T, args ...string) testbed.Job { return jaxJob(t, 2, args...) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			job := job(t)
-			want := direct(t, job)
+			want := direct(t, newJob(t))
+			job := newJob(t, timeout[name]...)
 			w := newWAN(t, 2, lan)
 			proxies := startProxies(t, w, testbed.Config{})
 			job.Port = 29500

@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -11,8 +12,9 @@ import (
 
 // While the WAN is a black hole the tunnel holds the job's connections; the job sees a pause.
 func TestJobSurvivesBlackHole(t *testing.T) {
-	job := torchJob(t, "torch113", 2, "--steps", "12", "--timeout", "120")
-	want := direct(t, job)
+	t.Parallel() // it waits most of the time
+	want := direct(t, torchJob(t, "torch113", 2))
+	job := torchJob(t, "torch113", 2, "--timeout", "120")
 	w := newWAN(t, 2, lan)
 	startProxies(t, w, testbed.Config{})
 	run := startJob(t, w, job)
@@ -27,11 +29,17 @@ func TestJobSurvivesBlackHole(t *testing.T) {
 		t.Fatal(err)
 	}
 	sameResults(t, want.results, got)
+	for _, r := range got {
+		if slowest := slices.Max(r.EachStepSeconds); slowest < outage.Seconds()/2 {
+			t.Errorf("no step of rank %d took longer than %.1f s: the test shows nothing", r.Rank, slowest)
+		}
+	}
 	report(t, leg{results: got, bytes: w.LinkBytes()})
 }
 
 // Gloo has no keep-alives: connections that say nothing for long must stay.
 func TestIdleConnectionsLive(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	want := direct(t, torchJob(t, "torch113", 2))
 	w := newWAN(t, 2, lan)
 	startProxies(t, w, testbed.Config{})

@@ -173,11 +173,17 @@ type leg struct {
 	bytes   uint64 // on all links, both directions
 }
 
-var directLegs = map[string]leg{} // by job and link; tests run one after another
+// directLegs are the direct runs that tests have shared, by job and link.
+var (
+	directLegs = map[string]leg{}
+	directOnce sync.Mutex // one at a time looks there or adds a run
+)
 
 // direct returns how job goes over a WAN of as many sites as ranks without proxies.
 func direct(t *testing.T, job testbed.Job) leg {
 	t.Helper()
+	directOnce.Lock()
+	defer directOnce.Unlock()
 	key := fmt.Sprint(job)
 	if l, ok := directLegs[key]; ok {
 		return l
