@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"slices"
@@ -14,10 +15,12 @@ import (
 
 // Handshakes that are under way at once, of one source (an address; an IPv6 network of 64 bits) and of all.
 // One too many ends the oldest of the source that has most: an honest one takes two round trips, the others wait for their end, and
-// a source with many handshakes must not end those of a far one with few.
+// a source with many handshakes must not end those of a far one with few. Of sources with equally many chance names one, since the
+// oldest would be the one with the longest round trip. The sources from which peers have come before are ended last.
 const (
 	maxHalfOpenSource = 64
 	maxHalfOpen       = 1024 // unless Config.HalfOpen says less
+	maxProved         = 256  // sources from which peers have come, the last ones
 )
 
 // Serve accepts carriers from ln until the Endpoint is closed (it then returns nil) or ln fails. It closes ln.
@@ -58,6 +61,7 @@ func (e *Endpoint) welcome(raw net.Conn) {
 	p, err := e.answer(e.ctx, raw)
 	leave()
 	if err == nil {
+		e.halfOpen.prove(raw)
 		return
 	}
 	raw.Close()
@@ -74,8 +78,10 @@ func (e *Endpoint) welcome(raw net.Conn) {
 
 // halfOpen are the accepted connections whose handshake is not over, oldest first.
 type halfOpen struct {
-	mu    sync.Mutex
-	conns []waiting
+	mu     sync.Mutex
+	conns  []waiting
+	proved map[netip.Addr]uint64 // sources of peers whose handshakes succeeded, and the number of the last success
+	proofs uint64                // successes
 }
 
 type waiting struct {
@@ -89,19 +95,14 @@ func (h *halfOpen) enter(conn net.Conn, limit int) (leave func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	many := map[netip.Addr]int{}
-	largest := source
 	for _, w := range h.conns {
-		if many[w.source]++; many[w.source] > many[largest] {
-			largest = w.source
-		}
+		many[w.source]++
 	}
-	if many[source] >= maxHalfOpenSource {
-		largest = source
-	}
-	if many[source] >= maxHalfOpenSource || len(h.conns) >= limit {
-		oldest := slices.IndexFunc(h.conns, func(w waiting) bool { return w.source == largest })
-		h.conns[oldest].conn.Close()
-		h.conns = slices.Delete(h.conns, oldest, oldest+1)
+	switch {
+	case many[source] >= maxHalfOpenSource:
+		h.endOldest(source)
+	case len(h.conns) >= limit:
+		h.endOldest(h.largest(many))
 	}
 	h.conns = append(h.conns, waiting{conn, source})
 	return func() {
@@ -109,6 +110,54 @@ func (h *halfOpen) enter(conn net.Conn, limit int) (leave func()) {
 		defer h.mu.Unlock()
 		h.conns = slices.DeleteFunc(h.conns, func(w waiting) bool { return w.conn == conn })
 	}
+}
+
+// largest returns a source that has most handshakes, of those from which no peer has come if there is one. mu is held.
+func (h *halfOpen) largest(many map[netip.Addr]int) (source netip.Addr) {
+	most, equal := -1, 0
+	for s, n := range many {
+		if h.proved[s] > 0 {
+			n -= maxHalfOpenSource
+		}
+		switch {
+		case n > most || equal == 0:
+			source, most, equal = s, n, 1
+		case n == most:
+			if equal++; rand.IntN(equal) == 0 {
+				source = s
+			}
+		}
+	}
+	return source
+}
+
+// endOldest ends the oldest handshake of a source that has one. mu is held.
+func (h *halfOpen) endOldest(source netip.Addr) {
+	i := slices.IndexFunc(h.conns, func(w waiting) bool { return w.source == source })
+	h.conns[i].conn.Close()
+	h.conns = slices.Delete(h.conns, i, i+1)
+}
+
+// prove notes that a peer has come from conn's source.
+func (h *halfOpen) prove(conn net.Conn) {
+	source := sourceOf(conn.RemoteAddr())
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.proved == nil {
+		h.proved = map[netip.Addr]uint64{}
+	}
+	h.proofs++
+	h.proved[source] = h.proofs
+	if len(h.proved) <= maxProved {
+		return
+	}
+	oldest := source
+	for s, n := range h.proved {
+		if n < h.proved[oldest] {
+			oldest = s
+		}
+	}
+	delete(h.proved, oldest)
 }
 
 // sourceOf returns the address by which a source is counted. The zero Addr stands for all that have none.

@@ -36,3 +36,43 @@ func TestHalfOpenOfManySources(t *testing.T) {
 		t.Error("the handshake of a source with one was ended for those of sources with more")
 	}
 }
+
+// Where every source has one handshake, as in a flood from a large network of IPv6, the source of a peer that has been here before keeps its
+// place, and another honest one is not sure to lose its own for being far away.
+func TestHalfOpenOfOneEach(t *testing.T) {
+	const limit, tries = 32, 400
+	enter := func(h *halfOpen, host string) *from {
+		c := &from{address: net.TCPAddrFromAddrPort(netip.MustParseAddrPort("[" + host + "]:1"))}
+		h.enter(c, limit)
+		return c
+	}
+	stayed := 0
+	for try := range tries {
+		var h halfOpen
+		h.prove(&from{address: net.TCPAddrFromAddrPort(netip.MustParseAddrPort("198.51.100.1:1"))})
+		known, honest := enter(&h, "::ffff:198.51.100.1"), enter(&h, "2001:db8::1")
+		for i := range 2 * limit {
+			enter(&h, fmt.Sprintf("2001:db8:%x:%x::1", 1+try, 1+i))
+		}
+		if known.ended {
+			t.Fatal("the handshake of a source from which a peer has come was ended before those of unknown ones")
+		}
+		if !honest.ended {
+			stayed++
+		}
+	}
+	if low := tries / 20; stayed < low { // expected: e^-1 or so of the tries; for ever the oldest: none
+		t.Errorf("a handshake that takes as long as %d new ones survived %d of %d floods, want %d at least", 2*limit, stayed, tries, low)
+	}
+}
+
+// The sources that are remembered are bounded, and the last ones stay.
+func TestProvedSourcesAreBounded(t *testing.T) {
+	var h halfOpen
+	for i := range 2 * maxProved {
+		h.prove(&from{address: net.TCPAddrFromAddrPort(netip.MustParseAddrPort(fmt.Sprintf("[2001:db8:0:%x::1]:1", i)))})
+	}
+	if last := netip.MustParseAddr(fmt.Sprintf("2001:db8:0:%x::", 2*maxProved-1)); len(h.proved) != maxProved || h.proved[last] == 0 {
+		t.Errorf("%d sources are remembered, the last one: %v", len(h.proved), h.proved[last] != 0)
+	}
+}

@@ -149,9 +149,11 @@ func TestWithdrawnOpeningsKeepTheirPlace(t *testing.T) {
 		s.drain()
 		withdraw := func(first, n int) {
 			s.flood(n, func(b []byte, i uint64) []byte {
-				id := s.mallory.id(uint64(first) + i)
-				b = record(b, header{kind: kindData, stream: id}, 0, 0)
-				return record(b, header{kind: kindReset, stream: id, value: 2}, 0, 0, 0, 1)
+				return record(b, header{kind: kindData, stream: s.mallory.id(uint64(first) + i)}, 0, 0)
+			})
+			time.Sleep(time.Second) // Accept sees them
+			s.flood(n, func(b []byte, i uint64) []byte {
+				return record(b, header{kind: kindReset, stream: s.mallory.id(uint64(first) + i), value: 2}, 0, 0, 0, 1)
 			})
 			time.Sleep(time.Second)
 			synctest.Wait()

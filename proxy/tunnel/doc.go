@@ -67,7 +67,8 @@
 // so by DONE, which acknowledges everything. DONE is kept until a PONG vouches that it has arrived; DATA or RESET
 // for a stream that is forgotten is answered by DONE. DONE for a stream that neither was reset nor has ended in both
 // directions breaks the protocol. The limit on streams counts every stream that was ever opened and grows as they are
-// forgotten, but not before their opening is answered, nor faster than the peer is told that they are.
+// forgotten, but not before their opening is answered, nor faster than the peer is told that they are. Openings
+// beyond a rate wait before they are shown to Config.Accept (openings.go).
 //
 // # Carriers
 //
@@ -95,5 +96,5 @@
 //	peer.mu                  the peer's address, its current session and its next
 //	Stream.writing, reading  one Write at a time, and one Read
 //	session.mu               a session with its carriers and streams
-//	others                   identities, half-open handshakes, buffers before TLS: no lock is taken under them
+//	others                   identities, half-open handshakes, a peer's openings, buffers before TLS: no lock is taken under them
 package tunnel

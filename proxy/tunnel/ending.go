@@ -126,6 +126,9 @@ func (st *Stream) settle() {
 		return
 	}
 	st.gone = true
+	if st.accepted && !st.aborted && st.final == noEnd {
+		st.session.peer.openings.endedInOrder()
+	}
 	st.dropAll()
 	st.dropEarly()
 	st.session.mem.granted.Add(-int64(st.window) + int64(st.session.peer.e.window))

@@ -119,19 +119,13 @@ func (st *Stream) opening() error {
 	st.recvBase = uint64(2 + n)
 	st.consumed(2 + n)
 	in := &Incoming{st: st}
-	e := st.session.peer.e
 	switch {
 	case st.session.draining:
 		in.refuse(CodeDraining, "")
 	case st.session.mem.over(90):
 		in.refuse(CodeMemory, "")
 	default:
-		go func() {
-			if e.cfg.Accept != nil {
-				e.cfg.Accept(st.Peer(), opening, in)
-			}
-			in.Refuse(CodeCanceled, "no answer")
-		}()
+		st.session.peer.openings.come(in, opening)
 	}
 	return nil
 }
@@ -157,6 +151,7 @@ func (st *Stream) peek(n int) []byte {
 type Incoming struct {
 	st       *Stream
 	answered atomic.Bool
+	begun    bool // Accept was called, or is about to be
 }
 
 // Accept answers yes and returns the stream, which may be dead already. After another answer it returns nil.
@@ -166,6 +161,7 @@ func (in *Incoming) Accept() *Stream {
 	}
 	in.st.session.mu.Lock()
 	defer in.st.session.mu.Unlock()
+	in.st.accepted = true
 	in.answer(0, "")
 	return in.st
 }
@@ -196,6 +192,9 @@ func (in *Incoming) refuse(code Code, text string) {
 func (in *Incoming) answer(code Code, text string) {
 	st := in.st
 	st.deciding = false
+	if in.begun {
+		st.session.peer.openings.answered()
+	}
 	if st.gone {
 		st.session.finishedOne()
 	}

@@ -30,7 +30,8 @@ type peer struct {
 
 	stopped <-chan struct{} // closed after stop
 
-	mem account
+	mem      account
+	openings openings
 
 	mu       sync.Mutex
 	address  string
@@ -52,6 +53,7 @@ func newPeer(e *Endpoint, cfg Peer) *peer {
 	for i := range p.kicks {
 		p.kicks[i] = make(chan struct{}, 1)
 	}
+	p.openings.begin()
 	p.sess = newSession(p)
 	return p
 }

@@ -1,17 +1,19 @@
 package tunnel
 
 import (
+	"cmp"
 	"math"
+	"slices"
 	"sync"
 	"time"
 )
 
 // The receiving half of a stream. Fields are guarded by the session's lock.
 type recvHalf struct {
-	first, last *chunk // contiguous, not read
-	early       *chunk // beyond a gap, in order
-	earlyTiny   int    // number of early chunks of less than tiny bytes
-	held        *chunk // the chunk that ReadChunk has handed out
+	first, last *chunk   // contiguous, not read
+	early       []*chunk // beyond a gap, in order
+	earlyTiny   int      // number of early chunks of less than tiny bytes
+	held        *chunk   // the chunk that ReadChunk has handed out
 
 	pos     uint64 // offset of the next byte that Read returns
 	have    uint64 // offset behind the last byte without a gap
@@ -140,9 +142,11 @@ func (st *Stream) append(ch *chunk) {
 
 // closeGap appends the chunks beyond a gap that is closed now.
 func (st *Stream) closeGap() error {
-	for st.early != nil && st.early.off <= st.have {
-		e := st.early
-		st.early, e.next = e.next, nil
+	for len(st.early) > 0 && st.early[0].off <= st.have {
+		e := st.early[0]
+		if st.early = st.early[1:]; len(st.early) == 0 {
+			st.early = nil
+		}
 		if e.n < tiny {
 			st.earlyTiny--
 		}
@@ -167,15 +171,13 @@ func (st *Stream) advance(n int, fin bool) {
 	st.session.peer.received.Add(uint64(n))
 }
 
-// takeEarly stores a chunk beyond a gap, which some other carrier will fill.
+// takeEarly stores a chunk beyond a gap, which some other carrier will fill. The place is found by bisection: a peer that leaves a gap
+// open and fills a whole window beyond it must not have this side walk along all that came before.
 func (st *Stream) takeEarly(ch *chunk) error {
-	at := &st.early
-	for *at != nil && (*at).off < ch.off {
-		at = &(*at).next
-	}
-	if o := *at; o != nil {
-		same := o.off == ch.off && o.n == ch.n
-		if same || o.off < ch.off+uint64(ch.n) {
+	i, same := slices.BinarySearchFunc(st.early, ch.off, func(c *chunk, off uint64) int { return cmp.Compare(c.off, off) })
+	if i < len(st.early) {
+		o := st.early[i]
+		if same = same && o.n == ch.n; same || o.off < ch.off+uint64(ch.n) {
 			st.session.mem.put(ch)
 			if same {
 				return nil
@@ -183,8 +185,7 @@ func (st *Stream) takeEarly(ch *chunk) error {
 			return broken("DATA at %d on stream %d overlaps other DATA at %d", ch.off, st.id, o.off)
 		}
 	}
-	ch.next = *at
-	*at = ch
+	st.early = slices.Insert(st.early, i, ch)
 	if ch.n < tiny {
 		if st.earlyTiny++; st.earlyTiny > maxTiny {
 			return broken("stream %d has over %d records of less than %d bytes under way", st.id, maxTiny, tiny)
@@ -252,10 +253,8 @@ func (st *Stream) unread() {
 
 // dropEarly drops the chunks beyond a gap that will not be filled.
 func (st *Stream) dropEarly() {
-	for st.early != nil {
-		ch := st.early
-		st.early = ch.next
+	for _, ch := range st.early {
 		st.session.mem.put(ch)
 	}
-	st.earlyTiny = 0
+	st.early, st.earlyTiny = nil, 0
 }

@@ -25,6 +25,7 @@ type Stream struct {
 	answering bool   // the peer has opened it
 	answered  bool   // and Accept was called
 	deciding  bool   // and has not answered: until then the stream keeps its place, even when it is over
+	accepted  bool   // the answer was yes
 	sentBase  uint64 // bytes of the opening or answer in this direction
 	recvBase  uint64 // and in the other one
 

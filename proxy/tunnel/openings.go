@@ -1,0 +1,107 @@
+package tunnel
+
+import (
+	"sync"
+	"time"
+)
+
+// What a peer's openings may cost. Each has this side dial a server, and a peer may withdraw it at once and send the next (the
+// attack CVE-2023-44487 on HTTP/2). So openings take from an allowance: a stream that ends in order gives back what its
+// opening took, one that was refused or reset does not. An opening that finds none waits its turn; one that is withdrawn meanwhile
+// keeps its place in the queue, and among the streams that the peer may have open.
+const (
+	openingBurst = 2048 // openings at once
+	openingRate  = 500  // a second, after them
+	maxDeciding  = 1024 // that are shown to Config.Accept and wait for its answer; the others wait for these
+)
+
+// openings are the openings of one peer, in all its sessions.
+type openings struct {
+	mu       sync.Mutex
+	tokens   float64 // as of then
+	then     time.Time
+	deciding int
+	queue    queue[opened]
+	timer    *time.Timer // that begins the next one; nil: none is armed
+}
+
+// opened is an opening that waits to be shown to Config.Accept.
+type opened struct {
+	in      *Incoming
+	opening []byte
+}
+
+// begin makes the allowance whole.
+func (o *openings) begin() { o.tokens, o.then = openingBurst, time.Now() }
+
+// come shows an opening to Config.Accept, at once or when it is its turn. The session's lock is held.
+func (o *openings) come(in *Incoming, opening []byte) {
+	in.st.session.mem.count(int64(len(opening)))
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.queue.push(opened{in, opening})
+	o.next()
+}
+
+// answered notes that Config.Accept has answered.
+func (o *openings) answered() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.deciding--
+	o.next()
+}
+
+// endedInOrder gives back what the opening of a stream took that has ended in order.
+func (o *openings) endedInOrder() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.tokens = min(o.tokens+1, openingBurst)
+	o.next()
+}
+
+// next begins the openings whose turn it is. mu is held.
+func (o *openings) next() {
+	now := time.Now()
+	o.tokens = min(o.tokens+openingRate*now.Sub(o.then).Seconds(), openingBurst)
+	o.then = now
+	for o.queue.n > 0 && o.deciding < maxDeciding {
+		if o.tokens < 1 {
+			if o.timer == nil {
+				o.timer = time.AfterFunc(time.Duration((1-o.tokens)/openingRate*float64(time.Second))+time.Millisecond, o.due)
+			}
+			return
+		}
+		o.tokens--
+		o.deciding++
+		q := o.queue.pop()
+		go q.show()
+	}
+}
+
+// due begins the openings that have waited for the allowance.
+func (o *openings) due() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.timer = nil
+	o.next()
+}
+
+// show has Config.Accept answer an opening, unless the peer has withdrawn it.
+func (q opened) show() {
+	in, s := q.in, q.in.st.session
+	s.mu.Lock()
+	s.mem.count(-int64(len(q.opening)))
+	in.begun = true
+	dead := in.st.err != nil
+	if dead {
+		in.refuse(CodeCanceled, "")
+	}
+	s.mu.Unlock()
+	if dead {
+		return
+	}
+	if e := s.peer.e; e.cfg.Accept != nil {
+		e.cfg.Accept(in.st.Peer(), q.opening, in)
+	}
+	in.Refuse(CodeCanceled, "no answer")
+}

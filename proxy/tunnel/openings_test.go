@@ -1,0 +1,171 @@
+package tunnel
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A peer that opens streams and resets them at once has this side dial no faster than its allowance, and never more at a time than
+// maxDeciding; the peer's next stream in order is still served, and the other peer feels nothing.
+func TestRapidResetIsHeldToARate(t *testing.T) {
+	for name, accept := range map[string]func(in *Incoming){
+		"refused":        func(in *Incoming) { in.Refuse(CodeApp, "denied") },
+		"never answered": func(in *Incoming) { <-in.Done() },
+		"blind": func(in *Incoming) {
+			time.Sleep(time.Second) // as one that dials a host that does not answer
+			in.Refuse(CodeApp, "unreachable")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				var calls, running, most atomic.Int64
+				s := besiege(t, func(in *Incoming) {
+					calls.Add(1)
+					if n := running.Add(1); n > most.Load() {
+						most.Store(n)
+					}
+					accept(in)
+					running.Add(-1)
+				}, nil)
+				s.drain()
+				const n, seconds = 12_000, 4
+				begin := time.Now()
+				for second := range uint64(seconds) {
+					s.flood(n/seconds, func(b []byte, i uint64) []byte {
+						id := s.mallory.id(second*n/seconds + i)
+						b = record(b, header{kind: kindData, stream: id}, 0, 0)
+						return record(b, header{kind: kindReset, stream: id, value: 2}, 0, 0, 0, 1)
+					})
+					time.Sleep(time.Second)
+					echoes(t, s.honest)
+				}
+				synctest.Wait()
+				s.stands()
+				if most, limit := calls.Load(), int64(openingBurst+openingRate*time.Since(begin).Seconds()+1); most > limit {
+					t.Errorf("%d of %d openings were shown to Accept, at most %d should be", most, n, limit)
+				}
+				if most.Load() > maxDeciding {
+					t.Errorf("%d openings were being answered at once, at most %d should be", most.Load(), maxDeciding)
+				}
+				s.lift()
+			})
+		})
+	}
+}
+
+// echoes checks that a stream answers.
+func echoes(t *testing.T, st *Stream) {
+	t.Helper()
+	begin := time.Now()
+	if _, err := st.Write([]byte("ping")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(st, make([]byte, 4)); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(begin); took > 10*time.Millisecond { // of the fabric's clock, on which computing takes no time
+		t.Errorf("the honest peer's answer took %v", took)
+	}
+}
+
+// Openings whose turn comes late are answered all the same, in their order, and hold no memory afterwards.
+func TestOpeningsWaitTheirTurn(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const n = openingBurst + 2*openingRate
+		f := &fabric{delay: time.Millisecond}
+		var last atomic.Int64
+		paris, tokyo := f.pair(t, func(_ string, opening []byte, in *Incoming) {
+			var i int64
+			fmt.Sscan(string(opening), &i)
+			last.Store(max(last.Load(), i))
+			in.Refuse(CodeApp, "no")
+		}, nil)
+		up(paris)
+		begin, done := time.Now(), make(chan error, n)
+		for i := range n {
+			go func() {
+				_, err := paris.Open(t.Context(), "tokyo", fmt.Append(nil, i))
+				done <- err
+			}()
+		}
+		for range n {
+			if _, ok := (<-done).(*RefusedError); !ok {
+				t.Error("an opening was not answered by Accept")
+			}
+		}
+		if took := time.Since(begin); took < 1900*time.Millisecond || took > 2500*time.Millisecond {
+			t.Errorf("%d openings took %v, want about 2 s", n, took)
+		}
+		synctest.Wait()
+		time.Sleep(time.Second)
+		if used := tokyo.mem.used.Load(); used != 0 {
+			t.Errorf("%d bytes are held for openings that were answered", used)
+		}
+	})
+}
+
+// Streams that end in order are not held to a rate, however many there are.
+func TestShortStreamsInOrder(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fabric{delay: time.Millisecond}
+		paris, _ := f.pair(t, echo, nil)
+		up(paris)
+		begin := time.Now()
+		const rounds, at = 80, 50
+		for range rounds {
+			ended := make(chan error, at)
+			for range at {
+				go func() {
+					st, err := paris.Open(t.Context(), "tokyo", []byte("echo"))
+					if err == nil {
+						_, err = st.Write([]byte("ping"))
+						err = cmp.Or(err, st.CloseWrite())
+						_, e := io.ReadAll(st)
+						err = cmp.Or(err, e, st.Close())
+					}
+					ended <- err
+				}()
+			}
+			for range at {
+				if err := <-ended; err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if took := time.Since(begin); took > 2*time.Second {
+			t.Errorf("%d streams took %v", rounds*at, took)
+		}
+	})
+}
+
+// A window of 1 KiB records beyond a gap. While places were found by walking the list, ascending records took 199 µs each, on two cores; by
+// bisection they take 0.6 µs.
+func BenchmarkBeyondGap(b *testing.B) {
+	for name, at := range map[string]func(i, n int) int{
+		"ascending":   func(i, _ int) int { return i },
+		"descending":  func(i, n int) int { return n - 1 - i },
+		"alternating": func(i, n int) int { return i/2 + i%2*n/2 },
+	} {
+		b.Run(name, func(b *testing.B) {
+			const n = maxWindow / tiny
+			e := &Endpoint{mem: buffers{limit: 1 << 40}}
+			e.mem.peers.Store(1)
+			p := newPeer(e, Peer{Name: "far"})
+			for range b.N {
+				st := &Stream{session: p.sess}
+				for i := range n {
+					ch := &chunk{off: uint64(1 + tiny*at(i, n)), n: tiny, buf: make([]byte, headerLen)}
+					if err := st.takeEarly(ch); err != nil {
+						b.Fatal(err)
+					}
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/record")
+		})
+	}
+}
