@@ -71,3 +71,11 @@ func skim(p Parser, b []byte) (opaque int, seg Segment, err error) {
 	}
 	return opaque, Segment{}, nil
 }
+
+// Held implements Holder.
+func (f *first) Held() (n int) {
+	for _, p := range f.left {
+		n += Held(p)
+	}
+	return n
+}

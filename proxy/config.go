@@ -13,6 +13,7 @@ import (
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/proxy/app"
 	"github.com/gradproxy/gradproxy/proxy/cache"
+	"github.com/gradproxy/gradproxy/proxy/memory"
 	"github.com/gradproxy/gradproxy/proxy/path"
 )
 
@@ -60,7 +61,8 @@ type Config struct {
 	// Memory bounds the bytes that connections hold in each direction, from app to tunnel and from tunnel to app: bytes that
 	// were read, blocks as they are and encoded, and bytes that wait with them. When they are spent each connection may still
 	// hold 32 KiB in each direction, with which it gets on, if slowly: so 10,000 connections hold up to Memory and 313 MiB
-	// in each. Beside it are the buffers of tunnels, Values, Residuals, and the memory of codecs for the blocks that Workers
+	// in each. Parsers may hold a quarter as much beside it; the connections whose parsers hold most travel verbatim when it is spent.
+	// Beside it are also the buffers of tunnels, Values, Residuals, and the memory of codecs for the blocks that Workers
 	// are at. 0: 256 MiB.
 	Memory int64
 	// Values bounds the bytes of values that are shared with each peer, each way, but for one that is just being read. Values of
@@ -71,6 +73,12 @@ type Config struct {
 	Log       *slog.Logger // nil: silent. Lines that peers and jobs can trigger are bounded: see package logsample
 	Metrics   *Metrics     // nil: nothing is counted
 }
+
+// SpareMemory is what a connection may hold in each direction beside Config.Memory.
+const SpareMemory = memory.Spare
+
+// ValuesTimes is how many times Config.Values the values that are shared with one peer may take: each way, and those of a lost value stream.
+const ValuesTimes = 3
 
 // SharedValues is the name under which hellos list, among codecs, that a proxy has a value cache.
 const SharedValues = cache.Name

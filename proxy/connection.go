@@ -31,7 +31,9 @@ func (p *Proxy) both(c *path.Conn, protocols []parser.Protocol, pc parser.Conn, 
 		return "app"
 	}
 	c.App.SetLinger(0) // should this process be killed, the kernel sends an RST and not an end that looks orderly
-	own, other := parsers(protocols, pc, sender.Recognized)
+	q := p.quotas.of(c.Peer)
+	own, other, release := parsers(protocols, pc, &metering{log: c.Log, metrics: p.config.Metrics, peer: c.Peer, time: &q.parserTime, memory: p.parsing,
+		now: sinceStart}, &q.parserMemory, sender.Recognized)
 	sender.Parse(own)
 	receiver := receive.New(c, other)
 
@@ -45,6 +47,7 @@ func (p *Proxy) both(c *path.Conn, protocols []parser.Protocol, pc parser.Conn, 
 	c.GiveUp()
 	sender.Wait() // the bytes that are still under way give back their memory, and fail at once
 	receiver.Wait()
+	release()
 	return how(c, errSend, errRecv)
 }
 

@@ -23,6 +23,7 @@ type Metrics struct {
 	fallbacks                *prometheus.CounterVec
 	doubted                  *prometheus.CounterVec
 	given                    *prometheus.CounterVec
+	spent                    *prometheus.CounterVec
 	drift                    *prometheus.HistogramVec
 	sparsity                 *prometheus.HistogramVec
 	guardExact, guardTensors *prometheus.CounterVec
@@ -61,6 +62,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		doubted:   counter("jobs_doubted_total", "Jobs that lose nothing more until they connect anew, since one of their sums was found to be no gradient, by reason.", "reason"),
 		given:     counter("parsers_gave_up_total", "Directions of connections that stopped being understood, by protocol.", "protocol"),
 	}
+	m.spent = counter("parsers_spent_total", "Connections that travel verbatim since they cost their parsers too much, by peer and by what they cost: time or memory.", "peer", "of")
 	m.values = counter("shared_values_total", "Values of tensors that the peer holds: put whole, as a difference to the last one (difference) or to the peer's (opposite), referred to again, evicted.", "how")
 	m.drift = prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "gradproxy_residual_ratio",
 		Help:    "Norm of a block's residual over the norm of its value: how far receivers are behind.",
@@ -130,6 +132,12 @@ func (m *Metrics) Doubted(reason string) {
 func (m *Metrics) GaveUp(protocol string) {
 	if m != nil {
 		m.given.WithLabelValues(protocol).Inc()
+	}
+}
+
+func (m *Metrics) parserSpent(peer, of string) {
+	if m != nil {
+		m.spent.WithLabelValues(peer, of).Inc()
 	}
 }
 

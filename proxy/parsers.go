@@ -4,13 +4,15 @@ import (
 	"fmt"
 
 	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/proxy/memory"
 )
 
 // parsers returns the parser of the bytes that the own app sends and the parser of the bytes that are delivered to it. recognized is
-// called with the name of the protocol once its parser has seen a tensor.
-func parsers(protocols []parser.Protocol, c parser.Conn, recognized func(string)) (own, other parser.Parser) {
+// called with the name of the protocol once its parser has seen a tensor. release gives back what the parsers have paid for, once they are
+// not used any more.
+func parsers(protocols []parser.Protocol, c parser.Conn, costs *metering, share *memory.Share, recognized func(string)) (own, other parser.Parser, release func()) {
 	if len(protocols) == 0 {
-		return parser.Verbatim{}, nil
+		return parser.Verbatim{}, nil, func() {}
 	}
 	var fromClient, fromServer []parser.Parser
 	for _, protocol := range protocols {
@@ -24,7 +26,12 @@ func parsers(protocols []parser.Protocol, c parser.Conn, recognized func(string)
 	for i, protocol := range protocols {
 		fromClient[i] = &named{Parser: fromClient[i], name: protocol.String(), seen: recognized}
 	}
-	return guarded{parser.First(fromClient...)}, guarded{parser.First(fromServer...)}
+	a := &meter{Parser: guarded{parser.First(fromClient...)}, metering: costs, share: memory.Share{Peer: share}}
+	b := &meter{Parser: guarded{parser.First(fromServer...)}, metering: costs, share: memory.Share{Peer: share}}
+	return a, b, func() {
+		a.release()
+		b.release()
+	}
 }
 
 // A named parser reports the protocol of the first tensor.
@@ -43,6 +50,9 @@ func (n *named) Next(b []byte) (parser.Segment, error) {
 	return seg, err
 }
 
+// Held implements parser.Holder.
+func (n *named) Held() int { return parser.Held(n.Parser) }
+
 // guarded makes a parser's panic, and an answer that no parser may give, an error: the stream then travels verbatim.
 type guarded struct{ parser.Parser }
 
@@ -58,3 +68,6 @@ func (g guarded) Next(b []byte) (seg parser.Segment, err error) {
 	}
 	return seg, err
 }
+
+// Held implements parser.Holder.
+func (g guarded) Held() int { return parser.Held(g.Parser) }

@@ -31,6 +31,8 @@ type Proxy struct {
 	settings atomic.Pointer[Settings]
 	sampler  *logsample.Handler // of Log
 	env      *path.Env
+	parsing  *memory.Budget // of what parsers hold
+	quotas   quotas         // of peers
 	cache    *cache.Cache
 	numbers  numbers
 	tags     atomic.Uint64 // number of the connection that was opened last
@@ -74,6 +76,7 @@ func New(cfg Config) (*Proxy, error) {
 		return nil, fmt.Errorf("proxy: %w", err)
 	}
 	p := &Proxy{config: cfg, sampler: log, live: map[*path.Conn]struct{}{}, idle: make(chan struct{})}
+	p.parsing, p.quotas.cores = memory.NewBudget(cfg.Memory/ParsersShare), cfg.Workers
 	p.watcher = app.NewWatcher()
 	p.opening, p.noOpenings = context.WithCancelCause(context.Background())
 	p.tags.Store(rand.Uint64N(1 << 40)) // so that no connection is taken for one of an earlier process

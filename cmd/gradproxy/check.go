@@ -19,6 +19,7 @@ type checked struct {
 	Errors   config.Problems `json:"errors"`
 	Warnings config.Problems `json:"warnings"`
 	Rules    string          `json:"rules,omitempty"` // with --rules, in the language of nft
+	Memory   int64           `json:"memory_bytes"`    // that all budgets add up to; 0: there are errors
 }
 
 func checkCommand() *cobra.Command {
@@ -40,6 +41,9 @@ if there are errors. Nothing is touched and no privilege is needed.`,
 			r.OK = len(r.Errors) == 0
 			if rules && r.OK {
 				r.Rules = rulesOf(cfg)
+			}
+			if r.OK {
+				r.Memory = site.BudgetOf(cfg).Sum()
 			}
 			return r.print(c, cfg, asJSON)
 		},
@@ -73,8 +77,11 @@ func (r *checked) print(c *cobra.Command, cfg *config.Config, asJSON bool) error
 		_, err := fmt.Fprint(c.OutOrStdout(), r.Rules)
 		return err
 	}
-	_, err := fmt.Fprintf(c.OutOrStdout(), "%s: ok: site %s, %s, %s, %s, %s\n", r.File, cfg.Site,
-		number(len(cfg.Peers), "peer"), number(len(cfg.Networks()), "network"), number(len(cfg.Jobs), "job"), number(len(cfg.Policy), "rule"))
+	_, err := fmt.Fprintf(c.OutOrStdout(), "%s: ok: site %s, %s, %s, %s, %s
+%[1]s: memory: %v
+", r.File, cfg.Site,
+		number(len(cfg.Peers), "peer"), number(len(cfg.Networks()), "network"), number(len(cfg.Jobs), "job"), number(len(cfg.Policy), "rule"),
+		site.BudgetOf(cfg))
 	return err
 }
 

@@ -47,6 +47,12 @@ func (r *rules) write() error {
 		return err
 	}
 	sets := map[string]*nftables.Set{setAlive: aliveSet(t)}
+	if r.plan.Hold > 0 {
+		sets[setHeld] = r.heldSet(t)
+		if err := r.set(sets[setHeld], aliveElements()); err != nil {
+			return err
+		}
+	}
 	for i, f := range r.plan.families() {
 		networks, tunnels := networkSet(t, f, uint32(2+2*i)), tunnelSet(t, f, uint32(3+2*i))
 		sets[networks.Name], sets[tunnels.Name] = networks, tunnels
@@ -82,17 +88,34 @@ func (r *rules) set(s *nftables.Set, elems []nftables.SetElement) error {
 // refresh lets the rules stay in force for another Timeout. The element is made anew rather than prolonged, which
 // kernels before 6.12 cannot do.
 func (r *rules) refresh() error {
-	s := aliveSet(r.table())
-	r.conn.FlushSet(s)
-	if err := r.conn.SetAddElements(s, aliveElements()); err != nil {
+	if err := r.prolong(aliveSet(r.table())); err != nil {
+		return err
+	}
+	if err := r.hold(); err != nil {
 		return err
 	}
 	return explain(r.conn.Flush())
 }
 
+// hold lets connections be held for another Hold, where they are.
+func (r *rules) hold() error {
+	if r.plan.Hold == 0 {
+		return nil
+	}
+	return r.prolong(r.heldSet(r.table()))
+}
+
+func (r *rules) prolong(s *nftables.Set) error {
+	r.conn.FlushSet(s)
+	return r.conn.SetAddElements(s, aliveElements())
+}
+
 // expire ends the rules' force at once.
 func (r *rules) expire() error {
 	r.conn.FlushSet(aliveSet(r.table()))
+	if err := r.hold(); err != nil {
+		return err
+	}
 	return explain(r.conn.Flush())
 }
 
@@ -107,6 +130,10 @@ func (r *rules) close() error { return r.conn.CloseLasting() }
 
 func aliveSet(t *nftables.Table) *nftables.Set {
 	return &nftables.Set{Table: t, ID: 1, Name: setAlive, KeyType: nftables.TypeInetProto, HasTimeout: true, Timeout: Timeout}
+}
+
+func (r *rules) heldSet(t *nftables.Table) *nftables.Set {
+	return &nftables.Set{Table: t, ID: 6, Name: setHeld, KeyType: nftables.TypeInetProto, HasTimeout: true, Timeout: Timeout + r.plan.Hold}
 }
 
 func aliveElements() []nftables.SetElement {
@@ -184,6 +211,11 @@ func (p *Plan) rules(c chain, sets map[string]*nftables.Set) [][]expr.Any {
 			&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{1}},
 		}, setMark(p.Transparent), verdict(expr.VerdictAccept)))
 	}
+	if c.name == chainRefuse && p.Hold > 0 {
+		for _, f := range p.families() {
+			out = append(out, join(meta(expr.MetaKeyNFPROTO, []byte{f.nfproto}), isTCP(), sourcePort(f.listen), isRefusal(), verdict(expr.VerdictDrop)))
+		}
+	}
 	out = append(out,
 		join(meta(expr.MetaKeyMARK, binaryutil.NativeEndian.PutUint32(Mark)), verdict(expr.VerdictReturn)),
 		join(isTCP(), destPort(Ports{22, 22}), verdict(expr.VerdictReturn)),
@@ -194,6 +226,9 @@ func (p *Plan) rules(c chain, sets map[string]*nftables.Set) [][]expr.Any {
 		out = append(out,
 			join(is, isTCP(), f.loadDestination(), loadDestPort(next), lookup(sets[setTunnels+f.suffix]), verdict(expr.VerdictReturn)))
 		take := join(is, f.loadDestination(), lookup(sets[setNetworks+f.suffix]), isTCP(), destPort(p.Ports), isSYN())
+		if c.refuse && p.Hold > 0 {
+			out = append(out, join(take, []expr.Any{&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1}}, lookup(sets[setHeld]), verdict(expr.VerdictDrop)))
+		}
 		alive := join([]expr.Any{&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1}}, lookup(sets[setAlive]))
 		switch {
 		case c.refuse:
@@ -292,11 +327,35 @@ func destPort(p Ports) []expr.Any {
 // isSYN matches the flags FIN, SYN, RST and ACK, in byte 13 of the TCP header, with SYN alone set: the first packet of
 // a connection, and never one of a connection that conntrack picks up in the middle.
 func isSYN() []expr.Any {
-	const fin, syn, rst, ack = 0x01, 0x02, 0x04, 0x10
+	return flags(syn)
+}
+
+// isRefusal matches the kernel's answer to a SYN for a port on which nobody listens: RST and ACK, with sequence number 0 (RFC 9293, section
+// 3.10.7.1). A connection that was open has another number.
+func isRefusal() []expr.Any {
+	return join(flags(rst|ack), []expr.Any{
+		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: 4, Len: 4},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: make([]byte, 4)},
+	})
+}
+
+// Flags of TCP.
+const fin, syn, rst, ack = 0x01, 0x02, 0x04, 0x10
+
+// flags matches packets of which these four flags are as given.
+func flags(f byte) []expr.Any {
 	return []expr.Any{
 		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: 13, Len: 1},
 		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 1, Mask: []byte{fin | syn | rst | ack}, Xor: []byte{0}},
-		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{syn}},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{f}},
+	}
+}
+
+// sourcePort matches bytes 0 and 1 of the TCP header.
+func sourcePort(port uint16) []expr.Any {
+	return []expr.Any{
+		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: 0, Len: 2},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: binaryutil.BigEndian.PutUint16(port)},
 	}
 }
 

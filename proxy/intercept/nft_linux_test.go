@@ -16,11 +16,13 @@ import (
 func TestPlanIsWhatIsApplied(t *testing.T) {
 	require.Command(t, "nft")
 	configs := map[string]RedirectConfig{
-		"usual":      paris(),
-		"gateway":    {Site: "gw", Networks: prefixes("10.2.0.0/16", "2001:db8::/32"), Gateway: true, Refuse: true, Ports: Ports{29500, 29500}},
-		"tproxy":     {Site: "tp", Networks: prefixes("10.2.0.0/16", "2001:db8::/32"), Transparent: true, Refuse: true},
-		"everything": {Site: "all", Networks: prefixes("0.0.0.0/0", "::/0")},
-		"last":       {Site: "last", Networks: prefixes("10.0.0.0/8", "255.255.255.255/32", "192.168.0.0/24", "192.168.1.0/24")},
+		"usual":          paris(),
+		"gateway":        {Site: "gw", Networks: prefixes("10.2.0.0/16", "2001:db8::/32"), Gateway: true, Refuse: true, Ports: Ports{29500, 29500}},
+		"tproxy":         {Site: "tp", Networks: prefixes("10.2.0.0/16", "2001:db8::/32"), Transparent: true, Refuse: true},
+		"hold":           {Site: "ho", Networks: prefixes("10.2.0.0/16", "2001:db8::/32"), Gateway: true, Refuse: true, Hold: HoldFor},
+		"hold by tproxy": {Site: "ht", Networks: prefixes("10.2.0.0/16"), Transparent: true, Refuse: true, Hold: HoldFor},
+		"everything":     {Site: "all", Networks: prefixes("0.0.0.0/0", "::/0")},
+		"last":           {Site: "last", Networks: prefixes("10.0.0.0/8", "255.255.255.255/32", "192.168.0.0/24", "192.168.1.0/24")},
 	}
 	for name, c := range configs {
 		t.Run(name, func(t *testing.T) {

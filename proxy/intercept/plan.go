@@ -18,6 +18,10 @@ const (
 	// Three refreshes may fail, or come late, before connections pass it by.
 	Timeout = 5 * time.Second
 	Refresh = 1500 * time.Millisecond
+
+	// HoldFor is how long connections are held for a dead proxy, once Timeout is over: long enough for a restart, and for the packet behind
+	// it in which the client's kernel tries again (1, 3, 7, 15 and 31 s after the first).
+	HoldFor = 30 * time.Second
 )
 
 // localMark and localMarks are the marks of packets that a transparent proxy takes, one of 65,536 for each site: the
@@ -30,6 +34,7 @@ const (
 // Names of the table's parts.
 const (
 	setAlive     = "alive"
+	setHeld      = "held"
 	setNetworks  = "networks" // with 4 or 6 behind
 	setTunnels   = "tunnels"  // with 4 or 6 behind
 	chainOutput  = "output"
@@ -68,6 +73,9 @@ type Plan struct {
 	Listen6  uint16           // the same for IPv6
 	Gateway  bool             // also redirect connections that other hosts send through this one
 	Refuse   bool             // when the proxy is dead new connections are refused; false: they go directly to the peer
+	// Hold, with Refuse, is for how long they are not refused: their first packets are dropped, which clients repeat. So is the kernel's
+	// refusal at the listener's port of a proxy that was killed a moment ago (not for Transparent).
+	Hold time.Duration
 	// Transparent redirects only connections that other hosts send through this one, and leaves the packets as they are:
 	// with this mark they are routed to this host, where the listener has the server's address. 0: the destination is
 	// rewritten.
@@ -139,6 +147,9 @@ func (p *Plan) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "table inet %s\ndelete table inet %[1]s\ntable inet %[1]s {\n", p.Table)
 	fmt.Fprintf(&b, "\tset %s {\n\t\ttype inet_proto\n\t\tflags timeout\n\t\ttimeout %s\n\t\telements = { tcp }\n\t}\n", setAlive, Timeout)
+	if p.Hold > 0 {
+		fmt.Fprintf(&b, "\tset %s {\n\t\ttype inet_proto\n\t\tflags timeout\n\t\ttimeout %s\n\t\telements = { tcp }\n\t}\n", setHeld, Timeout+p.Hold)
+	}
 	for _, f := range p.families() {
 		writeSet(&b, setNetworks+f.suffix, f.typ, "\t\tflags interval\n", p.networks(f), netip.Prefix.String)
 		writeSet(&b, setTunnels+f.suffix, f.typ+" . inet_service", "", p.tunnels(f), func(a netip.AddrPort) string {
@@ -150,10 +161,19 @@ func (p *Plan) String() string {
 		if p.Transparent != 0 && !c.refuse {
 			fmt.Fprintf(&b, "\t\tmeta l4proto tcp socket transparent 1 meta mark set %#x accept\n", p.Transparent)
 		}
+		if c.name == chainRefuse && p.Hold > 0 {
+			for _, f := range p.families() {
+				fmt.Fprintf(&b, "\t\tmeta nfproto %s tcp sport %d tcp flags & (fin|syn|rst|ack) == rst|ack tcp sequence 0 drop\n", f.typ[:4], f.listen)
+			}
+		}
 		fmt.Fprintf(&b, "\t\tmeta mark %#x return\n\t\ttcp dport 22 return\n\t\tfib daddr type local return\n", Mark)
 		for _, f := range p.families() {
 			fmt.Fprintf(&b, "\t\t%s daddr . tcp dport @%s%s return\n", f.ip, setTunnels, f.suffix)
-			fmt.Fprintf(&b, "\t\t%s daddr @%s%s tcp dport %s tcp flags & (fin|syn|rst|ack) == syn ", f.ip, setNetworks, f.suffix, p.Ports)
+			match := fmt.Sprintf("\t\t%s daddr @%s%s tcp dport %s tcp flags & (fin|syn|rst|ack) == syn ", f.ip, setNetworks, f.suffix, p.Ports)
+			if c.refuse && p.Hold > 0 {
+				fmt.Fprintf(&b, "%smeta l4proto @%s drop\n", match, setHeld)
+			}
+			b.WriteString(match)
 			switch {
 			case c.refuse:
 				b.WriteString("reject with tcp reset\n")

@@ -3,6 +3,7 @@ package intercept
 import (
 	"log/slog"
 	"net/netip"
+	"time"
 )
 
 // RedirectConfig says which connections a Redirect takes over.
@@ -13,6 +14,7 @@ type RedirectConfig struct {
 	Tunnels  []netip.AddrPort // the peers' tunnel addresses, which are never taken
 	Gateway  bool             // also take connections that other hosts send through this one; the listener is then open to the network
 	Refuse   bool             // see Plan
+	Hold     time.Duration    // see Plan
 	// Transparent takes connections that other hosts send through this one, and nothing of this host's own, by TPROXY: see Plan.
 	Transparent bool
 	Places      Places       // bounds the open connections
@@ -24,7 +26,7 @@ type RedirectConfig struct {
 // Plan returns the rules for listeners on these ports; a port 0 leaves the family out. It needs no privilege.
 func (c *RedirectConfig) Plan(listen4, listen6 uint16) Plan {
 	p := Plan{Table: TableName(c.Site), Networks: Merge(c.Networks), Ports: c.Ports, Tunnels: c.Tunnels,
-		Listen4: listen4, Listen6: listen6, Gateway: c.Gateway, Refuse: c.Refuse}
+		Listen4: listen4, Listen6: listen6, Gateway: c.Gateway, Refuse: c.Refuse, Hold: c.Hold}
 	if c.Transparent {
 		p.Transparent = markOf(c.Site)
 	}

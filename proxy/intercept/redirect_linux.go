@@ -160,6 +160,9 @@ func (r *Redirect) refresh() error {
 
 // forceless says how new connections fare once rules that are not refreshed lose their force.
 func (c *RedirectConfig) forceless() string {
+	if c.Hold > 0 {
+		return fmt.Sprintf("new connections soon wait, and are refused after %v", c.Hold)
+	}
 	if c.Refuse {
 		return "new connections are soon refused"
 	}

@@ -229,6 +229,49 @@ func TestRulesExpireByThemselves(t *testing.T) {
 	}
 }
 
+// Connections that are made while no proxy runs wait for the next one, if it comes in time: from the moment at which the old one was killed,
+// also while its rules are still in force. If none comes, they are refused, and never go directly.
+func TestHeldForTheNextProxy(t *testing.T) {
+	for _, x := range []struct {
+		name string
+		hold time.Duration
+		die  func(r *Redirect) error
+		next bool
+		want string
+	}{
+		{"killed", HoldFor, (*Redirect).closeAll, true, "P"},
+		{"stopped, then killed", HoldFor, func(r *Redirect) error { return errors.Join(r.Stop(), r.closeAll()) }, true, "P"},
+		{"no next proxy", time.Millisecond, (*Redirect).closeAll, false, "refused"},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			t.Parallel()
+			job, _ := twoSites(t)
+			c := paris()
+			c.Refuse, c.Hold = true, x.hold
+			if err := x.die(redirect(job, c)); err != nil { // as the kernel does at kill -9: descriptors go, the table stays
+				t.Fatal(err)
+			}
+			answers := make(chan string, 2)
+			for _, addr := range []string{server4, server6} {
+				go func() { answers <- job.whoAnswers(addr) }()
+			}
+			if x.next {
+				select {
+				case got := <-answers:
+					t.Fatalf("without a proxy: answered by %q", got)
+				case <-time.After(500 * time.Millisecond):
+				}
+				serve(t, redirect(job, c), nil)
+			}
+			for range 2 {
+				if got := <-answers; got != x.want {
+					t.Errorf("answered by %q, want %q", got, x.want)
+				}
+			}
+		})
+	}
+}
+
 // Refreshed in time, the rules stay in force beyond their time-out. Reading the set says when its element ends.
 func TestRefreshProlongs(t *testing.T) {
 	job, _ := twoSites(t)

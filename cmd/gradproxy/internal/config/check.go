@@ -195,7 +195,7 @@ func (k *checker) interception() {
 			}
 		}
 	}
-	if i.Mode == ModeOff && (i.Refuse || i.Gateway) {
+	if i.Mode == ModeOff && (i.dies && i.Refuse || i.Gateway) {
 		k.warnf(i.line, "intercept", "on_death and gateway mean nothing without mode: redirect")
 	}
 	if i.Mode == ModeTProxy && i.Gateway {

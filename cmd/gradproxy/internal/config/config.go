@@ -51,6 +51,7 @@ type Tunnel struct {
 	Insecure   bool          // in clear, on loopback only
 
 	line int
+	sets bool // Memory
 }
 
 // A Peer is another site.
@@ -68,13 +69,15 @@ type Peer struct {
 type Intercept struct {
 	Mode        Mode            // default ModeOff
 	Ports       intercept.Ports // destination ports; default 1024-65535
-	Refuse      bool            // on_death: refuse; default direct
+	Refuse      bool            // on_death: refuse or hold
+	Hold        bool            // on_death: hold; the default
 	DirectFirst bool            // on_first: direct; default hold
 	Gateway     bool            // also connections of other hosts that pass this one; default false
 	Cgroup      string          // folder of the cgroup of ModeCgroup; "": one that is made for the command of gradproxy exec
 	Probes      bool            // see the collectives that the jobs' processes call, where a rule may lose something; default true
 
 	line int
+	dies bool // the file has on_death
 }
 
 // A Mode is a way in which the proxy intercepts connections.
@@ -127,13 +130,14 @@ type State struct {
 	Memory int64  // bytes for residuals and last values of tensors that may lose something; default 1 GiB
 
 	line int
+	sets bool // Memory
 }
 
 func defaults(file string) *Config {
 	return &Config{
 		File:         file,
 		Tunnel:       Tunnel{Listen: "[::]:7443", Resume: 10 * time.Minute, Carriers: 2, Memory: 512 << 20},
-		Intercept:    Intercept{Ports: intercept.Ports{First: 1024, Last: 65535}, Probes: true},
+		Intercept:    Intercept{Ports: intercept.Ports{First: 1024, Last: 65535}, Probes: true, Refuse: true, Hold: true},
 		State:        State{Memory: 1 << 30},
 		Admin:        "127.0.0.1:9090",
 		Memory:       256 << 20,
@@ -152,14 +156,25 @@ func (c *Config) Networks() []netip.Prefix {
 	return all
 }
 
+// Sets reports whether the file sets a size: memory, references, state.memory or tunnel.memory. A default may be made smaller.
+func (c *Config) Sets(key string) bool {
+	switch key {
+	case "state.memory":
+		return c.State.sets
+	case "tunnel.memory":
+		return c.Tunnel.sets
+	}
+	return c.lines[key] > 0
+}
+
 // Value returns t without where it stood in the file.
-func (t Tunnel) Value() Tunnel { t.line = 0; return t }
+func (t Tunnel) Value() Tunnel { t.line, t.sets = 0, false; return t }
 
 // Value returns i without where it stood in the file.
-func (i Intercept) Value() Intercept { i.line = 0; return i }
+func (i Intercept) Value() Intercept { i.line, i.dies = 0, false; return i }
 
 // Value returns s without where it stood in the file.
-func (s State) Value() State { s.line = 0; return s }
+func (s State) Value() State { s.line, s.sets = 0, false; return s }
 
 // Value returns f without where it stood in the file.
 func (f Forward) Value() Forward { f.line = 0; return f }

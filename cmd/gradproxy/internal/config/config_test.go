@@ -50,13 +50,13 @@ func TestWholeFile(t *testing.T) {
 		File: "testdata/paris.yaml",
 		Site: "paris",
 		Tunnel: Tunnel{Listen: "[::]:7443", Cert: "testdata/pki/paris.pem", Key: "/etc/gradproxy/paris.key", CA: "testdata/ca.pem",
-			Resume: 5 * time.Minute, Carriers: 4, Congestion: "bbr", Memory: 1 << 30, line: 3},
+			Resume: 5 * time.Minute, Carriers: 4, Congestion: "bbr", Memory: 1 << 30, line: 3, sets: true},
 		Peers: []Peer{
 			{Name: "tokyo", Dial: "tokyo.example:7443", ID: "spiffe://lab/tokyo", Networks: prefixes("10.2.0.0/16", "2001:db8:2::/48"),
 				MayDial: rules("10.1.0.0/16:1024-65535", "[2001:db8:1::]/48:29500"), line: 5},
 			{Name: "virginia", Networks: prefixes("10.3.0.0/16"), MayDial: rules("10.1.0.0/16:1024-65535"), line: 10},
 		},
-		Intercept: Intercept{Mode: ModeRedirect, Ports: intercept.Ports{First: 1024, Last: 65535}, Probes: true, Refuse: true, DirectFirst: true, Gateway: true, line: 11},
+		Intercept: Intercept{Mode: ModeRedirect, Ports: intercept.Ports{First: 1024, Last: 65535}, Probes: true, Refuse: true, DirectFirst: true, Gateway: true, line: 11, dies: true},
 		Forward:   []Forward{{netip.MustParseAddrPort("127.0.0.1:9000"), netip.MustParseAddrPort("10.2.0.5:9000"), false, 13}},
 		Jobs:      []Job{{Name: "resnet", Networks: prefixes("10.0.0.0/8"), Ranks: 3, Sums: parser.SumsGradients, LossyAggregates: true, line: 15}},
 		Policy: []Rule{
@@ -66,7 +66,7 @@ func TestWholeFile(t *testing.T) {
 			{Protocol: "gloo", Direction: "from_client", Roles: []tensor.Role{tensor.Unknown, tensor.Exact},
 				DTypes: []tensor.DType{tensor.Float32, tensor.BFloat16}, MinBytes: 4096, MaxBytes: 1 << 30, Codec: "verbatim", line: 20},
 		},
-		State:        State{Dir: "testdata/state", Memory: 2 << 30, line: 21},
+		State:        State{Dir: "testdata/state", Memory: 2 << 30, line: 21, sets: true},
 		Admin:        "unix:/run/gradproxy.sock",
 		Memory:       512 << 20,
 		References:   64 << 20,
@@ -90,7 +90,7 @@ intercept: {mode: redirect}
 	if c.Tunnel.Cert != "/etc/gradproxy/paris.pem" || c.Tunnel.Key != "/etc/gradproxy/paris.key" || c.Tunnel.CA != "/etc/gradproxy/ca.pem" {
 		t.Errorf("files of the tunnel: %+v", c.Tunnel)
 	}
-	if c.Tunnel.Listen != "[::]:7443" || c.Admin != "127.0.0.1:9090" || c.Intercept.Refuse || c.Drain != 30*time.Second {
+	if c.Tunnel.Listen != "[::]:7443" || c.Admin != "127.0.0.1:9090" || !c.Intercept.Refuse || !c.Intercept.Hold || c.Drain != 30*time.Second {
 		t.Errorf("defaults: %+v", c)
 	}
 }
@@ -163,7 +163,7 @@ f:2: tunnel.listen: [::]:7443 is open to the network, and insecure works on loop
 		{`intercept: {mode: redirect, ports: 70000}`, `6: intercept.ports: "70000" is not a range of ports: write FIRST-LAST, such as 1024-65535, or one port`},
 		{`intercept: {mode: redirect, ports: 2000-1000}`, `6: intercept.ports: "2000-1000" is not a range of ports: write FIRST-LAST, such as 1024-65535, or one port`},
 		{`intercept: {mode: redirect, on_first: wait}`, `6: intercept.on_first: "wait" is none of hold, direct`},
-		{`intercept: {mode: redirect, on_death: panic}`, `6: intercept.on_death: "panic" is none of direct, refuse`},
+		{`intercept: {mode: redirect, on_death: panic}`, `6: intercept.on_death: "panic" is none of hold, refuse, direct`},
 		{`intercept: {mode: tproxy, gateway: true}`, `6: intercept.gateway: it means nothing with mode: tproxy, which takes only connections of other hosts anyway`},
 		{`intercept: {mode: cgroup}`, `6: intercept.cgroup: it is missing: name the folder of the cgroup, such as /sys/fs/cgroup/training.slice`},
 		{`intercept: {mode: cgroup, cgroup: /sys/fs/cgroup/x, gateway: true}`, `6: intercept.gateway: it means nothing with mode: cgroup, which takes connections of this host only`},

@@ -122,7 +122,7 @@ func (d *document) tunnel(t *Tunnel) reader {
 		"resume":     value(d, &t.Resume, parseDuration),
 		"carriers":   value(d, &t.Carriers, parseCount),
 		"congestion": value(d, &t.Congestion, parseText),
-		"memory":     value(d, &t.Memory, parseSize),
+		"memory":     noted(&t.sets, value(d, &t.Memory, parseSize)),
 		"insecure":   value(d, &t.Insecure, parseBool),
 	}))
 }
@@ -141,7 +141,7 @@ func (d *document) intercept(i *Intercept) reader {
 	return d.at(&i.line, d.object(map[string]reader{
 		"mode":     d.oneOf(func(k int) { i.Mode = Mode(k) }, Off, "redirect", "tproxy", "cgroup"),
 		"ports":    value(d, &i.Ports, parsePorts),
-		"on_death": d.oneOf(func(k int) { i.Refuse = k == 1 }, "direct", "refuse"),
+		"on_death": noted(&i.dies, d.oneOf(func(k int) { i.Refuse, i.Hold = k < 2, k == 0 }, "hold", "refuse", "direct")),
 		"on_first": d.oneOf(func(k int) { i.DirectFirst = k == 1 }, "hold", "direct"),
 		"gateway":  value(d, &i.Gateway, parseBool),
 		"cgroup":   value(d, &i.Cgroup, parseText),
@@ -189,6 +189,14 @@ func (d *document) rule(r *Rule) reader {
 func (d *document) state(s *State) reader {
 	return d.at(&s.line, d.object(map[string]reader{
 		"dir":    value(d, &s.Dir, parseText),
-		"memory": value(d, &s.Memory, parseSize),
+		"memory": noted(&s.sets, value(d, &s.Memory, parseSize)),
 	}))
+}
+
+// noted sets seen where read is called: the file has the key.
+func noted(seen *bool, read reader) reader {
+	return func(n ast.Node, where string) {
+		*seen = true
+		read(n, where)
+	}
 }

@@ -3,20 +3,23 @@ package site
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/config"
 	"github.com/gradproxy/gradproxy/proxy/admin"
+	"github.com/gradproxy/gradproxy/proxy/intercept"
 )
 
 // Run carries connections until ctx ends or a part fails. Then it drains: the rules lose their force, peers are informed,
 // no new connection is taken, and open connections may end by themselves for as long as the configuration says. The
 // connections that are left then, or when cut ends, are reset. Run returns nil after an orderly end, even if connections
 // were reset. Everything is released when it returns, with one exception: after a part has failed, the rules or programs
-// that refuse connections on the death of the proxy (on_death: refuse) stay, until Close, or beyond the end of the process
+// that refuse connections on the death of the proxy (on_death: hold, refuse) stay, until Close, or beyond the end of the process
 // until the next start.
 func (s *Site) Run(ctx, cut context.Context) error {
 	parts, stop := context.WithCancel(ctx)
@@ -76,6 +79,8 @@ func (s *Site) afterDeath() string {
 	switch {
 	case s.redirect == nil:
 		return "are not taken"
+	case s.started.Intercept.Hold && s.started.Intercept.Mode != config.ModeCgroup:
+		return fmt.Sprintf("wait for its restart, and are refused after %v", intercept.HoldFor)
 	case s.started.Intercept.Refuse:
 		return "are refused"
 	}

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -59,10 +60,14 @@ func Start(c *config.Config, version string, log *slog.Logger) (*Site, error) {
 	s := &Site{log: slog.New(logsample.New(log.Handler())), version: version}
 	s.config.Store(c)
 	s.started = c
-	if err := s.open(c); err != nil {
+	fitted, err := budgeted(c, memoryAllowed(), s.log)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.open(fitted); err != nil {
 		leave := s.redirect != nil && c.Intercept.Refuse && s.takenBefore()
 		if leave {
-			err = fmt.Errorf("%w (on_death: refuse: new connections are refused until this proxy starts)", err)
+			err = fmt.Errorf("%w (on_death: %s: new connections are refused until this proxy starts)", err, onDeath(c))
 		}
 		return nil, errors.Join(err, s.release(leave))
 	}
@@ -183,9 +188,21 @@ func (s *Site) redirectConfig(c *config.Config) intercept.RedirectConfig {
 	return r
 }
 
+// onDeath returns the value of on_death under which connections do not go directly.
+func onDeath(c *config.Config) string {
+	if c.Intercept.Hold {
+		return "hold"
+	}
+	return "refuse"
+}
+
 // Redirect returns the configuration of the redirect.
 func Redirect(c *config.Config) intercept.RedirectConfig {
-	return intercept.RedirectConfig{Site: c.Site, Networks: c.Networks(), Ports: c.Intercept.Ports, Tunnels: tunnelAddrs(c),
+	hold := time.Duration(0)
+	if c.Intercept.Hold {
+		hold = intercept.HoldFor
+	}
+	return intercept.RedirectConfig{Hold: hold, Site: c.Site, Networks: c.Networks(), Ports: c.Intercept.Ports, Tunnels: tunnelAddrs(c),
 		Gateway: c.Intercept.Gateway, Refuse: c.Intercept.Refuse, Transparent: c.Intercept.Mode == config.ModeTProxy}
 }
 

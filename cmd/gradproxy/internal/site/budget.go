@@ -1,0 +1,145 @@
+package site
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+	"math"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strings"
+
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/config"
+	"github.com/gradproxy/gradproxy/proxy"
+)
+
+// A Budget is the most memory that a site takes, in bytes, part by part.
+type Budget struct {
+	parts []part
+}
+
+// A part is one entry of a Budget.
+type part struct {
+	name  string
+	bytes int64
+	size  *int64 // the key that sets it, where the configuration leaves it out; nil: it stays as it is
+}
+
+// Memory beside the keys.
+const (
+	programMemory = 64 << 20 // code, goroutines, logs and pages
+	protocolFacts = 64 << 20 // what parsers know of all jobs together
+	jobFacts      = 20 << 20 // and of each configured job
+	coreMemory    = 64 << 20 // of the codec that a core is at: the largest block, as it is and encoded, and its residual
+	connections   = 1024     // that are counted with what each may hold beside memory
+
+	least = 16 << 20 // of a key that is fitted
+)
+
+// BudgetOf returns the memory that a site with the configuration c may take. The parts of keys that c leaves out can be fitted.
+func BudgetOf(c *config.Config) *Budget {
+	b := &Budget{}
+	add := func(name string, bytes int64) { b.parts = append(b.parts, part{name: name, bytes: bytes}) }
+	key := func(name string, times int64, size *int64, set bool) {
+		p := part{name: name, bytes: times * *size, size: size}
+		if set {
+			p.size = nil
+		}
+		b.parts = append(b.parts, p)
+	}
+	key("memory", 2, &c.Memory, c.Sets("memory")) // either direction
+	add("parsers", c.Memory/proxy.ParsersShare)
+	key("references", proxy.ValuesTimes*int64(len(c.Peers)), &c.References, c.Sets("references"))
+	key("state.memory", 1, &c.State.Memory, c.Sets("state.memory"))
+	key("tunnel.memory", 1, &c.Tunnel.Memory, c.Sets("tunnel.memory"))
+	add("codecs", int64(runtime.GOMAXPROCS(0))*coreMemory)
+	add("protocols", protocolFacts+jobFacts*int64(len(c.Jobs)))
+	add(fmt.Sprintf("%d connections", connections), connections*2*proxy.SpareMemory)
+	add("program", programMemory)
+	return b
+}
+
+// Sum returns the bytes of all parts.
+func (b *Budget) Sum() (sum int64) {
+	for _, p := range b.parts {
+		sum += p.bytes
+	}
+	return sum
+}
+
+// String returns the sum and its parts in one line.
+func (b *Budget) String() string {
+	var parts []string
+	for _, p := range b.parts {
+		parts = append(parts, p.name+" "+mebibytes(p.bytes))
+	}
+	return fmt.Sprintf("at most %s: %s", mebibytes(b.Sum()), strings.Join(parts, ", "))
+}
+
+func mebibytes(n int64) string { return fmt.Sprintf("%dMiB", (n+1<<19)>>20) }
+
+// fit makes the sizes that the configuration leaves out so much smaller that all together take at most limit bytes, and reports whether
+// that is possible.
+func fit(c *config.Config, limit int64) bool {
+	var fixed, scaled int64
+	for _, p := range BudgetOf(c).parts {
+		if p.size != nil {
+			scaled += p.bytes
+		} else {
+			fixed += p.bytes
+		}
+	}
+	if fixed+scaled <= limit {
+		return true
+	}
+	if scaled == 0 || fixed >= limit {
+		return false
+	}
+	by := float64(limit-fixed) / float64(scaled)
+	for _, p := range BudgetOf(c).parts {
+		if p.size != nil && *p.size > 0 {
+			*p.size = max(int64(float64(*p.size)*by)&^(1<<20-1), min(*p.size, least))
+		}
+	}
+	return BudgetOf(c).Sum() <= limit
+}
+
+// budgeted returns c with sizes that fit the memory that this process may have, and sets the memory limit of Go's garbage collector unless the
+// user has. A sum that cannot be made to fit is an error where a cgroup bounds the process: the kernel would kill it there, and
+// connections would go by on_death whenever a peer has it use what it was promised.
+func budgeted(c *config.Config, allowed memoryLimit, log *slog.Logger) (*config.Config, error) {
+	fitted := *c
+	asked := BudgetOf(c)
+	room := allowed.bytes / 10 * 9 // the rest is the kernel's, for sockets
+	fits := fit(&fitted, room)
+	b := BudgetOf(&fitted)
+	switch {
+	case !fits && allowed.cgroup != "":
+		return nil, fmt.Errorf("memory: the budgets add up to %s, and %s allows %s, of which the kernel needs a tenth: set memory, references, state.memory and tunnel.memory to less, or raise the limit (%v)",
+			mebibytes(b.Sum()), allowed.cgroup, mebibytes(allowed.bytes), b)
+	case !fits:
+		fitted, b = *c, asked
+		log.Warn("the budgets add up to more memory than this host has: set memory, references, state.memory and tunnel.memory to less", "sum", mebibytes(b.Sum()), "host", mebibytes(allowed.bytes))
+	case b.Sum() < asked.Sum():
+		log.Info("budgets were made smaller to fit the memory limit", "limit", mebibytes(allowed.bytes), "of", cmp.Or(allowed.cgroup, "this host"), "asked", mebibytes(asked.Sum()),
+			"memory", mebibytes(fitted.Memory), "references", mebibytes(fitted.References), "state.memory", mebibytes(fitted.State.Memory), "tunnel.memory", mebibytes(fitted.Tunnel.Memory))
+	}
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(goLimit(b.Sum(), allowed))
+	}
+	return &fitted, nil
+}
+
+// goLimit returns how much memory Go may take before it collects garbage more often: the budgets, and a tenth of garbage.
+func goLimit(sum int64, allowed memoryLimit) int64 {
+	return min(sum/10*11, allowed.bytes/20*19)
+}
+
+// A memoryLimit is how much memory this process may have.
+type memoryLimit struct {
+	bytes  int64  // math.MaxInt64: no limit is known
+	cgroup string // the file that says so; "": the host has no more
+}
+
+var unlimited = memoryLimit{bytes: math.MaxInt64}

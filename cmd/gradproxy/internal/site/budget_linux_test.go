@@ -1,0 +1,120 @@
+package site
+
+import (
+	"log/slog"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/config"
+)
+
+// loadBudget reads a configuration of two peers and more.
+func loadBudget(t *testing.T, more string) *config.Config {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "paris.yaml")
+	text := "site: paris\npeers:\n  - {name: tokyo, networks: [10.2.0.0/16]}\n  - {name: osaka, networks: [10.3.0.0/16]}\n" + more
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, problems := config.Load(file, Known())
+	if len(problems.Errors()) > 0 {
+		t.Fatal(problems)
+	}
+	return c
+}
+
+// keepLimit restores the memory limit of the test's process.
+func keepLimit(t *testing.T) {
+	before := debug.SetMemoryLimit(-1)
+	t.Cleanup(func() { debug.SetMemoryLimit(before) })
+}
+
+// Whatever a cgroup allows, a site's budgets add up to less, or it does not start: a peer that has it use what it was promised cannot have it
+// killed.
+func TestBudgetsFitTheCgroup(t *testing.T) {
+	keepLimit(t)
+	t.Setenv("GOMEMLIMIT", "")
+	for _, limit := range []int64{64 << 20, 350 << 20, 512 << 20, 1 << 30, 2 << 30, 4 << 30, 64 << 30} {
+		for name, more := range map[string]string{
+			"defaults":     "",
+			"memory set":   "memory: 64MiB\n",
+			"all set":      "memory: 256MiB\nreferences: 512MiB\nstate: {memory: 1GiB}\ntunnel: {memory: 512MiB}\n",
+			"all set, low": "memory: 16MiB\nreferences: 0\nstate: {memory: 16MiB}\ntunnel: {memory: 16MiB}\n",
+		} {
+			c := loadBudget(t, more)
+			asked := *c
+			fitted, err := budgeted(c, memoryLimit{limit, "/sys/fs/cgroup/memory.max"}, slog.New(slog.DiscardHandler))
+			if err != nil {
+				if text := err.Error(); BudgetOf(c).Sum() <= limit*9/10 || strings.Contains(text, "\n") || !strings.Contains(text, "/sys/fs/cgroup/memory.max allows "+mebibytes(limit)) {
+					t.Errorf("%s in %s: %v", name, mebibytes(limit), err)
+				}
+				continue
+			}
+			sum := BudgetOf(fitted).Sum()
+			if sum > limit*9/10 {
+				t.Errorf("%s in %s: budgets of %s", name, mebibytes(limit), mebibytes(sum))
+			}
+			for key, sizes := range map[string][3]int64{
+				"memory": {asked.Memory, c.Memory, fitted.Memory}, "references": {asked.References, c.References, fitted.References},
+				"state.memory": {asked.State.Memory, c.State.Memory, fitted.State.Memory}, "tunnel.memory": {asked.Tunnel.Memory, c.Tunnel.Memory, fitted.Tunnel.Memory},
+			} {
+				if sizes[0] != sizes[1] || c.Sets(key) && sizes[2] != sizes[0] || sizes[2] > sizes[0] || sizes[0] > 0 && sizes[2] < least && sizes[2] != sizes[0] {
+					t.Errorf("%s in %s: %s became %v", name, mebibytes(limit), key, sizes)
+				}
+			}
+			if got := debug.SetMemoryLimit(-1); got < sum && got != goLimit(sum, memoryLimit{bytes: limit}) || got > limit*19/20+20 {
+				t.Errorf("%s in %s: Go may take %s", name, mebibytes(limit), mebibytes(got))
+			}
+		}
+	}
+}
+
+// What fits is not touched; and a limit of the garbage collector that the user has set stays.
+func TestBudgetsThatFit(t *testing.T) {
+	keepLimit(t)
+	debug.SetMemoryLimit(math.MaxInt64)
+	t.Setenv("GOMEMLIMIT", "123MiB")
+	c := loadBudget(t, "")
+	fitted, err := budgeted(c, memoryLimit{64 << 30, "/sys/fs/cgroup/memory.max"}, slog.New(slog.DiscardHandler))
+	if err != nil || BudgetOf(fitted).Sum() != BudgetOf(c).Sum() {
+		t.Errorf("budgets of %v became %v, %v", BudgetOf(c), BudgetOf(fitted), err)
+	}
+	if debug.SetMemoryLimit(-1) != math.MaxInt64 {
+		t.Error("the user's GOMEMLIMIT was overruled")
+	}
+	if c = loadBudget(t, "memory: 8GiB\nreferences: 512MiB\nstate: {memory: 1GiB}\ntunnel: {memory: 512MiB}\n"); c.Memory != 8<<30 {
+		t.Fatal(c.Memory)
+	}
+	if fitted, err = budgeted(c, memoryLimit{bytes: 4 << 30}, slog.New(slog.DiscardHandler)); err != nil || fitted.Memory != 8<<30 {
+		t.Errorf("a host with less memory than the budgets: %v", err)
+	}
+}
+
+// The least limit of all cgroups above the process counts, in both versions.
+func TestCgroupLimit(t *testing.T) {
+	file := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }
+	for name, c := range map[string]struct {
+		own   string
+		files fstest.MapFS
+		want  memoryLimit
+	}{
+		"none":      {"", fstest.MapFS{}, unlimited},
+		"version 2": {"0::/a/b\n", fstest.MapFS{"sys/fs/cgroup/a/b/memory.max": file("1000\n")}, memoryLimit{1000, "/sys/fs/cgroup/a/b/memory.max"}},
+		"no limit":  {"0::/a\n", fstest.MapFS{"sys/fs/cgroup/a/memory.max": file("max\n")}, unlimited},
+		"above": {"0::/a/b\n", fstest.MapFS{"sys/fs/cgroup/a/b/memory.max": file("1000\n"), "sys/fs/cgroup/a/memory.max": file("10\n")},
+			memoryLimit{10, "/sys/fs/cgroup/a/memory.max"}},
+		"a namespace's root": {"0::/\n", fstest.MapFS{"sys/fs/cgroup/memory.max": file("1000\n")}, memoryLimit{1000, "/sys/fs/cgroup/memory.max"}},
+		"version 1": {"4:cpu:/x\n3:blkio,memory:/a\n0::/\n", fstest.MapFS{"sys/fs/cgroup/memory/a/memory.limit_in_bytes": file("2000\n")},
+			memoryLimit{2000, "/sys/fs/cgroup/memory/a/memory.limit_in_bytes"}},
+		"garbage": {"x\n:::\n0::/../../a\n", fstest.MapFS{"sys/fs/cgroup/a/memory.max": file("x\n")}, unlimited},
+	} {
+		if got := cgroupLimit(c.files, []byte(c.own)); got != c.want {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+	}
+}

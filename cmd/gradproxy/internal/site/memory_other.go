@@ -1,0 +1,6 @@
+//go:build !linux
+
+package site
+
+// memoryAllowed knows no limit here.
+func memoryAllowed() memoryLimit { return unlimited }

@@ -1,0 +1,69 @@
+package gloo
+
+import (
+	"unsafe"
+
+	"github.com/gradproxy/gradproxy/parser"
+)
+
+// mapEntry is about how many bytes an entry of a map takes beside key and value, with the room that the map keeps free.
+const mapEntry = 24
+
+// Held implements parser.Holder. The state that both directions share counts as the client's.
+func (s *stream) Held() int {
+	s.dir.conn.mu.Lock()
+	defer s.dir.conn.mu.Unlock()
+	n := int(unsafe.Sizeof(*s)) + cap(s.copied) + s.dir.held()
+	if s.sample != nil {
+		n += int(unsafe.Sizeof(*s.sample))
+	}
+	if s.dir.side == parser.Client {
+		n += int(unsafe.Sizeof(*s.dir.conn)) + s.dir.conn.meta.held(s.dir.conn.conn.Job == "")
+	}
+	return n
+}
+
+var _ parser.Holder = (*stream)(nil)
+
+func (d *direction) held() int { return d.counted.held() + d.constant.held() }
+
+func (c *counted) held() int {
+	n := held(c.history) + c.learnt.held() + c.proof.held()
+	for _, l := range c.models {
+		n += int(unsafe.Sizeof(*l)) + held(l.buckets) + held(l.extras) + held(l.passed) + l.step.held()
+	}
+	return n
+}
+
+func (s *step) held() int {
+	if s == nil {
+		return 0
+	}
+	return int(unsafe.Sizeof(*s)) + held(s.reduces) + held(s.open)
+}
+
+func (p *proof) held() int {
+	return len(p.candidates)*(16+mapEntry+int(unsafe.Sizeof(candidate{}))) + held(p.agreeing) + len(p.buckets)*(16+mapEntry+int(unsafe.Sizeof(calledBucket{}))) +
+		held(p.found) + held(p.fits)
+}
+
+func (c *constant) held() int {
+	return held(c.history) + held(c.links) + len(c.newest)*(12+mapEntry) + held(c.learnt) + held(c.cuts)
+}
+
+// held counts the models of a connection that has no job; those of a job are bounded for all its connections together.
+func (m *metadata) held(alone bool) int {
+	n := held(m.gathers) + held(m.models) + held(m.pending.order)
+	if alone {
+		for _, x := range m.facts.all() {
+			n += int(unsafe.Sizeof(*x)) + held(x.counts) + held(x.announced())
+		}
+	}
+	return n
+}
+
+// held returns the bytes of a slice's array.
+func held[T any](s []T) int {
+	var x T
+	return cap(s) * int(unsafe.Sizeof(x))
+}

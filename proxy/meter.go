@@ -1,0 +1,161 @@
+package proxy
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/proxy/memory"
+)
+
+// What parsers may cost. A stream whose parser costs more travels verbatim from there on, in both directions: bytes
+// can be made to cost a parser a hundred times what a tensor's cost it, and neither a peer nor a job may have a proxy's processor and memory so.
+const (
+	// ParsersShare is the part of Config.Memory that the parsers of all connections may hold together, one in so many; its Budget says
+	// how much is left to each peer and each connection.
+	ParsersShare = 4
+	// heldFree is what a parser may hold beside it, as nearly all do.
+	heldFree = 8 << 10
+	// heldEvery is how many bytes a parser is given between two looks at what it holds.
+	heldEvery = 16 << 10
+
+	// timePerByte is the time of a parser that every byte pays for. A tensor's bytes take 0.1 to 2 ns.
+	timePerByte = 8 * time.Nanosecond
+	// timeFree is what each stream may take beyond that, whatever the others of its peer take.
+	timeFree = 2 * time.Millisecond
+	// Further time is from the allowance of the stream's peer: timeBurst at once, and a part of each core, timeShare, all the time.
+	timeBurst = time.Second
+	timeShare = 10
+	// Pieces of timedAlways bytes are timed, and one in timedEvery of shorter ones.
+	timedAlways = 4 << 10
+	timedEvery  = 16
+)
+
+// errParserTime and errParserMemory are why a stream is not understood any longer.
+var (
+	errParserTime   = errors.New("proxy: its parser takes more than its share of the processor")
+	errParserMemory = errors.New("proxy: its parser holds more than its share of memory; raise memory if this is a job's own traffic")
+)
+
+// An allowance of processor time for the parsers of one peer's connections, used by several goroutines.
+type allowance struct {
+	cores int
+	mu    sync.Mutex
+	left  time.Duration // as of then
+	then  time.Duration // on the clock of since
+}
+
+// take takes d, and reports whether there was any.
+func (a *allowance) take(d, now time.Duration) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.left = min(a.left+(now-a.then)*time.Duration(a.cores)/timeShare, timeBurst)
+	a.then = now
+	if a.left <= 0 {
+		return false
+	}
+	a.left -= d
+	return true
+}
+
+// metering is what the meters of a connection's two parsers share.
+type metering struct {
+	log     *slog.Logger
+	metrics *Metrics
+	peer    string
+	time    *allowance
+	memory  *memory.Budget
+	now     func() time.Duration // a clock that only goes forward
+	spent   atomic.Pointer[error]
+}
+
+// A meter is a parser that ends when it, or the one of the other direction, costs too much.
+type meter struct {
+	parser.Parser // nil once it has ended
+	*metering
+	share memory.Share
+	taken int           // bytes of the budget
+	bytes int           // given since the last look
+	over  time.Duration // time beyond that of the bytes; the time of up to heldEvery bytes may be saved
+	used  time.Duration // of over, paid for
+}
+
+// Next implements parser.Parser.
+func (m *meter) Next(b []byte) (parser.Segment, error) {
+	if err := m.spent.Load(); err != nil {
+		m.Parser = nil
+		return parser.Segment{}, *err
+	}
+	seg, err := m.timed(b)
+	if err != nil {
+		return seg, err
+	}
+	if m.bytes += seg.Len; m.bytes >= heldEvery {
+		m.bytes = 0
+		if !m.holds(parser.Held(m.Parser)) {
+			return parser.Segment{}, m.end(errParserMemory, "memory")
+		}
+	}
+	return seg, nil
+}
+
+// timed has the parser classify b, and pays for the time. A clock takes longer to read than a header to parse: of short pieces one in
+// timedEvery is timed, by chance, for all.
+func (m *meter) timed(b []byte) (parser.Segment, error) {
+	weight := time.Duration(1)
+	if len(b) < timedAlways {
+		if weight = timedEvery; rand.Uint32N(timedEvery) != 0 {
+			return m.Parser.Next(b)
+		}
+	}
+	begin := m.now()
+	seg, err := m.Parser.Next(b)
+	if err != nil {
+		return seg, err
+	}
+	end := m.now()
+	m.over = max(m.over+weight*(end-begin-time.Duration(seg.Len)*timePerByte), -heldEvery*timePerByte)
+	if m.over <= timeFree/8 {
+		return seg, nil
+	}
+	d := m.over
+	m.used, m.over = m.used+d, 0
+	if !m.time.take(d, end) && m.used > timeFree {
+		return parser.Segment{}, m.end(errParserTime, "time")
+	}
+	return seg, nil
+}
+
+// holds pays for the n bytes that the parser holds, and reports whether it could.
+func (m *meter) holds(n int) bool {
+	n = max(n-heldFree, 0)
+	switch {
+	case n > m.taken:
+		if !m.memory.Take(&m.share, n-m.taken) {
+			return false
+		}
+	case n < m.taken:
+		m.memory.Give(&m.share, m.taken-n)
+	}
+	m.taken = n
+	return true
+}
+
+// end ends both parsers of the connection: they share what they hold.
+func (m *meter) end(why error, of string) error {
+	err := fmt.Errorf("%w: %w", why, parser.ErrForeign) // no log needs to tell it again
+	m.Parser = nil
+	if m.spent.CompareAndSwap(nil, &err) {
+		m.metrics.parserSpent(m.peer, of)
+		m.log.Warn("a connection costs its parser too much, and travels verbatim", "reason", "parser "+of, "err", why)
+	}
+	return *m.spent.Load()
+}
+
+// release gives back what the parser has paid for. It must not be used any more.
+func (m *meter) release() { m.holds(0) }

@@ -1,0 +1,145 @@
+package proxy
+
+import (
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/proxy/memory"
+)
+
+// A hog is a parser that takes time and memory for each byte.
+type hog struct {
+	clock *time.Duration
+	takes time.Duration // for a byte
+	keeps int           // of memory for a byte
+	holds int
+}
+
+func (h *hog) Next(b []byte) (parser.Segment, error) {
+	*h.clock += time.Duration(len(b)) * h.takes
+	h.holds += len(b) * h.keeps
+	return parser.Segment{Len: len(b)}, nil
+}
+
+func (h *hog) Held() int { return h.holds }
+
+// meters returns the meters of a connection's two parsers, whose clock is *clock.
+func meters(q *quota, b *memory.Budget, clock *time.Duration, own, other parser.Parser) (a, z *meter) {
+	costs := &metering{log: slog.New(slog.DiscardHandler), time: &q.parserTime, memory: b, now: func() time.Duration { return *clock }}
+	return &meter{Parser: own, metering: costs, share: memory.Share{Peer: &q.parserMemory}}, &meter{Parser: other, metering: costs, share: memory.Share{Peer: &q.parserMemory}}
+}
+
+func newQuota() *quota { return &quota{parserTime: allowance{cores: 2, left: timeBurst}} }
+
+// feed gives a parser so many pieces of 48 bytes, and returns how many it took.
+func feed(p parser.Parser, pieces int) (took int, err error) {
+	b := make([]byte, 48)
+	for took < pieces {
+		if _, err := p.Next(b); err != nil {
+			return took, err
+		}
+		took++
+	}
+	return took, nil
+}
+
+// Streams whose bytes are made to cost a parser much get no more than their peer's allowance, however many there are; another peer's
+// streams, and cheap ones of the same peer, go on.
+func TestParserTimeIsBounded(t *testing.T) {
+	var clock time.Duration
+	b, mallory, honest := memory.NewBudget(64<<20), newQuota(), newQuota()
+	const streams, each = 200, 100 << 10 // of bytes
+	var cheap parser.Parser
+	cheap, _ = meters(mallory, b, &clock, &hog{clock: &clock, takes: time.Nanosecond}, &hog{clock: &clock})
+	spent, ended := time.Duration(0), 0
+	for range streams {
+		m, other := meters(mallory, b, &clock, &hog{clock: &clock, takes: 570 * time.Nanosecond}, &hog{clock: &clock})
+		begin := clock
+		if _, err := feed(m, each/48); err != nil {
+			ended++
+			if !errors.Is(err, errParserTime) || !errors.Is(err, parser.ErrForeign) {
+				t.Fatal(err)
+			}
+			if _, err := other.Next([]byte{1}); !errors.Is(err, errParserTime) {
+				t.Fatalf("the other direction goes on: %v", err)
+			}
+		}
+		spent += clock - begin
+		if _, err := feed(cheap, 100); err != nil {
+			t.Fatalf("a cheap stream was ended: %v", err)
+		}
+	}
+	limit := timeBurst + streams*(timeFree+timeFree/8) + 2*clock/timeShare
+	if spent > limit || ended < streams/2 {
+		t.Errorf("parsers of %d streams took %v, %d were ended; want at most %v", streams, spent, ended, limit)
+	}
+	m, _ := meters(honest, b, &clock, &hog{clock: &clock, takes: 60 * time.Nanosecond}, &hog{clock: &clock})
+	if _, err := feed(m, each/48); err != nil {
+		t.Errorf("another peer's stream was ended: %v", err)
+	}
+}
+
+// A stream of small messages, which costs more for a byte than tensors do, is never ended while it takes a small part of the time.
+func TestParserTimeOfSmallMessages(t *testing.T) {
+	var clock time.Duration
+	m, _ := meters(newQuota(), memory.NewBudget(64<<20), &clock, &hog{clock: &clock, takes: 100 * time.Nanosecond}, &hog{clock: &clock})
+	for i := range 1_000_000 { // a thousand a second, of 5 us each
+		clock += time.Millisecond
+		if _, err := feed(m, 1); err != nil {
+			t.Fatalf("message %d: %v", i, err)
+		}
+	}
+}
+
+// Parsers hold no more than the budget together; those that hold most travel verbatim, and give everything back.
+func TestParserMemoryIsBounded(t *testing.T) {
+	var clock time.Duration
+	const size = 16 << 20
+	b, mallory, honest := memory.NewBudget(size), newQuota(), newQuota()
+	var all []*meter
+	ended := 0
+	for range 100 {
+		m, other := meters(mallory, b, &clock, &hog{clock: &clock, keeps: 3}, &hog{clock: &clock})
+		if _, err := feed(m, (600<<10)/48); err != nil {
+			if !errors.Is(err, errParserMemory) || m.Parser != nil {
+				t.Fatalf("%v, or the parser is still held", err)
+			}
+			if _, err := other.Next([]byte{1}); err == nil || other.Parser != nil {
+				t.Fatal("the other direction's parser, which shares the memory, goes on")
+			}
+			ended++
+			m.release() // as the end of the connection does; what it held is garbage already
+		} else {
+			all = append(all, m)
+		}
+		all = append(all, other)
+	}
+	if held := b.Used(); held > size*4/5 || ended < 80 {
+		t.Errorf("100 connections hold %d bytes, and %d were ended; at most %d are theirs", held, ended, size*4/5)
+	}
+	m, _ := meters(honest, b, &clock, &hog{clock: &clock, keeps: 1}, &hog{clock: &clock})
+	if _, err := feed(m, (600<<10)/48); err != nil {
+		t.Errorf("another peer's parser found nothing left: %v", err)
+	}
+	for _, m := range append(all, m) {
+		m.release()
+	}
+	if b.Used() != 0 {
+		t.Errorf("%d bytes are paid for, and no parser is left", b.Used())
+	}
+}
+
+// What a meter costs each call of a parser.
+func BenchmarkMeter(b *testing.B) {
+	m, _ := meters(newQuota(), memory.NewBudget(64<<20), new(time.Duration), parser.Verbatim{}, parser.Verbatim{})
+	m.now, m.time.cores = sinceStart, 1000 // as if nothing else took time
+	piece := make([]byte, 48)
+	for b.Loop() {
+		if _, err := m.Next(piece); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
