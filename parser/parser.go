@@ -36,7 +36,7 @@ type Segment struct {
 }
 
 // A Protocol makes the parsers of a new connection. They may share facts with each other and with the other connections
-// of the job (ps-lite answers a request on another connection). Facts must not cross jobs. A Protocol must be safe for
+// of the job (ps-lite answers a request on another connection). Facts must not cross jobs, nor, where no job is configured, peers. A Protocol must be safe for
 // concurrent use, and so must the two parsers of a connection with each other.
 type Protocol interface {
 	String() string
@@ -58,6 +58,7 @@ type Traits struct {
 // Conn identifies a connection. Both proxies see the same Client and Server: the opening carries them.
 type Conn struct {
 	Job            string         // the configured job that matches both ends, or ""
+	Peer           string         // through which site the connection goes; one without a Job shares facts with those of its Peer only
 	Client, Server netip.AddrPort // as the app sees them
 	Number         int            // among the job's connections with these two addresses (ports left out)
 	Ranks          int            // at most, if configured; 0: unknown

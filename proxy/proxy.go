@@ -123,9 +123,15 @@ func (p *Proxy) Tensors() []TensorInfo { return p.env.Tensors.List() }
 func (p *Proxy) carry(conn *net.TCPConn, stream Stream, peer string, log *slog.Logger, o frame.Opening, own parser.Side) {
 	set, protocols := p.settings.Load(), p.config.Protocols
 	job := set.jobOf(o.Client.Addr(), o.Server.Addr())
-	if own == parser.Server && set.stranger(peer, o.Client.Addr()) {
-		log.Warn("peer names a client that lies behind another peer: the connection is of no job, and travels verbatim from here")
-		job, protocols = Job{}, nil
+	if own == parser.Server {
+		switch {
+		case set.stranger(peer, o.Client.Addr()):
+			log.Warn("peer names a client that lies behind another peer: the connection is of no job, and travels verbatim from here")
+			job, protocols = Job{}, nil
+		case job.Name != "" && !set.behind(peer, o.Client.Addr()):
+			log.Warn("peer names a client that lies in none of its networks: the connection is of no job; add the network to the peer if it is the job's", "job", job.Name)
+			job = Job{}
+		}
 	}
 	values := p.cache.Peer(peer)
 	c := &path.Conn{Env: p.env, App: app.Plain(conn), Stream: stream, Peer: peer, Job: job.Name, Log: log, Gone: make(chan struct{}),
@@ -136,8 +142,14 @@ func (p *Proxy) carry(conn *net.TCPConn, stream Stream, peer string, log *slog.L
 	if p.config.PeerCodecs != nil {
 		c.PeerCodecs = p.config.PeerCodecs(peer)
 	}
+	q := p.quotas.of(peer)
+	defer p.quotas.enter(q)()
+	c.Pace = q.decoding.wait
 	conn.SetKeepAliveConfig(keepAlive)
 	app.Inline(conn)
+	if n := sendBuffer(p.config.Memory, p.carried.Load()); n > 0 {
+		conn.SetWriteBuffer(n)
+	}
 	defer p.gate(conn, c)()
 	if !p.enter(c) {
 		c.Abort(frame.ResetByApp)
@@ -149,10 +161,22 @@ func (p *Proxy) carry(conn *net.TCPConn, stream Stream, peer string, log *slog.L
 	p.config.Metrics.carries(peer, clientSide(own), 1)
 	defer p.config.Metrics.carries(peer, clientSide(own), -1)
 	log.Debug("connection carried", "job", job.Name)
-	how := p.both(c, protocols, parser.Conn{Job: job.Name, Client: o.Client, Server: o.Server, Number: o.Number,
+	how := p.both(c, protocols, parser.Conn{Job: job.Name, Peer: peer, Client: o.Client, Server: o.Server, Number: o.Number,
 		Ranks: job.Ranks, Sums: job.Sums, Calls: p.calls(conn, o, own), Own: own}, job.LossyAggregates)
 	p.config.Metrics.endedAs(peer, how)
 	log.Debug("connection ended", "how", how)
+}
+
+// sendBuffer returns the bytes of the kernel's send buffer towards an app where so many other connections are carried; 0: the kernel chooses. An
+// app that does not read has the kernel hold a whole buffer, by default 4 MiB, and the kernel's memory for TCP is one for the
+// whole host. So the buffers of all connections beyond the first few together are bounded by memory.
+func sendBuffer(memory, connections int64) int {
+	const few, least, most = 64, 64 << 10, 4 << 20
+	n := memory / (connections + 1) / 2 // the kernel doubles it, for its own needs
+	if connections < few || n >= most/2 {
+		return 0
+	}
+	return int(max(n, least))
 }
 
 // calls returns what is seen of the collectives that the app behind conn calls, nil if nobody sees them.

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gradproxy/gradproxy/proxy/memory"
@@ -11,6 +12,8 @@ import (
 type quota struct {
 	parserTime   allowance
 	parserMemory memory.Share
+	decoding     pace
+	live         int // connections; guarded by quotas.mu
 }
 
 // quotas are the quotas of all peers.
@@ -18,6 +21,7 @@ type quotas struct {
 	cores int
 	mu    sync.Mutex
 	all   map[string]*quota
+	busy  atomic.Int64 // peers with connections
 }
 
 // of returns the quota of a peer.
@@ -26,13 +30,71 @@ func (q *quotas) of(peer string) *quota {
 	defer q.mu.Unlock()
 	x := q.all[peer]
 	if x == nil {
-		x = &quota{parserTime: allowance{cores: q.cores, left: timeBurst, then: sinceStart()}}
+		x = &quota{parserTime: allowance{cores: q.cores, left: timeBurst, then: sinceStart()},
+			decoding: pace{rate: float64(q.cores) * decodeRate, left: decodeBurst, then: time.Now(), busy: &q.busy}}
 		if q.all == nil {
 			q.all = map[string]*quota{}
 		}
 		q.all[peer] = x
 	}
 	return x
+}
+
+// enter notes a connection of a peer; leave takes it back.
+func (q *quotas) enter(x *quota) (leave func()) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if x.live++; x.live == 1 {
+		q.busy.Add(1)
+	}
+	return func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		if x.live--; x.live == 0 {
+			q.busy.Add(-1)
+		}
+	}
+}
+
+// What decoding may cost others. A few bytes may stand for megabytes: a peer that sends such blocks has this side write as fast as memory
+// allows, and other peers' connections starve. While several peers have connections, what a peer's bytes decode to beyond decodeTimes their
+// number takes from an allowance of the peer.
+const (
+	decodeTimes = 16
+	decodeRate  = 128 << 20 // bytes a second for each core
+	decodeBurst = 64 << 20
+)
+
+// A pace is the allowance of one peer's connections.
+type pace struct {
+	rate float64
+	busy *atomic.Int64 // peers with connections
+	mu   sync.Mutex
+	left float64 // as of then
+	then time.Time
+}
+
+// wait waits until encoded bytes of the peer may become decoded bytes, or gone is closed.
+func (p *pace) wait(encoded, decoded int, gone <-chan struct{}) {
+	extra := decoded - decodeTimes*encoded
+	if extra <= 0 || p.busy.Load() < 2 {
+		return
+	}
+	p.mu.Lock()
+	now := time.Now()
+	p.left = min(p.left+p.rate*now.Sub(p.then).Seconds(), decodeBurst) - float64(extra)
+	p.then = now
+	late := time.Duration(-p.left / p.rate * float64(time.Second))
+	p.mu.Unlock()
+	if late <= 0 {
+		return
+	}
+	timer := time.NewTimer(late)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-gone:
+	}
 }
 
 var processStart = time.Now()

@@ -81,11 +81,16 @@ func (s *Settings) stranger(peer string, client netip.Addr) bool {
 	return owner != nil && owner.Name != peer
 }
 
+// behind reports whether an address lies in a peer's networks. Only there a job has clients of that peer.
+func (s *Settings) behind(peer string, a netip.Addr) bool {
+	owner := s.peerOf(a)
+	return owner != nil && owner.Name == peer
+}
+
 // mayPlay reports whether this host may dial the server of a connection as its client: the client is one of the peer, and
 // neither is this host, which would answer itself.
 func (s *Settings) mayPlay(peer string, o *frame.Opening, local func() ([]net.Addr, error)) bool {
-	owner := s.peerOf(o.Client.Addr())
-	if owner == nil || owner.Name != peer || o.Client.Addr().Is4() != o.Server.Addr().Is4() {
+	if !s.behind(peer, o.Client.Addr()) || o.Client.Addr().Is4() != o.Server.Addr().Is4() {
 		return false
 	}
 	return !isLocal(o.Client.Addr(), local) && !isLocal(o.Server.Addr(), local)

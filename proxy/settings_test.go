@@ -76,6 +76,9 @@ func TestStranger(t *testing.T) {
 		{"tokyo", "10.2.0.1", false}, {"tokyo", "10.2.3.1", true}, {"osaka", "10.2.3.1", false}, {"osaka", "10.2.0.1", true},
 		{"tokyo", "fd00::1", true}, {"tokyo", "192.0.2.1", false}, {"osaka", "127.0.0.1", false},
 	} {
+		if got := s.behind(c.peer, netip.MustParseAddr(c.client)); got != (!c.want && c.client != "192.0.2.1" && c.client != "127.0.0.1") {
+			t.Errorf("a client %s of %s: behind it %v", c.client, c.peer, got)
+		}
 		if got := s.stranger(c.peer, netip.MustParseAddr(c.client)); got != c.want {
 			t.Errorf("a client %s of %s: stranger %v", c.client, c.peer, got)
 		}

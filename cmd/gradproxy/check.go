@@ -77,9 +77,7 @@ func (r *checked) print(c *cobra.Command, cfg *config.Config, asJSON bool) error
 		_, err := fmt.Fprint(c.OutOrStdout(), r.Rules)
 		return err
 	}
-	_, err := fmt.Fprintf(c.OutOrStdout(), "%s: ok: site %s, %s, %s, %s, %s
-%[1]s: memory: %v
-", r.File, cfg.Site,
+	_, err := fmt.Fprintf(c.OutOrStdout(), "%s: ok: site %s, %s, %s, %s, %s\n%[1]s: memory: %[7]v\n", r.File, cfg.Site,
 		number(len(cfg.Peers), "peer"), number(len(cfg.Networks()), "network"), number(len(cfg.Jobs), "job"), number(len(cfg.Policy), "rule"),
 		site.BudgetOf(cfg))
 	return err

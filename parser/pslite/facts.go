@@ -23,12 +23,25 @@ type named struct {
 	scheduler string // the first one that was seen
 }
 
+// A scope is what connections must have in common to share facts: the name of their configured job, or else their peer.
+type scope struct{ job, peer string }
+
+func (x *connection) scope() scope {
+	if x.conn.Job != "" {
+		return scope{job: x.conn.Job}
+	}
+	return scope{peer: x.conn.Peer}
+}
+
 // A tableKey names a scheduler's job.
-type tableKey struct{ name, scheduler string }
+type tableKey struct {
+	scope
+	scheduler string
+}
 
 // A placeKey is an address that nodes of a job listen on.
 type placeKey struct {
-	name string
+	scope
 	addr netip.AddrPort
 }
 
@@ -87,7 +100,7 @@ func (p *Protocol) open(c parser.Conn) *connection {
 
 // jobOf returns the job of a connection to listener.
 func (f *facts) jobOf(x *connection, listener netip.AddrPort) *job {
-	if j, ok := f.places.get(placeKey{x.conn.Job, listener}); ok {
+	if j, ok := f.places.get(placeKey{x.scope(), listener}); ok {
 		return j
 	}
 	return x.job

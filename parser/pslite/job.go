@@ -134,7 +134,7 @@ func (f *facts) announce(x *connection, listener netip.AddrPort, nodes []node) {
 		}
 		return
 	}
-	j := f.jobAt(x.conn.Job, boss)
+	j := f.jobAt(x.scope(), boss)
 	sum := sumOf(nodes)
 	if conn, listed := j.table.heard[listener]; !recovery && (j.table.sum != sum || listed && conn != x.number) {
 		j.begin(f.number())
@@ -146,7 +146,7 @@ func (f *facts) announce(x *connection, listener netip.AddrPort, nodes []node) {
 	if len(j.table.heard) < maxNodes {
 		j.table.heard[listener] = x.number
 	}
-	f.places.put(placeKey{x.conn.Job, listener}, j)
+	f.places.put(placeKey{x.scope(), listener}, j)
 	f.replace(x, j, nodes)
 }
 
@@ -158,14 +158,14 @@ func (f *facts) replace(x *connection, j *job, nodes []node) {
 		}
 		j.table.set(n)
 		if a, ok := n.address(); ok {
-			f.places.put(placeKey{x.conn.Job, a}, j)
+			f.places.put(placeKey{x.scope(), a}, j)
 		}
 	}
 }
 
 // jobAt returns the job of a scheduler. The job of the first scheduler of a configured job has its other connections too.
-func (f *facts) jobAt(name, boss string) *job {
-	if n := f.named[name]; n != nil {
+func (f *facts) jobAt(in scope, boss string) *job {
+	if n := f.named[in.job]; n != nil {
 		if n.scheduler == "" {
 			n.scheduler = boss
 		}
@@ -173,10 +173,10 @@ func (f *facts) jobAt(name, boss string) *job {
 			return n.job
 		}
 	}
-	k := tableKey{name, boss}
+	k := tableKey{in, boss}
 	j, ok := f.tables.get(k)
 	if !ok {
-		j = newJob(tableSeed(name, boss), f.number())
+		j = newJob(tableSeed(in.job, boss), f.number())
 		f.tables.put(k, j)
 	}
 	return j

@@ -65,6 +65,24 @@ func TestJobsKnowNothingOfEachOther(t *testing.T) {
 	expect(t, "weights still", n.connect(8, 9).say(pulled), tensor.State, tensor.Float32)
 }
 
+// Where no job is configured, a peer that lists another's nodes as its own, or speaks for them, changes nothing for the other's tensors, and
+// learns nothing of them.
+func TestPeersKnowNothingOfEachOther(t *testing.T) {
+	n := newNetwork(t, "")
+	n.peer = "tokyo"
+	n.announce(8, all())
+	n.connect(9, 8).say(say{kind: command, head: 0})
+	honest := n.connect(8, 9)
+	expect(t, "weights", honest.say(pulled), tensor.State, tensor.Float32)
+	mallory := &network{t: t, protocol: n.protocol, peer: "mallory"}
+	mallory.announce(9, all())
+	mallory.announce(8, tableOf(false, nodeOf(8), nodeOf(9), nodeOf(1)))
+	mallory.announce(9, all())
+	expect(t, "the other peer's sum", mallory.connect(8, 9).say(pulled), tensor.Aggregate, tensor.Float32)
+	expect(t, "weights still", honest.say(pulled), tensor.State, tensor.Float32)
+	expect(t, "weights on a new connection", n.connect(8, 9).say(pulled), tensor.State, tensor.Float32)
+}
+
 // A job that runs again begins again: with another table, with the same one on another connection, and, where no table is
 // seen, when a worker counts its requests from the start again.
 func TestRuns(t *testing.T) {

@@ -101,6 +101,8 @@ type Conn struct {
 	Tag        frame.Tag // how value streams name it
 	Values     Values    // nil: none are shared
 	Log        *slog.Logger
+	// Pace waits until encoded bytes of the peer may become decoded bytes, or gone is closed; nil: they may at once.
+	Pace func(encoded, decoded int, gone <-chan struct{})
 
 	// The peer's shares of the two budgets; nil: the connection has none.
 	SendShare, ReceiveShare *memory.Share
@@ -118,6 +120,15 @@ var (
 	// ErrAppReset says that the far app reset the connection.
 	ErrAppReset = errors.New("proxy: the far app reset the connection")
 )
+
+// Owner names the job or, where none is configured, the peer, to whose connections alone the tensors of this one belong: a peer that names
+// another's tensors has no part in what is remembered of them. No job's name has a colon.
+func (c *Conn) Owner() string {
+	if c.Job == "" {
+		return "peer:" + c.Peer
+	}
+	return c.Job
+}
 
 // Lacks reports whether the peer does not have a codec, by its text.
 func (c *Conn) Lacks(text string) bool {

@@ -128,6 +128,13 @@ func (r *Receiver) bytes(b []byte) error {
 	})
 }
 
+// pace waits until bytes of the peer may become as many as they decode to.
+func (r *Receiver) pace(encoded, decoded int) {
+	if r.conn.Pace != nil {
+		r.conn.Pace(encoded, decoded, r.conn.Gone)
+	}
+}
+
 // declare sets a slot from a Declare frame.
 func (r *Receiver) declare(f frame.Frame) error {
 	if r.decode.slots[f.Slot] == nil {
@@ -144,6 +151,7 @@ func (r *Receiver) block(f frame.Frame) error {
 	if err != nil {
 		return err
 	}
+	r.pace(len(f.Body), slot.bytes)
 	b, err := r.decode.block(f, slot.bytes)
 	if err != nil {
 		return err
@@ -222,6 +230,7 @@ func (r *Receiver) gathered(sizes []int) (blocks []*block, err error) {
 		case frame.Declare:
 			err = r.declare(f)
 		case frame.Block:
+			r.pace(len(f.Body), sizes[len(blocks)])
 			var b *block
 			if b, err = r.decode.block(f, sizes[len(blocks)]); err == nil {
 				blocks = append(blocks, b)
@@ -231,6 +240,7 @@ func (r *Receiver) gathered(sizes []int) (blocks []*block, err error) {
 			if named, err = frame.ParseRef(f.Body); err == nil && named.Size != sizes[len(blocks)] {
 				err = fmt.Errorf("%w: ref to %d bytes where gather wants %d", frame.ErrFrame, named.Size, sizes[len(blocks)])
 			}
+			r.pace(len(f.Body), named.Size)
 			blocks = append(blocks, &block{ref: named})
 		case frame.Gather:
 			r.conn.Env.Buffers.Put(f.Body)
@@ -251,6 +261,7 @@ func (r *Receiver) ref(body []byte) error {
 	if err != nil {
 		return err
 	}
+	r.pace(len(body), named.Size)
 	return r.pipe.Do(pipe.Item{Emit: func() error { return r.deliver.value(named) }})
 }
 

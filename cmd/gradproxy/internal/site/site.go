@@ -190,7 +190,7 @@ func (s *Site) redirectConfig(c *config.Config) intercept.RedirectConfig {
 
 // onDeath returns the value of on_death under which connections do not go directly.
 func onDeath(c *config.Config) string {
-	if c.Intercept.Hold {
+	if c.Intercept.Hold && c.Intercept.Mode != config.ModeCgroup {
 		return "hold"
 	}
 	return "refuse"

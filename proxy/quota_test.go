@@ -1,0 +1,75 @@
+package proxy
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// While two peers have connections, one that sends a few bytes for megabytes has them decoded at its allowance; one whose bytes decode to a
+// few times their number, and one that is alone, wait for nothing.
+func TestDecodingIsPaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := quotas{cores: 2}
+		mallory, honest := q.of("mallory"), q.of("honest")
+		leave := q.enter(mallory)
+		took := func(x *quota, blocks, encoded, decoded int) time.Duration {
+			begin := time.Now()
+			for range blocks {
+				x.decoding.wait(encoded, decoded, nil)
+			}
+			return time.Since(begin)
+		}
+		if d := took(mallory, 1000, 4, 16<<20); d != 0 {
+			t.Errorf("a peer that is alone waited %v", d)
+		}
+		leaveHonest := q.enter(honest)
+		const blocks, size = 64, 16 << 20
+		d := took(mallory, blocks, 4, size)
+		if rate := float64(blocks*size-decodeBurst) / d.Seconds(); rate > 2*decodeRate*1.01 || rate < 2*decodeRate*0.9 {
+			t.Errorf("%d MiB of 4-byte blocks took %v", blocks*size>>20, d)
+		}
+		if d := took(honest, 1000, 1<<20, 16<<20); d != 0 {
+			t.Errorf("a peer whose bytes decode to 16 times as many waited %v", d)
+		}
+		gone := make(chan struct{})
+		close(gone)
+		begin := time.Now()
+		mallory.decoding.wait(4, 1<<40, gone)
+		if d := time.Since(begin); d != 0 {
+			t.Errorf("an ended connection waited %v", d)
+		}
+		leaveHonest()
+		if d := took(mallory, 1, 4, 1<<40); d != 0 {
+			t.Errorf("after the other's last connection it waited %v", d)
+		}
+		leave()
+		if n := q.busy.Load(); n != 0 {
+			t.Errorf("%d peers have connections, where all have left", n)
+		}
+	})
+}
+
+// The kernel's buffers towards apps that do not read are bounded together, but for those of the first connections and the least that a
+// connection needs.
+func TestSendBuffers(t *testing.T) {
+	for _, memory := range []int64{16 << 20, 256 << 20, 4 << 30} {
+		total := int64(0)
+		for n := range int64(1000) {
+			b := int64(sendBuffer(memory, n))
+			switch {
+			case b == 0 && n >= 64 && memory/(n+1) < 4<<20:
+				t.Fatalf("connection %d of a proxy with %d bytes has no bound", n, memory)
+			case b == 0:
+				total = 0 // the kernel's own choice, of few connections
+			case b < 64<<10:
+				t.Fatalf("connection %d has %d bytes", n, b)
+			default:
+				total = 2 * b * (n + 1) // if all had what the last one has
+			}
+			if least := int64(2 * 64 << 10 * 1000); total > max(memory, least) {
+				t.Fatalf("%d connections of a proxy with %d bytes may have %d bytes of buffers", n+1, memory, total)
+			}
+		}
+	}
+}
