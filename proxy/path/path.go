@@ -121,15 +121,6 @@ var (
 	ErrAppReset = errors.New("proxy: the far app reset the connection")
 )
 
-// Owner names the job or, where none is configured, the peer, to whose connections alone the tensors of this one belong: a peer that names
-// another's tensors has no part in what is remembered of them. No job's name has a colon.
-func (c *Conn) Owner() string {
-	if c.Job == "" {
-		return "peer:" + c.Peer
-	}
-	return c.Job
-}
-
 // Lacks reports whether the peer does not have a codec, by its text.
 func (c *Conn) Lacks(text string) bool {
 	return c.PeerCodecs != nil && !slices.Contains(c.PeerCodecs, coder.Name(text))

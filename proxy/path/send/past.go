@@ -16,13 +16,13 @@ type past struct {
 
 // ofDense returns the past of a tensor, or nil if there is no room for it.
 func (p *past) ofDense(t tensor.Tensor) *residual.Dense {
-	d := p.conn.Env.Residuals.Dense(p.conn.Owner(), t, p.lasting())
+	d := p.conn.Env.Residuals.Dense(p.conn.Job, t, p.lasting())
 	if d != nil {
 		if p.dense == nil {
 			p.dense = map[uint64]*residual.Dense{}
 		}
 		if p.job == nil {
-			p.job = p.conn.Env.Residuals.Join(p.conn.Owner())
+			p.job = p.conn.Env.Residuals.Join(p.conn.Job)
 		}
 		p.dense[t.Key] = d
 	}
@@ -31,7 +31,7 @@ func (p *past) ofDense(t tensor.Tensor) *residual.Dense {
 
 // ofRows returns the past of a sparse tensor, whose rows have width elements, or nil if there is no room for it.
 func (p *past) ofRows(t tensor.Tensor, width int) *residual.Rows {
-	r := p.conn.Env.Residuals.Rows(p.conn.Owner(), t, width, p.lasting())
+	r := p.conn.Env.Residuals.Rows(p.conn.Job, t, width, p.lasting())
 	if r != nil {
 		if p.rows == nil {
 			p.rows = map[uint64]*residual.Rows{}
