@@ -3,8 +3,11 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -203,4 +206,94 @@ func TestRunDirectBeforeFirstSession(t *testing.T) {
 		t.Errorf("%q, %v", line, err)
 	}
 	proxy.says("goes directly, in the clear", "peer=tokyo")
+}
+
+// An outage is told while it lasts and when it is over, and changes nothing for the connection. A peer that is suspended is no outage.
+func TestOutageIsTold(t *testing.T) {
+	require.Root(t)
+	require.Command(t, "nft")
+	s := newTwoSites(t)
+	var l net.Listener
+	var err error
+	s.tokyo.Do(func() { l, err = net.Listen("tcp", "10.2.0.1:9000") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		if c, err := l.Accept(); err == nil {
+			io.Copy(c, c)
+			c.Close()
+		}
+	}()
+	socket := filepath.Join(s.dir, "paris.sock")
+	s.write("paris", "tokyo", `dial: "10.0.0.2:7443", networks: [10.2.0.0/16], may_dial: ["10.1.0.0/16:1024-65535"]`,
+		"forward: [{listen: \"127.0.0.1:9000\", target: \"10.2.0.1:9000\"}]\nadmin: \"unix:"+socket+"\"")
+	tokyo := s.start(s.tokyo, "run", "-c", s.file("tokyo"))
+	paris := s.start(s.paris, "run", "-c", s.file("paris"))
+	paris.says("msg=running")
+	var c net.Conn
+	s.paris.Do(func() { c, err = net.Dial("tcp", "127.0.0.1:9000") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	talk := func(word string) {
+		t.Helper()
+		b := make([]byte, len(word))
+		if _, err := io.ReadFull(c, b); err != nil || string(b) != word {
+			t.Fatalf("%q comes back, %v", b, err)
+		}
+	}
+	io.WriteString(c, "before")
+	talk("before")
+
+	tokyo.cmd.Process.Signal(syscall.SIGSTOP)
+	io.WriteString(c, "suspended")
+	time.Sleep(4 * time.Second)
+	tokyo.cmd.Process.Signal(syscall.SIGCONT)
+	talk("suspended")
+	if said := paris.said(); strings.Contains(said, "outage") {
+		t.Errorf("a suspended peer is told as an outage:\n%s", said)
+	}
+
+	rules := func(commands string) {
+		t.Helper()
+		s.tokyo.Do(func() {
+			cmd := exec.Command("nft", "-f", "-")
+			cmd.Stdin = strings.NewReader(commands)
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("nft: %v: %s", err, out)
+			}
+		})
+	}
+	rules("add table inet hole\nadd chain inet hole in { type filter hook input priority 0; policy drop; }\nadd chain inet hole out { type filter hook output priority 0; policy drop; }\nadd rule inet hole in iif lo accept\nadd rule inet hole out oif lo accept\n")
+	io.WriteString(c, "during")
+	paris.says("outage: nothing comes back", "peer=tokyo")
+	if status, body := getUnix(socket, "/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(body, "peer/tokyo: outage: nothing has come back from the peer for ") {
+		t.Errorf("/readyz: %d %s", status, body)
+	}
+	if _, metrics := getUnix(socket, "/metrics"); !strings.Contains(metrics, `gradproxy_peer_up{peer="tokyo"} 0`) || !strings.Contains(metrics, `gradproxy_peer_outages_total{peer="tokyo"} 1`) {
+		t.Error("the metrics say that tokyo is up, or count another number of outages than one")
+	}
+	rules("delete table inet hole\n")
+	talk("during")
+	paris.says("outage is over", "peer=tokyo", "lasted=", "bytes_sent_again=")
+	if status, body := getUnix(socket, "/readyz"); status != http.StatusOK {
+		t.Errorf("/readyz afterwards: %d %s", status, body)
+	}
+}
+
+// getUnix asks for a page of an admin socket.
+func getUnix(socket, path string) (int, string) {
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	}}}
+	response, err := client.Get("http://localhost" + path)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer response.Body.Close()
+	b, _ := io.ReadAll(response.Body)
+	return response.StatusCode, string(b)
 }

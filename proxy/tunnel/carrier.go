@@ -60,6 +60,7 @@ type carrier struct {
 	pinged     time.Time
 	heard      time.Time // when bytes last came
 	heardAt    uint64    // how many there were
+	waits      time.Time // when it was first seen that bytes wait for a sign of life; zero: none do
 	doneUnsure []uint64  // streams whose DONE left since the last PING
 	doneInPing []uint64  // before it: the PONG says that they have arrived
 }

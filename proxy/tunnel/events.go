@@ -37,6 +37,16 @@ func (e *Endpoint) carrierFailed(peer string, err error, again bool) {
 	}
 }
 
+// outageBegins is called when nothing has come back from the peer for a while, and when the last carrier is lost.
+func (e *Endpoint) outageBegins(p *peer, silent time.Duration, carriers int) {
+	e.log.Warn("outage: nothing comes back from the peer, so connections wait", "peer", p.name, "silent", silent.Round(time.Millisecond), "carriers", carriers)
+}
+
+// outageEnds is called when bytes come back from the peer, and the bytes of lost carriers have left again.
+func (e *Endpoint) outageEnds(p *peer, lasted time.Duration, lost int, again uint64) {
+	e.log.Warn("outage is over", "peer", p.name, "lasted", lasted.Round(time.Millisecond), "carriers_lost", lost, "bytes_sent_again", again)
+}
+
 func (e *Endpoint) sessionUp(p *peer) {
 	e.log.Info("session begins", "peer", p.name)
 	if f := e.cfg.Events.SessionUp; f != nil {

@@ -162,7 +162,7 @@ func (c *fabricConn) kill() {
 func (c *fabricConn) swallow() {
 	for _, p := range []*pipe{c.r, c.w} {
 		p.mu.Lock()
-		p.hole = true
+		p.hole, p.unanswered = true, true
 		p.parts = nil
 		p.mu.Unlock()
 	}
@@ -186,6 +186,9 @@ type pipe struct {
 	departs         time.Time
 	readBy, writeBy time.Time
 	hole            bool
+	stalled         bool        // nothing arrives until the stall ends, as over a network that TCP bridges
+	acks            []time.Time // when what was written is acknowledged, in order; nothing is while it stalls
+	unanswered      bool        // something was written while it stalls
 	err             error
 	timer           *time.Timer // wakes all waiting goroutines
 }
@@ -272,6 +275,11 @@ func (p *pipe) write(b []byte) (n int, err error) {
 		}
 		p.departs = at
 		p.parts = append(p.parts, part{at.Add(p.delay), append([]byte(nil), b[:m]...)})
+		if p.stalled {
+			p.unanswered = true
+		} else {
+			p.acks = append(p.acks, at.Add(2*p.delay))
+		}
 		p.held += m
 		p.cond.Broadcast()
 		b, n = b[m:], n+m
@@ -290,7 +298,7 @@ func (p *pipe) read(b []byte) (int, error) {
 			return 0, p.err
 		}
 		if len(p.parts) > 0 {
-			if first := &p.parts[0]; !time.Now().Before(first.at) {
+			if first := &p.parts[0]; !time.Now().Before(first.at) && !p.stalled {
 				n := copy(b, first.b)
 				p.held -= n
 				if first.b = first.b[n:]; len(first.b) == 0 {
@@ -307,9 +315,42 @@ func (p *pipe) read(b []byte) (int, error) {
 	}
 }
 
+// stall makes both directions silent, or brings all that was written meanwhile.
+func (c *fabricConn) stall(on bool) {
+	for _, p := range []*pipe{c.r, c.w} {
+		p.mu.Lock()
+		p.stalled = on
+		if n := len(p.acks); on && n > 0 && time.Now().Before(p.acks[n-1]) {
+			p.acks, p.unanswered = p.acks[:n-1], true
+		}
+		if !on && p.unanswered {
+			p.unanswered = false
+			p.acks = append(p.acks, time.Now().Add(2*p.delay))
+		}
+		p.cond.Broadcast()
+		p.mu.Unlock()
+	}
+}
+
+// confirmation says what the kernel would: the other host acknowledges what arrives, whether or not anybody reads it.
+func (c *fabricConn) confirmation() confirmation {
+	p := c.w
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	for len(p.acks) > 1 && !now.Before(p.acks[1]) {
+		p.acks = p.acks[1:]
+	}
+	k := confirmation{waits: p.unanswered || len(p.acks) > 1 || len(p.acks) == 1 && now.Before(p.acks[0]), patience: 2 * p.delay}
+	if len(p.acks) > 0 {
+		k.silence = max(now.Sub(p.acks[0]), 1)
+	}
+	return k
+}
+
 // arrives returns when the next bytes can be read.
 func (p *pipe) arrives() time.Time {
-	if len(p.parts) == 0 {
+	if len(p.parts) == 0 || p.stalled {
 		return time.Time{}
 	}
 	return p.parts[0].at

@@ -55,6 +55,7 @@ type session struct {
 	rtts    [8]time.Duration // the last PINGs; 0: none
 	rttNext int
 	meter   meter
+	outage  outage
 	rates   [10]float64 // of the last seconds
 }
 
@@ -152,9 +153,10 @@ func (s *session) detach(c *carrier) {
 	if len(s.carriers) == 0 {
 		s.suspended = time.Now()
 		if s.err == nil {
-			s.peer.outages.Add(1)
+			s.outageBegins(s.suspended)
 		}
 	}
+	s.outage.lost++ // of no effect where there is none
 	s.wakeAll()
 	s.peer.kick(int(c.place.slot))
 }

@@ -1,9 +1,31 @@
 package tunnel
 
-import "time"
+import (
+	"net"
+	"time"
+)
 
 // Settings of a carrier's TCP connection.
 const (
 	notSentLowat = 128 << 10        // bytes that may wait in the socket: bytes behind them wait here, where small messages overtake
 	userTimeout  = 15 * time.Second // without acknowledgement, after which the kernel gives up
 )
+
+// A confirmation is what a connection knows of the other host's answers: LinkState's Waits, Silence and Patience.
+type confirmation struct {
+	waits             bool
+	silence, patience time.Duration
+}
+
+// A confirmer is a connection that knows of the other host's answers. It may be asked at any time.
+type confirmer interface {
+	confirmation() confirmation
+}
+
+// confirmations returns the confirmer of a connection; nil: it has none.
+func confirmations(conn net.Conn) confirmer {
+	if c, ok := conn.(confirmer); ok {
+		return c
+	}
+	return tcpConfirmer(conn)
+}

@@ -170,3 +170,37 @@ func lowerPacing(fd int, rate float64) error {
 	}
 	return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_MAX_PACING_RATE, -1)
 }
+
+// A tcpInfo is a TCP connection that can be asked for its TCP_INFO.
+type tcpInfo struct{ raw syscall.RawConn }
+
+// tcpConfirmer returns the confirmer of a TCP connection; nil: it is none.
+func tcpConfirmer(conn net.Conn) confirmer {
+	tcp, ok := conn.(*net.TCPConn)
+	if !ok {
+		return nil
+	}
+	raw, err := tcp.SyscallConn()
+	if err != nil {
+		return nil
+	}
+	return tcpInfo{raw}
+}
+
+// confirmation reads TCP_INFO. The kernel resends bytes for want of an acknowledgement after the smoothed round-trip time and four
+// times its mean deviation (RFC 6298, 2.3), but does not count the bytes that wait for the window of a slow reader among those
+// that have left.
+func (t tcpInfo) confirmation() (c confirmation) {
+	t.raw.Control(func(fd uintptr) { // fails only when closed
+		info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
+		if err != nil {
+			return
+		}
+		c = confirmation{
+			waits:    info.Unacked > 0,
+			silence:  max(time.Duration(info.Last_ack_recv)*time.Millisecond, 1),
+			patience: time.Duration(info.Rtt+4*info.Rttvar) * time.Microsecond,
+		}
+	})
+	return c
+}

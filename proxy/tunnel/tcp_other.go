@@ -17,3 +17,6 @@ func (*bbrSocket) waits()     {}
 func (*bbrSocket) writes(int) {}
 
 func (*bbrSocket) control(name string) string { return name }
+
+// tcpConfirmer returns nil: this system is not asked.
+func tcpConfirmer(net.Conn) confirmer { return nil }

@@ -78,6 +78,7 @@ func (t *tlsTransport) Secure(ctx context.Context, raw net.Conn, dialed bool, al
 	}
 	l := &tlsLink{bufferedConn: bufferedConn{Conn: raw}}
 	l.congestion, l.bbr = tune(raw, t.congestion, t.log)
+	l.confirmer = confirmations(raw)
 	if t.identity == nil {
 		l.begin()
 		return l, nil
@@ -135,6 +136,7 @@ type tlsLink struct {
 	tls        *tls.Conn  // over bufferedConn; nil: in clear
 	congestion string     // control of the connection at first, as the kernel calls it; "": not known
 	bbr        *bbrSocket // the connection, if it is under BBR and the writer helps that; nil: left alone
+	confirmer  confirmer  // the connection; nil: it does not tell
 
 	identity *identityStore
 	keys     *loaded   // this side's certificate; nil: in clear
@@ -196,7 +198,12 @@ func (l *tlsLink) CloseWrite() error {
 
 func (l *tlsLink) State() LinkState {
 	received := l.received.Load()
+	var c confirmation
+	if l.confirmer != nil {
+		c = l.confirmer.confirmation()
+	}
 	return LinkState{
+		Waits: c.waits, Silence: c.silence, Patience: c.patience,
 		Received:   received,
 		Congestion: l.bbr.control(l.congestion),
 		Worn:       max(l.written.Load(), received) >= keyBytes || l.writes.Load() >= rotateRecords,

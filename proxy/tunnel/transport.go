@@ -71,6 +71,10 @@ type LinkState struct {
 	Rekeyed    bool      // this side has another certificate now than the one that it has shown
 	Renewal    time.Time // by Config.Now: when another carrier should come, before the first certificate ends; zero: never
 	Expiry     time.Time // by Config.Now: when the first certificate ends, and the carrier with it; zero: never
+
+	Waits    bool          // bytes have left that the other host has not confirmed; false where that is not known
+	Silence  time.Duration // since anything last came from the other host, confirmations included; 0: not known
+	Patience time.Duration // how long a confirmation may take, by the round trips so far; 0: not known
 }
 
 // errNoIdentity is the error of a Transport that breaks the contract of Secure.

@@ -127,7 +127,10 @@ func (l *unorderedLink) CloseWrite() error {
 func (l *unorderedLink) Pending() int     { return int(l.pending.Load()) }
 func (l *unorderedLink) CanTry() bool     { return true }
 func (l *unorderedLink) Idle()            {}
-func (l *unorderedLink) State() LinkState { return LinkState{Received: l.received.Load()} }
+func (l *unorderedLink) State() LinkState {
+	k := l.Conn.(*fabricConn).confirmation()
+	return LinkState{Received: l.received.Load(), Waits: k.waits, Silence: k.silence, Patience: k.patience}
+}
 
 // bubbles runs f over TLS, and over the Transport that changes the order of records.
 func bubbles(t *testing.T, f func(t *testing.T)) {

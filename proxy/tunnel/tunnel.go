@@ -209,6 +209,9 @@ func (e *Endpoint) Stats() []PeerStats {
 				st.BBR++
 			}
 		}
+		if s.outage.lasts() {
+			st.Outage, st.RTT, st.Rate = max(time.Since(s.outage.began), 1), 0, 0
+		}
 		st.Carriers, st.Session, st.Streams = len(s.carriers), s.theirs != incarnation{}, len(s.streams)
 		st.Codecs, st.Draining = slices.Clone(s.codecs), s.goneAway
 		s.mu.Unlock()
@@ -223,14 +226,15 @@ type PeerStats struct {
 	Carriers int           // attached now; 0 with Session: suspended
 	BBR      int           // of these, the ones under BBR
 	Session  bool          // there is one
+	Outage   time.Duration // for which nothing has come back although bytes are under way, or there has been no carrier; 0: there is no outage
 	Streams  int           // open now
-	RTT      time.Duration // smallest of the last PINGs; 0: unknown
-	Rate     float64       // bytes per second at which bulk arrives at the peer, the most of the last 10 s; 0: unknown
+	RTT      time.Duration // smallest of the last PINGs; 0: unknown, or an outage
+	Rate     float64       // bytes per second at which bulk arrives at the peer, the most of the last 10 s; 0: unknown, or an outage
 	Codecs   []string      // the peer's list
 	Draining bool          // the peer takes no new streams
 
 	Sessions uint64 // begun
-	Outages  uint64 // times that all carriers were gone
+	Outages  uint64 // begun
 	Replayed uint64 // bytes sent again after the loss of a carrier
 	Sent     uint64 // bytes of streams handed to carriers, replays left out
 	Received uint64 // bytes of streams taken from carriers, duplicates left out

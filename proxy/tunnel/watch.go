@@ -7,17 +7,24 @@ import (
 	"time"
 )
 
-// watch looks after the session once a second: signs of life, times that are over, measurements.
+// watch looks after the session: four times a second for silence, once a second for signs of life, times that are over, and
+// measurements.
 func (p *peer) watch(ctx context.Context) {
-	t := time.NewTicker(time.Second)
+	t := time.NewTicker(silenceEvery)
 	defer t.Stop()
 	last := time.Now()
+	looked := last
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case now := <-t.C:
 			s := p.session()
+			s.listen(now, now.Sub(looked) > silenceSlept)
+			looked = now
+			if now.Sub(last) < time.Second {
+				continue
+			}
 			if err := s.tick(now, now.Sub(last) > 3*time.Second); err != nil {
 				s.fail(err, "")
 			}

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
@@ -150,6 +151,8 @@ func (s *Site) checks() []admin.Check {
 			c.Err = errNoSession
 		case p.Carriers == 0:
 			c.Err = errSuspended
+		case p.Outage > 0:
+			c.Err = fmt.Errorf("outage: nothing has come back from the peer for %v", p.Outage.Round(100*time.Millisecond))
 		case p.Draining:
 			c.Err = errPeerLeaves
 		}

@@ -1,0 +1,110 @@
+package tunnel
+
+import (
+	"math"
+	"time"
+)
+
+// An outage is a time in which nothing comes back from a peer although bytes are under way to it, or in which there is no carrier. It
+// is seen and said long before a carrier is given up (deadAfter), and changes nothing: no carrier and no stream ends by it.
+//
+// The witness is the other host's kernel, by the acknowledgements of TCP (LinkState.Waits, Silence): it answers while the process
+// there is suspended, busy, or slow to read. So those are no outages, nor is a time in which this process did not run, for the
+// kernel here has taken the answers meanwhile. A long path has as long as its round trips take (LinkState.Patience). Where
+// something on the way answers in the place of the other host, only deadAfter shows the outage.
+type outage struct {
+	began    time.Time // of the last sign of life; zero: there is no outage, and none of which the end is to be said
+	over     time.Time // of the first sign of life after it; zero: it lasts
+	replayed uint64    // bytes that had been sent again to the peer before it
+	lost     int       // carriers lost during it
+}
+
+const (
+	silenceEvery = 250 * time.Millisecond // how often the silence is judged
+	silenceAfter = 2 * time.Second        // without a sign of life, at least, is an outage
+	silenceSlept = time.Second            // between two looks: this process, or the machine, did not run
+)
+
+// lasts reports whether there is an outage now.
+func (o *outage) lasts() bool { return !o.began.IsZero() && o.over.IsZero() }
+
+// listen judges the silence of the carriers. slept: the machine may have stood still, so that silence proves nothing.
+func (s *session) listen(now time.Time, slept bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil || s.theirs == (incarnation{}) {
+		return
+	}
+	if silence, silent := s.silence(now, slept); silent {
+		s.outageBegins(now.Add(-silence))
+	} else if len(s.carriers) > 0 && s.outage.lasts() {
+		s.outage.over = now
+	}
+	if !s.outage.over.IsZero() && !s.replays() {
+		s.outageSaid()
+	}
+}
+
+// silence returns for how long nothing has come back, and whether that is an outage. Half way it asks all carriers by PING, so that one
+// on which nothing is under way tells what it knows.
+func (s *session) silence(now time.Time, slept bool) (longest time.Duration, silent bool) {
+	ask := false
+	last, bound := time.Duration(math.MaxInt64), time.Duration(0) // since any carrier had a sign of life, and how long that may be
+	for _, c := range s.carriers {
+		state := c.link.State()
+		if !state.Waits || slept {
+			c.waits = time.Time{}
+		}
+		if state.Silence > 0 || state.Waits {
+			last = min(last, state.Silence)
+		}
+		if !state.Waits {
+			continue
+		}
+		if c.waits.IsZero() {
+			c.waits = now
+		}
+		quiet, patience := min(state.Silence, now.Sub(c.waits)), max(silenceAfter, 2*state.Patience)
+		ask = ask || quiet >= patience/2
+		if quiet >= patience && quiet > longest {
+			longest, bound = quiet, patience
+		}
+	}
+	if ask {
+		for _, c := range s.carriers {
+			c.pingDue = true
+			c.wake()
+		}
+	}
+	longest = min(longest, last)
+	return longest, bound > 0 && longest >= bound
+}
+
+// replays reports whether bytes of a carrier that was lost have yet to leave again.
+func (s *session) replays() bool {
+	for _, st := range s.streams {
+		if st.next != nil && st.next.left && st.next.state == chunkQueued {
+			return true
+		}
+	}
+	return false
+}
+
+// outageBegins notes an outage since then, unless there is one already.
+func (s *session) outageBegins(since time.Time) {
+	if s.outage.lasts() {
+		return
+	}
+	s.outageSaid()
+	s.outage = outage{began: since, replayed: s.peer.replayed.Load()}
+	s.peer.outages.Add(1)
+	s.peer.e.outageBegins(s.peer, time.Since(since), len(s.carriers))
+}
+
+// outageSaid tells of the end of an outage, if there was one whose end is to be told.
+func (s *session) outageSaid() {
+	if o := s.outage; !o.over.IsZero() {
+		s.outage = outage{}
+		s.peer.e.outageEnds(s.peer, o.over.Sub(o.began), o.lost, s.peer.replayed.Load()-o.replayed)
+	}
+}
