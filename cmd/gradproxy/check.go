@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,67 +21,83 @@ type checked struct {
 	Warnings config.Problems `json:"warnings"`
 	Rules    string          `json:"rules,omitempty"` // with --rules, in the language of nft
 	Memory   int64           `json:"memory_bytes"`    // that all budgets add up to; 0: there are errors
+
+	summary string // two lines, if it is good
+}
+
+// A checkedTogether is the output of check --json for several files. Its names are stable.
+type checkedTogether struct {
+	OK       bool            `json:"ok"`       // no file has an error, nor have they together
+	Files    []*checked      `json:"files"`    // each by itself
+	Errors   config.Problems `json:"errors"`   // that show only when the files are compared
+	Warnings config.Problems `json:"warnings"` //
 }
 
 func checkCommand() *cobra.Command {
 	var file string
 	var asJSON, rules, noFiles bool
 	c := &cobra.Command{
-		Use:   "check -c FILE",
-		Short: "Check a configuration file and print every error and warning",
+		Use:   "check FILE...",
+		Short: "Check configuration files, alone and against each other, and print every error and warning",
 		Long: `Check a configuration file, and the certificates that it names, and print every error and warning. The exit code is 2
-if there are errors. Nothing is touched and no privilege is needed.`,
-		Args: configByFlag,
-		RunE: func(c *cobra.Command, _ []string) error {
-			cfg, problems := config.Load(file, site.Known())
-			if cfg != nil && cfg.Site != "" && !noFiles {
-				problems = append(problems, cfg.Identify(time.Now())...)
-				slices.SortStableFunc(problems, func(a, b config.Problem) int { return cmp.Compare(a.Line, b.Line) })
+if there are errors. Nothing is touched and no privilege is needed.
+
+Given the files of several sites, it also compares them: networks of one against may_dial of the other, who dials whom, which
+certificates each accepts, jobs. What does not fit is an error, what is of use to nobody a warning.`,
+		RunE: func(c *cobra.Command, args []string) error {
+			if file != "" {
+				args = append([]string{file}, args...)
 			}
-			r := checked{File: file, Errors: problems.Errors(), Warnings: problems.Warnings()}
-			r.OK = len(r.Errors) == 0
-			if rules && r.OK {
-				r.Rules = rulesOf(cfg)
+			if len(args) == 0 {
+				return usagef("no file given: write gradproxy check FILE, or gradproxy check FILE FILE for both sites")
 			}
-			if r.OK {
-				r.Memory = site.BudgetOf(cfg).Sum()
+			var all []*checked
+			var sites []*config.Config
+			for _, file := range args {
+				r, cfg := checkFile(file, rules, noFiles)
+				all = append(all, r)
+				if r.OK {
+					sites = append(sites, cfg)
+				}
 			}
-			return r.print(c, cfg, asJSON)
+			if len(args) == 1 {
+				return all[0].print(c, asJSON)
+			}
+			together := &checkedTogether{Files: all}
+			problems := config.Together(sites)
+			if !noFiles {
+				problems = append(problems, config.Vouch(sites, time.Now())...)
+			}
+			together.Errors, together.Warnings = problems.Errors(), problems.Warnings()
+			return together.print(c, asJSON)
 		},
 	}
-	configFlag(c, &file)
+	c.Flags().StringVarP(&file, "config", "c", "", "configuration file; the same as an argument")
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	c.Flags().BoolVar(&rules, "rules", false, "print the rules of nf_tables that run would put in force, as nft -f reads them")
 	c.Flags().BoolVar(&noFiles, "no-files", false, "do not look at the certificates, which may lie on another machine")
 	return c
 }
 
-func (r *checked) print(c *cobra.Command, cfg *config.Config, asJSON bool) error {
-	if asJSON {
-		r.Errors = append(config.Problems{}, r.Errors...) // a list, even an empty one
-		r.Warnings = append(config.Problems{}, r.Warnings...)
-		if err := writeJSON(c.OutOrStdout(), r); err != nil {
-			return err
+// checkFile checks one file by itself.
+func checkFile(file string, rules, noFiles bool) (*checked, *config.Config) {
+	cfg, problems := config.Load(file, site.Known())
+	if cfg != nil && cfg.Site != "" && !noFiles {
+		problems = append(problems, cfg.Identify(time.Now())...)
+		slices.SortStableFunc(problems, func(a, b config.Problem) int { return cmp.Compare(a.Line, b.Line) })
+	}
+	r := &checked{File: file, Errors: problems.Errors(), Warnings: problems.Warnings()}
+	r.OK = len(r.Errors) == 0
+	if r.OK {
+		budget := site.BudgetOf(cfg)
+		r.Memory = budget.Sum()
+		r.summary = fmt.Sprintf("%s: ok: site %s, %s, %s, %s, %s\n%[1]s: memory: %[7]v", file, cfg.Site,
+			number(len(cfg.Peers), "peer"), number(len(cfg.Networks()), "network"), number(len(cfg.Jobs), "job"), number(len(cfg.Policy), "rule"), budget)
+		if rules {
+			r.Rules = rulesOf(cfg)
 		}
-		if !r.OK {
-			return usagef("%s: %d errors", r.File, len(r.Errors))
-		}
-		return nil
 	}
-	for _, p := range r.Warnings {
-		fmt.Fprintf(c.ErrOrStderr(), "gradproxy: warning: %v\n", p)
-	}
-	if !r.OK {
-		return &usageError{r.Errors}
-	}
-	if r.Rules != "" {
-		_, err := fmt.Fprint(c.OutOrStdout(), r.Rules)
-		return err
-	}
-	_, err := fmt.Fprintf(c.OutOrStdout(), "%s: ok: site %s, %s, %s, %s, %s\n%[1]s: memory: %[7]v\n", r.File, cfg.Site,
-		number(len(cfg.Peers), "peer"), number(len(cfg.Networks()), "network"), number(len(cfg.Jobs), "job"), number(len(cfg.Policy), "rule"),
-		site.BudgetOf(cfg))
-	return err
+	return r, cfg
 }
 
 // number writes "1 peer", "2 peers".
@@ -89,6 +106,69 @@ func number(n int, name string) string {
 		return "1 " + name
 	}
 	return fmt.Sprintf("%d %ss", n, name)
+}
+
+// lists makes lists that JSON shows as lists, even empty ones.
+func lists(all ...*config.Problems) {
+	for _, p := range all {
+		*p = append(config.Problems{}, *p...)
+	}
+}
+
+func (r *checked) print(c *cobra.Command, asJSON bool) error {
+	if asJSON {
+		lists(&r.Errors, &r.Warnings)
+		if err := writeJSON(c.OutOrStdout(), r); err != nil {
+			return err
+		}
+		if !r.OK {
+			return usagef("%s: %d errors", r.File, len(r.Errors))
+		}
+		return nil
+	}
+	warnings(c, r.Warnings)
+	if !r.OK {
+		return &usageError{r.Errors}
+	}
+	_, err := fmt.Fprint(c.OutOrStdout(), cmp.Or(r.Rules, r.summary+"\n"))
+	return err
+}
+
+func (t *checkedTogether) print(c *cobra.Command, asJSON bool) error {
+	errs := slices.Clone(t.Errors)
+	for _, r := range t.Files {
+		errs = append(errs, r.Errors...)
+		lists(&r.Errors, &r.Warnings)
+	}
+	t.OK = len(errs) == 0
+	if asJSON {
+		lists(&t.Errors, &t.Warnings)
+		if err := writeJSON(c.OutOrStdout(), t); err != nil {
+			return err
+		}
+		if !t.OK {
+			return usagef("%d errors", len(errs))
+		}
+		return nil
+	}
+	for _, r := range t.Files {
+		warnings(c, r.Warnings)
+		if text := cmp.Or(r.Rules, r.summary); text != "" {
+			fmt.Fprintln(c.OutOrStdout(), strings.TrimSuffix(text, "\n"))
+		}
+	}
+	warnings(c, t.Warnings)
+	if !t.OK {
+		return &usageError{errs}
+	}
+	_, err := fmt.Fprintf(c.OutOrStdout(), "the %d sites fit together\n", len(t.Files))
+	return err
+}
+
+func warnings(c *cobra.Command, all config.Problems) {
+	for _, p := range all {
+		fmt.Fprintf(c.ErrOrStderr(), "gradproxy: warning: %v\n", p)
+	}
 }
 
 // rulesOf returns the rules that run would put in force. It chooses the listeners' ports when it starts: here they are

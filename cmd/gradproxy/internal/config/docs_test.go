@@ -17,6 +17,7 @@ func TestExamples(t *testing.T) {
 		t.Fatalf("examples: %v, %v", files, err)
 	}
 	sites := map[string]*Config{}
+	var all []*Config
 	for _, file := range files {
 		c, problems := Load(file, known())
 		if len(problems) > 0 {
@@ -26,6 +27,10 @@ func TestExamples(t *testing.T) {
 			t.Errorf("%s is that of site %s", file, c.Site)
 		}
 		sites[c.Site] = c
+		all = append(all, c)
+	}
+	if problems := Together(all); len(problems) > 0 {
+		t.Error(problems)
 	}
 	for _, c := range sites {
 		for _, p := range c.Peers {
