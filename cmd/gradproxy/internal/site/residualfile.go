@@ -1,6 +1,7 @@
 package site
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -35,37 +36,61 @@ type residuals interface {
 // A residualFile saves the residuals of tensors that outlive the process. An error of the file must not cost more than
 // these residuals, and never ends the proxy.
 type residualFile struct {
-	of     residuals
-	file   string
-	log    *slog.Logger
-	failed prometheus.Counter
-	bytes  prometheus.Gauge
+	of      residuals
+	file    string
+	log     *slog.Logger
+	failed  prometheus.Counter
+	refused prometheus.Counter
+	bytes   prometheus.Gauge
+	key     func() ([]byte, error) // of the file's HMAC; it may change
+	lock    *os.File               // nil: the folder knows no locks, or cannot be had
 
 	saving  sync.Mutex // one save at a time: the save of the drain may come during another
 	mu      sync.Mutex
 	saved   uint64    // changes that the file has
+	under   []byte    // the key of the file; nil: there is no file
 	current time.Time // when the file last had all of them
 	warned  time.Time // when a failure was logged last; zero: the last save succeeded
 }
 
-// newResidualFile returns the residual file of a site in dir, with its metrics. It loads the file if there is one.
-func newResidualFile(of residuals, dir, site string, reg prometheus.Registerer, log *slog.Logger) *residualFile {
-	r := &residualFile{of: of, file: filepath.Join(dir, site+".residuals"), log: log, current: time.Now(),
+// newResidualFile returns the residual file of a site in dir, with its metrics. It loads the file if there is one. A folder that others may
+// write to, or whose file another process writes, is an error.
+func newResidualFile(of residuals, dir, site string, key func() ([]byte, error), reg prometheus.Registerer, log *slog.Logger) (*residualFile, error) {
+	r := &residualFile{of: of, file: filepath.Join(dir, site+".residuals"), key: key, log: log, current: time.Now(),
 		failed: prometheus.NewCounter(prometheus.CounterOpts{Name: "gradproxy_state_save_failures_total",
 			Help: "Times that the residuals could not be saved."}),
+		refused: prometheus.NewCounter(prometheus.CounterOpts{Name: "gradproxy_state_refused_total",
+			Help: "Files of residuals that were damaged, or not written by this site, and not used."}),
 		bytes: prometheus.NewGauge(prometheus.GaugeOpts{Name: "gradproxy_state_bytes",
 			Help: "Bytes of the file of residuals; 0: there is none."}),
 	}
-	reg.MustRegister(r.failed, r.bytes, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "gradproxy_state_age_seconds",
+	reg.MustRegister(r.failed, r.refused, r.bytes, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "gradproxy_state_age_seconds",
 		Help: "Time since the file of residuals was up to date: a crash would lose all later changes."}, func() float64 { return r.age().Seconds() }))
-	r.load()
-	if f, err := newFile(r.file); err != nil { // said now, and not when there is something to lose
-		r.warn(err)
-	} else {
-		_ = f.Close()
-		_ = os.Remove(f.Name())
+	lock, refused, err := claimState(dir, site)
+	if refused != nil {
+		return nil, refused
 	}
-	return r
+	r.lock = lock
+	r.load()
+	if err == nil {
+		var f *os.File
+		if f, err = newFile(r.file); err == nil { // said now, and not when there is something to lose
+			_ = f.Close()
+			_ = os.Remove(f.Name())
+		}
+	}
+	if err != nil {
+		r.warn(err)
+	}
+	return r, nil
+}
+
+// Close lets another process write the file.
+func (r *residualFile) Close() error {
+	if r.lock == nil {
+		return nil
+	}
+	return r.lock.Close()
 }
 
 func (r *residualFile) age() time.Duration {
@@ -79,7 +104,7 @@ func (r *residualFile) age() time.Duration {
 
 // load reads the file. A file that cannot be used is moved aside.
 func (r *residualFile) load() {
-	f, err := os.Open(r.file)
+	f, err := openState(r.file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return
 	}
@@ -97,8 +122,15 @@ func (r *residualFile) load() {
 		r.log.Info("saved residuals are of a training that is over and are not used", "file", r.file, "age", age.Round(time.Second))
 		return
 	}
-	err = r.of.Load(f)
+	key, err := r.key()
+	if err == nil {
+		var content io.Reader
+		if content, err = authenticate(f, info.Size(), key); err == nil {
+			err = r.of.Load(content)
+		}
+	}
 	if errors.Is(err, residual.ErrFile) {
+		r.refused.Inc()
 		aside := r.file + ".bad"
 		if e := os.Rename(r.file, aside); e != nil {
 			err = fmt.Errorf("%w; it stays where it is: %w", err, e)
@@ -110,6 +142,7 @@ func (r *residualFile) load() {
 		r.log.Warn("saved residuals cannot be read and are not used", "file", r.file, "err", err)
 		return
 	}
+	r.under = key
 	r.bytes.Set(float64(info.Size()))
 	r.log.Info("residuals loaded", "file", r.file, "bytes", info.Size(), "age", age.Round(time.Second))
 }
@@ -134,10 +167,14 @@ func (r *residualFile) save() {
 	r.saving.Lock()
 	defer r.saving.Unlock()
 	at, changes := time.Now(), r.of.Changes()
-	if r.has(changes, at) {
+	key, err := r.key()
+	if err == nil && r.has(changes, at, key) {
 		return
 	}
-	bytes, err := writeFile(r.file, r.of.Save)
+	var size int64
+	if err == nil {
+		size, err = writeFile(r.file, authenticated(key, r.of.Save))
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err != nil {
@@ -149,8 +186,8 @@ func (r *residualFile) save() {
 		r.warned = time.Time{}
 		r.log.Info("residuals are saved again", "file", r.file)
 	}
-	r.saved, r.current = changes, at
-	r.bytes.Set(float64(bytes))
+	r.saved, r.current, r.under = changes, at, key
+	r.bytes.Set(float64(size))
 }
 
 // warn logs, now and then, why the file cannot be written. r.mu is held, or nobody else has r yet.
@@ -161,11 +198,11 @@ func (r *residualFile) warn(err error) {
 	}
 }
 
-// has reports whether the file has all changes so far, at a time.
-func (r *residualFile) has(changes uint64, at time.Time) bool {
+// has reports whether the file has all changes so far, at a time, and is written under a key.
+func (r *residualFile) has(changes uint64, at time.Time, key []byte) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if changes != r.saved {
+	if changes != r.saved || r.under != nil && !bytes.Equal(r.under, key) {
 		return false
 	}
 	r.current = at

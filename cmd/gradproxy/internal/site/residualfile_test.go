@@ -73,7 +73,10 @@ func (o *fakeResiduals) Load(r io.Reader) error {
 func keep(t *testing.T, o *fakeResiduals, dir string, test func(k *residualFile, reg *prometheus.Registry, log *buffer)) {
 	synctest.Test(t, func(t *testing.T) {
 		log, reg := &buffer{}, prometheus.NewRegistry()
-		k := newResidualFile(o, dir, "paris", reg, slog.New(slog.NewTextHandler(log, nil)))
+		k, err := newResidualFile(o, dir, "paris", testKey, reg, slog.New(slog.NewTextHandler(log, nil)))
+		if err != nil {
+			t.Fatal(err)
+		}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- k.run(ctx) }()
@@ -82,8 +85,59 @@ func keep(t *testing.T, o *fakeResiduals, dir string, test func(k *residualFile,
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
+		if err := k.Close(); err != nil {
+			t.Error(err)
+		}
 	})
 }
+
+// privateFolder makes a folder of which only this user may change the content.
+func privateFolder(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// testKey is a key of a site.
+func testKey() ([]byte, error) { return []byte("the key of paris"), nil }
+
+// wantState checks the content of a file of state.
+func wantState(t *testing.T, file, want string) {
+	t.Helper()
+	f, err := os.Open(file)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, _ := testKey()
+	r, err := authenticate(f, info.Size(), key)
+	if err != nil {
+		t.Errorf("%s: %v", file, err)
+		return
+	}
+	if b, err := io.ReadAll(r); err != nil || string(b) != want {
+		t.Errorf("the file has %q, %v, want %q", b, err, want)
+	}
+}
+
+// writeState writes a file of state under a key.
+func writeState(t *testing.T, file, content string, key []byte) {
+	t.Helper()
+	if _, err := writeFile(file, authenticated(key, func(w io.Writer) error { _, err := io.WriteString(w, content); return err })); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// overhead is what a file of state has beside its content.
+const overhead = len(stateMagic) + 32
 
 // after lets time pass, and waits until all goroutines are idle.
 func after(d time.Duration) {
@@ -119,7 +173,7 @@ func wantMetric(t *testing.T, reg *prometheus.Registry, name string, want float6
 
 // Residuals are saved every 30 s if they have changed, and only then.
 func TestStateIsSaved(t *testing.T) {
-	dir, o := filepath.Join(t.TempDir(), "state"), &fakeResiduals{}
+	dir, o := filepath.Join(privateFolder(t), "state"), &fakeResiduals{}
 	keep(t, o, dir, func(k *residualFile, reg *prometheus.Registry, log *buffer) {
 		after(time.Hour)
 		if _, err := os.Stat(k.file); !os.IsNotExist(err) || o.saves != 0 {
@@ -130,16 +184,16 @@ func TestStateIsSaved(t *testing.T) {
 		after(saveEvery - time.Second)
 		wantMetric(t, reg, "gradproxy_state_age_seconds", 29)
 		after(time.Second)
-		wantFile(t, k.file, "first")
+		wantState(t, k.file, "first")
 		wantMetric(t, reg, "gradproxy_state_age_seconds", 0)
-		wantMetric(t, reg, "gradproxy_state_bytes", 5)
+		wantMetric(t, reg, "gradproxy_state_bytes", 5+float64(overhead))
 		after(time.Hour)
 		if o.saves != 1 {
 			t.Errorf("%d saves of one change", o.saves)
 		}
 		o.set("second")
 		k.save() // as at the drain
-		wantFile(t, k.file, "second")
+		wantState(t, k.file, "second")
 		if info, err := os.Stat(k.file); err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("%v, %v: want a file that only its owner reads", info, err)
 		}
@@ -152,9 +206,9 @@ func TestStateIsSaved(t *testing.T) {
 		if o.text != "second" || o.saves != 0 || !strings.Contains(log.String(), "residuals loaded") {
 			t.Errorf("loaded %q, log:\n%s", o.text, log)
 		}
-		wantMetric(t, reg, "gradproxy_state_bytes", 6)
+		wantMetric(t, reg, "gradproxy_state_bytes", 6+float64(overhead))
 	})
-	if files, err := os.ReadDir(dir); err != nil || len(files) != 1 {
+	if files, err := os.ReadDir(dir); err != nil || len(files) != 2 { // with the lock
 		t.Errorf("the folder has %v, %v", files, err)
 	}
 }
@@ -163,13 +217,13 @@ func TestStateIsSaved(t *testing.T) {
 // there is room.
 func TestFullDisk(t *testing.T) {
 	o := &fakeResiduals{}
-	keep(t, o, t.TempDir(), func(k *residualFile, reg *prometheus.Registry, log *buffer) {
+	keep(t, o, privateFolder(t), func(k *residualFile, reg *prometheus.Registry, log *buffer) {
 		o.set("old")
 		after(saveEvery)
 		o.set("new")
 		o.fail(syscall.ENOSPC)
 		after(time.Hour)
-		wantFile(t, k.file, "old")
+		wantState(t, k.file, "old")
 		if _, err := os.Stat(k.file + ".new"); !os.IsNotExist(err) {
 			t.Errorf("what could not be written stays on the disk: %v", err)
 		}
@@ -180,7 +234,7 @@ func TestFullDisk(t *testing.T) {
 		}
 		o.fail(nil)
 		after(saveEvery)
-		wantFile(t, k.file, "new")
+		wantState(t, k.file, "new")
 		wantMetric(t, reg, "gradproxy_state_age_seconds", 0)
 		if !strings.Contains(log.String(), "residuals are saved again") {
 			t.Errorf("log:\n%s", log)
@@ -212,13 +266,17 @@ func (c *crowded) Save(w io.Writer) error {
 // The save of the drain waits for one that is under way.
 func TestOneSaveAtATime(t *testing.T) {
 	c, log := &crowded{}, &buffer{}
-	k := newResidualFile(c, t.TempDir(), "paris", prometheus.NewRegistry(), slog.New(slog.NewTextHandler(log, nil)))
+	k, err := newResidualFile(c, privateFolder(t), "paris", testKey, prometheus.NewRegistry(), slog.New(slog.NewTextHandler(log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer k.Close()
 	var all sync.WaitGroup
 	for range 20 {
 		all.Go(k.save)
 	}
 	all.Wait()
-	wantFile(t, k.file, "whole")
+	wantState(t, k.file, "whole")
 	if c.overlap.Load() || log.String() != "" {
 		t.Errorf("saves overlap: %v, log:\n%s", c.overlap.Load(), log)
 	}
@@ -226,7 +284,7 @@ func TestOneSaveAtATime(t *testing.T) {
 
 // A folder that cannot be is no reason not to start.
 func TestStateFolderThatCannotBe(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "file")
+	file := filepath.Join(privateFolder(t), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -246,7 +304,7 @@ func TestStateFolderThatCannotBe(t *testing.T) {
 
 // Another user may put a link in the place of the file that is written. The file that the link points to must not change.
 func TestStateFollowsNoLink(t *testing.T) {
-	dir := t.TempDir()
+	dir := privateFolder(t)
 	other := filepath.Join(dir, "other")
 	if err := os.WriteFile(other, []byte("theirs"), 0o600); err != nil {
 		t.Fatal(err)
@@ -259,36 +317,35 @@ func TestStateFollowsNoLink(t *testing.T) {
 		o.set("ours")
 		k.save()
 		wantFile(t, other, "theirs")
-		wantFile(t, k.file, "ours")
+		wantState(t, k.file, "ours")
 	})
 }
 
 // A file that cannot be used is one line in the log, is moved aside, and does not keep the proxy from starting.
 func TestBadState(t *testing.T) {
-	dir := t.TempDir()
+	dir := privateFolder(t)
 	file := filepath.Join(dir, "paris.residuals")
-	if err := os.WriteFile(file, []byte("bad"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	key, _ := testKey()
+	writeState(t, file, "bad", key)
 	o := &fakeResiduals{}
 	keep(t, o, dir, func(k *residualFile, reg *prometheus.Registry, log *buffer) {
 		if n := strings.Count(log.String(), "\n"); n != 1 || !strings.Contains(log.String(), "it is bad") {
 			t.Errorf("log of %d lines, want one:\n%s", n, log)
 		}
-		wantFile(t, file+".bad", "bad")
+		wantState(t, file+".bad", "bad")
+		wantMetric(t, reg, "gradproxy_state_refused_total", 1)
 		o.set("good")
 		after(saveEvery)
-		wantFile(t, file, "good")
+		wantState(t, file, "good")
 	})
 }
 
 // Residuals that are a day old are of a training that is over.
 func TestOldState(t *testing.T) {
-	dir := t.TempDir()
+	dir := privateFolder(t)
 	file := filepath.Join(dir, "paris.residuals")
-	if err := os.WriteFile(file, []byte("old"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	key, _ := testKey()
+	writeState(t, file, "old", key)
 	for _, x := range []struct {
 		age  time.Duration
 		want string
@@ -298,7 +355,11 @@ func TestOldState(t *testing.T) {
 			if err := os.Chtimes(file, time.Time{}, time.Now().Add(-x.age)); err != nil {
 				t.Fatal(err)
 			}
-			newResidualFile(o, dir, "paris", prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+			k, err := newResidualFile(o, dir, "paris", testKey, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+			if err != nil {
+				t.Fatal(err)
+			}
+			k.Close()
 		})
 		if o.text != x.want {
 			t.Errorf("a file of %v ago: residuals %q, want %q", x.age, o.text, x.want)
@@ -328,5 +389,24 @@ func TestSiteKeepsState(t *testing.T) {
 	r.residuals.of = o
 	r.end()
 	r.wait(t)
-	wantFile(t, file, o.text)
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := stateKey(r.started)()
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := authenticate(f, info.Size(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := io.ReadAll(content); err != nil || string(b) != o.text {
+		t.Errorf("the file has %q, %v, want %q", b, err, o.text)
+	}
 }

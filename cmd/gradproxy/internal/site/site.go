@@ -123,7 +123,9 @@ func (s *Site) open(c *config.Config) (err error) {
 		return err
 	}
 	if c.State.Dir != "" {
-		s.residuals = newResidualFile(s.proxy.Residuals(), c.State.Dir, c.Site, s.registry, s.log)
+		if s.residuals, err = newResidualFile(s.proxy.Residuals(), c.State.Dir, c.Site, stateKey(c), s.registry, s.log); err != nil {
+			return err
+		}
 	}
 	s.tunnel, err = tunnel.New(s.tunnelConfig(c))
 	if err != nil {
@@ -339,6 +341,9 @@ func (s *Site) release(leave bool) error {
 	}
 	if s.probed != nil {
 		errs = append(errs, s.probed.Close())
+	}
+	if s.residuals != nil {
+		errs = append(errs, s.residuals.Close())
 	}
 	for _, f := range s.forwards {
 		errs = append(errs, f.Close())

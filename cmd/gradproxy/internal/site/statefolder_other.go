@@ -1,0 +1,11 @@
+//go:build !unix
+
+package site
+
+import "os"
+
+func claimState(dir, _ string) (lock *os.File, refused, err error) {
+	return nil, nil, os.MkdirAll(dir, 0o700)
+}
+
+func openState(name string) (*os.File, error) { return os.Open(name) }

@@ -1,0 +1,150 @@
+//go:build unix
+
+package site
+
+import (
+	"bytes"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/gradproxy/gradproxy/integration/require"
+)
+
+// startState makes a residual file with a log of its own, and closes it.
+func startState(t *testing.T, dir string, key func() ([]byte, error)) (text, log string, reg *prometheus.Registry, err error) {
+	t.Helper()
+	o, said := &fakeResiduals{}, &buffer{}
+	reg = prometheus.NewRegistry()
+	k, err := newResidualFile(o, dir, "paris", key, reg, slog.New(slog.NewTextHandler(said, nil)))
+	if err == nil {
+		k.Close()
+	}
+	return o.text, said.String(), reg, err
+}
+
+// A file that somebody has changed, or that another key wrote, is not used. It is moved aside, so that nothing is lost.
+func TestForgedStateIsRefused(t *testing.T) {
+	key, _ := testKey()
+	other := []byte("the key of tokyo")
+	for _, x := range []struct {
+		name   string
+		change func(b []byte) []byte
+		key    []byte
+	}{
+		{"a bit of the content", func(b []byte) []byte { b[len(stateMagic)+2] ^= 1; return b }, key},
+		{"a bit of the HMAC", func(b []byte) []byte { b[len(b)-1] ^= 1; return b }, key},
+		{"its end is cut off", func(b []byte) []byte { return b[:len(b)-1] }, key},
+		{"nearly all is cut off", func(b []byte) []byte { return b[:7] }, key},
+		{"a byte more", func(b []byte) []byte { return append(b, 0) }, key},
+		{"another key", func(b []byte) []byte { return b }, other},
+		{"of an earlier version", func([]byte) []byte { return []byte("gradproxy residuals, without an HMAC, long enough to hold one") }, key},
+	} {
+		dir := privateFolder(t)
+		file := filepath.Join(dir, "paris.residuals")
+		writeState(t, file, "residuals", x.key)
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b = x.change(b)
+		if err := os.WriteFile(file, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		text, log, reg, err := startState(t, dir, testKey)
+		if text != "" || err != nil || strings.Count(log, "\n") != 1 || !strings.Contains(log, "this site has not written it") {
+			t.Errorf("%s: residuals %q, %v, log:\n%s", x.name, text, err, log)
+		}
+		wantMetric(t, reg, "gradproxy_state_refused_total", 1)
+		if kept, err := os.ReadFile(file + ".bad"); err != nil || !bytes.Equal(kept, b) {
+			t.Errorf("%s: the file is not kept: %v", x.name, err)
+		}
+	}
+}
+
+// A file that changes between its two readings is found out.
+func TestStateThatChangesWhileItIsRead(t *testing.T) {
+	key, _ := testKey()
+	file := filepath.Join(t.TempDir(), "f")
+	writeState(t, file, "residuals", key)
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := authenticate(bytes.NewReader(b), int64(len(b)), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[len(stateMagic)] ^= 1
+	if _, err := io.ReadAll(r); err == nil {
+		t.Error("it is taken")
+	}
+}
+
+// A link in the place of the file is not followed.
+func TestStateIsNotReadThroughALink(t *testing.T) {
+	dir := privateFolder(t)
+	key, _ := testKey()
+	target := filepath.Join(privateFolder(t), "target")
+	writeState(t, target, "residuals", key)
+	if err := os.Symlink(target, filepath.Join(dir, "paris.residuals")); err != nil {
+		t.Fatal(err)
+	}
+	if text, log, _, err := startState(t, dir, testKey); text != "" || err != nil || !strings.Contains(log, "not used") {
+		t.Errorf("residuals %q, %v, log:\n%s", text, err, log)
+	}
+}
+
+// A folder to which others may write, or which is another user's, and a file that another process writes, are refused in one line.
+func TestStateFolderOfOthersIsRefused(t *testing.T) {
+	refused := func(dir, want string) {
+		t.Helper()
+		if _, _, _, err := startState(t, dir, testKey); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%v, want an error with %q", err, want)
+		}
+	}
+	for _, mode := range []os.FileMode{0o777, 0o770, 0o777 | os.ModeSticky} {
+		dir := privateFolder(t)
+		if err := os.Chmod(dir, mode); err != nil {
+			t.Fatal(err)
+		}
+		refused(dir, "has mode")
+	}
+	dir := privateFolder(t)
+	k, err := newResidualFile(&fakeResiduals{}, dir, "paris", testKey, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused(dir, "another gradproxy has locked")
+	k.Close()
+	if _, _, _, err := startState(t, dir, testKey); err != nil {
+		t.Errorf("after the other's end: %v", err)
+	}
+	require.Root(t)
+	if err := os.Chown(dir, 65534, 65534); err != nil {
+		t.Fatal(err)
+	}
+	refused(dir, "belongs to user 65534")
+}
+
+// A site that has a new key writes its file again, so that the next start knows it.
+func TestStateIsWrittenUnderANewKey(t *testing.T) {
+	dir, key := privateFolder(t), "old"
+	k, err := newResidualFile(&fakeResiduals{}, dir, "paris", func() ([]byte, error) { return []byte(key), nil }, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.of.(*fakeResiduals).set("residuals")
+	k.save()
+	key = "new"
+	k.save()
+	k.Close()
+	if text, log, _, _ := startState(t, dir, func() ([]byte, error) { return []byte("new"), nil }); text != "residuals" {
+		t.Errorf("residuals %q, log:\n%s", text, log)
+	}
+}
