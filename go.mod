@@ -10,7 +10,13 @@ require (
 	golang.org/x/sys v0.49.0
 )
 
-require github.com/cilium/ebpf v0.22.0
+require (
+	github.com/cilium/ebpf v0.22.0
+	github.com/landlock-lsm/go-landlock v0.11.0
+	kernel.org/pub/linux/libs/security/libcap/cap v1.2.78
+)
+
+require kernel.org/pub/linux/libs/security/libcap/psx v1.2.78 // indirect
 
 require (
 	github.com/google/gopacket v1.1.19

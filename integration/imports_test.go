@@ -87,8 +87,10 @@ var layers = []layer{
 
 // onlyIn says which files alone know a library, so that it can be replaced. A folder stands for all files below it.
 var onlyIn = map[string][]string{
-	"github.com/prometheus/": {"proxy/metrics.go", "cmd/"},
-	"crypto/tls":             {"proxy/tunnel/tls.go", "proxy/tunnel/identity.go", "proxy/tunnel/pki/", "cmd/"},
+	"github.com/prometheus/":                     {"proxy/metrics.go", "cmd/"},
+	"github.com/landlock-lsm/":                   {"cmd/gradproxy/internal/confine/"},
+	"kernel.org/pub/linux/libs/security/libcap/": {"cmd/gradproxy/internal/confine/"},
+	"crypto/tls": {"proxy/tunnel/tls.go", "proxy/tunnel/identity.go", "proxy/tunnel/pki/", "cmd/"},
 }
 
 // forTests are the packages of integration that the tests of any package may import.

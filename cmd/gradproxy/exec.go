@@ -91,6 +91,7 @@ func (e *execution) run(args []string, log *slog.Logger) (int, error) {
 		}
 		return 0, err
 	}
+	s.Confine(true)
 	ended := make(chan struct{})
 	go func() {
 		for {

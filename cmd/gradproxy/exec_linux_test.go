@@ -422,3 +422,32 @@ func TestExecStats(t *testing.T) {
 		t.Errorf("%v: %s", err, text)
 	}
 }
+
+// The proxy gives up its rights once the command runs, and the command keeps its own.
+func TestExecConfinesTheProxyAndNotTheCommand(t *testing.T) {
+	needsHooks(t)
+	script := `for i in $(seq 500); do grep -q "NoNewPrivs:.1" /proc/$PPID/status && grep -q "Seccomp:.2" /proc/$PPID/status && break; sleep 0.02; done
+grep -h -E "^(CapEff|NoNewPrivs|Seccomp):" /proc/self/status /proc/$PPID/task/*/status | sort | uniq`
+	out, err := shell(t, script).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, field := range []string{"CapEff", "NoNewPrivs", "Seccomp"} {
+		of := func(text string) (values []string) {
+			for line := range strings.Lines(text) {
+				if value, ok := strings.CutPrefix(line, field+":\t"); ok {
+					values = append(values, strings.TrimSpace(value))
+				}
+			}
+			return values
+		}
+		command := of(string(own))
+		if got := of(string(out)); len(got) != 2 || got[0] != command[0] && got[1] != command[0] {
+			t.Errorf("%s of the command, which should be %s, and of the proxy, which should not: %s", field, command, got)
+		}
+	}
+}

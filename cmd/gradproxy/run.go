@@ -102,6 +102,7 @@ func run(ctx context.Context, file string, log *slog.Logger) error {
 	if ctx.Err() != nil {
 		return s.Close() // ended before it was listened to
 	}
+	s.Confine(false)
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx)) // the first signal and the second are told apart here
 	defer stop()
 	cut, cutNow := context.WithCancel(context.Background())

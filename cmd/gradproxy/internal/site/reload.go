@@ -17,6 +17,9 @@ func (s *Site) Reload(c *config.Config) error {
 	if err != nil {
 		return err
 	}
+	if err := s.beyond(c); err != nil {
+		return err
+	}
 	old := s.config.Load()
 	if s.redirect != nil {
 		if err := s.redirect.Update(c.Networks(), tunnelAddrs(c)); err != nil {
@@ -34,6 +37,9 @@ func (s *Site) Reload(c *config.Config) error {
 	s.counts.reloaded(true)
 	if keys := needRestart(s.started, c); len(keys) > 0 {
 		s.log.Warn("some changes take effect with a restart only", "keys", strings.Join(keys, ", "))
+	}
+	if s.untraced && len(c.Policy) > 0 {
+		s.log.Warn("policy had no rules at the start, so this process gave up the rights that probes take: restart it to have sums proved")
 	}
 	s.log.Info("configuration reloaded", "file", c.File)
 	return nil

@@ -50,6 +50,9 @@ type Site struct {
 	started   *config.Config                // in force for keys that need a restart
 	draining  atomic.Bool
 	bypassed  atomic.Pointer[error] // why the rules are not refreshed; nil: they are
+
+	ports    []uint16 // that Confine left to this process; nil: any
+	untraced bool     // Confine took the rights from this process that probes take
 }
 
 // Start opens everything for which c asks. The rules of the redirect come last before the proxy itself, so that

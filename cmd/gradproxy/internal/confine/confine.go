@@ -1,0 +1,57 @@
+// Package confine takes from this process, once it has started, the rights that it needs no more, so that a program which takes it
+// over by the bytes that it parses gains little. There are four walls:
+//
+//   - capabilities: the process keeps those that its mode needs;
+//   - no_new_privs: no program that it starts gains rights;
+//   - Landlock: it opens no file but those that it was told of, and, where they are few, dials no other TCP port;
+//   - seccomp: system calls that it never makes fail with EPERM: starting programs, tracing processes, mounting, loading modules or BPF
+//     programs, sockets of other families, and Multipath TCP, which Landlock does not see.
+//
+// A wall that the kernel lacks is left out, and the log says so. Nothing here ends the process: what is forbidden fails with EPERM or EACCES.
+package confine
+
+import "log/slog"
+
+// Needs says what a process still does after its start.
+type Needs struct {
+	// Capabilities are kept as far as the process has them.
+	Capabilities []Capability
+	// Files are read again and again. Others may take their places, so Landlock opens the folders that they lie in.
+	Files []string
+	// Write are folders whose files are made, read, replaced and removed.
+	Write []string
+	// Remove are folders out of which a file is removed at the end.
+	Remove []string
+	// Congestion is the TCP congestion control that sockets ask for; "": the kernel's. Where only CAP_NET_ADMIN may choose it, that is kept.
+	Congestion string
+	// Ports are the TCP ports that it dials; nil: any.
+	Ports []uint16
+	// Maps says that it reads and writes maps of BPF programs that are loaded.
+	Maps bool
+	// Trace says that it looks into other processes and loads BPF programs. Landlock forbids the former and is left out.
+	Trace bool
+}
+
+// A Capability is one of Linux, by its number.
+type Capability int
+
+// Capabilities that a proxy may need after its start (capabilities(7)).
+const (
+	DACOverride    Capability = 1
+	DACReadSearch  Capability = 2
+	Kill           Capability = 5
+	NetBindService Capability = 10
+	NetAdmin       Capability = 12
+	SysPtrace      Capability = 19
+	Perfmon        Capability = 38
+	BPF            Capability = 39
+)
+
+// MaxPorts bounds Needs.Ports: the kernel keeps a copy of each for every thread.
+const MaxPorts = 1024
+
+// Apply raises the walls around all threads of this process, and logs them in one line, with one more for each wall that is missing.
+func Apply(n Needs, log *slog.Logger) { apply(n, log) }
+
+// Has reports whether this process has all these capabilities in force.
+func Has(all ...Capability) bool { return has(all) }

@@ -1,0 +1,129 @@
+package site
+
+import (
+	"fmt"
+	"net"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/config"
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/confine"
+)
+
+// Confine takes from this process, for good, the rights that the site does not need any more. It must come between Start and Run. With exec the
+// job must run already, since a child has the walls of its parent.
+func (s *Site) Confine(exec bool) {
+	c := s.started
+	n := confine.Needs{
+		Capabilities: s.capabilities(c, exec), Files: []string{c.File}, Congestion: congestion(c), Ports: ports(c), Trace: s.traces(c),
+	}
+	if !c.Tunnel.Insecure {
+		n.Files = append(n.Files, c.Tunnel.Cert, c.Tunnel.Key, c.Tunnel.CA)
+	}
+	if c.State.Dir != "" {
+		n.Write = append(n.Write, c.State.Dir)
+	}
+	if h, ok := s.redirect.(*hooked); ok {
+		n.Maps = true
+		n.Write = append(n.Write, filepath.Dir(filepath.Dir(h.group.Proxy()))) // this process leaves its cgroup at the end, and removes it
+	}
+	if path, ok := strings.CutPrefix(c.Admin, "unix:"); ok {
+		n.Remove = append(n.Remove, filepath.Dir(path))
+	}
+	if len(n.Ports) <= confine.MaxPorts {
+		s.ports = n.Ports
+	}
+	s.untraced = !n.Trace && s.probed != nil && mayTrace()
+	confine.Apply(n, s.log)
+}
+
+// capabilities returns those that the process needs after its start.
+func (s *Site) capabilities(c *config.Config, exec bool) []confine.Capability {
+	var need []confine.Capability
+	switch c.Intercept.Mode {
+	case config.ModeRedirect: // rules are refreshed, sockets marked
+		need = append(need, confine.NetAdmin)
+	case config.ModeTProxy: // sockets have clients' addresses and ports
+		need = append(need, confine.NetAdmin, confine.NetBindService)
+	case config.ModeCgroup: // sockets are marked; some kernels want CAP_BPF for maps that are there
+		need = append(need, confine.NetAdmin, confine.BPF)
+	}
+	if exec { // the command, or a child of it, may be another user's
+		need = append(need, confine.Kill)
+	}
+	if s.traces(c) {
+		need = append(need, confine.BPF, confine.Perfmon, confine.SysPtrace, confine.DACReadSearch)
+	}
+	slices.Sort(need)
+	return slices.Compact(need)
+}
+
+// traces reports whether this process probes jobs: if it may, and rules let something be lost.
+func (s *Site) traces(c *config.Config) bool {
+	return s.probed != nil && len(c.Policy) > 0 && mayTrace()
+}
+
+// mayTrace reports whether this process has the rights that probes take.
+func mayTrace() bool { return confine.Has(confine.BPF, confine.Perfmon, confine.SysPtrace) }
+
+// congestion returns the TCP congestion control that carriers ask for; "": the kernel's.
+func congestion(c *config.Config) string {
+	switch c.Tunnel.Congestion {
+	case "default":
+		return ""
+	case "", "auto":
+		return "bbr"
+	}
+	return c.Tunnel.Congestion
+}
+
+// ports returns the TCP ports that a site dials, sorted: tunnels, servers that peers may ask for, servers of connections that bypass the tunnel,
+// and name servers. More than confine.MaxPorts are cut off behind one more.
+func ports(c *config.Config) []uint16 {
+	const dns = 53
+	var all [1 << 16]bool
+	all[dns] = true
+	within := func(first, last uint16) {
+		for p := int(first); p <= int(last); p++ {
+			all[p] = true
+		}
+	}
+	for _, p := range c.Peers {
+		if _, port, err := net.SplitHostPort(p.Dial); err == nil {
+			if n, err := strconv.ParseUint(port, 10, 16); err == nil {
+				all[n] = true
+			}
+		}
+		for _, r := range p.MayDial {
+			within(r.First, r.Last)
+		}
+	}
+	for _, f := range c.Forward {
+		within(f.Target.Port(), f.Target.Port())
+	}
+	if c.Intercept.Mode != config.ModeOff {
+		within(c.Intercept.Ports.First, c.Intercept.Ports.Last)
+	}
+	var list []uint16
+	for p, is := range all {
+		if is && len(list) <= confine.MaxPorts {
+			list = append(list, uint16(p))
+		}
+	}
+	return list
+}
+
+// beyond returns an error if a configuration dials ports outside of those that this process may dial for good.
+func (s *Site) beyond(c *config.Config) error {
+	if s.ports == nil {
+		return nil
+	}
+	for _, p := range ports(c) {
+		if !slices.Contains(s.ports, p) {
+			return fmt.Errorf("%s: peers and may_dial name port %d, and this process dials only the ports that they named at its start: restart it", c.File, p)
+		}
+	}
+	return nil
+}
