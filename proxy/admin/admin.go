@@ -15,6 +15,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -67,8 +69,36 @@ func Handler(c Config) http.Handler {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		w.Header().Set("Cache-Control", "no-store")
 		w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'")
+		if !c.trusts(r) {
+			http.Error(w, "this request comes from a page of another site, or names a host that is not this one: use the address, or localhost", http.StatusForbidden)
+			return
+		}
 		mux.ServeHTTP(w, r)
 	})
+}
+
+// trusts reports whether a request comes from no foreign web page in a browser on this host. Such a page says its origin, or has a name of its
+// own lead to a loopback address. Names of hosts that reach another address of this host are not judged, since Prometheus may use them.
+func (c *Config) trusts(r *http.Request) bool {
+	if origin := r.Header.Get("Origin"); origin != "" {
+		u, err := url.Parse(origin)
+		if err != nil || u.Host != r.Host {
+			return false
+		}
+	}
+	if site := r.Header.Get("Sec-Fetch-Site"); site == "cross-site" || site == "same-site" {
+		return false
+	}
+	local, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+	if !ok || !local.IP.IsLoopback() {
+		return true
+	}
+	host := r.Host
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	_, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return err == nil || strings.EqualFold(strings.TrimSuffix(host, "."), "localhost")
 }
 
 // healthz says that the process runs; readyz says whether it is of use.
