@@ -48,6 +48,8 @@ type Config struct {
 // certificates come from. A file that becomes unreadable leaves the identity as it was, and a warning.
 type Identity struct {
 	Cert, Key, CA string
+	// CRL is a file of revocation lists of the authorities (RFC 5280, PEM or DER); "": none. It is read again like the others.
+	CRL string
 }
 
 // A Peer is another site.

@@ -15,7 +15,7 @@ func TestConfigFaults(t *testing.T) {
 			t.Errorf("no %q in %v", want, err)
 		}
 	}
-	if _, err := New(Config{Name: "paris", Identity: Identity{"a.pem", "a.key", "ca.pem"}}); err == nil || !strings.Contains(err.Error(), "certificate a.pem with key a.key") {
+	if _, err := New(Config{Name: "paris", Identity: Identity{Cert: "a.pem", Key: "a.key", CA: "ca.pem"}}); err == nil || !strings.Contains(err.Error(), "certificate a.pem with key a.key") {
 		t.Errorf("err %v", err)
 	}
 	id := identities(t, "paris")("paris")

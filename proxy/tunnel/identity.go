@@ -3,10 +3,12 @@ package tunnel
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,9 +16,13 @@ import (
 
 // loaded is the content of an Identity's files when they were last read. It does not change.
 type loaded struct {
-	cert  tls.Certificate
-	roots *x509.CertPool
+	cert    tls.Certificate
+	roots   *x509.CertPool
+	revoked map[revocation]bool
 }
+
+// A revocation names a certificate by its authority and its number, as revocation lists do.
+type revocation struct{ issuer, serial string }
 
 // An identityStore reads the files of an Identity, and again when they have changed.
 type identityStore struct {
@@ -26,8 +32,8 @@ type identityStore struct {
 
 	mu      sync.Mutex
 	checked time.Time
-	read    [3]stamp // of the files that now holds
-	failed  [3]stamp // of the last that could not be read: one warning each
+	read    [4]stamp // of the files that now holds
+	failed  [4]stamp // of the last that could not be read: one warning each
 }
 
 // A stamp tells two contents of a file apart.
@@ -36,8 +42,8 @@ type stamp struct {
 	size     int64
 }
 
-func (s *identityStore) stamps() (t [3]stamp) {
-	for i, name := range []string{s.files.Cert, s.files.Key, s.files.CA} {
+func (s *identityStore) stamps() (t [4]stamp) {
+	for i, name := range []string{s.files.Cert, s.files.Key, s.files.CA, s.files.CRL} {
 		if fi, err := os.Stat(name); err == nil {
 			t[i] = stamp{fi.ModTime(), fi.Size()}
 		}
@@ -52,16 +58,76 @@ func (s *identityStore) load() error {
 	if err != nil {
 		return fmt.Errorf("tunnel: certificate %s with key %s: %w", s.files.Cert, s.files.Key, err)
 	}
-	pem, err := os.ReadFile(s.files.CA)
+	authorities, err := os.ReadFile(s.files.CA)
 	if err != nil {
 		return fmt.Errorf("tunnel: authorities: %w", err)
 	}
 	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(pem) {
+	if !roots.AppendCertsFromPEM(authorities) {
 		return fmt.Errorf("tunnel: authorities %s: no PEM certificate in it", s.files.CA)
 	}
+	revoked, err := s.revocations(authorities)
+	if err != nil {
+		return fmt.Errorf("tunnel: revocation list %s: %w", s.files.CRL, err)
+	}
 	s.read = stamps
-	s.now.Store(&loaded{cert, roots})
+	s.now.Store(&loaded{cert, roots, revoked})
+	return nil
+}
+
+// revocations reads the revocation lists, each of which one of the authorities must have signed. A list whose next update is due counts
+// as well: ending all tunnels for it would harm jobs more than the list can help.
+func (s *identityStore) revocations(authorities []byte) (map[revocation]bool, error) {
+	if s.files.CRL == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(s.files.CRL)
+	if err != nil {
+		return nil, err
+	}
+	lists := blocks(text, "X509 CRL")
+	if len(lists) == 0 {
+		lists = [][]byte{text} // DER
+	}
+	revoked := map[revocation]bool{}
+	for _, der := range lists {
+		list, err := x509.ParseRevocationList(der)
+		if err != nil {
+			return nil, err
+		}
+		if !slices.ContainsFunc(blocks(authorities, "CERTIFICATE"), func(der []byte) bool {
+			authority, err := x509.ParseCertificate(der)
+			return err == nil && list.CheckSignatureFrom(authority) == nil
+		}) {
+			return nil, fmt.Errorf("none of the authorities in %s has signed the list of %q", s.files.CA, list.Issuer)
+		}
+		for _, entry := range list.RevokedCertificateEntries {
+			revoked[revocation{string(list.RawIssuer), entry.SerialNumber.String()}] = true
+		}
+		if time.Now().After(list.NextUpdate) {
+			s.log.Warn("the revocation list is out of date: have its authority sign a new one", "file", s.files.CRL, "since", list.NextUpdate)
+		}
+	}
+	return revoked, nil
+}
+
+// blocks returns the PEM blocks of a kind.
+func blocks(text []byte, kind string) (all [][]byte) {
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type == kind {
+			all = append(all, block.Bytes)
+		}
+	}
+	return all
+}
+
+// revokes returns the first of some certificates that is revoked; nil: none is.
+func (l *loaded) revokes(shown []*x509.Certificate) *x509.Certificate {
+	for _, c := range shown {
+		if l.revoked[revocation{string(c.RawIssuer), c.SerialNumber.String()}] {
+			return c
+		}
+	}
 	return nil
 }
 
@@ -85,7 +151,7 @@ func (s *identityStore) current() *loaded {
 }
 
 // verify checks that the certificates that a carrier's other end has shown, its own one first, come from this side's
-// authorities, are valid at now and for that usage, and that the first has a SPIFFE id as its only URI. It returns the id.
+// authorities, are valid at now, not revoked and made for that usage, and that the first has a SPIFFE id as its only URI. It returns the id.
 func (l *loaded) verify(shown []*x509.Certificate, usage x509.ExtKeyUsage, now time.Time) (id string, err error) {
 	if len(shown) == 0 {
 		return "", errors.New("it showed no certificate")
@@ -98,6 +164,12 @@ func (l *loaded) verify(shown []*x509.Certificate, usage x509.ExtKeyUsage, now t
 	_, err = leaf.Verify(x509.VerifyOptions{Roots: l.roots, Intermediates: chain, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{usage}})
 	if err != nil {
 		return "", fmt.Errorf("its certificate %q: %w", leaf.Subject, err)
+	}
+	if !slices.Contains(leaf.ExtKeyUsage, usage) { // Verify takes a certificate without any for one that serves for all
+		return "", fmt.Errorf("its certificate %q does not name its usage: incompatible key usage", leaf.Subject)
+	}
+	if c := l.revokes(shown); c != nil {
+		return "", fmt.Errorf("its certificate %q is revoked", c.Subject)
 	}
 	if len(leaf.URIs) != 1 {
 		return "", fmt.Errorf("its certificate %q names %d URIs, not exactly one SPIFFE id", leaf.Subject, len(leaf.URIs))

@@ -2,6 +2,7 @@ package tunnel
 
 import (
 	"context"
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -114,6 +115,8 @@ func TestWrongCertificates(t *testing.T) {
 		{"no URI", func(c *x509.Certificate) { c.URIs = nil; c.DNSNames = []string{"tokyo", "paris"} }, "names 0 URIs", ""},
 		{"two URIs", func(c *x509.Certificate) { c.URIs = append(c.URIs, uri("spiffe://lab/other")) }, "names 2 URIs", ""},
 		{"no usage as what it is", func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageCodeSigning} }, "incompatible key usage", ""},
+		{"no usage at all", func(c *x509.Certificate) { c.ExtKeyUsage = nil }, "incompatible key usage", ""},
+		{"any usage", func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageAny} }, "incompatible key usage", ""},
 		{"only the other usage", nil, "incompatible key usage", ""},
 		{"other authority", func(*x509.Certificate) {}, "unknown authority", ""},
 	} {
@@ -144,7 +147,7 @@ func TestWrongCertificates(t *testing.T) {
 						if name == wrong {
 							d = from
 						}
-						return Identity{filepath.Join(d, name+".pem"), filepath.Join(d, name+".key"), filepath.Join(dir, "ca.pem")}
+						return Identity{Cert: filepath.Join(d, name+".pem"), Key: filepath.Join(d, name+".key"), CA: filepath.Join(dir, "ca.pem")}
 					}
 					f := &fabric{delay: time.Millisecond}
 					said := map[string]*faults{"paris": {}, "tokyo": {}}
@@ -171,6 +174,66 @@ func TestWrongCertificates(t *testing.T) {
 	}
 }
 
+// revoke writes a revocation list of the authority in dir, with the certificates of these sites, and returns its name.
+func revoke(t *testing.T, dir, from string, sites ...string) string {
+	t.Helper()
+	ca, err := tls.LoadX509KeyPair(filepath.Join(from, "ca.pem"), filepath.Join(from, "ca.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := &x509.RevocationList{Number: big.NewInt(1), ThisUpdate: time.Now(), NextUpdate: time.Now().Add(time.Hour)}
+	for _, site := range sites {
+		pair, err := tls.LoadX509KeyPair(filepath.Join(dir, site+".pem"), filepath.Join(dir, site+".key"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		list.RevokedCertificateEntries = append(list.RevokedCertificateEntries, x509.RevocationListEntry{SerialNumber: pair.Leaf.SerialNumber, RevocationTime: time.Now()})
+	}
+	der, err := x509.CreateRevocationList(rand.Reader, list, ca.Leaf, ca.PrivateKey.(crypto.Signer))
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(dir, "revoked.crl")
+	if err := os.WriteFile(name, pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: der}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// A certificate that comes onto the list while its tunnel is up ends the tunnel and does not come back. A list that the authority has not
+// signed changes nothing.
+func TestRevokedCertificate(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		dir, other := t.TempDir(), t.TempDir()
+		for _, d := range []string{dir, other} {
+			if _, err := pki.Write(pki.Options{Dir: d, Domain: "lab", Sites: []string{"paris", "tokyo"}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		crl := revoke(t, dir, dir)
+		id := func(c *Config) {
+			c.Identity = Identity{Cert: filepath.Join(dir, c.Name+".pem"), Key: filepath.Join(dir, c.Name+".key"), CA: filepath.Join(dir, "ca.pem")}
+		}
+		said := &faults{}
+		f := &fabric{delay: time.Millisecond}
+		tokyo := f.site(t, Config{Name: "tokyo", Peers: []Peer{{Name: "paris", ID: "spiffe://lab/paris"}}}, func(c *Config) { id(c); c.Identity.CRL, c.Events.CarrierFailed = crl, said.add })
+		f.site(t, Config{Name: "paris", Peers: []Peer{{Name: "tokyo", ID: "spiffe://lab/tokyo", Dial: "tokyo:1"}}}, id)
+		carriers := func() int { time.Sleep(5 * time.Second); return tokyo.Stats()[0].Carriers }
+		if carriers() == 0 {
+			t.Fatal("no tunnel comes up")
+		}
+		revoke(t, dir, other, "paris")
+		if carriers() == 0 {
+			t.Error("a list of another authority is taken")
+		}
+		revoke(t, dir, dir, "paris")
+		if n := carriers(); n != 0 {
+			t.Errorf("%d carriers of a revoked certificate", n)
+		}
+		said.have(t, "tokyo", "is revoked")
+	})
+}
+
 // Files that are written anew are used from then on, and carriers of the old ones leave, without a byte lost.
 // Files that do not fit leave things as they are.
 func TestKeysExchangedUnderLoad(t *testing.T) {
@@ -195,7 +258,7 @@ func TestKeysExchangedUnderLoad(t *testing.T) {
 		write(false, "paris", "tokyo")
 		f := &fabric{delay: 5 * time.Millisecond, rate: 4 << 20}
 		near, far, paris, tokyo := meet(t, func(c *Config) {
-			c.Identity = Identity{filepath.Join(dir, c.Name+".pem"), filepath.Join(dir, c.Name+".key"), filepath.Join(dir, "ca.pem")}
+			c.Identity = Identity{Cert: filepath.Join(dir, c.Name+".pem"), Key: filepath.Join(dir, c.Name+".key"), CA: filepath.Join(dir, "ca.pem")}
 		}, f)
 		done := make(chan bool)
 		go func() {
@@ -240,7 +303,7 @@ func TestCertificateEnds(t *testing.T) {
 		said := map[string]*faults{"paris": {}, "tokyo": {}}
 		f := &fabric{delay: time.Millisecond}
 		near, _, paris, _ := meet(t, func(c *Config) {
-			c.Identity = Identity{filepath.Join(dir, c.Name+".pem"), filepath.Join(dir, c.Name+".key"), filepath.Join(dir, "ca.pem")}
+			c.Identity = Identity{Cert: filepath.Join(dir, c.Name+".pem"), Key: filepath.Join(dir, c.Name+".key"), CA: filepath.Join(dir, "ca.pem")}
 			c.Events.CarrierFailed = said[c.Name].add
 		}, f)
 		time.Sleep(19 * time.Minute)

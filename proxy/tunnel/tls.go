@@ -202,12 +202,17 @@ func (l *tlsLink) State() LinkState {
 	if l.confirmer != nil {
 		c = l.confirmer.confirmation()
 	}
+	now := l.keys
+	if now != nil {
+		now = l.identity.current()
+	}
 	return LinkState{
 		Waits: c.waits, Silence: c.silence, Patience: c.patience,
 		Received:   received,
 		Congestion: l.bbr.control(l.congestion),
 		Worn:       max(l.written.Load(), received) >= keyBytes || l.writes.Load() >= rotateRecords,
-		Rekeyed:    l.keys != nil && l.keys != l.identity.current(),
+		Rekeyed:    now != l.keys,
+		Revoked:    now != nil && now != l.keys && now.revokes(l.tls.ConnectionState().PeerCertificates) != nil,
 		Renewal:    l.renewal,
 		Expiry:     l.expiry,
 	}

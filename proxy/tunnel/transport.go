@@ -70,6 +70,7 @@ type LinkState struct {
 	Worn       bool      // the key has served long enough: another carrier should take this one's place
 	Rekeyed    bool      // this side has another certificate now than the one that it has shown
 	Renewal    time.Time // by Config.Now: when another carrier should come, before the first certificate ends; zero: never
+	Revoked    bool      // the certificate that the other side has shown is revoked: the carrier must end
 	Expiry     time.Time // by Config.Now: when the first certificate ends, and the carrier with it; zero: never
 
 	Waits    bool          // bytes have left that the other host has not confirmed; false where that is not known

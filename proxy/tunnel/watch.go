@@ -2,6 +2,7 @@ package tunnel
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -49,6 +50,8 @@ func (s *session) tick(now time.Time, slept bool) error {
 			c.kill(fmt.Errorf("no sign of life for %v", now.Sub(c.heard).Round(time.Second)))
 		case c.leaving && now.Sub(c.leftAt) >= leaveWithin:
 			c.kill(fmt.Errorf("not left within %v", leaveWithin))
+		case state.Revoked:
+			c.kill(errors.New("the peer's certificate is revoked"))
 		case !state.Expiry.IsZero() && e.cfg.Now().After(state.Expiry):
 			c.kill(fmt.Errorf("a certificate has expired at %v", state.Expiry))
 		case !c.pinging && now.Sub(c.pinged) >= pingEvery:

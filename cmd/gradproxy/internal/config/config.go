@@ -44,6 +44,7 @@ type Tunnel struct {
 	Cert       string        // PEM files; defaults SITE.pem, SITE.key and ca.pem beside the configuration
 	Key        string        //
 	CA         string        //
+	CRL        string        // revocation lists, PEM or DER; "": none
 	Resume     time.Duration // how long connections outlive a lost tunnel; default 10 min
 	Carriers   int           // TCP connections to a peer that this side dials, 1 to 16; default 2
 	Congestion string        // TCP congestion control; default "auto": bbr where the kernel has it, helped with bursts; "default": the kernel's

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/gradproxy/gradproxy/proxy/tunnel/pki"
@@ -39,6 +40,13 @@ func (c *Config) Identify(now time.Time) Problems {
 			say(true, f.key, "%s may be read by others (mode %#o): chmod 600 it", f.path, info.Mode().Perm())
 		}
 		bad[i] = err != nil
+	}
+	if c.Tunnel.CRL != "" {
+		if f, err := os.Open(c.Tunnel.CRL); err != nil {
+			say(false, "crl", "%v: have the authority sign a list, or leave crl out", err)
+		} else {
+			f.Close()
+		}
 	}
 	var leaf *x509.Certificate // nil: there is no good one
 	if !bad[0] && !bad[1] {
@@ -78,6 +86,9 @@ func (c *Config) own(now time.Time, say func(warning bool, key, format string, a
 	leaf := pair.Leaf
 	if len(leaf.URIs) != 1 || leaf.URIs[0].Scheme != "spiffe" || leaf.URIs[0].Host == "" {
 		return nil, fmt.Errorf("%s does not name exactly one SPIFFE id: make it with gradproxy cert", c.Tunnel.Cert)
+	}
+	if !slices.Contains(leaf.ExtKeyUsage, x509.ExtKeyUsageClientAuth) || !slices.Contains(leaf.ExtKeyUsage, x509.ExtKeyUsageServerAuth) {
+		say(true, "cert", "%s does not name both extended key usages, clientAuth and serverAuth: peers refuse it where it serves as the other; make it with gradproxy cert", c.Tunnel.Cert)
 	}
 	switch id := leaf.URIs[0].String(); {
 	case now.After(leaf.NotAfter):

@@ -82,8 +82,10 @@ func (c *Config) complete(dir string) {
 			*f.path = filepath.Join(dir, *f.path)
 		}
 	}
-	if c.State.Dir != "" && !filepath.IsAbs(c.State.Dir) {
-		c.State.Dir = filepath.Join(dir, c.State.Dir)
+	for _, path := range []*string{&c.Tunnel.CRL, &c.State.Dir} {
+		if *path != "" && !filepath.IsAbs(*path) {
+			*path = filepath.Join(dir, *path)
+		}
 	}
 }
 
@@ -119,6 +121,7 @@ func (d *document) tunnel(t *Tunnel) reader {
 		"cert":       value(d, &t.Cert, parseText),
 		"key":        value(d, &t.Key, parseText),
 		"ca":         value(d, &t.CA, parseText),
+		"crl":        value(d, &t.CRL, parseText),
 		"resume":     value(d, &t.Resume, parseDuration),
 		"carriers":   value(d, &t.Carriers, parseCount),
 		"congestion": value(d, &t.Congestion, parseText),

@@ -21,6 +21,9 @@ func (s *Site) Confine(exec bool) {
 	}
 	if !c.Tunnel.Insecure {
 		n.Files = append(n.Files, c.Tunnel.Cert, c.Tunnel.Key, c.Tunnel.CA)
+		if c.Tunnel.CRL != "" {
+			n.Files = append(n.Files, c.Tunnel.CRL)
+		}
 	}
 	if c.State.Dir != "" {
 		n.Write = append(n.Write, c.State.Dir)

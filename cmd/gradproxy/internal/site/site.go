@@ -246,7 +246,7 @@ func (s *Site) tunnelConfig(c *config.Config) tunnel.Config {
 	t := c.Tunnel
 	a := &admission{places: s.places, log: s.log}
 	return tunnel.Config{
-		Name: c.Site, Identity: tunnel.Identity{Cert: t.Cert, Key: t.Key, CA: t.CA}, Peers: tunnelPeers(c),
+		Name: c.Site, Identity: tunnel.Identity{Cert: t.Cert, Key: t.Key, CA: t.CA, CRL: t.CRL}, Peers: tunnelPeers(c),
 		Accept: func(peer string, opening []byte, in *tunnel.Incoming) {
 			a.admit(peer, in, func() { s.proxy.Accept(peer, opening, in, func() proxy.Stream { return in.Accept() }) })
 		},
