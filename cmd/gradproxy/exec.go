@@ -20,6 +20,7 @@ type execution struct {
 	file          string // configuration
 	stats         string // file for the connections' counters; "": none, "-": standard error
 	format, level string // of the log
+	user          string // as whom the command runs; "": as this process
 }
 
 func execCommand() *cobra.Command {
@@ -56,6 +57,7 @@ It needs Linux 5.14, and root or the capabilities CAP_BPF and CAP_NET_ADMIN. Log
 	c.Flags().SetInterspersed(false) // arguments after the command's name are the command's
 	c.Flags().StringVarP(&e.file, "config", "c", "gradproxy.yaml", "configuration file")
 	c.Flags().StringVar(&e.stats, "stats", "", "at the end, write the connections that were taken and their bytes to this file, as one JSON object; - is standard error")
+	c.Flags().StringVar(&e.user, "user", "", "run the command as this user, by name or number, while the proxy stays root")
 	c.Flags().StringVar(&e.format, "log-format", "text", "form of the log: text or json")
 	c.Flags().StringVar(&e.level, "log-level", "warn", "least level that is logged: debug, info, warn or error")
 	return c
@@ -83,7 +85,7 @@ func (e *execution) run(args []string, log *slog.Logger) (int, error) {
 		return 0, err
 	}
 	proxy := serve(s)
-	j, err := job.Start(args, s.JobCgroup())
+	j, err := job.Start(args, s.JobCgroup(), e.user)
 	if err != nil {
 		err = errors.Join(err, proxy.end(signals, log))
 		if start := (*job.StartError)(nil); errors.As(err, &start) {

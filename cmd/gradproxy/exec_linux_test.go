@@ -423,6 +423,48 @@ func TestExecStats(t *testing.T) {
 	}
 }
 
+// The command of --user is that user's, with the user's groups and home, has no capability, and takes signals from the proxy.
+func TestExecRunsTheCommandAsAUser(t *testing.T) {
+	needsHooks(t)
+	run := func(user string, script string) (string, int) {
+		cmd := gradproxyCommand(t, "exec", "-c", loneSite(t), "--log-level", "error", "--user", user, "--", "sh", "-c", script)
+		out, err := cmd.CombinedOutput()
+		return string(out), exitCode(t, err)
+	}
+	for _, user := range []string{"nobody", "65534"} {
+		out, code := run(user, `id -u; id -g; echo $USER; grep CapEff /proc/self/status; kill -TERM $PPID 2>/dev/null || echo no signal to root`)
+		if want := "65534\n65534\nnobody\nCapEff:\t0000000000000000\nno signal to root\n"; out != want || code != 0 {
+			t.Errorf("%s: %q and %d, want %q", user, out, code, want)
+		}
+	}
+	if out, code := run("no-such-user", "true"); code != 1 || !strings.Contains(out, "there is no such user") || strings.Count(out, "\n") != 1 {
+		t.Errorf("%q and %d", out, code)
+	}
+	cmd := gradproxyCommand(t, "exec", "-c", loneSite(t), "--log-level", "error", "--user", "nobody", "--", "sh", "-c", "trap 'exit 7' TERM; echo ready; while :; do sleep 0.05; done")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := out.Read(make([]byte, 8)); err != nil {
+		t.Fatal(err)
+	}
+	until := fmt.Sprintf("/proc/%d/status", cmd.Process.Pid)
+	for confined := false; !confined; time.Sleep(10 * time.Millisecond) { // the proxy has given up its rights
+		status, err := os.ReadFile(until)
+		if err != nil {
+			t.Fatal(err)
+		}
+		confined = strings.Contains(string(status), "Seccomp:\t2")
+	}
+	cmd.Process.Signal(syscall.SIGTERM)
+	if code := exitCode(t, cmd.Wait()); code != 7 {
+		t.Errorf("exit code %d of a command that SIGTERM reaches, want 7", code)
+	}
+}
+
 // The proxy gives up its rights once the command runs, and the command keeps its own.
 func TestExecConfinesTheProxyAndNotTheCommand(t *testing.T) {
 	needsHooks(t)

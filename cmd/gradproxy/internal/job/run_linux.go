@@ -4,7 +4,10 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"os/user"
 	"runtime"
+	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 
@@ -20,8 +23,13 @@ type Job struct {
 	ended bool // the pid may belong to another
 }
 
-// Start starts args in the cgroup of that folder.
-func Start(args []string, cgroup string) (*Job, error) {
+// Start starts args in the cgroup of that folder, as a user unless the name is "". The user has the groups of the system's list and the variables
+// HOME, USER and LOGNAME of their own, and of the others those of this process.
+func Start(args []string, cgroup, name string) (*Job, error) {
+	credential, env, err := userOf(name)
+	if err != nil {
+		return nil, err
+	}
 	path, err := find(args[0])
 	if err != nil {
 		return nil, err
@@ -38,14 +46,58 @@ func Start(args []string, cgroup string) (*Job, error) {
 		return nil, fmt.Errorf("job: clearing the ambient capabilities: %w", err)
 	}
 	pid, err := syscall.ForkExec(path, args, &syscall.ProcAttr{
-		Env: os.Environ(), Files: []uintptr{0, 1, 2},
-		Sys: &syscall.SysProcAttr{Setpgid: true, UseCgroupFD: true, CgroupFD: int(group.Fd())},
+		Env: env, Files: []uintptr{0, 1, 2},
+		Sys: &syscall.SysProcAttr{Setpgid: true, UseCgroupFD: true, CgroupFD: int(group.Fd()), Credential: credential},
 	})
 	if err != nil {
 		return nil, &StartError{codeNotRunnable, fmt.Errorf("%s cannot be run: %w", path, err)}
 	}
 	signal.Ignore(unix.SIGTTOU) // the terminal may be given from and to the background; the command was started before
 	return &Job{pid: pid, tty: openTerminal()}, nil
+}
+
+// userOf returns how a process becomes a user, by name or number, and its environment; nil and this process's for "".
+func userOf(name string) (*syscall.Credential, []string, error) {
+	env := os.Environ()
+	if name == "" {
+		return nil, env, nil
+	}
+	u, err := user.Lookup(name)
+	if err != nil {
+		if u, err = user.LookupId(name); err != nil {
+			return nil, nil, fmt.Errorf("--user %s: there is no such user: name one of /etc/passwd", name)
+		}
+	}
+	ids, err := u.GroupIds()
+	if err != nil {
+		return nil, nil, fmt.Errorf("--user %s: its groups: %w", name, err)
+	}
+	var numbers []uint32
+	for _, id := range append([]string{u.Uid, u.Gid}, ids...) {
+		n, err := strconv.ParseUint(id, 10, 32)
+		if err != nil {
+			return nil, nil, fmt.Errorf("--user %s: %w", name, err)
+		}
+		numbers = append(numbers, uint32(n))
+	}
+	env = append(env, "HOME="+u.HomeDir, "USER="+u.Username, "LOGNAME="+u.Username)
+	return &syscall.Credential{Uid: numbers[0], Gid: numbers[1], Groups: numbers[2:]}, dedupe(env), nil
+}
+
+// dedupe keeps the last value of each variable: programs differ in which they take.
+func dedupe(env []string) []string {
+	last := map[string]int{}
+	for i, v := range env {
+		name, _, _ := strings.Cut(v, "=")
+		last[name] = i
+	}
+	var kept []string
+	for i, v := range env {
+		if name, _, _ := strings.Cut(v, "="); last[name] == i {
+			kept = append(kept, v)
+		}
+	}
+	return kept
 }
 
 // Signals lists the signals that Deliver sends on, without the ones that this process was told to ignore when it started, as by nohup: the

@@ -42,7 +42,7 @@ func TestCommandHasNoAmbientCapabilities(t *testing.T) {
 		t.Fatal(err)
 	}
 	status := filepath.Join(t.TempDir(), "status")
-	j, err := Start([]string{"sh", "-c", "cp /proc/self/status " + status}, folder)
+	j, err := Start([]string{"sh", "-c", "cp /proc/self/status " + status}, folder, "")
 	if err != nil {
 		t.Fatal(err)
 	}

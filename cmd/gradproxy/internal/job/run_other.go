@@ -11,7 +11,7 @@ import (
 type Job struct{}
 
 // Start returns an error.
-func Start([]string, string) (*Job, error) {
+func Start([]string, string, string) (*Job, error) {
 	return nil, errors.New("exec needs Linux: use gradproxy run with forward")
 }
 
