@@ -102,6 +102,10 @@ func run(ctx context.Context, file string, log *slog.Logger) error {
 	if ctx.Err() != nil {
 		return s.Close() // ended before it was listened to
 	}
+	manager, err := newNotifier()
+	if err != nil {
+		log.Warn("the service manager hears nothing of this process", "err", err)
+	}
 	s.Confine(false)
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx)) // the first signal and the second are told apart here
 	defer stop()
@@ -112,13 +116,17 @@ func run(ctx context.Context, file string, log *slog.Logger) error {
 			switch {
 			case sig == syscall.SIGHUP:
 				reload(s, file, log)
+				manager.say("READY=1")
 			case ctx.Err() == nil:
+				manager.say("STOPPING=1")
 				stop()
 			default:
 				cutNow()
 			}
 		}
 	}()
+	manager.say("READY=1")
+	go manager.watch(cut, watchdogEvery(), s.Alive)
 	return s.Run(ctx, cut)
 }
 

@@ -87,7 +87,7 @@ func (c *Config) own(now time.Time, say func(warning bool, key, format string, a
 	if len(leaf.URIs) != 1 || leaf.URIs[0].Scheme != "spiffe" || leaf.URIs[0].Host == "" {
 		return nil, fmt.Errorf("%s does not name exactly one SPIFFE id: make it with gradproxy cert", c.Tunnel.Cert)
 	}
-	if !slices.Contains(leaf.ExtKeyUsage, x509.ExtKeyUsageClientAuth) || !slices.Contains(leaf.ExtKeyUsage, x509.ExtKeyUsageServerAuth) {
+	if !leaf.IsCA && (!slices.Contains(leaf.ExtKeyUsage, x509.ExtKeyUsageClientAuth) || !slices.Contains(leaf.ExtKeyUsage, x509.ExtKeyUsageServerAuth)) {
 		say(true, "cert", "%s does not name both extended key usages, clientAuth and serverAuth: peers refuse it where it serves as the other; make it with gradproxy cert", c.Tunnel.Cert)
 	}
 	switch id := leaf.URIs[0].String(); {

@@ -34,7 +34,7 @@ var never = []uint32{
 	unix.SYS_SETFSGID, unix.SYS_CAPSET,
 }
 
-// families are those of the sockets that a proxy opens: for the WAN and jobs, for the service manager, for rules and look-ups of sockets.
+// families are the address families of the sockets that a proxy opens: for the WAN and jobs, for the service manager, for rules and look-ups of sockets.
 var families = []uint32{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK}
 
 // mapCommands are the commands of bpf(2) that use maps and detach programs which are there.
@@ -55,7 +55,7 @@ var (
 	absent = bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)}
 )
 
-// program returns the filter. It lists what is refused, so that calls of later runtimes pass. Calls of another architecture are refused, or
+// program returns the filter. It lists the calls that are refused, so that calls of later runtimes pass. Calls of another architecture are refused, or
 // its numbers would go around the list.
 func program(n Needs) []bpf.Instruction {
 	p := []bpf.Instruction{

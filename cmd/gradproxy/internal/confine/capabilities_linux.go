@@ -13,8 +13,8 @@ import (
 	"kernel.org/pub/linux/libs/security/libcap/cap"
 )
 
-// keep drops all capabilities of all threads but those that n needs, and returns them. Those that the process would miss for its own files and
-// its congestion control are found out by a try without them.
+// keep drops all capabilities of all threads but the ones that n needs, and returns them. The capabilities that the process would
+// miss for its own files and its congestion control are found out by a try without them.
 func keep(n Needs) ([]Capability, error) {
 	now := cap.GetProc()
 	has := func(c Capability) bool {

@@ -1,18 +1,18 @@
 // Package confine takes from this process, once it has started, the rights that it needs no more, so that a program which takes it
 // over by the bytes that it parses gains little. There are four walls:
 //
-//   - capabilities: the process keeps those that its mode needs;
+//   - capabilities: the process keeps the ones that its mode needs;
 //   - no_new_privs: no program that it starts gains rights;
-//   - Landlock: it opens no file but those that it was told of, and, where they are few, dials no other TCP port;
+//   - Landlock: it opens no file but in the folders that it was told of, and, where they are few, dials no other TCP port;
 //   - seccomp: system calls that it never makes fail with EPERM: starting programs, tracing processes, mounting, loading modules or BPF
 //     programs, sockets of other families, and Multipath TCP, which Landlock does not see.
 //
-// A wall that the kernel lacks is left out, and the log says so. Nothing here ends the process: what is forbidden fails with EPERM or EACCES.
+// A wall that the kernel lacks is left out, and the log says so. Nothing here ends the process: a forbidden call fails with EPERM or EACCES.
 package confine
 
 import "log/slog"
 
-// Needs says what a process still does after its start.
+// Needs lists the things that a process still does after its start.
 type Needs struct {
 	// Capabilities are kept as far as the process has them.
 	Capabilities []Capability

@@ -26,7 +26,7 @@ import (
 	"github.com/gradproxy/gradproxy/integration/require"
 )
 
-// A trial is what a confined process tries, and how each attempt ended: "ok", or the error's name.
+// A trial is a process that is confined as Needs says, and the places that it tries to reach.
 type trial struct {
 	Needs  Needs
 	Target string // TCP address on which the test listens
@@ -184,7 +184,7 @@ func threads() error {
 	return errors.Join(errs...)
 }
 
-// What is forbidden is refused in a real process, and what a proxy does after its start works.
+// The walls refuse a real process all that they forbid, and everything that a proxy does after its start works.
 func TestConfinedProcess(t *testing.T) {
 	require.Root(t)
 	abi, err := ll.LandlockGetABIVersion()

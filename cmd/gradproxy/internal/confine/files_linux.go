@@ -31,7 +31,7 @@ const (
 var system = []string{"/etc", "/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager", "/usr/lib", "/usr/lib64", "/lib", "/lib64", "/usr/share/zoneinfo",
 	"/proc", "/sys", "/dev/urandom"}
 
-// folders returns the folders of files, and those that links lead to.
+// folders returns the folders of files, and the folders that links lead to.
 func folders(files []string) []string {
 	var all []string
 	for _, file := range files {
@@ -44,7 +44,7 @@ func folders(files []string) []string {
 	return slices.Compact(all)
 }
 
-// restrict has Landlock open only the files that n needs, and dial only its ports. It says in a word each what is bounded.
+// restrict has Landlock open only the files that n needs, and dial only its ports. It returns a word for each, as for the log.
 func restrict(n Needs) (filesAre, portsAre string, err error) {
 	filesAre, portsAre = "any", "any"
 	if n.Trace {

@@ -42,7 +42,7 @@ func (s *Site) Confine(exec bool) {
 	confine.Apply(n, s.log)
 }
 
-// capabilities returns those that the process needs after its start.
+// capabilities returns the ones that the process needs after its start.
 func (s *Site) capabilities(c *config.Config, exec bool) []confine.Capability {
 	var need []confine.Capability
 	switch c.Intercept.Mode {
@@ -118,7 +118,7 @@ func ports(c *config.Config) []uint16 {
 	return list
 }
 
-// beyond returns an error if a configuration dials ports outside of those that this process may dial for good.
+// beyond returns an error if a configuration dials ports that this process may not dial any more.
 func (s *Site) beyond(c *config.Config) error {
 	if s.ports == nil {
 		return nil

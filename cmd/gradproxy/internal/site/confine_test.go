@@ -12,7 +12,7 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/intercept"
 )
 
-// The ports are those of tunnels, of may_dial, of forwards and of name servers. A reload that names another is refused, since the dials would be.
+// The ports are the ones of tunnels, of may_dial, of forwards and of name servers. A reload that names another is refused, since the dials would be.
 func TestPortsAreWhatTheConfigurationDials(t *testing.T) {
 	rule := func(first, last uint16) proxy.DialRule {
 		return proxy.DialRule{Network: netip.MustParsePrefix("10.0.0.0/8"), First: first, Last: last}
@@ -42,7 +42,7 @@ func TestPortsAreWhatTheConfigurationDials(t *testing.T) {
 	}
 }
 
-// Each mode keeps what it needs, and no more.
+// Each mode keeps the capabilities that it needs, and no more.
 func TestCapabilitiesOfModes(t *testing.T) {
 	for _, x := range []struct {
 		mode config.Mode

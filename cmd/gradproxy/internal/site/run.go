@@ -131,6 +131,12 @@ var (
 	errPeerLeaves = errors.New("the peer is ending")
 )
 
+// Alive returns once the parts of the proxy that all connections need have answered. It does not return while one of them is stuck.
+func (s *Site) Alive() {
+	_ = s.checks()
+	_ = s.own()
+}
+
 // checks returns the conditions under which this site is ready.
 func (s *Site) checks() []admin.Check {
 	checks := []admin.Check{{Name: "drain"}}

@@ -90,7 +90,7 @@ func (v *verifying) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// authenticated returns a function that writes what write writes as a file of state.
+// authenticated returns a function that has write write the content of a file of state.
 func authenticated(key []byte, write func(io.Writer) error) func(io.Writer) error {
 	return func(w io.Writer) error {
 		mac := hmac.New(sha256.New, key)
