@@ -10,7 +10,6 @@ import (
 // elements of either sign, and none had a cosine of 0.9 with an earlier one and of less than 0.5 with the last. Weights that are averaged
 // every few steps have a cosine of 0.98 and more with the average before.
 const (
-	sampleLen     = 256  // elements of a sample
 	recentSamples = 4    // samples of the last values that fitted in
 	unlikeSamples = 4    // samples of the last values that did not
 	recentNorms   = 8    // norms of the last values that fitted in
@@ -58,26 +57,6 @@ type sample struct {
 	minority float64           // share of the elements with the rarer sign, of all that are not zero
 	signed   int               // elements that are not zero
 }
-
-// A Verdict is the content check's answer on a block.
-type Verdict uint8
-
-const (
-	Fits         Verdict = iota // the block may lose something
-	Outlier                     // the block must travel as it is, this time: its norm is unlike the norms before
-	Near                        // the block must travel as it is: it is near an earlier value, and not near the last one
-	Unproved                    // the block must travel as it is: trust is not earned, or was lost
-	Repeats                     // the block is no gradient: it repeats an earlier value, and is not near the last one
-	SingleSigned                // the block is no gradient: its elements have one sign, and earlier values had both
-)
-
-var verdictNames = [...]string{"fits", "outlier", "near an earlier sum", "unproved", "repeats an earlier sum, and not the last one", "has elements of one sign only"}
-
-// String returns the verdict in the words that users see.
-func (v Verdict) String() string { return name(verdictNames[:], int(v)) }
-
-// Foreign reports whether the block was found to be something else than a gradient.
-func (v Verdict) Foreign() bool { return v >= Repeats }
 
 // Judge is Check with the block's History, which may be nil, and which then holds the block as well.
 func (t *Trust) Judge(d DType, block, kept []byte, h *History) Verdict {
@@ -134,17 +113,8 @@ func (h *History) judge(d DType, block []byte, norm, shape float64) (v Verdict) 
 
 // take samples a block, at places that depend on its length only.
 func (s *sample) take(d DType, block []byte, norm float64) {
-	size := d.Size()
-	stride := len(block) / size / sampleLen
-	var bytes [sampleLen * 8]byte
-	at := uint32(1)
-	for i := range sampleLen {
-		at = at*1664525 + 1013904223 // a stride alone could meet one column of a matrix again and again
-		from := (i*stride + int(at>>8)%stride) * size
-		copy(bytes[i*size:(i+1)*size], block[from:])
-	}
 	var v [sampleLen]float32
-	ToFloat32(v[:], bytes[:sampleLen*size], d)
+	gather(v[:], d, block)
 	below := 0
 	for i, x := range v {
 		bits := math.Float32bits(x)

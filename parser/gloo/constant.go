@@ -28,6 +28,7 @@ type constant struct {
 	repeat  repeat           // the repetition that the last message continues
 	budget  int
 	epoch   uint64 // learnt steps dropped
+	reduces uint64 // messages of all-reduces so far
 
 	learnt []expectedMessage // the messages of a step, once they have passed twice; nil before
 	cuts   []cut             // which messages of the learnt step are one collective
@@ -93,10 +94,29 @@ func (c *constant) message(k kind, length int) (tensor.Tensor, look, error) {
 	if q >= 0 && c.cuts[q].at == 0 {
 		c.claims = 0
 	}
+	if q >= 0 {
+		v.Part, v.Whole = c.part(&c.cuts[q], length)
+	}
+	c.reduces++
 	if v.Role == tensor.Gradient {
 		c.claims = c.cuts[q].at + 1
 	}
 	return v, c.look(q, &r), nil
+}
+
+// part names the part of a sum that the message at x holds. The number of its all-reduce is that of the messages before: of two ranks both
+// send as many of each all-reduce.
+func (c *constant) part(x *cut, length int) (part uint64, whole bool) {
+	n := c.conn.ranks.known()
+	if n == 0 {
+		n = ranksOf(x.count, length)
+	}
+	if n == 0 || x.size == 0 || x.phase == 0 || uint64(x.at) > c.reduces {
+		return 0, false
+	}
+	p := plan{ranks: n, size: x.size, perRank: x.count / (2 * (n - 1)), segment: 1}
+	p.segments = p.perRank * n
+	return c.partOf(&p, c.reduces-uint64(x.at), x.at)
 }
 
 // compact drops the older half of a full history.

@@ -158,7 +158,32 @@ func (c *counted) message(tag uint32, length int) (tensor.Tensor, look, error) {
 	if v.Role == tensor.Gradient {
 		e.claims = k + 1
 	}
+	if e.strays {
+		return v, c.look(e, &r, k), nil
+	}
+	switch {
+	case e.bucket != nil:
+		v.Part, v.Whole = c.partOf(&e.ring.plan, uint64(tag), k)
+	case e.place >= 0:
+		if p := c.learnt.reduces[e.place].onlyPlan(); p != nil {
+			v.Part, v.Whole = c.partOf(p, uint64(tag), k)
+		}
+	}
 	return v, c.look(e, &r, k), nil
+}
+
+// partOf names the part of a sum that message k of an all-reduce holds, which has that number on the connection, and reports whether it is the
+// result. It names none where the content check has no use for it.
+func (d *direction) partOf(p *plan, number uint64, k int) (part uint64, whole bool) {
+	first, mine, ok := p.part(k)
+	if !ok || !d.conn.sums() {
+		return 0, false
+	}
+	side := d.side
+	if !mine {
+		side = parser.Client + parser.Server - side
+	}
+	return mix.Words(keyOfPart, uint64(side), number, uint64(first)), k >= p.phase()
 }
 
 // follow compares the length of message k with the expected one.

@@ -29,4 +29,5 @@ const (
 	keyOfBucket             // model, bucket, bytes, message
 	keyOfMessage            // length, ordinal, epoch
 	keyOfCall               // ordinal of the bucket's memory, bytes, message
+	keyOfPart               // side, tag or ordinal of the all-reduce, message of its first phase
 )

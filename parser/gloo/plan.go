@@ -54,6 +54,25 @@ func (p plan) length(rank, k int) int {
 	return max(0, min(p.segment, p.size-j*p.segment))
 }
 
+// part returns the message of the first phase that has the segment of a rank's message k. mine says that it is the rank's own, which goes to
+// the same neighbour before k, and else the neighbour's, which comes the other way. It reports false if neither passes on this connection.
+//
+// In phase 1 a rank sends what it has got so far of a segment, with its own input; in phase 2 the result. Among two ranks each sends
+// the segments in one phase that the other sends in the other. Among more, a rank sends all segments but those of its neighbour in phase 1, and in
+// phase 2 all but those of the neighbour's neighbour.
+func (p plan) part(k int) (first int, mine, ok bool) {
+	i := k - p.phase()
+	switch {
+	case !p.full() || k < 0 || k >= p.messages():
+		return 0, false, false
+	case i < 0:
+		return k, true, true
+	case i >= p.perRank:
+		return i - p.perRank, true, true
+	}
+	return i, false, p.ranks == 2
+}
+
 // full reports whether no segment is empty, so that the count of messages tells the phase.
 func (p plan) full() bool { return (p.segments-1)*p.segment < p.size }
 
@@ -102,6 +121,14 @@ func maxPerRank(segment int) int {
 		return 1 << 20
 	}
 	return max(2, maxSegment/(maxSegment-segment)+1)
+}
+
+// ranksOf returns the number of ranks by the number of messages of an all-reduce and the length of a segment, 0 if it is not sure.
+func ranksOf(messages, segment int) int {
+	if segment <= 0 || maxPerRank(segment) > 2 || messages%4 != 0 {
+		return 0
+	}
+	return messages/4 + 1
 }
 
 // tails returns at which of a rank's messages the last segment is sent, -1 where it is not, in phase 1 and in phase 2.

@@ -36,6 +36,26 @@ type expectedReduce struct {
 	halves    bool   // some ring among halvesFor ranks has these lengths
 	halvesFor [2]int // the smallest and the greatest number of ranks
 	tiled     bool   // it is a bucket of a layout that was worked out
+	only      plan   // the only plan with these lengths, if onlyMade is set; the zero plan: there may be several
+	onlyMade  bool
+}
+
+// onlyPlan returns the only plan with the lengths of an all-reduce of a learnt step, or nil. Where the number of ranks is not known, there is one if
+// no rank can have more than two segments.
+func (r *expectedReduce) onlyPlan() *plan {
+	if r.fits {
+		return &r.plan
+	}
+	if !r.onlyMade {
+		if n := ranksOf(r.lengths.count, r.lengths.at(0)); r.ranks == 0 && n > 0 {
+			r.only, _ = r.lengths.plan(n)
+		}
+		r.onlyMade = true
+	}
+	if r.only.ranks == 0 {
+		return nil
+	}
+	return &r.only
 }
 
 // late reports whether a later all-reduce than that of this tag has been placed.

@@ -101,6 +101,7 @@ type Conn struct {
 	Tag        frame.Tag // how value streams name it
 	Values     Values    // nil: none are shared
 	Log        *slog.Logger
+	Sums       residual.Sums // the app's inputs into sums, until the results come
 	// Pace waits until encoded bytes of the peer may become decoded bytes, or gone is closed; nil: they may at once.
 	Pace func(encoded, decoded int, gone <-chan struct{})
 
@@ -128,6 +129,25 @@ func (c *Conn) Lacks(text string) bool {
 
 // SharesValues reports whether values are shared with the peer.
 func (c *Conn) SharesValues() bool { return c.Values != nil && !c.Lacks(cache.Name) }
+
+// Doubt notes that a sum of the job is no gradient, which ends all loss in the job.
+func (c *Conn) Doubt(job *residual.Job, t tensor.Tensor, v tensor.Verdict) {
+	if job.Doubt() {
+		c.Env.Metrics.Doubted(v.String())
+		c.Log.Warn("a sum of the job is no gradient, though the user says so: nothing of the job loses anything until it has connected anew",
+			"job", c.Job, "tensor", t.Key, "bytes", t.Size, "reason", v)
+	}
+}
+
+// See takes bytes of a tensor as they pass, in either direction and in order. It compares the result of a sum with the app's input.
+func (c *Conn) See(t tensor.Tensor, b []byte) {
+	if t.Part == 0 || !t.Whole {
+		return
+	}
+	if of, job, v := c.Sums.See(t, b); job != nil && v.Foreign() {
+		c.Doubt(job, of, v)
+	}
+}
 
 // Abort breaks both sides: the app must see an error and never an end that looks orderly.
 func (c *Conn) Abort(code tunnel.Code) {

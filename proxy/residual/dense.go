@@ -122,6 +122,13 @@ func (d *Dense) Check(off int, block []byte, presumed bool) (v tensor.Verdict, f
 	return b.trust.Judge(d.dtype, block, last, b.history), false
 }
 
+// SampleResidual returns the elements of the residual of a block at the places of a tensor.Contribution.
+func (d *Dense) SampleResidual(part []float32) tensor.Sample {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return tensor.SampleResidual(part)
+}
+
 // from returns the place of the first block that ends after off.
 func (d *Dense) from(off int) int {
 	i, _ := slices.BinarySearchFunc(d.blocks, off, func(b denseBlock, off int) int {

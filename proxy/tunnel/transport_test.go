@@ -124,9 +124,9 @@ func (l *unorderedLink) CloseWrite() error {
 	return l.Conn.(*fabricConn).CloseWrite()
 }
 
-func (l *unorderedLink) Pending() int     { return int(l.pending.Load()) }
-func (l *unorderedLink) CanTry() bool     { return true }
-func (l *unorderedLink) Idle()            {}
+func (l *unorderedLink) Pending() int { return int(l.pending.Load()) }
+func (l *unorderedLink) CanTry() bool { return true }
+func (l *unorderedLink) Idle()        {}
 func (l *unorderedLink) State() LinkState {
 	k := l.Conn.(*fabricConn).confirmation()
 	return LinkState{Received: l.received.Load(), Waits: k.waits, Silence: k.silence, Patience: k.patience}

@@ -6,8 +6,9 @@
 //
 //	go run ./integration/cmd/contentcheck
 //
-// It prints a table. The recordings, of integration/testdata/record_sums.py, go to a folder outside the repository; files that are
-// there already stay as they are.
+// It prints two tables: of the jobs by which the bounds of the check were chosen, and of jobs with other models, optimizers, seeds and sums, by which
+// it is measured. The recordings, of integration/testdata/record_sums.py, go to a folder outside the repository; files that are there already
+// stay as they are.
 package main
 
 import (
@@ -47,7 +48,19 @@ func (c *command) run(ctx context.Context) error {
 			return err
 		}
 	}
-	files, err := filepath.Glob(filepath.Join(c.dir, "*.npy"))
+	for _, group := range []string{"tuning", "measuring"} {
+		fmt.Printf("%s\n\n", group)
+		if err := c.table(filepath.Join(c.dir, group)); err != nil {
+			return err
+		}
+		fmt.Println()
+	}
+	return nil
+}
+
+// table prints the table of the recordings in a folder.
+func (c *command) table(dir string) error {
+	files, err := filepath.Glob(filepath.Join(dir, "*.npy"))
 	if err != nil {
 		return err
 	}

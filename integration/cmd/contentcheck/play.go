@@ -39,6 +39,8 @@ type sender struct {
 type message struct {
 	off, n int // in bytes
 	past   *residual.Dense
+	got    []byte              // its elements in the newest sum, as they arrive
+	sample tensor.Contribution // of these
 	enc    codecs.Encoder
 	dec    codecs.Decoder
 }
@@ -77,9 +79,11 @@ func (s *sender) send(input []byte, learns bool) (lossy int, doubted bool, faile
 		for _, a := range x {
 			norm += float64(a) * float64(a)
 		}
-		if learns || v != tensor.Fits || s.job.Doubted() {
+		m.got = block
+		if m.sample, _ = tensor.Contribute(tensor.Float32, block); learns || v != tensor.Fits || s.job.Doubted() {
 			continue
 		}
+		earlier := m.past.SampleResidual(m.past.Part(0, m.n))
 		coded, err := m.enc.Append(nil, block)
 		if err != nil {
 			continue // it travels raw
@@ -89,11 +93,42 @@ func (s *sender) send(input []byte, learns bool) (lossy int, doubted bool, faile
 			return 0, false, 0, 0, err
 		}
 		lossy += m.n
+		left := m.past.SampleResidual(m.past.Part(0, m.n))
+		m.sample.Lost(&earlier, &left)
+		m.got = got
 		for i, y := range floats(got) {
 			failed += float64(y-x[i]) * float64(y-x[i])
 		}
 	}
 	return lossy, doubted, failed, norm, nil
+}
+
+// result compares what the rank has sent with the result of the sum, to which the other rank's input is other. It reports whether that has
+// doubted the job.
+func (s *sender) result(name string, other []byte) (doubted bool) {
+	op := func(x, y float32) float32 { return x + y }
+	switch name {
+	case "maximum":
+		op = func(x, y float32) float32 { return max(x, y) }
+	case "minimum":
+		op = func(x, y float32) float32 { return min(x, y) }
+	case "product":
+		op = func(x, y float32) float32 { return x * y }
+	}
+	for _, m := range s.messages {
+		y := floats(other[m.off:][:m.n])
+		for i, x := range floats(m.got) {
+			y[i] = op(x, y[i])
+		}
+		result := make([]byte, m.n)
+		tensor.FromFloat32(result, y, tensor.Float32)
+		sampler := m.sample.NewResultSampler()
+		sampler.Feed(0, result)
+		if sample, ok := sampler.Result(); ok && m.sample.Judge(&sample).Foreign() {
+			doubted = s.job.Doubt() || doubted
+		}
+	}
+	return doubted
 }
 
 func floats(b []byte) []float32 {
@@ -129,6 +164,11 @@ func play(r *recording, codec string) (*result, error) {
 				return nil, err
 			}
 			lossy, doubted, failed, norm = lossy+l, doubted || d, failed+f, norm+n
+		}
+		for rank, s := range senders {
+			if k >= learning && s.result(name, r.input(k, 1-rank)) {
+				doubted = true
+			}
 		}
 		res.count(name, float64(lossy)/float64(4*r.elements), doubted, math.Sqrt(failed/max(norm, math.SmallestNonzeroFloat64)))
 	}

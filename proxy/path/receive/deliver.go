@@ -89,6 +89,7 @@ func (d *deliverer) learn(b []byte) {
 			d.learner = nil
 			return
 		}
+		d.conn.See(seg.Tensor, b[:seg.Len])
 		b = b[seg.Len:]
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/cache"
 	"github.com/gradproxy/gradproxy/proxy/coder"
 	"github.com/gradproxy/gradproxy/proxy/frame"
+	"github.com/gradproxy/gradproxy/proxy/path"
 	"github.com/gradproxy/gradproxy/proxy/policy"
 	"github.com/gradproxy/gradproxy/proxy/residual"
 	"github.com/gradproxy/gradproxy/tensor"
@@ -166,6 +167,7 @@ func (c *chooser) settle(b *block) error {
 	p := b.plan
 	if p.watch != nil {
 		p.watch.Check(b.off, b.data, presumed(&p.t))
+		c.contribute(b)
 	}
 	why, first := tensor.OK, false
 	rows, isRows := b.around.(*rowBlock)
@@ -184,6 +186,7 @@ func (c *chooser) settle(b *block) error {
 		return nil
 	}
 	if why != tensor.OK {
+		c.contribute(b)
 		if !first {
 			c.conn.Env.Metrics.FellBack(why)
 			b.record.Refused(why)
@@ -202,18 +205,54 @@ func (c *chooser) settle(b *block) error {
 	case !isRows && b.slot.residual != nil && (p.flush || c.guarded(b)):
 		b.around = &denseFlush{past: p.dense, residual: b.slot.residual, turn: b.slot.Next()}
 		return c.exact(b)
+	case !isRows && b.slot.residual != nil:
+		if x, ok := c.contribution(b); ok {
+			b.around = &lossyContribution{conn: c.conn, job: c.past.job, past: p.dense, residual: b.slot.residual, sample: x}
+		}
 	}
 	return nil
+}
+
+// contribution samples a block that is a whole message with the app's input into a sum, where the sum's result is to pass.
+func (c *chooser) contribution(b *block) (x tensor.Contribution, ok bool) {
+	t := &b.plan.t
+	if t.Part == 0 || t.Whole || !t.Proof.NeedsContent() || len(b.data) != t.Size || c.past.job == nil || c.past.job.Doubted() {
+		return x, false
+	}
+	return tensor.Contribute(t.DType, b.data)
+}
+
+// contribute notes a block that travels exactly, so that it is compared with the result.
+func (c *chooser) contribute(b *block) {
+	if x, ok := c.contribution(b); ok {
+		c.conn.Sums.Put(c.past.job, b.plan.t, &x)
+	}
+}
+
+// A lossyContribution notes a block that may lose something, so that it is compared with the result.
+type lossyContribution struct {
+	conn     *path.Conn
+	job      *residual.Job
+	past     *residual.Dense
+	residual []float32 // of the block
+	earlier  tensor.Sample
+	sample   tensor.Contribution
+}
+
+func (l *lossyContribution) before(*block) { l.earlier = l.past.SampleResidual(l.residual) }
+
+func (l *lossyContribution) after(b *block) {
+	left := l.past.SampleResidual(l.residual)
+	l.sample.Lost(&l.earlier, &left)
+	l.conn.Sums.Put(l.job, b.plan.t, &l.sample)
 }
 
 // check compares a block with the past of its tensor, and returns why it must not lose anything. A sum that is no gradient ends all loss
 // in its job.
 func (c *chooser) check(b *block) (why tensor.Reason, first bool) {
 	v, first := b.plan.dense.Check(b.decl.Off, b.data, presumed(&b.plan.t))
-	if v.Foreign() && c.past.job.Doubt() {
-		c.conn.Env.Metrics.Doubted(v.String())
-		c.conn.Log.Warn("a sum of the job is no gradient, though the user says so: nothing of the job loses anything until it has connected anew",
-			"job", c.conn.Job, "direction", c.flow.Direction, "tensor", b.plan.t.Key, "bytes", b.plan.t.Size, "reason", v)
+	if v.Foreign() {
+		c.conn.Doubt(c.past.job, b.plan.t, v)
 	}
 	if v != tensor.Fits {
 		why = tensor.Implausible

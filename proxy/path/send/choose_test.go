@@ -321,3 +321,69 @@ func TestGuardedBlockTravelsExactly(t *testing.T) {
 		t.Errorf("after 16 values the block travels by %s still", b.text)
 	}
 }
+
+// numbered is a parser whose values are messages of sums.
+type numbered struct {
+	parser.Parser
+	part uint64 // of the newest value
+}
+
+func (p *numbered) Next(b []byte) (parser.Segment, error) {
+	seg, err := p.Parser.Next(b)
+	if t := &seg.Tensor; t.Size > 0 {
+		if t.Off == 0 {
+			p.part++
+		}
+		t.Part = p.part
+	}
+	return seg, err
+}
+
+// The results of sums are compared with the values as they have arrived, before and after values lose something. Sums leave the job in peace, and one
+// maximum, or one sum of the same of all ranks, ends all loss.
+func TestResultsDoubtTheJob(t *testing.T) {
+	const n = 16 << 10
+	for name, c := range map[string]struct {
+		at     int // the value that is no summand of unlike ones
+		result func(x, own, y float32) float32
+	}{
+		"maximum while trust is earned": {1, func(x, _, y float32) float32 { return max(x, y) }},
+		"maximum after loss":            {7, func(x, _, y float32) float32 { return max(x, y) }},
+		"the same of all ranks, early":  {2, func(x, own, _ float32) float32 { return x + own }},
+		"the same of all ranks, late":   {8, func(x, own, _ float32) float32 { return x + own }},
+	} {
+		seen := &noted{why: map[tensor.Reason]int{}}
+		s := newTestSender(t, pathtest.Toy{Role: tensor.Gradient}, policy.Rule{Roles: []tensor.Role{tensor.Gradient}, Codec: "3lc(s=1.75)"})
+		s.env.Metrics = seen
+		parts := &numbered{Parser: s.seen.Parser}
+		s.seen.Parser = parts
+		r := rand.New(rand.NewPCG(7, 8))
+		for step := range c.at + 4 {
+			own := gradient(r, n)
+			before := len(deliver(t, s.env, s.sink.Sent()))
+			exact := s.exactly(t, own)
+			if want := step < 4 || step > c.at; exact != want {
+				t.Errorf("%s: value %d travels exactly: %v", name, step, exact)
+			}
+			arrived := deliver(t, s.env, s.sink.Sent())[before+8:]
+			x, o, y := make([]float32, n), make([]float32, n), make([]float32, n)
+			tensor.ToFloat32(x, arrived, tensor.Float32)
+			tensor.ToFloat32(o, own, tensor.Float32)
+			tensor.ToFloat32(y, gradient(r, n), tensor.Float32)
+			for i := range x {
+				if y[i] += x[i]; step >= c.at {
+					y[i] = c.result(x[i], o[i], y[i]-x[i])
+				}
+			}
+			result := make([]byte, 4*n)
+			tensor.FromFloat32(result, y, tensor.Float32)
+			back := tensor.Tensor{Part: parts.part, Whole: true, Size: len(result)}
+			s.direction.conn.See(back, result[:1000])
+			back.Off = 1000
+			s.direction.conn.See(back, result[1000:])
+			if doubted := len(seen.doubted) > 0; doubted != (step >= c.at) {
+				t.Errorf("%s: the job is doubted after value %d: %v", name, step, doubted)
+			}
+		}
+	}
+}

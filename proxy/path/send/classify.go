@@ -84,7 +84,11 @@ func (c *classifier) ask(b []byte) (parser.Segment, error) {
 	if c.ended != nil {
 		return parser.Segment{Len: len(b)}, nil
 	}
-	return c.parser.Next(b)
+	seg, err := c.parser.Next(b)
+	if err == nil {
+		c.conn.See(seg.Tensor, b[:seg.Len])
+	}
+	return seg, err
 }
 
 // gaveUp takes note of the parser's error. The error that it returns ends the connection.
