@@ -50,9 +50,6 @@ type Traits struct {
 	// Reconnects: an app connects again after a lost connection and goes on with the same tensors. A proxy may then
 	// keep residuals and last values when a connection ends.
 	Reconnects bool
-	// ProvesRoles: the wire itself proves each role that the parsers give. Without this promise a role rests on how
-	// messages repeat, and a tool that reports roles must compare the content as well ([tensor.Trust]).
-	ProvesRoles bool
 }
 
 // Conn identifies a connection. Both proxies see the same Client and Server: the opening carries them.

@@ -49,12 +49,13 @@ func (r *Estimator) Close() { r.proxy.Close() }
 func (r *Estimator) Flow(f policy.Flow) *EstimatorFlow {
 	flow := &EstimatorFlow{buffers: r.proxy.env.Buffers}
 	c := &path.Conn{Env: r.proxy.env, Stream: &flow.sink, Job: f.Job, Log: r.proxy.config.Log}
-	flow.sender = send.Detached(c, f, nil)
+	flow.conn, flow.sender = c, send.Detached(c, f, nil)
 	return flow
 }
 
 // A EstimatorFlow is one direction of a connection in an Estimator.
 type EstimatorFlow struct {
+	conn    *path.Conn
 	sender  *send.Sender
 	sink    sink
 	buffers *memory.Pool
@@ -85,6 +86,7 @@ func (f *EstimatorFlow) Send(b []byte, segments []parser.Segment) error {
 			return err
 		}
 		b, opaque = b[opaque:], 0
+		f.conn.See(seg.Tensor, b[:seg.Len])
 		err := f.send(b[:seg.Len], f.size(seg.Tensor.Role), func(buf []byte) error { return f.sender.Tensor(seg.Tensor, buf) })
 		if err != nil {
 			return err
@@ -93,6 +95,9 @@ func (f *EstimatorFlow) Send(b []byte, segments []parser.Segment) error {
 	}
 	return f.send(b, &f.sizes.Opaque, f.sender.Opaque)
 }
+
+// See takes bytes of a tensor of the connection's other direction, in order, which a proxy compares with this direction's.
+func (f *EstimatorFlow) See(t tensor.Tensor, b []byte) { f.conn.See(t, b) }
 
 func (f *EstimatorFlow) size(r tensor.Role) *Size {
 	if f.sizes.Tensors == nil {

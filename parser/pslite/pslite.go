@@ -106,9 +106,8 @@ var _ parser.Protocol = (*Protocol)(nil)
 // String returns "pslite".
 func (*Protocol) String() string { return "pslite" }
 
-// Traits: libzmq connects again after a lost connection, and the job goes on with the same keys. The wire proves the
-// roles that the parsers give, so a gradient need not look like one too.
-func (*Protocol) Traits() parser.Traits { return parser.Traits{Reconnects: true, ProvesRoles: true} }
+// Traits: libzmq connects again after a lost connection, and the job goes on with the same keys.
+func (*Protocol) Traits() parser.Traits { return parser.Traits{Reconnects: true} }
 
 // New returns the parsers of a connection's two directions.
 func (p *Protocol) New(c parser.Conn) (fromClient, fromServer parser.Parser) {

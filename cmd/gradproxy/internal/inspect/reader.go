@@ -18,7 +18,6 @@ import (
 // the sender classifies, the other one learns.
 type reader struct {
 	protocol string
-	proved   bool                // its wire proves roles
 	parsers  [2][2]parser.Parser // by the proxy's side, then by direction
 	ended    [2]bool             // the direction is not understood any more
 	deaf     [2]bool             // nor by the far proxy
@@ -66,6 +65,10 @@ func (r *reader) data(from parser.Side, b []byte) bool {
 				return false
 			}
 			break
+		}
+		r.tensors.result(seg.Tensor, rest[:seg.Len])
+		for _, f := range r.flows[1-from] {
+			f.See(seg.Tensor, rest[:seg.Len])
 		}
 		if seg.Tensor.Size > 0 && !seg.Tensor.Index() {
 			r.payload(from, seg.Tensor, rest[:seg.Len])
@@ -120,7 +123,8 @@ func (r *reader) payload(from parser.Side, t tensor.Tensor, b []byte) {
 	for len(b) > 0 {
 		n := min(len(b), v.need())
 		if v.data = append(v.data, b[:n]...); v.need() == 0 {
-			role := r.tensors.judge(v.tensor, v.off, v.data, r.proved)
+			role := r.tensors.judge(v.tensor, v.off, v.data)
+			r.tensors.message(v.tensor, v.data)
 			tally.roles.add(role, len(v.data))
 			if r.each != nil {
 				r.whole[from].add(v, role, r.each)

@@ -1,0 +1,94 @@
+package inspect
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/parser/gloo/gloosim"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// elements returns n float32s from next, as bytes.
+func elements(n int, next func(i int) float64) (b []byte) {
+	for i := range n {
+		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(float32(next(i))))
+	}
+	return b
+}
+
+// Roles that the messages prove are checked by the content too, as a proxy does, unless a server applies an optimizer to the tensor: pushes of
+// averaged weights are no gradients.
+func TestRolesOfAServersTensors(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	weights := make([]float64, 2000)
+	for i := range weights {
+		weights[i] = r.NormFloat64()
+	}
+	for _, c := range []struct {
+		name  string
+		proof tensor.Proof
+		next  func(i int) float64
+		want  func(value int) tensor.Role
+	}{
+		{"gradients", tensor.ByWire, func(int) float64 { return r.NormFloat64() }, func(v int) tensor.Role {
+			if v == 0 {
+				return tensor.Unknown // there is none to compare it with
+			}
+			return tensor.Gradient
+		}},
+		{"weights", tensor.ByWire, func(i int) float64 { return weights[i] + 0.05*r.NormFloat64() }, func(int) tensor.Role { return tensor.Unknown }},
+		{"weights, for an optimizer", tensor.ByUpdate, func(i int) float64 { return weights[i] + 0.05*r.NormFloat64() }, func(int) tensor.Role { return tensor.Gradient }},
+	} {
+		ts := &tensors{spare: 1 << 20, last: map[blockName]*block{}}
+		for v := range 6 {
+			b := elements(len(weights), c.next)
+			x := tensor.Tensor{Key: 1, Role: tensor.Gradient, DType: tensor.Float32, Size: len(b), Proof: c.proof}
+			if got := ts.judge(x, 0, b); got != c.want(v) {
+				t.Errorf("%s: value %d is %v, want %v", c.name, v, got, c.want(v))
+			}
+		}
+	}
+}
+
+// sumsOf returns a capture of two ranks that sum 4000 values a step, which own returns for a rank and a step.
+func sumsOf(t *testing.T, own func(rank, step int) []byte) []byte {
+	t.Helper()
+	var calls []gloosim.Call
+	for step := range 10 {
+		calls = append(calls, gloosim.Call{Op: gloosim.AllReduce, Name: "sum", Step: step, Role: tensor.Gradient, DType: tensor.Float32, Wait: true,
+			Data: func(rank int) []byte { return own(rank, step) }})
+	}
+	return captureOf(gloosim.Run(gloosim.Job{Ranks: 2, Calls: calls, Tags: true, FirstID: true}))
+}
+
+// Where the user says that all sums are gradients, a sum of the same of all ranks ends that word, and policies shrink nothing by loss.
+func TestSumsOfTheSameOfAllRanks(t *testing.T) {
+	for name, c := range map[string]struct {
+		same  bool
+		lossy bool
+	}{"unlike": {false, true}, "alike": {true, false}} {
+		b := sumsOf(t, func(rank, step int) []byte {
+			if c.same {
+				rank = 0
+			}
+			r := rand.New(rand.NewPCG(uint64(step), uint64(rank)))
+			return elements(4000, func(int) float64 { return r.NormFloat64() })
+		})
+		report, err := Read(bytes.NewReader(b), Config{Sums: parser.SumsGradients, Policies: []string{Lossless, "3lc(s=1.75)"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		roles := report.Connections[0].FromClient.RoleBytes
+		if lossy := roles.Gradient > 0; lossy != c.lossy {
+			t.Errorf("%s: %+v", name, roles)
+		}
+		lossless, threelc := report.Policies[0].Bytes, report.Policies[1].Bytes
+		if lossy := float64(threelc) < 0.9*float64(lossless); lossy != c.lossy {
+			t.Errorf("%s: %d bytes losslessly, %d by 3lc", name, lossless, threelc)
+		}
+	}
+}
