@@ -7,7 +7,7 @@ import "math"
 // changes were never nearer to a multiple of the input than 13 % of their norm, and no result was 50 times as small as the input in more than a
 // tenth of its elements.
 const (
-	changedElements = 24   // minimum of elements that differ, for their signs to tell anything,
+	changedElements = 48   // minimum of elements that differ, for their signs to tell anything,
 	oneSided        = 0.02 // and the share of the rarer sign up to which the result is a maximum or a minimum
 	sameElement     = 1e-5 // relative difference up to which two elements are the same, after a residual was added and taken away
 	sameInputs      = 1e-3 // norm of the difference of the change and a multiple of the input, over the norm of the change, up to which all ranks' inputs are the same

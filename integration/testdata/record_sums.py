@@ -241,6 +241,15 @@ def curvature(job):
     job.reduce("curvature", tensors)
 
 
+def of_own(name, op):
+    """A sum of gradients of one more batch, which the ranks have not summed."""
+    def other(job):
+        for r in range(RANKS):
+            job.backward(r)
+        job.reduce(name, [flat(p.grad for p in job.parameters(r)) for r in range(RANKS)], op)
+    return other
+
+
 def stochastic(job):
     """Stochastic weight averaging: the mean of the weights of some steps."""
     job.seen = getattr(job, "seen", 0) + 1
@@ -351,6 +360,7 @@ def measuring():
     keep = lambda g: g.clone()
     for name, op in ("maximum", torch.maximum), ("minimum", torch.minimum), ("product", torch.mul):
         yield "%s-tanh-9" % name, deep, lambda j, a=of_gradients(name, keep, op): beside(j, steps, a, every(9))
+        yield "%s-own-6" % name, deep, lambda j, a=of_own(name, op): beside(j, steps, a, every(6))
         yield "%s-conv-1" % name, conv(), lambda j, a=of_gradients(name, keep, op): beside(j, steps, a, every(1))
     yield "maximum-weights-7", conv(), lambda j: beside(j, steps, lambda j: j.reduce("maximum", [flat(j.parameters(r)) for r in range(RANKS)], torch.maximum), every(7))
     yield "maximum-only-gru", words, lambda j: max_only(j, steps)

@@ -5,12 +5,14 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"math/rand/v2"
 	"net"
 	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/proxy/app"
 	"github.com/gradproxy/gradproxy/proxy/frame"
 	"github.com/gradproxy/gradproxy/proxy/memory"
@@ -335,4 +337,50 @@ func TestManyBlocksInOrder(t *testing.T) {
 		t.Errorf("%d bytes, %v; want %d in order", len(to.got), err, len(want))
 	}
 	pathtest.Whole(t, env)
+}
+
+// results is a parser whose tensors are results of sums.
+type results struct{ parser.Parser }
+
+func (p results) Next(b []byte) (parser.Segment, error) {
+	seg, err := p.Parser.Next(b)
+	if seg.Tensor.Size > 0 {
+		seg.Tensor.Part, seg.Tensor.Whole = 1, true
+	}
+	return seg, err
+}
+
+// The result of a sum is compared with the app's input as it is delivered.
+func TestDeliveredResultsDoubtTheJob(t *testing.T) {
+	for name, same := range map[string]bool{"unlike inputs": false, "the same of all ranks": true} {
+		env := pathtest.NewEnv(t)
+		r := rand.New(rand.NewPCG(1, 2))
+		own, sum := make([]float32, 4096), make([]float32, 4096)
+		for i := range own {
+			own[i] = float32(r.NormFloat64())
+			if sum[i] = own[i] + float32(r.NormFloat64()); same {
+				sum[i] = 2 * own[i]
+			}
+		}
+		message, result := make([]byte, 4*len(own)), make([]byte, 4*len(own))
+		tensor.FromFloat32(message, own, tensor.Float32)
+		tensor.FromFloat32(result, sum, tensor.Float32)
+		sample, ok := tensor.Contribute(tensor.Float32, message)
+		if !ok {
+			t.Fatal("no sample")
+		}
+		job := env.Residuals.Join("job")
+		wire := wireOf(frame.Frame{Kind: frame.Bytes, Body: pathtest.ToyPiece(2, len(result), result)}, frame.Frame{Kind: frame.CloseWrite})
+		_, learner := pathtest.Toy{}.New(parser.Conn{})
+		c := &path.Conn{Env: env, Stream: &pathtest.Cut{B: wire, Sizes: []int{999}}, Peer: "far", Log: pathtest.Log(t)}
+		c.Sums.Put(job, tensor.Tensor{Part: 1, Size: len(message)}, &sample)
+		x := New(c, results{learner})
+		x.deliver.app = new(taker)
+		if err := x.Run(); err != nil {
+			t.Fatal(err)
+		}
+		if job.Doubted() != same {
+			t.Errorf("%s: the job is doubted: %v", name, job.Doubted())
+		}
+	}
 }

@@ -325,16 +325,17 @@ func TestGuardedBlockTravelsExactly(t *testing.T) {
 // numbered is a parser whose values are messages of sums.
 type numbered struct {
 	parser.Parser
-	part uint64 // of the newest value
+	part  uint64 // of the newest value
+	whole bool   // the next value is the result of the newest
 }
 
 func (p *numbered) Next(b []byte) (parser.Segment, error) {
 	seg, err := p.Parser.Next(b)
 	if t := &seg.Tensor; t.Size > 0 {
-		if t.Off == 0 {
+		if t.Off == 0 && !p.whole {
 			p.part++
 		}
-		t.Part = p.part
+		t.Part, t.Whole = p.part, p.whole
 	}
 	return seg, err
 }
@@ -344,13 +345,15 @@ func (p *numbered) Next(b []byte) (parser.Segment, error) {
 func TestResultsDoubtTheJob(t *testing.T) {
 	const n = 16 << 10
 	for name, c := range map[string]struct {
-		at     int // the value that is no summand of unlike ones
+		at     int  // the value that is no summand of unlike ones
+		same   bool // results go the same way, as among more than two ranks
 		result func(x, own, y float32) float32
 	}{
-		"maximum while trust is earned": {1, func(x, _, y float32) float32 { return max(x, y) }},
-		"maximum after loss":            {7, func(x, _, y float32) float32 { return max(x, y) }},
-		"the same of all ranks, early":  {2, func(x, own, _ float32) float32 { return x + own }},
-		"the same of all ranks, late":   {8, func(x, own, _ float32) float32 { return x + own }},
+		"maximum while trust is earned": {1, false, func(x, _, y float32) float32 { return max(x, y) }},
+		"maximum after loss":            {7, false, func(x, _, y float32) float32 { return max(x, y) }},
+		"maximum of three ranks":        {6, true, func(x, _, y float32) float32 { return max(x, y) }},
+		"the same of all ranks, early":  {2, false, func(x, own, _ float32) float32 { return x + own }},
+		"the same of all ranks, late":   {8, false, func(x, own, _ float32) float32 { return x + own }},
 	} {
 		seen := &noted{why: map[tensor.Reason]int{}}
 		s := newTestSender(t, pathtest.Toy{Role: tensor.Gradient}, policy.Rule{Roles: []tensor.Role{tensor.Gradient}, Codec: "3lc(s=1.75)"})
@@ -378,9 +381,20 @@ func TestResultsDoubtTheJob(t *testing.T) {
 			result := make([]byte, 4*n)
 			tensor.FromFloat32(result, y, tensor.Float32)
 			back := tensor.Tensor{Part: parts.part, Whole: true, Size: len(result)}
-			s.direction.conn.See(back, result[:1000])
-			back.Off = 1000
-			s.direction.conn.See(back, result[1000:])
+			if c.same {
+				parts.whole = true
+				if err := s.takes(pathtest.ToyPiece(2, len(result), result)); err != nil {
+					t.Fatal(err)
+				}
+				if err := s.Wait(); err != nil {
+					t.Fatal(err)
+				}
+				parts.whole = false
+			} else {
+				s.direction.conn.See(back, result[:1000])
+				back.Off = 1000
+				s.direction.conn.See(back, result[1000:])
+			}
 			if doubted := len(seen.doubted) > 0; doubted != (step >= c.at) {
 				t.Errorf("%s: the job is doubted after value %d: %v", name, step, doubted)
 			}
