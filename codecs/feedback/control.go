@@ -10,8 +10,8 @@ import "math"
 // with the age of the training, up to the codec's own bound: an update that comes late is lost to a training of a few hundred steps,
 // and does no harm to one of many thousands. A change of the value's norm by a factor of 8 begins anew.
 //
-// The guard compares two measurements with their limits: the norm of the residual over that of the value, of late or over many steps,
-// whichever is larger; and the part of the delivered values that have the sign of the true ones, where the ratio is large as well. A
+// The guard compares two measurements with their limits: the norm of the residual over that of the values of late, or over the usual one of
+// many steps where that is larger; and the part of the delivered values that have the sign of the true ones, where the ratio is large as well. A
 // value beyond a limit makes the next 16 values of the block travel exactly, the first of them with the residual; after another such value 32, and so on, at most
 // 1024. Each 1024 values that are within the limits halve the number again.
 type Control struct {
@@ -35,7 +35,7 @@ const (
 	rarely   = 1.0 / 64  // the same in usual
 	newScale = 8.0 * 8.0 // change of the mean square that begins anew
 
-	guardRatio  = 24.0 // limit of the residual ratio of codecs that do not adapt; of others twice their bound
+	guardRatio  = 16.0 // limit of the residual ratio of codecs that do not adapt; of others twice their bound
 	guardUnlike = 8.0  // residual ratio from which the signs count
 	guardAgree  = 0.6  // limit of the signs that agree
 	guardAfter  = 8    // measurements until the guard acts
@@ -97,13 +97,14 @@ func (c *Control) saw(s sample, bound float64) {
 	if c.value == 0 {
 		c.value, c.usual, c.lost, c.agree = value, value, lost, agree
 	}
+	before := c.value
 	c.value += recent * (value - c.value)
 	switch {
 	case c.value > newScale*c.usual: // not of one value alone: gradients of small batches differ as much
 		c.begin()
-	case value*newScale < c.usual:
+	case value*newScale < c.usual && before*newScale >= c.usual: // the residual of larger values is too much for this one
 		c.value = value
-		c.begin()
+		c.restart()
 	}
 	c.usual += rarely * (value - c.usual)
 	c.lost += recent * (lost - c.lost)
@@ -112,8 +113,15 @@ func (c *Control) saw(s sample, bound float64) {
 	c.watch(bound)
 }
 
-// begin begins anew at another scale.
-func (c *Control) begin() { c.usual, c.age, c.sparsity, c.good = c.value, 0, 1, min(c.good, 1) }
+// begin begins anew at a larger scale.
+func (c *Control) begin() {
+	c.usual = c.value
+	c.restart()
+}
+
+// restart begins anew with a sparsity of 1. The usual value stays: near the end of a training gradients of 1/1000 of the usual norm come and
+// go, and the residual of the others is no lag behind them.
+func (c *Control) restart() { c.age, c.sparsity, c.good = 0, 1, min(c.good, 1) }
 
 // adapt moves the sparsity, with steps that are so small that the residual follows.
 func (c *Control) adapt(bound float64) {
