@@ -71,10 +71,10 @@ func (r recipe) variants(ways []string) (all []variant) {
 }
 
 // gridWays are compared by default: the control is the last.
-const gridWays = "direct lossless 3lc 3lc(s=auto) 3lc+int4 3lc(s=1.9)-"
+const gridWays = "direct lossless int4 3lc 3lc(s=auto) 3lc+int4 3lc(s=1.9)-"
 
 // recommended is the way that must hold the bar.
-const recommended = "3lc"
+const recommended = "int4"
 
 // recipes are trained by --grid all. A server of MXNet adds two workers' gradients up; torch and JAX take their mean.
 var recipes = []recipe{

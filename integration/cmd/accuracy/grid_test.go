@@ -32,12 +32,12 @@ func TestRecipeVariants(t *testing.T) {
 	if len(torch) != len(ways) || len(jax) != len(ways) || len(mxnet) != len(ways)-1 {
 		t.Fatalf("%d, %d and %d ways", len(torch), len(mxnet), len(jax))
 	}
-	for i, want := range map[int]testbed.Loss{1: {}, 3: {Gradients: "3lc(s=auto)", Sums: "proved"}, 4: {Gradients: "3lc", Aggregates: "int4", Sums: "proved"}} {
+	for i, want := range map[int]testbed.Loss{1: {}, 4: {Gradients: "3lc(s=auto)", Sums: "proved"}, 5: {Gradients: "3lc", Aggregates: "int4", Sums: "proved"}} {
 		if torch[i].word != ways[i] || torch[i].config.Loss != want {
 			t.Errorf("torch, %s: %+v, want %+v", torch[i].word, torch[i].config.Loss, want)
 		}
 	}
-	if got, want := mxnet[3].config.Loss, (testbed.Loss{Protocol: "pslite", Gradients: "3lc(s=auto)", State: "3lc"}); got != want {
+	if got, want := mxnet[4].config.Loss, (testbed.Loss{Protocol: "pslite", Gradients: "3lc(s=auto)", State: "3lc"}); got != want {
 		t.Errorf("mxnet: %+v, want %+v", got, want)
 	}
 	if got := jax[2].config.Loss; got.Sums != "" {
@@ -45,13 +45,13 @@ func TestRecipeVariants(t *testing.T) {
 	}
 }
 
-// rows returns a grid of one recipe whose ways end with these accuracies, in the order of gridWays without int4.
+// rows returns a grid of one recipe whose ways end with these accuracies, on the ways that it judges by rules of their own.
 func rows(accuracies ...float64) *grid {
 	g := &grid{Seeds: 1}
-	for i, v := range variants([]string{"direct", "lossless", "3lc", "3lc(s=1.9)-"}, "pslite") {
+	for i, v := range variants([]string{"direct", "lossless", "int4", "3lc(s=1.9)-"}, "pslite") {
 		l := learnt{Accuracy: accuracies[i : i+1], Mean: accuracies[i], Weights: []string{"same"}}
 		v.SameSteps, v.SameTime = l, l
-		g.Rows = append(g.Rows, gridRow{recipes[1], []string{"direct", "lossless", "3lc", "3lc(s=1.9)-"}[i], v})
+		g.Rows = append(g.Rows, gridRow{recipes[1], []string{"direct", "lossless", "int4", "3lc(s=1.9)-"}[i], v})
 	}
 	return g
 }
@@ -65,8 +65,8 @@ func TestGridSays(t *testing.T) {
 	if got, want := g.judge(), []string{"NOT BETWEEN 80 AND 95 %", "OTHER WEIGHTS THAN DIRECT", "MISSES THE BAR", "holds the bar: THESE ROWS PROVE NOTHING"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if loss := g.Rows[2].config.Loss; loss.Protocol != "pslite" || loss.State != "3lc" {
-		t.Errorf("a server's 3lc: %+v, want weights to come back with 3lc as well", loss)
+	if loss := g.Rows[2].config.Loss; loss.Protocol != "pslite" || loss.State != "int4" {
+		t.Errorf("a server's int4: %+v, want weights to come back with int4 as well", loss)
 	}
 }
 
@@ -80,7 +80,7 @@ func TestResume(t *testing.T) {
 	if err := program.WriteJSON(file, rows(0.84, 0.84, 0.84, 0.80)); err != nil {
 		t.Fatal(err)
 	}
-	if err := g.resume(file); err != nil || len(g.Rows) != 4 || g.row(recipes[1], "3lc") == nil || g.row(recipes[2], "3lc") != nil {
+	if err := g.resume(file); err != nil || len(g.Rows) != 4 || g.row(recipes[1], "int4") == nil || g.row(recipes[2], "int4") != nil {
 		t.Errorf("%v, %d rows", err, len(g.Rows))
 	}
 	if err := (&grid{Seeds: 3}).resume(file); err == nil {

@@ -16,6 +16,7 @@ type data struct {
 	Learning servers  // accuracy and bytes with several seeds
 	Accuracy accuracy // a small model with several seeds
 	Ring     accuracy // the model of WAN with one seed
+	Grid     grid
 	Codecs   struct {
 		Rows []coded
 	}
@@ -128,7 +129,7 @@ type other struct {
 
 // read reads the files of docs/data.
 func read(dir string) (d data, err error) {
-	for name, into := range map[string]any{"wan.json": &d.WAN, "servers.json": &d.Servers, "learning.json": &d.Learning, "accuracy.json": &d.Accuracy, "ring.json": &d.Ring, "codecs.json": &d.Codecs, "other.json": &d.Other} {
+	for name, into := range map[string]any{"wan.json": &d.WAN, "servers.json": &d.Servers, "learning.json": &d.Learning, "accuracy.json": &d.Accuracy, "ring.json": &d.Ring, "grid.json": &d.Grid, "codecs.json": &d.Codecs, "other.json": &d.Other} {
 		b, err := os.ReadFile(filepath.Join(dir, name))
 		if err == nil {
 			err = json.Unmarshal(b, into)
@@ -137,7 +138,7 @@ func read(dir string) (d data, err error) {
 			return d, fmt.Errorf("%s: %w", name, err)
 		}
 	}
-	if len(d.WAN.Training) == 0 || len(d.Learning.Rows) == 0 || len(d.Codecs.Rows) == 0 || len(d.Accuracy.Variants) == 0 || len(d.Ring.Variants) == 0 {
+	if len(d.WAN.Training) == 0 || len(d.Learning.Rows) == 0 || len(d.Codecs.Rows) == 0 || len(d.Accuracy.Variants) == 0 || len(d.Ring.Variants) == 0 || len(d.Grid.Rows) == 0 {
 		return d, fmt.Errorf("%s: a measurement is empty", dir)
 	}
 	return d, nil

@@ -17,6 +17,7 @@ var tables = map[string]func(data) string{
 	"learning": func(d data) string { return serversTable(d.Learning, false) },
 	"codecs":   codecsTable,
 	"accuracy": func(d data) string { return accuracyTable(d.Accuracy) },
+	"grid":     func(d data) string { return gridTable(d.Grid) },
 	"ring":     func(d data) string { return accuracyTable(d.Ring) },
 }
 
