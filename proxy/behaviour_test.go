@@ -5,8 +5,10 @@ import (
 	"crypto/sha256"
 	"errors"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -61,9 +63,7 @@ func toyStream(r *rand.Rand, pieces int) []byte {
 		id := byte(r.IntN(5))
 		if len(left[id]) == 0 {
 			if pieces <= 0 {
-				for id = range left {
-					break
-				}
+				id = slices.Min(slices.Collect(maps.Keys(left)))
 			} else {
 				sizes[id] = 4 * (1 + r.IntN(20000))
 				left[id] = pathtest.Random(r, sizes[id])

@@ -121,6 +121,19 @@ func (p *Proxy) Tensors() []TensorInfo { return p.env.Tensors.List() }
 
 // carry carries a connection of the app behind conn and of stream until it ends.
 func (p *Proxy) carry(conn *net.TCPConn, stream Stream, peer string, log *slog.Logger, o frame.Opening, own parser.Side) {
+	conn.SetKeepAliveConfig(keepAlive)
+	app.Inline(conn)
+	if n := sendBuffer(p.config.Memory, p.carried.Load()); n > 0 {
+		conn.SetWriteBuffer(n)
+	}
+	end, done := p.gate(conn, log)
+	defer done()
+	p.join(end, stream, peer, log, o, own, func() parser.Calls { return p.calls(conn, o, own) })
+}
+
+// join carries the bytes between an app's end and a stream until both directions have ended. calls returns
+// the collectives that the app is seen to call; nil: nobody sees them.
+func (p *Proxy) join(end *app.Conn, stream Stream, peer string, log *slog.Logger, o frame.Opening, own parser.Side, calls func() parser.Calls) {
 	set, protocols := p.settings.Load(), p.config.Protocols
 	job := set.jobOf(o.Client.Addr(), o.Server.Addr())
 	if own == parser.Server {
@@ -134,7 +147,7 @@ func (p *Proxy) carry(conn *net.TCPConn, stream Stream, peer string, log *slog.L
 		}
 	}
 	values := p.cache.Peer(peer)
-	c := &path.Conn{Env: p.env, App: app.Plain(conn), Stream: stream, Peer: peer, Job: job.Name, Log: log, Gone: make(chan struct{}),
+	c := &path.Conn{Env: p.env, App: end, Stream: stream, Peer: peer, Job: job.Name, Log: log, Gone: make(chan struct{}),
 		Tag: frame.Tag{Number: o.Tag, Mine: own == parser.Client}, SendShare: &values.Sending, ReceiveShare: &values.Receiving}
 	if p.config.Values > 0 {
 		c.Values = values
@@ -145,12 +158,6 @@ func (p *Proxy) carry(conn *net.TCPConn, stream Stream, peer string, log *slog.L
 	q := p.quotas.of(peer)
 	defer p.quotas.enter(q)()
 	c.Pace = q.decoding.wait
-	conn.SetKeepAliveConfig(keepAlive)
-	app.Inline(conn)
-	if n := sendBuffer(p.config.Memory, p.carried.Load()); n > 0 {
-		conn.SetWriteBuffer(n)
-	}
-	defer p.gate(conn, c)()
 	if !p.enter(c) {
 		c.Abort(frame.ResetByApp)
 		return
@@ -162,7 +169,7 @@ func (p *Proxy) carry(conn *net.TCPConn, stream Stream, peer string, log *slog.L
 	defer p.config.Metrics.carries(peer, clientSide(own), -1)
 	log.Debug("connection carried", "job", job.Name)
 	how := p.both(c, protocols, parser.Conn{Job: job.Name, Peer: peer, Client: o.Client, Server: o.Server, Number: o.Number,
-		Ranks: job.Ranks, Sums: job.Sums, Calls: p.calls(conn, o, own), Own: own}, job.LossyAggregates)
+		Ranks: job.Ranks, Sums: job.Sums, Calls: calls(), Own: own}, job.LossyAggregates)
 	p.config.Metrics.endedAs(peer, how)
 	log.Debug("connection ended", "how", how)
 }
@@ -191,19 +198,18 @@ func (p *Proxy) calls(conn *net.TCPConn, o frame.Opening, own parser.Side) parse
 	return p.config.Calls(frame.Unmap(app.AddrOf(conn.RemoteAddr())), frame.Unmap(app.AddrOf(conn.LocalAddr())), far)
 }
 
-// gate puts the app's end of c behind poll gates, if there are any left. done gives them back.
-func (p *Proxy) gate(conn *net.TCPConn, c *path.Conn) (done func()) {
+// gate returns the app's end of a connection, behind poll gates if there are any left. done gives them back.
+func (p *Proxy) gate(conn *net.TCPConn, log *slog.Logger) (end *app.Conn, done func()) {
 	done = func() { p.gated.Add(-1) }
 	if p.gated.Add(1) <= int64(p.config.PollGates) {
 		gated, err := app.Gate(conn)
 		if err == nil {
-			c.App = gated
-			return done
+			return gated, done
 		}
-		c.Log.Debug("a connection has no poll gates, and wakes this proxy more often", "err", err)
+		log.Debug("a connection has no poll gates, and wakes this proxy more often", "err", err)
 	}
 	done()
-	return func() {}
+	return app.Plain(conn), func() {}
 }
 
 func clientSide(own parser.Side) string {

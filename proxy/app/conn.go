@@ -1,6 +1,7 @@
 package app
 
 import (
+	"errors"
 	"io"
 	"net"
 	"net/netip"
@@ -24,6 +25,23 @@ type socket interface {
 	SetReadDeadline(t time.Time) error
 	SetLinger(sec int) error
 }
+
+// A Socket is a connection inside the process: it has no descriptor. A test or a simulation has such, also in virtual time.
+type Socket interface {
+	io.ReadWriteCloser
+	CloseWrite() error
+	SetReadDeadline(t time.Time) error
+	SetLinger(sec int) error
+}
+
+// InProcess returns a Conn of s. It behaves as one of a system that tells nothing of a connection's state.
+func InProcess(s Socket) *Conn { return &Conn{socket: inProcess{s}} }
+
+type inProcess struct{ Socket }
+
+var errNoDescriptor = errors.New("app: a connection inside the process has no descriptor")
+
+func (inProcess) SyscallConn() (syscall.RawConn, error) { return nil, errNoDescriptor }
 
 // GateDescriptors is how many descriptors the poll gates of a connection take besides its own.
 const GateDescriptors = pollgate.Descriptors

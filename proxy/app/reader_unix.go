@@ -17,10 +17,14 @@ type Reader struct {
 	memory *memory.Allocator
 	low    int // low water: bytes that must have come for the kernel to wake the poller; 0: one
 	idle   func()
+	plain  *plainReader // of a connection without a descriptor; nil: there is one
 }
 
-// NewReader returns a Reader that calls idle, if that is not nil, before it waits for bytes.
+// NewReader returns a Reader that calls idle, if that is not nil, before it waits for bytes. Of a connection inside the process it does not.
 func NewReader(c *Conn, m *memory.Allocator, idle func()) (*Reader, error) {
+	if s, ok := c.socket.(inProcess); ok {
+		return &Reader{plain: &plainReader{s, m}}, nil
+	}
 	raw, err := c.SyscallConn()
 	return &Reader{conn: c, raw: raw, memory: m, idle: idle}, err
 }
@@ -31,6 +35,9 @@ func (r *Reader) TellsIdle() bool { return r != nil && r.idle != nil }
 // Read waits for bytes and returns how many came, and a buffer that the caller owns. Without Request.Into the bytes follow the
 // room in the buffer, whose length is up to their end; with it they are in Into. io.EOF is the app's FIN.
 func (r *Reader) Read(q Request) (n int, buf memory.Buffer, err error) {
+	if r.plain != nil {
+		return r.plain.Read(q)
+	}
 	var readErr error
 	err = r.raw.Read(func(fd uintptr) bool {
 		buf = r.memory.Get(q.Size)

@@ -1,0 +1,190 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"io"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"sync"
+	"time"
+)
+
+// A relay is the network between the two processes: each carrier is a TCP connection to it, and one from it.
+type relay struct {
+	listener net.Listener
+	to       string
+
+	mu     sync.Mutex
+	pairs  map[*pair]bool
+	until  [2]time.Time // nothing passes earlier: there, back
+	rate   int          // bytes per second of each direction of a carrier; 0: unlimited
+	closed bool
+}
+
+// A pair is one carrier.
+type pair struct {
+	ends [2]*net.TCPConn
+
+	mu     sync.Mutex
+	tamper [2][]func([]byte) []byte // done to the next reads, one each: there, back
+}
+
+func newRelay(to string, rate int) (*relay, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	r := &relay{listener: l, to: to, rate: rate, pairs: map[*pair]bool{}}
+	go r.serve(l)
+	return r, nil
+}
+
+func (r *relay) address() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.listener.Addr().String()
+}
+
+func (r *relay) serve(l net.Listener) {
+	for {
+		a, err := l.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			b, err := net.Dial("tcp", r.to)
+			if err != nil {
+				abort(a)
+				return
+			}
+			p := &pair{ends: [2]*net.TCPConn{a.(*net.TCPConn), b.(*net.TCPConn)}}
+			r.mu.Lock()
+			closed := r.closed
+			r.pairs[p] = true
+			r.mu.Unlock()
+			if closed {
+				p.reset()
+			}
+			var both sync.WaitGroup
+			both.Go(func() { r.pump(p, 0) })
+			both.Go(func() { r.pump(p, 1) })
+			both.Wait()
+			p.reset()
+			r.mu.Lock()
+			delete(r.pairs, p)
+			r.mu.Unlock()
+		}()
+	}
+}
+
+// pump carries one direction of a carrier.
+func (r *relay) pump(p *pair, way int) {
+	from, to := p.ends[way], p.ends[1-way]
+	buf := make([]byte, 16<<10)
+	for {
+		n, err := from.Read(buf)
+		for {
+			r.mu.Lock()
+			wait := time.Until(r.until[way])
+			r.mu.Unlock()
+			if wait <= 0 {
+				break
+			}
+			time.Sleep(wait)
+		}
+		if n > 0 {
+			b := buf[:n]
+			p.mu.Lock()
+			if t := p.tamper[way]; len(t) > 0 {
+				b, p.tamper[way] = t[0](bytes.Clone(b)), t[1:]
+			}
+			p.mu.Unlock()
+			if r.rate > 0 {
+				time.Sleep(time.Duration(len(b)) * time.Second / time.Duration(r.rate))
+			}
+			if _, err := to.Write(b); err != nil {
+				p.reset()
+				return
+			}
+		}
+		if err == io.EOF {
+			to.CloseWrite()
+			return
+		} else if err != nil {
+			p.reset()
+			return
+		}
+	}
+}
+
+func (p *pair) reset() {
+	for _, c := range p.ends {
+		abort(c)
+	}
+}
+
+// abort ends a connection by an RST.
+func abort(c net.Conn) {
+	c.(*net.TCPConn).SetLinger(0)
+	c.Close()
+}
+
+// some calls f for some carriers, at least one.
+func (r *relay) some(random *rand.Rand, f func(p *pair)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	first := true
+	for p := range r.pairs {
+		if first || random.IntN(2) == 0 {
+			f(p)
+		}
+		first = false
+	}
+}
+
+// cut has nothing pass for d in the ways given.
+func (r *relay) cut(d time.Duration, ways ...int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, w := range ways {
+		r.until[w] = time.Now().Add(d)
+	}
+}
+
+// move has the relay listen somewhere else, and resets what came to the old address.
+func (r *relay) move() error {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.listener.Close()
+	r.listener = l
+	for p := range r.pairs {
+		p.reset()
+	}
+	go r.serve(l)
+	return nil
+}
+
+func (r *relay) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = true
+	r.listener.Close()
+	for p := range r.pairs {
+		p.reset()
+	}
+}
+
+// tampers are changes of bytes that TCP's checksum lets through, or that somebody on the way makes.
+var tampers = map[string]func([]byte) []byte{
+	"bit flips":  func(b []byte) []byte { b[len(b)/2] ^= 1 << (len(b) % 8); return b },
+	"duplicates": func(b []byte) []byte { return append(b, b...) },
+	"reordering": func(b []byte) []byte { return append(slices.Clone(b[len(b)/2:]), b[:len(b)/2]...) },
+	"omissions":  func(b []byte) []byte { return b[:len(b)/2] },
+}

@@ -1,0 +1,197 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// metrics returns the samples of the site's /metrics, by name and labels; nil: it does not answer.
+func (x *site) metrics() map[string]float64 {
+	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(x.s.dir, x.name+".sock"))
+		}}}
+	response, err := client.Get("http://admin/metrics")
+	if err != nil {
+		return nil
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return nil
+	}
+	samples := map[string]float64{}
+	for line := range strings.Lines(string(body)) {
+		if i := strings.LastIndexByte(strings.TrimSpace(line), ' '); i > 0 && line[0] != '#' {
+			if v, err := strconv.ParseFloat(strings.TrimSpace(line[i:]), 64); err == nil {
+				samples[line[:i]] = v
+			}
+		}
+	}
+	return samples
+}
+
+// replayed returns how many bytes have left again since the process began.
+func (x *site) replayed() (n uint64) {
+	for name, v := range x.metrics() {
+		if strings.HasPrefix(name, "gradproxy_peer_replayed_bytes_total") {
+			n += uint64(v)
+		}
+	}
+	return n
+}
+
+// A sample is how a process is at a time.
+type sample struct {
+	Site        string  `json:"site"`
+	Seconds     float64 `json:"seconds"` // since the start
+	RSS         float64 `json:"rss_bytes"`
+	Descriptors float64 `json:"descriptors"`
+	Goroutines  float64 `json:"goroutines"`
+	Connections int     `json:"connections"` // of the job that have ended so far
+}
+
+func (x *site) sample(begin time.Time, connections int) (sample, error) {
+	pid := x.cmd.Process.Pid
+	s := sample{Site: x.name, Seconds: time.Since(begin).Seconds(), Connections: connections}
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return s, err
+	}
+	for line := range strings.Lines(string(status)) {
+		if kB, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+			if s.RSS, err = strconv.ParseFloat(strings.Fields(kB)[0], 64); err != nil {
+				return s, err
+			}
+			s.RSS *= 1024
+		}
+	}
+	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	if err != nil {
+		return s, err
+	}
+	s.Descriptors = float64(len(open))
+	g, ok := x.metrics()["go_goroutines"]
+	if !ok {
+		return s, fmt.Errorf("%s does not say how many goroutines it has", x.name)
+	}
+	s.Goroutines = g
+	return s, nil
+}
+
+// runSoak carries connections for a time, loses a carrier now and then, and prints a sample of each site every so often. All of the job
+// pauses for a second before each, so that samples can be compared. The last rows are the slopes of the later half.
+func runSoak(ctx context.Context, dir, binary string, length, every time.Duration) error {
+	if length < 6*every {
+		return fmt.Errorf("--soak %v --every %v: want at least 6 samples", length, every)
+	}
+	l, err := newLab(ctx, dir, binary, "")
+	if err != nil {
+		return err
+	}
+	s, err := newStage(l, 1, 0)
+	if err != nil {
+		return err
+	}
+	for _, x := range s.sites {
+		if err := x.start(); err != nil {
+			return err
+		}
+	}
+	begin, samples := time.Now(), map[string][]sample{}
+	number := uint64(0)
+	out := json.NewEncoder(os.Stdout)
+	for time.Since(begin) < length && ctx.Err() == nil {
+		until := time.Now().Add(every - time.Second)
+		var work sync.WaitGroup
+		for k := range 8 {
+			r := rand.New(rand.NewPCG(number, uint64(k)))
+			base := number + uint64(k)<<32
+			work.Go(func() {
+				for i := uint64(0); time.Now().Before(until); i++ {
+					if err := s.job.client(base+i, [2]script{newScript(r, base+i, 1<<20, 100*time.Millisecond), newScript(r, 0, 1<<20, 100*time.Millisecond)}); err != nil {
+						s.wrongly("%v", err)
+					}
+				}
+			})
+		}
+		work.Go(func() {
+			for time.Now().Before(until) {
+				time.Sleep(ms(s.r, 2000))
+				s.relay.some(s.r, func(p *pair) { p.reset() })
+			}
+		})
+		number += 1 << 20
+		work.Wait()
+		s.job.apps.Wait()
+		s.job.mu.Lock()
+		for _, e := range s.job.order {
+			if f := e.fault(s.disturbed); f != "" {
+				s.wrongly("%s", f)
+			}
+		}
+		done := s.job.finished + len(s.job.order)
+		s.job.finished, s.job.order = done, nil
+		s.job.mu.Unlock()
+		time.Sleep(time.Second)
+		for _, x := range s.sites {
+			now, err := x.sample(begin, done)
+			if err != nil {
+				return fmt.Errorf("%s: %w", x.name, err)
+			}
+			samples[x.name] = append(samples[x.name], now)
+			if err := out.Encode(now); err != nil {
+				return err
+			}
+		}
+	}
+	for _, x := range s.sites {
+		half := samples[x.name][len(samples[x.name])/2:]
+		slopes := map[string]any{"site": x.name, "samples": len(half)}
+		for name, of := range map[string]func(sample) float64{
+			"rss_bytes_an_hour":   func(s sample) float64 { return s.RSS },
+			"descriptors_an_hour": func(s sample) float64 { return s.Descriptors },
+			"goroutines_an_hour":  func(s sample) float64 { return s.Goroutines },
+		} {
+			slopes[name] = slope(half, of) * 3600
+		}
+		if err := out.Encode(slopes); err != nil {
+			return err
+		}
+		x.stop()
+	}
+	s.relay.close()
+	s.job.server.Close()
+	if len(s.wrong) > 0 {
+		return errors.New(strings.Join(s.wrong, "; "))
+	}
+	return nil
+}
+
+// slope returns by how much a value grows in a second, by least squares.
+func slope(samples []sample, of func(sample) float64) float64 {
+	var x, y, xx, xy float64
+	n := float64(len(samples))
+	for _, s := range samples {
+		v := of(s)
+		x, y, xx, xy = x+s.Seconds, y+v, xx+s.Seconds*s.Seconds, xy+s.Seconds*v
+	}
+	if d := n*xx - x*x; d > 0 {
+		return (n*xy - x*y) / d
+	}
+	return 0
+}

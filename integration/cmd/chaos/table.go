@@ -1,0 +1,50 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// table returns the rows of a file as a Markdown table, one line for each fault. A seed with several faults counts for each of them.
+func table(file string) (string, error) {
+	rows, err := readRows(file)
+	if err != nil {
+		return "", err
+	}
+	var out strings.Builder
+	byFault := map[string]*row{}
+	seeds, bad := map[string]int{}, map[string]int{}
+	add := func(name string, r row) {
+		sum := byFault[name]
+		if sum == nil {
+			sum = &row{}
+			byFault[name] = sum
+		}
+		seeds[name]++
+		if r.Outcome != "ok" {
+			bad[name]++
+		}
+		sum.Streams, sum.Complete, sum.Reset = sum.Streams+r.Streams, sum.Complete+r.Complete, sum.Reset+r.Reset
+		sum.Bytes, sum.Replayed = sum.Bytes+r.Bytes, sum.Replayed+r.Replayed
+	}
+	for _, r := range rows {
+		for _, f := range slices.Compact(slices.Sorted(slices.Values(r.Faults))) {
+			add(f, r)
+		}
+		add("~", r)
+	}
+	out.WriteString("| fault | seeds | connections | complete | reset | MB delivered | MB replayed | promises broken |\n|---|---|---|---|---|---|---|---|\n")
+	for _, name := range slices.Sorted(maps.Keys(byFault)) {
+		sum, title := byFault[name], name
+		if name == "~" {
+			title = "**all seeds**"
+		}
+		fmt.Fprintf(&out, "| %s | %d | %d | %d | %d | %.1f | %.2f | %d |\n", title, seeds[name], sum.Streams, sum.Complete, sum.Reset,
+			float64(sum.Bytes)/1e6, float64(sum.Replayed)/1e6, bad[name])
+	}
+	return out.String(), nil
+}
