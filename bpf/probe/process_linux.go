@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"time"
 )
 
 // A Process is one whose collectives the programs note. Methods are safe for concurrent use.
@@ -52,10 +53,31 @@ func (p *Probes) Find(own netip.AddrPort, remotes ...netip.AddrPort) (process *P
 	if err != nil {
 		return nil, 0, err
 	}
+	// On a busy machine a look at /proc now and then misses a process that is there, or a part of its memory (Linux 6.18), so that one look proves nothing.
+	for range looks {
+		if process, pid, err = p.look(socket); err == nil {
+			return process, pid, nil
+		}
+		time.Sleep(lookPause)
+	}
+	if pid == 0 {
+		err = fmt.Errorf("probe: the socket %v: %w", own, err)
+	}
+	return nil, pid, err
+}
+
+// The looks at /proc before a process counts as not found, and the time between.
+const (
+	looks     = 4
+	lookPause = 5 * time.Millisecond
+)
+
+// look finds the process that holds a socket, and has the programs note its collectives.
+func (p *Probes) look(socket uint32) (process *Process, pid int, err error) {
 	p.finding.Lock()
 	defer p.finding.Unlock()
 	if pid, err = p.ownerOf(socket); err != nil {
-		return nil, 0, fmt.Errorf("probe: the socket %v: %w", own, err)
+		return nil, 0, err
 	}
 	process, err = p.follow(pid)
 	return process, pid, err
