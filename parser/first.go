@@ -72,7 +72,7 @@ func skim(p Parser, b []byte) (opaque int, seg Segment, err error) {
 	return opaque, Segment{}, nil
 }
 
-// Held implements Holder.
+// Held implements Sized.
 func (f *first) Held() (n int) {
 	for _, p := range f.left {
 		n += Held(p)

@@ -74,10 +74,10 @@ type Config struct {
 	Metrics   *Metrics     // nil: nothing is counted
 }
 
-// SpareMemory is what a connection may hold in each direction beside Config.Memory.
+// SpareMemory is how many bytes a connection may hold in each direction beside Config.Memory.
 const SpareMemory = memory.Spare
 
-// ValuesTimes is how many times Config.Values the values that are shared with one peer may take: each way, and those of a lost value stream.
+// ValuesTimes is how many times Config.Values the values that are shared with one peer may take: each way, and the ones of a lost value stream.
 const ValuesTimes = 3
 
 // SharedValues is the name under which hellos list, among codecs, that a proxy has a value cache.

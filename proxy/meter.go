@@ -13,20 +13,20 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/memory"
 )
 
-// What parsers may cost. A stream whose parser costs more travels verbatim from there on, in both directions: bytes
-// can be made to cost a parser a hundred times what a tensor's cost it, and neither a peer nor a job may have a proxy's processor and memory so.
+// The bounds of parsers' costs. A stream whose parser costs more travels verbatim from there on, in both directions: bytes
+// can be made to cost a parser a hundred times as much as a tensor's do, and neither a peer nor a job may have a proxy's processor and memory so.
 const (
 	// ParsersShare is the part of Config.Memory that the parsers of all connections may hold together, one in so many; its Budget says
 	// how much is left to each peer and each connection.
 	ParsersShare = 4
-	// heldFree is what a parser may hold beside it, as nearly all do.
+	// heldFree is how many bytes a parser may hold beside it, as nearly all do.
 	heldFree = 8 << 10
-	// heldEvery is how many bytes a parser is given between two looks at what it holds.
+	// heldEvery is how many bytes a parser is given between two looks at its size.
 	heldEvery = 16 << 10
 
 	// timePerByte is the time of a parser that every byte pays for. A tensor's bytes take 0.1 to 2 ns.
 	timePerByte = 8 * time.Nanosecond
-	// timeFree is what each stream may take beyond that, whatever the others of its peer take.
+	// timeFree is the time that each stream may take beyond that, however much the others of its peer take.
 	timeFree = 2 * time.Millisecond
 	// Further time is from the allowance of the stream's peer: timeBurst at once, and a part of each core, timeShare, all the time.
 	timeBurst = time.Second
@@ -63,7 +63,7 @@ func (a *allowance) take(d, now time.Duration) bool {
 	return true
 }
 
-// metering is what the meters of a connection's two parsers share.
+// metering holds the parts that the meters of a connection's two parsers share.
 type metering struct {
 	log     *slog.Logger
 	metrics *Metrics
@@ -146,7 +146,7 @@ func (m *meter) holds(n int) bool {
 	return true
 }
 
-// end ends both parsers of the connection: they share what they hold.
+// end ends both parsers of the connection: they share their state.
 func (m *meter) end(why error, of string) error {
 	err := fmt.Errorf("%w: %w", why, parser.ErrForeign) // no log needs to tell it again
 	m.Parser = nil
@@ -157,5 +157,5 @@ func (m *meter) end(why error, of string) error {
 	return *m.spent.Load()
 }
 
-// release gives back what the parser has paid for. It must not be used any more.
+// release gives back the memory that the parser has paid for. It must not be used any more.
 func (m *meter) release() { m.holds(0) }

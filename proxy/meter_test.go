@@ -94,7 +94,7 @@ func TestParserTimeOfSmallMessages(t *testing.T) {
 	}
 }
 
-// Parsers hold no more than the budget together; those that hold most travel verbatim, and give everything back.
+// Parsers hold no more than the budget together; the ones that hold most travel verbatim, and give everything back.
 func TestParserMemoryIsBounded(t *testing.T) {
 	var clock time.Duration
 	const size = 16 << 20
@@ -111,7 +111,7 @@ func TestParserMemoryIsBounded(t *testing.T) {
 				t.Fatal("the other direction's parser, which shares the memory, goes on")
 			}
 			ended++
-			m.release() // as the end of the connection does; what it held is garbage already
+			m.release() // as the end of the connection does; its state is garbage already
 		} else {
 			all = append(all, m)
 		}
@@ -132,7 +132,7 @@ func TestParserMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// What a meter costs each call of a parser.
+// The cost of a meter for each call of a parser.
 func BenchmarkMeter(b *testing.B) {
 	m, _ := meters(newQuota(), memory.NewBudget(64<<20), new(time.Duration), parser.Verbatim{}, parser.Verbatim{})
 	m.now, m.time.cores = sinceStart, 1000 // as if nothing else took time

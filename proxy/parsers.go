@@ -8,7 +8,7 @@ import (
 )
 
 // parsers returns the parser of the bytes that the own app sends and the parser of the bytes that are delivered to it. recognized is
-// called with the name of the protocol once its parser has seen a tensor. release gives back what the parsers have paid for, once they are
+// called with the name of the protocol once its parser has seen a tensor. release gives back the memory that the parsers have paid for, once they are
 // not used any more.
 func parsers(protocols []parser.Protocol, c parser.Conn, costs *metering, share *memory.Share, recognized func(string)) (own, other parser.Parser, release func()) {
 	if len(protocols) == 0 {
@@ -50,7 +50,7 @@ func (n *named) Next(b []byte) (parser.Segment, error) {
 	return seg, err
 }
 
-// Held implements parser.Holder.
+// Held implements parser.Sized.
 func (n *named) Held() int { return parser.Held(n.Parser) }
 
 // guarded makes a parser's panic, and an answer that no parser may give, an error: the stream then travels verbatim.
@@ -69,5 +69,5 @@ func (g guarded) Next(b []byte) (seg parser.Segment, err error) {
 	return seg, err
 }
 
-// Held implements parser.Holder.
+// Held implements parser.Sized.
 func (g guarded) Held() int { return parser.Held(g.Parser) }

@@ -31,7 +31,7 @@ type Proxy struct {
 	settings atomic.Pointer[Settings]
 	sampler  *logsample.Handler // of Log
 	env      *path.Env
-	parsing  *memory.Budget // of what parsers hold
+	parsing  *memory.Budget // of parsers' state
 	quotas   quotas         // of peers
 	cache    *cache.Cache
 	numbers  numbers

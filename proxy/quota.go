@@ -8,7 +8,7 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/memory"
 )
 
-// A quota is what the connections of one peer may use together. Names of peers come from the configuration, which bounds their number.
+// A quota bounds the resources that the connections of one peer use together. Names of peers come from the configuration, which bounds their number.
 type quota struct {
 	parserTime   allowance
 	parserMemory memory.Share
@@ -56,9 +56,9 @@ func (q *quotas) enter(x *quota) (leave func()) {
 	}
 }
 
-// What decoding may cost others. A few bytes may stand for megabytes: a peer that sends such blocks has this side write as fast as memory
-// allows, and other peers' connections starve. While several peers have connections, what a peer's bytes decode to beyond decodeTimes their
-// number takes from an allowance of the peer.
+// The bounds of decoding. A few bytes may stand for megabytes: a peer that sends such blocks has this side write as fast as memory
+// allows, and other peers' connections starve. While several peers have connections, the bytes that a peer's bytes decode to, beyond decodeTimes their
+// number, are taken from an allowance of the peer.
 const (
 	decodeTimes = 16
 	decodeRate  = 128 << 20 // bytes a second for each core

@@ -50,7 +50,7 @@ func TestDecodingIsPaced(t *testing.T) {
 	})
 }
 
-// The kernel's buffers towards apps that do not read are bounded together, but for those of the first connections and the least that a
+// The kernel's buffers towards apps that do not read are bounded together, but for the ones of the first connections and the least that a
 // connection needs.
 func TestSendBuffers(t *testing.T) {
 	for _, memory := range []int64{16 << 20, 256 << 20, 4 << 30} {
@@ -65,7 +65,7 @@ func TestSendBuffers(t *testing.T) {
 			case b < 64<<10:
 				t.Fatalf("connection %d has %d bytes", n, b)
 			default:
-				total = 2 * b * (n + 1) // if all had what the last one has
+				total = 2 * b * (n + 1) // if all had as much as the last one
 			}
 			if least := int64(2 * 64 << 10 * 1000); total > max(memory, least) {
 				t.Fatalf("%d connections of a proxy with %d bytes may have %d bytes of buffers", n+1, memory, total)

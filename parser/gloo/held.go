@@ -9,7 +9,7 @@ import (
 // mapEntry is about how many bytes an entry of a map takes beside key and value, with the room that the map keeps free.
 const mapEntry = 24
 
-// Held implements parser.Holder. The state that both directions share counts as the client's.
+// Held implements parser.Sized. The state that both directions share counts as the client's.
 func (s *stream) Held() int {
 	s.dir.conn.mu.Lock()
 	defer s.dir.conn.mu.Unlock()
@@ -23,7 +23,7 @@ func (s *stream) Held() int {
 	return n
 }
 
-var _ parser.Holder = (*stream)(nil)
+var _ parser.Sized = (*stream)(nil)
 
 func (d *direction) held() int { return d.counted.held() + d.constant.held() }
 

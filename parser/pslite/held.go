@@ -6,7 +6,7 @@ import (
 	"github.com/gradproxy/gradproxy/parser"
 )
 
-// Held implements parser.Holder. Facts on jobs are bounded for all connections together, and left out.
+// Held implements parser.Sized. Facts on jobs are bounded for all connections together, and left out.
 func (s *stream) Held() int {
 	n := int(unsafe.Sizeof(*s)) + cap(s.undecided)
 	if s.msg.keys.hash != nil {
@@ -15,4 +15,4 @@ func (s *stream) Held() int {
 	return n
 }
 
-var _ parser.Holder = (*stream)(nil)
+var _ parser.Sized = (*stream)(nil)

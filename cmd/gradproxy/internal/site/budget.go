@@ -29,10 +29,10 @@ type part struct {
 // Memory beside the keys.
 const (
 	programMemory = 64 << 20 // code, goroutines, logs and pages
-	protocolFacts = 64 << 20 // what parsers know of all jobs together
+	protocolFacts = 64 << 20 // facts of parsers on all jobs together
 	jobFacts      = 20 << 20 // and of each configured job
 	coreMemory    = 64 << 20 // of the codec that a core is at: the largest block, as it is and encoded, and its residual
-	connections   = 1024     // that are counted with what each may hold beside memory
+	connections   = 1024     // that are counted, with the bytes that each may hold beside memory
 
 	least = 16 << 20 // of a key that is fitted
 )
@@ -107,7 +107,7 @@ func fit(c *config.Config, limit int64) bool {
 
 // budgeted returns c with sizes that fit the memory that this process may have, and sets the memory limit of Go's garbage collector unless the
 // user has. A sum that cannot be made to fit is an error where a cgroup bounds the process: the kernel would kill it there, and
-// connections would go by on_death whenever a peer has it use what it was promised.
+// connections would go by on_death whenever a peer has it use its whole budgets.
 func budgeted(c *config.Config, allowed memoryLimit, log *slog.Logger) (*config.Config, error) {
 	fitted := *c
 	asked := BudgetOf(c)

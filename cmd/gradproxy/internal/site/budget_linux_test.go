@@ -34,7 +34,7 @@ func keepLimit(t *testing.T) {
 	t.Cleanup(func() { debug.SetMemoryLimit(before) })
 }
 
-// Whatever a cgroup allows, a site's budgets add up to less, or it does not start: a peer that has it use what it was promised cannot have it
+// Whatever a cgroup allows, a site's budgets add up to less, or it does not start: a peer that has it use its whole budgets cannot have it
 // killed.
 func TestBudgetsFitTheCgroup(t *testing.T) {
 	keepLimit(t)
@@ -74,7 +74,7 @@ func TestBudgetsFitTheCgroup(t *testing.T) {
 	}
 }
 
-// What fits is not touched; and a limit of the garbage collector that the user has set stays.
+// Sizes that fit are not touched; and a limit of the garbage collector that the user has set stays.
 func TestBudgetsThatFit(t *testing.T) {
 	keepLimit(t)
 	debug.SetMemoryLimit(math.MaxInt64)

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// memoryAllowed returns how much memory this process may have: the least that its cgroups allow, or what the host has.
+// memoryAllowed returns how much memory this process may have: the least that its cgroups allow, or the memory of the host.
 func memoryAllowed() memoryLimit {
 	limit := unlimited
 	var info unix.Sysinfo_t
