@@ -13,10 +13,16 @@ require (
 require (
 	github.com/cilium/ebpf v0.22.0
 	github.com/landlock-lsm/go-landlock v0.11.0
+	github.com/pion/dtls/v2 v2.2.12
+	github.com/pion/logging v0.2.2
+	golang.org/x/crypto v0.58.0
 	kernel.org/pub/linux/libs/security/libcap/cap v1.2.78
 )
 
-require kernel.org/pub/linux/libs/security/libcap/psx v1.2.78 // indirect
+require (
+	github.com/pion/transport/v2 v2.2.4 // indirect
+	kernel.org/pub/linux/libs/security/libcap/psx v1.2.78 // indirect
+)
 
 require (
 	github.com/google/gopacket v1.1.19

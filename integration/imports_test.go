@@ -57,6 +57,9 @@ var layers = []layer{
 	{"proxy/app", []string{"proxy/frame", "proxy/memory", "proxy/internal/pollgate"}},
 	{"proxy/residual", []string{"proxy/internal/lru", "tensor", "codecs/feedback"}},
 	{"proxy/policy", []string{"tensor", "parser", "codecs"}},
+	{"proxy/tunnel", []string{"proxy/tunnel/datagram", "proxy/tunnel/udp"}},
+	{"proxy/tunnel/datagram", nil}, // packets, times and numbers only
+	{"proxy/tunnel/udp", nil},
 	{"proxy/tunnel/...", []string{"proxy/tunnel/..."}},
 	{"proxy/intercept/...", []string{"proxy/intercept/..."}},
 	{"proxy/admin", []string{"proxy"}},
@@ -89,8 +92,9 @@ var layers = []layer{
 var onlyIn = map[string][]string{
 	"github.com/prometheus/":                     {"proxy/metrics.go", "cmd/"},
 	"github.com/landlock-lsm/":                   {"cmd/gradproxy/internal/confine/"},
+	"github.com/pion/":                           {"proxy/tunnel/dtls.go", "proxy/tunnel/dtls_suite.go", "proxy/tunnel/dtls_log.go"},
 	"kernel.org/pub/linux/libs/security/libcap/": {"cmd/gradproxy/internal/confine/"},
-	"crypto/tls": {"proxy/tunnel/tls.go", "proxy/tunnel/identity.go", "proxy/tunnel/pki/", "cmd/"},
+	"crypto/tls":                                 {"proxy/tunnel/dtls.go", "proxy/tunnel/tls.go", "proxy/tunnel/identity.go", "proxy/tunnel/pki/", "cmd/"},
 }
 
 // forTests are the packages of integration that the tests of any package may import.

@@ -74,7 +74,7 @@ func newLinked(t *testing.T, change func(near, far *Config)) *linked {
 		}
 		t.Cleanup((*p).Close)
 	}
-	ln, err := tunnel.Listen("127.0.0.1:0")
+	ln, err := tunnel.Listen(tunnel.CarrierTLS, "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -48,6 +48,7 @@ func Build(ctx context.Context, dir string) (*Gradproxy, error) {
 type Config struct {
 	Sites        []int  // sites with a proxy, each the others' peer; nil: all
 	Resume       string // of the tunnel; "": 5m
+	Carrier      string // of the tunnel; "": the default
 	Congestion   string // TCP congestion control of the tunnel; "": the default
 	RefusedRetry string // how long refused dials are repeated; "": 30s
 	OnDeath      string // fate of new connections without a proxy; "": direct
@@ -102,6 +103,9 @@ func (g *Gradproxy) configuration(w *WAN, i int, c Config) string {
 	congestion := ""
 	if c.Congestion != "" {
 		congestion = ", congestion: " + c.Congestion
+	}
+	if c.Carrier != "" {
+		congestion += ", carrier: " + c.Carrier
 	}
 	text := fmt.Sprintf(`site: %[1]s
 tunnel: {listen: "%[2]s:%[3]d", cert: %[4]s/%[1]s.pem, key: %[4]s/%[1]s.key, ca: %[4]s/ca.pem, resume: %[5]s%[8]s}

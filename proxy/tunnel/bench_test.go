@@ -29,7 +29,7 @@ func tlsPair(b *testing.B, n int) (near, far []net.Conn) {
 		c.DynamicRecordSizingDisabled = false
 		return c
 	}
-	ln, err := Listen("127.0.0.1:0")
+	ln, err := Listen(CarrierTLS, "127.0.0.1:0")
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -57,9 +57,9 @@ func tlsPair(b *testing.B, n int) (near, far []net.Conn) {
 }
 
 // streamPair returns n streams between two sites.
-func streamPair(b *testing.B, n int) (near, far []*Stream) {
+func streamPair(b *testing.B, carrier string, n int) (near, far []*Stream) {
 	accepted := make(chan *Stream, n)
-	paris, _ := tcpPair(b, func(_ string, _ []byte, in *Incoming) { accepted <- in.Accept() }, nil)
+	paris, _ := pairOver(b, carrier, func(_ string, _ []byte, in *Incoming) { accepted <- in.Accept() }, nil)
 	for range n {
 		s, err := paris.Open(context.Background(), "tokyo", nil)
 		if err != nil {
@@ -110,10 +110,16 @@ func move[W io.Writer, R io.Reader](near []W, far []R, n int, chunk []byte) (wal
 }
 
 func BenchmarkBulk(b *testing.B) {
+	for _, carrier := range []string{CarrierTLS, CarrierDTLS} {
+		b.Run(carrier, func(b *testing.B) { benchmarkBulk(b, carrier) })
+	}
+}
+
+func benchmarkBulk(b *testing.B, carrier string) {
 	for _, streams := range []int{1, 8} {
 		b.Run(fmt.Sprintf("streams=%d", streams), func(b *testing.B) {
 			tlsNear, tlsFar := tlsPair(b, streams)
-			near, far := streamPair(b, streams)
+			near, far := streamPair(b, carrier, streams)
 			chunk := make([]byte, 64<<10)
 			const turn = 64 << 20
 			each := turn / streams
@@ -163,7 +169,7 @@ func bounce[A, B io.ReadWriter](near A, far B, n int) (wall, cpu time.Duration) 
 
 func BenchmarkPingPong(b *testing.B) {
 	tlsNear, tlsFar := tlsPair(b, 1)
-	near, far := streamPair(b, 1)
+	near, far := streamPair(b, CarrierTLS, 1)
 	const turn = 500
 	var wall, cpu, tlsWall, tlsCPU time.Duration
 	b.ReportAllocs()

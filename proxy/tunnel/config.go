@@ -12,6 +12,12 @@ import (
 	"unicode/utf8"
 )
 
+// Values of Config.Carrier.
+const (
+	CarrierTLS  = "tls"
+	CarrierDTLS = "dtls"
+)
+
 // A Config describes one site's end of its tunnels. Only Name, Identity and Accept are needed.
 type Config struct {
 	Name     string   // of this site, not empty; peers show it in their logs
@@ -34,8 +40,9 @@ type Config struct {
 	// addresses of a carrier are loopback.
 	Insecure bool
 
-	HalfOpen int // handshakes under way of those that dial this side, each with a descriptor; 0: 1024
-	// Transport makes the carriers; nil: TLS 1.3 over TCP, for which Identity, Congestion, Insecure and Dial are.
+	Carrier  string // "" and "tls": TLS 1.3 over TCP; "dtls": DTLS 1.2 over UDP, with a congestion control of its own. Both sites must have the same
+	HalfOpen int    // handshakes under way of those that dial this side, each with a descriptor; 0: 1024
+	// Transport makes the carriers; nil: what Carrier says. Congestion, Insecure and Dial are for TCP.
 	Transport Transport
 
 	Dial   func(ctx context.Context, network, address string) (net.Conn, error) // nil: TCP, without MPTCP
@@ -115,6 +122,12 @@ func (c *Config) check() error {
 	}
 	if len(c.Codecs) > maxCodecs || slices.ContainsFunc(c.Codecs, func(s string) bool { return len(s) > maxCodecName }) {
 		fault("more than %d codecs, or one of more than %d bytes", maxCodecs, maxCodecName)
+	}
+	if c.Carrier != "" && c.Carrier != CarrierTLS && c.Carrier != CarrierDTLS {
+		fault("carrier %q is neither %s nor %s", c.Carrier, CarrierTLS, CarrierDTLS)
+	}
+	if c.Insecure && c.Carrier == CarrierDTLS {
+		fault("in clear (Insecure) is for TCP, not for carrier %s", c.Carrier)
 	}
 	if c.Insecure && c.Transport != nil {
 		fault("in clear (Insecure) is for TCP, not for a Transport of the caller's")

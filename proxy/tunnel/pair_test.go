@@ -34,13 +34,19 @@ func echo(_ string, _ []byte, in *Incoming) {
 // tcpPair returns two sites, paris dialing tokyo over loopback TCP.
 func tcpPair(t testing.TB, accept func(string, []byte, *Incoming), change func(*Config)) (paris, tokyo *Endpoint) {
 	t.Helper()
+	return pairOver(t, CarrierTLS, accept, change)
+}
+
+// pairOver returns two sites, paris dialing tokyo over loopback by that carrier.
+func pairOver(t testing.TB, carrier string, accept func(string, []byte, *Incoming), change func(*Config)) (paris, tokyo *Endpoint) {
+	t.Helper()
 	id := identities(t, "paris", "tokyo")
-	ln, err := Listen("127.0.0.1:0")
+	ln, err := Listen(carrier, "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	make := func(name string, peer Peer) *Endpoint {
-		cfg := Config{Name: name, Identity: id(name), Peers: []Peer{peer}, Accept: accept}
+		cfg := Config{Name: name, Carrier: carrier, Identity: id(name), Peers: []Peer{peer}, Accept: accept}
 		if change != nil {
 			change(&cfg)
 		}
@@ -76,7 +82,13 @@ func waitUp(t testing.TB, e *Endpoint, carriers int) {
 }
 
 func TestEcho(t *testing.T) {
-	paris, _ := tcpPair(t, echo, nil)
+	for _, carrier := range []string{CarrierTLS, CarrierDTLS} {
+		t.Run(carrier, func(t *testing.T) { testEcho(t, carrier) })
+	}
+}
+
+func testEcho(t *testing.T, carrier string) {
+	paris, _ := pairOver(t, carrier, echo, nil)
 	s, err := paris.Open(context.Background(), "tokyo", []byte("hello"))
 	if err != nil {
 		t.Fatal(err)

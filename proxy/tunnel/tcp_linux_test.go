@@ -18,7 +18,7 @@ import (
 // tcpEnds returns both ends of a TCP connection.
 func tcpEnds(t *testing.T) (near, far net.Conn) {
 	t.Helper()
-	ln, err := Listen("127.0.0.1:0")
+	ln, err := Listen(CarrierTLS, "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -37,12 +37,7 @@ func newTLSTransport(cfg *Config) (*tlsTransport, error) {
 	return t, t.identity.load()
 }
 
-// Listen returns a listener for carriers of TLS over TCP, for Endpoint.Serve. Unlike net.Listen's, its sockets never speak
-// MPTCP, which no socket filter sees.
-func Listen(address string) (net.Listener, error) {
-	return (&tlsTransport{}).Listen(context.Background(), address)
-}
-
+// Listen returns a listener whose sockets, unlike net.Listen's, never speak MPTCP, which no socket filter sees.
 func (t *tlsTransport) Listen(ctx context.Context, address string) (net.Listener, error) {
 	var lc net.ListenConfig
 	lc.SetMultipathTCP(false)

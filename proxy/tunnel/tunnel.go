@@ -42,7 +42,7 @@ func New(cfg Config) (*Endpoint, error) {
 	e.mem.limit = cfg.Memory
 	e.window = int(min(max(cfg.Memory/2048, minWindow), 256<<10))
 	if e.transport = cfg.Transport; e.transport == nil {
-		t, err := newTLSTransport(&cfg)
+		t, err := newTransport(&cfg)
 		if err != nil {
 			return nil, err
 		}

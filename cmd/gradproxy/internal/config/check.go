@@ -13,6 +13,7 @@ import (
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/proxy/policy"
+	"github.com/gradproxy/gradproxy/proxy/tunnel"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -85,6 +86,18 @@ func (k *checker) tunnel() {
 	t := &k.Tunnel
 	if t.Carriers < 1 || t.Carriers > 16 {
 		k.errorf(t.line, "tunnel.carriers", "%d carriers are not possible: choose 1 to 16", t.Carriers)
+	}
+	switch t.Carrier {
+	case "", tunnel.CarrierTLS:
+	case tunnel.CarrierDTLS:
+		if t.Insecure {
+			k.errorf(t.line, "tunnel.insecure", "it is for carrier tls: leave it or carrier dtls out")
+		}
+		if t.Congestion != "" && t.Congestion != "auto" {
+			k.warnf(t.line, "tunnel.congestion", "carrier dtls has a control of its own: %q is of no use", t.Congestion)
+		}
+	default:
+		k.errorf(t.line, "tunnel.carrier", "%q is no carrier: choose tls or dtls", t.Carrier)
 	}
 	if t.Resume < time.Second {
 		k.errorf(t.line, "tunnel.resume", "%v is too short to resume anything: give at least 1s", t.Resume)

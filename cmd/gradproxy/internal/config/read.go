@@ -123,6 +123,7 @@ func (d *document) tunnel(t *Tunnel) reader {
 		"ca":         value(d, &t.CA, parseText),
 		"crl":        value(d, &t.CRL, parseText),
 		"resume":     value(d, &t.Resume, parseDuration),
+		"carrier":    value(d, &t.Carrier, parseText),
 		"carriers":   value(d, &t.Carriers, parseCount),
 		"congestion": value(d, &t.Congestion, parseText),
 		"memory":     noted(&t.sets, value(d, &t.Memory, parseSize)),

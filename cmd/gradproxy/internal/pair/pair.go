@@ -72,7 +72,7 @@ func Start(ctx context.Context, cfg Config) (_ *Pair, err error) {
 	if _, err = pki.Write(pki.Options{Dir: p.dir, Domain: domain, Sites: []string{"near", "far"}}); err != nil {
 		return nil, err
 	}
-	ln, err := tunnel.Listen("127.0.0.1:0")
+	ln, err := tunnel.Listen(tunnel.CarrierTLS, "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}

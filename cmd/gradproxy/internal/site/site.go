@@ -95,7 +95,7 @@ func (s *Site) open(c *config.Config) (err error) {
 		}
 	}
 	if c.Tunnel.Listen != config.Off {
-		if s.carriers, err = listenCarriers(c.Tunnel.Listen); err != nil {
+		if s.carriers, err = listenCarriers(c.Tunnel.Carrier, c.Tunnel.Listen); err != nil {
 			return err
 		}
 	}
@@ -168,10 +168,10 @@ func (s *Site) intercept(c *config.Config) error {
 	return nil
 }
 
-func listenCarriers(address string) (net.Listener, error) {
-	l, err := tunnel.Listen(address)
+func listenCarriers(carrier, address string) (net.Listener, error) {
+	l, err := tunnel.Listen(carrier, address)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("tunnel: listen %s: the port is in use: stop the program that holds it (ss -ltnp), or set tunnel.listen to another", address)
+		return nil, fmt.Errorf("tunnel: listen %s: the port is in use: stop the program that holds it (ss -lntup), or set tunnel.listen to another", address)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("tunnel: %w: correct tunnel.listen in the configuration", err)
@@ -250,7 +250,7 @@ func (s *Site) tunnelConfig(c *config.Config) tunnel.Config {
 		Accept: func(peer string, opening []byte, in *tunnel.Incoming) {
 			a.admit(peer, in, func() { s.proxy.Accept(peer, opening, in, func() proxy.Stream { return in.Accept() }) })
 		},
-		Resume: t.Resume, Carriers: t.Carriers, Codecs: understood(c), Memory: t.Memory, Streams: maxStreams(s.limits.places, len(c.Peers)), HalfOpen: s.limits.halfOpen, Congestion: t.Congestion,
+		Resume: t.Resume, Carrier: t.Carrier, Carriers: t.Carriers, Codecs: understood(c), Memory: t.Memory, Streams: maxStreams(s.limits.places, len(c.Peers)), HalfOpen: s.limits.halfOpen, Congestion: t.Congestion,
 		Insecure: t.Insecure, Dial: dialer.DialContext, Events: s.counts.events(), Logger: s.log,
 	}
 }

@@ -1,0 +1,336 @@
+package datagram
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// A Config describes an Engine.
+type Config struct {
+	Overhead    int        // bytes that the layer below adds to each packet: with them it is a datagram
+	MaxDatagram int        // bytes of the largest datagram; at least 1,200
+	Window      int        // bytes of records that may be held here before they are taken; at least MaxRecord
+	Random      *rand.Rand // decides when the path is probed, so that flows do not probe at once
+}
+
+// An Engine is one end of a connection. Times are since an epoch of the caller's, must not go back and must be above 0. Its methods
+// must not be called concurrently.
+type Engine struct {
+	cfg  Config
+	send sending
+	recv receiving
+	rec  recovery
+	bbr  *bbr
+	mtu  mtuSearch
+
+	paceAt   time.Duration // when the next packet may leave
+	limited  bool          // the window has held a packet back since the last acknowledgement
+	received spans         // numbers of packets
+	floor    uint64        // packets below are doubles
+	newestAt time.Duration // when the largest one came
+	unacked  int           // packets that ask for an acknowledgement and have none
+	ackAt    time.Duration // when one must leave at the latest; 0: none is due
+	told     uint64        // limit, as last told
+	ack      ack           // scratch
+	err      error
+}
+
+// New returns an Engine.
+func New(cfg Config) *Engine {
+	e := &Engine{cfg: cfg}
+	e.mtu.largest = cfg.MaxDatagram
+	e.bbr = newBBR(e.mtu.size(), cfg.Random)
+	e.rec.threshold = packetThreshold
+	e.recv = receiving{next: 1, records: map[uint64]*inRecord{}, window: cfg.Window}
+	e.told = uint64(cfg.Window)
+	e.send.limit = MaxRecord // until the other end says more
+	return e
+}
+
+// Queue has a record of 1 to MaxRecord bytes leave behind the records queued before. The Engine retains it. Nothing may follow End.
+func (e *Engine) Queue(record []byte, order Order) {
+	if len(record) == 0 || len(record) > MaxRecord || e.send.ended {
+		panic(fmt.Sprintf("datagram: record of %d bytes, ended %v", len(record), e.send.ended))
+	}
+	e.send.queue(record, order)
+}
+
+// Unsent returns how many queued bytes have never left.
+func (e *Engine) Unsent() int { return e.send.unsent }
+
+// Unacknowledged reports whether queued records have not arrived.
+func (e *Engine) Unacknowledged() bool { return len(e.send.records) > 0 }
+
+// Take returns the next record that has come; nil: none is there. The caller owns it.
+func (e *Engine) Take() []byte { return e.recv.take() }
+
+// Ended reports whether the other end has said that nothing follows, and all was taken.
+func (e *Engine) Ended() bool { return e.recv.ended && len(e.recv.ready) == 0 }
+
+// Handle takes a packet that came. It does not retain it. An error, which wraps ErrPacket, ends the connection.
+func (e *Engine) Handle(now time.Duration, packet []byte) error {
+	if e.err == nil {
+		e.err = e.handle(now, packet)
+	}
+	return e.err
+}
+
+func (e *Engine) handle(now time.Duration, packet []byte) error {
+	r := packetReader{rest: packet}
+	number := r.number()
+	if r.err != nil || number < e.floor || e.received.contains(number) {
+		return r.err
+	}
+	eliciting := false
+frames:
+	for len(r.rest) > 0 && r.err == nil {
+		kind := r.byte()
+		eliciting = eliciting || kind != frameAck && kind != framePadding
+		switch kind {
+		case framePadding:
+			break frames
+		case framePing:
+		case frameAck:
+			if r.ack(&e.ack, e.rec.next()); r.err == nil {
+				e.acknowledge(now)
+			}
+		case frameFragment:
+			if f := r.fragment(); r.err == nil {
+				r.err = e.recv.fragment(f)
+			}
+		default:
+			r.fail("frame of kind %d", kind)
+		}
+	}
+	if r.err != nil {
+		return r.err
+	}
+	e.note(now, number, eliciting)
+	return nil
+}
+
+// note remembers a packet that came, for acknowledgements.
+func (e *Engine) note(now time.Duration, number uint64, eliciting bool) {
+	next := uint64(0)
+	if n := len(e.received); n > 0 {
+		next = e.received[n-1].end
+	}
+	e.received.add(number, number+1)
+	const most = 256
+	if n := len(e.received); n > most {
+		e.floor = e.received[n-most].first
+		e.received = append(e.received[:0], e.received[n-most:]...)
+	}
+	if number >= next {
+		e.newestAt = now
+	}
+	if !eliciting {
+		return
+	}
+	e.unacked++
+	switch due := now + maxAckDelay; {
+	case number != next || e.unacked >= ackEvery: // after a gap the other end waits to hear of it
+		e.ackAt = now
+	case e.ackAt == 0 || due < e.ackAt:
+		e.ackAt = due
+	}
+}
+
+// acknowledge takes the ack frame in e.ack.
+func (e *Engine) acknowledge(now time.Duration) {
+	e.send.limit = max(e.send.limit, e.ack.limit)
+	s := sample{}
+	newest, some := e.rec.acknowledged(now, e.ack.ranges, func(p *sentPacket, late bool) {
+		for _, q := range p.parts {
+			e.send.arrived(q)
+		}
+		if p.acks > 0 {
+			e.forget(p.acks)
+		}
+		if late {
+			return
+		}
+		if p.probe {
+			e.mtu.acked(p.size)
+			e.bbr.packet = e.mtu.size()
+		}
+		if p.eliciting {
+			e.rec.rate.acked(now, &s, &p.stamp, p.at, p.size)
+		}
+	})
+	if newest > 0 {
+		e.rec.rtt.sample(newest, min(e.ack.delay, maxAckDelay))
+		s.rtt = newest
+	}
+	e.detect(now)
+	if !some {
+		return
+	}
+	e.rec.rate.finish(&s, e.rec.rtt.min)
+	e.bbr.acked(now, &s, &e.rec.rate, e.rec.inflight, e.limited)
+	e.limited = false
+}
+
+// forget drops numbers of packets that the other end knows to have arrived. Some are kept, in case older ones come late.
+func (e *Engine) forget(known uint64) {
+	const late = 4 * maxThreshold
+	if known < late {
+		return
+	}
+	for len(e.received) > 1 && e.received[0].end < known-late {
+		e.received = e.received[1:]
+	}
+	e.floor = max(e.floor, min(known-late, e.received[0].first))
+}
+
+// detect declares packets lost.
+func (e *Engine) detect(now time.Duration) {
+	e.rec.detect(now, func(p *sentPacket) {
+		for _, q := range p.parts {
+			e.send.lost(q)
+		}
+		if p.probe {
+			e.mtu.lost(now)
+			return
+		}
+		e.bbr.lost(now, &p.stamp, p.size, &e.rec.rate)
+	})
+}
+
+// Next returns the next packet to send now, appended to dst, which must be empty with room for a datagram. Where none may leave now, the packet is
+// nil, and Next must be called again at the time that it returns, or after any other method; 0: only then.
+func (e *Engine) Next(now time.Duration, dst []byte) (packet []byte, again time.Duration) {
+	if t := e.rec.timer(); t != 0 && now >= t {
+		e.expired(now)
+	}
+	if e.MayTell() {
+		return e.build(now, dst, true), 0
+	}
+	full := e.rec.inflight+e.mtu.size() > e.bbr.cwnd
+	data := e.send.waiting()
+	probe := e.mtu.due(now)
+	switch {
+	case e.rec.probesDue > 0:
+		e.rec.probesDue--
+		if p, ok := e.send.oldest(); ok && len(e.send.again) == 0 {
+			e.send.again = append(e.send.again, p)
+		}
+		return e.build(now, dst, true), 0
+	case data && full:
+		e.limited = true
+	case probe > 0 && e.rec.rtt.measured && !full && now >= e.paceAt:
+		return e.buildProbe(now, dst, probe), 0
+	case data && now >= e.paceAt:
+		return e.build(now, dst, false), 0
+	case !data && !full:
+		e.rec.rate.appLimited = max(e.rec.rate.delivered+uint64(e.rec.inflight), 1)
+	}
+	if e.ackAt != 0 && now >= e.ackAt {
+		return e.buildAck(now, dst), 0
+	}
+	at := func(t time.Duration) {
+		if t != 0 && (again == 0 || t < again) {
+			again = t
+		}
+	}
+	at(e.rec.timer())
+	at(e.ackAt)
+	if data && !full {
+		at(e.paceAt)
+	}
+	return nil, again
+}
+
+// MayTell reports whether the other end should hear of the limit: much was taken since it last did.
+func (e *Engine) MayTell() bool { return e.recv.limit()-e.told >= uint64(e.cfg.Window/4) }
+
+// expired acts on the timer of the recovery.
+func (e *Engine) expired(now time.Duration) {
+	if e.rec.lossAt != 0 {
+		e.detect(now)
+		return
+	}
+	e.rec.probe()
+	if e.rec.probes >= probeNarrows {
+		e.bbr.timedOut()
+		e.mtu.blackHole(now)
+		e.bbr.packet = e.mtu.size()
+	}
+}
+
+// begin writes the number of a packet, and the ack frame that is due or nearly due.
+func (e *Engine) begin(now time.Duration, dst []byte) ([]byte, sentPacket) {
+	dst = putNumber(dst, e.rec.next())
+	p := sentPacket{}
+	if len(e.received) > 0 && (e.unacked > 0 || e.ackAt != 0 || e.rec.probes > 0 || e.MayTell()) {
+		n := len(e.received)
+		a := ack{delay: now - e.newestAt, limit: e.recv.limit(), ranges: e.received}
+		dst = a.appendAck(dst, e.mtu.size()-e.cfg.Overhead-len(dst))
+		e.unacked, e.ackAt, e.told = 0, 0, a.limit
+		p.acks = e.received[n-1].end
+	}
+	return dst, p
+}
+
+// build makes a packet with as much of the records as fits. ping: it asks for an acknowledgement even if there are none.
+func (e *Engine) build(now time.Duration, dst []byte, ping bool) []byte {
+	dst, p := e.begin(now, dst)
+	before := len(dst)
+	dst, p.parts = e.send.fill(dst, e.mtu.size()-e.cfg.Overhead, p.parts)
+	if len(dst) == before && ping {
+		dst = append(dst, framePing)
+	}
+	p.eliciting = len(dst) > before
+	e.leave(now, dst, p)
+	return dst
+}
+
+func (e *Engine) buildAck(now time.Duration, dst []byte) []byte {
+	dst, p := e.begin(now, dst)
+	e.leave(now, dst, p)
+	return dst
+}
+
+// buildProbe makes a packet of a size that is not known to pass.
+func (e *Engine) buildProbe(now time.Duration, dst []byte, size int) []byte {
+	dst, p := e.begin(now, dst)
+	dst = append(dst, framePing)
+	for len(dst) < size-e.cfg.Overhead {
+		dst = append(dst, framePadding)
+	}
+	p.probe, p.eliciting = true, true
+	e.mtu.sent()
+	e.leave(now, dst, p)
+	return dst
+}
+
+// leave notes a packet that leaves, and when the next one may.
+func (e *Engine) leave(now time.Duration, packet []byte, p sentPacket) {
+	p.size = len(packet) + e.cfg.Overhead
+	if p.eliciting {
+		per := time.Duration(float64(p.size) / e.bbr.pacing * 1e9)
+		burst := time.Millisecond + time.Duration(float64(e.bbr.quantum())/e.bbr.pacing*1e9)
+		e.paceAt = max(e.paceAt, now-burst) + per
+	}
+	e.rec.add(now, p)
+}
+
+// A State says how a connection is.
+type State struct {
+	RTT      time.Duration // smoothed; 0: not measured
+	MinRTT   time.Duration
+	Rate     float64 // bytes per second that leave at most
+	Window   int     // bytes that may be under way
+	InFlight int     // bytes that are
+	Datagram int     // bytes of a full datagram
+	Lost     uint64  // bytes declared lost
+	Arrived  uint64  // bytes acknowledged
+}
+
+// State returns how the connection is.
+func (e *Engine) State() State {
+	s := State{RTT: e.rec.rtt.smoothed, MinRTT: e.rec.rtt.min, Rate: e.bbr.pacing, Window: e.bbr.cwnd,
+		InFlight: e.rec.inflight, Datagram: e.mtu.size(), Lost: e.rec.rate.lost, Arrived: e.rec.rate.delivered}
+	return s
+}

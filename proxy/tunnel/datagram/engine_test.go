@@ -1,0 +1,216 @@
+package datagram
+
+import (
+	"encoding/binary"
+	"errors"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// shares returns the rates of n flows that share a path, as shares of its rate, between from and to.
+func shares(t *testing.T, p path, n int, from, to time.Duration) []float64 {
+	w := newWorld(t, 5)
+	got := make([]int, n)
+	for i := range n {
+		back := path{delay: p.delay}
+		a, b := w.pair(&p, &back, 32<<20)
+		b.taken = func(r []byte) { got[i] += len(r) }
+		w.at(time.Duration(i)*500*time.Millisecond, func() { a.bulk(32 << 10) })
+	}
+	never := func() bool { return false }
+	w.run(from, never)
+	before := append([]int(nil), got...)
+	w.run(to, never)
+	var all []float64
+	for i := range got {
+		all = append(all, float64(got[i]-before[i])/(to-from).Seconds()/p.rate)
+	}
+	return all
+}
+
+// TestFlowsShare: two flows over one bottleneck use it, and neither starves.
+func TestFlowsShare(t *testing.T) {
+	p := path{rate: 6e6, delay: 20 * time.Millisecond, queue: 250e3}
+	s := shares(t, p, 2, 10*time.Second, 40*time.Second)
+	t.Logf("shares %.2f", s)
+	if s[0]+s[1] < 0.85 || min(s[0], s[1]) < 0.2 {
+		t.Errorf("shares %.2f", s)
+	}
+}
+
+// TestDatagramsGrow: an engine finds the largest datagram that passes, returns to the smallest when it no longer does, and
+// loses nothing.
+func TestDatagramsGrow(t *testing.T) {
+	w := newWorld(t, 1)
+	w.largest = 8952
+	there := path{rate: 5e6, delay: 10 * time.Millisecond, largest: 1460}
+	back := path{delay: 10 * time.Millisecond}
+	a, b := w.pair(&there, &back, 32<<20)
+	got := 0
+	b.taken = func(r []byte) { got += len(r) }
+	a.bulk(32 << 10)
+	never := func() bool { return false }
+	w.run(4*time.Second, never)
+	if size := a.State().Datagram; size != 1452 {
+		t.Fatalf("datagrams of %d bytes where 1,460 pass, want 1,452", size)
+	}
+	there.largest = 1250
+	before := got
+	w.run(10*time.Second, never)
+	if size := a.State().Datagram; size != 1200 {
+		t.Fatalf("datagrams of %d bytes where 1,250 pass", size)
+	}
+	if got-before < 10e6 {
+		t.Errorf("%d bytes came in 6 s after the path became narrower", got-before)
+	}
+}
+
+// TestOutage: after an outage the records that were under way leave again, soon, and only so often meanwhile.
+func TestOutage(t *testing.T) {
+	w := newWorld(t, 1)
+	down := func(now time.Duration) bool { return now > 3*time.Second && now < 8*time.Second }
+	there := path{rate: 5e6, delay: 20 * time.Millisecond, cut: down}
+	back := path{delay: 20 * time.Millisecond, cut: down}
+	a, b := w.pair(&there, &back, 32<<20)
+	got, last, gap := 0, time.Duration(0), time.Duration(0)
+	b.taken = func(r []byte) {
+		got += len(r)
+		if w.now > 2*time.Second {
+			gap = max(gap, w.now-last)
+		}
+		last = w.now
+	}
+	a.bulk(16 << 10)
+	w.run(4*time.Second, func() bool { return false })
+	before := a.packets
+	w.run(7900*time.Millisecond, func() bool { return false })
+	if n := a.packets - before; n > 20 {
+		t.Errorf("%d packets left in 4 s of an outage", n)
+	}
+	w.run(20*time.Second, func() bool { return false })
+	if gap > 8*time.Second {
+		t.Errorf("nothing came for %v, and the outage was 5 s", gap)
+	}
+	if rate := float64(got) / 15 / 5e6; rate < 0.75 {
+		t.Errorf("%.2f of the rate outside the outage", rate)
+	}
+}
+
+// TestReaderThatStops: no more than the window comes to an end whose records nobody takes, and all of it once they are taken.
+func TestReaderThatStops(t *testing.T) {
+	w := newWorld(t, 1)
+	there, back := path{rate: 20e6, delay: 5 * time.Millisecond}, path{delay: 5 * time.Millisecond}
+	const window = 1 << 20
+	a, b := w.pair(&there, &back, window)
+	for i := range 100 {
+		r := make([]byte, 60000)
+		binary.BigEndian.PutUint64(r, uint64(i))
+		a.Queue(r, Free)
+	}
+	held, taking := 0, false
+	b.takes = func() bool {
+		held = max(held, b.recv.held)
+		return taking
+	}
+	w.at(w.now, a.pump)
+	w.run(3*time.Second, func() bool { return false })
+	if held > window || held < window/2 {
+		t.Fatalf("%d bytes are held of a window of %d", held, window)
+	}
+	taking = true
+	for b.Take() != nil {
+	}
+	w.at(w.now, b.pump)
+	w.run(10*time.Second, func() bool { return !a.Unacknowledged() })
+	if a.Unacknowledged() {
+		t.Errorf("the window has not opened again: %+v", a.State())
+	}
+}
+
+// TestBrokenPackets: an authentic packet that this package would not write ends the connection.
+func TestBrokenPackets(t *testing.T) {
+	fragment := func(f fragment) []byte { return f.append(putNumber(nil, 0)) }
+	for name, packet := range map[string][]byte{
+		"short":                    {0, 0, 0},
+		"unknown frame":            append(putNumber(nil, 0), 99),
+		"ack of what was not sent": (&ack{ranges: spans{{0, 9}}}).appendAck(putNumber(nil, 0), 1000),
+		"ack cut off":              append(putNumber(nil, 0), frameAck, 0),
+		"record 0":                 fragment(fragment1(0, 10, 0, 10)),
+		"end behind the record":    fragment(fragment1(1, 10, 5, 6)),
+		"empty":                    fragment(fragment1(1, 10, 5, 0)),
+		"too long":                 fragment(fragment1(1, MaxRecord+1, 0, 10)),
+		"far ahead":                fragment(fragment1(maxAhead+1, 10, 0, 10)),
+		"over the window":          fragment(fragment1(1, MaxRecord, 0, 10)),
+		"fence behind":             append(putNumber(nil, 0), frameFragment, 3, 0, 3, 1, 0, 1, 'x'),
+		"order":                    append(putNumber(nil, 0), frameFragment, 3, 9, 0, 1, 0, 1, 'x'),
+	} {
+		e := New(Config{Overhead: overhead, MaxDatagram: 1472, Window: MaxRecord - 1, Random: rand.New(rand.NewPCG(1, 1))})
+		if err := e.Handle(time.Second, packet); !errors.Is(err, ErrPacket) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func fragment1(record uint64, total, offset, n int) fragment {
+	return fragment{record: record, total: total, offset: offset, data: make([]byte, n)}
+}
+
+// FuzzPackets gives an engine packets that lie: it takes them or fails, and holds no more than its window.
+func FuzzPackets(f *testing.F) {
+	w := newWorld(f, 1)
+	there, back := path{delay: time.Millisecond}, path{delay: time.Millisecond}
+	a, _ := w.pair(&there, &back, 1<<20)
+	for range 3 {
+		a.Queue(make([]byte, 3000), Last)
+	}
+	for p, _ := a.Next(w.now, nil); p != nil; p, _ = a.Next(w.now, nil) {
+		f.Add(p, p)
+	}
+	f.Add((&ack{ranges: spans{{0, 1}, {3, 5}}}).appendAck(putNumber(nil, 7), 1000), []byte{})
+	f.Fuzz(func(t *testing.T, one, two []byte) {
+		e := New(Config{Overhead: overhead, MaxDatagram: 1472, Window: MaxRecord, Random: rand.New(rand.NewPCG(1, 1))})
+		for range 8 {
+			e.Queue(make([]byte, 2000), Free)
+		}
+		now := time.Second
+		for _, p := range [][]byte{one, two} {
+			for out, _ := e.Next(now, nil); out != nil; out, _ = e.Next(now, nil) {
+			}
+			if e.Handle(now, p) != nil {
+				return
+			}
+			now += 50 * time.Millisecond
+			if e.recv.held > MaxRecord {
+				t.Fatalf("%d bytes are held", e.recv.held)
+			}
+		}
+	})
+}
+
+// TestSpans checks the set of numbers against a plain one.
+func TestSpans(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 200 {
+		var s spans
+		var plain [100]bool
+		for range 30 {
+			first := random.Uint64N(100)
+			end := min(first+random.Uint64N(8), 100)
+			s.add(first, end)
+			for n := first; n < end; n++ {
+				plain[n] = true
+			}
+		}
+		for n := range uint64(100) {
+			if s.contains(n) != plain[n] {
+				t.Fatalf("%d: %v", n, s)
+			}
+		}
+		for i := 1; i < len(s); i++ {
+			if s[i-1].end >= s[i].first {
+				t.Fatalf("ranges touch: %v", s)
+			}
+		}
+	}
+}

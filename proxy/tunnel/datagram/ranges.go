@@ -1,0 +1,45 @@
+package datagram
+
+import "slices"
+
+// A span is the numbers from first up to, not including, end.
+type span struct{ first, end uint64 }
+
+// spans is a set of numbers: ranges in ascending order, with gaps between them.
+type spans []span
+
+// add puts the numbers from first up to end into the set.
+func (s *spans) add(first, end uint64) {
+	if first >= end {
+		return
+	}
+	list := *s
+	i := len(list) // the first range that ends at or behind first
+	for i > 0 && list[i-1].end >= first {
+		i--
+	}
+	j := i // behind the last range that begins at or before end
+	for j < len(list) && list[j].first <= end {
+		first, end = min(first, list[j].first), max(end, list[j].end)
+		j++
+	}
+	if i < j {
+		list[i] = span{first, end}
+		*s = slices.Delete(list, i+1, j)
+		return
+	}
+	*s = slices.Insert(list, i, span{first, end})
+}
+
+// has reports whether all numbers from first up to end are in the set.
+func (s spans) has(first, end uint64) bool {
+	for i := len(s) - 1; i >= 0; i-- {
+		if s[i].first <= first {
+			return end <= s[i].end
+		}
+	}
+	return first >= end
+}
+
+// contains reports whether n is in the set.
+func (s spans) contains(n uint64) bool { return s.has(n, n+1) }

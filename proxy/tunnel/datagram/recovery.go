@@ -1,0 +1,207 @@
+package datagram
+
+import "time"
+
+const (
+	maxAckDelay = 5 * time.Millisecond // that an acknowledgement may wait
+	ackEvery    = 8                    // packets after which it waits no longer
+
+	// A packet is lost if one that left packetThreshold later has arrived, or one that left 9/8 of a round trip later: RFC 9002, 6.1.
+	// Where losses turn out to be late arrivals, the number of packets grows up to maxThreshold.
+	packetThreshold = 3
+	maxThreshold    = 300
+
+	maxProbeBackoff = 6 // doublings of the time until the next probe
+	probeNarrows    = 3 // probes without an answer, after which the window is the smallest
+	maxSent         = 1 << 17
+)
+
+type packetState uint8
+
+const (
+	packetGone   packetState = iota // acknowledged, or of no interest
+	packetFlying                    // counted as under way
+	packetLost                      // declared lost; a late acknowledgement is noted
+)
+
+// A sentPacket is a packet that has left.
+type sentPacket struct {
+	state     packetState
+	size      int
+	probe     bool // of a size not known to pass: its loss is no congestion
+	at        time.Duration
+	stamp     stamp
+	acks      uint64 // the ack that it carries knows all packets below; 0: none
+	parts     []part
+	eliciting bool
+}
+
+// A part is a piece of a record in a packet.
+type part struct {
+	record *outRecord
+	offset int
+	length int
+}
+
+// A recovery knows the packets under way, and decides which are lost.
+type recovery struct {
+	rtt       rtt
+	rate      deliveryRate
+	base      uint64       // number of sent[0]
+	sent      []sentPacket // in the order of their numbers; the oldest is not gone
+	gone      spans        // acknowledged numbers from base on
+	checked   uint64       // no packet below is under way
+	inflight  int          // bytes
+	largest   uint64       // one more than the largest acknowledged number
+	threshold uint64
+	lastSent  time.Duration // when the last packet left that asks for an acknowledgement
+	eliciting int           // packets under way that ask for one
+	lossAt    time.Duration // when the oldest packet is lost by time; 0: none waits for that
+	probes    int           // probes since the last acknowledgement
+	probesDue int           // probes that may leave although the window is full
+}
+
+func (r *recovery) next() uint64 { return r.base + uint64(len(r.sent)) }
+
+func (r *recovery) at(number uint64) *sentPacket { return &r.sent[number-r.base] }
+
+// add notes a packet that leaves.
+func (r *recovery) add(now time.Duration, p sentPacket) {
+	p.at = now
+	if p.eliciting {
+		p.state = packetFlying
+		p.stamp = r.rate.stamp(now, p.size, r.inflight)
+		r.inflight += p.size
+		r.eliciting++
+		r.lastSent = now
+	}
+	r.sent = append(r.sent, p)
+	r.trim(now)
+}
+
+// land notes that a packet is no longer under way.
+func (r *recovery) land(p *sentPacket, state packetState) {
+	if p.state == packetFlying {
+		r.inflight -= p.size
+		r.eliciting--
+	}
+	p.state = state
+}
+
+// trim forgets the oldest packets that are gone, or lost for so long that no acknowledgement will come.
+func (r *recovery) trim(now time.Duration) {
+	i := 0
+	for i < len(r.sent) {
+		p := &r.sent[i]
+		if p.state == packetFlying || p.state == packetLost && now-p.at < 3*r.rtt.probeAfter() && len(r.sent) < maxSent {
+			break
+		}
+		p.parts = nil
+		i++
+	}
+	if i == 0 {
+		return
+	}
+	r.base += uint64(i)
+	r.sent = r.sent[i:]
+	for len(r.gone) > 0 && r.gone[0].end <= r.base {
+		r.gone = r.gone[1:]
+	}
+}
+
+// acknowledged takes the ranges of an ack frame, newest first. acked is called for each packet that is new in it, late if it had been
+// declared lost. newest reports the round trip of the newest one, if it is new.
+func (r *recovery) acknowledged(now time.Duration, ranges spans, acked func(p *sentPacket, late bool)) (newest time.Duration, some bool) {
+	largest := ranges[0].end
+	for i, s := range ranges {
+		known := len(r.gone)
+		for n := s.end; n > s.first && n > r.base; n-- {
+			for known > 0 && r.gone[known-1].first >= n {
+				known--
+			}
+			if known > 0 && r.gone[known-1].end >= n { // a known one
+				n = r.gone[known-1].first + 1
+				continue
+			}
+			p := r.at(n - 1)
+			switch p.state {
+			case packetGone: // it asked for no acknowledgement
+				continue
+			case packetLost:
+				r.threshold = min(max(r.threshold, largest-n+1), maxThreshold)
+				acked(p, true)
+			case packetFlying:
+				if i == 0 && n == largest && n > r.largest {
+					newest = now - p.at
+				}
+				acked(p, false)
+				some = true
+			}
+			r.land(p, packetGone)
+		}
+		r.gone.add(max(s.first, r.base), s.end)
+		if s.first <= r.base {
+			break
+		}
+	}
+	r.largest = max(r.largest, largest)
+	if some {
+		r.probes, r.probesDue = 0, 0
+	}
+	return newest, some
+}
+
+// detect declares packets lost: RFC 9002, 6.1. lost is called for each.
+func (r *recovery) detect(now time.Duration, lost func(p *sentPacket)) {
+	r.lossAt = 0
+	base := max(r.rtt.smoothed, r.rtt.latest)
+	if !r.rtt.measured {
+		base = initialRTT
+	}
+	wait := max(base*9/8, granularity)
+	if r.threshold > packetThreshold { // the path reorders
+		wait = base * 5 / 4
+	}
+	first := uint64(0) // under way
+	for n := max(r.base, r.checked); n < r.largest; n++ {
+		p := r.at(n)
+		if p.state != packetFlying {
+			continue
+		}
+		if r.largest-1-n >= r.threshold || now-p.at >= wait {
+			if !p.probe {
+				r.rate.lost += uint64(p.size)
+			}
+			r.land(p, packetLost)
+			lost(p)
+			continue
+		}
+		if first == 0 {
+			first = n
+		}
+		if due := p.at + wait; r.lossAt == 0 || due < r.lossAt {
+			r.lossAt = due
+		}
+	}
+	if r.checked = r.largest; first > 0 {
+		r.checked = first
+	}
+	r.trim(now)
+}
+
+// timer returns when expired must be called; 0: never.
+func (r *recovery) timer() time.Duration {
+	switch {
+	case r.lossAt != 0:
+		return r.lossAt
+	case r.eliciting == 0:
+		return 0
+	}
+	return r.lastSent + r.rtt.probeAfter()<<min(r.probes, maxProbeBackoff)
+}
+
+// probe allows two packets beyond the window, since nothing has been acknowledged for too long: RFC 9002, 6.2.4.
+func (r *recovery) probe() {
+	r.probes++
+	r.probesDue = 2
+}

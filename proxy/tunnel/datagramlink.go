@@ -1,0 +1,318 @@
+package tunnel
+
+import (
+	"encoding/binary"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gradproxy/gradproxy/proxy/tunnel/datagram"
+)
+
+const (
+	// datagramWindow is how many bytes of records may be under way on one Link: 1 Gbit/s over 250 ms. They take memory only
+	// where records are lost and later ones wait for them.
+	datagramWindow = 32 << 20
+	// datagramUnsent is how many bytes may wait in an Engine: those behind them wait in the tunnel, where small messages overtake them.
+	datagramUnsent = 128 << 10
+	datagramBatch  = 32 // packets that leave with one call, at most
+)
+
+// A packetConn carries packets that a datagramLink makes, encrypted and authenticated, and loses some.
+type packetConn interface {
+	net.Conn
+}
+
+// A holder is the connection below a packetConn. It sends datagrams together.
+type holder interface {
+	Hold()
+	Flush() error
+	Received() uint64
+}
+
+// A datagramLink is a Link over a packetConn, by a datagram.Engine.
+type datagramLink struct {
+	packetConn
+	holder  holder
+	packets atomic.Uint64 // sent and received
+
+	mu       sync.Mutex
+	engine   *datagram.Engine
+	start    time.Time
+	readable sync.Cond // a record is there, or the end
+	writable sync.Cond // little is unsent, or all has arrived, or the end
+	err      error     // the Link has ended
+	deadline time.Time // of Read and Flush
+	alarm    *time.Timer
+	left     []byte // of the record that Read returns in parts
+
+	kick    chan struct{} // the sender has something to do
+	once    sync.Once
+	closed  chan struct{}
+	pending atomic.Int64 // bytes written since the last Flush
+}
+
+// newDatagramLink returns a Link over c. overhead is how many bytes c and the layers below it add to a packet within a datagram of at
+// most largest bytes.
+func newDatagramLink(c packetConn, h holder, overhead, largest int) *datagramLink {
+	l := &datagramLink{packetConn: c, holder: h, start: time.Now().Add(-time.Second), kick: make(chan struct{}, 1), closed: make(chan struct{})}
+	l.engine = datagram.New(datagram.Config{Overhead: overhead, MaxDatagram: largest, Window: datagramWindow,
+		Random: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))})
+	l.readable.L, l.writable.L = &l.mu, &l.mu
+	go l.receive()
+	go l.send()
+	return l
+}
+
+func (l *datagramLink) now() time.Duration { return time.Since(l.start) }
+
+// wake has the sender look for work.
+func (l *datagramLink) wake() {
+	select {
+	case l.kick <- struct{}{}:
+	default:
+	}
+}
+
+// receive gives the engine the packets that come.
+func (l *datagramLink) receive() {
+	b := make([]byte, 16<<10)
+	for {
+		n, err := l.packetConn.Read(b)
+		if err != nil {
+			l.end(err)
+			return
+		}
+		l.packets.Add(1)
+		l.mu.Lock()
+		err = l.engine.Handle(l.now(), b[:n])
+		l.readable.Broadcast()
+		l.announce()
+		l.mu.Unlock()
+		if err != nil {
+			l.end(err)
+			return
+		}
+		l.wake()
+	}
+}
+
+// announce wakes those who wait to write. The lock is held.
+func (l *datagramLink) announce() {
+	if l.engine.Unsent() < datagramUnsent {
+		l.writable.Broadcast()
+	}
+}
+
+// send sends the packets that the engine makes.
+func (l *datagramLink) send() {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	var b [16 << 10]byte
+	for {
+		again, err := l.burst(b[:0])
+		if err != nil {
+			l.end(err)
+			return
+		}
+		if again < 0 { // at once
+			continue
+		}
+		wait := time.Hour
+		if again > 0 {
+			wait = max(again-l.now(), 0)
+		}
+		timer.Reset(wait)
+		select {
+		case <-l.kick:
+		case <-timer.C:
+		case <-l.closed:
+			return
+		}
+	}
+}
+
+// burst sends the packets that may leave now. again is when further ones may; 0: when something changes; below 0: now.
+func (l *datagramLink) burst(b []byte) (again time.Duration, err error) {
+	held := false
+	for range datagramBatch {
+		l.mu.Lock()
+		packet, at := l.engine.Next(l.now(), b)
+		l.announce()
+		l.mu.Unlock()
+		if again = at; packet == nil {
+			break
+		}
+		again = -1
+		if !held {
+			l.holder.Hold()
+			held = true
+		}
+		l.packets.Add(1)
+		if _, err := l.packetConn.Write(packet); err != nil {
+			return 0, err
+		}
+	}
+	if held {
+		return again, l.holder.Flush()
+	}
+	return again, nil
+}
+
+// end ends the Link: Read and Flush fail with err.
+func (l *datagramLink) end(err error) {
+	l.mu.Lock()
+	if l.err == nil {
+		l.err = err
+	}
+	l.readable.Broadcast()
+	l.writable.Broadcast()
+	l.mu.Unlock()
+	l.once.Do(func() {
+		close(l.closed)
+		go l.packetConn.Close() // it sends an alert, and waits for its own goroutines; the caller may hold locks
+	})
+}
+
+// Close ends the Link at once, and drops the bytes that have not left.
+func (l *datagramLink) Close() error {
+	l.end(net.ErrClosed)
+	return nil
+}
+
+func (l *datagramLink) Read(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for len(l.left) == 0 {
+		if l.left = l.engine.Take(); l.left != nil {
+			if l.engine.MayTell() {
+				l.wake()
+			}
+			break
+		}
+		switch {
+		case l.engine.Ended():
+			return 0, io.EOF
+		case l.err != nil:
+			return 0, l.err
+		case l.late():
+			return 0, os.ErrDeadlineExceeded
+		}
+		l.readable.Wait()
+	}
+	n := copy(p, l.left)
+	l.left = l.left[n:]
+	return n, nil
+}
+
+// late reports whether the deadline has passed. The lock is held.
+func (l *datagramLink) late() bool { return !l.deadline.IsZero() && !time.Now().Before(l.deadline) }
+
+func (l *datagramLink) SetDeadline(t time.Time) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.deadline = t
+	if l.alarm != nil {
+		l.alarm.Stop()
+		l.alarm = nil
+	}
+	if !t.IsZero() {
+		l.alarm = time.AfterFunc(time.Until(t), func() {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.readable.Broadcast()
+			l.writable.Broadcast()
+		})
+	}
+	return nil
+}
+
+// Write queues records. It does not wait: Flush does.
+func (l *datagramLink) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err != nil {
+		return 0, l.err
+	}
+	n := len(p)
+	for len(p) > 0 {
+		end := headerLen + int(binary.BigEndian.Uint32(p))
+		l.engine.Queue(append([]byte(nil), p[:end]...), orderOf(p))
+		p = p[end:]
+	}
+	l.pending.Add(int64(n))
+	return n, nil
+}
+
+// orderOf returns the order of the record that begins so: the contract of Link says which may overtake which.
+func orderOf(record []byte) datagram.Order {
+	word := binary.BigEndian.Uint64(record[4:])
+	switch k := kind(word >> 56); {
+	case k == kindHello || k == kindReady || k == kindLeave:
+		return datagram.Fence
+	case word&maxStream == 0:
+		return datagram.Last
+	}
+	return datagram.Free
+}
+
+func (l *datagramLink) Pending() int { return int(l.pending.Load()) }
+
+// Flush has the pending records leave, and waits until little is left of them.
+func (l *datagramLink) Flush() error {
+	l.wake()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for l.err == nil && l.engine.Unsent() >= datagramUnsent && !l.late() {
+		l.writable.Wait()
+	}
+	l.pending.Store(0)
+	if l.err == nil && l.late() {
+		return os.ErrDeadlineExceeded
+	}
+	return l.err
+}
+
+func (l *datagramLink) CanTry() bool { return true }
+
+func (l *datagramLink) TryFlush() (full bool, err error) {
+	l.wake()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if full = l.engine.Unsent() >= datagramUnsent; !full {
+		l.pending.Store(0)
+	}
+	return full, l.err
+}
+
+// Idle does nothing: the engine sees by itself when nothing is left to send.
+func (l *datagramLink) Idle() {}
+
+// CloseWrite says that nothing follows, and waits until all has arrived.
+func (l *datagramLink) CloseWrite() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.deadline = time.Time{}
+	if l.err == nil {
+		l.engine.Queue([]byte{0}, datagram.End)
+	}
+	l.wake()
+	until := time.Now().Add(handshakeWithin)
+	alarm := time.AfterFunc(handshakeWithin, func() { l.mu.Lock(); l.writable.Broadcast(); l.mu.Unlock() })
+	defer alarm.Stop()
+	for l.err == nil && l.engine.Unacknowledged() {
+		if !time.Now().Before(until) {
+			return os.ErrDeadlineExceeded
+		}
+		l.writable.Wait()
+	}
+	return l.err
+}
+
+func (l *datagramLink) State() LinkState {
+	return LinkState{Received: l.holder.Received(), Congestion: "bbr", Worn: l.packets.Load() >= rotateRecords}
+}

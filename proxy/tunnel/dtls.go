@@ -1,0 +1,136 @@
+package tunnel
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/pion/dtls/v2"
+
+	"github.com/gradproxy/gradproxy/proxy/tunnel/udp"
+)
+
+const (
+	dtlsReplayWindow  = 4096 // records: with pion's default of 64 a reordering path loses many at high rates
+	dtlsHandshakeMTU  = 1200 // bytes of a datagram of the handshake, which every path carries
+	dtlsFlightAgain   = 300 * time.Millisecond
+	dtlsDatagramBytes = 9000 // of the largest datagram
+)
+
+// dtlsTransport is the Transport of DTLS 1.2 over UDP. A datagramLink brings the records, with its own congestion control, so it needs
+// nothing of the kernel. All that knows pion/dtls is here and in dtls_suite.go.
+type dtlsTransport struct {
+	identity *identityStore
+	now      func() time.Time // Config.Now
+	log      *slog.Logger
+}
+
+// newDTLSTransport returns the Transport for carriers over datagrams. It fails if the identity cannot be read.
+func newDTLSTransport(cfg *Config) (*dtlsTransport, error) {
+	t := &dtlsTransport{identity: &identityStore{files: cfg.Identity, log: cfg.Logger}, now: cfg.Now, log: cfg.Logger}
+	return t, t.identity.load()
+}
+
+func (t *dtlsTransport) Dial(ctx context.Context, address string) (net.Conn, error) {
+	return udp.Dial(ctx, address)
+}
+
+func (t *dtlsTransport) Listen(_ context.Context, address string) (net.Listener, error) {
+	return udp.Listen(address)
+}
+
+func (t *dtlsTransport) Secure(ctx context.Context, conn net.Conn, dialed bool, allow func(id string) error) (link Link, err error) {
+	raw, ok := conn.(*udp.Conn)
+	if !ok {
+		return nil, fmt.Errorf("DTLS needs a connection of datagrams, not %T", conn)
+	}
+	keys := t.identity.current()
+	usage := x509.ExtKeyUsageClientAuth
+	if dialed {
+		usage = x509.ExtKeyUsageServerAuth
+	}
+	var id string
+	var leaf *x509.Certificate
+	config := &dtls.Config{
+		Certificates:           []tls.Certificate{keys.cert},
+		CipherSuites:           []dtls.CipherSuiteID{}, // not nil: else pion's own are offered too
+		CustomCipherSuites:     dtlsSuites,
+		ExtendedMasterSecret:   dtls.RequireExtendedMasterSecret,
+		ClientAuth:             dtls.RequireAnyClientCert, // verified below, as the server's is
+		InsecureSkipVerify:     true,                      // of a host name: sites have SPIFFE ids
+		SupportedProtocols:     []string{protocolName},    // pion refuses one that offers others, not one that offers none: HELLO does
+		MTU:                    dtlsHandshakeMTU,
+		FlightInterval:         dtlsFlightAgain,
+		ReplayProtectionWindow: dtlsReplayWindow,
+		LoggerFactory:          quiet{},
+		// The address was proved before (package udp), so that nothing is kept for others.
+		InsecureSkipVerifyHello: true,
+		VerifyPeerCertificate: func(shown [][]byte, _ [][]*x509.Certificate) error {
+			var chain []*x509.Certificate
+			for _, der := range shown {
+				c, err := x509.ParseCertificate(der)
+				if err != nil {
+					return err
+				}
+				chain = append(chain, c)
+			}
+			if id, err = keys.verify(chain, usage, t.now()); err != nil {
+				return err
+			}
+			leaf = chain[0]
+			return nil
+		},
+	}
+	// pion answers what it does not expect with errors; a panic in it must cost this handshake only.
+	defer func() {
+		if r := recover(); r != nil {
+			link, err = nil, fmt.Errorf("DTLS with %v: the handshake failed: %v", conn.RemoteAddr(), r)
+		}
+	}()
+	var secured *dtls.Conn
+	if dialed {
+		secured, err = dtls.ClientWithContext(ctx, raw, config)
+	} else {
+		secured, err = dtls.ServerWithContext(ctx, raw, config)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("DTLS with %v: %w", conn.RemoteAddr(), err)
+	}
+	if err = errors.New("it showed no certificate"); leaf != nil {
+		err = allow(id)
+	}
+	if err != nil {
+		secured.Close()
+		return nil, err
+	}
+	raw.SetDeadline(time.Time{}) // the tunnel's is the Link's from here on
+	l := &dtlsLink{datagramLink: newDatagramLink(secured, raw, suiteOverhead, dtlsDatagramBytes), identity: t.identity, keys: keys}
+	l.SetDeadline(time.Now().Add(handshakeWithin))
+	for _, c := range []*x509.Certificate{keys.cert.Leaf, leaf} {
+		if l.expiry.IsZero() || c.NotAfter.Before(l.expiry) {
+			l.expiry = c.NotAfter
+			l.renewal = c.NotAfter.Add(-c.NotAfter.Sub(c.NotBefore) / 10)
+		}
+	}
+	return l, nil
+}
+
+// A dtlsLink is a datagramLink over DTLS.
+type dtlsLink struct {
+	*datagramLink
+	identity *identityStore
+	keys     *loaded
+	renewal  time.Time // see LinkState
+	expiry   time.Time
+}
+
+func (l *dtlsLink) State() LinkState {
+	s := l.datagramLink.State()
+	s.Rekeyed, s.Renewal, s.Expiry = l.keys != l.identity.current(), l.renewal, l.expiry
+	return s
+}

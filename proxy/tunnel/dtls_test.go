@@ -1,0 +1,241 @@
+package tunnel
+
+import (
+	"bytes"
+	"context"
+	"crypto/cipher"
+	"crypto/tls"
+	"encoding/hex"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pion/dtls/v2"
+	"github.com/pion/dtls/v2/pkg/protocol/recordlayer"
+	"golang.org/x/crypto/chacha20poly1305"
+
+	"github.com/gradproxy/gradproxy/proxy/tunnel/udp"
+)
+
+// suitePair returns a suite of each kind as the two sides of a connection have it.
+func suitePair(t testing.TB, id dtls.CipherSuiteID) (client, server *dtlsSuite) {
+	find := func(isClient bool) *dtlsSuite {
+		for _, s := range dtlsSuites() {
+			if s.ID() == id {
+				if err := s.Init(make([]byte, 48), make([]byte, 32), make([]byte, 32), isClient); err != nil {
+					t.Fatal(err)
+				}
+				return s.(*dtlsSuite)
+			}
+		}
+		t.Fatalf("no suite %#x", id)
+		return nil
+	}
+	return find(true), find(false)
+}
+
+// record returns a DTLS record of application data.
+func dtlsRecord(epoch uint16, number uint64, content string) []byte {
+	b := []byte{23, 254, 253, byte(epoch >> 8), byte(epoch)}
+	for shift := 40; shift >= 0; shift -= 8 {
+		b = append(b, byte(number>>shift))
+	}
+	return append(append(b, byte(len(content)>>8), byte(len(content))), content...)
+}
+
+// TestSuiteVector: the AEAD of RFC 8439, 2.8.2, whose additional data is cut as a record's cannot be, and the nonce of RFC 7905,
+// section 2: a record's number XOR the secret, with zeros before it.
+func TestSuiteVector(t *testing.T) {
+	decode := func(s string) []byte {
+		b, err := hex.DecodeString(strings.ReplaceAll(s, " ", ""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	aead, err := chacha20poly1305.New(decode("808182838485868788898a8b8c8d8e8f909192939495969798999a9b9c9d9e9f"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sealed := aead.Seal(nil, decode("070000004041424344454647"), []byte("Ladies and Gentlemen of the class of '99: If I could offer you only one tip for the future, sunscreen would be it."),
+		decode("50515253c0c1c2c3c4c5c6c7"))
+	if tag := sealed[len(sealed)-16:]; !bytes.Equal(tag, decode("1ae10b594f09e26a7e902ecbd0600691")) {
+		t.Errorf("tag %x", tag)
+	}
+	iv := [suiteNonce]byte(decode("07000000404142434445 4647"))
+	nonce, data := recordSecrets(&iv, dtlsRecord(1, 0x020304050607, ""), 5)
+	if want := decode("07000000 4040 404040404040"); !bytes.Equal(nonce[:], want) {
+		t.Errorf("nonce %x, want %x", nonce, want)
+	}
+	if want := decode("0001 020304050607 17 fefd 0005"); !bytes.Equal(data[:], want) {
+		t.Errorf("additional data %x, want %x", data, want)
+	}
+}
+
+// A nonceCounter is an AEAD that fails the test where a nonce comes twice.
+type nonceCounter struct {
+	cipher.AEAD
+	t    *testing.T
+	seen map[string]bool
+}
+
+func (c *nonceCounter) Seal(dst, nonce, content, data []byte) []byte {
+	if c.seen[string(nonce)] {
+		c.t.Errorf("nonce %x is used twice", nonce)
+	}
+	c.seen[string(nonce)] = true
+	return c.AEAD.Seal(dst, nonce, content, data)
+}
+
+// TestSuites: records open as they were sealed, not if a bit of them is changed, and no nonce is used twice.
+func TestSuites(t *testing.T) {
+	for _, id := range []dtls.CipherSuiteID{suiteChaCha20, suiteAES256} {
+		client, server := suitePair(t, id)
+		counter := &nonceCounter{AEAD: client.keys.Load().seal, t: t, seen: map[string]bool{}}
+		client.keys.Load().seal = counter
+		random := rand.New(rand.NewPCG(1, uint64(id)))
+		for epoch := uint16(1); epoch < 3; epoch++ {
+			for number := range uint64(500) {
+				raw := dtlsRecord(epoch, number<<random.IntN(38), strings.Repeat("x", random.IntN(100)))
+				if number > 0 {
+					raw = dtlsRecord(epoch, number, strings.Repeat("x", random.IntN(100)))
+				}
+				sealed, err := client.Encrypt(&recordlayer.RecordLayer{}, raw)
+				if err != nil {
+					t.Fatal(err)
+				}
+				changed := bytes.Clone(sealed)
+				bit := random.IntN(8 * len(changed))
+				if i := bit / 8; i < 11 && i != 0 || i >= recordlayer.HeaderSize { // type and length are pion's to check
+					changed[i] ^= 1 << (bit % 8)
+					if _, err := server.Decrypt(changed); err == nil {
+						t.Fatalf("%v: record opens though bit %d is changed", client, bit)
+					}
+				}
+				opened, err := server.Decrypt(sealed)
+				if err != nil || !bytes.Equal(opened[recordlayer.HeaderSize:], raw[recordlayer.HeaderSize:]) {
+					t.Fatalf("%v: record %d: %q, %v", client, number, opened, err)
+				}
+			}
+		}
+		if len(counter.seen) != 1000 {
+			t.Errorf("%d nonces of 1,000 records", len(counter.seen))
+		}
+		if again, err := client.Decrypt(dtlsRecord(1, 1, "no tag")); err == nil {
+			t.Errorf("%q opens", again)
+		}
+	}
+}
+
+// FuzzSuite: nothing but a sealed record opens.
+func FuzzSuite(f *testing.F) {
+	client, server := suitePair(f, suiteChaCha20)
+	sealed, _ := client.Encrypt(&recordlayer.RecordLayer{}, dtlsRecord(1, 5, "hello"))
+	f.Add(sealed[:len(sealed)-1])
+	f.Add([]byte{20})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if _, err := server.Decrypt(bytes.Clone(b)); err == nil && b[0] != 20 && !bytes.Equal(b, sealed) {
+			t.Errorf("%x opens", b)
+		}
+	})
+}
+
+// TestDTLSRefuses: a peer without our suites, without a certificate, or with one of another authority is refused.
+func TestDTLSRefuses(t *testing.T) {
+	id, other := identities(t, "paris", "tokyo"), identities(t, "paris")
+	server, err := newDTLSTransport(&Config{Identity: id("tokyo"), Now: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	load := func(i Identity) tls.Certificate {
+		c, err := tls.LoadX509KeyPair(i.Cert, i.Key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	for name, change := range map[string]func(c *dtls.Config){
+		"":                  func(*dtls.Config) {},
+		"pion's suites":     func(c *dtls.Config) { c.CipherSuites, c.CustomCipherSuites = nil, nil },
+		"no certificate":    func(c *dtls.Config) { c.Certificates = nil },
+		"another authority": func(c *dtls.Config) { c.Certificates = []tls.Certificate{load(other("paris"))} },
+		"no master secret":  func(c *dtls.Config) { c.ExtendedMasterSecret = dtls.DisableExtendedMasterSecret },
+	} {
+		t.Run(name, func(t *testing.T) {
+			ln, err := udp.Listen("127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer ln.Close()
+			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			defer cancel()
+			result := make(chan error, 1)
+			go func() {
+				conn, err := ln.Accept()
+				if err != nil {
+					result <- err
+					return
+				}
+				l, err := server.Secure(ctx, conn, false, func(string) error { return nil })
+				if err == nil {
+					l.Close()
+				}
+				conn.Close()
+				result <- err
+			}()
+			conn, err := udp.Dial(ctx, ln.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			c := &dtls.Config{Certificates: []tls.Certificate{load(id("paris"))}, CipherSuites: []dtls.CipherSuiteID{}, CustomCipherSuites: dtlsSuites,
+				ExtendedMasterSecret: dtls.RequireExtendedMasterSecret, InsecureSkipVerify: true, LoggerFactory: quiet{}}
+			change(c)
+			d, err := dtls.ClientWithContext(ctx, conn, c)
+			if err == nil {
+				defer d.Close()
+			}
+			select {
+			case err = <-result:
+			case <-ctx.Done():
+				t.Fatal("the server neither takes nor refuses it")
+			}
+			if (err == nil) != (name == "") {
+				t.Errorf("the server says %v", err)
+			}
+		})
+	}
+}
+
+// TestDTLSStreamsSurvive: streams lose nothing when carriers end under them.
+func TestDTLSStreamsSurvive(t *testing.T) {
+	paris, _ := pairOver(t, CarrierDTLS, echo, nil)
+	s, err := paris.Open(context.Background(), "tokyo", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	data := make([]byte, 8<<20)
+	for i := range data {
+		data[i] = byte(i * 11 >> 4)
+	}
+	go func() {
+		for i := 0; i < len(data); i += 1 << 20 {
+			s.Write(data[i : i+1<<20])
+			p := paris.list()[0].session()
+			p.mu.Lock()
+			if len(p.carriers) > 1 { // one goes on, so that the test needs no new one at once
+				p.carriers[0].link.(*dtlsLink).packetConn.Close()
+			}
+			p.mu.Unlock()
+			time.Sleep(20 * time.Millisecond)
+		}
+		s.CloseWrite()
+	}()
+	got, err := io.ReadAll(s)
+	if err != nil || !bytes.Equal(got, data) {
+		t.Fatalf("%d bytes came back of %d, err %v", len(got), len(data), err)
+	}
+}

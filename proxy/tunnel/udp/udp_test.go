@@ -1,0 +1,197 @@
+package udp
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"testing"
+	"time"
+)
+
+func listen(t testing.TB) *Listener {
+	l, err := Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+// connect returns the two ends of a connection.
+func connect(t testing.TB, l *Listener) (client, server *Conn) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	client, err := Dial(ctx, l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	accepted, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close(); accepted.Close() })
+	return client, accepted.(*Conn)
+}
+
+// TestDatagrams: datagrams arrive one by one, whether they leave alone or together.
+func TestDatagrams(t *testing.T) {
+	l := listen(t)
+	client, server := connect(t, l)
+	other, far := connect(t, l)
+	for name, way := range map[string]struct{ from, to *Conn }{
+		"to the server": {client, server}, "to the client": {server, client}, "of another client": {other, far}, "to another client": {far, other},
+	} {
+		for _, together := range []bool{false, true} {
+			var sent [][]byte
+			if together {
+				way.from.Hold()
+			}
+			for i := range 100 { // loopback loses none of so few
+				size := 1200
+				if i%7 == 6 {
+					size = 20 + i
+				}
+				b := bytes.Repeat([]byte{byte(i)}, size)
+				sent = append(sent, b)
+				if _, err := way.from.Write(b); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := way.from.Flush(); err != nil {
+				t.Fatal(err)
+			}
+			way.to.SetReadDeadline(time.Now().Add(10 * time.Second))
+			b := make([]byte, 2000)
+			for i, want := range sent {
+				n, err := way.to.Read(b)
+				if err != nil || !bytes.Equal(b[:n], want) {
+					t.Fatalf("%s, together %v: datagram %d is of %d bytes, %v, want %d", name, together, i, n, err, len(want))
+				}
+			}
+		}
+	}
+}
+
+// TestNothingIsKeptForStrangers: a listener keeps nothing for an address before it has echoed its cookie, and sends no more bytes than it
+// was sent.
+func TestNothingIsKeptForStrangers(t *testing.T) {
+	l := listen(t)
+	raw, err := net.Dial("udp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer raw.Close()
+	exchange := func(m message) (answer message, ok bool) {
+		question := m.append(nil)
+		raw.Write(question)
+		raw.SetReadDeadline(time.Now().Add(200 * time.Millisecond))
+		b := make([]byte, 2000)
+		n, err := raw.Read(b)
+		if err != nil {
+			return answer, false
+		}
+		if n > len(question) {
+			t.Errorf("%d bytes answer %d", n, len(question))
+		}
+		return parseMessage(b[:n])
+	}
+	kept := func() int {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return len(l.conns)
+	}
+	cookie, ok := exchange(message{kind: msgAsk, nonce: nonce{1}, cookie: make([]byte, cookieLen)})
+	if !ok || cookie.kind != msgCookie {
+		t.Fatalf("answer %+v", cookie)
+	}
+	good := bytes.Clone(cookie.cookie)
+	from := raw.LocalAddr().(*net.UDPAddr).AddrPort()
+	for name, m := range map[string]message{
+		"no cookie":          {kind: msgBegin, nonce: nonce{1}, cookie: make([]byte, cookieLen)},
+		"changed":            {kind: msgBegin, nonce: nonce{1}, cookie: append(bytes.Clone(good[:len(good)-1]), good[len(good)-1]^1)},
+		"of another nonce":   {kind: msgBegin, nonce: nonce{2}, cookie: good},
+		"of another address": {kind: msgBegin, nonce: nonce{1}, cookie: l.baker.bake(netip.AddrPortFrom(from.Addr(), from.Port()+1), nonce{1}, time.Now())},
+		"old":                {kind: msgBegin, nonce: nonce{1}, cookie: l.baker.bake(from, nonce{1}, time.Now().Add(-time.Minute))},
+	} {
+		if answer, ok := exchange(m); ok || kept() > 0 {
+			t.Errorf("%s: answer %+v, %d connections", name, answer, kept())
+		}
+	}
+	raw.Write([]byte{22, 254, 253, 0, 0}) // DTLS without a beginning
+	if answer, ok := exchange(message{kind: msgBegin, nonce: nonce{1}, cookie: good}); !ok || answer.kind != msgWelcome || kept() != 1 {
+		t.Errorf("the right cookie: answer %+v, %d connections", answer, kept())
+	}
+	if answer, ok := exchange(message{kind: msgBegin, nonce: nonce{1}, cookie: good}); !ok || answer.kind != msgWelcome || kept() != 1 {
+		t.Errorf("again, since the answer may be lost: %+v, %d connections", answer, kept())
+	}
+}
+
+// TestDialFails: nobody answers, or nobody listens.
+func TestDialFails(t *testing.T) {
+	silent, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+	defer cancel()
+	if _, err := Dial(ctx, silent.LocalAddr().String()); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("no answer: %v", err)
+	}
+	silent.Close()
+	ctx, cancel = context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if _, err := Dial(ctx, silent.LocalAddr().String()); err == nil || ctx.Err() != nil {
+		t.Errorf("nobody listens: %v", err)
+	}
+}
+
+// TestEnds: Close ends a Read, a deadline too, and a listener's connections outlive it.
+func TestEnds(t *testing.T) {
+	l := listen(t)
+	client, server := connect(t, l)
+	for name, c := range map[string]*Conn{"client": client, "server": server} {
+		for range 2 {
+			c.SetReadDeadline(time.Now().Add(time.Millisecond))
+			if _, err := c.Read(make([]byte, 10)); !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("%s: %v after the deadline", name, err)
+			}
+		}
+		c.SetReadDeadline(time.Time{})
+	}
+	l.Close()
+	if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("Accept: %v", err)
+	}
+	fmt.Fprint(client, "hello")
+	b := make([]byte, 10)
+	if n, err := server.Read(b); err != nil || string(b[:n]) != "hello" {
+		t.Errorf("after the listener's end: %q, %v", b[:n], err)
+	}
+	for _, c := range []*Conn{client, server} {
+		failed := make(chan error)
+		go func() { _, err := c.Read(b); failed <- err }()
+		c.Close()
+		if err := <-failed; !errors.Is(err, net.ErrClosed) {
+			t.Errorf("Read after Close: %v", err)
+		}
+		if _, err := c.Write(b); err == nil {
+			t.Error("Write after Close succeeds")
+		}
+	}
+	l.readers.Wait() // the last connection has closed the socket
+}
+
+// FuzzMessage: no datagram is mistaken for a message that it is not.
+func FuzzMessage(f *testing.F) {
+	m := message{kind: msgAsk, nonce: nonce{1}, cookie: make([]byte, cookieLen)}
+	f.Add(m.append(nil))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if m, ok := parseMessage(b); ok && !bytes.Equal(m.append(nil), b) {
+			t.Errorf("%x reads as %+v", b, m)
+		}
+	})
+}
