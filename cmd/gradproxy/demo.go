@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -47,7 +48,7 @@ less than two minutes. The exit code is 1 if a run has not ended as it must.`,
 			}
 			report, err := demo.Do(c.Context(), o, progress)
 			if err != nil && c.Context().Err() != nil {
-				return errors.New("demo: interrupted")
+				return &exitError{128 + int(syscall.SIGINT), errors.New("demo: interrupted")}
 			}
 			if asJSON && (err == nil || errors.Is(err, demo.ErrBroken)) {
 				return errors.Join(writeJSON(c.OutOrStdout(), report), err)

@@ -98,7 +98,7 @@ func TestDemoLeavesNothingBehind(t *testing.T) {
 		t.Run(wire+", "+until, func(t *testing.T) {
 			goroutines, files := runtime.NumGoroutine(), openFiles(t)
 			code, stderr := run(t, wire, until)
-			wantCode, wantErr := 1, "gradproxy: demo: interrupted\n"
+			wantCode, wantErr := 130, "gradproxy: demo: interrupted\n"
 			if until == "never said" {
 				wantCode, wantErr = 0, ""
 			}

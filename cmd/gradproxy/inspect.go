@@ -18,7 +18,7 @@ func inspectCommand() *cobra.Command {
 		asJSON bool
 	)
 	c := &cobra.Command{
-		Use:   "inspect FILE.pcap[.gz]",
+		Use:   "inspect FILE.pcap[.gz] | -",
 		Short: "List a packet capture's connections, protocols and tensors, and their size with codecs",
 		Long: `Say what a packet capture (pcap or pcapng, gzipped or not) holds: which connections speak which protocol, how much of
 that is tensors of which role, and how many bytes proxies with each of some policies would have put into their tunnel.
@@ -85,11 +85,14 @@ bytes include the frames between the proxies, and leave out the tunnel's records
 }
 
 func inspectFile(name string, c inspect.Config) (*inspect.Report, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, usagef("inspect: %w", err)
+	f := os.Stdin
+	if name != "-" {
+		var err error
+		if f, err = os.Open(name); err != nil {
+			return nil, usagef("inspect: %w", err)
+		}
+		defer f.Close()
 	}
-	defer f.Close()
 	report, err := inspect.Read(f, c)
 	if err != nil {
 		err = fmt.Errorf("inspect %s: %w", name, err)

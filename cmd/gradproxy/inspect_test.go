@@ -48,6 +48,19 @@ func TestInspectJSON(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %s", out.Bytes())
 	}
+	stdin, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stdin.Close()
+	defer func(before *os.File) { os.Stdin = before }(os.Stdin)
+	os.Stdin = stdin
+	named := out.String()
+	out.Reset()
+	c.SetArgs([]string{"-"}) // as tcpdump -w - writes it; other flags stay as they were
+	if err := c.ExecuteContext(context.Background()); err != nil || out.String() != named {
+		t.Errorf("- : %v, %s", err, out.Bytes())
+	}
 }
 
 func TestInspectErrors(t *testing.T) {
