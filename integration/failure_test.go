@@ -126,7 +126,7 @@ func goesDirectly(t *testing.T, from, to *testbed.Site) {
 	}
 }
 
-// With the far proxy down the job is refused; it gives up when its own patience ends.
+// With the far proxy down connections are held for 30 s, then reset; the job gives up when its own patience ends.
 func TestFarProxyDown(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	w := newWAN(t, 2, lan)
