@@ -63,8 +63,8 @@ func FuzzMeta(f *testing.F) {
 	})
 }
 
-// Whatever the connections of other jobs show, and whatever addresses they are said to have, no byte of a configured job's connection
-// changes its class.
+// Whatever the connections of other jobs show, before a configured job's connection and amid it, and whatever addresses they are said to
+// have, no byte of that connection changes its class.
 func FuzzFactsOfOthers(f *testing.F) {
 	for _, x := range []parsertest.Exchange{mxnet(), byteps(), listing(), scheduled()} {
 		f.Add(parsertest.Fold(x), false, uint8(9), uint8(8))
@@ -77,18 +77,34 @@ func FuzzFactsOfOthers(f *testing.F) {
 			other.Job = "other"
 		}
 		for _, x := range []parsertest.Exchange{mxnet(), scheduled()} {
-			play := func(p parser.Protocol) parsertest.Classes {
-				classes, err := parsertest.Play(p, victim, x, nil)
+			// play plays the victim's connection, in pieces, and calls amid between them a few times.
+			play := func(p parser.Protocol, amid func(n int)) parsertest.Classes {
+				calls := 0
+				classes, err := parsertest.Play(p, victim, x, func(n int) int {
+					if calls++; calls%5 == 2 && calls < 20 {
+						amid(calls)
+					}
+					return min(n, 1+calls*7)
+				})
 				if err != nil {
 					t.Fatal(err)
 				}
 				return classes
 			}
 			p := fresh()
-			if _, err := parsertest.Play(p, other, parsertest.Unfold(b), nil); err != nil {
-				t.Fatal(err)
+			others := func(n int) { // two connections, of which either is the other one's server in turn
+				for i := range 2 {
+					c := other
+					if (n+i)%2 == 1 {
+						c.Client, c.Server = c.Server, c.Client
+					}
+					if _, err := parsertest.Play(p, c, parsertest.Unfold(b), nil); err != nil {
+						t.Fatal(err)
+					}
+				}
 			}
-			if diff := play(fresh()).Diff(play(p)); diff != "" {
+			others(0)
+			if diff := play(fresh(), func(int) {}).Diff(play(p, others)); diff != "" {
 				t.Fatal(diff)
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"sync"
 	"testing"
 
 	"github.com/gradproxy/gradproxy/codecs/all"
@@ -129,23 +130,30 @@ func FuzzValueStream(f *testing.F) {
 		}
 		put()
 		gone := make(chan struct{})
-		taken := make(chan struct{})
-		go func() { // an app that is given every value
-			defer close(taken)
-			for id := uint64(1); id <= 4; id++ {
-				if data, release, err := side.peer.Await(side.tag, frame.ValueRef{Epoch: 1, ID: id, Size: len(raw)}, gone); err == nil {
-					_ = data[len(raw)-1]
-					release()
+		// Two apps are given every value. The second one's connection ends while the peer's frames come.
+		second := frame.Tag{Number: side.tag.Number + 1}
+		side.peer.Connected(second)
+		secondGone := make(chan struct{})
+		var apps sync.WaitGroup
+		for tag, gone := range map[frame.Tag]chan struct{}{side.tag: gone, second: secondGone} {
+			apps.Go(func() {
+				for id := uint64(1); id <= 4; id++ {
+					if data, release, err := side.peer.Await(tag, frame.ValueRef{Epoch: 1, ID: id, Size: len(raw)}, gone); err == nil {
+						_ = data[len(raw)-1]
+						release()
+					}
 				}
-			}
-		}()
+			})
+		}
 		stream.feed(wire)
 		put()
+		close(secondGone)
+		side.peer.Ended(second)
 		side.peer.check(t, mine)
 		stream.in.put(nil, true) // the end, behind the rest
 		<-ended
 		close(gone)
-		<-taken
+		apps.Wait()
 		s.check(t)
 		side.Reset()
 		waitFor(t, func() bool { return !side.peer.Stats().Writing && side.config.Sending.Used() == 0 }) // what was under way is given back last
