@@ -67,7 +67,8 @@ func TestChaos(t *testing.T) {
 
 // playSeed plays one seed in virtual time.
 func playSeed(t *testing.T, seed uint64) {
-	row := chaosRow{Seed: seed}
+	row := chaosRow{Seed: seed, Outcome: "it has ended before it was judged"}
+	defer row.write(t) // also of a seed that fails, which ends this goroutine
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
 		h := newChaos(t, seed)
@@ -75,6 +76,10 @@ func playSeed(t *testing.T, seed uint64) {
 		row.Seconds = time.Since(begin).Seconds()
 		h.judge(&row)
 	})
+}
+
+// write appends the row to the file that is asked for.
+func (r *chaosRow) write(t *testing.T) {
 	if *chaosRows == "" {
 		return
 	}
@@ -83,7 +88,7 @@ func playSeed(t *testing.T, seed uint64) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if err := json.NewEncoder(f).Encode(row); err != nil {
+	if err := json.NewEncoder(f).Encode(r); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -316,7 +321,7 @@ func noCalls() parser.Calls { return nil }
 // connect is an app that connects to a server of the other site, and again where it is refused.
 func (s *chaosSite) connect(kind traffic, scripts [2]script) {
 	h := s.h
-	for range 60 {
+	for range 600 {
 		h.mu.Lock()
 		port := firstPort + h.ports*uint16(kinds) + uint16(kind)
 		h.ports++
@@ -334,7 +339,7 @@ func (s *chaosSite) connect(kind traffic, scripts [2]script) {
 		h.mu.Unlock()
 		return
 	}
-	h.wrongly("a connection of kind %d has not come about in 60 attempts", kind)
+	h.wrongly("a connection of kind %d has not come about in 600 attempts", kind)
 }
 
 // open opens an exchange's connection, and lets it run until it has ended.
