@@ -43,6 +43,7 @@ const (
 	NetBindService Capability = 10
 	NetAdmin       Capability = 12
 	SysPtrace      Capability = 19
+	SysAdmin       Capability = 21
 	Perfmon        Capability = 38
 	BPF            Capability = 39
 )

@@ -56,8 +56,8 @@ func (s *Site) capabilities(c *config.Config, exec bool) []confine.Capability {
 	if exec { // the command, or a child of it, may be another user's
 		need = append(need, confine.Kill)
 	}
-	if s.traces(c) {
-		need = append(need, confine.BPF, confine.Perfmon, confine.SysPtrace, confine.DACReadSearch)
+	if s.traces(c) { // Linux 6.18 was seen to refuse uprobes of a process with CAP_PERFMON that has given up CAP_SYS_ADMIN
+		need = append(need, confine.BPF, confine.Perfmon, confine.SysPtrace, confine.DACReadSearch, confine.SysAdmin)
 	}
 	slices.Sort(need)
 	return slices.Compact(need)
