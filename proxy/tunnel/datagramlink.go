@@ -39,6 +39,7 @@ type datagramLink struct {
 	packetConn
 	holder  holder
 	packets atomic.Uint64 // sent and received
+	heard   atomic.Int64  // when a packet last came, by now
 
 	mu       sync.Mutex
 	engine   *datagram.Engine
@@ -63,6 +64,7 @@ func newDatagramLink(c packetConn, h holder, overhead, largest int) *datagramLin
 	l.engine = datagram.New(datagram.Config{Overhead: overhead, MaxDatagram: largest, Window: datagramWindow,
 		Random: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))})
 	l.readable.L, l.writable.L = &l.mu, &l.mu
+	l.heard.Store(int64(l.now()))
 	go l.receive()
 	go l.send()
 	return l
@@ -88,6 +90,7 @@ func (l *datagramLink) receive() {
 			return
 		}
 		l.packets.Add(1)
+		l.heard.Store(int64(l.now()))
 		l.mu.Lock()
 		err = l.engine.Handle(l.now(), b[:n])
 		l.readable.Broadcast()
@@ -314,5 +317,9 @@ func (l *datagramLink) CloseWrite() error {
 }
 
 func (l *datagramLink) State() LinkState {
-	return LinkState{Received: l.holder.Received(), Congestion: "bbr", Worn: l.packets.Load() >= rotateRecords}
+	l.mu.Lock()
+	e := l.engine.State()
+	l.mu.Unlock()
+	return LinkState{Waits: e.InFlight > 0, Silence: max(l.now()-time.Duration(l.heard.Load()), 1), Patience: e.Patience,
+		Received: l.holder.Received(), Congestion: "bbr", Worn: l.packets.Load() >= rotateRecords}
 }

@@ -55,7 +55,7 @@ func (t *dtlsTransport) Secure(ctx context.Context, conn net.Conn, dialed bool, 
 		usage = x509.ExtKeyUsageServerAuth
 	}
 	var id string
-	var leaf *x509.Certificate
+	var chain []*x509.Certificate
 	config := &dtls.Config{
 		Certificates:           []tls.Certificate{keys.cert},
 		CipherSuites:           []dtls.CipherSuiteID{}, // not nil: else pion's own are offered too
@@ -71,7 +71,7 @@ func (t *dtlsTransport) Secure(ctx context.Context, conn net.Conn, dialed bool, 
 		// The address was proved before (package udp), so that nothing is kept for others.
 		InsecureSkipVerifyHello: true,
 		VerifyPeerCertificate: func(shown [][]byte, _ [][]*x509.Certificate) error {
-			var chain []*x509.Certificate
+			chain = nil
 			for _, der := range shown {
 				c, err := x509.ParseCertificate(der)
 				if err != nil {
@@ -79,11 +79,8 @@ func (t *dtlsTransport) Secure(ctx context.Context, conn net.Conn, dialed bool, 
 				}
 				chain = append(chain, c)
 			}
-			if id, err = keys.verify(chain, usage, t.now()); err != nil {
-				return err
-			}
-			leaf = chain[0]
-			return nil
+			id, err = keys.verify(chain, usage, t.now())
+			return err
 		},
 	}
 	// pion answers what it does not expect with errors; a panic in it must cost this handshake only.
@@ -101,7 +98,7 @@ func (t *dtlsTransport) Secure(ctx context.Context, conn net.Conn, dialed bool, 
 	if err != nil {
 		return nil, fmt.Errorf("DTLS with %v: %w", conn.RemoteAddr(), err)
 	}
-	if err = errors.New("it showed no certificate"); leaf != nil {
+	if err = errors.New("it showed no certificate"); len(chain) > 0 {
 		err = allow(id)
 	}
 	if err != nil {
@@ -109,9 +106,9 @@ func (t *dtlsTransport) Secure(ctx context.Context, conn net.Conn, dialed bool, 
 		return nil, err
 	}
 	raw.SetDeadline(time.Time{}) // the tunnel's is the Link's from here on
-	l := &dtlsLink{datagramLink: newDatagramLink(secured, raw, suiteOverhead, dtlsDatagramBytes), identity: t.identity, keys: keys}
+	l := &dtlsLink{datagramLink: newDatagramLink(secured, raw, suiteOverhead, dtlsDatagramBytes), identity: t.identity, keys: keys, shown: chain}
 	l.SetDeadline(time.Now().Add(handshakeWithin))
-	for _, c := range []*x509.Certificate{keys.cert.Leaf, leaf} {
+	for _, c := range []*x509.Certificate{keys.cert.Leaf, chain[0]} {
 		if l.expiry.IsZero() || c.NotAfter.Before(l.expiry) {
 			l.expiry = c.NotAfter
 			l.renewal = c.NotAfter.Add(-c.NotAfter.Sub(c.NotBefore) / 10)
@@ -125,12 +122,15 @@ type dtlsLink struct {
 	*datagramLink
 	identity *identityStore
 	keys     *loaded
-	renewal  time.Time // see LinkState
+	shown    []*x509.Certificate // by the other end
+	renewal  time.Time           // see LinkState
 	expiry   time.Time
 }
 
 func (l *dtlsLink) State() LinkState {
 	s := l.datagramLink.State()
-	s.Rekeyed, s.Renewal, s.Expiry = l.keys != l.identity.current(), l.renewal, l.expiry
+	now := l.identity.current()
+	s.Rekeyed, s.Renewal, s.Expiry = now != l.keys, l.renewal, l.expiry
+	s.Revoked = now != l.keys && now.revokes(l.shown) != nil
 	return s
 }

@@ -320,17 +320,18 @@ func (e *Engine) leave(now time.Duration, packet []byte, p sentPacket) {
 type State struct {
 	RTT      time.Duration // smoothed; 0: not measured
 	MinRTT   time.Duration
-	Rate     float64 // bytes per second that leave at most
-	Window   int     // bytes that may be under way
-	InFlight int     // bytes that are
-	Datagram int     // bytes of a full datagram
-	Lost     uint64  // bytes declared lost
-	Arrived  uint64  // bytes acknowledged
+	Patience time.Duration // an acknowledgement should come within it
+	Rate     float64       // bytes per second that leave at most
+	Window   int           // bytes that may be under way
+	InFlight int           // bytes that are
+	Datagram int           // bytes of a full datagram
+	Lost     uint64        // bytes declared lost
+	Arrived  uint64        // bytes acknowledged
 }
 
 // State returns how the connection is.
 func (e *Engine) State() State {
-	s := State{RTT: e.rec.rtt.smoothed, MinRTT: e.rec.rtt.min, Rate: e.bbr.pacing, Window: e.bbr.cwnd,
+	s := State{RTT: e.rec.rtt.smoothed, MinRTT: e.rec.rtt.min, Patience: e.rec.rtt.probeAfter(), Rate: e.bbr.pacing, Window: e.bbr.cwnd,
 		InFlight: e.rec.inflight, Datagram: e.mtu.size(), Lost: e.rec.rate.lost, Arrived: e.rec.rate.delivered}
 	return s
 }

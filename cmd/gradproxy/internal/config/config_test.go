@@ -128,7 +128,7 @@ func TestMistakes(t *testing.T) {
 		{`sites: paris`, `11: sites: unknown key: did you mean site?`},
 		{`colour: red`, `11: colour: unknown key: its keys are admin, drain, forward, intercept, jobs, memory, peers, policy, references, refused_retry, site, state, tunnel`},
 		{`tunnel: {lisen: "[::]:7443"}`, `2: tunnel.lisen: unknown key: did you mean listen?`},
-		{`tunnel: 7443`, `2: tunnel: a mapping is needed: its keys are ca, carriers, cert, congestion, crl, insecure, key, listen, memory, resume`},
+		{`tunnel: 7443`, `2: tunnel: a mapping is needed: its keys are ca, carrier, carriers, cert, congestion, crl, insecure, key, listen, memory, resume`},
 		{`tunnel: {listen: 7443}`, `2: tunnel.listen: "7443" is not an address to listen on: write host:port, such as 0.0.0.0:7443 or "[::]:7443", or off`},
 		{`tunnel: {resume: 10}`, `2: tunnel.resume: "10" is not a duration: write it with a unit, such as 500ms, 30s or 10m`},
 		{`tunnel: {resume: 10ms}`, `2: tunnel.resume: 10ms is too short to resume anything: give at least 1s`},
