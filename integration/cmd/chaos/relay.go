@@ -154,14 +154,17 @@ func (r *relay) cut(d time.Duration, ways ...int) {
 	}
 }
 
-// move has the relay listen somewhere else, and resets what came to the old address.
+// move has the relay listen at another address, and resets what came to the old one. The port stays: a confined proxy dials the ports alone that
+// its configuration named at the start.
 func (r *relay) move() error {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	a := *r.listener.Addr().(*net.TCPAddr)
+	a.IP = net.IPv4(127, 0, 0, 1+a.IP.To4()[3])
+	l, err := net.ListenTCP("tcp", &a)
 	if err != nil {
 		return err
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.listener.Close()
 	r.listener = l
 	for p := range r.pairs {
