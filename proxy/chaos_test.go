@@ -436,6 +436,9 @@ func (n *incarnation) stop(kill bool) {
 
 // judge checks all promises, and fills in the row.
 func (h *chaos) judge(row *chaosRow) {
+	synctest.Wait() // until the ends of sessions are noted
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	row.Faults, row.Streams, row.Replayed = h.faults, len(h.order), h.replayed
 	wrong := h.wrong
 	for _, e := range h.order {
