@@ -152,6 +152,21 @@ func TestBrokenPackets(t *testing.T) {
 	}
 }
 
+// TestRecordInCrumbs: a peer that sends every second byte of a record costs a bounded number of ranges.
+func TestRecordInCrumbs(t *testing.T) {
+	e := New(Config{Overhead: overhead, MaxDatagram: 1472, Window: MaxRecord, Random: rand.New(rand.NewPCG(1, 1))})
+	for i := range uint64(2 * maxGaps) {
+		f := fragment1(1, MaxRecord, 2*int(i), 1)
+		if err := e.Handle(time.Second, f.append(putNumber(nil, i))); err != nil {
+			if !errors.Is(err, ErrPacket) || i < maxGaps {
+				t.Fatalf("piece %d: %v", i, err)
+			}
+			return
+		}
+	}
+	t.Errorf("%d pieces with gaps are kept", 2*maxGaps)
+}
+
 func fragment1(record uint64, total, offset, n int) fragment {
 	return fragment{record: record, total: total, offset: offset, data: make([]byte, n)}
 }

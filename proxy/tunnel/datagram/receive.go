@@ -5,6 +5,10 @@ import (
 	"slices"
 )
 
+// maxGaps bounds the pieces of a record with gaps between them, which take memory and time. Fragments of a sender have 64 bytes or end a
+// record or a packet, so that it leaves fewer.
+const maxGaps = 8192
+
 // An inRecord is a record of which something has come.
 type inRecord struct {
 	order Order
@@ -56,6 +60,9 @@ func (r *receiving) fragment(f fragment) error {
 	}
 	copy(x.data[f.offset:], f.data)
 	x.have.add(uint64(f.offset), uint64(f.offset+len(f.data)))
+	if len(x.have) > maxGaps {
+		return fmt.Errorf("%w: record %d comes in over %d pieces with gaps", ErrPacket, f.record, maxGaps)
+	}
 	if !x.have.has(0, uint64(len(x.data))) {
 		return nil
 	}
