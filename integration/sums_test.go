@@ -86,7 +86,7 @@ func TestProvedSums(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				// Where memory of an old bucket becomes a new one's, that bucket is proved a step later.
+				// In one of four runs one bucket was coded a step later than the others, for a reason that is not known.
 				if got < 0.98*least || got > most || least == 0 {
 					t.Errorf("%.0f bytes of role %s went through %s, want %.0f to %.0f", got, role, codec, least, most)
 				}

@@ -38,7 +38,7 @@ type program struct {
 	path, library string
 }
 
-// programs are what built has made, by name of the release, in folders of the whole run.
+// programs holds the folders with the programs that built has compiled, by name of the release.
 var (
 	programs = map[string]program{}
 	scratch  string

@@ -83,7 +83,7 @@ func (p *Probes) look(socket uint32) (process *Process, pid int, err error) {
 	return process, pid, err
 }
 
-// Follow is Find for a process of which the number is known.
+// Follow does as Find, for a process whose number the caller knows.
 func (p *Probes) Follow(pid int) (*Process, error) {
 	p.finding.Lock()
 	defer p.finding.Unlock()

@@ -323,7 +323,7 @@ func TestRolesOfSimulatedJobs(t *testing.T) {
 	for _, s := range scenarios() {
 		t.Run(s.name, func(t *testing.T) {
 			if raced && (s.large || s.ranks > 2) {
-				t.Skip("too slow under the race detector")
+				t.Skip("needs a build without the race detector, under which these jobs of one goroutine take a minute")
 			}
 			if s.large {
 				require.Long(t)

@@ -22,7 +22,7 @@ type Run struct {
 	State      string // codec of the differences to the weights that the workers hold; "": lossless
 	NoFeedback bool   // without error feedback for Gradients
 
-	// Near and Far are what is seen of the collectives that Gloo's ranks at the two sites call; nil before the run begins.
+	// Near and Far tell which collectives Gloo's ranks at the two sites call; nil before the run begins.
 	Near, Far parser.Calls
 }
 

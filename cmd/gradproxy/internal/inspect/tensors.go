@@ -63,7 +63,7 @@ func (ts *tensors) passes(b *block, t tensor.Tensor, data []byte) bool {
 	return v == tensor.Fits && !ts.doubted
 }
 
-// message samples a message of a sum, of which data is the whole.
+// message samples a message of a sum. data is the whole message.
 func (ts *tensors) message(t tensor.Tensor, data []byte) {
 	if t.Part == 0 || t.Whole || len(data) != t.Size || !t.Proof.NeedsContent() {
 		return

@@ -34,7 +34,7 @@ type Config struct {
 	Verbatim bool         // no parsers: every byte travels as it is
 	Log      *slog.Logger // nil: silent
 
-	// Near and Far are what is seen of the collectives that the apps at the two sites call; nil: nothing.
+	// Near and Far tell which collectives the apps at the two sites call; nil: nobody sees them.
 	Near, Far parser.Calls
 }
 

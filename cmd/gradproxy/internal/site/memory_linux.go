@@ -27,7 +27,7 @@ func memoryAllowed() memoryLimit {
 	return limit
 }
 
-// cgroupLimit returns the least limit of the cgroups of a process, whose /proc/PID/cgroup is own, and of those that they are in. root holds
+// cgroupLimit returns the least limit of the cgroups of a process, whose /proc/PID/cgroup is own, and of the cgroups around it. root holds
 // the files; memory.max is of version 2 (Documentation/admin-guide/cgroup-v2.rst), memory.limit_in_bytes of version 1.
 func cgroupLimit(root fs.FS, own []byte) memoryLimit {
 	limit := unlimited
