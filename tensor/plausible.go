@@ -1,5 +1,7 @@
 package tensor
 
+import "bytes"
+
 // These constants bound the difference between successive values of a sum of gradients. In DistributedDataParallel, with
 // batches from 64 examples to nearly the whole data set, the change from one sum to the next was measured as 0.23 to 2.5 of the
 // sum's norm. Averaged weights, the other content of such all-reduces, changed by 0.03 to 0.13 of their norm after five local steps.
@@ -68,6 +70,13 @@ func (t *Trust) judge(c change, ok bool) bool {
 		t.fresh = 0
 	}
 	return false
+}
+
+// Plausible reports whether block looks like the next sum of gradients after a last value, of which kept holds the bytes that Keep kept, with no
+// regard to trust; ok is false if there is nothing to compare, as Check says. It changes neither.
+func Plausible(d DType, block, kept []byte) (plausible, ok bool) {
+	c, ok := compareKept(d, block, bytes.Clone(kept))
+	return ok && c.plausible(), ok
 }
 
 // Presume wins trust for a tensor whose role has more than the user's word for it, unless trust was lost.

@@ -66,6 +66,7 @@ func (x *connection) value(r route, m *meta, k *keys, size int) tensor.Tensor {
 	default:
 		if l.known {
 			t.Role, t.Why = j.answer(m, l)
+			t.Proof = tensor.ByWire
 		}
 		t.Key = id.under(j.seed)
 		if l.set == 0 || k.again { // values of rows that change each time are not worth holding

@@ -146,25 +146,26 @@ func TestPolicyTexts(t *testing.T) {
 // near reports whether two costs of the same bytes differ by no more than a hundredth.
 func near(a, b RoleCost) bool { return a.RawBytes == b.RawBytes && 100*abs(a.Bytes-b.Bytes) <= b.Bytes }
 
-// Of recorded Gloo jobs: the parts add up, a role costs at most its bytes on the wire, and loss pays on
-// dense gradients, which are JAX's here. PyTorch's are mostly zeros, which lossless coding makes smaller than int8.
+// Of recorded Gloo jobs the parts add up. They end before any tensor has earned trust, so proxies lose nothing of them under any policy, and
+// gradients and sums cost what they cost losslessly, but for where blocks are cut. TestRolesOfASimulatedJob has a longer job.
 func TestPoliciesOfGlooCaptures(t *testing.T) {
 	for _, file := range require.Captures(t, "gloo-*.pcap*") {
 		t.Run(filepath.Base(file), func(t *testing.T) {
+			if n := glooTruth(t, truthText(t, file)).steps; n > 5 {
+				t.Fatalf("the job has %d steps, of which the last may lose something", n)
+			}
 			all := costs(t, read(t, file, Config{Sums: parser.SumsGradients, Policies: DefaultPolicies()}))
 			exact, g, both := all[Lossless], all["3lc(s=1.75)"], all["3lc(s=1.75)+int4"]
-			if g.Bytes >= exact.Bytes || g.Roles.Gradient.Bytes >= exact.Roles.Gradient.Bytes {
-				t.Errorf("3LC costs %d bytes, lossless %d", g.Bytes, exact.Bytes)
+			if exact.Roles.Gradient.RawBytes == 0 || exact.Roles.Aggregate.RawBytes == 0 {
+				t.Errorf("nothing is gradient, or nothing aggregate: %+v", exact.Roles)
 			}
-			// But for declarations of slots, which lossless blocks of all roles share.
-			if !near(g.Roles.Exact, exact.Roles.Exact) || !near(both.Roles.Exact, exact.Roles.Exact) || !near(both.Roles.Opaque, exact.Roles.Opaque) {
-				t.Errorf("what is exact or opaque costs %+v, %+v and %+v", exact.Roles, g.Roles, both.Roles)
-			}
-			if d := both.Roles.Gradient.Bytes - g.Roles.Gradient.Bytes; d > g.Roles.Gradient.Bytes/10 || -d > g.Roles.Gradient.Bytes/10 {
-				t.Errorf("gradients cost %d bytes, with another codec of aggregates %d", g.Roles.Gradient.Bytes, both.Roles.Gradient.Bytes)
-			}
-			if dense := strings.Contains(file, "jax"); dense && both.Bytes >= g.Bytes {
-				t.Errorf("3LC and int4 cost %d bytes, 3LC alone %d", both.Bytes, g.Bytes)
+			for _, lossy := range []Cost{g, both} {
+				for _, part := range [][2]RoleCost{{lossy.Roles.Gradient, exact.Roles.Gradient}, {lossy.Roles.Aggregate, exact.Roles.Aggregate},
+					{lossy.Roles.Exact, exact.Roles.Exact}, {lossy.Roles.Opaque, exact.Roles.Opaque}} {
+					if !near(part[0], part[1]) {
+						t.Errorf("%s: %+v, losslessly %+v", lossy.Codec, part[0], part[1])
+					}
+				}
 			}
 		})
 	}

@@ -123,7 +123,7 @@ func (r *reader) payload(from parser.Side, t tensor.Tensor, b []byte) {
 	for len(b) > 0 {
 		n := min(len(b), v.need())
 		if v.data = append(v.data, b[:n]...); v.need() == 0 {
-			role := r.tensors.judge(v.tensor, v.off, v.data)
+			role := r.tensors.judge(v, v.tensor, v.off, v.data)
 			r.tensors.message(v.tensor, v.data)
 			tally.roles.add(role, len(v.data))
 			if r.each != nil {

@@ -13,9 +13,11 @@ type tensors struct {
 	doubted bool // a sum of the job was found to be no gradient
 }
 
+// A blockName names a block of a tensor in one direction of a connection: one that goes to several workers is compared with itself.
 type blockName struct {
-	key uint64
-	off int
+	direction any
+	key       uint64
+	off       int
 }
 
 // A block is the memory of one block of a tensor.
@@ -23,33 +25,41 @@ type block struct {
 	data    []byte // its last value; nil: none is kept
 	trust   tensor.Trust
 	history *tensor.History
+	fitted  bool // a value has passed the content check
+	lost    bool // a later one was something else, and none has passed since
 }
 
-// judge returns the role that a block of a tensor would be coded by.
-func (ts *tensors) judge(t tensor.Tensor, off int, data []byte) tensor.Role {
-	role := t.Role
-	if !t.Proof.NeedsContent() {
-		return role
+// judge returns the role of a block of a tensor that goes in a direction of a connection: the one that messages and the user give it, or
+// Unknown if its content refutes that, or if nothing was there to compare with the user's word. Trust that is not earned yet
+// refutes nothing, though a proxy codes such a block exactly: a short capture ends before trust is earned.
+func (ts *tensors) judge(direction any, t tensor.Tensor, off int, data []byte) tensor.Role {
+	if t.Role == tensor.Exact || t.Role == tensor.State || !t.Proof.NeedsContent() {
+		return t.Role
 	}
-	if t.Key != 0 && role != tensor.Exact && role != tensor.State {
-		b := ts.block(blockName{t.Key, off}, len(data))
-		if b == nil || !ts.passes(b, t, data) {
-			role = tensor.Unknown
-		}
-		if b != nil {
-			b.data = append(b.data[:0], data...)
-		}
-	} else if role == tensor.Gradient || role == tensor.Aggregate {
-		role = tensor.Unknown // nothing to compare with
+	if t.Key == 0 {
+		return tensor.Unknown // nothing tells its values from those of other tensors
 	}
-	return role
+	b := ts.block(blockName{direction, t.Key, off}, len(data))
+	if b == nil {
+		return tensor.Unknown
+	}
+	supported := ts.supports(b, t, data)
+	b.data = append(b.data[:0], data...)
+	if t.Role == tensor.Aggregate && t.Proof == tensor.ByWire {
+		return t.Role // the first answers of a server are initial weights
+	}
+	if !supported || ts.doubted {
+		return tensor.Unknown
+	}
+	return t.Role
 }
 
-// passes reports whether data passes the content check as the next value of b, which is of t. It ends the word of the user who says that all sums
-// are gradients where one is none, as a proxy does.
-func (ts *tensors) passes(b *block, t tensor.Tensor, data []byte) bool {
+// supports reports whether data, compared with the last values of b, which is of t, supports the role. It ends the word of the user who says that
+// all sums are gradients where one is none, as a proxy does.
+func (ts *tensors) supports(b *block, t tensor.Tensor, data []byte) bool {
 	kept := make([]byte, tensor.KeptSize(t.DType, len(b.data)))
 	tensor.Keep(t.DType, kept, b.data)
+	plausible, compared := tensor.Plausible(t.DType, data, kept)
 	if b.history == nil && t.DType.Valid() {
 		b.history = tensor.NewHistory(len(data) / t.DType.Size())
 	}
@@ -59,8 +69,18 @@ func (ts *tensors) passes(b *block, t tensor.Tensor, data []byte) bool {
 		history = nil
 	}
 	v := b.trust.Judge(t.DType, data, kept, history)
-	ts.doubted = ts.doubted || v.Foreign()
-	return v == tensor.Fits && !ts.doubted
+	switch {
+	case v == tensor.Fits:
+		b.fitted, b.lost = true, false
+		return true
+	case v == tensor.Outlier:
+		return false
+	case v != tensor.Unproved, compared && !plausible:
+		b.lost = b.lost || b.fitted
+		ts.doubted = ts.doubted || v.Foreign()
+		return false
+	}
+	return !b.lost && (compared || t.Proof != tensor.ByUser)
 }
 
 // message samples a message of a sum. data is the whole message.
