@@ -37,6 +37,8 @@ func commands() []*cobra.Command {
 		runCommand(),
 		execCommand(),
 		checkCommand(),
+		readyCommand(),
+		statusCommand(),
 		certCommand(),
 		demoCommand(),
 		inspectCommand(),

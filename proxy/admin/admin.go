@@ -104,29 +104,71 @@ func (c *Config) trusts(r *http.Request) bool {
 // healthz says that the process runs; readyz says whether it is of use.
 func (c *Config) healthz(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") }
 
-// readyz answers 200 if every check holds that the query does not exclude, else 503, with a line for each.
-func (c *Config) readyz(w http.ResponseWriter, r *http.Request) {
-	excluded := r.URL.Query()["exclude"]
-	var body strings.Builder
-	status := http.StatusOK
+// A Readiness is the answer of /readyz to a client that accepts application/json. Its names are stable.
+type Readiness struct {
+	Site    string   `json:"site"`
+	Version string   `json:"version"`
+	Ready   bool     `json:"ready"`
+	Checks  []Result `json:"checks"`
+}
+
+// A Result is a Check as clients see it.
+type Result struct {
+	Name     string `json:"name"`
+	OK       bool   `json:"ok"`
+	Excluded bool   `json:"excluded,omitempty"` // by the client: it does not count
+	Error    string `json:"error,omitempty"`    // why it is not so
+}
+
+// String writes a result for people.
+func (r Result) String() string {
+	switch {
+	case r.Excluded:
+		return fmt.Sprintf("- %s: excluded", r.Name)
+	case !r.OK:
+		return fmt.Sprintf("✗ %s: %s", r.Name, r.Error)
+	}
+	return "✓ " + r.Name
+}
+
+func (c *Config) readiness(excluded []string) Readiness {
+	all := Readiness{Site: c.Site, Version: c.Version, Ready: true, Checks: []Result{}}
 	for _, check := range c.Checks() {
-		switch {
-		case slices.Contains(excluded, check.Name):
-			fmt.Fprintf(&body, "- %s: excluded\n", check.Name)
-		case check.Err != nil:
-			status = http.StatusServiceUnavailable
-			fmt.Fprintf(&body, "✗ %s: %v\n", check.Name, check.Err)
-		default:
-			fmt.Fprintf(&body, "✓ %s\n", check.Name)
+		r := Result{Name: check.Name, OK: check.Err == nil, Excluded: slices.Contains(excluded, check.Name)}
+		if !r.OK {
+			r.Error = check.Err.Error()
+			all.Ready = all.Ready && r.Excluded
 		}
+		all.Checks = append(all.Checks, r)
+	}
+	return all
+}
+
+// readyz answers 200 if every check holds that the query does not exclude, else 503, with a line for each, or as JSON.
+func (c *Config) readyz(w http.ResponseWriter, r *http.Request) {
+	all := c.readiness(r.URL.Query()["exclude"])
+	status, verdict := http.StatusOK, "ready"
+	if !all.Ready {
+		status, verdict = http.StatusServiceUnavailable, "not ready"
+	}
+	if strings.Contains(r.Header.Get("Accept"), "application/json") {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		writeJSON(w, all)
+		return
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(status)
-	if status == http.StatusOK {
-		fmt.Fprintf(w, "%sready\n", body.String())
-	} else {
-		fmt.Fprintf(w, "%snot ready\n", body.String())
+	for _, result := range all.Checks {
+		fmt.Fprintln(w, result)
 	}
+	fmt.Fprintln(w, verdict)
+}
+
+func writeJSON(w http.ResponseWriter, v any) {
+	e := json.NewEncoder(w)
+	e.SetIndent("", " ")
+	_ = e.Encode(v) // it fails only if the client has gone
 }
 
 // tensors answers {"tensors": [...]}, largest first.
@@ -136,16 +178,14 @@ func (c *Config) tensors(w http.ResponseWriter, _ *http.Request) {
 		list = []proxy.TensorInfo{}
 	}
 	w.Header().Set("Content-Type", "application/json")
-	e := json.NewEncoder(w)
-	e.SetIndent("", " ")
-	_ = e.Encode(map[string]any{"tensors": list}) // it fails only if the client has gone
+	writeJSON(w, map[string]any{"tensors": list})
 }
 
 //go:embed index.html
 var indexText string
 
 var indexPage = template.Must(template.New("index").Funcs(template.FuncMap{
-	"size": size,
+	"size": Size,
 	"ratio": func(raw, wire int64) string {
 		if wire == 0 {
 			return ""
@@ -166,8 +206,8 @@ func (c *Config) index(w http.ResponseWriter, _ *http.Request) {
 	})
 }
 
-// size writes bytes for people.
-func size(n int64) string {
+// Size writes bytes for people.
+func Size(n int64) string {
 	v, unit := float64(n), "B"
 	for _, u := range []string{"kB", "MB", "GB", "TB"} {
 		if v < 1000 {

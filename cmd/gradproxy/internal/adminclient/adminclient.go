@@ -1,0 +1,229 @@
+// Package adminclient asks a running proxy over its admin address: whether it is ready, and for its traffic.
+package adminclient
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	"github.com/gradproxy/gradproxy/proxy/admin"
+)
+
+const (
+	// timeout bounds one question.
+	timeout = 10 * time.Second
+	// maxAnswer bounds an answer: the metrics of a thousand peers take 2 MiB.
+	maxAnswer = 64 << 20
+	// again is the time between two questions of Await.
+	again = 250 * time.Millisecond
+)
+
+// A Proxy is a running proxy, known by its admin address.
+type Proxy struct {
+	address string
+	base    string
+	client  *http.Client
+}
+
+// At returns the proxy whose admin address is "host:port" or "unix:/path". An unspecified host stands for this one.
+func At(address string) *Proxy {
+	p := &Proxy{address: address, client: &http.Client{Timeout: timeout}}
+	if path, ok := strings.CutPrefix(address, "unix:"); ok {
+		p.base = "http://localhost"
+		p.client.Transport = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "unix", path)
+		}}
+		return p
+	}
+	if host, port, err := net.SplitHostPort(address); err == nil {
+		if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+			address = net.JoinHostPort("localhost", port)
+		}
+	}
+	p.base = "http://" + address
+	p.client.Transport = &http.Transport{} // no proxy of the environment: the address is on this host
+	return p
+}
+
+// Close closes idle connections to the proxy.
+func (p *Proxy) Close() { p.client.CloseIdleConnections() }
+
+// A Status is the traffic of a proxy and the state of its peers. Its names are stable.
+type Status struct {
+	admin.Readiness
+	Connections int64   `json:"connections"`     // of apps, that are carried now
+	Raw         int64   `json:"raw_bytes"`       // that apps have sent since the start
+	Wire        int64   `json:"wire_bytes"`      // that were handed to tunnels for them
+	Delivered   int64   `json:"delivered_bytes"` // that were delivered to apps
+	Uptime      float64 `json:"uptime_seconds"`
+	Peers       []Peer  `json:"peers"` // ordered by name
+}
+
+// A Peer is a peer in a Status.
+type Peer struct {
+	Name        string  `json:"name"`
+	Up          bool    `json:"up"`             // a tunnel is up, and no outage is on
+	Outage      float64 `json:"outage_seconds"` // 0: none
+	Carriers    int     `json:"carriers"`
+	RTT         float64 `json:"rtt_seconds"` // 0: unknown
+	Connections int64   `json:"connections"`
+	Sent        int64   `json:"sent_bytes"`     // of streams, replays left out
+	Received    int64   `json:"received_bytes"` // of streams, duplicates left out
+	Replayed    int64   `json:"replayed_bytes"` // after the loss of a carrier
+	Delivered   int64   `json:"delivered_bytes"`
+}
+
+// Ready asks whether the proxy is ready; the named checks do not count.
+func (p *Proxy) Ready(ctx context.Context, exclude ...string) (*admin.Readiness, error) {
+	r := &admin.Readiness{}
+	body, err := p.get(ctx, "/readyz?"+url.Values{"exclude": exclude}.Encode(), http.StatusOK, http.StatusServiceUnavailable)
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(body, r); err != nil {
+		return nil, fmt.Errorf("%s: the answer is not the one of a gradproxy of this version: %w", p.address, err)
+	}
+	return r, nil
+}
+
+// Await asks again until the proxy is ready, or ctx ends. It returns the last answer; the error is nil if there was one.
+func (p *Proxy) Await(ctx context.Context, exclude ...string) (*admin.Readiness, error) {
+	var last *admin.Readiness
+	var lastErr error
+	for {
+		r, err := p.Ready(ctx, exclude...)
+		if ctx.Err() != nil && (last != nil || lastErr != nil) {
+			return last, lastErr // ctx has cut off the question
+		}
+		if last, lastErr = r, err; err == nil && r.Ready {
+			return r, nil
+		}
+		select {
+		case <-ctx.Done():
+			return last, lastErr
+		case <-time.After(again):
+		}
+	}
+}
+
+// Status asks for the traffic of the proxy and the state of its peers.
+func (p *Proxy) Status(ctx context.Context) (*Status, error) {
+	ready, err := p.Ready(ctx)
+	if err != nil {
+		return nil, err
+	}
+	body, err := p.get(ctx, "/metrics", http.StatusOK)
+	if err != nil {
+		return nil, err
+	}
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(string(body)))
+	if err != nil {
+		return nil, fmt.Errorf("%s: /metrics: %w", p.address, err)
+	}
+	return statusOf(*ready, families, time.Now()), nil
+}
+
+func statusOf(ready admin.Readiness, families map[string]*dto.MetricFamily, now time.Time) *Status {
+	s := &Status{Readiness: ready, Peers: []Peer{}}
+	s.Raw, s.Wire = int64(total(families["gradproxy_raw_bytes_total"])), int64(total(families["gradproxy_wire_bytes_total"]))
+	s.Delivered = int64(total(families["gradproxy_delivered_bytes_total"]))
+	s.Connections = int64(total(families["gradproxy_connections"]))
+	if began := total(families["process_start_time_seconds"]); began > 0 {
+		s.Uptime = max(0, float64(now.UnixMilli())/1000-began)
+	}
+	for _, m := range families["gradproxy_peer_up"].GetMetric() {
+		name := label(m, "peer")
+		of := func(family string) float64 { return totalOf(families["gradproxy_"+family], name) }
+		s.Peers = append(s.Peers, Peer{
+			Name: name, Up: value(m) == 1, Outage: of("peer_outage_seconds"), Carriers: int(of("peer_carriers")), RTT: of("peer_rtt_seconds"),
+			Connections: int64(of("connections")), Sent: int64(of("peer_sent_bytes_total")), Received: int64(of("peer_received_bytes_total")),
+			Replayed: int64(of("peer_replayed_bytes_total")), Delivered: int64(of("delivered_bytes_total")),
+		})
+	}
+	slices.SortFunc(s.Peers, func(a, b Peer) int { return strings.Compare(a.Name, b.Name) })
+	return s
+}
+
+func total(f *dto.MetricFamily) (sum float64) {
+	for _, m := range f.GetMetric() {
+		sum += value(m)
+	}
+	return sum
+}
+
+// totalOf is the total over the metrics of one peer.
+func totalOf(f *dto.MetricFamily, peer string) (sum float64) {
+	for _, m := range f.GetMetric() {
+		if label(m, "peer") == peer {
+			sum += value(m)
+		}
+	}
+	return sum
+}
+
+// value returns the value of a counter or a gauge; the other is nil, whose value is 0.
+func value(m *dto.Metric) float64 {
+	return m.GetCounter().GetValue() + m.GetGauge().GetValue() + m.GetUntyped().GetValue()
+}
+
+func label(m *dto.Metric, name string) string {
+	for _, l := range m.GetLabel() {
+		if l.GetName() == name {
+			return l.GetValue()
+		}
+	}
+	return ""
+}
+
+// get returns the body of an answer with one of the codes.
+func (p *Proxy) get(ctx context.Context, path string, codes ...int) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.base+path, nil)
+	if err != nil {
+		return nil, fmt.Errorf("%q is no admin address: write host:port or unix:/path", p.address)
+	}
+	request.Header.Set("Accept", "application/json, text/plain;q=0.5")
+	response, err := p.client.Do(request)
+	if err != nil {
+		return nil, p.unreachable(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	if err != nil {
+		return nil, p.unreachable(err)
+	}
+	if !slices.Contains(codes, response.StatusCode) {
+		return nil, fmt.Errorf("%s: GET %s: %s: is this the admin address of a gradproxy?", p.address, path, response.Status)
+	}
+	return body, nil
+}
+
+// unreachable gives the reason for a missing answer and the remedy, in one line.
+func (p *Proxy) unreachable(err error) error {
+	if u := (*url.Error)(nil); errors.As(err, &u) {
+		err = u.Err
+	}
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ENOENT):
+		return fmt.Errorf("no proxy answers at %s: start gradproxy run, or name the admin address of its configuration with -c or --admin", p.address)
+	case errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EPERM):
+		return fmt.Errorf("%s: permission denied: ask as the proxy's user, or as a member of its group", p.address)
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("%s does not answer in time: is the proxy stuck? Its log and /healthz tell", p.address)
+	}
+	return fmt.Errorf("%s: %w: is this the admin address of a gradproxy?", p.address, err)
+}
