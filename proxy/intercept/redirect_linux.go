@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -20,7 +21,7 @@ import (
 type Redirect struct {
 	config    RedirectConfig // as at first: Update changes the plan
 	log       *slog.Logger
-	claims    []net.Listener // of the table and, in a transparent proxy, of the mark
+	claims    []io.Closer // of the table and, in a transparent proxy, of the mark
 	listeners []*net.TCPListener
 
 	routes *routes // of a transparent proxy; nil: none
@@ -46,7 +47,7 @@ func (r *Redirect) open() (err error) {
 	}
 	if r.config.Transparent {
 		mark := fmt.Sprintf("%#x", markOf(r.config.Site))
-		if err = r.claim("gradproxy mark "+mark, "mark "+mark+", a hash of the site's name,"); err != nil {
+		if err = r.claim("mark_"+mark, "mark "+mark+", a hash of the site's name,"); err != nil {
 			return err
 		}
 	}
@@ -95,18 +96,13 @@ func (r *Redirect) socket() control {
 	return nil
 }
 
-// claim makes sure that one living process at most owns the thing that the error names. An abstract socket
-// is bound to the network namespace, as tables and routing rules are, and goes with its process, however that ends.
-func (r *Redirect) claim(socket, name string) error {
-	l, err := net.Listen("unix", "@"+socket)
-	if errors.Is(err, syscall.EADDRINUSE) {
-		return fmt.Errorf("intercept: %s belongs to another gradproxy that runs in this network namespace, or something else has the abstract socket @%s (ss -xp): stop that, or name this site otherwise", name, socket)
+// claim claims a thing that the error names, for as long as r is open. Its name does not begin as the ones of rules' tables do.
+func (r *Redirect) claim(name, thing string) error {
+	c, err := claim("claim_"+name, thing)
+	if err == nil {
+		r.claims = append(r.claims, c)
 	}
-	if err != nil {
-		return fmt.Errorf("intercept: claim %s: %w", name, err)
-	}
-	r.claims = append(r.claims, l)
-	return nil
+	return err
 }
 
 // Addrs returns the listeners' addresses, which no peer may make the proxy dial.

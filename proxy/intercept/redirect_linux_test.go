@@ -6,10 +6,13 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/google/nftables"
 
 	"github.com/gradproxy/gradproxy/integration/require/netns"
 )
@@ -336,6 +339,61 @@ func TestLeftOverTable(t *testing.T) {
 	}
 }
 
+// A user without rights cannot keep a proxy from its rules, as the name of an abstract socket could, and the claim goes with its owner only.
+func TestClaims(t *testing.T) {
+	job, _ := twoSites(t)
+	job.Do(func() {
+		for _, name := range []string{"gradproxy_paris", "claim_gradproxy_paris", "gradproxy mark", "claim_mark"} {
+			l, err := net.Listen("unix", "@"+name)
+			job.Check(err)
+			defer l.Close()
+		}
+		first, err := claim("claim_gradproxy_paris", "the table")
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn := openConn(job)
+		if _, err := claim("claim_gradproxy_paris", "the table"); err == nil || !strings.Contains(err.Error(), "the table belongs to another gradproxy") {
+			t.Errorf("claimed twice: %v", err)
+		}
+		conn.DelTable(&nftables.Table{Family: nftables.TableFamilyINet, Name: "claim_gradproxy_paris"})
+		if err := conn.Flush(); !errors.Is(err, syscall.EPERM) {
+			t.Errorf("another process deletes the claim: %v", err)
+		}
+		conn.FlushRuleset()
+		job.Check(conn.Flush())
+		if !exists("claim_gradproxy_paris") {
+			t.Error("the claim is gone after a flush of the rule set")
+		}
+		job.Check(first.Close())
+		second, err := claim("claim_gradproxy_paris", "the table")
+		if err != nil {
+			t.Fatalf("once its owner is gone: %v", err)
+		}
+		job.Check(second.Close())
+		if exists("claim_gradproxy_paris") {
+			t.Error("the claim outlives its owner")
+		}
+	})
+}
+
+// Kernels without owned tables have a socket in their place.
+func TestClaimBySocket(t *testing.T) {
+	first, err := claimSocket("gradproxy_claim_test", "the table")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := claimSocket("gradproxy_claim_test", "the table"); err == nil || !strings.Contains(err.Error(), "belongs to another gradproxy") {
+		t.Errorf("claimed twice: %v", err)
+	}
+	first.Close()
+	second, err := claimSocket("gradproxy_claim_test", "the table")
+	if err != nil {
+		t.Fatal(err)
+	}
+	second.Close()
+}
+
 // Close removes every trace.
 func TestCloseRemovesTheTable(t *testing.T) {
 	job, _ := twoSites(t)
@@ -349,7 +407,7 @@ func TestCloseRemovesTheTable(t *testing.T) {
 		}
 		return names
 	}
-	if got := tables(); len(got) != 1 || got[0] != "gradproxy_paris" {
+	if got := tables(); len(got) != 2 || !slices.Contains(got, "gradproxy_paris") || !slices.Contains(got, "claim_gradproxy_paris") {
 		t.Fatalf("tables: %v", got)
 	}
 	if err := r.Close(); err != nil {
