@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -87,9 +86,7 @@ state of every peer. The exit code is 1 if no proxy answers.`,
 				return err
 			}
 			if asJSON {
-				e := json.NewEncoder(c.OutOrStdout())
-				e.SetIndent("", " ")
-				return e.Encode(s)
+				return writeJSON(c.OutOrStdout(), s)
 			}
 			printStatus(c.OutOrStdout(), s)
 			return nil
