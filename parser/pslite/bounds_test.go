@@ -10,30 +10,29 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// A recent has the last limit keys that were used, and at most twice as many entries.
+// A recent has the last limit keys that were used, and no others.
 func TestRecent(t *testing.T) {
 	r := recent[int, int]{limit: 10}
 	for i := range 1000 {
-		r.put(i, i)
-		r.get(3)
-		if n := len(r.young) + len(r.old); n > 2*r.limit {
+		r.keep(i, i)
+		r.Use(3)
+		if n := r.Len(); n > r.limit {
 			t.Fatalf("%d entries after %d", n, i)
 		}
-		for k := max(0, i-7); k <= i; k++ { // with key 3, the last 10 or fewer
-			_, young := r.young[k]
-			if _, old := r.old[k]; !young && !old {
+		for k := max(0, i-8); k <= i; k++ { // with key 3, the last 10 or fewer
+			if _, ok := r.Peek(k); !ok {
 				t.Fatalf("key %d is lost after %d", k, i)
 			}
 		}
 	}
-	if v, ok := r.get(3); !ok || v != 3 {
+	if v, ok := r.Use(3); !ok || v != 3 {
 		t.Error("what is used all the time is lost")
 	}
-	if _, ok := r.get(500); ok {
+	if _, ok := r.Use(500); ok {
 		t.Error("nothing is forgotten")
 	}
-	r.put(999, 1)
-	if v, _ := r.get(999); v != 1 {
+	r.keep(999, 1)
+	if v, _ := r.Use(999); v != 1 {
 		t.Error("a value stays as it was")
 	}
 }
@@ -70,7 +69,7 @@ func TestForgottenJobsAreUnknown(t *testing.T) {
 	expect(t, "a sum", back.say(pulled), tensor.Aggregate, tensor.Float32)
 	for port := range 4 * maxPlaces {
 		a := netip.AddrPortFrom(netip.MustParseAddr("10.9.9.9"), uint16(1+port))
-		n.protocol.facts.places.put(placeKey{addr: a}, newJob(1, 1))
+		n.protocol.facts.places.keep(placeKey{addr: a}, newJob(1, 1))
 	}
 	expect(t, "an answer", back.say(pulled), tensor.Unknown, tensor.Float32)
 }

@@ -45,7 +45,7 @@ type placeKey struct {
 	addr netip.AddrPort
 }
 
-// Bounds: entries of a generation.
+// Bounds: entries.
 const (
 	maxTables  = 1 << 5
 	maxPlaces  = 1 << 13
@@ -100,7 +100,7 @@ func (p *Protocol) open(c parser.Conn) *connection {
 
 // jobOf returns the job of a connection to listener.
 func (f *facts) jobOf(x *connection, listener netip.AddrPort) *job {
-	if j, ok := f.places.get(placeKey{x.scope(), listener}); ok {
+	if j, ok := f.places.Use(placeKey{x.scope(), listener}); ok {
 		return j
 	}
 	return x.job

@@ -70,7 +70,7 @@ func (id identity) ofList(server uint64) identity {
 
 // scoreOf returns the reuse score of an index.
 func (f *facts) scoreOf(place uint64) int8 {
-	if i, ok := f.indices.get(place); ok {
+	if i, ok := f.indices.Use(place); ok {
 		return i.score
 	}
 	return initialScore
@@ -80,10 +80,10 @@ func (f *facts) scoreOf(place uint64) int8 {
 func (f *facts) come(id identity, seed uint64, size int, hash uint64) int8 {
 	all := id.under(seed)
 	id.set = uint64(size)
-	last, ok := f.indices.get(id.under(seed))
-	f.indices.put(id.under(seed), index{hash: hash})
+	last, ok := f.indices.Use(id.under(seed))
+	f.indices.keep(id.under(seed), index{hash: hash})
 	score := after(f.scoreOf(all), ok && last.hash == hash)
-	f.indices.put(all, index{score: score})
+	f.indices.keep(all, index{score: score})
 	return score
 }
 

@@ -283,8 +283,8 @@ func TestForgottenIndices(t *testing.T) {
 	for k := range uint64(300) {
 		w.all(listed(push, int32(2+k), []uint64{1000 + k, 2000 + k}))
 	}
-	if f := &n.protocol.facts.indices; len(f.young)+len(f.old) > 200 {
-		t.Errorf("%d are remembered", len(f.young)+len(f.old))
+	if f := &n.protocol.facts.indices; f.Len() > f.limit {
+		t.Errorf("%d are remembered", f.Len())
 	}
 	if found := w.all(sparse(400, 5, 6)); found[0].Base == 0 {
 		t.Error("a forgotten index does not begin again")

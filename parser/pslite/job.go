@@ -146,7 +146,7 @@ func (f *facts) announce(x *connection, listener netip.AddrPort, nodes []node) {
 	if len(j.table.heard) < maxNodes {
 		j.table.heard[listener] = x.number
 	}
-	f.places.put(placeKey{x.scope(), listener}, j)
+	f.places.keep(placeKey{x.scope(), listener}, j)
 	f.replace(x, j, nodes)
 }
 
@@ -158,7 +158,7 @@ func (f *facts) replace(x *connection, j *job, nodes []node) {
 		}
 		j.table.set(n)
 		if a, ok := n.address(); ok {
-			f.places.put(placeKey{x.scope(), a}, j)
+			f.places.keep(placeKey{x.scope(), a}, j)
 		}
 	}
 }
@@ -174,10 +174,10 @@ func (f *facts) jobAt(in scope, boss string) *job {
 		}
 	}
 	k := tableKey{in, boss}
-	j, ok := f.tables.get(k)
+	j, ok := f.tables.Use(k)
 	if !ok {
 		j = newJob(tableSeed(in.job, boss), f.number())
-		f.tables.put(k, j)
+		f.tables.keep(k, j)
 	}
 	return j
 }

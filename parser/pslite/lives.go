@@ -22,7 +22,7 @@ type lifeOf struct {
 // live returns the life to which a request on connection conn belongs. A worker that connects again and counts from the
 // start again is another process; a life that was forgotten begins anew. replaced says that another one has ended.
 func (f *facts) live(k lifeOf, timestamp int32, conn uint64) (number uint64, replaced bool) {
-	l, ok := f.lives.get(k)
+	l, ok := f.lives.Use(k)
 	switch {
 	case ok && l.conn == conn:
 		return l.number, false
@@ -32,7 +32,7 @@ func (f *facts) live(k lifeOf, timestamp int32, conn uint64) (number uint64, rep
 		l = life{f.number(), timestamp, conn}
 		replaced = ok
 	}
-	f.lives.put(k, l)
+	f.lives.keep(k, l)
 	return l.number, replaced
 }
 

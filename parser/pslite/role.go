@@ -117,10 +117,10 @@ func (x *connection) receiver(j *job, r route) uint64 {
 // push returns the role of a push of conventional layout, and takes note of it.
 func (f *facts) push(j *job, life uint64, r route, m *meta, l layout) tensor.Role {
 	k := pushKey{life, l.key}
-	p, ok := f.pushed.get(k)
+	p, ok := f.pushed.Use(k)
 	if !ok {
 		p = new(pushes)
-		f.pushed.put(k, p)
+		f.pushed.keep(k, p)
 	}
 	n, again := p.note(m.timestamp)
 	exact := uint32(0) // pushes that begin a key

@@ -5,9 +5,9 @@ import (
 
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/feedback"
+	"github.com/gradproxy/gradproxy/internal/lru"
 	"github.com/gradproxy/gradproxy/proxy/coder"
 	"github.com/gradproxy/gradproxy/proxy/frame"
-	"github.com/gradproxy/gradproxy/proxy/internal/lru"
 )
 
 // A slot is one block's place in a tensor, with the encoder that carries its state from step to step. Codecs without state share
