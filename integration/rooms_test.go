@@ -15,7 +15,8 @@ import (
 // each of them calls run downwards too: a file that uses names of another is above it, so no two files may use each other, directly or
 // by others.
 var rooms = []string{"proxy/path", "proxy/path/send", "proxy/path/receive", "proxy/cache", "proxy/residual", "proxy/app", "proxy/tensors",
-	"proxy/coder", "proxy/frame", "proxy/memory", "proxy/policy", "proxy/intercept", "proxy/admin", "proxy", "tensor"}
+	"proxy/coder", "proxy/frame", "proxy/memory", "proxy/policy", "proxy/intercept", "proxy/admin", "proxy", "tensor",
+	"parser/pslite"}
 
 // stages is the order of a sender's stages: each may use the ones after it.
 var stages = []string{"send.go", "read.go", "classify.go", "cut.go", "choose.go", "encode.go", "emit.go"}

@@ -2,13 +2,15 @@ package pslite
 
 import (
 	"net/netip"
+	"sync"
 
 	"github.com/gradproxy/gradproxy/parser"
 )
 
 // facts holds the facts that connections have shown, on all jobs.
 type facts struct {
-	numbers uint64 // the number given out last
+	mu      sync.Mutex // guards the fields below, and the jobs
+	numbers uint64     // the number given out last
 	named   map[string]*named
 	tables  recent[tableKey, *job] // jobs by scheduler
 	places  recent[placeKey, *job] // the same jobs, by the addresses in their tables
@@ -72,27 +74,27 @@ func (f *facts) init() {
 
 // A connection holds the state that the parsers of its two directions share.
 type connection struct {
-	conn     parser.Conn
-	protocol *Protocol
-	number   uint64 // no other connection has it
-	job      *job   // the configured job, or one of this connection alone; a table overrules it
-	dealer   int    // id of the node that connected, from its READY; 0: not known
+	conn   parser.Conn
+	facts  *facts
+	number uint64 // no other connection has it
+	job    *job   // the configured job, or one of this connection alone; a table overrules it
+	dealer int    // id of the node that connected, from its READY; 0: not known
 }
 
 // open makes the connection of c.
-func (p *Protocol) open(c parser.Conn) *connection {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.facts.init()
-	x := &connection{conn: c, protocol: p, number: p.facts.number()}
+func (f *facts) open(c parser.Conn) *connection {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.init()
+	x := &connection{conn: c, facts: f, number: f.number()}
 	if c.Job == "" {
 		x.job = &job{seed: connSeed(c)}
 		return x
 	}
-	n := p.facts.named[c.Job]
+	n := f.named[c.Job]
 	if n == nil {
-		n = &named{job: newJob(nameSeed(c.Job), p.facts.number())}
-		p.facts.named[c.Job] = n
+		n = &named{job: newJob(nameSeed(c.Job), f.number())}
+		f.named[c.Job] = n
 	}
 	x.job = n.job
 	return x
@@ -104,6 +106,23 @@ func (f *facts) jobOf(x *connection, listener netip.AddrPort) *job {
 		return j
 	}
 	return x.job
+}
+
+// live returns the life to which a request on connection conn belongs. A worker that connects again and counts from the
+// start again is another process; a life that was forgotten begins anew. replaced says that another one has ended.
+func (f *facts) live(k lifeOf, timestamp int32, conn uint64) (number uint64, replaced bool) {
+	l, ok := f.lives.Use(k)
+	switch {
+	case ok && l.conn == conn:
+		return l.number, false
+	case ok && timestamp > l.first:
+		l.conn = conn
+	default:
+		l = life{f.number(), timestamp, conn}
+		replaced = ok
+	}
+	f.lives.keep(k, l)
+	return l.number, replaced
 }
 
 // address returns where the node at that side is reached, or comes from.

@@ -34,28 +34,6 @@ func (x *connection) isList(m *meta, size int) bool {
 		width > 0 && size > width && size%width == 0
 }
 
-// An index is the memory of an index array. There are two for each: one by size, with the hash of the last keys of that
-// size, and one for all sizes, with the reuse score.
-type index struct {
-	hash  uint64
-	score int8 // reuse score: above 0, keys of this array are expected to come again
-}
-
-// The reuse score of an array begins at initialScore, high enough that its second index has a Base as well. An
-// index that came again raises the score by 2, another one lowers it by 1: a list that comes twice is worth holding.
-const (
-	initialScore = 2
-	maxScore     = 4
-)
-
-// after returns the reuse score after keys that came again, or did not.
-func after(score int8, again bool) int8 {
-	if again {
-		return min(score+2, maxScore)
-	}
-	return max(score-1, 0)
-}
-
 // ofIndex returns the identity of the index of an array with a worker. Pushes, pulls and answers have the same.
 func (id identity) ofIndex(m *meta, k *keys) identity {
 	id.direction, id.shape, id.key, id.set = push, indices, k.at(0, keyWidth(m.types[0])), 0
@@ -89,9 +67,9 @@ func (f *facts) come(id identity, seed uint64, size int, hash uint64) int8 {
 
 // indexOf returns the tensor of a frame of keys of size bytes: all keys of a list, else the keys after the first one.
 func (x *connection) indexOf(r route, m *meta, k *keys, size int) tensor.Tensor {
-	x.protocol.mu.Lock()
-	defer x.protocol.mu.Unlock()
-	f := &x.protocol.facts
+	f := x.facts
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	j := f.jobOf(x, r.listener)
 	id, ok := x.identify(j, r, m)
 	if !ok {
@@ -119,9 +97,9 @@ func (x *connection) endKeys(r route, m *meta, k *keys) {
 	if k.again = width > 0 && k.bytes == width; k.again || width == 0 || k.bytes < width {
 		return
 	}
-	x.protocol.mu.Lock()
-	defer x.protocol.mu.Unlock()
-	f := &x.protocol.facts
+	f := x.facts
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	j := f.jobOf(x, r.listener)
 	id, ok := x.identify(j, r, m)
 	if !ok {
@@ -146,9 +124,10 @@ func (x *connection) lengthsOf(r route, m *meta, k *keys, size int) tensor.Tenso
 	if size < minIndex || size%4 != 0 || dataTypes[m.types[2]] != tensor.Int32 || keyWidth(m.types[0]) == 0 {
 		return tensor.Tensor{}
 	}
-	x.protocol.mu.Lock()
-	defer x.protocol.mu.Unlock()
-	j := x.protocol.facts.jobOf(x, r.listener)
+	f := x.facts
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	j := f.jobOf(x, r.listener)
 	id, ok := x.identify(j, r, m)
 	if !ok {
 		return tensor.Tensor{}

@@ -19,23 +19,6 @@ type lifeOf struct {
 	app, customer int32
 }
 
-// live returns the life to which a request on connection conn belongs. A worker that connects again and counts from the
-// start again is another process; a life that was forgotten begins anew. replaced says that another one has ended.
-func (f *facts) live(k lifeOf, timestamp int32, conn uint64) (number uint64, replaced bool) {
-	l, ok := f.lives.Use(k)
-	switch {
-	case ok && l.conn == conn:
-		return l.number, false
-	case ok && timestamp > l.first:
-		l.conn = conn
-	default:
-		l = life{f.number(), timestamp, conn}
-		replaced = ok
-	}
-	f.lives.keep(k, l)
-	return l.number, replaced
-}
-
 // A pushKey names a key that a life has pushed.
 type pushKey struct{ life, key uint64 }
 

@@ -155,10 +155,10 @@ func (s *stream) endReady(body []byte) {
 	s.next = s.first()
 	s.msg.sender, s.named = r.id, r.id != 0
 	if r.dealer {
-		p := s.conn.protocol
-		p.mu.Lock()
+		f := s.conn.facts
+		f.mu.Lock()
 		s.conn.dealer = r.id
-		p.mu.Unlock()
+		f.mu.Unlock()
 	}
 }
 
@@ -181,6 +181,14 @@ func (s *stream) endMeta(body []byte) {
 	}
 	s.conn.observe(s.route(), &s.msg.meta)
 	s.msg.meta.nodes = nil
+}
+
+// parseMeta reads a meta in either dialect. It returns nodes only if they can be a table.
+func parseMeta(b []byte) (m meta, ok bool) {
+	if m, ok = parseProto(b); !ok {
+		m, ok = parsePacked(b)
+	}
+	return m, ok && m.sound()
 }
 
 // route returns the route of the current message.

@@ -25,6 +25,9 @@ type node struct {
 	recovery bool // it takes the place of a node that died
 }
 
+// maxNodes bounds the nodes of a job.
+const maxNodes = 1 << 10
+
 // addNode is the control command of the table of nodes (include/ps/internal/message.h, Control::Command).
 const addNode = 2
 
@@ -86,12 +89,4 @@ func (m *meta) setType(i int, t uint64) bool {
 // sound reports whether m is a meta that ps-lite makes: messages with data have keys and vals at least.
 func (m *meta) sound() bool {
 	return m.frames != 1 && (m.frames == 0 || m.command == 0 && !m.simple)
-}
-
-// parseMeta reads a meta in either dialect. It returns nodes only if they can be a table.
-func parseMeta(b []byte) (m meta, ok bool) {
-	if m, ok = parseProto(b); !ok {
-		m, ok = parsePacked(b)
-	}
-	return m, ok && m.sound()
 }

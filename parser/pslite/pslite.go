@@ -73,7 +73,7 @@
 // An answer's Base is the same for all workers: under dist_sync all get the same bytes, and else similar bytes. Keys have
 // a Base for each array, number and worker, since within a step a worker pulls, is sent and pushes the same rows; lengths
 // have one for each array and number. Rows and the values of many keys have one for each set of keys. Except for lengths,
-// a Base is given only while the array's keys come again (reuse score, index.go), so that no proxy holds values that are
+// a Base is given only while the array's keys come again (reuse score, reuse.go), so that no proxy holds values that are
 // sent once. Pushes have none.
 //
 // # Limits
@@ -89,17 +89,10 @@
 // answers are Unknown.
 package pslite
 
-import (
-	"sync"
-
-	"github.com/gradproxy/gradproxy/parser"
-)
+import "github.com/gradproxy/gradproxy/parser"
 
 // Protocol is ps-lite over ZeroMQ. The zero Protocol is ready for use; it must not be copied after first use.
-type Protocol struct {
-	mu    sync.Mutex
-	facts facts // guarded by mu
-}
+type Protocol struct{ facts facts }
 
 var _ parser.Protocol = (*Protocol)(nil)
 
@@ -111,6 +104,6 @@ func (*Protocol) Traits() parser.Traits { return parser.Traits{Reconnects: true}
 
 // New returns the parsers of a connection's two directions.
 func (p *Protocol) New(c parser.Conn) (fromClient, fromServer parser.Parser) {
-	x := p.open(c)
+	x := p.facts.open(c)
 	return &stream{conn: x, side: parser.Client}, &stream{conn: x, side: parser.Server}
 }

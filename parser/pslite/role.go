@@ -15,9 +15,9 @@ type route struct {
 
 // observe takes note of a message without data.
 func (x *connection) observe(r route, m *meta) {
-	x.protocol.mu.Lock()
-	defer x.protocol.mu.Unlock()
-	f := &x.protocol.facts
+	f := x.facts
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	switch {
 	case m.command == addNode && r.from == scheduler && !m.request:
 		f.announce(x, r.listener, m.nodes)
@@ -44,9 +44,9 @@ func (f *facts) life(x *connection, j *job, r route, m *meta) uint64 {
 func (x *connection) value(r route, m *meta, k *keys, size int) tensor.Tensor {
 	l := layoutOf(m, k, size)
 	t := tensor.Tensor{DType: l.dtype, Size: size, Hold: size, Why: tensor.RoleUnproved}
-	x.protocol.mu.Lock()
-	defer x.protocol.mu.Unlock()
-	f := &x.protocol.facts
+	f := x.facts
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	j := f.jobOf(x, r.listener)
 	id, ok := x.identify(j, r, m)
 	id.shape, id.key, id.set = l.shape, l.key, l.set
