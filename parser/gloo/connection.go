@@ -1,28 +1,19 @@
 package gloo
 
 import (
-	"sync"
-
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// A connection holds the state that its two directions share.
+// A connection holds the state of its two directions.
 type connection struct {
-	conn parser.Conn
-
-	mu         sync.Mutex // guards the fields below, and all of both directions
-	ranks      ranks
-	meta       metadata
+	common
 	directions [2]direction
 }
 
 // A direction follows the messages that one side sends.
 type direction struct {
-	conn *connection
-	side parser.Side
-	seed uint64
-
+	flow
 	tag      uint32 // of the first collective
 	tagged   bool   // there was a first collective
 	counts   bool   // tags differ, so they count the collectives
@@ -31,7 +22,7 @@ type direction struct {
 }
 
 func newConnection(c parser.Conn, f *facts) *connection {
-	x := &connection{conn: c}
+	x := &connection{common: common{conn: c}}
 	x.ranks.high = min(max(c.Ranks, 0), maxRanks)
 	if c.Ranks == 1 {
 		x.ranks.high = 2 // a connection has two ends
@@ -39,21 +30,14 @@ func newConnection(c parser.Conn, f *facts) *connection {
 	x.meta.facts = f
 	for side := range x.directions {
 		d := &x.directions[side]
-		*d = direction{conn: x, side: parser.Side(side), seed: seed(c, parser.Side(side))}
-		d.counted.direction, d.constant.direction = d, d
+		d.flow = flow{conn: &x.common, side: parser.Side(side), seed: seed(c, parser.Side(side))}
+		d.counted.flow, d.constant.flow = d.flow, d.flow
 		if d.judges() && c.Sums != parser.SumsNone {
 			d.counted.proof.calls = c.Calls
 		}
 	}
 	return x
 }
-
-// sums reports whether the job's sums are configured to be gradients.
-func (x *connection) sums() bool { return x.conn.Sums == parser.SumsGradients }
-
-// judges reports whether to find out the type of the elements that this side sends. Values of the other side may have been
-// restored from a lossy codec.
-func (d *direction) judges() bool { return d.side == d.conn.conn.Own }
 
 // A watch says how to examine a payload as it passes.
 type watch struct {
@@ -107,7 +91,7 @@ func (d *direction) sort(tag uint32) {
 		d.tag, d.tagged = tag, true
 	case d.tag != tag && !d.counts:
 		d.counts = true
-		d.constant = constant{direction: d}
+		d.constant = constant{flow: d.flow}
 	}
 }
 

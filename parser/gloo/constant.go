@@ -21,7 +21,7 @@ const (
 // separates one collective from the next, but they run one at a time. So it follows messages: they repeat, step after
 // step, and the ring's plans say how a step's messages can be cut into collectives.
 type constant struct {
-	*direction
+	flow
 	history []observedMessage
 	links   []int32          // of each message of history: the last one before it that is alike, -1: none
 	newest  map[uint64]int32 // the last message of a kind and length

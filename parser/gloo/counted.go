@@ -23,7 +23,7 @@ const (
 // counted learns the steps of one direction where tags count the collectives of the group, as PyTorch's do. It follows
 // all-reduces by their tags: the order of the tags is the order of the program, whatever the order on the wire.
 type counted struct {
-	*direction
+	flow
 	history []observedReduce // by tag
 	learnt  *step            // once the sequence has passed twice; nil before
 	missed  bool             // the learnt step had no place for an all-reduce that is not tiny
@@ -170,20 +170,6 @@ func (c *counted) message(tag uint32, length int) (tensor.Tensor, look, error) {
 		}
 	}
 	return v, c.look(e, &r, k), nil
-}
-
-// partOf names the part of a sum that message k of an all-reduce holds, which has that number on the connection, and reports whether it is the
-// result. It names none where the content check has no use for it.
-func (d *direction) partOf(p *plan, number uint64, k int) (part uint64, whole bool) {
-	first, mine, ok := p.part(k)
-	if !ok || !d.conn.sums() {
-		return 0, false
-	}
-	side := d.side
-	if !mine {
-		side = parser.Client + parser.Server - side
-	}
-	return mix.Words(keyOfPart, uint64(side), number, uint64(first)), k >= p.phase()
 }
 
 // follow compares the length of message k with the expected one.

@@ -40,7 +40,7 @@
 //     process whose DistributedDataParallel sums its own buckets.
 //   - The sequence of all-reduces must have passed twice, whole, which makes it a learnt step (learn.go where tags count
 //     the collectives, constant.go where all tags are the same), or be the sequence that DistributedDataParallel has
-//     announced, and have passed once (model.go, layout.go, tile.go). An all-reduce out of its place, or without a
+//     announced, and have passed once (model.go, layout.go, bucket.go, tile.go). An all-reduce out of its place, or without a
 //     bucket's size, is not a gradient.
 //   - The elements' type must be known: from two values that looked alike (dtype.go), or from the bucket's size.
 //   - Sums of fewer than 1000 elements are not gradients.

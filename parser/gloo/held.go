@@ -18,7 +18,7 @@ func (s *stream) Held() int {
 		n += int(unsafe.Sizeof(*s.sample))
 	}
 	if s.dir.side == parser.Client {
-		n += int(unsafe.Sizeof(*s.dir.conn)) + s.dir.conn.meta.held(s.dir.conn.conn.Job == "")
+		n += int(unsafe.Sizeof(connection{})) + s.dir.conn.meta.held(s.dir.conn.conn.Job == "")
 	}
 	return n
 }

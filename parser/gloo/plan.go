@@ -1,5 +1,7 @@
 package gloo
 
+import "slices"
+
 // The ring of gloo/allreduce.cc (allreduce with ring: reduce-scatter, then all-gather), as a pure function of its
 // parameters. With n ranks and a tensor of S bytes in elements of e bytes:
 //
@@ -52,6 +54,17 @@ func (p plan) length(rank, k int) int {
 	}
 	j := (first*p.perRank + i) % p.segments
 	return max(0, min(p.segment, p.size-j*p.segment))
+}
+
+// firsts returns the length of the first message of each rank.
+func firsts(p plan) []int {
+	all := make([]int, p.ranks)
+	for rank := range all {
+		for k := 0; k < p.messages() && all[rank] == 0; k++ {
+			all[rank] = p.length(rank, k)
+		}
+	}
+	return all
 }
 
 // part returns the message of the first phase that has the segment of a rank's message k. mine says that it is the rank's own, which goes to
@@ -176,4 +189,18 @@ func match(ranks, rank, count int, length func(k int) int) (plan, bool) {
 		}
 	}
 	return p, true
+}
+
+// widths lists the bytes that an element of a gradient can have, the usual first.
+var widths = [...]int{4, 2, 8}
+
+// bucketPlan returns the plan of a bucket whose first message, of some rank, has that length.
+func bucketPlan(elements uint64, ranks, first int) (p plan, width int, ok bool) {
+	for _, w := range widths {
+		p := planOf(int(elements)*w, w, ranks)
+		if p.segment == first || p.segment < crumb && slices.ContainsFunc(firsts(p), func(l int) bool { return l == first }) {
+			return p, w, true
+		}
+	}
+	return plan{}, 0, false
 }

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/gradproxy/gradproxy/parser"
-	"github.com/gradproxy/gradproxy/parser/internal/mix"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -368,39 +367,6 @@ func (p *proof) passed(v *called, count int, r *ranks) {
 var callReasons = [...]tensor.Reason{
 	callUnseen: tensor.CallUnseen, callEnded: tensor.CallsContradicted, callUnclear: tensor.CallerUnclear, callType: tensor.DTypeUnknown, callRanks: tensor.RanksUnknown,
 	callLearning: tensor.Learning, callOther: tensor.OtherCaller, callNoSum: tensor.NoSum, callBucket: tensor.OK,
-}
-
-// byCall gives message k of an all-reduce the role that its process's calls prove.
-func (c *counted) byCall(v *tensor.Tensor, e *observedReduce, k int) {
-	x := &e.call
-	if x.dtype != tensor.NoDType && !x.strays {
-		v.DType = x.dtype
-	}
-	v.Role, v.Why = tensor.Unknown, callReasons[x.verdict]
-	switch x.verdict {
-	case callNoSum:
-		v.Role = tensor.Exact
-	case callLearning:
-		v.Key = 0 // the first value that may lose something is not compared with the one before it
-	case callBucket:
-		r := reading{size: x.ring.size, phased: x.ring.full(), first: k < x.ring.phase(), tiny: x.ring.segment < crumb, called: x.dtype}
-		v.Role, v.DType, v.Why = r.role(true)
-		v.Key = mix.Words(c.seed, keyOfCall, uint64(x.bucket.number), uint64(x.ring.size), uint64(k))
-		v.Proof = tensor.ByCall
-		x.loss = x.loss || v.Role == tensor.Gradient || v.Role == tensor.Aggregate
-	}
-}
-
-// byCalls reports whether roles are proved by calls only.
-func (c *counted) byCalls() bool { return c.proof.calls != nil && !c.conn.sums() }
-
-// sees reports whether the calls settle what the all-reduce of a tag is.
-func (c *counted) sees(tag uint32) bool {
-	e := c.find(tag)
-	if e == nil || e.call.fits == nil || e.call.strays {
-		return false
-	}
-	return c.byCalls() || c.proof.vetoes(&e.call)
 }
 
 // vetoes reports whether the calls say that an all-reduce is no gradient, whatever the user says of the job's sums. Other callers'
