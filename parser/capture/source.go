@@ -12,9 +12,6 @@ import (
 	"github.com/google/gopacket/pcapgo"
 )
 
-// maxPacket bounds a packet's length in bytes. The largest are packets that a network card will cut up (BIG TCP: 512 KiB).
-const maxPacket = 1 << 20
-
 var errNoCapture = errors.New("capture: neither pcap nor pcapng, gzipped or not")
 
 // A source reads a capture's packets and finds the TCP segments in them.

@@ -8,8 +8,6 @@ import (
 	"github.com/google/gopacket"
 	"github.com/google/gopacket/layers"
 	"github.com/google/gopacket/reassembly"
-
-	"github.com/gradproxy/gradproxy/parser"
 )
 
 // Bounds on the bytes, in pages of 1.9 KB, that wait for earlier bytes.
@@ -110,7 +108,7 @@ func (t *table) protect(f func()) (err error) {
 // New implements reassembly.StreamFactory.
 func (t *table) New(_, _ gopacket.Flow, _ *layers.TCP, ac reassembly.AssemblerContext) reassembly.Stream {
 	p := ac.(*packet)
-	return &stream{table: t, track: p.track, first: p.side}
+	return &stream{track: p.track, first: p.side, calling: &t.calling}
 }
 
 // close flushes the waiting bytes, and closes every connection.
@@ -122,11 +120,3 @@ func (t *table) close() {
 		}
 	}
 }
-
-// A packet names the connection and the side of a segment.
-type packet struct {
-	track *track
-	side  parser.Side
-}
-
-func (*packet) GetCaptureInfo() gopacket.CaptureInfo { return gopacket.CaptureInfo{} }

@@ -75,11 +75,19 @@ func (c *track) complete() bool {
 	return true
 }
 
+// A packet names the connection and the side of a segment.
+type packet struct {
+	track *track
+	side  parser.Side
+}
+
+func (*packet) GetCaptureInfo() gopacket.CaptureInfo { return gopacket.CaptureInfo{} }
+
 // A stream receives both directions of a connection from reassembly.
 type stream struct {
-	table *table
-	track *track
-	first parser.Side // of reassembly's "client to server"
+	track   *track
+	first   parser.Side // of reassembly's "client to server"
+	calling *bool       // the table's: a Sink
 }
 
 // Accept implements reassembly.Stream: it takes all segments, and lets a side without a SYN begin at its
@@ -101,7 +109,7 @@ func (s *stream) ReassembledSG(sg reassembly.ScatterGather, _ reassembly.Assembl
 		side = 1 - side
 	}
 	h := &s.track.sides[side]
-	s.table.calling = true // stays set if the Sink panics
+	*s.calling = true // stays set if the Sink panics
 	if skip > 0 {
 		h.gap = true
 		h.bytes += uint32(skip)
@@ -111,7 +119,7 @@ func (s *stream) ReassembledSG(sg reassembly.ScatterGather, _ reassembly.Assembl
 		h.bytes += uint32(n)
 		s.track.sink.Data(side, sg.Fetch(n))
 	}
-	s.table.calling = false
+	*s.calling = false
 }
 
 // ReassemblyComplete implements reassembly.Stream. The connection stays, so that late segments begin no other.

@@ -50,15 +50,6 @@ func (r runs) end() int {
 	return n
 }
 
-// truncate returns the classes of the bytes that x has.
-func (c Classes) truncate(x Exchange) Classes {
-	var n [2]int
-	for _, t := range x {
-		n[t.From] += len(t.Bytes)
-	}
-	return Classes{runs(c.Client).truncate(n[0]), runs(c.Server).truncate(n[1])}
-}
-
 func (r runs) truncate(n int) runs {
 	var out runs
 	for _, x := range r {

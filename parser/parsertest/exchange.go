@@ -36,6 +36,15 @@ func (x Exchange) Truncate(n int) Exchange {
 	return out
 }
 
+// truncate returns the classes of the bytes that x has.
+func (c Classes) truncate(x Exchange) Classes {
+	var n [2]int
+	for _, t := range x {
+		n[t.From] += len(t.Bytes)
+	}
+	return Classes{runs(c.Client).truncate(n[0]), runs(c.Server).truncate(n[1])}
+}
+
 // A Cut says how many of the next n bytes, at least 1, the next call is given. nil: all.
 type Cut func(n int) int
 
