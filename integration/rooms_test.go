@@ -2,6 +2,7 @@ package integration
 
 import (
 	"go/ast"
+	"go/build"
 	"go/parser"
 	"go/token"
 	"maps"
@@ -16,28 +17,28 @@ import (
 // by others.
 var rooms = []string{"proxy/path", "proxy/path/send", "proxy/path/receive", "proxy/cache", "proxy/residual", "proxy/app", "proxy/tensors",
 	"proxy/coder", "proxy/frame", "proxy/memory", "proxy/policy", "proxy/intercept", "proxy/admin", "proxy", "tensor",
-	"parser", "parser/capture", "parser/gloo", "parser/gloo/gloosim", "parser/parsertest", "parser/pslite", "parser/pslite/pslitesim/zmtp"}
+	"parser", "parser/capture", "parser/gloo", "parser/gloo/gloosim", "parser/parsertest", "parser/pslite", "parser/pslite/pslitesim/zmtp", "proxy/relay"}
 
 // stages is the order of a sender's stages: each may use the ones after it.
 var stages = []string{"send.go", "read.go", "classify.go", "cut.go", "choose.go", "encode.go", "emit.go"}
 
 func TestFilesOfARoomUseEachOtherOneWay(t *testing.T) {
 	for _, room := range rooms {
-		uses := usesOfFiles(t, filepath.Join("..", room))
-		if circle := circleIn(uses); circle != nil {
-			t.Errorf("%s: files use each other in a circle: %s", room, strings.Join(circle, " ─▶ "))
-		}
-		if room != "proxy/path/send" {
-			continue
-		}
-		for i, stage := range stages {
-			if uses[stage] == nil {
-				t.Errorf("%s has no stage %s", room, stage)
+		for _, system := range []string{"linux", "darwin"} {
+			if circle := circleIn(usesOfFiles(t, filepath.Join("..", room), system)); circle != nil {
+				t.Errorf("%s: files use each other in a circle on %s: %s", room, system, strings.Join(circle, " ─▶ "))
 			}
-			for _, above := range stages[:i] {
-				if name := uses[stage][above]; name != "" {
-					t.Errorf("%s: %s uses %s of %s, a stage before it", room, stage, name, above)
-				}
+		}
+	}
+	const room = "proxy/path/send"
+	uses := usesOfFiles(t, filepath.Join("..", room), "linux")
+	for i, stage := range stages {
+		if uses[stage] == nil {
+			t.Errorf("%s has no stage %s", room, stage)
+		}
+		for _, above := range stages[:i] {
+			if name := uses[stage][above]; name != "" {
+				t.Errorf("%s: %s uses %s of %s, a stage before it", room, stage, name, above)
 			}
 		}
 	}
@@ -85,18 +86,26 @@ func filesOf(t *testing.T, folder string) (names []string) {
 	return names
 }
 
-// usesOfFiles returns of each file of a package, tests left out, which other files declare names that it uses, with one of the names.
-func usesOfFiles(t *testing.T, folder string) map[string]map[string]string {
+// usesOfFiles returns of each file of a package for a system, tests left out, which other files declare names that it uses, with one of
+// the names.
+func usesOfFiles(t *testing.T, folder, system string) map[string]map[string]string {
 	t.Helper()
+	target := build.Default
+	target.GOOS, target.GOARCH = system, "amd64"
 	declared, uses, files := map[string]string{}, map[string]map[string]string{}, map[string]*ast.File{}
 	for _, name := range filesOf(t, folder) {
+		if match, err := target.MatchFile(folder, name); err != nil {
+			t.Fatal(err)
+		} else if !match {
+			continue
+		}
 		f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(folder, name), nil, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
 		files[name], uses[name] = f, map[string]string{}
 		for object := range f.Scope.Objects {
-			declared[object] = name // of files for several systems any
+			declared[object] = name
 		}
 	}
 	for name, f := range files {

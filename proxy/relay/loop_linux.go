@@ -9,12 +9,10 @@ import (
 
 // A loop is a thread that waits for connections and moves their bytes. Fields that mu does not guard are the thread's.
 type loop struct {
-	relay *Relay
+	pool
+	left  func(*pair) // is called with a pair that has ended
 	epoll int
-	wake  int // an eventfd
-	buf   []byte
-	pipes []*pipe // that nobody uses
-	scant int     // so many more times there is no pipe to be had
+	wake  int     // an eventfd
 	again []*pair // that have used up their turn
 
 	mu      sync.Mutex
@@ -23,8 +21,8 @@ type loop struct {
 	stopped bool
 }
 
-func newLoop(r *Relay) (*loop, error) {
-	l := &loop{relay: r, buf: make([]byte, bufSize), byFD: map[int32]*pair{}}
+func newLoop(p pool, left func(*pair)) (*loop, error) {
+	l := &loop{pool: p, left: left, byFD: map[int32]*pair{}}
 	var err error
 	if l.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return nil, err
@@ -119,7 +117,7 @@ func (l *loop) run() {
 
 // turn moves the bytes that a pair can move for now, and closes it once all is done.
 func (l *loop) turn(p *pair) {
-	switch more := p.move(l); {
+	switch more := p.move(&l.pool); {
 	case p.over():
 		l.close(p)
 	case more && !p.waits:
@@ -173,45 +171,5 @@ func (l *loop) close(p *pair) {
 		}
 		unix.Close(fd)
 	}
-	l.relay.left(p)
-}
-
-// lend returns an empty pipe, or nil if there is none to be had: then bytes are copied.
-func (l *loop) lend() *pipe {
-	if n := len(l.pipes); n > 0 {
-		p := l.pipes[n-1]
-		l.pipes = l.pipes[:n-1]
-		return p
-	}
-	if l.scant > 0 {
-		l.scant--
-		return nil
-	}
-	if n := l.relay.pipes.Add(1); n <= int64(l.relay.Pipes) {
-		size := pipeSize
-		if n <= wide {
-			size = wideSize
-		}
-		if p := newPipe(size); p != nil {
-			return p
-		}
-	}
-	l.relay.pipes.Add(-1)
-	l.scant = refusals
-	return nil
-}
-
-// drop closes a pipe that lend has returned.
-func (l *loop) drop(p *pipe) {
-	p.close()
-	l.relay.pipes.Add(-1)
-}
-
-// back takes back an empty pipe.
-func (l *loop) back(p *pipe) {
-	if len(l.pipes) < maxSpare {
-		l.pipes = append(l.pipes, p)
-		return
-	}
-	l.drop(p)
+	l.left(p)
 }

@@ -9,14 +9,14 @@ import (
 
 // A pair is two connections whose bytes are passed on. It is its loop's.
 type pair struct {
-	loop   *loop
 	fd     [2]int
 	dir    [2]direction // from fd[0] to fd[1], and back
 	can    [2]ability   // known abilities of fd[0] and fd[1]
 	sent   [2]int64
 	reset  bool
 	closed bool
-	waits  bool // it is in the loop's again
+	waits  bool        // it is in the loop's again
+	moved  func(n int) // is called with bytes that were passed on
 	ended  func(Ending)
 }
 
@@ -35,14 +35,8 @@ type direction struct {
 type ability struct{ read, write, hung bool }
 
 const (
-	bufSize  = 64 << 10  // bytes that are read at once until more seem to come
-	pipeSize = 256 << 10 // bytes of a pipe, if the kernel allows as much
-	wideSize = 1 << 20   // bytes of the first few: one that moves much saves calls, and wakes fewer threads
-	wide     = 16        // pipes of that size: a user without privileges gets small ones beyond 64 MiB in all (pipe(7))
-	turnSize = 4 << 20   // bytes that a direction may move before it is another's turn
-	maxSpare = 16        // empty pipes that a thread keeps
-	maxThin  = 16        // times that little comes before it is no bulk any more
-	refusals = 256       // times that a thread does without a pipe before it asks the kernel again, which had none
+	turnSize = 4 << 20 // bytes that a direction may move before it is another's turn
+	maxThin  = 16      // times that little comes before it is no bulk any more
 )
 
 // happened takes note of an event.
@@ -70,7 +64,7 @@ func (p *pair) happened(fd int, events uint32) {
 func (p *pair) over() bool { return p.reset || p.dir[0].done && p.dir[1].done }
 
 // move moves as many bytes as it can, both ways, and reports whether there may be more at once.
-func (p *pair) move(l *loop) (more bool) {
+func (p *pair) move(l *pool) (more bool) {
 	for i := range p.dir {
 		if p.over() {
 			return false
@@ -83,7 +77,7 @@ func (p *pair) move(l *loop) (more bool) {
 }
 
 // pass moves bytes one way, as many as a turn has.
-func (p *pair) pass(l *loop, i int) (more bool) {
+func (p *pair) pass(l *pool, i int) (more bool) {
 	d := &p.dir[i]
 	for moved := 0; moved < turnSize; {
 		n, ok := p.step(l, i)
@@ -97,7 +91,7 @@ func (p *pair) pass(l *loop, i int) (more bool) {
 }
 
 // finish passes the end on, and gives the pipe back once it is empty.
-func (p *pair) finish(l *loop, i int) {
+func (p *pair) finish(l *pool, i int) {
 	d := &p.dir[i]
 	if d.held > 0 || d.rest != nil || p.reset {
 		return
@@ -113,7 +107,7 @@ func (p *pair) finish(l *loop, i int) {
 }
 
 // step does one thing; false: it has to wait, or there is nothing left.
-func (p *pair) step(l *loop, i int) (moved int, ok bool) {
+func (p *pair) step(l *pool, i int) (moved int, ok bool) {
 	d := &p.dir[i]
 	switch {
 	case d.rest != nil:
@@ -175,7 +169,7 @@ func (p *pair) empty(i int) (moved int, ok bool) {
 }
 
 // copy reads and writes. Bytes that the other connection does not take are kept, bufSize at most.
-func (p *pair) copy(l *loop, i int) (moved int, ok bool) {
+func (p *pair) copy(l *pool, i int) (moved int, ok bool) {
 	d := &p.dir[i]
 	n, e := call(unix.SYS_READ, p.fd[i], l.buf)
 	switch {
@@ -232,7 +226,7 @@ func (p *pair) write(i int, b []byte) (n int) {
 
 func (p *pair) count(i, n int) {
 	p.sent[i] += int64(n)
-	p.loop.relay.Moved(n)
+	p.moved(n)
 }
 
 // The calls below do not wait, so the scheduler is not told of them: it would have another thread go on in the stead of one that
@@ -252,32 +246,4 @@ func splice(from, to, n int) (int, unix.Errno) {
 	const flags = unix.SPLICE_F_MOVE | unix.SPLICE_F_NONBLOCK
 	moved, _, e := unix.RawSyscall6(unix.SYS_SPLICE, uintptr(from), 0, uintptr(to), 0, uintptr(n), flags)
 	return int(moved), e
-}
-
-// A pipe is one that bytes are spliced through.
-type pipe struct{ r, w int }
-
-// newPipe returns a pipe of size bytes, or of as many as the kernel allows. It returns nil if there are no more descriptors,
-// or only pipes that are smaller than the buffer that copying moves at once: a user without privileges gets one page or two
-// once all his pipes have more than fs.pipe-user-pages-soft (pipe(7)).
-func newPipe(size int) *pipe {
-	var fds [2]int
-	if unix.Pipe2(fds[:], unix.O_CLOEXEC|unix.O_NONBLOCK) != nil {
-		return nil
-	}
-	p := &pipe{fds[0], fds[1]}
-	got, err := unix.FcntlInt(uintptr(p.w), unix.F_SETPIPE_SZ, size)
-	if err != nil {
-		got, err = unix.FcntlInt(uintptr(p.w), unix.F_GETPIPE_SZ, 0)
-	}
-	if err != nil || got < bufSize {
-		p.close()
-		return nil
-	}
-	return p
-}
-
-func (p *pipe) close() {
-	unix.Close(p.r)
-	unix.Close(p.w)
 }

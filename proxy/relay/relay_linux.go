@@ -17,7 +17,7 @@ type Relay struct {
 	loops  []*loop
 	next   atomic.Uint32
 	mu     sync.Mutex
-	pairs  map[*pair]struct{}
+	pairs  map[*pair]*loop
 	closed bool
 	idle   sync.Cond    // there are no pairs
 	pipes  atomic.Int64 // that there are
@@ -37,10 +37,10 @@ func New(cfg Config) (*Relay, error) {
 	if cfg.Moved == nil {
 		cfg.Moved = func(int) {}
 	}
-	r := &Relay{Config: cfg, pairs: map[*pair]struct{}{}}
+	r := &Relay{Config: cfg, pairs: map[*pair]*loop{}}
 	r.idle.L = &r.mu
 	for range cfg.Threads {
-		l, err := newLoop(r)
+		l, err := newLoop(pool{buf: make([]byte, bufSize), all: &r.pipes, limit: int64(cfg.Pipes)}, r.left)
 		if err != nil {
 			r.Close()
 			return nil, fmt.Errorf("relay: %w", err)
@@ -54,7 +54,7 @@ func New(cfg Config) (*Relay, error) {
 // Add takes over two connections and returns at once. ended, which may be nil, is called once both are closed; it must not
 // wait. After an error nothing has happened to them.
 func (r *Relay) Add(a, b *net.TCPConn, ended func(Ending)) error {
-	p := &pair{ended: ended}
+	p := &pair{moved: r.Moved, ended: ended}
 	for i, c := range []*net.TCPConn{a, b} {
 		fd, err := dup(c)
 		if err != nil {
@@ -66,7 +66,6 @@ func (r *Relay) Add(a, b *net.TCPConn, ended func(Ending)) error {
 		p.fd[i] = fd
 	}
 	l := r.loops[int(r.next.Add(1))%len(r.loops)]
-	p.loop = l
 	r.mu.Lock()
 	defer r.mu.Unlock() // only then: the thread that l.add speaks to is there until all pairs have ended
 	if r.closed {
@@ -77,7 +76,7 @@ func (r *Relay) Add(a, b *net.TCPConn, ended func(Ending)) error {
 	for _, fd := range p.fd { // should this process be killed, the kernel sends an RST and not an end that looks orderly
 		unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
 	}
-	r.pairs[p] = struct{}{}
+	r.pairs[p] = l
 	a.Close() // the runtime no longer waits for it; p's descriptors keep it open
 	b.Close()
 	l.add(p)
@@ -113,8 +112,8 @@ func (r *Relay) Close() {
 	first := !r.closed
 	r.closed = true
 	if first {
-		for p := range r.pairs {
-			p.loop.abort(p)
+		for p, l := range r.pairs {
+			l.abort(p)
 		}
 	}
 	for len(r.pairs) > 0 {
