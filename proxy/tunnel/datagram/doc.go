@@ -10,7 +10,7 @@
 //	rate of delivery               rate.go                 after draft-ietf-ccwg-bbr, section 4.1
 //	congestion control             bbr.go                  BBRv3, after draft-ietf-ccwg-bbr
 //	size of packets                mtu.go                  after RFC 8899
-//	records                        send.go, receive.go
+//	records                        record.go, send.go, receive.go
 //
 // # Packets
 //

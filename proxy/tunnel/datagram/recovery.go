@@ -3,8 +3,7 @@ package datagram
 import "time"
 
 const (
-	maxAckDelay = 5 * time.Millisecond // that an acknowledgement may wait
-	ackEvery    = 8                    // packets after which it waits no longer
+	ackEvery = 8 // packets after which an acknowledgement waits no longer
 
 	// A packet is lost if one that left packetThreshold later has arrived, or one that left 9/8 of a round trip later: RFC 9002, 6.1.
 	// Where losses turn out to be late arrivals, the number of packets grows up to maxThreshold.
@@ -34,13 +33,6 @@ type sentPacket struct {
 	acks      uint64 // the ack that it carries knows all packets below; 0: none
 	parts     []part
 	eliciting bool
-}
-
-// A part is a piece of a record in a packet.
-type part struct {
-	record *outRecord
-	offset int
-	length int
 }
 
 // A recovery knows the packets under way, and decides which are lost.

@@ -5,6 +5,7 @@ import "time"
 const (
 	initialRTT  = 100 * time.Millisecond // until a round trip is measured; RFC 9002 has 333 ms, but the handshake came before
 	granularity = time.Millisecond       // of timers: RFC 9002, 6.1.2
+	maxAckDelay = 5 * time.Millisecond   // that an acknowledgement may wait
 )
 
 // An rtt estimates the round trip. See RFC 9002, section 5.

@@ -1,21 +1,7 @@
 package datagram
 
-// An Order says how a record may move among the others.
-type Order uint8
-
-const (
-	Free  Order = iota // it may overtake all but a Fence
-	Last               // it must not overtake anything; Free ones may overtake it
-	Fence              // it must not overtake anything, nor be overtaken
-	End                // as Fence; nothing follows
-)
-
-const (
-	// MaxRecord is the length of the longest record, in bytes.
-	MaxRecord = 1 << 19
-	// maxAhead is how many records may be begun behind the first of which not all has arrived.
-	maxAhead = 1 << 16
-)
+// maxAhead is how many records may be begun behind the first of which not all has arrived.
+const maxAhead = 1 << 16
 
 // An outRecord is a record that has not arrived whole.
 type outRecord struct {
@@ -26,6 +12,13 @@ type outRecord struct {
 	sent   int // bytes that have left at least once
 	acked  spans
 	done   bool // acknowledged whole
+}
+
+// A part is a piece of a record in a packet.
+type part struct {
+	record *outRecord
+	offset int
+	length int
 }
 
 // A sending is the records on their way to the other end.
