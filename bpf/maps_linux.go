@@ -3,12 +3,9 @@ package bpf
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"net/netip"
 
 	"github.com/cilium/ebpf"
-	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 )
 
 // maps are the contents of the kernel's maps, so that a change touches only entries that differ.
@@ -54,126 +51,6 @@ func (t *table[K, V]) set(want map[K]V) error {
 		delete(t.holds, k)
 	}
 	return nil
-}
-
-// fill brings the maps up to date with the configuration, the routes and the host's addresses.
-func (h *Hooks) fill() error {
-	locals, err := h.localAddresses()
-	if err != nil {
-		return err
-	}
-	if err := h.maps.locals.set(locals); err != nil { // first: exceptions before the networks that are redirected
-		return fmt.Errorf("map of local addresses: %w", err)
-	}
-	tunnels := map[bpfEnd]uint32{}
-	for _, t := range h.config.Tunnels {
-		tunnels[endOf(t)] = 0
-	}
-	if err := h.maps.tunnels.set(tunnels); err != nil {
-		return fmt.Errorf("map of tunnels: %w", err)
-	}
-	networks := map[bpfPrefix]bpfAddr{}
-	for _, n := range h.config.Networks {
-		networks[prefixOf(n.Masked())] = h.source(n.Masked())
-	}
-	if err := h.maps.networks.set(networks); err != nil {
-		return fmt.Errorf("map of networks: %w", err)
-	}
-	return nil
-}
-
-func (h *Hooks) localAddresses() (map[bpfAddr]uint32, error) {
-	addrs, err := h.routes.AddrList(nil, netlink.FAMILY_ALL)
-	for try := 0; errors.Is(err, netlink.ErrDumpInterrupted) && try < 10; try++ { // they change at this moment
-		addrs, err = h.routes.AddrList(nil, netlink.FAMILY_ALL)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("this host's addresses: %w", err)
-	}
-	all := map[bpfAddr]uint32{}
-	for _, a := range addrs {
-		if ip, ok := netip.AddrFromSlice(a.IP); ok {
-			all[addrOf(ip)] = 0
-		}
-	}
-	return all, nil
-}
-
-// source returns the address of this host towards a network, zero where there is no route.
-func (h *Hooks) source(n netip.Prefix) bpfAddr {
-	to := n.Addr()
-	if !n.IsSingleIP() {
-		to = to.Next()
-	}
-	routes, err := h.routes.RouteGet(to.AsSlice())
-	if err != nil || len(routes) == 0 {
-		return bpfAddr{}
-	}
-	ip, ok := netip.AddrFromSlice(routes[0].Src)
-	if !ok || ip.Unmap().Is4() != to.Is4() || ip.IsLoopback() {
-		return bpfAddr{}
-	}
-	return addrOf(ip)
-}
-
-// Update puts other networks and tunnels in force, without touching open connections. A family that had no listener at
-// first needs a new Attach.
-func (h *Hooks) Update(networks []netip.Prefix, tunnels []netip.AddrPort) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.closed() {
-		return errClosed
-	}
-	if err := h.served(networks); err != nil {
-		return err
-	}
-	old := h.config
-	h.config.Networks, h.config.Tunnels = networks, tunnels
-	err := h.fill()
-	if err != nil {
-		h.config = old
-		return fmt.Errorf("bpf: %w", errors.Join(err, h.fill()))
-	}
-	return nil
-}
-
-// served tells whether there is a listener for each of the networks.
-func (h *Hooks) served(networks []netip.Prefix) error {
-	for _, n := range networks {
-		if n.Addr().Is4() && h.config.Listen4 == 0 || n.Addr().Is6() && h.config.Listen6 == 0 {
-			return errors.New("bpf: the first network of an address family cannot be added while running: restart gradproxy")
-		}
-	}
-	return nil
-}
-
-// Refresh says that the proxy is alive, and looks whether routes or this host's addresses have changed. It
-// tries both: an error with which the programs keep their force says that something was not brought up to date.
-func (h *Hooks) Refresh() error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.stopped {
-		return nil
-	}
-	var now unix.Timespec // of the clock of bpf_ktime_get_ns
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
-		return fmt.Errorf("bpf: %s: clock: %w", h.config.forceless(), err)
-	}
-	if err := h.objects.Beat.Put(uint32(0), uint64(now.Nano())); err != nil {
-		return fmt.Errorf("bpf: %s: beat: %w", h.config.forceless(), err)
-	}
-	if err := h.fill(); err != nil {
-		return fmt.Errorf("bpf: addresses and routes not brought up to date, those of before stay in force: %w", err)
-	}
-	return nil
-}
-
-// forceless says how new connections fare once the programs lose their force.
-func (c *Config) forceless() string {
-	if c.Refuse {
-		return "new connections are soon refused"
-	}
-	return "new connections soon bypass the proxy"
 }
 
 func addrOf(ip netip.Addr) (a bpfAddr) {
