@@ -37,7 +37,7 @@ func (p *Process) calls(dst []Call, tag uint32) ([]Call, error) {
 			continue
 		}
 		key.Generation = g.Generation
-		err := p.probes.objects.Calls.Lookup(key, &call)
+		err := p.objects.Calls.Lookup(key, &call)
 		switch {
 		case err == nil:
 			dst = appendCall(dst, g.Generation, g.Size, &call)
@@ -84,7 +84,7 @@ const (
 var errForgotten = errors.New("probe: the process has ended, or there are too many")
 
 func (p *Process) state() (s probeProcess, err error) {
-	err = p.probes.objects.Processes.Lookup(uint32(p.pid), &s)
+	err = p.objects.Processes.Lookup(uint32(p.pid), &s)
 	if errors.Is(err, ebpf.ErrKeyNotExist) || err == nil && s.Epoch != p.epoch {
 		err = errForgotten
 	}

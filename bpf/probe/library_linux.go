@@ -8,7 +8,29 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+
+	"github.com/cilium/ebpf/link"
 )
+
+// An inode names a file, whatever mount namespaces call it. A file that overlays show in several places has several.
+type inode struct{ dev, ino uint64 }
+
+// A library is a file to which the programs are attached.
+type library struct {
+	inode   inode
+	name    uint32 // by which the programs know it
+	counter uint32 // where a process group keeps its next tag
+	links   []link.Link
+	users   int // processes
+}
+
+func (l *library) detach() error {
+	var errs []error
+	for _, a := range l.links {
+		errs = append(errs, a.Close())
+	}
+	return errors.Join(errs...)
+}
 
 // A function is one that a library exports.
 type function struct {

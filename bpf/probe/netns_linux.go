@@ -98,3 +98,5 @@ func tableAddress(text string) netip.AddrPort {
 	}
 	return netip.AddrPortFrom(a.Unmap(), uint16(n))
 }
+
+func unmap(a netip.AddrPort) netip.AddrPort { return netip.AddrPortFrom(a.Addr().Unmap(), a.Port()) }

@@ -48,18 +48,6 @@ type Probes struct {
 	closed    bool
 }
 
-// An inode names a file, whatever mount namespaces call it. A file that overlays show in several places has several.
-type inode struct{ dev, ino uint64 }
-
-// A library is a file to which the programs are attached.
-type library struct {
-	inode   inode
-	name    uint32 // by which the programs know it
-	counter uint32 // where a process group keeps its next tag
-	links   []link.Link
-	users   int // processes
-}
-
 // Load loads the programs. The caller must Close the Probes.
 func Load() (*Probes, error) {
 	p := &Probes{libraries: map[inode]*library{}, processes: map[int]*Process{}}
@@ -177,12 +165,4 @@ func (p *Probes) attachTo(l *library, path string) error {
 	// Last comes the function without which nothing is proved.
 	return errors.Join(attach(symNewGroup, p.objects.NewGroup), attach(symEndGroup, p.objects.EndGroup),
 		attach(symAllreduce, p.objects.Allreduce), attach(symAllReduceBucket, p.objects.AllReduceBucket))
-}
-
-func (l *library) detach() error {
-	var errs []error
-	for _, a := range l.links {
-		errs = append(errs, a.Close())
-	}
-	return errors.Join(errs...)
 }

@@ -25,5 +25,3 @@ func socketInode(own netip.AddrPort, remotes []netip.AddrPort) (uint32, error) {
 	}
 	return socketElsewhere(own, remotes)
 }
-
-func unmap(a netip.AddrPort) netip.AddrPort { return netip.AddrPortFrom(a.Addr().Unmap(), a.Port()) }

@@ -1,0 +1,276 @@
+//go:build amd64 || arm64
+
+package probe
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Find returns the process of this host that owns the established TCP socket with the address own and one of remotes, in the
+// thread's network namespace or else in another one, and attaches the programs to the library in which its collectives are. An error says in one line why
+// its calls cannot be seen. pid is the process's number; 0: it was not found.
+func (p *Probes) Find(own netip.AddrPort, remotes ...netip.AddrPort) (process *Process, pid int, err error) {
+	socket, err := socketInode(own, remotes)
+	if err != nil {
+		return nil, 0, err
+	}
+	// On a busy machine a look at /proc now and then misses a process that is there, or a part of its memory (Linux 6.18), so that one look proves nothing.
+	for range looks {
+		if process, pid, err = p.look(socket); err == nil {
+			return process, pid, nil
+		}
+		time.Sleep(lookPause)
+	}
+	if pid == 0 {
+		err = fmt.Errorf("probe: the socket %v: %w", own, err)
+	}
+	return nil, pid, err
+}
+
+// The looks at /proc before a process counts as not found, and the time between.
+const (
+	looks     = 4
+	lookPause = 5 * time.Millisecond
+)
+
+// look finds the process that holds a socket, and has the programs note its collectives.
+func (p *Probes) look(socket uint32) (process *Process, pid int, err error) {
+	p.finding.Lock()
+	defer p.finding.Unlock()
+	if pid, err = p.ownerOf(socket); err != nil {
+		return nil, 0, err
+	}
+	process, err = p.follow(pid)
+	return process, pid, err
+}
+
+// Follow does as Find, for a process whose number the caller knows.
+func (p *Probes) Follow(pid int) (*Process, error) {
+	p.finding.Lock()
+	defer p.finding.Unlock()
+	return p.follow(pid)
+}
+
+// follow has the programs note the collectives of a process. p.finding is held.
+func (p *Probes) follow(pid int) (*Process, error) {
+	s, err := statOf(pid)
+	if err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	known, closed := p.processes[pid], p.closed
+	p.mu.Unlock()
+	switch {
+	case closed:
+		return nil, errors.New("probe: closed")
+	case known != nil && known.born == s.born:
+		return known, nil
+	}
+	path, err := mapped(pid)
+	if err != nil {
+		return nil, err
+	}
+	path = filepath.Join("/proc", strconv.Itoa(pid), "root", path)
+	l, err := p.attach(path)
+	if err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l.users++
+	if known != nil { // another process with its number
+		p.forget(known)
+	}
+	p.names++
+	process := &Process{objects: &p.objects, pid: pid, born: s.born, name: s.name, epoch: p.names, library: l}
+	if err := p.objects.Processes.Put(uint32(pid), probeProcess{Epoch: process.epoch, Library: l.name, Counter: l.counter}); err != nil {
+		p.release(l)
+		return nil, fmt.Errorf("probe: too many processes: %w", err)
+	}
+	p.processes[pid] = process
+	return process, nil
+}
+
+// forget ends the proof for a process. p.mu is held.
+func (p *Probes) forget(process *Process) {
+	process.End("the process has ended")
+	_ = p.objects.Processes.Delete(uint32(process.pid))
+	delete(p.processes, process.pid)
+	p.release(process.library)
+}
+
+// release detaches the programs from a library after its last user. p.mu is held.
+func (p *Probes) release(l *library) {
+	if l.users--; l.users == 0 {
+		_ = l.detach()
+		delete(p.libraries, l.inode)
+	}
+}
+
+// Living forgets the processes that have ended, and returns the others.
+func (p *Probes) Living() []*Process {
+	p.finding.Lock() // an attached library may not have its user yet
+	defer p.finding.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var living []*Process
+	for pid, process := range p.processes {
+		if s, err := statOf(pid); err != nil || s.born != process.born {
+			p.forget(process)
+			continue
+		}
+		living = append(living, process)
+	}
+	return living
+}
+
+// mapped returns the file of PyTorch's library that a process has mapped.
+func mapped(pid int) (string, error) {
+	f, err := os.Open(fmt.Sprintf("/proc/%d/maps", pid))
+	if err != nil {
+		return "", fmt.Errorf("probe: what it has mapped cannot be read: %w", err)
+	}
+	defer f.Close()
+	var paths []string
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		at := strings.IndexByte(lines.Text(), '/')
+		if at < 0 {
+			continue
+		}
+		if path := lines.Text()[at:]; strings.HasPrefix(filepath.Base(path), "libtorch_cpu.so") && !slices.Contains(paths, path) {
+			paths = append(paths, path)
+		}
+	}
+	switch {
+	case lines.Err() != nil:
+		return "", fmt.Errorf("probe: what it has mapped cannot be read: %w", lines.Err())
+	case len(paths) == 0:
+		return "", errors.New("probe: it has mapped no libtorch_cpu.so: its collectives are not PyTorch's, or are linked statically")
+	case len(paths) > 1:
+		return "", fmt.Errorf("probe: it has mapped %s and %s: which of them calls is not known", paths[0], paths[1])
+	case strings.HasSuffix(paths[0], " (deleted)"):
+		return "", fmt.Errorf("probe: %s was replaced while it runs", strings.TrimSuffix(paths[0], " (deleted)"))
+	}
+	return paths[0], nil
+}
+
+// ownerOf returns the process that holds a socket. Where processes have inherited it, that is the one from which all others that
+// hold it descend. p.finding is held.
+func (p *Probes) ownerOf(inode uint32) (int, error) {
+	want := fmt.Sprintf("socket:[%d]", inode)
+	for _, pid := range p.owners { // a look at all descriptors of the host takes long
+		if has, _ := holds(pid, want); !has {
+			continue
+		}
+		if s, err := statOf(pid); err == nil {
+			if inherited, _ := holds(s.parent, want); !inherited {
+				return pid, nil
+			}
+		}
+	}
+	pid, err := search(want)
+	if err == nil {
+		p.owners = append(p.owners[max(0, len(p.owners)-maxOwners+1):], pid)
+	}
+	return pid, err
+}
+
+// maxOwners bounds the processes that are tried first.
+const maxOwners = 64
+
+// search looks for the owner of a socket among all processes.
+func search(want string) (int, error) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return 0, err
+	}
+	var holders []int
+	denied := false
+	for _, entry := range entries {
+		pid, err := strconv.Atoi(entry.Name())
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		holds, err := holds(pid, want)
+		denied = denied || errors.Is(err, fs.ErrPermission)
+		if holds {
+			holders = append(holders, pid)
+		}
+	}
+	switch {
+	case len(holders) == 0 && denied:
+		return 0, errors.New("its process cannot be found: CAP_SYS_PTRACE is missing")
+	case len(holders) == 0:
+		return 0, errors.New("no process that can be seen from here holds it: share the job's PID namespace (in Kubernetes: shareProcessNamespace, hostPID)")
+	}
+	for _, first := range holders {
+		if !slices.ContainsFunc(holders, func(pid int) bool { return !descends(pid, first) }) {
+			return first, nil
+		}
+	}
+	return 0, fmt.Errorf("it is shared by the processes %v", holders)
+}
+
+// holds reports whether a process has a descriptor of a file.
+func holds(pid int, file string) (bool, error) {
+	dir := fmt.Sprintf("/proc/%d/fd", pid)
+	descriptors, err := os.ReadDir(dir)
+	if err != nil {
+		return false, err
+	}
+	for _, d := range descriptors {
+		if target, err := os.Readlink(filepath.Join(dir, d.Name())); err == nil && target == file {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// descends reports whether a process is another one, or descends from it.
+func descends(pid, from int) bool {
+	for pid > 1 && pid != from {
+		s, err := statOf(pid)
+		if err != nil {
+			return false
+		}
+		pid = s.parent
+	}
+	return pid == from
+}
+
+// A stat holds fields of /proc/PID/stat.
+type stat struct {
+	name   string
+	parent int
+	born   string // in ticks after boot
+}
+
+func statOf(pid int) (s stat, err error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return s, fmt.Errorf("probe: %w", err)
+	}
+	text := string(b)
+	begin, end := strings.IndexByte(text, '('), strings.LastIndexByte(text, ')') // the name may hold both, and spaces
+	if begin < 0 || end < begin {
+		return s, fmt.Errorf("probe: /proc/%d/stat is not understood", pid)
+	}
+	fields := strings.Fields(text[end+1:])
+	if len(fields) < 20 || fields[0] == "Z" || fields[0] == "X" {
+		return s, fmt.Errorf("probe: process %d has ended", pid)
+	}
+	s = stat{name: text[begin+1 : end], born: fields[19]}
+	s.parent, err = strconv.Atoi(fields[1])
+	return s, err
+}
