@@ -17,7 +17,7 @@ import (
 // by others.
 var rooms = []string{"proxy/path", "proxy/path/send", "proxy/path/receive", "proxy/cache", "proxy/residual", "proxy/app", "proxy/tensors",
 	"proxy/coder", "proxy/frame", "proxy/memory", "proxy/policy", "proxy/intercept", "proxy/admin", "proxy", "tensor",
-	"parser", "parser/capture", "parser/gloo", "parser/gloo/gloosim", "parser/parsertest", "parser/pslite", "parser/pslite/pslitesim/zmtp", "proxy/relay", "proxy/tunnel/udp", "proxy/tunnel/datagram", "bpf", "bpf/probe"}
+	"parser", "parser/capture", "parser/gloo", "parser/gloo/gloosim", "parser/parsertest", "parser/pslite", "parser/pslite/pslitesim/zmtp", "proxy/relay", "proxy/tunnel/udp", "proxy/tunnel/datagram", "bpf", "bpf/probe", "bpf/cgroup"}
 
 // stages is the order of a sender's stages: each may use the ones after it.
 var stages = []string{"send.go", "read.go", "classify.go", "cut.go", "choose.go", "encode.go", "emit.go"}

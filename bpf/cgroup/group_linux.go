@@ -148,17 +148,3 @@ func (g *Group) Close() error {
 	}
 	return errors.Join(append(errs, g.hierarchy.Close())...)
 }
-
-// ownPath returns the path that the kernel gives for the cgroup of this process, as in /proc/PID/cgroup.
-func ownPath() (string, error) {
-	text, err := os.ReadFile("/proc/self/cgroup")
-	if err != nil {
-		return "", fmt.Errorf("cgroup: %w", err)
-	}
-	for line := range strings.Lines(string(text)) {
-		if path, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "0::"); ok {
-			return path, nil
-		}
-	}
-	return "", errors.New("cgroup: this kernel has no cgroups of version 2: see /proc/self/cgroup; use mode: redirect or forward")
-}
