@@ -13,9 +13,7 @@ const (
 	deadAfter   = 15 * time.Second // without a byte
 	leaveWithin = 30 * time.Second // of LEAVE: then it is lost, and its chunks leave again
 	endWithin   = time.Second      // for an END to reach the peer
-
-	rotateRecords = 1 << 24 // received, each of which may have taken a record of the transport's cipher. See RFC 8446, 5.5
-	rotateAfter   = time.Hour
+	rotateAfter = time.Hour
 )
 
 // A carrier is one connection of a session. One goroutine reads it and one writes it, but while that one waits whoever has

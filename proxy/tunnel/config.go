@@ -51,14 +51,6 @@ type Config struct {
 	Logger *slog.Logger                                                         // nil: silent
 }
 
-// Identity names PEM files: the site's certificate (chain), its key, and the authorities that peers'
-// certificates come from. A file that becomes unreadable leaves the identity as it was, and a warning.
-type Identity struct {
-	Cert, Key, CA string
-	// CRL is a file of revocation lists of the authorities (RFC 5280, PEM or DER); "": none. It is read again like the others.
-	CRL string
-}
-
 // A Peer is another site.
 type Peer struct {
 	Name string // how this side calls it
@@ -167,4 +159,37 @@ func (c *Config) checkPeers(peers []Peer) error {
 		ids[p.ID] = true
 	}
 	return errors.Join(errs...)
+}
+
+// newTransport returns the Transport that cfg asks for. It fails if the identity cannot be read.
+func newTransport(cfg *Config) (Transport, error) {
+	if cfg.Carrier == CarrierDTLS {
+		return newDTLSTransport(cfg)
+	}
+	return newTLSTransport(cfg)
+}
+
+// Listen returns a listener for the carriers of a Config with that Carrier, for Endpoint.Serve.
+func Listen(carrier, address string) (net.Listener, error) {
+	var t Transport = &tlsTransport{}
+	if carrier == CarrierDTLS {
+		t = &dtlsTransport{}
+	}
+	return t.Listen(context.Background(), address)
+}
+
+// newTLSTransport returns the Transport that cfg asks for. It fails if the identity cannot be read.
+func newTLSTransport(cfg *Config) (*tlsTransport, error) {
+	t := &tlsTransport{dial: cfg.Dial, congestion: cfg.Congestion, now: cfg.Now, log: cfg.Logger}
+	if cfg.Insecure {
+		return t, nil
+	}
+	t.identity = &identityStore{files: cfg.Identity, log: cfg.Logger}
+	return t, t.identity.load()
+}
+
+// newDTLSTransport returns the Transport for carriers over datagrams. It fails if the identity cannot be read.
+func newDTLSTransport(cfg *Config) (*dtlsTransport, error) {
+	t := &dtlsTransport{identity: &identityStore{files: cfg.Identity, log: cfg.Logger}, now: cfg.Now, log: cfg.Logger}
+	return t, t.identity.load()
 }

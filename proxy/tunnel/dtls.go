@@ -30,12 +30,6 @@ type dtlsTransport struct {
 	log      *slog.Logger
 }
 
-// newDTLSTransport returns the Transport for carriers over datagrams. It fails if the identity cannot be read.
-func newDTLSTransport(cfg *Config) (*dtlsTransport, error) {
-	t := &dtlsTransport{identity: &identityStore{files: cfg.Identity, log: cfg.Logger}, now: cfg.Now, log: cfg.Logger}
-	return t, t.identity.load()
-}
-
 func (t *dtlsTransport) Dial(ctx context.Context, address string) (net.Conn, error) {
 	return udp.Dial(ctx, address)
 }

@@ -50,6 +50,16 @@ func (c Code) String() string {
 	return fmt.Sprintf("code %d", uint32(c))
 }
 
+// errAgain: the session was replaced while the carrier was on its way to it; the next dial will fit.
+var errAgain = errors.New("the peer has another session")
+
+// errBroken: the bytes of a carrier break the protocol, so that nothing can be believed any longer.
+var errBroken = errors.New("protocol broken")
+
+func broken(format string, args ...any) error {
+	return fmt.Errorf("%w: %w", errBroken, fmt.Errorf(format, args...))
+}
+
 // oneLine returns a text of the peer's as one line that shows as it is: valid UTF-8, and a space for every character
 // that is not graphic.
 func oneLine(text []byte) string {

@@ -19,11 +19,6 @@ import (
 // after which it is attached to the session of this pair of incarnations. An acceptor that has a session with
 // an older incarnation of the dialer gives it up only at READY, when the dialer has shown that it lives.
 
-const handshakeWithin = 5 * time.Second
-
-// errAgain: the session was replaced while the carrier was on its way to it; the next dial will fit.
-var errAgain = errors.New("the peer has another session")
-
 // call makes a carrier of a connection that this side has dialed, and attaches it to s.
 func (e *Endpoint) call(ctx context.Context, raw net.Conn, p *peer, s *session, at place) error {
 	defer boundHandshake(ctx, raw)()

@@ -14,6 +14,14 @@ import (
 	"time"
 )
 
+// Identity names PEM files: the site's certificate (chain), its key, and the authorities that peers'
+// certificates come from. A file that becomes unreadable leaves the identity as it was, and a warning.
+type Identity struct {
+	Cert, Key, CA string
+	// CRL is a file of revocation lists of the authorities (RFC 5280, PEM or DER); "": none. It is read again like the others.
+	CRL string
+}
+
 // loaded is the content of an Identity's files when they were last read. It does not change.
 type loaded struct {
 	cert    tls.Certificate

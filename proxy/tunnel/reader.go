@@ -8,13 +8,6 @@ import (
 	"time"
 )
 
-// errBroken: the bytes of a carrier break the protocol, so that nothing can be believed any longer.
-var errBroken = errors.New("protocol broken")
-
-func broken(format string, args ...any) error {
-	return fmt.Errorf("%w: %w", errBroken, fmt.Errorf(format, args...))
-}
-
 // read takes records until the carrier ends.
 func (c *carrier) read() {
 	err := c.readAll()

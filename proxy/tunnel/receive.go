@@ -2,43 +2,11 @@ package tunnel
 
 import (
 	"cmp"
-	"math"
 	"slices"
-	"sync"
 	"time"
 )
 
-// The receiving half of a stream. Fields are guarded by the session's lock.
-type recvHalf struct {
-	first, last *chunk   // contiguous, not read
-	early       []*chunk // beyond a gap, in order
-	earlyTiny   int      // number of early chunks of less than tiny bytes
-	held        *chunk   // the chunk that ReadChunk has handed out
-
-	pos     uint64 // offset of the next byte that Read returns
-	have    uint64 // offset behind the last byte without a gap
-	far     uint64 // offset behind the last byte at all
-	finAt   uint64 // offset at which the direction ends; noEnd: unknown
-	finHere bool   // and its end has come, not only been announced
-	final   uint64 // after the peer's RESET, offset of its end; noEnd: none
-
-	granted uint64   // credit: the limit that the peer has or will be told
-	window  uint64   // its size, from the bytes that were read on
-	epoch   struct { // when the window was last judged
-		at        time.Time
-		pos, have uint64
-	}
-	ackedTo uint64 // position that the peer was told
-
-	recvCond sync.Cond // Read waits
-	waitsAt  time.Time // when Read last took something, or bytes came, or were announced, where none were
-}
-
-const (
-	noEnd     = math.MaxUint64
-	pieceSize = 64 << 10 // bytes of a body that are handed on while the rest is still coming
-	maxWindow = 32 << 20
-)
+const pieceSize = 64 << 10 // bytes of a body that are handed on while the rest is still coming
 
 // received returns the position before which everything is here.
 func (st *Stream) received() uint64 {

@@ -19,6 +19,11 @@ const (
 	maxStream = 1<<48 - 1
 )
 
+const (
+	smallBody = 4 << 10  // bodies up to here are copied rather than handed on
+	batchSize = 16 << 10 // bytes of small records in one batch: one record of TLS
+)
+
 type kind uint8
 
 const (

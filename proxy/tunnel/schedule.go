@@ -12,11 +12,14 @@ import (
 // overtakes the bytes of other streams in the sockets of the others. A stream with more under way would gain
 // nothing, since its bytes are put in order again: it goes with the bulk, so that the express stays empty.
 const (
-	smallBody   = 4 << 10   // bodies up to here are copied rather than handed on
-	batchSize   = 16 << 10  // bytes of small records in one batch: one record of TLS
 	smallFlight = 128 << 10 // bytes under way, up to which a stream's small chunks are express
 	ackDelay    = 4 * time.Millisecond
 )
+
+// express reports whether ch should leave on the express carrier: it is small, and so are the bytes behind it so far.
+func (st *Stream) express(ch *chunk) bool {
+	return headerLen+max(ch.n, st.unsent) <= batchSize && st.flight <= smallFlight
+}
 
 // express returns the carrier for small chunks, and whether it is the only one; nil: none.
 func (s *session) express() (first *carrier, only bool) {
@@ -232,15 +235,6 @@ func (s *session) wakeAll() {
 		c.wake()
 	}
 }
-
-// An update is a WINDOW or RESET that the peer is still to get of a stream.
-type update uint8
-
-const (
-	updateNone   update = iota
-	updateLazy          // it is in session.lazy: WINDOW within ackDelay
-	updateUrgent        // it is in session.urgent
-)
 
 // update queues a WINDOW, or the RESET, of st for now or for within ackDelay.
 func (s *session) update(st *Stream, urgent bool) {

@@ -2,54 +2,13 @@ package tunnel
 
 import (
 	"fmt"
-	"sync"
 	"time"
-)
-
-// The sending half of a stream. Fields are guarded by the session's lock.
-type sendHalf struct {
-	head, tail *chunk // not acknowledged, in order
-	next       *chunk // the first of them that waits for a carrier
-	queued     queued // st is in one of the session's queues
-
-	end     uint64 // offset behind the last byte written
-	left    uint64 // offset behind the last byte that has left
-	acked   uint64 // position up to which the peer has everything
-	limit   uint64 // credit: offset behind the last byte that may leave
-	unsent  int    // bytes that have not left
-	flight  int    // bytes that have left and are not acknowledged
-	tiny    int    // records of less than tiny bytes among them
-	fin     bool   // CloseWrite was called
-	finLeft bool
-	filling bool // Write copies outside the lock
-
-	sendCond sync.Cond // Write waits
-	waiting  bool
-}
-
-type queued uint8
-
-const (
-	notQueued queued = iota
-	queuedSmall
-	queuedBulk
 )
 
 const (
 	maxUnsent = 128 << 10 // bytes that Write queues for one stream before it waits; more only fills the caches
 	leaveSize = 64 << 10  // bytes from which written bytes leave though more will follow
-
-	// Of records shorter than tiny a stream has no more than maxTiny under way (bytes that are written meanwhile
-	// gather in the next one), so that their memory, here and beyond a gap there, stays near that of
-	// their bytes.
-	tiny    = 1 << 10
-	maxTiny = 1 << 10
 )
-
-// express reports whether ch should leave on the express carrier: it is small, and so are the bytes behind it so far.
-func (st *Stream) express(ch *chunk) bool {
-	return headerLen+max(ch.n, st.unsent) <= batchSize && st.flight <= smallFlight
-}
 
 // room waits until bytes can be queued and returns how many. The lock is held.
 func (st *Stream) room() (int, error) {

@@ -38,6 +38,15 @@ type Stream struct {
 	dead     chan struct{} // Done; nil: nobody has asked
 }
 
+// An update is a WINDOW or RESET that the peer is still to get of a stream.
+type update uint8
+
+const (
+	updateNone   update = iota
+	updateLazy          // it is in session.lazy: WINDOW within ackDelay
+	updateUrgent        // it is in session.urgent
+)
+
 func (s *session) newStream(id uint64) *Stream {
 	st := &Stream{session: s, id: id}
 	st.limit = s.sendWindow

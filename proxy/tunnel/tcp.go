@@ -1,9 +1,6 @@
 package tunnel
 
-import (
-	"net"
-	"time"
-)
+import "time"
 
 // Settings of a carrier's TCP connection.
 const (
@@ -20,12 +17,4 @@ type confirmation struct {
 // A confirmer is a connection that knows of the other host's answers. It may be asked at any time.
 type confirmer interface {
 	confirmation() confirmation
-}
-
-// confirmations returns the confirmer of a connection; nil: it has none.
-func confirmations(conn net.Conn) confirmer {
-	if c, ok := conn.(confirmer); ok {
-		return c
-	}
-	return tcpConfirmer(conn)
 }

@@ -27,16 +27,6 @@ type tlsTransport struct {
 	log        *slog.Logger
 }
 
-// newTLSTransport returns the Transport that cfg asks for. It fails if the identity cannot be read.
-func newTLSTransport(cfg *Config) (*tlsTransport, error) {
-	t := &tlsTransport{dial: cfg.Dial, congestion: cfg.Congestion, now: cfg.Now, log: cfg.Logger}
-	if cfg.Insecure {
-		return t, nil
-	}
-	t.identity = &identityStore{files: cfg.Identity, log: cfg.Logger}
-	return t, t.identity.load()
-}
-
 // Listen returns a listener whose sockets, unlike net.Listen's, never speak MPTCP, which no socket filter sees.
 func (t *tlsTransport) Listen(ctx context.Context, address string) (net.Listener, error) {
 	var lc net.ListenConfig
@@ -109,6 +99,14 @@ func (t *tlsTransport) Secure(ctx context.Context, raw net.Conn, dialed bool, al
 		}
 	}
 	return l, nil
+}
+
+// confirmations returns the confirmer of a connection; nil: it has none.
+func confirmations(conn net.Conn) confirmer {
+	if c, ok := conn.(confirmer); ok {
+		return c
+	}
+	return tcpConfirmer(conn)
 }
 
 // tlsConfig returns the configuration of one handshake. verify judges the state that the other end has proved.

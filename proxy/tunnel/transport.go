@@ -31,23 +31,6 @@ type Transport interface {
 	Secure(ctx context.Context, conn net.Conn, dialed bool, allow func(id string) error) (Link, error)
 }
 
-// newTransport returns the Transport that cfg asks for. It fails if the identity cannot be read.
-func newTransport(cfg *Config) (Transport, error) {
-	if cfg.Carrier == CarrierDTLS {
-		return newDTLSTransport(cfg)
-	}
-	return newTLSTransport(cfg)
-}
-
-// Listen returns a listener for the carriers of a Config with that Carrier, for Endpoint.Serve.
-func Listen(carrier, address string) (net.Listener, error) {
-	var t Transport = &tlsTransport{}
-	if carrier == CarrierDTLS {
-		t = &dtlsTransport{}
-	}
-	return t.Listen(context.Background(), address)
-}
-
 // A Link is a secured connection that carries records. One goroutine at a time reads, and one writes or flushes;
 // the other methods may be called at any time. Of a net.Conn's methods the tunnel calls Read, Write, Close, RemoteAddr and
 // SetDeadline. Close must end the Link at once and drop the bytes that have not left.
@@ -97,3 +80,10 @@ type LinkState struct {
 
 // errNoIdentity is the error of a Transport that breaks the contract of Secure.
 var errNoIdentity = errors.New("the transport has proved no identity")
+
+// handshakeWithin bounds each wait for the other end until a Link is there, and when it ends.
+const handshakeWithin = 5 * time.Second
+
+// rotateRecords is how many records a carrier may receive, each of which may have taken a record of the transport's cipher. See RFC 8446,
+// 5.5.
+const rotateRecords = 1 << 24

@@ -1,0 +1,73 @@
+package tunnel
+
+import (
+	"math"
+	"sync"
+	"time"
+)
+
+// The sending half of a stream. Fields are guarded by the session's lock.
+type sendHalf struct {
+	head, tail *chunk // not acknowledged, in order
+	next       *chunk // the first of them that waits for a carrier
+	queued     queued // st is in one of the session's queues
+
+	end     uint64 // offset behind the last byte written
+	left    uint64 // offset behind the last byte that has left
+	acked   uint64 // position up to which the peer has everything
+	limit   uint64 // credit: offset behind the last byte that may leave
+	unsent  int    // bytes that have not left
+	flight  int    // bytes that have left and are not acknowledged
+	tiny    int    // records of less than tiny bytes among them
+	fin     bool   // CloseWrite was called
+	finLeft bool
+	filling bool // Write copies outside the lock
+
+	sendCond sync.Cond // Write waits
+	waiting  bool
+}
+
+type queued uint8
+
+const (
+	notQueued queued = iota
+	queuedSmall
+	queuedBulk
+)
+
+// The receiving half of a stream. Fields are guarded by the session's lock.
+type recvHalf struct {
+	first, last *chunk   // contiguous, not read
+	early       []*chunk // beyond a gap, in order
+	earlyTiny   int      // number of early chunks of less than tiny bytes
+	held        *chunk   // the chunk that ReadChunk has handed out
+
+	pos     uint64 // offset of the next byte that Read returns
+	have    uint64 // offset behind the last byte without a gap
+	far     uint64 // offset behind the last byte at all
+	finAt   uint64 // offset at which the direction ends; noEnd: unknown
+	finHere bool   // and its end has come, not only been announced
+	final   uint64 // after the peer's RESET, offset of its end; noEnd: none
+
+	granted uint64   // credit: the limit that the peer has or will be told
+	window  uint64   // its size, from the bytes that were read on
+	epoch   struct { // when the window was last judged
+		at        time.Time
+		pos, have uint64
+	}
+	ackedTo uint64 // position that the peer was told
+
+	recvCond sync.Cond // Read waits
+	waitsAt  time.Time // when Read last took something, or bytes came, or were announced, where none were
+}
+
+const (
+	noEnd     = math.MaxUint64
+	maxWindow = 32 << 20
+
+	// Of records shorter than tiny a stream has no more than maxTiny under way (bytes that are written meanwhile
+	// gather in the next one), so that their memory, here and beyond a gap there, stays near that of
+	// their bytes.
+	tiny    = 1 << 10
+	maxTiny = 1 << 10
+)

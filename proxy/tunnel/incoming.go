@@ -1,0 +1,74 @@
+package tunnel
+
+import (
+	"encoding/binary"
+	"sync/atomic"
+)
+
+// Incoming is an opening that waits for its answer.
+type Incoming struct {
+	st       *Stream
+	answered atomic.Bool
+	begun    bool // Accept was called, or is about to be
+}
+
+// Accept answers yes and returns the stream, which may be dead already. After another answer it returns nil.
+func (in *Incoming) Accept() *Stream {
+	if in.answered.Swap(true) {
+		return nil
+	}
+	in.st.session.mu.Lock()
+	defer in.st.session.mu.Unlock()
+	in.st.accepted = true
+	in.answer(0, "")
+	return in.st
+}
+
+// Refuse answers no. text is one line for the opener, cut at 1,024 bytes. After another answer it does nothing.
+func (in *Incoming) Refuse(code Code, text string) {
+	if in.answered.Swap(true) {
+		return
+	}
+	in.st.session.mu.Lock()
+	defer in.st.session.mu.Unlock()
+	in.refuse(max(code, 1), text)
+}
+
+// refuse answers no; the lock is held.
+func (in *Incoming) refuse(code Code, text string) {
+	in.answered.Store(true)
+	in.answer(code, text[:min(len(text), maxText)])
+	if in.st.err == nil {
+		in.st.closeWrite()
+	}
+	in.st.closed = true
+	in.st.letGo()
+	in.st.settle()
+}
+
+// answer queues the answer. A new stream has credit for it.
+func (in *Incoming) answer(code Code, text string) {
+	st := in.st
+	st.deciding = false
+	if in.begun {
+		st.session.peer.openings.answered()
+	}
+	if st.gone {
+		st.session.finishedOne()
+	}
+	if st.err != nil {
+		return
+	}
+	b := binary.BigEndian.AppendUint32(nil, uint32(code))
+	b = binary.BigEndian.AppendUint16(b, uint16(len(text)))
+	b = append(b, text...)
+	st.sentBase = uint64(len(b))
+	ch := st.session.mem.get(len(b))
+	ch.take(b)
+	st.enlist(ch)
+	st.pushed(len(b))
+	st.session.enqueue(st, nil)
+}
+
+// Done is closed when the opener has withdrawn, or the session is lost: an answer is pointless then.
+func (in *Incoming) Done() <-chan struct{} { return in.st.Done() }
