@@ -12,19 +12,22 @@ import (
 	"testing"
 )
 
-// rooms are the packages that a connection's bytes pass on their way between an app and the tunnel, and those that decide on them. Inside
-// each of them calls run downwards too: a file that uses names of another is above it, so no two files may use each other, directly or
-// by others.
+// rooms are the packages that a connection's bytes pass on their way between an app and the tunnel, those that bring them there, and those
+// that decide on them. Inside each of them calls run downwards too: a file that uses names of another is above it, so no two files may use
+// each other, directly or by others.
 var rooms = []string{"proxy/path", "proxy/path/send", "proxy/path/receive", "proxy/cache", "proxy/residual", "proxy/app", "proxy/tensors",
 	"proxy/coder", "proxy/frame", "proxy/memory", "proxy/policy", "proxy/intercept", "proxy/admin", "proxy", "tensor",
-	"parser", "parser/capture", "parser/gloo", "parser/gloo/gloosim", "parser/parsertest", "parser/pslite", "parser/pslite/pslitesim/zmtp",
-	"proxy/relay", "proxy/tunnel/udp", "proxy/tunnel/datagram", "proxy/tunnel", "bpf", "bpf/probe", "bpf/cgroup"}
+	"parser", "parser/capture", "parser/gloo", "parser/gloo/gloosim", "parser/parsertest", "parser/pslite", "parser/pslite/pslitesim",
+	"parser/pslite/pslitesim/zmtp", "proxy/relay", "proxy/tunnel/udp", "proxy/tunnel/datagram", "proxy/tunnel", "proxy/tunnel/pki",
+	"proxy/internal/pollgate", "bpf", "bpf/probe", "bpf/cgroup"}
 
 // knots are the files of a room that count as one: the types of one state machine, each of which has fields of the others. All that only acts
 // on these types lies above them, and all that they are made of below.
 var knots = map[string][]string{
 	// An Endpoint has peers, a peer sessions, a session carriers and streams, and each of them knows the one that has it.
 	"proxy/tunnel": {"tunnel.go", "config.go", "peer.go", "openings.go", "incoming.go", "session.go", "carrier.go", "stream.go", "half.go", "chunk.go", "memory.go"},
+	// A Node has senders and receivers, which tell it of their ends, and shows itself to its App.
+	"parser/pslite/pslitesim": {"pslitesim.go", "node.go", "sender.go", "receiver.go"},
 }
 
 // stages is the order of a sender's stages: each may use the ones after it.

@@ -36,6 +36,27 @@ type Control struct {
 	Signature    uint64     // 4; in acknowledgements only
 }
 
+// A Role is a node's part in its job.
+type Role int32
+
+const (
+	Server Role = iota
+	Worker
+	Scheduler
+)
+
+func (r Role) String() string {
+	switch r {
+	case Server:
+		return "server"
+	case Worker:
+		return "worker"
+	case Scheduler:
+		return "scheduler"
+	}
+	return fmt.Sprintf("role %d", int32(r))
+}
+
 // A NodeInfo is a node as ADD_NODE and HEARTBEAT tell it.
 type NodeInfo struct {
 	Role       Role   // 1

@@ -28,27 +28,6 @@ import (
 	"github.com/gradproxy/gradproxy/parser/pslite/pslitesim/zmtp"
 )
 
-// A Role is a node's part in its job.
-type Role int32
-
-const (
-	Server Role = iota
-	Worker
-	Scheduler
-)
-
-func (r Role) String() string {
-	switch r {
-	case Server:
-		return "server"
-	case Worker:
-		return "worker"
-	case Scheduler:
-		return "scheduler"
-	}
-	return fmt.Sprintf("role %d", int32(r))
-}
-
 // Groups of nodes, which can be added (ps/base.h).
 const (
 	GroupScheduler = 1
