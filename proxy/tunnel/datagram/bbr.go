@@ -102,7 +102,6 @@ type bbr struct {
 	// ProbeBW: section 4.3.3.
 	cycleAt     time.Duration
 	probeWait   time.Duration
-	roundsLeft  int
 	ackPhase    ackPhase
 	probing     bool // samples of now tell of the probe
 	upCount     int  // bytes to be acknowledged for one more packet of inflightHi

@@ -66,6 +66,47 @@ func TestDatagramsGrow(t *testing.T) {
 	}
 }
 
+// TestFirstPacketIsLost: the packet with number 0 is declared lost when its time has come, as others are, and is not kept for ever.
+func TestFirstPacketIsLost(t *testing.T) {
+	e := New(Config{Overhead: overhead, MaxDatagram: 1200, Window: MaxRecord, Random: rand.New(rand.NewPCG(1, 1))})
+	e.Queue(make([]byte, 3000), Free)
+	now := time.Second
+	send := func() (n int) {
+		for p, _ := e.Next(now, nil); p != nil; p, _ = e.Next(now, nil) {
+			n++
+		}
+		return n
+	}
+	came := uint64(0)
+	acknowledge := func(first, end uint64) {
+		if err := e.Handle(now, (&ack{limit: MaxRecord, ranges: spans{{first, end}}}).appendAck(putNumber(nil, came), 1000)); err != nil {
+			t.Fatal(err)
+		}
+		came++
+	}
+	if n := send(); n != 3 {
+		t.Fatalf("%d packets have 3,000 bytes", n)
+	}
+	now += 40 * time.Millisecond
+	acknowledge(1, 3)
+	if n := send(); n != 0 || e.State().Lost != 0 {
+		t.Fatalf("%d packets leave again after one round trip", n)
+	}
+	now += 10 * time.Millisecond // a quarter of the round trip more
+	again := send()
+	if again != 1 || e.State().Lost == 0 {
+		t.Fatalf("%d packets leave again, %d bytes are lost", again, e.State().Lost)
+	}
+	now += 40 * time.Millisecond
+	acknowledge(3, 4)
+	now += time.Second
+	e.Queue(make([]byte, 10), Free)
+	send()
+	if s := e.State(); s.InFlight > 1000 || len(e.rec.sent) != 1 {
+		t.Errorf("%d packets are kept, %d bytes are under way, of one packet", len(e.rec.sent), s.InFlight)
+	}
+}
+
 // TestOutage: after an outage the records that were under way leave again, soon, and only so often meanwhile.
 func TestOutage(t *testing.T) {
 	w := newWorld(t, 1)

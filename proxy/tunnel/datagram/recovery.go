@@ -154,7 +154,7 @@ func (r *recovery) detect(now time.Duration, lost func(p *sentPacket)) {
 	if r.threshold > packetThreshold { // the path reorders
 		wait = base * 5 / 4
 	}
-	first := uint64(0) // under way
+	first := r.largest // the oldest one under way, if there is one below
 	for n := max(r.base, r.checked); n < r.largest; n++ {
 		p := r.at(n)
 		if p.state != packetFlying {
@@ -168,16 +168,12 @@ func (r *recovery) detect(now time.Duration, lost func(p *sentPacket)) {
 			lost(p)
 			continue
 		}
-		if first == 0 {
-			first = n
-		}
+		first = min(first, n)
 		if due := p.at + wait; r.lossAt == 0 || due < r.lossAt {
 			r.lossAt = due
 		}
 	}
-	if r.checked = r.largest; first > 0 {
-		r.checked = first
-	}
+	r.checked = first
 	r.trim(now)
 }
 
