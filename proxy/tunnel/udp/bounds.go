@@ -6,4 +6,5 @@ const (
 	maxBatchBytes = 65000    // bytes in one call: the length of an IP packet, less its headers
 	socketBuffer  = 4 << 20  // bytes that the kernel is asked to keep for a socket in each direction
 	readBuffer    = 64 << 10 // bytes of one call
+	oobBuffer     = 128      // bytes of the control messages of one call
 )

@@ -125,7 +125,7 @@ func (c *Conn) readSocket(p []byte) (int, error) {
 	c.receive.Lock()
 	defer c.receive.Unlock()
 	for len(c.rest) == 0 {
-		var oob [64]byte
+		var oob [oobBuffer]byte
 		n, m, _, _, err := c.socket.ReadMsgUDPAddrPort(c.buffer, oob[:])
 		if passing(err) {
 			continue

@@ -37,6 +37,9 @@ func Listen(address string) (*Listener, error) {
 	if err != nil {
 		return nil, err
 	}
+	if u.LocalAddr().(*net.UDPAddr).IP.IsUnspecified() { // else answers could leave from another address than the one that was asked
+		tellDestinations(u)
+	}
 	l := &Listener{socket: newSocket(u), baker: newBaker(), backlog: make(chan *Conn, maxBacklog), closed: make(chan struct{}),
 		conns: map[netip.AddrPort]*Conn{}}
 	l.readers.Go(l.serve)
@@ -82,7 +85,7 @@ func (l *Listener) Addr() net.Addr { return l.socket.LocalAddr() }
 // serve reads the socket until it is closed.
 func (l *Listener) serve() {
 	b := make([]byte, readBuffer)
-	var oob [64]byte
+	var oob [oobBuffer]byte
 	for {
 		n, m, _, from, err := l.socket.ReadMsgUDPAddrPort(b, oob[:])
 		if errors.Is(err, net.ErrClosed) {
@@ -102,13 +105,13 @@ func (l *Listener) serve() {
 		for rest := b[:n]; len(rest) > 0; {
 			d := rest[:min(each, len(rest))]
 			rest = rest[len(d):]
-			l.take(from, d)
+			l.take(from, oob[:m], d)
 		}
 	}
 }
 
-// take handles one datagram.
-func (l *Listener) take(from netip.AddrPort, d []byte) {
+// take handles one datagram, which came with the control messages oob.
+func (l *Listener) take(from netip.AddrPort, oob, d []byte) {
 	m, ok := parseMessage(d)
 	l.mu.Lock()
 	c := l.conns[from]
@@ -119,22 +122,22 @@ func (l *Listener) take(from netip.AddrPort, d []byte) {
 	case !ok:
 	case m.kind == msgAsk:
 		answer := message{kind: msgCookie, nonce: m.nonce, cookie: l.baker.bake(from, m.nonce, time.Now())}
-		l.socket.write(answer.append(nil), nil, from)
+		l.socket.write(answer.append(nil), sourceOf(oob), from)
 	case m.kind == msgBegin && l.baker.good(from, &m, time.Now()):
 		if c != nil && c.nonce != m.nonce { // a new client at the same address
 			c.Close()
 			c = nil
 		}
-		if c != nil || l.welcome(from, m.nonce) {
+		if c != nil || l.welcome(from, sourceOf(oob), m.nonce) {
 			answer := message{kind: msgWelcome, nonce: m.nonce}
-			l.socket.write(answer.append(nil), nil, from)
+			l.socket.write(answer.append(nil), sourceOf(oob), from)
 		}
 	}
 }
 
-// welcome makes a connection. ok: there is room for it.
-func (l *Listener) welcome(from netip.AddrPort, n nonce) (ok bool) {
-	c := &Conn{socket: l.socket, remote: from, to: from, nonce: n, closed: make(chan struct{}), queue: make(chan []byte, maxQueued)}
+// welcome makes a connection, whose datagrams leave from source. ok: there is room for it.
+func (l *Listener) welcome(from netip.AddrPort, source []byte, n nonce) (ok bool) {
+	c := &Conn{socket: l.socket, remote: from, to: from, nonce: n, closed: make(chan struct{}), queue: make(chan []byte, maxQueued), batch: batch{source: source}}
 	c.leave = func() {
 		l.mu.Lock()
 		if l.conns[from] == c {

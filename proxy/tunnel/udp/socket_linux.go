@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"net"
+	"net/netip"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -32,12 +33,49 @@ func tune(c *net.UDPConn) (offload bool) {
 
 // segments appends the control message that has the kernel cut a write into datagrams of each bytes.
 func segments(oob []byte, each int) []byte {
+	at := len(oob)
 	oob = append(oob, make([]byte, unix.CmsgSpace(2))...)
-	h := (*unix.Cmsghdr)(unsafe.Pointer(&oob[0]))
+	h := (*unix.Cmsghdr)(unsafe.Pointer(&oob[at]))
 	h.Level, h.Type = unix.SOL_UDP, unix.UDP_SEGMENT
 	h.SetLen(unix.CmsgLen(2))
-	binary.NativeEndian.PutUint16(oob[unix.CmsgLen(0):], uint16(each))
+	binary.NativeEndian.PutUint16(oob[at+unix.CmsgLen(0):], uint16(each))
 	return oob
+}
+
+// tellDestinations has reads say to which address of this host a datagram came.
+func tellDestinations(c *net.UDPConn) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return
+	}
+	raw.Control(func(fd uintptr) {
+		if unix.SetsockoptInt(int(fd), unix.IPPROTO_IPV6, unix.IPV6_RECVPKTINFO, 1) != nil { // a socket of IPv4
+			unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_PKTINFO, 1)
+		}
+	})
+}
+
+// sourceOf returns the control message that has a write leave from the address to which a datagram came, as its control messages say; nil: they do
+// not say. On a socket of IPv6 an address of IPv4 comes, and goes, in its mapped form.
+func sourceOf(oob []byte) []byte {
+	all, err := unix.ParseSocketControlMessage(oob)
+	if err != nil {
+		return nil
+	}
+	for _, m := range all {
+		switch {
+		case m.Header.Level == unix.IPPROTO_IP && m.Header.Type == unix.IP_PKTINFO && len(m.Data) >= unix.SizeofInet4Pktinfo:
+			info := unix.Inet4Pktinfo{Spec_dst: [4]byte(m.Data[4:8])}
+			return unix.PktInfo4(&info)
+		case m.Header.Level == unix.IPPROTO_IPV6 && m.Header.Type == unix.IPV6_PKTINFO && len(m.Data) >= unix.SizeofInet6Pktinfo:
+			info := unix.Inet6Pktinfo{Addr: [16]byte(m.Data[:16])}
+			if netip.AddrFrom16(info.Addr).IsLinkLocalUnicast() { // several devices may have it
+				info.Ifindex = binary.NativeEndian.Uint32(m.Data[16:])
+			}
+			return unix.PktInfo6(&info)
+		}
+	}
+	return nil
 }
 
 // segmentLen returns the length of the datagrams that one read brought, as its control messages say; 0: it brought one.
@@ -58,4 +96,11 @@ func segmentLen(oob []byte) int {
 func passing(err error) bool {
 	return errors.Is(err, unix.EMSGSIZE) || errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.EHOSTUNREACH) ||
 		errors.Is(err, unix.ENETUNREACH) || errors.Is(err, unix.ENOBUFS) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EHOSTDOWN)
+}
+
+// uncut reports whether an error of a write says that the kernel has not cut it into datagrams, so that none has left: they are too long for the
+// device (EMSGSIZE, of older kernels EINVAL), or, forever, older kernels refuse a device that computes no checksums (EIO).
+func uncut(err error) (refused, forever bool) {
+	forever = errors.Is(err, unix.EIO)
+	return forever || errors.Is(err, unix.EMSGSIZE) || errors.Is(err, unix.EINVAL), forever
 }

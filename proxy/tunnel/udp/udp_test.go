@@ -76,6 +76,45 @@ func TestDatagrams(t *testing.T) {
 	}
 }
 
+// TestAnswersLeaveFromTheAskedAddress: a listener on all addresses answers from the one to which a client has sent, since the client takes
+// datagrams from no other.
+func TestAnswersLeaveFromTheAskedAddress(t *testing.T) {
+	for _, address := range []string{"0.0.0.0:0", "[::]:0"} {
+		l, err := Listen(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		client, err := Dial(ctx, fmt.Sprintf("127.0.0.2:%d", l.Addr().(*net.UDPAddr).Port)) // the kernel would answer from 127.0.0.1
+		if err != nil {
+			t.Errorf("%s: %v", address, err)
+			continue
+		}
+		defer client.Close()
+		server, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer server.Close()
+		server.(*Conn).Hold()
+		for _, s := range []string{"one", "two", "3"} {
+			fmt.Fprint(server, s)
+		}
+		if err := server.(*Conn).Flush(); err != nil {
+			t.Fatal(err)
+		}
+		client.SetReadDeadline(time.Now().Add(5 * time.Second))
+		b := make([]byte, 100)
+		for _, want := range []string{"one", "two", "3"} {
+			if n, err := client.Read(b); string(b[:n]) != want {
+				t.Errorf("%s: %q, %v, want %q", address, b[:n], err, want)
+			}
+		}
+	}
+}
+
 // TestNothingIsKeptForStrangers: a listener keeps nothing for an address before it has echoed its cookie, and sends no more bytes than it
 // was sent.
 func TestNothingIsKeptForStrangers(t *testing.T) {

@@ -1,0 +1,120 @@
+package udp
+
+import (
+	"bytes"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/gradproxy/gradproxy/integration/require/netns"
+)
+
+// TestTooLongDatagramGoesAlone: a datagram that is too long for the device, as a probe for the path's size may be, is lost, and takes
+// neither the connection nor the datagram with it that leaves in the same call.
+func TestTooLongDatagramGoesAlone(t *testing.T) {
+	n := netns.New(t)
+	n.Do(func() {
+		lo, err := netlink.LinkByName("lo")
+		n.Check(err)
+		n.Check(netlink.LinkSetMTU(lo, 1400))
+		client, server := connect(t, listen(t))
+		client.Hold()
+		for _, size := range []int{1392, 1000} {
+			if _, err := client.Write(make([]byte, size)); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := client.Flush(); err != nil {
+			t.Errorf("Flush: %v", err)
+		}
+		server.SetReadDeadline(time.Now().Add(5 * time.Second))
+		b := make([]byte, 2000)
+		if n, err := server.Read(b); n != 1000 || err != nil {
+			t.Errorf("%d bytes came, %v, want the 1,000 that are not too long", n, err)
+		}
+	})
+}
+
+// TestDeviceWithoutChecksums: datagrams that leave together arrive although the device computes no checksums, for which older kernels do
+// not cut a write.
+func TestDeviceWithoutChecksums(t *testing.T) {
+	a, b := netns.New(t), netns.New(t)
+	netns.Connect(a, b, "link", []string{"10.9.0.1/24"}, []string{"10.9.0.2/24"})
+	for _, n := range []*netns.Namespace{a, b} {
+		n.Do(func() { n.Check(computeNoChecksums("link")) })
+	}
+	var l *Listener
+	a.Do(func() {
+		var err error
+		l, err = Listen("10.9.0.1:0")
+		a.Check(err)
+	})
+	if l == nil {
+		return
+	}
+	defer l.Close()
+	var client, server *Conn
+	b.Do(func() { client, server = connect(t, l) })
+	for range 2 {
+		for _, way := range [][2]*Conn{{client, server}, {server, client}} {
+			way[0].Hold()
+			for _, size := range []int{1200, 1200, 100} {
+				if _, err := way[0].Write(make([]byte, size)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := way[0].Flush(); err != nil {
+				t.Fatalf("Flush: %v", err)
+			}
+			way[1].SetReadDeadline(time.Now().Add(5 * time.Second))
+			for _, want := range []int{1200, 1200, 100} {
+				if n, err := way[1].Read(make([]byte, 2000)); n != want || err != nil {
+					t.Fatalf("%d bytes, %v, want %d", n, err, want)
+				}
+			}
+		}
+	}
+}
+
+// computeNoChecksums has a device of the thread's namespace leave checksums to the kernel (ethtool -K DEVICE tx off).
+func computeNoChecksums(device string) error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	const setChecksums = 0x17 // ETHTOOL_STXCSUM
+	value := [2]uint32{setChecksums, 0}
+	request := struct { // ifreq
+		name [unix.IFNAMSIZ]byte
+		data unsafe.Pointer
+		_    [16]byte
+	}{data: unsafe.Pointer(&value)}
+	copy(request.name[:], device)
+	if _, _, e := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&request))); e != 0 {
+		return e
+	}
+	return nil
+}
+
+// TestDatagramsAreCutHere: where the kernel refuses to cut a write, the datagrams leave one by one, in order.
+func TestDatagramsAreCutHere(t *testing.T) {
+	client, server := connect(t, listen(t))
+	client.batch.out, client.batch.each, client.batch.n = nil, 4, 3
+	for _, d := range []string{"abcd", "efgh", "i"} {
+		client.batch.out = append(client.batch.out, d...)
+	}
+	if err := client.batch.oneByOne(client.socket, client.to); err != nil {
+		t.Fatal(err)
+	}
+	server.SetReadDeadline(time.Now().Add(5 * time.Second))
+	b := make([]byte, 100)
+	for _, want := range []string{"abcd", "efgh", "i"} {
+		if n, err := server.Read(b); !bytes.Equal(b[:n], []byte(want)) {
+			t.Errorf("%q, %v, want %q", b[:n], err, want)
+		}
+	}
+}
