@@ -40,8 +40,51 @@ type Conn struct {
 	received atomic.Uint64
 }
 
-// Dial makes a connection to address, "host:port". It waits for the other side's welcome, until ctx ends.
+// Dial makes a connection to address, "host:port". It waits for the other side's welcome, until ctx ends. Of a host with several addresses each is
+// tried in turn.
 func Dial(ctx context.Context, address string) (*Conn, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, fmt.Errorf("udp: %w", err)
+	}
+	if _, err := netip.ParseAddr(host); err == nil || host == "" {
+		return dial(ctx, address)
+	}
+	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	if err != nil {
+		return nil, fmt.Errorf("udp: %w", err)
+	}
+	var all []string
+	for _, ip := range ips {
+		all = append(all, net.JoinHostPort(ip.Unmap().String(), port))
+	}
+	return dialEach(ctx, all)
+}
+
+// dialEach dials addresses until one welcomes. Each has an equal part of the time that is left for it and those behind it. The error is the first one's.
+func dialEach(ctx context.Context, addresses []string) (*Conn, error) {
+	var first error
+	for i, address := range addresses {
+		within, cancel := ctx, func() {}
+		if deadline, ok := ctx.Deadline(); ok {
+			within, cancel = context.WithTimeout(ctx, time.Until(deadline)/time.Duration(len(addresses)-i))
+		}
+		c, err := dial(within, address)
+		cancel()
+		if err == nil {
+			return c, nil
+		}
+		if first == nil {
+			first = err
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return nil, first
+}
+
+func dial(ctx context.Context, address string) (*Conn, error) {
 	var d net.Dialer
 	raw, err := d.DialContext(ctx, "udp", address)
 	if err != nil {

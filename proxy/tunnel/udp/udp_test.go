@@ -188,6 +188,39 @@ func TestDialFails(t *testing.T) {
 	}
 }
 
+// TestEachAddressIsDialed: of a host's addresses the one counts that answers, also behind one where nobody listens and one that is silent.
+func TestEachAddressIsDialed(t *testing.T) {
+	nobody, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody.Close()
+	silent, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	l := listen(t)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	c, err := dialEach(ctx, []string{nobody.LocalAddr().String(), silent.LocalAddr().String(), l.Addr().String()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	if c, err = Dial(ctx, fmt.Sprintf("localhost:%d", l.Addr().(*net.UDPAddr).Port)); err != nil {
+		t.Error(err)
+	} else {
+		c.Close()
+	}
+	if _, err := Dial(ctx, "no-such-host.invalid:1"); !errors.As(err, new(*net.DNSError)) {
+		t.Errorf("of a name that is not known: %v", err)
+	}
+	if _, err := dialEach(ctx, []string{silent.LocalAddr().String(), nobody.LocalAddr().String()}); err == nil || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("no address answers: %v", err)
+	}
+}
+
 // TestEnds: Close ends a Read, a deadline too, and a listener's connections outlive it.
 func TestEnds(t *testing.T) {
 	l := listen(t)
