@@ -84,14 +84,17 @@ func (t *dtlsTransport) Secure(ctx context.Context, conn net.Conn, dialed bool, 
 		}
 	}()
 	var secured *dtls.Conn
+	filter := &clearFilter{Conn: raw}
 	if dialed {
-		secured, err = dtls.ClientWithContext(ctx, raw, config)
+		secured, err = dtls.ClientWithContext(ctx, filter, config)
 	} else {
-		secured, err = dtls.ServerWithContext(ctx, raw, config)
+		secured, err = dtls.ServerWithContext(ctx, filter, config)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("DTLS with %v: %w", conn.RemoteAddr(), err)
 	}
+	filter.secured.Store(true)
+	filter.finished.Store(dialed) // the last message of a handshake is the accepting side's
 	if err = errors.New("it showed no certificate"); len(chain) > 0 {
 		err = allow(id)
 	}
@@ -100,7 +103,7 @@ func (t *dtlsTransport) Secure(ctx context.Context, conn net.Conn, dialed bool, 
 		return nil, err
 	}
 	raw.SetDeadline(time.Time{}) // the tunnel's is the Link's from here on
-	l := &dtlsLink{datagramLink: newDatagramLink(secured, raw, suiteOverhead, dtlsDatagramBytes), identity: t.identity, keys: keys, shown: chain}
+	l := &dtlsLink{datagramLink: newDatagramLink(&securedConn{secured, filter}, raw, suiteOverhead, dtlsDatagramBytes), identity: t.identity, keys: keys, shown: chain}
 	l.SetDeadline(time.Now().Add(handshakeWithin))
 	for _, c := range []*x509.Certificate{keys.cert.Leaf, chain[0]} {
 		if l.expiry.IsZero() || c.NotAfter.Before(l.expiry) {

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"io"
 	"math/rand/v2"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -237,5 +238,132 @@ func TestDTLSStreamsSurvive(t *testing.T) {
 	got, err := io.ReadAll(s)
 	if err != nil || !bytes.Equal(got, data) {
 		t.Fatalf("%d bytes came back of %d, err %v", len(got), len(data), err)
+	}
+}
+
+// dtlsPair returns the two ends of a carrier over DTLS.
+func dtlsPair(t *testing.T) (near, far *dtlsLink) {
+	t.Helper()
+	id := identities(t, "paris", "tokyo")
+	ln, err := udp.Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ln.Close() })
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	secure := func(site string, conn net.Conn, dialed bool) (Link, error) {
+		transport, err := newDTLSTransport(&Config{Identity: id(site), Now: time.Now})
+		if err != nil {
+			return nil, err
+		}
+		return transport.Secure(ctx, conn, dialed, func(string) error { return nil })
+	}
+	accepted := make(chan Link, 1)
+	go func() {
+		defer close(accepted)
+		conn, err := ln.Accept()
+		if err != nil {
+			return
+		}
+		if l, err := secure("tokyo", conn, false); err != nil {
+			t.Error(err)
+		} else {
+			accepted <- l
+		}
+	}()
+	conn, err := udp.Dial(ctx, ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := secure("paris", conn, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	there := <-accepted
+	if there == nil {
+		t.Fatal("the other end is not there")
+	}
+	near, far = l.(*dtlsLink), there.(*dtlsLink)
+	t.Cleanup(func() { near.Close(); far.Close() })
+	return near, far
+}
+
+// TestRecordsInClearEndNothing: records that anybody can send under the peer's address leave a carrier as it is.
+func TestRecordsInClearEndNothing(t *testing.T) {
+	near, far := dtlsPair(t)
+	clear := func(kind byte, epoch uint16, content string) []byte {
+		b := dtlsRecord(epoch, 1<<40, content)
+		b[0] = kind
+		return b
+	}
+	const alert, data = 21, 23
+	var all []byte
+	for name, b := range map[string][]byte{
+		"a fatal alert":                    clear(alert, 0, "\x02\x28"),
+		"an end":                           clear(alert, 0, "\x01\x00"),
+		"data":                             clear(data, 0, "hello"),
+		"an unknown type":                  clear(99, 0, "hello"),
+		"an empty alert":                   clear(alert, 0, ""),
+		"a change of ciphers":              clear(dtlsChangeCipherSpec, 0, "\x01"),
+		"a broken change of ciphers":       clear(dtlsChangeCipherSpec, 0, "hello"),
+		"a change of ciphers, later":       clear(dtlsChangeCipherSpec, 1, "\x01"),
+		"a broken one, later":              clear(dtlsChangeCipherSpec, 1, ""),
+		"a message of the handshake":       clear(dtlsHandshake, 0, "\x0e\x00\x00\x00\x00\x09\x00\x00\x00\x00\x00\x00"),
+		"a broken one":                     clear(dtlsHandshake, 0, "hello"),
+		"data that is not authentic":       clear(data, 1, strings.Repeat("hello", 10)),
+		"an alert that is not authentic":   clear(alert, 1, strings.Repeat("hello", 10)),
+		"a record that is cut off":         clear(alert, 0, "\x02\x28")[:14],
+		"a header that is cut off":         clear(alert, 0, "")[:9],
+		"something that is no record":      []byte("hello"),
+		"data of an epoch that is to come": clear(data, 2, strings.Repeat("hello", 10)),
+	} {
+		all = append(all, b...)
+		for _, way := range []struct{ from, to *dtlsLink }{{near, far}, {far, near}} {
+			for _, datagram := range [][]byte{b, all} {
+				if _, err := way.from.holder.(*udp.Conn).Write(datagram); err != nil {
+					t.Fatal(err)
+				}
+			}
+			record := append(header{kind: kindHello, length: len(name)}.append(nil), name...)
+			if _, err := way.from.Write(record); err != nil {
+				t.Fatalf("%s: Write: %v", name, err)
+			}
+			if err := way.from.Flush(); err != nil {
+				t.Fatalf("%s: Flush: %v", name, err)
+			}
+			got := make([]byte, len(record))
+			way.to.SetDeadline(time.Now().Add(5 * time.Second))
+			if _, err := io.ReadFull(way.to, got); err != nil || !bytes.Equal(got, record) {
+				t.Fatalf("after %s: %v", name, err)
+			}
+		}
+	}
+}
+
+// TestDropClear: the records that stay are whole, and in order.
+func TestDropClear(t *testing.T) {
+	record := func(kind byte, epoch uint16, content string) string {
+		b := dtlsRecord(epoch, 7, content)
+		b[0] = kind
+		return string(b)
+	}
+	hello, finished, data := record(dtlsHandshake, 0, "hello"), record(dtlsHandshake, 1, "finished"), record(23, 1, "data")
+	change, alert := record(dtlsChangeCipherSpec, 0, "\x01"), record(21, 0, "\x02\x28")
+	for datagram, want := range map[string][2]string{ // while the handshake may go on at the other end, and afterwards
+		"":                        {"", ""},
+		data:                      {data, data},
+		hello + change + finished: {hello + finished, finished},
+		alert:                     {"", ""},
+		alert + data + alert:      {data, data},
+		data + data[:15]:          {data, data},
+		data + "x":                {data, data},
+	} {
+		for i, repeated := range []bool{true, false} {
+			b := []byte(datagram)
+			if got := string(b[:dropClear(b, repeated)]); got != want[i] {
+				t.Errorf("of %q stays %q, want %q", datagram, got, want[i])
+			}
+		}
 	}
 }
