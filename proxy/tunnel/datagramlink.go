@@ -31,15 +31,15 @@ type packetConn interface {
 type holder interface {
 	Hold()
 	Flush() error
-	Received() uint64
 }
 
 // A datagramLink is a Link over a packetConn, by a datagram.Engine.
 type datagramLink struct {
 	packetConn
-	holder  holder
-	packets atomic.Uint64 // sent and received
-	heard   atomic.Int64  // when a packet last came, by now
+	holder   holder
+	packets  atomic.Uint64 // sent and received
+	received atomic.Uint64 // bytes of packets, which are authentic: anybody can send other datagrams
+	heard    atomic.Int64  // when a packet last came, by now
 
 	mu       sync.Mutex
 	engine   *datagram.Engine
@@ -90,6 +90,7 @@ func (l *datagramLink) receive() {
 			return
 		}
 		l.packets.Add(1)
+		l.received.Add(uint64(n))
 		l.heard.Store(int64(l.now()))
 		l.mu.Lock()
 		err = l.engine.Handle(l.now(), b[:n])
@@ -321,5 +322,5 @@ func (l *datagramLink) State() LinkState {
 	e := l.engine.State()
 	l.mu.Unlock()
 	return LinkState{Waits: e.InFlight > 0, Silence: max(l.now()-time.Duration(l.heard.Load()), 1), Patience: e.Patience,
-		Received: l.holder.Received(), Congestion: "bbr", Worn: l.packets.Load() >= rotateRecords}
+		Received: l.received.Load(), Congestion: "bbr", Worn: l.packets.Load() >= rotateRecords}
 }

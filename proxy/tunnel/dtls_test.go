@@ -341,6 +341,30 @@ func TestRecordsInClearEndNothing(t *testing.T) {
 	}
 }
 
+// TestOnlyPacketsAreSignsOfLife: datagrams that anybody can send do not make a carrier look alive.
+func TestOnlyPacketsAreSignsOfLife(t *testing.T) {
+	near, far := dtlsPair(t)
+	time.Sleep(50 * time.Millisecond) // the ends of the handshake pass
+	before := near.State()
+	for _, b := range [][]byte{[]byte("hello"), dtlsRecord(0, 1<<40, "hello"), dtlsRecord(1, 1<<40, strings.Repeat("hello", 10))} {
+		if _, err := far.holder.(*udp.Conn).Write(b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	time.Sleep(50 * time.Millisecond) // they arrive
+	if after := near.State(); after.Received != before.Received || after.Silence < before.Silence {
+		t.Errorf("before: %+v, after: %+v", before, after)
+	}
+	record := header{kind: kindHello}.append(nil)
+	if _, err := far.Write(record); err != nil {
+		t.Fatal(err)
+	}
+	far.Flush()
+	if _, err := io.ReadFull(near, make([]byte, len(record))); err != nil || near.State().Received == before.Received {
+		t.Errorf("a packet is no sign of life: %v, %+v", err, near.State())
+	}
+}
+
 // TestDropClear: the records that stay are whole, and in order.
 func TestDropClear(t *testing.T) {
 	record := func(kind byte, epoch uint16, content string) string {

@@ -31,13 +31,12 @@ type Conn struct {
 	once   sync.Once
 	leave  func() // takes it out of its Listener; nil: it owns its socket
 
-	queue    chan []byte // accepted: datagrams that came
-	queued   atomic.Int64
-	receive  sync.Mutex
-	buffer   []byte // dialed: bytes of the last read
-	rest     []byte // not returned by Read yet
-	each     int    // length of the datagrams in rest
-	received atomic.Uint64
+	queue   chan []byte // accepted: datagrams that came
+	queued  atomic.Int64
+	receive sync.Mutex
+	buffer  []byte // dialed: bytes of the last read
+	rest    []byte // not returned by Read yet
+	each    int    // length of the datagrams in rest
 }
 
 // Dial makes a connection to address, "host:port". It waits for the other side's welcome, until ctx ends. Of a host with several addresses each is
@@ -179,7 +178,6 @@ func (c *Conn) readSocket(p []byte) (int, error) {
 		if _, ok := parseMessage(c.buffer[:n]); ok { // a late welcome
 			continue
 		}
-		c.received.Add(uint64(n))
 		if c.rest, c.each = c.buffer[:n], segmentLen(oob[:m]); c.each <= 0 {
 			c.each = n
 		}
@@ -194,7 +192,6 @@ func (c *Conn) put(b []byte) {
 	if c.queued.Load() > queuedBytes {
 		return
 	}
-	c.received.Add(uint64(len(b)))
 	select {
 	case c.queue <- append([]byte(nil), b...):
 		c.queued.Add(int64(len(b)))
@@ -229,9 +226,6 @@ func (c *Conn) Flush() error {
 	c.batch.held = false
 	return c.batch.flush(c.socket, c.to)
 }
-
-// Received returns how many bytes have come.
-func (c *Conn) Received() uint64 { return c.received.Load() }
 
 // Close ends the connection. The other side does not hear of it.
 func (c *Conn) Close() error {
