@@ -19,7 +19,7 @@ const (
 	dtlsReplayWindow  = 4096 // records: with pion's default of 64 a reordering path loses many at high rates
 	dtlsHandshakeMTU  = 1200 // bytes of a datagram of the handshake, which every path carries
 	dtlsFlightAgain   = 300 * time.Millisecond
-	dtlsDatagramBytes = 9000 // of the largest datagram
+	dtlsDatagramBytes = 8192 // of the largest datagram: pion reads no more of one
 )
 
 // dtlsTransport is the Transport of DTLS 1.2 over UDP. A datagramLink brings the records, with its own congestion control, so it needs

@@ -391,3 +391,30 @@ func TestDropClear(t *testing.T) {
 		}
 	}
 }
+
+// TestDTLSDatagramsGrow: datagrams become as large as both DTLS and the path carry, loopback more than that.
+func TestDTLSDatagramsGrow(t *testing.T) {
+	near, far := dtlsPair(t)
+	go io.Copy(io.Discard, far)
+	record := append(header{kind: kindHello, length: 60_000}.append(nil), make([]byte, 60_000)...)
+	for until := time.Now().Add(10 * time.Second); ; {
+		near.SetDeadline(until)
+		if _, err := near.Write(record); err != nil {
+			t.Fatal(err)
+		}
+		if err := near.Flush(); err != nil {
+			near.mu.Lock()
+			defer near.mu.Unlock()
+			t.Fatalf("%v with datagrams of %d bytes", err, near.engine.State().Datagram)
+		}
+		near.mu.Lock()
+		size := near.engine.State().Datagram
+		near.mu.Unlock()
+		if size == dtlsDatagramBytes {
+			return
+		}
+		if time.Now().After(until) {
+			t.Fatalf("datagrams of %d bytes after 10 s", size)
+		}
+	}
+}

@@ -4,13 +4,12 @@ import "time"
 
 // Datagrams begin with minDatagram bytes, which every path carries, and grow to the largest of these sizes that a probe shows to
 // pass: the sizes of Ethernet less tunnels and IPv6, of Ethernet, and of jumbo frames. See RFC 8899.
-var datagramSizes = [...]int{1200, 1352, 1392, 1432, 1452, 1472, 4000, 8952}
+var datagramSizes = [...]int{1200, 1352, 1392, 1432, 1452, 1472, 4000, 8192, 8952}
 
 const (
-	minDatagram   = 1200
-	probeTries    = 3                // probes of a size that stay without an answer, before it is held not to pass
-	searchAgain   = 10 * time.Minute // until a path is searched again: it may have changed
-	blackHoleLost = 3                // probes without an answer at a size above the smallest: it no longer passes
+	minDatagram = 1200
+	probeTries  = 3                // probes of a size that stay without an answer, before it is held not to pass
+	searchAgain = 10 * time.Minute // until a path is searched again: it may have changed
 )
 
 // An mtuSearch finds the largest datagram that the path carries.
