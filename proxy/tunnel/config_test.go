@@ -102,3 +102,32 @@ func TestTickAfterSleep(t *testing.T) {
 		near.Reset(CodeApp)
 	})
 }
+
+// TestPeerThatWasUp: a peer that has had a session counts as such after it was taken out and came back, also with another id: what waited for
+// the first session does not go its way in the clear.
+func TestPeerThatWasUp(t *testing.T) {
+	paris, _ := tcpPair(t, echo, nil)
+	down := func(why string) {
+		t.Helper()
+		if _, err := paris.Open(t.Context(), "tokyo", nil); !errors.Is(err, ErrPeerDown) || errors.Is(err, ErrNeverUp) {
+			t.Errorf("%s: %v", why, err)
+		}
+	}
+	set := func(peers ...Peer) {
+		t.Helper()
+		if err := paris.SetPeers(peers); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set(Peer{Name: "tokyo", ID: "spiffe://lab/another"})
+	down("another id")
+	set()
+	set(Peer{Name: "tokyo", ID: "spiffe://lab/tokyo"}, Peer{Name: "osaka", ID: "spiffe://lab/osaka"})
+	down("taken out and back")
+	set(Peer{Name: "osaka", ID: "spiffe://lab/osaka"})
+	set(Peer{Name: "tokyo", ID: "spiffe://lab/tokyo"}, Peer{Name: "osaka", ID: "spiffe://lab/osaka"})
+	down("taken out again")
+	if _, err := paris.Open(t.Context(), "osaka", nil); !errors.Is(err, ErrNeverUp) {
+		t.Errorf("a peer that never was up: %v", err)
+	}
+}

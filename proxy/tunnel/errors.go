@@ -13,7 +13,7 @@ var (
 	ErrUnknownPeer = errors.New("tunnel: unknown peer")
 	// ErrPeerDown: there is no session with the peer, and none to wait for.
 	ErrPeerDown = errors.New("tunnel: peer is down")
-	// ErrNeverUp, which wraps ErrPeerDown: nor has there been one since the Endpoint was made.
+	// ErrNeverUp, which wraps ErrPeerDown: nor has there been one with a peer of this name since the Endpoint was made.
 	ErrNeverUp = fmt.Errorf("%w: no session has come up yet", ErrPeerDown)
 	// ErrDraining: this side or the peer takes no new streams, since it is about to end.
 	ErrDraining = errors.New("tunnel: draining")

@@ -25,6 +25,7 @@ type peer struct {
 	e     *Endpoint
 	name  string
 	id    string
+	wasUp bool                    // an earlier peer of this name had a session
 	kicks [maxSlots]chan struct{} // the slot may need a carrier
 	stop  context.CancelFunc
 
@@ -173,11 +174,14 @@ func (p *peer) upcoming() <-chan struct{} {
 
 // down returns the error of one who asks for a session where there is none.
 func (p *peer) down() error {
-	if p.sessions.Load() == 0 {
+	if !p.everUp() {
 		return fmt.Errorf("%w: %s", ErrNeverUp, p.name)
 	}
 	return fmt.Errorf("%w: %s", ErrPeerDown, p.name)
 }
+
+// everUp reports whether there has been a session with the site of this name since the Endpoint was made.
+func (p *peer) everUp() bool { return p.wasUp || p.sessions.Load() > 0 }
 
 // known returns the peer's incarnation; zero: the session is fresh.
 func (s *session) known() incarnation {

@@ -28,7 +28,8 @@ type Endpoint struct {
 	relieves atomic.Bool
 
 	mu    sync.Mutex
-	peers []*peer // in the order of Config.Peers
+	peers []*peer         // in the order of Config.Peers
+	wasUp map[string]bool // names of peers that were taken out, and had had a session
 }
 
 // New returns an Endpoint which already dials the peers that have an address. It fails if the configuration
@@ -38,7 +39,7 @@ func New(cfg Config) (*Endpoint, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	e := &Endpoint{cfg: cfg, log: cfg.Logger}
+	e := &Endpoint{cfg: cfg, log: cfg.Logger, wasUp: map[string]bool{}}
 	e.mem.limit = cfg.Memory
 	e.window = int(min(max(cfg.Memory/2048, minWindow), 256<<10))
 	if e.transport = cfg.Transport; e.transport == nil {
@@ -153,6 +154,7 @@ func (e *Endpoint) SetPeers(peers []Peer) error {
 		i := slices.IndexFunc(old, func(p *peer) bool { return p.name == cfg.Name && p.id == cfg.ID })
 		if i < 0 {
 			p := newPeer(e, cfg)
+			p.wasUp = e.wasUp[cfg.Name] || slices.ContainsFunc(old, func(o *peer) bool { return o.name == cfg.Name && o.everUp() })
 			e.peers = append(e.peers, p)
 			p.start()
 			continue
@@ -165,6 +167,9 @@ func (e *Endpoint) SetPeers(peers []Peer) error {
 	for _, p := range old {
 		p.stop()
 		p.session().fail(errors.New("the peer was taken out of the configuration"), "no longer configured")
+		if p.everUp() {
+			e.wasUp[p.name] = true
+		}
 	}
 	return nil
 }
