@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -66,7 +67,8 @@ func (c *Config) Identify(now time.Time) Problems {
 		} else if !roots.AppendCertsFromPEM(pem) {
 			say(false, "ca", "%s has no PEM certificate: copy the ca.pem that gradproxy cert made", c.Tunnel.CA)
 		} else if leaf != nil && now.After(leaf.NotBefore) && now.Before(leaf.NotAfter) {
-			if _, err := leaf.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err != nil {
+			_, chain := certificates(c.Tunnel.Cert)
+			if err := vouches(roots, leaf, chain, now); err != nil {
 				say(true, "ca", "%s does not vouch for %s (%v): a peer with the same file refuses this site; use the files that one gradproxy cert made", c.Tunnel.CA, c.Tunnel.Cert, err)
 			}
 		}
@@ -101,4 +103,35 @@ func (c *Config) own(now time.Time, say func(warning bool, key, format string, a
 		say(true, "cert", "%s is that of %s, while this site is %s: peers know it by the certificate", c.Tunnel.Cert, id, c.Site)
 	}
 	return leaf, nil
+}
+
+// certificates returns the certificates of a file as a tunnel shows them: the site's own, nil if there is none, and those between it and the
+// authority.
+func certificates(file string) (leaf *x509.Certificate, chain *x509.CertPool) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, nil
+	}
+	chain = x509.NewCertPool()
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type != "CERTIFICATE" {
+			continue
+		}
+		c, err := x509.ParseCertificate(block.Bytes)
+		switch {
+		case err != nil:
+			return leaf, chain
+		case leaf == nil:
+			leaf = c
+		default:
+			chain.AddCert(c)
+		}
+	}
+	return leaf, chain
+}
+
+// vouches returns an error unless one of the roots vouches for a certificate, by way of the others of its file.
+func vouches(roots *x509.CertPool, leaf *x509.Certificate, chain *x509.CertPool, now time.Time) error {
+	_, err := leaf.Verify(x509.VerifyOptions{Roots: roots, Intermediates: chain, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
+	return err
 }

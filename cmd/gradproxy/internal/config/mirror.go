@@ -1,8 +1,8 @@
 package config
 
 import (
+	"cmp"
 	"crypto/x509"
-	"encoding/pem"
 	"fmt"
 	"net"
 	"net/netip"
@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gradproxy/gradproxy/proxy"
+	"github.com/gradproxy/gradproxy/proxy/tunnel"
 )
 
 // Together compares the configurations of several sites with each other. A contradiction between two sites is an error, a setting of
@@ -44,11 +45,11 @@ func Vouch(sites []*Config, now time.Time) Problems {
 			if a == b || m.there == nil {
 				continue
 			}
-			leaf := certificate(b.Tunnel.Cert)
+			leaf, chain := certificates(b.Tunnel.Cert)
 			if leaf == nil {
 				continue
 			}
-			if _, err := leaf.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err != nil {
+			if err := vouches(roots, leaf, chain, now); err != nil {
 				m.errorf(a.Tunnel.line, "tunnel.ca", "%s does not vouch for %s of %s (%v): no tunnel comes up; use the files that one gradproxy cert made", a.Tunnel.CA, b.Tunnel.Cert, b.Site, err)
 			} else if id := leaf.URIs; m.there.ID != "" && len(id) == 1 && id[0].String() != m.there.ID {
 				m.errorf(m.there.line, a.at(b.Site)+".id", "%s, but %s of %s is that of %s: no tunnel comes up; name that id, or use the site's own certificate", m.there.ID, b.Tunnel.Cert, b.Site, id[0])
@@ -56,23 +57,6 @@ func Vouch(sites []*Config, now time.Time) Problems {
 		}
 	}
 	return problems
-}
-
-// certificate returns the first certificate of a file; nil: there is none.
-func certificate(file string) *x509.Certificate {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return nil
-	}
-	block, _ := pem.Decode(text)
-	if block == nil {
-		return nil
-	}
-	leaf, err := x509.ParseCertificate(block.Bytes)
-	if err != nil {
-		return nil
-	}
-	return leaf
 }
 
 // A mirror looks from site a at site b.
@@ -135,6 +119,10 @@ func (m *mirror) dials(first bool) {
 	}
 	if m.a.Tunnel.Insecure && !m.b.Tunnel.Insecure {
 		m.errorf(m.a.Tunnel.line, "tunnel.insecure", "true here, and not at %s: no tunnel comes up; both must agree", m.b.Site)
+	}
+	here, there := cmp.Or(m.a.Tunnel.Carrier, tunnel.CarrierTLS), cmp.Or(m.b.Tunnel.Carrier, tunnel.CarrierTLS)
+	if first && here != there {
+		m.errorf(m.a.Tunnel.line, "tunnel.carrier", "%s here, and %s at %s: no tunnel comes up; both must have the same", here, there, m.b.Site)
 	}
 }
 

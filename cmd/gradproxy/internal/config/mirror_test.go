@@ -1,6 +1,15 @@
 package config
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -72,8 +81,11 @@ func TestTogether(t *testing.T) {
 			[]string{"paris.yaml:5: forward[0].target: 10.2.0.5:22 is not in may_dial of tokyo for paris", `"10.2.0.5/32:22"`}},
 		"times differ":   {[]string{"site: paris", "site: paris\nrefused_retry: 5s"}, no, []string{"paris.yaml:2: refused_retry: 5s here, 30s at tokyo"}},
 		"resume differs": {no, []string{"site: tokyo", "site: tokyo\ntunnel: {resume: 1m}"}, []string{"tunnel.resume: 10m0s here, 1m0s at tokyo"}},
-		"no references":  {no, []string{"site: tokyo", "site: tokyo\nreferences: 0"}, []string{"references: of use to nobody with tokyo"}},
-		"job missing":    {no, []string{"jobs: [{name: resnet, networks: [10.0.0.0/8], ranks: 2}]\n", ""}, []string{"paris.yaml:6: jobs[0]: tokyo has no job resnet"}},
+		"carriers differ": {no, []string{"site: tokyo", "site: tokyo\ntunnel: {carrier: dtls}"},
+			[]string{"tunnel.carrier: tls here, and dtls at tokyo: no tunnel comes up"}},
+		"the default carrier by its name": {no, []string{"site: tokyo", "site: tokyo\ntunnel: {carrier: tls}"}, nil},
+		"no references":                   {no, []string{"site: tokyo", "site: tokyo\nreferences: 0"}, []string{"references: of use to nobody with tokyo"}},
+		"job missing":                     {no, []string{"jobs: [{name: resnet, networks: [10.0.0.0/8], ranks: 2}]\n", ""}, []string{"paris.yaml:6: jobs[0]: tokyo has no job resnet"}},
 		"job described otherwise": {no, []string{"ranks: 2", "ranks: 3"},
 			[]string{"paris.yaml:6: jobs[0]: tokyo describes job resnet otherwise in line 5 of tokyo.yaml"}},
 		"not a peer there": {no, []string{"name: paris", "name: osaka"}, []string{"tokyo.yaml:3: peers: paris (paris.yaml) is not among them, but names tokyo"}},
@@ -143,5 +155,70 @@ func TestVouch(t *testing.T) {
 	}
 	if problems := Vouch(both, now); len(problems) > 0 {
 		t.Errorf("a file that is missing, which Identify reports: %v", problems)
+	}
+}
+
+// A certificate that an authority vouches for by way of another one, which is in the site's file as well, is good: tunnels show both.
+func TestVouchByAChain(t *testing.T) {
+	now := time.Now()
+	dir := t.TempDir()
+	type pair struct {
+		cert *x509.Certificate
+		key  *ecdsa.PrivateKey
+	}
+	issue := func(number int64, by *pair, change func(*x509.Certificate)) *pair {
+		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		template := &x509.Certificate{SerialNumber: big.NewInt(number), Subject: pkix.Name{SerialNumber: fmt.Sprint(number)}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(365 * 24 * time.Hour),
+			IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+		change(template)
+		made := &pair{template, key}
+		if by == nil {
+			by = made
+		}
+		der, err := x509.CreateCertificate(rand.Reader, template, by.cert, &key.PublicKey, by.key)
+		if err == nil {
+			made.cert, err = x509.ParseCertificate(der)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return made
+	}
+	write := func(name, kind string, contents ...[]byte) string {
+		var text []byte
+		for _, b := range contents {
+			text = append(text, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: b})...)
+		}
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	root := issue(1, nil, func(*x509.Certificate) {})
+	between := issue(2, root, func(*x509.Certificate) {})
+	both := twoFiles(t, nil, nil)
+	for i, c := range both {
+		leaf := issue(3+int64(i), between, func(x *x509.Certificate) {
+			x.IsCA, x.KeyUsage, x.ExtKeyUsage = false, x509.KeyUsageDigitalSignature, []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth}
+			x.URIs = []*url.URL{{Scheme: "spiffe", Host: "lab", Path: "/" + c.Site}}
+		})
+		key, err := x509.MarshalPKCS8PrivateKey(leaf.key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Tunnel.Cert = write(c.Site+".pem", "CERTIFICATE", leaf.cert.Raw, between.cert.Raw)
+		c.Tunnel.Key, c.Tunnel.CA = write(c.Site+".key", "PRIVATE KEY", key), write("ca.pem", "CERTIFICATE", root.cert.Raw)
+	}
+	for _, c := range both {
+		if problems := c.Identify(now); len(problems) > 0 {
+			t.Error(problems)
+		}
+	}
+	if problems := Vouch(both, now); len(problems) > 0 {
+		t.Error(problems)
 	}
 }
