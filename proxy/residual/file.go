@@ -59,8 +59,8 @@ func (d *Dense) appendEntry(buf []byte) []byte {
 	return buf
 }
 
-// Load reads a file that Save has written. Tensors that have come since keep their residuals. It remembers no more than the
-// Store's limit allows, whatever r holds.
+// Load reads a file that Save has written, to its end: r may judge by then whether all its bytes are right, and nothing is loaded if it returns an
+// error instead of io.EOF. Tensors that have come since keep their residuals. It remembers no more than the Store's limit allows, whatever r holds.
 func (s *Store) Load(r io.Reader) error {
 	in := &fileReader{r: bufio.NewReaderSize(r, 1<<16), sum: crc32.New(castagnoli)}
 	if begin := in.next(len(magic)); string(begin) != magic {
@@ -89,6 +89,9 @@ func (s *Store) Load(r io.Reader) error {
 	want := in.sum.Sum32()
 	if got := in.next(4); in.err != nil || kind != entryEnd || binary.LittleEndian.Uint32(got) != want {
 		return fmt.Errorf("%w: the file is cut short or damaged", ErrFile)
+	}
+	if err := in.end(); err != nil {
+		return err
 	}
 	s.restore(found)
 	s.restoreRows(rows)

@@ -5,11 +5,13 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
+	"io"
 	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/gradproxy/gradproxy/tensor"
 )
@@ -77,6 +79,7 @@ func TestForeignResidualsAreRefused(t *testing.T) {
 	}{
 		"text":     {[]byte("residuals, they say"), 1 << 30, "not a file of residuals of this version"},
 		"empty":    {nil, 1 << 30, "not a file of residuals of this version"},
+		"longer":   {append(saved(t, 1), 0), 1 << 30, "bytes follow its end"},
 		"later":    {seal(later), 1 << 30, "not a file of residuals of this version"},
 		"too much": {saved(t, 3), 2 * denseCost(tensor.Float32, 4000), "tensor 3 is more than may be remembered"},
 		"huge":     {seal(huge), 1 << 30, "tensor 1 is more than may be remembered"},
@@ -89,6 +92,18 @@ func TestForeignResidualsAreRefused(t *testing.T) {
 		}
 		if s.dense.Len() != 0 {
 			t.Errorf("%s: it was loaded", name)
+		}
+	}
+}
+
+// A reader that finds out at the end that its bytes are false has nothing loaded.
+func TestFalseBytesAreNotLoaded(t *testing.T) {
+	wrong := errors.New("false bytes")
+	for _, size := range []int{1, 40} { // in one piece of the reader's buffer, and in several
+		s := New(1<<30, nil, nil)
+		err := s.Load(io.MultiReader(bytes.NewReader(saved(t, size)), iotest.ErrReader(wrong)))
+		if !errors.Is(err, ErrFile) || !errors.Is(err, wrong) || s.dense.Len() != 0 || s.bytes != 0 {
+			t.Errorf("%d tensors: %v, %d are loaded", size, err, s.dense.Len())
 		}
 	}
 }

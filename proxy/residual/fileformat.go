@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"hash"
 	"hash/crc32"
 	"io"
@@ -75,6 +76,20 @@ func (r *fileReader) byte() byte {
 		return b[0]
 	}
 	return 0
+}
+
+// end returns an error unless nothing follows.
+func (r *fileReader) end() error {
+	switch _, err := r.r.ReadByte(); {
+	case err == nil:
+		return fmt.Errorf("%w: bytes follow its end", ErrFile)
+	case errors.Is(err, io.EOF):
+		return nil
+	case errors.Is(err, ErrFile):
+		return err
+	default:
+		return fmt.Errorf("%w: %w", ErrFile, err)
+	}
 }
 
 func (r *fileReader) length(limit int64) int {
