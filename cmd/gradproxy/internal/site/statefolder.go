@@ -10,6 +10,7 @@ import (
 	"hash"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/config"
 	"github.com/gradproxy/gradproxy/proxy/residual"
@@ -25,14 +26,22 @@ func stateKey(c *config.Config) func() ([]byte, error) {
 			if err != nil {
 				return nil, err
 			}
-			block, _ := pem.Decode(text)
-			if block == nil {
+			if secret = privateKey(text); secret == nil {
 				return nil, fmt.Errorf("%s has no PEM key", c.Tunnel.Key)
 			}
-			secret = block.Bytes
 		}
 		return hkdf.Key(sha256.New, secret, nil, "gradproxy state of "+c.Site, sha256.Size)
 	}
+}
+
+// privateKey returns the private key in a PEM file; nil: there is none. Other blocks, such as parameters of the curve or a certificate, are no secret.
+func privateKey(text []byte) []byte {
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type == "PRIVATE KEY" || strings.HasSuffix(block.Type, " PRIVATE KEY") { // as crypto/tls finds it
+			return block.Bytes
+		}
+	}
+	return nil
 }
 
 // stateMagic begins a file of state. Its content follows, and then the HMAC-SHA-256 of all before it.

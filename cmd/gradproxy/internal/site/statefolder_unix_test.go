@@ -4,6 +4,7 @@ package site
 
 import (
 	"bytes"
+	"encoding/pem"
 	"errors"
 	"log/slog"
 	"os"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/config"
 	"github.com/gradproxy/gradproxy/integration/require"
 	"github.com/gradproxy/gradproxy/proxy/residual"
 	"github.com/gradproxy/gradproxy/tensor"
@@ -28,6 +30,39 @@ func startState(t *testing.T, dir string, key func() ([]byte, error)) (text, log
 		k.Close()
 	}
 	return o.text, said.String(), reg, err
+}
+
+// The key comes from the private key alone: what else lies in its file, as parameters of the curve that openssl writes before it, others know.
+func TestStateKeyIsSecret(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "paris.key")
+	c := &config.Config{Site: "paris", Tunnel: config.Tunnel{Key: file}}
+	block := func(kind, content string) string {
+		return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: []byte(content)}))
+	}
+	keyOf := func(text string) string {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		key, err := stateKey(c)()
+		if err != nil {
+			return err.Error()
+		}
+		return string(key)
+	}
+	parameters, certificate := block("EC PARAMETERS", "a curve"), block("CERTIFICATE", "a certificate")
+	alone := keyOf(block("EC PRIVATE KEY", "one"))
+	if other := keyOf(parameters + block("EC PRIVATE KEY", "another")); other == alone || other == keyOf(parameters+block("EC PRIVATE KEY", "one")) {
+		t.Error("two private keys give one key")
+	}
+	for _, text := range []string{parameters + block("EC PRIVATE KEY", "one"), certificate + block("PRIVATE KEY", "one") + certificate} {
+		if keyOf(text) != alone {
+			t.Errorf("another key because of other blocks:\n%s", text)
+		}
+	}
+	if got := keyOf(parameters + certificate); !strings.Contains(got, "has no PEM key") {
+		t.Errorf("a file without a private key gives the key %q", got)
+	}
 }
 
 // A file that somebody has changed, or that another key wrote, is not used. It is moved aside, so that nothing is lost.
