@@ -12,8 +12,8 @@ import (
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/confine"
 )
 
-// Confine takes from this process, for good, the rights that the site does not need any more. It must come between Start and Run. With exec the
-// job must run already, since a child has the walls of its parent.
+// Confine takes from this process, for good, the rights that the site does not need any more. It must come after Start, before any Reload and, unless
+// exec is set, before Run. With exec the job must run already, since a child has the walls of its parent.
 func (s *Site) Confine(exec bool) {
 	c := s.started
 	n := confine.Needs{

@@ -111,8 +111,13 @@ func (s *Site) addresses() []string {
 	for _, a := range s.own() {
 		all = append(all, a.String())
 	}
-	if s.admin != nil && s.admin.Addr().Network() == "unix" {
-		all = append(all, "unix:"+s.admin.Addr().String())
+	for _, l := range []net.Listener{s.carriers, s.admin} { // the others have addresses of TCP
+		if l == nil {
+			continue
+		}
+		if network := l.Addr().Network(); network == "udp" || network == "unix" {
+			all = append(all, network+":"+l.Addr().String())
+		}
 	}
 	return all
 }

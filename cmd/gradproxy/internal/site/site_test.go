@@ -25,6 +25,7 @@ import (
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/config"
 	codecs "github.com/gradproxy/gradproxy/codecs/all"
 	"github.com/gradproxy/gradproxy/proxy"
+	"github.com/gradproxy/gradproxy/proxy/tunnel"
 	"github.com/gradproxy/gradproxy/proxy/tunnel/pki"
 )
 
@@ -280,6 +281,28 @@ func TestThreeSites(t *testing.T) {
 	}
 }
 
+// Sites whose carriers are DTLS over UDP carry connections as others do.
+func TestSitesOverDTLS(t *testing.T) {
+	l := newLab(t)
+	over := func(n int, more string) *running {
+		c := l.load(n, more)
+		c.Tunnel.Carrier = tunnel.CarrierDTLS
+		return l.run(c)
+	}
+	paris := over(0, forwardTo(t, echo(t, "127.0.2.9")))
+	over(1, "")
+	paris.until(t, "/readyz?exclude=peer/virginia", 200, "ready")
+	c := connect(t, paris.forwarded)
+	for _, n := range []int{1, 1000, 1 << 20} {
+		if err := talk(c, strings.Repeat("x", n)); err != nil {
+			t.Fatalf("%d bytes: %v", n, err)
+		}
+	}
+	if log := paris.log.String(); !strings.Contains(log, "udp:127.0.1.1:") {
+		t.Errorf("the log names no listener of UDP:\n%s", log)
+	}
+}
+
 // The codecs of a peer are the codecs in its hello; a peer without a hello has none.
 func TestPeerCodecs(t *testing.T) {
 	l := newLab(t)
@@ -452,5 +475,23 @@ func TestStartReleasesWhatItOpened(t *testing.T) {
 	c.Tunnel.Listen = taken
 	if _, err := Start(c, "v0", slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "tunnel: listen "+taken+": the port is in use") {
 		t.Errorf("Start = %v", err)
+	}
+}
+
+// All listeners are in the log's line on the start, those of UDP and of unix too.
+func TestAddressesOfAllListeners(t *testing.T) {
+	carriers, err := listenCarriers(tunnel.CarrierDTLS, "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer carriers.Close()
+	pages, err := net.Listen("unix", filepath.Join(t.TempDir(), "admin.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pages.Close()
+	want := []string{"udp:" + carriers.Addr().String(), "unix:" + pages.Addr().String()}
+	if got := (&Site{carriers: carriers, admin: pages}).addresses(); !slices.Equal(got, want) {
+		t.Errorf("addresses %q, want %q", got, want)
 	}
 }
