@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// datagramWindow is how many bytes of records may be under way on one Link: 1 Gbit/s over 250 ms. They take memory only
-	// where records are lost and later ones wait for them.
-	datagramWindow = 32 << 20
+	// DatagramWindow is how many bytes of records may be under way on one carrier over datagrams, in each direction: 1 Gbit/s over 250 ms.
+	// At the receiver they take memory where records are lost and later ones wait for them, at the sender until they are acknowledged.
+	DatagramWindow = 32 << 20
 	// datagramUnsent is how many bytes may wait in an Engine: those behind them wait in the tunnel, where small messages overtake them.
 	datagramUnsent = 128 << 10
 	datagramBatch  = 32 // packets that leave with one call, at most
@@ -61,7 +61,7 @@ type datagramLink struct {
 // most largest bytes.
 func newDatagramLink(c packetConn, h holder, overhead, largest int) *datagramLink {
 	l := &datagramLink{packetConn: c, holder: h, start: time.Now().Add(-time.Second), kick: make(chan struct{}, 1), closed: make(chan struct{})}
-	l.engine = datagram.New(datagram.Config{Overhead: overhead, MaxDatagram: largest, Window: datagramWindow,
+	l.engine = datagram.New(datagram.Config{Overhead: overhead, MaxDatagram: largest, Window: DatagramWindow,
 		Random: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))})
 	l.readable.L, l.writable.L = &l.mu, &l.mu
 	l.heard.Store(int64(l.now()))

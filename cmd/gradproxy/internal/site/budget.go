@@ -12,6 +12,7 @@ import (
 
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/config"
 	"github.com/gradproxy/gradproxy/proxy"
+	"github.com/gradproxy/gradproxy/proxy/tunnel"
 )
 
 // A Budget is the most memory that a site takes, in bytes, part by part.
@@ -53,6 +54,9 @@ func BudgetOf(c *config.Config) *Budget {
 	key("references", proxy.ValuesTimes*int64(len(c.Peers)), &c.References, c.Sets("references"))
 	key("state.memory", 1, &c.State.Memory, c.Sets("state.memory"))
 	key("tunnel.memory", 1, &c.Tunnel.Memory, c.Sets("tunnel.memory"))
+	if carriers := int64(len(c.Peers) * c.Tunnel.Carriers); c.Tunnel.Carrier == tunnel.CarrierDTLS {
+		add(fmt.Sprintf("%d carriers", carriers), carriers*2*tunnel.DatagramWindow) // either direction
+	}
 	add("codecs", int64(runtime.GOMAXPROCS(0))*coreMemory)
 	add("protocols", protocolFacts+jobFacts*int64(len(c.Jobs)))
 	add(fmt.Sprintf("%d connections", connections), connections*2*proxy.SpareMemory)

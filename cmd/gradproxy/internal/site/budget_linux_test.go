@@ -74,6 +74,14 @@ func TestBudgetsFitTheCgroup(t *testing.T) {
 	}
 }
 
+// Carriers over datagrams hold records beside the keys, and count.
+func TestBudgetsCountDatagrams(t *testing.T) {
+	with, without := BudgetOf(loadBudget(t, "tunnel: {carrier: dtls, carriers: 3}\n")), BudgetOf(loadBudget(t, "tunnel: {carriers: 3}\n"))
+	if got, want := with.Sum()-without.Sum(), int64(2*3*2*32<<20); got != want || !strings.Contains(with.String(), "6 carriers 384MiB") {
+		t.Errorf("two peers with 3 carriers each count %s more, want %s: %v", mebibytes(got), mebibytes(want), with)
+	}
+}
+
 // Sizes that fit are not touched; and a limit of the garbage collector that the user has set stays.
 func TestBudgetsThatFit(t *testing.T) {
 	keepLimit(t)
