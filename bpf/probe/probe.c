@@ -125,18 +125,8 @@ INLINE struct process *process_of(void *context)
 	return p;
 }
 
-// begin makes a place that of a new group.
-INLINE void begin(struct group *g, __u64 object, __u32 generation, __u32 size, __u32 first)
-{
-	g->object = 0; // for readers: it is being changed
-	g->generation = generation;
-	g->size = size;
-	g->first = first;
-	g->object = object;
-}
-
-// group_at returns the place of a group. A new one takes that of the group that was new GROUPS ago.
-INLINE struct group *group_at(struct process *p, __u64 object, __u32 tag)
+// place_of returns the place of a group; 0: it has none.
+INLINE struct group *place_of(struct process *p, __u64 object)
 {
 	struct group *last = &p->groups[p->last & (GROUPS - 1)];
 	if (last->object == object)
@@ -146,9 +136,20 @@ INLINE struct group *group_at(struct process *p, __u64 object, __u32 tag)
 			p->last = i;
 			return &p->groups[i];
 		}
+	return 0;
+}
+
+// begin gives a new group the place g; 0: that of the group that was new GROUPS ago.
+INLINE struct group *begin(struct process *p, struct group *g, __u64 object, __u32 size, __u32 first)
+{
 	__u32 generation = __sync_fetch_and_add(&p->generations, 1) + 1;
-	struct group *g = &p->groups[generation & (GROUPS - 1)];
-	begin(g, object, generation, 0, tag);
+	if (!g)
+		g = &p->groups[generation & (GROUPS - 1)];
+	g->object = 0; // for readers: it is being changed
+	g->generation = generation;
+	g->size = size;
+	g->first = first;
+	g->object = object;
 	return g;
 }
 
@@ -157,7 +158,10 @@ INLINE void note(struct process *p, __u64 object, struct call *c)
 {
 	__u32 tag = 0;
 	bpf_probe_read_user(&tag, sizeof(tag), (void *)(object + p->counter));
-	struct call_key key = {.epoch = p->epoch, .generation = group_at(p, object, tag)->generation, .tag = tag};
+	struct group *g = place_of(p, object);
+	if (!g)
+		g = begin(p, 0, object, 0, tag);
+	struct call_key key = {.epoch = p->epoch, .generation = g->generation, .tag = tag};
 	struct call several = {};
 	// Another thread calls too, or the last call has failed: which call gets the tag is not known.
 	if (bpf_map_update_elem(&calls, &key, c, BPF_NOEXIST))
@@ -243,7 +247,7 @@ int new_group(struct pt_regs *r)
 	if (!p)
 		return 0;
 	__u64 object = ARG1(r);
-	begin(group_at(p, object, 0), object, __sync_fetch_and_add(&p->generations, 1) + 1, ARG4(r), 0);
+	begin(p, place_of(p, object), object, ARG4(r), 0); // in the place of an earlier group at this address
 	return 0;
 }
 
