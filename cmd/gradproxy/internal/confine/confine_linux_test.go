@@ -3,10 +3,12 @@
 package confine
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"net"
@@ -42,13 +44,16 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// confined is the process that is confined. It writes the result of each attempt to standard output.
+// confined is the process that is confined. Once it is, it writes a line to standard output and waits for the end of standard input; then it
+// writes the result of each attempt.
 func confined(text string) {
 	var x trial
 	if err := json.Unmarshal([]byte(text), &x); err != nil {
 		panic(err)
 	}
 	Apply(x.Needs, slog.New(slog.NewTextHandler(os.Stderr, nil)))
+	fmt.Println("confined")
+	io.Copy(io.Discard, os.Stdin)
 	results := map[string]string{}
 	for name, attempt := range attempts(&x) {
 		results[name] = nameOf(attempt())
@@ -149,8 +154,20 @@ func markSocket() error {
 
 // renewed reads a file that the test puts in the place of another after the start, through a link, as Kubernetes does.
 func renewed(dir string) error {
-	_, err := os.ReadFile(filepath.Join(dir, "read", "linked.pem"))
+	text, err := os.ReadFile(filepath.Join(dir, "read", "linked.pem"))
+	if err == nil && string(text) != renewal {
+		return fmt.Errorf("it is %q, not the new one", text)
+	}
 	return err
+}
+
+const renewal = "new"
+
+// renew puts a new file in the place of the one to which read/linked.pem leads.
+func renew(dir string) error {
+	link := filepath.Join(dir, "read", "linked.pem")
+	return errors.Join(os.WriteFile(filepath.Join(dir, "elsewhere", "v2.pem"), []byte(renewal), 0o600),
+		os.Symlink("../elsewhere/v2.pem", link+".new"), os.Rename(link+".new", link), os.Remove(filepath.Join(dir, "elsewhere", "v1.pem")))
 }
 
 func replaced(dir string) error {
@@ -251,13 +268,25 @@ func TestConfinedProcess(t *testing.T) {
 			cmd.Env = append(os.Environ(), "GRADPROXY_CONFINED="+string(text))
 			var log bytes.Buffer
 			cmd.Stderr = &log
-			out, err := cmd.Output()
+			stdin, err := cmd.StdinPipe()
 			if err != nil {
-				t.Fatalf("%v: %s", err, log.String())
+				t.Fatal(err)
+			}
+			stdout, err := cmd.StdoutPipe()
+			if err == nil {
+				err = cmd.Start()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			out := bufio.NewReader(stdout)
+			line, err := out.ReadString('\n')
+			if err == nil {
+				err = errors.Join(renew(dir), stdin.Close())
 			}
 			got := map[string]string{}
-			if err := json.Unmarshal(out, &got); err != nil {
-				t.Fatal(err)
+			if err = errors.Join(err, json.NewDecoder(out).Decode(&got), cmd.Wait()); err != nil {
+				t.Fatalf("after %q: %v: %s", line, err, log.String())
 			}
 			for _, wants := range []map[string]string{always, x.want} {
 				for name, want := range wants {
