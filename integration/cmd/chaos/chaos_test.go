@@ -78,6 +78,20 @@ func TestSlope(t *testing.T) {
 	}
 }
 
+// A row of any length is read, and one that is cut off is an error: no seed is left out unseen.
+func TestRowsAreReadWhole(t *testing.T) {
+	file := t.TempDir() + "/rows"
+	long := `{"seed":1,"outcome":"` + strings.Repeat("a FIN came; ", 10_000) + `"}` + "\n" + `{"seed":2,"outcome":"ok"}` + "\n"
+	for text, want := range map[string]int{long: 2, long[:len(long)-5]: -1, "": 0} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if rows, err := readRows(file); (err != nil) != (want < 0) || err == nil && len(rows) != want {
+			t.Errorf("%d rows of %d bytes, %v, want %d", len(rows), len(text), err, want)
+		}
+	}
+}
+
 // The rows of a file become one line for each fault, and one for all.
 func TestTable(t *testing.T) {
 	file := t.TempDir() + "/rows"

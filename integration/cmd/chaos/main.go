@@ -13,12 +13,12 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -140,12 +140,14 @@ func readRows(file string) (rows []row, err error) {
 		return nil, err
 	}
 	defer f.Close()
-	for s := bufio.NewScanner(f); s.Scan(); {
+	for d := json.NewDecoder(f); ; {
 		var r row
-		if err := json.Unmarshal(s.Bytes(), &r); err != nil {
+		switch err := d.Decode(&r); {
+		case errors.Is(err, io.EOF):
+			return rows, nil
+		case err != nil:
 			return nil, fmt.Errorf("%s: row %d: %w", file, len(rows)+1, err)
 		}
 		rows = append(rows, r)
 	}
-	return rows, nil
 }
