@@ -81,7 +81,7 @@ func (t *Trust) Judge(d DType, block, kept []byte, h *History) Verdict {
 	return v
 }
 
-// judge compares a block with the samples, and keeps one of it. It returns Fits, Outlier or a Foreign verdict.
+// judge compares a block with the samples, and keeps one of it. It returns Fits, Outlier, Near or a Foreign verdict.
 func (h *History) judge(d DType, block []byte, norm, shape float64) (v Verdict) {
 	var s sample
 	s.take(d, block, norm)

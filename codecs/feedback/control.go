@@ -13,7 +13,7 @@ import "math"
 // The guard compares two measurements with their limits: the norm of the residual over that of the values of late, or over the usual one of
 // many steps where that is larger; and the part of the delivered values that have the sign of the true ones, where the ratio is large as well. A
 // value beyond a limit makes the next 16 values of the block travel exactly, the first of them with the residual; after another such value 32, and so on, at most
-// 1024. Each 1024 values that are within the limits halve the number again.
+// 1024. Each 2,000 values or so that are within the limits (goodAfter measurements) halve the number again.
 type Control struct {
 	sparsity float32 // of the next encoding; 0: 1
 	value    float32 // mean square of the values of late; 0: none was measured

@@ -45,7 +45,7 @@ type Config struct {
 
 // A Check is one thing that must be so for the proxy to be ready.
 type Check struct {
-	Name string // as in /readyz?exclude=NAME: "tunnel", "intercept", "peer/tokyo"
+	Name string // as in /readyz?exclude=NAME: "drain", "intercept", "peer/tokyo"
 	Err  error  // why it is not so; nil: it is
 }
 
