@@ -33,16 +33,15 @@ type layer struct {
 //	     ├─▶ codecs/all ─▶ codecs/<method> ─▶ codecs
 //	     └─▶ bpf   tc   wan-sim (nothing of ours)
 var layers = []layer{
-	{"internal/lru", nil},
-
 	{"tensor/simd", nil},
 	{"tensor", []string{"tensor/simd"}},
 
 	{"parser", []string{"tensor", "parser/internal/..."}},
 	{"parser/internal/...", []string{"tensor", "parser/internal/..."}},
+	{"parser/lru", nil}, // parsers and the proxy share it
 	{"parser/all", []string{"parser/..."}},
 	{"parser/pslite/pslitesim/...", []string{"parser/pslite/pslitesim/..."}}, // makes connections, which parsers only read
-	{"parser/pslite", []string{"internal/lru", "tensor", "parser", "parser/internal/..."}},
+	{"parser/pslite", []string{"parser/lru", "tensor", "parser", "parser/internal/..."}},
 	{"parser/...", []string{"tensor", "parser", "parser/internal/..."}}, // protocols and parsertest
 
 	{"codecs", []string{"tensor/...", "codecs/internal/..."}},
@@ -56,9 +55,9 @@ var layers = []layer{
 	{"codecs/stochastic3", []string{"tensor/...", "codecs", "codecs/internal/...", "codecs/threelc"}},
 	{"codecs/...", []string{"tensor/...", "codecs", "codecs/internal/...", "codecs/keys", "codecs/countsketch"}}, // methods, of which sparse ones code positions by another
 
-	{"proxy", []string{"proxy/...", "internal/lru", "tensor", "parser", "codecs", "codecs/feedback", "codecs/reference"}},
+	{"proxy", []string{"proxy/...", "parser/lru", "tensor", "parser", "codecs", "codecs/feedback", "codecs/reference"}},
 	{"proxy/app", []string{"proxy/frame", "proxy/memory", "proxy/internal/pollgate"}},
-	{"proxy/residual", []string{"internal/lru", "tensor", "codecs/feedback"}},
+	{"proxy/residual", []string{"parser/lru", "tensor", "codecs/feedback"}},
 	{"proxy/policy", []string{"tensor", "parser", "codecs"}},
 	{"proxy/tunnel", []string{"proxy/tunnel/datagram", "proxy/tunnel/udp"}},
 	{"proxy/tunnel/datagram", nil}, // packets, times and numbers only
@@ -69,11 +68,11 @@ var layers = []layer{
 	{"proxy/path/pathtest", []string{"tensor", "parser", "codecs/...", "proxy/path", "proxy/policy", "proxy/internal/pipe", "proxy/residual", "proxy/tensors", "proxy/frame", "proxy/memory", "proxy/tunnel"}},
 	{"proxy/path", []string{"tensor", "codecs", "proxy/policy", "proxy/internal/pipe", "proxy/cache", "proxy/residual", "proxy/app", "proxy/tensors", "proxy/coder", "proxy/frame", "proxy/memory", "proxy/tunnel"}},
 	{"proxy/path/receive", []string{"parser", "codecs", "proxy/internal/pipe", "proxy/path", "proxy/coder", "proxy/frame", "proxy/memory"}},
-	{"proxy/path/send", []string{"internal/lru", "tensor", "parser", "codecs", "codecs/feedback", "proxy/policy", "proxy/internal/pipe", "proxy/path", "proxy/cache", "proxy/residual", "proxy/app", "proxy/tensors", "proxy/coder", "proxy/frame", "proxy/memory"}},
+	{"proxy/path/send", []string{"parser/lru", "tensor", "parser", "codecs", "codecs/feedback", "proxy/policy", "proxy/internal/pipe", "proxy/path", "proxy/cache", "proxy/residual", "proxy/app", "proxy/tensors", "proxy/coder", "proxy/frame", "proxy/memory"}},
 	{"proxy/memory", nil},
-	{"proxy/cache", []string{"internal/lru", "tensor", "codecs", "codecs/reference", "proxy/policy", "proxy/internal/pipe", "proxy/tensors", "proxy/coder", "proxy/frame", "proxy/memory", "proxy/tunnel"}},
+	{"proxy/cache", []string{"parser/lru", "tensor", "codecs", "codecs/reference", "proxy/policy", "proxy/internal/pipe", "proxy/tensors", "proxy/coder", "proxy/frame", "proxy/memory", "proxy/tunnel"}},
 	{"proxy/coder", []string{"codecs", "proxy/frame"}},
-	{"proxy/tensors", []string{"internal/lru", "tensor", "proxy/policy"}},
+	{"proxy/tensors", []string{"parser/lru", "tensor", "proxy/policy"}},
 	{"proxy/frame", []string{"tensor", "proxy/memory", "proxy/tunnel"}},
 	{"proxy/logsample", nil},
 	{"proxy/relay", nil},

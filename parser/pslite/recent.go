@@ -1,6 +1,6 @@
 package pslite
 
-import "github.com/gradproxy/gradproxy/internal/lru"
+import "github.com/gradproxy/gradproxy/parser/lru"
 
 // A recent is a map of the entries that were used last, at most limit of them. The zero recent has limit 0 and must not be used.
 type recent[K comparable, V any] struct {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/reference"
-	"github.com/gradproxy/gradproxy/internal/lru"
+	"github.com/gradproxy/gradproxy/parser/lru"
 	"github.com/gradproxy/gradproxy/proxy/coder"
 	"github.com/gradproxy/gradproxy/proxy/frame"
 	"github.com/gradproxy/gradproxy/proxy/internal/pipe"

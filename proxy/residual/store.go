@@ -3,7 +3,7 @@ package residual
 import (
 	"slices"
 
-	"github.com/gradproxy/gradproxy/internal/lru"
+	"github.com/gradproxy/gradproxy/parser/lru"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 

@@ -5,7 +5,7 @@ import (
 
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/feedback"
-	"github.com/gradproxy/gradproxy/internal/lru"
+	"github.com/gradproxy/gradproxy/parser/lru"
 	"github.com/gradproxy/gradproxy/proxy/coder"
 	"github.com/gradproxy/gradproxy/proxy/frame"
 )
