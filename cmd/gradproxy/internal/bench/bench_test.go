@@ -345,9 +345,9 @@ func TestOpenCapture(t *testing.T) {
 	if err != nil || len(found) != 2 || found[0].Name != file+" gradient" || found[1].Name != file+" aggregate" {
 		t.Fatalf("%d data, %v; want gradients and aggregates", len(found), err)
 	}
-	// Of 9 steps the first two have no role yet, and the next three no trust. The segments of both ranks are the parameters.
+	// Of 9 steps the first two have no role yet. The segments of both ranks are the parameters.
 	for _, d := range found {
-		if d.dtype() != tensor.Float32 || d.elements() != 7510 || d.steps() != 4 {
+		if d.dtype() != tensor.Float32 || d.elements() != 7510 || d.steps() != 7 {
 			t.Errorf("%s: %d elements, %d steps of %v", d.Name, d.elements(), d.steps(), d.dtype())
 		}
 	}
