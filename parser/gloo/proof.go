@@ -304,7 +304,7 @@ func (p *proof) replaces(b *calledBucket, tag uint32) bool {
 	summed := map[uint64]bool{}
 	for t := max(b.tag+1, tag-min(tag, maxBetween)); t < tag; t++ { // some may not have come yet
 		for _, c := range p.calls.Of(nil, t) {
-			summed[c.Buffer] = true
+			summed[c.Buffer] = summed[c.Buffer] || c.Caller == parser.DDPReducer // others' tensors may lie where the earlier bucket lay
 		}
 	}
 	for buffer, other := range p.buckets {

@@ -186,6 +186,24 @@ func TestBucketsThatAreMadeAnew(t *testing.T) {
 			t.Fatalf("step %d of %s is %v", m.Step, m.Name, m.value.Role)
 		}
 	}
+	// What others sum may lie where the old bucket lay.
+	calls = repeatSteps(8, func(s int) []gloosim.Call {
+		return []gloosim.Call{gloosim.Gradients([]string{"first", "second"}[min(s, 1)], s, 5000, tensor.Float32),
+			foreign("weights", gloosim.Weights("weights", s, 5000, tensor.Float32))}
+	})
+	trace = gloosim.Run(gloosim.Job{Ranks: 2, Calls: calls, Tags: true})
+	seen := callsOf(calls, 0)
+	freed := seen.byTag[0][1].Buffer
+	seen.change(func(tag uint32, c []parser.Call) []parser.Call {
+		if c[1].Caller == parser.Somebody && tag > 1 { // after the first step
+			c[1].Buffer = freed
+		}
+		return c
+	})
+	if all, err = play(t, trace, parser.Conn{Calls: seen}); err != nil {
+		t.Fatal(err)
+	}
+	checkProof(t, "others in the old bucket's memory", all, 2)
 	// New buckets in the old ones' memory are told by their sizes.
 	calls = repeatSteps(8, func(s int) []gloosim.Call {
 		n := []int{8000, 5000}[min(s, 1)]
