@@ -8,7 +8,6 @@ import (
 	"fmt"
 
 	"github.com/cilium/ebpf"
-	"golang.org/x/sys/unix"
 )
 
 // Calls appends to dst the calls that have been given this tag: for each process group that may have given it, one in each
@@ -53,10 +52,7 @@ func (p *Process) calls(dst []Call, tag uint32) ([]Call, error) {
 // given reports whether the group whose counter has this address may have given a tag already: then some call has it that was not noted.
 func (p *Process) given(counter uint64, tag uint32) bool {
 	var next [4]byte
-	local := []unix.Iovec{{Base: &next[0]}}
-	local[0].SetLen(len(next))
-	n, err := unix.ProcessVMReadv(p.pid, local, []unix.RemoteIovec{{Base: uintptr(counter), Len: len(next)}}, 0)
-	return err != nil || n != len(next) || int32(binary.NativeEndian.Uint32(next[:])-tag) > 0
+	return !readMemory(p.pid, counter, next[:]) || int32(binary.NativeEndian.Uint32(next[:])-tag) > 0
 }
 
 // appendCall appends a call in each layout.

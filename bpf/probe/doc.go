@@ -5,6 +5,7 @@
 // unchanged job. They read a few words of the job's memory and change nothing:
 //
 //	c10d::Reducer::all_reduce_bucket    DistributedDataParallel is about to sum a bucket of gradients: its tensor
+//	c10d::Reducer::~Reducer()           the buckets are freed; c10d::Reducer::initialize_buckets makes them anew
 //	c10d::ProcessGroupGloo::allreduce   an all-reduce of anybody: its memory, size, type, operator and tag
 //	c10d::ProcessGroupGloo()            a new process group, with its number of ranks, and the end of one
 //

@@ -73,9 +73,10 @@ func (p *Probes) follow(pid int) (*Process, error) {
 	switch {
 	case closed:
 		return nil, errors.New("probe: closed")
-	case known != nil && known.born == s.born:
+	case known != nil && known.lives():
 		return known, nil
 	}
+	random := randomOf(pid)
 	path, err := mapped(pid)
 	if err != nil {
 		return nil, err
@@ -88,11 +89,11 @@ func (p *Probes) follow(pid int) (*Process, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l.users++
-	if known != nil { // another process with its number
+	if known != nil { // another process with its number, or another program of the process
 		p.forget(known)
 	}
 	p.names++
-	process := &Process{objects: &p.objects, pid: pid, born: s.born, name: s.name, epoch: p.names, library: l}
+	process := &Process{objects: &p.objects, pid: pid, born: s.born, random: random, name: s.name, epoch: p.names, library: l}
 	if err := p.objects.Processes.Put(uint32(pid), probeProcess{Epoch: process.epoch, Library: l.name, Counter: l.counter}); err != nil {
 		p.release(l)
 		return nil, fmt.Errorf("probe: too many processes: %w", err)
@@ -124,8 +125,8 @@ func (p *Probes) Living() []*Process {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var living []*Process
-	for pid, process := range p.processes {
-		if s, err := statOf(pid); err != nil || s.born != process.born {
+	for _, process := range p.processes {
+		if !process.lives() {
 			p.forget(process)
 			continue
 		}
@@ -247,30 +248,4 @@ func descends(pid, from int) bool {
 		pid = s.parent
 	}
 	return pid == from
-}
-
-// A stat holds fields of /proc/PID/stat.
-type stat struct {
-	name   string
-	parent int
-	born   string // in ticks after boot
-}
-
-func statOf(pid int) (s stat, err error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return s, fmt.Errorf("probe: %w", err)
-	}
-	text := string(b)
-	begin, end := strings.IndexByte(text, '('), strings.LastIndexByte(text, ')') // the name may hold both, and spaces
-	if begin < 0 || end < begin {
-		return s, fmt.Errorf("probe: /proc/%d/stat is not understood", pid)
-	}
-	fields := strings.Fields(text[end+1:])
-	if len(fields) < 20 || fields[0] == "Z" || fields[0] == "X" {
-		return s, fmt.Errorf("probe: process %d has ended", pid)
-	}
-	s = stat{name: text[begin+1 : end], born: fields[19]}
-	s.parent, err = strconv.Atoi(fields[1])
-	return s, err
 }

@@ -167,6 +167,21 @@ func (j *job) do(format string, args ...any) int {
 	return n
 }
 
+// execute has the job execute its program anew, which connects to the test once more.
+func (j *job) execute() {
+	j.t.Helper()
+	listener, err := net.Listen("tcp", j.conn.LocalAddr().String())
+	if err != nil {
+		j.t.Fatal(err)
+	}
+	defer listener.Close()
+	fmt.Fprintln(j.orders, "execute")
+	j.conn.Close()
+	if j.conn, err = listener.Accept(); err != nil {
+		j.t.Fatal(err)
+	}
+}
+
 // find has p find the job by its connection.
 func (j *job) find(p *Probes) *Process {
 	j.t.Helper()

@@ -10,6 +10,11 @@
 static long (*bpf_probe_read_user)(void *dst, __u32 size, const void *src) = (void *)112;
 static __u64 (*bpf_get_current_pid_tgid)(void) = (void *)14;
 static __u64 (*bpf_get_attach_cookie)(void *context) = (void *)174;
+static long (*bpf_get_ns_current_pid_tgid)(__u64 device, __u64 inode, void *ids, __u32 size) = (void *)120;
+
+// The PID namespace in which the reader numbers processes, a file of nsfs; 0: the host's first one, whose numbers the kernel has too.
+volatile const __u64 namespace_device;
+volatile const __u64 namespace_inode;
 
 enum { BPF_NOEXIST = 1 };
 
@@ -114,11 +119,25 @@ INLINE __u64 read64(__u64 address)
 	return v;
 }
 
+// current returns the numbers of the thread's process, in the upper half, and of the thread, in the reader's namespace. Threads of other namespaces
+// have the number 0, which no process has.
+INLINE __u64 current(void)
+{
+	if (!namespace_inode)
+		return bpf_get_current_pid_tgid();
+	struct {
+		__u32 thread, process;
+	} ids = {};
+	if (bpf_get_ns_current_pid_tgid(namespace_device, namespace_inode, &ids, sizeof(ids)))
+		return 0;
+	return (__u64)ids.process << 32 | ids.thread;
+}
+
 // process_of returns the thread's process, if the reader has named it and the program was attached to its library.
 // Another library of ours may be the same file, if file systems show it in several places.
 INLINE struct process *process_of(void *context)
 {
-	__u32 id = bpf_get_current_pid_tgid() >> 32;
+	__u32 id = current() >> 32;
 	struct process *p = bpf_map_lookup_elem(&processes, &id);
 	if (!p || p->library != bpf_get_attach_cookie(context))
 		return 0;
@@ -181,6 +200,19 @@ int all_reduce_bucket(struct pt_regs *r)
 	t->id = id;
 	t->tensor = read64(ARG2(r));
 	__sync_fetch_and_add(&p->reducer_buckets, 1);
+	return 0;
+}
+
+// c10d::Reducer::~Reducer(), and c10d::Reducer::initialize_buckets(...), which makes a reducer's buckets anew: tensors of anybody may lie where theirs lay. A hook may
+// have summed nothing since they were announced.
+SEC("uprobe/free_buckets")
+int free_buckets(struct pt_regs *r)
+{
+	struct process *p = process_of(r);
+	if (!p)
+		return 0;
+	for (int i = 0; i < THREADS; i++)
+		p->threads[i].tensor = 0;
 	return 0;
 }
 

@@ -12,11 +12,14 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
 )
 
 // Symbols of libtorch_cpu.so, the same in PyTorch 1.13 and 2.15.
 const (
 	symAllReduceBucket = "_ZN4c10d7Reducer17all_reduce_bucketERNS0_6BucketE"
+	symEndReducer      = "_ZN4c10d7ReducerD1Ev"
+	symNewBuckets      = "_ZN4c10d7Reducer18initialize_bucketsESt6vectorIS1_ImSaImEESaIS3_EE"
 	symAllreduce       = "_ZN4c10d16ProcessGroupGloo9allreduceERSt6vectorIN2at6TensorESaIS3_EERKNS_16AllreduceOptionsE"
 	symNextTag         = "_ZN4c10d16ProcessGroupGloo7nextTagEv"
 	symEndGroup        = "_ZN4c10d16ProcessGroupGlooD1Ev"
@@ -51,10 +54,37 @@ type Probes struct {
 // Load loads the programs. The caller must Close the Probes.
 func Load() (*Probes, error) {
 	p := &Probes{libraries: map[inode]*library{}, processes: map[int]*Process{}}
-	if err := loadProbeObjects(&p.objects, nil); err != nil {
+	spec, err := loadProbe()
+	if err != nil {
+		return nil, explain(err)
+	}
+	if err := setNamespace(spec); err != nil {
+		return nil, err
+	}
+	if err := spec.LoadAndAssign(&p.objects, nil); err != nil {
 		return nil, explain(err)
 	}
 	return p, nil
+}
+
+// setNamespace tells the programs in which PID namespace this process is, since it numbers the jobs' processes as that namespace does.
+func setNamespace(spec *ebpf.CollectionSpec) error {
+	info, err := os.Stat("/proc/self/ns/pid")
+	if err != nil {
+		return fmt.Errorf("probe: %w", err)
+	}
+	const first = 0xeffffffc // PROC_PID_INIT_INO of Linux's proc_ns.h
+	st := info.Sys().(*syscall.Stat_t)
+	if st.Ino == first {
+		return nil
+	}
+	device := uint64(unix.Major(st.Dev))<<20 | uint64(unix.Minor(st.Dev)) // as the kernel writes it
+	for name, value := range map[string]uint64{"namespace_device": device, "namespace_inode": st.Ino} {
+		if err := spec.Variables[name].Set(value); err != nil {
+			return fmt.Errorf("probe: %s: %w", name, err)
+		}
+	}
+	return nil
 }
 
 // explain adds a remedy to an error of the system.
@@ -164,5 +194,6 @@ func (p *Probes) attachTo(l *library, path string) error {
 	}
 	// Last comes the function without which nothing is proved.
 	return errors.Join(attach(symNewGroup, p.objects.NewGroup), attach(symEndGroup, p.objects.EndGroup),
+		attach(symEndReducer, p.objects.FreeBuckets), attach(symNewBuckets, p.objects.FreeBuckets),
 		attach(symAllreduce, p.objects.Allreduce), attach(symAllReduceBucket, p.objects.AllReduceBucket))
 }

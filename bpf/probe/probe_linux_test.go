@@ -73,6 +73,12 @@ func TestCallsAreTold(t *testing.T) {
 			c := bucket(1)
 			c.Op = 4
 			check("MAX of a bucket", j.do("reduce 0 1 4"), c)
+			j.do("announce 1")
+			j.do("free")
+			check("where a bucket of an ended reducer lay", j.do("reduce 0 1 0"), sum(1))
+			j.do("announce 1")
+			j.do("renew")
+			check("where an old bucket lay", j.do("reduce 0 1 0"), sum(1))
 			check("a reduce-scatter", j.do("scatter 0"), Call{})
 			j.do("tensor 3 %d 1003 15", 0x7f0000001000) // the memory of tensor 1, but not all of it
 			j.do("announce 1")
@@ -90,7 +96,7 @@ func TestCallsAreTold(t *testing.T) {
 				t.Errorf("a tag that nobody has given: calls %+v", all)
 			}
 			counts, err := rank.Counts()
-			if want := (Counts{Reduces: 10, Buckets: 3, ReducerBuckets: 5, Others: 2}); err != nil || counts != want {
+			if want := (Counts{Reduces: 12, Buckets: 3, ReducerBuckets: 7, Others: 2}); err != nil || counts != want {
 				t.Errorf("counts %+v (%v), want %+v", counts, err, want)
 			}
 		})
@@ -251,6 +257,31 @@ func TestForks(t *testing.T) {
 	}
 }
 
+// A process that executes a program anew is followed anew: the groups and the calls of before are gone.
+func TestExecutedAnew(t *testing.T) {
+	p := load(t)
+	j := built(t, releases[0]).start(t)
+	before := j.find(p)
+	j.do("new 0 2")
+	j.do("announce 1")
+	if tag := j.do("reduce 0 1 0"); !j.call(tag).Bucket {
+		t.Fatal("a bucket is not told")
+	}
+	j.execute()
+	if j.find(p) == before || before.Ended() == "" {
+		t.Fatal("it is followed as if it were the program of before")
+	}
+	j.do("tensor 2 %d 1002 6", 0x7f0000002000)
+	j.do("new 1 2")
+	j.do("announce 2")
+	if c := j.call(j.do("reduce 1 2 0")); !c.Bucket || c.Elements != 1002 { // of one group only
+		t.Errorf("call %+v", c)
+	}
+	if living := p.Living(); len(living) != 1 || living[0] != j.rank {
+		t.Errorf("processes %v", living)
+	}
+}
+
 // A proof that was ended stays so.
 func TestEnd(t *testing.T) {
 	p := load(t)
@@ -347,6 +378,36 @@ func TestOtherNetworkNamespace(t *testing.T) {
 	other := begin()
 	if _, _, err := p.Find(address(other.conn.RemoteAddr()), address(other.conn.LocalAddr()), address(j.conn.LocalAddr())); err == nil || !strings.Contains(err.Error(), "which of them is meant") {
 		t.Errorf("of two namespaces with the same addresses: %v", err)
+	}
+}
+
+// Where this process is in a PID namespace, as a proxy in a container is, the processes in it are seen.
+func TestOwnProcessNamespace(t *testing.T) {
+	const inside = "GRADPROXY_TEST_INSIDE"
+	if os.Getenv(inside) == "" {
+		load(t) // or the test is skipped
+		require.Command(t, "unshare")
+		built(t, releases[0])
+		self, err := os.Executable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := exec.Command("unshare", "--pid", "--fork", "--kill-child", "--mount-proc", self, "-test.run=^TestOwnProcessNamespace$")
+		c.Env = append(os.Environ(), inside+"=1")
+		if out, err := c.CombinedOutput(); err != nil || !strings.Contains(string(out), "PASS") {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		return
+	}
+	p := load(t)
+	j := built(t, releases[0]).start(t)
+	if j.cmd.Process.Pid > 1000 {
+		t.Fatalf("process %d: this is no new namespace", j.cmd.Process.Pid)
+	}
+	j.find(p)
+	j.do("announce 1")
+	if tag := j.do("reduce 0 1 0"); !j.call(tag).Bucket {
+		t.Error("a bucket is not told")
 	}
 }
 

@@ -71,8 +71,11 @@ const (
 	probeProgAllReduceBucket = "all_reduce_bucket"
 	probeProgAllreduce       = "allreduce"
 	probeProgEndGroup        = "end_group"
+	probeProgFreeBuckets     = "free_buckets"
 	probeProgNewGroup        = "new_group"
 	probeProgOther           = "other"
+	probeVarNamespaceDevice  = "namespace_device"
+	probeVarNamespaceInode   = "namespace_inode"
 )
 
 // loadProbe returns the embedded CollectionSpec for probe.
@@ -120,6 +123,7 @@ type probeProgramSpecs struct {
 	AllReduceBucket *ebpf.ProgramSpec `ebpf:"all_reduce_bucket"`
 	Allreduce       *ebpf.ProgramSpec `ebpf:"allreduce"`
 	EndGroup        *ebpf.ProgramSpec `ebpf:"end_group"`
+	FreeBuckets     *ebpf.ProgramSpec `ebpf:"free_buckets"`
 	NewGroup        *ebpf.ProgramSpec `ebpf:"new_group"`
 	Other           *ebpf.ProgramSpec `ebpf:"other"`
 }
@@ -136,6 +140,8 @@ type probeMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type probeVariableSpecs struct {
+	NamespaceDevice *ebpf.VariableSpec `ebpf:"namespace_device"`
+	NamespaceInode  *ebpf.VariableSpec `ebpf:"namespace_inode"`
 }
 
 // probeObjects contains all objects after they have been loaded into the kernel.
@@ -173,6 +179,8 @@ func (m *probeMaps) Close() error {
 //
 // It can be passed to loadProbeObjects or ebpf.CollectionSpec.LoadAndAssign.
 type probeVariables struct {
+	NamespaceDevice *ebpf.Variable `ebpf:"namespace_device"`
+	NamespaceInode  *ebpf.Variable `ebpf:"namespace_inode"`
 }
 
 // probePrograms contains all programs after they have been loaded into the kernel.
@@ -182,6 +190,7 @@ type probePrograms struct {
 	AllReduceBucket *ebpf.Program `ebpf:"all_reduce_bucket"`
 	Allreduce       *ebpf.Program `ebpf:"allreduce"`
 	EndGroup        *ebpf.Program `ebpf:"end_group"`
+	FreeBuckets     *ebpf.Program `ebpf:"free_buckets"`
 	NewGroup        *ebpf.Program `ebpf:"new_group"`
 	Other           *ebpf.Program `ebpf:"other"`
 }
@@ -191,6 +200,7 @@ func (p *probePrograms) Close() error {
 		p.AllReduceBucket,
 		p.Allreduce,
 		p.EndGroup,
+		p.FreeBuckets,
 		p.NewGroup,
 		p.Other,
 	)

@@ -9,6 +9,7 @@ type Process struct {
 	objects *probeObjects
 	pid     int
 	born    string // its start time, which tells it from a later process with its number
+	random  string // tells it from itself once it executes a program: see randomOf
 	name    string
 	epoch   uint32 // by which the programs know it
 	library *library
@@ -30,4 +31,14 @@ func (p *Process) Ended() string {
 		return *reason
 	}
 	return ""
+}
+
+// lives reports whether the process still executes the program in which it was found.
+func (p *Process) lives() bool {
+	s, err := statOf(p.pid)
+	if err != nil || s.born != p.born {
+		return false
+	}
+	random := randomOf(p.pid)
+	return random == p.random || random == "" || p.random == "" // on a busy machine a look may miss them
 }

@@ -6,6 +6,8 @@
 #define ALLREDUCE _ZN4c10d16ProcessGroupGloo9allreduceERSt6vectorIN2at6TensorESaIS3_EERKNS_16AllreduceOptionsE
 #define NEXT_TAG _ZN4c10d16ProcessGroupGloo7nextTagEv
 #define ALL_REDUCE_BUCKET _ZN4c10d7Reducer17all_reduce_bucketERNS0_6BucketE
+#define END_REDUCER _ZN4c10d7ReducerD1Ev
+#define NEW_BUCKETS _ZN4c10d7Reducer18initialize_bucketsESt6vectorIS1_ImSaImEESaIS3_EE
 #define NEW_GROUP                                                                                                                                  \
 	_ZN4c10d16ProcessGroupGlooC1ERKN3c1013intrusive_ptrINS_5StoreENS1_6detail34intrusive_target_default_null_typeIS3_EEEEiiNS2_INS0_7OptionsENS5_ISA_EEEE
 #define END_GROUP _ZN4c10d16ProcessGroupGlooD1Ev
@@ -50,6 +52,22 @@ __attribute__((noinline)) void ALL_REDUCE_BUCKET(void *reducer, struct tensor **
 }
 
 void all_reduce_bucket(struct tensor *t) { ALL_REDUCE_BUCKET(0, &t); }
+
+__attribute__((noinline)) void END_REDUCER(void *reducer)
+{
+	void *volatile use = reducer;
+	(void)use;
+}
+
+void end_reducer(void) { END_REDUCER(0); }
+
+__attribute__((noinline)) void NEW_BUCKETS(void *reducer, void *indices)
+{
+	void *volatile use[2] = {reducer, indices};
+	(void)use;
+}
+
+void new_buckets(void) { NEW_BUCKETS(0, 0); }
 
 __attribute__((noinline)) void NEW_GROUP(struct group *g, void *store, int rank, int size, void *options)
 {

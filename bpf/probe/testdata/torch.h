@@ -13,6 +13,8 @@ void set_tensor(struct tensor *t, unsigned long storage, unsigned long elements,
 void new_group(struct group *g, int size);
 void end_group(struct group *g);
 void all_reduce_bucket(struct tensor *t);
+void end_reducer(void);
+void new_buckets(void);
 unsigned allreduce(struct group *g, struct tensor *t, int op);
 unsigned broadcast(struct group *g);
 unsigned reduce_scatter(struct group *g);
