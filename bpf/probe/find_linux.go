@@ -25,11 +25,14 @@ func (p *Probes) Find(own netip.AddrPort, remotes ...netip.AddrPort) (process *P
 		return nil, 0, err
 	}
 	// On a busy machine a look at /proc now and then misses a process that is there, or a part of its memory (Linux 6.18), so that one look proves nothing.
-	for range looks {
+	for pause := lookPause; ; pause *= 2 {
 		if process, pid, err = p.look(socket); err == nil {
 			return process, pid, nil
 		}
-		time.Sleep(lookPause)
+		if pause > maxLookPause {
+			break
+		}
+		time.Sleep(pause)
 	}
 	if pid == 0 {
 		err = fmt.Errorf("probe: the socket %v: %w", own, err)
@@ -37,10 +40,10 @@ func (p *Probes) Find(own netip.AddrPort, remotes ...netip.AddrPort) (process *P
 	return nil, pid, err
 }
 
-// The looks at /proc before a process counts as not found, and the time between.
+// The times between looks at /proc, of which each is twice the one before. After the last a process counts as not found.
 const (
-	looks     = 4
-	lookPause = 5 * time.Millisecond
+	lookPause    = 5 * time.Millisecond
+	maxLookPause = 80 * time.Millisecond
 )
 
 // look finds the process that holds a socket, and has the programs note its collectives.
