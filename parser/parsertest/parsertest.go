@@ -46,6 +46,25 @@ func Run(t *testing.T, fresh func() parser.Protocol, conn parser.Conn, exchanges
 	}
 }
 
+// AnyCut is Run for fuzzers: it gives an exchange to a new connection's parsers whole and in small pieces, and returns the classes, which must
+// be the same.
+func AnyCut(t *testing.T, fresh func() parser.Protocol, conn parser.Conn, x Exchange) Classes {
+	t.Helper()
+	whole, err := Play(fresh(), conn, x, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := 0
+	cut, err := Play(fresh(), conn, x, func(n int) int { k = k*7%31 + 1; return min(n, k) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := whole.Diff(cut); diff != "" {
+		t.Fatal(diff)
+	}
+	return whole
+}
+
 // truncate checks that the classes of bytes do not depend on the bytes after them: it cuts the stream short.
 func truncate(t *testing.T, fresh func() parser.Protocol, conn parser.Conn, x Exchange, whole Classes, rnd *rand.Rand) {
 	t.Helper()
