@@ -70,8 +70,7 @@ func (x *connection) indexOf(r route, m *meta, k *keys, size int) tensor.Tensor 
 	f := x.facts
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	j := f.jobOf(x, r.listener)
-	id, ok := x.identify(j, r, m)
+	j, id, ok := x.identify(r, m)
 	if !ok {
 		return tensor.Tensor{}
 	}
@@ -100,8 +99,7 @@ func (x *connection) endKeys(r route, m *meta, k *keys) {
 	f := x.facts
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	j := f.jobOf(x, r.listener)
-	id, ok := x.identify(j, r, m)
+	j, id, ok := x.identify(r, m)
 	if !ok {
 		return
 	}
@@ -127,8 +125,7 @@ func (x *connection) lengthsOf(r route, m *meta, k *keys, size int) tensor.Tenso
 	f := x.facts
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	j := f.jobOf(x, r.listener)
-	id, ok := x.identify(j, r, m)
+	j, id, ok := x.identify(r, m)
 	if !ok {
 		return tensor.Tensor{}
 	}

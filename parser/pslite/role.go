@@ -47,8 +47,7 @@ func (x *connection) value(r route, m *meta, k *keys, size int) tensor.Tensor {
 	f := x.facts
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	j := f.jobOf(x, r.listener)
-	id, ok := x.identify(j, r, m)
+	j, id, ok := x.identify(r, m)
 	id.shape, id.key, id.set = l.shape, l.key, l.set
 	switch {
 	case !ok:
@@ -88,18 +87,19 @@ func (x *connection) value(r route, m *meta, k *keys, size int) tensor.Tensor {
 	return t
 }
 
-// identify returns the identity of a message's tensor, without the parts that come from its keys and values. It reports
+// identify returns the job of a message and the identity of its tensor, without the parts that come from its keys and values. It reports
 // false if no node sends such a message.
-func (x *connection) identify(j *job, r route, m *meta) (id identity, ok bool) {
+func (x *connection) identify(r route, m *meta) (j *job, id identity, ok bool) {
+	j = x.facts.jobOf(x, r.listener)
 	id = identity{direction: m.kind(), worker: uint64(r.from), app: m.app, customer: m.customer}
 	switch id.direction {
 	case push, pull:
-		return id, worker(r.from)
+		return j, id, worker(r.from)
 	case answer:
 		id.worker = x.receiver(j, r)
-		return id, server(r.from)
+		return j, id, server(r.from)
 	}
-	return id, false
+	return j, id, false
 }
 
 // receiver returns the id of the worker that gets an answer, or a number in its place.
