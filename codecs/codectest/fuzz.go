@@ -138,6 +138,30 @@ func OneMagnitude(block int) func(t *testing.T, c codecs.Codec, y []float32) {
 	}
 }
 
+// ZeroOrSigned is a check for FuzzRoundTrip of a codec that delivers a value as 0 or with its sign, none larger than the largest in its block
+// of values, and, where largest reports true of the codec, the largest as itself.
+func ZeroOrSigned(block int, largest func(codecs.Codec) bool) func(t *testing.T, c codecs.Codec, x, y []float32) {
+	return func(t *testing.T, c codecs.Codec, x, y []float32) {
+		if y == nil {
+			NotFinite(t, x)
+			return
+		}
+		for from := 0; from < len(x); from += block {
+			values := x[from:min(from+block, len(x))]
+			most, _, _ := Norms(values)
+			for i, v := range values {
+				w := y[from+i]
+				if w != 0 && (v == 0 || math.Signbit(float64(v)) != math.Signbit(float64(w)) || math.Abs(float64(w)) > most) {
+					t.Fatalf("%v: value %d, %v, is delivered as %v; the largest is %v", c, from+i, v, w, most)
+				}
+				if largest(c) && math.Abs(float64(v)) == most && w != v {
+					t.Fatalf("%v: value %d, %v, the largest, is delivered as %v", c, from+i, v, w)
+				}
+			}
+		}
+	}
+}
+
 func floatsOf(b []byte) []float32 {
 	x := make([]float32, len(b)/4)
 	tensor.ToFloat32(x, b, tensor.Float32)
