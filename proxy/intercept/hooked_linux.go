@@ -40,13 +40,7 @@ func (h *Hooked) open() error {
 }
 
 // Addrs returns the listeners' addresses, which no peer may make the proxy dial.
-func (h *Hooked) Addrs() []netip.AddrPort {
-	var all []netip.AddrPort
-	for _, l := range h.listeners {
-		all = append(all, addrPort(l.Addr()))
-	}
-	return all
-}
+func (h *Hooked) Addrs() []netip.AddrPort { return addrsOf(h.listeners) }
 
 // Serve accepts redirected connections and keeps the hooks in force until ctx ends; then it ends their force, closes the
 // listeners and returns nil.

@@ -106,13 +106,7 @@ func (r *Redirect) claim(name, thing string) error {
 }
 
 // Addrs returns the listeners' addresses, which no peer may make the proxy dial.
-func (r *Redirect) Addrs() []netip.AddrPort {
-	var all []netip.AddrPort
-	for _, l := range r.listeners {
-		all = append(all, addrPort(l.Addr()))
-	}
-	return all
-}
+func (r *Redirect) Addrs() []netip.AddrPort { return addrsOf(r.listeners) }
 
 // Serve accepts redirected connections and keeps the rules in force until ctx ends; then it ends their force, closes
 // the listeners and returns nil. The mappings of connections that are open stay until Close.

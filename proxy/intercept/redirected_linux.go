@@ -9,6 +9,15 @@ import (
 	"time"
 )
 
+// addrsOf returns the addresses of listeners.
+func addrsOf(listeners []*net.TCPListener) []netip.AddrPort {
+	var all []netip.AddrPort
+	for _, l := range listeners {
+		all = append(all, addrPort(l.Addr()))
+	}
+	return all
+}
+
 // serveRedirected accepts the connections that are redirected to listeners until ctx ends. A connection without a known
 // target came to the listener itself, and is reset.
 func serveRedirected(ctx context.Context, listeners []*net.TCPListener, places Places, log *slog.Logger,
