@@ -35,13 +35,9 @@ func main() {
 // A command is the settings of the command.
 type command struct{ dir, environment, codec string }
 
-func (c *command) run(ctx context.Context) error {
-	if c.dir == "" {
-		cache, err := os.UserCacheDir()
-		if err != nil {
-			return fmt.Errorf("no folder for the recordings: set --dir: %w", err)
-		}
-		c.dir = filepath.Join(cache, "gradproxy", "sums")
+func (c *command) run(ctx context.Context) (err error) {
+	if c.dir, err = program.Recordings(c.dir, "sums"); err != nil {
+		return err
 	}
 	if _, err := os.Stat(filepath.Join(c.dir, "complete")); err != nil {
 		if err := c.record(ctx); err != nil {

@@ -47,13 +47,9 @@ type recording struct {
 	again            bool
 }
 
-func (r *recording) run(ctx context.Context) error {
-	if r.dir == "" {
-		cache, err := os.UserCacheDir()
-		if err != nil {
-			return fmt.Errorf("no folder for the recordings: set --dir: %w", err)
-		}
-		r.dir = filepath.Join(cache, "gradproxy", "gradients")
+func (r *recording) run(ctx context.Context) (err error) {
+	if r.dir, err = program.Recordings(r.dir, "gradients"); err != nil {
+		return err
 	}
 	python, complete := testbed.Python(r.environment)
 	if !complete {

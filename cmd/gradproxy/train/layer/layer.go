@@ -73,17 +73,20 @@ func (l *Linear) Rectify(below *Linear) {
 }
 
 // Forward computes OutT from InT: out = in W^T + b. Transposed, each output's row is a combination of the inputs' rows.
-func (l *Linear) Forward(sum *Combination) {
-	for o, bias := range l.Bias {
-		out := l.OutT.Row(o)
-		for j := range out {
-			out[j] = bias
+func (l *Linear) Forward(sum *Combination) { Affine(l.OutT, l.Weight, l.InT, l.Bias, sum) }
+
+// Affine sets each row of out to its bias and the combination of the rows of in by the row of weight: out = weight in + bias.
+func Affine(out, weight, in Matrix, bias []float32, sum *Combination) {
+	for o, b := range bias {
+		row := out.Row(o)
+		for j := range row {
+			row[j] = b
 		}
 		sum.Reset()
-		for i, w := range l.Weight.Row(o) {
+		for i, w := range weight.Row(o) {
 			sum.Add(i, w)
 		}
-		sum.AddTo(out, l.InT)
+		sum.AddTo(row, in)
 	}
 }
 

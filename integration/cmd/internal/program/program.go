@@ -43,6 +43,18 @@ func With(name string, use func(program, dir string) error) error {
 	return use(program, dir)
 }
 
+// Recordings returns dir, the value of the flag --dir; "": a folder of that name in gradproxy's part of the user's cache.
+func Recordings(dir, name string) (string, error) {
+	if dir != "" {
+		return dir, nil
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("no folder for the recordings: set --dir: %w", err)
+	}
+	return filepath.Join(cache, "gradproxy", name), nil
+}
+
 // WriteJSON writes v, indented, to a file; "": nowhere.
 func WriteJSON(file string, v any) error {
 	if file == "" {

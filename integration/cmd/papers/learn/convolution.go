@@ -67,17 +67,7 @@ func (c *convolution) forward(i int, image []float32, sum *layer.Combination) []
 	b := &c.batch[i]
 	c.cut(b.patches, image)
 	b.patchesT.Transpose(b.patches)
-	for o, bias := range c.bias {
-		out := b.out.Row(o)
-		for p := range out {
-			out[p] = bias
-		}
-		sum.Reset()
-		for k, w := range c.weight.Row(o) {
-			sum.Add(k, w)
-		}
-		sum.AddTo(out, b.patches)
-	}
+	layer.Affine(b.out, c.weight, b.patches, c.bias, sum)
 	c.pool(b)
 	return b.pooled
 }
