@@ -8,10 +8,12 @@ import (
 
 // A Config describes an Engine.
 type Config struct {
-	Overhead    int        // bytes that the layer below adds to each packet: with them it is a datagram
-	MaxDatagram int        // bytes of the largest datagram; at least 1,200
-	Window      int        // bytes of records that may be held here before they are taken; at least MaxRecord
-	Random      *rand.Rand // decides when the path is probed, so that flows do not probe at once
+	Overhead    int // bytes that the layer below adds to each packet: with them it is a datagram
+	MaxDatagram int // bytes of the largest datagram; at least 1,200
+	// Window is how many bytes of records may be held here before they are taken, and how many sent ones until they have arrived whole,
+	// whatever the other end allows. At least MaxRecord.
+	Window int
+	Random *rand.Rand // decides when the path is probed, so that flows do not probe at once
 }
 
 // An Engine is one end of a connection. Times are since an epoch of the caller's, must not go back and must be above 0. Its methods
@@ -42,10 +44,17 @@ func New(cfg Config) *Engine {
 	e.mtu.largest = cfg.MaxDatagram
 	e.bbr = newBBR(e.mtu.size(), cfg.Random)
 	e.rec.threshold = packetThreshold
-	e.recv = receiving{next: 1, records: map[uint64]*inRecord{}, window: cfg.Window}
+	e.recv = receiving{next: 1, records: map[uint64]*inRecord{}}
 	e.told = uint64(cfg.Window)
 	e.send.limit = MaxRecord // until the other end says more
+	e.Widen(cfg.Window)
 	return e
+}
+
+// Widen sets Config.Window to a larger number of bytes.
+func (e *Engine) Widen(window int) {
+	e.cfg.Window = window
+	e.recv.window, e.send.window = window, window
 }
 
 // Queue has a record of 1 to MaxRecord bytes leave behind the records queued before. The Engine retains it. Nothing may follow End.
@@ -82,7 +91,7 @@ func (e *Engine) handle(now time.Duration, packet []byte) error {
 	if r.err != nil || number < e.floor || e.received.contains(number) {
 		return r.err
 	}
-	eliciting := false
+	eliciting, acked := false, false
 frames:
 	for len(r.rest) > 0 && r.err == nil {
 		kind := r.byte()
@@ -92,6 +101,11 @@ frames:
 			break frames
 		case framePing:
 		case frameAck:
+			if acked { // each costs a look at the packets that have left
+				r.fail("a second ack frame")
+				break frames
+			}
+			acked = true
 			if r.ack(&e.ack, e.rec.next()); r.err == nil {
 				e.acknowledge(now)
 			}
@@ -314,6 +328,9 @@ func (e *Engine) leave(now time.Duration, packet []byte, p sentPacket) {
 		e.paceAt = max(e.paceAt, now-burst) + per
 	}
 	e.rec.add(now, p)
+	if len(e.rec.sent) > maxSent && e.err == nil { // an end that receives packets acknowledges some of them
+		e.err = fmt.Errorf("%w: %d packets have left since the oldest one of which the other end has said nothing", ErrPacket, maxSent)
+	}
 }
 
 // A State says how a connection is.

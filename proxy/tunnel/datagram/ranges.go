@@ -1,6 +1,9 @@
 package datagram
 
-import "slices"
+import (
+	"slices"
+	"sort"
+)
 
 // A span is the numbers from first up to, not including, end.
 type span struct{ first, end uint64 }
@@ -14,10 +17,7 @@ func (s *spans) add(first, end uint64) {
 		return
 	}
 	list := *s
-	i := len(list) // the first range that ends at or behind first
-	for i > 0 && list[i-1].end >= first {
-		i--
-	}
+	i := sort.Search(len(list), func(i int) bool { return list[i].end >= first })
 	j := i // behind the last range that begins at or before end
 	for j < len(list) && list[j].first <= end {
 		first, end = min(first, list[j].first), max(end, list[j].end)
@@ -31,14 +31,15 @@ func (s *spans) add(first, end uint64) {
 	*s = slices.Insert(list, i, span{first, end})
 }
 
+// upTo returns how many ranges begin at or before n.
+func (s spans) upTo(n uint64) int {
+	return sort.Search(len(s), func(i int) bool { return s[i].first > n })
+}
+
 // has reports whether all numbers from first up to end are in the set.
 func (s spans) has(first, end uint64) bool {
-	for i := len(s) - 1; i >= 0; i-- {
-		if s[i].first <= first {
-			return end <= s[i].end
-		}
-	}
-	return first >= end
+	i := s.upTo(first)
+	return first >= end || i > 0 && end <= s[i-1].end
 }
 
 // contains reports whether n is in the set.

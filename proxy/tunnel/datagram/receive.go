@@ -1,35 +1,41 @@
 package datagram
 
 import (
+	"container/heap"
 	"fmt"
 	"slices"
 )
 
-// maxGaps bounds the pieces of a record with gaps between them, which take memory and time. Fragments of a sender have 64 bytes or end a
-// record or a packet, so that it leaves fewer.
-const maxGaps = 8192
+const (
+	// maxGaps bounds the pieces of a record with gaps between them, which take memory and time, and crumb those of a short record, one for so
+	// many bytes. Fragments of a sender have 64 bytes or end a record or a packet, so that it leaves fewer.
+	maxGaps = 2048
+	crumb   = 32
+	// maxFences bounds the fences that are known and were not handed on. The tunnel has a handful in the life of a connection.
+	maxFences = 64
+)
 
 // An inRecord is a record of which something has come.
 type inRecord struct {
 	order Order
-	fence uint64
 	data  []byte // the whole record's length
 	have  spans
 	whole bool // all has come; it waits for others
-	given bool // it was handed on
 }
 
 // A receiving puts records together and hands them on in an order that their Orders allow.
 type receiving struct {
-	next    uint64 // number of the first record that was not handed on
-	records map[uint64]*inRecord
-	fences  []uint64 // numbers of known fences that were not handed on, ascending
-	whole   []uint64 // numbers of records that are whole and wait, ascending
-	held    int      // bytes of the records that were not handed on
-	window  int      // that held must not pass
-	ready   [][]byte // handed on, not taken
-	taken   uint64   // bytes of all records that were taken
-	ended   bool     // the End record was handed on
+	next    uint64               // number of the first record that was not handed on
+	passed  passed               // of the records from next on, those that were handed on
+	records map[uint64]*inRecord // the others of which something has come
+	fences  []uint64             // numbers of known fences that were not handed on, ascending
+	inTurn  numbers              // whole records that wait until all before them were handed on
+	free    numbers              // whole records of order Free that wait for a fence
+	held    int                  // bytes of the records that were not taken
+	window  int                  // that held must not pass
+	ready   [][]byte             // handed on, not taken
+	taken   uint64               // bytes of all records that were taken
+	ended   bool                 // the End record was handed on
 }
 
 // limit returns the largest sum of the lengths of all begun records.
@@ -37,64 +43,87 @@ func (r *receiving) limit() uint64 { return r.taken + uint64(r.window) }
 
 // fragment takes a part of a record, which it copies.
 func (r *receiving) fragment(f fragment) error {
+	if f.record >= r.next+maxAhead {
+		return fmt.Errorf("%w: record %d comes before record %d is whole", ErrPacket, f.record, r.next)
+	}
+	if f.record < r.next || r.passed.has(f.record) {
+		return nil
+	}
 	x := r.records[f.record]
 	switch {
-	case f.record < r.next:
-		return nil
-	case f.record >= r.next+maxAhead:
-		return fmt.Errorf("%w: record %d comes before record %d is whole", ErrPacket, f.record, r.next)
 	case x == nil:
-		if r.held += f.total; r.held > r.window {
-			return fmt.Errorf("%w: over %d bytes of records are on their way", ErrPacket, r.window)
+		var err error
+		if x, err = r.begin(&f); err != nil {
+			return err
 		}
-		x = &inRecord{order: f.order, fence: f.fence, data: make([]byte, f.total)}
-		r.records[f.record] = x
-		if f.order >= Fence {
-			i, _ := slices.BinarySearch(r.fences, f.record)
-			r.fences = slices.Insert(r.fences, i, f.record)
-		}
-	case x.given || x.whole:
+	case x.whole:
 		return nil
 	case len(x.data) != f.total || x.order != f.order:
 		return fmt.Errorf("%w: record %d has %d bytes of order %d, and had %d of order %d", ErrPacket, f.record, f.total, f.order, len(x.data), x.order)
 	}
 	copy(x.data[f.offset:], f.data)
 	x.have.add(uint64(f.offset), uint64(f.offset+len(f.data)))
-	if len(x.have) > maxGaps {
-		return fmt.Errorf("%w: record %d comes in over %d pieces with gaps", ErrPacket, f.record, maxGaps)
+	if len(x.have) > min(maxGaps, f.total/crumb+2) {
+		return fmt.Errorf("%w: record %d of %d bytes comes in %d pieces with gaps", ErrPacket, f.record, f.total, len(x.have))
 	}
 	if !x.have.has(0, uint64(len(x.data))) {
 		return nil
 	}
 	x.whole, x.have = true, nil
-	if r.may(f.record, x) {
-		r.give(f.record, x)
-		r.rescan()
-		return nil
+	if x.order == Free {
+		heap.Push(&r.free, f.record)
+	} else {
+		heap.Push(&r.inTurn, f.record)
 	}
-	i, _ := slices.BinarySearch(r.whole, f.record)
-	r.whole = slices.Insert(r.whole, i, f.record)
+	r.handOn()
 	return nil
 }
 
-// may reports whether a whole record may be handed on.
-func (r *receiving) may(number uint64, x *inRecord) bool {
-	if x.order != Free {
-		return number == r.next
+// begin makes room for the record of a fragment.
+func (r *receiving) begin(f *fragment) (*inRecord, error) {
+	if f.total > r.window-r.held {
+		return nil, fmt.Errorf("%w: over %d bytes of records are on their way", ErrPacket, r.window)
 	}
-	if len(r.fences) > 0 && r.fences[0] < number {
-		return false
+	at, known := slices.BinarySearch(r.fences, f.record)
+	if f.order >= Fence && !known {
+		r.fences = slices.Insert(r.fences, at, f.record)
+	} else if f.order < Fence && known {
+		return nil, fmt.Errorf("%w: record %d of order %d was said to be a fence", ErrPacket, f.record, f.order)
 	}
-	return x.fence < r.next || r.given(x.fence)
+	if f.fence >= r.next { // else it was handed on, or there is none
+		if x := r.records[f.fence]; x != nil && x.order < Fence || r.passed.has(f.fence) {
+			return nil, fmt.Errorf("%w: record %d names record %d as its fence, which is none", ErrPacket, f.record, f.fence)
+		}
+		if at, known := slices.BinarySearch(r.fences, f.fence); !known {
+			r.fences = slices.Insert(r.fences, at, f.fence)
+		}
+	}
+	if len(r.fences) > maxFences {
+		return nil, fmt.Errorf("%w: over %d fences are on their way", ErrPacket, maxFences)
+	}
+	r.held += f.total
+	x := &inRecord{order: f.order, data: make([]byte, f.total)}
+	r.records[f.record] = x
+	return x, nil
 }
 
-func (r *receiving) given(number uint64) bool {
-	x := r.records[number]
-	return x != nil && x.given
+// handOn hands on the whole records whose turn it is. It looks at no other.
+func (r *receiving) handOn() {
+	for {
+		switch {
+		case len(r.inTurn) > 0 && r.inTurn[0] == r.next:
+			r.give(heap.Pop(&r.inTurn).(uint64))
+		case len(r.free) > 0 && (len(r.fences) == 0 || r.free[0] < r.fences[0]):
+			r.give(heap.Pop(&r.free).(uint64))
+		default:
+			return
+		}
+	}
 }
 
 // give hands a record on.
-func (r *receiving) give(number uint64, x *inRecord) {
+func (r *receiving) give(number uint64) {
+	x := r.records[number]
 	if x.order == End {
 		r.ended = true
 		r.held -= len(x.data)
@@ -102,32 +131,14 @@ func (r *receiving) give(number uint64, x *inRecord) {
 	} else {
 		r.ready = append(r.ready, x.data)
 	}
-	if x.order >= Fence {
-		i, _ := slices.BinarySearch(r.fences, number)
-		r.fences = slices.Delete(r.fences, i, i+1)
+	if x.order >= Fence { // the first one that is known, since all records before it were handed on
+		r.fences = slices.Delete(r.fences, 0, 1)
 	}
-	x.given, x.data = true, nil
-	for r.given(r.next) {
-		delete(r.records, r.next)
+	delete(r.records, number)
+	r.passed.set(number, true)
+	for r.passed.has(r.next) {
+		r.passed.set(r.next, false)
 		r.next++
-	}
-}
-
-// rescan hands on the records that waited for the one that was handed on last.
-func (r *receiving) rescan() {
-	for i := 0; i < len(r.whole); {
-		number := r.whole[i]
-		x := r.records[number]
-		if r.may(number, x) {
-			r.whole = slices.Delete(r.whole, i, i+1)
-			r.give(number, x)
-			i = 0
-			continue
-		}
-		if x.order >= Fence { // nothing behind it may pass
-			return
-		}
-		i++
 	}
 }
 
@@ -142,4 +153,30 @@ func (r *receiving) take() []byte {
 	r.held -= len(b)
 	r.taken += uint64(len(b))
 	return b
+}
+
+// passed is a set of numbers, of which no two are maxAhead or more apart.
+type passed [maxAhead / 64]uint64
+
+func (p *passed) has(number uint64) bool { return p[number%maxAhead/64]>>(number%64)&1 == 1 }
+
+func (p *passed) set(number uint64, in bool) {
+	word := &p[number%maxAhead/64]
+	if *word &^= 1 << (number % 64); in {
+		*word |= 1 << (number % 64)
+	}
+}
+
+// numbers is a heap, whose first number is the lowest.
+type numbers []uint64
+
+func (n numbers) Len() int           { return len(n) }
+func (n numbers) Less(i, j int) bool { return n[i] < n[j] }
+func (n numbers) Swap(i, j int)      { n[i], n[j] = n[j], n[i] }
+func (n *numbers) Push(x any)        { *n = append(*n, x.(uint64)) }
+func (n *numbers) Pop() any {
+	list := *n
+	last := list[len(list)-1]
+	*n = list[:len(list)-1]
+	return last
 }

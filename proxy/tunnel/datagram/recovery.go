@@ -10,15 +10,15 @@ const (
 	packetThreshold = 3
 	maxThreshold    = 300
 
-	maxProbeBackoff = 6 // doublings of the time until the next probe
-	probeNarrows    = 3 // probes without an answer, after which the window is the smallest
-	maxSent         = 1 << 17
+	maxProbeBackoff = 6       // doublings of the time until the next probe
+	probeNarrows    = 3       // probes without an answer, after which the window is the smallest
+	maxSent         = 1 << 17 // packets that are noted; of those that ask for no acknowledgement only their numbers are
 )
 
 type packetState uint8
 
 const (
-	packetGone   packetState = iota // acknowledged, or of no interest
+	packetGone   packetState = iota // acknowledged
 	packetFlying                    // counted as under way
 	packetLost                      // declared lost; a late acknowledgement is noted
 )
@@ -39,12 +39,12 @@ type sentPacket struct {
 type recovery struct {
 	rtt       rtt
 	rate      deliveryRate
-	base      uint64       // number of sent[0]
-	sent      []sentPacket // in the order of their numbers; the oldest is not gone
-	gone      spans        // acknowledged numbers from base on
-	checked   uint64       // no packet below is under way
-	inflight  int          // bytes
-	largest   uint64       // one more than the largest acknowledged number
+	base      uint64        // number of sent[0]
+	sent      []*sentPacket // in the order of their numbers, nil for those that ask for no acknowledgement; the oldest is not gone
+	gone      spans         // acknowledged numbers from base on
+	checked   uint64        // no packet below is under way
+	inflight  int           // bytes
+	largest   uint64        // one more than the largest acknowledged number
 	threshold uint64
 	lastSent  time.Duration // when the last packet left that asks for an acknowledgement
 	eliciting int           // packets under way that ask for one
@@ -55,19 +55,22 @@ type recovery struct {
 
 func (r *recovery) next() uint64 { return r.base + uint64(len(r.sent)) }
 
-func (r *recovery) at(number uint64) *sentPacket { return &r.sent[number-r.base] }
+func (r *recovery) at(number uint64) *sentPacket { return r.sent[number-r.base] }
 
 // add notes a packet that leaves.
 func (r *recovery) add(now time.Duration, p sentPacket) {
-	p.at = now
-	if p.eliciting {
-		p.state = packetFlying
-		p.stamp = r.rate.stamp(now, p.size, r.inflight)
-		r.inflight += p.size
-		r.eliciting++
-		r.lastSent = now
+	if !p.eliciting {
+		r.sent = append(r.sent, nil)
+		r.trim(now)
+		return
 	}
-	r.sent = append(r.sent, p)
+	p.at = now
+	p.state = packetFlying
+	p.stamp = r.rate.stamp(now, p.size, r.inflight)
+	r.inflight += p.size
+	r.eliciting++
+	r.lastSent = now
+	r.sent = append(r.sent, &p)
 	r.trim(now)
 }
 
@@ -84,11 +87,11 @@ func (r *recovery) land(p *sentPacket, state packetState) {
 func (r *recovery) trim(now time.Duration) {
 	i := 0
 	for i < len(r.sent) {
-		p := &r.sent[i]
-		if p.state == packetFlying || p.state == packetLost && now-p.at < 3*r.rtt.probeAfter() && len(r.sent) < maxSent {
+		p := r.sent[i]
+		if p != nil && (p.state == packetFlying || p.state == packetLost && now-p.at < 3*r.rtt.probeAfter() && len(r.sent) < maxSent) {
 			break
 		}
-		p.parts = nil
+		r.sent[i] = nil
 		i++
 	}
 	if i == 0 {
@@ -106,7 +109,7 @@ func (r *recovery) trim(now time.Duration) {
 func (r *recovery) acknowledged(now time.Duration, ranges spans, acked func(p *sentPacket, late bool)) (newest time.Duration, some bool) {
 	largest := ranges[0].end
 	for i, s := range ranges {
-		known := len(r.gone)
+		known := r.gone.upTo(s.end)
 		for n := s.end; n > s.first && n > r.base; n-- {
 			for known > 0 && r.gone[known-1].first >= n {
 				known--
@@ -116,8 +119,11 @@ func (r *recovery) acknowledged(now time.Duration, ranges spans, acked func(p *s
 				continue
 			}
 			p := r.at(n - 1)
+			if p == nil {
+				continue
+			}
 			switch p.state {
-			case packetGone: // it asked for no acknowledgement
+			case packetGone:
 				continue
 			case packetLost:
 				r.threshold = min(max(r.threshold, largest-n+1), maxThreshold)
@@ -157,7 +163,7 @@ func (r *recovery) detect(now time.Duration, lost func(p *sentPacket)) {
 	first := r.largest // the oldest one under way, if there is one below
 	for n := max(r.base, r.checked); n < r.largest; n++ {
 		p := r.at(n)
-		if p.state != packetFlying {
+		if p == nil || p.state != packetFlying {
 			continue
 		}
 		if r.largest-1-n >= r.threshold || now-p.at >= wait {

@@ -1,7 +1,7 @@
 package datagram
 
 // maxAhead is how many records may be begun behind the first of which not all has arrived.
-const maxAhead = 1 << 16
+const maxAhead = 1 << 14
 
 // An outRecord is a record that has not arrived whole.
 type outRecord struct {
@@ -31,6 +31,8 @@ type sending struct {
 	fence    *outRecord   // the newest fence
 	charged  uint64       // lengths of all records that were begun
 	limit    uint64       // that charged must not pass
+	kept     int          // bytes of the begun records that have not arrived whole
+	window   int          // that kept must not pass, though the other end allows more
 	ended    bool
 }
 
@@ -70,7 +72,7 @@ func (s *sending) mayBegin() bool {
 		return false
 	}
 	r := s.records[s.begun]
-	return r.sent > 0 || s.charged+uint64(len(r.data)) <= s.limit && r.number < s.records[0].number+maxAhead
+	return r.sent > 0 || s.charged+uint64(len(r.data)) <= s.limit && s.kept+len(r.data) <= s.window && r.number < s.records[0].number+maxAhead
 }
 
 // fill appends fragments to dst, which may grow to size bytes, and their parts to parts.
@@ -108,6 +110,7 @@ func (s *sending) fill(dst []byte, size int, parts []part) ([]byte, []part) {
 		r := p.record
 		if r.sent == 0 {
 			s.charged += uint64(len(r.data))
+			s.kept += len(r.data)
 		}
 		r.sent += p.length
 		s.unsent -= p.length
@@ -140,6 +143,7 @@ func (s *sending) arrived(p part) {
 	if !r.acked.has(0, uint64(len(r.data))) {
 		return
 	}
+	s.kept -= len(r.data)
 	r.done, r.data, r.acked, r.fence = true, nil, nil, nil
 	for len(s.records) > 0 && s.records[0].done {
 		s.records[0] = nil
