@@ -46,7 +46,11 @@ func (e *Endpoint) Serve(ln net.Listener) error {
 
 // welcome performs the handshake of an accepted connection.
 func (e *Endpoint) welcome(raw net.Conn) {
-	leave := e.halfOpen.enter(raw, cmp.Or(e.cfg.HalfOpen, maxHalfOpen))
+	limit := cmp.Or(e.cfg.HalfOpen, maxHalfOpen)
+	if e.cfg.Carrier == CarrierDTLS {
+		limit = min(limit, maxHalfOpenDatagrams)
+	}
+	leave := e.halfOpen.enter(raw, limit)
 	p, err := e.answer(e.ctx, raw)
 	leave()
 	if err == nil {

@@ -26,6 +26,7 @@ type carrier struct {
 	born   time.Time
 
 	records atomic.Uint64 // received
+	network Traffic       // that its peer's counters have
 
 	scratch [smallBody]byte // the reader's
 
@@ -111,6 +112,19 @@ func (c *carrier) finish(text string) {
 	c.end = append(header{kind: kindEnd, length: len(text)}.append(nil), text...)
 	c.cond.Broadcast()
 	time.AfterFunc(endWithin, func() { c.link.Close() })
+}
+
+// count adds to the peer's counters what has crossed the network since the last time. The caller holds the session's lock.
+func (c *carrier) count(now Traffic) {
+	p := c.session.peer
+	if now.Sent > c.network.Sent {
+		p.networkSent.Add(now.Sent - c.network.Sent)
+		c.network.Sent = now.Sent
+	}
+	if now.Received > c.network.Received {
+		p.networkReceived.Add(now.Received - c.network.Received)
+		c.network.Received = now.Received
+	}
 }
 
 // wake makes the writer look for work.

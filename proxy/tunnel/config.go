@@ -190,6 +190,6 @@ func newTLSTransport(cfg *Config) (*tlsTransport, error) {
 
 // newDTLSTransport returns the Transport for carriers over datagrams. It fails if the identity cannot be read.
 func newDTLSTransport(cfg *Config) (*dtlsTransport, error) {
-	t := &dtlsTransport{identity: &identityStore{files: cfg.Identity, log: cfg.Logger}, now: cfg.Now, log: cfg.Logger}
+	t := &dtlsTransport{identity: &identityStore{files: cfg.Identity, log: cfg.Logger}, now: cfg.Now, log: cfg.Logger, memory: cfg.Memory}
 	return t, t.identity.load()
 }

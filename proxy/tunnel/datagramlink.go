@@ -14,9 +14,6 @@ import (
 )
 
 const (
-	// DatagramWindow is how many bytes of records may be under way on one carrier over datagrams, in each direction: 1 Gbit/s over 250 ms.
-	// At the receiver they take memory where records are lost and later ones wait for them, at the sender until they are acknowledged.
-	DatagramWindow = 32 << 20
 	// datagramUnsent is how many bytes may wait in an Engine: those behind them wait in the tunnel, where small messages overtake them.
 	datagramUnsent = 128 << 10
 	datagramBatch  = 32 // packets that leave with one call, at most
@@ -31,6 +28,8 @@ type packetConn interface {
 type holder interface {
 	Hold()
 	Flush() error
+	SetRoom(bytes int)
+	Network() (sent, received uint64)
 }
 
 // A datagramLink is a Link over a packetConn, by a datagram.Engine.
@@ -43,6 +42,8 @@ type datagramLink struct {
 
 	mu       sync.Mutex
 	engine   *datagram.Engine
+	room     *recordRoom
+	window   int // of the room's
 	start    time.Time
 	readable sync.Cond // a record is there, or the end
 	writable sync.Cond // little is unsent, or all has arrived, or the end
@@ -58,16 +59,22 @@ type datagramLink struct {
 }
 
 // newDatagramLink returns a Link over c. overhead is how many bytes c and the layers below it add to a packet within a datagram of at
-// most largest bytes.
-func newDatagramLink(c packetConn, h holder, overhead, largest int) *datagramLink {
-	l := &datagramLink{packetConn: c, holder: h, start: time.Now().Add(-time.Second), kick: make(chan struct{}, 1), closed: make(chan struct{})}
-	l.engine = datagram.New(datagram.Config{Overhead: overhead, MaxDatagram: largest, Window: DatagramWindow,
+// most largest bytes. room is that of the Links with the same site. settled is called once the first packet has come.
+func newDatagramLink(c packetConn, h holder, overhead, largest int, room *recordRoom, settled func()) (*datagramLink, error) {
+	window, err := room.enter()
+	if err != nil {
+		return nil, err
+	}
+	l := &datagramLink{packetConn: c, holder: h, start: time.Now().Add(-time.Second), kick: make(chan struct{}, 1), closed: make(chan struct{}),
+		room: room, window: window}
+	l.engine = datagram.New(datagram.Config{Overhead: overhead, MaxDatagram: largest, Window: l.window,
 		Random: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))})
+	h.SetRoom(l.window / 4)
 	l.readable.L, l.writable.L = &l.mu, &l.mu
 	l.heard.Store(int64(l.now()))
-	go l.receive()
+	go l.receive(settled)
 	go l.send()
-	return l
+	return l, nil
 }
 
 func (l *datagramLink) now() time.Duration { return time.Since(l.start) }
@@ -81,13 +88,17 @@ func (l *datagramLink) wake() {
 }
 
 // receive gives the engine the packets that come.
-func (l *datagramLink) receive() {
+func (l *datagramLink) receive(settled func()) {
 	b := make([]byte, 16<<10)
 	for {
 		n, err := l.packetConn.Read(b)
 		if err != nil {
 			l.end(err)
 			return
+		}
+		if settled != nil {
+			settled()
+			settled = nil
 		}
 		l.packets.Add(1)
 		l.received.Add(uint64(n))
@@ -172,6 +183,7 @@ func (l *datagramLink) end(err error) {
 	l.mu.Lock()
 	if l.err == nil {
 		l.err = err
+		l.room.leave(l.window)
 	}
 	l.readable.Broadcast()
 	l.writable.Broadcast()
@@ -194,6 +206,7 @@ func (l *datagramLink) Read(p []byte) (int, error) {
 	for len(l.left) == 0 {
 		if l.left = l.engine.Take(); l.left != nil {
 			if l.engine.MayTell() {
+				l.widen()
 				l.wake()
 			}
 			break
@@ -211,6 +224,18 @@ func (l *datagramLink) Read(p []byte) (int, error) {
 	n := copy(p, l.left)
 	l.left = l.left[n:]
 	return n, nil
+}
+
+// widen takes more of the room, since the window is used. The lock is held.
+func (l *datagramLink) widen() {
+	if l.err != nil || l.window == datagramWindow {
+		return
+	}
+	if w := l.room.more(l.window); w > l.window {
+		l.window = w
+		l.engine.Widen(w)
+		l.holder.SetRoom(w / 4)
+	}
 }
 
 // late reports whether the deadline has passed. The lock is held.
@@ -321,6 +346,7 @@ func (l *datagramLink) State() LinkState {
 	l.mu.Lock()
 	e := l.engine.State()
 	l.mu.Unlock()
-	return LinkState{Waits: e.InFlight > 0, Silence: max(l.now()-time.Duration(l.heard.Load()), 1), Patience: e.Patience,
+	sent, received := l.holder.Network()
+	return LinkState{Network: Traffic{sent, received}, Waits: e.InFlight > 0, Silence: max(l.now()-time.Duration(l.heard.Load()), 1), Patience: e.Patience,
 		Received: l.received.Load(), Congestion: "bbr", Worn: l.packets.Load() >= rotateRecords}
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"sync"
 	"time"
 
 	"github.com/pion/dtls/v2"
@@ -28,6 +29,25 @@ type dtlsTransport struct {
 	identity *identityStore
 	now      func() time.Time // Config.Now
 	log      *slog.Logger
+	memory   int64 // Config.Memory
+
+	mu    sync.Mutex
+	rooms map[string]*recordRoom // by the other site's id
+}
+
+// room returns the room of the Links with a site.
+func (t *dtlsTransport) room(id string) *recordRoom {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r := t.rooms[id]
+	if r == nil {
+		r = &recordRoom{size: roomOf(t.memory)}
+		if t.rooms == nil {
+			t.rooms = map[string]*recordRoom{}
+		}
+		t.rooms[id] = r
+	}
+	return r
 }
 
 func (t *dtlsTransport) Dial(ctx context.Context, address string) (net.Conn, error) {
@@ -43,6 +63,7 @@ func (t *dtlsTransport) Secure(ctx context.Context, conn net.Conn, dialed bool, 
 	if !ok {
 		return nil, fmt.Errorf("DTLS needs a connection of datagrams, not %T", conn)
 	}
+	gate := &recordGate{Conn: raw}
 	keys := t.identity.current()
 	usage := x509.ExtKeyUsageClientAuth
 	if dialed {
@@ -84,17 +105,16 @@ func (t *dtlsTransport) Secure(ctx context.Context, conn net.Conn, dialed bool, 
 		}
 	}()
 	var secured *dtls.Conn
-	filter := &clearFilter{Conn: raw}
 	if dialed {
-		secured, err = dtls.ClientWithContext(ctx, filter, config)
+		secured, err = dtls.ClientWithContext(ctx, gate, config)
 	} else {
-		secured, err = dtls.ServerWithContext(ctx, filter, config)
+		secured, err = dtls.ServerWithContext(ctx, gate, config)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("DTLS with %v: %w", conn.RemoteAddr(), err)
 	}
-	filter.secured.Store(true)
-	filter.finished.Store(dialed) // the last message of a handshake is the accepting side's
+	gate.secured.Store(true)
+	gate.settled.Store(dialed) // the last message of a handshake is the accepting side's
 	if err = errors.New("it showed no certificate"); len(chain) > 0 {
 		err = allow(id)
 	}
@@ -103,7 +123,13 @@ func (t *dtlsTransport) Secure(ctx context.Context, conn net.Conn, dialed bool, 
 		return nil, err
 	}
 	raw.SetDeadline(time.Time{}) // the tunnel's is the Link's from here on
-	l := &dtlsLink{datagramLink: newDatagramLink(&securedConn{secured, filter}, raw, suiteOverhead, dtlsDatagramBytes), identity: t.identity, keys: keys, shown: chain}
+	settled := func() { gate.settled.Store(true) }
+	records, err := newDatagramLink(secured, raw, suiteOverhead, dtlsDatagramBytes, t.room(id), settled)
+	if err != nil {
+		secured.Close()
+		return nil, err
+	}
+	l := &dtlsLink{datagramLink: records, identity: t.identity, keys: keys, shown: chain}
 	l.SetDeadline(time.Now().Add(handshakeWithin))
 	for _, c := range []*x509.Certificate{keys.cert.Leaf, chain[0]} {
 		if l.expiry.IsZero() || c.NotAfter.Before(l.expiry) {

@@ -305,10 +305,10 @@ func TestRecordsInClearEndNothing(t *testing.T) {
 		"data":                             clear(data, 0, "hello"),
 		"an unknown type":                  clear(99, 0, "hello"),
 		"an empty alert":                   clear(alert, 0, ""),
-		"a change of ciphers":              clear(dtlsChangeCipherSpec, 0, "\x01"),
-		"a broken change of ciphers":       clear(dtlsChangeCipherSpec, 0, "hello"),
-		"a change of ciphers, later":       clear(dtlsChangeCipherSpec, 1, "\x01"),
-		"a broken one, later":              clear(dtlsChangeCipherSpec, 1, ""),
+		"a change of ciphers":              clear(dtlsCipherSpec, 0, "\x01"),
+		"a broken change of ciphers":       clear(dtlsCipherSpec, 0, "hello"),
+		"a change of ciphers, later":       clear(dtlsCipherSpec, 1, "\x01"),
+		"a broken one, later":              clear(dtlsCipherSpec, 1, ""),
 		"a message of the handshake":       clear(dtlsHandshake, 0, "\x0e\x00\x00\x00\x00\x09\x00\x00\x00\x00\x00\x00"),
 		"a broken one":                     clear(dtlsHandshake, 0, "hello"),
 		"data that is not authentic":       clear(data, 1, strings.Repeat("hello", 10)),
@@ -365,28 +365,30 @@ func TestOnlyPacketsAreSignsOfLife(t *testing.T) {
 	}
 }
 
-// TestDropClear: the records that stay are whole, and in order.
-func TestDropClear(t *testing.T) {
+// TestGateAfterTheHandshake: the records that pass are whole, and in order.
+func TestGateAfterTheHandshake(t *testing.T) {
 	record := func(kind byte, epoch uint16, content string) string {
 		b := dtlsRecord(epoch, 7, content)
 		b[0] = kind
 		return string(b)
 	}
-	hello, finished, data := record(dtlsHandshake, 0, "hello"), record(dtlsHandshake, 1, "finished"), record(23, 1, "data")
-	change, alert := record(dtlsChangeCipherSpec, 0, "\x01"), record(21, 0, "\x02\x28")
+	hello, finished, data := record(dtlsHandshake, 0, "hello"), record(dtlsHandshake, 1, "finished"), record(dtlsData, 1, "data")
+	change, alert := record(dtlsCipherSpec, 0, "\x01"), record(dtlsAlert, 0, "\x02\x28")
 	for datagram, want := range map[string][2]string{ // while the handshake may go on at the other end, and afterwards
 		"":                        {"", ""},
 		data:                      {data, data},
-		hello + change + finished: {hello + finished, finished},
+		hello + change + finished: {hello + finished, ""},
 		alert:                     {"", ""},
 		alert + data + alert:      {data, data},
 		data + data[:15]:          {data, data},
 		data + "x":                {data, data},
 	} {
-		for i, repeated := range []bool{true, false} {
-			b := []byte(datagram)
-			if got := string(b[:dropClear(b, repeated)]); got != want[i] {
-				t.Errorf("of %q stays %q, want %q", datagram, got, want[i])
+		for i, settled := range []bool{false, true} {
+			b, g := []byte(datagram), recordGate{}
+			g.secured.Store(true)
+			g.settled.Store(settled)
+			if n, err := g.admit(b); err != nil || string(b[:n]) != want[i] {
+				t.Errorf("of %q passes %q, %v; want %q", datagram, b[:n], err, want[i])
 			}
 		}
 	}

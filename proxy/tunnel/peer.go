@@ -47,6 +47,8 @@ type peer struct {
 	rate                     atomic.Uint64 // bytes per second
 	sessions, outages        atomic.Uint64
 	replayed, sent, received atomic.Uint64
+
+	networkSent, networkReceived atomic.Uint64 // of IP packets, as far as they were counted
 }
 
 func newPeer(e *Endpoint, cfg Peer) *peer {

@@ -136,6 +136,7 @@ func (s *session) detach(c *carrier) {
 		return
 	}
 	s.carriers = slices.Delete(s.carriers, i, i+1)
+	c.count(c.link.State().Network)
 	s.vacant[c.place.slot] = time.Now()
 	for _, id := range c.doneUnsure {
 		s.dones.push(id)

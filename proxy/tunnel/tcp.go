@@ -12,6 +12,7 @@ const (
 type confirmation struct {
 	waits             bool
 	silence, patience time.Duration
+	network           Traffic // zero: not known
 }
 
 // A confirmer is a connection that knows of the other host's answers. It may be asked at any time.

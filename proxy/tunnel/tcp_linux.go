@@ -171,8 +171,20 @@ func lowerPacing(fd int, rate float64) error {
 	return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_MAX_PACING_RATE, -1)
 }
 
+// Bytes of the headers of a packet of TCP. The kernel does not count the bytes of further options, which come with losses.
+const (
+	ip4Header      = 20
+	ip6Header      = 40
+	tcpHeader      = 20
+	tcpTimestamps  = 12
+	withTimestamps = 1 // of TCP_INFO's options: TCPI_OPT_TIMESTAMPS
+)
+
 // A tcpInfo is a TCP connection that can be asked for its TCP_INFO.
-type tcpInfo struct{ raw syscall.RawConn }
+type tcpInfo struct {
+	raw    syscall.RawConn
+	header uint64 // bytes of IP's header
+}
 
 // tcpConfirmer returns the confirmer of a TCP connection; nil: it is none.
 func tcpConfirmer(conn net.Conn) confirmer {
@@ -184,7 +196,11 @@ func tcpConfirmer(conn net.Conn) confirmer {
 	if err != nil {
 		return nil
 	}
-	return tcpInfo{raw}
+	header := uint64(ip6Header)
+	if a, ok := tcp.RemoteAddr().(*net.TCPAddr); ok && a.IP.To4() != nil {
+		header = ip4Header
+	}
+	return tcpInfo{raw, header}
 }
 
 // confirmation reads TCP_INFO. The kernel resends bytes for want of an acknowledgement after the smoothed round-trip time and four
@@ -196,7 +212,12 @@ func (t tcpInfo) confirmation() (c confirmation) {
 		if err != nil {
 			return
 		}
+		each := t.header + tcpHeader
+		if info.Options&withTimestamps != 0 {
+			each += tcpTimestamps
+		}
 		c = confirmation{
+			network:  Traffic{info.Bytes_sent + each*uint64(info.Segs_out), info.Bytes_received + each*uint64(info.Segs_in)},
 			waits:    info.Unacked > 0,
 			silence:  max(time.Duration(info.Last_ack_recv)*time.Millisecond, 1),
 			patience: time.Duration(info.Rtt+4*info.Rttvar) * time.Microsecond,

@@ -200,7 +200,7 @@ func (l *tlsLink) State() LinkState {
 		now = l.identity.current()
 	}
 	return LinkState{
-		Waits: c.waits, Silence: c.silence, Patience: c.patience,
+		Waits: c.waits, Silence: c.silence, Patience: c.patience, Network: c.network,
 		Received:   received,
 		Congestion: l.bbr.control(l.congestion),
 		Worn:       max(l.written.Load(), received) >= keyBytes || l.writes.Load() >= rotateRecords,

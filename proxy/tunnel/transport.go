@@ -66,6 +66,7 @@ type Link interface {
 // A LinkState is how a Link is at a moment.
 type LinkState struct {
 	Received   uint64    // bytes that have come from the peer, of any kind: while the number grows, the peer lives
+	Network    Traffic   // on the network, from and to this host; zero: not known
 	Congestion string    // name of the congestion control, for logs and PeerStats.BBR; "": not known
 	Worn       bool      // the key has served long enough: another carrier should take this one's place
 	Rekeyed    bool      // this side has another certificate now than the one that it has shown
@@ -77,6 +78,9 @@ type LinkState struct {
 	Silence  time.Duration // since anything last came from the other host, confirmations included; 0: not known
 	Patience time.Duration // how long a confirmation may take, by the round trips so far; 0: not known
 }
+
+// Traffic is the bytes of IP packets, with all headers, with acknowledgements and with what is sent again.
+type Traffic struct{ Sent, Received uint64 }
 
 // errNoIdentity is the error of a Transport that breaks the contract of Secure.
 var errNoIdentity = errors.New("the transport has proved no identity")

@@ -210,10 +210,13 @@ func (e *Endpoint) Stats() []PeerStats {
 		s := p.session()
 		s.mu.Lock()
 		for _, c := range s.carriers {
-			if c.link.State().Congestion == "bbr" {
+			state := c.link.State()
+			c.count(state.Network)
+			if state.Congestion == "bbr" {
 				st.BBR++
 			}
 		}
+		st.Network = Traffic{p.networkSent.Load(), p.networkReceived.Load()}
 		if s.outage.lasts() {
 			st.Outage, st.RTT, st.Rate = max(time.Since(s.outage.began), 1), 0, 0
 		}
@@ -243,4 +246,6 @@ type PeerStats struct {
 	Replayed uint64 // bytes sent again after the loss of a carrier
 	Sent     uint64 // bytes of streams handed to carriers, replays left out
 	Received uint64 // bytes of streams taken from carriers, duplicates left out
+
+	Network Traffic // of all carriers so far; zero: not known
 }

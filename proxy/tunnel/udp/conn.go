@@ -13,9 +13,16 @@ import (
 )
 
 const (
-	askEvery    = 250 * time.Millisecond // at first; each further question waits 1.5 times as long
-	maxQueued   = 2048                   // datagrams that wait for a Read
-	queuedBytes = 8 << 20
+	askEvery  = 250 * time.Millisecond // at first; each further question waits 1.5 times as long
+	maxQueued = 2048                   // datagrams that wait for a Read
+	firstRoom = 128 << 10              // bytes of them, until SetRoom says otherwise
+)
+
+// Bytes of headers.
+const (
+	ip4Header = 20
+	ip6Header = 40
+	udpHeader = 8
 )
 
 // A Conn is one end of a connection of datagrams. Read returns one datagram, Write sends one. Its methods may be called concurrently.
@@ -33,10 +40,13 @@ type Conn struct {
 
 	queue   chan []byte // accepted: datagrams that came
 	queued  atomic.Int64
+	room    atomic.Int64 // bytes that may wait in queue, before one datagram more
 	receive sync.Mutex
 	buffer  []byte // dialed: bytes of the last read
 	rest    []byte // not returned by Read yet
 	each    int    // length of the datagrams in rest
+
+	sent, received, datagramsSent, datagramsReceived atomic.Uint64
 }
 
 // Dial makes a connection to address, "host:port". It waits for the other side's welcome, until ctx ends. Of a host with several addresses each is
@@ -181,17 +191,25 @@ func (c *Conn) readSocket(p []byte) (int, error) {
 		if c.rest, c.each = c.buffer[:n], segmentLen(oob[:m]); c.each <= 0 {
 			c.each = n
 		}
+		c.received.Add(uint64(n))
+		c.datagramsReceived.Add(uint64((n + max(c.each, 1) - 1) / max(c.each, 1)))
 	}
 	b := c.rest[:min(c.each, len(c.rest))]
 	c.rest = c.rest[len(b):]
 	return copy(p, b), nil
 }
 
+// SetRoom sets how many bytes of datagrams may wait for a Read at an accepted connection. At first they are few: the one who sends them may
+// be anybody.
+func (c *Conn) SetRoom(bytes int) { c.room.Store(int64(bytes)) }
+
 // put gives an accepted connection a datagram, which it copies. It is lost if too many wait.
 func (c *Conn) put(b []byte) {
-	if c.queued.Load() > queuedBytes {
+	if c.queued.Load() > c.room.Load() {
 		return
 	}
+	c.received.Add(uint64(len(b)))
+	c.datagramsReceived.Add(1)
 	select {
 	case c.queue <- append([]byte(nil), b...):
 		c.queued.Add(int64(len(b)))
@@ -209,6 +227,8 @@ func (c *Conn) Write(p []byte) (int, error) {
 	if err := c.batch.add(c.socket, c.to, p); err != nil {
 		return 0, err
 	}
+	c.sent.Add(uint64(len(p)))
+	c.datagramsSent.Add(1)
 	return len(p), nil
 }
 
@@ -225,6 +245,15 @@ func (c *Conn) Flush() error {
 	defer c.batch.mu.Unlock()
 	c.batch.held = false
 	return c.batch.flush(c.socket, c.to)
+}
+
+// Network returns how many bytes of IP packets have left and come.
+func (c *Conn) Network() (sent, received uint64) {
+	each := uint64(ip6Header + udpHeader)
+	if c.remote.Addr().Unmap().Is4() {
+		each = ip4Header + udpHeader
+	}
+	return c.sent.Load() + each*c.datagramsSent.Load(), c.received.Load() + each*c.datagramsReceived.Load()
 }
 
 // Close ends the connection. The other side does not hear of it.

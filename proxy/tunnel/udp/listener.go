@@ -138,6 +138,7 @@ func (l *Listener) take(from netip.AddrPort, oob, d []byte) {
 // welcome makes a connection, whose datagrams leave from source. ok: there is room for it.
 func (l *Listener) welcome(from netip.AddrPort, source []byte, n nonce) (ok bool) {
 	c := &Conn{socket: l.socket, remote: from, to: from, nonce: n, closed: make(chan struct{}), queue: make(chan []byte, maxQueued), batch: batch{source: source}}
+	c.SetRoom(firstRoom)
 	c.leave = func() {
 		l.mu.Lock()
 		if l.conns[from] == c {

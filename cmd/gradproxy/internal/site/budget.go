@@ -53,10 +53,16 @@ func BudgetOf(c *config.Config) *Budget {
 	add("parsers", c.Memory/proxy.ParsersShare)
 	key("references", proxy.ValuesTimes*int64(len(c.Peers)), &c.References, c.Sets("references"))
 	key("state.memory", 1, &c.State.Memory, c.Sets("state.memory"))
-	key("tunnel.memory", 1, &c.Tunnel.Memory, c.Sets("tunnel.memory"))
-	if carriers := int64(len(c.Peers) * c.Tunnel.Carriers); c.Tunnel.Carrier == tunnel.CarrierDTLS {
-		add(fmt.Sprintf("%d carriers", carriers), carriers*2*tunnel.DatagramWindow) // either direction
+	tunnels := part{name: "tunnel.memory", bytes: c.Tunnel.Memory, size: &c.Tunnel.Memory}
+	if c.Sets("tunnel.memory") {
+		tunnels.size = nil
 	}
+	if c.Tunnel.Carrier == tunnel.CarrierDTLS {
+		records, more := tunnel.DatagramMemory(c.Tunnel.Memory, len(c.Peers))
+		tunnels.name, tunnels.bytes = "tunnel.memory and records over datagrams", tunnels.bytes+records
+		add("carriers over datagrams", more)
+	}
+	b.parts = append(b.parts, tunnels)
 	add("codecs", int64(runtime.GOMAXPROCS(0))*coreMemory)
 	add("protocols", protocolFacts+jobFacts*int64(len(c.Jobs)))
 	add(fmt.Sprintf("%d connections", connections), connections*2*proxy.SpareMemory)

@@ -74,14 +74,6 @@ func TestBudgetsFitTheCgroup(t *testing.T) {
 	}
 }
 
-// Carriers over datagrams hold records beside the keys, and count.
-func TestBudgetsCountDatagrams(t *testing.T) {
-	with, without := BudgetOf(loadBudget(t, "tunnel: {carrier: dtls, carriers: 3}\n")), BudgetOf(loadBudget(t, "tunnel: {carriers: 3}\n"))
-	if got, want := with.Sum()-without.Sum(), int64(2*3*2*32<<20); got != want || !strings.Contains(with.String(), "6 carriers 384MiB") {
-		t.Errorf("two peers with 3 carriers each count %s more, want %s: %v", mebibytes(got), mebibytes(want), with)
-	}
-}
-
 // Sizes that fit are not touched; and a limit of the garbage collector that the user has set stays.
 func TestBudgetsThatFit(t *testing.T) {
 	keepLimit(t)
@@ -123,6 +115,28 @@ func TestCgroupLimit(t *testing.T) {
 	} {
 		if got := cgroupLimit(c.files, []byte(c.own)); got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+	}
+}
+
+// What carriers over datagrams may take is in the sum, and is fitted with tunnel.memory: each peer's records that have come out of order, and
+// those that have left and not arrived, count.
+func TestBudgetOfDatagrams(t *testing.T) {
+	keepLimit(t)
+	t.Setenv("GOMEMLIMIT", "")
+	plain, datagrams := BudgetOf(loadBudget(t, "")).Sum(), BudgetOf(loadBudget(t, "tunnel: {carrier: dtls}\n")).Sum()
+	if least := plain + 2*2*2*32<<20; datagrams < least { // peers, directions, carriers
+		t.Errorf("%s with carrier dtls, %s without", mebibytes(datagrams), mebibytes(plain))
+	}
+	c := loadBudget(t, "tunnel: {carrier: dtls}\n")
+	for _, limit := range []int64{1 << 30, 2 << 30} {
+		fitted, err := budgeted(c, memoryLimit{limit, "/sys/fs/cgroup/memory.max"}, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Errorf("in %s: %v", mebibytes(limit), err)
+			continue
+		}
+		if sum := BudgetOf(fitted).Sum(); sum > limit*9/10 {
+			t.Errorf("in %s: budgets of %s", mebibytes(limit), mebibytes(sum))
 		}
 	}
 }

@@ -102,6 +102,10 @@ var peerMetrics = []struct {
 		func(s *tunnel.PeerStats) float64 { return float64(s.Sent) }},
 	{peerDesc("peer_received_bytes_total", "Bytes of streams that were taken from carriers, duplicates left out."), prometheus.CounterValue,
 		func(s *tunnel.PeerStats) float64 { return float64(s.Received) }},
+	{peerDesc("peer_network_sent_bytes_total", "Bytes of IP packets that carriers sent to the peer, as a link carries them: with TLS, headers, acknowledgements, and what was sent again; 0: the kernel does not tell."), prometheus.CounterValue,
+		func(s *tunnel.PeerStats) float64 { return float64(s.Network.Sent) }},
+	{peerDesc("peer_network_received_bytes_total", "The same from the peer, without bytes that came twice."), prometheus.CounterValue,
+		func(s *tunnel.PeerStats) float64 { return float64(s.Network.Received) }},
 }
 
 func peerDesc(name, help string) *prometheus.Desc {
