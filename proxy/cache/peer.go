@@ -148,7 +148,9 @@ func (p *Peer) open(epoch uint64) {
 	p.mu.Unlock()
 	close(w.dead)
 	w.pipe.Wait()
-	c.Log.Info("shared values are lost; the next are put whole", "peer", p.name, "err", err)
+	if p.ctx.Err() == nil { // else this proxy ends, and nothing is put any more
+		c.Log.Info("shared values are lost; the next are put whole", "peer", p.name, "err", err)
+	}
 }
 
 // Put has the peer hold the next value of a block and returns the reference to it, which the connection must carry. fresh says

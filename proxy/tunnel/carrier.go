@@ -114,7 +114,7 @@ func (c *carrier) finish(text string) {
 	time.AfterFunc(endWithin, func() { c.link.Close() })
 }
 
-// count adds to the peer's counters what has crossed the network since the last time. The caller holds the session's lock.
+// count adds the traffic since the last call to the peer's counters. The caller holds the session's lock.
 func (c *carrier) count(now Traffic) {
 	p := c.session.peer
 	if now.Sent > c.network.Sent {

@@ -9,14 +9,15 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/tunnel/udp"
 )
 
-// What one handshake over datagrams may have kept, by bytes and by pieces of messages: pion keeps each, and counts neither empty ones nor
+// Bounds of one handshake over datagrams, in bytes and in pieces of messages: pion keeps each piece, and counts neither empty pieces nor
 // its own notes on them. A flight with long chains of certificates has 5 KiB in 6 pieces, and leaves at most 16 times within
 // handshakeWithin.
 const (
 	handshakeBytes  = 96 << 10
 	handshakePieces = 256
 	handshakeMemory = 384 << 10 // of one handshake, all in all
-	// maxHalfOpenDatagrams is how many handshakes over datagrams may be under way: they take memory where those over TCP take descriptors.
+	// maxHalfOpenDatagrams is how many handshakes over datagrams may be under way: they take memory, and handshakes over TCP take
+	// descriptors.
 	maxHalfOpenDatagrams = 256
 )
 
@@ -35,7 +36,7 @@ const (
 var errLongHandshake = errors.New("more bytes than a handshake takes")
 
 // A recordGate is the connection of datagrams below DTLS. pion/dtls goes on to take records in clear once a connection is up, so that
-// anybody who can write its addresses into a datagram could end it by an alert, or fill the buffer of handshake messages. The gate lets them pass
+// a host that writes its addresses into a datagram could end it by an alert, or fill the buffer of handshake messages. The gate lets them pass
 // no longer than the handshake takes, and bounds that. RFC 6347, 4.1.2.7: invalid records are discarded.
 type recordGate struct {
 	*udp.Conn
@@ -99,7 +100,7 @@ func (g *recordGate) passes(kind byte, keyed bool) bool {
 	return true
 }
 
-// pieces returns how many pieces of handshake messages a record has. Those under a key cannot be seen, and are few.
+// pieces returns how many pieces of handshake messages a record has. Pieces under a key cannot be seen, and are few.
 func pieces(b []byte, keyed bool) (n int) {
 	if keyed {
 		return 1

@@ -42,7 +42,7 @@ func passes(t *testing.T, from, to Link, text string) {
 	}
 }
 
-// TestForgedDatagramsDoNothing: who can write the addresses of a connection into datagrams, and knows no key, neither ends the
+// TestForgedDatagramsDoNothing: a sender that writes the addresses of a connection into datagrams, and knows no key, neither ends the
 // connection nor has anything kept for it.
 func TestForgedDatagramsDoNothing(t *testing.T) {
 	for name, forged := range map[string]func(i uint64) []byte{
@@ -189,7 +189,7 @@ func TestHalfOpenBounds(t *testing.T) {
 	}
 }
 
-// TestGateLetsRecordsPass: what the gate removes, and that it leaves the rest as it is.
+// TestGateLetsRecordsPass: the gate removes records that may not pass, and leaves the rest as it is.
 func TestGateLetsRecordsPass(t *testing.T) {
 	data, alert := dtlsRecord(1, 7, "data"), dtlsRecord(1, 8, "alert")
 	alert[0] = 21
@@ -244,8 +244,8 @@ func FuzzGate(f *testing.F) {
 	})
 }
 
-// TestRoomIsShared: Links of one site, however many, promise no more than its part of memory, and the least that each needs; what one leaves
-// another one gets.
+// TestRoomIsShared: Links of one site, however many, promise no more than its part of memory, and the least that each needs; room that a Link
+// leaves another Link gets.
 func TestRoomIsShared(t *testing.T) {
 	r := recordRoom{size: roomOf(512 << 20)}
 	var links []int

@@ -7,16 +7,16 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/tunnel/datagram"
 )
 
-// The memory of records over datagrams: those that have come and wait for earlier ones, and those that have left and not arrived. All
+// The memory of records over datagrams: records that have come and wait for earlier ones, and records that have left and have not arrived. All
 // Links with one site share it in each direction, since the other site says how many Links there are.
 const (
 	// datagramWindow is how many bytes of records may be under way on one Link in one direction: 1 Gbit/s over 250 ms. They take memory only
 	// where records are lost and later ones wait for them.
 	datagramWindow = 32 << 20
 	leastWindow    = datagram.MaxRecord // of each Link, however many there are
-	maxLinks       = 2 * maxSlots       // with one site, with those that leave
+	maxLinks       = 2 * maxSlots       // with one site, leaving ones included
 
-	// linkNotes is what a Link notes about packets and records, and its buffers.
+	// linkNotes is the memory for a Link's notes about packets and records, and for its buffers.
 	linkNotes = 3 << 20
 )
 
@@ -24,7 +24,7 @@ const (
 func roomOf(memory int64) int { return int(min(max(memory/8, 2*leastWindow), 2*datagramWindow)) }
 
 // DatagramMemory returns how many bytes the carriers over datagrams take at most beside Config.Memory: records of each peer, which depend on
-// that, and what comes on top for each peer and for handshakes.
+// that, and the rest, for each peer and for handshakes.
 func DatagramMemory(memory int64, peers int) (records, more int64) {
 	// A window's bytes are held when they come and when they leave, half as many in notes on their pieces, a quarter in datagrams.
 	of := func(window int) int64 { return int64(window) / 4 * 11 }

@@ -54,11 +54,18 @@ func (e *Endpoint) sessionUp(p *peer) {
 	}
 }
 
-func (e *Endpoint) sessionLost(p *peer, reason error) {
+// sessionLost is called when a session has ended, with the number of its streams. announced: the peer had said that it would end.
+func (e *Endpoint) sessionLost(p *peer, reason error, streams int, announced bool) {
 	if e.closing.Load() {
 		return
 	}
-	e.log.Warn("session lost, all its streams are reset", "peer", p.name, "reason", reason)
+	if streams == 0 {
+		e.log.Info("session has ended, no stream was open", "peer", p.name, "reason", reason)
+	} else if announced {
+		e.log.Info("the peer has ended in order", "peer", p.name, "streams_reset", streams)
+	} else {
+		e.log.Warn("session lost, all its streams are reset", "peer", p.name, "streams", streams, "reason", reason)
+	}
 	if f := e.cfg.Events.SessionLost; f != nil {
 		f(p.name, reason)
 	}

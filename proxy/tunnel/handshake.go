@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"time"
 )
 
@@ -23,6 +24,9 @@ import (
 func (e *Endpoint) call(ctx context.Context, raw net.Conn, p *peer, s *session, at place) error {
 	defer boundHandshake(ctx, raw)()
 	c, err := e.secure(ctx, raw, true, func(id string) error {
+		if id != p.id && strings.HasSuffix(id, "/"+e.cfg.Name) {
+			return fmt.Errorf("it is %s, this site itself, not %s: correct the address at which the peer is dialed", id, p.id)
+		}
 		if id != p.id {
 			return fmt.Errorf("it is %s, not %s", id, p.id)
 		}

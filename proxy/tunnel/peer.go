@@ -34,12 +34,15 @@ type peer struct {
 	mem      account
 	openings openings
 
-	mu       sync.Mutex
-	address  string
-	last     string   // address that was reached last, for when names cannot be resolved
-	sess     *session // the current one
-	warnedOf *session // whose rival the log has told of
-	next     *session // a fresh one, which replaces it once the peer's new incarnation has shown itself
+	mu        sync.Mutex
+	address   string
+	last      string    // address that was reached last, for when names cannot be resolved
+	sess      *session  // the current one
+	rivalOf   *session  // that has a rival
+	rivalAt   time.Time // when the rival came first
+	rivalTold bool      // the log has told of it
+	said      string    // the fault of a dial that the log has told last; "": the last dial was good
+	next      *session  // a fresh one, which replaces it once the peer's new incarnation has shown itself
 
 	up chan struct{} // closed when a session begins; nil: nobody waits for one
 
@@ -197,7 +200,6 @@ func (s *session) known() incarnation {
 func (p *peer) keep(ctx context.Context, slot int) {
 	var backoff time.Duration
 	var up time.Time
-	var said string
 	for ctx.Err() == nil {
 		p.mu.Lock()
 		s, address := p.sess, p.address
@@ -221,13 +223,21 @@ func (p *peer) keep(ctx context.Context, slot int) {
 			backoff = max(backoff, backoffFrom)
 			if !errors.Is(err, errAgain) && ctx.Err() == nil {
 				err = fmt.Errorf("tunnel: dialing %s at %s: %w", p.name, address, err)
-				p.e.carrierFailed(p.name, err, err.Error() == said)
-				said = err.Error()
+				p.e.carrierFailed(p.name, err, p.saidBefore(err.Error()))
 			}
 		} else {
-			said = ""
+			p.saidBefore("")
 		}
 	}
+}
+
+// saidBefore reports whether the log has told last of the same fault of a dial, whichever carrier it was for.
+func (p *peer) saidBefore(fault string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	before := p.said == fault
+	p.said = fault
+	return before
 }
 
 // pause waits for d, or until ctx ends.

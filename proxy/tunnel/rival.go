@@ -15,6 +15,7 @@ import (
 const (
 	answerWithin = 3 * time.Second // less than a handshake may take
 	answerLooked = 10 * time.Millisecond
+	rivalStays   = time.Second // before the log speaks of it
 )
 
 // A rivalError says that two proxies show one site's certificate.
@@ -80,11 +81,17 @@ func (s *session) ask() map[*carrier]uint64 {
 	return before
 }
 
-// warned reports whether s's rival was spoken of before: it dials every two seconds.
+// warned reports whether the log need not speak of s's rival: it was spoken of before, or has come just now. A rival dials every two
+// seconds, for as long as it is there; after a restart at either side a dial for the session before may come once.
 func (p *peer) warned(s *session) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	before := p.warnedOf == s
-	p.warnedOf = s
-	return before
+	if p.rivalOf != s {
+		p.rivalOf, p.rivalAt, p.rivalTold = s, time.Now(), false
+	}
+	if p.rivalTold || time.Since(p.rivalAt) < rivalStays {
+		return true
+	}
+	p.rivalTold = true
+	return false
 }

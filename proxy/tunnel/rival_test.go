@@ -99,6 +99,32 @@ func TestSecondProxyOfASiteThatIsDialed(t *testing.T) {
 	})
 }
 
+// A proxy that starts again, and one that dials it for the session before it knows that, are no rivals: the log says nothing of two proxies.
+func TestRestartIsNoRival(t *testing.T) {
+	bubbles(t, func(t *testing.T) {
+		var log diary
+		f := &fabric{delay: 20 * time.Millisecond}
+		_, _, paris, tokyo := meet(t, func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) }, f)
+		p := tokyo.list()[0]
+		s := p.session()
+		for range 3 { // carriers of several slots
+			if !p.warned(s) {
+				t.Error("a rival that has come just now is told of")
+			}
+		}
+		time.Sleep(2 * rivalStays)
+		if p.warned(s) || !p.warned(s) {
+			t.Error("a rival that stays is not told of once")
+		}
+		paris.Close()
+		second := rivals(t, paris)
+		time.Sleep(10 * time.Second)
+		if !second.Stats()[0].Session || len(log.about(twoProxies)) != 0 {
+			t.Errorf("session %v, warnings %q", second.Stats()[0].Session, log.about(twoProxies))
+		}
+	})
+}
+
 // A host that is gone without a word is not waited for longer than the answer to a PING may take.
 func TestSuccessorOfASilentProxy(t *testing.T) {
 	for name, gone := range map[string]func(*fabricConn){"reset": (*fabricConn).kill, "silent": (*fabricConn).swallow} {

@@ -171,7 +171,7 @@ func (s *session) fail(reason error, text string) {
 		return
 	}
 	s.err = fmt.Errorf("%w: %s: %w", ErrSessionLost, s.peer.name, reason)
-	lived := s.theirs != incarnation{}
+	lived, streams, announced := s.theirs != incarnation{}, len(s.streams), s.goneAway
 	for _, st := range s.streams {
 		st.lose(s.err)
 	}
@@ -191,7 +191,7 @@ func (s *session) fail(reason error, text string) {
 	s.mu.Unlock()
 	s.peer.replace(s)
 	if lived {
-		s.peer.e.sessionLost(s.peer, reason)
+		s.peer.e.sessionLost(s.peer, reason, streams, announced)
 	}
 }
 

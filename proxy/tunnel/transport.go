@@ -79,7 +79,7 @@ type LinkState struct {
 	Patience time.Duration // how long a confirmation may take, by the round trips so far; 0: not known
 }
 
-// Traffic is the bytes of IP packets, with all headers, with acknowledgements and with what is sent again.
+// Traffic is the bytes of IP packets, with all headers, acknowledgements and resent bytes.
 type Traffic struct{ Sent, Received uint64 }
 
 // errNoIdentity is the error of a Transport that breaks the contract of Secure.

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -145,11 +146,11 @@ func (k *checker) peers() {
 		} else if p.Name == k.Site {
 			k.errorf(p.line, where+".name", "%s is this site itself: list only the others", p.Name)
 		}
-		if len(p.Networks) == 0 {
-			k.warnf(p.line, where+".networks", "there is none: nothing is sent to %s; it may still send here", p.Name)
+		if len(p.Networks) == 0 && !k.failed(where+".networks") {
+			k.warnf(p.line, where+".networks", "there is none: nothing is sent to %s; it may still send here", p.called())
 		}
-		if len(p.MayDial) == 0 {
-			k.warnf(p.line, where+".may_dial", "there is none: every connection from %s is refused; allow destinations here, such as \"10.1.0.0/16:1024-65535\"", p.Name)
+		if len(p.MayDial) == 0 && !k.failed(where+".may_dial") {
+			k.warnf(p.line, where+".may_dial", "there is none: every connection from %s is refused; allow destinations here, such as \"10.1.0.0/16:1024-65535\"", p.called())
 		}
 		k.mayDial(where, &p)
 		if a, err := netip.ParseAddrPort(p.Dial); err == nil && k.itself(a) != "" {
@@ -160,6 +161,9 @@ func (k *checker) peers() {
 		}
 	}
 }
+
+// called returns the peer's name as messages have it.
+func (p *Peer) called() string { return cmp.Or(p.Name, "this peer") }
 
 // mayDial finds destinations of a peer that lie behind a peer themselves.
 func (k *checker) mayDial(where string, p *Peer) {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -119,6 +120,21 @@ jobs: [{name: resnet, networks: [10.0.0.0/8], ranks: 3, sums: gradients}]
 policy: [{role: gradient, codec: lossless}]
 admin: "127.0.0.1:9090"
 `
+
+// What is missing because it could not be read is not reported as missing, and nothing is said of a peer without a name.
+func TestPeersThatCannotBeRead(t *testing.T) {
+	for _, peers := range []string{"peers: 5", "peers: [5]", "peers: [{networks: x, may_dial: y}]", "peers: [{dial: tokyo}]"} {
+		_, problems := parse("f", []byte("site: paris\n"+peers+"\n"), known())
+		for _, p := range problems {
+			if text := p.Error(); strings.Contains(text, "  ") || strings.Contains(text, "to ;") || strings.Contains(text, "from is") {
+				t.Errorf("%s: %s", peers, text)
+			}
+		}
+		if w := problems.Warnings(); peers != "peers: [{dial: tokyo}]" && strings.Contains(fmt.Sprint(w), "there is none") {
+			t.Errorf("%s: %v", peers, w)
+		}
+	}
+}
 
 // Each mistake gives exactly this line, and nothing else.
 func TestMistakes(t *testing.T) {
