@@ -5,6 +5,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/proxy/cache"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -78,11 +80,40 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		Help: "Rows of sparse tensors whose residual was dropped: their array changed, or memory was needed."})
 	m.wrong = prometheus.NewCounter(prometheus.CounterOpts{Name: "gradproxy_wrong_references_total",
 		Help: "Values whose reference differed at the two ends: a defect, which resets the stream of shared values."})
-	for _, v := range []tensor.Verdict{tensor.Repeats, tensor.SingleSigned} { // so that the first one is a rise
+	for _, v := range []tensor.Verdict{tensor.Repeats, tensor.SingleSigned} { // as in expect
 		m.doubted.WithLabelValues(v.String())
+	}
+	for _, how := range cache.SharedHow {
+		m.values.WithLabelValues(how)
 	}
 	reg.MustRegister(m.connections, m.drift, m.sparsity, m.forgotten, m.lostRows, m.wrong)
 	return m
+}
+
+// openResults lists the results of openings, and spentOf the things of which a parser may cost too much.
+var (
+	openResults = []string{"ok", "direct", "peer down", "app left", "no answer", "failed", "denied", "refused", "unreachable"}
+	spentOf     = []string{"time", "memory"}
+)
+
+// expect begins the series of peers' and protocols' rare events at 0: an alert on the rise of a series that is not there before its first
+// event does not see that one.
+func (m *Metrics) expect(peers []Peer, protocols []parser.Protocol) {
+	if m == nil {
+		return
+	}
+	for _, p := range peers {
+		for _, result := range openResults {
+			m.opened.WithLabelValues(p.Name, result)
+		}
+		for _, of := range spentOf {
+			m.spent.WithLabelValues(p.Name, of)
+		}
+		m.refused.WithLabelValues(p.Name)
+	}
+	for _, p := range protocols {
+		m.given.WithLabelValues(p.String())
+	}
 }
 
 // Sent counts raw bytes of apps that left as wire bytes.

@@ -108,7 +108,10 @@ func New(cfg Config) (*Proxy, error) {
 }
 
 // Apply replaces the settings, for connections that come from now on; the policy changes for all.
-func (p *Proxy) Apply(s Settings) { p.settings.Store(&s) }
+func (p *Proxy) Apply(s Settings) {
+	p.config.Metrics.expect(s.Peers, p.config.Protocols)
+	p.settings.Store(&s)
+}
 
 // Residuals returns the memory of the tensors that may lose something, which can be saved and loaded.
 func (p *Proxy) Residuals() *residual.Store { return p.env.Residuals }

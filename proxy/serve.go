@@ -113,7 +113,7 @@ func (p *Proxy) await(ctx context.Context, peer string, within time.Duration, lo
 	return err
 }
 
-// openResult names the result of an opening, for metrics.
+// openResult names the result of an opening, one of openResults.
 func openResult(err error) string {
 	var refused *tunnel.RefusedError
 	switch {

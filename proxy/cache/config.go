@@ -34,7 +34,7 @@ type Metrics interface {
 	Sent(codec string, role tensor.Role, raw, wire int)
 	FellBack(why tensor.Reason)
 	// SharedValue counts a value by how it was put (whole, difference, opposite, again), or evicted.
-	SharedValue(how string)
+	SharedValue(how string) // one of SharedHow
 	// WrongReference counts a value whose reference is not the one that this end holds.
 	WrongReference()
 }
@@ -56,3 +56,7 @@ type Config struct {
 
 // pipeDepth is how many values may be under way between a caller of Put and the tunnel, or between the tunnel and the store.
 const pipeDepth = 8
+
+// SharedHow lists how a value comes to be held by the peer: put whole, as a difference to the last one or to the peer's, or it is there and
+// referred to again; or it is evicted.
+var SharedHow = []string{"whole", "difference", "opposite", "again", "evicted"}

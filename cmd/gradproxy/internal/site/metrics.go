@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/config"
 	"github.com/gradproxy/gradproxy/proxy/tunnel"
 )
 
@@ -51,6 +52,17 @@ func (c *counts) reloaded(ok bool) {
 	}
 	c.reloads.WithLabelValues("failed").Inc()
 	c.loaded.Set(0)
+}
+
+// expect begins the series of peers' rare events at 0, so that the first one is a rise.
+func (c *counts) expect(peers []config.Peer) {
+	for _, p := range peers {
+		c.lost.WithLabelValues(p.Name)
+		for _, stage := range []string{"setup", "established"} {
+			c.failed.WithLabelValues(p.Name, stage)
+		}
+	}
+	c.failed.WithLabelValues("unknown", "setup")
 }
 
 // events counts the events of tunnels, which log them themselves.

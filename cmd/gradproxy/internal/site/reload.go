@@ -33,6 +33,7 @@ func (s *Site) Reload(c *config.Config) error {
 		return err
 	}
 	s.proxy.Apply(settings)
+	s.counts.expect(c.Peers)
 	s.config.Store(c)
 	s.counts.reloaded(true)
 	if keys := needRestart(s.started, c); len(keys) > 0 {

@@ -110,6 +110,7 @@ func (s *Site) open(c *config.Config) (err error) {
 	}
 	s.registry = prometheus.NewRegistry()
 	s.counts = newCounts(s.registry, s.version)
+	s.counts.expect(c.Peers)
 	if err := s.intercept(c); err != nil {
 		return err
 	}
