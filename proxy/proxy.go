@@ -182,8 +182,8 @@ func (p *Proxy) join(end *app.Conn, stream Stream, peer string, log *slog.Logger
 // whole host. So the buffers of all connections beyond the first few together are bounded by memory.
 func sendBuffer(memory, connections int64) int {
 	const few, least, most = 64, 64 << 10, 4 << 20
-	n := memory / (connections + 1) / 2 // the kernel doubles it, for its own needs
-	if connections < few || n >= most/2 {
+	n := memory / max(connections+1, few) / 2 // the kernel doubles it, for its own needs
+	if n >= most/2 {
 		return 0
 	}
 	return int(max(n, least))
