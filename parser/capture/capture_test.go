@@ -3,9 +3,11 @@ package capture
 import (
 	"bytes"
 	"compress/gzip"
+	"encoding/binary"
 	"io"
 	"net"
 	"net/netip"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -331,4 +333,51 @@ func FuzzRead(f *testing.F) {
 			t.Errorf("%d bytes delivered of a file of %d", total, len(b))
 		}
 	})
+}
+
+// A capture of nothing but SYNs, one for each connection, as of a scan, takes little memory for each.
+func TestConnectionsWithoutBytesAreSmall(t *testing.T) {
+	var file bytes.Buffer
+	w := pcapgo.NewWriter(&file)
+	if err := w.WriteFileHeader(65535, layers.LinkTypeRaw); err != nil {
+		t.Fatal(err)
+	}
+	const n = 50_000
+	b := shape{link: layers.LinkTypeRaw}.packet(t, step{flags: syn})
+	for i := range n {
+		binary.BigEndian.PutUint16(b[16:], uint16(i>>12)) // of the server's address
+		binary.BigEndian.PutUint16(b[20:], uint16(i)|1<<15)
+		if err := w.WritePacket(gopacket.CaptureInfo{Timestamp: time.Unix(0, 0), CaptureLength: len(b), Length: len(b)}, b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	table := newTable(func(Conn) Sink { return &note{} })
+	packets, err := newSource(&file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		p, err := packets.next()
+		if err == io.EOF {
+			break
+		}
+		if err == nil {
+			err = table.add(p)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if len(table.all) < n/2 {
+		t.Fatalf("%d connections of %d", len(table.all), n)
+	}
+	if each := int(after.HeapAlloc-before.HeapAlloc) / len(table.all); each > 1024 {
+		t.Errorf("%d bytes for each connection", each)
+	}
+	table.close()
 }

@@ -79,16 +79,50 @@ func (t *table) begin(p *segment) *track {
 	return c
 }
 
-// assemble gives p to reassembly, under a key of the connection's own.
+// assemble gives p to reassembly. Before a connection's first bytes that gets nothing, since it takes kilobytes for each connection, and a
+// capture may have a great many that carry none; the SYNs come to it with them.
 func (t *table) assemble(c *track, p *segment) error {
 	side := c.sideOf(p.from)
 	c.note(side, p.tcp)
+	if !c.carries {
+		if len(p.tcp.Payload) == 0 {
+			return nil
+		}
+		c.carries = true
+		var ports [2]layers.TCPPort
+		ports[side], ports[1-side] = p.tcp.SrcPort, p.tcp.DstPort
+		for s := range c.sides {
+			if from := parser.Side(s); c.sides[s].syn && !(from == side && p.tcp.SYN) {
+				if err := t.give(c, from, firstSegment(ports[from], ports[1-from])); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return t.give(c, side, p.tcp)
+}
+
+// firstSegment returns a SYN without bytes whose number is 0. reassembly tells connections apart by ports that only decoding sets.
+func firstSegment(from, to layers.TCPPort) *layers.TCP {
+	b := make([]byte, 20)
+	binary.BigEndian.PutUint16(b, uint16(from))
+	binary.BigEndian.PutUint16(b[2:], uint16(to))
+	b[12], b[13] = 5<<4, 2 // words of the header, SYN
+	tcp := &layers.TCP{}
+	if err := tcp.DecodeFromBytes(b, gopacket.NilDecodeFeedback); err != nil {
+		panic(err) // the header is whole
+	}
+	return tcp
+}
+
+// give gives a segment to reassembly, under a key of the connection's own.
+func (t *table) give(c *track, side parser.Side, tcp *layers.TCP) error {
 	var from, to [9]byte
 	binary.BigEndian.PutUint64(from[:], uint64(c.id))
 	to, from[8], to[8] = from, byte(side), byte(1-side)
 	flow := gopacket.NewFlow(layers.EndpointIPv4, from[:], to[:])
-	p.tcp.SrcPort, p.tcp.DstPort = 0, 0
-	return t.protect(func() { t.asm.AssembleWithContext(flow, p.tcp, &packet{track: c, side: side}) })
+	tcp.SrcPort, tcp.DstPort = 0, 0
+	return t.protect(func() { t.asm.AssembleWithContext(flow, tcp, &packet{track: c, side: side}) })
 }
 
 // protect calls f and makes an error of gopacket's panic, which is the capture's fault. A Sink's panic goes on.

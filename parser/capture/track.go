@@ -16,6 +16,8 @@ type track struct {
 	client netip.AddrPort
 	sink   Sink
 	sides  [2]half
+
+	carries bool // bytes of it have come
 }
 
 // A half is the state of one direction.
