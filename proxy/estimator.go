@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/proxy/cache"
 	"github.com/gradproxy/gradproxy/proxy/frame"
 	"github.com/gradproxy/gradproxy/proxy/memory"
 	"github.com/gradproxy/gradproxy/proxy/path"
@@ -20,8 +21,13 @@ import (
 // frames are measured and dropped. The same bytes always give the same sizes.
 //
 // It takes as ideal the parts of a live path that it cannot know: the peer has every codec, no block waits in vain for its rest, and
-// coding is always fast enough.
-type Estimator struct{ proxy *Proxy }
+// coding is always fast enough. Values that the peer holds are differences to earlier ones of the same direction, and cross once for each
+// host that receives them: which hosts share a proxy is not known.
+type Estimator struct {
+	proxy  *Proxy
+	values *cache.DryRun
+	flows  uint64
+}
 
 // NewEstimator returns an Estimator with cfg's Codecs, Protocols, Settings.Policy, Memory and Residuals; its other fields
 // do nothing. The caller must Close it.
@@ -33,7 +39,7 @@ func NewEstimator(cfg Config) (*Estimator, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Estimator{p}, nil
+	return &Estimator{proxy: p, values: cache.NewDryRun(p.cacheConfig(cfg.Residuals))}, nil
 }
 
 var errNoTunnel = errors.New("proxy: a dry run has no tunnel")
@@ -46,18 +52,44 @@ func (r *Estimator) Short() bool { return r.proxy.env.Residuals.Short() }
 func (r *Estimator) Close() { r.proxy.Close() }
 
 // Flow begins a direction of a connection. The flows of an Estimator are not safe for concurrent use with each other.
-func (r *Estimator) Flow(f policy.Flow) *EstimatorFlow {
+func (r *Estimator) Flow(f policy.Flow) *EstimatorFlow { return r.FlowTo(f, "") }
+
+// FlowTo is Flow for bytes to a host, which holds values that were sent to it before; "": it holds none.
+func (r *Estimator) FlowTo(f policy.Flow, host string) *EstimatorFlow {
+	r.flows++
 	flow := &EstimatorFlow{buffers: r.proxy.env.Buffers}
-	c := &path.Conn{Env: r.proxy.env, Stream: &flow.sink, Job: f.Job, Log: r.proxy.config.Log}
+	c := &path.Conn{Env: r.proxy.env, Stream: &flow.sink, Job: f.Job, Tag: frame.Tag{Number: r.flows, Mine: true}, Log: r.proxy.config.Log}
+	if host != "" {
+		flow.values = r.values
+		c.Values = valuesOf{r.values, host}
+	}
 	flow.conn, flow.sender = c, send.Detached(c, f, nil)
 	return flow
 }
 
-// A EstimatorFlow is one direction of a connection in an Estimator.
+// valuesOf is what one host holds.
+type valuesOf struct {
+	all  *cache.DryRun
+	host string
+}
+
+func (v valuesOf) Put(conn frame.Tag, p cache.Put) (r frame.ValueRef, fresh, ok bool) {
+	p.Decl.Job = v.host + "/" + p.Decl.Job
+	return v.all.Put(conn, p)
+}
+
+func (valuesOf) Await(frame.Tag, frame.ValueRef, <-chan struct{}) ([]byte, func(), error) {
+	return nil, nil, errNoTunnel
+}
+
+func (valuesOf) Predicts(string, uint64) bool { return false }
+
+// An EstimatorFlow is one direction of a connection in an Estimator.
 type EstimatorFlow struct {
 	conn    *path.Conn
 	sender  *send.Sender
 	sink    sink
+	values  *cache.DryRun // nil: the host holds none
 	buffers *memory.Pool
 	sizes   FlowSizes
 	last    *Size // of the bytes that were sent last
@@ -127,6 +159,9 @@ func (f *EstimatorFlow) send(b []byte, s *Size, take func(buf []byte) error) err
 func (f *EstimatorFlow) settle(s *Size, err error) error {
 	err = errors.Join(err, f.sender.Wait())
 	s.Wire += f.sink.bytes
+	if f.values != nil {
+		s.Wire += f.values.Bytes()
+	}
 	f.sink.bytes, f.last = 0, s
 	return err
 }

@@ -162,3 +162,61 @@ func TestEstimateOfACutValue(t *testing.T) {
 		t.Errorf("1000 bytes take %d", more)
 	}
 }
+
+// Weights that a host has received before cross as differences, and nothing of those that it holds already; another host receives them whole.
+func TestEstimateOfWeights(t *testing.T) {
+	for codec, most := range map[string]float64{"int4": 0.2, "3lc": 0.06} {
+		chosen, err := policy.New([]policy.Rule{{Roles: []tensor.Role{tensor.State}, Codec: codec}}, realLoss)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := NewEstimator(Config{Codecs: realLoss, Settings: Settings{Policy: chosen}, Residuals: 1 << 30})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		const n = 1 << 16
+		random := rand.New(rand.NewPCG(1, 2))
+		weights := make([]float32, n)
+		raw := make([]byte, 4*n)
+		pull := func(host string, step float64) float64 {
+			t.Helper()
+			for i := range weights {
+				weights[i] += float32(step * random.NormFloat64())
+			}
+			tensor.FromFloat32(raw, weights, tensor.Float32)
+			flow := r.FlowTo(policy.Flow{Job: "job", Protocol: "toy"}, host)
+			seg := parser.Segment{Len: len(raw), Tensor: tensor.Tensor{Key: 7, Base: 7, Role: tensor.State, DType: tensor.Float32, Size: len(raw), Hold: len(raw)}}
+			if err := flow.Send(raw, []parser.Segment{seg}); err != nil {
+				t.Fatal(err)
+			}
+			sizes, err := flow.Close()
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := sizes.Tensors[tensor.State]
+			if s.Raw != int64(len(raw)) {
+				t.Fatalf("%d bytes of %d", s.Raw, len(raw))
+			}
+			return float64(s.Wire) / float64(s.Raw)
+		}
+		whole := pull("a", 1)
+		if whole < 0.8 {
+			t.Errorf("%s: the first value takes %.3f of its size", codec, whole)
+		}
+		for range 5 {
+			if part := pull("a", 1e-3); part > most {
+				t.Errorf("%s: a difference takes %.3f of the value's size, want %.2f at most", codec, part, most)
+			}
+		}
+		if again := pull("a", 0); again > 0.005 {
+			t.Errorf("%s: the same value again takes %.3f of its size", codec, again)
+		}
+		if other := pull("b", 0); other < 0.8 {
+			t.Errorf("%s: another host's first value takes %.3f of its size", codec, other)
+		}
+		if alone := pull("", 0); alone < 0.8 {
+			t.Errorf("%s: a host that holds nothing receives %.3f of the size", codec, alone)
+		}
+	}
+}

@@ -94,17 +94,22 @@ func New(cfg Config) (*Proxy, error) {
 		Connections: func() int { return int(p.carried.Load()) },
 		Metrics:     p.config.Metrics,
 	}
-	p.cache = cache.New(p.opening, cache.Config{Room: p.config.Values, Codecs: cfg.Codecs, Lossless: lossless, Workers: p.env.Pool, Pool: p.env.Buffers,
-		Sending: p.env.Sending, Receiving: p.env.Receiving, Metrics: p.config.Metrics, Log: cfg.Log,
+	p.cache = cache.New(p.opening, p.cacheConfig(p.config.Values))
+	p.Apply(cfg.Settings)
+	return p, nil
+}
+
+// cacheConfig describes a value cache with room for so many bytes.
+func (p *Proxy) cacheConfig(room int64) cache.Config {
+	return cache.Config{Room: room, Codecs: p.config.Codecs, Lossless: p.env.Lossless, Workers: p.env.Pool, Pool: p.env.Buffers,
+		Sending: p.env.Sending, Receiving: p.env.Receiving, Metrics: p.config.Metrics, Log: p.config.Log,
 		Open: func(ctx context.Context, peer string, opening []byte) (cache.Stream, error) {
-			s, err := cfg.Open(ctx, peer, opening)
+			s, err := p.config.Open(ctx, peer, opening)
 			if err != nil {
 				return nil, err
 			}
 			return s, nil
-		}})
-	p.Apply(cfg.Settings)
-	return p, nil
+		}}
 }
 
 // Apply replaces the settings, for connections that come from now on; the policy changes for all.
@@ -179,7 +184,7 @@ func (p *Proxy) join(end *app.Conn, stream Stream, peer string, log *slog.Logger
 
 // sendBuffer returns the bytes of the kernel's send buffer towards an app where so many other connections are carried; 0: the kernel chooses. An
 // app that does not read has the kernel hold a whole buffer, by default 4 MiB, and the kernel's memory for TCP is one for the
-// whole host. So the buffers of all connections beyond the first few together are bounded by memory.
+// whole host. So the buffers of all connections together are bounded by memory, of which each of the first few has an equal part.
 func sendBuffer(memory, connections int64) int {
 	const few, least, most = 64, 64 << 10, 4 << 20
 	n := memory / max(connections+1, few) / 2 // the kernel doubles it, for its own needs

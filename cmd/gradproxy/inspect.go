@@ -24,11 +24,11 @@ func inspectCommand() *cobra.Command {
 that is tensors of which role, and how many bytes proxies with each of some policies would have put into their tunnel.
 All connections of the file are taken for one job.
 
-A policy is the codec of gradients, whose aggregates are then lossless, or CODEC+CODEC for gradients and aggregates. The
+A policy is the codec of gradients and of a server's weights, aggregates being lossless then, or CODEC+CODEC for these and aggregates. The
 bytes include the frames between the proxies, and leave out the tunnel's records, TLS, TCP and IP: about 4 % more.`,
 		Example: `  gradproxy inspect job.pcap.gz
   gradproxy inspect --sums gradients --ranks 3 --json job.pcap
-  gradproxy inspect --sums gradients --codec '3lc(s=1.9)+int8' job.pcap`,
+  gradproxy inspect --sums gradients --codec 3lc+int8 job.pcap`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usagef("%d files given, one is needed: write gradproxy inspect FILE.pcap", len(args))

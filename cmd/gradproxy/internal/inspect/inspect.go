@@ -118,7 +118,7 @@ func (w *wire) begin() {
 	x := w.inspector
 	for i := range x.near[0] {
 		p := x.near[0][i]
-		r := &reader{protocol: p.String(), tensors: x.tensors, costings: x.costings, each: x.each, ended: w.gaps}
+		r := &reader{protocol: p.String(), hosts: [2]string{w.conn.Client.Addr().String(), w.conn.Server.Addr().String()}, tensors: x.tensors, costings: x.costings, each: x.each, ended: w.gaps}
 		for own := range x.near {
 			from, to := x.near[own][i].New(parser.Conn{
 				Job: job, Client: w.conn.Client, Server: w.conn.Server, Number: w.conn.Number,

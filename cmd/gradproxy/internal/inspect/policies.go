@@ -16,13 +16,13 @@ import (
 // Lossless is the policy that loses nothing. Every report has its cost.
 const Lossless = "lossless"
 
-// DefaultPolicies are the policies to cost before one has been chosen.
+// DefaultPolicies are the policies to cost before one has been chosen: those that docs/loss.md recommends.
 func DefaultPolicies() []string {
-	return []string{Lossless, "3lc(s=1.75)", "3lc(s=1.75)+int4", "int8+int8"}
+	return []string{Lossless, "int4", "int4+int4", "3lc", "3lc+int4"}
 }
 
-// CheckPolicy reports an error in the text of a policy: "CODEC" for gradients, aggregates being lossless, or
-// "CODEC+CODEC" for both.
+// CheckPolicy reports an error in the text of a policy: "CODEC" for gradients and for a server's weights (state), aggregates being
+// lossless, or "CODEC+CODEC" for the former and aggregates.
 func CheckPolicy(text string) error {
 	_, err := newPolicy(text)
 	return err
@@ -33,7 +33,7 @@ func newPolicy(text string) (policy.Policy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("policy %q: write CODEC for gradients, or CODEC+CODEC for gradients and aggregates", text)
 	}
-	rules := []policy.Rule{{Roles: []tensor.Role{tensor.Gradient}, MinBytes: policy.MinBytes, Codec: gradients}}
+	rules := []policy.Rule{{Roles: []tensor.Role{tensor.Gradient, tensor.State}, MinBytes: policy.MinBytes, Codec: gradients}}
 	if aggregates != "" {
 		rules = append(rules, policy.Rule{Roles: []tensor.Role{tensor.Aggregate}, MinBytes: policy.MinBytes, Codec: aggregates})
 	}
@@ -71,9 +71,9 @@ func newCostings(c Config) (list []*costing, err error) {
 	return list, nil
 }
 
-// flow begins one direction of a connection.
-func (c *costing) flow(protocol string, d policy.Direction) *proxy.EstimatorFlow {
-	return c.trial.Flow(policy.Flow{Job: job, Protocol: protocol, Direction: d, LossyAggregates: strings.Contains(c.text, "+")})
+// flow begins one direction of a connection, to a host.
+func (c *costing) flow(protocol string, d policy.Direction, to string) *proxy.EstimatorFlow {
+	return c.trial.FlowTo(policy.Flow{Job: job, Protocol: protocol, Direction: d, LossyAggregates: strings.Contains(c.text, "+")}, to)
 }
 
 // add adds a direction's bytes and the bytes that its flow sends for some of them, which may be none; the rest travels verbatim.

@@ -155,7 +155,7 @@ func TestPoliciesOfGlooCaptures(t *testing.T) {
 				t.Fatalf("the job has %d steps, of which the last may lose something", n)
 			}
 			all := costs(t, read(t, file, Config{Sums: parser.SumsGradients, Policies: DefaultPolicies()}))
-			exact, g, both := all[Lossless], all["3lc(s=1.75)"], all["3lc(s=1.75)+int4"]
+			exact, g, both := all[Lossless], all["3lc"], all["3lc+int4"]
 			if exact.Roles.Gradient.RawBytes == 0 || exact.Roles.Aggregate.RawBytes == 0 {
 				t.Errorf("nothing is gradient, or nothing aggregate: %+v", exact.Roles)
 			}

@@ -65,7 +65,7 @@ func (b RoleBytes) plus(c RoleBytes) RoleBytes {
 // A Cost is the size of all connections under a policy: bytes for the tunnel, with the frames between the proxies,
 // without the tunnel's own records, TLS, TCP and IP.
 type Cost struct {
-	Codec         string    `json:"codec"`     // the policy: CODEC of gradients, or CODEC+CODEC of gradients and aggregates
+	Codec         string    `json:"codec"`     // the policy: CODEC of gradients and state, or CODEC+CODEC of these and aggregates
 	RawBytes      int       `json:"raw_bytes"` // of the TCP streams
 	Bytes         int       `json:"bytes"`
 	Ratio         float64   `json:"ratio"` // RawBytes over Bytes

@@ -93,10 +93,10 @@ func size(n int) string {
 
 // writePolicies writes a line for each policy.
 func (r *Report) writePolicies(w io.Writer) {
-	fmt.Fprintln(w, "\nwhat would have gone into the tunnel\tbytes\tratio\tgradients\taggregates\tthe rest")
+	fmt.Fprintln(w, "\nwhat would have gone into the tunnel\tbytes\tratio\tgradients\taggregates\tweights\tthe rest")
 	for _, c := range r.Policies {
 		var rest RoleCost
-		for _, part := range []RoleCost{c.Roles.State, c.Roles.Exact, c.Roles.Unknown, c.Roles.Opaque} {
+		for _, part := range []RoleCost{c.Roles.Exact, c.Roles.Unknown, c.Roles.Opaque} {
 			rest.RawBytes += part.RawBytes
 			rest.Bytes += part.Bytes
 		}
@@ -104,7 +104,7 @@ func (r *Report) writePolicies(w io.Writer) {
 		if c.ShortOfMemory {
 			note = "\ttoo much: there was no memory for all tensors"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%.2fx\t%v\t%v\t%v%s\n", c.Codec, size(c.Bytes), c.Ratio, c.Roles.Gradient, c.Roles.Aggregate, rest, note)
+		fmt.Fprintf(w, "%s\t%s\t%.2fx\t%v\t%v\t%v\t%v%s\n", c.Codec, size(c.Bytes), c.Ratio, c.Roles.Gradient, c.Roles.Aggregate, c.Roles.State, rest, note)
 	}
 }
 

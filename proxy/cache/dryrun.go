@@ -1,0 +1,60 @@
+package cache
+
+import (
+	"errors"
+
+	"github.com/gradproxy/gradproxy/proxy/frame"
+	"github.com/gradproxy/gradproxy/proxy/memory"
+	"github.com/gradproxy/gradproxy/proxy/tunnel"
+)
+
+// A DryRun counts the bytes of values that a Peer would put, without a peer: one that has as much room, and has every value delivered before
+// the next one is put. It is not safe for concurrent use.
+type DryRun struct {
+	writer *writer
+	stream *countedStream
+	share  memory.Share
+}
+
+// NewDryRun returns a DryRun. cfg.Open is not used.
+func NewDryRun(cfg Config) *DryRun {
+	d := &DryRun{stream: &countedStream{}}
+	d.writer = newWriter(&cfg, "", &d.share, d.stream, 1)
+	d.writer.settle(cfg.Room)
+	return d
+}
+
+// Put is Peer.Put.
+func (d *DryRun) Put(t frame.Tag, v Put) (r frame.ValueRef, fresh, ok bool) {
+	w := d.writer
+	e, fresh := w.entry(t, &v)
+	if e == nil {
+		return r, false, false
+	}
+	if fresh {
+		err := w.send(e, &v, nil)
+		if err = errors.Join(err, w.pipe.Wait()); err != nil {
+			return r, false, false
+		}
+	}
+	if fresh || e.lost {
+		e.served = append(e.served, t)
+	}
+	w.forget, w.evict, w.kept, w.want = w.forget[:0], w.evict[:0], w.kept[:0], w.want[:0] // no peer has to hear of it
+	return frame.ValueRef{Epoch: w.epoch, ID: e.id, Size: len(v.Data)}, fresh, true
+}
+
+// Bytes returns how many bytes were put since the last call.
+func (d *DryRun) Bytes() int64 {
+	n := d.stream.bytes
+	d.stream.bytes = 0
+	return n
+}
+
+// A countedStream is a Stream that counts the bytes that are written to it.
+type countedStream struct{ bytes int64 }
+
+func (s *countedStream) Write(p []byte) (int, error) { s.bytes += int64(len(p)); return len(p), nil }
+func (s *countedStream) ReadChunk() ([]byte, error)  { return nil, ErrLost }
+func (s *countedStream) Close() error                { return nil }
+func (s *countedStream) Reset(tunnel.Code)           {}
