@@ -54,7 +54,7 @@ func benchCodecsCommand() *cobra.Command {
 			"The built-in data are one or two vectors, too few for a figure about training: go run ./integration/cmd/recordgradients, in\n" +
 			"the source, records whole sequences of gradients.\n\n" +
 			"docs/codecs.md explains the columns and the plot.",
-		Example: `  gradproxy bench codecs --codec '3lc(s=1.75)' --codec int4 --data gradients.npy
+		Example: `  gradproxy bench codecs --codec 3lc --codec int4 --data gradients.npy
   gradproxy bench codecs --data lm --plot lm.svg
   gradproxy bench codecs --codec all --data job.pcap.gz --sums gradients --json`,
 		Args: cobra.NoArgs,

@@ -2,6 +2,7 @@ package config
 
 import (
 	"math/rand/v2"
+	"regexp"
 	"slices"
 
 	"github.com/gradproxy/gradproxy/codecs"
@@ -9,6 +10,9 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/policy"
 	"github.com/gradproxy/gradproxy/tensor"
 )
+
+// multiplier finds a fixed sparsity multiplier of 3LC that is large.
+var multiplier = regexp.MustCompile(`^3lc\(.*\bs=1\.[5-9]`)
 
 // lossy checks rule i, whose codec loses something: the roles must allow it.
 func (k *checker) lossy(i int, where string, codec codecs.Codec) {
@@ -27,6 +31,9 @@ func (k *checker) lossy(i int, where string, codec codecs.Codec) {
 		default:
 			k.errorf(r.line, where+".codec", "%s loses something, and %s may lose nothing: use lossless, or name other roles", r.Codec, role)
 		}
+	}
+	if s := multiplier.FindStringSubmatch(codec.String()); s != nil && (len(r.Roles) == 0 || slices.Contains(r.Roles, tensor.Gradient) || slices.Contains(r.Roles, tensor.State)) {
+		k.warnf(r.line, where+".codec", "%s lags a dozen gradients behind: in 400 steps it cost 2.7 points of accuracy where 3lc cost 0.2, for 8 %% fewer bytes (docs/loss.md); use int4 or 3lc", r.Codec)
 	}
 	takesAggregates := k.takesAggregates(i)
 	switch {
