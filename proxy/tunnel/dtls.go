@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/pion/dtls/v2"
@@ -51,7 +52,14 @@ func (t *dtlsTransport) room(id string) *recordRoom {
 }
 
 func (t *dtlsTransport) Dial(ctx context.Context, address string) (net.Conn, error) {
-	return udp.Dial(ctx, address)
+	c, err := udp.Dial(ctx, address)
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		err = fmt.Errorf("%w: nothing listens there by UDP; is gradproxy up, and does its tunnel.carrier say dtls too?", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
 func (t *dtlsTransport) Listen(_ context.Context, address string) (net.Listener, error) {

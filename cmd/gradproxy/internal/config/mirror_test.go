@@ -67,6 +67,9 @@ func TestTogether(t *testing.T) {
 		want         []string // parts of the only problem; none: there is no problem
 	}{
 		"mirrors": {no, no, nil},
+		"another carrier": {[]string{"site: paris\n", "site: paris\ntunnel: {carrier: dtls}\n"}, no,
+			[]string{"paris.yaml:2: tunnel.carrier: dtls, but tls at tokyo: no tunnel comes up"}},
+		"the same carrier": {[]string{"site: paris\n", "site: paris\ntunnel: {carrier: dtls}\n"}, []string{"site: tokyo\n", "site: tokyo\ntunnel: {carrier: dtls}\n"}, nil},
 		"narrow may_dial": {no, []string{"10.2.0.0/16:1024-65535", "10.2.0.0/16:1024-50000"},
 			[]string{"paris.yaml:3: peers[0].networks[0]: of the connections to 10.2.0.0/16 on ports 1024-65535", "tokyo refuses some", `"10.2.0.0/16:1024-65535"`}},
 		"may_dial of no use": {[]string{`"10.1.0.0/16:1024-65535"`, `"10.1.0.0/16:1024-65535", "10.7.0.0/16:80"`}, no,
