@@ -22,7 +22,7 @@ import (
 const (
 	caValid   = 10 * 365 * 24 * time.Hour
 	siteValid = 365 * 24 * time.Hour
-	backdate  = 5 * time.Minute // for clocks that are behind
+	backdate  = time.Hour // for clocks that are behind
 )
 
 // An Authority signs certificates of sites.

@@ -198,3 +198,16 @@ func TestOtherDomain(t *testing.T) {
 		t.Errorf("permitted %v", a.cert.PermittedURIDomains)
 	}
 }
+
+// A peer whose clock is ten minutes behind takes a certificate that was made just now.
+func TestClocksApart(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := Write(Options{Dir: dir, Domain: "lab", Sites: []string{"paris"}, Now: now}); err != nil {
+		t.Fatal(err)
+	}
+	for _, behind := range []time.Duration{0, 10 * time.Minute, 55 * time.Minute} {
+		if _, err := load(t, dir, "paris", now.Add(-behind), x509.ExtKeyUsageServerAuth); err != nil {
+			t.Errorf("a clock that is %v behind: %v", behind, err)
+		}
+	}
+}
