@@ -85,7 +85,8 @@ func readable(files []string) error {
 
 func writable(folders []string) error {
 	for _, folder := range folders {
-		if err := unix.Faccessat(unix.AT_FDCWD, folder, unix.W_OK|unix.X_OK, unix.AT_EACCESS); err != nil {
+		err := unix.Faccessat(unix.AT_FDCWD, folder, unix.W_OK|unix.X_OK, unix.AT_EACCESS)
+		if err != nil && !errors.Is(err, unix.EROFS) { // no capability helps against a file system that is read-only
 			return err
 		}
 	}
