@@ -53,6 +53,7 @@ func (s *Site) Run(ctx, cut context.Context) error {
 	if s.residuals != nil {
 		part(func() error { return s.residuals.run(parts) })
 	}
+	s.noteFamilies(s.config.Load())
 	s.log.Info("running", "site", s.config.Load().Site, "version", s.version, "listening", s.addresses())
 
 	var err error
