@@ -10,6 +10,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -28,6 +29,7 @@ type Job struct {
 	Ranks   int      // rank r runs at site r modulo the number of sites
 	Nodes   []Node   // processes that run instead of ranks, all started at once: node r counts as rank r
 	Exec    *Exec    // runs it; nil: it runs by itself
+	Under   []string // a command that runs each rank, whose own command follows; nil: none
 	Agents  bool     // each rank is started by torchrun
 	Lingers bool     // processes of Nodes may hang once all workers have reported, which then is the job's end
 
@@ -166,6 +168,7 @@ func (w *WAN) startRank(ctx context.Context, job Job, r int, held bool) (*Rank, 
 	if job.Exec != nil {
 		argv = job.Exec.command(i, argv)
 	}
+	argv = slices.Concat(job.Under, argv)
 	rank := &Rank{number: r, role: role, ctx: ctx, began: time.Now(), step: -1, moved: make(chan struct{})}
 	return rank, w.begin(rank, site, job, argv, job.environment(w, r, site), held)
 }

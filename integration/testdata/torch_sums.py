@@ -92,17 +92,31 @@ class Sums:
     def file(self, k, rank):
         return os.path.join(self.folder, "%d.%d" % (k, rank))
 
-    def reduce(self, case, kind, tensor, op=dist.ReduceOp.SUM):
+    def reduce(self, case, kind, tensor, op=dist.ReduceOp.SUM, group=None):
         """Sums tensor over the ranks of the group, and compares the result with the ranks' inputs."""
+        k = self.give(tensor.numpy())
+        dist.all_reduce(tensor, op=op, group=group or self.group)
+        self.check(k, case, kind, tensor.numpy(), op)
+        return tensor
+
+    def compare(self, case, kind, given, got):
+        """Compares the result of a sum that is over with the ranks' inputs."""
+        k = self.give(given)
+        dist.barrier(group=self.group)
+        self.check(k, case, kind, got, dist.ReduceOp.SUM)
+
+    def give(self, given):
+        """Tells the other ranks what this one puts into sum k, and returns k."""
         k, self.count = self.count, self.count + 1
-        given = tensor.numpy()
         given.tofile(self.file(k, self.rank))
         if k >= 2:  # all ranks have returned from the one before the last
             os.remove(self.file(k - 2, self.rank))
-        dist.all_reduce(tensor, op=op, group=self.group)
-        inputs = [np.fromfile(self.file(k, r), given.dtype) for r in range(self.world)]
+        return k
+
+    def check(self, k, case, kind, got, op):
+        inputs = [np.fromfile(self.file(k, r), got.dtype) for r in range(self.world)]
         add = {dist.ReduceOp.SUM: np.add, dist.ReduceOp.MAX: np.maximum, dist.ReduceOp.MIN: np.minimum, dist.ReduceOp.PRODUCT: np.multiply}[op]
-        got, wanted = tensor.numpy(), []
+        wanted = []
         for order in itertools.permutations(range(self.world)):  # a ring begins at another rank for each part
             want = inputs[order[0]]
             for r in order[1:]:
@@ -112,7 +126,6 @@ class Sums:
         if wrong.any():
             self.inexact[case + "/" + kind] = self.inexact.get(case + "/" + kind, 0) + 1
             self.worst = max(self.worst, float(np.linalg.norm((got - wanted[0]).astype(np.float64)) / (np.linalg.norm(wanted[0].astype(np.float64)) or 1)))
-        return tensor
 
 
 class Lora(nn.Module):
@@ -262,4 +275,5 @@ def main():
     quick.ends()
 
 
-main()
+if __name__ == "__main__":
+    main()

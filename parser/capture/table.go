@@ -8,6 +8,8 @@ import (
 	"github.com/google/gopacket"
 	"github.com/google/gopacket/layers"
 	"github.com/google/gopacket/reassembly"
+
+	"github.com/gradproxy/gradproxy/parser"
 )
 
 // Bounds on the bytes, in pages of 1.9 KB, that wait for earlier bytes.
