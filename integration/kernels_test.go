@@ -24,7 +24,7 @@ func TestProbesUnderAnotherKernel(t *testing.T) {
 	t.Log(guest.RunTests(t, "../bpf/probe", "-test.skip=^TestGenerated"))
 }
 
-// Datagrams leave under Linux 6.1 too, which cuts no write for a device without checksums, and refuses one that is too long in another way.
+// Datagrams leave under Linux 6.1 too, which cuts no write for a device that computes no checksums.
 func TestDatagramsUnderAnotherKernel(t *testing.T) {
 	require.Long(t)
 	guest := vm.Guest{Env: []string{require.Variable + "=root"}}

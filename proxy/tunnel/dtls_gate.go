@@ -40,7 +40,7 @@ var errLongHandshake = errors.New("more bytes than a handshake takes")
 // no longer than the handshake takes, and bounds that. RFC 6347, 4.1.2.7: invalid records are discarded.
 type recordGate struct {
 	*udp.Conn
-	secured atomic.Bool // the handshake is over here: nothing in clear passes but messages of the handshake, which the other end may repeat
+	secured atomic.Bool // the handshake is over here: nothing in clear passes. The other end may repeat its last flight, of which the end is under the key
 	settled atomic.Bool // and there
 	bytes   int         // of the handshake
 	pieces  int
@@ -95,7 +95,7 @@ func (g *recordGate) passes(kind byte, keyed bool) bool {
 	case g.settled.Load():
 		return keyed && (kind == dtlsData || kind == dtlsAlert)
 	case g.secured.Load():
-		return keyed && kind != dtlsCipherSpec || !keyed && kind == dtlsHandshake
+		return keyed && kind != dtlsCipherSpec
 	}
 	return true
 }

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -244,6 +245,12 @@ func TestDTLSStreamsSurvive(t *testing.T) {
 // dtlsPair returns the two ends of a carrier over DTLS.
 func dtlsPair(t *testing.T) (near, far *dtlsLink) {
 	t.Helper()
+	return dtlsPairBy(t, func(address string) string { return address })
+}
+
+// dtlsPairBy is dtlsPair where the listener at an address is dialed at another one.
+func dtlsPairBy(t *testing.T, by func(address string) string) (near, far *dtlsLink) {
+	t.Helper()
 	id := identities(t, "paris", "tokyo")
 	ln, err := udp.Listen("127.0.0.1:0")
 	if err != nil {
@@ -272,7 +279,7 @@ func dtlsPair(t *testing.T) (near, far *dtlsLink) {
 			accepted <- l
 		}
 	}()
-	conn, err := udp.Dial(ctx, ln.Addr().String())
+	conn, err := udp.Dial(ctx, by(ln.Addr().String()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -287,6 +294,61 @@ func dtlsPair(t *testing.T) (near, far *dtlsLink) {
 	near, far = l.(*dtlsLink), there.(*dtlsLink)
 	t.Cleanup(func() { near.Close(); far.Close() })
 	return near, far
+}
+
+// TestEndOfHandshakeIsLost: the accepting side, for which the handshake is over, answers the dialing side that repeats its messages in clear
+// since the last answer was lost.
+func TestEndOfHandshakeIsLost(t *testing.T) {
+	lost := make(chan bool, 1)
+	near, far := dtlsPairBy(t, func(address string) string {
+		relay, err := net.ListenPacket("udp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		server, err := net.Dial("udp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { relay.Close(); server.Close() })
+		var client atomic.Pointer[net.Addr]
+		go func() {
+			b := make([]byte, 9000)
+			for {
+				n, from, err := relay.ReadFrom(b)
+				if err != nil {
+					return
+				}
+				client.Store(&from)
+				server.Write(b[:n])
+			}
+		}()
+		go func() {
+			b := make([]byte, 9000)
+			for {
+				n, err := server.Read(b)
+				if err != nil {
+					return
+				}
+				if bytes.Contains(b[:n], []byte{dtlsHandshake, 254, 253, 0, 1, 0, 0, 0, 0, 0, 0}) && len(lost) == 0 { // its first message under the keys
+					lost <- true
+					continue
+				}
+				relay.WriteTo(b[:n], *client.Load())
+			}
+		}()
+		return relay.LocalAddr().String()
+	})
+	if len(lost) == 0 {
+		t.Error("nothing was lost")
+	}
+	record := header{kind: kindHello}.append(nil)
+	if _, err := near.Write(record); err != nil {
+		t.Fatal(err)
+	}
+	near.Flush()
+	if _, err := io.ReadFull(far, make([]byte, len(record))); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestRecordsInClearEndNothing: records that anybody can send under the peer's address leave a carrier as it is.
@@ -377,7 +439,7 @@ func TestGateAfterTheHandshake(t *testing.T) {
 	for datagram, want := range map[string][2]string{ // while the handshake may go on at the other end, and afterwards
 		"":                        {"", ""},
 		data:                      {data, data},
-		hello + change + finished: {hello + finished, ""},
+		hello + change + finished: {finished, ""},
 		alert:                     {"", ""},
 		alert + data + alert:      {data, data},
 		data + data[:15]:          {data, data},

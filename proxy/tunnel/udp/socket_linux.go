@@ -99,7 +99,8 @@ func passing(err error) bool {
 }
 
 // uncut reports whether an error of a write says that the kernel has not cut it into datagrams, so that none has left: they are too long for the
-// device (EMSGSIZE, of older kernels EINVAL), or, forever, older kernels refuse a device that computes no checksums (EIO).
+// device (EMSGSIZE), it cannot be cut there just now (EINVAL, seen of Linux 5.15: https://github.com/quinn-rs/quinn/pull/1637), or, forever, the
+// device computes no checksums (EIO, of Linux 6.1).
 func uncut(err error) (refused, forever bool) {
 	forever = errors.Is(err, unix.EIO)
 	return forever || errors.Is(err, unix.EMSGSIZE) || errors.Is(err, unix.EINVAL), forever
