@@ -78,14 +78,6 @@ func (m *mirror) warnf(line int, where, format string, args ...any) {
 	m.add(true, line, where, format, args...)
 }
 
-// carriers compares the kinds of carriers.
-func (m *mirror) carriers(first bool) {
-	name := func(c *Config) string { return cmp.Or(c.Tunnel.Carrier, tunnel.CarrierTLS) }
-	if a, b := name(m.a), name(m.b); first && a != b {
-		m.errorf(m.a.Tunnel.line, "tunnel.carrier", "%s, but %s at %s: no tunnel comes up; write the same at both sites", a, b, m.b.Site)
-	}
-}
-
 // compare finds the settings of a that b does not mirror. first: a problem of both sites alike is reported now.
 func (m *mirror) compare(first bool) {
 	switch {
@@ -106,7 +98,6 @@ func (m *mirror) compare(first bool) {
 		return // said of b
 	}
 	m.dials(first)
-	m.carriers(first)
 	m.destinations()
 	m.forwards()
 	m.keys(first)

@@ -147,7 +147,7 @@ func TestPolicyTexts(t *testing.T) {
 func near(a, b RoleCost) bool { return a.RawBytes == b.RawBytes && 100*abs(a.Bytes-b.Bytes) <= b.Bytes }
 
 // Of recorded Gloo jobs the parts add up. They end before any tensor has earned trust, so proxies lose nothing of them under any policy, and
-// gradients and sums cost what they cost losslessly, but for where blocks are cut. TestRolesOfASimulatedJob has a longer job.
+// gradients and sums cost as much as losslessly, but for where blocks are cut. TestRolesOfASimulatedJob has a longer job.
 func TestPoliciesOfGlooCaptures(t *testing.T) {
 	for _, file := range require.Captures(t, "gloo-*.pcap*") {
 		t.Run(filepath.Base(file), func(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// testdata has short recordings of real jobs with two workers, and what each job says of itself (record.sh).
+// testdata has short recordings of real jobs with two workers, and the line that each job prints (record.sh).
 type recordedJob struct{ Steps, Parameters int }
 
 func recorded(t *testing.T, name string, c Config) (job recordedJob, roles RoleBytes) {

@@ -37,7 +37,7 @@ func (ts *tensors) judge(direction any, t tensor.Tensor, off int, data []byte) t
 		return t.Role
 	}
 	if t.Key == 0 {
-		return tensor.Unknown // nothing tells its values from those of other tensors
+		return tensor.Unknown // its values cannot be told from other tensors' values
 	}
 	b := ts.block(blockName{direction, t.Key, off}, len(data))
 	if b == nil {
@@ -54,7 +54,7 @@ func (ts *tensors) judge(direction any, t tensor.Tensor, off int, data []byte) t
 	return t.Role
 }
 
-// supports reports whether data, compared with the last values of b, which is of t, supports the role. It ends the word of the user who says that
+// supports reports whether data, compared with the last values of b, a block of t, supports the role. It ends the word of the user who says that
 // all sums are gradients where one is none, as a proxy does.
 func (ts *tensors) supports(b *block, t tensor.Tensor, data []byte) bool {
 	kept := make([]byte, tensor.KeptSize(t.DType, len(b.data)))
