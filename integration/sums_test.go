@@ -57,6 +57,7 @@ func wantProved(t *testing.T, ctx context.Context, ps testbed.Proxies, config te
 		if err != nil {
 			t.Fatal(err)
 		}
+		t.Logf("%.0f bytes of role %s went through %s, of %.0f to %.0f", got, role, codec, least, most)
 		if got < least || got > most || least == 0 {
 			t.Errorf("%.0f bytes of role %s went through %s, want %.0f to %.0f", got, role, codec, least, most)
 		}
