@@ -90,7 +90,7 @@ func (t *dtlsTransport) Secure(ctx context.Context, conn net.Conn, dialed bool, 
 		MTU:                    dtlsHandshakeMTU,
 		FlightInterval:         dtlsFlightAgain,
 		ReplayProtectionWindow: dtlsReplayWindow,
-		LoggerFactory:          quiet{},
+		LoggerFactory:          noLog{},
 		// The address was proved before (package udp), so that nothing is kept for others.
 		InsecureSkipVerifyHello: true,
 		VerifyPeerCertificate: func(shown [][]byte, _ [][]*x509.Certificate) error {

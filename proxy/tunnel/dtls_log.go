@@ -2,18 +2,18 @@ package tunnel
 
 import "github.com/pion/logging"
 
-// quiet silences pion/dtls: its errors say as much, and anyone can send datagrams that would fill a log.
-type quiet struct{}
+// noLog discards the log of pion/dtls: its errors say as much, and anyone can send datagrams that would fill a log.
+type noLog struct{}
 
-func (quiet) NewLogger(string) logging.LeveledLogger { return quiet{} }
+func (noLog) NewLogger(string) logging.LeveledLogger { return noLog{} }
 
-func (quiet) Trace(string)          {}
-func (quiet) Tracef(string, ...any) {}
-func (quiet) Debug(string)          {}
-func (quiet) Debugf(string, ...any) {}
-func (quiet) Info(string)           {}
-func (quiet) Infof(string, ...any)  {}
-func (quiet) Warn(string)           {}
-func (quiet) Warnf(string, ...any)  {}
-func (quiet) Error(string)          {}
-func (quiet) Errorf(string, ...any) {}
+func (noLog) Trace(string)          {}
+func (noLog) Tracef(string, ...any) {}
+func (noLog) Debug(string)          {}
+func (noLog) Debugf(string, ...any) {}
+func (noLog) Info(string)           {}
+func (noLog) Infof(string, ...any)  {}
+func (noLog) Warn(string)           {}
+func (noLog) Warnf(string, ...any)  {}
+func (noLog) Error(string)          {}
+func (noLog) Errorf(string, ...any) {}

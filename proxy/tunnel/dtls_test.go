@@ -193,7 +193,7 @@ func TestDTLSRefuses(t *testing.T) {
 			}
 			defer conn.Close()
 			c := &dtls.Config{Certificates: []tls.Certificate{load(id("paris"))}, CipherSuites: []dtls.CipherSuiteID{}, CustomCipherSuites: dtlsSuites,
-				ExtendedMasterSecret: dtls.RequireExtendedMasterSecret, InsecureSkipVerify: true, LoggerFactory: quiet{}}
+				ExtendedMasterSecret: dtls.RequireExtendedMasterSecret, InsecureSkipVerify: true, LoggerFactory: noLog{}}
 			change(c)
 			d, err := dtls.ClientWithContext(ctx, conn, c)
 			if err == nil {
