@@ -10,6 +10,7 @@ import (
 
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/config"
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/confine"
+	"github.com/gradproxy/gradproxy/proxy/tunnel"
 )
 
 // Confine takes from this process, for good, the rights that the site does not need any more. It must come after Start, before any Reload and, unless
@@ -94,7 +95,7 @@ func ports(c *config.Config) []uint16 {
 		}
 	}
 	for _, p := range c.Peers {
-		if _, port, err := net.SplitHostPort(p.Dial); err == nil {
+		if _, port, err := net.SplitHostPort(p.Dial); err == nil && c.Tunnel.Carrier != tunnel.CarrierDTLS { // Landlock bounds TCP only
 			if n, err := strconv.ParseUint(port, 10, 16); err == nil {
 				all[n] = true
 			}

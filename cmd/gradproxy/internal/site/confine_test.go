@@ -10,6 +10,7 @@ import (
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/confine"
 	"github.com/gradproxy/gradproxy/proxy"
 	"github.com/gradproxy/gradproxy/proxy/intercept"
+	"github.com/gradproxy/gradproxy/proxy/tunnel"
 )
 
 // The ports are the ones of tunnels, of may_dial, of forwards and of name servers. A reload that names another is refused, since the dials would be.
@@ -32,6 +33,11 @@ func TestPortsAreWhatTheConfigurationDials(t *testing.T) {
 	if err := s.beyond(&more); err == nil || !strings.Contains(err.Error(), "7444") {
 		t.Errorf("another port: %v", err)
 	}
+	more.Tunnel.Carrier = tunnel.CarrierDTLS
+	if err := s.beyond(&more); err != nil {
+		t.Errorf("another port of UDP: %v", err)
+	}
+	more.Tunnel.Carrier = ""
 	s.ports = nil
 	if err := s.beyond(&more); err != nil {
 		t.Errorf("without bounds: %v", err)
