@@ -160,7 +160,7 @@ type dtlsLink struct {
 
 func (l *dtlsLink) State() LinkState {
 	s := l.datagramLink.State()
-	now := l.identity.current()
+	now := l.identity.latest()
 	s.Rekeyed, s.Renewal, s.Expiry = now != l.keys, l.renewal, l.expiry
 	s.Revoked = now != l.keys && now.revokes(l.shown) != nil
 	return s

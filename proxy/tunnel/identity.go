@@ -42,6 +42,9 @@ type identityStore struct {
 	checked time.Time
 	read    [4]stamp // of the files that now holds
 	failed  [4]stamp // of the last that could not be read: one warning each
+
+	looked  atomic.Int64 // when latest last had the files looked at, by Unix time in ns
+	looking atomic.Bool  // that look is not over
 }
 
 // A stamp tells two contents of a file apart.
@@ -154,6 +157,20 @@ func (s *identityStore) current() *loaded {
 				s.log.Warn("certificate not read again, the old one stays", "err", err)
 			}
 		}
+	}
+	return s.now.Load()
+}
+
+// latest returns the identity as current last left it, and has current look at the files beside: a file system that hangs must not hold up
+// streams.
+func (s *identityStore) latest() *loaded {
+	now, looked := time.Now().UnixNano(), s.looked.Load()
+	if age := time.Duration(now - looked); (age >= time.Second || age < 0) && s.looking.CompareAndSwap(false, true) {
+		s.looked.Store(now)
+		go func() {
+			defer s.looking.Store(false)
+			s.current()
+		}()
 	}
 	return s.now.Load()
 }

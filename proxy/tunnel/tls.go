@@ -197,7 +197,7 @@ func (l *tlsLink) State() LinkState {
 	}
 	now := l.keys
 	if now != nil {
-		now = l.identity.current()
+		now = l.identity.latest()
 	}
 	return LinkState{
 		Waits: c.waits, Silence: c.silence, Patience: c.patience, Network: c.network,
