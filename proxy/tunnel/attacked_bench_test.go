@@ -73,6 +73,26 @@ func forgedDatagrams(ctx context.Context, _ string, paris, _ *Endpoint) int {
 	s.mu.Lock()
 	below := s.carriers[0].link.(*dtlsLink).holder.(*udp.Conn)
 	s.mu.Unlock()
+	return forge(ctx, below)
+}
+
+// astrayDatagrams are as many datagrams to a socket that nobody reads: the loss by them is the work of the sender and the kernel.
+func astrayDatagrams(ctx context.Context, _ string, _, _ *Endpoint) int {
+	sink, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		return 0
+	}
+	defer sink.Close()
+	c, err := net.Dial("udp", sink.LocalAddr().String())
+	if err != nil {
+		return 0
+	}
+	defer c.Close()
+	return forge(ctx, c)
+}
+
+// forge writes the datagrams of forgedDatagrams.
+func forge(ctx context.Context, below net.Conn) int {
 	number := uint64(1000)
 	var mu sync.Mutex
 	return every(ctx, 20000, func() {
@@ -97,6 +117,7 @@ func BenchmarkUnderAttack(b *testing.B) {
 		{"tls, openings that are reset", CarrierTLS, resetOpenings},
 		{"dtls, handshakes of garbage", CarrierDTLS, garbageHandshakes},
 		{"dtls, forged datagrams", CarrierDTLS, forgedDatagrams},
+		{"dtls, as many datagrams to nobody", CarrierDTLS, astrayDatagrams},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			id := identities(b, "tokyo", "paris", "mallory")
