@@ -3,6 +3,7 @@ package tunnel
 import (
 	"context"
 	"encoding/binary"
+	"math"
 	"runtime"
 	"sync"
 	"testing"
@@ -96,12 +97,16 @@ func handshakePiece(i uint64, n int) []byte {
 	return b
 }
 
+// heapNow returns the bytes that are held. It looks several times: on a busy machine much is allocated between a collection and the look at it.
 func heapNow() int {
-	runtime.GC()
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int(m.HeapAlloc)
+	least := math.MaxInt
+	for range 4 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		least = min(least, int(m.HeapAlloc))
+	}
+	return least
 }
 
 // TestHalfOpenDatagramsAreBounded: an address that answers the cookie, and shows no certificate, has little kept for each of its

@@ -161,16 +161,24 @@ func (s *identityStore) current() *loaded {
 	return s.now.Load()
 }
 
-// latest returns the identity as current last left it, and has current look at the files beside: a file system that hangs must not hold up
-// streams.
+// lookWithin is how long a carrier's state may wait for the files of an identity, each time that they begin to hang.
+const lookWithin = 20 * time.Millisecond
+
+// latest is current, but after lookWithin returns the identity as it was: a file system that hangs must not hold up streams.
 func (s *identityStore) latest() *loaded {
 	now, looked := time.Now().UnixNano(), s.looked.Load()
 	if age := time.Duration(now - looked); (age >= time.Second || age < 0) && s.looking.CompareAndSwap(false, true) {
 		s.looked.Store(now)
+		done := make(chan struct{})
 		go func() {
+			defer close(done)
 			defer s.looking.Store(false)
 			s.current()
 		}()
+		select {
+		case <-done:
+		case <-time.After(lookWithin):
+		}
 	}
 	return s.now.Load()
 }
