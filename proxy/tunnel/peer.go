@@ -221,7 +221,7 @@ func (p *peer) keep(ctx context.Context, slot int) {
 		err := p.dial(ctx, s, address, at)
 		if up = time.Now(); err != nil {
 			backoff = max(backoff, backoffFrom)
-			if !errors.Is(err, errAgain) && ctx.Err() == nil {
+			if stale := p.session() != s; !stale && !errors.Is(err, errAgain) && ctx.Err() == nil { // the next dial is for the session of now
 				err = fmt.Errorf("tunnel: dialing %s at %s: %w", p.name, address, err)
 				p.e.carrierFailed(p.name, err, p.saidBefore(err.Error()))
 			}
