@@ -56,7 +56,7 @@ func TestDemoInSmall(t *testing.T) {
 			t.Errorf("loss on the way to the server or back: %+v", r)
 		}
 	}
-	if r := server[3]; r.Ratio < 10 {
+	if r := server[3]; r.Ratio < 5 {
 		t.Errorf("loss both ways saves only %.3g times the bytes", r.Ratio)
 	}
 }

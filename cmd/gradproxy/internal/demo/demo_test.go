@@ -154,7 +154,7 @@ func TestAllShowsEveryMethod(t *testing.T) {
 	for _, r := range (Options{}).withDefaults().runs() {
 		names = append(names, r.Wire+" "+r.Name)
 	}
-	if want := []string{"gloo direct", "gloo lossless", "gloo 3lc(s=1.75)", "gloo 3lc(s=1.75)+int4", "pslite direct", "pslite 3lc(s=1.75)"}; !slices.Equal(names, want) {
+	if want := []string{"gloo direct", "gloo lossless", "gloo int4", "gloo int4+int4", "pslite direct", "pslite int4"}; !slices.Equal(names, want) {
 		t.Errorf("the default runs are %q, want %q", names, want)
 	}
 }

@@ -46,10 +46,10 @@ func job(wire string) func(context.Context, *run) (trained, error) {
 // DefaultWires are the wires of a demo that names none.
 func DefaultWires() []string { return []string{"gloo", "pslite"} }
 
-// Codes of the default runs.
+// Codes of the default runs, with the codec that docs/loss.md recommends to begin with.
 const (
-	summands = "3lc(s=1.75)"      // loss only where replicas stay alike
-	sumsToo  = "3lc(s=1.75)+int4" // in the sums as well
+	summands = "int4"      // loss only where replicas stay alike
+	sumsToo  = "int4+int4" // in the sums as well
 )
 
 // DefaultCodes returns the codecs of the runs on a wire, one after another, if no others are asked for.
@@ -80,7 +80,7 @@ var methods = [...]string{
 	"bf16",
 	"int255",
 	"int8",
-	"int4",
+	"3lc",
 	"onebit",
 	"stochastic3",
 	"terngrad",

@@ -132,7 +132,7 @@ func layout(wire string) string {
 }
 
 // goodRatio is the ratio that the run with loss in the sums as well should reach.
-const goodRatio = 10
+const goodRatio = 5
 
 // verdict compares a run with the direct one, and says whether the promise was kept.
 func verdict(r Run, label string, result, direct Result) string {
