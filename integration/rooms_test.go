@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// rooms are the packages that a connection's bytes pass on their way between an app and the tunnel, those that bring them there, and those
-// that decide on them. Inside each of them calls run downwards too: a file that uses names of another is above it, so no two files may use
+// rooms are the packages that a connection's bytes pass on their way between an app and the tunnel, the packages that bring the bytes there, and
+// the packages that decide on them. Inside each of them calls run downwards too: a file that uses names of another is above it, so no two files may use
 // each other, directly or by others.
 var rooms = []string{"proxy/path", "proxy/path/send", "proxy/path/receive", "proxy/cache", "proxy/residual", "proxy/app", "proxy/tensors",
 	"proxy/coder", "proxy/frame", "proxy/memory", "proxy/policy", "proxy/intercept", "proxy/admin", "proxy", "tensor",
@@ -21,8 +21,8 @@ var rooms = []string{"proxy/path", "proxy/path/send", "proxy/path/receive", "pro
 	"parser/pslite/pslitesim/zmtp", "proxy/relay", "proxy/tunnel/udp", "proxy/tunnel/datagram", "proxy/tunnel", "proxy/tunnel/pki",
 	"proxy/internal/pollgate", "bpf", "bpf/probe", "bpf/cgroup"}
 
-// knots are the files of a room that count as one: the types of one state machine, each of which has fields of the others. All that only acts
-// on these types lies above them, and all that they are made of below.
+// knots are the files of a room that count as one: the types of one state machine, each of which has fields of the others. Files that only act
+// on these types lie above them, and the types of their fields below.
 var knots = map[string][]string{
 	// An Endpoint has peers, a peer sessions, a session carriers and streams, and each of them knows the one that has it.
 	"proxy/tunnel": {"tunnel.go", "config.go", "peer.go", "openings.go", "incoming.go", "session.go", "carrier.go", "stream.go", "half.go", "chunk.go", "memory.go"},

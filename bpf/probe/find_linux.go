@@ -40,7 +40,7 @@ func (p *Probes) Find(own netip.AddrPort, remotes ...netip.AddrPort) (process *P
 	return nil, pid, err
 }
 
-// The times between looks at /proc, of which each is twice the one before. After the last a process counts as not found.
+// Find looks at /proc at once, again after lookPause, and then after twice the last pause, up to maxLookPause.
 const (
 	lookPause    = 5 * time.Millisecond
 	maxLookPause = 80 * time.Millisecond

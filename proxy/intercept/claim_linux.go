@@ -16,7 +16,7 @@ import (
 // tableOwner is NFT_TABLE_F_OWNER of linux/netfilter/nf_tables.h.
 const tableOwner = 2
 
-// claim makes sure that one living process at most, in this network namespace, owns the thing that the error names. The claim is an empty table
+// claim makes sure that at most one living process in this network namespace has the thing that the error names. The claim is an empty table
 // of nf_tables that belongs to one netlink socket: nobody else can make, change or delete a table of that name, and making one
 // takes CAP_NET_ADMIN. The kernel deletes it with the socket, however the process ends. Before Linux 5.12, which has no such tables, it is an
 // abstract socket, whose name any local user can take.

@@ -119,8 +119,8 @@ func TestCgroupLimit(t *testing.T) {
 	}
 }
 
-// What carriers over datagrams may take is in the sum, and is fitted with tunnel.memory: each peer's records that have come out of order, and
-// those that have left and not arrived, count.
+// The sum counts the memory of carriers over datagrams, which is fitted with tunnel.memory: for each peer the records that came out of order, and
+// the records that left and have not arrived.
 func TestBudgetOfDatagrams(t *testing.T) {
 	keepLimit(t)
 	t.Setenv("GOMEMLIMIT", "")

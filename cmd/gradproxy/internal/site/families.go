@@ -30,8 +30,8 @@ func (s *Site) noteFamilies(c *config.Config) {
 	}
 }
 
-// uncovered returns the family, IPv4 or IPv6, of which a host has addresses that others may reach, and peers' networks have none. "": there
-// is none, or there are no networks.
+// uncovered returns the family, IPv4 or IPv6, of addresses that other hosts can reach this host by, if no peer's network has addresses of that
+// family. It returns "" if there is no such family, or no network.
 func uncovered(networks []netip.Prefix, own []netip.Addr) string {
 	if len(networks) == 0 {
 		return ""

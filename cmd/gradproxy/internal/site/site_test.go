@@ -478,7 +478,7 @@ func TestStartReleasesWhatItOpened(t *testing.T) {
 	}
 }
 
-// All listeners are in the log's line on the start, those of UDP and of unix too.
+// The log's line on the start names all listeners, UDP and unix sockets too.
 func TestAddressesOfAllListeners(t *testing.T) {
 	carriers, err := listenCarriers(tunnel.CarrierDTLS, "127.0.0.1:0")
 	if err != nil {

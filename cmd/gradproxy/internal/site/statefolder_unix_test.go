@@ -32,7 +32,8 @@ func startState(t *testing.T, dir string, key func() ([]byte, error)) (text, log
 	return o.text, said.String(), reg, err
 }
 
-// The key comes from the private key alone: what else lies in its file, as parameters of the curve that openssl writes before it, others know.
+// The key of the state comes from the private key alone. Other blocks of its file, such as the curve's parameters that openssl writes before it,
+// are public.
 func TestStateKeyIsSecret(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "paris.key")
 	c := &config.Config{Site: "paris", Tunnel: config.Tunnel{Key: file}}
