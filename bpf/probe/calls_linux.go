@@ -32,7 +32,7 @@ func (p *Process) calls(dst []Call, tag uint32) ([]Call, error) {
 	key := probeCallKey{Epoch: p.epoch, Tag: tag}
 	var call probeCall
 	for _, g := range state.Groups {
-		if g.Object == 0 {
+		if g.Object <= changing {
 			continue
 		}
 		key.Generation = g.Generation
@@ -48,6 +48,9 @@ func (p *Process) calls(dst []Call, tag uint32) ([]Call, error) {
 	}
 	return dst, nil
 }
+
+// changing is CHANGING of probe.c.
+const changing = 1
 
 // given reports whether the group whose counter has this address may have given a tag already: then some call has it that was not noted.
 func (p *Process) given(counter uint64, tag uint32) bool {

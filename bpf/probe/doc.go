@@ -20,6 +20,9 @@
 // and no program has noted the call, nothing is known of that call: the kernel skips a program that would interrupt another one, and two
 // threads may have called at once.
 //
+// A process has places for 64 groups. A new group takes a free place, or else one in turn. If the group that had it calls again it is as new, and its number of
+// ranks is not known any more.
+//
 // It needs Linux 5.15 on amd64 or arm64, and CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE.
 package probe
 

@@ -92,13 +92,14 @@ func (p *Probes) follow(pid int) (*Process, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l.users++
+	l.unused = time.Time{}
 	if known != nil { // another process with its number, or another program of the process
 		p.forget(known)
 	}
 	p.names++
 	process := &Process{objects: &p.objects, pid: pid, born: s.born, random: random, name: s.name, epoch: p.names, library: l}
 	if err := p.objects.Processes.Put(uint32(pid), probeProcess{Epoch: process.epoch, Library: l.name, Counter: l.counter}); err != nil {
-		p.release(l)
+		l.users--
 		return nil, fmt.Errorf("probe: too many processes: %w", err)
 	}
 	p.processes[pid] = process
@@ -110,24 +111,25 @@ func (p *Probes) forget(process *Process) {
 	process.End("the process has ended")
 	_ = p.objects.Processes.Delete(uint32(process.pid))
 	delete(p.processes, process.pid)
-	p.release(process.library)
+	process.library.users--
 }
 
-// release detaches the programs from a library after its last user. p.mu is held.
-func (p *Probes) release(l *library) {
-	if l.users--; l.users == 0 {
+// Living forgets the processes that have ended, and returns the others. It detaches the programs from libraries that had no process for a
+// minute before now.
+func (p *Probes) Living(now time.Time) []*Process {
+	living, unused := p.sweep(now)
+	for _, l := range unused { // no lock is held: to detach takes long
 		_ = l.detach()
-		delete(p.libraries, l.inode)
 	}
+	return living
 }
 
-// Living forgets the processes that have ended, and returns the others.
-func (p *Probes) Living() []*Process {
+// sweep is Living without the detaching, which it leaves to the caller for the libraries that it returns.
+func (p *Probes) sweep(now time.Time) (living []*Process, unused []*library) {
 	p.finding.Lock() // an attached library may not have its user yet
 	defer p.finding.Unlock()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var living []*Process
 	for _, process := range p.processes {
 		if !process.lives() {
 			p.forget(process)
@@ -135,7 +137,16 @@ func (p *Probes) Living() []*Process {
 		}
 		living = append(living, process)
 	}
-	return living
+	for id, l := range p.libraries {
+		if l.users == 0 && l.unused.IsZero() {
+			l.unused = now
+		}
+		if l.users == 0 && (now.Sub(l.unused) >= keep || len(p.libraries) > maxLibraries || l.changed()) {
+			delete(p.libraries, id)
+			unused = append(unused, l)
+		}
+	}
+	return living, unused
 }
 
 // mapped returns the file of PyTorch's library that a process has mapped.

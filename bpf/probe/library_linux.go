@@ -8,6 +8,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"os"
+	"syscall"
+	"time"
 
 	"github.com/cilium/ebpf/link"
 )
@@ -15,19 +18,58 @@ import (
 // An inode names a file, whatever mount namespaces call it. A file that overlays show in several places has several.
 type inode struct{ dev, ino uint64 }
 
-// A library is a file to which the programs are attached.
+// A library is a file to which the programs are attached. They stay attached for a while after its last process: to attach them takes up to
+// seconds, in which the first calls of the next job, or of a process that executes its program anew, would go unseen.
 type library struct {
 	inode   inode
 	name    uint32 // by which the programs know it
 	counter uint32 // where a process group keeps its next tag
 	links   []link.Link
-	users   int // processes
+	users   int       // processes
+	unused  time.Time // since when it has none, as a sweep has seen it; zero: it has some, or no sweep has seen it
+	file    *os.File
+	written syscall.Timespec // when the file or its inode was changed last, before the programs were attached
+}
+
+const (
+	keep         = time.Minute // that the programs stay attached to a library without processes,
+	maxLibraries = 64          // unless there are more libraries than that
+)
+
+// open opens the library's file.
+func (l *library) open(path string) (err error) {
+	if l.file, err = os.Open(path); err == nil {
+		l.written, err = l.changedAt()
+	}
+	if err != nil {
+		return fmt.Errorf("probe: %w", err)
+	}
+	return nil
+}
+
+// changedAt returns the time at which the file or its inode was changed last.
+func (l *library) changedAt() (t syscall.Timespec, err error) {
+	info, err := l.file.Stat()
+	if err != nil {
+		return t, err
+	}
+	return info.Sys().(*syscall.Stat_t).Ctim, nil
+}
+
+// changed reports whether the file was written or removed since the programs were attached, which are then in wrong places: a
+// process that maps the file now would not survive them.
+func (l *library) changed() bool {
+	at, err := l.changedAt()
+	return err != nil || at != l.written
 }
 
 func (l *library) detach() error {
 	var errs []error
 	for _, a := range l.links {
 		errs = append(errs, a.Close())
+	}
+	if l.file != nil {
+		errs = append(errs, l.file.Close())
 	}
 	return errors.Join(errs...)
 }

@@ -43,12 +43,13 @@ struct objects {
 
 // A group is an object of class c10d::ProcessGroupGloo.
 struct group {
-	__u64 object;	  // its address; 0: a free place
+	__u64 object;	  // its address; 0: a free place; CHANGING: another group is taking the place
 	__u32 generation; // tells it from the process's other groups, also from earlier ones at this address
 	__u32 size;	  // ranks; 0: its construction was not seen
 	__u32 first;	  // tag from which on its all-reduces are noted
 	__u32 zero;
 };
+#define CHANGING 1
 
 // A thread is about to sum a bucket.
 struct thread {
@@ -56,8 +57,8 @@ struct thread {
 	__u64 tensor; // of the bucket; 0: none
 };
 
-// A process is one that the reader has named. Of others nothing is noted. It has the groups that were new last.
-// A thread has a place by its number. If it loses it to another one, it sums no bucket as far as is known.
+// A process is one that the reader has named. Of others nothing is noted. It has the groups that live, or some of them if there are
+// too many. A thread has a place by its number. If it loses it to another one, it sums no bucket as far as is known.
 #define GROUPS 64
 #define THREADS 16
 struct process {
@@ -158,13 +159,30 @@ INLINE struct group *place_of(struct process *p, __u64 object)
 	return 0;
 }
 
-// begin gives a new group the place g; 0: that of the group that was new GROUPS ago.
+// take returns a free place, or else one in turn; 0: another thread takes it. To look for the group that has
+// not called for longest would cost the verifier seconds at each load.
+INLINE struct group *take(struct process *p, __u32 generation)
+{
+	for (__u32 i = 0; i < GROUPS; i++) {
+		struct group *g = &p->groups[i];
+		if (!g->object && !__sync_val_compare_and_swap(&g->object, 0, CHANGING))
+			return g;
+	}
+	struct group *g = &p->groups[generation & (GROUPS - 1)];
+	__u64 object = g->object;
+	if (object <= CHANGING || __sync_val_compare_and_swap(&g->object, object, CHANGING) != object)
+		return 0;
+	return g;
+}
+
+// begin gives a new group the place g, which is that of an earlier group with this address; 0: another one. It returns the place, or 0.
 INLINE struct group *begin(struct process *p, struct group *g, __u64 object, __u32 size, __u32 first)
 {
 	__u32 generation = __sync_fetch_and_add(&p->generations, 1) + 1;
+	if (!g || __sync_val_compare_and_swap(&g->object, object, CHANGING) != object)
+		g = take(p, generation);
 	if (!g)
-		g = &p->groups[generation & (GROUPS - 1)];
-	g->object = 0; // for readers: it is being changed
+		return 0;
 	g->generation = generation;
 	g->size = size;
 	g->first = first;
@@ -180,6 +198,8 @@ INLINE void note(struct process *p, __u64 object, struct call *c)
 	struct group *g = place_of(p, object);
 	if (!g)
 		g = begin(p, 0, object, 0, tag);
+	if (!g)
+		return;
 	struct call_key key = {.epoch = p->epoch, .generation = g->generation, .tag = tag};
 	struct call several = {};
 	// Another thread calls too, or the last call has failed: which call gets the tag is not known.

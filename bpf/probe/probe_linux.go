@@ -128,11 +128,16 @@ func (p *Probes) attach(path string) (*library, error) {
 	id := inode{st.Dev, st.Ino}
 	p.mu.Lock()
 	known := p.libraries[id]
+	if known != nil && (known.users > 0 || !known.changed()) {
+		p.mu.Unlock()
+		return known, nil
+	}
+	delete(p.libraries, id)
 	p.names++
 	l := &library{inode: id, name: p.names}
 	p.mu.Unlock()
 	if known != nil {
-		return known, nil
+		_ = known.detach()
 	}
 	if err := p.attachTo(l, path); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, errors.Join(err, l.detach()))
@@ -144,11 +149,13 @@ func (p *Probes) attach(path string) (*library, error) {
 }
 
 func (p *Probes) attachTo(l *library, path string) error {
-	f, err := elf.Open(path)
+	if err := l.open(path); err != nil {
+		return err
+	}
+	f, err := elf.NewFile(l.file)
 	if err != nil {
 		return fmt.Errorf("probe: %w", err)
 	}
-	defer f.Close()
 	exported, err := functions(f)
 	if err != nil {
 		return err

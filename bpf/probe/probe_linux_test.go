@@ -13,6 +13,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
 
 	"github.com/gradproxy/gradproxy/integration/require"
 	"github.com/gradproxy/gradproxy/integration/require/netns"
@@ -147,6 +150,52 @@ func TestGroups(t *testing.T) {
 	}
 }
 
+// A group that lives keeps its place while others come and go: its number of ranks stays known.
+func TestOldGroupsStay(t *testing.T) {
+	p := load(t)
+	j := built(t, releases[0]).start(t)
+	rank := j.find(p)
+	j.do("new 0 5")
+	for i := range len(probeProcess{}.Groups) + 10 {
+		j.do("new 1 2")
+		j.do("reduce 1 3 0")
+		tag := j.do("reduce 0 1 0")
+		if tag != i {
+			t.Fatalf("tag %d, want %d", tag, i)
+		}
+		old := 0
+		for _, c := range rank.Calls(nil, uint32(tag)) {
+			if c.Elements == 1001 && c.Ranks == 5 && c.Source%2 == 0 {
+				old++
+			}
+		}
+		if old != 1 {
+			t.Fatalf("after %d other groups the old one's call is seen %d times: %+v", i+1, old, rank.Calls(nil, uint32(tag)))
+		}
+		j.do("end 1")
+	}
+}
+
+// The kernel checks each program in a few milliseconds. The number of steps can grow as a power of a loop's length, and while the programs are loaded
+// the calls of the first job go unseen.
+func TestProgramsAreCheckedQuickly(t *testing.T) {
+	p := load(t)
+	o := &p.objects
+	for name, program := range map[string]*ebpf.Program{"all_reduce_bucket": o.AllReduceBucket, "free_buckets": o.FreeBuckets, "allreduce": o.Allreduce,
+		"other": o.Other, "new_group": o.NewGroup, "end_group": o.EndGroup} {
+		info, err := program.Info()
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, ok := info.VerifiedInstructions()
+		require.Named(t, "verified-instructions", ok, "use Linux 5.16 or later")
+		t.Logf("%s: %d", name, n)
+		if n > 50_000 {
+			t.Errorf("%s: the kernel goes through %d instructions to check it, want 50,000 at most", name, n)
+		}
+	}
+}
+
 // Of a call that was not noted, was forgotten, or has a tag that two calls expected, nothing is known.
 func TestCallsInDoubt(t *testing.T) {
 	p := load(t)
@@ -206,15 +255,16 @@ func TestRanksOfAHost(t *testing.T) {
 		t.Errorf("the second rank sums %d elements", got)
 	}
 	a.end()
-	if living := p.Living(); len(living) != 1 || living[0] != b.rank {
+	now := time.Now()
+	if living := p.Living(now); len(living) != 1 || living[0] != b.rank {
 		t.Errorf("living: %v", living)
 	}
 	if a.rank.Ended() == "" || len(a.rank.Calls(nil, 0)) != 0 {
 		t.Error("a process that has ended has calls")
 	}
 	b.end()
-	if living := p.Living(); len(living) != 0 || len(p.libraries) != 0 {
-		t.Errorf("after the end of all: %v, %d libraries", living, len(p.libraries))
+	if living := p.Living(now); len(living) != 0 {
+		t.Errorf("after the end of all: %v", living)
 	}
 	c := program.start(t) // a restart
 	c.find(p)
@@ -222,6 +272,77 @@ func TestRanksOfAHost(t *testing.T) {
 	c.do("reduce 0 3 0")
 	if !c.call(0).Bucket {
 		t.Error("after a restart a bucket is not told")
+	}
+}
+
+// The programs stay attached to a library for a while after its last process, so that its next one is seen at once, and then they go. If the file is
+// written they go at once: they would be in wrong places.
+func TestLibraryIsKeptForAWhile(t *testing.T) {
+	p := load(t)
+	program := build(t, releases[0])
+	attached := func(why string, want int) (l *library) {
+		t.Helper()
+		if n := len(p.libraries); n != want {
+			t.Fatalf("%s: %d libraries, want %d", why, n, want)
+		}
+		for _, l = range p.libraries {
+		}
+		return l
+	}
+	ends := func(j *job, now time.Time) {
+		t.Helper()
+		j.end()
+		if living := p.Living(now); len(living) != 0 {
+			t.Errorf("living: %v", living)
+		}
+	}
+	proves := func() *job {
+		t.Helper()
+		j := program.start(t)
+		j.find(p)
+		j.do("announce 3")
+		j.do("reduce 0 3 0")
+		if !j.call(0).Bucket {
+			t.Error("a bucket is not told")
+		}
+		return j
+	}
+	begin := time.Now()
+	j := proves()
+	first := attached("a process", 1)
+	ends(j, begin)
+	p.Living(begin.Add(keep - 1))
+	attached("just before a minute has passed", 1)
+	j = proves()
+	if attached("the next process", 1) != first {
+		t.Error("the programs are attached anew")
+	}
+	p.Living(begin.Add(2 * keep))
+	attached("while a process uses it", 1)
+	ends(j, begin.Add(2*keep))
+	attached("at its end", 1)
+	p.Living(begin.Add(3 * keep))
+	attached("after a minute", 0)
+
+	begin = begin.Add(4 * keep)
+	ends(proves(), begin)
+	code, err := os.ReadFile(program.library)
+	if err == nil {
+		err = os.WriteFile(program.library, code, 0o755) // in place
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Living(begin)
+	attached("after the file was written", 0)
+	ends(proves(), begin)
+	second := attached("anew", 1)
+	if err := os.Chtimes(program.library, begin, begin); err != nil {
+		t.Fatal(err)
+	}
+	proves() // before anybody has looked at the file
+	if attached("of the changed file", 1) == second {
+		t.Error("programs stay attached to a library that has changed")
 	}
 }
 
@@ -277,7 +398,7 @@ func TestExecutedAnew(t *testing.T) {
 	if c := j.call(j.do("reduce 1 2 0")); !c.Bucket || c.Elements != 1002 { // of one group only
 		t.Errorf("call %+v", c)
 	}
-	if living := p.Living(); len(living) != 1 || living[0] != j.rank {
+	if living := p.Living(time.Now()); len(living) != 1 || living[0] != j.rank {
 		t.Errorf("processes %v", living)
 	}
 }

@@ -5,6 +5,7 @@ package probe
 import (
 	"errors"
 	"net/netip"
+	"time"
 )
 
 var errLinux = errors.New("probe: it takes Linux on amd64 or arm64")
@@ -27,7 +28,7 @@ func (*Probes) Find(netip.AddrPort, ...netip.AddrPort) (*Process, int, error) {
 func (*Probes) Follow(int) (*Process, error) { return nil, errLinux }
 
 // Living returns none.
-func (*Probes) Living() []*Process { return nil }
+func (*Probes) Living(time.Time) []*Process { return nil }
 
 // A Process is one that is watched.
 type Process struct{}
