@@ -90,6 +90,20 @@ func (a *Args) Float(name string, def, low, high float64) float64 {
 	return v
 }
 
+// FloatBelow returns the real parameter name, def if it is not given; it must be in [low, high) as a float32.
+func (a *Args) FloatBelow(name string, def, low, high float64) float64 {
+	s, given := a.get(name)
+	if !given {
+		return def
+	}
+	v, err := strconv.ParseFloat(s, 64)
+	if err != nil || !(v >= low && float32(v) < float32(high)) {
+		a.fail("%s is %s; write a number of at least %v and less than %v", name, s, low, high)
+		return def
+	}
+	return v
+}
+
 // Choice returns the parameter name, choices[0] if it is not given; it must be one of choices.
 func (a *Args) Choice(name string, choices ...string) string {
 	s, given := a.get(name)

@@ -15,11 +15,12 @@ func read(text string) (string, error) {
 	}
 	n := a.Int("n", 256, 1, 4096)
 	s := a.Float("s", 1, 1, 2)
+	below := a.FloatBelow("below", 1, 1, 2)
 	mode := a.Choice("mode", "dense", "sparse")
 	if err := a.Err(); err != nil {
 		return "", err
 	}
-	return FormatText(a.Name, Param{"n", n, 256}, Param{"s", s, 1.0}, Param{"mode", mode, "dense"}), nil
+	return FormatText(a.Name, Param{"n", n, 256}, Param{"s", s, 1.0}, Param{"below", below, 1.0}, Param{"mode", mode, "dense"}), nil
 }
 
 func TestTextLeavesOutDefaults(t *testing.T) {
@@ -28,6 +29,7 @@ func TestTextLeavesOutDefaults(t *testing.T) {
 		{"3lc()", "3lc"},
 		{"3lc(s=1)", "3lc"},
 		{"3lc(s=1.750)", "3lc(s=1.75)"},
+		{"3lc(below=1.9999999)", "3lc(below=1.9999999)"},
 		{"3lc(mode=sparse,s=1.75,n=16)", "3lc(n=16,s=1.75,mode=sparse)"},
 		{" 3lc ( s = 1.5 , n=256 ) ", "3lc(s=1.5)"},
 		{"a-b_c(s=15e-1)", "a-b_c(s=1.5)"},
@@ -58,6 +60,10 @@ func TestBadTextsSayWhat(t *testing.T) {
 		{"3lc(q=1)", "no parameter q"},
 		{"3lc(s=3)", "s is 3; write a number from 1 to 2"},
 		{"3lc(s=NaN)", "s is NaN"},
+		{"3lc(below=2)", "below is 2; write a number of at least 1 and less than 2"},
+		{"3lc(below=1.99999999)", "less than 2"}, // 2 as a float32
+		{"3lc(below=0.5)", "of at least 1"},
+		{"3lc(below=NaN)", "below is NaN"},
 		{"3lc(s=one)", "s is one"},
 		{"3lc(n=1.5)", "n is 1.5; write an integer from 1 to 4096"},
 		{"3lc(n=0)", "n is 0"},

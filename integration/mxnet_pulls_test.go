@@ -3,7 +3,13 @@
 package integration
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
 	"fmt"
+	"math"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -77,4 +83,72 @@ func TestMXNetWithLossBothWays(t *testing.T) {
 	if p.wire*50 > p.raw {
 		t.Errorf("%.0f bytes for %.0f of weights, want a fiftieth", p.wire, p.raw)
 	}
+}
+
+// With dist_async each worker pulls the weights of another moment, and two workers behind the WAN that pull the same ones may get different bits. At the
+// end each of them is near the servers' weights, which a worker beside the servers gets exactly. Each further pull of the same weights
+// brings it nearer, until all workers have them.
+func TestMXNetAsyncPullsComeNear(t *testing.T) {
+	for _, c := range []struct {
+		pulls   int
+		farther float64 // maximum norm of the difference to the servers' weights, over the norm of these
+	}{{1, 0.005}, {16, 0}} {
+		t.Run(fmt.Sprintf("%d pulls", c.pulls), func(t *testing.T) {
+			folder := t.TempDir()
+			nodes := []testbed.Node{{Role: testbed.Scheduler}, {Role: testbed.Server}, {Role: testbed.Server}, {Role: testbed.Worker},
+				{Role: testbed.Worker, Site: 1}, {Role: testbed.Worker, Site: 1}}
+			job := mxnetMode{nodes: nodes, args: []string{"--kvstore", "dist_async"}}.job(t, "--steps", fmt.Sprint(pullSteps),
+				"--pulls", fmt.Sprint(c.pulls), "--save", folder)
+			l, ps := runMXNet(t, fast, job, &testbed.Config{Loss: testbed.Loss{Protocol: "pslite", Gradients: "int4", State: "int4"}})
+			weights := savedWeights(t, folder, l.results)
+			apart := distance(weights[1], weights[2])
+			for i, w := range weights[1:] {
+				d := distance(weights[0], w)
+				t.Logf("worker %d behind the WAN is %.2g from the servers' weights, and %.2g from the other one", i, d, apart)
+				if d > c.farther {
+					t.Errorf("worker %d is %.2g from the servers' weights, want %.2g at most", i, d, c.farther)
+				}
+			}
+			if n := sum(t, ps, "gradproxy_wire_bytes_total", `role="state"`, `codec="int4"`); n == 0 {
+				t.Error("no weights lost anything: the test shows nothing")
+			}
+			wantLearned(t, l.results)
+		})
+	}
+}
+
+// savedWeights reads the weights that the workers have saved, in the order of results.
+func savedWeights(t *testing.T, folder string, results []testbed.Result) (all [][]float32) {
+	t.Helper()
+	byHash := map[string][]float32{}
+	for rank := range results { // as ps-lite numbers them, which says nothing of their sites
+		b, err := os.ReadFile(filepath.Join(folder, fmt.Sprintf("%d.weights", rank)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := make([]float32, len(b)/4)
+		for i := range w {
+			w[i] = math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:]))
+		}
+		hash := sha256.Sum256(b)
+		byHash[hex.EncodeToString(hash[:])] = w
+	}
+	for _, r := range results {
+		w, ok := byHash[r.WeightsSHA256]
+		if !ok {
+			t.Fatalf("rank %d saved other weights than it reports", r.Rank)
+		}
+		all = append(all, w)
+	}
+	return all
+}
+
+// distance returns the norm of the difference of two arrays over the norm of the first.
+func distance(a, b []float32) float64 {
+	var difference, norm float64
+	for i, x := range a {
+		difference += math.Pow(float64(x)-float64(b[i]), 2)
+		norm += math.Pow(float64(x), 2)
+	}
+	return math.Sqrt(difference / norm)
 }

@@ -21,13 +21,31 @@ type Incoming interface {
 	Done() <-chan struct{} // closed when the peer has withdrawn it
 }
 
+// TakesPlace reports whether a peer's opening may begin to use descriptors, so that it needs one of Config.Places. The others are bounded here: one at a
+// time resumes a connection that is there, which has its place, and one at a time asks for a peer's connections to rest.
+func TakesPlace(opening []byte) bool {
+	return len(opening) == 0 || opening[0] != frame.OpeningResume && opening[0] != frame.OpeningRest
+}
+
 // Accept answers a peer's opening: it dials the server, at once, if the peer may have that dialled, and then carries the
 // connection until it ends. accept answers yes. The server sees one connection, or none: a dial that
 // was refused is repeated, for a while (Settings.RefusedRetry), and nothing once the peer has withdrawn.
 func (p *Proxy) Accept(peer string, opened []byte, in Incoming, accept func() Stream) {
-	if len(opened) > 0 && opened[0] == frame.OpeningValues {
-		p.cache.Accept(peer, opened, in.Refuse, func() cache.Stream { return accept() })
-		return
+	if len(opened) > 0 {
+		switch opened[0] {
+		case frame.OpeningValues:
+			p.cache.Accept(peer, opened, in.Refuse, func() cache.Stream { return accept() })
+			return
+		case frame.OpeningResume:
+			p.acceptResumed(peer, opened, in, accept)
+			return
+		case frame.OpeningRest:
+			p.acceptRest(peer, in, accept)
+			return
+		case frame.OpeningExcerpt:
+			p.answerExcerpt(peer, in, accept)
+			return
+		}
 	}
 	o, err := frame.ParseOpening(opened)
 	if err != nil {
@@ -35,6 +53,8 @@ func (p *Proxy) Accept(peer string, opened []byte, in Incoming, accept func() St
 		return
 	}
 	log := p.config.Log.With("peer", peer, "client", o.Client, "server", o.Server)
+	opening := p.begins()
+	defer p.ends(opening)
 	c, err := p.reach(in, peer, &o, log)
 	select {
 	case <-in.Done():
@@ -52,7 +72,7 @@ func (p *Proxy) Accept(peer string, opened []byte, in Incoming, accept func() St
 		return
 	}
 	defer app.Reset(c)
-	p.carry(c, accept(), peer, log, o, parser.Server)
+	p.carry(c, accept(), peer, log, o, parser.Server, func() { p.ends(opening) })
 }
 
 // Pauses before a refused dial is repeated, doubled from the first to the last.
@@ -67,6 +87,11 @@ const (
 func (p *Proxy) reach(in Incoming, peer string, o *frame.Opening, log *slog.Logger) (*net.TCPConn, error) {
 	ctx, end := context.WithCancelCause(p.opening)
 	defer end(nil)
+	asking := p.askingNow()
+	if asking.Err() != nil {
+		return nil, context.Cause(asking)
+	}
+	defer context.AfterFunc(asking, func() { end(context.Cause(asking)) })()
 	go func() {
 		select {
 		case <-in.Done():

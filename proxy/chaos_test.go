@@ -175,6 +175,7 @@ type chaosSite struct {
 	addr         netip.AddrPort // where its tunnel listens; guarded by h.mu
 
 	dying  chan struct{} // full from a death to the next start
+	taken  []takenOver   // by the process that starts next
 	policy int           // in chaosPolicies
 	saved  []byte
 	live   atomic.Pointer[incarnation]
@@ -187,6 +188,7 @@ type incarnation struct {
 	proxy    *Proxy
 	listener *wayListener
 	dead     atomic.Bool
+	opened   chan struct{} // closed once endpoint is there
 
 	mu   sync.Mutex
 	apps map[*wayConn]bool // the proxy's ends of apps' connections
@@ -219,10 +221,11 @@ func (s *chaosSite) settings() Settings {
 }
 
 func (s *chaosSite) start() {
-	n := &incarnation{site: s, apps: map[*wayConn]bool{}}
+	n := &incarnation{site: s, apps: map[*wayConn]bool{}, opened: make(chan struct{})}
 	var err error
 	n.proxy, err = New(Config{Codecs: chaosCodecs, Protocols: []parser.Protocol{chaosProtocol{}}, Settings: s.settings(), Memory: s.memory, Values: s.room,
 		Workers: 2, Log: s.h.log.With("site", s.name), Open: func(ctx context.Context, peer string, opening []byte) (Stream, error) {
+			<-n.opened
 			st, err := n.endpoint.Open(ctx, peer, opening)
 			if err != nil {
 				return nil, err
@@ -232,6 +235,7 @@ func (s *chaosSite) start() {
 	if err != nil {
 		s.h.t.Fatal(err)
 	}
+	n.adopt()
 	if s.saved != nil {
 		if err := n.proxy.Residuals().Load(bytes.NewReader(s.saved)); err != nil {
 			s.h.wrongly("saved residuals are not read: %v", err)
@@ -253,6 +257,7 @@ func (s *chaosSite) start() {
 	n.listener = s.h.net.listen(addr).(*wayListener)
 	s.live.Store(n)
 	close(up)
+	close(n.opened)
 	go n.endpoint.Serve(n.listener)
 }
 
@@ -291,7 +296,7 @@ func (n *incarnation) appEnds(local, remote netip.AddrPort) (appEnd, proxyEnd *w
 func (n *incarnation) accept(peer string, opening []byte, in *tunnel.Incoming) {
 	n.runs.Add(1)
 	defer n.runs.Done()
-	if len(opening) > 0 && opening[0] == frame.OpeningValues {
+	if len(opening) > 0 && opening[0] != frame.OpeningVersion {
 		n.proxy.Accept(peer, opening, in, func() Stream { return in.Accept() })
 		return
 	}
@@ -312,8 +317,9 @@ func (n *incarnation) accept(peer string, opening []byte, in *tunnel.Incoming) {
 	}
 	server, end := n.appEnds(o.Server, o.Client)
 	e.left.Go(func() { e.run(1, server) })
-	n.proxy.join(app.InProcess(end), in.Accept(), peer, h.log.With("site", n.site.name, "server", o.Server), o, parser.Server, noCalls)
-	app.Reset(end)
+	lent := &lentConn{wayConn: end}
+	n.proxy.join(app.InProcess(lent), in.Accept(), peer, h.log.With("site", n.site.name, "server", o.Server), o, parser.Server, noCalls)
+	app.Reset(lent)
 }
 
 func noCalls() parser.Calls { return nil }
@@ -364,8 +370,9 @@ func (n *incarnation) open(e *exchange) bool {
 	}
 	client, end := n.appEnds(o.Client, o.Server)
 	e.left.Go(func() { e.run(0, client) })
-	n.proxy.join(app.InProcess(end), st, s.other().name, s.h.log.With("site", s.name, "server", o.Server), o, parser.Client, noCalls)
-	app.Reset(end)
+	lent := &lentConn{wayConn: end}
+	n.proxy.join(app.InProcess(lent), st, s.other().name, s.h.log.With("site", s.name, "server", o.Server), o, parser.Client, noCalls)
+	app.Reset(lent)
 	return true
 }
 

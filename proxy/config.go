@@ -48,6 +48,9 @@ type Config struct {
 	// socket, or the address that the app sees. Calls is called once for a connection, when that begins, and must not block: what takes
 	// time, such as finding the process, must happen later, while parser.Calls knows nothing. A nil field: nobody sees any calls.
 	Calls func(own netip.AddrPort, remotes ...netip.AddrPort) parser.Calls
+	// Excerpt returns what this site's settings say about a peer, for that peer; it must not be longer than MaxExcerpt. It must not tell
+	// of other peers. nil: no peer is told anything.
+	Excerpt func(peer string) []byte
 	// Places bounds the descriptors of connections. A connection that Serve or Accept is given has one; one that bypasses the
 	// tunnel takes a second. nil: there are enough.
 	Places Places

@@ -18,37 +18,90 @@ import (
 // resetGrace is how long bytes that were sent before an app's reset may take to leave. TCP itself promises nothing for such bytes.
 const resetGrace = 5 * time.Second
 
-// both carries the bytes of a connection both ways until both directions have ended, and returns how that came. protocols are those
-// that it may speak.
-func (p *Proxy) both(c *path.Conn, protocols []parser.Protocol, pc parser.Conn, lossyAggregates bool) string {
-	flow := policy.Flow{Job: c.Job, Direction: policy.FromClient, LossyAggregates: lossyAggregates}
+// A passage is the state of a connection that outlives its streams: the parsers, and the sender of the last stream.
+type passage struct {
+	flow       policy.Flow
+	own, other parser.Parser
+	sender     *send.Sender // nil: there was no stream yet
+	release    func()       // gives back the parsers' memory
+}
+
+// newPassage returns the state of a connection whose bytes may be of protocols.
+func (p *Proxy) newPassage(c *path.Conn, protocols []parser.Protocol, pc parser.Conn, lossyAggregates bool) *passage {
+	t := &passage{flow: policy.Flow{Job: c.Job, Direction: policy.FromClient, LossyAggregates: lossyAggregates}}
 	if pc.Own == parser.Server {
-		flow.Direction = policy.FromServer
+		t.flow.Direction = policy.FromServer
 	}
-	sender, err := send.New(c, flow)
+	q := p.quotas.of(c.Peer)
+	t.own, t.other, t.release = parsers(protocols, pc, &metering{log: c.Log, metrics: p.config.Metrics, peer: c.Peer, time: &q.parserTime, memory: p.parsing,
+		now: sinceStart}, &q.parserMemory, func(protocol string) { t.sender.Recognized(protocol) })
+	return t
+}
+
+// both carries the bytes of a connection both ways until both directions have ended, and returns how that came; or until both that have not ended
+// are at rest.
+func (t *passage) both(c *path.Conn) (how string, rests bool) {
+	sender, err := send.New(c, t.flow)
 	if err != nil {
 		c.Abort(frame.ResetByApp)
-		return "app"
+		return t.abandonAs("app"), false
 	}
 	c.App.SetLinger(0) // should this process be killed, the kernel sends an RST and not an end that looks orderly
-	q := p.quotas.of(c.Peer)
-	own, other, release := parsers(protocols, pc, &metering{log: c.Log, metrics: p.config.Metrics, peer: c.Peer, time: &q.parserTime, memory: p.parsing,
-		now: sinceStart}, &q.parserMemory, sender.Recognized)
-	sender.Parse(own)
-	receiver := receive.New(c, other)
+	if t.sender == nil {
+		sender.Parse(t.own)
+	} else {
+		sender.Continue(t.sender)
+	}
+	t.sender = sender
+	receiver := receive.New(c, t.other)
 
 	sent := make(chan error, 1)
 	go func() { sent <- sendingEnded(c, sender.Run(), sender) }()
 	errRecv := receivingEnded(c, receiver.Run())
 	errSend := <-sent
+	if rests = atRest(c, errSend, errRecv); rests {
+		c.Stream.Close()
+		t.other = receiver.Learner()
+		return "", true
+	}
 	c.App.SetLinger(-1)
 	c.App.Close()
 	c.Stream.Close()
 	c.GiveUp()
 	sender.Wait() // the bytes that are still under way give back their memory, and fail at once
 	receiver.Wait()
-	release()
-	return how(c, errSend, errRecv)
+	if errors.Is(errSend, path.ErrRest) {
+		sender.Forget()
+	}
+	return endedHow(c, errSend, errRecv), false
+}
+
+// atRest reports whether a connection whose directions have ended like that can go on with another stream.
+func atRest(c *path.Conn, send, recv error) bool {
+	rests := func(err error) bool { return errors.Is(err, path.ErrRest) }
+	return !c.Aborted() && (rests(send) && (recv == nil || rests(recv)) || rests(recv) && send == nil)
+}
+
+// handedOver is how a connection has ended here that another process carries on.
+const handedOver = "handed over"
+
+// abandon ends a connection at rest that does not go on here, and returns how that came.
+func (t *passage) abandon(c *path.Conn, err error) string {
+	if errors.Is(err, errMoved) {
+		c.App.Close() // the other process has the socket too
+		return handedOver
+	}
+	c.Log.Warn("connection reset", "reason", "tunnel", "err", err)
+	c.ResetApp()
+	return t.abandonAs("tunnel")
+}
+
+// abandonAs drops the state of the last sender, which no other one continues, and returns how.
+func (t *passage) abandonAs(how string) string {
+	if t.sender != nil {
+		t.sender.Forget()
+	}
+	return how
 }
 
 // sendingEnded tells the peer how the app's bytes ended.
@@ -57,6 +110,8 @@ func sendingEnded(c *path.Conn, err error, last *send.Sender) error {
 	switch {
 	case c.Aborted():
 		return nil
+	case errors.Is(err, path.ErrRest):
+		kind = frame.Rest
 	case errors.Is(err, path.ErrAppGone):
 		kind = frame.Reset
 		hurry := time.AfterFunc(resetGrace, func() { c.Stream.Reset(frame.ResetByApp) })
@@ -87,6 +142,7 @@ func receivingEnded(c *path.Conn, err error) error {
 	switch {
 	case err == nil:
 		c.SendFIN()
+	case errors.Is(err, path.ErrRest):
 	case errors.Is(err, path.ErrAppGone):
 		c.Stream.Reset(frame.ResetByApp)
 	case errors.Is(err, path.ErrAppReset):
@@ -97,12 +153,12 @@ func receivingEnded(c *path.Conn, err error) error {
 	return err
 }
 
-// how names an ending for logs and metrics, and logs an ending that is somebody's fault.
-func how(c *path.Conn, send, recv error) string {
+// endedHow names an ending for logs and metrics, and logs an ending that is somebody's fault.
+func endedHow(c *path.Conn, send, recv error) string {
 	for _, err := range []error{recv, send} {
 		var byPeer *tunnel.ResetError
 		switch {
-		case err == nil || errors.Is(err, tunnel.ErrClosed):
+		case err == nil || errors.Is(err, tunnel.ErrClosed) || errors.Is(err, path.ErrRest):
 		case errors.Is(err, path.ErrAppReset):
 			return "reset by far app"
 		case errors.Is(err, path.ErrAppGone):

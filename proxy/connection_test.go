@@ -34,7 +34,7 @@ func TestHow(t *testing.T) {
 		{errors.New("something else"), nil, "tunnel"},
 		{errors.New("something else"), wrapped(memory.ErrMemory), "memory"},
 	} {
-		if got := how(c, e.send, e.recv); got != e.want {
+		if got := endedHow(c, e.send, e.recv); got != e.want {
 			t.Errorf("%v and %v: %q, want %q", e.send, e.recv, got, e.want)
 		}
 	}

@@ -16,6 +16,9 @@ import (
 // minutes, which a job's start-up does not wait for.
 const dialTimeout = 20 * time.Second
 
+// errMoving is why openings end that another process is to begin anew.
+var errMoving = errors.New("proxy: another process is about to take over")
+
 // dial connects to an app, once: a second connection could use up a listening socket that accepts once (Gloo before May
 // 2023). Where this host may play the client it does. A client's port that a connection of a moment ago still has here,
 // or that is below 1024 and takes a capability to bind, becomes another: the kernel has sent nothing then.
@@ -49,6 +52,8 @@ func refusal(err error) tunnel.Code {
 		return frame.RefusedDenied
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return frame.RefusedByServer
+	case errors.Is(err, errMoving):
+		return frame.RefusedMoving
 	case errors.Is(err, errEnding), errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, syscall.ENOMEM):
 		return frame.RefusedBusy
 	}

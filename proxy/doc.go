@@ -8,7 +8,7 @@
 // reads. Only the sender decides. Frames say how it has coded the bytes, and the receiver does the reverse. The rooms, of which each may
 // use the ones below it:
 //
-//	proxy          accept, serve, dial, drain, metrics; connection.go puts the two directions together
+//	proxy          accept, serve, carry, dial, drain, metrics; connection.go puts the two directions together
 //	path/send      read ▸ classify ▸ cut ▸ choose ▸ encode ▸ emit
 //	path/receive   read ▸ decode ▸ deliver
 //	path           the parts that both directions share: Env, made once, and Conn
@@ -19,6 +19,9 @@
 //	coder          codecs applied to blocks, for both ends
 //	frame          bytes on the wire
 //	memory         budgets and buffers
+//
+// A process that is about to be replaced brings its connections to rest (resume.go) and hands them over (handover.go); the peer's side of that is
+// move.go, and a connection is found by its seat (seat.go).
 //
 // A connection to a server behind no peer bypasses the tunnel (bypass.go). An Estimator (estimator.go) runs the sender over recorded
 // traffic to count bytes.

@@ -92,7 +92,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 
 // openResults lists the results of openings, and spentOf the things of which a parser may cost too much.
 var (
-	openResults = []string{"ok", "direct", "peer down", "app left", "no answer", "failed", "denied", "refused", "unreachable"}
+	openResults = []string{"ok", "direct", "peer down", "app left", "no answer", "failed", "denied", "refused", "unreachable", "taken over"}
 	spentOf     = []string{"time", "memory"}
 )
 

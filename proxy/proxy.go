@@ -45,10 +45,19 @@ type Proxy struct {
 	noOpenings context.CancelCauseFunc
 
 	mu       sync.Mutex
-	live     map[*path.Conn]struct{}
+	live     map[*seat]struct{}
+	seats    map[seatKey]*seat // of live connections that can rest
+	moves    map[string]*move  // by peer, of those whose process is being replaced
+	handing  *handing          // this process is being replaced; nil: it is not
+	underWay int               // openings
+	begun    chan struct{}     // closed when handing begins
+	change   chan struct{}     // closed when a connection has come to rest or ended, or an opening has ended
 	bypass   bypass
 	draining bool
-	idle     chan struct{} // closed once draining and nothing is live
+
+	asking     context.Context // of openings that another process can begin anew; guarded by mu
+	stopAsking context.CancelCauseFunc
+	idle       chan struct{} // closed once draining and nothing is live
 }
 
 // A bypass carries connections that have no peer to go through. Its relay is made when the first one comes.
@@ -75,7 +84,9 @@ func New(cfg Config) (*Proxy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("proxy: %w", err)
 	}
-	p := &Proxy{config: cfg, sampler: log, live: map[*path.Conn]struct{}{}, idle: make(chan struct{})}
+	p := &Proxy{config: cfg, sampler: log, live: map[*seat]struct{}{}, seats: map[seatKey]*seat{}, moves: map[string]*move{}, begun: make(chan struct{}), change: make(chan struct{}),
+		idle: make(chan struct{})}
+	p.asking, p.stopAsking = context.WithCancelCause(context.Background())
 	p.parsing, p.quotas.cores = memory.NewBudget(cfg.Memory/ParsersShare), cfg.Workers
 	p.watcher = app.NewWatcher()
 	p.opening, p.noOpenings = context.WithCancelCause(context.Background())
@@ -127,126 +138,6 @@ type TensorInfo = tensors.Info
 // Tensors lists the tensors that this proxy has sent, largest first.
 func (p *Proxy) Tensors() []TensorInfo { return p.env.Tensors.List() }
 
-// carry carries a connection of the app behind conn and of stream until it ends.
-func (p *Proxy) carry(conn *net.TCPConn, stream Stream, peer string, log *slog.Logger, o frame.Opening, own parser.Side) {
-	conn.SetKeepAliveConfig(keepAlive)
-	app.Inline(conn)
-	if n := sendBuffer(p.config.Memory, p.carried.Load()); n > 0 {
-		conn.SetWriteBuffer(n)
-	}
-	end, done := p.gate(conn, log)
-	defer done()
-	p.join(end, stream, peer, log, o, own, func() parser.Calls { return p.calls(conn, o, own) })
-}
-
-// join carries the bytes between an app's end and a stream until both directions have ended. calls returns
-// the collectives that the app is seen to call; nil: nobody sees them.
-func (p *Proxy) join(end *app.Conn, stream Stream, peer string, log *slog.Logger, o frame.Opening, own parser.Side, calls func() parser.Calls) {
-	set, protocols := p.settings.Load(), p.config.Protocols
-	job := set.jobOf(o.Client.Addr(), o.Server.Addr())
-	if own == parser.Server {
-		switch {
-		case set.stranger(peer, o.Client.Addr()):
-			log.Warn("peer names a client that lies behind another peer: the connection is of no job, and travels verbatim from here")
-			job, protocols = Job{}, nil
-		case job.Name != "" && !set.behind(peer, o.Client.Addr()):
-			log.Warn("peer names a client that lies in none of its networks: the connection is of no job; add the network to the peer if it is the job's", "job", job.Name)
-			job = Job{}
-		}
-	}
-	values := p.cache.Peer(peer)
-	c := &path.Conn{Env: p.env, App: end, Stream: stream, Peer: peer, Job: job.Name, Log: log, Gone: make(chan struct{}),
-		Tag: frame.Tag{Number: o.Tag, Mine: own == parser.Client}, SendShare: &values.Sending, ReceiveShare: &values.Receiving}
-	if p.config.Values > 0 {
-		c.Values = values
-	}
-	if p.config.PeerCodecs != nil {
-		c.PeerCodecs = p.config.PeerCodecs(peer)
-	}
-	q := p.quotas.of(peer)
-	defer p.quotas.enter(q)()
-	c.Pace = q.decoding.wait
-	if !p.enter(c) {
-		c.Abort(frame.ResetByApp)
-		return
-	}
-	defer p.leave(c)
-	values.Connected(c.Tag)
-	defer values.Ended(c.Tag)
-	p.config.Metrics.carries(peer, clientSide(own), 1)
-	defer p.config.Metrics.carries(peer, clientSide(own), -1)
-	log.Debug("connection carried", "job", job.Name)
-	how := p.both(c, protocols, parser.Conn{Job: job.Name, Peer: peer, Client: o.Client, Server: o.Server, Number: o.Number,
-		Ranks: job.Ranks, Sums: job.Sums, Calls: calls(), Own: own}, job.LossyAggregates)
-	p.config.Metrics.endedAs(peer, how)
-	log.Debug("connection ended", "how", how)
-}
-
-// sendBuffer returns the bytes of the kernel's send buffer towards an app where so many other connections are carried; 0: the kernel chooses. An
-// app that does not read has the kernel hold a whole buffer, by default 4 MiB, and the kernel's memory for TCP is one for the
-// whole host. So the buffers of all connections together are bounded by memory, of which each of the first few has an equal part.
-func sendBuffer(memory, connections int64) int {
-	const few, least, most = 64, 64 << 10, 4 << 20
-	n := memory / max(connections+1, few) / 2 // the kernel doubles it, for its own needs
-	if n >= most/2 {
-		return 0
-	}
-	return int(max(n, least))
-}
-
-// calls returns what is seen of the collectives that the app behind conn calls, nil if nobody sees them.
-func (p *Proxy) calls(conn *net.TCPConn, o frame.Opening, own parser.Side) parser.Calls {
-	if p.config.Calls == nil {
-		return nil
-	}
-	far := o.Server
-	if own == parser.Server {
-		far = o.Client
-	}
-	return p.config.Calls(frame.Unmap(app.AddrOf(conn.RemoteAddr())), frame.Unmap(app.AddrOf(conn.LocalAddr())), far)
-}
-
-// gate returns the app's end of a connection, behind poll gates if there are any left. done gives them back.
-func (p *Proxy) gate(conn *net.TCPConn, log *slog.Logger) (end *app.Conn, done func()) {
-	done = func() { p.gated.Add(-1) }
-	if p.gated.Add(1) <= int64(p.config.PollGates) {
-		gated, err := app.Gate(conn)
-		if err == nil {
-			return gated, done
-		}
-		log.Debug("a connection has no poll gates, and wakes this proxy more often", "err", err)
-	}
-	done()
-	return app.Plain(conn), func() {}
-}
-
-func clientSide(own parser.Side) string {
-	if own == parser.Client {
-		return "here"
-	}
-	return "there"
-}
-
-// enter notes a connection, unless the Proxy is draining.
-func (p *Proxy) enter(c *path.Conn) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.draining {
-		return false
-	}
-	p.live[c] = struct{}{}
-	p.carried.Store(int64(len(p.live)))
-	return true
-}
-
-func (p *Proxy) leave(c *path.Conn) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.live, c)
-	p.carried.Store(int64(len(p.live)))
-	p.drained()
-}
-
 // drained ends a drain if no connection is left that it waits for. mu is held.
 func (p *Proxy) drained() {
 	if p.draining && len(p.live) == 0 && p.bypass.count == 0 {
@@ -289,8 +180,8 @@ func (p *Proxy) Close() {
 func (p *Proxy) resetAll() int {
 	p.mu.Lock()
 	live := make([]*path.Conn, 0, len(p.live))
-	for c := range p.live {
-		live = append(live, c)
+	for s := range p.live {
+		live = append(live, s.conn)
 	}
 	p.mu.Unlock()
 	for _, c := range live {

@@ -34,7 +34,15 @@ func (p *Proxy) Serve(ctx context.Context, c *net.TCPConn, server netip.AddrPort
 	o.Number, o.Tag = p.numbers.take(pair), p.tags.Add(1)
 	defer p.numbers.give(pair, o.Number)
 	log := p.config.Log.With("peer", peer.Name, "client", o.Client, "server", o.Server)
+	opening := p.begins()
+	defer p.ends(opening)
 	stream, err := p.ask(ctx, c, set, peer, &o, log)
+	for errors.Is(err, errMoving) {
+		if p.moved(c, o, opening, peer.Name, log) {
+			return
+		}
+		stream, err = p.ask(ctx, c, set, peer, &o, log)
+	}
 	if p.config.DirectFirst && errors.Is(err, tunnel.ErrNeverUp) {
 		p.config.Metrics.opens(peer.Name, "direct")
 		log.Warn("connection goes directly, in the clear: there has been no tunnel to the peer yet (on_first: direct)")
@@ -52,7 +60,7 @@ func (p *Proxy) Serve(ctx context.Context, c *net.TCPConn, server netip.AddrPort
 		return
 	}
 	p.config.Metrics.opens(peer.Name, "ok")
-	p.carry(c, stream, peer.Name, log, o, parser.Client)
+	p.carry(c, stream, peer.Name, log, o, parser.Client, func() { p.ends(opening) })
 }
 
 // errNoAnswer is why an opening ends that has waited for as long as it may.
@@ -66,10 +74,19 @@ func (p *Proxy) ask(ctx context.Context, c *net.TCPConn, set *Settings, peer *Pe
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	defer context.AfterFunc(p.opening, func() { end(errEnding) })()
+	asking := p.askingNow()
+	if asking.Err() != nil {
+		return nil, context.Cause(asking)
+	}
+	defer context.AfterFunc(asking, func() { end(context.Cause(asking)) })()
 	ctx, stop := p.watcher.Watch(ctx, c, o.Server)
 	defer stop()
 	for begin := time.Now(); ; {
+		m := p.moveOf(peer.Name)
 		stream, err := p.config.Open(ctx, peer.Name, o.Append(nil))
+		if err != nil && p.moving(ctx, peer.Name, m, err) {
+			continue
+		}
 		if !errors.Is(err, tunnel.ErrPeerDown) || p.config.Await == nil {
 			return stream, err
 		}

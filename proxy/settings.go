@@ -128,20 +128,33 @@ type addrPair struct {
 func (n *numbers) take(p addrPair) int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	taken := n.of(p)
+	i := 0
+	for {
+		if _, used := taken[i]; !used {
+			taken[i] = struct{}{}
+			return i
+		}
+		i++
+	}
+}
+
+// keep takes number i, which a connection that another process has handed over has already.
+func (n *numbers) keep(p addrPair, i int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.of(p)[i] = struct{}{}
+}
+
+// of returns the numbers that are taken between two hosts. mu is held.
+func (n *numbers) of(p addrPair) map[int]struct{} {
 	if n.taken == nil {
 		n.taken = map[addrPair]map[int]struct{}{}
 	}
 	if n.taken[p] == nil {
 		n.taken[p] = map[int]struct{}{}
 	}
-	i := 0
-	for {
-		if _, used := n.taken[p][i]; !used {
-			n.taken[p][i] = struct{}{}
-			return i
-		}
-		i++
-	}
+	return n.taken[p]
 }
 
 func (n *numbers) give(p addrPair, i int) {

@@ -26,7 +26,7 @@ func benchCommand() *cobra.Command {
 			return usagef("bench: name a command: see gradproxy bench --help")
 		},
 	}
-	c.AddCommand(benchCodecsCommand(), benchPapersCommand())
+	c.AddCommand(benchCodecsCommand(), elsewhere("papers", "papers"), elsewhere("tunnel", "benchtunnel"))
 	return c
 }
 

@@ -190,12 +190,19 @@ func TestBenchCodecsUsage(t *testing.T) {
 	}
 }
 
-// The papers' tables are measured by another program, and a user of the old command is told so, whatever the flags.
-func TestBenchPapersHasMoved(t *testing.T) {
-	for _, args := range [][]string{{"papers"}, {"papers", "--quick", "--paper=3lc", "--json"}} {
-		_, _, err := runBench(args...)
-		if _, ok := err.(*usageError); !ok || !strings.Contains(err.Error(), "go run ./integration/cmd/papers") || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%q: %v; want one line that names the other program, and exit code 2", args, err)
+// The papers' tables and the tunnel are measured by other programs, and a user is told so, whatever the flags.
+func TestBenchElsewhere(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"papers"}, "go run ./integration/cmd/papers"},
+		{[]string{"papers", "--quick", "--paper=3lc", "--json"}, "go run ./integration/cmd/papers"},
+		{[]string{"tunnel", "--json"}, "go run ./integration/cmd/benchtunnel"},
+	} {
+		_, _, err := runBench(c.args...)
+		if _, ok := err.(*usageError); !ok || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%q: %v; want one line that names the other program, and exit code 2", c.args, err)
 		}
 	}
 }

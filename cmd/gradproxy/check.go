@@ -19,6 +19,7 @@ type checked struct {
 	OK       bool            `json:"ok"` // there are no errors; there may be warnings
 	Errors   config.Problems `json:"errors"`
 	Warnings config.Problems `json:"warnings"`
+	Live     []livePeer      `json:"live,omitempty"`  // with --live
 	Rules    string          `json:"rules,omitempty"` // with --rules, in the language of nft
 	Memory   int64           `json:"memory_bytes"`    // that all budgets add up to; 0: there are errors
 
@@ -35,7 +36,7 @@ type checkedTogether struct {
 
 func checkCommand() *cobra.Command {
 	var file string
-	var asJSON, rules, noFiles bool
+	var asJSON, rules, noFiles, live bool
 	c := &cobra.Command{
 		Use:   "check FILE...",
 		Short: "Check configuration files, alone and against each other, and print every error and warning",
@@ -43,13 +44,19 @@ func checkCommand() *cobra.Command {
 if there are errors. Nothing is touched and no privilege is needed.
 
 Given the files of several sites, it also compares them: networks of one against may_dial of the other, who dials whom, which
-certificates each accepts, jobs. What does not fit is an error, what is of use to nobody a warning.`,
+certificates each accepts, jobs. What does not fit is an error, what is of use to nobody a warning.
+
+With --live it asks the running proxy of this host, at the file's admin address, to ask every peer through the tunnel, and compares
+the file with the answers.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			if file != "" {
 				args = append([]string{file}, args...)
 			}
 			if len(args) == 0 {
 				return usagef("no file given: write gradproxy check FILE, or gradproxy check FILE FILE for both sites")
+			}
+			if live && len(args) > 1 {
+				return usagef("--live compares one file with the peers that run: name one file")
 			}
 			var all []*checked
 			var sites []*config.Config
@@ -58,6 +65,11 @@ certificates each accepts, jobs. What does not fit is an error, what is of use t
 				all = append(all, r)
 				if r.OK {
 					sites = append(sites, cfg)
+				}
+			}
+			if live && all[0].OK {
+				if err := all[0].compareLive(c.Context(), sites[0]); err != nil {
+					return err
 				}
 			}
 			if len(args) == 1 {
@@ -75,7 +87,8 @@ certificates each accepts, jobs. What does not fit is an error, what is of use t
 	c.Flags().StringVarP(&file, "config", "c", "", "configuration file; the same as an argument")
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	c.Flags().BoolVar(&rules, "rules", false, "print the rules of nf_tables that run would put in force, as nft -f reads them")
-	c.Flags().BoolVar(&noFiles, "no-files", false, "do not look at the certificates, which may lie on another machine")
+	c.Flags().BoolVar(&noFiles, "no-files", false, "the file is for another machine: do not look at certificates, nor at this kernel")
+	c.Flags().BoolVar(&live, "live", false, "compare with the peers of the running proxy, through the tunnel")
 	return c
 }
 
@@ -84,6 +97,7 @@ func checkFile(file string, rules, noFiles bool) (*checked, *config.Config) {
 	cfg, problems := config.Load(file, site.Known())
 	if cfg != nil && cfg.Site != "" && !noFiles {
 		problems = append(problems, cfg.Identify(time.Now())...)
+		problems = append(problems, cfg.Kernel()...)
 		slices.SortStableFunc(problems, func(a, b config.Problem) int { return cmp.Compare(a.Line, b.Line) })
 	}
 	r := &checked{File: file, Errors: problems.Errors(), Warnings: problems.Warnings()}

@@ -120,6 +120,7 @@ func (e *exitError) Unwrap() error { return e.err }
 // printError writes each line of err with the program's name before it. Joined errors have a line each.
 func printError(w io.Writer, err error) {
 	for line := range strings.Lines(err.Error()) {
+		line = strings.ReplaceAll(line, "codecs: bad codec text ", "bad codec ") // names of packages tell users nothing
 		if line = strings.TrimSpace(line); line != "" {
 			fmt.Fprintf(w, "gradproxy: %s\n", line)
 		}

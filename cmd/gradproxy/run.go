@@ -78,6 +78,7 @@ func load(file string, known config.Known) (*config.Config, config.Problems, err
 	c, problems := config.Load(file, known)
 	if len(problems.Errors()) == 0 {
 		problems = append(problems, c.Identify(time.Now())...)
+		problems = append(problems, c.Kernel()...)
 	}
 	if errs := problems.Errors(); len(errs) > 0 {
 		return nil, problems, &usageError{errs}

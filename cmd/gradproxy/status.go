@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -174,7 +175,11 @@ func printStatus(w io.Writer, s *adminclient.Status) {
 		if p.RTT > 0 {
 			rtt = time.Duration(p.RTT * float64(time.Second)).Round(10 * time.Microsecond).String()
 		}
-		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%d\t%s\t%s\t%s\n", p.Name, state, p.Carriers, rtt, p.Connections, admin.Size(p.Sent), admin.Size(p.Received), admin.Size(p.Replayed))
+		carriers := strconv.Itoa(p.Carriers)
+		if p.Choice != "" {
+			carriers += " (" + p.Choice + ")"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\n", p.Name, state, carriers, rtt, p.Connections, admin.Size(p.Sent), admin.Size(p.Received), admin.Size(p.Replayed))
 	}
 	_ = t.Flush() // it fails only if the terminal has gone
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -26,6 +27,8 @@ a rate, a delay, jitter, loss, a queue and a price, as a topology file says or a
 		Example: `  gradproxy wan list
   gradproxy wan up gaia --detach
   gradproxy wan exec virginia -- ping -c 3 tokyo
+  gradproxy wan cut virginia tokyo --for 30s
+  gradproxy wan set virginia tokyo rate=5Mbit/s loss=1%
   gradproxy wan down
   gradproxy wan check 3lc-100`,
 		Args: cobra.NoArgs,
@@ -33,7 +36,7 @@ a rate, a delay, jitter, loss, a queue and a price, as a topology file says or a
 	}
 	var dir string
 	c.PersistentFlags().StringVar(&dir, "state-dir", wan.StateDir, "folder in which networks that are up are noted")
-	c.AddCommand(wanUpCommand(&dir), wanExecCommand(&dir), wanStatusCommand(&dir), wanDownCommand(&dir), wanCheckCommand(&dir), wanListCommand(&dir))
+	c.AddCommand(wanUpCommand(&dir), wanExecCommand(&dir), wanStatusCommand(&dir), wanCutCommand(&dir), wanSetCommand(&dir), wanDownCommand(&dir), wanCheckCommand(&dir), wanListCommand(&dir))
 	return c
 }
 
@@ -246,6 +249,97 @@ func wanStatusCommand(dir *string) *cobra.Command {
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
+}
+
+// orderFlags are the flags that wan cut and wan set share.
+type orderFlags struct {
+	lasts  time.Duration
+	oneWay bool
+}
+
+func (f *orderFlags) add(c *cobra.Command) {
+	c.Flags().DurationVar(&f.lasts, "for", 0, "how long it lasts (default: until wan set --reset)")
+	c.Flags().BoolVar(&f.oneWay, "one-way", false, "only packets from the first site to the second")
+}
+
+// give gives an order for a link to the network of a name; "": the only one.
+func (f *orderFlags) give(dir, name string, o wan.Order) error {
+	if f.lasts < 0 {
+		return usagef("--for %v: give a time above 0", f.lasts)
+	}
+	o.For, o.OneWay = f.lasts, f.oneWay
+	state, err := wan.Find(dir, name)
+	if err != nil {
+		return err
+	}
+	return state.Order(o)
+}
+
+func wanCutCommand(dir *string) *cobra.Command {
+	var flags orderFlags
+	c := &cobra.Command{
+		Use:   "cut [NAME] SITE SITE",
+		Short: "Cut the link between two sites of a network that is up, for a time or until wan set --reset",
+		Long: `Cut the link between two sites of a network that is up: no packet passes any more, and neither site is told. Packets that are
+already on the way still arrive. NAME may be left out where only one network is up. Needs root.`,
+		Example: `  gradproxy wan cut paris tokyo --for 30s
+  gradproxy wan cut paris tokyo --one-way`,
+		Args: cobra.RangeArgs(2, 3),
+		RunE: func(_ *cobra.Command, args []string) error {
+			name, from, to := linkArguments(args)
+			return flags.give(*dir, name, wan.Cut(from, to))
+		},
+	}
+	flags.add(c)
+	return c
+}
+
+func wanSetCommand(dir *string) *cobra.Command {
+	var flags orderFlags
+	var reset bool
+	c := &cobra.Command{
+		Use:   "set [NAME] SITE SITE KEY=VALUE...",
+		Short: "Change rate, delay or loss of a link of a network that is up",
+		Long: `Change a link of a network that is up, from the next packet on. The keys are rate, delay (one way), rtt and loss, as in topology
+files; what is left out stays, and follows the link's trace. NAME may be left out where only one network is up. Needs root.`,
+		Example: `  gradproxy wan set paris tokyo rate=5Mbit/s rtt=200ms
+  gradproxy wan set paris tokyo loss=2% --one-way --for 1m
+  gradproxy wan set paris tokyo --reset`,
+		Args: cobra.MinimumNArgs(2),
+		RunE: func(c *cobra.Command, args []string) error {
+			n := slices.IndexFunc(args, func(a string) bool { return strings.Contains(a, "=") })
+			if n < 0 {
+				n = len(args)
+			}
+			if n != 2 && n != 3 {
+				return usagef("wan set: write gradproxy wan set [NAME] SITE SITE KEY=VALUE")
+			}
+			name, from, to := linkArguments(args[:n])
+			o := wan.Order{From: from, To: to, Reset: reset}
+			if err := o.Set(args[n:]); err != nil {
+				return usagef("wan set: %w", err)
+			}
+			switch changes := n < len(args); {
+			case reset && (changes || flags.lasts != 0):
+				return usagef("wan set: --reset takes all orders for the link back: give it without changes and --for")
+			case !reset && !changes:
+				return usagef("wan set: name a change, such as rate=5Mbit/s, or --reset")
+			}
+			return flags.give(*dir, name, o)
+		},
+	}
+	flags.add(c)
+	c.Flags().BoolVar(&reset, "reset", false, "take all orders for the link back, also those of wan cut")
+	return c
+}
+
+// linkArguments returns the network's name, which may be left out, and the ends of a link.
+func linkArguments(args []string) (name, from, to string) {
+	n := len(args)
+	if n == 3 {
+		name = args[0]
+	}
+	return name, args[n-2], args[n-1]
 }
 
 func wanDownCommand(dir *string) *cobra.Command {

@@ -20,8 +20,10 @@ type controlled struct {
 	exact    int     // values
 }
 
-func newControlled(t *testing.T, text string) *controlled {
-	c := &controlled{t: t, residual: make([]float32, 4096), rng: rand.New(rand.NewPCG(1, 2))}
+func newControlled(t *testing.T, text string) *controlled { return newControlledOf(t, text, 4096, 1) }
+
+func newControlledOf(t *testing.T, text string, elements int, seed uint64) *controlled {
+	c := &controlled{t: t, residual: make([]float32, elements), rng: rand.New(rand.NewPCG(seed, 2))}
 	var err error
 	if c.enc, err = feedback.NewControlled(mustNew(t, text), tensor.Float32, c.residual, &c.control); err != nil {
 		t.Fatal(err)
@@ -91,6 +93,22 @@ func TestGuardActsAndTriesAgain(t *testing.T) {
 	}
 	if c.run(4000, 1); c.exact-first <= 2*first {
 		t.Errorf("%d values of 2000 are exact and %d of the next 4000: the guard learns nothing", first, c.exact-first)
+	}
+}
+
+// A thousandth of the values of a tensor of plain noise keeps up: their residual is 13 norms of the value (sqrt(1/6k): a value waits until the sum
+// of about 1/k others has carried it over the threshold), below the limit of 16. The guard leaves it alone, however few elements it samples.
+func TestGuardLeavesNoiseAlone(t *testing.T) {
+	for _, n := range []int{4096, 1 << 14} {
+		for seed := range uint64(2) {
+			c := newControlledOf(t, "topk(k=0.001)", n, seed)
+			if c.run(3000, 1); c.exact != 0 {
+				t.Errorf("%d elements, seed %d: %d of 3000 values are exact", n, seed, c.exact)
+			}
+			if r := c.control.Ratio(); r < 10 || r > 16 {
+				t.Errorf("%d elements, seed %d: the residual ratio is %v, want 13", n, seed, r)
+			}
+		}
 	}
 }
 

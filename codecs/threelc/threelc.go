@@ -147,7 +147,7 @@ func FromArgs(a *codecs.Args) (codecs.Codec, error) {
 	if c.Auto = a.Is("s", auto); c.Auto {
 		c.ResidualRatio = a.Float("residual_ratio", defaultRatio, minRatio, maxRatio)
 	} else {
-		c.S = a.Float("s", defaultS, 1, maxS)
+		c.S = a.FloatBelow("s", defaultS, 1, 2)
 	}
 	if a.Choice("coder", coderNames[:]...) == Entropy.String() {
 		c.Coder = Entropy

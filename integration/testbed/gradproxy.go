@@ -52,6 +52,7 @@ type Config struct {
 	Congestion   string // TCP congestion control of the tunnel; "": the default
 	RefusedRetry string // how long refused dials are repeated; "": 30s
 	OnDeath      string // fate of new connections without a proxy; "": direct
+	Upgrades     bool   // another process can take each one's place
 	References   string // room for values that are sent again and again; "": the default
 	Loss         Loss   // of the one job that spans all sites
 }
@@ -125,6 +126,9 @@ peers:
 `, peer.Site, dial, tunnelPort, domain, peer.Network, peer.Network6, own.Network,
 			own.Network6.Addr(), own.Network6.Bits())
 	}
+	if c.Upgrades {
+		text += fmt.Sprintf("upgrade: {socket: %s/%s.upgrade}\n", g.dir, own.Site)
+	}
 	if c.References != "" {
 		text += fmt.Sprintf("references: %s\n", c.References)
 	}
@@ -172,6 +176,27 @@ func (g *Gradproxy) Start(ctx context.Context, w *WAN, c Config) (Proxies, error
 		}
 	}
 	return all, nil
+}
+
+// Replace has another process take the place of the i-th proxy, and waits until it is ready and the old one has ended.
+func (g *Gradproxy) Replace(ctx context.Context, w *WAN, ps Proxies, i int, c Config) error {
+	old := ps[i]
+	p, err := g.StartOne(w, c.sites(w)[i], c)
+	if err != nil {
+		return err
+	}
+	ps[i] = p
+	select {
+	case <-old.done:
+	case <-p.done:
+		return fmt.Errorf("testbed: the proxy that was to take over at site %s ended: %w\n%s\nthe old one:\n%s", p.site.Site, errOr(p.err, "exit code 0"), p.log, old.log)
+	case <-ctx.Done():
+		return fmt.Errorf("testbed: nothing took over at site %s: %w\n%s\nthe old one:\n%s", p.site.Site, context.Cause(ctx), p.log, old.log)
+	}
+	if old.err != nil {
+		return fmt.Errorf("testbed: the old proxy at site %s: %w\n%s", p.site.Site, old.err, old.log)
+	}
+	return p.Ready(ctx)
 }
 
 // StartOne starts the proxy of site i only, and waits for nothing.

@@ -115,6 +115,20 @@ func (p *process) cpu() (time.Duration, error) {
 	return time.Duration(user+system) * 10 * time.Millisecond, errors.Join(err1, err2)
 }
 
+// resident returns the bytes of memory that the process has in use, as the kernel counts them.
+func (p *process) resident() (int64, error) {
+	statm, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", p.cmd.Process.Pid))
+	if err != nil {
+		return 0, fmt.Errorf("testbed: resident memory: %w", err)
+	}
+	fields := strings.Fields(string(statm)) // in pages, proc(5): size, resident
+	if len(fields) < 2 {
+		return 0, errors.New("testbed: resident memory: /proc/PID/statm is cut short")
+	}
+	pages, err := strconv.ParseInt(fields[1], 10, 64)
+	return pages * int64(os.Getpagesize()), err
+}
+
 // A tail keeps the last lines that are written to it.
 type tail struct {
 	see func(line string) // told of each line; nil: nobody

@@ -45,6 +45,9 @@ func (ps Proxies) CPU() (time.Duration, error) {
 	return sum, nil
 }
 
+// Resident returns the bytes of memory that the proxy has in use, as the kernel counts them.
+func (p *Proxy) Resident() (int64, error) { return p.resident() }
+
 // Stop sends SIGTERM and waits for the end. It reports one that fails or had ended before; not one that was killed.
 func (p *Proxy) Stop() error {
 	if p.killed.Load() {

@@ -46,6 +46,7 @@ def arguments():
     p.add_argument("--test", type=int, default=1000, help="test images of the final loss and accuracy")
     p.add_argument("--seed", type=int, default=7)
     p.add_argument("--sleep", type=float, default=0, help="seconds to pause after each step")
+    p.add_argument("--pulls", type=int, default=1, help="with dist_async: how often to pull the final weights")
     p.add_argument("--alike", metavar="FOLDER", help="write RANK.alike there: a line, NAME SHA256, for whatever should have "
                    "the same bits on all workers that have something of this name")
     return p.parse_args()
@@ -233,8 +234,10 @@ def train(a):
         time.sleep(a.sleep)
     if a.kvstore == "dist_async":
         kv._barrier()  # all pushes of all workers have been answered, so what the servers have is final
-        for key, p in dense:
-            kv.pull(key, p.data())
+        for _ in range(a.pulls):
+            for key, p in dense:
+                kv.pull(key, p.data())
+            mx.nd.waitall()
     if words:
         words.keep()
     weights = [(words.kept if p is sparse else p.data()).asnumpy() for p in job.parameters if p.grad_req != "null"]  # all that is learnt

@@ -4,7 +4,7 @@
 
 The ranks train in one process, one after another, and a sum is the sum of their tensors, as torch.distributed would give it. For
 each job a file JOB.npy holds a float32 array of shape (sums, ranks, elements): the tensor that each rank puts into each of the job's
-all-reduces, all of one size. JOB.txt names each of them in its line: gradient, or the word for something else; the words maximum,
+all-reduces, all of one size, and JOB.first the weights before the first step, which DistributedDataParallel broadcasts, in the same order. JOB.txt names each of them in its line: gradient, or the word for something else; the words maximum,
 minimum and product also name the operation. Every job has two ranks. Runs on torch 1.13.1 and 2.15.
 
 The jobs in the folder "tuning" are those by which the bounds of the content check were chosen. Those in "measuring" have other models,
@@ -96,6 +96,7 @@ class Job:
     def __init__(self, model, optimizer, reduction="mean", apart=False, seed=1, batch=BATCH):
         torch.manual_seed(seed)
         first = model()
+        self.first = flat(first.parameters()).clone()
         self.models = [first] + [copy.deepcopy(first) for _ in range(RANKS - 1)]
         self.optimizers = [optimizer(m.parameters()) for m in self.models]
         self.reduction = reduction
@@ -394,13 +395,14 @@ def main():
     os.makedirs(a.out, exist_ok=True)
     for group, name, make, run in [(g.__name__, *job) for g in (tuning, measuring) for job in g()]:
         path = os.path.join(a.out, group, name)
-        if a.job and name not in a.job or os.path.exists(path + ".npy"):
+        if a.job and name not in a.job or os.path.exists(path + ".npy") and os.path.exists(path + ".first"):
             continue
         os.makedirs(os.path.join(a.out, group), exist_ok=True)
         job = make()
         run(job)
         with open(path + ".txt", "w") as f:
             f.write("".join(n + "\n" for n in job.names))
+        job.first.numpy().astype("<f4").tofile(path + ".first")
         np.save(path + ".part.npy", np.stack(job.sums).astype("<f4"))
         os.rename(path + ".part.npy", path + ".npy")
         print(path, len(job.names), "sums", file=sys.stderr)

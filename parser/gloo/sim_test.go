@@ -354,6 +354,49 @@ func TestRolesOfSimulatedJobs(t *testing.T) {
 	}
 }
 
+// A job of FSDP whose every third step has another sum is coded from its third step on. Its sequence is three steps long, which nothing tells from one step of three
+// equal layers. So each tensor then has three keys, and keeps them: each has a residual of its own, which waits for three steps.
+func TestSumsInEveryThirdStep(t *testing.T) {
+	const steps, every, ranks = 24, 3, 2
+	calls := repeatSteps(steps, func(s int) (c []gloosim.Call) {
+		for i, size := range []int{6000, 18_000, 3000} {
+			c = append(c, gloosim.Gather(fmt.Sprint("weights ", i), s, size/ranks, tensor.Float32), gloosim.Gradients(fmt.Sprint("shard ", i), s, size, tensor.Float32))
+		}
+		if s%every == every-1 {
+			c = append(c, gloosim.Ints("hits", s, 3100, tensor.Int64))
+		}
+		return c
+	})
+	trace := gloosim.Run(gloosim.Job{Ranks: ranks, Calls: calls, Tags: true})
+	all, err := play(t, trace, parser.Conn{Job: "job", Ranks: ranks, Sums: parser.SumsGradients})
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkTruth(t, 0, all)
+	if found, _, of := shareFound(all); found < of {
+		t.Errorf("%d of %d bytes of gradients found", found, of)
+	}
+	keys := map[string]map[uint64]bool{}
+	for _, m := range all {
+		if m.Step < 2*every || m.value.Role != tensor.Gradient {
+			continue
+		}
+		name := fmt.Sprint(m.Name, " of rank ", m.Rank, ", connection ", m.conn, ", message ", m.Index)
+		if keys[name] == nil {
+			keys[name] = map[uint64]bool{}
+		}
+		keys[name][m.value.Key] = true
+	}
+	if len(keys) == 0 {
+		t.Error("no gradients")
+	}
+	for name, k := range keys {
+		if len(k) != every {
+			t.Errorf("%s has %d keys, want %d", name, len(k), every)
+		}
+	}
+}
+
 // checkTruth compares the returned tensors with the truth.
 func checkTruth(t *testing.T, seed uint64, all []seen) {
 	t.Helper()

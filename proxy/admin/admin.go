@@ -1,5 +1,5 @@
 // Package admin answers an operator's questions over HTTP: /metrics for Prometheus, /tensors for why each tensor
-// travels as it does, /healthz and /readyz for supervisors, and one page for people at /.
+// travels as it does, /peers for the settings of peers, /healthz and /readyz for supervisors, and one page for people at /.
 //
 // It only reads: nothing can be changed through it. It has no authentication, so it belongs on a loopback address or
 // a unix socket.
@@ -40,7 +40,9 @@ type Config struct {
 	Metrics http.Handler              // /metrics; nil: not found
 	Tensors func() []proxy.TensorInfo // /tensors; nil: none
 	Checks  func() []Check            // /readyz; nil: always ready
-	Log     *slog.Logger              // nil discards
+	// Peers asks all peers for their settings about this site (/peers); nil: not found.
+	Peers func(ctx context.Context) []Excerpt
+	Log   *slog.Logger // nil discards
 }
 
 // A Check is one thing that must be so for the proxy to be ready.
@@ -62,6 +64,9 @@ func Handler(c Config) http.Handler {
 	mux.HandleFunc("GET /healthz", c.healthz)
 	mux.HandleFunc("GET /readyz", c.readyz)
 	mux.HandleFunc("GET /tensors", c.tensors)
+	if c.Peers != nil {
+		mux.HandleFunc("GET /peers", c.peers)
+	}
 	if c.Metrics != nil {
 		mux.Handle("GET /metrics", c.Metrics)
 	}
@@ -179,6 +184,19 @@ func (c *Config) tensors(w http.ResponseWriter, _ *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	writeJSON(w, map[string]any{"tensors": list})
+}
+
+// An Excerpt has the settings about this site with which a peer's proxy runs, by the peer's own words, which are not checked.
+type Excerpt struct {
+	Peer  string `json:"peer"`
+	Text  string `json:"text"`            // as the peer has sent it
+	Error string `json:"error,omitempty"` // why there is none
+}
+
+// peers answers {"site": ..., "peers": [...]}.
+func (c *Config) peers(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	writeJSON(w, map[string]any{"site": c.Site, "peers": c.Peers(r.Context())})
 }
 
 //go:embed index.html

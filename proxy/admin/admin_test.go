@@ -32,6 +32,7 @@ func handler() http.Handler {
 			return []proxy.TensorInfo{{Job: "<resnet>", Protocol: "gloo", Key: 1 << 63, Bytes: 4096, DType: "float32", Role: "gradient",
 				Codec: "lossless", Reason: "no rule", Values: 3, RawBytes: 12288, WireBytes: 6144}}
 		},
+		Peers: func(context.Context) []Excerpt { return []Excerpt{{Peer: "tokyo", Text: "{}"}} },
 		Checks: func() []Check {
 			return []Check{{Name: "tunnel"}, {"peer/tokyo", errors.New("no session")}}
 		},
@@ -51,6 +52,7 @@ func TestPages(t *testing.T) {
 		{"GET", "/readyz?exclude=tunnel", 503, []string{"not ready\n"}},
 		{"GET", "/metrics", 200, []string{"gradproxy_x 1\n"}},
 		{"GET", "/", 200, []string{"site paris", "no session", "&lt;resnet&gt;", "no rule", "2.00", "12.3 kB"}},
+		{"GET", "/peers", 200, []string{`"site": "paris"`, `"peer": "tokyo"`, `"text": "{}"`}},
 		{"HEAD", "/", 200, nil},
 		{"POST", "/", 405, nil},
 		{"DELETE", "/tensors", 405, nil},

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"os"
 	"syscall"
 	"time"
 
@@ -36,6 +37,14 @@ type Socket interface {
 
 // InProcess returns a Conn of s. It behaves as one of a system that tells nothing of a connection's state.
 func InProcess(s Socket) *Conn { return &Conn{socket: inProcess{s}} }
+
+// InProcess returns the Socket that c is of; nil: c has a descriptor.
+func (c *Conn) InProcess() Socket {
+	if s, ok := c.socket.(inProcess); ok {
+		return s.Socket
+	}
+	return nil
+}
 
 type inProcess struct{ Socket }
 
@@ -76,6 +85,22 @@ func Reset(c interface {
 }) {
 	c.SetLinger(0)
 	c.Close()
+}
+
+// Settle has the kernel report each byte that comes, as for a connection that nobody has read from: the Reader before has wanted several at a time.
+func (c *Conn) Settle() {
+	if raw, err := c.SyscallConn(); err == nil {
+		raw.Control(func(fd uintptr) { _ = setLowWater(fd, 1) }) // without it a Read may wait for more bytes than come
+	}
+}
+
+// File returns another descriptor of the connection. The caller must close it, and must not call its Fd, which would have this one block.
+func (c *Conn) File() (*os.File, error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	return duplicate(raw)
 }
 
 // AddrOf returns the address and port of a TCP address, or the zero AddrPort.

@@ -9,6 +9,8 @@ const (
 	RefusedByServer                            // the app's host answered with RST
 	RefusedUnreachable                         // no answer, no route
 	RefusedBusy                                // out of memory or descriptors, or it is draining
+	RefusedMoving                              // another process is about to take its place: ask that one
+	RefusedUnknown                             // it knows no connection at rest of that tag
 )
 
 // Codes with which a stream is reset.

@@ -21,6 +21,7 @@ import (
 //	Gather  = runs in stream order: 2*n, then n literal bytes; or 2*n+1, b: the next n bytes of the b-th Block that follows
 //	Ref     = epoch, number, size: a value that the receiver holds, or soon will; see package cache. In the place of a Block
 //	CloseWrite, Reset = empty; nothing follows
+//	Rest    = empty; nothing follows on this stream: the connection goes on with the stream that resumes it
 //
 //	Room, Forget, Evict, Delivered, Want, Kept, Seen: on value streams only, see package cache
 //
@@ -49,10 +50,11 @@ const (
 	Want                       // value streams: slots whose earlier values the other is asked to keep
 	Kept                       // value streams: slots whose earlier values are kept
 	Seen                       // value streams: how many values of such slots have come
+	Rest                       // this direction of the connection is at rest
 )
 
 var kindNames = [...]string{Bytes: "bytes", Declare: "declare", Block: "block", Gather: "gather", Ref: "ref", CloseWrite: "close_write", Reset: "reset",
-	Room: "room", Forget: "forget", Evict: "evict", Delivered: "delivered", Want: "want", Kept: "kept", Seen: "seen"}
+	Room: "room", Forget: "forget", Evict: "evict", Delivered: "delivered", Want: "want", Kept: "kept", Seen: "seen", Rest: "rest"}
 
 // String returns the kind's name as logs and metrics write it.
 func (k Kind) String() string {

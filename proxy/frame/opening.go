@@ -21,6 +21,14 @@ const (
 	OpeningVersion = 1
 	// OpeningValues begins the opening of a value stream: this byte, and the stream's epoch (varint).
 	OpeningValues = 2
+	// OpeningExcerpt is the opening of a stream on which the peer sends what its settings say about this site.
+	OpeningExcerpt = 3
+	// OpeningResume begins the opening of a stream that resumes a connection at rest: this byte, and the connection's Tag.
+	OpeningResume = 4
+	// OpeningRest is the opening of a stream by which a proxy that another process is to take the place of asks for rest: this byte. The opener writes
+	// a Rest frame once all of its connections with the acceptor are at rest, and the acceptor answers with one once its own are. The stream's end in
+	// order says that the proxy carries on.
+	OpeningRest = 5
 )
 
 // maxNumber bounds an opening's number by the connections that a host can have to another.

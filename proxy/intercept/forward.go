@@ -24,6 +24,17 @@ func NewForward(addr, target netip.AddrPort, places Places, log *slog.Logger) (*
 	return &Forward{target: target, places: places, log: orDiscard(log), listener: l}, nil
 }
 
+// Inherit returns a Forward with a listener that another process has opened. A nil log discards.
+func Inherit(l *net.TCPListener, target netip.AddrPort, places Places, log *slog.Logger) *Forward {
+	return &Forward{target: target, places: places, log: orDiscard(log), listener: l}
+}
+
+// Listener returns the listener, on another descriptor of which connections wait once Serve has ended.
+func (f *Forward) Listener() *net.TCPListener { return f.listener }
+
+// Reopened returns a Forward like f with another listener.
+func (f *Forward) Reopened(l *net.TCPListener) *Forward { return Inherit(l, f.target, f.places, f.log) }
+
 // Addr returns the listener's address.
 func (f *Forward) Addr() netip.AddrPort { return addrPort(f.listener.Addr()) }
 

@@ -29,6 +29,7 @@ type Redirect struct {
 	mu      sync.Mutex // guards the fields below
 	rules   *rules
 	stopped bool // Stop was called: the rules are not refreshed any more
+	paused  bool // nor are they between Pause and GoOn
 }
 
 // NewRedirect opens the listeners and puts the rules in force. A table that a dead proxy of the same site left is
@@ -51,11 +52,7 @@ func (r *Redirect) open() (err error) {
 			return err
 		}
 	}
-	addrs := [2]netip.Addr{loopback4, netip.IPv6Loopback()}
-	if r.config.Gateway { // the kernel redirects others' connections to the address of the interface that they come in by
-		addrs = [2]netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()}
-	}
-	ports, err := r.config.listen(&r.listeners, addrs, r.socket())
+	ports, err := r.listen()
 	if err != nil {
 		return err
 	}
@@ -69,6 +66,27 @@ func (r *Redirect) open() (err error) {
 		}
 	}
 	return r.rules.replace()
+}
+
+// listen opens the listeners and returns their ports.
+func (r *Redirect) listen() (ports [2]uint16, err error) {
+	addrs := [2]netip.Addr{loopback4, netip.IPv6Loopback()}
+	if r.config.Gateway { // the kernel redirects others' connections to the address of the interface that they come in by
+		addrs = [2]netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()}
+	}
+	return r.config.listen(&r.listeners, addrs, r.socket())
+}
+
+// TryRedirect returns the error with which NewRedirect would fail here for want of rights, of nf_tables or of the listeners' options. It changes nothing,
+// and a proxy of the same site may run.
+func TryRedirect(c RedirectConfig) error {
+	r := &Redirect{config: c, log: orDiscard(c.Log)}
+	name := "next_" + TableName(c.Site)
+	err := r.claim(name, "table inet claim_"+name)
+	if err == nil {
+		_, err = r.listen()
+	}
+	return errors.Join(err, r.closeAll())
 }
 
 // listen opens a listener, on the address of its family, for each family of the networks and returns their ports, 0 where there
@@ -134,7 +152,7 @@ func (r *Redirect) target(c *net.TCPConn) (netip.AddrPort, error) {
 func (r *Redirect) refresh() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.stopped {
+	if r.stopped || r.paused {
 		return nil
 	}
 	err := r.rules.refresh()
@@ -181,15 +199,44 @@ func (r *Redirect) Update(networks []netip.Prefix, tunnels []netip.AddrPort) err
 
 // Stop ends the force of the rules: new connections go directly, or are refused, as configured for a dead proxy.
 // Connections that are open keep their mappings.
-func (r *Redirect) Stop() error {
+func (r *Redirect) Stop() error { return r.expire(&r.stopped) }
+
+// expire ends the force of the rules, for a reason that keeps them from being refreshed.
+func (r *Redirect) expire(reason *bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.stopped = true
+	*reason = true
 	err := r.rules.expire()
 	if errors.Is(err, syscall.ENOENT) { // the table is gone, and its force with it
 		return nil
 	}
 	return err
+}
+
+// Pause has new connections wait, where the rules hold them for a dead proxy; elsewhere it does nothing. GoOn ends it.
+func (r *Redirect) Pause() error {
+	if r.config.Hold == 0 {
+		return nil
+	}
+	return r.expire(&r.paused)
+}
+
+// GoOn has new connections taken again after Pause, unless Stop has been called. After an error the next refresh tries again.
+func (r *Redirect) GoOn() error {
+	r.mu.Lock()
+	r.paused = false
+	r.mu.Unlock()
+	return r.refresh()
+}
+
+// Leave closes the listeners and leaves the rules as they are, to be replaced by the process that takes this one's place: connections that are open stay
+// redirected.
+func (r *Redirect) Leave() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stopped = true
+	r.routes = nil // transparent connections need them
+	return r.closeAll()
 }
 
 // Close removes the rules and closes the listeners. Redirected connections that are still open do not survive it.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/google/nftables"
+	"golang.org/x/sys/unix"
 
 	"github.com/gradproxy/gradproxy/integration/require/netns"
 )
@@ -318,6 +319,41 @@ func TestRefreshRestoresFlushedRules(t *testing.T) {
 	}
 }
 
+// A redirect that goes on writes rules anew that somebody flushed meanwhile. One that has stopped stays so.
+func TestGoOnRestoresFlushedRules(t *testing.T) {
+	for name, hold := range map[string]time.Duration{"held": HoldFor, "not held": 0} {
+		t.Run(name, func(t *testing.T) {
+			job, _ := twoSites(t)
+			c := paris()
+			c.Hold = hold
+			r := redirect(job, c)
+			serve(t, r, nil)
+			if err := r.Pause(); err != nil {
+				t.Fatal(err)
+			}
+			job.Do(func() {
+				r.rules.conn.FlushRuleset()
+				job.Check(r.rules.conn.Flush())
+			})
+			if err := r.GoOn(); err != nil {
+				t.Fatal(err)
+			}
+			if got := job.whoAnswers(server4); got != "P" {
+				t.Errorf("gone on: answered by %q, want P", got)
+			}
+		})
+	}
+	job, _ := twoSites(t)
+	r := redirect(job, paris())
+	serve(t, r, nil)
+	if err := errors.Join(r.Pause(), r.Stop(), r.GoOn()); err != nil {
+		t.Fatal(err)
+	}
+	if got := job.whoAnswers(server4); got != "D" {
+		t.Errorf("stopped: answered by %q, want D", got)
+	}
+}
+
 // A table that a killed proxy left is replaced; a living proxy's is not.
 func TestLeftOverTable(t *testing.T) {
 	job, _ := twoSites(t)
@@ -337,6 +373,42 @@ func TestLeftOverTable(t *testing.T) {
 			t.Errorf("%s: answered by %q, want the new proxy", addr, got)
 		}
 	}
+}
+
+// A redirect can be tried while a proxy of its site runs, which stays as it was, and the try says whether rights are missing.
+func TestTryRedirect(t *testing.T) {
+	job, _ := twoSites(t)
+	serve(t, redirect(job, paris()), nil)
+	job.Do(func() {
+		for range 2 {
+			job.Check(TryRedirect(paris()))
+		}
+	})
+	if got := job.whoAnswers(server4); got != "P" {
+		t.Errorf("after the tries: answered by %q, want P", got)
+	}
+	job.Do(func() {
+		before := unprivileged(job)
+		defer privileged(job, before)
+		if err := TryRedirect(paris()); err == nil || !strings.Contains(err.Error(), "lacks CAP_NET_ADMIN") {
+			t.Errorf("without rights: %v", err)
+		}
+	})
+}
+
+// unprivileged takes all rights in force from this thread, and returns what privileged gives back.
+func unprivileged(s *site) (was [2]unix.CapUserData) {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	s.Check(unix.Capget(&header, &was[0]))
+	less := was
+	less[0].Effective, less[1].Effective = 0, 0
+	s.Check(unix.Capset(&header, &less[0]))
+	return was
+}
+
+func privileged(s *site, was [2]unix.CapUserData) {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	s.Check(unix.Capset(&header, &was[0]))
 }
 
 // A user without rights cannot keep a proxy from its rules, as the name of an abstract socket could, and the claim goes with its owner only.
@@ -375,6 +447,49 @@ func TestClaims(t *testing.T) {
 			t.Error("the claim outlives its owner")
 		}
 	})
+}
+
+// Of two proxies of one site on a host the second is refused, and leaves the rules of the first in force; it may start once the first one has
+// ended. Two proxies of different sites run beside each other, and each takes its own networks' connections.
+func TestTwoProxiesOnOneHost(t *testing.T) {
+	job, _ := twoSites(t)
+	first := redirect(job, paris())
+	stop := serve(t, first, nil)
+	var err error
+	var second *Redirect
+	start := func() { job.Do(func() { second, err = NewRedirect(paris()) }) }
+	for range 2 { // also when it is tried again
+		if start(); err == nil {
+			second.Close()
+			t.Fatal("two proxies of one site run")
+		} else if !strings.Contains(err.Error(), "belongs to another gradproxy") {
+			t.Errorf("the second is refused without a reason: %v", err)
+		}
+		for _, addr := range []string{server4, server6} {
+			if got := job.whoAnswers(addr); got != "P" {
+				t.Errorf("after the second was refused %s is answered by %q, want the first", addr, got)
+			}
+		}
+	}
+	lyon := RedirectConfig{Site: "lyon", Networks: prefixes("10.3.0.0/16")}
+	serve(t, redirect(job, lyon), func(_, server netip.AddrPort) {
+		t.Errorf("lyon is given a connection to %v, which lies behind a peer of paris", server)
+	})
+	for _, addr := range []string{server4, server6} {
+		if got := job.whoAnswers(addr); got != "P" {
+			t.Errorf("beside another site's proxy %s is answered by %q", addr, got)
+		}
+	}
+	stop()
+	job.Check(first.Close())
+	if start(); err != nil {
+		t.Fatalf("once the first has ended: %v", err)
+	}
+	serve(t, second, nil)
+	t.Cleanup(func() { second.Close() })
+	if got := job.whoAnswers(server4); got != "P" {
+		t.Errorf("the second is not asked: %q answers", got)
+	}
 }
 
 // Kernels without owned tables have a socket in their place.

@@ -18,6 +18,9 @@ type Redirect struct{}
 // NewRedirect returns an error.
 func NewRedirect(RedirectConfig) (*Redirect, error) { return nil, errLinux }
 
+// TryRedirect returns an error.
+func TryRedirect(RedirectConfig) error { return errLinux }
+
 // Addrs returns none.
 func (*Redirect) Addrs() []netip.AddrPort { return nil }
 
@@ -31,6 +34,15 @@ func (*Redirect) Update([]netip.Prefix, []netip.AddrPort) error { return errLinu
 
 // Stop does nothing.
 func (*Redirect) Stop() error { return nil }
+
+// Pause does nothing.
+func (*Redirect) Pause() error { return nil }
+
+// GoOn does nothing.
+func (*Redirect) GoOn() error { return nil }
+
+// Leave does nothing.
+func (*Redirect) Leave() error { return nil }
 
 // Close does nothing.
 func (*Redirect) Close() error { return nil }

@@ -108,6 +108,9 @@ type Conn struct {
 	// The peer's shares of the two budgets; nil: the connection has none.
 	SendShare, ReceiveShare *memory.Share
 
+	rest  sync.Mutex // of rests, and of the app's read deadline
+	rests bool       // Rest was called
+
 	Gone     chan struct{} // closed by GiveUp; nil: never
 	goneOnce sync.Once
 	aborted  atomic.Bool
@@ -120,6 +123,8 @@ var (
 	ErrAppGone = errors.New("proxy: the app's connection is gone")
 	// ErrAppReset says that the far app reset the connection.
 	ErrAppReset = errors.New("proxy: the far app reset the connection")
+	// ErrRest says that a direction has come to rest: nothing of it is under way, and no more is read.
+	ErrRest = errors.New("proxy: the connection is at rest")
 )
 
 // Lacks reports whether the peer does not have a codec, by its text.
@@ -149,12 +154,14 @@ func (c *Conn) See(t tensor.Tensor, b []byte) {
 	}
 }
 
-// Abort breaks both sides: the app must see an error and never an end that looks orderly.
+// Abort breaks both sides: the app must see an error and never an end that looks orderly. A connection that another process has handed over may have no stream yet.
 func (c *Conn) Abort(code tunnel.Code) {
 	c.GiveUp()
 	if !c.aborted.Swap(true) {
 		app.Reset(c.App)
-		c.Stream.Reset(code)
+		if c.Stream != nil {
+			c.Stream.Reset(code)
+		}
 	}
 }
 

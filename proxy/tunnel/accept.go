@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net"
 	"time"
+
+	"github.com/gradproxy/gradproxy/proxy/tunnel/udp"
 )
 
 // maxHalfOpen bounds the handshakes that are under way at once, unless Config.HalfOpen says less.
@@ -46,15 +48,15 @@ func (e *Endpoint) Serve(ln net.Listener) error {
 
 // welcome performs the handshake of an accepted connection.
 func (e *Endpoint) welcome(raw net.Conn) {
-	limit := cmp.Or(e.cfg.HalfOpen, maxHalfOpen)
-	if e.cfg.Carrier == CarrierDTLS {
-		limit = min(limit, maxHalfOpenDatagrams)
+	limit, half := cmp.Or(e.cfg.HalfOpen, maxHalfOpen), &e.halfOpen
+	if _, ok := raw.(*udp.Conn); ok {
+		limit, half = min(limit, maxHalfOpenDatagrams), &e.halfOpenUDP
 	}
-	leave := e.halfOpen.enter(raw, limit)
+	leave := half.enter(raw, limit)
 	p, err := e.answer(e.ctx, raw)
 	leave()
 	if err == nil {
-		e.halfOpen.prove(raw)
+		half.prove(raw)
 		return
 	}
 	raw.Close()

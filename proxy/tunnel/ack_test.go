@@ -238,3 +238,53 @@ func TestAdmit(t *testing.T) {
 		}
 	}
 }
+
+// TestWindowsRide: a WINDOW that could wait leaves with data that leave anyway, but no sooner after the last one than if it had waited.
+func TestWindowsRide(t *testing.T) {
+	s, c := attached(t, Config{Name: "a"})
+	st := own(t, s, c, 0, 0, false)
+	windows := func() (n int) {
+		if _, err := st.Write([]byte("hello")); err != nil {
+			t.Fatal(err)
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for s.next(c) {
+			for b := c.out; len(b) > 0; {
+				h, err := parseHeader((*[headerLen]byte)(b), maxBody)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if h.kind == kindWindow && h.stream == st.id {
+					n++
+				}
+				b = b[headerLen+h.length:]
+			}
+			c.release()
+		}
+		return n
+	}
+	windows() // the carrier's first records
+	lazily := func(told time.Time) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		st.toldAt = told
+		s.lazyArmed = true // no timer: the test looks before it could fire, or much later
+		s.update(st, false)
+	}
+	lazily(time.Time{})
+	if n := windows(); n != 1 || st.update != updateNone {
+		t.Errorf("%d WINDOWs leave with data, want 1; the stream's is %v", n, st.update)
+	}
+	lazily(time.Now().Add(time.Hour))
+	if n := windows(); n != 0 || st.update != updateLazy || s.lazy.n != 1 {
+		t.Errorf("%d WINDOWs leave right after another one; the stream's is %v, %d wait", n, st.update, s.lazy.n)
+	}
+	st.toldAt = time.Time{}
+	if n := windows(); n != 1 || s.lazy.n != 0 {
+		t.Errorf("%d WINDOWs leave later, %d wait", n, s.lazy.n)
+	}
+	if n := windows(); n != 0 {
+		t.Errorf("%d WINDOWs leave without anything new to tell", n)
+	}
+}

@@ -2,6 +2,7 @@ package tunnel
 
 import (
 	"cmp"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,6 +23,7 @@ type carrier struct {
 	link   Link
 	place  place
 	dialed bool // by this side
+	udp    bool // it is one over datagrams
 	first  bool // this side's incarnation is the smaller one
 	born   time.Time
 
@@ -39,6 +41,7 @@ type carrier struct {
 
 	out []byte // small records that the writer has in hand
 	big *chunk // written after them
+	padder
 
 	flight    int  // chunks that left on it and are not acknowledged
 	goAwayDue bool // records to send on this carrier
@@ -87,6 +90,9 @@ func (c *carrier) kill(err error) {
 		return
 	}
 	c.dead, c.err = true, err
+	if c.udp && c.dialed && !c.leaving && c.session.err == nil && !errors.Is(err, errRetired) {
+		c.session.peer.blocked(err)
+	}
 	c.session.detach(c)
 	c.cond.Broadcast()
 	c.link.Close()

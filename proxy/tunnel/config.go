@@ -16,6 +16,7 @@ import (
 const (
 	CarrierTLS  = "tls"
 	CarrierDTLS = "dtls"
+	CarrierAuto = "auto"
 )
 
 // A Config describes one site's end of its tunnels. Only Name, Identity and Accept are needed.
@@ -36,11 +37,15 @@ type Config struct {
 	Streams    int           // streams that one peer may have open here; 0: 16,384
 	Congestion string        // TCP congestion control of carriers; "" and "auto": bbr where the kernel has it, helped with bursts, else the kernel's; "default": the kernel's
 
+	// Pad makes what leaves for peers at once a multiple of so many bytes, so that an observer of the network learns less of the sizes
+	// of what streams carry: 1 KiB to 256 KiB; 0: nothing is added. Peers of a version without it get no padding, and the log says so.
+	Pad int
+
 	// Insecure carries everything in clear and believes the name that a peer says. It is refused unless both
 	// addresses of a carrier are loopback.
 	Insecure bool
 
-	Carrier  string // "" and "tls": TLS 1.3 over TCP; "dtls": DTLS 1.2 over UDP, with a congestion control of its own. Both sites must have the same
+	Carrier  string // "" and "tls": TLS 1.3 over TCP; "dtls": DTLS 1.2 over UDP, with a congestion control of its own; "auto": the better one of both. Both sites must have the same, or one "auto"
 	HalfOpen int    // handshakes under way of those that dial this side, each with a descriptor; 0: 1024
 	// Transport makes the carriers; nil: what Carrier says. Congestion, Insecure and Dial are for TCP.
 	Transport Transport
@@ -115,10 +120,13 @@ func (c *Config) check() error {
 	if len(c.Codecs) > maxCodecs || slices.ContainsFunc(c.Codecs, func(s string) bool { return len(s) > maxCodecName }) {
 		fault("more than %d codecs, or one of more than %d bytes", maxCodecs, maxCodecName)
 	}
-	if c.Carrier != "" && c.Carrier != CarrierTLS && c.Carrier != CarrierDTLS {
-		fault("carrier %q is neither %s nor %s", c.Carrier, CarrierTLS, CarrierDTLS)
+	if c.Carrier != "" && c.Carrier != CarrierTLS && c.Carrier != CarrierDTLS && c.Carrier != CarrierAuto {
+		fault("carrier %q is none of %s, %s and %s", c.Carrier, CarrierTLS, CarrierDTLS, CarrierAuto)
 	}
-	if c.Insecure && c.Carrier == CarrierDTLS {
+	if c.Pad != 0 && (c.Pad < minPad || c.Pad > maxPad) {
+		fault("padding to %d bytes, not 0 or %d to %d", c.Pad, minPad, maxPad)
+	}
+	if c.Insecure && (c.Carrier == CarrierDTLS || c.Carrier == CarrierAuto) {
 		fault("in clear (Insecure) is for TCP, not for carrier %s", c.Carrier)
 	}
 	if c.Insecure && c.Transport != nil {
@@ -166,21 +174,28 @@ func newTransport(cfg *Config) (Transport, error) {
 	if cfg.Carrier == CarrierDTLS {
 		return newDTLSTransport(cfg)
 	}
-	return newTLSTransport(cfg)
+	stream, err := newTLSTransport(cfg)
+	if err != nil || cfg.Carrier != CarrierAuto {
+		return stream, err
+	}
+	return &autoTransport{stream, &dtlsTransport{identity: stream.identity, now: cfg.Now, log: cfg.Logger, memory: cfg.Memory}}, nil
 }
 
 // Listen returns a listener for the carriers of a Config with that Carrier, for Endpoint.Serve.
 func Listen(carrier, address string) (net.Listener, error) {
 	var t Transport = &tlsTransport{}
-	if carrier == CarrierDTLS {
+	switch carrier {
+	case CarrierDTLS:
 		t = &dtlsTransport{}
+	case CarrierAuto:
+		t = &autoTransport{&tlsTransport{}, &dtlsTransport{}}
 	}
 	return t.Listen(context.Background(), address)
 }
 
 // newTLSTransport returns the Transport that cfg asks for. It fails if the identity cannot be read.
 func newTLSTransport(cfg *Config) (*tlsTransport, error) {
-	t := &tlsTransport{dial: cfg.Dial, congestion: cfg.Congestion, now: cfg.Now, log: cfg.Logger}
+	t := &tlsTransport{dial: cfg.Dial, coalesce: cfg.Pad > 0, congestion: cfg.Congestion, now: cfg.Now, log: cfg.Logger}
 	if cfg.Insecure {
 		return t, nil
 	}

@@ -24,13 +24,25 @@ type packetConn interface {
 	net.Conn
 }
 
-// A holder is the connection below a packetConn. It sends datagrams together.
+// A holder is the connection below a packetConn. It sends datagrams together, and may go on from another address.
 type holder interface {
 	Hold()
 	Flush() error
 	SetRoom(bytes int)
 	Network() (sent, received uint64)
+	Heard()     // a packet has come
+	Doubt()     // nothing comes back
+	Lost() bool // the other host does not know the connection
 }
+
+// The dialing side looks for another way when packets have been under way, and nothing has come back, for doubtAfter or three times
+// LinkState.Patience, whichever is longer. An end that only receives would not notice that a NAT has forgotten it: when data came and then nothing
+// for quietAfter, or four times Patience, it sends one packet that asks for an acknowledgement, at most every quietEvery.
+const (
+	doubtAfter = 500 * time.Millisecond
+	quietAfter = 1 * time.Second
+	quietEvery = 2 * time.Second
+)
 
 // A datagramLink is a Link over a packetConn, by a datagram.Engine.
 type datagramLink struct {
@@ -50,7 +62,9 @@ type datagramLink struct {
 	err      error     // the Link has ended
 	deadline time.Time // of Read and Flush
 	alarm    *time.Timer
-	left     []byte // of the record that Read returns in parts
+	left     []byte        // of the record that Read returns in parts
+	checked  time.Duration // when it was last looked whether the other end is there
+	waits    time.Duration // since when packets have waited for an answer; 0: none do
 
 	kick    chan struct{} // the sender has something to do
 	once    sync.Once
@@ -103,6 +117,7 @@ func (l *datagramLink) receive(settled func()) {
 		l.packets.Add(1)
 		l.received.Add(uint64(n))
 		l.heard.Store(int64(l.now()))
+		l.holder.Heard()
 		l.mu.Lock()
 		err = l.engine.Handle(l.now(), b[:n])
 		l.readable.Broadcast()
@@ -137,9 +152,9 @@ func (l *datagramLink) send() {
 		if again < 0 { // at once
 			continue
 		}
-		wait := time.Hour
+		wait := l.look()
 		if again > 0 {
-			wait = max(again-l.now(), 0)
+			wait = min(wait, max(again-l.now(), 0))
 		}
 		timer.Reset(wait)
 		select {
@@ -149,6 +164,46 @@ func (l *datagramLink) send() {
 			return
 		}
 	}
+}
+
+// look judges the silence, and returns how long it need not be judged again.
+func (l *datagramLink) look() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now, heard := l.now(), time.Duration(l.heard.Load())
+	s := l.engine.State()
+	if s.InFlight > 0 {
+		if l.waits == 0 {
+			l.waits = now
+		}
+		due := max(heard, l.waits) + max(doubtAfter, 3*s.Patience)
+		if now < due {
+			return due - now
+		}
+		l.holder.Doubt()
+		return doubtAfter
+	}
+	l.waits = 0
+	if at := l.engine.HeardData(); at > l.checked {
+		due := max(at+max(quietAfter, 4*s.Patience), l.checked+quietEvery)
+		if now < due {
+			return due - now
+		}
+		l.checked = now
+		l.engine.Check()
+		return 0
+	}
+	return time.Hour
+}
+
+// moved notes that packets take another path from now on.
+func (l *datagramLink) moved(far bool) {
+	l.mu.Lock()
+	if l.err == nil {
+		l.engine.Moved(l.now(), far)
+	}
+	l.mu.Unlock()
+	l.wake()
 }
 
 // burst sends the packets that may leave now. again is when further ones may; 0: when something changes; below 0: now.
@@ -348,5 +403,5 @@ func (l *datagramLink) State() LinkState {
 	l.mu.Unlock()
 	sent, received := l.holder.Network()
 	return LinkState{Network: Traffic{sent, received}, Waits: e.InFlight > 0, Silence: max(l.now()-time.Duration(l.heard.Load()), 1), Patience: e.Patience,
-		Received: l.received.Load(), Congestion: "bbr", Worn: l.packets.Load() >= rotateRecords}
+		Received: l.received.Load(), Lost: l.holder.Lost(), Congestion: "bbr", Worn: l.packets.Load() >= rotateRecords}
 }

@@ -33,6 +33,7 @@
 //	 9 PONG     that of PING    the sender has taken all records before the PING
 //	10 GOAWAY   0               the sender takes no new streams
 //	11 LEAVE    0               the sender sends no more DATA on this carrier, and asks for the same
+//	12 PAD      0               up to 4 KiB, dropped; sent only to peers whose HELLO says that they take it. See padding.go
 //
 // An unknown kind or flag, a length that its kind cannot have, DATA beyond credit, beyond the end of its
 // direction or overlapping DATA that came with other bounds, a stream beyond the limit and an acknowledgement of bytes that
@@ -45,6 +46,7 @@
 //	1 site name   2 incarnation   3 the receiver's incarnation, if known   4 longest DATA body (uint32, at least 16 KiB)
 //	5 streams that the receiver may open at first (uint32)   6 credit that each stream begins with (uint32, at least 16 KiB)
 //	7 name of a codec, once for each   8 place of the carrier: slot uint8, flags uint8 (1: replaces a dead one), generation uint64
+//	9 the sender takes PAD records (no value)
 //
 // Fields that are not known are skipped, and so are bytes behind the known part of one. Both sides use the
 // newest version that both speak. The dialer sends HELLO; the acceptor HELLO and READY; the dialer READY.

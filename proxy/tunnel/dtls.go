@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -79,10 +80,11 @@ func (t *dtlsTransport) Secure(ctx context.Context, conn net.Conn, dialed bool, 
 	}
 	var id string
 	var chain []*x509.Certificate
+	var exported atomic.Pointer[[]byte]
 	config := &dtls.Config{
 		Certificates:           []tls.Certificate{keys.cert},
 		CipherSuites:           []dtls.CipherSuiteID{}, // not nil: else pion's own are offered too
-		CustomCipherSuites:     dtlsSuites,
+		CustomCipherSuites:     func() []dtls.CipherSuite { return exporting(dtlsSuites(), &exported) },
 		ExtendedMasterSecret:   dtls.RequireExtendedMasterSecret,
 		ClientAuth:             dtls.RequireAnyClientCert, // verified below, as the server's is
 		InsecureSkipVerify:     true,                      // of a host name: sites have SPIFFE ids
@@ -137,6 +139,10 @@ func (t *dtlsTransport) Secure(ctx context.Context, conn net.Conn, dialed bool, 
 		secured.Close()
 		return nil, err
 	}
+	raw.SetKey(*exported.Load(), func(far bool) {
+		t.log.Info("carrier goes on from another address", "peer", id, "address", raw.RemoteAddr(), "dialed", dialed, "host_changed", far)
+		records.moved(far)
+	})
 	l := &dtlsLink{datagramLink: records, identity: t.identity, keys: keys, shown: chain}
 	l.SetDeadline(time.Now().Add(handshakeWithin))
 	for _, c := range []*x509.Certificate{keys.cert.Leaf, chain[0]} {

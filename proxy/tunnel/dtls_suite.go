@@ -8,6 +8,7 @@ import (
 	"errors"
 	"hash"
 	"runtime"
+	"slices"
 	"sync/atomic"
 
 	"github.com/pion/dtls/v2"
@@ -29,6 +30,9 @@ const (
 	suiteOverhead = recordlayer.HeaderSize + 16 // bytes that a record adds to its content: header and tag
 	suiteNonce    = 12
 	suiteKey      = 32
+
+	moveLabel = "EXPORTER-gradproxy-move" // of the key that proves that a connection goes on from another address: RFC 5705
+	moveKey   = 32
 )
 
 // dtlsSuites returns the suites that this side offers, the best first: AES where the processor has it.
@@ -64,6 +68,16 @@ type dtlsSuite struct {
 	name string
 	aead func(key []byte) (cipher.AEAD, error)
 	keys atomic.Pointer[dtlsKeys]
+
+	exported *atomic.Pointer[[]byte] // where Init leaves the key by which the connection may move; nil: nowhere
+}
+
+// exporting has suites leave the key there by which their connection may move. pion's own exporter knows none but its own suites.
+func exporting(suites []dtls.CipherSuite, key *atomic.Pointer[[]byte]) []dtls.CipherSuite {
+	for _, s := range suites {
+		s.(*dtlsSuite).exported = key
+	}
+	return suites
 }
 
 type dtlsKeys struct {
@@ -104,6 +118,13 @@ func (s *dtlsSuite) Init(masterSecret, clientRandom, serverRandom []byte, isClie
 	}
 	if keys.open, err = s.aead(k.ServerWriteKey); err != nil {
 		return err
+	}
+	if s.exported != nil { // RFC 5705, section 4
+		key, err := prf.PHash(masterSecret, slices.Concat([]byte(moveLabel), clientRandom, serverRandom), moveKey, sha256.New)
+		if err != nil {
+			return err
+		}
+		s.exported.Store(&key)
 	}
 	s.keys.Store(keys)
 	return nil

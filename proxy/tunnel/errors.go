@@ -99,3 +99,6 @@ func (e *ResetError) Error() string {
 	}
 	return fmt.Sprintf("tunnel: stream reset %s: %v", who, e.Code)
 }
+
+// errRetired ends a carrier that both sides have left.
+var errRetired = errors.New("retired")

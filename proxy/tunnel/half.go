@@ -55,7 +55,8 @@ type recvHalf struct {
 		at        time.Time
 		pos, have uint64
 	}
-	ackedTo uint64 // position that the peer was told
+	ackedTo uint64    // position that the peer was told
+	toldAt  time.Time // when
 
 	recvCond sync.Cond // Read waits
 	waitsAt  time.Time // when Read last took something, or bytes came, or were announced, where none were

@@ -9,6 +9,8 @@ import (
 	"net"
 	"strings"
 	"time"
+
+	"github.com/gradproxy/gradproxy/proxy/tunnel/udp"
 )
 
 // The handshake of a carrier: Transport.Secure, in which both sides prove their identities, then
@@ -113,6 +115,7 @@ func boundHandshake(ctx context.Context, conn net.Conn) (stop func() bool) {
 // secure has the transport prove which site is at the other end of conn; allow judges the identity that is proved.
 func (e *Endpoint) secure(ctx context.Context, conn net.Conn, dialed bool, allow func(id string) error) (*carrier, error) {
 	c := &carrier{born: time.Now()}
+	_, c.udp = conn.(*udp.Conn)
 	proved := false
 	link, err := e.transport.Secure(ctx, conn, dialed, func(id string) error {
 		err := allow(id)
@@ -138,6 +141,7 @@ func (e *Endpoint) hello(s *session) *hello {
 		streams: e.cfg.Streams,
 		window:  e.window,
 		codecs:  e.cfg.Codecs,
+		pads:    true,
 	}
 	if s != nil {
 		h.mine = s.mine

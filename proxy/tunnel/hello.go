@@ -36,6 +36,7 @@ type hello struct {
 	streams  int         // that the receiver may open at first
 	window   int         // credit that each stream begins with
 	codecs   []string
+	pads     bool  // PAD records may be sent to it
 	place    place // of the carrier; the dialer's counts
 }
 
@@ -64,6 +65,7 @@ const (
 	fieldWindow      = 6
 	fieldCodec       = 7 // once for each
 	fieldPlace       = 8
+	fieldPads        = 9
 )
 
 // append appends the body of the record to dst.
@@ -91,6 +93,9 @@ func (h *hello) append(dst []byte) []byte {
 		b[1] = 1
 	}
 	field(fieldPlace, binary.BigEndian.AppendUint64(b, h.place.generation))
+	if h.pads {
+		field(fieldPads, nil)
+	}
 	return dst
 }
 
@@ -105,7 +110,7 @@ func parseHello(b []byte) (*hello, error) {
 	if h.min > h.max {
 		return nil, fmt.Errorf("HELLO with versions %d to %d", h.min, h.max)
 	}
-	var had [fieldPlace + 1]bool
+	var had [fieldPads + 1]bool
 	for b = b[4:]; len(b) > 0; {
 		if len(b) < 4 {
 			return nil, fmt.Errorf("HELLO ends within a field")
@@ -174,6 +179,8 @@ func (h *hello) set(id uint16, v []byte) error {
 			return fmt.Errorf("HELLO with more than %d codecs, or one of more than %d bytes", maxCodecs, maxCodecName)
 		}
 		h.codecs = append(h.codecs, string(v))
+	case fieldPads:
+		h.pads = true
 	case fieldPlace:
 		if len(v) < 10 {
 			return short(10)

@@ -116,8 +116,8 @@ func TestHelloFields(t *testing.T) {
 		check("least "+what, build(id, field(id, b[0]...)...), "")
 		check("less "+what, build(id, field(id, b[1]...)...), "HELLO field "+what+" is ")
 	}
-	check("unknown", build(0, append(field(9, 1, 2, 3), field(1<<16-1)...)...), "")
-	check("unknown twice", build(0, append(field(9), field(9)...)...), "")
+	check("unknown", build(0, append(field(90, 1, 2, 3), field(1<<16-1)...)...), "")
+	check("unknown twice", build(0, append(field(90), field(90)...)...), "")
 	check("field 0", build(0, field(0)...), "")
 	for flags, replace := range map[byte]bool{0: false, 1: true, 0xfe: false, 0xff: true} { // the others are a later version's
 		h, err := parseHello(build(fieldPlace, field(fieldPlace, 0, flags, 0, 0, 0, 0, 0, 0, 0, 0)...))

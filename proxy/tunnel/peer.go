@@ -32,6 +32,7 @@ type peer struct {
 	stopped <-chan struct{} // closed after stop
 
 	mem      account
+	chooser  chooser
 	openings openings
 
 	mu        sync.Mutex
@@ -51,6 +52,7 @@ type peer struct {
 	sessions, outages        atomic.Uint64
 	replayed, sent, received atomic.Uint64
 
+	padded                       atomic.Uint64 // bytes of padding
 	networkSent, networkReceived atomic.Uint64 // of IP packets, as far as they were counted
 }
 
@@ -168,7 +170,7 @@ func (p *peer) confirm(s *session, h *hello) error {
 func (p *peer) upcoming() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.sess.known() != (incarnation{}) {
+	if p.sess.lives() {
 		return nil
 	}
 	if p.up == nil {
@@ -195,6 +197,13 @@ func (s *session) known() incarnation {
 	return s.theirs
 }
 
+// lives reports whether the peer's incarnation is known, and the session has not failed.
+func (s *session) lives() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.theirs != incarnation{} && s.err == nil
+}
+
 // keep keeps a carrier in the slot, if this side can dial. The first dial after one that lived a while comes at
 // once, the others back off.
 func (p *peer) keep(ctx context.Context, slot int) {
@@ -218,7 +227,7 @@ func (p *peer) keep(ctx context.Context, slot int) {
 		} else {
 			backoff = 0
 		}
-		err := p.dial(ctx, s, address, at)
+		err := p.dialChosen(ctx, s, address, at)
 		if up = time.Now(); err != nil {
 			backoff = max(backoff, backoffFrom)
 			if stale := p.session() != s; !stale && !errors.Is(err, errAgain) && ctx.Err() == nil { // the next dial is for the session of now
@@ -267,7 +276,11 @@ func (s *session) needs(slot int) (at place, need bool, wait time.Duration) {
 		if int(c.place.slot) != slot {
 			continue
 		}
-		if !c.leaving && !(c.dialed && c.worn(c.link.State())) {
+		state := c.link.State()
+		if c.dialed && state.Lost { // if it is not dead after all, nothing is lost with it
+			continue
+		}
+		if !c.leaving && !(c.dialed && (c.worn(state) || s.peer.other(c))) {
 			return at, false, time.Hour
 		}
 		at.replace = false
@@ -278,11 +291,11 @@ func (s *session) needs(slot int) (at place, need bool, wait time.Duration) {
 	return at, true, 0
 }
 
-// dial brings one carrier up.
-func (p *peer) dial(ctx context.Context, s *session, address string, at place) error {
+// dial brings one carrier up. by makes its connection.
+func (p *peer) dial(ctx context.Context, s *session, address string, at place, by dialer) error {
 	within, cancel := context.WithTimeout(ctx, dialWithin)
 	defer cancel()
-	raw, err := p.reach(within, address)
+	raw, err := p.reach(within, address, by)
 	if err != nil {
 		return err
 	}
@@ -294,13 +307,13 @@ func (p *peer) dial(ctx context.Context, s *session, address string, at place) e
 }
 
 // reach connects to the peer; if its name cannot be resolved just now, to where it was last.
-func (p *peer) reach(ctx context.Context, address string) (net.Conn, error) {
-	raw, err := p.e.transport.Dial(ctx, address)
+func (p *peer) reach(ctx context.Context, address string, by dialer) (net.Conn, error) {
+	raw, err := by.Dial(ctx, address)
 	p.mu.Lock()
 	last := p.last
 	p.mu.Unlock()
 	if dns := (*net.DNSError)(nil); errors.As(err, &dns) && last != "" && ctx.Err() == nil {
-		raw, err = p.e.transport.Dial(ctx, last)
+		raw, err = by.Dial(ctx, last)
 	}
 	if err != nil {
 		return nil, err

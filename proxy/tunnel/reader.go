@@ -27,9 +27,6 @@ func (c *carrier) read() {
 	c.kill(err)
 }
 
-// errRetired ends a carrier that both sides have left.
-var errRetired = errors.New("retired")
-
 func (c *carrier) readAll() error {
 	var head [headerLen]byte
 	for {
@@ -70,6 +67,9 @@ func (c *carrier) control(h header, body []byte) error {
 	if h.kind == kindEnd {
 		s.fail(fmt.Errorf("ended by the peer: %q", body), "")
 		return io.EOF
+	}
+	if h.kind == kindPad {
+		return nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

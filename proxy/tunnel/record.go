@@ -38,6 +38,7 @@ const (
 	kindPong   kind = 9
 	kindGoAway kind = 10
 	kindLeave  kind = 11
+	kindPad    kind = 12
 )
 
 func (k kind) String() string {
@@ -64,6 +65,8 @@ func (k kind) String() string {
 		return "GOAWAY"
 	case kindLeave:
 		return "LEAVE"
+	case kindPad:
+		return "PAD"
 	}
 	return fmt.Sprintf("kind %d", uint8(k))
 }
@@ -114,6 +117,8 @@ func parseHeader(b *[headerLen]byte, limit int) (header, error) {
 		least, most, streams = 4, 4, 1
 	case kindDone:
 		streams = 1
+	case kindPad:
+		most = smallBody
 	case kindPing, kindPong, kindGoAway, kindLeave:
 	default:
 		return h, fmt.Errorf("unknown record of %v", h.kind)

@@ -24,6 +24,7 @@ var recordRules = []struct {
 	{kind: kindPong, none: true, anyWord: true},
 	{kind: kindGoAway, none: true},
 	{kind: kindLeave, none: true},
+	{kind: kindPad, most: 4 << 10, none: true},
 }
 
 // Every kind at and beyond each of its bounds: a record within is read as it was written, one beyond is an error

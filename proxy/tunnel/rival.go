@@ -9,11 +9,13 @@ import (
 
 // Two proxies that show one site's certificate would take the session from each other for ever, and the jobs of both
 // would lose their connections each time. So a new incarnation of a peer is kept out as long as the one before answers
-// PING. One that has restarted is let in at once: the kernel has ended the carriers of the process before. Where a whole
-// host is gone, silently, the answer is waited for.
+// PING. One that has restarted is let in at once: its kernel has ended the carriers of the process before, or says that it does not know
+// them. Where a whole host is gone, silently, the answer is waited for.
 
 const (
 	answerWithin = 3 * time.Second // less than a handshake may take
+	answerLeast  = 500 * time.Millisecond
+	answerTimes  = 8 // times LinkState.Patience: long enough for a lost PING to leave three times
 	answerLooked = 10 * time.Millisecond
 	rivalStays   = time.Second // before the log speaks of it
 )
@@ -44,8 +46,8 @@ func (p *peer) rival(ctx context.Context, theirs incarnation, newcomer net.Addr)
 
 // answers sends PING on all carriers, and returns the address at the other end of one that answers in time; nil: none does.
 func (s *session) answers(ctx context.Context) net.Addr {
-	before := s.ask()
-	for began := time.Now(); len(before) > 0 && ctx.Err() == nil && time.Since(began) < answerWithin; pause(ctx, answerLooked) {
+	before, within := s.ask()
+	for began := time.Now(); len(before) > 0 && ctx.Err() == nil && time.Since(began) < within; pause(ctx, answerLooked) {
 		s.mu.Lock()
 		here := s.carriers
 		if s.err != nil {
@@ -53,12 +55,12 @@ func (s *session) answers(ctx context.Context) net.Addr {
 		}
 		gone := true
 		for _, c := range here {
-			if pongs, asked := before[c]; asked && c.pongs > pongs {
+			pongs, asked := before[c]
+			if asked && c.pongs > pongs {
 				s.mu.Unlock()
 				return c.link.RemoteAddr()
-			} else if asked {
-				gone = false
 			}
+			gone = gone && (!asked || c.link.State().Lost)
 		}
 		s.mu.Unlock()
 		if gone {
@@ -68,17 +70,22 @@ func (s *session) answers(ctx context.Context) net.Addr {
 	return nil
 }
 
-// ask has PING sent on all carriers, and returns how often each was answered before.
-func (s *session) ask() map[*carrier]uint64 {
+// ask has PING sent on all carriers, and returns how often each was answered before, and how long the answers may take.
+func (s *session) ask() (before map[*carrier]uint64, within time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	before := make(map[*carrier]uint64)
+	before, within = make(map[*carrier]uint64), answerLeast
 	for _, c := range s.carriers {
 		before[c] = c.pongs
+		if patience := c.link.State().Patience; patience > 0 {
+			within = min(max(within, answerTimes*patience), answerWithin)
+		} else {
+			within = answerWithin
+		}
 		c.pingDue = true
 		c.wake()
 	}
-	return before
+	return before, within
 }
 
 // warned reports whether the log need not speak of s's rival: it was spoken of before, or has come just now. A rival dials every two

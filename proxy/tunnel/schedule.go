@@ -44,6 +44,9 @@ func (s *session) next(c *carrier) bool {
 	if !c.leaving {
 		s.nextControl(c)
 		s.nextChunks(c)
+		if len(c.out) > 0 {
+			s.nextLazy(c)
+		}
 	}
 	return len(c.out) > 0 || c.big != nil
 }
@@ -90,8 +93,7 @@ func (s *session) nextControl(c *carrier) {
 			c.out = header{kind: kindReset, length: 4, stream: st.id, value: st.left}.append(c.out)
 			c.out = binary.BigEndian.AppendUint32(c.out, uint32(st.code))
 		default:
-			st.ackedTo = st.received()
-			c.window(st.id, st.ackedTo, st.granted)
+			c.tell(st)
 		}
 	}
 	s.raise()
@@ -99,6 +101,29 @@ func (s *session) nextControl(c *carrier) {
 		s.allow = false
 		c.window(0, 0, s.allowed)
 	}
+}
+
+// nextLazy appends WINDOW records that could wait, since a packet leaves anyway, but for each stream no more often than if they waited.
+func (s *session) nextLazy(c *carrier) {
+	const most = 32 // looked at, of a long queue
+	now := time.Now()
+	for range min(s.lazy.n, most) {
+		st := s.lazy.pop()
+		switch {
+		case st.update != updateLazy || st.gone:
+		case now.Sub(st.toldAt) < ackDelay || len(c.out)+headerLen+8 > batchSize:
+			s.lazy.push(st)
+		default:
+			st.update = updateNone
+			c.tell(st)
+		}
+	}
+}
+
+// tell appends the WINDOW record of a stream.
+func (c *carrier) tell(st *Stream) {
+	st.ackedTo, st.toldAt = st.received(), time.Now()
+	c.window(st.id, st.ackedTo, st.granted)
 }
 
 // window appends a WINDOW record.
@@ -168,6 +193,7 @@ func (s *session) nextBulk(c *carrier) {
 func (s *session) send(c *carrier, st *Stream, ch *chunk) {
 	st.queued = notQueued
 	st.leaves(ch, c)
+	c.full = true
 	if len(c.out)+headerLen+ch.n <= batchSize {
 		c.out = append(c.out, ch.record()...)
 	} else {

@@ -23,6 +23,7 @@ type session struct {
 	maxBody    int         // of DATA to the peer
 	sendWindow uint64      // credit that each stream begins with, to the peer
 	codecs     []string    // of the peer
+	pad        int         // Config.Pad, if the peer takes PAD records
 	err        error       // why it is dead
 
 	carriers    []*carrier // by slot, in one slot by generation
@@ -85,6 +86,11 @@ func (s *session) establish(h *hello) error {
 	s.sendWindow = uint64(h.window)
 	s.openLimit = uint64(h.streams)
 	s.codecs = h.codecs
+	if h.pads {
+		s.pad = s.peer.e.cfg.Pad
+	} else if s.peer.e.cfg.Pad > 0 {
+		s.peer.e.cfg.Logger.Warn("the peer's version takes no padding: sizes are not hidden from observers of the network; upgrade it", "peer", s.peer.name)
+	}
 	s.suspended = time.Now()
 	s.draining = s.peer.e.draining.Load()
 	s.peer.sessions.Add(1)
@@ -102,6 +108,7 @@ func (s *session) attach(c *carrier) bool {
 	}
 	c.session = s
 	c.cond.L = &s.mu
+	c.padder.step = s.pad
 	c.heard = time.Now()
 	c.pinged = c.heard
 	c.pingDue = true

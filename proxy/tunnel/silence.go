@@ -1,7 +1,9 @@
 package tunnel
 
 import (
+	"fmt"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -35,6 +37,9 @@ func (s *session) silence(now time.Time, slept bool) (longest time.Duration, sil
 	last, bound := time.Duration(math.MaxInt64), time.Duration(0) // since any carrier had a sign of life, and how long that may be
 	for _, c := range s.carriers {
 		state := c.link.State()
+		if state.Lost && c.dialed {
+			s.peer.kick(int(c.place.slot)) // a new one takes its place
+		}
 		if !state.Waits || slept {
 			c.waits = time.Time{}
 		}
@@ -59,8 +64,30 @@ func (s *session) silence(now time.Time, slept bool) (longest time.Duration, sil
 			c.wake()
 		}
 	}
+	s.endSilent(now)
 	longest = min(longest, last)
 	return longest, bound > 0 && longest >= bound
+}
+
+// endSilent ends carriers over datagrams to which nothing comes back, while something does to one over TCP: datagrams are blocked, and the bytes that
+// left on them leave again on the others.
+func (s *session) endSilent(now time.Time) {
+	for _, c := range slices.Clone(s.carriers) {
+		if !c.udp || c.waits.IsZero() {
+			continue
+		}
+		state := c.link.State()
+		quiet := min(state.Silence, now.Sub(c.waits))
+		if !state.Waits || quiet < max(silenceAfter, 2*state.Patience) {
+			continue
+		}
+		if slices.ContainsFunc(s.carriers, func(o *carrier) bool {
+			other := o.link.State()
+			return !o.udp && !o.leaving && other.Silence > 0 && other.Silence < quiet/2
+		}) {
+			c.kill(fmt.Errorf("nothing has come back over datagrams for %v, while TLS is answered", quiet.Round(time.Millisecond)))
+		}
+	}
 }
 
 // replays reports whether bytes of a carrier that was lost have yet to leave again.

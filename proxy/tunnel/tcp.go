@@ -13,6 +13,7 @@ type confirmation struct {
 	waits             bool
 	silence, patience time.Duration
 	network           Traffic // zero: not known
+	packets, resent   uint64
 }
 
 // A confirmer is a connection that knows of the other host's answers. It may be asked at any time.

@@ -23,6 +23,7 @@ type tlsTransport struct {
 	dial       func(ctx context.Context, network, address string) (net.Conn, error) // Config.Dial
 	congestion string                                                               // Config.Congestion
 	identity   *identityStore                                                       // nil: in clear, on loopback
+	coalesce   bool                                                                 // see tlsLink
 	now        func() time.Time                                                     // Config.Now
 	log        *slog.Logger
 }
@@ -61,7 +62,7 @@ func (t *tlsTransport) Secure(ctx context.Context, raw net.Conn, dialed bool, al
 	if t.identity == nil && !(loopback(raw.LocalAddr()) && loopback(raw.RemoteAddr())) {
 		return nil, fmt.Errorf("in clear (Insecure) only between loopback addresses, not from %v to %v", raw.LocalAddr(), raw.RemoteAddr())
 	}
-	l := &tlsLink{bufferedConn: bufferedConn{Conn: raw}}
+	l := &tlsLink{bufferedConn: bufferedConn{Conn: raw}, coalesce: t.coalesce}
 	l.congestion, l.bbr = tune(raw, t.congestion, t.log)
 	l.confirmer = confirmations(raw)
 	if t.identity == nil {
@@ -136,6 +137,11 @@ type tlsLink struct {
 	renewal  time.Time // see LinkState
 	expiry   time.Time
 
+	// coalesce has Write collect bytes in plain up to whole records of TLS, whose lengths an observer sees.
+	coalesce bool
+	plain    []byte
+	held     atomic.Int64 // len(plain)
+
 	written atomic.Uint64 // bytes handed to TLS
 	writes  atomic.Uint64 // records of TLS, about
 }
@@ -147,18 +153,52 @@ func (l *tlsLink) Read(p []byte) (int, error) {
 	return l.bufferedConn.Read(p)
 }
 
+// recordLen is how many bytes a record of TLS holds at most: RFC 8446, 5.1.
+const recordLen = 16 << 10
+
 func (l *tlsLink) Write(p []byte) (int, error) {
+	if !l.coalesce {
+		return l.encrypt(p)
+	}
+	l.plain = append(l.plain, p...)
+	l.held.Store(int64(len(l.plain)))
+	return len(p), l.encryptPlain(len(l.plain) / recordLen * recordLen)
+}
+
+// encryptPlain encrypts the first n bytes of plain.
+func (l *tlsLink) encryptPlain(n int) error {
+	if n == 0 {
+		return nil
+	}
+	_, err := l.encrypt(l.plain[:n])
+	l.plain = l.plain[:copy(l.plain, l.plain[n:])]
+	l.held.Store(int64(len(l.plain)))
+	return err
+}
+
+// settle encrypts the rest of plain, unless so much is pending that more will follow.
+func (l *tlsLink) settle() error {
+	if l.Pending() >= flushSize {
+		return nil
+	}
+	return l.encryptPlain(len(l.plain))
+}
+
+func (l *tlsLink) encrypt(p []byte) (int, error) {
 	l.written.Add(uint64(len(p)))
-	l.writes.Add(uint64(len(p)+16383) >> 14)
+	l.writes.Add(uint64(len(p)+recordLen-1) / recordLen)
 	if l.tls != nil {
 		return l.tls.Write(p)
 	}
 	return l.bufferedConn.Write(p)
 }
 
-func (l *tlsLink) Pending() int { return l.pending() }
+func (l *tlsLink) Pending() int { return l.pending() + int(l.held.Load()) }
 
 func (l *tlsLink) Flush() error {
+	if err := l.settle(); err != nil {
+		return err
+	}
 	l.bbr.writes(l.pending())
 	return l.flush()
 }
@@ -166,6 +206,9 @@ func (l *tlsLink) Flush() error {
 func (l *tlsLink) CanTry() bool { return l.nonBlocking() }
 
 func (l *tlsLink) TryFlush() (full bool, err error) {
+	if err := l.settle(); err != nil {
+		return false, err
+	}
 	l.bbr.writes(l.pending())
 	return l.tryFlush()
 }
@@ -174,6 +217,9 @@ func (l *tlsLink) Idle() { l.bbr.waits() }
 
 // CloseWrite sends TLS's close_notify and the FIN of TCP.
 func (l *tlsLink) CloseWrite() error {
+	if err := l.encryptPlain(len(l.plain)); err != nil {
+		return err
+	}
 	if l.tls != nil {
 		if err := l.tls.CloseWrite(); err != nil {
 			return err
@@ -201,6 +247,7 @@ func (l *tlsLink) State() LinkState {
 	}
 	return LinkState{
 		Waits: c.waits, Silence: c.silence, Patience: c.patience, Network: c.network,
+		Packets: c.packets, Resent: c.resent,
 		Received:   received,
 		Congestion: l.bbr.control(l.congestion),
 		Worn:       max(l.written.Load(), received) >= keyBytes || l.writes.Load() >= rotateRecords,

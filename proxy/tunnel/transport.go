@@ -31,6 +31,11 @@ type Transport interface {
 	Secure(ctx context.Context, conn net.Conn, dialed bool, allow func(id string) error) (Link, error)
 }
 
+// A dialer makes connections, as a Transport does.
+type dialer interface {
+	Dial(ctx context.Context, address string) (net.Conn, error)
+}
+
 // A Link is a secured connection that carries records. One goroutine at a time reads, and one writes or flushes;
 // the other methods may be called at any time. Of a net.Conn's methods the tunnel calls Read, Write, Close, RemoteAddr and
 // SetDeadline. Close must end the Link at once and drop the bytes that have not left.
@@ -67,6 +72,8 @@ type Link interface {
 type LinkState struct {
 	Received   uint64    // bytes that have come from the peer, of any kind: while the number grows, the peer lives
 	Network    Traffic   // on the network, from and to this host; zero: not known
+	Packets    uint64    // with data that have left, for the loss of packets
+	Resent     uint64    // of these, again
 	Congestion string    // name of the congestion control, for logs and PeerStats.BBR; "": not known
 	Worn       bool      // the key has served long enough: another carrier should take this one's place
 	Rekeyed    bool      // this side has another certificate now than the one that it has shown
@@ -74,6 +81,7 @@ type LinkState struct {
 	Revoked    bool      // the certificate that the other side has shown is revoked: the carrier must end
 	Expiry     time.Time // by Config.Now: when the first certificate ends, and the carrier with it; zero: never
 
+	Lost     bool          // the other host seems not to know the connection any more: another carrier should take this one's place
 	Waits    bool          // bytes have left that the other host has not confirmed; false where that is not known
 	Silence  time.Duration // since anything last came from the other host, confirmations included; 0: not known
 	Patience time.Duration // how long a confirmation may take, by the round trips so far; 0: not known

@@ -13,12 +13,13 @@ import (
 
 // An Endpoint is one site's end of its tunnels. Its methods may be called concurrently.
 type Endpoint struct {
-	cfg       Config // defaults filled in
-	log       *slog.Logger
-	mem       buffers
-	window    int // credit that the peer's streams begin with
-	transport Transport
-	halfOpen  halfOpen
+	cfg         Config // defaults filled in
+	log         *slog.Logger
+	mem         buffers
+	window      int // credit that the peer's streams begin with
+	transport   Transport
+	halfOpen    halfOpen
+	halfOpenUDP halfOpen // over datagrams
 
 	ctx      context.Context // ends with Close
 	cancel   context.CancelFunc
@@ -205,7 +206,7 @@ func (e *Endpoint) Stats() []PeerStats {
 		st := PeerStats{
 			Peer: p.name, RTT: rtt, Rate: rate,
 			Sessions: p.sessions.Load(), Outages: p.outages.Load(), Replayed: p.replayed.Load(),
-			Sent: p.sent.Load(), Received: p.received.Load(),
+			Sent: p.sent.Load(), Received: p.received.Load(), Padding: p.padded.Load(),
 		}
 		s := p.session()
 		s.mu.Lock()
@@ -215,7 +216,11 @@ func (e *Endpoint) Stats() []PeerStats {
 			if state.Congestion == "bbr" {
 				st.BBR++
 			}
+			if c.udp {
+				st.Datagrams++
+			}
 		}
+		st.Choice = p.choice()
 		st.Network = Traffic{p.networkSent.Load(), p.networkReceived.Load()}
 		if s.outage.lasts() {
 			st.Outage, st.RTT, st.Rate = max(time.Since(s.outage.began), 1), 0, 0
@@ -230,16 +235,18 @@ func (e *Endpoint) Stats() []PeerStats {
 
 // PeerStats is a snapshot of the session with one peer; counters are since New.
 type PeerStats struct {
-	Peer     string
-	Carriers int           // attached now; 0 with Session: suspended
-	BBR      int           // of these, the ones under BBR
-	Session  bool          // there is one
-	Outage   time.Duration // for which nothing has come back although bytes are under way, or there has been no carrier; 0: there is no outage
-	Streams  int           // open now
-	RTT      time.Duration // smallest of the last PINGs; 0: unknown, or an outage
-	Rate     float64       // bytes per second at which bulk arrives at the peer, the most of the last 10 s; 0: unknown, or an outage
-	Codecs   []string      // the peer's list
-	Draining bool          // the peer takes no new streams
+	Peer      string
+	Carriers  int           // attached now; 0 with Session: suspended
+	BBR       int           // of these, the ones under BBR
+	Datagrams int           // and the ones over datagrams
+	Choice    Choice        // with Config.Carrier "auto"; else zero
+	Session   bool          // there is one
+	Outage    time.Duration // for which nothing has come back although bytes are under way, or there has been no carrier; 0: there is no outage
+	Streams   int           // open now
+	RTT       time.Duration // smallest of the last PINGs; 0: unknown, or an outage
+	Rate      float64       // bytes per second at which bulk arrives at the peer, the most of the last 10 s; 0: unknown, or an outage
+	Codecs    []string      // the peer's list
+	Draining  bool          // the peer takes no new streams
 
 	Sessions uint64 // begun
 	Outages  uint64 // begun
@@ -247,5 +254,6 @@ type PeerStats struct {
 	Sent     uint64 // bytes of streams handed to carriers, replays left out
 	Received uint64 // bytes of streams taken from carriers, duplicates left out
 
+	Padding uint64  // bytes of padding sent, with their headers
 	Network Traffic // of all carriers so far; zero: not known
 }

@@ -40,8 +40,10 @@ func (s *session) tick(now time.Time, slept bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.peer.e
+	var seen observation
 	for _, c := range slices.Clone(s.carriers) {
 		state := c.link.State()
+		seen.add(c, &state)
 		if state.Received != c.heardAt || slept {
 			c.heard, c.heardAt = now, state.Received
 		}
@@ -71,6 +73,8 @@ func (s *session) tick(now time.Time, slept bool) error {
 	}
 	copy(s.rates[1:], s.rates[:])
 	s.rates[0] = s.meter.take()
+	seen.rate = s.rates[0]
+	s.peer.observed(now, seen)
 	s.peer.rate.Store(uint64(slices.Max(s.rates[:])))
 	if s.theirs != (incarnation{}) && len(s.carriers) == 0 && now.Sub(s.suspended) >= e.cfg.Resume {
 		return fmt.Errorf("no carrier for %v, the resume time", e.cfg.Resume)

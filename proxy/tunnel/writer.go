@@ -38,7 +38,7 @@ func (c *carrier) await() (work bool, end []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c.release()
-	for c.served || !s.next(c) {
+	for c.served || !s.next(c) && !c.mayPad() {
 		switch {
 		case c.served:
 			c.cond.Wait()
@@ -60,6 +60,16 @@ func (c *carrier) await() (work bool, end []byte) {
 	return true, nil
 }
 
+// mayPad fills c.out with padding for the burst that is about to end; false: none is missing. The session's lock is held.
+func (c *carrier) mayPad() bool {
+	if c.dead || c.end != nil || c.closed {
+		return false
+	}
+	c.out, c.big = c.padder.next(c.out[:0]), nil
+	c.session.peer.padded.Add(uint64(len(c.out)))
+	return len(c.out) > 0
+}
+
 // rest notes that the writer waits for work.
 func (c *carrier) rest() {
 	c.link.Idle()
@@ -78,7 +88,7 @@ func (c *carrier) serve() {
 	written, full, err := 0, false, error(nil)
 	for err == nil && !full && written < flushSize {
 		pending := c.link.Pending()
-		more := pending < flushSize && c.session.next(c)
+		more := pending < flushSize && (c.session.next(c) || c.mayPad())
 		if !more && pending == 0 {
 			break
 		}
@@ -127,6 +137,7 @@ func (c *carrier) put(b []byte) error {
 	if len(b) == 0 {
 		return nil
 	}
+	c.burst += len(b)
 	_, err := c.link.Write(b)
 	return err
 }

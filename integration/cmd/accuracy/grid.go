@@ -142,8 +142,8 @@ func (g *grid) row(r recipe, way string) *gridRow {
 	return &g.Rows[i]
 }
 
-// measure adds the rows that are not there yet, and writes out after each.
-func (g *grid) measure(ctx context.Context, list []recipe, ways []string, folder, dir, out string) error {
+// measure adds the trainings that the recording lacks, and writes out after each training of all seeds. stepsOnly leaves out the trainings of the same time.
+func (g *grid) measure(ctx context.Context, list []recipe, ways []string, stepsOnly bool, folder, dir, out string) error {
 	gradproxy, err := testbed.Build(ctx, dir)
 	if err != nil {
 		return err
@@ -152,24 +152,44 @@ func (g *grid) measure(ctx context.Context, list []recipe, ways []string, folder
 		t := trainer{gradproxy: gradproxy, program: filepath.Join(folder, r.job()+"_job.py"), dir: dir, environment: r.Environment, ranks: 2, seeds: g.Seeds,
 			args: []string{"--model", r.Model, "--optimizer", r.Optimizer, "--momentum", strconv.FormatFloat(r.Momentum, 'g', -1, 64),
 				"--lr", strconv.FormatFloat(r.LearningRate, 'g', -1, 64), "--batch", "32"}}
-		for _, v := range r.variants(ways) {
-			if g.row(r, v.word) != nil {
-				continue
-			}
-			progress("%s/%s, %s", r.Environment, r.Model, v.Name)
-			if v.SameSteps, err = t.learn(ctx, &v, testbed.Path(g.FastMbps, g.FastRTTms), "--steps", strconv.Itoa(r.Steps)); err == nil && g.Seconds > 0 && !v.Control {
-				v.SameTime, err = t.learn(ctx, &v, testbed.Path(g.RateMbps, g.RTTms), "--seconds", strconv.Itoa(g.Seconds))
-			}
+		learn := func(v *variant, rate, rtt int, long ...string) (learnt, error) {
+			progress("%s/%s, %s, %s", r.Environment, r.Model, v.Name, strings.Join(long, " "))
+			l, err := t.learn(ctx, v, testbed.Path(rate, rtt), long...)
 			if err != nil {
-				return fmt.Errorf("%s/%s, %s: %w", r.Environment, r.Model, v.Name, err)
+				err = fmt.Errorf("%s/%s, %s: %w", r.Environment, r.Model, v.Name, err)
 			}
-			g.Rows = append(g.Rows, gridRow{r, v.word, v})
-			if err := program.WriteJSON(out, g); err != nil {
-				return err
+			return l, err
+		}
+		for _, v := range r.variants(ways) {
+			steps, time := g.due(r, &v, stepsOnly)
+			if steps {
+				if v.SameSteps, err = learn(&v, g.FastMbps, g.FastRTTms, "--steps", strconv.Itoa(r.Steps)); err != nil {
+					return err
+				}
+				g.Rows = append(g.Rows, gridRow{r, v.word, v})
+				if err := program.WriteJSON(out, g); err != nil {
+					return err
+				}
+			}
+			if time {
+				l, err := learn(&v, g.RateMbps, g.RTTms, "--seconds", strconv.Itoa(g.Seconds))
+				if err != nil {
+					return err
+				}
+				g.row(r, v.word).SameTime = l
+				if err := program.WriteJSON(out, g); err != nil {
+					return err
+				}
 			}
 		}
 	}
 	return nil
+}
+
+// due reports whether a row lacks its trainings of as many steps, and of the same time.
+func (g *grid) due(r recipe, v *variant, stepsOnly bool) (steps, time bool) {
+	row := g.row(r, v.word)
+	return row == nil, g.Seconds > 0 && !stepsOnly && !v.Control && (row == nil || len(row.SameTime.Accuracy) == 0)
 }
 
 // judge works out the points of all rows, and says whether each row holds the bar.
@@ -183,7 +203,7 @@ func (g *grid) judge() (says []string) {
 		}
 		steps := &row.SameSteps
 		steps.Points = 100 * (steps.Mean - direct.SameSteps.Mean)
-		if len(row.SameTime.Accuracy) > 0 {
+		if len(row.SameTime.Accuracy) > 0 && len(direct.SameTime.Accuracy) > 0 {
 			row.SameTime.Points = 100 * (row.SameTime.Mean - direct.SameTime.Mean)
 		}
 		holds := steps.Points >= -barPoints && row.SameTime.Points >= -barPoints

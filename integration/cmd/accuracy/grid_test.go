@@ -87,3 +87,28 @@ func TestResume(t *testing.T) {
 		t.Error("another number of seeds is no error")
 	}
 }
+
+// A run adds the rows that a recording lacks, and the trainings of the same time that another run has left out. Controls have none.
+func TestDue(t *testing.T) {
+	g := rows(0.84, 0.84, 0.84, 0.80)
+	g.Seconds = 8
+	g.row(recipes[1], "int4").SameTime = learnt{}
+	for _, c := range []struct {
+		recipe          recipe
+		way             string
+		stepsOnly       bool
+		steps, sameTime bool
+	}{
+		{recipes[1], "lossless", false, false, false},
+		{recipes[1], "int4", false, false, true},
+		{recipes[1], "int4", true, false, false},
+		{recipes[1], "3lc", false, true, true},
+		{recipes[1], "3lc", true, true, false},
+		{recipes[0], "3lc(s=1.9)-", false, true, false},
+	} {
+		v := variants([]string{c.way}, "")[0]
+		if steps, time := g.due(c.recipe, &v, c.stepsOnly); steps != c.steps || time != c.sameTime {
+			t.Errorf("%s %s, %v: %v %v, want %v %v", c.recipe.Environment, c.way, c.stepsOnly, steps, time, c.steps, c.sameTime)
+		}
+	}
+}

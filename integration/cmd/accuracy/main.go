@@ -30,6 +30,7 @@ import (
 func main() {
 	m := measurement{}
 	var ways, out, names, earlier string
+	var stepsOnly bool
 	flag.StringVar(&ways, "ways", defaultWays, "ways across the WAN, with blanks between: direct, CODEC of gradients, CODEC+CODEC of gradients and sums, or CODEC- of "+
 		"gradients without feedback, a control; direct first, to compare with")
 	flag.IntVar(&m.Steps, "steps", 500, "steps of each training on the fast link; 0: none")
@@ -47,14 +48,17 @@ func main() {
 	flag.BoolVar(&m.Apart, "apart", false, "each rank has the images of its own classes; false: of all")
 	flag.StringVar(&out, "json", "", "also write the measurement to this file")
 	flag.StringVar(&names, "grid", "", "train small models instead, each by a recipe that has its own steps and rate: all, or ENVIRONMENT/MODEL with commas between")
-	flag.StringVar(&earlier, "continue", "", "with --grid: JSON file of a recording that goes on, if there is one; --json is written after each row")
+	flag.StringVar(&earlier, "continue", "", "with --grid: JSON file of a recording that goes on, if there is one; --json is written after each training of all seeds")
+	flag.BoolVar(&stepsOnly, "steps-only", false, "with --grid: leave out the trainings of --seconds, which another run with --continue adds: on a busy machine they make fewer steps, and those of as many steps take longer only")
 	flag.Parse()
 	if names != "" {
 		if ways == defaultWays {
 			ways = gridWays
 		}
 		g := grid{Seeds: m.Seeds, FastMbps: m.FastMbps, FastRTTms: m.FastRTTms, Seconds: m.Seconds, RateMbps: m.RateMbps, RTTms: m.RTTms}
-		program.Main("accuracy", func(ctx context.Context) error { return g.run(ctx, names, strings.Fields(ways), earlier, out) })
+		program.Main("accuracy", func(ctx context.Context) error {
+			return g.run(ctx, names, strings.Fields(ways), stepsOnly, earlier, out)
+		})
 		return
 	}
 	m.Ways = strings.Fields(ways)
@@ -73,7 +77,7 @@ func run(ctx context.Context, m *measurement, out string) error {
 	return program.WriteJSON(out, m)
 }
 
-func (g *grid) run(ctx context.Context, names string, ways []string, earlier, out string) error {
+func (g *grid) run(ctx context.Context, names string, ways []string, stepsOnly bool, earlier, out string) error {
 	list, err := chosen(names)
 	if err == nil {
 		err = g.resume(earlier)
@@ -84,7 +88,7 @@ func (g *grid) run(ctx context.Context, names string, ways []string, earlier, ou
 	if g.Seeds < 1 || g.Seconds < 0 || len(ways) == 0 {
 		return fmt.Errorf("--seeds %d --seconds %d --ways %q: want 1 seed and 1 way at least", g.Seeds, g.Seconds, ways)
 	}
-	err = program.With("integration/testdata", func(folder, dir string) error { return g.measure(ctx, list, ways, folder, dir, out) })
+	err = program.With("integration/testdata", func(folder, dir string) error { return g.measure(ctx, list, ways, stepsOnly, folder, dir, out) })
 	if err != nil {
 		return err
 	}

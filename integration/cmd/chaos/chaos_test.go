@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"math/rand/v2"
+	"net"
 	"os"
 	"os/exec"
 	"strings"
@@ -15,7 +16,7 @@ import (
 	"github.com/gradproxy/gradproxy/integration/require"
 )
 
-// Thirty seeds on real processes break no promise, also where one process is the program of the commit before.
+// Thirty seeds on real processes break no promise, nor do ten over datagrams, also where one process is the program of the commit before.
 func TestRealSeeds(t *testing.T) {
 	require.Long(t)
 	t.Chdir("../../..")
@@ -23,18 +24,90 @@ func TestRealSeeds(t *testing.T) {
 	if exec.Command("git", "rev-parse", "--verify", "--quiet", previous).Run() != nil {
 		previous = "" // a checkout without history
 	}
-	l, err := newLab(t.Context(), t.TempDir(), "", previous)
+	for carrier, seeds := range map[string]int{"tls": 30, "dtls": 10} {
+		t.Run(carrier, func(t *testing.T) {
+			l, err := newLab(t.Context(), t.TempDir(), "", previous, carrier)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = l.playAll(t.Context(), 1, seeds, func(r row) error {
+				if r.Outcome != "ok" {
+					t.Errorf("seed %d, %v: %s", r.Seed, r.Faults, r.Outcome)
+				}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// The network of datagrams does with them as it is told, and a flow that is forgotten comes from another address.
+func TestDatagramsAreTampered(t *testing.T) {
+	server, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = l.playAll(t.Context(), 1, 30, func(r row) error {
-		if r.Outcome != "ok" {
-			t.Errorf("seed %d, %v: %s", r.Seed, r.Faults, r.Outcome)
-		}
-		return nil
-	})
+	defer server.Close()
+	d, err := newDatagrams(server.LocalAddr().String())
 	if err != nil {
 		t.Fatal(err)
+	}
+	defer d.close()
+	client, err := net.Dial("udp", d.address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	// exchange sends words and returns the ones that arrive before the last of them, which nothing is done to, and the source.
+	exchange := func(words ...string) (got string, source string) {
+		t.Helper()
+		b := make([]byte, 100)
+		for _, w := range words {
+			client.Write([]byte(w))
+		}
+		server.SetReadDeadline(time.Now().Add(time.Minute))
+		for {
+			n, from, err := server.ReadFrom(b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if string(b[:n]) == "end" {
+				return got, from.String()
+			}
+			got += string(b[:n]) + " "
+		}
+	}
+	got, before := exchange("a", "b", "end")
+	if got != "a b " {
+		t.Fatalf("%q arrives untampered", got)
+	}
+	for how, want := range map[string]string{"duplicates": "a a ", "omissions": "", "bit flips": "\x63 "} {
+		d.some(rand.New(rand.NewPCG(1, 1)), func(p path) {
+			p.tamper(0, how)
+			f := p.(*flow)
+			f.mu.Lock()
+			f.tampers[0] = f.tampers[0][:1]
+			f.mu.Unlock()
+		})
+		if got, _ := exchange("a", "end"); got != want {
+			t.Errorf("%s: %q arrives, want %q", how, got, want)
+		}
+	}
+	d.some(rand.New(rand.NewPCG(1, 1)), func(p path) {
+		p.tamper(0, "reordering")
+		f := p.(*flow)
+		f.mu.Lock()
+		f.tampers[0] = f.tampers[0][:1]
+		f.mu.Unlock()
+	})
+	if got, _ := exchange("a", "b", "end"); got != "b a " {
+		t.Errorf("reordered: %q", got)
+	}
+	d.some(rand.New(rand.NewPCG(1, 1)), func(p path) { p.reset() })
+	if got, after := exchange("a", "end"); got != "a " || after == before {
+		t.Errorf("%q arrives from %s, as before", got, after)
 	}
 }
 

@@ -5,6 +5,7 @@
 //
 //	go run ./integration/cmd/chaos --seeds 200           virtual time: proxies inside one process, TestChaos of package proxy
 //	go run ./integration/cmd/chaos --seeds 30 --real     two processes of the program, over loopback
+//	go run ./integration/cmd/chaos --seeds 30 --real --carrier dtls
 //	go run ./integration/cmd/chaos --soak 5m             the same two processes for long: memory, descriptors, goroutines
 //
 // A stream must arrive complete and equal, or be reset; a FIN behind missing bytes, a changed byte, a reset without a reason and a process
@@ -33,6 +34,7 @@ import (
 type row struct {
 	Seed     uint64   `json:"seed"`
 	Real     bool     `json:"real"`
+	Carrier  string   `json:"carrier,omitempty"` // of real processes
 	Faults   []string `json:"faults"`
 	Streams  int      `json:"streams"`
 	Complete int      `json:"complete"` // streams of which both directions arrived whole
@@ -50,6 +52,7 @@ func main() {
 	soak := flag.Duration("soak", 0, "run the two processes for this long and watch their memory; 0: do not")
 	every := flag.Duration("every", 10*time.Second, "time between two samples of --soak")
 	previous := flag.String("previous", "", "commit whose program takes part in upgrades, as HEAD^; \"\": none. With --real")
+	carrier := flag.String("carrier", "tls", "carrier of the tunnel, tls or dtls. With --real")
 	binary := flag.String("binary", "", "program under test; \"\": build it. With --real and --soak")
 	tableOf := flag.String("table", "", "file of rows to print as a Markdown table by fault; nothing is run")
 	flag.Parse()
@@ -61,6 +64,8 @@ func main() {
 			text, err := table(*tableOf)
 			fmt.Print(text)
 			return err
+		case *carrier != "tls" && *carrier != "dtls":
+			return fmt.Errorf("--carrier %q: choose tls or dtls", *carrier)
 		case *seeds <= 0 && *soak <= 0:
 			return errors.New("--seeds N or --soak DURATION says what to run")
 		}
@@ -73,7 +78,7 @@ func main() {
 		case *soak > 0:
 			return runSoak(ctx, dir, *binary, *soak, *every)
 		case *real:
-			return runReal(ctx, dir, *binary, *previous, *first, *seeds)
+			return runReal(ctx, dir, *binary, *previous, *carrier, *first, *seeds)
 		}
 		return runVirtual(ctx, dir, *first, *seeds)
 	})

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -25,11 +26,12 @@ type lab struct {
 	dir      string
 	binary   string
 	previous string // "": none
+	carrier  string // of the tunnel: tls or dtls
 	tmpfs    bool   // file systems can be mounted
 }
 
-func newLab(ctx context.Context, dir, binary, previous string) (*lab, error) {
-	l := &lab{dir: dir, binary: binary, tmpfs: os.Geteuid() == 0}
+func newLab(ctx context.Context, dir, binary, previous, carrier string) (*lab, error) {
+	l := &lab{dir: dir, binary: binary, carrier: carrier, tmpfs: os.Geteuid() == 0}
 	if binary == "" {
 		l.binary = filepath.Join(dir, "gradproxy")
 		if out, err := exec.CommandContext(ctx, "go", "build", "-o", l.binary, "./cmd/gradproxy").CombinedOutput(); err != nil {
@@ -46,11 +48,11 @@ func newLab(ctx context.Context, dir, binary, previous string) (*lab, error) {
 	return l, nil
 }
 
-// atOnce is how many seeds are played at the same time: they wait more than they work.
-const atOnce = 3
+// atOnce is how many seeds are played at the same time: they wait more than they work, with DTLS most of all.
+var atOnce = map[string]int{"tls": 3, "dtls": 8}
 
-func runReal(ctx context.Context, dir, binary, previous string, first uint64, seeds int) error {
-	l, err := newLab(ctx, dir, binary, previous)
+func runReal(ctx context.Context, dir, binary, previous, carrier string, first uint64, seeds int) error {
+	l, err := newLab(ctx, dir, binary, previous, carrier)
 	if err != nil {
 		return err
 	}
@@ -62,7 +64,7 @@ func runReal(ctx context.Context, dir, binary, previous string, first uint64, se
 // playAll plays seeds and calls seen for the row of each, one at a time. It returns the first error that is no outcome of a seed.
 func (l *lab) playAll(ctx context.Context, first uint64, seeds int, seen func(row) error) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(atOnce)
+	group.SetLimit(atOnce[l.carrier])
 	var one sync.Mutex
 	for seed := first; seed < first+uint64(seeds); seed++ {
 		group.Go(func() error {
@@ -83,7 +85,8 @@ type stage struct {
 	lab   *lab
 	dir   string
 	r     *rand.Rand
-	relay *relay
+	relay network
+	heals time.Duration // after which carriers that a restart has ended unseen are missed, at most
 	sites [2]*site
 	job   *job
 
@@ -120,6 +123,9 @@ func newStage(l *lab, seed uint64, rate int) (*stage, error) {
 		return nil, err
 	}
 	tunnel, err := freePort(serverHost)
+	if l.carrier == "dtls" {
+		tunnel, err = freeDatagramPort(serverHost)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +137,13 @@ func newStage(l *lab, seed uint64, rate int) (*stage, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.relay, err = newRelay(tunnel, rate); err != nil {
+	if l.carrier == "dtls" {
+		s.heals = 20 * time.Second // the relay passes on no ICMP: 15 s of silence tell that no process listens, and a dial follows
+		s.relay, err = newDatagrams(tunnel)
+	} else {
+		s.relay, err = newRelay(tunnel, rate)
+	}
+	if err != nil {
 		return nil, errors.Join(err, server.Close())
 	}
 	s.job = newJob(server, entry)
@@ -153,6 +165,21 @@ func freePort(host string) (string, error) {
 	return l.Addr().String(), l.Close()
 }
 
+// freeDatagramPort returns an address of host that nobody receives datagrams at. Its port lies below the ones that the kernel gives to the
+// sockets of carriers, which are bound to all addresses: one of these could have taken it when the listener is started again.
+func freeDatagramPort(host string) (string, error) {
+	const first, last, tries = 20000, 32000, 100
+	var err error
+	for range tries {
+		c, fault := net.ListenPacket("udp", net.JoinHostPort(host, strconv.Itoa(first+rand.IntN(last-first))))
+		if fault == nil {
+			return c.LocalAddr().String(), c.Close()
+		}
+		err = fault
+	}
+	return "", err
+}
+
 func (s *stage) certificates() error {
 	out, err := exec.Command(s.lab.binary, "cert", "--ca-dir", s.dir, "--domain", "chaos", "--force", "paris", "tokyo").CombinedOutput()
 	if err != nil {
@@ -166,10 +193,10 @@ func (x *site) configure(tunnel string) error {
 	s := x.s
 	text := fmt.Sprintf("site: %[1]s\nadmin: \"unix:%[2]s/%[1]s.sock\"\ndrain: 1s\nstate: {dir: %[2]s/%[1]s-state}\n", x.name, s.dir)
 	if x.name == "paris" {
-		text += fmt.Sprintf("tunnel: {listen: off, resume: 30s}\npeers: [{name: tokyo, dial: %q, id: \"spiffe://chaos/tokyo\", networks: [127.0.2.0/24]}]\n"+
+		text += fmt.Sprintf("tunnel: {listen: off, resume: 30s, carrier: "+s.lab.carrier+"}\npeers: [{name: tokyo, dial: %q, id: \"spiffe://chaos/tokyo\", networks: [127.0.2.0/24]}]\n"+
 			"forward: [{listen: %q, target: %q}]\n", s.relay.address(), s.job.entry, s.job.server.Addr())
 	} else {
-		text += fmt.Sprintf("tunnel: {listen: %q, resume: 30s}\npeers: [{name: paris, id: \"spiffe://chaos/paris\", networks: [127.0.1.0/24], "+
+		text += fmt.Sprintf("tunnel: {listen: %q, resume: 30s, carrier: "+s.lab.carrier+"}\npeers: [{name: paris, id: \"spiffe://chaos/paris\", networks: [127.0.1.0/24], "+
 			"may_dial: [\"127.0.2.0/24:1024-65535\"]}]\n", tunnel)
 	}
 	return os.WriteFile(x.config, []byte(text), 0o600)
@@ -250,7 +277,7 @@ func (s *stage) disturb() (end func()) {
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.disturbed = append(s.disturbed, interval{from, time.Now()})
+		s.disturbed = append(s.disturbed, interval{from, time.Now().Add(s.heals)})
 	}
 }
 
@@ -284,7 +311,7 @@ var realFaults = []realFault{
 	{"black hole one way", nil, func(s *stage, r *rand.Rand) { s.relay.cut(ms(r, 600), r.IntN(2)) }},
 	{"reset carriers", nil, func(s *stage, r *rand.Rand) {
 		for range 1 + r.IntN(4) {
-			s.relay.some(r, func(p *pair) { p.reset() })
+			s.relay.some(r, func(p path) { p.reset() })
 			time.Sleep(ms(r, 100))
 		}
 	}},
@@ -341,12 +368,7 @@ var realFaults = []realFault{
 func tampersWith(how string) func(s *stage, r *rand.Rand) {
 	return func(s *stage, r *rand.Rand) {
 		for range 1 + r.IntN(4) {
-			s.relay.some(r, func(p *pair) {
-				way := r.IntN(2)
-				p.mu.Lock()
-				defer p.mu.Unlock()
-				p.tamper[way] = append(p.tamper[way], tampers[how])
-			})
+			s.relay.some(r, func(p path) { p.tamper(r.IntN(2), how) })
 			time.Sleep(ms(r, 150))
 		}
 	}
@@ -359,7 +381,7 @@ func (l *lab) play(ctx context.Context, seed uint64) (row, error) {
 	if err != nil {
 		return row{}, err
 	}
-	result := row{Seed: seed, Real: true}
+	result := row{Seed: seed, Real: true, Carrier: l.carrier}
 	defer os.RemoveAll(s.dir)
 	for _, x := range s.sites {
 		if l.previous != "" && s.r.IntN(4) == 0 {

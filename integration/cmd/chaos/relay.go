@@ -12,7 +12,22 @@ import (
 	"time"
 )
 
-// A relay is the network between the two processes: each carrier is a TCP connection to it, and one from it.
+// A network lies between the two processes. Ways are 0, there, and 1, back.
+type network interface {
+	address() string                        // at which the dialling process reaches it
+	some(random *rand.Rand, f func(p path)) // calls f for some carriers, at least one
+	cut(d time.Duration, ways ...int)       // has nothing pass for d
+	move() error                            // goes to another address
+	close()
+}
+
+// A path is one carrier in a network.
+type path interface {
+	reset()                     // ends it, or makes it one that the other process does not know
+	tamper(way int, how string) // does so to the next bytes: a key of tampers
+}
+
+// A relay is the network of carriers over TCP: each carrier is a connection to it, and one from it.
 type relay struct {
 	listener net.Listener
 	to       string
@@ -28,8 +43,14 @@ type relay struct {
 type pair struct {
 	ends [2]*net.TCPConn
 
-	mu     sync.Mutex
-	tamper [2][]func([]byte) []byte // done to the next reads, one each: there, back
+	mu      sync.Mutex
+	tampers [2][]func([]byte) []byte // done to the next reads, one each: there, back
+}
+
+func (p *pair) tamper(way int, how string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.tampers[way] = append(p.tampers[way], tampers[how])
 }
 
 func newRelay(to string, rate int) (*relay, error) {
@@ -98,8 +119,8 @@ func (r *relay) pump(p *pair, way int) {
 		if n > 0 {
 			b := buf[:n]
 			p.mu.Lock()
-			if t := p.tamper[way]; len(t) > 0 {
-				b, p.tamper[way] = t[0](bytes.Clone(b)), t[1:]
+			if t := p.tampers[way]; len(t) > 0 {
+				b, p.tampers[way] = t[0](bytes.Clone(b)), t[1:]
 			}
 			p.mu.Unlock()
 			if r.rate > 0 {
@@ -133,7 +154,7 @@ func abort(c net.Conn) {
 }
 
 // some calls f for some carriers, at least one.
-func (r *relay) some(random *rand.Rand, f func(p *pair)) {
+func (r *relay) some(random *rand.Rand, f func(p path)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	first := true

@@ -99,7 +99,7 @@ func runSoak(ctx context.Context, dir, binary string, length, every time.Duratio
 	if length < 6*every {
 		return fmt.Errorf("--soak %v --every %v: want at least 6 samples", length, every)
 	}
-	l, err := newLab(ctx, dir, binary, "")
+	l, err := newLab(ctx, dir, binary, "", "tls")
 	if err != nil {
 		return err
 	}
@@ -132,7 +132,7 @@ func runSoak(ctx context.Context, dir, binary string, length, every time.Duratio
 		work.Go(func() {
 			for time.Now().Before(until) {
 				time.Sleep(ms(s.r, 2000))
-				s.relay.some(s.r, func(p *pair) { p.reset() })
+				s.relay.some(s.r, func(p path) { p.reset() })
 			}
 		})
 		number += 1 << 20

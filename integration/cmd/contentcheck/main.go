@@ -7,7 +7,8 @@
 //	go run ./integration/cmd/contentcheck
 //
 // It prints two tables: of the jobs by which the bounds of the check were chosen, and of jobs with other models, optimizers, seeds and sums, by which
-// it is measured. The recordings, of integration/testdata/record_sums.py, go to a folder outside the repository; files that are there already
+// it is measured. With --likeness it prints two others instead: the cosines of the ranks' parts of a sum, quarter by quarter, with the weights before the first step, which
+// DistributedDataParallel broadcasts. The recordings, of integration/testdata/record_sums.py, go to a folder outside the repository; files that are there already
 // stay as they are.
 package main
 
@@ -28,12 +29,16 @@ func main() {
 	flag.StringVar(&c.dir, "dir", "", "folder of the recordings; default: gradproxy/sums in the user's cache")
 	flag.StringVar(&c.environment, "env", "torch113", "which torch: torch113 or torch215 of integration/env/install.sh")
 	flag.StringVar(&c.codec, "codec", "3lc", "codec of gradients")
+	flag.BoolVar(&c.likeness, "likeness", false, "compare all sums with the first weights instead")
 	flag.Parse()
 	program.Main("contentcheck", c.run)
 }
 
 // A command is the settings of the command.
-type command struct{ dir, environment, codec string }
+type command struct {
+	dir, environment, codec string
+	likeness                bool
+}
 
 func (c *command) run(ctx context.Context) (err error) {
 	if c.dir, err = program.Recordings(c.dir, "sums"); err != nil {
@@ -59,6 +64,9 @@ func (c *command) table(dir string) error {
 	files, err := filepath.Glob(filepath.Join(dir, "*.npy"))
 	if err != nil {
 		return err
+	}
+	if c.likeness {
+		return likenesses(files)
 	}
 	fmt.Println("| job | sums of something else | with loss | worst error in norms | found out | gradients | with loss |\n| --- | ---:| ---:| ---:| ---:| ---:| ---:|")
 	for _, f := range files {

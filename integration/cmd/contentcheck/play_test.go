@@ -77,3 +77,28 @@ func TestOpenChecks(t *testing.T) {
 		}
 	}
 }
+
+// Weights resemble the first ones, and gradients do not.
+func TestLikeness(t *testing.T) {
+	file := write(t, 40, 8003)
+	r, err := open(file)
+	if err != nil || r.first != nil {
+		t.Fatal(err, r.first != nil)
+	}
+	weights := r.input(4, 0) // the first sum of weights
+	if err := os.WriteFile(strings.TrimSuffix(file, "npy")+"first", weights, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if r, err = open(file); err != nil {
+		t.Fatal(err)
+	}
+	if l := likenessOf(r); l.gradients > 0.2 || l.first < 0.95 || l.least < 0.95 || l.other != "weights" {
+		t.Errorf("%+v", l)
+	}
+	if err := os.WriteFile(strings.TrimSuffix(file, "npy")+"first", weights[1:], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := open(file); err == nil {
+		t.Error("first weights of another number of elements are no error")
+	}
+}

@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -20,11 +21,12 @@ type recording struct {
 	ranks    int
 	elements int
 	data     []byte // float32 by sum, rank, element
+	first    []byte // float32: the weights that the job broadcasts at first; nil: the recording is older
 }
 
 var shape = regexp.MustCompile(`'descr': '<f4', 'fortran_order': False, 'shape': \((\d+), (\d+), (\d+)\)`)
 
-// open reads JOB.npy and JOB.txt.
+// open reads JOB.npy, JOB.txt and, if there is one, JOB.first.
 func open(file string) (*recording, error) {
 	b, err := os.ReadFile(file)
 	if err != nil {
@@ -50,7 +52,13 @@ func open(file string) (*recording, error) {
 	if r.data = b[end:]; sums != len(r.names) || len(r.data) != 4*sums*r.ranks*r.elements {
 		return nil, fmt.Errorf("%s has %d bytes and %s.txt %d lines: they do not belong together", file, len(b), base, len(r.names))
 	}
-	return r, nil
+	if r.first, err = os.ReadFile(base + ".first"); errors.Is(err, os.ErrNotExist) {
+		return r, nil
+	}
+	if err == nil && len(r.first) != 4*r.elements {
+		err = fmt.Errorf("%s.first has %d bytes, want %d", base, len(r.first), 4*r.elements)
+	}
+	return r, err
 }
 
 // input returns a copy of the tensor that a rank puts into a sum.

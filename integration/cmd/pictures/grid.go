@@ -53,7 +53,7 @@ func (g grid) row(job, way string) (r gridRow, ok bool) {
 // gridTable has a row for each job and way that has been recorded, and says below which ones have not. Points beyond the bar are bold.
 func gridTable(g grid) string {
 	rows := [][]string{{"job", "way", "kB a step", "fewer", "steps", "accuracy", "points", fmt.Sprintf("steps in %d s", g.Seconds), "accuracy", "points"}}
-	var missing []string
+	var missing, untimed []string
 	for _, job := range gridJobs {
 		first, ok := g.row(job, "direct")
 		if !ok {
@@ -63,8 +63,12 @@ func gridTable(g grid) string {
 		for _, way := range gridWays {
 			if r, ok := g.row(job, way); ok {
 				rows = append(rows, r.cells(job, first))
+				if len(r.SameTime.Accuracy) == 0 && !strings.HasSuffix(way, "-") && !slices.Contains(untimed, job) {
+					untimed = append(untimed, job)
+				}
 			} else if way != "3lc+int4" || !strings.HasPrefix(job, "mxnet") { // a server's workers send each other no sums
-				missing = append(missing, job+" `"+way+"`")
+				name, _, _ := strings.Cut(gridWayName(way), ",")
+				missing = append(missing, job+" "+name)
 			}
 		}
 	}
@@ -72,19 +76,16 @@ func gridTable(g grid) string {
 	if len(missing) > 0 {
 		table += "\nNot recorded yet: " + strings.Join(missing, ", ") + ".\n"
 	}
+	if len(untimed) > 0 {
+		table += "\nNot recorded yet for as much time: " + strings.Join(untimed, ", ") + ".\n"
+	}
 	return table
 }
 
 // cells are the row of the table; first is the direct one.
 func (r gridRow) cells(job string, first gridRow) []string {
-	name := r.Way
-	if codec, control := strings.CutSuffix(r.Way, "-"); control {
-		name = "`" + codec + "`, no feedback: the control"
-	} else if r.Way != "direct" && r.Way != "lossless" {
-		name = "`" + r.Way + "`"
-	}
 	s, t := r.SameSteps, r.SameTime
-	cells := []string{job, name, fmt.Sprintf("%.0f", s.StepBytes/1e3), "", fmt.Sprintf("%.0f", s.Steps), fmt.Sprintf("%.2f %%", 100*s.Mean), "", "", "", ""}
+	cells := []string{job, gridWayName(r.Way), fmt.Sprintf("%.0f", s.StepBytes/1e3), "", fmt.Sprintf("%.0f", s.Steps), fmt.Sprintf("%.2f %%", 100*s.Mean), "", "", "", ""}
 	if len(t.Accuracy) > 0 {
 		cells[7], cells[8] = fmt.Sprintf("%.0f", t.Steps), fmt.Sprintf("%.2f %%", 100*t.Mean)
 	}
@@ -92,10 +93,21 @@ func (r gridRow) cells(job string, first gridRow) []string {
 		return cells
 	}
 	cells[3], cells[6] = factor(first.SameSteps.StepBytes/s.StepBytes), points(s, first.SameSteps)
-	if len(t.Accuracy) > 0 {
+	if len(t.Accuracy) > 0 && len(first.SameTime.Accuracy) > 0 {
 		cells[9] = points(t, first.SameTime)
 	}
 	return cells
+}
+
+// gridWayName names a way as the tables do.
+func gridWayName(way string) string {
+	if codec, control := strings.CutSuffix(way, "-"); control {
+		return "`" + codec + "`, no feedback: the control"
+	}
+	if way == "direct" || way == "lossless" {
+		return way
+	}
+	return "`" + way + "`"
 }
 
 // points writes how many percentage points a is better than the direct one, in bold if it is behind by more than the bar.

@@ -43,8 +43,8 @@ func main() {
 	flag.StringVar(&m.environment, "environment", "torch215", "PyTorch: torch215 or torch113")
 	flag.StringVar(&m.hidden, "hidden", "512,256", "widths of the hidden layers")
 	flag.Float64Var(&m.bucketMB, "bucket-mb", 0.25, "size of DistributedDataParallel's buckets")
-	flag.IntVar(&m.blocks, "blocks", 120, "stretches of steps, half of them with probes; a multiple of 4")
-	flag.IntVar(&m.block, "block", 80, "steps of a stretch")
+	flag.IntVar(&m.blocks, "blocks", 48, "stretches of steps, half of them with probes; a multiple of 4")
+	flag.IntVar(&m.block, "block", 500, "steps of a stretch")
 	flag.Parse()
 	program.Main("probecost", m.run)
 }
@@ -64,11 +64,8 @@ func (m *measurement) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		seconds, err := ranks[0].end()
+		seconds, err := ends(ranks)
 		if err != nil {
-			return err
-		}
-		if _, err := ranks[1].end(); err != nil {
 			return err
 		}
 		c, err := compare(seconds, stretches)
@@ -165,6 +162,18 @@ func (r *rank) end() ([]float64, error) {
 		return nil, fmt.Errorf("the job has failed: %w", errors.Join(err, r.cmd.Wait()))
 	}
 	return report.EachStepSeconds, r.cmd.Wait()
+}
+
+// ends waits for the end of both ranks, and returns the seconds that each step of the first has taken. It reads both reports at
+// the same time, because the ranks wait for each other after their reports, which are longer than a pipe holds.
+func ends(ranks [2]*rank) (seconds []float64, err error) {
+	second := make(chan error, 1)
+	go func() {
+		_, err := ranks[1].end()
+		second <- err
+	}()
+	seconds, err = ranks[0].end()
+	return seconds, errors.Join(err, <-second)
 }
 
 // follow attaches and detaches the probes in turns until the job has made its steps, and returns the stretches between and the number of sums that were

@@ -65,6 +65,7 @@ func (r *recording) run(ctx context.Context) (err error) {
 	}
 	if missing > 0 {
 		cmd := exec.CommandContext(ctx, python, args...)
+		cmd.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1") // the build for distribution names a checkout with further files as modified
 		cmd.Stderr = os.Stderr
 		if err := cmd.Run(); err != nil {
 			return fmt.Errorf("%s %s: %w (run it from the root of the checkout)", python, args[0], err)

@@ -255,11 +255,13 @@ func (m *measurement) add(before measurement) error {
 			m.Rates = append(m.Rates, rate)
 		}
 	}
-	for _, way := range before.Ways {
-		if !slices.Contains(m.Ways, way) {
-			m.Ways = append(m.Ways, way)
+	ways := slices.Clone(before.Ways)
+	for _, way := range m.Ways {
+		if !slices.Contains(ways, way) {
+			ways = append(ways, way)
 		}
 	}
+	m.Ways = ways
 	if len(m.Sizes) == 0 {
 		m.Sizes = before.Sizes
 	}

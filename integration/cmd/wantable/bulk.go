@@ -4,16 +4,9 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
-	"errors"
 	"fmt"
-	"io"
-	"net"
-	"net/netip"
 	"os"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/gradproxy/gradproxy/integration/testbed"
 )
@@ -37,11 +30,11 @@ func (m *measurement) bulkTable(ctx context.Context) error {
 			return m.gradproxy.Across(ctx, 2, link, testbed.Lossless, testbed.Config{Congestion: m.Congestion}, func(proxied *testbed.WAN, _ testbed.Proxies) error {
 				for range m.Rounds {
 					for _, way := range []struct {
-						wan  *testbed.WAN
-						bbr  bool
-						into *[]float64
-					}{{plain, true, &row.Direct}, {proxied, false, &row.Proxied}} {
-						got, err := stream(ctx, way.wan, way.bbr, time.Duration(m.BulkSeconds)*time.Second)
+						wan        *testbed.WAN
+						congestion string
+						into       *[]float64
+					}{{plain, "bbr", &row.Direct}, {proxied, "", &row.Proxied}} {
+						got, err := stream(ctx, way.wan, way.congestion, time.Duration(m.BulkSeconds)*time.Second)
 						if err != nil {
 							return err
 						}
@@ -60,59 +53,13 @@ func (m *measurement) bulkTable(ctx context.Context) error {
 	return nil
 }
 
-// stream sends random bytes from one site to another for a while, and returns how many arrive, in Mbit/s. bbr: the connection is to be under BBR.
-func stream(ctx context.Context, w *testbed.WAN, bbr bool, d time.Duration) (mbps float64, err error) {
-	from, to := w.Sites[0], w.Sites[1]
-	l, err := to.Listen(netip.AddrPortFrom(to.Addr, 0).String())
+// stream sends random bytes from one site to another for a while, and returns how many arrive, in Mbit/s.
+func stream(ctx context.Context, w *testbed.WAN, congestion string, d time.Duration) (mbps float64, err error) {
+	s, err := testbed.Connect(ctx, w, 0, congestion)
 	if err != nil {
 		return 0, err
 	}
-	defer l.Close()
-	near, err := from.Dial(ctx, "tcp", l.Addr().String())
-	if err != nil {
-		return 0, err
-	}
-	defer near.Close()
-	if bbr {
-		if err := underBBR(near.(*net.TCPConn)); err != nil {
-			return 0, err
-		}
-	}
-	far, err := l.Accept()
-	if err != nil {
-		return 0, err
-	}
-	defer far.Close()
-	chunk := make([]byte, 256<<10)
-	rand.Read(chunk)
-	near.(*net.TCPConn).SetLinger(0) // bytes under way at the end are dropped
-	go func() {
-		for {
-			if _, err := near.Write(chunk); err != nil {
-				return // the measurement is over
-			}
-		}
-	}()
-	far.SetReadDeadline(time.Now().Add(d))
-	n, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, far, make([]byte, 256<<10))
-	if !errors.Is(err, os.ErrDeadlineExceeded) {
-		return 0, fmt.Errorf("the connection ended early: %w", errors.Join(err, ctx.Err()))
-	}
-	return float64(n) * 8 / d.Seconds() / 1e6, nil
-}
-
-func underBBR(c *net.TCPConn) error {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return err
-	}
-	if controlled := raw.Control(func(fd uintptr) {
-		err = unix.SetsockoptString(int(fd), unix.IPPROTO_TCP, unix.TCP_CONGESTION, "bbr")
-	}); controlled != nil {
-		return controlled
-	}
-	if err != nil {
-		return fmt.Errorf("no BBR to compare with (modprobe tcp_bbr): %w", err)
-	}
-	return nil
+	defer s.Close()
+	s.Fill()
+	return s.Receive(d)
 }

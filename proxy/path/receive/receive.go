@@ -48,7 +48,7 @@ func New(c *path.Conn, learner parser.Parser) *Receiver {
 	return r
 }
 
-// Run delivers the bytes that the peer sends until its CloseWrite (nil), a Reset (path.ErrAppReset), or until something breaks.
+// Run delivers the bytes that the peer sends until its CloseWrite (nil), a Reset (path.ErrAppReset), a Rest (path.ErrRest), or until something breaks.
 func (r *Receiver) Run() error {
 	for {
 		f, err := r.frames.Next()
@@ -70,6 +70,9 @@ func (r *Receiver) Run() error {
 			return r.end(nil)
 		case frame.Reset:
 			return r.end(path.ErrAppReset)
+		case frame.Rest:
+			r.conn.Rest()
+			return r.end(path.ErrRest)
 		default:
 			err = fmt.Errorf("%w: %v is not expected", frame.ErrFrame, f.Kind)
 		}
@@ -79,12 +82,15 @@ func (r *Receiver) Run() error {
 	}
 }
 
+// Learner returns the parser that is shown the bytes; nil: there is none, or it gave up.
+func (r *Receiver) Learner() parser.Parser { return r.deliver.learner }
+
 // Wait waits until nothing is under way.
 func (r *Receiver) Wait() error { return r.pipe.Wait() }
 
 // end waits until all bytes that were received before the end are delivered.
 func (r *Receiver) end(err error) error {
-	if err != nil && !errors.Is(err, path.ErrAppReset) {
+	if err != nil && !errors.Is(err, path.ErrAppReset) && !errors.Is(err, path.ErrRest) {
 		r.conn.GiveUp()
 	}
 	r.memory.give(r.memory.take())

@@ -32,9 +32,15 @@ const (
 	ahead = 128 << 10
 )
 
-// run carries the app's bytes until its end (nil: a FIN) or an error.
+// run carries the app's bytes until its end (nil: a FIN), path.ErrRest or another error.
 func (r *reader) run() error {
 	for {
+		if r.conn.Rests() {
+			if err := r.cut.fallBack(false); err != nil {
+				return err
+			}
+			return path.ErrRest
+		}
 		if err := r.deadline(); err != nil {
 			return err
 		}
@@ -75,7 +81,7 @@ func (r *reader) deadline() error {
 	if r.armed = r.cut.group.timed; r.armed {
 		at = time.Now().Add(stallAfter)
 	}
-	return r.conn.App.SetReadDeadline(at)
+	return r.conn.SetReadDeadline(at)
 }
 
 // once reads once and hands the bytes on. If none came the error is that of reading.

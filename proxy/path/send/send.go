@@ -15,6 +15,8 @@
 package send
 
 import (
+	"errors"
+
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/proxy/app"
 	"github.com/gradproxy/gradproxy/proxy/frame"
@@ -67,16 +69,33 @@ func (s *Sender) Parse(p parser.Parser) { s.classify.parser = p }
 // Recognized names the protocol of the bytes once the parser has seen a tensor.
 func (s *Sender) Recognized(protocol string) { s.direction.flow.Protocol = protocol }
 
-// Run carries the app's bytes until its FIN (nil), a reset by the app (path.ErrAppGone) or the tunnel's end (another error). All bytes
-// that were read have been submitted then; they may not have left.
+// Run carries the app's bytes until its FIN (nil), a reset by the app (path.ErrAppGone), path.ErrRest or the tunnel's end (another error). All
+// bytes that were read have been submitted then; they may not have left.
 func (s *Sender) Run() error {
-	defer func() {
-		s.choose.rows.drop()
-		s.emit.release(&s.cut.group) // the bytes that an error has left waiting
-		s.choose.past.forget(s.classify.forgets())
-		s.choose.past.leave()
-	}()
-	return s.read.run()
+	err := s.read.run()
+	s.choose.rows.drop()
+	s.emit.release(&s.cut.group) // the bytes that an error has left waiting
+	if !errors.Is(err, path.ErrRest) {
+		s.Forget()
+	}
+	return err
+}
+
+// Forget ends the connection's part in its job, and forgets its tensors where the protocol does. It is for a Sender at rest that no other continues;
+// Run does it otherwise.
+func (s *Sender) Forget() {
+	s.choose.past.forget(s.classify.forgets())
+	s.choose.past.leave()
+}
+
+// Continue has s, which has not run, take over from a Sender of the same direction that is at rest: its parser, protocol, and the past of its tensors. Slots
+// are declared anew.
+func (s *Sender) Continue(old *Sender) {
+	s.classify.parser, s.classify.ended = old.classify.parser, old.classify.ended
+	s.direction.flow = old.direction.flow
+	s.choose.lossy = old.choose.lossy
+	s.choose.past.job, s.choose.past.dense, s.choose.past.rows = old.choose.past.job, old.choose.past.dense, old.choose.past.rows
+	old.choose.past = past{direction: old.choose.past.direction}
 }
 
 // Wait waits until everything that was submitted has left, and returns the first error.

@@ -31,6 +31,7 @@ type Engine struct {
 	received spans         // numbers of packets
 	floor    uint64        // packets below are doubles
 	newestAt time.Duration // when the largest one came
+	dataAt   time.Duration // when a part of a record last came
 	unacked  int           // packets that ask for an acknowledgement and have none
 	ackAt    time.Duration // when one must leave at the latest; 0: none is due
 	told     uint64        // limit, as last told
@@ -111,6 +112,7 @@ frames:
 			}
 		case frameFragment:
 			if f := r.fragment(); r.err == nil {
+				e.dataAt = now
 				r.err = e.recv.fragment(f)
 			}
 		default:
@@ -255,6 +257,32 @@ func (e *Engine) Next(now time.Duration, dst []byte) (packet []byte, again time.
 	}
 	return nil, again
 }
+
+// Moved tells the Engine that the connection goes on over another path: what was under way is lost. far: nothing that was learnt of the path before
+// counts (RFC 9000, section 9.4); else only a port has changed.
+func (e *Engine) Moved(now time.Duration, far bool) {
+	e.rec.abandon(func(p *sentPacket) {
+		for _, q := range p.parts {
+			e.send.lost(q)
+		}
+		if p.probe {
+			e.mtu.flying = false
+		}
+	})
+	if far {
+		e.mtu = mtuSearch{largest: e.mtu.largest}
+		e.bbr = newBBR(e.mtu.size(), e.cfg.Random)
+		e.rec.rtt = rtt{}
+	}
+	e.paceAt = now
+	e.Check()
+}
+
+// Check has a packet leave that asks for an acknowledgement.
+func (e *Engine) Check() { e.rec.probesDue = max(e.rec.probesDue, 1) }
+
+// HeardData returns when data last came; 0: none has.
+func (e *Engine) HeardData() time.Duration { return e.dataAt }
 
 // MayTell reports whether the other end should hear of the limit: much was taken since it last did.
 func (e *Engine) MayTell() bool { return e.recv.limit()-e.told >= uint64(e.cfg.Window/4) }

@@ -270,3 +270,49 @@ func TestSpans(t *testing.T) {
 		}
 	}
 }
+
+// TestMoves: an end whose path becomes another one, and which is told of that a while later, loses no record, and soon has the new path's rate: when only
+// a port has changed, at once.
+func TestMoves(t *testing.T) {
+	for name, far := range map[string]bool{"port": false, "host": true} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 1)
+			cut := func(now time.Duration) bool { return now > 3*time.Second && now < 3200*time.Millisecond } // datagrams to the address before, and from it
+			there := path{rate: 5e6, delay: 20 * time.Millisecond, queue: 400e3, cut: cut}
+			back := path{delay: 20 * time.Millisecond, cut: cut}
+			a, b := w.pair(&there, &back, 32<<20)
+			sent := w.records(a, 4000)
+			check := newChecker(t, name, sent)
+			got, before, after := 0, 0, 0
+			b.taken = func(r []byte) {
+				got += len(r)
+				switch {
+				case w.now < 3*time.Second:
+					before = got
+				case w.now < 3700*time.Millisecond:
+					after = got
+				}
+				check.take(r)
+			}
+			w.at(w.now, a.pump)
+			w.at(3200*time.Millisecond, func() {
+				if far {
+					there.rate, there.delay, there.busyUntil = 10e6, 5*time.Millisecond, 0
+				}
+				a.Moved(w.now, far)
+				b.Moved(w.now, far)
+				a.pump()
+				b.pump()
+			})
+			w.run(time.Minute, func() bool { return b.Ended() && !a.Unacknowledged() })
+			if !b.Ended() {
+				t.Fatalf("not at the end after %v: %+v", w.now, a.State())
+			}
+			check.all()
+			t.Logf("%d bytes until the move, %d in the half second after it, the end after %v", before, after-before, w.now)
+			if after-before < 5e6/4 {
+				t.Errorf("%d bytes came in the half second after the move", after-before)
+			}
+		})
+	}
+}

@@ -183,6 +183,17 @@ func (r *recovery) detect(now time.Duration, lost func(p *sentPacket)) {
 	r.trim(now)
 }
 
+// abandon declares all packets lost that are under way, since the path is another one now. That says nothing of congestion.
+func (r *recovery) abandon(lost func(p *sentPacket)) {
+	for _, p := range r.sent {
+		if p != nil && p.state == packetFlying {
+			r.land(p, packetLost)
+			lost(p)
+		}
+	}
+	r.lossAt, r.checked, r.probes = 0, r.next(), 0
+}
+
 // timer returns when expired must be called; 0: never.
 func (r *recovery) timer() time.Duration {
 	switch {

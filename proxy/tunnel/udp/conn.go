@@ -1,9 +1,6 @@
 package udp
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"net"
 	"net/netip"
 	"os"
@@ -13,9 +10,8 @@ import (
 )
 
 const (
-	askEvery  = 250 * time.Millisecond // at first; each further question waits 1.5 times as long
-	maxQueued = 2048                   // datagrams that wait for a Read
-	firstRoom = 128 << 10              // bytes of them, until SetRoom says otherwise
+	maxQueued = 2048      // datagrams that wait for a Read
+	firstRoom = 128 << 10 // bytes of them, until SetRoom says otherwise
 )
 
 // Bytes of headers.
@@ -27,16 +23,18 @@ const (
 
 // A Conn is one end of a connection of datagrams. Read returns one datagram, Write sends one. Its methods may be called concurrently.
 type Conn struct {
-	socket *socket
-	remote netip.AddrPort
-	to     netip.AddrPort // remote; invalid if the socket is connected
+	socket atomic.Pointer[socket]
+	remote atomic.Pointer[netip.AddrPort]
 	nonce  nonce
 	batch  batch
+	moving moving
 
-	read   deadline
-	closed chan struct{}
-	once   sync.Once
-	leave  func() // takes it out of its Listener; nil: it owns its socket
+	address string    // as it was dialed; "": it was accepted
+	read    deadline  // accepted: of Read
+	readBy  time.Time // dialed: the same, for the socket to come
+	closed  chan struct{}
+	once    sync.Once
+	leave   func() // takes it out of its Listener; nil: it owns its socket
 
 	queue   chan []byte // accepted: datagrams that came
 	queued  atomic.Int64
@@ -47,108 +45,6 @@ type Conn struct {
 	each    int    // length of the datagrams in rest
 
 	sent, received, datagramsSent, datagramsReceived atomic.Uint64
-}
-
-// Dial makes a connection to address, "host:port". It waits for the other side's welcome, until ctx ends. Of a host with several addresses each is
-// tried in turn.
-func Dial(ctx context.Context, address string) (*Conn, error) {
-	host, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return nil, fmt.Errorf("udp: %w", err)
-	}
-	if _, err := netip.ParseAddr(host); err == nil || host == "" {
-		return dial(ctx, address)
-	}
-	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
-	if err != nil {
-		return nil, fmt.Errorf("udp: %w", err)
-	}
-	var all []string
-	for _, ip := range ips {
-		all = append(all, net.JoinHostPort(ip.Unmap().String(), port))
-	}
-	return dialEach(ctx, all)
-}
-
-// dialEach dials addresses until one welcomes. Each has an equal part of the time that is left for it and those behind it. The error is the first one's.
-func dialEach(ctx context.Context, addresses []string) (*Conn, error) {
-	var first error
-	for i, address := range addresses {
-		within, cancel := ctx, func() {}
-		if deadline, ok := ctx.Deadline(); ok {
-			within, cancel = context.WithTimeout(ctx, time.Until(deadline)/time.Duration(len(addresses)-i))
-		}
-		c, err := dial(within, address)
-		cancel()
-		if err == nil {
-			return c, nil
-		}
-		if first == nil {
-			first = err
-		}
-		if ctx.Err() != nil {
-			break
-		}
-	}
-	return nil, first
-}
-
-func dial(ctx context.Context, address string) (*Conn, error) {
-	var d net.Dialer
-	raw, err := d.DialContext(ctx, "udp", address)
-	if err != nil {
-		return nil, err
-	}
-	u := raw.(*net.UDPConn)
-	c := &Conn{socket: newSocket(u), remote: u.RemoteAddr().(*net.UDPAddr).AddrPort(), nonce: newNonce(), closed: make(chan struct{}),
-		buffer: make([]byte, readBuffer)}
-	stop := context.AfterFunc(ctx, func() { u.SetReadDeadline(time.Unix(1, 0)) })
-	err = c.begin(ctx)
-	stop()
-	if err != nil {
-		u.Close()
-		return nil, fmt.Errorf("udp: %s: %w", address, err)
-	}
-	u.SetReadDeadline(time.Time{})
-	return c, nil
-}
-
-// begin asks for a cookie, and begins with it.
-func (c *Conn) begin(ctx context.Context) error {
-	m := message{kind: msgAsk, nonce: c.nonce, cookie: make([]byte, cookieLen)}
-	wait := askEvery
-	b := make([]byte, maxDatagram)
-	for {
-		if _, err := c.socket.Write(m.append(nil)); err != nil {
-			return err
-		}
-		c.socket.SetReadDeadline(time.Now().Add(wait))
-		for {
-			if ctx.Err() != nil {
-				return fmt.Errorf("no answer: %w", context.Cause(ctx))
-			}
-			n, err := c.socket.UDPConn.Read(b)
-			if errors.Is(err, os.ErrDeadlineExceeded) {
-				wait = wait * 3 / 2
-				break
-			}
-			if err != nil {
-				return err
-			}
-			answer, ok := parseMessage(b[:n])
-			switch {
-			case !ok || answer.nonce != c.nonce:
-			case answer.kind == msgWelcome && m.kind == msgBegin:
-				return nil
-			case answer.kind == msgCookie && m.kind == msgAsk:
-				m.kind, m.cookie, wait = msgBegin, append([]byte(nil), answer.cookie...), askEvery
-				if _, err := c.socket.Write(m.append(nil)); err != nil {
-					return err
-				}
-				c.socket.SetReadDeadline(time.Now().Add(wait))
-			}
-		}
-	}
 }
 
 // Read returns the next datagram that came. One that is longer than p is cut off.
@@ -178,14 +74,21 @@ func (c *Conn) readSocket(p []byte) (int, error) {
 	defer c.receive.Unlock()
 	for len(c.rest) == 0 {
 		var oob [oobBuffer]byte
-		n, m, _, _, err := c.socket.ReadMsgUDPAddrPort(c.buffer, oob[:])
-		if passing(err) {
+		s := c.socket.Load()
+		n, m, _, _, err := s.ReadMsgUDPAddrPort(c.buffer, oob[:])
+		if refused(err) {
+			c.moving.lost.Store(true)
+		}
+		if passing(err) || err != nil && s != c.socket.Load() { // it has moved meanwhile
 			continue
 		}
 		if err != nil {
 			return 0, err
 		}
-		if _, ok := parseMessage(c.buffer[:n]); ok { // a late welcome
+		if m, ok := parseMessage(c.buffer[:n]); ok { // a late welcome, or the listener does not know this address
+			if m.kind == msgStray && c.moving.quiet() >= strayAfter {
+				c.Doubt()
+			}
 			continue
 		}
 		if c.rest, c.each = c.buffer[:n], segmentLen(oob[:m]); c.each <= 0 {
@@ -224,7 +127,7 @@ func (c *Conn) Write(p []byte) (int, error) {
 		return 0, net.ErrClosed
 	default:
 	}
-	if err := c.batch.add(c.socket, c.to, p); err != nil {
+	if err := c.batch.add(p); err != nil && !c.moving.roams() {
 		return 0, err
 	}
 	c.sent.Add(uint64(len(p)))
@@ -242,15 +145,19 @@ func (c *Conn) Hold() {
 // Flush sends the datagrams that were kept.
 func (c *Conn) Flush() error {
 	c.batch.mu.Lock()
-	defer c.batch.mu.Unlock()
 	c.batch.held = false
-	return c.batch.flush(c.socket, c.to)
+	err := c.batch.flush()
+	c.batch.mu.Unlock() // before moving's lock, under which a move takes this one
+	if err != nil && !c.moving.roams() {
+		return err
+	}
+	return nil
 }
 
 // Network returns how many bytes of IP packets have left and come.
 func (c *Conn) Network() (sent, received uint64) {
 	each := uint64(ip6Header + udpHeader)
-	if c.remote.Addr().Unmap().Is4() {
+	if c.remote.Load().Addr().Unmap().Is4() {
 		each = ip4Header + udpHeader
 	}
 	return c.sent.Load() + each*c.datagramsSent.Load(), c.received.Load() + each*c.datagramsReceived.Load()
@@ -263,20 +170,24 @@ func (c *Conn) Close() error {
 		if c.leave != nil {
 			c.leave()
 		} else {
-			c.socket.Close()
+			c.moving.end()
+			c.socket.Load().Close()
 		}
 	})
 	return nil
 }
 
-func (c *Conn) LocalAddr() net.Addr  { return c.socket.LocalAddr() }
-func (c *Conn) RemoteAddr() net.Addr { return net.UDPAddrFromAddrPort(c.remote) }
+func (c *Conn) LocalAddr() net.Addr  { return c.socket.Load().LocalAddr() }
+func (c *Conn) RemoteAddr() net.Addr { return net.UDPAddrFromAddrPort(*c.remote.Load()) }
 
 func (c *Conn) SetDeadline(t time.Time) error { return c.SetReadDeadline(t) }
 
 func (c *Conn) SetReadDeadline(t time.Time) error {
 	if c.queue == nil {
-		return c.socket.SetReadDeadline(t)
+		c.moving.mu.Lock()
+		defer c.moving.mu.Unlock()
+		c.readBy = t
+		return c.socket.Load().SetReadDeadline(t)
 	}
 	c.read.set(t)
 	return nil
@@ -284,3 +195,18 @@ func (c *Conn) SetReadDeadline(t time.Time) error {
 
 // SetWriteDeadline does nothing: a Write does not wait.
 func (c *Conn) SetWriteDeadline(time.Time) error { return nil }
+
+// SetKey lets the connection move to another address of the dialing side: key proves to each end that it is the other one
+// which says so, and only they have it. moved is called after each move; far: the hosts' addresses have changed, not only a port.
+func (c *Conn) SetKey(key []byte, moved func(far bool)) { c.moving.allow(key, moved) }
+
+// Doubt has a connection that was dialed look for another way to the other side, since nothing comes back, or the listener
+// does not know its address. It does not wait.
+func (c *Conn) Doubt() { c.moving.doubt() }
+
+// Heard tells the connection that an authentic datagram has come.
+func (c *Conn) Heard() { c.moving.hears() }
+
+// Lost reports whether the other side's host has said that it does not know the connection, since Heard was last called. As a rule its process has ended;
+// but others can forge that.
+func (c *Conn) Lost() bool { return c.moving.lost.Load() }

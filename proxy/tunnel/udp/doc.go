@@ -6,7 +6,20 @@
 //	begin    client to server   the cookie; the server now makes a connection
 //	welcome  server to client
 //
-// Each of these messages begins with four bytes: 1 to 4, 'g', 'p' and a version, 1. Their first byte is none with which DTLS begins
+// A connection outlives the addresses of its dialing side, which may change at any time: a NAT forgets its mapping, or the host has another
+// network. A listener that gets datagrams from an address that it does not know says so; a dialing side that hears this, or nothing
+// at all, asks for a cookie from a new socket, and proves by a key of the layer above that the connection is its own:
+//
+//	stray    server to client   the client's address is not known here
+//	move     client to server   the cookie, a count that grows, and an HMAC of the message by the key
+//	moved    server to client   the count, and an HMAC; datagrams now go to the address from which the move came
+//	gone     server to client   the connection is not known here
+//
+// So the server sends nothing to a new address before it has shown that datagrams arrive there, and that the peer itself has it
+// (after RFC 9000, section 9). The cookie is part of the proof, so that nobody else can bring the message from another address. All but the
+// proofs can be forged by a host on the path: stray and gone make the client ask, and a further connection at most.
+//
+// Each of these messages begins with four bytes: 1 to 8, 'g', 'p' and a version, 1. Their first byte is none with which DTLS begins
 // (RFC 7983). A client asks again until it has an answer. Then the datagrams of both sides go to the layer above, which must
 // encrypt and authenticate them.
 //

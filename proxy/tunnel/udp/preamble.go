@@ -15,9 +15,14 @@ const (
 	msgCookie  = 2
 	msgBegin   = 3
 	msgWelcome = 4
+	msgStray   = 5
+	msgMove    = 6
+	msgMoved   = 7
+	msgGone    = 8
 
 	nonceLen   = 8
 	cookieLen  = 8 + 16 // time, HMAC
+	proofLen   = 8 + 16 // count, HMAC
 	headLen    = 4
 	askLen     = headLen + nonceLen + cookieLen
 	cookieLife = 30 * time.Second
@@ -25,11 +30,25 @@ const (
 
 type nonce [nonceLen]byte
 
-// A message is one of the beginning of a connection.
+// A message is one of the beginning of a connection, or of its move to another address.
 type message struct {
 	kind   byte
 	nonce  nonce
-	cookie []byte // of cookieLen bytes, in all but msgWelcome
+	cookie []byte // of cookieLen bytes, in msgAsk, msgCookie, msgBegin and msgMove
+	proof  []byte // of proofLen bytes, in msgMove and msgMoved
+}
+
+// parts returns the lengths of the cookie and of the proof in messages of a kind.
+func parts(kind byte) (cookie, proof int) {
+	switch kind {
+	case msgAsk, msgCookie, msgBegin:
+		return cookieLen, 0
+	case msgMove:
+		return cookieLen, proofLen
+	case msgMoved:
+		return 0, proofLen
+	}
+	return 0, 0
 }
 
 func newNonce() (n nonce) {
@@ -40,21 +59,39 @@ func newNonce() (n nonce) {
 func (m *message) append(dst []byte) []byte {
 	dst = append(dst, m.kind, 'g', 'p', 1)
 	dst = append(dst, m.nonce[:]...)
-	return append(dst, m.cookie...)
+	dst = append(dst, m.cookie...)
+	return append(dst, m.proof...)
 }
 
 // parseMessage reads a message. ok: b is one.
 func parseMessage(b []byte) (m message, ok bool) {
-	if len(b) < headLen+nonceLen || b[0] < msgAsk || b[0] > msgWelcome || !bytes.Equal(b[1:headLen], []byte{'g', 'p', 1}) {
+	if len(b) < headLen+nonceLen || b[0] < msgAsk || b[0] > msgGone || !bytes.Equal(b[1:headLen], []byte{'g', 'p', 1}) {
 		return m, false
 	}
 	m.kind = b[0]
 	rest := b[headLen+copy(m.nonce[:], b[headLen:]):]
-	if m.kind == msgWelcome {
-		return m, len(rest) == 0
+	cookie, proof := parts(m.kind)
+	if len(rest) != cookie+proof {
+		return m, false
 	}
-	m.cookie = rest
-	return m, len(rest) == cookieLen
+	m.cookie, m.proof = rest[:cookie], rest[cookie:]
+	return m, true
+}
+
+// prove gives a message its proof, by a key that only the two ends of the connection have. count tells moves apart.
+func (m *message) prove(key []byte, count uint64) {
+	m.proof = binary.BigEndian.AppendUint64(nil, count)
+	mac := hmac.New(sha256.New, key)
+	mac.Write(m.append(nil))
+	m.proof = mac.Sum(m.proof)[:proofLen]
+}
+
+// proved reports whether the one that has made a message has the key, and which count it names.
+func (m *message) proved(key []byte) (count uint64, ok bool) {
+	count = binary.BigEndian.Uint64(m.proof)
+	again := *m
+	again.prove(key, count)
+	return count, hmac.Equal(again.proof, m.proof)
 }
 
 // A baker makes cookies and checks them, with a key that only this process has.

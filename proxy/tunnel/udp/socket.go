@@ -29,18 +29,27 @@ type batch struct {
 	done bool // the last one was shorter: none may follow
 	oob  []byte
 
-	source []byte // control message that names the address from which they leave; nil: the kernel chooses it
+	socket *socket
+	to     netip.AddrPort // invalid if the socket is connected
+	source []byte         // control message that names the address from which they leave; nil: the kernel chooses it
 }
 
-// add appends a datagram to the batch. to is invalid for a connected socket.
-func (b *batch) add(s *socket, to netip.AddrPort, p []byte) error {
+// turn has datagrams leave by a socket, to an address and from one, also the ones that are there already.
+func (b *batch) turn(s *socket, to netip.AddrPort, source []byte) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.held || !s.offload.Load() {
-		return s.write(p, b.source, to)
+	b.socket, b.to, b.source = s, to, source
+}
+
+// add appends a datagram to the batch.
+func (b *batch) add(p []byte) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.held || !b.socket.offload.Load() {
+		return b.socket.write(p, b.source, b.to)
 	}
 	if b.n > 0 && (b.done || len(p) > b.each || b.n == maxBatch || len(b.out)+len(p) > maxBatchBytes) {
-		if err := b.flush(s, to); err != nil {
+		if err := b.flush(); err != nil {
 			return err
 		}
 	}
@@ -53,7 +62,8 @@ func (b *batch) add(s *socket, to netip.AddrPort, p []byte) error {
 	return nil
 }
 
-func (b *batch) flush(s *socket, to netip.AddrPort) (err error) {
+func (b *batch) flush() (err error) {
+	s, to := b.socket, b.to
 	switch {
 	case b.n == 1:
 		err = s.write(b.out, b.source, to)
@@ -65,7 +75,7 @@ func (b *batch) flush(s *socket, to netip.AddrPort) (err error) {
 			if forever {
 				s.offload.Store(false)
 			}
-			err = b.oneByOne(s, to)
+			err = b.oneByOne()
 		case passing(err):
 			err = nil
 		}
@@ -75,11 +85,11 @@ func (b *batch) flush(s *socket, to netip.AddrPort) (err error) {
 }
 
 // oneByOne sends the datagrams of the batch alone: one that is too long for the device must not take the others with it.
-func (b *batch) oneByOne(s *socket, to netip.AddrPort) error {
+func (b *batch) oneByOne() error {
 	for rest := b.out; len(rest) > 0; {
 		d := rest[:min(b.each, len(rest))]
 		rest = rest[len(d):]
-		if err := s.write(d, b.source, to); err != nil {
+		if err := b.socket.write(d, b.source, b.to); err != nil {
 			return err
 		}
 	}

@@ -92,6 +92,9 @@ func segmentLen(oob []byte) int {
 	return 0
 }
 
+// refused reports whether an error of a write or read says that nobody listens at the other host's port just now.
+func refused(err error) bool { return errors.Is(err, unix.ECONNREFUSED) }
+
 // passing reports whether an error of a write or read says only that a datagram was lost.
 func passing(err error) bool {
 	return errors.Is(err, unix.EMSGSIZE) || errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.EHOSTUNREACH) ||

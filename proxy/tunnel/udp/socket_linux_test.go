@@ -107,7 +107,7 @@ func TestDatagramsAreCutHere(t *testing.T) {
 	for _, d := range []string{"abcd", "efgh", "i"} {
 		client.batch.out = append(client.batch.out, d...)
 	}
-	if err := client.batch.oneByOne(client.socket, client.to); err != nil {
+	if err := client.batch.oneByOne(); err != nil {
 		t.Fatal(err)
 	}
 	server.SetReadDeadline(time.Now().Add(5 * time.Second))

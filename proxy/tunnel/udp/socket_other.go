@@ -18,6 +18,8 @@ func sourceOf(oob []byte) []byte { return nil }
 
 func segmentLen(oob []byte) int { return 0 }
 
+func refused(err error) bool { return false }
+
 func passing(err error) bool { return false }
 
 func uncut(err error) (refused, forever bool) { return false, false }

@@ -79,7 +79,9 @@ type Peer struct {
 	Up          bool    `json:"up"`             // a tunnel is up, and no outage is on
 	Outage      float64 `json:"outage_seconds"` // 0: none
 	Carriers    int     `json:"carriers"`
-	RTT         float64 `json:"rtt_seconds"` // 0: unknown
+	Datagrams   int     `json:"carriers_datagrams"` // of these, over UDP
+	Choice      string  `json:"choice,omitempty"`   // with carrier auto: the carrier of bulk, and why, as "dtls: faster"
+	RTT         float64 `json:"rtt_seconds"`        // 0: unknown
 	Connections int64   `json:"connections"`
 	Sent        int64   `json:"sent_bytes"`     // of streams, replays left out
 	Received    int64   `json:"received_bytes"` // of streams, duplicates left out
@@ -138,6 +140,22 @@ func (p *Proxy) Status(ctx context.Context) (*Status, error) {
 	return statusOf(*ready, families, time.Now()), nil
 }
 
+// Excerpts has the running proxy ask each peer for its settings about the proxy's site. It also returns the name of that site.
+func (p *Proxy) Excerpts(ctx context.Context) (site string, all []admin.Excerpt, err error) {
+	body, err := p.get(ctx, "/peers", http.StatusOK)
+	if err != nil {
+		return "", nil, err
+	}
+	var answer struct {
+		Site  string
+		Peers []admin.Excerpt
+	}
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return "", nil, fmt.Errorf("%s: the answer is not the one of a gradproxy of this version: %w", p.address, err)
+	}
+	return answer.Site, answer.Peers, nil
+}
+
 func statusOf(ready admin.Readiness, families map[string]*dto.MetricFamily, now time.Time) *Status {
 	s := &Status{Readiness: ready, Peers: []Peer{}}
 	s.Raw, s.Wire = int64(total(families["gradproxy_raw_bytes_total"])), int64(total(families["gradproxy_wire_bytes_total"]))
@@ -150,13 +168,23 @@ func statusOf(ready admin.Readiness, families map[string]*dto.MetricFamily, now 
 		name := label(m, "peer")
 		of := func(family string) float64 { return totalOf(families["gradproxy_"+family], name) }
 		s.Peers = append(s.Peers, Peer{
-			Name: name, Up: value(m) == 1, Outage: of("peer_outage_seconds"), Carriers: int(of("peer_carriers")), RTT: of("peer_rtt_seconds"),
+			Name: name, Up: value(m) == 1, Outage: of("peer_outage_seconds"), Carriers: int(of("peer_carriers")), Datagrams: int(of("peer_carriers_datagrams")), Choice: choiceOf(families["gradproxy_peer_choice"], name), RTT: of("peer_rtt_seconds"),
 			Connections: int64(of("connections")), Sent: int64(of("peer_sent_bytes_total")), Received: int64(of("peer_received_bytes_total")),
 			Replayed: int64(of("peer_replayed_bytes_total")), Delivered: int64(of("delivered_bytes_total")),
 		})
 	}
 	slices.SortFunc(s.Peers, func(a, b Peer) int { return strings.Compare(a.Name, b.Name) })
 	return s
+}
+
+// choiceOf returns the choice of the carrier to a peer; "": there is none.
+func choiceOf(f *dto.MetricFamily, peer string) string {
+	for _, m := range f.GetMetric() {
+		if label(m, "peer") == peer {
+			return label(m, "carrier") + ": " + label(m, "reason")
+		}
+	}
+	return ""
 }
 
 func total(f *dto.MetricFamily) (sum float64) {

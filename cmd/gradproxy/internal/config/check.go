@@ -36,6 +36,7 @@ func (c *Config) check(problems *Problems, known Known) {
 	k.tunnel()
 	k.peers()
 	k.interception()
+	k.upgrade()
 	k.jobs()
 	k.policy()
 	k.admin()
@@ -83,6 +84,26 @@ func (k *checker) site() {
 	}
 }
 
+// maxSocket is the most bytes of a unix socket's path: sun_path of unix(7), less the zero and ".new".
+const maxSocket = 107 - len(".new")
+
+// upgradeMargin is how long a change of processes may take beside upgrade.within.
+const upgradeMargin = 10 * time.Second
+
+func (k *checker) upgrade() {
+	u := &k.Upgrade
+	switch {
+	case len(u.Socket) > maxSocket:
+		k.errorf(u.line, "upgrade.socket", "%s has %d bytes, and the path of a socket at most %d: name a shorter one", u.Socket, len(u.Socket), maxSocket)
+	case u.Socket != "" && k.Intercept.Mode == ModeCgroup:
+		k.errorf(u.line, "upgrade.socket", "connections of a cgroup belong to the process that has redirected them: leave it out, or use intercept.mode redirect")
+	case u.Socket != "" && u.Within < time.Second:
+		k.errorf(u.line, "upgrade.within", "%v is too short for connections to come to rest: give at least 1s", u.Within)
+	case u.Socket != "" && u.Within+upgradeMargin >= k.Tunnel.Resume:
+		k.errorf(u.line, "upgrade.within", "%v is too long: peers wait for connections at rest for tunnel.resume, %v, and a change of processes takes up to %v more; shorten it, or raise tunnel.resume", u.Within, k.Tunnel.Resume, upgradeMargin)
+	}
+}
+
 func (k *checker) tunnel() {
 	t := &k.Tunnel
 	if t.Carriers < 1 || t.Carriers > 16 {
@@ -90,21 +111,24 @@ func (k *checker) tunnel() {
 	}
 	switch t.Carrier {
 	case "", tunnel.CarrierTLS:
-	case tunnel.CarrierDTLS:
+	case tunnel.CarrierDTLS, tunnel.CarrierAuto:
 		if t.Insecure {
-			k.errorf(t.line, "tunnel.insecure", "it is for carrier tls: leave it or carrier dtls out")
+			k.errorf(t.line, "tunnel.insecure", "it is for carrier tls: leave it or carrier %s out", t.Carrier)
 		}
-		if t.Congestion != "" && t.Congestion != "auto" {
+		if t.Carrier == tunnel.CarrierDTLS && t.Congestion != "" && t.Congestion != "auto" {
 			k.warnf(t.line, "tunnel.congestion", "carrier dtls has a control of its own: %q is of no use", t.Congestion)
 		}
 	default:
-		k.errorf(t.line, "tunnel.carrier", "%q is no carrier: choose tls or dtls", t.Carrier)
+		k.errorf(t.line, "tunnel.carrier", "%q is no carrier: choose tls, dtls or auto", t.Carrier)
 	}
 	if t.Resume < time.Second {
 		k.errorf(t.line, "tunnel.resume", "%v is too short to resume anything: give at least 1s", t.Resume)
 	}
 	if t.Memory < 16<<20 {
 		k.errorf(t.line, "tunnel.memory", "%d bytes are too few: give at least 16MiB", t.Memory)
+	}
+	if t.Pad != 0 && (t.Pad < 1<<10 || t.Pad > 256<<10) {
+		k.errorf(t.line, "tunnel.pad", "%d bytes are not possible: give 1KiB to 256KiB, or 0 for no padding", t.Pad)
 	}
 	if t.Insecure {
 		k.insecure()

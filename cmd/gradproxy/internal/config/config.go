@@ -25,6 +25,7 @@ type Config struct {
 	Jobs       []Job
 	Policy     []Rule
 	State      State
+	Upgrade    Upgrade
 	Admin      string        // "host:port", "unix:/path" or Off; default 127.0.0.1:9090
 	Memory     int64         // bytes of tensor blocks held in each direction; default 256 MiB
 	References int64         // bytes of values shared with each peer, each way; default 512 MiB, 0: none are
@@ -33,6 +34,7 @@ type Config struct {
 	RefusedRetry time.Duration
 
 	lines map[string]int // of the keys of the whole file
+	live  bool           // it is no file, but the answer of a peer's running proxy
 }
 
 // Off switches a listener off.
@@ -50,6 +52,7 @@ type Tunnel struct {
 	Carriers   int           // connections to a peer that this side dials, 1 to 16; default 2
 	Congestion string        // TCP congestion control; default "auto": bbr where the kernel has it, helped with bursts; "default": the kernel's
 	Memory     int64         // bytes of buffers of all tunnels together; default 512 MiB
+	Pad        int64         // bursts are padded to a multiple of so many bytes, 1 KiB to 256 KiB; default 0: bursts are not padded
 	Insecure   bool          // in clear, on loopback only
 
 	line int
@@ -135,12 +138,21 @@ type State struct {
 	sets bool // Memory
 }
 
+// Upgrade says how another process takes this one's place.
+type Upgrade struct {
+	Socket string        // unix socket at which it asks; "": none can
+	Within time.Duration // how long connections may take to come to rest; default 30 s
+
+	line int
+}
+
 func defaults(file string) *Config {
 	return &Config{
 		File:         file,
 		Tunnel:       Tunnel{Listen: "[::]:7443", Resume: 10 * time.Minute, Carriers: 2, Memory: 512 << 20},
 		Intercept:    Intercept{Ports: intercept.Ports{First: 1024, Last: 65535}, Probes: true, Refuse: true, Hold: true},
 		State:        State{Memory: 1 << 30},
+		Upgrade:      Upgrade{Within: 30 * time.Second},
 		Admin:        "127.0.0.1:9090",
 		Memory:       256 << 20,
 		References:   512 << 20,
@@ -177,6 +189,9 @@ func (i Intercept) Value() Intercept { i.line, i.dies = 0, false; return i }
 
 // Value returns s without where it stood in the file.
 func (s State) Value() State { s.line, s.sets = 0, false; return s }
+
+// Value returns u without where it stood in the file.
+func (u Upgrade) Value() Upgrade { u.line = 0; return u }
 
 // Value returns f without where it stood in the file.
 func (f Forward) Value() Forward { f.line = 0; return f }

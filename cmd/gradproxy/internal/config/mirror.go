@@ -97,7 +97,9 @@ func (m *mirror) compare(first bool) {
 	case m.back == nil:
 		return // said of b
 	}
-	m.dials(first)
+	if !m.a.live && !m.b.live { // a tunnel is up, or nothing would have been said
+		m.dials(first)
+	}
 	m.destinations()
 	m.forwards()
 	m.keys(first)
@@ -121,8 +123,8 @@ func (m *mirror) dials(first bool) {
 		m.errorf(m.a.Tunnel.line, "tunnel.insecure", "true here, and not at %s: no tunnel comes up; both must agree", m.b.Site)
 	}
 	here, there := cmp.Or(m.a.Tunnel.Carrier, tunnel.CarrierTLS), cmp.Or(m.b.Tunnel.Carrier, tunnel.CarrierTLS)
-	if first && here != there {
-		m.errorf(m.a.Tunnel.line, "tunnel.carrier", "%s here, and %s at %s: no tunnel comes up; both must have the same", here, there, m.b.Site)
+	if first && here != there && here != tunnel.CarrierAuto && there != tunnel.CarrierAuto {
+		m.errorf(m.a.Tunnel.line, "tunnel.carrier", "%s here, and %s at %s: no tunnel comes up; both must have the same, or one of them auto", here, there, m.b.Site)
 	}
 }
 
@@ -198,6 +200,13 @@ func (m *mirror) keys(first bool) {
 	if !first {
 		return
 	}
+	if (m.a.Tunnel.Pad == 0) != (m.b.Tunnel.Pad == 0) {
+		pads, other := m.a, m.b
+		if m.a.Tunnel.Pad == 0 {
+			pads, other = m.b, m.a
+		}
+		m.warnf(m.a.Tunnel.line, "tunnel.pad", "only %s pads: what %s sends shows its sizes; set it at both sites", pads.Site, other.Site)
+	}
 	if m.a.RefusedRetry != m.b.RefusedRetry {
 		m.warnf(m.a.lines["refused_retry"], "refused_retry", "%v here, %v at %s: set the same time at all sites", m.a.RefusedRetry, m.b.RefusedRetry, m.b.Site)
 	}
@@ -209,6 +218,9 @@ func (m *mirror) keys(first bool) {
 // jobs finds jobs of a that b does not know, or knows otherwise.
 func (m *mirror) jobs() {
 	for i, j := range m.a.Jobs {
+		if !reaches(j.Networks, m.there.Networks) || !reaches(j.Networks, m.back.Networks) {
+			continue // none of its connections lies between the two
+		}
 		where := fmt.Sprintf("jobs[%d]", i)
 		at := slices.IndexFunc(m.b.Jobs, func(o Job) bool { return o.Name == j.Name })
 		if at < 0 {
@@ -217,8 +229,15 @@ func (m *mirror) jobs() {
 		}
 		mine, theirs := j, m.b.Jobs[at]
 		mine.line, theirs.line = 0, 0
-		if m.a.File < m.b.File && !reflect.DeepEqual(mine, theirs) {
-			m.warnf(j.line, where, "%s describes job %s otherwise in line %d of %s: networks, ranks, sums and aggregates should be the same at all sites", m.b.Site, j.Name, m.b.Jobs[at].line, m.b.File)
+		if m.b.live { // it has told no networks of third sites
+			mine.Networks = between(mine.Networks, m.back)
+		}
+		if (m.b.live || m.a.File < m.b.File && !m.a.live) && !reflect.DeepEqual(mine, theirs) {
+			place := fmt.Sprintf("in line %d of %s", m.b.Jobs[at].line, m.b.File)
+			if m.b.live {
+				place = "in its running proxy"
+			}
+			m.warnf(j.line, where, "%s describes job %s otherwise %s: networks, ranks, sums and aggregates should be the same at all sites", m.b.Site, j.Name, place)
 		}
 	}
 }

@@ -63,6 +63,7 @@ func parse(file string, text []byte, known Known) (*Config, Problems) {
 		d.config(c)(root, "")
 		if known.Exec {
 			c.Intercept.Mode, c.Intercept.Gateway, c.Intercept.Cgroup = ModeCgroup, false, ""
+			c.Upgrade.Socket = "" // the proxy ends with the command
 		}
 		c.complete(filepath.Dir(file))
 		c.check(&d.Problems, known)
@@ -82,7 +83,7 @@ func (c *Config) complete(dir string) {
 			*f.path = filepath.Join(dir, *f.path)
 		}
 	}
-	for _, path := range []*string{&c.Tunnel.CRL, &c.State.Dir} {
+	for _, path := range []*string{&c.Tunnel.CRL, &c.State.Dir, &c.Upgrade.Socket} {
 		if *path != "" && !filepath.IsAbs(*path) {
 			*path = filepath.Join(dir, *path)
 		}
@@ -99,6 +100,7 @@ func (d *document) config(c *Config) reader {
 		"jobs":          items(d, &c.Jobs, d.job),
 		"policy":        items(d, &c.Policy, d.rule),
 		"state":         d.state(&c.State),
+		"upgrade":       d.upgrade(&c.Upgrade),
 		"admin":         value(d, &c.Admin, parseAdmin),
 		"memory":        value(d, &c.Memory, parseSize),
 		"references":    value(d, &c.References, parseSize),
@@ -127,6 +129,7 @@ func (d *document) tunnel(t *Tunnel) reader {
 		"carriers":   value(d, &t.Carriers, parseCount),
 		"congestion": value(d, &t.Congestion, parseText),
 		"memory":     noted(&t.sets, value(d, &t.Memory, parseSize)),
+		"pad":        value(d, &t.Pad, parseSize),
 		"insecure":   value(d, &t.Insecure, parseBool),
 	}))
 }
@@ -194,6 +197,13 @@ func (d *document) state(s *State) reader {
 	return d.at(&s.line, d.object(map[string]reader{
 		"dir":    value(d, &s.Dir, parseText),
 		"memory": noted(&s.sets, value(d, &s.Memory, parseSize)),
+	}))
+}
+
+func (d *document) upgrade(u *Upgrade) reader {
+	return d.at(&u.line, d.object(map[string]reader{
+		"socket": value(d, &u.Socket, parseText),
+		"within": value(d, &u.Within, parseDuration),
 	}))
 }
 

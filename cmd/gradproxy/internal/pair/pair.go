@@ -31,6 +31,8 @@ type Config struct {
 	Between  func(target netip.AddrPort) (netip.AddrPort, error)
 	Rules    []policy.Rule
 	Jobs     []proxy.Job
+	Carrier  string       // as tunnel.Config.Carrier; "": TLS
+	Pad      int          // as tunnel.Config.Pad; 0: none
 	Verbatim bool         // no parsers: every byte travels as it is
 	Log      *slog.Logger // nil: silent
 
@@ -72,11 +74,11 @@ func Start(ctx context.Context, cfg Config) (_ *Pair, err error) {
 	if _, err = pki.Write(pki.Options{Dir: p.dir, Domain: domain, Sites: []string{"near", "far"}}); err != nil {
 		return nil, err
 	}
-	ln, err := tunnel.Listen(tunnel.CarrierTLS, "127.0.0.1:0")
+	ln, err := tunnel.Listen(cfg.Carrier, "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	target := ln.Addr().(*net.TCPAddr).AddrPort()
+	target := ln.Addr().(interface{ AddrPort() netip.AddrPort }).AddrPort() // a TCPAddr or a UDPAddr
 	if cfg.Between != nil {
 		if target, err = cfg.Between(target); err != nil {
 			ln.Close()
@@ -123,6 +125,8 @@ func (p *Pair) site(cfg Config, calls parser.Calls, name, peer, dial string, up 
 	}
 	tc := tunnel.Config{
 		Name:     name,
+		Carrier:  cfg.Carrier,
+		Pad:      cfg.Pad,
 		Identity: tunnel.Identity{Cert: p.file(name + ".pem"), Key: p.file(name + ".key"), CA: p.file("ca.pem")},
 		Peers:    []tunnel.Peer{{Name: peer, Dial: dial, ID: pki.ID(domain, peer)}},
 		Codecs:   append(all.Names(), proxy.SharedValues),

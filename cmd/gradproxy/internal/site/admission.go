@@ -26,8 +26,13 @@ type admission struct {
 	refused int       // refusals since logged
 }
 
-// admit calls carry, which returns when the connection is over, or refuses in.
-func (a *admission) admit(peer string, in proxy.Incoming, carry func()) {
+// admit calls carry, which returns when the connection is over, or refuses in. Openings that need no place are never refused: else a proxy that is full
+// could not carry on the connections of a peer whose process is replaced.
+func (a *admission) admit(peer string, opening []byte, in proxy.Incoming, carry func()) {
+	if !proxy.TakesPlace(opening) {
+		carry()
+		return
+	}
 	if !a.places.TryEnter() {
 		a.note(peer)
 		in.Refuse(refusedFull, "too many connections")

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/gradproxy/gradproxy/proxy/frame"
 	"github.com/gradproxy/gradproxy/proxy/intercept"
 	"github.com/gradproxy/gradproxy/proxy/tunnel"
 )
@@ -29,12 +30,12 @@ func TestDoorRefusesWhenFull(t *testing.T) {
 		refuse := func() {
 			t.Helper()
 			a := &answer{}
-			d.admit("paris", a, func() { t.Error("carried without a place") })
+			d.admit("paris", nil, a, func() { t.Error("carried without a place") })
 			if a.code != refusedFull {
 				t.Errorf("answered with %v, want %v", a.code, refusedFull)
 			}
 		}
-		d.admit("paris", &answer{}, func() {
+		d.admit("paris", nil, &answer{}, func() {
 			for range 3 {
 				refuse()
 			}
@@ -42,7 +43,7 @@ func TestDoorRefusesWhenFull(t *testing.T) {
 			refuse()
 		})
 		carried := false
-		d.admit("paris", &answer{}, func() { carried = true })
+		d.admit("paris", nil, &answer{}, func() { carried = true })
 		if !carried {
 			t.Error("a place that was left is not free")
 		}
@@ -50,6 +51,18 @@ func TestDoorRefusesWhenFull(t *testing.T) {
 			t.Errorf("logged %d times, want 2, the second of 3 refusals:\n%s", n, log)
 		}
 	})
+}
+
+// A peer resumes a connection, or asks for rest, where no place is free.
+func TestDoorStaysOpenForConnectionsThatMove(t *testing.T) {
+	d := &admission{places: intercept.NewPlaces(0), log: slog.New(slog.DiscardHandler)}
+	for _, opening := range [][]byte{{frame.OpeningRest}, frame.AppendResume(nil, frame.Tag{Number: 1, Mine: true})} {
+		served, a := false, &answer{}
+		d.admit("paris", opening, a, func() { served = true })
+		if !served || a.code != 0 {
+			t.Errorf("opening %x without a place: refused with %v", opening, a.code)
+		}
+	}
 }
 
 func TestMaxStreams(t *testing.T) {

@@ -57,7 +57,7 @@ func BudgetOf(c *config.Config) *Budget {
 	if c.Sets("tunnel.memory") {
 		tunnels.size = nil
 	}
-	if c.Tunnel.Carrier == tunnel.CarrierDTLS {
+	if c.Tunnel.Carrier == tunnel.CarrierDTLS || c.Tunnel.Carrier == tunnel.CarrierAuto {
 		records, more := tunnel.DatagramMemory(c.Tunnel.Memory, len(c.Peers))
 		tunnels.name, tunnels.bytes = "tunnel.memory and records over datagrams", tunnels.bytes+records
 		add("carriers over datagrams", more)

@@ -125,11 +125,13 @@ func (p *probed) watch() {
 
 func (p *probed) look() {
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	for process := range p.seen { // a process that has ended is counted for the last time
 		p.count(process)
 	}
-	living := p.probes.Living()
+	p.mu.Unlock()
+	living := p.probes.Living(time.Now()) // which may wait for a search of /proc, as new connections must not
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.processes.Set(float64(len(living)))
 	seen := map[*probe.Process]sight{}
 	for _, process := range living {

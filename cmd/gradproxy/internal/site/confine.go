@@ -36,6 +36,9 @@ func (s *Site) Confine(exec bool) {
 	if path, ok := strings.CutPrefix(c.Admin, "unix:"); ok {
 		n.Remove = append(n.Remove, filepath.Dir(path))
 	}
+	if c.Upgrade.Socket != "" {
+		n.Remove = append(n.Remove, filepath.Dir(c.Upgrade.Socket))
+	}
 	if len(n.Ports) <= confine.MaxPorts {
 		s.ports = n.Ports
 	}

@@ -96,8 +96,10 @@ var peerMetrics = []struct {
 		func(s *tunnel.PeerStats) float64 { return s.Outage.Seconds() }},
 	{peerDesc("peer_carriers", "Carriers of the tunnel to the peer."), prometheus.GaugeValue,
 		func(s *tunnel.PeerStats) float64 { return float64(s.Carriers) }},
-	{peerDesc("peer_carriers_bbr", "Of these, the ones whose TCP is under BBR here: without it lost packets make a tunnel slow."), prometheus.GaugeValue,
+	{peerDesc("peer_carriers_bbr", "Of these, the ones under BBR: TCP's of this kernel, or the proxy's own over datagrams. Without it lost packets make a tunnel slow."), prometheus.GaugeValue,
 		func(s *tunnel.PeerStats) float64 { return float64(s.BBR) }},
+	{peerDesc("peer_carriers_datagrams", "Of the carriers, the ones over UDP."), prometheus.GaugeValue,
+		func(s *tunnel.PeerStats) float64 { return float64(s.Datagrams) }},
 	{peerDesc("peer_streams", "Streams that are open with the peer."), prometheus.GaugeValue,
 		func(s *tunnel.PeerStats) float64 { return float64(s.Streams) }},
 	{peerDesc("peer_rtt_seconds", "Smallest of the last round-trip times; 0: unknown, or an outage."), prometheus.GaugeValue,
@@ -114,6 +116,8 @@ var peerMetrics = []struct {
 		func(s *tunnel.PeerStats) float64 { return float64(s.Sent) }},
 	{peerDesc("peer_received_bytes_total", "Bytes of streams that were taken from carriers, duplicates left out."), prometheus.CounterValue,
 		func(s *tunnel.PeerStats) float64 { return float64(s.Received) }},
+	{peerDesc("peer_padding_bytes_total", "Bytes that were sent to the peer for tunnel.pad alone."), prometheus.CounterValue,
+		func(s *tunnel.PeerStats) float64 { return float64(s.Padding) }},
 	{peerDesc("peer_network_sent_bytes_total", "Bytes of IP packets that carriers sent to the peer, as a link carries them: with TLS, headers, acknowledgements, and what was sent again; 0: the kernel does not tell."), prometheus.CounterValue,
 		func(s *tunnel.PeerStats) float64 { return float64(s.Network.Sent) }},
 	{peerDesc("peer_network_received_bytes_total", "The same from the peer, without bytes that came twice."), prometheus.CounterValue,
@@ -123,6 +127,8 @@ var peerMetrics = []struct {
 func peerDesc(name, help string) *prometheus.Desc {
 	return prometheus.NewDesc("gradproxy_"+name, help, []string{"peer"}, nil)
 }
+
+var choiceDesc = prometheus.NewDesc("gradproxy_peer_choice", "1: with tunnel.carrier: auto, the carrier that takes the bulk to the peer, and the reason in a word.", []string{"peer", "carrier", "reason"}, nil)
 
 func is(b bool) float64 {
 	if b {
@@ -136,6 +142,7 @@ func (t *tunnelCollector) Describe(ch chan<- *prometheus.Desc) {
 	for _, m := range peerMetrics {
 		ch <- m.desc
 	}
+	ch <- choiceDesc
 }
 
 // Collect asks the tunnel once for all of them.
@@ -143,6 +150,9 @@ func (t *tunnelCollector) Collect(ch chan<- prometheus.Metric) {
 	for _, p := range t.tunnel.Stats() {
 		for _, m := range peerMetrics {
 			ch <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value(&p), p.Peer)
+		}
+		if p.Choice.Carrier != "" {
+			ch <- prometheus.MustNewConstMetric(choiceDesc, prometheus.GaugeValue, 1, p.Peer, p.Choice.Carrier, p.Choice.Reason)
 		}
 	}
 }

@@ -64,6 +64,7 @@ func needRestart(a, b *config.Config) []string {
 		{"memory", a.Memory, b.Memory},
 		{"references", a.References, b.References},
 		{"state", a.State.Value(), b.State.Value()},
+		{"upgrade", a.Upgrade.Value(), b.Upgrade.Value()},
 	} {
 		if !reflect.DeepEqual(x.a, x.b) {
 			keys = append(keys, x.key)

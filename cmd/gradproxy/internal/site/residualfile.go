@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"sync"
@@ -45,6 +46,8 @@ type residualFile struct {
 	key     func() ([]byte, error) // of the file's HMAC; it may change
 	lock    *os.File               // nil: the folder knows no locks, or cannot be had
 
+	behind bool // the file may lack residuals that another process has handed over
+
 	saving  sync.Mutex // one save at a time: the save of the drain may come during another
 	mu      sync.Mutex
 	saved   uint64    // changes that the file has
@@ -56,6 +59,24 @@ type residualFile struct {
 // newResidualFile returns the residual file of a site in dir, with its metrics. It loads the file if there is one. A folder that others may
 // write to, or whose file another process writes, is an error.
 func newResidualFile(of residuals, dir, site string, key func() ([]byte, error), reg prometheus.Registerer, log *slog.Logger) (*residualFile, error) {
+	r, err := claimResidualFile(of, dir, site, key, reg, log)
+	if err == nil {
+		r.load()
+	}
+	return r, err
+}
+
+// inheritResidualFile is newResidualFile where another process has handed over residuals that are newer than the file: run writes the file anew.
+func inheritResidualFile(of residuals, dir, site string, key func() ([]byte, error), reg prometheus.Registerer, log *slog.Logger) (*residualFile, error) {
+	r, err := claimResidualFile(of, dir, site, key, reg, log)
+	if err == nil {
+		r.behind, r.saved = true, math.MaxUint64
+	}
+	return r, err
+}
+
+// claimResidualFile is newResidualFile, but loads nothing.
+func claimResidualFile(of residuals, dir, site string, key func() ([]byte, error), reg prometheus.Registerer, log *slog.Logger) (*residualFile, error) {
 	r := &residualFile{of: of, file: filepath.Join(dir, site+".residuals"), key: key, log: log, current: time.Now(),
 		failed: prometheus.NewCounter(prometheus.CounterOpts{Name: "gradproxy_state_save_failures_total",
 			Help: "Times that the residuals could not be saved."}),
@@ -71,7 +92,6 @@ func newResidualFile(of residuals, dir, site string, key func() ([]byte, error),
 		return nil, refused
 	}
 	r.lock = lock
-	r.load()
 	if err == nil {
 		var f *os.File
 		if f, err = newFile(r.file); err == nil { // said now, and not when there is something to lose
@@ -149,6 +169,9 @@ func (r *residualFile) load() {
 
 // run saves the residuals every 30 s if they have changed, until ctx ends.
 func (r *residualFile) run(ctx context.Context) error {
+	if r.behind {
+		r.save()
+	}
 	ticker := time.NewTicker(saveEvery)
 	defer ticker.Stop()
 	for {

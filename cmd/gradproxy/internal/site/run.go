@@ -16,21 +16,25 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/intercept"
 )
 
-// Run carries connections until ctx ends or a part fails. Then it drains: the rules lose their force, peers are informed,
+// Run carries connections until ctx ends or a part fails. With upgrade.socket it then goes on for half of the drain's time, unless another process takes over
+// sooner. Then it drains: the rules lose their force, peers are informed,
 // no new connection is taken, and open connections may end by themselves for as long as the configuration says. The
 // connections that are left then, or when cut ends, are reset. Run returns nil after an orderly end, even if connections
 // were reset. Everything is released when it returns, with one exception: after a part has failed, the rules or programs
 // that refuse connections on the death of the proxy (on_death: hold, refuse) stay, until Close, or beyond the end of the process
 // until the next start.
 func (s *Site) Run(ctx, cut context.Context) error {
-	parts, stop := context.WithCancel(ctx)
+	parts, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	var running sync.WaitGroup
-	failed := make(chan error, 3+len(s.forwards))
+	failed := make(chan error, 4+len(s.forwards))
 	part := func(serve func() error) {
 		running.Go(func() {
 			if err := serve(); err != nil {
-				failed <- err
+				select {
+				case failed <- err:
+				default: // others have failed before
+				}
 			}
 		})
 	}
@@ -44,8 +48,10 @@ func (s *Site) Run(ctx, cut context.Context) error {
 	}
 	opening := context.WithoutCancel(ctx) // streams that are open when ctx ends are drained
 	handle := func(c *net.TCPConn, server netip.AddrPort) { s.proxy.Serve(opening, c, server) }
-	for _, f := range s.forwards {
-		part(func() error { return f.Serve(parts, handle) })
+	a := &acceptor{site: s, ctx: parts, handle: handle, part: part}
+	a.start(s.forwards)
+	if s.upgrades != nil {
+		part(func() error { return s.serveUpgrades(cut, a) })
 	}
 	if s.redirect != nil {
 		part(func() error { return s.redirect.Serve(parts, handle) })
@@ -57,21 +63,38 @@ func (s *Site) Run(ctx, cut context.Context) error {
 	s.log.Info("running", "site", s.config.Load().Site, "version", s.version, "listening", s.addresses())
 
 	var err error
+	limit := s.config.Load().Drain
 	select {
 	case <-ctx.Done():
+		s.draining.Store(true)
+		limit, err = s.awaitSuccessor(cut, limit, failed)
 	case err = <-failed:
+	}
+	s.endHandOvers(cut)
+	switch {
+	case errors.Is(err, errHandedOver):
+		err = nil
+	case err != nil:
 		s.log.Error("a part failed: this proxy ends; start it again", "new_connections", s.afterDeath(), "err", err)
 	}
 	s.draining.Store(true)
+	if s.upgrades != nil {
+		err = errors.Join(err, s.upgrades.Close())
+	}
 	stop()
-	s.drain(cut)
-	if s.residuals != nil {
+	if s.giver == nil {
+		s.drain(cut, limit)
+	}
+	if s.residuals != nil && s.giver == nil { // the other process has them, and waits for this one's end
 		s.residuals.save() // no connection changes residuals any more
 	}
 	err = errors.Join(err, s.tunnel.Close())
 	hide()
 	running.Wait()
 	err = errors.Join(err, s.release(err != nil && s.started.Intercept.Refuse))
+	if s.giver != nil {
+		err = errors.Join(err, s.giver.Close())
+	}
 	s.log.Info("ended")
 	return err
 }
@@ -89,9 +112,8 @@ func (s *Site) afterDeath() string {
 	return "go directly to their servers, in the clear"
 }
 
-// drain waits for open connections, as long as the configuration says, and resets the rest.
-func (s *Site) drain(cut context.Context) {
-	limit := s.config.Load().Drain
+// drain waits for open connections, for limit, and resets the rest.
+func (s *Site) drain(cut context.Context, limit time.Duration) {
 	s.log.Info("draining: no connections are taken any more; a second signal ends it", "limit", limit)
 	ctx, cancel := context.WithTimeout(cut, limit)
 	defer cancel()
@@ -116,8 +138,14 @@ func (s *Site) addresses() []string {
 		if l == nil {
 			continue
 		}
-		if network := l.Addr().Network(); network == "udp" || network == "unix" {
-			all = append(all, network+":"+l.Addr().String())
+		addrs := []net.Addr{l.Addr()}
+		if both, ok := l.(interface{ Addrs() []net.Addr }); ok {
+			addrs = both.Addrs()
+		}
+		for _, a := range addrs {
+			if network := a.Network(); network == "udp" || network == "unix" {
+				all = append(all, network+":"+a.String())
+			}
 		}
 	}
 	return all
@@ -125,9 +153,32 @@ func (s *Site) addresses() []string {
 
 func (s *Site) pages() admin.Config {
 	return admin.Config{
-		Site: s.config.Load().Site, Version: s.version, Tensors: s.proxy.Tensors, Checks: s.checks, Log: s.log,
+		Site: s.config.Load().Site, Version: s.version, Tensors: s.proxy.Tensors, Checks: s.checks, Peers: s.excerpts, Log: s.log,
 		Metrics: promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{}),
 	}
+}
+
+// excerptWait bounds how long a peer may take for its answer.
+const excerptWait = 5 * time.Second
+
+// excerpts asks all peers for their settings about this site.
+func (s *Site) excerpts(ctx context.Context) []admin.Excerpt {
+	ctx, cancel := context.WithTimeout(ctx, excerptWait)
+	defer cancel()
+	peers := s.config.Load().Peers
+	all := make([]admin.Excerpt, len(peers))
+	var asked sync.WaitGroup
+	for i, p := range peers {
+		asked.Go(func() {
+			text, err := s.proxy.Excerpt(ctx, p.Name)
+			all[i] = admin.Excerpt{Peer: p.Name, Text: string(text)}
+			if err != nil {
+				all[i].Error = err.Error()
+			}
+		})
+	}
+	asked.Wait()
+	return all
 }
 
 var (

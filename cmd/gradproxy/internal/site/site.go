@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/config"
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/handover"
 	codecs "github.com/gradproxy/gradproxy/codecs/all"
 	"github.com/gradproxy/gradproxy/parser"
 	parsers "github.com/gradproxy/gradproxy/parser/all"
@@ -38,12 +39,19 @@ type Site struct {
 
 	proxy     *proxy.Proxy
 	tunnel    *tunnel.Endpoint
-	carriers  net.Listener // of the tunnel; nil: off
-	admin     net.Listener // nil: off
+	opened    <-chan struct{} // closed when tunnel is there, or will not be
+	carriers  net.Listener    // of the tunnel; nil: off
+	admin     net.Listener    // nil: off
 	forwards  []*intercept.Forward
 	redirect  interceptor   // nil: off
 	residuals *residualFile // nil: no residuals outlive the process
 	probed    *probed       // nil: no process is probed
+
+	upgrades *handover.Listener // nil: no process can take over
+	handing  sync.Mutex         // held while everything is being handed over; guards the fields below
+	ending   bool               // nothing is handed over any more
+	giver    *handover.Giver    // to the process that has taken over; nil: none has; does not change once ending is set
+	kept     time.Time          // when a hand-over failed last
 
 	reloading sync.Mutex                    // one Reload at a time
 	config    atomic.Pointer[config.Config] // in force; its content does not change
@@ -67,12 +75,23 @@ func Start(c *config.Config, version string, log *slog.Logger) (*Site, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.open(fitted); err != nil {
+	parcel, err := s.takeOver(c)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.open(fitted, parcel); err != nil {
+		if parcel != nil {
+			parcel.Close()
+			err = fmt.Errorf("%w (the connections that were taken over from process %d are reset)", err, parcel.PID)
+		}
 		leave := s.redirect != nil && c.Intercept.Refuse && s.takenBefore()
 		if leave {
 			err = fmt.Errorf("%w (on_death: %s: new connections are refused until this proxy starts)", err, onDeath(c))
 		}
 		return nil, errors.Join(err, s.release(leave))
+	}
+	if parcel != nil {
+		parcel.Close() // listeners that the configuration no longer has
 	}
 	return s, nil
 }
@@ -84,7 +103,7 @@ func (s *Site) takenBefore() bool {
 	return !ok || !h.own
 }
 
-func (s *Site) open(c *config.Config) (err error) {
+func (s *Site) open(c *config.Config, parcel *handover.Parcel) (err error) {
 	settings, err := settingsOf(c)
 	if err != nil {
 		return err
@@ -102,6 +121,14 @@ func (s *Site) open(c *config.Config) (err error) {
 	s.limits = limits(s.log)
 	s.places = intercept.NewPlaces(s.limits.places)
 	for _, f := range c.Forward {
+		l, err := inherited(parcel, f.Listen)
+		if err != nil {
+			return err
+		}
+		if l != nil {
+			s.forwards = append(s.forwards, intercept.Inherit(l, f.Target, s.places, s.log))
+			continue
+		}
 		forward, err := intercept.NewForward(f.Listen, f.Target, s.places, s.log)
 		if err != nil {
 			return err
@@ -120,18 +147,32 @@ func (s *Site) open(c *config.Config) (err error) {
 		calls = s.calls
 	}
 	s.proxy, err = proxy.New(proxy.Config{
-		Open: s.openStream, Await: s.await, DirectFirst: c.Intercept.DirectFirst, Codecs: codecs.New, PeerCodecs: s.peerCodecs, Protocols: parsers.Protocols(), Settings: settings,
+		Open: s.openStream, Await: s.await, DirectFirst: c.Intercept.DirectFirst, Codecs: codecs.New, PeerCodecs: s.peerCodecs, Excerpt: func(peer string) []byte { return s.config.Load().Excerpt(peer) }, Protocols: parsers.Protocols(), Settings: settings,
 		AsClient: asClient(c), Own: s.own(), Calls: calls, Places: s.places, Pipes: s.limits.pipes, PollGates: s.limits.pollGates, Answer: c.Tunnel.Resume, Memory: c.Memory, Values: values(c), Residuals: c.State.Memory, Log: s.log, Metrics: proxy.NewMetrics(s.registry), Control: control(c),
 	})
 	if err != nil {
 		return err
 	}
+	open := newResidualFile
+	if s.inherit(parcel) {
+		open = inheritResidualFile
+	}
 	if c.State.Dir != "" {
-		if s.residuals, err = newResidualFile(s.proxy.Residuals(), c.State.Dir, c.Site, stateKey(c), s.registry, s.log); err != nil {
+		if s.residuals, err = open(s.proxy.Residuals(), c.State.Dir, c.Site, stateKey(c), s.registry, s.log); err != nil {
 			return err
 		}
 	}
-	s.tunnel, err = tunnel.New(s.tunnelConfig(c))
+	if c.Upgrade.Socket != "" {
+		if s.upgrades, err = handover.Listen(c.Upgrade.Socket); err != nil {
+			return fmt.Errorf("upgrade.socket %s: %w", c.Upgrade.Socket, err)
+		}
+	}
+	tunnels := s.tunnelConfig(c)
+	opened := make(chan struct{}) // until then a connection that was taken over asks for no stream
+	defer close(opened)
+	s.opened = opened
+	s.adopt(parcel)
+	s.tunnel, err = tunnel.New(tunnels)
 	if err != nil {
 		return err
 	}
@@ -249,9 +290,9 @@ func (s *Site) tunnelConfig(c *config.Config) tunnel.Config {
 	return tunnel.Config{
 		Name: c.Site, Identity: tunnel.Identity{Cert: t.Cert, Key: t.Key, CA: t.CA, CRL: t.CRL}, Peers: tunnelPeers(c),
 		Accept: func(peer string, opening []byte, in *tunnel.Incoming) {
-			a.admit(peer, in, func() { s.proxy.Accept(peer, opening, in, func() proxy.Stream { return in.Accept() }) })
+			a.admit(peer, opening, in, func() { s.proxy.Accept(peer, opening, in, func() proxy.Stream { return in.Accept() }) })
 		},
-		Resume: t.Resume, Carrier: t.Carrier, Carriers: t.Carriers, Codecs: understood(c), Memory: t.Memory, Streams: maxStreams(s.limits.places, len(c.Peers)), HalfOpen: s.limits.halfOpen, Congestion: t.Congestion,
+		Resume: t.Resume, Carrier: t.Carrier, Carriers: t.Carriers, Codecs: understood(c), Memory: t.Memory, Streams: maxStreams(s.limits.places, len(c.Peers)), HalfOpen: s.limits.halfOpen, Congestion: t.Congestion, Pad: int(t.Pad),
 		Insecure: t.Insecure, Dial: dialer.DialContext, Events: s.counts.events(), Logger: s.log,
 	}
 }
@@ -293,13 +334,13 @@ func (s *Site) calls(own netip.AddrPort, remotes ...netip.AddrPort) parser.Calls
 	return s.probed.of(own, remotes...)
 }
 
-// understood returns the names in the hello: codecs, and shared values if there is room for them.
+// understood returns the names in the hello: codecs, excerpts of settings, shared values if there is room for them, and that connections can rest.
 func understood(c *config.Config) []string {
-	names := codecs.Names()
+	names := append(codecs.Names(), proxy.Excerpts)
 	if c.References > 0 {
 		names = append(names, proxy.SharedValues)
 	}
-	return names
+	return append(names, proxy.HandOver)
 }
 
 // values returns the room for values shared with a peer, as package proxy writes it.
@@ -311,6 +352,10 @@ func values(c *config.Config) int64 {
 }
 
 func (s *Site) openStream(ctx context.Context, peer string, opening []byte) (proxy.Stream, error) {
+	<-s.opened
+	if s.tunnel == nil {
+		return nil, tunnel.ErrClosed
+	}
 	stream, err := s.tunnel.Open(ctx, peer, opening)
 	if err != nil {
 		return nil, err // and not a Stream that holds nil
@@ -318,11 +363,25 @@ func (s *Site) openStream(ctx context.Context, peer string, opening []byte) (pro
 	return stream, nil
 }
 
-func (s *Site) await(ctx context.Context, peer string) error { return s.tunnel.Await(ctx, peer) }
+func (s *Site) await(ctx context.Context, peer string) error {
+	<-s.opened
+	if s.tunnel == nil {
+		return tunnel.ErrClosed
+	}
+	return s.tunnel.Await(ctx, peer)
+}
 
 // peerCodecs returns the names of the codecs in a peer's hello. It is never nil: a peer without a hello has none.
 func (s *Site) peerCodecs(peer string) []string {
 	names := []string{}
+	select {
+	case <-s.opened:
+	default: // a connection that was taken over comes before the tunnel
+		return names
+	}
+	if s.tunnel == nil {
+		return names
+	}
 	for _, p := range s.tunnel.Stats() {
 		if p.Peer == peer {
 			names = append(names, p.Codecs...)
@@ -352,7 +411,12 @@ func (s *Site) release(leave bool) error {
 	for _, f := range s.forwards {
 		errs = append(errs, f.Close())
 	}
-	if s.redirect != nil && !leave {
+	if s.upgrades != nil {
+		errs = append(errs, s.upgrades.Close())
+	}
+	if s.redirect != nil && s.giver != nil {
+		errs = append(errs, s.redirect.(upgradable).Leave())
+	} else if s.redirect != nil && !leave {
 		errs = append(errs, s.redirect.Close())
 	}
 	for _, l := range []net.Listener{s.carriers, s.admin} {

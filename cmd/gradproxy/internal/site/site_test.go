@@ -281,12 +281,18 @@ func TestThreeSites(t *testing.T) {
 	}
 }
 
-// Sites whose carriers are DTLS over UDP carry connections as others do.
+// Sites whose carriers are DTLS over UDP, or chosen, carry connections as others do.
 func TestSitesOverDTLS(t *testing.T) {
+	for _, carrier := range []string{tunnel.CarrierDTLS, tunnel.CarrierAuto} {
+		t.Run(carrier, func(t *testing.T) { testSitesOver(t, carrier) })
+	}
+}
+
+func testSitesOver(t *testing.T, carrier string) {
 	l := newLab(t)
 	over := func(n int, more string) *running {
 		c := l.load(n, more)
-		c.Tunnel.Carrier = tunnel.CarrierDTLS
+		c.Tunnel.Carrier = carrier
 		return l.run(c)
 	}
 	paris := over(0, forwardTo(t, echo(t, "127.0.2.9")))
@@ -301,6 +307,10 @@ func TestSitesOverDTLS(t *testing.T) {
 	if log := paris.log.String(); !strings.Contains(log, "udp:127.0.1.1:") {
 		t.Errorf("the log names no listener of UDP:\n%s", log)
 	}
+	chosen := `gradproxy_peer_choice{carrier="tls",peer="tokyo",reason="first"} 1`
+	if _, metrics := paris.get("/metrics"); strings.Contains(metrics, chosen) != (carrier == tunnel.CarrierAuto) {
+		t.Errorf("with carrier %s, metrics that say %s: %v", carrier, chosen, strings.Contains(metrics, chosen))
+	}
 }
 
 // The codecs of a peer are the codecs in its hello; a peer without a hello has none.
@@ -309,7 +319,7 @@ func TestPeerCodecs(t *testing.T) {
 	r := l.run(l.load(0, ""))
 	l.run(l.load(1, ""))
 	r.until(t, "/readyz?exclude=peer/virginia", 200, "ready")
-	if got, want := r.peerCodecs("tokyo"), append(codecs.Names(), proxy.SharedValues); !slices.Equal(got, want) {
+	if got, want := r.peerCodecs("tokyo"), append(codecs.Names(), proxy.Excerpts, proxy.SharedValues, proxy.HandOver); !slices.Equal(got, want) {
 		t.Errorf("tokyo has %q, want %q", got, want)
 	}
 	if got := r.peerCodecs("virginia"); got == nil || len(got) > 0 {

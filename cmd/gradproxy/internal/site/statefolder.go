@@ -10,6 +10,7 @@ import (
 	"hash"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/config"
@@ -43,6 +44,9 @@ func privateKey(text []byte) []byte {
 	}
 	return nil
 }
+
+// stateLock returns the file that a process locks which writes a site's files of state in dir.
+func stateLock(dir, site string) string { return filepath.Join(dir, site+".residuals.lock") }
 
 // stateMagic begins a file of state. Its content follows, and then the HMAC-SHA-256 of all before it.
 const stateMagic = "gradproxy state 1\n"

@@ -4,6 +4,7 @@ package site
 
 import (
 	"bytes"
+	"context"
 	"encoding/pem"
 	"errors"
 	"log/slog"
@@ -194,4 +195,27 @@ func TestStateIsWrittenUnderANewKey(t *testing.T) {
 	if text, log, _, _ := startState(t, dir, func() ([]byte, error) { return []byte("new"), nil }); text != "residuals" {
 		t.Errorf("residuals %q, log:\n%s", text, log)
 	}
+}
+
+// Residuals that another process has handed over are newer than the file: the file is not loaded, and is written anew at once.
+func TestInheritedResidualsReplaceTheFile(t *testing.T) {
+	dir := privateFolder(t)
+	key, _ := testKey()
+	file := filepath.Join(dir, "paris.residuals")
+	writeState(t, file, "older", key)
+	o := &fakeResiduals{text: "handed over"}
+	k, err := inheritResidualFile(o, dir, "paris", testKey, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer k.Close()
+	if o.text != "handed over" {
+		t.Errorf("residuals %q, want the ones that were handed over", o.text)
+	}
+	over, end := context.WithCancel(t.Context())
+	end()
+	if err := k.run(over); err != nil {
+		t.Fatal(err)
+	}
+	wantState(t, file, "handed over")
 }

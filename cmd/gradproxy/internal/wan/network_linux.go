@@ -16,7 +16,7 @@ import (
 type Network struct {
 	plan   *Plan
 	sites  []*wansim.Namespace
-	links  []link
+	links  []*playedLink
 	begin  time.Time
 	ctx    context.Context // of all that plays the links
 	end    context.CancelFunc
@@ -59,7 +59,7 @@ func Up(ctx context.Context, p *Plan) (n *Network, err error) {
 		if err != nil {
 			return n, err
 		}
-		n.links = append(n.links, played)
+		n.links = append(n.links, &playedLink{link: played, fail: n.fail, base: [2]Quality{l.link.There.Quality, l.link.Back.Quality}})
 		go n.watch(l, played)
 	}
 	n.begin = time.Now()
@@ -172,19 +172,15 @@ func (n *Network) Follow() {
 	}
 }
 
-func (n *Network) follow(l Link, played link) {
+func (n *Network) follow(l Link, played *playedLink) {
 	begin := time.Now()
-	there, back := l.There.Quality, l.Back.Quality
 	for {
 		up := time.Since(begin)
-		a, leftA := l.There.Trace.At(up, l.There.Quality)
-		b, leftB := l.Back.Trace.At(up, l.Back.Quality)
-		if a != there || b != back {
-			if err := played.set(a, b); err != nil {
-				n.fail(err)
-				return
-			}
-			there, back = a, b
+		there, leftA := l.There.Trace.At(up, l.There.Quality)
+		back, leftB := l.Back.Trace.At(up, l.Back.Quality)
+		if err := played.trace([2]Quality{there, back}); err != nil {
+			n.fail(err)
+			return
 		}
 		left := leftA
 		if left == 0 || leftB != 0 && leftB < left {
@@ -210,13 +206,21 @@ func (n *Network) Report() (Report, error) {
 		carried[i][0], carried[i][1], err = l.counters()
 		errs = append(errs, err)
 	}
-	return n.plan.report(time.Since(n.begin).Seconds(), carried), errors.Join(errs...)
+	r := n.plan.report(time.Since(n.begin).Seconds(), carried)
+	for i, l := range n.links {
+		now := l.ordered()
+		r.Links[2*i].Now, r.Links[2*i+1].Now = now[0], now[1]
+	}
+	return r, errors.Join(errs...)
 }
 
 // Close removes the links and the namespaces. A process that runs in a namespace keeps it alive, without links, until it ends.
 func (n *Network) Close() error {
 	n.end()
 	n.traces.Wait()
+	for _, l := range n.links {
+		l.ended()
+	}
 	errs := make([]error, len(n.links))
 	var all sync.WaitGroup
 	for i, l := range n.links {

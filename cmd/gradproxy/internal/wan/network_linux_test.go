@@ -189,3 +189,56 @@ links: [{from: a, to: b, there: {loss: 100%, trace: [{at: 500ms, loss: 0%}]}}]
 		t.Errorf("%d of %d packets were lost, want some of them", r.Links[0].Lost, r.Links[0].Packets)
 	}
 }
+
+// An order changes a link that is up, for a time or until it is taken back, under a trace that goes on meanwhile.
+func TestOrdersChangeLinks(t *testing.T) {
+	n := up(t, "name: order\nsites: [{name: a}, {name: b}]\nlinks: [{from: a, to: b, delay: 1ms}]\n")
+	now := func() (there, back string) {
+		r, err := n.Report()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.Links[0].Now, r.Links[1].Now
+	}
+	cut := Cut("b", "a")
+	cut.OneWay = true
+	cut.For = 2 * time.Second
+	if err := n.Order(cut); err != nil {
+		t.Fatal(err)
+	}
+	if there, back := now(); there != "" || back != "cut" {
+		t.Errorf("there %q, back %q: want the way back to be cut", there, back)
+	}
+	carry(t, n, 0, 1, n.plan.Sites[1].Addresses[0], 1000) // the answers to the handshake are lost until the order ends
+	if r, _ := n.Report(); r.Links[1].Lost == 0 {
+		t.Error("nothing was lost on the way back")
+	}
+	if there, back := now(); there != "" || back != "" {
+		t.Errorf("there %q, back %q: the order has not ended", there, back)
+	}
+	slow := Order{From: "a", To: "b"}
+	if err := slow.Set([]string{"rate=800kbit/s", "delay=3ms"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Order(slow); err != nil {
+		t.Fatal(err)
+	}
+	if there, back := now(); there != "800kbit/s, 3ms, loss 0%" || back != there {
+		t.Errorf("there %q, back %q", there, back)
+	}
+	const bytes = 400_000 // more than the queue of 256 KiB, which may let as many pass at once
+	if took := carry(t, n, 0, 1, n.plan.Sites[1].Addresses[0], bytes); took < (bytes-256<<10)*time.Second/100_000 {
+		t.Errorf("%d bytes cross 800 kbit/s in %v", bytes, took)
+	}
+	if err := n.Order(Order{From: "a", To: "b", Reset: true}); err != nil {
+		t.Fatal(err)
+	}
+	if there, back := now(); there != "" || back != "" {
+		t.Errorf("there %q, back %q: the orders were not forgotten", there, back)
+	}
+	for name, o := range map[string]Order{"no such link": Cut("a", "c"), "no change": {From: "a", To: "b"}} {
+		if n.Order(o) == nil {
+			t.Errorf("%s: the order is taken", name)
+		}
+	}
+}

@@ -34,6 +34,7 @@ type Carried struct {
 	Dropped uint64  `json:"dropped"`
 	Price   float64 `json:"price_per_gb"` // of 10⁹ bytes
 	Cost    float64 `json:"cost"`
+	Now     string  `json:"now,omitempty"` // the quality that orders (wan cut, wan set) have given it; "": there are none
 }
 
 // report adds up the counts of the directions: there and back of each link of the plan.
@@ -49,12 +50,12 @@ func (p *Plan) report(seconds float64, carried [][2]Counters) Report {
 
 func (r *Report) add(from, to string, c Counters, price float64) {
 	cost := float64(c.Bytes) / 1e9 * price
-	r.Links = append(r.Links, Carried{from, to, c.Packets, c.Bytes, c.Lost, c.Dropped, price, cost})
+	r.Links = append(r.Links, Carried{From: from, To: to, Packets: c.Packets, Bytes: c.Bytes, Lost: c.Lost, Dropped: c.Dropped, Price: price, Cost: cost})
 	r.Bytes += c.Bytes
 	r.Cost += cost
 }
 
-// String is the report for people: a line for each direction that has carried something, and the sum.
+// String is the report for people: a line for each direction that has carried something or was changed, and the sum.
 func (r Report) String() string {
 	var b strings.Builder
 	width := 0
@@ -62,9 +63,13 @@ func (r Report) String() string {
 		width = max(width, len(l.From))
 	}
 	for _, l := range r.Links {
-		if l.Packets+l.Dropped > 0 {
-			fmt.Fprintf(&b, "  %-*s -> %-*s  %14d bytes  %10d packets  %6d lost  %6d dropped  %12.6f %s\n",
+		if l.Packets+l.Dropped > 0 || l.Now != "" {
+			fmt.Fprintf(&b, "  %-*s -> %-*s  %14d bytes  %10d packets  %6d lost  %6d dropped  %12.6f %s",
 				width, l.From, width, l.To, l.Bytes, l.Packets, l.Lost, l.Dropped, l.Cost, r.Currency)
+			if l.Now != "" {
+				fmt.Fprintf(&b, "  changed: %s", l.Now)
+			}
+			b.WriteByte('\n')
 		}
 	}
 	fmt.Fprintf(&b, "%s: %d bytes in %.1f s, %.6f %s, back end %s\n", r.Name, r.Bytes, r.Seconds, r.Cost, r.Currency, r.BackEnd)

@@ -24,8 +24,8 @@ import (
 const StateDir = "/run/gradproxy-wan"
 
 // A State notes a network that is up, so that other processes find it, and know the parts to remove after its process has
-// died. Three files bear the network's name: .json, this; .lock, whose owner may touch the others; .sock, on which the
-// process answers each connection with its Report.
+// died. Four files bear the network's name: .json, this; .lock, whose owner may touch the others; .sock, on which the
+// process answers each connection with its Report; .order, on which it takes an Order and answers with an orderAnswer.
 type State struct {
 	Plan *Plan `json:"plan"`
 	PID  int   `json:"pid"`
@@ -104,7 +104,7 @@ func (s *State) write() error {
 
 // Release forgets the network, which is down.
 func (s *State) Release() error {
-	return errors.Join(remove(s.path(".sock")), remove(s.path(".json")), remove(s.path(".lock")), s.lock.Close())
+	return errors.Join(remove(s.path(".sock")), remove(s.path(".order")), remove(s.path(".json")), remove(s.path(".lock")), s.lock.Close())
 }
 
 func remove(path string) error {
@@ -114,21 +114,48 @@ func remove(path string) error {
 	return nil
 }
 
-// Answer tells every process that asks for the counts of n, until ctx ends.
+// Answer tells every process that asks for the counts of n, and carries out the orders that come, until ctx ends. Only root can
+// connect to the sockets.
 func (s *State) Answer(ctx context.Context, n *Network) error {
-	l, err := net.Listen("unix", s.path(".sock"))
-	if err != nil {
-		return fmt.Errorf("wan %s: %w", s.Plan.Name, err)
-	}
-	context.AfterFunc(ctx, func() { l.Close() })
-	go serve(l, func(c net.Conn) {
-		r, err := n.Report()
-		if err == nil {
-			c.SetWriteDeadline(time.Now().Add(time.Second))
-			json.NewEncoder(c).Encode(r)
+	for suffix, answer := range map[string]func(net.Conn){
+		".sock": func(c net.Conn) {
+			r, err := n.Report()
+			if err == nil {
+				c.SetWriteDeadline(time.Now().Add(time.Second))
+				json.NewEncoder(c).Encode(r)
+			}
+		},
+		".order": func(c net.Conn) {
+			c.SetDeadline(time.Now().Add(5 * time.Second))
+			var o Order
+			err := json.NewDecoder(io.LimitReader(c, 4096)).Decode(&o)
+			if err == nil {
+				err = n.Order(o)
+			}
+			answer := orderAnswer{}
+			if err != nil {
+				answer.Error = err.Error()
+			}
+			json.NewEncoder(c).Encode(answer)
+		},
+	} {
+		l, err := net.Listen("unix", s.path(suffix))
+		if err != nil {
+			return fmt.Errorf("wan %s: %w", s.Plan.Name, err)
 		}
-	})
+		if err := os.Chmod(s.path(suffix), 0o600); err != nil {
+			l.Close()
+			return fmt.Errorf("wan %s: %w", s.Plan.Name, err)
+		}
+		context.AfterFunc(ctx, func() { l.Close() })
+		go serve(l, answer)
+	}
 	return nil
+}
+
+// An orderAnswer says how an order went.
+type orderAnswer struct {
+	Error string `json:"error"` // "": it is in force
 }
 
 // serve answers one connection after the other until l is closed. Other errors, as of a process that has too many files
@@ -256,6 +283,30 @@ func (s *State) Ask() (r Report, err error) {
 	return r, nil
 }
 
+// Order has the process that plays the network carry out o.
+func (s *State) Order(o Order) error {
+	if err := o.check(); err != nil {
+		return fmt.Errorf("wan %s: %w", s.Plan.Name, err)
+	}
+	c, err := net.Dial("unix", s.path(".order"))
+	if err != nil {
+		return fmt.Errorf("wan %s: its process takes no orders: %w", s.Plan.Name, err)
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(10 * time.Second))
+	var answer orderAnswer
+	if err = json.NewEncoder(c).Encode(o); err == nil {
+		err = json.NewDecoder(c).Decode(&answer)
+	}
+	if err != nil {
+		return fmt.Errorf("wan %s: its process does not answer: %w", s.Plan.Name, err)
+	}
+	if answer.Error != "" {
+		return errors.New(answer.Error)
+	}
+	return nil
+}
+
 // Down ends the network and removes all of it, also the leftovers of a process that was killed. The report, of a process that
 // lives, is its last; nil: there is none.
 func (s *State) Down(ctx context.Context) (last *Report, err error) {
@@ -334,7 +385,7 @@ func (s *State) clean() error {
 	if len(errs) > 0 {
 		return errors.Join(errs...) // and the note stays, for another try
 	}
-	return errors.Join(remove(s.path(".sock")), remove(s.path(".json")))
+	return errors.Join(remove(s.path(".sock")), remove(s.path(".order")), remove(s.path(".json")))
 }
 
 // Enter makes this process run a command at a site, instead of its program. It returns only if that fails.

@@ -13,8 +13,9 @@ import (
 type vethLink struct {
 	plan    func(there, back Quality) ([2]tc.Plan, error)
 	router  *wansim.Namespace
-	mu      sync.Mutex     // of applied, which a trace changes while others count
+	mu      sync.Mutex     // of the fields below, which a trace changes while others count
 	applied [2]*tc.Applied // there, back
+	before  [2]Counters    // of rules that others have replaced: the kernel counts for each anew
 }
 
 // vethLinks returns the function that lays links of the back ends in the kernel.
@@ -68,19 +69,45 @@ func (l *vethLink) set(there, back Quality) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return errors.Join(l.applied[0].Change(plans[0]), l.applied[1].Change(plans[1]))
+	for i, plan := range plans {
+		was, err := l.count(i)
+		if err != nil {
+			return err
+		}
+		if err := l.applied[i].Change(plan); err != nil {
+			return err
+		}
+		is, err := l.count(i)
+		if err != nil {
+			return err
+		}
+		if is.Packets < was.Packets || is.Lost < was.Lost || is.Dropped < was.Dropped {
+			l.before[i].add(was)
+		}
+	}
+	return nil
+}
+
+// count returns the counts of the rules that are in force now. mu is held.
+func (l *vethLink) count(i int) (Counters, error) {
+	c, err := l.applied[i].Plan().Counters()
+	return Counters{Packets: c.Packets, Bytes: c.Bytes, Lost: c.Lost, Dropped: c.Dropped}, err
+}
+
+func (c *Counters) add(o Counters) {
+	c.Packets, c.Bytes, c.Lost, c.Dropped = c.Packets+o.Packets, c.Bytes+o.Bytes, c.Lost+o.Lost, c.Dropped+o.Dropped
 }
 
 func (l *vethLink) counters() (there, back Counters, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var all [2]Counters
-	for i, a := range l.applied {
-		c, err := a.Plan().Counters()
+	all := l.before
+	for i := range all {
+		c, err := l.count(i)
 		if err != nil {
 			return there, back, err
 		}
-		all[i] = Counters{Packets: c.Packets, Bytes: c.Bytes, Lost: c.Lost, Dropped: c.Dropped}
+		all[i].add(c)
 	}
 	return all[0], all[1], nil
 }

@@ -217,3 +217,33 @@ func TestFit(t *testing.T) {
 		t.Errorf("int8: %+v, without %+v", coded, one)
 	}
 }
+
+// Momentum at the workers is momentum at the server where all is sent; and a job whose pushes are finer in all steps has only the finer codec.
+func TestMomentumAtWorkers(t *testing.T) {
+	_, want := run(t, job(4, 8))
+	j := job(4, 8)
+	j.Correct, j.EarlySteps = true, j.Steps
+	if _, got := run(t, j); farthest(want, got) > 1e-4 {
+		t.Errorf("weights differ by %v of the greatest", farthest(want, got))
+	}
+	j = job(4, 8)
+	j.Push, j.Early, j.EarlySteps = cluster.Wire{Codec: codec(t, "topk(k=0.01)"), Feedback: true}, cluster.Wire{Codec: codec(t, "lossless")}, j.Steps
+	if _, got := run(t, j); !slices.Equal(got, want) {
+		t.Errorf("weights differ by %v of the greatest", farthest(want, got))
+	}
+}
+
+// A value that was sent does not go on as momentum of a worker: with factor masking a training by the largest hundredth of each update ends near the plain one, and sends as
+// little as without.
+func TestMomentumCorrection(t *testing.T) {
+	plain, _ := run(t, job(4, 8))
+	j := job(4, 8)
+	j.Push = cluster.Wire{Codec: codec(t, "topk(k=0.05)"), Feedback: true}
+	without, _ := run(t, j)
+	j = job(4, 8)
+	j.Push, j.Correct = cluster.Wire{Codec: codec(t, "topk(k=0.05)"), Feedback: true}, true
+	with, _ := run(t, j)
+	if with.Accuracy < plain.Accuracy-0.1 || with.Step > 1.1*without.Step {
+		t.Errorf("plain %+v, without correction %+v, with it %+v", plain, without, with)
+	}
+}

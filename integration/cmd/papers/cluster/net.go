@@ -24,6 +24,11 @@ type Job struct {
 
 	Push, Pull Wire
 	Bypass     int // tensors of fewer values travel as they are
+
+	// Additions of Deep Gradient Compression (arXiv:1712.01887, section 3) to a codec with feedback.
+	Early      Wire // of pushes in the first EarlySteps steps: warm-up
+	EarlySteps int
+	Correct    bool // momentum correction and factor masking: each worker has the momentum, of its unsent values, and the server none. It needs SGD
 }
 
 // An Outcome is the outcome of a job.
@@ -63,7 +68,7 @@ func Train(ctx context.Context, j Job) (Outcome, error) {
 		for w := range batches {
 			images, labels = j.Set.Gather(images[:0], labels[:0], batches[w].Next())
 			j.Model.Step(images, labels, nil)
-			if err := s.push(w, params); err != nil {
+			if err := s.push(w, step < j.EarlySteps, params); err != nil {
 				return Outcome{}, err
 			}
 		}
@@ -91,14 +96,18 @@ type server struct {
 	ways   []way
 	sgd    train.SGD
 	adam   []learn.Adam // of each parameter; nil: sgd
+
+	momentum float32 // at the workers; 0: none
 }
 
 // A way is a tensor's way from the workers to the server and back.
 type way struct {
-	push    []*Channel // of each worker
-	pull    *Channel
-	coded   bool
-	arrived []float32
+	push     []*Channel  // of each worker
+	early    []*Channel  // likewise, in the first steps
+	velocity [][]float32 // of each worker: the momentum of its unsent values
+	pull     *Channel
+	coded    bool
+	arrived  []float32
 }
 
 func newServer(j Job, params []train.Param) (*server, error) {
@@ -106,13 +115,16 @@ func newServer(j Job, params []train.Param) (*server, error) {
 	if j.Adam {
 		s.adam = make([]learn.Adam, len(params))
 	}
+	if j.Correct {
+		s.sgd.Momentum, s.momentum = 0, float32(j.Momentum)
+	}
 	for _, p := range params {
 		n := len(p.Value)
 		s.params = append(s.params, train.Param{Name: p.Name, Shape: p.Shape, Value: append([]float32(nil), p.Value...), Grad: make([]float32, n)})
 		w := way{coded: n >= j.Bypass, arrived: make([]float32, n)}
-		push, pull := j.Push, j.Pull
+		push, early, pull := j.Push, j.Early, j.Pull
 		if !w.coded {
-			push, pull = Wire{}, Wire{}
+			push, early, pull = Wire{}, Wire{}, Wire{}
 		}
 		for range j.Workers {
 			c, err := NewChannel(push, n)
@@ -120,6 +132,11 @@ func newServer(j Job, params []train.Param) (*server, error) {
 				return nil, err
 			}
 			w.push = append(w.push, c)
+			if c, err = NewChannel(early, n); err != nil {
+				return nil, err
+			}
+			w.early = append(w.early, c)
+			w.velocity = append(w.velocity, make([]float32, n))
 		}
 		var err error
 		if w.pull, err = NewChannel(pull, n); err != nil {
@@ -131,15 +148,29 @@ func newServer(j Job, params []train.Param) (*server, error) {
 }
 
 // push adds a worker's gradients to the sums.
-func (s *server) push(worker int, params []train.Param) error {
+func (s *server) push(worker int, early bool, params []train.Param) error {
 	for i, p := range params {
 		w := &s.ways[i]
-		if err := w.push[worker].Send(w.arrived, p.Grad); err != nil {
+		channel := w.push[worker]
+		if early {
+			channel = w.early[worker]
+		}
+		sent, velocity := p.Grad, w.velocity[worker]
+		if s.momentum > 0 {
+			for k, g := range p.Grad {
+				velocity[k] = float32(s.momentum*velocity[k]) + g
+			}
+			sent = velocity
+		}
+		if err := channel.Send(w.arrived, sent); err != nil {
 			return err
 		}
 		part := 1 / float32(len(w.push))
 		for k, g := range w.arrived {
 			s.params[i].Grad[k] += float32(g * part)
+			if g != 0 && s.momentum > 0 && !early && w.coded {
+				velocity[k] = 0 // factor masking: else a value that was sent would go on by itself
+			}
 		}
 	}
 	return nil
@@ -184,8 +215,9 @@ func (s *server) outcome(j Job) (o Outcome) {
 	var all int64 // bytes of all workers
 	for _, w := range s.ways {
 		var t Traffic
-		for _, c := range w.push {
+		for k, c := range w.push {
 			t.Add(c.Traffic)
+			t.Add(w.early[k].Traffic)
 		}
 		all += t.Bytes + int64(j.Workers)*w.pull.Traffic.Bytes
 		if w.coded {

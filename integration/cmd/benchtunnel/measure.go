@@ -1,0 +1,264 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/gradproxy/gradproxy/integration/testbed"
+)
+
+// A measurement is a run of the command.
+type measurement struct {
+	gradproxy *testbed.Gradproxy
+	mbps, rtt int       // of the link, in Mbit/s and ms
+	losses    []float64 // percent
+	rounds    int
+	duration  time.Duration // of a connection that sends all it can
+	rows      []row
+}
+
+// A tunnel is a way to configure the tunnel.
+type tunnel struct {
+	name   string // in rows
+	config testbed.Config
+}
+
+var (
+	overTLS   = tunnel{"tls", testbed.Config{Carrier: "tls"}}
+	overCubic = tunnel{"tls-cubic", testbed.Config{Carrier: "tls", Congestion: "cubic"}}
+	overDTLS  = tunnel{"dtls", testbed.Config{Carrier: "dtls"}}
+)
+
+// measure measures rows of those kinds.
+func (m *measurement) measure(ctx context.Context, kinds map[string]bool) error {
+	if err := m.onLoopback(ctx, kinds); err != nil {
+		return err
+	}
+	for _, percent := range m.losses {
+		if err := m.rates(ctx, percent, kinds["W1"], kinds["W2"]); err != nil {
+			return fmt.Errorf("%g %% of loss: %w", percent, err)
+		}
+	}
+	for _, t := range []tunnel{overTLS, overDTLS} {
+		for _, kind := range []struct {
+			name    string
+			measure func(context.Context, *testbed.WAN, testbed.Proxies, tunnel) error
+		}{{"W3", m.underLoad}, {"W4", m.besideStalled}, {"F1", m.fairness}, {"T5", m.idle}} {
+			if !kinds[kind.name] {
+				continue
+			}
+			if err := m.across(ctx, t, 0, func(w *testbed.WAN, ps testbed.Proxies) error { return kind.measure(ctx, w, ps, t) }); err != nil {
+				return fmt.Errorf("%s over %s: %w", kind.name, t.name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// across calls f with a WAN and its proxies. The link loses that percentage of packets.
+func (m *measurement) across(ctx context.Context, t tunnel, percent float64, f func(*testbed.WAN, testbed.Proxies) error) error {
+	link := testbed.Path(m.mbps, m.rtt)
+	link.Loss = percent / 100
+	return m.gradproxy.Across(ctx, 2, link, testbed.Lossless, t.config, f)
+}
+
+// add adds a row. Here must be at least bar, or at most.
+func (m *measurement) add(id, what string, here, bar float64, unit string, atMost bool) {
+	r := row{ID: id, What: what, Here: here, Bar: bar, Unit: unit, OK: here >= bar}
+	if atMost {
+		r.OK = here <= bar
+	}
+	fmt.Fprintf(os.Stderr, "%s: %s: %.3g %s, bar %.3g\n", id, what, here, unit, bar)
+	m.rows = append(m.rows, r)
+}
+
+// rates measures W1 and W2 at a rate of loss. Plain TCP runs on the first tunnel's link, whose proxies are idle then.
+func (m *measurement) rates(ctx context.Context, percent float64, w1, w2 bool) error {
+	var tunnels []tunnel
+	if w1 {
+		tunnels = append(tunnels, overTLS)
+	}
+	if w2 {
+		tunnels = append(tunnels, overCubic)
+	}
+	if len(tunnels) == 0 {
+		return nil
+	}
+	tunnels = append(tunnels, overDTLS)
+	plain, through := map[string][]float64{}, map[string][]float64{}
+	for range m.rounds {
+		for i, t := range tunnels {
+			if err := m.across(ctx, t, percent, func(w *testbed.WAN, _ testbed.Proxies) error {
+				for _, congestion := range []string{"cubic", "bbr"} {
+					if i > 0 || congestion == "bbr" && !w1 {
+						break
+					}
+					if err := m.rate(ctx, w, testbed.BesideProxies, congestion, plain, congestion); err != nil {
+						return err
+					}
+				}
+				return m.rate(ctx, w, 0, "", through, t.name)
+			}); err != nil {
+				return err
+			}
+		}
+	}
+	id := func(kind string, t tunnel) string { return fmt.Sprintf("%s/%s/%g%%", kind, t.name, percent) }
+	if w1 {
+		for _, t := range []tunnel{overTLS, overDTLS} {
+			m.add(id("W1", t), "rate of one connection, at least, of plain TCP's under BBR", median(through[t.name])/median(plain["bbr"]), 0.95, "x", false)
+		}
+	}
+	if w2 {
+		bar := 8.0
+		if percent == 0 {
+			bar = 0.9
+		}
+		for _, t := range []tunnel{overCubic, overDTLS} {
+			m.add(id("W2", t), "rate of one connection, at least, of plain TCP's under Cubic", median(through[t.name])/median(plain["cubic"]), bar, "x", false)
+		}
+	}
+	return nil
+}
+
+// rate measures a connection that sends all it can, and adds its rate in Mbit/s to into[name].
+func (m *measurement) rate(ctx context.Context, w *testbed.WAN, port uint16, congestion string, into map[string][]float64, name string) error {
+	s, err := testbed.Connect(ctx, w, port, congestion)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	s.Fill()
+	mbps, err := s.Receive(m.duration)
+	into[name] = append(into[name], mbps)
+	return err
+}
+
+// underLoad measures W3.
+func (m *measurement) underLoad(ctx context.Context, w *testbed.WAN, _ testbed.Proxies, t tunnel) error {
+	load, err := testbed.Connect(ctx, w, 0, "")
+	if err != nil {
+		return err
+	}
+	defer load.Close()
+	load.Fill()
+	if _, err := load.Receive(m.duration); err != nil { // the link is full now
+		return err
+	}
+	received := make(chan error, 1)
+	go func() {
+		_, err := load.Receive(m.duration + time.Second)
+		received <- err
+	}()
+	ping, err := testbed.Connect(ctx, w, 0, "")
+	if err != nil {
+		return err
+	}
+	defer ping.Close()
+	taken, err := ping.RoundTrips(m.duration)
+	if err != nil {
+		return err
+	}
+	if err := <-received; err != nil {
+		return err
+	}
+	m.add("W3/"+t.name, "a byte's round trip under load, median, at most, of the link's", taken[len(taken)/2].Seconds()*1e3/float64(m.rtt), 1.3, "x", true)
+	return nil
+}
+
+// besideStalled measures W4.
+func (m *measurement) besideStalled(ctx context.Context, w *testbed.WAN, _ testbed.Proxies, t tunnel) error {
+	rates := map[string][]float64{}
+	for range m.rounds {
+		if err := m.rate(ctx, w, 0, "", rates, "alone"); err != nil {
+			return err
+		}
+		stalled, err := testbed.Connect(ctx, w, 0, "")
+		if err != nil {
+			return err
+		}
+		stalled.Fill() // and nobody reads
+		select {
+		case <-time.After(m.duration / 2): // until everything between is full
+		case <-ctx.Done():
+		}
+		err = m.rate(ctx, w, 0, "", rates, "beside")
+		stalled.Close()
+		if err != nil {
+			return err
+		}
+	}
+	m.add("W4/"+t.name, "rate beside a connection whose reader has stopped, at least, of the rate alone", median(rates["beside"])/median(rates["alone"]), 0.95, "x", false)
+	return nil
+}
+
+// fairness measures F1. The kernel's BBR in the tunnel's place says how a share comes out between other controllers.
+func (m *measurement) fairness(ctx context.Context, w *testbed.WAN, _ testbed.Proxies, t tunnel) error {
+	for _, opponent := range []string{"cubic", "bbr"} {
+		var own, kernels []float64
+		for range m.rounds {
+			share, err := m.share(ctx, w, 0, "", opponent)
+			if err != nil {
+				return err
+			}
+			own = append(own, share)
+			if share, err = m.share(ctx, w, testbed.BesideProxies, "bbr", opponent); err != nil {
+				return err
+			}
+			kernels = append(kernels, share)
+		}
+		m.add("F1/"+t.name+"/"+opponent, "share of the link beside plain TCP under "+opponent+", at most: BBR TCP's share there, and 0.1 more",
+			median(own), median(kernels)+0.1, "of both", true)
+		m.add("F1/"+t.name+"/"+opponent+"/least", "the same, at least: half of BBR TCP's share there", median(own), median(kernels)/2, "of both", false)
+	}
+	return nil
+}
+
+// share returns the share that a connection has of the bytes of both, while an opponent of plain TCP sends as well as it can. The
+// opponent begins first.
+func (m *measurement) share(ctx context.Context, w *testbed.WAN, port uint16, congestion, opponent string) (float64, error) {
+	other, err := testbed.Connect(ctx, w, testbed.BesideProxies, opponent)
+	if err != nil {
+		return 0, err
+	}
+	defer other.Close()
+	other.Fill()
+	if _, err := other.Receive(m.duration / 2); err != nil {
+		return 0, err
+	}
+	s, err := testbed.Connect(ctx, w, port, congestion)
+	if err != nil {
+		return 0, err
+	}
+	defer s.Close()
+	s.Fill()
+	type received struct {
+		mbps float64
+		err  error
+	}
+	others := make(chan received, 1)
+	go func() {
+		mbps, err := other.Receive(2 * m.duration)
+		others <- received{mbps, err}
+	}()
+	own, err := s.Receive(2 * m.duration)
+	r := <-others
+	if err == nil {
+		err = r.err
+	}
+	if err != nil {
+		return 0, err
+	}
+	return own / (own + r.mbps), nil
+}
+
+func median(x []float64) float64 {
+	x = slices.Sorted(slices.Values(x))
+	n := len(x)
+	return (x[(n-1)/2] + x[n/2]) / 2
+}

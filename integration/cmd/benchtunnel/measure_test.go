@@ -1,0 +1,35 @@
+//go:build linux
+
+package main
+
+import (
+	"maps"
+	"slices"
+	"testing"
+)
+
+func TestUnits(t *testing.T) {
+	got := units("goos: linux\nBenchmarkA/x-2 \t 3\t 5.5 ns/op\t 0.9 rate/tls\nBenchmarkA/x-2 2 6.5 ns/op 1.1 rate/tls\nPASS\nok  p 1.2s\n")
+	want := map[string][]float64{"ns/op": {5.5, 6.5}, "rate/tls": {0.9, 1.1}}
+	if !maps.EqualFunc(got, want, slices.Equal[[]float64]) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+// A row holds on the right side of its bar, and at the bar.
+func TestBars(t *testing.T) {
+	m := measurement{}
+	for _, c := range []struct {
+		here   float64
+		atMost bool
+		ok     bool
+	}{{1, false, true}, {0.9, false, false}, {1.1, false, true}, {1, true, true}, {1.1, true, false}, {0.9, true, true}} {
+		m.add("X", "", c.here, 1, "x", c.atMost)
+		if r := m.rows[len(m.rows)-1]; r.OK != c.ok {
+			t.Errorf("%g against 1, at most %t: %t", c.here, c.atMost, r.OK)
+		}
+	}
+	if m := median([]float64{4, 1, 3, 2}); m != 2.5 {
+		t.Errorf("median %g, want 2.5", m)
+	}
+}

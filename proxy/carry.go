@@ -1,0 +1,168 @@
+package proxy
+
+import (
+	"log/slog"
+	"net"
+
+	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/proxy/app"
+	"github.com/gradproxy/gradproxy/proxy/frame"
+	"github.com/gradproxy/gradproxy/proxy/path"
+)
+
+// carry carries a connection of the app behind conn and of stream until it ends. seated is called once the connection has its seat.
+func (p *Proxy) carry(conn *net.TCPConn, stream Stream, peer string, log *slog.Logger, o frame.Opening, own parser.Side, seated func()) {
+	p.prepare(conn)
+	end, done := p.gate(conn, log)
+	defer done()
+	p.begin(end, stream, peer, log, o, own, func() parser.Calls { return p.calls(conn, o, own) }, seated)
+}
+
+// prepare sets the options of an app's socket.
+func (p *Proxy) prepare(conn *net.TCPConn) {
+	conn.SetKeepAliveConfig(keepAlive)
+	app.Inline(conn)
+	if n := sendBuffer(p.config.Memory, p.carried.Load()); n > 0 {
+		conn.SetWriteBuffer(n)
+	}
+}
+
+// join carries the bytes between an app's end and a stream until both directions have ended. calls returns
+// the collectives that the app is seen to call; nil: nobody sees them.
+func (p *Proxy) join(end *app.Conn, stream Stream, peer string, log *slog.Logger, o frame.Opening, own parser.Side, calls func() parser.Calls) {
+	p.begin(end, stream, peer, log, o, own, calls, func() {})
+}
+
+// begin is join; seated is called once the connection has its seat.
+func (p *Proxy) begin(end *app.Conn, stream Stream, peer string, log *slog.Logger, o frame.Opening, own parser.Side, calls func() parser.Calls, seated func()) {
+	set, protocols := p.settings.Load(), p.config.Protocols
+	job := set.jobOf(o.Client.Addr(), o.Server.Addr())
+	if own == parser.Server {
+		switch {
+		case set.stranger(peer, o.Client.Addr()):
+			log.Warn("peer names a client that lies behind another peer: the connection is of no job, and travels verbatim from here")
+			job, protocols = Job{}, nil
+		case job.Name != "" && !set.behind(peer, o.Client.Addr()):
+			log.Warn("peer names a client that lies in none of its networks: the connection is of no job; add the network to the peer if it is the job's", "job", job.Name)
+			job = Job{}
+		}
+	}
+	c := p.connOf(end, peer, job.Name, log, o, own)
+	c.Stream = stream
+	s := newSeat(c, own, o)
+	p.sit(s, false, seated, func() *passage {
+		return p.newPassage(c, protocols, parser.Conn{Job: job.Name, Peer: peer, Client: o.Client, Server: o.Server, Number: o.Number,
+			Ranks: job.Ranks, Sums: job.Sums, Calls: calls(), Own: own}, job.LossyAggregates)
+	})
+}
+
+// resume carries a connection that another process has handed over, at rest, until both directions have ended.
+func (p *Proxy) resume(end *app.Conn, peer string, log *slog.Logger, o frame.Opening, own parser.Side, fin bool, seated func()) {
+	job := p.settings.Load().jobOf(o.Client.Addr(), o.Server.Addr())
+	c := p.connOf(end, peer, job.Name, log, o, own)
+	if fin {
+		c.KeepFIN()
+	}
+	p.sit(newSeat(c, own, o), true, seated, func() *passage {
+		return p.newPassage(c, nil, parser.Conn{Job: job.Name, Peer: peer, Client: o.Client, Server: o.Server, Number: o.Number, Own: own}, job.LossyAggregates)
+	})
+}
+
+// connOf returns the Conn of a connection, without a stream.
+func (p *Proxy) connOf(end *app.Conn, peer, job string, log *slog.Logger, o frame.Opening, own parser.Side) *path.Conn {
+	values := p.cache.Peer(peer)
+	c := &path.Conn{Env: p.env, App: end, Peer: peer, Job: job, Log: log, Gone: make(chan struct{}),
+		Tag: frame.Tag{Number: o.Tag, Mine: own == parser.Client}, SendShare: &values.Sending, ReceiveShare: &values.Receiving}
+	if p.config.Values > 0 {
+		c.Values = values
+	}
+	if p.config.PeerCodecs != nil {
+		c.PeerCodecs = p.config.PeerCodecs(peer)
+	}
+	return c
+}
+
+// sit carries a connection, which is at rest at first or not, until both directions have ended.
+func (p *Proxy) sit(s *seat, rests bool, seated func(), newPassage func() *passage) {
+	c, peer := s.conn, s.key.peer
+	values := p.cache.Peer(peer)
+	q := p.quotas.of(peer)
+	defer p.quotas.enter(q)()
+	c.Pace = q.decoding.wait
+	if !p.enter(s) {
+		c.Abort(frame.ResetByApp)
+		return
+	}
+	defer p.leave(s)
+	values.Connected(c.Tag)
+	seated()
+	p.config.Metrics.carries(peer, clientSide(s.own), 1)
+	defer p.config.Metrics.carries(peer, clientSide(s.own), -1)
+	c.Log.Debug("connection carried", "job", c.Job)
+	t := newPassage()
+	defer t.release()
+	how := ""
+	for {
+		if !rests {
+			if how, rests = t.both(c); !rests {
+				break
+			}
+		}
+		next, err := p.again(s, c)
+		if err != nil {
+			how = t.abandon(c, err)
+			break
+		}
+		c, rests = next, false
+	}
+	if how != handedOver { // else the peer hears nothing of this process's end
+		values.Ended(c.Tag)
+	}
+	p.config.Metrics.endedAs(peer, how)
+	c.Log.Debug("connection ended", "how", how)
+}
+
+// sendBuffer returns the bytes of the kernel's send buffer towards an app where so many other connections are carried; 0: the kernel chooses. An
+// app that does not read has the kernel hold a whole buffer, by default 4 MiB, and the kernel's memory for TCP is one for the
+// whole host. So the buffers of all connections together are bounded by memory, of which each of the first few has an equal part.
+func sendBuffer(memory, connections int64) int {
+	const few, least, most = 64, 64 << 10, 4 << 20
+	n := memory / max(connections+1, few) / 2 // the kernel doubles it, for its own needs
+	if n >= most/2 {
+		return 0
+	}
+	return int(max(n, least))
+}
+
+// calls returns what is seen of the collectives that the app behind conn calls, nil if nobody sees them.
+func (p *Proxy) calls(conn *net.TCPConn, o frame.Opening, own parser.Side) parser.Calls {
+	if p.config.Calls == nil {
+		return nil
+	}
+	far := o.Server
+	if own == parser.Server {
+		far = o.Client
+	}
+	return p.config.Calls(frame.Unmap(app.AddrOf(conn.RemoteAddr())), frame.Unmap(app.AddrOf(conn.LocalAddr())), far)
+}
+
+// gate returns the app's end of a connection, behind poll gates if there are any left. done gives them back.
+func (p *Proxy) gate(conn *net.TCPConn, log *slog.Logger) (end *app.Conn, done func()) {
+	done = func() { p.gated.Add(-1) }
+	if p.gated.Add(1) <= int64(p.config.PollGates) {
+		gated, err := app.Gate(conn)
+		if err == nil {
+			return gated, done
+		}
+		log.Debug("a connection has no poll gates, and wakes this proxy more often", "err", err)
+	}
+	done()
+	return app.Plain(conn), func() {}
+}
+
+func clientSide(own parser.Side) string {
+	if own == parser.Client {
+		return "here"
+	}
+	return "there"
+}

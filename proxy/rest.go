@@ -1,0 +1,83 @@
+package proxy
+
+import "github.com/gradproxy/gradproxy/proxy/path"
+
+// enter notes a connection, unless the Proxy is draining.
+func (p *Proxy) enter(s *seat) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.draining {
+		return false
+	}
+	p.live[s] = struct{}{}
+	p.carried.Store(int64(len(p.live)))
+	if p.seats[s.key] == nil && s.key.tag.Number != 0 {
+		p.seats[s.key], s.named = s, true
+	}
+	p.askForRest(s)
+	p.changed()
+	return true
+}
+
+// askForRest has a connection come to rest where the connections with its peer are to. mu is held.
+func (p *Proxy) askForRest(s *seat) {
+	if s.named && !s.resting && (p.handing != nil || p.moves[s.key.peer] != nil) && p.canRest(s.key.peer) {
+		s.conn.Rest()
+	}
+}
+
+// leave takes back enter.
+func (p *Proxy) leave(s *seat) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.live, s)
+	p.carried.Store(int64(len(p.live)))
+	if s.named {
+		delete(p.seats, s.key)
+	}
+	close(s.ended)
+	p.changed()
+	p.drained()
+}
+
+// changed wakes all who wait for connections to rest, or to end. mu is held.
+func (p *Proxy) changed() {
+	close(p.change)
+	p.change = make(chan struct{})
+}
+
+// rests notes that a connection is at rest.
+func (p *Proxy) rests(s *seat) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s.resting = true
+	p.changed()
+}
+
+// goesOn notes that a connection at rest goes on as c.
+func (p *Proxy) goesOn(s *seat, c *path.Conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s.resting, s.held, s.conn = false, false, c
+	p.askForRest(s)
+}
+
+// restless returns how many connections with a peer are not at rest. mu is held.
+func (p *Proxy) restless(peer string) (n int) {
+	for s := range p.live {
+		if !s.resting && s.key.peer == peer {
+			n++
+		}
+	}
+	return n
+}
+
+// loose returns how many connections are not held. mu is held.
+func (p *Proxy) loose() (n int) {
+	for s := range p.live {
+		if !s.held {
+			n++
+		}
+	}
+	return n
+}

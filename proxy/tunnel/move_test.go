@@ -1,0 +1,255 @@
+package tunnel
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// A nat relays datagrams between the clients that send to it and one server, to each client from an address and a port of its own, until it forgets them.
+type nat struct {
+	t      testing.TB
+	inside *net.UDPConn
+	server *net.UDPAddr
+	closed atomic.Bool
+
+	mu       sync.Mutex
+	mappings map[string]*net.UDPConn
+	made     int
+}
+
+func newNAT(t testing.TB, server string) *nat {
+	t.Helper()
+	a, err := net.ResolveUDPAddr("udp", server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inside, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	inside.SetReadBuffer(4 << 20)
+	n := &nat{t: t, inside: inside, server: a, mappings: map[string]*net.UDPConn{}}
+	go n.serve()
+	t.Cleanup(func() { n.closed.Store(true); inside.Close(); n.forget() })
+	return n
+}
+
+func (n *nat) serve() {
+	b := make([]byte, 64<<10)
+	for {
+		k, from, err := n.inside.ReadFromUDPAddrPort(b)
+		if err != nil {
+			return
+		}
+		n.mu.Lock()
+		m := n.mappings[from.String()]
+		if m == nil && !n.closed.Load() {
+			if m, err = net.DialUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, byte(1+n.made%5))}, n.server); err != nil {
+				n.mu.Unlock()
+				continue
+			}
+			m.SetReadBuffer(4 << 20)
+			n.mappings[from.String()] = m
+			n.made++
+			go func() {
+				b := make([]byte, 64<<10)
+				for {
+					k, err := m.Read(b)
+					if err != nil && isClosed(err) {
+						return
+					}
+					if err == nil {
+						n.inside.WriteToUDPAddrPort(b[:k], from)
+					}
+				}
+			}()
+		}
+		n.mu.Unlock()
+		if m != nil {
+			m.Write(b[:k])
+		}
+	}
+}
+
+func isClosed(err error) bool {
+	op, ok := err.(*net.OpError)
+	return ok && op.Err == net.ErrClosed
+}
+
+// forget drops all mappings: what the server sends to them is lost, and clients come from other addresses.
+func (n *nat) forget() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for from, m := range n.mappings {
+		m.Close()
+		delete(n.mappings, from)
+	}
+}
+
+// natPair returns two sites, paris dialing tokyo through a NAT over datagrams.
+func natPair(t *testing.T, accept func(string, []byte, *Incoming), change func(*Config)) (paris, tokyo *Endpoint, between *nat) {
+	t.Helper()
+	id := identities(t, "paris", "tokyo")
+	ln, err := Listen(CarrierDTLS, "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	between = newNAT(t, ln.Addr().String())
+	make := func(name string, peer Peer) *Endpoint {
+		cfg := Config{Name: name, Carrier: CarrierDTLS, Identity: id(name), Peers: []Peer{peer}, Accept: accept}
+		change(&cfg)
+		e, err := New(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { e.Close() })
+		return e
+	}
+	tokyo = make("tokyo", Peer{Name: "paris", ID: "spiffe://lab/paris"})
+	go tokyo.Serve(ln)
+	paris = make("paris", Peer{Name: "tokyo", ID: "spiffe://lab/tokyo", Dial: between.inside.LocalAddr().String()})
+	waitUp(t, paris, 2)
+	return paris, tokyo, between
+}
+
+// TestNATForgets: a NAT that forgets its mappings in mid-transfer costs neither a byte nor a carrier.
+func TestNATForgets(t *testing.T) {
+	var lost, sessions atomic.Int32
+	paris, tokyo, between := natPair(t, echo, func(c *Config) {
+		c.Events.CarrierDown = func(_ string, err error) { t.Logf("lost: %v", err); lost.Add(1) }
+		c.Events.SessionUp = func(string) { sessions.Add(1) }
+	})
+	s, err := paris.Open(context.Background(), "tokyo", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	data := make([]byte, 4<<20)
+	for i := range data {
+		data[i] = byte(i * 13 >> 5)
+	}
+	for round := range 3 {
+		began := time.Now()
+		go s.Write(data)
+		got := make([]byte, len(data))
+		if _, err := io.ReadFull(s, got[:len(data)/4]); err != nil {
+			t.Fatal(err)
+		}
+		between.forget()
+		if _, err := io.ReadFull(s, got[len(data)/4:]); err != nil || !bytes.Equal(got, data) {
+			t.Fatalf("round %d: %v", round, err)
+		}
+		t.Logf("round %d took %v", round, time.Since(began))
+	}
+	if lost.Load() != 0 || sessions.Load() != 2 {
+		t.Errorf("%d carriers were lost, %d sessions have begun, want 0 and one at each end", lost.Load(), sessions.Load())
+	}
+	between.mu.Lock()
+	made := between.made
+	between.mu.Unlock()
+	if made < 4 {
+		t.Errorf("%d mappings were made for two carriers: none came from another port", made)
+	}
+	for _, e := range []*Endpoint{paris, tokyo} {
+		if st := e.Stats()[0]; st.Carriers != 2 || st.Outages != 0 && st.Replayed != 0 {
+			t.Errorf("%+v", st)
+		}
+	}
+}
+
+// TestNATForgetsAReader: the site that only receives notices by itself that the NAT has forgotten it.
+func TestNATForgetsAReader(t *testing.T) {
+	var lost atomic.Int32
+	data := make([]byte, 2<<20)
+	forgotten := make(chan bool)
+	paris, _, between := natPair(t, func(_ string, _ []byte, in *Incoming) {
+		s := in.Accept()
+		s.Write(data)
+		<-forgotten
+		s.Write(data)
+		s.CloseWrite()
+	}, func(c *Config) { c.Events.CarrierDown = func(string, error) { lost.Add(1) } })
+	s, err := paris.Open(context.Background(), "tokyo", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if _, err := io.CopyN(io.Discard, s, int64(len(data))); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(200 * time.Millisecond) // all is acknowledged
+	between.forget()
+	close(forgotten)
+	began := time.Now()
+	if n, err := io.Copy(io.Discard, s); err != nil || n != int64(len(data)) {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+	t.Logf("the rest came after %v", time.Since(began))
+	if lost.Load() != 0 {
+		t.Errorf("%d carriers were lost", lost.Load())
+	}
+}
+
+// TestListenerRestarts: a site whose process was killed, and has come back, has a session again long before its carriers would be dead for silence.
+func TestListenerRestarts(t *testing.T) {
+	id := identities(t, "paris", "tokyo")
+	ln, err := Listen(CarrierDTLS, "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := ln.Addr().String()
+	start := func(name string, peer Peer) *Endpoint {
+		e, err := New(Config{Name: name, Carrier: CarrierDTLS, Identity: id(name), Peers: []Peer{peer}, Accept: echo})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { e.Close() })
+		return e
+	}
+	between := newNAT(t, address)
+	tokyo := start("tokyo", Peer{Name: "paris", ID: "spiffe://lab/paris"})
+	go tokyo.Serve(ln)
+	paris := start("paris", Peer{Name: "tokyo", ID: "spiffe://lab/tokyo", Dial: between.inside.LocalAddr().String()})
+	waitUp(t, paris, 2)
+	s, err := paris.Open(context.Background(), "tokyo", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if _, err := s.Write([]byte("hello")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(s, make([]byte, 5)); err != nil {
+		t.Fatal(err)
+	}
+	again := start("tokyo", Peer{Name: "paris", ID: "spiffe://lab/paris"})
+	there, err := Listen(CarrierDTLS, "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	between.mu.Lock() // datagrams come to the new process, and none from the one before
+	between.server = there.Addr().(*net.UDPAddr)
+	between.mu.Unlock()
+	between.forget()
+	go again.Serve(there)
+	began := time.Now()
+	go s.Write([]byte("hello")) // as a job does, which knows nothing
+	<-s.Done()
+	if took := time.Since(began); took > deadAfter/2 {
+		t.Errorf("the stream of the session before ended after %v", took)
+	} else {
+		t.Logf("the stream of the session before ended after %v", took)
+	}
+	waitUp(t, paris, 1)
+	t.Logf("a new session after %v", time.Since(began))
+	if s, err = paris.Open(context.Background(), "tokyo", nil); err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+}

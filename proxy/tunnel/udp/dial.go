@@ -1,0 +1,73 @@
+package udp
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+)
+
+// Dial makes a connection to address, "host:port". It waits for the other side's welcome, until ctx ends. Of a host with several addresses each is
+// tried in turn.
+func Dial(ctx context.Context, address string) (*Conn, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, fmt.Errorf("udp: %w", err)
+	}
+	if _, err := netip.ParseAddr(host); err == nil || host == "" {
+		return dial(ctx, address)
+	}
+	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	if err != nil {
+		return nil, fmt.Errorf("udp: %w", err)
+	}
+	var all []string
+	for _, ip := range ips {
+		all = append(all, net.JoinHostPort(ip.Unmap().String(), port))
+	}
+	return dialEach(ctx, all)
+}
+
+// dialEach dials addresses until one welcomes. Each has an equal part of the time that is left for it and those behind it. The error is the first one's.
+func dialEach(ctx context.Context, addresses []string) (*Conn, error) {
+	var first error
+	for i, address := range addresses {
+		within, cancel := ctx, func() {}
+		if deadline, ok := ctx.Deadline(); ok {
+			within, cancel = context.WithTimeout(ctx, time.Until(deadline)/time.Duration(len(addresses)-i))
+		}
+		c, err := dial(within, address)
+		cancel()
+		if err == nil {
+			return c, nil
+		}
+		if first == nil {
+			first = err
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return nil, first
+}
+
+func dial(ctx context.Context, address string) (*Conn, error) {
+	s, remote, err := connected(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	c := &Conn{nonce: newNonce(), closed: make(chan struct{}), buffer: make([]byte, readBuffer), address: address}
+	c.moving.begin(c.move)
+	c.socket.Store(s)
+	c.remote.Store(&remote)
+	c.batch.turn(s, netip.AddrPort{}, nil)
+	err = s.exchange(ctx, c.nonce, func(cookie []byte) (message, error) {
+		return message{kind: msgBegin, nonce: c.nonce, cookie: cookie}, nil
+	}, func(answer *message) bool { return answer.kind == msgWelcome })
+	if err != nil {
+		s.Close()
+		return nil, fmt.Errorf("udp: %s: %w", address, err)
+	}
+	return c, nil
+}
