@@ -108,7 +108,7 @@ func (p *Proxy) sit(s *seat, rests bool, seated func(), newPassage func() *passa
 				break
 			}
 		}
-		next, err := p.again(s, c)
+		next, err := p.again(s, c, t.unsent())
 		if err != nil {
 			how = t.abandon(c, err)
 			break

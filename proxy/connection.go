@@ -55,9 +55,16 @@ func (t *passage) both(c *path.Conn) (how string, rests bool) {
 	t.sender = sender
 	receiver := receive.New(c, t.other)
 
-	sent := make(chan error, 1)
-	go func() { sent <- sendingEnded(c, sender.Run(), sender) }()
+	sent, received := make(chan error, 1), make(chan struct{})
+	go func() {
+		err := sendingEnded(c, sender.Run(), sender)
+		if errors.Is(err, path.ErrRest) {
+			sender.Unstick(received, receiver.Stuck)
+		}
+		sent <- err
+	}()
 	errRecv := receivingEnded(c, receiver.Run())
+	close(received)
 	errSend := <-sent
 	if rests = atRest(c, errSend, errRecv); rests {
 		c.Stream.Close()
@@ -75,6 +82,9 @@ func (t *passage) both(c *path.Conn) (how string, rests bool) {
 	}
 	return endedHow(c, errSend, errRecv), false
 }
+
+// unsent reports whether bytes of the app wait for the connection's next stream.
+func (t *passage) unsent() bool { return t.sender != nil && t.sender.Unsent() }
 
 // atRest reports whether a connection whose directions have ended like that can go on with another stream.
 func atRest(c *path.Conn, send, recv error) bool {

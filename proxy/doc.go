@@ -21,7 +21,7 @@
 //	memory         budgets and buffers
 //
 // A process that is about to be replaced brings its connections to rest (resume.go) and hands them over (handover.go); the peer's side of that is
-// move.go, and a connection is found by its seat (seat.go).
+// move.go, and a connection is found by its seat (seat.go). The peer's sender rests first, and keeps what an app writes that reads on only then.
 //
 // A connection to a server behind no peer bypasses the tunnel (bypass.go). An Estimator (estimator.go) runs the sender over recorded
 // traffic to count bytes.

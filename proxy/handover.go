@@ -70,15 +70,31 @@ func (h *HandingOver) rest(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	atRest := make(chan struct{}) // closed once all connections are, here
+	asked, answers := make(chan error, len(peers)), make(chan error, len(peers))
 	for _, peer := range peers {
-		s, err := p.config.Open(ctx, peer, []byte{frame.OpeningRest})
-		if errors.Is(err, tunnel.ErrPeerDown) {
-			continue // nor are there connections with it
+		go func() {
+			s, err := h.ask(ctx, peer)
+			asked <- err
+			if s == nil {
+				answers <- nil
+				return
+			}
+			err = resting(ctx, s, atRest)
+			if err != nil {
+				cancel(err)
+			}
+			answers <- err
+		}()
+	}
+	for range peers { // all of them: CarryOn must know each stream
+		if e := <-asked; e != nil && err == nil {
+			err = e
+			cancel(e)
 		}
-		if err != nil {
-			return fmt.Errorf("proxy: asking %s for rest: %w", peer, err)
-		}
-		h.streams = append(h.streams, s)
+	}
+	if err != nil {
+		return err
 	}
 	p.mu.Lock()
 	for s := range p.live {
@@ -93,36 +109,92 @@ func (h *HandingOver) rest(ctx context.Context) error {
 		}
 	})
 	defer grace.Stop()
-	answers := make(chan error, len(h.streams))
-	for _, s := range h.streams {
-		go func() {
-			f, err := restReader(s).Next()
-			if err == nil && f.Kind != frame.Rest {
-				err = frame.ErrFrame
-			}
-			if err != nil {
-				cancel(fmt.Errorf("proxy: the session with a peer was lost meanwhile: %w", noEOF(err)))
-			}
-			answers <- err
-		}()
-	}
 	if err := h.awaitRest(ctx); err != nil {
 		return err
 	}
-	for _, s := range h.streams {
-		if _, err := s.Write(frame.Append(nil, frame.Frame{Kind: frame.Rest})); err != nil {
-			return fmt.Errorf("proxy: asking for rest: %w", err)
-		}
-	}
-	for range h.streams {
+	close(atRest)
+	for range peers {
 		select {
 		case err := <-answers:
 			if err != nil {
-				return fmt.Errorf("proxy: a peer's connections did not come to rest: %w", err)
+				return err
 			}
 		case <-ctx.Done():
 			return fmt.Errorf("proxy: the connections at a peer did not come to rest in time: does an app there not read? %w", context.Cause(ctx))
 		}
+	}
+	return nil
+}
+
+// ask opens the stream by which a peer is asked for rest. The stream is nil if there is no session with the peer, and so no connection either, or if the peer, with
+// which there is no connection, does not answer within openGrace: it must not keep the others from a hand-over.
+func (h *HandingOver) ask(ctx context.Context, peer string) (Stream, error) {
+	p := h.proxy
+	for pause := firstAgain; ; pause = min(2*pause, lastAgain) {
+		s, err := h.askOnce(ctx, peer)
+		var refused *tunnel.RefusedError
+		switch {
+		case err == nil:
+			p.mu.Lock()
+			h.streams = append(h.streams, s)
+			p.mu.Unlock()
+			return s, nil
+		case errors.Is(err, tunnel.ErrPeerDown):
+			return nil, nil
+		case ctx.Err() == nil && errors.As(err, &refused) && refused.Code == frame.RefusedBusy: // the end of the last hand-over has not reached it
+			wait(ctx, pause)
+		case ctx.Err() == nil && !p.carriesTo(peer):
+			p.config.Log.Warn("a peer without connections does not answer that they are to rest: another process takes over all the same", "peer", peer, "err", err)
+			return nil, nil
+		default:
+			return nil, fmt.Errorf("proxy: asking %s for rest: %w", peer, err)
+		}
+	}
+}
+
+// askOnce is one attempt of ask. One at a peer with which there is no connection lasts at most openGrace.
+func (h *HandingOver) askOnce(ctx context.Context, peer string) (Stream, error) {
+	if !h.proxy.carriesTo(peer) {
+		within, cancel := context.WithTimeout(ctx, openGrace)
+		defer cancel()
+		ctx = within
+	}
+	return h.proxy.config.Open(ctx, peer, []byte{frame.OpeningRest})
+}
+
+// carriesTo reports whether there are connections with a peer.
+func (p *Proxy) carriesTo(peer string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for s := range p.live {
+		if s.key.peer == peer {
+			return true
+		}
+	}
+	return false
+}
+
+// resting tells a peer once all connections are at rest here, and waits until they are there.
+func resting(ctx context.Context, s Stream, atRest <-chan struct{}) error {
+	told := make(chan error, 1)
+	go func() {
+		var err error
+		select {
+		case <-atRest:
+			_, err = s.Write(frame.Append(nil, frame.Frame{Kind: frame.Rest}))
+		case <-ctx.Done():
+		}
+		told <- err
+	}()
+	f, err := restReader(s).Next()
+	if err == nil && f.Kind != frame.Rest {
+		err = frame.ErrFrame
+	}
+	if err != nil {
+		return fmt.Errorf("proxy: the session with a peer was lost meanwhile: %w", noEOF(err))
+	}
+	if err := <-told; err != nil {
+		return fmt.Errorf("proxy: asking for rest: %w", err)
 	}
 	return nil
 }
@@ -147,6 +219,8 @@ func (p *Proxy) cannotRest() error {
 	}
 	for s := range p.live {
 		switch {
+		case s.resting && s.unsent:
+			return fmt.Errorf("proxy: bytes of a connection with peer %s wait here for its new process: try again once that runs", s.key.peer)
 		case s.resting:
 		case !s.named:
 			return fmt.Errorf("proxy: a connection with peer %s has no tag of its own, and cannot rest", s.key.peer)
@@ -211,6 +285,9 @@ func (h *HandingOver) CarryOn() {
 	p := h.proxy
 	p.mu.Lock()
 	p.handing, p.begun = nil, make(chan struct{})
+	for s := range p.live {
+		s.conn.RestNext(false)
+	}
 	p.asking, p.stopAsking = context.WithCancelCause(context.Background())
 	p.mu.Unlock()
 	for _, s := range h.streams {

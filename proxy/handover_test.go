@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -42,6 +43,8 @@ type movingSite struct {
 	features []string
 	answer   time.Duration // Config.Answer
 	full     atomic.Int32  // how many openings that resume a connection are refused as if there were too many
+	mute     atomic.Bool   // openings that ask for rest have no answer
+	busy     atomic.Int32  // how many openings that ask for rest are refused as if the last hand-over went on
 	now      *process
 }
 
@@ -133,6 +136,14 @@ func (s *movingSite) start(handed []Handed) {
 		Accept: func(peer string, opening []byte, in *tunnel.Incoming) {
 			if opening[0] == frame.OpeningResume && s.full.Add(-1) >= 0 {
 				in.Refuse(tunnel.CodeApp+64, "too many connections")
+				return
+			}
+			if opening[0] == frame.OpeningRest && s.busy.Add(-1) >= 0 {
+				in.Refuse(frame.RefusedBusy, "the peer is being replaced already")
+				return
+			}
+			if opening[0] == frame.OpeningRest && s.mute.Load() {
+				<-in.Done()
 				return
 			}
 			p.Accept(peer, opening, in, func() Stream { return in.Accept() })
@@ -425,6 +436,128 @@ func TestHandOverWaitsForAppsOnlySoLong(t *testing.T) {
 	if _, err := io.CopyN(io.Discard, s, size); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// An app that reads on only when all is written that it answers comes to rest like any other, be the process at its side replaced or the peer's; and it goes on after a
+// hand-over that fails.
+func TestAppThatWritesBeforeItReadsMoves(t *testing.T) {
+	near, far := movingSites(t)
+	target, entry := listen(t), listen(t)
+	c, s := joined(t, near, target, entry)
+	const block, answers = 10_000, 8 // of each block, more than all sockets on the way hold
+	stop, ended := make(chan struct{}), make(chan error, 3)
+	go func() { // the client writes without end
+		r := rand.New(rand.NewPCG(1, 2))
+		b := make([]byte, block)
+		for {
+			select {
+			case <-stop:
+				ended <- c.CloseWrite()
+				return
+			default:
+			}
+			for i := range b {
+				b[i] = byte(r.Uint32())
+			}
+			if _, err := c.Write(b); err != nil {
+				ended <- err
+				return
+			}
+		}
+	}()
+	go func() { // the server answers
+		b := make([]byte, block)
+		for {
+			if _, err := io.ReadFull(s, b); err != nil {
+				if err == io.EOF {
+					err = s.CloseWrite()
+				}
+				ended <- err
+				return
+			}
+			for range answers {
+				if _, err := s.Write(b); err != nil {
+					ended <- err
+					return
+				}
+			}
+		}
+	}()
+	go func() { // the client reads
+		r := rand.New(rand.NewPCG(1, 2))
+		want, b := make([]byte, block), make([]byte, block)
+		for at := 0; ; at++ {
+			if at%answers == 0 {
+				for i := range want {
+					want[i] = byte(r.Uint32())
+				}
+			}
+			if _, err := io.ReadFull(c, b); err != nil {
+				if err == io.EOF && at > 0 && at%answers == 0 {
+					err = nil
+				}
+				ended <- err
+				return
+			}
+			if !bytes.Equal(b, want) {
+				ended <- fmt.Errorf("answer %d: other bytes", at)
+				return
+			}
+		}
+	}()
+	for _, s := range []*movingSite{near, far, far, near} {
+		time.Sleep(500 * time.Millisecond) // all buffers fill
+		if n := s.replace(); n != 1 {
+			t.Fatalf("site %s: %d connections were handed over", s.name, n)
+		}
+		await(t, near)
+		await(t, far)
+		time.Sleep(500 * time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		if h, err := s.now.HandOver(ctx); err == nil {
+			h.CarryOn()
+		}
+		cancel()
+	}
+	close(stop)
+	for range 3 {
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(time.Minute):
+			t.Fatal("the connection hangs")
+		}
+	}
+}
+
+// A peer to which the end of the last hand-over is on its way is asked again.
+func TestHandOverFollowsAnother(t *testing.T) {
+	near, far := movingSites(t)
+	x := talkBetween(t, near, listen(t), listen(t), 1)
+	far.busy.Store(3)
+	if n := near.replace(); n != 1 {
+		t.Errorf("%d connections were handed over, want 1", n)
+	}
+	x.end(t)
+}
+
+// A peer that does not answer keeps nobody from a hand-over, unless there are connections with it.
+func TestPeerWithoutConnectionsKeepsNobodyFromAHandOver(t *testing.T) {
+	near, far := movingSites(t)
+	far.mute.Store(true)
+	if n := near.replace(); n != 0 {
+		t.Errorf("%d connections were handed over, want none", n)
+	}
+	await(t, near)
+	x := talkBetween(t, near, listen(t), listen(t), 1)
+	ctx, cancel := context.WithTimeout(t.Context(), openGrace+time.Second)
+	defer cancel()
+	if _, err := near.now.HandOver(ctx); err == nil || !strings.Contains(err.Error(), "asking far for rest") {
+		t.Errorf("HandOver = %v, want that far does not answer", err)
+	}
+	x.end(t)
 }
 
 // A peer of a version that knows no rest is named, and its connections stay.

@@ -20,9 +20,15 @@ func (p *Proxy) enter(s *seat) bool {
 }
 
 // askForRest has a connection come to rest where the connections with its peer are to. mu is held.
+//
+// The side whose process stays rests first, since it can keep bytes (send.Sender.Unstick); the other side's sender goes on meanwhile, so that its app reads.
 func (p *Proxy) askForRest(s *seat) {
-	if s.named && !s.resting && (p.handing != nil || p.moves[s.key.peer] != nil) && p.canRest(s.key.peer) {
+	switch {
+	case !s.named || s.resting || !p.canRest(s.key.peer):
+	case p.moves[s.key.peer] != nil:
 		s.conn.Rest()
+	case p.handing != nil:
+		s.conn.RestNext(true)
 	}
 }
 
@@ -47,10 +53,10 @@ func (p *Proxy) changed() {
 }
 
 // rests notes that a connection is at rest.
-func (p *Proxy) rests(s *seat) {
+func (p *Proxy) rests(s *seat, unsent bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s.resting = true
+	s.resting, s.unsent = true, unsent
 	p.changed()
 }
 
@@ -58,7 +64,7 @@ func (p *Proxy) rests(s *seat) {
 func (p *Proxy) goesOn(s *seat, c *path.Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s.resting, s.held, s.conn = false, false, c
+	s.resting, s.unsent, s.held, s.conn = false, false, false, c
 	p.askForRest(s)
 }
 

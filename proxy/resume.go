@@ -32,9 +32,9 @@ const (
 	askAgain = 10 * time.Second
 )
 
-// again waits until a connection at rest may go on, and returns it with its new stream.
-func (p *Proxy) again(s *seat, c *path.Conn) (*path.Conn, error) {
-	p.rests(s)
+// again waits until a connection at rest may go on, and returns it with its new stream. unsent: this process alone has some of the app's bytes.
+func (p *Proxy) again(s *seat, c *path.Conn, unsent bool) (*path.Conn, error) {
+	p.rests(s, unsent)
 	for {
 		if err := p.hold(s, c); err != nil {
 			return nil, err

@@ -23,6 +23,7 @@ type seat struct {
 	conn    *path.Conn // of the stream of the moment
 	named   bool       // no other connection has its key, so that it can rest
 	resting bool       // nothing is under way on it
+	unsent  bool       // and bytes of its app wait here to be sent
 	held    bool       // and nothing will be, until it is known who carries it on
 	waits   time.Time  // since when it waits for its next stream, or since the end of the peer's last move if that is later
 }

@@ -16,5 +16,8 @@ func NewReader(c *Conn, m *memory.Allocator, idle func()) (*Reader, error) {
 	return &Reader{plainReader{c.socket.(io.Reader), m}}, nil // a *net.TCPConn, or a connection inside the process
 }
 
+// ReadNow returns no bytes on this system.
+func (r *Reader) ReadNow(Request) (int, memory.Buffer) { return 0, memory.Buffer{} }
+
 // TellsIdle reports whether idle is called before Read waits.
 func (r *Reader) TellsIdle() bool { return false }

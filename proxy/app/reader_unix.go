@@ -76,6 +76,26 @@ func (r *Reader) Read(q Request) (n int, buf memory.Buffer, err error) {
 	return n, buf, err
 }
 
+// ReadNow is Read of bytes that have come: it neither waits nor heeds the read deadline. It returns none where there are none, at the end of the app's bytes, which
+// Read tells, and where the budget has no memory.
+func (r *Reader) ReadNow(q Request) (n int, buf memory.Buffer) {
+	if r.plain != nil {
+		return 0, memory.Buffer{}
+	}
+	if buf = r.memory.Get(q.Size); buf.Cost > 0 {
+		// An error shows again at the next Read: a connection that was reset stays so.
+		_ = r.raw.Control(func(fd uintptr) {
+			n, _ = ignoringEINTR(func() (int, error) { return readNow(fd, buf.B[q.Room:]) })
+		})
+	}
+	if n <= 0 {
+		r.memory.Put(buf)
+		return 0, memory.Buffer{}
+	}
+	buf.B = buf.B[:q.Room+n]
+	return n, buf
+}
+
 // setLowWater has the kernel report bytes only once n have come: to a Read that waits, or, while none does, to Go's poller,
 // which each packet would wake for nothing. The receive buffer grows to hold as many, within the host's tcp_rmem.
 func (r *Reader) setLowWater(fd uintptr, n int) {

@@ -110,6 +110,8 @@ type Conn struct {
 
 	rest  sync.Mutex // of rests, and of the app's read deadline
 	rests bool       // Rest was called
+	// Rest is to be called once the receiver has ended, and the receiver has.
+	restsNext, received bool
 
 	Gone     chan struct{} // closed by GiveUp; nil: never
 	goneOnce sync.Once

@@ -16,6 +16,29 @@ func (c *Conn) Rest() {
 	}
 }
 
+// RestNext has the connection come to rest as Rest does, but once its receiver has delivered all that the peer sends, up to the peer's Rest frame; false takes
+// that back. Until then the sender goes on, so that an app that writes before it reads does not hold the receiver up.
+func (c *Conn) RestNext(next bool) {
+	c.rest.Lock()
+	c.restsNext = next
+	now := next && c.received
+	c.rest.Unlock()
+	if now {
+		c.Rest()
+	}
+}
+
+// Received notes that the receiver has delivered all that it will, and whether the peer rests.
+func (c *Conn) Received(peerRests bool) {
+	c.rest.Lock()
+	c.received = true
+	now := peerRests || c.restsNext
+	c.rest.Unlock()
+	if now {
+		c.Rest()
+	}
+}
+
 // Rests reports whether Rest was called.
 func (c *Conn) Rests() bool {
 	c.rest.Lock()

@@ -3,6 +3,7 @@ package receive
 import (
 	"fmt"
 	"net"
+	"sync/atomic"
 
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/proxy/frame"
@@ -14,6 +15,7 @@ type deliverer struct {
 	conn    *path.Conn
 	app     appWriter
 	learner parser.Parser // nil once it gave up
+	writes  atomic.Uint64 // begins and ends of writes to the app: odd during one
 }
 
 // An appWriter is the app's socket; *app.Conn is one.
@@ -75,6 +77,8 @@ func (d *deliverer) await(named frame.ValueRef) (data []byte, release func(), er
 }
 
 func (d *deliverer) write(runs net.Buffers) (int64, error) {
+	d.writes.Add(1)
+	defer d.writes.Add(1)
 	if len(runs) == 1 {
 		n, err := d.app.Write(runs[0])
 		return int64(n), err

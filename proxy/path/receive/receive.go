@@ -27,6 +27,7 @@ type Receiver struct {
 	decode  decoder
 	deliver deliverer
 	pipe    *pipe.Pipe
+	seen    uint64 // deliver.writes at the last call of Stuck
 }
 
 // New returns the Receiver of a connection, which reads c.Stream. learner, which may be nil, is shown the bytes that are delivered.
@@ -67,12 +68,11 @@ func (r *Receiver) Run() error {
 		case frame.Ref:
 			err = r.ref(f.Body)
 		case frame.CloseWrite:
-			return r.end(nil)
+			return r.received(nil)
 		case frame.Reset:
 			return r.end(path.ErrAppReset)
 		case frame.Rest:
-			r.conn.Rest()
-			return r.end(path.ErrRest)
+			return r.received(path.ErrRest)
 		default:
 			err = fmt.Errorf("%w: %v is not expected", frame.ErrFrame, f.Kind)
 		}
@@ -80,6 +80,22 @@ func (r *Receiver) Run() error {
 			return r.end(err)
 		}
 	}
+}
+
+// received is the end of a direction that the peer has ended in order, or brought to rest.
+func (r *Receiver) received(err error) error {
+	if e := r.end(err); e != err {
+		return e
+	}
+	r.conn.Received(err != nil)
+	return err
+}
+
+// Stuck reports whether the app has taken no byte since the last call, and is offered some.
+func (r *Receiver) Stuck() bool {
+	last := r.seen
+	r.seen = r.deliver.writes.Load()
+	return r.seen == last && last%2 == 1
 }
 
 // Learner returns the parser that is shown the bytes; nil: there is none, or it gave up.

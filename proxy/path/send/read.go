@@ -21,6 +21,7 @@ type reader struct {
 	app      *app.Reader
 	armed    bool          // a read deadline is set
 	reading  memory.Buffer // the buffer that was read into, unless a block has adopted it
+	unsent   unsent
 }
 
 const (
@@ -34,6 +35,9 @@ const (
 
 // run carries the app's bytes until its end (nil: a FIN), path.ErrRest or another error.
 func (r *reader) run() error {
+	if err := r.resend(); err != nil {
+		return err
+	}
 	for {
 		if r.conn.Rests() {
 			if err := r.cut.fallBack(false); err != nil {
@@ -62,6 +66,17 @@ func (r *reader) run() error {
 			return r.ended(err)
 		}
 	}
+}
+
+// resend hands on the bytes that the Sender before has read at rest.
+func (r *reader) resend() error {
+	defer r.unsent.drop()
+	for _, p := range r.unsent.pieces {
+		if err := r.classify.take(p.B, nil); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // ended makes a FIN no error. The end of the stream is no FIN if a write has used up the error of the reset that it is.

@@ -16,6 +16,7 @@ package send
 
 import (
 	"errors"
+	"time"
 
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/proxy/app"
@@ -86,6 +87,7 @@ func (s *Sender) Run() error {
 func (s *Sender) Forget() {
 	s.choose.past.forget(s.classify.forgets())
 	s.choose.past.leave()
+	s.read.unsent.drop()
 }
 
 // Continue has s, which has not run, take over from a Sender of the same direction that is at rest: its parser, protocol, and the past of its tensors. Slots
@@ -96,6 +98,7 @@ func (s *Sender) Continue(old *Sender) {
 	s.choose.lossy = old.choose.lossy
 	s.choose.past.job, s.choose.past.dense, s.choose.past.rows = old.choose.past.job, old.choose.past.dense, old.choose.past.rows
 	old.choose.past = past{direction: old.choose.past.direction}
+	s.read.unsent, old.read.unsent = old.read.unsent, unsent{}
 }
 
 // Wait waits until everything that was submitted has left, and returns the first error.
@@ -115,3 +118,36 @@ func (s *Sender) End() error {
 	s.choose.past.leave()
 	return err
 }
+
+const (
+	// unreadMax is the most bytes that a Sender at rest reads from an app.
+	unreadMax = 64 << 20
+	// stuckFor is how long the app must take no byte before a Sender at rest reads from it.
+	stuckFor = 20 * time.Millisecond
+)
+
+// Unstick reads from the app of a connection at rest, until done is closed, whenever stuck reports that the app takes nothing: an app that writes before it reads
+// goes on to read only when somebody reads from it, and the connection comes to rest only when the app has read all that was under way. The bytes wait for
+// the Sender that continues this one.
+func (s *Sender) Unstick(done <-chan struct{}, stuck func() bool) {
+	t := time.NewTicker(stuckFor)
+	defer t.Stop()
+	u := &s.read.unsent
+	for u.bytes < unreadMax {
+		select {
+		case <-done:
+			return
+		case <-t.C:
+		}
+		if !stuck() {
+			continue
+		}
+		n, buf := s.read.app.ReadNow(app.Request{Room: frame.MaxHeader, Size: readSize})
+		if n > 0 {
+			u.alloc, u.pieces, u.bytes = &s.direction.alloc, append(u.pieces, buf), u.bytes+n
+		}
+	}
+}
+
+// Unsent reports whether bytes of Unstick wait: only this process has them.
+func (s *Sender) Unsent() bool { return s.read.unsent.bytes > 0 }
