@@ -127,7 +127,9 @@ func (s *chaosSite) replaced(h *chaos) bool {
 	if err := old.proxy.Residuals().Save(&saved); err != nil {
 		h.wrongly("residuals are not saved: %v", err)
 	}
+	h.mu.Lock()
 	s.saved = saved.Bytes()
+	h.mu.Unlock()
 	at.Leave()
 	old.mu.Lock()
 	apps := old.apps

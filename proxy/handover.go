@@ -219,8 +219,6 @@ func (p *Proxy) cannotRest() error {
 	}
 	for s := range p.live {
 		switch {
-		case s.resting && s.unsent:
-			return fmt.Errorf("proxy: bytes of a connection with peer %s wait here for its new process: try again once that runs", s.key.peer)
 		case s.resting:
 		case !s.named:
 			return fmt.Errorf("proxy: a connection with peer %s has no tag of its own, and cannot rest", s.key.peer)

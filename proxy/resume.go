@@ -103,11 +103,14 @@ func (p *Proxy) late(ctx context.Context, s *seat) bool {
 }
 
 // hold keeps a connection at rest until it is decided which process carries it on. Only a connection that is held can be handed over: one that
-// has asked for its next stream may have it at any moment.
+// has asked for its next stream may have it at any moment. One whose app's bytes wait here must go on first, and comes to rest again.
 func (p *Proxy) hold(s *seat, c *path.Conn) error {
 	for {
 		p.mu.Lock()
 		h := p.handing
+		if s.unsent {
+			h = nil
+		}
 		if s.held = h != nil; s.held {
 			p.changed()
 		}
@@ -130,11 +133,14 @@ func (p *Proxy) hold(s *seat, c *path.Conn) error {
 	}
 }
 
-// unheld returns a context that ends with ctx, or when connections are to be held.
-func (p *Proxy) unheld(ctx context.Context) (context.Context, context.CancelFunc) {
+// unheld returns a context that ends with ctx, or when the connection is to be held.
+func (p *Proxy) unheld(ctx context.Context, s *seat) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	p.mu.Lock()
 	begun := p.begun
+	if s.unsent {
+		begun = nil
+	}
 	p.mu.Unlock()
 	go func() {
 		select {
@@ -149,7 +155,7 @@ func (p *Proxy) unheld(ctx context.Context) (context.Context, context.CancelFunc
 // reopen resumes a connection that this side has opened. It is errMoving if the connection is to be held; an opening that is under way is not withdrawn
 // for that, since the peer may have taken it already.
 func (p *Proxy) reopen(ctx context.Context, s *seat) (Stream, error) {
-	waits, cancel := p.unheld(ctx)
+	waits, cancel := p.unheld(ctx, s)
 	defer cancel()
 	for pause := firstAgain; ; pause = min(2*pause, lastAgain) {
 		stream, err := p.config.Open(ctx, s.key.peer, frame.AppendResume(nil, s.key.tag))
@@ -173,7 +179,7 @@ func (p *Proxy) reopen(ctx context.Context, s *seat) (Stream, error) {
 
 // reopened waits for the peer to resume a connection that it has opened, for as long as the peer has it. It is errMoving if the connection is to be held.
 func (p *Proxy) reopened(ctx context.Context, s *seat) (Stream, error) {
-	ctx, stop := p.unheld(ctx)
+	ctx, stop := p.unheld(ctx, s)
 	defer stop()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
