@@ -42,6 +42,10 @@ var layers = []layer{
 	{"parser/all", []string{"parser/..."}},
 	{"parser/pslite/pslitesim/...", []string{"parser/pslite/pslitesim/..."}}, // makes connections, which parsers only read
 	{"parser/pslite", []string{"parser/lru", "tensor", "parser", "parser/internal/..."}},
+	{"parser/http2", []string{"parser"}},
+	{"parser/grpc/grpctest", nil},
+	{"parser/grpc", []string{"parser", "parser/http2"}},
+	{"parser/tensorflow", []string{"parser/lru", "parser/grpc", "tensor", "parser", "parser/internal/..."}},
 	{"parser/...", []string{"tensor", "parser", "parser/internal/..."}}, // protocols and parsertest
 
 	{"codecs", []string{"tensor/...", "codecs/internal/..."}},

@@ -1,0 +1,46 @@
+package grpc
+
+import (
+	"sync/atomic"
+
+	"github.com/gradproxy/gradproxy/parser"
+)
+
+// A Service reads the calls of one connection. Its methods are called by one goroutine at a time.
+type Service interface {
+	// Speaks reports whether a connection whose first call has that path is the framework's. If not, its parsers return [parser.ErrForeign].
+	Speaks(path string) bool
+	// Call is told of each call as its request begins. It returns nil if nobody reads the call's messages.
+	Call(path string, s *Stream) Call
+}
+
+// A Call reads the messages of one call.
+type Call interface {
+	// Message is told of each message as it begins. It returns nil if nobody reads the message. Calls for the two sides may be concurrent.
+	Message(h Head) Message
+}
+
+// A Head describes a message before its first byte.
+type Head struct {
+	From       parser.Side
+	Number     int  // of that side's messages in the call before it
+	Len        int  // bytes of the message
+	Compressed bool // its bytes are not the message's but compressed; they are opaque, whatever Message returns
+}
+
+// A Message reads one message.
+type Message interface {
+	// Next classifies a prefix of b, at least one byte of it: the message's next bytes, of which there is at least one, and none beyond its end. sure is how many bytes of the
+	// message, from b's first on, are sure to follow without an answer to the sender, since they lie in one frame. Next must neither modify nor retain b. How the message is
+	// cut into calls must not change the class of any byte.
+	Next(b []byte, sure int) parser.Segment
+	// End is called after the message's last byte; of an empty message it is the only call. It is not called if the rest of the message never comes. It reports whether the
+	// message had a payload for the framework's user, which may be empty.
+	End() (payload bool)
+}
+
+// A Stream is the HTTP/2 stream of a call.
+type Stream struct{ over atomic.Bool }
+
+// Over reports that the stream has been reset, or has come to its end: nothing of its messages comes any more, but for the rest of a frame.
+func (s *Stream) Over() bool { return s.over.Load() }

@@ -1,0 +1,129 @@
+package http2
+
+import (
+	"sync"
+
+	"golang.org/x/net/http2/hpack"
+
+	"github.com/gradproxy/gradproxy/parser"
+)
+
+// Fields are the fields of a header block, pseudo-header fields such as :path first.
+type Fields []hpack.HeaderField
+
+// Get returns the value of the first field of that name, which is lower case; "" if there is none.
+func (f Fields) Get(name string) string {
+	for i := range f {
+		if f[i].Name == name {
+			return f[i].Value
+		}
+	}
+	return ""
+}
+
+// An Exchange reads one stream: a request and its response. Calls for one side do not overlap, nor do they with Close, but calls for the two sides may.
+type Exchange interface {
+	// Headers is given a header block that is not the one which opened the stream: the response's, or trailers. fields is valid during the call.
+	Headers(from parser.Side, fields Fields)
+	// Data classifies a prefix of b, at least one byte of it, as [parser.Parser] does: b, which is not empty, is the next content of that side, and must be
+	// neither modified nor retained. rest is how many bytes of content, from b's first on, the same frame has: a sender that has begun a frame
+	// writes it without waiting for an answer. After an error all of the direction travels verbatim.
+	Data(from parser.Side, b []byte, rest int) (parser.Segment, error)
+	// Close says that no more will come, or that it will not be read. It is called at most once, and may be called for either side: Data for the other may still be under way, and may
+	// be called until the end of its frame.
+	Close()
+}
+
+// maxStreams bounds the streams of a connection that are read at a time.
+const maxStreams = 4096
+
+// A conn holds the state that the directions of a connection share.
+type conn struct {
+	open func(request Fields) (Exchange, error)
+
+	mu      sync.Mutex // guards the fields below
+	streams map[uint32]*stream
+	err     error // of open: both directions end with it
+}
+
+// A stream is one that is read.
+type stream struct {
+	exchange Exchange
+	ended    [2]bool // by side: no more content comes; guarded by conn.mu
+}
+
+// New returns the directions of a connection. open is called with the header fields of each request, which are valid during the call; it returns nil for a stream that
+// nobody reads, and an error if the connection is not worth reading (it wraps [parser.ErrForeign] if it is another protocol's): both directions end with it. Calls of open do not overlap.
+func New(open func(request Fields) (Exchange, error)) (fromClient, fromServer *Direction) {
+	c := &conn{open: open, streams: map[uint32]*stream{}}
+	return newDirection(c, parser.Client), newDirection(c, parser.Server)
+}
+
+// failed returns the error that ended both directions.
+func (c *conn) failed() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+// stream returns the stream of that id, nil if it is not read, or if the sender has ended its part.
+func (c *conn) stream(id uint32, from parser.Side) *stream {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.streams[id]
+	if s == nil || s.ended[from] {
+		return nil
+	}
+	return s
+}
+
+// begin opens a stream.
+func (c *conn) begin(id uint32, request Fields) (*stream, error) {
+	x, err := c.open(request)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err == nil {
+		c.err = err
+	}
+	if x == nil || c.err != nil || len(c.streams) >= maxStreams {
+		return nil, c.err
+	}
+	s := &stream{exchange: x}
+	c.streams[id] = s
+	return s, nil
+}
+
+// end notes that a side has ended a stream.
+func (c *conn) end(id uint32, from parser.Side) {
+	c.mu.Lock()
+	s := c.streams[id]
+	if s != nil {
+		if s.ended[from] = true; s.ended[1-from] {
+			delete(c.streams, id)
+		} else {
+			s = nil
+		}
+	}
+	c.mu.Unlock()
+	if s != nil {
+		s.exchange.Close()
+	}
+}
+
+// reset notes that a side has reset a stream.
+func (c *conn) reset(id uint32) {
+	c.mu.Lock()
+	s := c.streams[id]
+	delete(c.streams, id)
+	c.mu.Unlock()
+	if s != nil {
+		s.exchange.Close()
+	}
+}
+
+// count returns the number of streams that are read.
+func (c *conn) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.streams)
+}
