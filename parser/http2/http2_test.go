@@ -18,11 +18,11 @@ import (
 
 // A reader is an Exchange that notes its stream. Every byte of content is a tensor, so that classes tell content from other bytes.
 type reader struct {
-	key     uint64
-	data    [2][]byte
-	fields  []string
-	closed  int
-	pathed  string
+	key    uint64
+	data   [2][]byte
+	fields []string
+	closed int
+	pathed string
 	beyond bool
 }
 
@@ -144,7 +144,7 @@ func TestStreams(t *testing.T) {
 				t.Errorf("%s: %q, want %q", name, x.got, x.want)
 			}
 		}
-		if a.closed != 1 || b.closed != 1 || a.beyond || b.sureErr {
+		if a.closed != 1 || b.closed != 1 || a.beyond || b.beyond {
 			t.Errorf("%s: closed %d and %d times", name, a.closed, b.closed)
 		}
 		n := 0
