@@ -5,6 +5,7 @@ import (
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/parser/gloo"
 	"github.com/gradproxy/gradproxy/parser/pslite"
+	"github.com/gradproxy/gradproxy/parser/tensorflow"
 )
 
 // Protocols returns a new value of every protocol, in the order in which they are tried. The facts that connections of a
@@ -13,5 +14,6 @@ func Protocols() []parser.Protocol {
 	return []parser.Protocol{
 		new(gloo.Protocol),
 		new(pslite.Protocol),
+		new(tensorflow.Protocol),
 	}
 }

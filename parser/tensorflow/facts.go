@@ -1,0 +1,194 @@
+package tensorflow
+
+import (
+	"net/netip"
+	"sync"
+
+	"github.com/gradproxy/gradproxy/parser/lru"
+)
+
+// facts holds the facts that connections have shown, of all jobs.
+type facts struct {
+	mu          sync.Mutex // guards the fields below
+	graphs      lru.Cache[graphID, *graph]
+	edges       int // of graphs
+	steps       lru.Cache[stepID, *step]
+	requests    lru.Cache[requestID, struct{}]
+	instances   lru.Cache[instanceID, collective]
+	collectives lru.Cache[collectiveID, int] // how many instances of a collective there were
+	building    []*build
+}
+
+// Bounds: entries.
+const (
+	maxEdges       = 1 << 17 // of all graphs
+	maxRuns        = 1 << 14
+	maxRequests    = 1 << 14
+	maxInstances   = 1 << 14
+	maxCollectives = 1 << 12
+	maxBuilding    = 8
+)
+
+// A graphID names a graph: a part that a session has registered at a server, or a function of a context.
+type graphID struct {
+	scope   scope
+	server  netip.AddrPort
+	session string // of TensorFlow 1
+	context uint64 // of TensorFlow 2
+	name    string // handle of the graph, or name of the function
+}
+
+// A stepID names one run of a job's graphs.
+type stepID struct {
+	scope scope
+	step  uint64
+}
+
+// A step is the graphs that run in it, on various servers.
+type step struct{ graphs []running }
+
+// A running graph is a graph in a step.
+type running struct {
+	function string // "": a graph of TensorFlow 1
+	graph    *graph
+}
+
+// maxGraphs bounds the graphs of a step.
+const maxGraphs = 64
+
+// A requestID names a request for a tensor.
+type requestID struct {
+	scope scope
+	id    uint64
+}
+
+// begin begins a graph. Of more than maxBuilding under way the oldest is given up.
+func (f *facts) begin() *build {
+	b := &build{at: -1}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.building) >= maxBuilding {
+		f.building[0].giveUp()
+		f.building = append(f.building[:0], f.building[1:]...)
+	}
+	f.building = append(f.building, b)
+	return b
+}
+
+// end notes that a graph is no longer under way.
+func (f *facts) end(b *build) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i, x := range f.building {
+		if x == b {
+			f.building = append(f.building[:i], f.building[i+1:]...)
+			return
+		}
+	}
+}
+
+// size returns the edges of a graph, and 1 for the graph itself.
+func (g *graph) size() int { return 1 + len(g.sent) + len(g.received) }
+
+// register notes a graph.
+func (f *facts) register(id graphID, g *graph) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if last, ok := f.graphs.Peek(id); ok {
+		f.edges -= last.size()
+	}
+	f.graphs.Put(id, g)
+	for f.edges += g.size(); f.edges > maxEdges; {
+		oldest, last, _ := f.graphs.Oldest()
+		f.edges -= last.size()
+		f.graphs.Delete(oldest)
+	}
+}
+
+// run notes that a step runs a graph, if that is known.
+func (f *facts) run(id graphID, number uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	g, ok := f.graphs.Use(id)
+	if !ok {
+		return
+	}
+	key := stepID{id.scope, number}
+	s, ok := f.steps.Use(key)
+	if !ok {
+		s = new(step)
+		keep(&f.steps, key, s, maxRuns)
+	}
+	r := running{graph: g}
+	if id.context != 0 {
+		r.function = id.name
+	}
+	for _, x := range s.graphs {
+		if x == r {
+			return
+		}
+	}
+	if len(s.graphs) < maxGraphs {
+		s.graphs = append(s.graphs, r)
+	}
+}
+
+// role returns the role of an edge's tensor in a step, and the function whose edge it is. It is unclear if no graph of the step is known to have the edge.
+func (f *facts) role(sc scope, number uint64, e rendezvous) (r edgeRole, function string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s, ok := f.steps.Use(stepID{sc, number})
+	if !ok {
+		return unclear, ""
+	}
+	var sent, received [gathered + 1]bool
+	for _, g := range s.graphs {
+		if x, ok := g.graph.sent[e]; ok {
+			sent[x], function = true, g.function
+		}
+		if x, ok := g.graph.received[e]; ok {
+			received[x], function = true, g.function
+		}
+	}
+	isRead := sent[read] || sent[gathered]
+	for x := gradient; x <= assigned; x++ {
+		switch {
+		case !received[x]:
+		case r != unclear || received[unclear] || isRead: // graphs disagree
+			return unclear, function
+		default:
+			r = x
+		}
+	}
+	switch {
+	case r != unclear, sent[read] == sent[gathered], received[unclear]: // a variable of one server, which another uses in its own way
+		return r, function
+	case sent[read]:
+		return read, function
+	}
+	return gathered, function
+}
+
+// repeated notes a request, and reports whether it has come before: its answer is then no new value.
+func (f *facts) repeated(sc scope, id uint64) bool {
+	if id == 0 { // it has no number
+		return false
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	key := requestID{sc, id}
+	if _, ok := f.requests.Use(key); ok {
+		return true
+	}
+	keep(&f.requests, key, struct{}{}, maxRequests)
+	return false
+}
+
+// keep keeps a value, for which the oldest is dropped where there are too many.
+func keep[K comparable, V any](c *lru.Cache[K, V], k K, v V, limit int) {
+	c.Put(k, v)
+	if c.Len() > limit {
+		oldest, _, _ := c.Oldest()
+		c.Delete(oldest)
+	}
+}

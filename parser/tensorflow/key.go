@@ -1,0 +1,101 @@
+package tensorflow
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/parser/internal/mix"
+)
+
+// The first word of a mix says how its other words are made.
+const (
+	seedOfJob  = iota // a configured job
+	seedOfPeer        // connections without a job
+	keyOfEdge
+	keyOfShared // values that several receivers get
+	keyOfBuffer
+	keyOfArgument
+)
+
+// A scope is what connections must have in common to share facts: the name of their configured job, or else their peer.
+type scope struct{ job, peer string }
+
+func scopeOf(c parser.Conn) scope {
+	if c.Job != "" {
+		return scope{job: c.Job}
+	}
+	return scope{peer: c.Peer}
+}
+
+// seed begins the keys of a scope's tensors. Each end has another name for the peer, so that is no part of it: devices' incarnations, which are drawn at random, tell jobs apart.
+func (s scope) seed() uint64 {
+	if s.job != "" {
+		return mix.Words(seedOfJob, hashOf(s.job))
+	}
+	return mix.Words(seedOfPeer)
+}
+
+// An edge is a rendezvous key, which names a tensor on its way between two devices (tensorflow/core/framework/rendezvous.cc).
+type edge struct {
+	from, to    string // devices
+	incarnation string // of the sending device: 16 hexadecimal digits
+	name        string
+	frame       string // and iteration
+}
+
+// parseEdge splits a rendezvous key. It reports false if the text is none.
+func parseEdge(key string) (e edge, ok bool) {
+	parts := strings.Split(key, ";")
+	if len(parts) != 5 {
+		return e, false
+	}
+	e = edge{from: parts[0], incarnation: parts[1], to: parts[2], name: parts[3], frame: parts[4]}
+	return e, e.from != "" && e.to != "" && e.name != ""
+}
+
+// rendezvous is the part of an edge by which graphs name it.
+func (e *edge) rendezvous() rendezvous { return rendezvous{e.from, e.to, e.name} }
+
+// key returns the Key of the tensor on an edge; function is the function whose edge it is, "" if that is not known, or it is a graph's. A process that begins anew has another
+// incarnation: its tensors are others.
+func (e *edge) key(seed uint64, function string, c *content) uint64 {
+	return mix.Words(mix.Words(seed, keyOfEdge, hashOf(e.from), hashOf(e.incarnation)), hashOf(e.to), hashOf(e.name), hashOf(e.frame), hashOf(function), c.number, c.shape.hash)
+}
+
+// shared returns the Base of an edge: the same for all receivers, since programs of all workers number their edges alike.
+func (e *edge) shared(seed uint64, c *content) uint64 {
+	return mix.Words(mix.Words(seed, keyOfShared, hashOf(e.from), hashOf(e.incarnation)), hashOf(e.name), hashOf(e.frame), c.number, c.shape.hash)
+}
+
+// A chunk is the key of a collective's buffer (buf_rendezvous_key): of a ring's reduce and gather group, instance, frame, iteration, pass, section and source; of a
+// broadcast group, instance, frame, iteration, subdivision, source and destination. The key does not say which.
+type chunk struct {
+	group, instance uint64
+	rest            [5]uint64 // frame, iteration, and three others
+}
+
+// pass returns 0 for the pass of a ring that adds up, 1 for the pass that copies results.
+func (c *chunk) pass() uint64 { return c.rest[2] }
+
+// parseChunk reads a buffer's key. It reports false if the text is none.
+func parseChunk(key string) (c chunk, ok bool) {
+	parts := strings.Split(key, ":")
+	if len(parts) != 7 {
+		return c, false
+	}
+	var n [7]uint64
+	for i, p := range parts {
+		v, err := strconv.ParseInt(p, 10, 64)
+		if err != nil {
+			return c, false
+		}
+		n[i] = uint64(v)
+	}
+	return chunk{n[0], n[1], [5]uint64(n[2:])}, true
+}
+
+// key returns the Key of a buffer of a collective, which has another number at each step.
+func (c *chunk) key(seed uint64, r *request, of *collective) uint64 {
+	return mix.Words(mix.Words(seed, keyOfBuffer, hashOf(r.from), hashOf(r.to), r.incarnation, c.group), mix.Words(c.rest[:]...), hashOf(of.name), of.number, of.shape.hash, uint64(r.size))
+}

@@ -1,0 +1,233 @@
+package tensorflow
+
+// An edgeRole is the meaning of an edge's tensor in a graph.
+type edgeRole uint8
+
+const (
+	unclear  edgeRole = iota // anything else, or several of these at once
+	gradient                 // an optimizer's input for the gradient, or an accumulator's
+	rows                     // the same, of the rows of a sparse gradient
+	descent                  // scaled, and subtracted from rows of a variable
+	update                   // added to a variable, or subtracted from one: gradients and sums of metrics alike
+	assigned                 // a variable's new value
+	read                     // a variable's value
+	gathered                 // rows of a variable
+)
+
+// An op is an operation of the graph, as far as it matters to roles.
+type op struct {
+	kind opKind
+	at   int // the input for the gradient, or the value
+}
+
+// An opKind says how the inputs of an operation go on.
+type opKind uint8
+
+const (
+	opaque     opKind = iota // nobody knows
+	send                     // to another device
+	receive                  // from another device
+	same                     // the elements of input 0, or of all inputs, in another form
+	sums                     // sums of rows of input 0
+	dimensions               // the shape of the input, which says nothing of its elements
+	scales                   // a multiple of an input
+	computes                 // another value
+	variable                 // a variable, or its value
+	gathers                  // rows of input 0, a variable
+	applies                  // an optimizer takes the gradient as input at
+	appliesRows
+	scatterSubtracts // from rows of a variable
+	adds             // to a variable
+	assigns
+)
+
+// ops lists operations by their names (tensorflow/core/ops/*.cc, of TensorFlow 2.21).
+var ops = listOps()
+
+func listOps() map[string]op {
+	all := map[string]op{
+		"_Send": {send, 0}, "_HostSend": {send, 0}, "_Recv": {receive, 0}, "_HostRecv": {receive, 0},
+		"Identity": {same, -1}, "IdentityN": {same, -1}, "StopGradient": {same, 0}, "Cast": {same, 0}, "Reshape": {same, 0},
+		"UnsortedSegmentSum": {sums, 0},
+		"Shape":              {dimensions, 0}, "ShapeN": {dimensions, 0}, "Size": {dimensions, 0}, "Rank": {dimensions, 0},
+		"Neg": {scales, -1}, "Mul": {scales, -1}, "RealDiv": {scales, 0},
+		"VariableV2": {variable, 0}, "Variable": {variable, 0}, "ReadVariableOp": {variable, 0},
+		"ResourceGather": {gathers, 0}, "GatherV2": {gathers, 0}, "Gather": {gathers, 0},
+		"AccumulatorApplyGradient": {applies, 2}, "ResourceAccumulatorApplyGradient": {applies, 2}, "SparseAccumulatorApplyGradient": {appliesRows, 3},
+		"ScatterSub": {scatterSubtracts, 2}, "ResourceScatterSub": {scatterSubtracts, 2},
+		"ScatterAdd": {adds, 2}, "ResourceScatterAdd": {adds, 2},
+		"AssignAdd": {adds, 1}, "AssignSub": {adds, 1}, "AssignAddVariableOp": {adds, 1}, "AssignSubVariableOp": {adds, 1},
+		"Assign": {assigns, 1}, "AssignVariableOp": {assigns, 1},
+	}
+	for _, name := range []string{"Square", "Sub", "Add", "AddV2", "AddN", "Sqrt", "Rsqrt", "Pow", "Div", "Maximum", "Minimum", "Sign", "Reciprocal"} {
+		all[name] = op{computes, -1}
+	}
+	for name, at := range map[string]int{
+		"GradientDescent": 2, "Momentum": 3, "KerasMomentum": 3, "Adagrad": 3, "Ftrl": 3, "FtrlV2": 3, "AdagradV2": 4, "ProximalGradientDescent": 4,
+		"ProximalAdagrad": 5, "Adadelta": 6, "AddSign": 6, "PowerSign": 6, "RMSProp": 7, "CenteredRMSProp": 8, "AdaMax": 8, "Adam": 9,
+	} {
+		all["Apply"+name], all["ResourceApply"+name] = op{applies, at}, op{applies, at}
+	}
+	for name, at := range map[string]int{
+		"Momentum": 3, "KerasMomentum": 3, "Adagrad": 3, "Ftrl": 3, "FtrlV2": 3, "AdagradV2": 4, "ProximalGradientDescent": 4, "Adadelta": 6, "RMSProp": 7,
+	} {
+		all["SparseApply"+name], all["ResourceSparseApply"+name] = op{appliesRows, at}, op{appliesRows, at}
+	}
+	return all
+}
+
+// A way says how a value has changed since it came.
+type way uint8
+
+const (
+	unchanged way = iota // or in another form
+	scaled
+	computed
+	ways // their number
+)
+
+// A consumer is an input of a node.
+type consumer struct {
+	node int32
+	at   int
+}
+
+// edgesOf returns the edges of a graph.
+func edgesOf(nodes []node) *graph {
+	consumers := make([][]consumer, len(nodes))
+	for i, x := range nodes {
+		for at, from := range x.inputs {
+			consumers[from] = append(consumers[from], consumer{int32(i), at})
+		}
+	}
+	g := &graph{sent: map[rendezvous]edgeRole{}, received: map[rendezvous]edgeRole{}}
+	w := walk{nodes: nodes, consumers: consumers, seen: make([]uint8, len(nodes))}
+	for i, x := range nodes {
+		switch x.op.kind {
+		case receive:
+			note(g.received, x.edge, w.from(int32(i)))
+		case send:
+			note(g.sent, x.edge, sourceOf(nodes, x))
+		}
+	}
+	return g
+}
+
+// note notes the role of an edge. One that a graph names twice in different roles has none.
+func note(edges map[rendezvous]edgeRole, e rendezvous, r edgeRole) {
+	if last, ok := edges[e]; ok && last != r {
+		r = unclear
+	}
+	edges[e] = r
+}
+
+// sourceOf returns the role of the tensor that a node sends.
+func sourceOf(nodes []node, x node) edgeRole {
+	role := read
+	for range len(nodes) { // a graph may have loops
+		if len(x.inputs) == 0 {
+			return unclear
+		}
+		switch x = nodes[x.inputs[0]]; x.op.kind {
+		case variable:
+			return role
+		case same:
+			if x.op.at == 0 { // another form
+				return unclear
+			}
+		case gathers:
+			if role = gathered; len(x.inputs) > 0 && nodes[x.inputs[0]].op.kind == opaque {
+				return role // the handle of a variable
+			}
+		default:
+			return unclear
+		}
+	}
+	return unclear
+}
+
+// A walk follows a value through a graph.
+type walk struct {
+	nodes     []node
+	consumers [][]consumer
+	seen      []uint8 // by node: a bit for each way in which the value has come there
+	visited   []int32 // nodes that were seen
+	found     uint16  // a bit for each role
+	spent     int     // inputs that were looked at, from this edge
+	total     int     // from all edges
+}
+
+// Bounds on the inputs that are looked at: of values that go further nothing is known.
+const (
+	maxFromEdge  = 1 << 14
+	maxFromEdges = 1 << 22
+)
+
+// from returns the role of the value that node i receives.
+func (w *walk) from(i int32) edgeRole {
+	w.found, w.spent = 0, 0
+	w.follow(i, unchanged)
+	w.total += w.spent
+	for _, i := range w.visited {
+		w.seen[i] = 0
+	}
+	w.visited = w.visited[:0]
+	for r := gradient; r <= assigned; r++ {
+		if w.found == 1<<r {
+			return r
+		}
+	}
+	return unclear
+}
+
+func (w *walk) find(r edgeRole) { w.found |= 1 << r }
+
+// follow follows the output of node i.
+func (w *walk) follow(i int32, how way) {
+	if w.seen[i]&(1<<how) != 0 {
+		return
+	}
+	if w.seen[i] == 0 {
+		w.visited = append(w.visited, i)
+	}
+	w.seen[i] |= 1 << how
+	for _, c := range w.consumers[i] {
+		w.consume(c, how)
+	}
+}
+
+// consume takes note of an input that the value is. An unclear role ends the walk as far as it matters.
+func (w *walk) consume(c consumer, how way) {
+	if w.found&(1<<unclear) != 0 {
+		return
+	}
+	if w.spent++; w.spent > maxFromEdge || w.total > maxFromEdges {
+		w.find(unclear)
+		return
+	}
+	o := w.nodes[c.node].op
+	here := o.at < 0 || c.at == o.at
+	switch {
+	case o.kind == dimensions:
+	case !here:
+		w.find(unclear)
+	case o.kind == same, o.kind == sums:
+		w.follow(c.node, how)
+	case o.kind == scales:
+		w.follow(c.node, max(how, scaled))
+	case o.kind == computes:
+		w.follow(c.node, computed)
+	case o.kind == applies && how == unchanged:
+		w.find(gradient)
+	case o.kind == appliesRows && how == unchanged:
+		w.find(rows)
+	case o.kind == scatterSubtracts && how <= scaled:
+		w.find(descent)
+	case o.kind == assigns && how == unchanged:
+		w.find(assigned)
+	case o.kind == applies, o.kind == appliesRows, o.kind == scatterSubtracts, o.kind == adds:
+		w.find(update)
+	default:
+		w.find(unclear)
+	}
+}

@@ -1,0 +1,567 @@
+package tensorflow
+
+import (
+	"bytes"
+	"fmt"
+	"net/netip"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/parser/grpc/grpctest"
+	"github.com/gradproxy/gradproxy/parser/parsertest"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// The helpers append one field of a Protocol Buffer to b.
+
+func text(b []byte, n protowire.Number, s string) []byte { return sub(b, n, []byte(s)) }
+
+func sub(b []byte, n protowire.Number, message []byte) []byte {
+	return protowire.AppendBytes(protowire.AppendTag(b, n, protowire.BytesType), message)
+}
+
+func number(b []byte, n protowire.Number, v uint64) []byte {
+	return protowire.AppendVarint(protowire.AppendTag(b, n, protowire.VarintType), v)
+}
+
+func fixed(b []byte, n protowire.Number, v uint64) []byte {
+	return protowire.AppendFixed64(protowire.AppendTag(b, n, protowire.Fixed64Type), v)
+}
+
+const (
+	ps     = "/job:ps/replica:0/task:0/device:CPU:0"
+	worker = "/job:worker/replica:0/task:0/device:CPU:0"
+)
+
+func edgeKey(from, to, name string) string {
+	return from + ";00112233445566ff;" + to + ";" + name + ";0:0"
+}
+
+// shapeOf returns a TensorShapeProto.
+func shapeOf(dims ...uint64) (b []byte) {
+	for _, n := range dims {
+		b = sub(b, fieldDim, number(nil, fieldDimSize, n))
+	}
+	return b
+}
+
+// protoOf returns a TensorProto as RecvTensor sends it.
+func protoOf(dtype uint64, content []byte, dims ...uint64) []byte {
+	b := number(nil, fieldDType, dtype)
+	if len(dims) > 0 {
+		b = sub(b, fieldShape, shapeOf(dims...))
+	}
+	return sub(b, fieldContent, content)
+}
+
+// A nodeOf is a node of a test's graph.
+type nodeOf struct {
+	name, op string
+	inputs   []string
+	edge     rendezvous
+}
+
+// proto returns a NodeDef, in which an attribute that nobody reads comes first.
+func (n nodeOf) proto() []byte {
+	b := text(text(nil, fieldNodeName, n.name), fieldNodeOp, n.op)
+	for _, in := range n.inputs {
+		b = text(b, fieldNodeInput, in)
+	}
+	b = sub(b, fieldNodeAttr, sub(text(nil, fieldKey, "T"), fieldValue, number(nil, 6, 1)))
+	for _, a := range [][2]string{{attrFrom, n.edge.from}, {attrTo, n.edge.to}, {attrName, n.edge.name}} {
+		if a[1] != "" {
+			b = sub(b, fieldNodeAttr, sub(text(nil, fieldKey, a[0]), fieldValue, text(nil, fieldString, a[1])))
+		}
+	}
+	return b
+}
+
+// serverPart is the part of a graph that a parameter server runs.
+var serverPart = []nodeOf{
+	{"w", "VariableV2", nil, rendezvous{}},
+	{"w/read", "Identity", []string{"w"}, rendezvous{}},
+	{"send/w", "_Send", []string{"w/read", "^w"}, rendezvous{ps, worker, "edge_1_w/read"}},
+	{"lr", "_Recv", nil, rendezvous{worker, ps, "edge_2_lr"}},
+	{"g", "_Recv", []string{"^w"}, rendezvous{worker, ps, "edge_3_g"}},
+	{"train", "ApplyGradientDescent", []string{"w", "lr", "g"}, rendezvous{}},
+	{"first", "_Recv", nil, rendezvous{worker, ps, "edge_4_Const"}},
+	{"init", "Assign", []string{"w", "first"}, rendezvous{}},
+	{"rows", "_Recv", nil, rendezvous{worker, ps, "edge_5_rows"}},
+	{"ids", "_Recv", nil, rendezvous{worker, ps, "edge_6_ids"}},
+	{"times", "Mul", []string{"rows", "lr"}, rendezvous{}},
+	{"scatter", "ScatterSub", []string{"w", "ids", "times"}, rendezvous{}},
+	{"metric", "_Recv", nil, rendezvous{worker, ps, "edge_7_Mul"}},
+	{"total", "AssignAdd", []string{"w", "metric"}, rendezvous{}},
+	{"both", "_Recv", nil, rendezvous{worker, ps, "edge_8_both"}},
+	{"train2", "ApplyGradientDescent", []string{"w", "lr", "both"}, rendezvous{}},
+	{"other", "Print", []string{"both"}, rendezvous{}},
+}
+
+// graphDef returns a message with the nodes in field n.
+func graphDef(n protowire.Number, nodes []nodeOf) (b []byte) {
+	for _, x := range nodes {
+		b = sub(b, n, x.proto())
+	}
+	return b
+}
+
+// A job makes the connections of a job between a worker and a parameter server.
+type job struct {
+	t        testing.TB
+	forward  *grpctest.Wire // worker to server
+	backward *grpctest.Wire
+	request  uint64
+	frame    int
+}
+
+const workerService = "/tensorflow.WorkerService/"
+
+func newJob(t testing.TB, frame int) *job {
+	return &job{t: t, forward: grpctest.New(t), backward: grpctest.New(t), frame: frame}
+}
+
+// register registers the server's part of the graph, and runs it as step 7.
+func (j *job) register() {
+	graph := sub(text(nil, 1, "session"), 2, graphDef(1, serverPart))
+	j.forward.Unary(workerService+"RegisterGraph", graph, text(nil, 1, "handle"), j.frame)
+	j.forward.Unary(workerService+"RunGraph", text(number(text(nil, 1, "handle"), 2, 7), 8, "session"), nil, j.frame)
+}
+
+// recvTensor pulls a tensor through a connection.
+func (j *job) recvTensor(w *grpctest.Wire, step uint64, key string, proto []byte) {
+	j.request++
+	request := number(text(number(nil, 1, step), 2, key), 7, j.request<<40)
+	response := sub(number(nil, 3, 1700000000000000), 1, proto)
+	w.Unary(workerService+"RecvTensor", request, response, j.frame)
+}
+
+var (
+	workerAddr = netip.MustParseAddrPort("10.0.0.1:2223")
+	serverAddr = netip.MustParseAddrPort("10.0.0.2:2222")
+)
+
+// play gives the job's connections to a Protocol, and returns the classes of the responses' bytes.
+func (j *job) play(p *Protocol, c parser.Conn) (forward, backward []parsertest.Span) {
+	j.t.Helper()
+	c.Client, c.Server = workerAddr, serverAddr
+	f, err := parsertest.Play(p, c, j.forward.Exchange(), nil)
+	if err != nil {
+		j.t.Fatal(err)
+	}
+	c.Client, c.Server = serverAddr, workerAddr
+	b, err := parsertest.Play(p, c, j.backward.Exchange(), nil)
+	if err != nil {
+		j.t.Fatal(err)
+	}
+	return tensorsOf(f.Server), tensorsOf(b.Server)
+}
+
+// tensorsOf returns the spans that begin a tensor.
+func tensorsOf(all []parsertest.Span) (out []parsertest.Span) {
+	for _, s := range all {
+		if s.Tensor.Size > 0 && s.Tensor.Off == 0 {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// bytesOf returns n bytes that differ.
+func bytesOf(n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(i * 7)
+	}
+	return b
+}
+
+// gradients has one tensor for each edge of serverPart.
+func gradients(t testing.TB, frame int) *job {
+	j := newJob(t, frame)
+	j.register()
+	big := bytesOf(8000)
+	j.recvTensor(j.forward, 7, edgeKey(ps, worker, "edge_1_w/read"), protoOf(1, big, 20, 100))
+	j.recvTensor(j.backward, 7, edgeKey(worker, ps, "edge_2_lr"), protoOf(1, bytesOf(4)))
+	for _, name := range []string{"edge_3_g", "edge_4_Const", "edge_5_rows", "edge_6_ids", "edge_7_Mul", "edge_8_both", "edge_9_new"} {
+		dtype := uint64(1)
+		if name == "edge_6_ids" {
+			dtype = 3
+		}
+		j.recvTensor(j.backward, 7, edgeKey(worker, ps, name), protoOf(dtype, big, 20, 100))
+	}
+	j.recvTensor(j.backward, 8, edgeKey(worker, ps, "edge_3_g"), protoOf(1, big, 20, 100)) // of a step that is not known
+	return j
+}
+
+// The graph gives tensors their roles, and the step joins the two, in a job that is configured or not.
+func TestRolesByGraph(t *testing.T) {
+	for _, c := range []parser.Conn{{Job: "job"}, {Peer: "tokyo"}, {Job: "job", Sums: parser.SumsGradients}} {
+		forward, backward := gradients(t, 1000).play(new(Protocol), c)
+		metric := tensor.Unknown
+		if c.Sums == parser.SumsGradients {
+			metric = tensor.Gradient
+		}
+		if len(forward) != 1 || forward[0].Tensor.Role != tensor.State || forward[0].Tensor.Base == 0 {
+			t.Errorf("%+v: a variable is %+v", c, forward)
+		}
+		want := []tensor.Role{tensor.Unknown, tensor.Gradient, tensor.State, tensor.Gradient, tensor.Exact, metric, tensor.Unknown, tensor.Unknown, tensor.Unknown}
+		if len(backward) != len(want) {
+			t.Fatalf("%+v: %d tensors", c, len(backward))
+		}
+		for i, s := range backward {
+			if s.Tensor.Role != want[i] || s.Tensor.Role == tensor.Gradient && s.Tensor.Base != 0 {
+				t.Errorf("%+v: tensor %d is %+v, want %v", c, i, s.Tensor, want[i])
+			}
+		}
+		if g := backward[1].Tensor; g.Proof != tensor.ByUpdate || g.Keys != 0 || g.DType != tensor.Float32 || g.Why != tensor.OK {
+			t.Errorf("the gradient is %+v", g)
+		}
+		if g := backward[3].Tensor; g.Proof != tensor.ByWire || g.Keys == 0 {
+			t.Errorf("the rows are %+v", g)
+		}
+	}
+}
+
+// Facts do not cross jobs, nor peers.
+func TestFactsStayInTheirJob(t *testing.T) {
+	for name, c := range map[string][2]parser.Conn{
+		"two jobs":         {{Job: "a"}, {Job: "b"}},
+		"two peers":        {{Peer: "a"}, {Peer: "b"}},
+		"a job and a peer": {{Job: "a"}, {Peer: "a"}},
+	} {
+		p := new(Protocol)
+		j := newJob(t, 1000)
+		j.register()
+		j.play(p, c[0])
+		j.recvTensor(j.backward, 7, edgeKey(worker, ps, "edge_3_g"), protoOf(1, bytesOf(8000), 2000))
+		j.forward = grpctest.New(t)
+		if _, got := j.play(p, c[1]); len(got) != 1 || got[0].Tensor.Role != tensor.Unknown {
+			t.Errorf("%s: %+v", name, got)
+		}
+		j.request = 10
+		j.backward = grpctest.New(t)
+		j.recvTensor(j.backward, 7, edgeKey(worker, ps, "edge_3_g"), protoOf(1, bytesOf(8000), 2000))
+		if _, got := j.play(p, c[0]); len(got) != 1 || got[0].Tensor.Role != tensor.Gradient {
+			t.Errorf("%s, a new connection of the first: %+v", name, got)
+		}
+	}
+}
+
+// An answer to a request that has come before holds no new value; a dead tensor holds none.
+func TestAnswersWithoutValue(t *testing.T) {
+	j := newJob(t, 1000)
+	j.register()
+	g := protoOf(1, bytesOf(8000), 2000)
+	j.recvTensor(j.backward, 7, edgeKey(worker, ps, "edge_3_g"), g)
+	j.request--
+	j.recvTensor(j.backward, 7, edgeKey(worker, ps, "edge_3_g"), g)
+	request := number(text(number(nil, 1, 7), 2, edgeKey(worker, ps, "edge_3_g")), 7, 99)
+	j.backward.Unary(workerService+"RecvTensor", request, sub(number(nil, 2, 1), 1, g), 1000)
+	_, got := j.play(new(Protocol), parser.Conn{Job: "job"})
+	for i, want := range []tensor.Role{tensor.Gradient, tensor.Exact, tensor.Exact} {
+		if got[i].Tensor.Role != want {
+			t.Errorf("tensor %d is %+v, want %v", i, got[i].Tensor, want)
+		}
+	}
+}
+
+// A function of TensorFlow 2 is registered and run by the coordinator's worker, and its steps have negative numbers.
+func TestFunctions(t *testing.T) {
+	j := newJob(t, 700)
+	function := sub(nil, 1, text(nil, 1, "__inference_step_1"))
+	for _, n := range serverPart {
+		function = sub(function, 3, n.proto())
+	}
+	item := sub(nil, 4, number(sub(nil, 1, function), 2, 1))
+	const step = 1<<64 - 5
+	eager := "/tensorflow.eager.EagerService/"
+	value := sub(nil, 3, sub(nil, 3, sub(number(nil, 1, 3), 2, protoOf(1, bytesOf(400), 100))))
+	j.forward.Unary(eager+"Enqueue", append(sub(fixed(nil, 1, 77), 3, item), value...), nil, j.frame)
+	j.forward.Unary(eager+"RunComponentFunction", sub(fixed(nil, 1, 77), 2, number(text(nil, 2, "__inference_step_1"), 8, step)), nil, j.frame)
+	j.recvTensor(j.backward, step, edgeKey(worker, ps, "edge_3_g"), protoOf(19, bytesOf(8000), 4000))
+	p := new(Protocol)
+	_, got := j.play(p, parser.Conn{})
+	if len(got) != 1 || got[0].Tensor.Role != tensor.Gradient || got[0].Tensor.DType != tensor.Float16 {
+		t.Errorf("%+v", got)
+	}
+	c := parser.Conn{Client: workerAddr, Server: serverAddr}
+	classes, err := parsertest.Play(new(Protocol), c, j.forward.Exchange(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all := tensorsOf(classes.Client); len(all) != 1 || all[0].Tensor.Role != tensor.Exact || all[0].Tensor.Size != 400 {
+		t.Errorf("a value that is sent is %+v", all)
+	}
+}
+
+// instance returns a CompleteInstanceRequest.
+func instance(typ, group, instance uint64, name string, dims ...uint64) []byte {
+	b := number(number(text(nil, 1, name), 2, typ), 3, 1)
+	return number(number(sub(b, 4, shapeOf(dims...)), 5, group), 7, instance)
+}
+
+// recvBuf pulls a buffer, in pieces of 4,096 bytes.
+func (j *job) recvBuf(key string, content []byte) {
+	j.request++
+	request := text(text(number(text(nil, 2, key), 3, uint64(len(content))), 8, worker), 9, ps)
+	request = number(number(request, 10, j.request), 11, 5)
+	var pieces []byte
+	for b := content; len(b) > 0; {
+		n := min(4096, len(b))
+		pieces = sub(pieces, 1, b[:n])
+		b = b[n:]
+	}
+	extra := sub(text(nil, 1, "type.googleapis.com/tensorflow.RecvBufRespExtra"), 2, pieces)
+	j.backward.Unary(workerService+"RecvBuf", request, number(sub(nil, 4, extra), 5, 1700000000000000), j.frame)
+}
+
+// The pieces of a buffer are one tensor. Without the user's word a sum has no role; with it, sums have theirs from the third on.
+func TestCollectives(t *testing.T) {
+	for _, sums := range []parser.Sums{parser.SumsProved, parser.SumsGradients} {
+		j := newJob(t, 3001)
+		j.forward.Unary(workerService+"CompleteInstance", instance(typeBroadcast, 1, 50, "CollectiveBcastRecv: Broadcast(0)", 2500), nil, 100)
+		j.recvBuf("1:50:0:0:0:0:1", bytesOf(10000))
+		want := []tensor.Role{tensor.Exact}
+		for i := range uint64(4) {
+			j.forward.Unary(workerService+"CompleteInstance", instance(typeReduce, 1, 100+i, "CollectiveReduceV2: ReduceV2(Add,Id)", 5000), nil, 100)
+		}
+		for i := range 4 {
+			for pass := range 2 {
+				j.recvBuf(fmt.Sprintf("1:%d:0:0:%d:0:1", 100+i, pass), bytesOf(10000))
+			}
+			roles := []tensor.Role{tensor.Unknown, tensor.Unknown}
+			if sums == parser.SumsGradients {
+				roles = []tensor.Role{tensor.Gradient, tensor.Aggregate}
+			}
+			want = append(want, roles...)
+		}
+		j.recvBuf("1:999:0:0:0:0:1", bytesOf(10000)) // of an instance that nobody has told
+		want = append(want, tensor.Unknown)
+		_, got := j.play(new(Protocol), parser.Conn{Job: "job", Sums: sums})
+		if len(got) != len(want) {
+			t.Fatalf("%d tensors", len(got))
+		}
+		keys := map[uint64]int{}
+		for i, s := range got {
+			if x := s.Tensor; x.Role != want[i] || x.Size != 10000 || (x.DType == tensor.Float32) != (i < len(got)-1) {
+				t.Errorf("%v: tensor %d is %+v, want %v", sums, i, x, want[i])
+			}
+			keys[s.Tensor.Key]++
+		}
+		if len(keys) != 4 { // a broadcast, two passes, and the unknown one
+			t.Errorf("%d keys of %v", len(keys), keys)
+		}
+	}
+}
+
+// Every byte of a tensor is one of it, whatever frames it lies in, and other responses' bytes in between.
+func TestInterleavedTensors(t *testing.T) {
+	w := grpctest.New(t)
+	var bodies [2][]byte
+	var ids [2]uint32
+	for i, name := range []string{"edge_1_a", "edge_2_b"} {
+		ids[i] = w.Call(workerService + "RecvTensor")
+		w.Message(parser.Client, ids[i], number(text(number(nil, 1, 7), 2, edgeKey(worker, ps, name)), 7, uint64(i)+1), 1000)
+		w.Respond(ids[i])
+		bodies[i] = grpctest.Prefixed(sub(number(nil, 3, 1), 1, protoOf(1, bytesOf(40000), 10000)))
+	}
+	for len(bodies[0])+len(bodies[1]) > 0 {
+		for i := range bodies {
+			n := min(1001+i, len(bodies[i]))
+			w.Data(parser.Server, ids[i], bodies[i][:n], false)
+			bodies[i] = bodies[i][n:]
+		}
+	}
+	c := parser.Conn{Client: serverAddr, Server: workerAddr}
+	classes, err := parsertest.Play(new(Protocol), c, w.Exchange(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[uint64]int{}
+	for _, s := range classes.Server {
+		if s.Tensor.Size > 0 {
+			if s.Tensor.Off != got[s.Tensor.Key] {
+				t.Fatalf("%+v after %d bytes", s.Tensor, got[s.Tensor.Key])
+			}
+			got[s.Tensor.Key] += s.Len
+		}
+	}
+	if len(got) != 2 {
+		t.Fatalf("%d keys", len(got))
+	}
+	for k, n := range got {
+		if n != 40000 {
+			t.Errorf("%d bytes of tensor %x", n, k)
+		}
+	}
+}
+
+// Two tensors of one key that are under way at once: the second is opaque. When the first is reset, its key is free.
+func TestOneKeyAtATime(t *testing.T) {
+	w := grpctest.New(t)
+	body := grpctest.Prefixed(sub(nil, 1, protoOf(1, bytesOf(4000), 1000)))
+	open := func(id uint64) uint32 {
+		n := w.Call(workerService + "RecvTensor")
+		w.Message(parser.Client, n, number(text(number(nil, 1, 7), 2, edgeKey(worker, ps, "edge_1_a")), 7, id), 1000)
+		w.Respond(n)
+		return n
+	}
+	a, b := open(1), open(2)
+	w.Data(parser.Server, a, body[:1000], false)
+	w.Data(parser.Server, b, body, false)
+	w.Raw(parser.Client, []byte{0, 0, 4, 3, 0, 0, 0, 0, byte(a), 0, 0, 0, 8})
+	w.Data(parser.Server, open(3), body, false)
+	classes, err := parsertest.Play(new(Protocol), parser.Conn{}, w.Exchange(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, s := range classes.Server {
+		if s.Tensor.Size > 0 {
+			n += s.Len
+		}
+	}
+	if want := 4000 + 1000 - (len(body) - 4000); n != want {
+		t.Errorf("%d bytes of tensors, want %d", n, want)
+	}
+}
+
+// What is not as the framework writes it is opaque.
+func TestOtherForms(t *testing.T) {
+	content := bytesOf(400)
+	for name, proto := range map[string][]byte{
+		"strings":                 protoOf(7, content, 100),
+		"another length":          protoOf(1, content, 99),
+		"a length too large":      protoOf(1, content, 1<<40, 1<<40),
+		"an unknown type":         protoOf(77, content, 100),
+		"content before its type": number(sub(nil, fieldContent, content), fieldDType, 1),
+		"a list of values":        sub(sub(number(nil, fieldDType, 1), fieldShape, shapeOf(100)), 5, content),
+		"a group":                 append([]byte{3<<3 | 3}, protoOf(1, content, 100)...),
+		"an empty tensor":         protoOf(1, nil, 0, 5),
+	} {
+		j := newJob(t, 1000)
+		j.recvTensor(j.backward, 7, edgeKey(worker, ps, "edge_3_g"), proto)
+		if _, got := j.play(new(Protocol), parser.Conn{}); len(got) != 0 {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	j := newJob(t, 1000)
+	j.recvTensor(j.backward, 7, "edge_3_g", protoOf(1, content, 100))
+	if _, got := j.play(new(Protocol), parser.Conn{}); len(got) != 0 {
+		t.Errorf("a key of one part: %+v", got)
+	}
+}
+
+// The vectors of the framework's own encoder.
+func TestVectors(t *testing.T) {
+	got := append(number(nil, 3, 1700000000000000), sub(nil, 1, protoOf(1, make([]byte, 24), 2, 3))...)
+	want := append([]byte{0x18, 0x80, 0x80, 0xf9, 0xc0, 0xc1, 0xc4, 0x82, 0x03, 0x0a, 0x26, 0x08, 0x01, 0x12, 0x08, 0x12, 0x02, 0x08, 0x02, 0x12, 0x02, 0x08, 0x03, 0x22, 0x18}, make([]byte, 24)...)
+	if !bytes.Equal(got, want) {
+		t.Fatalf("%x", got)
+	}
+	for size := 1; size < 40; size++ {
+		j := newJob(t, size)
+		j.backward.Unary(workerService+"RecvTensor", text(nil, 2, edgeKey(worker, ps, "edge_3_g")), want, size)
+		if _, all := j.play(new(Protocol), parser.Conn{}); len(all) != 1 || all[0].Tensor.Size != 24 || all[0].Tensor.DType != tensor.Float32 {
+			t.Errorf("in frames of %d bytes: %+v", size, all)
+		}
+	}
+}
+
+// The promises of package parser hold, in frames of any size.
+func TestConformance(t *testing.T) {
+	small := gradients(t, 300)
+	large := gradients(t, 1<<20)
+	parsertest.Run(t, func() parser.Protocol { return new(Protocol) }, parser.Conn{Job: "job"},
+		small.forward.Exchange(), small.backward.Exchange(), large.backward.Exchange(), both(t))
+}
+
+// both has a graph, gradients and a collective on one connection.
+func both(t testing.TB) parsertest.Exchange {
+	j := newJob(t, 500)
+	j.backward = j.forward
+	j.register()
+	j.recvTensor(j.forward, 7, edgeKey(worker, ps, "edge_3_g"), protoOf(1, bytesOf(5000), 1250))
+	j.forward.Unary(workerService+"CompleteInstance", instance(typeReduce, 1, 100, "sum", 1250), nil, 100)
+	j.recvBuf("1:100:0:0:0:0:1", bytesOf(5000))
+	return j.forward.Exchange()
+}
+
+// A graph that is too large, and more graphs than may be under way, are given up, and cost no more than the limit.
+func TestGraphsAreBounded(t *testing.T) {
+	f := new(facts)
+	var all []*build
+	for range maxBuilding + 1 {
+		all = append(all, f.begin())
+	}
+	if !all[0].failed || all[1].failed || len(f.building) != maxBuilding {
+		t.Errorf("%d graphs are under way", len(f.building))
+	}
+	b := all[1]
+	for i := range 1 << 20 {
+		b.node()
+		b.named([]byte(fmt.Sprint("a node with a name that is rather long, number ", i)))
+		b.operation("_Recv")
+	}
+	if !b.failed || b.nodes != nil || b.finish() != nil {
+		t.Errorf("a graph of %d bytes", b.cost)
+	}
+	for i := range 3000 {
+		g := &graph{received: map[rendezvous]edgeRole{}}
+		for k := range 100 {
+			g.received[rendezvous{name: fmt.Sprint(k)}] = gradient
+		}
+		f.register(graphID{name: fmt.Sprint(i)}, g)
+	}
+	if f.edges > maxEdges || f.graphs.Len() > maxEdges/101+1 {
+		t.Errorf("%d edges of %d graphs", f.edges, f.graphs.Len())
+	}
+}
+
+// A graph with loops and many paths is walked in bounded time.
+func TestWalksEnd(t *testing.T) {
+	const n = 3000
+	nodes := make([]node, n)
+	nodes[0] = node{op: op{receive, 0}}
+	for i := 1; i < n; i++ {
+		nodes[i] = node{op: op{same, -1}}
+		for k := range 20 {
+			nodes[i].inputs = append(nodes[i].inputs, int32((i*k)%n))
+		}
+	}
+	g := edgesOf(nodes)
+	if r := g.received[rendezvous{}]; r != unclear {
+		t.Errorf("role %d", r)
+	}
+}
+
+// No bytes make a parser panic, break the contract, or depend on how they are cut.
+func FuzzNext(f *testing.F) {
+	f.Add(parsertest.Fold(both(f)), true)
+	f.Add(parsertest.Fold(gradients(f, 400).backward.Exchange()), false)
+	f.Fuzz(func(t *testing.T, b []byte, sums bool) {
+		c := parser.Conn{Job: "job", Client: workerAddr, Server: serverAddr}
+		if sums {
+			c.Sums = parser.SumsGradients
+		}
+		parsertest.AnyCut(t, func() parser.Protocol { return new(Protocol) }, c, parsertest.Unfold(b))
+	})
+}
+
+// No messages make a Message panic or depend on how they are cut: the fuzzer writes the messages, and the frames are right.
+func FuzzMessages(f *testing.F) {
+	f.Add(uint8(3), sub(text(nil, 1, "session"), 2, graphDef(1, serverPart)), text(nil, 1, "handle"))
+	f.Add(uint8(0), text(number(nil, 1, 7), 2, edgeKey(worker, ps, "edge_3_g")), sub(nil, 1, protoOf(1, bytesOf(400), 100)))
+	f.Add(uint8(6), sub(fixed(nil, 1, 77), 3, sub(nil, 3, sub(nil, 2, protoOf(1, bytesOf(400), 100)))), []byte(nil))
+	methods := []string{workerService + "RecvTensor", workerService + "RecvBuf", workerService + "CompleteInstance", workerService + "RegisterGraph",
+		workerService + "RunGraph", "/tensorflow.MasterService/RunStep", "/tensorflow.eager.EagerService/Enqueue", "/tensorflow.eager.EagerService/RunComponentFunction"}
+	f.Fuzz(func(t *testing.T, method uint8, request, response []byte) {
+		w := grpctest.New(t)
+		for range 2 {
+			w.Unary(methods[int(method)%len(methods)], request, response, 97)
+		}
+		parsertest.AnyCut(t, func() parser.Protocol { return new(Protocol) }, parser.Conn{Job: "job", Sums: parser.SumsGradients}, w.Exchange())
+	})
+}
