@@ -23,8 +23,7 @@ type reader struct {
 	ended    [2]bool             // the direction is not understood any more
 	deaf     [2]bool             // nor by the far proxy
 	tallies  [2]tally
-	values   [2]value
-	whole    [2]wholeValue // collected for each
+	values   [2]map[uint64]*value // under way, by direction and key
 	tensors  *tensors
 	costings []*costing
 	each     func(Value)               // may be nil
@@ -117,23 +116,39 @@ func (r *reader) payload(from parser.Side, t tensor.Tensor, b []byte) {
 	tally := &r.tallies[from]
 	tally.bytes += len(b)
 	tally.hash.Write(b)
-	v := &r.values[from]
-	if t.Off == 0 {
-		v.begin(t)
-	}
+	v := r.value(from, t)
 	for len(b) > 0 {
 		n := min(len(b), v.need())
 		if v.data = append(v.data, b[:n]...); v.need() == 0 {
-			role := r.tensors.judge(v, v.tensor, v.off, v.data)
+			role := r.tensors.judge(tally, v.tensor, v.off, v.data)
 			r.tensors.message(v.tensor, v.data)
 			tally.roles.add(role, len(v.data))
 			if r.each != nil {
-				r.whole[from].add(v, role, r.each)
+				v.whole.add(v, role, r.each)
 			}
 			v.next()
 		}
 		b = b[n:]
 	}
+	if v.off == v.tensor.Size {
+		delete(r.values[from], t.Key)
+	}
+}
+
+// maxUnder bounds the values of a direction that are under way at a time, as the proxy's sender does.
+const maxUnder = 1024
+
+// value returns the value to which the next bytes of t belong. Values of several tensors may interleave.
+func (r *reader) value(from parser.Side, t tensor.Tensor) *value {
+	v := r.values[from][t.Key]
+	if v == nil || t.Off == 0 {
+		if r.values[from] == nil || len(r.values[from]) >= maxUnder {
+			r.values[from] = map[uint64]*value{}
+		}
+		v = &value{tensor: t, off: t.Off}
+		r.values[from][t.Key] = v
+	}
+	return v
 }
 
 // known reports whether a side speaks the protocol: it sent a message, or a handshake that is no other protocol's.
@@ -150,9 +165,8 @@ type value struct {
 	tensor tensor.Tensor
 	off    int // of the block in the tensor
 	data   []byte
+	whole  wholeValue
 }
-
-func (v *value) begin(t tensor.Tensor) { v.tensor, v.off, v.data = t, 0, v.data[:0] }
 
 // need returns how many bytes the block lacks.
 func (v *value) need() int { return min(blockLen, v.tensor.Size-v.off) - len(v.data) }
