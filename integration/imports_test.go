@@ -71,7 +71,7 @@ var layers = []layer{
 	{"proxy/admin", []string{"proxy"}},
 	{"proxy/path/pathtest", []string{"tensor", "parser", "codecs/...", "proxy/path", "proxy/policy", "proxy/internal/pipe", "proxy/residual", "proxy/tensors", "proxy/frame", "proxy/memory", "proxy/tunnel"}},
 	{"proxy/path", []string{"tensor", "codecs", "proxy/policy", "proxy/internal/pipe", "proxy/cache", "proxy/residual", "proxy/app", "proxy/tensors", "proxy/coder", "proxy/frame", "proxy/memory", "proxy/tunnel"}},
-	{"proxy/path/receive", []string{"parser", "codecs", "proxy/internal/pipe", "proxy/path", "proxy/coder", "proxy/frame", "proxy/memory"}},
+	{"proxy/path/receive", []string{"tensor", "parser", "codecs", "proxy/internal/pipe", "proxy/path", "proxy/coder", "proxy/frame", "proxy/memory"}},
 	{"proxy/path/send", []string{"parser/lru", "tensor", "parser", "codecs", "codecs/feedback", "proxy/policy", "proxy/internal/pipe", "proxy/path", "proxy/cache", "proxy/residual", "proxy/app", "proxy/tensors", "proxy/coder", "proxy/frame", "proxy/memory"}},
 	{"proxy/memory", nil},
 	{"proxy/cache", []string{"parser/lru", "tensor", "codecs", "codecs/reference", "proxy/policy", "proxy/internal/pipe", "proxy/tensors", "proxy/coder", "proxy/frame", "proxy/memory", "proxy/tunnel"}},

@@ -159,10 +159,3 @@ func (p *Proxy) gate(conn *net.TCPConn, log *slog.Logger) (end *app.Conn, done f
 	done()
 	return app.Plain(conn), func() {}
 }
-
-func clientSide(own parser.Side) string {
-	if own == parser.Client {
-		return "here"
-	}
-	return "there"
-}

@@ -1,12 +1,15 @@
 package proxy
 
 import (
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/proxy/cache"
+	"github.com/gradproxy/gradproxy/proxy/coder"
+	"github.com/gradproxy/gradproxy/proxy/policy"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -26,14 +29,25 @@ type Metrics struct {
 	doubted                  *prometheus.CounterVec
 	given                    *prometheus.CounterVec
 	spent                    *prometheus.CounterVec
-	drift                    *prometheus.HistogramVec
+	drift, relative          *prometheus.HistogramVec
 	sparsity                 *prometheus.HistogramVec
 	guardExact, guardTensors *prometheus.CounterVec
 	forgotten                prometheus.Counter
 	lostRows                 prometheus.Counter
 	values                   *prometheus.CounterVec
 	wrong                    prometheus.Counter
+
+	mu   sync.RWMutex
+	sent map[sentKey]sentCounters // raw and wire by their labels: to find both at once costs a third
 }
+
+// A sentKey has the labels of raw and wire bytes.
+type sentKey struct {
+	peer, job, codec string
+	role             tensor.Role
+}
+
+type sentCounters struct{ raw, wire prometheus.Counter }
 
 // NewMetrics makes the metrics and registers them.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
@@ -49,18 +63,19 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		return h
 	}
 	m := &Metrics{
+		sent: map[sentKey]sentCounters{},
 		connections: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "gradproxy_connections",
 			Help: "Connections of apps that are carried now, by peer and by the end that sent SYN."}, []string{"peer", "client"}),
 		opened:    counter("opens_total", "Connections that apps asked for, by peer and by what became of them.", "peer", "result"),
 		ended:     counter("connections_ended_total", "Connections that ended, by peer and by how.", "peer", "how"),
-		raw:       counter("raw_bytes_total", "Bytes that apps sent, by how they travelled and what they meant.", "codec", "role"),
-		wire:      counter("wire_bytes_total", "Bytes that were handed to the tunnel for them.", "codec", "role"),
+		raw:       counter("raw_bytes_total", "Bytes that apps sent to peers, by job, by how they travelled and what they meant.", "peer", "job", "codec", "role"),
+		wire:      counter("wire_bytes_total", "Bytes that were handed to the tunnel for them; gradproxy_peer_network_sent_bytes_total has those of the link.", "peer", "job", "codec", "role"),
 		delivered: counter("delivered_bytes_total", "Bytes that were delivered to apps, by peer.", "peer"),
 		refused:   counter("dials_refused_total", "Dials for peers that servers refused, each of those that were repeated counted.", "peer"),
 		encode:    histogram("encode_seconds", "Time to encode one block."),
 		decode:    histogram("decode_seconds", "Time to decode one block."),
 		began:     counter("tensor_values_total", "Values of tensors that apps sent, by role and by the evidence for it.", "role", "evidence"),
-		fallbacks: counter("verbatim_fallbacks_total", "Tensor values and blocks that were not coded as a rule says, by reason.", "reason"),
+		fallbacks: counter("verbatim_fallbacks_total", "Tensor values and blocks that were not coded as a rule says, by reason and by the codec that would have been used.", "reason", "codec", "role"),
 		doubted:   counter("jobs_doubted_total", "Jobs that lose nothing more until they connect anew, since one of their sums was found to be no gradient, by reason.", "reason"),
 		given:     counter("parsers_gave_up_total", "Directions of connections that stopped being understood, by protocol.", "protocol"),
 	}
@@ -68,6 +83,9 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m.values = counter("shared_values_total", "Values of tensors that the peer holds: put whole, as a difference to the last one (difference) or to the peer's (opposite), referred to again, evicted.", "how")
 	m.drift = prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "gradproxy_residual_ratio",
 		Help:    "Norm of a block's residual over the norm of its value: how far receivers are behind.",
+		Buckets: prometheus.ExponentialBuckets(1e-4, 4, 10)}, []string{"codec", "role"})
+	m.relative = prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "gradproxy_relative_error",
+		Help:    "Norm of the loss of a block's encoding over the norm of the encoded value, which feedback is part of.",
 		Buckets: prometheus.ExponentialBuckets(1e-4, 4, 10)}, []string{"codec", "role"})
 	m.sparsity = prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "gradproxy_sparsity",
 		Help:    "Sparsity multiplier s of blocks whose codec adapts it, of one block in eight.",
@@ -86,7 +104,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	for _, how := range cache.SharedHow {
 		m.values.WithLabelValues(how)
 	}
-	reg.MustRegister(m.connections, m.drift, m.sparsity, m.forgotten, m.lostRows, m.wrong)
+	reg.MustRegister(m.connections, m.drift, m.relative, m.sparsity, m.forgotten, m.lostRows, m.wrong)
 	return m
 }
 
@@ -96,32 +114,97 @@ var (
 	spentOf     = []string{"time", "memory"}
 )
 
-// expect begins the series of peers' and protocols' rare events at 0: an alert on the rise of a series that is not there before its first
-// event does not see that one.
-func (m *Metrics) expect(peers []Peer, protocols []parser.Protocol) {
+// endings lists how connections end, as passage.both says it.
+var endings = []string{"closed", "reset by app", "reset by far app", "protocol", "memory", "tunnel"}
+
+// expect begins the series at 0 that the settings lead to: a rise of a series that is not there before its first event is not seen, neither by
+// an alert nor in a sum of bytes.
+func (m *Metrics) expect(s *Settings, protocols []parser.Protocol) {
 	if m == nil {
 		return
 	}
-	for _, p := range peers {
+	codings := []policy.Coding{{Codec: policy.Verbatim, Role: tensor.Unknown}, {Codec: "lossless", Role: tensor.Unknown}}
+	if ruled, ok := s.Policy.(interface{ Codings() []policy.Coding }); ok {
+		codings = append(codings, ruled.Codings()...)
+	}
+	for _, p := range s.Peers {
 		for _, result := range openResults {
 			m.opened.WithLabelValues(p.Name, result)
+		}
+		for _, how := range endings {
+			m.ended.WithLabelValues(p.Name, how)
+		}
+		for _, client := range []parser.Side{parser.Client, parser.Server} {
+			m.connections.WithLabelValues(p.Name, clientSide(client))
 		}
 		for _, of := range spentOf {
 			m.spent.WithLabelValues(p.Name, of)
 		}
 		m.refused.WithLabelValues(p.Name)
+		m.delivered.WithLabelValues(p.Name)
+		for _, job := range s.jobsWith(&p) {
+			for _, c := range codings {
+				m.Sent(p.Name, job, c.Codec, c.Role, 0, 0)
+			}
+		}
+	}
+	for _, c := range codings {
+		m.expectCoding(c)
 	}
 	for _, p := range protocols {
 		m.given.WithLabelValues(p.String())
 	}
 }
 
-// Sent counts raw bytes of apps that left as wire bytes.
-func (m *Metrics) Sent(codec string, role tensor.Role, raw, wire int) {
-	if m != nil {
-		m.raw.WithLabelValues(codec, role.String()).Add(float64(raw))
-		m.wire.WithLabelValues(codec, role.String()).Add(float64(wire))
+// clientSide writes on which side of the proxy's own site a client is.
+func clientSide(own parser.Side) string {
+	if own == parser.Client {
+		return "here"
 	}
+	return "there"
+}
+
+// expectCoding begins the series of tensors of a role that travel by a codec.
+func (m *Metrics) expectCoding(c policy.Coding) {
+	for why := tensor.OK + 1; why.Valid(); why++ {
+		m.fallbacks.WithLabelValues(why.String(), c.Codec, c.Role.String())
+	}
+	if c.Codec == policy.Verbatim {
+		return
+	}
+	m.encode.WithLabelValues(c.Codec, c.Role.String())
+	m.decode.WithLabelValues(coder.Name(c.Codec), c.Role.String()) // the peer's rules are like these, as a rule
+	if c.Lossy {
+		m.relative.WithLabelValues(c.Codec, c.Role.String())
+	}
+	if c.Lossy && c.Role != tensor.State {
+		m.drift.WithLabelValues(c.Codec, c.Role.String())
+		m.guardExact.WithLabelValues(c.Codec, c.Role.String())
+		m.guardTensors.WithLabelValues(c.Codec, c.Role.String())
+	}
+}
+
+// Sent counts raw bytes of an app for a peer that left as wire bytes.
+func (m *Metrics) Sent(peer, job, codec string, role tensor.Role, raw, wire int) {
+	if m != nil {
+		c := m.sending(sentKey{peer, job, codec, role})
+		c.raw.Add(float64(raw))
+		c.wire.Add(float64(wire))
+	}
+}
+
+func (m *Metrics) sending(k sentKey) sentCounters {
+	m.mu.RLock()
+	c, ok := m.sent[k]
+	m.mu.RUnlock()
+	if ok {
+		return c
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c = sentCounters{m.raw.WithLabelValues(k.peer, k.job, k.codec, k.role.String()), m.wire.WithLabelValues(k.peer, k.job, k.codec, k.role.String())}
+	m.sent[k] = c
+	return c
 }
 
 // Encoded observes the time to encode a block.
@@ -131,10 +214,10 @@ func (m *Metrics) Encoded(codec string, role tensor.Role, took time.Duration) {
 	}
 }
 
-// Decoded observes the time to decode a block.
-func (m *Metrics) Decoded(codec string, took time.Duration) {
+// Decoded observes the time to decode a block. The role is the one that the peer tells.
+func (m *Metrics) Decoded(codec string, role tensor.Role, took time.Duration) {
 	if m != nil {
-		m.decode.WithLabelValues(codec, "").Observe(took.Seconds())
+		m.decode.WithLabelValues(codec, role.String()).Observe(took.Seconds())
 	}
 }
 
@@ -146,9 +229,9 @@ func (m *Metrics) Began(t tensor.Tensor) {
 }
 
 // FellBack counts a value or a block that was not coded as a rule says.
-func (m *Metrics) FellBack(why tensor.Reason) {
+func (m *Metrics) FellBack(codec string, role tensor.Role, why tensor.Reason) {
 	if m != nil {
-		m.fallbacks.WithLabelValues(why.String()).Inc()
+		m.fallbacks.WithLabelValues(why.String(), codec, role.String()).Inc()
 	}
 }
 
@@ -212,10 +295,18 @@ func (m *Metrics) deliverer(peer string) func(n int) {
 	return func(n int) { c.Add(float64(n)) }
 }
 
-// Drifted observes the norm of a residual over that of its value.
-func (m *Metrics) Drifted(codec string, role tensor.Role, ratio float64) {
+// Drifted observes the norm of a residual over that of its value, and over that of the value that was encoded.
+func (m *Metrics) Drifted(codec string, role tensor.Role, ratio, relative float64) {
 	if m != nil {
 		m.drift.WithLabelValues(codec, role.String()).Observe(ratio)
+		m.Erred(codec, role, relative)
+	}
+}
+
+// Erred observes the norm of the loss of an encoding over that of the value that was encoded.
+func (m *Metrics) Erred(codec string, role tensor.Role, relative float64) {
+	if m != nil {
+		m.relative.WithLabelValues(codec, role.String()).Observe(relative)
 	}
 }
 

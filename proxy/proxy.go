@@ -125,7 +125,7 @@ func (p *Proxy) cacheConfig(room int64) cache.Config {
 
 // Apply replaces the settings, for connections that come from now on; the policy changes for all.
 func (p *Proxy) Apply(s Settings) {
-	p.config.Metrics.expect(s.Peers, p.config.Protocols)
+	p.config.Metrics.expect(&s, p.config.Protocols)
 	p.settings.Store(&s)
 }
 

@@ -3,6 +3,7 @@ package proxy
 import (
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -72,6 +73,17 @@ func (s *Settings) jobOf(a, b netip.Addr) Job {
 		}
 	}
 	return Job{}
+}
+
+// jobsWith returns the names of the jobs that may have connections with a peer, and the empty one of connections without a job.
+func (s *Settings) jobsWith(p *Peer) []string {
+	names := []string{""}
+	for _, j := range s.Jobs {
+		if slices.ContainsFunc(j.Networks, func(n netip.Prefix) bool { return slices.ContainsFunc(p.Networks, n.Overlaps) }) {
+			names = append(names, j.Name)
+		}
+	}
+	return names
 }
 
 // stranger reports whether a client that a peer names in an opening lies behind another peer. What the peer says of such a connection

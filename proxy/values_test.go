@@ -314,6 +314,34 @@ func TestExactValueAfterALossyOne(t *testing.T) {
 	}
 }
 
+// How much the peer lacks of weights that travel as differences is measured, and their bytes are counted by one codec, peer and job.
+func TestLossOfWeightsIsMeasured(t *testing.T) {
+	near, far := prometheus.NewRegistry(), prometheus.NewRegistry()
+	p := newPairWith(t, func(name string, c *Config) {
+		c.Values, c.Metrics = 1<<20, NewMetrics(map[string]*prometheus.Registry{"near": near, "far": far}[name])
+	}, []parser.Protocol{pathtest.Toy{Role: tensor.State, Base: true}}, policy.Rule{Roles: []tensor.Role{tensor.State}, Codec: "halves"})
+	waitFor(t, p.near.values().Ready)
+	c, s := p.connect(t)
+	w, train := weights(rand.New(rand.NewPCG(15, 16)), 3000)
+	for range 10 {
+		carry(t, c, s, pathtest.ToyPiece(1, len(w), w))
+		train()
+	}
+	waitFor(t, func() bool {
+		return seriesOf(t, near)[`raw_bytes_total{codec="halves",job="",peer="far",role="state"}`] == 10*3000*4
+	})
+	got := seriesOf(t, near)
+	if n := got[`relative_error{codec="halves",role="state"}`]; n != 6 { // of three blocks, the 2nd and the 10th value: the first travels whole
+		t.Errorf("the loss of %v values of blocks was measured, want 6", n)
+	}
+	if wire := got[`wire_bytes_total{codec="halves",job="",peer="far",role="state"}`]; wire < 10*3000/4 || wire > 10*3000*2 {
+		t.Errorf("%v bytes were handed to the tunnel for 10 values of 12,000 bytes, of which half is sent", wire)
+	}
+	if n := seriesOf(t, far)[`decode_seconds{codec="halves",role="state"}`]; n < 27 {
+		t.Errorf("%v values of blocks of the role were decoded, want 27 at least", n)
+	}
+}
+
 // Weights that do not change any more arrive closer each time, and exactly when that is due.
 func TestTheSameWeightsAgain(t *testing.T) {
 	p := newSharingPair(t, 1<<20, policy.Rule{Roles: []tensor.Role{tensor.State}, Codec: "halves", FlushEvery: 5})

@@ -107,6 +107,9 @@ var reasonNames = [...]string{"ok", "no rule", "role unproved", "dtype unknown",
 	"no gain", "no reference", "peer lacks codec", "too small", "no memory", "learning",
 	"call not seen", "other caller", "no sum", "caller unclear", "ranks unknown", "calls contradicted", "contested", "job doubted", "guarded"}
 
+// Valid reports whether r is one of the reasons.
+func (r Reason) Valid() bool { return int(r) < len(reasonNames) }
+
 // String returns the reason in the words that users see.
 func (r Reason) String() string { return name(reasonNames[:], int(r)) }
 

@@ -72,8 +72,8 @@ func statusCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status",
 		Short: "Print the traffic of the running proxy, and the state of its peers",
-		Long: `Print whether the running proxy is ready, the bytes that its job's connections have sent and the bytes of the tunnels for them, and the
-state of every peer. The exit code is 1 if no proxy answers.`,
+		Long: `Print whether the running proxy is ready, the bytes that its job's connections have sent and got and the bytes that the links have carried for
+them, and the state of every peer. The exit code is 1 if no proxy answers.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			address, err := where.address()
@@ -156,14 +156,14 @@ func printStatus(w io.Writer, s *adminclient.Status) {
 	if !s.Ready {
 		fmt.Fprintln(w, "not ready")
 	}
-	fmt.Fprintf(w, "\n%d connections; their apps sent %s, for which tunnels took %s%s; %s were delivered\n",
-		s.Connections, admin.Size(s.Raw), admin.Size(s.Wire), times(s.Raw, s.Wire), admin.Size(s.Delivered))
+	fmt.Fprintf(w, "\n%d connections; their apps sent %s and got %s; links carried %s and %s, all headers included%s\n",
+		s.Connections, admin.Size(s.Raw), admin.Size(s.Delivered), admin.Size(s.Network.Sent), admin.Size(s.Network.Received), fewer(s.Network.Ratio(s.Raw, s.Delivered)))
 	if len(s.Peers) == 0 {
 		return
 	}
 	fmt.Fprintln(w)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "peer\tstate\tcarriers\trtt\tconnections\tsent\treceived\tsent again")
+	fmt.Fprintln(t, "peer\tstate\tcarriers\trtt\tconnections\tapps sent\tlink sent\tapps got\tlink got\tratio\tsent again")
 	for _, p := range s.Peers {
 		state, rtt := "up", "-"
 		switch {
@@ -179,15 +179,27 @@ func printStatus(w io.Writer, s *adminclient.Status) {
 		if p.Choice != "" {
 			carriers += " (" + p.Choice + ")"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\n", p.Name, state, carriers, rtt, p.Connections, admin.Size(p.Sent), admin.Size(p.Received), admin.Size(p.Replayed))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", p.Name, state, carriers, rtt, p.Connections, admin.Size(p.Raw), admin.Size(p.Network.Sent),
+			admin.Size(p.Delivered), admin.Size(p.Network.Received), ratio(p.Network.Ratio(p.Raw, p.Delivered)), admin.Size(p.Replayed))
 	}
 	_ = t.Flush() // it fails only if the terminal has gone
 }
 
-// times says by which factor bytes became fewer.
-func times(raw, wire int64) string {
-	if wire == 0 {
+// fewer says by which factor links carry fewer bytes.
+func fewer(by float64) string {
+	switch {
+	case by == 0:
 		return ""
+	case by < 1:
+		return fmt.Sprintf(" (%.2fx more)", 1/by)
 	}
-	return fmt.Sprintf(" (%.2fx fewer)", float64(raw)/float64(wire))
+	return fmt.Sprintf(" (%.2fx fewer)", by)
+}
+
+// ratio writes the ratio of a link.
+func ratio(r float64) string {
+	if r == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.2f", r)
 }

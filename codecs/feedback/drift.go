@@ -10,11 +10,27 @@ import (
 // aggregates it bounds how far replicas lie apart. It is 0 if residual is zero, and +Inf if only value is. The two are of one length. For a
 // tensor in blocks, add up the SquaredNorm of each and take the root of the quotient.
 func Drift(residual, value []float32) float64 {
-	e, x := tensor.SquaredNorms(residual, value)
-	if e == 0 {
+	return Ratio(tensor.SquaredNorms(residual, value))
+}
+
+// Ratio returns the ratio of two norms, given their squares. It is 0 if the first is, and +Inf if only the second is.
+func Ratio(residual, value float64) float64 {
+	if residual == 0 {
 		return 0
 	}
-	return math.Sqrt(e / x)
+	return math.Sqrt(residual / value)
+}
+
+// SquaredNorms returns the sums of the squares of value, and of value and residual added, which an encoder with feedback is given. The two
+// are of one length.
+func SquaredNorms(value, residual []float32) (ofValue, ofSum float64) {
+	residual = residual[:len(value)]
+	for i, x := range value {
+		sum := float64(x) + float64(residual[i])
+		ofValue += float64(x) * float64(x)
+		ofSum += sum * sum
+	}
+	return ofValue, ofSum
 }
 
 // SquaredNorm returns the sum of the squares of v.

@@ -3,9 +3,12 @@ package reference
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 	"sync"
 
 	"github.com/cespare/xxhash/v2"
+
+	"github.com/gradproxy/gradproxy/tensor"
 )
 
 // A Copy is the latest value of one block that both ends hold, with its version and a hash. Both ends must set
@@ -49,6 +52,35 @@ func (c *Copy) Set(b []byte) {
 	}
 	copy(v.bytes, b)
 	v.version, v.hash = c.latest, xxhash.Sum64(v.bytes)
+}
+
+// RelativeError returns the norm of the difference between value and the latest value's first elements, of type d, over the norm of
+// value: how much of it the other end lacks. It is 0 where nothing is lacking, and +Inf where only value is zero, or c holds nothing.
+func (c *Copy) RelativeError(d tensor.DType, value []byte) float64 {
+	latest := c.acquire()
+	defer c.release()
+	if latest == nil {
+		return math.Inf(1)
+	}
+	const piece = 256 // elements
+	var want, held [piece]float32
+	var lacks, norm float64
+	size := d.Size()
+	for off := 0; off < len(value); {
+		n := min((len(value)-off)/size, piece)
+		tensor.ToFloat32(want[:n], value[off:off+n*size], d)
+		tensor.ToFloat32(held[:n], latest.bytes[off:off+n*size], d)
+		for i, x := range want[:n] {
+			e := float64(x) - float64(held[i])
+			lacks += e * e
+			norm += float64(x) * float64(x)
+		}
+		off += n * size
+	}
+	if lacks == 0 {
+		return 0
+	}
+	return math.Sqrt(lacks / norm)
 }
 
 // Keep makes c keep so many earlier values besides the latest one from now on. It forgets earlier values beyond that number.

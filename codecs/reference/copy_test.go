@@ -3,6 +3,7 @@ package reference_test
 import (
 	"bytes"
 	"errors"
+	"math"
 	"testing"
 
 	"github.com/gradproxy/gradproxy/codecs/reference"
@@ -99,5 +100,34 @@ func TestCopyNoAllocation(t *testing.T) {
 	}
 	if a := testing.AllocsPerRun(20, func() { c.Set(b) }); a != 0 {
 		t.Errorf("%v allocations", a)
+	}
+}
+
+// The relative error is that of the first elements, of any float type.
+func TestRelativeError(t *testing.T) {
+	for _, d := range []tensor.DType{tensor.Float32, tensor.Float64, tensor.Float16, tensor.BFloat16} {
+		const n = 1000
+		held, value := make([]float32, n), make([]float32, n)
+		for i := range held {
+			held[i], value[i] = 3, 4
+		}
+		bytes := func(v []float32) []byte {
+			b := make([]byte, len(v)*d.Size())
+			tensor.FromFloat32(b, v, d)
+			return b
+		}
+		c := reference.NewCopy(n*d.Size(), 0)
+		if e := c.RelativeError(d, bytes(value)); !math.IsInf(e, 1) {
+			t.Errorf("%v: %v before the first value, want +Inf", d, e)
+		}
+		c.Set(bytes(held))
+		for _, x := range []struct {
+			value []float32
+			want  float64
+		}{{value, 0.25}, {value[:1], 0.25}, {held, 0}, {make([]float32, n), math.Inf(1)}, {nil, 0}} {
+			if e := c.RelativeError(d, bytes(x.value)); e != x.want {
+				t.Errorf("%v, %d elements: %v, want %v", d, len(x.value), e, x.want)
+			}
+		}
 	}
 }

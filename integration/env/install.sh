@@ -24,11 +24,12 @@ install_one() {
 	jax)           pypi jax ;;
 	mxnet)         debian libgomp1; pypi mxnet ;;
 	uml)           unpacked uml user-mode-linux ;; # another kernel, which integration/vm runs as a process
+	prometheus)    unpacked prometheus prometheus ;; # with promtool; its service would take port 9090
 	qemu)          debian qemu-system-x86; kernel qemu linux-image-amd64 ;; # the same for processors on which uml does not start
 	*)             fail "unknown environment $1: one of $all" ;;
 	esac
 }
-all='tools haproxy fashion-mnist torch113 torch215 jax mxnet uml qemu'
+all='tools haproxy fashion-mnist torch113 torch215 jax mxnet uml qemu prometheus'
 
 # The CUDA wheel of torch without 4 GB of NVIDIA's packages: stand-ins for the libraries that it links.
 after_torch215() {

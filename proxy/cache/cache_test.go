@@ -32,10 +32,11 @@ type counts struct {
 	wrong int
 }
 
-func (*counts) Encoded(string, tensor.Role, time.Duration) {}
-func (*counts) Decoded(string, time.Duration)              {}
-func (*counts) Sent(string, tensor.Role, int, int)         {}
-func (*counts) FellBack(tensor.Reason)                     {}
+func (*counts) Encoded(string, tensor.Role, time.Duration)         {}
+func (*counts) Decoded(string, tensor.Role, time.Duration)         {}
+func (*counts) Sent(string, string, string, tensor.Role, int, int) {}
+func (*counts) FellBack(string, tensor.Role, tensor.Reason)        {}
+func (*counts) Erred(string, tensor.Role, float64)                 {}
 func (c *counts) SharedValue(how string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

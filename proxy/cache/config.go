@@ -30,9 +30,11 @@ type Stream interface {
 // Metrics counts the work of a Cache.
 type Metrics interface {
 	Encoded(codec string, role tensor.Role, took time.Duration)
-	Decoded(codec string, took time.Duration)
-	Sent(codec string, role tensor.Role, raw, wire int)
-	FellBack(why tensor.Reason)
+	Decoded(codec string, role tensor.Role, took time.Duration)
+	Sent(peer, job, codec string, role tensor.Role, raw, wire int)
+	FellBack(codec string, role tensor.Role, why tensor.Reason)
+	// Erred takes the norm of what a value lacks at the peer over the norm of the value.
+	Erred(codec string, role tensor.Role, relative float64)
 	// SharedValue counts a value by how it was put (whole, difference, opposite, again), or evicted.
 	SharedValue(how string) // one of SharedHow
 	// WrongReference counts a value whose reference is not the one that this end holds.

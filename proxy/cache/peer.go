@@ -172,7 +172,7 @@ func (p *Peer) Put(t frame.Tag, v Put) (r frame.ValueRef, fresh, ok bool) {
 	}
 	if e == nil {
 		p.mu.Unlock()
-		p.config.Metrics.FellBack(tensor.NoMemory)
+		p.config.Metrics.FellBack(v.Choice.Codec.String(), v.Role, tensor.NoMemory)
 		return r, false, false
 	}
 	e.refs++

@@ -7,9 +7,9 @@ import (
 
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/reference"
-	"github.com/gradproxy/gradproxy/proxy/coder"
 	"github.com/gradproxy/gradproxy/proxy/frame"
 	"github.com/gradproxy/gradproxy/proxy/internal/pipe"
+	"github.com/gradproxy/gradproxy/tensor"
 )
 
 // send puts an entry on the stream, as a difference to from, if that is not nil. The control frames that are due must have been
@@ -28,16 +28,16 @@ func (w *writer) send(e *entry, v *Put, from *copyOfSlot) error {
 	c.Metrics.SharedValue(how)
 	var declare []byte
 	if text := chosen.String(); text != slot.text {
-		chosen, declare = w.declare(slot, chosen, v.Decl)
+		chosen, declare = w.declare(slot, chosen, v.Decl, v.Role)
 	}
-	enc, text, name := slot.enc, slot.text, coder.Name(slot.text)
+	enc, text := slot.enc, slot.text
 	if from != nil {
 		var err error
 		if enc, err = slot.against(chosen, from); err != nil {
 			enc, from = slot.enc, nil
 		}
 	}
-	turn, role, record := slot.coder.Next(), v.Role, v.Observe
+	turn, job, role, record := slot.coder.Next(), v.Decl.Job, v.Role, v.Observe
 	var buf, block []byte
 	return w.pipe.Do(pipe.Item{
 		Work: func() {
@@ -46,7 +46,8 @@ func (w *writer) send(e *entry, v *Put, from *copyOfSlot) error {
 			begin := time.Now()
 			buf, block = w.encode(e, enc, from)
 			took := time.Since(begin)
-			c.Metrics.Encoded(name, role, took)
+			c.Metrics.Encoded(text, role, took)
+			w.measure(e, text, role)
 			if how != "whole" { // a first value does not predict the gain of the next
 				record.Saw(text, len(e.raw), len(block), took)
 			}
@@ -58,7 +59,7 @@ func (w *writer) send(e *entry, v *Put, from *copyOfSlot) error {
 			}
 			wire := len(declare) + len(block)
 			record.Sent(0, wire)
-			c.Metrics.Sent(name, role, 0, wire)
+			c.Metrics.Sent(w.name, job, text, role, 0, wire)
 			return err
 		},
 		Done: func() {
@@ -86,7 +87,7 @@ func (w *writer) codec(e *entry, v *Put, from *copyOfSlot) codecs.Codec {
 
 // declare gives a slot another codec, or the lossless one if that codec takes no such block, and returns the codec and the Declare
 // frame.
-func (w *writer) declare(slot *writerSlot, c codecs.Codec, d frame.Declaration) (codecs.Codec, []byte) {
+func (w *writer) declare(slot *writerSlot, c codecs.Codec, d frame.Declaration, role tensor.Role) (codecs.Codec, []byte) {
 	enc, err := reference.NewEncoder(c, slot.dtype, slot.copy, slot.copy)
 	if err != nil {
 		c = w.config.Lossless
@@ -94,7 +95,7 @@ func (w *writer) declare(slot *writerSlot, c codecs.Codec, d frame.Declaration) 
 			panic(fmt.Sprintf("proxy: the lossless codec takes no block of %d %v: %v", slot.n, slot.dtype, err))
 		}
 	}
-	d.Codec = c.String()
+	d.Codec, d.Role = c.String(), role
 	slot.enc, slot.text, slot.reverse.enc = enc, d.Codec, nil
 	body := d.Append(nil)
 	return c, append(frame.AppendHeader(nil, frame.Declare, slot.id, len(body)), body...)
@@ -117,4 +118,20 @@ func (w *writer) encode(e *entry, enc codecs.Encoder, from *copyOfSlot) (buf, bl
 		}
 	}
 	return buf, frame.Front(body, frame.Block, slot.id)
+}
+
+const (
+	measureEvery = 8        // how many values of a slot that may lose something pass between two whose loss is measured,
+	measureMax   = 64 << 10 // and the most elements, a value's first, that are looked at for it
+)
+
+// measure observes, in the slot's turn, how much of an entry's value the peer lacks.
+func (w *writer) measure(e *entry, codec string, role tensor.Role) {
+	slot := e.slot
+	if !e.lost || !slot.dtype.Float() {
+		return
+	}
+	if slot.measured++; slot.measured%measureEvery == 1 {
+		w.config.Metrics.Erred(codec, role, slot.copy.RelativeError(slot.dtype, e.raw[:min(len(e.raw), measureMax*slot.dtype.Size())]))
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/frame"
 	"github.com/gradproxy/gradproxy/proxy/internal/pipe"
 	"github.com/gradproxy/gradproxy/proxy/memory"
+	"github.com/gradproxy/gradproxy/tensor"
 )
 
 // A store holds the values that a peer has put here, for as long as their stream lives.
@@ -56,6 +57,7 @@ type storeSlot struct {
 	*copyOfSlot
 	text    string // of the codec
 	name    string // of the codec
+	role    tensor.Role
 	dec     codecs.Decoder
 	reverse reverseDecoder
 	limit   int // bytes of an encoding, at most
@@ -172,7 +174,7 @@ func (s *store) declare(id uint32, body []byte) error {
 	if err != nil {
 		return fmt.Errorf("%w: declare: %w", frame.ErrFrame, err)
 	}
-	slot := &storeSlot{text: d.Codec, name: coder.Name(c.String()), limit: coder.MaxEncoded(c, &d) + reference.Overhead}
+	slot := &storeSlot{text: d.Codec, name: coder.Name(c.String()), role: d.Role, limit: coder.MaxEncoded(c, &d) + reference.Overhead}
 	switch old, k := s.slots[id], keyOf(&d); {
 	case old == nil:
 		if err := s.account(k.slotCost(), 0); err != nil {
@@ -220,7 +222,7 @@ func (s *store) put(f frame.Frame) error {
 			if err = coder.Decode(e.data, form, dec, coded, slot.name); err == nil && form == frame.FormRaw {
 				slot.copy.Set(e.data)
 			}
-			s.config.Metrics.Decoded(slot.name, time.Since(begin))
+			s.config.Metrics.Decoded(slot.name, slot.role, time.Since(begin))
 		},
 		Emit: func() error {
 			if err == nil {

@@ -56,6 +56,8 @@ type writerSlot struct {
 	held  bool // the peer has a value of it
 	lossy int  // values that may have lost something since the last that did not
 
+	measured int // values that may have lost something; changed in turn
+
 	// See reverse.go.
 	version  uint64 // of the last value; 0: none
 	put      bool   // the peer will know the slot before any control frame that is sent from now on

@@ -3,6 +3,7 @@ package frame
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/gradproxy/gradproxy/tensor"
 )
@@ -18,6 +19,9 @@ type Declaration struct {
 	Off   int    // of the block in the tensor, in bytes
 	Base  uint64 // Key of the tensor that predicts this one; 0: none
 	Keys  uint64 // Key of the index array of a sparse tensor; 0: dense
+
+	// Role is the tensor's, for the receiver's metrics alone. A slot without Job, Key, Off, Base and Keys is of no one tensor, and tells none.
+	Role tensor.Role
 }
 
 const (
@@ -41,12 +45,24 @@ func (d *Declaration) Append(dst []byte) []byte {
 	dst = binary.LittleEndian.AppendUint64(dst, d.Key)
 	dst = binary.AppendUvarint(dst, uint64(d.Off))
 	dst = binary.LittleEndian.AppendUint64(dst, d.Base)
-	return binary.LittleEndian.AppendUint64(dst, d.Keys)
+	dst = binary.LittleEndian.AppendUint64(dst, d.Keys)
+	if d.Role == tensor.Unknown {
+		return dst
+	}
+	return append(dst, byte(d.Role))
 }
 
 // AppendText appends a text and its length.
 func AppendText(dst []byte, s string) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(s))), s...)
+}
+
+// roleOf returns the role that a peer tells, Unknown for one of a later version.
+func roleOf(b byte) tensor.Role {
+	if r := tensor.Role(b); slices.Contains(tensor.Roles(), r) {
+		return r
+	}
+	return tensor.Unknown
 }
 
 // ParseDeclaration reads the body of a Declare frame. Bytes after the known fields are of a later version and skipped.
@@ -62,6 +78,9 @@ func ParseDeclaration(body []byte) (Declaration, error) {
 		d.Off = r.Int()
 		d.Base = r.Uint64()
 		d.Keys = r.Uint64()
+		if len(r.B) > 0 {
+			d.Role = roleOf(r.Byte())
+		}
 	}
 	switch {
 	case r.Short:

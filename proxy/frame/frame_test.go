@@ -84,10 +84,16 @@ func TestTruncatedFrames(t *testing.T) {
 }
 
 func TestDeclarationSurvives(t *testing.T) {
-	d := Declaration{Codec: "3lc(s=1.75)", DType: tensor.BFloat16, N: 1 << 18, Job: "resnet", Key: 1 << 63, Off: 1 << 40, Base: 7, Keys: 9}
+	d := Declaration{Codec: "3lc(s=1.75)", DType: tensor.BFloat16, N: 1 << 18, Job: "resnet", Key: 1 << 63, Off: 1 << 40, Base: 7, Keys: 9, Role: tensor.Aggregate}
 	got, err := ParseDeclaration(append(d.Append(nil), "a later version's"...))
 	if err != nil || !reflect.DeepEqual(got, d) {
 		t.Fatalf("%+v, %v", got, err)
+	}
+	told := d.Append(nil)
+	for _, old := range [][]byte{told[:len(told)-1], append(told[:len(told)-1:len(told)-1], 200)} { // an older version's, and one with a role of a later version
+		if got, err = ParseDeclaration(old); err != nil || got.Role != tensor.Unknown || got.Keys != 9 {
+			t.Errorf("without a known role: %+v, %v", got, err)
+		}
 	}
 	short := Declaration{Codec: "rice", DType: tensor.Uint64, N: 300}
 	body := short.Append(nil)

@@ -47,18 +47,20 @@ type Env struct {
 
 // Metrics counts the work of the path. All methods are safe for concurrent use.
 type Metrics interface {
-	Sent(codec string, role tensor.Role, raw, wire int) // bytes of the app, and bytes that were handed to the tunnel for them
+	// Sent counts bytes of an app for a peer, and bytes that were handed to the tunnel for them.
+	Sent(peer, job, codec string, role tensor.Role, raw, wire int)
 	Encoded(codec string, role tensor.Role, took time.Duration)
-	Drifted(codec string, role tensor.Role, ratio float64)    // norm of a block's residual over the norm of its value
-	Began(t tensor.Tensor)                                    // the next value of a tensor of the app
-	Adapted(codec string, role tensor.Role, sparsity float64) // of a block of a codec that adapts
-	Guarded(codec string, role tensor.Role, first bool)       // a block travels exactly since it is too far behind, the first of its tensor
-	FellBack(why tensor.Reason)
-	Doubted(reason string)  // a job loses nothing more, since one of its sums is no gradient
-	GaveUp(protocol string) // a parser has ended with an error
+	// Drifted takes the norm of a block's residual over the norm of its value, and over the norm of the value that was encoded.
+	Drifted(codec string, role tensor.Role, ratio, relative float64)
+	Began(t tensor.Tensor)                                      // the next value of a tensor of the app
+	Adapted(codec string, role tensor.Role, sparsity float64)   // of a block of a codec that adapts
+	Guarded(codec string, role tensor.Role, first bool)         // a block travels exactly since it is too far behind, the first of its tensor
+	FellBack(codec string, role tensor.Role, why tensor.Reason) // codec: which would have been used
+	Doubted(reason string)                                      // a job loses nothing more, since one of its sums is no gradient
+	GaveUp(protocol string)                                     // a parser has ended with an error
 
-	Decoded(codec string, took time.Duration)
-	Delivered(peer string, n int) // bytes to the app
+	Decoded(codec string, role tensor.Role, took time.Duration) // role: Unknown where a decoder serves several
+	Delivered(peer string, n int)                               // bytes to the app
 }
 
 // A Writer takes the bytes of one direction of a tunnel's stream.

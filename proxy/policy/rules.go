@@ -51,6 +51,37 @@ func New(rules []Rule, newCodec func(text string) (codecs.Codec, error)) (Policy
 	return p, nil
 }
 
+// A Coding is a way in which rules have tensors travel.
+type Coding struct {
+	Codec string // its text, or Verbatim
+	Role  tensor.Role
+	Lossy bool
+}
+
+// Codings lists the ways in which the rules may have tensors travel, as far as the rules name them.
+func (p *ruleList) Codings() []Coding {
+	var all []Coding
+	for _, r := range p.rules {
+		roles := r.Roles
+		if len(roles) == 0 {
+			roles = tensor.Roles()
+		}
+		for _, role := range roles {
+			c := Coding{Codec: Verbatim, Role: role}
+			if r.codec != nil {
+				c.Codec, c.Lossy = r.text, codecs.Lossy(r.codec)
+			}
+			if c.Lossy && (role == tensor.Unknown || role == tensor.Exact) {
+				continue // they lose nothing, whatever a rule says
+			}
+			if !slices.Contains(all, c) {
+				all = append(all, c)
+			}
+		}
+	}
+	return all
+}
+
 // Choose returns the codec of the first rule that matches, made safe for the role, and says whether a lossless one pays. Lossy
 // codecs are not asked: a rule has named them.
 func (p *ruleList) Choose(f Flow, t tensor.Tensor, m Measured) Choice {

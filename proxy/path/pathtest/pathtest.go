@@ -56,17 +56,17 @@ func Whole(t testing.TB, e *path.Env) {
 // NoMetrics counts nothing.
 type NoMetrics struct{}
 
-func (NoMetrics) Sent(string, tensor.Role, int, int)         {}
-func (NoMetrics) Encoded(string, tensor.Role, time.Duration) {}
-func (NoMetrics) Adapted(string, tensor.Role, float64)       {}
-func (NoMetrics) Guarded(string, tensor.Role, bool)          {}
-func (NoMetrics) Drifted(string, tensor.Role, float64)       {}
-func (NoMetrics) Began(tensor.Tensor)                        {}
-func (NoMetrics) FellBack(tensor.Reason)                     {}
-func (NoMetrics) Doubted(string)                             {}
-func (NoMetrics) GaveUp(string)                              {}
-func (NoMetrics) Decoded(codec string, took time.Duration)   {}
-func (NoMetrics) Delivered(peer string, n int)               {}
+func (NoMetrics) Sent(string, string, string, tensor.Role, int, int) {}
+func (NoMetrics) Encoded(string, tensor.Role, time.Duration)         {}
+func (NoMetrics) Adapted(string, tensor.Role, float64)               {}
+func (NoMetrics) Guarded(string, tensor.Role, bool)                  {}
+func (NoMetrics) Drifted(string, tensor.Role, float64, float64)      {}
+func (NoMetrics) Began(tensor.Tensor)                                {}
+func (NoMetrics) FellBack(string, tensor.Role, tensor.Reason)        {}
+func (NoMetrics) Doubted(string)                                     {}
+func (NoMetrics) GaveUp(string)                                      {}
+func (NoMetrics) Decoded(string, tensor.Role, time.Duration)         {}
+func (NoMetrics) Delivered(peer string, n int)                       {}
 
 // Log returns a log that the test shows.
 func Log(t testing.TB) *slog.Logger { return slog.New(slog.NewTextHandler(t.Output(), nil)) }

@@ -1,6 +1,7 @@
 package pathtest
 
 import (
+	"cmp"
 	"encoding/binary"
 
 	"github.com/gradproxy/gradproxy/parser"
@@ -13,9 +14,10 @@ type Toy struct {
 	Flow    bool // the sender may stop amid a tensor until it is answered
 	Role    tensor.Role
 	Proof   tensor.Proof
-	Base    bool // a value predicts the next
-	Unnamed bool // all tensors have Key 0, as none that interleave may
-	OneKey  bool // all tensors have Key 1
+	Base    bool         // a value predicts the next
+	Unnamed bool         // all tensors have Key 0, as none that interleave may
+	OneKey  bool         // all tensors have Key 1
+	DType   tensor.DType // of all elements; 0: Float32
 }
 
 func (Toy) String() string { return "toy" }
@@ -58,7 +60,7 @@ func (p *toyParser) Next(b []byte) (parser.Segment, error) {
 		if p.left > 0 && (size == 0 || p.left > size-p.offs[id]) {
 			return parser.Segment{}, parser.ErrForeign
 		}
-		p.id, p.t = id, tensor.Tensor{Key: uint64(id) + 1, Role: p.toy.Role, Proof: p.toy.Proof, DType: tensor.Float32, Size: size, Off: p.offs[id]}
+		p.id, p.t = id, tensor.Tensor{Key: uint64(id) + 1, Role: p.toy.Role, Proof: p.toy.Proof, DType: cmp.Or(p.toy.DType, tensor.Float32), Size: size, Off: p.offs[id]}
 		switch {
 		case p.toy.Unnamed:
 			p.t.Key = 0

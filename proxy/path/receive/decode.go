@@ -8,6 +8,7 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/coder"
 	"github.com/gradproxy/gradproxy/proxy/frame"
 	"github.com/gradproxy/gradproxy/proxy/path"
+	"github.com/gradproxy/gradproxy/tensor"
 )
 
 // A decoder has the slots that the peer has declared on one connection, and makes elements of their blocks.
@@ -22,7 +23,8 @@ type decoder struct {
 type slot struct {
 	coder.Turns
 	codec      string // without its parameters
-	bytes      int    // of a block's elements
+	role       tensor.Role
+	bytes      int // of a block's elements
 	dec        codecs.Decoder
 	maxEncoded int
 	took       time.Duration // that decoding takes, the least of late; set in turn
@@ -55,7 +57,7 @@ func (d *decoder) declare(id uint32, body []byte) error {
 	if d.slots == nil {
 		d.slots = map[uint32]*slot{}
 	}
-	d.slots[id] = &slot{codec: coder.Name(c.String()), bytes: decl.Size(), dec: dec, maxEncoded: coder.MaxEncoded(c, &decl), took: time.Hour}
+	d.slots[id] = &slot{codec: coder.Name(c.String()), role: decl.Role, bytes: decl.Size(), dec: dec, maxEncoded: coder.MaxEncoded(c, &decl), took: time.Hour}
 	return nil
 }
 
@@ -111,7 +113,7 @@ func (d *decoder) decode(b *block) {
 	b.err = coder.Decode(b.data, b.encoded[0], b.slot.dec, b.encoded[1:], b.slot.codec)
 	took := time.Since(begin)
 	b.slot.sawDecoding(took)
-	d.env.Metrics.Decoded(b.slot.codec, took)
+	d.env.Metrics.Decoded(b.slot.codec, b.slot.role, took)
 	d.env.Buffers.Put(b.encoded)
 	b.encoded = nil
 }

@@ -34,7 +34,7 @@ func (c *chooser) value(p *plan, t tensor.Tensor, limit int) bool {
 	p.record.Chose(chosen, t, p.text, p.choice.Why)
 	env.Metrics.Began(t)
 	if p.choice.Codec == nil {
-		env.Metrics.FellBack(p.choice.Why)
+		env.Metrics.FellBack(p.text, t.Role, p.choice.Why)
 		p.record.Sent(t.Size, t.Size)
 		return false
 	}
@@ -101,7 +101,7 @@ func (c *chooser) block(p *plan, off, n int, variable bool) *block {
 	} else {
 		// Slots know nothing of rows, which are others each time: their residuals come with the block.
 		if codecs.Lossy(p.choice.Codec) && p.rows == nil {
-			d.Job, d.Key, d.Off, d.Base, d.Keys = c.conn.Job, t.Key, off, t.Base, t.Keys
+			d.Job, d.Key, d.Off, d.Base, d.Keys, d.Role = c.conn.Job, t.Key, off, t.Base, t.Keys, t.Role
 		}
 		q := slotRequest{decl: *d, codec: p.choice.Codec, feedback: p.choice.Feedback, variable: variable}
 		if p.dense != nil {
@@ -109,7 +109,7 @@ func (c *chooser) block(p *plan, off, n int, variable bool) *block {
 		}
 		var err error
 		if b.slot, err = c.encode.slots.get(q); err != nil {
-			c.conn.Env.Metrics.FellBack(tensor.NoGain)
+			c.conn.Env.Metrics.FellBack(p.text, p.t.Role, tensor.NoGain)
 			return nil
 		}
 	}
@@ -188,7 +188,7 @@ func (c *chooser) settle(b *block) error {
 	if why != tensor.OK {
 		c.contribute(b)
 		if !first {
-			c.conn.Env.Metrics.FellBack(why)
+			c.conn.Env.Metrics.FellBack(b.text, b.role, why)
 			b.record.Refused(why)
 		}
 		if isRows {

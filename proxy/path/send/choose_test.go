@@ -167,8 +167,8 @@ type noted struct {
 	why     map[tensor.Reason]int
 }
 
-func (n *noted) Doubted(reason string)      { n.doubted = append(n.doubted, reason) }
-func (n *noted) FellBack(why tensor.Reason) { n.why[why]++ }
+func (n *noted) Doubted(reason string)                               { n.doubted = append(n.doubted, reason) }
+func (n *noted) FellBack(_ string, _ tensor.Role, why tensor.Reason) { n.why[why]++ }
 
 // exactly sends a value and reports whether it arrives as it is, with nothing added.
 func (s *testSender) exactly(t *testing.T, v []byte) bool {

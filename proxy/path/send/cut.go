@@ -136,7 +136,7 @@ func (c *cutter) start(x *tensorCut, hold int, buf []byte, from *memory.Buffer) 
 		b.cost += memory.Footprint(n)
 	}
 	if !c.emit.reserve(b.cost) {
-		c.conn.Env.Metrics.FellBack(tensor.NoMemory)
+		c.conn.Env.Metrics.FellBack(b.text, b.role, tensor.NoMemory)
 		x.plan.record.Refused(tensor.NoMemory)
 		return nil
 	}
@@ -218,7 +218,7 @@ func (c *cutter) fallBack(stalled bool) error {
 	for _, b := range g.blocks {
 		b.record.Sent(b.filled, b.filled)
 		if stalled {
-			c.conn.Env.Metrics.FellBack(tensor.Stalled)
+			c.conn.Env.Metrics.FellBack(b.text, b.role, tensor.Stalled)
 		}
 	}
 	defer c.emit.release(&g)

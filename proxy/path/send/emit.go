@@ -29,7 +29,7 @@ func (e *emitter) opaque(buf []byte) error {
 		return nil
 	}
 	whole := frame.Front(buf, frame.Bytes, 0)
-	e.conn.Env.Metrics.Sent(verbatim, tensor.Unknown, n, len(whole))
+	e.conn.Env.Metrics.Sent(e.conn.Peer, e.conn.Job, verbatim, tensor.Unknown, n, len(whole))
 	write := func() error { return e.write(whole) }
 	sent, err := e.pipe.Try(write)
 	if sent || err != nil {
@@ -66,10 +66,10 @@ func (e *emitter) group(g *group, write func(frames ...[]byte) error) error {
 	for _, b := range g.blocks {
 		wire := len(b.frame) + len(b.declare)
 		b.record.Sent(len(b.data), wire)
-		metrics.Sent(b.text, b.role, len(b.data), wire)
+		metrics.Sent(e.conn.Peer, e.conn.Job, b.text, b.role, len(b.data), wire)
 	}
 	if overhead > 0 {
-		metrics.Sent(verbatim, tensor.Unknown, len(g.literals), overhead)
+		metrics.Sent(e.conn.Peer, e.conn.Job, verbatim, tensor.Unknown, len(g.literals), overhead)
 	}
 	return err
 }

@@ -100,13 +100,12 @@ func (e *encoder) block(b *block) {
 	took := time.Since(begin)
 	switch {
 	case err == nil:
-		e.drift(b)
 		e.conn.Env.Metrics.Encoded(b.text, b.role, took)
 	case !errors.Is(err, codecs.ErrUnsuited):
 		e.conn.Log.Error("codec failed; its block travels raw", "codec", b.text, "err", err)
 		fallthrough
 	default:
-		e.conn.Env.Metrics.FellBack(tensor.NoGain)
+		e.conn.Env.Metrics.FellBack(b.text, b.role, tensor.NoGain)
 	}
 	b.record.Saw(b.text, len(b.data), len(b.frame), took)
 }
@@ -118,9 +117,13 @@ func (e *encoder) append(b *block) (body []byte, err error) {
 		s.lock.Lock()
 		defer s.lock.Unlock()
 	}
+	m := e.measure(b)
 	body, err = s.Encode(append(b.buf, frame.FormCoded), frame.MaxHeader, s.enc, b.data)
 	if s.control != nil && b.plan.choice.Codec.Traits().ResidualRatio > 0 {
 		b.sparsity = s.control.Sparsity()
+	}
+	if m != nil && err == nil {
+		e.drift(b, m)
 	}
 	return body, err
 }
@@ -130,21 +133,53 @@ const (
 	driftMax   = 64 << 10 // and the most elements, a block's first, that are looked at for one
 )
 
-// drift observes the norm of the block's residual over that of its value: for aggregates, how far the replicas may be apart.
-func (e *encoder) drift(b *block) {
-	v, residual := tensor.View(b.data), b.slot.residual
-	if b.slot.external != nil {
-		residual = b.residual
+// A measure has the squares of the norms of a block's value and of the sum of value and residual, which is encoded, of its first
+// elements.
+type measure struct {
+	elements   int
+	value, sum float64
+}
+
+// measure looks at a block that is about to be encoded; nil: the block leaves no residual, or it is not its turn.
+func (e *encoder) measure(b *block) *measure {
+	residual := b.owed()
+	if residual == nil || !b.decl.DType.Float() {
+		return nil
 	}
-	if residual == nil || b.decl.DType != tensor.Float32 || v == nil {
-		return
+	if b.slot.encoded++; b.slot.encoded%driftEvery != 1 {
+		return nil
 	}
-	if b.slot.encoded++; b.slot.encoded%driftEvery == 1 {
-		n := min(len(v), driftMax)
-		if b.sparsity > 0 {
-			b.record.Adapted(b.sparsity)
-			e.conn.Env.Metrics.Adapted(b.text, b.role, float64(b.sparsity))
+	n := min(len(residual), driftMax)
+	buffers := e.conn.Env.Buffers
+	v := tensor.View(b.data)
+	if b.decl.DType != tensor.Float32 || v == nil {
+		room := buffers.Get(4 * n)
+		defer buffers.Put(room)
+		if v = tensor.View(room); v == nil {
+			v = make([]float32, n)
 		}
-		e.conn.Env.Metrics.Drifted(b.text, b.role, feedback.Drift(residual[:n], v[:n]))
+		tensor.ToFloat32(v[:n], b.data[:n*b.decl.DType.Size()], b.decl.DType)
 	}
+	m := &measure{elements: n}
+	m.value, m.sum = feedback.SquaredNorms(v[:n], residual[:n])
+	return m
+}
+
+// owed returns the residual that the block's encoding takes and leaves, nil if there is none.
+func (b *block) owed() []float32 {
+	if b.slot.external != nil {
+		return b.residual
+	}
+	return b.slot.residual
+}
+
+// drift observes the norm of the residual that an encoding has left, over that of its value: for aggregates, how far the replicas may be
+// apart; and over that of the sum that was encoded: the relative error of the codec.
+func (e *encoder) drift(b *block, m *measure) {
+	if b.sparsity > 0 {
+		b.record.Adapted(b.sparsity)
+		e.conn.Env.Metrics.Adapted(b.text, b.role, float64(b.sparsity))
+	}
+	left := feedback.SquaredNorm(b.owed()[:m.elements])
+	e.conn.Env.Metrics.Drifted(b.text, b.role, feedback.Ratio(left, m.value), feedback.Ratio(left, m.sum))
 }

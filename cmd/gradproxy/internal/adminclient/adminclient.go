@@ -69,6 +69,7 @@ type Status struct {
 	Raw         int64   `json:"raw_bytes"`       // that apps have sent since the start
 	Wire        int64   `json:"wire_bytes"`      // that were handed to tunnels for them
 	Delivered   int64   `json:"delivered_bytes"` // that were delivered to apps
+	Network     Traffic `json:"network"`         // of the links to all peers
 	Uptime      float64 `json:"uptime_seconds"`
 	Peers       []Peer  `json:"peers"` // ordered by name
 }
@@ -83,10 +84,27 @@ type Peer struct {
 	Choice      string  `json:"choice,omitempty"`   // with carrier auto: the carrier of bulk, and why, as "dtls: faster"
 	RTT         float64 `json:"rtt_seconds"`        // 0: unknown
 	Connections int64   `json:"connections"`
+	Raw         int64   `json:"raw_bytes"`      // that apps have sent to it
+	Wire        int64   `json:"wire_bytes"`     // that were handed to the tunnel for them
 	Sent        int64   `json:"sent_bytes"`     // of streams, replays left out
 	Received    int64   `json:"received_bytes"` // of streams, duplicates left out
 	Replayed    int64   `json:"replayed_bytes"` // after the loss of a carrier
 	Delivered   int64   `json:"delivered_bytes"`
+	Network     Traffic `json:"network"` // of the link
+}
+
+// Traffic is bytes of IP packets, as links carry them and bills count them. Zero: the kernel does not tell.
+type Traffic struct {
+	Sent     int64 `json:"sent_bytes"`
+	Received int64 `json:"received_bytes"`
+}
+
+// Ratio returns how many times fewer bytes a link carries, both ways together, than the apps' connections; 0: unknown.
+func (t Traffic) Ratio(raw, delivered int64) float64 {
+	if t.Sent+t.Received == 0 {
+		return 0
+	}
+	return float64(raw+delivered) / float64(t.Sent+t.Received)
 }
 
 // Ready asks whether the proxy is ready; the named checks do not count.
@@ -169,9 +187,12 @@ func statusOf(ready admin.Readiness, families map[string]*dto.MetricFamily, now 
 		of := func(family string) float64 { return totalOf(families["gradproxy_"+family], name) }
 		s.Peers = append(s.Peers, Peer{
 			Name: name, Up: value(m) == 1, Outage: of("peer_outage_seconds"), Carriers: int(of("peer_carriers")), Datagrams: int(of("peer_carriers_datagrams")), Choice: choiceOf(families["gradproxy_peer_choice"], name), RTT: of("peer_rtt_seconds"),
-			Connections: int64(of("connections")), Sent: int64(of("peer_sent_bytes_total")), Received: int64(of("peer_received_bytes_total")),
+			Connections: int64(of("connections")), Raw: int64(of("raw_bytes_total")), Wire: int64(of("wire_bytes_total")), Sent: int64(of("peer_sent_bytes_total")), Received: int64(of("peer_received_bytes_total")),
 			Replayed: int64(of("peer_replayed_bytes_total")), Delivered: int64(of("delivered_bytes_total")),
+			Network: Traffic{int64(of("peer_network_sent_bytes_total")), int64(of("peer_network_received_bytes_total"))},
 		})
+		last := s.Peers[len(s.Peers)-1].Network
+		s.Network.Sent, s.Network.Received = s.Network.Sent+last.Sent, s.Network.Received+last.Received
 	}
 	slices.SortFunc(s.Peers, func(a, b Peer) int { return strings.Compare(a.Name, b.Name) })
 	return s

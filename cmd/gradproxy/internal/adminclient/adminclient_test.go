@@ -41,14 +41,16 @@ func serve(t *testing.T, c admin.Config) []*Proxy {
 func TestStatus(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	m := proxy.NewMetrics(registry)
-	m.Sent("3lc", tensor.Gradient, 1000, 100)
-	m.Sent("lossless", tensor.State, 500, 400)
+	m.Sent("tokyo", "", "3lc", tensor.Gradient, 1000, 100)
+	m.Sent("tokyo", "", "lossless", tensor.State, 500, 400)
 	m.Delivered("tokyo", 70)
 	m.Delivered("berlin", 7)
 	for peer, up := range map[string]float64{"tokyo": 1, "berlin": 0} {
 		g := prometheus.NewGauge(prometheus.GaugeOpts{Name: "gradproxy_peer_up", ConstLabels: prometheus.Labels{"peer": peer}})
 		g.Set(up)
-		registry.MustRegister(g)
+		sent := prometheus.NewCounter(prometheus.CounterOpts{Name: "gradproxy_peer_network_sent_bytes_total", ConstLabels: prometheus.Labels{"peer": peer}})
+		sent.Add(300 * up)
+		registry.MustRegister(g, sent)
 	}
 	for _, p := range serve(t, admin.Config{Site: "paris", Version: "v1", Metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}),
 		Checks: func() []admin.Check {
@@ -64,8 +66,11 @@ func TestStatus(t *testing.T) {
 		if s.Raw != 1500 || s.Wire != 500 || s.Delivered != 77 {
 			t.Errorf("%s: raw %d, wire %d, delivered %d; want 1500, 500, 77", p.address, s.Raw, s.Wire, s.Delivered)
 		}
-		if len(s.Peers) != 2 || s.Peers[0].Name != "berlin" || s.Peers[0].Up || !s.Peers[1].Up || s.Peers[1].Delivered != 70 {
+		if len(s.Peers) != 2 || s.Peers[0].Name != "berlin" || s.Peers[0].Up || !s.Peers[1].Up || s.Peers[1].Delivered != 70 || s.Peers[1].Raw != 1500 || s.Peers[1].Network.Sent != 300 || s.Peers[0].Raw != 0 {
 			t.Errorf("%s: peers %+v", p.address, s.Peers)
+		}
+		if r := s.Network.Ratio(s.Raw, s.Delivered); s.Network.Sent != 300 || r < 5.25 || r > 5.26 || (Traffic{}).Ratio(1, 1) != 0 {
+			t.Errorf("%s: the link has %+v, a ratio of %v, want 1577/300", p.address, s.Network, r)
 		}
 	}
 }
