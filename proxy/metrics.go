@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/proxy/cache"
@@ -191,6 +192,28 @@ func (m *Metrics) Sent(peer, job, codec string, role tensor.Role, raw, wire int)
 		c.raw.Add(float64(raw))
 		c.wire.Add(float64(wire))
 	}
+}
+
+// RawBytes returns how many bytes apps have sent to a peer.
+func (m *Metrics) RawBytes(peer string) float64 {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	sum := 0.0
+	for k, c := range m.sent {
+		if k.peer == peer {
+			sum += counted(c.raw)
+		}
+	}
+	return sum
+}
+
+// counted returns the value of a counter.
+func counted(c prometheus.Counter) float64 {
+	var now dto.Metric
+	if c.Write(&now) != nil {
+		return 0
+	}
+	return now.GetCounter().GetValue()
 }
 
 func (m *Metrics) sending(k sentKey) sentCounters {

@@ -183,6 +183,11 @@ func printStatus(w io.Writer, s *adminclient.Status) {
 			admin.Size(p.Delivered), admin.Size(p.Network.Received), ratio(p.Network.Ratio(p.Raw, p.Delivered)), admin.Size(p.Replayed))
 	}
 	_ = t.Flush() // it fails only if the terminal has gone
+	for _, p := range s.Peers {
+		if m := p.Money; m != nil {
+			fmt.Fprintf(w, "%s: %.2f %s spent on the link, %.2f %s saved\n", p.Name, m.Spent, m.Currency, m.Saved, m.Currency)
+		}
+	}
 }
 
 // fewer says by which factor links carry fewer bytes.

@@ -90,7 +90,15 @@ type Peer struct {
 	Received    int64   `json:"received_bytes"` // of streams, duplicates left out
 	Replayed    int64   `json:"replayed_bytes"` // after the loss of a carrier
 	Delivered   int64   `json:"delivered_bytes"`
-	Network     Traffic `json:"network"` // of the link
+	Network     Traffic `json:"network"`         // of the link
+	Money       *Money  `json:"money,omitempty"` // nil: the configuration names no price
+}
+
+// Money is the price of the bytes that a link carried to a peer.
+type Money struct {
+	Currency string  `json:"currency"`
+	Spent    float64 `json:"spent"`
+	Saved    float64 `json:"saved"` // negative: a loss
 }
 
 // Traffic is bytes of IP packets, as links carry them and bills count them. Zero: the kernel does not tell.
@@ -191,11 +199,22 @@ func statusOf(ready admin.Readiness, families map[string]*dto.MetricFamily, now 
 			Replayed: int64(of("peer_replayed_bytes_total")), Delivered: int64(of("delivered_bytes_total")),
 			Network: Traffic{int64(of("peer_network_sent_bytes_total")), int64(of("peer_network_received_bytes_total"))},
 		})
+		s.Peers[len(s.Peers)-1].Money = moneyOf(families, name)
 		last := s.Peers[len(s.Peers)-1].Network
 		s.Network.Sent, s.Network.Received = s.Network.Sent+last.Sent, s.Network.Received+last.Received
 	}
 	slices.SortFunc(s.Peers, func(a, b Peer) int { return strings.Compare(a.Name, b.Name) })
 	return s
+}
+
+// moneyOf returns the money of a peer; nil: it has no price.
+func moneyOf(families map[string]*dto.MetricFamily, peer string) *Money {
+	for _, m := range families["gradproxy_peer_egress_spent_total"].GetMetric() {
+		if label(m, "peer") == peer {
+			return &Money{label(m, "currency"), value(m), totalOf(families["gradproxy_peer_egress_saved"], peer)}
+		}
+	}
+	return nil
 }
 
 // choiceOf returns the choice of the carrier to a peer; "": there is none.

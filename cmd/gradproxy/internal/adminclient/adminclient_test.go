@@ -52,6 +52,11 @@ func TestStatus(t *testing.T) {
 		sent.Add(300 * up)
 		registry.MustRegister(g, sent)
 	}
+	for name, money := range map[string]float64{"spent_total": 3, "saved": 4} {
+		g := prometheus.NewGauge(prometheus.GaugeOpts{Name: "gradproxy_peer_egress_" + name, ConstLabels: prometheus.Labels{"peer": "tokyo", "currency": "USD"}})
+		g.Set(money)
+		registry.MustRegister(g)
+	}
 	for _, p := range serve(t, admin.Config{Site: "paris", Version: "v1", Metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}),
 		Checks: func() []admin.Check {
 			return []admin.Check{{Name: "drain"}, {Name: "peer/berlin", Err: errors.New("no tunnel")}}
@@ -68,6 +73,9 @@ func TestStatus(t *testing.T) {
 		}
 		if len(s.Peers) != 2 || s.Peers[0].Name != "berlin" || s.Peers[0].Up || !s.Peers[1].Up || s.Peers[1].Delivered != 70 || s.Peers[1].Raw != 1500 || s.Peers[1].Network.Sent != 300 || s.Peers[0].Raw != 0 {
 			t.Errorf("%s: peers %+v", p.address, s.Peers)
+		}
+		if s.Peers[0].Money != nil || s.Peers[1].Money == nil || *s.Peers[1].Money != (Money{"USD", 3, 4}) {
+			t.Errorf("%s: money %+v, %+v", p.address, s.Peers[0].Money, s.Peers[1].Money)
 		}
 		if r := s.Network.Ratio(s.Raw, s.Delivered); s.Network.Sent != 300 || r < 5.25 || r > 5.26 || (Traffic{}).Ratio(1, 1) != 0 {
 			t.Errorf("%s: the link has %+v, a ratio of %v, want 1577/300", p.address, s.Network, r)

@@ -177,12 +177,26 @@ func (k *checker) peers() {
 			k.warnf(p.line, where+".may_dial", "there is none: every connection from %s is refused; allow destinations here, such as \"10.1.0.0/16:1024-65535\"", p.called())
 		}
 		k.mayDial(where, &p)
+		k.price(where+".price", &p.Price)
 		if a, err := netip.ParseAddrPort(p.Dial); err == nil && k.itself(a) != "" {
 			k.errorf(p.line, where+".dial", "%s is this proxy itself, %s: give the address of %s, or leave dial out if it dials this site", p.Dial, k.itself(a), p.Name)
 		}
 		for j := range i {
 			k.pair(where, &k.Peers[j], &k.Peers[i])
 		}
+	}
+}
+
+// price finds a price of which a part is missing.
+func (k *checker) price(where string, p *Price) {
+	if p.line == 0 || k.failed(where) {
+		return
+	}
+	if p.EgressPerGB == 0 && !k.failed(where+".egress_per_gb") {
+		k.errorf(p.line, where+".egress_per_gb", "it is missing: give the price of a gigabyte to this peer, such as 0.09")
+	}
+	if p.Currency == "" && !k.failed(where+".currency") {
+		k.errorf(p.line, where+".currency", "it is missing: name the currency of the price, such as USD")
 	}
 }
 

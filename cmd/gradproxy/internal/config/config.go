@@ -66,6 +66,15 @@ type Peer struct {
 	ID       string           // its SPIFFE id; default spiffe://DOMAIN/NAME with the domain of this site's certificate
 	Networks []netip.Prefix   // addresses that are reached through it
 	MayDial  []proxy.DialRule // addresses that it may make this side dial; default none
+	Price    Price            // of bytes to it; default none
+
+	line int
+}
+
+// Price is the price of bytes that a link carries away from this site. The zero Price is none.
+type Price struct {
+	EgressPerGB float64 // of 10^9 bytes
+	Currency    string  // code of ISO 4217
 
 	line int
 }

@@ -141,6 +141,14 @@ func (d *document) peer(p *Peer) reader {
 		"id":       value(d, &p.ID, parseID),
 		"networks": values(d, &p.Networks, parseNetwork),
 		"may_dial": values(d, &p.MayDial, proxy.ParseDialRule),
+		"price":    d.price(&p.Price),
+	}))
+}
+
+func (d *document) price(p *Price) reader {
+	return d.at(&p.line, d.object(map[string]reader{
+		"egress_per_gb": value(d, &p.EgressPerGB, parsePrice),
+		"currency":      value(d, &p.Currency, parseCurrency),
 	}))
 }
 

@@ -86,6 +86,26 @@ func parseSize(s string) (int64, error) {
 	return 0, fmt.Errorf("%q is not a size: write a whole number of bytes, or with a unit, such as 64KiB or 1GiB", s)
 }
 
+// maxPrice bounds a price: the smallest units of money cost no more.
+const maxPrice = 1e9
+
+// parsePrice reads a price above 0.
+func parsePrice(s string) (float64, error) {
+	p, err := strconv.ParseFloat(s, 64)
+	if err != nil || !(p > 0) || p > maxPrice {
+		return 0, fmt.Errorf("%q is not a price: write a number above 0, such as 0.09", s)
+	}
+	return p, nil
+}
+
+// parseCurrency reads a code of ISO 4217.
+func parseCurrency(s string) (string, error) {
+	if len(s) != 3 || strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != "" {
+		return "", fmt.Errorf("%q is not a currency: write its code of three capital letters, such as USD", s)
+	}
+	return s, nil
+}
+
 func parseNetwork(s string) (netip.Prefix, error) {
 	p, err := netip.ParsePrefix(s)
 	if err != nil {

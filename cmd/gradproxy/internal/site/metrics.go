@@ -82,6 +82,7 @@ func (c *counts) events() tunnel.Events {
 // tunnelCollector shows the snapshot that a tunnel gives of each peer.
 type tunnelCollector struct {
 	tunnel interface{ Stats() []tunnel.PeerStats }
+	money  *ledger
 }
 
 // peerMetrics lists the metrics of a peer.
@@ -143,6 +144,9 @@ func (t *tunnelCollector) Describe(ch chan<- *prometheus.Desc) {
 		ch <- m.desc
 	}
 	ch <- choiceDesc
+	for _, d := range []*prometheus.Desc{priceDesc, spentDesc, directDesc, savedDesc} {
+		ch <- d
+	}
 }
 
 // Collect asks the tunnel once for all of them.
@@ -151,6 +155,7 @@ func (t *tunnelCollector) Collect(ch chan<- prometheus.Metric) {
 		for _, m := range peerMetrics {
 			ch <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value(&p), p.Peer)
 		}
+		t.money.collect(ch, &p)
 		if p.Choice.Carrier != "" {
 			ch <- prometheus.MustNewConstMetric(choiceDesc, prometheus.GaugeValue, 1, p.Peer, p.Choice.Carrier, p.Choice.Reason)
 		}

@@ -34,6 +34,7 @@ func (s *Site) Reload(c *config.Config) error {
 	}
 	s.proxy.Apply(settings)
 	s.counts.expect(c.Peers)
+	s.money.setPrices(c.Peers, s.tunnel.Stats())
 	s.config.Store(c)
 	s.counts.reloaded(true)
 	if keys := needRestart(s.started, c); len(keys) > 0 {

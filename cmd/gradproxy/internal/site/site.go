@@ -34,6 +34,7 @@ type Site struct {
 	version  string
 	registry *prometheus.Registry
 	counts   *counts
+	money    *ledger
 	limits   shares
 	places   intercept.Places // of the descriptors for connections
 
@@ -146,9 +147,11 @@ func (s *Site) open(c *config.Config, parcel *handover.Parcel) (err error) {
 		s.probed = newProbed(s.registry, s.log)
 		calls = s.calls
 	}
+	metrics := proxy.NewMetrics(s.registry)
+	s.money = &ledger{raw: metrics.RawBytes}
 	s.proxy, err = proxy.New(proxy.Config{
 		Open: s.openStream, Await: s.await, DirectFirst: c.Intercept.DirectFirst, Codecs: codecs.New, PeerCodecs: s.peerCodecs, Excerpt: func(peer string) []byte { return s.config.Load().Excerpt(peer) }, Protocols: parsers.Protocols(), Settings: settings,
-		AsClient: asClient(c), Own: s.own(), Calls: calls, Places: s.places, Pipes: s.limits.pipes, PollGates: s.limits.pollGates, Answer: c.Tunnel.Resume, Memory: c.Memory, Values: values(c), Residuals: c.State.Memory, Log: s.log, Metrics: proxy.NewMetrics(s.registry), Control: control(c),
+		AsClient: asClient(c), Own: s.own(), Calls: calls, Places: s.places, Pipes: s.limits.pipes, PollGates: s.limits.pollGates, Answer: c.Tunnel.Resume, Memory: c.Memory, Values: values(c), Residuals: c.State.Memory, Log: s.log, Metrics: metrics, Control: control(c),
 	})
 	if err != nil {
 		return err
@@ -176,7 +179,8 @@ func (s *Site) open(c *config.Config, parcel *handover.Parcel) (err error) {
 	if err != nil {
 		return err
 	}
-	s.registry.MustRegister(&tunnelCollector{s.tunnel})
+	s.money.setPrices(c.Peers, nil)
+	s.registry.MustRegister(&tunnelCollector{s.tunnel, s.money})
 	return nil
 }
 
