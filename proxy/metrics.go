@@ -69,8 +69,8 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Help: "Connections of apps that are carried now, by peer and by the end that sent SYN."}, []string{"peer", "client"}),
 		opened:    counter("opens_total", "Connections that apps asked for, by peer and by what became of them.", "peer", "result"),
 		ended:     counter("connections_ended_total", "Connections that ended, by peer and by how.", "peer", "how"),
-		raw:       counter("raw_bytes_total", "Bytes that apps sent to peers, by job, by how they travelled and what they meant.", "peer", "job", "codec", "role"),
-		wire:      counter("wire_bytes_total", "Bytes that were handed to the tunnel for them; gradproxy_peer_network_sent_bytes_total has those of the link.", "peer", "job", "codec", "role"),
+		raw:       counter("raw_bytes_total", "Bytes that apps sent to peers, by job, by how they travelled and what they meant.", "peer", "training_job", "codec", "role"),
+		wire:      counter("wire_bytes_total", "Bytes that were handed to the tunnel for them; gradproxy_peer_network_sent_bytes_total has those of the link.", "peer", "training_job", "codec", "role"),
 		delivered: counter("delivered_bytes_total", "Bytes that were delivered to apps, by peer.", "peer"),
 		refused:   counter("dials_refused_total", "Dials for peers that servers refused, each of those that were repeated counted.", "peer"),
 		encode:    histogram("encode_seconds", "Time to encode one block."),
@@ -102,6 +102,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	for _, v := range []tensor.Verdict{tensor.Repeats, tensor.SingleSigned} { // as in expect
 		m.doubted.WithLabelValues(v.String())
 	}
+	m.began.WithLabelValues(tensor.Unknown.String(), tensor.CallsContradicted.String())
 	for _, how := range cache.SharedHow {
 		m.values.WithLabelValues(how)
 	}

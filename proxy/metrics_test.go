@@ -52,7 +52,7 @@ func TestSeriesBeginAtZero(t *testing.T) {
 	p.near.Apply(settings)
 	before := seriesOf(t, near)
 	for _, name := range []string{
-		`raw_bytes_total{codec="halves",job="resnet",peer="far",role="gradient"}`, `wire_bytes_total{codec="verbatim",job="",peer="far",role="unknown"}`,
+		`raw_bytes_total{codec="halves",peer="far",role="gradient",training_job="resnet"}`, `wire_bytes_total{codec="verbatim",peer="far",role="unknown",training_job=""}`,
 		`verbatim_fallbacks_total{codec="halves",reason="implausible",role="gradient"}`, `residual_ratio{codec="halves",role="gradient"}`,
 		`relative_error{codec="halves",role="gradient"}`, `guard_exact_total{codec="halves",role="gradient"}`, `connections{client="there",peer="far"}`,
 		`connections_ended_total{how="closed",peer="far"}`, `delivered_bytes_total{peer="far"}`, `encode_seconds{codec="halves",role="gradient"}`} {
@@ -61,7 +61,7 @@ func TestSeriesBeginAtZero(t *testing.T) {
 		}
 	}
 	for name := range before {
-		if strings.Contains(name, `job="elsewhere"`) {
+		if strings.Contains(name, `training_job="elsewhere"`) {
 			t.Errorf("%s: none of the job's hosts are behind the peer", name)
 		}
 	}
@@ -72,7 +72,7 @@ func TestSeriesBeginAtZero(t *testing.T) {
 		l.step(c, s, v, msg)
 	}
 	waitFor(t, func() bool {
-		return seriesOf(t, near)[`raw_bytes_total{codec="halves",job="resnet",peer="far",role="gradient"}`] == 9*4*lossyValues
+		return seriesOf(t, near)[`raw_bytes_total{codec="halves",peer="far",role="gradient",training_job="resnet"}`] == 9*4*lossyValues
 	})
 	after := seriesOf(t, near)
 	if n := after[`relative_error{codec="halves",role="gradient"}`]; n != 2 {

@@ -328,13 +328,13 @@ func TestLossOfWeightsIsMeasured(t *testing.T) {
 		train()
 	}
 	waitFor(t, func() bool {
-		return seriesOf(t, near)[`raw_bytes_total{codec="halves",job="",peer="far",role="state"}`] == 10*3000*4
+		return seriesOf(t, near)[`raw_bytes_total{codec="halves",peer="far",role="state",training_job=""}`] == 10*3000*4
 	})
 	got := seriesOf(t, near)
 	if n := got[`relative_error{codec="halves",role="state"}`]; n != 6 { // of three blocks, the 2nd and the 10th value: the first travels whole
 		t.Errorf("the loss of %v values of blocks was measured, want 6", n)
 	}
-	if wire := got[`wire_bytes_total{codec="halves",job="",peer="far",role="state"}`]; wire < 10*3000/4 || wire > 10*3000*2 {
+	if wire := got[`wire_bytes_total{codec="halves",peer="far",role="state",training_job=""}`]; wire < 10*3000/4 || wire > 10*3000*2 {
 		t.Errorf("%v bytes were handed to the tunnel for 10 values of 12,000 bytes, of which half is sent", wire)
 	}
 	if n := seriesOf(t, far)[`decode_seconds{codec="halves",role="state"}`]; n < 27 {

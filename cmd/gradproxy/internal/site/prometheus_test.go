@@ -1,0 +1,324 @@
+package site
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/goccy/go-yaml"
+
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/config"
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/ddp"
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/train"
+	"github.com/gradproxy/gradproxy/integration/require"
+	"github.com/gradproxy/gradproxy/parser/gloo/gloosim"
+)
+
+const deployed = "../../../../deploy/"
+
+// expressions returns every expression of the dashboards, rules and alerts, by the place where it stands. Of an alert they are the quantities that
+// it compares: a comparison that does not hold is empty.
+func expressions(t *testing.T) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	boards, err := filepath.Glob(deployed + "grafana/*.json")
+	if err != nil || len(boards) == 0 {
+		t.Fatalf("no dashboards (%v)", err)
+	}
+	for _, file := range boards {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var board any
+		if err := json.Unmarshal(text, &board); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		collect(all, filepath.Base(file), board)
+	}
+	comparison := regexp.MustCompile(`^(.+) (==|>|<) [-+.e0-9]+$`)
+	for _, file := range []string{"rules.yml", "alerts.yml"} {
+		text, err := os.ReadFile(deployed + "prometheus/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var rules struct {
+			Groups []struct {
+				Rules []struct{ Record, Alert, Expr string }
+			}
+		}
+		if err := yaml.Unmarshal(text, &rules); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		for _, g := range rules.Groups {
+			for _, r := range g.Rules {
+				if r.Record != "" {
+					all[file+": "+r.Record] = r.Expr
+					continue
+				}
+				for i, line := range strings.Split(r.Expr, "\nand on (instance, peer)\n") {
+					m := comparison.FindStringSubmatch(strings.TrimSpace(line))
+					if m == nil {
+						t.Fatalf("%s: %s: %q is no comparison", file, r.Alert, line)
+					}
+					all[fmt.Sprintf("%s: %s, condition %d", file, r.Alert, i+1)] = m[1]
+				}
+			}
+		}
+	}
+	return all
+}
+
+// collect finds the expressions below v, a dashboard's JSON. An annotation is a comparison, whose quantity it takes.
+func collect(all map[string]string, where string, v any) {
+	switch v := v.(type) {
+	case []any:
+		for i, x := range v {
+			collect(all, fmt.Sprintf("%s[%d]", where, i), x)
+		}
+	case map[string]any:
+		for key, x := range v {
+			if text, ok := x.(string); ok && key == "expr" {
+				all[where] = strings.TrimSuffix(text, " > 0")
+			}
+			collect(all, where+"."+key, x)
+		}
+	}
+}
+
+// A scraper is a running Prometheus.
+type scraper struct{ address string }
+
+// scrape runs a Prometheus that scrapes the targets each second, with the rules and alerts of deploy/prometheus.
+func scrape(t *testing.T, server string, targets ...string) *scraper {
+	t.Helper()
+	dir := t.TempDir()
+	for _, file := range []string{"rules.yml", "alerts.yml"} {
+		text, err := os.ReadFile(deployed + "prometheus/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, file), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text := fmt.Sprintf("global: {scrape_interval: 1s, evaluation_interval: 1s}\nrule_files: [rules.yml, alerts.yml]\nscrape_configs: [{job_name: gradproxy, static_configs: [{targets: [%s]}]}]\n", strings.Join(targets, ", "))
+	file := filepath.Join(dir, "prometheus.yml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := &scraper{free(t)}
+	var log buffer
+	cmd := exec.Command(server, "--config.file", file, "--storage.tsdb.path", filepath.Join(dir, "data"), "--web.listen-address", s.address, "--log.level", "warn")
+	cmd.Stdout, cmd.Stderr = &log, &log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Signal(syscall.SIGTERM)
+		cmd.Wait()
+		if t.Failed() {
+			t.Logf("Prometheus:\n%s", &log)
+		}
+	})
+	return s
+}
+
+// A sample is one series of an answer.
+type sample struct {
+	Metric map[string]string
+	Value  [2]any // time, and value as text
+}
+
+// query evaluates an expression now.
+func (s *scraper) query(expr string) ([]sample, error) {
+	response, err := http.PostForm("http://"+s.address+"/api/v1/query", url.Values{"query": {expr}})
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return nil, err
+	}
+	var answer struct {
+		Status, Error string
+		Data          struct{ Result []sample }
+	}
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return nil, fmt.Errorf("%w: %s", err, body)
+	}
+	if answer.Status != "success" {
+		return nil, fmt.Errorf("%s", answer.Error)
+	}
+	return answer.Data.Result, nil
+}
+
+// number returns the one value of an expression.
+func (s *scraper) number(t *testing.T, expr string) float64 {
+	t.Helper()
+	result, err := s.query(expr)
+	if err != nil || len(result) != 1 {
+		t.Fatalf("%s: %v, %v", expr, result, err)
+	}
+	return result[0].number()
+}
+
+func (x sample) number() float64 {
+	text, _ := x.Value[1].(string)
+	v, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return math.NaN()
+	}
+	return v
+}
+
+// page shows the admin socket of a site at an address of TCP, as Prometheus needs it.
+func (r *running) page(t *testing.T) (address string) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		status, body := r.get(q.URL.Path)
+		w.WriteHeader(status)
+		io.WriteString(w, body)
+	}))
+	t.Cleanup(s.Close)
+	return s.Listener.Addr().String()
+}
+
+// trainPair trains two ranks of a DDP job, rank 0 behind listener and rank 1 behind address, until ctx ends.
+func trainPair(ctx context.Context, t *testing.T, listener net.Listener, address string) (end func()) {
+	published := []netip.AddrPort{netip.MustParseAddrPort("192.0.2.1:1"), netip.MustParseAddrPort("198.51.100.1:1")}
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan error, len(published))
+	rank := func(n int) error {
+		g, err := gloosim.Connect(ctx, gloosim.Config{Rank: n, Addrs: published, Listeners: [][]net.Listener{{listener}, nil}[n],
+			Dial: func(ctx context.Context, _ int) (net.Conn, error) {
+				return new(net.Dialer).DialContext(ctx, "tcp", address)
+			}})
+		if err != nil {
+			return err
+		}
+		defer g.Close()
+		defer context.AfterFunc(ctx, func() { g.Abort(context.Cause(ctx)) })()
+		const elements = 100_000
+		params := []train.Param{{Shape: []int{elements}, Value: make([]float32, elements), Grad: make([]float32, elements)}}
+		replica, err := ddp.New(g, params, nil)
+		if err != nil {
+			return err
+		}
+		for r := rand.New(rand.NewPCG(uint64(n), 2)); ; time.Sleep(10 * time.Millisecond) {
+			if err := replica.Forward(); err != nil {
+				return err
+			}
+			for i := range params[0].Grad {
+				params[0].Grad[i] = float32(r.NormFloat64())
+			}
+			replica.Ready(0)
+			if err := replica.Finish(); err != nil {
+				return err
+			}
+		}
+	}
+	for n := range published {
+		go func() { ended <- rank(n) }()
+	}
+	return sync.OnceFunc(func() {
+		select {
+		case err := <-ended:
+			t.Errorf("the job ended by itself: %v", err)
+			ended <- err
+		default:
+		}
+		cancel()
+		for range published {
+			<-ended
+		}
+	})
+}
+
+// Every expression of the dashboards, the rules and the alerts has a value where two proxies carry a job that may lose something, and the numbers of
+// Prometheus are those of the links.
+func TestExpressionsHaveValues(t *testing.T) {
+	server, _ := require.Prometheus(t)
+	lab := newLab(t)
+	listener, err := net.Listen("tcp", "127.0.2.9:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	entry := free(t)
+	var sites []*running
+	for n := range 2 {
+		more := fmt.Sprintf("state: {dir: %s}\njobs: [{name: resnet, networks: [127.0.0.0/8], ranks: 2, sums: gradients, aggregates: lossy}]\npolicy: [{role: gradient, codec: 3lc}, {role: aggregate, codec: int8}]\n", t.TempDir())
+		if n == 0 {
+			more += fmt.Sprintf("forward: [{listen: %q, target: %q}]\n", entry, listener.Addr())
+		}
+		c := lab.load(n, more)
+		c.Peers[0].Price = config.Price{EgressPerGB: 0.09, Currency: "USD"}
+		sites = append(sites, lab.run(c))
+	}
+	sites[0].until(t, "/readyz?exclude=peer/virginia", 200, "peer/tokyo")
+	instance := sites[0].page(t)
+	p := scrape(t, server, instance, sites[1].page(t))
+	time.Sleep(2 * time.Second) // Prometheus has the series at 0
+	end := trainPair(t.Context(), t, listener, entry)
+	defer end()
+
+	left := expressions(t)
+	if len(left) < 80 {
+		t.Fatalf("%d expressions: the files are not read", len(left))
+	}
+	why := map[string]string{}
+	replace := strings.NewReplacer("$__rate_interval", "10s", "$__range", "1h", "$instance", ".*", "$peer", ".*", "offset 1h", "offset 2s")
+	for deadline := time.Now().Add(time.Minute); len(left) > 0 && time.Now().Before(deadline); time.Sleep(time.Second) {
+		for where, expr := range maps.Clone(left) {
+			result, err := p.query(replace.Replace(expr))
+			switch {
+			case err != nil:
+				why[where] = err.Error()
+			case len(result) == 0:
+				why[where] = "empty"
+			case !slices.ContainsFunc(result, func(x sample) bool { v := x.number(); return !math.IsNaN(v) && !math.IsInf(v, 0) }):
+				why[where] = "no number"
+			default:
+				delete(left, where)
+			}
+		}
+	}
+	for where, expr := range left {
+		t.Errorf("%s: %s: %s", where, why[where], expr)
+	}
+	end()
+	time.Sleep(3 * time.Second) // the last scrapes
+	paris := fmt.Sprintf(`{instance=%q,peer="tokyo"}`, instance)
+	raw, link := p.number(t, "sum(gradproxy_raw_bytes_total"+paris+")"), p.number(t, "gradproxy_peer_network_sent_bytes_total"+paris)
+	spent, direct := p.number(t, "gradproxy_peer_egress_spent_total"+paris), p.number(t, "gradproxy_peer_egress_direct_total"+paris)
+	if raw < 10e6 || link > raw/2 || math.Abs(spent-link/1e9*0.09) > 1e-9 || math.Abs(direct-raw/1e9*0.09) > 1e-9 {
+		t.Errorf("%v bytes of apps, %v of the link; %v spent and %v without this proxy", raw, link, spent, direct)
+	}
+	if v := p.number(t, "gradproxy_peer_egress_saved"+paris); math.Abs(v-(direct-spent)) > 1e-9 {
+		t.Errorf("%v saved", v)
+	}
+	if result, err := p.query(`ALERTS{alertname!~"GradproxyPeerDown"}`); err != nil || len(result) > 0 { // virginia is not there
+		t.Errorf("alerts of a good run: %v, %v", result, err)
+	}
+}
