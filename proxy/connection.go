@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/proxy/app"
 	"github.com/gradproxy/gradproxy/proxy/frame"
 	"github.com/gradproxy/gradproxy/proxy/memory"
 	"github.com/gradproxy/gradproxy/proxy/path"
@@ -71,8 +72,12 @@ func (t *passage) both(c *path.Conn) (how string, rests bool) {
 		t.other = receiver.Learner()
 		return "", true
 	}
-	c.App.SetLinger(-1)
-	c.App.Close()
+	if c.Aborted() { // Abort may still be on its way to the app's reset
+		app.Reset(c.App)
+	} else {
+		c.App.SetLinger(-1)
+		c.App.Close()
+	}
 	c.Stream.Close()
 	c.GiveUp()
 	sender.Wait() // the bytes that are still under way give back their memory, and fail at once

@@ -3,10 +3,15 @@ package proxy
 import (
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"net/netip"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/proxy/app"
 	"github.com/gradproxy/gradproxy/proxy/frame"
 	"github.com/gradproxy/gradproxy/proxy/memory"
 	"github.com/gradproxy/gradproxy/proxy/path"
@@ -38,4 +43,74 @@ func TestHow(t *testing.T) {
 			t.Errorf("%v and %v: %q, want %q", e.send, e.recv, got, e.want)
 		}
 	}
+}
+
+// A brokenEnd is an app's socket, and a stream, of which reads fail once broken is closed.
+type brokenEnd struct{ broken chan struct{} }
+
+func (e brokenEnd) Read([]byte) (int, error)        { <-e.broken; return 0, io.ErrClosedPipe }
+func (e brokenEnd) ReadChunk() ([]byte, error)      { <-e.broken; return nil, io.ErrClosedPipe }
+func (e brokenEnd) Write(p []byte) (int, error)     { return len(p), nil }
+func (e brokenEnd) WriteMore(p []byte) (int, error) { return len(p), nil }
+func (e brokenEnd) Flush()                          {}
+func (e brokenEnd) Path() (time.Duration, float64)  { return 0, 0 }
+func (e brokenEnd) CloseWrite() error               { return nil }
+func (e brokenEnd) Close() error                    { return nil }
+func (e brokenEnd) Reset(tunnel.Code)               {}
+func (e brokenEnd) SetReadDeadline(time.Time) error { return nil }
+
+// A slowSocket is a socket whose next reset, once slow is there, begins and then waits until slow is closed.
+type slowSocket struct {
+	brokenEnd
+	slow   atomic.Pointer[chan struct{}]
+	begun  chan struct{}
+	linger atomic.Int64
+	closed chan int64 // linger at each Close
+}
+
+func (s *slowSocket) SetLinger(sec int) error {
+	if sec == 0 {
+		if slow := s.slow.Swap(nil); slow != nil {
+			close(s.begun)
+			<-*slow
+		}
+	}
+	s.linger.Store(int64(sec))
+	return nil
+}
+
+func (s *slowSocket) Close() error {
+	s.closed <- s.linger.Load()
+	return nil
+}
+
+// A connection that breaks sends the app a reset, and no end that looks orderly, also where both directions have ended before the reset has been sent.
+func TestBrokenConnectionIsNeverClosedInOrder(t *testing.T) {
+	p := newTestProxy(t)
+	s := &slowSocket{brokenEnd: brokenEnd{make(chan struct{})}, begun: make(chan struct{}), closed: make(chan int64, 4)}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		o := frame.Opening{Client: netip.MustParseAddrPort("127.0.0.1:1"), Server: netip.MustParseAddrPort("127.0.0.2:2"), Tag: 1}
+		p.join(app.InProcess(s), s.brokenEnd, "far", slog.New(slog.DiscardHandler), o, parser.Client, noCalls)
+	}()
+	var c *path.Conn
+	for c == nil {
+		p.mu.Lock()
+		for x := range p.live {
+			c = x.conn
+		}
+		p.mu.Unlock()
+		time.Sleep(10 * time.Millisecond)
+	}
+	slow := make(chan struct{})
+	s.slow.Store(&slow)
+	go c.Abort(frame.ResetByFrames)
+	<-s.begun
+	close(s.broken)
+	<-ended
+	if linger := <-s.closed; linger != 0 {
+		t.Errorf("the app's connection is closed with linger %d, want 0: a reset", linger)
+	}
+	close(slow)
 }
