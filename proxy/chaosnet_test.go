@@ -243,7 +243,7 @@ func (c *wayConn) Close() error {
 	})
 	c.out.change(func() {
 		reset = c.linger0 || unread
-		c.out.fin = true
+		c.out.fin = c.out.fin || !reset // or the other end might read it before the RST
 	})
 	if reset {
 		c.abort()
