@@ -45,6 +45,7 @@ var layers = []layer{
 	{"parser/http2", []string{"parser"}},
 	{"parser/grpc/grpctest", nil},
 	{"parser/grpc", []string{"parser", "parser/http2"}},
+	{"parser/tensorflow/tensorflowsim", nil}, // makes messages, which parsers only read
 	{"parser/tensorflow", []string{"parser/lru", "parser/grpc", "tensor", "parser", "parser/internal/..."}},
 	{"parser/...", []string{"tensor", "parser", "parser/internal/..."}}, // protocols and parsertest
 

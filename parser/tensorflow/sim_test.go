@@ -6,105 +6,32 @@ import (
 	"net/netip"
 	"testing"
 
-	"google.golang.org/protobuf/encoding/protowire"
-
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/parser/grpc/grpctest"
 	"github.com/gradproxy/gradproxy/parser/parsertest"
+	sim "github.com/gradproxy/gradproxy/parser/tensorflow/tensorflowsim"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// The helpers append one field of a Protocol Buffer to b.
-
-func text(b []byte, n protowire.Number, s string) []byte { return sub(b, n, []byte(s)) }
-
-func sub(b []byte, n protowire.Number, message []byte) []byte {
-	return protowire.AppendBytes(protowire.AppendTag(b, n, protowire.BytesType), message)
-}
-
-func number(b []byte, n protowire.Number, v uint64) []byte {
-	return protowire.AppendVarint(protowire.AppendTag(b, n, protowire.VarintType), v)
-}
-
-func fixed(b []byte, n protowire.Number, v uint64) []byte {
-	return protowire.AppendFixed64(protowire.AppendTag(b, n, protowire.Fixed64Type), v)
-}
-
-const (
-	ps     = "/job:ps/replica:0/task:0/device:CPU:0"
-	worker = "/job:worker/replica:0/task:0/device:CPU:0"
-)
-
-func edgeKey(from, to, name string) string {
-	return from + ";00112233445566ff;" + to + ";" + name + ";0:0"
-}
-
-// shapeOf returns a TensorShapeProto.
-func shapeOf(dims ...uint64) (b []byte) {
-	for _, n := range dims {
-		b = sub(b, fieldDim, number(nil, fieldDimSize, n))
-	}
-	return b
-}
-
-// protoOf returns a TensorProto as RecvTensor sends it.
-func protoOf(dtype uint64, content []byte, dims ...uint64) []byte {
-	b := number(nil, fieldDType, dtype)
-	if len(dims) > 0 {
-		b = sub(b, fieldShape, shapeOf(dims...))
-	}
-	return sub(b, fieldContent, content)
-}
-
-// A nodeOf is a node of a test's graph.
-type nodeOf struct {
-	name, op string
-	inputs   []string
-	edge     rendezvous
-}
-
-// proto returns a NodeDef, in which an attribute that nobody reads comes first.
-func (n nodeOf) proto() []byte {
-	b := text(text(nil, fieldNodeName, n.name), fieldNodeOp, n.op)
-	for _, in := range n.inputs {
-		b = text(b, fieldNodeInput, in)
-	}
-	b = sub(b, fieldNodeAttr, sub(text(nil, fieldKey, "T"), fieldValue, number(nil, 6, 1)))
-	for _, a := range [][2]string{{attrFrom, n.edge.from}, {attrTo, n.edge.to}, {attrName, n.edge.name}} {
-		if a[1] != "" {
-			b = sub(b, fieldNodeAttr, sub(text(nil, fieldKey, a[0]), fieldValue, text(nil, fieldString, a[1])))
-		}
-	}
-	return b
-}
-
 // serverPart is the part of a graph that a parameter server runs.
-var serverPart = []nodeOf{
-	{"w", "VariableV2", nil, rendezvous{}},
-	{"w/read", "Identity", []string{"w"}, rendezvous{}},
-	{"send/w", "_Send", []string{"w/read", "^w"}, rendezvous{ps, worker, "edge_1_w/read"}},
-	{"lr", "_Recv", nil, rendezvous{worker, ps, "edge_2_lr"}},
-	{"g", "_Recv", []string{"^w"}, rendezvous{worker, ps, "edge_3_g"}},
-	{"train", "ApplyGradientDescent", []string{"w", "lr", "g"}, rendezvous{}},
-	{"first", "_Recv", nil, rendezvous{worker, ps, "edge_4_Const"}},
-	{"init", "Assign", []string{"w", "first"}, rendezvous{}},
-	{"rows", "_Recv", nil, rendezvous{worker, ps, "edge_5_rows"}},
-	{"ids", "_Recv", nil, rendezvous{worker, ps, "edge_6_ids"}},
-	{"times", "Mul", []string{"rows", "lr"}, rendezvous{}},
-	{"scatter", "ScatterSub", []string{"w", "ids", "times"}, rendezvous{}},
-	{"metric", "_Recv", nil, rendezvous{worker, ps, "edge_7_Mul"}},
-	{"total", "AssignAdd", []string{"w", "metric"}, rendezvous{}},
-	{"both", "_Recv", nil, rendezvous{worker, ps, "edge_8_both"}},
-	{"train2", "ApplyGradientDescent", []string{"w", "lr", "both"}, rendezvous{}},
-	{"other", "Print", []string{"both"}, rendezvous{}},
-}
-
-// graphDef returns a message with the nodes in field n.
-func graphDef(n protowire.Number, nodes []nodeOf) (b []byte) {
-	for _, x := range nodes {
-		b = sub(b, n, x.proto())
-	}
-	return b
+var serverPart = []sim.Node{
+	{Name: "w", Op: "VariableV2"},
+	{Name: "w/read", Op: "Identity", Inputs: []string{"w"}},
+	{Name: "send/w", Op: "_Send", Inputs: []string{"w/read", "^w"}, From: sim.Server, To: sim.Worker, Edge: "edge_1_w/read"},
+	{Name: "lr", Op: "_Recv", From: sim.Worker, To: sim.Server, Edge: "edge_2_lr"},
+	{Name: "g", Op: "_Recv", Inputs: []string{"^w"}, From: sim.Worker, To: sim.Server, Edge: "edge_3_g"},
+	{Name: "train", Op: "ApplyGradientDescent", Inputs: []string{"w", "lr", "g"}},
+	{Name: "first", Op: "_Recv", From: sim.Worker, To: sim.Server, Edge: "edge_4_Const"},
+	{Name: "init", Op: "Assign", Inputs: []string{"w", "first"}},
+	{Name: "rows", Op: "_Recv", From: sim.Worker, To: sim.Server, Edge: "edge_5_rows"},
+	{Name: "ids", Op: "_Recv", From: sim.Worker, To: sim.Server, Edge: "edge_6_ids"},
+	{Name: "times", Op: "Mul", Inputs: []string{"rows", "lr"}},
+	{Name: "scatter", Op: "ScatterSub", Inputs: []string{"w", "ids", "times"}},
+	{Name: "metric", Op: "_Recv", From: sim.Worker, To: sim.Server, Edge: "edge_7_Mul"},
+	{Name: "total", Op: "AssignAdd", Inputs: []string{"w", "metric"}},
+	{Name: "both", Op: "_Recv", From: sim.Worker, To: sim.Server, Edge: "edge_8_both"},
+	{Name: "train2", Op: "ApplyGradientDescent", Inputs: []string{"w", "lr", "both"}},
+	{Name: "other", Op: "Print", Inputs: []string{"both"}},
 }
 
 // A job makes the connections of a job between a worker and a parameter server.
@@ -116,25 +43,20 @@ type job struct {
 	frame    int
 }
 
-const workerService = "/tensorflow.WorkerService/"
-
 func newJob(t testing.TB, frame int) *job {
 	return &job{t: t, forward: grpctest.New(t), backward: grpctest.New(t), frame: frame}
 }
 
 // register registers the server's part of the graph, and runs it as step 7.
 func (j *job) register() {
-	graph := sub(text(nil, 1, "session"), 2, graphDef(1, serverPart))
-	j.forward.Unary(workerService+"RegisterGraph", graph, text(nil, 1, "handle"), j.frame)
-	j.forward.Unary(workerService+"RunGraph", text(number(text(nil, 1, "handle"), 2, 7), 8, "session"), nil, j.frame)
+	j.forward.Unary(sim.WorkerService+"RegisterGraph", sim.RegisterGraph(serverPart), sim.Handle(), j.frame)
+	j.forward.Unary(sim.WorkerService+"RunGraph", sim.RunGraph(7), nil, j.frame)
 }
 
 // recvTensor pulls a tensor through a connection.
 func (j *job) recvTensor(w *grpctest.Wire, step uint64, key string, proto []byte) {
 	j.request++
-	request := number(text(number(nil, 1, step), 2, key), 7, j.request<<40)
-	response := sub(number(nil, 3, 1700000000000000), 1, proto)
-	w.Unary(workerService+"RecvTensor", request, response, j.frame)
+	w.Unary(sim.WorkerService+"RecvTensor", sim.Request(step, key, j.request<<40), sim.Response(proto), j.frame)
 }
 
 var (
@@ -182,16 +104,16 @@ func gradients(t testing.TB, frame int) *job {
 	j := newJob(t, frame)
 	j.register()
 	big := bytesOf(8000)
-	j.recvTensor(j.forward, 7, edgeKey(ps, worker, "edge_1_w/read"), protoOf(1, big, 20, 100))
-	j.recvTensor(j.backward, 7, edgeKey(worker, ps, "edge_2_lr"), protoOf(1, bytesOf(4)))
+	j.recvTensor(j.forward, 7, sim.Key(sim.Server, sim.Worker, "edge_1_w/read"), sim.Tensor(1, big, 20, 100))
+	j.recvTensor(j.backward, 7, sim.Key(sim.Worker, sim.Server, "edge_2_lr"), sim.Tensor(1, bytesOf(4)))
 	for _, name := range []string{"edge_3_g", "edge_4_Const", "edge_5_rows", "edge_6_ids", "edge_7_Mul", "edge_8_both", "edge_9_new"} {
 		dtype := uint64(1)
 		if name == "edge_6_ids" {
 			dtype = 3
 		}
-		j.recvTensor(j.backward, 7, edgeKey(worker, ps, name), protoOf(dtype, big, 20, 100))
+		j.recvTensor(j.backward, 7, sim.Key(sim.Worker, sim.Server, name), sim.Tensor(dtype, big, 20, 100))
 	}
-	j.recvTensor(j.backward, 8, edgeKey(worker, ps, "edge_3_g"), protoOf(1, big, 20, 100)) // of a step that is not known
+	j.recvTensor(j.backward, 8, sim.Key(sim.Worker, sim.Server, "edge_3_g"), sim.Tensor(1, big, 20, 100)) // of a step that is not known
 	return j
 }
 
@@ -235,14 +157,14 @@ func TestFactsStayInTheirJob(t *testing.T) {
 		j := newJob(t, 1000)
 		j.register()
 		j.play(p, c[0])
-		j.recvTensor(j.backward, 7, edgeKey(worker, ps, "edge_3_g"), protoOf(1, bytesOf(8000), 2000))
+		j.recvTensor(j.backward, 7, sim.Key(sim.Worker, sim.Server, "edge_3_g"), sim.Tensor(1, bytesOf(8000), 2000))
 		j.forward = grpctest.New(t)
 		if _, got := j.play(p, c[1]); len(got) != 1 || got[0].Tensor.Role != tensor.Unknown {
 			t.Errorf("%s: %+v", name, got)
 		}
 		j.request = 10
 		j.backward = grpctest.New(t)
-		j.recvTensor(j.backward, 7, edgeKey(worker, ps, "edge_3_g"), protoOf(1, bytesOf(8000), 2000))
+		j.recvTensor(j.backward, 7, sim.Key(sim.Worker, sim.Server, "edge_3_g"), sim.Tensor(1, bytesOf(8000), 2000))
 		if _, got := j.play(p, c[0]); len(got) != 1 || got[0].Tensor.Role != tensor.Gradient {
 			t.Errorf("%s, a new connection of the first: %+v", name, got)
 		}
@@ -253,12 +175,12 @@ func TestFactsStayInTheirJob(t *testing.T) {
 func TestAnswersWithoutValue(t *testing.T) {
 	j := newJob(t, 1000)
 	j.register()
-	g := protoOf(1, bytesOf(8000), 2000)
-	j.recvTensor(j.backward, 7, edgeKey(worker, ps, "edge_3_g"), g)
+	g := sim.Tensor(1, bytesOf(8000), 2000)
+	j.recvTensor(j.backward, 7, sim.Key(sim.Worker, sim.Server, "edge_3_g"), g)
 	j.request--
-	j.recvTensor(j.backward, 7, edgeKey(worker, ps, "edge_3_g"), g)
-	request := number(text(number(nil, 1, 7), 2, edgeKey(worker, ps, "edge_3_g")), 7, 99)
-	j.backward.Unary(workerService+"RecvTensor", request, sub(number(nil, 2, 1), 1, g), 1000)
+	j.recvTensor(j.backward, 7, sim.Key(sim.Worker, sim.Server, "edge_3_g"), g)
+	request := sim.Number(sim.Text(sim.Number(nil, 1, 7), 2, sim.Key(sim.Worker, sim.Server, "edge_3_g")), 7, 99)
+	j.backward.Unary(sim.WorkerService+"RecvTensor", request, sim.Sub(sim.Number(nil, 2, 1), 1, g), 1000)
 	_, got := j.play(new(Protocol), parser.Conn{Job: "job"})
 	for i, want := range []tensor.Role{tensor.Gradient, tensor.Exact, tensor.Exact} {
 		if got[i].Tensor.Role != want {
@@ -267,20 +189,20 @@ func TestAnswersWithoutValue(t *testing.T) {
 	}
 }
 
-// A function of TensorFlow 2 is registered and run by the coordinator's worker, and its steps have negative numbers.
+// A function of TensorFlow 2 is registered and run by the coordinator's sim.Worker, and its steps have negative numbers.
 func TestFunctions(t *testing.T) {
 	j := newJob(t, 700)
-	function := sub(nil, 1, text(nil, 1, "__inference_step_1"))
+	function := sim.Sub(nil, 1, sim.Text(nil, 1, "__inference_step_1"))
 	for _, n := range serverPart {
-		function = sub(function, 3, n.proto())
+		function = sim.Sub(function, 3, n.Proto())
 	}
-	item := sub(nil, 4, number(sub(nil, 1, function), 2, 1))
+	item := sim.Sub(nil, 4, sim.Number(sim.Sub(nil, 1, function), 2, 1))
 	const step = 1<<64 - 5
 	eager := "/tensorflow.eager.EagerService/"
-	value := sub(nil, 3, sub(nil, 3, sub(number(nil, 1, 3), 2, protoOf(1, bytesOf(400), 100))))
-	j.forward.Unary(eager+"Enqueue", append(sub(fixed(nil, 1, 77), 3, item), value...), nil, j.frame)
-	j.forward.Unary(eager+"RunComponentFunction", sub(fixed(nil, 1, 77), 2, number(text(nil, 2, "__inference_step_1"), 8, step)), nil, j.frame)
-	j.recvTensor(j.backward, step, edgeKey(worker, ps, "edge_3_g"), protoOf(19, bytesOf(8000), 4000))
+	value := sim.Sub(nil, 3, sim.Sub(nil, 3, sim.Sub(sim.Number(nil, 1, 3), 2, sim.Tensor(1, bytesOf(400), 100))))
+	j.forward.Unary(eager+"Enqueue", append(sim.Sub(sim.Fixed(nil, 1, 77), 3, item), value...), nil, j.frame)
+	j.forward.Unary(eager+"RunComponentFunction", sim.Sub(sim.Fixed(nil, 1, 77), 2, sim.Number(sim.Text(nil, 2, "__inference_step_1"), 8, step)), nil, j.frame)
+	j.recvTensor(j.backward, step, sim.Key(sim.Worker, sim.Server, "edge_3_g"), sim.Tensor(19, bytesOf(8000), 4000))
 	p := new(Protocol)
 	_, got := j.play(p, parser.Conn{})
 	if len(got) != 1 || got[0].Tensor.Role != tensor.Gradient || got[0].Tensor.DType != tensor.Float16 {
@@ -296,36 +218,21 @@ func TestFunctions(t *testing.T) {
 	}
 }
 
-// instance returns a CompleteInstanceRequest.
-func instance(typ, group, instance uint64, name string, dims ...uint64) []byte {
-	b := number(number(text(nil, 1, name), 2, typ), 3, 1)
-	return number(number(sub(b, 4, shapeOf(dims...)), 5, group), 7, instance)
-}
-
-// recvBuf pulls a buffer, in pieces of 4,096 bytes.
+// recvBuf pulls a buffer.
 func (j *job) recvBuf(key string, content []byte) {
 	j.request++
-	request := text(text(number(text(nil, 2, key), 3, uint64(len(content))), 8, worker), 9, ps)
-	request = number(number(request, 10, j.request), 11, 5)
-	var pieces []byte
-	for b := content; len(b) > 0; {
-		n := min(4096, len(b))
-		pieces = sub(pieces, 1, b[:n])
-		b = b[n:]
-	}
-	extra := sub(text(nil, 1, "type.googleapis.com/tensorflow.RecvBufRespExtra"), 2, pieces)
-	j.backward.Unary(workerService+"RecvBuf", request, number(sub(nil, 4, extra), 5, 1700000000000000), j.frame)
+	j.backward.Unary(sim.WorkerService+"RecvBuf", sim.BufferRequest(key, len(content), j.request), sim.BufferResponse(content), j.frame)
 }
 
 // The pieces of a buffer are one tensor. Without the user's word a sum has no role; with it, sums have theirs from the third on.
 func TestCollectives(t *testing.T) {
 	for _, sums := range []parser.Sums{parser.SumsProved, parser.SumsGradients} {
 		j := newJob(t, 3001)
-		j.forward.Unary(workerService+"CompleteInstance", instance(typeBroadcast, 1, 50, "CollectiveBcastRecv: Broadcast(0)", 2500), nil, 100)
+		j.forward.Unary(sim.WorkerService+"CompleteInstance", sim.Instance(typeBroadcast, 1, 50, "CollectiveBcastRecv: Broadcast(0)", 2500), nil, 100)
 		j.recvBuf("1:50:0:0:0:0:1", bytesOf(10000))
 		want := []tensor.Role{tensor.Exact}
 		for i := range uint64(4) {
-			j.forward.Unary(workerService+"CompleteInstance", instance(typeReduce, 1, 100+i, "CollectiveReduceV2: ReduceV2(Add,Id)", 5000), nil, 100)
+			j.forward.Unary(sim.WorkerService+"CompleteInstance", sim.Instance(typeReduce, 1, 100+i, "CollectiveReduceV2: ReduceV2(Add,Id)", 5000), nil, 100)
 		}
 		for i := range 4 {
 			for pass := range 2 {
@@ -362,10 +269,10 @@ func TestInterleavedTensors(t *testing.T) {
 	var bodies [2][]byte
 	var ids [2]uint32
 	for i, name := range []string{"edge_1_a", "edge_2_b"} {
-		ids[i] = w.Call(workerService + "RecvTensor")
-		w.Message(parser.Client, ids[i], number(text(number(nil, 1, 7), 2, edgeKey(worker, ps, name)), 7, uint64(i)+1), 1000)
+		ids[i] = w.Call(sim.WorkerService + "RecvTensor")
+		w.Message(parser.Client, ids[i], sim.Number(sim.Text(sim.Number(nil, 1, 7), 2, sim.Key(sim.Worker, sim.Server, name)), 7, uint64(i)+1), 1000)
 		w.Respond(ids[i])
-		bodies[i] = grpctest.Prefixed(sub(number(nil, 3, 1), 1, protoOf(1, bytesOf(40000), 10000)))
+		bodies[i] = grpctest.Prefixed(sim.Sub(sim.Number(nil, 3, 1), 1, sim.Tensor(1, bytesOf(40000), 10000)))
 	}
 	for len(bodies[0])+len(bodies[1]) > 0 {
 		for i := range bodies {
@@ -401,10 +308,10 @@ func TestInterleavedTensors(t *testing.T) {
 // Two tensors of one key that are under way at once: the second is opaque. When the first is reset, its key is free.
 func TestOneKeyAtATime(t *testing.T) {
 	w := grpctest.New(t)
-	body := grpctest.Prefixed(sub(nil, 1, protoOf(1, bytesOf(4000), 1000)))
+	body := grpctest.Prefixed(sim.Sub(nil, 1, sim.Tensor(1, bytesOf(4000), 1000)))
 	open := func(id uint64) uint32 {
-		n := w.Call(workerService + "RecvTensor")
-		w.Message(parser.Client, n, number(text(number(nil, 1, 7), 2, edgeKey(worker, ps, "edge_1_a")), 7, id), 1000)
+		n := w.Call(sim.WorkerService + "RecvTensor")
+		w.Message(parser.Client, n, sim.Number(sim.Text(sim.Number(nil, 1, 7), 2, sim.Key(sim.Worker, sim.Server, "edge_1_a")), 7, id), 1000)
 		w.Respond(n)
 		return n
 	}
@@ -432,23 +339,23 @@ func TestOneKeyAtATime(t *testing.T) {
 func TestOtherForms(t *testing.T) {
 	content := bytesOf(400)
 	for name, proto := range map[string][]byte{
-		"strings":                 protoOf(7, content, 100),
-		"another length":          protoOf(1, content, 99),
-		"a length too large":      protoOf(1, content, 1<<40, 1<<40),
-		"an unknown type":         protoOf(77, content, 100),
-		"content before its type": number(sub(nil, fieldContent, content), fieldDType, 1),
-		"a list of values":        sub(sub(number(nil, fieldDType, 1), fieldShape, shapeOf(100)), 5, content),
-		"a group":                 append([]byte{3<<3 | 3}, protoOf(1, content, 100)...),
-		"an empty tensor":         protoOf(1, nil, 0, 5),
+		"strings":                 sim.Tensor(7, content, 100),
+		"another length":          sim.Tensor(1, content, 99),
+		"a length too large":      sim.Tensor(1, content, 1<<40, 1<<40),
+		"an unknown type":         sim.Tensor(77, content, 100),
+		"content before its type": sim.Number(sim.Sub(nil, fieldContent, content), fieldDType, 1),
+		"a list of values":        sim.Sub(sim.Sub(sim.Number(nil, fieldDType, 1), fieldShape, sim.Shape(100)), 5, content),
+		"a group":                 append([]byte{3<<3 | 3}, sim.Tensor(1, content, 100)...),
+		"an empty tensor":         sim.Tensor(1, nil, 0, 5),
 	} {
 		j := newJob(t, 1000)
-		j.recvTensor(j.backward, 7, edgeKey(worker, ps, "edge_3_g"), proto)
+		j.recvTensor(j.backward, 7, sim.Key(sim.Worker, sim.Server, "edge_3_g"), proto)
 		if _, got := j.play(new(Protocol), parser.Conn{}); len(got) != 0 {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
 	j := newJob(t, 1000)
-	j.recvTensor(j.backward, 7, "edge_3_g", protoOf(1, content, 100))
+	j.recvTensor(j.backward, 7, "edge_3_g", sim.Tensor(1, content, 100))
 	if _, got := j.play(new(Protocol), parser.Conn{}); len(got) != 0 {
 		t.Errorf("a key of one part: %+v", got)
 	}
@@ -456,14 +363,14 @@ func TestOtherForms(t *testing.T) {
 
 // The vectors of the framework's own encoder.
 func TestVectors(t *testing.T) {
-	got := append(number(nil, 3, 1700000000000000), sub(nil, 1, protoOf(1, make([]byte, 24), 2, 3))...)
+	got := append(sim.Number(nil, 3, 1700000000000000), sim.Sub(nil, 1, sim.Tensor(1, make([]byte, 24), 2, 3))...)
 	want := append([]byte{0x18, 0x80, 0x80, 0xf9, 0xc0, 0xc1, 0xc4, 0x82, 0x03, 0x0a, 0x26, 0x08, 0x01, 0x12, 0x08, 0x12, 0x02, 0x08, 0x02, 0x12, 0x02, 0x08, 0x03, 0x22, 0x18}, make([]byte, 24)...)
 	if !bytes.Equal(got, want) {
 		t.Fatalf("%x", got)
 	}
 	for size := 1; size < 40; size++ {
 		j := newJob(t, size)
-		j.backward.Unary(workerService+"RecvTensor", text(nil, 2, edgeKey(worker, ps, "edge_3_g")), want, size)
+		j.backward.Unary(sim.WorkerService+"RecvTensor", sim.Text(nil, 2, sim.Key(sim.Worker, sim.Server, "edge_3_g")), want, size)
 		if _, all := j.play(new(Protocol), parser.Conn{}); len(all) != 1 || all[0].Tensor.Size != 24 || all[0].Tensor.DType != tensor.Float32 {
 			t.Errorf("in frames of %d bytes: %+v", size, all)
 		}
@@ -483,8 +390,8 @@ func both(t testing.TB) parsertest.Exchange {
 	j := newJob(t, 500)
 	j.backward = j.forward
 	j.register()
-	j.recvTensor(j.forward, 7, edgeKey(worker, ps, "edge_3_g"), protoOf(1, bytesOf(5000), 1250))
-	j.forward.Unary(workerService+"CompleteInstance", instance(typeReduce, 1, 100, "sum", 1250), nil, 100)
+	j.recvTensor(j.forward, 7, sim.Key(sim.Worker, sim.Server, "edge_3_g"), sim.Tensor(1, bytesOf(5000), 1250))
+	j.forward.Unary(sim.WorkerService+"CompleteInstance", sim.Instance(typeReduce, 1, 100, "sum", 1250), nil, 100)
 	j.recvBuf("1:100:0:0:0:0:1", bytesOf(5000))
 	return j.forward.Exchange()
 }
@@ -552,11 +459,11 @@ func FuzzNext(f *testing.F) {
 
 // No messages make a Message panic or depend on how they are cut: the fuzzer writes the messages, and the frames are right.
 func FuzzMessages(f *testing.F) {
-	f.Add(uint8(3), sub(text(nil, 1, "session"), 2, graphDef(1, serverPart)), text(nil, 1, "handle"))
-	f.Add(uint8(0), text(number(nil, 1, 7), 2, edgeKey(worker, ps, "edge_3_g")), sub(nil, 1, protoOf(1, bytesOf(400), 100)))
-	f.Add(uint8(6), sub(fixed(nil, 1, 77), 3, sub(nil, 3, sub(nil, 2, protoOf(1, bytesOf(400), 100)))), []byte(nil))
-	methods := []string{workerService + "RecvTensor", workerService + "RecvBuf", workerService + "CompleteInstance", workerService + "RegisterGraph",
-		workerService + "RunGraph", "/tensorflow.MasterService/RunStep", "/tensorflow.eager.EagerService/Enqueue", "/tensorflow.eager.EagerService/RunComponentFunction"}
+	f.Add(uint8(3), sim.Sub(sim.Text(nil, 1, "session"), 2, sim.Nodes(1, serverPart)), sim.Text(nil, 1, "handle"))
+	f.Add(uint8(0), sim.Text(sim.Number(nil, 1, 7), 2, sim.Key(sim.Worker, sim.Server, "edge_3_g")), sim.Sub(nil, 1, sim.Tensor(1, bytesOf(400), 100)))
+	f.Add(uint8(6), sim.Sub(sim.Fixed(nil, 1, 77), 3, sim.Sub(nil, 3, sim.Sub(nil, 2, sim.Tensor(1, bytesOf(400), 100)))), []byte(nil))
+	methods := []string{sim.WorkerService + "RecvTensor", sim.WorkerService + "RecvBuf", sim.WorkerService + "CompleteInstance", sim.WorkerService + "RegisterGraph",
+		sim.WorkerService + "RunGraph", "/tensorflow.MasterService/RunStep", "/tensorflow.eager.EagerService/Enqueue", "/tensorflow.eager.EagerService/RunComponentFunction"}
 	f.Fuzz(func(t *testing.T, method uint8, request, response []byte) {
 		w := grpctest.New(t)
 		for range 2 {
