@@ -37,11 +37,14 @@ type carrier struct {
 	idle    bool      // the writer waits
 	served  bool      // the writer waits while another goroutine does its work
 	dead    bool
-	err     error
+
+	flushing atomic.Bool // its writer may wait for the network
+	err      error
 
 	out []byte // small records that the writer has in hand
 	big *chunk // written after them
 	padder
+	gatherer
 
 	flight    int  // chunks that left on it and are not acknowledged
 	goAwayDue bool // records to send on this carrier

@@ -17,6 +17,8 @@ const (
 	// datagramUnsent is how many bytes may wait in an Engine: those behind them wait in the tunnel, where small messages overtake them.
 	datagramUnsent = 128 << 10
 	datagramBatch  = 32 // packets that leave with one call, at most
+	// datagramJoin is up to how many bytes records travel as one of the Engine's: one packet carries them, so that none holds up another.
+	datagramJoin = 1200
 )
 
 // A packetConn carries packets that a datagramLink makes, encrypted and authenticated, and loses some.
@@ -324,8 +326,15 @@ func (l *datagramLink) Write(p []byte) (int, error) {
 	}
 	n := len(p)
 	for len(p) > 0 {
-		end := headerLen + int(binary.BigEndian.Uint32(p))
-		l.engine.Queue(append([]byte(nil), p[:end]...), orderOf(p))
+		end, order := headerLen+int(binary.BigEndian.Uint32(p)), orderOf(p)
+		for order == datagram.Free && end < len(p) && orderOf(p[end:]) == order {
+			more := headerLen + int(binary.BigEndian.Uint32(p[end:]))
+			if end+more > datagramJoin {
+				break
+			}
+			end += more
+		}
+		l.engine.Queue(append([]byte(nil), p[:end]...), order)
 		p = p[end:]
 	}
 	l.pending.Add(int64(n))

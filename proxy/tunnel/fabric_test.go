@@ -183,6 +183,8 @@ type pipe struct {
 	cond            sync.Cond
 	parts           []part
 	held            int // bytes in parts
+	sends           int // moments at which something was written
+	sentAt          time.Time
 	departs         time.Time
 	readBy, writeBy time.Time
 	hole            bool
@@ -267,6 +269,9 @@ func (p *pipe) write(b []byte) (n int, err error) {
 		}
 		m := min(len(b), 64<<10)
 		at := time.Now()
+		if !at.Equal(p.sentAt) {
+			p.sends, p.sentAt = p.sends+1, at
+		}
 		if p.departs.After(at) {
 			at = p.departs
 		}

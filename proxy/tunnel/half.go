@@ -23,6 +23,7 @@ type sendHalf struct {
 	finLeft bool
 	filling bool // Write copies outside the lock
 
+	rides    bool      // st is in session.riders
 	sendCond sync.Cond // Write waits
 	waiting  bool
 }
@@ -57,6 +58,7 @@ type recvHalf struct {
 	}
 	ackedTo uint64    // position that the peer was told
 	toldAt  time.Time // when
+	lazyAt  time.Time // when its update became lazy
 
 	recvCond sync.Cond // Read waits
 	waitsAt  time.Time // when Read last took something, or bytes came, or were announced, where none were

@@ -38,8 +38,11 @@ func (m *meter) acknowledged(now time.Time, rtt time.Duration, n int) {
 	if m.flight > 0 && took < most {
 		return
 	}
+	if m.bytes < 2*ackFew { // the peer may have let the last of them wait
+		least = 4 * ackTime(rtt)
+	}
 	if m.cut {
-		least = most / 2
+		least = max(least, most/2)
 	}
 	if took >= least {
 		m.best = max(m.best, float64(m.bytes)/took.Seconds())

@@ -45,6 +45,22 @@ func (p *path) send(n int, hold func(piece int) time.Duration) {
 
 func never(int) time.Duration { return 0 }
 
+// A few bytes whose acknowledgements waited for a packet to ride with show no rate.
+func TestMeterKnowsThatAcknowledgementsWait(t *testing.T) {
+	m, now, rtt := meter{}, time.Unix(1000, 0), 10*time.Millisecond
+	m.left(now, rtt, ackFew)
+	m.acknowledged(now.Add(rtt+ackTime(rtt)+time.Millisecond), rtt, ackFew)
+	if got := m.take(); got != 0 {
+		t.Errorf("%.0f bytes/s", got)
+	}
+	now = now.Add(time.Second)
+	m.left(now, rtt, ackFew)
+	m.acknowledged(now.Add(rtt+time.Second), rtt, ackFew)
+	if got := m.take(); got != ackFew {
+		t.Errorf("%.0f bytes/s, want %d", got, ackFew)
+	}
+}
+
 // Bursts of 1 MiB between pauses, and a long transfer, show the rate of the bottleneck.
 func TestMeterFindsTheBottleneck(t *testing.T) {
 	for name, size := range map[string]int{"bursts": 1 << 20, "long": 64 << 20} {

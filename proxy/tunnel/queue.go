@@ -21,6 +21,9 @@ func (q *queue[T]) push(v T) {
 // peek returns the first element; the queue is not empty.
 func (q *queue[T]) peek() T { return q.ring[q.head] }
 
+// at returns the i-th element, from 0; there are more than i.
+func (q *queue[T]) at(i int) T { return q.ring[(q.head+i)&(len(q.ring)-1)] }
+
 // pop removes the first element and returns it; the queue is not empty.
 func (q *queue[T]) pop() T {
 	v := q.ring[q.head]

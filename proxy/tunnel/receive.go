@@ -136,6 +136,7 @@ func (st *Stream) advance(n int, fin bool) {
 	}
 	st.have += uint64(n)
 	st.finHere = st.finHere || fin
+	st.session.influx.add(time.Now(), n)
 	st.session.peer.received.Add(uint64(n))
 }
 

@@ -13,7 +13,6 @@ import (
 // nothing, since its bytes are put in order again: it goes with the bulk, so that the express stays empty.
 const (
 	smallFlight = 128 << 10 // bytes under way, up to which a stream's small chunks are express
-	ackDelay    = 4 * time.Millisecond
 )
 
 // express reports whether ch should leave on the express carrier: it is small, and so are the bytes behind it so far.
@@ -40,9 +39,13 @@ func (s *session) next(c *carrier) bool {
 	if c.dead || c.end != nil || c.closed {
 		return false
 	}
+	if s.gathers(c) {
+		return false
+	}
 	s.nextOwn(c)
 	if !c.leaving {
 		s.nextControl(c)
+		s.addRiders(c)
 		s.nextChunks(c)
 		if len(c.out) > 0 {
 			s.nextLazy(c)
@@ -103,23 +106,6 @@ func (s *session) nextControl(c *carrier) {
 	}
 }
 
-// nextLazy appends WINDOW records that could wait, since a packet leaves anyway, but for each stream no more often than if they waited.
-func (s *session) nextLazy(c *carrier) {
-	const most = 32 // looked at, of a long queue
-	now := time.Now()
-	for range min(s.lazy.n, most) {
-		st := s.lazy.pop()
-		switch {
-		case st.update != updateLazy || st.gone:
-		case now.Sub(st.toldAt) < ackDelay || len(c.out)+headerLen+8 > batchSize:
-			s.lazy.push(st)
-		default:
-			st.update = updateNone
-			c.tell(st)
-		}
-	}
-}
-
 // tell appends the WINDOW record of a stream.
 func (c *carrier) tell(st *Stream) {
 	st.ackedTo, st.toldAt = st.received(), time.Now()
@@ -142,7 +128,7 @@ func (s *session) nextChunks(c *carrier) {
 	if c != express || only {
 		s.nextBulk(c)
 	}
-	if c != express && c.big == nil && !express.idle {
+	if c != express && c.big == nil && express.flushing.Load() {
 		s.nextSmall(c)
 		s.nextBulk(c) // to which some may have gone over
 	}
@@ -193,7 +179,7 @@ func (s *session) nextBulk(c *carrier) {
 func (s *session) send(c *carrier, st *Stream, ch *chunk) {
 	st.queued = notQueued
 	st.leaves(ch, c)
-	c.full = true
+	c.full, c.sentAt = true, time.Now()
 	if len(c.out)+headerLen+ch.n <= batchSize {
 		c.out = append(c.out, ch.record()...)
 	} else {
@@ -238,8 +224,11 @@ func (s *session) waiting(small bool) *carrier {
 	if express == nil {
 		return nil
 	}
-	if (small || only) && express.idle {
+	switch {
+	case (small || only) && express.idle:
 		return express
+	case small && !express.flushing.Load():
+		return nil // it will look before it waits
 	}
 	for _, c := range s.carriers {
 		if c != express && c.idle && !c.leaving {
@@ -260,40 +249,4 @@ func (s *session) wakeAll() {
 	for _, c := range s.carriers {
 		c.wake()
 	}
-}
-
-// update queues a WINDOW, or the RESET, of st for now or for within ackDelay.
-func (s *session) update(st *Stream, urgent bool) {
-	switch {
-	case st.gone || st.update == updateUrgent:
-	case urgent:
-		st.update = updateUrgent
-		s.urgent.push(st)
-		s.wakeControl()
-	case st.update == updateNone:
-		st.update = updateLazy
-		s.lazy.push(st)
-		if !s.lazyArmed {
-			s.lazyArmed = true
-			if s.lazyTimer == nil {
-				s.lazyTimer = time.AfterFunc(ackDelay, s.updateLazily)
-			} else {
-				s.lazyTimer.Reset(ackDelay)
-			}
-		}
-	}
-}
-
-// updateLazily is called when the delay of the first lazy stream is over.
-func (s *session) updateLazily() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.lazyArmed = false
-	for s.lazy.n > 0 {
-		if st := s.lazy.pop(); st.update == updateLazy && !st.gone {
-			st.update = updateUrgent
-			s.urgent.push(st)
-		}
-	}
-	s.wakeControl()
 }

@@ -76,6 +76,8 @@ func (st *Stream) push(p []byte) (int, error) {
 	size := n
 	if t := st.tail; t != nil && t.state == chunkQueued && !t.left {
 		size = max(size, min(4*t.n, st.chunkSize())) // it waits behind others: more will come to it
+	} else if s.gathering() {
+		size = max(size, gatherSize)
 	}
 	st.filling = true
 	s.mu.Unlock()

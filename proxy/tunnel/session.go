@@ -50,11 +50,16 @@ type session struct {
 	small, bulk  queue[*Stream]
 	urgent, lazy queue[*Stream]
 	dones        queue[uint64]
+	riders       queue[*Stream] // with bytes that leave with the next packet
+	ridersAt     time.Time      // when the first of them came
 	lazyTimer    *time.Timer
 	lazyArmed    bool
 
 	rtts    [8]time.Duration // the last PINGs; 0: none
 	rttNext int
+	gather  time.Duration // see gather.go
+	ackTime time.Duration // for how long a WINDOW for few bytes may wait
+	influx  influx
 	meter   meter
 	outage  outage
 	rates   [10]float64 // of the last seconds
@@ -287,5 +292,7 @@ func (s *session) rtt() (rtt time.Duration) {
 func (s *session) addRTT(d time.Duration) {
 	s.rtts[s.rttNext%len(s.rtts)] = max(d, 1)
 	s.rttNext++
-	s.peer.rtt.Store(int64(s.rtt()))
+	rtt := s.rtt()
+	s.peer.rtt.Store(int64(rtt))
+	s.gather, s.ackTime = gatherTime(rtt), ackTime(rtt)
 }

@@ -215,6 +215,18 @@ func (st *Stream) WriteMore(p []byte) (n int, err error) {
 	return n, nil
 }
 
+// WriteSoon is Write for bytes that nobody waits for: they leave with the next small packet to the peer, at the latest after two round
+// trips or 25 ms, whichever is shorter, but no sooner than 4 ms.
+func (st *Stream) WriteSoon(p []byte) (n int, err error) {
+	n, err = st.WriteMore(p)
+	st.session.mu.Lock()
+	defer st.session.mu.Unlock()
+	if st.err == nil {
+		st.session.ride(st)
+	}
+	return n, err
+}
+
 // Path returns the known properties of the way to the peer: the smallest RTT of the last PINGs, and the bytes per
 // second at which bulk arrives at the peer, the most of the last 10 s. 0: unknown.
 func (st *Stream) Path() (rtt time.Duration, rate float64) { return st.session.peer.path() }

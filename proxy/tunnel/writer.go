@@ -24,7 +24,7 @@ func (c *carrier) writeAll() error {
 			return err
 		}
 		if c.link.Pending() >= flushSize {
-			if err := c.link.Flush(); err != nil {
+			if err := c.flush(); err != nil {
 				return err
 			}
 		}
@@ -46,7 +46,7 @@ func (c *carrier) await() (work bool, end []byte) {
 			return false, c.end
 		case c.link.Pending() > 0:
 			s.mu.Unlock()
-			err := c.link.Flush()
+			err := c.flush()
 			s.mu.Lock()
 			if err != nil {
 				c.kill(err)
@@ -58,6 +58,21 @@ func (c *carrier) await() (work bool, end []byte) {
 		}
 	}
 	return true, nil
+}
+
+// flush waits for the network. Others may send small chunks meanwhile, and one of them is told if there are any.
+func (c *carrier) flush() error {
+	c.flushing.Store(true)
+	defer c.flushing.Store(false)
+	s := c.session
+	s.mu.Lock()
+	if s.small.n > 0 {
+		if helper := s.waiting(true); helper != nil {
+			helper.wake()
+		}
+	}
+	s.mu.Unlock()
+	return c.link.Flush()
 }
 
 // mayPad fills c.out with padding for the burst that is about to end; false: none is missing. The session's lock is held.

@@ -1,0 +1,63 @@
+package tunnel
+
+import "time"
+
+// Gathering of small messages. A packet costs 74 bytes of headers of IP, TCP and TLS, and often an acknowledgement of 52, whatever it
+// carries; the messages of a parameter server are a few dozen bytes each, and come by the dozen. So the express carrier sends at most
+// one packet that is not full in each share of the round trip: bytes that come within that time of the last packet gather until it is over
+// or until they fill a packet. A message that comes later than that, as every one that waits for an answer does, leaves at once, by the
+// goroutine that wrote it. This is Nagle's rule (RFC 896) with a bound: bytes never wait for an acknowledgement.
+//
+// Credit, a reset and whatever is about the carrier itself do not wait, and take along what is there.
+
+// gathers reports whether the records that there are for c wait for more, and then sees to it that they leave in time. The session's
+// lock is held.
+func (s *session) gathers(c *carrier) bool {
+	if s.gather == 0 || s.urgent.n > 0 || s.allow || c.pongDue || c.pingDue || c.goAwayDue || c.leaveDue || c.leaving || s.small.n+s.dones.n == 0 {
+		return false
+	}
+	express, only := s.express()
+	if c != express || only && s.bulk.n > 0 {
+		return false
+	}
+	wait := s.gather - time.Since(c.sentAt)
+	if wait <= 0 || s.fillPacket() {
+		return false
+	}
+	if !c.armed {
+		c.armed = true
+		if c.timer == nil {
+			c.timer = time.AfterFunc(wait, c.gathered)
+		} else {
+			c.timer.Reset(wait)
+		}
+	}
+	return true
+}
+
+// gathering reports whether records gather now. The session's lock is held.
+func (s *session) gathering() bool {
+	express, _ := s.express()
+	return express != nil && express.armed
+}
+
+// fillPacket reports whether the small records that wait fill a packet.
+func (s *session) fillPacket() bool {
+	n := s.dones.n * headerLen
+	for i := 0; i < s.small.n && n < fullPacket; i++ {
+		st := s.small.at(i)
+		n += headerLen + st.unsent
+	}
+	return n >= fullPacket
+}
+
+// gathered is called when the time to gather is over.
+func (c *carrier) gathered() {
+	s := c.session
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.armed = false
+	if c.idle {
+		c.serve()
+	}
+}

@@ -1,0 +1,63 @@
+package tunnel
+
+import "time"
+
+// How long small messages gather (gather.go).
+const (
+	gatherShare = 8                      // of the round trip, one part is the time to gather
+	gatherMost  = 4 * time.Millisecond   // whatever the round trip: by then packets are few
+	gatherLeast = 500 * time.Microsecond // less is not gathered at all: the runtime's timers may be a millisecond late
+	fullPacket  = 1300                   // bytes of records that fill a packet, about
+	gatherSize  = 2 << 10                // bytes of the first chunk of a stream whose bytes gather, so that few records leave
+)
+
+// gatherTime returns for how long a carrier gathers after a packet, by the round trip.
+func gatherTime(rtt time.Duration) time.Duration {
+	if g := min(rtt/gatherShare, gatherMost); g >= gatherLeast {
+		return g
+	}
+	return 0
+}
+
+// A gatherer is when a carrier last sent bytes of streams, and what wakes it when those that wait have gathered.
+type gatherer struct {
+	sentAt time.Time
+	timer  *time.Timer
+	armed  bool
+}
+
+// A WINDOW that says nothing urgent waits for two round trips within these bounds; for the lower bound only where many bytes come, since the
+// peer keeps them and measures by their acknowledgements how fast they arrive, and for the end of a direction.
+const (
+	ackDelay = 4 * time.Millisecond
+	ackMost  = 25 * time.Millisecond
+	ackFew   = 32 << 10              // bytes of all streams within ackSpan or a little more
+	ackSpan  = 50 * time.Millisecond // twice ackMost, so that the last bytes of many are still among them
+)
+
+// ackTime returns for how long what nobody waits for may wait for a packet to ride with, by the round trip.
+func ackTime(rtt time.Duration) time.Duration { return min(max(2*rtt, ackDelay), ackMost) }
+
+// An influx counts the bytes of DATA that come.
+type influx struct {
+	since  time.Time
+	before int // bytes in the span before since
+	bytes  int // since
+}
+
+// add notes n bytes.
+func (f *influx) add(now time.Time, n int) {
+	if age := now.Sub(f.since); age >= ackSpan {
+		if f.before = f.bytes; age >= 2*ackSpan {
+			f.before = 0
+		}
+		f.since, f.bytes = now, 0
+	}
+	f.bytes += n
+}
+
+// few reports whether few bytes have come of late.
+func (f *influx) few(now time.Time) bool {
+	f.add(now, 0)
+	return f.before+f.bytes < ackFew
+}
