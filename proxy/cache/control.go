@@ -39,6 +39,10 @@ func (p *Peer) flush(w *writer) error {
 			out.add(frame.Seen, binary.AppendUvarint(binary.AppendUvarint(out.scratch[:0], uint64(id)), n))
 		}
 	}
+	write := w.stream.Write
+	if s, ok := w.stream.(patientStream); ok && len(w.kept)+len(w.evict)+len(w.want) == 0 { // values that are to come depend on these
+		write = s.WriteSoon
+	}
 	clear(p.notes)
 	clear(w.seen)
 	w.forget, w.kept, w.evict, w.want = w.forget[:0], w.kept[:0], w.evict[:0], w.want[:0]
@@ -48,9 +52,14 @@ func (p *Peer) flush(w *writer) error {
 		return nil
 	}
 	return w.pipe.Do(pipe.Item{Emit: func() error {
-		_, err := w.stream.Write(frames)
+		_, err := write(frames)
 		return err
 	}})
+}
+
+// A patientStream is a Stream, such as the tunnel's, that knows of bytes that nobody waits for.
+type patientStream interface {
+	WriteSoon(p []byte) (int, error)
 }
 
 // A packer packs items into control frames.
