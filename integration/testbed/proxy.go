@@ -177,3 +177,6 @@ func (p *Proxy) get(ctx context.Context, path string) (body string, err error) {
 	}
 	return string(b), err
 }
+
+// Site returns the name of the proxy's site.
+func (p *Proxy) Site() string { return p.site.Site }

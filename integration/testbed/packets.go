@@ -1,0 +1,246 @@
+//go:build linux
+
+package testbed
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// Packets says how the IP bytes of some packets are used.
+type Packets struct {
+	Packets int // packets of the link: a segment that the kernel hands on whole counts as those that it is cut into
+	Bytes   int // of IP
+	Empty   int // packets without bytes of TCP or UDP: of TCP mostly acknowledgements alone
+	Headers int // bytes of the headers of IP, TCP and UDP, those of empty packets included
+	Records int // of TLS that began; 0 with UDP
+	Payload int // bytes behind the headers
+	Small   int // packets of UDP of at most smallDatagram bytes
+}
+
+// smallDatagram bounds a datagram that holds an acknowledgement of a DTLS carrier and nothing else: DTLS adds 29 bytes, and a record of the
+// tunnel does not fit.
+const smallDatagram = 29 + 6 + 29
+
+func (p *Packets) add(o Packets) {
+	p.Packets += o.Packets
+	p.Bytes += o.Bytes
+	p.Empty += o.Empty
+	p.Headers += o.Headers
+	p.Records += o.Records
+	p.Payload += o.Payload
+	p.Small += o.Small
+}
+
+// Minus returns the packets since before.
+func (p Packets) Minus(before Packets) Packets {
+	return Packets{p.Packets - before.Packets, p.Bytes - before.Bytes, p.Empty - before.Empty, p.Headers - before.Headers,
+		p.Records - before.Records, p.Payload - before.Payload, p.Small - before.Small}
+}
+
+// A PacketCount counts the packets on a site's device of the WAN.
+type PacketCount struct {
+	fd   int
+	ends atomic.Bool
+	done chan struct{} // closed once the reader has ended
+	err  error         // of the reader, when it has ended
+
+	mu        sync.Mutex
+	out, in   Packets
+	positions map[string]*recordPosition // by the flow
+}
+
+// A recordPosition is where in a flow of TLS the next record begins.
+type recordPosition struct {
+	next  uint32 // sequence number of the next byte
+	left  int    // bytes of the record under way
+	head  []byte // of the header that is cut
+	known bool
+}
+
+// CountPackets counts the packets that the site sends to the WAN and gets from it, until Stop.
+func (s *Site) CountPackets() (*PacketCount, error) {
+	c := &PacketCount{done: make(chan struct{}), positions: map[string]*recordPosition{}}
+	ns, _, _ := s.edge()
+	err := ns.Do(func() (err error) {
+		dev, err := net.InterfaceByName(s.Interface)
+		if err != nil {
+			return err
+		}
+		c.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		all := binary.BigEndian.Uint16(binary.NativeEndian.AppendUint16(nil, unix.ETH_P_ALL)) // htons
+		return errors.Join(
+			unix.SetsockoptInt(c.fd, unix.SOL_PACKET, unix.PACKET_VNET_HDR, 1),
+			unix.SetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, tapBuffer),
+			unix.SetsockoptTimeval(c.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 100e3}),
+			unix.Bind(c.fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: dev.Index}))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("testbed: counting packets at site %s: %w", s.Site, err)
+	}
+	go c.read()
+	return c, nil
+}
+
+// Counts returns the packets so far, by direction.
+func (c *PacketCount) Counts() (out, in Packets) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.out, c.in
+}
+
+// Stop ends the count. One that has missed packets is an error.
+func (c *PacketCount) Stop() error {
+	c.ends.Store(true)
+	<-c.done
+	lost, err := unix.GetsockoptTpacketStats(c.fd, unix.SOL_PACKET, unix.PACKET_STATISTICS)
+	if err == nil && lost.Drops > 0 {
+		err = fmt.Errorf("testbed: %d packets were not counted", lost.Drops)
+	}
+	return errors.Join(c.err, err, unix.Close(c.fd))
+}
+
+// vnetHeader is the length of the virtio_net_hdr before each packet, and gsoSize where its field of that name is (linux/virtio_net.h).
+const (
+	vnetHeader = 10
+	gsoSize    = 4
+)
+
+func (c *PacketCount) read() {
+	defer close(c.done)
+	frame := make([]byte, tapFrame)
+	for {
+		n, from, err := unix.Recvfrom(c.fd, frame, 0)
+		switch {
+		case err == nil:
+			link, ok := from.(*unix.SockaddrLinklayer)
+			if n > vnetHeader && ok {
+				c.count(frame[vnetHeader:n], int(binary.NativeEndian.Uint16(frame[gsoSize:])), link.Pkttype == unix.PACKET_OUTGOING)
+			}
+		case !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR):
+			c.err = err
+			return
+		case c.ends.Load():
+			return
+		}
+	}
+}
+
+// count adds a packet, which the kernel cuts into segments with segment bytes of payload; 0: it is one.
+func (c *PacketCount) count(packet []byte, segment int, out bool) {
+	header, protocol := ipHeader(packet)
+	if header == 0 || len(packet) < header+8 {
+		return
+	}
+	inner, tcp := packet[header:], protocol == unix.IPPROTO_TCP
+	switch {
+	case protocol == unix.IPPROTO_UDP:
+		header += 8
+	case tcp && len(inner) >= 20:
+		header += int(inner[12]>>4) * 4
+	default:
+		return
+	}
+	if header > len(packet) {
+		return
+	}
+	p := Packets{Packets: 1, Payload: len(packet) - header}
+	if segment > 0 {
+		p.Packets = max((p.Payload+segment-1)/segment, 1)
+	}
+	p.Headers = p.Packets * header
+	p.Bytes = p.Headers + p.Payload
+	switch {
+	case p.Payload == 0:
+		p.Empty = 1
+	case !tcp && segment == 0 && p.Payload <= smallDatagram:
+		p.Small = 1
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if tcp {
+		p.Records = c.records(packet[:header-int(inner[12]>>4)*4], inner, packet[header:])
+	}
+	if out {
+		c.out.add(p)
+	} else {
+		c.in.add(p)
+	}
+}
+
+// ipHeader returns the length of a packet's IP header and the protocol behind it; 0: it is something else.
+func ipHeader(packet []byte) (n int, protocol byte) {
+	switch {
+	case len(packet) >= 20 && packet[0]>>4 == 4:
+		return int(packet[0]&15) * 4, packet[9]
+	case len(packet) >= 40 && packet[0]>>4 == 6:
+		return 40, packet[6]
+	}
+	return 0, 0
+}
+
+// records returns how many records of TLS begin in the new bytes of a segment.
+func (c *PacketCount) records(ip, tcp, payload []byte) (n int) {
+	addresses := ip[12:]
+	if ip[0]>>4 == 6 {
+		addresses = ip[8:]
+	}
+	flow := string(addresses) + string(tcp[:4])
+	p := c.positions[flow]
+	if p == nil {
+		p = &recordPosition{}
+		c.positions[flow] = p
+	}
+	seq := binary.BigEndian.Uint32(tcp[4:])
+	if tcp[13]&2 != 0 { // SYN
+		*p = recordPosition{next: seq + 1, known: true}
+	}
+	if len(payload) == 0 {
+		return 0
+	}
+	if !p.known { // the count began later than the connection: a segment that begins as a record does is taken for one
+		if !bytes.HasPrefix(payload, []byte{23, 3, 3}) {
+			return 0
+		}
+		*p = recordPosition{next: seq, known: true}
+	}
+	old := int(int32(p.next - seq))
+	if old < 0 { // packets are missing: no record is found any more
+		p.known = false
+		return 0
+	}
+	if old >= len(payload) {
+		return 0
+	}
+	payload = payload[old:]
+	p.next += uint32(len(payload))
+	const headLen = 5 // RFC 8446, 5.1
+	for len(payload) > 0 {
+		if p.left == 0 {
+			k := min(headLen-len(p.head), len(payload))
+			if len(p.head) == 0 {
+				n++
+			}
+			p.head = append(p.head, payload[:k]...)
+			if payload = payload[k:]; len(p.head) == headLen {
+				p.left = int(binary.BigEndian.Uint16(p.head[3:]))
+				p.head = p.head[:0]
+			}
+			continue
+		}
+		k := min(p.left, len(payload))
+		p.left -= k
+		payload = payload[k:]
+	}
+	return n
+}
