@@ -3,6 +3,7 @@ package all
 
 import (
 	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/parser/flower"
 	"github.com/gradproxy/gradproxy/parser/gloo"
 	"github.com/gradproxy/gradproxy/parser/pslite"
 	"github.com/gradproxy/gradproxy/parser/tensorflow"
@@ -15,5 +16,6 @@ func Protocols() []parser.Protocol {
 		new(gloo.Protocol),
 		new(pslite.Protocol),
 		new(tensorflow.Protocol),
+		new(flower.Protocol),
 	}
 }

@@ -161,7 +161,7 @@ func (h *Header) descr(s string) bool {
 	return ok && (s[0] == '<' || d.Size() == 1 && s[0] == '|')
 }
 
-// cutQuoted returns what stands in quotation marks at the beginning of s, and what follows.
+// cutQuoted returns the text in quotation marks at the beginning of s, and the text behind.
 func cutQuoted(s string) (inside, rest string, ok bool) {
 	if s == "" || s[0] != '\'' && s[0] != '"' {
 		return "", s, false

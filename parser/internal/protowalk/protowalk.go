@@ -14,7 +14,7 @@ func (p Path) sub(number uint64) (Path, bool) {
 	return p<<8 | Path(number), number <= 0xff && p>>56 == 0
 }
 
-// A Want says what becomes of a field that has a length.
+// A Want is the use of a field that has a length.
 type Want uint8
 
 const (
@@ -62,7 +62,7 @@ type level struct {
 	end  int // where it ends in the outermost message
 }
 
-// A state is what the next byte belongs to.
+// A state is the part of a field that the next byte belongs to.
 type state uint8
 
 const (

@@ -31,7 +31,7 @@ func (r *recorder) Varint(p Path, v uint64) { fmt.Fprintf(&r.log, "%x=%d ", uint
 func (r *recorder) Bytes(p Path, b []byte)  { fmt.Fprintf(&r.log, "%x=%q ", uint64(p), b) }
 func (r *recorder) End(p Path)              { fmt.Fprintf(&r.log, "/%x ", uint64(p)) }
 
-// walk returns what a Scanner tells of a message that comes in pieces of step bytes, and its streamed bytes.
+// walk returns the log of a message that comes in pieces of step bytes, and its streamed bytes.
 func walk(t *testing.T, b []byte, size, step int) (log string, streamed []byte, lost bool) {
 	t.Helper()
 	var s Scanner

@@ -1,0 +1,113 @@
+package flower
+
+import (
+	"encoding/hex"
+	"sync"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/parser/internal/mix"
+	"github.com/gradproxy/gradproxy/parser/lru"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// Bounds: entries.
+const (
+	maxPlaces = 1 << 15
+	maxTypes  = 1 << 13
+)
+
+// facts holds the facts on objects that messages have told.
+type facts struct {
+	mu     sync.Mutex
+	places lru.Cache[objectKey, place]
+	types  lru.Cache[uint64, tensor.DType] // of arrays, by place.array
+}
+
+// An objectKey names an object of a job.
+type objectKey struct {
+	seed uint64
+	id   objectID
+}
+
+// An objectID is the SHA-256 of an object.
+type objectID [32]byte
+
+// parseID reads an id, which is written in hexadecimal.
+func parseID(b []byte) (id objectID, ok bool) {
+	if len(b) != hex.EncodedLen(len(id)) {
+		return id, false
+	}
+	_, err := hex.Decode(id[:], b)
+	return id, err == nil
+}
+
+// A place says which part of which array an object is.
+type place struct {
+	array uint64 // names the array
+	chunk int    // number of the part
+}
+
+// put notes the place of an object.
+func (f *facts) put(k objectKey, p place) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.places.Put(k, p)
+	for f.places.Len() > maxPlaces {
+		oldest, _, _ := f.places.Oldest()
+		f.places.Delete(oldest)
+	}
+}
+
+// place returns the place of an object.
+func (f *facts) place(k objectKey) (place, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.places.Use(k)
+}
+
+// putType notes the type of an array's elements.
+func (f *facts) putType(array uint64, d tensor.DType) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.types.Put(array, d)
+	for f.types.Len() > maxTypes {
+		oldest, _, _ := f.types.Oldest()
+		f.types.Delete(oldest)
+	}
+}
+
+// typeOf returns the type of an array's elements.
+func (f *facts) typeOf(array uint64) (tensor.DType, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.types.Use(array)
+}
+
+// The first word of a mix says how its other words are made.
+const (
+	seedOfJob    = iota // a configured job
+	seedOfServer        // a server, where no job is configured
+	baseOfArray         // an array in a message
+	baseOfChunk         // a part of an array, in an object
+	baseOfObject        // an object whose place is not known
+	keyOfBase           // a tensor
+	arrayOfTree         // an array in a tree of objects
+)
+
+// A connection holds the state that the calls of a connection share.
+type connection struct {
+	facts *facts
+	seed  uint64 // of the job's tensors
+	host  uint64 // names the client's host
+}
+
+func newConnection(f *facts, c parser.Conn) *connection {
+	client, server := c.Client.Addr().As16(), c.Server.Addr().As16()
+	seed := mix.Words(seedOfJob, xxhash.Sum64String(c.Job))
+	if c.Job == "" { // users choose the server's port
+		seed = mix.Words(seedOfServer, xxhash.Sum64String(c.Peer), xxhash.Sum64(server[:]), uint64(c.Server.Port()))
+	}
+	return &connection{facts: f, seed: seed, host: xxhash.Sum64(client[:])}
+}

@@ -1,0 +1,23 @@
+package flower
+
+import (
+	"unsafe"
+
+	"github.com/gradproxy/gradproxy/parser"
+)
+
+// Held implements parser.Sized. Facts are bounded for all connections together, and left out.
+func (s *httpStream) Held() int {
+	n := int(unsafe.Sizeof(*s)) + s.head.Held()
+	if s.message != nil {
+		n += s.message.held()
+	}
+	return n
+}
+
+var _ parser.Sized = (*httpStream)(nil)
+
+// held returns about how many bytes the message holds.
+func (m *message) held() int {
+	return int(unsafe.Sizeof(*m)) + m.scan.Held() + m.file.Held() + cap(m.object.head) + 8*cap(m.keys)
+}

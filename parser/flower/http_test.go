@@ -1,0 +1,231 @@
+package flower
+
+import (
+	"bytes"
+	"errors"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/parser/parsertest"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// job is a round of one node over HTTP: a model of three arrays, of which one takes three chunks, and the result.
+func job(seed uint64) (down, up simObject, files [2][][]byte) {
+	for side := range files {
+		files[side] = [][]byte{npyOf("<f4", 4, 700, seed+uint64(side)), npyOf("<i8", 8, 3, seed), npyOf("<f2", 2, 50, seed+uint64(side))}
+	}
+	of := func(files [][]byte) (arrays []simObject) {
+		for _, f := range files {
+			arrays = append(arrays, arrayObject(f, 1024))
+		}
+		return arrays
+	}
+	return modelObject("train", of(files[0])...), modelObject("reply", of(files[1])...), files
+}
+
+// elements returns the bytes after the header in each chunk of each file.
+func elements(files [][]byte) (chunks [][]byte) {
+	for _, f := range files {
+		for at := 0; at < len(f); at += 1024 {
+			chunk := f[at:min(len(f), at+1024)]
+			if at == 0 {
+				chunk = chunk[npyHeader:]
+			}
+			chunks = append(chunks, chunk)
+		}
+	}
+	return chunks
+}
+
+func TestHTTPConforms(t *testing.T) {
+	down, up, _ := job(1)
+	x := append(pull(down), push(5, up)...)
+	get := parsertest.Exchange{{From: parser.Client, Bytes: []byte("GET /v1/fleet/x HTTP/1.1\r\nHost: a\r\n\r\n")}, {From: parser.Server, Bytes: ok([]byte("plain"))}}
+	small := httpCall("push-object", field(nil, 4, []byte("ArrayChunk  1\x00a")), nil)
+	parsertest.Run(t, fresh, conn(1), x, append(small[:2:2], get...), get, parsertest.Exchange{{From: parser.Server, Bytes: ok(nil)}},
+		parsertest.Exchange{{From: parser.Client, Bytes: []byte("POST /v1/control/list HTTP/1.1\r\n\r\n")}},
+		append(small[:2:2], parsertest.Piece{From: parser.Client, Bytes: []byte("not HTTP at all\r\n\r\nxyz")}, parsertest.Piece{From: parser.Server, Bytes: []byte("HTTP/2.0 200 OK\r\n\r\n")}))
+}
+
+// Every chunk's elements are a tensor of the array's type that no policy may change.
+func TestObjectsAreExact(t *testing.T) {
+	down, up, files := job(1)
+	all := find(t, fresh(), conn(1), append(pull(down), push(5, up)...))
+	for side, of := range [2][][]byte{files[1], files[0]} {
+		want := elements(of)
+		types := []tensor.DType{tensor.Float32, tensor.Float32, tensor.Float32, tensor.Int64, tensor.Float16}
+		if len(all[side]) != len(want) {
+			t.Fatalf("side %d: %d tensors, want %d", side, len(all[side]), len(want))
+		}
+		bases := map[uint64]bool{}
+		for i, v := range all[side] {
+			if !bytes.Equal(v.data, want[i]) || v.DType != types[i] || v.Role != tensor.Exact || v.Base == 0 || v.Key == 0 || bases[v.Base] {
+				t.Errorf("side %d: %+v has %d bytes, want %d of %v", side, v.Tensor, len(v.data), len(want[i]), types[i])
+			}
+			bases[v.Base] = true
+		}
+	}
+}
+
+// Without the tree, an object with an .npy header is a tensor by its id; another part of an array is none.
+func TestObjectsWithoutTree(t *testing.T) {
+	down, _, files := job(1)
+	var x parsertest.Exchange
+	leavesFirst(down, func(o simObject) { x = append(x, pushOf(5, o)...) })
+	all := find(t, fresh(), conn(1), x)[parser.Client]
+	if len(all) != 3 || !bytes.Equal(all[0].data, files[0][0][npyHeader:1024]) || all[0].Role != tensor.Exact {
+		t.Errorf("%d tensors", len(all))
+	}
+}
+
+// Each round has the bases of the round before, and other nodes of the job are sent the same; arrays from a node have bases of that node.
+func TestBasesStay(t *testing.T) {
+	p := fresh()
+	bases := func(c parser.Conn, node, seed uint64) (b [2][]uint64) {
+		down, up, _ := job(seed)
+		for side, list := range find(t, p, c, append(pull(down), push(node, up)...)) {
+			for _, v := range list {
+				b[side] = append(b[side], v.Base)
+			}
+		}
+		return b
+	}
+	same := func(x, y []uint64) bool {
+		for i := range x {
+			if x[i] != y[i] {
+				return false
+			}
+		}
+		return len(x) == len(y) && len(x) > 0
+	}
+	first, second, other := bases(conn(1), 5, 1), bases(conn(1), 5, 2), bases(conn(2), 6, 1)
+	if !same(first[0], second[0]) || !same(first[1], second[1]) || !same(first[1], other[1]) || same(first[0], other[0]) {
+		t.Errorf("%x, then %x, of another node %x", first, second, other)
+	}
+	elsewhere := conn(1)
+	elsewhere.Job = "another"
+	if b := bases(elsewhere, 5, 1); same(b[1], first[1]) {
+		t.Error("another job has the same bases")
+	}
+	elsewhere.Job = ""
+	if b := bases(elsewhere, 5, 1); same(b[1], first[1]) {
+		t.Error("a job without configuration has the same bases")
+	}
+}
+
+// A chunk whose head lies about its length, or whose call fails, is opaque.
+func TestBrokenObjectsAreOpaque(t *testing.T) {
+	good := arrayObject(npyOf("<f4", 4, 100, 1), 1<<20).children[0]
+	if n := len(find(t, fresh(), conn(1), pushOf(5, good))[0]); n != 1 {
+		t.Fatalf("%d tensors in a push", n)
+	}
+	for name, content := range map[string][]byte{
+		"a length too large": bytes.Replace(good.content, []byte("  528"), []byte("  529"), 1),
+		"a length too small": bytes.Replace(good.content, []byte("  528"), []byte("  527"), 1),
+		"no length":          bytes.Replace(good.content, []byte("  528"), []byte("  abc"), 1),
+		"another class":      bytes.Replace(good.content, []byte("ArrayChunk "), []byte("ConfigThing"), 1),
+		"children":           bytes.Replace(good.content, []byte("ArrayChunk  "), []byte("ArrayChunk a "), 1),
+		"a shape that lies":  bytes.Replace(good.content, []byte("(100,)"), []byte("(10,) "), 1),
+	} {
+		bad := good
+		bad.content = content
+		if all := find(t, fresh(), conn(1), pushOf(5, bad)); len(all[0]) > 0 {
+			t.Errorf("%s: %+v", name, all[0][0].Tensor)
+		}
+	}
+	pulled := pull(good)
+	for i, piece := range pulled {
+		if piece.From == parser.Server {
+			pulled[i].Bytes = bytes.Replace(piece.Bytes, []byte("200 OK"), []byte("500 No"), 1)
+		}
+	}
+	if all := find(t, fresh(), conn(1), pulled); len(all[1]) > 0 {
+		t.Errorf("a failed call: %+v", all[1][0].Tensor)
+	}
+}
+
+// Streams of other protocols are foreign at once; a stream that is no longer understood is not.
+func TestForeignStreams(t *testing.T) {
+	for _, s := range []string{"PRI * HTTP/2.0\r\n", "GET / HTTP/1.1\r\n\r\n", "\x00\x00\x10", "POST /v1/control/run HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n"} {
+		client, server := fresh().New(conn(1))
+		if _, err := client.Next([]byte(s)); !errors.Is(err, parser.ErrForeign) {
+			t.Errorf("%q: %v", s, err)
+		}
+		if _, err := server.Next([]byte("\x00\x00\x18\x04")); !errors.Is(err, parser.ErrForeign) {
+			t.Errorf("a server's bytes: %v", err)
+		}
+	}
+	client, server := fresh().New(conn(1))
+	if _, err := client.Next(post("get-run", nil)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := server.Next([]byte("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")); err == nil || !strings.Contains(err.Error(), "length") {
+		t.Errorf("a body without a length: %v", err)
+	}
+	for i := range 2 * maxPending {
+		if _, err := client.Next(post("get-run", nil)); err != nil {
+			if i < maxPending-1 || errors.Is(err, parser.ErrForeign) {
+				t.Errorf("after %d requests: %v", i, err)
+			}
+			return
+		}
+	}
+	t.Error("requests without end are remembered")
+}
+
+// Whatever nodes send, few places and types are kept, and a connection holds little.
+func TestMemoryIsBounded(t *testing.T) {
+	p := new(Protocol)
+	client, _ := p.New(conn(1))
+	heap := func() int64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	before := heap()
+	for i := range 40 {
+		chunks := make([]simObject, 2000)
+		for k := range chunks {
+			chunks[k] = makeObject("ArrayChunk", []byte{byte(i), byte(k), byte(k >> 8)})
+		}
+		b := post("push-messages", field(nil, 3, treeOf(modelObject("m", makeObject("Array", nil, chunks...)))))
+		for len(b) > 0 {
+			seg, err := client.Next(b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b = b[seg.Len:]
+		}
+		_, server := p.New(conn(1))
+		_ = server
+		client, _ = p.New(conn(1)) // nobody answers
+	}
+	if n := p.facts.places.Len(); n != maxPlaces {
+		t.Errorf("%d places, want %d", n, maxPlaces)
+	}
+	if grown := heap() - before; grown > 16<<20 {
+		t.Errorf("%d bytes are held", grown)
+	}
+	if _, err := client.Next(post("push-object", make([]byte, 0))); err != nil {
+		t.Fatal(err)
+	}
+	head := []byte("POST /v1/fleet/push-object HTTP/1.1\r\nHost: a\r\nContent-Length: 9000000\r\n\r\n")
+	if _, err := client.Next(head); err != nil {
+		t.Fatal(err)
+	}
+	body := bytes.Repeat([]byte{0x1a, 0x02, 'a', 'b'}, 100_000)
+	for len(body) > 0 {
+		seg, err := client.Next(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body = body[seg.Len:]
+	}
+	if n := parser.Held(client); n > 8<<10 {
+		t.Errorf("a connection holds %d bytes", n)
+	}
+}

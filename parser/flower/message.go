@@ -1,0 +1,246 @@
+package flower
+
+import (
+	"strings"
+	"sync"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/parser/internal/mix"
+	"github.com/gradproxy/gradproxy/parser/internal/npy"
+	"github.com/gradproxy/gradproxy/parser/internal/protowalk"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// A call is one call of a method.
+type call struct {
+	conn   *connection
+	method *method
+
+	mu     sync.Mutex
+	object objectID // that the request names
+	named  bool     // it has named one
+}
+
+// open begins a call, or returns nil if nobody looks at its messages.
+func (x *connection) open(path string) *call {
+	m := methods[path]
+	if m == nil {
+		return nil
+	}
+	return &call{conn: x, method: m}
+}
+
+// name notes the object that the request names.
+func (c *call) name(id objectID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.object, c.named = id, true
+}
+
+func (c *call) nameOf() (objectID, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.object, c.named
+}
+
+// A message reads one message of a call.
+type message struct {
+	call   *call
+	side   parser.Side
+	layout layout
+	scan   protowalk.Scanner
+
+	run, node uint64
+	arrays    int    // that have begun in this message, or in this record
+	record    uint64 // names the record
+	keys      []uint64
+	records   int // in the tree, that have arrays
+	leaves    int // arrays in the record of the tree
+	chunks    int // in the array of the tree
+
+	field   streamed
+	file    npy.Scanner
+	object  object
+	value   tensor.Tensor // whose elements come next
+	payload bool          // the message has elements
+}
+
+// A streamed is the kind of the streamed field that is under way.
+type streamed uint8
+
+const (
+	ofArray streamed = iota
+	ofObject
+)
+
+// message begins a message of size bytes; nil: nobody looks at it.
+func (c *call) message(side parser.Side, size int) *message {
+	if c == nil || c.method.layouts[side] == nil {
+		return nil
+	}
+	m := &message{call: c, side: side, layout: c.method.layouts[side]}
+	m.scan.Begin(size, m)
+	return m
+}
+
+// Next classifies a prefix of b, the next bytes of the message, of which sure bytes follow without an answer to the sender.
+func (m *message) Next(b []byte, sure int) parser.Segment {
+	if n := m.scan.Next(b); n > 0 {
+		return parser.Segment{Len: n}
+	}
+	b = b[:min(len(b), m.scan.Streaming())]
+	n, elements := m.elements(b)
+	seg := parser.Segment{Len: n}
+	if elements {
+		seg.Tensor = m.value
+		seg.Tensor.Hold = min(m.value.Size-m.value.Off, sure)
+		m.value.Off += n
+		m.payload = true
+	}
+	m.scan.Take(n)
+	return seg
+}
+
+// elements takes bytes of a streamed field, at least one, and reports whether they are elements.
+func (m *message) elements(b []byte) (n int, elements bool) {
+	if m.field == ofObject {
+		return m.nextOfObject(b)
+	}
+	n, elements = m.file.Next(b)
+	if size, off := m.file.Elements(); !elements && size > 0 && off == 0 {
+		h, _ := m.file.Header()
+		m.begin(size, h.DType, m.base(h))
+	}
+	return n, elements
+}
+
+// begin begins the elements of a tensor.
+func (m *message) begin(size int, d tensor.DType, base uint64) {
+	x := m.call.conn
+	m.value = tensor.Tensor{
+		Key:  mix.Words(keyOfBase, base, uint64(m.side), x.host),
+		Role: tensor.State, DType: d, Size: size, Base: base, Proof: tensor.ByWire,
+	}
+	if m.call.method.exact {
+		m.value.Role = tensor.Exact
+	}
+	if d == tensor.NoDType {
+		m.value.Why = tensor.DTypeUnknown
+	}
+}
+
+// base returns the Base of an array in a message.
+func (m *message) base(h npy.Header) uint64 {
+	which := uint64(m.arrays)
+	if i := m.arrays - 1; i < len(m.keys) {
+		which = m.keys[i]
+	}
+	return mix.Words(baseOfArray, m.call.conn.seed, m.run, m.record, which, uint64(h.DType), uint64(h.Data))
+}
+
+// End implements protowalk.Handler.
+func (m *message) End(protowalk.Path) {}
+
+// maxKeys bounds the arrays of a record whose names are known; the others are known by their numbers.
+const maxKeys = 1 << 12
+
+// Field implements protowalk.Handler.
+func (m *message) Field(p protowalk.Path, size int) protowalk.Want {
+	switch m.layout[p] {
+	case enter:
+		return protowalk.Enter
+	case recordSet:
+		if size < minRecordSet {
+			return protowalk.Skip
+		}
+		return protowalk.Enter
+	case record:
+		m.arrays, m.keys = 0, m.keys[:0]
+		return protowalk.Enter
+	case element, array:
+		return m.array(p, size)
+	case tree:
+		m.records = 0
+		return protowalk.Enter
+	case branch:
+		m.leaves = 0
+		return protowalk.Enter
+	case leaf:
+		if m.leaves == 0 {
+			m.records++
+		}
+		m.leaves++
+		m.chunks = 0
+		return protowalk.Enter
+	case chunk:
+		m.chunks++
+		return protowalk.Enter
+	case content:
+		m.field = ofObject
+		m.beginObject(size)
+		return protowalk.Stream
+	case name, key, objectOf, chunkID:
+		return protowalk.Collect
+	}
+	return protowalk.Skip
+}
+
+// minRecordSet is less than any RecordSet with an array takes, in bytes.
+const minRecordSet = 64
+
+// array begins an Array of a record, or a file.
+func (m *message) array(p protowalk.Path, size int) protowalk.Want {
+	if m.layout[p] == element {
+		m.arrays++
+		return protowalk.Enter
+	}
+	if m.layout[p>>8] != element {
+		m.arrays++
+	}
+	m.field = ofArray
+	m.file.Begin(size, false)
+	return protowalk.Stream
+}
+
+// Varint implements protowalk.Handler.
+func (m *message) Varint(p protowalk.Path, v uint64) {
+	switch m.layout[p] {
+	case run:
+		m.run = v
+	case node:
+		m.node = v
+	}
+}
+
+// Bytes implements protowalk.Handler.
+func (m *message) Bytes(p protowalk.Path, b []byte) {
+	switch m.layout[p] {
+	case name:
+		m.record = xxhash.Sum64String(recordName(string(b)))
+	case key:
+		if len(m.keys) < maxKeys {
+			m.keys = append(m.keys, xxhash.Sum64(b))
+		}
+	case objectOf:
+		if id, ok := parseID(b); ok {
+			m.call.name(id)
+		}
+	case chunkID:
+		if id, ok := parseID(b); ok {
+			x := m.call.conn
+			a := mix.Words(arrayOfTree, x.seed, m.run, uint64(m.records), uint64(m.leaves))
+			x.facts.put(objectKey{x.seed, id}, place{a, m.chunks - 1})
+		}
+	}
+}
+
+// recordName returns a record's name, the same for the records in which the classic API sends a model and gets one back
+// (fitins.parameters, evaluateins.parameters, fitres.parameters, getparametersres.parameters).
+func recordName(s string) string {
+	if _, last, ok := strings.Cut(s, "."); ok && last == "parameters" {
+		return last
+	}
+	return s
+}
