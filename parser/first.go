@@ -4,7 +4,7 @@ import "fmt"
 
 // First returns a Parser that agrees with the first of ps that has understood every byte. Until one sees
 // a tensor, or is left alone, all bytes are opaque. Recognizing a protocol needs nothing else. When none is left it
-// returns the error of the last one.
+// returns the error of the last one. It is a Counter, and counts as the one that it agrees with does, if that is one.
 func First(ps ...Parser) Parser {
 	if len(ps) == 1 {
 		return ps[0]
@@ -78,4 +78,28 @@ func (f *first) Held() (n int) {
 		n += Held(p)
 	}
 	return n
+}
+
+// counter returns the parser that First agrees with, or whose protocol is recognized; nil: there is none that counts.
+func (f *first) counter() Counter {
+	for _, p := range f.left {
+		if c, ok := p.(Counter); ok && (len(f.left) == 1 || c.Recognized()) {
+			return c
+		}
+	}
+	return nil
+}
+
+// Messages implements Counter.
+func (f *first) Messages() (all, payloads int) {
+	if c := f.counter(); c != nil {
+		return c.Messages()
+	}
+	return 0, 0
+}
+
+// Recognized implements Counter.
+func (f *first) Recognized() bool {
+	c := f.counter()
+	return c != nil && c.Recognized()
 }

@@ -116,3 +116,39 @@ func TestVerbatim(t *testing.T) {
 		t.Errorf("%+v, %v", seg, err)
 	}
 }
+
+// A counting value is a letters value that counts its bytes as messages, and is sure of its protocol at a letter.
+type counting struct {
+	letters
+	sign byte
+	n    int
+	sure bool
+}
+
+func (c *counting) Next(b []byte) (parser.Segment, error) {
+	seg, err := c.letters.Next(b[:1])
+	c.n += seg.Len
+	c.sure = c.sure || err == nil && b[0] == c.sign
+	return seg, err
+}
+
+func (c *counting) Messages() (all, payloads int) { return c.n, c.n / 2 }
+func (c *counting) Recognized() bool              { return c.sure }
+
+// First counts as the parser does that it is left with, or that is sure of its protocol.
+func TestFirstCounts(t *testing.T) {
+	for _, c := range []struct {
+		stream string
+		want   int
+		sure   bool
+	}{{"ab", 0, false}, {"abs", 3, true}, {"abds", 4, true}, {"abd", 3, false}, {"z", 0, false}} {
+		p := parser.First(&counting{letters: letters{alphabet: "abs"}, sign: 's'}, &counting{letters: letters{alphabet: "abds"}, sign: 's'})
+		for i := range c.stream {
+			p.Next([]byte(c.stream[i : i+1]))
+		}
+		counter := p.(parser.Counter)
+		if n, half := counter.Messages(); n != c.want || half != c.want/2 || counter.Recognized() != c.sure {
+			t.Errorf("%s: %d messages, %d payloads, recognized %v", c.stream, n, half, counter.Recognized())
+		}
+	}
+}
