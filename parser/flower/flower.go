@@ -36,7 +36,10 @@
 // Memory is bounded: for all jobs together the places of the last 2^15 objects, and the types of the last 2^13 arrays.
 package flower
 
-import "github.com/gradproxy/gradproxy/parser"
+import (
+	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/parser/grpc"
+)
 
 // Protocol is Flower. The zero Protocol is ready for use; it must not be copied after first use.
 type Protocol struct{ facts facts }
@@ -53,5 +56,6 @@ func (*Protocol) Traits() parser.Traits { return parser.Traits{Reconnects: true}
 func (p *Protocol) New(c parser.Conn) (fromClient, fromServer parser.Parser) {
 	x := newConnection(&p.facts, c)
 	h := &exchange{conn: x}
-	return &httpStream{exchange: h, side: parser.Client}, &httpStream{exchange: h, side: parser.Server}
+	client, server := grpc.New(&service{x})
+	return parser.First(client, &httpStream{exchange: h, side: parser.Client}), parser.First(server, &httpStream{exchange: h, side: parser.Server})
 }

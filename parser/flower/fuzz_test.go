@@ -14,6 +14,9 @@ func FuzzNext(f *testing.F) {
 	f.Add(parsertest.Fold(pull(down)))
 	f.Add(parsertest.Fold(append(pull(down), push(5, up)...)))
 	f.Add(parsertest.Fold(pushOf(5, makeObject("ArrayChunk", npyOf("<f8", 8, 3, 1)))))
+	f.Add(parsertest.Fold(joined(f, 50)))
+	f.Add(parsertest.Fold(recordSets(f, 50)))
+	f.Add(parsertest.Fold(overGRPC(f, 50)))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		checkRoles(t, parsertest.AnyCut(t, fresh, conn(1), parsertest.Unfold(b)))
 	})

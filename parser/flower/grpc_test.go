@@ -1,0 +1,224 @@
+package flower
+
+import (
+	"bytes"
+	"testing"
+
+	"golang.org/x/net/http2"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/parser/grpc/grpctest"
+	"github.com/gradproxy/gradproxy/parser/parsertest"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// modelOf is the files of a model: two arrays of floats, an integer, one without elements, and one of an unknown type.
+func modelOf(seed uint64) [][]byte {
+	return [][]byte{npyOf("<f4", 4, 300, seed), npyOf("<i8", 8, 1, seed), npyOf("<f8", 8, 40, seed), npyOf("<f4", 4, 0, 1), npyOf("<U2", 8, 3, 1)}
+}
+
+// parameters is a Parameters message.
+func parameters(files [][]byte) (b []byte) {
+	for _, f := range files {
+		b = field(b, 1, f)
+	}
+	return field(b, 2, []byte("numpy.ndarray"))
+}
+
+// joined is a round of start_server and start_client, in frames of size bytes.
+func joined(tb testing.TB, size int) parsertest.Exchange {
+	w := grpctest.New(tb)
+	id := w.Call("/flwr.proto.FlowerService/Join")
+	w.Respond(id)
+	data := func(from parser.Side, b []byte) {
+		for b = grpctest.Prefixed(b); len(b) > 0; {
+			n := min(size, len(b))
+			w.Data(from, id, b[:n], false)
+			b = b[n:]
+		}
+	}
+	status := field(nil, 1, nested([]byte("Success"), 2))
+	data(parser.Server, nested(nil, 3)) // get_parameters_ins
+	data(parser.Client, nested(field(bytes.Clone(status), 2, parameters(modelOf(1))), 3))
+	data(parser.Server, nested(parameters(modelOf(1)), 1, 4))
+	data(parser.Client, nested(field(bytes.Clone(status), 2, parameters(modelOf(2))), 4))
+	data(parser.Server, nested(parameters(modelOf(2)), 1, 5))
+	data(parser.Client, nested(status, 5))
+	data(parser.Server, nested(number(nil, 1, 5), 1)) // reconnect_ins
+	return w.Exchange()
+}
+
+// recordSet is a RecordSet with one record.
+func recordSetOf(record string, files [][]byte, keys ...string) []byte {
+	var arrays []byte
+	for _, k := range keys {
+		arrays = field(arrays, 1, []byte(k))
+	}
+	for _, f := range files {
+		a := field(field(nil, 1, []byte("float32")), 3, []byte("numpy.ndarray"))
+		arrays = field(arrays, 2, field(a, 4, f))
+	}
+	return nested(field(field(nil, 1, []byte(record)), 2, arrays), 1)
+}
+
+// recordSets is a round of release 1.18, and one of 1.10 and 1.4, in frames of size bytes.
+func recordSets(tb testing.TB, size int) parsertest.Exchange {
+	w := grpctest.New(tb)
+	keys := []string{"0", "1", "2", "3", "4"}
+	of := func(content []byte) []byte {
+		return field(nil, 2, field(nested(field(number(nil, 1, 77), 8, []byte("train")), 1), 2, content))
+	}
+	self := nested(number(nil, 1, 9), 1)
+	w.Unary("/flwr.proto.Fleet/PullMessages", self, of(recordSetOf("fitins.parameters", modelOf(1), keys...)), size)
+	w.Unary("/flwr.proto.Fleet/PushMessages", append(bytes.Clone(self), of(recordSetOf("fitres.parameters", modelOf(2), keys...))...), nil, size)
+	task := func(list protowire.Number, set []byte) []byte {
+		return nested(field(field(nil, 8, []byte("train")), 9, set), 4, list)
+	}
+	w.Unary("/flwr.proto.Fleet/PullTaskIns", self, task(2, recordSetOf("fitins.parameters", modelOf(1), keys...)), size)
+	w.Unary("/flwr.proto.Fleet/PushTaskRes", append(bytes.Clone(self), task(2, recordSetOf("fitres.parameters", modelOf(2), keys...))...), nil, size)
+	w.Unary("/flwr.proto.Fleet/PullTaskIns", nil, nested(parameters(modelOf(1)), 1, 4, 101, 4, 2), size)
+	w.Unary("/flwr.proto.Fleet/PushTaskRes", nested(parameters(modelOf(2)), 2, 4, 102, 4, 1), nil, size)
+	return w.Exchange()
+}
+
+// overGRPC is a round of release 1.39, in frames of size bytes; pulls of two objects interleave.
+func overGRPC(tb testing.TB, size int) parsertest.Exchange {
+	down, up, _ := job(1)
+	w := grpctest.New(tb)
+	metadata := nested(number(nil, 1, 77), 1, 2)
+	w.Unary("/flwr.proto.Fleet/PullMessages", nil, append(bytes.Clone(metadata), field(nil, 3, treeOf(down))...), size)
+	type answer struct {
+		id   uint32
+		rest []byte
+	}
+	var open []answer
+	more := func() {
+		a := &open[0]
+		n := min(size, len(a.rest))
+		w.Data(parser.Server, a.id, a.rest[:n], false)
+		if a.rest = a.rest[n:]; len(a.rest) == 0 {
+			w.Trailers(a.id)
+			open = open[1:]
+			return
+		}
+		open = append(open[1:], *a)
+	}
+	leavesFirst(down, func(o simObject) {
+		id := w.Call("/flwr.proto.Fleet/PullObject")
+		w.Message(parser.Client, id, field(nil, 3, []byte(o.id)), size)
+		w.Respond(id)
+		open = append(open, answer{id, grpctest.Prefixed(field(number(number(nil, 1, 1), 2, 1), 3, o.content))})
+		for len(open) > 1 {
+			more()
+		}
+	})
+	for len(open) > 0 {
+		more()
+	}
+	self := nested(number(nil, 1, 9), 1)
+	w.Unary("/flwr.proto.Fleet/PushMessages", append(append(bytes.Clone(self), metadata...), field(nil, 3, treeOf(up))...), nil, size)
+	leavesFirst(up, func(o simObject) {
+		request := field(field(number(bytes.Clone(self), 2, 77), 3, []byte(o.id)), 4, o.content)
+		w.Unary("/flwr.proto.Fleet/PushObject", field(request, 5, []byte("session")), number(nil, 1, 1), size)
+	})
+	return w.Exchange()
+}
+
+func TestGRPCConforms(t *testing.T) {
+	other := grpctest.New(t)
+	other.Unary("/tensorflow.MasterService/CreateSession", []byte("abc"), []byte("def"), 10)
+	parsertest.Run(t, fresh, conn(1), joined(t, 1<<14), joined(t, 333), recordSets(t, 1000), overGRPC(t, 700), other.Exchange())
+}
+
+// spans returns the tensors of one side whose first bytes were seen, by key in their order, and all bytes that are elements.
+func spans(t *testing.T, x parsertest.Exchange) (firsts [2][]tensor.Tensor, bytesOf [2]int) {
+	t.Helper()
+	c, err := parsertest.Play(fresh(), conn(1), x, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for side, list := range [2][]parsertest.Span{c.Client, c.Server} {
+		for _, s := range list {
+			if s.Tensor.Size == 0 {
+				continue
+			}
+			if bytesOf[side] += s.Len; s.Tensor.Off == 0 {
+				firsts[side] = append(firsts[side], s.Tensor)
+			}
+		}
+	}
+	return firsts, bytesOf
+}
+
+// Models and results are state; each array has one base in both directions and in all messages, and no array shares it.
+func TestModelsAreState(t *testing.T) {
+	const elements = 300*4 + 8 + 40*8
+	for name, c := range map[string]struct {
+		x        parsertest.Exchange
+		up, down int // models
+		bases    int // for each array
+	}{
+		"Join":       {joined(t, 500), 2, 2, 1},
+		"RecordSets": {recordSets(t, 500), 3, 3, 3}, // of three releases, which no job mixes
+	} {
+		firsts, n := spans(t, c.x)
+		if n != [2]int{c.up * elements, c.down * elements} {
+			t.Errorf("%s: %d bytes of elements, want %d models up and %d down, of %d bytes", name, n, c.up, c.down, elements)
+		}
+		bases := map[uint64]tensor.Tensor{}
+		for side, list := range firsts {
+			if len(list) != 3*[2]int{c.up, c.down}[side] {
+				t.Errorf("%s: %d tensors from side %d", name, len(list), side)
+			}
+			for _, v := range list {
+				if v.Role != tensor.State || v.Why != tensor.OK {
+					t.Errorf("%s: %+v", name, v)
+				}
+				if b, ok := bases[v.Base]; ok && (b.DType != v.DType || b.Size != v.Size) {
+					t.Errorf("%s: %+v has the base of %+v", name, v, b)
+				}
+				bases[v.Base] = v
+			}
+		}
+		if len(bases) != 3*c.bases {
+			t.Errorf("%s: %d bases of 3 arrays", name, len(bases))
+		}
+	}
+}
+
+// Over gRPC objects are found as over HTTP, also where two come at a time.
+func TestObjectsOverGRPC(t *testing.T) {
+	_, _, files := job(1)
+	firsts, n := spans(t, overGRPC(t, 300))
+	for side, of := range [2][][]byte{files[1], files[0]} {
+		want := 0
+		for _, chunk := range elements(of) {
+			want += len(chunk)
+		}
+		if n[side] != want || len(firsts[side]) != 5 {
+			t.Errorf("side %d: %d bytes in %d tensors, want %d in 5", side, n[side], len(firsts[side]), want)
+		}
+		for _, v := range firsts[side] {
+			if v.Role != tensor.Exact {
+				t.Errorf("%+v", v)
+			}
+		}
+	}
+}
+
+// A model that is cut off does not spoil the next call.
+func TestCutOffModel(t *testing.T) {
+	w := grpctest.New(t)
+	id := w.Call("/flwr.proto.Fleet/PullMessages")
+	w.Message(parser.Client, id, nil, 100)
+	w.Respond(id)
+	set := nested(recordSetOf("arrays", modelOf(1), "a"), 2, 2)
+	w.Data(parser.Server, id, grpctest.Prefixed(set)[:700], false)
+	w.Frame(parser.Client, func(f *http2.Framer) error { return f.WriteRSTStream(id, http2.ErrCodeCancel) })
+	w.Unary("/flwr.proto.Fleet/PullMessages", nil, set, 1<<14)
+	firsts, _ := spans(t, w.Exchange())
+	if n := len(firsts[parser.Server]); n != 4 {
+		t.Errorf("%d tensors, want one that is cut off and three", n)
+	}
+}
