@@ -5,6 +5,7 @@ import (
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/parser/flower"
 	"github.com/gradproxy/gradproxy/parser/gloo"
+	"github.com/gradproxy/gradproxy/parser/nvflare"
 	"github.com/gradproxy/gradproxy/parser/pslite"
 	"github.com/gradproxy/gradproxy/parser/tensorflow"
 )
@@ -17,5 +18,6 @@ func Protocols() []parser.Protocol {
 		new(pslite.Protocol),
 		new(tensorflow.Protocol),
 		new(flower.Protocol),
+		new(nvflare.Protocol),
 	}
 }

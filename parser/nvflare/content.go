@@ -1,0 +1,278 @@
+package nvflare
+
+import (
+	"encoding/binary"
+	"encoding/json"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/parser/internal/msgscan"
+	"github.com/gradproxy/gradproxy/parser/internal/npy"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// A content reads the sections of a stream.
+type content struct {
+	stream  *stream
+	off     int    // of the next byte in the stream
+	held    []byte // of a section's head, an id or a text
+	section section
+	left    int // bytes of the section still to come
+	main    msgscan.Scanner
+	item    npy.Item
+	itemAt  int  // where the file begins in the stream
+	found   bool // its arrays are known
+
+	// What the content has told so far.
+	announced announcement
+	kind      string // of the DXO
+	processed bool   // by a filter
+	refs      []string
+}
+
+// A section is the kind of a section, or of its next bytes.
+type section uint8
+
+const (
+	ofHead section = iota
+	ofValue
+	ofText
+	ofID // before a file
+	ofFile
+	ofOther
+)
+
+// Markers of sections.
+const (
+	markerValue = 100
+	markerText  = 101
+	markerBytes = 102
+)
+
+// Types of texts that announce arrays.
+const (
+	announcesNumPy = 3
+	announcesTorch = 6
+)
+
+// Lengths, in bytes.
+const (
+	sectionHead = 10
+	idLen       = 16
+	maxText     = 4 << 10 // of a text that is read
+	maxRefs     = 4       // entries
+)
+
+// begin makes c ready for the first byte of x.
+func (c *content) begin(x *stream) { c.stream = x }
+
+// feed takes the next bytes.
+func (c *content) feed(b []byte) {
+	for len(b) > 0 {
+		n := 0
+		switch c.section {
+		case ofHead:
+			n = c.collect(b, sectionHead)
+			if len(c.held) == sectionHead {
+				c.open(c.stream.size - c.off - n)
+			}
+		case ofText, ofID:
+			want := min(c.left+len(c.held), maxText)
+			if c.section == ofID {
+				want = idLen
+			}
+			n = c.collect(b[:min(len(b), c.left)], want)
+			if c.left -= n; len(c.held) == want {
+				c.text()
+			}
+		default:
+			n = c.body(b[:min(len(b), c.left)])
+			c.left -= n
+		}
+		b = b[n:]
+		c.off += n
+		c.close()
+	}
+}
+
+// collect gathers bytes until n are held, and returns how many of b it took.
+func (c *content) collect(b []byte, n int) int {
+	m := min(len(b), n-len(c.held))
+	c.held = append(c.held, b[:m]...)
+	return m
+}
+
+// close ends a section that is whole.
+func (c *content) close() {
+	if c.left == 0 && c.section != ofHead {
+		c.section, c.held = ofHead, c.held[:0]
+	}
+}
+
+// open begins a section, whose head has come, and which rest bytes of the stream follow.
+func (c *content) open(rest int) {
+	x := c.stream
+	size := binary.BigEndian.Uint64(c.held[2:])
+	marker, kind := c.held[0], c.held[1]
+	c.held = c.held[:0]
+	c.section, c.left = ofOther, int(min(size, uint64(rest)))
+	if c.left == 0 {
+		c.section = ofHead
+	}
+	switch {
+	case size > uint64(rest): // a length that lies
+	case marker == markerValue && size > 0:
+		c.section = ofValue
+		c.main.Begin(c.left, c)
+	case marker == markerText && (kind == announcesNumPy || kind == announcesTorch) && x.announces() && size > idLen:
+		c.section = ofText
+	case marker == markerBytes && x.what == downloads && size > idLen:
+		c.section = ofID
+	}
+}
+
+// text ends the collection of a text or an id.
+func (c *content) text() {
+	if c.section == ofID {
+		c.section, c.found = ofFile, false
+		c.itemAt = -1
+		c.item.Begin(c.left)
+	} else {
+		var v struct {
+			RefID string `json:"ref_id"`
+		}
+		if json.Unmarshal(c.held[idLen:], &v) == nil && v.RefID != "" && len(v.RefID) <= msgscan.MaxText && len(c.refs) < maxRefs {
+			c.refs = append(c.refs, v.RefID)
+		}
+		c.section = ofOther
+	}
+	c.held = c.held[:0]
+}
+
+// body takes bytes of a section's body, at least one, and returns their number.
+func (c *content) body(b []byte) int {
+	switch c.section {
+	case ofFile:
+		c.file(b)
+		return len(b)
+	case ofValue:
+		if n := c.main.Next(b); n > 0 {
+			return n
+		}
+		b = b[:min(len(b), c.main.Streaming())]
+		c.file(b)
+		c.main.Take(len(b))
+	}
+	return len(b)
+}
+
+// file takes bytes of a file.
+func (c *content) file(b []byte) {
+	if c.itemAt < 0 {
+		c.itemAt = c.off
+	}
+	if c.found {
+		return
+	}
+	if c.item.Feed(b); c.item.Done() {
+		c.found = true
+		c.stream.found(c.itemAt, &c.item)
+	}
+}
+
+// spare goes on n bytes later. It reports false if the bytes before must be seen.
+func (c *content) spare(n int) bool {
+	switch {
+	case c.section == ofFile && c.found && n <= c.left:
+	case c.section == ofValue && c.found && n <= c.main.Streaming():
+		c.main.Take(n)
+	default:
+		return false
+	}
+	c.off += n
+	c.left -= n
+	c.close()
+	return true
+}
+
+// end tells others the facts of the stream, which is whole.
+func (c *content) end() {
+	x := c.stream
+	f := x.conn.facts
+	if x.what == requests {
+		if len(c.refs) == 1 && x.request != "" {
+			f.request(fact{x.conn.seed, x.request}, fact{x.conn.seed, c.refs[0]})
+		}
+		return
+	}
+	a := c.announced
+	a.from, a.role = x.side, tensor.Exact
+	switch {
+	case c.processed:
+	case c.kind == "WEIGHTS":
+		a.role = tensor.State
+	case c.kind == "WEIGHT_DIFF" && x.what == updates && x.side == parser.Client:
+		a.role = tensor.Gradient
+	}
+	for _, ref := range c.refs {
+		f.announce(fact{x.conn.seed, ref}, &a)
+	}
+}
+
+// announces reports whether the stream announces arrays.
+func (x *stream) announces() bool {
+	return x.what == tasks && x.side == parser.Server || x.what == updates && x.side == parser.Client
+}
+
+// heldBytes returns about how many bytes c holds.
+func (c *content) heldBytes() int {
+	return cap(c.held) + c.main.Held() + c.item.Held() + len(c.announced.names)*64
+}
+
+// Text implements msgscan.Handler.
+func (c *content) Text(b []byte) {
+	x, m := c.stream, &c.main
+	switch {
+	case x.what == requests:
+		if m.Path("ref_id") && len(c.refs) < maxRefs {
+			c.refs = append(c.refs, string(b))
+		}
+	case !x.announces():
+	case m.Path("__fobs_data__", "DXO", "kind", "__fobs_data__"):
+		c.kind = string(b)
+	case m.Path("__fobs_data__", "DXO", "data", "*", "__fobs_data__", "data"):
+		if c.announced.names == nil {
+			c.announced.names = map[string]uint64{}
+		}
+		if len(c.announced.names) < maxNames {
+			c.announced.names[string(b)] = xxhash.Sum64(m.Key(3))
+		}
+	default:
+		c.filtered()
+	}
+}
+
+// filtered notes that a filter has processed the arrays, if the current value says so.
+func (c *content) filtered() {
+	m := &c.main
+	if m.Depth() > 3 && string(m.Key(1)) == "DXO" && string(m.Key(2)) == "meta" && string(m.Key(3)) == "PROCESSED_ALGORITHM" {
+		c.processed = true
+	}
+}
+
+// Number implements msgscan.Handler.
+func (c *content) Number(int64) { c.filtered() }
+
+// Bool implements msgscan.Handler.
+func (c *content) Bool(bool) { c.filtered() }
+
+// Bin implements msgscan.Handler.
+func (c *content) Bin(size int) bool {
+	if c.stream.what != downloads || !c.main.Path("data", "") {
+		return false
+	}
+	c.item.Begin(size)
+	c.itemAt, c.found = -1, false
+	return true
+}

@@ -1,0 +1,98 @@
+package nvflare
+
+import (
+	"sync"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/parser/internal/mix"
+	"github.com/gradproxy/gradproxy/parser/lru"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// Bounds: entries.
+const (
+	maxAnnouncements = 64
+	maxNames         = 1 << 12 // in an announcement
+	maxRequests      = 1 << 12
+)
+
+// facts holds the facts that connections have shown, on all jobs.
+type facts struct {
+	mu            sync.Mutex
+	announcements lru.Cache[fact, *announcement] // by ref_id
+	requests      lru.Cache[fact, fact]          // the ref_id that a request, by sm__ri, asks for
+}
+
+// A fact names an announcement or a request of a job.
+type fact struct {
+	seed uint64
+	id   string
+}
+
+// An announcement says which arrays may be downloaded. It does not change once others know it.
+type announcement struct {
+	from  parser.Side
+	role  tensor.Role       // of floats, where the container lets elements change
+	names map[string]uint64 // hashes of the arrays' names, by the names of files
+}
+
+// announce notes an announcement.
+func (f *facts) announce(ref fact, a *announcement) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.announcements.Put(ref, a)
+	bound(&f.announcements, maxAnnouncements)
+}
+
+// request notes which ref_id a request asks for.
+func (f *facts) request(id, ref fact) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.requests.Put(id, ref)
+	bound(&f.requests, maxRequests)
+}
+
+// answered returns the announcement whose arrays the answer to a request has, or nil.
+func (f *facts) answered(id fact) *announcement {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	ref, ok := f.requests.Use(id)
+	if !ok {
+		return nil
+	}
+	a, _ := f.announcements.Use(ref)
+	return a
+}
+
+// bound drops the entries that were not used for longest.
+func bound[K comparable, V any](c *lru.Cache[K, V], n int) {
+	for c.Len() > n {
+		oldest, _, _ := c.Oldest()
+		c.Delete(oldest)
+	}
+}
+
+// The first word of a mix says how its other words are made.
+const (
+	seedOfJob    = iota // a configured job
+	seedOfServer        // a server, where no job is configured
+	baseOfArray
+	keyOfArray
+)
+
+// A connection holds the state that the two directions share.
+type connection struct {
+	facts *facts
+	seed  uint64 // of the job's tensors
+}
+
+func newConnection(f *facts, c parser.Conn) *connection {
+	seed := mix.Words(seedOfJob, xxhash.Sum64String(c.Job))
+	if c.Job == "" { // users choose the server's port
+		server := c.Server.Addr().As16()
+		seed = mix.Words(seedOfServer, xxhash.Sum64String(c.Peer), xxhash.Sum64(server[:]), uint64(c.Server.Port()))
+	}
+	return &connection{facts: f, seed: seed}
+}

@@ -1,0 +1,323 @@
+package nvflare
+
+import (
+	"bytes"
+	"errors"
+	"runtime"
+	"slices"
+	"testing"
+
+	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/parser/parsertest"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// A found tensor is one that a parser has found, with its bytes.
+type found struct {
+	tensor.Tensor
+	data []byte
+}
+
+// find returns the tensors of an exchange, by side.
+func find(t *testing.T, p parser.Protocol, c parser.Conn, x parsertest.Exchange) (all [2][]found) {
+	t.Helper()
+	client, server := p.New(c)
+	parsers := [2]parser.Parser{client, server}
+	for _, piece := range x {
+		for b := piece.Bytes; len(b) > 0; {
+			seg, err := parsers[piece.From].Next(b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if v := seg.Tensor; v.Size > 0 {
+				list := &all[piece.From]
+				if v.Off == 0 {
+					*list = append(*list, found{Tensor: v})
+				}
+				last := &(*list)[len(*list)-1]
+				if len(last.data) != v.Off || last.Key != v.Key {
+					t.Fatalf("%+v after %d bytes of %+v", v, len(last.data), last.Tensor)
+				}
+				last.data = append(last.data, b[:seg.Len]...)
+			}
+			b = b[seg.Len:]
+		}
+	}
+	return all
+}
+
+// oneRound is a job of one round.
+func oneRound(kind string, torch bool, chunk int, meta ...pair) *job {
+	j := newJob("site-1.job", chunk)
+	down, _ := model(torch, 1)
+	up, _ := model(torch, 2)
+	j.round(kind, torch, down, up, meta...)
+	return j
+}
+
+func TestConforms(t *testing.T) {
+	numpy, torch := oneRound("WEIGHTS", false, 1<<20), oneRound("WEIGHT_DIFF", true, 1000)
+	repeated := oneRound("WEIGHT_DIFF", true, 700)
+	last := repeated.frames[len(repeated.frames)-4:]
+	repeated.frames = append(slices.Insert(repeated.frames, len(repeated.frames)-2, last...), last...)
+	slices.Reverse(repeated.frames[len(repeated.frames)-10:])
+	parsertest.Run(t, fresh, conn(1), numpy.tcp(), torch.tcp(), repeated.tcp(), numpy.grpc(t, 333), torch.grpc(t, 1<<14), numpy.webSocket(), torch.webSocket(),
+		append(numpy.tcp(), parsertest.Piece{From: parser.Client, Bytes: bytes.Repeat([]byte("no frame "), 9)}),
+		parsertest.Exchange{{From: parser.Client, Bytes: frame(typeHello, nil, bytes.Repeat([]byte{0x81}, 99))}})
+}
+
+// roles returns the roles of tensors in their order.
+func roles(list []found) (r []tensor.Role) {
+	for _, v := range list {
+		r = append(r, v.Role)
+	}
+	return r
+}
+
+// Over every driver each array is found, but for those that a client masks; and its role is that of its announcement, kind and container.
+func TestRoles(t *testing.T) {
+	const exact, state, gradient = tensor.Exact, tensor.State, tensor.Gradient
+	for _, c := range []struct {
+		name     string
+		job      *job
+		down, up []tensor.Role
+	}{
+		{"ZIP files", oneRound("WEIGHTS", false, 1<<20), []tensor.Role{exact, exact, exact}, []tensor.Role{exact, exact, exact}},
+		{"differences in ZIP files", oneRound("WEIGHT_DIFF", false, 1<<20), []tensor.Role{exact, exact, exact}, []tensor.Role{exact, exact, exact}},
+		{"safetensors", oneRound("WEIGHTS", true, 1<<20), []tensor.Role{state, state, exact}, []tensor.Role{state, state, exact}},
+		{"differences in safetensors", oneRound("WEIGHT_DIFF", true, 1<<20), []tensor.Role{state, state, exact}, []tensor.Role{gradient, gradient, exact}},
+		{"another kind", oneRound("ANALYTIC", true, 1<<20), []tensor.Role{state, state, exact}, []tensor.Role{exact, exact, exact}},
+		{"filtered", oneRound("WEIGHT_DIFF", true, 1<<20, pair{"PROCESSED_ALGORITHM", "privacy"}), []tensor.Role{state, state, exact}, []tensor.Role{exact, exact, exact}},
+	} {
+		torch := c.name != "ZIP files" && c.name != "differences in ZIP files"
+		_, down := model(torch, 1)
+		_, up := model(torch, 2)
+		for driver, x := range map[string]parsertest.Exchange{"tcp": c.job.tcp(), "grpc": c.job.grpc(t, 500), "http": c.job.webSocket()} {
+			all := find(t, fresh(), conn(1), x)
+			want := [2][]tensor.Role{c.up, c.down}
+			if driver == "http" {
+				want[parser.Client] = nil
+			}
+			for side, list := range all {
+				if !slices.Equal(roles(list), want[side]) {
+					t.Errorf("%s over %s, side %d: %v, want %v", c.name, driver, side, roles(list), want[side])
+				}
+				for i, v := range list {
+					if data := [2][][]byte{up, down}[side][i]; !bytes.Equal(v.data, data) || v.Key == 0 || (v.Base == 0) != (v.Role == gradient) {
+						t.Errorf("%s over %s, side %d: %+v has %d bytes, want %d", c.name, driver, side, v.Tensor, len(v.data), len(data))
+					}
+				}
+			}
+		}
+	}
+}
+
+// What no announcement names, or the wrong side announces, is exact; so are arrays of an encrypted frame opaque.
+func TestUnannounced(t *testing.T) {
+	files, _ := model(true, 1)
+	names := []string{"a", "b", "c"}
+	for name, c := range map[string]struct {
+		say  func(j *job)
+		want int
+	}{
+		"no announcement": {func(j *job) { j.download(parser.Client, "ref", files, false) }, 3},
+		"by the other side": {func(j *job) {
+			j.send(parser.Server, "server_command", "submit_update", "b", announce("WEIGHT_DIFF", "ref", true, names))
+			j.download(parser.Client, "ref", files, false)
+		}, 3},
+		"for the other side": {func(j *job) {
+			j.send(parser.Client, "server_command", "submit_update", "b", announce("WEIGHT_DIFF", "ref", true, names))
+			j.download(parser.Server, "ref", files, false)
+		}, 3},
+		"by an answer": {func(j *job) {
+			j.send(parser.Client, "return_only", "server_command:get_task", "b", announce("WEIGHT_DIFF", "ref", true, names))
+			j.download(parser.Client, "ref", files, false)
+		}, 3},
+		"of fewer arrays": {func(j *job) {
+			j.send(parser.Client, "server_command", "submit_update", "b", announce("WEIGHT_DIFF", "ref", true, nil))
+			j.download(parser.Client, "ref", files, false)
+		}, 3},
+		"in sections of their own": {func(j *job) { j.download(parser.Client, "ref", files, true) }, 3},
+		"encrypted": {func(j *job) {
+			j.send(parser.Client, "return_only", "download_service__:download_service__download", "r", sectionOf(markerValue, 0, pack([]pair{{"data", []any{files[0]}}})), pair{"cn__encrypted", true})
+		}, 0},
+	} {
+		j := newJob("site-1.job", 1<<20)
+		c.say(j)
+		n := 0
+		for _, list := range find(t, fresh(), conn(1), j.tcp()) {
+			for _, v := range list {
+				if n++; v.Role != tensor.Exact {
+					t.Errorf("%s: %+v", name, v.Tensor)
+				}
+			}
+		}
+		if n != c.want {
+			t.Errorf("%s: %d tensors, want %d", name, n, c.want)
+		}
+	}
+}
+
+// Frames that come again, or out of order, have the same bytes and the same base; and a gradient comes only once.
+func TestFramesAgain(t *testing.T) {
+	files, elements := model(true, 2)
+	j := newJob("site-1.job", 512)
+	j.send(parser.Client, "server_command", "submit_update", "b", announce("WEIGHT_DIFF", "ref", true, []string{"a", "b", "c"}))
+	sent := j.download(parser.Client, "ref", files, false)
+	plain := find(t, fresh(), conn(1), j.tcp())[parser.Client]
+	j.frames[sent[2]], j.frames[sent[3]] = j.frames[sent[3]], j.frames[sent[2]]
+	j.frames = append(j.frames, j.frames[sent[1]], j.frames[sent[2]], j.frames[sent[3]])
+	again := find(t, fresh(), conn(1), j.tcp())[parser.Client]
+	total, gradients := 0, map[uint64]int{}
+	for _, v := range plain {
+		total += len(v.data)
+		if v.Role == tensor.Gradient {
+			gradients[v.Key]++
+		}
+	}
+	of := 0
+	for _, e := range elements {
+		of += len(e)
+	}
+	if total < of-8*len(sent) || total > of {
+		t.Errorf("%d bytes of %d are in tensors", total, of)
+	}
+	if len(again) != len(plain)+3 {
+		t.Fatalf("%d tensors, want the %d and three again", len(again), len(plain))
+	}
+	data := map[uint64][]byte{}
+	for _, v := range again {
+		if before, ok := data[v.Key]; ok && (!bytes.Equal(before, v.data) || v.Role != tensor.Exact || v.Base == 0) {
+			t.Errorf("%+v comes again with other bytes, or as %v", v.Tensor, v.Role)
+		}
+		if data[v.Key] = v.data; v.Role == tensor.Gradient {
+			gradients[v.Key]--
+		}
+	}
+	for key, n := range gradients {
+		if n != 0 {
+			t.Errorf("key %x is a gradient %d times less", key, n)
+		}
+	}
+}
+
+// A client's first frame that was lost to the parser leaves the rest of the stream opaque.
+func TestFirstFrameLast(t *testing.T) {
+	files, _ := model(false, 2)
+	j := newJob("site-1.job", 512)
+	sent := j.download(parser.Client, "ref", files, false)
+	slices.Reverse(j.frames[sent[0]:])
+	if all := find(t, fresh(), conn(1), j.tcp())[parser.Client]; len(all) != 1 || all[0].Role != tensor.Exact {
+		t.Errorf("%d tensors, want the one in the first frame", len(all))
+	}
+}
+
+// The model has the same bases for all clients of the job, in each round; results have the client's.
+func TestBases(t *testing.T) {
+	p := fresh()
+	bases := func(n byte, cell string, c parser.Conn) (b [2][]uint64) {
+		j := newJob(cell, 1000)
+		down, _ := model(false, uint64(n))
+		j.round("WEIGHTS", false, down, down)
+		for side, list := range find(t, p, c, j.tcp()) {
+			for _, v := range list {
+				b[side] = append(b[side], v.Base)
+			}
+		}
+		return b
+	}
+	first, later, other := bases(1, "site-1.job", conn(1)), bases(2, "site-1.job", conn(1)), bases(1, "site-2.job", conn(2))
+	if !slices.Equal(first[0], later[0]) || !slices.Equal(first[1], later[1]) || !slices.Equal(first[1], other[1]) || slices.Equal(first[0], other[0]) {
+		t.Errorf("%x, then %x, of another client %x", first, later, other)
+	}
+	for _, c := range []parser.Conn{{Job: "another"}, {}} {
+		if b := bases(1, "site-1.job", c); slices.Equal(b[1], first[1]) {
+			t.Errorf("%+v has the same bases", c)
+		}
+	}
+}
+
+func TestForeignStreams(t *testing.T) {
+	for _, s := range []string{"GET / HTTP/1.1\r\nUpgrade: websocket\r\n\r\n", "POST /f3 HTTP/1.1\r\n\r\n", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03abcdefgh", string(frame(typeData, nil, []byte("payload of a frame")))} {
+		client, _ := fresh().New(conn(1))
+		if _, err := client.Next([]byte(s)); !errors.Is(err, parser.ErrForeign) {
+			t.Errorf("%q: %v", s, err)
+		}
+	}
+	client, server := fresh().New(conn(1))
+	x := oneRound("WEIGHTS", true, 1<<20).webSocket()
+	if _, err := client.Next(x[0].Bytes); err != nil {
+		t.Fatal(err)
+	}
+	compressed := bytes.Replace(x[1].Bytes, []byte("\r\n\r\n"), []byte("\r\nSec-WebSocket-Extensions: permessage-deflate\r\n\r\n"), 1)
+	if _, err := server.Next(compressed); err == nil {
+		t.Error("a WebSocket with extensions is read")
+	}
+}
+
+// Whatever a peer sends, memory is bounded.
+func TestMemoryIsBounded(t *testing.T) {
+	p := new(Protocol)
+	heap := func() int64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	files, _ := model(true, 1)
+	long := make([]string, 2*maxNames)
+	for i := range long {
+		long[i] = string(rune('a'+i%26)) + string(make([]byte, i%200))
+	}
+	before := heap()
+	var client parser.Parser
+	for i := range 95 {
+		j := newJob("site-1.job", 1<<20)
+		j.last = 100 * i
+		if i < 70 {
+			j.send(parser.Client, "server_command", "submit_update", "b", announce("WEIGHT_DIFF", string(rune(1000+i)), true, long))
+		}
+		for range 45 {
+			j.download(parser.Client, "ref", files, false)
+		}
+		client, _ = p.New(conn(1))
+		for _, f := range j.frames {
+			for b := f.bytes; f.from == parser.Client && len(b) > 0; {
+				seg, err := client.Next(b)
+				if err != nil {
+					t.Fatal(err)
+				}
+				b = b[seg.Len:]
+			}
+		}
+	}
+	if grown := heap() - before; grown > 64<<20 || p.facts.requests.Len() > maxRequests || p.facts.announcements.Len() != maxAnnouncements {
+		t.Errorf("%d bytes, %d requests, %d announcements", grown, p.facts.requests.Len(), p.facts.announcements.Len())
+	}
+	if n := parser.Held(client); n > 1<<20 {
+		t.Errorf("a connection holds %d bytes", n)
+	}
+	runtime.KeepAlive(client)
+}
+
+// No bytes in any order make a parser panic, break the contract, or depend on how they are cut.
+func FuzzNext(f *testing.F) {
+	for _, torch := range []bool{false, true} {
+		j := oneRound("WEIGHT_DIFF", torch, 900)
+		f.Add(parsertest.Fold(j.tcp()))
+		f.Add(parsertest.Fold(j.grpc(f, 400)))
+		f.Add(parsertest.Fold(j.webSocket()))
+	}
+	j := newJob("site-1.job", 700)
+	files, _ := model(true, 3)
+	j.download(parser.Client, "ref", files, true)
+	f.Add(parsertest.Fold(j.tcp()))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		c := parsertest.AnyCut(t, fresh, conn(1), parsertest.Unfold(b))
+		for _, s := range c.Server {
+			if s.Tensor.Role == tensor.Gradient {
+				t.Fatalf("a server's %+v", s.Tensor)
+			}
+		}
+	})
+}

@@ -1,0 +1,159 @@
+package nvflare
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"github.com/gradproxy/gradproxy/parser"
+)
+
+// prefixLen is the length of the bytes before a frame's header.
+const prefixLen = 16
+
+// Types of frames.
+const (
+	typeData  = 1
+	typeHello = 4
+	typeReady = 5
+	typeLast  = 7 // PONG
+)
+
+// maxHello bounds the first frame of a side, in bytes.
+const maxHello = 64 << 10
+
+// errFrame says that the bytes are no frame.
+var errFrame = errors.New("not a frame of NVFlare")
+
+// An sfm reads the frames of one direction of a connection.
+type sfm struct {
+	conn    *connection
+	side    parser.Side
+	streams streams
+
+	held     []byte // of the prefix and the header
+	header   int    // length of the header
+	left     int    // bytes of the payload still to come
+	frames   int    // that have begun
+	greeted  int    // bytes of the first payload that are as they must be
+	arrays   int    // frames with elements
+	stream   *stream
+	part     part // the payload, as a part of its stream
+	elements bool // the frame has had elements
+}
+
+// next classifies a prefix of b, of which sure bytes follow without an answer to the sender.
+func (s *sfm) next(b []byte, sure int) (parser.Segment, error) {
+	if s.left == 0 || len(s.held) > 0 {
+		n, err := s.begin(b)
+		return parser.Segment{Len: n}, err
+	}
+	b = b[:min(len(b), s.left)]
+	seg := parser.Segment{Len: len(b)}
+	if s.frames == 1 && !s.greet(b) {
+		return seg, fmt.Errorf("%w: the first one does not name its end", errFrame)
+	}
+	if s.stream != nil {
+		seg = s.stream.next(&s.part, b, min(sure, s.left))
+	}
+	if seg.Tensor.Size > 0 && !s.elements {
+		s.elements = true
+		s.arrays++
+	}
+	if s.left -= seg.Len; s.left == 0 {
+		s.end()
+	}
+	return seg, nil
+}
+
+// greeting begins the payload of a first frame, after one byte, the size of a map.
+const greeting = "\xadendpoint_name"
+
+// greet takes bytes of the first payload. It reports false if it is none.
+func (s *sfm) greet(b []byte) bool {
+	for ; len(b) > 0 && s.greeted <= len(greeting); b = b[1:] {
+		if i := s.greeted; i == 0 && b[0]&0xf0 != 0x80 || i > 0 && b[0] != greeting[i-1] {
+			return false
+		}
+		s.greeted++
+	}
+	return true
+}
+
+// recognized reports whether the bytes are sure to be frames.
+func (s *sfm) recognized() bool { return s.greeted > len(greeting) }
+
+// inside reports whether a frame has come in part.
+func (s *sfm) inside() bool { return s.left > 0 || len(s.held) > 0 }
+
+// end ends a frame.
+func (s *sfm) end() {
+	if s.stream != nil {
+		s.stream.end()
+	}
+	s.stream, s.elements = nil, false
+}
+
+// begin takes bytes of a prefix and a header, and returns their number.
+func (s *sfm) begin(b []byte) (n int, err error) {
+	for n < len(b) {
+		need := prefixLen
+		if len(s.held) >= prefixLen {
+			need += s.header
+		}
+		m := min(need-len(s.held), len(b)-n)
+		s.held = append(s.held, b[n:n+m]...)
+		n += m
+		switch {
+		case len(s.held) < need:
+			return n, nil
+		case need == prefixLen:
+			if err := s.prefix(); err != nil {
+				return 0, err
+			}
+			if s.header > 0 {
+				continue
+			}
+		}
+		s.open()
+		return n, nil
+	}
+	return n, nil
+}
+
+// prefix reads the bytes before a header.
+func (s *sfm) prefix() error {
+	length, kind := int(binary.BigEndian.Uint32(s.held)), s.held[6]
+	s.header = int(binary.BigEndian.Uint16(s.held[4:]))
+	switch {
+	case length < prefixLen+s.header, kind < typeData, kind > typeLast, s.held[7] != 0:
+		return fmt.Errorf("%w: length %d, header of %d bytes, type %d", errFrame, length, s.header, kind)
+	case s.frames == 0 && (kind != [2]byte{parser.Client: typeHello, parser.Server: typeReady}[s.side] || length > maxHello || length-prefixLen-s.header <= len(greeting)):
+		return fmt.Errorf("%w: the first one is neither HELLO nor READY, but type %d, of %d bytes", errFrame, kind, length)
+	}
+	s.left = length - prefixLen - s.header
+	return nil
+}
+
+// open begins the payload of a frame, whose header has come.
+func (s *sfm) open() {
+	s.frames++
+	kind, b := s.held[6], s.held[prefixLen:]
+	if s.left == 0 {
+		s.held = s.held[:0]
+		return
+	}
+	if kind == typeData {
+		if h, ok := parseHeader(b); ok && int64(s.left) <= h.size-h.offset {
+			s.stream = s.streams.of(s, &h)
+			if s.stream != nil {
+				s.part = s.stream.begin(int(h.offset), s.left)
+			}
+		}
+	}
+	s.held = s.held[:0]
+}
+
+// Held returns about how many bytes are held.
+func (s *sfm) Held() int { return int(unsafe.Sizeof(*s)) + cap(s.held) + s.streams.held() }

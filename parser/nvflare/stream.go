@@ -1,0 +1,229 @@
+package nvflare
+
+import (
+	"slices"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/parser/internal/mix"
+	"github.com/gradproxy/gradproxy/parser/internal/npy"
+	"github.com/gradproxy/gradproxy/parser/lru"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// maxStreams bounds the streams of a direction whose frames are known.
+const maxStreams = 32
+
+// streams are the streams of one direction.
+type streams struct{ known lru.Cache[streamKey, *stream] }
+
+// A streamKey names a stream.
+type streamKey struct {
+	origin, destination string
+	number              int64
+}
+
+// Streams that are read, by channel and topic.
+const (
+	tasks     = "return_only/server_command:get_task"
+	updates   = "server_command/submit_update"
+	requests  = "download_service__/download_service__download"
+	downloads = "return_only/download_service__:download_service__download"
+)
+
+// of returns the stream of a frame, or nil if nobody reads it.
+func (l *streams) of(s *sfm, h *header) *stream {
+	what := h.channel + "/" + h.topic
+	switch what {
+	case tasks, updates, requests, downloads:
+	default:
+		return nil
+	}
+	k := streamKey{h.origin, h.destination, h.stream}
+	x, ok := l.known.Use(k)
+	if ok && x.size == int(h.size) {
+		return x
+	}
+	x = &stream{conn: s.conn, side: s.side, size: int(h.size), what: what, request: h.request, origin: xxhash.Sum64String(h.origin), destination: xxhash.Sum64String(h.destination)}
+	x.content.begin(x)
+	if what == downloads {
+		x.announced = s.conn.facts.answered(fact{s.conn.seed, h.request})
+	}
+	l.known.Put(k, x)
+	bound(&l.known, maxStreams)
+	return x
+}
+
+// held returns about how many bytes the streams hold.
+func (l *streams) held() (n int) {
+	for _, x := range l.known.FromNewest() {
+		n += 512 + x.content.heldBytes() + cap(x.regions)*48 + cap(x.gaps)*16
+	}
+	return n
+}
+
+// A stream is the state of one stream.
+type stream struct {
+	conn                *connection
+	side                parser.Side
+	what                string
+	request             string
+	origin, destination uint64
+	size                int
+	announced           *announcement // that an answer answers
+
+	content content
+	fed     int      // bytes that content has been given, or has been spared since they are elements
+	skipped bool     // a frame has come whose bytes before were needed
+	ended   bool     // all bytes have come
+	regions []region // elements that have been found, in their order
+	gaps    []gap    // before fed, that have not come
+}
+
+// A gap is bytes of a stream.
+type gap struct{ from, to int }
+
+// A region is the elements of one array in a stream.
+type region struct {
+	from, to int
+	dtype    tensor.DType
+	kind     npy.Container
+	name     uint64
+	named    bool // this side has announced it
+}
+
+// Bounds of a stream: entries.
+const (
+	maxRegions = 1 << 11
+	maxGaps    = 1 << 8
+)
+
+// A part is the payload of one frame.
+type part struct {
+	from, to int  // in the stream
+	at       int  // of the next byte
+	again    bool // it came before
+	region   int  // index of the first region that ends behind at
+}
+
+// begin begins a frame with n bytes at offset from.
+func (x *stream) begin(from, n int) part {
+	p := part{from: from, to: from + n, at: from}
+	switch {
+	case from < x.fed:
+		p.again = !x.fill(p.from, p.to)
+	case from > x.fed && !x.spare(from):
+		x.skipped = true
+	}
+	p.again = p.again || x.skipped
+	return p
+}
+
+// spare has content go on at offset at, if the bytes up to there are elements, or others that nobody needs to see.
+func (x *stream) spare(at int) bool {
+	if len(x.gaps) >= maxGaps || !x.content.spare(at-x.fed) {
+		return false
+	}
+	x.gaps = append(x.gaps, gap{x.fed, at})
+	x.fed = at
+	return true
+}
+
+// fill reports whether bytes were a gap, and are none any more.
+func (x *stream) fill(from, to int) bool {
+	i := slices.IndexFunc(x.gaps, func(g gap) bool { return g.from <= from && to <= g.to })
+	if i < 0 {
+		return false
+	}
+	g := x.gaps[i]
+	x.gaps = slices.Delete(x.gaps, i, i+1)
+	if g.from < from {
+		x.gaps = append(x.gaps, gap{g.from, from})
+	}
+	if to < g.to {
+		x.gaps = append(x.gaps, gap{to, g.to})
+	}
+	return true
+}
+
+// end ends a frame.
+func (x *stream) end() {
+	if x.fed == x.size && !x.ended {
+		x.ended = true
+		x.content.end()
+	}
+}
+
+// next classifies a prefix of b, the next bytes of a frame.
+func (x *stream) next(p *part, b []byte, sure int) parser.Segment {
+	if end := p.at + len(b); x.fed >= p.at && x.fed < end {
+		x.content.feed(b[x.fed-p.at:])
+		x.fed = end
+	}
+	seg := parser.Segment{Len: len(b)}
+	for p.region < len(x.regions) && x.regions[p.region].to <= p.at {
+		p.region++
+	}
+	if p.region < len(x.regions) {
+		r := &x.regions[p.region]
+		from, to := r.within(p)
+		switch {
+		case p.at >= from && p.at < to:
+			seg.Len = min(len(b), to-p.at)
+			seg.Tensor = x.tensor(r, p, from, to)
+			seg.Tensor.Hold = min(to-p.at, sure)
+		case p.at < from:
+			seg.Len = min(len(b), from-p.at)
+		default: // the elements that the next frame shares
+			seg.Len = min(len(b), r.to-p.at)
+		}
+	}
+	p.at += seg.Len
+	return seg
+}
+
+// within returns where the whole elements of r begin and end that a frame has; they are none if to is not above from.
+func (r *region) within(p *part) (from, to int) {
+	size := r.dtype.Size()
+	from, to = max(r.from, p.from), min(r.to, p.to)
+	from += (size - (from-r.from)%size) % size
+	to -= (to - r.from) % size
+	return from, to
+}
+
+// tensor returns the tensor of a region in a frame, at the frame's next byte.
+func (x *stream) tensor(r *region, p *part, from, to int) tensor.Tensor {
+	cell := uint64(0) // whose bases are its own
+	if x.side == parser.Client {
+		cell = x.origin
+	}
+	base := mix.Words(baseOfArray, x.conn.seed, r.name, uint64(r.dtype), uint64(r.to-r.from), uint64(from-r.from)<<32|uint64(to-from), cell)
+	t := tensor.Tensor{
+		Key:  mix.Words(keyOfArray, base, uint64(x.side), x.origin, x.destination),
+		Role: tensor.Exact, DType: r.dtype, Size: to - from, Off: p.at - from, Base: base, Proof: tensor.ByWire,
+	}
+	if r.kind == npy.Safetensors && !p.again && r.named && r.dtype.Float() {
+		t.Role = x.announced.role
+	}
+	if t.Role == tensor.Gradient {
+		t.Base = 0
+	}
+	return t
+}
+
+// found notes the arrays of a file that begins at offset at of the stream.
+func (x *stream) found(at int, f *npy.Item) {
+	for _, m := range f.Members() {
+		if m.Size == 0 || len(x.regions) >= maxRegions {
+			continue
+		}
+		r := region{from: at + m.Off, to: at + m.Off + m.Size, dtype: m.DType, kind: f.Kind(), name: xxhash.Sum64String(m.Name)}
+		if a := x.announced; a != nil && a.from == x.side {
+			if name, ok := a.names[m.Name]; ok {
+				r.name, r.named = name, true
+			}
+		}
+		x.regions = append(x.regions, r)
+	}
+}
