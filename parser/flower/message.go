@@ -95,7 +95,9 @@ func (m *message) Next(b []byte, sure int) parser.Segment {
 	seg := parser.Segment{Len: n}
 	if elements {
 		seg.Tensor = m.value
-		seg.Tensor.Hold = min(m.value.Size-m.value.Off, sure)
+		if rest := m.value.Size - m.value.Off; rest <= sure { // else a frame ends within the tensor, maybe within an element
+			seg.Tensor.Hold = rest
+		}
 		m.value.Off += n
 		m.payload = true
 	}

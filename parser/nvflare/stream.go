@@ -172,7 +172,9 @@ func (x *stream) next(p *part, b []byte, sure int) parser.Segment {
 		case p.at >= from && p.at < to:
 			seg.Len = min(len(b), to-p.at)
 			seg.Tensor = x.tensor(r, p, from, to)
-			seg.Tensor.Hold = min(to-p.at, sure)
+			if to-p.at <= sure { // else an HTTP/2 frame ends within the tensor, maybe within an element
+				seg.Tensor.Hold = to - p.at
+			}
 		case p.at < from:
 			seg.Len = min(len(b), from-p.at)
 		default: // the elements that the next frame shares
