@@ -118,7 +118,7 @@ func (c *cutter) of(t tensor.Tensor) (*tensorCut, error) {
 func (c *cutter) start(x *tensorCut, hold int, buf []byte, from *memory.Buffer) error {
 	n, timed := x.next(hold)
 	x.left = n
-	if !c.choose.rows.fits(&x.plan, x.off, n) {
+	if !c.choose.rows.fits(&x.plan, x.off, n) || x.grouped && c.group.total+n > maxInterleaved {
 		return nil
 	}
 	if c.group.overfull(n, c.limit) {
@@ -149,10 +149,15 @@ func (c *cutter) start(x *tensorCut, hold int, buf []byte, from *memory.Buffer) 
 	}
 	b.data = b.pooled[len(b.pooled)-n:]
 	c.choose.rows.attach(b)
-	x.block = b
+	x.block, x.grouped = b, true
 	c.group.start(b, timed)
 	return nil
 }
+
+// maxInterleaved is how many bytes may wait together before a tensor that has had a block among them gets no other. Where tensors interleave, each block begins
+// before the last block of another tensor is whole, so without a limit their group would end only when the app stops for an answer (HTTP/2's windows begin at 4 MiB
+// or less), and then all of it would travel verbatim.
+const maxInterleaved = 2 << 20
 
 // adoptable reports whether a block of n bytes, whose first ones are in buf behind frame.MaxHeader bytes of room, can have as its
 // memory the buffer that was read into: nothing else is in it, and the block is worth a buffer of that size.
@@ -197,6 +202,9 @@ func (c *cutter) filled(x *tensorCut, n int) error {
 	case whole:
 		g := c.group
 		c.group = group{}
+		for _, x := range c.cuts {
+			x.grouped = false
+		}
 		return c.choose.group(&g)
 	case c.group.reserveRuns(&c.alloc):
 		return nil
@@ -213,7 +221,7 @@ func (c *cutter) fallBack(stalled bool) error {
 	g := c.group
 	c.group = group{}
 	for _, x := range c.cuts {
-		x.block = nil
+		x.block, x.grouped = nil, false
 	}
 	for _, b := range g.blocks {
 		b.record.Sent(b.filled, b.filled)

@@ -62,6 +62,37 @@ func TestInterleavedTensors(t *testing.T) {
 	}
 }
 
+// Blocks of tensors that interleave begin before other tensors' blocks are whole. Their group ends all the same, long before the sender has to stop for an answer, and most of
+// their bytes are coded.
+func TestInterleavedGroupsEnd(t *testing.T) {
+	const size, piece, tensors = 4 << 20, 5001, 3
+	stream := interleaved(rand.New(rand.NewPCG(6, 7)), tensors, size, piece)
+	s := newTestSender(t, pathtest.Toy{Flow: true}, policy.Rule{Codec: "lossless"})
+	waiting := 0
+	for b := stream; len(b) > 0; {
+		n := min(len(b), 7000)
+		if err := s.takes(b[:n]); err != nil {
+			t.Fatal(err)
+		}
+		b = b[n:]
+		waiting = max(waiting, s.cut.group.total)
+	}
+	if got := s.delivered(t); !bytes.Equal(got, stream) {
+		t.Errorf("%d bytes arrive of %d, or they differ", len(got), len(stream))
+	}
+	frames := kinds(t, s.sink.Sent())
+	c, err := s.env.Codecs("lossless")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := tensors * size / c.Block(size)
+	if waiting > maxInterleaved+tensors*c.Block(size) || frames[frame.Gather] < 4 || 10*frames[frame.Block] < 6*blocks {
+		t.Errorf("%d bytes wait together; of %d blocks %d are coded, in %d gathers", waiting, blocks, frames[frame.Block], frames[frame.Gather])
+	}
+	t.Logf("%d bytes wait together; of %d blocks %d are coded, in %d gathers", waiting, blocks, frames[frame.Block], frames[frame.Gather])
+	pathtest.Whole(t, s.env)
+}
+
 // A block is cut at fixed offsets, whatever pieces its bytes come in, and leaves once it is whole.
 func TestBlocksAreCutAtFixedOffsets(t *testing.T) {
 	const size = 20_000 // four blocks of 4096 and the rest

@@ -10,6 +10,8 @@ type tensorCut struct {
 	off   int // of the next byte that has not come
 	block *block
 	left  int // bytes until the block, or the run that travels verbatim in its stead, ends
+
+	grouped bool // the group that waits has a block of the tensor
 }
 
 // maxCuts bounds the tensors of one direction that are under way at a time.
