@@ -22,14 +22,17 @@ const (
 type facts struct {
 	mu     sync.Mutex
 	places lru.Cache[objectKey, place]
-	types  lru.Cache[uint64, tensor.DType] // of arrays, by place.array
+	types  lru.Cache[arrayKey, tensor.DType]
 }
 
 // An objectKey names an object of a job.
 type objectKey struct {
-	seed uint64
-	id   objectID
+	scope uint64
+	id    objectID
 }
+
+// An arrayKey names an array of a job.
+type arrayKey struct{ scope, array uint64 }
 
 // An objectID is the SHA-256 of an object.
 type objectID [32]byte
@@ -68,7 +71,7 @@ func (f *facts) place(k objectKey) (place, bool) {
 }
 
 // putType notes the type of an array's elements.
-func (f *facts) putType(array uint64, d tensor.DType) {
+func (f *facts) putType(array arrayKey, d tensor.DType) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.types.Put(array, d)
@@ -79,7 +82,7 @@ func (f *facts) putType(array uint64, d tensor.DType) {
 }
 
 // typeOf returns the type of an array's elements.
-func (f *facts) typeOf(array uint64) (tensor.DType, bool) {
+func (f *facts) typeOf(array arrayKey) (tensor.DType, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.types.Use(array)
@@ -99,15 +102,18 @@ const (
 // A connection holds the state that the calls of a connection share.
 type connection struct {
 	facts *facts
-	seed  uint64 // of the job's tensors
+	scope uint64 // names the connections that share facts
+	seed  uint64 // of the job's tensors, the same at both proxies
 	host  uint64 // names the client's host
 }
 
 func newConnection(f *facts, c parser.Conn) *connection {
 	client, server := c.Client.Addr().As16(), c.Server.Addr().As16()
 	seed := mix.Words(seedOfJob, xxhash.Sum64String(c.Job))
+	scope := seed
 	if c.Job == "" { // users choose the server's port
-		seed = mix.Words(seedOfServer, xxhash.Sum64String(c.Peer), xxhash.Sum64(server[:]), uint64(c.Server.Port()))
+		seed = mix.Words(seedOfServer, xxhash.Sum64(server[:]), uint64(c.Server.Port()))
+		scope = mix.Words(seed, xxhash.Sum64String(c.Peer))
 	}
-	return &connection{facts: f, seed: seed, host: xxhash.Sum64(client[:])}
+	return &connection{facts: f, scope: scope, seed: seed, host: xxhash.Sum64(client[:])}
 }

@@ -110,6 +110,15 @@ func TestBasesStay(t *testing.T) {
 	if b := bases(elsewhere, 5, 1); same(b[1], first[1]) {
 		t.Error("another job has the same bases")
 	}
+	var both [2][2][]uint64
+	for i, peer := range []string{"paris", "tokyo"} {
+		end := conn(1)
+		end.Job, end.Peer = "", peer
+		both[i] = bases(end, 5, 1)
+	}
+	if !same(both[0][0], both[1][0]) || !same(both[0][1], both[1][1]) {
+		t.Error("the proxies at both ends have other bases")
+	}
 	elsewhere.Job = ""
 	if b := bases(elsewhere, 5, 1); same(b[1], first[1]) {
 		t.Error("a job without configuration has the same bases")
@@ -144,6 +153,23 @@ func TestBrokenObjectsAreOpaque(t *testing.T) {
 	}
 	if all := find(t, fresh(), conn(1), pulled); len(all[1]) > 0 {
 		t.Errorf("a failed call: %+v", all[1][0].Tensor)
+	}
+}
+
+// Without configuration, the trees that one peer's connections tell do not help another's.
+func TestFactsStayWithTheirPeer(t *testing.T) {
+	_, up, _ := job(1)
+	for peer, want := range map[string]int{"paris": 5, "tokyo": 3} { // of the chunks, three have a header
+		p := fresh()
+		c := conn(1)
+		c.Job, c.Peer = "", "paris"
+		find(t, p, c, push(5, up)[:2])
+		c.Peer = peer
+		var x parsertest.Exchange
+		leavesFirst(up, func(o simObject) { x = append(x, pushOf(5, o)...) })
+		if n := len(find(t, p, c, x)[parser.Client]); n != want {
+			t.Errorf("%s: %d tensors, want %d", peer, n, want)
+		}
 	}
 }
 

@@ -233,7 +233,7 @@ func (m *message) Bytes(p protowalk.Path, b []byte) {
 		if id, ok := parseID(b); ok {
 			x := m.call.conn
 			a := mix.Words(arrayOfTree, x.seed, m.run, uint64(m.records), uint64(m.leaves))
-			x.facts.put(objectKey{x.seed, id}, place{a, m.chunks - 1})
+			x.facts.put(objectKey{x.scope, id}, place{a, m.chunks - 1})
 		}
 	}
 }

@@ -46,7 +46,7 @@ func (m *message) beginObject(size int) {
 	}
 	x := m.call.conn
 	o.id = id
-	o.place, o.known = x.facts.place(objectKey{x.seed, id})
+	o.place, o.known = x.facts.place(objectKey{x.scope, id})
 }
 
 // nextOfObject takes bytes of the object, at least one, and reports whether they are elements.
@@ -60,7 +60,7 @@ func (m *message) nextOfObject(b []byte) (n int, elements bool) {
 		if size, off := m.file.Elements(); !elements && size > 0 && off == 0 {
 			h, _ := m.file.Header()
 			if o.known {
-				m.call.conn.facts.putType(o.place.array, h.DType)
+				m.call.conn.facts.putType(arrayKey{m.call.conn.scope, o.place.array}, h.DType)
 			}
 			m.begin(size, h.DType, m.baseOfObject(size, h.DType))
 		}
@@ -105,7 +105,7 @@ func (m *message) beginBody() {
 		return
 	}
 	o.body = ofRest
-	d, _ := m.call.conn.facts.typeOf(o.place.array)
+	d, _ := m.call.conn.facts.typeOf(arrayKey{m.call.conn.scope, o.place.array})
 	if size%d.Size() != 0 {
 		d = tensor.NoDType
 	}

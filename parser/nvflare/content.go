@@ -202,7 +202,7 @@ func (c *content) end() {
 	f := x.conn.facts
 	if x.what == requests {
 		if len(c.refs) == 1 && x.request != "" {
-			f.request(fact{x.conn.seed, x.request}, fact{x.conn.seed, c.refs[0]})
+			f.request(fact{x.conn.scope, x.request}, fact{x.conn.scope, c.refs[0]})
 		}
 		return
 	}
@@ -216,7 +216,7 @@ func (c *content) end() {
 		a.role = tensor.Gradient
 	}
 	for _, ref := range c.refs {
-		f.announce(fact{x.conn.seed, ref}, &a)
+		f.announce(fact{x.conn.scope, ref}, &a)
 	}
 }
 

@@ -27,8 +27,8 @@ type facts struct {
 
 // A fact names an announcement or a request of a job.
 type fact struct {
-	seed uint64
-	id   string
+	scope uint64
+	id    string
 }
 
 // An announcement says which arrays may be downloaded. It does not change once others know it.
@@ -85,14 +85,17 @@ const (
 // A connection holds the state that the two directions share.
 type connection struct {
 	facts *facts
-	seed  uint64 // of the job's tensors
+	scope uint64 // names the connections that share facts
+	seed  uint64 // of the job's tensors, the same at both proxies
 }
 
 func newConnection(f *facts, c parser.Conn) *connection {
 	seed := mix.Words(seedOfJob, xxhash.Sum64String(c.Job))
+	scope := seed
 	if c.Job == "" { // users choose the server's port
 		server := c.Server.Addr().As16()
-		seed = mix.Words(seedOfServer, xxhash.Sum64String(c.Peer), xxhash.Sum64(server[:]), uint64(c.Server.Port()))
+		seed = mix.Words(seedOfServer, xxhash.Sum64(server[:]), uint64(c.Server.Port()))
+		scope = mix.Words(seed, xxhash.Sum64String(c.Peer))
 	}
-	return &connection{facts: f, seed: seed}
+	return &connection{facts: f, scope: scope, seed: seed}
 }

@@ -230,6 +230,10 @@ func TestBases(t *testing.T) {
 	if !slices.Equal(first[0], later[0]) || !slices.Equal(first[1], later[1]) || !slices.Equal(first[1], other[1]) || slices.Equal(first[0], other[0]) {
 		t.Errorf("%x, then %x, of another client %x", first, later, other)
 	}
+	here, there := bases(1, "site-1.job", parser.Conn{Peer: "paris"}), bases(1, "site-1.job", parser.Conn{Peer: "tokyo"})
+	if !slices.Equal(here[0], there[0]) || !slices.Equal(here[1], there[1]) {
+		t.Error("the proxies at both ends have other bases")
+	}
 	for _, c := range []parser.Conn{{Job: "another"}, {}} {
 		if b := bases(1, "site-1.job", c); slices.Equal(b[1], first[1]) {
 			t.Errorf("%+v has the same bases", c)

@@ -48,7 +48,7 @@ func (l *streams) of(s *sfm, h *header) *stream {
 	x = &stream{conn: s.conn, side: s.side, size: int(h.size), what: what, request: h.request, origin: xxhash.Sum64String(h.origin), destination: xxhash.Sum64String(h.destination)}
 	x.content.begin(x)
 	if what == downloads {
-		x.announced = s.conn.facts.answered(fact{s.conn.seed, h.request})
+		x.announced = s.conn.facts.answered(fact{s.conn.scope, h.request})
 	}
 	l.known.Put(k, x)
 	bound(&l.known, maxStreams)
