@@ -61,7 +61,7 @@ func (i *Item) Feed(b []byte) {
 		}
 		n := min(len(b), need-len(i.held))
 		i.held, b = append(i.held, b[:n]...), b[n:]
-		if len(i.held) == need && i.need() == need {
+		if len(i.held) >= i.need() { // the last bytes may show that no more are needed
 			i.decide()
 			i.end()
 		}
