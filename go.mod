@@ -12,6 +12,7 @@ require (
 
 require (
 	github.com/cilium/ebpf v0.22.0
+	github.com/gdamore/tcell/v2 v2.13.10
 	github.com/landlock-lsm/go-landlock v0.11.0
 	github.com/pion/dtls/v2 v2.2.12
 	github.com/pion/logging v0.2.2
@@ -20,6 +21,8 @@ require (
 )
 
 require (
+	github.com/gdamore/encoding v1.0.1 // indirect
+	github.com/lucasb-eyer/go-colorful v1.3.0 // indirect
 	github.com/pion/transport/v2 v2.2.4 // indirect
 	kernel.org/pub/linux/libs/security/libcap/psx v1.2.78 // indirect
 )

@@ -101,6 +101,7 @@ var layers = []layer{
 // onlyIn says which files alone know a library, so that it can be replaced. A folder stands for all files below it.
 var onlyIn = map[string][]string{
 	"github.com/prometheus/":                     {"proxy/metrics.go", "cmd/"},
+	"github.com/gdamore/":                        {"cmd/gradproxy/internal/top/"},
 	"github.com/landlock-lsm/":                   {"cmd/gradproxy/internal/confine/"},
 	"github.com/pion/":                           {"proxy/tunnel/dtls.go", "proxy/tunnel/dtls_suite.go", "proxy/tunnel/dtls_log.go"},
 	"kernel.org/pub/linux/libs/security/libcap/": {"cmd/gradproxy/internal/confine/"},

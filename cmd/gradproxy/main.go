@@ -39,6 +39,7 @@ func commands() []*cobra.Command {
 		checkCommand(),
 		readyCommand(),
 		statusCommand(),
+		topCommand(),
 		certCommand(),
 		demoCommand(),
 		inspectCommand(),

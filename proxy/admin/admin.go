@@ -13,11 +13,13 @@ import (
 	"fmt"
 	"html/template"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -176,14 +178,24 @@ func writeJSON(w http.ResponseWriter, v any) {
 	_ = e.Encode(v) // it fails only if the client has gone
 }
 
-// tensors answers {"tensors": [...]}, largest first.
-func (c *Config) tensors(w http.ResponseWriter, _ *http.Request) {
+// tensors answers {"tensors": [...], "count": N}, the ones that have sent most bytes first. The query's limit bounds the list; count is of all.
+func (c *Config) tensors(w http.ResponseWriter, r *http.Request) {
+	limit := math.MaxInt
+	if text := r.URL.Query().Get("limit"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 0 {
+			http.Error(w, "limit is a number of tensors: write a whole number, as in /tensors?limit=100", http.StatusBadRequest)
+			return
+		}
+		limit = n
+	}
 	list := c.Tensors()
-	if list == nil {
+	count := len(list)
+	if list = list[:min(count, limit)]; len(list) == 0 {
 		list = []proxy.TensorInfo{}
 	}
 	w.Header().Set("Content-Type", "application/json")
-	writeJSON(w, map[string]any{"tensors": list})
+	writeJSON(w, map[string]any{"tensors": list, "count": count})
 }
 
 // An Excerpt has the settings about this site with which a peer's proxy runs, by the peer's own words, which are not checked.

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
+	"github.com/gradproxy/gradproxy/proxy"
 	"github.com/gradproxy/gradproxy/proxy/admin"
 )
 
@@ -164,6 +166,26 @@ func (p *Proxy) Status(ctx context.Context) (*Status, error) {
 		return nil, fmt.Errorf("%s: /metrics: %w", p.address, err)
 	}
 	return statusOf(*ready, families, time.Now()), nil
+}
+
+// Tensors asks for the tensors that have sent most bytes, at most limit, 0 for all. count is how many there are.
+func (p *Proxy) Tensors(ctx context.Context, limit int) (tensors []proxy.TensorInfo, count int, err error) {
+	path := "/tensors"
+	if limit > 0 {
+		path += "?limit=" + strconv.Itoa(limit)
+	}
+	body, err := p.get(ctx, path, http.StatusOK)
+	if err != nil {
+		return nil, 0, err
+	}
+	var answer struct {
+		Tensors []proxy.TensorInfo
+		Count   int
+	}
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return nil, 0, fmt.Errorf("%s: the answer is not the one of a gradproxy of this version: %w", p.address, err)
+	}
+	return answer.Tensors, max(answer.Count, len(answer.Tensors)), nil
 }
 
 // Excerpts has the running proxy ask each peer for its settings about the proxy's site. It also returns the name of that site.

@@ -1,0 +1,126 @@
+// Package top shows the traffic of a running proxy as it changes: its links and its busiest tensors, on a terminal or as JSON.
+//
+// A Sampler makes Snapshots of the answers of the proxy's admin address, text writes a Snapshot as lines, and Screen keeps them on a terminal.
+package top
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/adminclient"
+	"github.com/gradproxy/gradproxy/proxy"
+)
+
+// A Snapshot has the traffic of a proxy at one time, and the rates since the Snapshot before. Its JSON names are stable.
+type Snapshot struct {
+	Time    time.Time `json:"time"`
+	Seconds float64   `json:"seconds"` // since the Snapshot before, for which the rates are
+	*adminclient.Status
+	Links   []Link   `json:"links"`   // in the order of Status.Peers
+	Tensors []Tensor `json:"tensors"` // the busiest, by their rates
+	Listed  int      `json:"tensors_in_all"`
+}
+
+// A Link has the rates of the bytes between this site and a peer, in bytes per second.
+type Link struct {
+	Peer     string  `json:"peer"`
+	Raw      float64 `json:"raw_bytes_per_second"`       // that apps sent
+	Sent     float64 `json:"sent_bytes_per_second"`      // that the link carried there
+	Got      float64 `json:"delivered_bytes_per_second"` // that apps got
+	Received float64 `json:"received_bytes_per_second"`  // that the link carried here
+	Ratio    float64 `json:"ratio"`                      // of all bytes so far, both ways together; 0: unknown
+}
+
+// A Tensor is one tensor that this site sends.
+type Tensor struct {
+	proxy.TensorInfo
+	Rate  float64 `json:"raw_bytes_per_second"`
+	Ratio float64 `json:"ratio"` // raw bytes over the bytes that the tunnel was handed; 0: unknown
+}
+
+// identity returns the fields that tell a tensor from others. The size of one with a key may change.
+func (t *Tensor) identity() proxy.TensorInfo {
+	id := proxy.TensorInfo{Job: t.Job, Protocol: t.Protocol, Direction: t.Direction, Key: t.Key, DType: t.DType, Role: t.Role}
+	if t.Key == 0 {
+		id.Bytes = t.Bytes
+	}
+	return id
+}
+
+// A Sampler asks one proxy again and again.
+type Sampler struct {
+	Proxy *adminclient.Proxy
+	Limit int // of tensors in a Snapshot; 0: there is none
+
+	last    *adminclient.Status
+	at      time.Time
+	tensors map[proxy.TensorInfo]int64 // raw bytes
+}
+
+// atLeast is how many tensors a Sampler asks for, of which it shows the busiest: the ones that have sent most bytes so far. To list thousands each second would be
+// a load on the proxy.
+const atLeast = 1000
+
+// Next asks the proxy. The rates of the first Snapshot are 0.
+func (s *Sampler) Next(ctx context.Context) (*Snapshot, error) {
+	status, err := s.Proxy.Status(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ask := 0
+	if s.Limit > 0 {
+		ask = max(s.Limit, atLeast)
+	}
+	tensors, listed, err := s.Proxy.Tensors(ctx, ask)
+	if err != nil {
+		return nil, err
+	}
+	x := s.next(time.Now(), status, tensors)
+	x.Listed = listed
+	return x, nil
+}
+
+func (s *Sampler) next(now time.Time, status *adminclient.Status, tensors []proxy.TensorInfo) *Snapshot {
+	x := &Snapshot{Time: now, Status: status, Links: []Link{}, Tensors: []Tensor{}}
+	before := map[string]adminclient.Peer{}
+	if s.last != nil {
+		x.Seconds = now.Sub(s.at).Seconds()
+		for _, p := range s.last.Peers {
+			before[p.Name] = p
+		}
+	}
+	for _, p := range status.Peers {
+		old := before[p.Name]
+		x.Links = append(x.Links, Link{p.Name, rate(p.Raw, old.Raw, x.Seconds), rate(p.Network.Sent, old.Network.Sent, x.Seconds),
+			rate(p.Delivered, old.Delivered, x.Seconds), rate(p.Network.Received, old.Network.Received, x.Seconds), p.Network.Ratio(p.Raw, p.Delivered)})
+	}
+	seen := make(map[proxy.TensorInfo]int64, len(tensors))
+	for _, info := range tensors {
+		t := Tensor{TensorInfo: info}
+		k := t.identity()
+		seen[k] += info.RawBytes
+		t.Rate = rate(info.RawBytes, s.tensors[k], x.Seconds)
+		if info.WireBytes > 0 {
+			t.Ratio = float64(info.RawBytes) / float64(info.WireBytes)
+		}
+		x.Tensors = append(x.Tensors, t)
+	}
+	slices.SortStableFunc(x.Tensors, func(a, b Tensor) int {
+		return cmp.Or(cmp.Compare(b.Rate, a.Rate), cmp.Compare(b.RawBytes, a.RawBytes))
+	})
+	if s.Limit > 0 && len(x.Tensors) > s.Limit {
+		x.Tensors = x.Tensors[:s.Limit]
+	}
+	s.last, s.at, s.tensors = status, now, seen
+	return x
+}
+
+// rate returns the rise of a counter per second. A counter that fell began anew, with a new process.
+func rate(now, before int64, seconds float64) float64 {
+	if seconds <= 0 || now < before {
+		return 0
+	}
+	return float64(now-before) / seconds
+}

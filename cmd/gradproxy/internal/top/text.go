@@ -1,0 +1,170 @@
+package top
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+
+	"github.com/gradproxy/gradproxy/proxy/admin"
+)
+
+// An order says which tensors come first.
+type order int
+
+const (
+	byRate order = iota
+	byBytes
+	byRatio
+	orders
+)
+
+var orderNames = [orders]string{"rate", "bytes", "ratio, the worst first"}
+
+// A view is the part of a Snapshot that is on the terminal.
+type view struct {
+	order  order
+	offset int // of the first tensor that is shown
+	paused bool
+	fault  error // why there is no newer Snapshot; nil: there is none
+}
+
+// A line of text, and how it is shown.
+type line struct {
+	text  string
+	style style
+}
+
+type style int
+
+const (
+	plain style = iota
+	heading
+	bad
+)
+
+// text writes a Snapshot as lines, of which height fit.
+func text(x *Snapshot, v view, height int) []line {
+	var all []line
+	put := func(s style, format string, args ...any) { all = append(all, line{fmt.Sprintf(format, args...), s}) }
+	put(heading, "gradproxy top: site %s, %s, up for %v, %s", x.Site, x.Version, time.Duration(x.Uptime*float64(time.Second)).Round(time.Second), x.Time.Format(time.TimeOnly))
+	if v.fault != nil {
+		put(bad, "%v", v.fault)
+	}
+	for _, c := range x.Checks {
+		if !c.OK {
+			put(bad, "%v", c)
+		}
+	}
+	put(plain, "%d connections; apps sent %s and got %s; links carried %s and %s%s", x.Connections, admin.Size(x.Raw), admin.Size(x.Delivered),
+		admin.Size(x.Network.Sent), admin.Size(x.Network.Received), times(x.Network.Ratio(x.Raw, x.Delivered)))
+	put(plain, "")
+	all = append(all, links(x)...)
+	put(plain, "")
+	tensors := sorted(x.Tensors, v.order)
+	first := min(v.offset, max(len(tensors)-1, 0))
+	put(plain, "tensors sent: %d, ordered by %s", x.Listed, orderNames[v.order])
+	all = append(all, rows(tensors[first:])...)
+	foot := "q quit   s order   p pause   ↑ ↓ scroll"
+	if v.paused {
+		foot += "   (paused)"
+	}
+	if len(all) > height-1 {
+		all = all[:max(height-1, 0)]
+	}
+	return append(all, line{foot, heading})
+}
+
+// links is the table of links.
+func links(x *Snapshot) []line {
+	rows := []table.Row{}
+	for i, p := range x.Peers {
+		l := x.Links[i]
+		state, rtt, money := "up", "", ""
+		switch {
+		case p.Outage > 0:
+			state = fmt.Sprintf("outage for %v", time.Duration(p.Outage*float64(time.Second)).Round(100*time.Millisecond))
+		case !p.Up:
+			state = "down"
+		}
+		if p.RTT > 0 {
+			rtt = time.Duration(p.RTT * float64(time.Second)).Round(10 * time.Microsecond).String()
+		}
+		if m := p.Money; m != nil {
+			money = fmt.Sprintf("%.2f of %.2f %s", m.Saved, m.Saved+m.Spent, m.Currency)
+		}
+		rows = append(rows, table.Row{p.Name, state, rtt, perSecond(l.Raw), perSecond(l.Sent), perSecond(l.Got), perSecond(l.Received), ratio(l.Ratio), money})
+	}
+	return tabular(table.Row{"PEER", "STATE", "RTT", "APPS SEND", "LINK SENDS", "APPS GET", "LINK GETS", "RATIO", "SAVED"}, rows, func(r table.Row) bool { return r[1] != "up" })
+}
+
+// rows is the table of tensors.
+func rows(tensors []Tensor) []line {
+	rows := []table.Row{}
+	for _, t := range tensors {
+		rows = append(rows, table.Row{cmp.Or(t.Job, "-"), t.Protocol, t.Role, t.DType, admin.Size(int64(t.Bytes)), perSecond(t.Rate), admin.Size(t.RawBytes), ratio(t.Ratio), t.Codec, reason(t.Reason), fmt.Sprintf("%016x", t.Key)})
+	}
+	return tabular(table.Row{"JOB", "PROTOCOL", "ROLE", "TYPE", "SIZE", "RATE", "RAW", "RATIO", "CODEC", "REASON", "KEY"}, rows, func(table.Row) bool { return false })
+}
+
+// reason leaves out the reason that is none.
+func reason(s string) string {
+	if s == "ok" {
+		return ""
+	}
+	return s
+}
+
+// tabular lines rows up under a heading.
+func tabular(head table.Row, rows []table.Row, isBad func(table.Row) bool) []line {
+	w := table.NewWriter()
+	w.SetStyle(table.StyleDefault)
+	w.Style().Options = table.OptionsNoBordersAndSeparators
+	w.Style().Box.PaddingLeft, w.Style().Box.PaddingRight = "", "  "
+	w.AppendRow(head)
+	w.AppendRows(rows)
+	var all []line
+	for i, text := range strings.Split(w.Render(), "\n") {
+		l := line{strings.TrimRight(text, " "), plain}
+		switch {
+		case i == 0:
+			l.style = heading
+		case i <= len(rows) && isBad(rows[i-1]):
+			l.style = bad
+		}
+		all = append(all, l)
+	}
+	return all
+}
+
+// sorted returns tensors in another order.
+func sorted(tensors []Tensor, by order) []Tensor {
+	tensors = slices.Clone(tensors)
+	switch by {
+	case byBytes:
+		slices.SortStableFunc(tensors, func(a, b Tensor) int { return cmp.Compare(b.RawBytes, a.RawBytes) })
+	case byRatio:
+		slices.SortStableFunc(tensors, func(a, b Tensor) int { return cmp.Compare(a.Ratio, b.Ratio) })
+	}
+	return tensors
+}
+
+func perSecond(rate float64) string { return admin.Size(int64(rate)) + "/s" }
+
+func ratio(r float64) string {
+	if r == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.2f", r)
+}
+
+// times says by which factor links carry fewer bytes than apps send and get.
+func times(r float64) string {
+	if r == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (ratio %.2f)", r)
+}
