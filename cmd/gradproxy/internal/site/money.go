@@ -87,8 +87,8 @@ func (l *ledger) collect(ch chan<- prometheus.Metric, s *tunnel.PeerStats) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	a := l.update(s)
-	if a.price.Currency == "" {
-		return
+	if a.price.Currency == "" || s.Network == (tunnel.Traffic{}) && s.Sent > 0 {
+		return // or the kernel does not tell the link's bytes, and all would seem saved
 	}
 	for _, m := range []struct {
 		desc  *prometheus.Desc

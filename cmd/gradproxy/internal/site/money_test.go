@@ -75,6 +75,10 @@ func TestMoney(t *testing.T) {
 	l.setPrices(priced(1, "EUR"), m.Stats())
 	m.set("tokyo", 2e9, 46e9)
 	check("in another currency, and with a loss", "EUR", 1, 0)
+	m.peers = []tunnel.PeerStats{{Peer: "tokyo", Sent: 1e9}}
+	if n := testutil.CollectAndCount(&tunnelCollector{m, l}, "gradproxy_peer_egress_spent_total", "gradproxy_peer_egress_saved"); n != 0 {
+		t.Error("money is shown where nobody knows the link's bytes")
+	}
 	l.setPrices(priced(0, ""), m.Stats())
 	if n := testutil.CollectAndCount(&tunnelCollector{m, l}, "gradproxy_peer_egress_spent_total"); n != 0 {
 		t.Error("money is shown after the price has gone")
