@@ -188,7 +188,7 @@ func TestTensorFlowLosslessly(t *testing.T) {
 			t.Errorf("a tensor of %s", s.Protocol)
 		}
 	}
-	if raw < 3*4*6<<20 || 100*wire > 92*raw {
+	if raw < 3*4*6<<20 || 100*wire > 97*raw { // 83 % if no block ever waited for its rest in vain, which a busy machine cannot promise
 		t.Errorf("%d bytes of tensors travelled as %d", raw, wire)
 	}
 	t.Logf("%d bytes of tensors travelled as %d", raw, wire)
