@@ -18,7 +18,7 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-func known() Known { return Known{Protocols: []string{"gloo", "pslite"}, Codec: all.New} }
+func known() Known { return Known{Protocols: []string{"gloo", "pslite", "flower", "nvflare"}, Codec: all.New} }
 
 func prefixes(texts ...string) []netip.Prefix {
 	var out []netip.Prefix
@@ -227,7 +227,7 @@ f:2: tunnel.listen: [::]:7443 is open to the network, and insecure works on loop
 		{`policy: [{role: gradients, codec: lossless}]`, `9: policy[0].role: "gradients" is not a role: there are unknown, exact, gradient, aggregate, state`},
 		{`policy: [{dtype: float, codec: lossless}]`, `9: policy[0].dtype: "float" is not an element type: write it as float32, bfloat16, float16, float64 or int32`},
 		{`policy: [{direction: up, codec: lossless}]`, `9: policy[0].direction: "up" is none of from_client, from_server`},
-		{`policy: [{protocol: smtp, codec: lossless}]`, `9: policy[0].protocol: "smtp" is not a protocol: there are gloo, pslite`},
+		{`policy: [{protocol: smtp, codec: lossless}]`, `9: policy[0].protocol: "smtp" is not a protocol: there are gloo, pslite, flower, nvflare`},
 		{`policy: [{job: vgg, codec: lossless}]`, `9: policy[0].job: there is no job vgg: add it to jobs, or correct the name`},
 		{`policy: [{min_bytes: 2KiB, max_bytes: 1KiB, codec: lossless}]`, `9: policy[0].min_bytes: 2048 is more than max_bytes, 1024: nothing has such a size`},
 		{`policy: [{role: gradient}]`, `9: policy[0].codec: it is missing: name a codec, such as lossless, or verbatim for none`},
