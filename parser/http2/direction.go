@@ -265,7 +265,7 @@ func (d *Direction) fail(why error) {
 
 // Held implements [parser.Sized]: the client's direction tells of the streams. An Exchange's own memory is not part of it.
 func (d *Direction) Held() int {
-	const perStream, perTable = 256, 4 << 10
+	const perStream, perTable = 1 << 10, 4 << 10
 	n := cap(d.undecided) + cap(d.block.data)
 	if d.list.decoder != nil {
 		n += perTable

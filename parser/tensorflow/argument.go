@@ -1,6 +1,8 @@
 package tensorflow
 
 import (
+	"github.com/cespare/xxhash/v2"
+
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/parser/internal/mix"
 	"github.com/gradproxy/gradproxy/parser/internal/protoscan"
@@ -53,7 +55,7 @@ type argumentReader struct {
 	payload bool
 
 	context         uint64
-	session, name   string
+	session, name   uint64 // hashes
 	step            uint64
 	queued          []queued // operations of an EnqueueRequest
 	started, stated bool     // RunGraphRequest has named its graph and its step
@@ -61,7 +63,7 @@ type argumentReader struct {
 
 // A queued operation may be a function.
 type queued struct {
-	name string
+	name uint64 // hash
 	step uint64
 }
 
@@ -91,7 +93,7 @@ func (r *argumentReader) Field(p protoscan.Path, n int) protoscan.Action {
 		case k == runFunction && p == pathOperation:
 			return protoscan.Descend
 		case k == enqueue && p == pathQueued:
-			r.name, r.step = "", 0
+			r.name, r.step = 0, 0
 			return protoscan.Descend
 		}
 	}
@@ -129,12 +131,12 @@ const maxAlike = 64
 
 func (r *argumentReader) Kept(p protoscan.Path, b []byte) {
 	r.graphs.kept(p, b)
-	text := string(b[:min(len(b), maxName)])
+	name := xxhash.Sum64(b)
 	switch k := r.message.call.kind; {
 	case k == runGraph && p == pathRunHandle, k == runFunction && p == pathOperationName, k == enqueue && p == pathQueuedName:
-		r.name = text
+		r.name = name
 	case k == runGraph && p == pathRunSession:
-		r.session = text
+		r.session = name
 	}
 }
 
@@ -189,7 +191,7 @@ func (r *argumentReader) end(whole bool) bool {
 type graphReader struct {
 	message *message
 	graphs  *graphs
-	session string
+	session uint64 // hash
 }
 
 var (
@@ -207,7 +209,7 @@ func (r *graphReader) Field(p protoscan.Path, n int) protoscan.Action {
 
 func (r *graphReader) Kept(p protoscan.Path, b []byte) {
 	if p == pathSession {
-		r.session = string(b[:min(len(b), maxName)])
+		r.session = xxhash.Sum64(b)
 	}
 	r.graphs.kept(p, b)
 }
@@ -227,7 +229,7 @@ func (r *graphReader) end(whole bool) bool {
 // A handleReader reads a RegisterGraphResponse, which names the graph.
 type handleReader struct {
 	message *message
-	handle  string
+	handle  uint64 // hash
 }
 
 func (r *handleReader) Field(p protoscan.Path, n int) protoscan.Action {
@@ -237,7 +239,7 @@ func (r *handleReader) Field(p protoscan.Path, n int) protoscan.Action {
 	return protoscan.Skip
 }
 
-func (r *handleReader) Kept(_ protoscan.Path, b []byte) { r.handle = string(b[:min(len(b), maxName)]) }
+func (r *handleReader) Kept(_ protoscan.Path, b []byte) { r.handle = xxhash.Sum64(b) }
 func (r *handleReader) Number(protoscan.Path, uint64)   {}
 func (r *handleReader) Leave(protoscan.Path)            {}
 

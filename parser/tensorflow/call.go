@@ -33,7 +33,7 @@ type call struct {
 	mu      sync.Mutex // guards the fields below, which the request sets and the response uses
 	request request    // of a unary call
 	graph   *graph     // of RegisterGraph
-	session string     // of RegisterGraph
+	session uint64     // of RegisterGraph: hash
 }
 
 // set keeps a request for its response.

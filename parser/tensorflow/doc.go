@@ -51,7 +51,7 @@
 //
 // # Limits
 //
-// Memory is bounded whatever a peer sends: for all jobs together eight graphs under way of 16 MiB each, 2^17 edges of graphs, 2^14 steps, requests and instances. The oldest
+// Memory is bounded whatever a peer sends: for all jobs together eight graphs under way of 16 MiB each, 32 MiB of graphs' edges, 2^14 steps, requests and instances. The oldest
 // are forgotten first. In a graph, 2^14 inputs are looked at from one edge. TensorFlow 1 graphs are known by their parts on servers that the graph's sender does not share a
 // site with; in loops, each iteration has keys of its own.
 package tensorflow

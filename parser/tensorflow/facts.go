@@ -2,6 +2,7 @@ package tensorflow
 
 import (
 	"net/netip"
+	"slices"
 	"sync"
 
 	"github.com/gradproxy/gradproxy/parser/lru"
@@ -11,7 +12,7 @@ import (
 type facts struct {
 	mu          sync.Mutex // guards the fields below
 	graphs      lru.Cache[graphID, *graph]
-	edges       int // of graphs
+	edges       int // bytes of the graphs' edges
 	steps       lru.Cache[stepID, *step]
 	requests    lru.Cache[requestID, struct{}]
 	instances   lru.Cache[instanceID, collective]
@@ -19,9 +20,9 @@ type facts struct {
 	building    []*build
 }
 
-// Bounds: entries.
+// Bounds: entries, but where they say else.
 const (
-	maxEdges       = 1 << 17 // of all graphs
+	maxEdges       = 32 << 20 // bytes, of all graphs
 	maxRuns        = 1 << 14
 	maxRequests    = 1 << 14
 	maxInstances   = 1 << 14
@@ -33,9 +34,9 @@ const (
 type graphID struct {
 	scope   scope
 	server  netip.AddrPort
-	session string // of TensorFlow 1
+	session uint64 // of TensorFlow 1: hash of its name
 	context uint64 // of TensorFlow 2
-	name    string // handle of the graph, or name of the function
+	name    uint64 // hash of the graph's handle, or the function's name
 }
 
 // A stepID names one run of a job's graphs.
@@ -45,16 +46,10 @@ type stepID struct {
 }
 
 // A step is the graphs that run in it, on various servers.
-type step struct{ graphs []running }
-
-// A running graph is a graph in a step.
-type running struct {
-	function string // "": a graph of TensorFlow 1
-	graph    *graph
-}
+type step struct{ graphs []graphID }
 
 // maxGraphs bounds the graphs of a step.
-const maxGraphs = 64
+const maxGraphs = 32
 
 // A requestID names a request for a tensor.
 type requestID struct {
@@ -87,20 +82,17 @@ func (f *facts) end(b *build) {
 	}
 }
 
-// size returns the edges of a graph, and 1 for the graph itself.
-func (g *graph) size() int { return 1 + len(g.sent) + len(g.received) }
-
 // register notes a graph.
 func (f *facts) register(id graphID, g *graph) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if last, ok := f.graphs.Peek(id); ok {
-		f.edges -= last.size()
+		f.edges -= last.size
 	}
 	f.graphs.Put(id, g)
-	for f.edges += g.size(); f.edges > maxEdges; {
+	for f.edges += g.size; f.edges > maxEdges; {
 		oldest, last, _ := f.graphs.Oldest()
-		f.edges -= last.size()
+		f.edges -= last.size
 		f.graphs.Delete(oldest)
 	}
 }
@@ -109,8 +101,7 @@ func (f *facts) register(id graphID, g *graph) {
 func (f *facts) run(id graphID, number uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	g, ok := f.graphs.Use(id)
-	if !ok {
+	if _, ok := f.graphs.Use(id); !ok {
 		return
 	}
 	key := stepID{id.scope, number}
@@ -119,35 +110,31 @@ func (f *facts) run(id graphID, number uint64) {
 		s = new(step)
 		keep(&f.steps, key, s, maxRuns)
 	}
-	r := running{graph: g}
-	if id.context != 0 {
-		r.function = id.name
-	}
-	for _, x := range s.graphs {
-		if x == r {
-			return
-		}
-	}
-	if len(s.graphs) < maxGraphs {
-		s.graphs = append(s.graphs, r)
+	if !slices.Contains(s.graphs, id) && len(s.graphs) < maxGraphs {
+		s.graphs = append(s.graphs, id)
 	}
 }
 
-// role returns the role of an edge's tensor in a step, and the function whose edge it is. It is unclear if no graph of the step is known to have the edge.
-func (f *facts) role(sc scope, number uint64, e rendezvous) (r edgeRole, function string) {
+// role returns the role of an edge's tensor in a step, and the hash of the name of the function whose edge it is; 0: a graph's, or not known. It is unclear if no graph of the step is known to have the edge.
+func (f *facts) role(sc scope, number uint64, e rendezvous) (r edgeRole, function uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s, ok := f.steps.Use(stepID{sc, number})
 	if !ok {
-		return unclear, ""
+		return unclear, 0
 	}
 	var sent, received [gathered + 1]bool
-	for _, g := range s.graphs {
-		if x, ok := g.graph.sent[e]; ok {
-			sent[x], function = true, g.function
+	for _, id := range s.graphs {
+		g, ok := f.graphs.Use(id)
+		if !ok { // it was forgotten
+			continue
 		}
-		if x, ok := g.graph.received[e]; ok {
-			received[x], function = true, g.function
+		x, isSent := g.sent[e]
+		sent[x] = sent[x] || isSent
+		y, isReceived := g.received[e]
+		received[y] = received[y] || isReceived
+		if (isSent || isReceived) && id.context != 0 {
+			function = id.name
 		}
 	}
 	isRead := sent[read] || sent[gathered]

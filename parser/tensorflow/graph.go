@@ -10,6 +10,7 @@ import (
 // A graph tells the roles of the tensors that cross the edges of one part of a graph: the part that one device runs.
 type graph struct {
 	sent, received map[rendezvous]edgeRole
+	size           int // bytes of memory, about
 }
 
 // A rendezvous names an edge to and from a part of a graph.
@@ -44,15 +45,16 @@ type graphs struct {
 	name  string
 	attr  string // whose value follows; "": of no use
 	done  []named
+	size  int // bytes of done
 }
 
 // A named graph is a function, or a graph without a name.
 type named struct {
-	name  string
+	name  uint64 // hash; 0: none
 	graph *graph
 }
 
-// maxFunctions bounds the functions that one message registers.
+// maxFunctions bounds the functions that one message registers, in number and, by maxEdges, in bytes.
 const maxFunctions = 1 << 10
 
 func newGraphs(f *facts, p graphPath) *graphs { return &graphs{facts: f, path: p} }
@@ -121,8 +123,9 @@ func (g *graphs) leave(p protoscan.Path) {
 	}
 	x := g.build.finish()
 	g.facts.end(g.build)
-	if g.build = nil; x != nil && len(g.done) < maxFunctions {
-		g.done = append(g.done, named{g.name, x})
+	if g.build = nil; x != nil && len(g.done) < maxFunctions && g.size+x.size <= maxEdges {
+		g.done = append(g.done, named{hashOf(g.name), x})
+		g.size += x.size
 	}
 }
 

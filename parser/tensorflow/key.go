@@ -57,10 +57,10 @@ func parseEdge(key string) (e edge, ok bool) {
 // rendezvous is the part of an edge by which graphs name it.
 func (e *edge) rendezvous() rendezvous { return rendezvous{e.from, e.to, e.name} }
 
-// key returns the Key of the tensor on an edge; function is the function whose edge it is, "" if that is not known, or it is a graph's. A process that begins anew has another
+// key returns the Key of the tensor on an edge; function is the hash of the name of the function whose edge it is, 0 if that is not known, or it is a graph's. A process that begins anew has another
 // incarnation: its tensors are others.
-func (e *edge) key(seed uint64, function string, c *content) uint64 {
-	return mix.Words(mix.Words(seed, keyOfEdge, hashOf(e.from), hashOf(e.incarnation)), hashOf(e.to), hashOf(e.name), hashOf(e.frame), hashOf(function), c.number, c.shape.hash)
+func (e *edge) key(seed uint64, function uint64, c *content) uint64 {
+	return mix.Words(mix.Words(seed, keyOfEdge, hashOf(e.from), hashOf(e.incarnation)), hashOf(e.to), hashOf(e.name), hashOf(e.frame), function, c.number, c.shape.hash)
 }
 
 // shared returns the Base of an edge: the same for all receivers, since programs of all workers number their edges alike.

@@ -100,9 +100,12 @@ func edgesOf(nodes []node) *graph {
 			consumers[from] = append(consumers[from], consumer{int32(i), at})
 		}
 	}
-	g := &graph{sent: map[rendezvous]edgeRole{}, received: map[rendezvous]edgeRole{}}
+	g := &graph{sent: map[rendezvous]edgeRole{}, received: map[rendezvous]edgeRole{}, size: perGraph}
 	w := walk{nodes: nodes, consumers: consumers, seen: make([]uint8, len(nodes))}
 	for i, x := range nodes {
+		if x.op.kind == receive || x.op.kind == send {
+			g.size += perEdge + len(x.edge.from) + len(x.edge.to) + len(x.edge.name)
+		}
 		switch x.op.kind {
 		case receive:
 			note(g.received, x.edge, w.from(int32(i)))
@@ -112,6 +115,12 @@ func edgesOf(nodes []node) *graph {
 	}
 	return g
 }
+
+// Memory of a graph and an edge besides its texts, in bytes.
+const (
+	perGraph = 256
+	perEdge  = 128
+)
 
 // note notes the role of an edge. One that a graph names twice in different roles has none.
 func note(edges map[rendezvous]edgeRole, e rendezvous, r edgeRole) {

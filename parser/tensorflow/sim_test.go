@@ -416,14 +416,16 @@ func TestGraphsAreBounded(t *testing.T) {
 		t.Errorf("a graph of %d bytes", b.cost)
 	}
 	for i := range 3000 {
-		g := &graph{received: map[rendezvous]edgeRole{}}
-		for k := range 100 {
-			g.received[rendezvous{name: fmt.Sprint(k)}] = gradient
+		nodes := make([]node, 300)
+		for k := range nodes {
+			nodes[k] = node{op: op{receive, 0}, edge: rendezvous{name: fmt.Sprint(k)}}
 		}
-		f.register(graphID{name: fmt.Sprint(i)}, g)
+		id := graphID{name: uint64(i)}
+		f.register(id, edgesOf(nodes))
+		f.run(id, 7)
 	}
-	if f.edges > maxEdges || f.graphs.Len() > maxEdges/101+1 {
-		t.Errorf("%d edges of %d graphs", f.edges, f.graphs.Len())
+	if f.edges > maxEdges || f.graphs.Len() > maxEdges/(300*perEdge) || f.graphs.Len() < 500 {
+		t.Errorf("%d bytes of %d graphs", f.edges, f.graphs.Len())
 	}
 }
 

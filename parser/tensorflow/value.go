@@ -44,7 +44,7 @@ func (r *requestReader) Field(p protoscan.Path, n int) protoscan.Action {
 }
 
 func (r *requestReader) Kept(p protoscan.Path, b []byte) {
-	text := string(b[:min(len(b), 4*maxName)])
+	text := string(b)
 	switch p {
 	case pathKey:
 		r.of.key = text
@@ -108,7 +108,7 @@ func (r *valueReader) Field(p protoscan.Path, n int) protoscan.Action {
 	if !named || n == 0 {
 		return protoscan.Skip
 	}
-	var function string
+	var function uint64
 	if e.value && !r.dead && !repeated {
 		var role edgeRole
 		role, function = x.facts.role(x.scope, ask.step, edge.rendezvous())

@@ -44,7 +44,7 @@ const (
 )
 
 // MaxKept is the length of the longest field that is kept, in bytes.
-const MaxKept = 64 << 10
+const MaxKept = 4 << 10
 
 // A Reader is told of the fields of a message in their order.
 type Reader interface {
