@@ -33,7 +33,7 @@
 // Release 1.19, which sends an array as one object, is not read: its arrays are opaque. Nor are messages in a GrpcAdapter, nor the calls between a SuperLink and its apps, which
 // stay within a host. HTTP bodies must have a length. Arrays are read only if they are .npy files of little-endian numbers.
 //
-// Memory is bounded: for all jobs together the places of the last 2^15 objects, and the types of the last 2^13 arrays.
+// Memory is bounded: for all jobs together the places of the last 2^15 objects, and the types of the last 2^13 arrays; of a gRPC connection 64 calls are read at a time.
 package flower
 
 import (
@@ -56,6 +56,6 @@ func (*Protocol) Traits() parser.Traits { return parser.Traits{Reconnects: true}
 func (p *Protocol) New(c parser.Conn) (fromClient, fromServer parser.Parser) {
 	x := newConnection(&p.facts, c)
 	h := &exchange{conn: x}
-	client, server := grpc.New(&service{x})
+	client, server := grpc.New(&service{conn: x})
 	return parser.First(client, &httpStream{exchange: h, side: parser.Client}), parser.First(server, &httpStream{exchange: h, side: parser.Server})
 }

@@ -1,13 +1,20 @@
 package flower
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/gradproxy/gradproxy/parser/grpc"
 )
 
 // A service reads the calls of a gRPC connection.
-type service struct{ conn *connection }
+type service struct {
+	conn *connection
+	live []*grpc.Stream // of calls that are read, and may not be over
+}
+
+// maxCalls bounds the calls of a connection that are read at a time.
+const maxCalls = 64
 
 // Speaks implements grpc.Service.
 func (*service) Speaks(path string) bool {
@@ -15,11 +22,17 @@ func (*service) Speaks(path string) bool {
 }
 
 // Call implements grpc.Service.
-func (s *service) Call(path string, _ *grpc.Stream) grpc.Call {
-	if c := s.conn.open(path); c != nil {
-		return grpcCall{c}
+func (s *service) Call(path string, stream *grpc.Stream) grpc.Call {
+	c := s.conn.open(path)
+	if c == nil {
+		return nil
 	}
-	return nil
+	s.live = slices.DeleteFunc(s.live, (*grpc.Stream).Over)
+	if len(s.live) >= maxCalls {
+		return nil
+	}
+	s.live = append(s.live, stream)
+	return grpcCall{c}
 }
 
 // A grpcCall is a call over gRPC.

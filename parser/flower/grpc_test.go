@@ -222,3 +222,19 @@ func TestCutOffModel(t *testing.T) {
 		t.Errorf("%d tensors, want one that is cut off and three", n)
 	}
 }
+
+// Of calls without end few are read; calls that are over make room.
+func TestCallsAreBounded(t *testing.T) {
+	w := grpctest.New(t)
+	set := nested(recordSetOf("arrays", modelOf(1)[:1], "a"), 2, 2)
+	for range 2 * maxCalls { // each ends
+		w.Unary("/flwr.proto.Fleet/PushMessages", set, nil, 1<<14)
+	}
+	for range 2 * maxCalls { // none does
+		w.Message(parser.Client, w.Call("/flwr.proto.Fleet/PushMessages"), set, 1<<14)
+	}
+	firsts, _ := spans(t, w.Exchange())
+	if n := len(firsts[parser.Client]); n != 3*maxCalls {
+		t.Errorf("%d tensors, want %d of calls that end and %d of others", n, 2*maxCalls, maxCalls)
+	}
+}

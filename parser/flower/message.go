@@ -146,7 +146,7 @@ func (m *message) base(h npy.Header) uint64 {
 func (m *message) End(protowalk.Path) {}
 
 // maxKeys bounds the arrays of a record whose names are known; the others are known by their numbers.
-const maxKeys = 1 << 12
+const maxKeys = 1 << 10
 
 // Field implements protowalk.Handler.
 func (m *message) Field(p protowalk.Path, size int) protowalk.Want {

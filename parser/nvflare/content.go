@@ -62,6 +62,7 @@ const (
 	idLen       = 16
 	maxText     = 4 << 10 // of a text that is read
 	maxRefs     = 4       // entries
+	maxItemName = 16      // of a file
 )
 
 // begin makes c ready for the first byte of x.
@@ -245,7 +246,7 @@ func (c *content) Text(b []byte) {
 		if c.announced.names == nil {
 			c.announced.names = map[string]uint64{}
 		}
-		if len(c.announced.names) < maxNames {
+		if len(c.announced.names) < maxNames && len(b) <= maxItemName {
 			c.announced.names[string(b)] = xxhash.Sum64(m.Key(3))
 		}
 	default:

@@ -7,7 +7,13 @@ import (
 )
 
 // A service reads the calls of a gRPC connection.
-type service struct{ conn *connection }
+type service struct {
+	conn  *connection
+	calls int // that are read
+}
+
+// maxCalls bounds the calls of a connection that are read: a client makes one.
+const maxCalls = 2
 
 // streamPath is the one method, whose messages have a frame each.
 const streamPath = "/streamer.Streamer/Stream"
@@ -17,9 +23,10 @@ func (*service) Speaks(path string) bool { return path == streamPath }
 
 // Call implements grpc.Service.
 func (s *service) Call(path string, _ *grpc.Stream) grpc.Call {
-	if path != streamPath {
+	if path != streamPath || s.calls >= maxCalls {
 		return nil
 	}
+	s.calls++
 	c := &call{}
 	for side := range c.sides {
 		c.sides[side].frames = sfm{conn: s.conn, side: parser.Side(side)}

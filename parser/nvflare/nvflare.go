@@ -36,7 +36,7 @@
 // The elements in a frame that is masked are opaque, since the bytes on the wire are none of the elements': with the WebSocket driver that is all that
 // clients send. Frames that are encrypted (cn__secure, cn__encrypted) are opaque. The frames of a stream that come before its first one are opaque.
 //
-// Memory is bounded: the last 64 announcements of at most 2^12 arrays and 2^12 requests for all jobs together, and for each direction the last 32 streams.
+// Memory is bounded: the last 64 announcements of at most 2^12 arrays and 2^12 requests for all jobs together, and for each direction the last 16 streams; of a gRPC connection the first two calls are read.
 package nvflare
 
 import (
@@ -58,7 +58,7 @@ func (*Protocol) Traits() parser.Traits { return parser.Traits{Reconnects: true}
 // New returns the parsers of a connection's two directions.
 func (p *Protocol) New(c parser.Conn) (fromClient, fromServer parser.Parser) {
 	x := newConnection(&p.facts, c)
-	client, server := grpc.New(&service{x})
+	client, server := grpc.New(&service{conn: x})
 	w := new(upgrade)
 	frames := func(side parser.Side) sfm { return sfm{conn: x, side: side} }
 	return parser.First(client, &webSocket{frames: frames(parser.Client), upgrade: w}, &plain{frames: frames(parser.Client)}),

@@ -13,7 +13,7 @@ import (
 )
 
 // maxStreams bounds the streams of a direction whose frames are known.
-const maxStreams = 32
+const maxStreams = 16
 
 // streams are the streams of one direction.
 type streams struct{ known lru.Cache[streamKey, *stream] }
@@ -152,6 +152,7 @@ func (x *stream) end() {
 	if x.fed == x.size && !x.ended {
 		x.ended = true
 		x.content.end()
+		x.content = content{stream: x} // of an ended stream nothing is fed
 	}
 }
 
