@@ -38,7 +38,7 @@ func (m *meter) acknowledged(now time.Time, rtt time.Duration, n int) {
 	if m.flight > 0 && took < most {
 		return
 	}
-	if m.bytes < 2*ackFew { // the peer may have let the last of them wait
+	if m.bytes < ackFew { // the peer may have let the last of them wait
 		least = 4 * ackTime(rtt)
 	}
 	if m.cut {

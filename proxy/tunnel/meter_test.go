@@ -47,17 +47,18 @@ func never(int) time.Duration { return 0 }
 
 // A few bytes whose acknowledgements waited for a packet to ride with show no rate.
 func TestMeterKnowsThatAcknowledgementsWait(t *testing.T) {
+	const few = ackFew - 1
 	m, now, rtt := meter{}, time.Unix(1000, 0), 10*time.Millisecond
-	m.left(now, rtt, ackFew)
-	m.acknowledged(now.Add(rtt+ackTime(rtt)+time.Millisecond), rtt, ackFew)
+	m.left(now, rtt, few)
+	m.acknowledged(now.Add(rtt+ackTime(rtt)+time.Millisecond), rtt, few)
 	if got := m.take(); got != 0 {
 		t.Errorf("%.0f bytes/s", got)
 	}
 	now = now.Add(time.Second)
-	m.left(now, rtt, ackFew)
-	m.acknowledged(now.Add(rtt+time.Second), rtt, ackFew)
-	if got := m.take(); got != ackFew {
-		t.Errorf("%.0f bytes/s, want %d", got, ackFew)
+	m.left(now, rtt, few)
+	m.acknowledged(now.Add(rtt+time.Second), rtt, few)
+	if got := m.take(); got != few {
+		t.Errorf("%.0f bytes/s, want %d", got, few)
 	}
 }
 
