@@ -18,7 +18,9 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-func known() Known { return Known{Protocols: []string{"gloo", "pslite", "flower", "nvflare"}, Codec: all.New} }
+func known() Known {
+	return Known{Protocols: []string{"gloo", "pslite", "flower", "nvflare"}, Codec: all.New}
+}
 
 func prefixes(texts ...string) []netip.Prefix {
 	var out []netip.Prefix
