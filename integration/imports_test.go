@@ -49,7 +49,6 @@ var layers = []layer{
 	{"parser/nvflare", []string{"parser/lru", "parser/grpc", "tensor", "parser", "parser/internal/..."}},
 	{"parser/flower", []string{"parser/lru", "parser/grpc", "tensor", "parser", "parser/internal/..."}},
 	{"parser/tensorflow", []string{"parser/lru", "parser/grpc", "tensor", "parser", "parser/internal/..."}},
-	{"parser/flower", []string{"parser/lru", "parser/http2", "parser/grpc", "tensor", "parser", "parser/internal/..."}},
 	{"parser/...", []string{"tensor", "parser", "parser/internal/..."}}, // protocols and parsertest
 
 	{"codecs", []string{"tensor/...", "codecs/internal/..."}},

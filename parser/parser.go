@@ -59,12 +59,12 @@ type Conn struct {
 	Client, Server netip.AddrPort // as the app sees them
 	Number         int            // among the job's connections with these two addresses (ports left out)
 	Ranks          int            // at most, if configured; 0: unknown
-	Sums           Sums           // which sums of the job's rings may lose something
+	Sums           Sums           // which of the job's sums may lose something
 	Calls          Calls          // of the app at the own end; nil: nobody sees them
 	Own            Side           // the side whose bytes this proxy encodes; the parser of the other side only learns
 }
 
-// Sums says which sums of a job's rings may lose something. The wire does not tell gradients from other sums.
+// Sums says which of a job's sums may lose something. The wire does not tell gradients from other sums.
 type Sums uint8
 
 const (

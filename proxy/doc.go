@@ -21,7 +21,8 @@
 //	memory         budgets and buffers
 //
 // A process that is about to be replaced brings its connections to rest (resume.go) and hands them over (handover.go); the peer's side of that is
-// move.go, and a connection is found by its seat (seat.go). The peer's sender rests first, and keeps what an app writes that reads on only then.
+// move.go, and a connection is found by its seat (seat.go). The peer's sender comes to rest first. An app that writes before it
+// reads takes bytes only once its own have been read, so that sender goes on reading, and keeps those bytes for the next stream.
 //
 // A connection to a server behind no peer bypasses the tunnel (bypass.go). An Estimator (estimator.go) runs the sender over recorded
 // traffic to count bytes.

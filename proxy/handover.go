@@ -126,8 +126,8 @@ func (h *HandingOver) rest(ctx context.Context) error {
 	return nil
 }
 
-// ask opens the stream by which a peer is asked for rest. The stream is nil if there is no session with the peer, and so no connection either, or if the peer, with
-// which there is no connection, does not answer within openGrace: it must not keep the others from a hand-over.
+// ask opens the stream on which a peer is asked for rest. It returns nil without an error if there is no session with the peer, or if no connection with it is
+// open and it does not answer within openGrace: such a peer must not hold a hand-over up.
 func (h *HandingOver) ask(ctx context.Context, peer string) (Stream, error) {
 	p := h.proxy
 	for pause := firstAgain; ; pause = min(2*pause, lastAgain) {
@@ -144,7 +144,7 @@ func (h *HandingOver) ask(ctx context.Context, peer string) (Stream, error) {
 		case ctx.Err() == nil && errors.As(err, &refused) && refused.Code == frame.RefusedBusy: // the end of the last hand-over has not reached it
 			wait(ctx, pause)
 		case ctx.Err() == nil && !p.carriesTo(peer):
-			p.config.Log.Warn("a peer without connections does not answer that they are to rest: another process takes over all the same", "peer", peer, "err", err)
+			p.config.Log.Warn("a peer did not answer the request for rest; the hand-over goes on, since no connection with it is open", "peer", peer, "err", err)
 			return nil, nil
 		default:
 			return nil, fmt.Errorf("proxy: asking %s for rest: %w", peer, err)

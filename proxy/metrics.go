@@ -39,7 +39,7 @@ type Metrics struct {
 	wrong                    prometheus.Counter
 
 	mu   sync.RWMutex
-	sent map[sentKey]sentCounters // raw and wire by their labels: to find both at once costs a third
+	sent map[sentKey]sentCounters // the counters of raw and wire bytes by their labels; one look-up here costs a third of two in the vectors
 }
 
 // A sentKey has the labels of raw and wire bytes.

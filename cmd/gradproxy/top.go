@@ -31,8 +31,10 @@ With --json it prints one object a line, one a second, with the rates of that se
 			switch {
 			case interval < leastInterval:
 				return usagef("--interval %v: it must be %v at least", interval, leastInterval)
-			case count < 0 || tensors < 0:
-				return usagef("--count and --tensors cannot be negative")
+			case count < 0:
+				return usagef("--count %d: it cannot be negative; leave it out for no end", count)
+			case tensors < 0:
+				return usagef("--tensors %d: it cannot be negative; 0 lists all", tensors)
 			case count > 0 && !asJSON:
 				return usagef("--count is for --json: leave it out, or add --json")
 			case !asJSON && !term.IsTerminal(int(os.Stdout.Fd())):

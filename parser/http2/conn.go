@@ -29,8 +29,8 @@ type Exchange interface {
 	// neither modified nor retained. rest is how many bytes of content, from b's first on, the same frame has: a sender that has begun a frame
 	// writes it without waiting for an answer. After an error all of the direction travels verbatim.
 	Data(from parser.Side, b []byte, rest int) (parser.Segment, error)
-	// Close says that no more will come, or that it will not be read. It is called at most once, and may be called for either side: Data for the other may still be under way, and may
-	// be called until the end of its frame.
+	// Close is called at most once: when both sides have ended the stream, when one has reset it, or when the connection has too many streams
+	// for this one to be read. Data of a frame under way may still be called after it.
 	Close()
 }
 
@@ -86,6 +86,9 @@ func (c *conn) begin(id uint32, request Fields) (*stream, error) {
 		c.err = err
 	}
 	if x == nil || c.err != nil || len(c.streams) >= maxStreams {
+		if x != nil {
+			x.Close() // nobody will read it
+		}
 		return nil, c.err
 	}
 	s := &stream{exchange: x}

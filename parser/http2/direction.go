@@ -155,7 +155,7 @@ func (d *Direction) begin(header []byte) {
 	case d.block.open && (f.typ != typeContinuation || f.id != d.block.id), !d.block.open && f.typ == typeContinuation:
 		d.fail(fmt.Errorf("a frame of type %d in or after a header block", f.typ))
 	case d.side == parser.Client && f.typ == typePushPromise:
-		d.fail(errors.New("a client makes promises"))
+		d.fail(errors.New("PUSH_PROMISE, which only a server may send"))
 	}
 	d.begun = true
 	if d.state = inLead; f.lead == 0 {

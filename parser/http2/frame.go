@@ -63,7 +63,7 @@ func parseFrame(b []byte) (f frame, err error) {
 		f.lead += 4
 	}
 	if f.rest < f.lead || !f.fits() {
-		return f, fmt.Errorf("a frame of type %d on stream %d with %d bytes", f.typ, f.id, f.rest)
+		return f, fmt.Errorf("no frame of type %d may stand on stream %d with %d bytes", f.typ, f.id, f.rest)
 	}
 	f.rest -= f.lead
 	return f, nil

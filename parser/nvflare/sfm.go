@@ -52,7 +52,7 @@ func (s *sfm) next(b []byte, sure int) (parser.Segment, error) {
 	b = b[:min(len(b), s.left)]
 	seg := parser.Segment{Len: len(b)}
 	if s.frames == 1 && !s.greet(b) {
-		return seg, fmt.Errorf("%w: the first one does not name its end", errFrame)
+		return seg, fmt.Errorf("%w: the first one does not begin with endpoint_name", errFrame)
 	}
 	if s.stream != nil {
 		seg = s.stream.next(&s.part, b, min(sure, s.left))

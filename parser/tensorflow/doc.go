@@ -8,13 +8,14 @@
 //
 //	WorkerService/RecvTensor        request   1 step, 2 rendezvous key, 7 request id
 //	                                response  1 tensor {1 type, 2 shape {2 dimension {1 size}}, 4 content}, 2 no value
-//	WorkerService/RecvBuf           request   2 key of the buffer, 3 bytes, 8 from, 9 to, 11 incarnation of from
+//	WorkerService/RecvBuf           request   2 key of the buffer, 3 bytes, 8 from, 9 to, 10 request id, 11 incarnation of from
 //	                                response  4 {2 {1 piece of the content, repeated}}
 //	WorkerService/CompleteInstance  request   1 name, 2 collective, 3 type, 4 shape, 5 group, 7 instance
 //	WorkerService/RegisterGraph     request   1 session, 2 graph {1 node}; response: 1 handle
 //	WorkerService/RunGraph          request   1 handle, 2 step, 3 arguments, 8 session
-//	EagerService/Enqueue            request   1 context, 3 {2 operation {2 name, 8 step}, 3 {2 tensor}, 4 function}
+//	EagerService/Enqueue, StreamingEnqueue  request  1 context, 3 {2 operation {2 name, 8 step}, 3 {2 tensor}, 4 function}
 //	EagerService/RunComponentFunction  request  1 context, 2 operation
+//	MasterService/RunStep           request   2 fed {2 tensor}; response: 1 fetched {2 tensor}
 //
 // A rendezvous key is "from;incarnation;to;edge;frame:iteration", of devices, the number that the sending process drew when it began, and an edge of the graph.
 // All sizes and forms of these messages are fixed by the framework's own encoder; other fields are passed over.
@@ -45,13 +46,13 @@
 // # Facts
 //
 // Graphs are registered on one connection and used on others, and after a reconnect they are not sent again, so facts belong to the job, or without one to the
-// peer. A proxy that begins amid a job knows no graphs, and calls nothing a gradient.
+// peer. A proxy that starts in the middle of a job knows no graphs, and calls nothing a gradient.
 //
 // A Key is made of the devices, the sender's incarnation, the edge, type, shape and, where it is known, the function. A Base leaves out the receiver.
 //
 // # Limits
 //
-// Memory is bounded whatever a peer sends: for all jobs together eight graphs under way of 16 MiB each, 32 MiB of graphs' edges, 2^14 steps, requests and instances. The oldest
-// are forgotten first. In a graph, 2^14 inputs are looked at from one edge. TensorFlow 1 graphs are known by their parts on servers that the graph's sender does not share a
-// site with; in loops, each iteration has keys of its own.
+// Memory is bounded whatever a peer sends: for all jobs together eight graphs under way of 16 MiB each, 32 MiB of graphs' edges, 2^14 steps, requests and instances, 2^12
+// collectives; of one message 2^10 functions. The oldest are forgotten first. From one edge at most 2^14 inputs are followed. Of a TensorFlow 1 graph only the parts that
+// cross the link are seen: those for servers at another site than the process that registers them. In a loop each iteration has keys of its own.
 package tensorflow

@@ -121,8 +121,8 @@ func (w *writer) encode(e *entry, enc codecs.Encoder, from *copyOfSlot) (buf, bl
 }
 
 const (
-	measureEvery = 8        // how many values of a slot that may lose something pass between two whose loss is measured,
-	measureMax   = 64 << 10 // and the most elements, a value's first, that are looked at for it
+	measureEvery = 8        // of so many successive values of a slot one is measured
+	measureMax   = 64 << 10 // elements of it, from the first, that are measured at most
 )
 
 // measure observes, in the slot's turn, how much of an entry's value the peer lacks.

@@ -20,7 +20,7 @@ type Declaration struct {
 	Base  uint64 // Key of the tensor that predicts this one; 0: none
 	Keys  uint64 // Key of the index array of a sparse tensor; 0: dense
 
-	// Role is the tensor's, for the receiver's metrics alone. A slot without Job, Key, Off, Base and Keys is of no one tensor, and tells none.
+	// Role is the tensor's, for the receiver's metrics alone; Unknown in a slot that several tensors share (Job, Key, Off, Base and Keys are zero).
 	Role tensor.Role
 }
 

@@ -17,7 +17,7 @@ const (
 	// datagramUnsent is how many bytes may wait in an Engine: those behind them wait in the tunnel, where small messages overtake them.
 	datagramUnsent = 128 << 10
 	datagramBatch  = 32 // packets that leave with one call, at most
-	// datagramJoin is up to how many bytes records travel as one of the Engine's: one packet carries them, so that none holds up another.
+	// datagramJoin is the most bytes of records that the Engine is given as one message. They fit a packet, so that no record waits for another packet.
 	datagramJoin = 1200
 )
 

@@ -215,8 +215,8 @@ func (st *Stream) WriteMore(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// WriteSoon is Write for bytes that nobody waits for: they leave with the next small packet to the peer, at the latest after two round
-// trips or 25 ms, whichever is shorter, but no sooner than 4 ms.
+// WriteSoon is Write for bytes that nobody waits for. They leave with the next small packet to the peer; without one, after two round trips, but at least 4 ms
+// and at most 25 ms.
 func (st *Stream) WriteSoon(p []byte) (n int, err error) {
 	n, err = st.WriteMore(p)
 	st.session.mu.Lock()

@@ -85,7 +85,7 @@ func coding() *board {
 	b.graph("Relative error", "percentunit", "Norm of the loss of an encoding over the norm of the encoded value.", line{"{{codec}}, {{role}}", mean(by, "relative_error", instances)})
 	b.graph("Residual", "percentunit", "Norm of the residual over the norm of the value: how far receivers are behind.",
 		line{"mean of {{codec}}, {{role}}", mean(by, "residual_ratio", instances)}, line{"99 % of {{codec}}, {{role}}", quantile("0.99", by, "residual_ratio", instances)})
-	b.graph("Travelled otherwise", "cps", "Tensor values and blocks that were not coded as a rule says, by reason.",
+	b.graph("Fell back", "cps", "Tensor values and blocks that were not coded as a rule says, by reason.",
 		line{"{{reason}}: {{codec}}, {{role}}", "topk(12, " + rate("reason, codec, role", metric("verbatim_fallbacks_total", instances)) + ")"})
 	b.graph("Time to encode a block", "s", "", line{"median of {{codec}}, {{role}}", quantile("0.5", by, "encode_seconds", instances)},
 		line{"99 % of {{codec}}, {{role}}", quantile("0.99", by, "encode_seconds", instances)})

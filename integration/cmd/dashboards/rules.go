@@ -98,7 +98,7 @@ func alerts() []group {
 		{"PeerDown", page, "1m", "{{ $labels.instance }} has no tunnel to {{ $labels.peer }}, or an outage", is("peer_up", "== 0")},
 		{"Outage", page, "", "nothing has come back from {{ $labels.peer }} for {{ $value }} s", is("peer_outage_seconds", "> 5")},
 		{"Outages", ticket, "", "the link to {{ $labels.peer }} fails again and again", []condition{{"increase(gradproxy_peer_outages_total[15m])", "> 3"}}},
-		{"InterceptNotRefreshed", page, "", "new connections soon pass by {{ $labels.instance }}, or addresses are not known: see the log", grows("intercept_refresh_failures_total", "5m")},
+		{"InterceptNotRefreshed", page, "", "rules of {{ $labels.instance }} are not refreshed: new connections soon go by on_death, or new addresses of the host are not known; see the log", grows("intercept_refresh_failures_total", "5m")},
 		{"BadConfiguration", ticket, "", "the configuration of {{ $labels.instance }} is bad, and an older one in force", is("config_last_reload_ok", "== 0")},
 		{"ConnectionsRefused", ticket, "", "connections to {{ $labels.peer }} are refused: {{ $labels.result }}", grows(`opens_total{result!~"ok|direct|taken over"}`, "5m")},
 		{"SessionLost", page, "", "connections with {{ $labels.peer }} were reset, since their session was lost", grows("sessions_lost_total", "10m")},

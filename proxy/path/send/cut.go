@@ -154,7 +154,7 @@ func (c *cutter) start(x *tensorCut, hold int, buf []byte, from *memory.Buffer) 
 	return nil
 }
 
-// maxInterleaved is how many bytes may wait together before a tensor that has had a block among them gets no other. Where tensors interleave, each block begins
+// maxInterleaved bounds the bytes of a group: a tensor that already has a block in a larger one gets no other. Where tensors interleave, each block begins
 // before the last block of another tensor is whole, so without a limit their group would end only when the app stops for an answer (HTTP/2's windows begin at 4 MiB
 // or less), and then all of it would travel verbatim.
 const maxInterleaved = 2 << 20

@@ -129,8 +129,8 @@ func (e *encoder) append(b *block) (body []byte, err error) {
 }
 
 const (
-	driftEvery = 8        // how many blocks of a slot pass between two measurements of how far receivers are behind,
-	driftMax   = 64 << 10 // and the most elements, a block's first, that are looked at for one
+	driftEvery = 8        // of so many successive blocks of a slot one is measured
+	driftMax   = 64 << 10 // elements of it, from the first, that are measured at most
 )
 
 // A measure has the squares of the norms of a block's value and of the sum of value and residual, which is encoded, of its first

@@ -4,7 +4,7 @@ import "github.com/gradproxy/gradproxy/proxy/memory"
 
 // unsent are bytes that a Sender at rest has read from the app, for the Sender that continues it.
 type unsent struct {
-	alloc  *memory.Allocator // has paid for them
+	alloc  *memory.Allocator // the pieces are taken from its budget
 	pieces []memory.Buffer
 	bytes  int
 }

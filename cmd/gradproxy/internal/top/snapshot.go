@@ -1,6 +1,6 @@
 // Package top shows the traffic of a running proxy as it changes: its links and its busiest tensors, on a terminal or as JSON.
 //
-// A Sampler makes Snapshots of the answers of the proxy's admin address, text writes a Snapshot as lines, and Screen keeps them on a terminal.
+// A Sampler makes Snapshots of the answers of the proxy's admin address, Print writes Snapshots as JSON, and Show keeps them on a terminal, as the lines that text makes of them.
 package top
 
 import (

@@ -29,7 +29,7 @@ type view struct {
 	order  order
 	offset int // of the first tensor that is shown
 	paused bool
-	fault  error // why there is no newer Snapshot; nil: there is none
+	fault  error // why the last question had no answer; nil: it had one
 }
 
 // A line of text, and how it is shown.
