@@ -18,14 +18,11 @@ type tensorCut struct {
 const maxCuts = 1024
 
 // next returns how many bytes the block at c.off has, and whether it needs a timer: hold is the bytes that the sender
-// writes without waiting for an answer, 0 or less if that is not known. A block ends between two elements, however many bytes of one more the sender writes.
+// writes without waiting for an answer, 0 or less if that is not known.
 func (c *tensorCut) next(hold int) (n int, timed bool) {
 	n = min(c.want, c.t.Size-c.off)
 	if hold > 0 && hold < n {
-		if whole := hold - hold%c.plan.unit; whole > 0 {
-			return whole, false
-		}
-		hold = 0
+		n = hold
 	}
 	return n, hold <= 0
 }
