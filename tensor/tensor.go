@@ -14,7 +14,7 @@ type Tensor struct {
 	DType DType  // of the elements, little-endian; 0: unknown (lossless methods probe the width)
 	Size  int    // bytes in the whole tensor; 0: not a tensor
 	Off   int    // offset of the segment in the tensor, in bytes
-	Hold  int    // bytes, from Off on, that the sender writes without waiting for an answer
+	Hold  int    // bytes, from Off on, that the sender writes without waiting for an answer; they end between two elements, or a codec that may lose something errs
 	Base  uint64 // key of the values that predict this one, or that other receivers get alike; 0: none
 	Keys  uint64 // Key of the index array that names the rows of this sparse tensor, sent before it; in an index array its own Key; 0: dense
 	Why   Reason // why Role or DType is not known

@@ -112,7 +112,8 @@ func (m *message) Next(b []byte, sure int) parser.Segment {
 	seg := parser.Segment{Len: n}
 	if emit && m.value.Size > 0 {
 		seg.Tensor = m.value
-		if m.head.Len-m.got <= sure { // the message ends in this frame
+		// The message ends in this frame; of a tensor that comes in several pieces it may hold less than was announced.
+		if left := m.head.Len - m.got; left <= sure && m.value.Size-m.value.Off <= left {
 			seg.Tensor.Hold = m.value.Size - m.value.Off
 		}
 		if m.value.Off += n; m.value.Off == m.value.Size {

@@ -61,12 +61,16 @@ type requestID struct {
 func (f *facts) begin() *build {
 	b := &build{at: -1}
 	f.mu.Lock()
-	defer f.mu.Unlock()
+	var oldest *build
 	if len(f.building) >= maxBuilding {
-		f.building[0].giveUp()
+		oldest = f.building[0]
 		f.building = append(f.building[:0], f.building[1:]...)
 	}
 	f.building = append(f.building, b)
+	f.mu.Unlock()
+	if oldest != nil {
+		oldest.giveUp() // which waits while that graph is being read to its end, and nobody else then waits with it
+	}
 	return b
 }
 

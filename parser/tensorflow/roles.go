@@ -110,7 +110,7 @@ func edgesOf(nodes []node) *graph {
 		case receive:
 			note(g.received, x.edge, w.from(int32(i)))
 		case send:
-			note(g.sent, x.edge, sourceOf(nodes, x))
+			note(g.sent, x.edge, w.source(x))
 		}
 	}
 	return g
@@ -130,11 +130,11 @@ func note(edges map[rendezvous]edgeRole, e rendezvous, r edgeRole) {
 	edges[e] = r
 }
 
-// sourceOf returns the role of the tensor that a node sends.
-func sourceOf(nodes []node, x node) edgeRole {
-	role := read
-	for range len(nodes) { // a graph may have loops
-		if len(x.inputs) == 0 {
+// source returns the role of the tensor that a node sends.
+func (w *walk) source(x node) edgeRole {
+	nodes, role := w.nodes, read
+	for range min(maxFromEdge, len(nodes)) { // a graph may have loops
+		if w.total++; len(x.inputs) == 0 || w.total > maxFromEdges {
 			return unclear
 		}
 		switch x = nodes[x.inputs[0]]; x.op.kind {

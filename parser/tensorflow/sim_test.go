@@ -446,6 +446,39 @@ func TestWalksEnd(t *testing.T) {
 	}
 }
 
+// Many tensors whose source is sought in a loop are given up together.
+func TestSourcesInLoopsEnd(t *testing.T) {
+	nodes := []node{{op: op{same, -1}, inputs: []int32{1}}, {op: op{same, -1}, inputs: []int32{0}}}
+	for range 100_000 {
+		nodes = append(nodes, node{op: op{send, 0}, inputs: []int32{0}})
+	}
+	w := walk{nodes: nodes}
+	for _, x := range nodes[2:] {
+		if r := w.source(x); r != unclear {
+			t.Fatalf("role %d", r)
+		}
+	}
+	if limit := maxFromEdges + len(nodes); w.total > limit {
+		t.Errorf("%d inputs were looked at, want at most %d", w.total, limit)
+	}
+}
+
+// The pieces of a buffer that is shorter than asked wait for no more: nobody knows that there will be none.
+func TestShortBuffers(t *testing.T) {
+	j := newJob(t, 1<<20)
+	j.request++
+	j.backward.Unary(sim.WorkerService+"RecvBuf", sim.BufferRequest("1:50:0:0:0:0:1", 10000, j.request), sim.BufferResponse(bytesOf(4000)), j.frame)
+	_, got := j.play(new(Protocol), parser.Conn{Job: "job"})
+	if len(got) == 0 || got[0].Tensor.Size != 10000 {
+		t.Fatalf("%+v", got)
+	}
+	for _, s := range got {
+		if s.Tensor.Hold != 0 {
+			t.Errorf("at %d of %d bytes, of which 4000 come, %d are promised", s.Tensor.Off, s.Tensor.Size, s.Tensor.Hold)
+		}
+	}
+}
+
 // No bytes make a parser panic, break the contract, or depend on how they are cut.
 func FuzzNext(f *testing.F) {
 	f.Add(parsertest.Fold(both(f)), true)
