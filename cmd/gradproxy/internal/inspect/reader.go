@@ -141,7 +141,7 @@ const maxUnder = 1024
 // value returns the value to which the next bytes of t belong. Values of several tensors may interleave.
 func (r *reader) value(from parser.Side, t tensor.Tensor) *value {
 	v := r.values[from][t.Key]
-	if v == nil || t.Off == 0 {
+	if v == nil || t.Off == 0 || v.off+len(v.data) != t.Off || v.tensor.Size != t.Size { // two values of a key may interleave
 		if r.values[from] == nil || len(r.values[from]) >= maxUnder {
 			r.values[from] = map[uint64]*value{}
 		}
