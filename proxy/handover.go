@@ -76,13 +76,10 @@ func (h *HandingOver) rest(ctx context.Context) error {
 		go func() {
 			s, err := h.ask(ctx, peer)
 			asked <- err
-			if s == nil {
-				answers <- nil
-				return
-			}
-			err = resting(ctx, s, atRest)
-			if err != nil {
-				cancel(err)
+			if s != nil {
+				if err = h.answered(ctx, peer, s, atRest); err != nil {
+					cancel(err)
+				}
 			}
 			answers <- err
 		}()
@@ -129,9 +126,10 @@ func (h *HandingOver) rest(ctx context.Context) error {
 // ask opens the stream on which a peer is asked for rest. It returns nil without an error if there is no session with the peer, or if no connection with it is
 // open and it does not answer within openGrace: such a peer must not hold a hand-over up.
 func (h *HandingOver) ask(ctx context.Context, peer string) (Stream, error) {
-	p := h.proxy
+	p, began := h.proxy, time.Now()
 	for pause := firstAgain; ; pause = min(2*pause, lastAgain) {
 		s, err := h.askOnce(ctx, peer)
+		waits := p.carriesTo(peer) || time.Since(began) < openGrace
 		var refused *tunnel.RefusedError
 		switch {
 		case err == nil:
@@ -141,10 +139,10 @@ func (h *HandingOver) ask(ctx context.Context, peer string) (Stream, error) {
 			return s, nil
 		case errors.Is(err, tunnel.ErrPeerDown):
 			return nil, nil
-		case ctx.Err() == nil && errors.As(err, &refused) && refused.Code == frame.RefusedBusy: // the end of the last hand-over has not reached it
+		case ctx.Err() == nil && waits && errors.As(err, &refused) && refused.Code == frame.RefusedBusy: // the end of the last hand-over has not reached it
 			wait(ctx, pause)
 		case ctx.Err() == nil && !p.carriesTo(peer):
-			p.config.Log.Warn("a peer did not answer the request for rest; the hand-over goes on, since no connection with it is open", "peer", peer, "err", err)
+			h.goesWithout(peer, err)
 			return nil, nil
 		default:
 			return nil, fmt.Errorf("proxy: asking %s for rest: %w", peer, err)
@@ -172,6 +170,38 @@ func (p *Proxy) carriesTo(peer string) bool {
 		}
 	}
 	return false
+}
+
+func (h *HandingOver) goesWithout(peer string, err error) {
+	h.proxy.config.Log.Warn("a peer did not answer the request for rest; the hand-over goes on, since no connection with it is open", "peer", peer, "err", err)
+}
+
+// answered waits until a peer's connections are at rest, once all are here. A peer with which none is open has openGrace for its answer.
+func (h *HandingOver) answered(ctx context.Context, peer string, s Stream, atRest <-chan struct{}) error {
+	p := h.proxy
+	rests := make(chan error, 1)
+	go func() { rests <- resting(ctx, s, atRest) }()
+	var late <-chan time.Time
+	for here := atRest; ; {
+		select {
+		case err := <-rests:
+			if err == nil || p.carriesTo(peer) {
+				if err != nil {
+					err = fmt.Errorf("%w (peer %s)", err, peer)
+				}
+				return err
+			}
+			h.goesWithout(peer, err)
+			return nil
+		case <-here:
+			if here = nil; !p.carriesTo(peer) {
+				late = time.After(openGrace)
+			}
+		case <-late:
+			h.goesWithout(peer, errors.New("no answer"))
+			return nil
+		}
+	}
 }
 
 // resting tells a peer once all connections are at rest here, and waits until they are there.

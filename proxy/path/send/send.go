@@ -120,7 +120,7 @@ func (s *Sender) End() error {
 }
 
 const (
-	// unreadMax is the most bytes that a Sender at rest reads from an app.
+	// unreadMax is the most memory, in bytes, in which a Sender at rest keeps the app's bytes.
 	unreadMax = 64 << 20
 	// stuckFor is how long the app must take no byte before a Sender at rest reads from it.
 	stuckFor = 20 * time.Millisecond
@@ -143,10 +143,20 @@ func (s *Sender) Unstick(done <-chan struct{}, stuck func() bool) {
 			continue
 		}
 		n, buf := s.read.app.ReadNow(app.Request{Room: frame.MaxHeader, Size: readSize})
-		if n > 0 {
-			u.alloc, u.pieces, u.bytes = &s.direction.alloc, append(u.pieces, buf), u.bytes+n
+		if n == 0 {
+			continue
 		}
+		if n < readSize/2 { // it takes memory for its bytes only
+			if small, ok := s.direction.alloc.Copy(buf.B); ok {
+				s.direction.alloc.Put(buf)
+				buf = small
+			}
+		}
+		u.alloc, u.pieces, u.bytes = &s.direction.alloc, append(u.pieces, buf), u.bytes+buf.Cost
 	}
+	c := s.direction.conn
+	c.Log.Warn("connection reset: its app writes without end before it reads, so it cannot come to rest while a process is replaced", "kept", u.bytes)
+	c.Abort(frame.ResetByApp)
 }
 
 // Unsent reports whether bytes of Unstick wait: only this process has them.
