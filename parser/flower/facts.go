@@ -56,11 +56,7 @@ type place struct {
 func (f *facts) put(k objectKey, p place) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.places.Put(k, p)
-	for f.places.Len() > maxPlaces {
-		oldest, _, _ := f.places.Oldest()
-		f.places.Delete(oldest)
-	}
+	f.places.Keep(k, p, maxPlaces)
 }
 
 // place returns the place of an object.
@@ -74,11 +70,7 @@ func (f *facts) place(k objectKey) (place, bool) {
 func (f *facts) putType(array arrayKey, d tensor.DType) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.types.Put(array, d)
-	for f.types.Len() > maxTypes {
-		oldest, _, _ := f.types.Oldest()
-		f.types.Delete(oldest)
-	}
+	f.types.Keep(array, d, maxTypes)
 }
 
 // typeOf returns the type of an array's elements.
@@ -90,13 +82,11 @@ func (f *facts) typeOf(array arrayKey) (tensor.DType, bool) {
 
 // The first word of a mix says how its other words are made.
 const (
-	seedOfJob    = iota // a configured job
-	seedOfServer        // a server, where no job is configured
-	baseOfArray         // an array in a message
-	baseOfChunk         // a part of an array, in an object
-	baseOfObject        // an object whose place is not known
-	keyOfBase           // a tensor
-	arrayOfTree         // an array in a tree of objects
+	baseOfArray  = mix.Free + iota // an array in a message
+	baseOfChunk                    // a part of an array, in an object
+	baseOfObject                   // an object whose place is not known
+	keyOfBase                      // a tensor
+	arrayOfTree                    // an array in a tree of objects
 )
 
 // A connection holds the state that the calls of a connection share.
@@ -108,12 +98,7 @@ type connection struct {
 }
 
 func newConnection(f *facts, c parser.Conn) *connection {
-	client, server := c.Client.Addr().As16(), c.Server.Addr().As16()
-	seed := mix.Words(seedOfJob, xxhash.Sum64String(c.Job))
-	scope := seed
-	if c.Job == "" { // users choose the server's port
-		seed = mix.Words(seedOfServer, xxhash.Sum64(server[:]), uint64(c.Server.Port()))
-		scope = mix.Words(seed, xxhash.Sum64String(c.Peer))
-	}
+	client := c.Client.Addr().As16()
+	scope, seed := mix.Job(c.Job, c.Peer, c.Server)
 	return &connection{facts: f, scope: scope, seed: seed, host: xxhash.Sum64(client[:])}
 }

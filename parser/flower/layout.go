@@ -4,7 +4,7 @@ import (
 	"maps"
 
 	"github.com/gradproxy/gradproxy/parser"
-	"github.com/gradproxy/gradproxy/parser/internal/protowalk"
+	"github.com/gradproxy/gradproxy/parser/internal/protoscan"
 )
 
 // A step is the meaning of a field.
@@ -30,7 +30,7 @@ const (
 )
 
 // A layout says where the fields of a kind of message stand that anybody looks at.
-type layout map[protowalk.Path]step
+type layout map[protoscan.Path]step
 
 // The layouts of messages.
 var (
@@ -52,25 +52,25 @@ var messages = join(layout{2: enter, 0x0201: enter, 0x020101: run}, records(0x02
 	3: tree, 0x0302: enter, 0x030202: branch, 0x03020202: leaf, 0x0302020202: chunk, 0x030202020201: chunkID})
 
 // tasks is the layout of a list of tasks, in field list.
-func tasks(list protowalk.Path, old layout) layout {
+func tasks(list protoscan.Path, old layout) layout {
 	l := layout{list: enter, list<<8 | 4: enter}
-	for _, field := range []protowalk.Path{0x0408, 0x0409} {
+	for _, field := range []protoscan.Path{0x0408, 0x0409} {
 		maps.Copy(l, records(list<<16|field))
 		l[list<<16|field] = recordSet
 	}
-	for _, nested := range []protowalk.Path{101, 102} {
+	for _, nested := range []protoscan.Path{101, 102} {
 		maps.Copy(l, under(list<<16|4<<8|nested, old))
 	}
 	return l
 }
 
 // records is the layout of a RecordSet, or RecordDict, at p.
-func records(p protowalk.Path) layout {
+func records(p protoscan.Path) layout {
 	return under(p, layout{1: enter, 0x0101: name, 0x0102: record, 0x010201: key, 0x010202: element, 0x01020204: array})
 }
 
 // under is l in the message at p.
-func under(p protowalk.Path, l layout) layout {
+func under(p protoscan.Path, l layout) layout {
 	moved := layout{p: enter}
 	for sub, s := range l {
 		bits := 8

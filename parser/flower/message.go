@@ -9,7 +9,7 @@ import (
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/parser/internal/mix"
 	"github.com/gradproxy/gradproxy/parser/internal/npy"
-	"github.com/gradproxy/gradproxy/parser/internal/protowalk"
+	"github.com/gradproxy/gradproxy/parser/internal/protoscan"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -50,7 +50,7 @@ type message struct {
 	call   *call
 	side   parser.Side
 	layout layout
-	scan   protowalk.Scanner
+	scan   protoscan.Scanner
 
 	run, node uint64
 	arrays    int    // that have begun in this message, or in this record
@@ -81,17 +81,18 @@ func (c *call) message(side parser.Side, size int) *message {
 		return nil
 	}
 	m := &message{call: c, side: side, layout: c.method.layouts[side]}
-	m.scan.Begin(size, m)
+	m.scan.Begin(m, size)
 	return m
 }
 
 // Next classifies a prefix of b, the next bytes of the message, of which sure bytes follow without an answer to the sender.
 func (m *message) Next(b []byte, sure int) parser.Segment {
-	if n := m.scan.Next(b); n > 0 {
+	left := m.scan.Emitting()
+	if left == 0 {
+		n, _ := m.scan.Next(b)
 		return parser.Segment{Len: n}
 	}
-	b = b[:min(len(b), m.scan.Streaming())]
-	n, elements := m.elements(b)
+	n, elements := m.elements(b[:min(len(b), left)])
 	seg := parser.Segment{Len: n}
 	if elements {
 		seg.Tensor = m.value
@@ -142,72 +143,77 @@ func (m *message) base(h npy.Header) uint64 {
 	return mix.Words(baseOfArray, m.call.conn.seed, m.run, m.record, which, uint64(h.DType), uint64(h.Data))
 }
 
-// End implements protowalk.Handler.
-func (m *message) End(protowalk.Path) {}
+// Leave implements protoscan.Reader.
+func (m *message) Leave(protoscan.Path) {}
 
-// maxKeys bounds the arrays of a record whose names are known; the others are known by their numbers.
-const maxKeys = 1 << 10
+// Bounds of what is known of a message by name.
+const (
+	maxKeys = 1 << 10 // arrays of a record; the others are known by their numbers
+	maxText = 1 << 10 // bytes of a name or an id; longer ones are skipped
+)
 
-// Field implements protowalk.Handler.
-func (m *message) Field(p protowalk.Path, size int) protowalk.Want {
+// Field implements protoscan.Reader.
+func (m *message) Field(p protoscan.Path, size int) protoscan.Action {
 	switch m.layout[p] {
 	case enter:
-		return protowalk.Enter
+		return protoscan.Descend
 	case recordSet:
 		if size < minRecordSet {
-			return protowalk.Skip
+			return protoscan.Skip
 		}
-		return protowalk.Enter
+		return protoscan.Descend
 	case record:
 		m.arrays, m.keys = 0, m.keys[:0]
-		return protowalk.Enter
+		return protoscan.Descend
 	case element, array:
 		return m.array(p, size)
 	case tree:
 		m.records = 0
-		return protowalk.Enter
+		return protoscan.Descend
 	case branch:
 		m.leaves = 0
-		return protowalk.Enter
+		return protoscan.Descend
 	case leaf:
 		if m.leaves == 0 {
 			m.records++
 		}
 		m.leaves++
 		m.chunks = 0
-		return protowalk.Enter
+		return protoscan.Descend
 	case chunk:
 		m.chunks++
-		return protowalk.Enter
+		return protoscan.Descend
 	case content:
 		m.field = ofObject
 		m.beginObject(size)
-		return protowalk.Stream
+		return protoscan.Emit
 	case name, key, objectOf, chunkID:
-		return protowalk.Collect
+		if size <= maxText {
+			return protoscan.Keep
+		}
 	}
-	return protowalk.Skip
+	return protoscan.Skip
 }
 
 // minRecordSet is less than any RecordSet with an array takes, in bytes.
 const minRecordSet = 64
 
 // array begins an Array of a record, or a file.
-func (m *message) array(p protowalk.Path, size int) protowalk.Want {
+func (m *message) array(p protoscan.Path, size int) protoscan.Action {
 	if m.layout[p] == element {
 		m.arrays++
-		return protowalk.Enter
+		return protoscan.Descend
 	}
 	if m.layout[p>>8] != element {
 		m.arrays++
 	}
 	m.field = ofArray
 	m.file.Begin(size, false)
-	return protowalk.Stream
+	return protoscan.Emit
 }
 
-// Varint implements protowalk.Handler.
-func (m *message) Varint(p protowalk.Path, v uint64) {
+// Number implements protoscan.Reader.
+func (m *message) Number(p protoscan.Path, v uint64) {
 	switch m.layout[p] {
 	case run:
 		m.run = v
@@ -216,8 +222,8 @@ func (m *message) Varint(p protowalk.Path, v uint64) {
 	}
 }
 
-// Bytes implements protowalk.Handler.
-func (m *message) Bytes(p protowalk.Path, b []byte) {
+// Kept implements protoscan.Reader.
+func (m *message) Kept(p protoscan.Path, b []byte) {
 	switch m.layout[p] {
 	case name:
 		m.record = xxhash.Sum64String(recordName(string(b)))

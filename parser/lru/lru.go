@@ -4,7 +4,7 @@ package lru
 import "iter"
 
 // A Cache maps keys to values and keeps them in the order of their last use. It has no limit of its own: the caller drops
-// the oldest. The zero Cache is empty. It is not safe for concurrent use.
+// the oldest, or names a limit to Keep. The zero Cache is empty. It is not safe for concurrent use.
 type Cache[K comparable, V any] struct {
 	entries map[K]*entry[K, V]
 	root    entry[K, V] // of a ring: root.older is the newest entry, root.newer the oldest
@@ -54,6 +54,14 @@ func (c *Cache[K, V]) Put(k K, v V) {
 	e := &entry[K, V]{key: k, value: v}
 	c.entries[k] = e
 	c.link(e)
+}
+
+// Keep sets the value of k, which is then the newest, and drops the oldest ones until at most limit are left.
+func (c *Cache[K, V]) Keep(k K, v V, limit int) {
+	for c.Put(k, v); c.Len() > max(limit, 0); {
+		oldest, _, _ := c.Oldest()
+		c.Delete(oldest)
+	}
 }
 
 // Delete drops k, if it is there.

@@ -106,3 +106,27 @@ func TestAgainstAModel(t *testing.T) {
 		}
 	}
 }
+
+// Keep drops the oldest values, also where Put has left more than the limit.
+func TestKeep(t *testing.T) {
+	var c Cache[int, string]
+	for k := range 5 {
+		c.Put(k, "")
+	}
+	for _, step := range []struct {
+		key, limit int
+		want       []int
+	}{
+		{1, 5, []int{1, 4, 3, 2, 0}},
+		{5, 5, []int{5, 1, 4, 3, 2}},
+		{6, 3, []int{6, 5, 1}},
+		{1, 3, []int{1, 6, 5}},
+		{7, 0, nil},
+		{8, -1, nil},
+	} {
+		c.Keep(step.key, "", step.limit)
+		if got := keys(t, &c); !slices.Equal(got, step.want) {
+			t.Errorf("key %d, limit %d: %v, want %v", step.key, step.limit, got, step.want)
+		}
+	}
+}

@@ -3,8 +3,6 @@ package nvflare
 import (
 	"sync"
 
-	"github.com/cespare/xxhash/v2"
-
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/parser/internal/mix"
 	"github.com/gradproxy/gradproxy/parser/lru"
@@ -42,16 +40,14 @@ type announcement struct {
 func (f *facts) announce(ref fact, a *announcement) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.announcements.Put(ref, a)
-	bound(&f.announcements, maxAnnouncements)
+	f.announcements.Keep(ref, a, maxAnnouncements)
 }
 
 // request notes which ref_id a request asks for.
 func (f *facts) request(id, ref fact) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.requests.Put(id, ref)
-	bound(&f.requests, maxRequests)
+	f.requests.Keep(id, ref, maxRequests)
 }
 
 // answered returns the announcement whose arrays the answer to a request has, or nil.
@@ -66,19 +62,9 @@ func (f *facts) answered(id fact) *announcement {
 	return a
 }
 
-// bound drops the entries that were not used for longest.
-func bound[K comparable, V any](c *lru.Cache[K, V], n int) {
-	for c.Len() > n {
-		oldest, _, _ := c.Oldest()
-		c.Delete(oldest)
-	}
-}
-
 // The first word of a mix says how its other words are made.
 const (
-	seedOfJob    = iota // a configured job
-	seedOfServer        // a server, where no job is configured
-	baseOfArray
+	baseOfArray = mix.Free + iota
 	keyOfArray
 )
 
@@ -90,12 +76,6 @@ type connection struct {
 }
 
 func newConnection(f *facts, c parser.Conn) *connection {
-	seed := mix.Words(seedOfJob, xxhash.Sum64String(c.Job))
-	scope := seed
-	if c.Job == "" { // users choose the server's port
-		server := c.Server.Addr().As16()
-		seed = mix.Words(seedOfServer, xxhash.Sum64(server[:]), uint64(c.Server.Port()))
-		scope = mix.Words(seed, xxhash.Sum64String(c.Peer))
-	}
+	scope, seed := mix.Job(c.Job, c.Peer, c.Server)
 	return &connection{facts: f, scope: scope, seed: seed}
 }

@@ -3,7 +3,7 @@ package nvflare
 import (
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/parser/grpc"
-	"github.com/gradproxy/gradproxy/parser/internal/protowalk"
+	"github.com/gradproxy/gradproxy/parser/internal/protoscan"
 )
 
 // A service reads the calls of a gRPC connection.
@@ -40,7 +40,7 @@ type call struct{ sides [2]messages }
 // messages is one side of a call.
 type messages struct {
 	frames sfm
-	scan   protowalk.Scanner
+	scan   protoscan.Scanner
 	broken bool // frames are no longer understood
 	arrays int  // frames with elements, before the current message
 }
@@ -52,7 +52,7 @@ func (c *call) Message(h grpc.Head) grpc.Message {
 		return nil
 	}
 	m.arrays = m.frames.arrays
-	m.scan.Begin(h.Len, field{})
+	m.scan.Begin(field{}, h.Len)
 	return message{m}
 }
 
@@ -64,11 +64,12 @@ func (m message) Next(b []byte, sure int) parser.Segment {
 	if m.broken {
 		return parser.Segment{Len: len(b)}
 	}
-	if n := m.scan.Next(b); n > 0 {
+	left := m.scan.Emitting()
+	if left == 0 {
+		n, _ := m.scan.Next(b)
 		return parser.Segment{Len: n}
 	}
-	n := m.scan.Streaming()
-	seg, err := m.frames.next(b[:min(len(b), n)], min(sure, n))
+	seg, err := m.frames.next(b[:min(len(b), left)], min(sure, left))
 	if err != nil {
 		m.broken = true
 		return parser.Segment{Len: len(b)}
@@ -83,19 +84,19 @@ func (m message) End() (payload bool) { return m.frames.arrays > m.arrays }
 // A field is the choice of the field that has the frame.
 type field struct{}
 
-// Field implements protowalk.Handler.
-func (field) Field(p protowalk.Path, _ int) protowalk.Want {
+// Field implements protoscan.Reader.
+func (field) Field(p protoscan.Path, _ int) protoscan.Action {
 	if p == 2 {
-		return protowalk.Stream
+		return protoscan.Emit
 	}
-	return protowalk.Skip
+	return protoscan.Skip
 }
 
-// Varint implements protowalk.Handler.
-func (field) Varint(protowalk.Path, uint64) {}
+// Kept implements protoscan.Reader.
+func (field) Kept(protoscan.Path, []byte) {}
 
-// Bytes implements protowalk.Handler.
-func (field) Bytes(protowalk.Path, []byte) {}
+// Number implements protoscan.Reader.
+func (field) Number(protoscan.Path, uint64) {}
 
-// End implements protowalk.Handler.
-func (field) End(protowalk.Path) {}
+// Leave implements protoscan.Reader.
+func (field) Leave(protoscan.Path) {}

@@ -50,8 +50,7 @@ func (l *streams) of(s *sfm, h *header) *stream {
 	if what == downloads {
 		x.announced = s.conn.facts.answered(fact{s.conn.scope, h.request})
 	}
-	l.known.Put(k, x)
-	bound(&l.known, maxStreams)
+	l.known.Keep(k, x, maxStreams)
 	return x
 }
 

@@ -100,7 +100,6 @@ type message struct {
 	head    grpc.Head
 	fields  fields
 	scan    *protoscan.Scanner
-	got     int           // bytes that have come
 	value   tensor.Tensor // whose bytes are emitted, from the next byte on
 	claimed []uint64      // keys
 	ended   bool
@@ -108,19 +107,19 @@ type message struct {
 
 // Next implements [grpc.Message].
 func (m *message) Next(b []byte, sure int) parser.Segment {
+	rest := m.scan.Rest()
 	n, emit := m.scan.Next(b)
 	seg := parser.Segment{Len: n}
 	if emit && m.value.Size > 0 {
 		seg.Tensor = m.value
 		// The message ends in this frame; of a tensor that comes in several pieces it may hold less than was announced.
-		if left := m.head.Len - m.got; left <= sure && m.value.Size-m.value.Off <= left {
+		if rest <= sure && m.value.Size-m.value.Off <= rest {
 			seg.Tensor.Hold = m.value.Size - m.value.Off
 		}
 		if m.value.Off += n; m.value.Off == m.value.Size {
 			m.value = tensor.Tensor{}
 		}
 	}
-	m.got += n
 	return seg
 }
 

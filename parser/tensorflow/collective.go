@@ -44,10 +44,10 @@ func (f *facts) instance(id instanceID, c collective) {
 		}
 		return
 	}
-	keep(&f.instances, id, c, maxInstances)
+	f.instances.Keep(id, c, maxInstances)
 	k := collectiveID{id.scope, id.group, c.name, c.number, c.shape.hash}
 	n, _ := f.collectives.Use(k)
-	keep(&f.collectives, k, n+1, maxCollectives)
+	f.collectives.Keep(k, n+1, maxCollectives)
 }
 
 // collective returns a call of a collective, and how many such calls there were.

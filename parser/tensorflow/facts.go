@@ -112,7 +112,7 @@ func (f *facts) run(id graphID, number uint64) {
 	s, ok := f.steps.Use(key)
 	if !ok {
 		s = new(step)
-		keep(&f.steps, key, s, maxRuns)
+		f.steps.Keep(key, s, maxRuns)
 	}
 	if !slices.Contains(s.graphs, id) && len(s.graphs) < maxGraphs {
 		s.graphs = append(s.graphs, id)
@@ -171,15 +171,6 @@ func (f *facts) repeated(sc scope, id uint64) bool {
 	if _, ok := f.requests.Use(key); ok {
 		return true
 	}
-	keep(&f.requests, key, struct{}{}, maxRequests)
+	f.requests.Keep(key, struct{}{}, maxRequests)
 	return false
-}
-
-// keep keeps a value, for which the oldest is dropped where there are too many.
-func keep[K comparable, V any](c *lru.Cache[K, V], k K, v V, limit int) {
-	c.Put(k, v)
-	if c.Len() > limit {
-		oldest, _, _ := c.Oldest()
-		c.Delete(oldest)
-	}
 }

@@ -3,6 +3,7 @@ package mix
 
 import (
 	"encoding/binary"
+	"net/netip"
 
 	"github.com/cespare/xxhash/v2"
 )
@@ -18,4 +19,23 @@ func Words(words ...uint64) uint64 {
 		return h
 	}
 	return 1
+}
+
+// The first word of a mix says how its other words are made. Packages that use Job begin theirs with words from Free on.
+const (
+	seedOfJob    = iota // a configured job
+	seedOfServer        // a server, where no job is configured
+	Free
+)
+
+// Job returns the scope of a connection, which connections must have in common to share facts, and the seed of its tensors' keys. The two follow from the
+// configured job; without one from the server, and the scope from the peer as well, for which each proxy has another name.
+func Job(job, peer string, server netip.AddrPort) (scope, seed uint64) {
+	if job != "" {
+		seed = Words(seedOfJob, xxhash.Sum64String(job))
+		return seed, seed
+	}
+	addr := server.Addr().As16()
+	seed = Words(seedOfServer, xxhash.Sum64(addr[:]), uint64(server.Port())) // users choose the port
+	return Words(seed, xxhash.Sum64String(peer)), seed
 }

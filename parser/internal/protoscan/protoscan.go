@@ -58,7 +58,7 @@ type Reader interface {
 	Leave(p Path)
 }
 
-// A Scanner reads one message. It must not be copied.
+// A Scanner reads one message after the other. The zero Scanner is ready for Begin. It must not be copied.
 type Scanner struct {
 	reader Reader
 	pos    int // bytes that have come
@@ -93,11 +93,17 @@ const (
 	inField
 )
 
-// New returns a Scanner of a message of n bytes.
+// New returns a Scanner that has begun a message of n bytes.
 func New(r Reader, n int) *Scanner {
-	s := &Scanner{reader: r}
-	s.levels[0].end = n
+	s := new(Scanner)
+	s.Begin(r, n)
 	return s
+}
+
+// Begin begins a message of n bytes, whatever has become of the one before.
+func (s *Scanner) Begin(r Reader, n int) {
+	*s = Scanner{reader: r, kept: s.kept[:0]}
+	s.levels[0].end = n
 }
 
 // Next reads a prefix of b, the message's next bytes, and returns its length, which is at least 1 if b is not empty. emit: these are bytes of the field that
@@ -125,10 +131,31 @@ func (s *Scanner) Next(b []byte) (n int, emit bool) {
 		}
 	}
 	if s.broken {
+		s.pos += len(b) - n
 		return len(b), false
 	}
 	return n, false
 }
+
+// Emitting returns how many bytes of a field that is emitted have not come; 0: the next byte is of no such field.
+func (s *Scanner) Emitting() int {
+	if s.state == inField && s.action == Emit {
+		return s.end - s.pos
+	}
+	return 0
+}
+
+// Take says that n bytes of the field that is emitted have come, at most Emitting. It stands in for Next, which would read as many of them as there are.
+func (s *Scanner) Take(n int) {
+	s.pos += n
+	s.settle()
+}
+
+// Rest returns how many bytes of the message have not come.
+func (s *Scanner) Rest() int { return s.levels[0].end - s.pos }
+
+// Held returns how many bytes the Scanner holds besides its own.
+func (s *Scanner) Held() int { return cap(s.kept) }
 
 // Broken reports whether the message is none: the rest of its bytes are skipped.
 func (s *Scanner) Broken() bool { return s.broken }
