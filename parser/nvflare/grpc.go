@@ -1,6 +1,8 @@
 package nvflare
 
 import (
+	"slices"
+
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/parser/grpc"
 	"github.com/gradproxy/gradproxy/parser/internal/protoscan"
@@ -8,11 +10,11 @@ import (
 
 // A service reads the calls of a gRPC connection.
 type service struct {
-	conn  *connection
-	calls int // that are read
+	conn *connection
+	live []*grpc.Stream // of calls that are read, and may not be over
 }
 
-// maxCalls bounds the calls of a connection that are read: a client makes one.
+// maxCalls bounds the calls of a connection that are read at a time: a client makes one.
 const maxCalls = 2
 
 // streamPath is the one method, whose messages have a frame each.
@@ -22,11 +24,11 @@ const streamPath = "/streamer.Streamer/Stream"
 func (*service) Speaks(path string) bool { return path == streamPath }
 
 // Call implements grpc.Service.
-func (s *service) Call(path string, _ *grpc.Stream) grpc.Call {
-	if path != streamPath || s.calls >= maxCalls {
+func (s *service) Call(path string, stream *grpc.Stream) grpc.Call {
+	if s.live = slices.DeleteFunc(s.live, (*grpc.Stream).Over); path != streamPath || len(s.live) >= maxCalls {
 		return nil
 	}
-	s.calls++
+	s.live = append(s.live, stream)
 	c := &call{}
 	for side := range c.sides {
 		c.sides[side].frames = sfm{conn: s.conn, side: parser.Side(side)}

@@ -219,9 +219,7 @@ func (r *graphReader) Leave(p protoscan.Path)        { r.graphs.leave(p) }
 
 func (r *graphReader) end(whole bool) bool {
 	if c := r.message.call; whole && len(r.graphs.done) == 1 {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.graph, c.session = r.graphs.done[0].graph, r.session
+		c.conn.facts.await(c, waiting{r.graphs.done[0].graph, r.session})
 	}
 	return false
 }
@@ -245,11 +243,8 @@ func (r *handleReader) Leave(protoscan.Path)            {}
 
 func (r *handleReader) end(whole bool) bool {
 	c := r.message.call
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if g := c.graph; whole && g != nil {
-		c.graph = nil
-		c.conn.facts.register(graphID{scope: c.conn.scope, server: c.conn.conn.Server, session: c.session, name: r.handle}, g)
+	if w, ok := c.conn.facts.awaited(c); ok && whole {
+		c.conn.facts.register(graphID{scope: c.conn.scope, server: c.conn.conn.Server, session: w.session, name: r.handle}, w.graph)
 	}
 	return false
 }

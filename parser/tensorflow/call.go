@@ -30,10 +30,8 @@ type call struct {
 	path   string
 	kind   kind
 
-	mu      sync.Mutex // guards the fields below, which the request sets and the response uses
+	mu      sync.Mutex // guards request, which the request sets and the response uses
 	request request    // of a unary call
-	graph   *graph     // of RegisterGraph
-	session uint64     // of RegisterGraph: hash
 }
 
 // set keeps a request for its response.

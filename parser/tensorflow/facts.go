@@ -18,6 +18,8 @@ type facts struct {
 	instances   lru.Cache[instanceID, collective]
 	collectives lru.Cache[collectiveID, int] // how many instances of a collective there were
 	building    []*build
+	waiting     lru.Cache[*call, waiting]
+	waitingSize int // bytes of the waiting graphs' edges
 }
 
 // Bounds: entries, but where they say else.
@@ -99,6 +101,41 @@ func (f *facts) register(id graphID, g *graph) {
 		f.edges -= last.size
 		f.graphs.Delete(oldest)
 	}
+}
+
+// A waiting is a graph whose handle the server has not told.
+type waiting struct {
+	graph   *graph
+	session uint64
+}
+
+// await keeps a graph until its call is answered. All that wait have maxEdges; the oldest are forgotten first.
+func (f *facts) await(c *call, w waiting) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.forget(c)
+	f.waiting.Put(c, w)
+	for f.waitingSize += w.graph.size; f.waitingSize > maxEdges; {
+		oldest, _, _ := f.waiting.Oldest()
+		f.forget(oldest)
+	}
+}
+
+// awaited returns the graph that waits for a call's answer, and forgets it.
+func (f *facts) awaited(c *call) (waiting, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.forget(c)
+}
+
+// forget takes a graph from those that wait. The caller holds f.mu.
+func (f *facts) forget(c *call) (waiting, bool) {
+	w, ok := f.waiting.Peek(c)
+	if ok {
+		f.waiting.Delete(c)
+		f.waitingSize -= w.graph.size
+	}
+	return w, ok
 }
 
 // run notes that a step runs a graph, if that is known.

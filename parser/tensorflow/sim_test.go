@@ -429,6 +429,25 @@ func TestGraphsAreBounded(t *testing.T) {
 	}
 }
 
+// Graphs whose calls have no answer take bounded memory together, and the newest has its answer.
+func TestGraphsThatWaitAreBounded(t *testing.T) {
+	f := new(facts)
+	var last *call
+	for range 100 {
+		last = new(call)
+		f.await(last, waiting{&graph{size: maxEdges / 10}, 7})
+	}
+	if f.waitingSize > maxEdges || f.waiting.Len() != 10 {
+		t.Errorf("%d bytes of %d graphs wait", f.waitingSize, f.waiting.Len())
+	}
+	if w, ok := f.awaited(last); !ok || w.session != 7 {
+		t.Errorf("%+v, %t", w, ok)
+	}
+	if _, ok := f.awaited(last); ok || f.waitingSize != 9*(maxEdges/10) {
+		t.Errorf("a graph is given twice, or %d bytes are left", f.waitingSize)
+	}
+}
+
 // A graph with loops and many paths is walked in bounded time.
 func TestWalksEnd(t *testing.T) {
 	const n = 3000
