@@ -24,9 +24,10 @@ import (
 // coding is always fast enough. Values that the peer holds are differences to earlier ones of the same direction, and cross once for each
 // host that receives them: which hosts share a proxy is not known.
 type Estimator struct {
-	proxy  *Proxy
-	values *cache.DryRun
-	flows  uint64
+	proxy   *Proxy
+	values  *cache.DryRun
+	quality *qualities
+	flows   uint64
 }
 
 // NewEstimator returns an Estimator with cfg's Codecs, Protocols, Settings.Policy, Memory and Residuals; its other fields
@@ -39,8 +40,15 @@ func NewEstimator(cfg Config) (*Estimator, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Estimator{proxy: p, values: cache.NewDryRun(p.cacheConfig(cfg.Residuals))}, nil
+	quality := new(qualities)
+	p.env.Metrics = quality
+	values := p.cacheConfig(cfg.Residuals)
+	values.Metrics = quality
+	return &Estimator{proxy: p, values: cache.NewDryRun(values), quality: quality}, nil
 }
+
+// Quality returns what the codecs did to values of a role since the last call.
+func (r *Estimator) Quality(role tensor.Role) Quality { return r.quality.take(role) }
 
 var errNoTunnel = errors.New("proxy: a dry run has no tunnel")
 

@@ -16,6 +16,7 @@ func inspectCommand() *cobra.Command {
 		config inspect.Config
 		sums   string
 		asJSON bool
+		whatIf whatIfFlags
 	)
 	c := &cobra.Command{
 		Use:   "inspect FILE.pcap[.gz] | -",
@@ -25,10 +26,14 @@ that is tensors of which role, and how many bytes proxies with each of some poli
 All connections of the file are taken for one job.
 
 A policy is the codec of gradients and of a server's weights, aggregates being lossless then, or CODEC+CODEC for these and aggregates. The
-bytes include the frames between the proxies, and leave out the tunnel's records, TLS, TCP and IP: about 4 % more.`,
+bytes include the frames between the proxies, and leave out the tunnel's records, TLS, TCP and IP: about 4 % more.
+
+With --what-if it also says how many seconds the job's bytes take on links, and what they cost; --html writes that as a page to be mailed.`,
 		Example: `  gradproxy inspect job.pcap.gz
   gradproxy inspect --sums gradients --ranks 3 --json job.pcap
-  gradproxy inspect --sums gradients --codec 3lc+int8 job.pcap`,
+  gradproxy inspect --sums gradients --codec 3lc+int8 job.pcap
+  gradproxy inspect --what-if --link 100M/40ms --price 0.09 --site 10.1.0.0/16 --site 10.2.0.0/16 --html report.html job.pcap
+  tcpdump -i eth0 -s 0 -U -w - | gradproxy inspect -`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usagef("%d files given, one is needed: write gradproxy inspect FILE.pcap", len(args))
@@ -51,6 +56,10 @@ bytes include the frames between the proxies, and leave out the tunnel's records
 					return usagef("--codec: %w", err)
 				}
 			}
+			var err error
+			if config.WhatIf, err = whatIf.question(); err != nil {
+				return err
+			}
 			type outcome struct {
 				report *inspect.Report
 				err    error
@@ -61,7 +70,6 @@ bytes include the frames between the proxies, and leave out the tunnel's records
 				read <- outcome{report, err}
 			}()
 			var report *inspect.Report
-			var err error
 			select {
 			case o := <-read:
 				report, err = o.report, o.err
@@ -70,6 +78,11 @@ bytes include the frames between the proxies, and leave out the tunnel's records
 			}
 			if report == nil || err != nil && len(report.Connections) == 0 {
 				return err
+			}
+			if whatIf.html != "" {
+				if e := writeReport(report, whatIf.html, args[0]); e != nil {
+					return errors.Join(err, e)
+				}
 			}
 			if asJSON {
 				return errors.Join(writeJSON(c.OutOrStdout(), report), err)
@@ -81,6 +94,7 @@ bytes include the frames between the proxies, and leave out the tunnel's records
 	c.Flags().IntVar(&config.Ranks, "ranks", 0, "ranks of the job, at most, if known")
 	c.Flags().StringArrayVar(&config.Policies, "codec", inspect.DefaultPolicies(), "policy whose cost is of interest, may be repeated; lossless is always one")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	whatIf.add(c)
 	return c
 }
 

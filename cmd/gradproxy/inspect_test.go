@@ -40,8 +40,10 @@ func TestInspectJSON(t *testing.T) {
 	if err := json.Unmarshal(out.Bytes(), &got); err != nil {
 		t.Fatalf("%v: %s", err, out.Bytes())
 	}
-	if err := json.Unmarshal([]byte(`{"connections":[{"client":"10.0.0.1:4000","server":"10.0.0.2:5000","protocol":"unknown","complete":true,
+	if err := json.Unmarshal([]byte(`{"connections":[{"client":"10.0.0.1:4000","server":"10.0.0.2:5000","protocol":"unknown","name":"HTTP/1","complete":true,
 		"from_client":{"bytes":33,"messages":0,`+empty+`},"from_server":{"bytes":0,"messages":0,`+empty+`}}],
+		"hosts":[{"client":"10.0.0.1","server":"10.0.0.2","ports":[5000],"protocol":"unknown","name":"HTTP/1","connections":1,
+		"from_client_bytes":33,"from_server_bytes":0,"lossless_bytes":33}],
 		"policies":[{"codec":"lossless",`+cost+`},{"codec":"int8",`+cost+`}]}`), &want); err != nil {
 		t.Fatal(err)
 	}
@@ -77,6 +79,12 @@ func TestInspectErrors(t *testing.T) {
 		{[]string{text + "x"}, "no such file", true},
 		{[]string{"--sums", "weights", text}, "--sums weights", true},
 		{[]string{"--ranks", "1", text}, "--ranks 1", true},
+		{[]string{"--what-if", "--link", "fast", text}, "--link fast: write a rate and a round-trip time, such as 100M/40ms", true},
+		{[]string{"--link", "1M/-4ms", text}, "--link 1M/-4ms: ", true},
+		{[]string{"--link", "0/4ms", text}, "--link 0/4ms: ", true},
+		{[]string{"--site", "10.0.0.0/8,here", text}, `--site 10.0.0.0/8,here: "here" is not a network`, true},
+		{[]string{"--price", "-1", text}, "--price -1: write the price of a gigabyte", true},
+		{[]string{"--price", "NaN", text}, "--price NaN: ", true},
 		{[]string{"--codec", "int9", text}, "--codec: policy \"int9\": ", true},
 		{[]string{"--codec", "int8+", text}, "write CODEC for gradients, or CODEC+CODEC", true},
 		{[]string{}, "0 files given, one is needed: write gradproxy inspect FILE.pcap", true},

@@ -25,6 +25,8 @@ type Config struct {
 	// MaxCopies bounds the memory for the last values of tensors, in bytes, once and again for each policy; 0 stands for
 	// 1 GiB. Tensors beyond it are Unknown, since nothing can be compared.
 	MaxCopies int
+	// WhatIf asks for the job's time and price on links; nil: nobody does. Its Sites also tell which hosts share a proxy.
+	WhatIf *Question
 }
 
 // job names the job that all connections of a capture belong to.
@@ -50,8 +52,12 @@ func Read(r io.Reader, c Config) (report *Report, err error) {
 		w.finish()
 		report.Connections = append(report.Connections, w.report())
 	}
+	report.Hosts = hostPairs(report.Connections)
 	for _, c := range x.costings {
 		report.Policies = append(report.Policies, c.end())
+	}
+	if c.WhatIf != nil {
+		report.WhatIf = x.whatIf(c.WhatIf, report.Connections)
 	}
 	return report, cmp.Or(err, x.err)
 }
@@ -62,15 +68,23 @@ type inspector struct {
 	near     [2][]parser.Protocol // of the proxies beside clients, and beside servers
 	wires    []*wire
 	tensors  *tensors
-	costings []*costing  // lossless first
-	each     func(Value) // is told of every value; may be nil
-	err      error       // a defect of the program
+	costings []*costing            // lossless first
+	each     func(Value)           // is told of every value; may be nil
+	bursts   map[[2]string]*bursts // between two sites
+	err      error                 // a defect of the program
+}
+
+// bursts counts how often one of two sites began to send after the other.
+type bursts struct {
+	from  string // the site that sent the last bytes
+	count int
 }
 
 func newInspector(c Config) *inspector {
 	return &inspector{
 		config:  c,
 		near:    [2][]parser.Protocol{all.Protocols(), all.Protocols()},
+		bursts:  map[[2]string]*bursts{},
 		tensors: &tensors{spare: c.MaxCopies, last: map[blockName]*block{}},
 	}
 }
@@ -78,6 +92,10 @@ func newInspector(c Config) *inspector {
 // open begins a connection.
 func (x *inspector) open(c capture.Conn) capture.Sink {
 	w := &wire{inspector: x, conn: c}
+	client, server := c.Client.Addr(), c.Server.Addr()
+	if w.sites = [2]string{client.String(), server.String()}; x.config.WhatIf != nil {
+		w.sites = x.config.WhatIf.sitesOf(client, server)
+	}
 	x.wires = append(x.wires, w)
 	return w
 }
@@ -88,6 +106,10 @@ type wire struct {
 	conn      capture.Conn
 	complete  bool
 	bytes     [2]int
+	sites     [2]string // of client and server: their hosts, unless the user has named sites
+	heads     [2][]byte // the first bytes of each side
+	last      parser.Side
+	turns     int     // how often the bytes changed direction
 	gaps      [2]bool // a side had a gap
 	readers   []*reader
 	finished  bool
@@ -100,6 +122,7 @@ func (w *wire) Data(from parser.Side, b []byte) {
 	if w.bytes == [2]int{} {
 		w.begin()
 	}
+	w.note(from, b)
 	w.bytes[from] += len(b)
 	left := w.readers[:0]
 	for _, r := range w.readers {
@@ -113,12 +136,36 @@ func (w *wire) Data(from parser.Side, b []byte) {
 	w.readers = left
 }
 
+// note keeps the first bytes of a side, and counts turns.
+func (w *wire) note(from parser.Side, b []byte) {
+	if room := headLen - len(w.heads[from]); room > 0 {
+		w.heads[from] = append(w.heads[from], b[:min(room, len(b))]...)
+	}
+	if w.last != from {
+		w.last = from
+		w.turns++
+	}
+	if w.local() {
+		return
+	}
+	pair := [2]string{min(w.sites[0], w.sites[1]), max(w.sites[0], w.sites[1])}
+	if b := w.inspector.bursts[pair]; b == nil {
+		w.inspector.bursts[pair] = &bursts{w.sites[from], 1}
+	} else if b.from != w.sites[from] {
+		b.from = w.sites[from]
+		b.count++
+	}
+}
+
+// local reports whether both ends are at one site, so that no proxy would carry the connection.
+func (w *wire) local() bool { return w.inspector.config.WhatIf != nil && w.sites[0] == w.sites[1] }
+
 // begin makes the readers. That waits for data: a capture may hold a great many connections that were never answered.
 func (w *wire) begin() {
 	x := w.inspector
 	for i := range x.near[0] {
 		p := x.near[0][i]
-		r := &reader{protocol: p.String(), hosts: [2]string{w.conn.Client.Addr().String(), w.conn.Server.Addr().String()}, tensors: x.tensors, costings: x.costings, each: x.each, ended: w.gaps}
+		r := &reader{protocol: p.String(), sites: w.sites, tensors: x.tensors, costings: w.costings(), each: x.each, ended: w.gaps}
 		for own := range x.near {
 			from, to := x.near[own][i].New(parser.Conn{
 				Job: job, Client: w.conn.Client, Server: w.conn.Server, Number: w.conn.Number,
@@ -131,6 +178,14 @@ func (w *wire) begin() {
 		}
 		w.readers = append(w.readers, r)
 	}
+}
+
+// costings returns the policies to try on the connection.
+func (w *wire) costings() []*costing {
+	if w.local() {
+		return nil
+	}
+	return w.inspector.costings
 }
 
 // Gap implements capture.Sink: the bytes after a gap cannot be classified.
@@ -172,6 +227,8 @@ func (w *wire) report() Connection {
 	c := Connection{Client: w.conn.Client.String(), Server: w.conn.Server.String(), Protocol: unknown, Complete: w.complete}
 	if w.known != nil {
 		c.Protocol = w.known.protocol
+	} else {
+		c.Name = nameOf(w.heads[parser.Client], w.heads[parser.Server], w.conn.Server.Port())
 	}
 	c.FromClient, c.FromServer = w.direction(parser.Client), w.direction(parser.Server)
 	return c
@@ -184,8 +241,12 @@ func (w *wire) direction(side parser.Side) Direction {
 		if i < len(w.sizes[side]) {
 			sizes = w.sizes[side][i]
 		}
-		if bytes := c.add(d.Bytes, sizes); i == 0 {
+		bytes := c.add(d.Bytes, sizes)
+		if i == 0 {
 			d.Lossless = bytes
+		}
+		if !w.local() {
+			c.traffic.add(w.sites[side], w.sites[1-side], bytes)
 		}
 	}
 	if w.known == nil {

@@ -16,7 +16,7 @@ import (
 // Lossless is the policy that loses nothing. Every report has its cost.
 const Lossless = "lossless"
 
-// DefaultPolicies are the policies to cost before one has been chosen: those that docs/loss.md recommends.
+// DefaultPolicies are the policies to cost before one has been chosen: the ones that docs/loss.md recommends.
 func DefaultPolicies() []string {
 	return []string{Lossless, "int4", "int4+int4", "3lc", "3lc+int4"}
 }
@@ -46,9 +46,11 @@ func newPolicy(text string) (policy.Policy, error) {
 
 // A costing is a policy that is tried on a capture.
 type costing struct {
-	text  string
-	trial *proxy.Estimator
-	cost  Cost
+	text    string
+	trial   *proxy.Estimator
+	cost    Cost
+	traffic traffic
+	quality proxy.Quality // of all that may have lost something, once the costing has ended
 }
 
 // newCostings begins lossless, and all that c names.
@@ -93,6 +95,10 @@ func (c *costing) add(bytes int, s proxy.FlowSizes) (wire int) {
 // end returns the policy's cost.
 func (c *costing) end() Cost {
 	c.cost.Codec = c.text
+	for _, role := range tensor.Roles() {
+		q := c.trial.Quality(role)
+		c.quality.Add(&q)
+	}
 	c.cost.ShortOfMemory = c.trial.Short()
 	c.cost.Ratio = 1
 	if c.cost.Bytes > 0 {

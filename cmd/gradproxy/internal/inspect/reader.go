@@ -18,7 +18,7 @@ import (
 // the sender classifies, the other one learns.
 type reader struct {
 	protocol string
-	hosts    [2]string           // by side
+	sites    [2]string           // by side: which values are held there
 	parsers  [2][2]parser.Parser // by the proxy's side, then by direction
 	ended    [2]bool             // the direction is not understood any more
 	deaf     [2]bool             // nor by the far proxy
@@ -90,7 +90,7 @@ func (r *reader) cost(from parser.Side, b []byte) {
 		}
 		direction := [2]policy.Direction{parser.Client: policy.FromClient, parser.Server: policy.FromServer}[from]
 		for _, c := range r.costings {
-			r.flows[from] = append(r.flows[from], c.flow(r.protocol, direction, r.hosts[1-from]))
+			r.flows[from] = append(r.flows[from], c.flow(r.protocol, direction, r.sites[1-from]))
 		}
 	}
 	for _, f := range r.flows[from] {

@@ -8,15 +8,18 @@ const unknown = "unknown"
 // A Report is printed by inspect --json. Its names are stable.
 type Report struct {
 	Connections []Connection `json:"connections"` // in the order of their first packets
+	Hosts       []HostPair   `json:"hosts"`       // the same, summed up by host and protocol
 	Policies    []Cost       `json:"policies"`    // the cost of each; lossless first
+	WhatIf      *WhatIf      `json:"what_if,omitempty"`
 }
 
 // A Connection is one TCP connection.
 type Connection struct {
 	Client     string    `json:"client"` // ip:port of the end that sent SYN
 	Server     string    `json:"server"`
-	Protocol   string    `json:"protocol"` // "unknown" if none
-	Complete   bool      `json:"complete"` // no byte is missing from SYN to close
+	Protocol   string    `json:"protocol"`       // "unknown" if none
+	Name       string    `json:"name,omitempty"` // of an unknown protocol, as far as its first bytes or its port tell
+	Complete   bool      `json:"complete"`       // no byte is missing from SYN to close
 	FromClient Direction `json:"from_client"`
 	FromServer Direction `json:"from_server"`
 }

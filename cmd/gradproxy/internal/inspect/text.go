@@ -5,29 +5,20 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
+	"time"
 )
 
 // WriteText writes the report for people.
 func (r *Report) WriteText(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	var total Direction
-	unknowns, unknownBytes := 0, 0
-	for _, c := range r.Connections {
-		total = total.plus(c.FromClient).plus(c.FromServer)
-		if c.Protocol == unknown {
-			unknowns++
-			unknownBytes += c.FromClient.Bytes + c.FromServer.Bytes
-			continue
+	for i := range r.Hosts {
+		h := &r.Hosts[i]
+		total = total.plus(h.directions[0]).plus(h.directions[1])
+		fmt.Fprintln(t, h)
+		if h.Protocol != unknown {
+			fmt.Fprintf(t, "  from client\t%v\n  from server\t%v\n", h.directions[0], h.directions[1])
 		}
-		note := ""
-		if !c.Complete {
-			note = ", bytes are missing"
-		}
-		fmt.Fprintf(t, "%s, client %s, server %s%s\n", c.Protocol, c.Client, c.Server, note)
-		fmt.Fprintf(t, "  from client\t%v\n  from server\t%v\n", c.FromClient, c.FromServer)
-	}
-	if unknowns > 0 {
-		fmt.Fprintf(t, "%s of protocols that no parser knows: %s\n", plural(unknowns, "connection"), size(unknownBytes))
 	}
 	if len(r.Connections) == 0 {
 		fmt.Fprintln(t, "no TCP connections")
@@ -38,10 +29,29 @@ func (r *Report) WriteText(w io.Writer) error {
 		return err
 	}
 	r.writePolicies(t)
+	if r.WhatIf != nil {
+		r.WhatIf.write(t)
+	}
 	if total.RoleBytes.Unknown > 0 && total.RoleBytes.Gradient == 0 {
 		fmt.Fprintln(t, "Where a protocol does not say what its sums are, --sums gradients does.")
 	}
 	return t.Flush()
+}
+
+// String returns the hosts and the protocol in one line.
+func (h *HostPair) String() string {
+	var list []string
+	for _, p := range h.Ports {
+		list = append(list, fmt.Sprint(p))
+	}
+	line := fmt.Sprintf("%s, client %s, server %s, port %s, %s", described(h.Protocol, h.Name), h.Client, h.Server, strings.Join(list, " "), plural(h.Connections, "connection"))
+	if h.Protocol == unknown {
+		return line + fmt.Sprintf(": %s and %s that no parser knows", size(h.FromClient), size(h.FromServer))
+	}
+	if h.incomplete > 0 {
+		line += fmt.Sprintf(", bytes of %d are missing", h.incomplete)
+	}
+	return line
 }
 
 // plus returns the sum of both.
@@ -114,4 +124,57 @@ func (c RoleCost) String() string {
 		return "none"
 	}
 	return fmt.Sprintf("%s to %s", size(c.RawBytes), size(c.Bytes))
+}
+
+// write writes a line for each outcome.
+func (f *WhatIf) write(w io.Writer) {
+	fmt.Fprintf(w, "\nwhat if each of these sites had a proxy and a link: %s\n", strings.Join(f.Sites, ", "))
+	fmt.Fprint(w, "policy\tlink bytes\tratio\terror")
+	for _, l := range f.Links {
+		fmt.Fprintf(w, "\t%v", l)
+	}
+	if f.Price > 0 {
+		fmt.Fprintf(w, "\t%s at %v per GB", f.Currency, f.Price)
+	}
+	fmt.Fprintln(w)
+	for i := range f.Outcomes {
+		o := &f.Outcomes[i]
+		fmt.Fprintf(w, "%s\t%s\t%.2fx\t%s", o.Codec, size(o.Bytes), o.Ratio, relative(o.Error))
+		for _, s := range o.Seconds {
+			fmt.Fprintf(w, "\t%s", seconds(s))
+		}
+		if f.Price > 0 {
+			fmt.Fprintf(w, "\t%s", money(o.Money))
+		}
+		fmt.Fprintln(w)
+	}
+}
+
+// String writes the link as users do.
+func (l WireLink) String() string {
+	return Link{l.Rate, time.Duration(l.RTT * float64(time.Millisecond))}.String()
+}
+
+// Texts returns the functions with which a report is written, for templates.
+func Texts() map[string]any {
+	return map[string]any{"size": size, "seconds": seconds, "money": money, "relative": relative, "described": described}
+}
+
+// relative writes a relative error.
+func relative(e float64) string {
+	if e == 0 {
+		return "none"
+	}
+	return fmt.Sprintf("%.2g", e)
+}
+
+// seconds writes a time.
+func seconds(s float64) string { return fmt.Sprintf("%.3g s", s) }
+
+// money writes an amount, of a bill or of a part of a cent.
+func money(m float64) string {
+	if m >= 1 {
+		return fmt.Sprintf("%.2f", m)
+	}
+	return fmt.Sprintf("%.2g", m)
 }

@@ -1,0 +1,44 @@
+package page
+
+import (
+	"bytes"
+	"encoding/xml"
+	"io"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/inspect"
+)
+
+// The page has every figure, names no other file, and text of a capture stays text.
+func TestPage(t *testing.T) {
+	r := &inspect.Report{
+		Hosts: []inspect.HostPair{{Client: "10.0.0.1", Server: "10.0.0.2", Ports: []uint16{22}, Protocol: "unknown", Name: "ssh", Connections: 3, FromClient: 5000}},
+		WhatIf: &inspect.WhatIf{Sites: []string{"10.0.0.1", "10.0.0.2"}, Links: []inspect.WireLink{{Rate: 1e7, RTT: 20}}, Price: 0.09, Currency: "USD",
+			Outcomes: []inspect.Outcome{{Codec: "direct", Bytes: 4e9, Ratio: 1, Seconds: []float64{3200}, Money: 0.36},
+				{Codec: "3lc", Bytes: 1e8, Ratio: 40, Seconds: []float64{80}, Money: 0.009, Error: 0.7}}},
+	}
+	var b bytes.Buffer
+	if err := Write(&b, r, "<script>alert(1)</script>.pcap"); err != nil {
+		t.Fatal(err)
+	}
+	text := b.String()
+	for _, want := range []string{"10Mbit/s, 20ms", "4.00 GB", "40.00x", "3.2e&#43;03 s", "80 s", "0.7", "USD at 0.09 per GB", "0.36", "<td>ssh</td>", "5.00 kB", "<svg", `class="least">80 s`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+	if strings.Contains(text, "<script") || regexp.MustCompile(`(?i)(src|href|url\()\s*=?\s*["']?\w+:`).MatchString(text) {
+		t.Error("the page has a script, or asks for another file")
+	}
+	d := xml.NewDecoder(strings.NewReader(text))
+	d.Strict, d.AutoClose, d.Entity = false, xml.HTMLAutoClose, xml.HTMLEntity
+	for {
+		if _, err := d.Token(); err == io.EOF {
+			break
+		} else if err != nil {
+			t.Fatalf("the page is no HTML: %v", err)
+		}
+	}
+}

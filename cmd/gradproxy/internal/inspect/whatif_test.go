@@ -1,0 +1,89 @@
+package inspect
+
+import (
+	"bytes"
+	"math"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/parser/capture/capturetest"
+)
+
+// Seconds and money follow from bytes, rate, round trips and price alone where nothing is coded; connections within a site cost nothing.
+func TestWhatIfOfOpaqueBytes(t *testing.T) {
+	at := netip.MustParseAddrPort
+	const n = 1_000_000
+	capture := capturetest.Write([]capturetest.Conn{
+		{Client: at("10.1.0.1:4000"), Server: at("10.2.0.1:5000")},
+		{Client: at("10.1.0.2:4000"), Server: at("10.2.0.1:5000")},
+		{Client: at("10.1.0.1:4001"), Server: at("10.1.0.2:5000")},
+	}, []capturetest.Chunk{
+		{Conn: 0, From: parser.Client, Bytes: make([]byte, n)},
+		{Conn: 0, From: parser.Server, Bytes: make([]byte, 10)},
+		{Conn: 0, From: parser.Client, Bytes: make([]byte, 10)},
+		{Conn: 1, From: parser.Client, Bytes: make([]byte, n)},
+		{Conn: 2, From: parser.Client, Bytes: make([]byte, n)},
+	})
+	ask := func(q Question) *WhatIf {
+		r, err := Read(bytes.NewReader(capture), Config{WhatIf: &q})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.WhatIf
+	}
+	link := Link{8_000_000, 100 * time.Millisecond}
+	sites := [][]netip.Prefix{{netip.MustParsePrefix("10.1.0.0/16")}, {netip.MustParsePrefix("10.2.0.0/16")}}
+	for _, c := range []struct {
+		q       Question
+		sites   []string
+		within  int
+		busiest float64 // bytes of the busiest link's direction, without headers
+		sent    float64 // by all sites
+	}{
+		{Question{Links: []Link{link}, Price: 2, Currency: "EUR", Sites: sites}, []string{"10.1.0.0/16", "10.2.0.0/16"}, n, 2*n + 10, 2*n + 20},
+		{Question{Links: []Link{link}, Price: 2, Currency: "EUR"}, []string{"10.1.0.1", "10.2.0.1", "10.1.0.2"}, 0, 2*n + 10, 3*n + 20},
+	} {
+		f := ask(c.q)
+		direct := f.Outcomes[0]
+		if !slices.Equal(f.Sites, c.sites) || f.Within != c.within || direct.Codec != Direct || f.Outcomes[1].Codec != Lossless {
+			t.Fatalf("%+v", f)
+		}
+		seconds := c.busiest*directOverhead/1e6 + 2*0.05
+		if got := direct.Seconds[0]; math.Abs(got-seconds) > 1e-3 {
+			t.Errorf("%v s, want %v", got, seconds)
+		}
+		if got, want := direct.Money, c.sent*directOverhead/1e9*2; math.Abs(got-want) > 1e-6 {
+			t.Errorf("%v EUR, want %v", got, want)
+		}
+		if x := f.Outcomes[1]; x.Ratio > 1 || x.Ratio < 0.97 || x.Seconds[0] < seconds {
+			t.Errorf("bytes that nobody understands: %+v against %+v", x, direct)
+		}
+	}
+	if f := ask(Question{}); len(f.Links) != len(DefaultLinks()) || f.Price != 0 || f.Outcomes[0].Money != 0 {
+		t.Errorf("%+v", f)
+	}
+}
+
+// Weights that go to two workers at one site cross once there; a host alone knows nothing of the other's.
+func TestSitesShareValues(t *testing.T) {
+	capture := captureOf(twoRanksTrace())
+	one, err := Read(bytes.NewReader(capture), Config{Sums: parser.SumsGradients, Policies: []string{"int8"}, WhatIf: &Question{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, err := Read(bytes.NewReader(capture), Config{Sums: parser.SumsGradients, Policies: []string{"int8"}})
+	if err != nil || plain.WhatIf != nil {
+		t.Fatalf("%+v, %v", plain.WhatIf, err)
+	}
+	for i, c := range one.Policies { // the question changes nothing of the sizes where every host is a site
+		if c.Bytes != plain.Policies[i].Bytes {
+			t.Errorf("%s: %d bytes, and %d with the question", c.Codec, plain.Policies[i].Bytes, c.Bytes)
+		}
+		if o := one.WhatIf.Outcomes[i+1]; o.Codec != c.Codec || o.Bytes < c.Bytes || o.Bytes > c.Bytes*11/10+tunnelSetup*2 {
+			t.Errorf("%+v of %+v", o, c)
+		}
+	}
+}
