@@ -2,6 +2,7 @@ package tunnel
 
 import (
 	"encoding/binary"
+	"errors"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -11,7 +12,10 @@ import (
 	"time"
 
 	"github.com/gradproxy/gradproxy/proxy/tunnel/datagram"
+	"github.com/gradproxy/gradproxy/proxy/tunnel/udp"
 )
+
+var errNoMark = errors.New("a packet came without its mark")
 
 const (
 	// datagramUnsent is how many bytes may wait in an Engine: those behind them wait in the tunnel, where small messages overtake them.
@@ -21,7 +25,8 @@ const (
 	datagramJoin = 1200
 )
 
-// A packetConn carries packets that a datagramLink makes, encrypted and authenticated, and loses some.
+// A packetConn carries packets that a datagramLink makes, encrypted and authenticated, and loses some. Behind the last byte of a packet Read returns
+// one more, the udp.Mark of its datagram.
 type packetConn interface {
 	net.Conn
 }
@@ -30,6 +35,7 @@ type packetConn interface {
 type holder interface {
 	Hold()
 	Flush() error
+	SetMark(udp.Mark) error
 	SetRoom(bytes int)
 	Network() (sent, received uint64)
 	Heard()     // a packet has come
@@ -112,6 +118,12 @@ func (l *datagramLink) receive(settled func()) {
 			l.end(err)
 			return
 		}
+		if n == 0 {
+			l.end(errNoMark)
+			return
+		}
+		n--
+		mark := datagram.Mark(b[n])
 		if settled != nil {
 			settled()
 			settled = nil
@@ -121,7 +133,7 @@ func (l *datagramLink) receive(settled func()) {
 		l.heard.Store(int64(l.now()))
 		l.holder.Heard()
 		l.mu.Lock()
-		err = l.engine.Handle(l.now(), b[:n])
+		err = l.engine.Handle(l.now(), b[:n], mark)
 		l.readable.Broadcast()
 		l.announce()
 		l.mu.Unlock()
@@ -214,6 +226,10 @@ func (l *datagramLink) burst(b []byte) (again time.Duration, err error) {
 	for range datagramBatch {
 		l.mu.Lock()
 		packet, at := l.engine.Next(l.now(), b)
+		mark := datagram.Unmarkable
+		if l.engine.Marks() {
+			mark = datagram.ECT0
+		}
 		l.announce()
 		l.mu.Unlock()
 		if again = at; packet == nil {
@@ -225,6 +241,9 @@ func (l *datagramLink) burst(b []byte) (again time.Duration, err error) {
 			held = true
 		}
 		l.packets.Add(1)
+		if err := l.holder.SetMark(udp.Mark(mark)); err != nil {
+			return 0, err
+		}
 		if _, err := l.packetConn.Write(packet); err != nil {
 			return 0, err
 		}

@@ -81,10 +81,11 @@ func (t *dtlsTransport) Secure(ctx context.Context, conn net.Conn, dialed bool, 
 	var id string
 	var chain []*x509.Certificate
 	var exported atomic.Pointer[[]byte]
+	forged := new(atomic.Uint64)
 	config := &dtls.Config{
 		Certificates:           []tls.Certificate{keys.cert},
 		CipherSuites:           []dtls.CipherSuiteID{}, // not nil: else pion's own are offered too
-		CustomCipherSuites:     func() []dtls.CipherSuite { return exporting(dtlsSuites(), &exported) },
+		CustomCipherSuites:     func() []dtls.CipherSuite { return ofConnection(gate, &exported, forged) },
 		ExtendedMasterSecret:   dtls.RequireExtendedMasterSecret,
 		ClientAuth:             dtls.RequireAnyClientCert, // verified below, as the server's is
 		InsecureSkipVerify:     true,                      // of a host name: sites have SPIFFE ids
@@ -143,7 +144,7 @@ func (t *dtlsTransport) Secure(ctx context.Context, conn net.Conn, dialed bool, 
 		t.log.Info("carrier goes on from another address", "peer", id, "address", raw.RemoteAddr(), "dialed", dialed, "host_changed", far)
 		records.moved(far)
 	})
-	l := &dtlsLink{datagramLink: records, identity: t.identity, keys: keys, shown: chain}
+	l := &dtlsLink{datagramLink: records, forged: forged, identity: t.identity, keys: keys, shown: chain}
 	l.SetDeadline(time.Now().Add(handshakeWithin))
 	for _, c := range []*x509.Certificate{keys.cert.Leaf, chain[0]} {
 		if l.expiry.IsZero() || c.NotAfter.Before(l.expiry) {
@@ -157,6 +158,7 @@ func (t *dtlsTransport) Secure(ctx context.Context, conn net.Conn, dialed bool, 
 // A dtlsLink is a datagramLink over DTLS.
 type dtlsLink struct {
 	*datagramLink
+	forged   *atomic.Uint64 // records that were not authentic
 	identity *identityStore
 	keys     *loaded
 	shown    []*x509.Certificate // by the other end
@@ -166,6 +168,7 @@ type dtlsLink struct {
 
 func (l *dtlsLink) State() LinkState {
 	s := l.datagramLink.State()
+	s.Worn = s.Worn || l.forged.Load() >= rotateForged
 	now := l.identity.latest()
 	s.Rekeyed, s.Renewal, s.Expiry = now != l.keys, l.renewal, l.expiry
 	s.Revoked = now != l.keys && now.revokes(l.shown) != nil

@@ -40,19 +40,21 @@ var errLongHandshake = errors.New("more bytes than a handshake takes")
 // no longer than the handshake takes, and bounds that. RFC 6347, 4.1.2.7: invalid records are discarded.
 type recordGate struct {
 	*udp.Conn
-	secured atomic.Bool // the handshake is over here: nothing in clear passes. The other end may repeat its last flight, of which the end is under the key
-	settled atomic.Bool // and there
-	bytes   int         // of the handshake
+	secured atomic.Bool  // the handshake is over here: nothing in clear passes. The other end may repeat its last flight, of which the end is under the key
+	settled atomic.Bool  // and there
+	mark    atomic.Int32 // of the datagram that came last
+	bytes   int          // of the handshake
 	pieces  int
 }
 
 // Read returns the next datagram, without the records that may not pass.
 func (g *recordGate) Read(p []byte) (int, error) {
 	for {
-		n, err := g.Conn.Read(p)
+		n, mark, err := g.Conn.ReadMarked(p)
 		if err != nil {
 			return n, err
 		}
+		g.mark.Store(int32(mark))
 		if n, err = g.admit(p[:n]); n > 0 || err != nil {
 			return n, err
 		}

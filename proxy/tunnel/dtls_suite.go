@@ -69,13 +69,20 @@ type dtlsSuite struct {
 	aead func(key []byte) (cipher.AEAD, error)
 	keys atomic.Pointer[dtlsKeys]
 
-	exported *atomic.Pointer[[]byte] // where Init leaves the key by which the connection may move; nil: nowhere
+	// Of a connection of this package; zero elsewhere.
+	exported *atomic.Pointer[[]byte] // where Init leaves the key by which the connection may move
+	gate     *recordGate             // below the connection
+	forged   *atomic.Uint64          // records that were not authentic
 }
 
-// exporting has suites leave the key there by which their connection may move. pion's own exporter knows none but its own suites.
-func exporting(suites []dtls.CipherSuite, key *atomic.Pointer[[]byte]) []dtls.CipherSuite {
+// ofConnection returns the suites that this side offers for a connection over gate. They leave the key at exported by which it may move, since
+// pion's own exporter knows none but its own suites. They append to the content of each record with data the mark with which its datagram came, since
+// pion hands on nothing else.
+func ofConnection(gate *recordGate, exported *atomic.Pointer[[]byte], forged *atomic.Uint64) []dtls.CipherSuite {
+	suites := dtlsSuites()
 	for _, s := range suites {
-		s.(*dtlsSuite).exported = key
+		s := s.(*dtlsSuite)
+		s.gate, s.exported, s.forged = gate, exported, forged
 	}
 	return suites
 }
@@ -158,9 +165,16 @@ func (s *dtlsSuite) Decrypt(in []byte) ([]byte, error) {
 	nonce, data := recordSecrets(&k.openIV, in, length)
 	content, err := k.open.Open(content[:0], nonce[:], content, data[:])
 	if err != nil {
+		if s.forged != nil {
+			s.forged.Add(1)
+		}
 		return nil, errDTLSRecord
 	}
-	return in[:recordlayer.HeaderSize+len(content)], nil
+	out := in[:recordlayer.HeaderSize+len(content)]
+	if s.gate != nil && protocol.ContentType(in[0]) == protocol.ContentTypeApplicationData {
+		out = append(out, byte(s.gate.mark.Load())) // the tag's place
+	}
+	return out, nil
 }
 
 // recordSecrets returns the nonce and the additional data of a record with that header, whose content has length bytes in clear:

@@ -99,3 +99,7 @@ const handshakeWithin = 5 * time.Second
 // rotateRecords is how many records a carrier may receive, each of which may have taken a record of the transport's cipher. See RFC 8446,
 // 5.5.
 const rotateRecords = 1 << 24
+
+// rotateForged is how many records a carrier over datagrams may refuse that are not authentic, each of which is a guess: RFC 9147, section 4.5.3,
+// allows 2^36.
+const rotateForged = 1 << 35

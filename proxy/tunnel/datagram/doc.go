@@ -10,15 +10,17 @@
 //	rate of delivery               rate.go                 after draft-ietf-ccwg-bbr, section 4.1
 //	congestion control             bbr.go                  BBRv3, after draft-ietf-ccwg-bbr
 //	size of packets                mtu.go                  after RFC 8899
+//	marks of congestion            marks.go                after RFC 3168, and RFC 9000, section 13.4
 //	records                        record.go, send.go, receive.go
 //
 // # Packets
 //
 // A packet is the content of one datagram, which the layer below must encrypt and authenticate. It begins with its number, 6 bytes,
-// big-endian, from 0 and never used twice. Frames follow, each a byte and its fields; numbers are unsigned varints as encoding/binary
+// big-endian, from 0 and never used twice; some numbers are left out. Frames follow, each a byte and its fields; numbers are unsigned varints as encoding/binary
 // has them:
 //
-//	0  padding     to the end of the packet
+//	0  padding     to the end of the packet. If the next byte is 1, three numbers follow: how many packets have come with the marks
+//	               ECT(0), ECT(1) and CE. Else the bytes mean nothing
 //	1  ping        asks for an acknowledgement
 //	2  ack         largest number, delay in µs, limit, number of further ranges, numbers before the largest in the first range;
 //	               and for each further range: numbers missing before the last range, less one, and numbers in the range, less one

@@ -36,6 +36,11 @@ type Engine struct {
 	ackAt    time.Duration // when one must leave at the latest; 0: none is due
 	told     uint64        // limit, as last told
 	ack      ack           // scratch
+	came     markCount     // of the packets that came
+	cameTold markCount     // as last told
+	cameHere uint64        // sum of came when this path began
+	marking  marking       // of the packets that leave
+	marks    bool          // see Marks
 	err      error
 }
 
@@ -78,27 +83,29 @@ func (e *Engine) Take() []byte { return e.recv.take() }
 // Ended reports whether the other end has said that nothing follows, and all was taken.
 func (e *Engine) Ended() bool { return e.recv.ended && len(e.recv.ready) == 0 }
 
-// Handle takes a packet that came. It does not retain it. An error, which wraps ErrPacket, ends the connection.
-func (e *Engine) Handle(now time.Duration, packet []byte) error {
+// Handle takes a packet that came with a mark. It does not retain it. An error, which wraps ErrPacket, ends the connection.
+func (e *Engine) Handle(now time.Duration, packet []byte, mark Mark) error {
 	if e.err == nil {
-		e.err = e.handle(now, packet)
+		e.err = e.handle(now, packet, mark)
 	}
 	return e.err
 }
 
-func (e *Engine) handle(now time.Duration, packet []byte) error {
+func (e *Engine) handle(now time.Duration, packet []byte, mark Mark) error {
 	r := packetReader{rest: packet}
 	number := r.number()
 	if r.err != nil || number < e.floor || e.received.contains(number) {
 		return r.err
 	}
 	eliciting, acked := false, false
+	var news ackNews
 frames:
 	for len(r.rest) > 0 && r.err == nil {
 		kind := r.byte()
 		eliciting = eliciting || kind != frameAck && kind != framePadding
 		switch kind {
 		case framePadding:
+			news.toldMarks = r.marks(&news.marks)
 			break frames
 		case framePing:
 		case frameAck:
@@ -108,7 +115,7 @@ frames:
 			}
 			acked = true
 			if r.ack(&e.ack, e.rec.next()); r.err == nil {
-				e.acknowledge(now)
+				news, r.err = e.acknowledge(now)
 			}
 		case frameFragment:
 			if f := r.fragment(); r.err == nil {
@@ -122,6 +129,10 @@ frames:
 	if r.err != nil {
 		return r.err
 	}
+	if acked {
+		e.learnMarks(now, &news)
+	}
+	e.came.add(mark)
 	e.note(now, number, eliciting)
 	return nil
 }
@@ -153,11 +164,27 @@ func (e *Engine) note(now time.Duration, number uint64, eliciting bool) {
 	}
 }
 
+// An ackNews is the news about marks that come with an ack frame.
+type ackNews struct {
+	later     bool   // it acknowledges a later packet than all before
+	marked    uint64 // packets that left as ECT0, and are acknowledged for the first time
+	newest    stamp  // of the newest packet that is acknowledged for the first time
+	toldMarks bool   // marks is told
+	marks     markCount
+}
+
 // acknowledge takes the ack frame in e.ack.
-func (e *Engine) acknowledge(now time.Duration) {
+func (e *Engine) acknowledge(now time.Duration) (news ackNews, err error) {
+	if number, skipped := e.rec.neverLeft(e.ack.ranges); skipped {
+		return news, fmt.Errorf("%w: it acknowledges packet %d, which has never left", ErrPacket, number)
+	}
 	e.send.limit = max(e.send.limit, e.ack.limit)
+	news.later = e.ack.ranges[0].end > e.rec.largest
 	s := sample{}
 	newest, some := e.rec.acknowledged(now, e.ack.ranges, func(p *sentPacket, late bool) {
+		if p.marked {
+			news.marked++
+		}
 		for _, q := range p.parts {
 			e.send.arrived(q)
 		}
@@ -181,11 +208,27 @@ func (e *Engine) acknowledge(now time.Duration) {
 	}
 	e.detect(now)
 	if !some {
-		return
+		return news, nil
 	}
 	e.rec.rate.finish(&s, e.rec.rtt.min)
 	e.bbr.acked(now, &s, &e.rec.rate, e.rec.inflight, e.limited)
 	e.limited = false
+	news.newest = s.newest
+	return news, nil
+}
+
+// learnMarks takes the news about marks. A packet that has met congestion counts as a lost one does, but it has arrived: RFC
+// 3168, section 5, and RFC 9002, section 7.1.
+func (e *Engine) learnMarks(now time.Duration, news *ackNews) {
+	e.marking.arrived(news.marked)
+	if !news.toldMarks || !news.later {
+		return
+	}
+	for range e.marking.tell(news.marks) {
+		e.rec.rate.lost += uint64(e.bbr.packet)
+		e.rec.rate.marked += uint64(e.bbr.packet)
+		e.bbr.lost(now, &news.newest, e.bbr.packet, &e.rec.rate)
+	}
 }
 
 // forget drops numbers of packets that the other end knows to have arrived. Some are kept, in case older ones come late.
@@ -205,6 +248,9 @@ func (e *Engine) detect(now time.Duration) {
 	e.rec.detect(now, func(p *sentPacket) {
 		for _, q := range p.parts {
 			e.send.lost(q)
+		}
+		if p.marked {
+			e.marking.dropped()
 		}
 		if p.probe {
 			e.mtu.lost(now)
@@ -273,10 +319,15 @@ func (e *Engine) Moved(now time.Duration, far bool) {
 		e.mtu = mtuSearch{largest: e.mtu.largest}
 		e.bbr = newBBR(e.mtu.size(), e.cfg.Random)
 		e.rec.rtt = rtt{}
+		e.marking.moved()
+		e.cameHere = e.came.sum()
 	}
 	e.paceAt = now
 	e.Check()
 }
+
+// Marks reports whether the packet that Next has returned must leave as ECT0, and not as Unmarkable.
+func (e *Engine) Marks() bool { return e.marks }
 
 // Check has a packet leave that asks for an acknowledgement.
 func (e *Engine) Check() { e.rec.probesDue = max(e.rec.probesDue, 1) }
@@ -303,35 +354,45 @@ func (e *Engine) expired(now time.Duration) {
 
 // begin writes the number of a packet, and the ack frame that is due or nearly due.
 func (e *Engine) begin(now time.Duration, dst []byte) ([]byte, sentPacket) {
+	e.rec.skip(e.cfg.Random)
 	dst = putNumber(dst, e.rec.next())
 	p := sentPacket{}
 	if len(e.received) > 0 && (e.unacked > 0 || e.ackAt != 0 || e.rec.probes > 0 || e.MayTell()) {
 		n := len(e.received)
 		a := ack{delay: now - e.newestAt, limit: e.recv.limit(), ranges: e.received}
-		dst = a.appendAck(dst, e.mtu.size()-e.cfg.Overhead-len(dst))
+		dst = a.appendAck(dst, e.mtu.size()-e.cfg.Overhead-len(dst)-maxMarkBytes)
 		e.unacked, e.ackAt, e.told = 0, 0, a.limit
 		p.acks = e.received[n-1].end
+		p.tells = e.tellsMarks()
 	}
 	return dst, p
+}
+
+// tellsMarks reports whether an acknowledgement is to tell with which marks packets came.
+func (e *Engine) tellsMarks() bool {
+	n := e.came.sum()
+	return n > e.cameHere && (n <= e.cameHere+marksAtFirst || n >= e.cameTold.sum()+marksAgain || e.came.ce > e.cameTold.ce)
 }
 
 // build makes a packet with as much of the records as fits. ping: it asks for an acknowledgement even if there are none.
 func (e *Engine) build(now time.Duration, dst []byte, ping bool) []byte {
 	dst, p := e.begin(now, dst)
 	before := len(dst)
-	dst, p.parts = e.send.fill(dst, e.mtu.size()-e.cfg.Overhead, p.parts)
+	room := e.mtu.size() - e.cfg.Overhead
+	if p.tells {
+		room -= maxMarkBytes
+	}
+	dst, p.parts = e.send.fill(dst, room, p.parts)
 	if len(dst) == before && ping {
 		dst = append(dst, framePing)
 	}
 	p.eliciting = len(dst) > before
-	e.leave(now, dst, p)
-	return dst
+	return e.leave(now, dst, p)
 }
 
 func (e *Engine) buildAck(now time.Duration, dst []byte) []byte {
 	dst, p := e.begin(now, dst)
-	e.leave(now, dst, p)
-	return dst
+	return e.leave(now, dst, p)
 }
 
 // buildProbe makes a packet of a size that is not known to pass.
@@ -341,15 +402,23 @@ func (e *Engine) buildProbe(now time.Duration, dst []byte, size int) []byte {
 	for len(dst) < size-e.cfg.Overhead {
 		dst = append(dst, framePadding)
 	}
-	p.probe, p.eliciting = true, true
+	p.probe, p.eliciting, p.tells = true, true, false
 	e.mtu.sent()
-	e.leave(now, dst, p)
-	return dst
+	return e.leave(now, dst, p)
 }
 
-// leave notes a packet that leaves, and when the next one may.
-func (e *Engine) leave(now time.Duration, packet []byte, p sentPacket) {
+// leave notes a packet that leaves, and when the next one may, and returns it with the count of marks, if it tells one.
+func (e *Engine) leave(now time.Duration, packet []byte, p sentPacket) []byte {
+	if p.tells {
+		packet = e.came.appendMarks(packet)
+		e.cameTold = e.came
+	}
 	p.size = len(packet) + e.cfg.Overhead
+	// At first the other end may not be able to say with which mark a packet came: it keeps packets that overtake its handshake.
+	e.marks = p.eliciting && e.rec.rtt.measured && e.marking.marks()
+	if p.marked = e.marks; p.marked {
+		e.marking.left(now, 3*e.rec.rtt.probeAfter())
+	}
 	if p.eliciting {
 		per := time.Duration(float64(p.size) / e.bbr.pacing * 1e9)
 		burst := time.Millisecond + time.Duration(float64(e.bbr.quantum())/e.bbr.pacing*1e9)
@@ -359,6 +428,7 @@ func (e *Engine) leave(now time.Duration, packet []byte, p sentPacket) {
 	if len(e.rec.sent) > maxSent && e.err == nil { // an end that receives packets acknowledges some of them
 		e.err = fmt.Errorf("%w: %d packets have left since the oldest one of which the other end has said nothing", ErrPacket, maxSent)
 	}
+	return packet
 }
 
 // A State says how a connection is.
@@ -372,11 +442,14 @@ type State struct {
 	Datagram int           // bytes of a full datagram
 	Lost     uint64        // bytes declared lost
 	Arrived  uint64        // bytes acknowledged
+	Marks    bool          // the path carries marks of congestion
+	Marked   uint64        // packets that arrived with one
 }
 
 // State returns how the connection is.
 func (e *Engine) State() State {
 	s := State{RTT: e.rec.rtt.smoothed, MinRTT: e.rec.rtt.min, Patience: e.rec.rtt.probeAfter(), Rate: e.bbr.pacing, Window: e.bbr.cwnd,
-		InFlight: e.rec.inflight, Datagram: e.mtu.size(), Lost: e.rec.rate.lost, Arrived: e.rec.rate.delivered}
+		InFlight: e.rec.inflight, Datagram: e.mtu.size(), Lost: e.rec.rate.lost - e.rec.rate.marked, Arrived: e.rec.rate.delivered,
+		Marks: e.marking.state == marksCapable, Marked: e.marking.told.ce}
 	return s
 }

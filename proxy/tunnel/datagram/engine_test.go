@@ -79,7 +79,7 @@ func TestFirstPacketIsLost(t *testing.T) {
 	}
 	came := uint64(0)
 	acknowledge := func(first, end uint64) {
-		if err := e.Handle(now, (&ack{limit: MaxRecord, ranges: spans{{first, end}}}).appendAck(putNumber(nil, came), 1000)); err != nil {
+		if err := e.Handle(now, (&ack{limit: MaxRecord, ranges: spans{{first, end}}}).appendAck(putNumber(nil, came), 1000), Unmarkable); err != nil {
 			t.Fatal(err)
 		}
 		came++
@@ -187,7 +187,7 @@ func TestBrokenPackets(t *testing.T) {
 		"order":                    append(putNumber(nil, 0), frameFragment, 3, 9, 0, 1, 0, 1, 'x'),
 	} {
 		e := New(Config{Overhead: overhead, MaxDatagram: 1472, Window: MaxRecord - 1, Random: rand.New(rand.NewPCG(1, 1))})
-		if err := e.Handle(time.Second, packet); !errors.Is(err, ErrPacket) {
+		if err := e.Handle(time.Second, packet, Unmarkable); !errors.Is(err, ErrPacket) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -198,7 +198,7 @@ func TestRecordInCrumbs(t *testing.T) {
 	e := New(Config{Overhead: overhead, MaxDatagram: 1472, Window: MaxRecord, Random: rand.New(rand.NewPCG(1, 1))})
 	for i := range uint64(2 * maxGaps) {
 		f := fragment1(1, MaxRecord, 2*int(i), 1)
-		if err := e.Handle(time.Second, f.append(putNumber(nil, i))); err != nil {
+		if err := e.Handle(time.Second, f.append(putNumber(nil, i)), Unmarkable); err != nil {
 			if !errors.Is(err, ErrPacket) || i < maxGaps {
 				t.Fatalf("piece %d: %v", i, err)
 			}
@@ -233,7 +233,7 @@ func FuzzPackets(f *testing.F) {
 		for _, p := range [][]byte{one, two} {
 			for out, _ := e.Next(now, nil); out != nil; out, _ = e.Next(now, nil) {
 			}
-			if e.Handle(now, p) != nil {
+			if e.Handle(now, p, Unmarkable) != nil {
 				return
 			}
 			now += 50 * time.Millisecond

@@ -58,7 +58,7 @@ func TestRecordsThatWaitCostNothing(t *testing.T) {
 			began := time.Now()
 			for i := range uint64(2 * n) {
 				f := attack(i, n)
-				if err := e.Handle(now, f.append(putNumber(nil, i))); err != nil {
+				if err := e.Handle(now, f.append(putNumber(nil, i)), Unmarkable); err != nil {
 					if !errors.Is(err, ErrPacket) {
 						t.Fatal(err)
 					}
@@ -88,7 +88,7 @@ func TestCrumbsTakeNoMoreThanRecords(t *testing.T) {
 					continue records // it would be the end of the connection: TestRecordInCrumbs
 				}
 				f := fragment1(record, size, 2*i, 1)
-				if err := e.Handle(now, f.append(putNumber(nil, number))); err != nil {
+				if err := e.Handle(now, f.append(putNumber(nil, number)), Unmarkable); err != nil {
 					t.Fatalf("records of %d bytes: %v", size, err)
 				}
 				number++
@@ -109,7 +109,7 @@ func TestCrumbsTakeNoMoreThanRecords(t *testing.T) {
 		var err error
 		for i := size/2 - 1; i > 0 && err == nil; i-- {
 			f := fragment1(1, size, 2*i, 1)
-			err = e.Handle(now, f.append(putNumber(nil, uint64(i))))
+			err = e.Handle(now, f.append(putNumber(nil, uint64(i))), Unmarkable)
 		}
 		if size > 64 && !errors.Is(err, ErrPacket) {
 			t.Errorf("a record of %d bytes may have %d pieces with gaps: %v", size, size/2, err)
@@ -155,7 +155,7 @@ func TestSentRecordsAreBounded(t *testing.T) {
 		}
 		if len(acked) > 0 {
 			a := ack{limit: 1 << 60, ranges: acked}
-			if err := e.Handle(now, a.appendAck(putNumber(nil, number), 4000)); err != nil {
+			if err := e.Handle(now, a.appendAck(putNumber(nil, number), 4000), Unmarkable); err != nil {
 				t.Fatal(err)
 			}
 			number++
@@ -177,7 +177,7 @@ func TestPacketsWithoutAnswerAreBounded(t *testing.T) {
 	e.Queue(make([]byte, 100), Free)
 	for i := range uint64(1 << 18) {
 		now += 10 * time.Microsecond
-		if err := e.Handle(now, append(putNumber(nil, 2*i), framePing)); err != nil {
+		if err := e.Handle(now, append(putNumber(nil, 2*i), framePing), Unmarkable); err != nil {
 			if !errors.Is(err, ErrPacket) {
 				t.Fatal(err)
 			}
@@ -198,7 +198,7 @@ func TestOneAckInAPacket(t *testing.T) {
 	e.Queue(make([]byte, 100), Free)
 	e.Next(now, nil)
 	a := ack{ranges: spans{{0, 1}}}
-	if err := e.Handle(now, a.appendAck(a.appendAck(putNumber(nil, 0), 1000), 1000)); !errors.Is(err, ErrPacket) {
+	if err := e.Handle(now, a.appendAck(a.appendAck(putNumber(nil, 0), 1000), 1000), Unmarkable); !errors.Is(err, ErrPacket) {
 		t.Errorf("two ack frames in a packet: %v", err)
 	}
 }

@@ -9,7 +9,8 @@ type deliveryRate struct {
 	deliveredAt time.Duration // when that number last grew
 	firstSent   time.Duration // when the packet left that was acknowledged last
 	appLimited  uint64        // while delivered is below: the application had nothing to send; 0: it had
-	lost        uint64        // bytes that were declared lost
+	lost        uint64        // bytes that were declared lost, or met congestion
+	marked      uint64        // bytes of these that met congestion, and arrived
 }
 
 // A stamp is the state of a deliveryRate when a packet left.

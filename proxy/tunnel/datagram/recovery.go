@@ -1,6 +1,9 @@
 package datagram
 
-import "time"
+import (
+	"math/rand/v2"
+	"time"
+)
 
 const (
 	ackEvery = 8 // packets after which an acknowledgement waits no longer
@@ -33,6 +36,8 @@ type sentPacket struct {
 	acks      uint64 // the ack that it carries knows all packets below; 0: none
 	parts     []part
 	eliciting bool
+	marked    bool // it left as ECT0
+	tells     bool // it tells with which marks packets came
 }
 
 // A recovery knows the packets under way, and decides which are lost.
@@ -51,6 +56,42 @@ type recovery struct {
 	lossAt    time.Duration // when the oldest packet is lost by time; 0: none waits for that
 	probes    int           // probes since the last acknowledgement
 	probesDue int           // probes that may leave although the window is full
+	skipAt    uint64        // the next number that no packet gets
+	skipped   [16]uint64    // the last ones, plus 1
+}
+
+// Numbers that no packet gets, at random: only an end names them that acknowledges packets which have not come, so that more is sent
+// than the path carries. RFC 9000, section 21.4. Few are enough: each is a gap in the acknowledgements.
+const (
+	skipLeast = 512  // numbers between two of them
+	skipMost  = 2048 // fewer than this
+)
+
+// skip leaves a number out, where one is due.
+func (r *recovery) skip(random *rand.Rand) {
+	n := r.next()
+	if r.skipAt == 0 {
+		r.skipAt = n + skipLeast + random.Uint64N(skipMost-skipLeast)
+	}
+	if n != r.skipAt {
+		return
+	}
+	copy(r.skipped[1:], r.skipped[:])
+	r.skipped[0] = n + 1
+	r.sent = append(r.sent, nil)
+	r.skipAt = n + skipLeast + random.Uint64N(skipMost-skipLeast)
+}
+
+// neverLeft returns a number in an acknowledgement that no packet had.
+func (r *recovery) neverLeft(ranges spans) (number uint64, some bool) {
+	for _, k := range r.skipped {
+		for _, s := range ranges {
+			if k > s.first && k <= s.end {
+				return k - 1, true
+			}
+		}
+	}
+	return 0, false
 }
 
 func (r *recovery) next() uint64 { return r.base + uint64(len(r.sent)) }

@@ -20,6 +20,8 @@ type path struct {
 	jitter  time.Duration // further delay of each datagram, at random
 	largest int           // bytes of the largest datagram that passes; 0: all
 	cut     func(now time.Duration) bool
+	mark    int                     // bytes in the queue above which a router marks datagrams that may be marked; 0: it marks none
+	marks   func(Mark) (Mark, bool) // the mark with which a datagram comes; false: the datagram is lost; nil: its own mark
 
 	busyUntil time.Duration
 	carried   uint64 // bytes that reached the end
@@ -76,7 +78,7 @@ func (w *world) run(until time.Duration, stop func() bool) {
 	}
 }
 
-func (w *world) send(p *path, datagram []byte, deliver func([]byte)) {
+func (w *world) send(p *path, datagram []byte, mark Mark, deliver func([]byte, Mark)) {
 	size := len(datagram) + overhead
 	if p.cut != nil && p.cut(w.now) || p.largest > 0 && size > p.largest || w.random.Float64() < p.loss {
 		return
@@ -87,8 +89,17 @@ func (w *world) send(p *path, datagram []byte, deliver func([]byte)) {
 		if p.queue > 0 && (start-w.now).Seconds()*p.rate+float64(size) > float64(p.queue) {
 			return
 		}
+		if p.mark > 0 && mark == ECT0 && (start-w.now).Seconds()*p.rate > float64(p.mark) {
+			mark = CE
+		}
 		end = start + time.Duration(float64(size)/p.rate*1e9)
 		p.busyUntil = end
+	}
+	if p.marks != nil {
+		ok := false
+		if mark, ok = p.marks(mark); !ok {
+			return
+		}
 	}
 	times := 1
 	if w.random.Float64() < p.double {
@@ -99,7 +110,7 @@ func (w *world) send(p *path, datagram []byte, deliver func([]byte)) {
 		if p.jitter > 0 {
 			at += time.Duration(w.random.Int64N(int64(p.jitter)))
 		}
-		w.at(at, func() { p.carried += uint64(size); deliver(datagram) })
+		w.at(at, func() { p.carried += uint64(size); deliver(datagram, mark) })
 	}
 }
 
@@ -145,7 +156,11 @@ func (e *end) pump() {
 		}
 		e.packets++
 		e.bytes += len(packet) + overhead
-		e.w.send(e.out, packet, e.peer.arrive)
+		mark := Unmarkable
+		if e.Marks() {
+			mark = ECT0
+		}
+		e.w.send(e.out, packet, mark, e.peer.arrive)
 		if e.refill != nil {
 			e.refill()
 		}
@@ -166,8 +181,8 @@ func (e *end) wake(at time.Duration) {
 	})
 }
 
-func (e *end) arrive(packet []byte) {
-	if err := e.Handle(e.w.now, packet); err != nil {
+func (e *end) arrive(packet []byte, mark Mark) {
+	if err := e.Handle(e.w.now, packet, mark); err != nil {
 		e.w.t.Fatal(err)
 	}
 	if e.takes != nil && !e.takes() {

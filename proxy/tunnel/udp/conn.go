@@ -36,40 +36,52 @@ type Conn struct {
 	once    sync.Once
 	leave   func() // takes it out of its Listener; nil: it owns its socket
 
-	queue   chan []byte // accepted: datagrams that came
+	queue   chan queued // accepted
 	queued  atomic.Int64
 	room    atomic.Int64 // bytes that may wait in queue, before one datagram more
 	receive sync.Mutex
 	buffer  []byte // dialed: bytes of the last read
 	rest    []byte // not returned by Read yet
 	each    int    // length of the datagrams in rest
+	mark    Mark   // of the datagrams in rest
 
 	sent, received, datagramsSent, datagramsReceived atomic.Uint64
 }
 
+// A queued is a datagram that came and waits for a Read.
+type queued struct {
+	data []byte
+	mark Mark
+}
+
 // Read returns the next datagram that came. One that is longer than p is cut off.
 func (c *Conn) Read(p []byte) (int, error) {
+	n, _, err := c.ReadMarked(p)
+	return n, err
+}
+
+// ReadMarked is Read, and returns the mark with which the datagram came.
+func (c *Conn) ReadMarked(p []byte) (n int, mark Mark, err error) {
 	if c.queue == nil {
 		return c.readSocket(p)
 	}
+	var q queued
 	select {
-	case b := <-c.queue:
-		c.queued.Add(-int64(len(b)))
-		return copy(p, b), nil
+	case q = <-c.queue:
 	default:
+		select {
+		case q = <-c.queue:
+		case <-c.closed:
+			return 0, 0, net.ErrClosed
+		case <-c.read.wait():
+			return 0, 0, os.ErrDeadlineExceeded
+		}
 	}
-	select {
-	case b := <-c.queue:
-		c.queued.Add(-int64(len(b)))
-		return copy(p, b), nil
-	case <-c.closed:
-		return 0, net.ErrClosed
-	case <-c.read.wait():
-		return 0, os.ErrDeadlineExceeded
-	}
+	c.queued.Add(-int64(len(q.data)))
+	return copy(p, q.data), q.mark, nil
 }
 
-func (c *Conn) readSocket(p []byte) (int, error) {
+func (c *Conn) readSocket(p []byte) (int, Mark, error) {
 	c.receive.Lock()
 	defer c.receive.Unlock()
 	for len(c.rest) == 0 {
@@ -83,7 +95,7 @@ func (c *Conn) readSocket(p []byte) (int, error) {
 			continue
 		}
 		if err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 		if m, ok := parseMessage(c.buffer[:n]); ok { // a late welcome, or the listener does not know this address
 			if m.kind == msgStray && c.moving.quiet() >= strayAfter {
@@ -91,7 +103,8 @@ func (c *Conn) readSocket(p []byte) (int, error) {
 			}
 			continue
 		}
-		if c.rest, c.each = c.buffer[:n], segmentLen(oob[:m]); c.each <= 0 {
+		c.rest = c.buffer[:n]
+		if c.each, c.mark = arrival(oob[:m]); c.each <= 0 {
 			c.each = n
 		}
 		c.received.Add(uint64(n))
@@ -99,7 +112,7 @@ func (c *Conn) readSocket(p []byte) (int, error) {
 	}
 	b := c.rest[:min(c.each, len(c.rest))]
 	c.rest = c.rest[len(b):]
-	return copy(p, b), nil
+	return copy(p, b), c.mark, nil
 }
 
 // SetRoom sets how many bytes of datagrams may wait for a Read at an accepted connection. At first they are few: the one who sends them may
@@ -107,14 +120,14 @@ func (c *Conn) readSocket(p []byte) (int, error) {
 func (c *Conn) SetRoom(bytes int) { c.room.Store(int64(bytes)) }
 
 // put gives an accepted connection a datagram, which it copies. It is lost if too many wait.
-func (c *Conn) put(b []byte) {
+func (c *Conn) put(b []byte, mark Mark) {
 	if c.queued.Load() > c.room.Load() {
 		return
 	}
 	c.received.Add(uint64(len(b)))
 	c.datagramsReceived.Add(1)
 	select {
-	case c.queue <- append([]byte(nil), b...):
+	case c.queue <- queued{append([]byte(nil), b...), mark}:
 		c.queued.Add(int64(len(b)))
 	default:
 	}
@@ -133,6 +146,14 @@ func (c *Conn) Write(p []byte) (int, error) {
 	c.sent.Add(uint64(len(p)))
 	c.datagramsSent.Add(1)
 	return len(p), nil
+}
+
+// SetMark has the datagrams of the next Writes leave with a mark, where the system can do that.
+func (c *Conn) SetMark(mark Mark) error {
+	if err := c.batch.setMark(mark); err != nil && !c.moving.roams() {
+		return err
+	}
+	return nil
 }
 
 // Hold has Write keep datagrams until Flush, so that many leave with one call.

@@ -103,27 +103,27 @@ func (l *Listener) serve() {
 			continue
 		}
 		from = netip.AddrPortFrom(from.Addr().Unmap(), from.Port())
-		each := segmentLen(oob[:m])
+		each, mark := arrival(oob[:m])
 		if each <= 0 {
 			each = max(n, 1)
 		}
 		for rest := b[:n]; len(rest) > 0; {
 			d := rest[:min(each, len(rest))]
 			rest = rest[len(d):]
-			l.take(from, oob[:m], d)
+			l.take(from, oob[:m], d, mark)
 		}
 	}
 }
 
-// take handles one datagram, which came with the control messages oob.
-func (l *Listener) take(from netip.AddrPort, oob, d []byte) {
+// take handles one datagram, which came with the control messages oob and a mark.
+func (l *Listener) take(from netip.AddrPort, oob, d []byte, mark Mark) {
 	m, ok := parseMessage(d)
 	l.mu.Lock()
 	c := l.conns[from]
 	l.mu.Unlock()
 	switch {
 	case !ok && c != nil:
-		c.put(d)
+		c.put(d, mark)
 	case !ok:
 		if underKey(d) && l.mayTellStray(time.Now()) {
 			answer := message{kind: msgStray}
@@ -153,7 +153,7 @@ func (l *Listener) take(from netip.AddrPort, oob, d []byte) {
 
 // welcome makes a connection, whose datagrams leave from source. ok: there is room for it.
 func (l *Listener) welcome(from netip.AddrPort, source []byte, n nonce) (ok bool) {
-	c := &Conn{nonce: n, closed: make(chan struct{}), queue: make(chan []byte, maxQueued)}
+	c := &Conn{nonce: n, closed: make(chan struct{}), queue: make(chan queued, maxQueued)}
 	c.socket.Store(l.socket)
 	c.remote.Store(&from)
 	c.batch.turn(l.socket, from, source)

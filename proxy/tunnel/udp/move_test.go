@@ -180,7 +180,7 @@ func TestOnlyThePeerMoves(t *testing.T) {
 	moved := func(m message, key string, count uint64, from netip.AddrPort) bool {
 		m.kind, m.nonce = msgMove, client.nonce
 		m.prove([]byte(key), count)
-		l.take(from, nil, m.append(nil))
+		l.take(from, nil, m.append(nil), 0)
 		return *server.remote.Load() == from && from != honest
 	}
 	cookie := func(from netip.AddrPort) message {
@@ -196,7 +196,7 @@ func TestOnlyThePeerMoves(t *testing.T) {
 	seen.kind, seen.nonce = msgMove, client.nonce
 	seen.prove([]byte("secret"), 5)
 	seen.cookie = cookie(attacker).cookie
-	l.take(attacker, nil, seen.append(nil))
+	l.take(attacker, nil, seen.append(nil), 0)
 	if *server.remote.Load() != honest {
 		t.Error("moved by the client's proof with another cookie")
 	}
@@ -298,13 +298,13 @@ func TestDisplaced(t *testing.T) {
 	client, server, moves := movers(t, l)
 	from := server.RemoteAddr().(*net.UDPAddr).AddrPort()
 	begin := message{kind: msgBegin, nonce: nonce{9}, cookie: l.baker.bake(from, nonce{9}, time.Now())}
-	l.take(from, nil, begin.append(nil))
+	l.take(from, nil, begin.append(nil), 0)
 	other, err := l.Accept()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer other.Close()
-	l.take(from, nil, []byte("for the other one"))
+	l.take(from, nil, []byte("for the other one"), 0)
 	b := make([]byte, 100)
 	other.SetReadDeadline(time.Now().Add(5 * time.Second))
 	if n, err := other.Read(b); err != nil || string(b[:n]) != "for the other one" {
@@ -327,10 +327,10 @@ func FuzzListener(f *testing.F) {
 	home := *server.remote.Load()
 	f.Fuzz(func(t *testing.T, b []byte, count uint64) {
 		from := netip.MustParseAddrPort("127.0.0.9:999")
-		l.take(from, nil, b)
+		l.take(from, nil, b, 0)
 		if m, ok := parseMessage(b); ok && len(m.proof) > 0 && len(m.cookie) > 0 { // with a good cookie and nonce as well
 			m.nonce, m.cookie = client.nonce, l.baker.bake(from, client.nonce, time.Now())
-			l.take(from, nil, m.append(nil))
+			l.take(from, nil, m.append(nil), 0)
 		}
 		select {
 		case <-server.closed:

@@ -3,6 +3,7 @@ package udp
 import (
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -32,13 +33,51 @@ type batch struct {
 	socket *socket
 	to     netip.AddrPort // invalid if the socket is connected
 	source []byte         // control message that names the address from which they leave; nil: the kernel chooses it
+	mark   Mark           // with which they leave
+	where  netip.Addr     // to which they go
+	with   []byte         // source, and the control message for mark
 }
 
 // turn has datagrams leave by a socket, to an address and from one, also the ones that are there already.
 func (b *batch) turn(s *socket, to netip.AddrPort, source []byte) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.socket, b.to, b.source = s, to, source
+	b.socket, b.to, b.source, b.where = s, to, source, to.Addr()
+	if remote, ok := s.RemoteAddr().(*net.UDPAddr); ok {
+		b.where = remote.AddrPort().Addr()
+	}
+	b.controls()
+}
+
+// setMark has the datagrams that are added from now on leave with a mark.
+func (b *batch) setMark(mark Mark) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if mark == b.mark {
+		return nil
+	}
+	var err error
+	if b.n > 0 {
+		err = b.flush()
+	}
+	b.mark = mark
+	b.controls()
+	return err
+}
+
+func (b *batch) controls() {
+	if b.with = b.source; b.mark != 0 {
+		b.with = marking(slices.Clone(b.source), b.mark, b.where)
+	}
+}
+
+// write sends a datagram with the batch's mark, or without it if the kernel takes none.
+func (b *batch) write(p []byte) error {
+	err := b.socket.write(p, b.with, b.to)
+	if err != nil && b.mark != 0 && unmarkable(err) {
+		err = b.socket.write(p, b.source, b.to)
+	}
+	return err
 }
 
 // add appends a datagram to the batch.
@@ -46,7 +85,7 @@ func (b *batch) add(p []byte) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.held || !b.socket.offload.Load() {
-		return b.socket.write(p, b.source, b.to)
+		return b.write(p)
 	}
 	if b.n > 0 && (b.done || len(p) > b.each || b.n == maxBatch || len(b.out)+len(p) > maxBatchBytes) {
 		if err := b.flush(); err != nil {
@@ -66,9 +105,9 @@ func (b *batch) flush() (err error) {
 	s, to := b.socket, b.to
 	switch {
 	case b.n == 1:
-		err = s.write(b.out, b.source, to)
+		err = b.write(b.out)
 	case b.n > 1:
-		b.oob = segments(append(b.oob[:0], b.source...), b.each)
+		b.oob = segments(append(b.oob[:0], b.with...), b.each)
 		_, _, err = s.WriteMsgUDPAddrPort(b.out, b.oob, to)
 		switch refused, forever := uncut(err); {
 		case refused:
@@ -89,7 +128,7 @@ func (b *batch) oneByOne() error {
 	for rest := b.out; len(rest) > 0; {
 		d := rest[:min(b.each, len(rest))]
 		rest = rest[len(d):]
-		if err := b.socket.write(d, b.source, b.to); err != nil {
+		if err := b.write(d); err != nil {
 			return err
 		}
 	}

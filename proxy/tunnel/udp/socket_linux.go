@@ -25,6 +25,8 @@ func tune(c *net.UDPConn) (offload bool) {
 		unix.SetsockoptInt(s, unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_PROBE)
 		unix.SetsockoptInt(s, unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_PROBE)
 		unix.SetsockoptInt(s, unix.SOL_UDP, unix.UDP_GRO, 1)
+		unix.SetsockoptInt(s, unix.IPPROTO_IP, unix.IP_RECVTOS, 1)
+		unix.SetsockoptInt(s, unix.IPPROTO_IPV6, unix.IPV6_RECVTCLASS, 1)
 		_, err := unix.GetsockoptInt(s, unix.SOL_UDP, unix.UDP_SEGMENT)
 		offload = err == nil
 	})
@@ -33,12 +35,29 @@ func tune(c *net.UDPConn) (offload bool) {
 
 // segments appends the control message that has the kernel cut a write into datagrams of each bytes.
 func segments(oob []byte, each int) []byte {
+	oob, data := control(oob, unix.SOL_UDP, unix.UDP_SEGMENT, 2)
+	binary.NativeEndian.PutUint16(data, uint16(each))
+	return oob
+}
+
+// control appends a control message, and returns where its n bytes of data lie.
+func control(oob []byte, level, kind int32, n int) (all, data []byte) {
 	at := len(oob)
-	oob = append(oob, make([]byte, unix.CmsgSpace(2))...)
+	oob = append(oob, make([]byte, unix.CmsgSpace(n))...)
 	h := (*unix.Cmsghdr)(unsafe.Pointer(&oob[at]))
-	h.Level, h.Type = unix.SOL_UDP, unix.UDP_SEGMENT
-	h.SetLen(unix.CmsgLen(2))
-	binary.NativeEndian.PutUint16(oob[at+unix.CmsgLen(0):], uint16(each))
+	h.Level, h.Type = level, kind
+	h.SetLen(unix.CmsgLen(n))
+	return oob, oob[at+unix.CmsgLen(0):]
+}
+
+// marking appends the control message that has a write to that address leave with a mark.
+func marking(oob []byte, mark Mark, to netip.Addr) []byte {
+	level, kind := int32(unix.IPPROTO_IPV6), int32(unix.IPV6_TCLASS)
+	if to.Unmap().Is4() { // also by a socket of IPv6
+		level, kind = unix.IPPROTO_IP, unix.IP_TOS
+	}
+	oob, data := control(oob, level, kind, 4)
+	binary.NativeEndian.PutUint32(data, uint32(mark))
 	return oob
 }
 
@@ -78,19 +97,28 @@ func sourceOf(oob []byte) []byte {
 	return nil
 }
 
-// segmentLen returns the length of the datagrams that one read brought, as its control messages say; 0: it brought one.
-func segmentLen(oob []byte) int {
+// arrival returns the length of the datagrams that one read brought, 0 if it brought one, and their mark, which they have in common: the kernel
+// joins no others.
+func arrival(oob []byte) (each int, mark Mark) {
 	all, err := unix.ParseSocketControlMessage(oob)
 	if err != nil {
-		return 0
+		return 0, 0
 	}
 	for _, m := range all {
-		if m.Header.Level == unix.SOL_UDP && m.Header.Type == unix.UDP_GRO && len(m.Data) >= 4 {
-			return int(binary.NativeEndian.Uint32(m.Data))
+		switch level, kind := m.Header.Level, m.Header.Type; {
+		case level == unix.SOL_UDP && kind == unix.UDP_GRO && len(m.Data) >= 4:
+			each = int(binary.NativeEndian.Uint32(m.Data))
+		case level == unix.IPPROTO_IP && kind == unix.IP_TOS && len(m.Data) >= 1:
+			mark = Mark(m.Data[0]) & MarkBits
+		case level == unix.IPPROTO_IPV6 && kind == unix.IPV6_TCLASS && len(m.Data) >= 4:
+			mark = Mark(binary.NativeEndian.Uint32(m.Data)) & MarkBits
 		}
 	}
-	return 0
+	return each, mark
 }
+
+// unmarkable reports whether an error of a write may say that the kernel does not take its control messages.
+func unmarkable(err error) bool { return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EPERM) }
 
 // refused reports whether an error of a write or read says that nobody listens at the other host's port just now.
 func refused(err error) bool { return errors.Is(err, unix.ECONNREFUSED) }

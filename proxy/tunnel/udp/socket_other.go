@@ -2,7 +2,10 @@
 
 package udp
 
-import "net"
+import (
+	"net"
+	"net/netip"
+)
 
 func tune(c *net.UDPConn) (offload bool) {
 	c.SetReadBuffer(socketBuffer)
@@ -16,7 +19,11 @@ func tellDestinations(c *net.UDPConn) {}
 
 func sourceOf(oob []byte) []byte { return nil }
 
-func segmentLen(oob []byte) int { return 0 }
+func arrival(oob []byte) (each int, mark Mark) { return 0, 0 }
+
+func marking(oob []byte, mark Mark, to netip.Addr) []byte { return oob }
+
+func unmarkable(err error) bool { return false }
 
 func refused(err error) bool { return false }
 

@@ -1,0 +1,66 @@
+package udp
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// TestMarks: datagrams arrive with the mark with which they leave, alone or together, by IPv4 and IPv6, and by IPv4 at a socket of IPv6.
+func TestMarks(t *testing.T) {
+	for _, way := range []struct{ listen, dial string }{{"127.0.0.1:0", "127.0.0.1"}, {"[::1]:0", "::1"}, {"[::]:0", "127.0.0.1"}, {"[::]:0", "::1"}} {
+		t.Run(way.listen+" by "+way.dial, func(t *testing.T) {
+			l, err := Listen(way.listen)
+			if err != nil {
+				t.Skipf("no such address here: %v", err)
+			}
+			defer l.Close()
+			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+			defer cancel()
+			client, err := Dial(ctx, net.JoinHostPort(way.dial, strconv.Itoa(l.Addr().(*net.UDPAddr).Port)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer client.Close()
+			accepted, err := l.Accept()
+			if err != nil {
+				t.Fatal(err)
+			}
+			server := accepted.(*Conn)
+			defer server.Close()
+			for _, ends := range [][2]*Conn{{client, server}, {server, client}} {
+				from, to := ends[0], ends[1]
+				for _, together := range []bool{false, true} {
+					if together {
+						from.Hold()
+					}
+					var want []Mark
+					for i := range 24 {
+						mark := Mark(i / 6) // each of the four
+						want = append(want, mark)
+						if err := from.SetMark(mark); err != nil {
+							t.Fatal(err)
+						}
+						if _, err := from.Write(bytes.Repeat([]byte{byte(i)}, 1200)); err != nil {
+							t.Fatal(err)
+						}
+					}
+					if err := from.Flush(); err != nil {
+						t.Fatal(err)
+					}
+					to.SetReadDeadline(time.Now().Add(5 * time.Second))
+					for i, mark := range want {
+						b := make([]byte, 2000)
+						n, got, err := to.ReadMarked(b)
+						if err != nil || n != 1200 || b[0] != byte(i) || got != mark {
+							t.Fatalf("together %v: datagram %d has %d bytes and mark %d, %v, want mark %d", together, i, n, got, err, mark)
+						}
+					}
+				}
+			}
+		})
+	}
+}
