@@ -23,18 +23,29 @@ install_one() {
 	torch215)      debian gcc binutils libc6-dev; pypi torch215 ;;
 	jax)           pypi jax ;;
 	mxnet)         debian libgomp1; pypi mxnet ;;
+	tensorflow)    pypi tensorflow ;;
+	flower)        pypi flower ;;
+	flower139)     pypi flower; pypi flower139 ;;
+	flower17)      pypi flower17 ;;
 	uml)           unpacked uml user-mode-linux ;; # another kernel, which integration/vm runs as a process
 	prometheus)    unpacked prometheus prometheus ;; # with promtool; its service would take port 9090
 	qemu)          debian qemu-system-x86; kernel qemu linux-image-amd64 ;; # the same for processors on which uml does not start
 	*)             fail "unknown environment $1: one of $all" ;;
 	esac
 }
-all='tools haproxy fashion-mnist torch113 torch215 jax mxnet uml qemu prometheus'
+all='tools haproxy fashion-mnist torch113 torch215 jax mxnet tensorflow flower flower139 flower17 uml qemu prometheus'
 
 # The CUDA wheel of torch without 4 GB of NVIDIA's packages: stand-ins for the libraries that it links.
 after_torch215() {
 	"$1/bin/python" "$here/cuda_stand_ins.py" "$("$1/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/torch/lib" >&2
 	"$1/bin/python" -c 'import torch.distributed as d; assert d.is_gloo_available()'
+}
+
+# Two releases of Flower need the same packages.
+after_flower139() {
+	"$env_dir/flower/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
+		>"$("$1/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/flower.pth"
+	"$1/bin/python" -c 'import flwr.cli.app'
 }
 
 say() { echo "install.sh: $*" >&2; }

@@ -72,7 +72,7 @@ type Loss struct {
 
 // yaml is the part of the configuration that says so.
 func (l Loss) yaml(ranks int) string {
-	if l.Gradients == "" {
+	if l.Gradients == "" && l.State == "" {
 		return ""
 	}
 	const networks = `networks: ["198.18.0.0/15", "2001:db8::/32"]`
@@ -82,7 +82,7 @@ func (l Loss) yaml(ranks int) string {
 policy:
   - {protocol: %[2]s, role: gradient, codec: %[3]q, feedback: %[4]t}
   - {protocol: %[2]s, role: state, codec: %[5]q}
-`, networks, l.Protocol, l.Gradients, !l.NoFeedback, cmp.Or(l.State, "lossless"))
+`, networks, l.Protocol, cmp.Or(l.Gradients, "lossless"), !l.NoFeedback, cmp.Or(l.State, "lossless"))
 	}
 	aggregates, rules := "lossless", ""
 	if l.Aggregates != "" {

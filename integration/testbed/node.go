@@ -2,15 +2,19 @@
 
 package testbed
 
-import "strconv"
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+)
 
-// A Node is a process of a job on ps-lite's parameter servers.
+// A Node is a process of a job whose processes have roles.
 type Node struct {
-	Role string // Scheduler, Server or Worker
+	Role string // of ps-lite: Scheduler, Server or Worker; of other frameworks, whose jobs have no scheduler, any
 	Site int    // where it runs
 }
 
-// Roles of ps-lite's nodes. A job has one scheduler.
+// Roles of ps-lite's nodes. A job on ps-lite has one scheduler.
 const (
 	Scheduler = "scheduler"
 	Server    = "server"
@@ -34,7 +38,7 @@ func (j *Job) processes() int {
 }
 
 // environment returns the variables that give a process its rank or role and the others' addresses: the variables of torch
-// and JAX, or of ps-lite.
+// and JAX, of ps-lite, or NODES and NODE.
 func (j *Job) environment(w *WAN, r int, own *Site) []string {
 	port := strconv.Itoa(j.Port)
 	if j.Nodes == nil {
@@ -51,9 +55,33 @@ func (j *Job) environment(w *WAN, r int, own *Site) []string {
 			scheduler = w.Sites[n.Site]
 		}
 	}
+	if scheduler == nil {
+		return []string{"NODES=" + j.nodes(w), "NODE=" + strconv.Itoa(r)}
+	}
 	return []string{
 		"DMLC_ROLE=" + j.Nodes[r].Role, "DMLC_NODE_HOST=" + own.Addr.String(),
 		"DMLC_PS_ROOT_URI=" + scheduler.Addr.String(), "DMLC_PS_ROOT_PORT=" + port,
 		"DMLC_NUM_SERVER=" + strconv.Itoa(count[Server]), "DMLC_NUM_WORKER=" + strconv.Itoa(count[Worker]),
 	}
 }
+
+// nodes describes the processes of a job to each of them, in JSON: an array in their order. The next nine ports are a process's own as well.
+func (j *Job) nodes(w *WAN) string {
+	type node struct {
+		Role string `json:"role"`
+		Host string `json:"host"`
+		Port int    `json:"port"`
+	}
+	var all []node
+	for r, n := range j.Nodes {
+		all = append(all, node{n.Role, w.Sites[n.Site].Addr.String(), j.Port + portsOfNode*r})
+	}
+	b, err := json.Marshal(all)
+	if err != nil {
+		panic(fmt.Sprintf("testbed: %v", err))
+	}
+	return string(b)
+}
+
+// portsOfNode is how many ports each of Nodes has.
+const portsOfNode = 10

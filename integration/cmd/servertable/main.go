@@ -1,7 +1,7 @@
 //go:build linux
 
-// Command servertable measures the effect of gradproxy on a whole training with MXNet on a parameter server across an emulated link: a
-// scheduler and a server at one site, the workers at another. Each run is one training from its first step to its last, and
+// Command servertable measures the effect of gradproxy on a whole training with MXNet or TensorFlow on a parameter server, or with Flower, across an
+// emulated link: the server at one site, the workers or clients at another. Each run is one training from its first step to its last, and
 // all its figures belong together: seconds, bytes of pushes and of pulls, bytes on the link, and the accuracy at the end. It prints
 // Markdown tables. Run it from the root of the checkout, as root:
 //
@@ -26,6 +26,7 @@ func main() {
 	m := measurement{}
 	var rates, ways, earlier, out string
 	var sizes bool
+	flag.StringVar(&m.Job, "framework", "mxnet", "mxnet, tensorflow or flower: a step is then a round, a push a result, and both codecs are of differences of weights")
 	flag.StringVar(&rates, "rates", "100", "rates of the link, Mbit/s")
 	flag.IntVar(&m.RTTms, "rtt", 10, "round-trip time of the link, ms")
 	flag.StringVar(&ways, "ways", "direct lossless 3lc+3lc 3lc(s=1.75)+3lc(s=1.75)", "ways across the link, with blanks between: direct, lossless, alone "+
@@ -46,7 +47,10 @@ func main() {
 	program.Main("servertable", func(ctx context.Context) error { return run(ctx, &m, rates, earlier, out, sizes) })
 }
 
-func run(ctx context.Context, m *measurement, rates, earlier, out string, sizes bool) error {
+func run(ctx context.Context, m *measurement, rates, earlier, out string, sizes bool) (err error) {
+	if m.framework, err = frameworkOf(m.Job); err != nil {
+		return err
+	}
 	before, err := read(earlier)
 	if err != nil {
 		return err
@@ -57,7 +61,7 @@ func run(ctx context.Context, m *measurement, rates, earlier, out string, sizes 
 	if m.Steps < 2 || m.SlowSteps < 0 || m.SlowSteps == 1 || m.Seeds < 1 || len(m.Ways) == 0 {
 		return fmt.Errorf("--steps %d --slow-steps %d --seeds %d --ways %q: want 2 steps, 1 seed and 1 way at least", m.Steps, m.SlowSteps, m.Seeds, m.Ways)
 	}
-	if err := program.With("integration/testdata/mxnet_job.py", func(path, dir string) error { return m.measure(ctx, path, dir, sizes) }); err != nil {
+	if err := program.With(m.framework.program(), func(path, dir string) error { return m.measure(ctx, path, dir, sizes) }); err != nil {
 		return err
 	}
 	if err := m.add(before); err != nil {

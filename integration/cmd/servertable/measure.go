@@ -3,13 +3,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -20,6 +20,7 @@ import (
 
 // A measurement has the settings and the results. The JSON names are stable.
 type measurement struct {
+	Job          string   `json:"job"`        // a name of frameworks
 	Framework    string   `json:"framework"`  // its version
 	Parameters   int      `json:"parameters"` // of the model, float32
 	Workers      int      `json:"workers"`
@@ -39,7 +40,9 @@ type measurement struct {
 	Sizes []traffic    `json:"sizes,omitempty"` // of each step of a training on the first way with loss
 	Bars  program.Bars `json:"bars"`
 
-	program   string // mxnet_job.py
+	framework framework
+	program   string // of the job
+	dir       string // for the files of the jobs
 	gradproxy *testbed.Gradproxy
 }
 
@@ -101,7 +104,7 @@ type way struct {
 func (w way) exact() bool { return w.config.Loss == testbed.Loss{} }
 
 // parse returns the way that a word of --ways names.
-func parse(name string) way {
+func (f framework) parse(name string) way {
 	switch name {
 	case direct, lossless:
 		return way{name: name}
@@ -113,13 +116,13 @@ func parse(name string) way {
 		push, pull, _ = strings.Cut(name, "-")
 	}
 	return way{name: name, control: !feedback,
-		config: testbed.Config{Loss: testbed.Loss{Protocol: "pslite", Gradients: push, State: pull, NoFeedback: !feedback}}}
+		config: testbed.Config{Loss: testbed.Loss{Protocol: f.protocol, Gradients: push, State: pull, NoFeedback: !feedback}}}
 }
 
 // measure trains on every way, over every link, with every seed. dir is for the program under test. With sizes it trains once more, and
 // looks at the bytes after each step.
 func (m *measurement) measure(ctx context.Context, program, dir string, sizes bool) (err error) {
-	m.program = program
+	m.program, m.dir = program, dir
 	if m.gradproxy, err = testbed.Build(ctx, dir); err != nil {
 		return err
 	}
@@ -127,12 +130,12 @@ func (m *measurement) measure(ctx context.Context, program, dir string, sizes bo
 		for seed := m.FirstSeed; seed < m.FirstSeed+m.Seeds; seed++ {
 			var first []string // the weights of the direct run
 			for _, name := range m.Ways {
-				w := parse(name)
+				w := m.framework.parse(name)
 				steps := m.Steps
 				if rate <= slowMbps && m.SlowSteps > 0 && w.exact() {
 					steps = m.SlowSteps
 				}
-				t, weights, err := m.train(ctx, testbed.Path(rate, m.RTTms), w, steps, seed, nil, "--decay")
+				t, weights, err := m.train(ctx, testbed.Path(rate, m.RTTms), w, steps, seed, nil)
 				if err != nil {
 					return fmt.Errorf("%s, %d Mbit/s, seed %d: %w", name, rate, seed, err)
 				}
@@ -146,27 +149,26 @@ func (m *measurement) measure(ctx context.Context, program, dir string, sizes bo
 			}
 		}
 	}
-	lossy := slices.IndexFunc(m.Ways, func(name string) bool { return !parse(name).exact() })
+	lossy := slices.IndexFunc(m.Ways, func(name string) bool { return !m.framework.parse(name).exact() })
 	if !sizes || lossy < 0 {
 		return nil
 	}
-	_, _, err = m.train(ctx, testbed.Path(1000, m.RTTms), parse(m.Ways[lossy]), m.Steps, 1, func(t traffic) { m.Sizes = append(m.Sizes, t) }, "--sleep", "0.05", "--decay")
+	_, _, err = m.train(ctx, testbed.Path(1000, m.RTTms), m.framework.parse(m.Ways[lossy]), m.Steps, 1, func(t traffic) { m.Sizes = append(m.Sizes, t) }, "--sleep", "0.05")
 	return err
 }
 
 // train runs the job once and returns its figures and the hashes of the workers' weights. step, which may be nil, is called after each step
 // with the bytes that the step took in the tunnel.
 func (m *measurement) train(ctx context.Context, link wansim.Link, w way, steps, seed int, step func(traffic), args ...string) (t training, weights []string, err error) {
-	python, complete := testbed.Python("mxnet")
-	if !complete {
-		return t, nil, fmt.Errorf("no mxnet: run integration/env/install.sh mxnet")
+	dir, err := os.MkdirTemp(m.dir, "job-")
+	if err != nil {
+		return t, nil, err
 	}
-	job := testbed.Job{Python: python, Program: m.program, Nodes: []testbed.Node{{Role: testbed.Scheduler}, {Role: testbed.Server}}}
-	for range m.Workers {
-		job.Nodes = append(job.Nodes, testbed.Node{Role: testbed.Worker, Site: 1})
+	job, trains, err := m.job(steps, seed, dir)
+	if err != nil {
+		return t, nil, err
 	}
-	job.Args = append([]string{"--steps", strconv.Itoa(steps), "--hidden", m.Hidden, "--batch", strconv.Itoa(m.Batch), "--seed", strconv.Itoa(seed),
-		"--lr", strconv.FormatFloat(m.LearningRate, 'g', -1, 64), "--test", "5000"}, args...)
+	job.Args = append(job.Args, args...)
 	across := testbed.Lossless // there are proxies
 	if w.name == direct {
 		across = testbed.Direct
@@ -181,7 +183,7 @@ func (m *measurement) train(ctx context.Context, link wansim.Link, w way, steps,
 		var first time.Time
 		var last traffic
 		for k := range steps {
-			for _, worker := range run.Ranks[len(job.Nodes)-m.Workers:] {
+			for _, worker := range run.Ranks[len(job.Nodes)-trains:] {
 				if err := worker.Step(ctx, k); err != nil {
 					return err
 				}
@@ -190,7 +192,7 @@ func (m *measurement) train(ctx context.Context, link wansim.Link, w way, steps,
 				first = time.Now()
 			}
 			if step != nil {
-				now, err := sent(ctx, wan, ps)
+				now, err := m.framework.sent(ctx, wan, ps)
 				if err != nil {
 					return err
 				}
@@ -203,19 +205,18 @@ func (m *measurement) train(ctx context.Context, link wansim.Link, w way, steps,
 		if err := testbed.Failures(results); err != nil {
 			return err
 		}
-		all, err := sent(ctx, wan, ps)
+		all, err := m.framework.sent(ctx, wan, ps)
 		if err != nil {
 			return err
 		}
 		t.Push, t.Pull, t.WAN = all.Push, all.Pull, all.WAN
 		for _, r := range results {
-			if r.Role == testbed.Worker {
+			if r.WeightsSHA256 != "" {
 				weights = append(weights, r.WeightsSHA256)
 				t.Accuracy = r.Accuracy
 				m.Framework, m.Parameters = r.Version, r.Parameters
 				if w.name == direct {
-					t.Push += float64(steps * r.DenseBytes)
-					t.Pull = t.Push
+					t.Push, t.Pull = m.framework.itself(steps, m.Workers, r.DenseBytes)
 				}
 			}
 		}
@@ -237,6 +238,7 @@ func read(file string) (m measurement, err error) {
 	if err != nil {
 		return m, fmt.Errorf("--continue: %w", err)
 	}
+	m.Job = cmp.Or(m.Job, "mxnet") // of recordings without a name
 	return m, nil
 }
 
@@ -245,7 +247,7 @@ func (m *measurement) add(before measurement) error {
 	if len(before.Runs) == 0 {
 		return nil
 	}
-	if before.Framework != m.Framework || before.Parameters != m.Parameters || before.Workers != m.Workers || before.Batch != m.Batch ||
+	if before.Job != m.Job || before.Framework != m.Framework || before.Parameters != m.Parameters || before.Workers != m.Workers || before.Batch != m.Batch ||
 		before.LearningRate != m.LearningRate || before.RTTms != m.RTTms || before.Steps != m.Steps {
 		return errors.New("--continue: the earlier measurement is of another job or link")
 	}
@@ -266,16 +268,6 @@ func (m *measurement) add(before measurement) error {
 		m.Sizes = before.Sizes
 	}
 	return nil
-}
-
-// sent returns the bytes of pushes, of pulls and of everything so far.
-func sent(ctx context.Context, w *testbed.WAN, ps testbed.Proxies) (t traffic, err error) {
-	t.WAN = float64(w.LinkBytes())
-	const wire = "gradproxy_wire_bytes_total"
-	if t.Push, err = ps.Sum(ctx, wire, `role="gradient"`); err == nil {
-		t.Pull, err = ps.Sum(ctx, wire, `role="state"`)
-	}
-	return t, err
 }
 
 func progress(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
