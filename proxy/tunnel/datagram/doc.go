@@ -10,6 +10,7 @@
 //	rate of delivery               rate.go                 after draft-ietf-ccwg-bbr, section 4.1
 //	congestion control             bbr.go                  BBRv3, after draft-ietf-ccwg-bbr
 //	size of packets                mtu.go                  after RFC 8899
+//	repair of a burst's end        repair.go               an XOR for each ten packets, on paths that lose some
 //	marks of congestion            marks.go                after RFC 3168, and RFC 9000, section 13.4
 //	records                        record.go, send.go, receive.go
 //
@@ -20,7 +21,8 @@
 // has them:
 //
 //	0  padding     to the end of the packet. If the next byte is 1, three numbers follow: how many packets have come with the marks
-//	               ECT(0), ECT(1) and CE. Else the bytes mean nothing
+//	               ECT(0), ECT(1) and CE. If it is 2, a repair follows: the number of a packet, a mask of packets from that one on,
+//	               and the XOR of the lengths (2 bytes, big-endian) and of the bytes of their fragments. Else the bytes mean nothing
 //	1  ping        asks for an acknowledgement
 //	2  ack         largest number, delay in µs, limit, number of further ranges, numbers before the largest in the first range;
 //	               and for each further range: numbers missing before the last range, less one, and numbers in the range, less one

@@ -40,6 +40,10 @@ type Engine struct {
 	cameTold markCount     // as last told
 	cameHere uint64        // sum of came when this path began
 	marking  marking       // of the packets that leave
+	repairs  repairing     // of the packets that leave
+	recent   repairRing    // packets that came, since the first repair did
+	repaired bool          // one has come
+	mended   uint64        // packets that were made from one
 	marks    bool          // see Marks
 	err      error
 }
@@ -99,6 +103,8 @@ func (e *Engine) handle(now time.Duration, packet []byte, mark Mark) error {
 	}
 	eliciting, acked := false, false
 	var news ackNews
+	var fragments []byte // and all behind them
+	behind := 0          // bytes behind the last one
 frames:
 	for len(r.rest) > 0 && r.err == nil {
 		kind := r.byte()
@@ -106,6 +112,9 @@ frames:
 		switch kind {
 		case framePadding:
 			news.toldMarks = r.marks(&news.marks)
+			if p, ok := r.repair(); ok && r.err == nil {
+				r.err = e.mend(&p)
+			}
 			break frames
 		case framePing:
 		case frameAck:
@@ -118,9 +127,13 @@ frames:
 				news, r.err = e.acknowledge(now)
 			}
 		case frameFragment:
+			if fragments == nil {
+				fragments = packet[len(packet)-len(r.rest)-1:]
+			}
 			if f := r.fragment(); r.err == nil {
 				e.dataAt = now
 				r.err = e.recv.fragment(f)
+				behind = len(r.rest)
 			}
 		default:
 			r.fail("frame of kind %d", kind)
@@ -132,9 +145,38 @@ frames:
 	if acked {
 		e.learnMarks(now, &news)
 	}
+	if e.repaired && fragments != nil && len(packet) <= repairPacket {
+		e.recent.keep(number, fragments[:len(fragments)-behind])
+	}
 	e.came.add(mark)
 	e.note(now, number, eliciting)
 	return nil
+}
+
+// mend takes a repair, and the fragments of the packet that it replaces.
+func (e *Engine) mend(p *repair) error {
+	e.repaired = true
+	r := packetReader{rest: e.recent.mend(p, func(number uint64) bool { return number < e.floor || e.received.contains(number) })}
+	if r.rest != nil {
+		e.mended++
+	}
+	for len(r.rest) > 0 && r.err == nil {
+		if kind := r.byte(); kind != frameFragment {
+			r.fail("a repair with a frame of kind %d", kind)
+			break
+		}
+		if f := r.fragment(); r.err == nil {
+			r.err = e.recv.fragment(f)
+		}
+	}
+	return r.err
+}
+
+// lossy reports whether the path loses packets, so that repairs are worth their bytes.
+func (e *Engine) lossy() bool {
+	d := &e.rec.rate
+	lost := d.lost - d.marked
+	return !e.repairs.never && e.mtu.size() <= repairPacket && lost > repairSeen*uint64(e.bbr.packet) && lost*repairLoss > d.delivered
 }
 
 // note remembers a packet that came, for acknowledgements.
@@ -291,6 +333,10 @@ func (e *Engine) Next(now time.Duration, dst []byte) (packet []byte, again time.
 	if e.ackAt != 0 && now >= e.ackAt {
 		return e.buildAck(now, dst), 0
 	}
+	mends := !data && len(e.repairs.since) > 0
+	if mends && now >= max(e.repairs.dueAt, e.paceAt) {
+		return e.buildRepair(now, dst), 0
+	}
 	at := func(t time.Duration) {
 		if t != 0 && (again == 0 || t < again) {
 			again = t
@@ -300,6 +346,9 @@ func (e *Engine) Next(now time.Duration, dst []byte) (packet []byte, again time.
 	at(e.ackAt)
 	if data && !full {
 		at(e.paceAt)
+	}
+	if mends {
+		at(max(e.repairs.dueAt, e.paceAt))
 	}
 	return nil, again
 }
@@ -382,7 +431,14 @@ func (e *Engine) build(now time.Duration, dst []byte, ping bool) []byte {
 	if p.tells {
 		room -= maxMarkBytes
 	}
+	lossy := e.lossy()
+	if lossy {
+		room = min(room, e.mtu.size()-e.cfg.Overhead-repairHead+before)
+	}
 	dst, p.parts = e.send.fill(dst, room, p.parts)
+	if lossy && len(dst) > before {
+		e.repairs.noted(now, e.rec.rtt.smoothed/8, e.rec.next(), dst[before:])
+	}
 	if len(dst) == before && ping {
 		dst = append(dst, framePing)
 	}
@@ -407,6 +463,13 @@ func (e *Engine) buildProbe(now time.Duration, dst []byte, size int) []byte {
 	return e.leave(now, dst, p)
 }
 
+// buildRepair makes a packet that repairs packets which have left.
+func (e *Engine) buildRepair(now time.Duration, dst []byte) []byte {
+	e.rec.skip(e.cfg.Random)
+	dst = e.repairs.next(putNumber(dst, e.rec.next()))
+	return e.leave(now, dst, sentPacket{paced: true})
+}
+
 // leave notes a packet that leaves, and when the next one may, and returns it with the count of marks, if it tells one.
 func (e *Engine) leave(now time.Duration, packet []byte, p sentPacket) []byte {
 	if p.tells {
@@ -419,7 +482,7 @@ func (e *Engine) leave(now time.Duration, packet []byte, p sentPacket) []byte {
 	if p.marked = e.marks; p.marked {
 		e.marking.left(now, 3*e.rec.rtt.probeAfter())
 	}
-	if p.eliciting {
+	if p.eliciting || p.paced {
 		per := time.Duration(float64(p.size) / e.bbr.pacing * 1e9)
 		burst := time.Millisecond + time.Duration(float64(e.bbr.quantum())/e.bbr.pacing*1e9)
 		e.paceAt = max(e.paceAt, now-burst) + per
@@ -444,12 +507,13 @@ type State struct {
 	Arrived  uint64        // bytes acknowledged
 	Marks    bool          // the path carries marks of congestion
 	Marked   uint64        // packets that arrived with one
+	Mended   uint64        // packets that did not come, and were made from a repair
 }
 
 // State returns how the connection is.
 func (e *Engine) State() State {
 	s := State{RTT: e.rec.rtt.smoothed, MinRTT: e.rec.rtt.min, Patience: e.rec.rtt.probeAfter(), Rate: e.bbr.pacing, Window: e.bbr.cwnd,
 		InFlight: e.rec.inflight, Datagram: e.mtu.size(), Lost: e.rec.rate.lost - e.rec.rate.marked, Arrived: e.rec.rate.delivered,
-		Marks: e.marking.state == marksCapable, Marked: e.marking.told.ce}
+		Marks: e.marking.state == marksCapable, Marked: e.marking.told.ce, Mended: e.mended}
 	return s
 }

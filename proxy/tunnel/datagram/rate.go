@@ -11,6 +11,41 @@ type deliveryRate struct {
 	appLimited  uint64        // while delivered is below: the application had nothing to send; 0: it had
 	lost        uint64        // bytes that were declared lost, or met congestion
 	marked      uint64        // bytes of these that met congestion, and arrived
+	train       train
+}
+
+// A train is the packets that leave after none was under way, before any of them is acknowledged. The rate of the draft's samples is at most a train's
+// bytes in a round trip, which says little of the path where an application sends a burst and waits for an answer: bursts would be spread over
+// the round trip. So the spacing of a train's acknowledgements is a sample too, without the round trip before the first one. It is at most
+// the rate at which the train left.
+type train struct {
+	began   uint64        // delivered when it began
+	ackedAt time.Duration // when a packet of it was first acknowledged; 0: none was
+	sentAt  time.Duration // when the newest of the packets left that were acknowledged then
+	acked   uint64        // delivered then
+}
+
+const (
+	trainBytes = 16 << 10         // a shorter train shows no rate
+	trainTime  = time.Millisecond // nor does one whose acknowledgements come together
+)
+
+// rate returns the rate that a train shows when its newest packet was acknowledged at now; 0: none.
+func (t *train) rate(now time.Duration, newest *stamp, sentAt time.Duration, delivered uint64) float64 {
+	switch {
+	case newest.delivered != t.began:
+		return 0
+	case t.ackedAt == 0:
+		t.ackedAt, t.sentAt, t.acked = now, sentAt, delivered
+		return 0
+	case delivered-t.acked < trainBytes:
+		return 0
+	}
+	took := max(now-t.ackedAt, sentAt-t.sentAt)
+	if took < trainTime {
+		return 0
+	}
+	return float64(delivered-t.acked) / took.Seconds()
 }
 
 // A stamp is the state of a deliveryRate when a packet left.
@@ -43,6 +78,7 @@ type sample struct {
 func (d *deliveryRate) stamp(now time.Duration, size, inflight int) stamp {
 	if inflight == 0 {
 		d.firstSent, d.deliveredAt = now, now
+		d.train = train{began: d.delivered}
 	}
 	return stamp{delivered: d.delivered, deliveredAt: d.deliveredAt, firstSent: d.firstSent, lost: d.lost,
 		inflight: inflight + size, appLimited: d.appLimited > 0}
@@ -72,5 +108,8 @@ func (d *deliveryRate) finish(s *sample, least time.Duration) {
 	interval := max(s.newestAt-s.newest.firstSent, d.deliveredAt-s.newest.deliveredAt)
 	if interval >= least && interval > 0 {
 		s.rate = float64(s.delivered) / interval.Seconds()
+	}
+	if rate := d.train.rate(d.deliveredAt, &s.newest, s.newestAt, d.delivered); s.appLimited {
+		s.rate = max(s.rate, rate)
 	}
 }

@@ -37,6 +37,7 @@ type sentPacket struct {
 	parts     []part
 	eliciting bool
 	marked    bool // it left as ECT0
+	paced     bool // it counts for the rate, though it asks for no acknowledgement
 	tells     bool // it tells with which marks packets came
 }
 
