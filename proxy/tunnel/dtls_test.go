@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/cipher"
 	"crypto/tls"
+	"encoding/binary"
 	"encoding/hex"
 	"io"
 	"math/rand/v2"
@@ -129,6 +130,37 @@ func TestSuites(t *testing.T) {
 			t.Errorf("%q opens", again)
 		}
 	}
+}
+
+// BenchmarkNonces seals a million records and reports how many nonces repeat.
+func BenchmarkNonces(b *testing.B) {
+	const records = 1 << 20
+	repeats := 0
+	for b.Loop() {
+		client, _ := suitePair(b, suiteAES256)
+		seen := nonceSet{AEAD: client.keys.Load().seal, seen: map[[suiteNonce]byte]bool{}}
+		client.keys.Load().seal = &seen
+		raw := dtlsRecord(1, 0, "x")
+		for number := range uint64(records) {
+			binary.BigEndian.PutUint32(raw[7:], uint32(number))
+			if _, err := client.Encrypt(&recordlayer.RecordLayer{}, raw); err != nil {
+				b.Fatal(err)
+			}
+		}
+		repeats = records - len(seen.seen)
+	}
+	b.ReportMetric(float64(repeats), "repeats")
+}
+
+// A nonceSet is an AEAD that remembers its nonces.
+type nonceSet struct {
+	cipher.AEAD
+	seen map[[suiteNonce]byte]bool
+}
+
+func (s *nonceSet) Seal(dst, nonce, content, data []byte) []byte {
+	s.seen[[suiteNonce]byte(nonce)] = true
+	return s.AEAD.Seal(dst, nonce, content, data)
 }
 
 // FuzzSuite: nothing but a sealed record opens.

@@ -176,7 +176,8 @@ func (e *Engine) mend(p *repair) error {
 func (e *Engine) lossy() bool {
 	d := &e.rec.rate
 	lost := d.lost - d.marked
-	return !e.repairs.never && e.mtu.size() <= repairPacket && lost > repairSeen*uint64(e.bbr.packet) && lost*repairLoss > d.delivered
+	return !e.repairs.never && e.mtu.size() <= repairPacket && lost > repairSeen*uint64(e.bbr.packet) && lost*repairLoss > d.delivered &&
+		e.bbr.bdp(e.bbr.bw(), 1) > repairPath
 }
 
 // note remembers a packet that came, for acknowledgements.

@@ -184,6 +184,10 @@ func TestBrokenPackets(t *testing.T) {
 		"far ahead":                fragment(fragment1(maxAhead+1, 10, 0, 10)),
 		"over the window":          fragment(fragment1(1, MaxRecord, 0, 10)),
 		"fence behind":             append(putNumber(nil, 0), frameFragment, 3, 0, 3, 1, 0, 1, 'x'),
+		"marks cut off":            append(putNumber(nil, 0), framePadding, trailerMarks, 1),
+		"repair of too many":       append(putNumber(nil, 0), framePadding, trailerRepair, 1, 0xff, 0xff, 0xff, 0xff, 0x0f, 0, 0),
+		"repair cut off":           append(putNumber(nil, 0), framePadding, trailerRepair, 1, 1, 0),
+		"repair of no fragment":    append(putNumber(nil, 0), framePadding, trailerRepair, 1, 1, 0, 1, framePing),
 		"order":                    append(putNumber(nil, 0), frameFragment, 3, 9, 0, 1, 0, 1, 'x'),
 	} {
 		e := New(Config{Overhead: overhead, MaxDatagram: 1472, Window: MaxRecord - 1, Random: rand.New(rand.NewPCG(1, 1))})
@@ -224,6 +228,11 @@ func FuzzPackets(f *testing.F) {
 		f.Add(p, p)
 	}
 	f.Add((&ack{ranges: spans{{0, 1}, {3, 5}}}).appendAck(putNumber(nil, 7), 1000), []byte{})
+	f.Add((&markCount{ect0: 3, ce: 1}).appendMarks((&ack{ranges: spans{{0, 4}}}).appendAck(putNumber(nil, 7), 1000)), []byte{})
+	whole := fragment1(1, 3, 0, 3)
+	r := repairing{}
+	r.noted(0, 0, 9, whole.append(nil))
+	f.Add(r.next(putNumber(nil, 8)), whole.append(putNumber(nil, 9)))
 	f.Fuzz(func(t *testing.T, one, two []byte) {
 		e := New(Config{Overhead: overhead, MaxDatagram: 1472, Window: MaxRecord, Random: rand.New(rand.NewPCG(1, 1))})
 		for range 8 {
@@ -233,7 +242,7 @@ func FuzzPackets(f *testing.F) {
 		for _, p := range [][]byte{one, two} {
 			for out, _ := e.Next(now, nil); out != nil; out, _ = e.Next(now, nil) {
 			}
-			if e.Handle(now, p, Unmarkable) != nil {
+			if e.Handle(now, p, CE) != nil {
 				return
 			}
 			now += 50 * time.Millisecond

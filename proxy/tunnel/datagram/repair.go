@@ -19,8 +19,9 @@ const (
 	repairPacket = 1500 // bytes of a datagram at most: longer ones, which cross no WAN, are not kept
 	repairHead   = 32   // bytes of a repair's packet beside the XOR, at most
 
-	repairLoss = 500 // repairs leave where more than one byte in so many was lost,
-	repairSeen = 8   // and that were so many packets
+	repairLoss = 500      // repairs leave where more than one byte in so many was lost,
+	repairSeen = 8        // these were so many packets,
+	repairPath = 64 << 10 // and the path holds so many bytes: else the time of a round trip is short beside that of the bytes
 )
 
 // A kept is the fragments of a packet.
