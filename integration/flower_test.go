@@ -3,9 +3,12 @@
 package integration
 
 import (
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/gradproxy/gradproxy/integration/testbed"
+	wansim "github.com/gradproxy/gradproxy/wan-sim"
 )
 
 // A flowerRelease is a release of Flower, and the interface that is used of it.
@@ -25,6 +28,7 @@ func (r flowerRelease) job(t *testing.T, n int, args ...string) testbed.Job {
 
 // Releases end with the same weights as each other, and so do all of them through the proxies.
 func TestFlower(t *testing.T) {
+	t.Parallel() // with TestFlowerOverSlowLink
 	join := flowerRelease{"flower", "join"}
 	want := map[string]leg{ // numpy adds up in another order in Flower 1.7's environment
 		"flower17": directNodes(t, "flower17", flowerJoin.job(t, 2)),
@@ -37,6 +41,10 @@ func TestFlower(t *testing.T) {
 			got, ps := runNodes(t, fast, r.job(t, 2), &testbed.Config{})
 			sameResults(t, want[r.environment].results, got.results)
 			byRole(t, ps)
+			// Two clients get four models three times each: before the first round, and each to train and to judge.
+			if raw, wire := tensors(t, ps[:1], `codec="lossless"`); raw < 8*model || wire > raw/3 {
+				t.Errorf("%.0f bytes of models became %.0f on their way to the clients, want 8 models of %d at least, and a third", raw, wire, model)
+			}
 			if accuracy := got.results[0].Accuracy; accuracy < flowerAccuracy {
 				t.Errorf("accuracy %.3f, want %.2f", accuracy, flowerAccuracy)
 			}
@@ -44,5 +52,40 @@ func TestFlower(t *testing.T) {
 	}
 }
 
+// A model crosses the WAN once, however many clients there are behind it.
+func TestFlowerModelsCrossOnce(t *testing.T) {
+	down := func(n int) (raw, wire float64) {
+		_, ps := runNodes(t, fast, flowerJoin.job(t, n, "--local", "5"), &testbed.Config{})
+		raw, wire = tensors(t, ps[:1], `role="state"`)
+		t.Logf("%d clients: %.0f bytes of models became %.0f", n, raw, wire)
+		return raw, wire
+	}
+	rawOne, one := down(1)
+	rawFour, four := down(4)
+	if rawFour < 3.9*rawOne || four > 1.1*one {
+		t.Errorf("models for four clients, %.0f bytes, became %.0f; for one, %.0f bytes, %.0f", rawFour, four, rawOne, one)
+	}
+}
+
+// model is the size of the model in bytes.
+const model = 4 * (784*64 + 64 + 64*10 + 10)
+
 // flowerAccuracy is that of three rounds, at least.
 const flowerAccuracy = 0.7
+
+// Over a slow link SuperNodes of Flower 1.42 never end: a node gives up a push that is not answered within 30 s of its last byte, and sends it again. Through the
+// proxies the same job ends, and nothing is sent twice.
+func TestFlowerOverSlowLink(t *testing.T) {
+	t.Parallel()      // it waits for the link
+	const wide = 1275 // hidden neurons with which an array takes 4 MB
+	link := wansim.Link{Rate: 150e3, Delay: 10 * time.Millisecond, Queue: 64 << 10}
+	job := flowerHTTP.job(t, 2, "--hidden", fmt.Sprint(wide), "--rounds", "1", "--evaluate", "0", "--local", "2", "--timeout", "400")
+	got, ps := runNodes(t, link, job, &testbed.Config{})
+	byRole(t, ps)
+	up, wire := tensors(t, ps[1:], `role="exact"`)
+	results := 2 * float64(got.results[0].DenseBytes)
+	t.Logf("%.0f bytes of results, of which nodes have sent %.0f, became %.0f", results, up, wire)
+	if up < 0.99*results || up > 1.01*results || wire > 0.9*results {
+		t.Errorf("nodes have sent %.0f bytes, which became %.0f; want the %.0f of their results once, and fewer", up, wire, results)
+	}
+}

@@ -9,7 +9,7 @@ import numpy as np
 
 import fashion
 
-DEFAULTS = dict(rounds=3, clients=2, hidden=64, local=20, batch=32, lr=0.1, seed=7, test=1000, strategy="FedAvg", result="")
+DEFAULTS = dict(rounds=3, clients=2, hidden=64, local=20, batch=32, lr=0.1, seed=7, test=1000, strategy="FedAvg", evaluate=1, result="")  # evaluate: whether clients judge the model after each round
 
 
 def initial(c):
@@ -85,7 +85,7 @@ def strategy(c):
     """A strategy of Flower 1.0's interface."""
     import flwr
     kind = getattr(flwr.server.strategy, c["strategy"])
-    more = {}
+    more = {} if c["evaluate"] else {"fraction_evaluate": 0.0}
     if c["strategy"] != "FedAvg":
         more["initial_parameters"] = flwr.common.ndarrays_to_parameters(list(initial(c).values()))
 
@@ -143,7 +143,7 @@ def apps():
 
         first = ArrayRecord(OrderedDict((k, Array(w)) for k, w in initial(c).items()))
         n = c["clients"]
-        Strategy(fraction_train=1.0, fraction_evaluate=1.0, min_train_nodes=n, min_evaluate_nodes=n, min_available_nodes=n).start(
+        Strategy(fraction_train=1.0, fraction_evaluate=float(c["evaluate"]), min_train_nodes=n, min_evaluate_nodes=n * c["evaluate"], min_available_nodes=n).start(
             grid=grid, initial_arrays=first, num_rounds=c["rounds"], evaluate_fn=evaluate, train_config=ConfigRecord({"lr": c["lr"]}))
 
     return of_server, of_client

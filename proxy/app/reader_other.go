@@ -21,3 +21,6 @@ func (r *Reader) ReadNow(Request) (int, memory.Buffer) { return 0, memory.Buffer
 
 // TellsIdle reports whether idle is called before Read waits.
 func (r *Reader) TellsIdle() bool { return false }
+
+// Narrow does nothing on this system.
+func (r *Reader) Narrow(bool) error { return nil }

@@ -104,6 +104,18 @@ func (r *Reader) setLowWater(fd uintptr, n int) {
 	}
 }
 
+// Narrow has the kernel hold few bytes that nobody has read yet, or again as many as it likes, within the host's tcp_rmem.
+func (r *Reader) Narrow(on bool) error {
+	if r.plain != nil {
+		return nil
+	}
+	var err error
+	if e := r.raw.Control(func(fd uintptr) { err = setNarrow(fd, on) }); e != nil {
+		return e
+	}
+	return err
+}
+
 func ignoringEINTR(f func() (int, error)) (int, error) {
 	for {
 		n, err := f()

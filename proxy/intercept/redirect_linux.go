@@ -111,7 +111,18 @@ func (r *Redirect) socket() control {
 	if r.config.Transparent {
 		return TransparentControl
 	}
-	return nil
+	return smallSegments
+}
+
+// smallSegments has the kernel take segments as they are on a WAN. The app's own segments are no larger, since it takes the way to the peer's network, but of a listener that offers 64 KiB, as
+// loopback's do, the kernel makes the app's send buffer several megabytes large: what an app has sent should not wait there for a slow link.
+func smallSegments(_, _ string, c syscall.RawConn) error {
+	const segment = 1460 // bytes: an Ethernet frame's, less the headers of IPv4 and TCP
+	var err error
+	if e := c.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG, segment) }); e != nil {
+		return e
+	}
+	return err
 }
 
 // claim claims a thing that the error names, for as long as r is open. Its name does not begin as the ones of rules' tables do.

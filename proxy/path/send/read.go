@@ -22,6 +22,7 @@ type reader struct {
 	armed    bool          // a read deadline is set
 	reading  memory.Buffer // the buffer that was read into, unless a block has adopted it
 	unsent   unsent
+	narrower narrower
 }
 
 const (
@@ -38,6 +39,7 @@ func (r *reader) run() error {
 	if err := r.resend(); err != nil {
 		return err
 	}
+	r.narrower.begin(r.app, r.rate())
 	for {
 		if r.conn.Rests() {
 			if err := r.cut.fallBack(false); err != nil {
@@ -66,6 +68,12 @@ func (r *reader) run() error {
 			return r.ended(err)
 		}
 	}
+}
+
+// rate returns the rate of the link in bytes per second; 0: not known.
+func (r *reader) rate() float64 {
+	_, rate := r.conn.Stream.Path()
+	return rate
 }
 
 // resend hands on the bytes that the Sender before has read at rest.
@@ -107,6 +115,7 @@ func (r *reader) once() (came bool, err error) {
 		if err != nil {
 			return false, err
 		}
+		r.narrower.came(r.app, n, r.rate())
 		return true, r.classify.direct(rest[:n], spare)
 	}
 	q := app.Request{Room: frame.MaxHeader, Size: readSize, Min: 1}
@@ -115,10 +124,12 @@ func (r *reader) once() (came bool, err error) {
 	} else if next.ended {
 		q.Size, next.ended = betweenTensors, false
 	}
-	_, r.reading, err = r.app.Read(q)
+	var n int
+	n, r.reading, err = r.app.Read(q)
 	if err != nil {
 		return false, err
 	}
+	r.narrower.came(r.app, n, r.rate())
 	err = r.classify.take(r.reading.B, &r.reading)
 	r.alloc.Put(r.reading)
 	r.reading = memory.Buffer{}

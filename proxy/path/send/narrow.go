@@ -1,0 +1,46 @@
+package send
+
+import "github.com/gradproxy/gradproxy/proxy/app"
+
+// A narrower keeps few bytes of an app ahead of a slow link. To the app they count as sent once a kernel has taken them, and some apps wait only so long for an answer
+// from then on: Flower's nodes 30 s, and then they send everything again. So ahead of a link that is slow the receive buffer of the app's socket is small, which keeps
+// the app's own send buffer small as well. It is small from the first byte on, since a send buffer that has grown stays large, and grows as the kernel likes once the link is known
+// to be faster, or has let so many bytes through that a slow one would be known.
+type narrower struct {
+	on    bool
+	bytes int // that have come since it is on
+}
+
+const (
+	slowLink   = 2 << 20 // bytes per second
+	fastLink   = 2 * slowLink
+	manyNarrow = 2 << 20 // bytes
+)
+
+// want takes note of n bytes that have come, and reports whether the buffer should be small now. rate is the link's, in bytes per second; 0: not known.
+func (w *narrower) want(n int, rate float64) bool {
+	w.bytes += n
+	switch {
+	case rate > 0 && rate < slowLink:
+		return true
+	case rate >= fastLink, rate == 0 && w.bytes > manyNarrow:
+		return false
+	}
+	return w.on
+}
+
+// begin sets the receive buffer of an app's socket of which nothing has been read.
+func (w *narrower) begin(from *app.Reader, rate float64) {
+	if rate < fastLink && from != nil {
+		w.on = true
+		_ = from.Narrow(true)
+	}
+}
+
+// came sets the receive buffer of the app's socket once n more bytes have come. A system that cannot is left as it is.
+func (w *narrower) came(from *app.Reader, n int, rate float64) {
+	if on := w.want(n, rate); on != w.on {
+		*w = narrower{on: on}
+		_ = from.Narrow(on) // only how much waits where depends on it
+	}
+}
