@@ -47,6 +47,8 @@ var layers = []layer{
 	{"parser/grpc", []string{"parser", "parser/http2"}},
 	{"parser/tensorflow/tensorflowsim", nil}, // makes messages, which parsers only read
 	{"parser/nvflare", []string{"parser/lru", "parser/grpc", "tensor", "parser", "parser/internal/..."}},
+	{"parser/grpcany", []string{"parser/lru", "parser/grpc", "tensor", "parser", "parser/internal/..."}},
+	{"parser/flower/flowersim", nil}, // makes connections, which parsers only read
 	{"parser/flower", []string{"parser/lru", "parser/grpc", "tensor", "parser", "parser/internal/..."}},
 	{"parser/tensorflow", []string{"parser/lru", "parser/grpc", "tensor", "parser", "parser/internal/..."}},
 	{"parser/...", []string{"tensor", "parser", "parser/internal/..."}}, // protocols and parsertest

@@ -5,6 +5,7 @@ import (
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/parser/flower"
 	"github.com/gradproxy/gradproxy/parser/gloo"
+	"github.com/gradproxy/gradproxy/parser/grpcany"
 	"github.com/gradproxy/gradproxy/parser/nvflare"
 	"github.com/gradproxy/gradproxy/parser/pslite"
 	"github.com/gradproxy/gradproxy/parser/tensorflow"
@@ -19,5 +20,6 @@ func Protocols() []parser.Protocol {
 		new(tensorflow.Protocol),
 		new(flower.Protocol),
 		new(nvflare.Protocol),
+		new(grpcany.Protocol),
 	}
 }

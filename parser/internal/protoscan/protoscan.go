@@ -160,6 +160,9 @@ func (s *Scanner) Held() int { return cap(s.kept) }
 // Broken reports whether the message is none: the rest of its bytes are skipped.
 func (s *Scanner) Broken() bool { return s.broken }
 
+// Whole reports whether the message has come, and was one.
+func (s *Scanner) Whole() bool { return !s.broken && s.Rest() == 0 && s.state == inTag && s.have == 0 }
+
 // byte takes one byte of a number.
 func (s *Scanner) byte(c byte) {
 	s.buf[s.have] = c
