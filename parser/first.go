@@ -98,6 +98,14 @@ func (f *first) Messages() (all, payloads int) {
 	return 0, 0
 }
 
+// Method implements Dispatched.
+func (f *first) Method() string {
+	if len(f.left) == 1 {
+		return MethodOf(f.left[0])
+	}
+	return ""
+}
+
 // Recognized implements Counter.
 func (f *first) Recognized() bool {
 	c := f.counter()

@@ -136,6 +136,15 @@ func (f *EstimatorFlow) Send(b []byte, segments []parser.Segment) error {
 	return f.send(b, &f.sizes.Opaque, f.sender.Opaque)
 }
 
+// Tensors returns the bytes of all tensors so far.
+func (f *EstimatorFlow) Tensors() (sum Size) {
+	for _, s := range f.sizes.Tensors {
+		sum.Raw += s.Raw
+		sum.Wire += s.Wire
+	}
+	return sum
+}
+
 // See takes bytes of a tensor of the connection's other direction, in order, which a proxy compares with this direction's.
 func (f *EstimatorFlow) See(t tensor.Tensor, b []byte) { f.conn.See(t, b) }
 

@@ -38,6 +38,7 @@ type httpStream struct {
 	head    http1.Collector
 	body    int      // bytes of the body still to come
 	message *message // the body; nil: nobody looks at it
+	method  string   // of the last segment's call
 	err     error
 	count   struct{ messages, payloads int }
 }
@@ -70,7 +71,9 @@ func (s *httpStream) Next(b []byte) (parser.Segment, error) {
 // next takes bytes of a body.
 func (s *httpStream) next(b []byte) parser.Segment {
 	seg := parser.Segment{Len: len(b)}
+	s.method = ""
 	if s.message != nil {
+		s.method = s.message.call.path
 		seg = s.message.Next(b, s.body)
 	}
 	if s.body -= seg.Len; s.body == 0 {
@@ -191,4 +194,10 @@ func (s *httpStream) Recognized() bool {
 	return s.recognized
 }
 
-var _ parser.Counter = (*httpStream)(nil)
+// Method implements parser.Dispatched.
+func (s *httpStream) Method() string { return s.method }
+
+var (
+	_ parser.Counter    = (*httpStream)(nil)
+	_ parser.Dispatched = (*httpStream)(nil)
+)

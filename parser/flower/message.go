@@ -16,6 +16,7 @@ import (
 // A call is one call of a method.
 type call struct {
 	conn   *connection
+	path   string
 	method *method
 
 	mu     sync.Mutex
@@ -29,7 +30,7 @@ func (x *connection) open(path string) *call {
 	if m == nil {
 		return nil
 	}
-	return &call{conn: x, method: m}
+	return &call{conn: x, path: path, method: m}
 }
 
 // name notes the object that the request names.

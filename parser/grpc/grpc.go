@@ -22,6 +22,7 @@ type connection struct {
 	service    Service
 	recognized atomic.Bool // the first call was the Service's
 	counts     [2]struct{ messages, payloads atomic.Int64 }
+	methods    [2]string // of the last bytes of messages, by side; each is used by its direction alone
 }
 
 // A direction is one direction of a connection.
@@ -40,7 +41,19 @@ func (d *direction) Messages() (all, payloads int) {
 // Recognized implements [parser.Counter].
 func (d *direction) Recognized() bool { return d.conn.recognized.Load() }
 
-var _ parser.Counter = (*direction)(nil)
+// Next implements [parser.Parser].
+func (d *direction) Next(b []byte) (parser.Segment, error) {
+	d.conn.methods[d.side] = ""
+	return d.Direction.Next(b)
+}
+
+// Method implements [parser.Dispatched].
+func (d *direction) Method() string { return d.conn.methods[d.side] }
+
+var (
+	_ parser.Counter    = (*direction)(nil)
+	_ parser.Dispatched = (*direction)(nil)
+)
 
 // open begins a call.
 func (c *connection) open(request http2.Fields) (http2.Exchange, error) {
@@ -54,7 +67,7 @@ func (c *connection) open(request http2.Fields) (http2.Exchange, error) {
 		}
 		c.recognized.Store(true)
 	}
-	x := &exchange{conn: c, stream: new(Stream)}
+	x := &exchange{conn: c, stream: new(Stream), path: path}
 	x.call = c.service.Call(path, x.stream)
 	x.halves[parser.Client].reads = true
 	return x, nil
@@ -70,6 +83,7 @@ func speaksGRPC(fields http2.Fields) bool {
 type exchange struct {
 	conn   *connection
 	stream *Stream
+	path   string
 	call   Call // nil: nobody reads its messages
 	halves [2]half
 }
@@ -105,6 +119,7 @@ func (x *exchange) Data(from parser.Side, b []byte, rest int) (parser.Segment, e
 	}
 	b = b[:min(len(b), h.left)]
 	seg := parser.Segment{Len: len(b)}
+	x.conn.methods[from] = x.path
 	if h.message != nil {
 		seg = h.message.Next(b, min(rest, h.left))
 	}

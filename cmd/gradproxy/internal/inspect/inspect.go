@@ -53,6 +53,7 @@ func Read(r io.Reader, c Config) (report *Report, err error) {
 		report.Connections = append(report.Connections, w.report())
 	}
 	report.Hosts = hostPairs(report.Connections)
+	report.Methods = x.methods()
 	for _, c := range x.costings {
 		report.Policies = append(report.Policies, c.end())
 	}

@@ -26,10 +26,12 @@ type reader struct {
 	values   [2]map[uint64]*value // under way, by direction and key
 	tensors  *tensors
 	costings []*costing
-	each     func(Value)               // may be nil
-	segments []parser.Segment          // of the bytes at hand
-	flows    [2][]*proxy.EstimatorFlow // by direction, then as costings; nil: it has had no tensor
-	err      error                     // of a flow
+	each     func(Value)                // may be nil
+	segments []parser.Segment           // of the bytes at hand
+	runs     []methodRun                // of these, with the methods of their tensors
+	methods  [2]map[string]*methodTally // by direction, then by method
+	flows    [2][]*proxy.EstimatorFlow  // by direction, then as costings; nil: it has had no tensor
+	err      error                      // of a flow
 }
 
 // A tally counts one direction.
@@ -55,7 +57,7 @@ func (r *reader) data(from parser.Side, b []byte) bool {
 		}
 		rest = rest[seg.Len:]
 	}
-	r.segments = r.segments[:0]
+	r.segments, r.runs = r.segments[:0], r.runs[:0]
 	understood := b
 	for rest := b; len(rest) > 0 && !r.ended[from]; {
 		seg, err := r.parsers[from][from].Next(rest)
@@ -74,6 +76,7 @@ func (r *reader) data(from parser.Side, b []byte) bool {
 			r.payload(from, seg.Tensor, rest[:seg.Len])
 		}
 		r.segments = append(r.segments, seg)
+		r.run(seg, parser.MethodOf(r.parsers[from][from]))
 		rest = rest[seg.Len:]
 	}
 	if len(r.segments) > 0 {
@@ -93,8 +96,8 @@ func (r *reader) cost(from parser.Side, b []byte) {
 			r.flows[from] = append(r.flows[from], c.flow(r.protocol, direction, r.sites[1-from]))
 		}
 	}
-	for _, f := range r.flows[from] {
-		r.err = cmp.Or(r.err, f.Send(b, r.segments))
+	for i, f := range r.flows[from] {
+		r.err = cmp.Or(r.err, r.send(from, i, f, b))
 	}
 }
 

@@ -28,6 +28,7 @@ func (r *Report) WriteText(w io.Writer) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
+	r.writeMethods(t)
 	r.writePolicies(t)
 	if r.WhatIf != nil {
 		r.WhatIf.write(t)
@@ -99,6 +100,34 @@ func size(n int) string {
 		}
 	}
 	return fmt.Sprintf("%d B", n)
+}
+
+// writeMethods writes a line for each method and side that has tensors, with their sizes under each policy.
+func (r *Report) writeMethods(w io.Writer) {
+	if len(r.Methods) == 0 {
+		return
+	}
+	fmt.Fprint(w, "\ntensors of each method\tfrom\tbytes")
+	for _, c := range r.Policies {
+		fmt.Fprintf(w, "\t%s", c.Codec)
+	}
+	fmt.Fprintln(w)
+	for _, m := range r.Methods {
+		for _, s := range []struct {
+			from string
+			MethodSide
+		}{{"client", m.FromClient}, {"server", m.FromServer}} {
+			if s.TensorBytes == 0 {
+				continue
+			}
+			fmt.Fprintf(w, "%s %s\t%s\t%s", m.Protocol, m.Method, s.from, size(s.TensorBytes))
+			for _, c := range r.Policies {
+				n := s.Policies[c.Codec]
+				fmt.Fprintf(w, "\t%s (%.2fx)", size(n), float64(s.TensorBytes)/float64(max(1, n)))
+			}
+			fmt.Fprintln(w)
+		}
+	}
 }
 
 // writePolicies writes a line for each policy.
