@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -13,6 +14,9 @@ import (
 
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo"
 )
+
+// uplink is the rate of a hospital's uplink, in bits per second.
+const uplink = 10e6
 
 func demoCommand() *cobra.Command {
 	var asJSON bool
@@ -24,11 +28,15 @@ func demoCommand() *cobra.Command {
 		Long: `Train a small classifier of digits with two workers, in this process, across an emulated WAN link. First as PyTorch's
 DistributedDataParallel does with Gloo, a worker at each of two sites: directly, then through two gradproxies that lose
 nothing, lose detail of gradients, and of their sums as well. Then as MXNet does with ps-lite, a parameter server at the
-other site: directly, and with loss of detail both ways. Nothing needs to be installed or configured, no privileges are
+other site: directly, and with loss of detail both ways. With --wire flower it is federated learning, as Flower does it: two
+hospitals behind one uplink, of 10 Mbit/s unless --rate says otherwise, and a server that averages their models. Nothing needs to be installed or configured, no privileges are
 needed, and nothing leaves this machine. At the end it compares time, bytes, accuracy, and the weights, bit by bit. It takes
 less than two minutes. The exit code is 1 if a run has not ended as it must.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if slices.Equal(o.Wires, []string{"flower"}) && !c.Flags().Changed("rate") {
+				rate = uplink
+			}
 			o.Link.Rate = int64(rate)
 			for i, wire := range o.Wires {
 				o.Wires[i] = strings.ReplaceAll(wire, "ps-lite", "pslite")
@@ -62,12 +70,12 @@ less than two minutes. The exit code is 1 if a run has not ended as it must.`,
 	f.Float64Var(&o.Link.Loss, "loss", 0, "probability that a packet is lost; it then arrives a round trip late, with all behind it")
 	f.IntVar(&o.Steps, "steps", demo.DefaultSteps, "steps of training")
 	f.Uint64Var(&o.Seed, "seed", 1, "of weights and batches; the same seed, the same training")
-	f.StringSliceVar(&o.Wires, "wire", demo.DefaultWires(), "protocol of the job: gloo or ps-lite; may be repeated")
+	f.StringSliceVar(&o.Wires, "wire", demo.DefaultWires(), "protocol of the job: gloo, ps-lite or flower; may be repeated")
 	f.BoolVar(&o.All, "all", false, "every run that there is to show on these wires, one of each method: some minutes")
 	f.StringArrayVar(&o.Codes, "codec", nil, "the proxies' codec in a run after the direct one: lossless, CODEC for gradients, or\n"+
 		"CODEC+CODEC for gradients and their results (sums on the wire of gloo, weights on the wire of ps-lite, where a\n"+
-		"single CODEC is for both); may be repeated; default: "+strings.Join(demo.DefaultCodes("gloo"), ", ")+";\n"+
-		"on ps-lite "+strings.Join(demo.DefaultCodes("pslite"), ", "))
+		"single CODEC is for both, as on that of flower); may be repeated; default: "+strings.Join(demo.DefaultCodes("gloo"), ", ")+";\n"+
+		"on ps-lite "+strings.Join(demo.DefaultCodes("pslite"), ", ")+"; on flower "+strings.Join(demo.DefaultCodes("flower"), ", "))
 	f.BoolVar(&asJSON, "json", false, "print one JSON object; progress goes to standard error if that is a terminal")
 	return c
 }

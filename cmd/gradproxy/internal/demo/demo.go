@@ -4,7 +4,7 @@
 // whether gradproxy's promise for each run is true.
 //
 // The jobs know nothing of proxies: gloosim speaks the wire of torch.distributed, ddp uses it as PyTorch's
-// DistributedDataParallel does, pslitesim speaks ps-lite, paramserver is MXNet's kvstore on it, train computes, on the images of package digits.
+// DistributedDataParallel does, pslitesim speaks ps-lite, paramserver is MXNet's kvstore on it, flowersim speaks Flower, train computes, on the images of package digits.
 package demo
 
 import (
@@ -23,7 +23,7 @@ type Options struct {
 	Wires []string // protocols of the job; nil: DefaultWires
 	Codes []string // codecs of the proxies in the runs after the direct one: "lossless", "CODEC" or "CODEC+CODEC"; nil: DefaultCodes
 	All   bool     // AllCodes instead of DefaultCodes
-	Steps int      // of training; 0: DefaultSteps
+	Steps int      // of training, on the wire of flower rounded up to whole rounds; 0: DefaultSteps
 	Seed  uint64   // of weights and batches
 	Model []int    // widths of the classifier's hidden layers; nil: 256 and 256, 85,002 parameters in all
 

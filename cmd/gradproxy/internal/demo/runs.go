@@ -39,9 +39,14 @@ func job(wire string) func(context.Context, *run) (trained, error) {
 		return gloo
 	case "pslite":
 		return parameterServer
+	case "flower":
+		return federated
 	}
 	return nil
 }
+
+// Wires are all that there are.
+func Wires() []string { return append(DefaultWires(), "flower") }
 
 // DefaultWires are the wires of a demo that names none.
 func DefaultWires() []string { return []string{"gloo", "pslite"} }
@@ -59,13 +64,18 @@ func DefaultCodes(wire string) []string {
 		return []string{Lossless, summands, sumsToo}
 	case "pslite":
 		return []string{summands}
+	case "flower":
+		return []string{Lossless, summands}
 	}
 	return nil
 }
 
 // AllCodes returns the same for a demo that shows everything.
 func AllCodes(wire string) []string {
-	if wire == "pslite" {
+	switch wire {
+	case "flower":
+		return []string{Lossless, "int8", summands}
+	case "pslite":
 		return []string{Lossless, summands + "+" + Lossless, summands}
 	}
 	codes := DefaultCodes(wire)
@@ -118,7 +128,9 @@ func newRun(wire, code string) Run {
 		return r // checkCode has refused it
 	}
 	r.Gradients = gradients
-	if wire == "pslite" {
+	if wire == "flower" { // whole models, either way
+		r.State = gradients
+	} else if wire == "pslite" {
 		r.State = cmp.Or(rest, gradients)
 	} else {
 		r.Aggregates = rest
@@ -153,7 +165,7 @@ func (o Options) checkRuns() error {
 	for i, w := range o.Wires {
 		switch {
 		case job(w) == nil:
-			errs = append(errs, fmt.Errorf("unknown wire %q: want %s", w, strings.Join(DefaultWires(), " or ")))
+			errs = append(errs, fmt.Errorf("unknown wire %q: want %s", w, strings.Join(Wires(), ", ")))
 		case slices.Contains(o.Wires[:i], w):
 			errs = append(errs, fmt.Errorf("wire %q is named twice", w))
 		}

@@ -19,8 +19,11 @@ const (
 // introduction describes the demo, and the purpose of each run.
 func introduction(o Options, runs []Run) string {
 	var b strings.Builder
-	for _, line := range wrap(fmt.Sprintf("Two processes train one classifier of handwritten digits, %s of weights. "+
-		"In each of %d steps both compute gradients from images of their own, which are added up across the WAN between two sites. "+
+	joined := "In each of %d steps both compute gradients from images of their own, which are added up across the WAN between two sites. "
+	if slices.Equal(o.Wires, []string{"flower"}) {
+		joined = "In each of %d steps both train on images of their own, which never leave them; after every " + fmt.Sprint(localSteps) + " a server across the WAN averages their weights. "
+	}
+	for _, line := range wrap(fmt.Sprintf("Two processes train one classifier of handwritten digits, %s of weights. "+joined+
 		"The WAN is emulated: %v. Everything is in this one program, and every run trains the same way:",
 		size(float32Len*o.parameters()), o.Steps, o.Link), lineLen) {
 		fmt.Fprintln(&b, line)
@@ -97,8 +100,11 @@ func (r Run) purpose() string {
 	case sameWeights:
 		return "two proxies, which the job knows nothing of; all arrives bit for bit, so the result must be that of the direct run"
 	case sameReplicas:
-		if r.Wire == "pslite" {
+		switch r.Wire {
+		case "pslite":
 			return r.throughServer()
+		case "flower":
+			return "models travel as differences to those that the other side holds, which may lose detail, and once for both hospitals: both must end with the same weights"
 		}
 		if r.NoFeedback {
 			return "gradients may lose detail on their way by a method that is right on average; their sums arrive exactly, so both processes must end with the same weights"
@@ -127,6 +133,8 @@ func layout(wire string) string {
 		return "one process at each site, on the wire of PyTorch's DistributedDataParallel with Gloo"
 	case "pslite":
 		return "both processes at one site, a parameter server at the other, on the wire of MXNet, ps-lite"
+	case "flower":
+		return "two hospitals behind one uplink, a server that averages their models at the other end, on the wire of Flower"
 	}
 	return "on the wire of " + wire
 }
