@@ -212,13 +212,14 @@ func TestFirstFrameLast(t *testing.T) {
 	}
 }
 
-// The model has the same bases for all clients of the job, in each round; results have the client's.
+// The model and the weights that clients send have the same bases for all clients of the job, in each round; differences of weights have the client's.
 func TestBases(t *testing.T) {
 	p := fresh()
+	kind := "WEIGHT_DIFF"
 	bases := func(n byte, cell string, c parser.Conn) (b [2][]uint64) {
-		j := newJob(cell, 1000)
+		j := newJob(cell, 1<<20)
 		down, _ := model(false, uint64(n))
-		j.round("WEIGHTS", false, down, down)
+		j.round(kind, false, down, down)
 		for side, list := range find(t, p, c, j.tcp()) {
 			for _, v := range list {
 				b[side] = append(b[side], v.Base)
@@ -230,6 +231,11 @@ func TestBases(t *testing.T) {
 	if !slices.Equal(first[0], later[0]) || !slices.Equal(first[1], later[1]) || !slices.Equal(first[1], other[1]) || slices.Equal(first[0], other[0]) {
 		t.Errorf("%x, then %x, of another client %x", first, later, other)
 	}
+	kind = "WEIGHTS"
+	if w := bases(2, "site-2.job", conn(2)); !slices.Equal(w[0], w[1]) || !slices.Equal(w[1], first[1]) {
+		t.Errorf("weights from a client have other bases than the model: %x", w)
+	}
+	kind = "WEIGHT_DIFF"
 	here, there := bases(1, "site-1.job", parser.Conn{Peer: "paris"}), bases(1, "site-1.job", parser.Conn{Peer: "tokyo"})
 	if !slices.Equal(here[0], there[0]) || !slices.Equal(here[1], there[1]) {
 		t.Error("the proxies at both ends have other bases")

@@ -196,8 +196,8 @@ func (r *region) within(p *part) (from, to int) {
 
 // tensor returns the tensor of a region in a frame, at the frame's next byte.
 func (x *stream) tensor(r *region, p *part, from, to int) tensor.Tensor {
-	cell := uint64(0) // whose bases are its own
-	if x.side == parser.Client {
+	cell := uint64(0) // whose bases are its own; weights from a client and the model that it was sent predict each other
+	if weights := r.named && x.announced.role == tensor.State; x.side == parser.Client && !weights {
 		cell = x.origin
 	}
 	base := mix.Words(baseOfArray, x.conn.seed, r.name, uint64(r.dtype), uint64(r.to-r.from), uint64(from-r.from)<<32|uint64(to-from), cell)
