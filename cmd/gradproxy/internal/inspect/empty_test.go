@@ -66,7 +66,7 @@ func TestParsersWaitForData(t *testing.T) {
 	}
 
 	made := 0
-	x := &inspector{tensors: &tensors{last: map[blockName]*block{}}}
+	x := &inspector{bursts: map[[2]string]*bursts{}, tensors: &tensors{last: map[blockName]*block{}}}
 	for own := range x.near {
 		x.near[own] = []parser.Protocol{counted{all.Protocols()[0], &made}}
 	}
