@@ -27,13 +27,15 @@ install_one() {
 	flower)        pypi flower ;;
 	flower139)     pypi flower; pypi flower139 ;;
 	flower17)      pypi flower17 ;;
+	nvflare)       pypi nvflare ;;
+	openfl)        pypi openfl ;;
 	uml)           unpacked uml user-mode-linux ;; # another kernel, which integration/vm runs as a process
 	prometheus)    unpacked prometheus prometheus ;; # with promtool; its service would take port 9090
 	qemu)          debian qemu-system-x86; kernel qemu linux-image-amd64 ;; # the same for processors on which uml does not start
 	*)             fail "unknown environment $1: one of $all" ;;
 	esac
 }
-all='tools haproxy fashion-mnist torch113 torch215 jax mxnet tensorflow flower flower139 flower17 uml qemu prometheus'
+all='tools haproxy fashion-mnist torch113 torch215 jax mxnet tensorflow flower flower139 flower17 nvflare openfl uml qemu prometheus'
 
 # The CUDA wheel of torch without 4 GB of NVIDIA's packages: stand-ins for the libraries that it links.
 after_torch215() {
