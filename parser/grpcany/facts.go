@@ -42,7 +42,7 @@ type context struct {
 	size  int
 }
 
-// A kind is what a field is.
+// A kind is the kind of a field's bytes.
 type kind uint8
 
 const (
@@ -51,7 +51,7 @@ const (
 	aLeaf
 )
 
-// A fact is what is known of a place.
+// A fact is the knowledge of a place.
 type fact struct {
 	kind  kind
 	types types // of its last value that had one
@@ -73,7 +73,7 @@ func (f *facts) at(p place) fact {
 	return x
 }
 
-// tried notes what a field is.
+// tried notes the kind of a field.
 func (f *facts) tried(p place, k kind, t types) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

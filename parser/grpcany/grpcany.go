@@ -2,7 +2,7 @@
 //
 // # Messages
 //
-// A message is a Protocol Buffer, whose fields have numbers and lengths but no names and, of those with a length, no types. A field of at least 1 KiB may be
+// A message is a Protocol Buffer, whose fields have numbers and lengths but no names, and where they have a length no types. A field of at least 1 KiB may be
 // a message, bytes, a text, or packed numbers. The first such field at a place (a method, a side, and the numbers of the fields that it lies in) is opaque, and is tried
 // (trial.go): it is a message if its bytes are fields up to its very end, and else a leaf. From then on fields at that place are read likewise.
 //
@@ -40,7 +40,7 @@ var _ parser.Protocol = (*Protocol)(nil)
 // String returns "grpc".
 func (*Protocol) String() string { return "grpc" }
 
-// Traits: nothing is known of what an app does after a lost connection, and no tensor loses anything.
+// Traits: nothing is known of an app after a lost connection, and no tensor loses anything.
 func (*Protocol) Traits() parser.Traits { return parser.Traits{} }
 
 // New returns the parsers of a connection's two directions.

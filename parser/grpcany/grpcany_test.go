@@ -174,7 +174,7 @@ func TestCallsInterleave(t *testing.T) {
 	}
 }
 
-// Texts that are others in every message are no part of a name. The messages of a stream that ends are known by their numbers, and those of one that does not are not.
+// Texts that are others in every message are no part of a name. The messages of a stream that ends are known by their numbers, and the messages of one that does not end are not.
 func TestNames(t *testing.T) {
 	p := fresh()
 	bases := map[uint64]bool{}
@@ -350,7 +350,7 @@ func FuzzNext(f *testing.F) {
 	})
 }
 
-// No bytes of messages make their reader panic, or depend on how they are cut: two messages of a method, of which the first shows what its fields are.
+// No bytes of messages make their reader panic, or depend on how they are cut: two messages of a method; the first shows the kinds of its fields.
 func FuzzMessage(f *testing.F) {
 	f.Add(field(5, named("a", 1, floats(300, 1))), field(5, named("a", 2, floats(300, 2))))
 	f.Add(field(1, floats(1000, 1)), field(1, field(2, floats(400, 3))))

@@ -166,7 +166,7 @@ func (m *message) open(p protoscan.Path, n int) {
 		return
 	}
 	m.alike[name]++
-	unit, host := max(1, t.dtype.Size()), uint64(0) // what a server sends is the same for all clients
+	unit, host := max(1, t.dtype.Size()), uint64(0) // a server sends all clients the same
 	if m.side == parser.Client {
 		host = m.call.host
 	}

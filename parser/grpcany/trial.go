@@ -8,7 +8,7 @@ const maxDepth = 6
 // minField is the least of a field, in bytes, that may be a tensor or hold one.
 const minField = 1 << 10
 
-// A trial finds out what a field is, and the large fields in it. At each level a Scanner reads the bytes as if they were a message; whether the bytes in its
+// A trial finds out the kind of a field, and of the large fields in it. At each level a Scanner reads the bytes as if they were a message; whether the bytes in its
 // large fields are messages as well is the next level's matter. When a field has ended, it was a message if nothing broke.
 type trial struct {
 	levels [maxDepth]level
@@ -25,7 +25,7 @@ type level struct {
 	before int // findings before the field
 }
 
-// A finding is what a field was.
+// A finding is the kind of a field.
 type finding struct {
 	path  protoscan.Path
 	kind  kind
@@ -71,7 +71,7 @@ func (l *level) feed(b []byte) {
 	}
 }
 
-// end decides what a field was that has ended.
+// end decides the kind of a field that has ended.
 func (l *level) end() {
 	t := l.trial
 	f := finding{path: l.path, kind: aMessage}
@@ -84,7 +84,7 @@ func (l *level) end() {
 	}
 }
 
-// end ends the trial, and returns what the field and the fields in it were.
+// end ends the trial, and returns the kinds of the field and of the fields in it.
 func (t *trial) end() []finding {
 	t.levels[0].end()
 	return t.found

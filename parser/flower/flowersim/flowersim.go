@@ -1,5 +1,5 @@
 // Package flowersim speaks the wire of Flower's start_server and start_client, the call FlowerService/Join, for demos and tests: a server that asks its clients one by one or
-// at the same time, and clients that answer. It is gRPC over HTTP/2 without TLS; the messages are those of every release of Flower (flwr/proto/transport.proto).
+// at the same time, and clients that answer. It is gRPC over HTTP/2 without TLS; the messages are the same in every release of Flower (flwr/proto/transport.proto).
 //
 //	server to client   3 get_parameters_ins, 4 fit_ins {1 parameters}, 5 evaluate_ins {1 parameters}, 1 reconnect_ins: the end
 //	client to server   3 get_parameters_res {1 status, 2 parameters}, 4 fit_res {1 status, 2 parameters, 3 num_examples}, 5 evaluate_res {1 status, 3 num_examples}
@@ -18,14 +18,14 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// A Kind is what a server asks for.
+// A Kind is the kind of a request.
 type Kind protowire.Number
 
 // Kinds, by the fields of Flower's messages.
 const (
 	End           Kind = 1 // of the training
-	GetParameters Kind = 3 // those to begin with
-	Fit           Kind = 4 // train these, and send what becomes of them
+	GetParameters Kind = 3 // to begin with
+	Fit           Kind = 4 // train these, and send the result
 	Evaluate      Kind = 5 // test these
 )
 
