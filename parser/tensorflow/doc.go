@@ -33,7 +33,8 @@
 //
 //   - the gradient's input of an optimizer's operation (Apply..., SparseApply...) or of an accumulator: [tensor.Gradient], by [tensor.ByUpdate]
 //   - 4 KiB or more that are scaled and subtracted from rows (ScatterSub): a Gradient, whose content is to be checked
-//   - 4 KiB or more that are added to a variable or subtracted from one: a Gradient if the configuration says that sums are, since sums of metrics look the same
+//   - 4 KiB or more that are added to a variable or subtracted from one, or part of the value that renews it: a Gradient if the configuration says that sums are,
+//     since sums of metrics look the same
 //   - an assigned value, and a variable that is read, or rows of it: [tensor.State]
 //   - numbers that are no floats, and answers to a request that has come before: Exact
 //   - all else, or several of these at once, and whatever has no graph: [tensor.Unknown]

@@ -234,9 +234,40 @@ func (w *walk) consume(c consumer, how way) {
 		w.find(descent)
 	case o.kind == assigns && how == unchanged:
 		w.find(assigned)
+	case o.kind == assigns && how == computed && w.renews(c.node):
+		w.find(update)
 	case o.kind == applies, o.kind == appliesRows, o.kind == scatterSubtracts, o.kind == adds:
 		w.find(update)
 	default:
 		w.find(unclear)
 	}
+}
+
+// renews reports whether an assignment's value is made of the variable's own value, among others, as an optimizer's moving averages are.
+func (w *walk) renews(assign int32) bool {
+	inputs := w.nodes[assign].inputs
+	if len(inputs) < 2 {
+		return false
+	}
+	target, seen, next := inputs[0], map[int32]bool{}, []int32{inputs[1]}
+	for len(next) > 0 {
+		i := next[len(next)-1]
+		next = next[:len(next)-1]
+		if w.spent++; w.spent > maxFromEdge || w.total > maxFromEdges {
+			return false
+		}
+		x := w.nodes[i]
+		switch {
+		case seen[i]:
+			continue
+		case x.op.kind == variable && (i == target || len(x.inputs) > 0 && x.inputs[0] == target):
+			return true
+		}
+		seen[i] = true
+		switch x.op.kind {
+		case same, scales, computes:
+			next = append(next, x.inputs...)
+		}
+	}
+	return false
 }

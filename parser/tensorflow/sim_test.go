@@ -526,3 +526,26 @@ func FuzzMessages(f *testing.F) {
 		parsertest.AnyCut(t, func() parser.Protocol { return new(Protocol) }, parser.Conn{Job: "job", Sums: parser.SumsGradients}, w.Exchange())
 	})
 }
+
+// A value that a variable is renewed with, made of its last value and a received one, is an update. A value made of another variable, or of nothing else, is none.
+func TestRenewedVariables(t *testing.T) {
+	const m, other, read, g, scaled, sum, assign = 0, 1, 2, 3, 4, 5, 6
+	for name, c := range map[string]struct {
+		from int32 // the variable whose value is read
+		to   int32 // the variable that is assigned
+		want edgeRole
+	}{
+		"of its own": {m, m, update},
+		"of another": {other, m, unclear},
+	} {
+		nodes := make([]node, 7)
+		nodes[read] = node{op: ops["ReadVariableOp"], inputs: []int32{c.from}}
+		nodes[g] = node{op: ops["_Recv"], edge: rendezvous{name: "g"}}
+		nodes[scaled] = node{op: ops["Mul"], inputs: []int32{g, other}}
+		nodes[sum] = node{op: ops["Sub"], inputs: []int32{read, scaled}}
+		nodes[assign] = node{op: ops["AssignVariableOp"], inputs: []int32{c.to, sum}}
+		if got := edgesOf(nodes).received[rendezvous{name: "g"}]; got != c.want {
+			t.Errorf("%s: role %d, want %d", name, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,65 @@
+package app
+
+import (
+	"net"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gradproxy/gradproxy/proxy/memory"
+)
+
+// A narrowed socket has a small receive buffer, which grows again once the socket is no longer narrowed; a send buffer that was set stays.
+func TestNarrowSocket(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	client, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	accepted, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer accepted.Close()
+	conn := accepted.(*net.TCPConn)
+	conn.SetWriteBuffer(100 << 10)
+	r, err := NewReader(Plain(conn), &memory.Allocator{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	option := func(name int) (n int) {
+		raw, err := conn.SyscallConn()
+		if err == nil {
+			err = raw.Control(func(fd uintptr) { n, err = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, name) })
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	const send, both = 1, 3
+	if err := r.Narrow(true); err != nil || option(unix.SO_RCVBUF) != 2*narrowBuffer || option(unix.SO_BUF_LOCK) != both {
+		t.Errorf("narrowed: %v, a buffer of %d, locks %d", err, option(unix.SO_RCVBUF), option(unix.SO_BUF_LOCK))
+	}
+	if err := r.Narrow(false); err != nil || option(unix.SO_BUF_LOCK) != send {
+		t.Errorf("no longer narrowed: %v, locks %d", err, option(unix.SO_BUF_LOCK))
+	}
+	const size = 8 << 20
+	go client.Write(make([]byte, size))
+	b := make([]byte, 64<<10)
+	for n := 0; n < size; {
+		k, err := conn.Read(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n += k
+	}
+	if n := option(unix.SO_RCVBUF); n < 4*narrowBuffer {
+		t.Errorf("after %d bytes that were read at once the buffer has %d", size, n)
+	}
+}
