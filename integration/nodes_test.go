@@ -79,7 +79,7 @@ func directNodes(t *testing.T, key string, job testbed.Job) leg {
 	return directLegs[key]
 }
 
-// tensors returns how many bytes of tensors of a role the job has sent, and what they were in the tunnel.
+// tensors returns how many bytes of tensors of a role the job has sent, and the bytes that they took in the tunnel.
 func tensors(t *testing.T, ps testbed.Proxies, labels ...string) (raw, wire float64) {
 	t.Helper()
 	return sum(t, ps, "gradproxy_raw_bytes_total", labels...), sum(t, ps, "gradproxy_wire_bytes_total", labels...)

@@ -55,7 +55,7 @@ func TestTensorFlow(t *testing.T) {
 	}
 }
 
-// What a server's graph proves to be a gradient loses something, and nothing else. On the user's word sums do as well: what Keras's optimizers add to their variables, and in the ring
+// A tensor that a server's graph proves to be a gradient loses something, and nothing else does. On the user's word sums do as well: updates of Keras's optimizers, and in the ring
 // the first pass, so that the replicas stay alike.
 func TestTensorFlowWithLoss(t *testing.T) {
 	for _, c := range []struct {

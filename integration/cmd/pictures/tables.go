@@ -11,14 +11,16 @@ import (
 
 // tables makes the tables by the names that the pages give them.
 var tables = map[string]func(data) string{
-	"six":      six,
-	"steptime": stepTimeTable,
-	"servers":  func(d data) string { return serversTable(d.Servers, true) },
-	"learning": func(d data) string { return serversTable(d.Learning, false) },
-	"codecs":   codecsTable,
-	"accuracy": func(d data) string { return accuracyTable(d.Accuracy) },
-	"grid":     func(d data) string { return gridTable(d.Grid) },
-	"ring":     func(d data) string { return accuracyTable(d.Ring) },
+	"six":        six,
+	"steptime":   stepTimeTable,
+	"servers":    func(d data) string { return serversTable(d.Servers, true) },
+	"learning":   func(d data) string { return serversTable(d.Learning, false) },
+	"tensorflow": func(d data) string { return serversTable(d.TF, false) },
+	"flower":     func(d data) string { return serversTable(d.Flower, false) },
+	"codecs":     codecsTable,
+	"accuracy":   func(d data) string { return accuracyTable(d.Accuracy) },
+	"grid":       func(d data) string { return gridTable(d.Grid) },
+	"ring":       func(d data) string { return accuracyTable(d.Ring) },
 }
 
 // marked matches a table in a page: the line with its name, which may say more, the table, and the line that ends it.
