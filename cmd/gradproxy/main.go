@@ -40,6 +40,7 @@ func commands() []*cobra.Command {
 		readyCommand(),
 		statusCommand(),
 		topCommand(),
+		initCommand(),
 		certCommand(),
 		demoCommand(),
 		inspectCommand(),
@@ -48,6 +49,9 @@ func commands() []*cobra.Command {
 		versionCommand(),
 	}
 }
+
+// extra are the commands of builds with a tag.
+var extra []func() *cobra.Command
 
 // execute runs one command line and returns the process's exit code.
 func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
@@ -64,6 +68,10 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(commands()...)
+	for _, command := range extra {
+		root.AddCommand(command())
+	}
+	suggest(root)
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)

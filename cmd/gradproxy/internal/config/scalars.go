@@ -54,6 +54,12 @@ func parseName(s string) (string, error) {
 	return s, nil
 }
 
+// CheckName returns an error if s cannot be the name of a site, a peer or a job.
+func CheckName(s string) error {
+	_, err := parseName(s)
+	return err
+}
+
 func parseDuration(s string) (time.Duration, error) {
 	d, err := time.ParseDuration(s)
 	if err != nil || d < 0 {

@@ -22,8 +22,11 @@ type Listener struct {
 	*net.UnixListener
 }
 
-// Listen returns a Listener at path, where no process may listen any more. A socket that is there is replaced.
+// Listen returns a Listener at path, where no process may listen any more. A socket that is there is replaced, and its folder made if it is missing.
 func Listen(path string) (*Listener, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, err
+	}
 	if err := private(filepath.Dir(path)); err != nil {
 		return nil, err
 	}

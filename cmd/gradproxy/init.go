@@ -1,0 +1,201 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/config"
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/setup"
+)
+
+// A made is the output of init --json. Its names are stable.
+type made struct {
+	Files []setup.File `json:"files"` // that were written
+}
+
+func initCommand() *cobra.Command {
+	var q questions
+	var output, domain string
+	var force, asJSON bool
+	c := &cobra.Command{
+		Use:   "init",
+		Short: "Ask four questions, and write the configuration and certificates of two sites",
+		Long: `Ask four questions, and write for each of two sites a folder with its configuration, certificate and key, to be copied to
+/etc/gradproxy there. A question whose flag is given is not asked. In each flag the two sites' parts are separated by a comma.`,
+		Example: `  gradproxy init
+  gradproxy init --sites paris,tokyo --addresses paris.example,- --networks 10.1.0.0/16,10.2.0.0/16 --loss nothing`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			q.in, q.out = bufio.NewScanner(c.InOrStdin()), c.ErrOrStderr()
+			plan, err := q.plan()
+			if err != nil {
+				return err
+			}
+			plan.Domain = domain
+			files, err := setup.Write(output, plan, force)
+			if err != nil {
+				return certError(err)
+			}
+			if err := fits(c, output, plan); err != nil {
+				return err
+			}
+			if asJSON {
+				return writeJSON(c.OutOrStdout(), made{files})
+			}
+			return tell(c.OutOrStdout(), output, plan, files)
+		},
+	}
+	c.Flags().StringVar(&q.sites, "sites", "", "names of the two sites, such as paris,tokyo")
+	c.Flags().StringVar(&q.addresses, "addresses", "", "address of each as the other reaches it, host or host:port; - for one that cannot be reached, and dials")
+	c.Flags().StringVar(&q.networks, "networks", "", "network of each one's hosts, such as 10.1.0.0/16,10.2.0.0/16; - for the address alone")
+	c.Flags().StringVar(&q.loss, "loss", "", "what may lose precision: "+strings.Join(setup.Losses, ", ")+" (of gradients)")
+	c.Flags().StringVar(&output, "output", ".", "folder in which the sites' folders are made")
+	c.Flags().StringVar(&domain, "domain", "training", "trust domain, the first part of the sites' ids")
+	c.Flags().BoolVar(&force, "force", false, "write over the sites' files if they exist")
+	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	return c
+}
+
+// fits checks the files that were written as gradproxy check does, and says what the check warns of. An error is a defect of gradproxy, or a port or name that no
+// configuration may have.
+func fits(c *cobra.Command, output string, plan setup.Plan) error {
+	var sites []*config.Config
+	var errs, warned config.Problems
+	for _, s := range plan.Sites {
+		r, cfg := checkFile(filepath.Join(output, s.Name, setup.ConfigName), false, true)
+		errs, warned = append(errs, r.Errors...), append(warned, r.Warnings...)
+		sites = append(sites, cfg)
+	}
+	if len(errs) == 0 {
+		both := config.Together(sites)
+		errs, warned = both.Errors(), append(warned, both.Warnings()...)
+	}
+	warnings(c, warned)
+	if len(errs) > 0 {
+		return &usageError{errs}
+	}
+	return nil
+}
+
+// tell lists the files, and the next steps.
+func tell(w io.Writer, output string, plan setup.Plan, files []setup.File) error {
+	var b strings.Builder
+	for _, f := range files {
+		fmt.Fprintf(&b, "made %s: %s\n", f.Path, f.Use)
+	}
+	for _, s := range plan.Sites {
+		fmt.Fprintf(&b, "copy %s to /etc/gradproxy at %s\n", filepath.Join(output, s.Name, "*"), s.Name)
+	}
+	b.WriteString("then, at both sites: systemctl enable --now gradproxy && gradproxy ready --wait 1m\n")
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// questions are asked of the user, one for each answer that is empty.
+type questions struct {
+	sites, addresses, networks, loss string
+
+	in  *bufio.Scanner
+	out io.Writer
+}
+
+// plan asks, and reads the answers.
+func (q *questions) plan() (p setup.Plan, err error) {
+	names, err := q.pair(&q.sites, "--sites", "What are the two sites called? For example: paris tokyo", "")
+	if err != nil {
+		return p, err
+	}
+	p.Sites[0].Name, p.Sites[1].Name = names[0], names[1]
+	for _, name := range names {
+		if err := config.CheckName(name); err != nil {
+			return p, usagef("--sites: %v", err)
+		}
+	}
+	addresses, err := q.pair(&q.addresses, "--addresses", fmt.Sprintf("At which address does each reach the other, %s first? A name or IP, and a port if it is not 7443; - for a site that cannot be reached", names[0]), "")
+	if err != nil {
+		return p, err
+	}
+	var alone [2]string // the networks of the addresses themselves
+	for i, a := range addresses {
+		if a != "-" {
+			p.Sites[i].Address = a
+		}
+		alone[i] = ownNetwork(a)
+	}
+	offer := ""
+	if alone[0] != "" && alone[1] != "" {
+		offer = alone[0] + " " + alone[1]
+	}
+	networks, err := q.pair(&q.networks, "--networks", "In which network are the job's hosts, at each? For example: 10.1.0.0/16 10.2.0.0/16", offer)
+	if err != nil {
+		return p, err
+	}
+	for i, text := range networks {
+		if text == "-" {
+			text = alone[i]
+		}
+		n, err := netip.ParsePrefix(text)
+		if err != nil || n != n.Masked() {
+			return p, usagef("--networks: %q is not a network: write it as 10.1.0.0/16", text)
+		}
+		p.Sites[i].Networks = []netip.Prefix{n}
+	}
+	p.Loss, err = q.ask(&q.loss, "--loss", "What may lose precision: nothing, gradients, or gradients and their sums (sums)?", "nothing")
+	return p, err
+}
+
+// ownNetwork returns the network of an address alone; "": it is a name, or none.
+func ownNetwork(address string) string {
+	if host, _, err := net.SplitHostPort(address); err == nil {
+		address = host
+	}
+	a, err := netip.ParseAddr(strings.Trim(address, "[]"))
+	if err != nil {
+		return ""
+	}
+	return netip.PrefixFrom(a, a.BitLen()).String()
+}
+
+// pair asks for an answer of two words.
+func (q *questions) pair(answer *string, flag, question, offer string) (two [2]string, err error) {
+	text, err := q.ask(answer, flag, question, offer)
+	if err != nil {
+		return two, err
+	}
+	words := strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' || r == '\t' })
+	if len(words) != 2 {
+		return two, usagef("%s: %q has %d parts: write one for each of the two sites", flag, text, len(words))
+	}
+	return [2]string(words), nil
+}
+
+// ask asks a question, unless its flag has given the answer. An empty line means the offer.
+func (q *questions) ask(answer *string, flag, question, offer string) (string, error) {
+	if *answer != "" {
+		return *answer, nil
+	}
+	for {
+		if offer != "" {
+			fmt.Fprintf(q.out, "%s [%s]\n> ", question, offer)
+		} else {
+			fmt.Fprintf(q.out, "%s\n> ", question)
+		}
+		if !q.in.Scan() {
+			return "", errors.Join(q.in.Err(), usagef("no answer: give %s", flag))
+		}
+		if text := strings.TrimSpace(q.in.Text()); text != "" {
+			return text, nil
+		}
+		if offer != "" {
+			return offer, nil
+		}
+	}
+}
