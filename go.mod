@@ -16,14 +16,18 @@ require (
 	github.com/landlock-lsm/go-landlock v0.11.0
 	github.com/pion/dtls/v2 v2.2.12
 	github.com/pion/logging v0.2.2
+	go.opentelemetry.io/proto/slim/otlp v1.11.1
 	golang.org/x/crypto v0.58.0
 	kernel.org/pub/linux/libs/security/libcap/cap v1.2.78
 )
 
 require (
+	github.com/cpuguy83/go-md2man/v2 v2.0.6 // indirect
 	github.com/gdamore/encoding v1.0.1 // indirect
 	github.com/lucasb-eyer/go-colorful v1.3.0 // indirect
 	github.com/pion/transport/v2 v2.2.4 // indirect
+	github.com/russross/blackfriday/v2 v2.1.0 // indirect
+	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	kernel.org/pub/linux/libs/security/libcap/psx v1.2.78 // indirect
 )
 

@@ -102,6 +102,7 @@ var layers = []layer{
 // onlyIn says which files alone know a library, so that it can be replaced. A folder stands for all files below it.
 var onlyIn = map[string][]string{
 	"github.com/prometheus/":                     {"proxy/metrics.go", "cmd/"},
+	"go.opentelemetry.io/":                       {"cmd/gradproxy/internal/otlp/"},
 	"github.com/gdamore/":                        {"cmd/gradproxy/internal/top/"},
 	"github.com/landlock-lsm/":                   {"cmd/gradproxy/internal/confine/"},
 	"github.com/pion/":                           {"proxy/tunnel/dtls.go", "proxy/tunnel/dtls_suite.go", "proxy/tunnel/dtls_log.go"},

@@ -27,6 +27,7 @@ type Config struct {
 	State      State
 	Upgrade    Upgrade
 	Admin      string        // "host:port", "unix:/path" or Off; default 127.0.0.1:9090
+	OTLP       string        // URL to which metrics are sent by OpenTelemetry's protocol; "": nowhere
 	Memory     int64         // bytes of tensor blocks held in each direction; default 256 MiB
 	References int64         // bytes of values shared with each peer, each way; default 512 MiB, 0: none are
 	Drain      time.Duration // how long SIGTERM waits for connections to end; default 30 s

@@ -145,7 +145,7 @@ func TestMistakes(t *testing.T) {
 		{`site: Paris!`, `1: site: "Paris!" is not a name: use lower-case letters, digits, '-', '_' and '.'`},
 		{`site: `, `1: site: there is no value: write one, or leave the key out`},
 		{`sites: paris`, `11: sites: unknown key: did you mean site?`},
-		{`colour: red`, `11: colour: unknown key: its keys are admin, drain, forward, intercept, jobs, memory, peers, policy, references, refused_retry, site, state, tunnel, upgrade`},
+		{`colour: red`, `11: colour: unknown key: its keys are admin, drain, forward, intercept, jobs, memory, otlp, peers, policy, references, refused_retry, site, state, tunnel, upgrade`},
 		{`tunnel: {lisen: "[::]:7443"}`, `2: tunnel.lisen: unknown key: did you mean listen?`},
 		{`tunnel: 7443`, `2: tunnel: a mapping is needed: its keys are ca, carrier, carriers, cert, congestion, crl, insecure, key, listen, memory, pad, resume`},
 		{`tunnel: {listen: 7443}`, `2: tunnel.listen: "7443" is not an address to listen on: write host:port, such as 0.0.0.0:7443 or "[::]:7443", or off`},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/otlp"
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/strict"
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/parser"
@@ -102,6 +103,7 @@ func (d *document) config(c *Config) reader {
 		"state":         d.state(&c.State),
 		"upgrade":       d.upgrade(&c.Upgrade),
 		"admin":         value(d, &c.Admin, parseAdmin),
+		"otlp":          value(d, &c.OTLP, otlp.ParseEndpoint),
 		"memory":        value(d, &c.Memory, parseSize),
 		"references":    value(d, &c.References, parseSize),
 		"drain":         value(d, &c.Drain, parseDuration),

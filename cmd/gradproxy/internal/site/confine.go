@@ -10,6 +10,7 @@ import (
 
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/config"
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/confine"
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/otlp"
 	"github.com/gradproxy/gradproxy/proxy/tunnel"
 )
 
@@ -87,7 +88,7 @@ func congestion(c *config.Config) string {
 }
 
 // ports returns the TCP ports that a site dials, sorted: tunnels, servers that peers may ask for, servers of connections that bypass the tunnel,
-// and name servers. More than confine.MaxPorts are cut off behind one more.
+// the receiver of metrics, and name servers. More than confine.MaxPorts are cut off behind one more.
 func ports(c *config.Config) []uint16 {
 	const dns = 53
 	var all [1 << 16]bool
@@ -109,6 +110,9 @@ func ports(c *config.Config) []uint16 {
 	}
 	for _, f := range c.Forward {
 		within(f.Target.Port(), f.Target.Port())
+	}
+	if p := otlp.Port(c.OTLP); p != 0 {
+		within(p, p)
 	}
 	if c.Intercept.Mode != config.ModeOff {
 		within(c.Intercept.Ports.First, c.Intercept.Ports.Last)

@@ -62,6 +62,7 @@ func needRestart(a, b *config.Config) []string {
 		{"intercept", a.Intercept.Value(), b.Intercept.Value()},
 		{"forward", forwards(a), forwards(b)},
 		{"admin", a.Admin, b.Admin},
+		{"otlp", a.OTLP, b.OTLP},
 		{"memory", a.Memory, b.Memory},
 		{"references", a.References, b.References},
 		{"state", a.State.Value(), b.State.Value()},

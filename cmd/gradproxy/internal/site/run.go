@@ -59,6 +59,9 @@ func (s *Site) Run(ctx, cut context.Context) error {
 	if s.residuals != nil {
 		part(func() error { return s.residuals.run(parts) })
 	}
+	if o := s.started.OTLP; o != "" {
+		part(func() error { s.exporter(o).Run(visible); return nil })
+	}
 	s.noteFamilies(s.config.Load())
 	s.log.Info("running", "site", s.config.Load().Site, "version", s.version, "listening", s.addresses())
 
