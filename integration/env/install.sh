@@ -18,6 +18,7 @@ install_one() {
 	case $1 in
 	tools)         debian nftables iproute2 gcc binutils libc6-dev clang-16 llvm-16 ;;
 	haproxy)       debian haproxy ;;
+	buildah)       debian buildah crun ;;
 	fashion-mnist) debian dataset-fashion-mnist ;;
 	torch113)      debian python3-torch ;; # 1.13.1, Gloo without a handshake; run by /usr/bin/python3
 	torch215)      debian gcc binutils libc6-dev; pypi torch215 ;;
@@ -30,12 +31,13 @@ install_one() {
 	nvflare)       pypi nvflare ;;
 	openfl)        pypi openfl ;;
 	uml)           unpacked uml user-mode-linux ;; # another kernel, which integration/vm runs as a process
+	kubernetes)    pypi kubernetes ;; # helm, and Kubernetes' schemas
 	prometheus)    unpacked prometheus prometheus ;; # with promtool; its service would take port 9090
 	qemu)          debian qemu-system-x86; kernel qemu linux-image-amd64 ;; # the same for processors on which uml does not start
 	*)             fail "unknown environment $1: one of $all" ;;
 	esac
 }
-all='tools haproxy fashion-mnist torch113 torch215 jax mxnet tensorflow flower flower139 flower17 nvflare openfl uml qemu prometheus'
+all='tools haproxy buildah fashion-mnist torch113 torch215 jax mxnet tensorflow flower flower139 flower17 nvflare openfl uml qemu prometheus kubernetes'
 
 # The CUDA wheel of torch without 4 GB of NVIDIA's packages: stand-ins for the libraries that it links.
 after_torch215() {
@@ -48,6 +50,11 @@ after_flower139() {
 	"$env_dir/flower/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
 		>"$("$1/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/flower.pth"
 	"$1/bin/python" -c 'import flwr.cli.app'
+}
+
+# Helm comes from Go's modules, whose checksums Go knows.
+after_kubernetes() {
+	GOFLAGS= GOBIN="$1/bin" go install helm.sh/helm/v3/cmd/helm@v3.22.0 >&2
 }
 
 say() { echo "install.sh: $*" >&2; }

@@ -199,6 +199,9 @@ func (g *Gradproxy) Replace(ctx context.Context, w *WAN, ps Proxies, i int, c Co
 	return p.Ready(ctx)
 }
 
+// Path returns the path of the program.
+func (g *Gradproxy) Path() string { return g.binary }
+
 // StartOne starts the proxy of site i only, and waits for nothing.
 func (g *Gradproxy) StartOne(w *WAN, i int, c Config) (*Proxy, error) {
 	file := filepath.Join(g.dir, w.Sites[i].Name()+".yaml")
