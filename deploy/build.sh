@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# deploy/build.sh [FOLDER]: builds gradproxy for distribution into a folder (default: dist): static binaries for Linux on amd64 and arm64,
-# SHA256SUMS, and for each a list of the modules in it (CycloneDX). The same commit and the same Go give the same bytes on every machine and in
-# every folder; go.mod names the Go. ARCHES names fewer processors.
+# deploy/build.sh [FOLDER]: builds gradproxy for distribution into a folder (default: dist): static binaries for Linux on amd64 and arm64, packages of
+# them (.deb, .rpm) with manual pages, shell completion and units, SHA256SUMS, and for each binary a list of the modules in it (CycloneDX).
+# The same commit and the same Go give the same bytes on every machine and in every folder; go.mod names the Go. ARCHES names fewer
+# processors, VERSION another version than the commit's.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 out=${1:-dist}
@@ -11,11 +12,40 @@ cd "$root"
 
 # The builder's own settings must not reach the binaries.
 export CGO_ENABLED=0 GOOS=linux GOAMD64=v1 GOARM64=v8.0 GOEXPERIMENT= GOFLAGS= GODEBUG= GOWORK=off
+SOURCE_DATE_EPOCH=$(git log -1 --format=%ct) # of all files in packages
+export SOURCE_DATE_EPOCH
+version=${VERSION:-0.0.0+git$(date -u -d "@$SOURCE_DATE_EPOCH" +%Y%m%d%H%M%S).$(git rev-parse --short=10 HEAD)}
 lister=github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0
+packer=github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.2
+
+stage=$(mktemp -d)
+trap 'rm -rf "$stage"' EXIT
+# tool NAME MODULE@VERSION: builds a tool of the builder's own system.
+tool() { env -u GOOS GOBIN="$stage/bin" go install "$2" 2>/dev/null; }
+tool cyclonedx-gomod "$lister"
+tool nfpm "$packer"
+
+# The parts of packages that are alike for all processors. The program writes its own pages and completion.
+env -u GOOS go build -trimpath -tags manual -o "$stage/manual" ./cmd/gradproxy
+"$stage/manual" man "$stage/man"
+gzip -9 -n "$stage"/man/*
+mkdir "$stage/completion" "$stage/units"
+env -u GOOS go build -trimpath -o "$stage/plain" ./cmd/gradproxy # without the command that writes the pages
+for shell in bash zsh fish; do "$stage/plain" completion $shell >"$stage/completion/$shell"; done
+sed 's|/usr/local/bin/|/usr/bin/|' deploy/gradproxy.service >"$stage/units/gradproxy.service"
+# The unit that a package upgrade uses for a moment. It must not try again and again to take over: the upgrade does that.
+sed -e 's|^Description=.*|&, while the package is being upgraded|' -e 's|^Restart=.*|Restart=on-abnormal|' -e '/^\[Install\]/,$d' \
+	"$stage/units/gradproxy.service" >"$stage/units/gradproxy-next.service"
+cp deploy/packages/upgrade.sh "$stage/upgrade"
+
 for arch in ${ARCHES:-amd64 arm64}; do
 	name=gradproxy-linux-$arch
 	GOARCH=$arch go build -trimpath -buildvcs=true -ldflags '-s -w -buildid=' -o "$out/$name" ./cmd/gradproxy
-	env -u GOOS go run "$lister" bin -json -noserial -notimestamp -output "$out/$name.cdx.json" "$out/$name" 2>/dev/null
+	"$stage/bin/cyclonedx-gomod" bin -json -noserial -notimestamp -output "$out/$name.cdx.json" "$out/$name" 2>/dev/null
+	cp "$out/$name" "$stage/gradproxy"
+	sed -e "s|@ARCH@|$arch|" -e "s|@VERSION@|$version|" -e "s|@STAGE@|$stage|" deploy/packages/nfpm.yaml >"$stage/nfpm.yaml"
+	"$stage/bin/nfpm" package -f "$stage/nfpm.yaml" -p deb -t "$out/gradproxy_$arch.deb" >/dev/null
+	"$stage/bin/nfpm" package -f "$stage/nfpm.yaml" -p rpm -t "$out/gradproxy_$arch.rpm" >/dev/null
 done
 cd "$out"
-sha256sum gradproxy-linux-* >SHA256SUMS
+sha256sum gradproxy-linux-* gradproxy_*.deb gradproxy_*.rpm >SHA256SUMS
