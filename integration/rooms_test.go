@@ -19,7 +19,9 @@ var rooms = []string{"proxy/path", "proxy/path/send", "proxy/path/receive", "pro
 	"proxy/coder", "proxy/frame", "proxy/memory", "proxy/policy", "proxy/intercept", "proxy/admin", "proxy", "tensor",
 	"parser", "parser/capture", "parser/gloo", "parser/gloo/gloosim", "parser/parsertest", "parser/pslite", "parser/pslite/pslitesim",
 	"parser/pslite/pslitesim/zmtp", "proxy/relay", "proxy/tunnel/udp", "proxy/tunnel/datagram", "proxy/tunnel", "proxy/tunnel/pki",
-	"proxy/internal/pollgate", "bpf", "bpf/probe", "bpf/cgroup"}
+	"proxy/internal/pollgate", "bpf", "bpf/probe", "bpf/cgroup", "proxy/internal/pipe", "proxy/logsample", "parser/lru", "parser/grpc", "parser/http2",
+	"parser/flower", "parser/nvflare", "parser/internal/cursor", "parser/internal/http1", "parser/internal/mix", "parser/internal/msgscan",
+	"parser/internal/npy", "parser/internal/protoscan", "wan-sim"}
 
 // knots are the files of a room that count as one: the types of one state machine, each of which has fields of the others. Files that only act
 // on these types lie above them, and the types of their fields below.
@@ -28,6 +30,12 @@ var knots = map[string][]string{
 	"proxy/tunnel": {"tunnel.go", "config.go", "peer.go", "openings.go", "incoming.go", "session.go", "carrier.go", "stream.go", "half.go", "chunk.go", "memory.go"},
 	// A Node has senders and receivers, which tell it of their ends, and shows itself to its App.
 	"parser/pslite/pslitesim": {"pslitesim.go", "node.go", "sender.go", "receiver.go"},
+	// A message of Flower may hold an object, whose content is a message.
+	"parser/flower": {"message.go", "object.go"},
+	// A frame of NVFlare belongs to a stream, whose content may name streams that are still to come.
+	"parser/nvflare": {"sfm.go", "stream.go", "content.go"},
+	// A Link may name a Bottleneck, which is the Path of a Link.
+	"wan-sim": {"link.go", "bottleneck.go"},
 }
 
 // stages is the order of a sender's stages: each may use the ones after it.

@@ -11,6 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// A NamespaceEnd says how a link shows in a namespace: as a TUN device.
+type NamespaceEnd struct {
+	Namespace *Namespace
+	Device    string         // name of the device, at most 15 bytes; "": wan0
+	Addresses []netip.Prefix // of this end, IPv4 and IPv6. One address may be on several devices: give it as /32 or /128
+	Routes    []netip.Prefix // networks that are reached through the device besides the ones of Addresses
+}
+
 // configure sets the device up and gives it its addresses and routes. It sends nothing of its own accord: no duplicate
 // address detection, no link-local address, no multicast.
 func configure(end NamespaceEnd, name string) error {

@@ -10,7 +10,7 @@ import (
 // the line or in the bottleneck's queue, and blocks while that is full or the reader is far behind. A packet that is
 // lost arrives one round trip late, with all of its connection behind it; otherwise there is no congestion control.
 type Conn struct {
-	wire          *Wire
+	left          func(*Conn) // called when this end is closed
 	out, in       *stream
 	local, remote Addr
 	linger0       bool // guarded by out.mu
@@ -48,7 +48,7 @@ func (c *Conn) Close() error {
 		c.out.finish(net.ErrClosed)
 	}
 	c.out.close()
-	c.wire.leave(c)
+	c.left(c)
 	return nil
 }
 

@@ -2,18 +2,9 @@ package wansim
 
 import (
 	"fmt"
-	"net/netip"
 
 	"golang.org/x/sys/unix"
 )
-
-// A NamespaceEnd says how a link shows in a namespace: as a TUN device.
-type NamespaceEnd struct {
-	Namespace *Namespace
-	Device    string         // name of the device, at most 15 bytes; "": wan0
-	Addresses []netip.Prefix // of this end, IPv4 and IPv6. One address may be on several devices: give it as /32 or /128
-	Routes    []netip.Prefix // networks that are reached through the device besides the ones of Addresses
-}
 
 // openTUN makes the device of an end and returns its descriptor, which does not block. The device lives as long as the
 // descriptor, so nothing is left behind by a process that dies.

@@ -3,6 +3,7 @@ package wansim
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"sync"
 	"time"
@@ -19,9 +20,9 @@ type Wire struct {
 // wire is the part that a Wire and its Reverse share.
 type wire struct {
 	mu       sync.Mutex
-	conns    map[*Conn]bool  // the a ends and b ends that are open
-	relays   map[*Relay]bool // relays that listen
-	pipeOnly bool            // made by Pipe: ends with its connection
+	conns    map[*Conn]bool     // the a ends and b ends that are open
+	relays   map[io.Closer]bool // that listen, and end with the wire
+	pipeOnly bool               // made by Pipe: ends with its connection
 	closed   bool
 }
 
@@ -37,7 +38,7 @@ func newWire(ab, ba Link, newAlarm func() (alarm, error)) (*Wire, error) {
 	if err != nil {
 		return nil, err
 	}
-	both := &wire{conns: make(map[*Conn]bool), relays: make(map[*Relay]bool)}
+	both := &wire{conns: make(map[*Conn]bool), relays: make(map[io.Closer]bool)}
 	return &Wire{wire: both, ab: x, ba: y, a: "a", b: "b"}, nil
 }
 
@@ -60,8 +61,8 @@ func (w *Wire) Reverse() *Wire {
 // Pipe returns the two ends of a new connection across the wire, a's and b's.
 func (w *Wire) Pipe() (a, b *Conn, err error) {
 	out, in := newStreams(w.ab, w.ba)
-	a = &Conn{wire: w, out: out, in: in, local: w.a, remote: w.b}
-	b = &Conn{wire: w, out: in, in: out, local: w.b, remote: w.a}
+	a = &Conn{left: w.leave, out: out, in: in, local: w.a, remote: w.b}
+	b = &Conn{left: w.leave, out: in, in: out, local: w.b, remote: w.a}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
@@ -134,7 +135,7 @@ func (w *Wire) Cut() {
 func (w *Wire) Close() error {
 	w.mu.Lock()
 	w.closed = true
-	var relays []*Relay
+	var relays []io.Closer
 	for r := range w.relays {
 		relays = append(relays, r)
 	}

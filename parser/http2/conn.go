@@ -3,23 +3,8 @@ package http2
 import (
 	"sync"
 
-	"golang.org/x/net/http2/hpack"
-
 	"github.com/gradproxy/gradproxy/parser"
 )
-
-// Fields are the fields of a header block, pseudo-header fields such as :path first.
-type Fields []hpack.HeaderField
-
-// Get returns the value of the first field of that name, which is lower case; "" if there is none.
-func (f Fields) Get(name string) string {
-	for i := range f {
-		if f[i].Name == name {
-			return f[i].Value
-		}
-	}
-	return ""
-}
 
 // An Exchange reads one stream: a request and its response. Calls for one side do not overlap, nor do they with Close, but calls for the two sides may.
 type Exchange interface {
@@ -50,13 +35,6 @@ type conn struct {
 type stream struct {
 	exchange Exchange
 	ended    [2]bool // by side: no more content comes; guarded by conn.mu
-}
-
-// New returns the directions of a connection. open is called with the header fields of each request, which are valid during the call; it returns nil for a stream that
-// nobody reads, and an error if the connection is not worth reading (it wraps [parser.ErrForeign] if it is another protocol's): both directions end with it. Calls of open do not overlap.
-func New(open func(request Fields) (Exchange, error)) (fromClient, fromServer *Direction) {
-	c := &conn{open: open, streams: map[uint32]*stream{}}
-	return newDirection(c, parser.Client), newDirection(c, parser.Server)
 }
 
 // failed returns the error that ended both directions.

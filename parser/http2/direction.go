@@ -35,6 +35,13 @@ const (
 	inPadding
 )
 
+// New returns the directions of a connection. open is called with the header fields of each request, which are valid during the call; it returns nil for a stream that
+// nobody reads, and an error if the connection is not worth reading (it wraps [parser.ErrForeign] if it is another protocol's): both directions end with it. Calls of open do not overlap.
+func New(open func(request Fields) (Exchange, error)) (fromClient, fromServer *Direction) {
+	c := &conn{open: open, streams: map[uint32]*stream{}}
+	return newDirection(c, parser.Client), newDirection(c, parser.Server)
+}
+
 func newDirection(c *conn, side parser.Side) *Direction {
 	d := &Direction{conn: c, side: side}
 	if side == parser.Server {

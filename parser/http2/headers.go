@@ -7,6 +7,19 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
+// Fields are the fields of a header block, pseudo-header fields such as :path first.
+type Fields []hpack.HeaderField
+
+// Get returns the value of the first field of that name, which is lower case; "" if there is none.
+func (f Fields) Get(name string) string {
+	for i := range f {
+		if f[i].Name == name {
+			return f[i].Value
+		}
+	}
+	return ""
+}
+
 // Bounds on header blocks, in bytes.
 const (
 	maxBlock = 256 << 10 // as it is sent
