@@ -14,18 +14,19 @@ type stretch struct {
 
 // A comparison has the effect of probes on the time of a step.
 type comparison struct {
-	pairs   int     // of stretches
-	without float64 // seconds of a step
-	change  float64 // of the time by probes, as a share: mean over the pairs
-	margin  float64 // of the change: it lies within it with 95 % confidence
+	pairs     int     // of stretches
+	without   float64 // seconds of a step
+	change    float64 // of the time by probes, as a share: the median over the pairs
+	low, high float64 // the change lies between them with 95 % confidence, whatever the distribution of the pairs
 }
 
-// compare compares the median steps of neighbouring stretches, one with probes and one without. seconds has the time of each step.
+// compare compares the steps of neighbouring stretches, one with probes and one without. seconds has the time of each step. Of each stretch
+// it takes the lower quartile: whatever else the machine does makes steps longer, and some of them much longer, while probes cost each step the same.
 func compare(seconds []float64, stretches []stretch) (c comparison, err error) {
 	var changes []float64
 	var without []float64
 	for pair := range slices.Chunk(stretches, 2) {
-		var medians [2]float64 // without and with probes
+		var times [2]float64 // without and with probes
 		for _, s := range pair {
 			if s.first < 0 || s.end > len(seconds) || s.end-s.first < 3 {
 				continue // the probes came or went too slowly
@@ -34,35 +35,27 @@ func compare(seconds []float64, stretches []stretch) (c comparison, err error) {
 			if s.with {
 				k = 1
 			}
-			medians[k] = median(seconds[s.first:s.end])
+			times[k] = quantile(seconds[s.first:s.end], 1, 4)
 		}
-		if medians[0] > 0 && medians[1] > 0 {
-			changes, without = append(changes, medians[1]/medians[0]-1), append(without, medians[0])
+		if times[0] > 0 && times[1] > 0 {
+			changes, without = append(changes, times[1]/times[0]-1), append(without, times[0])
 		}
 	}
-	if len(changes) < 2 {
+	n := len(changes)
+	skip := int((float64(n)-normal95*math.Sqrt(float64(n)))/2) - 1 // pairs on either side of the interval: the ranks of a median by the binomial distribution
+	if skip < 0 {
 		return c, errors.New("too few stretches of steps: give more, or longer ones")
 	}
-	sum := 0.0
-	for _, x := range changes {
-		sum += x
-	}
-	n := float64(len(changes))
-	c = comparison{pairs: len(changes), without: median(without), change: sum / n}
-	squares := 0.0
-	for _, x := range changes {
-		squares += (x - c.change) * (x - c.change)
-	}
-	c.margin = normal95 * math.Sqrt(squares/(n-1)/n)
-	return c, nil
+	slices.Sort(changes)
+	return comparison{n, quantile(without, 1, 2), quantile(changes, 1, 2), changes[skip], changes[n-1-skip]}, nil
 }
 
-// normal95 is the number of standard errors within which a mean lies with a probability of 95 %.
+// normal95 is the number of standard deviations within which a normal value lies with a probability of 95 %.
 const normal95 = 1.96
 
-// median returns the value in the middle.
-func median(values []float64) float64 {
+// quantile returns the value below which a share a/b of the values lies.
+func quantile(values []float64, a, b int) float64 {
 	sorted := slices.Sorted(slices.Values(values))
-	n := len(sorted)
-	return (sorted[(n-1)/2] + sorted[n/2]) / 2
+	n := (len(sorted) - 1) * a
+	return (sorted[n/b] + sorted[(n+b-1)/b]) / 2
 }

@@ -43,15 +43,15 @@ func main() {
 	flag.StringVar(&m.environment, "environment", "torch215", "PyTorch: torch215 or torch113")
 	flag.StringVar(&m.hidden, "hidden", "512,256", "widths of the hidden layers")
 	flag.Float64Var(&m.bucketMB, "bucket-mb", 0.25, "size of DistributedDataParallel's buckets")
-	flag.IntVar(&m.blocks, "blocks", 48, "stretches of steps, half of them with probes; a multiple of 4")
-	flag.IntVar(&m.block, "block", 500, "steps of a stretch")
+	flag.IntVar(&m.blocks, "blocks", 120, "stretches of steps, half of them with probes; a multiple of 4")
+	flag.IntVar(&m.block, "block", 150, "steps of a stretch")
 	flag.Parse()
 	program.Main("probecost", m.run)
 }
 
 func (m *measurement) run(ctx context.Context) error {
-	if m.blocks < 4 || m.blocks%4 != 0 || m.block < 10 {
-		return fmt.Errorf("--blocks %d --block %d: want a multiple of 4, and 10 at least", m.blocks, m.block)
+	if m.blocks < 16 || m.blocks%4 != 0 || m.block < 10 {
+		return fmt.Errorf("--blocks %d --block %d: want a multiple of 4 and at least 16 blocks, of 10 steps or more", m.blocks, m.block)
 	}
 	return program.With("integration/testdata/torch_job.py", func(path, _ string) error {
 		ctx, cancel := context.WithCancel(ctx)
@@ -73,7 +73,7 @@ func (m *measurement) run(ctx context.Context) error {
 			return err
 		}
 		fmt.Printf("%d pairs of %d steps, %.1f sums of a step and rank seen: a step takes %.3f ms without probes, and with them %+.2f %% (95 %% confidence: %+.2f to %+.2f %%)\n",
-			c.pairs, m.block, sums, c.without*1e3, 100*c.change, 100*(c.change-c.margin), 100*(c.change+c.margin))
+			c.pairs, m.block, sums, c.without*1e3, 100*c.change, 100*c.low, 100*c.high)
 		return nil
 	})
 }
