@@ -21,6 +21,8 @@ type Tensor struct {
 	Proof Proof  // of Role
 	Part  uint64 // names the part of a sum that the message holds: the message with some ranks' inputs and the one with the result have the same, which may go the other way; 0: unknown
 	Whole bool   // of Part: the message has the result
+
+	Placed *Placement // of the message in the weights with which its job began; nil: they are not known, or the sum has not their size
 }
 
 // Index reports whether t is an index array: its elements are the keys or the lengths of the parts of a payload.
@@ -112,19 +114,3 @@ func (r Reason) Valid() bool { return int(r) < len(reasonNames) }
 
 // String returns the reason in the words that users see.
 func (r Reason) String() string { return name(reasonNames[:], int(r)) }
-
-func name(names []string, i int) string {
-	if i < len(names) {
-		return names[i]
-	}
-	return "invalid"
-}
-
-func find(names []string, s string) (int, bool) {
-	for i, n := range names {
-		if n == s {
-			return i, true
-		}
-	}
-	return 0, false
-}

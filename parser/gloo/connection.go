@@ -19,6 +19,7 @@ type direction struct {
 	counts   bool   // tags differ, so they count the collectives
 	counted  counted
 	constant constant
+	weighing weighing
 }
 
 func newConnection(c parser.Conn, f *facts) *connection {
@@ -42,8 +43,9 @@ func newConnection(c parser.Conn, f *facts) *connection {
 // A watch says how to examine a payload as it passes.
 type watch struct {
 	op   op
-	look look // for its element type
-	keep bool // keep a copy: the payload is metadata
+	look look            // for its element type
+	keep bool            // keep a copy: the payload is metadata
+	fill *tensor.Weights // with the payload; nil: it has no parameters
 }
 
 // begin takes note of an op.
@@ -67,6 +69,9 @@ func (d *direction) begin(o op) (tensor.Tensor, watch, error) {
 	}
 	if o.slot.kind() != allReduce {
 		w.keep = d.conn.meta.wants(o)
+		if o.slot.kind() == broadcast && d.conn.sums() {
+			w.fill = d.weighing.begin(&d.conn.meta, o.slot.tag())
+		}
 		if !d.counts {
 			_, _, err := d.constant.message(o.slot.kind(), o.length)
 			return v, w, err
@@ -101,6 +106,9 @@ func (d *direction) end(w watch, v verdict, b []byte) {
 	defer d.conn.mu.Unlock()
 	if w.keep {
 		d.conn.meta.take(d.side, w.op, b)
+	}
+	if w.fill != nil {
+		d.weighing.end()
 	}
 	if w.op.code != sendUnboundBuffer || w.op.slot.kind() != allReduce {
 		return

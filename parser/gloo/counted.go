@@ -164,9 +164,12 @@ func (c *counted) message(tag uint32, length int) (tensor.Tensor, look, error) {
 	switch {
 	case e.bucket != nil:
 		v.Part, v.Whole = c.partOf(&e.ring.plan, uint64(tag), k)
+		v.Placed = c.placed(&e.ring, k, v.DType)
 	case e.place >= 0:
 		if p := c.learnt.reduces[e.place].onlyPlan(); p != nil {
 			v.Part, v.Whole = c.partOf(p, uint64(tag), k)
+			r := everyRank(*p)
+			v.Placed = c.placed(&r, k, v.DType)
 		}
 	}
 	return v, c.look(e, &r, k), nil

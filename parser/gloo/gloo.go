@@ -58,6 +58,9 @@
 // the second phase have the results of all its messages of the first, but for those of one rank's segments, which it passes on to nobody.
 // Without the plan, which the lengths or the number of ranks tell, messages have no names.
 //
+// A message of a sum of a model's size has places in the weights that DistributedDataParallel has broadcast ([tensor.Tensor].Placed, weights.go), so that averages of weights are
+// told from gradients. The sender's rank is not on the wire, so each rank that may have sent the message makes a place.
+//
 // # Keys
 //
 // A tensor of a training step keeps its key from its second value on (key.go), before it has a role, so that the value
@@ -70,7 +73,7 @@
 // 8192 messages where all tags are the same, are not learnt. Models with parameters that have no dimensions are not
 // understood, and then learnt like any sequence.
 //
-// Memory is bounded whatever a peer sends: about 2 MiB for each direction, and 20 MiB for the models of a job.
+// Memory is bounded whatever a peer sends: about 2 MiB for each direction, and 24 MiB for the models of a job.
 package gloo
 
 import (

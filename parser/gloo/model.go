@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"slices"
 	"sync"
+
+	"github.com/gradproxy/gradproxy/tensor"
 )
 
 // DistributedDataParallel tells its bucket layout itself (torch/csrc/distributed/c10d/reducer.cpp). Before any gradient,
@@ -11,7 +13,7 @@ import (
 //
 //	all-gather of int64: P, the number of parameters
 //	broadcast of int64: their shapes
-//	broadcasts of the parameters and buffers
+//	broadcasts of the parameters and buffers, in their order
 //
 // and between the first and the second step, unless it looks for unused parameters:
 //
@@ -45,7 +47,22 @@ type model struct {
 	total  uint64
 
 	mu      sync.Mutex
-	buckets []uint64 // elements of each bucket once they are announced
+	buckets []uint64        // elements of each bucket once they are announced
+	weights *tensor.Weights // the parameters as they were broadcast at last; nil: they have not passed
+}
+
+// weigh notes the parameters' values.
+func (m *model) weigh(w *tensor.Weights) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.weights = w
+}
+
+// weighed returns the parameters' values, nil if they have not passed.
+func (m *model) weighed() *tensor.Weights {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.weights
 }
 
 // announced returns the elements of each bucket, nil before the announcement.

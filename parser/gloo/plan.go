@@ -46,14 +46,18 @@ func (p plan) phase() int { return p.segments - p.perRank }
 // messages returns the number of messages that a rank sends, empty ones included.
 func (p plan) messages() int { return 2 * p.phase() }
 
-// length returns the length of rank's message k, in bytes; 0: it is not sent.
-func (p plan) length(rank, k int) int {
+// offset returns the offset in the tensor of rank's message k, in bytes.
+func (p plan) offset(rank, k int) int {
 	i, first := k, rank+1
 	if k >= p.phase() {
 		i, first = k-p.phase(), rank
 	}
-	j := (first*p.perRank + i) % p.segments
-	return max(0, min(p.segment, p.size-j*p.segment))
+	return (first*p.perRank + i) % p.segments * p.segment
+}
+
+// length returns the length of rank's message k, in bytes; 0: it is not sent.
+func (p plan) length(rank, k int) int {
+	return max(0, min(p.segment, p.size-p.offset(rank, k)))
 }
 
 // firsts returns the length of the first message of each rank.

@@ -65,6 +65,9 @@ func (s *stream) take(b []byte) parser.Segment {
 	if s.watch.look != lookAway {
 		s.sample.feed(b[:seg.Len])
 	}
+	if s.watch.fill != nil {
+		s.watch.fill.Feed(b[:seg.Len])
+	}
 	if s.watch.keep {
 		s.copied = append(s.copied, b[:seg.Len]...)
 	}

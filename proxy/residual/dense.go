@@ -102,8 +102,8 @@ func (d *Dense) Begin(every int) (flush bool) {
 
 // Check is the content check: it compares a block with the tensor's last values and keeps it as the last. The block may lose something if
 // the verdict is tensor.Fits. presumed: it need not earn trust, and is compared with the last value only. first says that there was nothing
-// to compare it with.
-func (d *Dense) Check(off int, block []byte, presumed bool) (v tensor.Verdict, first bool) {
+// to compare it with. placed is the block's tensor's.
+func (d *Dense) Check(off int, block []byte, presumed bool, placed *tensor.Placement) (v tensor.Verdict, first bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	last := d.last[tensor.KeptSize(d.dtype, off):tensor.KeptSize(d.dtype, off+len(block))]
@@ -119,7 +119,7 @@ func (d *Dense) Check(off int, block []byte, presumed bool) (v tensor.Verdict, f
 		b.trust.Presume()
 		return b.trust.Judge(d.dtype, block, last, nil), false
 	}
-	return b.trust.Judge(d.dtype, block, last, b.history), false
+	return placed.Judge(b.trust.Judge(d.dtype, block, last, b.history), d.dtype, block, off), false
 }
 
 // SampleResidual returns the elements of the residual of a block at the places of a tensor.Contribution.

@@ -68,19 +68,19 @@ func TestTrustSurvivesOtherCuts(t *testing.T) {
 	m := s.Dense("job", tensor.Tensor{Key: 1, DType: tensor.Float32, Size: 4000}, false)
 	same := block(r, 250)
 	for _, off := range []int{0, 1000, 2000, 3000} {
-		if _, first := m.Check(off, same, false); !first {
+		if _, first := m.Check(off, same, false, nil); !first {
 			t.Fatalf("at %d: not the first value", off)
 		}
 	}
 	for _, off := range []int{0, 2000, 3000} {
 		for range earning {
-			m.Check(off, block(r, 250), false)
+			m.Check(off, block(r, 250), false, nil)
 		}
-		if v, _ := m.Check(off, block(r, 250), false); v != tensor.Fits {
+		if v, _ := m.Check(off, block(r, 250), false, nil); v != tensor.Fits {
 			t.Fatalf("at %d: a fresh value is refused", off)
 		}
 	}
-	if v, _ := m.Check(1000, same, false); v == tensor.Fits {
+	if v, _ := m.Check(1000, same, false, nil); v == tensor.Fits {
 		t.Fatal("the same value again passes for a gradient")
 	}
 	for _, x := range []struct {
@@ -88,7 +88,7 @@ func TestTrustSurvivesOtherCuts(t *testing.T) {
 		want   bool
 	}{{0, 500, false}, {2000, 500, true}} {
 		for range 2 {
-			if v, first := m.Check(x.off, block(r, x.n), false); (v == tensor.Fits) != x.want || first {
+			if v, first := m.Check(x.off, block(r, x.n), false, nil); (v == tensor.Fits) != x.want || first {
 				t.Errorf("block of %d at %d: %v, want %v", x.n, x.off, v, x.want)
 			}
 		}
@@ -105,13 +105,13 @@ func TestCutsOverUnknownBytes(t *testing.T) {
 		s := New(1<<20, nil, nil)
 		m := s.Dense("job", tensor.Tensor{Key: 1, DType: tensor.Float32, Size: 4000}, false)
 		for _, k := range known {
-			m.Check(k[0], block(r, k[1]/4), false)
+			m.Check(k[0], block(r, k[1]/4), false, nil)
 		}
-		if v, first := m.Check(0, block(r, 250), false); v == tensor.Fits || !first {
+		if v, first := m.Check(0, block(r, 250), false, nil); v == tensor.Fits || !first {
 			t.Errorf("with %v known: plausible %v, first %v", known, v, first)
 		}
 		for i := range earning + 1 {
-			if v, first := m.Check(0, block(r, 250), false); (v == tensor.Fits) != (i == earning) || first {
+			if v, first := m.Check(0, block(r, 250), false, nil); (v == tensor.Fits) != (i == earning) || first {
 				t.Errorf("with %v known, value %d after it: plausible %v, first %v", known, i, v, first)
 			}
 		}
@@ -127,7 +127,7 @@ func TestBlocksAreBounded(t *testing.T) {
 	for i := range 20000 {
 		n := 4 * (1 + r.IntN(4))
 		off := 4 * r.IntN((size-n)/4+1)
-		m.Check(off, make([]byte, n), false)
+		m.Check(off, make([]byte, n), false, nil)
 		if len(m.blocks) > maxBlocks(size) {
 			t.Fatalf("%d blocks after %d", len(m.blocks), i)
 		}
@@ -140,9 +140,9 @@ func TestBlocksAreBounded(t *testing.T) {
 		end = b.off + b.n
 	}
 	for range 1 + earning { // a block that covers all takes their place
-		m.Check(0, block(r, size/4), false)
+		m.Check(0, block(r, size/4), false, nil)
 	}
-	if v, _ := m.Check(0, block(r, size/4), false); v != tensor.Fits || len(m.blocks) != 1 {
+	if v, _ := m.Check(0, block(r, size/4), false, nil); v != tensor.Fits || len(m.blocks) != 1 {
 		t.Errorf("the whole tensor as one block: %v, %d blocks", v, len(m.blocks))
 	}
 }
@@ -155,7 +155,7 @@ func TestHistoriesArePaidFor(t *testing.T) {
 			m := New(1<<24, nil, nil).Dense("job", tensor.Tensor{Key: 1, DType: tensor.Float32, Size: size}, false)
 			for range 2 {
 				for off := 0; off < size; off += cut {
-					m.Check(off, block(r, min(cut, size-off)/4), false)
+					m.Check(off, block(r, min(cut, size-off)/4), false, nil)
 				}
 			}
 			paid := denseCost(tensor.Float32, size) - 4*int64(size/4) - int64(size/2) - 32*int64(maxBlocks(size)) - 512
@@ -184,5 +184,34 @@ func TestControlsBelongToTheTensor(t *testing.T) {
 	s.Drop(d)
 	if s.Dense("job", x, true).Control(0) == d.Control(0) {
 		t.Error("a tensor that was forgotten keeps its Control")
+	}
+}
+
+// Weights in the place of a gradient that has earned trust are found by the first weights that the job has broadcast, also by the second half of a block. A
+// presumed gradient is not compared with them, and without them such a block fits in.
+func TestChecksAgainstTheFirstWeights(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	weights := block(r, 4000)
+	w := tensor.NewWeights(4000)
+	w.Feed(weights)
+	placed := &tensor.Placement{Weights: w, Offsets: []int{0, 2000}}
+	for _, c := range []struct {
+		presumed bool
+		placed   *tensor.Placement
+		want     tensor.Verdict
+	}{{false, placed, tensor.FirstWeights}, {true, placed, tensor.Fits}, {false, nil, tensor.Fits}} {
+		m := New(1<<20, nil, nil).Dense("job", tensor.Tensor{Key: 1, DType: tensor.Float32, Size: 8000}, false)
+		for i := range earning + 4 {
+			for off := 0; off < 8000; off += 4000 {
+				if v, _ := m.Check(off, block(r, 1000), c.presumed, c.placed); i > earning && v != tensor.Fits {
+					t.Fatalf("value %d at %d: %v", i, off, v)
+				}
+			}
+		}
+		for off := 0; off < 8000; off += 4000 {
+			if v, _ := m.Check(off, weights[8000+off:][:4000], c.presumed, c.placed); v != c.want {
+				t.Errorf("weights at %d, presumed %v, placed %v: %v, want %v", off, c.presumed, c.placed != nil, v, c.want)
+			}
+		}
 	}
 }

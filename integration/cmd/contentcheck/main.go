@@ -29,6 +29,7 @@ func main() {
 	flag.StringVar(&c.dir, "dir", "", "folder of the recordings; default: gradproxy/sums in the user's cache")
 	flag.StringVar(&c.environment, "env", "torch113", "which torch: torch113 or torch215 of integration/env/install.sh")
 	flag.StringVar(&c.codec, "codec", "3lc", "codec of gradients")
+	flag.BoolVar(&c.broadcast, "broadcast", true, "the weights before the first step are known, as where DistributedDataParallel broadcasts them")
 	flag.BoolVar(&c.likeness, "likeness", false, "compare all sums with the first weights instead")
 	flag.Parse()
 	program.Main("contentcheck", c.run)
@@ -37,7 +38,7 @@ func main() {
 // A command is the settings of the command.
 type command struct {
 	dir, environment, codec string
-	likeness                bool
+	likeness, broadcast     bool
 }
 
 func (c *command) run(ctx context.Context) (err error) {
@@ -74,7 +75,7 @@ func (c *command) table(dir string) error {
 		if err != nil {
 			return err
 		}
-		res, err := play(r, c.codec)
+		res, err := play(r, c.codec, c.broadcast)
 		if err != nil {
 			return fmt.Errorf("%s: %w", f, err)
 		}

@@ -39,20 +39,30 @@ type sender struct {
 type message struct {
 	off, n int // in bytes
 	past   *residual.Dense
+	placed *tensor.Placement   // in the first weights; nil: not known
 	got    []byte              // its elements in the newest sum, as they arrive
 	sample tensor.Contribution // of these
 	enc    codecs.Encoder
 	dec    codecs.Decoder
 }
 
-// newSender returns the sender of a rank of two, whose ring has four segments of which it sends two.
-func newSender(rank, size int, codec codecs.Codec) (*sender, error) {
+// newSender returns the sender of a rank of two, whose ring has four segments of which it sends two. first has the weights that the job broadcasts before the first
+// step, if it does: the sender's rank is not on the wire, so that a message may lie at two places in them.
+func newSender(rank, size int, codec codecs.Codec, first []byte) (*sender, error) {
 	s := &sender{store: residual.New(1<<30, nil, nil)}
 	s.job = s.store.Join("job")
 	segment := ((size-1)/4 + 1 + 3) &^ 3
+	var weights *tensor.Weights
+	if first != nil {
+		weights = tensor.NewWeights(size / 4)
+		weights.Feed(first)
+	}
 	for i := range 2 {
 		m := &message{off: (2*(1-rank) + i) * segment}
 		m.n = min(segment, size-m.off)
+		if weights != nil {
+			m.placed = &tensor.Placement{Weights: weights, Offsets: []int{i * segment / 4, (2 + i) * segment / 4}}
+		}
 		m.past = s.store.Dense("job", tensor.Tensor{Key: uint64(i) + 1, DType: tensor.Float32, Size: m.n}, false)
 		var err error
 		if m.enc, err = feedback.NewEncoder(codec, tensor.Float32, m.past.Part(0, m.n)); err != nil {
@@ -71,7 +81,7 @@ func newSender(rank, size int, codec codecs.Codec) (*sender, error) {
 func (s *sender) send(input []byte, learns bool) (lossy int, doubted bool, failed, norm float64, err error) {
 	for _, m := range s.messages {
 		block := input[m.off:][:m.n]
-		v, _ := m.past.Check(0, block, false)
+		v, _ := m.past.Check(0, block, false, m.placed)
 		if !learns && v.Foreign() {
 			doubted = s.job.Doubt() || doubted
 		}
@@ -137,8 +147,8 @@ func floats(b []byte) []float32 {
 	return v
 }
 
-// play sends all sums of a recording.
-func play(r *recording, codec string) (*result, error) {
+// play sends all sums of a recording. broadcast: the proxies see the weights that DistributedDataParallel broadcasts before the first step.
+func play(r *recording, codec string, broadcast bool) (*result, error) {
 	c, err := all.New(codec)
 	if err != nil {
 		return nil, err
@@ -147,8 +157,12 @@ func play(r *recording, codec string) (*result, error) {
 		return nil, fmt.Errorf("a recording of %d ranks", r.ranks)
 	}
 	var senders []*sender
+	var first []byte
+	if broadcast {
+		first = r.first
+	}
 	for rank := range r.ranks {
-		s, err := newSender(rank, 4*r.elements, c)
+		s, err := newSender(rank, 4*r.elements, c, first)
 		if err != nil {
 			return nil, err
 		}

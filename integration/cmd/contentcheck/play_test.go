@@ -56,12 +56,38 @@ func TestPlay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	res, err := play(r, "3lc")
+	res, err := play(r, "3lc", false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if res.others != 8 || res.gradients != 32 || res.firstGradient != 0 || res.first == 0 || res.share == 0 || !strings.HasPrefix(res.row(), "| job | 8 weights |") {
 		t.Errorf("%+v\n%s", res, res.row())
+	}
+}
+
+// Weights that a job has broadcast at first are found out at once, before anything of them is lost.
+func TestPlayWithFirstWeights(t *testing.T) {
+	file := write(t, 40, 8003)
+	r, err := open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(strings.TrimSuffix(file, "npy")+"first", r.input(9, 0), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if r, err = open(file); err != nil {
+		t.Fatal(err)
+	}
+	without, err := play(r, "3lc", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	with, err := play(r, "3lc", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if with.firstGradient != 0 || with.othersLossy != 0 || with.first >= without.first {
+		t.Errorf("%+v, and without the first weights %+v", with, without)
 	}
 }
 

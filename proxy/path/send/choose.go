@@ -166,7 +166,7 @@ func (c *chooser) settle(b *block) error {
 	}
 	p := b.plan
 	if p.watch != nil {
-		p.watch.Check(b.off, b.data, presumed(&p.t))
+		p.watch.Check(b.off, b.data, presumed(&p.t), nil)
 		c.contribute(b)
 	}
 	why, first := tensor.OK, false
@@ -250,7 +250,7 @@ func (l *lossyContribution) after(b *block) {
 // check compares a block with the past of its tensor, and returns why it must not lose anything. A sum that is no gradient ends all loss
 // in its job.
 func (c *chooser) check(b *block) (why tensor.Reason, first bool) {
-	v, first := b.plan.dense.Check(b.decl.Off, b.data, presumed(&b.plan.t))
+	v, first := b.plan.dense.Check(b.decl.Off, b.data, presumed(&b.plan.t), b.plan.t.Placed)
 	if v.Foreign() {
 		c.conn.Doubt(c.past.job, b.plan.t, v)
 	}

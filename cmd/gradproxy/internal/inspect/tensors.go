@@ -43,7 +43,7 @@ func (ts *tensors) judge(direction any, t tensor.Tensor, off int, data []byte) t
 	if b == nil {
 		return tensor.Unknown
 	}
-	supported := ts.supports(b, t, data)
+	supported := ts.supports(b, t, off, data)
 	b.data = append(b.data[:0], data...)
 	if t.Role == tensor.Aggregate && t.Proof == tensor.ByWire {
 		return t.Role // the first answers of a server are initial weights
@@ -54,9 +54,9 @@ func (ts *tensors) judge(direction any, t tensor.Tensor, off int, data []byte) t
 	return t.Role
 }
 
-// supports reports whether data, compared with the last values of b, a block of t, supports the role. It ends the word of the user who says that
+// supports reports whether data, compared with the last values of b, a block of t at off, supports the role. It ends the word of the user who says that
 // all sums are gradients where one is none, as a proxy does.
-func (ts *tensors) supports(b *block, t tensor.Tensor, data []byte) bool {
+func (ts *tensors) supports(b *block, t tensor.Tensor, off int, data []byte) bool {
 	kept := make([]byte, tensor.KeptSize(t.DType, len(b.data)))
 	tensor.Keep(t.DType, kept, b.data)
 	plausible, compared := tensor.Plausible(t.DType, data, kept)
@@ -68,7 +68,7 @@ func (ts *tensors) supports(b *block, t tensor.Tensor, data []byte) bool {
 		b.trust.Presume()
 		history = nil
 	}
-	v := b.trust.Judge(t.DType, data, kept, history)
+	v := t.Placed.Judge(b.trust.Judge(t.DType, data, kept, history), t.DType, data, off)
 	switch {
 	case v == tensor.Fits:
 		b.fitted, b.lost = true, false

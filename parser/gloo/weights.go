@@ -1,0 +1,66 @@
+package gloo
+
+import (
+	"slices"
+
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// How a job's first weights become known, and the places that messages of a sum would have in them: averages of weights are sums of the model's size whose
+// elements come in the same order as the parameters that DistributedDataParallel broadcasts before the first step, and they resemble them.
+
+// A weighing follows the broadcasts of a model's parameters in one direction, which have consecutive tags. The zero weighing follows none.
+type weighing struct {
+	model   *model
+	tag     uint32 // of the next broadcast
+	weights *tensor.Weights
+}
+
+// begin takes note of a broadcast, and returns the Weights to which its payload is to be given; nil: it has no parameters.
+func (x *weighing) begin(m *metadata, tag uint32) *tensor.Weights {
+	if i := slices.IndexFunc(m.models, func(o *model) bool { return o.tag+2 == tag }); i >= 0 && m.models[i].total >= minElements {
+		*x = weighing{m.models[i], tag, tensor.NewWeights(int(m.models[i].total))}
+	}
+	if x.model == nil || x.tag != tag {
+		return nil
+	}
+	x.tag++
+	return x.weights
+}
+
+// end takes note of the end of a broadcast of parameters.
+func (x *weighing) end() {
+	if x.model != nil && x.weights.Complete() {
+		x.model.weigh(x.weights)
+		*x = weighing{}
+	}
+}
+
+// weights returns the first weights of a model of so many elements; nil: none are known.
+func (m *metadata) weights(elements int) *tensor.Weights {
+	for _, x := range m.relevant() {
+		if w := x.weighed(); w != nil && x.total == uint64(elements) {
+			return w
+		}
+	}
+	return nil
+}
+
+// placed returns the places that message k of an all-reduce has in the model's weights if it sums them; nil: they are not known, or the content check has no
+// use for them.
+func (c *counted) placed(r *ring, k int, d tensor.DType) *tensor.Placement {
+	if !c.conn.sums() || !d.Float() || !r.full() {
+		return nil
+	}
+	w := c.conn.meta.weights(r.size / d.Size())
+	if w == nil {
+		return nil
+	}
+	p := &tensor.Placement{Weights: w}
+	for rank := range r.ranks {
+		if at := r.offset(rank, k) / d.Size(); r.senders>>rank&1 == 1 && !slices.Contains(p.Offsets, at) {
+			p.Offsets = append(p.Offsets, at)
+		}
+	}
+	return p
+}
