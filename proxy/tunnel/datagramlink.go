@@ -429,7 +429,8 @@ func (l *datagramLink) State() LinkState {
 	l.mu.Lock()
 	e := l.engine.State()
 	l.mu.Unlock()
+	lost := fraction(e.Lost, e.Lost+e.Arrived)
 	sent, received := l.holder.Network()
-	return LinkState{Network: Traffic{sent, received}, Waits: e.InFlight > 0, Silence: max(l.now()-time.Duration(l.heard.Load()), 1), Patience: e.Patience,
+	return LinkState{Network: Traffic{sent, received}, Loss: lost, RTT: e.RTT, Backlog: uint64(max(e.InFlight, 0)), Waits: e.InFlight > 0, Silence: max(l.now()-time.Duration(l.heard.Load()), 1), Patience: e.Patience,
 		Received: l.received.Load(), Lost: l.holder.Lost(), Congestion: "bbr", Worn: l.packets.Load() >= rotateRecords}
 }

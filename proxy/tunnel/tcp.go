@@ -14,6 +14,8 @@ type confirmation struct {
 	silence, patience time.Duration
 	network           Traffic // zero: not known
 	packets, resent   uint64
+	rtt               time.Duration
+	backlog           uint64
 }
 
 // A confirmer is a connection that knows of the other host's answers. It may be asked at any time.

@@ -220,6 +220,8 @@ func (t tcpInfo) confirmation() (c confirmation) {
 			network:  Traffic{info.Bytes_sent + each*uint64(info.Segs_out), info.Bytes_received + each*uint64(info.Segs_in)},
 			packets:  uint64(info.Data_segs_out),
 			resent:   uint64(info.Total_retrans - min(info.Dsack_dups, info.Total_retrans)),
+			rtt:      time.Duration(info.Rtt) * time.Microsecond,
+			backlog:  uint64(info.Notsent_bytes) + uint64(info.Unacked)*uint64(info.Snd_mss),
 			waits:    info.Unacked > 0,
 			silence:  max(time.Duration(info.Last_ack_recv)*time.Millisecond, 1),
 			patience: time.Duration(info.Rtt+4*info.Rttvar) * time.Microsecond,

@@ -247,7 +247,7 @@ func (l *tlsLink) State() LinkState {
 	}
 	return LinkState{
 		Waits: c.waits, Silence: c.silence, Patience: c.patience, Network: c.network,
-		Packets: c.packets, Resent: c.resent,
+		Packets: c.packets, Resent: c.resent, Loss: fraction(c.resent, c.packets), RTT: c.rtt, Backlog: c.backlog,
 		Received:   received,
 		Congestion: l.bbr.control(l.congestion),
 		Worn:       max(l.written.Load(), received) >= keyBytes || l.writes.Load() >= rotateRecords,

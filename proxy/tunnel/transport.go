@@ -70,16 +70,19 @@ type Link interface {
 
 // A LinkState is how a Link is at a moment.
 type LinkState struct {
-	Received   uint64    // bytes that have come from the peer, of any kind: while the number grows, the peer lives
-	Network    Traffic   // on the network, from and to this host; zero: not known
-	Packets    uint64    // with data that have left, for the loss of packets
-	Resent     uint64    // of these, again
-	Congestion string    // name of the congestion control, for logs and PeerStats.BBR; "": not known
-	Worn       bool      // the key has served long enough: another carrier should take this one's place
-	Rekeyed    bool      // this side has another certificate now than the one that it has shown
-	Renewal    time.Time // by Config.Now: when another carrier should come, before the first certificate ends; zero: never
-	Revoked    bool      // the certificate that the other side has shown is revoked: the carrier must end
-	Expiry     time.Time // by Config.Now: when the first certificate ends, and the carrier with it; zero: never
+	Received   uint64        // bytes that have come from the peer, of any kind: while the number grows, the peer lives
+	Network    Traffic       // on the network, from and to this host; zero: not known
+	Packets    uint64        // with data that have left, for the loss of packets
+	Resent     uint64        // of these, again
+	Loss       float64       // part of the packets, or of their bytes, that were lost so far; 0 where that is not known
+	RTT        time.Duration // smoothed; 0: not known
+	Backlog    uint64        // bytes that have left this process and that the other host has not confirmed
+	Congestion string        // name of the congestion control, for logs and PeerStats.BBR; "": not known
+	Worn       bool          // the key has served long enough: another carrier should take this one's place
+	Rekeyed    bool          // this side has another certificate now than the one that it has shown
+	Renewal    time.Time     // by Config.Now: when another carrier should come, before the first certificate ends; zero: never
+	Revoked    bool          // the certificate that the other side has shown is revoked: the carrier must end
+	Expiry     time.Time     // by Config.Now: when the first certificate ends, and the carrier with it; zero: never
 
 	Lost     bool          // the other host seems not to know the connection any more: another carrier should take this one's place
 	Waits    bool          // bytes have left that the other host has not confirmed; false where that is not known
@@ -103,3 +106,11 @@ const rotateRecords = 1 << 24
 // rotateForged is how many records a carrier over datagrams may refuse that are not authentic, each of which is a guess: RFC 9147, section 4.5.3,
 // allows 2^36.
 const rotateForged = 1 << 35
+
+// fraction returns n over all; 0 where there is nothing.
+func fraction(n, all uint64) float64 {
+	if all == 0 {
+		return 0
+	}
+	return float64(n) / float64(all)
+}

@@ -219,12 +219,14 @@ func (e *Endpoint) Stats() []PeerStats {
 			if c.udp {
 				st.Datagrams++
 			}
+			st.Links = append(st.Links, c.stats(&state))
 		}
 		st.Choice = p.choice()
 		st.Network = Traffic{p.networkSent.Load(), p.networkReceived.Load()}
 		if s.outage.lasts() {
 			st.Outage, st.RTT, st.Rate = max(time.Since(s.outage.began), 1), 0, 0
 		}
+		st.Unconfirmed = max(s.meter.flight, 0)
 		st.Carriers, st.Session, st.Streams = len(s.carriers), s.theirs != incarnation{}, len(s.streams)
 		st.Codecs, st.Draining = slices.Clone(s.codecs), s.goneAway
 		s.mu.Unlock()
@@ -254,6 +256,35 @@ type PeerStats struct {
 	Sent     uint64 // bytes of streams handed to carriers, replays left out
 	Received uint64 // bytes of streams taken from carriers, duplicates left out
 
+	Unconfirmed int            // bytes of streams that have left and that the peer has not confirmed
+	Links       []CarrierStats // of the carriers that are attached now
+
 	Padding uint64  // bytes of padding sent, with their headers
 	Network Traffic // of all carriers so far; zero: not known
+}
+
+// CarrierStats is a snapshot of one carrier.
+type CarrierStats struct {
+	Carrier    string        // CarrierTLS or CarrierDTLS
+	Congestion string        // name of the congestion control; "": not known
+	Remote     string        // address of the other end
+	Age        time.Duration // since it came
+	RTT        time.Duration // smoothed; 0: not known
+	Loss       float64       // part of the packets that were lost so far; 0 where that is not known
+	Backlog    uint64        // bytes that have left this process and that the other host has not confirmed
+	Network    Traffic       // of this carrier
+	Leaving    bool          // another one takes its place
+}
+
+// stats describes a carrier whose Link has that state. The session's lock is held.
+func (c *carrier) stats(state *LinkState) CarrierStats {
+	s := CarrierStats{Carrier: CarrierTLS, Congestion: state.Congestion, Age: time.Since(c.born), RTT: state.RTT, Loss: state.Loss, Backlog: state.Backlog,
+		Network: state.Network, Leaving: c.leaving}
+	if c.udp {
+		s.Carrier = CarrierDTLS
+	}
+	if a := c.link.RemoteAddr(); a != nil {
+		s.Remote = a.String()
+	}
+	return s
 }
