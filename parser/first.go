@@ -1,6 +1,10 @@
 package parser
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/gradproxy/gradproxy/tensor"
+)
 
 // First returns a Parser that agrees with the first of ps that has understood every byte. Until one sees
 // a tensor, or is left alone, all bytes are opaque. Recognizing a protocol needs nothing else. When none is left it
@@ -70,6 +74,14 @@ func skim(p Parser, b []byte) (opaque int, seg Segment, err error) {
 		opaque += seg.Len
 	}
 	return opaque, Segment{}, nil
+}
+
+// Label implements Labeler.
+func (f *first) Label(t tensor.Tensor) Label {
+	if len(f.left) != 1 {
+		return Label{}
+	}
+	return LabelOf(f.left[0], t)
 }
 
 // Held implements Sized.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/parser/http2"
+	"github.com/gradproxy/gradproxy/tensor"
 )
 
 // New returns the parsers of a connection whose calls s reads. They are Counters.
@@ -50,9 +51,18 @@ func (d *direction) Next(b []byte) (parser.Segment, error) {
 // Method implements [parser.Dispatched].
 func (d *direction) Method() string { return d.conn.methods[d.side] }
 
+// Label implements [parser.Labeler].
+func (d *direction) Label(t tensor.Tensor) parser.Label {
+	if l, ok := d.conn.service.(Labeler); ok {
+		return l.Label(d.side, t)
+	}
+	return parser.Label{}
+}
+
 var (
 	_ parser.Counter    = (*direction)(nil)
 	_ parser.Dispatched = (*direction)(nil)
+	_ parser.Labeler    = (*direction)(nil)
 )
 
 // open begins a call.

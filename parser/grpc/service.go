@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/tensor"
 )
 
 // A Service reads the calls of one connection. Its methods are called by one goroutine at a time.
@@ -12,6 +13,13 @@ type Service interface {
 	Speaks(path string) bool
 	// Call is told of each call as its request begins. It returns nil if nobody reads the call's messages.
 	Call(path string, s *Stream) Call
+}
+
+// A Labeler is a Service that can tell the names of tensors.
+type Labeler interface {
+	Service
+	// Label is [parser.Labeler]'s, for a tensor that a side sends. It is called by the goroutine that is given the side's messages.
+	Label(from parser.Side, t tensor.Tensor) parser.Label
 }
 
 // A Call reads the messages of one call.

@@ -99,6 +99,9 @@ func (p *player) give(b []byte) error {
 		if err := check(seg, len(b)); err != nil {
 			return err
 		}
+		if seg.Tensor.Size > 0 && seg.Tensor.Off == 0 {
+			parser.LabelOf(p.parser, seg.Tensor) // changes nothing
+		}
 		p.runs = p.runs.add(seg)
 		b = b[seg.Len:]
 	}

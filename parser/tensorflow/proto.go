@@ -1,6 +1,9 @@
 package tensorflow
 
 import (
+	"strconv"
+	"strings"
+
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/gradproxy/gradproxy/parser/internal/mix"
@@ -49,6 +52,19 @@ type shape struct {
 	dims     int
 	elements uint64 // of the dimensions so far, at most tooMany
 	hash     uint64
+	first    [4]uint64 // dimensions, for people
+}
+
+// String returns the shape as people write it; "" if it has more than four dimensions, or is a scalar's.
+func (s *shape) String() string {
+	if s.dims > len(s.first) {
+		return ""
+	}
+	var all []string
+	for _, n := range s.first[:s.dims] {
+		all = append(all, strconv.FormatUint(n, 10))
+	}
+	return strings.Join(all, "×")
 }
 
 // tooMany elements are more than a tensor can have.
@@ -58,6 +74,9 @@ const tooMany = maxTensor + 1
 func (s *shape) add(n uint64) {
 	if s.dims == 0 {
 		s.elements = 1
+	}
+	if s.dims < len(s.first) {
+		s.first[s.dims] = n
 	}
 	s.dims++
 	s.elements = min(s.elements*min(n, tooMany), tooMany)

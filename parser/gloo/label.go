@@ -1,0 +1,35 @@
+package gloo
+
+import (
+	"fmt"
+
+	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+var _ parser.Labeler = (*stream)(nil)
+
+// Label implements parser.Labeler: it tells the place of an all-reduce among the buckets of a model, or in a learnt step, and the message's place in the ring.
+func (s *stream) Label(tensor.Tensor) (l parser.Label) {
+	s.dir.conn.mu.Lock()
+	defer s.dir.conn.mu.Unlock()
+	c := &s.dir.counted
+	e := c.find(s.watch.op.slot.tag())
+	if e == nil || s.watch.op.slot.kind() != allReduce {
+		return l
+	}
+	switch {
+	case e.bucket != nil && e.step != nil:
+		for q := range e.step.reduces {
+			if &e.step.reduces[q] == e.bucket {
+				l.Name = fmt.Sprintf("bucket %d of %d", q+1, len(e.step.reduces))
+			}
+		}
+	case e.place >= 0 && c.learnt != nil:
+		l.Name = fmt.Sprintf("sum %d of %d", e.place+1, len(c.learnt.reduces))
+	}
+	if l.Name != "" && e.lengths.count > 0 {
+		l.Name += fmt.Sprintf(", message %d", e.lengths.count)
+	}
+	return l
+}
