@@ -44,7 +44,7 @@ var layers = []layer{
 	{"parser/pslite", []string{"parser/lru", "tensor", "parser", "parser/internal/..."}},
 	{"parser/http2", []string{"parser"}},
 	{"parser/grpc/grpctest", nil},
-	{"parser/grpc", []string{"parser", "parser/http2"}},
+	{"parser/grpc", []string{"tensor", "parser", "parser/http2"}},
 	{"parser/tensorflow/tensorflowsim", nil}, // makes messages, which parsers only read
 	{"parser/nvflare", []string{"parser/lru", "parser/grpc", "tensor", "parser", "parser/internal/..."}},
 	{"parser/grpcany", []string{"parser/lru", "parser/grpc", "tensor", "parser", "parser/internal/..."}},
@@ -73,7 +73,8 @@ var layers = []layer{
 	{"proxy/tunnel/udp", nil},
 	{"proxy/tunnel/...", []string{"proxy/tunnel/..."}},
 	{"proxy/intercept/...", []string{"proxy/intercept/..."}},
-	{"proxy/admin", []string{"proxy"}},
+	{"proxy/history", nil},
+	{"proxy/admin", []string{"proxy", "proxy/history"}},
 	{"proxy/path/pathtest", []string{"tensor", "parser", "codecs/...", "proxy/path", "proxy/policy", "proxy/internal/pipe", "proxy/residual", "proxy/tensors", "proxy/frame", "proxy/memory", "proxy/tunnel"}},
 	{"proxy/path", []string{"tensor", "codecs", "proxy/policy", "proxy/internal/pipe", "proxy/cache", "proxy/residual", "proxy/app", "proxy/tensors", "proxy/coder", "proxy/frame", "proxy/memory", "proxy/tunnel"}},
 	{"proxy/path/receive", []string{"tensor", "parser", "codecs", "proxy/internal/pipe", "proxy/path", "proxy/coder", "proxy/frame", "proxy/memory"}},

@@ -45,6 +45,9 @@ func (p *Proxy) Accept(peer string, opened []byte, in Incoming, accept func() St
 		case frame.OpeningExcerpt:
 			p.answerExcerpt(peer, in, accept)
 			return
+		case frame.OpeningView:
+			p.answerView(peer, in, accept)
+			return
 		}
 	}
 	o, err := frame.ParseOpening(opened)

@@ -140,7 +140,7 @@ func TestBypassCounts(t *testing.T) {
 	io.ReadFull(server, make([]byte, 1000))
 	server.Write(make([]byte, 10)) // the relay counts a step's bytes before it takes the next
 	io.ReadFull(client, make([]byte, 10))
-	if n := testutil.ToFloat64(metrics.delivered.WithLabelValues("")); n < 1000 {
+	if n := testutil.ToFloat64(metrics.delivered.WithLabelValues("", "")); n < 1000 {
 		t.Errorf("%v bytes are counted of 1010 while the connection is open", n)
 	}
 }

@@ -73,6 +73,9 @@ func (p *Proxy) connOf(end *app.Conn, peer, job string, log *slog.Logger, o fram
 	values := p.cache.Peer(peer)
 	c := &path.Conn{Env: p.env, App: end, Peer: peer, Job: job, Log: log, Gone: make(chan struct{}),
 		Tag: frame.Tag{Number: o.Tag, Mine: own == parser.Client}, SendShare: &values.Sending, ReceiveShare: &values.Receiving}
+	if c.From, c.To = o.Client.Addr(), o.Server.Addr(); own == parser.Server {
+		c.From, c.To = c.To, c.From
+	}
 	if p.config.Values > 0 {
 		c.Values = values
 	}

@@ -51,6 +51,9 @@ type Config struct {
 	// Excerpt returns what this site's settings say about a peer, for that peer; it must not be longer than MaxExcerpt. It must not tell
 	// of other peers. nil: no peer is told anything.
 	Excerpt func(peer string) []byte
+	// View returns how this site sees its traffic with a peer, for that peer; it must not be longer than MaxView. It must not tell of
+	// other peers. nil: no peer is told anything.
+	View func(peer string) []byte
 	// Places bounds the descriptors of connections. A connection that Serve or Accept is given has one; one that bypasses the
 	// tunnel takes a second. nil: there are enough.
 	Places Places

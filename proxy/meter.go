@@ -11,6 +11,7 @@ import (
 
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/proxy/memory"
+	"github.com/gradproxy/gradproxy/tensor"
 )
 
 // The bounds of parsers' costs. A stream whose parser costs more travels verbatim from there on, in both directions: bytes
@@ -159,3 +160,11 @@ func (m *meter) end(why error, of string) error {
 
 // release gives back the memory that the parser has paid for. It must not be used any more.
 func (m *meter) release() { m.holds(0) }
+
+// Label implements parser.Labeler.
+func (m *meter) Label(t tensor.Tensor) parser.Label {
+	if m.Parser == nil {
+		return parser.Label{}
+	}
+	return parser.LabelOf(m.Parser, t)
+}

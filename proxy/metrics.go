@@ -1,6 +1,8 @@
 package proxy
 
 import (
+	"cmp"
+	"slices"
 	"sync"
 	"time"
 
@@ -40,7 +42,11 @@ type Metrics struct {
 
 	mu   sync.RWMutex
 	sent map[sentKey]sentCounters // the counters of raw and wire bytes by their labels; one look-up here costs a third of two in the vectors
+	got  map[gotKey]prometheus.Counter
 }
+
+// A gotKey has the labels of delivered bytes.
+type gotKey struct{ peer, job string }
 
 // A sentKey has the labels of raw and wire bytes.
 type sentKey struct {
@@ -64,14 +70,14 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		return h
 	}
 	m := &Metrics{
-		sent: map[sentKey]sentCounters{},
+		sent: map[sentKey]sentCounters{}, got: map[gotKey]prometheus.Counter{},
 		connections: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "gradproxy_connections",
 			Help: "Connections of apps that are carried now, by peer and by the end that sent SYN."}, []string{"peer", "client"}),
 		opened:    counter("opens_total", "Connections that apps asked for, by peer and by what became of them.", "peer", "result"),
 		ended:     counter("connections_ended_total", "Connections that ended, by peer and by how.", "peer", "how"),
 		raw:       counter("raw_bytes_total", "Bytes that apps sent to peers, by job, by how they travelled and what they meant.", "peer", "training_job", "codec", "role"),
 		wire:      counter("wire_bytes_total", "Bytes that were handed to the tunnel for them; gradproxy_peer_network_sent_bytes_total has those of the link.", "peer", "training_job", "codec", "role"),
-		delivered: counter("delivered_bytes_total", "Bytes that were delivered to apps, by peer.", "peer"),
+		delivered: counter("delivered_bytes_total", "Bytes that were delivered to apps, by peer and job.", "peer", "training_job"),
 		refused:   counter("dials_refused_total", "Dials for peers that servers refused, each of those that were repeated counted.", "peer"),
 		encode:    histogram("encode_seconds", "Time to encode one block."),
 		decode:    histogram("decode_seconds", "Time to decode one block."),
@@ -143,8 +149,8 @@ func (m *Metrics) expect(s *Settings, protocols []parser.Protocol) {
 			m.spent.WithLabelValues(p.Name, of)
 		}
 		m.refused.WithLabelValues(p.Name)
-		m.delivered.WithLabelValues(p.Name)
 		for _, job := range s.jobsWith(&p) {
+			m.delivering(gotKey{p.Name, job})
 			for _, c := range codings {
 				m.Sent(p.Name, job, c.Codec, c.Role, 0, 0)
 			}
@@ -231,6 +237,56 @@ func (m *Metrics) sending(k sentKey) sentCounters {
 	return c
 }
 
+func (m *Metrics) delivering(k gotKey) prometheus.Counter {
+	m.mu.RLock()
+	c, ok := m.got[k]
+	m.mu.RUnlock()
+	if ok {
+		return c
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c = m.delivered.WithLabelValues(k.peer, k.job)
+	m.got[k] = c
+	return c
+}
+
+// A Traffic has the bytes of the apps of a job, to and from a peer.
+type Traffic struct {
+	Peer      string `json:"peer"`
+	Job       string `json:"job"`        // "": connections of no job
+	Raw       int64  `json:"raw_bytes"`  // that apps sent
+	Wire      int64  `json:"wire_bytes"` // that the tunnel was handed for them
+	Delivered int64  `json:"delivered_bytes"`
+}
+
+// Traffic returns the counters of raw, wire and delivered bytes by peer and job, in this order.
+func (m *Metrics) Traffic() []Traffic {
+	all := map[gotKey]*Traffic{}
+	of := func(k gotKey) *Traffic {
+		if all[k] == nil {
+			all[k] = &Traffic{Peer: k.peer, Job: k.job}
+		}
+		return all[k]
+	}
+	m.mu.RLock()
+	for k, c := range m.sent {
+		t := of(gotKey{k.peer, k.job})
+		t.Raw += int64(counted(c.raw))
+		t.Wire += int64(counted(c.wire))
+	}
+	for k, c := range m.got {
+		of(k).Delivered = int64(counted(c))
+	}
+	m.mu.RUnlock()
+	list := make([]Traffic, 0, len(all))
+	for _, t := range all {
+		list = append(list, *t)
+	}
+	slices.SortFunc(list, func(a, b Traffic) int { return cmp.Or(cmp.Compare(a.Peer, b.Peer), cmp.Compare(a.Job, b.Job)) })
+	return list
+}
+
 // Encoded observes the time to encode a block.
 func (m *Metrics) Encoded(codec string, role tensor.Role, took time.Duration) {
 	if m != nil {
@@ -304,9 +360,9 @@ func (m *Metrics) endedAs(peer, how string) {
 }
 
 // Delivered counts n bytes that were delivered to an app.
-func (m *Metrics) Delivered(peer string, n int) {
+func (m *Metrics) Delivered(peer, job string, n int) {
 	if m != nil {
-		m.delivered.WithLabelValues(peer).Add(float64(n))
+		m.delivering(gotKey{peer, job}).Add(float64(n))
 	}
 }
 
@@ -315,7 +371,7 @@ func (m *Metrics) deliverer(peer string) func(n int) {
 	if m == nil {
 		return nil
 	}
-	c := m.delivered.WithLabelValues(peer)
+	c := m.delivering(gotKey{peer: peer})
 	return func(n int) { c.Add(float64(n)) }
 }
 

@@ -55,7 +55,7 @@ func TestSeriesBeginAtZero(t *testing.T) {
 		`raw_bytes_total{codec="halves",peer="far",role="gradient",training_job="resnet"}`, `wire_bytes_total{codec="verbatim",peer="far",role="unknown",training_job=""}`,
 		`verbatim_fallbacks_total{codec="halves",reason="implausible",role="gradient"}`, `residual_ratio{codec="halves",role="gradient"}`,
 		`relative_error{codec="halves",role="gradient"}`, `guard_exact_total{codec="halves",role="gradient"}`, `connections{client="there",peer="far"}`,
-		`connections_ended_total{how="closed",peer="far"}`, `delivered_bytes_total{peer="far"}`, `encode_seconds{codec="halves",role="gradient"}`} {
+		`connections_ended_total{how="closed",peer="far"}`, `delivered_bytes_total{peer="far",training_job=""}`, `encode_seconds{codec="halves",role="gradient"}`} {
 		if v, ok := before[name]; !ok || v != 0 {
 			t.Errorf("%s is %v before the first connection (there: %v), want 0", name, v, ok)
 		}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/proxy/memory"
+	"github.com/gradproxy/gradproxy/tensor"
 )
 
 // parsers returns the parser of the bytes that the own app sends and the parser of the bytes that are delivered to it. recognized is
@@ -53,6 +54,9 @@ func (n *named) Next(b []byte) (parser.Segment, error) {
 // Held implements parser.Sized.
 func (n *named) Held() int { return parser.Held(n.Parser) }
 
+// Label implements parser.Labeler.
+func (n *named) Label(t tensor.Tensor) parser.Label { return parser.LabelOf(n.Parser, t) }
+
 // guarded makes a parser's panic, and an answer that no parser may give, an error: the stream then travels verbatim.
 type guarded struct{ parser.Parser }
 
@@ -71,3 +75,13 @@ func (g guarded) Next(b []byte) (seg parser.Segment, err error) {
 
 // Held implements parser.Sized.
 func (g guarded) Held() int { return parser.Held(g.Parser) }
+
+// Label implements parser.Labeler. A parser that panics tells no name.
+func (g guarded) Label(t tensor.Tensor) (l parser.Label) {
+	defer func() {
+		if recover() != nil {
+			l = parser.Label{}
+		}
+	}()
+	return parser.LabelOf(g.Parser, t)
+}

@@ -135,6 +135,9 @@ func (p *Proxy) Residuals() *residual.Store { return p.env.Residuals }
 // TensorInfo answers "why was this not compressed?" for one tensor.
 type TensorInfo = tensors.Info
 
+// Connections returns how many connections of apps are carried now.
+func (p *Proxy) Connections() int { return int(p.carried.Load()) }
+
 // Tensors lists the tensors that this proxy has sent, largest first.
 func (p *Proxy) Tensors() []TensorInfo { return p.env.Tensors.List() }
 

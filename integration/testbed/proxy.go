@@ -3,10 +3,12 @@
 package testbed
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"slices"
 	"strconv"
@@ -176,6 +178,59 @@ func (p *Proxy) get(ctx context.Context, path string) (body string, err error) {
 		err = fmt.Errorf("testbed: %s of site %s: %s", path, p.site.Site, response.Status)
 	}
 	return string(b), err
+}
+
+// Forward makes the admin address reachable for programs of the host, at the address that it returns, until ctx ends.
+func (p *Proxy) Forward(ctx context.Context) (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("testbed: %w", err)
+	}
+	context.AfterFunc(ctx, func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go p.pass(ctx, c)
+		}
+	}()
+	return l.Addr().String(), nil
+}
+
+// pass carries one connection to the admin address.
+func (p *Proxy) pass(ctx context.Context, c net.Conn) {
+	defer c.Close()
+	to, err := p.site.dialEdge(ctx, "tcp", adminAddress)
+	if err != nil {
+		return
+	}
+	defer to.Close()
+	defer context.AfterFunc(ctx, func() { c.Close(); to.Close() })()
+	go func() {
+		io.Copy(to, c)
+		to.Close()
+	}()
+	io.Copy(c, to)
+}
+
+// Run runs the program where the proxy runs, and returns its standard output.
+func (g *Gradproxy) Run(ctx context.Context, p *Proxy, args ...string) ([]byte, error) {
+	ns, _, _ := p.site.edge()
+	cmd := ns.Command(g.binary, args...)
+	var out bytes.Buffer
+	cmd.Stdout = &out
+	err := cmd.Start()
+	if err == nil {
+		stop := context.AfterFunc(ctx, func() { cmd.Process.Kill() })
+		err = cmd.Wait()
+		stop()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("testbed: gradproxy %s: %w", strings.Join(args, " "), err)
+	}
+	return out.Bytes(), nil
 }
 
 // Site returns the name of the proxy's site.

@@ -1,5 +1,6 @@
 // Package admin answers an operator's questions over HTTP: /metrics for Prometheus, /tensors for why each tensor
-// travels as it does, /peers for the settings of peers, /healthz and /readyz for supervisors, and one page for people at /.
+// travels as it does, /peers for the settings of peers, /healthz and /readyz for supervisors, and one page for people at /, which is kept
+// up to date by /events (server-sent events; see events.go), /history and /tensor.
 //
 // It only reads: nothing can be changed through it. It has no authentication, so it belongs on a loopback address or
 // a unix socket.
@@ -8,10 +9,7 @@ package admin
 import (
 	"cmp"
 	"context"
-	_ "embed"
-	"encoding/json"
 	"fmt"
-	"html/template"
 	"log/slog"
 	"math"
 	"net"
@@ -24,8 +22,6 @@ import (
 	"time"
 
 	"golang.org/x/net/netutil"
-
-	"github.com/gradproxy/gradproxy/proxy"
 )
 
 const (
@@ -35,53 +31,42 @@ const (
 	writeTimeout = 30 * time.Second
 )
 
-// A Config says where the answers come from. All functions are called for each request, on its goroutine.
-type Config struct {
-	Site    string                    // shown on the page
-	Version string                    // shown on the page
-	Metrics http.Handler              // /metrics; nil: not found
-	Tensors func() []proxy.TensorInfo // /tensors; nil: none
-	Checks  func() []Check            // /readyz; nil: always ready
-	// Peers asks all peers for their settings about this site (/peers); nil: not found.
-	Peers func(ctx context.Context) []Excerpt
-	Log   *slog.Logger // nil discards
-}
-
-// A Check is one thing that must be so for the proxy to be ready.
-type Check struct {
-	Name string // as in /readyz?exclude=NAME: "drain", "intercept", "peer/tokyo"
-	Err  error  // why it is not so; nil: it is
+// Pages are all pages of a proxy.
+type Pages struct {
+	http.Handler
+	End func() // disconnects the readers of events
 }
 
 // Handler returns the pages.
-func Handler(c Config) http.Handler {
-	if c.Tensors == nil {
-		c.Tensors = func() []proxy.TensorInfo { return nil }
-	}
-	if c.Checks == nil {
-		c.Checks = func() []Check { return nil }
-	}
+func Handler(c Config) Pages {
+	c.setDefaults()
+	events := newHub(&c)
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", c.index)
 	mux.HandleFunc("GET /healthz", c.healthz)
 	mux.HandleFunc("GET /readyz", c.readyz)
 	mux.HandleFunc("GET /tensors", c.tensors)
+	mux.HandleFunc("GET /page/{name}", c.asset)
+	mux.HandleFunc("GET /live", c.live)
+	mux.HandleFunc("GET /events", events.events)
+	mux.HandleFunc("GET /history", c.history)
+	mux.HandleFunc("GET /tensor", c.tensor(events))
 	if c.Peers != nil {
 		mux.HandleFunc("GET /peers", c.peers)
 	}
 	if c.Metrics != nil {
 		mux.Handle("GET /metrics", c.Metrics)
 	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return Pages{http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		w.Header().Set("Cache-Control", "no-store")
-		w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'")
+		w.Header().Set("Content-Security-Policy", contentPolicy)
 		if !c.trusts(r) {
 			http.Error(w, "this request comes from a page of another site, or names a host that is not this one: use the address, or localhost", http.StatusForbidden)
 			return
 		}
 		mux.ServeHTTP(w, r)
-	})
+	}), events.end}
 }
 
 // trusts reports whether a request comes from no foreign web page in a browser on this host. Such a page says its origin, or has a name of its
@@ -110,33 +95,6 @@ func (c *Config) trusts(r *http.Request) bool {
 
 // healthz says that the process runs; readyz says whether it is of use.
 func (c *Config) healthz(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") }
-
-// A Readiness is the answer of /readyz to a client that accepts application/json. Its names are stable.
-type Readiness struct {
-	Site    string   `json:"site"`
-	Version string   `json:"version"`
-	Ready   bool     `json:"ready"`
-	Checks  []Result `json:"checks"`
-}
-
-// A Result is a Check as clients see it.
-type Result struct {
-	Name     string `json:"name"`
-	OK       bool   `json:"ok"`
-	Excluded bool   `json:"excluded,omitempty"` // by the client: it does not count
-	Error    string `json:"error,omitempty"`    // why it is not so
-}
-
-// String writes a result for people.
-func (r Result) String() string {
-	switch {
-	case r.Excluded:
-		return fmt.Sprintf("- %s: excluded", r.Name)
-	case !r.OK:
-		return fmt.Sprintf("✗ %s: %s", r.Name, r.Error)
-	}
-	return "✓ " + r.Name
-}
 
 func (c *Config) readiness(excluded []string) Readiness {
 	all := Readiness{Site: c.Site, Version: c.Version, Ready: true, Checks: []Result{}}
@@ -172,12 +130,6 @@ func (c *Config) readyz(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintln(w, verdict)
 }
 
-func writeJSON(w http.ResponseWriter, v any) {
-	e := json.NewEncoder(w)
-	e.SetIndent("", " ")
-	_ = e.Encode(v) // it fails only if the client has gone
-}
-
 // tensors answers {"tensors": [...], "count": N}, the ones that have sent most bytes first. The query's limit bounds the list; count is of all.
 func (c *Config) tensors(w http.ResponseWriter, r *http.Request) {
 	limit := math.MaxInt
@@ -189,51 +141,16 @@ func (c *Config) tensors(w http.ResponseWriter, r *http.Request) {
 		}
 		limit = n
 	}
-	list := c.Tensors()
-	count := len(list)
-	if list = list[:min(count, limit)]; len(list) == 0 {
-		list = []proxy.TensorInfo{}
-	}
+	s := c.Summary(limit)
+	count, list := s.Count, tensorsOf(s).Largest
 	w.Header().Set("Content-Type", "application/json")
 	writeJSON(w, map[string]any{"tensors": list, "count": count})
-}
-
-// An Excerpt has the settings about this site with which a peer's proxy runs, by the peer's own words, which are not checked.
-type Excerpt struct {
-	Peer  string `json:"peer"`
-	Text  string `json:"text"`            // as the peer has sent it
-	Error string `json:"error,omitempty"` // why there is none
 }
 
 // peers answers {"site": ..., "peers": [...]}.
 func (c *Config) peers(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	writeJSON(w, map[string]any{"site": c.Site, "peers": c.Peers(r.Context())})
-}
-
-//go:embed index.html
-var indexText string
-
-var indexPage = template.Must(template.New("index").Funcs(template.FuncMap{
-	"size": Size,
-	"ratio": func(raw, wire int64) string {
-		if wire == 0 {
-			return ""
-		}
-		return fmt.Sprintf("%.2f", float64(raw)/float64(wire))
-	},
-}).Parse(indexText))
-
-// shown is how many tensors the page lists; /tensors lists all.
-const shown = 100
-
-func (c *Config) index(w http.ResponseWriter, _ *http.Request) {
-	tensors := c.Tensors()
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_ = indexPage.Execute(w, map[string]any{
-		"Site": c.Site, "Version": c.Version, "Checks": c.Checks(), "Count": len(tensors),
-		"Tensors": tensors[:min(len(tensors), shown)], "Shown": shown,
-	})
 }
 
 // Size writes bytes for people.
@@ -255,14 +172,16 @@ func Size(n int64) string {
 // nil.
 func Serve(ctx context.Context, l net.Listener, c Config) error {
 	log := cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	pages := Handler(c)
 	s := &http.Server{
-		Handler:           Handler(c),
+		Handler:           pages,
 		ReadHeaderTimeout: 5 * time.Second,
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    16 << 10,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
+	s.RegisterOnShutdown(pages.End)
 	stop := context.AfterFunc(ctx, func() {
 		grace, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()

@@ -189,8 +189,9 @@ func (s *side) put(key uint64, value []byte) (frame.ValueRef, bool) {
 // putOn is put for another connection.
 func (s *side) putOn(t frame.Tag, key uint64, value []byte) (frame.ValueRef, bool) {
 	tt := tensor.Tensor{Key: key, Base: key, DType: tensor.Float32, Size: len(value), Role: tensor.State}
+	record, _ := s.tensors.Of(tensors.Origin{}, policy.Flow{}, tt)
 	r, _, ok := s.peer.Put(t, Put{Decl: frame.Declaration{Codec: "lossless", DType: tensor.Float32, N: len(value) / 4, Key: key, Base: key}, Data: value,
-		Choice: policy.Choice{Codec: s.lossless}, Role: tensor.State, Observe: s.tensors.Of(policy.Flow{}, tt)})
+		Choice: policy.Choice{Codec: s.lossless}, Role: tensor.State, Observe: record})
 	return r, ok
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/gradproxy/gradproxy/codecs/reference"
 	"github.com/gradproxy/gradproxy/proxy/frame"
 	"github.com/gradproxy/gradproxy/proxy/internal/pipe"
+	"github.com/gradproxy/gradproxy/proxy/tensors"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -47,7 +48,7 @@ func (w *writer) send(e *entry, v *Put, from *copyOfSlot) error {
 			buf, block = w.encode(e, enc, from)
 			took := time.Since(begin)
 			c.Metrics.Encoded(text, role, took)
-			w.measure(e, text, role)
+			w.measure(e, text, role, record)
 			if how != "whole" { // a first value does not predict the gain of the next
 				record.Saw(text, len(e.raw), len(block), took)
 			}
@@ -126,12 +127,14 @@ const (
 )
 
 // measure observes, in the slot's turn, how much of an entry's value the peer lacks.
-func (w *writer) measure(e *entry, codec string, role tensor.Role) {
+func (w *writer) measure(e *entry, codec string, role tensor.Role, record *tensors.Record) {
 	slot := e.slot
 	if !e.lost || !slot.dtype.Float() {
 		return
 	}
 	if slot.measured++; slot.measured%measureEvery == 1 {
-		w.config.Metrics.Erred(codec, role, slot.copy.RelativeError(slot.dtype, e.raw[:min(len(e.raw), measureMax*slot.dtype.Size())]))
+		relative := slot.copy.RelativeError(slot.dtype, e.raw[:min(len(e.raw), measureMax*slot.dtype.Size())])
+		w.config.Metrics.Erred(codec, role, relative)
+		record.Erred(relative)
 	}
 }

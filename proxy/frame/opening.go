@@ -29,6 +29,8 @@ const (
 	// a Rest frame once all of its connections with the acceptor are at rest, and the acceptor answers with one once its own are. The stream's end in
 	// order says that the proxy carries on.
 	OpeningRest = 5
+	// OpeningView is the opening of a stream on which the peer sends how it sees its traffic with this site.
+	OpeningView = 6
 )
 
 // maxNumber bounds an opening's number by the connections that a host can have to another.

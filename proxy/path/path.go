@@ -5,6 +5,7 @@ package path
 import (
 	"errors"
 	"log/slog"
+	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -60,7 +61,7 @@ type Metrics interface {
 	GaveUp(protocol string)                                     // a parser has ended with an error
 
 	Decoded(codec string, role tensor.Role, took time.Duration) // role: Unknown where a decoder serves several
-	Delivered(peer string, n int)                               // bytes to the app
+	Delivered(peer, job string, n int)                          // bytes to the app
 }
 
 // A Writer takes the bytes of one direction of a tunnel's stream.
@@ -100,8 +101,9 @@ type Conn struct {
 	Peer       string
 	PeerCodecs []string // names of the codecs that the peer has; nil: all
 	Job        string
-	Tag        frame.Tag // how value streams name it
-	Values     Values    // nil: none are shared
+	From, To   netip.Addr // of the own app's bytes, as apps see them
+	Tag        frame.Tag  // how value streams name it
+	Values     Values     // nil: none are shared
 	Log        *slog.Logger
 	Sums       residual.Sums // the app's inputs into sums, until the results come
 	// Pace waits until encoded bytes of the peer may become decoded bytes, or gone is closed; nil: they may at once.

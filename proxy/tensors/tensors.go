@@ -2,9 +2,9 @@
 package tensors
 
 import (
-	"cmp"
 	"math"
-	"slices"
+	"net/netip"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,6 +16,8 @@ import (
 
 // Info answers "why was this not compressed?" for one tensor that this proxy sends.
 type Info struct {
+	ID        uint64 `json:"id,string"` // names the tensor as long as the process lives and the table has it
+	Peer      string `json:"peer"`      // to which it is sent
 	Job       string `json:"job"`
 	Protocol  string `json:"protocol"`
 	Direction string `json:"direction"`
@@ -30,22 +32,48 @@ type Info struct {
 	RawBytes  int64  `json:"raw_bytes"`
 	WireBytes int64  `json:"wire_bytes"`
 
-	Guarded  int64   `json:"guarded,omitempty"`  // blocks that travelled exactly since receivers were too far behind
-	Sparsity float64 `json:"sparsity,omitempty"` // of a block, if the codec adapts it
+	From   string `json:"from,omitempty"`   // the sender: its name where the protocol tells, such as "worker 1", or else its address
+	To     string `json:"to,omitempty"`     // the receiver, likewise
+	Number int    `json:"number,omitempty"` // among the tensors of its connection, in the order in which they first came, from 1
+	Name   string `json:"name,omitempty"`   // where the protocol tells
+	Shape  string `json:"shape,omitempty"`  // likewise, as "512×256"
+
+	Guarded  int64   `json:"guarded,omitempty"`        // blocks that travelled exactly since receivers were too far behind
+	Sparsity float64 `json:"sparsity,omitempty"`       // of a block, if the codec adapts it
+	Error    float64 `json:"relative_error,omitempty"` // norm of the loss of a block over the norm of the encoded values; of the block that was measured last
+	Residual float64 `json:"residual_ratio,omitempty"` // norm of a block's residual over the norm of its value; likewise
 }
 
 // maxTensors bounds the table. Beyond it the tensor whose last value began the longest ago is not listed any more; should
-// it come again, its counts begin anew.
-const maxTensors = 1 << 14
+// it come again, its counts begin anew. A line takes about 600 bytes.
+const maxTensors = 1 << 17
+
+// An Origin says which connection a tensor comes by.
+type Origin struct {
+	Peer     string
+	From, To netip.Addr
+}
+
+// A Label is the name of a tensor in the words of the job, as far as its protocol tells. Empty fields are not known.
+type Label struct {
+	From, To, Name, Shape string
+}
+
+// maxLabel bounds the bytes of each text of a Label, which comes from the job.
+const maxLabel = 120
 
 // A Table has a Record for each tensor that this proxy sends, over all connections. The zero Table is empty. It is safe
 // for concurrent use.
 type Table struct {
 	mu      sync.Mutex
 	records lru.Cache[key, *Record]
+	made    uint64    // records so far
+	list    []*Record // all records when made was listed; nobody changes its elements
+	listed  uint64
 }
 
 type key struct {
+	peer  string
 	flow  policy.Flow
 	key   uint64
 	role  tensor.Role
@@ -56,37 +84,56 @@ type key struct {
 // A Record is the table's line for one tensor. The senders of its connections set its fields.
 type Record struct {
 	key
+	id        uint64
+	origin    Origin
 	history   policy.History
-	mu        sync.Mutex    // guards the next five
+	mu        sync.Mutex    // guards the next seven
 	by        policy.Policy // that chose for the last value
 	last      tensor.Tensor // of the last value
 	bytes     int           // of the last value
 	codec     string
 	reason    tensor.Reason
+	label     Label
+	number    int
 	values    atomic.Int64
 	guarded   atomic.Int64
 	sparsity  atomic.Uint32 // bits of a float32
 	raw, wire atomic.Int64
+
+	relative, residual atomic.Uint32 // bits of float32
 }
 
-// Of returns the record of t, which is now the most recently used. All rows of a sparse tensor have one record.
-func (tt *Table) Of(f policy.Flow, t tensor.Tensor) *Record {
-	k := key{f, t.Key, t.Role, t.DType, t.Size}
+// Of returns the record of t, which is now the most recently used. All rows of a sparse tensor have one record. fresh: the record is new.
+func (tt *Table) Of(o Origin, f policy.Flow, t tensor.Tensor) (r *Record, fresh bool) {
+	k := key{o.Peer, f, t.Key, t.Role, t.DType, t.Size}
 	if t.Keys != 0 {
 		k.key, k.size = t.Keys, 0
 	}
 	tt.mu.Lock()
 	defer tt.mu.Unlock()
 	if r, ok := tt.records.Use(k); ok {
-		return r
+		return r, false
 	}
 	if tt.records.Len() >= maxTensors {
 		oldest, _, _ := tt.records.Oldest()
 		tt.records.Delete(oldest)
 	}
-	r := &Record{key: k}
+	tt.made++
+	r = &Record{key: k, id: tt.made, origin: o}
 	tt.records.Put(k, r)
-	return r
+	return r, true
+}
+
+// Named notes the name of a tensor, and its number among the tensors of its connection.
+func (r *Record) Named(l Label, number int) {
+	for _, text := range []*string{&l.From, &l.To, &l.Name, &l.Shape} {
+		if len(*text) > maxLabel {
+			*text = strings.ToValidUTF8((*text)[:maxLabel], "") + "…"
+		}
+	}
+	r.mu.Lock()
+	r.label, r.number = l, number
+	r.mu.Unlock()
 }
 
 // History returns the results of coding the tensor, for the policy.
@@ -136,28 +183,11 @@ func (r *Record) Sent(raw, wire int) {
 	r.wire.Add(int64(wire))
 }
 
-// List returns all lines, largest first.
-func (tt *Table) List() []Info {
-	tt.mu.Lock()
-	records := make([]*Record, 0, tt.records.Len())
-	for _, r := range tt.records.FromNewest() {
-		records = append(records, r)
-	}
-	tt.mu.Unlock()
-	infos := make([]Info, len(records))
-	for i, r := range records {
-		r.mu.Lock()
-		infos[i] = Info{
-			Job: r.flow.Job, Protocol: r.flow.Protocol, Direction: r.flow.Direction.String(),
-			Key: r.key.key, Bytes: r.bytes, DType: r.dtype.String(), Role: r.role.String(),
-			Evidence: r.last.Evidence(), Codec: r.codec, Reason: r.reason.String(),
-			Values: r.values.Load(), RawBytes: r.raw.Load(), WireBytes: r.wire.Load(),
-			Guarded: r.guarded.Load(), Sparsity: float64(math.Float32frombits(r.sparsity.Load())),
-		}
-		r.mu.Unlock()
-	}
-	slices.SortFunc(infos, func(a, b Info) int {
-		return cmp.Or(cmp.Compare(b.RawBytes, a.RawBytes), cmp.Compare(a.Key, b.Key), cmp.Compare(a.Bytes, b.Bytes))
-	})
-	return infos
+// Erred notes the relative error of a block.
+func (r *Record) Erred(relative float64) { r.relative.Store(math.Float32bits(float32(relative))) }
+
+// Drifted notes the norm of a block's residual over that of its value, and the block's relative error.
+func (r *Record) Drifted(ratio, relative float64) {
+	r.residual.Store(math.Float32bits(float32(ratio)))
+	r.Erred(relative)
 }

@@ -13,7 +13,7 @@ func TestTableKeepsWhatIsInUse(t *testing.T) {
 	var table Table
 	use := func(key uint64) *Record {
 		x := tensor.Tensor{Key: key, DType: tensor.Float32, Size: 4}
-		r := table.Of(policy.Flow{}, x)
+		r, _ := table.Of(Origin{}, policy.Flow{}, x)
 		r.Chose(nil, x, policy.Verbatim, 0)
 		return r
 	}
@@ -46,7 +46,10 @@ func TestTableKeepsWhatIsInUse(t *testing.T) {
 // The record of a tensor is not lost while the table is full of others.
 func TestTableHasOneRecordATensor(t *testing.T) {
 	var table Table
-	row := func(key uint64) *Record { return table.Of(policy.Flow{}, tensor.Tensor{Key: key, Size: 4}) }
+	row := func(key uint64) *Record {
+		r, _ := table.Of(Origin{}, policy.Flow{}, tensor.Tensor{Key: key, Size: 4})
+		return r
+	}
 	first := row(1)
 	for key := uint64(2); key <= maxTensors; key++ {
 		row(key)
@@ -75,7 +78,7 @@ func TestPolicySeesResults(t *testing.T) {
 	var table Table
 	f := policy.Flow{Job: "job", Protocol: "toy"}
 	x := tensor.Tensor{Key: 7, DType: tensor.Float32, Size: 4000, Role: tensor.State}
-	r := table.Of(f, x)
+	r, _ := table.Of(Origin{}, f, x)
 	var first, second told
 	r.Chose(&first, x, "int8", tensor.OK)
 	r.Saw("int8", 4000, 1000, time.Millisecond)
@@ -102,7 +105,8 @@ func TestEvidence(t *testing.T) {
 		{tensor.Tensor{Why: tensor.OtherCaller}, "other caller"},
 	} {
 		c.x.Key, c.x.Size = uint64(i)+1, 4096
-		table.Of(policy.Flow{}, c.x).Chose(nil, c.x, policy.Verbatim, tensor.OK)
+		record, _ := table.Of(Origin{}, policy.Flow{}, c.x)
+		record.Chose(nil, c.x, policy.Verbatim, tensor.OK)
 		for _, info := range table.List() {
 			if info.Key == c.x.Key && info.Evidence != c.want {
 				t.Errorf("the evidence for %+v is %q, want %q", c.x, info.Evidence, c.want)

@@ -66,7 +66,7 @@ func (NoMetrics) FellBack(string, tensor.Role, tensor.Reason)        {}
 func (NoMetrics) Doubted(string)                                     {}
 func (NoMetrics) GaveUp(string)                                      {}
 func (NoMetrics) Decoded(string, tensor.Role, time.Duration)         {}
-func (NoMetrics) Delivered(peer string, n int)                       {}
+func (NoMetrics) Delivered(peer, job string, n int)                  {}
 
 // Log returns a log that the test shows.
 func Log(t testing.TB) *slog.Logger { return slog.New(slog.NewTextHandler(t.Output(), nil)) }

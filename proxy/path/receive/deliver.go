@@ -33,7 +33,7 @@ func (d *deliverer) runs(runs ...[]byte) error {
 	if err != nil {
 		d.conn.WriteFailed()
 	}
-	d.conn.Env.Metrics.Delivered(d.conn.Peer, int(n))
+	d.conn.Env.Metrics.Delivered(d.conn.Peer, d.conn.Job, int(n))
 	if err != nil {
 		return fmt.Errorf("%w: %w", path.ErrAppGone, err)
 	}

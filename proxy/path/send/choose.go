@@ -8,6 +8,7 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/path"
 	"github.com/gradproxy/gradproxy/proxy/policy"
 	"github.com/gradproxy/gradproxy/proxy/residual"
+	"github.com/gradproxy/gradproxy/proxy/tensors"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -25,7 +26,12 @@ type chooser struct {
 // value plans how the next value of t travels, where at most limit bytes may wait together. false: verbatim.
 func (c *chooser) value(p *plan, t tensor.Tensor, limit int) bool {
 	env := c.conn.Env
-	p.t, p.record = t, env.Tensors.Of(c.flow, t)
+	record, fresh := env.Tensors.Of(tensors.Origin{Peer: c.conn.Peer, From: c.conn.From, To: c.conn.To}, c.flow, t)
+	if fresh {
+		c.come++
+		record.Named(c.label(t), c.come)
+	}
+	p.t, p.record = t, record
 	chosen := c.decide(p, limit)
 	p.text = policy.Verbatim
 	if p.choice.Codec != nil {

@@ -181,5 +181,7 @@ func (e *encoder) drift(b *block, m *measure) {
 		e.conn.Env.Metrics.Adapted(b.text, b.role, float64(b.sparsity))
 	}
 	left := feedback.SquaredNorm(b.owed()[:m.elements])
-	e.conn.Env.Metrics.Drifted(b.text, b.role, feedback.Ratio(left, m.value), feedback.Ratio(left, m.sum))
+	ratio, relative := feedback.Ratio(left, m.value), feedback.Ratio(left, m.sum)
+	b.record.Drifted(ratio, relative)
+	e.conn.Env.Metrics.Drifted(b.text, b.role, ratio, relative)
 }

@@ -65,7 +65,7 @@ func Detached(c *path.Conn, f policy.Flow, failed func(error)) *Sender {
 }
 
 // Parse sets the parser of the app's bytes; it must be called before Run.
-func (s *Sender) Parse(p parser.Parser) { s.classify.parser = p }
+func (s *Sender) Parse(p parser.Parser) { s.classify.parser, s.direction.namer = p, p }
 
 // Recognized names the protocol of the bytes once the parser has seen a tensor.
 func (s *Sender) Recognized(protocol string) { s.direction.flow.Protocol = protocol }
@@ -94,7 +94,7 @@ func (s *Sender) Forget() {
 // are declared anew.
 func (s *Sender) Continue(old *Sender) {
 	s.classify.parser, s.classify.ended = old.classify.parser, old.classify.ended
-	s.direction.flow = old.direction.flow
+	s.direction.flow, s.direction.namer, s.direction.come = old.direction.flow, old.direction.namer, old.direction.come
 	s.choose.lossy = old.choose.lossy
 	s.choose.past.job, s.choose.past.dense, s.choose.past.rows = old.choose.past.job, old.choose.past.dense, old.choose.past.rows
 	old.choose.past = past{direction: old.choose.past.direction}

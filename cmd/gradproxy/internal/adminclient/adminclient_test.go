@@ -43,8 +43,8 @@ func TestStatus(t *testing.T) {
 	m := proxy.NewMetrics(registry)
 	m.Sent("tokyo", "", "3lc", tensor.Gradient, 1000, 100)
 	m.Sent("tokyo", "", "lossless", tensor.State, 500, 400)
-	m.Delivered("tokyo", 70)
-	m.Delivered("berlin", 7)
+	m.Delivered("tokyo", "", 70)
+	m.Delivered("berlin", "", 7)
 	for peer, up := range map[string]float64{"tokyo": 1, "berlin": 0} {
 		g := prometheus.NewGauge(prometheus.GaugeOpts{Name: "gradproxy_peer_up", ConstLabels: prometheus.Labels{"peer": peer}})
 		g.Set(up)

@@ -71,6 +71,24 @@ func (l *ledger) update(s *tunnel.PeerStats) *account {
 	return a
 }
 
+// money is the money of a peer so far.
+type money struct {
+	currency      string // "": the peer has no price, or the kernel does not tell the link's bytes
+	price         float64
+	spent, direct float64
+}
+
+// now returns the money of a peer.
+func (l *ledger) now(s *tunnel.PeerStats) (m money) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := l.update(s)
+	if a.price.Currency == "" || s.Network == (tunnel.Traffic{}) && s.Sent > 0 {
+		return m // else all would seem saved
+	}
+	return money{a.price.Currency, a.price.EgressPerGB, a.spent, a.direct}
+}
+
 var (
 	priceDesc  = moneyDesc("price", "Price of 10^9 bytes that leave for the peer, by the configuration.")
 	spentDesc  = moneyDesc("spent_total", "Money for the bytes that links carried to the peer.")
@@ -84,22 +102,20 @@ func moneyDesc(name, help string) *prometheus.Desc {
 
 // collect sends the metrics of a peer that has a price.
 func (l *ledger) collect(ch chan<- prometheus.Metric, s *tunnel.PeerStats) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	a := l.update(s)
-	if a.price.Currency == "" || s.Network == (tunnel.Traffic{}) && s.Sent > 0 {
-		return // or the kernel does not tell the link's bytes, and all would seem saved
+	a := l.now(s)
+	if a.currency == "" {
+		return
 	}
 	for _, m := range []struct {
 		desc  *prometheus.Desc
 		kind  prometheus.ValueType
 		value float64
 	}{
-		{priceDesc, prometheus.GaugeValue, a.price.EgressPerGB},
+		{priceDesc, prometheus.GaugeValue, a.price},
 		{spentDesc, prometheus.CounterValue, a.spent},
 		{directDesc, prometheus.CounterValue, a.direct},
 		{savedDesc, prometheus.GaugeValue, a.direct - a.spent},
 	} {
-		ch <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value, s.Peer, a.price.Currency)
+		ch <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value, s.Peer, a.currency)
 	}
 }

@@ -12,7 +12,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/config"
+	"github.com/gradproxy/gradproxy/proxy"
 	"github.com/gradproxy/gradproxy/proxy/admin"
+	"github.com/gradproxy/gradproxy/proxy/history"
 	"github.com/gradproxy/gradproxy/proxy/intercept"
 )
 
@@ -27,7 +29,7 @@ func (s *Site) Run(ctx, cut context.Context) error {
 	parts, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	var running sync.WaitGroup
-	failed := make(chan error, 4+len(s.forwards))
+	failed := make(chan error, 8+len(s.forwards))
 	part := func(serve func() error) {
 		running.Go(func() {
 			if err := serve(); err != nil {
@@ -62,6 +64,10 @@ func (s *Site) Run(ctx, cut context.Context) error {
 	if o := s.started.OTLP; o != "" {
 		part(func() error { s.exporter(o).Run(visible); return nil })
 	}
+	part(func() error { return s.observed.run(visible) })
+	if s.past != nil {
+		part(func() error { return s.past.run(parts) })
+	}
 	s.noteFamilies(s.config.Load())
 	s.log.Info("running", "site", s.config.Load().Site, "version", s.version, "listening", s.addresses())
 
@@ -90,6 +96,9 @@ func (s *Site) Run(ctx, cut context.Context) error {
 	}
 	if s.residuals != nil && s.giver == nil { // the other process has them, and waits for this one's end
 		s.residuals.save() // no connection changes residuals any more
+	}
+	if s.past != nil && s.giver == nil {
+		s.past.save()
 	}
 	err = errors.Join(err, s.tunnel.Close())
 	hide()
@@ -158,6 +167,9 @@ func (s *Site) pages() admin.Config {
 	return admin.Config{
 		Site: s.config.Load().Site, Version: s.version, Tensors: s.proxy.Tensors, Checks: s.checks, Peers: s.excerpts, Log: s.log,
 		Metrics: promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{}),
+		Live:    s.observed.live, Tensor: s.observed.tensor, Halves: s.observed.halves, Lossy: lossy,
+		History: func(step int) history.Table { return s.observed.history.Table(step, 0) },
+		Summary: func(limit int) proxy.TensorSummary { return s.proxy.Summary("", limit) },
 	}
 }
 

@@ -46,6 +46,8 @@ type Site struct {
 	forwards  []*intercept.Forward
 	redirect  interceptor   // nil: off
 	residuals *residualFile // nil: no residuals outlive the process
+	observed  *observer     // for the page
+	past      *historyFile  // nil: the page's history does not outlive the process
 	probed    *probed       // nil: no process is probed
 
 	upgrades *handover.Listener // nil: no process can take over
@@ -149,8 +151,9 @@ func (s *Site) open(c *config.Config, parcel *handover.Parcel) (err error) {
 	}
 	metrics := proxy.NewMetrics(s.registry)
 	s.money = &ledger{raw: metrics.RawBytes}
+	s.observed = newObserver(s, metrics)
 	s.proxy, err = proxy.New(proxy.Config{
-		Open: s.openStream, Await: s.await, DirectFirst: c.Intercept.DirectFirst, Codecs: codecs.New, PeerCodecs: s.peerCodecs, Excerpt: func(peer string) []byte { return s.config.Load().Excerpt(peer) }, Protocols: parsers.Protocols(), Settings: settings,
+		Open: s.openStream, Await: s.await, DirectFirst: c.Intercept.DirectFirst, Codecs: codecs.New, PeerCodecs: s.peerCodecs, Excerpt: func(peer string) []byte { return s.config.Load().Excerpt(peer) }, View: s.view, Protocols: parsers.Protocols(), Settings: settings,
 		AsClient: asClient(c), Own: s.own(), Calls: calls, Places: s.places, Pipes: s.limits.pipes, PollGates: s.limits.pollGates, Answer: c.Tunnel.Resume, Memory: c.Memory, Values: values(c), Residuals: c.State.Memory, Log: s.log, Metrics: metrics, Control: control(c),
 	})
 	if err != nil {
@@ -164,6 +167,9 @@ func (s *Site) open(c *config.Config, parcel *handover.Parcel) (err error) {
 		if s.residuals, err = open(s.proxy.Residuals(), c.State.Dir, c.Site, stateKey(c), s.registry, s.log); err != nil {
 			return err
 		}
+	}
+	if s.residuals != nil {
+		s.past = newHistoryFile(&s.observed.history, c.State.Dir, c.Site, stateKey(c), s.log)
 	}
 	if c.Upgrade.Socket != "" {
 		if s.upgrades, err = handover.Listen(c.Upgrade.Socket); err != nil {
@@ -180,7 +186,7 @@ func (s *Site) open(c *config.Config, parcel *handover.Parcel) (err error) {
 		return err
 	}
 	s.money.setPrices(c.Peers, nil)
-	s.registry.MustRegister(&tunnelCollector{s.tunnel, s.money})
+	s.registry.MustRegister(&tunnelCollector{s.tunnel, s.money}, s.observed)
 	return nil
 }
 
@@ -338,9 +344,9 @@ func (s *Site) calls(own netip.AddrPort, remotes ...netip.AddrPort) parser.Calls
 	return s.probed.of(own, remotes...)
 }
 
-// understood returns the names in the hello: codecs, excerpts of settings, shared values if there is room for them, and that connections can rest.
+// understood returns the names in the hello: codecs, excerpts of settings, views of traffic, shared values if there is room for them, and that connections can rest.
 func understood(c *config.Config) []string {
-	names := append(codecs.Names(), proxy.Excerpts)
+	names := append(codecs.Names(), proxy.Excerpts, proxy.Views)
 	if c.References > 0 {
 		names = append(names, proxy.SharedValues)
 	}
@@ -353,6 +359,19 @@ func values(c *config.Config) int64 {
 		return -1
 	}
 	return c.References
+}
+
+// view returns this site's view of its traffic with a peer; nil: the tunnel is not there yet.
+func (s *Site) view(peer string) []byte {
+	select {
+	case <-s.opened:
+	default:
+		return nil
+	}
+	if s.tunnel == nil {
+		return nil
+	}
+	return s.observed.view(peer)
 }
 
 func (s *Site) openStream(ctx context.Context, peer string, opening []byte) (proxy.Stream, error) {

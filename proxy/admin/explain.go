@@ -1,0 +1,157 @@
+package admin
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/gradproxy/gradproxy/proxy"
+)
+
+// An Explanation says in sentences why a tensor travels as it does, and how the configuration could have it travel otherwise.
+type Explanation struct {
+	Why    string `json:"why"`
+	Change string `json:"change,omitempty"` // the change and its price; "": there is none to make
+	YAML   string `json:"yaml,omitempty"`   // of the configuration, to be copied; "": no key changes it
+}
+
+// Explain explains how a tensor travels. lossy: the codec may lose something.
+func Explain(t *proxy.TensorInfo, lossy func(codec string) bool) Explanation {
+	e := Explanation{Why: because(t)}
+	switch {
+	case t.Reason == "ok" && lossy(t.Codec):
+		e.Change = "It can travel exactly again, from its next value on, with a rule before the one that names " + t.Codec + "."
+		e.YAML = rule(t, "lossless")
+	case t.Reason == "no rule":
+		e = noRule(t, e)
+	case t.Reason == "role unproved", t.Reason == "learning", t.Reason == "call not seen", t.Reason == "caller unclear":
+		e = unproved(t, e)
+	case t.Reason == "too small":
+		e.Change = "Coding it would cost more than it saves. If it comes often, name it in a rule all the same."
+		e.YAML = rule(t, "lossless")
+	case t.Reason == "no memory":
+		e.Change = "Give residuals, which error feedback needs, more memory."
+		e.YAML = "state: {memory: 2GiB}\n"
+	case t.Reason == "no reference" && t.Role == "state":
+		e.Change = "Differences need room for the values that both ends hold, at both sites."
+		e.YAML = "references: 2GiB\n"
+	case t.Reason == "guarded", t.Reason == "implausible":
+		e.Change = "A finer codec keeps receivers closer to the sent values."
+		e.YAML = rule(t, "int8")
+	case t.Reason == "peer lacks codec":
+		e.Change = "Upgrade the proxy of " + t.Peer + ", or name a codec that it has."
+	case t.Reason == "ranks unknown":
+		e.Change = "Say how many ranks the job has."
+		e.YAML = job(t, "ranks: 4")
+	case t.Reason == "no gain" && t.Codec == "verbatim":
+		e.Change = "Only a lossy codec could make it smaller."
+		if t.Role == "gradient" {
+			e.YAML = rule(t, "int4")
+		}
+	}
+	return e
+}
+
+// noRule explains a tensor of which the policy says nothing.
+func noRule(t *proxy.TensorInfo, e Explanation) Explanation {
+	switch t.Role {
+	case "gradient":
+		e.Change = "A rule may let it lose precision, with error feedback: int4 loses little, 3lc sends far fewer bytes and loses more."
+		e.YAML = rule(t, "int4")
+	case "aggregate":
+		e.Change = "All replicas receive this sum. If it may lose something, replicas differ a little: measure the accuracy before you rely on it."
+		e.YAML = job(t, "aggregates: lossy") + rule(t, "int4")
+	case "state":
+		e.Change = "Weights may travel as lossy differences to the value that the receiver holds; the loss of one is in the next."
+		e.YAML = rule(t, "int8")
+	case "unknown":
+		return unproved(t, e)
+	}
+	return e
+}
+
+// unproved explains a tensor whose role is not known.
+func unproved(t *proxy.TensorInfo, e Explanation) Explanation {
+	switch {
+	case t.Reason == "learning":
+		e.Change = "Nothing is to be done: a few more steps will tell."
+	case t.Protocol == "gloo":
+		e.Change = "Run the proxy on the job's own host with CAP_BPF, so that it sees the process call DistributedDataParallel. Where that cannot be, and only if every sum of the job is one of gradients, say so."
+		e.YAML = job(t, "sums: gradients")
+	case t.Protocol == "tensorflow":
+		e.Change = "If every sum of the job is one of gradients, say so."
+		e.YAML = job(t, "sums: gradients")
+	case t.Reason == "role unproved":
+		e.Change = "Start the job after the proxies, so that they see its first messages, which tell the roles of what follows."
+	}
+	return e
+}
+
+// because returns the reason of a tensor as a sentence.
+func because(t *proxy.TensorInfo) string {
+	text, ok := map[string]string{
+		"ok":                 "A rule of the policy names its codec, and the proof of its role allows that.",
+		"no rule":            "No rule of the policy matches it, so it loses nothing.",
+		"role unproved":      "Nothing on the wire proves that it is a gradient or weights, so it loses nothing.",
+		"dtype unknown":      "The protocol does not tell the type of its elements, so only lossless coding is possible.",
+		"implausible":        "A block did not look like this tensor's earlier values, so it travelled exactly.",
+		"stalled":            "The rest of a block did not come in time, so the block left as it was.",
+		"no gain":            "Coding did not make it smaller, or took longer than the saved bytes take on this link.",
+		"no reference":       "The peer does not hold a value to which a difference could be taken.",
+		"peer lacks codec":   "The proxy at the other end does not have the codec that the rule names.",
+		"too small":          "It is so small that headers would outweigh the gain.",
+		"no memory":          "The memory for residuals is spent, so it loses nothing.",
+		"learning":           "The parser must see more steps before it can prove the role.",
+		"call not seen":      "The job's process is watched, but it was not seen to call this collective.",
+		"other caller":       "Other code than DistributedDataParallel calls this collective, so it may be no gradient.",
+		"no sum":             "The process was seen to call this collective, and it is no sum of floats.",
+		"caller unclear":     "Several process groups may have made this call, and they disagree.",
+		"ranks unknown":      "DistributedDataParallel calls this collective, but the number of ranks is not known.",
+		"calls contradicted": "The connection has carried something else than the process has called, so it loses nothing.",
+		"contested":          "Other sums of a step have the same size, so its place does not tell it from them.",
+		"job doubted":        "Another sum of this job was found to be no gradient, so nothing of the job loses anything.",
+		"guarded":            "Receivers were too far behind, so it travels exactly for a while.",
+	}[t.Reason]
+	switch {
+	case t.Reason == "no rule" && t.Role == "exact":
+		return "It holds keys, lengths, first values or the like, which must arrive as they were sent."
+	case t.Reason == "ok" && t.Codec == "lossless", t.Reason == "ok" && t.Codec == "verbatim":
+		return "A rule of the policy has it travel like this."
+	case ok:
+		return text
+	}
+	return "The reason is: " + t.Reason + "."
+}
+
+// rule writes a rule of the policy that matches the tensor and its like.
+func rule(t *proxy.TensorInfo, codec string) string {
+	var parts []string
+	if t.Job != "" {
+		parts = append(parts, "job: "+quote(t.Job))
+	}
+	if t.Protocol != "" {
+		parts = append(parts, "protocol: "+t.Protocol)
+	}
+	parts = append(parts, "role: "+t.Role)
+	if t.Role == "unknown" || t.Role == "exact" {
+		parts = append(parts, fmt.Sprintf("min_bytes: %d", t.Bytes), fmt.Sprintf("max_bytes: %d", t.Bytes))
+	}
+	return fmt.Sprintf("policy: # put this rule before the others\n  - {%s, codec: %q}\n", strings.Join(parts, ", "), codec)
+}
+
+// job writes a key of the tensor's job.
+func job(t *proxy.TensorInfo, setting string) string {
+	if t.Job == "" {
+		return fmt.Sprintf("jobs:\n  - {name: mine, networks: [10.0.0.0/8], %s} # the networks of the job's hosts\n", setting)
+	}
+	return fmt.Sprintf("jobs: # of the job's line change this key only\n  - {name: %s, %s}\n", quote(t.Job), setting)
+}
+
+// quote writes a name as YAML. Names of this site's configuration need no quotes; a peer could send others.
+func quote(name string) string {
+	for _, r := range name {
+		if !(r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '-' || r == '_' || r == '.') {
+			return fmt.Sprintf("%q", name)
+		}
+	}
+	return name
+}
