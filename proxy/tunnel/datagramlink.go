@@ -36,6 +36,7 @@ type holder interface {
 	Hold()
 	Flush() error
 	SetMark(udp.Mark) error
+	SetAlone(bool) error
 	SetRoom(bytes int)
 	Network() (sent, received uint64)
 	Heard()     // a packet has come
@@ -78,6 +79,37 @@ type datagramLink struct {
 	once    sync.Once
 	closed  chan struct{}
 	pending atomic.Int64 // bytes written since the last Flush
+
+	// Of the sender's goroutine.
+	heavy      uint64        // Engine.Heavy, as last seen
+	alone      bool          // packets leave one by one,
+	aloneFor   time.Duration // for so long,
+	aloneUntil time.Duration // until then
+}
+
+// Where very many packets are lost, they leave one by one for aloneLeast, and twice as long each further time, aloneMost at most: see udp.Conn.SetAlone.
+const (
+	aloneLeast = time.Minute
+	aloneMost  = time.Hour
+)
+
+// part has packets leave one by one where very many are lost. heavy is Engine.Heavy.
+func (l *datagramLink) part(heavy uint64) error {
+	now := l.now()
+	switch {
+	case heavy != l.heavy:
+		l.heavy = heavy
+		if l.alone {
+			return nil
+		}
+		l.aloneFor = min(max(2*l.aloneFor, aloneLeast), aloneMost)
+		l.alone, l.aloneUntil = true, now+l.aloneFor
+	case l.alone && now >= l.aloneUntil:
+		l.alone = false
+	default:
+		return nil
+	}
+	return l.holder.SetAlone(l.alone)
 }
 
 // newDatagramLink returns a Link over c. overhead is how many bytes c and the layers below it add to a packet within a datagram of at
@@ -230,8 +262,12 @@ func (l *datagramLink) burst(b []byte) (again time.Duration, err error) {
 		if l.engine.Marks() {
 			mark = datagram.ECT0
 		}
+		heavy := l.engine.Heavy()
 		l.announce()
 		l.mu.Unlock()
+		if err := l.part(heavy); err != nil {
+			return 0, err
+		}
 		if again = at; packet == nil {
 			break
 		}

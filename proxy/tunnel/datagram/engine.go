@@ -44,6 +44,7 @@ type Engine struct {
 	recent   repairRing    // packets that came, since the first repair did
 	repaired bool          // one has come
 	mended   uint64        // packets that were made from one
+	outcome  outcome       // of packets that have left
 	marks    bool          // see Marks
 	err      error
 }
@@ -237,6 +238,7 @@ func (e *Engine) acknowledge(now time.Duration) (news ackNews, err error) {
 		if late {
 			return
 		}
+		e.outcome.count(false)
 		if p.probe {
 			e.mtu.acked(p.size)
 			e.bbr.packet = e.mtu.size()
@@ -299,9 +301,40 @@ func (e *Engine) detect(now time.Duration) {
 			e.mtu.lost(now)
 			return
 		}
+		e.outcome.count(true)
 		e.bbr.lost(now, &p.stamp, p.size, &e.rec.rate)
 	})
 }
+
+// An outcome counts packets that were lost, and notices when they are very many.
+type outcome struct {
+	packets, lost int
+	heavy         uint64 // times that it has noticed
+}
+
+// Of outcomePackets more than one in outcomeHeavy is lost.
+const (
+	outcomePackets = 32
+	outcomeHeavy   = 4
+)
+
+func (o *outcome) count(lost bool) {
+	o.packets++
+	if lost {
+		o.lost++
+	}
+	if o.packets < outcomePackets {
+		return
+	}
+	if o.lost > outcomePackets/outcomeHeavy {
+		o.heavy++
+	}
+	o.packets, o.lost = 0, 0
+}
+
+// Heavy returns a number that grows whenever more than a quarter of some packets was lost, or probes stay without an answer. Beside congestion
+// the way in which packets leave may be the cause.
+func (e *Engine) Heavy() uint64 { return e.outcome.heavy }
 
 // Next returns the next packet to send now, appended to dst, which must be empty with room for a datagram. Where none may leave now, the packet is
 // nil, and Next must be called again at the time that it returns, or after any other method; 0: only then.
@@ -396,6 +429,7 @@ func (e *Engine) expired(now time.Duration) {
 	}
 	e.rec.probe()
 	if e.rec.probes >= probeNarrows {
+		e.outcome.heavy++
 		e.bbr.timedOut()
 		e.mtu.blackHole(now)
 		e.bbr.packet = e.mtu.size()

@@ -253,6 +253,27 @@ func FuzzPackets(f *testing.F) {
 	})
 }
 
+// TestVeryManyLosses: an engine says when more than a quarter of its packets is lost, or nothing comes back, and not at losses that links have.
+func TestVeryManyLosses(t *testing.T) {
+	for _, c := range []struct {
+		loss float64
+		cut  bool
+		want bool
+	}{{0, false, false}, {0.03, false, false}, {0.6, false, true}, {0, true, true}} {
+		w := newWorld(t, 1)
+		there, back := path{rate: 5e6, delay: 10 * time.Millisecond, queue: 1e6, loss: c.loss}, path{delay: 10 * time.Millisecond}
+		if c.cut {
+			there.cut = func(now time.Duration) bool { return now > time.Second }
+		}
+		a, _ := w.pair(&there, &back, 32<<20)
+		a.bulk(32 << 10)
+		w.run(4*time.Second, func() bool { return false })
+		if got := a.Heavy() > 0; got != c.want {
+			t.Errorf("%v of loss, cut %v: very many losses %v", c.loss, c.cut, got)
+		}
+	}
+}
+
 // TestSpans checks the set of numbers against a plain one.
 func TestSpans(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))

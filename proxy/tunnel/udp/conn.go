@@ -156,6 +156,22 @@ func (c *Conn) SetMark(mark Mark) error {
 	return nil
 }
 
+// SetAlone has datagrams leave one by one, or together again. Some kernels spoil the checksums of datagrams that leave together and pass a NAT of the
+// same host.
+func (c *Conn) SetAlone(alone bool) error {
+	c.batch.mu.Lock()
+	var err error
+	if c.batch.n > 0 {
+		err = c.batch.flush()
+	}
+	c.batch.alone = alone
+	c.batch.mu.Unlock()
+	if err != nil && !c.moving.roams() {
+		return err
+	}
+	return nil
+}
+
 // Hold has Write keep datagrams until Flush, so that many leave with one call.
 func (c *Conn) Hold() {
 	c.batch.mu.Lock()

@@ -33,6 +33,7 @@ type batch struct {
 	socket *socket
 	to     netip.AddrPort // invalid if the socket is connected
 	source []byte         // control message that names the address from which they leave; nil: the kernel chooses it
+	alone  bool           // they leave one by one
 	mark   Mark           // with which they leave
 	where  netip.Addr     // to which they go
 	with   []byte         // source, and the control message for mark
@@ -84,7 +85,7 @@ func (b *batch) write(p []byte) error {
 func (b *batch) add(p []byte) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.held || !b.socket.offload.Load() {
+	if !b.held || b.alone || !b.socket.offload.Load() {
 		return b.write(p)
 	}
 	if b.n > 0 && (b.done || len(p) > b.each || b.n == maxBatch || len(b.out)+len(p) > maxBatchBytes) {
