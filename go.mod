@@ -17,7 +17,9 @@ require (
 	github.com/gdamore/tcell/v2 v2.13.10
 	github.com/landlock-lsm/go-landlock v0.11.0
 	github.com/pion/dtls/v2 v2.2.12
-	github.com/pion/logging v0.2.2
+	github.com/pion/logging v0.2.4
+	github.com/pion/sctp v1.11.1
+	github.com/quic-go/quic-go v0.64.1
 	go.opentelemetry.io/proto/slim/otlp v1.11.1
 	golang.org/x/crypto v0.58.0
 	kernel.org/pub/linux/libs/security/libcap/cap v1.2.78
@@ -32,7 +34,9 @@ require (
 	github.com/gobwas/pool v0.2.1 // indirect
 	github.com/gobwas/ws v1.4.0 // indirect
 	github.com/lucasb-eyer/go-colorful v1.3.0 // indirect
+	github.com/pion/randutil v0.1.0 // indirect
 	github.com/pion/transport/v2 v2.2.4 // indirect
+	github.com/pion/transport/v4 v4.0.2 // indirect
 	github.com/russross/blackfriday/v2 v2.1.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	kernel.org/pub/linux/libs/security/libcap/psx v1.2.78 // indirect

@@ -6,94 +6,177 @@ import (
 	"bytes"
 	"io"
 	"net"
+	"os/exec"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/gradproxy/gradproxy/integration/require"
 	"github.com/gradproxy/gradproxy/integration/testbed"
 	"github.com/gradproxy/gradproxy/proxy/tunnel"
 	wansim "github.com/gradproxy/gradproxy/wan-sim"
 )
 
-// Over a link that loses packets, sites whose kernel has another congestion control than BBR choose datagrams for their bulk by themselves, and the
-// connections under way lose nothing by the change.
-func TestCarrierIsChosen(t *testing.T) {
-	w := newWAN(t, 2, wansim.Link{Rate: 40e6 / 8, Delay: 20 * time.Millisecond, Loss: 0.01, Queue: 1 << 20, Seed: 1})
-	ps := startProxies(t, w, testbed.Config{Carrier: tunnel.CarrierAuto, Congestion: "cubic"})
-	client, server := connect(t, w.Sites[0], w.Sites[1], w.Sites[1].Addr)
+// A flood sends all it can both ways over a connection, and fails the test if other bytes come.
+type flood struct {
+	t     *testing.T
+	conns []*net.TCPConn
+	stop  atomic.Bool
+	came  [2]atomic.Int64
+	done  chan error
+}
+
+func newFlood(t *testing.T, client, server *net.TCPConn) *flood {
+	f := &flood{t: t, conns: []*net.TCPConn{client, server}, done: make(chan error, 4)}
 	piece := random(1 << 20)
-	var stop atomic.Bool
-	var came [2]atomic.Int64
-	done := make(chan error, 4)
-	for i, c := range []*net.TCPConn{client, server} { // which of both sites chooses depends on which has dialed
+	for i, c := range f.conns {
 		c.SetDeadline(time.Time{})
 		go func() {
-			for !stop.Load() {
+			for !f.stop.Load() {
 				if _, err := c.Write(piece); err != nil {
-					done <- err
+					f.done <- err
 					return
 				}
 			}
-			done <- c.CloseWrite()
+			f.done <- c.CloseWrite()
 		}()
-		go func() {
-			b, at := make([]byte, 64<<10), 0
-			for {
-				n, err := c.Read(b)
-				for got := b[:n]; len(got) > 0; {
-					k := min(len(got), len(piece)-at)
-					if !bytes.Equal(got[:k], piece[at:at+k]) {
-						t.Errorf("site %d: other bytes come after %d", i, came[i].Load())
-						done <- nil
-						return
-					}
-					at = (at + k) % len(piece)
-					got = got[k:]
-				}
-				came[i].Add(int64(n))
-				if err == io.EOF {
-					err = nil
-					done <- err
-					return
-				}
-				if err != nil {
-					done <- err
-					return
-				}
-			}
-		}()
+		go func() { f.done <- f.read(i, c, piece) }()
 	}
-	chosen := func() (is bool) {
-		for _, p := range ps {
-			samples, err := p.Metrics(deadline(t, 10*time.Second))
-			if err != nil {
-				t.Fatal(err)
+	return f
+}
+
+func (f *flood) read(i int, c net.Conn, piece []byte) error {
+	b, at := make([]byte, 64<<10), 0
+	for {
+		n, err := c.Read(b)
+		for got := b[:n]; len(got) > 0; {
+			k := min(len(got), len(piece)-at)
+			if !bytes.Equal(got[:k], piece[at:at+k]) {
+				f.t.Errorf("site %d: other bytes come after %d", i, f.came[i].Load())
+				return nil
 			}
-			is = is || testbed.Sum(samples, "gradproxy_peer_choice", `carrier="dtls"`, `reason="faster"`) > 0
+			at = (at + k) % len(piece)
+			got = got[k:]
 		}
-		return is
+		f.came[i].Add(int64(n))
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
 	}
+}
+
+// bytes returns how many have come both ways.
+func (f *flood) bytes() int64 { return f.came[0].Load() + f.came[1].Load() }
+
+// abandon ends the flood, whatever is still on its way.
+func (f *flood) abandon() {
+	f.stop.Store(true)
+	for _, c := range f.conns {
+		c.SetLinger(0)
+		c.Close()
+	}
+	for range 4 {
+		<-f.done
+	}
+}
+
+// chosen reports whether one of the sites has a carrier chosen for that reason; both are labels. The site that has dialed chooses.
+func chosen(t *testing.T, ps testbed.Proxies, carrier, reason string) (is bool) {
+	t.Helper()
+	for _, p := range ps {
+		samples, err := p.Metrics(deadline(t, 10*time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		is = is || testbed.Sum(samples, "gradproxy_peer_choice", `carrier="`+carrier+`"`, `reason="`+reason+`"`) > 0
+	}
+	return is
+}
+
+// awaitChoice waits until a carrier is chosen for that reason.
+func awaitChoice(t *testing.T, ps testbed.Proxies, carrier, reason string, within time.Duration) {
+	t.Helper()
+	for began := time.Now(); !chosen(t, ps, carrier, reason); time.Sleep(200 * time.Millisecond) {
+		if time.Since(began) > within {
+			t.Fatalf("%s was not chosen within %v for the reason %q", carrier, within, reason)
+		}
+	}
+}
+
+// filter has a site's kernel treat packets by rules of nftables, in chains of the type filter, until the returned function is called.
+func filter(t *testing.T, s *testbed.Site, rules string) (lift func()) {
+	t.Helper()
+	_, err := exec.LookPath("nft")
+	require.Named(t, "tools", err == nil, "run integration/env/install.sh tools")
+	nft := func(script string) {
+		t.Helper()
+		cmd := s.Command("nft", "-f", "-")
+		cmd.Stdin = strings.NewReader(script)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("nft: %v: %s", err, out)
+		}
+	}
+	chain := func(hook string) string {
+		return "chain " + hook + " { type filter hook " + hook + " priority 0; " + rules + "; }; "
+	}
+	nft("table inet cut { " + chain("input") + chain("output") + "}")
+	return func() { nft("delete table inet cut") }
+}
+
+// Rules for filter.
+const (
+	noUDP   = "udp dport 7443 drop; udp sport 7443 drop"
+	noTCP   = "tcp dport 7443 reject with tcp reset; tcp sport 7443 drop"
+	slowUDP = "udp dport 7443 limit rate over 100 kbytes/second burst 20 kbytes drop; udp sport 7443 limit rate over 100 kbytes/second burst 20 kbytes drop"
+)
+
+// lossy is a link on which TLS without BBR is slow.
+var lossy = wansim.Link{Rate: 40e6 / 8, Delay: 20 * time.Millisecond, Loss: 0.01, Queue: 1 << 20, Seed: 1}
+
+// Over a link that loses packets, sites whose kernel has another congestion control than BBR choose datagrams for their bulk by themselves. Datagrams
+// that are cut in mid-run, or become slow, give way to TLS, and return. The connections under way lose nothing by it, and the log, the
+// metrics and the status say each change.
+func TestCarrierIsChosen(t *testing.T) {
+	w := newWAN(t, 2, lossy)
+	ps := startProxies(t, w, testbed.Config{Carrier: tunnel.CarrierAuto, Congestion: "cubic"})
+	client, server := connect(t, w.Sites[0], w.Sites[1], w.Sites[1].Addr)
+	f := newFlood(t, client, server)
 	began := time.Now()
 	time.Sleep(5 * time.Second)
-	before := came[0].Load() + came[1].Load()
-	for !chosen() {
-		if time.Since(began) > 2*time.Minute {
-			t.Fatalf("datagrams were not chosen within 2 minutes, in which %d and %d bytes came", came[0].Load(), came[1].Load())
-		}
-		time.Sleep(500 * time.Millisecond)
-	}
-	took := time.Since(began)
-	at := came[0].Load() + came[1].Load()
+	before := f.bytes()
+	awaitChoice(t, ps, tunnel.CarrierDTLS, "faster", 2*time.Minute)
+	took, at := time.Since(began), f.bytes()
 	time.Sleep(5 * time.Second)
-	after := came[0].Load() + came[1].Load() - at
-	stop.Store(true)
-	for range 4 {
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	}
+	after := f.bytes() - at
 	t.Logf("chosen after %v; %.1f Mbit/s both ways together in the first 5 s, %.1f afterwards", took.Round(time.Second), float64(before)*8/5e6, float64(after)*8/5e6)
 	if after < before {
 		t.Errorf("%d bytes in 5 s after the choice, %d before it", after, before)
+	}
+	for _, c := range []struct {
+		name, rules, reason string
+	}{{"cut", noUDP, "blocked"}, {"slow", slowUDP, "throttled"}} {
+		lift := filter(t, w.Sites[0], c.rules)
+		began, at := time.Now(), f.bytes()
+		awaitChoice(t, ps, tunnel.CarrierTLS, c.reason, time.Minute)
+		t.Logf("%s: TLS took over after %v, in which %.1f Mbit/s came", c.name, time.Since(began).Round(100*time.Millisecond), float64(f.bytes()-at)*8/1e6/time.Since(began).Seconds())
+		said := 0
+		for _, p := range ps {
+			said += strings.Count(p.Log(), "reason="+c.reason)
+		}
+		if said == 0 {
+			t.Errorf("%s: no log says so", c.name)
+		}
+		lift()
+		if c.reason == "throttled" { // tried again after ten minutes, and TLS would take as long to carry all that waits
+			f.abandon()
+			break
+		}
+		began = time.Now()
+		awaitChoice(t, ps, tunnel.CarrierDTLS, "faster", 3*time.Minute)
+		t.Logf("%s: datagrams returned %v after they were free again", c.name, time.Since(began).Round(time.Second))
 	}
 }

@@ -106,9 +106,10 @@ var onlyIn = map[string][]string{
 	"go.opentelemetry.io/":                       {"cmd/gradproxy/internal/otlp/"},
 	"github.com/gdamore/":                        {"cmd/gradproxy/internal/top/"},
 	"github.com/landlock-lsm/":                   {"cmd/gradproxy/internal/confine/"},
-	"github.com/pion/":                           {"proxy/tunnel/dtls.go", "proxy/tunnel/dtls_suite.go", "proxy/tunnel/dtls_log.go"},
+	"github.com/pion/":                           {"proxy/tunnel/dtls.go", "proxy/tunnel/dtls_suite.go", "proxy/tunnel/dtls_log.go", "integration/cmd/benchtunnel/"},
+	"github.com/quic-go/":                        {"integration/cmd/benchtunnel/"},
 	"kernel.org/pub/linux/libs/security/libcap/": {"cmd/gradproxy/internal/confine/"},
-	"crypto/tls":                                 {"proxy/tunnel/dtls.go", "proxy/tunnel/tls.go", "proxy/tunnel/identity.go", "proxy/tunnel/pki/", "cmd/"},
+	"crypto/tls":                                 {"proxy/tunnel/dtls.go", "proxy/tunnel/tls.go", "proxy/tunnel/identity.go", "proxy/tunnel/pki/", "cmd/", "integration/cmd/benchtunnel/"},
 }
 
 // forTests are the packages of integration that the tests of any package may import.
@@ -157,7 +158,7 @@ func TestImportsPointOneWay(t *testing.T) {
 
 // Packages that help tests stay out of the program, and so do plotters, fonts and typesetting: it runs with CAP_NET_ADMIN.
 func TestProgramLinksNoTests(t *testing.T) {
-	foreign := regexp.MustCompile(`^gonum\.org/|^golang\.org/x/image/|/freetype|[-/]fonts?\b|latex|pdf|/svgo|sbinet/gg`)
+	foreign := regexp.MustCompile(`^gonum\.org/|^golang\.org/x/image/|/freetype|[-/]fonts?\b|latex|pdf|/svgo|sbinet/gg|quic-go|pion/sctp`)
 	for _, p := range packages(t, "-deps", "./cmd/gradproxy") {
 		if p.ImportPath == "testing" || strings.HasPrefix(p.ImportPath, module+"integration") || foreign.MatchString(p.ImportPath) {
 			t.Errorf("cmd/gradproxy links %s", p.ImportPath)

@@ -104,6 +104,37 @@ func (s *Stream) RoundTrips(d time.Duration) (taken []time.Duration, err error) 
 	return taken, nil
 }
 
+// Steps sends a burst there and, when it has come whole, one back, again and again for a time, and returns how long each has taken together,
+// the shortest first.
+func (s *Stream) Steps(burst int, d time.Duration) (taken []time.Duration, err error) {
+	end := time.Now().Add(d)
+	there, back := make([]byte, burst), make([]byte, burst)
+	rand.Read(there)
+	go func() {
+		for {
+			if _, err := io.ReadFull(s.far, back); err != nil {
+				return // closed
+			}
+			if _, err := s.far.Write(back); err != nil {
+				return
+			}
+		}
+	}()
+	for time.Now().Before(end) {
+		begin := time.Now()
+		if _, err := s.near.Write(there); err != nil {
+			return nil, fmt.Errorf("testbed: %w", err)
+		}
+		if _, err := io.ReadFull(s.near, make([]byte, burst)); err != nil {
+			return nil, fmt.Errorf("testbed: %w", err)
+		}
+		taken = append(taken, time.Since(begin))
+	}
+	s.Close()
+	slices.Sort(taken)
+	return taken, nil
+}
+
 func setCongestion(c *net.TCPConn, name string) error {
 	if name == "" {
 		return nil

@@ -44,6 +44,9 @@ func Build(ctx context.Context, dir string) (*Gradproxy, error) {
 	return g, nil
 }
 
+// Command returns a command that runs the program.
+func (g *Gradproxy) Command(args ...string) *exec.Cmd { return exec.Command(g.binary, args...) }
+
 // Config holds the settings in which the proxies' configurations differ. The zero Config is lossless.
 type Config struct {
 	Sites        []int   // sites with a proxy, each the others' peer; nil: all

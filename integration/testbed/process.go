@@ -101,7 +101,12 @@ func (p *process) cpu() (time.Duration, error) {
 	if p.ended() {
 		return p.cmd.ProcessState.UserTime() + p.cmd.ProcessState.SystemTime(), nil
 	}
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+	return CPUOf(p.cmd.Process.Pid)
+}
+
+// CPUOf returns the processor time that a process has used so far.
+func CPUOf(pid int) (time.Duration, error) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, fmt.Errorf("testbed: processor time: %w", err)
 	}

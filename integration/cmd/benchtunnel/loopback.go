@@ -18,21 +18,24 @@ import (
 	"github.com/gradproxy/gradproxy/integration/testbed"
 )
 
-// onLoopback measures the rows T1, T3, T4 and D2 by benchmarks of the packages that they are about.
+// onLoopback measures the rows of T1 to T4, D1, D2 and D4.
 func (m *measurement) onLoopback(ctx context.Context, kinds map[string]bool) error {
-	if kinds["T1"] || kinds["T4"] {
-		pair, err := m.benchmark(ctx, "./cmd/gradproxy/internal/pair", "Throughput|Ping")
+	if kinds["T1"] || kinds["T2"] || kinds["T4"] {
+		if err := m.pairs(ctx, m.keys, kinds); err != nil {
+			return err
+		}
+	}
+	if kinds["D1"] || kinds["D2"] {
+		if err := m.stacks(ctx, m.keys, kinds); err != nil {
+			return err
+		}
+	}
+	if kinds["D4"] {
+		nonces, err := m.benchmark(ctx, "./proxy/tunnel", "Nonces$")
 		if err != nil {
 			return err
 		}
-		if kinds["T1"] {
-			m.add("T1", "bytes in a second through the pair, TLS between, at least, of two haproxies'",
-				pair["pair-GB/s"]/pair["haproxy-tls-pair-GB/s"], 1, "x", false)
-		}
-		if kinds["T4"] {
-			m.add("T4", "time that the pair adds to a byte's round trip, median, at most, of two haproxies'",
-				(pair["pair-p50-us"]-pair["direct-p50-us"])/(pair["haproxy-tls-pair-p50-us"]-pair["direct-p50-us"]), 1, "x", true)
-		}
+		m.add("D4", "nonces that repeat among those of a million records, at most", nonces["repeats"], 0, "", true)
 	}
 	for _, streams := range []string{"1", "8"} {
 		if kinds["T3"] {
@@ -96,7 +99,7 @@ const rest = 150 * time.Second
 
 // idle measures T5: the memory of one proxy with connections that say nothing. This process has both ends of each, so that the usual limit
 // of 20,000 files allows 9,000.
-func (m *measurement) idle(ctx context.Context, w *testbed.WAN, ps testbed.Proxies, t tunnel) error {
+func (m *measurement) idle(ctx context.Context, w *testbed.WAN, ps testbed.Proxies, t variant) error {
 	const connections = 9000
 	from, to := w.Sites[0], w.Sites[1]
 	l, err := to.Listen(net.JoinHostPort(to.Addr.String(), "0"))

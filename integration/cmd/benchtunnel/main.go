@@ -7,16 +7,24 @@
 //
 // Its rows are:
 //
-//	T1  on loopback, bytes in a second through a pair with TLS between, of two haproxies'
+//	T1  on loopback, the rate through two gradproxies with TLS between, of two haproxies', two stunnels' and two plain relays' of Go's crypto/tls
+//	T2  the processor time of the two processes for a byte, of theirs
 //	T3  on loopback, rate and processor time of the tunnel's streams over TLS, of bare TLS's
 //	T4  on loopback, the time that the pair adds to a byte's round trip, of the time that two haproxies add
 //	T5  the memory of one side with 9,000 idle connections
-//	D2  on loopback, bytes of the tunnel's streams over DTLS in a second of processor time, of bare TLS's
+//	D1  on loopback, rate and processor time of the tunnel's streams over DTLS, of the datagrams of pion/dtls as it comes
+//	D2  the same, of streams of pion/sctp and of quic-go; and bytes in a second of processor time, of bare TLS's
+//	D3  the rate of one connection through the tunnel over DTLS, of a stream of quic-go's, for each rate of loss above 0
+//	D4  how many nonces repeat in a million records
+//	W0  the rate of one connection over DTLS where nothing is lost, of the most that TCP can carry on the link
 //	W1  the rate of one connection through the tunnel, of plain TCP's under BBR, for each rate of loss
 //	W2  the same where the kernel has no BBR: of plain TCP's under Cubic
 //	W3  a byte's round trip while another connection fills the link, of the link's own; the link loses nothing
 //	W4  the rate of a connection while the reader of another one has stopped, of its rate alone
+//	S1  the time of a step over DTLS, in which each end sends a burst when the other end's has come, of that over TLS, under BBR and under Cubic, for each rate of loss
 //	F1  the tunnel's share of the link beside plain TCP under Cubic and under BBR, and that of plain TCP under BBR in its place
+//
+// Rows with a bar of 0 are figures beside: of plain TCP, of other proxies and of other stacks, in the same run.
 //
 // A rate is the median over the rounds, in each of which all ways take turns. The link, all sites and the proxies share this
 // machine's processors.
@@ -28,6 +36,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,9 +47,13 @@ import (
 )
 
 // all has the kinds of rows.
-var all = []string{"T1", "T3", "T4", "T5", "D2", "W1", "W2", "W3", "W4", "F1"}
+var all = []string{"T1", "T2", "T3", "T4", "T5", "D1", "D2", "D3", "D4", "W1", "W2", "W3", "W4", "S1", "F1"}
 
 func main() {
+	if a := os.Args; len(a) == 6 && a[1] == "relay" { // a process of relayPair's
+		fmt.Fprintln(os.Stderr, relay(a[2], a[3], a[4], a[5]))
+		os.Exit(1)
+	}
 	m := measurement{}
 	var losses, only string
 	var asJSON bool
@@ -74,6 +87,9 @@ func main() {
 		}
 		if err := program.With("go.mod", func(_, dir string) (err error) {
 			if m.gradproxy, err = testbed.Build(ctx, dir); err != nil {
+				return err
+			}
+			if m.keys, err = newKeys(filepath.Join(dir, "keys")); err != nil {
 				return err
 			}
 			return m.measure(ctx, kinds)

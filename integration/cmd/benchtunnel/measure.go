@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"time"
@@ -15,6 +16,7 @@ import (
 // A measurement is a run of the command.
 type measurement struct {
 	gradproxy *testbed.Gradproxy
+	keys      *keys
 	mbps, rtt int       // of the link, in Mbit/s and ms
 	losses    []float64 // percent
 	rounds    int
@@ -22,16 +24,16 @@ type measurement struct {
 	rows      []row
 }
 
-// A tunnel is a way to configure the tunnel.
-type tunnel struct {
+// A variant is a way to configure the tunnel.
+type variant struct {
 	name   string // in rows
 	config testbed.Config
 }
 
 var (
-	overTLS   = tunnel{"tls", testbed.Config{Carrier: "tls"}}
-	overCubic = tunnel{"tls-cubic", testbed.Config{Carrier: "tls", Congestion: "cubic"}}
-	overDTLS  = tunnel{"dtls", testbed.Config{Carrier: "dtls"}}
+	overTLS   = variant{"tls", testbed.Config{Carrier: "tls"}}
+	overCubic = variant{"tls-cubic", testbed.Config{Carrier: "tls", Congestion: "cubic"}}
+	overDTLS  = variant{"dtls", testbed.Config{Carrier: "dtls"}}
 )
 
 // measure measures rows of those kinds.
@@ -40,14 +42,21 @@ func (m *measurement) measure(ctx context.Context, kinds map[string]bool) error 
 		return err
 	}
 	for _, percent := range m.losses {
-		if err := m.rates(ctx, percent, kinds["W1"], kinds["W2"]); err != nil {
+		if err := m.rates(ctx, percent, kinds["W1"], kinds["W2"], kinds["D3"] && percent > 0); err != nil {
 			return fmt.Errorf("%g %% of loss: %w", percent, err)
 		}
 	}
-	for _, t := range []tunnel{overTLS, overDTLS} {
+	if kinds["S1"] {
+		for _, percent := range m.losses {
+			if err := m.steps(ctx, percent); err != nil {
+				return fmt.Errorf("S1 at %g %% of loss: %w", percent, err)
+			}
+		}
+	}
+	for _, t := range []variant{overTLS, overDTLS} {
 		for _, kind := range []struct {
 			name    string
-			measure func(context.Context, *testbed.WAN, testbed.Proxies, tunnel) error
+			measure func(context.Context, *testbed.WAN, testbed.Proxies, variant) error
 		}{{"W3", m.underLoad}, {"W4", m.besideStalled}, {"F1", m.fairness}, {"T5", m.idle}} {
 			if !kinds[kind.name] {
 				continue
@@ -61,7 +70,7 @@ func (m *measurement) measure(ctx context.Context, kinds map[string]bool) error 
 }
 
 // across calls f with a WAN and its proxies. The link loses that percentage of packets.
-func (m *measurement) across(ctx context.Context, t tunnel, percent float64, f func(*testbed.WAN, testbed.Proxies) error) error {
+func (m *measurement) across(ctx context.Context, t variant, percent float64, f func(*testbed.WAN, testbed.Proxies) error) error {
 	link := testbed.Path(m.mbps, m.rtt)
 	link.Loss = percent / 100
 	return m.gradproxy.Across(ctx, 2, link, testbed.Lossless, t.config, f)
@@ -77,16 +86,21 @@ func (m *measurement) add(id, what string, here, bar float64, unit string, atMos
 	m.rows = append(m.rows, r)
 }
 
-// rates measures W1 and W2 at a rate of loss. Plain TCP runs on the first tunnel's link, whose proxies are idle then.
-func (m *measurement) rates(ctx context.Context, percent float64, w1, w2 bool) error {
-	var tunnels []tunnel
+// beside adds the figure of something else, which has no bar.
+func (m *measurement) beside(id, what string, here float64, unit string) {
+	m.add(id, what, here, 0, unit, false)
+}
+
+// rates measures W1, W2 and D3 at a rate of loss. Plain TCP and other stacks run on the first tunnel's link, whose proxies are idle then.
+func (m *measurement) rates(ctx context.Context, percent float64, w1, w2, d3 bool) error {
+	var tunnels []variant
 	if w1 {
 		tunnels = append(tunnels, overTLS)
 	}
 	if w2 {
 		tunnels = append(tunnels, overCubic)
 	}
-	if len(tunnels) == 0 {
+	if len(tunnels) == 0 && !d3 {
 		return nil
 	}
 	tunnels = append(tunnels, overDTLS)
@@ -94,6 +108,15 @@ func (m *measurement) rates(ctx context.Context, percent float64, w1, w2 bool) e
 	for range m.rounds {
 		for i, t := range tunnels {
 			if err := m.across(ctx, t, percent, func(w *testbed.WAN, _ testbed.Proxies) error {
+				if i == 0 && d3 {
+					for _, s := range []stack{quicGo, pionSCTP} {
+						c, err := s.carry(ctx, across(w), m.keys, 1, 0, m.duration)
+						if err != nil {
+							return err
+						}
+						plain[s.name] = append(plain[s.name], c.mbps)
+					}
+				}
 				for _, congestion := range []string{"cubic", "bbr"} {
 					if i > 0 || congestion == "bbr" && !w1 {
 						break
@@ -108,9 +131,22 @@ func (m *measurement) rates(ctx context.Context, percent float64, w1, w2 bool) e
 			}
 		}
 	}
-	id := func(kind string, t tunnel) string { return fmt.Sprintf("%s/%s/%g%%", kind, t.name, percent) }
+	for _, ways := range []map[string][]float64{plain, through} {
+		for _, name := range slices.Sorted(maps.Keys(ways)) {
+			m.beside(fmt.Sprintf("rate/%s/%g%%", name, percent), "rate of one connection over "+name, median(ways[name]), "Mbit/s")
+		}
+	}
+	if percent == 0 && w1 {
+		const header, packet = 52, 1500 // of IP and TCP
+		most := float64(m.mbps) * (packet - header) / packet
+		m.add("W0/dtls", "rate of one connection over DTLS, at least, of the most that TCP can carry there", median(through["dtls"])/most, 0.97, "x", false)
+	}
+	if d3 {
+		m.add(fmt.Sprintf("D3/%g%%", percent), "rate of one connection over DTLS, at least, of a stream of quic-go's", median(through["dtls"])/median(plain["quic-go"]), 10, "x", false)
+	}
+	id := func(kind string, t variant) string { return fmt.Sprintf("%s/%s/%g%%", kind, t.name, percent) }
 	if w1 {
-		for _, t := range []tunnel{overTLS, overDTLS} {
+		for _, t := range []variant{overTLS, overDTLS} {
 			m.add(id("W1", t), "rate of one connection, at least, of plain TCP's under BBR", median(through[t.name])/median(plain["bbr"]), 0.95, "x", false)
 		}
 	}
@@ -119,8 +155,47 @@ func (m *measurement) rates(ctx context.Context, percent float64, w1, w2 bool) e
 		if percent == 0 {
 			bar = 0.9
 		}
-		for _, t := range []tunnel{overCubic, overDTLS} {
+		for _, t := range []variant{overCubic, overDTLS} {
 			m.add(id("W2", t), "rate of one connection, at least, of plain TCP's under Cubic", median(through[t.name])/median(plain["cubic"]), bar, "x", false)
+		}
+	}
+	return nil
+}
+
+// steps measures S1 at a rate of loss.
+func (m *measurement) steps(ctx context.Context, percent float64) error {
+	tunnels := []variant{overTLS, overCubic, overDTLS}
+	for _, burst := range []int{50e3, 200e3, 1e6} {
+		took := map[string][]float64{}
+		for range m.rounds {
+			for _, t := range tunnels {
+				if err := m.across(ctx, t, percent, func(w *testbed.WAN, _ testbed.Proxies) error {
+					s, err := testbed.Connect(ctx, w, 0, "")
+					if err != nil {
+						return err
+					}
+					defer s.Close()
+					taken, err := s.Steps(burst, m.duration)
+					for _, d := range taken {
+						took[t.name] = append(took[t.name], d.Seconds())
+					}
+					return err
+				}); err != nil {
+					return err
+				}
+			}
+		}
+		mean := func(t variant) (sum float64) {
+			for _, x := range took[t.name] {
+				sum += x / float64(len(took[t.name]))
+			}
+			return sum
+		}
+		for _, t := range tunnels {
+			m.beside(fmt.Sprintf("step/%s/%g%%/%d", t.name, percent, burst), fmt.Sprintf("mean time of a step with bursts of %d bytes, over %s", burst, t.name), mean(t)*1e3, "ms")
+		}
+		for _, t := range []variant{overTLS, overCubic} {
+			m.add(fmt.Sprintf("S1/%s/%g%%/%d", t.name, percent, burst), "mean time of a step over DTLS, at most, of that over "+t.name, mean(overDTLS)/mean(t), 1.05, "x", true)
 		}
 	}
 	return nil
@@ -140,7 +215,7 @@ func (m *measurement) rate(ctx context.Context, w *testbed.WAN, port uint16, con
 }
 
 // underLoad measures W3.
-func (m *measurement) underLoad(ctx context.Context, w *testbed.WAN, _ testbed.Proxies, t tunnel) error {
+func (m *measurement) underLoad(ctx context.Context, w *testbed.WAN, _ testbed.Proxies, t variant) error {
 	load, err := testbed.Connect(ctx, w, 0, "")
 	if err != nil {
 		return err
@@ -172,7 +247,7 @@ func (m *measurement) underLoad(ctx context.Context, w *testbed.WAN, _ testbed.P
 }
 
 // besideStalled measures W4.
-func (m *measurement) besideStalled(ctx context.Context, w *testbed.WAN, _ testbed.Proxies, t tunnel) error {
+func (m *measurement) besideStalled(ctx context.Context, w *testbed.WAN, _ testbed.Proxies, t variant) error {
 	rates := map[string][]float64{}
 	for range m.rounds {
 		if err := m.rate(ctx, w, 0, "", rates, "alone"); err != nil {
@@ -198,7 +273,7 @@ func (m *measurement) besideStalled(ctx context.Context, w *testbed.WAN, _ testb
 }
 
 // fairness measures F1. The kernel's BBR in the tunnel's place says how a share comes out between other controllers.
-func (m *measurement) fairness(ctx context.Context, w *testbed.WAN, _ testbed.Proxies, t tunnel) error {
+func (m *measurement) fairness(ctx context.Context, w *testbed.WAN, _ testbed.Proxies, t variant) error {
 	for _, opponent := range []string{"cubic", "bbr"} {
 		var own, kernels []float64
 		for range m.rounds {
