@@ -31,7 +31,7 @@ func (s *service) Call(path string, stream *grpc.Stream) grpc.Call {
 	s.live = append(s.live, stream)
 	c := &call{}
 	for side := range c.sides {
-		c.sides[side].frames = sfm{conn: s.conn, side: parser.Side(side)}
+		c.sides[side].frames = sfm{conn: s.conn, side: parser.Side(side), pieces: true}
 	}
 	return c
 }

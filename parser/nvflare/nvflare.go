@@ -24,7 +24,7 @@
 // # Tensors
 //
 // The elements of a file that lie in one frame are a tensor, so that frames which are out of order, or come again, are known. Elements that two frames share are
-// opaque. Tensors have a Base: the same for all clients that are sent a model and for the weights that clients send, so that each is predicted by the other; for other arrays from a
+// opaque. Over gRPC the elements of a frame that must not change are several tensors, of 64 KiB each. Tensors have a Base: the same for all clients that are sent a model and for the weights that clients send, so that each is predicted by the other; for other arrays from a
 // client it is the client's own.
 //
 //   - Arrays in ZIP files are [tensor.Exact], since the reader compares a CRC-32: a changed element makes a client ask for its task again, without end.

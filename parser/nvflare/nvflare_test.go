@@ -3,8 +3,10 @@ package nvflare
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/gradproxy/gradproxy/parser"
@@ -109,6 +111,34 @@ func TestRoles(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// Over gRPC, where a sender may wait within any frame, long arrays that must not change are cut into short pieces, the same whatever HTTP/2's frames are.
+func TestPieces(t *testing.T) {
+	elements := bytes.Repeat([]byte("elements"), 40_000)
+	text := fmt.Sprintf("{'descr': '<f8', 'fortran_order': False, 'shape': (%d,), }", len(elements)/8)
+	text += strings.Repeat(" ", 117-len(text)) + "\n"
+	file := zipOf("T0.npy", append(append([]byte("\x93NUMPY\x01\x00"), byte(len(text)), 0), append([]byte(text), elements...)...))
+	j := newJob("site-1.job", 1<<20)
+	j.download(parser.Client, "ref", [][]byte{file}, false)
+	if whole := find(t, fresh(), conn(1), j.tcp())[parser.Client]; len(whole) != 1 || !bytes.Equal(whole[0].data, elements) {
+		t.Errorf("%d tensors over TCP, want 1", len(whole))
+	}
+	want := find(t, fresh(), conn(1), j.grpc(t, 1<<14))[parser.Client]
+	got := find(t, fresh(), conn(1), j.grpc(t, 7777))[parser.Client]
+	if n := (len(elements) + pieceLen - 1) / pieceLen; len(want) != n || len(got) != n {
+		t.Fatalf("%d and %d tensors over gRPC, want %d", len(want), len(got), n)
+	}
+	var all []byte
+	for i, v := range got {
+		if v.Key != want[i].Key || v.Base != want[i].Base || i > 0 && v.Base == got[i-1].Base {
+			t.Errorf("piece %d: %+v, else %+v", i, v.Tensor, want[i].Tensor)
+		}
+		all = append(all, v.data...)
+	}
+	if !bytes.Equal(all, elements) {
+		t.Errorf("%d bytes in all, want %d", len(all), len(elements))
 	}
 }
 

@@ -30,6 +30,7 @@ var errFrame = errors.New("not a frame of NVFlare")
 type sfm struct {
 	conn    *connection
 	side    parser.Side
+	pieces  bool // the sender may wait within a frame: long tensors are cut
 	streams streams
 
 	held     []byte // of the prefix and the header

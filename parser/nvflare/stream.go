@@ -45,7 +45,7 @@ func (l *streams) of(s *sfm, h *header) *stream {
 	if ok && x.size == int(h.size) {
 		return x
 	}
-	x = &stream{conn: s.conn, side: s.side, size: int(h.size), what: what, request: h.request, origin: xxhash.Sum64String(h.origin), destination: xxhash.Sum64String(h.destination)}
+	x = &stream{conn: s.conn, side: s.side, pieces: s.pieces, size: int(h.size), what: what, request: h.request, origin: xxhash.Sum64String(h.origin), destination: xxhash.Sum64String(h.destination)}
 	x.content.begin(x)
 	if what == downloads {
 		x.announced = s.conn.facts.answered(fact{s.conn.scope, h.request})
@@ -66,6 +66,7 @@ func (l *streams) held() (n int) {
 type stream struct {
 	conn                *connection
 	side                parser.Side
+	pieces              bool
 	what                string
 	request             string
 	origin, destination uint64
@@ -168,6 +169,10 @@ func (x *stream) next(p *part, b []byte, sure int) parser.Segment {
 	if p.region < len(x.regions) {
 		r := &x.regions[p.region]
 		from, to := r.within(p)
+		if x.pieces && !r.mayLose() && from <= p.at {
+			from += (p.at - from) / pieceLen * pieceLen
+			to = min(to, from+pieceLen)
+		}
 		switch {
 		case p.at >= from && p.at < to:
 			seg.Len = min(len(b), to-p.at)
@@ -194,6 +199,13 @@ func (r *region) within(p *part) (from, to int) {
 	return from, to
 }
 
+// pieceLen is the length of the pieces of a tensor, in bytes. With HTTP/2 a sender may have to wait for the receiver in the midst of any frame; a block that
+// is under way then travels as it is, even if the receiver has had it before, and should be short.
+const pieceLen = 64 << 10
+
+// mayLose reports whether the elements may lose something, at their first time.
+func (r *region) mayLose() bool { return r.kind == npy.Safetensors && r.named && r.dtype.Float() }
+
 // tensor returns the tensor of a region in a frame, at the frame's next byte.
 func (x *stream) tensor(r *region, p *part, from, to int) tensor.Tensor {
 	cell := uint64(0) // whose bases are its own; weights from a client and the model that it was sent predict each other
@@ -205,7 +217,7 @@ func (x *stream) tensor(r *region, p *part, from, to int) tensor.Tensor {
 		Key:  mix.Words(keyOfArray, base, uint64(x.side), x.origin, x.destination),
 		Role: tensor.Exact, DType: r.dtype, Size: to - from, Off: p.at - from, Base: base, Proof: tensor.ByWire,
 	}
-	if r.kind == npy.Safetensors && !p.again && r.named && r.dtype.Float() {
+	if r.mayLose() && !p.again {
 		t.Role = x.announced.role
 	}
 	if t.Role == tensor.Gradient {
