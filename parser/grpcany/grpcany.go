@@ -3,7 +3,7 @@
 // # Messages
 //
 // A message is a Protocol Buffer, whose fields have numbers and lengths but no names, and where they have a length no types. A field of at least 1 KiB may be
-// a message, bytes, a text, or packed numbers. The first such field at a place (a method, a side, and the numbers of the fields that it lies in) is opaque, and is tried
+// a message, bytes, a text, or packed numbers. The first such field at a place (a method, a side, and the numbers of the fields that it lies in) is taken for one value, and is tried
 // (trial.go): it is a message if its bytes are fields up to its very end, and else a leaf. From then on fields at that place are read likewise.
 //
 // # Tensors

@@ -122,7 +122,10 @@ func TestConforms(t *testing.T) {
 // one, and for each round.
 func TestArraysAreFound(t *testing.T) {
 	p := fresh()
-	find(t, p, conn(1), round(t, 1000, "one", 1, 2))
+	first := find(t, p, conn(1), round(t, 1000, "one", 1, 2))
+	if again := find(t, fresh(), conn(2), round(t, 500, "two", 1, 3)); first[parser.Server][0].Base != again[parser.Server][0].Base || !bytes.Equal(first[parser.Server][0].data, again[parser.Server][0].data) {
+		t.Error("the first message to another client has another base, or is not the same")
+	}
 	one := find(t, p, conn(1), round(t, 1000, "one", 11, 12))
 	two := find(t, p, conn(2), round(t, 333, "two", 11, 22))
 	for i, n := range []int{3000, 400} {
@@ -202,7 +205,7 @@ func TestNames(t *testing.T) {
 		}
 		return find(t, p, conn(1), w.Exchange())[parser.Client]
 	}
-	if s := stream("/a.B/Stream", 1); len(s) != 2 || s[0].Base != s[1].Base {
+	if s := stream("/a.B/Stream", 1); len(s) != 3 || s[1].Base != s[2].Base {
 		t.Errorf("%d tensors of a stream that is the first, or of two bases", len(s))
 	}
 	s := stream("/a.B/Stream", 3)

@@ -31,11 +31,11 @@ type message struct {
 	texts   [maxDepth + 2]uint64 // of the messages that the next field lies in, by depth
 	alike   map[context]int      // leaves so far
 	inner   protoscan.Path       // the message that was entered last
-	leaf    bool                 // the field under way is a leaf
+	trying  bool                 // the field under way is the first at its place
 	field   place                // under way
 	context context              // of the leaf
 	sample  *sampler             // of the leaf
-	trial   *trial               // of a field that is no leaf
+	trial   *trial               // of the field, if it is the first
 	left    int                  // bytes of the field before the elements
 	value   tensor.Tensor        // the elements; Size is 0: there are none
 	payload bool                 // the message had elements
@@ -69,13 +69,11 @@ func (m *message) Next(b []byte, sure int) parser.Segment {
 		return parser.Segment{Len: n}
 	}
 	b = b[:min(len(b), left)]
-	var seg parser.Segment
-	if m.leaf {
-		seg = m.elements(b, sure)
-		m.sample.feed(b[:seg.Len])
+	seg := m.elements(b, sure)
+	if m.trying {
+		m.trial.feed(b[:seg.Len])
 	} else {
-		m.trial.feed(b)
-		seg.Len = len(b)
+		m.sample.feed(b[:seg.Len])
 	}
 	if seg.Len == left {
 		m.end()
@@ -106,7 +104,7 @@ func (m *message) elements(b []byte, sure int) parser.Segment {
 
 // end ends a field.
 func (m *message) end() {
-	if m.leaf {
+	if !m.trying {
 		m.call.facts.ended(m.context, m.sample.verdict())
 		return
 	}
@@ -136,20 +134,20 @@ func (m *message) Field(p protoscan.Path, n int) protoscan.Action {
 	case aMessage:
 		m.inner, m.texts[d] = p, 0
 		return protoscan.Descend
-	case aLeaf:
-		m.open(p, n)
-		return protoscan.Emit
+	case untried:
+		if m.trial == nil {
+			m.trial = new(trial)
+		}
+		m.trial.begin(p, n)
 	}
-	if m.leaf = false; m.trial == nil {
-		m.trial = new(trial)
-	}
-	m.trial.begin(p, n)
+	m.trying = f.kind == untried
+	m.open(p, n)
 	return protoscan.Emit
 }
 
 // open begins a leaf of n bytes.
 func (m *message) open(p protoscan.Path, n int) {
-	if m.leaf = true; m.sample == nil {
+	if m.sample == nil {
 		m.sample = new(sampler)
 	}
 	m.sample.begin()

@@ -50,7 +50,7 @@ func TestMethods(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c := r.Connections[0]; c.Protocol != "grpc" || c.FromClient.RoleBytes.Unknown != (steps-1)*size {
+	if c := r.Connections[0]; c.Protocol != "grpc" || c.FromClient.RoleBytes.Unknown != steps*size {
 		t.Errorf("%+v", c)
 	}
 	var names []string
@@ -68,7 +68,7 @@ func TestMethods(t *testing.T) {
 			sender = parser.Server
 		}
 		s := sides[sender]
-		if s.TensorBytes != (steps-1)*size || sides[1-sender].TensorBytes != 0 || s.Policies[Lossless] == 0 || s.Policies[Lossless] >= s.TensorBytes || s.Policies["int4"] == 0 {
+		if s.TensorBytes != steps*size || sides[1-sender].TensorBytes != 0 || s.Policies[Lossless] == 0 || s.Policies[Lossless] >= s.TensorBytes || s.Policies["int4"] == 0 {
 			t.Errorf("%+v", m)
 		}
 		total += s.Policies[Lossless]
