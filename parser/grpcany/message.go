@@ -111,13 +111,17 @@ func (m *message) end() {
 	for _, f := range m.trial.end() {
 		m.call.facts.tried(m.at(f.path), f.kind, f.types)
 	}
+	m.trial = nil // it is large
 }
 
 // at returns the place of a field.
 func (m *message) at(p protoscan.Path) place { return place{methodKey{m.call.method, m.side}, p} }
 
 // End implements grpc.Message.
-func (m *message) End() (payload bool) { return m.payload }
+func (m *message) End() (payload bool) {
+	m.alike, m.sample = nil, nil // the call may live on
+	return m.payload
+}
 
 // Field implements protoscan.Reader.
 func (m *message) Field(p protoscan.Path, n int) protoscan.Action {
