@@ -24,21 +24,22 @@ func TestCompare(t *testing.T) {
 			}
 			seconds = append(seconds, step)
 		}
-		stretches = append(stretches, stretch{with, i*block + 3, (i+1)*block - 1})
+		stretches = append(stretches, stretch{with: with, first: i*block + 3, end: (i+1)*block - 1})
 	}
-	c, err := compare(seconds, stretches)
+	of := func(s *stretch) float64 { return s.seconds(seconds) }
+	c, err := compare(stretches, of)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if c.pairs != blocks/2 || c.low > 0.03 || c.high < 0.03 || c.high-c.low < 0.004 || c.high-c.low > 0.04 || c.without < 0.01 || c.without > 0.02 {
 		t.Errorf("%+v", c)
 	}
-	if c, err := compare(seconds, stretches[:2]); err == nil {
+	if c, err := compare(stretches[:2], of); err == nil {
 		t.Errorf("of one pair: %+v", c)
 	}
 	short := stretches[:4:4]
 	short[1].first = short[1].end - 2
-	if c, err := compare(seconds, short); err == nil {
+	if c, err := compare(short, of); err == nil {
 		t.Errorf("of a stretch that is too short: %+v", c)
 	}
 }

@@ -2,8 +2,8 @@
 
 // Command probecost measures the effect of probes on the step time of a real job: DistributedDataParallel of PyTorch with two ranks on this machine,
 // without proxies or an emulated link, which would hide it. While the job runs, the probes of package bpf/probe are attached and detached in turns, every
-// so many steps, so that whatever else the machine does meets both alike. It prints the change of the step time and its confidence
-// interval. Run it from the root of the checkout, as root, while the machine does nothing else:
+// so many steps, so that whatever else the machine does meets both alike. It prints the changes of the step time and of the processors' time, which a
+// busy machine disturbs less, with their confidence intervals. Run it from the root of the checkout, as root, while the machine does nothing else:
 //
 //	go run ./integration/cmd/probecost
 package main
@@ -23,6 +23,8 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/gradproxy/gradproxy/bpf/probe"
 	"github.com/gradproxy/gradproxy/integration/cmd/internal/program"
@@ -68,12 +70,15 @@ func (m *measurement) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		c, err := compare(seconds, stretches)
+		time, err := compare(stretches, func(s *stretch) float64 { return s.seconds(seconds) })
 		if err != nil {
 			return err
 		}
-		fmt.Printf("%d pairs of %d steps, %.1f sums of a step and rank seen: a step takes %.3f ms without probes, and with them %+.2f %% (95 %% confidence: %+.2f to %+.2f %%)\n",
-			c.pairs, m.block, sums, c.without*1e3, 100*c.change, 100*c.low, 100*c.high)
+		processor, err := compare(stretches, func(s *stretch) float64 { return s.processor })
+		if err != nil {
+			return err
+		}
+		fmt.Printf("%.1f sums of a step and rank seen\na step takes %v\nprocessors work on it, for both ranks, %v\n", sums, time, processor)
 		return nil
 	})
 }
@@ -195,11 +200,20 @@ func (m *measurement) follow(ranks [2]*rank) (stretches []stretch, sums float64,
 		if err != nil {
 			return nil, 0, err
 		}
+		before, err := processor(ranks)
+		if err != nil {
+			return nil, 0, err
+		}
 		s.first = begin + settling
 		end, err := ranks[0].wait(s.end)
 		if err != nil {
 			return nil, 0, err
 		}
+		after, err := processor(ranks)
+		if err != nil {
+			return nil, 0, err
+		}
+		s.processor = (after - before) / float64(end-begin)
 		if s.with {
 			n, err := w.close()
 			if err != nil {
@@ -210,6 +224,19 @@ func (m *measurement) follow(ranks [2]*rank) (stretches []stretch, sums float64,
 		stretches = append(stretches, s)
 	}
 	return stretches, float64(seen) / float64(2*steps), nil
+}
+
+// processor returns the processor seconds that both ranks have taken.
+func processor(ranks [2]*rank) (seconds float64, err error) {
+	for _, r := range ranks {
+		var t unix.Timespec
+		clock := ^int32(r.cmd.Process.Pid)<<3 | 2 // as clock_getcpuclockid(3) makes it
+		if err := unix.ClockGettime(clock, &t); err != nil {
+			return 0, fmt.Errorf("the processor time of a rank: %w", err)
+		}
+		seconds += float64(t.Nano()) / 1e9
+	}
+	return seconds, nil
 }
 
 // settling is the number of steps after a change that are left out.
