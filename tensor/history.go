@@ -58,7 +58,10 @@ type sample struct {
 	signed   int               // elements that are not zero
 }
 
-// Judge is Check with the block's History, which may be nil, and which then holds the block as well.
+// Judge is the content check: block may be coded with loss if the verdict is Fits. kept must hold the bytes that Keep kept of the block's last value, and then
+// holds those of this one, whatever the verdict. There is nothing to compare if kept has another length than KeptSize says, if d is no
+// float type, or if one of the values is zero or not finite: then the verdict is Unproved, and trust stays as it
+// is. kept also stays as it is if it has another length. h is the block's History, which may be nil, and which then holds the block as well. block is read only.
 func (t *Trust) Judge(d DType, block, kept []byte, h *History) Verdict {
 	c, ok := compareKept(d, block, kept)
 	if !ok {

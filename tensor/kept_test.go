@@ -48,7 +48,7 @@ func TestKeeps(t *testing.T) {
 		}
 		kept := make([]byte, KeptSize(d, len(b)))
 		trust := Trust{earned: true}
-		if trust.Check(d, b, kept) || !trust.earned {
+		if trust.Judge(d, b, kept, nil) == Fits || !trust.earned {
 			t.Errorf("%v: a value passes, or costs trust, after zeros", d)
 		}
 		if want := make([]byte, len(kept)); d == Float32 {
@@ -62,7 +62,7 @@ func TestKeeps(t *testing.T) {
 			t.Errorf("%v: % x keeps % x", d, b, kept)
 		}
 		before := bytes.Clone(kept)
-		if trust.Check(d, append(b, b...), kept) || !trust.earned || !bytes.Equal(kept, before) {
+		if trust.Judge(d, append(b, b...), kept, nil) == Fits || !trust.earned || !bytes.Equal(kept, before) {
 			t.Errorf("%v: a value of another length passes, costs trust, or is kept", d)
 		}
 	}
@@ -72,10 +72,10 @@ func TestKeeps(t *testing.T) {
 		kept := make([]byte, 4)
 		Keep(Float32, kept, last)
 		trust := Trust{earned: true}
-		if trust.Check(Float32, block, kept) || !trust.earned {
+		if trust.Judge(Float32, block, kept, nil) == Fits || !trust.earned {
 			t.Errorf("a value passes, or costs trust, after %#x", bits)
 		}
-		if !trust.Check(Float32, encode(Float32, []float64{1, 2}), kept) {
+		if trust.Judge(Float32, encode(Float32, []float64{1, 2}), kept, nil) != Fits {
 			t.Errorf("after %#x and one more value there is nothing to compare with", bits)
 		}
 	}
@@ -91,7 +91,7 @@ func BenchmarkTrustCheck(b *testing.B) {
 	b.SetBytes(block)
 	for b.Loop() {
 		i := n % blocks
-		trusts[i].Check(Float32, values[n/blocks%2], kept[i*KeptSize(Float32, block):][:KeptSize(Float32, block)])
+		trusts[i].Judge(Float32, values[n/blocks%2], kept[i*KeptSize(Float32, block):][:KeptSize(Float32, block)], nil)
 		n++
 	}
 }

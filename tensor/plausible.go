@@ -40,15 +40,7 @@ type Trust struct {
 	good   uint16 // values that have passed since trust was won
 }
 
-// Check reports whether block may be coded with loss. kept must hold the bytes that Keep kept of the block's last value, and then holds
-// those of this one, whatever the result. There is nothing to compare if kept has another length than KeptSize says, if d is no
-// float type, or if one of the values is zero or not finite: then block may not be coded with loss, and trust stays as it
-// is. kept also stays as it is if it has another length. block is read only.
-func (t *Trust) Check(d DType, block, kept []byte) bool {
-	return t.judge(compareKept(d, block, kept))
-}
-
-// judge returns the result of Check for a change; ok is false if there was nothing to compare.
+// judge reports whether the value after a change may be coded with loss; ok is false if there was nothing to compare.
 func (t *Trust) judge(c change, ok bool) bool {
 	switch {
 	case !ok:
@@ -73,7 +65,7 @@ func (t *Trust) judge(c change, ok bool) bool {
 }
 
 // Plausible reports whether block looks like the next sum of gradients after a last value, of which kept holds the bytes that Keep kept, with no
-// regard to trust; ok is false if there is nothing to compare, as Check says. It changes neither.
+// regard to trust; ok is false if there is nothing to compare, as Judge says. It changes neither.
 func Plausible(d DType, block, kept []byte) (plausible, ok bool) {
 	c, ok := compareKept(d, block, bytes.Clone(kept))
 	return ok && c.plausible(), ok

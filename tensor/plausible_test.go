@@ -158,7 +158,7 @@ func TestTrust(t *testing.T) {
 		}
 		b := make([]byte, len(last))
 		FromFloat32(b, v, Float32)
-		ok := trust.Check(Float32, b, kept)
+		ok := trust.Judge(Float32, b, kept, nil) == Fits
 		last = b
 		return ok
 	}
@@ -207,7 +207,7 @@ func TestTrust(t *testing.T) {
 	if n := lose(); n != freshValues {
 		t.Errorf("after many good values: %d values in a row win trust back, want %d", n, freshValues)
 	}
-	if trust.Check(Float32, last, nil) || !trust.earned {
+	if trust.Judge(Float32, last, nil, nil) == Fits || !trust.earned {
 		t.Error("nothing to compare with: it may not pass, nor cost trust")
 	}
 	if !next(0, 0.01) {

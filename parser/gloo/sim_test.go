@@ -71,7 +71,7 @@ func play(t testing.TB, trace *gloosim.Trace, conn parser.Conn) ([]seen, error) 
 			}
 			kept := make([]byte, tensor.KeptSize(v.DType, len(last[v.Key])))
 			tensor.Keep(v.DType, kept, last[v.Key])
-			if !trust[v.Key].Check(v.DType, m.Bytes, kept) && (v.Role == tensor.Gradient || v.Role == tensor.Aggregate) {
+			if trust[v.Key].Judge(v.DType, m.Bytes, kept, nil) != tensor.Fits && (v.Role == tensor.Gradient || v.Role == tensor.Aggregate) {
 				m.final = tensor.Unknown
 			}
 			last[v.Key] = m.Bytes
