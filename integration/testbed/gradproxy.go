@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 )
 
 // A Gradproxy is the program under test, and a folder with the certificates and configurations of its processes.
@@ -50,6 +51,7 @@ func (g *Gradproxy) Command(args ...string) *exec.Cmd { return exec.Command(g.bi
 // Config holds the settings in which the proxies' configurations differ. The zero Config is lossless.
 type Config struct {
 	Sites        []int   // sites with a proxy, each the others' peer; nil: all
+	Hostile      []int   // sites that are peers of these too, and speak for themselves
 	Resume       string  // of the tunnel; "": 5m
 	Carrier      string  // of the tunnel; "": the default
 	Congestion   string  // TCP congestion control of the tunnel; "": the default
@@ -121,7 +123,7 @@ drain: 5s
 refused_retry: %[7]s
 peers:
 `, own.Site, addr, tunnelPort, g.dir, resume, adminAddress, retry, congestion, own.intercept(), cmp.Or(c.OnDeath, "direct"))
-	for _, j := range c.sites(w) {
+	for _, j := range slices.Concat(c.Hostile, c.sites(w)) {
 		if j == i {
 			continue
 		}
