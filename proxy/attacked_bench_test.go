@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/gradproxy/gradproxy/codecs/all"
+	"github.com/gradproxy/gradproxy/codecs/reference"
 	allparsers "github.com/gradproxy/gradproxy/parser/all"
 	"github.com/gradproxy/gradproxy/proxy/app"
 	"github.com/gradproxy/gradproxy/proxy/frame"
@@ -31,7 +32,7 @@ type besieged struct {
 func besiege(b *testing.B) *besieged {
 	p := newPairWith(b, func(name string, c *Config) {
 		c.Codecs, c.Protocols = all.New, allparsers.Protocols()
-		c.Workers = 2
+		c.Workers, c.Values = 2, 512<<20
 		if name == "far" {
 			c.Settings.Peers = slices.Clone(c.Settings.Peers)
 			mallory := c.Settings.Peers[0]
@@ -139,6 +140,55 @@ func bomb(b *testing.B) (head, body []byte) {
 	return head, body
 }
 
+// zeros has mallory put ever new values of 16 MiB of zeros, have them forgotten and begin anew, so that no room is ever used up. It returns the number of
+// values that were sent.
+func (s *besieged) zeros(b *testing.B, ctx context.Context) (values int) {
+	const n, batch = frame.MaxBlock / 4, 4
+	codec, err := all.New("lossless")
+	if err != nil {
+		b.Fatal(err)
+	}
+	d := frame.Declaration{Codec: codec.String(), DType: tensor.Float32, N: n, Key: 1}
+	body := frame.Append(nil, frame.Frame{Kind: frame.Declare, Body: d.Append(nil)})
+	mine := reference.NewCopy(frame.MaxBlock, 0)
+	e, err := reference.NewEncoder(codec, tensor.Float32, mine, mine)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for range batch {
+		block, err := e.Append([]byte{frame.FormCoded}, make([]byte, frame.MaxBlock))
+		if err != nil || len(block) > 10_000 {
+			b.Fatalf("zeros take %d bytes, %v", len(block), err)
+		}
+		body = frame.Append(body, frame.Frame{Kind: frame.Block, Body: block})
+	}
+	near, theirs, err := pathtest.Connect()
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer near.Close()
+	in := &testIncoming{answer: make(chan error, 1)}
+	far := &testStream{TCPConn: theirs}
+	go s.far.Accept("mallory", []byte{frame.OpeningValues, 1}, in, func() Stream { in.answer <- nil; return far })
+	if err := <-in.answer; err != nil {
+		b.Fatal(err)
+	}
+	go io.Copy(io.Discard, near)
+	defer context.AfterFunc(ctx, func() { near.Close() })()
+	for ctx.Err() == nil {
+		var gone []byte
+		for i := range batch {
+			gone = binary.AppendUvarint(gone, uint64(values+i+1))
+		}
+		all := frame.Append(slices.Clone(body), frame.Frame{Kind: frame.Forget, Body: gone})
+		if _, err := near.Write(frame.Append(all, frame.Frame{Kind: frame.Evict, Body: []byte{0}})); err != nil {
+			break
+		}
+		values += batch
+	}
+	return values
+}
+
 // headers returns a Bytes frame of the greeting of Gloo and of headers of messages whose payloads never come, each with a slot of its own.
 func headers() (body []byte) {
 	var b []byte
@@ -170,12 +220,15 @@ func BenchmarkUnderAttack(b *testing.B) {
 			return s.flood(ctx, manyBytes, 100, s.reads, nil, headers())
 		}},
 		{"as many random bytes", func(ctx context.Context, s *besieged) int { return s.flood(ctx, manyBytes, 100, s.reads, nil, noise()) }},
+		{"random bytes, 125 MB/s", func(ctx context.Context, s *besieged) int { return s.flood(ctx, 125e6, 100, s.reads, nil, noise()) }},
+		{"random bytes, as many as go", func(ctx context.Context, s *besieged) int { return s.flood(ctx, 1e12, 100, s.reads, nil, noise()) }},
 		{"zeros that decode to 16 MiB", func(ctx context.Context, s *besieged) int {
 			return s.flood(ctx, fewBytes, 32, s.reads, bombHead, bombBody)
 		}},
 		{"the same to apps that do not read", func(ctx context.Context, s *besieged) int {
 			return s.flood(ctx, fewBytes, 100, s.stalls, bombHead, bombBody)
 		}},
+		{"values of zeros", func(ctx context.Context, s *besieged) int { return s.zeros(b, ctx) }},
 		{"openings to denied servers", func(ctx context.Context, s *besieged) (n int) {
 			for ticker := time.NewTicker(2 * time.Millisecond); ctx.Err() == nil; n++ { // as many as the tunnel lets a peer have
 				<-ticker.C

@@ -91,7 +91,7 @@ func (p *Proxy) sit(s *seat, rests bool, seated func(), newPassage func() *passa
 	values := p.cache.Peer(peer)
 	q := p.quotas.of(peer)
 	defer p.quotas.enter(q)()
-	c.Pace = q.decoding.wait
+	c.Pace, c.Schedule = q.decoding.wait, p.quotas.schedule(q)
 	if !p.enter(s) {
 		c.Abort(frame.ResetByApp)
 		return

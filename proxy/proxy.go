@@ -88,6 +88,7 @@ func New(cfg Config) (*Proxy, error) {
 		idle: make(chan struct{})}
 	p.asking, p.stopAsking = context.WithCancelCause(context.Background())
 	p.parsing, p.quotas.cores = memory.NewBudget(cfg.Memory/ParsersShare), cfg.Workers
+	p.quotas.scheduler.cores = cfg.Workers
 	p.watcher = app.NewWatcher()
 	p.opening, p.noOpenings = context.WithCancelCause(context.Background())
 	p.tags.Store(rand.Uint64N(1 << 40)) // so that no connection is taken for one of an earlier process
@@ -114,6 +115,10 @@ func New(cfg Config) (*Proxy, error) {
 func (p *Proxy) cacheConfig(room int64) cache.Config {
 	return cache.Config{Room: room, Codecs: p.config.Codecs, Lossless: p.env.Lossless, Workers: p.env.Pool, Pool: p.env.Buffers,
 		Sending: p.env.Sending, Receiving: p.env.Receiving, Metrics: p.config.Metrics, Log: p.config.Log,
+		Pace: func(peer string, encoded, decoded int, gone <-chan struct{}) {
+			p.quotas.of(peer).decoding.wait(encoded, decoded, gone)
+		},
+		Schedule: func(peer string) func() func() { return p.quotas.schedule(p.quotas.of(peer)) },
 		Open: func(ctx context.Context, peer string, opening []byte) (cache.Stream, error) {
 			s, err := p.config.Open(ctx, peer, opening)
 			if err != nil {

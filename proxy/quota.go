@@ -13,15 +13,32 @@ type quota struct {
 	parserTime   allowance
 	parserMemory memory.Share
 	decoding     pace
-	live         int // connections; guarded by quotas.mu
+	share        share // of the processors
+	live         int   // connections, and streams of values; guarded by quotas.mu
 }
 
 // quotas are the quotas of all peers.
 type quotas struct {
-	cores int
-	mu    sync.Mutex
-	all   map[string]*quota
-	busy  atomic.Int64 // peers with connections
+	cores     int
+	scheduler scheduler
+	mu        sync.Mutex
+	all       map[string]*quota
+	busy      atomic.Int64 // peers with connections
+}
+
+// schedule returns a function that begins the work on a frame of a peer, and returns one that ends it. It is for one goroutine at a time. While a
+// peer is alone the work begins at once.
+func (q *quotas) schedule(x *quota) (begin func() (end func())) {
+	g := new(grant)
+	end := func() { q.scheduler.end(g) }
+	nothing := func() {}
+	return func() func() {
+		if q.busy.Load() < 2 {
+			return nothing
+		}
+		q.scheduler.begin(g, &x.share)
+		return end
+	}
 }
 
 // of returns the quota of a peer.

@@ -41,7 +41,7 @@ type Metrics interface {
 	WrongReference()
 }
 
-// Config has the parts of a Cache. All fields are needed.
+// Config has the parts of a Cache. All fields are needed but for the functions that may be nil.
 type Config struct {
 	// Room is the bytes of values for each peer, each way. Negative: the Cache holds and puts none.
 	Room int64
@@ -54,6 +54,10 @@ type Config struct {
 	Sending, Receiving *memory.Budget
 	Metrics            Metrics
 	Log                *slog.Logger
+	// Pace waits until encoded bytes of a peer may become decoded bytes, or gone is closed; nil: they may at once.
+	Pace func(peer string, encoded, decoded int, gone <-chan struct{})
+	// Schedule returns a function that waits until work on a frame of a peer's value stream may begin, and returns what ends it; nil: it may at once.
+	Schedule func(peer string) func() (end func())
 }
 
 // pipeDepth is how many values may be under way between a caller of Put and the tunnel, or between the tunnel and the store.

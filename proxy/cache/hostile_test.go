@@ -3,6 +3,7 @@ package cache
 import (
 	"encoding/binary"
 	"errors"
+	"sync"
 	"testing"
 
 	"github.com/gradproxy/gradproxy/proxy/frame"
@@ -162,5 +163,47 @@ func TestUndeliveredRefsAreBounded(t *testing.T) {
 	}
 	if n := a.peer.Stats().Pending; put != maxPending || n != maxPending {
 		t.Errorf("%d values were put and %d Refs are remembered, want %d", put, n, maxPending)
+	}
+}
+
+// Values wait for their peer's allowance, by the bytes that they take and the bytes that they decode to, and each frame for the peer's turn.
+func TestValuesArePaced(t *testing.T) {
+	const size = 10_000
+	side := newSide(t, 1<<20)
+	var mu sync.Mutex
+	turns, begun, waits := 0, 0, map[int]int{}
+	side.config.Schedule = func(peer string) func() func() {
+		if peer != "other" {
+			t.Errorf("turns of %q", peer)
+		}
+		return func() func() {
+			mu.Lock()
+			defer mu.Unlock()
+			begun++
+			return func() {
+				mu.Lock()
+				defer mu.Unlock()
+				turns++
+			}
+		}
+	}
+	side.config.Pace = func(peer string, encoded, decoded int, gone <-chan struct{}) {
+		if peer != "other" || gone == nil || begun != turns+1 {
+			t.Errorf("%q waits outside a turn, or for ever", peer)
+		}
+		waits[encoded] = decoded
+	}
+	declare, block := rawBlock(0, size)
+	f := newFeed(declare, block, block)
+	ended := make(chan struct{})
+	go func() {
+		side.Accept("other", []byte{frame.OpeningValues, 1}, func(_ tunnel.Code, text string) { t.Error(text) }, func() Stream { return f })
+		close(ended)
+	}()
+	waitFor(t, func() bool { mu.Lock(); defer mu.Unlock(); return turns == 3 })
+	f.Reset(0)
+	<-ended
+	if len(waits) != 1 || waits[1+size] != size {
+		t.Errorf("waits for %v, want one for %d bytes that decode to %d", waits, 1+size, size)
 	}
 }

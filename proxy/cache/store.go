@@ -2,6 +2,7 @@ package cache
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"time"
 
@@ -31,8 +32,10 @@ type store struct {
 	pipe     *pipe.Pipe
 	slots    map[uint32]*storeSlot
 	codecs   coder.Codecs
-	puts     map[uint64]*storeSlot // by the numbers of values that are not forgotten
-	last     uint64                // number of the last value that was read
+	puts     map[uint64]*storeSlot      // by the numbers of values that are not forgotten
+	last     uint64                     // number of the last value that was read
+	pace     func(encoded, decoded int) // nil: values are decoded at once
+	schedule func() (end func())        // nil: frames are taken at once
 
 	mu      storeLock                // guards all below
 	copies  map[blockKey]*copyOfSlot // of the slots' blocks
@@ -96,6 +99,16 @@ func newStore(c *Config, o owner, share *memory.Share, stream Stream, epoch uint
 	return s
 }
 
+// wait has the store wait for the turns of a peer and for its allowance, until ctx ends.
+func (s *store) wait(ctx context.Context, peer string) {
+	if s.config.Pace != nil {
+		s.pace = func(encoded, decoded int) { s.config.Pace(peer, encoded, decoded, ctx.Done()) }
+	}
+	if s.config.Schedule != nil {
+		s.schedule = s.config.Schedule(peer)
+	}
+}
+
 // limit returns how long the body of a frame may be, before memory is taken for it.
 func (s *store) limit(k frame.Kind, id uint32) (int, error) {
 	switch k {
@@ -146,6 +159,9 @@ func (s *store) run() error {
 }
 
 func (s *store) take(f frame.Frame) error {
+	if s.schedule != nil {
+		defer s.schedule()()
+	}
 	switch f.Kind {
 	case frame.Declare:
 		return s.declare(f.Slot, f.Body)
@@ -206,6 +222,9 @@ func (s *store) put(f frame.Frame) error {
 	if err != nil {
 		s.config.Pool.Put(f.Body)
 		return err
+	}
+	if s.pace != nil {
+		s.pace(len(f.Body), slot.size())
 	}
 	s.last++
 	id := s.last

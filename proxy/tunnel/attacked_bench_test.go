@@ -6,6 +6,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -35,6 +36,21 @@ func silentConns(ctx context.Context, address string, _, _ *Endpoint) int {
 		if c, err := net.Dial("tcp", address); err == nil {
 			c.SetReadDeadline(time.Now().Add(time.Second))
 			io.Copy(io.Discard, c)
+			c.Close()
+		}
+	})
+}
+
+// silentConnsOfMany are half-open handshakes over TCP from 200 addresses, so that no source has many.
+func silentConnsOfMany(ctx context.Context, address string, _, _ *Endpoint) int {
+	var number atomic.Uint32
+	return every(ctx, 2500, func() {
+		n := number.Add(1) % 200
+		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 9, 9, byte(1+n))}}
+		if c, err := d.Dial("tcp", address); err == nil {
+			c.SetReadDeadline(time.Now().Add(time.Second))
+			io.Copy(io.Discard, c)
+			c.(*net.TCPConn).SetLinger(0) // no port stays taken
 			c.Close()
 		}
 	})
@@ -114,6 +130,7 @@ func BenchmarkUnderAttack(b *testing.B) {
 		attack        attack
 	}{
 		{"tls, half-open handshakes", CarrierTLS, silentConns},
+		{"tls, half-open handshakes from 200 addresses", CarrierTLS, silentConnsOfMany},
 		{"tls, openings that are reset", CarrierTLS, resetOpenings},
 		{"dtls, handshakes of garbage", CarrierDTLS, garbageHandshakes},
 		{"dtls, forged datagrams", CarrierDTLS, forgedDatagrams},

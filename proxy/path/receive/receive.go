@@ -57,29 +57,37 @@ func (r *Receiver) Run() error {
 			return r.end(fmt.Errorf("proxy: tunnel: %w", noEOF(err)))
 		}
 		switch f.Kind {
-		case frame.Bytes:
-			err = r.bytes(f.Body)
-		case frame.Declare:
-			err = r.declare(f)
-		case frame.Block:
-			err = r.block(f)
-		case frame.Gather:
-			err = r.gather(f.Body)
-		case frame.Ref:
-			err = r.ref(f.Body)
 		case frame.CloseWrite:
 			return r.received(nil)
 		case frame.Reset:
 			return r.end(path.ErrAppReset)
 		case frame.Rest:
 			return r.received(path.ErrRest)
-		default:
-			err = fmt.Errorf("%w: %v is not expected", frame.ErrFrame, f.Kind)
 		}
-		if err != nil {
+		if err := r.scheduled(f); err != nil {
 			return r.end(err)
 		}
 	}
+}
+
+// scheduled takes a frame once the connection's peer has its turn at the processors.
+func (r *Receiver) scheduled(f frame.Frame) error {
+	if r.conn.Schedule != nil {
+		defer r.conn.Schedule()()
+	}
+	switch f.Kind {
+	case frame.Bytes:
+		return r.bytes(f.Body)
+	case frame.Declare:
+		return r.declare(f)
+	case frame.Block:
+		return r.block(f)
+	case frame.Gather:
+		return r.gather(f.Body)
+	case frame.Ref:
+		return r.ref(f.Body)
+	}
+	return fmt.Errorf("%w: %v is not expected", frame.ErrFrame, f.Kind)
 }
 
 // received is the end of a direction that the peer has ended in order, or brought to rest.
