@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -43,7 +44,7 @@ const openGrace = 2 * time.Second
 // HandOver brings all connections to rest. It fails, and everything goes on as before, if that is not done when ctx ends, or if it cannot be done: a peer
 // is of a version that knows no rest, or a connection bypasses the tunnel.
 func (p *Proxy) HandOver(ctx context.Context) (*HandingOver, error) {
-	h := &HandingOver{p, &handing{decided: make(chan struct{}), waiting: map[*net.TCPConn]frame.Opening{}}}
+	h := &HandingOver{p, &handing{decided: make(chan struct{}), waiting: map[*net.TCPConn]frame.Opening{}, shut: map[string]bool{}}}
 	p.mu.Lock()
 	busy := p.handing != nil || p.draining
 	if !busy {
@@ -144,8 +145,11 @@ func (h *HandingOver) ask(ctx context.Context, peer string) (Stream, error) {
 		case ctx.Err() == nil && !p.carriesTo(peer):
 			h.goesWithout(peer, err)
 			return nil, nil
+		case ctx.Err() == nil && refused != nil && wilful(refused.Code):
+			h.shutOut(peer, err)
+			return nil, nil
 		default:
-			return nil, fmt.Errorf("proxy: asking %s for rest: %w", peer, err)
+			return nil, fmt.Errorf("proxy: asking %s for rest: %w (if it never answers, take it out of the configuration, reload, and try again)", peer, err)
 		}
 	}
 }
@@ -174,6 +178,33 @@ func (p *Proxy) carriesTo(peer string) bool {
 
 func (h *HandingOver) goesWithout(peer string, err error) {
 	h.proxy.config.Log.Warn("a peer did not answer the request for rest; the hand-over goes on, since no connection with it is open", "peer", peer, "err", err)
+}
+
+// wilful reports whether no peer that knows hand-overs refuses rest by this code, whatever its state.
+func wilful(code tunnel.Code) bool {
+	switch code {
+	case tunnel.CodeDraining, tunnel.CodeMemory, frame.RefusedBusy:
+		return false
+	}
+	return true
+}
+
+// shutOut resets all connections of a peer that said it knows hand-overs, and acts against them: no peer may keep this process, perhaps with a hole that
+// the next one has not, in its place. It gets new connections from the process that runs after the hand-over.
+func (h *HandingOver) shutOut(peer string, why error) {
+	p := h.proxy
+	p.mu.Lock()
+	h.shut[peer] = true
+	n := 0
+	for s := range p.live {
+		if s.key.peer == peer {
+			n++
+			go s.conn.Abort(frame.ResetByApp)
+		}
+	}
+	p.changed()
+	p.mu.Unlock()
+	p.config.Log.Warn("a peer's connections are reset: it has refused them the rest that a hand-over needs", "peer", peer, "connections", n, "err", why)
 }
 
 // answered waits until a peer's connections are at rest, once all are here. A peer with which none is open has openGrace for its answer.
@@ -238,9 +269,24 @@ func (h *HandingOver) askable() (peers []string, err error) {
 		}
 	}
 	p.mu.Lock()
+	unnamed := map[string]bool{}
+	for s := range p.live {
+		if !s.named && p.canRest(s.key.peer) {
+			unnamed[s.key.peer] = true
+		}
+	}
+	p.mu.Unlock()
+	for peer := range unnamed {
+		h.shutOut(peer, errUnnamed)
+	}
+	peers = slices.DeleteFunc(peers, func(peer string) bool { return unnamed[peer] })
+	p.mu.Lock()
 	defer p.mu.Unlock()
 	return peers, p.cannotRest()
 }
+
+// errUnnamed is what a peer has done that versions with hand-overs do not do.
+var errUnnamed = errors.New("it has opened connections with no tag, or with one that another connection has")
 
 // cannotRest returns an error if there are connections that cannot rest. mu is held.
 func (p *Proxy) cannotRest() error {
@@ -249,9 +295,7 @@ func (p *Proxy) cannotRest() error {
 	}
 	for s := range p.live {
 		switch {
-		case s.resting:
-		case !s.named:
-			return fmt.Errorf("proxy: a connection with peer %s has no tag of its own, and cannot rest", s.key.peer)
+		case s.resting, p.handing != nil && p.handing.shut[s.key.peer]: // or about to leave
 		case !s.conn.Rests() && !p.canRest(s.key.peer):
 			return fmt.Errorf("proxy: peer %s has connections here, and is of a version that knows no hand-over: upgrade it first", s.key.peer)
 		}

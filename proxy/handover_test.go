@@ -44,6 +44,7 @@ type movingSite struct {
 	answer   time.Duration // Config.Answer
 	full     atomic.Int32  // how many openings that resume a connection are refused as if there were too many
 	mute     atomic.Bool   // openings that ask for rest have no answer
+	refuses  atomic.Bool   // openings that ask for rest are refused for no reason
 	busy     atomic.Int32  // how many openings that ask for rest are refused as if the last hand-over went on
 	now      *process
 }
@@ -140,6 +141,10 @@ func (s *movingSite) start(handed []Handed) {
 			}
 			if opening[0] == frame.OpeningRest && s.busy.Add(-1) >= 0 {
 				in.Refuse(frame.RefusedBusy, "the peer is being replaced already")
+				return
+			}
+			if opening[0] == frame.OpeningRest && s.refuses.Load() {
+				in.Refuse(tunnel.CodeCanceled, "no")
 				return
 			}
 			if opening[0] == frame.OpeningRest && s.mute.Load() {
@@ -558,6 +563,27 @@ func TestPeerWithoutConnectionsKeepsNobodyFromAHandOver(t *testing.T) {
 		t.Errorf("HandOver = %v, want that far does not answer", err)
 	}
 	x.end(t)
+}
+
+// A peer that knows hand-overs and refuses them cannot keep a process in its place: its connections are reset, and the hand-over goes on.
+func TestPeerThatRefusesRestIsShutOut(t *testing.T) {
+	near, far := movingSites(t)
+	target, entry := listen(t), listen(t)
+	client, server := joined(t, near, target, entry)
+	defer client.Close()
+	defer server.Close()
+	far.refuses.Store(true)
+	if n := near.replace(); n != 0 {
+		t.Errorf("%d connections were handed over, want none", n)
+	}
+	for name, c := range map[string]net.Conn{"client": client, "server": server} {
+		c.SetReadDeadline(time.Now().Add(time.Minute))
+		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("the %s reads %v, want a reset", name, err)
+		}
+	}
+	await(t, near)
+	talkBetween(t, near, listen(t), listen(t), 1).end(t) // the new process carries its connections
 }
 
 // A peer of a version that knows no rest is named, and its connections stay.

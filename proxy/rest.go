@@ -6,12 +6,13 @@ import "github.com/gradproxy/gradproxy/proxy/path"
 func (p *Proxy) enter(s *seat) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.draining {
+	unnamed := s.key.tag.Number == 0 || p.seats[s.key] != nil
+	if p.draining || p.handing != nil && (p.handing.shut[s.key.peer] || unnamed && p.canRest(s.key.peer)) {
 		return false
 	}
 	p.live[s] = struct{}{}
 	p.carried.Store(int64(len(p.live)))
-	if p.seats[s.key] == nil && s.key.tag.Number != 0 {
+	if !unnamed {
 		p.seats[s.key], s.named = s, true
 	}
 	p.askForRest(s)

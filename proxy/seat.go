@@ -48,6 +48,7 @@ type handing struct {
 	moved   bool                           // another process does; written before decided is closed
 	listed  bool                           // Connections was called: a connection that comes later is not among them; guarded by Proxy.mu
 	streams []Stream                       // to the peers, by which they were asked for rest
+	shut    map[string]bool                // peers whose connections were reset, since they could have kept this process for ever; guarded by Proxy.mu
 	waiting map[*net.TCPConn]frame.Opening // apps' connections that were not open yet; guarded by Proxy.mu
 }
 
