@@ -55,12 +55,23 @@ func wantOnlyRemote(t *testing.T, w *testbed.WAN, e *testbed.Exec) {
 	}
 }
 
-// A command whose proxy is killed lives on. Its new connections go directly, or are refused; connections of other programs go directly.
+// A command whose proxy is killed lives on. Its connections are reset; its new ones go directly, or are refused; connections of other programs go directly.
 func TestExecKilled(t *testing.T) {
 	const client = `
 import socket, sys
+kept = None
 for line in sys.stdin:
+    if line.split() == ["end"]:  # of the connection that was kept
+        try:
+            print("FIN" if kept.recv(1) == b"" else "bytes", flush=True)
+        except OSError as e:
+            print(type(e).__name__, flush=True)
+        continue
     host, port = line.split()
+    if kept is None:
+        kept = socket.create_connection((host, int(port)), timeout=30)
+        print(kept.recv(100).decode(), flush=True)
+        continue
     try:
         print(socket.create_connection((host, int(port)), timeout=30).recv(100).decode(), flush=True)
     except OSError as e:
@@ -90,14 +101,19 @@ for line in sys.stdin:
 				t.Fatal(err)
 			}
 			defer l.Close()
-			go func() { // tells each client its address
-				for {
+			go func() { // tells each client its address, and keeps the first one's connection
+				for first := true; ; {
 					c, err := l.Accept()
 					if err != nil {
 						return
 					}
 					host, _, _ := net.SplitHostPort(c.RemoteAddr().String())
 					io.WriteString(c, host)
+					if first {
+						defer c.Close()
+						first = false
+						continue
+					}
 					c.Close()
 				}
 			}()
@@ -119,7 +135,11 @@ for line in sys.stdin:
 				}
 			}
 			ask("alive", to.Addr.String()) // the far proxy
+			ask("alive still", to.Addr.String())
 			command.Kill()
+			if got, err := command.Ask("end"); err != nil || got != "ConnectionResetError" {
+				t.Errorf("the connection that the killed proxy carried ends by %q, want a reset (%v)", got, err)
+			}
 			ask("killed", want(from))
 		})
 	}

@@ -42,7 +42,9 @@ func dial(ctx context.Context, d *net.Dialer, a netip.AddrPort) (*net.TCPConn, e
 	if err != nil {
 		return nil, err
 	}
-	return c.(*net.TCPConn), nil
+	t := c.(*net.TCPConn)
+	t.SetLinger(0) // no orderly end if this process is killed before the connection is carried
+	return t, nil
 }
 
 // refusal returns the code that tells the peer of err.

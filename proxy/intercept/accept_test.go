@@ -95,6 +95,7 @@ func TestGateHoldsConnectionsBack(t *testing.T) {
 			}
 			handled <- c
 			<-release
+			c.SetLinger(-1) // an orderly end
 			c.Close()
 		})
 	}()

@@ -13,7 +13,7 @@ import (
 type control = func(network, address string, c syscall.RawConn) error
 
 // listen opens a TCP listener. Multipath TCP, on by default in Go, stays off: the connections are local, and getsockopt
-// of an MPTCP socket does not know SO_ORIGINAL_DST. set sets options of the socket first; nil: none.
+// of an MPTCP socket does not know SO_ORIGINAL_DST. Connections that it accepts end by an RST unless their handler sets another linger. set sets options of the socket first; nil: none.
 func listen(network string, addr netip.AddrPort, set control) (*net.TCPListener, error) {
 	lc := net.ListenConfig{Control: set}
 	lc.SetMultipathTCP(false)
@@ -28,7 +28,12 @@ func listen(network string, addr netip.AddrPort, set control) (*net.TCPListener,
 	case err != nil:
 		return nil, fmt.Errorf("intercept: %w", err)
 	}
-	return l.(*net.TCPListener), nil
+	t := l.(*net.TCPListener)
+	if err := lingerNot(t); err != nil {
+		t.Close()
+		return nil, fmt.Errorf("intercept: listen %s: %w", addr, err)
+	}
+	return t, nil
 }
 
 // reset closes c so that its peer sees RST, not the end of a stream.
