@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -152,6 +153,46 @@ func soonTrue(t *testing.T, what string, f func() bool) {
 	for began := time.Now(); !f(); time.Sleep(time.Millisecond) {
 		if time.Since(began) > time.Minute {
 			t.Fatalf("%s has not come", what)
+		}
+	}
+}
+
+// A connection whose opening was lost with its session before any of it was sent is opened again, over the next session; one of which the peer may have
+// heard is reset, since its server must not be dialled twice.
+func TestUnsentOpeningIsRepeated(t *testing.T) {
+	for _, lost := range []error{tunnel.ErrNotSent, tunnel.ErrSessionLost} {
+		var tries atomic.Int32
+		dialled := make(chan struct{})
+		p := newPairWith(t, func(name string, c *Config) {
+			if open := c.Open; name == "near" {
+				c.Open = func(ctx context.Context, peer string, opening []byte) (Stream, error) {
+					<-dialled
+					if tries.Add(1) < 3 {
+						return nil, fmt.Errorf("opening: %w", lost)
+					}
+					return open(ctx, peer, opening)
+				}
+			}
+		}, nil)
+		c, err := net.Dial("tcp", p.entry.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		close(dialled)
+		if lost == tunnel.ErrSessionLost {
+			if _, err := c.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) || tries.Load() != 1 {
+				t.Errorf("%v after %d tries, want a reset after one", err, tries.Load())
+			}
+			continue
+		}
+		s, err := p.target.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Close()
+		if n := tries.Load(); n != 3 {
+			t.Errorf("the connection came after %d tries", n)
 		}
 	}
 }

@@ -268,13 +268,3 @@ func (p *Proxy) refuseResumed(in Incoming) {
 	}
 	in.Refuse(frame.RefusedUnknown, "no such connection is at rest here")
 }
-
-// wait waits for d, or until ctx ends.
-func wait(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
-}

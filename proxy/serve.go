@@ -87,6 +87,10 @@ func (p *Proxy) ask(ctx context.Context, c *net.TCPConn, set *Settings, peer *Pe
 		if err != nil && p.moving(ctx, peer.Name, m, err) {
 			continue
 		}
+		if errors.Is(err, tunnel.ErrNotSent) {
+			wait(ctx, openAgain) // the peer has a new process, say, and has not heard of this connection
+			continue
+		}
 		if !errors.Is(err, tunnel.ErrPeerDown) || p.config.Await == nil {
 			return stream, err
 		}
@@ -97,6 +101,7 @@ func (p *Proxy) ask(ctx context.Context, c *net.TCPConn, set *Settings, peer *Pe
 }
 
 const (
+	openAgain   = 10 * time.Millisecond // the pause before an opening of which nothing had left is tried on the next session
 	directAfter = 3 * time.Second // so that a restart of this proxy, whose peers are there, sends nothing in the clear
 	holdNoted   = time.Second     // how long a connection waits before the log says so: the first session comes sooner as a rule
 )

@@ -3,6 +3,7 @@ package tunnel
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 )
@@ -23,6 +24,9 @@ func (s *session) open(ctx context.Context, opening []byte) (*Stream, error) {
 	st.sentBase = 2 + uint64(len(opening))
 	stop := context.AfterFunc(ctx, func() { st.Reset(CodeCanceled) })
 	err = st.negotiate(opening)
+	if errors.Is(err, ErrSessionLost) && st.nothingSent() {
+		err = fmt.Errorf("%w: %s", ErrNotSent, s.peer.name)
+	}
 	if !stop() {
 		err = fmt.Errorf("tunnel: opening a stream to %s: %w", s.peer.name, context.Cause(ctx))
 	}
@@ -31,6 +35,13 @@ func (s *session) open(ctx context.Context, opening []byte) (*Stream, error) {
 		return nil, err
 	}
 	return st, nil
+}
+
+// nothingSent reports whether no byte of a stream has been given to a carrier.
+func (st *Stream) nothingSent() bool {
+	st.session.mu.Lock()
+	defer st.session.mu.Unlock()
+	return st.left == 0
 }
 
 // create waits until the peer allows another stream, and makes it.

@@ -181,7 +181,16 @@ func TestResumeTime(t *testing.T) {
 			_, err := paris.Open(t.Context(), "tokyo", nil)
 			opened <- err
 		}()
-		time.Sleep(11 * time.Minute)
+		time.Sleep(5 * time.Minute) // no carrier is left, and nothing leaves
+		notSent := make(chan error, 1)
+		go func() {
+			_, err := paris.Open(t.Context(), "tokyo", nil)
+			notSent <- err
+		}()
+		time.Sleep(6 * time.Minute)
+		if err := <-notSent; !errors.Is(err, ErrNotSent) {
+			t.Errorf("Open in the outage: %v, want that nothing was sent", err)
+		}
 		for name, s := range map[string]*Stream{"near": near, "far": far} {
 			if _, err := s.Read(b); !errors.Is(err, ErrSessionLost) {
 				t.Errorf("%s: %v", name, err)
