@@ -40,6 +40,7 @@ type row struct {
 	Complete int      `json:"complete"` // streams of which both directions arrived whole
 	Reset    int      `json:"reset"`    // the others
 	Bytes    int      `json:"bytes"`    // that arrived at apps
+	Moved    int      `json:"moved"`    // processes that another one has taken over
 	Replayed uint64   `json:"replayed"` // bytes that left again after the loss of a carrier
 	Outcome  string   `json:"outcome"`  // "ok", or the broken promise
 	Seconds  float64  `json:"seconds"`  // of virtual time, or of real time
@@ -51,8 +52,9 @@ func main() {
 	real := flag.Bool("real", false, "run real processes, not virtual time")
 	soak := flag.Duration("soak", 0, "run the two processes for this long and watch their memory; 0: do not")
 	every := flag.Duration("every", 10*time.Second, "time between two samples of --soak")
+	pause := flag.Duration("pause", 100*time.Millisecond, "how long each app of --soak pauses over the whole of a connection, on average half of it: longer is less load")
 	previous := flag.String("previous", "", "commit whose program takes part in upgrades, as HEAD^; \"\": none. With --real")
-	carrier := flag.String("carrier", "tls", "carrier of the tunnel, tls or dtls. With --real")
+	carrier := flag.String("carrier", "tls", "carrier of the tunnel, tls or dtls. With --real and --soak")
 	binary := flag.String("binary", "", "program under test; \"\": build it. With --real and --soak")
 	tableOf := flag.String("table", "", "file of rows to print as a Markdown table by fault; nothing is run")
 	flag.Parse()
@@ -76,7 +78,7 @@ func main() {
 		defer os.RemoveAll(dir)
 		switch {
 		case *soak > 0:
-			return runSoak(ctx, dir, *binary, *soak, *every)
+			return runSoak(ctx, dir, *binary, *carrier, *soak, *every, *pause)
 		case *real:
 			return runReal(ctx, dir, *binary, *previous, *carrier, *first, *seeds)
 		}

@@ -92,6 +92,7 @@ type stage struct {
 
 	mu        sync.Mutex
 	disturbed []interval // when streams had to be reset
+	moved     int        // processes that another one has taken over
 	wrong     []string
 }
 
@@ -102,7 +103,7 @@ type site struct {
 	binary       string
 	dying        sync.Mutex // held from a death to the next start, and while signals are sent
 	cmd          *exec.Cmd
-	log          bytes.Buffer
+	log          *bytes.Buffer
 	ended        chan error // has the result of the process once it has ended
 }
 
@@ -191,7 +192,8 @@ func (s *stage) certificates() error {
 // configure writes a site's file. tunnel is where tokyo's tunnel listens.
 func (x *site) configure(tunnel string) error {
 	s := x.s
-	text := fmt.Sprintf("site: %[1]s\nadmin: \"unix:%[2]s/%[1]s.sock\"\ndrain: 1s\nstate: {dir: %[2]s/%[1]s-state}\n", x.name, s.dir)
+	text := fmt.Sprintf("site: %[1]s\nadmin: \"unix:%[2]s/%[1]s.sock\"\ndrain: 1s\nstate: {dir: %[2]s/%[1]s-state}\n"+
+		"upgrade: {socket: %[2]s/%[1]s.upgrade, within: 15s}\n", x.name, s.dir)
 	if x.name == "paris" {
 		text += fmt.Sprintf("tunnel: {listen: off, resume: 30s, carrier: "+s.lab.carrier+"}\npeers: [{name: tokyo, dial: %q, id: \"spiffe://chaos/tokyo\", networks: [127.0.2.0/24]}]\n"+
 			"forward: [{listen: %q, target: %q}]\n", s.relay.address(), s.job.entry, s.job.server.Addr())
@@ -203,15 +205,11 @@ func (x *site) configure(tunnel string) error {
 }
 
 func (x *site) start() error {
-	cmd := exec.Command(x.binary, "run", "-c", x.config)
-	x.log.Reset()
-	cmd.Stderr = &x.log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
+	cmd, log, ended, err := x.launch(x.binary)
+	if err != nil {
 		return err
 	}
-	x.cmd, x.ended = cmd, make(chan error, 1)
-	go func(ended chan error) { ended <- cmd.Wait() }(x.ended)
+	x.cmd, x.log, x.ended = cmd, log, ended
 	for begin := time.Now(); time.Since(begin) < time.Minute; time.Sleep(5 * time.Millisecond) { // until it listens, signals would end it
 		if c, err := net.Dial("unix", filepath.Join(x.s.dir, x.name+".sock")); err == nil {
 			return c.Close()
@@ -224,6 +222,48 @@ func (x *site) start() error {
 		}
 	}
 	return fmt.Errorf("%s has not started in a minute", x.name)
+}
+
+// launch begins a process of a binary.
+func (x *site) launch(binary string) (cmd *exec.Cmd, log *bytes.Buffer, ended chan error, err error) {
+	cmd, log, ended = exec.Command(binary, "run", "-c", x.config), new(bytes.Buffer), make(chan error, 1)
+	cmd.Stderr = log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		return nil, nil, nil, err
+	}
+	go func() { ended <- cmd.Wait() }()
+	return cmd, log, ended, nil
+}
+
+// handOver has a process of a binary take the place of the one that runs, which nobody must notice. A process that could not take over, since
+// connections did not come to rest while other faults went on, ends by itself, and the old one must carry on.
+func (x *site) handOver(binary string) {
+	x.dying.Lock()
+	defer x.dying.Unlock()
+	cmd, log, ended, err := x.launch(binary)
+	if err != nil {
+		x.s.wrongly("%v", err)
+		return
+	}
+	select {
+	case err := <-x.ended:
+		if err != nil {
+			x.s.wrongly("%s ended with %v while another process was to take over: %s", x.name, err, x.last())
+		}
+		x.binary, x.cmd, x.log, x.ended = binary, cmd, log, ended
+		x.s.mu.Lock()
+		x.s.moved++
+		x.s.mu.Unlock()
+	case err := <-ended:
+		if cmd.ProcessState.ExitCode() != 1 {
+			x.s.wrongly("the process that was to take %s over ended with %v", x.name, err)
+		}
+	case <-time.After(time.Minute):
+		cmd.Process.Kill()
+		<-ended
+		x.s.wrongly("%s was not taken over in a minute, and no process says why", x.name)
+	}
 }
 
 // signal sends a signal to the process that runs now.
@@ -353,6 +393,16 @@ var realFaults = []realFault{
 			s.wrongly("unmount: %v", err)
 		}
 	}},
+	{"hand-over", nil, func(s *stage, r *rand.Rand) {
+		for range 1 + r.IntN(2) {
+			binary := s.lab.binary
+			if s.lab.previous != "" && r.IntN(2) == 0 {
+				binary = s.lab.previous
+			}
+			s.sites[r.IntN(2)].handOver(binary)
+			time.Sleep(ms(r, 200))
+		}
+	}},
 	{"upgrade", func(l *lab) bool { return l.previous != "" }, func(s *stage, r *rand.Rand) {
 		x := s.sites[r.IntN(2)]
 		x.dying.Lock()
@@ -449,7 +499,7 @@ func (s *stage) judge(r *row) {
 		}
 		r.Bytes += len(e.sides[0].got) + len(e.sides[1].got)
 	}
-	r.Streams = len(s.job.order)
+	r.Streams, r.Moved = len(s.job.order), s.moved
 	if r.Outcome = "ok"; len(s.wrong) > 0 {
 		r.Outcome = strings.Join(s.wrong, "; ")
 	}

@@ -95,11 +95,11 @@ func (x *site) sample(begin time.Time, connections int) (sample, error) {
 
 // runSoak carries connections for a time, loses a carrier now and then, and prints a sample of each site every so often. All of the job
 // pauses for a second before each, so that samples can be compared. The last rows are the slopes of the later half.
-func runSoak(ctx context.Context, dir, binary string, length, every time.Duration) error {
+func runSoak(ctx context.Context, dir, binary, carrier string, length, every, pause time.Duration) error {
 	if length < 6*every {
 		return fmt.Errorf("--soak %v --every %v: want at least 6 samples", length, every)
 	}
-	l, err := newLab(ctx, dir, binary, "", "tls")
+	l, err := newLab(ctx, dir, binary, "", carrier)
 	if err != nil {
 		return err
 	}
@@ -123,7 +123,7 @@ func runSoak(ctx context.Context, dir, binary string, length, every time.Duratio
 			base := number + uint64(k)<<32
 			work.Go(func() {
 				for i := uint64(0); time.Now().Before(until); i++ {
-					if err := s.job.client(base+i, [2]script{newScript(r, base+i, 1<<20, 100*time.Millisecond), newScript(r, 0, 1<<20, 100*time.Millisecond)}); err != nil {
+					if err := s.job.client(base+i, [2]script{newScript(r, base+i, 1<<20, pause), newScript(r, 0, 1<<20, pause)}); err != nil {
 						s.wrongly("%v", err)
 					}
 				}
