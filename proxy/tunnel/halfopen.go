@@ -21,6 +21,7 @@ const (
 type halfOpen struct {
 	mu     sync.Mutex
 	conns  []waiting
+	many   map[netip.Addr]int    // of conns, by source
 	proved map[netip.Addr]uint64 // sources of peers whose handshakes succeeded, and the number of the last success
 	proofs uint64                // successes
 }
@@ -35,28 +36,39 @@ func (h *halfOpen) enter(conn net.Conn, limit int) (leave func()) {
 	source := sourceOf(conn.RemoteAddr())
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	many := map[netip.Addr]int{}
-	for _, w := range h.conns {
-		many[w.source]++
-	}
 	switch {
-	case many[source] >= maxHalfOpenSource:
+	case h.many[source] >= maxHalfOpenSource:
 		h.endOldest(source)
 	case len(h.conns) >= limit:
-		h.endOldest(h.largest(many))
+		h.endOldest(h.largest())
+	}
+	if h.many == nil {
+		h.many = map[netip.Addr]int{}
 	}
 	h.conns = append(h.conns, waiting{conn, source})
+	h.many[source]++
 	return func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		h.conns = slices.DeleteFunc(h.conns, func(w waiting) bool { return w.conn == conn })
+		if i := slices.IndexFunc(h.conns, func(w waiting) bool { return w.conn == conn }); i >= 0 {
+			h.drop(i)
+		}
 	}
 }
 
+// drop takes out a connection. mu is held.
+func (h *halfOpen) drop(i int) {
+	source := h.conns[i].source
+	if h.many[source]--; h.many[source] == 0 {
+		delete(h.many, source)
+	}
+	h.conns = slices.Delete(h.conns, i, i+1)
+}
+
 // largest returns a source that has most handshakes, of those from which no peer has come if there is one. mu is held.
-func (h *halfOpen) largest(many map[netip.Addr]int) (source netip.Addr) {
+func (h *halfOpen) largest() (source netip.Addr) {
 	most, equal := -1, 0
-	for s, n := range many {
+	for s, n := range h.many {
 		if h.proved[s] > 0 {
 			n -= maxHalfOpenSource
 		}
@@ -76,7 +88,7 @@ func (h *halfOpen) largest(many map[netip.Addr]int) (source netip.Addr) {
 func (h *halfOpen) endOldest(source netip.Addr) {
 	i := slices.IndexFunc(h.conns, func(w waiting) bool { return w.source == source })
 	h.conns[i].conn.Close()
-	h.conns = slices.Delete(h.conns, i, i+1)
+	h.drop(i)
 }
 
 // prove notes that a peer has come from conn's source.
