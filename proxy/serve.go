@@ -102,8 +102,8 @@ func (p *Proxy) ask(ctx context.Context, c *net.TCPConn, set *Settings, peer *Pe
 
 const (
 	openAgain   = 10 * time.Millisecond // the pause before an opening of which nothing had left is tried on the next session
-	directAfter = 3 * time.Second // so that a restart of this proxy, whose peers are there, sends nothing in the clear
-	holdNoted   = time.Second     // how long a connection waits before the log says so: the first session comes sooner as a rule
+	directAfter = 3 * time.Second       // so that a restart of this proxy, whose peers are there, sends nothing in the clear
+	holdNoted   = time.Second           // how long a connection waits before the log says so: the first session comes sooner as a rule
 )
 
 // holds returns how long a connection waits for a session that down says is missing.
