@@ -1,7 +1,9 @@
 package app
 
 import (
+	"fmt"
 	"net"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -11,7 +13,22 @@ import (
 
 // A narrowed socket has a small receive buffer, which grows again once the socket is no longer narrowed; a send buffer that was set stays.
 func TestNarrowSocket(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	for _, segment := range []int{1460, 0} {
+		t.Run(fmt.Sprint(segment), func(t *testing.T) { narrowSocket(t, segment) })
+	}
+}
+
+// narrowSocket tries a connection to a listener that offers segments of that size; 0: loopback's, with which no socket is narrowed.
+func narrowSocket(t *testing.T, segment int) {
+	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) (err error) {
+		c.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG, segment) })
+		return err
+	}}
+	if segment == 0 {
+		config.Control = nil
+	}
+	config.SetMultipathTCP(false)
+	l, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,6 +60,12 @@ func TestNarrowSocket(t *testing.T) {
 		return n
 	}
 	const send, both = 1, 3
+	if segment == 0 {
+		if err := r.Narrow(true); err != nil || option(unix.SO_BUF_LOCK) != send {
+			t.Errorf("%v, locks %d", err, option(unix.SO_BUF_LOCK))
+		}
+		return
+	}
 	if err := r.Narrow(true); err != nil || option(unix.SO_RCVBUF) != 2*narrowBuffer || option(unix.SO_BUF_LOCK) != both {
 		t.Errorf("narrowed: %v, a buffer of %d, locks %d", err, option(unix.SO_RCVBUF), option(unix.SO_BUF_LOCK))
 	}
