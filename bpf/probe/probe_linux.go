@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Symbols of libtorch_cpu.so, the same in PyTorch 1.13 and 2.15.
+// Symbols of libtorch_cpu.so, the same in PyTorch 1.13 and in every release from 2.0 to 2.15.
 const (
 	symAllReduceBucket = "_ZN4c10d7Reducer17all_reduce_bucketERNS0_6BucketE"
 	symEndReducer      = "_ZN4c10d7ReducerD1Ev"
@@ -31,7 +31,7 @@ var symOthers = []string{
 	"_ZN4c10d16ProcessGroupGloo19allreduce_coalescedERSt6vectorIN2at6TensorESaIS3_EERKNS_25AllreduceCoalescedOptionsE",
 	"_ZN4c10d16ProcessGroupGloo16allreduce_sparseERSt6vectorIN2at6TensorESaIS3_EERKNS_16AllreduceOptionsE",
 	"_ZN4c10d16ProcessGroupGloo14reduce_scatterERSt6vectorIN2at6TensorESaIS3_EERS1_IS5_SaIS5_EERKNS_20ReduceScatterOptionsE",
-	"_ZN4c10d16ProcessGroupGloo19_reduce_scatter_baseERN2at6TensorES3_RKNS_20ReduceScatterOptionsE",
+	"_ZN4c10d16ProcessGroupGloo20_reduce_scatter_baseERN2at6TensorES3_RKNS_20ReduceScatterOptionsE",
 	"_ZN4c10d16ProcessGroupGloo21reduce_scatter_singleERN2at6TensorES3_RKNS_20ReduceScatterOptionsE",
 	"_ZN4c10d16ProcessGroupGloo31reduce_scatter_single_coalescedERSt6vectorIN2at6TensorESaIS3_EES6_RKNS_20ReduceScatterOptionsE",
 	"_ZN4c10d16ProcessGroupGloo31reduce_scatter_tensor_coalescedERSt6vectorIN2at6TensorESaIS3_EES6_RKNS_20ReduceScatterOptionsE",
