@@ -142,11 +142,11 @@ func (h *HandingOver) ask(ctx context.Context, peer string) (Stream, error) {
 			return nil, nil
 		case ctx.Err() == nil && waits && errors.As(err, &refused) && refused.Code == frame.RefusedBusy: // the end of the last hand-over has not reached it
 			wait(ctx, pause)
-		case ctx.Err() == nil && !p.carriesTo(peer):
-			h.goesWithout(peer, err)
-			return nil, nil
 		case ctx.Err() == nil && refused != nil && wilful(refused.Code):
 			h.shutOut(peer, err)
+			return nil, nil
+		case ctx.Err() == nil && !p.carriesTo(peer):
+			h.goesWithout(peer, err)
 			return nil, nil
 		default:
 			return nil, fmt.Errorf("proxy: asking %s for rest: %w (if it never answers, take it out of the configuration, reload, and try again)", peer, err)
