@@ -15,6 +15,7 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/cache"
 	"github.com/gradproxy/gradproxy/proxy/memory"
 	"github.com/gradproxy/gradproxy/proxy/path"
+	"github.com/gradproxy/gradproxy/proxy/shadow"
 )
 
 // A Stream is a connection's in the tunnel: ordered bytes both ways that survive the loss of a carrier.
@@ -74,11 +75,17 @@ type Config struct {
 	// Values bounds the bytes of values that are shared with each peer, each way, but for one that is just being read. Values of
 	// a lost value stream that apps have yet to read may take as much again. 0: 512 MiB, negative: none are shared.
 	Values    int64
-	Residuals int64        // bytes of the memory of tensors that may lose something; 0: 1 GiB
-	Workers   int          // cores that encode and decode; 0: all
-	Log       *slog.Logger // nil: silent. Lines that peers and jobs can trigger are bounded: see package logsample
-	Metrics   *Metrics     // nil: nothing is counted
+	Residuals int64 // bytes of the memory of tensors that may lose something; 0: 1 GiB
+	// ShadowMemory bounds the bytes that trials of Settings.Shadow take. 0: ShadowMemory.
+	ShadowMemory int64
+	ShadowShare  float64      // of one core that trials take, at most 1. 0: one part in a hundred of all cores
+	Workers      int          // cores that encode and decode; 0: all
+	Log          *slog.Logger // nil: silent. Lines that peers and jobs can trigger are bounded: see package logsample
+	Metrics      *Metrics     // nil: nothing is counted
 }
+
+// ShadowMemory is Config.ShadowMemory where that is 0.
+const ShadowMemory = shadow.DefaultMemory
 
 // SpareMemory is how many bytes a connection may hold in each direction beside Config.Memory.
 const SpareMemory = memory.Spare
@@ -105,6 +112,8 @@ func (c *Config) setDefaults() {
 	c.Answer = cmp.Or(c.Answer, 10*time.Minute)
 	c.Hold = cmp.Or(c.Hold, 30*time.Second)
 	c.PollGates = cmp.Or(c.PollGates, 1024)
+	c.ShadowMemory = cmp.Or(c.ShadowMemory, ShadowMemory)
+	c.ShadowShare = cmp.Or(c.ShadowShare, min(1, shadow.DefaultShare*float64(runtime.GOMAXPROCS(0))))
 	c.Residuals = cmp.Or(c.Residuals, 1<<30)
 	c.Values = cmp.Or(c.Values, 512<<20)
 	if c.Workers <= 0 {

@@ -29,7 +29,7 @@ type passage struct {
 
 // newPassage returns the state of a connection whose bytes may be of protocols.
 func (p *Proxy) newPassage(c *path.Conn, protocols []parser.Protocol, pc parser.Conn, lossyAggregates bool) *passage {
-	t := &passage{flow: policy.Flow{Job: c.Job, Direction: policy.FromClient, LossyAggregates: lossyAggregates}}
+	t := &passage{flow: policy.Flow{Peer: c.Peer, Job: c.Job, Direction: policy.FromClient, LossyAggregates: lossyAggregates}}
 	if pc.Own == parser.Server {
 		t.flow.Direction = policy.FromServer
 	}

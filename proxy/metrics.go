@@ -39,6 +39,7 @@ type Metrics struct {
 	lostRows                 prometheus.Counter
 	values                   *prometheus.CounterVec
 	wrong                    prometheus.Counter
+	drifted                  *prometheus.CounterVec
 
 	mu   sync.RWMutex
 	sent map[sentKey]sentCounters // the counters of raw and wire bytes by their labels; one look-up here costs a third of two in the vectors
@@ -87,6 +88,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		given:     counter("parsers_gave_up_total", "Directions of connections that stopped being understood, by protocol.", "protocol"),
 	}
 	m.spent = counter("parsers_spent_total", "Connections that travel verbatim since they cost their parsers too much, by peer and by what they cost: time or memory.", "peer", "of")
+	m.drifted = counter("jobs_drifted_total", "Times that weights which peers hold were found to drift from the app's own, so that a job's weights travel exactly for a while.", "training_job")
 	m.values = counter("shared_values_total", "Values of tensors that the peer holds: put whole, as a difference to the last one (difference) or to the peer's (opposite), referred to again, evicted.", "how")
 	m.drift = prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "gradproxy_residual_ratio",
 		Help:    "Norm of a block's residual over the norm of its value: how far receivers are behind.",
@@ -159,6 +161,10 @@ func (m *Metrics) expect(s *Settings, protocols []parser.Protocol) {
 	for _, c := range codings {
 		m.expectCoding(c)
 	}
+	for _, j := range s.Jobs {
+		m.drifted.WithLabelValues(j.Name)
+	}
+	m.drifted.WithLabelValues("")
 	for _, p := range protocols {
 		m.given.WithLabelValues(p.String())
 	}
@@ -209,6 +215,19 @@ func (m *Metrics) RawBytes(peer string) float64 {
 	for k, c := range m.sent {
 		if k.peer == peer {
 			sum += counted(c.raw)
+		}
+	}
+	return sum
+}
+
+// WireBytes returns how many bytes were handed to the tunnel to a peer for a job; "": for all jobs and for none.
+func (m *Metrics) WireBytes(peer, job string) float64 {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	sum := 0.0
+	for k, c := range m.sent {
+		if k.peer == peer && (job == "" || k.job == job) {
+			sum += counted(c.wire)
 		}
 	}
 	return sum
@@ -312,6 +331,13 @@ func (m *Metrics) Began(t tensor.Tensor) {
 func (m *Metrics) FellBack(codec string, role tensor.Role, why tensor.Reason) {
 	if m != nil {
 		m.fallbacks.WithLabelValues(why.String(), codec, role.String()).Inc()
+	}
+}
+
+// Drifts counts a job whose values drift.
+func (m *Metrics) Drifts(job string) {
+	if m != nil {
+		m.drifted.WithLabelValues(job).Inc()
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/policy"
 	"github.com/gradproxy/gradproxy/proxy/relay"
 	"github.com/gradproxy/gradproxy/proxy/residual"
+	"github.com/gradproxy/gradproxy/proxy/shadow"
 	"github.com/gradproxy/gradproxy/proxy/tensors"
 )
 
@@ -35,7 +36,13 @@ type Proxy struct {
 	quotas   quotas         // of peers
 	cache    *cache.Cache
 	numbers  numbers
-	tags     atomic.Uint64 // number of the connection that was opened last
+	began    time.Time
+
+	shadow     shadow.Current
+	shadowing  sync.Mutex
+	candidates []string // of shadow; guarded by shadowing
+
+	tags atomic.Uint64 // number of the connection that was opened last
 
 	carried atomic.Int64 // len(live)
 	gated   atomic.Int64 // connections that have poll gates
@@ -85,7 +92,7 @@ func New(cfg Config) (*Proxy, error) {
 		return nil, fmt.Errorf("proxy: %w", err)
 	}
 	p := &Proxy{config: cfg, sampler: log, live: map[*seat]struct{}{}, seats: map[seatKey]*seat{}, moves: map[string]*move{}, begun: make(chan struct{}), change: make(chan struct{}),
-		idle: make(chan struct{})}
+		idle: make(chan struct{}), began: time.Now()}
 	p.asking, p.stopAsking = context.WithCancelCause(context.Background())
 	p.parsing, p.quotas.cores = memory.NewBudget(cfg.Memory/ParsersShare), cfg.Workers
 	p.quotas.scheduler.cores = cfg.Workers
@@ -107,7 +114,10 @@ func New(cfg Config) (*Proxy, error) {
 		Metrics:     p.config.Metrics,
 	}
 	p.cache = cache.New(p.opening, p.cacheConfig(p.config.Values))
-	p.Apply(cfg.Settings)
+	if err := p.Apply(cfg.Settings); err != nil {
+		p.Close()
+		return nil, err
+	}
 	return p, nil
 }
 
@@ -128,10 +138,15 @@ func (p *Proxy) cacheConfig(room int64) cache.Config {
 		}}
 }
 
-// Apply replaces the settings, for connections that come from now on; the policy changes for all.
-func (p *Proxy) Apply(s Settings) {
+// Apply replaces the settings, for connections that come from now on; policy and candidates change for all. After an error, which is that of a candidate's
+// text, the old settings are in force.
+func (p *Proxy) Apply(s Settings) error {
+	if err := p.applyShadow(s.Shadow); err != nil {
+		return err
+	}
 	p.config.Metrics.expect(&s, p.config.Protocols)
 	p.settings.Store(&s)
+	return nil
 }
 
 // Residuals returns the memory of the tensors that may lose something, which can be saved and loaded.
@@ -142,9 +157,6 @@ type TensorInfo = tensors.Info
 
 // Connections returns how many connections of apps are carried now.
 func (p *Proxy) Connections() int { return int(p.carried.Load()) }
-
-// Tensors lists the tensors that this proxy has sent, largest first.
-func (p *Proxy) Tensors() []TensorInfo { return p.env.Tensors.List() }
 
 // drained ends a drain if no connection is left that it waits for. mu is held.
 func (p *Proxy) drained() {
@@ -181,6 +193,7 @@ func (p *Proxy) Close() {
 	p.Drain(done)
 	p.resetBypasses()
 	p.cache.Reset() // also where nothing was open
+	p.endShadow()
 	p.env.Pool.Close()
 	p.sampler.Flush()
 }

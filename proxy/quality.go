@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"math"
 	"sync"
 	"time"
 
@@ -73,11 +74,20 @@ func (q *qualities) Encoded(codec string, role tensor.Role, took time.Duration) 
 
 // Drifted notes a block's residual and its loss.
 func (q *qualities) Drifted(_ string, role tensor.Role, ratio, relative float64) {
+	if beyond(ratio) || beyond(relative) {
+		return
+	}
 	q.of(role, func(x *Quality) { x.Measured, x.Error, x.Residual = x.Measured+1, x.Error+relative, x.Residual+ratio })
 }
 
+// beyond reports whether a ratio has no meaning: the value was zero.
+func beyond(x float64) bool { return math.IsNaN(x) || math.IsInf(x, 0) }
+
 // Erred notes the part of a value that the receiver lacks.
 func (q *qualities) Erred(_ string, role tensor.Role, relative float64) {
+	if beyond(relative) {
+		return
+	}
 	q.of(role, func(x *Quality) { x.Measured, x.Error = x.Measured+1, x.Error+relative })
 }
 

@@ -17,6 +17,7 @@ type Settings struct {
 	Peers  []Peer
 	Jobs   []Job
 	Policy policy.Policy
+	Shadow []string // candidates: codecs that are tried on a sample of the values that are sent, which travel by Policy; none: nothing is tried
 
 	// RefusedRetry is how long a server that refuses connections is dialled again and again for a peer, until the peer is
 	// told of the refusal or withdraws. 0: 30 s. Negative: not at all.

@@ -12,8 +12,8 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// throughProxies starts the two proxies of a run.
-func throughProxies(ctx context.Context, r demo.Run, between demo.Between) (demo.Path, error) {
+// pairOf returns the configuration of the two proxies of a run.
+func pairOf(r demo.Run, between demo.Between) pair.Config {
 	cfg := pair.Config{Between: between, Near: r.Near, Far: r.Far}
 	if r.Gradients != "" {
 		cfg.Jobs = []proxy.Job{{Name: "demo", Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
@@ -30,9 +30,14 @@ func throughProxies(ctx context.Context, r demo.Run, between demo.Between) (demo
 			cfg.Rules = append(cfg.Rules, more)
 		}
 	}
+	return cfg
+}
+
+// throughProxies starts the two proxies of a run.
+func throughProxies(ctx context.Context, r demo.Run, between demo.Between) (demo.Path, error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	p, err := pair.Start(ctx, cfg)
+	p, err := pair.Start(ctx, pairOf(r, between))
 	if err != nil {
 		return nil, err
 	}

@@ -39,6 +39,7 @@ func commands() []*cobra.Command {
 		checkCommand(),
 		readyCommand(),
 		statusCommand(),
+		adviseCommand(),
 		topCommand(),
 		initCommand(),
 		certCommand(),

@@ -158,6 +158,7 @@ func printStatus(w io.Writer, s *adminclient.Status) {
 	}
 	fmt.Fprintf(w, "\n%d connections; their apps sent %s and got %s; links carried %s and %s, all headers included%s\n",
 		s.Connections, admin.Size(s.Raw), admin.Size(s.Delivered), admin.Size(s.Network.Sent), admin.Size(s.Network.Received), fewer(s.Network.Ratio(s.Raw, s.Delivered)))
+	printBudgets(w, s.Budgets)
 	if len(s.Peers) == 0 {
 		return
 	}
@@ -187,6 +188,27 @@ func printStatus(w io.Writer, s *adminclient.Status) {
 		if m := p.Money; m != nil {
 			fmt.Fprintf(w, "%s: %.2f %s spent on the link, %.2f %s saved\n", p.Name, m.Spent, m.Currency, m.Saved, m.Currency)
 		}
+	}
+}
+
+// printBudgets writes a line for each budget.
+func printBudgets(w io.Writer, all []adminclient.Budget) {
+	for _, b := range all {
+		owner := "peer " + b.Peer
+		if b.Job != "" {
+			owner = "job " + b.Job
+		}
+		note := ""
+		switch {
+		case b.Used >= b.Limit:
+			note = ": it is spent"
+		case b.Projected > b.Limit:
+			note = ": it will not last"
+		}
+		if b.Stage > 0 {
+			note += fmt.Sprintf("; codec %d of budget.then is in force", b.Stage)
+		}
+		fmt.Fprintf(w, "budget of %s: %s of %s used today (UTC), %s by the end of the day at this rate%s\n", owner, admin.Size(b.Used), admin.Size(b.Limit), admin.Size(b.Projected), note)
 	}
 }
 

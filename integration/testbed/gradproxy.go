@@ -61,6 +61,7 @@ type Config struct {
 	Price        float64 // of 10^9 bytes that leave, in USD; 0: none
 	State        string  // folder of state.dir, below which each site has its own; "": none
 	References   string  // room for values that are sent again and again; "": the default
+	Shadow       string  // candidates, as a YAML list; "": none
 	Loss         Loss    // of the one job that spans all sites
 }
 
@@ -142,6 +143,9 @@ peers:
 	}
 	if c.State != "" {
 		text += fmt.Sprintf("state: {dir: %s/%s}\n", c.State, own.Site)
+	}
+	if c.Shadow != "" {
+		text += fmt.Sprintf("shadow: %s\n", c.Shadow)
 	}
 	if c.References != "" {
 		text += fmt.Sprintf("references: %s\n", c.References)

@@ -51,6 +51,9 @@ func Handler(c Config) Pages {
 	mux.HandleFunc("GET /events", events.events)
 	mux.HandleFunc("GET /history", c.history)
 	mux.HandleFunc("GET /tensor", c.tensor(events))
+	if c.Shadow != nil {
+		mux.HandleFunc("GET /shadow", c.shadow)
+	}
 	if c.Peers != nil {
 		mux.HandleFunc("GET /peers", c.peers)
 	}
@@ -145,6 +148,17 @@ func (c *Config) tensors(w http.ResponseWriter, r *http.Request) {
 	count, list := s.Count, tensorsOf(s).Largest
 	w.Header().Set("Content-Type", "application/json")
 	writeJSON(w, map[string]any{"tensors": list, "count": count})
+}
+
+// shadow answers with a proxy.ShadowReport.
+func (c *Config) shadow(w http.ResponseWriter, _ *http.Request) {
+	r, ok := c.Shadow()
+	if !ok {
+		http.Error(w, "no codec is tried: name candidates in the configuration, such as shadow: [int8, 3lc], and have the proxy read it again", http.StatusNotFound)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	writeJSON(w, r)
 }
 
 // peers answers {"site": ..., "peers": [...]}.

@@ -32,11 +32,22 @@ func handler() http.Handler {
 			return []proxy.TensorInfo{{Job: "<resnet>", Protocol: "gloo", Key: 1 << 63, Bytes: 4096, DType: "float32", Role: "gradient",
 				Codec: "lossless", Reason: "no rule", Values: 3, RawBytes: 12288, WireBytes: 6144}}
 		},
+		Shadow: func() (proxy.ShadowReport, bool) {
+			return proxy.ShadowReport{Codecs: []string{"int8"}, Groups: []proxy.ShadowGroup{{Peer: "tokyo", Role: "gradient", Raw: 7, Candidates: []proxy.ShadowCandidate{{Predicted: 3}}}}}, true
+		},
 		Peers: func(context.Context) []Excerpt { return []Excerpt{{Peer: "tokyo", Text: "{}"}} },
 		Checks: func() []Check {
 			return []Check{{Name: "tunnel"}, {"peer/tokyo", errors.New("no session")}}
 		},
 	})
+}
+
+// Without candidates there is nothing to show, and the answer says how to have some.
+func TestNoShadow(t *testing.T) {
+	h := Handler(Config{Shadow: func() (proxy.ShadowReport, bool) { return proxy.ShadowReport{}, false }})
+	if status, body, _ := get(t, h, "GET", "/shadow"); status != 404 || !strings.Contains(body, "shadow: [int8, 3lc]") {
+		t.Errorf("%d %s", status, body)
+	}
 }
 
 func TestPages(t *testing.T) {
@@ -64,6 +75,7 @@ func TestPages(t *testing.T) {
 		{"GET", "/tensor?id=x", 400, nil},
 		{"GET", "/tensor?id=7&peer=tokyo", 404, nil},
 		{"GET", "/peers", 200, []string{`"site": "paris"`, `"peer": "tokyo"`, `"text": "{}"`}},
+		{"GET", "/shadow", 200, []string{`"codecs": [`, `"int8"`, `"peer": "tokyo"`, `"raw_bytes": 7`, `"predicted_bytes": 3`}},
 		{"GET", "/tensors", 200, []string{`"count": 1`, `"job": "`}},
 		{"GET", "/tensors?limit=0", 200, []string{`"count": 1`, `"tensors": []`}},
 		{"GET", "/tensors?limit=9", 200, []string{`"count": 1`, `"job": "`}},

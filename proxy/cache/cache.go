@@ -22,6 +22,7 @@ type Cache struct {
 
 // New returns a Cache that opens and takes value streams until ctx ends.
 func New(ctx context.Context, cfg Config) *Cache {
+	cfg.drift = new(sentinel)
 	return &Cache{config: cfg, ctx: ctx, peers: map[string]*Peer{}}
 }
 

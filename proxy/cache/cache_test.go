@@ -27,9 +27,16 @@ import (
 
 // counts are the Metrics of a test.
 type counts struct {
-	mu    sync.Mutex
-	how   map[string]int
-	wrong int
+	mu     sync.Mutex
+	how    map[string]int
+	wrong  int
+	drifts int
+}
+
+func (c *counts) Drifts(string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.drifts++
 }
 
 func (*counts) Encoded(string, tensor.Role, time.Duration)         {}

@@ -35,6 +35,8 @@ type Metrics interface {
 	FellBack(codec string, role tensor.Role, why tensor.Reason)
 	// Erred takes the norm of what a value lacks at the peer over the norm of the value.
 	Erred(codec string, role tensor.Role, relative float64)
+	// Drifts counts that the values of a job, held by the peer, were found to drift from the app's own.
+	Drifts(job string)
 	// SharedValue counts a value by how it was put (whole, difference, opposite, again), or evicted.
 	SharedValue(how string) // one of SharedHow
 	// WrongReference counts a value whose reference is not the one that this end holds.
@@ -58,6 +60,8 @@ type Config struct {
 	Pace func(peer string, encoded, decoded int, gone <-chan struct{})
 	// Schedule returns a function that waits until work on a frame of a peer's value stream may begin, and returns what ends it; nil: it may at once.
 	Schedule func(peer string) func() (end func())
+
+	drift *sentinel // of all peers
 }
 
 // pipeDepth is how many values may be under way between a caller of Put and the tunnel, or between the tunnel and the store.

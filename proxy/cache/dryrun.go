@@ -18,6 +18,7 @@ type DryRun struct {
 
 // NewDryRun returns a DryRun. cfg.Open is not used.
 func NewDryRun(cfg Config) *DryRun {
+	cfg.drift = new(sentinel)
 	d := &DryRun{stream: &countedStream{}}
 	d.writer = newWriter(&cfg, "", &d.share, d.stream, 1)
 	d.writer.settle(cfg.Room)

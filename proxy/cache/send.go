@@ -76,6 +76,9 @@ func (w *writer) codec(e *entry, v *Put, from *copyOfSlot) codecs.Codec {
 	slot, c := e.slot, v.Choice.Codec
 	if e.lost = codecs.Lossy(c); e.lost {
 		slot.lossy++
+		if w.config.drift.exact(slot.job, &slot.gauge) {
+			return w.exact(e)
+		}
 		if due := v.Choice.Flush > 0 && slot.lossy >= v.Choice.Flush; due || !slot.held && from == nil {
 			c, e.lost = w.config.Lossless, false
 		}
@@ -84,6 +87,13 @@ func (w *writer) codec(e *entry, v *Put, from *copyOfSlot) codecs.Codec {
 		slot.lossy = 0
 	}
 	return c
+}
+
+// exact has an entry that was to lose something travel exactly, since its job drifts.
+func (w *writer) exact(e *entry) codecs.Codec {
+	e.lost = false
+	e.slot.lossy = 0
+	return w.config.Lossless
 }
 
 // declare gives a slot another codec, or the lossless one if that codec takes no such block, and returns the codec and the Declare
@@ -131,6 +141,10 @@ func (w *writer) measure(e *entry, codec string, role tensor.Role, record *tenso
 	slot := e.slot
 	if !e.lost || !slot.dtype.Float() {
 		return
+	}
+	if n := min(len(e.raw), driftSample*slot.dtype.Size()); slot.gauge.judges(slot.copy.RelativeError(slot.dtype, e.raw[:n])) && w.config.drift.drifted(slot.job, &slot.gauge) {
+		w.config.Metrics.Drifts(slot.job)
+		w.config.Log.Warn("weights that are pulled drift from the server's: all values of the job travel exactly for a while; choose a finer codec for role state", "job", slot.job, "codec", codec, "peer", w.name)
 	}
 	if slot.measured++; slot.measured%measureEvery == 1 {
 		relative := slot.copy.RelativeError(slot.dtype, e.raw[:min(len(e.raw), measureMax*slot.dtype.Size())])

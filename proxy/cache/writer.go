@@ -56,6 +56,7 @@ type writerSlot struct {
 	held  bool // the peer has a value of it
 	lossy int  // values that may have lost something since the last that did not
 
+	gauge    gauge
 	measured int // values that may have lost something; changed in turn
 
 	// See reverse.go.

@@ -93,6 +93,12 @@ type Values interface {
 	Predicts(job string, base uint64) bool
 }
 
+// A Shadow looks at the bytes that a connection sends. Its methods are called by the sender alone, and must neither wait nor retain b.
+type Shadow interface {
+	See(f policy.Flow, t *tensor.Tensor, b []byte) // bytes of a tensor, in order
+	Close()                                        // no more bytes come for a while, or ever
+}
+
 // A Conn is a connection of an app that is carried to a peer. Its exported fields must not change once it is used.
 type Conn struct {
 	Env        *Env
@@ -104,6 +110,7 @@ type Conn struct {
 	From, To   netip.Addr // of the own app's bytes, as apps see them
 	Tag        frame.Tag  // how value streams name it
 	Values     Values     // nil: none are shared
+	Shadow     Shadow     // nil: nobody looks
 	Log        *slog.Logger
 	Sums       residual.Sums // the app's inputs into sums, until the results come
 	// Pace waits until encoded bytes of the peer may become decoded bytes, or gone is closed; nil: they may at once.

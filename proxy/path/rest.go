@@ -58,7 +58,7 @@ func (c *Conn) SetReadDeadline(at time.Time) error {
 
 // Resumed returns the Conn with which a connection at rest goes on over another stream. c must not be used any more, but for Rest.
 func (c *Conn) Resumed(s Stream) *Conn {
-	n := &Conn{Env: c.Env, App: c.App, Stream: s, Peer: c.Peer, PeerCodecs: c.PeerCodecs, Job: c.Job, From: c.From, To: c.To, Tag: c.Tag, Values: c.Values, Log: c.Log, Pace: c.Pace, Schedule: c.Schedule,
+	n := &Conn{Env: c.Env, App: c.App, Stream: s, Peer: c.Peer, PeerCodecs: c.PeerCodecs, Job: c.Job, From: c.From, To: c.To, Tag: c.Tag, Values: c.Values, Shadow: c.Shadow, Log: c.Log, Pace: c.Pace, Schedule: c.Schedule,
 		SendShare: c.SendShare, ReceiveShare: c.ReceiveShare, Gone: make(chan struct{})}
 	n.finSent.Store(c.finSent.Load())
 	n.App.SetReadDeadline(time.Time{})

@@ -53,6 +53,7 @@ type Choice struct {
 
 // A Flow is one direction of a connection, as rules can tell it from others.
 type Flow struct {
+	Peer            string
 	Job             string
 	Protocol        string
 	Direction       Direction

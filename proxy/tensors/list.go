@@ -6,6 +6,8 @@ import (
 	"math"
 	"net/netip"
 	"slices"
+
+	"github.com/gradproxy/gradproxy/proxy/shadow"
 )
 
 // A Group sums up tensors that are alike.
@@ -120,7 +122,9 @@ func (r *Record) info() Info {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	float := func(bits uint32) float64 { return float64(math.Float32frombits(bits)) }
+	_, sampleable := shadow.IdentityOf("", r.flow, &r.last)
 	i := Info{
+		Base: r.last.Base, Sampleable: sampleable,
 		ID: r.id, Peer: r.peer, Job: r.flow.Job, Protocol: r.flow.Protocol, Direction: r.flow.Direction.String(),
 		Key: r.key.key, Bytes: r.bytes, DType: r.dtype.String(), Role: r.role.String(),
 		Evidence: r.last.Evidence(), Codec: r.codec, Reason: r.reason.String(),

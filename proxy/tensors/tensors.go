@@ -11,6 +11,7 @@ import (
 
 	"github.com/gradproxy/gradproxy/parser/lru"
 	"github.com/gradproxy/gradproxy/proxy/policy"
+	"github.com/gradproxy/gradproxy/proxy/shadow"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -42,6 +43,12 @@ type Info struct {
 	Sparsity float64 `json:"sparsity,omitempty"`       // of a block, if the codec adapts it
 	Error    float64 `json:"relative_error,omitempty"` // norm of the loss of a block over the norm of the encoded values; of the block that was measured last
 	Residual float64 `json:"residual_ratio,omitempty"` // norm of a block's residual over the norm of its value; likewise
+
+	// Shadow has the results of candidates on a sample of the tensor's values (package shadow); none: it was not sampled.
+	Shadow []shadow.Result `json:"shadow,omitempty"`
+
+	Base       uint64 `json:"-"` // key of the tensor that predicts it
+	Sampleable bool   `json:"-"` // candidates may code it
 }
 
 // maxTensors bounds the table. Beyond it the tensor whose last value began the longest ago is not listed any more; should

@@ -7,6 +7,7 @@ import (
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/proxy/frame"
 	"github.com/gradproxy/gradproxy/proxy/memory"
+	"github.com/gradproxy/gradproxy/tensor"
 )
 
 // A classifier asks the parser of the app's bytes which of them are whose, and gives tensors and opaque bytes to the cutter in stream
@@ -16,7 +17,8 @@ type classifier struct {
 	parser parser.Parser
 	cut    *cutter
 	choose *chooser
-	ended  error // why the parser gave up; nil: it has not
+	seen   tensor.Tensor // that conn.Shadow is shown: a variable of its own would be allocated each time
+	ended  error         // why the parser gave up; nil: it has not
 }
 
 // take classifies bytes that were read into from, which may be nil, and hands them on. buf begins with frame.MaxHeader bytes of room.
@@ -87,6 +89,10 @@ func (c *classifier) ask(b []byte) (parser.Segment, error) {
 	seg, err := c.parser.Next(b)
 	if err == nil {
 		c.conn.See(seg.Tensor, b[:seg.Len])
+		if seg.Tensor.Size > 0 && c.conn.Shadow != nil {
+			c.seen = seg.Tensor
+			c.conn.Shadow.See(c.flow, &c.seen, b[:seg.Len])
+		}
 	}
 	return seg, err
 }

@@ -74,6 +74,9 @@ func (s *Sender) Recognized(protocol string) { s.direction.flow.Protocol = proto
 // bytes that were read have been submitted then; they may not have left.
 func (s *Sender) Run() error {
 	err := s.read.run()
+	if shadow := s.direction.conn.Shadow; shadow != nil {
+		shadow.Close()
+	}
 	s.choose.rows.drop()
 	s.emit.release(&s.cut.group) // the bytes that an error has left waiting
 	if !errors.Is(err, path.ErrRest) {

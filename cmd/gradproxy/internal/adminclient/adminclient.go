@@ -2,6 +2,7 @@
 package adminclient
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -67,13 +68,14 @@ func (p *Proxy) Close() { p.client.CloseIdleConnections() }
 // A Status is the traffic of a proxy and the state of its peers. Its names are stable.
 type Status struct {
 	admin.Readiness
-	Connections int64   `json:"connections"`     // of apps, that are carried now
-	Raw         int64   `json:"raw_bytes"`       // that apps have sent since the start
-	Wire        int64   `json:"wire_bytes"`      // that were handed to tunnels for them
-	Delivered   int64   `json:"delivered_bytes"` // that were delivered to apps
-	Network     Traffic `json:"network"`         // of the links to all peers
-	Uptime      float64 `json:"uptime_seconds"`
-	Peers       []Peer  `json:"peers"` // ordered by name
+	Connections int64    `json:"connections"`     // of apps, that are carried now
+	Raw         int64    `json:"raw_bytes"`       // that apps have sent since the start
+	Wire        int64    `json:"wire_bytes"`      // that were handed to tunnels for them
+	Delivered   int64    `json:"delivered_bytes"` // that were delivered to apps
+	Network     Traffic  `json:"network"`         // of the links to all peers
+	Uptime      float64  `json:"uptime_seconds"`
+	Peers       []Peer   `json:"peers"` // ordered by name
+	Budgets     []Budget `json:"budgets,omitempty"`
 }
 
 // A Peer is a peer in a Status.
@@ -94,6 +96,16 @@ type Peer struct {
 	Delivered   int64   `json:"delivered_bytes"`
 	Network     Traffic `json:"network"`         // of the link
 	Money       *Money  `json:"money,omitempty"` // nil: the configuration names no price
+}
+
+// A Budget bounds the bytes that links carry in a day (UTC), to a peer or for a job.
+type Budget struct {
+	Peer      string `json:"peer,omitempty"`
+	Job       string `json:"job,omitempty"`
+	Limit     int64  `json:"bytes"`
+	Used      int64  `json:"used_bytes"`
+	Projected int64  `json:"projected_bytes"` // of the whole day, at the rate of the last hour
+	Stage     int    `json:"stage"`           // codecs of budget.then that have had their turn
 }
 
 // Money is the price of the bytes that a link carried to a peer.
@@ -188,6 +200,22 @@ func (p *Proxy) Tensors(ctx context.Context, limit int) (tensors []proxy.TensorI
 	return answer.Tensors, max(answer.Count, len(answer.Tensors)), nil
 }
 
+// Shadow asks for the results of candidates; nil: the proxy has none.
+func (p *Proxy) Shadow(ctx context.Context) (*proxy.ShadowReport, error) {
+	body, err := p.get(ctx, "/shadow", http.StatusOK, http.StatusNotFound)
+	if err != nil {
+		return nil, err
+	}
+	r := &proxy.ShadowReport{}
+	if !json.Valid(body) {
+		return nil, nil // a line for people
+	}
+	if err := json.Unmarshal(body, r); err != nil {
+		return nil, fmt.Errorf("%s: the answer is not the one of a gradproxy of this version: %w", p.address, err)
+	}
+	return r, nil
+}
+
 // Excerpts has the running proxy ask each peer for its settings about the proxy's site. It also returns the name of that site.
 func (p *Proxy) Excerpts(ctx context.Context) (site string, all []admin.Excerpt, err error) {
 	body, err := p.get(ctx, "/peers", http.StatusOK)
@@ -208,6 +236,7 @@ func statusOf(ready admin.Readiness, families map[string]*dto.MetricFamily, now 
 	s := &Status{Readiness: ready, Peers: []Peer{}}
 	s.Raw, s.Wire = int64(total(families["gradproxy_raw_bytes_total"])), int64(total(families["gradproxy_wire_bytes_total"]))
 	s.Delivered = int64(total(families["gradproxy_delivered_bytes_total"]))
+	s.Budgets = budgetsOf(families)
 	s.Connections = int64(total(families["gradproxy_connections"]))
 	if began := total(families["process_start_time_seconds"]); began > 0 {
 		s.Uptime = max(0, float64(now.UnixMilli())/1000-began)
@@ -227,6 +256,25 @@ func statusOf(ready admin.Readiness, families map[string]*dto.MetricFamily, now 
 	}
 	slices.SortFunc(s.Peers, func(a, b Peer) int { return strings.Compare(a.Name, b.Name) })
 	return s
+}
+
+// budgetsOf returns the budgets of peers and jobs.
+func budgetsOf(families map[string]*dto.MetricFamily) (all []Budget) {
+	for _, m := range families["gradproxy_budget_bytes"].GetMetric() {
+		b := Budget{Peer: label(m, "peer"), Job: label(m, "training_job"), Limit: int64(value(m))}
+		of := func(name string) float64 {
+			for _, x := range families["gradproxy_budget_"+name].GetMetric() {
+				if label(x, "peer") == b.Peer && label(x, "training_job") == b.Job {
+					return value(x)
+				}
+			}
+			return 0
+		}
+		b.Used, b.Projected, b.Stage = int64(of("used_bytes")), int64(of("projected_bytes")), int(of("stage"))
+		all = append(all, b)
+	}
+	slices.SortFunc(all, func(a, b Budget) int { return cmp.Or(strings.Compare(a.Peer, b.Peer), strings.Compare(a.Job, b.Job)) })
+	return all
 }
 
 // moneyOf returns the money of a peer; nil: it has no price.

@@ -39,6 +39,8 @@ func (c *Config) check(problems *Problems, known Known) {
 	k.upgrade()
 	k.jobs()
 	k.policy()
+	k.shadow()
+	k.budgets()
 	k.admin()
 	k.ports()
 }

@@ -6,6 +6,7 @@ package config
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/gradproxy/gradproxy/parser"
@@ -24,6 +25,7 @@ type Config struct {
 	Forward    []Forward
 	Jobs       []Job
 	Policy     []Rule
+	Shadow     []string // candidates: codecs that are tried on a sample of the traffic; default none
 	State      State
 	Upgrade    Upgrade
 	Admin      string        // "host:port", "unix:/path" or Off; default 127.0.0.1:9090
@@ -36,6 +38,12 @@ type Config struct {
 
 	lines map[string]int // of the keys of the whole file
 	live  bool           // it is no file, but the answer of a peer's running proxy
+}
+
+// MayLose reports whether a tensor may lose something by this configuration, or may by a candidate of it: then the roles of tensors need proofs.
+func (c *Config) MayLose() bool {
+	return len(c.Policy) > 0 || len(c.Shadow) > 0 || slices.ContainsFunc(c.Peers, func(p Peer) bool { return len(p.Budget.Then) > 0 }) ||
+		slices.ContainsFunc(c.Jobs, func(j Job) bool { return len(j.Budget.Then) > 0 })
 }
 
 // Off switches a listener off.
@@ -68,6 +76,7 @@ type Peer struct {
 	Networks []netip.Prefix   // addresses that are reached through it
 	MayDial  []proxy.DialRule // addresses that it may make this side dial; default none
 	Price    Price            // of bytes to it; default none
+	Budget   Budget           // of bytes to it; default none
 
 	line int
 }
@@ -76,6 +85,14 @@ type Peer struct {
 type Price struct {
 	EgressPerGB float64 // of 10^9 bytes
 	Currency    string  // code of ISO 4217
+
+	line int
+}
+
+// Budget bounds the bytes of a day that leave this site for a peer, or for a job. The zero Budget is none.
+type Budget struct {
+	GBPerDay float64  // 10^9 bytes
+	Then     []string // codecs to which tensors move in order as it runs out; none: they do not
 
 	line int
 }
@@ -120,6 +137,7 @@ type Job struct {
 	Ranks           int            // at most; 0: unknown
 	Sums            parser.Sums
 	LossyAggregates bool // aggregates: lossy
+	Budget          Budget
 
 	line int
 }

@@ -100,6 +100,7 @@ func (d *document) config(c *Config) reader {
 		"forward":       items(d, &c.Forward, d.forward),
 		"jobs":          items(d, &c.Jobs, d.job),
 		"policy":        items(d, &c.Policy, d.rule),
+		"shadow":        values(d, &c.Shadow, parseText),
 		"state":         d.state(&c.State),
 		"upgrade":       d.upgrade(&c.Upgrade),
 		"admin":         value(d, &c.Admin, parseAdmin),
@@ -144,6 +145,14 @@ func (d *document) peer(p *Peer) reader {
 		"networks": values(d, &p.Networks, parseNetwork),
 		"may_dial": values(d, &p.MayDial, proxy.ParseDialRule),
 		"price":    d.price(&p.Price),
+		"budget":   d.budget(&p.Budget),
+	}))
+}
+
+func (d *document) budget(b *Budget) reader {
+	return d.at(&b.line, d.object(map[string]reader{
+		"gb_per_day": value(d, &b.GBPerDay, parsePrice),
+		"then":       values(d, &b.Then, parseText),
 	}))
 }
 
@@ -181,6 +190,7 @@ func (d *document) job(j *Job) reader {
 		"ranks":      value(d, &j.Ranks, parseCount),
 		"sums":       d.oneOf(func(k int) { j.Sums = parser.Sums(k) }, parser.SumsNames()...),
 		"aggregates": d.oneOf(func(k int) { j.LossyAggregates = k == 1 }, "lossless", "lossy"),
+		"budget":     d.budget(&j.Budget),
 	}))
 }
 

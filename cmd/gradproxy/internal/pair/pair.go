@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"sync"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/gradproxy/gradproxy/codecs/all"
 	"github.com/gradproxy/gradproxy/parser"
 	parsers "github.com/gradproxy/gradproxy/parser/all"
@@ -35,6 +37,7 @@ type Config struct {
 	Pad      int          // as tunnel.Config.Pad; 0: none
 	Verbatim bool         // no parsers: every byte travels as it is
 	Log      *slog.Logger // nil: silent
+	Shadow   []string     // as proxy.Settings.Shadow, with a core of its own; none: nothing is tried
 
 	// Near and Far tell which collectives the apps at the two sites call; nil: nobody sees them.
 	Near, Far parser.Calls
@@ -109,11 +112,14 @@ func (p *Pair) site(cfg Config, calls parser.Calls, name, peer, dial string, up 
 	if err != nil {
 		return nil, err
 	}
-	settings := proxy.Settings{Policy: rules, Jobs: cfg.Jobs, Peers: []proxy.Peer{{Name: peer, Networks: loopback}}}
+	settings := proxy.Settings{Policy: rules, Shadow: cfg.Shadow, Jobs: cfg.Jobs, Peers: []proxy.Peer{{Name: peer, Networks: loopback}}}
 	for _, n := range loopback {
 		settings.Peers[0].MayDial = append(settings.Peers[0].MayDial, proxy.DialRule{Network: n, First: 1, Last: 65535})
 	}
-	pc := proxy.Config{Codecs: all.New, Settings: settings, Log: cfg.Log, Open: s.open, PeerCodecs: s.peerCodecs}
+	pc := proxy.Config{Codecs: all.New, Settings: settings, Log: cfg.Log, Open: s.open, PeerCodecs: s.peerCodecs, ShadowShare: 1}
+	if cfg.Shadow != nil {
+		pc.Metrics = proxy.NewMetrics(prometheus.NewRegistry())
+	}
 	if calls != nil {
 		pc.Calls = func(netip.AddrPort, ...netip.AddrPort) parser.Calls { return calls }
 	}

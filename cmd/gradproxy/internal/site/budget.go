@@ -63,6 +63,9 @@ func BudgetOf(c *config.Config) *Budget {
 		add("carriers over datagrams", more)
 	}
 	b.parts = append(b.parts, tunnels)
+	if len(c.Shadow) > 0 {
+		add("shadow", proxy.ShadowMemory)
+	}
 	add("codecs", int64(runtime.GOMAXPROCS(0))*coreMemory)
 	add("protocols", protocolFacts+jobFacts*int64(len(c.Jobs)))
 	add(fmt.Sprintf("%d connections", connections), connections*2*proxy.SpareMemory)

@@ -70,7 +70,7 @@ func (s *Site) capabilities(c *config.Config, exec bool) []confine.Capability {
 
 // traces reports whether this process probes jobs: if it may, and rules let something be lost.
 func (s *Site) traces(c *config.Config) bool {
-	return s.probed != nil && len(c.Policy) > 0 && mayTrace()
+	return s.probed != nil && c.MayLose() && mayTrace()
 }
 
 // mayTrace reports whether this process has the rights that probes take.

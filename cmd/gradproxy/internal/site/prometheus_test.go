@@ -274,6 +274,7 @@ func TestExpressionsHaveValues(t *testing.T) {
 		}
 		c := lab.load(n, more)
 		c.Peers[0].Price = config.Price{EgressPerGB: 0.09, Currency: "USD"}
+		c.Peers[0].Budget = config.Budget{GBPerDay: 1000}
 		sites = append(sites, lab.run(c))
 	}
 	sites[0].until(t, "/readyz?exclude=peer/virginia", 200, "peer/tokyo")

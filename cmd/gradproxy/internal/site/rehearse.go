@@ -26,7 +26,7 @@ func (s *Site) held() []string {
 // rehearse returns the error with which open would fail, as far as that is visible while the process that hands p over still runs. After open has failed, nobody
 // would have the connections.
 func rehearse(c *config.Config, p *handover.Parcel) error {
-	if _, err := settingsOf(c); err != nil {
+	if _, err := settingsOf(c, nil); err != nil {
 		return err
 	}
 	if n := limits(slog.New(slog.DiscardHandler)).places; len(p.Connections) > n {

@@ -13,14 +13,19 @@ import (
 func (s *Site) Reload(c *config.Config) error {
 	s.reloading.Lock()
 	defer s.reloading.Unlock()
-	settings, err := settingsOf(c)
+	old := s.config.Load()
+	defer func() {
+		if s.config.Load() == old {
+			s.budgets.set(old)
+		}
+	}()
+	settings, err := settingsOf(c, s.budgets.set(c))
 	if err != nil {
 		return err
 	}
 	if err := s.beyond(c); err != nil {
 		return err
 	}
-	old := s.config.Load()
 	if s.redirect != nil {
 		if err := s.redirect.Update(c.Networks(), tunnelAddrs(c)); err != nil {
 			return err
@@ -32,7 +37,9 @@ func (s *Site) Reload(c *config.Config) error {
 		}
 		return err
 	}
-	s.proxy.Apply(settings)
+	if err := s.proxy.Apply(settings); err != nil {
+		return err
+	}
 	s.counts.expect(c.Peers)
 	s.money.setPrices(c.Peers, s.tunnel.Stats())
 	s.config.Store(c)
@@ -40,8 +47,8 @@ func (s *Site) Reload(c *config.Config) error {
 	if keys := needRestart(s.started, c); len(keys) > 0 {
 		s.log.Warn("some changes take effect with a restart only", "keys", strings.Join(keys, ", "))
 	}
-	if s.untraced && len(c.Policy) > 0 {
-		s.log.Warn("policy had no rules at the start, so this process gave up the rights that probes take: restart it to have sums proved")
+	if s.untraced && c.MayLose() {
+		s.log.Warn("nothing could lose anything at the start, so this process gave up the rights that probes take: restart it to have sums proved")
 	}
 	s.log.Info("configuration reloaded", "file", c.File)
 	return nil

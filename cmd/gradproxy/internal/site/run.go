@@ -68,6 +68,7 @@ func (s *Site) Run(ctx, cut context.Context) error {
 	if s.past != nil {
 		part(func() error { return s.past.run(parts) })
 	}
+	part(func() error { s.budgets.run(parts); return nil })
 	s.noteFamilies(s.config.Load())
 	s.log.Info("running", "site", s.config.Load().Site, "version", s.version, "listening", s.addresses())
 
@@ -165,7 +166,7 @@ func (s *Site) addresses() []string {
 
 func (s *Site) pages() admin.Config {
 	return admin.Config{
-		Site: s.config.Load().Site, Version: s.version, Tensors: s.proxy.Tensors, Checks: s.checks, Peers: s.excerpts, Log: s.log,
+		Site: s.config.Load().Site, Version: s.version, Tensors: s.proxy.Tensors, Checks: s.checks, Peers: s.excerpts, Shadow: s.proxy.Shadow, Log: s.log,
 		Metrics: promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{}),
 		Live:    s.observed.live, Tensor: s.observed.tensor, Halves: s.observed.halves, Lossy: lossy,
 		History: func(step int) history.Table { return s.observed.history.Table(step, 0) },

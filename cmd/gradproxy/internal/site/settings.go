@@ -20,8 +20,8 @@ func Known() config.Known {
 }
 
 // settingsOf returns the settings that may change while a proxy runs.
-func settingsOf(c *config.Config) (proxy.Settings, error) {
-	s := proxy.Settings{RefusedRetry: c.RefusedRetry}
+func settingsOf(c *config.Config, stagings []policy.Staging) (proxy.Settings, error) {
+	s := proxy.Settings{RefusedRetry: c.RefusedRetry, Shadow: c.Shadow}
 	if c.RefusedRetry == 0 {
 		s.RefusedRetry = -1
 	}
@@ -38,6 +38,9 @@ func settingsOf(c *config.Config) (proxy.Settings, error) {
 	var err error
 	if s.Policy, err = policy.New(rules, codecs.New); err != nil {
 		return s, fmt.Errorf("%s: %w", c.File, err)
+	}
+	if s.Policy, err = policy.Staged(s.Policy, stagings, codecs.New); err != nil {
+		return s, fmt.Errorf("%s: budget: %w", c.File, err)
 	}
 	return s, nil
 }

@@ -30,7 +30,7 @@ func TestRule(t *testing.T) {
 // 0s in the file means that a refused dial is not repeated, unlike the zero value in Settings.
 func TestRefusedRetrySetting(t *testing.T) {
 	for in, want := range map[time.Duration]time.Duration{0: -1, time.Minute: time.Minute} {
-		s, err := settingsOf(&config.Config{RefusedRetry: in})
+		s, err := settingsOf(&config.Config{RefusedRetry: in}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -34,7 +34,9 @@ type Site struct {
 	version  string
 	registry *prometheus.Registry
 	counts   *counts
+	metrics  *proxy.Metrics
 	money    *ledger
+	budgets  *allowances
 	limits   shares
 	places   intercept.Places // of the descriptors for connections
 
@@ -107,7 +109,8 @@ func (s *Site) takenBefore() bool {
 }
 
 func (s *Site) open(c *config.Config, parcel *handover.Parcel) (err error) {
-	settings, err := settingsOf(c)
+	s.budgets = &allowances{log: s.log, clock: time.Now, bytes: s.linkBytes}
+	settings, err := settingsOf(c, s.budgets.set(c))
 	if err != nil {
 		return err
 	}
@@ -149,16 +152,17 @@ func (s *Site) open(c *config.Config, parcel *handover.Parcel) (err error) {
 		s.probed = newProbed(s.registry, s.log)
 		calls = s.calls
 	}
-	metrics := proxy.NewMetrics(s.registry)
-	s.money = &ledger{raw: metrics.RawBytes}
-	s.observed = newObserver(s, metrics)
+	s.metrics = proxy.NewMetrics(s.registry)
+	s.money = &ledger{raw: s.metrics.RawBytes}
+	s.observed = newObserver(s, s.metrics)
 	s.proxy, err = proxy.New(proxy.Config{
 		Open: s.openStream, Await: s.await, DirectFirst: c.Intercept.DirectFirst, Codecs: codecs.New, PeerCodecs: s.peerCodecs, Excerpt: func(peer string) []byte { return s.config.Load().Excerpt(peer) }, View: s.view, Protocols: parsers.Protocols(), Settings: settings,
-		AsClient: asClient(c), Own: s.own(), Calls: calls, Places: s.places, Pipes: s.limits.pipes, PollGates: s.limits.pollGates, Answer: c.Tunnel.Resume, Memory: c.Memory, Values: values(c), Residuals: c.State.Memory, Log: s.log, Metrics: metrics, Control: control(c),
+		AsClient: asClient(c), Own: s.own(), Calls: calls, Places: s.places, Pipes: s.limits.pipes, PollGates: s.limits.pollGates, Answer: c.Tunnel.Resume, Memory: c.Memory, Values: values(c), Residuals: c.State.Memory, Log: s.log, Metrics: s.metrics, Control: control(c),
 	})
 	if err != nil {
 		return err
 	}
+	s.registry.MustRegister(&shadowCollector{s.proxy.Shadow})
 	open := newResidualFile
 	if s.inherit(parcel) {
 		open = inheritResidualFile
@@ -186,7 +190,7 @@ func (s *Site) open(c *config.Config, parcel *handover.Parcel) (err error) {
 		return err
 	}
 	s.money.setPrices(c.Peers, nil)
-	s.registry.MustRegister(&tunnelCollector{s.tunnel, s.money}, s.observed)
+	s.registry.MustRegister(&tunnelCollector{s.tunnel, s.money}, s.observed, s.budgets)
 	return nil
 }
 
@@ -338,7 +342,7 @@ func (s *Site) own() []netip.AddrPort {
 // calls returns the collectives that are seen of the process with a socket; nil where nothing may be lost, so that nothing needs a
 // proof.
 func (s *Site) calls(own netip.AddrPort, remotes ...netip.AddrPort) parser.Calls {
-	if len(s.config.Load().Policy) == 0 {
+	if !s.config.Load().MayLose() {
 		return nil
 	}
 	return s.probed.of(own, remotes...)

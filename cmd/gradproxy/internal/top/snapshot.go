@@ -40,9 +40,16 @@ type Tensor struct {
 	Ratio float64 `json:"ratio"` // raw bytes over the bytes that the tunnel was handed; 0: unknown
 }
 
-// identity returns the fields that tell a tensor from others. The size of one with a key may change.
-func (t *Tensor) identity() proxy.TensorInfo {
-	id := proxy.TensorInfo{Job: t.Job, Protocol: t.Protocol, Direction: t.Direction, Key: t.Key, DType: t.DType, Role: t.Role}
+// An identity has the fields that tell a tensor from others.
+type identity struct {
+	Job, Protocol, Direction string
+	Key                      uint64
+	Bytes                    int // 0: the tensor has a key, and its size may change
+	DType, Role              string
+}
+
+func (t *Tensor) identity() identity {
+	id := identity{Job: t.Job, Protocol: t.Protocol, Direction: t.Direction, Key: t.Key, DType: t.DType, Role: t.Role}
 	if t.Key == 0 {
 		id.Bytes = t.Bytes
 	}
@@ -56,7 +63,7 @@ type Sampler struct {
 
 	last    *adminclient.Status
 	at      time.Time
-	tensors map[proxy.TensorInfo]int64 // raw bytes
+	tensors map[identity]int64 // raw bytes
 }
 
 // atLeast is how many tensors a Sampler asks for, of which it shows the busiest: the ones that have sent most bytes so far. To list thousands each second would be
@@ -96,7 +103,7 @@ func (s *Sampler) next(now time.Time, status *adminclient.Status, tensors []prox
 		x.Links = append(x.Links, Link{p.Name, rate(p.Raw, old.Raw, x.Seconds), rate(p.Network.Sent, old.Network.Sent, x.Seconds),
 			rate(p.Delivered, old.Delivered, x.Seconds), rate(p.Network.Received, old.Network.Received, x.Seconds), p.Network.Ratio(p.Raw, p.Delivered)})
 	}
-	seen := make(map[proxy.TensorInfo]int64, len(tensors))
+	seen := make(map[identity]int64, len(tensors))
 	for _, info := range tensors {
 		t := Tensor{TensorInfo: info}
 		k := t.identity()

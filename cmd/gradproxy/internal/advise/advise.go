@@ -1,0 +1,183 @@
+// Package advise chooses codecs for a job from the results of its proxy's shadow mode, and says why.
+//
+// For each job and role it takes the candidate that leaves fewest bytes among the ones that the guard would let go on, if that saves a tenth at least and one core
+// codes it as fast as the job sends. The user has named the candidates, and with them the loss that is acceptable: finer ones are listed beside the choice.
+package advise
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gradproxy/gradproxy/proxy"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+const (
+	worthwhile = 0.9  // of the present bytes: a choice must leave less
+	tolerated  = 0.01 // guarded blocks for each measured MB of the sample
+)
+
+// Advice is the result for a whole site. Its JSON names are stable.
+type Advice struct {
+	Choices []Choice `json:"choices"`
+	Now     int64    `json:"wire_bytes"`      // that were handed to tunnels since the proxy began, of all peers and jobs
+	Then    int64    `json:"predicted_bytes"` // in their place under the choices
+	Raw     int64    `json:"raw_bytes"`
+	Seconds float64  `json:"seconds"` // since the proxy began
+	YAML    string   `json:"yaml"`    // rules to copy; "": nothing is better than the present configuration
+}
+
+// A Choice is the codec of one role of a job.
+type Choice struct {
+	Job     string   `json:"job"`
+	Role    string   `json:"role"`
+	Codec   string   `json:"codec"` // "": none of the candidates is better
+	Why     string   `json:"why"`
+	Raw     int64    `json:"raw_bytes"`
+	Now     int64    `json:"wire_bytes"`
+	Options []Option `json:"options"` // all candidates, fewest bytes first
+}
+
+// An Option is a candidate for a Choice.
+type Option struct {
+	Codec    string  `json:"codec"`
+	Bytes    int64   `json:"predicted_bytes"`
+	Error    float64 `json:"relative_error"`
+	Residual float64 `json:"residual_ratio"`
+	Coding   float64 `json:"core_share"` // of one core, at the rate at which the job has sent
+	Refused  string  `json:"refused,omitempty"`
+	behind   float64 // guarded blocks for each MB
+}
+
+// Of chooses.
+func Of(r *proxy.ShadowReport) *Advice {
+	a := &Advice{Choices: []Choice{}, Seconds: r.Seconds}
+	type key struct{ job, role string }
+	var keys []key
+	groups := map[key][]proxy.ShadowGroup{}
+	for _, g := range r.Groups {
+		a.Raw, a.Now, a.Then = a.Raw+g.Raw, a.Now+g.Wire, a.Then+g.Wire
+		if k := (key{g.Job, g.Role}); len(g.Candidates) > 0 {
+			if groups[k] == nil {
+				keys = append(keys, k)
+			}
+			groups[k] = append(groups[k], g)
+		}
+	}
+	for _, k := range keys {
+		c := choose(k.job, k.role, groups[k], r)
+		if c.Codec != "" {
+			a.Then += c.Options[slices.IndexFunc(c.Options, func(o Option) bool { return o.Codec == c.Codec })].Bytes - c.Now
+		}
+		a.Choices = append(a.Choices, c)
+	}
+	a.YAML = rules(a.Choices)
+	return a
+}
+
+// choose chooses for one role of a job, over all peers.
+func choose(job, role string, groups []proxy.ShadowGroup, r *proxy.ShadowReport) Choice {
+	c := Choice{Job: job, Role: role}
+	for _, g := range groups {
+		c.Raw, c.Now = c.Raw+g.Raw, c.Now+g.Wire
+	}
+	for _, codec := range r.Codecs {
+		if o, ok := option(codec, groups, r.Seconds); ok {
+			c.Options = append(c.Options, o)
+		}
+	}
+	slices.SortStableFunc(c.Options, func(x, y Option) int { return cmp.Compare(x.Bytes, y.Bytes) })
+	for i := range c.Options {
+		o := &c.Options[i]
+		switch {
+		case o.behind > tolerated:
+			o.Refused = "the guard would have blocks travel exactly, since receivers fall too far behind"
+		case float64(o.Bytes) > worthwhile*float64(c.Now):
+			o.Refused = "it saves less than a tenth"
+		case o.Coding > 1:
+			o.Refused = "one core does not code as fast as the job sends"
+		case c.Codec == "":
+			c.Codec = o.Codec
+			c.Why = fmt.Sprintf("%s leaves %.1f %% of the %s bytes that were handed to the tunnel (%.1f times fewer than the job's), with a relative error of %.2g%s, and takes %.2g of a core",
+				o.Codec, 100*float64(o.Bytes)/float64(max(1, c.Now)), role, float64(c.Raw)/float64(max(1, o.Bytes)), o.Error, behind(o.Residual), o.Coding)
+		}
+	}
+	if c.Codec == "" {
+		c.Why = "no candidate is better than the present way: " + refusals(c.Options)
+	}
+	return c
+}
+
+// behind says how far receivers are behind.
+func behind(residual float64) string {
+	if residual == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (receivers are %.2g values behind)", residual)
+}
+
+func refusals(options []Option) string {
+	var all []string
+	for _, o := range options {
+		all = append(all, o.Codec+": "+o.Refused)
+	}
+	return strings.Join(all, "; ")
+}
+
+// option sums up a candidate over groups; false: it has no results for one.
+func option(codec string, groups []proxy.ShadowGroup, seconds float64) (o Option, ok bool) {
+	o.Codec = codec
+	var raw, sampled float64
+	for _, g := range groups {
+		i := slices.IndexFunc(g.Candidates, func(x proxy.ShadowCandidate) bool { return x.Codec == codec })
+		if i < 0 {
+			return o, false
+		}
+		x := &g.Candidates[i]
+		share := float64(g.Raw)
+		o.Bytes += x.Predicted
+		o.Error += x.Error * share
+		o.Residual += x.Residual * share
+		o.Coding += x.Coding * share / 1e9
+		o.behind += float64(x.Behind)
+		raw, sampled = raw+share, sampled+float64(x.Raw)
+	}
+	if raw == 0 {
+		return o, false
+	}
+	o.Error, o.Residual = o.Error/raw, o.Residual/raw
+	o.Coding /= max(seconds, 1e-9)
+	o.behind /= max(sampled/1e6, 1e-9)
+	return o, true
+}
+
+// rules writes the choices as rules of a policy.
+func rules(choices []Choice) string {
+	var b strings.Builder
+	for _, c := range choices {
+		if c.Codec == "" || c.Codec == "lossless" {
+			continue
+		}
+		if b.Len() == 0 {
+			b.WriteString("policy:\n")
+		}
+		b.WriteString("  - {")
+		if c.Job != "" {
+			fmt.Fprintf(&b, "job: %s, ", c.Job)
+		}
+		fmt.Fprintf(&b, "role: %s, min_bytes: 1024, codec: %q}\n", c.Role, c.Codec)
+	}
+	return b.String()
+}
+
+// Lossless reports whether nothing that was sampled could have lost something: then roles lack proofs.
+func Lossless(r *proxy.ShadowReport) bool {
+	for _, g := range r.Groups {
+		if role, ok := tensor.ParseRole(g.Role); ok && role != tensor.Exact && role != tensor.Unknown && g.Raw > 0 {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,53 @@
+package advise
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/gradproxy/gradproxy/proxy"
+	"github.com/gradproxy/gradproxy/proxy/shadow"
+)
+
+func candidate(codec string, predicted int64, error float64) proxy.ShadowCandidate {
+	return proxy.ShadowCandidate{Result: shadow.Result{Codec: codec, Raw: 1e6, Error: error, Coding: 1}, Predicted: predicted}
+}
+
+// The choice is the candidate with fewest bytes, over all peers, that the guard lets go on, that saves enough and that is quick enough.
+func TestChoice(t *testing.T) {
+	group := func(peer string, list ...proxy.ShadowCandidate) proxy.ShadowGroup {
+		return proxy.ShadowGroup{Peer: peer, Job: "resnet", Role: "gradient", Raw: 1000, Wire: 900, Candidates: list}
+	}
+	far := candidate("onebit", 10, 0.9)
+	far.Behind = 100
+	slow := candidate("slow", 20, 0.2)
+	slow.Coding = 1e9
+	for name, c := range map[string]struct {
+		groups []proxy.ShadowGroup
+		want   string
+		then   int64
+	}{
+		"fewest bytes":           {[]proxy.ShadowGroup{group("a", candidate("int8", 250, 0.01), candidate("3lc", 30, 0.7))}, "3lc", 30},
+		"over all peers":         {[]proxy.ShadowGroup{group("a", candidate("int8", 250, 0), candidate("3lc", 30, 0)), group("b", candidate("int8", 250, 0), candidate("3lc", 899, 0))}, "int8", 500},
+		"the guard":              {[]proxy.ShadowGroup{group("a", far, candidate("int8", 250, 0.01))}, "int8", 250},
+		"too slow":               {[]proxy.ShadowGroup{group("a", slow, candidate("int8", 250, 0.01))}, "int8", 250},
+		"too little saved":       {[]proxy.ShadowGroup{group("a", candidate("int8", 890, 0.01))}, "", 900},
+		"not sampled for a peer": {[]proxy.ShadowGroup{group("a", candidate("int8", 250, 0)), group("b")}, "int8", 1150},
+		"nothing sampled":        {[]proxy.ShadowGroup{group("a")}, "", 900},
+	} {
+		r := &proxy.ShadowReport{Codecs: []string{"int8", "3lc", "onebit", "slow"}, Seconds: 1, Groups: append(c.groups, proxy.ShadowGroup{Role: "unknown", Raw: 7, Wire: 8})}
+		a := Of(r)
+		got, why := "", ""
+		if len(a.Choices) > 0 {
+			got, why = a.Choices[0].Codec, a.Choices[0].Why
+		}
+		if got != c.want || a.Then != c.then+8 {
+			t.Errorf("%s: %q, %d bytes because %s; want %q, %d", name, got, a.Then, why, c.want, c.then+8)
+		}
+		if want := "  - {job: resnet, role: gradient, min_bytes: 1024, codec: \"" + c.want + "\"}\n"; c.want != "" && a.YAML != "policy:\n"+want || c.want == "" && a.YAML != "" {
+			t.Errorf("%s: rules %q", name, a.YAML)
+		}
+		if len(a.Choices) > 0 && c.want == "" && !strings.Contains(why, "less than a tenth") {
+			t.Errorf("%s: %s", name, why)
+		}
+	}
+}

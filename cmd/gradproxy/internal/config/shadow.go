@@ -1,0 +1,64 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/strict"
+	"github.com/gradproxy/gradproxy/proxy/policy"
+)
+
+// maxShadow bounds the candidates, which share one piece of memory and a share of the processors.
+const maxShadow = 8
+
+// codecs checks a list of codecs, each of which must be there once.
+func (k *checker) codecs(list []string, line int, place string) {
+	for i, text := range list {
+		where := fmt.Sprintf("%s[%d]", place, i)
+		if slices.Contains(list[:i], text) {
+			k.errorf(line, where, "%s is there twice: leave one out", text)
+		}
+		if text == policy.Verbatim {
+			k.errorf(line, where, "verbatim is no codec: leave it out")
+			continue
+		}
+		codec, err := k.known.Codec(text)
+		if err == nil {
+			err = policy.Check(codec)
+		}
+		if err != nil {
+			k.errorf(line, where, "%s", strings.TrimPrefix(strict.OneLine(err.Error()), "codecs: bad codec text "))
+		}
+	}
+}
+
+// budgets checks the budgets of peers and jobs.
+func (k *checker) budgets() {
+	check := func(b *Budget, where string) {
+		if b.line == 0 {
+			return
+		}
+		if b.GBPerDay <= 0 {
+			k.errorf(b.line, where+".gb_per_day", "%v is no budget: write the gigabytes of a day, such as 50, or leave budget out", b.GBPerDay)
+		}
+		k.codecs(b.Then, b.line, where+".then")
+	}
+	for i := range k.Peers {
+		check(&k.Peers[i].Budget, fmt.Sprintf("peers[%d].budget", i))
+	}
+	for i := range k.Jobs {
+		check(&k.Jobs[i].Budget, fmt.Sprintf("jobs[%d].budget", i))
+	}
+}
+
+func (k *checker) shadow() {
+	line := k.lines["shadow"]
+	if len(k.Shadow) > maxShadow {
+		k.errorf(line, "shadow", "%d candidates are too many for the share of the processors that they have: name at most %d", len(k.Shadow), maxShadow)
+	}
+	k.codecs(k.Shadow, line, "shadow")
+	if len(k.Shadow) > 0 && k.Admin == Off {
+		k.warnf(line, "shadow", "admin is off, so nobody can see the results: set admin, or leave shadow out")
+	}
+}

@@ -1,0 +1,44 @@
+//go:build linux
+
+package integration
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/gradproxy/gradproxy/integration/require"
+	"github.com/gradproxy/gradproxy/integration/testbed"
+)
+
+// A job on MXNet in shadow mode predicts the bytes of its gradients and weights with the codec within 5 %, once the job has begun. Its weights are the same as
+// without, and steps take at most 3 % longer; the time is only reported, since the machine may have other work.
+func TestShadowPredictsMXNet(t *testing.T) {
+	require.Long(t)
+	const few, many = 60, 460
+	nodes := []testbed.Node{{Role: testbed.Scheduler}, {Role: testbed.Server}, {Role: testbed.Worker, Site: 1}, {Role: testbed.Worker, Site: 1}}
+	run := func(steps int, c testbed.Config) (l leg, ps testbed.Proxies) {
+		job := mxnetMode{nodes: nodes, args: []string{"--grid", "16"}}.job(t, "--steps", fmt.Sprint(steps), "--batch", "64", "--lr", "0.005")
+		return runMXNet(t, lan, job, &c)
+	}
+	of := func(ps testbed.Proxies, metric string) float64 {
+		return sum(t, ps, metric, `role="gradient"`) + sum(t, ps, metric, `role="state"`)
+	}
+	plain, _ := run(many, testbed.Config{})
+	tried, ps := run(many, testbed.Config{Shadow: fmt.Sprintf("[%q]", gradientCodec)})
+	sameResults(t, plain.results, tried.results)
+	predicted, raw := of(ps, "gradproxy_shadow_predicted_bytes"), of(ps, "gradproxy_raw_bytes_total")
+	spent, dropped := sum(t, ps, "gradproxy_shadow_core_seconds_total"), sum(t, ps, "gradproxy_shadow_values_total", `result="dropped"`)
+
+	loss := mxnetLoss
+	loss.State = gradientCodec
+	_, begun := run(few, testbed.Config{Loss: loss})
+	_, whole := run(many, testbed.Config{Loss: loss})
+	real := (of(whole, "gradproxy_wire_bytes_total") - of(begun, "gradproxy_wire_bytes_total")) / (of(whole, "gradproxy_raw_bytes_total") - of(begun, "gradproxy_raw_bytes_total"))
+	d := predicted/raw/real - 1
+	t.Logf("%.4f of the bytes predicted, %.4f sent: %+.1f %%; trials took %.3f s of a core, %.0f values found no room", predicted/raw, real, 100*d, spent, dropped)
+	t.Logf("a step takes %.4f s, with shadow %.4f s: %+.1f %%", plain.results[0].StepSeconds, tried.results[0].StepSeconds, 100*(tried.results[0].StepSeconds/plain.results[0].StepSeconds-1))
+	if math.Abs(d) > 0.05 {
+		t.Errorf("the prediction is %+.1f %% off", 100*d)
+	}
+}

@@ -1,0 +1,87 @@
+package shadow
+
+import "github.com/gradproxy/gradproxy/tensor"
+
+// A Result has the figures of a candidate for the sampled values of one tensor, or of many. Its JSON names are stable.
+type Result struct {
+	Codec    string  `json:"codec"`
+	Raw      int64   `json:"raw_bytes"` // of the sample
+	Wire     int64   `json:"wire_bytes"`
+	Error    float64 `json:"relative_error"`        // mean norm of a block's loss over the norm of the value that was encoded
+	Residual float64 `json:"residual_ratio"`        // mean norm of a block's residual over the norm of its value
+	Behind   int     `json:"guarded_blocks"`        // that travelled exactly since receivers were too far behind
+	Coding   float64 `json:"coding_seconds_per_gb"` // of one core
+}
+
+// resultOf writes sums of a candidate.
+func resultOf(codec string, m *Measure) Result {
+	r := Result{Codec: codec, Raw: m.Raw, Wire: m.Wire, Behind: m.Behind}
+	if m.Measured > 0 {
+		r.Error, r.Residual = m.Error/float64(m.Measured), m.Residual/float64(m.Measured)
+	}
+	if m.Raw > 0 {
+		r.Coding = m.Coding.Seconds() / float64(m.Raw) * 1e9
+	}
+	return r
+}
+
+// A Name is an Identity whatever the peer.
+type Name struct {
+	Job, Protocol, Direction string
+	Key                      uint64
+	Role                     tensor.Role
+	Size                     int
+}
+
+// A group is the tensors of a job and role to a peer.
+type group struct {
+	peer, job string
+	role      tensor.Role
+}
+
+// Results are a Shadow's results at one time.
+type Results struct {
+	Codecs []string
+	names  map[Name][]Measure
+	groups map[group][]Measure
+}
+
+// Results returns the figures of all candidates so far.
+func (s *Shadow) Results() *Results {
+	r := &Results{Codecs: s.config.Codecs, names: map[Name][]Measure{}, groups: map[group][]Measure{}}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, w := range s.known.FromNewest() {
+		n := Name{id.Flow.Job, id.Flow.Protocol, id.Flow.Direction.String(), id.Key, id.Role, id.Size}
+		g := group{id.Peer, id.Flow.Job, id.Role}
+		for i := range s.config.Codecs {
+			if m := w.sum(i); m.Raw > 0 {
+				addTo(r.names, n, i, len(s.config.Codecs), &m)
+				addTo(r.groups, g, i, len(s.config.Codecs), &m)
+			}
+		}
+	}
+	return r
+}
+
+func addTo[K comparable](to map[K][]Measure, k K, i, n int, m *Measure) {
+	if to[k] == nil {
+		to[k] = make([]Measure, n)
+	}
+	to[k][i].add(m)
+}
+
+// Of returns the results of one tensor by candidate; nil: it was not sampled, or not for long enough.
+func (r *Results) Of(n Name) []Result { return r.list(r.names[n]) }
+
+// OfGroup returns the results of all tensors of a job and role to a peer.
+func (r *Results) OfGroup(peer, job string, role tensor.Role) []Result {
+	return r.list(r.groups[group{peer, job, role}])
+}
+
+func (r *Results) list(sums []Measure) (list []Result) {
+	for i := range sums {
+		list = append(list, resultOf(r.Codecs[i], &sums[i]))
+	}
+	return list
+}

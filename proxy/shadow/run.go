@@ -1,0 +1,133 @@
+package shadow
+
+import (
+	"time"
+
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// run codes the values that come, and rests after each for so long that it takes its share of a core and no more.
+func (s *Shadow) run() {
+	defer close(s.done)
+	defer s.closeTrials()
+	tick := time.NewTicker(idle / 4)
+	defer tick.Stop()
+	for {
+		var x *item
+		select {
+		case <-s.ended:
+			return
+		case <-tick.C:
+		case x = <-s.queue:
+		}
+		if x == nil {
+			s.end(s.sweep(nil))
+			continue
+		}
+		begin := s.clock()
+		s.code(x)
+		s.release(x, false)
+		s.end(s.sweep(x.window))
+		took := s.clock().Sub(begin)
+		s.spent(x, took)
+		if s.config.Share < 1 {
+			s.nap(time.Duration(float64(took) * (1/s.config.Share - 1)))
+		}
+	}
+}
+
+// maxLines bounds the connections of a window, of each of which a Trial keeps some kilobytes.
+const maxLines = 32
+
+// sleep sleeps, or less if the Shadow ends.
+func (s *Shadow) sleep(d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-s.ended:
+	case <-t.C:
+	}
+}
+
+// spent counts the time that a value took.
+func (s *Shadow) spent(x *item, took time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stats.Spent += took
+	s.stats.Values++
+	s.stats.Bytes += int64(len(x.data))
+	s.perByte += (took.Seconds()/float64(len(x.data)) - s.perByte) / 16
+	if w := x.window; w.active {
+		now := s.perByte * float64(w.n) / max(w.interval, 1e-3)
+		s.demand = max(0, s.demand+now-w.demand)
+		w.demand = now
+	}
+}
+
+// code has every candidate code a value.
+func (s *Shadow) code(x *item) {
+	w := x.window
+	s.mu.Lock()
+	stale := !w.active || w.off != x.off
+	s.mu.Unlock()
+	if stale {
+		return // its window has ended
+	}
+	if w.lines == nil {
+		w.lines, w.counts = map[uint64][]Line{}, make([]count, len(s.trials))
+	}
+	lines := w.lines[x.conn]
+	if lines == nil {
+		if len(w.lines) == maxLines {
+			return
+		}
+		for _, t := range s.trials {
+			lines = append(lines, t.Line(x.flow, w.id.Peer))
+		}
+		w.lines[x.conn] = lines
+	}
+	t := x.sampled()
+	for i, line := range lines {
+		m, err := line.Send(t, x.data, x.pieces)
+		if err != nil {
+			continue // a defect of the codec, which the real path would log; nothing is known of the value
+		}
+		if w.counts[i].counts(&m, len(w.lines)) {
+			s.mu.Lock()
+			w.add(x.off, i, len(s.trials), &m)
+			s.mu.Unlock()
+		}
+	}
+}
+
+// sampled returns the tensor that candidates see: the piece, and no part of a sum, since results of sums are not compared here.
+func (x *item) sampled() tensor.Tensor {
+	t := x.tensor
+	t.Off, t.Size, t.Part, t.Whole = 0, x.n, 0, false
+	return t
+}
+
+// counts notes the next value of one of so many connections, and reports whether it counts.
+func (c *count) counts(m *Measure, lines int) bool {
+	c.values++
+	if !m.Exact || c.used > 0 {
+		c.used++
+	}
+	if c.used <= settling*lines && (c.used > 0 || c.values <= patience*lines) {
+		return false
+	}
+	c.sums++
+	return true
+}
+
+// end closes the lines of windows that have ended.
+func (s *Shadow) end(ended []*window) {
+	for _, w := range ended {
+		for _, lines := range w.lines {
+			for _, l := range lines {
+				l.Close()
+			}
+		}
+		w.lines, w.counts = nil, nil
+	}
+}

@@ -1,0 +1,157 @@
+// Package shadow codes a sample of the values that a proxy sends by codecs that the proxy does not use, to tell beforehand the bytes, the error and
+// the coding time of each.
+//
+//	sender ─▶ Conn.See ─▶ (copy, if the value is of the sample) ─▶ queue ─▶ one goroutine ─▶ a Trial for each candidate ─▶ sums
+//
+// The sender's way is not touched: See only looks, copies, and never waits. A value for which there is no room in the queue is dropped and counted. The
+// goroutine works for so long only that it stays within its share of the processors, and sleeps between values.
+//
+// The sample is whole tensors over consecutive values, so that feedback and differences are as on the real way: a tensor's window begins with a Trial that
+// knows nothing, the values until the codec is used and its residual has grown do not count, and the next ones do. Of a tensor larger than pieceSize the sample
+// is one piece. Windows go on while nobody waits; else the tensors take turns. Which tensors have a window follows from the processor time that their
+// values cost and from how often they come.
+//
+// Weights are sampled together for all connections to a peer, by the tensor that predicts them, since a value that several receivers have in common crosses once.
+package shadow
+
+import (
+	"sync"
+	"time"
+
+	"github.com/gradproxy/gradproxy/parser/lru"
+	"github.com/gradproxy/gradproxy/proxy/policy"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// A Trial codes values by one candidate as a proxy would send them. It is used by one goroutine.
+type Trial interface {
+	// Line begins the way of a sampled tensor's values to a peer over one connection.
+	Line(f policy.Flow, peer string) Line
+	Close()
+}
+
+// A Line is one connection's part of a Trial.
+type Line interface {
+	// Send sends a value of t, whose segments have the Holds that pieces say.
+	Send(t tensor.Tensor, value []byte, pieces []Piece) (Measure, error)
+	Close()
+}
+
+// A Piece is the bytes of a value that its sender wrote without waiting for an answer, as its parser said.
+type Piece struct{ Len, Hold int }
+
+// A Measure is the result of coding one value, or a sum of such.
+type Measure struct {
+	Raw, Wire int64
+	Coding    time.Duration // of one core
+	Measured  int           // blocks of which the next two are the sums
+	Error     float64       // norm of a block's loss over the norm of the value that was encoded
+	Residual  float64       // norm of a block's residual over the norm of its value
+	Behind    int           // blocks that travelled exactly since receivers were too far behind
+	Exact     bool          // a block was coded by another codec than the candidate, as a new tensor's are
+}
+
+func (m *Measure) add(o *Measure) {
+	m.Raw += o.Raw
+	m.Wire += o.Wire
+	m.Coding += o.Coding
+	m.Measured += o.Measured
+	m.Error += o.Error
+	m.Residual += o.Residual
+	m.Behind += o.Behind
+}
+
+// A Config has the parts of a Shadow. All fields are needed.
+type Config struct {
+	Codecs []string // the candidates
+	Memory int64    // bytes, of everything
+	Share  float64  // of one core, at most 1
+	Trial  func(codec string, memory int64) (Trial, error)
+}
+
+// DefaultMemory is the memory of a Shadow for which the user has set none.
+const DefaultMemory = 64 << 20
+
+// DefaultShare is the share of all cores that a Shadow takes at most.
+const DefaultShare = 0.01
+
+// A Shadow is one round of trials. Its methods may be called concurrently.
+type Shadow struct {
+	config  Config
+	trials  []Trial
+	queue   chan *item
+	ended   chan struct{} // closed by Close
+	done    chan struct{} // closed when the goroutine has ended
+	clock   func() time.Time
+	nap     func(time.Duration) // sleeps, or less if the Shadow ends
+	started time.Time
+
+	mu      sync.Mutex
+	known   lru.Cache[Identity, *window]
+	active  map[*window]struct{}
+	ending  []*window // that have ended, and may have lines
+	queued  int64     // bytes that wait or are being copied
+	demand  float64   // of the active windows: seconds of a core per second
+	held    int64     // bytes of Trials for the active windows
+	perByte float64   // seconds of a core per byte, for all candidates together
+	level   int       // windows that the tensor had had that was refused last; tensors that have had more wait for it
+	refused time.Time
+	stats   Stats
+}
+
+// Stats counts a Shadow's own work.
+type Stats struct {
+	Spent   time.Duration // of one core
+	Values  int64         // that were coded by every candidate
+	Bytes   int64         // of these values
+	Dropped int64         // values of the sample for which there was no room in the queue
+}
+
+// New returns a Shadow. The caller must Close it.
+func New(c Config) (*Shadow, error) {
+	s := &Shadow{config: c, queue: make(chan *item, maxQueued), ended: make(chan struct{}), done: make(chan struct{}), clock: time.Now,
+		active: map[*window]struct{}{}, perByte: guessPerByte * float64(len(c.Codecs)), started: time.Now()}
+	s.nap = s.sleep
+	for _, codec := range c.Codecs {
+		t, err := c.Trial(codec, s.trialMemory())
+		if err != nil {
+			s.closeTrials()
+			return nil, err
+		}
+		s.trials = append(s.trials, t)
+	}
+	go s.run()
+	return s, nil
+}
+
+// Close ends the goroutine and the trials. Values that wait are dropped.
+func (s *Shadow) Close() {
+	close(s.ended)
+	<-s.done
+}
+
+func (s *Shadow) closeTrials() {
+	for _, t := range s.trials {
+		t.Close()
+	}
+}
+
+const (
+	maxQueued    = 256  // values
+	guessPerByte = 6e-9 // seconds of a core for one candidate, before any was measured
+)
+
+// queueMemory is how many bytes may wait, or be on their way into the queue.
+func (s *Shadow) queueMemory() int64 { return s.config.Memory / 4 }
+
+// trialsMemory is how many bytes all Trials may take for values. The rest of the memory is for lists of tensors, here (maxKnown) and in Trials.
+func (s *Shadow) trialsMemory() int64 { return s.config.Memory / 2 }
+
+func (s *Shadow) trialMemory() int64 { return s.trialsMemory() / int64(max(1, len(s.config.Codecs))) }
+
+// Stats returns the counts so far.
+func (s *Shadow) Stats() Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stats
+}

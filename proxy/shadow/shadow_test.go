@@ -1,0 +1,309 @@
+package shadow
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gradproxy/gradproxy/proxy/policy"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// fakes are Trials that keep all values, and take a time for each.
+type fakes struct {
+	mu     sync.Mutex
+	values []value
+	takes  time.Duration
+	warm   int // values of each line that are exact
+	open   int // lines
+	closed int // trials
+	stuck  chan struct{}
+}
+
+type value struct {
+	key    uint64
+	data   []byte
+	pieces []Piece
+}
+
+type fake struct{ *fakes }
+
+func (f fake) Line(policy.Flow, string) Line {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.open++
+	return &fakeLine{f.fakes, f.warm}
+}
+
+func (f fake) Close() { f.mu.Lock(); f.closed++; f.mu.Unlock() }
+
+type fakeLine struct {
+	*fakes
+	warm int
+}
+
+func (l *fakeLine) Close() { l.mu.Lock(); l.open--; l.mu.Unlock() }
+
+func (l *fakeLine) Send(t tensor.Tensor, data []byte, pieces []Piece) (Measure, error) {
+	if l.stuck != nil {
+		<-l.stuck
+	}
+	time.Sleep(l.takes)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.values = append(l.values, value{t.Key, data, pieces})
+	m := Measure{Raw: int64(len(data)), Wire: int64(len(data)) / 10, Measured: 1, Error: 0.5}
+	if l.warm > 0 {
+		l.warm--
+		m.Exact, m.Wire = true, m.Raw
+	}
+	return m, nil
+}
+
+func start(t *testing.T, f *fakes, c Config) (*Shadow, *Current) {
+	t.Helper()
+	c.Trial = func(string, int64) (Trial, error) { return fake{f}, nil }
+	s, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := new(Current)
+	h.Store(s)
+	return s, h
+}
+
+func gradient(key uint64, size int) tensor.Tensor {
+	return tensor.Tensor{Key: key, Role: tensor.Gradient, DType: tensor.Float32, Size: size, Hold: size}
+}
+
+// send shows a whole value in one piece.
+func send(c *Conn, t tensor.Tensor, b []byte) { c.See(policy.Flow{}, &t, b) }
+
+// The values that count are the ones after the candidate was used for a while; the results are their sums.
+func TestOnlySettledValuesCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakes{warm: 5, takes: time.Microsecond}
+		s, h := start(t, f, Config{Codecs: []string{"a", "b"}, Memory: 1 << 26, Share: 1})
+		c := NewConn(h, "far")
+		const n = 40
+		b := make([]byte, 4096)
+		for range n {
+			send(c, gradient(7, len(b)), b)
+			time.Sleep(time.Second)
+		}
+		r := s.Results().Of(Name{Direction: "from_client", Key: 7, Role: tensor.Gradient, Size: len(b)})
+		if len(r) != 2 {
+			t.Fatalf("%+v", r)
+		}
+		want := int64(n-1-5-settling) * 4096 // the first value only tells that the tensor comes
+		for _, x := range r {
+			if x.Raw != want || x.Wire != want/4096*409 || x.Error != 0.5 {
+				t.Errorf("%+v, want %d bytes", x, want)
+			}
+		}
+		if st := s.Stats(); st.Values != n-1 || st.Dropped != 0 {
+			t.Errorf("%+v", st)
+		}
+		s.Close()
+		if f.closed != 2 {
+			t.Errorf("%d trials are closed", f.closed)
+		}
+	})
+}
+
+// A goroutine that is stuck holds nobody up: values are dropped, counted, and take no more memory than was given.
+func TestSeeNeverWaits(t *testing.T) {
+	f := &fakes{stuck: make(chan struct{})}
+	const memory = 4 << 20
+	s, h := start(t, f, Config{Codecs: []string{"a"}, Memory: memory, Share: 1})
+	c := NewConn(h, "far")
+	b := make([]byte, 64<<10)
+	begin := time.Now()
+	const n = 200
+	for range n {
+		send(c, gradient(7, len(b)), b)
+	}
+	if took := time.Since(begin); took > 5*time.Second {
+		t.Errorf("%v for %d values that nobody takes", took, n)
+	}
+	s.mu.Lock()
+	queued, dropped := s.queued, s.stats.Dropped
+	s.mu.Unlock()
+	if queued > memory/4 || dropped < n-1-memory/4/int64(len(b))-1 {
+		t.Errorf("%d bytes wait, %d values were dropped", queued, dropped)
+	}
+	close(f.stuck)
+	s.Close()
+}
+
+// However much comes, trials take their share of a core and no more.
+func TestShare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakes{takes: 3 * time.Millisecond}
+		const share = 0.02
+		s, h := start(t, f, Config{Codecs: []string{"a", "b"}, Memory: 1 << 26, Share: share})
+		c := NewConn(h, "far")
+		b := make([]byte, 100<<10)
+		const seconds = 120
+		for range seconds * 20 {
+			for key := range uint64(5) {
+				send(c, gradient(key+1, len(b)), b)
+			}
+			time.Sleep(time.Second / 20)
+		}
+		st := s.Stats()
+		if got := st.Spent.Seconds() / seconds; got > share*1.05 || got < share/4 {
+			t.Errorf("trials took %.4f of a core, want %v at most: %+v", got, share, st)
+		}
+		s.Close()
+	})
+}
+
+// Where there is no time for all tensors they take turns, in windows of consecutive values, and all have theirs.
+func TestTensorsTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakes{takes: 2 * time.Millisecond}
+		s, h := start(t, f, Config{Codecs: []string{"a"}, Memory: 1 << 26, Share: 0.01})
+		c := NewConn(h, "far")
+		const tensors, size = 12, 64 << 10
+		b := make([]byte, size)
+		for range 2500 {
+			for key := range uint64(tensors) {
+				send(c, gradient(key+1, size), b)
+			}
+			time.Sleep(time.Second)
+		}
+		r := s.Results()
+		for key := range uint64(tensors) {
+			if x := r.Of(Name{Direction: "from_client", Key: key + 1, Role: tensor.Gradient, Size: size}); len(x) == 0 || x[0].Raw < counted*size/2 {
+				t.Errorf("tensor %d: %+v", key+1, x)
+			}
+		}
+		f.mu.Lock()
+		runs, last := 0, uint64(0)
+		for _, v := range f.values {
+			if v.key != last {
+				runs, last = runs+1, v.key
+			}
+		}
+		if f.open > 7 {
+			t.Errorf("%d windows are open", f.open)
+		}
+		f.mu.Unlock()
+		if s.demand > s.config.Share*tooMuch && len(s.active) > 1 {
+			t.Errorf("%d windows ask for %.3f of a core", len(s.active), s.demand)
+		}
+		s.Close()
+	})
+}
+
+// The windows of a large tensor go through all its bytes, each once.
+func TestPieces(t *testing.T) {
+	for _, size := range []int{1024, pieceSize, pieceSize + 4, 3 * pieceSize, 10*pieceSize - 4, 97 * pieceSize} {
+		id := Identity{Key: 12345, Size: size}
+		seen := map[int]int{}
+		pieces := (size + pieceSize - 1) / pieceSize
+		for number := range pieces {
+			off, n := piece(&id, number)
+			seen[off] = n
+		}
+		sum := 0
+		for off, n := range seen {
+			if sum += n; off%pieceSize != 0 || off+n > size {
+				t.Errorf("%d bytes: a piece from %d of %d", size, off, n)
+			}
+		}
+		if sum != size {
+			t.Errorf("%d bytes: pieces of %d", size, sum)
+		}
+	}
+}
+
+// Weights are sampled together for all connections to a peer; tensors that no candidate may code are not sampled.
+func TestIdentity(t *testing.T) {
+	state := tensor.Tensor{Key: 5, Base: 9, Role: tensor.State, DType: tensor.Float32, Size: 4096}
+	id, ok := IdentityOf("far", policy.Flow{}, &state)
+	if !ok || id.Key != 9 {
+		t.Errorf("%+v, %v", id, ok)
+	}
+	for name, change := range map[string]func(*tensor.Tensor){
+		"no key": func(x *tensor.Tensor) { x.Key = 0 }, "sparse": func(x *tensor.Tensor) { x.Keys = 3 }, "small": func(x *tensor.Tensor) { x.Size = 1000 },
+		"integers": func(x *tensor.Tensor) { x.DType = tensor.Int64 }, "exact": func(x *tensor.Tensor) { x.Role = tensor.Exact },
+		"a part of an element": func(x *tensor.Tensor) { x.Size = 4095 }, "state without a base": func(x *tensor.Tensor) { x.Role, x.Base = tensor.State, 0 },
+		"sums that must be alike": func(x *tensor.Tensor) { x.Role = tensor.Aggregate },
+	} {
+		x := gradient(1, 4096)
+		change(&x)
+		if _, ok := IdentityOf("far", policy.Flow{}, &x); ok {
+			t.Errorf("%s: sampled", name)
+		}
+	}
+}
+
+// However values are cut and interleave, a sampled value has the bytes of its piece, and an interrupted one is not taken.
+func FuzzSee(f *testing.F) {
+	f.Add(uint64(1), uint16(5000), uint16(700), false)
+	f.Add(uint64(2), uint16(65000), uint16(65000), true)
+	f.Add(uint64(3), uint16(4096), uint16(1), true)
+	f.Fuzz(func(t *testing.T, seed uint64, size, cut uint16, interrupt bool) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		all := &fakes{}
+		s, h := start(t, all, Config{Codecs: []string{"a"}, Memory: 1 << 26, Share: 1})
+		c := NewConn(h, "far")
+		n := max(1024, int(size)*8) &^ 3 // up to two pieces
+		want := map[string]bool{}
+		for v := range 4 {
+			var values [2][]byte
+			var at [2]int
+			for k := range values {
+				values[k] = make([]byte, n)
+				for i := 0; i+8 <= n; i += 8 {
+					binary.LittleEndian.PutUint64(values[k][i:], r.Uint64())
+				}
+			}
+			broken := interrupt && v == 2
+			for at[0] < n || at[1] < n {
+				k := r.IntN(2)
+				if at[k] == n {
+					k = 1 - k
+				}
+				m := min(n-at[k], 1+r.IntN(int(cut)+1))
+				b := bytes.Clone(values[k][at[k] : at[k]+m])
+				x := gradient(uint64(k)+1, n)
+				if x.Off = at[k]; !(broken && x.Off > 0 && x.Off+m < n && k == 0) {
+					x.Hold = r.IntN(n)
+					c.See(policy.Flow{}, &x, b)
+				} else {
+					broken = false // one segment is not seen
+				}
+				clear(b) // the caller's
+				at[k] += m
+			}
+			for k := range values {
+				id, _ := IdentityOf("far", policy.Flow{}, &tensor.Tensor{Key: uint64(k) + 1, Role: tensor.Gradient, DType: tensor.Float32, Size: n})
+				for number := range 2 {
+					off, length := piece(&id, number)
+					want[string(values[k][off:off+length])] = true
+				}
+			}
+		}
+		c.Close()
+		s.Close()
+		for _, v := range all.values {
+			if !want[string(v.data)] {
+				t.Fatalf("a value of tensor %d has other bytes", v.key)
+			}
+			sum := 0
+			for _, p := range v.pieces {
+				sum += p.Len
+			}
+			if sum != len(v.data) {
+				t.Fatalf("pieces of %d bytes for %d", sum, len(v.data))
+			}
+		}
+	})
+}

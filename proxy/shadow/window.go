@@ -1,0 +1,241 @@
+package shadow
+
+import (
+	"time"
+
+	"github.com/gradproxy/gradproxy/proxy/policy"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// An Identity names a tensor that candidates may code. Weights are named by the tensor that predicts them, whatever connection they go over.
+type Identity struct {
+	Peer  string
+	Flow  policy.Flow
+	Key   uint64
+	Role  tensor.Role
+	DType tensor.DType
+	Size  int
+}
+
+// IdentityOf returns the name of a tensor that goes to a peer; false: no candidate may code it, or it is sparse, whose rows are not sampled.
+func IdentityOf(peer string, f policy.Flow, t *tensor.Tensor) (Identity, bool) {
+	id := Identity{peer, f, t.Key, t.Role, t.DType, t.Size}
+	switch {
+	case t.Key == 0 || t.Keys != 0 || t.Size < policy.MinBytes || !t.DType.Float() || t.Size%t.DType.Size() != 0:
+		return id, false
+	case t.Role == tensor.State && t.Base != 0:
+		id.Key = t.Base
+		return id, true
+	case t.Role == tensor.Aggregate:
+		return id, f.LossyAggregates
+	}
+	return id, t.Role == tensor.Gradient
+}
+
+const (
+	// pieceSize is how many bytes of a large tensor are sampled: as many elements as have a scale of their own under 3lc, and more than other codecs take as one.
+	pieceSize = 256 << 10
+	// settling is how many values of a window do not count after the first that a candidate has coded: a residual grows for a while.
+	settling = 8
+	// patience is how many values a candidate may take to be used at all; then they count as they travel.
+	patience = 24
+	// tooMuch is how many times its share the windows may ask for, until some end early.
+	tooMuch = 1.25
+	// maxPieceSums bounds the pieces of which sums are kept apart.
+	maxPieceSums = 16
+	// counted is how many values of each connection a window counts before another tensor may have its turn.
+	counted = 24
+	// maxKnown bounds the tensors that are remembered. Of a job with more the others are not sampled.
+	maxKnown = 1 << 12
+	// idle is how long no value of a window may come until it ends.
+	idle = 30 * time.Second
+	// yields is how long a tensor waits that has had more windows than one which was refused.
+	yields = 10 * time.Second
+)
+
+// A window has the facts of one tensor, and while it is active its part in the sample. Shadow.mu guards all fields but the goroutine's.
+type window struct {
+	id       Identity
+	off, n   int       // the piece that is sampled
+	seen     time.Time // the last value that began, of any connection
+	interval float64   // seconds between values, smoothed; 0: not known
+	demand   float64   // share of a core, while it is active
+	active   bool
+	windows  int  // that it has had
+	whole    bool // this one has counted enough
+
+	// sums are of all windows: by piece, where there are at most maxPieceSums, else of all together; then by candidate.
+	sums [][]Measure
+
+	// The goroutine's:
+	lines  map[uint64][]Line // of this window, by connection; each by candidate
+	counts []count           // by candidate
+}
+
+// A count is the progress of one candidate in a window.
+type count struct {
+	values int // that were coded
+	used   int // since the first that the candidate has coded; 0: none
+	sums   int // that count
+}
+
+// piece returns which bytes of a tensor are sampled in a window, by its number: the same for every connection. A large tensor's windows go through all of its
+// pieces, far apart at first, since parts of a tensor may differ.
+func piece(id *Identity, number int) (off, n int) {
+	pieces := (id.Size + pieceSize - 1) / pieceSize
+	stride := max(1, int(float64(pieces)*0.618)) // the golden section
+	for gcd(stride, pieces) != 1 {
+		stride++
+	}
+	off = int((id.Key+uint64(number)*uint64(stride))%uint64(pieces)) * pieceSize
+	return off, min(pieceSize, id.Size-off)
+}
+
+func gcd(a, b int) int {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+// add adds a measure of a piece to the sums.
+func (w *window) add(off, candidate, candidates int, m *Measure) {
+	at := 0
+	if w.id.Size <= maxPieceSums*pieceSize {
+		at = off / pieceSize
+	}
+	for len(w.sums) <= at {
+		w.sums = append(w.sums, nil)
+	}
+	if w.sums[at] == nil {
+		w.sums[at] = make([]Measure, candidates)
+	}
+	w.sums[at][candidate].add(m)
+}
+
+// sum returns the sums of a candidate over all pieces. Its Wire is that of pieces which were sampled alike, by their bytes.
+func (w *window) sum(candidate int) (sum Measure) {
+	var size, wire float64
+	for at := range w.sums {
+		if w.sums[at] == nil || w.sums[at][candidate].Raw == 0 {
+			continue
+		}
+		m := &w.sums[at][candidate]
+		sum.add(m)
+		n := float64(min(pieceSize, w.id.Size-at*pieceSize))
+		size += n
+		wire += n * float64(m.Wire) / float64(m.Raw)
+	}
+	if size > 0 {
+		sum.Wire = int64(float64(sum.Raw)*wire/size + 0.5)
+	}
+	return sum
+}
+
+// cost returns the bytes that a window takes in all Trials: the residual, or the values that both ends would hold, and the last value.
+func (s *Shadow) cost(w *window) int64 {
+	return int64(len(s.config.Codecs)) * (3*4*int64(w.n/w.id.DType.Size()) + 64<<10)
+}
+
+// begins notes that a value of a tensor begins, and returns its window and piece if the value is of the sample.
+func (s *Shadow) begins(id *Identity) (w *window, off, n int) {
+	now := s.clock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w, ok := s.known.Use(*id)
+	if !ok {
+		if s.known.Len() >= maxKnown {
+			oldest, old, _ := s.known.Oldest()
+			if now.Sub(old.seen) < idle {
+				return nil, 0, 0
+			}
+			s.retire(old)
+			s.known.Delete(oldest)
+		}
+		w = &window{id: *id, seen: now}
+		w.off, w.n = piece(id, 0)
+		s.known.Put(*id, w)
+		return nil, 0, 0 // how often it comes is not known yet
+	}
+	gap := now.Sub(w.seen).Seconds()
+	if w.seen = now; w.interval == 0 {
+		w.interval = gap
+	} else {
+		w.interval += (gap - w.interval) / 8
+	}
+	if w.active || s.activate(w, now) {
+		return w, w.off, w.n
+	}
+	return nil, 0, 0
+}
+
+// activate begins a window if there is processor time and memory for it, and no tensor waits that has had fewer. s.mu is held.
+func (s *Shadow) activate(w *window, now time.Time) bool {
+	waits := now.Sub(s.refused) < yields
+	if waits && w.windows > s.level {
+		return false
+	}
+	w.demand = s.perByte * float64(w.n) / max(w.interval, 1e-3)
+	cost := s.cost(w)
+	// A window alone may ask for more than the share: its values are dropped as need be.
+	fits := len(s.active) == 0 || s.demand+w.demand <= s.config.Share && s.held+cost <= s.trialsMemory()
+	if !fits {
+		if !waits || w.windows < s.level {
+			s.level = w.windows
+		}
+		s.refused = now
+		return false
+	}
+	w.active = true
+	s.active[w] = struct{}{}
+	s.demand += w.demand
+	s.held += cost
+	return true
+}
+
+// retire ends a window, whose lines the goroutine closes later. s.mu is held.
+func (s *Shadow) retire(w *window) {
+	if !w.active {
+		return
+	}
+	w.active = false
+	s.demand = max(0, s.demand-w.demand)
+	s.held -= s.cost(w)
+	if w.whole {
+		w.windows, w.whole = w.windows+1, false
+		w.off, w.n = piece(&w.id, w.windows)
+	}
+	delete(s.active, w)
+	s.ending = append(s.ending, w)
+}
+
+// sweep retires the windows that are at their end: no value comes any more, or current, which may be nil, has counted enough and another tensor waits. It returns
+// the windows that have ended since it was called last.
+func (s *Shadow) sweep(current *window) (ended []*window) {
+	now := s.clock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	waits := now.Sub(s.refused) < yields
+	for w := range s.active {
+		turn := w.id.Size > pieceSize || waits && s.level <= w.windows // of another piece, or of another tensor
+		over := len(s.active) > 1 && s.demand > tooMuch*s.config.Share // its values take longer than was thought
+		if w == current {
+			w.whole = w.complete()
+		}
+		if now.Sub(w.seen) > idle || w == current && (over || turn && w.whole) {
+			s.retire(w)
+		}
+	}
+	ended, s.ending = s.ending, nil
+	return ended
+}
+
+// complete reports whether every candidate has counted enough.
+func (w *window) complete() bool {
+	for i := range w.counts {
+		if w.counts[i].sums < counted*len(w.lines) {
+			return false
+		}
+	}
+	return len(w.counts) > 0
+}
