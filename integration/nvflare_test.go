@@ -60,7 +60,7 @@ func TestNVFlare(t *testing.T) {
 	var direct nvflareLeg
 	t.Run("direct", func(t *testing.T) { direct, _ = runNVFlare(t, fast, nil, "--scheme", "tcp") })
 	if direct.WeightsSHA256 == "" {
-		t.Fatal("no direct run to compare with")
+		return // it says why
 	}
 	for _, scheme := range []string{"tcp", "grpc", "http"} {
 		t.Run(scheme, func(t *testing.T) {

@@ -153,6 +153,7 @@ func (m *Metrics) expect(s *Settings, protocols []parser.Protocol) {
 		m.refused.WithLabelValues(p.Name)
 		for _, job := range s.jobsWith(&p) {
 			m.delivering(gotKey{p.Name, job})
+			m.drifted.WithLabelValues(job)
 			for _, c := range codings {
 				m.Sent(p.Name, job, c.Codec, c.Role, 0, 0)
 			}
@@ -161,10 +162,6 @@ func (m *Metrics) expect(s *Settings, protocols []parser.Protocol) {
 	for _, c := range codings {
 		m.expectCoding(c)
 	}
-	for _, j := range s.Jobs {
-		m.drifted.WithLabelValues(j.Name)
-	}
-	m.drifted.WithLabelValues("")
 	for _, p := range protocols {
 		m.given.WithLabelValues(p.String())
 	}

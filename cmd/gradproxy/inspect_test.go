@@ -43,7 +43,7 @@ func TestInspectJSON(t *testing.T) {
 	if err := json.Unmarshal([]byte(`{"connections":[{"client":"10.0.0.1:4000","server":"10.0.0.2:5000","protocol":"unknown","name":"HTTP/1","complete":true,
 		"from_client":{"bytes":33,"messages":0,`+empty+`},"from_server":{"bytes":0,"messages":0,`+empty+`}}],
 		"hosts":[{"client":"10.0.0.1","server":"10.0.0.2","ports":[5000],"protocol":"unknown","name":"HTTP/1","connections":1,
-		"from_client_bytes":33,"from_server_bytes":0,"lossless_bytes":33}],
+		"from_client_bytes":33,"from_server_bytes":0,"lossless_bytes":33}],"methods":[],
 		"policies":[{"codec":"lossless",`+cost+`},{"codec":"int8",`+cost+`}]}`), &want); err != nil {
 		t.Fatal(err)
 	}
