@@ -49,8 +49,9 @@ func TestJobsWhileCarriersChange(t *testing.T) {
 		"torch": {torch, 0, func() []testbed.Result { return direct(t, torch).results }},
 		"mxnet": {mxnet.job(t), 3, func() []testbed.Result { l, _ := directMXNet(t, mxnet); return l.results }},
 	} {
+		want := c.want()
 		t.Run(name, func(t *testing.T) {
-			want := c.want()
+			t.Parallel() // beside the other job: both wait most of the time
 			w := newWAN(t, 2, wansim.Link{Rate: 50e6 / 8, Delay: 10 * time.Millisecond, Loss: 0.01, Queue: 1 << 20, Seed: 1})
 			ps := startProxies(t, w, testbed.Config{Carrier: tunnel.CarrierAuto, Congestion: "cubic"})
 			run, err := w.Start(deadline(t, 2*patience+*outage), c.job)

@@ -3,9 +3,11 @@
 package integration
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/gradproxy/gradproxy/integration/testbed"
 	wansim "github.com/gradproxy/gradproxy/wan-sim"
@@ -93,5 +95,17 @@ func TestNVFlareModelCrossesOnce(t *testing.T) {
 	// Beside the model each client is sent the app, its tasks and acknowledgements, and those grow with their number.
 	if more, model := float64(three.down)-float64(one.down), float64(three.DenseBytes*three.Steps); more > 0.5*model {
 		t.Errorf("two more clients cost %.0f bytes down, want less than half of the %.0f that the model takes in all rounds", more, model)
+	}
+}
+
+// Over a slow link NVFlare sends each frame again that is not acknowledged within 5 s, and this job is not done after 180 s. Through the proxies it ends,
+// though they do not recognize all repeated frames.
+func TestNVFlareOverSlowLink(t *testing.T) {
+	t.Parallel()                                                                    // it waits for the link
+	link := wansim.Link{Rate: 120e3, Delay: 10 * time.Millisecond, Queue: 64 << 10} // 60 kB/s for each client
+	const wide = 503                                                                // hidden neurons with which a model takes 1.6 MB
+	l, _ := runNVFlare(t, link, &testbed.Config{}, "--scheme", "grpc", "--hidden", fmt.Sprint(wide), "--rounds", "1", "--timeout", "400")
+	if l.down > uint64(2*l.DenseBytes) {
+		t.Errorf("%d bytes came down, want fewer than one model for each client, %d", l.down, 2*l.DenseBytes)
 	}
 }
