@@ -69,11 +69,12 @@ func (q *qemu) command(g Guest, dir string) ([]string, error) {
 	if err := os.WriteFile(initial, archive(content), 0o644); err != nil {
 		return nil, err
 	}
+	// Without no_timer_check the kernel panics where the emulated timer does not tick in time for its check, as on a busy machine.
 	return []string{
 		q.program, "-nodefaults", "-no-user-config", "-display", "none", "-serial", "stdio", "-no-reboot",
 		"-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", fmt.Sprint(g.memory()),
 		"-kernel", q.kernel, "-initrd", initial,
-		"-append", "console=ttyS0 panic=-1 quiet " + JobVariable + "=" + filepath.Join(dir, jobFile),
+		"-append", "console=ttyS0 panic=-1 quiet no_timer_check " + JobVariable + "=" + filepath.Join(dir, jobFile),
 		"-virtfs", "local,path=/,mount_tag=" + HostTag + ",security_model=none,readonly=on,multidevs=remap",
 	}, nil
 }
