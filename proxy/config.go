@@ -16,6 +16,7 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/memory"
 	"github.com/gradproxy/gradproxy/proxy/path"
 	"github.com/gradproxy/gradproxy/proxy/shadow"
+	"github.com/gradproxy/gradproxy/proxy/tensors"
 )
 
 // A Stream is a connection's in the tunnel: ordered bytes both ways that survive the loss of a carrier.
@@ -89,6 +90,15 @@ const ShadowMemory = shadow.DefaultMemory
 
 // SpareMemory is how many bytes a connection may hold in each direction beside Config.Memory.
 const SpareMemory = memory.Spare
+
+// TableMemory returns the bytes that the table of tensors takes where Config.Residuals is so many.
+func TableMemory(residuals int64) int64 {
+	_, takes := tensors.Lines(residuals / tableShare)
+	return takes
+}
+
+// tableShare is the part of Config.Residuals that the table of tensors may take beside it, one in so many.
+const tableShare = 8
 
 // ValuesTimes is how many times Config.Values the values that are shared with one peer may take: each way, and the ones of a lost value stream.
 const ValuesTimes = 3

@@ -99,6 +99,7 @@ func New(cfg Config) (*Proxy, error) {
 	p.watcher = app.NewWatcher()
 	p.opening, p.noOpenings = context.WithCancelCause(context.Background())
 	p.tags.Store(rand.Uint64N(1 << 40)) // so that no connection is taken for one of an earlier process
+	lines, _ := tensors.Lines(cfg.Residuals / tableShare)
 	traits := map[string]parser.Traits{}
 	for _, protocol := range p.config.Protocols {
 		traits[protocol.String()] = protocol.Traits()
@@ -109,7 +110,7 @@ func New(cfg Config) (*Proxy, error) {
 		Policy:      func() policy.Policy { return p.settings.Load().Policy },
 		Lasting:     func(protocol string) bool { return traits[protocol].Reconnects },
 		Residuals:   residual.New(p.config.Residuals, p.config.Metrics.forgot, p.config.Metrics.forgotRows),
-		Tensors:     new(tensors.Table),
+		Tensors:     &tensors.Table{Max: lines},
 		Connections: func() int { return int(p.carried.Load()) },
 		Metrics:     p.config.Metrics,
 	}

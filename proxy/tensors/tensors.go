@@ -2,6 +2,7 @@
 package tensors
 
 import (
+	"cmp"
 	"math"
 	"net/netip"
 	"strings"
@@ -51,9 +52,19 @@ type Info struct {
 	Sampleable bool   `json:"-"` // candidates may code it
 }
 
-// maxTensors bounds the table. Beyond it the tensor whose last value began the longest ago is not listed any more; should
-// it come again, its counts begin anew. A line takes about 600 bytes.
-const maxTensors = 1 << 17
+// Bounds of a table, in lines. Beyond them the tensor whose last value began the longest ago is not listed any more; should
+// it come again, its counts begin anew.
+const (
+	minTensors = 1 << 12
+	maxTensors = 1 << 17
+	lineBytes  = 900 // of memory that a line takes, with names
+)
+
+// Lines returns how many lines a table may have that takes so many bytes, within the bounds of a table, and the bytes that they take.
+func Lines(bytes int64) (lines int, takes int64) {
+	lines = int(min(max(bytes/lineBytes, minTensors), maxTensors))
+	return lines, int64(lines) * lineBytes
+}
 
 // An Origin says which connection a tensor comes by.
 type Origin struct {
@@ -72,6 +83,8 @@ const maxLabel = 120
 // A Table has a Record for each tensor that this proxy sends, over all connections. The zero Table is empty. It is safe
 // for concurrent use.
 type Table struct {
+	Max int // lines, as Lines says; 0: 131,072. It must not change once the table is in use
+
 	mu      sync.Mutex
 	records lru.Cache[key, *Record]
 	made    uint64    // records so far
@@ -121,7 +134,7 @@ func (tt *Table) Of(o Origin, f policy.Flow, t tensor.Tensor) (r *Record, fresh 
 	if r, ok := tt.records.Use(k); ok {
 		return r, false
 	}
-	if tt.records.Len() >= maxTensors {
+	if tt.records.Len() >= cmp.Or(tt.Max, maxTensors) {
 		oldest, _, _ := tt.records.Oldest()
 		tt.records.Delete(oldest)
 	}

@@ -114,3 +114,20 @@ func TestEvidence(t *testing.T) {
 		}
 	}
 }
+
+// A table takes the memory that it is given, within its bounds, and has no more lines.
+func TestLinesFitTheirMemory(t *testing.T) {
+	for bytes, want := range map[int64]int{0: minTensors, 1 << 20: minTensors, 9000 * lineBytes: 9000, 1 << 40: maxTensors} {
+		lines, takes := Lines(bytes)
+		if lines != want || takes != int64(lines)*lineBytes {
+			t.Errorf("%d bytes: %d lines of %d bytes, want %d", bytes, lines, takes, want)
+		}
+	}
+	table := Table{Max: 3}
+	for key := range uint64(10) {
+		table.Of(Origin{}, policy.Flow{}, tensor.Tensor{Key: key + 1, Size: 4})
+	}
+	if n := len(table.List()); n != 3 {
+		t.Errorf("a table of 3 lines has %d", n)
+	}
+}

@@ -69,6 +69,7 @@ func BudgetOf(c *config.Config) *Budget {
 	add("codecs", int64(runtime.GOMAXPROCS(0))*coreMemory)
 	add("protocols", protocolFacts+jobFacts*int64(len(c.Jobs)))
 	add(fmt.Sprintf("%d connections", connections), connections*2*proxy.SpareMemory)
+	add("table of tensors", proxy.TableMemory(c.State.Memory))
 	add("program", programMemory)
 	return b
 }
