@@ -15,7 +15,7 @@ import (
 
 // The demo in small, with real proxies: lossless coding ends with the weights of the direct run; loss in the first phase of
 // the ring ends with other weights, but the same ones on both ranks; loss in the sums lets the ranks differ, a little. Through
-// a parameter server the workers stay alike with any loss. On each wire each run saves more bytes than the one before.
+// a parameter server the workers stay alike with any loss, and so do two hospitals whose models a server averages. On each wire each run saves more bytes than the one before.
 func TestDemoInSmall(t *testing.T) {
 	small := demo.Options{Link: demo.Link{Rate: 1e9, RTT: time.Millisecond}, Steps: 12, Model: []int{256}, Seed: 1, Through: throughProxies}
 	runs := func(o demo.Options, wire string, want int, more float64) []demo.Result {
@@ -45,6 +45,15 @@ func TestDemoInSmall(t *testing.T) {
 	}
 	if sums.ReplicasIdentical || sums.ReplicaDistance <= 0 || sums.ReplicaDistance >= 0.02 {
 		t.Errorf("loss in the sums: %+v", sums)
+	}
+	rounds := small
+	rounds.Steps = 90 // the first models have no earlier ones to differ from
+	federated := runs(rounds, "flower", 3, 1.1)
+	if r := federated[1]; !r.SameAsDirect || !r.ReplicasIdentical || r.Ratio < 1.5 {
+		t.Errorf("lossless coding has changed something, or saves only %.3g times the bytes: %+v", r.Ratio, r)
+	}
+	if r := federated[2]; r.SameAsDirect || !r.ReplicasIdentical {
+		t.Errorf("loss in the differences of models: %+v", r)
 	}
 	small.All = true
 	server := runs(small, "pslite", 4, 1) // pushes lose from the first on: the last two differ by 3 %

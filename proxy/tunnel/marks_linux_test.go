@@ -11,16 +11,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gradproxy/gradproxy/integration/require"
 	"github.com/gradproxy/gradproxy/integration/require/netns"
 )
 
 // TestMarksOfCongestion: over links whose router marks some packets, wipes marks out or drops packets that have any, streams arrive, and a carrier
 // uses marks where they survive.
 func TestMarksOfCongestion(t *testing.T) {
-	nft, err := exec.LookPath("nft")
-	if err != nil {
-		t.Skip("nft is not installed")
-	}
+	require.Command(t, "nft")
 	for name, c := range map[string]struct {
 		rules          string
 		capable, marks bool
@@ -36,7 +34,7 @@ func TestMarksOfCongestion(t *testing.T) {
 			netns.Connect(a, b, "wan", []string{"10.9.0.1/24"}, []string{"10.9.0.2/24"})
 			if c.rules != "" {
 				b.Do(func() {
-					cmd := exec.Command(nft, "-f", "-")
+					cmd := exec.Command("nft", "-f", "-")
 					cmd.Stdin = strings.NewReader("table inet marks { chain c { type filter hook prerouting priority -300; " + c.rules + "; }; }")
 					if out, err := cmd.CombinedOutput(); err != nil {
 						t.Errorf("nft: %v: %s", err, out)
