@@ -194,9 +194,11 @@ func TestTensorsTakeTurns(t *testing.T) {
 			t.Errorf("%d windows are open", f.open)
 		}
 		f.mu.Unlock()
+		s.mu.Lock()
 		if s.demand > s.config.Share*tooMuch && len(s.active) > 1 {
 			t.Errorf("%d windows ask for %.3f of a core", len(s.active), s.demand)
 		}
+		s.mu.Unlock()
 		s.Close()
 	})
 }
