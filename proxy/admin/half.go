@@ -85,6 +85,7 @@ func DecodeView(text []byte) (*PeerView, error) {
 	}
 	for i := range t.Largest {
 		x := &t.Largest[i]
+		x.ID, x.Shadow = 0, nil // an ID names a tensor of the peer's own table
 		clean(&x.Peer, &x.Job, &x.Protocol, &x.Direction, &x.DType, &x.Role, &x.Evidence, &x.Codec, &x.Reason, &x.From, &x.To, &x.Name, &x.Shape)
 		numbers = append(numbers, int64(x.Bytes), x.Values, x.RawBytes, x.WireBytes, int64(x.Number), x.Guarded)
 		floats = append(floats, x.Error, x.Residual, x.Sparsity)

@@ -28,9 +28,9 @@ type staging struct {
 	texts []string    // of the codecs, in one spelling
 }
 
-// Staged returns base with stagings: a tensor that no rule of base matches, or for which a rule has a lossy codec, travels by the codec of the stage that
-// is in force, if that may lose something by the tensor's role, and if it comes later in the list than the rule's. All that a rule keeps lossless
-// or verbatim stays so.
+// Staged returns base with stagings: a gradient that no rule of base matches, or a tensor for which a rule has a lossy codec, travels by the codec of the stage
+// that is in force, if that may lose something by the tensor's role, and if it comes later in the list than the rule's. All that a rule keeps lossless
+// or verbatim stays so, and so do weights and sums that no rule lets lose something: a list of codecs names no roles.
 func Staged(base Policy, list []Staging, newCodec func(text string) (codecs.Codec, error)) (Policy, error) {
 	if len(list) == 0 {
 		return base, nil
@@ -66,7 +66,7 @@ func (s *staged) Choose(f Flow, t tensor.Tensor, m Measured) Choice {
 func (x *staging) choose(c Choice, f Flow, t tensor.Tensor, m Measured) Choice {
 	at := min(x.At(), len(x.rules))
 	lossy := c.Codec != nil && codecs.Lossy(c.Codec)
-	if at <= 0 || !lossy && c.Why == tensor.OK {
+	if at <= 0 || !lossy && (c.Why == tensor.OK || t.Role == tensor.State || t.Role == tensor.Aggregate) {
 		return c
 	}
 	if lossy && slices.Index(x.texts, c.Codec.String()) >= at-1 {
@@ -77,6 +77,9 @@ func (x *staging) choose(c Choice, f Flow, t tensor.Tensor, m Measured) Choice {
 	if alt.Codec == nil || !codecs.Lossy(alt.Codec) {
 		c.Watch = c.Watch || alt.Watch
 		return c
+	}
+	if lossy {
+		alt.Flush = c.Flush // the rule's promise of exact values holds
 	}
 	return alt
 }

@@ -9,7 +9,7 @@ import (
 // As stages come into force tensors move to their codecs in order, and nothing moves that its role, or a rule, keeps exact.
 func TestStages(t *testing.T) {
 	at := 0
-	base, err := New([]Rule{{Job: "kept", Codec: "lossless"}, {Job: "bare", Codec: Verbatim}, {Job: "coarse", Codec: "3lc"}, {Job: "fine", Codec: "int4"}}, fakes)
+	base, err := New([]Rule{{Job: "kept", Codec: "lossless"}, {Job: "bare", Codec: Verbatim}, {Job: "coarse", Codec: "3lc"}, {Job: "fine", Codec: "int4", FlushEvery: 10}, {Job: "pulls", Roles: []tensor.Role{tensor.State}, Codec: "int4"}}, fakes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +38,8 @@ func TestStages(t *testing.T) {
 		"exact":              {tokyo, change(func(x *tensor.Tensor) { x.Role = tensor.Exact }), [4]string{"lossless", "lossless", "lossless", "lossless"}},
 		"unknown":            {tokyo, change(func(x *tensor.Tensor) { x.Role = tensor.Unknown }), [4]string{"lossless", "lossless", "lossless", "lossless"}},
 		"state without base": {tokyo, change(func(x *tensor.Tensor) { x.Role = tensor.State }), [4]string{"lossless", "lossless", "lossless", "lossless"}},
-		"state":              {tokyo, change(func(x *tensor.Tensor) { x.Role, x.Base = tensor.State, 2 }), [4]string{"lossless", "int4", "3lc", "3lc"}},
+		"state":              {tokyo, change(func(x *tensor.Tensor) { x.Role, x.Base = tensor.State, 2 }), [4]string{"lossless", "lossless", "lossless", "lossless"}},
+		"state by a rule":    {job("pulls"), change(func(x *tensor.Tensor) { x.Role, x.Base = tensor.State, 2 }), [4]string{"int4", "int4", "3lc", "3lc"}},
 		"sum":                {tokyo, change(func(x *tensor.Tensor) { x.Role = tensor.Aggregate }), [4]string{"lossless", "lossless", "lossless", "lossless"}},
 		"integers":           {tokyo, change(func(x *tensor.Tensor) { x.DType = tensor.Int64 }), [4]string{"lossless", "lossless", "lossless", "lossless"}},
 		"small":              {tokyo, change(func(x *tensor.Tensor) { x.Size = 512 }), [4]string{Verbatim, Verbatim, Verbatim, Verbatim}},
@@ -54,6 +55,9 @@ func TestStages(t *testing.T) {
 			}
 			if text == "3lc" && c.t.Role == tensor.Gradient && !got.Feedback {
 				t.Errorf("%s, stage %d: no feedback", name, at)
+			}
+			if c.f.Job == "fine" && got.Flush != 10 {
+				t.Errorf("%s, stage %d: exact values every %d values, want 10, as the rule says", name, at, got.Flush)
 			}
 		}
 	}

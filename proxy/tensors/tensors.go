@@ -164,6 +164,7 @@ func (r *Record) Chose(by policy.Policy, t tensor.Tensor, codec string, reason t
 	r.values.Add(1)
 	r.mu.Lock()
 	r.by, r.last = by, t
+	r.last.Placed = nil // a record must not keep samples of weights
 	r.bytes = t.Size
 	r.codec, r.reason = codec, reason
 	r.mu.Unlock()

@@ -59,6 +59,9 @@ func (s *session) create(ctx context.Context) (*Stream, error) {
 		case ctx.Err() != nil:
 			return nil, fmt.Errorf("tunnel: opening a stream to %s, which has %d: %w", s.peer.name, len(s.streams), context.Cause(ctx))
 		case s.err != nil:
+			if errors.Is(s.err, ErrSessionLost) {
+				return nil, fmt.Errorf("%w: %w", ErrNotSent, s.err)
+			}
 			return nil, s.err
 		case s.draining:
 			return nil, fmt.Errorf("%w: this side", ErrDraining)
