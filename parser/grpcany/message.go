@@ -19,7 +19,7 @@ const (
 // Bounds of a message.
 const (
 	maxText   = 128     // bytes of a text that is part of a leaf's name
-	maxLeaves = 1 << 12 // that are tensors
+	maxLeaves = 1 << 10 // that are tensors; a list of them is up to 60 KiB, which no budget counts
 )
 
 // A message reads one message.
