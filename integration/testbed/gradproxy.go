@@ -139,7 +139,7 @@ peers:
 			own.Network6.Addr(), own.Network6.Bits(), price)
 	}
 	if c.Upgrades {
-		text += fmt.Sprintf("upgrade: {socket: %s/%s.upgrade}\n", g.dir, own.Site)
+		text += fmt.Sprintf("upgrade: {socket: %s/%s.upgrade}\n", g.dir, own.Name())
 	}
 	if c.State != "" {
 		text += fmt.Sprintf("state: {dir: %s/%s}\n", c.State, own.Site)
