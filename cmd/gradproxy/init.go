@@ -64,7 +64,7 @@ func initCommand() *cobra.Command {
 	return c
 }
 
-// fits checks the files that were written as gradproxy check does, and says what the check warns of. An error is a defect of gradproxy, or a port or name that no
+// fits checks the written files as gradproxy check does, and prints the warnings of that check. An error is a defect of gradproxy, or a port or name that no
 // configuration may have.
 func fits(c *cobra.Command, output string, plan setup.Plan) error {
 	var sites []*config.Config

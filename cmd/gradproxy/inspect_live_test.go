@@ -83,7 +83,7 @@ func (r *recorder) copy(to, from *net.TCPConn, conn int, side parser.Side) {
 	}
 }
 
-// The bytes that inspect --what-if gives for a parameter server's job are within 10 % of the bytes that proxies then carry of the same job: gradients with feedback, weights as
+// The bytes that inspect --what-if gives for a parameter server's job are within 10 % of the bytes that two proxies then carry for the same job: gradients with feedback, weights as
 // differences, and one copy of them for both workers.
 func TestWhatIfAgreesWithALiveRun(t *testing.T) {
 	var seen *recorder

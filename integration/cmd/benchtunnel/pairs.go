@@ -21,7 +21,7 @@ import (
 	"github.com/gradproxy/gradproxy/integration/testbed"
 )
 
-// A pair is two processes on loopback, by way of which connections to entry reach the server.
+// A pair is two processes on loopback, which carry connections from the address entry to the server.
 type pair struct {
 	name      string
 	entry     string

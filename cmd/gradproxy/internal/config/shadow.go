@@ -12,7 +12,7 @@ import (
 // maxShadow bounds the candidates, which share one piece of memory and a share of the processors.
 const maxShadow = 8
 
-// codecs checks a list of codecs, each of which must be there once.
+// codecs checks a list of codecs. The list must name no codec twice.
 func (k *checker) codecs(list []string, line int, place string) {
 	for i, text := range list {
 		where := fmt.Sprintf("%s[%d]", place, i)

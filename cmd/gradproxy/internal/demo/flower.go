@@ -17,7 +17,7 @@ import (
 const localSteps = 15
 
 // federated trains as Flower does with FedAvg: two hospitals at the near site train the server's model, each on images of its own, and send it back; the server at
-// the far site averages what they send. Each has the average tested, too.
+// the far site averages their models. Each hospital tests the average, too.
 func federated(ctx context.Context, r *run) (trained, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -78,7 +78,7 @@ type flowerJob struct {
 	sent    atomic.Int64 // bytes that all have written
 }
 
-// A hospital is a client: it has the last model that it was sent, or what it has made of it.
+// A hospital is a client: it has the last model that the server sent, or that model after its own steps of training.
 type hospital struct {
 	run    *run
 	number int

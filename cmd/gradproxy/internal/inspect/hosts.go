@@ -19,7 +19,7 @@ type HostPair struct {
 	Lossless    int      `json:"lossless_bytes"` // both directions, under the policy lossless
 
 	directions [2]Direction // summed up
-	incomplete int          // connections of which bytes are missing
+	incomplete int          // connections with missing bytes
 }
 
 // maxPorts bounds the ports that a HostPair lists.

@@ -95,7 +95,7 @@ func (r *reader) count(from parser.Side, i int, method string, before, after pro
 	t.wire[i] += int(after.Wire - before.Wire)
 }
 
-// methods sums up the methods of all connections, those first of which lossless coding saves most.
+// methods sums up the methods of all connections, sorted by the bytes that lossless coding saves, the most first.
 func (x *inspector) methods() []Method {
 	list := []Method{}
 	for _, w := range x.wires {

@@ -9,7 +9,7 @@ import (
 // headLen is how many of each side's first bytes are kept to name a protocol that no parser knows.
 const headLen = 64
 
-// signatures are the first bytes of protocols of which nothing is understood but the name. The first match counts.
+// signatures are the first bytes of protocols that no parser reads; inspect names them. The first match counts.
 var signatures = []struct {
 	name  string
 	bytes string // of the client or of the server

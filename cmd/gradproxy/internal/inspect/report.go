@@ -9,7 +9,7 @@ const unknown = "unknown"
 type Report struct {
 	Connections []Connection `json:"connections"` // in the order of their first packets
 	Hosts       []HostPair   `json:"hosts"`       // the same, summed up by host and protocol
-	Methods     []Method     `json:"methods"`     // of gRPC and HTTP calls with tensors, those first of which lossless coding saves most
+	Methods     []Method     `json:"methods"`     // of gRPC and HTTP calls with tensors, sorted by the bytes that lossless coding saves
 	Policies    []Cost       `json:"policies"`    // the cost of each; lossless first
 	WhatIf      *WhatIf      `json:"what_if,omitempty"`
 }

@@ -54,8 +54,8 @@ func (ts *tensors) judge(direction any, t tensor.Tensor, off int, data []byte) t
 	return t.Role
 }
 
-// supports reports whether data, compared with the last values of b, a block of t at off, supports the role. It ends the word of the user who says that
-// all sums are gradients where one is none, as a proxy does.
+// supports reports whether data, compared with the last values of b, a block of t at off, supports the role. Where a sum is no gradient, supports stops
+// believing the user that all sums are gradients, as a proxy does.
 func (ts *tensors) supports(b *block, t tensor.Tensor, off int, data []byte) bool {
 	kept := make([]byte, tensor.KeptSize(t.DType, len(b.data)))
 	tensor.Keep(t.DType, kept, b.data)
