@@ -50,6 +50,7 @@ CASES = {
     "ema-10": Case([("ema", 10)], loss="sum", lr=0.001, steps=50),
     "ema-unused": Case([("ema", 7)], loss="sum", lr=0.001, find_unused_parameters=True),
     "ema-mean": Case([("ema", 10)]),
+    "average-10": Case([("weights", 10)], loss="sum", lr=0.001),
     "momentum": Case([("momentum", 10)], steps=50),
     "adam-momentum": Case([("momentum", 10), ("variance", 10)], steps=50, optimizer="adamw", lr=3e-3),
     "max": Case([("max", 10), ("min", 7), ("product", 9)]),
