@@ -19,6 +19,7 @@ func attached(t *testing.T, folder string) (n int) {
 	for _, a := range []ebpf.AttachType{
 		ebpf.AttachCGroupInet4Connect, ebpf.AttachCGroupInet6Connect, ebpf.AttachCgroupInet4GetPeername,
 		ebpf.AttachCgroupInet6GetPeername, ebpf.AttachCGroupSockOps, ebpf.AttachCGroupGetsockopt,
+		ebpf.AttachCGroupInetEgress,
 	} {
 		r, err := link.QueryPrograms(link.QueryOptions{Target: int(f.Fd()), Attach: a})
 		if err != nil {

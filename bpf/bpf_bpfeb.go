@@ -45,6 +45,12 @@ type bpfFlow struct {
 	SegmentsReceived uint32
 }
 
+type bpfListeners struct {
+	_     structs.HostLayout
+	Port4 uint16
+	Port6 uint16
+}
+
 type bpfPrefix struct {
 	_    structs.HostLayout
 	Bits uint32
@@ -69,17 +75,20 @@ const (
 	bpfMapBeat            = "beat"
 	bpfMapDialled         = "dialled"
 	bpfMapFlows           = "flows"
+	bpfMapListening       = "listening"
 	bpfMapLocals          = "locals"
 	bpfMapNetworks        = "networks"
 	bpfMapTotals          = "totals"
 	bpfMapTunnels         = "tunnels"
 	bpfProgGpConnect4     = "gp_connect4"
 	bpfProgGpConnect6     = "gp_connect6"
+	bpfProgGpEgress       = "gp_egress"
 	bpfProgGpGetpeername4 = "gp_getpeername4"
 	bpfProgGpGetpeername6 = "gp_getpeername6"
 	bpfProgGpGetsockopt   = "gp_getsockopt"
 	bpfProgGpSockops      = "gp_sockops"
 	bpfVarFirstPort       = "first_port"
+	bpfVarHold            = "hold"
 	bpfVarLastPort        = "last_port"
 	bpfVarListen4         = "listen4"
 	bpfVarListen6         = "listen6"
@@ -133,6 +142,7 @@ type bpfSpecs struct {
 type bpfProgramSpecs struct {
 	GpConnect4     *ebpf.ProgramSpec `ebpf:"gp_connect4"`
 	GpConnect6     *ebpf.ProgramSpec `ebpf:"gp_connect6"`
+	GpEgress       *ebpf.ProgramSpec `ebpf:"gp_egress"`
 	GpGetpeername4 *ebpf.ProgramSpec `ebpf:"gp_getpeername4"`
 	GpGetpeername6 *ebpf.ProgramSpec `ebpf:"gp_getpeername6"`
 	GpGetsockopt   *ebpf.ProgramSpec `ebpf:"gp_getsockopt"`
@@ -143,13 +153,14 @@ type bpfProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfMapSpecs struct {
-	Beat     *ebpf.MapSpec `ebpf:"beat"`
-	Dialled  *ebpf.MapSpec `ebpf:"dialled"`
-	Flows    *ebpf.MapSpec `ebpf:"flows"`
-	Locals   *ebpf.MapSpec `ebpf:"locals"`
-	Networks *ebpf.MapSpec `ebpf:"networks"`
-	Totals   *ebpf.MapSpec `ebpf:"totals"`
-	Tunnels  *ebpf.MapSpec `ebpf:"tunnels"`
+	Beat      *ebpf.MapSpec `ebpf:"beat"`
+	Dialled   *ebpf.MapSpec `ebpf:"dialled"`
+	Flows     *ebpf.MapSpec `ebpf:"flows"`
+	Listening *ebpf.MapSpec `ebpf:"listening"`
+	Locals    *ebpf.MapSpec `ebpf:"locals"`
+	Networks  *ebpf.MapSpec `ebpf:"networks"`
+	Totals    *ebpf.MapSpec `ebpf:"totals"`
+	Tunnels   *ebpf.MapSpec `ebpf:"tunnels"`
 }
 
 // bpfVariableSpecs contains global variables before they are loaded into the kernel.
@@ -157,6 +168,7 @@ type bpfMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfVariableSpecs struct {
 	FirstPort *ebpf.VariableSpec `ebpf:"first_port"`
+	Hold      *ebpf.VariableSpec `ebpf:"hold"`
 	LastPort  *ebpf.VariableSpec `ebpf:"last_port"`
 	Listen4   *ebpf.VariableSpec `ebpf:"listen4"`
 	Listen6   *ebpf.VariableSpec `ebpf:"listen6"`
@@ -186,13 +198,14 @@ func (o *bpfObjects) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfMaps struct {
-	Beat     *ebpf.Map `ebpf:"beat"`
-	Dialled  *ebpf.Map `ebpf:"dialled"`
-	Flows    *ebpf.Map `ebpf:"flows"`
-	Locals   *ebpf.Map `ebpf:"locals"`
-	Networks *ebpf.Map `ebpf:"networks"`
-	Totals   *ebpf.Map `ebpf:"totals"`
-	Tunnels  *ebpf.Map `ebpf:"tunnels"`
+	Beat      *ebpf.Map `ebpf:"beat"`
+	Dialled   *ebpf.Map `ebpf:"dialled"`
+	Flows     *ebpf.Map `ebpf:"flows"`
+	Listening *ebpf.Map `ebpf:"listening"`
+	Locals    *ebpf.Map `ebpf:"locals"`
+	Networks  *ebpf.Map `ebpf:"networks"`
+	Totals    *ebpf.Map `ebpf:"totals"`
+	Tunnels   *ebpf.Map `ebpf:"tunnels"`
 }
 
 func (m *bpfMaps) Close() error {
@@ -200,6 +213,7 @@ func (m *bpfMaps) Close() error {
 		m.Beat,
 		m.Dialled,
 		m.Flows,
+		m.Listening,
 		m.Locals,
 		m.Networks,
 		m.Totals,
@@ -212,6 +226,7 @@ func (m *bpfMaps) Close() error {
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfVariables struct {
 	FirstPort *ebpf.Variable `ebpf:"first_port"`
+	Hold      *ebpf.Variable `ebpf:"hold"`
 	LastPort  *ebpf.Variable `ebpf:"last_port"`
 	Listen4   *ebpf.Variable `ebpf:"listen4"`
 	Listen6   *ebpf.Variable `ebpf:"listen6"`
@@ -227,6 +242,7 @@ type bpfVariables struct {
 type bpfPrograms struct {
 	GpConnect4     *ebpf.Program `ebpf:"gp_connect4"`
 	GpConnect6     *ebpf.Program `ebpf:"gp_connect6"`
+	GpEgress       *ebpf.Program `ebpf:"gp_egress"`
 	GpGetpeername4 *ebpf.Program `ebpf:"gp_getpeername4"`
 	GpGetpeername6 *ebpf.Program `ebpf:"gp_getpeername6"`
 	GpGetsockopt   *ebpf.Program `ebpf:"gp_getsockopt"`
@@ -237,6 +253,7 @@ func (p *bpfPrograms) Close() error {
 	return _BpfClose(
 		p.GpConnect4,
 		p.GpConnect6,
+		p.GpEgress,
 		p.GpGetpeername4,
 		p.GpGetpeername6,
 		p.GpGetsockopt,

@@ -1,9 +1,12 @@
 package bpf
 
 import (
+	"errors"
 	"fmt"
 	"strings"
+	"syscall"
 
+	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 )
 
@@ -37,4 +40,18 @@ func missingCapabilities() string {
 		return missing[0] + " is"
 	}
 	return strings.Join(missing, " and ") + " are"
+}
+
+// explain adds a remedy to an error of the system.
+func explain(err error) error {
+	switch {
+	case errors.Is(err, syscall.EPERM):
+		if missing := Permitted(); missing != nil {
+			return fmt.Errorf("%w: %w", missing, err)
+		}
+		return fmt.Errorf("bpf: the kernel allows no programs here, as in a container or a user namespace: run gradproxy outside of it, or use forward: %w", err)
+	case errors.Is(err, ebpf.ErrNotSupported), errors.Is(err, syscall.ENOSYS):
+		return fmt.Errorf("bpf: this kernel lacks needed features, Linux 5.14 with CONFIG_CGROUP_BPF: use mode: redirect or forward: %w", err)
+	}
+	return fmt.Errorf("bpf: %w", err)
 }

@@ -15,10 +15,11 @@ type Config struct {
 	First, Last uint16           // destination ports, both included
 	Listen4     uint16           // port of the listener on 127.0.0.1; IPv4 networks need it
 	Listen6     uint16           // port of the listener on ::1; IPv6 networks need it
-	Mark        uint32           // SO_MARK of the proxy's own sockets
+	Mark        uint32           // SO_MARK of the proxy's own sockets; with Refuse also of the listeners
 
 	Timeout time.Duration // since the last Refresh, after which the proxy counts as dead
 	Refuse  bool          // connections are refused then; false: they go directly to their servers
+	Hold    time.Duration // with Refuse: for this long after Timeout connections wait for the next proxy instead; 0: they do not
 }
 
 // A Flow is a connection that was redirected. Its counters are the kernel's for the client's socket: exact once it is closed,

@@ -5,6 +5,7 @@
 //
 //	connect4, connect6          job's connect(2): a destination in one of the networks becomes the proxy's listener on loopback
 //	sockops                     handshake done: notes the destination that the client with this address and port dialled; later counts bytes
+//	egress                      job's first packet: while the proxy is dead and others wait for the next one (Hold), it is dropped, and repeated by the kernel
 //	getsockopt                  proxy's SO_ORIGINAL_DST on the accepted socket: answers with that destination
 //	getpeername4, getpeername6  job's getpeername(2): the server that it dialled, and never the proxy
 //
@@ -14,12 +15,13 @@
 // Never redirected are: protocols other than TCP; ports outside the range, and port 22; destinations in no network;
 // addresses of this host, so that a job's connections to itself stay as they are; the peers' tunnels; sockets with the
 // proxy's mark; sockets that are bound to a device; and sockets of another network namespace than the proxy's, for loopback
-// there is not its own. A connection that is not redirected costs a look-up at its connect and nothing after it. A client of
+// there is not its own. A connection that is not redirected costs a look-up at its connect and, with Hold, a look at its socket's state for each packet. A client of
 // Multipath TCP is redirected like one of TCP, which it then is: the listener speaks no other.
 //
 // Whether anything is redirected depends on a beat, a time that the proxy renews: with the last one older than a few seconds
-// new connections go directly to their servers, or are refused, as the configuration says. Programs that let connections
-// pass are held by links, which end with the process. Programs that refuse are attached to the cgroup itself, and end with
+// new connections go directly to their servers, or are refused, as the configuration says; with Hold they wait at the dead proxy's port, where the next
+// one listens, with the flows of the dead one. Programs that let connections
+// pass are held by links, which end with the process. Programs that refuse or hold are attached to the cgroup itself, and end with
 // the cgroup or with the next [Attach] to it: a proxy that is killed goes on refusing.
 //
 // It needs Linux 5.14 (SO_NETNS_COOKIE), CAP_BPF, CAP_NET_ADMIN and a hierarchy of cgroups of version 2; see package cgroup.

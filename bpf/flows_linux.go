@@ -3,16 +3,14 @@ package bpf
 import (
 	"fmt"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // Flows returns the connections that were turned, as many of the latest as the kernel's table has room for (65,536), in no
 // order. After Close there is an error.
 func (h *Hooks) Flows() ([]Flow, error) {
-	var now unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
-		return nil, fmt.Errorf("bpf: clock: %w", err)
+	now, err := monotonic()
+	if err != nil {
+		return nil, fmt.Errorf("bpf: %w", err)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -26,7 +24,7 @@ func (h *Hooks) Flows() ([]Flow, error) {
 	for entries.Next(&cookie, &f) {
 		end := f.Closed
 		if end == 0 {
-			end = uint64(now.Nano())
+			end = uint64(now)
 		}
 		all = append(all, Flow{
 			Client: f.Client.addrPort(), Server: f.Server.addrPort(), Open: f.Closed == 0, Lasted: time.Duration(end - f.Opened),

@@ -14,6 +14,7 @@ volatile const __u64 netns;      // cookie of the network namespace that the lis
 volatile const __u64 timeout;    // ns after the last beat from which on the proxy counts as dead
 volatile const __u32 mark;       // SO_MARK of the proxy's own sockets
 volatile const __u32 refuse;     // 1: connections are refused when the proxy is dead; 0: they go directly to the peer
+volatile const __u64 hold;       // ns after timeout in which connections wait for the next proxy instead; 0: none do
 volatile const __u16 first_port; // destination ports that are taken
 volatile const __u16 last_port;
 volatile const __u16 listen4; // ports of the listeners on 127.0.0.1 and ::1
@@ -121,6 +122,19 @@ struct {
 	MAP_UINT(max_entries, 65536);
 } dialled SEC(".maps");
 
+// The ports of the listeners, for the next proxy: it reads them here and listens there too, for connections that wait.
+struct listeners {
+	__u16 port4;
+	__u16 port6;
+};
+
+struct {
+	MAP_UINT(type, BPF_MAP_TYPE_ARRAY);
+	MAP_TYPE(key, __u32);
+	MAP_TYPE(value, struct listeners);
+	MAP_UINT(max_entries, 1);
+} listening SEC(".maps");
+
 INLINE struct total *total(void) {
 	__u32 zero = 0;
 	return bpf_map_lookup_elem(&totals, &zero);
@@ -150,10 +164,41 @@ INLINE int of_this_host(const struct addr *a) {
 	return bpf_map_lookup_elem(&locals, a) != 0;
 }
 
-INLINE int alive(void) {
+enum proxy_state { ALIVE, AWAITED, DEAD };
+
+// state_of returns the state of a proxy whose listener is there or not: AWAITED is a dead one for which connections wait.
+INLINE enum proxy_state state_of(int listens) {
 	__u32 zero = 0;
 	__u64 *last = bpf_map_lookup_elem(&beat, &zero);
-	return last && *last && bpf_ktime_get_ns() - *last < timeout;
+	if (!last || !*last)
+		return DEAD;
+	__u64 silent = bpf_ktime_get_ns() - *last;
+	if (silent < timeout && listens)
+		return ALIVE;
+	return hold && silent < timeout + hold ? AWAITED : DEAD;
+}
+
+enum listener { NOBODY, PROXY, OTHERS };
+
+// listener_of returns the owner of the listening socket at a port of loopback, in network byte order. The kernel closes a killed proxy's at once, and only
+// a process with CAP_NET_ADMIN can mark one as the proxy does.
+INLINE enum listener listener_of(void *ctx, int v4, __u16 port) {
+	struct bpf_sock_tuple to = {};
+	__u32 size = sizeof(to.ipv4);
+	if (v4) {
+		to.ipv4.saddr = to.ipv4.daddr = NET32(0x7f000001);
+		to.ipv4.dport = port;
+	} else {
+		to.ipv6.saddr[3] = to.ipv6.daddr[3] = NET32(1);
+		to.ipv6.dport = port;
+		size = sizeof(to.ipv6);
+	}
+	struct bpf_sock *sk = bpf_sk_lookup_tcp(ctx, &to, size, BPF_F_CURRENT_NETNS, 0);
+	if (!sk)
+		return NOBODY;
+	enum listener l = sk->mark == mark ? PROXY : OTHERS;
+	bpf_sk_release(sk);
+	return l;
 }
 
 // wanted returns the network that a connection to server is for, with the source address towards it, or 0 if the
@@ -173,6 +218,13 @@ INLINE struct addr *wanted(struct bpf_sock_addr *ctx, const struct end *server) 
 	return source;
 }
 
+// listens reports whether the proxy's listener is there.
+INLINE int listens(void *ctx, int v4) {
+	__u32 zero = 0;
+	struct listeners *at = bpf_map_lookup_elem(&listening, &zero);
+	return at && listener_of(ctx, v4, v4 ? NET16(at->port4) : NET16(at->port6)) == PROXY;
+}
+
 enum verdict { PASS, TAKE, REFUSE };
 
 // judge decides about a connection to server, and remembers it if it is taken.
@@ -186,7 +238,7 @@ INLINE enum verdict judge(struct bpf_sock_addr *ctx, const struct end *server, s
 	*source = *from;
 	struct flow f = {.server = *server, .opened = bpf_ktime_get_ns()};
 	struct total *t = total();
-	if (alive() && !bpf_map_update_elem(&flows, &cookie, &f, 0)) {
+	if (state_of(!refuse || listens(ctx, is_v4(server->ip.word))) != DEAD && !bpf_map_update_elem(&flows, &cookie, &f, 0)) {
 		if (t)
 			ADD(t->taken, 1);
 		return TAKE;
@@ -262,6 +314,26 @@ int gp_connect6(struct bpf_sock_addr *ctx) {
 	ctx->user_ip6[3] = NET32(1);
 	ctx->user_port = v == TAKE ? NET16(listen6) : 0;
 	return 1;
+}
+
+// gp_egress drops the first packets of redirected connections while the proxy is awaited: the client's kernel repeats them. If none comes
+// in time they pass, and the closed port refuses them; another process's listener there never gets one.
+SEC("cgroup_skb/egress")
+int gp_egress(struct __sk_buff *skb) {
+	struct bpf_sock *sk = skb->sk;
+	if (!sk || sk->state != BPF_TCP_SYN_SENT)
+		return 1;
+	__u64 cookie = bpf_get_socket_cookie(skb);
+	struct flow *f = bpf_map_lookup_elem(&flows, &cookie);
+	if (!f)
+		return 1;
+	enum listener l = listener_of(skb, is_v4(f->server.ip.word), sk->dst_port);
+	enum proxy_state state = state_of(l == PROXY);
+	if (state == ALIVE)
+		return 1;
+	if (state == AWAITED && bpf_ktime_get_ns() - f->opened < hold)
+		return 0;
+	return l == NOBODY;
 }
 
 // peer_of returns the destination that the client with this end dialled, if it is connected to a listener. It is not found by the

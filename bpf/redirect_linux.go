@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"sync"
-	"syscall"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -26,12 +25,6 @@ type Hooks struct {
 	mu      sync.Mutex // guards the fields below
 	maps    maps
 	stopped bool // Stop was called: there are no beats any more
-}
-
-// lasting is a program that is attached to the cgroup and not held by a link.
-type lasting struct {
-	program *ebpf.Program
-	attach  ebpf.AttachType
 }
 
 // errInUse says that another process redirects the cgroup's connections.
@@ -59,6 +52,9 @@ func (h *Hooks) open() (err error) {
 	}
 	h.maps = newMaps(&h.objects)
 	if err := h.fill(); err != nil {
+		return err
+	}
+	if err := h.silence(); err != nil {
 		return err
 	}
 	return h.attach()
@@ -100,14 +96,28 @@ func (h *Hooks) load() error {
 		refuse = 1
 	}
 	for name, value := range map[string]any{
-		bpfVarNetns: netns, bpfVarTimeout: uint64(c.Timeout), bpfVarMark: c.Mark, bpfVarRefuse: refuse,
+		bpfVarNetns: netns, bpfVarTimeout: uint64(c.Timeout), bpfVarMark: c.Mark, bpfVarRefuse: refuse, bpfVarHold: uint64(c.Hold),
 		bpfVarFirstPort: c.First, bpfVarLastPort: c.Last, bpfVarListen4: c.Listen4, bpfVarListen6: c.Listen6,
 	} {
 		if err := spec.Variables[name].Set(value); err != nil {
 			return fmt.Errorf("variable %s: %w", name, err)
 		}
 	}
-	return spec.LoadAndAssign(&h.objects, nil)
+	var options ebpf.CollectionOptions
+	if c.Hold > 0 {
+		flows, err := awaiting(c.Cgroup, spec.Maps[bpfMapFlows])
+		if err != nil {
+			return err
+		}
+		if flows != nil {
+			defer flows.Close()
+			options.MapReplacements = map[string]*ebpf.Map{bpfMapFlows: flows}
+		}
+	}
+	if err := spec.LoadAndAssign(&h.objects, &options); err != nil {
+		return err
+	}
+	return h.objects.Listening.Put(uint32(0), bpfListeners{Port4: c.Listen4, Port6: c.Listen6})
 }
 
 // netnsCookie returns the number by which programs know the thread's network namespace.
@@ -146,18 +156,27 @@ func (h *Hooks) attach() (err error) {
 		{h.config.Cgroup, ebpf.AttachCGroupSockOps, o.GpSockops},
 		{h.config.Cgroup, ebpf.AttachCgroupInet4GetPeername, o.GpGetpeername4},
 		{h.config.Cgroup, ebpf.AttachCgroupInet6GetPeername, o.GpGetpeername6},
+		{h.config.Cgroup, ebpf.AttachCGroupInetEgress, o.GpEgress},
 		{h.config.Cgroup, ebpf.AttachCGroupInet4Connect, o.GpConnect4},
 		{h.config.Cgroup, ebpf.AttachCGroupInet6Connect, o.GpConnect6},
 	} {
-		connects := a.program == o.GpConnect4 || a.program == o.GpConnect6
-		if connects {
-			found, err := h.leftOver(a.program, a.attach)
+		holds := a.program == o.GpEgress
+		lasts := holds || a.program == o.GpConnect4 || a.program == o.GpConnect6
+		if lasts {
+			own, err := a.program.Info()
+			if err != nil {
+				return err
+			}
+			found, err := leftOver(h.cgroup, own.Name, own.Type, a.attach)
 			left = append(left, found...)
 			if err != nil {
 				return err
 			}
 		}
-		if err := h.attachOne(a.folder, a.attach, a.program, connects && h.config.Refuse); err != nil {
+		if holds && h.config.Hold == 0 {
+			continue
+		}
+		if err := h.attachOne(a.folder, a.attach, a.program, lasts && h.config.Refuse); err != nil {
 			return fmt.Errorf("attach %v to %s: %w", a.attach, a.folder, err)
 		}
 	}
@@ -180,34 +199,6 @@ func (h *Hooks) attachOne(folder string, attach ebpf.AttachType, program *ebpf.P
 	return err
 }
 
-// leftOver returns the programs of that name and type that are attached to the cgroup itself, also with an error. They may be
-// another version's, so nothing else of them needs to be the same.
-func (h *Hooks) leftOver(program *ebpf.Program, attach ebpf.AttachType) (left []lasting, err error) {
-	own, err := program.Info()
-	if err != nil {
-		return nil, err
-	}
-	attached, err := link.QueryPrograms(link.QueryOptions{Target: int(h.cgroup.Fd()), Attach: attach})
-	if err != nil {
-		return nil, fmt.Errorf("list the programs attached to %s: %w", h.config.Cgroup, err)
-	}
-	for _, a := range attached.Programs {
-		p, err := ebpf.NewProgramFromID(a.ID)
-		if errors.Is(err, os.ErrNotExist) {
-			continue // gone meanwhile
-		}
-		if err != nil {
-			return left, fmt.Errorf("program %d on %s: %w", a.ID, h.config.Cgroup, err)
-		}
-		if info, err := p.Info(); err == nil && info.Name == own.Name && info.Type == own.Type {
-			left = append(left, lasting{p, attach})
-			continue
-		}
-		p.Close()
-	}
-	return left, nil
-}
-
 func (h *Hooks) detach(l lasting) error {
 	err := link.RawDetachProgram(link.RawDetachProgramOptions{Target: int(h.cgroup.Fd()), Program: l.program, Attach: l.attach})
 	if errors.Is(err, os.ErrNotExist) {
@@ -216,21 +207,7 @@ func (h *Hooks) detach(l lasting) error {
 	return err
 }
 
-// explain adds a remedy to an error of the system.
-func explain(err error) error {
-	switch {
-	case errors.Is(err, syscall.EPERM):
-		if missing := Permitted(); missing != nil {
-			return fmt.Errorf("%w: %w", missing, err)
-		}
-		return fmt.Errorf("bpf: the kernel allows no programs here, as in a container or a user namespace: run gradproxy outside of it, or use forward: %w", err)
-	case errors.Is(err, ebpf.ErrNotSupported), errors.Is(err, syscall.ENOSYS):
-		return fmt.Errorf("bpf: this kernel lacks needed features, Linux 5.14 with CONFIG_CGROUP_BPF: use mode: redirect or forward: %w", err)
-	}
-	return fmt.Errorf("bpf: %w", err)
-}
-
-// Stop ends the redirection: new connections go directly, or are refused, as configured for a dead proxy. The notes on
+// Stop ends the redirection: new connections go directly, wait or are refused, as configured for a dead proxy. The notes on
 // open ones stay.
 func (h *Hooks) Stop() error {
 	h.mu.Lock()
@@ -239,7 +216,7 @@ func (h *Hooks) Stop() error {
 		return nil
 	}
 	h.stopped = true
-	return h.objects.Beat.Put(uint32(0), uint64(0))
+	return h.silence()
 }
 
 // errClosed is the error of methods that need the programs after Close.
@@ -247,6 +224,19 @@ var errClosed = errors.New("bpf: the programs are removed")
 
 // closed reports whether the programs are gone. h.mu is held.
 func (h *Hooks) closed() bool { return h.objects.GpConnect4 == nil }
+
+// silence sets the last beat so that the proxy counts as dead from now on, and connections wait from now on if they do at all.
+func (h *Hooks) silence() error {
+	last := uint64(0)
+	if h.config.Hold > 0 {
+		now, err := monotonic()
+		if err != nil {
+			return err
+		}
+		last = uint64(max(now-h.config.Timeout, 1))
+	}
+	return h.objects.Beat.Put(uint32(0), last)
+}
 
 // Close removes the programs: connections go directly from then on.
 func (h *Hooks) Close() error {

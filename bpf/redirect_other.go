@@ -18,6 +18,9 @@ func Attach(Config) (*Hooks, error) { return nil, errLinux }
 // Permitted returns an error.
 func Permitted() error { return errLinux }
 
+// Awaited returns an error.
+func Awaited(string) (listen4, listen6 uint16, err error) { return 0, 0, errLinux }
+
 // Update returns an error.
 func (*Hooks) Update([]netip.Prefix, []netip.AddrPort) error { return errLinux }
 

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"syscall"
 	"testing"
 	"time"
 
@@ -26,11 +27,23 @@ func newSite(t *testing.T) *site { return &site{netns.New(t), t} }
 
 func (s *site) listen(network, addr string) *net.TCPListener {
 	s.t.Helper()
+	return s.listenWith(network, addr, nil)
+}
+
+// markProxy marks a socket as the proxy's.
+func markProxy(_, _ string, c syscall.RawConn) (err error) {
+	e := c.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_MARK, mark) })
+	return errors.Join(e, err)
+}
+
+func (s *site) listenWith(network, addr string, control func(network, address string, c syscall.RawConn) error) *net.TCPListener {
+	s.t.Helper()
 	var l net.Listener
 	var err error
 	s.Do(func() {
 		var c net.ListenConfig
 		c.SetMultipathTCP(false)
+		c.Control = control
 		l, err = c.Listen(context.Background(), network, addr)
 	})
 	if err != nil {
@@ -103,13 +116,19 @@ func newBed(t *testing.T) *bed {
 		b.far.answer(b.far.listen("tcp", a), "D", nil)
 	}
 	for i, a := range []string{"127.0.0.1:0", "[::1]:0"} {
-		l := b.job.listen("tcp", a)
-		b.proxies[i] = l
-		b.job.answer(l, "P", func(c *net.TCPConn) {
-			b.seen <- seen{addrPort(c.RemoteAddr()), dialledBy(c, i == 0)}
-		})
+		b.serve(i, a)
 	}
 	return b
+}
+
+// serve has the proxy listen for IPv4 or IPv6.
+func (b *bed) serve(i int, addr string) {
+	b.t.Helper()
+	l := b.job.listenWith("tcp", addr, markProxy)
+	b.proxies[i] = l
+	b.job.answer(l, "P", func(c *net.TCPConn) {
+		b.seen <- seen{addrPort(c.RemoteAddr()), dialledBy(c, i == 0)}
+	})
 }
 
 func newGroup(t *testing.T) *cgroup.Group {

@@ -6,7 +6,6 @@ import (
 	"net/netip"
 
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 )
 
 // fill brings the maps up to date with the configuration, the routes and the host's addresses.
@@ -108,11 +107,11 @@ func (h *Hooks) Refresh() error {
 	if h.stopped {
 		return nil
 	}
-	var now unix.Timespec // of the clock of bpf_ktime_get_ns
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
-		return fmt.Errorf("bpf: %s: clock: %w", h.config.forceless(), err)
+	now, err := monotonic()
+	if err != nil {
+		return fmt.Errorf("bpf: %s: %w", h.config.forceless(), err)
 	}
-	if err := h.objects.Beat.Put(uint32(0), uint64(now.Nano())); err != nil {
+	if err := h.objects.Beat.Put(uint32(0), uint64(now)); err != nil {
 		return fmt.Errorf("bpf: %s: beat: %w", h.config.forceless(), err)
 	}
 	if err := h.fill(); err != nil {
@@ -123,6 +122,9 @@ func (h *Hooks) Refresh() error {
 
 // forceless says how new connections fare once the programs lose their force.
 func (c *Config) forceless() string {
+	if c.Hold > 0 {
+		return "new connections soon wait for the next start"
+	}
 	if c.Refuse {
 		return "new connections are soon refused"
 	}

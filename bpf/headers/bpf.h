@@ -26,12 +26,13 @@ typedef unsigned long long __u64;
 
 enum { BPF_MAP_TYPE_HASH = 1, BPF_MAP_TYPE_ARRAY = 2, BPF_MAP_TYPE_LRU_HASH = 9, BPF_MAP_TYPE_LPM_TRIE = 11 };
 enum { BPF_F_NO_PREALLOC = 1 };
+#define BPF_F_CURRENT_NETNS (~0ULL)
 enum { AF_INET = 2, AF_INET6 = 10, IPPROTO_IP = 0, IPPROTO_TCP = 6, IPPROTO_IPV6 = 41 };
 
 // Events of a sockops program, and the flags that ask for more of them.
 enum { BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB = 4, BPF_SOCK_OPS_STATE_CB = 10, BPF_SOCK_OPS_RTT_CB = 12 };
 enum { BPF_SOCK_OPS_STATE_CB_FLAG = 1 << 2, BPF_SOCK_OPS_RTT_CB_FLAG = 1 << 3 };
-enum { BPF_TCP_CLOSE = 7 };
+enum { BPF_TCP_SYN_SENT = 2, BPF_TCP_CLOSE = 7 };
 
 struct bpf_sock {
 	__u32 bound_dev_if;
@@ -49,6 +50,58 @@ struct bpf_sock {
 	__u32 dst_ip6[4];
 	__u32 state;
 	__s32 rx_queue_mapping;
+};
+
+struct bpf_sock_tuple {
+	union {
+		struct {
+			__u32 saddr;
+			__u32 daddr;
+			__u16 sport; // network byte order, as dport
+			__u16 dport;
+		} ipv4;
+		struct {
+			__u32 saddr[4];
+			__u32 daddr[4];
+			__u16 sport;
+			__u16 dport;
+		} ipv6;
+	};
+};
+
+struct __sk_buff {
+	__u32 len;
+	__u32 pkt_type;
+	__u32 mark;
+	__u32 queue_mapping;
+	__u32 protocol;
+	__u32 vlan_present;
+	__u32 vlan_tci;
+	__u32 vlan_proto;
+	__u32 priority;
+	__u32 ingress_ifindex;
+	__u32 ifindex;
+	__u32 tc_index;
+	__u32 cb[5];
+	__u32 hash;
+	__u32 tc_classid;
+	__u32 data;
+	__u32 data_end;
+	__u32 napi_id;
+	__u32 family;
+	__u32 remote_ip4;
+	__u32 local_ip4;
+	__u32 remote_ip6[4];
+	__u32 local_ip6[4];
+	__u32 remote_port;
+	__u32 local_port;
+	__u32 data_meta;
+	void *flow_keys __attribute__((aligned(8)));
+	__u64 tstamp;
+	__u32 wire_len;
+	__u32 gso_segs;
+	struct bpf_sock *sk __attribute__((aligned(8)));
+	__u32 gso_size;
 };
 
 struct bpf_sock_addr {
@@ -134,4 +187,6 @@ static __u64 (*bpf_ktime_get_ns)(void) = (void *)5;
 static __u64 (*bpf_get_socket_cookie)(void *ctx) = (void *)46;
 static long (*bpf_sock_ops_cb_flags_set)(struct bpf_sock_ops *ctx, int flags) = (void *)59;
 static long (*bpf_bind)(struct bpf_sock_addr *ctx, void *addr, int len) = (void *)64;
+static struct bpf_sock *(*bpf_sk_lookup_tcp)(void *ctx, struct bpf_sock_tuple *tuple, __u32 size, __u64 netns, __u64 flags) = (void *)84;
+static long (*bpf_sk_release)(struct bpf_sock *sk) = (void *)86;
 static __u64 (*bpf_get_netns_cookie)(void *ctx) = (void *)122;

@@ -11,12 +11,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/gradproxy/gradproxy/bpf/cgroup"
 	"github.com/gradproxy/gradproxy/integration/require"
 	"github.com/gradproxy/gradproxy/integration/require/netns"
 	"github.com/gradproxy/gradproxy/proxy/tunnel/pki"
@@ -296,4 +298,48 @@ func getUnix(socket, path string) (int, string) {
 	defer response.Body.Close()
 	b, _ := io.ReadAll(response.Body)
 	return response.StatusCode, string(b)
+}
+
+// A connection that a command of exec makes after a kill -9 of exec waits for the next proxy, which here is a service for the command's cgroup.
+func TestHeldAfterExecIsKilled(t *testing.T) {
+	needsHooks(t)
+	require.Command(t, "bash")
+	s := newTwoSites(t)
+	port := s.serveWord()
+	s.start(s.tokyo, "run", "-c", s.file("tokyo"))
+	killed := filepath.Join(s.dir, "killed")
+	job := s.start(s.paris, "exec", "-c", s.file("paris"), "--", "bash", "-c", fmt.Sprintf(
+		`echo "ready $$"; until [ -e %s ]; do sleep 0.02; done; echo dials; exec 3<>/dev/tcp/10.2.0.1/%d && echo held >&3 && read -r answer <&3 && echo "got $answer"`, killed, port))
+	var pid string
+	if _, err := fmt.Sscanf(job.says("ready"), "ready %s", &pid); err != nil {
+		t.Fatal(err)
+	}
+	if err := job.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(killed, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	job.says("dials")
+	time.Sleep(300 * time.Millisecond) // the connection would be refused at once
+	if said := job.said(); strings.Contains(said, "refused") || strings.Contains(said, "got") {
+		t.Fatalf("without a proxy:\n%s", said)
+	}
+	group, err := cgroup.New("look")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer group.Close()
+	folders, err := filepath.Glob(filepath.Join(filepath.Dir(filepath.Dir(group.Proxy())), "gradproxy-paris-*", "job"))
+	folders = slices.DeleteFunc(folders, func(f string) bool {
+		pids, _ := os.ReadFile(filepath.Join(f, "cgroup.procs"))
+		return !slices.Contains(strings.Fields(string(pids)), pid)
+	})
+	if err != nil || len(folders) != 1 {
+		t.Fatalf("cgroups of process %s: %v %v", pid, folders, err)
+	}
+	s.write("paris", "tokyo", `dial: "10.0.0.2:7443", networks: [10.2.0.0/16], may_dial: ["10.1.0.0/16:1024-65535"]`,
+		fmt.Sprintf("intercept: {mode: cgroup, cgroup: %q}", folders[0]))
+	s.start(s.paris, "run", "-c", s.file("paris"))
+	job.says("got held from 10.2.0.1")
 }

@@ -23,8 +23,10 @@ type HookedConfig struct {
 	Networks []netip.Prefix // the peers' networks at first; there is a listener for each of their families
 	// Attach makes the hooks, for listeners on these ports of 127.0.0.1 and ::1; 0: there is none.
 	Attach func(listen4, listen6 uint16) (Hooks, error)
-	Places Places       // bounds the open connections
-	Log    *slog.Logger // nil discards
+	// Awaited returns the ports at which connections wait for this process since another one died; 0: none do. nil: none ever do.
+	Awaited func() (listen4, listen6 uint16, err error)
+	Places  Places       // bounds the open connections
+	Log     *slog.Logger // nil discards
 	// Failed is told of each refresh that fails, and of nil when one succeeds again; nil: nobody is told.
 	Failed func(error)
 }

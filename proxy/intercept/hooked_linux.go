@@ -26,8 +26,7 @@ func NewHooked(c HookedConfig) (*Hooked, error) {
 }
 
 func (h *Hooked) open() error {
-	families := RedirectConfig{Networks: h.config.Networks}
-	ports, err := families.listen(&h.listeners, [2]netip.Addr{loopback4, netip.IPv6Loopback()}, nil)
+	ports, err := h.listen()
 	if err != nil {
 		return err
 	}
@@ -37,6 +36,19 @@ func (h *Hooked) open() error {
 	}
 	h.hooks = hooks
 	return hooks.Refresh()
+}
+
+// listen opens the listeners, where connections wait for them if some do.
+func (h *Hooked) listen() (ports [2]uint16, err error) {
+	if h.config.Awaited != nil {
+		if ports[0], ports[1], err = h.config.Awaited(); err != nil {
+			return ports, err
+		}
+	}
+	families := RedirectConfig{Networks: h.config.Networks}
+	return families.listen(&h.listeners, [2]netip.AddrPort{
+		netip.AddrPortFrom(loopback4, ports[0]), netip.AddrPortFrom(netip.IPv6Loopback(), ports[1]),
+	}, Control)
 }
 
 // Addrs returns the listeners' addresses, which no peer may make the proxy dial.

@@ -74,7 +74,7 @@ func (r *Redirect) listen() (ports [2]uint16, err error) {
 	if r.config.Gateway { // the kernel redirects others' connections to the address of the interface that they come in by
 		addrs = [2]netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()}
 	}
-	return r.config.listen(&r.listeners, addrs, r.socket())
+	return r.config.listen(&r.listeners, [2]netip.AddrPort{netip.AddrPortFrom(addrs[0], 0), netip.AddrPortFrom(addrs[1], 0)}, r.socket())
 }
 
 // TryRedirect returns the error with which NewRedirect would fail here for want of rights, of nf_tables or of the listeners' options. It changes nothing,
@@ -89,14 +89,17 @@ func TryRedirect(c RedirectConfig) error {
 	return errors.Join(err, r.closeAll())
 }
 
-// listen opens a listener, on the address of its family, for each family of the networks and returns their ports, 0 where there
+// listen opens a listener, on the address of its family and its port unless that is in use, for each family of the networks and returns their ports, 0 where there
 // is none. They are appended to all, also the ones before an error.
-func (c *RedirectConfig) listen(all *[]*net.TCPListener, addrs [2]netip.Addr, set control) (ports [2]uint16, err error) {
+func (c *RedirectConfig) listen(all *[]*net.TCPListener, addrs [2]netip.AddrPort, set control) (ports [2]uint16, err error) {
 	for i, network := range [...]string{"tcp4", "tcp6"} {
 		if !c.has([...]func(netip.Addr) bool{netip.Addr.Is4, netip.Addr.Is6}[i]) {
 			continue
 		}
-		l, err := listen(network, netip.AddrPortFrom(addrs[i], 0), set)
+		l, err := listen(network, addrs[i], set)
+		if err != nil && addrs[i].Port() != 0 { // somebody else has the port at which connections wait: they are refused
+			l, err = listen(network, netip.AddrPortFrom(addrs[i].Addr(), 0), set)
+		}
 		if err != nil {
 			return ports, err
 		}

@@ -42,11 +42,17 @@ func (s *Site) newHooked(c *config.Config) (h *hooked, err error) {
 	r := s.redirectConfig(c)
 	h.Hooked, err = intercept.NewHooked(intercept.HookedConfig{
 		Networks: r.Networks, Places: r.Places, Log: r.Log, Failed: r.Failed,
+		Awaited: func() (listen4, listen6 uint16, err error) {
+			if h.own { // nobody was in this cgroup before
+				return 0, 0, nil
+			}
+			return bpf.Awaited(h.job)
+		},
 		Attach: func(listen4, listen6 uint16) (intercept.Hooks, error) {
 			h.hooks, err = bpf.Attach(bpf.Config{
 				Cgroup: h.job, Proxy: h.group.Proxy(), Networks: r.Networks, Tunnels: r.Tunnels,
 				First: r.Ports.First, Last: r.Ports.Last, Listen4: listen4, Listen6: listen6,
-				Mark: intercept.Mark, Timeout: intercept.Timeout, Refuse: r.Refuse,
+				Mark: intercept.Mark, Timeout: intercept.Timeout, Refuse: r.Refuse, Hold: r.Hold,
 			})
 			return h.hooks, err
 		},

@@ -86,23 +86,24 @@ func TestCgroup(t *testing.T) {
 	}
 }
 
-// When a part fails the cgroup's new connections are refused until Close, if the configuration asks for it; an orderly
+// When a part fails the cgroup's new connections are refused until Close, or wait, if the configuration asks for it; an orderly
 // end removes the programs at once.
 func TestCgroupAfterFailure(t *testing.T) {
 	require.Root(t)
 	require.Command(t, "bash")
 	for name, x := range map[string]struct {
-		refuse, fails bool
-		said          string
-		left          bool
+		refuse, hold, fails bool
+		said                string
+		left                bool
 	}{
-		"fails, refuse": {true, true, "new_connections=\"are refused\"", true},
-		"fails, direct": {false, true, "new_connections=\"go directly to their servers, in the clear\"", false},
-		"ends, refuse":  {true, false, "msg=ended", false},
+		"fails, refuse": {true, false, true, "new_connections=\"are refused\"", true},
+		"fails, hold":   {true, true, true, "new_connections=\"wait for its restart, and are refused after 30s\"", true},
+		"fails, direct": {false, false, true, "new_connections=\"go directly to their servers, in the clear\"", false},
+		"ends, hold":    {true, true, false, "msg=ended", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, job, c := inCgroup(t, x.refuse)
-			c.Admin = "127.0.0.1:0"
+			c.Admin, c.Intercept.Hold = "127.0.0.1:0", x.hold
 			var said bytes.Buffer
 			s, err := Start(c, "v0", slog.New(slog.NewTextHandler(&said, nil)))
 			if err != nil {
@@ -121,7 +122,11 @@ func TestCgroupAfterFailure(t *testing.T) {
 			if !strings.Contains(said.String(), x.said) {
 				t.Errorf("the log lacks %s:\n%s", x.said, &said)
 			}
-			if x.left {
+			if x.left && x.hold {
+				if n := attached(t, job); n == 0 {
+					t.Error("no program is left after Run")
+				}
+			} else if x.left {
 				if n := refusals(t, s, job); n != 1 {
 					t.Errorf("of one connection after Run %d are refused", n)
 				}
@@ -150,7 +155,7 @@ func inCgroup(t *testing.T, refuse bool) (*cgroup.Group, string, *config.Config)
 		t.Fatal(err)
 	}
 	c := newLab(t).load(0, "")
-	c.Intercept.Mode, c.Intercept.Cgroup, c.Intercept.Refuse = config.ModeCgroup, job, refuse
+	c.Intercept.Mode, c.Intercept.Cgroup, c.Intercept.Refuse, c.Intercept.Hold = config.ModeCgroup, job, refuse, false
 	c.Tunnel.Listen, c.Admin = "off", config.Off
 	c.Peers = c.Peers[:1]
 	c.Peers[0].Networks = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}

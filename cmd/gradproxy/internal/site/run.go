@@ -11,7 +11,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/config"
 	"github.com/gradproxy/gradproxy/proxy"
 	"github.com/gradproxy/gradproxy/proxy/admin"
 	"github.com/gradproxy/gradproxy/proxy/history"
@@ -117,7 +116,7 @@ func (s *Site) afterDeath() string {
 	switch {
 	case s.redirect == nil:
 		return "are not taken"
-	case s.started.Intercept.Hold && s.started.Intercept.Mode != config.ModeCgroup:
+	case s.started.Intercept.Hold:
 		return fmt.Sprintf("wait for its restart, and are refused after %v", intercept.HoldFor)
 	case s.started.Intercept.Refuse:
 		return "are refused"

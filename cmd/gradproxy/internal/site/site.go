@@ -91,7 +91,7 @@ func Start(c *config.Config, version string, log *slog.Logger) (*Site, error) {
 		}
 		leave := s.redirect != nil && c.Intercept.Refuse && s.takenBefore()
 		if leave {
-			err = fmt.Errorf("%w (on_death: %s: new connections are refused until this proxy starts)", err, onDeath(c))
+			err = fmt.Errorf("%w (on_death: %s: new connections %s until this proxy starts)", err, onDeath(c), undecided(c))
 		}
 		return nil, errors.Join(err, s.release(leave))
 	}
@@ -251,10 +251,18 @@ func (s *Site) redirectConfig(c *config.Config) intercept.RedirectConfig {
 
 // onDeath returns the value of on_death under which connections do not go directly.
 func onDeath(c *config.Config) string {
-	if c.Intercept.Hold && c.Intercept.Mode != config.ModeCgroup {
+	if c.Intercept.Hold {
 		return "hold"
 	}
 	return "refuse"
+}
+
+// undecided tells the fate of new connections under which they do not go directly.
+func undecided(c *config.Config) string {
+	if c.Intercept.Hold {
+		return fmt.Sprintf("wait, at most %v,", intercept.HoldFor)
+	}
+	return "are refused"
 }
 
 // Redirect returns the configuration of the redirect.

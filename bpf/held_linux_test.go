@@ -1,0 +1,122 @@
+package bpf
+
+import (
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+)
+
+// Connections that are made while no proxy lives wait for the next one, which learns their servers; never do they reach another program's
+// listener at the dead proxy's port, and if no proxy comes in time they are refused.
+func TestHeldForTheNextProxy(t *testing.T) {
+	for name, x := range map[string]struct {
+		hold   time.Duration
+		next   bool // another proxy comes
+		others bool // a program without the mark listens at the dead proxy's port
+		want   string
+	}{
+		"a next proxy":      {time.Hour, true, false, "P"},
+		"no next proxy":     {time.Millisecond, false, false, "refused"},
+		"another's program": {2 * time.Second, true, true, "refused"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t)
+			c := b.config()
+			c.Refuse, c.Hold = true, x.hold
+			first := b.attach(c)
+			for _, l := range b.proxies { // as the kernel does at a kill
+				l.Close()
+			}
+			if x.hold < time.Second {
+				if err := first.Stop(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			first.die()
+			var stolen []*net.TCPListener
+			if x.others {
+				for _, p := range []uint16{c.Listen4, c.Listen6} {
+					at := netip.AddrPortFrom(netip.IPv6Loopback(), p)
+					if p == c.Listen4 {
+						at = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), p)
+					}
+					l := b.job.listen("tcp", at.String())
+					stolen = append(stolen, l)
+					b.job.answer(l, "stolen", nil)
+				}
+			}
+			type answer struct{ addr, by string }
+			answers := make(chan answer, 2)
+			for _, addr := range []string{server4, server6} {
+				job := b.client()
+				go func() { answers <- answer{addr, job.whoAnswers(order{Dial: addr})} }()
+			}
+			if x.next {
+				select {
+				case a := <-answers:
+					t.Fatalf("without a proxy: %s answered by %q", a.addr, a.by)
+				case <-time.After(300 * time.Millisecond):
+				}
+				listen4, listen6, err := Awaited(b.cgroup)
+				if err != nil || listen4 != c.Listen4 || listen6 != c.Listen6 {
+					t.Fatalf("connections wait at %d and %d, want %d and %d: %v", listen4, listen6, c.Listen4, c.Listen6, err)
+				}
+				at := [2]string{netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), listen4).String(), netip.AddrPortFrom(netip.IPv6Loopback(), listen6).String()}
+				if x.others {
+					at = [2]string{"127.0.0.1:0", "[::1]:0"}
+				}
+				for i, a := range at {
+					b.serve(i, a)
+				}
+				b.attach(func() Config { c := b.config(); c.Refuse, c.Hold = true, x.hold; return c }())
+			}
+			if x.others { // they wait in vain; other connections go on
+				if got := b.client().whoAnswers(order{Dial: server4}); got != "P" {
+					t.Errorf("a new connection answered by %q", got)
+				}
+				time.Sleep(1500 * time.Millisecond) // the packets are repeated after 1 s
+				for _, l := range stolen {
+					l.Close()
+				}
+			}
+			for range 2 {
+				if a := <-answers; a.by != x.want {
+					t.Errorf("%s answered by %q, want %q", a.addr, a.by, x.want)
+				}
+			}
+		})
+	}
+}
+
+// A proxy that is stuck is awaited, and connections that were made meanwhile come to it.
+func TestHeldForAStuckProxy(t *testing.T) {
+	b := newBed(t)
+	c := b.config()
+	c.Refuse, c.Hold = true, time.Hour
+	h := b.attach(c)
+	if err := h.silence(); err != nil {
+		t.Fatal(err)
+	}
+	answer := make(chan string, 1)
+	job := b.client()
+	go func() { answer <- job.whoAnswers(order{Dial: server4}) }()
+	select {
+	case by := <-answer:
+		t.Fatalf("by a stuck proxy: %q", by)
+	case <-time.After(300 * time.Millisecond):
+	}
+	if err := h.Refresh(); err != nil {
+		t.Fatal(err)
+	}
+	if by := <-answer; by != "P" {
+		t.Errorf("answered by %q, want P", by)
+	}
+	if err := h.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n := attached(t, b.cgroup); n != 0 {
+		t.Errorf("%d programs are left on the cgroup", n)
+	}
+}
