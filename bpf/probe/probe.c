@@ -20,16 +20,17 @@ enum { BPF_NOEXIST = 1 };
 
 // A layout says where a build of torch keeps the parts of its objects. Which one is right is not known here: each is
 // read, and the reader compares them with the wire. They differ in the reference counts of c10::intrusive_ptr_target, with
-// which each object begins: one word, or two.
+// which each object begins, and in what c10::TensorImpl says of its Python object: each is one word, or two.
 struct layout {
 	__u32 storage;	// in c10::TensorImpl: the object that owns the memory
 	__u32 elements; // in c10::TensorImpl: their number
 	__u32 type;	// in c10::TensorImpl: c10::ScalarType
 	__u32 op;	// in c10d::AllreduceOptions: c10d::ReduceOp::RedOpType
 };
-#define LAYOUTS 2
+#define LAYOUTS 3
 #define TORCH_2_15 ((struct layout){16, 152, 160, 16})
-#define TORCH_1_13 ((struct layout){24, 168, 176, 24})
+#define TORCH_1_13 ((struct layout){24, 168, 176, 24}) // and 2.1
+#define TORCH_2_5 ((struct layout){16, 160, 168, 16})  // and 2.9
 
 // The bytes of an object that hold the parts of all layouts are read at once: a read costs more than a few cache lines.
 #define TENSOR_BEGIN 16
@@ -266,6 +267,7 @@ int allreduce(struct pt_regs *r)
 		bpf_probe_read_user(o.options, OPTIONS_BYTES, (void *)(MEMBER_ARG2(r) + OPTIONS_BEGIN));
 		sum_of(&c.sums[0], &o, TORCH_2_15);
 		sum_of(&c.sums[1], &o, TORCH_1_13);
+		sum_of(&c.sums[2], &o, TORCH_2_5);
 		if (t->id == id && t->tensor == tensor && tensor) {
 			c.bucket = 1;
 			__sync_fetch_and_add(&p->buckets, 1);

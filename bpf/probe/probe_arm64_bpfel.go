@@ -17,7 +17,7 @@ type probeCall struct {
 	_       structs.HostLayout
 	Tensors uint32
 	Bucket  uint32
-	Sums    [2]struct {
+	Sums    [3]struct {
 		_        structs.HostLayout
 		Storage  uint64
 		Elements uint64

@@ -92,7 +92,7 @@ func TestCallsAreTold(t *testing.T) {
 				t.Fatalf("the first tag of a group is %d", tag)
 			}
 			all := rank.Calls(nil, 0) // of both groups, the older one first
-			if len(all) != 4 || all[r.layout].Elements != 1001 || all[2+r.layout].Elements != 1005 || all[2+r.layout].Ranks != 3 {
+			if n := int(layouts); len(all) != 2*n || all[r.layout].Elements != 1001 || all[n+r.layout].Elements != 1005 || all[n+r.layout].Ranks != 3 {
 				t.Errorf("tag 0 of two groups: calls %+v", all)
 			}
 			if all := rank.Calls(nil, 1000); len(all) != 0 {
@@ -114,7 +114,7 @@ func TestGroups(t *testing.T) {
 	rank := j.find(p)
 	elements := func(tag int) (all []uint64) {
 		for _, c := range rank.Calls(nil, uint32(tag)) {
-			if c.Source%2 == 0 {
+			if c.Source%layouts == 0 {
 				all = append(all, c.Elements)
 			}
 		}
@@ -165,7 +165,7 @@ func TestOldGroupsStay(t *testing.T) {
 		}
 		old := 0
 		for _, c := range rank.Calls(nil, uint32(tag)) {
-			if c.Elements == 1001 && c.Ranks == 5 && c.Source%2 == 0 {
+			if c.Elements == 1001 && c.Ranks == 5 && c.Source%layouts == 0 {
 				old++
 			}
 		}
