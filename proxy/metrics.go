@@ -217,19 +217,6 @@ func (m *Metrics) RawBytes(peer string) float64 {
 	return sum
 }
 
-// WireBytes returns how many bytes were handed to the tunnel to a peer for a job; "": for all jobs and for none.
-func (m *Metrics) WireBytes(peer, job string) float64 {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	sum := 0.0
-	for k, c := range m.sent {
-		if k.peer == peer && (job == "" || k.job == job) {
-			sum += counted(c.wire)
-		}
-	}
-	return sum
-}
-
 // counted returns the value of a counter.
 func counted(c prometheus.Counter) float64 {
 	var now dto.Metric

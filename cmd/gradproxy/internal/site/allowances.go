@@ -10,6 +10,7 @@ import (
 
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/config"
 	"github.com/gradproxy/gradproxy/proxy/policy"
+	"github.com/gradproxy/gradproxy/proxy/tunnel"
 )
 
 // countEvery is how often bytes are counted against budgets.
@@ -19,7 +20,7 @@ const countEvery = 5 * time.Second
 type allowances struct {
 	log   *slog.Logger
 	clock func() time.Time
-	// bytes returns how many bytes links have carried to a peer, or for a job; one of the two is "".
+	// bytes returns how many bytes links have carried to a peer, or for a job; one of the two is "". It falls only where a counter begins anew.
 	bytes func(peer, job string) float64
 
 	mu  sync.Mutex
@@ -29,23 +30,21 @@ type allowances struct {
 // An owner is a peer or a job that has a budget.
 type owner struct{ peer, job string }
 
-// set has the budgets of c hold from now on, and returns the stages that follow them.
-func (a *allowances) set(c *config.Config) (list []policy.Staging) {
+// plan returns the stages that follow the budgets of c, and a function that has these budgets hold from then on. Until it is called nothing changes.
+func (a *allowances) plan(c *config.Config) (list []policy.Staging, hold func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	old := a.all
-	a.all = map[owner]*allowance{}
+	next := map[owner]*allowance{}
+	budgets := map[owner]config.Budget{}
 	add := func(o owner, b config.Budget) {
 		if b.GBPerDay == 0 {
 			return
 		}
-		x := old[o]
+		x := a.all[o]
 		if x == nil {
 			x = &allowance{}
 		}
-		x.limit, x.stages = b.GBPerDay*gigabyte, len(b.Then)
-		x.stage = min(x.stage, x.stages)
-		a.all[o] = x
+		next[o], budgets[o] = x, b
 		if len(b.Then) > 0 {
 			list = append(list, policy.Staging{Peer: o.peer, Job: o.job, Codecs: b.Then, At: func() int { return a.at(x) }})
 		}
@@ -56,7 +55,15 @@ func (a *allowances) set(c *config.Config) (list []policy.Staging) {
 	for _, j := range c.Jobs {
 		add(owner{job: j.Name}, j.Budget)
 	}
-	return list
+	return list, func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		for o, x := range next {
+			x.limit, x.stages = budgets[o].GBPerDay*gigabyte, len(budgets[o].Then)
+			x.stage = min(x.stage, x.stages)
+		}
+		a.all = next
+	}
 }
 
 func (a *allowances) at(x *allowance) int {
@@ -129,22 +136,23 @@ func (a *allowances) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// linkBytes returns how many bytes links have carried to a peer, or for a job: as the tunnel's bytes of the job where the peer's links carry more than its tunnel.
+// linkBytes returns how many bytes links have carried to a peer, or for a job to all peers.
 func (s *Site) linkBytes(peer, job string) float64 {
-	sum := 0.0
+	if peer == "" {
+		return float64(s.observed.sentFor(job))
+	}
 	for _, p := range s.tunnel.Stats() {
-		link := float64(p.Network.Sent)
-		if link == 0 {
-			link = float64(p.Sent) // the kernel does not tell the link's
-		}
-		switch {
-		case peer == p.Peer:
-			return link
-		case peer == "":
-			if all := s.metrics.WireBytes(p.Peer, ""); all > 0 {
-				sum += link * s.metrics.WireBytes(p.Peer, job) / all
-			}
+		if p.Peer == peer {
+			return float64(onLinks(&p).Sent)
 		}
 	}
-	return sum
+	return 0
+}
+
+// onLinks returns the bytes that links have carried to and from a peer, or the tunnel's bytes where the kernel does not tell the links'.
+func onLinks(p *tunnel.PeerStats) tunnel.Traffic {
+	if p.Network == (tunnel.Traffic{}) {
+		return tunnel.Traffic{Sent: p.Sent, Received: p.Received}
+	}
+	return p.Network
 }

@@ -82,10 +82,10 @@ func (o *observer) sample(now time.Time, before map[string]tunnel.Traffic) {
 	traffic := o.metrics.Traffic()
 	var links, jobs []history.Sample
 	for _, p := range o.site.tunnel.Stats() {
-		last := before[p.Peer]
-		before[p.Peer] = p.Network
+		carried, last := onLinks(&p), before[p.Peer]
+		before[p.Peer] = carried
 		own := slices.DeleteFunc(slices.Clone(traffic), func(t proxy.Traffic) bool { return t.Peer != p.Peer })
-		o.share(p.Peer, own, rise(p.Network.Sent, last.Sent), rise(p.Network.Received, last.Received))
+		o.share(p.Peer, own, rise(carried.Sent, last.Sent), rise(carried.Received, last.Received))
 		link := history.Sample{Name: history.Name{Peer: p.Peer, Link: true}, Sent: int64(p.Network.Sent), Received: int64(p.Network.Received),
 			Down: !up(&p), RTT: p.RTT, Goodput: p.Rate}
 		for _, t := range own {
@@ -154,6 +154,18 @@ func (o *observer) shareOf(peer, job string) jobShare {
 		return *x
 	}
 	return jobShare{}
+}
+
+// sentFor returns a job's part of the bytes that links have carried to all peers so far. It never falls.
+func (o *observer) sentFor(job string) (sent int64) {
+	o.sharing.Lock()
+	defer o.sharing.Unlock()
+	for k, x := range o.shares {
+		if k[1] == job {
+			sent += x.sent
+		}
+	}
+	return sent
 }
 
 var (

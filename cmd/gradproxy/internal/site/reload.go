@@ -13,19 +13,15 @@ import (
 func (s *Site) Reload(c *config.Config) error {
 	s.reloading.Lock()
 	defer s.reloading.Unlock()
-	old := s.config.Load()
-	defer func() {
-		if s.config.Load() == old {
-			s.budgets.set(old)
-		}
-	}()
-	settings, err := settingsOf(c, s.budgets.set(c))
+	stages, hold := s.budgets.plan(c)
+	settings, err := settingsOf(c, stages)
 	if err != nil {
 		return err
 	}
 	if err := s.beyond(c); err != nil {
 		return err
 	}
+	old := s.config.Load()
 	if s.redirect != nil {
 		if err := s.redirect.Update(c.Networks(), tunnelAddrs(c)); err != nil {
 			return err
@@ -40,6 +36,7 @@ func (s *Site) Reload(c *config.Config) error {
 	if err := s.proxy.Apply(settings); err != nil {
 		return err
 	}
+	hold()
 	s.counts.expect(c.Peers)
 	s.money.setPrices(c.Peers, s.tunnel.Stats())
 	s.config.Store(c)

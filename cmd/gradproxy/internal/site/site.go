@@ -110,10 +110,12 @@ func (s *Site) takenBefore() bool {
 
 func (s *Site) open(c *config.Config, parcel *handover.Parcel) (err error) {
 	s.budgets = &allowances{log: s.log, clock: time.Now, bytes: s.linkBytes}
-	settings, err := settingsOf(c, s.budgets.set(c))
+	stages, hold := s.budgets.plan(c)
+	settings, err := settingsOf(c, stages)
 	if err != nil {
 		return err
 	}
+	hold()
 	if c.Admin != config.Off {
 		if s.admin, err = admin.Listen(c.Admin); err != nil {
 			return err
