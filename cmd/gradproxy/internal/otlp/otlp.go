@@ -30,6 +30,7 @@ const (
 	Every = 15 * time.Second
 
 	within    = 10 * time.Second // that an export may take
+	lastly    = 2 * time.Second  // that the last one may take: the end of the process waits for it
 	maxAnswer = 64 << 10         // bytes of a receiver's answer that are read
 	path      = "/v1/metrics"    // where receivers expect metrics
 )
@@ -78,28 +79,32 @@ func Port(endpoint string) uint16 {
 	return uint16(n)
 }
 
-// Run exports every so often until ctx ends, and once more then.
+// Run exports every so often until ctx ends, which an export that is under way does not outlive.
 func (e *Exporter) Run(ctx context.Context) {
 	e.began = time.Now()
 	tick := time.NewTicker(Every)
 	defer tick.Stop()
 	for {
-		e.export(context.WithoutCancel(ctx))
+		e.export(ctx, within)
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			e.export(context.WithoutCancel(ctx))
 			return
 		}
 	}
 }
 
-// export sends all metrics once. The log tells the first of several failures in a row, and their end.
-func (e *Exporter) export(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, within)
+// Last exports once more, after Run: the last values are sent, or given up after two seconds.
+func (e *Exporter) Last() { e.export(context.Background(), lastly) }
+
+// export sends all metrics once. The log tells the first of several failures in a row, and their end. An export that ends with run is no failure.
+func (e *Exporter) export(run context.Context, within time.Duration) {
+	ctx, cancel := context.WithTimeout(run, within)
 	defer cancel()
 	err := e.send(ctx)
 	switch {
+	case err != nil && run.Err() != nil:
+		return
 	case err != nil && e.failed == 0:
 		e.Log.Warn("metrics cannot be sent by OTLP; it is tried again", "otlp", e.Endpoint, "every", Every, "err", err)
 	case err == nil && e.failed > 0:

@@ -1,6 +1,7 @@
 package site
 
 import (
+	"context"
 	"net"
 	"net/http"
 
@@ -17,5 +18,15 @@ func (s *Site) exporter(endpoint string) *otlp.Exporter {
 			Transport:     &http.Transport{DialContext: dialer.DialContext, MaxIdleConns: 1},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
+	}
+}
+
+// export sends metrics to a receiver until ctx ends, and the last ones then. A process that has handed everything over sends no last ones, since its successor waits
+// for its end.
+func (s *Site) export(ctx context.Context, endpoint string) {
+	e := s.exporter(endpoint)
+	e.Run(ctx)
+	if s.giver == nil {
+		e.Last()
 	}
 }

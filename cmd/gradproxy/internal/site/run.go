@@ -61,7 +61,7 @@ func (s *Site) Run(ctx, cut context.Context) error {
 		part(func() error { return s.residuals.run(parts) })
 	}
 	if o := s.started.OTLP; o != "" {
-		part(func() error { s.exporter(o).Run(visible); return nil })
+		part(func() error { s.export(visible, o); return nil })
 	}
 	part(func() error { return s.observed.run(visible) })
 	if s.past != nil {

@@ -133,6 +133,9 @@ func (s *Site) giveTo(cut context.Context, g *handover.Giver, a *acceptor) bool 
 		_ = g.Refuse(errDraining) // it may be gone
 		return false
 	}
+	if s.past != nil {
+		s.past.save() // for the page of the new process
+	}
 	err := a.pause()
 	if err == nil {
 		err = s.handOver(cut, g, a)

@@ -9,15 +9,20 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/config"
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/handover"
+	"github.com/gradproxy/gradproxy/proxy/history"
 )
 
 // upgradableBy returns the socket and the configuration of a site that another process can take over.
@@ -121,6 +126,38 @@ func TestAnotherProcessTakesOver(t *testing.T) {
 	}
 	if log := paris.log.String(); !strings.Contains(log, "connections=6") {
 		t.Errorf("the last process does not say that it took six connections over:\n%s", log)
+	}
+}
+
+// The new process has the page's history from before, and does not wait for a silent receiver of the old one's metrics.
+func TestSuccessorHasTheHistory(t *testing.T) {
+	l := newLab(t)
+	_, more := upgradableBy(t, t.TempDir())
+	if err := os.Mkdir(filepath.Join(l.dir, "kept"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	var exports atomic.Int64
+	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		exports.Add(1)
+		<-r.Context().Done()
+	}))
+	defer silent.Close()
+	more += "state: {dir: kept}\notlp: " + silent.URL + "\n"
+	old := l.run(l.load(0, more))
+	old.observed.history.Add(time.Now(), []history.Sample{{Name: history.Name{Peer: "from before", Link: true}, Raw: 7}})
+	for began := time.Now(); exports.Load() == 0; time.Sleep(10 * time.Millisecond) {
+		if time.Since(began) > time.Minute {
+			t.Fatal("no export comes")
+		}
+	}
+	r := l.run(l.load(0, more))
+	old.wait(t)
+	if n := exports.Load(); n > 2 {
+		t.Errorf("%d exports, want the first ones of both processes at most", n)
+	}
+	if !slices.ContainsFunc(r.observed.history.Table(10, 0).Series, func(s history.Series) bool { return s.Peer == "from before" }) {
+		t.Error("the history of the old process is lost")
 	}
 }
 
