@@ -102,6 +102,11 @@ func (p *Plan) check() error {
 	if p.Sites[0].Name == p.Sites[1].Name {
 		return fmt.Errorf("both sites are called %q: give them two names", p.Sites[0].Name)
 	}
+	for _, s := range p.Sites {
+		if s.Name == authority {
+			return fmt.Errorf("a site is called %q: that is the folder of the certificates' authority, whose key no site may have", s.Name)
+		}
+	}
 	if p.Sites[0].Address == "" && p.Sites[1].Address == "" {
 		return errors.New("neither site can be reached by the other: one needs an address to which the other can connect")
 	}
