@@ -198,7 +198,12 @@ func relative(e float64) string {
 }
 
 // seconds writes a time.
-func seconds(s float64) string { return fmt.Sprintf("%.3g s", s) }
+func seconds(s float64) string {
+	if s >= 1000 {
+		return fmt.Sprintf("%.0f s", s)
+	}
+	return fmt.Sprintf("%.3g s", s)
+}
 
 // money writes an amount, of a bill or of a part of a cent.
 func money(m float64) string {
