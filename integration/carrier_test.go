@@ -13,10 +13,12 @@ import (
 
 // Over carriers of datagrams, or chosen ones, a job ends with the direct run's weights, though the WAN loses packets and is a black hole for a while.
 func TestJobOverDatagrams(t *testing.T) {
+	t.Parallel()
 	job := torchJob(t, "torch113", 2, "--steps", "12", "--hidden", "256", "--timeout", "120")
 	want := direct(t, job)
 	for _, carrier := range []string{tunnel.CarrierDTLS, tunnel.CarrierAuto} {
 		t.Run(carrier, func(t *testing.T) {
+			t.Parallel()
 			w := newWAN(t, 2, wansim.Link{Rate: 50e6 / 8, Delay: 10 * time.Millisecond, Loss: 0.01, Queue: 1 << 20, Seed: 1})
 			startProxies(t, w, testbed.Config{Carrier: carrier, Congestion: "cubic"})
 			run := startJob(t, w, job)

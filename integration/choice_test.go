@@ -141,6 +141,7 @@ var lossy = wansim.Link{Rate: 40e6 / 8, Delay: 20 * time.Millisecond, Loss: 0.01
 // that are cut in mid-run, or become slow, give way to TLS, and return. The connections under way lose nothing by it, and the log, the
 // metrics and the status say each change.
 func TestCarrierIsChosen(t *testing.T) {
+	t.Parallel()
 	w := newWAN(t, 2, lossy)
 	ps := startProxies(t, w, testbed.Config{Carrier: tunnel.CarrierAuto, Congestion: "cubic"})
 	client, server := connect(t, w.Sites[0], w.Sites[1], w.Sites[1].Addr)

@@ -147,6 +147,7 @@ for line in sys.stdin:
 
 // torchrun, run by exec at two sites, ends with the direct run's weights, for fewer bytes.
 func TestTorchrunByExec(t *testing.T) {
+	t.Parallel()
 	job := torchJob(t, "torch215", 2) // the agent of Debian's 1.13.1 does not work with its Python
 	want := direct(t, job)
 	w := newWAN(t, job.Ranks, lan)
@@ -162,6 +163,7 @@ func TestTorchrunByExec(t *testing.T) {
 
 // Parameter servers talk to the workers of their own host as well, and of that nothing is taken.
 func TestMXNetByExec(t *testing.T) {
+	t.Parallel()
 	want, _ := directMXNet(t, mxnetSync)
 	w := newWAN(t, 2, fast)
 	job := mxnetSync.job(t)

@@ -20,6 +20,7 @@ func impatient(t *testing.T, environment string, args ...string) testbed.Job {
 
 // A rank that dies takes its connections with it; the others learn it at once, with proxies and without.
 func TestRankKilled(t *testing.T) {
+	t.Parallel()
 	for _, environment := range []string{"torch113", "torch215"} {
 		for _, proxies := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/proxies=%v", environment, proxies), func(t *testing.T) {
@@ -42,6 +43,7 @@ func TestRankKilled(t *testing.T) {
 // A proxy that is killed takes only the connections that went through it: both ranks see an error, the host's other
 // connections live on, and new connections go directly until the proxy is back.
 func TestProxyKilled(t *testing.T) {
+	t.Parallel()
 	job := impatient(t, "torch113")
 	again := torchJob(t, "torch113", 2)
 	want := direct(t, again)
@@ -176,6 +178,7 @@ func TestFarProxyComesLate(t *testing.T) {
 // Ranks that start before rank 0 listens are refused without proxies, and try again. An interceptor has accepted before it
 // knows: it tries again for them, which PyTorch 1 needs, since a reset ends it.
 func TestRankZeroStartsLast(t *testing.T) {
+	t.Parallel()
 	timeout := map[string][]string{"torch113": {"--timeout", "20"}}
 	for name, newJob := range map[string]func(t *testing.T, args ...string) testbed.Job{
 		"torch113": func(t *testing.T, args ...string) testbed.Job { return torchJob(t, "torch113", 2, args...) },

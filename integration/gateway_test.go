@@ -29,9 +29,13 @@ func TestGatewaysKeepBothEnds(t *testing.T) {
 }
 
 // Jobs whose hosts know of no proxy end with the weights of the direct run.
-func TestTorchAcrossGateways(t *testing.T) { compareOn(t, newGateways, torchJob(t, "torch215", 2)) }
+func TestTorchAcrossGateways(t *testing.T) {
+	t.Parallel()
+	compareOn(t, newGateways, torchJob(t, "torch215", 2))
+}
 
 func TestMXNetAcrossGateways(t *testing.T) {
+	t.Parallel()
 	want, _ := directMXNet(t, mxnetSync)
 	got, _ := runMXNetOn(t, newGateways(t, 2, fast), mxnetSync.job(t), &testbed.Config{})
 	sameResults(t, want.results, got.results)

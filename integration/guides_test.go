@@ -70,8 +70,10 @@ func TestAllGuidesAreRun(t *testing.T) {
 
 // The commands of each guide, run at two sites, end well, and the link carries fewer bytes than the job.
 func TestGuides(t *testing.T) {
+	t.Parallel()
 	for name, environment := range guides {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			require.Long(t)
 			python, complete := testbed.Python(environment)
 			require.Named(t, environment, complete, "run integration/env/install.sh "+environment)

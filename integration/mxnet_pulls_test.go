@@ -51,6 +51,7 @@ func pull(t *testing.T, n int, rate float64, c testbed.Config) pulls {
 
 // Weights that come back are coded as differences, and the copies of four workers cost as much as the copy of one.
 func TestMXNetPullsCostOnce(t *testing.T) {
+	t.Parallel()
 	const rate = 0.01
 	var without, four, one pulls
 	t.Run("references=0", func(t *testing.T) { without = pull(t, 4, rate, testbed.Config{References: "0"}) })
@@ -75,6 +76,7 @@ func TestMXNetPullsCostOnce(t *testing.T) {
 
 // Pushes lose something with feedback, and pulls in a closed loop, so that the workers' copies stay the same.
 func TestMXNetWithLossBothWays(t *testing.T) {
+	t.Parallel()
 	loss := mxnetLoss
 	loss.State = gradientCodec
 	p := pull(t, 4, 0.08, testbed.Config{Loss: loss})
@@ -89,6 +91,7 @@ func TestMXNetWithLossBothWays(t *testing.T) {
 // end each of them is near the servers' weights, which a worker beside the servers gets exactly. Each further pull of the same weights
 // brings it nearer, until all workers have them.
 func TestMXNetAsyncPullsComeNear(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		pulls   int
 		farther float64 // maximum norm of the difference to the servers' weights, over the norm of these

@@ -100,26 +100,20 @@ func directMXNet(t *testing.T, m mxnetMode) (l leg, folder string) {
 	t.Helper()
 	key := fmt.Sprint("mxnet", m.args)
 	folder = filepath.Join(scratch, fmt.Sprintf("%x", sha256.Sum256([]byte(key))))
-	if l, ok := directLegs[key]; ok {
-		return l, folder
-	}
-	job := m.job(t, "--alike", folder)
-	t.Run("direct", func(t *testing.T) {
-		if err := os.Mkdir(folder, 0o700); err != nil {
+	l = sharedDirect(t, key, func(t *testing.T) leg {
+		if err := os.MkdirAll(folder, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		l, _ = runMXNet(t, fast, job, nil)
-		directLegs[key] = l
+		l, _ := runMXNet(t, fast, m.job(t, "--alike", folder), nil)
+		return l
 	})
-	if l.results == nil {
-		t.Fatal("no direct run to compare with")
-	}
 	return l, folder
 }
 
 // The scheduler, a server and half of the workers are at one site, the rest is at another one; all their ports are
 // ephemeral. Without loss the workers end with the direct run's weights.
 func TestMXNet(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name string
 		mode mxnetMode
@@ -148,6 +142,7 @@ var mxnetLoss = testbed.Loss{Protocol: "pslite", Gradients: gradientCodec}
 // Where gradients lose something, whatever else the workers push or get back still travels exactly, and so they stay
 // alike, whether they are beside the server or behind the WAN.
 func TestMXNetWithLoss(t *testing.T) {
+	t.Parallel()
 	const arrays, rows = 6, 100 // weights and biases of three layers; rows that all workers want in a step
 	for _, c := range []struct {
 		name   string
@@ -188,6 +183,7 @@ func TestMXNetWithLoss(t *testing.T) {
 // The papers' methods for sparse gradients code the pushes of MXNet's workers, rows of a sparse array with their numbers as well,
 // and the residual waits for the next push of the same row.
 func TestMXNetWithSparseMethods(t *testing.T) {
+	t.Parallel()
 	for _, m := range []struct {
 		codec, keys string
 		noFeedback  bool
@@ -221,6 +217,7 @@ func TestMXNetWithSparseMethods(t *testing.T) {
 // Sums of gradients may lose something too, if the configuration says so. Workers behind the WAN then get other values than
 // workers beside the server, and the figures that the tests above compare show it.
 func TestMXNetWithLossyAggregates(t *testing.T) {
+	t.Parallel()
 	folder := t.TempDir()
 	way := testbed.Way(gradientCodec + "+int4")
 	config := way.Config()
@@ -235,6 +232,7 @@ func TestMXNetWithLossyAggregates(t *testing.T) {
 
 // MXNet's 2-bit codes are sent where gradients would be. One that changed would change the weights.
 func TestMXNetsCodesTravelExactly(t *testing.T) {
+	t.Parallel()
 	want, _ := directMXNet(t, mxnetCodes)
 	got, ps := runMXNet(t, fast, mxnetCodes.job(t), &testbed.Config{Loss: mxnetLoss})
 	sameResults(t, want.results, got.results)

@@ -69,14 +69,10 @@ func ending(t *testing.T, job testbed.Job) testbed.Job {
 // directNodes returns the results of job without proxies. Jobs that end with the same weights share one direct run, by key.
 func directNodes(t *testing.T, key string, job testbed.Job) leg {
 	t.Helper()
-	if l, ok := directLegs[key]; ok {
+	return sharedDirect(t, key, func(t *testing.T) leg {
+		l, _ := runNodes(t, fast, job, nil)
 		return l
-	}
-	t.Run("direct", func(t *testing.T) { directLegs[key], _ = runNodes(t, fast, job, nil) })
-	if directLegs[key].results == nil {
-		t.Fatal("no direct run to compare with")
-	}
-	return directLegs[key]
+	})
 }
 
 // tensors returns how many bytes of tensors of a role the job has sent, and the bytes that they took in the tunnel.

@@ -125,6 +125,7 @@ func fiveCommands(t *testing.T) (commands [][2]string) {
 // A newcomer's five commands lead from the package to the first saved byte, on two hosts that have never seen gradproxy. Then both packages are upgraded while
 // a job of DistributedDataParallel trains, which notices nothing. Removing the package leaves the host as it was, but for the configuration.
 func TestPackageFromInstallToRemoval(t *testing.T) {
+	t.Parallel()
 	job := torchJob(t, "torch113", 2, "--timeout", "120", "--steps", "30")
 	older, newer := buildPackages(t)
 	want := direct(t, job)

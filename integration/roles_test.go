@@ -26,6 +26,7 @@ var lossyWays = []testbed.Way{gradientCodec, gradientCodec + "+int4"}
 // keep their inputs and results; one bit that differs fails the test. And real gradients must have
 // lost something, or the test would show nothing.
 func TestWhatIsNoGradientTravelsExactly(t *testing.T) {
+	t.Parallel()
 	torch := func(environment string, args ...string) func(t *testing.T) testbed.Job {
 		return func(t *testing.T) testbed.Job {
 			return torchJob(t, environment, 2, append([]string{"--hidden", "128", "--batch", "64"}, args...)...)

@@ -107,6 +107,7 @@ func TestProvedSums(t *testing.T) {
 
 // Where nobody sees the processes, as beside a gateway, nothing in rings is proved, and nothing loses anything.
 func TestUnseenSumsTravelExactly(t *testing.T) {
+	t.Parallel()
 	const way = testbed.Way("3lc+int4")
 	config := way.Config()
 	config.Loss.Sums = "proved"

@@ -31,6 +31,7 @@ func tensorflowJob(t *testing.T, mode string, workers int, args ...string) testb
 
 // A job ends through the proxies with the weights of a direct run.
 func TestTensorFlow(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		mode    string
 		workers int
@@ -58,6 +59,7 @@ func TestTensorFlow(t *testing.T) {
 // A tensor that a server's graph proves to be a gradient loses something, and nothing else does. On the user's word sums do as well: updates of Keras's optimizers, and in the ring
 // the first pass, so that the replicas stay alike.
 func TestTensorFlowWithLoss(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		mode    string
 		workers int

@@ -173,32 +173,51 @@ type leg struct {
 	bytes   uint64 // on all links, both directions
 }
 
+// A directLeg is a direct run that tests share.
+type directLeg struct {
+	sync.Mutex // held while the job runs: who comes meanwhile waits for its results
+	leg
+}
+
 // directLegs are the direct runs that tests have shared, by job and link.
-var (
-	directLegs = map[string]leg{}
-	directOnce sync.Mutex // one at a time looks there or adds a run
-)
+var directLegs struct {
+	sync.Mutex
+	by map[string]*directLeg
+}
+
+// sharedDirect returns the results of a direct run that tests share by key. The first test that asks runs it.
+func sharedDirect(t *testing.T, key string, run func(t *testing.T) leg) leg {
+	t.Helper()
+	directLegs.Lock()
+	if directLegs.by == nil {
+		directLegs.by = map[string]*directLeg{}
+	}
+	d := directLegs.by[key]
+	if d == nil {
+		d = &directLeg{}
+		directLegs.by[key] = d
+	}
+	directLegs.Unlock()
+	d.Lock()
+	defer d.Unlock()
+	if d.results == nil {
+		t.Run("direct", func(t *testing.T) { d.leg = run(t) })
+	}
+	if d.results == nil {
+		t.Fatal("no direct run to compare with")
+	}
+	return d.leg
+}
 
 // direct returns how job goes over a WAN of as many sites as ranks without proxies.
 func direct(t *testing.T, job testbed.Job) leg {
 	t.Helper()
-	directOnce.Lock()
-	defer directOnce.Unlock()
-	key := fmt.Sprint(job)
-	if l, ok := directLegs[key]; ok {
-		return l
-	}
-	var l leg
-	t.Run("direct", func(t *testing.T) {
+	return sharedDirect(t, fmt.Sprint(job), func(t *testing.T) leg {
 		w := newWAN(t, job.Ranks, lan)
-		l = leg{results: runJob(t, w, job), bytes: w.LinkBytes()}
+		l := leg{results: runJob(t, w, job), bytes: w.LinkBytes()}
 		report(t, l)
+		return l
 	})
-	if l.results == nil {
-		t.Fatal("no direct run to compare with")
-	}
-	directLegs[key] = l
-	return l
 }
 
 // report logs a leg in one line.

@@ -12,6 +12,7 @@ import (
 // Most jobs use DDP: a ring all-reduce of the gradients each step. torch 1.13 speaks Gloo without a handshake,
 // torch 2.15 with one.
 func TestTorchDDP(t *testing.T) {
+	t.Parallel()
 	for _, environment := range []string{"torch113", "torch215"} {
 		for _, ranks := range []int{2, 3} {
 			t.Run(fmt.Sprintf("%s/ranks=%d", environment, ranks), func(t *testing.T) {
@@ -23,6 +24,7 @@ func TestTorchDDP(t *testing.T) {
 
 // Each of these puts something else on the wire than float32 gradients.
 func TestTorchModes(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name, environment string
 		args              []string
@@ -43,6 +45,7 @@ func TestTorchModes(t *testing.T) {
 // Loss in the first phase of the rings leaves the replicas identical, whatever the number of ranks; in both phases the
 // job still learns.
 func TestTorchWithLoss(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name, environment string
 		ranks             int

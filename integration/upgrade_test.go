@@ -55,6 +55,7 @@ func through(t *testing.T, w *testbed.WAN, ps testbed.Proxies, c testbed.Config,
 
 // A job of DistributedDataParallel goes through three upgrades of its proxies, and ends with the direct run's weights.
 func TestDDPSurvivesUpgrades(t *testing.T) {
+	t.Parallel()
 	want := direct(t, torchJob(t, "torch215", 2))
 	got := upgraded(t, newWAN(t, 2, lan), torchJob(t, "torch215", 2, "--timeout", "120"), 2, 4, 6)
 	sameResults(t, want.results, got)
@@ -62,6 +63,7 @@ func TestDDPSurvivesUpgrades(t *testing.T) {
 
 // So does a job of MXNet, whose connections would be lost without a word.
 func TestMXNetSurvivesUpgrades(t *testing.T) {
+	t.Parallel()
 	want, _ := directMXNet(t, long)
 	got := upgraded(t, newWAN(t, 2, fast), long.job(t), 4, 9, 14)
 	sameResults(t, want.results, got)
