@@ -2,7 +2,6 @@ package tunnel
 
 import (
 	"encoding/binary"
-	"errors"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -15,28 +14,23 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/tunnel/udp"
 )
 
-var errNoMark = errors.New("a packet came without its mark")
-
 const (
 	// datagramUnsent is how many bytes may wait in an Engine: those behind them wait in the tunnel, where small messages overtake them.
 	datagramUnsent = 128 << 10
-	datagramBatch  = 32 // packets that leave with one call, at most
 	// datagramJoin is the most bytes of records that the Engine is given as one message. They fit a packet, so that no record waits for another packet.
 	datagramJoin = 1200
 )
 
-// A packetConn carries packets that a datagramLink makes, encrypted and authenticated, and loses some. Behind the last byte of a packet Read returns
-// one more, the udp.Mark of its datagram.
-type packetConn interface {
-	net.Conn
+// A packetWriter encrypts and authenticates packets, and sends them.
+type packetWriter interface {
+	Room() []byte                     // where the next packet is to be written, empty, with room for a datagram; nil: Flush must come first
+	Put(packet []byte, mark udp.Mark) // has a packet that was written at the last Room leave at Flush, with a mark
+	Flush() error
 }
 
-// A holder is the connection below a packetConn. It sends datagrams together, and may go on from another address.
+// A holder is the connection below. It may go on from another address.
 type holder interface {
-	Hold()
-	Flush() error
-	SetMark(udp.Mark) error
-	SetAlone(bool) error
+	SetAlone(bool)
 	SetRoom(bytes int)
 	Network() (sent, received uint64)
 	Heard()     // a packet has come
@@ -53,9 +47,10 @@ const (
 	quietEvery = 2 * time.Second
 )
 
-// A datagramLink is a Link over a packetConn, by a datagram.Engine.
+// A datagramLink is a Link over packets that are encrypted and authenticated, and of which some are lost, by a datagram.Engine.
 type datagramLink struct {
-	packetConn
+	net.Conn // the handshake's: it closes, and says when the other end has. Data comes by take
+	writer   packetWriter
 	holder   holder
 	packets  atomic.Uint64 // sent and received
 	received atomic.Uint64 // bytes of packets, which are authentic: anybody can send other datagrams
@@ -71,7 +66,8 @@ type datagramLink struct {
 	err      error     // the Link has ended
 	deadline time.Time // of Read and Flush
 	alarm    *time.Timer
-	left     []byte        // of the record that Read returns in parts
+	record   []byte        // that Read returns in parts
+	left     []byte        // of it
 	checked  time.Duration // when it was last looked whether the other end is there
 	waits    time.Duration // since when packets have waited for an answer; 0: none do
 
@@ -94,39 +90,39 @@ const (
 )
 
 // part has packets leave one by one where very many are lost. heavy is Engine.Heavy.
-func (l *datagramLink) part(heavy uint64) error {
+func (l *datagramLink) part(heavy uint64) {
 	now := l.now()
 	switch {
 	case heavy != l.heavy:
 		l.heavy = heavy
 		if l.alone {
-			return nil
+			return
 		}
 		l.aloneFor = min(max(2*l.aloneFor, aloneLeast), aloneMost)
 		l.alone, l.aloneUntil = true, now+l.aloneFor
 	case l.alone && now >= l.aloneUntil:
 		l.alone = false
 	default:
-		return nil
+		return
 	}
-	return l.holder.SetAlone(l.alone)
+	l.holder.SetAlone(l.alone)
 }
 
-// newDatagramLink returns a Link over c. overhead is how many bytes c and the layers below it add to a packet within a datagram of at
-// most largest bytes. room is that of the Links with the same site. settled is called once the first packet has come.
-func newDatagramLink(c packetConn, h holder, overhead, largest int, room *recordRoom, settled func()) (*datagramLink, error) {
+// newDatagramLink returns a Link whose packets leave by w, and come by take. c and h are the connections above and below that encryption. room is
+// that of the Links with the same site.
+func newDatagramLink(c net.Conn, h holder, w packetWriter, room *recordRoom) (*datagramLink, error) {
 	window, err := room.enter()
 	if err != nil {
 		return nil, err
 	}
-	l := &datagramLink{packetConn: c, holder: h, start: time.Now().Add(-time.Second), kick: make(chan struct{}, 1), closed: make(chan struct{}),
+	l := &datagramLink{Conn: c, writer: w, holder: h, start: time.Now().Add(-time.Second), kick: make(chan struct{}, 1), closed: make(chan struct{}),
 		room: room, window: window}
-	l.engine = datagram.New(datagram.Config{Overhead: overhead, MaxDatagram: largest, Window: l.window,
-		Random: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))})
+	l.engine = datagram.New(datagram.Config{Overhead: suiteOverhead, MaxDatagram: dtlsDatagramBytes, Window: l.window,
+		Random: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), Make: newRecord, Free: freeRecord})
 	h.SetRoom(l.window / 4)
 	l.readable.L, l.writable.L = &l.mu, &l.mu
 	l.heard.Store(int64(l.now()))
-	go l.receive(settled)
+	go l.watch()
 	go l.send()
 	return l, nil
 }
@@ -141,43 +137,43 @@ func (l *datagramLink) wake() {
 	}
 }
 
-// receive gives the engine the packets that come.
-func (l *datagramLink) receive(settled func()) {
-	b := make([]byte, 16<<10)
-	for {
-		n, err := l.packetConn.Read(b)
-		if err != nil {
-			l.end(err)
-			return
-		}
-		if n == 0 {
-			l.end(errNoMark)
-			return
-		}
-		n--
-		mark := datagram.Mark(b[n])
-		if settled != nil {
-			settled()
-			settled = nil
-		}
-		l.packets.Add(1)
-		l.received.Add(uint64(n))
-		l.heard.Store(int64(l.now()))
-		l.holder.Heard()
-		l.mu.Lock()
-		err = l.engine.Handle(l.now(), b[:n], mark)
-		l.readable.Broadcast()
-		l.announce()
-		l.mu.Unlock()
-		if err != nil {
-			l.end(err)
-			return
-		}
-		l.wake()
+// watch ends the Link when the other end does.
+func (l *datagramLink) watch() {
+	_, err := l.Conn.Read(make([]byte, 1)) // it returns no data, since none gets there
+	if err == nil {
+		err = io.EOF
 	}
+	l.end(err)
 }
 
-// announce wakes those who wait to write. The lock is held.
+// take gives the engine packets that have come together. It does not retain them.
+func (l *datagramLink) take(packets []packetCame) {
+	now, bytes := l.now(), 0
+	for _, p := range packets {
+		bytes += len(p.data)
+	}
+	l.packets.Add(uint64(len(packets)))
+	l.received.Add(uint64(bytes))
+	l.heard.Store(int64(now))
+	l.holder.Heard()
+	l.mu.Lock()
+	err := l.err
+	for _, p := range packets {
+		if err == nil {
+			err = l.engine.Handle(now, p.data, datagram.Mark(p.mark))
+		}
+	}
+	l.readable.Broadcast()
+	l.announce()
+	l.mu.Unlock()
+	if err != nil {
+		l.end(err)
+		return
+	}
+	l.wake()
+}
+
+// announce wakes writers that wait. The lock is held.
 func (l *datagramLink) announce() {
 	if l.engine.Unsent() < datagramUnsent {
 		l.writable.Broadcast()
@@ -188,9 +184,8 @@ func (l *datagramLink) announce() {
 func (l *datagramLink) send() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
-	var b [16 << 10]byte
 	for {
-		again, err := l.burst(b[:0])
+		again, err := l.burst()
 		if err != nil {
 			l.end(err)
 			return
@@ -253,41 +248,32 @@ func (l *datagramLink) moved(far bool) {
 }
 
 // burst sends the packets that may leave now. again is when further ones may; 0: when something changes; below 0: now.
-func (l *datagramLink) burst(b []byte) (again time.Duration, err error) {
-	held := false
-	for range datagramBatch {
-		l.mu.Lock()
-		packet, at := l.engine.Next(l.now(), b)
+func (l *datagramLink) burst() (again time.Duration, err error) {
+	n := uint64(0)
+	l.mu.Lock()
+	for now := l.now(); l.err == nil; n++ {
+		room := l.writer.Room()
+		if room == nil {
+			again = -1
+			break
+		}
+		packet, at := l.engine.Next(now, room)
+		if packet == nil {
+			again = at
+			break
+		}
 		mark := datagram.Unmarkable
 		if l.engine.Marks() {
 			mark = datagram.ECT0
 		}
-		heavy := l.engine.Heavy()
-		l.announce()
-		l.mu.Unlock()
-		if err := l.part(heavy); err != nil {
-			return 0, err
-		}
-		if again = at; packet == nil {
-			break
-		}
-		again = -1
-		if !held {
-			l.holder.Hold()
-			held = true
-		}
-		l.packets.Add(1)
-		if err := l.holder.SetMark(udp.Mark(mark)); err != nil {
-			return 0, err
-		}
-		if _, err := l.packetConn.Write(packet); err != nil {
-			return 0, err
-		}
+		l.writer.Put(packet, udp.Mark(mark))
 	}
-	if held {
-		return again, l.holder.Flush()
-	}
-	return again, nil
+	heavy := l.engine.Heavy()
+	l.announce()
+	l.mu.Unlock()
+	l.part(heavy)
+	l.packets.Add(n)
+	return again, l.writer.Flush()
 }
 
 // end ends the Link: Read and Flush fail with err.
@@ -302,7 +288,7 @@ func (l *datagramLink) end(err error) {
 	l.mu.Unlock()
 	l.once.Do(func() {
 		close(l.closed)
-		go l.packetConn.Close() // it sends an alert, and waits for its own goroutines; the caller may hold locks
+		go l.Conn.Close() // it sends an alert, and waits for its own goroutines; the caller may hold locks
 	})
 }
 
@@ -316,7 +302,8 @@ func (l *datagramLink) Read(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for len(l.left) == 0 {
-		if l.left = l.engine.Take(); l.left != nil {
+		if l.record = l.engine.Take(); l.record != nil {
+			l.left = l.record
 			if l.engine.MayTell() {
 				l.widen()
 				l.wake()
@@ -334,7 +321,10 @@ func (l *datagramLink) Read(p []byte) (int, error) {
 		l.readable.Wait()
 	}
 	n := copy(p, l.left)
-	l.left = l.left[n:]
+	if l.left = l.left[n:]; len(l.left) == 0 {
+		freeRecord(l.record)
+		l.left, l.record = nil, nil
+	}
 	return n, nil
 }
 
@@ -389,7 +379,9 @@ func (l *datagramLink) Write(p []byte) (int, error) {
 			}
 			end += more
 		}
-		l.engine.Queue(append([]byte(nil), p[:end]...), order)
+		record := newRecord(end)
+		copy(record, p)
+		l.engine.Queue(record, order)
 		p = p[end:]
 	}
 	l.pending.Add(int64(n))
@@ -446,7 +438,7 @@ func (l *datagramLink) CloseWrite() error {
 	defer l.mu.Unlock()
 	l.deadline = time.Time{}
 	if l.err == nil {
-		l.engine.Queue([]byte{0}, datagram.End)
+		l.engine.Queue(append(newRecord(1)[:0], 0), datagram.End)
 	}
 	l.wake()
 	until := time.Now().Add(handshakeWithin)

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -19,14 +18,12 @@ import (
 )
 
 const (
-	dtlsReplayWindow  = 4096 // records: with pion's default of 64 a reordering path loses many at high rates
-	dtlsHandshakeMTU  = 1200 // bytes of a datagram of the handshake, which every path carries
-	dtlsFlightAgain   = 300 * time.Millisecond
-	dtlsDatagramBytes = 8192 // of the largest datagram: pion reads no more of one
+	dtlsHandshakeMTU = 1200 // bytes of a datagram of the handshake, which every path carries
+	dtlsFlightAgain  = 300 * time.Millisecond
 )
 
 // dtlsTransport is the Transport of DTLS 1.2 over UDP. A datagramLink brings the records, with its own congestion control, so it needs
-// nothing of the kernel. All that knows pion/dtls is here and in dtls_suite.go.
+// nothing of the kernel. All that knows pion/dtls is here and in dtls_suite.go: it makes handshakes and alerts, and the ends of connections.
 type dtlsTransport struct {
 	identity *identityStore
 	now      func() time.Time // Config.Now
@@ -80,12 +77,11 @@ func (t *dtlsTransport) Secure(ctx context.Context, conn net.Conn, dialed bool, 
 	}
 	var id string
 	var chain []*x509.Certificate
-	var exported atomic.Pointer[[]byte]
-	forged := new(atomic.Uint64)
+	secrets := &dtlsSecrets{}
 	config := &dtls.Config{
 		Certificates:           []tls.Certificate{keys.cert},
 		CipherSuites:           []dtls.CipherSuiteID{}, // not nil: else pion's own are offered too
-		CustomCipherSuites:     func() []dtls.CipherSuite { return ofConnection(gate, &exported, forged) },
+		CustomCipherSuites:     func() []dtls.CipherSuite { return ofConnection(secrets) },
 		ExtendedMasterSecret:   dtls.RequireExtendedMasterSecret,
 		ClientAuth:             dtls.RequireAnyClientCert, // verified below, as the server's is
 		InsecureSkipVerify:     true,                      // of a host name: sites have SPIFFE ids
@@ -134,17 +130,18 @@ func (t *dtlsTransport) Secure(ctx context.Context, conn net.Conn, dialed bool, 
 		return nil, err
 	}
 	raw.SetDeadline(time.Time{}) // the tunnel's is the Link's from here on
-	settled := func() { gate.settled.Store(true) }
-	records, err := newDatagramLink(secured, raw, suiteOverhead, dtlsDatagramBytes, t.room(id), settled)
+	under := secrets.keys.Load()
+	records, err := newDatagramLink(secured, raw, &sealedWriter{conn: raw, seal: &under.seal}, t.room(id))
 	if err != nil {
 		secured.Close()
 		return nil, err
 	}
-	raw.SetKey(*exported.Load(), func(far bool) {
+	gate.openBy(&under.open, records.take)
+	raw.SetKey(*secrets.move.Load(), func(far bool) {
 		t.log.Info("carrier goes on from another address", "peer", id, "address", raw.RemoteAddr(), "dialed", dialed, "host_changed", far)
 		records.moved(far)
 	})
-	l := &dtlsLink{datagramLink: records, forged: forged, identity: t.identity, keys: keys, shown: chain}
+	l := &dtlsLink{datagramLink: records, open: &under.open, identity: t.identity, keys: keys, shown: chain}
 	l.SetDeadline(time.Now().Add(handshakeWithin))
 	for _, c := range []*x509.Certificate{keys.cert.Leaf, chain[0]} {
 		if l.expiry.IsZero() || c.NotAfter.Before(l.expiry) {
@@ -158,7 +155,7 @@ func (t *dtlsTransport) Secure(ctx context.Context, conn net.Conn, dialed bool, 
 // A dtlsLink is a datagramLink over DTLS.
 type dtlsLink struct {
 	*datagramLink
-	forged   *atomic.Uint64 // records that were not authentic
+	open     *opener
 	identity *identityStore
 	keys     *loaded
 	shown    []*x509.Certificate // by the other end
@@ -168,7 +165,7 @@ type dtlsLink struct {
 
 func (l *dtlsLink) State() LinkState {
 	s := l.datagramLink.State()
-	s.Worn = s.Worn || l.forged.Load() >= rotateForged
+	s.Worn = s.Worn || l.open.refused() >= rotateForged
 	now := l.identity.latest()
 	s.Rekeyed, s.Renewal, s.Expiry = now != l.keys, l.renewal, l.expiry
 	s.Revoked = now != l.keys && now.revokes(l.shown) != nil

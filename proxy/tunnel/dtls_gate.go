@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 
 	"github.com/gradproxy/gradproxy/proxy/tunnel/udp"
@@ -16,69 +17,100 @@ const (
 	handshakeBytes  = 96 << 10
 	handshakePieces = 256
 	handshakeMemory = 384 << 10 // of one handshake, all in all
+	earlyBytes      = 40 << 10  // of records with data that overtake the end of the handshake: a first window of the other end's
+	earlyMost       = 64        // of these records
 	// maxHalfOpenDatagrams is how many handshakes over datagrams may be under way: they take memory, and handshakes over TCP take
 	// descriptors.
 	maxHalfOpenDatagrams = 256
 )
 
-// Fields of a DTLS record's header and of a handshake message's: RFC 6347, sections 4.1 and 4.2.2.
-const (
-	dtlsHeader     = 13
-	dtlsCipherSpec = 20 // never encrypted
-	dtlsAlert      = 21
-	dtlsHandshake  = 22
-	dtlsData       = 23
-	messageHeader  = 12
-	epochAt        = 3
-	recordLengthAt = 11
-)
-
 var errLongHandshake = errors.New("more bytes than a handshake takes")
 
-// A recordGate is the connection of datagrams below DTLS. pion/dtls goes on to take records in clear once a connection is up, so that
-// a host that writes its addresses into a datagram could end it by an alert, or fill the buffer of handshake messages. The gate lets them pass
-// no longer than the handshake takes, and bounds that. RFC 6347, 4.1.2.7: invalid records are discarded.
+// A recordGate is the connection of datagrams below pion/dtls. Records with data never reach pion: the gate opens them, and hands them on itself. Nor do
+// others that may not pass: pion goes on to take records in clear once a connection is up, so that a host that writes its addresses into a
+// datagram could end it by an alert, or fill the buffer of handshake messages. The gate lets them pass no longer than the handshake takes, and
+// bounds that. RFC 6347, 4.1.2.7: invalid records are discarded.
 type recordGate struct {
 	*udp.Conn
-	secured atomic.Bool  // the handshake is over here: nothing in clear passes. The other end may repeat its last flight, of which the end is under the key
-	settled atomic.Bool  // and there
-	mark    atomic.Int32 // of the datagram that came last
-	bytes   int          // of the handshake
+	secured atomic.Bool // the handshake is over here: nothing in clear passes. The other end may repeat its last flight, of which the end is under the key
+	settled atomic.Bool // and there
+	bytes   int         // of the handshake
 	pieces  int
+
+	mu         sync.Mutex
+	open       *opener // nil: the handshake goes on
+	take       func([]packetCame)
+	came       []packetCame // opened, and not yet handed on
+	early      []packetCame // records that came before open was there, in memory of their own
+	earlyBytes int
 }
 
-// Read returns the next datagram, without the records that may not pass.
-func (g *recordGate) Read(p []byte) (int, error) {
-	for {
-		n, mark, err := g.Conn.ReadMarked(p)
-		if err != nil {
-			return n, err
+// A packetCame is the content of a record with data, and the mark with which it came.
+type packetCame struct {
+	data []byte
+	mark udp.Mark
+}
+
+// openBy has records with data be opened from now on, and handed to take, in the order in which they came. take must not retain them.
+func (g *recordGate) openBy(o *opener, take func([]packetCame)) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	early := g.early
+	g.open, g.take, g.early = o, take, nil
+	for _, r := range early {
+		g.data(r.data, r.mark)
+	}
+	g.handOn()
+}
+
+// Read returns the records for pion of the next datagram that has some.
+func (g *recordGate) Read(p []byte) (n int, err error) {
+	for n == 0 && err == nil {
+		d, mark, more, e := g.Conn.Next()
+		if e != nil {
+			return 0, e
 		}
-		g.mark.Store(int32(mark))
-		if n, err = g.admit(p[:n]); n > 0 || err != nil {
-			return n, err
+		g.mu.Lock()
+		n, err = g.admit(p, d, mark)
+		if !more || n > 0 || err != nil {
+			g.handOn()
 		}
+		g.mu.Unlock()
+	}
+	return n, err
+}
+
+// handOn hands the opened packets on. The lock is held.
+func (g *recordGate) handOn() {
+	if len(g.came) > 0 {
+		g.take(g.came)
+		g.came = g.came[:0]
 	}
 }
 
-// admit removes the records from a datagram that may not pass, and returns the number of bytes that are left.
-func (g *recordGate) admit(b []byte) (n int, err error) {
+// admit takes a datagram apart. Records that may pass go to p, and it returns their length. The lock is held.
+func (g *recordGate) admit(p, b []byte, mark udp.Mark) (n int, err error) {
 	settled := g.settled.Load()
 	if !settled {
 		if g.bytes += len(b); g.bytes > handshakeBytes {
 			return 0, fmt.Errorf("%w: over %d", errLongHandshake, handshakeBytes)
 		}
 	}
-	for len(b)-n >= dtlsHeader {
-		r := b[n:]
-		length := dtlsHeader + int(binary.BigEndian.Uint16(r[recordLengthAt:]))
-		if length > len(r) {
+	for len(b) >= dtlsHeader {
+		length := dtlsHeader + int(binary.BigEndian.Uint16(b[recordLengthAt:]))
+		if length > len(b) {
 			break
 		}
-		r = r[:length]
+		r := b[:length]
+		b = b[length:]
 		keyed := r[epochAt] != 0 || r[epochAt+1] != 0
-		if !g.passes(r[0], keyed) {
-			b = append(b[:n], b[n+length:]...)
+		if r[0] == dtlsData {
+			if keyed {
+				g.data(r, mark)
+			}
+			continue
+		}
+		if !g.passes(r[0], keyed) || length > len(p)-n {
 			continue
 		}
 		if !settled && r[0] == dtlsHandshake {
@@ -86,16 +118,33 @@ func (g *recordGate) admit(b []byte) (n int, err error) {
 				return 0, fmt.Errorf("%w: over %d pieces", errLongHandshake, handshakePieces)
 			}
 		}
-		n += length
+		n += copy(p[n:], r)
 	}
 	return n, nil
 }
 
-// passes reports whether a record of a type may pass now. keyed: it is under a key.
+// data takes a record with data of an epoch above 0. The lock is held.
+func (g *recordGate) data(r []byte, mark udp.Mark) {
+	if g.open == nil {
+		if len(g.early) < earlyMost && g.earlyBytes+len(r) <= earlyBytes {
+			g.early = append(g.early, packetCame{append([]byte(nil), r...), mark})
+			g.earlyBytes += len(r)
+		}
+		return
+	}
+	content, err := g.open.fresh(r)
+	if err != nil {
+		return
+	}
+	g.settled.Store(true) // the other end has data to send: the handshake is over there
+	g.came = append(g.came, packetCame{content, mark})
+}
+
+// passes reports whether a record of a type may pass to pion now. keyed: it is under a key.
 func (g *recordGate) passes(kind byte, keyed bool) bool {
 	switch {
 	case g.settled.Load():
-		return keyed && (kind == dtlsData || kind == dtlsAlert)
+		return keyed && kind == dtlsAlert
 	case g.secured.Load():
 		return keyed && kind != dtlsCipherSpec
 	}

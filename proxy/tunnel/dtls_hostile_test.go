@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/binary"
 	"math"
+	"math/rand/v2"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -187,61 +189,194 @@ func TestHalfOpenBounds(t *testing.T) {
 	for i := range uint64(16) { // as often as a flight can leave again within handshakeWithin
 		for part := range uint64(4) {
 			b := plaintext(22, 4*i+part, handshakePiece(2, 900)...)
-			if n, err := g.admit(b); n != len(b) || err != nil {
+			if n, err := g.admit(make([]byte, len(b)), b, 0); n != len(b) || err != nil {
 				t.Fatalf("flight %d: %d of %d bytes, %v", i, n, len(b), err)
 			}
 		}
 	}
 }
 
-// TestGateLetsRecordsPass: the gate removes records that may not pass, and leaves the rest as it is.
-func TestGateLetsRecordsPass(t *testing.T) {
-	data, alert := dtlsRecord(1, 7, "data"), dtlsRecord(1, 8, "alert")
-	alert[0] = 21
-	forged := plaintext(21, 9, 1, 0)
-	join := func(parts ...[]byte) (all []byte) {
-		for _, p := range parts {
-			all = append(all, p...)
+// gated returns a gate once a connection is up, the other end's sealer, and the data that comes.
+func gated(t testing.TB) (g *recordGate, seal *sealer, came *[]string) {
+	client, server := suitePair(t, suiteAES256)
+	g, came = &recordGate{}, new([]string)
+	g.secured.Store(true)
+	g.settled.Store(true)
+	g.openBy(&server.keys.Load().open, func(packets []packetCame) {
+		for _, p := range packets {
+			*came = append(*came, string(p.data))
 		}
-		return all
+	})
+	return g, &client.keys.Load().seal, came
+}
+
+// sealed returns a record of a kind.
+func sealed(t testing.TB, s *sealer, kind byte, content string) []byte {
+	b := append(make([]byte, dtlsHeader, dtlsHeader+len(content)+suiteTag), content...)
+	b[0] = kind
+	b, err := s.record(b)
+	if err != nil {
+		t.Fatal(err)
 	}
-	for name, c := range map[string]struct{ in, want []byte }{
-		"data":               {data, data},
-		"two records":        {join(data, alert), join(data, alert)},
-		"forged first":       {join(forged, data), data},
-		"forged between":     {join(data, forged, alert), join(data, alert)},
-		"forged last":        {join(data, forged), data},
-		"cut off":            {join(data, alert[:len(alert)-1]), data},
-		"a header cut off":   {join(data, alert[:12]), data},
-		"nothing but forged": {forged, nil},
-		"empty":              {nil, nil},
+	return b
+}
+
+// TestGateLetsRecordsPass: once a connection is up, data is opened and does not reach pion, alerts under the key do, and nothing else passes.
+func TestGateLetsRecordsPass(t *testing.T) {
+	g, seal, came := gated(t)
+	forged := plaintext(21, 9, 1, 0)
+	for name, c := range map[string]struct {
+		in   string // d: data, a: an alert, f: a forged one; the last byte is missing behind a !
+		data int
+		pion int
+	}{
+		"data": {"d", 1, 0}, "two records": {"da", 1, 1}, "forged first": {"fd", 1, 0}, "forged between": {"dfa", 1, 1}, "forged last": {"df", 1, 0},
+		"cut off": {"da!", 1, 0}, "nothing but forged": {"f", 0, 0}, "empty": {"", 0, 0}, "many": {"dddada", 4, 2},
 	} {
-		g := &recordGate{}
-		g.settled.Store(true)
-		b := append([]byte(nil), c.in...)
-		n, err := g.admit(b)
-		if err != nil || string(b[:n]) != string(c.want) {
-			t.Errorf("%s: %x, %v, want %x", name, b[:n], err, c.want)
+		*came = nil
+		var b, want []byte
+		for _, k := range c.in {
+			switch k {
+			case 'd':
+				b = append(b, sealed(t, seal, dtlsData, name)...)
+			case 'a':
+				a := sealed(t, seal, dtlsAlert, name)
+				b, want = append(b, a...), append(want, a...)
+			case 'f':
+				b = append(b, forged...)
+			case '!':
+				b, want = b[:len(b)-1], nil
+			}
+		}
+		p := make([]byte, 1000)
+		n, err := g.admit(p, b, 0)
+		g.handOn()
+		if err != nil || string(p[:n]) != string(want) || len(*came) != c.data {
+			t.Errorf("%s: %x, %v, and %d packets of data; want %x and %d", name, p[:n], err, len(*came), want, c.data)
+		}
+		for _, data := range *came {
+			if data != name {
+				t.Errorf("%s: %q came", name, data)
+			}
 		}
 	}
 }
 
-// FuzzGate: whatever comes once a connection is up, nothing passes but whole records with a key's epoch, of data or alerts.
+// TestReplayedDataIsRefused: data that comes again, changed, or of another epoch is not handed on, however late; data in another order is.
+func TestReplayedDataIsRefused(t *testing.T) {
+	g, seal, came := gated(t)
+	var all [][]byte
+	for range dtlsReplayWindow + 200 {
+		all = append(all, sealed(t, seal, dtlsData, "data"))
+	}
+	give := func(b []byte) int {
+		*came = nil
+		if n, err := g.admit(nil, append([]byte(nil), b...), 0); n != 0 || err != nil {
+			t.Fatal(n, err)
+		}
+		g.handOn()
+		return len(*came)
+	}
+	last := len(all) - 1
+	for _, i := range []int{5, 3, last, last - dtlsReplayWindow + 1, last - 70, last - 64} {
+		for _, change := range []int{0, 4, 10, 13, len(all[i]) - 1} { // type, epoch, number, content, tag: before the record itself has come
+			b := append([]byte(nil), all[i]...)
+			b[change] ^= 1
+			if give(b) != 0 {
+				t.Errorf("record %d came though byte %d was changed", i, change)
+			}
+		}
+		if give(all[i]) != 1 {
+			t.Errorf("record %d did not come", i)
+		}
+		for range 2 {
+			if give(all[i]) != 0 {
+				t.Errorf("record %d came again", i)
+			}
+		}
+	}
+	if give(all[last-dtlsReplayWindow]) != 0 || give(all[3]) != 0 {
+		t.Error("a record came that is older than the window")
+	}
+	if n := g.open.refused(); n == 0 {
+		t.Error("no forged record was counted")
+	}
+}
+
+// TestReplayWindow: the window knows exactly the numbers that a plain list of the newest ones knows.
+func TestReplayWindow(t *testing.T) {
+	random := rand.New(rand.NewPCG(7, 7))
+	w, came, next := replayWindow{}, map[uint64]bool{}, uint64(0)
+	for range 200_000 {
+		var number uint64
+		switch k := random.IntN(100); {
+		case k < 60:
+			number = next + random.Uint64N(3)
+		case k < 98:
+			number = max(next, dtlsReplayWindow+100) - 1 - random.Uint64N(dtlsReplayWindow+100)
+		default:
+			number = next + random.Uint64N(3*dtlsReplayWindow)
+		}
+		want := came[number] || number+dtlsReplayWindow < next
+		if got := w.has(number); got != want {
+			t.Fatalf("number %d of %d: has %v, want %v", number, next, got, want)
+		}
+		if !want {
+			w.add(number)
+			came[number], next = true, max(next, number+1)
+		}
+	}
+}
+
+// TestEarlyDataWaits: data that overtakes the end of the handshake is handed on afterwards, in order, and is bounded.
+func TestEarlyDataWaits(t *testing.T) {
+	up, seal, _ := gated(t)
+	g, came := &recordGate{}, []string(nil)
+	for i := range 2 * earlyMost {
+		if n, err := g.admit(make([]byte, 100), sealed(t, seal, dtlsData, strings.Repeat("x", i)), 0); n != 0 || err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	if len(g.early) != earlyMost || g.earlyBytes > earlyBytes {
+		t.Errorf("%d records of %d bytes wait", len(g.early), g.earlyBytes)
+	}
+	g.openBy(up.open, func(packets []packetCame) {
+		for _, p := range packets {
+			came = append(came, string(p.data))
+		}
+	})
+	for i, data := range came {
+		if len(data) != i {
+			t.Errorf("record %d has %d bytes", i, len(data))
+		}
+	}
+	if len(came) != earlyMost || !g.settled.Load() || g.early != nil {
+		t.Errorf("%d came, settled %v", len(came), g.settled.Load())
+	}
+}
+
+// FuzzGate: whatever comes once a connection is up, nothing reaches pion but whole records of alerts with a key's epoch, and no data is
+// handed on.
 func FuzzGate(f *testing.F) {
 	f.Add(append(dtlsRecord(1, 7, "data"), plaintext(21, 9, 1, 0)...), true)
 	f.Add(plaintext(22, 1, handshakePiece(1, 30)...), false)
 	f.Fuzz(func(t *testing.T, b []byte, settled bool) {
-		g := &recordGate{}
+		g, _, came := gated(t)
 		g.settled.Store(settled)
-		n, err := g.admit(b)
+		p := make([]byte, 4096)
+		n, err := g.admit(p, append([]byte(nil), b...), 0)
+		g.handOn()
+		if len(*came) > 0 {
+			t.Fatalf("%q came", *came)
+		}
 		if n > len(b) || !settled {
 			return
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		for rest := b[:n]; len(rest) > 0; {
-			if len(rest) < 13 || rest[3] == 0 && rest[4] == 0 || rest[0] != 21 && rest[0] != 23 {
+		for rest := p[:n]; len(rest) > 0; {
+			if len(rest) < 13 || rest[3] == 0 && rest[4] == 0 || rest[0] != dtlsAlert {
 				t.Fatalf("%x passes", rest)
 			}
 			rest = rest[13+int(binary.BigEndian.Uint16(rest[11:])):]

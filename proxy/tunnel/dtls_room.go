@@ -26,8 +26,9 @@ func roomOf(memory int64) int { return int(min(max(memory/8, 2*leastWindow), 2*d
 // DatagramMemory returns how many bytes the carriers over datagrams take at most beside Config.Memory: records of each peer, which depend on
 // that, and the rest, for each peer and for handshakes.
 func DatagramMemory(memory int64, peers int) (records, more int64) {
-	// A window's bytes are held when they come and when they leave, half as many in notes on their pieces, a quarter in datagrams.
-	of := func(window int) int64 { return int64(window) / 4 * 11 }
+	// A window's bytes are held when they come and when they leave, an eighth of these more where memory is longer than its record, half a window
+	// in notes on their pieces, a quarter in datagrams.
+	of := func(window int) int64 { return int64(window) * 3 }
 	return int64(peers) * of(roomOf(memory)), int64(peers)*maxLinks*(of(leastWindow)+linkNotes) + maxHalfOpenDatagrams*handshakeMemory
 }
 

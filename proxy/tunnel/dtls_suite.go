@@ -5,7 +5,6 @@ import (
 	"crypto/cipher"
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"hash"
 	"runtime"
 	"slices"
@@ -27,9 +26,7 @@ const (
 	suiteChaCha20 dtls.CipherSuiteID = 0xCCA9 // TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256
 	suiteAES256   dtls.CipherSuiteID = 0xFFA6 // for private use (RFC 5246, A.5): AES-256-GCM with the nonces of RFC 7905
 
-	suiteOverhead = recordlayer.HeaderSize + 16 // bytes that a record adds to its content: header and tag
-	suiteNonce    = 12
-	suiteKey      = 32
+	suiteKey = 32
 
 	moveLabel = "EXPORTER-gradproxy-move" // of the key that proves that a connection goes on from another address: RFC 5705
 	moveKey   = 32
@@ -69,30 +66,29 @@ type dtlsSuite struct {
 	aead func(key []byte) (cipher.AEAD, error)
 	keys atomic.Pointer[dtlsKeys]
 
-	// Of a connection of this package; zero elsewhere.
-	exported *atomic.Pointer[[]byte] // where Init leaves the key by which the connection may move
-	gate     *recordGate             // below the connection
-	forged   *atomic.Uint64          // records that were not authentic
+	secured *dtlsSecrets // of a connection of this package; nil elsewhere
 }
 
-// ofConnection returns the suites that this side offers for a connection over gate. They leave the key at exported by which it may move, since
-// pion's own exporter knows none but its own suites. They append to the content of each record with data the mark with which its datagram came, since
-// pion hands on nothing else.
-func ofConnection(gate *recordGate, exported *atomic.Pointer[[]byte], forged *atomic.Uint64) []dtls.CipherSuite {
+// dtlsSecrets are the secrets that a connection's suite leaves for the layers around pion, which hands on none.
+type dtlsSecrets struct {
+	keys atomic.Pointer[dtlsKeys]
+	move atomic.Pointer[[]byte] // the key by which the connection may move: pion's own exporter knows none but its own suites
+}
+
+// ofConnection returns the suites that this side offers for a connection. They leave its secrets at secrets.
+func ofConnection(secrets *dtlsSecrets) []dtls.CipherSuite {
 	suites := dtlsSuites()
 	for _, s := range suites {
-		s := s.(*dtlsSuite)
-		s.gate, s.exported, s.forged = gate, exported, forged
+		s.(*dtlsSuite).secured = secrets
 	}
 	return suites
 }
 
+// dtlsKeys are the keys of a connection. Its only handshake makes them, for epoch 1.
 type dtlsKeys struct {
-	seal, open     cipher.AEAD
-	sealIV, openIV [suiteNonce]byte
+	seal sealer
+	open opener
 }
-
-var errDTLSRecord = errors.New("record is not authentic")
 
 func (s *dtlsSuite) String() string                          { return s.name }
 func (s *dtlsSuite) ID() dtls.CipherSuiteID                  { return s.id }
@@ -119,74 +115,44 @@ func (s *dtlsSuite) Init(masterSecret, clientRandom, serverRandom []byte, isClie
 		k.ClientWriteKey, k.ServerWriteKey = k.ServerWriteKey, k.ClientWriteKey
 		k.ClientWriteIV, k.ServerWriteIV = k.ServerWriteIV, k.ClientWriteIV
 	}
-	keys := &dtlsKeys{sealIV: [suiteNonce]byte(k.ClientWriteIV), openIV: [suiteNonce]byte(k.ServerWriteIV)}
-	if keys.seal, err = s.aead(k.ClientWriteKey); err != nil {
+	keys := &dtlsKeys{}
+	keys.seal.iv, keys.open.iv = [suiteNonce]byte(k.ClientWriteIV), [suiteNonce]byte(k.ServerWriteIV)
+	if keys.seal.aead, err = s.aead(k.ClientWriteKey); err != nil {
 		return err
 	}
-	if keys.open, err = s.aead(k.ServerWriteKey); err != nil {
+	if keys.open.aead, err = s.aead(k.ServerWriteKey); err != nil {
 		return err
 	}
-	if s.exported != nil { // RFC 5705, section 4
+	if s.secured != nil { // RFC 5705, section 4
 		key, err := prf.PHash(masterSecret, slices.Concat([]byte(moveLabel), clientRandom, serverRandom), moveKey, sha256.New)
 		if err != nil {
 			return err
 		}
-		s.exported.Store(&key)
+		s.secured.move.Store(&key)
+		s.secured.keys.Store(keys)
 	}
 	s.keys.Store(keys)
 	return nil
 }
 
-// Encrypt returns the record raw, a header and its content, with the content encrypted.
+// Encrypt returns the record raw, a header and its content, with the content encrypted. The number that pion has given it does not count: a
+// sealer gives its records their numbers.
 func (s *dtlsSuite) Encrypt(_ *recordlayer.RecordLayer, raw []byte) ([]byte, error) {
-	k := s.keys.Load()
-	out := make([]byte, recordlayer.HeaderSize, len(raw)+k.seal.Overhead())
-	copy(out, raw)
-	nonce, data := recordSecrets(&k.sealIV, raw, len(raw)-recordlayer.HeaderSize)
-	out = k.seal.Seal(out, nonce[:], raw[recordlayer.HeaderSize:], data[:])
-	binary.BigEndian.PutUint16(out[recordlayer.HeaderSize-2:], uint16(len(out)-recordlayer.HeaderSize))
-	return out, nil
+	if binary.BigEndian.Uint16(raw[epochAt:]) != dataEpoch {
+		return nil, errEpoch
+	}
+	out := append(make([]byte, 0, len(raw)+suiteTag), raw...)
+	return s.keys.Load().seal.record(out)
 }
 
 // Decrypt returns the record in, with its content decrypted in place.
 func (s *dtlsSuite) Decrypt(in []byte) ([]byte, error) {
-	k := s.keys.Load()
 	if len(in) < recordlayer.HeaderSize {
 		return nil, errDTLSRecord
 	}
 	if protocol.ContentType(in[0]) == protocol.ContentTypeChangeCipherSpec { // it is never encrypted
 		return in, nil
 	}
-	content := in[recordlayer.HeaderSize:]
-	length := len(content) - k.open.Overhead()
-	if length < 0 {
-		return nil, errDTLSRecord
-	}
-	nonce, data := recordSecrets(&k.openIV, in, length)
-	content, err := k.open.Open(content[:0], nonce[:], content, data[:])
-	if err != nil {
-		if s.forged != nil {
-			s.forged.Add(1)
-		}
-		return nil, errDTLSRecord
-	}
-	out := in[:recordlayer.HeaderSize+len(content)]
-	if s.gate != nil && protocol.ContentType(in[0]) == protocol.ContentTypeApplicationData {
-		out = append(out, byte(s.gate.mark.Load())) // the tag's place
-	}
-	return out, nil
-}
-
-// recordSecrets returns the nonce and the additional data of a record with that header, whose content has length bytes in clear:
-// RFC 7905, section 2, and RFC 6347, section 4.1.2.1.
-func recordSecrets(iv *[suiteNonce]byte, header []byte, length int) (nonce [suiteNonce]byte, data [recordlayer.HeaderSize]byte) {
-	nonce = *iv
-	number := header[3:11] // epoch and sequence number
-	for i, b := range number {
-		nonce[suiteNonce-8+i] ^= b
-	}
-	copy(data[:], number)
-	copy(data[8:], header[:3]) // type and version
-	binary.BigEndian.PutUint16(data[11:], uint16(length))
-	return nonce, data
+	content, err := s.keys.Load().open.record(in)
+	return in[:recordlayer.HeaderSize+len(content)], err
 }

@@ -5,12 +5,12 @@ import (
 	"context"
 	"crypto/cipher"
 	"crypto/tls"
-	"encoding/binary"
 	"encoding/hex"
 	"io"
 	"math/rand/v2"
 	"net"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -19,6 +19,7 @@ import (
 	"github.com/pion/dtls/v2/pkg/protocol/recordlayer"
 	"golang.org/x/crypto/chacha20poly1305"
 
+	"github.com/gradproxy/gradproxy/proxy/tunnel/datagram"
 	"github.com/gradproxy/gradproxy/proxy/tunnel/udp"
 )
 
@@ -68,7 +69,9 @@ func TestSuiteVector(t *testing.T) {
 		t.Errorf("tag %x", tag)
 	}
 	iv := [suiteNonce]byte(decode("07000000404142434445 4647"))
-	nonce, data := recordSecrets(&iv, dtlsRecord(1, 0x020304050607, ""), 5)
+	var nonce [suiteNonce]byte
+	var data [dtlsHeader]byte
+	recordSecrets(&nonce, &data, &iv, dtlsRecord(1, 0x020304050607, ""), 5)
 	if want := decode("07000000 4040 404040404040"); !bytes.Equal(nonce[:], want) {
 		t.Errorf("nonce %x, want %x", nonce, want)
 	}
@@ -92,43 +95,167 @@ func (c *nonceCounter) Seal(dst, nonce, content, data []byte) []byte {
 	return c.AEAD.Seal(dst, nonce, content, data)
 }
 
-// TestSuites: records open as they were sealed, not if a bit of them is changed, and no nonce is used twice.
+// TestSuites: records open as they were sealed, by pion's way or the tunnel's, not if a bit of them is changed. No nonce is used twice, whatever
+// numbers pion gives, and however many seal at once.
 func TestSuites(t *testing.T) {
 	for _, id := range []dtls.CipherSuiteID{suiteChaCha20, suiteAES256} {
 		client, server := suitePair(t, id)
-		counter := &nonceCounter{AEAD: client.keys.Load().seal, t: t, seen: map[string]bool{}}
-		client.keys.Load().seal = counter
+		seal := &client.keys.Load().seal
+		counter := &nonceCounter{AEAD: seal.aead, t: t, seen: map[string]bool{}}
+		seal.aead = counter
 		random := rand.New(rand.NewPCG(1, uint64(id)))
-		for epoch := uint16(1); epoch < 3; epoch++ {
-			for number := range uint64(500) {
-				raw := dtlsRecord(epoch, number<<random.IntN(38), strings.Repeat("x", random.IntN(100)))
-				if number > 0 {
-					raw = dtlsRecord(epoch, number, strings.Repeat("x", random.IntN(100)))
-				}
-				sealed, err := client.Encrypt(&recordlayer.RecordLayer{}, raw)
-				if err != nil {
-					t.Fatal(err)
-				}
-				changed := bytes.Clone(sealed)
-				bit := random.IntN(8 * len(changed))
-				if i := bit / 8; i < 11 && i != 0 || i >= recordlayer.HeaderSize { // type and length are pion's to check
-					changed[i] ^= 1 << (bit % 8)
-					if _, err := server.Decrypt(changed); err == nil {
-						t.Fatalf("%v: record opens though bit %d is changed", client, bit)
-					}
-				}
-				opened, err := server.Decrypt(sealed)
-				if err != nil || !bytes.Equal(opened[recordlayer.HeaderSize:], raw[recordlayer.HeaderSize:]) {
-					t.Fatalf("%v: record %d: %q, %v", client, number, opened, err)
+		for i := range 1000 {
+			content := strings.Repeat("x", random.IntN(100))
+			raw := dtlsRecord(1, uint64(random.IntN(3)), content)
+			var sealed []byte
+			var err error
+			if i%3 == 0 {
+				sealed, err = client.Encrypt(&recordlayer.RecordLayer{}, raw)
+			} else {
+				sealed, err = seal.record(append(make([]byte, 0, len(raw)+suiteTag), raw...))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			changed := bytes.Clone(sealed)
+			bit := random.IntN(8 * len(changed))
+			if i := bit / 8; i < 11 && i != 0 || i >= recordlayer.HeaderSize { // type and length are the gate's to check
+				changed[i] ^= 1 << (bit % 8)
+				if _, err := server.Decrypt(changed); err == nil {
+					t.Fatalf("%v: record opens though bit %d is changed", client, bit)
 				}
 			}
+			opened, err := server.Decrypt(sealed)
+			if err != nil || string(opened[recordlayer.HeaderSize:]) != content {
+				t.Fatalf("%v: record %d: %q, %v", client, i, opened, err)
+			}
 		}
-		if len(counter.seen) != 1000 {
-			t.Errorf("%d nonces of 1,000 records", len(counter.seen))
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				for range 500 {
+					if _, err := client.Encrypt(&recordlayer.RecordLayer{}, dtlsRecord(1, 0, "alert")); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		if len(counter.seen) != 3000 {
+			t.Errorf("%d nonces of 3,000 records", len(counter.seen))
 		}
 		if again, err := client.Decrypt(dtlsRecord(1, 1, "no tag")); err == nil {
 			t.Errorf("%q opens", again)
 		}
+		if b, err := client.Encrypt(&recordlayer.RecordLayer{}, dtlsRecord(2, 1, "another epoch")); err == nil {
+			t.Errorf("a record of epoch 2 is sealed: %x", b)
+		}
+		seal.next = sealedMost - 1
+		if _, err := client.Encrypt(&recordlayer.RecordLayer{}, dtlsRecord(1, 0, "the last")); err != nil {
+			t.Error(err)
+		}
+		if b, err := client.Encrypt(&recordlayer.RecordLayer{}, dtlsRecord(1, 0, "one too many")); err == nil {
+			t.Errorf("a worn key seals: %x", b)
+		}
+		seal.next = 5000
+		good, err := client.Encrypt(&recordlayer.RecordLayer{}, dtlsRecord(1, 0, "good"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		server.keys.Load().open.forged = forgedMost
+		if b, err := server.Decrypt(good); err == nil {
+			t.Errorf("a key opens that has refused too much: %x", b)
+		}
+	}
+}
+
+// TestPlainPeerUnderstands: the tunnel's records are records of DTLS 1.2, so that pion's own record layer reads and writes them, also between
+// its alerts. Pion's end of the connection brings the tunnel's packets back.
+func TestPlainPeerUnderstands(t *testing.T) {
+	id := identities(t, "paris", "tokyo")
+	server, err := newDTLSTransport(&Config{Identity: id("tokyo"), Now: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln, err := udp.Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	accepted := make(chan Link, 1)
+	go func() {
+		defer close(accepted)
+		conn, err := ln.Accept()
+		if err != nil {
+			return
+		}
+		if l, err := server.Secure(ctx, conn, false, func(string) error { return nil }); err != nil {
+			t.Error(err)
+		} else {
+			accepted <- l
+		}
+	}()
+	cert, err := tls.LoadX509KeyPair(id("paris").Cert, id("paris").Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := udp.Dial(ctx, ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, err := dtls.ClientWithContext(ctx, conn, &dtls.Config{Certificates: []tls.Certificate{cert}, CipherSuites: []dtls.CipherSuiteID{},
+		CustomCipherSuites: dtlsSuites, ExtendedMasterSecret: dtls.RequireExtendedMasterSecret, InsecureSkipVerify: true, LoggerFactory: noLog{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer plain.Close()
+	l := <-accepted
+	if l == nil {
+		t.Fatal("the tunnel's end is not there")
+	}
+	defer l.Close()
+	e := datagram.New(datagram.Config{Overhead: suiteOverhead, MaxDatagram: 1200, Window: datagram.MaxRecord, Random: rand.New(rand.NewPCG(1, 1))})
+	began := time.Now().Add(-time.Second)
+	e.Queue(record(nil, header{kind: kindData, stream: 1}, []byte("from pion")...), datagram.Free)
+	if _, err := l.Write(record(nil, header{kind: kindData, stream: 1}, []byte("from the tunnel")...)); err != nil {
+		t.Fatal(err)
+	}
+	l.Flush()
+	b := make([]byte, 2000)
+	var got []byte
+	for got == nil {
+		for {
+			packet, _ := e.Next(time.Since(began), make([]byte, 0, 2000))
+			if packet == nil {
+				break
+			}
+			if _, err := plain.Write(packet); err != nil {
+				t.Fatal(err)
+			}
+		}
+		plain.SetReadDeadline(time.Now().Add(5 * time.Second))
+		n, err := plain.Read(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := e.Handle(time.Since(began), b[:n], 0); err != nil {
+			t.Fatal(err)
+		}
+		got = e.Take()
+	}
+	if string(got[headerLen:]) != "from the tunnel" {
+		t.Errorf("%q came", got)
+	}
+	l.SetDeadline(time.Now().Add(5 * time.Second))
+	got = make([]byte, headerLen+len("from pion"))
+	if _, err := io.ReadFull(l, got); err != nil || string(got[headerLen:]) != "from pion" {
+		t.Errorf("%q, %v", got, err)
+	}
+	plain.Close() // by an alert
+	if _, err := l.Read(b); err != io.EOF {
+		t.Errorf("after the other end's close: %v", err)
 	}
 }
 
@@ -138,11 +265,11 @@ func BenchmarkNonces(b *testing.B) {
 	repeats := 0
 	for b.Loop() {
 		client, _ := suitePair(b, suiteAES256)
-		seen := nonceSet{AEAD: client.keys.Load().seal, seen: map[[suiteNonce]byte]bool{}}
-		client.keys.Load().seal = &seen
+		seal := &client.keys.Load().seal
+		seen := nonceSet{AEAD: seal.aead, seen: map[[suiteNonce]byte]bool{}}
+		seal.aead = &seen
 		raw := dtlsRecord(1, 0, "x")
-		for number := range uint64(records) {
-			binary.BigEndian.PutUint32(raw[7:], uint32(number))
+		for range uint64(records) {
 			if _, err := client.Encrypt(&recordlayer.RecordLayer{}, raw); err != nil {
 				b.Fatal(err)
 			}
@@ -261,7 +388,7 @@ func TestDTLSStreamsSurvive(t *testing.T) {
 			p := paris.list()[0].session()
 			p.mu.Lock()
 			if len(p.carriers) > 1 { // one goes on, so that the test needs no new one at once
-				p.carriers[0].link.(*dtlsLink).packetConn.Close()
+				p.carriers[0].link.(*dtlsLink).Conn.Close()
 			}
 			p.mu.Unlock()
 			time.Sleep(20 * time.Millisecond)
@@ -466,23 +593,26 @@ func TestGateAfterTheHandshake(t *testing.T) {
 		b[0] = kind
 		return string(b)
 	}
-	hello, finished, data := record(dtlsHandshake, 0, "hello"), record(dtlsHandshake, 1, "finished"), record(dtlsData, 1, "data")
-	change, alert := record(dtlsCipherSpec, 0, "\x01"), record(dtlsAlert, 0, "\x02\x28")
+	hello, finished, forged := record(dtlsHandshake, 0, "hello"), record(dtlsHandshake, 1, "finished"), record(dtlsData, 1, "data")
+	change, alert, keyed := record(dtlsCipherSpec, 0, "\x01"), record(dtlsAlert, 0, "\x02\x28"), record(dtlsAlert, 1, "alert")
 	for datagram, want := range map[string][2]string{ // while the handshake may go on at the other end, and afterwards
 		"":                        {"", ""},
-		data:                      {data, data},
+		forged:                    {"", ""},
 		hello + change + finished: {finished, ""},
 		alert:                     {"", ""},
-		alert + data + alert:      {data, data},
-		data + data[:15]:          {data, data},
-		data + "x":                {data, data},
+		alert + keyed + alert:     {keyed, keyed},
+		keyed + finished[:15]:     {keyed, keyed},
+		keyed + "x":               {keyed, keyed},
+		keyed + forged + keyed:    {keyed + keyed, keyed + keyed},
 	} {
 		for i, settled := range []bool{false, true} {
-			b, g := []byte(datagram), recordGate{}
-			g.secured.Store(true)
+			g, _, came := gated(t)
 			g.settled.Store(settled)
-			if n, err := g.admit(b); err != nil || string(b[:n]) != want[i] {
-				t.Errorf("of %q passes %q, %v; want %q", datagram, b[:n], err, want[i])
+			p := make([]byte, 1000)
+			n, err := g.admit(p, []byte(datagram), 0)
+			g.handOn()
+			if err != nil || string(p[:n]) != want[i] || len(*came) > 0 {
+				t.Errorf("of %q passes %q, %v, and %q comes; want %q", datagram, p[:n], err, *came, want[i])
 			}
 		}
 	}

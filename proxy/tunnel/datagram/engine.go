@@ -14,6 +14,11 @@ type Config struct {
 	// whatever the other end allows. At least MaxRecord.
 	Window int
 	Random *rand.Rand // decides when the path is probed, so that flows do not probe at once
+
+	// Make returns memory for a record of n bytes that comes; the bytes in it do not matter, and Free takes back a record that was queued and has arrived.
+	// Where Make is nil the Engine allocates, and where Free is nil the caller keeps what it has queued.
+	Make func(n int) []byte
+	Free func(record []byte)
 }
 
 // An Engine is one end of a connection. Times are since an epoch of the caller's, must not go back and must be above 0. Its methods
@@ -55,7 +60,11 @@ func New(cfg Config) *Engine {
 	e.mtu.largest = cfg.MaxDatagram
 	e.bbr = newBBR(e.mtu.size(), cfg.Random)
 	e.rec.threshold = packetThreshold
-	e.recv = receiving{next: 1, records: map[uint64]*inRecord{}}
+	e.recv = receiving{next: 1, records: map[uint64]*inRecord{}, memory: cfg.Make}
+	if e.recv.memory == nil {
+		e.recv.memory = func(n int) []byte { return make([]byte, n) }
+	}
+	e.send.free = cfg.Free
 	e.told = uint64(cfg.Window)
 	e.send.limit = MaxRecord // until the other end says more
 	e.Widen(cfg.Window)
@@ -387,8 +396,8 @@ func (e *Engine) Next(now time.Duration, dst []byte) (packet []byte, again time.
 	return nil, again
 }
 
-// Moved tells the Engine that the connection goes on over another path: what was under way is lost. far: nothing that was learnt of the path before
-// counts (RFC 9000, section 9.4); else only a port has changed.
+// Moved tells the Engine that the connection goes on over another path: packets under way are lost. far: the engine forgets the old path
+// (RFC 9000, section 9.4); else only a port has changed.
 func (e *Engine) Moved(now time.Duration, far bool) {
 	e.rec.abandon(func(p *sentPacket) {
 		for _, q := range p.parts {
@@ -437,10 +446,10 @@ func (e *Engine) expired(now time.Duration) {
 }
 
 // begin writes the number of a packet, and the ack frame that is due or nearly due.
-func (e *Engine) begin(now time.Duration, dst []byte) ([]byte, sentPacket) {
+func (e *Engine) begin(now time.Duration, dst []byte) ([]byte, *sentPacket) {
 	e.rec.skip(e.cfg.Random)
 	dst = putNumber(dst, e.rec.next())
-	p := sentPacket{}
+	p := e.rec.fresh()
 	if len(e.received) > 0 && (e.unacked > 0 || e.ackAt != 0 || e.rec.probes > 0 || e.MayTell()) {
 		n := len(e.received)
 		a := ack{delay: now - e.newestAt, limit: e.recv.limit(), ranges: e.received}
@@ -477,6 +486,9 @@ func (e *Engine) build(now time.Duration, dst []byte, ping bool) []byte {
 	if len(dst) == before && ping {
 		dst = append(dst, framePing)
 	}
+	if !p.tells && len(dst) > before && len(dst) < room && room-len(dst) < leastPart+maxHead && e.send.waiting() {
+		dst = append(dst, make([]byte, room-len(dst))...) // frames of padding: packets of one length leave together
+	}
 	p.eliciting = len(dst) > before
 	return e.leave(now, dst, p)
 }
@@ -502,11 +514,13 @@ func (e *Engine) buildProbe(now time.Duration, dst []byte, size int) []byte {
 func (e *Engine) buildRepair(now time.Duration, dst []byte) []byte {
 	e.rec.skip(e.cfg.Random)
 	dst = e.repairs.next(putNumber(dst, e.rec.next()))
-	return e.leave(now, dst, sentPacket{paced: true})
+	p := e.rec.fresh()
+	p.paced = true
+	return e.leave(now, dst, p)
 }
 
 // leave notes a packet that leaves, and when the next one may, and returns it with the count of marks, if it tells one.
-func (e *Engine) leave(now time.Duration, packet []byte, p sentPacket) []byte {
+func (e *Engine) leave(now time.Duration, packet []byte, p *sentPacket) []byte {
 	if p.tells {
 		packet = e.came.appendMarks(packet)
 		e.cameTold = e.came

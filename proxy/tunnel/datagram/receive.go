@@ -26,7 +26,7 @@ type inRecord struct {
 // A receiving puts records together and hands them on in an order that their Orders allow.
 type receiving struct {
 	next    uint64               // number of the first record that was not handed on
-	passed  passed               // of the records from next on, those that were handed on
+	passed  passed               // records from next on that were handed on
 	records map[uint64]*inRecord // the others of which something has come
 	fences  []uint64             // numbers of known fences that were not handed on, ascending
 	inTurn  numbers              // whole records that wait until all before them were handed on
@@ -36,6 +36,7 @@ type receiving struct {
 	ready   [][]byte             // handed on, not taken
 	taken   uint64               // bytes of all records that were taken
 	ended   bool                 // the End record was handed on
+	memory  func(n int) []byte
 }
 
 // limit returns the largest sum of the lengths of all begun records.
@@ -102,7 +103,7 @@ func (r *receiving) begin(f *fragment) (*inRecord, error) {
 		return nil, fmt.Errorf("%w: over %d fences are on their way", ErrPacket, maxFences)
 	}
 	r.held += f.total
-	x := &inRecord{order: f.order, data: make([]byte, f.total)}
+	x := &inRecord{order: f.order, data: r.memory(f.total)}
 	r.records[f.record] = x
 	return x, nil
 }

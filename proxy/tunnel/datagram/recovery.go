@@ -13,8 +13,9 @@ const (
 	packetThreshold = 3
 	maxThreshold    = 300
 
-	maxProbeBackoff = 6       // doublings of the time until the next probe
-	probeNarrows    = 3       // probes without an answer, after which the window is the smallest
+	maxProbeBackoff = 6 // doublings of the time until the next probe
+	probeNarrows    = 3 // probes without an answer, after which the window is the smallest
+	maxSpare        = 1 << 10
 	maxSent         = 1 << 17 // packets that are noted; of those that ask for no acknowledgement only their numbers are
 )
 
@@ -59,6 +60,7 @@ type recovery struct {
 	probesDue int           // probes that may leave although the window is full
 	skipAt    uint64        // the next number that no packet gets
 	skipped   [16]uint64    // the last ones, plus 1
+	spare     []*sentPacket // forgotten ones, to be used again
 }
 
 // Numbers that no packet gets, at random: only an end names them that acknowledges packets which have not come, so that more is sent
@@ -100,9 +102,10 @@ func (r *recovery) next() uint64 { return r.base + uint64(len(r.sent)) }
 func (r *recovery) at(number uint64) *sentPacket { return r.sent[number-r.base] }
 
 // add notes a packet that leaves.
-func (r *recovery) add(now time.Duration, p sentPacket) {
+func (r *recovery) add(now time.Duration, p *sentPacket) {
 	if !p.eliciting {
 		r.sent = append(r.sent, nil)
+		r.drop(p)
 		r.trim(now)
 		return
 	}
@@ -112,8 +115,29 @@ func (r *recovery) add(now time.Duration, p sentPacket) {
 	r.inflight += p.size
 	r.eliciting++
 	r.lastSent = now
-	r.sent = append(r.sent, &p)
+	r.sent = append(r.sent, p)
 	r.trim(now)
+}
+
+// fresh returns a packet to fill in, which add takes.
+func (r *recovery) fresh() *sentPacket {
+	n := len(r.spare)
+	if n == 0 {
+		return &sentPacket{}
+	}
+	p := r.spare[n-1]
+	r.spare = r.spare[:n-1]
+	return p
+}
+
+// drop forgets a packet; nil: there is none.
+func (r *recovery) drop(p *sentPacket) {
+	if p == nil || len(r.spare) == maxSpare {
+		return
+	}
+	clear(p.parts)
+	*p = sentPacket{parts: p.parts[:0]}
+	r.spare = append(r.spare, p)
 }
 
 // land notes that a packet is no longer under way.
@@ -134,6 +158,7 @@ func (r *recovery) trim(now time.Duration) {
 			break
 		}
 		r.sent[i] = nil
+		r.drop(p)
 		i++
 	}
 	if i == 0 {

@@ -134,7 +134,7 @@ func (r *packetReader) repair() (p repair, ok bool) {
 	return p, r.err == nil
 }
 
-// mend returns the fragments of the one packet that has not come of those in a repair; nil: none is missing, or too many are.
+// mend returns the fragments of the one packet of a repair that has not come; nil: none is missing, or too many are.
 func (r *repairRing) mend(p *repair, came func(number uint64) bool) []byte {
 	missing := uint64(0)
 	for m := p.mask; m != 0; m &= m - 1 {

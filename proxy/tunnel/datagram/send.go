@@ -1,5 +1,10 @@
 package datagram
 
+const (
+	leastPart = 64 // bytes of a fragment, unless it ends a record or a packet
+	maxHead   = 32 // bytes of a fragment's frame beside its data
+)
+
 // maxAhead is how many records may be begun behind the first of which not all has arrived.
 const maxAhead = 1 << 14
 
@@ -34,6 +39,7 @@ type sending struct {
 	kept     int          // bytes of the begun records that have not arrived whole
 	window   int          // that kept must not pass, though the other end allows more
 	ended    bool
+	free     func(record []byte) // takes the records that have arrived; nil: nobody does
 }
 
 // queue appends a record, which it retains.
@@ -92,7 +98,7 @@ func (s *sending) fill(dst []byte, size int, parts []part) ([]byte, []part) {
 		}
 		f := p.fragment()
 		room := size - len(dst) - f.head()
-		if room <= 0 || room < 64 && p.length > room {
+		if room <= 0 || room < leastPart && p.length > room {
 			return dst, parts
 		}
 		p.length = min(p.length, room)
@@ -144,6 +150,9 @@ func (s *sending) arrived(p part) {
 		return
 	}
 	s.kept -= len(r.data)
+	if s.free != nil {
+		s.free(r.data)
+	}
 	r.done, r.data, r.acked, r.fence = true, nil, nil, nil
 	for len(s.records) > 0 && s.records[0].done {
 		s.records[0] = nil

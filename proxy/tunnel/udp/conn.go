@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	maxQueued = 2048      // datagrams that wait for a Read
-	firstRoom = 128 << 10 // bytes of them, until SetRoom says otherwise
+	maxQueued = 2048     // calls whose datagrams wait for a Read
+	firstRoom = 64 << 10 // bytes of memory for them, until SetRoom says otherwise
 )
 
 // Bytes of headers.
@@ -21,12 +21,12 @@ const (
 	udpHeader = 8
 )
 
-// A Conn is one end of a connection of datagrams. Read returns one datagram, Write sends one. Its methods may be called concurrently.
+// A Conn is one end of a connection of datagrams. Read returns one datagram, Write sends one. Its methods may be called concurrently, but for Read and Next.
 type Conn struct {
 	socket atomic.Pointer[socket]
 	remote atomic.Pointer[netip.AddrPort]
 	nonce  nonce
-	batch  batch
+	way    way
 	moving moving
 
 	address string    // as it was dialed; "": it was accepted
@@ -36,55 +36,63 @@ type Conn struct {
 	once    sync.Once
 	leave   func() // takes it out of its Listener; nil: it owns its socket
 
-	queue   chan queued // accepted
-	queued  atomic.Int64
-	room    atomic.Int64 // bytes that may wait in queue, before one datagram more
-	receive sync.Mutex
-	buffer  []byte // dialed: bytes of the last read
-	rest    []byte // not returned by Read yet
-	each    int    // length of the datagrams in rest
-	mark    Mark   // of the datagrams in rest
+	queue  chan arrived // accepted
+	queued atomic.Int64 // bytes of the memory of those in queue
+	room   atomic.Int64 // bytes of memory that may wait in queue, before one call's datagrams more
+
+	buffer []byte  // dialed: bytes of the last read
+	now    arrived // what Read has not returned yet
 
 	sent, received, datagramsSent, datagramsReceived atomic.Uint64
 }
 
-// A queued is a datagram that came and waits for a Read.
-type queued struct {
-	data []byte
-	mark Mark
-}
-
 // Read returns the next datagram that came. One that is longer than p is cut off.
 func (c *Conn) Read(p []byte) (int, error) {
-	n, _, err := c.ReadMarked(p)
-	return n, err
+	d, _, _, err := c.Next()
+	return copy(p, d), err
 }
 
-// ReadMarked is Read, and returns the mark with which the datagram came.
-func (c *Conn) ReadMarked(p []byte) (n int, mark Mark, err error) {
-	if c.queue == nil {
-		return c.readSocket(p)
-	}
-	var q queued
-	select {
-	case q = <-c.queue:
-	default:
-		select {
-		case q = <-c.queue:
-		case <-c.closed:
-			return 0, 0, net.ErrClosed
-		case <-c.read.wait():
-			return 0, 0, os.ErrDeadlineExceeded
+// Next returns the next datagram that came, and the mark with which it came. more: others have come with it, which a further call returns at
+// once. The caller may change the datagram, which is valid until the next call.
+func (c *Conn) Next() (d []byte, mark Mark, more bool, err error) {
+	if len(c.now.rest) == 0 {
+		if c.queue == nil {
+			err = c.readSocket()
+		} else {
+			err = c.takeQueued()
+		}
+		if err != nil {
+			return nil, 0, false, err
 		}
 	}
-	c.queued.Add(-int64(len(q.data)))
-	return copy(p, q.data), q.mark, nil
+	d, more = c.now.next()
+	return d, c.now.mark, more, nil
 }
 
-func (c *Conn) readSocket(p []byte) (int, Mark, error) {
-	c.receive.Lock()
-	defer c.receive.Unlock()
-	for len(c.rest) == 0 {
+// takeQueued waits for datagrams of an accepted connection.
+func (c *Conn) takeQueued() error {
+	if b := c.now.buffer; b != nil {
+		c.now = arrived{}
+		c.queued.Add(-int64(len(b.data)))
+		b.release()
+	}
+	select {
+	case c.now = <-c.queue:
+	default:
+		select {
+		case c.now = <-c.queue:
+		case <-c.closed:
+			return net.ErrClosed
+		case <-c.read.wait():
+			return os.ErrDeadlineExceeded
+		}
+	}
+	return nil
+}
+
+// readSocket waits for datagrams of a dialed connection.
+func (c *Conn) readSocket() error {
+	for {
 		var oob [oobBuffer]byte
 		s := c.socket.Load()
 		n, m, _, _, err := s.ReadMsgUDPAddrPort(c.buffer, oob[:])
@@ -95,7 +103,10 @@ func (c *Conn) readSocket(p []byte) (int, Mark, error) {
 			continue
 		}
 		if err != nil {
-			return 0, 0, err
+			return err
+		}
+		if n == 0 {
+			continue
 		}
 		if m, ok := parseMessage(c.buffer[:n]); ok { // a late welcome, or the listener does not know this address
 			if m.kind == msgStray && c.moving.quiet() >= strayAfter {
@@ -103,92 +114,76 @@ func (c *Conn) readSocket(p []byte) (int, Mark, error) {
 			}
 			continue
 		}
-		c.rest = c.buffer[:n]
-		if c.each, c.mark = arrival(oob[:m]); c.each <= 0 {
-			c.each = n
+		c.now = arrived{rest: c.buffer[:n]}
+		if c.now.each, c.now.mark = arrival(oob[:m]); c.now.each <= 0 {
+			c.now.each = n
 		}
-		c.received.Add(uint64(n))
-		c.datagramsReceived.Add(uint64((n + max(c.each, 1) - 1) / max(c.each, 1)))
+		c.count(&c.now)
+		return nil
 	}
-	b := c.rest[:min(c.each, len(c.rest))]
-	c.rest = c.rest[len(b):]
-	return copy(p, b), c.mark, nil
 }
 
-// SetRoom sets how many bytes of datagrams may wait for a Read at an accepted connection. At first they are few: the one who sends them may
+// count counts datagrams that came.
+func (c *Conn) count(a *arrived) {
+	c.received.Add(uint64(len(a.rest)))
+	c.datagramsReceived.Add(a.count())
+}
+
+// SetRoom sets how many bytes of memory may wait for a Read at an accepted connection. At first they are few: the one who sends them may
 // be anybody.
 func (c *Conn) SetRoom(bytes int) { c.room.Store(int64(bytes)) }
 
-// put gives an accepted connection a datagram, which it copies. It is lost if too many wait.
-func (c *Conn) put(b []byte, mark Mark) {
+// put gives an accepted connection datagrams, whose memory, if they have any, is its own from then on. They are lost if too many wait.
+func (c *Conn) put(a arrived) {
 	if c.queued.Load() > c.room.Load() {
+		if a.buffer != nil {
+			a.buffer.release()
+		}
 		return
 	}
-	c.received.Add(uint64(len(b)))
-	c.datagramsReceived.Add(1)
+	c.count(&a)
+	if a.buffer == nil {
+		a.buffer = newBuffer(len(a.rest))
+		a.rest = a.buffer.data[:copy(a.buffer.data, a.rest)]
+	}
 	select {
-	case c.queue <- queued{append([]byte(nil), b...), mark}:
-		c.queued.Add(int64(len(b)))
+	case c.queue <- a:
+		c.queued.Add(int64(len(a.buffer.data)))
 	default:
+		a.buffer.release()
 	}
 }
 
-// Write sends a datagram. Between Hold and Flush it is only kept.
+// Write sends a datagram, without a mark.
 func (c *Conn) Write(p []byte) (int, error) {
-	select {
-	case <-c.closed:
-		return 0, net.ErrClosed
-	default:
-	}
-	if err := c.batch.add(p); err != nil && !c.moving.roams() {
+	if err := c.WriteBatch(p, len(p), 0); err != nil {
 		return 0, err
 	}
-	c.sent.Add(uint64(len(p)))
-	c.datagramsSent.Add(1)
 	return len(p), nil
 }
 
-// SetMark has the datagrams of the next Writes leave with a mark, where the system can do that.
-func (c *Conn) SetMark(mark Mark) error {
-	if err := c.batch.setMark(mark); err != nil && !c.moving.roams() {
+// WriteBatch sends datagrams, which lie side by side in b: MaxBatch at most, of MaxBatchBytes at most. Each has the length each, but that the last
+// may be shorter. They leave with a mark where the system can do that, and in one call where it can do that.
+func (c *Conn) WriteBatch(b []byte, each int, mark Mark) error {
+	select {
+	case <-c.closed:
+		return net.ErrClosed
+	default:
+	}
+	if err := c.way.write(b, each, mark); err != nil && !c.moving.roams() {
 		return err
 	}
+	c.sent.Add(uint64(len(b)))
+	c.datagramsSent.Add(uint64((len(b) + each - 1) / max(each, 1)))
 	return nil
 }
 
 // SetAlone has datagrams leave one by one, or together again. Some kernels spoil the checksums of datagrams that leave together and pass a NAT of the
 // same host.
-func (c *Conn) SetAlone(alone bool) error {
-	c.batch.mu.Lock()
-	var err error
-	if c.batch.n > 0 {
-		err = c.batch.flush()
-	}
-	c.batch.alone = alone
-	c.batch.mu.Unlock()
-	if err != nil && !c.moving.roams() {
-		return err
-	}
-	return nil
-}
-
-// Hold has Write keep datagrams until Flush, so that many leave with one call.
-func (c *Conn) Hold() {
-	c.batch.mu.Lock()
-	c.batch.held = true
-	c.batch.mu.Unlock()
-}
-
-// Flush sends the datagrams that were kept.
-func (c *Conn) Flush() error {
-	c.batch.mu.Lock()
-	c.batch.held = false
-	err := c.batch.flush()
-	c.batch.mu.Unlock() // before moving's lock, under which a move takes this one
-	if err != nil && !c.moving.roams() {
-		return err
-	}
-	return nil
+func (c *Conn) SetAlone(alone bool) {
+	c.way.mu.Lock()
+	c.way.alone = alone
+	c.way.mu.Unlock()
 }
 
 // Network returns how many bytes of IP packets have left and come.

@@ -89,10 +89,10 @@ func (l *Listener) Addr() net.Addr { return l.socket.LocalAddr() }
 
 // serve reads the socket until it is closed.
 func (l *Listener) serve() {
-	b := make([]byte, readBuffer)
+	b := newBuffer(readBuffer)
 	var oob [oobBuffer]byte
 	for {
-		n, m, _, from, err := l.socket.ReadMsgUDPAddrPort(b, oob[:])
+		n, m, _, from, err := l.socket.ReadMsgUDPAddrPort(b.data, oob[:])
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
@@ -103,16 +103,37 @@ func (l *Listener) serve() {
 			continue
 		}
 		from = netip.AddrPortFrom(from.Addr().Unmap(), from.Port())
-		each, mark := arrival(oob[:m])
-		if each <= 0 {
-			each = max(n, 1)
+		a := arrived{rest: b.data[:n]}
+		if a.each, a.mark = arrival(oob[:m]); a.each <= 0 {
+			a.each = max(n, 1)
 		}
-		for rest := b[:n]; len(rest) > 0; {
-			d := rest[:min(each, len(rest))]
-			rest = rest[len(d):]
-			l.take(from, oob[:m], d, mark)
+		if c := l.whose(from, &a); c != nil {
+			if n > buffers[1].size {
+				a.buffer, b = b, newBuffer(readBuffer)
+			}
+			c.put(a)
+			continue
+		}
+		for len(a.rest) > 0 {
+			d, _ := a.next()
+			l.take(from, oob[:m], d, a.mark)
 		}
 	}
+}
+
+// whose returns the connection to which all of some datagrams belong; nil: the Listener must look at each by itself.
+func (l *Listener) whose(from netip.AddrPort, a *arrived) *Conn {
+	for i := 0; i < len(a.rest); i += a.each {
+		if mayBeMessage(a.rest[i:]) {
+			return nil
+		}
+	}
+	if len(a.rest) == 0 {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.conns[from]
 }
 
 // take handles one datagram, which came with the control messages oob and a mark.
@@ -123,7 +144,7 @@ func (l *Listener) take(from netip.AddrPort, oob, d []byte, mark Mark) {
 	l.mu.Unlock()
 	switch {
 	case !ok && c != nil:
-		c.put(d, mark)
+		c.put(arrived{rest: d, each: max(len(d), 1), mark: mark})
 	case !ok:
 		if underKey(d) && l.mayTellStray(time.Now()) {
 			answer := message{kind: msgStray}
@@ -153,10 +174,10 @@ func (l *Listener) take(from netip.AddrPort, oob, d []byte, mark Mark) {
 
 // welcome makes a connection, whose datagrams leave from source. ok: there is room for it.
 func (l *Listener) welcome(from netip.AddrPort, source []byte, n nonce) (ok bool) {
-	c := &Conn{nonce: n, closed: make(chan struct{}), queue: make(chan queued, maxQueued)}
+	c := &Conn{nonce: n, closed: make(chan struct{}), queue: make(chan arrived, maxQueued)}
 	c.socket.Store(l.socket)
 	c.remote.Store(&from)
-	c.batch.turn(l.socket, from, source)
+	c.way.turn(l.socket, from, source)
 	c.SetRoom(firstRoom)
 	c.moving.keyed = func() { l.know(c) }
 	c.leave = func() {
@@ -235,7 +256,7 @@ func (l *Listener) move(m *message, from netip.AddrPort, source []byte) (answer 
 		l.conns[from] = c
 		c.remote.Store(&from)
 		l.mu.Unlock()
-		c.batch.turn(l.socket, from, source)
+		c.way.turn(l.socket, from, source)
 		v.count, v.began = count, now
 		go v.moved(old.Addr() != from.Addr())
 	}

@@ -34,29 +34,21 @@ func TestMarks(t *testing.T) {
 			for _, ends := range [][2]*Conn{{client, server}, {server, client}} {
 				from, to := ends[0], ends[1]
 				for _, together := range []bool{false, true} {
-					if together {
-						from.Hold()
-					}
 					var want []Mark
+					var sent [4][][]byte
 					for i := range 24 {
 						mark := Mark(i / 6) // each of the four
 						want = append(want, mark)
-						if err := from.SetMark(mark); err != nil {
-							t.Fatal(err)
-						}
-						if _, err := from.Write(bytes.Repeat([]byte{byte(i)}, 1200)); err != nil {
-							t.Fatal(err)
-						}
+						sent[mark] = append(sent[mark], bytes.Repeat([]byte{byte(i)}, 1200))
 					}
-					if err := from.Flush(); err != nil {
-						t.Fatal(err)
+					for mark, datagrams := range sent {
+						leave(t, from, together, Mark(mark), datagrams...)
 					}
 					to.SetReadDeadline(time.Now().Add(5 * time.Second))
 					for i, mark := range want {
-						b := make([]byte, 2000)
-						n, got, err := to.ReadMarked(b)
-						if err != nil || n != 1200 || b[0] != byte(i) || got != mark {
-							t.Fatalf("together %v: datagram %d has %d bytes and mark %d, %v, want mark %d", together, i, n, got, err, mark)
+						b, got, _, err := to.Next()
+						if err != nil || len(b) != 1200 || b[0] != byte(i) || got != mark {
+							t.Fatalf("together %v: datagram %d has %d bytes and mark %d, %v, want mark %d", together, i, len(b), got, err, mark)
 						}
 					}
 				}

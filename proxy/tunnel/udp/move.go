@@ -56,7 +56,7 @@ func (c *Conn) adopt(s *socket, remote netip.AddrPort) bool {
 	s.SetReadDeadline(c.readBy)
 	c.socket.Store(s)
 	c.remote.Store(&remote)
-	c.batch.turn(s, netip.AddrPort{}, nil)
+	c.way.turn(s, netip.AddrPort{}, nil)
 	old.Close() // a Read of it goes on with the new one
 	go c.moving.moved(far)
 	return true

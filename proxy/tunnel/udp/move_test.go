@@ -29,7 +29,7 @@ func rebind(t testing.TB, c *Conn) {
 		t.Fatal(err)
 	}
 	old := c.socket.Swap(s)
-	c.batch.turn(s, netip.AddrPort{}, nil)
+	c.way.turn(s, netip.AddrPort{}, nil)
 	old.Close()
 }
 
@@ -110,21 +110,19 @@ func TestMovesBothWays(t *testing.T) {
 	brings(t, client, server, "to the server", func() {})
 }
 
-// TestFlushFailsBesideMove: a Flush that fails while a move has the next socket taken waits for it, and not each for the other.
-func TestFlushFailsBesideMove(t *testing.T) {
+// TestWriteFailsBesideMove: a write that fails while a move has the next socket taken waits for it, and not each for the other.
+func TestWriteFailsBesideMove(t *testing.T) {
 	client, _, _ := movers(t, listen(t))
 	closed, _, err := connected(t.Context(), client.RemoteAddr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
 	closed.Close()
-	client.batch.turn(closed, netip.AddrPort{}, nil)
+	client.way.turn(closed, netip.AddrPort{}, nil)
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for range 20000 {
-			client.Hold()
-			client.Write([]byte("lost"))
-			if err := client.Flush(); err != nil {
+			if err := client.WriteBatch([]byte("lostlost"), 4, 0); err != nil {
 				t.Error(err)
 				return
 			}
@@ -133,7 +131,7 @@ func TestFlushFailsBesideMove(t *testing.T) {
 	wg.Go(func() {
 		for range 20000 { // as adopt does
 			client.moving.mu.Lock()
-			client.batch.turn(closed, netip.AddrPort{}, nil)
+			client.way.turn(closed, netip.AddrPort{}, nil)
 			client.moving.mu.Unlock()
 		}
 	})

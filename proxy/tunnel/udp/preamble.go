@@ -63,9 +63,12 @@ func (m *message) append(dst []byte) []byte {
 	return append(dst, m.proof...)
 }
 
+// mayBeMessage reports whether b begins as a message does.
+func mayBeMessage(b []byte) bool { return len(b) > 0 && b[0] >= msgAsk && b[0] <= msgGone }
+
 // parseMessage reads a message. ok: b is one.
 func parseMessage(b []byte) (m message, ok bool) {
-	if len(b) < headLen+nonceLen || b[0] < msgAsk || b[0] > msgGone || !bytes.Equal(b[1:headLen], []byte{'g', 'p', 1}) {
+	if len(b) < headLen+nonceLen || !mayBeMessage(b) || !bytes.Equal(b[1:headLen], []byte{'g', 'p', 1}) {
 		return m, false
 	}
 	m.kind = b[0]

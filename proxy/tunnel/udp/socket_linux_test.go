@@ -21,15 +21,7 @@ func TestTooLongDatagramGoesAlone(t *testing.T) {
 		n.Check(err)
 		n.Check(netlink.LinkSetMTU(lo, 1400))
 		client, server := connect(t, listen(t))
-		client.Hold()
-		for _, size := range []int{1392, 1000} {
-			if _, err := client.Write(make([]byte, size)); err != nil {
-				t.Error(err)
-			}
-		}
-		if err := client.Flush(); err != nil {
-			t.Errorf("Flush: %v", err)
-		}
+		leave(t, client, true, 0, make([]byte, 1392), make([]byte, 1000))
 		server.SetReadDeadline(time.Now().Add(5 * time.Second))
 		b := make([]byte, 2000)
 		if n, err := server.Read(b); n != 1000 || err != nil {
@@ -60,15 +52,7 @@ func TestDeviceWithoutChecksums(t *testing.T) {
 	b.Do(func() { client, server = connect(t, l) })
 	for range 2 {
 		for _, way := range [][2]*Conn{{client, server}, {server, client}} {
-			way[0].Hold()
-			for _, size := range []int{1200, 1200, 100} {
-				if _, err := way[0].Write(make([]byte, size)); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if err := way[0].Flush(); err != nil {
-				t.Fatalf("Flush: %v", err)
-			}
+			leave(t, way[0], true, 0, make([]byte, 1200), make([]byte, 1200), make([]byte, 100))
 			way[1].SetReadDeadline(time.Now().Add(5 * time.Second))
 			for _, want := range []int{1200, 1200, 100} {
 				if n, err := way[1].Read(make([]byte, 2000)); n != want || err != nil {
@@ -103,11 +87,7 @@ func computeNoChecksums(device string) error {
 // TestDatagramsAreCutHere: where the kernel refuses to cut a write, the datagrams leave one by one, in order.
 func TestDatagramsAreCutHere(t *testing.T) {
 	client, server := connect(t, listen(t))
-	client.batch.out, client.batch.each, client.batch.n = nil, 4, 3
-	for _, d := range []string{"abcd", "efgh", "i"} {
-		client.batch.out = append(client.batch.out, d...)
-	}
-	if err := client.batch.oneByOne(); err != nil {
+	if err := client.way.oneByOne([]byte("abcdefghi"), 4, 0); err != nil {
 		t.Fatal(err)
 	}
 	server.SetReadDeadline(time.Now().Add(5 * time.Second))

@@ -1,0 +1,48 @@
+package udp
+
+import "sync"
+
+// Buffers of datagrams that wait for a Read, of three sizes, so that a short datagram takes little memory and many long ones need no copy.
+var buffers = [...]struct {
+	size int
+	pool sync.Pool
+}{{size: 2 << 10}, {size: 16 << 10}, {size: readBuffer}}
+
+// A buffer is one of buffers.
+type buffer struct {
+	class int
+	data  []byte
+}
+
+// newBuffer returns a buffer that holds n bytes, readBuffer at most. The last bytes in it are somebody's.
+func newBuffer(n int) *buffer {
+	class := 0
+	for buffers[class].size < n {
+		class++
+	}
+	if b, ok := buffers[class].pool.Get().(*buffer); ok {
+		return b
+	}
+	return &buffer{class, make([]byte, buffers[class].size)}
+}
+
+// release gives a buffer back, which its holder must not use any more.
+func (b *buffer) release() { buffers[b.class].pool.Put(b) }
+
+// An arrived is datagrams that came together: all have the same length, but that the last may be shorter.
+type arrived struct {
+	buffer *buffer // nil: the memory is the Conn's own
+	rest   []byte
+	each   int
+	mark   Mark
+}
+
+// next takes the first datagram.
+func (a *arrived) next() (d []byte, more bool) {
+	d = a.rest[:min(a.each, len(a.rest))]
+	a.rest = a.rest[len(d):]
+	return d, len(a.rest) > 0
+}
+
+// count returns how many datagrams there are.
+func (a *arrived) count() uint64 { return uint64((len(a.rest) + a.each - 1) / a.each) }
