@@ -133,8 +133,16 @@ func (s *Site) beyond(c *config.Config) error {
 	}
 	for _, p := range ports(c) {
 		if !slices.Contains(s.ports, p) {
-			return fmt.Errorf("%s: peers and may_dial name port %d, and this process dials only the ports that they named at its start: restart it", c.File, p)
+			return fmt.Errorf("%s: peers and may_dial name port %d, and this process dials only the ports that they named at its start, which nothing can widen: %s", c.File, p, s.another())
 		}
 	}
 	return nil
+}
+
+// another tells how a process with other rights comes in the place of this one.
+func (s *Site) another() string {
+	if s.upgrades != nil {
+		return "start gradproxy run with that file beside it, which takes the connections over by upgrade.socket"
+	}
+	return "restart it; with upgrade.socket a new process would take the connections over"
 }

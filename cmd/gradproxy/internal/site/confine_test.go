@@ -8,6 +8,7 @@ import (
 
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/config"
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/confine"
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/handover"
 	"github.com/gradproxy/gradproxy/proxy"
 	"github.com/gradproxy/gradproxy/proxy/intercept"
 	"github.com/gradproxy/gradproxy/proxy/tunnel"
@@ -30,8 +31,11 @@ func TestPortsAreWhatTheConfigurationDials(t *testing.T) {
 	if err := s.beyond(c); err != nil {
 		t.Error(err)
 	}
-	if err := s.beyond(&more); err == nil || !strings.Contains(err.Error(), "7444") {
-		t.Errorf("another port: %v", err)
+	for hint, upgrades := range map[string]*handover.Listener{"restart it": nil, "takes the connections over by upgrade.socket": {}} {
+		s.upgrades = upgrades
+		if err := s.beyond(&more); err == nil || !strings.Contains(err.Error(), "port 7444") || !strings.Contains(err.Error(), hint) {
+			t.Errorf("another port: %v, want a hint at %q", err, hint)
+		}
 	}
 	more.Tunnel.Carrier = tunnel.CarrierDTLS
 	if err := s.beyond(&more); err != nil {
