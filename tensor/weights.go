@@ -1,6 +1,9 @@
 package tensor
 
-import "math"
+import (
+	"math"
+	"unsafe"
+)
 
 // These constants bound the likeness of a gradient and the weights with which its job began. They were measured on trainings of
 // integration/testdata/record_sums.py: a rank's part of a gradient had a cosine with the first weights of at most 0.30, and the first average of
@@ -50,6 +53,14 @@ func (w *Weights) Feed(b []byte) {
 
 // Complete reports whether all samples have been taken.
 func (w *Weights) Complete() bool { return len(w.samples) == w.count }
+
+// Held returns about how many bytes w takes; a nil Weights takes none.
+func (w *Weights) Held() int {
+	if w == nil {
+		return 0
+	}
+	return int(unsafe.Sizeof(*w)) + cap(w.samples)*4
+}
 
 // Elements returns the number of elements of the model.
 func (w *Weights) Elements() int { return w.elements }

@@ -10,14 +10,14 @@ import (
 func (s *httpStream) Held() int {
 	n := int(unsafe.Sizeof(*s)) + s.head.Held()
 	if s.message != nil {
-		n += s.message.held()
+		n += s.message.Held()
 	}
 	return n
 }
 
 var _ parser.Sized = (*httpStream)(nil)
 
-// held returns about how many bytes the message holds.
-func (m *message) held() int {
+// Held implements http2.Sized, by its own side's calls alone.
+func (m *message) Held() int {
 	return int(unsafe.Sizeof(*m)) + m.scan.Held() + m.file.Held() + cap(m.object.head) + 8*cap(m.keys)
 }

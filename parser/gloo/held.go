@@ -25,7 +25,9 @@ func (s *stream) Held() int {
 
 var _ parser.Sized = (*stream)(nil)
 
-func (d *direction) held() int { return d.counted.held() + d.constant.held() }
+func (d *direction) held() int {
+	return d.counted.held() + d.constant.held() + d.weighing.weights.Held()
+}
 
 func (c *counted) held() int {
 	n := held(c.history) + c.learnt.held() + c.proof.held()
@@ -56,7 +58,7 @@ func (m *metadata) held(alone bool) int {
 	n := held(m.gathers) + held(m.models) + held(m.pending.order)
 	if alone {
 		for _, x := range m.facts.all() {
-			n += int(unsafe.Sizeof(*x)) + held(x.counts) + held(x.announced())
+			n += int(unsafe.Sizeof(*x)) + held(x.counts) + held(x.announced()) + x.weighed().Held()
 		}
 	}
 	return n

@@ -25,6 +25,18 @@ func averaged(step, elements, broadcast int) gloosim.Call {
 	}}
 }
 
+// The samples of weights, those under way as well, count among the bytes that a connection holds.
+func TestWeightsAreHeld(t *testing.T) {
+	w := tensor.NewWeights(1 << 20)
+	w.Feed(make([]byte, 4<<20))
+	s := &stream{dir: &newConnection(parser.Conn{}, new(facts)).directions[parser.Server]}
+	before := s.Held()
+	s.dir.weighing.weights = w
+	if n := s.Held() - before; n < 256<<10 {
+		t.Errorf("%d bytes of weights are held", n)
+	}
+}
+
 // In a job whose user says that all sums are gradients, messages of a sum of the model's size have their places in the weights that were broadcast: one of them is
 // right, and only weights are alike there. Without the user's word nothing is sampled.
 func TestPlacesInTheFirstWeights(t *testing.T) {

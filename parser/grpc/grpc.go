@@ -96,6 +96,7 @@ type exchange struct {
 	path   string
 	call   Call // nil: nobody reads its messages
 	halves [2]half
+	held   [2]atomic.Int64 // bytes that the messages under way take, by side
 }
 
 // A half is one side's part of a call.
@@ -118,6 +119,11 @@ func (x *exchange) Headers(from parser.Side, fields http2.Fields) {
 // Close implements [http2.Exchange].
 func (x *exchange) Close() { x.stream.over.Store(true) }
 
+// Held implements [http2.Sized].
+func (x *exchange) Held() int {
+	return int(x.held[parser.Client].Load() + x.held[parser.Server].Load())
+}
+
 // Data implements [http2.Exchange].
 func (x *exchange) Data(from parser.Side, b []byte, rest int) (parser.Segment, error) {
 	h := &x.halves[from]
@@ -132,6 +138,9 @@ func (x *exchange) Data(from parser.Side, b []byte, rest int) (parser.Segment, e
 	x.conn.methods[from] = x.path
 	if h.message != nil {
 		seg = h.message.Next(b, min(rest, h.left))
+		if s, ok := h.message.(http2.Sized); ok {
+			x.held[from].Store(int64(s.Held()))
+		}
 	}
 	if h.left -= seg.Len; h.left == 0 {
 		x.end(h, from)
@@ -168,6 +177,7 @@ func (x *exchange) begin(h *half, from parser.Side, b []byte) int {
 // end ends a message.
 func (x *exchange) end(h *half, from parser.Side) {
 	m := h.message
+	x.held[from].Store(0)
 	if h.message = nil; m != nil && m.End() {
 		x.conn.counts[from].payloads.Add(1)
 	}

@@ -100,7 +100,6 @@ type call struct {
 	method uint64 // names the method among the methods of all jobs
 	key    uint64 // of its tensors, the same at both proxies
 	sides  [2]struct {
-		message message
 		several bool // messages have come
 	}
 }
@@ -125,6 +124,7 @@ func (c *call) Message(h grpc.Head) grpc.Message {
 	if h.Number > 0 && c.facts.numbered(methodKey{c.method, h.From}) {
 		number = h.Number
 	}
-	s.message.begin(c, h.From, number, h.Len)
-	return &s.message
+	m := new(message) // of which nothing is left when its call is over, in order or not
+	m.begin(c, h.From, number, h.Len)
+	return m
 }

@@ -337,6 +337,34 @@ func TestMemoryIsBounded(t *testing.T) {
 	runtime.KeepAlive(p)
 }
 
+// Messages that are under way count among the bytes that a connection holds; of a call that is over nothing is left.
+func TestMessagesAreHeld(t *testing.T) {
+	w := grpctest.New(t)
+	w.Unary("/a.B/C", field(1, floats(4096, 1)), nil, 1<<14)
+	client, _ := fresh().New(conn(1))
+	var first []byte
+	for _, p := range w.Exchange() {
+		if p.From == parser.Client {
+			first = append(first, p.Bytes...)
+		}
+	}
+	feed := func(b []byte) {
+		for len(b) > 0 {
+			seg, err := client.Next(b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b = b[seg.Len:]
+		}
+	}
+	feed(first[:len(first)/2])
+	under := parser.Held(client)
+	feed(first[len(first)/2:])
+	if done := parser.Held(client); under-done < 16<<10 { // a trial with its samplers
+		t.Errorf("%d bytes are held in mid-message, %d after it", under, done)
+	}
+}
+
 // No bytes in any order make a parser panic, break the contract, or depend on how they are cut; and no role is ever given.
 func FuzzNext(f *testing.F) {
 	f.Add(parsertest.Fold(round(f, 700, "one", 1, 2)))

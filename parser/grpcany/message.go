@@ -1,6 +1,8 @@
 package grpcany
 
 import (
+	"unsafe"
+
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/gradproxy/gradproxy/parser"
@@ -19,7 +21,7 @@ const (
 // Bounds of a message.
 const (
 	maxText   = 128     // bytes of a text that is part of a leaf's name
-	maxLeaves = 1 << 10 // that are tensors; a list of them is up to 60 KiB, which no budget counts
+	maxLeaves = 1 << 10 // that are tensors; a list of them is up to 60 KiB
 )
 
 // A message reads one message.
@@ -43,9 +45,7 @@ type message struct {
 
 // begin begins a message of n bytes.
 func (m *message) begin(c *call, side parser.Side, number, n int) {
-	m.call, m.side, m.number, m.payload = c, side, number, false
-	m.texts, m.inner = [maxDepth + 2]uint64{}, 0
-	clear(m.alike)
+	m.call, m.side, m.number = c, side, number
 	m.scan.Begin(m, n)
 }
 
@@ -114,12 +114,24 @@ func (m *message) end() {
 	m.trial = nil // it is large
 }
 
+// Held implements http2.Sized, by its own side's calls alone.
+func (m *message) Held() int {
+	const perLeaf = int(unsafe.Sizeof(context{})) + 8 + 24 // of the map: with the room that it keeps free
+	n := int(unsafe.Sizeof(*m)) + m.scan.Held() + len(m.alike)*perLeaf
+	if m.sample != nil {
+		n += int(unsafe.Sizeof(*m.sample))
+	}
+	if m.trial != nil {
+		n += m.trial.held()
+	}
+	return n
+}
+
 // at returns the place of a field.
 func (m *message) at(p protoscan.Path) place { return place{methodKey{m.call.method, m.side}, p} }
 
 // End implements grpc.Message.
 func (m *message) End() (payload bool) {
-	m.alike, m.sample = nil, nil // the call may live on
 	return m.payload
 }
 

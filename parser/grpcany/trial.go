@@ -1,6 +1,10 @@
 package grpcany
 
-import "github.com/gradproxy/gradproxy/parser/internal/protoscan"
+import (
+	"unsafe"
+
+	"github.com/gradproxy/gradproxy/parser/internal/protoscan"
+)
 
 // maxDepth is how deep fields are read.
 const maxDepth = 6
@@ -82,6 +86,15 @@ func (l *level) end() {
 	if len(t.found) < maxFindings {
 		t.found = append(t.found, f)
 	}
+}
+
+// held returns about how many bytes the trial takes.
+func (t *trial) held() int {
+	n := int(unsafe.Sizeof(*t)) + cap(t.found)*int(unsafe.Sizeof(finding{}))
+	for i := range t.levels {
+		n += t.levels[i].scan.Held()
+	}
+	return n
 }
 
 // end ends the trial, and returns the kinds of the field and of the fields in it.

@@ -19,6 +19,9 @@ type Exchange interface {
 	Close()
 }
 
+// A Sized Exchange tells how many bytes it takes. Held may be called at any time, beside every other call.
+type Sized interface{ Held() int }
+
 // maxStreams bounds the streams of a connection that are read at a time.
 const maxStreams = 4096
 
@@ -102,9 +105,16 @@ func (c *conn) reset(id uint32) {
 	}
 }
 
-// count returns the number of streams that are read.
-func (c *conn) count() int {
+// held returns about how many bytes the streams that are read take.
+func (c *conn) held() int {
+	const perStream = 1 << 10
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.streams)
+	n := perStream * len(c.streams)
+	for _, s := range c.streams {
+		if x, ok := s.exchange.(Sized); ok {
+			n += x.Held()
+		}
+	}
+	return n
 }

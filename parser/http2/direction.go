@@ -270,15 +270,15 @@ func (d *Direction) fail(why error) {
 	}
 }
 
-// Held implements [parser.Sized]: the client's direction tells of the streams. An Exchange's own memory is not part of it.
+// Held implements [parser.Sized]: the client's direction tells of the streams.
 func (d *Direction) Held() int {
-	const perStream, perTable = 1 << 10, 4 << 10
+	const perTable = 4 << 10
 	n := cap(d.undecided) + cap(d.block.data)
 	if d.list.decoder != nil {
 		n += perTable
 	}
 	if d.side == parser.Client {
-		n += perStream * d.conn.count()
+		n += d.conn.held()
 	}
 	return n
 }

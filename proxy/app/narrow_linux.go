@@ -10,22 +10,34 @@ const narrowBuffer = 16 << 10
 // one while the window is smaller. Loopback has them.
 const largeSegment = narrowBuffer / 4
 
-// setNarrow has the kernel hold few bytes of a socket that nobody has read yet, whatever rate they come at, or again as many as it likes.
-// It does nothing where the other end may send large segments.
-func setNarrow(fd uintptr, on bool) error {
-	const receive = 2 // SOCK_RCVBUF_LOCK of Linux's sock.h; 1 is the send buffer's
-	if on {
-		if info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err != nil || info.Advmss > largeSegment {
-			return err
-		}
-		return unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, narrowBuffer)
+// begunBytes is about as many bytes as come before the first is read. Later the kernel would drop what is under way to a larger buffer.
+const begunBytes = 64 << 10
+
+// lockReceive is SOCK_RCVBUF_LOCK of Linux's sock.h.
+const lockReceive = 2
+
+// setNarrow has the kernel hold few bytes of a socket that nobody has read yet, whatever rate they come at, if that is wanted and not many have come, and returns whether it holds
+// few. It does nothing where the other end may send large segments.
+func setNarrow(fd uintptr, want bool) bool {
+	info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
+	if err != nil || info.Advmss > largeSegment {
+		return false
 	}
+	size, err := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF)
+	locks, old := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_BUF_LOCK)
+	if err == nil && size == 2*narrowBuffer && (old != nil || locks&lockReceive != 0) {
+		return true
+	}
+	return want && info.Bytes_received <= begunBytes && unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, narrowBuffer) == nil
+}
+
+// setWide has the kernel hold as many as it likes again.
+func setWide(fd uintptr) {
 	locks, err := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_BUF_LOCK)
 	if err == nil {
-		err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_BUF_LOCK, locks&^receive)
+		err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_BUF_LOCK, locks&^lockReceive)
 	}
 	if err != nil { // before Linux 5.14 the size that was set stays: the largest
-		err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, 4<<20)
+		_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, 4<<20)
 	}
-	return err
 }

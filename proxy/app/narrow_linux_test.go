@@ -61,16 +61,21 @@ func narrowSocket(t *testing.T, segment int) {
 	}
 	const send, both = 1, 3
 	if segment == 0 {
-		if err := r.Narrow(true); err != nil || option(unix.SO_BUF_LOCK) != send {
-			t.Errorf("%v, locks %d", err, option(unix.SO_BUF_LOCK))
+		if r.Narrow(true) || option(unix.SO_BUF_LOCK) != send {
+			t.Errorf("narrowed, locks %d", option(unix.SO_BUF_LOCK))
 		}
 		return
 	}
-	if err := r.Narrow(true); err != nil || option(unix.SO_RCVBUF) != 2*narrowBuffer || option(unix.SO_BUF_LOCK) != both {
-		t.Errorf("narrowed: %v, a buffer of %d, locks %d", err, option(unix.SO_RCVBUF), option(unix.SO_BUF_LOCK))
+	if r.Narrow(false) || option(unix.SO_BUF_LOCK) != send {
+		t.Errorf("narrow though nobody asked, locks %d", option(unix.SO_BUF_LOCK))
 	}
-	if err := r.Narrow(false); err != nil || option(unix.SO_BUF_LOCK) != send {
-		t.Errorf("no longer narrowed: %v, locks %d", err, option(unix.SO_BUF_LOCK))
+	for i, want := range []bool{true, false} { // the second is of a Reader that goes on with a socket
+		if !r.Narrow(want) || option(unix.SO_RCVBUF) != 2*narrowBuffer || option(unix.SO_BUF_LOCK) != both {
+			t.Errorf("narrowed, call %d: a buffer of %d, locks %d", i, option(unix.SO_RCVBUF), option(unix.SO_BUF_LOCK))
+		}
+	}
+	if r.Widen(); option(unix.SO_BUF_LOCK) != send {
+		t.Errorf("no longer narrowed: locks %d", option(unix.SO_BUF_LOCK))
 	}
 	const size = 8 << 20
 	go client.Write(make([]byte, size))
@@ -84,5 +89,8 @@ func narrowSocket(t *testing.T, segment int) {
 	}
 	if n := option(unix.SO_RCVBUF); n < 4*narrowBuffer {
 		t.Errorf("after %d bytes that were read at once the buffer has %d", size, n)
+	}
+	if before := option(unix.SO_RCVBUF); r.Narrow(true) || option(unix.SO_RCVBUF) != before {
+		t.Errorf("a socket with %d bytes behind it is narrowed to %d", size, option(unix.SO_RCVBUF))
 	}
 }

@@ -23,4 +23,7 @@ func (r *Reader) ReadNow(Request) (int, memory.Buffer) { return 0, memory.Buffer
 func (r *Reader) TellsIdle() bool { return false }
 
 // Narrow does nothing on this system.
-func (r *Reader) Narrow(bool) error { return nil }
+func (r *Reader) Narrow(bool) bool { return false }
+
+// Widen does nothing on this system.
+func (r *Reader) Widen() {}

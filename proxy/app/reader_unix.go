@@ -104,16 +104,20 @@ func (r *Reader) setLowWater(fd uintptr, n int) {
 	}
 }
 
-// Narrow has the kernel hold few bytes that nobody has read yet, or again as many as it likes, within the host's tcp_rmem.
-func (r *Reader) Narrow(on bool) error {
-	if r.plain != nil {
-		return nil
+// Narrow has the kernel hold few bytes that nobody has read yet, if want is set and not many have come. It returns whether it holds few, perhaps since an
+// earlier call, of another process too.
+func (r *Reader) Narrow(want bool) (narrow bool) {
+	if r.plain == nil {
+		_ = r.raw.Control(func(fd uintptr) { narrow = setNarrow(fd, want) })
 	}
-	var err error
-	if e := r.raw.Control(func(fd uintptr) { err = setNarrow(fd, on) }); e != nil {
-		return e
+	return narrow
+}
+
+// Widen undoes Narrow: the kernel holds as many bytes as it likes, within the host's tcp_rmem.
+func (r *Reader) Widen() {
+	if r.plain == nil {
+		_ = r.raw.Control(setWide)
 	}
-	return err
 }
 
 func ignoringEINTR(f func() (int, error)) (int, error) {

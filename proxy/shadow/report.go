@@ -49,9 +49,16 @@ type Results struct {
 // Results returns the figures of all candidates so far.
 func (s *Shadow) Results() *Results {
 	r := &Results{Codecs: s.config.Codecs, names: map[Name][]Measure{}, groups: map[group][]Measure{}}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for id, w := range s.known.FromNewest() {
+	s.mu.Lock() // for a list only: senders wait for it
+	windows := make([]*window, 0, s.known.Len())
+	for _, w := range s.known.FromNewest() {
+		windows = append(windows, w)
+	}
+	s.mu.Unlock()
+	s.figures.Lock()
+	defer s.figures.Unlock()
+	for _, w := range windows {
+		id := &w.id
 		n := Name{id.Flow.Job, id.Flow.Protocol, id.Flow.Direction.String(), id.Key, id.Role, id.Size}
 		g := group{id.Peer, id.Flow.Job, id.Role}
 		for i := range s.config.Codecs {

@@ -93,9 +93,9 @@ func (s *Shadow) code(x *item) {
 			continue // a defect of the codec, which the real path would log; nothing is known of the value
 		}
 		if w.counts[i].counts(&m, len(w.lines)) {
-			s.mu.Lock()
+			s.figures.Lock()
 			w.add(x.off, i, len(s.trials), &m)
-			s.mu.Unlock()
+			s.figures.Unlock()
 		}
 	}
 }

@@ -86,7 +86,8 @@ type Shadow struct {
 	nap     func(time.Duration) // sleeps, or less if the Shadow ends
 	started time.Time
 
-	mu      sync.Mutex
+	figures sync.Mutex // guards the sums of windows; senders never wait for it
+	mu      sync.Mutex // guards the fields below
 	known   lru.Cache[Identity, *window]
 	active  map[*window]struct{}
 	ending  []*window // that have ended, and may have lines

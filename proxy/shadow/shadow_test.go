@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -308,4 +309,20 @@ func FuzzSee(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A sender does not wait for somebody who reads the results.
+func TestSendersDoNotWaitForResults(t *testing.T) {
+	s := &Shadow{config: Config{Codecs: []string{"int8"}, Memory: 1 << 20, Share: 1}, clock: time.Now, active: map[*window]struct{}{}}
+	id := Identity{Peer: "tokyo", Key: 1, Role: tensor.Gradient, DType: tensor.Float32, Size: 1 << 20}
+	s.begins(&id)
+	s.figures.Lock() // as while sums are added up
+	read := make(chan *Results)
+	go func() { read <- s.Results() }()
+	for range 100 {
+		s.begins(&id)
+		runtime.Gosched()
+	}
+	s.figures.Unlock()
+	<-read
 }

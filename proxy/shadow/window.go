@@ -53,7 +53,7 @@ const (
 	yields = 10 * time.Second
 )
 
-// A window has the facts of one tensor, and while it is active its part in the sample. Shadow.mu guards all fields but the goroutine's.
+// A window has the facts of one tensor, and while it is active its part in the sample. Shadow.mu guards all fields but sums and the goroutine's.
 type window struct {
 	id       Identity
 	off, n   int       // the piece that is sampled
@@ -64,7 +64,7 @@ type window struct {
 	windows  int  // that it has had
 	whole    bool // this one has counted enough
 
-	// sums are of all windows: by piece, where there are at most maxPieceSums, else of all together; then by candidate.
+	// sums, guarded by Shadow.figures, are of all windows: by piece, where there are at most maxPieceSums, else of all together; then by candidate.
 	sums [][]Measure
 
 	// The goroutine's:

@@ -43,12 +43,25 @@ func (k *checker) budgets() {
 			k.errorf(b.line, where+".gb_per_day", "%v is no budget: write the gigabytes of a day, such as 50, or leave budget out", b.GBPerDay)
 		}
 		k.codecs(b.Then, b.line, where+".then")
+		k.unordered(b, where+".then")
 	}
 	for i := range k.Peers {
 		check(&k.Peers[i].Budget, fmt.Sprintf("peers[%d].budget", i))
 	}
 	for i := range k.Jobs {
 		check(&k.Jobs[i].Budget, fmt.Sprintf("jobs[%d].budget", i))
+	}
+}
+
+// unordered warns of rules with a codec that a budget's list does not have: tensors of theirs move to the list's first one, though that may be finer.
+func (k *checker) unordered(b *Budget, where string) {
+	if len(b.Then) == 0 {
+		return
+	}
+	for i, r := range k.Policy {
+		if r.Codec != "" && r.Codec != policy.Verbatim && r.Codec != "lossless" && !slices.Contains(b.Then, r.Codec) {
+			k.warnf(b.line, where, "%s of policy[%d] is not in the list, so its tensors move to %s, which may be finer and take more bytes: name it in its place", r.Codec, i, b.Then[0])
+		}
 	}
 }
 

@@ -13,17 +13,19 @@ func TestShadow(t *testing.T) {
 		`shadow: ["3lc(s=1.75)", int8, lossless]`: "",
 		`shadow: int8`:       "",
 		`shadow: [verbatim]`: "shadow[0]: verbatim is no codec",
-		`jobs: [{name: a, networks: [10.0.0.0/8], budget: {then: [int8]}}]`:                      "jobs[0].budget.gb_per_day: 0 is no budget",
-		`jobs: [{name: a, networks: [10.0.0.0/8], budget: {gb_per_day: 5, then: [int8, int8]}}]`: "jobs[0].budget.then[1]: int8 is there twice",
-		`jobs: [{name: a, networks: [10.0.0.0/8], budget: {gb_per_day: -5}}]`:                    "jobs[0].budget",
-		`jobs: [{name: a, networks: [10.0.0.0/8], budget: {gb_per_day: 5, then: [zip]}}]`:        "jobs[0].budget.then[0]: ",
+		`jobs: [{name: a, networks: [10.0.0.0/8], budget: {then: [int8]}}]`:                                                                  "jobs[0].budget.gb_per_day: 0 is no budget",
+		`jobs: [{name: a, networks: [10.0.0.0/8], budget: {gb_per_day: 5, then: [int8, int8]}}]`:                                             "jobs[0].budget.then[1]: int8 is there twice",
+		`jobs: [{name: a, networks: [10.0.0.0/8], budget: {gb_per_day: -5}}]`:                                                                "jobs[0].budget",
+		`jobs: [{name: a, networks: [10.0.0.0/8], budget: {gb_per_day: 5, then: [zip]}}]`:                                                    "jobs[0].budget.then[0]: ",
+		"jobs: [{name: a, networks: [10.0.0.0/8], budget: {gb_per_day: 5, then: [int8, \"3lc\"]}}]\npolicy: [{role: gradient, codec: int4}]": "jobs[0].budget.then: int4 of policy[0] is not in the list",
+		"jobs: [{name: a, networks: [10.0.0.0/8], budget: {gb_per_day: 5, then: [int8, int4]}}]\npolicy: [{role: gradient, codec: int4}]":    "",
 		`shadow: [int8, int8]`: "shadow[1]: int8 is there twice",
 		`shadow: [int9]`:       "shadow[0]: ",
 		`shadow: [int8, int4, 3lc, fp16, bf16, onebit, dgc, topk, drive]`: "shadow: 9 candidates are too many",
 		"admin: off\nshadow: [int8]":                                      "shadow: admin is off, so nobody can see the results",
 	} {
 		c, problems := parse("f", []byte(rest+text+"\n"), known())
-		if got := fmt.Sprint(problems); want == "" && len(problems.Errors()) > 0 || !strings.Contains(got, want) {
+		if got := fmt.Sprint(problems); want == "" && (len(problems.Errors()) > 0 || strings.Contains(got, "is not in the list")) || !strings.Contains(got, want) {
 			t.Errorf("%s: %s, want %q", text, got, want)
 		}
 		if want == "" && strings.HasPrefix(text, "shadow") && (len(c.Shadow) == 0 || !c.MayLose()) {
