@@ -406,6 +406,9 @@ func (e *Engine) Moved(now time.Duration, far bool) {
 		if p.probe {
 			e.mtu.flying = false
 		}
+		if p.marked {
+			e.marking.abandoned()
+		}
 	})
 	if far {
 		e.mtu = mtuSearch{largest: e.mtu.largest}

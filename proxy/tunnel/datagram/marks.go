@@ -106,6 +106,13 @@ func (m *marking) left(now, patience time.Duration) {
 // moved begins anew, since packets take another path.
 func (m *marking) moved() { *m = marking{sent: m.sent, told: m.told, before: m.told.sum()} }
 
+// abandoned notes that nobody will hear of an ECT0 packet, since the connection moved to another port: it tells nothing of the path.
+func (m *marking) abandoned() {
+	if m.path--; m.path == 0 && m.state == marksUnknown {
+		m.state = marksTested
+	}
+}
+
 // dropped notes that an ECT0 packet was declared lost. Some paths lose them all.
 func (m *marking) dropped() {
 	m.lost++

@@ -145,6 +145,28 @@ func TestMarksAfterAMove(t *testing.T) {
 	}
 }
 
+// TestMarksAfterANewPort: the test of a path does not wait for packets that a change of the port has lost.
+func TestMarksAfterANewPort(t *testing.T) {
+	w := newWorld(t, 3)
+	there, back := path{rate: 2e6, delay: 10 * time.Millisecond, queue: 100e3}, path{delay: 10 * time.Millisecond}
+	a, _ := w.pair(&there, &back, 32<<20)
+	a.bulk(64 << 10)
+	never := func() bool { return false }
+	w.run(w.now+15*time.Millisecond, never)
+	there.loss = 1 // the first packets that leave with marks are lost
+	w.run(w.now+20*time.Millisecond, never)
+	if a.marking.path == 0 || a.marking.acked > 0 {
+		t.Fatalf("the test is not under way: %+v", a.marking)
+	}
+	there.loss = 0
+	a.Moved(w.now, false)
+	w.at(w.now, a.pump)
+	w.run(w.now+3*time.Second, never)
+	if !a.State().Marks {
+		t.Errorf("packets leave without marks: %+v", a.marking)
+	}
+}
+
 // TestAcknowledgementsInAdvance: an end that acknowledges packets before they have come, so that more is sent than its path carries, is found out.
 func TestAcknowledgementsInAdvance(t *testing.T) {
 	e, now := hostile(32 << 20)
