@@ -12,14 +12,12 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/app"
 	"github.com/gradproxy/gradproxy/proxy/cache"
 	"github.com/gradproxy/gradproxy/proxy/frame"
-	"github.com/gradproxy/gradproxy/proxy/tunnel"
+	"github.com/gradproxy/gradproxy/proxy/handover"
+	"github.com/gradproxy/gradproxy/proxy/internal/wait"
 )
 
 // An Incoming is an opening that waits for its answer; *tunnel.Incoming is one.
-type Incoming interface {
-	Refuse(code tunnel.Code, text string)
-	Done() <-chan struct{} // closed when the peer has withdrawn it
-}
+type Incoming = handover.Incoming
 
 // TakesPlace reports whether a peer's opening may begin to use descriptors, so that it needs one of Config.Places. The others are bounded here: one at a
 // time resumes a connection that is there, which has its place, and one at a time asks for a peer's connections to rest.
@@ -38,10 +36,10 @@ func (p *Proxy) Accept(peer string, opened []byte, in Incoming, accept func() St
 			p.cache.Accept(peer, opened, in.Refuse, func() cache.Stream { return accept() })
 			return
 		case frame.OpeningResume:
-			p.acceptResumed(peer, opened, in, accept)
+			p.live.AcceptResumed(peer, opened, in, accept)
 			return
 		case frame.OpeningRest:
-			p.acceptRest(peer, in, accept)
+			p.live.AcceptRest(peer, in, accept)
 			return
 		case frame.OpeningExcerpt:
 			p.answerExcerpt(peer, in, accept)
@@ -57,8 +55,8 @@ func (p *Proxy) Accept(peer string, opened []byte, in Incoming, accept func() St
 		return
 	}
 	log := p.config.Log.With("peer", peer, "client", o.Client, "server", o.Server)
-	opening := p.begins()
-	defer p.ends(opening)
+	opening := p.live.Begin()
+	defer opening.End()
 	c, err := p.reach(in, peer, &o, log)
 	select {
 	case <-in.Done():
@@ -76,7 +74,7 @@ func (p *Proxy) Accept(peer string, opened []byte, in Incoming, accept func() St
 		return
 	}
 	defer app.Reset(c)
-	p.carry(c, accept(), peer, log, o, parser.Server, func() { p.ends(opening) })
+	p.carry(c, accept(), peer, log, o, parser.Server, opening.End)
 }
 
 // Pauses before a refused dial is repeated, doubled from the first to the last.
@@ -91,7 +89,7 @@ const (
 func (p *Proxy) reach(in Incoming, peer string, o *frame.Opening, log *slog.Logger) (*net.TCPConn, error) {
 	ctx, end := context.WithCancelCause(p.opening)
 	defer end(nil)
-	asking := p.askingNow()
+	asking := p.live.Asking()
 	if asking.Err() != nil {
 		return nil, context.Cause(asking)
 	}
@@ -127,11 +125,6 @@ func (p *Proxy) reach(in Incoming, peer string, o *frame.Opening, log *slog.Logg
 		if pause == firstRetry {
 			log.Info("the server refuses connections: it is dialled again", "reason", "refused", "for", left.Round(time.Second))
 		}
-		wait := time.NewTimer(min(pause, left))
-		select {
-		case <-wait.C:
-		case <-ctx.Done():
-			wait.Stop()
-		}
+		wait.For(ctx, min(pause, left))
 	}
 }

@@ -18,7 +18,7 @@ func (p *Proxy) serveApart(ctx context.Context, c *net.TCPConn, set *Settings, o
 	log := p.config.Log.With("client", o.Client, "server", o.Server)
 	r, err := p.beginBypass()
 	if err == nil {
-		defer p.endBypass()
+		defer p.live.LeaveBypass()
 		err = p.relay(ctx, r, c, set, o)
 	}
 	if err != nil {
@@ -56,34 +56,27 @@ func (p *Proxy) relay(ctx context.Context, r *relay.Relay, c *net.TCPConn, set *
 
 // beginBypass notes a connection that is to bypass the tunnel, unless the Proxy is draining.
 func (p *Proxy) beginBypass() (*relay.Relay, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.draining {
+	p.bypass.mu.Lock() // so that whoever ends a drain sees the relay
+	defer p.bypass.mu.Unlock()
+	if !p.live.EnterBypass() {
 		return nil, errEnding
 	}
 	if p.bypass.relay == nil {
 		r, err := relay.New(relay.Config{Pipes: p.config.Pipes, Moved: p.config.Metrics.deliverer("")})
 		if err != nil {
+			p.live.LeaveBypass()
 			return nil, err
 		}
 		p.bypass.relay = r
 	}
-	p.bypass.count++
 	return p.bypass.relay, nil
-}
-
-func (p *Proxy) endBypass() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.bypass.count--
-	p.drained()
 }
 
 // resetBypasses resets the connections that bypass the tunnel and returns how many there were.
 func (p *Proxy) resetBypasses() (n int) {
-	p.mu.Lock()
-	r, n := p.bypass.relay, p.bypass.count
-	p.mu.Unlock()
+	p.bypass.mu.Lock()
+	r, n := p.bypass.relay, p.live.Bypasses()
+	p.bypass.mu.Unlock()
 	if r != nil {
 		r.Close()
 	}

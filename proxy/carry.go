@@ -7,6 +7,7 @@ import (
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/proxy/app"
 	"github.com/gradproxy/gradproxy/proxy/frame"
+	"github.com/gradproxy/gradproxy/proxy/handover"
 	"github.com/gradproxy/gradproxy/proxy/path"
 	"github.com/gradproxy/gradproxy/proxy/shadow"
 )
@@ -23,7 +24,7 @@ func (p *Proxy) carry(conn *net.TCPConn, stream Stream, peer string, log *slog.L
 func (p *Proxy) prepare(conn *net.TCPConn) {
 	conn.SetKeepAliveConfig(keepAlive)
 	app.Inline(conn)
-	if n := sendBuffer(p.config.Memory, p.carried.Load()); n > 0 {
+	if n := sendBuffer(p.config.Memory, int64(p.live.Len())); n > 0 {
 		conn.SetWriteBuffer(n)
 	}
 }
@@ -50,8 +51,7 @@ func (p *Proxy) begin(end *app.Conn, stream Stream, peer string, log *slog.Logge
 	}
 	c := p.connOf(end, peer, job.Name, log, o, own)
 	c.Stream = stream
-	s := newSeat(c, own, o)
-	p.sit(s, false, seated, func() *passage {
+	p.sit(c, own, o, false, seated, func() *passage {
 		return p.newPassage(c, protocols, parser.Conn{Job: job.Name, Peer: peer, Client: o.Client, Server: o.Server, Number: o.Number,
 			Ranks: job.Ranks, Sums: job.Sums, Calls: calls(), Own: own}, job.LossyAggregates)
 	})
@@ -64,7 +64,7 @@ func (p *Proxy) resume(end *app.Conn, peer string, log *slog.Logger, o frame.Ope
 	if fin {
 		c.KeepFIN()
 	}
-	p.sit(newSeat(c, own, o), true, seated, func() *passage {
+	p.sit(c, own, o, true, seated, func() *passage {
 		return p.newPassage(c, nil, parser.Conn{Job: job.Name, Peer: peer, Client: o.Client, Server: o.Server, Number: o.Number, Own: own}, job.LossyAggregates)
 	})
 }
@@ -87,21 +87,22 @@ func (p *Proxy) connOf(end *app.Conn, peer, job string, log *slog.Logger, o fram
 }
 
 // sit carries a connection, which is at rest at first or not, until both directions have ended.
-func (p *Proxy) sit(s *seat, rests bool, seated func(), newPassage func() *passage) {
-	c, peer := s.conn, s.key.peer
+func (p *Proxy) sit(c *path.Conn, own parser.Side, o frame.Opening, rests bool, seated func(), newPassage func() *passage) {
+	peer := c.Peer
 	values := p.cache.Peer(peer)
 	q := p.quotas.of(peer)
 	defer p.quotas.enter(q)()
 	c.Pace, c.Schedule = q.decoding.wait, p.quotas.schedule(q)
-	if !p.enter(s) {
+	s := handover.NewSeat(c, handover.Key{Peer: peer, Tag: c.Tag}, own == parser.Client, o)
+	if !p.live.Enter(s) {
 		c.Abort(frame.ResetByApp)
 		return
 	}
-	defer p.leave(s)
+	defer p.live.Leave(s)
 	values.Connected(c.Tag)
 	seated()
-	p.config.Metrics.carries(peer, clientSide(s.own), 1)
-	defer p.config.Metrics.carries(peer, clientSide(s.own), -1)
+	p.config.Metrics.carries(peer, clientSide(own), 1)
+	defer p.config.Metrics.carries(peer, clientSide(own), -1)
 	c.Log.Debug("connection carried", "job", c.Job)
 	t := newPassage()
 	defer t.release()
@@ -112,18 +113,28 @@ func (p *Proxy) sit(s *seat, rests bool, seated func(), newPassage func() *passa
 				break
 			}
 		}
-		next, err := p.again(s, c, t.unsent())
+		stream, err := p.live.Again(s, c, t.unsent())
 		if err != nil {
 			how = t.abandon(c, err)
 			break
 		}
-		c, rests = next, false
+		c, rests = p.resumed(c, stream), false
+		p.live.GoesOn(s, c)
 	}
 	if how != handedOver { // else the peer hears nothing of this process's end
 		values.Ended(c.Tag)
 	}
 	p.config.Metrics.endedAs(peer, how)
 	c.Log.Debug("connection ended", "how", how)
+}
+
+// resumed returns the Conn with which a connection at rest goes on over its next stream.
+func (p *Proxy) resumed(c *path.Conn, stream Stream) *path.Conn {
+	n := c.Resumed(stream)
+	if p.config.PeerCodecs != nil {
+		n.PeerCodecs = p.config.PeerCodecs(c.Peer) // its process may be of another version
+	}
+	return n
 }
 
 // sendBuffer returns the bytes of the kernel's send buffer towards an app where so many other connections are carried; 0: the kernel chooses. An

@@ -13,7 +13,10 @@ import (
 	"time"
 
 	"github.com/gradproxy/gradproxy/integration/require"
+	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/proxy/app"
+	"github.com/gradproxy/gradproxy/proxy/handover"
+	"github.com/gradproxy/gradproxy/proxy/path"
 )
 
 // Connections come to rest again and again, at either site or both at once, and go on in the same process or in another one, while the faults of TestChaos
@@ -98,7 +101,8 @@ func (c *lentConn) SetLinger(sec int) error {
 // A takenOver is a connection that another process has handed over.
 type takenOver struct {
 	end  *lentConn
-	seat *seat
+	seat *handover.Seat
+	fin  bool
 }
 
 // replaced has another process take the place of a site's, and reports whether it could.
@@ -113,16 +117,15 @@ func (s *chaosSite) replaced(h *chaos) bool {
 		return false
 	}
 	s.taken = nil
-	old.proxy.mu.Lock()
-	for x := range old.proxy.live {
-		if x.conn.Aborted() {
-			continue
+	old.proxy.live.Each(func(x *handover.Seat, at handover.Conn) {
+		c := at.(*path.Conn)
+		if c.Aborted() {
+			return
 		}
-		lent := x.conn.App.InProcess().(*lentConn)
+		lent := c.App.InProcess().(*lentConn)
 		lent.lent.Store(true)
-		s.taken = append(s.taken, takenOver{&lentConn{wayConn: lent.wayConn}, x})
-	}
-	old.proxy.mu.Unlock()
+		s.taken = append(s.taken, takenOver{&lentConn{wayConn: lent.wayConn}, x, c.FINSent()})
+	})
 	var saved bytes.Buffer
 	if err := old.proxy.Residuals().Save(&saved); err != nil {
 		h.wrongly("residuals are not saved: %v", err)
@@ -153,9 +156,13 @@ func (n *incarnation) adopt() {
 		sits := make(chan struct{})
 		go func() {
 			defer n.runs.Done()
-			log := n.site.h.log.With("site", n.site.name, "server", x.seat.opening.Server)
+			log := n.site.h.log.With("site", n.site.name, "server", x.seat.Opening.Server)
+			own := parser.Server
+			if x.seat.Opener {
+				own = parser.Client
+			}
 			seated := sync.OnceFunc(func() { close(sits) })
-			n.proxy.resume(app.InProcess(x.end), x.seat.key.peer, log, x.seat.opening, x.seat.own, x.seat.conn.FINSent(), seated)
+			n.proxy.resume(app.InProcess(x.end), x.seat.Key.Peer, log, x.seat.Opening, own, x.fin, seated)
 			seated()
 			app.Reset(x.end)
 		}()

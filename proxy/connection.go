@@ -8,6 +8,7 @@ import (
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/proxy/app"
 	"github.com/gradproxy/gradproxy/proxy/frame"
+	"github.com/gradproxy/gradproxy/proxy/handover"
 	"github.com/gradproxy/gradproxy/proxy/memory"
 	"github.com/gradproxy/gradproxy/proxy/path"
 	"github.com/gradproxy/gradproxy/proxy/path/receive"
@@ -102,7 +103,7 @@ const handedOver = "handed over"
 
 // abandon ends a connection at rest that does not go on here, and returns how that came.
 func (t *passage) abandon(c *path.Conn, err error) string {
-	if errors.Is(err, errMoved) {
+	if errors.Is(err, handover.ErrMoved) {
 		c.App.Close() // the other process has the socket too
 		return handedOver
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/proxy/app"
 	"github.com/gradproxy/gradproxy/proxy/frame"
+	"github.com/gradproxy/gradproxy/proxy/handover"
 	"github.com/gradproxy/gradproxy/proxy/memory"
 	"github.com/gradproxy/gradproxy/proxy/path"
 	"github.com/gradproxy/gradproxy/proxy/tunnel"
@@ -94,13 +95,9 @@ func TestBrokenConnectionIsNeverClosedInOrder(t *testing.T) {
 		o := frame.Opening{Client: netip.MustParseAddrPort("127.0.0.1:1"), Server: netip.MustParseAddrPort("127.0.0.2:2"), Tag: 1}
 		p.join(app.InProcess(s), s.brokenEnd, "far", slog.New(slog.DiscardHandler), o, parser.Client, noCalls)
 	}()
-	var c *path.Conn
+	var c handover.Conn
 	for c == nil {
-		p.mu.Lock()
-		for x := range p.live {
-			c = x.conn
-		}
-		p.mu.Unlock()
+		p.live.Each(func(_ *handover.Seat, of handover.Conn) { c = of })
 		time.Sleep(10 * time.Millisecond)
 	}
 	slow := make(chan struct{})

@@ -9,15 +9,13 @@ import (
 	"time"
 
 	"github.com/gradproxy/gradproxy/proxy/frame"
+	"github.com/gradproxy/gradproxy/proxy/handover"
 	"github.com/gradproxy/gradproxy/proxy/tunnel"
 )
 
 // dialTimeout is how long the far proxy tries to reach the app that it was asked for. Linux itself would try for two
 // minutes, which a job's start-up does not wait for.
 const dialTimeout = 20 * time.Second
-
-// errMoving is why openings end that another process is to begin anew.
-var errMoving = errors.New("proxy: another process is about to take over")
 
 // dial connects to an app, once: a second connection could use up a listening socket that accepts once (Gloo before May
 // 2023). Where this host may play the client it does. A client's port that a connection of a moment ago still has here,
@@ -54,7 +52,7 @@ func refusal(err error) tunnel.Code {
 		return frame.RefusedDenied
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return frame.RefusedByServer
-	case errors.Is(err, errMoving):
+	case errors.Is(err, handover.ErrMoving):
 		return frame.RefusedMoving
 	case errors.Is(err, errEnding), errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, syscall.ENOMEM):
 		return frame.RefusedBusy

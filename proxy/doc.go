@@ -9,6 +9,7 @@
 // use the ones below it:
 //
 //	proxy          accept, serve, carry, dial, drain, metrics; connection.go puts the two directions together
+//	handover       the seats of live connections, and their rest while a process is replaced
 //	path/send      read ▸ classify ▸ cut ▸ choose ▸ encode ▸ emit
 //	path/receive   read ▸ decode ▸ deliver
 //	path           the parts that both directions share: Env, made once, and Conn
@@ -20,9 +21,8 @@
 //	frame          bytes on the wire
 //	memory         budgets and buffers
 //
-// A process that is about to be replaced brings its connections to rest (resume.go) and hands them over (handover.go); the peer's side of that is
-// move.go, and a connection is found by its seat (seat.go). The peer's sender comes to rest first. An app that writes before it
-// reads takes bytes only once its own have been read, so that sender goes on reading, and keeps those bytes for the next stream.
+// A process that is about to be replaced brings its connections to rest and hands them over (package handover): a connection has a seat there from its
+// begin, and asks it, at rest, for the next stream.
 //
 // A connection to a server behind no peer bypasses the tunnel (bypass.go). An Estimator (estimator.go) runs the sender over recorded
 // traffic to count bytes.

@@ -15,7 +15,9 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/app"
 	"github.com/gradproxy/gradproxy/proxy/cache"
 	"github.com/gradproxy/gradproxy/proxy/frame"
+	"github.com/gradproxy/gradproxy/proxy/handover"
 	"github.com/gradproxy/gradproxy/proxy/internal/pipe"
+	"github.com/gradproxy/gradproxy/proxy/internal/rank"
 	"github.com/gradproxy/gradproxy/proxy/logsample"
 	"github.com/gradproxy/gradproxy/proxy/memory"
 	"github.com/gradproxy/gradproxy/proxy/path"
@@ -44,34 +46,27 @@ type Proxy struct {
 
 	tags atomic.Uint64 // number of the connection that was opened last
 
-	carried atomic.Int64 // len(live)
-	gated   atomic.Int64 // connections that have poll gates
+	gated atomic.Int64 // connections that have poll gates
 
 	watcher    app.Watcher
 	opening    context.Context // of openings that wait; it ends when the Proxy drains
 	noOpenings context.CancelCauseFunc
 
-	mu       sync.Mutex
-	live     map[*seat]struct{}
-	seats    map[seatKey]*seat // of live connections that can rest
-	moves    map[string]*move  // by peer, of those whose process is being replaced
-	handing  *handing          // this process is being replaced; nil: it is not
-	underWay int               // openings
-	begun    chan struct{}     // closed when handing begins
-	change   chan struct{}     // closed when a connection has come to rest or ended, or an opening has ended
-	bypass   bypass
-	draining bool
-
-	asking     context.Context // of openings that another process can begin anew; guarded by mu
-	stopAsking context.CancelCauseFunc
-	idle       chan struct{} // closed once draining and nothing is live
+	live   *handover.Table // the connections that are carried, and the ones that are about to be
+	bypass bypass
 }
 
 // A bypass carries connections that have no peer to go through. Its relay is made when the first one comes.
 type bypass struct {
+	mu    bypassLock
 	relay *relay.Relay
-	count int // connections that bypass the tunnel, or are about to; a drain waits for them as for live ones
 }
+
+// A bypassLock is a lock whose rank is rank.Bypass.
+type bypassLock struct{ mu sync.Mutex }
+
+func (l *bypassLock) Lock()   { rank.Lock(&l.mu, rank.Bypass) }
+func (l *bypassLock) Unlock() { rank.Unlock(&l.mu, rank.Bypass) }
 
 // errEnding is why openings end when the proxy drains.
 var errEnding = errors.New("proxy: the proxy is about to end")
@@ -91,13 +86,13 @@ func New(cfg Config) (*Proxy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("proxy: %w", err)
 	}
-	p := &Proxy{config: cfg, sampler: log, live: map[*seat]struct{}{}, seats: map[seatKey]*seat{}, moves: map[string]*move{}, begun: make(chan struct{}), change: make(chan struct{}),
-		idle: make(chan struct{}), began: time.Now()}
-	p.asking, p.stopAsking = context.WithCancelCause(context.Background())
+	p := &Proxy{config: cfg, sampler: log, began: time.Now()}
 	p.parsing, p.quotas.cores = memory.NewBudget(cfg.Memory/ParsersShare), cfg.Workers
 	p.quotas.scheduler.cores = cfg.Workers
 	p.watcher = app.NewWatcher()
 	p.opening, p.noOpenings = context.WithCancelCause(context.Background())
+	p.live = handover.New(p.opening, handover.Config{Open: cfg.Open, Await: cfg.Await, PeerCodecs: cfg.PeerCodecs,
+		Peers: func() []string { return p.settings.Load().peerNames() }, Answer: cfg.Answer, Log: cfg.Log})
 	p.tags.Store(rand.Uint64N(1 << 40)) // so that no connection is taken for one of an earlier process
 	lines, _ := tensors.Lines(cfg.Residuals / tableShare)
 	traits := map[string]parser.Traits{}
@@ -111,7 +106,7 @@ func New(cfg Config) (*Proxy, error) {
 		Lasting:     func(protocol string) bool { return traits[protocol].Reconnects },
 		Residuals:   residual.New(p.config.Residuals, p.config.Metrics.forgot, p.config.Metrics.forgotRows),
 		Tensors:     &tensors.Table{Max: lines},
-		Connections: func() int { return int(p.carried.Load()) },
+		Connections: p.live.Len,
 		Metrics:     p.config.Metrics,
 	}
 	p.cache = cache.New(p.opening, p.cacheConfig(p.config.Values))
@@ -157,33 +152,37 @@ func (p *Proxy) Residuals() *residual.Store { return p.env.Residuals }
 type TensorInfo = tensors.Info
 
 // Connections returns how many connections of apps are carried now.
-func (p *Proxy) Connections() int { return int(p.carried.Load()) }
+func (p *Proxy) Connections() int { return p.live.Len() }
 
-// drained ends a drain if no connection is left that it waits for. mu is held.
-func (p *Proxy) drained() {
-	if p.draining && len(p.live) == 0 && p.bypass.count == 0 {
-		close(p.idle)
-	}
-}
+// Idle reports whether no connection is carried, or being opened, or waits to be handed over.
+func (p *Proxy) Idle() bool { return p.live.Idle() }
+
+// HandOver is the name under which hellos list, among codecs, that a proxy's connections can rest while a process of its peer is replaced.
+const HandOver = handover.Name
+
+// A HandingOver is the time in which all connections are at rest, so that another process can take them over.
+type HandingOver = handover.HandingOver
+
+// A Handed is a connection as another process takes it over, which Adopt does.
+type Handed = handover.Handed
+
+// HandOver brings all connections to rest. It fails, and everything goes on as before, if that is not done when ctx ends, or if it cannot be done: a peer
+// is of a version that knows no rest, or a connection bypasses the tunnel.
+func (p *Proxy) HandOver(ctx context.Context) (*HandingOver, error) { return p.live.HandOver(ctx) }
 
 // Drain takes no new connections, ends openings that wait for an answer, and waits until the existing connections have ended; it
 // resets them when ctx is done.
 func (p *Proxy) Drain(ctx context.Context) error {
-	p.mu.Lock()
-	if !p.draining {
-		p.draining = true
-		p.drained()
-	}
-	p.mu.Unlock()
+	idle := p.live.Drain()
 	p.noOpenings(errEnding)
 	select {
-	case <-p.idle:
+	case <-idle:
 		return nil
 	case <-ctx.Done():
 	}
 	n := p.resetAll() + p.resetBypasses()
 	p.cache.Reset() // a connection may wait to put a value
-	<-p.idle
+	<-idle
 	return fmt.Errorf("proxy: drain: %d connections were still open and were reset: %w", n, ctx.Err())
 }
 
@@ -199,15 +198,10 @@ func (p *Proxy) Close() {
 	p.sampler.Flush()
 }
 
-func (p *Proxy) resetAll() int {
-	p.mu.Lock()
-	live := make([]*path.Conn, 0, len(p.live))
-	for s := range p.live {
-		live = append(live, s.conn)
-	}
-	p.mu.Unlock()
-	for _, c := range live {
+func (p *Proxy) resetAll() (n int) {
+	p.live.Each(func(_ *handover.Seat, c handover.Conn) {
+		n++
 		c.Abort(frame.ResetByApp)
-	}
-	return len(live)
+	})
+	return n
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/proxy/app"
 	"github.com/gradproxy/gradproxy/proxy/frame"
+	"github.com/gradproxy/gradproxy/proxy/handover"
+	"github.com/gradproxy/gradproxy/proxy/internal/wait"
 	"github.com/gradproxy/gradproxy/proxy/tunnel"
 )
 
@@ -34,11 +36,16 @@ func (p *Proxy) Serve(ctx context.Context, c *net.TCPConn, server netip.AddrPort
 	o.Number, o.Tag = p.numbers.take(pair), p.tags.Add(1)
 	defer p.numbers.give(pair, o.Number)
 	log := p.config.Log.With("peer", peer.Name, "client", o.Client, "server", o.Server)
-	opening := p.begins()
-	defer p.ends(opening)
+	opening := p.live.Begin()
+	defer opening.End()
 	stream, err := p.ask(ctx, c, set, peer, &o, log)
-	for errors.Is(err, errMoving) {
-		if p.moved(c, o, opening, peer.Name, log) {
+	for errors.Is(err, handover.ErrMoving) {
+		moved, missed := opening.Moved(c, o)
+		if missed {
+			p.config.Metrics.opens(peer.Name, "failed")
+			log.Warn("connection reset: it came while another process was taking over; on_death: hold has such connections wait")
+		}
+		if moved {
 			return
 		}
 		stream, err = p.ask(ctx, c, set, peer, &o, log)
@@ -60,7 +67,7 @@ func (p *Proxy) Serve(ctx context.Context, c *net.TCPConn, server netip.AddrPort
 		return
 	}
 	p.config.Metrics.opens(peer.Name, "ok")
-	p.carry(c, stream, peer.Name, log, o, parser.Client, func() { p.ends(opening) })
+	p.carry(c, stream, peer.Name, log, o, parser.Client, opening.End)
 }
 
 // errNoAnswer is why an opening ends that has waited for as long as it may.
@@ -74,7 +81,7 @@ func (p *Proxy) ask(ctx context.Context, c *net.TCPConn, set *Settings, peer *Pe
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	defer context.AfterFunc(p.opening, func() { end(errEnding) })()
-	asking := p.askingNow()
+	asking := p.live.Asking()
 	if asking.Err() != nil {
 		return nil, context.Cause(asking)
 	}
@@ -82,13 +89,13 @@ func (p *Proxy) ask(ctx context.Context, c *net.TCPConn, set *Settings, peer *Pe
 	ctx, stop := p.watcher.Watch(ctx, c, o.Server)
 	defer stop()
 	for begin := time.Now(); ; {
-		m := p.moveOf(peer.Name)
+		m := p.live.MoveOf(peer.Name)
 		stream, err := p.config.Open(ctx, peer.Name, o.Append(nil))
-		if err != nil && p.moving(ctx, peer.Name, m, err) {
+		if err != nil && p.live.Moving(ctx, peer.Name, m, err) {
 			continue
 		}
 		if errors.Is(err, tunnel.ErrNotSent) {
-			wait(ctx, openAgain) // the peer has a new process, say, and has not heard of this connection
+			wait.For(ctx, openAgain) // the peer has a new process, say, and has not heard of this connection
 			continue
 		}
 		if !errors.Is(err, tunnel.ErrPeerDown) || p.config.Await == nil {

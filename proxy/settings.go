@@ -42,6 +42,14 @@ type Job struct {
 	LossyAggregates bool
 }
 
+// peerNames returns the names of all peers.
+func (s *Settings) peerNames() (names []string) {
+	for i := range s.Peers {
+		names = append(names, s.Peers[i].Name)
+	}
+	return names
+}
+
 // peerOf returns the peer with the longest network that contains a, or nil.
 func (s *Settings) peerOf(a netip.Addr) *Peer {
 	var found *Peer

@@ -29,5 +29,5 @@
 //	store.mu     the store's entries and room
 //	others       Cache.mu, pipes, budgets and pools: no lock of this list is taken under them
 //
-// rank.go checks the order in tests.
+// rank.go names their ranks, by which tests check the order.
 package cache

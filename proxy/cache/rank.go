@@ -1,18 +1,10 @@
 package cache
 
-import "sync"
+import (
+	"sync"
 
-// A rank is a lock's place in the order that doc.go gives. Locks are taken in ascending order.
-type rank int
-
-const (
-	rankSubmit rank = iota + 1
-	rankPeer
-	rankStore
+	"github.com/gradproxy/gradproxy/proxy/internal/rank"
 )
-
-// watchLocks, if a test has set it, is called before a lock is taken (locks) and after it was released.
-var watchLocks func(r rank, locks bool)
 
 // The three locks are types of their own, so that each says its rank.
 type (
@@ -28,11 +20,8 @@ type (
 )
 
 func (l *submitLock) Lock() {
-	if watchLocks != nil {
-		watchLocks(rankSubmit, true)
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	rank.Lock(&l.mu, rank.Submit)
+	defer l.mu.Unlock() // the rank is held on
 	for l.free.L = &l.mu; l.held; {
 		l.free.Wait()
 	}
@@ -42,28 +31,11 @@ func (l *submitLock) Lock() {
 func (l *submitLock) Unlock() {
 	l.mu.Lock()
 	l.held = false
-	l.mu.Unlock()
+	rank.Unlock(&l.mu, rank.Submit)
 	l.free.Signal()
-	if watchLocks != nil {
-		watchLocks(rankSubmit, false)
-	}
 }
 
-func (l *peerLock) Lock()    { lock(&l.mu, rankPeer) }
-func (l *peerLock) Unlock()  { unlock(&l.mu, rankPeer) }
-func (l *storeLock) Lock()   { lock(&l.mu, rankStore) }
-func (l *storeLock) Unlock() { unlock(&l.mu, rankStore) }
-
-func lock(mu *sync.Mutex, r rank) {
-	if watchLocks != nil {
-		watchLocks(r, true)
-	}
-	mu.Lock()
-}
-
-func unlock(mu *sync.Mutex, r rank) {
-	mu.Unlock()
-	if watchLocks != nil {
-		watchLocks(r, false)
-	}
-}
+func (l *peerLock) Lock()    { rank.Lock(&l.mu, rank.Peer) }
+func (l *peerLock) Unlock()  { rank.Unlock(&l.mu, rank.Peer) }
+func (l *storeLock) Lock()   { rank.Lock(&l.mu, rank.Store) }
+func (l *storeLock) Unlock() { rank.Unlock(&l.mu, rank.Store) }

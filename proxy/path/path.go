@@ -121,10 +121,10 @@ type Conn struct {
 	// The peer's shares of the two budgets; nil: the connection has none.
 	SendShare, ReceiveShare *memory.Share
 
-	rest      sync.Mutex // of rests, and of the app's read deadline
-	rests     bool       // Rest was called
-	restsNext bool       // the connection is to rest as soon as the receiver has ended
-	received  bool       // the receiver has delivered all that it will
+	rest      restLock // of rests, and of the app's read deadline
+	rests     bool     // Rest was called
+	restsNext bool     // the connection is to rest as soon as the receiver has ended
+	received  bool     // the receiver has delivered all that it will
 
 	Gone     chan struct{} // closed by GiveUp; nil: never
 	goneOnce sync.Once

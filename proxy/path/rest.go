@@ -1,6 +1,9 @@
 package path
 
-import "time"
+import (
+	"os"
+	"time"
+)
 
 // past is a read deadline that ends every wait.
 var past = time.Unix(1, 0)
@@ -65,6 +68,12 @@ func (c *Conn) Resumed(s Stream) *Conn {
 	n.App.Settle()
 	return n
 }
+
+// Done is closed when the connection has been given up.
+func (c *Conn) Done() <-chan struct{} { return c.Gone }
+
+// File returns another descriptor of the app's socket, which the caller must close.
+func (c *Conn) File() (*os.File, error) { return c.App.File() }
 
 // FINSent reports whether the app was told that the far app has ended its direction.
 func (c *Conn) FINSent() bool { return c.finSent.Load() }

@@ -1,0 +1,61 @@
+package proxy
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+
+	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/proxy/app"
+	"github.com/gradproxy/gradproxy/proxy/frame"
+)
+
+// Adopt takes over a connection that another process has handed over, and returns at once. ended is called when the connection has ended. The bytes of the
+// app travel verbatim: no parser knows where in the stream it is. After an error nothing has happened to f.
+func (p *Proxy) Adopt(f Handed, ended func()) error {
+	conn, err := net.FileConn(f.File)
+	if err != nil {
+		return fmt.Errorf("proxy: taking a connection over: %w", err)
+	}
+	c, ok := conn.(*net.TCPConn)
+	if !ok {
+		conn.Close()
+		return fmt.Errorf("proxy: taking a connection over: a %T", conn)
+	}
+	f.File.Close()
+	o := frame.Opening{Client: frame.Unmap(f.Client), Server: frame.Unmap(f.Server), Number: f.Number, Tag: f.Tag}
+	if f.Peer == "" {
+		go func() {
+			defer ended()
+			p.Serve(context.Background(), c, o.Server)
+		}()
+		return nil
+	}
+	own := parser.Server
+	if f.Opener {
+		own = parser.Client
+		pair := addrPair{p.settings.Load().jobOf(o.Client.Addr(), o.Server.Addr()).Name, o.Client.Addr(), o.Server.Addr()}
+		p.numbers.keep(pair, o.Number)
+		over := ended
+		ended = func() {
+			p.numbers.give(pair, o.Number)
+			over()
+		}
+	}
+	p.config.Metrics.opens(f.Peer, "taken over")
+	log := p.config.Log.With("peer", f.Peer, "client", o.Client, "server", o.Server)
+	p.prepare(c)
+	end, done := p.gate(c, log)
+	sits := make(chan struct{})
+	once := sync.OnceFunc(func() { close(sits) })
+	go func() {
+		defer ended()
+		defer done()
+		defer app.Reset(c)
+		defer once()
+		p.resume(end, f.Peer, log, o, own, f.FIN, once)
+	}()
+	<-sits
+	return nil
+}

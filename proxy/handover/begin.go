@@ -1,0 +1,118 @@
+package handover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/gradproxy/gradproxy/proxy/frame"
+)
+
+// HandOver brings all connections to rest. It fails, and everything goes on as before, if that is not done when ctx ends, or if it cannot be done: a peer
+// is of a version that knows no rest, or a connection bypasses the tunnel.
+func (t *Table) HandOver(ctx context.Context) (*HandingOver, error) {
+	h := &HandingOver{t, &handing{decided: make(chan struct{}), waiting: map[*net.TCPConn]frame.Opening{}, shut: map[string]bool{}}}
+	t.mu.Lock()
+	busy := t.handing != nil || t.draining
+	if !busy {
+		t.handing = h.handing
+		close(t.begun)
+	}
+	t.mu.Unlock()
+	if busy {
+		return nil, errors.New("proxy: it ends, or is being replaced already")
+	}
+	if err := h.rest(ctx); err != nil {
+		h.CarryOn()
+		return nil, err
+	}
+	return h, nil
+}
+
+// rest asks peers and connections for rest, and waits for it.
+func (h *HandingOver) rest(ctx context.Context) error {
+	t := h.table
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	peers, err := h.askable()
+	if err != nil {
+		return err
+	}
+	atRest := make(chan struct{}) // closed once all connections are, here
+	asked, answers := make(chan error, len(peers)), make(chan error, len(peers))
+	for _, peer := range peers {
+		go func() {
+			s, err := h.ask(ctx, peer)
+			asked <- err
+			if s != nil {
+				if err = h.answered(ctx, peer, s, atRest); err != nil {
+					cancel(err)
+				}
+			}
+			answers <- err
+		}()
+	}
+	for range peers { // all of them: CarryOn must know each stream
+		if e := <-asked; e != nil && err == nil {
+			err = e
+			cancel(e)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	t.mu.Lock()
+	for s := range t.live {
+		t.askForRest(s)
+	}
+	t.mu.Unlock()
+	grace := time.AfterFunc(openGrace, func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if t.handing == h.handing {
+			t.stopAsking(ErrMoving)
+		}
+	})
+	defer grace.Stop()
+	if err := h.awaitRest(ctx); err != nil {
+		return err
+	}
+	close(atRest)
+	for range peers {
+		select {
+		case err := <-answers:
+			if err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return fmt.Errorf("proxy: the connections at a peer did not come to rest in time: does an app there not read? %w", context.Cause(ctx))
+		}
+	}
+	return nil
+}
+
+// awaitRest waits until all connections are at rest here, and no opening is under way.
+func (h *HandingOver) awaitRest(ctx context.Context) error {
+	t := h.table
+	for {
+		t.mu.Lock()
+		n, underWay, change, cannot := t.loose(), t.underWay, t.change, t.cannotRest()
+		if n+underWay == 0 {
+			t.stopAsking(ErrMoving) // openings that begin now are the other process's
+		}
+		t.mu.Unlock()
+		if cannot != nil {
+			return cannot
+		}
+		if n+underWay == 0 {
+			return nil
+		}
+		select {
+		case <-change:
+		case <-ctx.Done():
+			return fmt.Errorf("proxy: %d connections did not come to rest in time, and %d were being opened: does an app not read? %w", n, underWay, context.Cause(ctx))
+		}
+	}
+}

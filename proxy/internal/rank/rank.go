@@ -1,0 +1,35 @@
+// Package rank has the order of the proxy's locks that are taken under each other, and watches it in tests.
+package rank
+
+import "sync"
+
+// A Rank is a lock's place in the order. A goroutine that holds a lock may take only locks of higher ranks, and one of each.
+type Rank int
+
+const (
+	Bypass Rank = iota + 1 // package proxy: the relay of connections that bypass the tunnel
+	Table                  // proxy/handover: the table of live connections
+	Rest                   // proxy/path: whether a connection comes to rest
+	Submit                 // proxy/cache, whose package comment says what each of its locks guards
+	Peer
+	Store
+)
+
+// Watch, if a test has set it, is called before a lock is taken (locks) and after it was released.
+var Watch func(r Rank, locks bool)
+
+// Lock takes mu, a lock of rank r.
+func Lock(mu *sync.Mutex, r Rank) {
+	if Watch != nil {
+		Watch(r, true)
+	}
+	mu.Lock()
+}
+
+// Unlock releases mu, a lock of rank r.
+func Unlock(mu *sync.Mutex, r Rank) {
+	mu.Unlock()
+	if Watch != nil {
+		Watch(r, false)
+	}
+}

@@ -1,0 +1,88 @@
+// Package ranktest has a test see the order in which locks are taken.
+package ranktest
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/gradproxy/gradproxy/proxy/internal/rank"
+)
+
+// A Watcher notes the locks that each goroutine holds, and the first that was taken out of order. It is safe for concurrent use.
+type Watcher struct {
+	mu    sync.Mutex
+	held  map[string][]rank.Rank // by goroutine
+	pairs map[[2]rank.Rank]bool  // one taken under the other
+	wrong string
+}
+
+// Main runs a package's tests with all ranked locks watched by w, and fails them together if one was taken out of order.
+func Main(m *testing.M, w *Watcher) {
+	rank.Watch = w.Watch
+	code := m.Run()
+	if wrong := w.Wrong(); wrong != "" {
+		fmt.Println("FAIL: the order of locks (proxy/internal/rank) was violated:", wrong)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// Watch is for rank.Watch.
+func (w *Watcher) Watch(r rank.Rank, locks bool) {
+	id := goroutine()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.held == nil {
+		w.held, w.pairs = map[string][]rank.Rank{}, map[[2]rank.Rank]bool{}
+	}
+	if !locks {
+		if i := slices.Index(w.held[id], r); i >= 0 {
+			w.held[id] = slices.Delete(w.held[id], i, i+1)
+		}
+		if len(w.held[id]) == 0 {
+			delete(w.held, id)
+		}
+		return
+	}
+	for _, before := range w.held[id] {
+		w.pairs[[2]rank.Rank{before, r}] = true
+		if before >= r && w.wrong == "" {
+			stack := make([]byte, 4096)
+			w.wrong = fmt.Sprintf("a lock of rank %d is taken under one of rank %d:\n%s", r, before, stack[:runtime.Stack(stack, false)])
+		}
+	}
+	w.held[id] = append(w.held[id], r)
+}
+
+// Wrong says which lock was taken out of order; "": none.
+func (w *Watcher) Wrong() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.wrong
+}
+
+// Saw reports whether a lock of a rank was taken under one of another.
+func (w *Watcher) Saw(under, taken rank.Rank) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.pairs[[2]rank.Rank{under, taken}]
+}
+
+// Held reports whether the goroutine that calls it holds a lock of a rank.
+func (w *Watcher) Held(r rank.Rank) bool {
+	id := goroutine()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Contains(w.held[id], r)
+}
+
+// goroutine returns the number of the goroutine that calls it.
+func goroutine() string {
+	b := make([]byte, 64)
+	return string(bytes.Fields(b[:runtime.Stack(b, false)])[1])
+}

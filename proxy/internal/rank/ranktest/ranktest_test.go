@@ -1,0 +1,35 @@
+package ranktest
+
+import (
+	"testing"
+
+	"github.com/gradproxy/gradproxy/proxy/internal/rank"
+)
+
+// The watcher sees a lock that is taken out of order, and one that is taken twice.
+func TestWatcher(t *testing.T) {
+	for _, order := range [][]rank.Rank{{rank.Store, rank.Peer}, {rank.Peer, rank.Submit}, {rank.Peer, rank.Peer}, {rank.Rest, rank.Table},
+		{rank.Submit, rank.Store, rank.Peer}} {
+		var w Watcher
+		for _, r := range order {
+			w.Watch(r, true)
+		}
+		if w.Wrong() == "" {
+			t.Errorf("locks in the order %v pass", order)
+		}
+	}
+	var w Watcher
+	for _, r := range []rank.Rank{rank.Table, rank.Rest, rank.Submit, rank.Peer, rank.Store} {
+		w.Watch(r, true)
+	}
+	if !w.Held(rank.Rest) || !w.Saw(rank.Table, rank.Store) || w.Saw(rank.Store, rank.Table) {
+		t.Error("locks that were taken are not seen")
+	}
+	for _, r := range []rank.Rank{rank.Peer, rank.Store, rank.Submit, rank.Rest, rank.Table} {
+		w.Watch(r, false)
+	}
+	w.Watch(rank.Submit, true)
+	if wrong := w.Wrong(); wrong != "" {
+		t.Error(wrong)
+	}
+}

@@ -1,0 +1,40 @@
+package proxy
+
+import (
+	"context"
+	"testing"
+
+	"github.com/gradproxy/gradproxy/proxy/internal/rank"
+	"github.com/gradproxy/gradproxy/proxy/internal/rank/ranktest"
+)
+
+var locks ranktest.Watcher
+
+// All tests of this package run with their ranked locks watched, and fail together if one was taken out of order.
+func TestMain(m *testing.M) { ranktest.Main(m, &locks) }
+
+// A connection that bypasses the tunnel and one that comes to rest take their locks in the order that package rank gives.
+func TestLockOrder(t *testing.T) {
+	near, far := movingSites(t)
+	target, entry := listen(t), listen(t)
+	x := talkBetween(t, near, target, entry, 1)
+	for _, s := range []*movingSite{near, far} {
+		s.replace()
+		await(t, near)
+		await(t, far)
+	}
+	x.end(t)
+	if _, err := near.now.beginBypass(); err != nil {
+		t.Fatal(err)
+	}
+	near.now.live.LeaveBypass()
+	near.now.Drain(context.Background())
+	for _, pair := range [][2]rank.Rank{{rank.Bypass, rank.Table}, {rank.Table, rank.Rest}} {
+		if !locks.Saw(pair[0], pair[1]) {
+			t.Errorf("no lock of rank %d was taken under one of rank %d: the test shows nothing of them", pair[1], pair[0])
+		}
+	}
+	if wrong := locks.Wrong(); wrong != "" {
+		t.Error(wrong)
+	}
+}
