@@ -9,6 +9,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -54,22 +55,40 @@ func run(ctx context.Context, out io.Writer, strict bool) error {
 	fetched, err := exec.CommandContext(ctx, "go", "mod", "download", "-json", database).Output()
 	var module struct{ Dir, Version, Error string }
 	if json.Unmarshal(fetched, &module) != nil || module.Dir == "" {
-		return fmt.Errorf("%w: %s cannot be had: %w %s", errAbsent, database, err, module.Error)
+		return fmt.Errorf("%w: %s cannot be had: %v %s", errAbsent, database, err, module.Error)
 	}
-	flat := filepath.Join(module.Dir, "data", "osv")
-	scan := exec.CommandContext(ctx, "go", "run", scanner, "-format", "json", "-db", "file://"+flat, "./cmd/gradproxy")
-	var said strings.Builder
-	scan.Stderr = &said
-	report, err := scan.Output()
+	dir, err := os.MkdirTemp("", "vulns-")
 	if err != nil {
-		return fmt.Errorf("%w: %s: %w: %s", errAbsent, scanner, err, strings.TrimSpace(said.String()))
+		return err
 	}
-	found, err := read(strings.NewReader(string(report)))
+	defer os.RemoveAll(dir)
+	install := exec.CommandContext(ctx, "go", "install", scanner)
+	install.Env = append(os.Environ(), "GOBIN="+dir)
+	if said, err := install.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %s cannot be had: %w: %s", errAbsent, scanner, err, said)
+	}
+	report, err := scan(ctx, filepath.Join(dir, "govulncheck"), filepath.Join(module.Dir, "data", "osv"))
+	if err != nil {
+		return err
+	}
+	found, err := read(bytes.NewReader(report))
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "database of %s\n", module.Version)
 	return judge(out, found, strict)
+}
+
+// scan has a scanner that is there look through the program, and returns its report. A scan that fails is a failure: else a program that it cannot
+// read would pass.
+func scan(ctx context.Context, scanner, database string) (report []byte, err error) {
+	cmd := exec.CommandContext(ctx, scanner, "-format", "json", "-db", "file://"+database, "./cmd/gradproxy")
+	var said strings.Builder
+	cmd.Stderr = &said
+	if report, err = cmd.Output(); err != nil {
+		return nil, fmt.Errorf("%s: %w: %s", filepath.Base(scanner), err, strings.TrimSpace(said.String()))
+	}
+	return report, nil
 }
 
 // A finding is a vulnerability and the deepest level at which the program has to do with it.

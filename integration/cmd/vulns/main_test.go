@@ -1,6 +1,9 @@
 package main
 
 import (
+	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -37,6 +40,18 @@ func TestJudge(t *testing.T) {
 	}
 	if err := judge(&out, nil, true); err != nil || !strings.Contains(out.String(), "GO-2026-4479 is called no more") {
 		t.Errorf("an exception that nothing needs is not named: %v\n%s", err, out.String())
+	}
+}
+
+// A scanner that fails is not one that is absent: the program has not been looked through.
+func TestFailedScan(t *testing.T) {
+	scanner := filepath.Join(t.TempDir(), "govulncheck")
+	if err := os.WriteFile(scanner, []byte("#!/bin/sh\necho 'no required module provides package' >&2\nexit 1\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	_, err := scan(t.Context(), scanner, t.TempDir())
+	if err == nil || errors.Is(err, errAbsent) || !strings.Contains(err.Error(), "no required module provides package") {
+		t.Errorf("%v", err)
 	}
 }
 
