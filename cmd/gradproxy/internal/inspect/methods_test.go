@@ -99,3 +99,15 @@ func TestMethods(t *testing.T) {
 		t.Errorf("%v in %s", err, &js)
 	}
 }
+
+// The path of a call is anybody's text: a terminal obeys none of it.
+func TestMethodsAreText(t *testing.T) {
+	r := Report{Connections: make([]Connection, 1), Methods: []Method{{Protocol: "grpc", Method: "/a\x1b[2J\u009b1m/b\r\n", FromClient: MethodSide{TensorBytes: 5}}}}
+	var text bytes.Buffer
+	if err := r.WriteText(&text); err != nil {
+		t.Fatal(err)
+	}
+	if got := text.String(); !strings.Contains(got, "grpc /a?[2J?1m/b?? ") || strings.ContainsAny(got, "\x1b\u009b\r") {
+		t.Errorf("%q", got)
+	}
+}

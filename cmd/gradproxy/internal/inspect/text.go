@@ -6,6 +6,7 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
 )
 
 // WriteText writes the report for people.
@@ -120,7 +121,7 @@ func (r *Report) writeMethods(w io.Writer) {
 			if s.TensorBytes == 0 {
 				continue
 			}
-			fmt.Fprintf(w, "%s %s\t%s\t%s", m.Protocol, m.Method, s.from, size(s.TensorBytes))
+			fmt.Fprintf(w, "%s %s\t%s\t%s", m.Protocol, printable(m.Method), s.from, size(s.TensorBytes))
 			for _, c := range r.Policies {
 				n := s.Policies[c.Codec]
 				fmt.Fprintf(w, "\t%s (%.2fx)", size(n), float64(s.TensorBytes)/float64(max(1, n)))
@@ -128,6 +129,16 @@ func (r *Report) writeMethods(w io.Writer) {
 			fmt.Fprintln(w)
 		}
 	}
+}
+
+// printable replaces the characters of text from a capture that a terminal would obey.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return '?'
+	}, s)
 }
 
 // writePolicies writes a line for each policy.
