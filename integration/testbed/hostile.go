@@ -31,7 +31,7 @@ type Hostile struct {
 	stop     context.CancelFunc
 	work     sync.WaitGroup
 
-	Denied, Reset, Values, Blocks, Silent atomic.Int64 // what it has sent so far
+	Denied, Reset, Values, Blocks, Silent atomic.Int64 // what has reached the others so far
 }
 
 // Attack has site i attack the proxies of c, from now until Stop. sinks are addresses at their sites that it may have dialled, which take bytes.
@@ -99,18 +99,27 @@ func opening(own *Site, server netip.AddrPort, n int) []byte {
 // deny asks for servers that this peer may not have: the ssh and the admin page of the host, and a metadata service.
 func (h *Hostile) deny(ctx context.Context, site, own *Site, n int) {
 	to := []netip.AddrPort{netip.AddrPortFrom(site.Addr, 22), netip.MustParseAddrPort(adminAddress), netip.MustParseAddrPort("169.254.169.254:80")}[n%3]
-	if s, err := h.open(ctx, site, opening(own, to, n)); err == nil {
+	s, err := h.open(ctx, site, opening(own, to, n))
+	if err == nil {
 		s.Reset(1)
 	}
-	h.Denied.Add(1)
+	count(&h.Denied, err)
+}
+
+// count counts an opening that the other side has answered, whatever the answer is.
+func count(n *atomic.Int64, err error) {
+	if no := (*tunnel.RefusedError)(nil); err == nil || errors.As(err, &no) {
+		n.Add(1)
+	}
 }
 
 // reset opens streams without a meaning and resets them.
 func (h *Hostile) reset(ctx context.Context, site *Site) {
-	if s, err := h.open(ctx, site, nil); err == nil {
+	s, err := h.open(ctx, site, nil)
+	if err == nil {
 		s.Reset(1)
 	}
-	h.Reset.Add(1)
+	count(&h.Reset, err)
 }
 
 // silent begins a handshake and says nothing.
@@ -119,8 +128,8 @@ func (h *Hostile) silent(ctx context.Context, dial func(context.Context, string,
 	defer cancel()
 	if c, err := dial(soon, "tcp", address); err == nil {
 		time.AfterFunc(time.Second, func() { c.Close() })
+		h.Silent.Add(1)
 	}
-	h.Silent.Add(1)
 }
 
 // zeros returns the frames of a slot's declaration and of blocks of zeros, 16 MiB each, which take some bytes each.
