@@ -114,21 +114,27 @@ func (b *browser) await(condition string) {
 	b.do(chromedp.Poll(condition, nil, chromedp.WithPollingInterval(200*time.Millisecond), chromedp.WithPollingTimeout(50*time.Second)))
 }
 
-// picture takes a picture of the page, of 256 colours, if somebody wants it.
-func (b *browser) picture(name string, width, height int64, dark bool) {
+// show shows the page in a window of a size and in a theme.
+func (b *browser) show(width, height int64, dark bool) {
 	b.t.Helper()
 	scheme := "light"
 	if dark {
 		scheme = "dark"
 	}
-	var shot []byte
 	b.do(emulation.SetDeviceMetricsOverride(width, height, 1, width < 600),
-		emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}),
-		chromedp.Sleep(1500*time.Millisecond), chromedp.CaptureScreenshot(&shot))
+		emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}), chromedp.Sleep(500*time.Millisecond))
+}
+
+// picture takes a picture of the page, of 256 colours, if somebody wants it.
+func (b *browser) picture(name string, width, height int64, dark bool) {
+	b.t.Helper()
+	b.show(width, height, dark)
 	dir := os.Getenv(picturesVariable)
 	if dir == "" {
 		return
 	}
+	var shot []byte
+	b.do(chromedp.Sleep(1500*time.Millisecond), chromedp.CaptureScreenshot(&shot))
 	full, err := png.Decode(bytes.NewReader(shot))
 	if err != nil {
 		b.t.Fatal(err)
@@ -162,11 +168,11 @@ func (b *browser) shown() map[string]float64 {
 // the metrics, of top, and of the link itself. It outlives a reload, and its history a restart of the proxy.
 func TestPageShowsARunningJob(t *testing.T) {
 	require.Chromium(t)
-	job := torchJob(t, "torch113", 2, "--steps", "70", "--hidden", "1024,512,256", "--bucket-mb", "1", "--sleep", "0.2")
+	job := torchJob(t, "torch113", 2, "--steps", "60", "--hidden", "1024,512,256", "--bucket-mb", "1", "--sleep", "0.2")
 	path := testbed.Path(100, 10)
 	path.Queue = 0 // nothing is lost: the kernel does not count the options by which TCP reports losses
 	w := newWAN(t, 2, path)
-	c := testbed.Config{Price: 0.09, State: t.TempDir(), Loss: testbed.Loss{Gradients: "3lc", Aggregates: "int4"}}
+	c := testbed.Config{Price: 0.09, Budget: "{gb_per_day: 50, then: [int8]}", Shadow: `["int8", "3lc(s=1.75)"]`, State: t.TempDir(), Loss: testbed.Loss{Gradients: "3lc", Aggregates: "int4"}}
 	ps := startProxies(t, w, c)
 	link, err := w.Sites[0].CountPackets()
 	if err != nil {
@@ -210,13 +216,27 @@ func TestPageShowsARunningJob(t *testing.T) {
 	b.do(chromedp.Evaluate(`document.querySelector("input[name=range][value='1']").click()`, nil))
 	b.picture("page.png", 1360, 1120, false)
 	b.picture("page-dark.png", 1360, 1120, true)
-	if wide := eval[bool](b, `document.documentElement.scrollWidth > innerWidth + 1`); wide {
-		t.Error("the page is wider than the window")
-	}
 	b.picture("page-phone.png", 390, 1500, false)
-	if wide := eval[bool](b, `document.documentElement.scrollWidth > innerWidth + 1`); wide {
-		t.Error("the page is wider than a phone")
+	b.do(chromedp.Evaluate(`document.querySelectorAll("details").forEach((d) => { d.open = true })`, nil))
+	for _, v := range []struct {
+		name          string
+		width, height int64
+		dark          bool
+	}{{"desktop, light", 1360, 900, false}, {"desktop, dark", 1360, 900, true}, {"phone, light", 390, 844, false}, {"phone, dark", 390, 844, true}} {
+		b.show(v.width, v.height, v.dark)
+		if wide := eval[bool](b, `document.documentElement.scrollWidth > innerWidth + 1`); wide {
+			t.Errorf("%s: the page is wider than the window", v.name)
+		}
+		b.judge(v.name)
 	}
+	b.show(1360, 900, false)
+	order := b.focusOrder(t)
+	for _, name := range []string{"skip", "range", "peer", "job", "theme", "half", "area", "tilet", "shadow-all", "peers"} {
+		if !slices.ContainsFunc(order, func(s string) bool { return strings.HasPrefix(s, name) }) {
+			t.Errorf("Tab does not reach %s: %q", name, order)
+		}
+	}
+	shadowAndBudget(t, b, ps[0])
 
 	time.Sleep(3 * time.Second) // the last acknowledgements, and two events
 	b.do(chromedp.Evaluate(`document.querySelector("input[name=range][value='10']").click()`, nil))
@@ -257,6 +277,46 @@ func TestPageShowsARunningJob(t *testing.T) {
 	}
 	b.do(chromedp.Navigate("http://" + address + "/"))
 	b.await(fmt.Sprintf(`Number(document.getElementById("app").dataset.value) >= %.0f`, 0.99*page["raw"]))
+	m, err := again.Metrics(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if used := testbed.Sum(m, "gradproxy_budget_used_bytes"); used < page["sent"] || used > 1.01*page["sent"] {
+		t.Errorf("after a restart %.0f bytes of the day's budget are used, and the link has carried %.0f", used, page["sent"])
+	}
+}
+
+// shadowAndBudget compares the sections of shadow mode and of the budget with the metrics. The job has ended.
+func shadowAndBudget(t *testing.T, b *browser, p *testbed.Proxy) {
+	t.Helper()
+	m, err := p.Metrics(deadline(t, time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.await(`document.querySelectorAll("#shadow-tensors tbody tr").length >= 2`)
+	now, raw := testbed.Sum(m, "gradproxy_wire_bytes_total"), testbed.Sum(m, "gradproxy_raw_bytes_total")
+	for _, codec := range []string{"int8", "3lc(s=1.75)"} {
+		predicted := testbed.Sum(m, "gradproxy_shadow_predicted_bytes", `codec="`+codec+`"`)
+		shown := eval[float64](b, fmt.Sprintf(`Number(document.querySelector("#shadow-all tr[data-codec='%s']").dataset.bytes)`, codec))
+		if !(predicted > 0) || shown < predicted || shown > raw {
+			t.Errorf("%s: the page predicts %.0f bytes, the metrics %.0f for the roles that were tried; %.0f were sent, of %.0f", codec, shown, predicted, now, raw)
+		}
+		text := eval[string](b, fmt.Sprintf(`document.querySelector("#shadow-all tr[data-codec='%s']").innerText`, codec))
+		if !strings.Contains(text, "USD") || !strings.Contains(text, "%") {
+			t.Errorf("%s: the page says %q", codec, text)
+		}
+		if cost := testbed.Sum(m, "gradproxy_shadow_predicted_egress", `codec="`+codec+`"`, `currency="USD"`); cost < 0.09*predicted/1e9 || cost > 0.12*predicted/1e9 {
+			t.Errorf("%s: %.0f bytes cost %v", codec, predicted, cost)
+		}
+	}
+	used := testbed.Sum(m, "gradproxy_budget_used_bytes")
+	gauge := eval[float64](b, `Number(document.querySelector("#budget-list [role=meter]").getAttribute("aria-valuenow"))`)
+	if math.Abs(gauge-100*used/50e9) > 0.06 {
+		t.Errorf("the gauge of the budget is at %v %%, and %.0f of 5e10 bytes are used", gauge, used)
+	}
+	if text := eval[string](b, `document.getElementById("budget-list").innerText`); !strings.Contains(text, "will last") || !strings.Contains(text, "int8 from 25 GB on") || !strings.Contains(text, "of 50.0\u00a0GB used") {
+		t.Errorf("the budget is explained by\n%s", text)
+	}
 }
 
 // near fails unless two counts of bytes agree.

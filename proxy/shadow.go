@@ -125,7 +125,15 @@ type ShadowGroup struct {
 // A ShadowCandidate is the result of one candidate on a ShadowGroup.
 type ShadowCandidate struct {
 	shadow.Result
-	Predicted int64 `json:"predicted_bytes"` // in place of the group's WireBytes
+	Predicted int64        `json:"predicted_bytes"` // in place of the group's WireBytes
+	Money     *ShadowMoney `json:"money,omitempty"` // nil: the peer has no price
+}
+
+// ShadowMoney is the price of a ShadowCandidate's bytes, with the headers that the link has had for each byte so far.
+type ShadowMoney struct {
+	Currency string  `json:"currency"`
+	Cost     float64 `json:"cost"`
+	Saved    float64 `json:"saved"` // against the present way; negative: a loss
 }
 
 // Shadow reports on the candidates of Settings.Shadow. false: there are none.
@@ -148,7 +156,7 @@ func (p *Proxy) Shadow() (ShadowReport, bool) {
 		role, _ := tensor.ParseRole(g.Role)
 		for k, x := range results.OfGroup(g.Peer, g.Job, role) {
 			if x.Raw > 0 {
-				g.Candidates = append(g.Candidates, ShadowCandidate{x, predicted(g, &own, results, k, x)})
+				g.Candidates = append(g.Candidates, ShadowCandidate{Result: x, Predicted: predicted(g, &own, results, k, x)})
 			}
 		}
 	}
@@ -220,13 +228,25 @@ func nameOf(t *TensorInfo) shadow.Name {
 // Tensors lists the tensors that this proxy has sent, largest first.
 func (p *Proxy) Tensors() []TensorInfo {
 	list := p.env.Tensors.List()
-	if s := p.shadow.Load(); s != nil {
-		results := s.Results()
-		for i := range list {
-			list[i].Shadow = results.Of(nameOf(&list[i]))
-		}
-	}
+	p.addTrials(list)
 	return list
+}
+
+// WithTrials adds the results of candidates to the largest tensors of a summary.
+func (p *Proxy) WithTrials(s TensorSummary) TensorSummary {
+	p.addTrials(s.Largest)
+	return s
+}
+
+func (p *Proxy) addTrials(list []TensorInfo) {
+	s := p.shadow.Load()
+	if s == nil {
+		return
+	}
+	results := s.Results()
+	for i := range list {
+		list[i].Shadow = results.Of(nameOf(&list[i]))
+	}
 }
 
 // A sum is the bytes of a role of a job that were sent to a peer.

@@ -48,4 +48,12 @@ func (p *Proxy) Summary(peer string, limit int) TensorSummary {
 }
 
 // Tensor returns one tensor by its ID; false: it is not listed any more.
-func (p *Proxy) Tensor(id uint64) (TensorInfo, bool) { return p.env.Tensors.ByID(id) }
+func (p *Proxy) Tensor(id uint64) (TensorInfo, bool) {
+	t, ok := p.env.Tensors.ByID(id)
+	if ok {
+		list := []TensorInfo{t}
+		p.addTrials(list)
+		t = list[0]
+	}
+	return t, ok
+}

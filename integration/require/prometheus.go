@@ -22,17 +22,21 @@ func environment(folder, program string) string {
 	if path, err := exec.LookPath(program); err == nil {
 		return path
 	}
-	root := os.Getenv("GRADPROXY_ENV")
-	if root == "" {
-		cache, err := os.UserCacheDir()
-		if err != nil {
-			return ""
-		}
-		root = filepath.Join(cache, "gradproxy", "env")
-	}
-	path := filepath.Join(root, folder, "usr", "bin", program)
+	path := filepath.Join(environments(), folder, "usr", "bin", program)
 	if _, err := os.Stat(path); err != nil {
 		return ""
 	}
 	return path
+}
+
+// environments returns the folder that integration/env/install.sh fills; "": there is none.
+func environments() string {
+	if root := os.Getenv("GRADPROXY_ENV"); root != "" {
+		return root
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(cache, "gradproxy", "env")
 }

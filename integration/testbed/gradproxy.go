@@ -59,6 +59,7 @@ type Config struct {
 	OnDeath      string  // fate of new connections without a proxy; "": direct
 	Upgrades     bool    // another process can take each one's place
 	Price        float64 // of 10^9 bytes that leave, in USD; 0: none
+	Budget       string  // of each peer, as YAML: {gb_per_day: 50}; "": none
 	State        string  // folder of state.dir, below which each site has its own; "": none
 	References   string  // room for values that are sent again and again; "": the default
 	Shadow       string  // candidates, as a YAML list; "": none
@@ -133,6 +134,9 @@ peers:
 		price := ""
 		if c.Price > 0 {
 			price = fmt.Sprintf(", price: {egress_per_gb: %v, currency: USD}", c.Price)
+		}
+		if c.Budget != "" {
+			price += ", budget: " + c.Budget
 		}
 		text += fmt.Sprintf(`  - {name: %[1]s, dial: "%[2]s:%[3]d", id: "spiffe://%[4]s/%[1]s", networks: ["%[5]s", "%[6]s"], may_dial: ["%[7]s:1024-65535", "[%[8]s]/%[9]d:1024-65535"]%[10]s}
 `, peer.Site, dial, tunnelPort, domain, peer.Network, peer.Network6, own.Network,

@@ -14,6 +14,7 @@ import (
 //	live     Live, each second
 //	tensors  Tensors that this site sends, every 2 s, or less often where there are very many
 //	halves   the peers' Halves, every 5 s
+//	shadow   the proxy.ShadowReport, every 5 s, or null
 //
 // The events are made once for all readers, and only while there is one. A reader that does not keep up misses events, and is disconnected once it
 // has taken nothing for readerPatience; its buffer has room for a few.
@@ -21,6 +22,7 @@ const (
 	liveEvery    = 1 // seconds
 	tensorsEvery = 2
 	halvesEvery  = 5
+	shadowEvery  = 5
 
 	// maxReaders bounds the readers of events: each takes a connection for as long as its page is open.
 	maxReaders = 16
@@ -115,6 +117,13 @@ func (h *hub) run(ctx context.Context) {
 		if begin := time.Now(); second%tensorsEvery == 0 && begin.After(due) {
 			h.tell("tensors", tensorsOf(h.c.Summary(largest)))
 			due = begin.Add(share * time.Since(begin))
+		}
+		if second%shadowEvery == 0 && h.c.Shadow != nil {
+			if r, ok := h.c.Shadow(); ok {
+				h.tell("shadow", r)
+			} else {
+				h.tell("shadow", nil)
+			}
 		}
 		if second%halvesEvery == 0 && h.c.Halves != nil && h.begins() {
 			go h.ask(ctx)

@@ -18,6 +18,21 @@ type Live struct {
 	Peers       []Peer          `json:"peers"`
 	Jobs        []proxy.Traffic `json:"jobs"`   // by peer
 	Points      []history.Table `json:"points"` // the two newest slots of each ring
+	Budgets     []Budget        `json:"budgets"`
+}
+
+// A Budget is the bytes that links may carry in a day (UTC) to a peer, or for a job, and what has become of it.
+type Budget struct {
+	Peer      string   `json:"peer"` // one of the two is ""
+	Job       string   `json:"job"`
+	Limit     float64  `json:"limit_bytes"`
+	Used      float64  `json:"used_bytes"`
+	Projected float64  `json:"projected_bytes"` // of the whole day, at the rate of the last hour
+	Left      float64  `json:"left_seconds"`    // of the day
+	State     string   `json:"state"`           // "within", "will not last" or "spent"
+	Then      []string `json:"then,omitempty"`  // codecs to which tensors move as it runs out
+	Stage     int      `json:"stage"`           // how many of them have had their turn
+	Plan      string   `json:"plan"`            // in sentences
 }
 
 // A Peer is the state of the link to a peer, and its counters since the start.

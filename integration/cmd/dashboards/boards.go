@@ -48,6 +48,9 @@ func overview() *board {
 		fmt.Sprintf("(%s + %s) / (%s + %s)", rate("peer", sent.app), rate("peer", got.app), rate("peer", sent.link), rate("peer", got.link))})
 	b.graph("Sent by jobs", "Bps", "Bytes that apps sent; the empty name is traffic of no configured job.",
 		line{"{{training_job}}", rate("training_job", sent.app)})
+	b.graph("Links' bytes by job", "Bps", "Packets of IP, with all headers, shared out among jobs each second by the bytes that tunnels were handed, or that were delivered.",
+		line{"to {{peer}}: {{training_job}}", rate("peer, training_job", metric("job_network_sent_bytes_total", peers))},
+		line{"from {{peer}}: {{training_job}}", rate("peer, training_job", metric("job_network_received_bytes_total", peers))})
 	b.graph("Ratio of coding by job", "none", "Raw bytes over the bytes that tunnels were handed for them; packets' headers are not in it.",
 		line{"{{training_job}}", rate("training_job", metric("raw_bytes_total", peers)) + " / " + rate("training_job", metric("wire_bytes_total", peers))})
 	b.graph("Money an hour", "none", "", line{"spent, {{peer}} ({{currency}})", "3600 * " + rate("peer, currency", metric("peer_egress_spent_total", peers))},
@@ -95,6 +98,11 @@ func coding() *board {
 		line{"decode", rate("instance", metric("decode_seconds_sum", instances))})
 	b.graph("Values by evidence", "cps", "Values of tensors, by role and the evidence for it.", line{"{{role}}: {{evidence}}", rate("role, evidence", metric("tensor_values_total", instances))})
 	b.graph("Shared values", "cps", "How values come to be held by peers.", line{"{{how}}", rate("how", metric("shared_values_total", instances))})
+	b.graph("Shadow mode: bytes by candidate", "decbytes", "Bytes that tunnels would have been handed since the proxies began, had a candidate been in force, and the ones that they were handed. Empty without candidates.",
+		line{"{{codec}}", "sum by (codec) (" + metric("shadow_predicted_bytes", peers) + ")"},
+		line{"as now", "sum(" + metric("wire_bytes_total", peers) + " and on (instance, peer, training_job, role) " + metric("shadow_predicted_bytes", peers) + ")"})
+	b.graph("Shadow mode: money by candidate", "none", "The price of these bytes. Empty without candidates, or without a price.",
+		line{"{{codec}} ({{currency}})", "sum by (codec, currency) (" + metric("shadow_predicted_egress", peers) + ")"})
 	b.graph("Guard and doubt", "cps", "Blocks that travelled exactly since receivers were too far behind, and jobs that lose nothing more.",
 		line{"guard: {{codec}}, {{role}}", rate(by, metric("guard_exact_total", instances))}, line{"doubted: {{reason}}", rate("reason", metric("jobs_doubted_total", instances))})
 	return b

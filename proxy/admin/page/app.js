@@ -1,15 +1,18 @@
 // The page: it takes the events of this proxy and shows them.
 
+import * as budget from "./budget.js";
 import { Rates } from "./charts.js";
 import * as detail from "./detail.js";
 import { byID, el, options, put, table } from "./dom.js";
 import * as format from "./format.js";
 import { History } from "./history.js";
 import { TensorMap } from "./map.js";
+import * as shadow from "./shadow.js";
 
 let live = null; // the newest of each event
 let tensors = null;
 let halves = [];
+let report = null; // of shadow mode
 let past = null; // History of the chosen range
 let asked = 0; // number of the newest request for a history
 
@@ -139,7 +142,14 @@ function state() {
   const jobs = [...new Set(live.jobs.map((j) => j.job))];
   options(byID("job"), [["", "all"], ...jobs.map((j) => [j || noJob, j || "(no job)"])]);
   options(byID("half"), [["", "here"], ...live.peers.map((p) => [p.name, p.name])]);
+  budget.show(live.budgets, live.peers);
   peersTable();
+}
+
+/** drawShadow shows the candidates of shadow mode, of the chosen peer and job. */
+function drawShadow() {
+  const { peer, job } = chosen();
+  shadow.show(report, tensors ? tensors.largest : [], (x) => (!peer || x.peer === peer) && (job === null || x.job === job));
 }
 
 function peersTable() {
@@ -193,7 +203,8 @@ source.addEventListener("live", (e) => {
   if (past) for (const points of live.points) if (points.step === past.step) past.take(points);
   draw();
 });
-source.addEventListener("tensors", (e) => { tensors = JSON.parse(e.data); drawTensors(); });
+source.addEventListener("tensors", (e) => { tensors = JSON.parse(e.data); drawTensors(); drawShadow(); });
+source.addEventListener("shadow", (e) => { report = JSON.parse(e.data); drawShadow(); });
 source.addEventListener("halves", (e) => { halves = JSON.parse(e.data); if (byID("half").value) drawTensors(); });
 source.onerror = () => {
   byID("state").className = "pill bad";
@@ -203,12 +214,12 @@ source.onopen = load; // after a gap too
 
 byID("controls").addEventListener("change", (e) => {
   if (e.target.name === "range") load();
-  else { draw(); drawTensors(); }
+  else { draw(); drawTensors(); drawShadow(); }
 });
 byID("controls").addEventListener("submit", (e) => e.preventDefault());
 byID("half").addEventListener("change", () => { detail.clear(); byID("detail").replaceChildren(el("p", { class: "hint" }, "Choose a tensor.")); map.chosen = null; drawTensors(); });
 byID("areas").addEventListener("change", drawTensors);
-for (const d of document.querySelectorAll("details")) d.addEventListener("toggle", () => { draw(); drawTensors(); if (d.open && map.items) map.table(); });
+for (const d of document.querySelectorAll("details")) d.addEventListener("toggle", () => { draw(); drawTensors(); drawShadow(); if (d.open && map.items) map.table(); });
 document.addEventListener("keydown", (e) => {
   if (e.key === "Escape" && map.chosen) {
     map.chosen = null;

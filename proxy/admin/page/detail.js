@@ -55,6 +55,10 @@ export async function show(t, peer) {
     button.addEventListener("click", () => copy(button, pre));
     parts.push(el("div", { class: "yaml" }, pre, button));
   }
+  if (tensor.shadow?.length) {
+    parts.push(el("h4", {}, "In shadow mode"), facts(tensor.shadow.filter((c) => c.raw_bytes > 0).map((c) => [c.codec,
+      `${format.ratio(c.raw_bytes / c.wire_bytes)}, ${format.bytes((tensor.raw_bytes * c.wire_bytes) / c.raw_bytes)}, error ${c.relative_error ? format.percent(c.relative_error) : "0"}`])));
+  }
   const ratio = el("div", { class: "spark" }), error = el("div", { class: "spark" });
   const traced = history && history.times.length > 1, lost = traced && history.relative_error.some((x) => x > 0);
   if (traced) parts.push(el("h4", {}, "Ratio over time"), ratio);

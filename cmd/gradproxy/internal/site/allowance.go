@@ -2,13 +2,15 @@ package site
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
 // An allowance follows one budget of the configuration: bytes that links may carry in a day, UTC. It has no clock: times come with the bytes.
 type allowance struct {
-	limit  float64 // bytes a day
-	stages int     // codecs to move to as it runs out
+	limit  float64  // bytes a day
+	stages int      // codecs to move to as it runs out
+	then   []string // these codecs, for people
 
 	day      time.Time // the midnight that began the day; zero: nothing was counted yet
 	total    float64   // counter at the last reading
@@ -90,9 +92,35 @@ func (a *allowance) move(now time.Time) {
 	if a.level(now) == withinBudget {
 		return
 	}
-	for a.stage < a.stages && a.used >= a.limit*(firstStage+(1-firstStage)*float64(a.stage)/float64(a.stages)) {
+	for a.stage < a.stages && a.used >= a.turn(a.stage) {
 		a.stage++
 	}
+}
+
+// turn returns after how many bytes the codec with an index may have its turn.
+func (a *allowance) turn(i int) float64 {
+	return a.limit * (firstStage + (1-firstStage)*float64(i)/float64(a.stages))
+}
+
+// plan says in a sentence what follows from the budget.
+func (a *allowance) plan() string {
+	then := a.then
+	if len(then) == 0 {
+		return "The proxy only says so; it moves tensors to other codecs where budget.then names some."
+	}
+	now := ""
+	if at := min(a.stage, len(then)); at > 0 {
+		now = fmt.Sprintf("Tensors that may lose something travel by %s until the day ends (UTC).", then[at-1])
+		if at == len(then) {
+			return now
+		}
+		now += " "
+	}
+	var turns []string
+	for i := a.stage; i < len(then); i++ {
+		turns = append(turns, fmt.Sprintf("to %s from %.3g GB on", then[i], a.turn(i)/gigabyte))
+	}
+	return now + "If the day's bytes will not last, tensors that may lose something move " + strings.Join(turns, ", and ") + "."
 }
 
 // news returns a line to be logged, once for each level and day; "": nothing is new.

@@ -1,14 +1,17 @@
 package site
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/config"
+	"github.com/gradproxy/gradproxy/proxy/admin"
 	"github.com/gradproxy/gradproxy/proxy/policy"
 	"github.com/gradproxy/gradproxy/proxy/tunnel"
 )
@@ -16,7 +19,7 @@ import (
 // countEvery is how often bytes are counted against budgets.
 const countEvery = 5 * time.Second
 
-// allowances are the budgets of peers and jobs. The used part of each outlives a reload, and ends with the process.
+// allowances are the budgets of peers and jobs. The used part of each outlives a reload, and the process where there is a folder for state.
 type allowances struct {
 	log   *slog.Logger
 	clock func() time.Time
@@ -59,7 +62,7 @@ func (a *allowances) plan(c *config.Config) (list []policy.Staging, hold func())
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		for o, x := range next {
-			x.limit, x.stages = budgets[o].GBPerDay*gigabyte, len(budgets[o].Then)
+			x.limit, x.stages, x.then = budgets[o].GBPerDay*gigabyte, len(budgets[o].Then), budgets[o].Then
 			x.stage = min(x.stage, x.stages)
 		}
 		a.all = next
@@ -105,7 +108,7 @@ func (a *allowances) count() {
 
 var (
 	budgetDesc          = budgetDescOf("bytes", "Bytes that links may carry in a day, by the configuration.")
-	budgetUsedDesc      = budgetDescOf("used_bytes", "Bytes of the day (UTC) that links have carried to the peer, or for the job, since this process began.")
+	budgetUsedDesc      = budgetDescOf("used_bytes", "Bytes of the day (UTC) that links have carried to the peer, or for the job. Without state.dir they begin with the process.")
 	budgetProjectedDesc = budgetDescOf("projected_bytes", "Bytes of the whole day at the rate of the last hour.")
 	budgetStageDesc     = budgetDescOf("stage", "How many codecs of budget.then have had their turn this day.")
 )
@@ -134,6 +137,20 @@ func (a *allowances) Collect(ch chan<- prometheus.Metric) {
 			ch <- prometheus.MustNewConstMetric(m.desc, prometheus.GaugeValue, m.value, o.peer, o.job)
 		}
 	}
+}
+
+// list describes all budgets, peers' first.
+func (a *allowances) list() []admin.Budget {
+	now := a.clock()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	list := []admin.Budget{}
+	for o, x := range a.all {
+		list = append(list, admin.Budget{Peer: o.peer, Job: o.job, Limit: x.limit, Used: x.used, Projected: x.projected(now), Left: now.UTC().Truncate(24 * time.Hour).Add(24 * time.Hour).Sub(now).Seconds(),
+			State: [...]string{withinBudget: "within", overProjected: "will not last", overBudget: "spent"}[x.level(now)], Then: x.then, Stage: x.stage, Plan: x.plan()})
+	}
+	slices.SortFunc(list, func(x, y admin.Budget) int { return cmp.Or(cmp.Compare(x.Job, y.Job), cmp.Compare(x.Peer, y.Peer)) })
+	return list
 }
 
 // linkBytes returns how many bytes links have carried to a peer, or for a job to all peers.

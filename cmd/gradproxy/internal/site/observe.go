@@ -198,7 +198,7 @@ func (o *observer) live() admin.Live {
 	s := o.site
 	now := time.Now()
 	l := admin.Live{Time: now.UnixMilli(), Site: s.config.Load().Site, Version: s.version, Uptime: now.Sub(o.began).Seconds(), Connections: s.proxy.Connections(),
-		Checks: []admin.Result{}, Peers: []admin.Peer{}, Jobs: []proxy.Traffic{}}
+		Checks: []admin.Result{}, Peers: []admin.Peer{}, Jobs: []proxy.Traffic{}, Budgets: s.budgets.list()}
 	for _, c := range s.checks() {
 		r := admin.Result{Name: c.Name, OK: c.Err == nil}
 		if c.Err != nil {

@@ -268,7 +268,7 @@ func TestExpressionsHaveValues(t *testing.T) {
 	entry := free(t)
 	var sites []*running
 	for n := range 2 {
-		more := fmt.Sprintf("state: {dir: %s}\njobs: [{name: resnet, networks: [127.0.0.0/8], ranks: 2, sums: gradients, aggregates: lossy}]\npolicy: [{role: gradient, codec: 3lc}, {role: aggregate, codec: int8}]\n", t.TempDir())
+		more := fmt.Sprintf("state: {dir: %s}\nshadow: [int4]\njobs: [{name: resnet, networks: [127.0.0.0/8], ranks: 2, sums: gradients, aggregates: lossy}]\npolicy: [{role: gradient, codec: 3lc}, {role: aggregate, codec: int8}]\n", t.TempDir())
 		if n == 0 {
 			more += fmt.Sprintf("forward: [{listen: %q, target: %q}]\n", entry, listener.Addr())
 		}

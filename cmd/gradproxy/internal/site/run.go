@@ -64,8 +64,8 @@ func (s *Site) Run(ctx, cut context.Context) error {
 		part(func() error { s.export(visible, o); return nil })
 	}
 	part(func() error { return s.observed.run(visible) })
-	if s.past != nil {
-		part(func() error { return s.past.run(parts) })
+	for _, f := range s.saved {
+		part(func() error { return f.run(parts) })
 	}
 	part(func() error { s.budgets.run(parts); return nil })
 	s.noteFamilies(s.config.Load())
@@ -97,8 +97,8 @@ func (s *Site) Run(ctx, cut context.Context) error {
 	if s.residuals != nil && s.giver == nil { // the other process has them, and waits for this one's end
 		s.residuals.save() // no connection changes residuals any more
 	}
-	if s.past != nil && s.giver == nil {
-		s.past.save()
+	if s.giver == nil {
+		s.saveRecords()
 	}
 	err = errors.Join(err, s.tunnel.Close())
 	hide()
@@ -109,6 +109,14 @@ func (s *Site) Run(ctx, cut context.Context) error {
 	}
 	s.log.Info("ended")
 	return err
+}
+
+// saveRecords brings the saved records up to date.
+func (s *Site) saveRecords() {
+	s.budgets.count()
+	for _, f := range s.saved {
+		f.save()
+	}
 }
 
 // afterDeath tells the fate of connections that are made after the end of this proxy.
@@ -165,11 +173,11 @@ func (s *Site) addresses() []string {
 
 func (s *Site) pages() admin.Config {
 	return admin.Config{
-		Site: s.config.Load().Site, Version: s.version, Tensors: s.proxy.Tensors, Checks: s.checks, Peers: s.excerpts, Shadow: s.proxy.Shadow, Log: s.log,
+		Site: s.config.Load().Site, Version: s.version, Tensors: s.proxy.Tensors, Checks: s.checks, Peers: s.excerpts, Shadow: s.shadow, Log: s.log,
 		Metrics: promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{}),
 		Live:    s.observed.live, Tensor: s.observed.tensor, Halves: s.observed.halves, Lossy: lossy,
 		History: func(step int) history.Table { return s.observed.history.Table(step, 0) },
-		Summary: func(limit int) proxy.TensorSummary { return s.proxy.Summary("", limit) },
+		Summary: func(limit int) proxy.TensorSummary { return s.proxy.WithTrials(s.proxy.Summary("", limit)) },
 	}
 }
 

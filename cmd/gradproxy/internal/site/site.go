@@ -49,7 +49,7 @@ type Site struct {
 	redirect  interceptor   // nil: off
 	residuals *residualFile // nil: no residuals outlive the process
 	observed  *observer     // for the page
-	past      *historyFile  // nil: the page's history does not outlive the process
+	saved     []*savedFile  // records that outlive the process
 	probed    *probed       // nil: no process is probed
 
 	upgrades *handover.Listener // nil: no process can take over
@@ -164,7 +164,7 @@ func (s *Site) open(c *config.Config, parcel *handover.Parcel) (err error) {
 	if err != nil {
 		return err
 	}
-	s.registry.MustRegister(&shadowCollector{s.proxy.Shadow})
+	s.registry.MustRegister(&shadowCollector{s.shadow})
 	open := newResidualFile
 	if s.inherit(parcel) {
 		open = inheritResidualFile
@@ -175,7 +175,8 @@ func (s *Site) open(c *config.Config, parcel *handover.Parcel) (err error) {
 		}
 	}
 	if s.residuals != nil {
-		s.past = newHistoryFile(&s.observed.history, c.State.Dir, c.Site, stateKey(c), s.log)
+		s.saved = append(s.saved, newSavedFile(&s.observed.history, "history of the page", c.State.Dir, c.Site+".history", stateKey(c), s.log),
+			newSavedFile(s.budgets, "the day's use of budgets", c.State.Dir, c.Site+".budgets", stateKey(c), s.log))
 	}
 	if c.Upgrade.Socket != "" {
 		if s.upgrades, err = handover.Listen(c.Upgrade.Socket); err != nil {

@@ -133,9 +133,7 @@ func (s *Site) giveTo(cut context.Context, g *handover.Giver, a *acceptor) bool 
 		_ = g.Refuse(errDraining) // it may be gone
 		return false
 	}
-	if s.past != nil {
-		s.past.save() // for the page of the new process
-	}
+	s.saveRecords() // the new process begins with them
 	err := a.pause()
 	if err == nil {
 		err = s.handOver(cut, g, a)

@@ -14,13 +14,13 @@ import (
 )
 
 // The page's history outlives the process. A file that another key wrote, that is damaged, or that is a link, is not used.
-func TestHistoryFile(t *testing.T) {
+func TestSavedFile(t *testing.T) {
 	dir := privateFolder(t)
 	file := filepath.Join(dir, "paris.history")
-	open := func(key func() ([]byte, error)) (slots int, said string, h *historyFile) {
+	open := func(key func() ([]byte, error)) (slots int, said string, h *savedFile) {
 		t.Helper()
 		log, r := &buffer{}, &history.Recorder{}
-		h = newHistoryFile(r, dir, "paris", key, slog.New(slog.NewTextHandler(log, nil)))
+		h = newSavedFile(r, "history", dir, "paris.history", key, slog.New(slog.NewTextHandler(log, nil)))
 		for _, s := range r.Table(10, 0).Series {
 			for _, raw := range s.Raw {
 				if raw > 0 {
@@ -34,7 +34,7 @@ func TestHistoryFile(t *testing.T) {
 	if slots != 0 || said != "" {
 		t.Fatalf("without a file: %d slots, log %q", slots, said)
 	}
-	h.of.Add(time.Now(), []history.Sample{{Name: history.Name{Peer: "tokyo", Link: true}, Raw: 7}})
+	h.of.(*history.Recorder).Add(time.Now(), []history.Sample{{Name: history.Name{Peer: "tokyo", Link: true}, Raw: 7}})
 	h.save()
 	if slots, said, _ = open(testKey); slots != 1 || said != "" {
 		t.Errorf("a second process has %d slots, log %q", slots, said)
