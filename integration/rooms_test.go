@@ -20,7 +20,7 @@ var rooms = []string{"proxy/handover", "proxy/path", "proxy/path/send", "proxy/p
 	"parser", "parser/capture", "parser/gloo", "parser/gloo/gloosim", "parser/parsertest", "parser/pslite", "parser/pslite/pslitesim",
 	"parser/pslite/pslitesim/zmtp", "proxy/relay", "proxy/tunnel/udp", "proxy/tunnel/datagram", "proxy/tunnel", "proxy/tunnel/pki",
 	"proxy/internal/pollgate", "bpf", "bpf/probe", "bpf/cgroup", "proxy/internal/pipe", "proxy/logsample", "parser/lru", "parser/grpc", "parser/http2",
-	"parser/flower", "parser/nvflare", "parser/internal/cursor", "parser/internal/http1", "parser/internal/mix", "parser/internal/msgscan",
+	"parser/flower", "parser/nvflare", "parser/grpcany", "parser/tensorflow", "parser/internal/cursor", "parser/internal/http1", "parser/internal/mix", "parser/internal/msgscan",
 	"parser/internal/npy", "parser/internal/protoscan", "wan-sim"}
 
 // knots are the files of a room that count as one: the types of one state machine, each of which has fields of the others. Files that only act

@@ -54,63 +54,9 @@ func (p *Protocol) New(c parser.Conn) (fromClient, fromServer parser.Parser) {
 var others = []string{"/tensorflow.WorkerService/", "/tensorflow.MasterService/", "/tensorflow.CoordinationService/", "/tensorflow.eager.EagerService/",
 	"/flwr.proto.FlowerService/", "/flwr.proto.Fleet/", "/streamer.Streamer/"}
 
-// maxCalls bounds the calls of a connection that are read at a time.
-const maxCalls = 32
-
-// A service reads the calls of a connection.
-type service struct {
-	facts *facts
-	scope uint64 // names the connections that share facts
-	seed  uint64 // of the job's tensors, the same at both proxies
-	host  uint64 // names the client's host
-	live  [maxCalls]*call
-}
-
 // Speaks implements grpc.Service.
 func (*service) Speaks(path string) bool {
 	return strings.Count(path, "/") == 2 && path[0] == '/' && !slices.ContainsFunc(others, func(o string) bool { return strings.HasPrefix(path, o) })
-}
-
-// Call implements grpc.Service.
-func (s *service) Call(path string, stream *grpc.Stream) grpc.Call {
-	lane := -1
-	for i, c := range s.live {
-		if c != nil && c.stream.Over() {
-			c.over()
-			c, s.live[i] = nil, nil
-		}
-		if c == nil && lane < 0 {
-			lane = i
-		}
-	}
-	if lane < 0 {
-		return nil
-	}
-	c := &call{service: s, stream: stream, lane: lane, method: mix.Words(s.scope, xxhash.Sum64String(path))}
-	c.key = mix.Words(s.seed, xxhash.Sum64String(path))
-	s.live[lane] = c
-	return c
-}
-
-// A call is one call.
-type call struct {
-	*service
-	stream *grpc.Stream
-	lane   int    // that no other call under way has: tensors of two calls may interleave
-	method uint64 // names the method among the methods of all jobs
-	key    uint64 // of its tensors, the same at both proxies
-	sides  [2]struct {
-		several bool // messages have come
-	}
-}
-
-// over takes note of the end of a call.
-func (c *call) over() {
-	for side := range c.sides {
-		if c.sides[side].several {
-			c.facts.number(methodKey{c.method, parser.Side(side)})
-		}
-	}
 }
 
 // Message implements grpc.Call.

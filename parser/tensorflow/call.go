@@ -9,6 +9,47 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
+// A connection reads the calls of one connection.
+type connection struct {
+	conn  parser.Conn
+	facts *facts
+	scope scope
+	seed  uint64
+	under [2]map[uint64]*message // by direction, then by key: tensors under way; each is used by its direction alone
+}
+
+// claim makes key the key of a tensor of m, unless another tensor of it is under way in m's direction: false.
+func (x *connection) claim(m *message, key uint64) bool {
+	under := x.under[m.head.From]
+	if other := under[key]; other != nil && other != m && !other.ended && !other.call.stream.Over() {
+		return false
+	}
+	if len(under) > maxUnder {
+		for k, other := range under {
+			if other.ended || other.call.stream.Over() {
+				delete(under, k)
+			}
+		}
+	}
+	under[key] = m
+	m.claimed = append(m.claimed, key)
+	return true
+}
+
+// maxUnder is how many tensors under way are noted before such as have been reset are looked for.
+const maxUnder = 64
+
+// release gives up the keys of a message that has ended.
+func (x *connection) release(m *message) {
+	m.ended = true
+	under := x.under[m.head.From]
+	for _, k := range m.claimed {
+		if under[k] == m {
+			delete(under, k)
+		}
+	}
+}
+
 // A kind is a method that is read.
 type kind uint8
 
@@ -45,44 +86,6 @@ func (c *call) get() request {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.request
-}
-
-// Message implements [grpc.Call].
-func (c *call) Message(h grpc.Head) grpc.Message {
-	if h.Compressed {
-		return nil
-	}
-	m := &message{call: c, head: h}
-	isRequest := h.From == parser.Client
-	switch c.kind {
-	case recvTensor, recvBuf:
-		if isRequest {
-			m.fields = &requestReader{message: m}
-		} else if c.kind == recvTensor {
-			m.fields = &valueReader{message: m}
-		} else {
-			m.fields = &bufferReader{message: m}
-		}
-	case completeInstance:
-		if !isRequest {
-			return nil
-		}
-		m.fields = &instanceReader{message: m}
-	case registerGraph:
-		if !isRequest {
-			m.fields = &handleReader{message: m}
-			break
-		}
-		m.fields = &graphReader{message: m, graphs: newGraphs(c.conn.facts, pathOfGraph)}
-	case runGraph, runStep, enqueue, runFunction:
-		r := &argumentReader{message: m, paths: argumentsOf(c.kind, h.From)}
-		m.fields = r
-		if c.kind == enqueue && isRequest {
-			r.graphs = newGraphs(c.conn.facts, pathOfFunction)
-		}
-	}
-	m.scan = protoscan.New(m.fields, h.Len)
-	return m
 }
 
 // fields reads the fields of one kind of message.

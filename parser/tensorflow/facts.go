@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/gradproxy/gradproxy/parser/grpc"
 	"github.com/gradproxy/gradproxy/parser/lru"
 )
 
@@ -18,8 +19,8 @@ type facts struct {
 	instances   lru.Cache[instanceID, collective]
 	collectives lru.Cache[collectiveID, int] // how many instances of a collective there were
 	building    []*build
-	waiting     lru.Cache[*call, waiting]
-	waitingSize int // bytes of the waiting graphs' edges
+	waiting     lru.Cache[*grpc.Stream, waiting] // by the stream of the call
+	waitingSize int                              // bytes of the waiting graphs' edges
 }
 
 // Bounds: entries, but where they say else.
@@ -110,7 +111,7 @@ type waiting struct {
 }
 
 // await keeps a graph until its call is answered. All that wait have maxEdges; the oldest are forgotten first.
-func (f *facts) await(c *call, w waiting) {
+func (f *facts) await(c *grpc.Stream, w waiting) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.forget(c)
@@ -122,14 +123,14 @@ func (f *facts) await(c *call, w waiting) {
 }
 
 // awaited returns the graph that waits for a call's answer, and forgets it.
-func (f *facts) awaited(c *call) (waiting, bool) {
+func (f *facts) awaited(c *grpc.Stream) (waiting, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.forget(c)
 }
 
 // forget takes a graph from those that wait. The caller holds f.mu.
-func (f *facts) forget(c *call) (waiting, bool) {
+func (f *facts) forget(c *grpc.Stream) (waiting, bool) {
 	w, ok := f.waiting.Peek(c)
 	if ok {
 		f.waiting.Delete(c)
@@ -210,4 +211,33 @@ func (f *facts) repeated(sc scope, id uint64) bool {
 	}
 	f.requests.Keep(key, struct{}{}, maxRequests)
 	return false
+}
+
+// instance notes a call of a collective.
+func (f *facts) instance(id instanceID, c collective) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if last, ok := f.instances.Use(id); ok {
+		if last.typ != c.typ || last.number != c.number || last.name != c.name {
+			last.unclear = true
+			f.instances.Put(id, last)
+		}
+		return
+	}
+	f.instances.Keep(id, c, maxInstances)
+	k := collectiveID{id.scope, id.group, c.name, c.number, c.shape.hash}
+	n, _ := f.collectives.Use(k)
+	f.collectives.Keep(k, n+1, maxCollectives)
+}
+
+// collective returns a call of a collective, and how many such calls there were.
+func (f *facts) collective(id instanceID) (c collective, calls int, ok bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c, ok = f.instances.Use(id)
+	if !ok || c.unclear {
+		return collective{}, 0, false
+	}
+	calls, _ = f.collectives.Use(collectiveID{id.scope, id.group, c.name, c.number, c.shape.hash})
+	return c, calls, true
 }

@@ -4,37 +4,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/parser/internal/mix"
 )
-
-// The first word of a mix says how its other words are made.
-const (
-	seedOfJob  = iota // a configured job
-	seedOfPeer        // connections without a job
-	keyOfEdge
-	keyOfShared // values that several receivers get
-	keyOfBuffer
-	keyOfArgument
-)
-
-// A scope is what connections must have in common to share facts: the name of their configured job, or else their peer.
-type scope struct{ job, peer string }
-
-func scopeOf(c parser.Conn) scope {
-	if c.Job != "" {
-		return scope{job: c.Job}
-	}
-	return scope{peer: c.Peer}
-}
-
-// seed begins the keys of a scope's tensors. Each end has another name for the peer, so that is no part of it: devices' incarnations, which are drawn at random, tell jobs apart.
-func (s scope) seed() uint64 {
-	if s.job != "" {
-		return mix.Words(seedOfJob, hashOf(s.job))
-	}
-	return mix.Words(seedOfPeer)
-}
 
 // An edge is a rendezvous key, which names a tensor on its way between two devices (tensorflow/core/framework/rendezvous.cc).
 type edge struct {
@@ -66,6 +37,15 @@ func (e *edge) key(seed uint64, function uint64, c *content) uint64 {
 // shared returns the Base of an edge: the same for all receivers, since programs of all workers number their edges alike.
 func (e *edge) shared(seed uint64, c *content) uint64 {
 	return mix.Words(mix.Words(seed, keyOfShared, hashOf(e.from), hashOf(e.incarnation)), hashOf(e.name), hashOf(e.frame), c.number, c.shape.hash)
+}
+
+// A request is a RecvTensorRequest or a RecvBufRequest.
+type request struct {
+	step, id    uint64
+	key         string
+	size        int    // of the buffer, in bytes
+	from, to    string // devices, of a buffer
+	incarnation uint64 // of from
 }
 
 // A chunk is the key of a collective's buffer (buf_rendezvous_key): of a ring's reduce and gather group, instance, frame, iteration, pass, section and source; of a

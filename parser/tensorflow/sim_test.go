@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/parser/grpc"
 	"github.com/gradproxy/gradproxy/parser/grpc/grpctest"
 	"github.com/gradproxy/gradproxy/parser/parsertest"
 	sim "github.com/gradproxy/gradproxy/parser/tensorflow/tensorflowsim"
@@ -432,9 +433,9 @@ func TestGraphsAreBounded(t *testing.T) {
 // Graphs whose calls have no answer take bounded memory together, and the newest has its answer.
 func TestGraphsThatWaitAreBounded(t *testing.T) {
 	f := new(facts)
-	var last *call
+	var last *grpc.Stream
 	for range 100 {
-		last = new(call)
+		last = new(grpc.Stream)
 		f.await(last, waiting{&graph{size: maxEdges / 10}, 7})
 	}
 	if f.waitingSize > maxEdges || f.waiting.Len() != 10 {

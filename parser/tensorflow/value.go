@@ -7,15 +7,6 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// A request is a RecvTensorRequest or a RecvBufRequest.
-type request struct {
-	step, id    uint64
-	key         string
-	size        int    // of the buffer, in bytes
-	from, to    string // devices, of a buffer
-	incarnation uint64 // of from
-}
-
 // A requestReader reads a request.
 type requestReader struct {
 	message *message
@@ -168,8 +159,7 @@ func (r *valueReader) Number(p protoscan.Path, v uint64) {
 }
 
 func (r *valueReader) Leave(protoscan.Path) {}
-
-func (r *valueReader) end(bool) bool { return r.payload }
+func (r *valueReader) end(bool) bool        { return r.payload }
 
 // A bufferReader reads a RecvBufResponse, whose pieces are one tensor.
 type bufferReader struct {
@@ -253,5 +243,4 @@ func setCollective(t *tensor.Tensor, of *collective, e elementType, pass uint64,
 func (r *bufferReader) Kept(protoscan.Path, []byte)   {}
 func (r *bufferReader) Number(protoscan.Path, uint64) {}
 func (r *bufferReader) Leave(protoscan.Path)          {}
-
-func (r *bufferReader) end(bool) bool { return r.begun }
+func (r *bufferReader) end(bool) bool                 { return r.begun }
