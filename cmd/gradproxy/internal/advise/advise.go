@@ -79,7 +79,7 @@ func Of(r *proxy.ShadowReport) *Advice {
 
 // choose chooses for one role of a job, over all peers.
 func choose(job, role string, groups []proxy.ShadowGroup, r *proxy.ShadowReport) Choice {
-	c := Choice{Job: job, Role: role}
+	c := Choice{Job: job, Role: role, Options: []Option{}}
 	for _, g := range groups {
 		c.Raw, c.Now = c.Raw+g.Raw, c.Now+g.Wire
 	}
@@ -104,7 +104,10 @@ func choose(job, role string, groups []proxy.ShadowGroup, r *proxy.ShadowReport)
 				o.Codec, 100*float64(o.Bytes)/float64(max(1, c.Now)), role, float64(c.Raw)/float64(max(1, o.Bytes)), o.Error, behind(o.Residual), o.Coding)
 		}
 	}
-	if c.Codec == "" {
+	switch {
+	case len(c.Options) == 0:
+		c.Why = "no candidate has coded tensors for all peers yet"
+	case c.Codec == "":
 		c.Why = "no candidate is better than the present way: " + refusals(c.Options)
 	}
 	return c

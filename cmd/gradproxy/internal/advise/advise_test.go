@@ -51,3 +51,14 @@ func TestChoice(t *testing.T) {
 		}
 	}
 }
+
+// Where each candidate lacks results for one of the peers there is no choice yet, and JSON has a list all the same.
+func TestNoResultsForAllPeers(t *testing.T) {
+	group := func(peer, codec string) proxy.ShadowGroup {
+		return proxy.ShadowGroup{Peer: peer, Job: "resnet", Role: "gradient", Raw: 1000, Wire: 900, Candidates: []proxy.ShadowCandidate{candidate(codec, 250, 0)}}
+	}
+	a := Of(&proxy.ShadowReport{Codecs: []string{"int8", "3lc"}, Seconds: 1, Groups: []proxy.ShadowGroup{group("a", "int8"), group("b", "3lc")}})
+	if len(a.Choices) != 1 || a.Choices[0].Codec != "" || a.Choices[0].Options == nil || a.Choices[0].Why != "no candidate has coded tensors for all peers yet" || a.YAML != "" || a.Then != a.Now {
+		t.Errorf("%+v", a)
+	}
+}
