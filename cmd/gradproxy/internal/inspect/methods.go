@@ -98,15 +98,17 @@ func (r *reader) count(from parser.Side, i int, method string, before, after pro
 // methods sums up the methods of all connections, sorted by the bytes that lossless coding saves, the most first.
 func (x *inspector) methods() []Method {
 	list := []Method{}
+	places := map[[2]string]int{} // by protocol and method
 	for _, w := range x.wires {
 		if w.known == nil {
 			continue
 		}
 		for side, tallies := range w.known.methods {
 			for name, t := range tallies {
-				i := slices.IndexFunc(list, func(m Method) bool { return m.Method == name && m.Protocol == w.known.protocol })
-				if i < 0 {
-					i = len(list)
+				k := [2]string{w.known.protocol, name}
+				i, ok := places[k]
+				if !ok {
+					i, places[k] = len(list), len(list)
 					list = append(list, Method{Protocol: w.known.protocol, Method: name})
 				}
 				s := [2]*MethodSide{&list[i].FromClient, &list[i].FromServer}[side]
