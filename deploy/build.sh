@@ -21,7 +21,9 @@ packer=github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.2
 stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
 # tool NAME MODULE@VERSION: builds a tool of the builder's own system.
-tool() { env -u GOOS GOBIN="$stage/bin" go install "$2" 2>/dev/null; }
+tool() { quietly env -u GOOS GOBIN="$stage/bin" go install "$2"; }
+# quietly COMMAND: runs it, and prints what it says only if it fails.
+quietly() { "$@" >"$stage/said" 2>&1 || { cat "$stage/said" >&2; return 1; }; }
 tool cyclonedx-gomod "$lister"
 tool nfpm "$packer"
 
@@ -41,11 +43,11 @@ cp deploy/packages/upgrade.sh "$stage/upgrade"
 for arch in ${ARCHES:-amd64 arm64}; do
 	name=gradproxy-linux-$arch
 	GOARCH=$arch go build -trimpath -buildvcs=true -ldflags '-s -w -buildid=' -o "$out/$name" ./cmd/gradproxy
-	"$stage/bin/cyclonedx-gomod" bin -json -noserial -notimestamp -output "$out/$name.cdx.json" "$out/$name" 2>/dev/null
+	quietly "$stage/bin/cyclonedx-gomod" bin -json -noserial -notimestamp -output "$out/$name.cdx.json" "$out/$name"
 	cp "$out/$name" "$stage/gradproxy"
 	sed -e "s|@ARCH@|$arch|" -e "s|@VERSION@|$version|" -e "s|@STAGE@|$stage|" deploy/packages/nfpm.yaml >"$stage/nfpm.yaml"
-	"$stage/bin/nfpm" package -f "$stage/nfpm.yaml" -p deb -t "$out/gradproxy_$arch.deb" >/dev/null
-	"$stage/bin/nfpm" package -f "$stage/nfpm.yaml" -p rpm -t "$out/gradproxy_$arch.rpm" >/dev/null
+	quietly "$stage/bin/nfpm" package -f "$stage/nfpm.yaml" -p deb -t "$out/gradproxy_$arch.deb"
+	quietly "$stage/bin/nfpm" package -f "$stage/nfpm.yaml" -p rpm -t "$out/gradproxy_$arch.rpm"
 done
 cd "$out"
 sha256sum gradproxy-linux-* gradproxy_*.deb gradproxy_*.rpm >SHA256SUMS
