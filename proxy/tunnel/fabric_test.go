@@ -18,6 +18,7 @@ import (
 type fabric struct {
 	delay time.Duration // one way
 	rate  int           // bytes per second of each connection and direction; 0: unlimited
+	late  float64       // share of parts that come a round trip late, as if TCP sent a packet of theirs again
 
 	mu        sync.Mutex
 	listeners map[string]*fabricListener
@@ -75,6 +76,7 @@ func (f *fabric) dial(ctx context.Context, _, address string) (net.Conn, error) 
 		return nil, errDown
 	}
 	there, back := newPipe(f.delay, f.rate), newPipe(f.delay, f.rate)
+	there.late, back.late, there.random, back.random = f.late, f.late, rand.New(rand.NewPCG(1, 2)), rand.New(rand.NewPCG(3, 4))
 	a, b := &fabricConn{f: f, r: back, w: there}, &fabricConn{f: f, r: there, w: back}
 	a.other, b.other = b, a
 	select {
@@ -176,8 +178,10 @@ func (c *fabricConn) SetWriteDeadline(t time.Time) error { c.w.deadline(&c.w.wri
 
 // A pipe is one direction.
 type pipe struct {
-	delay time.Duration
-	rate  int
+	delay  time.Duration
+	rate   int
+	late   float64
+	random *rand.Rand // nil: no part is late
 
 	mu              sync.Mutex
 	cond            sync.Cond
@@ -279,7 +283,11 @@ func (p *pipe) write(b []byte) (n int, err error) {
 			at = at.Add(time.Duration(m) * time.Second / time.Duration(p.rate))
 		}
 		p.departs = at
-		p.parts = append(p.parts, part{at.Add(p.delay), append([]byte(nil), b[:m]...)})
+		comes := at.Add(p.delay)
+		if p.late > 0 && p.random.Float64() < p.late {
+			comes = comes.Add(2 * p.delay)
+		}
+		p.parts = append(p.parts, part{comes, append([]byte(nil), b[:m]...)})
 		if p.stalled {
 			p.unanswered = true
 		} else {

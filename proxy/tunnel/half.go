@@ -55,6 +55,7 @@ type recvHalf struct {
 	epoch   struct { // when the window was last judged
 		at        time.Time
 		pos, have uint64
+		spent     bool // since then the peer has used its credit, or nearly
 	}
 	ackedTo uint64    // position that the peer was told
 	toldAt  time.Time // when

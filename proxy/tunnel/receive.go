@@ -129,10 +129,11 @@ func (st *Stream) closeGap() error {
 
 func (st *Stream) advance(n int, fin bool) {
 	if st.have == st.pos {
-		st.waitsAt = time.Now()
-		if st.epoch.at.IsZero() {
-			st.epoch.at = st.waitsAt
+		now := time.Now()
+		if e := &st.epoch; e.at.IsZero() || len(st.early) == 0 && now.Sub(st.waitsAt) > st.session.rtt() { // a burst after a pause counts by itself
+			e.at, e.pos, e.have, e.spent = now, st.pos, st.have, false
 		}
+		st.waitsAt = now
 	}
 	st.have += uint64(n)
 	st.finHere = st.finHere || fin
@@ -196,18 +197,33 @@ func (st *Stream) consumed(n int) {
 }
 
 // grow doubles the window if a window comes and is read within four round trips: it limits the sender,
-// or will. (quic-go and libp2p's yamux go by the same rule.) A reader that lags behind gets no more, nor one that
-// catches up with bytes that came before.
+// or will. (quic-go and libp2p's yamux go by the same rule.) Where packets are lost, bytes wait a round trip and more behind each that leaves again:
+// there it may take sixteen, if the sender has spent its credit meanwhile, and the window becomes four times as large, since it is judged less often. A
+// reader that lags behind gets no more, nor one that catches up with bytes that came before.
 func (st *Stream) grow(now time.Time) {
 	e := &st.epoch
+	e.spent = e.spent || st.far+st.window/4 >= st.granted
 	if st.pos-e.pos < st.window/2 {
 		return
 	}
-	if now.Sub(e.at) < 2*st.session.rtt() && st.have-e.have >= st.window/2 && st.have-st.pos < st.window/2 &&
-		st.window < maxWindow && st.session.mem.grant(int64(st.window)) {
-		st.window *= 2
+	took, rtt := now.Sub(e.at), st.session.rtt()
+	soon := took < 2*rtt || e.spent && took < 8*rtt
+	if soon && (st.have-e.have < st.window/2 || st.have-st.pos >= st.window/2) { // it has the rest of the time
+		return
 	}
-	e.at, e.pos, e.have = now, st.pos, st.have
+	doublings := 0
+	if soon {
+		doublings = 1
+	}
+	if soon && took >= 2*rtt {
+		doublings = 2
+	}
+	for range doublings {
+		if st.window < maxWindow && st.session.mem.grant(int64(st.window)) {
+			st.window *= 2
+		}
+	}
+	e.at, e.pos, e.have, e.spent = now, st.pos, st.have, false
 }
 
 // unread drops bytes that nobody will read.
