@@ -166,16 +166,7 @@ func printStatus(w io.Writer, s *adminclient.Status) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "peer\tstate\tcarriers\trtt\tconnections\tapps sent\tlink sent\tapps got\tlink got\tratio\tsent again")
 	for _, p := range s.Peers {
-		state, rtt := "up", "-"
-		switch {
-		case p.Outage > 0:
-			state = fmt.Sprintf("outage for %v", time.Duration(p.Outage*float64(time.Second)).Round(100*time.Millisecond))
-		case !p.Up:
-			state = "down"
-		}
-		if p.RTT > 0 {
-			rtt = time.Duration(p.RTT * float64(time.Second)).Round(10 * time.Microsecond).String()
-		}
+		state, rtt := admin.LinkState(p.Up, p.Outage), cmp.Or(admin.RTTOf(p.RTT), "-")
 		carriers := strconv.Itoa(p.Carriers)
 		if p.Choice != "" {
 			carriers += " (" + p.Choice + ")"

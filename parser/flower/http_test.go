@@ -53,7 +53,7 @@ func TestHTTPConforms(t *testing.T) {
 // Every chunk's elements are a tensor of the array's type that no policy may change.
 func TestObjectsAreExact(t *testing.T) {
 	down, up, files := job(1)
-	all := find(t, fresh(), conn(1), append(pull(down), push(5, up)...))
+	all := parsertest.Find(t, fresh(), conn(1), append(pull(down), push(5, up)...))
 	for side, of := range [2][][]byte{files[1], files[0]} {
 		want := elements(of)
 		types := []tensor.DType{tensor.Float32, tensor.Float32, tensor.Float32, tensor.Int64, tensor.Float16}
@@ -62,8 +62,8 @@ func TestObjectsAreExact(t *testing.T) {
 		}
 		bases := map[uint64]bool{}
 		for i, v := range all[side] {
-			if !bytes.Equal(v.data, want[i]) || v.DType != types[i] || v.Role != tensor.Exact || v.Base == 0 || v.Key == 0 || bases[v.Base] {
-				t.Errorf("side %d: %+v has %d bytes, want %d of %v", side, v.Tensor, len(v.data), len(want[i]), types[i])
+			if !bytes.Equal(v.Data, want[i]) || v.DType != types[i] || v.Role != tensor.Exact || v.Base == 0 || v.Key == 0 || bases[v.Base] {
+				t.Errorf("side %d: %+v has %d bytes, want %d of %v", side, v.Tensor, len(v.Data), len(want[i]), types[i])
 			}
 			bases[v.Base] = true
 		}
@@ -75,8 +75,8 @@ func TestObjectsWithoutTree(t *testing.T) {
 	down, _, files := job(1)
 	var x parsertest.Exchange
 	leavesFirst(down, func(o simObject) { x = append(x, pushOf(5, o)...) })
-	all := find(t, fresh(), conn(1), x)[parser.Client]
-	if len(all) != 3 || !bytes.Equal(all[0].data, files[0][0][npyHeader:1024]) || all[0].Role != tensor.Exact {
+	all := parsertest.Find(t, fresh(), conn(1), x)[parser.Client]
+	if len(all) != 3 || !bytes.Equal(all[0].Data, files[0][0][npyHeader:1024]) || all[0].Role != tensor.Exact {
 		t.Errorf("%d tensors", len(all))
 	}
 }
@@ -86,7 +86,7 @@ func TestBasesStay(t *testing.T) {
 	p := fresh()
 	bases := func(c parser.Conn, node, seed uint64) (b [2][]uint64) {
 		down, up, _ := job(seed)
-		for side, list := range find(t, p, c, append(pull(down), push(node, up)...)) {
+		for side, list := range parsertest.Find(t, p, c, append(pull(down), push(node, up)...)) {
 			for _, v := range list {
 				b[side] = append(b[side], v.Base)
 			}
@@ -128,7 +128,7 @@ func TestBasesStay(t *testing.T) {
 // A chunk whose head lies about its length, or whose call fails, is opaque.
 func TestBrokenObjectsAreOpaque(t *testing.T) {
 	good := arrayObject(npyOf("<f4", 4, 100, 1), 1<<20).children[0]
-	if n := len(find(t, fresh(), conn(1), pushOf(5, good))[0]); n != 1 {
+	if n := len(parsertest.Find(t, fresh(), conn(1), pushOf(5, good))[0]); n != 1 {
 		t.Fatalf("%d tensors in a push", n)
 	}
 	for name, content := range map[string][]byte{
@@ -141,7 +141,7 @@ func TestBrokenObjectsAreOpaque(t *testing.T) {
 	} {
 		bad := good
 		bad.content = content
-		if all := find(t, fresh(), conn(1), pushOf(5, bad)); len(all[0]) > 0 {
+		if all := parsertest.Find(t, fresh(), conn(1), pushOf(5, bad)); len(all[0]) > 0 {
 			t.Errorf("%s: %+v", name, all[0][0].Tensor)
 		}
 	}
@@ -151,7 +151,7 @@ func TestBrokenObjectsAreOpaque(t *testing.T) {
 			pulled[i].Bytes = bytes.Replace(piece.Bytes, []byte("200 OK"), []byte("500 No"), 1)
 		}
 	}
-	if all := find(t, fresh(), conn(1), pulled); len(all[1]) > 0 {
+	if all := parsertest.Find(t, fresh(), conn(1), pulled); len(all[1]) > 0 {
 		t.Errorf("a failed call: %+v", all[1][0].Tensor)
 	}
 }
@@ -163,11 +163,11 @@ func TestFactsStayWithTheirPeer(t *testing.T) {
 		p := fresh()
 		c := conn(1)
 		c.Job, c.Peer = "", "paris"
-		find(t, p, c, push(5, up)[:2])
+		parsertest.Find(t, p, c, push(5, up)[:2])
 		c.Peer = peer
 		var x parsertest.Exchange
 		leavesFirst(up, func(o simObject) { x = append(x, pushOf(5, o)...) })
-		if n := len(find(t, p, c, x)[parser.Client]); n != want {
+		if n := len(parsertest.Find(t, p, c, x)[parser.Client]); n != want {
 			t.Errorf("%s: %d tensors, want %d", peer, n, want)
 		}
 	}

@@ -8,13 +8,11 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"strings"
-	"testing"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/parser/parsertest"
-	"github.com/gradproxy/gradproxy/tensor"
 )
 
 func fresh() parser.Protocol { return new(Protocol) }
@@ -149,38 +147,4 @@ func pushOf(node uint64, o simObject) parsertest.Exchange {
 	self := nested(number(nil, 1, node), 1)
 	request := field(field(number(self, 2, 77), 3, []byte(o.id)), 4, o.content)
 	return httpCall("push-object", field(request, 5, []byte("session")), number(nil, 1, 1))
-}
-
-// A found tensor is one that a parser has found, with its bytes.
-type found struct {
-	tensor.Tensor
-	data []byte
-}
-
-// find returns the tensors of an exchange, by side.
-func find(t *testing.T, p parser.Protocol, c parser.Conn, x parsertest.Exchange) (all [2][]found) {
-	t.Helper()
-	client, server := p.New(c)
-	parsers := [2]parser.Parser{client, server}
-	for _, piece := range x {
-		for b := piece.Bytes; len(b) > 0; {
-			seg, err := parsers[piece.From].Next(b)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if v := seg.Tensor; v.Size > 0 {
-				list := &all[piece.From]
-				if v.Off == 0 {
-					*list = append(*list, found{Tensor: v})
-				}
-				last := &(*list)[len(*list)-1]
-				if len(last.data) != v.Off || last.Key != v.Key {
-					t.Fatalf("%+v after %d bytes of %+v", v, len(last.data), last.Tensor)
-				}
-				last.data = append(last.data, b[:seg.Len]...)
-			}
-			b = b[seg.Len:]
-		}
-	}
-	return all
 }

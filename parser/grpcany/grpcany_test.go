@@ -53,43 +53,6 @@ func header(receiver string) []byte {
 	return field(1, append(field(1, []byte("server")), field(2, []byte(receiver))...))
 }
 
-// A found tensor is one that a parser has found, with its bytes.
-type found struct {
-	tensor.Tensor
-	data []byte
-}
-
-// find returns the tensors of an exchange, by side.
-func find(t *testing.T, p parser.Protocol, c parser.Conn, x parsertest.Exchange) (all [2][]found) {
-	t.Helper()
-	client, server := p.New(c)
-	parsers := [2]parser.Parser{client, server}
-	open := map[uint64]*found{}
-	for _, piece := range x {
-		for b := piece.Bytes; len(b) > 0; {
-			seg, err := parsers[piece.From].Next(b)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if v := seg.Tensor; v.Size > 0 {
-				if v.Off == 0 {
-					open[v.Key] = &found{Tensor: v}
-				}
-				f := open[v.Key]
-				if f == nil || len(f.data) != v.Off {
-					t.Fatalf("%+v goes on nowhere", v)
-				}
-				if f.data = append(f.data, b[:seg.Len]...); len(f.data) == v.Size {
-					all[piece.From] = append(all[piece.From], *f)
-					delete(open, v.Key)
-				}
-			}
-			b = b[seg.Len:]
-		}
-	}
-	return all
-}
-
 const path = "/openfl.aggregator.Aggregator/GetTensor"
 
 // round is the calls of a round of one client: it gets two arrays and sends them back.
@@ -122,22 +85,22 @@ func TestConforms(t *testing.T) {
 // one, and for each round.
 func TestArraysAreFound(t *testing.T) {
 	p := fresh()
-	first := find(t, p, conn(1), round(t, 1000, "one", 1, 2))
-	if again := find(t, fresh(), conn(2), round(t, 500, "two", 1, 3)); first[parser.Server][0].Base != again[parser.Server][0].Base || !bytes.Equal(first[parser.Server][0].data, again[parser.Server][0].data) {
+	first := parsertest.Find(t, p, conn(1), round(t, 1000, "one", 1, 2))
+	if again := parsertest.Find(t, fresh(), conn(2), round(t, 500, "two", 1, 3)); first[parser.Server][0].Base != again[parser.Server][0].Base || !bytes.Equal(first[parser.Server][0].Data, again[parser.Server][0].Data) {
 		t.Error("the first message to another client has another base, or is not the same")
 	}
-	one := find(t, p, conn(1), round(t, 1000, "one", 11, 12))
-	two := find(t, p, conn(2), round(t, 333, "two", 11, 22))
+	one := parsertest.Find(t, p, conn(1), round(t, 1000, "one", 11, 12))
+	two := parsertest.Find(t, p, conn(2), round(t, 333, "two", 11, 22))
 	for i, n := range []int{3000, 400} {
 		for side, seed := range [2]uint64{12, 11} {
-			for _, got := range [][2][]found{one, two} {
+			for _, got := range [][2][]parsertest.Found{one, two} {
 				if len(got[side]) != 2 {
 					t.Fatalf("%d tensors of the %v, want 2", len(got[side]), parser.Side(side))
 				}
 			}
 			v := one[side][i]
-			if v.Role != tensor.Unknown || v.DType != tensor.Float32 || !bytes.Equal(v.data, floats(n, seed+uint64(i))) || v.Base == 0 || v.Key == 0 {
-				t.Errorf("%v, array %d: %+v has %d bytes", parser.Side(side), i, v.Tensor, len(v.data))
+			if v.Role != tensor.Unknown || v.DType != tensor.Float32 || !bytes.Equal(v.Data, floats(n, seed+uint64(i))) || v.Base == 0 || v.Key == 0 {
+				t.Errorf("%v, array %d: %+v has %d bytes", parser.Side(side), i, v.Tensor, len(v.Data))
 			}
 		}
 		if one[parser.Server][i].Base != two[parser.Server][i].Base || one[parser.Client][i].Base == two[parser.Client][i].Base {
@@ -147,7 +110,7 @@ func TestArraysAreFound(t *testing.T) {
 	if one[parser.Server][0].Base == one[parser.Server][1].Base {
 		t.Error("two arrays have one base")
 	}
-	again := find(t, p, conn(1), round(t, 5000, "one", 21, 22))
+	again := parsertest.Find(t, p, conn(1), round(t, 5000, "one", 21, 22))
 	for side := range again {
 		for i, v := range again[side] {
 			if v.Base != one[side][i].Base {
@@ -160,7 +123,7 @@ func TestArraysAreFound(t *testing.T) {
 // Calls whose frames interleave have tensors of distinct keys.
 func TestCallsInterleave(t *testing.T) {
 	p := fresh()
-	find(t, p, conn(1), round(t, 1000, "one", 1, 2))
+	parsertest.Find(t, p, conn(1), round(t, 1000, "one", 1, 2))
 	w := grpctest.New(t)
 	a, b := w.Call(path), w.Call(path)
 	w.Respond(a)
@@ -171,8 +134,8 @@ func TestCallsInterleave(t *testing.T) {
 			w.Data(parser.Server, id, m[at:min(len(m), at+1000)], false)
 		}
 	}
-	got := find(t, p, conn(1), w.Exchange())[parser.Server]
-	if len(got) != 2 || got[0].Key == got[1].Key || got[0].Base != got[1].Base || !bytes.Equal(got[0].data, got[1].data) {
+	got := parsertest.Find(t, p, conn(1), w.Exchange())[parser.Server]
+	if len(got) != 2 || got[0].Key == got[1].Key || got[0].Base != got[1].Base || !bytes.Equal(got[0].Data, got[1].Data) {
 		t.Errorf("%d tensors", len(got))
 	}
 }
@@ -184,7 +147,7 @@ func TestNames(t *testing.T) {
 	for i := range 2*maxFresh + 20 {
 		w := grpctest.New(t)
 		w.Unary("/a.B/Push", append(field(1, fmt.Appendf(nil, "request %d", i)), field(2, floats(300, 1))...), nil, 1<<14)
-		for _, v := range find(t, p, conn(1), w.Exchange())[parser.Client] {
+		for _, v := range parsertest.Find(t, p, conn(1), w.Exchange())[parser.Client] {
 			if clear(bases); i > maxFresh+1 {
 				bases[v.Base] = true
 			}
@@ -193,7 +156,7 @@ func TestNames(t *testing.T) {
 	if len(bases) != 1 {
 		t.Errorf("%d bases at the end, want 1", len(bases))
 	}
-	stream := func(path string, calls int) (list []found) {
+	stream := func(path string, calls int) (list []parsertest.Found) {
 		w := grpctest.New(t)
 		for range calls {
 			id := w.Call(path)
@@ -203,7 +166,7 @@ func TestNames(t *testing.T) {
 			w.Respond(id)
 			w.Trailers(id)
 		}
-		return find(t, p, conn(1), w.Exchange())[parser.Client]
+		return parsertest.Find(t, p, conn(1), w.Exchange())[parser.Client]
 	}
 	if s := stream("/a.B/Stream", 1); len(s) != 3 || s[1].Base != s[2].Base {
 		t.Errorf("%d tensors of a stream that is the first, or of two bases", len(s))
@@ -329,7 +292,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		for j := range 4 {
 			w.Unary(fmt.Sprintf("/a.B/%d", i/2), append(field(1, fmt.Appendf(nil, "%d-%d", i, j)), field(protowire.Number(2+i%200), b)...), nil, 1<<14)
 		}
-		find(t, p, conn(1), w.Exchange())
+		parsertest.Find(t, p, conn(1), w.Exchange())
 	}
 	if grown := heap() - before; grown > 16<<20 || p.facts.places.Len() > maxPlaces || p.facts.contexts.Len() > maxContexts {
 		t.Errorf("%d bytes, %d places, %d contexts", grown, p.facts.places.Len(), p.facts.contexts.Len())

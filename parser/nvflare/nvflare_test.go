@@ -14,40 +14,6 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// A found tensor is one that a parser has found, with its bytes.
-type found struct {
-	tensor.Tensor
-	data []byte
-}
-
-// find returns the tensors of an exchange, by side.
-func find(t *testing.T, p parser.Protocol, c parser.Conn, x parsertest.Exchange) (all [2][]found) {
-	t.Helper()
-	client, server := p.New(c)
-	parsers := [2]parser.Parser{client, server}
-	for _, piece := range x {
-		for b := piece.Bytes; len(b) > 0; {
-			seg, err := parsers[piece.From].Next(b)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if v := seg.Tensor; v.Size > 0 {
-				list := &all[piece.From]
-				if v.Off == 0 {
-					*list = append(*list, found{Tensor: v})
-				}
-				last := &(*list)[len(*list)-1]
-				if len(last.data) != v.Off || last.Key != v.Key {
-					t.Fatalf("%+v after %d bytes of %+v", v, len(last.data), last.Tensor)
-				}
-				last.data = append(last.data, b[:seg.Len]...)
-			}
-			b = b[seg.Len:]
-		}
-	}
-	return all
-}
-
 // oneRound is a job of one round.
 func oneRound(kind string, torch bool, chunk int, meta ...pair) *job {
 	j := newJob("site-1.job", chunk)
@@ -69,7 +35,7 @@ func TestConforms(t *testing.T) {
 }
 
 // roles returns the roles of tensors in their order.
-func roles(list []found) (r []tensor.Role) {
+func roles(list []parsertest.Found) (r []tensor.Role) {
 	for _, v := range list {
 		r = append(r, v.Role)
 	}
@@ -95,7 +61,7 @@ func TestRoles(t *testing.T) {
 		_, down := model(torch, 1)
 		_, up := model(torch, 2)
 		for driver, x := range map[string]parsertest.Exchange{"tcp": c.job.tcp(), "grpc": c.job.grpc(t, 500), "http": c.job.webSocket()} {
-			all := find(t, fresh(), conn(1), x)
+			all := parsertest.Find(t, fresh(), conn(1), x)
 			want := [2][]tensor.Role{c.up, c.down}
 			if driver == "http" {
 				want[parser.Client] = nil
@@ -105,8 +71,8 @@ func TestRoles(t *testing.T) {
 					t.Errorf("%s over %s, side %d: %v, want %v", c.name, driver, side, roles(list), want[side])
 				}
 				for i, v := range list {
-					if data := [2][][]byte{up, down}[side][i]; !bytes.Equal(v.data, data) || v.Key == 0 || (v.Base == 0) != (v.Role == gradient) {
-						t.Errorf("%s over %s, side %d: %+v has %d bytes, want %d", c.name, driver, side, v.Tensor, len(v.data), len(data))
+					if data := [2][][]byte{up, down}[side][i]; !bytes.Equal(v.Data, data) || v.Key == 0 || (v.Base == 0) != (v.Role == gradient) {
+						t.Errorf("%s over %s, side %d: %+v has %d bytes, want %d", c.name, driver, side, v.Tensor, len(v.Data), len(data))
 					}
 				}
 			}
@@ -122,11 +88,11 @@ func TestPieces(t *testing.T) {
 	file := zipOf("T0.npy", append(append([]byte("\x93NUMPY\x01\x00"), byte(len(text)), 0), append([]byte(text), elements...)...))
 	j := newJob("site-1.job", 1<<20)
 	j.download(parser.Client, "ref", [][]byte{file}, false)
-	if whole := find(t, fresh(), conn(1), j.tcp())[parser.Client]; len(whole) != 1 || !bytes.Equal(whole[0].data, elements) {
+	if whole := parsertest.Find(t, fresh(), conn(1), j.tcp())[parser.Client]; len(whole) != 1 || !bytes.Equal(whole[0].Data, elements) {
 		t.Errorf("%d tensors over TCP, want 1", len(whole))
 	}
-	want := find(t, fresh(), conn(1), j.grpc(t, 1<<14))[parser.Client]
-	got := find(t, fresh(), conn(1), j.grpc(t, 7777))[parser.Client]
+	want := parsertest.Find(t, fresh(), conn(1), j.grpc(t, 1<<14))[parser.Client]
+	got := parsertest.Find(t, fresh(), conn(1), j.grpc(t, 7777))[parser.Client]
 	if n := (len(elements) + pieceLen - 1) / pieceLen; len(want) != n || len(got) != n {
 		t.Fatalf("%d and %d tensors over gRPC, want %d", len(want), len(got), n)
 	}
@@ -135,7 +101,7 @@ func TestPieces(t *testing.T) {
 		if v.Key != want[i].Key || v.Base != want[i].Base || i > 0 && v.Base == got[i-1].Base {
 			t.Errorf("piece %d: %+v, else %+v", i, v.Tensor, want[i].Tensor)
 		}
-		all = append(all, v.data...)
+		all = append(all, v.Data...)
 	}
 	if !bytes.Equal(all, elements) {
 		t.Errorf("%d bytes in all, want %d", len(all), len(elements))
@@ -175,7 +141,7 @@ func TestUnannounced(t *testing.T) {
 		j := newJob("site-1.job", 1<<20)
 		c.say(j)
 		n := 0
-		for _, list := range find(t, fresh(), conn(1), j.tcp()) {
+		for _, list := range parsertest.Find(t, fresh(), conn(1), j.tcp()) {
 			for _, v := range list {
 				if n++; v.Role != tensor.Exact {
 					t.Errorf("%s: %+v", name, v.Tensor)
@@ -194,13 +160,13 @@ func TestFramesAgain(t *testing.T) {
 	j := newJob("site-1.job", 512)
 	j.send(parser.Client, "server_command", "submit_update", "b", announce("WEIGHT_DIFF", "ref", true, []string{"a", "b", "c"}))
 	sent := j.download(parser.Client, "ref", files, false)
-	plain := find(t, fresh(), conn(1), j.tcp())[parser.Client]
+	plain := parsertest.Find(t, fresh(), conn(1), j.tcp())[parser.Client]
 	j.frames[sent[2]], j.frames[sent[3]] = j.frames[sent[3]], j.frames[sent[2]]
 	j.frames = append(j.frames, j.frames[sent[1]], j.frames[sent[2]], j.frames[sent[3]])
-	again := find(t, fresh(), conn(1), j.tcp())[parser.Client]
+	again := parsertest.Find(t, fresh(), conn(1), j.tcp())[parser.Client]
 	total, gradients := 0, map[uint64]int{}
 	for _, v := range plain {
-		total += len(v.data)
+		total += len(v.Data)
 		if v.Role == tensor.Gradient {
 			gradients[v.Key]++
 		}
@@ -217,10 +183,10 @@ func TestFramesAgain(t *testing.T) {
 	}
 	data := map[uint64][]byte{}
 	for _, v := range again {
-		if before, ok := data[v.Key]; ok && (!bytes.Equal(before, v.data) || v.Role != tensor.Exact || v.Base == 0) {
+		if before, ok := data[v.Key]; ok && (!bytes.Equal(before, v.Data) || v.Role != tensor.Exact || v.Base == 0) {
 			t.Errorf("%+v comes again with other bytes, or as %v", v.Tensor, v.Role)
 		}
-		if data[v.Key] = v.data; v.Role == tensor.Gradient {
+		if data[v.Key] = v.Data; v.Role == tensor.Gradient {
 			gradients[v.Key]--
 		}
 	}
@@ -237,7 +203,7 @@ func TestFirstFrameLast(t *testing.T) {
 	j := newJob("site-1.job", 512)
 	sent := j.download(parser.Client, "ref", files, false)
 	slices.Reverse(j.frames[sent[0]:])
-	if all := find(t, fresh(), conn(1), j.tcp())[parser.Client]; len(all) != 1 || all[0].Role != tensor.Exact {
+	if all := parsertest.Find(t, fresh(), conn(1), j.tcp())[parser.Client]; len(all) != 1 || all[0].Role != tensor.Exact {
 		t.Errorf("%d tensors, want the one in the first frame", len(all))
 	}
 }
@@ -250,7 +216,7 @@ func TestBases(t *testing.T) {
 		j := newJob(cell, 1<<20)
 		down, _ := model(false, uint64(n))
 		j.round(kind, false, down, down)
-		for side, list := range find(t, p, c, j.tcp()) {
+		for side, list := range parsertest.Find(t, p, c, j.tcp()) {
 			for _, v := range list {
 				b[side] = append(b[side], v.Base)
 			}

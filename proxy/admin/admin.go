@@ -167,6 +167,25 @@ func (c *Config) peers(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, map[string]any{"site": c.Site, "peers": c.Peers(r.Context())})
 }
 
+// LinkState writes the state of a link for people, and RTTOf its round-trip time; "": it is not known. outage and rtt are in seconds.
+func LinkState(up bool, outage float64) string {
+	switch {
+	case outage > 0:
+		return fmt.Sprintf("outage for %v", time.Duration(outage*float64(time.Second)).Round(100*time.Millisecond))
+	case !up:
+		return "down"
+	}
+	return "up"
+}
+
+// RTTOf is described with LinkState.
+func RTTOf(rtt float64) string {
+	if rtt <= 0 {
+		return ""
+	}
+	return time.Duration(rtt * float64(time.Second)).Round(10 * time.Microsecond).String()
+}
+
 // Size writes bytes for people.
 func Size(n int64) string {
 	v, unit := float64(n), "B"

@@ -8,41 +8,12 @@
 package main
 
 import (
-	"bytes"
-	"flag"
-	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
+
+	"github.com/gradproxy/gradproxy/integration/cmd/internal/program"
 )
 
-func main() {
-	root := flag.String("root", ".", "root of the checkout")
-	flag.Parse()
-	if err := run(*root); err != nil {
-		fmt.Fprintf(os.Stderr, "dashboards: %v\n", err)
-		os.Exit(1)
-	}
-}
-
-// run writes every file that is not as it should be, and says so.
-func run(root string) error {
-	files, err := render()
-	if err != nil {
-		return err
-	}
-	for name, content := range files {
-		path := filepath.Join(root, name)
-		if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, content) {
-			continue
-		}
-		if err := os.WriteFile(path, content, 0o644); err != nil {
-			return err
-		}
-		fmt.Println(name)
-	}
-	return nil
-}
+func main() { program.Write("dashboards", func(string) (map[string][]byte, error) { return render() }) }
 
 // render returns the contents of all files that this command makes, by their paths below the root.
 func render() (map[string][]byte, error) {

@@ -8,40 +8,14 @@
 package main
 
 import (
-	"bytes"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/gradproxy/gradproxy/integration/cmd/internal/program"
 )
 
-func main() {
-	root := flag.String("root", ".", "root of the checkout")
-	flag.Parse()
-	if err := run(*root); err != nil {
-		fmt.Fprintf(os.Stderr, "pictures: %v\n", err)
-		os.Exit(1)
-	}
-}
-
-// run writes every file that differs from the measurements, and says so.
-func run(root string) error {
-	files, err := render(root)
-	if err != nil {
-		return err
-	}
-	for name, content := range files {
-		path := filepath.Join(root, name)
-		if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, content) {
-			continue
-		}
-		if err := os.WriteFile(path, content, 0o644); err != nil {
-			return err
-		}
-		fmt.Println(name)
-	}
-	return nil
-}
+func main() { program.Write("pictures", render) }
 
 // render returns the contents of all files that this command makes, by their paths below root.
 func render(root string) (map[string][]byte, error) {

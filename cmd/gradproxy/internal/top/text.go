@@ -83,20 +83,11 @@ func links(x *Snapshot) []line {
 	rows := []table.Row{}
 	for i, p := range x.Peers {
 		l := x.Links[i]
-		state, rtt, money := "up", "", ""
-		switch {
-		case p.Outage > 0:
-			state = fmt.Sprintf("outage for %v", time.Duration(p.Outage*float64(time.Second)).Round(100*time.Millisecond))
-		case !p.Up:
-			state = "down"
-		}
-		if p.RTT > 0 {
-			rtt = time.Duration(p.RTT * float64(time.Second)).Round(10 * time.Microsecond).String()
-		}
+		money := ""
 		if m := p.Money; m != nil {
 			money = fmt.Sprintf("%.2f of %.2f %s", m.Saved, m.Saved+m.Spent, m.Currency)
 		}
-		rows = append(rows, table.Row{p.Name, state, rtt, perSecond(l.Raw), perSecond(l.Sent), perSecond(l.Got), perSecond(l.Received), ratio(l.Ratio), money})
+		rows = append(rows, table.Row{p.Name, admin.LinkState(p.Up, p.Outage), admin.RTTOf(p.RTT), perSecond(l.Raw), perSecond(l.Sent), perSecond(l.Got), perSecond(l.Received), ratio(l.Ratio), money})
 	}
 	return tabular(table.Row{"PEER", "STATE", "RTT", "APPS SEND", "LINK SENDS", "APPS GET", "LINK GETS", "RATIO", "SAVED"}, rows, func(r table.Row) bool { return r[1] != "up" })
 }
