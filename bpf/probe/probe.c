@@ -30,7 +30,7 @@ struct layout {
 #define LAYOUTS 3
 #define TORCH_2_15 ((struct layout){16, 152, 160, 16})
 #define TORCH_1_13 ((struct layout){24, 168, 176, 24}) // and 2.1
-#define TORCH_2_5 ((struct layout){16, 160, 168, 16})  // and 2.9
+#define TORCH_2_5 ((struct layout){16, 160, 168, 16})  // 2.3 to 2.12
 
 // The bytes of an object that hold the parts of all layouts are read at once: a read costs more than a few cache lines.
 #define TENSOR_BEGIN 16

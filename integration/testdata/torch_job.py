@@ -69,6 +69,7 @@ def arguments():
     p.add_argument("--metric", choices=["squares", "noise"], nargs="?", const="squares", help="after each step all-reduce "
                    "float32 that are no gradients, and hash the sums")
     p.add_argument("--metric-size", type=int, help="how many; default: as many as there are parameters")
+    p.add_argument("--metric-every", type=int, default=1, help="in one of so many steps")
     p.add_argument("--save", metavar="FOLDER", help="write each rank's final weights there: RANK.weights, float32")
     p.add_argument("--record", metavar="FOLDER", help="keep there what goes into torch.distributed's calls and comes out")
     p.add_argument("--mib", type=int, default=64, help="size of a tensor of mode allreduce")
@@ -213,8 +214,8 @@ def train(a, recorder):
         opt.step()
         if (a.mode == "localsgd" or a.average) and (step + 1) % a.local_steps == 0:
             average(list((net[0] if a.average == "first" else net).parameters()))
-        if a.metric:
-            metric = torch.cat([p.detach().reshape(-1) for p in net.parameters()])[:a.metric_size].square_()
+        if a.metric and (step + 1) % a.metric_every == 0:
+            metric = torch.cat([getattr(p, "to_local", lambda: p)().detach().reshape(-1) for p in net.parameters()])[:a.metric_size].square_()
             if a.metric == "noise":
                 metric = torch.from_numpy(random.standard_normal(len(metric), np.float32))
             dist.all_reduce(metric)

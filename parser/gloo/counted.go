@@ -26,6 +26,8 @@ type counted struct {
 	flow
 	history []observedReduce // by tag
 	learnt  *step            // once the sequence has passed twice; nil before
+	extras  int              // all-reduces ever noted as extra
+	plain   []int            // scratch
 	missed  bool             // the learnt step had no place for an all-reduce that is not tiny
 	adopted uint32           // the tag from which on the learnt step is used
 	models  []*layout
@@ -47,6 +49,7 @@ type observedReduce struct {
 	strays   bool     // its lengths are not as expected
 	ruledOut bool     // it is no bucket, and all models have announced their buckets
 	modelled bool     // there are models
+	extra    bool     // it belongs to no step
 	asides   bool     // a step that is being learnt explains it better than the learnt one
 	claims   int      // one more than the last message that was given out as a gradient
 

@@ -9,36 +9,46 @@ import "github.com/gradproxy/gradproxy/parser/internal/mix"
 func (c *counted) learn(i int) {
 	e := &c.history[i]
 	c.budget = min(c.budget+reduceBudget, reduceBudgetLimit)
-	r := findRepeat(i, func(yield func(int) bool) {
-		for j := i - 1; j >= 0; j-- {
-			if c.history[j].first == e.first && !yield(j) {
+	c.findExtras(i)
+	all := c.repeating(i)
+	at := func(p int) int { return all[p] }
+	if all == nil {
+		at = func(p int) int { return p }
+	}
+	end := i
+	if all != nil {
+		end = len(all) - 1
+	}
+	r := findRepeat(end, func(yield func(int) bool) {
+		for p := end - 1; p >= 0; p-- {
+			if c.history[at(p)].first == e.first && !yield(p) {
 				return
 			}
 		}
-	}, c.same, &c.budget)
-	if r.period == 0 || c.learnt != nil && !c.explains(i, r) {
+	}, func(a, b int) bool { return c.same(at(a), at(b)) }, &c.budget)
+	if r.period == 0 || c.learnt != nil && !c.explains(at(end-r.span), i, r.period) {
 		return
 	}
-	at := r.phase()
 	if r.whole() {
 		c.drop()
-		c.adopt(i, r.period, at)
+		c.adopt(end, r.period, r.phase(), at)
 		return
 	}
 	if e.bucket == nil {
-		expect := c.history[i-r.period].lengths
-		e.expect, e.key, e.asides = &expect, c.stepKey(&expect, c.ordinal(i-r.period, at)), true
+		before := at(end - r.period)
+		expect := c.history[before].lengths
+		e.expect, e.key, e.asides = &expect, c.stepKey(&expect, c.ordinal(end-r.period, r.phase(), at)), true
 	}
 }
 
-// explains reports whether a repetition that goes on with all-reduce i explains one for which the learnt step had no
+// explains reports whether a repetition of the all-reduces from first on, which goes on with all-reduce i, explains one for which the learnt step had no
 // place, unless the learnt step has lasted for so long that such an all-reduce must be an exception.
-func (c *counted) explains(i int, r repeat) bool {
-	if c.learnt.longest >= strongRounds*len(c.learnt.reduces) || r.period <= len(c.learnt.reduces) {
+func (c *counted) explains(first, i, period int) bool {
+	if c.learnt.longest >= strongRounds*len(c.learnt.reduces) || period <= len(c.learnt.reduces) {
 		return false
 	}
-	for j := i - r.span; j < i; j++ {
-		if e := &c.history[j]; e.place < 0 && e.first >= crumb && int32(e.tag-c.adopted) >= 0 {
+	for j := first; j < i; j++ {
+		if e := &c.history[j]; e.place < 0 && e.first >= crumb && int32(e.tag-c.adopted) >= 0 && !e.extra {
 			return true
 		}
 	}
@@ -51,11 +61,11 @@ func (c *counted) same(a, b int) bool {
 	return x.equal(y) || a >= len(c.history)-1-settled && x.begins(y)
 }
 
-// ordinal counts the all-reduces with the lengths of i among the at before it.
-func (c *counted) ordinal(i, at int) int {
+// ordinal counts the all-reduces with the lengths of the one at p among the phase before it.
+func (c *counted) ordinal(p, phase int, at func(int) int) int {
 	n := 0
-	for j := i - at; j < i; j++ {
-		if c.history[j].lengths.equal(&c.history[i].lengths) {
+	for q := p - phase; q < p; q++ {
+		if c.history[at(q)].lengths.equal(&c.history[at(p)].lengths) {
 			n++
 		}
 	}
@@ -71,16 +81,16 @@ func (c *counted) stepKey(l *lengths, ordinal int) uint64 {
 	return mix.Words(c.seed, keyOfStep, l.hash, uint64(ordinal), epoch)
 }
 
-// adopt makes the learnt step of the period all-reduces before i, which is the at-th of its step.
-func (c *counted) adopt(i, period, at int) {
-	learnt := &step{reduces: make([]expectedReduce, period), next: at}
+// adopt makes the learnt step of the period all-reduces before the one at end, which has the place phase in its step.
+func (c *counted) adopt(end, period, phase int, at func(int) int) {
+	learnt := &step{reduces: make([]expectedReduce, period), next: phase}
 	for q := range period {
-		j := i - period + (q-at+period)%period // in the newest step seen
-		before := &c.history[j-period]
+		p := end - period + (q-phase+period)%period // in the newest step seen
+		newest, before := &c.history[at(p)], &c.history[at(p-period)]
 		it := &learnt.reduces[q]
-		*it = expectedReduce{lengths: before.lengths, tag: c.history[j].tag, before: before.tag, rounds: 2}
+		*it = expectedReduce{lengths: before.lengths, tag: newest.tag, before: before.tag, rounds: 2}
 		it.verdicts.add(before.verdict)
-		it.verdicts.add(c.history[j].verdict)
+		it.verdicts.add(newest.verdict)
 	}
 	for q := range learnt.reduces {
 		it, ordinal := &learnt.reduces[q], 0
@@ -91,9 +101,9 @@ func (c *counted) adopt(i, period, at int) {
 		}
 		it.key = c.stepKey(&it.lengths, ordinal)
 	}
-	learnt.last = (at + period - 1) % period
-	learnt.tag = c.history[i-1].tag
-	c.learnt, c.adopted, c.missed = learnt, c.history[i].tag, false
+	learnt.last = (phase + period - 1) % period
+	learnt.tag = c.history[at(end-1)].tag
+	c.learnt, c.adopted, c.missed = learnt, c.history[at(end)].tag, false
 }
 
 // placeInStep finds the place of all-reduce i in the learnt step.

@@ -2,6 +2,7 @@ package gloo
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -354,31 +355,105 @@ func TestRolesOfSimulatedJobs(t *testing.T) {
 	}
 }
 
-// A job of FSDP whose every third step has another sum is coded from its third step on. Its sequence is three steps long, which nothing tells from one step of three
-// equal layers. So each tensor then has three keys, and keeps them: each has a residual of its own, which waits for three steps.
-func TestSumsInEveryThirdStep(t *testing.T) {
-	const steps, every, ranks = 24, 3, 2
-	calls := repeatSteps(steps, func(s int) (c []gloosim.Call) {
-		for i, size := range []int{6000, 18_000, 3000} {
-			c = append(c, gloosim.Gather(fmt.Sprint("weights ", i), s, size/ranks, tensor.Float32), gloosim.Gradients(fmt.Sprint("shard ", i), s, size, tensor.Float32))
-		}
-		if s%every == every-1 {
-			c = append(c, gloosim.Ints("hits", s, 3100, tensor.Int64))
+// A job of FSDP some of whose steps have another sum is coded from its third step on, and each tensor keeps its key: all other collectives are the
+// same in each step, which they would not be in one step of several equal layers.
+func TestSumsInSomeSteps(t *testing.T) {
+	const steps, ranks = 24, 2
+	for name, mixed := range map[string]func(s int) bool{
+		"every third":  func(s int) bool { return s%3 == 2 },
+		"every second": func(s int) bool { return s%2 == 1 },
+		"every fourth": func(s int) bool { return s%4 == 0 },
+		"some":         func(s int) bool { return slices.Contains([]int{3, 5, 11, 12, 17}, s) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			keys, found, of := keysOf(t, ranks, 2, repeatSteps(steps, func(s int) (c []gloosim.Call) {
+				for i, size := range []int{6000, 18_000, 3000} {
+					c = append(c, gloosim.Gather(fmt.Sprint("weights ", i), s, size/ranks, tensor.Float32), gloosim.Gradients(fmt.Sprint("shard ", i), s, size, tensor.Float32))
+				}
+				if mixed(s) {
+					c = append(c, gloosim.Ints("hits", s, 3100, tensor.Int64))
+				}
+				return c
+			}))
+			if found < of {
+				t.Errorf("%d of %d bytes of gradients found", found, of)
+			}
+			for name, k := range keys {
+				if len(k) != 1 {
+					t.Errorf("%s has %d keys", name, len(k))
+				}
+			}
+		})
+	}
+}
+
+// The all-reduces of three equal layers and something after them are like those of three steps, where the last step has another sum. Each layer has a key of its own, where
+// the weights of all are gathered at first, as by FSDP, and where each are gathered once they are new.
+func TestEqualLayersHaveKeysOfTheirOwn(t *testing.T) {
+	const steps, layers, ranks = 12, 3, 2
+	sizes := []int{6000, 18_000, 3000}
+	layer := func(s, layer int, gathers bool) (c []gloosim.Call) {
+		for i, size := range sizes {
+			c = append(c, gloosim.Gradients(fmt.Sprint("layer ", layer, ", shard ", i), s, size, tensor.Float32))
+			if gathers {
+				c = append(c, gloosim.Gather(fmt.Sprint("weights ", i), s, size/ranks, tensor.Float32))
+			}
 		}
 		return c
-	})
-	trace := gloosim.Run(gloosim.Job{Ranks: ranks, Calls: calls, Tags: true})
-	all, err := play(t, trace, parser.Conn{Job: "job", Ranks: ranks, Sums: parser.SumsGradients})
+	}
+	head := func(s int) gloosim.Call { return gloosim.Gradients("head", s, 6200, tensor.Float32) }
+	for name, step := range map[string]func(s int) []gloosim.Call{
+		"no gathers": func(s int) (c []gloosim.Call) {
+			for l := range layers {
+				c = append(c, layer(s, l, false)...)
+			}
+			return append(c, head(s))
+		},
+		"gathers at first, and again in the backward pass": func(s int) (c []gloosim.Call) {
+			for range layers {
+				for i, size := range sizes {
+					c = append(c, gloosim.Gather(fmt.Sprint("weights ", i), s, size/ranks, tensor.Float32))
+				}
+			}
+			for l := range layers {
+				c = append(c, layer(s, l, true)...)
+			}
+			return append(c, head(s))
+		},
+		"gathers after each": func(s int) (c []gloosim.Call) {
+			for l := range layers {
+				c = append(c, layer(s, l, true)...)
+			}
+			return append(c, head(s), gloosim.Gather("weights of the head", s, 6200/ranks, tensor.Float32))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			keys, _, _ := keysOf(t, ranks, 4, repeatSteps(steps, step))
+			users := map[uint64]string{}
+			for name, all := range keys {
+				for k := range all {
+					if other, ok := users[k]; ok {
+						t.Errorf("%s and %s have the same key", name, other)
+					}
+					users[k] = name
+				}
+			}
+		})
+	}
+}
+
+// keysOf plays a job, checks the roles of its messages, and returns the keys that each message of a gradient had from a step on, and how many bytes of gradients there were
+// and were found.
+func keysOf(t *testing.T, ranks, from int, calls []gloosim.Call) (keys map[string]map[uint64]bool, found, of int) {
+	t.Helper()
+	all, err := play(t, gloosim.Run(gloosim.Job{Ranks: ranks, Calls: calls, Tags: true}), parser.Conn{Job: "job", Ranks: ranks, Sums: parser.SumsGradients})
 	if err != nil {
 		t.Fatal(err)
 	}
 	checkTruth(t, 0, all)
-	if found, _, of := shareFound(all); found < of {
-		t.Errorf("%d of %d bytes of gradients found", found, of)
-	}
-	keys := map[string]map[uint64]bool{}
+	keys = map[string]map[uint64]bool{}
 	for _, m := range all {
-		if m.Step < 2*every || m.value.Role != tensor.Gradient {
+		if m.Step < from || m.value.Role != tensor.Gradient {
 			continue
 		}
 		name := fmt.Sprint(m.Name, " of rank ", m.Rank, ", connection ", m.conn, ", message ", m.Index)
@@ -388,13 +463,10 @@ func TestSumsInEveryThirdStep(t *testing.T) {
 		keys[name][m.value.Key] = true
 	}
 	if len(keys) == 0 {
-		t.Error("no gradients")
+		t.Fatal("no gradients")
 	}
-	for name, k := range keys {
-		if len(k) != every {
-			t.Errorf("%s has %d keys, want %d", name, len(k), every)
-		}
-	}
+	found, _, of = shareFound(all)
+	return keys, found, of
 }
 
 // checkTruth compares the returned tensors with the truth.

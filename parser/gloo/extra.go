@@ -1,0 +1,62 @@
+package gloo
+
+// FSDP's steps may have a sum of something else now and then: statistics every hundred steps. Such an extra all-reduce is left out where steps are
+// learnt, or the sequence would be a hundred steps long.
+//
+// A step of several equal layers with something after them has the same all-reduces. If its layers passed for one tensor, one layer would pay another one's residual. But
+// FSDP gathers all weights in each step, and tags count all collectives, of which at least as many must be others as there are all-reduces.
+// Gathers before the first layer, or of the last one's weights, have tags too. So an all-reduce is extra if the two around it are as far apart by their
+// tags as the same two in another step, apart from the extra itself.
+
+// extraReach is how many all-reduces away that other step may be.
+const extraReach = 128
+
+// findExtras notes which all-reduces are extra, now that all-reduce i has begun: the one before it, or one that stands where i and the one before stand
+// side by side.
+func (c *counted) findExtras(i int) {
+	for k := i - 3; k >= max(0, i-extraReach) && c.budget > 0; k-- {
+		c.budget--
+		c.noteExtra(i-1, k)
+	}
+	for j := i - 3; j >= max(1, i-extraReach) && c.budget > 0; j-- {
+		c.budget--
+		c.noteExtra(j, i-1)
+	}
+}
+
+// noteExtra notes all-reduce j as extra if the two around it are as k and the one after k.
+func (c *counted) noteExtra(j, k int) {
+	if j < 1 || c.history[j].extra {
+		return
+	}
+	before, after, last, next := &c.history[j-1], &c.history[j+1], &c.history[k], &c.history[k+1]
+	if before.first != last.first || after.first != next.first || after.tag-before.tag != next.tag-last.tag+1 || !c.same(max(k, j-1), min(k, j-1)) {
+		return
+	}
+	from, to := min(k, j-1), max(k, j-1)
+	reduces := 0
+	for x := from; x < to; x++ {
+		if !c.history[x].extra && x != j {
+			reduces++
+		}
+	}
+	if c.history[to].tag-c.history[from].tag >= uint32(2*reduces) {
+		c.history[j].extra = true
+		c.extras++
+	}
+}
+
+// repeating returns the indices of the all-reduces up to i that are not extra, of which i is the last; nil: none is.
+func (c *counted) repeating(i int) []int {
+	if c.extras == 0 {
+		return nil
+	}
+	c.plain = c.plain[:0]
+	for j := range i {
+		if !c.history[j].extra {
+			c.plain = append(c.plain, j)
+		}
+	}
+	c.plain = append(c.plain, i)
+	return c.plain
+}
