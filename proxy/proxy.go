@@ -168,7 +168,12 @@ type Handed = handover.Handed
 
 // HandOver brings all connections to rest. It fails, and everything goes on as before, if that is not done when ctx ends, or if it cannot be done: a peer
 // is of a version that knows no rest, or a connection bypasses the tunnel.
-func (p *Proxy) HandOver(ctx context.Context) (*HandingOver, error) { return p.live.HandOver(ctx) }
+func (p *Proxy) HandOver(ctx context.Context) (*HandingOver, error) { return p.live.HandOver(ctx, 0) }
+
+// HandOverBy is HandOver that resets the connections which keep it waiting for longer than patience, and all of a peer that does not answer.
+func (p *Proxy) HandOverBy(ctx context.Context, patience time.Duration) (*HandingOver, error) {
+	return p.live.HandOver(ctx, patience)
+}
 
 // Drain takes no new connections, ends openings that wait for an answer, and waits until the existing connections have ended; it
 // resets them when ctx is done.

@@ -49,7 +49,7 @@ var errUnnamed = errors.New("it has opened connections with no tag, or with one 
 func (h *HandingOver) ask(ctx context.Context, peer string) (Stream, error) {
 	t, began := h.table, time.Now()
 	for pause := firstAgain; ; pause = min(2*pause, lastAgain) {
-		s, err := h.askOnce(ctx, peer)
+		s, err := h.askOnce(h.patience.wait(ctx, asked), peer)
 		waits := t.carriesTo(peer) || time.Since(began) < openGrace
 		var refused *tunnel.RefusedError
 		switch {
@@ -60,6 +60,9 @@ func (h *HandingOver) ask(ctx context.Context, peer string) (Stream, error) {
 			return s, nil
 		case errors.Is(err, tunnel.ErrPeerDown):
 			return nil, nil
+		case h.patience.over(ctx, asked):
+			h.shutOut(peer, errTardy)
+			return nil, nil
 		case ctx.Err() == nil && waits && errors.As(err, &refused) && refused.Code == frame.RefusedBusy: // the end of the last hand-over has not reached it
 			wait.For(ctx, pause)
 		case ctx.Err() == nil && refused != nil && wilful(refused.Code):
@@ -69,7 +72,7 @@ func (h *HandingOver) ask(ctx context.Context, peer string) (Stream, error) {
 			h.goesWithout(peer, err)
 			return nil, nil
 		default:
-			return nil, fmt.Errorf("proxy: asking %s for rest: %w (if it never answers, take it out of the configuration, reload, and try again)", peer, err)
+			return nil, fmt.Errorf("proxy: asking %s for rest: %w", peer, err)
 		}
 	}
 }
@@ -119,11 +122,15 @@ func (h *HandingOver) shutOut(peer string, why error) {
 func (h *HandingOver) answered(ctx context.Context, peer string, s Stream, atRest <-chan struct{}) error {
 	t := h.table
 	rests := make(chan error, 1)
-	go func() { rests <- resting(ctx, s, atRest) }()
+	go func() { rests <- restsAt(ctx, s, atRest) }()
 	var late <-chan time.Time
+	patience := h.patience.wait(ctx, rested)
 	for here := atRest; ; {
 		select {
 		case err := <-rests:
+			if err == nil {
+				h.owe(peer, false)
+			}
 			if err == nil || t.carriesTo(peer) {
 				if err != nil {
 					err = fmt.Errorf("%w (peer %s)", err, peer)
@@ -139,12 +146,18 @@ func (h *HandingOver) answered(ctx context.Context, peer string, s Stream, atRes
 		case <-late:
 			h.goesWithout(peer, errors.New("no answer"))
 			return nil
+		case <-patience.Done():
+			if h.patience.over(ctx, rested) {
+				h.shutOut(peer, errTardy)
+				return nil
+			}
+			patience = context.Background() // the answer of restsAt follows
 		}
 	}
 }
 
-// resting tells a peer once all connections are at rest here, and waits until they are there.
-func resting(ctx context.Context, s Stream, atRest <-chan struct{}) error {
+// restsAt tells a peer once all connections are at rest here, and waits until they are there.
+func restsAt(ctx context.Context, s Stream, atRest <-chan struct{}) error {
 	told := make(chan error, 1)
 	go func() {
 		var err error

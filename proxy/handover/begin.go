@@ -11,9 +11,10 @@ import (
 )
 
 // HandOver brings all connections to rest. It fails, and everything goes on as before, if that is not done when ctx ends, or if it cannot be done: a peer
-// is of a version that knows no rest, or a connection bypasses the tunnel.
-func (t *Table) HandOver(ctx context.Context) (*HandingOver, error) {
-	h := &HandingOver{t, &handing{decided: make(chan struct{}), waiting: map[*net.TCPConn]frame.Opening{}, shut: map[string]bool{}}}
+// is of a version that knows no rest, or a connection bypasses the tunnel. Connections that
+// keep it waiting for longer than patience, and all of a peer that does not answer, are reset; 0: none are.
+func (t *Table) HandOver(ctx context.Context, patience time.Duration) (*HandingOver, error) {
+	h := &HandingOver{t, &handing{decided: make(chan struct{}), waiting: map[*net.TCPConn]frame.Opening{}, shut: map[string]bool{}, owes: map[string]bool{}}}
 	t.mu.Lock()
 	busy := t.handing != nil || t.draining
 	if !busy {
@@ -24,7 +25,11 @@ func (t *Table) HandOver(ctx context.Context) (*HandingOver, error) {
 	if busy {
 		return nil, errors.New("proxy: it ends, or is being replaced already")
 	}
+	var cancel context.CancelFunc
+	h.patience, cancel = patienceOf(ctx, patience)
+	defer cancel()
 	if err := h.rest(ctx); err != nil {
+		err = h.failed(ctx, err)
 		h.CarryOn()
 		return nil, err
 	}
@@ -41,11 +46,15 @@ func (h *HandingOver) rest(ctx context.Context) error {
 		return err
 	}
 	atRest := make(chan struct{}) // closed once all connections are, here
-	asked, answers := make(chan error, len(peers)), make(chan error, len(peers))
+	requests, answers := make(chan error, len(peers)), make(chan error, len(peers))
 	for _, peer := range peers {
+		h.owe(peer, true)
 		go func() {
 			s, err := h.ask(ctx, peer)
-			asked <- err
+			if err == nil {
+				h.owe(peer, false)
+			}
+			requests <- err
 			if s != nil {
 				if err = h.answered(ctx, peer, s, atRest); err != nil {
 					cancel(err)
@@ -55,7 +64,7 @@ func (h *HandingOver) rest(ctx context.Context) error {
 		}()
 	}
 	for range peers { // all of them: CarryOn must know each stream
-		if e := <-asked; e != nil && err == nil {
+		if e := <-requests; e != nil && err == nil {
 			err = e
 			cancel(e)
 		}
@@ -79,6 +88,9 @@ func (h *HandingOver) rest(ctx context.Context) error {
 	if err := h.awaitRest(ctx); err != nil {
 		return err
 	}
+	for _, peer := range peers {
+		h.owe(peer, true)
+	}
 	close(atRest)
 	for range peers {
 		select {
@@ -96,6 +108,10 @@ func (h *HandingOver) rest(ctx context.Context) error {
 // awaitRest waits until all connections are at rest here, and no opening is under way.
 func (h *HandingOver) awaitRest(ctx context.Context) error {
 	t := h.table
+	var tired <-chan struct{}
+	if h.patience != nil {
+		tired = h.patience[resting].Done()
+	}
 	for {
 		t.mu.Lock()
 		n, underWay, change, cannot := t.loose(), t.underWay, t.change, t.cannotRest()
@@ -111,6 +127,9 @@ func (h *HandingOver) awaitRest(ctx context.Context) error {
 		}
 		select {
 		case <-change:
+		case <-tired:
+			tired = nil
+			h.resetLoose()
 		case <-ctx.Done():
 			return fmt.Errorf("proxy: %d connections did not come to rest in time, and %d were being opened: does an app not read? %w", n, underWay, context.Cause(ctx))
 		}

@@ -9,8 +9,10 @@ import (
 	"net"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gradproxy/gradproxy/proxy/frame"
@@ -257,7 +259,7 @@ func (s *site) handOver() *HandingOver {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
 	defer cancel()
-	h, err := s.HandOver(ctx)
+	h, err := s.HandOver(ctx, 0)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -275,7 +277,7 @@ func TestConnectionsRestAndGoOn(t *testing.T) {
 	}
 	for _, s := range []*site{near, far, far, near} {
 		h := s.handOver()
-		if _, err := s.HandOver(t.Context()); err == nil {
+		if _, err := s.HandOver(t.Context(), 0); err == nil {
 			t.Error("a second hand-over begins while one lasts")
 		}
 		all, err := h.Connections()
@@ -336,7 +338,7 @@ func TestDrainWaitsForAll(t *testing.T) {
 	if !near.Enter(s) || !near.EnterBypass() {
 		t.Fatal("a connection does not enter")
 	}
-	if _, err := near.HandOver(t.Context()); err == nil {
+	if _, err := near.HandOver(t.Context(), 0); err == nil {
 		t.Error("a connection that bypasses the tunnel is handed over")
 	}
 	idle := near.Drain()
@@ -411,6 +413,78 @@ func TestOpeningsWaitForTheDecision(t *testing.T) {
 					t.Error("the process does not go on as before")
 				}
 			}
+		})
+	}
+}
+
+// A peer that stays silent keeps a hand-over without patience from its end, and nothing is lost; one with patience resets that peer's connections and goes on without it, and the connections of
+// other peers are handed over, be the peer silent from the start, or after it has taken the request.
+func TestSilentPeerIsResetOnRequest(t *testing.T) {
+	for name, takes := range map[string]bool{"never answers": false, "takes the request": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				near, far := newSites(t)
+				const mute = "mute"
+				near.config.Peers = func() []string { return []string{near.far.name, mute} }
+				near.config.Open = func(ctx context.Context, peer string, opening []byte) (Stream, error) {
+					if peer != mute {
+						return near.open(ctx, peer, opening)
+					}
+					if takes {
+						here, there := net.Pipe()
+						go io.Copy(io.Discard, there)
+						return &stream{Conn: here, t: t}, nil
+					}
+					<-ctx.Done()
+					return nil, context.Cause(ctx)
+				}
+				connect(near, far, 1)
+				silent := newConn(t)
+				near.ended.Go(func() {
+					seat := NewSeat(silent, Key{mute, frame.Tag{Number: 2}}, true, frame.Opening{})
+					near.Enter(seat)
+					<-silent.gone
+					near.Leave(seat)
+				})
+				synctest.Wait()
+				within := func(patience time.Duration) (*HandingOver, error) {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+					defer cancel()
+					return near.HandOver(ctx, patience)
+				}
+				_, err := within(0)
+				if err == nil || !strings.Contains(err.Error(), "waited for mute") {
+					t.Fatalf("the first hand-over: %v, want that it waits for mute", err)
+				}
+				near.awaitAll()
+				select {
+				case <-silent.gone:
+					t.Fatal("the first hand-over has reset a connection")
+				default:
+				}
+				began := time.Now()
+				h, err := within(20 * time.Second)
+				if err != nil {
+					t.Fatal(err)
+				}
+				want := 10 * time.Second
+				if takes {
+					want = 22 * time.Second // its connection is reset, and its answer then awaited for a moment
+				}
+				if took := time.Since(began); took != want {
+					t.Errorf("the second hand-over took %v, want %v", took, want)
+				}
+				if all, err := h.Connections(); err != nil || len(all) != 1 || all[0].Peer != "far" {
+					t.Errorf("%v, %v are handed over, want the one with far", all, err)
+				}
+				h.Leave()
+				for _, s := range h.streams { // as the end of the sessions does
+					s.Close()
+				}
+				near.ended.Wait()
+				far.Each(func(_ *Seat, c Conn) { c.Abort(frame.ResetByApp) })
+				far.ended.Wait()
+			})
 		})
 	}
 }

@@ -170,6 +170,7 @@ type State struct {
 type Upgrade struct {
 	Socket string        // unix socket at which it asks; "": none can
 	Within time.Duration // how long connections may take to come to rest; default 30 s
+	Reset  bool          // late: reset: the ones that take longer than half of it are reset when this process takes over
 
 	line int
 }

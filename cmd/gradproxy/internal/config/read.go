@@ -224,6 +224,7 @@ func (d *document) upgrade(u *Upgrade) reader {
 	return d.at(&u.line, d.object(map[string]reader{
 		"socket": value(d, &u.Socket, parseText),
 		"within": value(d, &u.Within, parseDuration),
+		"late":   d.oneOf(func(k int) { u.Reset = k == 1 }, "wait", "reset"),
 	}))
 }
 

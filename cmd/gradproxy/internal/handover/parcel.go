@@ -30,6 +30,7 @@ type Request struct {
 	Site     string
 	Version  string // of the program, for the log
 	PID      int
+	Reset    bool `json:",omitempty"` // connections that keep the hand-over waiting are to be reset
 }
 
 // An Answer lists all that is handed over, in the order of the descriptors.

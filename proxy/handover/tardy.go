@@ -1,0 +1,62 @@
+package handover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/gradproxy/gradproxy/proxy/frame"
+)
+
+// A hand-over that fails since a peer is silent, or an app does not read, loses nothing, which is best where the WAN is down for a while. But a peer could keep this process, perhaps with a
+// hole that the next one has not, in its place for ever. So a hand-over may have a patience, after which it resets all that keeps it waiting and goes on.
+
+// errTardy is the reason for which connections are reset when the patience is over.
+var errTardy = errors.New("it does not answer in time, and upgrade.late is reset")
+
+// resetLoose resets the connections that are not at rest.
+func (h *HandingOver) resetLoose() {
+	t, n := h.table, 0
+	t.mu.Lock()
+	for s := range t.live {
+		if !s.held {
+			n++
+			go s.conn.Abort(frame.ResetByApp)
+		}
+	}
+	t.mu.Unlock()
+	t.config.Log.Warn("connections are reset that do not come to rest in time, since upgrade.late is reset", "connections", n)
+}
+
+// owe notes that an answer of a peer is awaited, or has come.
+func (h *HandingOver) owe(peer string, awaited bool) {
+	h.table.mu.Lock()
+	defer h.table.mu.Unlock()
+	h.owes[peer] = awaited
+}
+
+// failed adds to err the peers on which the hand-over has waited when its time was over, and how to go on.
+func (h *HandingOver) failed(ctx context.Context, err error) error {
+	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return err
+	}
+	t := h.table
+	t.mu.Lock()
+	maps.DeleteFunc(h.owes, func(_ string, awaited bool) bool { return !awaited })
+	if len(h.owes) == 0 {
+		for s := range t.live {
+			if !s.held {
+				h.owes[s.Key.Peer] = true
+			}
+		}
+	}
+	names := slices.Sorted(maps.Keys(h.owes))
+	t.mu.Unlock()
+	if len(names) == 0 {
+		return err
+	}
+	return fmt.Errorf("%w (it waited for %s: try again, or set upgrade.late: reset in the new process's configuration, and what keeps it waiting is reset)", err, strings.Join(names, ", "))
+}
