@@ -233,7 +233,7 @@ func (h *Hooks) silence() error {
 		if err != nil {
 			return err
 		}
-		last = uint64(max(now-h.config.Timeout, 1))
+		last = uint64(now-h.config.Timeout) | 1 // before the host's start too: the programs' difference wraps around as well; 0 means never
 	}
 	return h.objects.Beat.Put(uint32(0), last)
 }
