@@ -8,6 +8,7 @@ import (
 
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/parser/internal/mix"
+	"github.com/gradproxy/gradproxy/parser/internal/npy"
 	"github.com/gradproxy/gradproxy/parser/lru"
 	"github.com/gradproxy/gradproxy/tensor"
 )
@@ -50,6 +51,8 @@ func parseID(b []byte) (id objectID, ok bool) {
 type place struct {
 	array uint64 // names the array
 	chunk int    // number of the part
+	// For people: the array is that one of that record, from 1.
+	record, leaf int
 }
 
 // put notes the place of an object.
@@ -79,6 +82,12 @@ func (f *facts) typeOf(array arrayKey) (tensor.DType, bool) {
 	defer f.mu.Unlock()
 	return f.types.Use(array)
 }
+
+// maxLabel bounds the text of a name that is kept for people, in bytes.
+const maxLabel = 48
+
+// labelOf returns the text of a name for people.
+func labelOf(b []byte) string { return npy.Short(string(b), maxLabel) }
 
 // The first word of a mix says how its other words are made.
 const (

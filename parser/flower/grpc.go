@@ -51,3 +51,5 @@ type grpcMessage struct{ *message }
 
 // End implements grpc.Message.
 func (m grpcMessage) End() (payload bool) { return m.payload }
+
+var _ grpc.Named = grpcMessage{}

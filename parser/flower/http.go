@@ -38,6 +38,7 @@ type httpStream struct {
 	head    http1.Collector
 	body    int      // bytes of the body still to come
 	message *message // the body; nil: nobody looks at it
+	named   *message // of the last segment; nil: it was of none
 	method  string   // of the last segment's call
 	err     error
 	count   struct{ messages, payloads int }
@@ -71,7 +72,7 @@ func (s *httpStream) Next(b []byte) (parser.Segment, error) {
 // next takes bytes of a body.
 func (s *httpStream) next(b []byte) parser.Segment {
 	seg := parser.Segment{Len: len(b)}
-	s.method = ""
+	s.method, s.named = "", s.message
 	if s.message != nil {
 		s.method = s.message.call.path
 		seg = s.message.Next(b, s.body)

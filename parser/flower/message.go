@@ -57,9 +57,10 @@ type message struct {
 	arrays    int    // that have begun in this message, or in this record
 	record    uint64 // names the record
 	keys      []uint64
-	records   int // in the tree, that have arrays
-	leaves    int // arrays in the record of the tree
-	chunks    int // in the array of the tree
+	names     []string // the same, for people
+	records   int      // in the tree, that have arrays
+	leaves    int      // arrays in the record of the tree
+	chunks    int      // in the array of the tree
 
 	field   streamed
 	file    npy.Scanner
@@ -164,7 +165,7 @@ func (m *message) Field(p protoscan.Path, size int) protoscan.Action {
 		}
 		return protoscan.Descend
 	case record:
-		m.arrays, m.keys = 0, m.keys[:0]
+		m.arrays, m.keys, m.names = 0, m.keys[:0], m.names[:0]
 		return protoscan.Descend
 	case element, array:
 		return m.array(p, size)
@@ -230,7 +231,7 @@ func (m *message) Kept(p protoscan.Path, b []byte) {
 		m.record = xxhash.Sum64String(recordName(string(b)))
 	case key:
 		if len(m.keys) < maxKeys {
-			m.keys = append(m.keys, xxhash.Sum64(b))
+			m.keys, m.names = append(m.keys, xxhash.Sum64(b)), append(m.names, labelOf(b))
 		}
 	case objectOf:
 		if id, ok := parseID(b); ok {
@@ -240,7 +241,7 @@ func (m *message) Kept(p protoscan.Path, b []byte) {
 		if id, ok := parseID(b); ok {
 			x := m.call.conn
 			a := mix.Words(arrayOfTree, x.seed, m.run, uint64(m.records), uint64(m.leaves))
-			x.facts.put(objectKey{x.scope, id}, place{a, m.chunks - 1})
+			x.facts.put(objectKey{x.scope, id}, place{a, m.chunks - 1, m.records, m.leaves})
 		}
 	}
 }

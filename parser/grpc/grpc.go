@@ -24,6 +24,7 @@ type connection struct {
 	recognized atomic.Bool // the first call was the Service's
 	counts     [2]struct{ messages, payloads atomic.Int64 }
 	methods    [2]string // of the last bytes of messages, by side; each is used by its direction alone
+	named      [2]Named  // the message of the last bytes, likewise; nil: it tells no names
 }
 
 // A direction is one direction of a connection.
@@ -44,7 +45,7 @@ func (d *direction) Recognized() bool { return d.conn.recognized.Load() }
 
 // Next implements [parser.Parser].
 func (d *direction) Next(b []byte) (parser.Segment, error) {
-	d.conn.methods[d.side] = ""
+	d.conn.methods[d.side], d.conn.named[d.side] = "", nil
 	return d.Direction.Next(b)
 }
 
@@ -55,6 +56,9 @@ func (d *direction) Method() string { return d.conn.methods[d.side] }
 func (d *direction) Label(t tensor.Tensor) parser.Label {
 	if l, ok := d.conn.service.(Labeler); ok {
 		return l.Label(d.side, t)
+	}
+	if m := d.conn.named[d.side]; m != nil {
+		return m.Label()
 	}
 	return parser.Label{}
 }
@@ -138,6 +142,7 @@ func (x *exchange) Data(from parser.Side, b []byte, rest int) (parser.Segment, e
 	x.conn.methods[from] = x.path
 	if h.message != nil {
 		seg = h.message.Next(b, min(rest, h.left))
+		x.conn.named[from], _ = h.message.(Named)
 		if s, ok := h.message.(http2.Sized); ok {
 			x.held[from].Store(int64(s.Held()))
 		}

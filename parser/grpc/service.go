@@ -22,6 +22,12 @@ type Labeler interface {
 	Label(from parser.Side, t tensor.Tensor) parser.Label
 }
 
+// A Named message can tell the name of the tensor whose bytes its Next has returned last. Where the Service is no [Labeler], it is asked.
+type Named interface {
+	Message
+	Label() parser.Label
+}
+
 // A Call reads the messages of one call.
 type Call interface {
 	// Message is told of each message as it begins. It returns nil if nobody reads the message. Calls for the two sides may be concurrent.

@@ -35,7 +35,7 @@ func (s *service) Call(path string, stream *grpc.Stream) grpc.Call {
 	if lane < 0 {
 		return nil
 	}
-	c := &call{service: s, stream: stream, lane: lane, method: mix.Words(s.scope, xxhash.Sum64String(path))}
+	c := &call{service: s, stream: stream, lane: lane, method: mix.Words(s.scope, xxhash.Sum64String(path)), name: methodName(path)}
 	c.key = mix.Words(s.seed, xxhash.Sum64String(path))
 	s.live[lane] = c
 	return c
@@ -47,6 +47,7 @@ type call struct {
 	stream *grpc.Stream
 	lane   int    // that no other call under way has: tensors of two calls may interleave
 	method uint64 // names the method among the methods of all jobs
+	name   string // of the method, for people
 	key    uint64 // of its tensors, the same at both proxies
 	sides  [2]struct {
 		several bool // messages have come

@@ -74,3 +74,5 @@ func (c *call) Message(h grpc.Head) grpc.Message {
 	m.begin(c, h.From, number, h.Len)
 	return m
 }
+
+var _ grpc.Named = (*message)(nil)

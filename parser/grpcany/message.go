@@ -7,6 +7,7 @@ import (
 
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/parser/internal/mix"
+	"github.com/gradproxy/gradproxy/parser/internal/npy"
 	"github.com/gradproxy/gradproxy/parser/internal/protoscan"
 	"github.com/gradproxy/gradproxy/tensor"
 )
@@ -31,6 +32,7 @@ type message struct {
 	number  int // in its call, where that counts
 	scan    protoscan.Scanner
 	texts   [maxDepth + 2]uint64 // of the messages that the next field lies in, by depth
+	words   [maxDepth + 2]string // the last text of each of them, for people
 	alike   map[context]int      // leaves so far
 	inner   protoscan.Path       // the message that was entered last
 	trying  bool                 // the field under way is the first at its place
@@ -40,6 +42,7 @@ type message struct {
 	trial   *trial               // of the field, if it is the first
 	left    int                  // bytes of the field before the elements
 	value   tensor.Tensor        // the elements; Size is 0: there are none
+	label   parser.Label         // of the leaf
 	payload bool                 // the message had elements
 }
 
@@ -130,6 +133,9 @@ func (m *message) Held() int {
 // at returns the place of a field.
 func (m *message) at(p protoscan.Path) place { return place{methodKey{m.call.method, m.side}, p} }
 
+// Label implements [grpc.Named].
+func (m *message) Label() parser.Label { return m.label }
+
 // End implements grpc.Message.
 func (m *message) End() (payload bool) {
 	return m.payload
@@ -148,7 +154,7 @@ func (m *message) Field(p protoscan.Path, n int) protoscan.Action {
 	f := m.call.facts.at(m.field)
 	switch f.kind {
 	case aMessage:
-		m.inner, m.texts[d] = p, 0
+		m.inner, m.texts[d], m.words[d] = p, 0, ""
 		return protoscan.Descend
 	case untried:
 		if m.trial == nil {
@@ -180,6 +186,11 @@ func (m *message) open(p protoscan.Path, n int) {
 		return
 	}
 	m.alike[name]++
+	text := ""
+	if texts != 0 {
+		text = m.words[depth(p)-1]
+	}
+	m.label = labelOf(m.call.name, text, p, which, m.number)
 	unit, host := max(1, t.dtype.Size()), uint64(0) // a server sends all clients the same
 	if m.side == parser.Client {
 		host = m.call.host
@@ -205,6 +216,7 @@ func (m *message) Kept(p protoscan.Path, b []byte) {
 	}
 	if d := depth(p) - 1; d <= maxDepth {
 		m.texts[d] = mix.Words(textsOfMessage, m.texts[d], uint64(p), xxhash.Sum64(b))
+		m.words[d] = npy.Short(string(b), maxLabel)
 	}
 }
 

@@ -228,7 +228,7 @@ func (x *stream) announces() bool {
 
 // heldBytes returns about how many bytes c holds.
 func (c *content) heldBytes() int {
-	return cap(c.held) + c.main.Held() + c.item.Held() + len(c.announced.names)*64
+	return cap(c.held) + c.main.Held() + c.item.Held() + len(c.announced.names)*(64+16+maxLabel)
 }
 
 // Text implements msgscan.Handler.
@@ -244,10 +244,10 @@ func (c *content) Text(b []byte) {
 		c.kind = string(b)
 	case m.Path("__fobs_data__", "DXO", "data", "*", "__fobs_data__", "data"):
 		if c.announced.names == nil {
-			c.announced.names = map[string]uint64{}
+			c.announced.names = map[string]arrayName{}
 		}
 		if len(c.announced.names) < maxNames && len(b) <= maxItemName {
-			c.announced.names[string(b)] = xxhash.Sum64(m.Key(3))
+			c.announced.names[string(b)] = arrayName{xxhash.Sum64(m.Key(3)), npy.Short(string(m.Key(3)), maxLabel)}
 		}
 	default:
 		c.filtered()

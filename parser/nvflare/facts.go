@@ -1,10 +1,12 @@
 package nvflare
 
 import (
+	"strings"
 	"sync"
 
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/parser/internal/mix"
+	"github.com/gradproxy/gradproxy/parser/internal/npy"
 	"github.com/gradproxy/gradproxy/parser/lru"
 	"github.com/gradproxy/gradproxy/tensor"
 )
@@ -32,8 +34,23 @@ type fact struct {
 // An announcement says which arrays may be downloaded. It does not change once others know it.
 type announcement struct {
 	from  parser.Side
-	role  tensor.Role       // of floats, where the container lets elements change
-	names map[string]uint64 // hashes of the arrays' names, by the names of files
+	role  tensor.Role          // of floats, where the container lets elements change
+	names map[string]arrayName // of the arrays, by the names of files
+}
+
+// An arrayName is the name of an array.
+type arrayName struct {
+	hash uint64
+	text string // for people
+}
+
+// maxLabel bounds a text that is kept for people, in bytes.
+const maxLabel = 48
+
+// cellName returns the site of a cell, whose name is SITE, or SITE.JOB.
+func cellName(fqcn string) string {
+	site, _, _ := strings.Cut(fqcn, ".")
+	return npy.Short(site, maxLabel)
 }
 
 // announce notes an announcement.

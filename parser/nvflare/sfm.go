@@ -42,6 +42,10 @@ type sfm struct {
 	stream   *stream
 	part     part // the payload, as a part of its stream
 	elements bool // the frame has had elements
+
+	// The tensor that began last: its stream, where it begins there, and its bytes.
+	last     *stream
+	at, size int
 }
 
 // next classifies a prefix of b, of which sure bytes follow without an answer to the sender.
@@ -61,6 +65,9 @@ func (s *sfm) next(b []byte, sure int) (parser.Segment, error) {
 	if seg.Tensor.Size > 0 && !s.elements {
 		s.elements = true
 		s.arrays++
+	}
+	if seg.Tensor.Size > 0 && seg.Tensor.Off == 0 {
+		s.last, s.at, s.size = s.stream, s.part.at-seg.Len, seg.Tensor.Size
 	}
 	if s.left -= seg.Len; s.left == 0 {
 		s.end()

@@ -45,7 +45,7 @@ func (l *streams) of(s *sfm, h *header) *stream {
 	if ok && x.size == int(h.size) {
 		return x
 	}
-	x = &stream{conn: s.conn, side: s.side, pieces: s.pieces, size: int(h.size), what: what, request: h.request, origin: xxhash.Sum64String(h.origin), destination: xxhash.Sum64String(h.destination)}
+	x = &stream{conn: s.conn, side: s.side, pieces: s.pieces, size: int(h.size), what: what, request: h.request, origin: xxhash.Sum64String(h.origin), destination: xxhash.Sum64String(h.destination), from: cellName(h.origin), to: cellName(h.destination)}
 	x.content.begin(x)
 	if what == downloads {
 		x.announced = s.conn.facts.answered(fact{s.conn.scope, h.request})
@@ -57,7 +57,7 @@ func (l *streams) of(s *sfm, h *header) *stream {
 // held returns about how many bytes the streams hold.
 func (l *streams) held() (n int) {
 	for _, x := range l.known.FromNewest() {
-		n += 512 + x.content.heldBytes() + cap(x.regions)*48 + cap(x.gaps)*16
+		n += 512 + x.content.heldBytes() + cap(x.regions)*(96+maxLabel+maxLabel) + cap(x.gaps)*16
 	}
 	return n
 }
@@ -70,6 +70,7 @@ type stream struct {
 	what                string
 	request             string
 	origin, destination uint64
+	from, to            string // the two cells, for people
 	size                int
 	announced           *announcement // that an answer answers
 
@@ -91,6 +92,7 @@ type region struct {
 	kind     npy.Container
 	name     uint64
 	named    bool // this side has announced it
+	label    parser.Label
 }
 
 // Bounds of a stream: entries.
@@ -232,10 +234,10 @@ func (x *stream) found(at int, f *npy.Item) {
 		if m.Size == 0 || len(x.regions) >= maxRegions {
 			continue
 		}
-		r := region{from: at + m.Off, to: at + m.Off + m.Size, dtype: m.DType, kind: f.Kind(), name: xxhash.Sum64String(m.Name)}
+		r := region{from: at + m.Off, to: at + m.Off + m.Size, dtype: m.DType, kind: f.Kind(), name: xxhash.Sum64String(m.Name), label: parser.Label{From: x.from, To: x.to, Name: npy.Short(m.Name, maxLabel), Shape: m.Shape}}
 		if a := x.announced; a != nil && a.from == x.side {
 			if name, ok := a.names[m.Name]; ok {
-				r.name, r.named = name, true
+				r.name, r.named, r.label.Name = name.hash, true, name.text
 			}
 		}
 		x.regions = append(x.regions, r)

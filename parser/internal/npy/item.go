@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/gradproxy/gradproxy/tensor"
@@ -24,8 +25,9 @@ const (
 type Member struct {
 	Name  string // less .npy
 	DType tensor.DType
-	Off   int // of the elements in the file, in bytes
-	Size  int // of all elements, in bytes
+	Off   int    // of the elements in the file, in bytes
+	Size  int    // of all elements, in bytes
+	Shape string // for people
 }
 
 // An Item finds the arrays in one file, of which it reads no more than the beginning:
@@ -85,7 +87,7 @@ func (i *Item) Kind() Container { return i.kind }
 func (i *Item) Members() []Member { return i.members }
 
 // Held returns how many bytes the Item holds.
-func (i *Item) Held() int { return cap(i.held) + cap(i.members)*64 }
+func (i *Item) Held() int { return cap(i.held) + cap(i.members)*128 }
 
 // localHeader is the length of a ZIP member's header without its name and extra field.
 const localHeader = 30
@@ -136,7 +138,7 @@ func (i *Item) zip() {
 	}
 	i.members = append(i.members, Member{
 		Name:  strings.TrimSuffix(string(h[localHeader:localHeader+name]), ".npy"),
-		DType: header.DType, Off: at + header.Len, Size: header.Data,
+		DType: header.DType, Off: at + header.Len, Size: header.Data, Shape: header.Dims(),
 	})
 }
 
@@ -168,6 +170,18 @@ var safeTypes = map[string]tensor.DType{
 	"U64": tensor.Uint64, "U32": tensor.Uint32, "U16": tensor.Uint16, "U8": tensor.Uint8, "BOOL": tensor.Uint8,
 }
 
+// dims writes a shape for people.
+func dims(shape []int) string {
+	var all []string
+	for _, d := range shape[:min(len(shape), 8)] {
+		all = append(all, strconv.Itoa(d))
+	}
+	if len(all) == 0 {
+		return "scalar"
+	}
+	return Short(strings.Join(all, "×"), maxDims)
+}
+
 // safetensors reads the beginning of a safetensors file.
 func (i *Item) safetensors() {
 	var arrays map[string]json.RawMessage
@@ -197,7 +211,7 @@ func (i *Item) safetensors() {
 			n *= dim
 		}
 		if n == to-from && n > 0 {
-			i.members = append(i.members, Member{Name: name, DType: d, Off: len(i.held) + from, Size: n})
+			i.members = append(i.members, Member{Name: name, DType: d, Off: len(i.held) + from, Size: n, Shape: dims(a.Shape)})
 		}
 	}
 	slices.SortFunc(i.members, func(a, b Member) int { return cmp.Or(cmp.Compare(a.Off, b.Off), cmp.Compare(a.Name, b.Name)) })

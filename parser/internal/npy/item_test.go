@@ -79,15 +79,15 @@ func TestItems(t *testing.T) {
 		kind Container
 		want []Member
 	}{
-		"ZIP":              {zipOf("T0.npy", member, true), Zip, []Member{{"T0", tensor.Float32, 30 + 6 + 20 + 128, 60}}},
-		"a narrow ZIP":     {zipOf("a.npy", member, false), Zip, []Member{{"a", tensor.Float32, 30 + 5 + 128, 60}}},
+		"ZIP":              {zipOf("T0.npy", member, true), Zip, []Member{{"T0", tensor.Float32, 30 + 6 + 20 + 128, 60, "3×5"}}},
+		"a narrow ZIP":     {zipOf("a.npy", member, false), Zip, []Member{{"a", tensor.Float32, 30 + 5 + 128, 60, "3×5"}}},
 		"sizes that come":  {flagged, Zip, nil},
 		"compressed":       {packed, Zip, nil},
 		"a size that lies": {lying, Zip, nil},
 		"no .npy":          {zipOf("T0.txt", []byte("a text of some length"), true), Zip, nil},
 		"safetensors": {safetensorsOf(`{"T1":{"dtype":"BF16","shape":[2,3],"data_offsets":[4,16]},"T0":{"dtype":"I32","shape":[],"data_offsets":[0,4]}}`, 16), Safetensors,
-			[]Member{{"T0", tensor.Int32, 8 + 112, 4}, {"T1", tensor.BFloat16, 8 + 112 + 4, 12}}},
-		"with metadata":          {safetensorsOf(`{"__metadata__":{"format":"pt"},"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}`, 4), Safetensors, []Member{{"x", tensor.Float32, 8 + 85, 4}}},
+			[]Member{{"T0", tensor.Int32, 8 + 112, 4, "scalar"}, {"T1", tensor.BFloat16, 8 + 112 + 4, 12, "2×3"}}},
+		"with metadata":          {safetensorsOf(`{"__metadata__":{"format":"pt"},"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}`, 4), Safetensors, []Member{{"x", tensor.Float32, 8 + 85, 4, "1"}}},
 		"a shape that lies":      {safetensorsOf(`{"x":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}}`, 4), NoContainer, nil},
 		"offsets that lie":       {safetensorsOf(`{"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}`, 4), NoContainer, nil},
 		"a shape without bounds": {safetensorsOf(`{"x":{"dtype":"F32","shape":[4611686018427387904,4611686018427387904],"data_offsets":[0,4]}}`, 4), NoContainer, nil},

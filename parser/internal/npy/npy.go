@@ -25,6 +25,26 @@ type Header struct {
 	Data    int    // bytes of all elements
 }
 
+// Dims writes the shape for people: "200×80"; "scalar" of one element without dimensions.
+func (h *Header) Dims() string {
+	dims := strings.FieldsFunc(h.Shape, func(r rune) bool { return r == ',' || r == ' ' || r == 'L' })
+	if len(dims) == 0 {
+		return "scalar"
+	}
+	return Short(strings.Join(dims, "×"), maxDims)
+}
+
+// maxDims bounds a shape for people, in bytes.
+const maxDims = 64
+
+// Short cuts a text for people after most bytes.
+func Short(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}
+
 // MaxHeader bounds the bytes before the elements of a file that is understood.
 const MaxHeader = 4 << 10
 

@@ -96,9 +96,23 @@ func links(x *Snapshot) []line {
 func rows(tensors []Tensor) []line {
 	rows := []table.Row{}
 	for _, t := range tensors {
-		rows = append(rows, table.Row{cmp.Or(t.Job, "-"), t.Protocol, t.Role, t.DType, admin.Size(int64(t.Bytes)), perSecond(t.Rate), admin.Size(t.RawBytes), ratio(t.Ratio), t.Codec, reason(t.Reason), fmt.Sprintf("%016x", t.Key)})
+		rows = append(rows, table.Row{cmp.Or(t.Job, "-"), name(&t), t.Protocol, t.Role, t.DType, admin.Size(int64(t.Bytes)), perSecond(t.Rate), admin.Size(t.RawBytes), ratio(t.Ratio), t.Codec, reason(t.Reason), fmt.Sprintf("%016x", t.Key)})
 	}
-	return tabular(table.Row{"JOB", "PROTOCOL", "ROLE", "TYPE", "SIZE", "RATE", "RAW", "RATIO", "CODEC", "REASON", "KEY"}, rows, func(table.Row) bool { return false })
+	return tabular(table.Row{"JOB", "TENSOR", "PROTOCOL", "ROLE", "TYPE", "SIZE", "RATE", "RAW", "RATIO", "CODEC", "REASON", "KEY"}, rows, func(table.Row) bool { return false })
+}
+
+// name names a tensor as a person knows it: by its sender, its name or its number among the tensors of its connection, and its shape.
+func name(t *Tensor) string {
+	what := t.Name
+	if what == "" && t.Number > 0 {
+		what = fmt.Sprintf("#%d", t.Number)
+	}
+	text := []rune(strings.Join(slices.DeleteFunc([]string{t.From, what, t.Shape}, func(s string) bool { return s == "" }), " "))
+	const most = 48
+	if len(text) > most {
+		text = append(text[:most-1], '…')
+	}
+	return cmp.Or(string(text), "-")
 }
 
 // reason leaves out the reason that is none.
