@@ -28,8 +28,10 @@ const (
 	probeRTTFor     = 200 * time.Millisecond
 
 	// leastRTT replaces a shorter round trip where the window is computed: acknowledgements wait that long for a busy host, and on a path so
-	// short a queue of that length costs nothing.
-	leastRTT = 5 * time.Millisecond
+	// short a queue of that length costs nothing. But for that no more bytes are under way than sockets have room for, should the other host not let
+	// its process run.
+	leastRTT    = 5 * time.Millisecond
+	shortWindow = 2 << 20
 
 	maxQuantum   = 64 << 10
 	extraWindow  = 10 // rounds
@@ -146,7 +148,8 @@ func (b *bbr) bdp(bw, gain float64) int {
 	if b.minRTT == math.MaxInt64 {
 		return initialCwnd * b.packet
 	}
-	return int(min(gain*bw*max(b.minRTT, leastRTT).Seconds(), unlimited))
+	n := gain * bw * b.minRTT.Seconds()
+	return int(min(max(n, min(gain*bw*leastRTT.Seconds(), shortWindow)), unlimited))
 }
 
 // inflight returns the bytes under way with which a rate of bw times gain is kept, with room for acknowledgements that come together.

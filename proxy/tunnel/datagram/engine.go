@@ -32,6 +32,7 @@ type Engine struct {
 	mtu  mtuSearch
 
 	paceAt   time.Duration // when the next packet may leave
+	restAt   time.Duration // until then packets gather, to leave together: see rest
 	limited  bool          // the window has held a packet back since the last acknowledgement
 	received spans         // numbers of packets
 	floor    uint64        // packets below are doubles
@@ -247,7 +248,7 @@ func (e *Engine) acknowledge(now time.Duration) (news ackNews, err error) {
 		if late {
 			return
 		}
-		e.outcome.count(false)
+		e.outcome.count(now, false)
 		if p.probe {
 			e.mtu.acked(p.size)
 			e.bbr.packet = e.mtu.size()
@@ -310,24 +311,27 @@ func (e *Engine) detect(now time.Duration) {
 			e.mtu.lost(now)
 			return
 		}
-		e.outcome.count(true)
+		e.outcome.count(now, true)
 		e.bbr.lost(now, &p.stamp, p.size, &e.rec.rate)
 	})
 }
 
-// An outcome counts packets that were lost, and notices when they are very many.
+// An outcome counts packets that were lost, and notices when they are very many for long: a receiver that its host does not let run loses as many
+// for a moment.
 type outcome struct {
 	packets, lost int
-	heavy         uint64 // times that it has noticed
+	since         time.Duration // when very many began to be lost; 0: they are not
+	heavy         uint64        // times that it has noticed
 }
 
-// Of outcomePackets more than one in outcomeHeavy is lost.
+// Of each outcomePackets more than one in outcomeHeavy is lost, for outcomeFor.
 const (
 	outcomePackets = 32
 	outcomeHeavy   = 4
+	outcomeFor     = time.Second
 )
 
-func (o *outcome) count(lost bool) {
+func (o *outcome) count(now time.Duration, lost bool) {
 	o.packets++
 	if lost {
 		o.lost++
@@ -335,13 +339,19 @@ func (o *outcome) count(lost bool) {
 	if o.packets < outcomePackets {
 		return
 	}
-	if o.lost > outcomePackets/outcomeHeavy {
+	switch {
+	case o.lost <= outcomePackets/outcomeHeavy:
+		o.since = 0
+	case o.since == 0:
+		o.since = now
+	case now-o.since >= outcomeFor:
 		o.heavy++
+		o.since = now
 	}
 	o.packets, o.lost = 0, 0
 }
 
-// Heavy returns a number that grows whenever more than a quarter of some packets was lost, or probes stay without an answer. Beside congestion
+// Heavy returns a number that grows whenever more than a quarter of the packets is lost for long, or probes stay without an answer. Beside congestion
 // the way in which packets leave may be the cause.
 func (e *Engine) Heavy() uint64 { return e.outcome.heavy }
 
@@ -368,7 +378,9 @@ func (e *Engine) Next(now time.Duration, dst []byte) (packet []byte, again time.
 		e.limited = true
 	case probe > 0 && e.rec.rtt.measured && !full && now >= e.paceAt:
 		return e.buildProbe(now, dst, probe), 0
-	case data && now >= e.paceAt:
+	case data && now < e.paceAt:
+		e.rest(now)
+	case data && now >= e.restAt:
 		return e.build(now, dst, false), 0
 	case !data && !full:
 		e.rec.rate.appLimited = max(e.rec.rate.delivered+uint64(e.rec.inflight), 1)
@@ -388,12 +400,22 @@ func (e *Engine) Next(now time.Duration, dst []byte) (packet []byte, again time.
 	at(e.rec.timer())
 	at(e.ackAt)
 	if data && !full {
-		at(e.paceAt)
+		at(max(e.paceAt, e.restAt))
 	}
 	if mends {
 		at(max(e.repairs.dueAt, e.paceAt))
 	}
 	return nil, again
+}
+
+// rest has data wait until as much may leave as the quantum, or as there is: draft-ietf-ccwg-bbr-02, section 4.6.3. One call sends all of it, where each
+// packet would need one by itself.
+func (e *Engine) rest(now time.Duration) {
+	if e.restAt > now || len(e.send.again) > 0 {
+		return
+	}
+	more := min(e.bbr.quantum(), e.send.unsent) - e.mtu.size()
+	e.restAt = e.paceAt + time.Duration(float64(max(more, 0))/e.bbr.pacing*1e9)
 }
 
 // Moved tells the Engine that the connection goes on over another path: packets under way are lost. far: the engine forgets the old path
@@ -417,7 +439,7 @@ func (e *Engine) Moved(now time.Duration, far bool) {
 		e.marking.moved()
 		e.cameHere = e.came.sum()
 	}
-	e.paceAt = now
+	e.paceAt, e.restAt = now, now
 	e.Check()
 }
 
@@ -440,9 +462,12 @@ func (e *Engine) expired(now time.Duration) {
 		return
 	}
 	e.rec.probe()
-	if e.rec.probes >= probeNarrows {
+	if e.rec.probes < probeNarrows {
+		return
+	}
+	e.bbr.timedOut()
+	if now-e.rec.rate.deliveredAt >= outcomeFor { // sooner it may be the other host, which does not let its process run
 		e.outcome.heavy++
-		e.bbr.timedOut()
 		e.mtu.blackHole(now)
 		e.bbr.packet = e.mtu.size()
 	}

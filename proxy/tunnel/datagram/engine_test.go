@@ -253,17 +253,37 @@ func FuzzPackets(f *testing.F) {
 	})
 }
 
-// TestVeryManyLosses: an engine says when more than a quarter of its packets is lost, or nothing comes back, and not at losses that links have.
+// TestPacketsLeaveTogether: packets that must wait for their turn leave together as far as a millisecond of them goes, so that one call sends them.
+func TestPacketsLeaveTogether(t *testing.T) {
+	w := newWorld(t, 1)
+	packets, calls, last := 0, 0, time.Duration(0)
+	there, back := path{rate: 25e6, delay: 40 * time.Millisecond, queue: 2e6}, path{delay: 40 * time.Millisecond}
+	there.cut = func(now time.Duration) bool {
+		if packets++; now != last {
+			calls, last = calls+1, now
+		}
+		return false
+	}
+	a, _ := w.pair(&there, &back, 32<<20)
+	a.bulk(64 << 10)
+	w.run(4*time.Second, func() bool { return false })
+	if packets < 8*calls {
+		t.Errorf("%d packets left in %d calls", packets, calls)
+	}
+}
+
+// TestVeryManyLosses: an engine says when more than a quarter of its packets is lost, or nothing comes back, and not at losses that links have, nor
+// after a pause of the other host.
 func TestVeryManyLosses(t *testing.T) {
 	for _, c := range []struct {
 		loss float64
-		cut  bool
+		cut  time.Duration
 		want bool
-	}{{0, false, false}, {0.03, false, false}, {0.6, false, true}, {0, true, true}} {
+	}{{0, 0, false}, {0.03, 0, false}, {0.6, 0, true}, {0, time.Hour, true}, {0, 300 * time.Millisecond, false}} {
 		w := newWorld(t, 1)
 		there, back := path{rate: 5e6, delay: 10 * time.Millisecond, queue: 1e6, loss: c.loss}, path{delay: 10 * time.Millisecond}
-		if c.cut {
-			there.cut = func(now time.Duration) bool { return now > time.Second }
+		if c.cut > 0 {
+			there.cut = func(now time.Duration) bool { return now > time.Second && now < time.Second+c.cut }
 		}
 		a, _ := w.pair(&there, &back, 32<<20)
 		a.bulk(32 << 10)
