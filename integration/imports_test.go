@@ -75,6 +75,7 @@ var layers = []layer{
 	{"proxy/intercept/...", []string{"proxy/intercept/..."}},
 	{"proxy/history", nil},
 	{"proxy/admin", []string{"proxy", "proxy/history"}},
+	{"proxy/quota", []string{"tensor", "parser", "proxy/memory"}},
 	{"proxy/handover", []string{"proxy/path", "proxy/app", "proxy/frame", "proxy/internal/rank", "proxy/internal/wait", "proxy/tunnel"}},
 	{"proxy/path/pathtest", []string{"tensor", "parser", "codecs/...", "proxy/path", "proxy/policy", "proxy/internal/pipe", "proxy/residual", "proxy/tensors", "proxy/frame", "proxy/memory", "proxy/tunnel"}},
 	{"proxy/path", []string{"tensor", "codecs", "proxy/policy", "proxy/internal/pipe", "proxy/internal/rank", "proxy/cache", "proxy/residual", "proxy/app", "proxy/tensors", "proxy/coder", "proxy/frame", "proxy/memory", "proxy/tunnel"}},

@@ -32,7 +32,7 @@ func (p *Proxy) Accept(peer string, opened []byte, in Incoming, accept func() St
 	if len(opened) > 0 {
 		switch opened[0] {
 		case frame.OpeningValues:
-			defer p.quotas.enter(p.quotas.of(peer))()
+			defer p.quotas.Enter(p.quotas.Of(peer))()
 			p.cache.Accept(peer, opened, in.Refuse, func() cache.Stream { return accept() })
 			return
 		case frame.OpeningResume:

@@ -90,9 +90,9 @@ func (p *Proxy) connOf(end *app.Conn, peer, job string, log *slog.Logger, o fram
 func (p *Proxy) sit(c *path.Conn, own parser.Side, o frame.Opening, rests bool, seated func(), newPassage func() *passage) {
 	peer := c.Peer
 	values := p.cache.Peer(peer)
-	q := p.quotas.of(peer)
-	defer p.quotas.enter(q)()
-	c.Pace, c.Schedule = q.decoding.wait, p.quotas.schedule(q)
+	q := p.quotas.Of(peer)
+	defer p.quotas.Enter(q)()
+	c.Pace, c.Schedule = q.Pace, p.quotas.Schedule(q)
 	s := handover.NewSeat(c, handover.Key{Peer: peer, Tag: c.Tag}, own == parser.Client, o)
 	if !p.live.Enter(s) {
 		c.Abort(frame.ResetByApp)

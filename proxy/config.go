@@ -88,6 +88,9 @@ type Config struct {
 // ShadowMemory is Config.ShadowMemory where that is 0.
 const ShadowMemory = shadow.DefaultMemory
 
+// ParsersShare is the part of Config.Memory that the parsers of all connections may hold together beside it, one in so many.
+const ParsersShare = 4
+
 // SpareMemory is how many bytes a connection may hold in each direction beside Config.Memory.
 const SpareMemory = memory.Spare
 

@@ -34,9 +34,7 @@ func (p *Proxy) newPassage(c *path.Conn, protocols []parser.Protocol, pc parser.
 	if pc.Own == parser.Server {
 		t.flow.Direction = policy.FromServer
 	}
-	q := p.quotas.of(c.Peer)
-	t.own, t.other, t.release = parsers(protocols, pc, &metering{log: c.Log, metrics: p.config.Metrics, peer: c.Peer, time: &q.parserTime, memory: p.parsing,
-		now: sinceStart}, &q.parserMemory, func(protocol string) { t.sender.Recognized(protocol) })
+	t.own, t.other, t.release = p.quotas.Parsers(c.Peer, protocols, pc, c.Log, p.config.Metrics, func(protocol string) { t.sender.Recognized(protocol) })
 	return t
 }
 

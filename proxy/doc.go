@@ -9,6 +9,7 @@
 // use the ones below it:
 //
 //	proxy          accept, serve, carry, dial, drain, metrics; connection.go puts the two directions together
+//	quota          the parts of processors and memory that each peer's connections and their parsers get
 //	handover       the seats of live connections, and their rest while a process is replaced
 //	path/send      read ▸ classify ▸ cut ▸ choose ▸ encode ▸ emit
 //	path/receive   read ▸ decode ▸ deliver

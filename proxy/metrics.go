@@ -339,7 +339,7 @@ func (m *Metrics) GaveUp(protocol string) {
 	}
 }
 
-func (m *Metrics) parserSpent(peer, of string) {
+func (m *Metrics) ParserSpent(peer, of string) {
 	if m != nil {
 		m.spent.WithLabelValues(peer, of).Inc()
 	}

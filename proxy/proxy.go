@@ -22,6 +22,7 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/memory"
 	"github.com/gradproxy/gradproxy/proxy/path"
 	"github.com/gradproxy/gradproxy/proxy/policy"
+	"github.com/gradproxy/gradproxy/proxy/quota"
 	"github.com/gradproxy/gradproxy/proxy/relay"
 	"github.com/gradproxy/gradproxy/proxy/residual"
 	"github.com/gradproxy/gradproxy/proxy/shadow"
@@ -34,8 +35,7 @@ type Proxy struct {
 	settings atomic.Pointer[Settings]
 	sampler  *logsample.Handler // of Log
 	env      *path.Env
-	parsing  *memory.Budget // of parsers' state
-	quotas   quotas         // of peers
+	quotas   *quota.Quotas // of peers
 	cache    *cache.Cache
 	numbers  numbers
 	began    time.Time
@@ -87,8 +87,7 @@ func New(cfg Config) (*Proxy, error) {
 		return nil, fmt.Errorf("proxy: %w", err)
 	}
 	p := &Proxy{config: cfg, sampler: log, began: time.Now()}
-	p.parsing, p.quotas.cores = memory.NewBudget(cfg.Memory/ParsersShare), cfg.Workers
-	p.quotas.scheduler.cores = cfg.Workers
+	p.quotas = quota.New(cfg.Workers, cfg.Memory/ParsersShare)
 	p.watcher = app.NewWatcher()
 	p.opening, p.noOpenings = context.WithCancelCause(context.Background())
 	p.live = handover.New(p.opening, handover.Config{Open: cfg.Open, Await: cfg.Await, PeerCodecs: cfg.PeerCodecs,
@@ -122,9 +121,9 @@ func (p *Proxy) cacheConfig(room int64) cache.Config {
 	return cache.Config{Room: room, Codecs: p.config.Codecs, Lossless: p.env.Lossless, Workers: p.env.Pool, Pool: p.env.Buffers,
 		Sending: p.env.Sending, Receiving: p.env.Receiving, Metrics: p.config.Metrics, Log: p.config.Log,
 		Pace: func(peer string, encoded, decoded int, gone <-chan struct{}) {
-			p.quotas.of(peer).decoding.wait(encoded, decoded, gone)
+			p.quotas.Of(peer).Pace(encoded, decoded, gone)
 		},
-		Schedule: func(peer string) func() func() { return p.quotas.schedule(p.quotas.of(peer)) },
+		Schedule: func(peer string) func() func() { return p.quotas.Schedule(p.quotas.Of(peer)) },
 		Open: func(ctx context.Context, peer string, opening []byte) (cache.Stream, error) {
 			s, err := p.config.Open(ctx, peer, opening)
 			if err != nil {

@@ -1,4 +1,4 @@
-package proxy
+package quota
 
 import (
 	"testing"
@@ -10,10 +10,10 @@ import (
 // few times their number, and one that is alone, wait for nothing.
 func TestDecodingIsPaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := quotas{cores: 2}
-		mallory, honest := q.of("mallory"), q.of("honest")
-		leave := q.enter(mallory)
-		took := func(x *quota, blocks, encoded, decoded int) time.Duration {
+		q := Quotas{cores: 2}
+		mallory, honest := q.Of("mallory"), q.Of("honest")
+		leave := q.Enter(mallory)
+		took := func(x *Quota, blocks, encoded, decoded int) time.Duration {
 			begin := time.Now()
 			for range blocks {
 				x.decoding.wait(encoded, decoded, nil)
@@ -23,7 +23,7 @@ func TestDecodingIsPaced(t *testing.T) {
 		if d := took(mallory, 1000, 4, 16<<20); d != 0 {
 			t.Errorf("a peer that is alone waited %v", d)
 		}
-		leaveHonest := q.enter(honest)
+		leaveHonest := q.Enter(honest)
 		const blocks, size = 64, 16 << 20
 		d := took(mallory, blocks, 4, size)
 		if rate := float64(blocks*size-decodeBurst) / d.Seconds(); rate > 2*decodeRate*1.01 || rate < 2*decodeRate*0.9 {
@@ -48,26 +48,4 @@ func TestDecodingIsPaced(t *testing.T) {
 			t.Errorf("%d peers have connections, where all have left", n)
 		}
 	})
-}
-
-// The kernel's buffers towards apps that do not read are bounded together, from the first connection on, but for the least that a connection
-// needs.
-func TestSendBuffers(t *testing.T) {
-	for _, memory := range []int64{16 << 20, 256 << 20, 4 << 30} {
-		total := int64(0)
-		for n := range int64(1000) {
-			b := int64(sendBuffer(memory, n))
-			switch {
-			case b == 0:
-				total = 4 << 20 * (n + 1) // the kernel's own choice
-			case b < 64<<10:
-				t.Fatalf("connection %d has %d bytes", n, b)
-			default:
-				total = 2 * b * (n + 1) // if all had as much as the last one
-			}
-			if least := int64(2 * 64 << 10 * 1000); total > max(memory, least) {
-				t.Fatalf("%d connections of a proxy with %d bytes may have %d bytes of buffers", n+1, memory, total)
-			}
-		}
-	}
 }

@@ -1,17 +1,18 @@
-package proxy
+package quota
 
 import (
 	"fmt"
+	"log/slog"
 
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/proxy/memory"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// parsers returns the parser of the bytes that the own app sends and the parser of the bytes that are delivered to it. recognized is
+// Parsers returns the parser of the bytes that the own app of a peer's connection sends and the parser of the bytes that are delivered to it. recognized is
 // called with the name of the protocol once its parser has seen a tensor. release gives back the memory that the parsers have paid for, once they are
 // not used any more.
-func parsers(protocols []parser.Protocol, c parser.Conn, costs *metering, share *memory.Share, recognized func(string)) (own, other parser.Parser, release func()) {
+func (q *Quotas) Parsers(peer string, protocols []parser.Protocol, c parser.Conn, log *slog.Logger, m Metrics, recognized func(string)) (own, other parser.Parser, release func()) {
 	if len(protocols) == 0 {
 		return parser.Verbatim{}, nil, func() {}
 	}
@@ -27,8 +28,10 @@ func parsers(protocols []parser.Protocol, c parser.Conn, costs *metering, share 
 	for i, protocol := range protocols {
 		fromClient[i] = &named{Parser: fromClient[i], name: protocol.String(), seen: recognized}
 	}
-	a := &meter{Parser: guarded{parser.First(fromClient...)}, metering: costs, share: memory.Share{Peer: share}}
-	b := &meter{Parser: guarded{parser.First(fromServer...)}, metering: costs, share: memory.Share{Peer: share}}
+	x := q.Of(peer)
+	costs := &metering{log: log, metrics: m, peer: peer, time: &x.parserTime, memory: q.parsing, now: sinceStart}
+	a := &meter{Parser: guarded{parser.First(fromClient...)}, metering: costs, share: memory.Share{Peer: &x.parserMemory}}
+	b := &meter{Parser: guarded{parser.First(fromServer...)}, metering: costs, share: memory.Share{Peer: &x.parserMemory}}
 	return a, b, func() {
 		a.release()
 		b.release()

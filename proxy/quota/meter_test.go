@@ -1,4 +1,4 @@
-package proxy
+package quota
 
 import (
 	"errors"
@@ -26,13 +26,17 @@ func (h *hog) Next(b []byte) (parser.Segment, error) {
 
 func (h *hog) Held() int { return h.holds }
 
+type noMetrics struct{}
+
+func (noMetrics) ParserSpent(string, string) {}
+
 // meters returns the meters of a connection's two parsers, whose clock is *clock.
-func meters(q *quota, b *memory.Budget, clock *time.Duration, own, other parser.Parser) (a, z *meter) {
-	costs := &metering{log: slog.New(slog.DiscardHandler), time: &q.parserTime, memory: b, now: func() time.Duration { return *clock }}
+func meters(q *Quota, b *memory.Budget, clock *time.Duration, own, other parser.Parser) (a, z *meter) {
+	costs := &metering{metrics: noMetrics{}, log: slog.New(slog.DiscardHandler), time: &q.parserTime, memory: b, now: func() time.Duration { return *clock }}
 	return &meter{Parser: own, metering: costs, share: memory.Share{Peer: &q.parserMemory}}, &meter{Parser: other, metering: costs, share: memory.Share{Peer: &q.parserMemory}}
 }
 
-func newQuota() *quota { return &quota{parserTime: allowance{cores: 2, left: timeBurst}} }
+func newQuota() *Quota { return &Quota{parserTime: allowance{cores: 2, left: timeBurst}} }
 
 // feed gives a parser so many pieces of 48 bytes, and returns how many it took.
 func feed(p parser.Parser, pieces int) (took int, err error) {
@@ -60,10 +64,10 @@ func TestParserTimeIsBounded(t *testing.T) {
 		begin := clock
 		if _, err := feed(m, each/48); err != nil {
 			ended++
-			if !errors.Is(err, errParserTime) || !errors.Is(err, parser.ErrForeign) {
+			if !errors.Is(err, errTime) || !errors.Is(err, parser.ErrForeign) {
 				t.Fatal(err)
 			}
-			if _, err := other.Next([]byte{1}); !errors.Is(err, errParserTime) {
+			if _, err := other.Next([]byte{1}); !errors.Is(err, errTime) {
 				t.Fatalf("the other direction goes on: %v", err)
 			}
 		}
@@ -104,7 +108,7 @@ func TestParserMemoryIsBounded(t *testing.T) {
 	for range 100 {
 		m, other := meters(mallory, b, &clock, &hog{clock: &clock, keeps: 3}, &hog{clock: &clock})
 		if _, err := feed(m, (600<<10)/48); err != nil {
-			if !errors.Is(err, errParserMemory) || m.Parser != nil {
+			if !errors.Is(err, errMemory) || m.Parser != nil {
 				t.Fatalf("%v, or the parser is still held", err)
 			}
 			if _, err := other.Next([]byte{1}); err == nil || other.Parser != nil {

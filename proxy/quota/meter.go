@@ -1,4 +1,4 @@
-package proxy
+package quota
 
 import (
 	"errors"
@@ -17,9 +17,6 @@ import (
 // The bounds of parsers' costs. A stream whose parser costs more travels verbatim from there on, in both directions: bytes
 // can be made to cost a parser a hundred times as much as a tensor's do, and neither a peer nor a job may have a proxy's processor and memory so.
 const (
-	// ParsersShare is the part of Config.Memory that the parsers of all connections may hold together, one in so many; its Budget says
-	// how much is left to each peer and each connection.
-	ParsersShare = 4
 	// heldFree is how many bytes a parser may hold beside it, as nearly all do.
 	heldFree = 8 << 10
 	// heldEvery is how many bytes a parser is given between two looks at its size.
@@ -37,11 +34,17 @@ const (
 	timedEvery  = 16
 )
 
-// errParserTime and errParserMemory are why a stream is not understood any longer.
+// errTime and errMemory are why a stream is not understood any longer.
 var (
-	errParserTime   = errors.New("proxy: its parser takes more than its share of the processor")
-	errParserMemory = errors.New("proxy: its parser holds more than its share of memory; raise memory if this is a job's own traffic")
+	errTime   = errors.New("proxy: its parser takes more than its share of the processor")
+	errMemory = errors.New("proxy: its parser holds more than its share of memory; raise memory if this is a job's own traffic")
 )
+
+// Metrics counts the costs of parsers.
+type Metrics interface {
+	// ParserSpent counts a connection whose parsers took more than their share of a resource, "time" or "memory".
+	ParserSpent(peer, of string)
+}
 
 // An allowance of processor time for the parsers of one peer's connections, used by several goroutines.
 type allowance struct {
@@ -67,7 +70,7 @@ func (a *allowance) take(d, now time.Duration) bool {
 // metering holds the parts that the meters of a connection's two parsers share.
 type metering struct {
 	log     *slog.Logger
-	metrics *Metrics
+	metrics Metrics
 	peer    string
 	time    *allowance
 	memory  *memory.Budget
@@ -99,7 +102,7 @@ func (m *meter) Next(b []byte) (parser.Segment, error) {
 	if m.bytes += seg.Len; m.bytes >= heldEvery {
 		m.bytes = 0
 		if !m.holds(parser.Held(m.Parser)) {
-			return parser.Segment{}, m.end(errParserMemory, "memory")
+			return parser.Segment{}, m.end(errMemory, "memory")
 		}
 	}
 	return seg, nil
@@ -127,7 +130,7 @@ func (m *meter) timed(b []byte) (parser.Segment, error) {
 	d := m.over
 	m.used, m.over = m.used+d, 0
 	if !m.time.take(d, end) && m.used > timeFree {
-		return parser.Segment{}, m.end(errParserTime, "time")
+		return parser.Segment{}, m.end(errTime, "time")
 	}
 	return seg, nil
 }
@@ -152,7 +155,7 @@ func (m *meter) end(why error, of string) error {
 	err := fmt.Errorf("%w: %w", why, parser.ErrForeign) // no log needs to tell it again
 	m.Parser = nil
 	if m.spent.CompareAndSwap(nil, &err) {
-		m.metrics.parserSpent(m.peer, of)
+		m.metrics.ParserSpent(m.peer, of)
 		m.log.Warn("a connection costs its parser too much, and travels verbatim", "reason", "parser "+of, "err", why)
 	}
 	return *m.spent.Load()

@@ -1,4 +1,4 @@
-package proxy
+package quota
 
 import (
 	"sync"
@@ -8,27 +8,33 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/memory"
 )
 
-// A quota bounds the resources that the connections of one peer use together. Names of peers come from the configuration, which bounds their number.
-type quota struct {
+// A Quota bounds the resources that the connections of one peer use together. Names of peers come from the configuration, which bounds their number.
+type Quota struct {
 	parserTime   allowance
 	parserMemory memory.Share
 	decoding     pace
 	share        share // of the processors
-	live         int   // connections, and streams of values; guarded by quotas.mu
+	live         int   // connections, and streams of values; guarded by Quotas.mu
 }
 
-// quotas are the quotas of all peers.
-type quotas struct {
+// Quotas are the quotas of all peers.
+type Quotas struct {
 	cores     int
+	parsing   *memory.Budget // of parsers' state
 	scheduler scheduler
 	mu        sync.Mutex
-	all       map[string]*quota
+	all       map[string]*Quota
 	busy      atomic.Int64 // peers with connections
 }
 
-// schedule returns a function that begins the work on a frame of a peer, and returns one that ends it. It is for one goroutine at a time. While a
+// New returns the quotas of peers that share so many cores, and so many bytes for the state of parsers.
+func New(cores int, parsing int64) *Quotas {
+	return &Quotas{cores: cores, parsing: memory.NewBudget(parsing), scheduler: scheduler{cores: cores}}
+}
+
+// Schedule returns a function that begins the work on a frame of a peer, and returns one that ends it. It is for one goroutine at a time. While a
 // peer is alone the work begins at once.
-func (q *quotas) schedule(x *quota) (begin func() (end func())) {
+func (q *Quotas) Schedule(x *Quota) (begin func() (end func())) {
 	g := new(grant)
 	end := func() { q.scheduler.end(g) }
 	nothing := func() {}
@@ -41,24 +47,24 @@ func (q *quotas) schedule(x *quota) (begin func() (end func())) {
 	}
 }
 
-// of returns the quota of a peer.
-func (q *quotas) of(peer string) *quota {
+// Of returns the quota of a peer.
+func (q *Quotas) Of(peer string) *Quota {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	x := q.all[peer]
 	if x == nil {
-		x = &quota{parserTime: allowance{cores: q.cores, left: timeBurst, then: sinceStart()},
+		x = &Quota{parserTime: allowance{cores: q.cores, left: timeBurst, then: sinceStart()},
 			decoding: pace{rate: float64(q.cores) * decodeRate, left: decodeBurst, then: time.Now(), busy: &q.busy}}
 		if q.all == nil {
-			q.all = map[string]*quota{}
+			q.all = map[string]*Quota{}
 		}
 		q.all[peer] = x
 	}
 	return x
 }
 
-// enter notes a connection of a peer; leave takes it back.
-func (q *quotas) enter(x *quota) (leave func()) {
+// Enter notes a connection of a peer; leave takes it back.
+func (q *Quotas) Enter(x *Quota) (leave func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if x.live++; x.live == 1 {
@@ -71,6 +77,11 @@ func (q *quotas) enter(x *quota) (leave func()) {
 			q.busy.Add(-1)
 		}
 	}
+}
+
+// Pace waits until encoded bytes of the peer may become decoded bytes, or gone is closed.
+func (x *Quota) Pace(encoded, decoded int, gone <-chan struct{}) {
+	x.decoding.wait(encoded, decoded, gone)
 }
 
 // The bounds of decoding. A few bytes may stand for megabytes: a peer that sends such blocks has this side write as fast as memory
