@@ -6,40 +6,60 @@ import (
 	"testing"
 )
 
-// A change of 3 % is found in steps that vary by 10 %, become slower all the time, and take twice the time in every seventh stretch; its bounds tell how well.
-func TestCompare(t *testing.T) {
+// played returns stretches of steps that vary by 10 %, become slower all the time, and take twice the time in every seventh stretch; with probes they take
+// longer by a share.
+func played(blocks int, by float64) (stretches []stretch) {
 	rnd := rand.New(rand.NewPCG(1, 2))
-	const blocks, block = 120, 50
-	var seconds []float64
-	var stretches []stretch
+	const block = 50
 	for i := range blocks {
-		with := i%4 == 1 || i%4 == 2
-		for range block {
-			step := 0.01 * (1 + float64(len(seconds))/(blocks*block)) * math.Exp(0.1*rnd.NormFloat64())
+		s := stretch{with: i%4 == 1 || i%4 == 2}
+		var seconds []float64
+		for k := range block {
+			step := 0.01 * (1 + float64(i*block+k)/float64(blocks*block)) * math.Exp(0.1*rnd.NormFloat64())
 			if i%7 == 0 { // another process has the machine
 				step *= 2
 			}
-			if with {
-				step *= 1.03
+			if s.with {
+				step *= 1 + by
 			}
 			seconds = append(seconds, step)
+			s.processor += step / block
 		}
-		stretches = append(stretches, stretch{with: with, first: i*block + 3, end: (i+1)*block - 1})
+		s.seconds = quantile(seconds, 1, 4)
+		stretches = append(stretches, s)
 	}
-	of := func(s *stretch) float64 { return s.seconds(seconds) }
-	c, err := compare(stretches, of)
+	return stretches
+}
+
+// A change of 3 % is found, and its bounds tell how well.
+func TestCompare(t *testing.T) {
+	of := func(s *stretch) float64 { return s.seconds }
+	stretches := played(120, 0.03)
+	c, err := compare(stretches, normal95, of)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.pairs != blocks/2 || c.low > 0.03 || c.high < 0.03 || c.high-c.low < 0.004 || c.high-c.low > 0.04 || c.without < 0.01 || c.without > 0.02 {
+	if c.pairs != 60 || c.low > 0.03 || c.high < 0.03 || c.high-c.low < 0.004 || c.high-c.low > 0.04 || c.without < 0.01 || c.without > 0.02 {
 		t.Errorf("%+v", c)
 	}
-	if c, err := compare(stretches[:2], of); err == nil {
+	if c, err := compare(stretches[:3], normal95, of); err == nil {
 		t.Errorf("of one pair: %+v", c)
 	}
-	short := stretches[:4:4]
-	short[1].first = short[1].end - 2
-	if c, err := compare(short, of); err == nil {
-		t.Errorf("of a stretch that is too short: %+v", c)
+}
+
+// A change is judged by its bounds, and only at the end by narrow ones.
+func TestVerdict(t *testing.T) {
+	for _, c := range []struct {
+		by     float64
+		blocks int
+		last   bool
+		want   verdict
+	}{
+		{0, 1200, false, yes}, {0.002, 1200, false, yes}, {0.05, 1200, false, no}, {0.01, 1200, false, open}, {0.01, 1200, true, unknown}, {0, 60, false, open}, {0.5, 240, false, no},
+	} {
+		var r result
+		if err := r.judge(played(c.blocks, c.by), c.last); err != nil || r.verdict != c.want {
+			t.Errorf("%+v: verdict %q, step time %v, %v", c, r.verdict, r.time, err)
+		}
 	}
 }
