@@ -34,6 +34,8 @@ var knots = map[string][]string{
 	"parser/flower": {"message.go", "object.go"},
 	// A frame of NVFlare belongs to a stream, whose content may name streams that are still to come.
 	"parser/nvflare": {"sfm.go", "stream.go", "content.go"},
+	// A writer has an index of its entries, and keeps entries for it.
+	"proxy/cache": {"writer.go", "index.go", "retire.go"},
 	// A Link may name a Bottleneck, which is the Path of a Link.
 	"wan-sim": {"link.go", "bottleneck.go"},
 }

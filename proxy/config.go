@@ -109,6 +109,9 @@ const ValuesTimes = 3
 // SharedValues is the name under which hellos list, among codecs, that a proxy has a value cache.
 const SharedValues = cache.Name
 
+// SharedParts is the same of one that takes parts of such values.
+const SharedParts = cache.Parts
+
 // PollGateDescriptors is how many descriptors a connection that is one of Config.PollGates takes besides its own.
 const PollGateDescriptors = app.GateDescriptors
 

@@ -86,6 +86,12 @@ func (v valuesOf) Put(conn frame.Tag, p cache.Put) (r frame.ValueRef, fresh, ok 
 	return v.all.Put(conn, p)
 }
 
+func (v valuesOf) Ready() bool { return true }
+
+func (v valuesOf) PutParts(conn frame.Tag, p cache.Put, cuts []int) ([]frame.Part, bool) {
+	return v.all.PutParts(conn, p, cuts)
+}
+
 func (valuesOf) Await(frame.Tag, frame.ValueRef, <-chan struct{}) ([]byte, func(), error) {
 	return nil, nil, errNoTunnel
 }

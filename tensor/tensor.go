@@ -22,6 +22,8 @@ type Tensor struct {
 	Part  uint64 // names the part of a sum that the message holds: the message with some ranks' inputs and the one with the result have the same, which may go the other way; 0: unknown
 	Whole bool   // of Part: the message has the result
 
+	Repeats bool // the same bytes are likely to be sent again, here or to another receiver, and maybe in other pieces: they should cross once, whatever they gain
+
 	Placed *Placement // of the message in the weights with which its job began; nil: they are not known, or the sum has not their size
 }
 

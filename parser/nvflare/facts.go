@@ -83,6 +83,7 @@ func (f *facts) answered(id fact) *announcement {
 const (
 	baseOfArray = mix.Free + iota
 	keyOfArray
+	baseOfBytes
 )
 
 // A connection holds the state that the two directions share.

@@ -24,7 +24,7 @@
 // # Tensors
 //
 // The elements of a file that lie in one frame are a tensor, so that frames which are out of order, or come again, are known. Elements that two frames share are
-// opaque. Over gRPC the elements of a frame that must not change are several tensors, of 64 KiB each. Tensors have a Base: the same for all clients that are sent a model and for the weights that clients send, so that each is predicted by the other; for other arrays from a
+// opaque. So that they cross once, all tensors that lose nothing are said to repeat; and of a frame that comes before the bytes which would tell its content, all bytes are. Over gRPC the elements of a frame that must not change are several tensors, of 64 KiB each. Tensors have a Base: the same for all clients that are sent a model and for the weights that clients send, so that each is predicted by the other; for other arrays from a
 // client it is the client's own.
 //
 //   - Arrays in ZIP files are [tensor.Exact], since the reader compares a CRC-32: a changed element makes a client ask for its task again, without end.
@@ -35,7 +35,7 @@
 // # Limits
 //
 // The elements in a frame that is masked are opaque, since the bytes on the wire are none of the elements': with the WebSocket driver that is all that
-// clients send. Frames that are encrypted (cn__secure, cn__encrypted) are opaque. The frames of a stream that come before its first one are opaque.
+// clients send. Frames that are encrypted (cn__secure, cn__encrypted) are opaque.
 //
 // Memory is bounded: the last 64 announcements of at most 2^12 arrays and 2^12 requests for all jobs together, and for each direction the last 16 streams; of a gRPC connection the first two calls are read.
 package nvflare

@@ -188,7 +188,38 @@ func (x *stream) next(p *part, b []byte, sure int) parser.Segment {
 			seg.Len = min(len(b), r.to-p.at)
 		}
 	}
+	if p.region == len(x.regions) && x.unread(p) {
+		seg = x.bytes(p, b, sure)
+	}
 	p.at += seg.Len
+	return seg
+}
+
+// minBytes is the length of the unread bytes of a frame that are worth being a tensor.
+const minBytes = 4 << 10
+
+// unread reports whether a frame came before the bytes that would tell its content.
+func (x *stream) unread(p *part) bool {
+	return x.what == downloads && x.fed < p.from && p.to-p.from >= minBytes
+}
+
+// bytes classifies a prefix of b as bytes that may come again, to others and in a frame that is understood.
+func (x *stream) bytes(p *part, b []byte, sure int) parser.Segment {
+	from := p.from + (p.at-p.from)/pieceLen*pieceLen
+	to := min(p.to, from+pieceLen)
+	seg := parser.Segment{Len: min(len(b), to-p.at)}
+	cell := uint64(0)
+	if x.side == parser.Client {
+		cell = x.origin
+	}
+	base := mix.Words(baseOfBytes, x.conn.seed, uint64(x.size), uint64(from)<<32|uint64(to-from), cell)
+	seg.Tensor = tensor.Tensor{
+		Key:  mix.Words(keyOfArray, base, uint64(x.side), x.origin, x.destination),
+		Role: tensor.Exact, Size: to - from, Off: p.at - from, Base: base, Why: tensor.DTypeUnknown, Repeats: true,
+	}
+	if to-p.at <= sure {
+		seg.Tensor.Hold = to - p.at
+	}
 	return seg
 }
 
@@ -217,7 +248,7 @@ func (x *stream) tensor(r *region, p *part, from, to int) tensor.Tensor {
 	base := mix.Words(baseOfArray, x.conn.seed, r.name, uint64(r.dtype), uint64(r.to-r.from), uint64(from-r.from)<<32|uint64(to-from), cell)
 	t := tensor.Tensor{
 		Key:  mix.Words(keyOfArray, base, uint64(x.side), x.origin, x.destination),
-		Role: tensor.Exact, DType: r.dtype, Size: to - from, Off: p.at - from, Base: base, Proof: tensor.ByWire,
+		Role: tensor.Exact, DType: r.dtype, Size: to - from, Off: p.at - from, Base: base, Proof: tensor.ByWire, Repeats: true,
 	}
 	if r.mayLose() && !p.again {
 		t.Role = x.announced.role

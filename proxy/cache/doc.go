@@ -17,6 +17,9 @@
 // the store, and it alone decides which value is evicted: a value lives until another has taken its place in its slot, or its slot was
 // the one used least recently when room was needed, and every Ref to it has been delivered. A connection is named by its Tag.
 //
+// Where a framework sends bytes again, [Peer.PutParts] finds them by their content in the values that the other holds (index.go), so that the connection
+// carries parts of values, in whatever pieces the bytes come. Such values are kept for a while after others have taken their place (parts.go).
+//
 // If a value stream is lost (the peer has a new incarnation) its values are lost at both ends: the next are put whole. A Ref
 // carries the number of its value stream, its epoch, so that it cannot be taken for one of another stream.
 //

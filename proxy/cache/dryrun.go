@@ -45,6 +45,16 @@ func (d *DryRun) Put(t frame.Tag, v Put) (r frame.ValueRef, fresh, ok bool) {
 	return frame.ValueRef{Epoch: w.epoch, ID: e.id, Size: len(v.Data)}, fresh, true
 }
 
+// PutParts is Peer.PutParts for whole values.
+func (d *DryRun) PutParts(t frame.Tag, v Put, cuts []int) (parts []frame.Part, ok bool) {
+	r, _, ok := d.Put(t, v)
+	x := cover{writer: d.writer, list: []span{{0, len(v.Data), &entry{id: r.ID, raw: v.Data}, 0}}}
+	if ok {
+		parts, _ = x.parts(v.Data, cuts)
+	}
+	return parts, ok
+}
+
 // Bytes returns how many bytes were put since the last call.
 func (d *DryRun) Bytes() int64 {
 	n := d.stream.bytes

@@ -42,6 +42,9 @@ func (p *Peer) check(t *testing.T, room int64) {
 				alive[slot.latest] = true
 			}
 		}
+		for _, e := range w.retired.FromOldest() {
+			alive[e] = true
+		}
 		for e := range alive {
 			used += int64(e.slot.size())
 		}

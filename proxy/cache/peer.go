@@ -40,6 +40,7 @@ type conn struct {
 	here     bool     // it lives here
 	refers   bool     // it has carried Refs of the writer, and has not ended at the peer
 	farEnded bool     // it has ended at the peer
+	after    place    // the end of the last part that it referred to
 	pending  []*entry // values of the Refs that were not delivered yet, in order
 }
 
@@ -159,29 +160,41 @@ func (p *Peer) open(epoch uint64) {
 func (p *Peer) Put(t frame.Tag, v Put) (r frame.ValueRef, fresh, ok bool) {
 	p.submit.Lock()
 	defer p.submit.Unlock()
+	e, fresh, ok := p.put(t, &v, true)
+	if !ok {
+		return r, false, false
+	}
+	return frame.ValueRef{Epoch: e.epoch, ID: e.id, Size: len(v.Data)}, fresh, true
+}
+
+// put has the peer hold the next value of a block, and returns its entry, which has one ref more: of a Ref that the connection is to carry, or the caller's. submit is
+// held.
+func (p *Peer) put(t frame.Tag, v *Put, carries bool) (e *entry, fresh, ok bool) {
 	p.mu.Lock()
 	w, c := p.ready(), p.conns[t]
 	if w == nil || c != nil && (c.farEnded || len(c.pending) >= maxPending) {
 		p.mu.Unlock()
-		return r, false, false
+		return nil, false, false
 	}
-	e, fresh := w.entry(t, &v)
+	e, fresh = w.entry(t, v)
 	var from *copyOfSlot
-	if fresh {
+	if fresh && !v.Raw {
 		from = p.predictor(w, e.slot)
 	}
 	if e == nil {
 		p.mu.Unlock()
 		p.config.Metrics.FellBack(v.Choice.Codec.String(), v.Role, tensor.NoMemory)
-		return r, false, false
+		return nil, false, false
 	}
 	e.refs++
 	if fresh || e.lost {
 		e.served = append(e.served, t)
 	}
-	c = p.conn(t)
-	c.refers = true
-	c.pending = append(c.pending, e)
+	if carries {
+		c = p.conn(t)
+		c.refers = true
+		c.pending = append(c.pending, e)
+	}
 	p.mu.Unlock()
 	if !fresh {
 		p.config.Metrics.SharedValue("again")
@@ -190,16 +203,16 @@ func (p *Peer) Put(t frame.Tag, v Put) (r frame.ValueRef, fresh, ok bool) {
 		if err != nil {
 			w.memory.Give(e.reserved)
 		} else {
-			err = w.send(e, &v, from)
+			err = w.send(e, v, from)
 		}
 		if err != nil {
-			return r, false, false // the stream is lost, and with it the value
+			return nil, false, false // the stream is lost, and with it the value
 		}
 		p.mu.Lock()
 		e.slot.put = true
 		p.mu.Unlock()
 	}
-	return frame.ValueRef{Epoch: w.epoch, ID: e.id, Size: len(v.Data)}, fresh, true
+	return e, fresh, true
 }
 
 // Await returns the value of a Ref that connection t carries, once the peer has put it; gone ends the wait. The caller must not
@@ -267,9 +280,7 @@ func (p *Peer) delivered(t frame.Tag, n int) {
 		n, c.farEnded = len(pending), c.farEnded || n == 0
 	}
 	for _, e := range pending[:n] {
-		if e.refs--; e.refs == 0 && e.slot.latest != e {
-			p.writer.drop(e)
-		}
+		p.writer.unref(e)
 	}
 	if c.pending = pending[n:]; n == len(pending) {
 		c.pending = nil

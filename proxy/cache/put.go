@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/proxy/frame"
 	"github.com/gradproxy/gradproxy/proxy/policy"
 	"github.com/gradproxy/gradproxy/proxy/tensors"
@@ -14,4 +15,12 @@ type Put struct {
 	Choice  policy.Choice     // how the value travels
 	Role    tensor.Role       // for metrics
 	Observe *tensors.Record   // learns the bytes that the value takes, and how long coding it takes
+
+	// For PutParts.
+	Raw   bool   // what is put travels as it is, since coding has not paid of late
+	Own   uint64 // the tensor's Key: of values that are put where those of its Base cannot be
+	marks []mark // of Data
 }
+
+// mayLose reports whether a value that travels so may lose something.
+func (v *Put) mayLose() bool { return codecs.Lossy(v.Choice.Codec) }

@@ -38,18 +38,22 @@ func (w *writer) send(e *entry, v *Put, from *copyOfSlot) error {
 			enc, from = slot.enc, nil
 		}
 	}
-	turn, job, role, record := slot.coder.Next(), v.Decl.Job, v.Role, v.Observe
+	turn, job, role, record, raw := slot.coder.Next(), v.Decl.Job, v.Role, v.Observe, v.Raw
 	var buf, block []byte
 	return w.pipe.Do(pipe.Item{
 		Work: func() {
 			turn.Begin()
 			defer turn.End()
 			begin := time.Now()
-			buf, block = w.encode(e, enc, from)
+			if raw {
+				buf, block = w.raw(e)
+			} else {
+				buf, block = w.encode(e, enc, from)
+			}
 			took := time.Since(begin)
 			c.Metrics.Encoded(text, role, took)
 			w.measure(e, text, role, record)
-			if how != "whole" { // a first value does not predict the gain of the next
+			if how != "whole" && !raw { // a first value does not predict the gain of the next
 				record.Saw(text, len(e.raw), len(block), took)
 			}
 		},
@@ -110,6 +114,13 @@ func (w *writer) declare(slot *writerSlot, c codecs.Codec, d frame.Declaration, 
 	slot.enc, slot.text, slot.reverse.enc = enc, d.Codec, nil
 	body := d.Append(nil)
 	return c, append(frame.AppendHeader(nil, frame.Declare, slot.id, len(body)), body...)
+}
+
+// raw makes the Block frame of an entry that travels as it is, within buf. It is called in the slot's turn.
+func (w *writer) raw(e *entry) (buf, block []byte) {
+	buf = w.config.Pool.Get(e.room)[:frame.MaxHeader]
+	e.slot.copy.Set(e.raw)
+	return buf, frame.Front(append(append(buf, frame.FormRaw), e.raw...), frame.Block, e.slot.id)
 }
 
 // encode makes an entry's Block frame, within buf. Whatever goes wrong with the codec, the value travels: raw. It is called in the

@@ -40,9 +40,14 @@ type writer struct {
 	evict    []uint64               // numbers of slots to be evicted
 	kept     []uint64               // numbers of slots whose values are kept from now on
 	want     []uint64               // numbers of the peer's slots that predict the values put here
-	seen     map[uint32]uint64      // values of the peer's slots that have come, where it keeps them
-	crowded  sync.Once              // logged that there is no room for all
-	kick     chan struct{}          // wakes control
+
+	index        index                     // of the values that are found by their content
+	retired      lru.Cache[uint64, *entry] // such values that are no slot's latest any more, by number
+	retiredBytes int64                     // of them
+
+	seen    map[uint32]uint64 // values of the peer's slots that have come, where it keeps them
+	crowded sync.Once         // logged that there is no room for all
+	kick    chan struct{}     // wakes control
 }
 
 // A writerSlot is a block of a tensor whose last value the peer holds. submit guards text, enc, held, lossy and reverse.
@@ -76,8 +81,13 @@ type entry struct {
 	id   uint64
 	slot *writerSlot
 	raw  []byte // as it was before it was coded; nobody changes it
-	refs int    // that were not delivered
+	refs int    // that were not delivered, and holders of the entry
 	lost bool   // the codec may have lost something. Guarded by submit
+
+	epoch   uint64 // of the value stream
+	mayLose bool   // its codec may lose something
+	gone    bool   // the peer is told to forget it
+	marks   []mark // by which it is found by its content; nil: it is not
 
 	served   []frame.Tag // connections that have referred to it, if it may have lost something; else at most one of them
 	room     int         // bytes that its frame is made in
@@ -135,11 +145,15 @@ func (w *writer) entry(t frame.Tag, v *Put) (e *entry, fresh bool) {
 	}
 	slot.version++
 	w.last++
-	e = &entry{id: w.last, slot: slot, raw: bytes.Clone(v.Data), room: room, reserved: reserved}
+	e = &entry{id: w.last, slot: slot, raw: bytes.Clone(v.Data), room: room, reserved: reserved, epoch: w.epoch, mayLose: v.mayLose()}
+	if !e.mayLose && len(v.marks) > 0 {
+		e.marks = v.marks
+		w.index.add(e)
+	}
 	old := slot.latest
 	slot.latest = e
 	if old != nil && old.refs == 0 {
-		w.drop(old)
+		w.retire(old)
 	}
 	return e, true
 }
@@ -157,7 +171,7 @@ func (w *writer) number() uint32 {
 // makeRoom evicts the slots that were used least recently, but not spared, until there is room for need bytes.
 func (w *writer) makeRoom(need int64, spared *writerSlot) bool {
 	fits := func() bool { return w.used+need <= w.room && len(w.numbers) < maxSlots }
-	if fits() {
+	if w.expire(func() bool { return w.used+need <= w.room }); fits() {
 		return true
 	}
 	for k, slot := range w.slots.FromOldest() {
@@ -190,6 +204,8 @@ func (w *writer) release(slot *writerSlot) {
 
 // drop has the peer forget a value. Its memory here is free at once; the next value follows the Forget.
 func (w *writer) drop(e *entry) {
+	w.index.remove(e)
+	e.gone = true
 	w.forget = append(w.forget, e.id)
 	w.used -= int64(e.slot.size())
 	w.wake()

@@ -20,6 +20,8 @@ import (
 //	Block   = form(1 byte) encoding                  form: FormCoded, FormRaw, FormReverse
 //	Gather  = runs in stream order: 2*n, then n literal bytes; or 2*n+1, b: the next n bytes of the b-th Block that follows
 //	Ref     = epoch, number, size: a value that the receiver holds, or soon will; see package cache. In the place of a Block
+//	Parts   = 2*n, then n literal bytes; or 2*n+1, epoch, number, size, from: n bytes of such a value, from an offset on; several, in stream order. In the place of a
+//	          Block too
 //	CloseWrite, Reset = empty; nothing follows
 //	Rest    = empty; nothing follows on this stream: the connection goes on with the stream that resumes it
 //
@@ -51,10 +53,11 @@ const (
 	Kept                       // value streams: slots whose earlier values are kept
 	Seen                       // value streams: how many values of such slots have come
 	Rest                       // this direction of the connection is at rest
+	Parts                      // bytes of values that the receiver holds, and others
 )
 
 var kindNames = [...]string{Bytes: "bytes", Declare: "declare", Block: "block", Gather: "gather", Ref: "ref", CloseWrite: "close_write", Reset: "reset",
-	Room: "room", Forget: "forget", Evict: "evict", Delivered: "delivered", Want: "want", Kept: "kept", Seen: "seen", Rest: "rest"}
+	Room: "room", Forget: "forget", Evict: "evict", Delivered: "delivered", Want: "want", Kept: "kept", Seen: "seen", Rest: "rest", Parts: "parts"}
 
 // String returns the kind's name as logs and metrics write it.
 func (k Kind) String() string {
@@ -74,7 +77,7 @@ const (
 	MaxSlots = 1 << 16
 	// MaxHeader is the most bytes before a frame's body: kind, slot, length.
 	MaxHeader = 1 + binary.MaxVarintLen32 + binary.MaxVarintLen64
-	// MaxSmall bounds the bodies whose parts are short texts and numbers: all bodies but the ones of Bytes, Block and Gather.
+	// MaxSmall bounds the bodies whose parts are short texts and numbers: all bodies but the ones of Bytes, Block, Gather and Parts.
 	MaxSmall = 4 << 10
 	// MaxBytes bounds a Bytes frame. The Reader hands its body on in pieces, so that nothing waits for the rest.
 	MaxBytes = 1 << 30

@@ -17,9 +17,9 @@ type Reader struct {
 	Source ChunkReader
 	// Limit returns how long a body may be; it is asked before any memory is taken for the body.
 	Limit func(k Kind, slot uint32) (int, error)
-	// Reserve sees to it that there is memory for the body of a Block or a Gather, of n bytes, which the caller of Next keeps.
+	// Reserve sees to it that there is memory for the body of a Block, a Gather or Parts, of n bytes, which the caller of Next keeps.
 	Reserve func(k Kind, slot uint32, n int) error
-	Pool    *memory.Pool // of the bodies of Block and Gather
+	Pool    *memory.Pool // of the bodies of Block, Gather and Parts
 
 	cur  []byte // not yet read part of the last chunk
 	rest int    // bytes of the current Bytes frame that are still to come
@@ -27,7 +27,7 @@ type Reader struct {
 }
 
 // Next returns the next frame. The body of a Bytes frame comes as it arrives, in as many Frames as that takes. The body of a
-// Block or a Gather is a buffer of Pool, which the caller must put back; other bodies are valid until the next call. At the end of
+// Block, a Gather or Parts is a buffer of Pool, which the caller must put back; other bodies are valid until the next call. At the end of
 // the stream Next returns io.EOF between frames and io.ErrUnexpectedEOF within one.
 func (r *Reader) Next() (Frame, error) {
 	for r.rest == 0 {
@@ -38,7 +38,7 @@ func (r *Reader) Next() (Frame, error) {
 		switch f.Kind {
 		case Bytes:
 			r.rest = n
-		case Block, Gather:
+		case Block, Gather, Parts:
 			f.Body, err = r.keep(f, n)
 			return f, err
 		default:

@@ -84,8 +84,13 @@ type Stream interface {
 
 // Values are the values that are shared with a peer, as package cache keeps them. Connections are named by their tags.
 type Values interface {
+	// Ready reports whether values can be put, and has that be so soon.
+	Ready() bool
 	// Put has the peer hold a value and returns its name. fresh: the peer did not hold it yet. !ok: the block must travel by itself.
 	Put(conn frame.Tag, v cache.Put) (r frame.ValueRef, fresh, ok bool)
+	// PutParts has the peer hold a value, and returns the parts of held values, and others, that the value is made of, none of which goes beyond one of cuts.
+	// !ok: the bytes must travel by themselves.
+	PutParts(conn frame.Tag, v cache.Put, cuts []int) (parts []frame.Part, ok bool)
 	// Await returns the bytes of a value that the peer has put, or is about to. gone ends the wait. The caller must not change
 	// the bytes, and must call release once they are delivered.
 	Await(conn frame.Tag, r frame.ValueRef, gone <-chan struct{}) (data []byte, release func(), err error)
@@ -149,6 +154,9 @@ func (c *Conn) Lacks(text string) bool {
 
 // SharesValues reports whether values are shared with the peer.
 func (c *Conn) SharesValues() bool { return c.Values != nil && !c.Lacks(cache.Name) }
+
+// SharesParts reports whether parts of values are shared with the peer.
+func (c *Conn) SharesParts() bool { return c.SharesValues() && !c.Lacks(cache.Parts) }
 
 // Doubt notes that a sum of the job is no gradient, which ends all loss in the job.
 func (c *Conn) Doubt(job *residual.Job, t tensor.Tensor, v tensor.Verdict) {

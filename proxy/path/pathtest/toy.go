@@ -15,6 +15,7 @@ type Toy struct {
 	Role    tensor.Role
 	Proof   tensor.Proof
 	Base    bool         // a value predicts the next
+	Repeats bool         // the same bytes come again
 	Unnamed bool         // all tensors have Key 0, as none that interleave may
 	OneKey  bool         // all tensors have Key 1
 	DType   tensor.DType // of all elements; 0: Float32
@@ -68,7 +69,7 @@ func (p *toyParser) Next(b []byte) (parser.Segment, error) {
 			p.t.Key = 1
 		}
 		if p.toy.Base {
-			p.t.Base = p.t.Key
+			p.t.Base, p.t.Repeats = p.t.Key, p.toy.Repeats
 		}
 		if !p.toy.Flow {
 			p.t.Hold = p.left

@@ -38,6 +38,7 @@ type block struct {
 	data    []byte // pooled: the elements
 	err     error
 	ref     frame.ValueRef // a shared value; the fields above are not set
+	parts   []frame.Part   // parts of encoded, and of shared values, that data is to have; slot is not set
 }
 
 // declare sets a slot from the body of a Declare frame.
@@ -82,7 +83,7 @@ func (d *decoder) limit(k frame.Kind, id uint32) (int, error) {
 			return 0, err
 		}
 		return 1 + s.maxEncoded, nil
-	case frame.Gather:
+	case frame.Gather, frame.Parts:
 		return frame.MaxBlock, nil
 	}
 	return 0, nil

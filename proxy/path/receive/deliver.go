@@ -47,7 +47,13 @@ func (d *deliverer) gathered(body []byte, blocks []*block) error {
 		if b.err != nil {
 			return b.err
 		}
-		if elements[i] = b.data; b.ref.Size != 0 {
+		elements[i] = b.data
+		if b.parts != nil {
+			if err := d.collect(b); err != nil {
+				return err
+			}
+		}
+		if b.ref.Size != 0 {
 			data, release, err := d.await(b.ref)
 			if err != nil {
 				return err
@@ -57,6 +63,38 @@ func (d *deliverer) gathered(body []byte, blocks []*block) error {
 		}
 	}
 	return frame.DeliverRuns(body, elements, d.runs)
+}
+
+// collect sets the elements of a block that is parts of values and other bytes.
+func (d *deliverer) collect(b *block) error {
+	at := 0
+	return d.each(b.parts, func(bytes []byte) error {
+		at += copy(b.data[at:], bytes)
+		return nil
+	})
+}
+
+// each gives the bytes of parts to f, in their order and once they are there.
+func (d *deliverer) each(parts []frame.Part, f func([]byte) error) error {
+	for i := range parts {
+		p := &parts[i]
+		if p.Value.ID == 0 {
+			if err := f(p.Literal); err != nil {
+				return err
+			}
+			continue
+		}
+		data, release, err := d.await(p.Value)
+		if err != nil {
+			return err
+		}
+		err = f(data[p.From : p.From+p.N])
+		release()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // value delivers a shared value once it is there.

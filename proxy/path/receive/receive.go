@@ -28,6 +28,7 @@ type Receiver struct {
 	deliver deliverer
 	pipe    *pipe.Pipe
 	seen    uint64 // deliver.writes at the last call of Stuck
+	began   bool   // a frame has come
 }
 
 // New returns the Receiver of a connection, which reads c.Stream. learner, which may be nil, is shown the bytes that are delivered.
@@ -75,6 +76,11 @@ func (r *Receiver) scheduled(f frame.Frame) error {
 	if r.conn.Schedule != nil {
 		defer r.conn.Schedule()()
 	}
+	if !r.began {
+		if r.began = true; r.conn.SharesValues() {
+			r.conn.Values.Ready() // by the time that the first value comes, values can be put
+		}
+	}
 	switch f.Kind {
 	case frame.Bytes:
 		return r.bytes(f.Body)
@@ -86,6 +92,8 @@ func (r *Receiver) scheduled(f frame.Frame) error {
 		return r.gather(f.Body)
 	case frame.Ref:
 		return r.ref(f.Body)
+	case frame.Parts:
+		return r.parts(f.Body)
 	}
 	return fmt.Errorf("%w: %v is not expected", frame.ErrFrame, f.Kind)
 }
@@ -236,7 +244,7 @@ func (r *Receiver) gather(body []byte) error {
 	return r.pipe.Do(pipe.Item{
 		Work: func() {
 			for _, b := range blocks {
-				if b.ref.Size == 0 {
+				if b.slot != nil {
 					r.decode.decode(b)
 				}
 			}
@@ -272,6 +280,11 @@ func (r *Receiver) gathered(sizes []int) (blocks []*block, err error) {
 			}
 			r.pace(len(f.Body), named.Size)
 			blocks = append(blocks, &block{ref: named})
+		case frame.Parts:
+			var b *block
+			if b, err = r.partsOf(f.Body, sizes[len(blocks)]); err == nil {
+				blocks = append(blocks, b)
+			}
 		case frame.Gather:
 			r.conn.Env.Buffers.Put(f.Body)
 			fallthrough
@@ -293,6 +306,38 @@ func (r *Receiver) ref(body []byte) error {
 	}
 	r.pace(len(body), named.Size)
 	return r.pipe.Do(pipe.Item{Emit: func() error { return r.deliver.value(named) }})
+}
+
+// parts delivers parts of shared values, and bytes between them.
+func (r *Receiver) parts(body []byte) error {
+	parts, size, err := frame.ParseParts(body)
+	if err != nil {
+		r.conn.Env.Buffers.Put(body)
+		return err
+	}
+	r.pace(len(body), size)
+	reserved := r.memory.take()
+	return r.pipe.Do(pipe.Item{
+		Emit: func() error { return r.deliver.each(parts, func(b []byte) error { return r.deliver.runs(b) }) },
+		Done: func() {
+			r.conn.Env.Buffers.Put(body)
+			r.memory.give(reserved)
+		},
+	})
+}
+
+// partsOf makes a block of a Parts frame's body, which it takes over. The block must have size bytes.
+func (r *Receiver) partsOf(body []byte, size int) (*block, error) {
+	parts, n, err := frame.ParseParts(body)
+	if err == nil && n != size {
+		err = fmt.Errorf("%w: parts of %d bytes where gather wants %d", frame.ErrFrame, n, size)
+	}
+	if err != nil {
+		r.conn.Env.Buffers.Put(body)
+		return nil, err
+	}
+	r.pace(len(body), size)
+	return &block{parts: parts, encoded: body, data: r.conn.Env.Buffers.Get(size)}, nil
 }
 
 // noEOF makes the end of a stream an error where more must come.

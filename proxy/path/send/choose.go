@@ -69,8 +69,8 @@ func (c *chooser) decide(p *plan, limit int) policy.Policy {
 		if c.conn.Lacks(env.Lossless.String()) {
 			p.choice.Codec = nil
 		}
-	case c.shares(p.t) && (p.choice.Closed || !codecs.Lossy(p.choice.Codec) && (!p.choice.NoGain || c.conn.Values.Predicts(c.conn.Job, p.t.Base))):
-		p.shared = true
+	case c.shares(p.t) && (p.choice.Closed || !codecs.Lossy(p.choice.Codec) && (!p.choice.NoGain || c.repeats(p.t) || c.conn.Values.Predicts(c.conn.Job, p.t.Base))):
+		p.shared, p.partial = true, c.repeats(p.t)
 	case p.choice.Closed:
 		p.choice = policy.Choice{Codec: env.Lossless, Why: tensor.NoReference}
 	case codecs.Lossy(p.choice.Codec) && sparse(p.t):
@@ -95,6 +95,9 @@ func (c *chooser) decide(p *plan, limit int) policy.Policy {
 func (c *chooser) shares(t tensor.Tensor) bool {
 	return t.Base != 0 && t.Size >= policy.MinShared && c.conn.SharesValues()
 }
+
+// repeats reports whether the peer should hold the values of t by their content, since the same bytes are likely to come again.
+func (c *chooser) repeats(t tensor.Tensor) bool { return t.Repeats && c.conn.SharesParts() }
 
 // block returns the block of n bytes at off of a planned value, without memory for its elements; its cost is that of the rest. nil: the
 // codec takes no such block.
@@ -148,6 +151,14 @@ func (c *chooser) group(g *group) error {
 func (c *chooser) share(b *block) bool {
 	c.emit.flush() // the stream of values may not take it at once
 	choice := &b.plan.choice
+	if b.plan.parts() {
+		parts := c.parts(b, nil)
+		if parts == nil {
+			return false
+		}
+		b.frame = frameOfParts(parts)
+		return true
+	}
 	r, fresh, ok := c.conn.Values.Put(c.conn.Tag, cache.Put{Decl: b.decl, Data: b.data, Choice: *choice, Role: b.role, Observe: b.record})
 	if !ok {
 		b.record.Refused(tensor.NoReference)
@@ -159,6 +170,37 @@ func (c *chooser) share(b *block) bool {
 		b.record.Saw(b.text, len(b.data), len(b.frame), 0)
 	}
 	return true
+}
+
+// parts has the peer hold the bytes of a block that have come, and returns the parts of values that they are, of which none goes beyond one of cuts; nil: the
+// bytes must travel by themselves.
+func (c *chooser) parts(b *block, cuts []int) []frame.Part {
+	p := b.plan
+	v := cache.Put{Decl: b.decl, Data: b.data[:b.filled], Choice: p.choice, Role: b.role, Observe: b.record, Own: p.t.Key,
+		Raw: p.choice.NoGain && !c.conn.Values.Predicts(c.conn.Job, p.t.Base)}
+	parts, ok := c.conn.Values.PutParts(c.conn.Tag, v, cuts)
+	if !ok {
+		b.record.Refused(tensor.NoReference)
+		return nil
+	}
+	return parts
+}
+
+// unfinished has the peer hold the bytes of a group's blocks that have come, though the blocks are not whole, and returns their parts; nil for blocks that
+// travel verbatim, and if all do.
+func (c *chooser) unfinished(g *group) (parts [][]frame.Part) {
+	var cuts [][]int
+	for i, b := range g.blocks {
+		if b.slot != nil || !b.plan.parts() || b.filled < policy.MinShared {
+			continue
+		}
+		if parts == nil {
+			c.emit.flush()
+			parts, cuts = make([][]frame.Part, len(g.blocks)), g.cuts()
+		}
+		parts[i] = c.parts(b, cuts[i])
+	}
+	return parts
 }
 
 // settle decides how a block travels that has its own frame: as its slot says, or, if it were to lose something, exactly, or exactly

@@ -51,6 +51,21 @@ func (v *cachedValues) Await(frame.Tag, frame.ValueRef, <-chan struct{}) ([]byte
 
 func (v *cachedValues) Predicts(string, uint64) bool { return true }
 
+func (v *cachedValues) Ready() bool { return true }
+
+func (v *cachedValues) PutParts(c frame.Tag, p cache.Put, cuts []int) (parts []frame.Part, ok bool) {
+	r, _, ok := v.Put(c, p)
+	for at := 0; at < len(p.Data); {
+		end := len(p.Data)
+		if len(cuts) > 0 {
+			end, cuts = cuts[0], cuts[1:]
+		}
+		parts = append(parts, frame.Part{N: end - at, Value: r, From: at})
+		at = end
+	}
+	return parts, ok
+}
+
 // value plans a value and returns the plan's codec, or why it travels verbatim.
 func planned(s *testSender, t tensor.Tensor) (p plan, codec string) {
 	if !s.choose.value(&p, t, frame.MaxBlock) {

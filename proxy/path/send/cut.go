@@ -118,7 +118,7 @@ func (c *cutter) of(t tensor.Tensor) (*tensorCut, error) {
 func (c *cutter) start(x *tensorCut, hold int, buf []byte, from *memory.Buffer) error {
 	n, timed := x.next(hold)
 	x.left = n
-	if !c.choose.rows.fits(&x.plan, x.off, n) || x.grouped && c.group.total+n > maxInterleaved {
+	if x.plan.tooShort(n) || !c.choose.rows.fits(&x.plan, x.off, n) || x.grouped && c.group.total+n > maxInterleaved {
 		return nil
 	}
 	if c.group.overfull(n, c.limit) {
@@ -169,6 +169,8 @@ func adoptable(from *memory.Buffer, buf []byte, n int) bool {
 // fill takes the next n bytes of a tensor: for its block, or verbatim where there is none. They end buf, which is nil if they are in the
 // block already.
 func (c *cutter) fill(x *tensorCut, buf []byte, n int) (err error) {
+	x.left -= n
+	x.off += n
 	if x.block == nil {
 		x.plan.record.Sent(n, n)
 		err = c.opaque(buf)
@@ -183,8 +185,6 @@ func (c *cutter) fill(x *tensorCut, buf []byte, n int) (err error) {
 	if err != nil {
 		return err
 	}
-	x.left -= n
-	x.off += n
 	if x.off >= x.t.Size {
 		delete(c.cuts, x.t.Key)
 		c.direct.end(x.t.Size)
@@ -213,7 +213,7 @@ func (c *cutter) filled(x *tensorCut, n int) error {
 }
 
 // fallBack sends the group that waits verbatim, in stream order; the rest of its blocks will travel verbatim too. No encoder
-// has seen them.
+// has seen them. Only bytes that the peer should hold by their content travel as parts of values, and so does what follows them.
 func (c *cutter) fallBack(stalled bool) error {
 	if c.group.open == 0 {
 		return nil
@@ -221,14 +221,19 @@ func (c *cutter) fallBack(stalled bool) error {
 	g := c.group
 	c.group = group{}
 	for _, x := range c.cuts {
+		x.resume()
 		x.block, x.grouped = nil, false
 	}
-	for _, b := range g.blocks {
+	parts := c.choose.unfinished(&g)
+	for i, b := range g.blocks {
+		if parts != nil && parts[i] != nil {
+			continue
+		}
 		b.record.Sent(b.filled, b.filled)
 		if stalled {
 			c.conn.Env.Metrics.FellBack(b.text, b.role, tensor.Stalled)
 		}
 	}
 	defer c.emit.release(&g)
-	return c.emit.verbatim(&g)
+	return c.emit.verbatim(&g, parts)
 }

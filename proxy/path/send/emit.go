@@ -74,8 +74,8 @@ func (e *emitter) group(g *group, write func(frames ...[]byte) error) error {
 	return err
 }
 
-// verbatim sends a group's bytes in stream order, as Bytes frames.
-func (e *emitter) verbatim(g *group) error {
+// verbatim sends a group's bytes in stream order, as Bytes frames, or as Parts frames where parts has the parts of a block.
+func (e *emitter) verbatim(g *group, parts [][]frame.Part) error {
 	l := e.alloc.Get(min(frame.MaxHeader+g.size, readSize))
 	defer e.alloc.Put(l)
 	piece := l.B[:frame.MaxHeader]
@@ -101,6 +101,16 @@ func (e *emitter) verbatim(g *group) error {
 		if r.block != literal {
 			run = g.blocks[r.block].data[taken[r.block]:]
 			taken[r.block] += r.n
+			if parts != nil && parts[r.block] != nil {
+				if err := e.opaque(piece); err != nil {
+					return err
+				}
+				piece = piece[:frame.MaxHeader]
+				if err := e.parts(g.blocks[r.block], takeParts(&parts[r.block], r.n), r.n); err != nil {
+					return err
+				}
+				continue
+			}
 		} else {
 			literals = literals[r.n:]
 		}
@@ -109,6 +119,37 @@ func (e *emitter) verbatim(g *group) error {
 		}
 	}
 	return e.opaque(piece)
+}
+
+// takeParts takes the parts of the next n bytes.
+func takeParts(parts *[]frame.Part, n int) []frame.Part {
+	k := 0
+	for ; n > 0; k++ {
+		n -= (*parts)[k].N
+	}
+	taken := (*parts)[:k]
+	*parts = (*parts)[k:]
+	return taken
+}
+
+// parts sends n bytes of a block as parts of values.
+func (e *emitter) parts(b *block, parts []frame.Part, n int) error {
+	whole := frameOfParts(parts)
+	b.record.Sent(n, len(whole))
+	e.conn.Env.Metrics.Sent(e.conn.Peer, e.conn.Job, b.text, b.role, n, len(whole))
+	write := func() error { return e.write(whole) }
+	if sent, err := e.pipe.Try(write); sent || err != nil {
+		return err
+	}
+	return e.pipe.Do(pipe.Item{Emit: write})
+}
+
+// frameOfParts returns the frame of parts: a Ref where it is one whole value.
+func frameOfParts(parts []frame.Part) []byte {
+	if p := &parts[0]; len(parts) == 1 && p.Value.ID != 0 && p.N == p.Value.Size {
+		return frame.Append(nil, frame.Frame{Kind: frame.Ref, Body: p.Value.Append(nil)})
+	}
+	return frame.Append(nil, frame.Frame{Kind: frame.Parts, Body: frame.AppendParts(nil, parts)})
 }
 
 // write gives whole frames, at least one, to the tunnel.

@@ -90,14 +90,14 @@ func TestGroupTravelsVerbatim(t *testing.T) {
 	s := newTestSender(t, pathtest.Toy{}, policy.Rule{Codec: "wide"})
 	first, second := &block{data: []byte("abcdef"), filled: 6}, &block{data: []byte("ABCDEF"), filled: 2, index: 1}
 	g := &group{literals: []byte("<>"), blocks: []*block{first, second}, size: 10, runs: []run{{2, 0}, {1, literal}, {2, 1}, {1, literal}, {4, 0}}}
-	if err := s.emit.verbatim(g); err != nil {
+	if err := s.emit.verbatim(g, nil); err != nil {
 		t.Fatal(err)
 	}
 	if got := s.delivered(t); string(got) != "ab<AB>cdef" {
 		t.Errorf("%q arrives", got)
 	}
 	long := &block{data: bytes.Repeat([]byte("0123456789"), 100_000), filled: 1_000_000}
-	if err := s.emit.verbatim(&group{blocks: []*block{long}, size: 1_000_000, runs: []run{{1_000_000, 0}}}); err != nil {
+	if err := s.emit.verbatim(&group{blocks: []*block{long}, size: 1_000_000, runs: []run{{1_000_000, 0}}}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if got := s.delivered(t); !bytes.Equal(got[10:], long.data) {

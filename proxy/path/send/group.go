@@ -90,6 +90,18 @@ func (g *group) fill(b *block, n int) (whole bool) {
 	return g.open == 0
 }
 
+// cuts returns for each block where its runs end in it.
+func (g *group) cuts() [][]int {
+	cuts, taken := make([][]int, len(g.blocks)), make([]int, len(g.blocks))
+	for _, r := range g.runs {
+		if r.block != literal {
+			taken[r.block] += r.n
+			cuts[r.block] = append(cuts[r.block], taken[r.block])
+		}
+	}
+	return cuts
+}
+
 // reserveRuns takes memory for the runs of the group, a number of them at a time.
 func (g *group) reserveRuns(m *memory.Allocator) bool {
 	const n = 64

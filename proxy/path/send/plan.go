@@ -17,12 +17,19 @@ type plan struct {
 	unit   int    // bytes that no block has a part of: an element, or a row
 	block  int    // bytes that the codec wants at once
 
-	shared bool            // the peer holds its values
-	flush  bool            // the value travels exactly, with its residual added
-	dense  *residual.Dense // nil: the codec loses nothing, or the lost part is in the next difference
-	watch  *residual.Dense // keeps the values until they may lose something; nil: they may already, or never
-	rows   *rowPlan        // nil: it is dense, or its rows lose nothing
+	shared  bool            // the peer holds its values
+	partial bool            // it is to hold them by their content: the tensor's bytes come again
+	flush   bool            // the value travels exactly, with its residual added
+	dense   *residual.Dense // nil: the codec loses nothing, or the lost part is in the next difference
+	watch   *residual.Dense // keeps the values until they may lose something; nil: they may already, or never
+	rows    *rowPlan        // nil: it is dense, or its rows lose nothing
 }
+
+// parts reports whether values travel as parts of values that the peer holds.
+func (p *plan) parts() bool { return p.shared && p.partial && !codecs.Lossy(p.choice.Codec) }
+
+// tooShort reports whether a block of n bytes, as a pause of the sender leaves it, is shorter than its parts would be.
+func (p *plan) tooShort(n int) bool { return p.parts() && n < policy.MinShared }
 
 // A rowPlan is the rest of a plan where the value is rows.
 type rowPlan struct {

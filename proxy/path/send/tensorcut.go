@@ -11,6 +11,8 @@ type tensorCut struct {
 	block *block
 	left  int // bytes until the block, or the run that travels verbatim in its stead, ends
 
+	until int // where the block ends whose first bytes did not wait for its rest; 0, or before off: there is none
+
 	grouped bool // the group that waits has a block of the tensor
 }
 
@@ -21,10 +23,23 @@ const maxCuts = 1024
 // writes without waiting for an answer, 0 or less if that is not known.
 func (c *tensorCut) next(hold int) (n int, timed bool) {
 	n = min(c.want, c.t.Size-c.off)
+	if c.until > c.off {
+		n = min(n, c.until-c.off)
+	}
 	if hold > 0 && hold < n {
 		n = hold
 	}
 	return n, hold <= 0
+}
+
+// resume has the next whole elements be a block, whose end is that of the block that was to come, where the peer should hold the tensor's values.
+func (c *tensorCut) resume() {
+	if c.block == nil || !c.plan.parts() {
+		return
+	}
+	unit := c.t.DType.Size()
+	c.until = c.off + c.left
+	c.left = min(c.left, (unit-c.off%unit)%unit)
 }
 
 // variable reports whether a block of n bytes is as long as the rest of a sparse tensor's message, or of its index: its length

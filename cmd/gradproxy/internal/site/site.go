@@ -363,7 +363,7 @@ func (s *Site) calls(own netip.AddrPort, remotes ...netip.AddrPort) parser.Calls
 func understood(c *config.Config) []string {
 	names := append(codecs.Names(), proxy.Excerpts, proxy.Views)
 	if c.References > 0 {
-		names = append(names, proxy.SharedValues)
+		names = append(names, proxy.SharedValues, proxy.SharedParts)
 	}
 	return append(names, proxy.HandOver)
 }

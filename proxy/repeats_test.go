@@ -1,0 +1,78 @@
+package proxy
+
+import (
+	"bytes"
+	"io"
+	"math/rand/v2"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/proxy/path/pathtest"
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// A trickle writes b in pieces, and waits behind some of them for longer than a block waits for its rest.
+func trickle(t *testing.T, r *rand.Rand, to io.Writer, b []byte, waits int) {
+	for i := range waits + 1 {
+		n := len(b)
+		if i < waits {
+			n = r.IntN(len(b))
+		}
+		if _, err := to.Write(b[:n]); err != nil {
+			t.Error(err)
+		}
+		if b = b[n:]; i < waits {
+			time.Sleep(12 * time.Millisecond)
+		}
+	}
+}
+
+// Bytes that come again cross once, though they do not shrink: to the same receiver or to others, wherever the sender pauses amid them, and
+// while the first copy of them is still under way.
+func TestRepeatsCrossOnce(t *testing.T) {
+	const size, receivers = 200_000, 3
+	p := newPairWith(t, func(_ string, c *Config) { c.Values = 4 << 20 }, []parser.Protocol{pathtest.Toy{Role: tensor.Exact, Base: true, Repeats: true, Flow: true}})
+	var crossed atomic.Int64
+	p.mu.Lock()
+	p.tamper = func(b []byte) { crossed.Add(int64(len(b))) }
+	p.mu.Unlock()
+	waitFor(t, p.near.values().Ready)
+	waitFor(t, p.far.values().Ready)
+	r := rand.New(rand.NewPCG(1, 2))
+	value := make([]byte, size)
+	for i := range value {
+		value[i] = byte(r.Uint32())
+	}
+	done := make(chan []byte, receivers)
+	for i := range receivers {
+		c, s := p.connect(t)
+		random := rand.New(rand.NewPCG(3, uint64(i)))
+		const copies = 3
+		go func() {
+			for k := range copies {
+				trickle(t, random, c, pathtest.ToyPiece(byte(k%2), size, value), 6) // copies of two tensors
+			}
+		}()
+		go func(s *net.TCPConn) {
+			got := make([]byte, copies*(8+size))
+			io.ReadFull(s, got)
+			done <- got
+		}(s)
+	}
+	for range receivers {
+		got := <-done
+		for len(got) > 0 {
+			if !bytes.Equal(got[8:8+size], value) {
+				t.Fatal("a receiver got other bytes than were sent")
+			}
+			got = got[8+size:]
+		}
+	}
+	if most := int64(size * 9 / 8); crossed.Load() > most {
+		t.Errorf("%d bytes crossed, want %d at most for nine copies of %d", crossed.Load(), most, size)
+	}
+	t.Logf("%d bytes crossed for nine copies of %d", crossed.Load(), size)
+}
