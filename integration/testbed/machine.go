@@ -87,7 +87,7 @@ func cgroupMount() (string, error) {
 	return "", errors.New("testbed: no cgroups of version 2 are mounted")
 }
 
-// child returns the first child of a process that is not the program unshare any more; 0: there is none.
+// child returns the first child of a process that is systemd by now; 0: there is none.
 func child(pid int) int {
 	list, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", pid))
 	for _, text := range strings.Fields(string(list)) {

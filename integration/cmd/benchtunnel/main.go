@@ -24,7 +24,7 @@
 //	S1  the time of a step over DTLS, in which each end sends a burst when the other end's has come, of that over TLS, under BBR and under Cubic, for each rate of loss
 //	F1  the tunnel's share of the link beside plain TCP under Cubic and under BBR, and that of plain TCP under BBR in its place
 //
-// Rows with a bar of 0 are figures beside: of plain TCP, of other proxies and of other stacks, in the same run.
+// Rows without a bar are figures beside: of plain TCP, of other proxies and of other stacks, in the same run.
 //
 // A rate is the median over the rounds, in each of which all ways take turns. The link, all sites and the proxies share this
 // machine's processors.

@@ -115,8 +115,8 @@ func alerts() []group {
 		{"JobDoubted", ticket, "", "a sum of a job with sums: gradients is no gradient ({{ $labels.reason }})", grows("jobs_doubted_total", "10m")},
 		{"CallsContradicted", page, "", "a process sent something else than it was seen to call", []condition{{`sum by (instance) (gradproxy_tensor_values_total{evidence="calls contradicted"})`, "> 0"}}},
 		{"JobDrifted", ticket, "", "weights of job {{ $labels.training_job }} drifted from the server's and travel exactly for a while: choose a finer codec for role state", grows("jobs_drifted_total", "10m")},
-		{"BudgetWillNotLast", ticket, "15m", "the day's traffic to {{ $labels.peer }}{{ $labels.training_job }} will be {{ $value }} times its budget", []condition{{"gradproxy_budget_projected_bytes / gradproxy_budget_bytes", "> 1"}}},
-		{"BudgetSpent", page, "", "the day's traffic to {{ $labels.peer }}{{ $labels.training_job }} is {{ $value }} times its budget", []condition{{"gradproxy_budget_used_bytes / gradproxy_budget_bytes", "> 1"}}},
+		{"BudgetWillNotLast", ticket, "15m", "the day's traffic of {{ $labels.peer }}{{ $labels.training_job }} will be {{ $value }} times its budget", []condition{{"gradproxy_budget_projected_bytes / gradproxy_budget_bytes", "> 1"}}},
+		{"BudgetSpent", page, "", "the day's traffic of {{ $labels.peer }}{{ $labels.training_job }} is {{ $value }} times its budget", []condition{{"gradproxy_budget_used_bytes / gradproxy_budget_bytes", "> 1"}}},
 		{"LinkNotSmaller", ticket, "30m", "the link to {{ $labels.peer }} carries hardly less than its apps send: see /tensors for the reason", []condition{
 			{"instance_peer:gradproxy_link_ratio:rate5m", "< 1.05"}, {"instance_peer:gradproxy_app_bytes:rate5m", "> 1e+06"}}},
 	} {

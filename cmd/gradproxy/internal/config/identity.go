@@ -37,7 +37,7 @@ func (c *Config) Identify(now time.Time) Problems {
 			say(false, f.key, "%s does not exist: make it with gradproxy cert, or name another file", f.path)
 		case err != nil:
 			say(false, f.key, "%v", err)
-		case f.key == "key" && info.Mode().Perm()&0o077 != 0:
+		case f.key == "key" && info.Mode().Perm()&0o077 != 0 && !forGroup(info):
 			say(true, f.key, "%s may be read by others (mode %#o): chmod 600 it", f.path, info.Mode().Perm())
 		}
 		bad[i] = err != nil
