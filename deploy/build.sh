@@ -3,11 +3,15 @@
 # them (.deb, .rpm) with manual pages, shell completion and units, SHA256SUMS, and for each binary a list of the modules in it (CycloneDX).
 # The same commit and the same Go give the same bytes on every machine and in every folder; go.mod names the Go. ARCHES names fewer
 # processors, VERSION another version than the commit's.
+#
+# With GRADPROXY_SIGN_KEY, the file of a private OpenPGP key, packages are signed; NFPM_PASSPHRASE has its passphrase, if there is one. Signatures have a time,
+# so signed packages are other bytes each time; the binaries stay the same.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 out=${1:-dist}
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
+[ -z "${GRADPROXY_SIGN_KEY:-}" ] || GRADPROXY_SIGN_KEY=$(realpath "$GRADPROXY_SIGN_KEY")
 cd "$root"
 
 # The builder's own settings must not reach the binaries.
@@ -45,9 +49,7 @@ for arch in ${ARCHES:-amd64 arm64}; do
 	GOARCH=$arch go build -trimpath -buildvcs=true -ldflags '-s -w -buildid=' -o "$out/$name" ./cmd/gradproxy
 	quietly "$stage/bin/cyclonedx-gomod" bin -json -noserial -notimestamp -output "$out/$name.cdx.json" "$out/$name"
 	cp "$out/$name" "$stage/gradproxy"
-	sed -e "s|@ARCH@|$arch|" -e "s|@VERSION@|$version|" -e "s|@STAGE@|$stage|" deploy/packages/nfpm.yaml >"$stage/nfpm.yaml"
-	quietly "$stage/bin/nfpm" package -f "$stage/nfpm.yaml" -p deb -t "$out/gradproxy_$arch.deb"
-	quietly "$stage/bin/nfpm" package -f "$stage/nfpm.yaml" -p rpm -t "$out/gradproxy_$arch.rpm"
+	NFPM=$stage/bin/nfpm quietly deploy/packages/pack.sh "$stage" "$arch" "$version" "$out"
 done
 cd "$out"
 sha256sum gradproxy-linux-* gradproxy_*.deb gradproxy_*.rpm >SHA256SUMS
