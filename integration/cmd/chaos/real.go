@@ -82,13 +82,14 @@ func (l *lab) playAll(ctx context.Context, first uint64, seeds int, seen func(ro
 
 // A stage is two sites, the network between them, a job, and the faults that happen to them.
 type stage struct {
-	lab   *lab
-	dir   string
-	r     *rand.Rand
-	relay network
-	heals time.Duration // after which carriers that a restart has ended unseen are missed, at most
-	sites [2]*site
-	job   *job
+	lab     *lab
+	dir     string
+	r       *rand.Rand
+	relay   network
+	heals   time.Duration // after which carriers that a restart has ended unseen are missed, at most
+	sites   [2]*site
+	job     *job
+	tensors *tensors
 
 	mu        sync.Mutex
 	disturbed []interval // when streams had to be reset
@@ -148,6 +149,9 @@ func newStage(l *lab, seed uint64, rate int) (*stage, error) {
 		return nil, errors.Join(err, server.Close())
 	}
 	s.job = newJob(server, entry)
+	if s.tensors, err = newTensors(s); err != nil {
+		return nil, err
+	}
 	for i, name := range []string{"paris", "tokyo"} {
 		s.sites[i] = &site{s: s, name: name, binary: l.binary, config: filepath.Join(dir, name+".yaml")}
 		if err := s.sites[i].configure(tunnel); err != nil {
@@ -193,10 +197,10 @@ func (s *stage) certificates() error {
 func (x *site) configure(tunnel string) error {
 	s := x.s
 	text := fmt.Sprintf("site: %[1]s\nadmin: \"unix:%[2]s/%[1]s.sock\"\ndrain: 1s\nstate: {dir: %[2]s/%[1]s-state}\n"+
-		"upgrade: {socket: %[2]s/%[1]s.upgrade, within: 15s}\n", x.name, s.dir)
+		"upgrade: {socket: %[2]s/%[1]s.upgrade, within: 15s}\n", x.name, s.dir) + s.tensors.keys()
 	if x.name == "paris" {
 		text += fmt.Sprintf("tunnel: {listen: off, resume: 30s, carrier: "+s.lab.carrier+"}\npeers: [{name: tokyo, dial: %q, id: \"spiffe://chaos/tokyo\", networks: [127.0.2.0/24]}]\n"+
-			"forward: [{listen: %q, target: %q}]\n", s.relay.address(), s.job.entry, s.job.server.Addr())
+			"forward: [{listen: %q, target: %q}%s]\n", s.relay.address(), s.job.entry, s.job.server.Addr(), s.tensors.forwards())
 	} else {
 		text += fmt.Sprintf("tunnel: {listen: %q, resume: 30s, carrier: "+s.lab.carrier+"}\npeers: [{name: paris, id: \"spiffe://chaos/paris\", networks: [127.0.1.0/24], "+
 			"may_dial: [\"127.0.2.0/24:1024-65535\"]}]\n", tunnel)
@@ -452,6 +456,7 @@ func (l *lab) play(ctx context.Context, seed uint64) (row, error) {
 			}
 		})
 	}
+	work.Go(func() { s.tensors.run(seed) })
 	for range 1 + s.r.IntN(3) {
 		f := realFaults[s.r.IntN(len(realFaults))]
 		for f.can != nil && !f.can(l) {
@@ -472,12 +477,16 @@ func (l *lab) play(ctx context.Context, seed uint64) (row, error) {
 	case <-time.After(2 * time.Minute): // an outage lasts less than a second: a minute is the patience with a loaded machine
 		s.wrongly("the job has not ended")
 	}
+	result.Shared = s.sites[0].shared() + s.sites[1].shared()
 	result.Replayed = s.sites[0].replayed() + s.sites[1].replayed()
 	for _, x := range s.sites {
 		x.stop()
 	}
 	s.relay.close()
 	s.job.server.Close()
+	for _, l := range s.tensors.targets {
+		l.Close()
+	}
 	if ctx.Err() != nil {
 		return row{}, ctx.Err()
 	}
@@ -499,6 +508,7 @@ func (s *stage) judge(r *row) {
 		}
 		r.Bytes += len(e.sides[0].got) + len(e.sides[1].got)
 	}
+	s.tensors.judge(r, s.disturbed)
 	r.Streams, r.Moved = len(s.job.order), s.moved
 	if r.Outcome = "ok"; len(s.wrong) > 0 {
 		r.Outcome = strings.Join(s.wrong, "; ")

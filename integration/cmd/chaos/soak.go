@@ -55,6 +55,16 @@ func (x *site) replayed() (n uint64) {
 	return n
 }
 
+// shared returns how many values have crossed as differences, or once for several receivers, since the process began.
+func (x *site) shared() (n int) {
+	for name, v := range x.metrics() {
+		if strings.HasPrefix(name, "gradproxy_shared_values_total{") && (strings.Contains(name, `how="referred"`) || strings.Contains(name, `how="difference"`)) {
+			n += int(v)
+		}
+	}
+	return n
+}
+
 // A sample is how a process is at a time.
 type sample struct {
 	Site        string  `json:"site"`
