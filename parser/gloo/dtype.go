@@ -173,6 +173,10 @@ func (e *evidence) verdict(size int) verdict {
 
 	isSingle, isDouble := size%4 == 0 && single.fits(false), size%8 == 0 && double.fits(false)
 	isBrain, isHalf := size%2 == 0 && brain.fits(false), size%2 == 0 && half.fits(true)
+	// Where all values lie in few binades, the mantissa of a narrower type passes for a wider one's exponent.
+	isDouble = isDouble && !e.alike(1, 3)
+	isSingle = isSingle && (isBrain && !brain.inOneBinadeOfHalf() || !e.alike(0, 1) && !e.alike(2, 3))
+	isBrain = isBrain && !brain.inOneBinadeOfHalf()
 	if isDouble {
 		isSingle = false
 	}
@@ -199,11 +203,42 @@ func (e *evidence) verdict(size int) verdict {
 	return noFloat
 }
 
+// alike reports whether pieces of two places have the same exponents, so that both are the upper ones of elements. The lower pieces of an element are bits of the
+// mantissa, which are uniform or zero.
+func (e *evidence) alike(low, high int) bool {
+	var exponents [2][256]int
+	for i, place := range [2]int{low, high} {
+		for bits, n := range e.pieces[place] {
+			exponents[i][bits>>1&0xff] += int(n)
+		}
+	}
+	common, lows := 0, 0
+	for x := 1; x < 256; x++ {
+		common += min(exponents[0][x], exponents[1][x])
+		lows += exponents[0][x]
+	}
+	return lows >= minNonzero && 2*common > lows
+}
+
 func abs(x int) int {
 	if x < 0 {
 		return -x
 	}
 	return x
+}
+
+// inOneBinadeOfHalf reports whether all exponents of BFloat16 are those that one binade of Float16 has: that has three bits of the mantissa in their place.
+func (f *field) inOneBinadeOfHalf() bool {
+	for first := 0; first < len(f.exponents); first += 8 {
+		n := 0
+		for _, x := range f.exponents[first : first+8] {
+			n += x
+		}
+		if n > 0 {
+			return 1000*n >= 999*f.nonzero
+		}
+	}
+	return false
 }
 
 // count adds n elements.

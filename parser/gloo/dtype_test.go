@@ -74,6 +74,30 @@ func TestVerdictsOfFloats(t *testing.T) {
 }
 
 // Float32 that holds 16-bit values, as JAX sums BFloat16, is Float32.
+// Values that lie in one binade, or have one absolute value, are never taken for values of another width: their mantissa passes for an exponent.
+func TestVerdictsOfValuesInOneBinade(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(5, 6))
+	for _, d := range []tensor.DType{tensor.Float32, tensor.Float64, tensor.Float16, tensor.BFloat16} {
+		for _, scale := range []float64{1, 1. / 1024, 1. / 8} {
+			for name, f := range map[string]func() float64{
+				"in [1, 2)":    func() float64 { return 1 + rnd.Float64() },
+				"in [1, 1.25)": func() float64 { return 1 + rnd.Float64()/4 },
+				"one":          func() float64 { return 1 },
+			} {
+				b := floats(d, 32<<10, func() float64 {
+					if rnd.IntN(2) == 0 {
+						return -f() * scale
+					}
+					return f() * scale
+				})
+				if v := judge(b, len(b), false); v.dtype() != tensor.NoDType && v.dtype() != d {
+					t.Errorf("%v %s, scaled by %v: taken for %v", d, name, scale, v.dtype())
+				}
+			}
+		}
+	}
+}
+
 func TestVerdictOfWidenedValues(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(5, 6))
 	brain := floats(tensor.BFloat16, 50_000, func() float64 { return rnd.NormFloat64() * 0.01 })
