@@ -15,27 +15,54 @@ import (
 func TestJobOverDatagrams(t *testing.T) {
 	t.Parallel()
 	job := torchJob(t, "torch113", 2, "--steps", "12", "--hidden", "256", "--timeout", "120")
-	want := direct(t, job)
+	want := direct(t, job).results
 	for _, carrier := range []string{tunnel.CarrierDTLS, tunnel.CarrierAuto} {
 		t.Run(carrier, func(t *testing.T) {
 			t.Parallel()
-			w := newWAN(t, 2, wansim.Link{Rate: 50e6 / 8, Delay: 10 * time.Millisecond, Loss: 0.01, Queue: 1 << 20, Seed: 1})
-			startProxies(t, w, testbed.Config{Carrier: carrier, Congestion: "cubic"})
-			run := startJob(t, w, job)
-			if err := run.Step(deadline(t, time.Minute), 3); err != nil {
-				t.Fatal(err)
-			}
-			if err := w.Outage(t.Context(), 3*time.Second); err != nil {
-				t.Fatal(err)
-			}
-			got := run.Wait()
-			if err := testbed.Failures(got); err != nil {
-				t.Fatal(err)
-			}
-			sameResults(t, want.results, got)
-			report(t, leg{results: got, bytes: w.LinkBytes()})
+			overDatagrams(t, job, carrier, 0, want)
 		})
 	}
+}
+
+// The same of a job on MXNet's parameter server.
+func TestMXNetOverDatagrams(t *testing.T) {
+	t.Parallel()
+	job := mxnetMode{twoWorkers, []string{"--steps", "24"}, nil}
+	want, _ := directMXNet(t, job)
+	overDatagrams(t, job.job(t), tunnel.CarrierDTLS, 3, want.results)
+}
+
+// overDatagrams runs a job over a carrier, on a link that loses packets and is a black hole once the ranks from first on have made three steps.
+func overDatagrams(t *testing.T, job testbed.Job, carrier string, first int, want []testbed.Result) {
+	t.Helper()
+	w := newWAN(t, 2, wansim.Link{Rate: 50e6 / 8, Delay: 10 * time.Millisecond, Loss: 0.01, Queue: 1 << 20, Seed: 1})
+	startProxies(t, w, testbed.Config{Carrier: carrier, Congestion: "cubic"})
+	run := startJob(t, w, job)
+	for _, r := range run.Ranks[first:] {
+		if err := r.Step(deadline(t, 2*time.Minute), 3); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Outage(t.Context(), 3*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	results := run.Wait()
+	if err := testbed.Failures(results); err != nil {
+		t.Fatal(err)
+	}
+	got := workers(results)
+	sameResults(t, want, got)
+	report(t, leg{results: got, bytes: w.LinkBytes()})
+}
+
+// workers returns the results of the ranks that train: all of a job without roles.
+func workers(results []testbed.Result) (all []testbed.Result) {
+	for _, r := range results {
+		if r.Role == "" || r.Role == testbed.Worker {
+			all = append(all, r)
+		}
+	}
+	return all
 }
 
 // Real jobs end with the direct run's weights though the carrier under them changes: TLS is cut in mid-run, so that datagrams carry everything, the
@@ -87,12 +114,7 @@ func TestJobsWhileCarriersChange(t *testing.T) {
 			if err := testbed.Failures(results); err != nil {
 				t.Fatal(err)
 			}
-			var got []testbed.Result
-			for _, r := range results {
-				if r.Role == "" || r.Role == testbed.Worker {
-					got = append(got, r)
-				}
-			}
+			got := workers(results)
 			sameResults(t, want, got)
 			report(t, leg{results: got, bytes: w.LinkBytes()})
 		})

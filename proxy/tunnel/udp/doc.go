@@ -19,7 +19,7 @@
 // (after RFC 9000, section 9). The cookie is part of the proof, so that nobody else can bring the message from another address. All but the
 // proofs can be forged by a host on the path: stray and gone make the client ask, and a further connection at most.
 //
-// Connection ids (RFC 9146) are not used: pion/dtls/v2 has none, and they would lengthen every datagram, while addresses change seldom.
+// Connection ids (RFC 9146) are not used: pion/dtls/v2 negotiates none, and they would lengthen every datagram, while addresses change seldom.
 //
 // Each of these messages begins with four bytes: 1 to 8, 'g', 'p' and a version, 1. Their first byte is none with which DTLS begins
 // (RFC 7983). A client asks again until it has an answer. Then the datagrams of both sides go to the layer above, which must
