@@ -182,6 +182,14 @@ func (s *movingSite) handOver() *HandingOver {
 // replace has another process take the place of the site's, and returns how many connections it took over.
 func (s *movingSite) replace() int {
 	s.t.Helper()
+	all := s.leave()
+	s.start(all)
+	return len(all)
+}
+
+// leave ends the site's process, and returns the connections that another one is to take over.
+func (s *movingSite) leave() []Handed {
+	s.t.Helper()
 	h := s.handOver()
 	all, err := h.Connections()
 	if err != nil {
@@ -190,8 +198,7 @@ func (s *movingSite) replace() int {
 	h.Leave()
 	s.now.Close()
 	s.now.endpoint.Close()
-	s.start(all)
-	return len(all)
+	return all
 }
 
 // A talk is a connection between two apps, both of which send without end.
@@ -668,14 +675,7 @@ func TestConnectionThatIsNotResumedIsReset(t *testing.T) {
 	near, far := movingSites(t)
 	target, entry := listen(t), listen(t)
 	client, _ := joined(t, near, target, entry)
-	h := far.handOver()
-	all, err := h.Connections()
-	if err != nil {
-		t.Fatal(err)
-	}
-	h.Leave()
-	far.now.Close()
-	far.now.endpoint.Close()
+	all := far.leave()
 	far.start(nil) // the new process has failed, and another has started
 	resetAll(t, all)
 	if _, err := client.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
@@ -688,14 +688,7 @@ func TestConnectionThatTheOpenerHasLostIsReset(t *testing.T) {
 	near, _ := movingSites(t)
 	target, entry := listen(t), listen(t)
 	_, server := joined(t, near, target, entry)
-	h := near.handOver()
-	all, err := h.Connections()
-	if err != nil {
-		t.Fatal(err)
-	}
-	h.Leave()
-	near.now.Close()
-	near.now.endpoint.Close()
+	all := near.leave()
 	near.start(nil)
 	resetAll(t, all)
 	if _, err := server.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {

@@ -28,6 +28,20 @@ func same(t testing.TB, what string, got, want []byte) {
 	}
 }
 
+// carries sends bytes from one end of a stream to the other, which must get them, and ends that direction.
+func carries(t testing.TB, what string, from, to *Stream, b []byte) {
+	t.Helper()
+	go func() {
+		from.Write(b)
+		from.CloseWrite()
+	}()
+	got, err := io.ReadAll(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, what, got, b)
+}
+
 // meet opens a stream between the two sites and returns both ends.
 func meet(t testing.TB, change func(*Config), f *fabric) (near, far *Stream, paris, tokyo *site) {
 	t.Helper()
@@ -57,15 +71,7 @@ func TestHalfCloseOpenerFirst(t *testing.T) {
 		}
 		time.Sleep(time.Hour) // for as long as it likes
 		want := noise(1, 8<<20)
-		go func() {
-			far.Write(want)
-			far.CloseWrite()
-		}()
-		got, err := io.ReadAll(near)
-		if err != nil {
-			t.Fatal(err)
-		}
-		same(t, "after the end of the other direction", got, want)
+		carries(t, "after the end of the other direction", far, near, want)
 		near.Close()
 		far.Close()
 		time.Sleep(time.Second)
@@ -83,15 +89,7 @@ func TestHalfCloseAcceptorFirst(t *testing.T) {
 			t.Fatalf("read %q, %v", got, err)
 		}
 		want := noise(2, 4<<20)
-		go func() {
-			near.Write(want)
-			near.CloseWrite()
-		}()
-		got, err := io.ReadAll(far)
-		if err != nil {
-			t.Fatal(err)
-		}
-		same(t, "after the end of the other direction", got, want)
+		carries(t, "after the end of the other direction", near, far, want)
 		time.Sleep(time.Second) // both directions have ended: the streams are let go without Close
 		if n := tokyo.Stats()[0].Streams; n != 0 {
 			t.Errorf("%d streams are left", n)
@@ -357,15 +355,7 @@ func TestDrain(t *testing.T) {
 			t.Errorf("Drain with a stream open: %v", err)
 		}
 		want := noise(5, 1<<20)
-		go func() {
-			near.Write(want)
-			near.CloseWrite()
-		}()
-		got, err := io.ReadAll(far)
-		if err != nil {
-			t.Fatal(err)
-		}
-		same(t, "while draining", got, want)
+		carries(t, "while draining", near, far, want)
 		far.Close()
 		if err := <-drained; err != nil {
 			t.Errorf("Drain: %v", err)
