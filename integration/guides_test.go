@@ -21,7 +21,7 @@ import (
 )
 
 // guides lists the guides of docs/guides whose commands run on two hosts, with the environment of their framework.
-var guides = map[string]string{"pytorch": "torch113", "jax": "jax", "mxnet": "mxnet", "tensorflow": "tensorflow", "flower": "flower"}
+var guides = map[string]string{"pytorch": "torch113", "jax": "jax", "mxnet": "mxnet", "tensorflow": "tensorflow", "flower": "flower", "nvflare": "nvflare"}
 
 // A guideBlock is commands of a guide, with the comment above them: <!-- run: paris -->, <!-- start: tokyo -->, <!-- run: both -->. A block that is started runs
 // beside the next ones, until one that is run.
