@@ -83,7 +83,7 @@ var layers = []layer{
 	{"proxy/path/send", []string{"parser/lru", "tensor", "parser", "codecs", "codecs/feedback", "proxy/policy", "proxy/internal/pipe", "proxy/path", "proxy/cache", "proxy/residual", "proxy/app", "proxy/tensors", "proxy/coder", "proxy/frame", "proxy/memory"}},
 	{"proxy/memory", nil},
 	{"proxy/cache", []string{"parser/lru", "tensor", "codecs", "codecs/reference", "proxy/policy", "proxy/internal/pipe", "proxy/internal/rank", "proxy/tensors", "proxy/coder", "proxy/frame", "proxy/memory", "proxy/tunnel"}},
-	{"proxy/coder", []string{"codecs", "proxy/frame"}},
+	{"proxy/coder", []string{"tensor", "codecs", "proxy/frame"}},
 	{"proxy/tensors", []string{"parser/lru", "tensor", "proxy/policy", "proxy/shadow"}},
 	{"proxy/shadow", []string{"parser/lru", "tensor", "proxy/policy"}},
 	{"proxy/frame", []string{"tensor", "proxy/memory", "proxy/tunnel"}},

@@ -13,6 +13,7 @@ import (
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/proxy/app"
 	"github.com/gradproxy/gradproxy/proxy/cache"
+	"github.com/gradproxy/gradproxy/proxy/coder"
 	"github.com/gradproxy/gradproxy/proxy/memory"
 	"github.com/gradproxy/gradproxy/proxy/path"
 	"github.com/gradproxy/gradproxy/proxy/shadow"
@@ -111,6 +112,9 @@ const SharedValues = cache.Name
 
 // SharedParts is the same of one that takes parts of such values.
 const SharedParts = cache.Parts
+
+// Short is the name under which hellos list, among codecs, that a proxy understands encodings without the codes of zeros.
+const Short = coder.Short
 
 // PollGateDescriptors is how many descriptors a connection that is one of Config.PollGates takes besides its own.
 const PollGateDescriptors = app.GateDescriptors

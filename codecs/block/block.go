@@ -113,6 +113,17 @@ func (m method) Block(size int) int {
 	return min(size, widest*m.block*max(1, wantBytes/(widest*m.block)))
 }
 
+// Fill implements codecs.Filled.
+func (m method) Fill() (code byte, period int) {
+	if m.bits == 8 {
+		return 0, 0
+	}
+	if n := m.blockLen(m.block); n%4 == 0 {
+		period = n / 4
+	}
+	return 0x88, period
+}
+
 // blockLen is the number of bytes that a block of n values takes.
 func (m method) blockLen(n int) int {
 	if n == 0 {

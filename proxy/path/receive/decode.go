@@ -106,12 +106,27 @@ func (d *decoder) block(f frame.Frame, size int) (*block, error) {
 	return &block{slot: s, turn: s.Next(), encoded: f.Body, data: d.env.Buffers.Get(size)}, nil
 }
 
+// elements sets the block's elements.
+func (d *decoder) elements(b *block) error {
+	form, encoding := b.encoded[0], b.encoded[1:]
+	if form == frame.FormShort {
+		room := d.env.Buffers.Get(b.slot.maxEncoded)
+		defer d.env.Buffers.Put(room)
+		var err error
+		if encoding, err = coder.Lengthen(room[:0], encoding, b.slot.maxEncoded); err != nil {
+			return err
+		}
+		form = frame.FormCoded
+	}
+	return coder.Decode(b.data, form, b.slot.dec, encoding, b.slot.codec)
+}
+
 // decode sets the block's elements, in its turn. Any core may call it.
 func (d *decoder) decode(b *block) {
 	b.turn.Begin()
 	defer b.turn.End()
 	begin := time.Now()
-	b.err = coder.Decode(b.data, b.encoded[0], b.slot.dec, b.encoded[1:], b.slot.codec)
+	b.err = d.elements(b)
 	took := time.Since(begin)
 	b.slot.sawDecoding(took)
 	d.env.Metrics.Decoded(b.slot.codec, b.slot.role, took)

@@ -100,7 +100,10 @@ func TestCorruptBlockIsNotDelivered(t *testing.T) {
 		"of an unknown form": {{Kind: frame.Block, Slot: 3, Body: append([]byte{9}, make([]byte, 8)...)}},
 		"of the cache's form": {group, good, {Kind: frame.Block, Slot: 3,
 			Body: append([]byte{frame.FormReverse}, make([]byte, 8)...)}},
-		"without a form": {{Kind: frame.Block, Slot: 3}},
+		"of a short form that is too long":   {{Kind: frame.Block, Slot: 3, Body: []byte{frame.FormShort, 0x88, 0, 0xff, 0xff, 0xff, 0x7f, 0, 0, 0, 0}}},
+		"of a short form that is cut short":  {group, good, {Kind: frame.Block, Slot: 3, Body: []byte{frame.FormShort, 0x88, 0, 8, 1, 0}}},
+		"of a short form of another content": {{Kind: frame.Block, Slot: 3, Body: []byte{frame.FormShort, 0x88, 0, 8, 0, 0, 0, 0}}},
+		"without a form":                     {{Kind: frame.Block, Slot: 3}},
 	} {
 		env := pathtest.NewEnv(t)
 		wire := append(wireOf(declare(3, "lossless", 2), frame.Frame{Kind: frame.Bytes, Body: []byte("before")}), wireOf(frames...)...)

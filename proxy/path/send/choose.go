@@ -244,6 +244,11 @@ func (c *chooser) settle(b *block) error {
 		}
 		return c.exact(b)
 	}
+	if !isRows && b.slot.lock != nil && !p.flush && coder.NearlyZero(p.choice.Codec, p.t.DType, b.data) {
+		c.contribute(b)
+		b.record.Refused(tensor.NoGain)
+		return c.exact(b)
+	}
 	c.lossy = true
 	switch {
 	case isRows && b.slot.external == nil: // without feedback

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/feedback"
+	"github.com/gradproxy/gradproxy/proxy/coder"
 	"github.com/gradproxy/gradproxy/proxy/frame"
 	"github.com/gradproxy/gradproxy/proxy/internal/pipe"
 	"github.com/gradproxy/gradproxy/tensor"
@@ -125,7 +126,27 @@ func (e *encoder) append(b *block) (body []byte, err error) {
 	if m != nil && err == nil {
 		e.drift(b, m)
 	}
+	if err == nil {
+		body = e.shorten(b, body)
+	}
 	return body, err
+}
+
+// shorten leaves the codes of zeros out of a block's body, if there are many and the peer understands it.
+func (e *encoder) shorten(b *block, body []byte) []byte {
+	codec := b.plan.choice.Codec
+	encoding := body[frame.MaxHeader+1:]
+	if b.text != b.plan.text || !coder.Shortens(codec, encoding) || e.conn.Lacks(coder.Short) {
+		return body
+	}
+	room := e.conn.Env.Buffers.Get(len(encoding))
+	defer e.conn.Env.Buffers.Put(room)
+	short, ok := coder.AppendShort(room[:0], codec, encoding)
+	if !ok {
+		return body
+	}
+	body[frame.MaxHeader] = frame.FormShort
+	return append(body[:frame.MaxHeader+1], short...)
 }
 
 const (

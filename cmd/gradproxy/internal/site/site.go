@@ -359,13 +359,14 @@ func (s *Site) calls(own netip.AddrPort, remotes ...netip.AddrPort) parser.Calls
 	return s.probed.of(own, remotes...)
 }
 
-// understood returns the names in the hello: codecs, excerpts of settings, views of traffic, shared values if there is room for them, and that connections can rest.
+// understood returns the names in the hello: codecs, excerpts of settings, views of traffic, shared values if there is room for them, that connections can rest, and that
+// blocks may be short.
 func understood(c *config.Config) []string {
 	names := append(codecs.Names(), proxy.Excerpts, proxy.Views)
 	if c.References > 0 {
 		names = append(names, proxy.SharedValues, proxy.SharedParts)
 	}
-	return append(names, proxy.HandOver)
+	return append(names, proxy.HandOver, proxy.Short)
 }
 
 // values returns the room for values shared with a peer, as package proxy writes it.

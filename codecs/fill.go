@@ -1,0 +1,21 @@
+package codecs
+
+// A Filled is a Method whose encodings have a code for each value, also where values are zero. Transports may leave such codes out (FillOf).
+type Filled interface {
+	Method
+
+	// Fill returns the byte of which the codes of zeros consist, and every how many words of 4 bytes a scale stands in their place, which is zero where all its values
+	// are; 0: scales are like codes, or stand at no such places.
+	Fill() (code byte, period int)
+}
+
+// FillOf returns what Fill returns for the method of c; ok is false if it is not Filled.
+func FillOf(c Codec) (code byte, period int, ok bool) {
+	m, _ := MethodOf(c)
+	f, ok := m.(Filled)
+	if !ok {
+		return 0, 0, false
+	}
+	code, period = f.Fill()
+	return code, period, true
+}
