@@ -79,9 +79,9 @@ type place struct {
 // mostSkipped is the most bytes between two spans of which the second goes on where the first ended: the rest of an element.
 const mostSkipped = 16
 
-// goesOn returns the bytes of b that are the next ones of the value, or begin a little later in it, if the value is still held.
+// goesOn returns the bytes of b that are the next ones of the value, or begin a little later in it.
 func (p place) goesOn(b []byte) (s span, ok bool) {
-	if p.entry == nil || p.entry.gone {
+	if p.entry == nil {
 		return s, false
 	}
 	raw := p.entry.raw

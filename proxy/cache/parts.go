@@ -28,12 +28,18 @@ func (p *Peer) PutParts(t frame.Tag, v Put, cuts []int) (parts []frame.Part, ok 
 	defer p.mu.Unlock()
 	w, c := p.writer, p.conn(t)
 	if w == nil || w != spans.writer {
+		for _, s := range spans.list { // a gap may have been put by the next stream already
+			if w != nil && s.entry.epoch == w.epoch {
+				w.unref(s.entry)
+			}
+		}
 		return nil, false // the stream is lost, and with it the values
 	}
 	parts, entries := spans.parts(v.Data, cuts)
 	if ok = !c.farEnded && len(c.pending)+len(entries) <= maxPending && len(entries) > 0 && len(parts) <= frame.MaxParts; ok {
 		last := &spans.list[len(spans.list)-1]
-		c.refers, c.after = true, place{last.entry, last.from + last.n}
+		c.refers = true
+		c.follow(place{last.entry, last.from + last.n})
 		c.pending = append(c.pending, entries...)
 		for _, e := range entries {
 			e.refs++
@@ -75,7 +81,7 @@ func (p *Peer) cover(t frame.Tag, v *Put) (x cover, ok bool) {
 		return x, false
 	}
 	var after place
-	if c != nil {
+	if c = p.conns[t]; c != nil {
 		after = c.after
 	}
 	known := w.index.cover(v.Data, marks, after)
@@ -165,8 +171,8 @@ func (x *cover) parts(b []byte, cuts []int) (parts []frame.Part, entries []*entr
 			if s == nil {
 				part.Literal = b[at:end]
 			} else {
-				part.Value = frame.ValueRef{Epoch: x.writer.epoch, ID: s.entry.id, Size: len(s.entry.raw)}
-				part.From = s.from + at - s.at
+				part.Value = frame.ValueRef{Epoch: s.entry.epoch, ID: s.entry.id, Size: len(s.entry.raw)}
+				part.From, part.Hash = s.from+at-s.at, frame.PartHash(b[at:end])
 				entries = append(entries, s.entry)
 			}
 			parts = append(parts, part)

@@ -31,9 +31,84 @@ func (s *side) takeParts(t *testing.T, on frame.Tag, parts []frame.Part) (got []
 		if err != nil {
 			t.Fatal(err)
 		}
+		if part := b[p.From : p.From+p.N]; frame.PartHash(part) != p.Hash {
+			t.Error("a part has another hash")
+		}
 		got = append(got, b[p.From:p.From+p.N]...)
 	}
 	return got
+}
+
+// After a value stream is lost bytes do not go on in a value that it carried, though another value has its number now.
+func TestLostValuesAreNotGoneOnWith(t *testing.T) {
+	a, b := newSides(t, 4<<20)
+	r := rand.New(rand.NewPCG(3, 4))
+	lost, other := make([]byte, 64<<10), make([]byte, 64<<10)
+	for i := range lost {
+		lost[i], other[i] = byte(r.Uint32()), byte(r.Uint32())
+	}
+	put := func(number, key uint64, v []byte) {
+		t.Helper()
+		parts, ok := a.putParts(frame.Tag{Number: number, Mine: true}, key, 0, v)
+		if !ok || !bytes.Equal(b.takeParts(t, frame.Tag{Number: number}, parts), v) {
+			t.Fatalf("%d parts, %v, or other bytes", len(parts), ok)
+		}
+	}
+	put(1, 1, lost)
+	put(1, 2, lost[:32<<10]) // ends within the value
+	a.peer.mu.Lock()
+	w := a.peer.writer
+	after := a.peer.conns[a.tag].after
+	a.peer.mu.Unlock()
+	if after.entry == nil || after.at != 32<<10 {
+		t.Fatalf("the connection is not within the value, but at %d", after.at)
+	}
+	w.stream.Reset(0)
+	<-w.dead
+	waitFor(t, a.peer.Ready)
+	put(7, 1, other)
+	put(1, 3, lost[32<<10:])
+}
+
+// Values that are dropped are kept in memory by no connection that ended within them.
+func TestDroppedValuesAreNotKept(t *testing.T) {
+	a, b := newSides(t, 256<<10)
+	r := rand.New(rand.NewPCG(5, 6))
+	for i := range 20 {
+		v := make([]byte, 64<<10)
+		for i := range v {
+			v[i] = byte(r.Uint32())
+		}
+		tag := frame.Tag{Number: uint64(10 + i), Mine: true}
+		for j, piece := range [][]byte{v, v[:32<<10]} {
+			parts, ok := a.putParts(tag, uint64(1+j), 0, piece)
+			if !ok {
+				continue // no room: nothing is dropped before the other side says what it has delivered
+			}
+			b.takeParts(t, frame.Tag{Number: tag.Number}, parts)
+		}
+	}
+	waitFor(t, func() bool { return a.peer.Stats().Pending == 0 })
+	a.peer.mu.Lock()
+	defer a.peer.mu.Unlock()
+	held, following := map[*entry]bool{}, 0
+	for _, slot := range a.peer.writer.numbers {
+		held[slot.latest] = true
+	}
+	for _, e := range a.peer.writer.retired.FromOldest() {
+		held[e] = true
+	}
+	for _, c := range a.peer.conns {
+		if c.after.entry != nil {
+			following++
+			if !held[c.after.entry] {
+				t.Error("a connection keeps a value that was dropped")
+			}
+		}
+	}
+	if following == 0 || following == 20 {
+		t.Errorf("%d connections ended within values that are held: the test shows nothing", following)
+	}
 }
 
 // Any piece of bytes that the peer holds is parts of values, whatever tensor, offset and connection it comes with, and though later values have taken the values'
@@ -81,6 +156,7 @@ func TestPiecesAreFoundByTheirContent(t *testing.T) {
 			t.Fatalf("parts end at %v, not at %d, and %d bytes of them are literal", ends, cut, literal)
 		}
 	}
+	waitFor(t, func() bool { return a.peer.Stats().Pending == 0 }) // the other side has said what was delivered, and the room of later values is free
 	if used := a.peer.Stats().Used - before.Used; used > 16<<10 {
 		t.Errorf("%d bytes were put for pieces of held bytes", used)
 	}

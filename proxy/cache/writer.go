@@ -86,8 +86,9 @@ type entry struct {
 
 	epoch   uint64 // of the value stream
 	mayLose bool   // its codec may lose something
-	gone    bool   // the peer is told to forget it
 	marks   []mark // by which it is found by its content; nil: it is not
+
+	followers map[*conn]struct{} // connections whose last part ended in it
 
 	served   []frame.Tag // connections that have referred to it, if it may have lost something; else at most one of them
 	room     int         // bytes that its frame is made in
@@ -205,7 +206,9 @@ func (w *writer) release(slot *writerSlot) {
 // drop has the peer forget a value. Its memory here is free at once; the next value follows the Forget.
 func (w *writer) drop(e *entry) {
 	w.index.remove(e)
-	e.gone = true
+	for c := range e.followers { // they must not keep its bytes in memory
+		c.follow(place{})
+	}
 	w.forget = append(w.forget, e.id)
 	w.used -= int64(e.slot.size())
 	w.wake()

@@ -20,7 +20,7 @@ import (
 //	Block   = form(1 byte) encoding                  form: FormCoded, FormRaw, FormReverse, FormShort
 //	Gather  = runs in stream order: 2*n, then n literal bytes; or 2*n+1, b: the next n bytes of the b-th Block that follows
 //	Ref     = epoch, number, size: a value that the receiver holds, or soon will; see package cache. In the place of a Block
-//	Parts   = 2*n, then n literal bytes; or 2*n+1, epoch, number, size, from: n bytes of such a value, from an offset on; several, in stream order. In the place of a
+//	Parts   = 2*n, then n literal bytes; or 2*n+1, epoch, number, size, from, hash: n bytes of such a value, from an offset on; several, in stream order. In the place of a
 //	          Block too
 //	CloseWrite, Reset = empty; nothing follows
 //	Rest    = empty; nothing follows on this stream: the connection goes on with the stream that resumes it

@@ -8,19 +8,28 @@ import (
 
 var someParts = []Part{
 	{N: 3, Literal: []byte("abc")},
-	{N: 70_000, Value: ValueRef{Epoch: 1, ID: 1 << 40, Size: 100_000}, From: 30_000},
+	{N: 70_000, Value: ValueRef{Epoch: 1, ID: 1 << 40, Size: 100_000}, From: 30_000, Hash: 1<<63 + 7},
 	{N: 1, Value: ValueRef{ID: 2, Size: 1}},
 	{N: 1, Literal: []byte("d")},
 }
 
+// parsed returns the parts of a body.
+func parsed(body []byte) (parts []Part, size int, err error) {
+	size, err = EachPart(body, func(p *Part) error {
+		parts = append(parts, *p)
+		return nil
+	})
+	return parts, size, err
+}
+
 // Parts are read as they were written.
 func TestPartsSurvive(t *testing.T) {
-	got, size, err := ParseParts(AppendParts(nil, someParts))
+	got, size, err := parsed(AppendParts(nil, someParts))
 	if err != nil || size != 70_005 || len(got) != len(someParts) {
 		t.Fatalf("%d parts of %d bytes, %v", len(got), size, err)
 	}
 	for i, p := range someParts {
-		if g := got[i]; g.N != p.N || g.Value != p.Value || g.From != p.From || !bytes.Equal(g.Literal, p.Literal) {
+		if g := got[i]; g.N != p.N || g.Value != p.Value || g.From != p.From || g.Hash != p.Hash || !bytes.Equal(g.Literal, p.Literal) {
 			t.Errorf("part %d is %+v, want %+v", i, g, p)
 		}
 	}
@@ -40,7 +49,7 @@ func TestPartsAreBounded(t *testing.T) {
 		"a short number":  AppendParts(nil, someParts[1:2])[:5],
 		"too many parts":  bytes.Repeat(AppendParts(nil, someParts[3:]), MaxParts+1),
 	} {
-		if _, _, err := ParseParts(body); !errors.Is(err, ErrFrame) {
+		if _, _, err := parsed(body); !errors.Is(err, ErrFrame) {
 			t.Errorf("%s: %v, want a bad frame", name, err)
 		}
 	}
@@ -50,7 +59,7 @@ func TestPartsAreBounded(t *testing.T) {
 func FuzzParts(f *testing.F) {
 	f.Add(AppendParts(nil, someParts))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		parts, size, err := ParseParts(body)
+		parts, size, err := parsed(body)
 		if err != nil {
 			return
 		}

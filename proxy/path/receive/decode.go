@@ -38,7 +38,7 @@ type block struct {
 	data    []byte // pooled: the elements
 	err     error
 	ref     frame.ValueRef // a shared value; the fields above are not set
-	parts   []frame.Part   // parts of encoded, and of shared values, that data is to have; slot is not set
+	parts   bool           // data is to have the parts that encoded names, the body of a Parts frame; slot is not set
 }
 
 // declare sets a slot from the body of a Declare frame.

@@ -48,7 +48,7 @@ func (d *deliverer) gathered(body []byte, blocks []*block) error {
 			return b.err
 		}
 		elements[i] = b.data
-		if b.parts != nil {
+		if b.parts {
 			if err := d.collect(b); err != nil {
 				return err
 			}
@@ -68,33 +68,30 @@ func (d *deliverer) gathered(body []byte, blocks []*block) error {
 // collect sets the elements of a block that is parts of values and other bytes.
 func (d *deliverer) collect(b *block) error {
 	at := 0
-	return d.each(b.parts, func(bytes []byte) error {
+	return d.each(b.encoded, func(bytes []byte) error {
 		at += copy(b.data[at:], bytes)
 		return nil
 	})
 }
 
-// each gives the bytes of parts to f, in their order and once they are there.
-func (d *deliverer) each(parts []frame.Part, f func([]byte) error) error {
-	for i := range parts {
-		p := &parts[i]
+// each gives the bytes of the parts in the body of a Parts frame to f, in their order and once they are there.
+func (d *deliverer) each(body []byte, f func([]byte) error) error {
+	_, err := frame.EachPart(body, func(p *frame.Part) error {
 		if p.Value.ID == 0 {
-			if err := f(p.Literal); err != nil {
-				return err
-			}
-			continue
+			return f(p.Literal)
 		}
 		data, release, err := d.await(p.Value)
 		if err != nil {
 			return err
 		}
-		err = f(data[p.From : p.From+p.N])
-		release()
-		if err != nil {
-			return err
+		defer release()
+		part := data[p.From : p.From+p.N]
+		if frame.PartHash(part) != p.Hash {
+			return fmt.Errorf("%w: value %d of stream %d does not have the bytes that a part names", frame.ErrFrame, p.Value.ID, p.Value.Epoch)
 		}
-	}
-	return nil
+		return f(part)
+	})
+	return err
 }
 
 // value delivers a shared value once it is there.

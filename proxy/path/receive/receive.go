@@ -310,7 +310,7 @@ func (r *Receiver) ref(body []byte) error {
 
 // parts delivers parts of shared values, and bytes between them.
 func (r *Receiver) parts(body []byte) error {
-	parts, size, err := frame.ParseParts(body)
+	size, err := frame.EachPart(body, nil)
 	if err != nil {
 		r.conn.Env.Buffers.Put(body)
 		return err
@@ -318,7 +318,7 @@ func (r *Receiver) parts(body []byte) error {
 	r.pace(len(body), size)
 	reserved := r.memory.take()
 	return r.pipe.Do(pipe.Item{
-		Emit: func() error { return r.deliver.each(parts, func(b []byte) error { return r.deliver.runs(b) }) },
+		Emit: func() error { return r.deliver.each(body, func(b []byte) error { return r.deliver.runs(b) }) },
 		Done: func() {
 			r.conn.Env.Buffers.Put(body)
 			r.memory.give(reserved)
@@ -328,7 +328,7 @@ func (r *Receiver) parts(body []byte) error {
 
 // partsOf makes a block of a Parts frame's body, which it takes over. The block must have size bytes.
 func (r *Receiver) partsOf(body []byte, size int) (*block, error) {
-	parts, n, err := frame.ParseParts(body)
+	n, err := frame.EachPart(body, nil)
 	if err == nil && n != size {
 		err = fmt.Errorf("%w: parts of %d bytes where gather wants %d", frame.ErrFrame, n, size)
 	}
@@ -337,7 +337,7 @@ func (r *Receiver) partsOf(body []byte, size int) (*block, error) {
 		return nil, err
 	}
 	r.pace(len(body), size)
-	return &block{parts: parts, encoded: body, data: r.conn.Env.Buffers.Get(size)}, nil
+	return &block{parts: true, encoded: body, data: r.conn.Env.Buffers.Get(size)}, nil
 }
 
 // noEOF makes the end of a stream an error where more must come.

@@ -142,6 +142,38 @@ func TestRefToNothing(t *testing.T) {
 	}
 }
 
+// oneValue is a peer's value cache that holds one value.
+type oneValue struct {
+	path.Values
+	value []byte
+}
+
+func (oneValue) Ready() bool { return true }
+
+func (v oneValue) Await(frame.Tag, frame.ValueRef, <-chan struct{}) ([]byte, func(), error) {
+	return v.value, func() {}, nil
+}
+
+// A part whose value has other bytes than the sender named is delivered nowhere, alone or in a Gather.
+func TestPartsOfOtherBytesAreNotDelivered(t *testing.T) {
+	value := []byte("0123456789")
+	gather := frame.Frame{Kind: frame.Gather, Body: frame.AppendRun(nil, 4, 0)}
+	for _, named := range []string{"3456", "3457"} {
+		parts := frame.Frame{Kind: frame.Parts, Body: frame.AppendParts(nil, []frame.Part{
+			{N: 4, Value: frame.ValueRef{Epoch: 1, ID: 1, Size: len(value)}, From: 3, Hash: frame.PartHash([]byte(named))}})}
+		for name, frames := range map[string][]frame.Frame{"alone": {parts}, "in a gather": {gather, parts}} {
+			env := pathtest.NewEnv(t)
+			r, to := newReceiver(t, env, pathtest.NewFeed(append(wireOf(frames...), wireOf(frame.Frame{Kind: frame.CloseWrite})...)))
+			r.conn.Values = oneValue{value: value}
+			err := r.Run()
+			if right := named == "3456"; right && (err != nil || string(to.got) != named) || !right && (!errors.Is(err, frame.ErrFrame) || len(to.got) > 0) {
+				t.Errorf("%s, named %s: delivered %q, %v", name, named, to.got, err)
+			}
+			pathtest.Whole(t, env)
+		}
+	}
+}
+
 // bounded watches that an Env with so many connections never holds more than its budget and their spare bytes, until stop.
 func bounded(t *testing.T, e *path.Env, connections int) (stop func()) {
 	limit := e.Receiving.Size() + memory.Spare*int64(connections)

@@ -187,11 +187,13 @@ func (c *chooser) parts(b *block, cuts []int) []frame.Part {
 }
 
 // unfinished has the peer hold the bytes of a group's blocks that have come, though the blocks are not whole, and returns their parts; nil for blocks that
-// travel verbatim, and if all do.
+// travel verbatim, and if all do. The parts leave in the order of the bytes, and values are noted in the order of the blocks, so of blocks between whose bytes
+// lie bytes of others that would have parts only one has them.
 func (c *chooser) unfinished(g *group) (parts [][]frame.Part) {
 	var cuts [][]int
+	chosen := g.apart(func(b *block) bool { return b.slot == nil && b.plan.parts() && b.filled >= policy.MinShared })
 	for i, b := range g.blocks {
-		if b.slot != nil || !b.plan.parts() || b.filled < policy.MinShared {
+		if !chosen[i] {
 			continue
 		}
 		if parts == nil {

@@ -90,6 +90,30 @@ func (g *group) fill(b *block, n int) (whole bool) {
 	return g.open == 0
 }
 
+// apart returns the blocks that f wants, if each of them ends before the next begins; else only the one of them that has most bytes.
+func (g *group) apart(f func(*block) bool) []bool {
+	chosen, most := make([]bool, len(g.blocks)), -1
+	for i, b := range g.blocks {
+		chosen[i] = f(b)
+		if chosen[i] && (most < 0 || b.filled > g.blocks[most].filled) {
+			most = i
+		}
+	}
+	last := -1
+	for _, r := range g.runs {
+		if r.block == literal || !chosen[r.block] {
+			continue
+		}
+		if r.block < last { // blocks are numbered in the order of their first bytes
+			clear(chosen)
+			chosen[most] = true
+			return chosen
+		}
+		last = r.block
+	}
+	return chosen
+}
+
 // cuts returns for each block where its runs end in it.
 func (g *group) cuts() [][]int {
 	cuts, taken := make([][]int, len(g.blocks)), make([]int, len(g.blocks))
