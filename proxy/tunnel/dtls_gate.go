@@ -91,11 +91,7 @@ func (g *recordGate) handOn() {
 // admit takes a datagram apart. Records that may pass go to p, and it returns their length. The lock is held.
 func (g *recordGate) admit(p, b []byte, mark udp.Mark) (n int, err error) {
 	settled := g.settled.Load()
-	if !settled {
-		if g.bytes += len(b); g.bytes > handshakeBytes {
-			return 0, fmt.Errorf("%w: over %d", errLongHandshake, handshakeBytes)
-		}
-	}
+	handshake := len(b) // bytes that are no data: those are bounded by themselves, and may come from whoever forges the other end's address
 	for len(b) >= dtlsHeader {
 		length := dtlsHeader + int(binary.BigEndian.Uint16(b[recordLengthAt:]))
 		if length > len(b) {
@@ -105,6 +101,7 @@ func (g *recordGate) admit(p, b []byte, mark udp.Mark) (n int, err error) {
 		b = b[length:]
 		keyed := r[epochAt] != 0 || r[epochAt+1] != 0
 		if r[0] == dtlsData {
+			handshake -= length
 			if keyed {
 				g.data(r, mark)
 			}
@@ -119,6 +116,11 @@ func (g *recordGate) admit(p, b []byte, mark udp.Mark) (n int, err error) {
 			}
 		}
 		n += copy(p[n:], r)
+	}
+	if !settled {
+		if g.bytes += handshake; g.bytes > handshakeBytes {
+			return 0, fmt.Errorf("%w: over %d", errLongHandshake, handshakeBytes)
+		}
 	}
 	return n, nil
 }
