@@ -19,5 +19,5 @@
 //
 // The Table has one lock, since whether a hand-over is done depends on connections, openings and moves at once. Under it stand only the locks that a
 // Conn's methods take; proxy/internal/rank has the order, and rank_test.go watches it. While the lock is held nothing is called that may wait or that calls
-// back: no stream, no Config function, no Abort, no log.
+// back: no stream, no Config function but PeerCodecs, no Abort, no log.
 package handover
