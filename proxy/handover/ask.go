@@ -71,6 +71,8 @@ func (h *HandingOver) ask(ctx context.Context, peer string) (Stream, error) {
 		case ctx.Err() == nil && !t.carriesTo(peer):
 			h.goesWithout(peer, err)
 			return nil, nil
+		case ctx.Err() == nil && h.patience != nil: // whatever its reason, the peer has until the end of the stage
+			wait.For(ctx, pause)
 		default:
 			return nil, fmt.Errorf("proxy: asking %s for rest: %w", peer, err)
 		}
@@ -106,16 +108,29 @@ func (h *HandingOver) shutOut(peer string, why error) {
 	t := h.table
 	t.mu.Lock()
 	h.shut[peer] = true
-	n := 0
-	for s := range t.live {
-		if s.Key.Peer == peer {
-			n++
-			go s.conn.Abort(frame.ResetByApp)
-		}
-	}
+	reset := t.doom(func(s *Seat) bool { return s.Key.Peer == peer })
 	t.changed()
 	t.mu.Unlock()
+	n := reset()
 	t.config.Log.Warn("a peer's connections are reset: it has refused them the rest that a hand-over needs", "peer", peer, "connections", n, "err", why)
+}
+
+// doom has the connections that f wants left out of hand-overs, and returns the function that resets them and counts them. mu is held, and must not be when that
+// function is called.
+func (t *Table) doom(f func(*Seat) bool) (reset func() int) {
+	var conns []Conn
+	for s := range t.live {
+		if f(s) {
+			s.doomed = true
+			conns = append(conns, s.conn)
+		}
+	}
+	return func() int {
+		for _, c := range conns {
+			c.Abort(frame.ResetByApp)
+		}
+		return len(conns)
+	}
 }
 
 // answered waits until a peer's connections are at rest, once all are here. A peer with which none is open has openGrace for its answer.
@@ -130,6 +145,10 @@ func (h *HandingOver) answered(ctx context.Context, peer string, s Stream, atRes
 		case err := <-rests:
 			if err == nil {
 				h.owe(peer, false)
+			}
+			if err != nil && h.patience != nil && ctx.Err() == nil && t.carriesTo(peer) {
+				h.shutOut(peer, err)
+				return nil
 			}
 			if err == nil || t.carriesTo(peer) {
 				if err != nil {

@@ -35,6 +35,9 @@ func (h *HandingOver) Connections() (all []Handed, err error) {
 	defer t.mu.Unlock()
 	h.listed = true
 	for s := range t.live {
+		if s.doomed {
+			continue
+		}
 		o := &s.Opening
 		f, err := s.conn.File()
 		if err != nil {

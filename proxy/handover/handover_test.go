@@ -93,6 +93,7 @@ func (s *site) open(ctx context.Context, peer string, opening []byte) (Stream, e
 		return &stream{Conn: here, t: s.t}, nil
 	case <-ctx.Done():
 		close(in.withdrawn)
+		here.Close() // the other side may have accepted it already
 		return nil, context.Cause(ctx)
 	}
 }
@@ -177,9 +178,16 @@ func (c *conn) Rests() bool {
 	return c.rests
 }
 
-func (c *conn) FINSent() bool           { return false }
-func (c *conn) Done() <-chan struct{}   { return c.gone }
-func (c *conn) File() (*os.File, error) { return os.Open(os.DevNull) }
+func (c *conn) FINSent() bool         { return false }
+func (c *conn) Done() <-chan struct{} { return c.gone }
+func (c *conn) File() (*os.File, error) {
+	select {
+	case <-c.gone:
+		return nil, os.ErrClosed
+	default:
+		return os.Open(os.DevNull)
+	}
+}
 func (c *conn) Abort(tunnel.Code) {
 	unlocked(c.t, "Abort")
 	c.goneOnce.Do(func() { close(c.gone) })
@@ -418,9 +426,21 @@ func TestOpeningsWaitForTheDecision(t *testing.T) {
 }
 
 // A peer that stays silent keeps a hand-over without patience from its end, and nothing is lost; one with patience resets that peer's connections and goes on without it, and the connections of
-// other peers are handed over, be the peer silent from the start, or after it has taken the request.
+// other peers are handed over, whatever the peer does: it is silent from the start, or after it has taken the request, though its connection may be at rest here, it breaks the
+// request off, or it refuses by a code that honest peers use.
 func TestSilentPeerIsResetOnRequest(t *testing.T) {
-	for name, takes := range map[string]bool{"never answers": false, "takes the request": true} {
+	type behaviour struct {
+		takes, breaks, refuses bool
+		rests                  bool // its connection is at rest here
+		wait                   time.Duration
+	}
+	for name, does := range map[string]behaviour{
+		"never answers":          {wait: 10 * time.Second},
+		"takes the request":      {takes: true, wait: 22 * time.Second}, // its connection is reset, and its answer then awaited for a moment
+		"is at rest here":        {takes: true, rests: true, wait: 30 * time.Second},
+		"breaks the request":     {takes: true, breaks: true, rests: true},
+		"is said to be draining": {refuses: true, wait: 10 * time.Second},
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				near, far := newSites(t)
@@ -430,8 +450,14 @@ func TestSilentPeerIsResetOnRequest(t *testing.T) {
 					if peer != mute {
 						return near.open(ctx, peer, opening)
 					}
-					if takes {
+					switch {
+					case does.refuses:
+						return nil, &tunnel.RefusedError{Code: tunnel.CodeDraining}
+					case does.takes:
 						here, there := net.Pipe()
+						if does.breaks {
+							there.Close()
+						}
 						go io.Copy(io.Discard, there)
 						return &stream{Conn: here, t: t}, nil
 					}
@@ -443,6 +469,13 @@ func TestSilentPeerIsResetOnRequest(t *testing.T) {
 				near.ended.Go(func() {
 					seat := NewSeat(silent, Key{mute, frame.Tag{Number: 2}}, true, frame.Opening{})
 					near.Enter(seat)
+					if does.rests {
+						<-silent.rest
+						near.Table.mu.Lock()
+						seat.held = true
+						near.changed()
+						near.Table.mu.Unlock()
+					}
 					<-silent.gone
 					near.Leave(seat)
 				})
@@ -453,8 +486,8 @@ func TestSilentPeerIsResetOnRequest(t *testing.T) {
 					return near.HandOver(ctx, patience)
 				}
 				_, err := within(0)
-				if err == nil || !strings.Contains(err.Error(), "waited for mute") {
-					t.Fatalf("the first hand-over: %v, want that it waits for mute", err)
+				if err == nil || !strings.Contains(err.Error(), "mute") {
+					t.Fatalf("the first hand-over: %v, want that mute keeps it from its end", err)
 				}
 				near.awaitAll()
 				select {
@@ -467,12 +500,8 @@ func TestSilentPeerIsResetOnRequest(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				want := 10 * time.Second
-				if takes {
-					want = 22 * time.Second // its connection is reset, and its answer then awaited for a moment
-				}
-				if took := time.Since(began); took != want {
-					t.Errorf("the second hand-over took %v, want %v", took, want)
+				if took := time.Since(began); took < does.wait || took > does.wait+2*time.Second {
+					t.Errorf("the second hand-over took %v, want %v", took, does.wait)
 				}
 				if all, err := h.Connections(); err != nil || len(all) != 1 || all[0].Peer != "far" {
 					t.Errorf("%v, %v are handed over, want the one with far", all, err)

@@ -44,6 +44,7 @@ type Seat struct {
 	resting bool      // nothing is under way on it
 	unsent  bool      // and bytes of its app wait here to be sent
 	held    bool      // and nothing will be, until it is known which process carries it on
+	doomed  bool      // it is being reset, and is not handed over
 	waits   time.Time // since when it waits for its next stream, or since the end of the peer's last move if that is later
 }
 

@@ -7,8 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-
-	"github.com/gradproxy/gradproxy/proxy/frame"
 )
 
 // A hand-over that fails since a peer is silent, or an app does not read, loses nothing, which is best where the WAN is down for a while. But a peer could keep this process, perhaps with a
@@ -19,15 +17,11 @@ var errTardy = errors.New("it does not answer in time, and upgrade.late is reset
 
 // resetLoose resets the connections that are not at rest.
 func (h *HandingOver) resetLoose() {
-	t, n := h.table, 0
+	t := h.table
 	t.mu.Lock()
-	for s := range t.live {
-		if !s.held {
-			n++
-			go s.conn.Abort(frame.ResetByApp)
-		}
-	}
+	reset := t.doom(func(s *Seat) bool { return !s.held })
 	t.mu.Unlock()
+	n := reset()
 	t.config.Log.Warn("connections are reset that do not come to rest in time, since upgrade.late is reset", "connections", n)
 }
 
