@@ -16,7 +16,7 @@ python=${PYTHON:-python3.11}
 # list of its packages with their versions: `pip freeze`) and after_NAME below if that is not enough.
 install_one() {
 	case $1 in
-	tools)         debian nftables iproute2 gcc binutils libc6-dev clang-16 llvm-16 ;;
+	tools)         debian nftables iproute2 gnupg rpm gcc binutils libc6-dev clang-16 llvm-16 ;;
 	haproxy)       debian haproxy ;;
 	buildah)       debian buildah crun ;;
 	fashion-mnist) debian dataset-fashion-mnist ;;

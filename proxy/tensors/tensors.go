@@ -152,8 +152,15 @@ func (r *Record) Named(l Label, number int) {
 		}
 	}
 	r.mu.Lock()
-	r.label, r.number = l, number
-	r.mu.Unlock()
+	defer r.mu.Unlock()
+	r.number = number
+	if r.label == l {
+		return
+	}
+	for _, text := range []*string{&l.From, &l.To, &l.Name, &l.Shape} {
+		*text = strings.Clone(*text) // it may be part of a whole message
+	}
+	r.label = l
 }
 
 // History returns the results of coding the tensor, for the policy.

@@ -5,7 +5,9 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
+	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/gradproxy/gradproxy/tensor"
 )
@@ -129,4 +131,12 @@ func FuzzItem(f *testing.F) {
 			at = m.Off + m.Size
 		}
 	})
+}
+
+// A short text keeps no longer one in memory.
+func TestShortTextsAreCopies(t *testing.T) {
+	long := strings.Repeat("x", 100)
+	if s := Short(long[:4], 10); s != "xxxx" || unsafe.StringData(s) == unsafe.StringData(long) {
+		t.Errorf("%q is a part of the longer text", s)
+	}
 }

@@ -37,10 +37,10 @@ func (h *Header) Dims() string {
 // maxDims bounds a shape for people, in bytes.
 const maxDims = 64
 
-// Short cuts a text for people after most bytes.
+// Short cuts a text for people after most bytes. The result keeps no longer text in memory of which s is a part.
 func Short(s string, most int) string {
 	if len(s) <= most {
-		return s
+		return strings.Clone(s)
 	}
 	return strings.ToValidUTF8(s[:most], "") + "…"
 }

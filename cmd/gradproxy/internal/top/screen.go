@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"time"
+	"unicode"
 
 	"github.com/gdamore/tcell/v2"
 )
@@ -169,11 +170,11 @@ func (d *display) draw() {
 	d.screen.Show()
 }
 
-// printable replaces control characters, which names from the network could hold.
+// printable replaces what a terminal obeys, or does not show: names from the network could hold it.
 func printable(s string) []rune {
 	all := []rune(s)
 	for i, r := range all {
-		if r < ' ' || r >= 0x7f && r < 0xa0 {
+		if !unicode.IsPrint(r) {
 			all[i] = '?'
 		}
 	}

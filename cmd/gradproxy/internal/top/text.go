@@ -107,7 +107,7 @@ func name(t *Tensor) string {
 	if what == "" && t.Number > 0 {
 		what = fmt.Sprintf("#%d", t.Number)
 	}
-	text := []rune(strings.Join(slices.DeleteFunc([]string{t.From, what, t.Shape}, func(s string) bool { return s == "" }), " "))
+	text := printable(strings.Join(slices.DeleteFunc([]string{t.From, what, t.Shape}, func(s string) bool { return s == "" }), " "))
 	const most = 48
 	if len(text) > most {
 		text = append(text[:most-1], '…')

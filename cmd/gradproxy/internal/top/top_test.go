@@ -146,3 +146,12 @@ func TestDisplay(t *testing.T) {
 		t.Error("q and Ctrl-C do not quit")
 	}
 }
+
+// A name from the network takes one cell of one line.
+func TestNamesKeepToTheirCell(t *testing.T) {
+	var row Tensor
+	row.Name, row.Shape = "a\nb\u202ec\x1b[2J", "2×3"
+	if got := name(&row); got != "a?b?c?[2J 2×3" {
+		t.Errorf("%q", got)
+	}
+}
