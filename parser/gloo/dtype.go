@@ -175,8 +175,8 @@ func (e *evidence) verdict(size int) verdict {
 	isBrain, isHalf := size%2 == 0 && brain.fits(false), size%2 == 0 && half.fits(true)
 	// Where all values lie in few binades, the mantissa of a narrower type passes for a wider one's exponent.
 	isDouble = isDouble && !e.alike(1, 3)
-	isSingle = isSingle && (isBrain && !brain.inOneBinadeOfHalf() || !e.alike(0, 1) && !e.alike(2, 3))
-	isBrain = isBrain && !brain.inOneBinadeOfHalf()
+	isSingle = isSingle && (isBrain && !brain.isHalf() || !e.alike(0, 1) && !e.alike(2, 3))
+	isBrain = isBrain && !brain.isHalf()
 	if isDouble {
 		isSingle = false
 	}
@@ -227,18 +227,34 @@ func abs(x int) int {
 	return x
 }
 
-// inOneBinadeOfHalf reports whether all exponents of BFloat16 are those that one binade of Float16 has: that has three bits of the mantissa in their place.
-func (f *field) inOneBinadeOfHalf() bool {
-	for first := 0; first < len(f.exponents); first += 8 {
+// isHalf reports whether exponents of BFloat16 are rather those of few binades of Float16. That has three bits of the mantissa in their lowest bits, so that the eight
+// exponents of a binade are about as frequent as each other, where the ones of BFloat16 halve from one to the next.
+func (f *field) isHalf() bool {
+	const binade = 8
+	var full, second int // elements of the two fullest binades
+	var fullest []int
+	for first := 0; first < len(f.exponents); first += binade {
 		n := 0
-		for _, x := range f.exponents[first : first+8] {
+		for _, x := range f.exponents[first : first+binade] {
 			n += x
 		}
-		if n > 0 {
-			return 1000*n >= 999*f.nonzero
+		switch {
+		case n > full:
+			full, second, fullest = n, full, f.exponents[first:first+binade]
+		case n > second:
+			second = n
 		}
 	}
-	return false
+	if 1000*full >= 999*f.nonzero {
+		return full > 0
+	}
+	least, most := full, 0
+	for _, x := range fullest {
+		if 64*x >= full {
+			least, most = min(least, x), max(most, x)
+		}
+	}
+	return 100*(full+second) >= 99*f.nonzero && most < 2*least
 }
 
 // count adds n elements.

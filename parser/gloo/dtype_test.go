@@ -82,7 +82,20 @@ func TestVerdictsOfValuesInOneBinade(t *testing.T) {
 			for name, f := range map[string]func() float64{
 				"in [1, 2)":    func() float64 { return 1 + rnd.Float64() },
 				"in [1, 1.25)": func() float64 { return 1 + rnd.Float64()/4 },
-				"one":          func() float64 { return 1 },
+				"in [1, 2.8)":  func() float64 { return 1 + 1.8*rnd.Float64() },
+				"in [1, 1.25), and few below": func() float64 {
+					if rnd.IntN(200) == 0 {
+						return 0.5 + rnd.Float64()/2
+					}
+					return 1 + rnd.Float64()/4
+				},
+				"in [1, 2), and few below": func() float64 {
+					if rnd.IntN(200) == 0 {
+						return 0.5 + rnd.Float64()/2
+					}
+					return 1 + rnd.Float64()
+				},
+				"one": func() float64 { return 1 },
 			} {
 				b := floats(d, 32<<10, func() float64 {
 					if rnd.IntN(2) == 0 {

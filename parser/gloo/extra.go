@@ -6,7 +6,7 @@ package gloo
 // A step of several equal layers with something after them has the same all-reduces. If its layers passed for one tensor, one layer would pay another one's residual. But
 // FSDP gathers all weights in each step, and tags count all collectives, of which at least as many must be others as there are all-reduces.
 // Gathers before the first layer, or of the last one's weights, have tags too. So an all-reduce is extra if the two around it are as far apart by their
-// tags as the same two in another step, apart from the extra itself.
+// tags as the same two in another step, apart from the extra itself, and no two of a step are as far apart: between steps FSDP gathers the weights of the whole model.
 
 // extraReach is how many all-reduces away that other step may be.
 const extraReach = 128
@@ -34,13 +34,21 @@ func (c *counted) noteExtra(j, k int) {
 		return
 	}
 	from, to := min(k, j-1), max(k, j-1)
-	reduces := 0
-	for x := from; x < to; x++ {
-		if !c.history[x].extra && x != j {
-			reduces++
+	between := next.tag - last.tag // of two steps
+	reduces, closer, at := 0, false, c.history[from].tag
+	for x := from + 1; x <= to; x++ {
+		if c.history[x].extra || x == j {
+			at++
+			continue
 		}
+		gap := c.history[x].tag - at
+		if at = c.history[x].tag; gap > between {
+			return
+		}
+		closer = closer || gap < between
+		reduces++
 	}
-	if c.history[to].tag-c.history[from].tag >= uint32(2*reduces) {
+	if closer && c.history[to].tag-c.history[from].tag >= uint32(2*reduces) {
 		c.history[j].extra = true
 		c.extras++
 	}

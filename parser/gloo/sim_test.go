@@ -367,7 +367,11 @@ func TestSumsInSomeSteps(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			keys, found, of := keysOf(t, ranks, 2, repeatSteps(steps, func(s int) (c []gloosim.Call) {
-				for i, size := range []int{6000, 18_000, 3000} {
+				sizes := []int{6000, 18_000, 3000}
+				for i, size := range sizes { // of the forward pass
+					c = append(c, gloosim.Gather(fmt.Sprint("weights ", i), s, size/ranks, tensor.Float32))
+				}
+				for i, size := range sizes {
 					c = append(c, gloosim.Gather(fmt.Sprint("weights ", i), s, size/ranks, tensor.Float32), gloosim.Gradients(fmt.Sprint("shard ", i), s, size, tensor.Float32))
 				}
 				if mixed(s) {
@@ -425,6 +429,18 @@ func TestEqualLayersHaveKeysOfTheirOwn(t *testing.T) {
 				c = append(c, layer(s, l, true)...)
 			}
 			return append(c, head(s), gloosim.Gather("weights of the head", s, 6200/ranks, tensor.Float32))
+		},
+		"of one shard, gathered after each": func(s int) (c []gloosim.Call) {
+			for l := range layers {
+				c = append(c, gloosim.Gradients(fmt.Sprint("layer ", l), s, sizes[1], tensor.Float32), gloosim.Gather("weights", s, sizes[1]/ranks, tensor.Float32))
+			}
+			return append(c, head(s))
+		},
+		"gathers after each layer": func(s int) (c []gloosim.Call) {
+			for l := range layers {
+				c = append(c, layer(s, l, true)...)
+			}
+			return append(c, head(s))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
