@@ -27,6 +27,7 @@ type slot struct {
 	bytes      int // of a block's elements
 	dec        codecs.Decoder
 	maxEncoded int
+	lengthened int           // bytes that a short form is made longer in; 0: no block may have that form
 	took       time.Duration // that decoding takes, the least of late; set in turn
 }
 
@@ -58,7 +59,11 @@ func (d *decoder) declare(id uint32, body []byte) error {
 	if d.slots == nil {
 		d.slots = map[uint32]*slot{}
 	}
-	d.slots[id] = &slot{codec: coder.Name(c.String()), role: decl.Role, bytes: decl.Size(), dec: dec, maxEncoded: coder.MaxEncoded(c, &decl), took: time.Hour}
+	s := &slot{codec: coder.Name(c.String()), role: decl.Role, bytes: decl.Size(), dec: dec, maxEncoded: coder.MaxEncoded(c, &decl), took: time.Hour}
+	if _, _, fills := codecs.FillOf(c); fills {
+		s.lengthened = s.maxEncoded
+	}
+	d.slots[id] = s
 	return nil
 }
 
@@ -109,11 +114,11 @@ func (d *decoder) block(f frame.Frame, size int) (*block, error) {
 // elements sets the block's elements.
 func (d *decoder) elements(b *block) error {
 	form, encoding := b.encoded[0], b.encoded[1:]
-	if form == frame.FormShort {
-		room := d.env.Buffers.Get(b.slot.maxEncoded)
+	if form == frame.FormShort && b.slot.lengthened > 0 {
+		room := d.env.Buffers.Get(b.slot.lengthened)
 		defer d.env.Buffers.Put(room)
 		var err error
-		if encoding, err = coder.Lengthen(room[:0], encoding, b.slot.maxEncoded); err != nil {
+		if encoding, err = coder.Lengthen(room[:0], encoding, b.slot.lengthened); err != nil {
 			return err
 		}
 		form = frame.FormCoded

@@ -134,7 +134,7 @@ func (r *Receiver) end(err error) error {
 	return err
 }
 
-// reserve takes memory for a frame's body that is to be read, and for the elements that it decodes to.
+// reserve takes memory for a frame's body that is to be read, for the elements that it decodes to, and for its encoding if that may be shortened.
 func (r *Receiver) reserve(k frame.Kind, id uint32, n int) error {
 	need := memory.Footprint(n)
 	if k == frame.Block {
@@ -143,6 +143,9 @@ func (r *Receiver) reserve(k frame.Kind, id uint32, n int) error {
 			return err
 		}
 		need += memory.Footprint(slot.bytes) + blockCost
+		if slot.lengthened > 0 {
+			need += memory.Footprint(slot.lengthened)
+		}
 	}
 	return r.memory.reserve(need)
 }

@@ -12,8 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gradproxy/gradproxy/codecs/feedback"
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/proxy/app"
+	"github.com/gradproxy/gradproxy/proxy/coder"
 	"github.com/gradproxy/gradproxy/proxy/frame"
 	"github.com/gradproxy/gradproxy/proxy/memory"
 	"github.com/gradproxy/gradproxy/proxy/path"
@@ -100,13 +102,14 @@ func TestCorruptBlockIsNotDelivered(t *testing.T) {
 		"of an unknown form": {{Kind: frame.Block, Slot: 3, Body: append([]byte{9}, make([]byte, 8)...)}},
 		"of the cache's form": {group, good, {Kind: frame.Block, Slot: 3,
 			Body: append([]byte{frame.FormReverse}, make([]byte, 8)...)}},
-		"of a short form that is too long":   {{Kind: frame.Block, Slot: 3, Body: []byte{frame.FormShort, 0x88, 0, 0xff, 0xff, 0xff, 0x7f, 0, 0, 0, 0}}},
-		"of a short form that is cut short":  {group, good, {Kind: frame.Block, Slot: 3, Body: []byte{frame.FormShort, 0x88, 0, 8, 1, 0}}},
-		"of a short form of another content": {{Kind: frame.Block, Slot: 3, Body: []byte{frame.FormShort, 0x88, 0, 8, 0, 0, 0, 0}}},
+		"of a short form that no zeros have": {{Kind: frame.Block, Slot: 3, Body: []byte{frame.FormShort, 0, 0, 12, 0, 0, 0, 0}}},
+		"of a short form that is too long":   {{Kind: frame.Block, Slot: 4, Body: []byte{frame.FormShort, 0x88, 0, 0xff, 0xff, 0xff, 0x7f, 0, 0, 0, 0}}},
+		"of a short form that is cut short":  {group, good, {Kind: frame.Block, Slot: 4, Body: []byte{frame.FormShort, 0x88, 0, 8, 1, 0}}},
+		"of a short form of another content": {{Kind: frame.Block, Slot: 4, Body: []byte{frame.FormShort, 0x88, 0, 9, 0, 0, 0, 0, 0}}},
 		"without a form":                     {{Kind: frame.Block, Slot: 3}},
 	} {
 		env := pathtest.NewEnv(t)
-		wire := append(wireOf(declare(3, "lossless", 2), frame.Frame{Kind: frame.Bytes, Body: []byte("before")}), wireOf(frames...)...)
+		wire := append(wireOf(declare(3, "lossless", 2), declare(4, "int8", 2), frame.Frame{Kind: frame.Bytes, Body: []byte("before")}), wireOf(frames...)...)
 		wire = append(wire, wireOf(frame.Frame{Kind: frame.Bytes, Body: []byte("behind")}, frame.Frame{Kind: frame.CloseWrite})...)
 		r, to := newReceiver(t, env, &pathtest.Cut{B: wire, Sizes: []int{1000}})
 		if err := r.Run(); !errors.Is(err, frame.ErrFrame) {
@@ -116,6 +119,47 @@ func TestCorruptBlockIsNotDelivered(t *testing.T) {
 			t.Errorf("a corrupt block %s: %q was delivered, want the bytes before it", name, to.got)
 		}
 		pathtest.Whole(t, env)
+	}
+}
+
+// A block of the short form is delivered as its whole encoding is, alone and in a Gather.
+func TestShortFormIsDelivered(t *testing.T) {
+	const n = 4096
+	c, err := pathtest.Codec("int8")
+	if err != nil {
+		t.Fatal(err)
+	}
+	elements := make([]float32, n)
+	elements[7], elements[2000] = 0.25, -1
+	e, err := feedback.NewEncoder(c, tensor.Float32, make([]float32, n))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, 4*n)
+	tensor.RoundTo(b, elements, tensor.Float32)
+	encoding, err := e.Append(nil, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	short, ok := coder.AppendShort([]byte{frame.FormShort}, c, encoding)
+	if !ok || len(short) > len(encoding)/4 {
+		t.Fatalf("%d bytes of %d, %v", len(short), len(encoding), ok)
+	}
+	block := func(body []byte) frame.Frame { return frame.Frame{Kind: frame.Block, Slot: 3, Body: body} }
+	gather := frame.Frame{Kind: frame.Gather, Body: frame.AppendRun(nil, 4*n, 0)}
+	var got [][]byte
+	for _, frames := range [][]frame.Frame{{block(append([]byte{frame.FormCoded}, encoding...))}, {block(short)}, {gather, block(short)}} {
+		env := pathtest.NewEnv(t)
+		wire := append(wireOf(declare(3, "int8", n)), wireOf(append(frames, frame.Frame{Kind: frame.CloseWrite})...)...)
+		r, to := newReceiver(t, env, &pathtest.Cut{B: wire, Sizes: []int{1000}})
+		if err := r.Run(); err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, to.got)
+		pathtest.Whole(t, env)
+	}
+	if len(got[0]) != 4*n || !bytes.Equal(got[0], got[1]) || !bytes.Equal(got[0], got[2]) {
+		t.Errorf("%d, %d and %d bytes were delivered, or others", len(got[0]), len(got[1]), len(got[2]))
 	}
 }
 
