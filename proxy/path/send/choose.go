@@ -246,11 +246,6 @@ func (c *chooser) settle(b *block) error {
 		}
 		return c.exact(b)
 	}
-	if !isRows && b.slot.lock != nil && !p.flush && coder.NearlyZero(p.choice.Codec, p.t.DType, b.data) {
-		c.contribute(b)
-		b.record.Refused(tensor.NoGain)
-		return c.exact(b)
-	}
 	c.lossy = true
 	switch {
 	case isRows && b.slot.external == nil: // without feedback
@@ -260,13 +255,26 @@ func (c *chooser) settle(b *block) error {
 	case !isRows && b.slot.residual != nil && (p.flush || c.guarded(b)):
 		b.around = &denseFlush{past: p.dense, residual: b.slot.residual, turn: b.slot.Next()}
 		return c.exact(b)
+	case !isRows && b.slot.lock != nil && coder.NearlyZero(p.choice.Codec, p.t.DType, b.data):
+		c.contribute(b)
+		b.record.Refused(tensor.NoGain)
+		c.conn.Env.Metrics.FellBack(b.text, b.role, tensor.NoGain)
+		if b.slot.zeros++; b.slot.residual != nil && b.slot.zeros%mostZeros == 0 {
+			b.around = &denseFlush{past: p.dense, residual: b.slot.residual, turn: b.slot.Next()}
+		}
+		return c.exact(b)
 	case !isRows && b.slot.residual != nil:
+		b.slot.zeros = 0
 		if x, ok := c.contribution(b); ok {
 			b.around = &lossyContribution{conn: c.conn, job: c.past.job, past: p.dense, residual: b.slot.residual, sample: x}
 		}
 	}
 	return nil
 }
+
+// mostZeros is how many nearly zero blocks in a row at most leave the residual of the earlier ones waiting: it would make the first of them large, but must not wait for a
+// value that never comes.
+const mostZeros = 8
 
 // contribution samples a block that is a whole message with the app's input into a sum, where the sum's result is to pass.
 func (c *chooser) contribution(b *block) (x tensor.Contribution, ok bool) {

@@ -284,6 +284,49 @@ func TestDoubtedJobLosesNothing(t *testing.T) {
 	}
 }
 
+// Blocks that are nearly zero travel exactly. The residual of earlier ones waits for the next value with loss, but not for ever.
+func TestResidualWaitsForFewNearlyZeroBlocks(t *testing.T) {
+	s := newTestSender(t, pathtest.Toy{}, policy.Rule{Roles: []tensor.Role{tensor.Gradient}, Codec: "int8"})
+	x := tensor.Tensor{Key: 1, Role: tensor.Gradient, DType: tensor.Float32, Size: 1 << 14, Proof: tensor.ByWire}
+	r := rand.New(rand.NewPCG(3, 4))
+	settled := func(data []byte) *block {
+		p, _ := planned(s, x)
+		b := s.choose.block(&p, 0, x.Size, false)
+		b.data = data
+		if err := s.choose.settle(b); err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	zeros := func() []byte {
+		b := make([]byte, x.Size)
+		copy(b[4<<10:], gradient(r, 16))
+		return b
+	}
+	for range 2 {
+		lossy := false
+		for range 20 { // until the content check trusts the tensor
+			lossy = settled(gradient(r, x.Size/4)).text == "int8"
+		}
+		if !lossy {
+			t.Fatal("no value may lose something")
+		}
+		var flushes []int
+		for i := range 4 * mostZeros { // of which the first are unlike the values before them
+			b := settled(zeros())
+			if b.text != "lossless" {
+				t.Errorf("nearly zero block %d travels by %s", i, b.text)
+			}
+			if _, flush := b.around.(*denseFlush); flush {
+				flushes = append(flushes, i)
+			}
+		}
+		if len(flushes) < 2 || flushes[0] < mostZeros-1 || flushes[1]-flushes[0] != mostZeros {
+			t.Errorf("the residual is added to the nearly zero blocks %v, want each %dth", flushes, mostZeros)
+		}
+	}
+}
+
 // A block that is too far behind travels exactly and with its residual, as long as the guard says, and then with loss again.
 func TestGuardedBlockTravelsExactly(t *testing.T) {
 	s := newTestSender(t, pathtest.Toy{}, policy.Rule{Roles: []tensor.Role{tensor.Gradient}, Codec: "3lc"})

@@ -22,6 +22,7 @@ type slot struct {
 	residual []float32         // the block's part of it, if enc has feedback
 	declared bool
 	encoded  int // blocks so far
+	zeros    int // blocks in a row that were nearly zero, and travelled exactly without the residual; set by the chooser
 }
 
 const (
