@@ -35,7 +35,25 @@ func (h *Hooked) open() error {
 		return err
 	}
 	h.hooks = hooks
+	if err := h.mark(); err != nil {
+		return err
+	}
 	return hooks.Refresh()
+}
+
+// mark marks the listeners as a proxy's. A dead proxy's programs hand connections to marked ones, and only the new programs note their servers: so the
+// listeners have no mark before those are there.
+func (h *Hooked) mark() error {
+	for _, l := range h.listeners {
+		c, err := l.SyscallConn()
+		if err == nil {
+			err = Control("", "", c)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // listen opens the listeners, where connections wait for them if some do.
@@ -48,7 +66,7 @@ func (h *Hooked) listen() (ports [2]uint16, err error) {
 	families := RedirectConfig{Networks: h.config.Networks}
 	return families.listen(&h.listeners, [2]netip.AddrPort{
 		netip.AddrPortFrom(loopback4, ports[0]), netip.AddrPortFrom(netip.IPv6Loopback(), ports[1]),
-	}, Control)
+	}, nil)
 }
 
 // Addrs returns the listeners' addresses, which no peer may make the proxy dial.
