@@ -76,6 +76,20 @@ type place struct {
 	at    int
 }
 
+// move has a place be another. Peer.mu is held.
+func (p *place) move(to place) {
+	if p.entry != nil {
+		delete(p.entry.followers, p)
+	}
+	if *p = to; p.entry == nil {
+		return
+	}
+	if p.entry.followers == nil {
+		p.entry.followers = map[*place]struct{}{}
+	}
+	p.entry.followers[p] = struct{}{}
+}
+
 // mostSkipped is the most bytes between two spans of which the second goes on where the first ended: the rest of an element.
 const mostSkipped = 16
 

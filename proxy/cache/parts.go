@@ -39,7 +39,7 @@ func (p *Peer) PutParts(t frame.Tag, v Put, cuts []int) (parts []frame.Part, ok 
 	if ok = !c.farEnded && len(c.pending)+len(entries) <= maxPending && len(entries) > 0 && len(parts) <= frame.MaxParts; ok {
 		last := &spans.list[len(spans.list)-1]
 		c.refers = true
-		c.follow(place{last.entry, last.from + last.n})
+		c.after.move(place{last.entry, last.from + last.n})
 		c.pending = append(c.pending, entries...)
 		for _, e := range entries {
 			e.refs++

@@ -40,7 +40,7 @@ type conn struct {
 	here     bool     // it lives here
 	refers   bool     // it has carried Refs of the writer, and has not ended at the peer
 	farEnded bool     // it has ended at the peer
-	after    place    // the end of the last part that it referred to; follow sets it
+	after    place    // the end of the last part that it referred to; move sets it
 	pending  []*entry // values of the Refs that were not delivered yet, in order
 }
 
@@ -82,22 +82,8 @@ func (p *Peer) conn(t frame.Tag) *conn {
 // drop forgets a connection that has ended here and has no Refs under way. p.mu is held.
 func (p *Peer) drop(t frame.Tag, c *conn) {
 	if !c.here && !c.refers {
-		c.follow(place{})
+		c.after.move(place{})
 		delete(p.conns, t)
-	}
-}
-
-// follow sets the place where the connection's last part ended. Peer.mu is held.
-func (c *conn) follow(to place) {
-	if e := c.after.entry; e != nil {
-		delete(e.followers, c)
-	}
-	c.after = to
-	if e := to.entry; e != nil {
-		if e.followers == nil {
-			e.followers = map[*conn]struct{}{}
-		}
-		e.followers[c] = struct{}{}
 	}
 }
 
@@ -158,7 +144,7 @@ func (p *Peer) open(epoch uint64) {
 		p.writer = nil
 		for t, c := range p.conns {
 			c.refers, c.pending = false, nil
-			c.follow(place{}) // another stream's values have the same numbers
+			c.after.move(place{}) // another stream's values have the same numbers
 			p.drop(t, c)
 		}
 	}

@@ -88,7 +88,7 @@ type entry struct {
 	mayLose bool   // its codec may lose something
 	marks   []mark // by which it is found by its content; nil: it is not
 
-	followers map[*conn]struct{} // connections whose last part ended in it
+	followers map[*place]struct{} // the places in it
 
 	served   []frame.Tag // connections that have referred to it, if it may have lost something; else at most one of them
 	room     int         // bytes that its frame is made in
@@ -206,8 +206,8 @@ func (w *writer) release(slot *writerSlot) {
 // drop has the peer forget a value. Its memory here is free at once; the next value follows the Forget.
 func (w *writer) drop(e *entry) {
 	w.index.remove(e)
-	for c := range e.followers { // they must not keep its bytes in memory
-		c.follow(place{})
+	for p := range e.followers { // they must not keep its bytes in memory
+		p.move(place{})
 	}
 	w.forget = append(w.forget, e.id)
 	w.used -= int64(e.slot.size())
