@@ -47,7 +47,7 @@ func TestReconnect(t *testing.T) {
 		"Identity:ps10 Minor:0} to 9,": 4,
 		"Identity:ps11 Minor:0} to 8,": 3,
 		"Identity:ps8 Minor:0} to 11,": 3,
-		"Identity:ps9 Minor:0} to 1,":  1,
+		"Identity:ps9 Minor:0} to 1,":  4,
 	} {
 		got := 0
 		for text, n := range count {

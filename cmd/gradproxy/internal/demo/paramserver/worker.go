@@ -98,12 +98,12 @@ func (w *Worker) PushPull(key int, gradient, dst []float32) *Request {
 	return w.start("push and pull", key, gradient, dst)
 }
 
-// Reconnect closes the connections between this worker and the servers, and returns when they stand again under the same
+// Reconnect closes the connections between this worker and the servers, and the scheduler, and returns when they stand again under the same
 // identities. No request may be under way.
 func (w *Worker) Reconnect(ctx context.Context) error {
-	ids := make([]int32, w.Servers)
-	for i := range ids {
-		ids[i] = pslitesim.ServerID(i)
+	ids := []int32{pslitesim.SchedulerID} // whose last answer would be lost with a connection that it has not noticed to be
+	for i := range w.Servers {
+		ids = append(ids, pslitesim.ServerID(i))
 	}
 	return w.node.Reconnect(ctx, ids...)
 }
