@@ -300,6 +300,19 @@ func getUnix(socket, path string) (int, string) {
 	return response.StatusCode, string(b)
 }
 
+// awaitDeath waits until a killed process has closed its sockets, which the kernel does before others see it as a zombie.
+func awaitDeath(t *testing.T, pid int) {
+	t.Helper()
+	for range 500 {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if _, state, ok := strings.Cut(string(stat), ") "); err != nil || ok && strings.HasPrefix(state, "Z") {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	t.Fatalf("process %d lives after it was killed", pid)
+}
+
 // A connection that a command of exec makes after a kill -9 of exec waits for the next proxy, which here is a service for the command's cgroup.
 func TestHeldAfterExecIsKilled(t *testing.T) {
 	needsHooks(t)
@@ -317,6 +330,7 @@ func TestHeldAfterExecIsKilled(t *testing.T) {
 	if err := job.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
+	awaitDeath(t, job.cmd.Process.Pid)
 	if err := os.WriteFile(killed, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
