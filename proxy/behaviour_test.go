@@ -187,12 +187,13 @@ func TestCorruptFrameResets(t *testing.T) {
 	client, server := p.connect(t)
 	tensor := make([]byte, 40000)
 	tensor[0] = 1
-	p.mu.Lock()
-	p.streams[1].tamper = func(b []byte) {
+	tamper := func(b []byte) {
 		if i := bytes.Index(b, []byte("lossless")); i >= 0 {
 			b[i] = 'L'
 		}
 	}
+	p.mu.Lock()
+	p.streams[1].tamper.Store(&tamper)
 	p.mu.Unlock()
 	go client.Write(pathtest.ToyPiece(1, len(tensor), tensor))
 	got, err := io.ReadAll(server)

@@ -62,12 +62,13 @@ func TestCorruptBlockResetsWaitingApps(t *testing.T) {
 	client, server := p.connect(t)
 	value := make([]byte, 4000) // one block: its encoding begins with the test codec's count of blocks
 	value[0] = 0xab
-	p.mu.Lock()
-	p.streams[1].tamper = func(b []byte) {
+	tamper := func(b []byte) {
 		if i := bytes.LastIndexByte(b, 0xab); i >= 8 {
 			b[i-8]++
 		}
 	}
+	p.mu.Lock()
+	p.streams[1].tamper.Store(&tamper)
 	p.mu.Unlock()
 	if _, err := client.Write(pathtest.ToyPiece(1, len(value), value)); err != nil {
 		t.Fatal(err)

@@ -92,7 +92,7 @@ func TestHeldUntilSession(t *testing.T) {
 			t.Errorf("%q, %v", b, err)
 		}
 		s.Close()
-		if n := len(w.streams); n == 0 {
+		if n := w.opened(); n == 0 {
 			t.Error("the connection went around the tunnel")
 		}
 	}
@@ -135,7 +135,7 @@ func TestDirectBeforeFirstSession(t *testing.T) {
 	if _, err := io.ReadFull(s, b); err != nil || string(b) != "early" {
 		t.Errorf("%q, %v", b, err)
 	}
-	if n := len(w.streams); n != 0 {
+	if n := w.opened(); n != 0 {
 		t.Errorf("%d streams", n)
 	}
 	if !strings.Contains(w.log.String(), "in the clear") {

@@ -250,12 +250,13 @@ func TestSparseMethodsFromAHostilePeer(t *testing.T) {
 			}
 			p.mu.Lock()
 			from := r.IntN(100)
-			for _, s := range p.streams {
-				s.tamper = func(b []byte) {
-					if from < len(b) {
-						b[from] ^= byte(1 + seed)
-					}
+			tamper := func(b []byte) {
+				if from < len(b) {
+					b[from] ^= byte(1 + seed)
 				}
+			}
+			for _, s := range p.streams {
+				s.tamper.Store(&tamper)
 			}
 			p.mu.Unlock()
 			ids := l.draw(r, 150)

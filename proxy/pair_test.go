@@ -142,7 +142,10 @@ func (p *pair) openTo(other *Proxy, opened []byte) (Stream, error) {
 			c.SetWriteBuffer(p.narrow)
 		}
 	}
-	near.tamper, far.tamper = p.tamper, p.tamper
+	if tamper := p.tamper; tamper != nil {
+		near.tamper.Store(&tamper)
+		far.tamper.Store(&tamper)
+	}
 	p.streams = append(p.streams, near, far)
 	p.mu.Unlock()
 	in := &testIncoming{answer: make(chan error, 1)}
@@ -156,6 +159,13 @@ func (p *pair) openTo(other *Proxy, opened []byte) (Stream, error) {
 	return near, nil
 }
 
+// opened returns how many streams were opened.
+func (p *pair) opened() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.streams)
+}
+
 type testIncoming struct{ answer chan error }
 
 func (in *testIncoming) Done() <-chan struct{} { return nil }
@@ -167,7 +177,7 @@ func (in *testIncoming) Refuse(code tunnel.Code, text string) {
 type testStream struct {
 	*net.TCPConn
 	buf    []byte
-	tamper func([]byte) // changes the bytes that were read
+	tamper atomic.Pointer[func([]byte)] // changes the bytes that were read
 
 	writing sync.Mutex
 	mu      sync.Mutex
@@ -206,8 +216,8 @@ func (s *testStream) ReadChunk() ([]byte, error) {
 	} else if err != nil && err != io.EOF {
 		err = &tunnel.ResetError{Peer: "far", Code: frame.ResetByApp, Remote: true}
 	}
-	if s.tamper != nil {
-		s.tamper(s.buf[:n])
+	if tamper := s.tamper.Load(); tamper != nil {
+		(*tamper)(s.buf[:n])
 	}
 	return s.buf[:n], err
 }

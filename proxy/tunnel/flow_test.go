@@ -182,7 +182,7 @@ func TestWindowFillsALossyPath(t *testing.T) {
 		near, far, _, _ := meet(t, nil, &fabric{delay: 40 * time.Millisecond, rate: 25e6, late: 0.36})
 		began := time.Now()
 		pour(t, near, far, make([]byte, 50e6))
-		if d := time.Since(began); d > 3300*time.Millisecond {
+		if d := time.Since(began); d > 3600*time.Millisecond { // 3.0 to 3.4; 3.8 and more with a window that grows by what was taken in a round trip alone
 			t.Errorf("it took %v", d)
 		}
 	})
