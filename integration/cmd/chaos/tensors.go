@@ -298,6 +298,8 @@ func ask(client *http.Client, version int) ([]byte, error) {
 
 // judge reports apps that have not done their part, and connections that ended for no reason.
 func (x *tensors) judge(r *row, disturbed []interval) {
+	x.mu.Lock() // a job that has not ended goes on
+	defer x.mu.Unlock()
 	for i, e := range x.ends {
 		excused := false
 		for _, d := range disturbed {

@@ -133,7 +133,6 @@ func (s *Site) giveTo(cut context.Context, g *handover.Giver, a *acceptor) bool 
 		_ = g.Refuse(errDraining) // it may be gone
 		return false
 	}
-	s.saveRecords() // the new process begins with them
 	err := a.pause()
 	if err == nil {
 		err = s.handOver(cut, g, a)
@@ -189,6 +188,7 @@ func (s *Site) handOver(cut context.Context, g *handover.Giver, accepts *accepto
 	if err != nil {
 		return fmt.Errorf("handing connections over: %w", err)
 	}
+	s.saveRecords() // with what the connections have sent until they came to rest
 	if err = g.Give(ctx, a, files, func(w io.Writer) error { return s.proxy.Residuals().Save(w) }); err != nil {
 		return err
 	}
