@@ -169,7 +169,7 @@ func (g *guide) follow(name string) {
 func (g *guide) start(i int, commands string) {
 	own := g.wan.Sites[i]
 	commands = strings.NewReplacer("10.1.0.1", g.wan.Sites[0].Addr.String(), "10.2.0.1", g.wan.Sites[1].Addr.String(), "eth0", own.Interface).Replace(commands)
-	cmd := own.CommandContext(deadline(g.t, patience), "/bin/bash", "-euo", "pipefail", "-c", commands)
+	cmd := own.CommandContext(deadline(g.t, 2*patience), "/bin/bash", "-euo", "pipefail", "-c", commands)
 	cmd.Dir = g.folders[i]
 	cmd.Env = []string{"PATH=" + g.path, "HOME=" + g.folders[i], "OMP_NUM_THREADS=1", "PYTHONDONTWRITEBYTECODE=1"}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

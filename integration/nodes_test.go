@@ -39,7 +39,7 @@ func runNodesOn(t *testing.T, w *testbed.WAN, job testbed.Job, c *testbed.Config
 		ps = startProxies(t, w, *c)
 	}
 	before := w.LinkBytes()
-	results, err := w.Run(deadline(t, patience), ending(t, job))
+	results, err := w.Run(deadline(t, 2*patience), ending(t, job))
 	if err != nil {
 		t.Fatal(err)
 	}
