@@ -31,7 +31,7 @@ type Hostile struct {
 	stop     context.CancelFunc
 	work     sync.WaitGroup
 
-	Denied, Reset, Values, Blocks, Silent atomic.Int64 // what has reached the others so far
+	Denied, Reset, Values, Blocks, Silent atomic.Int64 // attacks that have reached the other sites so far
 }
 
 // Attack has site i attack the proxies of c, from now until Stop. sinks are addresses at their sites that it may have dialled, which take bytes.

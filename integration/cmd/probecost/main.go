@@ -149,7 +149,7 @@ func (r *rank) wait(steps int) (int, error) {
 	return len(r.steps), nil
 }
 
-// seconds returns the time that each of some steps has taken, the first of which is not the job's first.
+// seconds returns the time that each step of a range took. The range must not begin with the job's first step.
 func (r *rank) seconds(first, end int) (all []float64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -102,7 +102,7 @@ func (a *allowance) turn(i int) float64 {
 	return a.limit * (firstStage + (1-firstStage)*float64(i)/float64(a.stages))
 }
 
-// plan says in a sentence what follows from the budget.
+// plan describes in a sentence the consequences of the budget.
 func (a *allowance) plan() string {
 	then := a.then
 	if len(then) == 0 {

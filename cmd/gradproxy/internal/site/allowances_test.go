@@ -45,7 +45,7 @@ func TestJobsBudgetCountsItsPartOnce(t *testing.T) {
 	}
 }
 
-// A plan changes nothing until it holds. What is used, and the stage, outlive a new configuration that still has the budget.
+// A plan changes nothing until it holds. The used bytes and the stage outlive a new configuration that still has the budget.
 func TestPlannedBudgetsHoldLater(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	total := 0.0

@@ -30,7 +30,7 @@ const (
 
 var errAllowances = errors.New("the file has no use of budgets as this version writes it")
 
-// Save writes what the present day has used.
+// Save writes the bytes used on the present day.
 func (a *allowances) Save(w io.Writer) error {
 	a.mu.Lock()
 	s := savedAllowances{Version: allowancesVersion, Budgets: []savedAllowance{}}
@@ -49,7 +49,7 @@ func (a *allowances) Save(w io.Writer) error {
 	return json.NewEncoder(w).Encode(s)
 }
 
-// Load adds what another process has used, if it was on the day of now. The counters of this process begin at 0.
+// Load adds the bytes that another process used, if it used them on the day of now. The counters of this process begin at 0.
 func (a *allowances) Load(from io.Reader, now time.Time) error {
 	text, err := io.ReadAll(io.LimitReader(from, maxAllowances+1))
 	if err != nil {

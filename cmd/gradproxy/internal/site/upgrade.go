@@ -188,7 +188,7 @@ func (s *Site) handOver(cut context.Context, g *handover.Giver, accepts *accepto
 	if err != nil {
 		return fmt.Errorf("handing connections over: %w", err)
 	}
-	s.saveRecords() // with what the connections have sent until they came to rest
+	s.saveRecords() // the bytes that connections sent until they came to rest count too
 	if err = g.Give(ctx, a, files, func(w io.Writer) error { return s.proxy.Residuals().Save(w) }); err != nil {
 		return err
 	}

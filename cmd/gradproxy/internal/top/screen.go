@@ -170,7 +170,7 @@ func (d *display) draw() {
 	d.screen.Show()
 }
 
-// printable replaces what a terminal obeys, or does not show: names from the network could hold it.
+// printable replaces characters that a terminal obeys or does not show: names from the network could hold them.
 func printable(s string) []rune {
 	all := []rune(s)
 	for i, r := range all {
