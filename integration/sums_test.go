@@ -53,6 +53,9 @@ func wantProved(t *testing.T, ctx context.Context, ps testbed.Proxies, config te
 	t.Helper()
 	least, most := results[0].LossyBytes, results[0].LossyBytes+results[0].SpareBytes
 	for role, codec := range map[string]string{"gradient": config.Loss.Gradients, "aggregate": config.Loss.Aggregates} {
+		if codec == "" {
+			continue
+		}
 		got, err := ps.Sent(ctx, role, codec)
 		if err != nil {
 			t.Fatal(err)

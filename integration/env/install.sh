@@ -22,6 +22,7 @@ install_one() {
 	fashion-mnist) debian dataset-fashion-mnist ;;
 	torch113)      debian python3-torch ;; # 1.13.1, Gloo without a handshake; run by /usr/bin/python3
 	torch215)      debian gcc binutils libc6-dev; pypi torch215 ;;
+	torchft)       pypi torch215; pypi torchft ;;
 	jax)           pypi jax ;;
 	mxnet)         debian libgomp1; pypi mxnet ;;
 	tensorflow)    pypi tensorflow ;;
@@ -39,7 +40,7 @@ install_one() {
 	*)             fail "unknown environment $1: one of $all" ;;
 	esac
 }
-all='tools haproxy buildah fashion-mnist torch113 torch215 jax mxnet tensorflow flower flower139 flower17 nvflare openfl uml qemu prometheus kubernetes chromium axe-core'
+all='tools haproxy buildah fashion-mnist torch113 torch215 torchft jax mxnet tensorflow flower flower139 flower17 nvflare openfl uml qemu prometheus kubernetes chromium axe-core'
 
 # The CUDA wheel of torch without 4 GB of NVIDIA's packages: stand-ins for the libraries that it links.
 after_torch215() {
@@ -52,6 +53,13 @@ after_flower139() {
 	"$env_dir/flower/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
 		>"$("$1/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/flower.pth"
 	"$1/bin/python" -c 'import flwr.cli.app'
+}
+
+# PyTorch is that of another environment.
+after_torchft() {
+	"$env_dir/torch215/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
+		>"$("$1/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/torch215.pth"
+	"$1/bin/python" -c 'import torchft.local_sgd'
 }
 
 # Helm comes from Go's modules, whose checksums Go knows.
