@@ -10,14 +10,12 @@ const narrowBuffer = 16 << 10
 // one while the window is smaller. Loopback has them.
 const largeSegment = narrowBuffer / 4
 
-// begunBytes is about as many bytes as come before the first is read. Later the kernel would drop what is under way to a larger buffer.
-const begunBytes = 64 << 10
-
 // lockReceive is SOCK_RCVBUF_LOCK of Linux's sock.h.
 const lockReceive = 2
 
-// setNarrow has the kernel hold few bytes of a socket that nobody has read yet, whatever rate they come at, if that is wanted and not many have come, and returns whether it holds
-// few. It does nothing where the other end may send large segments.
+// setNarrow has the kernel hold few bytes of a socket, whatever rate they come at, if that is wanted and nobody has read from the socket yet, and returns whether it holds few.
+// Once somebody has read, the window may be large, and the kernel would drop the bytes that are under way to it. Before, it is at most that of the first buffer, which the sender
+// may have filled while the proxy was busy: its drops cost one retransmission. setNarrow does nothing where the other end may send large segments.
 func setNarrow(fd uintptr, want bool) bool {
 	info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
 	if err != nil || info.Advmss > largeSegment {
@@ -28,7 +26,11 @@ func setNarrow(fd uintptr, want bool) bool {
 	if err == nil && size == 2*narrowBuffer && (old != nil || locks&lockReceive != 0) {
 		return true
 	}
-	return want && info.Bytes_received <= begunBytes && unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, narrowBuffer) == nil
+	if !want {
+		return false
+	}
+	waiting, err := unix.IoctlGetInt(int(fd), unix.SIOCINQ) // after Bytes_received, so that bytes which come in between count as unread
+	return err == nil && uint64(waiting) >= info.Bytes_received && unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, narrowBuffer) == nil
 }
 
 // setWide has the kernel hold as many as it likes again.

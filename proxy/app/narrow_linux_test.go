@@ -2,9 +2,11 @@ package app
 
 import (
 	"fmt"
+	"io"
 	"net"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -18,37 +20,42 @@ func TestNarrowSocket(t *testing.T) {
 	}
 }
 
+// A socket whose sender has filled its first window is still narrowed, since a busy proxy may come late; one that somebody has read from is not.
+func TestNarrowFullSocket(t *testing.T) {
+	client, conn, r := connected(t, 1460)
+	go client.Write(make([]byte, 1<<20))
+	filled := func() (waiting int) {
+		raw, err := conn.SyscallConn()
+		if err == nil {
+			err = raw.Control(func(fd uintptr) { waiting, err = unix.IoctlGetInt(int(fd), unix.SIOCINQ) })
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return waiting
+	}
+	for last, same := 0, 0; same < 5 || last == 0; time.Sleep(time.Millisecond) {
+		if n := filled(); n == last {
+			same++
+		} else {
+			last, same = n, 0
+		}
+	}
+	read := make([]byte, 1)
+	for _, narrow := range []bool{true, false} {
+		if r.Narrow(true) != narrow {
+			t.Errorf("narrowed %v with %d bytes that wait", !narrow, filled())
+		}
+		r.Widen()
+		if _, err := io.ReadFull(conn, read); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // narrowSocket tries a connection to a listener that offers segments of that size; 0: loopback's, with which no socket is narrowed.
 func narrowSocket(t *testing.T, segment int) {
-	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) (err error) {
-		c.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG, segment) })
-		return err
-	}}
-	if segment == 0 {
-		config.Control = nil
-	}
-	config.SetMultipathTCP(false)
-	l, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	client, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	accepted, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer accepted.Close()
-	conn := accepted.(*net.TCPConn)
-	conn.SetWriteBuffer(100 << 10)
-	r, err := NewReader(Plain(conn), &memory.Allocator{}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client, conn, r := connected(t, segment)
 	option := func(name int) (n int) {
 		raw, err := conn.SyscallConn()
 		if err == nil {
@@ -93,4 +100,39 @@ func narrowSocket(t *testing.T, segment int) {
 	if before := option(unix.SO_RCVBUF); r.Narrow(true) || option(unix.SO_RCVBUF) != before {
 		t.Errorf("a socket with %d bytes behind it is narrowed to %d", size, option(unix.SO_RCVBUF))
 	}
+}
+
+// connected returns a client, the other end of its connection, whose listener offers segments of that size, or 0: loopback's, and a Reader of that end.
+func connected(t *testing.T, segment int) (client net.Conn, conn *net.TCPConn, r *Reader) {
+	t.Helper()
+	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) (err error) {
+		c.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG, segment) })
+		return err
+	}}
+	if segment == 0 {
+		config.Control = nil
+	}
+	config.SetMultipathTCP(false)
+	l, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	client, err = net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	accepted, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { accepted.Close() })
+	conn = accepted.(*net.TCPConn)
+	conn.SetWriteBuffer(100 << 10)
+	r, err = NewReader(Plain(conn), &memory.Allocator{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client, conn, r
 }

@@ -104,7 +104,7 @@ func (r *Reader) setLowWater(fd uintptr, n int) {
 	}
 }
 
-// Narrow has the kernel hold few bytes that nobody has read yet, if want is set and not many have come. It returns whether it holds few, perhaps since an
+// Narrow has the kernel hold few bytes that nobody has read yet, if want is set and nobody has read any. It returns whether it holds few, perhaps since an
 // earlier call, of another process too.
 func (r *Reader) Narrow(want bool) (narrow bool) {
 	if r.plain == nil {
