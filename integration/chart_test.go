@@ -114,6 +114,10 @@ func TestChart(t *testing.T) {
 		if drop, _ := at(now[0], "securityContext", "capabilities", "drop").([]any); len(drop) != 1 || drop[0] != "ALL" {
 			t.Errorf("%s: it drops %v", values, drop)
 		}
+		// The pod of job.yaml wants no user 0, as the kubelet would see to but for the container's own word.
+		if at(now[0], "securityContext", "runAsNonRoot") != false {
+			t.Errorf("%s: its security context is %v", values, at(now[0], "securityContext"))
+		}
 	}
 }
 

@@ -41,9 +41,9 @@ func TestPackagesAreSigned(t *testing.T) {
 	}
 	do(nil, ".", "go", "install", string(module[1]))
 	t.Cleanup(func() { do(nil, "/", "gpgconf", "--kill", "all") })
-	do(nil, ".", "gpg", "--batch", "--passphrase", "", "--quick-generate-key", "test <test@example.invalid>", "rsa2048", "sign", "never")
-	key, public := filepath.Join(scratch, "key"), filepath.Join(scratch, "public")
-	do(nil, ".", "gpg", "--batch", "--armor", "--output", key, "--export-secret-keys")
+	do(nil, ".", "gpg", "--batch", "--pinentry-mode", "loopback", "--passphrase", "a word", "--quick-generate-key", "test <test@example.invalid>", "rsa2048", "sign", "never")
+	key, public := filepath.Join(scratch, `a "key" & more|`), filepath.Join(scratch, "public")
+	do(nil, ".", "gpg", "--batch", "--pinentry-mode", "loopback", "--passphrase", "a word", "--armor", "--output", key, "--export-secret-keys")
 	do(nil, ".", "gpg", "--batch", "--armor", "--output", public, "--export")
 	stage := filepath.Join(scratch, "stage")
 	for _, file := range []string{"gradproxy", "upgrade", "units/a.service", "man/a.1.gz", "completion/bash", "completion/zsh", "completion/fish"} {
@@ -63,7 +63,7 @@ func TestPackagesAreSigned(t *testing.T) {
 		do(more, "..", "deploy/packages/pack.sh", stage, "amd64", "1.2.3", out)
 		return out
 	}
-	signed, plain := pack("signed", "GRADPROXY_SIGN_KEY="+key), pack("plain", "GRADPROXY_SIGN_KEY=")
+	signed, plain := pack("signed", "GRADPROXY_SIGN_KEY="+key, "NFPM_PASSPHRASE=a word"), pack("plain", "GRADPROXY_SIGN_KEY=")
 
 	rpm := func(argv ...string) *exec.Cmd {
 		return exec.Command("rpm", append([]string{"--dbpath", filepath.Join(scratch, "db")}, argv...)...)

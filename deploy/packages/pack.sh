@@ -3,9 +3,7 @@
 # in NFPM, signed if GRADPROXY_SIGN_KEY names the file of a private OpenPGP key; NFPM_PASSPHRASE has its passphrase, if there is one.
 set -euo pipefail
 stage=$1 arch=$2 version=$3 out=$4
-sign=
-[ -z "${GRADPROXY_SIGN_KEY:-}" ] || sign="signature: {key_file: \"$GRADPROXY_SIGN_KEY\"}"
 config=$(mktemp)
 trap 'rm -f "$config"' EXIT
-sed -e "s|@ARCH@|$arch|" -e "s|@VERSION@|$version|" -e "s|@STAGE@|$stage|" -e "s|@SIGN@|$sign|" deploy/packages/nfpm.yaml >"$config"
+sed -e "s|@ARCH@|$arch|" -e "s|@VERSION@|$version|" -e "s|@STAGE@|$stage|" deploy/packages/nfpm.yaml >"$config"
 for kind in deb rpm; do "$NFPM" package -f "$config" -p $kind -t "$out/gradproxy_$arch.$kind"; done

@@ -16,6 +16,7 @@ startupProbe: {exec: {command: [/gradproxy, status]}, periodSeconds: 1, failureT
 livenessProbe: {exec: {command: [/gradproxy, status]}, periodSeconds: 30, timeoutSeconds: 5}
 securityContext:
   runAsUser: 0
+  runAsNonRoot: false
   readOnlyRootFilesystem: true
   allowPrivilegeEscalation: false
   capabilities:
