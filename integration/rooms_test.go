@@ -15,7 +15,7 @@ import (
 // rooms are the packages that a connection's bytes pass on their way between an app and the tunnel, the packages that bring the bytes there, and
 // the packages that decide on them. Inside each of them calls run downwards too: a file that uses names of another is above it, so no two files may use
 // each other, directly or by others.
-var rooms = []string{"proxy/handover", "proxy/quota", "proxy/path", "proxy/path/send", "proxy/path/receive", "proxy/cache", "proxy/residual", "proxy/app", "proxy/tensors",
+var rooms = []string{"proxy/handover", "proxy/quota", "proxy/inquiry", "proxy/trials", "proxy/estimate", "proxy/shadow", "proxy/path", "proxy/path/send", "proxy/path/receive", "proxy/cache", "proxy/residual", "proxy/app", "proxy/tensors",
 	"proxy/coder", "proxy/frame", "proxy/memory", "proxy/policy", "proxy/intercept", "proxy/admin", "proxy", "tensor",
 	"parser", "parser/capture", "parser/gloo", "parser/gloo/gloosim", "parser/parsertest", "parser/pslite", "parser/pslite/pslitesim",
 	"parser/pslite/pslitesim/zmtp", "proxy/relay", "proxy/tunnel/udp", "proxy/tunnel/datagram", "proxy/tunnel", "proxy/tunnel/pki",
@@ -34,6 +34,8 @@ var knots = map[string][]string{
 	"parser/flower": {"message.go", "object.go"},
 	// A frame of NVFlare belongs to a stream, whose content may name streams that are still to come.
 	"parser/nvflare": {"sfm.go", "stream.go", "content.go"},
+	// A Shadow has a queue of sampled values, which are of its windows, and give their room in the queue back.
+	"proxy/shadow": {"shadow.go", "conn.go", "window.go"},
 	// A writer has an index of its entries, and keeps entries for it.
 	"proxy/cache": {"writer.go", "index.go", "retire.go"},
 	// A Link may name a Bottleneck, which is the Path of a Link.

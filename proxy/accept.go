@@ -13,6 +13,7 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/cache"
 	"github.com/gradproxy/gradproxy/proxy/frame"
 	"github.com/gradproxy/gradproxy/proxy/handover"
+	"github.com/gradproxy/gradproxy/proxy/inquiry"
 	"github.com/gradproxy/gradproxy/proxy/internal/wait"
 )
 
@@ -42,10 +43,10 @@ func (p *Proxy) Accept(peer string, opened []byte, in Incoming, accept func() St
 			p.live.AcceptRest(peer, in, accept)
 			return
 		case frame.OpeningExcerpt:
-			p.answerExcerpt(peer, in, accept)
+			inquiry.Excerpt.Answer(peer, p.config.Excerpt, in.Refuse, accept)
 			return
 		case frame.OpeningView:
-			p.answerView(peer, in, accept)
+			inquiry.View.Answer(peer, p.config.View, in.Refuse, accept)
 			return
 		}
 	}

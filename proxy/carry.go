@@ -9,7 +9,6 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/frame"
 	"github.com/gradproxy/gradproxy/proxy/handover"
 	"github.com/gradproxy/gradproxy/proxy/path"
-	"github.com/gradproxy/gradproxy/proxy/shadow"
 )
 
 // carry carries a connection of the app behind conn and of stream until it ends. seated is called once the connection has its seat.
@@ -72,7 +71,7 @@ func (p *Proxy) resume(end *app.Conn, peer string, log *slog.Logger, o frame.Ope
 // connOf returns the Conn of a connection, without a stream.
 func (p *Proxy) connOf(end *app.Conn, peer, job string, log *slog.Logger, o frame.Opening, own parser.Side) *path.Conn {
 	values := p.cache.Peer(peer)
-	c := &path.Conn{Env: p.env, App: end, Peer: peer, Job: job, Log: log, Shadow: shadow.NewConn(&p.shadow, peer), Gone: make(chan struct{}),
+	c := &path.Conn{Env: p.env, App: end, Peer: peer, Job: job, Log: log, Shadow: p.trials.Watch(peer), Gone: make(chan struct{}),
 		Tag: frame.Tag{Number: o.Tag, Mine: own == parser.Client}, SendShare: &values.Sending, ReceiveShare: &values.Receiving}
 	if c.From, c.To = o.Client.Addr(), o.Server.Addr(); own == parser.Server {
 		c.From, c.To = c.To, c.From

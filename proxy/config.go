@@ -14,6 +14,7 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/app"
 	"github.com/gradproxy/gradproxy/proxy/cache"
 	"github.com/gradproxy/gradproxy/proxy/coder"
+	"github.com/gradproxy/gradproxy/proxy/inquiry"
 	"github.com/gradproxy/gradproxy/proxy/memory"
 	"github.com/gradproxy/gradproxy/proxy/path"
 	"github.com/gradproxy/gradproxy/proxy/shadow"
@@ -97,12 +98,9 @@ const SpareMemory = memory.Spare
 
 // TableMemory returns the bytes that the table of tensors takes where Config.Residuals is so many.
 func TableMemory(residuals int64) int64 {
-	_, takes := tensors.Lines(residuals / tableShare)
+	_, takes := tensors.Beside(residuals)
 	return takes
 }
-
-// tableShare is the part of Config.Residuals that the table of tensors may take beside it, one in so many.
-const tableShare = 8
 
 // ValuesTimes is how many times Config.Values the values that are shared with one peer may take: each way, and the ones of a lost value stream.
 const ValuesTimes = 3
@@ -115,6 +113,20 @@ const SharedParts = cache.Parts
 
 // Short is the name under which hellos list, among codecs, that a proxy understands encodings without the codes of zeros.
 const Short = coder.Short
+
+// Excerpts is the name under which hellos list, among codecs, that a proxy gives its peers excerpts of its settings, and MaxExcerpt bounds
+// the bytes of one.
+const (
+	Excerpts   = inquiry.Excerpts
+	MaxExcerpt = inquiry.MaxExcerpt
+)
+
+// Views is the name under which hellos list, among codecs, that a proxy gives its peers views of its traffic with them, and MaxView bounds
+// the bytes of one.
+const (
+	Views   = inquiry.Views
+	MaxView = inquiry.MaxView
+)
 
 // PollGateDescriptors is how many descriptors a connection that is one of Config.PollGates takes besides its own.
 const PollGateDescriptors = app.GateDescriptors

@@ -11,6 +11,9 @@
 //	proxy          accept, serve, carry, dial, drain, metrics; connection.go puts the two directions together
 //	quota          the parts of processors and memory that each peer's connections and their parsers get
 //	handover       the seats of live connections, and their rest while a process is replaced
+//	inquiry        questions to a peer, each by a stream of its own
+//	trials         codecs that are tried on a sample of the traffic, and the report on them
+//	estimate       the sender run over recorded traffic, to count bytes
 //	path/send      read ▸ classify ▸ cut ▸ choose ▸ encode ▸ emit
 //	path/receive   read ▸ decode ▸ deliver
 //	path           the parts that both directions share: Env, made once, and Conn
@@ -18,6 +21,7 @@
 //	residual       losses of earlier encodings of a tensor, its last value, and both across restarts
 //	app            the app's socket
 //	tensors        the table of the tensors that are sent
+//	shadow         the sample of the values that trials code
 //	coder          codecs applied to blocks, for both ends
 //	frame          bytes on the wire
 //	memory         budgets and buffers
@@ -25,8 +29,7 @@
 // A process that is about to be replaced brings its connections to rest and hands them over (package handover): a connection has a seat there from its
 // begin, and asks it, at rest, for the next stream.
 //
-// A connection to a server behind no peer bypasses the tunnel (bypass.go). An Estimator (estimator.go) runs the sender over recorded
-// traffic to count bytes.
+// A connection to a server behind no peer bypasses the tunnel (bypass.go).
 //
 // The path promises:
 //

@@ -13,6 +13,7 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/cache"
 	"github.com/gradproxy/gradproxy/proxy/coder"
 	"github.com/gradproxy/gradproxy/proxy/policy"
+	"github.com/gradproxy/gradproxy/proxy/trials"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -288,6 +289,28 @@ func (m *Metrics) Traffic() []Traffic {
 	}
 	slices.SortFunc(list, func(a, b Traffic) int { return cmp.Or(cmp.Compare(a.Peer, b.Peer), cmp.Compare(a.Job, b.Job)) })
 	return list
+}
+
+// groups returns the bytes that Sent has counted by peer, job and role, whatever the codec, in a fixed order.
+func (m *Metrics) groups() (all []trials.Sent) {
+	if m == nil {
+		return nil
+	}
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	for k, c := range m.sent {
+		i := slices.IndexFunc(all, func(s trials.Sent) bool { return s.Peer == k.peer && s.Job == k.job && s.Role == k.role })
+		if i < 0 {
+			i, all = len(all), append(all, trials.Sent{Peer: k.peer, Job: k.job, Role: k.role})
+		}
+		all[i].Raw += int64(counted(c.raw))
+		all[i].Wire += int64(counted(c.wire))
+	}
+	all = slices.DeleteFunc(all, func(s trials.Sent) bool { return s.Raw == 0 && s.Wire == 0 })
+	slices.SortFunc(all, func(a, b trials.Sent) int {
+		return cmp.Or(cmp.Compare(a.Peer, b.Peer), cmp.Compare(a.Job, b.Job), cmp.Compare(a.Role, b.Role))
+	})
+	return all
 }
 
 // Encoded observes the time to encode a block.

@@ -25,8 +25,8 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/quota"
 	"github.com/gradproxy/gradproxy/proxy/relay"
 	"github.com/gradproxy/gradproxy/proxy/residual"
-	"github.com/gradproxy/gradproxy/proxy/shadow"
 	"github.com/gradproxy/gradproxy/proxy/tensors"
+	"github.com/gradproxy/gradproxy/proxy/trials"
 )
 
 // A Proxy carries connections of the apps beside it to its peers, and connections of theirs to the apps beside it.
@@ -38,11 +38,7 @@ type Proxy struct {
 	quotas   *quota.Quotas // of peers
 	cache    *cache.Cache
 	numbers  numbers
-	began    time.Time
-
-	shadow     shadow.Current
-	shadowing  sync.Mutex
-	candidates []string // of shadow; guarded by shadowing
+	trials   *trials.Trials
 
 	tags atomic.Uint64 // number of the connection that was opened last
 
@@ -86,14 +82,14 @@ func New(cfg Config) (*Proxy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("proxy: %w", err)
 	}
-	p := &Proxy{config: cfg, sampler: log, began: time.Now()}
+	p := &Proxy{config: cfg, sampler: log}
 	p.quotas = quota.New(cfg.Workers, cfg.Memory/ParsersShare)
 	p.watcher = app.NewWatcher()
 	p.opening, p.noOpenings = context.WithCancelCause(context.Background())
 	p.live = handover.New(p.opening, handover.Config{Open: cfg.Open, Await: cfg.Await, PeerCodecs: cfg.PeerCodecs,
 		Peers: func() []string { return p.settings.Load().peerNames() }, Answer: cfg.Answer, Log: cfg.Log})
 	p.tags.Store(rand.Uint64N(1 << 40)) // so that no connection is taken for one of an earlier process
-	lines, _ := tensors.Lines(cfg.Residuals / tableShare)
+	lines, _ := tensors.Beside(cfg.Residuals)
 	traits := map[string]parser.Traits{}
 	for _, protocol := range p.config.Protocols {
 		traits[protocol.String()] = protocol.Traits()
@@ -108,7 +104,8 @@ func New(cfg Config) (*Proxy, error) {
 		Connections: p.live.Len,
 		Metrics:     p.config.Metrics,
 	}
-	p.cache = cache.New(p.opening, p.cacheConfig(p.config.Values))
+	p.cache = cache.New(p.opening, p.cacheConfig())
+	p.trials = trials.New(trials.Config{Codecs: cfg.Codecs, Memory: cfg.ShadowMemory, Share: cfg.ShadowShare})
 	if err := p.Apply(cfg.Settings); err != nil {
 		p.Close()
 		return nil, err
@@ -116,9 +113,9 @@ func New(cfg Config) (*Proxy, error) {
 	return p, nil
 }
 
-// cacheConfig describes a value cache with room for so many bytes.
-func (p *Proxy) cacheConfig(room int64) cache.Config {
-	return cache.Config{Room: room, Codecs: p.config.Codecs, Lossless: p.env.Lossless, Workers: p.env.Pool, Pool: p.env.Buffers,
+// cacheConfig describes the value cache.
+func (p *Proxy) cacheConfig() cache.Config {
+	return cache.Config{Room: p.config.Values, Codecs: p.config.Codecs, Lossless: p.env.Lossless, Workers: p.env.Pool, Pool: p.env.Buffers,
 		Sending: p.env.Sending, Receiving: p.env.Receiving, Metrics: p.config.Metrics, Log: p.config.Log,
 		Pace: func(peer string, encoded, decoded int, gone <-chan struct{}) {
 			p.quotas.Of(peer).Pace(encoded, decoded, gone)
@@ -136,7 +133,7 @@ func (p *Proxy) cacheConfig(room int64) cache.Config {
 // Apply replaces the settings, for connections that come from now on; policy and candidates change for all. After an error, which is that of a candidate's
 // text, the old settings are in force.
 func (p *Proxy) Apply(s Settings) error {
-	if err := p.applyShadow(s.Shadow); err != nil {
+	if err := p.trials.Try(s.Shadow); err != nil {
 		return err
 	}
 	p.config.Metrics.expect(&s, p.config.Protocols)
@@ -146,9 +143,6 @@ func (p *Proxy) Apply(s Settings) error {
 
 // Residuals returns the memory of the tensors that may lose something, which can be saved and loaded.
 func (p *Proxy) Residuals() *residual.Store { return p.env.Residuals }
-
-// TensorInfo answers "why was this not compressed?" for one tensor.
-type TensorInfo = tensors.Info
 
 // Connections returns how many connections of apps are carried now.
 func (p *Proxy) Connections() int { return p.live.Len() }
@@ -197,7 +191,7 @@ func (p *Proxy) Close() {
 	p.Drain(done)
 	p.resetBypasses()
 	p.cache.Reset() // also where nothing was open
-	p.endShadow()
+	p.trials.Close()
 	p.env.Pool.Close()
 	p.sampler.Flush()
 }

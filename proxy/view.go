@@ -2,39 +2,26 @@ package proxy
 
 import (
 	"context"
-	"errors"
 
-	"github.com/gradproxy/gradproxy/proxy/frame"
+	"github.com/gradproxy/gradproxy/proxy/inquiry"
 	"github.com/gradproxy/gradproxy/proxy/tensors"
+	"github.com/gradproxy/gradproxy/proxy/trials"
 )
 
-// Views is the name under which hellos list, among codecs, that a proxy gives its peers views of its traffic with them.
-const Views = "views"
-
-// MaxView bounds the bytes of a view.
-const MaxView = 64 << 10
-
-// ErrNoView says that a peer gives no views: it is of a version without them.
-var ErrNoView = errors.New("proxy: the peer runs a version that does not show its half; upgrade it to see both directions here")
+// Excerpt asks a peer, through the tunnel, for what its settings say about this site: at most MaxExcerpt bytes, which the peer may
+// have made up. It returns when ctx ends.
+func (p *Proxy) Excerpt(ctx context.Context, peer string) ([]byte, error) {
+	return inquiry.Excerpt.Ask(ctx, peer, p.config.PeerCodecs, p.config.Open)
+}
 
 // View asks a peer, through the tunnel, for its view of the traffic with this site: at most MaxView bytes, which the peer may have made
 // up. It returns when ctx ends.
 func (p *Proxy) View(ctx context.Context, peer string) ([]byte, error) {
-	return p.inquire(ctx, peer, question{opening: frame.OpeningView, name: Views, lacks: ErrNoView, most: MaxView})
+	return inquiry.View.Ask(ctx, peer, p.config.PeerCodecs, p.config.Open)
 }
 
-// answerView answers a peer that asks for a view.
-func (p *Proxy) answerView(peer string, in Incoming, accept func() Stream) {
-	var text []byte
-	if p.config.View != nil {
-		text = p.config.View(peer)
-	}
-	if len(text) == 0 || len(text) > MaxView {
-		in.Refuse(frame.RefusedBadOpening, "no view of the traffic is given")
-		return
-	}
-	reply(text, accept)
-}
+// TensorInfo answers "why was this not compressed?" for one tensor.
+type TensorInfo = tensors.Info
 
 // TensorSummary has the tensors that this proxy has sent to a peer, the largest one by one.
 type TensorSummary = tensors.Summary
@@ -52,8 +39,26 @@ func (p *Proxy) Tensor(id uint64) (TensorInfo, bool) {
 	t, ok := p.env.Tensors.ByID(id)
 	if ok {
 		list := []TensorInfo{t}
-		p.addTrials(list)
+		p.trials.AddTo(list)
 		t = list[0]
 	}
 	return t, ok
+}
+
+// Tensors lists the tensors that this proxy has sent, largest first.
+func (p *Proxy) Tensors() []TensorInfo {
+	list := p.env.Tensors.List()
+	p.trials.AddTo(list)
+	return list
+}
+
+// WithTrials adds the results of candidates to the largest tensors of a summary.
+func (p *Proxy) WithTrials(s TensorSummary) TensorSummary {
+	p.trials.AddTo(s.Largest)
+	return s
+}
+
+// Shadow reports on the candidates of Settings.Shadow. false: there are none.
+func (p *Proxy) Shadow() (trials.Report, bool) {
+	return p.trials.Report(p.config.Metrics.groups, p.env.Tensors.List)
 }

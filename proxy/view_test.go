@@ -3,6 +3,8 @@ package proxy
 import (
 	"errors"
 	"testing"
+
+	"github.com/gradproxy/gradproxy/proxy/inquiry"
 )
 
 // A proxy shows its half to the peer that asks, and tells it of nobody else; a peer of an earlier version is not asked.
@@ -19,7 +21,7 @@ func TestView(t *testing.T) {
 		}
 		c.PeerCodecs = func(string) []string { return names }
 	}, nil)
-	if _, err := p.near.View(t.Context(), "far"); !errors.Is(err, ErrNoView) || len(asked) != 0 {
+	if _, err := p.near.View(t.Context(), "far"); !errors.Is(err, inquiry.ErrNoView) || len(asked) != 0 {
 		t.Errorf("of an earlier version: %v, asked %v", err, asked)
 	}
 	names = []string{Excerpts, Views}

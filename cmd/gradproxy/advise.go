@@ -11,8 +11,8 @@ import (
 
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/adminclient"
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/advise"
-	"github.com/gradproxy/gradproxy/proxy"
 	"github.com/gradproxy/gradproxy/proxy/admin"
+	"github.com/gradproxy/gradproxy/proxy/trials"
 )
 
 func adviseCommand() *cobra.Command {
@@ -56,7 +56,7 @@ The exit code is 1 if no proxy answers, or it has no candidates.`,
 	return c
 }
 
-func printAdvice(w io.Writer, a *advise.Advice, r *proxy.ShadowReport, s *adminclient.Status) {
+func printAdvice(w io.Writer, a *advise.Advice, r *trials.Report, s *adminclient.Status) {
 	fmt.Fprintf(w, "%d values, %s, were tried in %.3g s of a core; %d more found no room\n", r.Values, admin.Size(r.Bytes), r.Spent, r.Dropped)
 	if len(a.Choices) == 0 {
 		if advise.Lossless(r) {

@@ -13,12 +13,13 @@ import (
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/pair"
 	"github.com/gradproxy/gradproxy/integration/require"
 	"github.com/gradproxy/gradproxy/proxy"
+	"github.com/gradproxy/gradproxy/proxy/trials"
 )
 
 // A shadowed job is a demo's run, with the bytes that both proxies handed to their tunnel and their reports.
 type shadowed struct {
 	sent    int64
-	reports []proxy.ShadowReport
+	reports []trials.Report
 	same    bool // the weights are the direct run's
 }
 
@@ -84,7 +85,7 @@ func TestShadowPredictsAJob(t *testing.T) {
 			for _, g := range r.Groups {
 				for k, codec := range candidates {
 					bytes := float64(g.Wire)
-					if i := slices.IndexFunc(g.Candidates, func(c proxy.ShadowCandidate) bool { return c.Codec == codec }); i >= 0 {
+					if i := slices.IndexFunc(g.Candidates, func(c trials.Candidate) bool { return c.Codec == codec }); i >= 0 {
 						bytes = float64(g.Candidates[i].Predicted)
 						if c := g.Candidates[i]; c.Error <= 0 || c.Error > 1 || c.Coding <= 0 {
 							t.Errorf("%s %s: %+v", g.Role, codec, c)

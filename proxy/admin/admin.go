@@ -150,7 +150,7 @@ func (c *Config) tensors(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, map[string]any{"tensors": list, "count": count})
 }
 
-// shadow answers with a proxy.ShadowReport.
+// shadow answers with a trials.Report.
 func (c *Config) shadow(w http.ResponseWriter, _ *http.Request) {
 	r, ok := c.Shadow()
 	if !ok {

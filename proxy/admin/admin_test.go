@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/gradproxy/gradproxy/proxy"
+	"github.com/gradproxy/gradproxy/proxy/trials"
 )
 
 func get(t *testing.T, h http.Handler, method, path string) (int, string, http.Header) {
@@ -32,8 +33,8 @@ func handler() http.Handler {
 			return []proxy.TensorInfo{{Job: "<resnet>", Protocol: "gloo", Key: 1 << 63, Bytes: 4096, DType: "float32", Role: "gradient",
 				Codec: "lossless", Reason: "no rule", Values: 3, RawBytes: 12288, WireBytes: 6144}}
 		},
-		Shadow: func() (proxy.ShadowReport, bool) {
-			return proxy.ShadowReport{Codecs: []string{"int8"}, Groups: []proxy.ShadowGroup{{Peer: "tokyo", Role: "gradient", Raw: 7, Candidates: []proxy.ShadowCandidate{{Predicted: 3}}}}}, true
+		Shadow: func() (trials.Report, bool) {
+			return trials.Report{Codecs: []string{"int8"}, Groups: []trials.Group{{Peer: "tokyo", Role: "gradient", Raw: 7, Candidates: []trials.Candidate{{Predicted: 3}}}}}, true
 		},
 		Peers: func(context.Context) []Excerpt { return []Excerpt{{Peer: "tokyo", Text: "{}"}} },
 		Checks: func() []Check {
@@ -44,7 +45,7 @@ func handler() http.Handler {
 
 // Without candidates there is nothing to show, and the answer says how to have some.
 func TestNoShadow(t *testing.T) {
-	h := Handler(Config{Shadow: func() (proxy.ShadowReport, bool) { return proxy.ShadowReport{}, false }})
+	h := Handler(Config{Shadow: func() (trials.Report, bool) { return trials.Report{}, false }})
 	if status, body, _ := get(t, h, "GET", "/shadow"); status != 404 || !strings.Contains(body, "shadow: [int8, 3lc]") {
 		t.Errorf("%d %s", status, body)
 	}

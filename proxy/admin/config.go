@@ -7,16 +7,17 @@ import (
 
 	"github.com/gradproxy/gradproxy/proxy"
 	"github.com/gradproxy/gradproxy/proxy/history"
+	"github.com/gradproxy/gradproxy/proxy/trials"
 )
 
 // A Config says where the answers come from. All functions are called for each request, on its goroutine.
 type Config struct {
-	Site    string                            // shown on the page
-	Version string                            // shown on the page
-	Metrics http.Handler                      // /metrics; nil: not found
-	Tensors func() []proxy.TensorInfo         // /tensors without a limit; nil: none
-	Checks  func() []Check                    // /readyz; nil: always ready
-	Shadow  func() (proxy.ShadowReport, bool) // /shadow; nil, or false: not found
+	Site    string                       // shown on the page
+	Version string                       // shown on the page
+	Metrics http.Handler                 // /metrics; nil: not found
+	Tensors func() []proxy.TensorInfo    // /tensors without a limit; nil: none
+	Checks  func() []Check               // /readyz; nil: always ready
+	Shadow  func() (trials.Report, bool) // /shadow; nil, or false: not found
 	// Peers asks all peers for their settings about this site (/peers); nil: not found.
 	Peers func(ctx context.Context) []Excerpt
 	Log   *slog.Logger // nil discards

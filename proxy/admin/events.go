@@ -14,7 +14,7 @@ import (
 //	live     Live, each second
 //	tensors  Tensors that this site sends, every 2 s, or less often where there are very many
 //	halves   the peers' Halves, every 5 s
-//	shadow   the proxy.ShadowReport, every 5 s, or null
+//	shadow   the trials.Report, every 5 s, or null
 //
 // The events are made once for all readers, and only while there is one. A reader that does not keep up misses events, and is disconnected once it
 // has taken nothing for readerPatience; its buffer has room for a few.

@@ -60,9 +60,12 @@ const (
 	lineBytes  = 900 // of memory that a line takes, with names
 )
 
-// Lines returns how many lines a table may have that takes so many bytes, within the bounds of a table, and the bytes that they take.
-func Lines(bytes int64) (lines int, takes int64) {
-	lines = int(min(max(bytes/lineBytes, minTensors), maxTensors))
+// share is the part of the memory of residuals that a table may take beside it, one in so many.
+const share = 8
+
+// Beside returns how many lines a table may have beside so many bytes of residuals, within the bounds of a table, and the bytes that the lines take.
+func Beside(residuals int64) (lines int, takes int64) {
+	lines = int(min(max(residuals/share/lineBytes, minTensors), maxTensors))
 	return lines, int64(lines) * lineBytes
 }
 

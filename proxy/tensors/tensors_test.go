@@ -118,7 +118,7 @@ func TestEvidence(t *testing.T) {
 // A table takes the memory that it is given, within its bounds, and has no more lines.
 func TestLinesFitTheirMemory(t *testing.T) {
 	for bytes, want := range map[int64]int{0: minTensors, 1 << 20: minTensors, 9000 * lineBytes: 9000, 1 << 40: maxTensors} {
-		lines, takes := Lines(bytes)
+		lines, takes := Beside(share * bytes)
 		if lines != want || takes != int64(lines)*lineBytes {
 			t.Errorf("%d bytes: %d lines of %d bytes, want %d", bytes, lines, takes, want)
 		}

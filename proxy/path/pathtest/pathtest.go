@@ -42,7 +42,7 @@ func NewEnv(t testing.TB, rules ...policy.Rule) *path.Env {
 	t.Cleanup(pool.Close)
 	return &path.Env{Buffers: new(memory.Pool), Sending: memory.NewBudget(256 << 20), Receiving: memory.NewBudget(256 << 20), MemoryWait: memory.Wait,
 		Pool: pool, Cores: 1, Lossless: lossless, Codecs: Codec, Policy: func() policy.Policy { return chosen }, Lasting: func(string) bool { return false },
-		Residuals: residual.New(1<<30, func(int) {}, nil), Tensors: new(tensors.Table), Connections: func() int { return 1 }, Metrics: NoMetrics{}}
+		Residuals: residual.New(1<<30, func(int) {}, nil), Tensors: new(tensors.Table), Connections: func() int { return 1 }, Metrics: path.NoMetrics{}}
 }
 
 // Whole checks that nothing is taken of an Env's memory.
@@ -52,21 +52,6 @@ func Whole(t testing.TB, e *path.Env) {
 		t.Errorf("%d and %d bytes of the budgets and %d bytes of buffers are not given back", s, r, n)
 	}
 }
-
-// NoMetrics counts nothing.
-type NoMetrics struct{}
-
-func (NoMetrics) Sent(string, string, string, tensor.Role, int, int) {}
-func (NoMetrics) Encoded(string, tensor.Role, time.Duration)         {}
-func (NoMetrics) Adapted(string, tensor.Role, float64)               {}
-func (NoMetrics) Guarded(string, tensor.Role, bool)                  {}
-func (NoMetrics) Drifted(string, tensor.Role, float64, float64)      {}
-func (NoMetrics) Began(tensor.Tensor)                                {}
-func (NoMetrics) FellBack(string, tensor.Role, tensor.Reason)        {}
-func (NoMetrics) Doubted(string)                                     {}
-func (NoMetrics) GaveUp(string)                                      {}
-func (NoMetrics) Decoded(string, tensor.Role, time.Duration)         {}
-func (NoMetrics) Delivered(peer, job string, n int)                  {}
 
 // Log returns a log that the test shows.
 func Log(t testing.TB) *slog.Logger { return slog.New(slog.NewTextHandler(t.Output(), nil)) }

@@ -177,7 +177,7 @@ func TestSharedValues(t *testing.T) {
 
 // noted is metrics that note the doubts.
 type noted struct {
-	pathtest.NoMetrics
+	path.NoMetrics
 	doubted []string
 	why     map[tensor.Reason]int
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/gradproxy/gradproxy/codecs/feedback"
+	"github.com/gradproxy/gradproxy/proxy/path"
 	"github.com/gradproxy/gradproxy/proxy/path/pathtest"
 	"github.com/gradproxy/gradproxy/proxy/policy"
 	"github.com/gradproxy/gradproxy/tensor"
@@ -13,7 +14,7 @@ import (
 
 // A drifts notes the measurements of blocks that have lost something.
 type drifts struct {
-	pathtest.NoMetrics
+	path.NoMetrics
 	ratio, relative []float64
 }
 

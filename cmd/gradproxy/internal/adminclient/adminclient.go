@@ -23,6 +23,7 @@ import (
 
 	"github.com/gradproxy/gradproxy/proxy"
 	"github.com/gradproxy/gradproxy/proxy/admin"
+	"github.com/gradproxy/gradproxy/proxy/trials"
 )
 
 const (
@@ -201,12 +202,12 @@ func (p *Proxy) Tensors(ctx context.Context, limit int) (tensors []proxy.TensorI
 }
 
 // Shadow asks for the results of candidates; nil: the proxy has none.
-func (p *Proxy) Shadow(ctx context.Context) (*proxy.ShadowReport, error) {
+func (p *Proxy) Shadow(ctx context.Context) (*trials.Report, error) {
 	body, err := p.get(ctx, "/shadow", http.StatusOK, http.StatusNotFound)
 	if err != nil {
 		return nil, err
 	}
-	r := &proxy.ShadowReport{}
+	r := &trials.Report{}
 	if !json.Valid(body) {
 		return nil, nil // a line for people
 	}

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gradproxy/gradproxy/proxy"
+	"github.com/gradproxy/gradproxy/proxy/trials"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -52,11 +52,11 @@ type Option struct {
 }
 
 // Of chooses.
-func Of(r *proxy.ShadowReport) *Advice {
+func Of(r *trials.Report) *Advice {
 	a := &Advice{Choices: []Choice{}, Seconds: r.Seconds}
 	type key struct{ job, role string }
 	var keys []key
-	groups := map[key][]proxy.ShadowGroup{}
+	groups := map[key][]trials.Group{}
 	for _, g := range r.Groups {
 		a.Raw, a.Now, a.Then = a.Raw+g.Raw, a.Now+g.Wire, a.Then+g.Wire
 		if k := (key{g.Job, g.Role}); len(g.Candidates) > 0 {
@@ -78,7 +78,7 @@ func Of(r *proxy.ShadowReport) *Advice {
 }
 
 // choose chooses for one role of a job, over all peers.
-func choose(job, role string, groups []proxy.ShadowGroup, r *proxy.ShadowReport) Choice {
+func choose(job, role string, groups []trials.Group, r *trials.Report) Choice {
 	c := Choice{Job: job, Role: role, Options: []Option{}}
 	for _, g := range groups {
 		c.Raw, c.Now = c.Raw+g.Raw, c.Now+g.Wire
@@ -130,11 +130,11 @@ func refusals(options []Option) string {
 }
 
 // option sums up a candidate over groups; false: it has no results for one.
-func option(codec string, groups []proxy.ShadowGroup, seconds float64) (o Option, ok bool) {
+func option(codec string, groups []trials.Group, seconds float64) (o Option, ok bool) {
 	o.Codec = codec
 	var raw, sampled float64
 	for _, g := range groups {
-		i := slices.IndexFunc(g.Candidates, func(x proxy.ShadowCandidate) bool { return x.Codec == codec })
+		i := slices.IndexFunc(g.Candidates, func(x trials.Candidate) bool { return x.Codec == codec })
 		if i < 0 {
 			return o, false
 		}
@@ -176,7 +176,7 @@ func rules(choices []Choice) string {
 }
 
 // Lossless reports whether nothing that was sampled could have lost something: then roles lack proofs.
-func Lossless(r *proxy.ShadowReport) bool {
+func Lossless(r *trials.Report) bool {
 	for _, g := range r.Groups {
 		if role, ok := tensor.ParseRole(g.Role); ok && role != tensor.Exact && role != tensor.Unknown && g.Raw > 0 {
 			return false

@@ -4,37 +4,37 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gradproxy/gradproxy/proxy"
 	"github.com/gradproxy/gradproxy/proxy/shadow"
+	"github.com/gradproxy/gradproxy/proxy/trials"
 )
 
-func candidate(codec string, predicted int64, error float64) proxy.ShadowCandidate {
-	return proxy.ShadowCandidate{Result: shadow.Result{Codec: codec, Raw: 1e6, Error: error, Coding: 1}, Predicted: predicted}
+func candidate(codec string, predicted int64, error float64) trials.Candidate {
+	return trials.Candidate{Result: shadow.Result{Codec: codec, Raw: 1e6, Error: error, Coding: 1}, Predicted: predicted}
 }
 
 // The choice is the candidate with fewest bytes, over all peers, that the guard lets go on, that saves enough and that is quick enough.
 func TestChoice(t *testing.T) {
-	group := func(peer string, list ...proxy.ShadowCandidate) proxy.ShadowGroup {
-		return proxy.ShadowGroup{Peer: peer, Job: "resnet", Role: "gradient", Raw: 1000, Wire: 900, Candidates: list}
+	group := func(peer string, list ...trials.Candidate) trials.Group {
+		return trials.Group{Peer: peer, Job: "resnet", Role: "gradient", Raw: 1000, Wire: 900, Candidates: list}
 	}
 	far := candidate("onebit", 10, 0.9)
 	far.Behind = 100
 	slow := candidate("slow", 20, 0.2)
 	slow.Coding = 1e9
 	for name, c := range map[string]struct {
-		groups []proxy.ShadowGroup
+		groups []trials.Group
 		want   string
 		then   int64
 	}{
-		"fewest bytes":           {[]proxy.ShadowGroup{group("a", candidate("int8", 250, 0.01), candidate("3lc", 30, 0.7))}, "3lc", 30},
-		"over all peers":         {[]proxy.ShadowGroup{group("a", candidate("int8", 250, 0), candidate("3lc", 30, 0)), group("b", candidate("int8", 250, 0), candidate("3lc", 899, 0))}, "int8", 500},
-		"the guard":              {[]proxy.ShadowGroup{group("a", far, candidate("int8", 250, 0.01))}, "int8", 250},
-		"too slow":               {[]proxy.ShadowGroup{group("a", slow, candidate("int8", 250, 0.01))}, "int8", 250},
-		"too little saved":       {[]proxy.ShadowGroup{group("a", candidate("int8", 890, 0.01))}, "", 900},
-		"not sampled for a peer": {[]proxy.ShadowGroup{group("a", candidate("int8", 250, 0)), group("b")}, "int8", 1150},
-		"nothing sampled":        {[]proxy.ShadowGroup{group("a")}, "", 900},
+		"fewest bytes":           {[]trials.Group{group("a", candidate("int8", 250, 0.01), candidate("3lc", 30, 0.7))}, "3lc", 30},
+		"over all peers":         {[]trials.Group{group("a", candidate("int8", 250, 0), candidate("3lc", 30, 0)), group("b", candidate("int8", 250, 0), candidate("3lc", 899, 0))}, "int8", 500},
+		"the guard":              {[]trials.Group{group("a", far, candidate("int8", 250, 0.01))}, "int8", 250},
+		"too slow":               {[]trials.Group{group("a", slow, candidate("int8", 250, 0.01))}, "int8", 250},
+		"too little saved":       {[]trials.Group{group("a", candidate("int8", 890, 0.01))}, "", 900},
+		"not sampled for a peer": {[]trials.Group{group("a", candidate("int8", 250, 0)), group("b")}, "int8", 1150},
+		"nothing sampled":        {[]trials.Group{group("a")}, "", 900},
 	} {
-		r := &proxy.ShadowReport{Codecs: []string{"int8", "3lc", "onebit", "slow"}, Seconds: 1, Groups: append(c.groups, proxy.ShadowGroup{Role: "unknown", Raw: 7, Wire: 8})}
+		r := &trials.Report{Codecs: []string{"int8", "3lc", "onebit", "slow"}, Seconds: 1, Groups: append(c.groups, trials.Group{Role: "unknown", Raw: 7, Wire: 8})}
 		a := Of(r)
 		got, why := "", ""
 		if len(a.Choices) > 0 {
@@ -54,10 +54,10 @@ func TestChoice(t *testing.T) {
 
 // Where each candidate lacks results for one of the peers there is no choice yet, and JSON has a list all the same.
 func TestNoResultsForAllPeers(t *testing.T) {
-	group := func(peer, codec string) proxy.ShadowGroup {
-		return proxy.ShadowGroup{Peer: peer, Job: "resnet", Role: "gradient", Raw: 1000, Wire: 900, Candidates: []proxy.ShadowCandidate{candidate(codec, 250, 0)}}
+	group := func(peer, codec string) trials.Group {
+		return trials.Group{Peer: peer, Job: "resnet", Role: "gradient", Raw: 1000, Wire: 900, Candidates: []trials.Candidate{candidate(codec, 250, 0)}}
 	}
-	a := Of(&proxy.ShadowReport{Codecs: []string{"int8", "3lc"}, Seconds: 1, Groups: []proxy.ShadowGroup{group("a", "int8"), group("b", "3lc")}})
+	a := Of(&trials.Report{Codecs: []string{"int8", "3lc"}, Seconds: 1, Groups: []trials.Group{group("a", "int8"), group("b", "3lc")}})
 	if len(a.Choices) != 1 || a.Choices[0].Codec != "" || a.Choices[0].Options == nil || a.Choices[0].Why != "no candidate has coded tensors for all peers yet" || a.YAML != "" || a.Then != a.Now {
 		t.Errorf("%+v", a)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/parser/all"
 	"github.com/gradproxy/gradproxy/parser/capture"
-	"github.com/gradproxy/gradproxy/proxy"
+	"github.com/gradproxy/gradproxy/proxy/estimate"
 )
 
 // A Config has the user's knowledge of the job. The zero Config knows nothing, and is ready for use.
@@ -115,7 +115,7 @@ type wire struct {
 	readers   []*reader
 	finished  bool
 	known     *reader // of the connection's protocol; nil: unknown
-	sizes     [2][]proxy.FlowSizes
+	sizes     [2][]estimate.Sizes
 }
 
 // Data implements capture.Sink.
@@ -217,7 +217,7 @@ func (w *wire) finish() {
 	}
 }
 
-func (w *wire) close(r *reader) [2][]proxy.FlowSizes {
+func (w *wire) close(r *reader) [2][]estimate.Sizes {
 	sizes, err := r.close()
 	w.inspector.err = cmp.Or(w.inspector.err, err)
 	return sizes
@@ -238,7 +238,7 @@ func (w *wire) report() Connection {
 func (w *wire) direction(side parser.Side) Direction {
 	d := Direction{Bytes: w.bytes[side]}
 	for i, c := range w.inspector.costings {
-		var sizes proxy.FlowSizes
+		var sizes estimate.Sizes
 		if i < len(w.sizes[side]) {
 			sizes = w.sizes[side][i]
 		}

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/gradproxy/gradproxy/parser"
-	"github.com/gradproxy/gradproxy/proxy"
+	"github.com/gradproxy/gradproxy/proxy/estimate"
 )
 
 // A Method is the tensors of all calls of one method, over all connections.
@@ -61,7 +61,7 @@ func (r *reader) run(seg parser.Segment, method string) {
 }
 
 // send shows bytes that were understood to a flow, which is that of the i-th costing, and counts the tensors by their methods.
-func (r *reader) send(from parser.Side, i int, f *proxy.EstimatorFlow, b []byte) error {
+func (r *reader) send(from parser.Side, i int, f *estimate.Flow, b []byte) error {
 	segments := r.segments
 	for _, run := range r.runs {
 		before := f.Tensors()
@@ -77,7 +77,7 @@ func (r *reader) send(from parser.Side, i int, f *proxy.EstimatorFlow, b []byte)
 }
 
 // count counts bytes of a method's tensors.
-func (r *reader) count(from parser.Side, i int, method string, before, after proxy.Size) {
+func (r *reader) count(from parser.Side, i int, method string, before, after estimate.Size) {
 	t := r.methods[from][method]
 	if t == nil {
 		if len(r.methods[from]) >= maxMethods {

@@ -8,7 +8,7 @@ import (
 
 	codeclist "github.com/gradproxy/gradproxy/codecs/all"
 	"github.com/gradproxy/gradproxy/parser/all"
-	"github.com/gradproxy/gradproxy/proxy"
+	"github.com/gradproxy/gradproxy/proxy/estimate"
 	"github.com/gradproxy/gradproxy/proxy/policy"
 	"github.com/gradproxy/gradproxy/tensor"
 )
@@ -47,10 +47,10 @@ func newPolicy(text string) (policy.Policy, error) {
 // A costing is a policy that is tried on a capture.
 type costing struct {
 	text    string
-	trial   *proxy.Estimator
+	trial   *estimate.Estimator
 	cost    Cost
 	traffic traffic
-	quality proxy.Quality // of all that may have lost something, once the costing has ended
+	quality estimate.Quality // of all that may have lost something, once the costing has ended
 }
 
 // newCostings begins lossless, and all that c names.
@@ -63,8 +63,7 @@ func newCostings(c Config) (list []*costing, err error) {
 		if err != nil {
 			return list, err
 		}
-		trial, err := proxy.NewEstimator(proxy.Config{Codecs: codeclist.New, Protocols: all.Protocols(),
-			Settings: proxy.Settings{Policy: chosen}, Residuals: int64(c.MaxCopies)})
+		trial, err := estimate.New(estimate.Config{Codecs: codeclist.New, Protocols: all.Protocols(), Policy: chosen, Residuals: int64(c.MaxCopies)})
 		if err != nil {
 			return list, err
 		}
@@ -74,12 +73,12 @@ func newCostings(c Config) (list []*costing, err error) {
 }
 
 // flow begins one direction of a connection, to a host.
-func (c *costing) flow(protocol string, d policy.Direction, to string) *proxy.EstimatorFlow {
+func (c *costing) flow(protocol string, d policy.Direction, to string) *estimate.Flow {
 	return c.trial.FlowTo(policy.Flow{Job: job, Protocol: protocol, Direction: d, LossyAggregates: strings.Contains(c.text, "+")}, to)
 }
 
 // add adds a direction's bytes and the bytes that its flow sends for some of them, which may be none; the rest travels verbatim.
-func (c *costing) add(bytes int, s proxy.FlowSizes) (wire int) {
+func (c *costing) add(bytes int, s estimate.Sizes) (wire int) {
 	before := c.cost.Bytes
 	c.cost.RawBytes += bytes
 	for role, size := range s.Tensors {

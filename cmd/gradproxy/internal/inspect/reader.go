@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"github.com/gradproxy/gradproxy/parser"
-	"github.com/gradproxy/gradproxy/proxy"
+	"github.com/gradproxy/gradproxy/proxy/estimate"
 	"github.com/gradproxy/gradproxy/proxy/policy"
 	"github.com/gradproxy/gradproxy/tensor"
 )
@@ -30,7 +30,7 @@ type reader struct {
 	segments []parser.Segment           // of the bytes at hand
 	runs     []methodRun                // of these, with the methods of their tensors
 	methods  [2]map[string]*methodTally // by direction, then by method
-	flows    [2][]*proxy.EstimatorFlow  // by direction, then as costings; nil: it has had no tensor
+	flows    [2][]*estimate.Flow        // by direction, then as costings; nil: it has had no tensor
 	err      error                      // of a flow
 }
 
@@ -102,7 +102,7 @@ func (r *reader) cost(from parser.Side, b []byte) {
 }
 
 // close ends the flows and returns their sizes, by direction, then as costings.
-func (r *reader) close() (sizes [2][]proxy.FlowSizes, err error) {
+func (r *reader) close() (sizes [2][]estimate.Sizes, err error) {
 	for side, flows := range r.flows {
 		for _, f := range flows {
 			s, err := f.Close()
@@ -110,7 +110,7 @@ func (r *reader) close() (sizes [2][]proxy.FlowSizes, err error) {
 			sizes[side] = append(sizes[side], s)
 		}
 	}
-	r.flows = [2][]*proxy.EstimatorFlow{}
+	r.flows = [2][]*estimate.Flow{}
 	return sizes, r.err
 }
 

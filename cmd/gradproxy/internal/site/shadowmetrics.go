@@ -3,12 +3,12 @@ package site
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/gradproxy/gradproxy/proxy"
+	"github.com/gradproxy/gradproxy/proxy/trials"
 )
 
 // A shadowCollector shows the results of candidates.
 type shadowCollector struct {
-	report func() (proxy.ShadowReport, bool)
+	report func() (trials.Report, bool)
 }
 
 var (
@@ -52,7 +52,7 @@ func (c *shadowCollector) Collect(ch chan<- prometheus.Metric) {
 }
 
 // shadow returns the results of candidates, with the money that each would cost where the peer has a price.
-func (s *Site) shadow() (proxy.ShadowReport, bool) {
+func (s *Site) shadow() (trials.Report, bool) {
 	r, ok := s.proxy.Shadow()
 	if !ok || s.tunnel == nil {
 		return r, ok
@@ -73,7 +73,7 @@ func (s *Site) shadow() (proxy.ShadowReport, bool) {
 			g := &r.Groups[i]
 			for k := range g.Candidates {
 				if x := &g.Candidates[k]; g.Peer == p.Peer {
-					x.Money = &proxy.ShadowMoney{Currency: m.currency, Cost: each * float64(x.Predicted), Saved: each * float64(g.Wire-x.Predicted)}
+					x.Money = &trials.Money{Currency: m.currency, Cost: each * float64(x.Predicted), Saved: each * float64(g.Wire-x.Predicted)}
 				}
 			}
 		}

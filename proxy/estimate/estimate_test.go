@@ -1,31 +1,28 @@
-package proxy
+package estimate
 
 import (
-	"io"
+	"encoding/binary"
+	"math"
 	"math/rand/v2"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
-
+	codeclist "github.com/gradproxy/gradproxy/codecs/all"
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/proxy/frame"
+	"github.com/gradproxy/gradproxy/proxy/path/pathtest"
 	"github.com/gradproxy/gradproxy/proxy/policy"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
 // estimate sends messages as one flow of a dry run and returns its sizes.
-func estimate(t *testing.T, codec string, residuals int64, messages [][]byte) (FlowSizes, bool) {
+func estimate(t *testing.T, codec string, residuals int64, messages [][]byte) (Sizes, bool) {
 	t.Helper()
-	return estimateOf(t, gradients{}, codec, residuals, messages)
-}
-
-func estimateOf(t *testing.T, protocol parser.Protocol, codec string, residuals int64, messages [][]byte) (FlowSizes, bool) {
-	t.Helper()
-	chosen, err := policy.New([]policy.Rule{{Codec: codec}}, realLoss)
+	protocol := pathtest.Toy{Role: tensor.Gradient}
+	chosen, err := policy.New([]policy.Rule{{Codec: codec}}, codeclist.New)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := NewEstimator(Config{Codecs: realLoss, Protocols: []parser.Protocol{protocol}, Settings: Settings{Policy: chosen}, Residuals: residuals})
+	r, err := New(Config{Codecs: codeclist.New, Protocols: []parser.Protocol{protocol}, Policy: chosen, Residuals: residuals})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,82 +46,23 @@ func estimateOf(t *testing.T, protocol parser.Protocol, codec string, residuals 
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n, _, _ := r.proxy.Residuals().Held(); n != 0 {
+	if n, _, _ := r.env.Residuals.Held(); n != 0 {
 		t.Errorf("%d tensors are remembered of a flow that has ended", n)
 	}
 	return sizes, r.Short()
 }
 
-// messages returns that many values of a tensor.
+// messages returns that many values of a tensor, each of 1,000 elements.
 func messages(n int) (all [][]byte) {
 	r := rand.New(rand.NewPCG(13, 14))
 	for range n {
-		_, msg := values(r)
-		all = append(all, msg)
+		var raw []byte
+		for range 1000 {
+			raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(float32(r.NormFloat64())))
+		}
+		all = append(all, pathtest.ToyPiece(3, len(raw), raw))
 	}
 	return all
-}
-
-// A dry run hands over as many bytes as a proxy does.
-func TestEstimateIsTrue(t *testing.T) {
-	all := messages(30)
-	for _, codec := range []string{"3lc(s=1.75)", "int8", "lossless", policy.Verbatim} {
-		reg := prometheus.NewRegistry()
-		metrics := NewMetrics(reg)
-		p := newPairWith(t, func(name string, c *Config) {
-			if c.Codecs = realLoss; name == "near" {
-				c.Metrics = metrics
-			}
-		}, []parser.Protocol{gradients{lasting: true}})
-		p.choose(t, codec)
-		client, server := p.connect(t)
-		l := &lossyRun{t: t}
-		for _, msg := range all { // each is delivered before the next is sent, and so read at once
-			l.step(client, server, nil, msg)
-		}
-		client.CloseWrite()
-		io.ReadAll(server)
-		server.Close()
-		io.ReadAll(client)
-		p.near.Drain(t.Context()) // all is counted
-		want := int64(0)
-		families, err := reg.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, f := range families {
-			if f.GetName() == "gradproxy_wire_bytes_total" {
-				for _, m := range f.GetMetric() {
-					want += int64(m.GetCounter().GetValue())
-				}
-			}
-		}
-		sizes, _ := estimate(t, codec, 0, all)
-		g := *sizes.Tensors[tensor.Gradient]
-		if got := g.Wire + sizes.Opaque.Wire; got != want || want == 0 {
-			t.Errorf("%s: %d bytes in the dry run, %d in truth", codec, got, want)
-		}
-		if g.Raw != 30*4*lossyValues || sizes.Opaque.Raw != 30*8 {
-			t.Errorf("%s: %+v", codec, sizes)
-		}
-	}
-}
-
-// Rows of sparse gradients may lose something in a dry run too, and their keys go by the codec of keys.
-func TestEstimateOfRows(t *testing.T) {
-	l, r := newSparseRun(t, tensor.Float32, 8), rand.New(rand.NewPCG(15, 16))
-	var all [][]byte
-	for range 20 {
-		ids := low(l.draw(r, 200))
-		all = append(all, sparseMessage(sparseArray, ids, l.rows(r, len(ids))))
-	}
-	sizes, _ := estimateOf(t, sparseToy{dtype: tensor.Float32}, "quarter", 0, all)
-	if g := sizes.Tensors[tensor.Gradient]; g.Wire > g.Raw/3 {
-		t.Errorf("rows took %+v, of which the method sends a quarter", *g)
-	}
-	if x := sizes.Tensors[tensor.Exact]; x.Wire > x.Raw/5 {
-		t.Errorf("keys took %+v", *x)
-	}
 }
 
 // Estimators differ from each other in nothing.
@@ -163,14 +101,14 @@ func TestEstimateOfACutValue(t *testing.T) {
 	}
 }
 
-// Weights that a host has received before cross as differences, and nothing of those that it holds already; another host receives them whole.
+// Weights that a host has received before cross as differences, and nothing of values that it holds already; another host receives them whole.
 func TestEstimateOfWeights(t *testing.T) {
 	for codec, most := range map[string]float64{"int4": 0.2, "3lc": 0.06} {
-		chosen, err := policy.New([]policy.Rule{{Roles: []tensor.Role{tensor.State}, Codec: codec}}, realLoss)
+		chosen, err := policy.New([]policy.Rule{{Roles: []tensor.Role{tensor.State}, Codec: codec}}, codeclist.New)
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := NewEstimator(Config{Codecs: realLoss, Settings: Settings{Policy: chosen}, Residuals: 1 << 30})
+		r, err := New(Config{Codecs: codeclist.New, Policy: chosen, Residuals: 1 << 30})
 		if err != nil {
 			t.Fatal(err)
 		}
