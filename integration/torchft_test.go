@@ -11,7 +11,8 @@ import (
 	"github.com/gradproxy/gradproxy/integration/testbed"
 )
 
-// torchft sums over process groups that are made anew at each quorum. The gradients of its DistributedDataParallel are proved in each of them. The
+// torchft sums over process groups that are made anew at each quorum. The gradients of its DistributedDataParallel are proved in each of them, and keep
+// their residuals. The
 // weights that LocalSGD averages, and the changes of weights that DiLoCo does, travel exactly, as does all else.
 func TestTorchFT(t *testing.T) {
 	require.Named(t, "bpf", bpf.Permitted() == nil, "run the tests with all capabilities")
@@ -24,5 +25,9 @@ func TestTorchFT(t *testing.T) {
 	results := runJob(t, w, job)
 	wantSumsExact(t, results)
 	wantReplicasEqual(t, results)
-	wantProved(t, deadline(t, time.Minute), ps, config, results)
+	ctx := deadline(t, time.Minute)
+	wantProved(t, ctx, ps, config, results)
+	if n, err := ps.Sum(ctx, "gradproxy_tensors_forgotten_total"); err != nil || n != 0 {
+		t.Errorf("%.0f residuals are lost, %v; want 0: those of a group wait for the next one", n, err)
+	}
 }

@@ -19,6 +19,9 @@ type Tensor struct {
 	Keys  uint64 // Key of the index array that names the rows of this sparse tensor, sent before it; in an index array its own Key; 0: dense
 	Why   Reason // why Role or DType is not known
 	Proof Proof  // of Role
+
+	Origin uint64 // names the app's own memory that it is of: once this connection has ended, a tensor of a later one with the same Origin is this tensor; 0: not known
+
 	Part  uint64 // names the part of a sum that the message holds: the message with some ranks' inputs and the one with the result have the same, which may go the other way; 0: unknown
 	Whole bool   // of Part: the message has the result
 

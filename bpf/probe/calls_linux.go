@@ -31,7 +31,8 @@ func (p *Process) calls(dst []Call, tag uint32) ([]Call, error) {
 	}
 	key := probeCallKey{Epoch: p.epoch, Tag: tag}
 	var call probeCall
-	for _, g := range state.Groups {
+	for i := range state.Groups {
+		g := &state.Groups[i]
 		if g.Object <= changing {
 			continue
 		}
@@ -39,11 +40,11 @@ func (p *Process) calls(dst []Call, tag uint32) ([]Call, error) {
 		err := p.objects.Calls.Lookup(key, &call)
 		switch {
 		case err == nil:
-			dst = appendCall(dst, g.Generation, g.Size, &call)
+			dst = state.appendCall(dst, i, &call)
 		case !errors.Is(err, ebpf.ErrKeyNotExist):
 			return dst, fmt.Errorf("probe: %w", err)
 		case int32(tag-g.First) >= 0 && p.given(g.Object+uint64(state.Counter), tag):
-			dst = appendCall(dst, g.Generation, g.Size, &probeCall{})
+			dst = state.appendCall(dst, i, &probeCall{})
 		}
 	}
 	return dst, nil
@@ -58,11 +59,30 @@ func (p *Process) given(counter uint64, tag uint32) bool {
 	return !readMemory(p.pid, counter, next[:]) || int32(binary.NativeEndian.Uint32(next[:])-tag) > 0
 }
 
-// appendCall appends a call in each layout.
-func appendCall(dst []Call, generation, size uint32, call *probeCall) []Call {
+// wordsOfCounts are the words of reference counts, less one, with which objects begin in each layout.
+var wordsOfCounts = [len(probeCall{}.Sums)]int{0, 1, 0}
+
+// member returns the process's place in its group i; the zero Member if the words that should hold it do not.
+func (p *probeProcess) member(i, layout int) Member {
+	g := &p.Groups[i]
+	v := g.Members[wordsOfCounts[layout]]
+	m := Member{int(uint32(v)), int(v >> 32)}
+	if m.Rank >= m.Ranks || m.Ranks > maxRanks || g.Size != 0 && int(g.Size) != m.Ranks {
+		return Member{}
+	}
+	return m
+}
+
+// maxRanks bounds the ranks of a group.
+const maxRanks = 1 << 16
+
+// appendCall appends a call of group i in each layout.
+func (p *probeProcess) appendCall(dst []Call, i int, call *probeCall) []Call {
+	g := &p.Groups[i]
 	for layout, sum := range call.Sums {
-		c := Call{Source: uint64(generation)*uint64(len(call.Sums)) + uint64(layout), Ranks: int(size)}
+		c := Call{Source: uint64(g.Generation)*uint64(len(call.Sums)) + uint64(layout), Ranks: int(g.Size)}
 		if call.Tensors == 1 {
+			c.Freed, c.Member = call.Freed, p.member(i, layout)
 			c.Elements, c.Type, c.Op, c.Storage, c.Bucket = sum.Elements, sum.Type, sum.Op, sum.Storage, call.Bucket != 0
 			if c.Elements == 0 || c.Elements > NoElements || c.Op > maxOp || c.Type > maxType {
 				c.Elements = NoElements

@@ -20,6 +20,10 @@
 // and no program has noted the call, nothing is known of that call: the kernel skips a program that would interrupt another one, and two
 // threads may have called at once.
 //
+// Buckets of a process live as long as no reducer was destroyed and none has made its buckets anew. A call has the number of times that this has happened, so that a bucket
+// of one process group can be known again in the next: torchft makes its groups anew while its buckets stay. It also has the process's rank in the group, which
+// says which part of the bucket a message holds. The rank is an argument of the constructor; of older groups it is read from the object.
+//
 // A process has places for 64 groups. A new group takes a free place, or else one in turn. If the group that had it calls again it is as new, and its number of
 // ranks is not known any more.
 //

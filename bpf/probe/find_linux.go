@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -97,7 +98,7 @@ func (p *Probes) follow(pid int) (*Process, error) {
 		p.forget(known)
 	}
 	p.names++
-	process := &Process{objects: &p.objects, pid: pid, born: s.born, random: random, name: s.name, epoch: p.names, library: l}
+	process := &Process{objects: &p.objects, pid: pid, born: s.born, random: random, name: s.name, epoch: p.names, identity: rand.Uint64(), library: l}
 	if err := p.objects.Processes.Put(uint32(pid), probeProcess{Epoch: process.epoch, Library: l.name, Counter: l.counter}); err != nil {
 		l.users--
 		return nil, fmt.Errorf("probe: too many processes: %w", err)

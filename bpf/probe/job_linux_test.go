@@ -25,12 +25,13 @@ type release struct {
 	name                             string
 	layout                           int // in a Call's Source
 	storage, elements, kind, op, tag int
+	members                          int // of a process group: rank, ranks
 }
 
 // layouts is the number of layouts in which each call is read.
 const layouts = uint64(len(probeCall{}.Sums))
 
-var releases = []release{{"2.15", 0, 16, 152, 160, 16, 244}, {"1.13", 1, 24, 168, 176, 24, 172}, {"2.5", 2, 16, 160, 168, 16, 188}}
+var releases = []release{{"2.15", 0, 16, 152, 160, 16, 244, 16}, {"1.13", 1, 24, 168, 176, 24, 172, 24}, {"2.5", 2, 16, 160, 168, 16, 188, 16}}
 
 //go:embed testdata
 var sources embed.FS
@@ -84,7 +85,7 @@ func compile(t testing.TB, dir string, r release, flags ...string) program {
 	p := program{release: r, path: filepath.Join(dir, "job")}
 	p.library = filepath.Join(dir, "libtorch_cpu.so.1.13")
 	define := []string{"-O1", "-fno-omit-frame-pointer", "-mno-omit-leaf-frame-pointer", "-g", "-fPIC", "-Wall", "-Wextra", "-Werror", fmt.Sprintf("-DSTORAGE=%d", r.storage), fmt.Sprintf("-DELEMENTS=%d", r.elements),
-		fmt.Sprintf("-DTYPE=%d", r.kind), fmt.Sprintf("-DOP=%d", r.op), fmt.Sprintf("-DTAG=%d", r.tag)}
+		fmt.Sprintf("-DTYPE=%d", r.kind), fmt.Sprintf("-DOP=%d", r.op), fmt.Sprintf("-DTAG=%d", r.tag), fmt.Sprintf("-DMEMBERS=%d", r.members)}
 	gcc := func(args ...string) {
 		t.Helper()
 		if out, err := exec.Command("gcc", args...).CombinedOutput(); err != nil {

@@ -49,8 +49,11 @@ struct group {
 	__u32 size;	  // ranks; 0: its construction was not seen
 	__u32 first;	  // tag from which on its all-reduces are noted
 	__u32 zero;
+	__u64 members[2]; // the process's rank in it, and above that the ranks, where a layout with one word of reference counts has them, and with two
 };
 #define CHANGING 1
+#define MEMBERS_ONE 16
+#define MEMBERS_TWO 24
 
 // A thread is about to sum a bucket.
 struct thread {
@@ -72,7 +75,7 @@ struct process {
 	__u32 reducer_buckets; // buckets that DistributedDataParallel was about to sum, in whatever way
 	__u32 others;	   // other collectives that look like all-reduces on the wire
 	__u32 last;	   // place of the group that has called last
-	__u32 zero;
+	__u32 freed;	   // times at which buckets were freed, or were about to be
 	struct thread threads[THREADS];
 	struct group groups[GROUPS];
 };
@@ -96,6 +99,8 @@ struct sum {
 struct call {
 	__u32 tensors; // of an all-reduce; 0: another collective, or several calls that expected the same tag
 	__u32 bucket;  // 1: the tensor is that of the bucket that DistributedDataParallel was about to sum
+	__u32 freed;   // of the process, at the call
+	__u32 zero;
 	struct sum sums[LAYOUTS];
 };
 
@@ -176,18 +181,28 @@ INLINE struct group *take(struct process *p, __u32 generation)
 	return g;
 }
 
+// A fresh group is one that begins to be followed.
+struct fresh {
+	__u64 object;
+	__u64 members[2];
+	__u32 size;
+	__u32 first;
+};
+
 // begin gives a new group the place g, which is that of an earlier group with this address; 0: another one. It returns the place, or 0.
-INLINE struct group *begin(struct process *p, struct group *g, __u64 object, __u32 size, __u32 first)
+INLINE struct group *begin(struct process *p, struct group *g, const struct fresh *f)
 {
 	__u32 generation = __sync_fetch_and_add(&p->generations, 1) + 1;
-	if (!g || __sync_val_compare_and_swap(&g->object, object, CHANGING) != object)
+	if (!g || __sync_val_compare_and_swap(&g->object, f->object, CHANGING) != f->object)
 		g = take(p, generation);
 	if (!g)
 		return 0;
 	g->generation = generation;
-	g->size = size;
-	g->first = first;
-	g->object = object;
+	g->size = f->size;
+	g->first = f->first;
+	g->members[0] = f->members[0];
+	g->members[1] = f->members[1];
+	g->object = f->object;
 	return g;
 }
 
@@ -197,8 +212,12 @@ INLINE void note(struct process *p, __u64 object, struct call *c)
 	__u32 tag = 0;
 	bpf_probe_read_user(&tag, sizeof(tag), (void *)(object + p->counter));
 	struct group *g = place_of(p, object);
-	if (!g)
-		g = begin(p, 0, object, 0, tag);
+	if (!g) {
+		struct fresh f = {.object = object, .first = tag};
+		f.members[0] = read64(object + MEMBERS_ONE);
+		f.members[1] = read64(object + MEMBERS_TWO);
+		g = begin(p, 0, &f);
+	}
 	if (!g)
 		return;
 	struct call_key key = {.epoch = p->epoch, .generation = g->generation, .tag = tag};
@@ -232,6 +251,7 @@ int free_buckets(struct pt_regs *r)
 	struct process *p = process_of(r);
 	if (!p)
 		return 0;
+	__sync_fetch_and_add(&p->freed, 1);
 	for (int i = 0; i < THREADS; i++)
 		p->threads[i].tensor = 0;
 	return 0;
@@ -259,7 +279,7 @@ int allreduce(struct pt_regs *r)
 		__u64 first, end;
 	} list = {};
 	bpf_probe_read_user(&list, sizeof(list), (void *)MEMBER_ARG1(r));
-	struct call c = {.tensors = (list.end - list.first) / 8};
+	struct call c = {.tensors = (list.end - list.first) / 8, .freed = p->freed};
 	if (c.tensors == 1) {
 		__u64 tensor = read64(list.first);
 		struct objects o; // of memory that cannot be read nothing is known: the reads set it to zero
@@ -300,8 +320,9 @@ int new_group(struct pt_regs *r)
 	struct process *p = process_of(r);
 	if (!p)
 		return 0;
-	__u64 object = ARG1(r);
-	begin(p, place_of(p, object), object, ARG4(r), 0); // in the place of an earlier group at this address
+	struct fresh f = {.object = ARG1(r), .size = ARG4(r)};
+	f.members[0] = f.members[1] = (__u64)f.size << 32 | (__u32)ARG3(r);
+	begin(p, place_of(p, f.object), &f); // in the place of an earlier group at this address
 	return 0;
 }
 

@@ -17,6 +17,8 @@ type probeCall struct {
 	_       structs.HostLayout
 	Tensors uint32
 	Bucket  uint32
+	Freed   uint32
+	Zero    uint32
 	Sums    [3]struct {
 		_        structs.HostLayout
 		Storage  uint64
@@ -46,7 +48,7 @@ type probeProcess struct {
 	ReducerBuckets uint32
 	Others         uint32
 	Last           uint32
-	Zero           uint32
+	Freed          uint32
 	Threads        [16]struct {
 		_      structs.HostLayout
 		Id     uint64
@@ -59,6 +61,7 @@ type probeProcess struct {
 		Size       uint32
 		First      uint32
 		Zero       uint32
+		Members    [2]uint64
 	}
 }
 

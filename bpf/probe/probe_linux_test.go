@@ -51,7 +51,7 @@ func TestCallsAreTold(t *testing.T) {
 			check := func(why string, tag int, want Call) {
 				t.Helper()
 				got := j.call(tag)
-				got.Source = 0
+				got.Source, got.Freed, got.Member = 0, 0, Member{}
 				if got != want {
 					t.Errorf("%s: call %+v, want %+v", why, got, want)
 				}
@@ -102,6 +102,36 @@ func TestCallsAreTold(t *testing.T) {
 			if want := (Counts{Reduces: 12, Buckets: 3, ReducerBuckets: 7, Others: 2}); err != nil || counts != want {
 				t.Errorf("counts %+v (%v), want %+v", counts, err, want)
 			}
+		})
+	}
+}
+
+// A call has the number of times that buckets were freed before it, and the process's place in the group: as the group was made, or as its object shows it
+// to those who have not seen that.
+func TestBucketsAndMembers(t *testing.T) {
+	p := load(t)
+	for _, r := range releases {
+		t.Run(r.name, func(t *testing.T) {
+			j := built(t, r).start(t)
+			j.do("new 0 4 2") // not seen
+			j.find(p)
+			check := func(why string, tag int, freed uint32, want Member) {
+				t.Helper()
+				if c := j.call(tag); c.Freed != freed || c.Member != want {
+					t.Errorf("%s: freed %d times, member %+v; want %d and %+v", why, c.Freed, c.Member, freed, want)
+				}
+			}
+			check("a group from before", j.do("reduce 0 1 0"), 0, Member{2, 4})
+			j.do("renew")
+			check("after new buckets", j.do("reduce 0 1 0"), 1, Member{2, 4})
+			j.do("end 0")
+			j.do("new 0 3 1")
+			j.do("free")
+			check("a new group, after a reducer's end", j.do("reduce 0 1 0"), 2, Member{1, 3})
+			check("another collective", j.do("scatter 0"), 0, Member{})
+			j.do("end 0")
+			j.do("new 0 3 3")
+			check("no such rank", j.do("reduce 0 1 0"), 2, Member{})
 		})
 	}
 }

@@ -36,6 +36,9 @@ type Process struct{}
 // Pid returns 0.
 func (*Process) Pid() int { return 0 }
 
+// Identity returns 0.
+func (*Process) Identity() uint64 { return 0 }
+
 // Name returns "".
 func (*Process) Name() string { return "" }
 

@@ -6,18 +6,22 @@ import "sync/atomic"
 
 // A Process is one whose collectives the programs note. Methods are safe for concurrent use.
 type Process struct {
-	objects *probeObjects
-	pid     int
-	born    string // its start time, which tells it from a later process with its number
-	random  string // tells it from itself once it executes a program: see randomOf
-	name    string
-	epoch   uint32 // by which the programs know it
-	library *library
-	ended   atomic.Pointer[string]
+	objects  *probeObjects
+	pid      int
+	born     string // its start time, which tells it from a later process with its number
+	random   string // tells it from itself once it executes a program: see randomOf
+	name     string
+	epoch    uint32 // by which the programs know it
+	identity uint64 // by chance
+	library  *library
+	ended    atomic.Pointer[string]
 }
 
 // Pid returns the number of the process.
 func (p *Process) Pid() int { return p.pid }
+
+// Identity tells the process, and its buckets since it was found, from all that anybody ever finds.
+func (p *Process) Identity() uint64 { return p.identity }
 
 // Name returns the name of the process's program.
 func (p *Process) Name() string { return p.name }

@@ -9,6 +9,7 @@ struct pt_regs {
 };
 #define ARG1(r) ((r)->di)
 #define ARG2(r) ((r)->si)
+#define ARG3(r) ((r)->dx)
 #define ARG4(r) ((r)->cx)
 // Of a method that returns an object in memory: the object's place is the first argument.
 #define MEMBER_THIS(r) ((r)->si)
@@ -21,6 +22,7 @@ struct pt_regs {
 };
 #define ARG1(r) ((r)->x[0])
 #define ARG2(r) ((r)->x[1])
+#define ARG3(r) ((r)->x[2])
 #define ARG4(r) ((r)->x[3])
 // The place of a returned object is in a register of its own, x8.
 #define MEMBER_THIS(r) ((r)->x[0])

@@ -24,14 +24,26 @@ func (c *counted) byCall(v *tensor.Tensor, e *observedReduce, k int) {
 		v.Role, v.DType, v.Why = r.role(true)
 		v.Key = mix.Words(c.seed, keyOfCall, uint64(x.bucket.number), uint64(x.ring.size), uint64(k))
 		v.Proof = tensor.ByCall
+		if v.Role == tensor.Gradient { // a sum's residual is owed to its receivers, and a later group may have other receivers
+			v.Origin = c.origin(x, k)
+		}
 		x.loss = x.loss || v.Role == tensor.Gradient || v.Role == tensor.Aggregate
 	}
+}
+
+// origin identifies message k of an all-reduce among the messages of all connections between the same two addresses; 0: it is not known. Where the wire contradicts a
+// process's place in its group, its memory is not understood.
+func (d *flow) origin(x *called, k int) uint64 {
+	if x.origin == 0 || x.member.Ranks != x.ring.ranks {
+		return 0
+	}
+	return mix.Words(d.ends, keyOfOrigin, x.origin, uint64(x.ring.size), uint64(x.ring.ranks), uint64(x.member.Rank), uint64(k))
 }
 
 // byCalls reports whether roles are proved by calls only.
 func (c *counted) byCalls() bool { return c.proof.calls != nil && !c.conn.sums() }
 
-// sees reports whether the calls settle what the all-reduce of a tag is.
+// sees reports whether the calls settle the role of the all-reduce of a tag.
 func (c *counted) sees(tag uint32) bool {
 	e := c.find(tag)
 	if e == nil || e.call.fits == nil || e.call.strays {

@@ -31,7 +31,7 @@ func newConnection(c parser.Conn, f *facts) *connection {
 	x.meta.facts = f
 	for side := range x.directions {
 		d := &x.directions[side]
-		d.flow = flow{conn: &x.common, side: parser.Side(side), seed: seed(c, parser.Side(side))}
+		d.flow = flow{conn: &x.common, side: parser.Side(side), seed: seed(c, parser.Side(side)), ends: ends(c, parser.Side(side))}
 		d.counted.flow, d.constant.flow = d.flow, d.flow
 		if d.judges() && c.Sums != parser.SumsNone {
 			d.counted.proof.calls = c.Calls

@@ -19,11 +19,12 @@ type common struct {
 // sums reports whether the job's sums are configured to be gradients.
 func (x *common) sums() bool { return x.conn.Sums == parser.SumsGradients }
 
-// A flow names one direction of a connection to those who follow its messages.
+// A flow names one direction of a connection to the code that follows its messages.
 type flow struct {
 	conn *common
 	side parser.Side
 	seed uint64
+	ends uint64
 }
 
 // judges reports whether to find out the type of the elements that this side sends. Values of the other side may have been

@@ -64,7 +64,8 @@
 // # Keys
 //
 // A tensor of a training step keeps its key from its second value on (key.go), before it has a role, so that the value
-// before the first one with a role is there to be compared. A changed sequence has new keys.
+// before the first one with a role is there to be compared. A changed sequence has new keys. Keys end with their connection; a part of a bucket also has an
+// origin ([tensor.Tensor].Origin), by which the residual is found again in a process group that is made anew for the same buckets.
 //
 // # Limits
 //

@@ -29,7 +29,7 @@ type proof struct {
 	calls      parser.Calls // nil: nobody sees the calls
 	ended      bool         // the wire has contradicted the calls
 	candidates map[uint64]*candidate
-	agreeing   []*candidate // those that have explained an all-reduce and are not ruled out
+	agreeing   []*candidate // candidates that have explained an all-reduce and are not ruled out
 	reduces    bool         // the process's DistributedDataParallel sums buckets in their own memory
 	buckets    map[uint64]*calledBucket
 	born       int  // buckets ever made
@@ -77,6 +77,8 @@ type called struct {
 	bucket  *calledBucket // if the verdict is callBucket
 	dtype   tensor.DType  // if all candidates agree on it; else NoDType
 	ring    ring          // if all candidates agree on it
+	origin  uint64        // the bucket's name, the same on all connections; 0: not known, or the candidates disagree
+	member  parser.Member // the process's place in the group
 	fits    []*candidate  // that called it so; nil: the ring is not known
 	strays  bool          // a message has a length that is not the ring's
 	loss    bool          // a message was given out as a gradient or an aggregate
@@ -227,7 +229,7 @@ func (f *fit) cuts(width, first, low, high int) (ok bool) {
 // agree returns the verdict on which all fits agree.
 func (p *proof) agree(tag uint32) called {
 	var best *fit // of the group that has explained the most
-	same, typed, sums, reducer, reduced := true, true, true, true, false
+	same, alike, typed, sums, reducer, reduced := true, true, true, true, true, false
 	v := called{verdict: callOther}
 	for i := range p.fits {
 		f := &p.fits[i]
@@ -239,6 +241,7 @@ func (p *proof) agree(tag uint32) called {
 			best = f
 		}
 		same = same && f.unique && f.cut == best.cut && f.DType == best.DType
+		alike = alike && f.Bucket == best.Bucket && f.Member == best.Member
 		if f.agreed > best.agreed {
 			best = f
 		}
@@ -265,6 +268,9 @@ func (p *proof) agree(tag uint32) called {
 			v.verdict = callUnclear
 		} else if b != nil && b.lasts && best.agreed >= armed {
 			v.verdict, v.bucket = callBucket, b
+			if alike {
+				v.origin, v.member = best.Bucket, best.Member
+			}
 		}
 	case reduced:
 		v.verdict = callUnclear

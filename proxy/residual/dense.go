@@ -20,6 +20,7 @@ type Dense struct {
 	dtype   tensor.DType
 	size    int    // bytes of the tensor
 	lasting bool   // it outlives the connection, and the process
+	origin  uint64 // of the tensor, 0: not known; guarded by ledger.mu
 	used    uint64 // tick of the last use; guarded by ledger.mu
 	ledger  *ledger
 

@@ -13,6 +13,7 @@ import (
 type Store struct {
 	ledger
 	dense  lru.Cache[denseKey, *Dense]
+	ended  lru.Cache[denseKey, *Dense] // by origin, of tensors whose connection has ended
 	rows   map[rowsKey]*Rows
 	jobs   map[string]*Job
 	forgot func(n int) // may be nil
@@ -37,27 +38,31 @@ func (s *Store) Short() bool {
 func (s *Store) Held() (dense, sparse int, bytes int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.dense.Len(), len(s.rows), s.bytes
+	return s.dense.Len() + s.ended.Len(), len(s.rows), s.bytes
 }
 
-// Dense returns the memory of the dense tensor t, which is new if there was none or if size or type have changed. It is nil
-// if t alone is larger than the limit. lasting says that the tensor outlives its connection, and the process.
+// Dense returns the memory of the dense tensor t, which is new if there was none or if size or type have changed. The memory of a tensor with t's origin
+// whose connection has ended is t's. It is nil if t alone is larger than the limit. lasting says that the tensor outlives its connection, and the process.
 func (s *Store) Dense(job string, t tensor.Tensor, lasting bool) *Dense {
 	k := denseKey{job, t.Key}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if d, ok := s.dense.Use(k); ok {
 		if d.dtype == t.DType && d.size == t.Size {
-			d.used = s.now()
+			d.used, d.origin = s.now(), t.Origin
 			return d
 		}
 		s.forget(d)
+	}
+	if d := s.resume(k, t); d != nil {
+		return d
 	}
 	if denseCost(t.DType, t.Size) > s.limit {
 		s.short = true
 		return nil
 	}
 	d := newDense(&s.ledger, k, t.DType, t.Size, lasting)
+	d.origin = t.Origin
 	s.add(d)
 	return d
 }
@@ -74,6 +79,10 @@ func (s *Store) add(d *Dense) {
 // left. s.mu is held.
 func (s *Store) fit(n int64) {
 	for s.bytes+n > s.limit {
+		if _, d, ok := s.ended.Oldest(); ok {
+			s.forgetEnded(d)
+			continue
+		}
 		s.short = true
 		rows := s.leastRecentRows()
 		_, d, ok := s.dense.Oldest()

@@ -49,7 +49,7 @@ static unsigned long obey(struct order *o)
 	if (!strcmp(o->name, "tensor"))
 		return set_tensor(&tensors[o->a], o->b, o->c, o->d), 0;
 	if (!strcmp(o->name, "new"))
-		return new_group(&groups[o->a], o->b), 0;
+		return new_group(&groups[o->a], o->b, o->c), 0;
 	if (!strcmp(o->name, "end"))
 		return end_group(&groups[o->a]), 0;
 	if (!strcmp(o->name, "announce"))

@@ -1,5 +1,5 @@
-// A library with the functions of libtorch_cpu.so that are probed, and with its objects: STORAGE, ELEMENTS, TYPE and OP are where a
-// release of PyTorch keeps their parts.
+// A library with the functions of libtorch_cpu.so that are probed, and with its objects: STORAGE, ELEMENTS, TYPE, OP and MEMBERS are where
+// a release of PyTorch keeps their parts.
 
 #include "torch.h"
 
@@ -71,11 +71,13 @@ void new_buckets(void) { NEW_BUCKETS(0, 0); }
 
 __attribute__((noinline)) void NEW_GROUP(struct group *g, void *store, int rank, int size, void *options)
 {
-	(void)store, (void)rank, (void)size, (void)options;
+	(void)store, (void)options;
+	*(int *)(g->other + MEMBERS) = rank;
+	*(int *)(g->other + MEMBERS + 4) = size;
 	g->tag = 0;
 }
 
-void new_group(struct group *g, int size) { NEW_GROUP(g, 0, 0, size, 0); }
+void new_group(struct group *g, int size, int rank) { NEW_GROUP(g, 0, rank, size, 0); }
 
 __attribute__((noinline)) void END_GROUP(struct group *g) { g->tag = 0; }
 

@@ -44,13 +44,17 @@ func (p *past) ofRows(t tensor.Tensor, width int) *residual.Rows {
 // lasting reports whether the protocol's tensors outlive the connection.
 func (p *past) lasting() bool { return p.conn.Env.Lasting(p.flow.Protocol) }
 
-// forget drops everything, unless it outlives the connection. all: in any case.
+// forget drops everything, unless it outlives the connection or may be found again by its origin. all: in any case.
 func (p *past) forget(all bool) {
 	if !all && p.lasting() {
 		return
 	}
+	drop := p.conn.Env.Residuals.End
+	if all {
+		drop = p.conn.Env.Residuals.Drop
+	}
 	for _, d := range p.dense {
-		p.conn.Env.Residuals.Drop(d)
+		drop(d)
 	}
 	for _, r := range p.rows {
 		p.conn.Env.Residuals.DropRows(r)

@@ -2,6 +2,7 @@ package site
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"log/slog"
 	"net/netip"
@@ -9,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/gradproxy/gradproxy/bpf/probe"
@@ -228,7 +230,7 @@ func (c *calls) Of(dst []parser.Call, tag uint32) []parser.Call {
 	}
 	var room [8]probe.Call
 	for _, call := range process.Calls(room[:0], tag) {
-		dst = append(dst, callOf(&call))
+		dst = append(dst, callOf(&call, process.Identity()))
 	}
 	return dst
 }
@@ -265,8 +267,8 @@ var scalarTypes = map[uint8]tensor.DType{
 }
 
 // callOf returns a call as parsers know it. A type that Gloo does not sum shows a wrong layout, and so a number of elements that contradicts the
-// wire.
-func callOf(c *probe.Call) parser.Call {
+// wire. identity is the process's.
+func callOf(c *probe.Call, identity uint64) parser.Call {
 	call := parser.Call{Source: c.Source, Elements: int(c.Elements), Ranks: c.Ranks}
 	if c.Elements == 0 {
 		return call
@@ -276,7 +278,15 @@ func callOf(c *probe.Call) parser.Call {
 		call.Elements, call.DType = probe.NoElements, tensor.Uint8
 	}
 	if c.Bucket {
-		call.Caller = parser.DDPReducer
+		call.Caller, call.Member = parser.DDPReducer, parser.Member(c.Member)
+		call.Bucket = bucketOf(c, identity)
 	}
 	return call
+}
+
+// bucketOf names the bucket that a call sums. Where no bucket of a process was freed in between, the same memory is the same bucket.
+func bucketOf(c *probe.Call, identity uint64) uint64 {
+	b := binary.LittleEndian.AppendUint64(nil, identity)
+	b = binary.LittleEndian.AppendUint32(b, c.Freed)
+	return xxhash.Sum64(binary.LittleEndian.AppendUint64(b, c.Storage))
 }

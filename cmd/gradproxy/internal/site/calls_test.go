@@ -73,15 +73,37 @@ func TestCallOf(t *testing.T) {
 		call probe.Call
 		want parser.Call
 	}{
-		"a bucket": {probe.Call{Source: 7, Bucket: true, Elements: 1000, Type: 6, Ranks: 3, Storage: 9},
-			parser.Call{Source: 7, Caller: parser.DDPReducer, Sum: true, Elements: 1000, DType: tensor.Float32, Ranks: 3, Buffer: 9}},
+		"a bucket": {probe.Call{Source: 7, Bucket: true, Elements: 1000, Type: 6, Ranks: 3, Storage: 9, Member: probe.Member{Rank: 1, Ranks: 3}},
+			parser.Call{Source: 7, Caller: parser.DDPReducer, Sum: true, Elements: 1000, DType: tensor.Float32, Ranks: 3, Buffer: 9, Member: parser.Member{Rank: 1, Ranks: 3}}},
 		"an average":       {probe.Call{Elements: 10, Type: 15, Op: 1}, parser.Call{Sum: true, Elements: 10, DType: tensor.BFloat16}},
 		"MAX":              {probe.Call{Bucket: true, Elements: 10, Type: 7, Op: 4}, parser.Call{Caller: parser.DDPReducer, Elements: 10, DType: tensor.Float64}},
 		"nothing is known": {probe.Call{Source: 2}, parser.Call{Source: 2}},
 		"a wrong layout":   {probe.Call{Elements: 10, Type: 44}, parser.Call{Sum: true, Elements: probe.NoElements, DType: tensor.Uint8}},
 	} {
-		if got := callOf(&x.call); got != x.want {
+		got := callOf(&x.call, 1)
+		if named := got.Bucket != 0; named != (x.want.Caller == parser.DDPReducer) {
+			t.Errorf("%s: its bucket has a name: %v", name, named)
+		}
+		if got.Bucket = 0; got != x.want {
 			t.Errorf("%s: %+v, want %+v", name, got, x.want)
+		}
+	}
+}
+
+// A bucket has one name as long as no bucket of its process is freed, and no other has it.
+func TestBucketNames(t *testing.T) {
+	c := probe.Call{Bucket: true, Elements: 1000, Type: 6, Storage: 9, Freed: 2}
+	later := c
+	later.Source, later.Op = 5, 1
+	name := callOf(&c, 1).Bucket
+	if callOf(&later, 1).Bucket != name {
+		t.Error("the bucket has another name in another process group")
+	}
+	freed, elsewhere := c, c
+	freed.Freed, elsewhere.Storage = 3, 10
+	for why, other := range map[string]parser.Call{"after buckets were freed": callOf(&freed, 1), "in other memory": callOf(&elsewhere, 1), "in another process": callOf(&c, 2)} {
+		if other.Bucket == name {
+			t.Errorf("a bucket %s has the same name", why)
 		}
 	}
 }

@@ -1,0 +1,70 @@
+package residual
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gradproxy/gradproxy/tensor"
+)
+
+// A tensor with an origin keeps its residual for the next connection, under that connection's key; others end with theirs. As long as the first
+// connection lives, a tensor of another one is another tensor.
+func TestTensorsWithAnOriginOutliveTheirConnection(t *testing.T) {
+	forgotten := 0
+	s := New(1<<20, func(n int) { forgotten += n }, nil)
+	x := tensor.Tensor{Key: 1, DType: tensor.Float32, Size: 4000, Origin: 7}
+	d := s.Dense("job", x, false)
+	d.residual[0] = 1
+	x.Key = 2
+	if other := s.Dense("job", x, false); other == d {
+		t.Error("two living connections share a tensor")
+	} else {
+		s.Drop(other)
+	}
+	s.End(d)
+	x.Key = 3
+	if other := s.Dense("another job", x, false); other == d {
+		t.Error("another job has the tensor")
+	}
+	if s.Dense("job", x, false) != d || d.residual[0] != 1 || s.Dense("job", x, false) != d {
+		t.Error("the next connection has another tensor")
+	}
+	if x.Key = 1; s.Dense("job", x, false) == d {
+		t.Error("a third connection has the tensor, which the second one has")
+	}
+	before := forgotten
+	s.End(d)
+	if x.Key, x.Size = 4, 2000; s.Dense("job", x, false) == d || forgotten != before+1 {
+		t.Errorf("a tensor of another size goes on with the residual, or %d are forgotten, want 1", forgotten-before)
+	}
+	plain := s.Dense("job", tensor.Tensor{Key: 9, DType: tensor.Float32, Size: 4000}, false)
+	if s.End(plain); forgotten != before+2 {
+		t.Errorf("%d tensors are forgotten, want 2: one without an origin ends with its connection", forgotten-before)
+	}
+}
+
+// Memory of ended connections makes room first, also if it was used last, and goes after a while.
+func TestEndedTensorsMakeRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		forgotten := 0
+		s := New(2*denseCost(tensor.Float32, 4000), func(n int) { forgotten += n }, nil)
+		x := func(key, origin uint64) tensor.Tensor {
+			return tensor.Tensor{Key: key, DType: tensor.Float32, Size: 4000, Origin: origin}
+		}
+		living := s.Dense("job", x(1, 0), false)
+		s.End(s.Dense("job", x(2, 7), false))
+		if dense, _, _ := s.Held(); dense != 2 || forgotten != 0 {
+			t.Fatalf("%d tensors are remembered, %d forgotten; want 2 and 0", dense, forgotten)
+		}
+		s.End(s.Dense("job", x(3, 8), false))
+		if s.Dense("job", x(1, 0), false) != living || forgotten != 1 || s.Short() {
+			t.Errorf("%d tensors are forgotten, want the ended one; memory was short: %v", forgotten, s.Short())
+		}
+		time.Sleep(afterlife + time.Second)
+		synctest.Wait()
+		if dense, _, bytes := s.Held(); dense != 1 || bytes != living.cost() || forgotten != 2 {
+			t.Errorf("after a while %d tensors in %d bytes are remembered, %d forgotten; want the living one, and 2", dense, bytes, forgotten)
+		}
+	})
+}
