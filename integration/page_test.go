@@ -27,8 +27,10 @@ import (
 	cdpruntime "github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
+	"github.com/gradproxy/gradproxy/integration/promtest"
 	"github.com/gradproxy/gradproxy/integration/require"
 	"github.com/gradproxy/gradproxy/integration/testbed"
+	wansim "github.com/gradproxy/gradproxy/wan-sim"
 )
 
 // picturesVariable names a folder for the pictures of the page, as docs/img has them.
@@ -165,13 +167,11 @@ func (b *browser) shown() map[string]float64 {
 }
 
 // The page of a proxy whose job runs shows that job: its bytes, its link, its tensors and their reasons, both directions. Its bytes are those of
-// the metrics, of top, and of the link itself. It outlives a reload, and its history a restart of the proxy.
+// the metrics, of top, of Grafana, of wan down and of the link itself. It outlives a reload, and its history a restart of the proxy.
 func TestPageShowsARunningJob(t *testing.T) {
 	require.Chromium(t)
 	job := torchJob(t, "torch113", 2, "--steps", "60", "--hidden", "1024,512,256", "--bucket-mb", "1", "--sleep", "0.2")
-	path := testbed.Path(100, 10)
-	path.Queue = 0 // nothing is lost: the kernel does not count the options by which TCP reports losses
-	w := newWAN(t, 2, path)
+	w := pageWAN(t)
 	c := testbed.Config{Price: 0.09, Budget: "{gb_per_day: 50, then: [int8]}", Shadow: `["int8", "3lc(s=1.75)"]`, State: t.TempDir(), Loss: testbed.Loss{Gradients: "3lc", Aggregates: "int4"}}
 	ps := startProxies(t, w, c)
 	link, err := w.Sites[0].CountPackets()
@@ -184,7 +184,8 @@ func TestPageShowsARunningJob(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	linkBefore, before := linkBytes(link), metricsOf(t, ps[0])
+	prometheus := promtest.Start(t, "../deploy/prometheus", address)
+	linkBefore, before, wanBefore := linkBytes(link), metricsOf(t, ps[0]), wanBytes(t, w.Carried)
 
 	run := startJob(t, w, job)
 	b := browse(t, address)
@@ -200,7 +201,7 @@ func TestPageShowsARunningJob(t *testing.T) {
 	if got := eval[string](b, `document.getElementById("detail").innerText`); !strings.Contains(got, "3lc") && !strings.Contains(got, "int4") || !strings.Contains(got, "policy:") {
 		t.Errorf("the largest tensor is explained by\n%s", got)
 	}
-	if got := eval[string](b, `document.querySelector(".tilet").getAttribute("aria-label")`); !strings.Contains(got, "job") || !strings.Contains(got, "198.18.") {
+	if got := eval[string](b, `document.querySelector(".tilet").getAttribute("aria-label")`); !strings.Contains(got, "job") || !strings.Contains(got, w.Sites[0].Addr.String()) && !strings.Contains(got, w.Sites[0].Addr6.String()) {
 		t.Errorf("a tile is called %q", got)
 	}
 	if n := eval[int](b, `[...document.querySelectorAll(".tilet")].filter((t) => /bucket \d+ of \d+/.test(t.getAttribute("aria-label"))).length`); n < 3 {
@@ -254,6 +255,8 @@ func TestPageShowsARunningJob(t *testing.T) {
 	for _, name := range []string{"sent", "received"} {
 		near(t, "the metrics and the link: "+name, metrics[name]-before[name], carried[name]-linkBefore[name])
 	}
+	near(t, "Grafana and the metrics: bytes of apps", panel(t, prometheus, "Bytes of apps, in all"), metrics["raw"]+metrics["delivered"])
+	near(t, "Grafana and the metrics: bytes of links", panel(t, prometheus, "Bytes of links, in all"), metrics["sent"]+metrics["received"])
 	t.Logf("page %v, the link itself %v", page, carried)
 
 	b.do(chromedp.Reload())
@@ -284,6 +287,60 @@ func TestPageShowsARunningJob(t *testing.T) {
 	if used := testbed.Sum(m, "gradproxy_budget_used_bytes"); used < page["sent"] || used > 1.01*page["sent"] {
 		t.Errorf("after a restart %.0f bytes of the day's budget are used, and the link has carried %.0f", used, page["sent"])
 	}
+
+	second := metricsOf(t, again) // of a process that counts anew
+	down := wanBytes(t, w.Down)
+	for _, name := range []string{"sent", "received"} {
+		near(t, "the metrics and wan down: "+name, metrics[name]-before[name]+second[name], down[name]-wanBefore[name])
+	}
+}
+
+// pageWAN lays a WAN of two sites by gradproxy wan. Its queues lose nothing, since the kernel does not count the options by which TCP reports losses.
+func pageWAN(t *testing.T) *testbed.WAN {
+	t.Helper()
+	const topology = `{name: page, sites: [{name: a}, {name: b}], links: [{from: a, to: b, rtt: 10ms, rate: 100Mbit/s, queue: 64MiB}]}`
+	file := filepath.Join(t.TempDir(), "page.yaml")
+	if err := os.WriteFile(file, []byte(topology), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return layWAN(t, func(ctx context.Context, _ int, _ wansim.Link) (*testbed.WAN, error) {
+		return program(t).Lay(ctx, file)
+	}, 2, wansim.Link{})
+}
+
+// wanBytes returns the bytes of the link, as gradproxy wan reports them, from the first site's side.
+func wanBytes(t *testing.T, report func(context.Context) (testbed.Carried, error)) map[string]float64 {
+	t.Helper()
+	c, err := report(deadline(t, time.Minute))
+	if err != nil || len(c.Links) != 2 {
+		t.Fatalf("%+v, %v", c, err)
+	}
+	return map[string]float64{"sent": float64(c.Links[0].Bytes), "received": float64(c.Links[1].Bytes)}
+}
+
+// panel returns the number that Grafana's overview shows in a panel.
+func panel(t *testing.T, prometheus *promtest.Server, title string) float64 {
+	t.Helper()
+	var board struct {
+		Panels []struct {
+			Title   string
+			Targets []struct{ Expr string }
+		}
+	}
+	text, err := os.ReadFile("../deploy/grafana/gradproxy-overview.json")
+	if err == nil {
+		err = json.Unmarshal(text, &board)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range board.Panels {
+		if p.Title == title {
+			return prometheus.Number(t, strings.NewReplacer("$instance", ".*", "$peer", ".*").Replace(p.Targets[0].Expr))
+		}
+	}
+	t.Fatalf("no panel is called %q", title)
+	return 0
 }
 
 // shadowAndBudget compares the sections of shadow mode and of the budget with the metrics. The job has ended.

@@ -105,12 +105,31 @@ type laid struct {
 
 // Carried returns the traffic of the links of a WAN that Lay has made.
 func (w *WAN) Carried(ctx context.Context) (c Carried, err error) {
-	out, err := exec.CommandContext(ctx, w.laid.gradproxy.binary, "wan", "status", w.laid.name, "--json").Output()
+	return w.laid.report(ctx, "status")
+}
+
+// Down takes a WAN that Lay has made down, and returns the traffic of its links.
+func (w *WAN) Down(ctx context.Context) (c Carried, err error) {
+	l := w.laid
+	if c, err = l.report(ctx, "down"); err == nil {
+		select {
+		case <-l.done:
+			w.laid, err = nil, l.err
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+	}
+	return c, err
+}
+
+// report returns what gradproxy wan says of the traffic at an order.
+func (l *laid) report(ctx context.Context, order string) (c Carried, err error) {
+	out, err := exec.CommandContext(ctx, l.gradproxy.binary, "wan", order, l.name, "--json").Output()
 	if err == nil {
 		err = json.Unmarshal(out, &c)
 	}
 	if err != nil {
-		return c, fmt.Errorf("testbed: what %s has carried: %w", w.laid.name, err)
+		return c, fmt.Errorf("testbed: wan %s %s: %w", order, l.name, err)
 	}
 	return c, nil
 }

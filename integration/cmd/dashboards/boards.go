@@ -34,6 +34,10 @@ func overview() *board {
 		fmt.Sprintf("(%s + %s) / (%s + %s)", rise(sent.app), rise(got.app), rise(sent.link), rise(got.link)))
 	b.number("Bytes saved", "decbytes", "Bytes of apps that links did not carry, both ways.",
 		fmt.Sprintf("%s + %s - %s - %s", rise(sent.app), rise(got.app), rise(sent.link), rise(got.link)))
+	b.number("Bytes of apps, in all", "decbytes", "Since the proxies began, both ways: the counters themselves, where the panels of a time are estimates of their rise.",
+		fmt.Sprintf("sum(%s) + sum(%s)", sent.app, got.app))
+	b.number("Bytes of links, in all", "decbytes", "Since the proxies began, both ways, with all headers, as a bill counts them.",
+		fmt.Sprintf("sum(%s) + sum(%s)", sent.link, got.link))
 	b.number("Money saved", "none", "In the currency of the configuration, where peers have a price; egress of these sites only.",
 		fmt.Sprintf("sum by (currency) (increase(%s[$__range])) - sum by (currency) (increase(%s[$__range]))",
 			metric("peer_egress_direct_total", peers), metric("peer_egress_spent_total", peers)))

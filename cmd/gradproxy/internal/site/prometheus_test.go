@@ -12,16 +12,12 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
-	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -30,6 +26,7 @@ import (
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/config"
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo/ddp"
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/train"
+	"github.com/gradproxy/gradproxy/integration/promtest"
 	"github.com/gradproxy/gradproxy/integration/require"
 	"github.com/gradproxy/gradproxy/parser/gloo/gloosim"
 )
@@ -106,93 +103,6 @@ func collect(all map[string]string, where string, v any) {
 	}
 }
 
-// A scraper is a running Prometheus.
-type scraper struct{ address string }
-
-// scrape runs a Prometheus that scrapes the targets each second, with the rules and alerts of deploy/prometheus.
-func scrape(t *testing.T, server string, targets ...string) *scraper {
-	t.Helper()
-	dir := t.TempDir()
-	for _, file := range []string{"rules.yml", "alerts.yml"} {
-		text, err := os.ReadFile(deployed + "prometheus/" + file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, file), text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	text := fmt.Sprintf("global: {scrape_interval: 1s, evaluation_interval: 1s}\nrule_files: [rules.yml, alerts.yml]\nscrape_configs: [{job_name: gradproxy, static_configs: [{targets: [%s]}]}]\n", strings.Join(targets, ", "))
-	file := filepath.Join(dir, "prometheus.yml")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	s := &scraper{free(t)}
-	var log buffer
-	cmd := exec.Command(server, "--config.file", file, "--storage.tsdb.path", filepath.Join(dir, "data"), "--web.listen-address", s.address, "--log.level", "warn")
-	cmd.Stdout, cmd.Stderr = &log, &log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		cmd.Process.Signal(syscall.SIGTERM)
-		cmd.Wait()
-		if t.Failed() {
-			t.Logf("Prometheus:\n%s", &log)
-		}
-	})
-	return s
-}
-
-// A sample is one series of an answer.
-type sample struct {
-	Metric map[string]string
-	Value  [2]any // time, and value as text
-}
-
-// query evaluates an expression now.
-func (s *scraper) query(expr string) ([]sample, error) {
-	response, err := http.PostForm("http://"+s.address+"/api/v1/query", url.Values{"query": {expr}})
-	if err != nil {
-		return nil, err
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		return nil, err
-	}
-	var answer struct {
-		Status, Error string
-		Data          struct{ Result []sample }
-	}
-	if err := json.Unmarshal(body, &answer); err != nil {
-		return nil, fmt.Errorf("%w: %s", err, body)
-	}
-	if answer.Status != "success" {
-		return nil, fmt.Errorf("%s", answer.Error)
-	}
-	return answer.Data.Result, nil
-}
-
-// number returns the one value of an expression.
-func (s *scraper) number(t *testing.T, expr string) float64 {
-	t.Helper()
-	result, err := s.query(expr)
-	if err != nil || len(result) != 1 {
-		t.Fatalf("%s: %v, %v", expr, result, err)
-	}
-	return result[0].number()
-}
-
-func (x sample) number() float64 {
-	text, _ := x.Value[1].(string)
-	v, err := strconv.ParseFloat(text, 64)
-	if err != nil {
-		return math.NaN()
-	}
-	return v
-}
-
 // page shows the admin socket of a site at an address of TCP, as Prometheus needs it.
 func (r *running) page(t *testing.T) (address string) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
@@ -258,7 +168,7 @@ func trainPair(ctx context.Context, t *testing.T, listener net.Listener, address
 // Every expression of the dashboards, the rules and the alerts has a value where two proxies carry a job that may lose something, and the numbers of
 // Prometheus are those of the links.
 func TestExpressionsHaveValues(t *testing.T) {
-	server, _ := require.Prometheus(t)
+	require.Prometheus(t)
 	lab := newLab(t)
 	listener, err := net.Listen("tcp", "127.0.2.9:0")
 	if err != nil {
@@ -279,7 +189,7 @@ func TestExpressionsHaveValues(t *testing.T) {
 	}
 	sites[0].until(t, "/readyz?exclude=peer/virginia", 200, "peer/tokyo")
 	instance := sites[0].page(t)
-	p := scrape(t, server, instance, sites[1].page(t))
+	p := promtest.Start(t, deployed+"prometheus", instance, sites[1].page(t))
 	time.Sleep(2 * time.Second) // Prometheus has the series at 0
 	end := trainPair(t.Context(), t, listener, entry)
 	defer end()
@@ -292,13 +202,13 @@ func TestExpressionsHaveValues(t *testing.T) {
 	replace := strings.NewReplacer("$__rate_interval", "10s", "$__range", "1h", "$instance", ".*", "$peer", ".*", "offset 1h", "offset 2s")
 	for deadline := time.Now().Add(time.Minute); len(left) > 0 && time.Now().Before(deadline); time.Sleep(time.Second) {
 		for where, expr := range maps.Clone(left) {
-			result, err := p.query(replace.Replace(expr))
+			result, err := p.Query(replace.Replace(expr))
 			switch {
 			case err != nil:
 				why[where] = err.Error()
 			case len(result) == 0:
 				why[where] = "empty"
-			case !slices.ContainsFunc(result, func(x sample) bool { v := x.number(); return !math.IsNaN(v) && !math.IsInf(v, 0) }):
+			case !slices.ContainsFunc(result, func(x promtest.Sample) bool { v := x.Number(); return !math.IsNaN(v) && !math.IsInf(v, 0) }):
 				why[where] = "no number"
 			default:
 				delete(left, where)
@@ -311,15 +221,15 @@ func TestExpressionsHaveValues(t *testing.T) {
 	end()
 	time.Sleep(3 * time.Second) // the last scrapes
 	paris := fmt.Sprintf(`{instance=%q,peer="tokyo"}`, instance)
-	raw, link := p.number(t, "sum(gradproxy_raw_bytes_total"+paris+")"), p.number(t, "gradproxy_peer_network_sent_bytes_total"+paris)
-	spent, direct := p.number(t, "gradproxy_peer_egress_spent_total"+paris), p.number(t, "gradproxy_peer_egress_direct_total"+paris)
+	raw, link := p.Number(t, "sum(gradproxy_raw_bytes_total"+paris+")"), p.Number(t, "gradproxy_peer_network_sent_bytes_total"+paris)
+	spent, direct := p.Number(t, "gradproxy_peer_egress_spent_total"+paris), p.Number(t, "gradproxy_peer_egress_direct_total"+paris)
 	if raw < 10e6 || link > raw/2 || math.Abs(spent-link/1e9*0.09) > 1e-9 || math.Abs(direct-raw/1e9*0.09) > 1e-9 {
 		t.Errorf("%v bytes of apps, %v of the link; %v spent and %v without this proxy", raw, link, spent, direct)
 	}
-	if v := p.number(t, "gradproxy_peer_egress_saved"+paris); math.Abs(v-(direct-spent)) > 1e-9 {
+	if v := p.Number(t, "gradproxy_peer_egress_saved"+paris); math.Abs(v-(direct-spent)) > 1e-9 {
 		t.Errorf("%v saved", v)
 	}
-	if result, err := p.query(`ALERTS{alertname!~"GradproxyPeerDown"}`); err != nil || len(result) > 0 { // virginia is not there
+	if result, err := p.Query(`ALERTS{alertname!~"GradproxyPeerDown"}`); err != nil || len(result) > 0 { // virginia is not there
 		t.Errorf("alerts of a good run: %v, %v", result, err)
 	}
 }
