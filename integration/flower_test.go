@@ -54,6 +54,7 @@ func TestFlower(t *testing.T) {
 
 // A model crosses the WAN once, however many clients there are behind it.
 func TestFlowerModelsCrossOnce(t *testing.T) {
+	t.Parallel()
 	down := func(n int) (raw, wire float64) {
 		_, ps := runNodes(t, fast, flowerJoin.job(t, n, "--local", "5"), &testbed.Config{})
 		raw, wire = tensors(t, ps[:1], `role="state"`)

@@ -16,6 +16,7 @@ import (
 
 // The image of deploy/Dockerfile is built, and its containers, with NET_ADMIN and no other capability, in the network namespaces of a job's ranks, carry the job.
 func TestImage(t *testing.T) {
+	t.Parallel()
 	require.Long(t)
 	require.Root(t)
 	require.Command(t, "buildah")

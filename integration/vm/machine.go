@@ -71,10 +71,10 @@ func installed(name string) (machine, error) {
 	return nil, fmt.Errorf("no kind of virtual machine is called %q", name)
 }
 
-// choose returns the kind of virtual machine that guests run in, or skips t.
-func choose(t testing.TB) machine {
+// choose returns the kind of virtual machine that a guest of that kind runs in, or skips t.
+func choose(t testing.TB, kind string) machine {
 	t.Helper()
-	if forced := os.Getenv(Variable); forced != "" {
+	if forced := cmp.Or(kind, os.Getenv(Variable)); forced != "" {
 		return named(t, forced)
 	}
 	m, err := chosen()

@@ -43,6 +43,7 @@ var Networking = []string{
 // A Guest describes the system that a program finds. The zero Guest has the modules of Networking, 512 MB of memory and two
 // minutes.
 type Guest struct {
+	Kind    string        // of virtual machine: uml or qemu; "": that of the environment variable, or the first that starts here
 	Modules []string      // names of modules that are loaded besides Networking and all that they need
 	Env     []string      // "NAME=value" added to the host's environment
 	Memory  int           // MB; 0: 512
@@ -59,14 +60,14 @@ func Run(t testing.TB, program string, args ...string) string {
 // fails if the program fails. Skips t where no kind of virtual machine is installed and starts.
 func (g Guest) Run(t testing.TB, program string, args ...string) string {
 	t.Helper()
-	return g.run(t, choose(t), program, args...)
+	return g.run(t, choose(t, g.Kind), program, args...)
 }
 
 // RunTests runs the tests of a package in the guest and returns their output. pkg is a package's path, "." for the
 // caller's; flags are flags of test binaries, such as -test.run. The test fails if one of the package's tests does.
 func (g Guest) RunTests(t testing.TB, pkg string, flags ...string) string {
 	t.Helper()
-	m := choose(t)
+	m := choose(t, g.Kind)
 	return g.run(t, m, TestBinary(t, pkg), append(testFlags(g.timeout(m)), flags...)...)
 }
 

@@ -60,7 +60,7 @@ func TestInside(t *testing.T) {
 
 // A guest whose time is over ends by itself.
 func TestGuestEndsItself(t *testing.T) {
-	m := choose(t)
+	m := choose(t, "")
 	_, dir := Guest{Timeout: time.Second}.job(t, m, "sleep", []string{"600"})
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // only if the test fails
 	defer cancel()
@@ -80,7 +80,7 @@ func TestGuestDiesWithItsTest(t *testing.T) {
 		Run(t, "sleep", "600")
 		t.Fatal("has slept")
 	}
-	m := choose(t)
+	m := choose(t, "")
 	own := t.TempDir() // on the command line of all processes of the guest
 	test := exec.Command(os.Args[0], "-test.run=^TestGuestDiesWithItsTest$")
 	test.Env = append(os.Environ(), sleeps+"=1", "TMPDIR="+own)
