@@ -128,6 +128,9 @@ const (
 	MaxView = inquiry.MaxView
 )
 
+// Checksums is the name under which hellos list, among codecs, that a proxy understands lossy blocks that keep their CRC-32.
+const Checksums = coder.Checksums
+
 // PollGateDescriptors is how many descriptors a connection that is one of Config.PollGates takes besides its own.
 const PollGateDescriptors = app.GateDescriptors
 

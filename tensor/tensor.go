@@ -27,6 +27,8 @@ type Tensor struct {
 
 	Repeats bool // the same bytes are likely to be sent again, here or to another receiver, and maybe in other pieces: they should cross once, whatever they gain
 
+	CRC32 bool // the app sends a CRC-32 (IEEE) that covers the tensor, and its reader compares it: where elements change, it must stay as it is
+
 	Placed *Placement // of the message in the weights with which its job began; nil: they are not known, or the sum has not their size
 }
 
@@ -108,11 +110,13 @@ const (
 
 	Doubted // another sum of the job was found to be no gradient
 	Guarded // receivers are too far behind: the block travels exactly for a while
+
+	Checksum // a checksum comes with the tensor, and these values cannot change without changing it
 )
 
 var reasonNames = [...]string{"ok", "no rule", "role unproved", "dtype unknown", "implausible", "stalled",
 	"no gain", "no reference", "peer lacks codec", "too small", "no memory", "learning",
-	"call not seen", "other caller", "no sum", "caller unclear", "ranks unknown", "calls contradicted", "contested", "job doubted", "guarded"}
+	"call not seen", "other caller", "no sum", "caller unclear", "ranks unknown", "calls contradicted", "contested", "job doubted", "guarded", "checksum"}
 
 // Valid reports whether r is one of the reasons.
 func (r Reason) Valid() bool { return int(r) < len(reasonNames) }

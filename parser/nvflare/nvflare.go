@@ -24,12 +24,12 @@
 // # Tensors
 //
 // The elements of a file that lie in one frame are a tensor, so that frames which are out of order, or come again, are known. Elements that two frames share are
-// opaque. So that they cross once, all tensors that lose nothing are said to repeat; and of a frame that comes before the bytes which would tell its content, all bytes are. Over gRPC the elements of a frame that must not change are several tensors, of 64 KiB each. Tensors have a Base: the same for all clients that are sent a model and for the weights that clients send, so that each is predicted by the other; for other arrays from a
+// opaque. So that they cross once, all tensors that lose nothing are said to repeat; and of a frame that comes before the bytes which would tell its content, all bytes are. Over gRPC the elements of a frame that must not change, or are state in a ZIP file, are several tensors, of 64 KiB each. Tensors have a Base: the same for all clients that are sent a model and for the weights that clients send, so that each is predicted by the other; for other arrays from a
 // client it is the client's own.
 //
-//   - Arrays in ZIP files are [tensor.Exact], since the reader compares a CRC-32: a changed element makes a client ask for its task again, without end.
-//   - Floats in safetensors are a [tensor.Gradient] if a client has announced them in submit_update with the kind WEIGHT_DIFF, and [tensor.State] if
+//   - Floats are a [tensor.Gradient] if a client has announced them in submit_update with the kind WEIGHT_DIFF, and [tensor.State] if
 //     the kind is WEIGHTS. A frame that comes again is Exact: the receiver drops it, so that it must not count for error feedback.
+//   - Arrays in ZIP files have CRC32 set, since their reader compares it: a wrong one makes a client ask for its task again, without end.
 //   - Everything else is Exact, such as other kinds, content that a filter has processed, and files that were not announced.
 //
 // # Limits

@@ -171,7 +171,7 @@ func (x *stream) next(p *part, b []byte, sure int) parser.Segment {
 	if p.region < len(x.regions) {
 		r := &x.regions[p.region]
 		from, to := r.within(p)
-		if x.pieces && !r.mayLose() && from <= p.at {
+		if x.pieces && !x.whole(r) && from <= p.at {
 			from += (p.at - from) / pieceLen * pieceLen
 			to = min(to, from+pieceLen)
 		}
@@ -237,7 +237,12 @@ func (r *region) within(p *part) (from, to int) {
 const pieceLen = 64 << 10
 
 // mayLose reports whether the elements may lose something, at their first time.
-func (r *region) mayLose() bool { return r.kind == npy.Safetensors && r.named && r.dtype.Float() }
+func (r *region) mayLose() bool { return r.named && r.dtype.Float() && r.kind != npy.NoContainer }
+
+// whole reports whether the elements that a frame has are one tensor, even where a sender may wait within the frame.
+func (x *stream) whole(r *region) bool {
+	return r.mayLose() && (r.kind == npy.Safetensors || x.announced.role == tensor.Gradient)
+}
 
 // tensor returns the tensor of a region in a frame, at the frame's next byte.
 func (x *stream) tensor(r *region, p *part, from, to int) tensor.Tensor {
@@ -249,6 +254,7 @@ func (x *stream) tensor(r *region, p *part, from, to int) tensor.Tensor {
 	t := tensor.Tensor{
 		Key:  mix.Words(keyOfArray, base, uint64(x.side), x.origin, x.destination),
 		Role: tensor.Exact, DType: r.dtype, Size: to - from, Off: p.at - from, Base: base, Proof: tensor.ByWire, Repeats: true,
+		CRC32: r.kind == npy.Zip,
 	}
 	if r.mayLose() && !p.again {
 		t.Role = x.announced.role

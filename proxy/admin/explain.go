@@ -110,6 +110,7 @@ func because(t *proxy.TensorInfo) string {
 		"contested":          "Other sums of a step have the same size, so its place does not tell it from them.",
 		"job doubted":        "Another sum of this job was found to be no gradient, so nothing of the job loses anything.",
 		"guarded":            "Receivers were too far behind, so it travels exactly for a while.",
+		"checksum":           "A checksum comes with it, which the codec, or these values, cannot keep right.",
 	}[t.Reason]
 	switch {
 	case t.Reason == "no rule" && t.Role == "exact":

@@ -17,7 +17,7 @@ import (
 //	Bytes   = opaque bytes, as they are
 //	Declare = codec text, dtype(1 byte), n [job, key(8), off, base(8), keys(8)]  texts: length, bytes; fixed-width integers little-endian;
 //	                                             nothing after n where all of it is empty or 0
-//	Block   = form(1 byte) encoding                  form: FormCoded, FormRaw, FormReverse, FormShort
+//	Block   = form(1 byte) encoding                  form: FormCoded, FormRaw, FormReverse, FormShort, FormSummed, FormSummedShort
 //	Gather  = runs in stream order: 2*n, then n literal bytes; or 2*n+1, b: the next n bytes of the b-th Block that follows
 //	Ref     = epoch, number, size: a value that the receiver holds, or soon will; see package cache. In the place of a Block
 //	Parts   = 2*n, then n literal bytes; or 2*n+1, epoch, number, size, from, hash: n bytes of such a value, from an offset on; several, in stream order. In the place of a
@@ -85,10 +85,12 @@ const (
 
 // Forms of a Block: its body's first byte.
 const (
-	FormCoded   = iota // an encoding of the slot's codec
-	FormRaw            // the elements as they are
-	FormReverse        // on value streams: a difference to a value of the other value stream; see package cache
-	FormShort          // an encoding of the slot's codec without the codes of zeros; see coder.Short
+	FormCoded       = iota // an encoding of the slot's codec
+	FormRaw                // the elements as they are
+	FormReverse            // on value streams: a difference to a value of the other value stream; see package cache
+	FormShort              // an encoding of the slot's codec without the codes of zeros; see coder.Short
+	FormSummed             // the same as FormCoded, of a block whose CRC-32 stays; see coder.Checksums
+	FormSummedShort        // the same as FormShort, of a block whose CRC-32 stays
 )
 
 // ErrFrame is wrapped by the errors of frames that no sender makes: the receiver must reset the connection.

@@ -24,6 +24,7 @@ type slot struct {
 	coder.Turns
 	codec      string // without its parameters
 	role       tensor.Role
+	dtype      tensor.DType
 	bytes      int // of a block's elements
 	dec        codecs.Decoder
 	maxEncoded int
@@ -59,7 +60,7 @@ func (d *decoder) declare(id uint32, body []byte) error {
 	if d.slots == nil {
 		d.slots = map[uint32]*slot{}
 	}
-	s := &slot{codec: coder.Name(c.String()), role: decl.Role, bytes: decl.Size(), dec: dec, maxEncoded: coder.MaxEncoded(c, &decl), took: time.Hour}
+	s := &slot{codec: coder.Name(c.String()), role: decl.Role, dtype: decl.DType, bytes: decl.Size(), dec: dec, maxEncoded: coder.MaxEncoded(c, &decl), took: time.Hour}
 	if _, _, fills := codecs.FillOf(c); fills {
 		s.lengthened = s.maxEncoded
 	}
@@ -87,7 +88,7 @@ func (d *decoder) limit(k frame.Kind, id uint32) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		return 1 + s.maxEncoded, nil
+		return 1 + coder.SumLen + s.maxEncoded, nil
 	case frame.Gather, frame.Parts:
 		return frame.MaxBlock, nil
 	}
@@ -114,6 +115,14 @@ func (d *decoder) block(f frame.Frame, size int) (*block, error) {
 // elements sets the block's elements.
 func (d *decoder) elements(b *block) error {
 	form, encoding := b.encoded[0], b.encoded[1:]
+	var flips uint32
+	if form == frame.FormSummed || form == frame.FormSummedShort {
+		var err error
+		if flips, encoding, err = coder.TakeFlips(b.slot.dtype, b.slot.bytes, encoding); err != nil {
+			return err
+		}
+		form = map[byte]byte{frame.FormSummed: frame.FormCoded, frame.FormSummedShort: frame.FormShort}[form]
+	}
 	if form == frame.FormShort && b.slot.lengthened > 0 {
 		room := d.env.Buffers.Get(b.slot.lengthened)
 		defer d.env.Buffers.Put(room)
@@ -123,7 +132,11 @@ func (d *decoder) elements(b *block) error {
 		}
 		form = frame.FormCoded
 	}
-	return coder.Decode(b.data, form, b.slot.dec, encoding, b.slot.codec)
+	if err := coder.Decode(b.data, form, b.slot.dec, encoding, b.slot.codec); err != nil || flips == 0 {
+		return err
+	}
+	coder.Flip(b.slot.dtype, b.data, flips)
+	return nil
 }
 
 // decode sets the block's elements, in its turn. Any core may call it.

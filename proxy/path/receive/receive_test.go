@@ -106,6 +106,8 @@ func TestCorruptBlockIsNotDelivered(t *testing.T) {
 		"of a short form that is too long":   {{Kind: frame.Block, Slot: 4, Body: []byte{frame.FormShort, 0x88, 0, 0xff, 0xff, 0xff, 0x7f, 0, 0, 0, 0}}},
 		"of a short form that is cut short":  {group, good, {Kind: frame.Block, Slot: 4, Body: []byte{frame.FormShort, 0x88, 0, 8, 1, 0}}},
 		"of a short form of another content": {{Kind: frame.Block, Slot: 4, Body: []byte{frame.FormShort, 0x88, 0, 9, 0, 0, 0, 0, 0}}},
+		"with flips of too few elements":     {{Kind: frame.Block, Slot: 4, Body: append([]byte{frame.FormSummed}, make([]byte, 8)...)}},
+		"of a CRC-32 that is cut short":      {group, good, {Kind: frame.Block, Slot: 4, Body: []byte{frame.FormSummedShort, 1, 2}}},
 		"without a form":                     {{Kind: frame.Block, Slot: 3}},
 	} {
 		env := pathtest.NewEnv(t)

@@ -5,6 +5,7 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/cache"
 	"github.com/gradproxy/gradproxy/proxy/coder"
 	"github.com/gradproxy/gradproxy/proxy/frame"
+	"github.com/gradproxy/gradproxy/proxy/memory"
 	"github.com/gradproxy/gradproxy/proxy/path"
 	"github.com/gradproxy/gradproxy/proxy/policy"
 	"github.com/gradproxy/gradproxy/proxy/residual"
@@ -62,6 +63,7 @@ func (c *chooser) decide(p *plan, limit int) policy.Policy {
 	chosen := env.Policy()
 	p.choice = chosen.Choose(c.flow, p.t, m)
 	c.rows.keys(p, m)
+	c.keepSum(p)
 	switch {
 	case p.choice.Codec == nil:
 	case c.conn.Lacks(p.choice.Codec.String()):
@@ -112,7 +114,7 @@ func (c *chooser) block(p *plan, off, n int, variable bool) *block {
 		if codecs.Lossy(p.choice.Codec) && p.rows == nil {
 			d.Job, d.Key, d.Off, d.Base, d.Keys, d.Role = c.conn.Job, t.Key, off, t.Base, t.Keys, t.Role
 		}
-		q := slotRequest{decl: *d, codec: p.choice.Codec, feedback: p.choice.Feedback, variable: variable}
+		q := slotRequest{decl: *d, codec: p.choice.Codec, feedback: p.choice.Feedback, variable: variable, summed: p.summed()}
 		if p.dense != nil {
 			q.lock, q.residual, q.control = p.dense, p.dense.Part(off, n), p.dense.Control(off)
 		}
@@ -123,6 +125,10 @@ func (c *chooser) block(p *plan, off, n int, variable bool) *block {
 		}
 	}
 	b.room = coder.FrameRoom(p.choice.Codec, d)
+	if p.summed() {
+		b.room += coder.SumLen
+		b.cost = memory.Footprint(n)
+	}
 	if p.rows != nil {
 		b.cost = c.rows.cost(p, n)
 	}
@@ -235,6 +241,9 @@ func (c *chooser) settle(b *block) error {
 	default:
 		return nil
 	}
+	if why == tensor.OK && b.slot.summed != nil && !coder.Summable(p.t.DType, b.data) {
+		why = tensor.Checksum
+	}
 	if why != tensor.OK {
 		c.contribute(b)
 		if !first {
@@ -253,14 +262,14 @@ func (c *chooser) settle(b *block) error {
 	case isRows && p.flush:
 		return c.exact(b)
 	case !isRows && b.slot.residual != nil && (p.flush || c.guarded(b)):
-		b.around = &denseFlush{past: p.dense, residual: b.slot.residual, turn: b.slot.Next()}
+		b.around = newDenseFlush(b)
 		return c.exact(b)
 	case !isRows && b.slot.lock != nil && coder.NearlyZero(p.choice.Codec, p.t.DType, b.data):
 		c.contribute(b)
 		b.record.Refused(tensor.NoGain)
 		c.conn.Env.Metrics.FellBack(b.text, b.role, tensor.NoGain)
 		if b.slot.zeros++; b.slot.residual != nil && b.slot.zeros%mostZeros == 0 {
-			b.around = &denseFlush{past: p.dense, residual: b.slot.residual, turn: b.slot.Next()}
+			b.around = newDenseFlush(b)
 		}
 		return c.exact(b)
 	case !isRows && b.slot.residual != nil:
@@ -348,17 +357,3 @@ func (c *chooser) exact(b *block) error {
 	}
 	return c.encode.assign(b, c.conn.Env.Lossless)
 }
-
-// A denseFlush adds the residual of a block to the block, which then travels exactly.
-type denseFlush struct {
-	past     *residual.Dense
-	residual []float32
-	turn     coder.Ticket // of the slot that the residual lives in
-}
-
-func (f *denseFlush) before(b *block) {
-	f.turn.Begin()
-	f.past.Flush(b.data, f.residual)
-}
-
-func (f *denseFlush) after(*block) { f.turn.End() }

@@ -119,7 +119,13 @@ func (e *encoder) append(b *block) (body []byte, err error) {
 		defer s.lock.Unlock()
 	}
 	m := e.measure(b)
-	body, err = s.Encode(append(b.buf, frame.FormCoded), frame.MaxHeader, s.enc, b.data)
+	form := byte(frame.FormCoded)
+	if s.summed != nil {
+		form = frame.FormSummed
+		s.summed.Room = e.conn.Env.Buffers.Get(len(b.data))
+		defer e.conn.Env.Buffers.Put(s.summed.Room)
+	}
+	body, err = s.Encode(append(b.buf, form), frame.MaxHeader, s.enc, b.data)
 	if s.control != nil && b.plan.choice.Codec.Traits().ResidualRatio > 0 {
 		b.sparsity = s.control.Sparsity()
 	}
@@ -134,8 +140,11 @@ func (e *encoder) append(b *block) (body []byte, err error) {
 
 // shorten leaves the codes of zeros out of a block's body, if there are many and the peer understands it.
 func (e *encoder) shorten(b *block, body []byte) []byte {
-	codec := b.plan.choice.Codec
-	encoding := body[frame.MaxHeader+1:]
+	codec, begin, form := b.plan.choice.Codec, frame.MaxHeader+1, byte(frame.FormShort)
+	if b.slot.summed != nil {
+		begin, form = begin+coder.SumLen, frame.FormSummedShort
+	}
+	encoding := body[begin:]
 	if b.text != b.plan.text || !coder.Shortens(codec, encoding) || e.conn.Lacks(coder.Short) {
 		return body
 	}
@@ -145,8 +154,8 @@ func (e *encoder) shorten(b *block, body []byte) []byte {
 	if !ok {
 		return body
 	}
-	body[frame.MaxHeader] = frame.FormShort
-	return append(body[:frame.MaxHeader+1], short...)
+	body[frame.MaxHeader] = form
+	return append(body[:begin], short...)
 }
 
 const (

@@ -16,6 +16,7 @@ type slot struct {
 	coder.Slot
 	id       uint32
 	enc      codecs.Encoder
+	summed   *coder.Summed     // enc, if blocks keep their CRC-32; else nil
 	external *external         // enc, if the residual comes with the block; else nil
 	lock     sync.Locker       // held while enc changes the residual, which others may use too; nil: enc has none
 	control  *feedback.Control // of the block, guarded by lock; nil: enc has no feedback, or the residual comes with the block
@@ -48,6 +49,7 @@ type slotKey struct {
 	frame.Declaration
 	lane     int
 	external bool
+	summed   bool
 }
 
 // A slotRequest says which slot a block needs. Its encoder keeps nothing of a tensor unless decl.Key is set.
@@ -59,11 +61,12 @@ type slotRequest struct {
 	residual []float32
 	control  *feedback.Control // with residual
 	variable bool              // the block's length differs from message to message
+	summed   bool              // blocks keep their CRC-32; not if the residual comes with the block
 }
 
 // get returns the slot for a block.
 func (s *slots) get(q slotRequest) (*slot, error) {
-	k := slotKey{Declaration: q.decl, external: q.lock == nil && q.feedback}
+	k := slotKey{Declaration: q.decl, external: q.lock == nil && q.feedback, summed: q.summed}
 	table := &s.common
 	if q.variable {
 		table = &s.variable
@@ -107,6 +110,11 @@ func newSlot(q slotRequest) (*slot, error) {
 		s.external.enc, err = feedback.New(q.codec, q.decl.DType, q.decl.N)
 	default:
 		s.enc, err = q.codec.NewEncoder(q.decl.DType, q.decl.N)
+	}
+	if err == nil && q.summed {
+		s.summed = &coder.Summed{Encoder: s.enc, DType: q.decl.DType, Residual: s.residual}
+		s.summed.Decoder, err = q.codec.NewDecoder(q.decl.DType, q.decl.N)
+		s.enc = s.summed
 	}
 	return s, err
 }
