@@ -14,6 +14,7 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/app"
 	"github.com/gradproxy/gradproxy/proxy/cache"
 	"github.com/gradproxy/gradproxy/proxy/coder"
+	"github.com/gradproxy/gradproxy/proxy/frame"
 	"github.com/gradproxy/gradproxy/proxy/inquiry"
 	"github.com/gradproxy/gradproxy/proxy/memory"
 	"github.com/gradproxy/gradproxy/proxy/path"
@@ -130,6 +131,9 @@ const (
 
 // Checksums is the name under which hellos list, among codecs, that a proxy understands lossy blocks that keep their CRC-32.
 const Checksums = coder.Checksums
+
+// Masks is the name under which hellos list, among codecs, that a proxy masks elements again that a WebSocket's client has masked.
+const Masks = frame.Masks
 
 // PollGateDescriptors is how many descriptors a connection that is one of Config.PollGates takes besides its own.
 const PollGateDescriptors = app.GateDescriptors

@@ -33,8 +33,17 @@ func trickle(t *testing.T, r *rand.Rand, to io.Writer, b []byte, waits int) {
 // Bytes that come again cross once, though they do not shrink: to the same receiver or to others, wherever the sender pauses amid them, and
 // while the first copy of them is still under way.
 func TestRepeatsCrossOnce(t *testing.T) {
+	for name, toy := range map[string]pathtest.Toy{"plain": {}, "masked": {Mask: tensor.Mask{1, 0, 0xff, 77}}} {
+		t.Run(name, func(t *testing.T) {
+			toy.Role, toy.Base, toy.Repeats, toy.Flow = tensor.Exact, true, true, true
+			repeatsCrossOnce(t, toy)
+		})
+	}
+}
+
+func repeatsCrossOnce(t *testing.T, toy pathtest.Toy) {
 	const size, receivers = 200_000, 3
-	p := newPairWith(t, func(_ string, c *Config) { c.Values = 4 << 20 }, []parser.Protocol{pathtest.Toy{Role: tensor.Exact, Base: true, Repeats: true, Flow: true}})
+	p := newPairWith(t, func(_ string, c *Config) { c.Values = 4 << 20 }, []parser.Protocol{toy})
 	var crossed atomic.Int64
 	p.mu.Lock()
 	p.tamper = func(b []byte) { crossed.Add(int64(len(b))) }

@@ -27,6 +27,7 @@ type Tensor struct {
 
 	Repeats bool // the same bytes are likely to be sent again, here or to another receiver, and maybe in other pieces: they should cross once, whatever they gain
 
+	Mask  Mask // of the tensor's bytes on the wire, from its first on
 	CRC32 bool // the app sends a CRC-32 (IEEE) that covers the tensor, and its reader compares it: where elements change, it must stay as it is
 
 	Placed *Placement // of the message in the weights with which its job began; nil: they are not known, or the sum has not their size

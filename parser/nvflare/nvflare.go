@@ -34,8 +34,8 @@
 //
 // # Limits
 //
-// The elements in a frame that is masked are opaque, since the bytes on the wire are none of the elements': with the WebSocket driver that is all that
-// clients send. Frames that are encrypted (cn__secure, cn__encrypted) are opaque.
+// With the WebSocket driver clients mask their bytes, and tensors have a Mask. The elements of a frame that a client has cut into several of WebSocket are opaque where they cross
+// a cut, since each part has a mask of its own. Frames that are encrypted (cn__secure, cn__encrypted) are opaque.
 //
 // Memory is bounded: the last 64 announcements of at most 2^12 arrays and 2^12 requests for all jobs together, and for each direction the last 16 streams; of a gRPC connection the first two calls are read.
 package nvflare

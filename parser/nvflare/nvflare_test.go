@@ -2,6 +2,7 @@ package nvflare
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"runtime"
@@ -42,7 +43,7 @@ func roles(list []parsertest.Found) (r []tensor.Role) {
 	return r
 }
 
-// Over every driver each array is found, but for those that a client masks; and its role is that of its announcement, kind and container.
+// Over every driver each array is found, also where a client masks it; and its role is that of its announcement, kind and container.
 func TestRoles(t *testing.T) {
 	const exact, state, gradient = tensor.Exact, tensor.State, tensor.Gradient
 	for _, c := range []struct {
@@ -63,21 +64,55 @@ func TestRoles(t *testing.T) {
 		for driver, x := range map[string]parsertest.Exchange{"tcp": c.job.tcp(), "grpc": c.job.grpc(t, 500), "http": c.job.webSocket()} {
 			all := parsertest.Find(t, fresh(), conn(1), x)
 			want := [2][]tensor.Role{c.up, c.down}
-			if driver == "http" {
-				want[parser.Client] = nil
-			}
 			for side, list := range all {
 				if !slices.Equal(roles(list), want[side]) {
 					t.Errorf("%s over %s, side %d: %v, want %v", c.name, driver, side, roles(list), want[side])
 				}
 				for i, v := range list {
-					if data := [2][][]byte{up, down}[side][i]; !bytes.Equal(v.Data, data) || v.Key == 0 || (v.Base == 0) != (v.Role == gradient) || v.CRC32 == torch {
+					if data := [2][][]byte{up, down}[side][i]; !bytes.Equal(v.Data, data) || v.Key == 0 || (v.Base == 0) != (v.Role == gradient) || v.CRC32 == torch || (v.Mask != tensor.Mask{}) != (driver == "http" && parser.Side(side) == parser.Client) {
 						t.Errorf("%s over %s, side %d: %+v has %d bytes, want %d", c.name, driver, side, v.Tensor, len(v.Data), len(data))
 					}
 				}
 			}
 		}
 	}
+}
+
+// A client may cut a message into several frames of WebSocket, each with a mask of its own. Tensors that lie in one of them are found, and no byte of the others.
+func TestFragments(t *testing.T) {
+	j := newJob("site-1.job", 1<<20)
+	files, want := model(true, 2)
+	sent := j.download(parser.Client, "ref", files, false)[0]
+	whole := j.webSocket()
+	plain := parsertest.Find(t, fresh(), conn(1), whole)[parser.Client]
+	if len(plain) != len(want) {
+		t.Fatalf("%d tensors, want %d", len(plain), len(want))
+	}
+	message := j.frames[sent].bytes
+	at := slices.IndexFunc(whole, func(p parsertest.Piece) bool { return len(p.Bytes) > len(message) })
+	counts := map[int]int{}
+	for cut := 1; cut < len(message); cut += 13 {
+		x := slices.Clone(whole)
+		x[at].Bytes = append(fragment(2, message[:cut], [4]byte{1, 2, 3, 4}), fragment(0x80, message[cut:], [4]byte{9, 8, 7, byte(cut)})...)
+		found := parsertest.Find(t, fresh(), conn(1), x)[parser.Client]
+		counts[len(found)]++
+		for _, v := range found {
+			if i := slices.IndexFunc(plain, func(p parsertest.Found) bool { return p.Key == v.Key }); i < 0 || !bytes.Equal(v.Data, plain[i].Data) {
+				t.Fatalf("cut at %d: %+v has other bytes", cut, v.Tensor)
+			}
+		}
+	}
+	if counts[len(want)] == 0 || counts[len(want)-1] == 0 || len(counts) != 2 {
+		t.Errorf("%v tensors are found, want all, or all but the one that is cut", counts)
+	}
+}
+
+// fragment is a frame of WebSocket that a client masks.
+func fragment(first byte, b []byte, mask tensor.Mask) []byte {
+	h := append(binary.BigEndian.AppendUint64([]byte{first, 0x80 | 127}, uint64(len(b))), mask[:]...)
+	h = append(h, b...)
+	mask.Apply(h[len(h)-len(b):])
+	return h
 }
 
 // Over gRPC, where a sender may wait within any frame, long arrays that must not change are cut into short pieces, the same whatever HTTP/2's frames are.

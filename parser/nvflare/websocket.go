@@ -3,13 +3,13 @@ package nvflare
 import (
 	"encoding/binary"
 	"fmt"
-	"math"
 	"net/http"
 	"strings"
 	"sync"
 
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/parser/internal/http1"
+	"github.com/gradproxy/gradproxy/tensor"
 )
 
 // An upgrade is the request and the response with which a WebSocket (RFC 6455) begins.
@@ -25,9 +25,10 @@ type webSocket struct {
 	head    http1.Collector
 	open    bool // the head has come
 	held    []byte
-	left    int     // bytes of the payload still to come
-	mask    [4]byte // of the next bytes
+	left    int         // bytes of the payload still to come
+	mask    tensor.Mask // of the next bytes
 	masked  bool
+	whole   bool // the frame has all of the tensor that has begun in it last
 	data    bool // the payload is of a message, and not of control
 	err     error
 }
@@ -139,6 +140,7 @@ func (w *webSocket) header(b []byte) (n int, err error) {
 			return 0, fmt.Errorf("%w: a WebSocket frame that begins with %#x", errFrame, h[0])
 		}
 		copy(w.mask[:], h[2+extended:])
+		w.whole = false
 		w.data, w.left, w.held = opcode < 8, size, w.held[:0]
 		return n, nil
 	}
@@ -150,7 +152,7 @@ func (w *webSocket) payload(b []byte) (seg parser.Segment, err error) {
 	seg.Len = len(b)
 	switch {
 	case w.data && w.masked:
-		err = w.unmask(b)
+		seg, err = w.unmask(b)
 	case w.data:
 		seg, err = w.frames.next(b, w.left)
 	}
@@ -158,27 +160,28 @@ func (w *webSocket) payload(b []byte) (seg parser.Segment, err error) {
 	return seg, err
 }
 
-// unmask reads masked bytes, of which elements are not the wire's.
-func (w *webSocket) unmask(b []byte) error {
-	var plain [4 << 10]byte
-	for len(b) > 0 {
-		p := plain[:min(len(b), len(plain))]
-		for i := range p {
-			p[i] = b[i] ^ w.mask[i%len(w.mask)]
+// maskedAtOnce is how many masked bytes are read at a time.
+const maskedAtOnce = 8 << 10
+
+// unmask classifies a prefix of masked bytes. A tensor that goes beyond a frame of WebSocket is opaque, since the next one has another mask.
+func (w *webSocket) unmask(b []byte) (parser.Segment, error) {
+	var room [maskedAtOnce]byte
+	plain := room[:min(len(b), len(room))]
+	w.mask.Copy(plain, b[:len(plain)])
+	seg, err := w.frames.next(plain, w.left)
+	if err != nil {
+		return seg, err
+	}
+	if t := &seg.Tensor; t.Size > 0 {
+		if t.Off == 0 {
+			w.whole = t.Size <= w.left
 		}
-		b = b[len(p):]
-		if n := len(p) % len(w.mask); n > 0 {
-			w.mask = [4]byte{w.mask[n], w.mask[(n+1)%4], w.mask[(n+2)%4], w.mask[(n+3)%4]}
-		}
-		for len(p) > 0 {
-			seg, err := w.frames.next(p, math.MaxInt)
-			if err != nil {
-				return err
-			}
-			p = p[seg.Len:]
+		if t.Mask = w.mask.From(-t.Off); !w.whole {
+			seg.Tensor = tensor.Tensor{}
 		}
 	}
-	return nil
+	w.mask = w.mask.From(seg.Len)
+	return seg, nil
 }
 
 // Messages implements parser.Counter: it counts frames, and the ones with elements.

@@ -7,7 +7,7 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// A Found tensor is one that a parser has found, with its bytes.
+// A Found tensor is one that a parser has found, with its bytes, unmasked.
 type Found struct {
 	tensor.Tensor
 	Data []byte
@@ -38,7 +38,9 @@ func Find(t testing.TB, p parser.Protocol, c parser.Conn, x Exchange) (all [2][]
 				if !ok || len((*list)[i].Data) != v.Off {
 					t.Fatalf("%+v goes on nowhere", v)
 				}
-				(*list)[i].Data = append((*list)[i].Data, b[:seg.Len]...)
+				f := &(*list)[i]
+				f.Data = append(f.Data, b[:seg.Len]...)
+				v.Mask.From(v.Off).Apply(f.Data[v.Off:])
 			}
 			b = b[seg.Len:]
 		}

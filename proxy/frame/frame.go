@@ -22,12 +22,13 @@ import (
 //	Ref     = epoch, number, size: a value that the receiver holds, or soon will; see package cache. In the place of a Block
 //	Parts   = 2*n, then n literal bytes; or 2*n+1, epoch, number, size, from, hash: n bytes of such a value, from an offset on; several, in stream order. In the place of a
 //	          Block too
+//	Mask    = 4 bytes: the bytes of each Block, Ref and Parts that follows are XORed with these in turn, from its first on; all 0: they are not
 //	CloseWrite, Reset = empty; nothing follows
 //	Rest    = empty; nothing follows on this stream: the connection goes on with the stream that resumes it
 //
 //	Room, Forget, Evict, Delivered, Want, Kept, Seen: on value streams only, see package cache
 //
-// A Gather is followed by its Blocks, between which only Declares stand, and delivers everything at once.
+// A Gather is followed by its Blocks, between which only Declares and Masks stand, and delivers everything at once.
 type Frame struct {
 	Kind Kind
 	Slot uint32 // which Encoder and Decoder; in Declare and Block
@@ -54,10 +55,11 @@ const (
 	Seen                       // value streams: how many values of such slots have come
 	Rest                       // this direction of the connection is at rest
 	Parts                      // bytes of values that the receiver holds, and others
+	Mask                       // the bytes of the Blocks, Refs and Parts that follow are masked before they are delivered
 )
 
 var kindNames = [...]string{Bytes: "bytes", Declare: "declare", Block: "block", Gather: "gather", Ref: "ref", CloseWrite: "close_write", Reset: "reset",
-	Room: "room", Forget: "forget", Evict: "evict", Delivered: "delivered", Want: "want", Kept: "kept", Seen: "seen", Rest: "rest", Parts: "parts"}
+	Room: "room", Forget: "forget", Evict: "evict", Delivered: "delivered", Want: "want", Kept: "kept", Seen: "seen", Rest: "rest", Parts: "parts", Mask: "mask"}
 
 // String returns the kind's name as logs and metrics write it.
 func (k Kind) String() string {

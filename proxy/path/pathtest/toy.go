@@ -19,6 +19,7 @@ type Toy struct {
 	Unnamed bool         // all tensors have Key 0, as none that interleave may
 	OneKey  bool         // all tensors have Key 1
 	DType   tensor.DType // of all elements; 0: Float32
+	Mask    tensor.Mask  // of all values
 	CRC32   bool         // values have a CRC-32, which must stay
 }
 
@@ -62,7 +63,7 @@ func (p *toyParser) Next(b []byte) (parser.Segment, error) {
 		if p.left > 0 && (size == 0 || p.left > size-p.offs[id]) {
 			return parser.Segment{}, parser.ErrForeign
 		}
-		p.id, p.t = id, tensor.Tensor{Key: uint64(id) + 1, Role: p.toy.Role, Proof: p.toy.Proof, DType: cmp.Or(p.toy.DType, tensor.Float32), Size: size, Off: p.offs[id], CRC32: p.toy.CRC32}
+		p.id, p.t = id, tensor.Tensor{Key: uint64(id) + 1, Role: p.toy.Role, Proof: p.toy.Proof, DType: cmp.Or(p.toy.DType, tensor.Float32), Size: size, Off: p.offs[id], Mask: p.toy.Mask, CRC32: p.toy.CRC32}
 		switch {
 		case p.toy.Unnamed:
 			p.t.Key = 0

@@ -40,6 +40,7 @@ type block struct {
 	data    []byte // pooled: the elements
 	err     error
 	ref     frame.ValueRef // a shared value; the fields above are not set
+	mask    tensor.Mask    // of data, before it is delivered
 	parts   bool           // data is to have the parts that encoded names, the body of a Parts frame; slot is not set
 }
 
@@ -81,7 +82,7 @@ func (d *decoder) limit(k frame.Kind, id uint32) (int, error) {
 	switch k {
 	case frame.Bytes:
 		return frame.MaxBytes, nil
-	case frame.Declare, frame.Ref:
+	case frame.Declare, frame.Ref, frame.Mask:
 		return frame.MaxSmall, nil
 	case frame.Block:
 		s, err := d.slot(id)

@@ -8,6 +8,7 @@ import (
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/proxy/frame"
 	"github.com/gradproxy/gradproxy/proxy/path"
+	"github.com/gradproxy/gradproxy/tensor"
 )
 
 // A deliverer shows bytes in stream order to the learner, and writes them to the app.
@@ -60,7 +61,13 @@ func (d *deliverer) gathered(body []byte, blocks []*block) error {
 			}
 			defer release()
 			elements[i] = data
+			if b.mask != (tensor.Mask{}) { // others have the value too
+				b.data = d.conn.Env.Buffers.Get(len(data))
+				copy(b.data, data)
+				elements[i] = b.data
+			}
 		}
+		b.mask.Apply(b.data)
 	}
 	return frame.DeliverRuns(body, elements, d.runs)
 }
@@ -95,13 +102,34 @@ func (d *deliverer) each(body []byte, f func([]byte) error) error {
 }
 
 // value delivers a shared value once it is there.
-func (d *deliverer) value(named frame.ValueRef) error {
+func (d *deliverer) value(named frame.ValueRef, mask tensor.Mask) error {
 	data, release, err := d.await(named)
 	if err != nil {
 		return err
 	}
 	defer release()
-	return d.runs(data)
+	return d.masked(data, mask)
+}
+
+// maskedAtOnce is how many bytes are masked at a time, where others have them too.
+const maskedAtOnce = 8 << 10
+
+// masked delivers bytes as mask makes them, and leaves them as they are.
+func (d *deliverer) masked(b []byte, mask tensor.Mask) error {
+	if mask == (tensor.Mask{}) {
+		return d.runs(b)
+	}
+	room := d.conn.Env.Buffers.Get(min(len(b), maskedAtOnce))
+	defer d.conn.Env.Buffers.Put(room)
+	for len(b) > 0 {
+		n := min(len(b), len(room)) // whole masks, but for the last one
+		mask.Copy(room[:n], b[:n])
+		if err := d.runs(room[:n]); err != nil {
+			return err
+		}
+		b = b[n:]
+	}
+	return nil
 }
 
 func (d *deliverer) await(named frame.ValueRef) (data []byte, release func(), err error) {

@@ -17,6 +17,7 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/internal/pipe"
 	"github.com/gradproxy/gradproxy/proxy/memory"
 	"github.com/gradproxy/gradproxy/proxy/path"
+	"github.com/gradproxy/gradproxy/tensor"
 )
 
 // A Receiver is one direction of a connection, from the tunnel to the app.
@@ -27,8 +28,9 @@ type Receiver struct {
 	decode  decoder
 	deliver deliverer
 	pipe    *pipe.Pipe
-	seen    uint64 // deliver.writes at the last call of Stuck
-	began   bool   // a frame has come
+	seen    uint64      // deliver.writes at the last call of Stuck
+	began   bool        // a frame has come
+	mask    tensor.Mask // of the Blocks, Refs and Parts that follow
 }
 
 // New returns the Receiver of a connection, which reads c.Stream. learner, which may be nil, is shown the bytes that are delivered.
@@ -94,6 +96,8 @@ func (r *Receiver) scheduled(f frame.Frame) error {
 		return r.ref(f.Body)
 	case frame.Parts:
 		return r.parts(f.Body)
+	case frame.Mask:
+		return r.masked(f.Body)
 	}
 	return fmt.Errorf("%w: %v is not expected", frame.ErrFrame, f.Kind)
 }
@@ -197,11 +201,12 @@ func (r *Receiver) block(f frame.Frame) error {
 	if err != nil {
 		return err
 	}
-	reserved := r.memory.take()
+	reserved, mask := r.memory.take(), r.mask
 	emit := func() error {
 		if b.err != nil {
 			return b.err
 		}
+		mask.Apply(b.data)
 		return r.deliver.runs(b.data)
 	}
 	release := func() {
@@ -270,10 +275,13 @@ func (r *Receiver) gathered(sizes []int) (blocks []*block, err error) {
 		switch f.Kind {
 		case frame.Declare:
 			err = r.declare(f)
+		case frame.Mask:
+			err = r.masked(f.Body)
 		case frame.Block:
 			r.pace(len(f.Body), sizes[len(blocks)])
 			var b *block
 			if b, err = r.decode.block(f, sizes[len(blocks)]); err == nil {
+				b.mask = r.mask
 				blocks = append(blocks, b)
 			}
 		case frame.Ref:
@@ -282,7 +290,7 @@ func (r *Receiver) gathered(sizes []int) (blocks []*block, err error) {
 				err = fmt.Errorf("%w: ref to %d bytes where gather wants %d", frame.ErrFrame, named.Size, sizes[len(blocks)])
 			}
 			r.pace(len(f.Body), named.Size)
-			blocks = append(blocks, &block{ref: named})
+			blocks = append(blocks, &block{ref: named, mask: r.mask})
 		case frame.Parts:
 			var b *block
 			if b, err = r.partsOf(f.Body, sizes[len(blocks)]); err == nil {
@@ -308,7 +316,8 @@ func (r *Receiver) ref(body []byte) error {
 		return err
 	}
 	r.pace(len(body), named.Size)
-	return r.pipe.Do(pipe.Item{Emit: func() error { return r.deliver.value(named) }})
+	mask := r.mask
+	return r.pipe.Do(pipe.Item{Emit: func() error { return r.deliver.value(named, mask) }})
 }
 
 // parts delivers parts of shared values, and bytes between them.
@@ -319,9 +328,15 @@ func (r *Receiver) parts(body []byte) error {
 		return err
 	}
 	r.pace(len(body), size)
-	reserved := r.memory.take()
+	reserved, mask := r.memory.take(), r.mask
 	return r.pipe.Do(pipe.Item{
-		Emit: func() error { return r.deliver.each(body, func(b []byte) error { return r.deliver.runs(b) }) },
+		Emit: func() error {
+			at := 0
+			return r.deliver.each(body, func(b []byte) error {
+				at += len(b)
+				return r.deliver.masked(b, mask.From(at-len(b)))
+			})
+		},
 		Done: func() {
 			r.conn.Env.Buffers.Put(body)
 			r.memory.give(reserved)
@@ -340,7 +355,13 @@ func (r *Receiver) partsOf(body []byte, size int) (*block, error) {
 		return nil, err
 	}
 	r.pace(len(body), size)
-	return &block{parts: true, encoded: body, data: r.conn.Env.Buffers.Get(size)}, nil
+	return &block{parts: true, encoded: body, data: r.conn.Env.Buffers.Get(size), mask: r.mask}, nil
+}
+
+// masked sets the mask of what follows.
+func (r *Receiver) masked(body []byte) (err error) {
+	r.mask, err = frame.ParseMask(body)
+	return err
 }
 
 // noEOF makes the end of a stream an error where more must come.

@@ -20,9 +20,10 @@ type block struct {
 	data     []byte // the elements, of which filled bytes have come; the end of pooled
 	pooled   []byte
 	filled   int
-	room     int  // bytes of buf
-	cost     int  // bytes of the budget, for data, buf and rows
-	variable bool // its length differs from message to message
+	room     int         // bytes of buf
+	cost     int         // bytes of the budget, for data, buf and rows
+	mask     tensor.Mask // of the elements on the app's wire; data has them unmasked
+	variable bool        // its length differs from message to message
 
 	declare  []byte       // Declare frame that goes before, or nil
 	turn     coder.Ticket // of the slot

@@ -104,7 +104,7 @@ func (c *chooser) repeats(t tensor.Tensor) bool { return t.Repeats && c.conn.Sha
 // block returns the block of n bytes at off of a planned value, without memory for its elements; its cost is that of the rest. nil: the
 // codec takes no such block.
 func (c *chooser) block(p *plan, off, n int, variable bool) *block {
-	b := &block{plan: p, text: p.text, role: p.t.Role, record: p.record, off: off, variable: variable}
+	b := &block{plan: p, text: p.text, role: p.t.Role, record: p.record, off: off, mask: p.t.Mask.From(off), variable: variable}
 	d, t := &b.decl, &p.t
 	d.Codec, d.DType, d.N = p.text, t.DType, n/t.DType.Size()
 	if p.shared {

@@ -88,9 +88,15 @@ func (c *classifier) ask(b []byte) (parser.Segment, error) {
 	}
 	seg, err := c.parser.Next(b)
 	if err == nil {
+		m := seg.Tensor.Mask.From(seg.Tensor.Off)
+		if seg.Tensor.Size > 0 && m != (tensor.Mask{}) {
+			m.Apply(b[:seg.Len]) // they are masked again for the cutter, which may have them travel as they are
+			defer m.Apply(b[:seg.Len])
+		}
 		c.conn.See(seg.Tensor, b[:seg.Len])
 		if seg.Tensor.Size > 0 && c.conn.Shadow != nil {
 			c.seen = seg.Tensor
+			c.seen.Mask = tensor.Mask{}
 			c.conn.Shadow.See(c.flow, &c.seen, b[:seg.Len])
 		}
 	}

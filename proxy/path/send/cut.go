@@ -91,7 +91,7 @@ func (c *cutter) of(t tensor.Tensor) (*tensorCut, error) {
 			}
 		}
 	}
-	if t.Off != 0 || len(c.cuts) >= maxCuts {
+	if t.Off != 0 || len(c.cuts) >= maxCuts || t.Mask != (tensor.Mask{}) && c.conn.Lacks(frame.Masks) {
 		return nil, nil
 	}
 	if t.Size%t.DType.Size() != 0 {
@@ -180,6 +180,7 @@ func (c *cutter) fill(x *tensorCut, buf []byte, n int) (err error) {
 				copy(to, b)
 			}
 		}
+		x.block.mask.From(x.block.filled).Apply(x.block.data[x.block.filled : x.block.filled+n])
 		err = c.filled(x, n)
 	}
 	if err != nil {
@@ -229,6 +230,7 @@ func (c *cutter) fallBack(stalled bool) error {
 		if parts != nil && parts[i] != nil {
 			continue
 		}
+		b.mask.Apply(b.data[:b.filled])
 		b.record.Sent(b.filled, b.filled)
 		if stalled {
 			c.conn.Env.Metrics.FellBack(b.text, b.role, tensor.Stalled)

@@ -14,8 +14,9 @@ import (
 type emitter struct {
 	*direction
 	pipe      *pipe.Pipe
-	tellsIdle bool // flush is called before the sender waits for the app
-	waiting   int  // groups whose frames wait in the tunnel for more
+	tellsIdle bool        // flush is called before the sender waits for the app
+	waiting   int         // groups whose frames wait in the tunnel for more
+	mask      tensor.Mask // that the peer was told last; only frames that are being written change it
 }
 
 // maxWaiting is how many groups leave together at most: of blocks of 1 MiB two milliseconds' work. They leave earlier if their
@@ -59,7 +60,7 @@ func (e *emitter) group(g *group, write func(frames ...[]byte) error) error {
 		if b.declare != nil {
 			frames = append(frames, b.declare)
 		}
-		frames = append(frames, b.frame)
+		frames = append(e.masked(frames, b.mask), b.frame)
 	}
 	err := write(frames...)
 	metrics := e.conn.Env.Metrics
@@ -94,7 +95,7 @@ func (e *emitter) verbatim(g *group, parts [][]frame.Part) error {
 		}
 		return nil
 	}
-	taken := make([]int, len(g.blocks))
+	taken := make([]int, len(g.blocks)) // bytes of each block that have been sent
 	literals := g.literals
 	for _, r := range g.runs {
 		run := literals
@@ -106,7 +107,8 @@ func (e *emitter) verbatim(g *group, parts [][]frame.Part) error {
 					return err
 				}
 				piece = piece[:frame.MaxHeader]
-				if err := e.parts(g.blocks[r.block], takeParts(&parts[r.block], r.n), r.n); err != nil {
+				b := g.blocks[r.block]
+				if err := e.parts(b, takeParts(&parts[r.block], r.n), r.n, b.mask.From(taken[r.block]-r.n)); err != nil {
 					return err
 				}
 				continue
@@ -132,16 +134,25 @@ func takeParts(parts *[]frame.Part, n int) []frame.Part {
 	return taken
 }
 
-// parts sends n bytes of a block as parts of values.
-func (e *emitter) parts(b *block, parts []frame.Part, n int) error {
+// parts sends n bytes of a block as parts of values, to be masked.
+func (e *emitter) parts(b *block, parts []frame.Part, n int, mask tensor.Mask) error {
 	whole := frameOfParts(parts)
 	b.record.Sent(n, len(whole))
 	e.conn.Env.Metrics.Sent(e.conn.Peer, e.conn.Job, b.text, b.role, n, len(whole))
-	write := func() error { return e.write(whole) }
+	write := func() error { return e.write(append(e.masked(nil, mask), whole)...) }
 	if sent, err := e.pipe.Try(write); sent || err != nil {
 		return err
 	}
 	return e.pipe.Do(pipe.Item{Emit: write})
+}
+
+// masked appends the frame that has the peer mask the elements of the next frame by m, unless it does already. All frames must then be written.
+func (e *emitter) masked(frames [][]byte, m tensor.Mask) [][]byte {
+	if m == e.mask {
+		return frames
+	}
+	e.mask = m
+	return append(frames, frame.Append(nil, frame.Frame{Kind: frame.Mask, Body: m[:]}))
 }
 
 // frameOfParts returns the frame of parts: a Ref where it is one whole value.

@@ -116,6 +116,11 @@ func (r *reader) close() (sizes [2][]estimate.Sizes, err error) {
 
 // payload takes bytes of a tensor.
 func (r *reader) payload(from parser.Side, t tensor.Tensor, b []byte) {
+	if m := t.Mask; m != (tensor.Mask{}) {
+		plain := make([]byte, len(b))
+		m.From(t.Off).Copy(plain, b)
+		b = plain
+	}
 	tally := &r.tallies[from]
 	tally.bytes += len(b)
 	tally.hash.Write(b)

@@ -366,7 +366,7 @@ func understood(c *config.Config) []string {
 	if c.References > 0 {
 		names = append(names, proxy.SharedValues, proxy.SharedParts)
 	}
-	return append(names, proxy.HandOver, proxy.Short, proxy.Checksums)
+	return append(names, proxy.HandOver, proxy.Short, proxy.Checksums, proxy.Masks)
 }
 
 // values returns the room for values shared with a peer, as package proxy writes it.
