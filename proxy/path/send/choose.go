@@ -93,6 +93,22 @@ func (c *chooser) decide(p *plan, limit int) policy.Policy {
 	return chosen
 }
 
+// keepSum has a value that a CRC-32 covers lose nothing where the CRC-32 would not stay right: only blocks of dense gradients are made to keep it.
+func (c *chooser) keepSum(p *plan) {
+	if !p.summed() {
+		return
+	}
+	why := tensor.Checksum
+	switch {
+	case p.choice.Closed || sparse(p.t) || p.t.Size < coder.SumElements*p.t.DType.Size():
+	case c.conn.Lacks(coder.Checksums):
+		why = tensor.PeerLacks
+	default:
+		return
+	}
+	p.choice = policy.Choice{Codec: c.conn.Env.Lossless, Why: why}
+}
+
 // shares reports whether the peer should hold the values of t: the next is predicted by the last, or is the same.
 func (c *chooser) shares(t tensor.Tensor) bool {
 	return t.Base != 0 && t.Size >= policy.MinShared && c.conn.SharesValues()

@@ -31,6 +31,9 @@ func (p *plan) parts() bool { return p.shared && p.partial && !codecs.Lossy(p.ch
 // tooShort reports whether a block of n bytes, as a pause of the sender leaves it, is shorter than its parts would be.
 func (p *plan) tooShort(n int) bool { return p.parts() && n < policy.MinShared }
 
+// summed reports whether values may lose something, though the app sends a CRC-32 that covers them, which stays right.
+func (p *plan) summed() bool { return p.t.CRC32 && codecs.Lossy(p.choice.Codec) }
+
 // A rowPlan is the rest of a plan where the value is rows.
 type rowPlan struct {
 	past  *residual.Rows
