@@ -64,8 +64,15 @@ less than two minutes. The exit code is 1 if a run has not ended as it must.`,
 			return err
 		},
 	}
+	addDemoFlags(c, &o, &rate)
+	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object; progress goes to standard error if that is a terminal")
+	return c
+}
+
+// addDemoFlags adds the flags of the link and of the training.
+func addDemoFlags(c *cobra.Command, o *demo.Options, rate *bitRate) {
 	f := c.Flags()
-	f.Var(&rate, "rate", "of the link, each way; 0: unlimited")
+	f.Var(rate, "rate", "of the link, each way; 0: unlimited")
 	f.DurationVar(&o.Link.RTT, "rtt", 60*time.Millisecond, "round-trip time of the link, at most 10s")
 	f.Float64Var(&o.Link.Loss, "loss", 0, "probability that a packet is lost; it then arrives a round trip late, with all behind it")
 	f.IntVar(&o.Steps, "steps", demo.DefaultSteps, "steps of training")
@@ -76,8 +83,6 @@ less than two minutes. The exit code is 1 if a run has not ended as it must.`,
 		"CODEC+CODEC for gradients and their results (sums on the wire of gloo, weights on the wire of ps-lite, where a\n"+
 		"single CODEC is for both, as on that of flower); may be repeated; default: "+strings.Join(demo.DefaultCodes("gloo"), ", ")+";\n"+
 		"on ps-lite "+strings.Join(demo.DefaultCodes("pslite"), ", ")+"; on flower "+strings.Join(demo.DefaultCodes("flower"), ", "))
-	f.BoolVar(&asJSON, "json", false, "print one JSON object; progress goes to standard error if that is a terminal")
-	return c
 }
 
 // ifTerminal returns w if it is a terminal, else a writer that drops everything.

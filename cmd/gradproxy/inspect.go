@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -41,12 +42,9 @@ With --what-if it also says how many seconds the job's bytes take on links, and 
 			return nil
 		},
 		RunE: func(c *cobra.Command, args []string) error {
-			switch sums {
-			case "":
-			case "gradients":
-				config.Sums = parser.SumsGradients
-			default:
-				return usagef("--sums %s: the only value is gradients", sums)
+			var err error
+			if config.Sums, err = summands(sums); err != nil {
+				return err
 			}
 			if config.Ranks < 0 || config.Ranks == 1 {
 				return usagef("--ranks %d: choose 2 or more", config.Ranks)
@@ -56,26 +54,10 @@ With --what-if it also says how many seconds the job's bytes take on links, and 
 					return usagef("--codec: %w", err)
 				}
 			}
-			var err error
 			if config.WhatIf, err = whatIf.question(); err != nil {
 				return err
 			}
-			type outcome struct {
-				report *inspect.Report
-				err    error
-			}
-			read := make(chan outcome, 1)
-			go func() { // which may wait for ever, as at a pipe that nobody writes to
-				report, err := inspectFile(args[0], config)
-				read <- outcome{report, err}
-			}()
-			var report *inspect.Report
-			select {
-			case o := <-read:
-				report, err = o.report, o.err
-			case <-c.Context().Done():
-				return errors.New("inspect: interrupted")
-			}
+			report, err := inspectUntil(c.Context(), args[0], config)
 			if report == nil || err != nil && len(report.Connections) == 0 {
 				return err
 			}
@@ -96,6 +78,36 @@ With --what-if it also says how many seconds the job's bytes take on links, and 
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	whatIf.add(c)
 	return c
+}
+
+// summands reads the value of --sums.
+func summands(text string) (parser.Sums, error) {
+	switch text {
+	case "":
+		return 0, nil
+	case "gradients":
+		return parser.SumsGradients, nil
+	}
+	return 0, usagef("--sums %s: the only value is gradients", text)
+}
+
+// inspectUntil is inspectFile that gives up when ctx ends: a pipe to which nobody writes is read for ever.
+func inspectUntil(ctx context.Context, name string, c inspect.Config) (*inspect.Report, error) {
+	type outcome struct {
+		report *inspect.Report
+		err    error
+	}
+	read := make(chan outcome, 1)
+	go func() {
+		report, err := inspectFile(name, c)
+		read <- outcome{report, err}
+	}()
+	select {
+	case o := <-read:
+		return o.report, o.err
+	case <-ctx.Done():
+		return nil, errors.New("inspect: interrupted")
+	}
 }
 
 func inspectFile(name string, c inspect.Config) (*inspect.Report, error) {

@@ -170,7 +170,11 @@ func (e *evidence) verdict(size int) verdict {
 	brain.zeros(zero16)
 	half.zeros(zero16)
 	double.zeros(e.zero64)
+	return e.judge(size, &single, &double, &brain, &half)
+}
 
+// judge is the verdict by the evidence as each float type sees it.
+func (e *evidence) judge(size int, single, double, brain, half *field) verdict {
 	isSingle, isDouble := size%4 == 0 && single.fits(false), size%8 == 0 && double.fits(false)
 	isBrain, isHalf := size%2 == 0 && brain.fits(false), size%2 == 0 && half.fits(true)
 	// Where all values lie in few binades, the mantissa of a narrower type passes for a wider one's exponent.

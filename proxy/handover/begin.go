@@ -38,7 +38,6 @@ func (t *Table) HandOver(ctx context.Context, patience time.Duration) (*HandingO
 
 // rest asks peers and connections for rest, and waits for it.
 func (h *HandingOver) rest(ctx context.Context) error {
-	t := h.table
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	peers, err := h.askable()
@@ -46,7 +45,37 @@ func (h *HandingOver) rest(ctx context.Context) error {
 		return err
 	}
 	atRest := make(chan struct{}) // closed once all connections are, here
-	requests, answers := make(chan error, len(peers)), make(chan error, len(peers))
+	answers, err := h.askPeers(ctx, cancel, peers, atRest)
+	if err != nil {
+		return err
+	}
+	grace := h.askConnections()
+	defer grace.Stop()
+	if err := h.awaitRest(ctx); err != nil {
+		return err
+	}
+	for _, peer := range peers {
+		h.owe(peer, true)
+	}
+	close(atRest)
+	for range peers {
+		select {
+		case err := <-answers:
+			if err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return fmt.Errorf("proxy: the connections at a peer did not come to rest in time: does an app there not read? %w", context.Cause(ctx))
+		}
+	}
+	return nil
+}
+
+// askPeers asks all peers for rest, and returns, once each has been asked, the channel of their answers. The error of a peer cancels the asking
+// of the others. atRest is closed once all connections are at rest here.
+func (h *HandingOver) askPeers(ctx context.Context, cancel context.CancelCauseFunc, peers []string, atRest <-chan struct{}) (answers chan error, err error) {
+	requests := make(chan error, len(peers))
+	answers = make(chan error, len(peers))
 	for _, peer := range peers {
 		h.owe(peer, true)
 		go func() {
@@ -69,40 +98,24 @@ func (h *HandingOver) rest(ctx context.Context) error {
 			cancel(e)
 		}
 	}
-	if err != nil {
-		return err
-	}
+	return answers, err
+}
+
+// askConnections asks all connections here for rest. The timer that it returns ends the openings that are under way for too long.
+func (h *HandingOver) askConnections() *time.Timer {
+	t := h.table
 	t.mu.Lock()
 	for s := range t.live {
 		t.askForRest(s)
 	}
 	t.mu.Unlock()
-	grace := time.AfterFunc(openGrace, func() {
+	return time.AfterFunc(openGrace, func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		if t.handing == h.handing {
 			t.stopAsking(ErrMoving)
 		}
 	})
-	defer grace.Stop()
-	if err := h.awaitRest(ctx); err != nil {
-		return err
-	}
-	for _, peer := range peers {
-		h.owe(peer, true)
-	}
-	close(atRest)
-	for range peers {
-		select {
-		case err := <-answers:
-			if err != nil {
-				return err
-			}
-		case <-ctx.Done():
-			return fmt.Errorf("proxy: the connections at a peer did not come to rest in time: does an app there not read? %w", context.Cause(ctx))
-		}
-	}
-	return nil
 }
 
 // awaitRest waits until all connections are at rest here, and no opening is under way.

@@ -71,40 +71,8 @@ func (t *dtlsTransport) Secure(ctx context.Context, conn net.Conn, dialed bool, 
 	}
 	gate := &recordGate{Conn: raw}
 	keys := t.identity.current()
-	usage := x509.ExtKeyUsageClientAuth
-	if dialed {
-		usage = x509.ExtKeyUsageServerAuth
-	}
-	var id string
-	var chain []*x509.Certificate
-	secrets := &dtlsSecrets{}
-	config := &dtls.Config{
-		Certificates:           []tls.Certificate{keys.cert},
-		CipherSuites:           []dtls.CipherSuiteID{}, // not nil: else pion's own are offered too
-		CustomCipherSuites:     func() []dtls.CipherSuite { return ofConnection(secrets) },
-		ExtendedMasterSecret:   dtls.RequireExtendedMasterSecret,
-		ClientAuth:             dtls.RequireAnyClientCert, // verified below, as the server's is
-		InsecureSkipVerify:     true,                      // of a host name: sites have SPIFFE ids
-		SupportedProtocols:     []string{protocolName},    // pion refuses one that offers others, not one that offers none: HELLO does
-		MTU:                    dtlsHandshakeMTU,
-		FlightInterval:         dtlsFlightAgain,
-		ReplayProtectionWindow: dtlsReplayWindow,
-		LoggerFactory:          noLog{},
-		// The address was proved before (package udp), so that nothing is kept for others.
-		InsecureSkipVerifyHello: true,
-		VerifyPeerCertificate: func(shown [][]byte, _ [][]*x509.Certificate) error {
-			chain = nil
-			for _, der := range shown {
-				c, err := x509.ParseCertificate(der)
-				if err != nil {
-					return err
-				}
-				chain = append(chain, c)
-			}
-			id, err = keys.verify(chain, usage, t.now())
-			return err
-		},
-	}
+	secrets, far := &dtlsSecrets{}, &shownIdentity{}
+	config := t.config(keys, secrets, far, dialed)
 	// pion answers what it does not expect with errors; a panic in it must cost this handshake only.
 	defer func() {
 		if r := recover(); r != nil {
@@ -122,8 +90,8 @@ func (t *dtlsTransport) Secure(ctx context.Context, conn net.Conn, dialed bool, 
 	}
 	gate.secured.Store(true)
 	gate.settled.Store(dialed) // the last message of a handshake is the accepting side's
-	if err = errors.New("it showed no certificate"); len(chain) > 0 {
-		err = allow(id)
+	if err = errors.New("it showed no certificate"); len(far.chain) > 0 {
+		err = allow(far.id)
 	}
 	if err != nil {
 		secured.Close()
@@ -131,25 +99,62 @@ func (t *dtlsTransport) Secure(ctx context.Context, conn net.Conn, dialed bool, 
 	}
 	raw.SetDeadline(time.Time{}) // the tunnel's is the Link's from here on
 	under := secrets.keys.Load()
-	records, err := newDatagramLink(secured, raw, &sealedWriter{conn: raw, seal: &under.seal}, t.room(id))
+	records, err := newDatagramLink(secured, raw, &sealedWriter{conn: raw, seal: &under.seal}, t.room(far.id))
 	if err != nil {
 		secured.Close()
 		return nil, err
 	}
 	gate.openBy(&under.open, records.take)
-	raw.SetKey(*secrets.move.Load(), func(far bool) {
-		t.log.Info("carrier goes on from another address", "peer", id, "address", raw.RemoteAddr(), "dialed", dialed, "host_changed", far)
-		records.moved(far)
+	raw.SetKey(*secrets.move.Load(), func(hostChanged bool) {
+		t.log.Info("carrier goes on from another address", "peer", far.id, "address", raw.RemoteAddr(), "dialed", dialed, "host_changed", hostChanged)
+		records.moved(hostChanged)
 	})
-	l := &dtlsLink{datagramLink: records, open: &under.open, identity: t.identity, keys: keys, shown: chain}
+	l := &dtlsLink{datagramLink: records, open: &under.open, identity: t.identity, keys: keys, shown: far.chain}
 	l.SetDeadline(time.Now().Add(handshakeWithin))
-	for _, c := range []*x509.Certificate{keys.cert.Leaf, chain[0]} {
-		if l.expiry.IsZero() || c.NotAfter.Before(l.expiry) {
-			l.expiry = c.NotAfter
-			l.renewal = c.NotAfter.Add(-c.NotAfter.Sub(c.NotBefore) / 10)
-		}
-	}
+	l.expire(keys.cert.Leaf, far.chain[0])
 	return l, nil
+}
+
+// A shownIdentity is the id that the far end has proved in a handshake, by its chain of certificates.
+type shownIdentity struct {
+	id    string
+	chain []*x509.Certificate
+}
+
+// config returns the configuration of a handshake, which fills in secrets and far.
+func (t *dtlsTransport) config(keys *loaded, secrets *dtlsSecrets, far *shownIdentity, dialed bool) *dtls.Config {
+	usage := x509.ExtKeyUsageClientAuth
+	if dialed {
+		usage = x509.ExtKeyUsageServerAuth
+	}
+	return &dtls.Config{
+		Certificates:           []tls.Certificate{keys.cert},
+		CipherSuites:           []dtls.CipherSuiteID{}, // not nil: else pion's own are offered too
+		CustomCipherSuites:     func() []dtls.CipherSuite { return ofConnection(secrets) },
+		ExtendedMasterSecret:   dtls.RequireExtendedMasterSecret,
+		ClientAuth:             dtls.RequireAnyClientCert, // verified below, as the server's is
+		InsecureSkipVerify:     true,                      // of a host name: sites have SPIFFE ids
+		SupportedProtocols:     []string{protocolName},    // pion refuses one that offers others, not one that offers none: HELLO does
+		MTU:                    dtlsHandshakeMTU,
+		FlightInterval:         dtlsFlightAgain,
+		ReplayProtectionWindow: dtlsReplayWindow,
+		LoggerFactory:          noLog{},
+		// The address was proved before (package udp), so that nothing is kept for others.
+		InsecureSkipVerifyHello: true,
+		VerifyPeerCertificate: func(shown [][]byte, _ [][]*x509.Certificate) error {
+			far.chain = nil
+			for _, der := range shown {
+				c, err := x509.ParseCertificate(der)
+				if err != nil {
+					return err
+				}
+				far.chain = append(far.chain, c)
+			}
+			var err error
+			far.id, err = keys.verify(far.chain, usage, t.now())
+			return err
+		},
+	}
 }
 
 // A dtlsLink is a datagramLink over DTLS.
@@ -161,6 +166,16 @@ type dtlsLink struct {
 	shown    []*x509.Certificate // by the other end
 	renewal  time.Time           // see LinkState
 	expiry   time.Time
+}
+
+// expire sets when the link's certificates, of both ends, are to be renewed, and when the first of them expires.
+func (l *dtlsLink) expire(certificates ...*x509.Certificate) {
+	for _, c := range certificates {
+		if l.expiry.IsZero() || c.NotAfter.Before(l.expiry) {
+			l.expiry = c.NotAfter
+			l.renewal = c.NotAfter.Add(-c.NotAfter.Sub(c.NotBefore) / 10)
+		}
+	}
 }
 
 func (l *dtlsLink) State() LinkState {

@@ -272,6 +272,12 @@ func (c *chooser) settle(b *block) error {
 		return c.exact(b)
 	}
 	c.lossy = true
+	return c.lose(b, isRows)
+}
+
+// lose has a block that has passed the checks lose something, unless it is due to travel exactly with its residual, or nearly zero.
+func (c *chooser) lose(b *block, isRows bool) error {
+	p := b.plan
 	switch {
 	case isRows && b.slot.external == nil: // without feedback
 		c.rows.detach(b)

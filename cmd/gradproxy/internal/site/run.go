@@ -29,7 +29,9 @@ func (s *Site) Run(ctx, cut context.Context) error {
 	defer stop()
 	var running sync.WaitGroup
 	failed := make(chan error, 8+len(s.forwards))
-	part := func(serve func() error) {
+	visible, hide := context.WithCancel(context.WithoutCancel(ctx)) // the admin pages outlive the drain
+	defer hide()
+	s.start(ctx, cut, parts, visible, func(serve func() error) {
 		running.Go(func() {
 			if err := serve(); err != nil {
 				select {
@@ -38,9 +40,34 @@ func (s *Site) Run(ctx, cut context.Context) error {
 				}
 			}
 		})
+	})
+	limit, err := s.awaitEnd(ctx, cut, failed)
+	s.draining.Store(true)
+	if s.upgrades != nil {
+		err = errors.Join(err, s.upgrades.Close())
 	}
-	visible, hide := context.WithCancel(context.WithoutCancel(ctx)) // the admin pages outlive the drain
-	defer hide()
+	stop()
+	if s.giver == nil { // else the other process has the connections and residuals, and waits for this one's end
+		s.drain(cut, limit)
+		if s.residuals != nil {
+			s.residuals.save() // no connection changes residuals any more
+		}
+		s.saveRecords()
+	}
+	err = errors.Join(err, s.tunnel.Close())
+	hide()
+	running.Wait()
+	err = errors.Join(err, s.release(err != nil && s.started.Intercept.Refuse))
+	if s.giver != nil {
+		err = errors.Join(err, s.giver.Close())
+	}
+	s.log.Info("ended")
+	return err
+}
+
+// start starts the parts of the site, each by part: carriers, until the tunnel is closed; admin pages and observations, until visible ends; and the rest until
+// parts ends. Connections that they take outlive ctx. cut ends a hand-over.
+func (s *Site) start(ctx, cut, parts, visible context.Context, part func(serve func() error)) {
 	if s.admin != nil {
 		part(func() error { return admin.Serve(visible, s.admin, s.pages()) })
 	}
@@ -70,9 +97,12 @@ func (s *Site) Run(ctx, cut context.Context) error {
 	part(func() error { s.budgets.run(parts); return nil })
 	s.noteFamilies(s.config.Load())
 	s.log.Info("running", "site", s.config.Load().Site, "version", s.version, "listening", s.addresses())
+}
 
-	var err error
-	limit := s.config.Load().Drain
+// awaitEnd waits until ctx ends or a part fails, and then for a hand-over that has begun. It returns how long connections may still take, and the error of
+// the part; after a hand-over there is none.
+func (s *Site) awaitEnd(ctx, cut context.Context, failed <-chan error) (limit time.Duration, err error) {
+	limit = s.config.Load().Drain
 	select {
 	case <-ctx.Done():
 		s.draining.Store(true)
@@ -86,29 +116,7 @@ func (s *Site) Run(ctx, cut context.Context) error {
 	case err != nil:
 		s.log.Error("a part failed: this proxy ends; start it again", "new_connections", s.afterDeath(), "err", err)
 	}
-	s.draining.Store(true)
-	if s.upgrades != nil {
-		err = errors.Join(err, s.upgrades.Close())
-	}
-	stop()
-	if s.giver == nil {
-		s.drain(cut, limit)
-	}
-	if s.residuals != nil && s.giver == nil { // the other process has them, and waits for this one's end
-		s.residuals.save() // no connection changes residuals any more
-	}
-	if s.giver == nil {
-		s.saveRecords()
-	}
-	err = errors.Join(err, s.tunnel.Close())
-	hide()
-	running.Wait()
-	err = errors.Join(err, s.release(err != nil && s.started.Intercept.Refuse))
-	if s.giver != nil {
-		err = errors.Join(err, s.giver.Close())
-	}
-	s.log.Info("ended")
-	return err
+	return limit, err
 }
 
 // saveRecords brings the saved records up to date.

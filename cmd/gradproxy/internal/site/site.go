@@ -108,7 +108,8 @@ func (s *Site) takenBefore() bool {
 	return !ok || !h.own
 }
 
-func (s *Site) open(c *config.Config, parcel *handover.Parcel) (err error) {
+// open opens the parts of the site, lowest first, and takes over those of parcel, which may be nil. After an error the caller must release the opened ones.
+func (s *Site) open(c *config.Config, parcel *handover.Parcel) error {
 	s.budgets = &allowances{log: s.log, clock: time.Now, bytes: s.linkBytes}
 	stages, hold := s.budgets.plan(c)
 	settings, err := settingsOf(c, stages)
@@ -116,32 +117,10 @@ func (s *Site) open(c *config.Config, parcel *handover.Parcel) (err error) {
 		return err
 	}
 	hold()
-	if c.Admin != config.Off {
-		if s.admin, err = admin.Listen(c.Admin); err != nil {
-			return err
-		}
-	}
-	if c.Tunnel.Listen != config.Off {
-		if s.carriers, err = listenCarriers(c.Tunnel.Carrier, c.Tunnel.Listen); err != nil {
-			return err
-		}
-	}
 	s.limits = limits(s.log)
 	s.places = intercept.NewPlaces(s.limits.places)
-	for _, f := range c.Forward {
-		l, err := inherited(parcel, f.Listen)
-		if err != nil {
-			return err
-		}
-		if l != nil {
-			s.forwards = append(s.forwards, intercept.Inherit(l, f.Target, s.places, s.log))
-			continue
-		}
-		forward, err := intercept.NewForward(f.Listen, f.Target, s.places, s.log)
-		if err != nil {
-			return err
-		}
-		s.forwards = append(s.forwards, forward)
+	if err := s.listen(c, parcel); err != nil {
+		return err
 	}
 	s.registry = prometheus.NewRegistry()
 	s.counts = newCounts(s.registry, s.version)
@@ -149,34 +128,12 @@ func (s *Site) open(c *config.Config, parcel *handover.Parcel) (err error) {
 	if err := s.intercept(c); err != nil {
 		return err
 	}
-	var calls func(own netip.AddrPort, remotes ...netip.AddrPort) parser.Calls
-	if probesJobs(c) {
-		s.probed = newProbed(s.registry, s.log)
-		calls = s.calls
-	}
-	s.metrics = proxy.NewMetrics(s.registry)
-	s.money = &ledger{raw: s.metrics.RawBytes}
-	s.observed = newObserver(s, s.metrics)
-	s.proxy, err = proxy.New(proxy.Config{
-		Open: s.openStream, Await: s.await, DirectFirst: c.Intercept.DirectFirst, Codecs: codecs.New, PeerCodecs: s.peerCodecs, Excerpt: func(peer string) []byte { return s.config.Load().Excerpt(peer) }, View: s.view, Protocols: parsers.Protocols(), Settings: settings,
-		AsClient: asClient(c), Own: s.own(), Calls: calls, Places: s.places, Pipes: s.limits.pipes, PollGates: s.limits.pollGates, Answer: c.Tunnel.Resume, Memory: c.Memory, Values: values(c), Residuals: c.State.Memory, Log: s.log, Metrics: s.metrics, Control: control(c),
-	})
-	if err != nil {
+	if s.proxy, err = s.newProxy(c, settings); err != nil {
 		return err
 	}
 	s.registry.MustRegister(&shadowCollector{s.shadow})
-	open := newResidualFile
-	if s.inherit(parcel) {
-		open = inheritResidualFile
-	}
-	if c.State.Dir != "" {
-		if s.residuals, err = open(s.proxy.Residuals(), c.State.Dir, c.Site, stateKey(c), s.registry, s.log); err != nil {
-			return err
-		}
-	}
-	if s.residuals != nil {
-		s.saved = append(s.saved, newSavedFile(&s.observed.history, "history of the page", c.State.Dir, c.Site+".history", stateKey(c), s.log),
-			newSavedFile(s.budgets, "the day's use of budgets", c.State.Dir, c.Site+".budgets", stateKey(c), s.log))
+	if err := s.openFiles(c, parcel); err != nil {
+		return err
 	}
 	if c.Upgrade.Socket != "" {
 		if s.upgrades, err = handover.Listen(c.Upgrade.Socket); err != nil {
@@ -194,6 +151,70 @@ func (s *Site) open(c *config.Config, parcel *handover.Parcel) (err error) {
 	}
 	s.money.setPrices(c.Peers, nil)
 	s.registry.MustRegister(&tunnelCollector{s.tunnel, s.money}, s.observed, s.budgets)
+	return nil
+}
+
+// listen opens the listeners of the admin pages, of carriers and of forwards, which may be in parcel already.
+func (s *Site) listen(c *config.Config, parcel *handover.Parcel) (err error) {
+	if c.Admin != config.Off {
+		if s.admin, err = admin.Listen(c.Admin); err != nil {
+			return err
+		}
+	}
+	if c.Tunnel.Listen != config.Off {
+		if s.carriers, err = listenCarriers(c.Tunnel.Carrier, c.Tunnel.Listen); err != nil {
+			return err
+		}
+	}
+	for _, f := range c.Forward {
+		l, err := inherited(parcel, f.Listen)
+		if err != nil {
+			return err
+		}
+		if l != nil {
+			s.forwards = append(s.forwards, intercept.Inherit(l, f.Target, s.places, s.log))
+			continue
+		}
+		forward, err := intercept.NewForward(f.Listen, f.Target, s.places, s.log)
+		if err != nil {
+			return err
+		}
+		s.forwards = append(s.forwards, forward)
+	}
+	return nil
+}
+
+// newProxy returns the site's proxy. It needs places, limits, counts and redirect.
+func (s *Site) newProxy(c *config.Config, settings proxy.Settings) (*proxy.Proxy, error) {
+	var calls func(own netip.AddrPort, remotes ...netip.AddrPort) parser.Calls
+	if probesJobs(c) {
+		s.probed = newProbed(s.registry, s.log)
+		calls = s.calls
+	}
+	s.metrics = proxy.NewMetrics(s.registry)
+	s.money = &ledger{raw: s.metrics.RawBytes}
+	s.observed = newObserver(s, s.metrics)
+	return proxy.New(proxy.Config{
+		Open: s.openStream, Await: s.await, DirectFirst: c.Intercept.DirectFirst, Codecs: codecs.New, PeerCodecs: s.peerCodecs, Excerpt: func(peer string) []byte { return s.config.Load().Excerpt(peer) }, View: s.view, Protocols: parsers.Protocols(), Settings: settings,
+		AsClient: asClient(c), Own: s.own(), Calls: calls, Places: s.places, Pipes: s.limits.pipes, PollGates: s.limits.pollGates, Answer: c.Tunnel.Resume, Memory: c.Memory, Values: values(c), Residuals: c.State.Memory, Log: s.log, Metrics: s.metrics, Control: control(c),
+	})
+}
+
+// openFiles opens the files of state.dir.
+func (s *Site) openFiles(c *config.Config, parcel *handover.Parcel) (err error) {
+	open := newResidualFile
+	if s.inherit(parcel) {
+		open = inheritResidualFile
+	}
+	if c.State.Dir != "" {
+		if s.residuals, err = open(s.proxy.Residuals(), c.State.Dir, c.Site, stateKey(c), s.registry, s.log); err != nil {
+			return err
+		}
+	}
+	if s.residuals != nil {
+		s.saved = append(s.saved, newSavedFile(&s.observed.history, "history of the page", c.State.Dir, c.Site+".history", stateKey(c), s.log),
+			newSavedFile(s.budgets, "the day's use of budgets", c.State.Dir, c.Site+".budgets", stateKey(c), s.log))
+	}
 	return nil
 }
 

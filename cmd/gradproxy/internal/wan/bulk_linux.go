@@ -64,22 +64,31 @@ func (p *prober) datagrams(ctx context.Context) (float64, error) {
 		})
 	})
 	far.SetReadDeadline(time.Now().Add(p.delay + p.jitter[0] + warm + (windows+2)*each + 10*time.Second))
+	rates, err := p.arrivals(far, header, warm, each)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		select {
+		case err := <-failed:
+			return 0, err
+		default:
+			return 0, nil // nothing passes, which judge says
+		}
+	}
+	if err != nil {
+		return 0, err
+	}
+	return middle(rates), nil
+}
+
+// arrivals returns the bits per second, each packet with its header, that arrive in each of some windows, after a time in which the way warms up.
+func (p *prober) arrivals(far *net.UDPConn, header int, warm, each time.Duration) ([]float64, error) {
 	var rates []float64
 	var from time.Time // of the window, or of the first packet
 	bytes, warming := 0, true
 	b := make([]byte, mtu)
 	for len(rates) < windows {
 		n, _, at, err := receive(far, b)
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			select {
-			case err := <-failed:
-				return 0, err
-			default:
-				return 0, nil // nothing passes, which judge says
-			}
-		}
 		if err != nil {
-			return 0, err
+			return nil, err
 		}
 		bytes += n + header
 		switch took := at.Sub(from); {
@@ -92,7 +101,7 @@ func (p *prober) datagrams(ctx context.Context) (float64, error) {
 			from, bytes = at, 0
 		}
 	}
-	return middle(rates), nil
+	return rates, nil
 }
 
 func middle(rates []float64) float64 {
