@@ -300,12 +300,14 @@ func getUnix(socket, path string) (int, string) {
 	return response.StatusCode, string(b)
 }
 
-// awaitDeath waits until a killed process has closed its sockets, which the kernel does before others see it as a zombie.
+// awaitDeath waits until a killed process has closed its sockets. The kernel does so with its last thread, which may be another than the first: that one may
+// be a zombie before.
 func awaitDeath(t *testing.T, pid int) {
 	t.Helper()
 	for range 500 {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		if _, state, ok := strings.Cut(string(stat), ") "); err != nil || ok && strings.HasPrefix(state, "Z") {
+		threads, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+		if _, state, ok := strings.Cut(string(stat), ") "); err != nil || ok && strings.HasPrefix(state, "Z") && len(threads) <= 1 {
 			return
 		}
 		time.Sleep(20 * time.Millisecond)
