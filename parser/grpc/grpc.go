@@ -23,9 +23,16 @@ type connection struct {
 	service    Service
 	recognized atomic.Bool // the first call was the Service's
 	counts     [2]struct{ messages, payloads atomic.Int64 }
-	methods    [2]string // of the last bytes of messages, by side; each is used by its direction alone
-	named      [2]Named  // the message of the last bytes, likewise; nil: it tells no names
+	methods    [2]string  // of the last bytes of messages, by side; each is used by its direction alone
+	named      [2]labeled // the names in the last bytes, likewise; nil: none begins a tensor with a name
 }
+
+// A labeled is a Named message, or the name in one that has ended, so that it does not stay in memory until the next comes.
+type labeled interface{ Label() parser.Label }
+
+type ended parser.Label
+
+func (l ended) Label() parser.Label { return parser.Label(l) }
 
 // A direction is one direction of a connection.
 type direction struct {
@@ -125,7 +132,11 @@ func (x *exchange) Close() { x.stream.over.Store(true) }
 
 // Held implements [http2.Sized].
 func (x *exchange) Held() int {
-	return int(x.held[parser.Client].Load() + x.held[parser.Server].Load())
+	n := int(x.held[parser.Client].Load() + x.held[parser.Server].Load())
+	if s, ok := x.call.(http2.Sized); ok {
+		n += s.Held()
+	}
+	return n
 }
 
 // Data implements [http2.Exchange].
@@ -142,7 +153,11 @@ func (x *exchange) Data(from parser.Side, b []byte, rest int) (parser.Segment, e
 	x.conn.methods[from] = x.path
 	if h.message != nil {
 		seg = h.message.Next(b, min(rest, h.left))
-		x.conn.named[from], _ = h.message.(Named)
+		if named, ok := h.message.(Named); ok && seg.Tensor.Size > 0 && seg.Tensor.Off == 0 {
+			if x.conn.named[from] = named; seg.Len == h.left {
+				x.conn.named[from] = ended(named.Label())
+			}
+		}
 		if s, ok := h.message.(http2.Sized); ok {
 			x.held[from].Store(int64(s.Held()))
 		}

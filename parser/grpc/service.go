@@ -28,7 +28,8 @@ type Named interface {
 	Label() parser.Label
 }
 
-// A Call reads the messages of one call.
+// A Call reads the messages of one call. Its state beside that of messages under way, which may tell by Held how many bytes they take, is told by a Held of its own:
+// that is called after each Next, and may be called beside the other side's calls.
 type Call interface {
 	// Message is told of each message as it begins. It returns nil if nobody reads the message. Calls for the two sides may be concurrent.
 	Message(h Head) Message

@@ -2,6 +2,7 @@ package http2
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/gradproxy/gradproxy/parser"
 )
@@ -19,7 +20,7 @@ type Exchange interface {
 	Close()
 }
 
-// A Sized Exchange tells how many bytes it takes. Held may be called at any time, beside every other call.
+// A Sized Exchange tells how many bytes it takes. Held is called after each Data, and may be called beside the other side's calls.
 type Sized interface{ Held() int }
 
 // maxStreams bounds the streams of a connection that are read at a time.
@@ -31,13 +32,43 @@ type conn struct {
 
 	mu      sync.Mutex // guards the fields below
 	streams map[uint32]*stream
-	err     error // of open: both directions end with it
+	took    atomic.Int64 // bytes that the exchanges of streams have last said to take
+	err     error        // of open: both directions end with it
 }
 
 // A stream is one that is read.
 type stream struct {
 	exchange Exchange
 	ended    [2]bool // by side: no more content comes; guarded by conn.mu
+
+	mu    sync.Mutex // guards the fields below; it may be taken under conn.mu
+	takes int64      // that conn.took has of the stream
+	gone  bool       // it is no stream of the connection any more, and conn.took must have nothing of it
+}
+
+// weigh takes note of how much a stream takes, after its exchange has read something.
+func (c *conn) weigh(s *stream) {
+	x, ok := s.exchange.(Sized)
+	if !ok {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.gone {
+		return
+	}
+	n := int64(x.Held())
+	c.took.Add(n - s.takes)
+	s.takes = n
+}
+
+// remove takes a stream out. c.mu is held.
+func (c *conn) remove(id uint32, s *stream) {
+	delete(c.streams, id)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.took.Add(-s.takes)
+	s.takes, s.gone = 0, true
 }
 
 // failed returns the error that ended both directions.
@@ -83,7 +114,7 @@ func (c *conn) end(id uint32, from parser.Side) {
 	s := c.streams[id]
 	if s != nil {
 		if s.ended[from] = true; s.ended[1-from] {
-			delete(c.streams, id)
+			c.remove(id, s)
 		} else {
 			s = nil
 		}
@@ -98,23 +129,19 @@ func (c *conn) end(id uint32, from parser.Side) {
 func (c *conn) reset(id uint32) {
 	c.mu.Lock()
 	s := c.streams[id]
-	delete(c.streams, id)
+	if s != nil {
+		c.remove(id, s)
+	}
 	c.mu.Unlock()
 	if s != nil {
 		s.exchange.Close()
 	}
 }
 
-// held returns about how many bytes the streams that are read take.
+// held returns about how many bytes the streams that are read take, at a cost that does not depend on their number.
 func (c *conn) held() int {
 	const perStream = 1 << 10
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	n := perStream * len(c.streams)
-	for _, s := range c.streams {
-		if x, ok := s.exchange.(Sized); ok {
-			n += x.Held()
-		}
-	}
-	return n
+	return perStream*len(c.streams) + int(c.took.Load())
 }

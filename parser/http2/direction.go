@@ -75,6 +75,7 @@ func (d *Direction) Next(b []byte) (parser.Segment, error) {
 func (d *Direction) data(b []byte) (parser.Segment, error) {
 	b = b[:min(len(b), d.frame.rest)]
 	seg, err := d.stream.exchange.Data(d.side, b, d.frame.rest)
+	d.conn.weigh(d.stream)
 	if err != nil {
 		d.fail(err)
 		return parser.Segment{}, d.err

@@ -2,6 +2,7 @@ package nvflare
 
 import (
 	"slices"
+	"sync/atomic"
 
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/parser/grpc"
@@ -32,12 +33,19 @@ func (s *service) Call(path string, stream *grpc.Stream) grpc.Call {
 	c := &call{}
 	for side := range c.sides {
 		c.sides[side].frames = sfm{conn: s.conn, side: parser.Side(side), pieces: true}
+		c.sides[side].held = &c.held[side]
 	}
 	return c
 }
 
 // A call is one call of the method.
-type call struct{ sides [2]messages }
+type call struct {
+	sides [2]messages
+	held  [2]atomic.Int64 // bytes that each side takes, as of its last bytes
+}
+
+// Held implements http2.Sized.
+func (c *call) Held() int { return int(c.held[parser.Client].Load() + c.held[parser.Server].Load()) }
 
 // messages is one side of a call.
 type messages struct {
@@ -45,6 +53,8 @@ type messages struct {
 	scan   protoscan.Scanner
 	broken bool // frames are no longer understood
 	arrays int  // frames with elements, before the current message
+	held   *atomic.Int64
+	weigh  int // pieces of frames so far
 }
 
 // Message implements grpc.Call.
@@ -77,8 +87,14 @@ func (m message) Next(b []byte, sure int) parser.Segment {
 		return parser.Segment{Len: len(b)}
 	}
 	m.scan.Take(seg.Len)
+	if m.weigh++; m.weigh%weighEvery == 0 || !m.frames.inside() {
+		m.held.Store(int64(m.frames.Held() + m.scan.Held()))
+	}
 	return seg
 }
+
+// weighEvery is after how many pieces of a frame its state is weighed, which takes a look at each stream.
+const weighEvery = 16
 
 // End implements grpc.Message.
 func (m message) End() (payload bool) { return m.frames.arrays > m.arrays }

@@ -296,6 +296,33 @@ func TestForeignStreams(t *testing.T) {
 	}
 }
 
+// Over gRPC a connection tells of the memory that the frames of its call take, as over TCP.
+func TestFramesAreHeld(t *testing.T) {
+	held := func(x parsertest.Exchange) int {
+		client, _ := fresh().New(conn(1))
+		for _, p := range x {
+			for b := p.Bytes; p.From == parser.Client && len(b) > 0; {
+				seg, err := client.Next(b)
+				if err != nil {
+					t.Fatal(err)
+				}
+				b = b[seg.Len:]
+			}
+		}
+		return parser.Held(client)
+	}
+	j := newJob("site-1.job", 1<<20)
+	before := held(j.grpc(t, 1<<14))
+	files, _ := model(true, 1)
+	for range maxStreams {
+		j.download(parser.Client, "ref", files, false)
+	}
+	tcp, grpc := held(j.tcp()), held(j.grpc(t, 1<<14))
+	if grown := grpc - before; tcp < maxStreams*512 || grown < tcp/2 || grown > 2*tcp {
+		t.Errorf("%d bytes more are held over gRPC, %d in all over TCP", grown, tcp)
+	}
+}
+
 // Whatever a peer sends, memory is bounded.
 func TestMemoryIsBounded(t *testing.T) {
 	p := new(Protocol)

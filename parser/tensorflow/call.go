@@ -2,6 +2,7 @@ package tensorflow
 
 import (
 	"sync"
+	"unsafe"
 
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/parser/grpc"
@@ -123,6 +124,9 @@ func (m *message) Next(b []byte, sure int) parser.Segment {
 	}
 	return seg
 }
+
+// Held implements http2.Sized, by its own side's calls alone. Facts are bounded for all connections together, and left out.
+func (m *message) Held() int { return int(unsafe.Sizeof(*m)) + m.scan.Held() + 8*cap(m.claimed) }
 
 // End implements [grpc.Message].
 func (m *message) End() bool {

@@ -1,0 +1,93 @@
+package http2_test
+
+import (
+	"testing"
+
+	xhttp2 "golang.org/x/net/http2"
+
+	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/parser/grpc/grpctest"
+	"github.com/gradproxy/gradproxy/parser/http2"
+)
+
+// A heavy is an Exchange that takes a thousand times the bytes of its content, and counts how often it was asked.
+type heavy struct {
+	http2.Exchange
+	takes, asked int
+}
+
+func (h *heavy) Data(from parser.Side, b []byte, rest int) (parser.Segment, error) {
+	h.takes += 1000 * len(b)
+	return parser.Segment{Len: len(b)}, nil
+}
+
+func (h *heavy) Held() int {
+	h.asked++
+	return h.takes
+}
+
+func (*heavy) Headers(parser.Side, http2.Fields) {}
+func (*heavy) Close()                            {}
+
+// A connection holds what its streams hold, and nothing of streams that have ended or were reset, not even where a frame of them was under way; and to tell it asks no stream.
+func TestHeld(t *testing.T) {
+	const content = "content"
+	for name, c := range map[string]struct {
+		end  func(w *grpctest.Wire, id uint32)
+		left int // streams of two
+	}{
+		"goes on": {func(*grpctest.Wire, uint32) {}, 2},
+		"reset": {func(w *grpctest.Wire, id uint32) {
+			w.Frame(parser.Server, func(f *xhttp2.Framer) error { return f.WriteRSTStream(id, xhttp2.ErrCodeCancel) })
+		}, 1},
+		"ended": {func(w *grpctest.Wire, id uint32) {
+			w.Data(parser.Client, id, nil, true)
+			w.Respond(id)
+			w.Trailers(id)
+		}, 1},
+	} {
+		var all []*heavy
+		client, server := http2.New(func(http2.Fields) (http2.Exchange, error) {
+			all = append(all, new(heavy))
+			return all[len(all)-1], nil
+		})
+		feed := func(x []byte, d *http2.Direction) {
+			for len(x) > 0 {
+				seg, err := d.Next(x)
+				if err != nil {
+					t.Fatal(err)
+				}
+				x = x[seg.Len:]
+			}
+		}
+		w := grpctest.New(t)
+		a, b := w.Call("/a"), w.Call("/a")
+		w.Data(parser.Client, a, []byte(content), false)
+		w.Data(parser.Client, b, []byte(content), false)
+		c.end(w, b)
+		w.Data(parser.Client, b, []byte(content), false) // the last content of a stream that may be none any more
+		var sides [2][]byte
+		for _, p := range w.Exchange() {
+			sides[p.From] = append(sides[p.From], p.Bytes...)
+		}
+		cut := len(sides[parser.Client]) - 3 // within the last frame
+		feed(sides[parser.Client][:cut], client)
+		feed(sides[parser.Server], server)
+		feed(sides[parser.Client][cut:], client)
+		want := c.left * 1000 * len(content)
+		if name == "goes on" {
+			want += 1000 * len(content)
+		}
+		empty, _ := http2.New(nil)
+		got, asked := client.Held(), all[0].asked
+		if got < want || got > want+6<<10 || empty.Held() > 4<<10 {
+			t.Errorf("%s: %d bytes are held, want about %d", name, got, want)
+		}
+		for range 100 {
+			client.Held()
+		}
+		if all[0].asked != asked {
+			t.Errorf("%s: streams were asked what they hold", name)
+		}
+	}
+}
