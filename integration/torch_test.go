@@ -56,7 +56,7 @@ func TestTorchWithLoss(t *testing.T) {
 		{"DDP", "torch215", 3, gradientCodec, nil},
 		{"DDP", "torch215", 3, gradientCodec + "+int4", nil},
 		{"bfloat16 gradients", "torch215", 2, gradientCodec, []string{"--hook", "bf16"}},
-		{"FSDP", "torch215", 3, gradientCodec, []string{"--mode", "fsdp"}},
+		{"FSDP", "torch215", 3, gradientCodec, []string{"--mode", "fsdp", "--metric", "--metric-size", "5000", "--metric-every", "3", "--objects"}},
 	} {
 		t.Run(fmt.Sprintf("%s/%s/ranks=%d/%s", c.name, c.environment, c.ranks, c.way), func(t *testing.T) {
 			job := torchJob(t, c.environment, c.ranks, append([]string{"--steps", "12", "--hidden", "512"}, c.args...)...)

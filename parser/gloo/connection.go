@@ -76,6 +76,7 @@ func (d *direction) begin(o op) (tensor.Tensor, watch, error) {
 			_, _, err := d.constant.message(o.slot.kind(), o.length)
 			return v, w, err
 		}
+		d.conn.short.note(o.slot.tag(), o.length)
 		return v, w, nil
 	}
 	var err error

@@ -6,7 +6,11 @@ package gloo
 // A step of several equal layers with something after them has the same all-reduces. If its layers passed for one tensor, one layer would pay another one's residual. But
 // FSDP gathers all weights in each step, and tags count all collectives, of which at least as many must be others as there are all-reduces.
 // Gathers before the first layer, or of the last one's weights, have tags too. So an all-reduce is extra if the two around it are as far apart by their
-// tags as the same two in another step, apart from the extra itself, and no two of a step are as far apart: between steps FSDP gathers the weights of the whole model.
+// tags as the same two in another step, apart from the extra itself, and no two of a step are as far apart: between steps FSDP gathers the weights of the whole model, and so
+// at least once for each all-reduce of the step. Short collectives, such as gathers of objects beside an extra sum, do not count.
+//
+// A model of one unit has one all-reduce a step, and no two of a step to compare. With a sum in each third step its collectives are those of a step of three equal
+// layers, each gathered after its sum, with something after them. So there the sequence is three steps long.
 
 // extraReach is how many all-reduces away that other step may be.
 const extraReach = 128
@@ -30,25 +34,31 @@ func (c *counted) noteExtra(j, k int) {
 		return
 	}
 	before, after, last, next := &c.history[j-1], &c.history[j+1], &c.history[k], &c.history[k+1]
-	if before.first != last.first || after.first != next.first || after.tag-before.tag != next.tag-last.tag+1 || !c.same(max(k, j-1), min(k, j-1)) {
+	if before.first != last.first || after.first != next.first || !c.same(max(k, j-1), min(k, j-1)) {
+		return
+	}
+	between := c.conn.short.elapsed(last.tag, next.tag) // of two steps
+	if c.conn.short.elapsed(before.tag, after.tag) != between+1 {
 		return
 	}
 	from, to := min(k, j-1), max(k, j-1)
-	between := next.tag - last.tag // of two steps
-	reduces, closer, at := 0, false, c.history[from].tag
+	reduces, large, closer, at, skipped := uint32(0), uint32(0), false, c.history[from].tag, uint32(0)
 	for x := from + 1; x <= to; x++ {
 		if c.history[x].extra || x == j {
-			at++
+			skipped++
 			continue
 		}
-		gap := c.history[x].tag - at
-		if at = c.history[x].tag; gap > between {
+		gap := c.conn.short.elapsed(at, c.history[x].tag) - skipped
+		if at, skipped = c.history[x].tag, 0; gap > between {
 			return
 		}
 		closer = closer || gap < between
 		reduces++
+		if c.history[x].first >= crumb {
+			large++
+		}
 	}
-	if closer && c.history[to].tag-c.history[from].tag >= uint32(2*reduces) {
+	if closer && between > large && c.conn.short.elapsed(c.history[from].tag, c.history[to].tag) >= 2*reduces {
 		c.history[j].extra = true
 		c.extras++
 	}

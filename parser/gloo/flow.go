@@ -13,6 +13,7 @@ type common struct {
 
 	mu    sync.Mutex // guards the fields below, and all of both directions
 	ranks ranks
+	short shortTags
 	meta  metadata
 }
 

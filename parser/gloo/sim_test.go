@@ -359,11 +359,24 @@ func TestRolesOfSimulatedJobs(t *testing.T) {
 // same in each step, which they would not be in one step of several equal layers.
 func TestSumsInSomeSteps(t *testing.T) {
 	const steps, ranks = 24, 2
-	for name, mixed := range map[string]func(s int) bool{
-		"every third":  func(s int) bool { return s%3 == 2 },
-		"every second": func(s int) bool { return s%2 == 1 },
-		"every fourth": func(s int) bool { return s%4 == 0 },
-		"some":         func(s int) bool { return slices.Contains([]int{3, 5, 11, 12, 17}, s) },
+	sum := func(s int) []gloosim.Call { return []gloosim.Call{gloosim.Ints("hits", s, 3100, tensor.Int64)} }
+	// As torch.distributed.all_gather_object does, of objects of changing size.
+	objects := func(s int) []gloosim.Call {
+		return []gloosim.Call{gloosim.Gather("sizes of objects", s, 2, tensor.Float32), gloosim.Gather("objects", s, 60+s, tensor.Float32)}
+	}
+	both := func(s int) []gloosim.Call { return append(objects(s), sum(s)...) }
+	for name, x := range map[string]struct {
+		mixed func(s int) bool
+		with  func(s int) []gloosim.Call
+	}{
+		"every third":                 {func(s int) bool { return s%3 == 2 }, sum},
+		"every second":                {func(s int) bool { return s%2 == 1 }, sum},
+		"every fourth":                {func(s int) bool { return s%4 == 0 }, sum},
+		"some":                        {func(s int) bool { return slices.Contains([]int{3, 5, 11, 12, 17}, s) }, sum},
+		"every third, with objects":   {func(s int) bool { return s%3 == 2 }, both},
+		"some, with objects":          {func(s int) bool { return slices.Contains([]int{3, 5, 11, 12, 17}, s) }, both},
+		"objects after the sum":       {func(s int) bool { return s%3 == 1 }, func(s int) []gloosim.Call { return append(sum(s), objects(s)...) }},
+		"objects every third, no sum": {func(s int) bool { return s%3 == 2 }, objects},
 	} {
 		t.Run(name, func(t *testing.T) {
 			keys, found, of := keysOf(t, ranks, 2, repeatSteps(steps, func(s int) (c []gloosim.Call) {
@@ -374,8 +387,8 @@ func TestSumsInSomeSteps(t *testing.T) {
 				for i, size := range sizes {
 					c = append(c, gloosim.Gather(fmt.Sprint("weights ", i), s, size/ranks, tensor.Float32), gloosim.Gradients(fmt.Sprint("shard ", i), s, size, tensor.Float32))
 				}
-				if mixed(s) {
-					c = append(c, gloosim.Ints("hits", s, 3100, tensor.Int64))
+				if x.mixed(s) {
+					c = append(c, x.with(s)...)
 				}
 				return c
 			}))
@@ -435,6 +448,18 @@ func TestEqualLayersHaveKeysOfTheirOwn(t *testing.T) {
 				c = append(c, gloosim.Gradients(fmt.Sprint("layer ", l), s, sizes[1], tensor.Float32), gloosim.Gather("weights", s, sizes[1]/ranks, tensor.Float32))
 			}
 			return append(c, head(s))
+		},
+		"gathers after each, and something else after each layer": func(s int) (c []gloosim.Call) {
+			for l := range layers {
+				c = append(append(c, layer(s, l, true)...), gloosim.Gather("frozen weights", s, 5000, tensor.Float32))
+			}
+			return append(c, head(s))
+		},
+		"the same, and a short gather at the end": func(s int) (c []gloosim.Call) {
+			for l := range layers {
+				c = append(append(c, layer(s, l, true)...), gloosim.Gather("frozen weights", s, 5000, tensor.Float32))
+			}
+			return append(c, head(s), gloosim.Gather("objects", s, 60+s, tensor.Float32))
 		},
 		"gathers after each layer": func(s int) (c []gloosim.Call) {
 			for l := range layers {
