@@ -322,6 +322,7 @@ func (x *talk) ended(t *testing.T) {
 
 // Connections that are busy both ways survive three changes of the process at either site, and both at last, with each byte once and in order.
 func TestConnectionsMoveToAnotherProcess(t *testing.T) {
+	t.Parallel()
 	near, far := movingSites(t)
 	target, entry := listen(t), listen(t)
 	var talks []*talk
@@ -357,6 +358,7 @@ func TestConnectionsMoveWhereThePeerIsFull(t *testing.T) {
 
 // A hand-over that fails may last longer than a connection waits for its next stream, at both sites.
 func TestHandOverMayLastLongerThanAnAnswer(t *testing.T) {
+	t.Parallel()
 	near, far := movingSitesOf(t, 3*time.Second, "lossless", SharedValues, HandOver)
 	target, entry := listen(t), listen(t)
 	x := talkBetween(t, near, target, entry, 1)
@@ -428,6 +430,7 @@ func TestHandOverThatFailsChangesNothing(t *testing.T) {
 
 // An app that does not read keeps its connection from rest: the hand-over fails in time, and nothing is lost.
 func TestHandOverWaitsForAppsOnlySoLong(t *testing.T) {
+	t.Parallel()
 	near, _ := movingSites(t)
 	target, entry := listen(t), listen(t)
 	c, s := joined(t, near, target, entry)
@@ -458,6 +461,7 @@ func TestHandOverWaitsForAppsOnlySoLong(t *testing.T) {
 // An app that reads on only when all is written that it answers comes to rest like any other, be the process at its side replaced or the peer's; and it goes on after a
 // hand-over that fails.
 func TestAppThatWritesBeforeItReadsMoves(t *testing.T) {
+	t.Parallel()
 	near, far := movingSites(t)
 	target, entry := listen(t), listen(t)
 	c, s := joined(t, near, target, entry)
@@ -562,6 +566,7 @@ func TestHandOverFollowsAnother(t *testing.T) {
 
 // A peer that does not answer keeps nobody from a hand-over, unless there are connections with it.
 func TestPeerWithoutConnectionsKeepsNobodyFromAHandOver(t *testing.T) {
+	t.Parallel()
 	near, far := movingSites(t)
 	far.mute.Store(true)
 	if n := near.replace(); n != 0 {
@@ -685,6 +690,7 @@ func TestConnectionThatIsNotResumedIsReset(t *testing.T) {
 
 // Nor does a connection stay whose client's side has lost it: the server's side asks, and resets it.
 func TestConnectionThatTheOpenerHasLostIsReset(t *testing.T) {
+	t.Parallel()
 	near, _ := movingSites(t)
 	target, entry := listen(t), listen(t)
 	_, server := joined(t, near, target, entry)

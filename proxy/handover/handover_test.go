@@ -370,6 +370,7 @@ func TestDrainWaitsForAll(t *testing.T) {
 func TestOpeningsWaitForTheDecision(t *testing.T) {
 	for _, c := range []struct{ leaves, late, moved, missed bool }{{}, {leaves: true, moved: true}, {leaves: true, late: true, moved: true, missed: true}} {
 		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
+			t.Parallel() // each waits for openGrace
 			near, _ := newSites(t)
 			o := near.Begin()
 			asking := near.Asking()

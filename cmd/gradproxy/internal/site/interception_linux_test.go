@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"io"
 	"net"
 	"net/netip"
@@ -152,6 +153,7 @@ func TestMain(m *testing.M) {
 		ping(netip.MustParseAddrPort(address))
 		return
 	}
+	flag.Set("test.parallel", "8") // of tests that wait for most of their time; go test -parallel has the last word: m.Run reads it
 	os.Exit(m.Run())
 }
 

@@ -168,6 +168,7 @@ func trainPair(ctx context.Context, t *testing.T, listener net.Listener, address
 // Every expression of the dashboards, the rules and the alerts has a value where two proxies carry a job that may lose something, and the numbers of
 // Prometheus are those of the links.
 func TestExpressionsHaveValues(t *testing.T) {
+	t.Parallel()
 	require.Prometheus(t)
 	lab := newLab(t)
 	listener, err := net.Listen("tcp", "127.0.2.9:0")

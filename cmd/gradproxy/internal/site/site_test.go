@@ -31,12 +31,13 @@ import (
 
 // A lab is three sites on loopback: every address 127.0.N.x lies at site N.
 type lab struct {
-	t   *testing.T
-	dir string
+	t    *testing.T
+	dir  string
+	port int // of the sites' tunnels
 }
 
 func newLab(t *testing.T) *lab {
-	l := &lab{t, t.TempDir()}
+	l := &lab{t, t.TempDir(), freePort()}
 	if _, err := pki.Write(pki.Options{Dir: l.dir, Domain: "lab", Sites: names[:]}); err != nil {
 		t.Fatal(err)
 	}
@@ -45,11 +46,17 @@ func newLab(t *testing.T) *lab {
 
 var names = [...]string{"paris", "tokyo", "virginia"}
 
-// tunnelPort is a port that is free at each site's address, so that the tests run beside a gradproxy and beside each other. It lies
+// labPorts has the ports that this process has given to labs.
+var labPorts sync.Map
+
+// freePort returns a port that is free at each site's address, so that the tests run beside a gradproxy and beside each other. It lies
 // below the range from which the kernel takes ports for connections.
-var tunnelPort = func() int {
+func freePort() int {
 	for {
 		port := 10000 + rand.IntN(20000)
+		if _, taken := labPorts.LoadOrStore(port, true); taken {
+			continue
+		}
 		taken := false
 		for n := range names {
 			l, err := net.Listen("tcp", fmt.Sprintf("127.0.%d.1:%d", n+1, port))
@@ -61,19 +68,19 @@ var tunnelPort = func() int {
 			return port
 		}
 	}
-}()
+}
 
 // load writes and reads the configuration of site n: its tunnel is at 127.0.n+1.1, the sites after it dial it.
 func (l *lab) load(n int, more string) *config.Config {
 	l.t.Helper()
-	text := fmt.Sprintf("site: %s\ntunnel: {listen: \"127.0.%d.1:%d\"}\nadmin: unix:%s/%[1]s.sock\npeers:\n", names[n], n+1, tunnelPort, l.dir)
+	text := fmt.Sprintf("site: %s\ntunnel: {listen: \"127.0.%d.1:%d\"}\nadmin: unix:%s/%[1]s.sock\npeers:\n", names[n], n+1, l.port, l.dir)
 	for p, name := range names {
 		if p == n {
 			continue
 		}
 		dial := ""
 		if p < n {
-			dial = fmt.Sprintf(`dial: "127.0.%d.1:%d", `, p+1, tunnelPort)
+			dial = fmt.Sprintf(`dial: "127.0.%d.1:%d", `, p+1, l.port)
 		}
 		text += fmt.Sprintf("  - {name: %s, %snetworks: [127.0.%d.0/24], may_dial: [\"127.0.%d.0/24:1024-65535\"]}\n", name, dial, p+1, n+1)
 	}
@@ -333,7 +340,7 @@ func TestRefusals(t *testing.T) {
 	r := l.run(l.load(0, fmt.Sprintf(`forward:
   - {listen: %q, target: "127.0.2.9:22"}
   - {listen: %q, target: "127.0.2.1:%d"}
-`, free(t), free(t), tunnelPort)))
+`, free(t), free(t), l.port)))
 	l.run(l.load(1, ""))
 	r.until(t, "/readyz?exclude=peer/virginia", 200, "ready")
 	for i, why := range []string{"is not in may_dial of this peer", "is this proxy itself"} {

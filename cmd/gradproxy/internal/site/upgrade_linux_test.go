@@ -95,6 +95,7 @@ func (e *echoed) end(t *testing.T) {
 
 // Another process takes over the forwards and the connections of a site, three times, and then of the other site; no connection is lost, and none refused.
 func TestAnotherProcessTakesOver(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	_, here := upgradableBy(t, t.TempDir())
 	_, there := upgradableBy(t, t.TempDir())
@@ -265,6 +266,7 @@ func TestProcessWaitsForItsSuccessor(t *testing.T) {
 
 // A hand-over that has begun goes on when the time of the drain is over: until it ends, no connection is reset.
 func TestDrainWaitsForAHandOver(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	socket, here := upgradableBy(t, t.TempDir())
 	paris := l.run(l.load(0, forwardTo(t, echo(t, "127.0.2.9"))+here+"drain: 4s\n"))
@@ -302,6 +304,7 @@ func TestDrainWaitsForAHandOver(t *testing.T) {
 
 // A process that waits for its successor is not ready, and leaves time for its drain.
 func TestProcessWithoutASuccessorDrains(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	_, here := upgradableBy(t, t.TempDir())
 	paris := l.run(l.load(0, forwardTo(t, echo(t, "127.0.2.9"))+here+"drain: 10s\n"))

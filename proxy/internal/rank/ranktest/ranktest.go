@@ -3,6 +3,7 @@ package ranktest
 
 import (
 	"bytes"
+	"flag"
 	"fmt"
 	"os"
 	"runtime"
@@ -21,8 +22,12 @@ type Watcher struct {
 	wrong string
 }
 
+// atOnce is how many parallel tests run at once, on any number of cores: they wait for most of their time.
+const atOnce = "8"
+
 // Main runs a package's tests with all ranked locks watched by w, and fails them together if one was taken out of order.
 func Main(m *testing.M, w *Watcher) {
+	flag.Set("test.parallel", atOnce) // go test -parallel has the last word: m.Run reads it
 	rank.Watch = w.Watch
 	code := m.Run()
 	if wrong := w.Wrong(); wrong != "" {
