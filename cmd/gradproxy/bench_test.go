@@ -22,7 +22,7 @@ func runBench(args ...string) (stdout, stderr string, err error) {
 	c.SetOut(&out)
 	c.SetErr(&errs)
 	c.SilenceErrors, c.SilenceUsage = true, true
-	c.SetArgs(args)
+	c.SetArgs(append([]string{}, args...)) // not nil, which stands for the arguments of this process
 	err = c.Execute()
 	return out.String(), errs.String(), err
 }

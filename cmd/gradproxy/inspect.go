@@ -42,17 +42,9 @@ With --what-if it also says how many seconds the job's bytes take on links, and 
 			return nil
 		},
 		RunE: func(c *cobra.Command, args []string) error {
-			var err error
-			if config.Sums, err = summands(sums); err != nil {
+			err := checkInspect(&config, sums)
+			if err != nil {
 				return err
-			}
-			if config.Ranks < 0 || config.Ranks == 1 {
-				return usagef("--ranks %d: choose 2 or more", config.Ranks)
-			}
-			for _, text := range config.Policies {
-				if err := inspect.CheckPolicy(text); err != nil {
-					return usagef("--codec: %w", err)
-				}
 			}
 			if config.WhatIf, err = whatIf.question(); err != nil {
 				return err
@@ -80,15 +72,24 @@ With --what-if it also says how many seconds the job's bytes take on links, and 
 	return c
 }
 
-// summands reads the value of --sums.
-func summands(text string) (parser.Sums, error) {
-	switch text {
+// checkInspect checks the flags of a job, of which sums is the value of --sums, and fills in the rest of c.
+func checkInspect(c *inspect.Config, sums string) error {
+	switch sums {
 	case "":
-		return 0, nil
 	case "gradients":
-		return parser.SumsGradients, nil
+		c.Sums = parser.SumsGradients
+	default:
+		return usagef("--sums %s: the only value is gradients", sums)
 	}
-	return 0, usagef("--sums %s: the only value is gradients", text)
+	if c.Ranks < 0 || c.Ranks == 1 {
+		return usagef("--ranks %d: choose 2 or more", c.Ranks)
+	}
+	for _, text := range c.Policies {
+		if err := inspect.CheckPolicy(text); err != nil {
+			return usagef("--codec: %w", err)
+		}
+	}
+	return nil
 }
 
 // inspectUntil is inspectFile that gives up when ctx ends: a pipe to which nobody writes is read for ever.

@@ -31,6 +31,19 @@ type Route struct {
 	Cost  float64 `json:"cost"`
 }
 
+// A plan has the fields of the JSON of gradproxy wan up --plan that are needed here.
+type plan struct {
+	Name  string
+	Sites []struct {
+		Name, Namespace string
+		Addresses       []netip.Addr
+		Networks        []netip.Prefix
+	}
+	Links []struct {
+		Ends []struct{ Site, Device string }
+	}
+}
+
 // Lay lays out a topology, a file or the name of a ready one, by gradproxy wan up: sites are in its order, and have
 // certificates. It ends with Close and with this process.
 func (g *Gradproxy) Lay(ctx context.Context, topology string) (w *WAN, err error) {
@@ -38,17 +51,7 @@ func (g *Gradproxy) Lay(ctx context.Context, topology string) (w *WAN, err error
 	if err != nil {
 		return nil, fmt.Errorf("testbed: plan %s: %w", topology, err)
 	}
-	var plan struct {
-		Name  string
-		Sites []struct {
-			Name, Namespace string
-			Addresses       []netip.Addr
-			Networks        []netip.Prefix
-		}
-		Links []struct {
-			Ends []struct{ Site, Device string }
-		}
-	}
+	var plan plan
 	if err := json.Unmarshal(out, &plan); err != nil {
 		return nil, fmt.Errorf("testbed: plan %s: %w", topology, err)
 	}

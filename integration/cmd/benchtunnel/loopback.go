@@ -118,33 +118,7 @@ func (m *measurement) idle(ctx context.Context, w *testbed.WAN, ps testbed.Proxi
 			(<-conns).Close()
 		}
 	}()
-	var accepting, dialing errgroup.Group
-	accepting.Go(func() error {
-		for range connections {
-			far, err := l.Accept()
-			if err != nil {
-				return err
-			}
-			conns <- far
-		}
-		return nil
-	})
-	dialing.SetLimit(64)
-	for range connections {
-		dialing.Go(func() error {
-			near, err := from.Dial(ctx, "tcp", l.Addr().String())
-			if err == nil {
-				conns <- near
-			}
-			return err
-		})
-	}
-	if err := dialing.Wait(); err != nil {
-		l.Close()
-		return fmt.Errorf("%d connections: %w", connections, errors.Join(err, accepting.Wait()))
-	}
-	l.(*net.TCPListener).SetDeadline(time.Now().Add(time.Minute))
-	if err := accepting.Wait(); err != nil {
+	if err := connectMany(ctx, from, l, connections, conns); err != nil {
 		return fmt.Errorf("%d connections: %w", connections, err)
 	}
 	select {
@@ -160,4 +134,35 @@ func (m *measurement) idle(ctx context.Context, w *testbed.WAN, ps testbed.Proxi
 	fmt.Fprintf(os.Stderr, "resident before the connections: %d MiB\n", before/mib)
 	m.add("T5/"+t.name, "resident memory of one side with 9,000 idle connections, at most", float64(after)/mib, 120*connections/10000, "MiB", true)
 	return nil
+}
+
+// connectMany dials a listener n times from a site, and sends both ends of each connection to conns, which has room for them.
+func connectMany(ctx context.Context, from *testbed.Site, l net.Listener, n int, conns chan<- net.Conn) error {
+	var accepting, dialing errgroup.Group
+	accepting.Go(func() error {
+		for range n {
+			far, err := l.Accept()
+			if err != nil {
+				return err
+			}
+			conns <- far
+		}
+		return nil
+	})
+	dialing.SetLimit(64)
+	for range n {
+		dialing.Go(func() error {
+			near, err := from.Dial(ctx, "tcp", l.Addr().String())
+			if err == nil {
+				conns <- near
+			}
+			return err
+		})
+	}
+	if err := dialing.Wait(); err != nil {
+		l.Close()
+		return errors.Join(err, accepting.Wait())
+	}
+	l.(*net.TCPListener).SetDeadline(time.Now().Add(time.Minute))
+	return accepting.Wait()
 }

@@ -131,6 +131,12 @@ func (m *measurement) rates(ctx context.Context, percent float64, w1, w2, d3 boo
 			}
 		}
 	}
+	m.noteRates(percent, plain, through, w1, w2, d3)
+	return nil
+}
+
+// noteRates adds the rows of the rates of plain connections and of connections through tunnels, by name.
+func (m *measurement) noteRates(percent float64, plain, through map[string][]float64, w1, w2, d3 bool) {
 	for _, ways := range []map[string][]float64{plain, through} {
 		for _, name := range slices.Sorted(maps.Keys(ways)) {
 			m.beside(fmt.Sprintf("rate/%s/%g%%", name, percent), "rate of one connection over "+name, median(ways[name]), "Mbit/s")
@@ -159,7 +165,6 @@ func (m *measurement) rates(ctx context.Context, percent float64, w1, w2, d3 boo
 			m.add(id("W2", t), "rate of one connection, at least, of plain TCP's under Cubic", median(through[t.name])/median(plain["cubic"]), bar, "x", false)
 		}
 	}
-	return nil
 }
 
 // steps measures S1 at a rate of loss.

@@ -35,86 +35,112 @@ func (m *measurement) pairs(ctx context.Context, k *keys, kinds map[string]bool)
 		return err
 	}
 	defer l.Close()
-	var started []*exec.Cmd
+	all := []*pair{{name: "direct", entry: l.Addr().String()}}
 	defer func() {
-		for _, c := range started {
-			c.Process.Kill()
-			c.Wait()
+		for _, p := range all {
+			p.kill()
 		}
 	}()
-	start := func(name, entry string, commands ...*exec.Cmd) (*pair, error) {
-		p := &pair{name: name, entry: entry}
-		for _, c := range commands {
-			c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-			if err := c.Start(); err != nil {
-				return nil, err
-			}
-			started = append(started, c)
-			p.processes = append(p.processes, c.Process)
-		}
-		return p, p.await(ctx, l)
-	}
-	direct := &pair{name: "direct", entry: l.Addr().String()}
-	all := []*pair{direct}
 	for _, make := range []func(k *keys, server string) (name, entry string, commands []*exec.Cmd, err error){
 		m.gradproxyPair("tls"), m.gradproxyPair("dtls"), haproxyPair, stunnelPair, relayPair} {
 		name, entry, commands, err := make(k, l.Addr().String())
 		if err != nil {
 			return err
 		}
-		p, err := start(name, entry, commands...)
-		if err != nil {
+		p := &pair{name: name, entry: entry}
+		all = append(all, p)
+		if err := p.start(commands); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		all = append(all, p)
+		if err := p.await(ctx, l); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
 	}
-	added := map[string][]float64{}
 	for _, n := range []int{1, 8} {
-		rates, cpu := map[string][]float64{}, map[string][]float64{}
-		for range m.rounds {
-			base := 0.0
-			for _, p := range all {
-				c, err := p.carry(ctx, l, n, 2*time.Second)
-				if err != nil {
-					return fmt.Errorf("%s: %w", p.name, err)
-				}
-				rates[p.name] = append(rates[p.name], c.mbps)
-				cpu[p.name] = append(cpu[p.name], c.cpu)
-				if n > 1 {
-					continue
-				}
-				ping, err := p.ping(l, 2000)
-				if err != nil {
-					return fmt.Errorf("%s: %w", p.name, err)
-				}
-				if p == direct {
-					base = ping
-				}
-				added[p.name] = append(added[p.name], ping-base)
-			}
+		of, err := m.comparePairs(ctx, l, all, n)
+		if err != nil {
+			return err
 		}
-		for _, p := range all {
-			m.beside(fmt.Sprintf("pair/%s/%d", p.name, n), "rate by way of "+p.name, median(rates[p.name]), "Mbit/s")
-			if p != direct {
-				m.beside(fmt.Sprintf("pair/%s/%d/cpu", p.name, n), "processor time of its two processes", median(cpu[p.name]), "s/GB")
-			}
-		}
-		for _, other := range []string{"haproxy", "stunnel", "go"} {
-			if kinds["T1"] {
-				m.add(fmt.Sprintf("T1/%s/%d", other, n), "rate through the pair, TLS between, at least, of "+other+"'s", median(rates["gradproxy-tls"])/median(rates[other]), 1, "x", false)
-			}
-			if kinds["T2"] {
-				m.add(fmt.Sprintf("T2/%s/%d", other, n), "processor time of the pair for a byte, at most, of "+other+"'s", median(cpu["gradproxy-tls"])/median(cpu[other]), 1, "x", true)
-			}
-		}
-	}
-	for _, p := range all[1:] {
-		m.beside("pair/"+p.name+"/ping", "time that it adds to a byte's round trip, median", median(added[p.name]), "µs")
-	}
-	if kinds["T4"] {
-		m.add("T4", "time that the pair adds to a byte's round trip, at most, of haproxy's", median(added["gradproxy-tls"])/median(added["haproxy"]), 1, "x", true)
+		m.notePairs(all, n, kinds, of)
 	}
 	return nil
+}
+
+// start starts the pair's processes, which end with this one at the latest.
+func (p *pair) start(commands []*exec.Cmd) error {
+	for _, c := range commands {
+		c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		if err := c.Start(); err != nil {
+			return err
+		}
+		p.processes = append(p.processes, c.Process)
+	}
+	return nil
+}
+
+// kill ends the pair's processes.
+func (p *pair) kill() {
+	for _, process := range p.processes {
+		process.Kill()
+		process.Wait()
+	}
+}
+
+// pairFigures has the figures of pairs, each of some rounds, by the pair's name.
+type pairFigures struct {
+	rates, cpu, added map[string][]float64 // Mbit/s, s/GB, and µs that a byte's round trip takes longer than without the pair
+}
+
+// comparePairs has each pair, of which the first is the direct way, carry n connections in turn. Round trips are measured where n is 1.
+func (m *measurement) comparePairs(ctx context.Context, l net.Listener, all []*pair, n int) (pairFigures, error) {
+	of := pairFigures{map[string][]float64{}, map[string][]float64{}, map[string][]float64{}}
+	for range m.rounds {
+		base := 0.0
+		for i, p := range all {
+			c, err := p.carry(ctx, l, n, 2*time.Second)
+			if err != nil {
+				return of, fmt.Errorf("%s: %w", p.name, err)
+			}
+			of.rates[p.name] = append(of.rates[p.name], c.mbps)
+			of.cpu[p.name] = append(of.cpu[p.name], c.cpu)
+			if n > 1 {
+				continue
+			}
+			ping, err := p.ping(l, 2000)
+			if err != nil {
+				return of, fmt.Errorf("%s: %w", p.name, err)
+			}
+			if i == 0 {
+				base = ping
+			}
+			of.added[p.name] = append(of.added[p.name], ping-base)
+		}
+	}
+	return of, nil
+}
+
+// notePairs adds the rows of pairs that carried n connections.
+func (m *measurement) notePairs(all []*pair, n int, kinds map[string]bool, of pairFigures) {
+	for i, p := range all {
+		m.beside(fmt.Sprintf("pair/%s/%d", p.name, n), "rate by way of "+p.name, median(of.rates[p.name]), "Mbit/s")
+		if i > 0 {
+			m.beside(fmt.Sprintf("pair/%s/%d/cpu", p.name, n), "processor time of its two processes", median(of.cpu[p.name]), "s/GB")
+		}
+		if i > 0 && n == 1 {
+			m.beside("pair/"+p.name+"/ping", "time that it adds to a byte's round trip, median", median(of.added[p.name]), "µs")
+		}
+	}
+	for _, other := range []string{"haproxy", "stunnel", "go"} {
+		if kinds["T1"] {
+			m.add(fmt.Sprintf("T1/%s/%d", other, n), "rate through the pair, TLS between, at least, of "+other+"'s", median(of.rates["gradproxy-tls"])/median(of.rates[other]), 1, "x", false)
+		}
+		if kinds["T2"] {
+			m.add(fmt.Sprintf("T2/%s/%d", other, n), "processor time of the pair for a byte, at most, of "+other+"'s", median(of.cpu["gradproxy-tls"])/median(of.cpu[other]), 1, "x", true)
+		}
+	}
+	if kinds["T4"] && n == 1 {
+		m.add("T4", "time that the pair adds to a byte's round trip, at most, of haproxy's", median(of.added["gradproxy-tls"])/median(of.added["haproxy"]), 1, "x", true)
+	}
 }
 
 // free returns an address of loopback at which nobody listens.

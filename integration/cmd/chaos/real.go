@@ -428,6 +428,20 @@ func tampersWith(how string) func(s *stage, r *rand.Rand) {
 	}
 }
 
+// connect has clients connect, a little after each other.
+func (s *stage) connect(work *sync.WaitGroup) {
+	for n := range uint64(3 + s.r.IntN(6)) {
+		scripts := [2]script{newScript(s.r, n, 400_000, 500*time.Millisecond), newScript(s.r, n, 400_000, 500*time.Millisecond)}
+		after := ms(s.r, 300)
+		work.Go(func() {
+			time.Sleep(after)
+			if err := s.job.client(n, scripts); err != nil {
+				s.wrongly("%v", err)
+			}
+		})
+	}
+}
+
 // play plays one seed.
 func (l *lab) play(ctx context.Context, seed uint64) (row, error) {
 	begin := time.Now()
@@ -446,16 +460,7 @@ func (l *lab) play(ctx context.Context, seed uint64) (row, error) {
 		}
 	}
 	var work sync.WaitGroup
-	for n := range uint64(3 + s.r.IntN(6)) {
-		scripts := [2]script{newScript(s.r, n, 400_000, 500*time.Millisecond), newScript(s.r, n, 400_000, 500*time.Millisecond)}
-		after := ms(s.r, 300)
-		work.Go(func() {
-			time.Sleep(after)
-			if err := s.job.client(n, scripts); err != nil {
-				s.wrongly("%v", err)
-			}
-		})
-	}
+	s.connect(&work)
 	work.Go(func() { s.tensors.run(seed) })
 	for range 1 + s.r.IntN(3) {
 		f := realFaults[s.r.IntN(len(realFaults))]

@@ -126,37 +126,8 @@ func runSoak(ctx context.Context, dir, binary, carrier string, length, every, pa
 	number := uint64(0)
 	out := json.NewEncoder(os.Stdout)
 	for time.Since(begin) < length && ctx.Err() == nil {
-		until := time.Now().Add(every - time.Second)
-		var work sync.WaitGroup
-		for k := range 8 {
-			r := rand.New(rand.NewPCG(number, uint64(k)))
-			base := number + uint64(k)<<32
-			work.Go(func() {
-				for i := uint64(0); time.Now().Before(until); i++ {
-					if err := s.job.client(base+i, [2]script{newScript(r, base+i, 1<<20, pause), newScript(r, 0, 1<<20, pause)}); err != nil {
-						s.wrongly("%v", err)
-					}
-				}
-			})
-		}
-		work.Go(func() {
-			for time.Now().Before(until) {
-				time.Sleep(ms(s.r, 2000))
-				s.relay.some(s.r, func(p path) { p.reset() })
-			}
-		})
+		done := s.soak(number, time.Now().Add(every-time.Second), pause)
 		number += 1 << 20
-		work.Wait()
-		s.job.apps.Wait()
-		s.job.mu.Lock()
-		for _, e := range s.job.order {
-			if f := e.fault(s.disturbed); f != "" {
-				s.wrongly("%s", f)
-			}
-		}
-		done := s.job.finished + len(s.job.order)
-		s.job.finished, s.job.order = done, nil
-		s.job.mu.Unlock()
 		time.Sleep(time.Second)
 		for _, x := range s.sites {
 			now, err := x.sample(begin, done)
@@ -170,16 +141,7 @@ func runSoak(ctx context.Context, dir, binary, carrier string, length, every, pa
 		}
 	}
 	for _, x := range s.sites {
-		half := samples[x.name][len(samples[x.name])/2:]
-		slopes := map[string]any{"site": x.name, "samples": len(half)}
-		for name, of := range map[string]func(sample) float64{
-			"rss_bytes_an_hour":   func(s sample) float64 { return s.RSS },
-			"descriptors_an_hour": func(s sample) float64 { return s.Descriptors },
-			"goroutines_an_hour":  func(s sample) float64 { return s.Goroutines },
-		} {
-			slopes[name] = slope(half, of) * 3600
-		}
-		if err := out.Encode(slopes); err != nil {
+		if err := out.Encode(slopes(x.name, samples[x.name])); err != nil {
 			return err
 		}
 		x.stop()
@@ -190,6 +152,54 @@ func runSoak(ctx context.Context, dir, binary, carrier string, length, every, pa
 		return errors.New(strings.Join(s.wrong, "; "))
 	}
 	return nil
+}
+
+// soak carries connections, the first of that number, until a time, while carriers are lost. It returns how many have ended since the stage began.
+func (s *stage) soak(number uint64, until time.Time, pause time.Duration) (done int) {
+	var work sync.WaitGroup
+	for k := range 8 {
+		r := rand.New(rand.NewPCG(number, uint64(k)))
+		base := number + uint64(k)<<32
+		work.Go(func() {
+			for i := uint64(0); time.Now().Before(until); i++ {
+				if err := s.job.client(base+i, [2]script{newScript(r, base+i, 1<<20, pause), newScript(r, 0, 1<<20, pause)}); err != nil {
+					s.wrongly("%v", err)
+				}
+			}
+		})
+	}
+	work.Go(func() {
+		for time.Now().Before(until) {
+			time.Sleep(ms(s.r, 2000))
+			s.relay.some(s.r, func(p path) { p.reset() })
+		}
+	})
+	work.Wait()
+	s.job.apps.Wait()
+	s.job.mu.Lock()
+	defer s.job.mu.Unlock()
+	for _, e := range s.job.order {
+		if f := e.fault(s.disturbed); f != "" {
+			s.wrongly("%s", f)
+		}
+	}
+	done = s.job.finished + len(s.job.order)
+	s.job.finished, s.job.order = done, nil
+	return done
+}
+
+// slopes is the last row of a site: the slopes of the later half of its samples.
+func slopes(site string, samples []sample) map[string]any {
+	half := samples[len(samples)/2:]
+	row := map[string]any{"site": site, "samples": len(half)}
+	for name, of := range map[string]func(sample) float64{
+		"rss_bytes_an_hour":   func(s sample) float64 { return s.RSS },
+		"descriptors_an_hour": func(s sample) float64 { return s.Descriptors },
+		"goroutines_an_hour":  func(s sample) float64 { return s.Goroutines },
+	} {
+		row[name] = slope(half, of) * 3600
+	}
+	return row
 }
 
 // slope returns by how much a value grows in a second, by least squares.

@@ -102,14 +102,10 @@ func (r *gsparRun) train(ctx context.Context) error {
 		model.Labels = append(model.Labels, int8(b))
 	}
 	svrg := learn.SVRG{Model: model}
-	var sent, uniform [gsparWorkers]*cluster.Channel
-	for i := range sent {
-		var err1, err2 error
-		sent[i], err1 = cluster.NewChannel(cluster.Wire{Codec: codec(fmt.Sprintf("gspar(kappa=%v,seed=%d)", r.kappa, i+1))}, data.D)
-		uniform[i], err2 = cluster.NewChannel(cluster.Wire{Codec: codec(fmt.Sprintf("unisp(kappa=%v,seed=%d)", r.kappa, i+1))}, data.D)
-		if err1 != nil || err2 != nil {
-			return errors.Join(err1, err2)
-		}
+	sent, err1 := r.channels("gspar", data.D)
+	uniform, err2 := r.channels("unisp", data.D)
+	if err1 != nil || err2 != nil {
+		return errors.Join(err1, err2)
 	}
 	w, g, sum, got := make([]float32, data.D), make([]float32, data.D), make([]float32, data.D), make([]float32, data.D)
 	// The step that suits the data's scale, over the variance (section 4: "inversely related").
@@ -133,16 +129,7 @@ func (r *gsparRun) train(ctx context.Context) error {
 				} else {
 					model.Gradient(g, w, batch)
 				}
-				if variance := gspar.Variance(g, gspar.Greedy(g, r.kappa, 2)); !math.IsNaN(variance) {
-					r.gspar.add(variance)
-				}
-				if err := uniform[i].Send(got, g); err != nil {
-					return err
-				}
-				if norm := squares(g); norm > 0 {
-					r.unisp.add(squares(got) / norm)
-				}
-				if err := sent[i].Send(got, g); err != nil {
+				if err := r.send(got, g, sent[i], uniform[i]); err != nil {
 					return err
 				}
 				for k, v := range got {
@@ -161,6 +148,30 @@ func (r *gsparRun) train(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// channels returns the workers' channels of a method, for gradients of n elements.
+func (r *gsparRun) channels(method string, n int) (all [gsparWorkers]*cluster.Channel, err error) {
+	for i := range all {
+		if all[i], err = cluster.NewChannel(cluster.Wire{Codec: codec(fmt.Sprintf("%s(kappa=%v,seed=%d)", method, r.kappa, i+1))}, n); err != nil {
+			return all, err
+		}
+	}
+	return all, nil
+}
+
+// send sets got to a gradient as it is received, and notes the variance of both methods.
+func (r *gsparRun) send(got, gradient []float32, sent, uniform *cluster.Channel) error {
+	if variance := gspar.Variance(gradient, gspar.Greedy(gradient, r.kappa, 2)); !math.IsNaN(variance) {
+		r.gspar.add(variance)
+	}
+	if err := uniform.Send(got, gradient); err != nil {
+		return err
+	}
+	if norm := squares(gradient); norm > 0 {
+		r.unisp.add(squares(got) / norm)
+	}
+	return sent.Send(got, gradient)
 }
 
 func squares(v []float32) (sum float64) {

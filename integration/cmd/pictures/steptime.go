@@ -40,12 +40,7 @@ func stepTime(d data) []byte {
 		p.text(x(float64(r)), height-bottom+20, "soft", "middle", fmt.Sprint(r))
 	}
 	p.text((left+width-right)/2, height-10, "soft", "middle", "rate of the link, Mbit/s")
-	type label struct {
-		y    float64
-		text string
-	}
 	var labels []label
-	series := map[string]string{}
 	for i, way := range d.WAN.ways() {
 		class := fmt.Sprintf("s%d", i%4)
 		var points []point
@@ -55,21 +50,30 @@ func stepTime(d data) []byte {
 			}
 		}
 		p.polyline(points, class, true)
-		series[wayName(way)] = class
-		labels = append(labels, label{points[len(points)-1].y, wayName(way)})
+		labels = append(labels, label{points[len(points)-1].y, class, wayName(way)})
 	}
-	// Labels stand at the ends of their lines, 17 apart at least, in the order of the lines.
+	p.labels(labels, width-right+12, height-bottom-8)
+	return p.bytes()
+}
+
+// A label is the name of a line, of a class, which ends at height y.
+type label struct {
+	y           float64
+	class, text string
+}
+
+// labels writes labels at the ends of their lines, 17 apart, in the order of the lines, none below the bottom.
+func (p *picture) labels(labels []label, x, bottom float64) {
 	slices.SortStableFunc(labels, func(a, b label) int { return cmp.Compare(a.y, b.y) })
 	mean := 0.0
 	for _, l := range labels {
 		mean += l.y / float64(len(labels))
 	}
-	at := min(mean-17*float64(len(labels)-1)/2, height-bottom-8-17*float64(len(labels)-1))
+	at := min(mean-17*float64(len(labels)-1)/2, bottom-17*float64(len(labels)-1))
 	for _, l := range labels {
-		p.text(width-right+12, at+4, series[l.text]+" bold", "start", l.text)
+		p.text(x, at+4, l.class+" bold", "start", l.text)
 		at += 17
 	}
-	return p.bytes()
 }
 
 // wayName describes a way of wantable.

@@ -210,20 +210,27 @@ func (m *measurement) train(ctx context.Context, link wansim.Link, w way, steps,
 			return err
 		}
 		t.Push, t.Pull, t.WAN = all.Push, all.Pull, all.WAN
-		for _, r := range results {
-			if r.WeightsSHA256 != "" {
-				weights = append(weights, r.WeightsSHA256)
-				t.Accuracy = r.Accuracy
-				m.Framework, m.Parameters = r.Version, r.Parameters
-				if w.name == direct {
-					t.Push, t.Pull = m.framework.itself(steps, m.Workers, r.DenseBytes)
-				}
-			}
-		}
-		t.Identical = len(slices.Compact(slices.Clone(weights))) == 1
+		weights = m.take(&t, results)
 		return nil
 	})
 	return t, weights, err
+}
+
+// take fills in the results of a training's workers, and returns the hashes of their weights.
+func (m *measurement) take(t *training, results []testbed.Result) (weights []string) {
+	for _, r := range results {
+		if r.WeightsSHA256 == "" {
+			continue
+		}
+		weights = append(weights, r.WeightsSHA256)
+		t.Accuracy = r.Accuracy
+		m.Framework, m.Parameters = r.Version, r.Parameters
+		if t.Way == direct {
+			t.Push, t.Pull = m.framework.itself(t.Steps, m.Workers, r.DenseBytes)
+		}
+	}
+	t.Identical = len(slices.Compact(slices.Clone(weights))) == 1
+	return weights
 }
 
 // read returns an earlier measurement; "": none.

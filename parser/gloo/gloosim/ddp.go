@@ -111,22 +111,7 @@ type DDP struct {
 
 // Calls returns the program of the job.
 func (j DDP) Calls() []Call {
-	var shapes []byte
-	counts := make([]int, len(j.Shapes))
-	total := 0
-	for i, sizes := range j.Shapes {
-		strides := make([]int64, len(sizes))
-		n := int64(1)
-		for k := len(sizes) - 1; k >= 0; k-- {
-			strides[k] = n
-			n *= sizes[k]
-		}
-		for _, x := range append(append([]int64{}, sizes...), strides...) {
-			shapes = binary.LittleEndian.AppendUint64(shapes, uint64(x))
-		}
-		counts[i] = int(n)
-		total += int(n)
-	}
+	shapes, counts, total := j.parameters()
 	exact := func(op Op, name string, d tensor.DType, b []byte) Call {
 		return Call{Op: op, Name: name, Role: tensor.Exact, DType: d, Data: func(int) []byte { return b }, Wait: true}
 	}
@@ -176,6 +161,25 @@ func (j DDP) Calls() []Call {
 		calls[len(calls)-1].Wait = true
 	}
 	return calls
+}
+
+// parameters returns the parameters' shapes as they are broadcast, sizes before strides, the elements of each, and of all.
+func (j DDP) parameters() (shapes []byte, counts []int, total int) {
+	counts = make([]int, len(j.Shapes))
+	for i, sizes := range j.Shapes {
+		strides := make([]int64, len(sizes))
+		n := int64(1)
+		for k := len(sizes) - 1; k >= 0; k-- {
+			strides[k] = n
+			n *= sizes[k]
+		}
+		for _, x := range append(append([]int64{}, sizes...), strides...) {
+			shapes = binary.LittleEndian.AppendUint64(shapes, uint64(x))
+		}
+		counts[i] = int(n)
+		total += int(n)
+	}
+	return shapes, counts, total
 }
 
 // announcement is the two broadcasts of the buckets' order.
