@@ -18,6 +18,7 @@ type controlled struct {
 	rng      *rand.Rand
 	drift    float64 // part of a value that is the same each time, in standard deviations
 	exact    int     // values
+	bytes    int     // of encodings
 }
 
 func newControlled(t *testing.T, text string) *controlled { return newControlledOf(t, text, 4096, 1) }
@@ -44,9 +45,11 @@ func (c *controlled) run(steps int, scale float64) {
 			x[i] = float32(scale * (c.rng.NormFloat64() + c.drift*float64(1-2*(i%2))))
 		}
 		tensor.FromFloat32(b, x, tensor.Float32)
-		if _, err := c.enc.Append(nil, b); err != nil {
+		encoded, err := c.enc.Append(nil, b)
+		if err != nil {
 			c.t.Fatal(err)
 		}
+		c.bytes += len(encoded)
 	}
 }
 
@@ -55,13 +58,17 @@ func (c *controlled) run(steps int, scale float64) {
 func TestControlAdapts(t *testing.T) {
 	c := newControlled(t, "3lc(s=auto,residual_ratio=5)")
 	c.run(200, 1)
-	young := c.control.Ratio()
+	young, first := c.control.Ratio(), c.bytes
 	if young > 3 {
 		t.Errorf("after 200 steps the residual ratio is %v, want 2 or little more", young)
 	}
 	c.run(1500, 1)
 	if r, s := c.control.Ratio(), c.control.Sparsity(); r < young || r > 1.3*5 || s <= 1.2 || s > 1.9 {
 		t.Errorf("after 1700 steps the residual ratio is %v, at first it was %v, and s is %v", r, young, s)
+	}
+	before := c.bytes
+	if c.run(200, 1); float64(c.bytes-before) > 0.95*float64(first) {
+		t.Errorf("200 encodings take %d bytes, and the first ones took %d: the sparsity changes nothing", c.bytes-before, first)
 	}
 	if c.exact != 0 {
 		t.Errorf("the guard acted on %d values before the scale changed", c.exact)
