@@ -25,8 +25,8 @@ func TestLossKeepsTheChecksum(t *testing.T) {
 		share   float64 // of elements that are not zero
 		changed int     // values that arrive as others, at least
 	}{
-		{"3lc(s=1.75)", tensor.Float32, 5000, 0, 1, 14}, {"int8", tensor.Float16, 5000, 0, 1, 14}, {"int8", tensor.Float32, 64 << 10, 0, 0.1, 14},
-		{"int8", tensor.Float32, 64 << 10, 0, 0.01, 0}, {"3lc(s=1.75)", tensor.Float32, 5000, 3, 1, 14}, {"3lc(s=1.75)", tensor.Float64, 5000, 3, 1, 14},
+		{"3lc(s=1.75)", tensor.Float32, 5000, 0, 1, 14}, {"int8", tensor.Float16, 5000, 0, 1, 14}, {"int8", tensor.Float32, 16 << 10, 0, 0.1, 14},
+		{"int8", tensor.Float32, 16 << 10, 0, 0.01, 0}, {"3lc(s=1.75)", tensor.Float32, 5000, 3, 1, 14}, {"3lc(s=1.75)", tensor.Float64, 5000, 3, 1, 14},
 		{"qsgd", tensor.Float32, 5000, 0, 1, 14}, {"int8", tensor.Float32, coder.SumElements, 0, 1, 10}, {"int8", tensor.Float32, coder.SumElements - 1, 0, 1, 0},
 	} {
 		rule := policy.Rule{Roles: []tensor.Role{tensor.Gradient}, Codec: c.codec, FlushEvery: c.flush}
