@@ -3,6 +3,11 @@
 package integration
 
 import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +15,56 @@ import (
 	"github.com/gradproxy/gradproxy/integration/require"
 	"github.com/gradproxy/gradproxy/integration/testbed"
 )
+
+// wantRightsApart fails the test unless the proxy, which parses bytes, has no right but to change its network's rules, and a process of its own
+// has the ones of probes.
+func wantRightsApart(t *testing.T, p *testbed.Proxy) {
+	t.Helper()
+	found := regexp.MustCompile(`jobs are probed by a process of its own" pid=([0-9]+)`).FindStringSubmatch(p.Log())
+	if found == nil {
+		t.Fatalf("the log names no process that probes:\n%s", p.Log())
+	}
+	const netAdmin, bpf, ptrace = 1 << 12, 1 << 39, 1 << 19
+	proxy, prober := confined(t, strconv.Itoa(p.Pid())), confined(t, found[1])
+	if proxy["CapEff"] != netAdmin || proxy["CapPrm"] != netAdmin || proxy["NoNewPrivs"] != 1 {
+		t.Errorf("the process that parses bytes: %v, want CAP_NET_ADMIN only and no_new_privs", proxy)
+	}
+	if prober["PPid"] != uint64(p.Pid()) || prober["CapEff"]&(bpf|ptrace) != bpf|ptrace || prober["CapEff"]&netAdmin != 0 {
+		t.Errorf("the process that probes: %v, want a child of %d with the rights of probes and no others", prober, p.Pid())
+	}
+}
+
+// confined waits until a process has the last of its walls, and returns its status.
+func confined(t *testing.T, pid string) map[string]uint64 {
+	t.Helper()
+	for {
+		if status := statusOf(t, pid); status["Seccomp"] == 2 || t.Context().Err() != nil {
+			return status
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// statusOf returns fields of /proc/PID/status. Those of capabilities are hexadecimal, others decimal.
+func statusOf(t *testing.T, pid string) map[string]uint64 {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("/proc", pid, "status"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fields := map[string]uint64{}
+	for line := range strings.Lines(string(text)) {
+		name, value, _ := strings.Cut(line, ":")
+		base := 10
+		if strings.HasPrefix(name, "Cap") {
+			base = 16
+		}
+		if n, err := strconv.ParseUint(strings.TrimSpace(value), base, 64); err == nil {
+			fields[name] = n
+		}
+	}
+	return fields
+}
 
 // Each release's calls are seen: buckets of gradients, and after each step a sum of something else.
 func TestProbedCalls(t *testing.T) {
@@ -19,6 +74,9 @@ func TestProbedCalls(t *testing.T) {
 		t.Run(environment, func(t *testing.T) {
 			w := newWAN(t, 2, fast)
 			ps := startProxies(t, w, testbed.Way(gradientCodec).Config())
+			for _, p := range ps {
+				wantRightsApart(t, p)
+			}
 			results := runJob(t, w, torchJob(t, environment, 2, "--steps", "12", "--hidden", "512", "--metric"))
 			count := func(metric string) float64 {
 				n, err := ps.Sum(deadline(t, time.Minute), metric)

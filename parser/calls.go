@@ -3,7 +3,8 @@ package parser
 import "github.com/gradproxy/gradproxy/tensor"
 
 // Calls tells which code of a process calls the collectives that one of its connections carries, as seen in the process itself. The
-// process is the app at the connection's own end. Calls must be safe for concurrent use, and its methods must not block.
+// process is the app at the connection's own end. Calls must be safe for concurrent use. Its methods may ask another
+// process, and so wait for its turn on a busy machine; they must not wait for the job or for a peer.
 type Calls interface {
 	// Of appends to dst the calls that the process has given this tag, and returns the extended slice: one call for each process
 	// group that the connection may belong to, and for each layout that the process's objects may have. A call must be there before

@@ -3,7 +3,7 @@ package proxy
 import (
 	"net"
 	"net/netip"
-	"slices"
+	"syscall"
 	"testing"
 
 	"github.com/gradproxy/gradproxy/parser"
@@ -22,20 +22,41 @@ func (w watched) New(c parser.Conn) (fromClient, fromServer parser.Parser) {
 	return w.Toy.New(c)
 }
 
-// callsOf are the calls that somebody sees of the app with a socket.
+// callsOf are the calls that somebody sees of the app at the other end of a connection.
 type callsOf struct {
-	own     netip.AddrPort
-	remotes []netip.AddrPort
+	app uint16         // port of the app
+	far netip.AddrPort // the app's other end, as the app sees it
 }
 
-func (*callsOf) Of(dst []parser.Call, _ uint32) []parser.Call { return dst }
-func (*callsOf) Contradicted(string)                          {}
+// portOfPeer returns the port of a connection's other end.
+func portOfPeer(c syscall.Conn) (port uint16) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return 0
+	}
+	raw.Control(func(fd uintptr) {
+		switch a, _ := syscall.Getpeername(int(fd)); a := a.(type) {
+		case *syscall.SockaddrInet4:
+			port = uint16(a.Port)
+		case *syscall.SockaddrInet6:
+			port = uint16(a.Port)
+		}
+	})
+	return port
+}
+
+// Of returns one call, by the ports.
+func (c *callsOf) Of(dst []parser.Call, _ uint32) []parser.Call {
+	return append(dst, parser.Call{Source: uint64(c.app), Buffer: uint64(c.far.Port())})
+}
+
+func (*callsOf) Contradicted(string) {}
 
 // The parsers of each proxy are given the calls of the app beside it, which is named by its socket.
 func TestParsersSeeTheCallsOfTheOwnApp(t *testing.T) {
 	w := watched{conns: make(chan parser.Conn, 2)}
 	p := newPairWith(t, func(_ string, c *Config) {
-		c.Calls = func(own netip.AddrPort, remotes ...netip.AddrPort) parser.Calls { return &callsOf{own, remotes} }
+		c.Calls = func(conn syscall.Conn, far netip.AddrPort) parser.Calls { return &callsOf{portOfPeer(conn), far} }
 	}, []parser.Protocol{w})
 	client, err := net.Dial("tcp", p.entry.Addr().String())
 	if err != nil {
@@ -53,13 +74,9 @@ func TestParsersSeeTheCallsOfTheOwnApp(t *testing.T) {
 		if c.Own == parser.Server {
 			socket, far = server, c.Client
 		}
-		calls, ok := c.Calls.(*callsOf)
-		if !ok {
-			t.Fatalf("the parsers of the %s's proxy are given the calls %v", c.Own, c.Calls)
-		}
-		want := []netip.AddrPort{app.AddrOf(socket.RemoteAddr()), far}
-		if calls.own != app.AddrOf(socket.LocalAddr()) || !slices.Equal(calls.remotes, want) {
-			t.Errorf("the %s's proxy asks for the socket %v to one of %v, want %v to one of %v", c.Own, calls.own, calls.remotes, socket.LocalAddr(), want)
+		calls, want := c.Calls.Of(nil, 1), parser.Call{Source: uint64(app.AddrOf(socket.LocalAddr()).Port()), Buffer: uint64(far.Port())}
+		if len(calls) != 1 || calls[0] != want {
+			t.Errorf("the %s's proxy asks for the app of %+v, want %+v", c.Own, calls, want)
 		}
 	}
 }

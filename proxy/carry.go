@@ -16,7 +16,7 @@ func (p *Proxy) carry(conn *net.TCPConn, stream Stream, peer string, log *slog.L
 	p.prepare(conn)
 	end, done := p.gate(conn, log)
 	defer done()
-	p.begin(end, stream, peer, log, o, own, func() parser.Calls { return p.calls(conn, o, own) }, seated)
+	p.begin(end, stream, peer, log, o, own, func() parser.Calls { return p.calls(end, o, own) }, seated)
 }
 
 // prepare sets the options of an app's socket.
@@ -149,7 +149,7 @@ func sendBuffer(memory, connections int64) int {
 }
 
 // calls returns what is seen of the collectives that the app behind conn calls, nil if nobody sees them.
-func (p *Proxy) calls(conn *net.TCPConn, o frame.Opening, own parser.Side) parser.Calls {
+func (p *Proxy) calls(conn *app.Conn, o frame.Opening, own parser.Side) parser.Calls {
 	if p.config.Calls == nil {
 		return nil
 	}
@@ -157,7 +157,7 @@ func (p *Proxy) calls(conn *net.TCPConn, o frame.Opening, own parser.Side) parse
 	if own == parser.Server {
 		far = o.Client
 	}
-	return p.config.Calls(frame.Unmap(app.AddrOf(conn.RemoteAddr())), frame.Unmap(app.AddrOf(conn.LocalAddr())), far)
+	return p.config.Calls(conn, far)
 }
 
 // gate returns the app's end of a connection, behind poll gates if there are any left. done gives them back.

@@ -21,31 +21,24 @@ import (
 // thread's network namespace or else in another one, and attaches the programs to the library in which its collectives are. An error says in one line why
 // its calls cannot be seen. pid is the process's number; 0: it was not found.
 func (p *Probes) Find(own netip.AddrPort, remotes ...netip.AddrPort) (process *Process, pid int, err error) {
-	socket, err := socketInode(own, remotes)
-	if err != nil {
-		return nil, 0, err
-	}
-	// On a busy machine a look at /proc now and then misses a process that is there, or a part of its memory (Linux 6.18), so that one look proves nothing.
-	for pause := lookPause; ; pause *= 2 {
-		if process, pid, err = p.look(socket); err == nil {
-			return process, pid, nil
-		}
-		if pause > maxLookPause {
-			break
-		}
-		time.Sleep(pause)
-	}
-	if pid == 0 {
-		err = fmt.Errorf("probe: the socket %v: %w", own, err)
-	}
-	return nil, pid, err
+	err = Patiently(func() (err error) {
+		process, pid, err = p.Look(own, remotes...)
+		return err
+	})
+	return process, pid, err
 }
 
-// Find looks at /proc at once, again after lookPause, and then after twice the last pause, up to maxLookPause.
-const (
-	lookPause    = 5 * time.Millisecond
-	maxLookPause = 80 * time.Millisecond
-)
+// Look is Find with a single look at the processes.
+func (p *Probes) Look(own netip.AddrPort, remotes ...netip.AddrPort) (process *Process, pid int, err error) {
+	socket, err := socketInode(own, remotes)
+	if err != nil {
+		return nil, 0, socketError{err}
+	}
+	if process, pid, err = p.look(socket); err != nil && pid == 0 {
+		err = fmt.Errorf("probe: the socket %v: %w", own, err)
+	}
+	return process, pid, err
+}
 
 // look finds the process that holds a socket, and has the programs note its collectives.
 func (p *Probes) look(socket uint32) (process *Process, pid int, err error) {
@@ -195,7 +188,7 @@ func (p *Probes) ownerOf(inode uint32) (int, error) {
 			}
 		}
 	}
-	pid, err := search(want)
+	pid, err := search(want, p.besides)
 	if err == nil {
 		p.owners = append(p.owners[max(0, len(p.owners)-maxOwners+1):], pid)
 	}
@@ -205,8 +198,8 @@ func (p *Probes) ownerOf(inode uint32) (int, error) {
 // maxOwners bounds the processes that are tried first.
 const maxOwners = 64
 
-// search looks for the owner of a socket among all processes.
-func search(want string) (int, error) {
+// search looks for the owner of a socket among all processes but besides.
+func search(want string, besides []int) (int, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return 0, err
@@ -215,7 +208,7 @@ func search(want string) (int, error) {
 	denied := false
 	for _, entry := range entries {
 		pid, err := strconv.Atoi(entry.Name())
-		if err != nil || pid == os.Getpid() {
+		if err != nil || slices.Contains(besides, pid) {
 			continue
 		}
 		holds, err := holds(pid, want)

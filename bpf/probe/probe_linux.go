@@ -40,6 +40,7 @@ var symOthers = []string{
 // Probes are the programs, loaded once and attached to any number of libraries. Methods are safe for concurrent use.
 type Probes struct {
 	objects probeObjects
+	besides []int // processes that are never a job's
 
 	finding sync.Mutex // one Find at a time
 	owners  []int      // processes that were found last, of any kind; finding guards them
@@ -51,9 +52,9 @@ type Probes struct {
 	closed    bool
 }
 
-// Load loads the programs. The caller must Close the Probes.
-func Load() (*Probes, error) {
-	p := &Probes{libraries: map[inode]*library{}, processes: map[int]*Process{}}
+// Load loads the programs. Neither this process nor besides are ever taken for a job's. The caller must Close the Probes.
+func Load(besides ...int) (*Probes, error) {
+	p := &Probes{besides: append([]int{os.Getpid()}, besides...), libraries: map[inode]*library{}, processes: map[int]*Process{}}
 	spec, err := loadProbe()
 	if err != nil {
 		return nil, explain(err)

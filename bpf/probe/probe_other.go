@@ -14,13 +14,18 @@ var errLinux = errors.New("probe: it takes Linux on amd64 or arm64")
 type Probes struct{}
 
 // Load returns an error.
-func Load() (*Probes, error) { return nil, errLinux }
+func Load(...int) (*Probes, error) { return nil, errLinux }
 
 // Close does nothing.
 func (*Probes) Close() error { return nil }
 
 // Find returns an error.
 func (*Probes) Find(netip.AddrPort, ...netip.AddrPort) (*Process, int, error) {
+	return nil, 0, errLinux
+}
+
+// Look returns an error.
+func (*Probes) Look(netip.AddrPort, ...netip.AddrPort) (*Process, int, error) {
 	return nil, 0, errLinux
 }
 

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -491,5 +492,39 @@ grep -h -E "^(CapEff|NoNewPrivs|Seccomp):" /proc/self/status /proc/$PPID/task/*/
 		if got := of(string(out)); len(got) != 2 || got[0] != command[0] && got[1] != command[0] {
 			t.Errorf("%s of the command, which should be %s, and of the proxy, which should not: %s", field, command, got)
 		}
+	}
+}
+
+// With probes the proxy keeps the rights of exec and no others. The process that probes, which has the rights of probes, ends with it.
+func TestExecProbesApart(t *testing.T) {
+	needsHooks(t)
+	file := loneSite(t)
+	f, err := os.OpenFile(file, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.WriteString("policy: [{role: gradient, codec: int4}]\n")
+	if err := errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	script := `until grep -q "Seccomp:.2" /proc/$PPID/status; do sleep 0.02; done; grep CapEff /proc/$PPID/status`
+	cmd := gradproxyCommand(t, "exec", "-c", file, "--log-level", "info", "--", "sh", "-c", script)
+	var log strings.Builder
+	cmd.Stderr = &log
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %s", err, &log)
+	}
+	const dacOverride, kill, netAdmin, bpf = 1 << 1, 1 << 5, 1 << 12, 1 << 39
+	var has uint64
+	if _, err := fmt.Sscanf(string(out), "CapEff: %x", &has); err != nil || has&^dacOverride != kill|netAdmin|bpf { // the first one where root may not write to its cgroup
+		t.Errorf("the process that parses bytes has the capabilities %x (%v), want %x", has, err, uint64(kill|netAdmin|bpf))
+	}
+	found := regexp.MustCompile(`jobs are probed by a process of its own" pid=([0-9]+)`).FindStringSubmatch(log.String())
+	if found == nil {
+		t.Fatalf("no process probes: %s", &log)
+	}
+	if name, err := os.ReadFile(filepath.Join("/proc", found[1], "cmdline")); err == nil && strings.HasPrefix(string(name), "gradproxy-prober") {
+		t.Errorf("process %s still probes", found[1])
 	}
 }

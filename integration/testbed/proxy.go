@@ -47,6 +47,9 @@ func (ps Proxies) CPU() (time.Duration, error) {
 	return sum, nil
 }
 
+// Pid returns the number of the proxy's process.
+func (p *Proxy) Pid() int { return p.cmd.Process.Pid }
+
 // Resident returns the bytes of memory that the proxy has in use, as the kernel counts them.
 func (p *Proxy) Resident() (int64, error) { return p.resident() }
 

@@ -75,6 +75,7 @@ type metering struct {
 	time    *allowance
 	memory  *memory.Budget
 	now     func() time.Duration // a clock that only goes forward
+	waits   *waits               // nil: the parsers ask nobody
 	spent   atomic.Pointer[error]
 }
 
@@ -117,13 +118,14 @@ func (m *meter) timed(b []byte) (parser.Segment, error) {
 			return m.Parser.Next(b)
 		}
 	}
-	begin := m.now()
+	begin, waited := m.now(), m.waits.waited()
 	seg, err := m.Parser.Next(b)
 	if err != nil {
 		return seg, err
 	}
 	end := m.now()
-	m.over = max(m.over+weight*(end-begin-time.Duration(seg.Len)*timePerByte), -heldEvery*timePerByte)
+	took := max(0, end-begin-(m.waits.waited()-waited))
+	m.over = max(m.over+weight*(took-time.Duration(seg.Len)*timePerByte), -heldEvery*timePerByte)
 	if m.over <= timeFree/8 {
 		return seg, nil
 	}

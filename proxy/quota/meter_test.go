@@ -98,6 +98,46 @@ func TestParserTimeOfSmallMessages(t *testing.T) {
 	}
 }
 
+// slowCalls take their time to answer.
+type slowCalls struct {
+	parser.Calls
+	clock *time.Duration
+	takes time.Duration
+}
+
+func (c *slowCalls) Of(dst []parser.Call, _ uint32) []parser.Call {
+	*c.clock += c.takes
+	return dst
+}
+
+// An asking parser asks for the calls at each piece, and takes a time of its own.
+type asking struct {
+	hog
+	calls parser.Calls
+}
+
+func (a *asking) Next(b []byte) (parser.Segment, error) {
+	a.calls.Of(nil, 1)
+	return a.hog.Next(b)
+}
+
+// A stream is not ended because answers about its calls come late, as from another process on a busy machine, but it pays for each question and for the
+// time between them.
+func TestWaitsAreNoParserTime(t *testing.T) {
+	for _, x := range []struct {
+		answer, own time.Duration // own of each byte
+		ends        bool
+	}{{10 * time.Millisecond, 5 * time.Nanosecond, false}, {10 * time.Millisecond, time.Millisecond, true}, {answerTime, 0, true}} {
+		var clock time.Duration
+		w := &waits{Calls: &slowCalls{clock: &clock, takes: x.answer}, now: func() time.Duration { return clock }}
+		m, _ := meters(newQuota(), memory.NewBudget(64<<20), &clock, &asking{hog{clock: &clock, takes: x.own}, w}, &hog{clock: &clock})
+		m.waits = w
+		if _, err := feed(m, 100_000); errors.Is(err, errTime) != x.ends {
+			t.Errorf("answers take %v, a byte %v: %v, ended: %v wanted", x.answer, x.own, err, x.ends)
+		}
+	}
+}
+
 // Parsers hold no more than the budget together; the ones that hold most travel verbatim, and give everything back.
 func TestParserMemoryIsBounded(t *testing.T) {
 	var clock time.Duration

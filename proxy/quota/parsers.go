@@ -16,6 +16,11 @@ func (q *Quotas) Parsers(peer string, protocols []parser.Protocol, c parser.Conn
 	if len(protocols) == 0 {
 		return parser.Verbatim{}, nil, func() {}
 	}
+	var asked *waits
+	if c.Calls != nil {
+		asked = &waits{Calls: c.Calls, now: sinceStart}
+		c.Calls = asked
+	}
 	var fromClient, fromServer []parser.Parser
 	for _, protocol := range protocols {
 		a, b := protocol.New(c)
@@ -29,7 +34,7 @@ func (q *Quotas) Parsers(peer string, protocols []parser.Protocol, c parser.Conn
 		fromClient[i] = &named{Parser: fromClient[i], name: protocol.String(), seen: recognized}
 	}
 	x := q.Of(peer)
-	costs := &metering{log: log, metrics: m, peer: peer, time: &x.parserTime, memory: q.parsing, now: sinceStart}
+	costs := &metering{log: log, metrics: m, peer: peer, time: &x.parserTime, memory: q.parsing, now: sinceStart, waits: asked}
 	a := &meter{Parser: guarded{parser.First(fromClient...)}, metering: costs, share: memory.Share{Peer: &x.parserMemory}}
 	b := &meter{Parser: guarded{parser.First(fromServer...)}, metering: costs, share: memory.Share{Peer: &x.parserMemory}}
 	return a, b, func() {

@@ -34,6 +34,9 @@ var never = []uint32{
 	unix.SYS_SETFSGID, unix.SYS_CAPSET,
 }
 
+// tracing are the address families of a process that looks into others, for look-ups of sockets.
+var tracing = []uint32{unix.AF_NETLINK}
+
 // families are the address families of the sockets that a proxy opens: for the WAN and jobs, for the service manager, for rules and look-ups of sockets.
 var families = []uint32{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK}
 
@@ -75,9 +78,13 @@ func program(n Needs) []bpf.Instruction {
 	// C's library then makes threads by clone, whose flags are visible here.
 	p = append(p, bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.SYS_CLONE3, SkipTrue: 1}, absent)
 	p = when(p, unix.SYS_CLONE, load(offArguments), bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: unix.CLONE_THREAD, SkipTrue: 1}, refuse, allow)
+	sockets := families
+	if n.Trace {
+		sockets = tracing
+	}
 	p = when(p, unix.SYS_SOCKET, slices.Concat(
 		[]bpf.Instruction{load(offArguments + 2*8), bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.IPPROTO_MPTCP, SkipTrue: 1}, refuse, load(offArguments)},
-		oneOf(families))...)
+		oneOf(sockets))...)
 	switch {
 	case n.Trace:
 	case n.Maps:

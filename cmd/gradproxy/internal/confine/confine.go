@@ -28,7 +28,7 @@ type Needs struct {
 	Ports []uint16
 	// Maps says that it reads and writes maps of BPF programs that are loaded.
 	Maps bool
-	// Trace says that it looks into other processes and loads BPF programs. Landlock forbids the former and is left out.
+	// Trace says that it looks into other processes and loads BPF programs, and has no sockets but of netlink. Landlock forbids to look and is left out.
 	Trace bool
 }
 

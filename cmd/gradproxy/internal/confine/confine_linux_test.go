@@ -125,6 +125,7 @@ func attempts(x *trial) map[string]func() error {
 		"make a vsock":             socket(unix.AF_VSOCK, unix.SOCK_STREAM, 0),
 		"make a Multipath socket":  socket(unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_MPTCP),
 		"make a TCP socket":        socket(unix.AF_INET6, unix.SOCK_STREAM, 0),
+		"make a Unix socket":       socket(unix.AF_UNIX, unix.SOCK_STREAM, 0),
 		"make a netlink socket":    socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_ROUTE),
 		"mark a socket":            markSocket,
 		"change another's file":    func() error { return os.Chown(filepath.Join(x.Dir, "state", "old"), 1, 1) },
@@ -219,7 +220,7 @@ func TestConfinedProcess(t *testing.T) {
 	always := map[string]string{
 		"run a program": "refused", "run this program": "refused", "trace the parent": "refused", "write the parent": "refused", "mount": "refused", "unshare": "refused",
 		"make a ring": "refused", "become nobody": "refused", "clone3": "absent", "make a packet socket": "refused", "make a vsock": "refused",
-		"make a Multipath socket": "refused", "make a TCP socket": "ok", "make a netlink socket": "ok", "dial": "ok", "read a file": "ok",
+		"make a Multipath socket": "refused", "make a netlink socket": "ok", "read a file": "ok",
 		"read a new file": "ok", "replace a state file": "ok", "remove a socket": "ok", "read a file of names": "ok", "read the kernel's limits": "ok", "start threads": "ok",
 		"end": "ok",
 	}
@@ -228,14 +229,14 @@ func TestConfinedProcess(t *testing.T) {
 		needs Needs
 		want  map[string]string
 	}{
-		{"forward", Needs{Ports: []uint16{port}}, map[string]string{"mark a socket": "refused", "change another's file": "refused",
+		{"forward", Needs{Ports: []uint16{port}}, map[string]string{"dial": "ok", "make a TCP socket": "ok", "make a Unix socket": "ok", "mark a socket": "refused", "change another's file": "refused",
 			"dial another port": "refused", "read a hidden file": "refused", "write beside a file": "refused",
 			"make a map": "refused", "use a map": "refused", "read the parent": "refused", "count events": "refused"}},
-		{"redirect", Needs{Capabilities: []Capability{NetAdmin}}, map[string]string{"mark a socket": "ok", "dial another port": "ok",
+		{"redirect", Needs{Capabilities: []Capability{NetAdmin}}, map[string]string{"dial": "ok", "make a TCP socket": "ok", "make a Unix socket": "ok", "mark a socket": "ok", "dial another port": "ok",
 			"read a hidden file": "refused", "make a map": "refused", "use a map": "refused"}},
-		{"cgroup", Needs{Capabilities: []Capability{NetAdmin, BPF}, Maps: true}, map[string]string{"make a map": "refused",
+		{"cgroup", Needs{Capabilities: []Capability{NetAdmin, BPF}, Maps: true}, map[string]string{"dial": "ok", "make a TCP socket": "ok", "make a Unix socket": "ok", "make a map": "refused",
 			"use a map": "invalid argument", "read the parent": "refused", "read a hidden file": "refused"}},
-		{"probes", Needs{Capabilities: []Capability{BPF, Perfmon, SysPtrace}, Maps: true, Trace: true}, map[string]string{"make a map": "invalid argument",
+		{"probes", Needs{Capabilities: []Capability{BPF, Perfmon, SysPtrace}, Trace: true}, map[string]string{"dial": "refused", "make a TCP socket": "refused", "make a Unix socket": "refused", "make a map": "invalid argument",
 			"read the parent": "ok", "count events": "bad address", "read a hidden file": "ok"}},
 	} {
 		t.Run(x.name, func(t *testing.T) {

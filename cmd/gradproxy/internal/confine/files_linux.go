@@ -48,7 +48,7 @@ func folders(files []string) []string {
 func restrict(n Needs) (filesAre, portsAre string, err error) {
 	filesAre, portsAre = "any", "any"
 	if n.Trace {
-		return filesAre, portsAre, errors.New("it forbids looking into the jobs' processes: set intercept.probes to false, or leave it as it is")
+		return filesAre, portsAre, errors.New("it forbids looking into the jobs' processes")
 	}
 	abi, err := ll.LandlockGetABIVersion()
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -121,7 +122,7 @@ func (p *Pair) site(cfg Config, calls parser.Calls, name, peer, dial string, up 
 		pc.Metrics = proxy.NewMetrics(prometheus.NewRegistry())
 	}
 	if calls != nil {
-		pc.Calls = func(netip.AddrPort, ...netip.AddrPort) parser.Calls { return calls }
+		pc.Calls = func(syscall.Conn, netip.AddrPort) parser.Calls { return calls }
 	}
 	if !cfg.Verbatim {
 		pc.Protocols = parsers.Protocols()

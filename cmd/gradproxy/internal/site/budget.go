@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/config"
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/prober"
 	"github.com/gradproxy/gradproxy/proxy"
 	"github.com/gradproxy/gradproxy/proxy/tunnel"
 )
@@ -71,6 +72,9 @@ func BudgetOf(c *config.Config) *Budget {
 	add(fmt.Sprintf("%d connections", connections), connections*2*proxy.SpareMemory)
 	add("table of tensors", proxy.TableMemory(c.State.Memory))
 	add("program", programMemory)
+	if probesJobs(c) && c.MayLose() {
+		add("process that probes", prober.Memory)
+	}
 	return b
 }
 

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/cespare/xxhash/v2"
@@ -15,23 +16,25 @@ import (
 
 	"github.com/gradproxy/gradproxy/bpf/probe"
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/config"
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/prober"
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// probed sees the collectives that the processes on this host call whose connections are carried. The programs are loaded
-// for the first connection.
+// probed sees the collectives that the processes on this host call whose connections are carried. A process of its own, which begin starts, does so. The
+// programs are loaded for the first connection.
 type probed struct {
 	log     *slog.Logger
 	load    sync.Once
-	probes  *probe.Probes // nil: they cannot be had
+	prober  *prober.Client // nil: there is none
+	loaded  bool           // the programs are; set by load
 	closing context.Context
 	close   context.CancelFunc
 	working sync.WaitGroup
 
 	mu     sync.Mutex
 	closed bool
-	seen   map[*probe.Process]sight
+	seen   map[*prober.Process]sight
 	unseen map[int]string // why processes are not seen, by their numbers, as the log says
 
 	processes      prometheus.Gauge
@@ -39,6 +42,7 @@ type probed struct {
 	buckets        prometheus.Counter
 	contradictions prometheus.Counter
 	failures       prometheus.Counter
+	ended          prometheus.Gauge
 }
 
 // A sight counts the calls of a process that were seen.
@@ -54,7 +58,7 @@ func probesJobs(c *config.Config) bool {
 
 func newProbed(reg prometheus.Registerer, log *slog.Logger) *probed {
 	p := &probed{
-		log: log, seen: map[*probe.Process]sight{}, unseen: map[int]string{},
+		log: log, seen: map[*prober.Process]sight{}, unseen: map[int]string{},
 		processes: prometheus.NewGauge(prometheus.GaugeOpts{Name: "gradproxy_probe_processes",
 			Help: "Processes whose collectives are seen."}),
 		calls: prometheus.NewCounter(prometheus.CounterOpts{Name: "gradproxy_probe_calls_total",
@@ -65,9 +69,11 @@ func newProbed(reg prometheus.Registerer, log *slog.Logger) *probed {
 			Help: "Processes whose connections carried something else than they have called: nothing is proved for them any more."}),
 		failures: prometheus.NewCounter(prometheus.CounterOpts{Name: "gradproxy_probe_failures_total",
 			Help: "Connections with collectives whose process is not seen; the log says why."}),
+		ended: prometheus.NewGauge(prometheus.GaugeOpts{Name: "gradproxy_probe_ended",
+			Help: "1: the process that probes has ended, so that nothing is proved any more until a restart."}),
 	}
 	p.closing, p.close = context.WithCancel(context.Background())
-	reg.MustRegister(p.processes, p.calls, p.buckets, p.contradictions, p.failures)
+	reg.MustRegister(p.processes, p.calls, p.buckets, p.contradictions, p.failures, p.ended)
 	return p
 }
 
@@ -78,10 +84,10 @@ func (p *probed) Close() error {
 	p.mu.Unlock()
 	p.close()
 	p.working.Wait()
-	if p.probes == nil {
+	if p.prober == nil {
 		return nil
 	}
-	return p.probes.Close()
+	return p.prober.Close()
 }
 
 // start runs f, unless Close was called.
@@ -93,21 +99,42 @@ func (p *probed) start(f func()) {
 	}
 }
 
-// of returns the calls of the process that has a socket. They are there once the process is found.
-func (p *probed) of(own netip.AddrPort, remotes ...netip.AddrPort) parser.Calls {
+// of returns the calls of the process at the other end of a connection, which sees it as one with far or with conn's own address. They are there once the
+// process is found.
+func (p *probed) of(conn syscall.Conn, far netip.AddrPort) parser.Calls {
 	c := &calls{probed: p}
-	p.start(func() { c.find(own, remotes) })
+	p.start(func() { c.find(conn, far) })
 	return c
 }
 
+// begin starts the process that probes, with this process's rights. It must come before confinement.
+func (p *probed) begin() {
+	var err error
+	p.prober, err = prober.Start(p.log, func(err error) {
+		p.ended.Set(1)
+		p.log.Error("the process that probes has ended, and only a restart brings another: nothing is proved any more, and sums travel exactly, but for those of jobs with sums: gradients", "err", err)
+	})
+	if err != nil {
+		p.log.Error("the process that probes cannot be started", "err", err)
+		return
+	}
+	p.log.Info("jobs are probed by a process of its own", "pid", p.prober.Pid())
+}
+
+// errNoProber says why nothing is probed.
+var errNoProber = errors.New("no process probes: at the start this one had no CAP_BPF, CAP_PERFMON or CAP_SYS_PTRACE, nothing could lose anything, or an error was logged")
+
 // open loads the programs.
 func (p *probed) open() {
-	probes, err := probe.Load()
+	err := errNoProber
+	if p.prober != nil {
+		err = p.prober.Load()
+	}
 	if err != nil {
 		p.log.Warn("the collectives of jobs are not seen: their sums travel exactly, but for those of jobs with sums: gradients", "err", err)
 		return
 	}
-	p.probes = probes
+	p.loaded = true
 	p.start(p.watch)
 }
 
@@ -131,11 +158,11 @@ func (p *probed) look() {
 		p.count(process)
 	}
 	p.mu.Unlock()
-	living := p.probes.Living(time.Now()) // which may wait for a search of /proc, as new connections must not
+	living := p.prober.Living() // which may wait for a search of /proc, as new connections must not
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.processes.Set(float64(len(living)))
-	seen := map[*probe.Process]sight{}
+	seen := map[*prober.Process]sight{}
 	for _, process := range living {
 		p.count(process)
 		seen[process] = p.seen[process]
@@ -144,7 +171,7 @@ func (p *probed) look() {
 }
 
 // count counts the calls of a process, and logs the verdict on it when that is new. p.mu is held.
-func (p *probed) count(process *probe.Process) {
+func (p *probed) count(process *prober.Process) {
 	now, err := process.Counts()
 	if err != nil {
 		return
@@ -188,7 +215,7 @@ func verdictOn(c probe.Counts) string {
 // calls implements parser.Calls for one connection: it has the collectives of the process at the connection's own end.
 type calls struct {
 	probed  *probed
-	process atomic.Pointer[probe.Process] // nil: not found, or not yet
+	process atomic.Pointer[prober.Process] // nil: not found, or not yet
 	failed  atomic.Pointer[failure]
 }
 
@@ -198,19 +225,19 @@ type failure struct {
 	err error
 }
 
-func (c *calls) find(own netip.AddrPort, remotes []netip.AddrPort) {
+func (c *calls) find(conn syscall.Conn, far netip.AddrPort) {
 	c.probed.load.Do(c.probed.open)
-	if c.probed.probes == nil || c.probed.closing.Err() != nil {
+	if !c.probed.loaded || c.probed.closing.Err() != nil {
 		return
 	}
-	process, pid, err := c.probed.probes.Find(own, remotes...)
+	process, pid, err := c.probed.prober.Find(conn, far)
 	for pause := time.Millisecond; errors.Is(err, probe.ErrNotAccepted); pause = min(2*pause, time.Second) {
 		select {
 		case <-time.After(pause):
 		case <-c.probed.closing.Done():
 			return
 		}
-		process, pid, err = c.probed.probes.Find(own, remotes...)
+		process, pid, err = c.probed.prober.Find(conn, far)
 	}
 	if err != nil {
 		c.failed.Store(&failure{pid, err})

@@ -22,6 +22,7 @@ func TestProcessThatIsNotSeen(t *testing.T) {
 	require.Root(t)
 	log := &buffer{}
 	p := newProbed(prometheus.NewRegistry(), slog.New(slog.NewTextHandler(log, nil)))
+	p.begin()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -32,10 +33,14 @@ func TestProcessThatIsNotSeen(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	address := func(a net.Addr) netip.AddrPort { return a.(*net.TCPAddr).AddrPort() }
+	accepted, err := listener.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer accepted.Close()
 	for range 3 {
 		c := &calls{probed: p}
-		c.find(address(conn.LocalAddr()), []netip.AddrPort{address(conn.RemoteAddr())}) // the proxy itself has the socket
+		c.find(conn.(*net.TCPConn), netip.AddrPort{}) // the proxy itself has both ends
 		for tag := range uint32(3) {
 			if all := c.Of(nil, tag); len(all) != 0 {
 				t.Errorf("calls %+v", all)

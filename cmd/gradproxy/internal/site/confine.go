@@ -19,7 +19,7 @@ import (
 func (s *Site) Confine(exec bool) {
 	c := s.started
 	n := confine.Needs{
-		Capabilities: s.capabilities(c, exec), Files: []string{c.File}, Congestion: congestion(c), Ports: ports(c), Trace: s.traces(c),
+		Capabilities: capabilities(c, exec), Files: []string{c.File}, Congestion: congestion(c), Ports: ports(c),
 	}
 	if !c.Tunnel.Insecure {
 		n.Files = append(n.Files, c.Tunnel.Cert, c.Tunnel.Key, c.Tunnel.CA)
@@ -43,12 +43,12 @@ func (s *Site) Confine(exec bool) {
 	if len(n.Ports) <= confine.MaxPorts {
 		s.ports = n.Ports
 	}
-	s.untraced = !n.Trace && s.probed != nil && mayTrace()
+	s.untraced = s.probed != nil && s.probed.prober == nil && mayTrace()
 	confine.Apply(n, s.log)
 }
 
 // capabilities returns the ones that the process needs after its start.
-func (s *Site) capabilities(c *config.Config, exec bool) []confine.Capability {
+func capabilities(c *config.Config, exec bool) []confine.Capability {
 	var need []confine.Capability
 	switch c.Intercept.Mode {
 	case config.ModeRedirect: // rules are refreshed, sockets marked
@@ -61,16 +61,8 @@ func (s *Site) capabilities(c *config.Config, exec bool) []confine.Capability {
 	if exec { // the command, or a child of it, may be another user's
 		need = append(need, confine.Kill)
 	}
-	if s.traces(c) { // Linux 6.18 was seen to refuse uprobes of a process with CAP_PERFMON that has given up CAP_SYS_ADMIN
-		need = append(need, confine.BPF, confine.Perfmon, confine.SysPtrace, confine.DACReadSearch, confine.SysAdmin)
-	}
 	slices.Sort(need)
 	return slices.Compact(need)
-}
-
-// traces reports whether this process probes jobs: if it may, and rules let something be lost.
-func (s *Site) traces(c *config.Config) bool {
-	return s.probed != nil && c.MayLose() && mayTrace()
 }
 
 // mayTrace reports whether this process has the rights that probes take.

@@ -125,6 +125,7 @@ func (s *Site) open(c *config.Config, parcel *handover.Parcel) error {
 	s.registry = prometheus.NewRegistry()
 	s.counts = newCounts(s.registry, s.version)
 	s.counts.expect(c.Peers)
+	s.probe(c)
 	if err := s.intercept(c); err != nil {
 		return err
 	}
@@ -186,9 +187,8 @@ func (s *Site) listen(c *config.Config, parcel *handover.Parcel) (err error) {
 
 // newProxy returns the site's proxy. It needs places, limits, counts and redirect.
 func (s *Site) newProxy(c *config.Config, settings proxy.Settings) (*proxy.Proxy, error) {
-	var calls func(own netip.AddrPort, remotes ...netip.AddrPort) parser.Calls
-	if probesJobs(c) {
-		s.probed = newProbed(s.registry, s.log)
+	var calls func(conn syscall.Conn, far netip.AddrPort) parser.Calls
+	if s.probed != nil {
 		calls = s.calls
 	}
 	s.metrics = proxy.NewMetrics(s.registry)
@@ -198,6 +198,17 @@ func (s *Site) newProxy(c *config.Config, settings proxy.Settings) (*proxy.Proxy
 		Open: s.openStream, Await: s.await, DirectFirst: c.Intercept.DirectFirst, Codecs: codecs.New, PeerCodecs: s.peerCodecs, Excerpt: func(peer string) []byte { return s.config.Load().Excerpt(peer) }, View: s.view, Protocols: parsers.Protocols(), Settings: settings,
 		AsClient: asClient(c), Own: s.own(), Calls: calls, Places: s.places, Pipes: s.limits.pipes, PollGates: s.limits.pollGates, Answer: c.Tunnel.Resume, Memory: c.Memory, Values: values(c), Residuals: c.State.Memory, Log: s.log, Metrics: s.metrics, Control: control(c),
 	})
+}
+
+// probe has jobs probed where that may be of use, by a process that is not in the cgroup to which intercept moves this one.
+func (s *Site) probe(c *config.Config) {
+	if !probesJobs(c) {
+		return
+	}
+	s.probed = newProbed(s.registry, s.log)
+	if c.MayLose() && mayTrace() {
+		s.probed.begin()
+	}
 }
 
 // openFiles opens the files of state.dir.
@@ -371,13 +382,13 @@ func (s *Site) own() []netip.AddrPort {
 	return all
 }
 
-// calls returns the collectives that are seen of the process with a socket; nil where nothing may be lost, so that nothing needs a
+// calls returns the collectives that are seen of the process at the other end of a connection; nil where nothing may be lost, so that nothing needs a
 // proof.
-func (s *Site) calls(own netip.AddrPort, remotes ...netip.AddrPort) parser.Calls {
+func (s *Site) calls(conn syscall.Conn, far netip.AddrPort) parser.Calls {
 	if !s.config.Load().MayLose() {
 		return nil
 	}
-	return s.probed.of(own, remotes...)
+	return s.probed.of(conn, far)
 }
 
 // understood returns the names in the hello: codecs, excerpts of settings, views of traffic, shared values if there is room for them, that connections can rest, and that

@@ -1,0 +1,206 @@
+package prober
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/gradproxy/gradproxy/bpf/probe"
+)
+
+// A Client asks a prober. Methods are safe for concurrent use.
+type Client struct {
+	quick, slow *line
+	pid         int
+	died        func() // waits for the prober's end
+
+	mu        sync.Mutex // guards the fields below
+	closing   bool
+	processes map[uint32]*Process
+	ended     error // why the prober answers no more; nil: it does
+}
+
+// A Process is one whose collectives the prober sees. Methods are safe for concurrent use.
+type Process struct {
+	client *Client
+	sight
+	ended atomic.Pointer[string]
+}
+
+// Pid returns the number of the prober's process.
+func (c *Client) Pid() int { return c.pid }
+
+// Load has the prober load the programs, unless it has already.
+func (c *Client) Load() error {
+	_, err := c.ask(c.slow, &request{op: opLoad}, nil)
+	return err
+}
+
+// Find returns the process of this host at the other end of a connection, which sees it as one with far or with conn's own address, and has its
+// collectives noted. An error says in one line why they cannot be seen. pid is the process's number; 0: it was not found.
+func (c *Client) Find(conn syscall.Conn, far netip.AddrPort) (process *Process, pid int, err error) {
+	err = probe.Patiently(func() (err error) {
+		process, pid, err = c.look(conn, far)
+		return err
+	})
+	return process, pid, err
+}
+
+func (c *Client) look(conn syscall.Conn, far netip.AddrPort) (*Process, int, error) {
+	body, err := c.ask(c.slow, &request{op: opLook, far: far}, conn)
+	if err != nil {
+		pid := 0
+		if r := (*refusal)(nil); errors.As(err, &r) {
+			pid = r.pid
+		}
+		return nil, pid, err
+	}
+	x, err := decodeSight(body)
+	if err != nil {
+		return nil, 0, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended != nil {
+		return nil, 0, c.ended
+	}
+	process := c.processes[x.process]
+	if process == nil {
+		process = &Process{client: c, sight: x}
+		c.processes[x.process] = process
+	}
+	return process, x.pid, nil
+}
+
+// Living forgets the processes that have ended, and returns the others.
+func (c *Client) Living() []*Process {
+	body, err := c.ask(c.slow, &request{op: opLiving}, nil)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var living []*Process
+	kept := map[uint32]*Process{}
+	for ; err == nil && len(body) >= 4; body = body[4:] {
+		id := binary.BigEndian.Uint32(body)
+		if process := c.processes[id]; process != nil {
+			kept[id] = process
+			living = append(living, process)
+		}
+	}
+	for id, process := range c.processes {
+		if kept[id] == nil {
+			process.End("the process has ended")
+		}
+	}
+	c.processes = kept
+	return living
+}
+
+// Pid returns the number of the process.
+func (p *Process) Pid() int { return p.pid }
+
+// Name returns the name of the process's program.
+func (p *Process) Name() string { return p.name }
+
+// Identity tells the process, and its buckets since it was found, from all that anybody ever finds.
+func (p *Process) Identity() uint64 { return p.identity }
+
+// Calls appends to dst the calls that have been given this tag: for each process group that may have given it, one in each
+// layout. It appends nothing once the proof has ended.
+func (p *Process) Calls(dst []probe.Call, tag uint32) []probe.Call {
+	if p.ended.Load() != nil {
+		return dst
+	}
+	body, err := p.client.ask(p.client.quick, &request{op: opCalls, process: p.process, tag: tag}, nil)
+	var all []probe.Call
+	if err == nil {
+		all, err = decodeCalls(dst, body)
+	}
+	if err != nil {
+		p.End(err.Error())
+		return dst
+	}
+	return all
+}
+
+// Counts counts the process's calls.
+func (p *Process) Counts() (probe.Counts, error) {
+	body, err := p.client.ask(p.client.quick, &request{op: opCounts, process: p.process}, nil)
+	if err != nil {
+		return probe.Counts{}, err
+	}
+	return decodeCounts(body)
+}
+
+// End ends the proof for as long as the process lives. It reports whether this is the first reason.
+func (p *Process) End(reason string) bool { return p.ended.CompareAndSwap(nil, &reason) }
+
+// Ended returns why the proof has ended; "": it has not.
+func (p *Process) Ended() string {
+	if reason := p.ended.Load(); reason != nil {
+		return *reason
+	}
+	return ""
+}
+
+// ask asks the prober by one of its lines. A prober that does not answer is given up.
+func (c *Client) ask(l *line, r *request, own syscall.Conn) ([]byte, error) {
+	c.mu.Lock()
+	ended := c.ended
+	c.mu.Unlock()
+	if ended != nil {
+		return nil, ended
+	}
+	answer, err := l.ask(r.encode(), own)
+	if errors.Is(err, net.ErrClosed) && own != nil && !c.over() { // the connection has ended
+		return nil, &refusal{is: probe.ErrSocket, words: "prober: the connection has ended"}
+	}
+	if err == nil {
+		answer, err = open(answer)
+	}
+	if r := (*refusal)(nil); err != nil && !errors.As(err, &r) {
+		err = c.giveUp(fmt.Errorf("the process that probes does not answer: %w", err))
+	}
+	return answer, err
+}
+
+// over reports whether the prober answers no more.
+func (c *Client) over() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ended != nil
+}
+
+// giveUp ends the prober, and the proof for all processes, and returns the first reason.
+func (c *Client) giveUp(reason error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended != nil {
+		return c.ended
+	}
+	c.ended = reason
+	for _, p := range c.processes {
+		p.End(reason.Error())
+	}
+	clear(c.processes)
+	c.quick.close()
+	c.slow.close()
+	return reason
+}
+
+// errClosed is the reason of Close.
+var errClosed = errors.New("prober: closed")
+
+// Close ends the prober, which removes the programs, and waits for that.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	c.closing = true
+	c.mu.Unlock()
+	_ = c.giveUp(errClosed)
+	c.died()
+	return nil
+}

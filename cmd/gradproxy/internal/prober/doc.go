@@ -1,0 +1,17 @@
+// Package prober keeps the rights that probes take away from the process that parses bytes.
+//
+// Probes load programs into the kernel and look into other processes. A process of its own does that, the prober: this program started once more, before
+// it gives up its rights. The proxy asks it through two socket pairs, one for questions that must be answered at once and one for looks at /proc. Whoever has
+// taken over the proxy can ask too, so the prober takes every request for hostile:
+//
+//   - a request has one length, and no path, no program, no address of memory and no number of a process of the asker's choice in it;
+//   - it names a process of a job by a TCP connection of the proxy's own, a descriptor that comes with it: the process at the other end is meant;
+//   - an answer tells the collectives of a process that was found so, and no more;
+//   - what the prober keeps is bounded, and a request that is out of form ends it.
+//
+// The prober ends with the proxy, whatever ends that: the socket pairs close. A new proxy that takes over from an old one has a prober of its own. If a prober
+// ends first, nothing is proved any more: the proxy cannot start another, since it has given up the right to.
+package prober
+
+// Memory is the memory of a prober in bytes, to which its collector keeps as far as it can. The table of symbols of PyTorch's library takes most.
+const Memory = 64 << 20

@@ -1,0 +1,305 @@
+//go:build amd64 || arm64
+
+package prober
+
+import (
+	"errors"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gradproxy/gradproxy/bpf/probe"
+	"github.com/gradproxy/gradproxy/integration/require"
+)
+
+// pair returns both ends of a socket pair.
+func pair(t testing.TB) (proxy, prober *net.UnixConn) {
+	t.Helper()
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ends [2]*net.UnixConn
+	for i, fd := range fds {
+		if ends[i], err = connOf(os.NewFile(uintptr(fd), "end")); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { ends[i].Close() })
+	}
+	return ends[0], ends[1]
+}
+
+// clientOf returns a client whose prober answers in this process, and a function that ends that.
+func clientOf(t testing.TB, h *host) (c *Client, end func()) {
+	t.Helper()
+	s := serverOf(h)
+	var lines [2]*line
+	var served sync.WaitGroup
+	var probers []*net.UnixConn
+	for i := range lines {
+		proxy, prober := pair(t)
+		lines[i] = &line{conn: proxy, within: 10 * time.Second}
+		probers = append(probers, prober)
+		served.Go(func() {
+			if err := s.serve(prober); err != nil && !errors.Is(err, net.ErrClosed) {
+				t.Error(err)
+			}
+		})
+	}
+	end = sync.OnceFunc(func() {
+		for _, p := range probers {
+			p.Close()
+		}
+		served.Wait()
+	})
+	t.Cleanup(end)
+	return &Client{quick: lines[0], slow: lines[1], died: end, processes: map[uint32]*Process{}}, end
+}
+
+// connected returns a TCP connection, and its other end.
+func connected(t testing.TB) (conn, other *net.TCPConn) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	o, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { o.Close() })
+	return c.(*net.TCPConn), o.(*net.TCPConn)
+}
+
+// A process is the one at the other end of a connection that the proxy has, the same for all its connections.
+func TestFindByConnection(t *testing.T) {
+	conn, other := connected(t)
+	second, third := connected(t)
+	app := func(c net.Conn) netip.AddrPort { return c.RemoteAddr().(*net.TCPAddr).AddrPort() }
+	rank := &process{pid: 7, many: 3}
+	c, end := clientOf(t, &host{apps: map[netip.AddrPort]*process{app(conn): rank, app(second): rank}})
+	if err := c.Load(); err != nil {
+		t.Fatal(err)
+	}
+	p, pid, err := c.Find(conn, port(80))
+	if err != nil || pid != 7 || p.Pid() != 7 || p.Name() != "rank7" || p.Identity() != 1<<63+7 {
+		t.Fatalf("process %d: %v", pid, err)
+	}
+	if again, _, err := c.Find(second, port(80)); err != nil || again != p {
+		t.Errorf("another connection of it: %v", err)
+	}
+	if _, _, err := c.Find(third, port(80)); !errors.Is(err, probe.ErrSocket) {
+		t.Errorf("a connection of nobody: %v", err)
+	}
+	if calls := p.Calls(nil, 9); len(calls) != 3 || calls[2] != rank.Calls(nil, 9)[2] {
+		t.Errorf("calls %+v", calls)
+	}
+	if counts, err := p.Counts(); err != nil || counts.Buckets != 3 {
+		t.Errorf("counts %+v: %v", counts, err)
+	}
+	if living := c.Living(); len(living) != 1 || living[0] != p {
+		t.Errorf("living %v", living)
+	}
+	other.Close()
+	conn.Close()
+	if _, _, err := c.Find(conn, port(80)); !errors.Is(err, probe.ErrSocket) {
+		t.Errorf("a connection that is closed: %v", err)
+	}
+	if p.Ended() != "" {
+		t.Fatalf("ended: %s", p.Ended())
+	}
+	end()
+	if calls := p.Calls(nil, 9); len(calls) != 0 || p.Ended() == "" {
+		t.Errorf("without a prober: calls %+v, ended %q", calls, p.Ended())
+	}
+	if _, _, err := c.Find(second, port(80)); err == nil {
+		t.Error("found without a prober")
+	}
+	if living := c.Living(); len(living) != 0 {
+		t.Errorf("living %v without a prober", living)
+	}
+}
+
+// A proof lasts no longer than its process.
+func TestProcessThatEnds(t *testing.T) {
+	conn, _ := connected(t)
+	rank := &process{pid: 7, many: 3}
+	c, _ := clientOf(t, &host{apps: map[netip.AddrPort]*process{conn.RemoteAddr().(*net.TCPAddr).AddrPort(): rank}})
+	p, _, err := c.Find(conn, port(80))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rank.dead = true
+	if living := c.Living(); len(living) != 0 || p.Ended() == "" || len(p.Calls(nil, 1)) > 0 {
+		t.Errorf("living %v, ended %q", living, p.Ended())
+	}
+}
+
+// A prober that does not answer is given up: parsers do not wait for it.
+func TestSilentProber(t *testing.T) {
+	proxy, _ := pair(t)
+	other, _ := pair(t)
+	c := &Client{quick: &line{conn: proxy, within: time.Millisecond}, slow: &line{conn: other, within: time.Millisecond}, processes: map[uint32]*Process{}}
+	p := &Process{client: c, sight: sight{process: 1}}
+	c.processes[1] = p
+	if calls := p.Calls(nil, 1); len(calls) > 0 || !strings.Contains(p.Ended(), "does not answer") {
+		t.Errorf("calls %v, ended %q", calls, p.Ended())
+	}
+	if err := c.Load(); err == nil || !strings.Contains(err.Error(), "does not answer") {
+		t.Errorf("load: %v", err)
+	}
+}
+
+// A descriptor that is no TCP socket, a second one and a request of another length end a prober, which keeps none of them.
+func TestHostileDescriptors(t *testing.T) {
+	conn, _ := connected(t)
+	udp, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer udp.Close()
+	descriptor := func(c syscall.Conn) (n int) {
+		raw, err := c.SyscallConn()
+		if err == nil {
+			err = raw.Control(func(fd uintptr) { n = int(fd) })
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	tcp := descriptor(conn)
+	file, err := os.Open("/dev/null")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	look := (&request{op: opLook}).encode()
+	for name, x := range map[string]struct {
+		datagram []byte
+		fds      []int
+	}{
+		"a file": {look, []int{int(file.Fd())}}, "UDP": {look, []int{descriptor(udp.(*net.UDPConn))}}, "two": {look, []int{tcp, tcp}}, "many": {look, []int{tcp, tcp, tcp, tcp, tcp}},
+		"long": {append(look, make([]byte, 1000)...), []int{tcp}}, "for another request": {(&request{op: opLiving}).encode(), []int{tcp}},
+	} {
+		before := descriptorsOpen(t)
+		proxy, prober := pair(t)
+		if _, _, err := proxy.WriteMsgUnix(x.datagram, unix.UnixRights(x.fds...), nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := serverOf(&host{}).serve(prober); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+		proxy.Close()
+		if after := descriptorsOpen(t); after != before {
+			t.Errorf("%s: %d descriptors before, %d after", name, before, after)
+		}
+	}
+}
+
+func descriptorsOpen(t *testing.T) int {
+	t.Helper()
+	all, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(all)
+}
+
+// lost is a function for Start, and the channel of the errors that it is called with.
+func lost() (chan error, func(error)) {
+	errs := make(chan error, 2)
+	return errs, func(err error) { errs <- err }
+}
+
+// A prober is a process of its own, whose end is noticed, and which ends with Close.
+func TestProberEnds(t *testing.T) {
+	require.Root(t)
+	for _, killed := range []bool{true, false} {
+		errs, tell := lost()
+		c, err := Start(slog.New(slog.DiscardHandler), tell)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn, _ := connected(t)
+		if _, _, err := c.Find(conn, netip.AddrPort{}); err == nil { // this process has both ends
+			t.Error("this process is taken for a job's")
+		}
+		if killed {
+			if err := syscall.Kill(c.Pid(), syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			if err := <-errs; err == nil {
+				t.Error("no reason")
+			}
+			if err := c.Load(); err == nil {
+				t.Error("a prober that was killed answers")
+			}
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := syscall.Kill(c.Pid(), 0); !errors.Is(err, syscall.ESRCH) {
+			t.Errorf("after Close: %v", err)
+		}
+		select {
+		case err := <-errs:
+			t.Errorf("told once more: %v", err)
+		default:
+		}
+	}
+}
+
+// A hostile proxy gains nothing but the prober's end: it is told of that, in the log too.
+func TestProberEndsOnHostileRequest(t *testing.T) {
+	require.Root(t)
+	var log strings.Builder
+	errs, tell := lost()
+	c, err := Start(slog.New(slog.NewTextHandler(&log, nil)), tell)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if answer, err := c.quick.ask([]byte("whatever"), nil); err == nil {
+		t.Errorf("answer %x", answer)
+	}
+	<-errs // after all of the log
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	for _, want := range []string{"this process is confined", "cap_sys_ptrace", "process=prober", "level=ERROR", "a request that no proxy makes"} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("the log has no %q:\n%s", want, &log)
+		}
+	}
+}
+
+// BenchmarkCalls asks for the calls of a tag, of one group in three layouts, which a prober in this process has at hand.
+func BenchmarkCalls(b *testing.B) {
+	conn, _ := connected(b)
+	rank := &process{pid: 7, many: 3}
+	c, _ := clientOf(b, &host{apps: map[netip.AddrPort]*process{conn.RemoteAddr().(*net.TCPAddr).AddrPort(): rank}})
+	p, _, err := c.Find(conn, port(80))
+	if err != nil {
+		b.Fatal(err)
+	}
+	var calls []probe.Call
+	for b.Loop() {
+		if calls = p.Calls(calls[:0], 1); len(calls) != 3 {
+			b.Fatal(calls)
+		}
+	}
+}
