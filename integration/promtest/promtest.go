@@ -16,6 +16,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/gradproxy/gradproxy/integration/require"
 )
@@ -100,6 +101,23 @@ func (s *Server) Query(expr string) ([]Sample, error) {
 		return nil, fmt.Errorf("%s", answer.Error)
 	}
 	return answer.Data.Result, nil
+}
+
+// Patience is how long a test waits for Prometheus: on a loaded machine many of its scrapes come too late.
+const Patience = 2 * time.Minute
+
+// Await waits until an expression, such as a comparison, has a value, and fails the test if it has none within Patience.
+func (s *Server) Await(t *testing.T, expr string) {
+	t.Helper()
+	for deadline := time.Now().Add(Patience); ; time.Sleep(100 * time.Millisecond) {
+		result, err := s.Query(expr)
+		if len(result) > 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: it has no value: %v", expr, err)
+		}
+	}
 }
 
 // Number returns the one value of an expression.
