@@ -30,4 +30,7 @@ func TestTorchFT(t *testing.T) {
 	if n, err := ps.Sum(ctx, "gradproxy_tensors_forgotten_total"); err != nil || n != 0 {
 		t.Errorf("%.0f residuals are lost, %v; want 0: those of a group wait for the next one", n, err)
 	}
+	if n, err := ps.Sum(ctx, "gradproxy_tensors_resumed_total"); err != nil || n == 0 {
+		t.Errorf("%.0f residuals go on in another process group, %v; want some", n, err)
+	}
 }

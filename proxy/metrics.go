@@ -37,6 +37,7 @@ type Metrics struct {
 	sparsity                 *prometheus.HistogramVec
 	guardExact, guardTensors *prometheus.CounterVec
 	forgotten                prometheus.Counter
+	resumed                  prometheus.Counter
 	lostRows                 prometheus.Counter
 	values                   *prometheus.CounterVec
 	wrong                    prometheus.Counter
@@ -104,6 +105,8 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m.guardTensors = counter("guard_tensors_total", "Tensors that had such a block.", "codec", "role")
 	m.forgotten = prometheus.NewCounter(prometheus.CounterOpts{Name: "gradproxy_tensors_forgotten_total",
 		Help: "Tensors whose residual was dropped: their connection ended, they changed, or memory was needed."})
+	m.resumed = prometheus.NewCounter(prometheus.CounterOpts{Name: "gradproxy_tensors_resumed_total",
+		Help: "Tensors that went on with their residual in another connection, since the process showed that they are the same."})
 	m.lostRows = prometheus.NewCounter(prometheus.CounterOpts{Name: "gradproxy_rows_forgotten_total",
 		Help: "Rows of sparse tensors whose residual was dropped: their array changed, or memory was needed."})
 	m.wrong = prometheus.NewCounter(prometheus.CounterOpts{Name: "gradproxy_wrong_references_total",
@@ -115,7 +118,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	for _, how := range cache.SharedHow {
 		m.values.WithLabelValues(how)
 	}
-	reg.MustRegister(m.connections, m.drift, m.relative, m.sparsity, m.forgotten, m.lostRows, m.wrong)
+	reg.MustRegister(m.connections, m.drift, m.relative, m.sparsity, m.forgotten, m.resumed, m.lostRows, m.wrong)
 	return m
 }
 
@@ -443,6 +446,12 @@ func (m *Metrics) Guarded(codec string, role tensor.Role, first bool) {
 func (m *Metrics) forgot(n int) {
 	if m != nil {
 		m.forgotten.Add(float64(n))
+	}
+}
+
+func (m *Metrics) resumedTensor() {
+	if m != nil {
+		m.resumed.Inc()
 	}
 }
 

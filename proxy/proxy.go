@@ -99,7 +99,7 @@ func New(cfg Config) (*Proxy, error) {
 		Pool: pipe.NewPool(cfg.Workers), Cores: cfg.Workers, Lossless: lossless, Codecs: cfg.Codecs,
 		Policy:      func() policy.Policy { return p.settings.Load().Policy },
 		Lasting:     func(protocol string) bool { return traits[protocol].Reconnects },
-		Residuals:   residual.New(p.config.Residuals, p.config.Metrics.forgot, p.config.Metrics.forgotRows),
+		Residuals:   residual.New(p.config.Residuals, residual.Events{Forgot: p.config.Metrics.forgot, ForgotRows: p.config.Metrics.forgotRows, Resumed: p.config.Metrics.resumedTensor}),
 		Tensors:     &tensors.Table{Max: lines},
 		Connections: p.live.Len,
 		Metrics:     p.config.Metrics,

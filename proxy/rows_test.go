@@ -486,13 +486,13 @@ func TestRowsAreSaved(t *testing.T) {
 		} else {
 			bad[r.IntN(len(bad))] ^= 1 << r.IntN(8)
 		}
-		fresh := residual.New(1<<30, nil, nil)
+		fresh := residual.New(1<<30, residual.Events{})
 		err := fresh.Load(bytes.NewReader(bad))
 		if _, _, n := fresh.Held(); err == nil || n != 0 {
 			t.Fatalf("a damaged file: %v, %d bytes are remembered", err, n)
 		}
 	}
-	small := residual.New(20<<10, nil, nil)
+	small := residual.New(20<<10, residual.Events{})
 	err := small.Load(bytes.NewReader(file.Bytes()))
 	if _, _, n := small.Held(); err == nil || n != 0 {
 		t.Errorf("more rows than may be remembered: %v", err)

@@ -1,6 +1,9 @@
 package gloo
 
 import (
+	"maps"
+	"math"
+	"slices"
 	"testing"
 
 	"github.com/gradproxy/gradproxy/parser"
@@ -97,6 +100,63 @@ func TestOrigins(t *testing.T) {
 	} {
 		if found := origins(2, 0, change); len(found) != 0 {
 			t.Errorf("%s: %d messages have an origin", name, len(found))
+		}
+	}
+}
+
+// A bucket of another name in the memory of an earlier one is another bucket: malloc has given a second model the memory of the first. Its first sum is no
+// gradient yet, and its later ones have another key, so that the first model's residual is not added to the second one's gradients.
+func TestAnotherBucketInTheSameMemory(t *testing.T) {
+	const steps, changed = 7, 3
+	calls := gloosim.DDP{Shapes: mlp, DType: tensor.Float32, Steps: steps, Buckets: [][]int{{7, 6, 5, 4}, {3, 2, 1, 0}}}.Calls()
+	trace := gloosim.Run(gloosim.Job{Ranks: 2, Calls: calls, Tags: true, FirstID: true})
+	sums := map[uint32]bool{}
+	run := func(from uint32) (at [steps]map[uint64]bool) { // keys of gradients, by the time that their bucket is summed: it is made anew after the first step
+		t.Helper()
+		known := callsOf(calls, 2).change(func(tag uint32, c []parser.Call) []parser.Call {
+			for i := range c {
+				if c[i].Bucket = 0; c[i].Caller == parser.DDPReducer {
+					c[i].Bucket, c[i].Member = c[i].Buffer, parser.Member{Rank: 0, Ranks: 2}
+					if sums[tag] = true; tag >= from {
+						c[i].Bucket++
+					}
+				}
+			}
+			return c
+		})
+		all, err := play(t, trace, parser.Conn{Job: "job", Calls: known})
+		if err != nil {
+			t.Fatal(err)
+		}
+		type message struct {
+			name                     string
+			conn, rank, index, phase int
+		}
+		times := map[message]int{}
+		for _, m := range all {
+			p := message{m.Name, m.conn, m.Rank, m.Index, m.Phase}
+			if step := times[p]; m.value.Role == tensor.Gradient {
+				if at[step] == nil {
+					at[step] = map[uint64]bool{}
+				}
+				at[step][m.value.Key] = true
+			}
+			times[p]++
+		}
+		return at
+	}
+	same := run(math.MaxUint32)
+	tags := slices.Sorted(maps.Keys(sums))
+	if len(tags) < 2*(steps-1) || len(same[changed]) == 0 {
+		t.Fatalf("%d sums of buckets, want two in each step but the first; %d gradients at time %d", len(tags), len(same[changed]), changed)
+	}
+	other := run(tags[len(tags)-2*(steps-1-changed)])
+	if n := len(other[changed-1]); n == 0 || len(other[changed]) != 0 || len(other[changed+1]) != n {
+		t.Errorf("%d gradients before, %d at the change, %d after; want some, none and as many", n, len(other[changed]), len(other[changed+1]))
+	}
+	for k := range other[changed+1] {
+		if other[changed-1][k] {
+			t.Error("the second model's bucket has the key of the first one's")
 		}
 	}
 }

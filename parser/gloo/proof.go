@@ -48,6 +48,7 @@ type candidate struct {
 
 // A calledBucket is a bucket of DistributedDataParallel, known by its memory.
 type calledBucket struct {
+	name     uint64 // as calls name it; 0: not known
 	number   int    // from 0, in the order in which buckets were first summed
 	rounds   int    // values so far
 	tag      uint32 // of its newest value
@@ -280,10 +281,11 @@ func (p *proof) agree(tag uint32) called {
 	return v
 }
 
-// bucketOf notes the next value of the bucket that lies in the memory of a call; nil: there are too many.
+// bucketOf notes the next value of the bucket that lies in the memory of a call; nil: there are too many. A bucket of another name is another one, in memory that
+// was freed in between.
 func (p *proof) bucketOf(c *parser.Call, tag uint32) *calledBucket {
 	b := p.buckets[c.Buffer]
-	if b == nil || b.elements != c.Elements || b.dtype != c.DType {
+	if b == nil || b.elements != c.Elements || b.dtype != c.DType || b.name != c.Bucket {
 		if b == nil && len(p.buckets) >= maxBuffers {
 			return nil
 		}
@@ -291,7 +293,7 @@ func (p *proof) bucketOf(c *parser.Call, tag uint32) *calledBucket {
 			p.buckets = map[uint64]*calledBucket{}
 		}
 		p.rebuilt = p.rebuilt || b != nil
-		b = &calledBucket{number: p.born, elements: c.Elements, dtype: c.DType}
+		b = &calledBucket{name: c.Bucket, number: p.born, elements: c.Elements, dtype: c.DType}
 		p.buckets[c.Buffer] = b
 		p.born++
 	}

@@ -62,7 +62,7 @@ func New(cfg Config) (*Estimator, error) {
 		Pool: pipe.NewPool(1), Cores: 1, Lossless: lossless, Codecs: cfg.Codecs,
 		Policy:      func() policy.Policy { return cfg.Policy },
 		Lasting:     lasting(cfg.Protocols),
-		Residuals:   residual.New(residuals, func(int) {}, func(int) {}),
+		Residuals:   residual.New(residuals, residual.Events{Forgot: func(int) {}, ForgotRows: func(int) {}}),
 		Tensors:     &tensors.Table{Max: lines},
 		Connections: func() int { return 0 },
 		Metrics:     quality,

@@ -3,6 +3,7 @@ package residual
 import (
 	"slices"
 	"sync"
+	"time"
 	"unsafe"
 
 	"github.com/gradproxy/gradproxy/codecs/feedback"
@@ -18,10 +19,12 @@ type denseKey struct {
 type Dense struct {
 	denseKey
 	dtype   tensor.DType
-	size    int    // bytes of the tensor
-	lasting bool   // it outlives the connection, and the process
-	origin  uint64 // of the tensor, 0: not known; guarded by ledger.mu
-	used    uint64 // tick of the last use; guarded by ledger.mu
+	size    int         // bytes of the tensor
+	lasting bool        // it outlives the connection, and the process
+	origin  uint64      // of the tensor, 0: not known; guarded by ledger.mu
+	expires time.Time   // once its connection has ended: when it is forgotten; guarded by ledger.mu
+	expiry  *time.Timer // until then; guarded by ledger.mu
+	used    uint64      // tick of the last use; guarded by ledger.mu
 	ledger  *ledger
 
 	mu       sync.Mutex

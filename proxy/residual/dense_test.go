@@ -10,7 +10,7 @@ import (
 // Memory is bounded: the tensor that was used least recently is forgotten.
 func TestStoreIsBounded(t *testing.T) {
 	forgotten := 0
-	s := New(3*denseCost(tensor.Float32, 4000), func(n int) { forgotten += n }, nil)
+	s := New(3*denseCost(tensor.Float32, 4000), Events{Forgot: func(n int) { forgotten += n }})
 	x := func(key uint64) tensor.Tensor { return tensor.Tensor{Key: key, DType: tensor.Float32, Size: 4000} }
 	first := s.Dense("job", x(1), false)
 	second := s.Dense("job", x(2), false)
@@ -34,7 +34,7 @@ func TestStoreIsBounded(t *testing.T) {
 // A tensor of another size or type is another tensor: its residual is gone, and counted.
 func TestChangedTensorIsForgotten(t *testing.T) {
 	forgotten := 0
-	s := New(1<<20, func(n int) { forgotten += n }, nil)
+	s := New(1<<20, Events{Forgot: func(n int) { forgotten += n }})
 	x := tensor.Tensor{Key: 1, DType: tensor.Float32, Size: 4000}
 	s.Dense("job", x, true).residual[0] = 1
 	x.DType = tensor.BFloat16
@@ -64,7 +64,7 @@ func block(r *rand.Rand, n int) []byte {
 // back the trust that they have lost.
 func TestTrustSurvivesOtherCuts(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	s := New(1<<20, nil, nil)
+	s := New(1<<20, Events{})
 	m := s.Dense("job", tensor.Tensor{Key: 1, DType: tensor.Float32, Size: 4000}, false)
 	same := block(r, 250)
 	for _, off := range []int{0, 1000, 2000, 3000} {
@@ -102,7 +102,7 @@ func TestTrustSurvivesOtherCuts(t *testing.T) {
 func TestCutsOverUnknownBytes(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for _, known := range [][][2]int{{}, {{0, 600}}, {{400, 600}}, {{0, 400}, {600, 400}}, {{200, 600}}} {
-		s := New(1<<20, nil, nil)
+		s := New(1<<20, Events{})
 		m := s.Dense("job", tensor.Tensor{Key: 1, DType: tensor.Float32, Size: 4000}, false)
 		for _, k := range known {
 			m.Check(k[0], block(r, k[1]/4), false, nil)
@@ -122,7 +122,7 @@ func TestCutsOverUnknownBytes(t *testing.T) {
 func TestBlocksAreBounded(t *testing.T) {
 	const size = 1 << 16
 	r := rand.New(rand.NewPCG(3, 4))
-	s := New(1<<24, nil, nil)
+	s := New(1<<24, Events{})
 	m := s.Dense("job", tensor.Tensor{Key: 1, DType: tensor.Float32, Size: size}, false)
 	for i := range 20000 {
 		n := 4 * (1 + r.IntN(4))
@@ -152,7 +152,7 @@ func TestHistoriesArePaidFor(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	for _, size := range []int{1000, 4 * tensor.MinHistory, 5 * 4 * tensor.MinHistory, 1 << 18} {
 		for _, cut := range []int{4 * tensor.MinHistory, 1 << 16} {
-			m := New(1<<24, nil, nil).Dense("job", tensor.Tensor{Key: 1, DType: tensor.Float32, Size: size}, false)
+			m := New(1<<24, Events{}).Dense("job", tensor.Tensor{Key: 1, DType: tensor.Float32, Size: size}, false)
 			for range 2 {
 				for off := 0; off < size; off += cut {
 					m.Check(off, block(r, min(cut, size-off)/4), false, nil)
@@ -172,7 +172,7 @@ func TestHistoriesArePaidFor(t *testing.T) {
 
 // Each span of a tensor has a Control of its own, which goes with the memory of the tensor.
 func TestControlsBelongToTheTensor(t *testing.T) {
-	s := New(64<<20, nil, nil)
+	s := New(64<<20, Events{})
 	x := tensor.Tensor{Key: 9, DType: tensor.Float32, Size: 3*controlSpan + 4}
 	d := s.Dense("job", x, true)
 	if d.Control(0) != d.Control(controlSpan-4) || d.Control(0) == d.Control(controlSpan) || d.Control(3*controlSpan) == d.Control(0) {
@@ -200,7 +200,7 @@ func TestChecksAgainstTheFirstWeights(t *testing.T) {
 		placed   *tensor.Placement
 		want     tensor.Verdict
 	}{{false, placed, tensor.FirstWeights}, {true, placed, tensor.Fits}, {false, nil, tensor.Fits}} {
-		m := New(1<<20, nil, nil).Dense("job", tensor.Tensor{Key: 1, DType: tensor.Float32, Size: 8000}, false)
+		m := New(1<<20, Events{}).Dense("job", tensor.Tensor{Key: 1, DType: tensor.Float32, Size: 8000}, false)
 		for i := range earning + 4 {
 			for off := 0; off < 8000; off += 4000 {
 				if v, _ := m.Check(off, block(r, 1000), c.presumed, c.placed); i > earning && v != tensor.Fits {

@@ -21,20 +21,25 @@ func (s *Store) End(d *Dense) {
 		s.forget(d)
 		return
 	}
-	s.dense.Delete(d.denseKey)
 	k := denseKey{d.job, d.origin}
-	if earlier, ok := s.ended.Peek(k); ok {
-		s.forgetEnded(earlier)
+	if other, ok := s.ended.Peek(k); ok {
+		if other.used > d.used { // d's connection ended late, and the tensor went on without it
+			s.forget(d)
+			return
+		}
+		s.forgetEnded(other)
 	}
+	s.dense.Delete(d.denseKey)
 	s.ended.Put(k, d)
-	time.AfterFunc(afterlife, func() { s.expire(k, d) })
+	d.expires = time.Now().Add(afterlife)
+	d.expiry = time.AfterFunc(afterlife, func() { s.expire(d) })
 }
 
-// expire forgets d if no connection has taken it.
-func (s *Store) expire(k denseKey, d *Dense) {
+// expire forgets d if no connection has taken it, and none ended with it since its timer was set.
+func (s *Store) expire(d *Dense) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if now, ok := s.ended.Peek(k); ok && now == d {
+	if now, ok := s.ended.Peek(denseKey{d.job, d.origin}); ok && now == d && !time.Now().Before(d.expires) {
 		s.forgetEnded(d)
 	}
 }
@@ -51,6 +56,10 @@ func (s *Store) resume(k denseKey, t tensor.Tensor) *Dense {
 		return nil
 	}
 	s.ended.Delete(origin)
+	d.expiry.Stop() // which lets go of d
+	if s.resumed != nil {
+		s.resumed()
+	}
 	d.denseKey, d.used = k, s.now()
 	s.dense.Put(k, d)
 	return d
@@ -59,6 +68,7 @@ func (s *Store) resume(k denseKey, t tensor.Tensor) *Dense {
 // forgetEnded drops a memory whose connection has ended. s.mu is held.
 func (s *Store) forgetEnded(d *Dense) {
 	s.ended.Delete(denseKey{d.job, d.origin})
+	d.expiry.Stop()
 	s.bytes -= d.cost()
 	if s.forgot != nil {
 		s.forgot(1)

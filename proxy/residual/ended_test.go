@@ -1,6 +1,8 @@
 package residual
 
 import (
+	"runtime"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,7 +14,7 @@ import (
 // connection lives, a tensor of another one is another tensor.
 func TestTensorsWithAnOriginOutliveTheirConnection(t *testing.T) {
 	forgotten := 0
-	s := New(1<<20, func(n int) { forgotten += n }, nil)
+	s := New(1<<20, Events{Forgot: func(n int) { forgotten += n }})
 	x := tensor.Tensor{Key: 1, DType: tensor.Float32, Size: 4000, Origin: 7}
 	d := s.Dense("job", x, false)
 	d.residual[0] = 1
@@ -48,7 +50,7 @@ func TestTensorsWithAnOriginOutliveTheirConnection(t *testing.T) {
 func TestEndedTensorsMakeRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		forgotten := 0
-		s := New(2*denseCost(tensor.Float32, 4000), func(n int) { forgotten += n }, nil)
+		s := New(2*denseCost(tensor.Float32, 4000), Events{Forgot: func(n int) { forgotten += n }})
 		x := func(key, origin uint64) tensor.Tensor {
 			return tensor.Tensor{Key: key, DType: tensor.Float32, Size: 4000, Origin: origin}
 		}
@@ -67,4 +69,68 @@ func TestEndedTensorsMakeRoom(t *testing.T) {
 			t.Errorf("after a while %d tensors in %d bytes are remembered, %d forgotten; want the living one, and 2", dense, bytes, forgotten)
 		}
 	})
+}
+
+// The memory of an ended connection is let go once it counts no more, long before its time is over: only what is held is reachable.
+func TestEndedTensorsAreLetGo(t *testing.T) {
+	const tensors, held = 50, 2
+	s := New(held*denseCost(tensor.Float32, 4000), Events{})
+	var reachable atomic.Int64
+	for n := range uint64(tensors) {
+		d := s.Dense("job", tensor.Tensor{Key: n + 1, DType: tensor.Float32, Size: 4000, Origin: n + 1}, false)
+		reachable.Add(1)
+		runtime.AddCleanup(d, func(n *atomic.Int64) { n.Add(-1) }, &reachable)
+		s.End(d)
+	}
+	for began := time.Now(); reachable.Load() > held; time.Sleep(time.Millisecond) {
+		if runtime.GC(); time.Since(began) > 10*time.Second {
+			t.Fatalf("%d tensors are reachable, %d are held", reachable.Load(), held)
+		}
+	}
+	runtime.KeepAlive(s)
+}
+
+// A tensor's time after its connection begins with its last connection's end, and of two that ended, the one that was used last goes on.
+func TestLastEndCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		resumed := 0
+		s := New(1<<20, Events{Resumed: func() { resumed++ }})
+		x := tensor.Tensor{Key: 1, DType: tensor.Float32, Size: 4000, Origin: 7}
+		d := s.Dense("job", x, false)
+		s.End(d)
+		time.Sleep(afterlife - time.Minute)
+		x.Key = 2
+		if s.Dense("job", x, false) != d || resumed != 1 {
+			t.Fatalf("the tensor did not go on, %d did", resumed)
+		}
+		s.End(d)
+		time.Sleep(2 * time.Minute) // past the end of the first time
+		synctest.Wait()
+		x.Key = 3
+		if s.Dense("job", x, false) != d {
+			t.Error("the tensor was forgotten at the end of an earlier time")
+		}
+		x.Key = 4
+		newer := s.Dense("job", x, false) // while the connection of 3 hangs
+		s.End(newer)
+		s.End(d)
+		x.Key = 5
+		if got := s.Dense("job", x, false); got != newer {
+			t.Errorf("the tensor goes on with the memory that was used earlier: %v", got == d)
+		}
+	})
+}
+
+// A tensor of another origin under the same key has nothing of the earlier one's residual.
+func TestAnotherOriginIsAnotherTensor(t *testing.T) {
+	s := New(1<<20, Events{})
+	x := tensor.Tensor{Key: 1, DType: tensor.Float32, Size: 4000, Origin: 7}
+	d := s.Dense("job", x, false)
+	x.Origin = 0 // not known of this message
+	if s.Dense("job", x, false) != d {
+		t.Error("a message whose origin is not known is of another tensor")
+	}
+	if x.Origin = 8; s.Dense("job", x, false) == d {
+		t.Error("another bucket goes on with the residual")
+	}
 }

@@ -19,7 +19,7 @@ import (
 // saved returns a file with that many tensors of 1000 float32.
 func saved(t *testing.T, tensors int) []byte {
 	t.Helper()
-	s := New(1<<30, nil, nil)
+	s := New(1<<30, Events{})
 	for key := range tensors {
 		m := s.Dense("job", tensor.Tensor{Key: uint64(key) + 1, DType: tensor.Float32, Size: 4000}, true)
 		m.residual[key] = 1
@@ -39,7 +39,7 @@ func TestDamagedResidualsAreRefused(t *testing.T) {
 		t.Errorf("the file has %d bytes, want little more than %d", len(good), want)
 	}
 	r := rand.New(rand.NewPCG(11, 12))
-	s := New(1<<30, nil, nil)
+	s := New(1<<30, Events{})
 	for range 500 {
 		bad := bytes.Clone(good)
 		if r.IntN(2) == 0 {
@@ -85,7 +85,7 @@ func TestForeignResidualsAreRefused(t *testing.T) {
 		"huge":     {seal(huge), 1 << 30, "tensor 1 is more than may be remembered"},
 		"infinite": {seal(infinite), 1 << 30, "tensor 1 is damaged"},
 	} {
-		s := New(x.limit, nil, nil)
+		s := New(x.limit, Events{})
 		err := s.Load(bytes.NewReader(x.file))
 		if !errors.Is(err, ErrFile) || !strings.HasSuffix(err.Error(), x.says) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v, want an ErrFile that says %q", name, err, x.says)
@@ -100,7 +100,7 @@ func TestForeignResidualsAreRefused(t *testing.T) {
 func TestFalseBytesAreNotLoaded(t *testing.T) {
 	wrong := errors.New("false bytes")
 	for _, size := range []int{1, 40} { // in one piece of the reader's buffer, and in several
-		s := New(1<<30, nil, nil)
+		s := New(1<<30, Events{})
 		err := s.Load(io.MultiReader(bytes.NewReader(saved(t, size)), iotest.ErrReader(wrong)))
 		if !errors.Is(err, ErrFile) || !errors.Is(err, wrong) || s.dense.Len() != 0 || s.bytes != 0 {
 			t.Errorf("%d tensors: %v, %d are loaded", size, err, s.dense.Len())
@@ -111,7 +111,7 @@ func TestFalseBytesAreNotLoaded(t *testing.T) {
 // Whatever a file says, loading it takes no more memory than is allowed, and leaves all or nothing.
 func FuzzLoad(f *testing.F) {
 	const limit = 1 << 20
-	s := New(1<<30, nil, nil)
+	s := New(1<<30, Events{})
 	m := s.Dense("job", tensor.Tensor{Key: 7, DType: tensor.BFloat16, Size: 64}, true)
 	m.residual[3] = 1
 	rows := s.Rows("job", tensor.Tensor{Keys: 8, DType: tensor.Float16}, 3, true)
@@ -127,7 +127,7 @@ func FuzzLoad(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		b := append([]byte(magic), body...) // sealed, so that its sum does not give damage away
 		b = binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
-		s := New(limit, nil, nil)
+		s := New(limit, Events{})
 		err := s.Load(bytes.NewReader(b))
 		if err != nil && (!errors.Is(err, ErrFile) || s.bytes != 0) {
 			t.Errorf("%v, %d bytes are remembered", err, s.bytes)
@@ -140,7 +140,7 @@ func FuzzLoad(f *testing.F) {
 
 // Tensors that have come before the file was loaded keep their residuals.
 func TestLoadingKeepsWhatIsNewer(t *testing.T) {
-	s := New(1<<30, nil, nil)
+	s := New(1<<30, Events{})
 	m := s.Dense("job", tensor.Tensor{Key: 1, DType: tensor.Float32, Size: 4000}, true)
 	m.residual[0] = 7
 	if err := s.Load(bytes.NewReader(saved(t, 2))); err != nil {
@@ -164,7 +164,7 @@ func TestFileWithoutRowsLoads(t *testing.T) {
 	b = binary.LittleEndian.AppendUint32(b, math.Float32bits(2.5))
 	b = append(b, 0)
 	b = binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
-	s := New(1<<30, nil, nil)
+	s := New(1<<30, Events{})
 	if err := s.Load(bytes.NewReader(b)); err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ func TestFlush(t *testing.T) {
 		for i := range x {
 			x[i], residual[i] = float32(r.NormFloat64()), float32(r.NormFloat64())
 		}
-		m := New(1<<20, nil, nil).Dense("job", tensor.Tensor{Key: 1, DType: d, Size: n * d.Size()}, true)
+		m := New(1<<20, Events{}).Dense("job", tensor.Tensor{Key: 1, DType: d, Size: n * d.Size()}, true)
 		b := make([]byte, n*d.Size())
 		tensor.FromFloat32(b, x, d)
 		tensor.ToFloat32(x, b, d)
@@ -33,7 +33,7 @@ func TestFlush(t *testing.T) {
 			}
 		}
 	}
-	m := New(1<<20, nil, nil).Dense("job", tensor.Tensor{Key: 1, DType: tensor.Float32, Size: 8}, true)
+	m := New(1<<20, Events{}).Dense("job", tensor.Tensor{Key: 1, DType: tensor.Float32, Size: 8}, true)
 	b := make([]byte, 8)
 	tensor.FromFloat32(b, []float32{math.MaxFloat32, 1}, tensor.Float32)
 	copy(m.residual, []float32{math.MaxFloat32, 1})

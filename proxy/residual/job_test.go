@@ -4,7 +4,7 @@ import "testing"
 
 // A doubt holds for all connections of a job, and for no other, until the last of them has left.
 func TestDoubtLastsUntilAllHaveLeft(t *testing.T) {
-	s := New(1<<20, nil, nil)
+	s := New(1<<20, Events{})
 	a, b, other, alone := s.Join("job"), s.Join("job"), s.Join("other"), s.Join("")
 	if a.Doubted() || !a.Doubt() || b.Doubt() {
 		t.Error("not the first of two doubts is the first")

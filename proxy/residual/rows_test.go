@@ -40,7 +40,7 @@ func TestRowsAreBounded(t *testing.T) {
 	const limit = 200 << 10
 	r := rand.New(rand.NewPCG(1, 2))
 	lostTensors, lostRows := 0, 0
-	s := New(limit, func(n int) { lostTensors += n }, func(n int) { lostRows += n })
+	s := New(limit, Events{Forgot: func(n int) { lostTensors += n }, ForgotRows: func(n int) { lostRows += n }})
 	widths := []int{1, 7, 100, 5000}
 	model := map[rowsKey]map[uint64]float32{}
 	survived := 0
@@ -95,7 +95,7 @@ func TestLeastRecentRowsGoFirst(t *testing.T) {
 	const width = 100
 	tensors, rows := 0, 0
 	room := int64(3*rowsCost) + 10*rowCost(width)
-	s := New(room+denseCost(tensor.Float32, 400), func(n int) { tensors += n }, func(n int) { rows += n })
+	s := New(room+denseCost(tensor.Float32, 400), Events{Forgot: func(n int) { tensors += n }, ForgotRows: func(n int) { rows += n }})
 	values := make([]float32, 5*width)
 	for i := range values {
 		values[i] = 1
@@ -122,7 +122,7 @@ func TestLeastRecentRowsGoFirst(t *testing.T) {
 
 // A row that is under way twice, as on two connections, gets its earlier residual once, and then the residuals that both give back.
 func TestRowsUnderWayTwice(t *testing.T) {
-	s := New(1<<20, nil, nil)
+	s := New(1<<20, Events{})
 	m := s.Rows("job", tensor.Tensor{Keys: 1, DType: tensor.Float32}, 2, true)
 	m.Give(idsOf(4, 5), []float32{1, 2, 3, 4})
 	a, b, c := make([]float32, 4), make([]float32, 4), make([]float32, 6)
@@ -140,7 +140,7 @@ func TestRowsUnderWayTwice(t *testing.T) {
 // An array of other rows or another type is another array; a sender that still has the old one gives back in vain.
 func TestChangedRowsAreForgotten(t *testing.T) {
 	lost := 0
-	s := New(1<<20, nil, func(n int) { lost += n })
+	s := New(1<<20, Events{ForgotRows: func(n int) { lost += n }})
 	x := tensor.Tensor{Keys: 1, DType: tensor.Float32}
 	old := s.Rows("job", x, 2, true)
 	old.Give(idsOf(1, 2), []float32{1, 2, 3, 4})
@@ -175,7 +175,7 @@ func TestChangedRowsAreForgotten(t *testing.T) {
 
 // There are no more arrays than can be looked through.
 func TestArraysAreBounded(t *testing.T) {
-	s := New(1<<30, nil, nil)
+	s := New(1<<30, Events{})
 	for keys := range uint64(maxArrays + 10) {
 		s.Rows("job", tensor.Tensor{Keys: keys + 1, DType: tensor.Float32}, 1, true)
 	}

@@ -1,6 +1,7 @@
 package residual
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/gradproxy/gradproxy/parser/lru"
@@ -12,18 +13,25 @@ import (
 // sparse tensors single rows are forgotten. A Store is safe for concurrent use.
 type Store struct {
 	ledger
-	dense  lru.Cache[denseKey, *Dense]
-	ended  lru.Cache[denseKey, *Dense] // by origin, of tensors whose connection has ended
-	rows   map[rowsKey]*Rows
-	jobs   map[string]*Job
-	forgot func(n int) // may be nil
+	dense   lru.Cache[denseKey, *Dense]
+	ended   lru.Cache[denseKey, *Dense] // by origin, of tensors whose connection has ended
+	rows    map[rowsKey]*Rows
+	jobs    map[string]*Job
+	forgot  func(n int) // may be nil
+	resumed func()      // may be nil
 }
 
-// New returns a Store of at most limit bytes. forgot is called when n tensors lose their residual, forgotRows when n rows do;
-// both may be nil, are called with locks held, and must not call the Store.
-func New(limit int64, forgot, forgotRows func(n int)) *Store {
-	s := &Store{rows: map[rowsKey]*Rows{}, jobs: map[string]*Job{}, forgot: forgot}
-	s.limit, s.makeRoom, s.lostRows = limit, s.fit, forgotRows
+// Events are told to the owner of a Store. Its functions may be nil, are called with locks held, and must not call the Store.
+type Events struct {
+	Forgot     func(n int) // n tensors have lost their residual
+	ForgotRows func(n int) // n rows of sparse tensors have
+	Resumed    func()      // a tensor goes on with the residual of an ended connection
+}
+
+// New returns a Store of at most limit bytes.
+func New(limit int64, e Events) *Store {
+	s := &Store{rows: map[rowsKey]*Rows{}, jobs: map[string]*Job{}, forgot: e.Forgot, resumed: e.Resumed}
+	s.limit, s.makeRoom, s.lostRows = limit, s.fit, e.ForgotRows
 	return s
 }
 
@@ -41,15 +49,16 @@ func (s *Store) Held() (dense, sparse int, bytes int64) {
 	return s.dense.Len() + s.ended.Len(), len(s.rows), s.bytes
 }
 
-// Dense returns the memory of the dense tensor t, which is new if there was none or if size or type have changed. The memory of a tensor with t's origin
+// Dense returns the memory of the dense tensor t, which is new if there was none or if size, type or origin have changed. The memory of a tensor with t's origin
 // whose connection has ended is t's. It is nil if t alone is larger than the limit. lasting says that the tensor outlives its connection, and the process.
 func (s *Store) Dense(job string, t tensor.Tensor, lasting bool) *Dense {
 	k := denseKey{job, t.Key}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if d, ok := s.dense.Use(k); ok {
-		if d.dtype == t.DType && d.size == t.Size {
-			d.used, d.origin = s.now(), t.Origin
+		if d.dtype == t.DType && d.size == t.Size && (d.origin == 0 || t.Origin == 0 || d.origin == t.Origin) {
+			d.used = s.now()
+			d.origin = cmp.Or(t.Origin, d.origin)
 			return d
 		}
 		s.forget(d)

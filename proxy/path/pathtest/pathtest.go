@@ -42,7 +42,7 @@ func NewEnv(t testing.TB, rules ...policy.Rule) *path.Env {
 	t.Cleanup(pool.Close)
 	return &path.Env{Buffers: new(memory.Pool), Sending: memory.NewBudget(256 << 20), Receiving: memory.NewBudget(256 << 20), MemoryWait: memory.Wait,
 		Pool: pool, Cores: 1, Lossless: lossless, Codecs: Codec, Policy: func() policy.Policy { return chosen }, Lasting: func(string) bool { return false },
-		Residuals: residual.New(1<<30, func(int) {}, nil), Tensors: new(tensors.Table), Connections: func() int { return 1 }, Metrics: path.NoMetrics{}}
+		Residuals: residual.New(1<<30, residual.Events{Forgot: func(int) {}}), Tensors: new(tensors.Table), Connections: func() int { return 1 }, Metrics: path.NoMetrics{}}
 }
 
 // Whole checks that nothing is taken of an Env's memory.

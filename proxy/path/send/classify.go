@@ -120,5 +120,7 @@ func (c *classifier) gaveUp(err error) error {
 	return c.cut.fallBack(false) // the rest of a block that waits will never be told from other bytes
 }
 
-// forgets reports whether the parser's error takes the state of its tensors along.
-func (c *classifier) forgets() bool { return errors.Is(c.ended, parser.ErrForget) }
+// forgets reports whether the parser's error takes the state of its tensors along, as a false verdict does.
+func (c *classifier) forgets() bool {
+	return errors.Is(c.ended, parser.ErrForget) || errors.Is(c.ended, parser.ErrReset)
+}

@@ -59,7 +59,7 @@ func BenchmarkRows(b *testing.B) {
 		b.Run(fmt.Sprintf("width=%d", width), func(b *testing.B) {
 			r := rand.New(rand.NewPCG(19, 20))
 			n := 16 << 10 / width
-			past := residual.New(1<<30, nil, nil).Rows("job", tensor.Tensor{Keys: 1, DType: tensor.Float32}, width, false)
+			past := residual.New(1<<30, residual.Events{}).Rows("job", tensor.Tensor{Keys: 1, DType: tensor.Float32}, width, false)
 			c, err := pathtest.Codec("3lc(s=1.75)")
 			if err != nil {
 				b.Fatal(err)

@@ -110,7 +110,7 @@ func TestForgedStateIsRefused(t *testing.T) {
 func TestStateThatChangesWhileItIsRead(t *testing.T) {
 	key, _ := testKey()
 	file := func(lost float32) []byte {
-		s := residual.New(1<<20, nil, nil)
+		s := residual.New(1<<20, residual.Events{})
 		s.Dense("job", tensor.Tensor{Key: 1, DType: tensor.Float32, Size: 4000}, true).Part(0, 4000)[0] = lost
 		var b bytes.Buffer
 		if err := authenticated(key, s.Save)(&b); err != nil {
@@ -126,7 +126,7 @@ func TestStateThatChangesWhileItIsRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		copy(b, then)
-		s := residual.New(1<<20, nil, nil)
+		s := residual.New(1<<20, residual.Events{})
 		err = s.Load(r)
 		if n, _, _ := s.Held(); (err == nil) != (name == "the same") || (n == 1) != (name == "the same") || err != nil && !errors.Is(err, errForged) {
 			t.Errorf("%s: %v, %d tensors are loaded", name, err, n)
