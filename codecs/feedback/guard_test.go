@@ -38,7 +38,7 @@ func TestGuardLimits(t *testing.T) {
 		"signs at a ratio below 8": {7.9, 0.1, 0, false},
 	} {
 		c := Control{}
-		measure(&c, guardAfter-1, 1, x.ratio, x.agree, x.bound)
+		measure(&c, 7, 1, x.ratio, x.agree, x.bound)
 		if n := exactly(&c); n != 0 {
 			t.Errorf("%s: %d values are exact after 7 measurements", name, n)
 		}
@@ -59,7 +59,7 @@ func TestGuardDoubles(t *testing.T) {
 	c := Control{}
 	trip := func(want int) {
 		t.Helper()
-		measure(&c, guardAfter-1, 1, 20, 0.5, 0)
+		measure(&c, 7, 1, 20, 0.5, 0)
 		if c.exact != 0 {
 			t.Errorf("the guard acts before the eighth measurement")
 		}
@@ -75,7 +75,7 @@ func TestGuardDoubles(t *testing.T) {
 	for _, want := range []int{16, 32, 64, 128, 256, 512, 1024, 1024} {
 		trip(want)
 	}
-	measure(&c, goodAfter-1, 1, 1, 1, 0)
+	measure(&c, 255, 1, 1, 1, 0)
 	if c.trips != 6 {
 		t.Errorf("%d doublings are left after 255 good measurements, want 6", c.trips)
 	}

@@ -130,21 +130,30 @@ func (s *testSender) takes(b []byte) error {
 func kinds(t *testing.T, wire []byte) map[frame.Kind]int {
 	t.Helper()
 	n := map[frame.Kind]int{}
-	r := frame.Reader{Source: &pathtest.Cut{B: wire, Sizes: []int{len(wire)}}, Pool: pathtest.NewEnv(t).Buffers,
-		Limit: func(frame.Kind, uint32) (int, error) { return frame.MaxBytes, nil }, Reserve: func(frame.Kind, uint32, int) error { return nil }}
 	inBytes := false
-	for {
-		f, err := r.Next()
-		if err == io.EOF {
-			return n
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+	eachFrame(t, wire, func(f frame.Frame) {
 		if f.Kind != frame.Bytes || !inBytes {
 			n[f.Kind]++
 		}
 		inBytes = f.Kind == frame.Bytes
+	})
+	return n
+}
+
+// eachFrame calls see with each frame that has left.
+func eachFrame(t *testing.T, wire []byte, see func(frame.Frame)) {
+	t.Helper()
+	r := frame.Reader{Source: &pathtest.Cut{B: wire, Sizes: []int{len(wire)}}, Pool: pathtest.NewEnv(t).Buffers,
+		Limit: func(frame.Kind, uint32) (int, error) { return frame.MaxBytes, nil }, Reserve: func(frame.Kind, uint32, int) error { return nil }}
+	for {
+		f, err := r.Next()
+		if err == io.EOF {
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		see(f)
 	}
 }
 
