@@ -33,9 +33,9 @@ func trickle(t *testing.T, r *rand.Rand, to io.Writer, b []byte, waits int) {
 // Bytes that come again cross once, though they do not shrink: to the same receiver or to others, wherever the sender pauses amid them, and
 // while the first copy of them is still under way.
 func TestRepeatsCrossOnce(t *testing.T) {
-	for name, toy := range map[string]pathtest.Toy{"plain": {}, "masked": {Mask: tensor.Mask{1, 0, 0xff, 77}}} {
+	for name, toy := range map[string]pathtest.Toy{"plain": {Role: tensor.Exact}, "masked": {Role: tensor.Exact, Mask: tensor.Mask{1, 0, 0xff, 77}}, "gradients": {Role: tensor.Gradient, Proof: tensor.ByWire, CRC32: true}} {
 		t.Run(name, func(t *testing.T) {
-			toy.Role, toy.Base, toy.Repeats, toy.Flow = tensor.Exact, true, true, true
+			toy.Base, toy.Repeats, toy.Flow = true, true, true
 			repeatsCrossOnce(t, toy)
 		})
 	}

@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"runtime"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/gradproxy/gradproxy/parser"
@@ -69,7 +67,7 @@ func TestRoles(t *testing.T) {
 					t.Errorf("%s over %s, side %d: %v, want %v", c.name, driver, side, roles(list), want[side])
 				}
 				for i, v := range list {
-					if data := [2][][]byte{up, down}[side][i]; !bytes.Equal(v.Data, data) || v.Key == 0 || (v.Base == 0) != (v.Role == gradient) || v.CRC32 == torch || (v.Mask != tensor.Mask{}) != (driver == "http" && parser.Side(side) == parser.Client) {
+					if data := [2][][]byte{up, down}[side][i]; !bytes.Equal(v.Data, data) || v.Key == 0 || v.Base == 0 || !v.Repeats || v.CRC32 == torch || (v.Mask != tensor.Mask{}) != (driver == "http" && parser.Side(side) == parser.Client) {
 						t.Errorf("%s over %s, side %d: %+v has %d bytes, want %d", c.name, driver, side, v.Tensor, len(v.Data), len(data))
 					}
 				}
@@ -118,9 +116,7 @@ func fragment(first byte, b []byte, mask tensor.Mask) []byte {
 // Over gRPC, where a sender may wait within any frame, long arrays that must not change are cut into short pieces, the same whatever HTTP/2's frames are.
 func TestPieces(t *testing.T) {
 	elements := bytes.Repeat([]byte("elements"), 40_000)
-	text := fmt.Sprintf("{'descr': '<f8', 'fortran_order': False, 'shape': (%d,), }", len(elements)/8)
-	text += strings.Repeat(" ", 117-len(text)) + "\n"
-	file := zipOf("T0.npy", append(append([]byte("\x93NUMPY\x01\x00"), byte(len(text)), 0), append([]byte(text), elements...)...))
+	file := zipOf("T0.npy", npyOf("<f8", 8, elements))
 	j := newJob("site-1.job", 1<<20)
 	j.download(parser.Client, "ref", [][]byte{file}, false)
 	if whole := parsertest.Find(t, fresh(), conn(1), j.tcp())[parser.Client]; len(whole) != 1 || !bytes.Equal(whole[0].Data, elements) {
@@ -140,6 +136,39 @@ func TestPieces(t *testing.T) {
 	}
 	if !bytes.Equal(all, elements) {
 		t.Errorf("%d bytes in all, want %d", len(all), len(elements))
+	}
+}
+
+// A frame of differences that comes again has the base of its first copy, so that it may cross as a reference where nothing is lost; and over gRPC the second copy, which must
+// not change, is cut into short pieces.
+func TestDifferencesAgain(t *testing.T) {
+	elements := bytes.Repeat([]byte("elements"), 40_000)
+	for _, c := range []struct {
+		file []byte
+		name string
+	}{{zipOf("T0.npy", npyOf("<f8", 8, elements)), "NumPy"}, {safetensorsOf("T0", "F64", 8, elements), "safetensors"}} {
+		j := newJob("site-1.job", 1<<20)
+		j.send(parser.Client, "server_command", "submit_update", "b", announce("WEIGHT_DIFF", "ref", c.name != "NumPy", []string{"T0"}))
+		sent := j.download(parser.Client, "ref", [][]byte{c.file}, false)
+		j.frames = append(j.frames, j.frames[sent[0]])
+		found := parsertest.Find(t, fresh(), conn(1), j.tcp())[parser.Client]
+		if len(found) != 2 || found[0].Role != tensor.Gradient || found[1].Role != tensor.Exact || found[0].Base == 0 || found[0].Base != found[1].Base || !found[0].Repeats || !found[1].Repeats {
+			t.Errorf("%s over TCP: %d tensors: %+v", c.name, len(found), found)
+		}
+		found = parsertest.Find(t, fresh(), conn(1), j.grpc(t, 1<<14))[parser.Client]
+		if n := 1 + (len(elements)+pieceLen-1)/pieceLen; len(found) != n || found[0].Role != tensor.Gradient || !bytes.Equal(found[0].Data, elements) {
+			t.Fatalf("%s over gRPC: %d tensors, want a gradient and %d pieces", c.name, len(found), n-1)
+		}
+		var again []byte
+		for _, v := range found[1:] {
+			if v.Role != tensor.Exact || !v.Repeats || v.Size > pieceLen {
+				t.Errorf("%s over gRPC: %+v", c.name, v.Tensor)
+			}
+			again = append(again, v.Data...)
+		}
+		if !bytes.Equal(again, elements) {
+			t.Errorf("%s over gRPC: %d bytes come again, want %d", c.name, len(again), len(elements))
+		}
 	}
 }
 

@@ -174,16 +174,25 @@ func model(torch bool, seed uint64) (files, elements [][]byte) {
 		}
 		elements = append(elements, b)
 		if torch {
-			text := fmt.Sprintf(`{"T%d":{"dtype":"%s","shape":[%d],"data_offsets":[0,%d]}}`, i, name, n, len(b))
-			files = append(files, append(append(binary.LittleEndian.AppendUint64(nil, uint64(len(text))), text...), b...))
+			files = append(files, safetensorsOf(fmt.Sprintf("T%d", i), name, size, b))
 			continue
 		}
-		text := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': (%d,), }", descr, n)
-		text += strings.Repeat(" ", 117-len(text)) + "\n"
-		member := append(append([]byte("\x93NUMPY\x01\x00"), byte(len(text)), 0), append([]byte(text), b...)...)
-		files = append(files, zipOf(fmt.Sprintf("T%d.npy", i), member))
+		files = append(files, zipOf(fmt.Sprintf("T%d.npy", i), npyOf(descr, size, b)))
 	}
 	return files, elements
+}
+
+// safetensorsOf is a file with one array, of elements of size bytes, as safetensors writes it.
+func safetensorsOf(name, dtype string, size int, elements []byte) []byte {
+	text := fmt.Sprintf(`{"%s":{"dtype":"%s","shape":[%d],"data_offsets":[0,%d]}}`, name, dtype, len(elements)/size, len(elements))
+	return append(append(binary.LittleEndian.AppendUint64(nil, uint64(len(text))), text...), elements...)
+}
+
+// npyOf is an array of elements of size bytes, as numpy.save writes it.
+func npyOf(descr string, size int, elements []byte) []byte {
+	text := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': (%d,), }", descr, len(elements)/size)
+	text += strings.Repeat(" ", 117-len(text)) + "\n"
+	return append(append([]byte("\x93NUMPY\x01\x00"), byte(len(text)), 0), append([]byte(text), elements...)...)
 }
 
 // zipOf is a ZIP file with one member, as numpy.savez writes it.

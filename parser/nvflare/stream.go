@@ -171,7 +171,7 @@ func (x *stream) next(p *part, b []byte, sure int) parser.Segment {
 	if p.region < len(x.regions) {
 		r := &x.regions[p.region]
 		from, to := r.within(p)
-		if x.pieces && !x.whole(r) && from <= p.at {
+		if x.pieces && !x.whole(r, p) && from <= p.at {
 			from += (p.at - from) / pieceLen * pieceLen
 			to = min(to, from+pieceLen)
 		}
@@ -240,8 +240,8 @@ const pieceLen = 64 << 10
 func (r *region) mayLose() bool { return r.named && r.dtype.Float() && r.kind != npy.NoContainer }
 
 // whole reports whether the elements that a frame has are one tensor, even where a sender may wait within the frame.
-func (x *stream) whole(r *region) bool {
-	return r.mayLose() && (r.kind == npy.Safetensors || x.announced.role == tensor.Gradient)
+func (x *stream) whole(r *region, p *part) bool {
+	return r.mayLose() && !p.again && (r.kind == npy.Safetensors || x.announced.role == tensor.Gradient)
 }
 
 // tensor returns the tensor of a region in a frame, at the frame's next byte.
@@ -258,9 +258,6 @@ func (x *stream) tensor(r *region, p *part, from, to int) tensor.Tensor {
 	}
 	if r.mayLose() && !p.again {
 		t.Role = x.announced.role
-	}
-	if t.Role == tensor.Gradient {
-		t.Base = 0
 	}
 	return t
 }

@@ -79,12 +79,21 @@ func TestChoice(t *testing.T) {
 	lossy := policy.Rule{Roles: []tensor.Role{tensor.Gradient}, Codec: "3lc(s=1.75)"}
 	dense := tensor.Tensor{Key: 1, Role: tensor.Gradient, DType: tensor.Float32, Size: 1 << 16}
 	state := tensor.Tensor{Key: 2, Base: 2, Role: tensor.State, DType: tensor.Float32, Size: 1 << 16}
+	again := tensor.Tensor{Key: 3, Base: 3, Role: tensor.Gradient, DType: tensor.Float32, Size: 1 << 16, Repeats: true, CRC32: true}
+	unruled := again
+	unruled.DType = tensor.Uint8
+	shares := func(codecs ...string) func(s *testSender) {
+		return func(s *testSender) { s.direction.conn.Values, s.direction.conn.PeerCodecs = new(cachedValues), codecs }
+	}
 	for name, c := range map[string]struct {
 		tensor tensor.Tensor
 		change func(s *testSender)
 		want   string
 		shared bool
 	}{
+		"it repeats":               {tensor: again, change: shares(), want: "3lc(s=1.75)"},
+		"it repeats, exactly":      {tensor: unruled, change: shares(), want: "lossless", shared: true},
+		"it repeats, to old peers": {tensor: again, change: shares("lossless", "3lc(s=1.75)", cache.Name, cache.Parts), want: "lossless", shared: true},
 		"a gradient":               {tensor: dense, want: "3lc(s=1.75)"},
 		"no room for its past":     {tensor: tensor.Tensor{Key: 1, Role: tensor.Gradient, DType: tensor.Float32, Size: 1 << 33}, want: "lossless"},
 		"the peer lacks it":        {tensor: dense, change: func(s *testSender) { s.direction.conn.PeerCodecs = []string{"lossless"} }, want: "lossless"},
@@ -103,6 +112,25 @@ func TestChoice(t *testing.T) {
 		}
 		if c.tensor.Size < 1<<20 && (p.dense != nil) != (c.want == "3lc(s=1.75)") {
 			t.Errorf("%s: a past is kept: %v", name, p.dense != nil)
+		}
+	}
+}
+
+// Where no rule has a gradient lose something, the peer holds its values by their content, as it holds a second copy's, which must be exact.
+func TestGradientsAgain(t *testing.T) {
+	const n = 16 << 10
+	for _, role := range []tensor.Role{tensor.Gradient, tensor.Exact} {
+		values := new(cachedValues)
+		s := newTestSender(t, pathtest.Toy{Role: role, Proof: tensor.ByWire, Base: true, Repeats: true, CRC32: true})
+		s.direction.conn.Values = values
+		if err := s.takes(pathtest.ToyPiece(1, 4*n, gradient(rand.New(rand.NewPCG(1, 2)), n))); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Wait(); err != nil {
+			t.Fatal(err)
+		}
+		if k := kinds(t, s.sink.Sent()); len(values.puts) == 0 || k[frame.Ref] != len(values.puts) || k[frame.Block] != 0 {
+			t.Errorf("%v: %d values are put, and %v leave", role, len(values.puts), k)
 		}
 	}
 }
