@@ -106,6 +106,9 @@ func TestNVFlareLosesDifferences(t *testing.T) {
 			})
 		}
 	})
+	if direct.WeightsSHA256 == "" || exact.WeightsSHA256 == "" || lossy.WeightsSHA256 == "" {
+		return // a leg says why
+	}
 	if lossy.Accuracy < direct.Accuracy-0.01 || direct.Accuracy < 0.6 {
 		t.Errorf("the job ends with accuracy %.3f, directly with %.3f", lossy.Accuracy, direct.Accuracy)
 	}
