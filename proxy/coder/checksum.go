@@ -140,7 +140,8 @@ type Summed struct {
 	Room     []byte    // for a block's elements, while Append runs
 }
 
-// Append implements codecs.Encoder.
+// Append implements codecs.Encoder. Where the Decoder fails, or delivers a number that is not finite, the block is to travel as it is, though Encoder has already left its rest in
+// Residual: that is zero then, since the next block, or an exact one with the residual, would deliver the same values twice.
 func (s *Summed) Append(dst, src []byte) ([]byte, error) {
 	if !Summable(s.DType, src) {
 		return dst, codecs.ErrUnsuited
@@ -150,6 +151,12 @@ func (s *Summed) Append(dst, src []byte) ([]byte, error) {
 	if err != nil {
 		return dst, err
 	}
+	coded := false
+	defer func() {
+		if !coded { // or Decoder panics
+			clear(s.Residual)
+		}
+	}()
 	delivered := s.Room[:len(src)]
 	if err := s.Decoder.Decode(delivered, out[at:]); err != nil {
 		return dst, fmt.Errorf("its decoder does not decode its encoding: %v", err)
@@ -161,6 +168,7 @@ func (s *Summed) Append(dst, src []byte) ([]byte, error) {
 	for i := range SumLen {
 		out[at-SumLen+i] = byte(flips >> (8 * i))
 	}
+	coded = true
 	return out, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/bits"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/gradproxy/gradproxy/codecs"
@@ -160,27 +161,41 @@ func add(sum []float64, b []byte, d tensor.DType) {
 	}
 }
 
-// An encoder whose decoder fails, or delivers no finite number, is broken: it must not be taken for one that is unsuited.
+// An encoder whose decoder fails, panics, or delivers no finite number, is broken: it must not be taken for one that is unsuited. Its block travels as it is, so no residual of it is left.
 func TestSummedOfABrokenCodec(t *testing.T) {
 	b := normal(rand.New(rand.NewPCG(9, 9)), tensor.Float32, 64)
-	for name, dec := range map[string]decoded{"fails": {err: codecs.ErrCorrupt}, "infinities": {fill: 0x7f800000}} {
-		s := &Summed{Encoder: copies{}, Decoder: dec, DType: tensor.Float32, Room: make([]byte, len(b))}
-		if out, err := s.Append([]byte("head"), b); err == nil || errors.Is(err, codecs.ErrUnsuited) || string(out) != "head" {
-			t.Errorf("%s: %d bytes, %v", name, len(out), err)
+	for name, dec := range map[string]decoded{"fails": {err: codecs.ErrCorrupt}, "infinities": {fill: 0x7f800000}, "panics": {panics: true}, "works": {}} {
+		residual := make([]float32, 64)
+		s := &Summed{Encoder: leaves{residual}, Decoder: dec, DType: tensor.Float32, Residual: residual, Room: make([]byte, len(b))}
+		var slot Slot
+		body, err := slot.Encode([]byte("head"), 4, s, b)
+		left := slices.ContainsFunc(residual, func(v float32) bool { return v != 0 })
+		if works := name == "works"; (err == nil) != works || errors.Is(err, codecs.ErrUnsuited) || left != works || !works && string(body) != "head"+string(rune(frame.FormRaw))+string(b) {
+			t.Errorf("%s: %d bytes, %v, a residual is left: %v", name, len(body), err, left)
 		}
 	}
 }
 
-type copies struct{}
+// leaves copies blocks and leaves a residual of ones.
+type leaves struct{ residual []float32 }
 
-func (copies) Append(dst, src []byte) ([]byte, error) { return append(dst, src...), nil }
+func (l leaves) Append(dst, src []byte) ([]byte, error) {
+	for i := range l.residual {
+		l.residual[i] = 1
+	}
+	return append(dst, src...), nil
+}
 
 type decoded struct {
-	err  error
-	fill uint32
+	err    error
+	fill   uint32
+	panics bool
 }
 
 func (d decoded) Decode(dst, _ []byte) error {
+	if d.panics {
+		panic("broken")
+	}
 	for i := range dst {
 		dst[i] = byte(d.fill >> (8 * (i % 4)))
 	}
