@@ -32,6 +32,7 @@ type block struct {
 	sparsity float32      // of the next encoding; 0: the codec does not adapt
 	aside    [2][]byte    // pooled: memory of around
 	frame    []byte       // the Block frame, within buf; or a Ref's
+	wire     int          // bytes of the frames that have left for it, once they have
 	buf      []byte       // pooled
 }
 

@@ -57,17 +57,18 @@ func (e *emitter) group(g *group, write func(frames ...[]byte) error) error {
 		overhead = len(frames[0])
 	}
 	for _, b := range g.blocks {
+		from := len(frames)
 		if b.declare != nil {
 			frames = append(frames, b.declare)
 		}
 		frames = append(e.masked(frames, b.mask), b.frame)
+		b.wire = total(frames[from:])
 	}
 	err := write(frames...)
 	metrics := e.conn.Env.Metrics
 	for _, b := range g.blocks {
-		wire := len(b.frame) + len(b.declare)
-		b.record.Sent(len(b.data), wire)
-		metrics.Sent(e.conn.Peer, e.conn.Job, b.text, b.role, len(b.data), wire)
+		b.record.Sent(len(b.data), b.wire)
+		metrics.Sent(e.conn.Peer, e.conn.Job, b.text, b.role, len(b.data), b.wire)
 	}
 	if overhead > 0 {
 		metrics.Sent(e.conn.Peer, e.conn.Job, verbatim, tensor.Unknown, len(g.literals), overhead)
@@ -137,9 +138,13 @@ func takeParts(parts *[]frame.Part, n int) []frame.Part {
 // parts sends n bytes of a block as parts of values, to be masked.
 func (e *emitter) parts(b *block, parts []frame.Part, n int, mask tensor.Mask) error {
 	whole := frameOfParts(parts)
-	b.record.Sent(n, len(whole))
-	e.conn.Env.Metrics.Sent(e.conn.Peer, e.conn.Job, b.text, b.role, n, len(whole))
-	write := func() error { return e.write(append(e.masked(nil, mask), whole)...) }
+	write := func() error {
+		frames := append(e.masked(nil, mask), whole)
+		wire := total(frames)
+		b.record.Sent(n, wire)
+		e.conn.Env.Metrics.Sent(e.conn.Peer, e.conn.Job, b.text, b.role, n, wire)
+		return e.write(frames...)
+	}
 	if sent, err := e.pipe.Try(write); sent || err != nil {
 		return err
 	}
@@ -153,6 +158,14 @@ func (e *emitter) masked(frames [][]byte, m tensor.Mask) [][]byte {
 	}
 	e.mask = m
 	return append(frames, frame.Append(nil, frame.Frame{Kind: frame.Mask, Body: m[:]}))
+}
+
+// total returns how many bytes frames have.
+func total(frames [][]byte) (n int) {
+	for _, f := range frames {
+		n += len(f)
+	}
+	return n
 }
 
 // frameOfParts returns the frame of parts: a Ref where it is one whole value.

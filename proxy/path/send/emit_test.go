@@ -5,11 +5,14 @@ import (
 	"io"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/gradproxy/gradproxy/proxy/frame"
+	"github.com/gradproxy/gradproxy/proxy/path"
 	"github.com/gradproxy/gradproxy/proxy/path/pathtest"
 	"github.com/gradproxy/gradproxy/proxy/policy"
+	"github.com/gradproxy/gradproxy/tensor"
 )
 
 // A waitingStream notes which bytes were written, and which of them have left.
@@ -41,6 +44,58 @@ func (h *waitingStream) leave() int {
 }
 
 func (h *waitingStream) Flush() { h.flushed <- h.leave() }
+
+// wired is metrics that note the bytes that were handed to the tunnel.
+type wired struct {
+	path.NoMetrics
+	bytes atomic.Int64
+}
+
+func (w *wired) Sent(_, _, _ string, _ tensor.Role, _, wire int) { w.bytes.Add(int64(wire)) }
+
+// The metrics have every byte that was handed to the tunnel, as the tensors' records have those of blocks: also what tells the peer a mask, with whole blocks and with the parts of values.
+func TestWireBytesAreCounted(t *testing.T) {
+	const size = 16 << 10
+	for name, c := range map[string]struct {
+		toy  pathtest.Toy
+		most int // bytes of the last tensor that come
+		kind frame.Kind
+	}{
+		"blocks":               {pathtest.Toy{DType: tensor.Uint8}, size, frame.Block},
+		"masked blocks":        {pathtest.Toy{DType: tensor.Uint8, Mask: tensor.Mask{1, 2, 3, 4}}, size, frame.Mask},
+		"shared":               {pathtest.Toy{Base: true, Repeats: true, Flow: true, Mask: tensor.Mask{1, 2, 3, 4}}, size, frame.Ref},
+		"parts of masked ones": {pathtest.Toy{Base: true, Repeats: true, Flow: true, Mask: tensor.Mask{1, 2, 3, 4}}, size - 100, frame.Mask},
+	} {
+		s := newTestSender(t, c.toy, policy.Rule{Codec: "lossless"})
+		if c.toy.Base {
+			s.direction.conn.Values = new(cachedValues)
+		}
+		seen := new(wired)
+		s.env.Metrics = seen
+		whole, last := pathtest.ToyPiece(1, size, make([]byte, size)), pathtest.ToyPiece(2, size, make([]byte, size))
+		sent := append(whole, last[:8+c.most]...)
+		if err := s.takes(sent); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.cut.fallBack(true); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Wait(); err != nil {
+			t.Fatal(err)
+		}
+		wire := s.sink.Sent()
+		if k := kinds(t, wire); int(seen.bytes.Load()) != len(wire) || k[c.kind] == 0 {
+			t.Errorf("%s: %d bytes are counted of %d, in %v", name, seen.bytes.Load(), len(wire), k)
+		}
+		records := int64(0)
+		for _, line := range s.env.Tensors.List() {
+			records += line.WireBytes
+		}
+		if headers := int64(2 * (8 + 2)); records < int64(len(wire))-headers-4 || records > int64(len(wire)) {
+			t.Errorf("%s: the records have %d bytes of %d", name, records, len(wire))
+		}
+	}
+}
 
 // Frames wait for a few more, and for nothing else: not while the app writes nothing, nor with opaque bytes.
 func TestFramesLeaveTogether(t *testing.T) {
