@@ -66,6 +66,8 @@ func (c *chooser) decide(p *plan, limit int) policy.Policy {
 	c.keepSum(p)
 	switch {
 	case p.choice.Codec == nil:
+	case p.t.Mask != (tensor.Mask{}) && c.conn.Lacks(frame.Masks):
+		p.choice = policy.Choice{Why: tensor.PeerLacks}
 	case c.conn.Lacks(p.choice.Codec.String()):
 		p.choice = policy.Choice{Codec: env.Lossless, Why: tensor.PeerLacks}
 		if c.conn.Lacks(env.Lossless.String()) {

@@ -81,7 +81,7 @@ func (c *cutter) inPlace(t tensor.Tensor, n int) error {
 // its beginning was not seen.
 func (c *cutter) of(t tensor.Tensor) (*tensorCut, error) {
 	if x := c.cuts[t.Key]; x != nil {
-		if x.off == t.Off && x.t.Size == t.Size {
+		if x.continues(t) {
 			return x, nil
 		}
 		delete(c.cuts, t.Key)
@@ -91,7 +91,7 @@ func (c *cutter) of(t tensor.Tensor) (*tensorCut, error) {
 			}
 		}
 	}
-	if t.Off != 0 || len(c.cuts) >= maxCuts || t.Mask != (tensor.Mask{}) && c.conn.Lacks(frame.Masks) {
+	if t.Off != 0 || len(c.cuts) >= maxCuts {
 		return nil, nil
 	}
 	if t.Size%t.DType.Size() != 0 {

@@ -52,8 +52,7 @@ func (s *direct) expects() bool {
 
 // isNext reports whether a segment that was read straight into a block is of that block.
 func (s *direct) isNext(t tensor.Tensor) bool {
-	x := s.cut
-	return t.Size != 0 && t.Size == x.t.Size && t.Off == x.off && t.Key == x.t.Key
+	return t.Size != 0 && s.cut.continues(t)
 }
 
 // rest returns the memory for the bytes that a block lacks, or for the first part of them, if they are expected; else nil.

@@ -74,3 +74,61 @@ func TestMaskedDirectReads(t *testing.T) {
 	}
 	pathtest.Whole(t, s.env)
 }
+
+// Masked tensors that travel as they are, since the peer does not understand masks, are in the table and the metrics, with the reason.
+func TestMasksThatThePeerLacks(t *testing.T) {
+	const size = 16 << 10
+	for _, c := range []struct {
+		peer []string
+		why  tensor.Reason
+	}{{[]string{"wide", "lossless"}, tensor.PeerLacks}, {[]string{"wide", "lossless", frame.Masks}, tensor.OK}, {nil, tensor.OK}} {
+		seen := &noted{why: map[tensor.Reason]int{}}
+		s := newTestSender(t, pathtest.Toy{Mask: tensor.Mask{1, 2, 3, 4}}, policy.Rule{Codec: "wide"})
+		s.direction.conn.PeerCodecs, s.env.Metrics = c.peer, seen
+		for range 2 {
+			if err := s.takes(pathtest.ToyPiece(1, size, make([]byte, size))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.Wait(); err != nil {
+			t.Fatal(err)
+		}
+		list := s.env.Tensors.List()
+		if len(list) != 1 || list[0].Reason != c.why.String() || list[0].RawBytes != 2*size || c.why != tensor.OK && (list[0].WireBytes != 2*size || list[0].Codec != policy.Verbatim) {
+			t.Errorf("to %v: the table has %+v, want %v", c.peer, list, c.why)
+		}
+		if want := 2; (seen.why[tensor.PeerLacks] == want) != (c.why == tensor.PeerLacks) {
+			t.Errorf("to %v: %v in the metrics", c.peer, seen.why)
+		}
+	}
+}
+
+// Bytes of another mask are not the next ones of a tensor whose first bytes wait: these leave as they are.
+func TestAnotherMaskEndsATensor(t *testing.T) {
+	const size = 16 << 10
+	first := tensor.Tensor{Key: 1, DType: tensor.Float32, Size: size, Hold: size, Mask: tensor.Mask{1, 2, 3, 4}}
+	for _, mask := range []tensor.Mask{first.Mask, {4, 3, 2, 1}, {}} {
+		s := newTestSender(t, pathtest.Toy{}, policy.Rule{Codec: "wide"})
+		v := pathtest.Random(rand.New(rand.NewPCG(1, 1)), size)
+		rest := first
+		rest.Off, rest.Hold, rest.Mask = size/2, size/2, mask
+		same := mask == first.Mask
+		give := func(x tensor.Tensor, b []byte) {
+			if err := s.cut.tensor(x, append(make([]byte, frame.MaxHeader), b...), nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		give(first, v[:size/2])
+		if s.cut.direct.isNext(rest) != same {
+			t.Errorf("%v continues %v: %v", mask, first.Mask, !same)
+		}
+		give(rest, v[size/2:])
+		if got := s.delivered(t); !bytes.Equal(got, v) {
+			t.Errorf("%v: %d bytes arrive of %d, or they differ", mask, len(got), size)
+		}
+		if k := kinds(t, s.sink.Sent()); (k[frame.Block] > 0) != same {
+			t.Errorf("%v: %v leave", mask, k)
+		}
+		pathtest.Whole(t, s.env)
+	}
+}

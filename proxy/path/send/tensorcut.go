@@ -19,6 +19,11 @@ type tensorCut struct {
 // maxCuts bounds the tensors of one direction that are under way at a time.
 const maxCuts = 1024
 
+// continues reports whether a segment of t has the next bytes of the same value.
+func (c *tensorCut) continues(t tensor.Tensor) bool {
+	return c.t.Key == t.Key && c.t.Size == t.Size && c.t.Mask == t.Mask && c.off == t.Off
+}
+
 // next returns how many bytes the block at c.off has, and whether it needs a timer: hold is the bytes that the sender
 // writes without waiting for an answer, 0 or less if that is not known.
 func (c *tensorCut) next(hold int) (n int, timed bool) {
