@@ -75,7 +75,6 @@ type metering struct {
 	time    *allowance
 	memory  *memory.Budget
 	now     func() time.Duration // a clock that only goes forward
-	waits   *waits               // nil: the parsers ask nobody
 	spent   atomic.Pointer[error]
 }
 
@@ -83,6 +82,7 @@ type metering struct {
 type meter struct {
 	parser.Parser // nil once it has ended
 	*metering
+	waits *waits // nil: the parser asks nobody
 	share memory.Share
 	taken int           // bytes of the budget
 	bytes int           // given since the last look

@@ -34,8 +34,8 @@ func (q *Quotas) Parsers(peer string, protocols []parser.Protocol, c parser.Conn
 		fromClient[i] = &named{Parser: fromClient[i], name: protocol.String(), seen: recognized}
 	}
 	x := q.Of(peer)
-	costs := &metering{log: log, metrics: m, peer: peer, time: &x.parserTime, memory: q.parsing, now: sinceStart, waits: asked}
-	a := &meter{Parser: guarded{parser.First(fromClient...)}, metering: costs, share: memory.Share{Peer: &x.parserMemory}}
+	costs := &metering{log: log, metrics: m, peer: peer, time: &x.parserTime, memory: q.parsing, now: sinceStart}
+	a := &meter{Parser: guarded{parser.First(fromClient...)}, metering: costs, waits: asked, share: memory.Share{Peer: &x.parserMemory}}
 	b := &meter{Parser: guarded{parser.First(fromServer...)}, metering: costs, share: memory.Share{Peer: &x.parserMemory}}
 	return a, b, func() {
 		a.release()

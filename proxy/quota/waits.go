@@ -10,8 +10,8 @@ import (
 // answerTime is the processor's time that a question costs here and in the process that answers. It counts as the parser's.
 const answerTime = 20 * time.Microsecond
 
-// waits sum up how long the parsers of a connection have waited for answers about the calls of their app. Another process gives them, on a busy machine when its
-// turn comes, so that this is no time of the parsers.
+// waits sum up how long the parser of the own app's bytes, which alone asks, has waited for answers about the app's calls. Another process gives them, on a busy
+// machine when its turn comes, so that this is no time of the parser.
 type waits struct {
 	parser.Calls
 	now func() time.Duration

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"sync"
@@ -17,6 +18,7 @@ import (
 type Client struct {
 	quick, slow *line
 	pid         int
+	kill        func() // ends the prober, which may be stopped and see nothing else
 	died        func() // waits for the prober's end
 
 	mu        sync.Mutex // guards the fields below
@@ -79,24 +81,24 @@ func (c *Client) look(conn syscall.Conn, far netip.AddrPort) (*Process, int, err
 
 // Living forgets the processes that have ended, and returns the others.
 func (c *Client) Living() []*Process {
+	c.mu.Lock()
+	ended := maps.Clone(c.processes) // the answer's processes are taken out. A process that is found in the meantime may not be in it
+	c.mu.Unlock()
 	body, err := c.ask(c.slow, &request{op: opLiving}, nil)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var living []*Process
-	kept := map[uint32]*Process{}
 	for ; err == nil && len(body) >= 4; body = body[4:] {
 		id := binary.BigEndian.Uint32(body)
 		if process := c.processes[id]; process != nil {
-			kept[id] = process
+			delete(ended, id)
 			living = append(living, process)
 		}
 	}
-	for id, process := range c.processes {
-		if kept[id] == nil {
-			process.End("the process has ended")
-		}
+	for id, process := range ended {
+		process.End("the process has ended")
+		delete(c.processes, id)
 	}
-	c.processes = kept
 	return living
 }
 
@@ -189,6 +191,9 @@ func (c *Client) giveUp(reason error) error {
 	clear(c.processes)
 	c.quick.close()
 	c.slow.close()
+	if !errors.Is(reason, errClosed) {
+		c.kill()
+	}
 	return reason
 }
 

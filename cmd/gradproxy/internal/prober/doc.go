@@ -5,9 +5,10 @@
 // taken over the proxy can ask too, so the prober takes every request for hostile:
 //
 //   - a request has one length, and no path, no program, no address of memory and no number of a process of the asker's choice in it;
-//   - it names a process of a job by a TCP connection of the proxy's own, a descriptor that comes with it: the process at the other end is meant;
+//   - it names a process of a job by a TCP connection of the proxy's own, a descriptor that comes with it: the process at the other end is meant, or one that sees the connection under another
+//     address, which the proxy names, since rules may have rewritten it: a hostile proxy can so have any process looked at that has a TCP connection;
 //   - an answer tells the collectives of a process that was found so, and no more;
-//   - what the prober keeps is bounded, and a request that is out of form ends it.
+//   - the memory of the prober is bounded, and a request that is out of form ends it.
 //
 // The prober ends with the proxy, whatever ends that: the socket pairs close. A new proxy that takes over from an old one has a prober of its own. If a prober
 // ends first, nothing is proved any more: the proxy cannot start another, since it has given up the right to.

@@ -19,13 +19,17 @@ type line struct {
 	within time.Duration // how long an answer may take
 
 	mu     sync.Mutex
+	broken error // of the first question without an answer: one that comes late would be taken for the next question's
 	answer [maxAnswer + 1]byte
 }
 
 // ask sends a datagram with a connection's descriptor, unless that is nil, and returns a copy of the answer.
-func (l *line) ask(datagram []byte, own syscall.Conn) ([]byte, error) {
+func (l *line) ask(datagram []byte, own syscall.Conn) (answer []byte, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.broken != nil {
+		return nil, l.broken
+	}
 	if err := l.conn.SetDeadline(time.Now().Add(l.within)); err != nil {
 		return nil, err
 	}
@@ -33,11 +37,12 @@ func (l *line) ask(datagram []byte, own syscall.Conn) ([]byte, error) {
 		return nil, err
 	}
 	n, err := l.conn.Read(l.answer[:])
-	if err != nil {
-		return nil, err
+	if err == nil && n > maxAnswer {
+		err = errForm
 	}
-	if n > maxAnswer {
-		return nil, errForm
+	if err != nil {
+		l.broken = err
+		return nil, err
 	}
 	return append([]byte(nil), l.answer[:n]...), nil
 }

@@ -61,7 +61,7 @@ func clientOf(t testing.TB, h *host) (c *Client, end func()) {
 		served.Wait()
 	})
 	t.Cleanup(end)
-	return &Client{quick: lines[0], slow: lines[1], died: end, processes: map[uint32]*Process{}}, end
+	return &Client{quick: lines[0], slow: lines[1], kill: func() {}, died: end, processes: map[uint32]*Process{}}, end
 }
 
 // connected returns a TCP connection, and its other end.
@@ -153,7 +153,7 @@ func TestProcessThatEnds(t *testing.T) {
 func TestSilentProber(t *testing.T) {
 	proxy, _ := pair(t)
 	other, _ := pair(t)
-	c := &Client{quick: &line{conn: proxy, within: time.Millisecond}, slow: &line{conn: other, within: time.Millisecond}, processes: map[uint32]*Process{}}
+	c := &Client{quick: &line{conn: proxy, within: time.Millisecond}, slow: &line{conn: other, within: time.Millisecond}, kill: func() {}, processes: map[uint32]*Process{}}
 	p := &Process{client: c, sight: sight{process: 1}}
 	c.processes[1] = p
 	if calls := p.Calls(nil, 1); len(calls) > 0 || !strings.Contains(p.Ended(), "does not answer") {
@@ -161,6 +161,46 @@ func TestSilentProber(t *testing.T) {
 	}
 	if err := c.Load(); err == nil || !strings.Contains(err.Error(), "does not answer") {
 		t.Errorf("load: %v", err)
+	}
+}
+
+// An answer that comes late is not taken for the next question's.
+func TestLateAnswer(t *testing.T) {
+	proxy, far := pair(t)
+	l := &line{conn: proxy, within: time.Millisecond}
+	if answer, err := l.ask([]byte("one"), nil); err == nil {
+		t.Fatalf("answer %q", answer)
+	}
+	if _, err := far.Write([]byte("to one")); err != nil {
+		t.Fatal(err)
+	}
+	l.within = time.Minute
+	if answer, err := l.ask([]byte("two"), nil); err == nil {
+		t.Errorf("the second question has the answer %q", answer)
+	}
+}
+
+// A stopped prober is given up: it is killed, and somebody is told.
+func TestStoppedProber(t *testing.T) {
+	t.Parallel()
+	require.Root(t)
+	errs, tell := lost()
+	c, err := Start(slog.New(slog.DiscardHandler), tell)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(c.Pid(), syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	p := &Process{client: c, sight: sight{process: 1}}
+	if calls := p.Calls(nil, 1); len(calls) > 0 || !strings.Contains(p.Ended(), "does not answer") {
+		t.Errorf("calls %v, ended %q", calls, p.Ended())
+	}
+	if err := <-errs; err == nil || !strings.Contains(err.Error(), "does not answer") {
+		t.Errorf("told of %v", err)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
 	}
 }
 

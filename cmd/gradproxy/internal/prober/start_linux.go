@@ -25,7 +25,7 @@ import (
 const (
 	quickWithin = 2 * time.Second
 	slowWithin  = time.Minute
-	endWithin   = 10 * time.Second
+	endWithin   = 2 * time.Second
 )
 
 // Start starts a prober with the rights that this process has now. lost is called once if the prober ends before Close, with the reason.
@@ -64,11 +64,12 @@ func Start(log *slog.Logger, lost func(error)) (*Client, error) {
 	}
 	c := &Client{quick: ours[0], slow: ours[1], pid: cmd.Process.Pid, processes: map[uint32]*Process{}}
 	done := make(chan struct{})
+	c.kill = func() { _ = cmd.Process.Kill() } // it may have ended meanwhile
 	c.died = func() {
 		select {
 		case <-done:
 		case <-time.After(endWithin):
-			_ = cmd.Process.Kill() // it may have ended meanwhile
+			c.kill()
 			<-done
 		}
 	}

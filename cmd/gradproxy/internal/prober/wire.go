@@ -109,7 +109,7 @@ func (r *refusal) Unwrap() error { return r.is }
 
 var errEnded = errors.New("prober: the process's proof has ended")
 
-// open returns what an answer holds behind its head, or the error that it is.
+// open returns the body of an answer, or the error that it is.
 func open(answer []byte) ([]byte, error) {
 	if len(answer) < headLen || answer[1] != 0 || answer[2] != 0 || answer[3] != 0 {
 		return nil, errForm

@@ -73,7 +73,7 @@ func BudgetOf(c *config.Config) *Budget {
 	add("table of tensors", proxy.TableMemory(c.State.Memory))
 	add("program", programMemory)
 	if probesJobs(c) && c.MayLose() {
-		add("process that probes", prober.Memory)
+		add(proberPart, prober.Memory)
 	}
 	return b
 }
@@ -85,6 +85,19 @@ func (b *Budget) Sum() (sum int64) {
 	}
 	return sum
 }
+
+// apart returns the bytes of processes other than this one.
+func (b *Budget) apart() (sum int64) {
+	for _, p := range b.parts {
+		if p.name == proberPart {
+			sum += p.bytes
+		}
+	}
+	return sum
+}
+
+// proberPart is the name of the part of the process that probes.
+const proberPart = "process that probes"
 
 // String returns the sum and its parts in one line.
 func (b *Budget) String() string {
@@ -144,7 +157,8 @@ func budgeted(c *config.Config, allowed memoryLimit, log *slog.Logger) (*config.
 			"memory", mebibytes(fitted.Memory), "references", mebibytes(fitted.References), "state.memory", mebibytes(fitted.State.Memory), "tunnel.memory", mebibytes(fitted.Tunnel.Memory))
 	}
 	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(goLimit(b.Sum(), allowed))
+		apart := b.apart()
+		debug.SetMemoryLimit(goLimit(b.Sum()-apart, memoryLimit{bytes: allowed.bytes - apart}))
 	}
 	return &fitted, nil
 }

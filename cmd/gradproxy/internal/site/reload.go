@@ -45,7 +45,7 @@ func (s *Site) Reload(c *config.Config) error {
 		s.log.Warn("some changes take effect with a restart only", "keys", strings.Join(keys, ", "))
 	}
 	if s.untraced && c.MayLose() {
-		s.log.Warn("nothing could lose anything at the start, so this process gave up the rights that probes take: restart it to have sums proved")
+		s.log.Warn("no probes began at the start, and this process gave up the rights that they take: restart it to have sums proved")
 	}
 	s.log.Info("configuration reloaded", "file", c.File)
 	return nil
