@@ -76,6 +76,20 @@ func diagRequest(family byte, local, remote netip.AddrPort) []byte {
 	return append(b, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff) // INET_DIAG_NOCOOKIE, twice
 }
 
+// Taken returns how many bytes the host of c's app has taken from the proxy so far; 0: it is not known. Once its buffer is full it takes as many as the app reads.
+func Taken(c syscall.Conn) (n uint64) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return 0
+	}
+	raw.Control(func(fd uintptr) {
+		if info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
+			n = info.Bytes_acked
+		}
+	})
+	return n
+}
+
 // ClosedByReset reports whether the kernel holds for closed a connection of which this process has closed neither end.
 func ClosedByReset(c syscall.Conn) (closed bool) {
 	raw, err := c.SyscallConn()

@@ -15,6 +15,9 @@ func (tcpState) halfClosed() bool { return false }
 
 func stateOf(uintptr) tcpState { return 0 }
 
+// Taken returns 0: this system does not tell.
+func Taken(syscall.Conn) uint64 { return 0 }
+
 // ClosedByReset reports false: this system does not tell.
 func ClosedByReset(syscall.Conn) bool { return false }
 

@@ -188,6 +188,9 @@ func (c *Conn) Abort(code tunnel.Code) {
 	}
 }
 
+// Taken returns how many bytes the app's host has taken from the proxy so far; 0: it is not known.
+func (c *Conn) Taken() uint64 { return app.Taken(c.App) }
+
 // Aborted reports whether the connection is broken already.
 func (c *Conn) Aborted() bool { return c.aborted.Load() }
 

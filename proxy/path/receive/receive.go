@@ -29,6 +29,7 @@ type Receiver struct {
 	deliver deliverer
 	pipe    *pipe.Pipe
 	seen    uint64      // deliver.writes at the last call of Stuck
+	taken   uint64      // bytes by then, where the system tells
 	began   bool        // a frame has come
 	mask    tensor.Mask // of the Blocks, Refs and Parts that follow
 }
@@ -113,9 +114,9 @@ func (r *Receiver) received(err error) error {
 
 // Stuck reports whether the app has taken no byte since the last call, and is offered some.
 func (r *Receiver) Stuck() bool {
-	last := r.seen
-	r.seen = r.deliver.writes.Load()
-	return r.seen == last && last%2 == 1
+	last, taken := r.seen, r.taken
+	r.seen, r.taken = r.deliver.writes.Load(), r.conn.Taken()
+	return r.seen == last && last%2 == 1 && r.taken == taken
 }
 
 // Learner returns the parser that is shown the bytes; nil: there is none, or it gave up.
