@@ -143,7 +143,7 @@ func TestProcessThatEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rank.dead = true
+	rank.dead.Store(true)
 	if living := c.Living(); len(living) != 0 || p.Ended() == "" || len(p.Calls(nil, 1)) > 0 {
 		t.Errorf("living %v, ended %q", living, p.Ended())
 	}

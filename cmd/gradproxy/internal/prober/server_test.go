@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,9 +21,16 @@ type host struct {
 
 type process struct {
 	pid   int
-	dead  bool
+	dead  atomic.Bool
 	ended string
 	many  int // calls
+}
+
+// gone is a process that has ended.
+func gone(pid int) *process {
+	p := &process{pid: pid}
+	p.dead.Store(true)
+	return p
 }
 
 func (p *process) Pid() int         { return p.pid }
@@ -38,7 +46,7 @@ func (p *process) Calls(dst []probe.Call, tag uint32) []probe.Call {
 }
 
 func (p *process) Counts() (probe.Counts, error) {
-	if p.dead {
+	if p.dead.Load() {
 		return probe.Counts{}, errors.New("it has ended")
 	}
 	return probe.Counts{Reduces: 4, Buckets: 3, ReducerBuckets: 2, Others: 1}, nil
@@ -52,7 +60,7 @@ func (h *host) Look(own netip.AddrPort, remotes ...netip.AddrPort) (watched, int
 		return nil, 0, fmt.Errorf("%w: nobody has it", probe.ErrSocket)
 	case p.pid == 0:
 		return nil, 0, probe.ErrNotAccepted
-	case p.dead:
+	case p.dead.Load():
 		return nil, p.pid, errors.New("it has ended")
 	}
 	return p, p.pid, nil
@@ -60,7 +68,7 @@ func (h *host) Look(own netip.AddrPort, remotes ...netip.AddrPort) (watched, int
 
 func (h *host) Living(time.Time) (all []watched) {
 	for _, p := range h.apps {
-		if !p.dead {
+		if !p.dead.Load() {
 			all = append(all, p)
 		}
 	}
@@ -84,7 +92,7 @@ func say(t *testing.T, s *server, r *request, own *connection) ([]byte, error) {
 // The calls and counts of a process that was found by a connection are told, and those of no other.
 func TestAnswers(t *testing.T) {
 	rank := &process{pid: 7, many: 5}
-	h := &host{apps: map[netip.AddrPort]*process{port(1): rank, port(2): {}, port(3): {pid: 9, dead: true}}}
+	h := &host{apps: map[netip.AddrPort]*process{port(1): rank, port(2): {}, port(3): gone(9)}}
 	s := serverOf(h)
 	for name := range uint32(4) { // nobody is known yet
 		for _, o := range []op{opCalls, opCounts} {
@@ -126,7 +134,7 @@ func TestAnswers(t *testing.T) {
 	if body, err = say(t, s, &request{op: opLiving}, nil); err != nil || !bytes.Equal(body, binary.BigEndian.AppendUint32(nil, id)) {
 		t.Errorf("living %x: %v", body, err)
 	}
-	rank.dead = true
+	rank.dead.Store(true)
 	if body, err = say(t, s, &request{op: opLiving}, nil); err != nil || len(body) != 0 {
 		t.Errorf("living %x: %v", body, err)
 	}
@@ -204,7 +212,7 @@ func FuzzRequests(f *testing.F) {
 		f.Add((&request{op: o, process: 1, tag: 3, far: port(5)}).encode(), uint16(1))
 	}
 	f.Fuzz(func(t *testing.T, datagrams []byte, app uint16) {
-		h := &host{apps: map[netip.AddrPort]*process{port(1): {pid: 7, many: 192}, port(2): {}, port(3): {pid: 8, dead: true}}}
+		h := &host{apps: map[netip.AddrPort]*process{port(1): {pid: 7, many: 192}, port(2): {}, port(3): gone(8)}}
 		s := serverOf(h)
 		for len(datagrams) > 0 {
 			n := min(len(datagrams), requestLen)
