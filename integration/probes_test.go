@@ -45,7 +45,7 @@ func confined(t *testing.T, pid string) map[string]uint64 {
 	}
 }
 
-// statusOf returns fields of /proc/PID/status. Those of capabilities are hexadecimal, others decimal.
+// statusOf returns fields of /proc/PID/status. Fields of capabilities are hexadecimal numbers, the others decimal.
 func statusOf(t *testing.T, pid string) map[string]uint64 {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("/proc", pid, "status"))

@@ -28,7 +28,7 @@ type Call struct {
 	DType    tensor.DType // of the elements; 0: not known
 	Ranks    int          // of the group; 0: not known
 	Buffer   uint64       // identifies the memory that is summed, for as long as the memory lives; 0: not known
-	Bucket   uint64       // identifies the bucket whose memory this is, among those of all processes and for all connections; 0: not known
+	Bucket   uint64       // identifies the bucket whose memory this is, among the buckets of all processes and for all connections; 0: not known
 	Member   Member       // the process's place in the group, as its memory shows it: the wire may contradict it
 }
 

@@ -106,8 +106,8 @@ func TestCallsAreTold(t *testing.T) {
 	}
 }
 
-// A call has the number of times that buckets were freed before it, and the process's place in the group: as the group was made, or as its object shows it
-// to those who have not seen that.
+// A call has the number of times that buckets were freed before it, and the process's place in the group: as the programs saw the group made, or as
+// the group's object shows it where they did not.
 func TestBucketsAndMembers(t *testing.T) {
 	p := load(t)
 	for _, r := range releases {

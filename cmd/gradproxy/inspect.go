@@ -72,7 +72,7 @@ With --what-if it also says how many seconds the job's bytes take on links, and 
 	return c
 }
 
-// checkInspect checks the flags of a job, of which sums is the value of --sums, and fills in the rest of c.
+// checkInspect checks the flags of a job and fills in the rest of c. sums is the value of --sums.
 func checkInspect(c *inspect.Config, sums string) error {
 	switch sums {
 	case "":

@@ -29,7 +29,7 @@ func (h *heavy) Held() int {
 func (*heavy) Headers(parser.Side, http2.Fields) {}
 func (*heavy) Close()                            {}
 
-// A connection holds what its streams hold, and nothing of streams that have ended or were reset, not even where a frame of them was under way; and to tell it asks no stream.
+// A connection holds what its streams hold, and nothing of streams that have ended or were reset, not even where a frame of such a stream was under way. Telling it asks no stream.
 func TestHeld(t *testing.T) {
 	const content = "content"
 	for name, c := range map[string]struct {

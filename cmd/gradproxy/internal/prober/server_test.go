@@ -89,7 +89,7 @@ func say(t *testing.T, s *server, r *request, own *connection) ([]byte, error) {
 	return open(answer)
 }
 
-// The calls and counts of a process that was found by a connection are told, and those of no other.
+// The server tells the calls and counts of a process that was found by a connection, and of no other process.
 func TestAnswers(t *testing.T) {
 	rank := &process{pid: 7, many: 5}
 	h := &host{apps: map[netip.AddrPort]*process{port(1): rank, port(2): {}, port(3): gone(9)}}

@@ -108,7 +108,7 @@ func (s *Site) takenBefore() bool {
 	return !ok || !h.own
 }
 
-// open opens the parts of the site, lowest first, and takes over those of parcel, which may be nil. After an error the caller must release the opened ones.
+// open opens the parts of the site, lowest first, and takes over the listeners and connections of parcel, which may be nil. After an error the caller must release the opened ones.
 func (s *Site) open(c *config.Config, parcel *handover.Parcel) error {
 	s.budgets = &allowances{log: s.log, clock: time.Now, bytes: s.linkBytes}
 	stages, hold := s.budgets.plan(c)
