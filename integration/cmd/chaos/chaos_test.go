@@ -48,6 +48,48 @@ func TestRealSeeds(t *testing.T) {
 	}
 }
 
+// A carrier whose process has died is known to have ended only once the black hole is over that its end waits in.
+func TestEndsWaitInBlackHoles(t *testing.T) {
+	server, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	r, err := newRelay(server.Addr().String(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.close()
+	client, err := net.Dial("tcp", r.address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	died, err := server.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := died.Write([]byte{1}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	const hole = 100 * time.Millisecond
+	begin := time.Now()
+	r.cut(hole, 1)
+	wait := r.outlast()
+	abort(died)
+	wait()
+	if waited := time.Since(begin); waited < hole {
+		t.Errorf("the carrier has ended after %v, in the black hole", waited)
+	}
+	client.SetReadDeadline(time.Now().Add(10 * time.Second))
+	if _, err := client.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the client knows of no end: %v", err)
+	}
+}
+
 // The network of datagrams does with them as it is told, and a flow that is forgotten comes from another address.
 func TestDatagramsAreTampered(t *testing.T) {
 	server, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})

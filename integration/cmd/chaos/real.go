@@ -86,7 +86,7 @@ type stage struct {
 	dir     string
 	r       *rand.Rand
 	relay   network
-	heals   time.Duration // after which carriers that a restart has ended unseen are missed, at most
+	notices time.Duration // that a process takes at most to miss carriers once the network has ended them
 	sites   [2]*site
 	job     *job
 	tensors *tensors
@@ -115,7 +115,7 @@ const (
 
 func newStage(l *lab, seed uint64, rate int) (*stage, error) {
 	dir := filepath.Join(l.dir, fmt.Sprint("seed", seed))
-	s := &stage{lab: l, dir: dir, r: rand.New(rand.NewPCG(seed, 0))}
+	s := &stage{lab: l, dir: dir, r: rand.New(rand.NewPCG(seed, 0)), notices: 200 * time.Millisecond}
 	for _, d := range []string{dir, filepath.Join(dir, "paris-state"), filepath.Join(dir, "tokyo-state")} {
 		if err := os.Mkdir(d, 0o700); err != nil {
 			return nil, err
@@ -140,7 +140,7 @@ func newStage(l *lab, seed uint64, rate int) (*stage, error) {
 		return nil, err
 	}
 	if l.carrier == "dtls" {
-		s.heals = 20 * time.Second // the relay passes on no ICMP: 15 s of silence tell that no process listens, and a dial follows
+		s.notices = 20 * time.Second // the relay passes on no ICMP: 15 s of silence tell that no process listens, and a dial follows
 		s.relay, err = newDatagrams(tunnel)
 	} else {
 		s.relay, err = newRelay(tunnel, rate)
@@ -315,13 +315,15 @@ func (x *site) replace(sig syscall.Signal, pause time.Duration) {
 	}
 }
 
-// disturb notes that streams have to be reset from now on, until end is called.
+// disturb notes that streams have to be reset from now on, until end is called and the other process knows of the end of the
+// carriers of now: streams that it opens on them before are lost with them.
 func (s *stage) disturb() (end func()) {
-	from := time.Now()
+	from, wait := time.Now(), s.relay.outlast()
 	return func() {
+		wait()
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.disturbed = append(s.disturbed, interval{from, time.Now().Add(s.heals)})
+		s.disturbed = append(s.disturbed, interval{from, time.Now().Add(s.notices)})
 	}
 }
 

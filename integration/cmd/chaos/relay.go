@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"slices"
@@ -18,6 +19,7 @@ type network interface {
 	some(random *rand.Rand, f func(p path)) // calls f for some carriers, at least one
 	cut(d time.Duration, ways ...int)       // has nothing pass for d
 	move() error                            // goes to another address
+	outlast() (wait func())                 // wait returns once the carriers that exist now have ended for both processes
 	close()
 }
 
@@ -42,6 +44,7 @@ type relay struct {
 // A pair is one carrier.
 type pair struct {
 	ends [2]*net.TCPConn
+	over chan struct{} // closed once both ends are
 
 	mu      sync.Mutex
 	tampers [2][]func([]byte) []byte // done to the next reads, one each: there, back
@@ -81,7 +84,7 @@ func (r *relay) serve(l net.Listener) {
 				abort(a)
 				return
 			}
-			p := &pair{ends: [2]*net.TCPConn{a.(*net.TCPConn), b.(*net.TCPConn)}}
+			p := &pair{ends: [2]*net.TCPConn{a.(*net.TCPConn), b.(*net.TCPConn)}, over: make(chan struct{})}
 			r.mu.Lock()
 			closed := r.closed
 			r.pairs[p] = true
@@ -94,6 +97,7 @@ func (r *relay) serve(l net.Listener) {
 			both.Go(func() { r.pump(p, 1) })
 			both.Wait()
 			p.reset()
+			close(p.over)
 			r.mu.Lock()
 			delete(r.pairs, p)
 			r.mu.Unlock()
@@ -193,6 +197,18 @@ func (r *relay) move() error {
 	}
 	go r.serve(l)
 	return nil
+}
+
+// outlast is for the death of a process: the other one can know of the end of a carrier only once a black hole lets it pass.
+func (r *relay) outlast() (wait func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	pairs := slices.Collect(maps.Keys(r.pairs))
+	return func() {
+		for _, p := range pairs {
+			<-p.over
+		}
+	}
 }
 
 func (r *relay) close() {
