@@ -103,7 +103,8 @@ func TestEstimateOfACutValue(t *testing.T) {
 
 // Weights that a host has received before cross as differences, and nothing of values that it holds already; another host receives them whole.
 func TestEstimateOfWeights(t *testing.T) {
-	for codec, most := range map[string]float64{"int4": 0.2, "3lc": 0.06} {
+	for codec, most := range map[string]float64{"int4": 0.2, "3lc": 0.06, "lossless": 0.75} {
+		repeats := codec == "lossless" // its values are parts of others
 		chosen, err := policy.New([]policy.Rule{{Roles: []tensor.Role{tensor.State}, Codec: codec}}, codeclist.New)
 		if err != nil {
 			t.Fatal(err)
@@ -124,7 +125,7 @@ func TestEstimateOfWeights(t *testing.T) {
 			}
 			tensor.FromFloat32(raw, weights, tensor.Float32)
 			flow := r.FlowTo(policy.Flow{Job: "job", Protocol: "toy"}, host)
-			seg := parser.Segment{Len: len(raw), Tensor: tensor.Tensor{Key: 7, Base: 7, Role: tensor.State, DType: tensor.Float32, Size: len(raw), Hold: len(raw)}}
+			seg := parser.Segment{Len: len(raw), Tensor: tensor.Tensor{Key: 7, Base: 7, Role: tensor.State, DType: tensor.Float32, Size: len(raw), Hold: len(raw), Repeats: repeats}}
 			if err := flow.Send(raw, []parser.Segment{seg}); err != nil {
 				t.Fatal(err)
 			}
