@@ -76,6 +76,30 @@ func TestRoles(t *testing.T) {
 	}
 }
 
+// Weights in ZIP files are told as weights in safetensors are, but that a CRC-32 covers them: with the same bases, also where frames cut them, so that they cross once and as differences as well.
+func TestContainersAreAlike(t *testing.T) {
+	for _, chunk := range []int{1 << 20, 1200} {
+		var found [2][2][]parsertest.Found
+		for i, torch := range []bool{false, true} {
+			found[i] = parsertest.Find(t, fresh(), conn(1), oneRound("WEIGHTS", torch, chunk).tcp())
+		}
+		for side, zipped := range found[0] {
+			plain := found[1][side]
+			for i, v := range zipped {
+				if chunk < 1<<20 { // headers differ in length, and so do the cuts
+					if v.Base == 0 || !v.Repeats || v.Role == tensor.State && !v.CRC32 {
+						t.Errorf("%v, frames of %d bytes: %+v", parser.Side(side), chunk, v.Tensor)
+					}
+					continue
+				}
+				if v.CRC32 = false; len(plain) != len(zipped) || v.Tensor != plain[i].Tensor {
+					t.Errorf("%v: %+v in a ZIP file, %+v in safetensors", parser.Side(side), v.Tensor, plain[i].Tensor)
+				}
+			}
+		}
+	}
+}
+
 // A client may cut a message into several frames of WebSocket, each with a mask of its own. Tensors that lie in one of them are found, and no byte of the others.
 func TestFragments(t *testing.T) {
 	j := newJob("site-1.job", 1<<20)
