@@ -2,6 +2,7 @@ package flower
 
 import (
 	"bytes"
+	"slices"
 	"testing"
 
 	"golang.org/x/net/http2"
@@ -185,6 +186,85 @@ func TestModelsAreState(t *testing.T) {
 			t.Errorf("%s: %d bases of 3 arrays", name, len(bases))
 		}
 	}
+}
+
+// A call that is made again, as where no answer came in time, has the bytes and bases of the first, and they are said to repeat, over each transport and of each release; so do models that a
+// Join sends, but no results in it. A second client's results come in between, which have the bases of the first one's.
+func TestCallsAgain(t *testing.T) {
+	_, up, _ := job(1)
+	keys := []string{"0", "1", "2", "3", "4"}
+	set := func(record string, seed uint64) []byte { return recordSetOf(record, modelOf(seed), keys...) }
+	unary := func(method string, request, response []byte, size int) parsertest.Exchange {
+		w := grpctest.New(t)
+		w.Unary("/flwr.proto.Fleet/"+method, request, response, size)
+		return w.Exchange()
+	}
+	tree := field(nested(number(nil, 1, 77), 1, 2), 3, treeOf(up))
+	chunk := up.children[0].children[1].children[0].children[0]
+	request := field(number(nested(number(nil, 1, 9), 1), 2, 77), 3, []byte(chunk.id))
+	pushed, answer := field(bytes.Clone(request), 4, chunk.content), field(number(nil, 1, 1), 3, chunk.content)
+	for name, c := range map[string]struct {
+		call  func(size int, seed uint64) parsertest.Exchange
+		other uint64 // of the second client's result; 0: none is sent
+		side  parser.Side
+		want  int
+	}{
+		"PushTaskRes": {func(n int, s uint64) parsertest.Exchange {
+			return unary("PushTaskRes", nested(field(nil, 9, set("fitres.parameters", s)), 4, 2), nil, n)
+		}, 3, parser.Client, 3},
+		"PushTaskRes of 1.4": {func(n int, s uint64) parsertest.Exchange {
+			return unary("PushTaskRes", nested(parameters(modelOf(s)), 2, 4, 102, 4, 1), nil, n)
+		}, 3, parser.Client, 3},
+		"PullTaskIns": {func(n int, s uint64) parsertest.Exchange {
+			return unary("PullTaskIns", nil, nested(field(nil, 9, set("fitins.parameters", s)), 4, 2), n)
+		}, 3, parser.Server, 3},
+		"PushMessages": {func(n int, s uint64) parsertest.Exchange {
+			return unary("PushMessages", nested(set("arrays", s), 2, 2), nil, n)
+		}, 3, parser.Client, 3},
+		"PullMessages": {func(n int, s uint64) parsertest.Exchange {
+			return unary("PullMessages", nil, nested(set("arrays", s), 2, 2), n)
+		}, 3, parser.Server, 3},
+		"PushObject": {func(n int, _ uint64) parsertest.Exchange {
+			w := grpctest.New(t)
+			w.Unary("/flwr.proto.Fleet/PushMessages", tree, nil, n)
+			w.Unary("/flwr.proto.Fleet/PushObject", pushed, nil, n)
+			return w.Exchange()
+		}, 0, parser.Client, 1},
+		"push-object": {func(n int, _ uint64) parsertest.Exchange { return cut(httpCall("push-object", pushed, nil), n) }, 0, parser.Client, 1},
+		"pull-object": {func(n int, _ uint64) parsertest.Exchange { return cut(httpCall("pull-object", request, answer), n) }, 0, parser.Server, 1},
+		"Join":        {func(n int, _ uint64) parsertest.Exchange { return joined(t, n) }, 0, parser.Server, 6},
+	} {
+		p := fresh()
+		lost := parsertest.Find(t, p, conn(1), c.call(500, 2))[c.side]
+		if c.other != 0 {
+			parsertest.Find(t, p, conn(2), c.call(500, c.other))
+		}
+		again := parsertest.Find(t, p, conn(1), c.call(801, 2))[c.side]
+		if len(lost) != c.want || len(again) != c.want {
+			t.Errorf("%s: %d tensors, then %d, want %d each time", name, len(lost), len(again), c.want)
+			continue
+		}
+		for i, v := range again {
+			if v.Base != lost[i].Base || v.Key != lost[i].Key || !bytes.Equal(v.Data, lost[i].Data) || !v.Repeats || !lost[i].Repeats {
+				t.Errorf("%s: tensor %d is %+v, at first %+v", name, i, v.Tensor, lost[i].Tensor)
+			}
+		}
+	}
+	for _, v := range parsertest.Find(t, fresh(), conn(1), joined(t, 500))[parser.Client] {
+		if v.Repeats {
+			t.Errorf("a result in a Join repeats: %+v", v.Tensor)
+		}
+	}
+}
+
+// cut is an exchange in pieces of at most n bytes.
+func cut(x parsertest.Exchange, n int) (pieces parsertest.Exchange) {
+	for _, p := range x {
+		for b := range slices.Chunk(p.Bytes, n) {
+			pieces = append(pieces, parsertest.Piece{From: p.From, Bytes: b})
+		}
+	}
+	return pieces
 }
 
 // Over gRPC objects are found as over HTTP, also where two come at a time.

@@ -94,25 +94,29 @@ func join(ls ...layout) layout {
 // A method is one of Flower's calls, by its messages from the client and from the server; nil: nobody looks at them.
 type method struct {
 	layouts [2]layout
-	exact   bool // no bit of an array may change
+	exact   bool    // no bit of an array may change
+	repeats [2]bool // the same arrays may be sent again, or to another client
 }
 
 // methods are the methods that matter, by the last part of a gRPC or HTTP path.
 var methods = map[string]*method{
-	"/flwr.proto.FlowerService/Join": {layouts: [2]layout{parser.Client: joinFromClient, parser.Server: joinFromServer}},
-	"/flwr.proto.Fleet/PullTaskIns":  {layouts: [2]layout{parser.Server: pulledTasks}},
-	"/flwr.proto.Fleet/PushTaskRes":  {layouts: [2]layout{parser.Client: pushedTasks}},
-	"/flwr.proto.Fleet/PullMessages": {layouts: [2]layout{parser.Server: pulledMessages}},
-	"/flwr.proto.Fleet/PushMessages": {layouts: [2]layout{parser.Client: pushedMessages}},
+	"/flwr.proto.FlowerService/Join": {layouts: [2]layout{parser.Client: joinFromClient, parser.Server: joinFromServer}, repeats: [2]bool{parser.Server: true}},
+	"/flwr.proto.Fleet/PullTaskIns":  {layouts: [2]layout{parser.Server: pulledTasks}, repeats: both},
+	"/flwr.proto.Fleet/PushTaskRes":  {layouts: [2]layout{parser.Client: pushedTasks}, repeats: both},
+	"/flwr.proto.Fleet/PullMessages": {layouts: [2]layout{parser.Server: pulledMessages}, repeats: both},
+	"/flwr.proto.Fleet/PushMessages": {layouts: [2]layout{parser.Client: pushedMessages}, repeats: both},
 	"/flwr.proto.Fleet/PullObject":   pullObject,
 	"/flwr.proto.Fleet/PushObject":   pushObject,
-	"/v1/fleet/pull-messages":        {layouts: [2]layout{parser.Server: pulledMessages}, exact: true},
-	"/v1/fleet/push-messages":        {layouts: [2]layout{parser.Client: pushedMessages}, exact: true},
+	"/v1/fleet/pull-messages":        {layouts: [2]layout{parser.Server: pulledMessages}, exact: true, repeats: both},
+	"/v1/fleet/push-messages":        {layouts: [2]layout{parser.Client: pushedMessages}, exact: true, repeats: both},
 	"/v1/fleet/pull-object":          pullObject,
 	"/v1/fleet/push-object":          pushObject,
 }
 
+// both is the repeats of a call that is made again where its answer does not come: gRPC does so by itself, and Flower on top of it.
+var both = [2]bool{true, true}
+
 var (
-	pullObject = &method{layouts: [2]layout{parser.Client: pullRequest, parser.Server: pullResponse}, exact: true}
-	pushObject = &method{layouts: [2]layout{parser.Client: pushRequest}, exact: true}
+	pullObject = &method{layouts: [2]layout{parser.Client: pullRequest, parser.Server: pullResponse}, exact: true, repeats: both}
+	pushObject = &method{layouts: [2]layout{parser.Client: pushRequest}, exact: true, repeats: both}
 )

@@ -127,6 +127,7 @@ func (m *message) begin(size int, d tensor.DType, base uint64) {
 	m.value = tensor.Tensor{
 		Key:  mix.Words(keyOfBase, base, uint64(m.side), x.host),
 		Role: tensor.State, DType: d, Size: size, Base: base, Proof: tensor.ByWire,
+		Repeats: m.call.method.repeats[m.side],
 	}
 	if m.call.method.exact {
 		m.value.Role = tensor.Exact

@@ -15,6 +15,9 @@
 //	texts of up to 128 bytes beside it, such as a tensor's name, unless they are others in every message
 //	the message's number in its call, if calls of the method have ended with several messages
 //
+// A call that has failed may be made again, by gRPC's retry policy or by the framework, and a server may send other clients the same: so leaves are said to repeat if they are numbers, or if
+// nothing is known of their place yet. Bytes that are no numbers, such as images, are not: they are most often others each time, and would take the room of tensors at the peer.
+//
 // # Limits
 //
 // Memory is bounded, whatever a peer sends: of all jobs together 2^12 places and 2^14 texts are known; of a connection 32 calls are read at a time. Compressed messages are opaque, and

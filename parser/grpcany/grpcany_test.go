@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -117,6 +118,38 @@ func TestArraysAreFound(t *testing.T) {
 				t.Errorf("%v, array %d: the base of the next round is another", parser.Side(side), i)
 			}
 		}
+	}
+}
+
+// A call that is made again, on another connection and in other frames, has the bytes and bases of the first, which are said to repeat, from the first message on. Bytes that are no numbers are not.
+func TestCallsAgain(t *testing.T) {
+	p := fresh()
+	for i, seed := range []uint64{1, 11} {
+		lost := parsertest.Find(t, p, conn(1), round(t, 1000, "one", seed, seed))
+		again := parsertest.Find(t, p, conn(1), round(t, 777, "one", seed, seed))
+		for side := range again {
+			if len(again[side]) != 2 || i > 0 && len(lost[side]) != 2 {
+				t.Fatalf("%d and %d tensors of the %v, want 2 of a call that is made again", len(lost[side]), len(again[side]), parser.Side(side))
+			}
+			for k, v := range lost[side] {
+				if a := again[side][k]; !v.Repeats || !a.Repeats || i > 0 && (a.Base != v.Base || a.Key != v.Key || !bytes.Equal(a.Data, v.Data)) {
+					t.Errorf("array %d of the %v: %+v, at first %+v", k, parser.Side(side), a.Tensor, v.Tensor)
+				}
+			}
+		}
+	}
+	image := make([]byte, 8<<10)
+	rand.NewChaCha8([32]byte{1}).Read(image)
+	var repeats []bool
+	for range 3 {
+		w := grpctest.New(t)
+		w.Unary("/a.B/Show", field(1, image), nil, 1<<14)
+		for _, v := range parsertest.Find(t, p, conn(1), w.Exchange())[parser.Client] {
+			repeats = append(repeats, v.Repeats)
+		}
+	}
+	if want := []bool{true, false, false}; !slices.Equal(repeats, want) {
+		t.Errorf("an image repeats: %v, want %v", repeats, want)
 	}
 }
 

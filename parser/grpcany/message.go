@@ -201,6 +201,7 @@ func (m *message) open(p protoscan.Path, n int) {
 	m.value = tensor.Tensor{
 		Key:   mix.Words(keyOfLeaf, base, uint64(m.side), m.call.host, uint64(m.call.lane)),
 		DType: t.dtype, Size: size, Base: base, Why: tensor.RoleUnproved,
+		Repeats: m.trying || t.known(),
 	}
 	if !t.known() {
 		m.value.Why = tensor.DTypeUnknown
