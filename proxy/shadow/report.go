@@ -7,6 +7,7 @@ type Result struct {
 	Codec    string  `json:"codec"`
 	Raw      int64   `json:"raw_bytes"` // of the sample
 	Wire     int64   `json:"wire_bytes"`
+	Early    int64   `json:"early_bytes"`           // of Raw, of values that came while the residual was still growing: later ones take more
 	Error    float64 `json:"relative_error"`        // mean norm of a block's loss over the norm of the value that was encoded
 	Residual float64 `json:"residual_ratio"`        // mean norm of a block's residual over the norm of its value
 	Behind   int     `json:"guarded_blocks"`        // that travelled exactly since receivers were too far behind
@@ -15,9 +16,9 @@ type Result struct {
 
 // resultOf writes sums of a candidate.
 func resultOf(codec string, m *Measure) Result {
-	r := Result{Codec: codec, Raw: m.Raw, Wire: m.Wire, Behind: m.Behind}
+	r := Result{Codec: codec, Raw: m.Raw, Wire: m.Wire, Early: m.Early, Behind: m.Behind}
 	if m.Measured > 0 {
-		r.Error, r.Residual = m.Error/float64(m.Measured), m.Residual/float64(m.Measured)
+		r.Error, r.Residual = m.Error/float64(m.Measured), m.residual()
 	}
 	if m.Raw > 0 {
 		r.Coding = m.Coding.Seconds() / float64(m.Raw) * 1e9

@@ -74,7 +74,9 @@ func (s *Shadow) code(x *item) {
 		return // its window has ended
 	}
 	if w.lines == nil {
-		w.lines, w.counts = map[uint64][]Line{}, make([]count, len(s.trials))
+		s.figures.Lock()
+		w.lines, w.at, w.accounts = map[uint64][]Line{}, w.place(x.off), make([]account, len(s.trials))
+		s.figures.Unlock()
 	}
 	lines := w.lines[x.conn]
 	if lines == nil {
@@ -92,11 +94,9 @@ func (s *Shadow) code(x *item) {
 		if err != nil {
 			continue // a defect of the codec, which the real path would log; nothing is known of the value
 		}
-		if w.counts[i].counts(&m, len(w.lines)) {
-			s.figures.Lock()
-			w.add(x.off, i, len(s.trials), &m)
-			s.figures.Unlock()
-		}
+		s.figures.Lock()
+		w.accounts[i].add(&m, len(w.lines))
+		s.figures.Unlock()
 	}
 }
 
@@ -107,19 +107,6 @@ func (x *item) sampled() tensor.Tensor {
 	return t
 }
 
-// counts notes the next value of one of so many connections, and reports whether it counts.
-func (c *count) counts(m *Measure, lines int) bool {
-	c.values++
-	if !m.Exact || c.used > 0 {
-		c.used++
-	}
-	if c.used <= settling*lines && (c.used > 0 || c.values <= patience*lines) {
-		return false
-	}
-	c.sums++
-	return true
-}
-
 // end closes the lines of windows that have ended.
 func (s *Shadow) end(ended []*window) {
 	for _, w := range ended {
@@ -128,6 +115,10 @@ func (s *Shadow) end(ended []*window) {
 				l.Close()
 			}
 		}
-		w.lines, w.counts = nil, nil
+		s.figures.Lock()
+		if w.lines = nil; w.accounts != nil {
+			w.fold()
+		}
+		s.figures.Unlock()
 	}
 }

@@ -7,7 +7,7 @@
 // goroutine works for so long only that it stays within its share of the processors, and sleeps between values.
 //
 // The sample is whole tensors over consecutive values, so that feedback and differences are as on the real way: a tensor's window begins with a Trial that
-// knows nothing, the values until the codec is used and its residual has grown do not count, and the next ones do. Of a tensor larger than pieceSize the sample
+// knows nothing, the values until the codec is used and its residual has settled do not count, and the next ones do. Of a tensor larger than pieceSize the sample
 // is one piece. Windows go on while nobody waits; else the tensors take turns. Which tensors have a window follows from the processor time that their
 // values cost and from how often they come.
 //
@@ -39,27 +39,6 @@ type Line interface {
 
 // A Piece is the bytes of a value that its sender wrote without waiting for an answer, as its parser said.
 type Piece struct{ Len, Hold int }
-
-// A Measure is the result of coding one value, or a sum of such.
-type Measure struct {
-	Raw, Wire int64
-	Coding    time.Duration // of one core
-	Measured  int           // blocks of which the next two are the sums
-	Error     float64       // norm of a block's loss over the norm of the value that was encoded
-	Residual  float64       // norm of a block's residual over the norm of its value
-	Behind    int           // blocks that travelled exactly since receivers were too far behind
-	Exact     bool          // a block was coded by another codec than the candidate, as a new tensor's are
-}
-
-func (m *Measure) add(o *Measure) {
-	m.Raw += o.Raw
-	m.Wire += o.Wire
-	m.Coding += o.Coding
-	m.Measured += o.Measured
-	m.Error += o.Error
-	m.Residual += o.Residual
-	m.Behind += o.Behind
-}
 
 // A Config has the parts of a Shadow. All fields are needed.
 type Config struct {

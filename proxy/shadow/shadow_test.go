@@ -84,7 +84,7 @@ func gradient(key uint64, size int) tensor.Tensor {
 // send shows a whole value in one piece.
 func send(c *Conn, t tensor.Tensor, b []byte) { c.See(policy.Flow{}, &t, b) }
 
-// The values that count are the ones after the candidate was used for a while; the results are their sums.
+// The values that count are the ones after the candidate was used for a while and its residual has settled; the results are their sums.
 func TestOnlySettledValuesCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakes{warm: 5, takes: time.Microsecond}
@@ -100,7 +100,7 @@ func TestOnlySettledValuesCount(t *testing.T) {
 		if len(r) != 2 {
 			t.Fatalf("%+v", r)
 		}
-		want := int64(n-1-5-settling) * 4096 // the first value only tells that the tensor comes
+		want := int64(n-1-5-2*settling) * 4096 // the first value only tells that the tensor comes
 		for _, x := range r {
 			if x.Raw != want || x.Wire != want/4096*409 || x.Error != 0.5 {
 				t.Errorf("%+v, want %d bytes", x, want)
@@ -114,6 +114,63 @@ func TestOnlySettledValuesCount(t *testing.T) {
 			t.Errorf("%d trials are closed", f.closed)
 		}
 	})
+}
+
+// Values count from the first period on whose residual is hardly larger than that of the period before. Until then the latest count, and are said to be early.
+func TestResidualsSettle(t *testing.T) {
+	for name, c := range map[string]struct {
+		residual         func(value int) float64
+		values, lines    int
+		want, early      int
+		enough, patience bool
+	}{
+		"no residual":                     {func(int) float64 { return 0 }, 48, 1, 32, 0, true, false},
+		"one value less":                  {func(int) float64 { return 0 }, 47, 1, 31, 0, false, false},
+		"grows":                           {func(v int) float64 { return float64(v) }, 200, 1, 200 - 128, 200 - 128, false, false},
+		"grows until value 60":            {func(v int) float64 { return float64(min(v, 60)) }, 400, 1, 400 - 128, 0, true, false},
+		"the same, not for long":          {func(v int) float64 { return float64(min(v, 60)) }, 383, 1, 383 - 128, 0, false, false},
+		"of three connections":            {func(v int) float64 { return float64(min(v, 180)) }, 1200, 3, 1200 - 384, 0, true, false},
+		"grows without end":               {func(v int) float64 { return float64(v) }, tired, 1, 1024, 1024, true, false},
+		"was never used":                  {func(int) float64 { return 0 }, patience + counted, 1, counted, 0, true, true},
+		"has only values that count not":  {func(int) float64 { return 0 }, settling, 1, 0, 0, false, false},
+		"has only a few values that come": {func(int) float64 { return 0 }, settling + 3, 1, 3, 3, false, false},
+	} {
+		var a account
+		for v := range c.values {
+			a.add(&Measure{Raw: 1, Measured: 1, Residual: c.residual(v), Exact: c.patience}, c.lines)
+		}
+		if s := a.sum(); s.Raw != int64(c.want) || s.Early != int64(c.early) || a.enough(c.lines) != c.enough {
+			t.Errorf("%s: %d values count and %d are early, want %d and %d; enough %v", name, s.Raw, s.Early, c.want, c.early, a.enough(c.lines))
+		}
+	}
+}
+
+// Windows that have settled are worth more than early ones, of whichever piece and in whichever order they come.
+func TestEarlySumsGiveWay(t *testing.T) {
+	early, settled := Measure{Raw: 10, Wire: 1, Early: 10}, Measure{Raw: 10, Wire: 5}
+	for name, c := range map[string]struct {
+		pieces [][]Measure // windows by piece
+		want   Measure
+	}{
+		"early":           {[][]Measure{{early, early}}, Measure{Raw: 20, Wire: 2, Early: 20}},
+		"then settled":    {[][]Measure{{early, settled}}, settled},
+		"settled first":   {[][]Measure{{settled, early}}, settled},
+		"settled twice":   {[][]Measure{{settled, early, settled}}, Measure{Raw: 20, Wire: 10}},
+		"pieces":          {[][]Measure{{early}, {settled}}, settled},
+		"pieces of early": {[][]Measure{{early}, {early}}, Measure{Raw: 20, Wire: 2, Early: 20}},
+	} {
+		w := window{id: Identity{Size: len(c.pieces) * pieceSize}}
+		for _, windows := range c.pieces {
+			var m Measure
+			for _, x := range windows {
+				m.settle(&x)
+			}
+			w.sums = append(w.sums, []Measure{m})
+		}
+		if got := w.sum(0); got != c.want {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+	}
 }
 
 // A goroutine that is stuck holds nobody up: values are dropped, counted, and take no more memory than was given.

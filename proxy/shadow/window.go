@@ -35,16 +35,10 @@ func IdentityOf(peer string, f policy.Flow, t *tensor.Tensor) (Identity, bool) {
 const (
 	// pieceSize is how many bytes of a large tensor are sampled: as many elements as have a scale of their own under 3lc, and more than other codecs take as one.
 	pieceSize = 256 << 10
-	// settling is how many values of a window do not count after the first that a candidate has coded: a residual grows for a while.
-	settling = 8
-	// patience is how many values a candidate may take to be used at all; then they count as they travel.
-	patience = 24
 	// tooMuch is how many times its share the windows may ask for, until some end early.
 	tooMuch = 1.25
 	// maxPieceSums bounds the pieces of which sums are kept apart.
 	maxPieceSums = 16
-	// counted is how many values of each connection a window counts before another tensor may have its turn.
-	counted = 24
 	// maxKnown bounds the tensors that are remembered. Of a job with more the others are not sampled.
 	maxKnown = 1 << 12
 	// idle is how long no value of a window may come until it ends.
@@ -64,19 +58,13 @@ type window struct {
 	windows  int  // that it has had
 	whole    bool // this one has counted enough
 
-	// sums, guarded by Shadow.figures, are of all windows: by piece, where there are at most maxPieceSums, else of all together; then by candidate.
+	// sums, guarded by Shadow.figures, are of all windows that have ended: by piece, where there are at most maxPieceSums, else of all together; then by candidate.
 	sums [][]Measure
 
 	// The goroutine's:
-	lines  map[uint64][]Line // of this window, by connection; each by candidate
-	counts []count           // by candidate
-}
-
-// A count is the progress of one candidate in a window.
-type count struct {
-	values int // that were coded
-	used   int // since the first that the candidate has coded; 0: none
-	sums   int // that count
+	lines    map[uint64][]Line // of this window, by connection; each by candidate
+	at       int               // where in sums this window belongs
+	accounts []account         // of this window, by candidate; only the goroutine changes them, under Shadow.figures
 }
 
 // piece returns which bytes of a tensor are sampled in a window, by its number: the same for every connection. A large tensor's windows go through all of its
@@ -98,29 +86,50 @@ func gcd(a, b int) int {
 	return a
 }
 
-// add adds a measure of a piece to the sums.
-func (w *window) add(off, candidate, candidates int, m *Measure) {
-	at := 0
+// place returns where in sums a piece belongs.
+func (w *window) place(off int) int {
 	if w.id.Size <= maxPieceSums*pieceSize {
-		at = off / pieceSize
+		return off / pieceSize
 	}
-	for len(w.sums) <= at {
-		w.sums = append(w.sums, nil)
-	}
-	if w.sums[at] == nil {
-		w.sums[at] = make([]Measure, candidates)
-	}
-	w.sums[at][candidate].add(m)
+	return 0
 }
 
-// sum returns the sums of a candidate over all pieces. Its Wire is that of pieces which were sampled alike, by their bytes.
+// fold adds what has counted in this window to the sums. Shadow.figures is held.
+func (w *window) fold() {
+	for len(w.sums) <= w.at {
+		w.sums = append(w.sums, nil)
+	}
+	if w.sums[w.at] == nil {
+		w.sums[w.at] = make([]Measure, len(w.accounts))
+	}
+	for i := range w.accounts {
+		m := w.accounts[i].sum()
+		w.sums[w.at][i].settle(&m)
+	}
+	w.accounts = nil
+}
+
+// sum returns the sums of a candidate over all pieces; of pieces some of which have settled, over these. Its Wire is that of pieces which were sampled alike, by their bytes.
 func (w *window) sum(candidate int) (sum Measure) {
+	pieces := make([]Measure, max(len(w.sums), w.at+1))
+	settled := false
+	for at := range pieces {
+		p := &pieces[at]
+		if at < len(w.sums) && w.sums[at] != nil {
+			*p = w.sums[at][candidate]
+		}
+		if at == w.at && w.accounts != nil {
+			m := w.accounts[candidate].sum()
+			p.settle(&m)
+		}
+		settled = settled || p.Raw > 0 && p.Early == 0
+	}
 	var size, wire float64
-	for at := range w.sums {
-		if w.sums[at] == nil || w.sums[at][candidate].Raw == 0 {
+	for at := range pieces {
+		m := &pieces[at]
+		if m.Raw == 0 || settled && m.Early > 0 {
 			continue
 		}
-		m := &w.sums[at][candidate]
 		sum.add(m)
 		n := float64(min(pieceSize, w.id.Size-at*pieceSize))
 		size += n
@@ -232,10 +241,10 @@ func (s *Shadow) sweep(current *window) (ended []*window) {
 
 // complete reports whether every candidate has counted enough.
 func (w *window) complete() bool {
-	for i := range w.counts {
-		if w.counts[i].sums < counted*len(w.lines) {
+	for i := range w.accounts {
+		if !w.accounts[i].enough(len(w.lines)) {
 			return false
 		}
 	}
-	return len(w.counts) > 0
+	return len(w.accounts) > 0
 }

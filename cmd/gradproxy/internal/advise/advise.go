@@ -17,6 +17,7 @@ import (
 const (
 	worthwhile = 0.9  // of the present bytes: a choice must leave less
 	tolerated  = 0.01 // guarded blocks for each measured MB of the sample
+	early      = 0.1  // of the sample's bytes, that may have come while the residual was still growing
 )
 
 // Advice is the result for a whole site. Its JSON names are stable.
@@ -49,6 +50,7 @@ type Option struct {
 	Coding   float64 `json:"core_share"` // of one core, at the rate at which the job has sent
 	Refused  string  `json:"refused,omitempty"`
 	behind   float64 // guarded blocks for each MB
+	early    float64 // part of the sample that came while the residual was still growing
 }
 
 // Of chooses.
@@ -94,6 +96,8 @@ func choose(job, role string, groups []trials.Group, r *trials.Report) Choice {
 		switch {
 		case o.behind > tolerated:
 			o.Refused = "the guard would have blocks travel exactly, since receivers fall too far behind"
+		case o.early > early:
+			o.Refused = "its residual still grows, and with it the bytes: ask again once the job has sent more values"
 		case float64(o.Bytes) > worthwhile*float64(c.Now):
 			o.Refused = "it saves less than a tenth"
 		case o.Coding > 1:
@@ -132,7 +136,7 @@ func refusals(options []Option) string {
 // option sums up a candidate over groups; false: it has no results for one.
 func option(codec string, groups []trials.Group, seconds float64) (o Option, ok bool) {
 	o.Codec = codec
-	var raw, sampled float64
+	var raw, sampled, grows float64
 	for _, g := range groups {
 		i := slices.IndexFunc(g.Candidates, func(x trials.Candidate) bool { return x.Codec == codec })
 		if i < 0 {
@@ -145,7 +149,7 @@ func option(codec string, groups []trials.Group, seconds float64) (o Option, ok 
 		o.Residual += x.Residual * share
 		o.Coding += x.Coding * share / 1e9
 		o.behind += float64(x.Behind)
-		raw, sampled = raw+share, sampled+float64(x.Raw)
+		raw, sampled, grows = raw+share, sampled+float64(x.Raw), grows+float64(x.Early)
 	}
 	if raw == 0 {
 		return o, false
@@ -153,6 +157,7 @@ func option(codec string, groups []trials.Group, seconds float64) (o Option, ok 
 	o.Error, o.Residual = o.Error/raw, o.Residual/raw
 	o.Coding /= max(seconds, 1e-9)
 	o.behind /= max(sampled/1e6, 1e-9)
+	o.early = grows / max(sampled, 1)
 	return o, true
 }
 

@@ -19,6 +19,8 @@ func TestChoice(t *testing.T) {
 	}
 	far := candidate("onebit", 10, 0.9)
 	far.Behind = 100
+	grows := candidate("onebit", 10, 0.9)
+	grows.Early = grows.Raw / 2
 	slow := candidate("slow", 20, 0.2)
 	slow.Coding = 1e9
 	for name, c := range map[string]struct {
@@ -29,6 +31,7 @@ func TestChoice(t *testing.T) {
 		"fewest bytes":           {[]trials.Group{group("a", candidate("int8", 250, 0.01), candidate("3lc", 30, 0.7))}, "3lc", 30},
 		"over all peers":         {[]trials.Group{group("a", candidate("int8", 250, 0), candidate("3lc", 30, 0)), group("b", candidate("int8", 250, 0), candidate("3lc", 899, 0))}, "int8", 500},
 		"the guard":              {[]trials.Group{group("a", far, candidate("int8", 250, 0.01))}, "int8", 250},
+		"still grows":            {[]trials.Group{group("a", grows, candidate("int8", 250, 0.01))}, "int8", 250},
 		"too slow":               {[]trials.Group{group("a", slow, candidate("int8", 250, 0.01))}, "int8", 250},
 		"too little saved":       {[]trials.Group{group("a", candidate("int8", 890, 0.01))}, "", 900},
 		"not sampled for a peer": {[]trials.Group{group("a", candidate("int8", 250, 0)), group("b")}, "int8", 1150},

@@ -1,0 +1,88 @@
+package shadow
+
+import "math/bits"
+
+const (
+	// settling is how many values of each connection do not count after the first that a candidate has coded.
+	settling = 8
+	// patience is how many values a candidate may take to be used at all; then they count as they travel.
+	patience = 24
+	// still is how many times as large a residual may be as over half as many values before, to have settled.
+	still = 1.15
+	// counted is how many values of each connection a window counts at least before another tensor may have its turn.
+	counted = 24
+	// tired is how many values a window takes at most to settle before another tensor may have its turn.
+	tired = 2048
+)
+
+// An account has the measures of one candidate in one window. A residual grows for a while, by few values under int8 and by more than a hundred under a codec that drops
+// nearly all elements, and while it grows the encodings are smaller than they will be. So the measures are summed apart for the values 9 to 16 of each connection, 17 to 32 and so on,
+// and the values count from the first such period whose residual is hardly larger than that of the period before.
+type account struct {
+	values  int       // that were coded
+	used    int       // since the first that the candidate has coded; 0: none
+	unused  Measure   // values that count though the candidate was not used
+	periods []Measure // period i: values settling<<i + 1 to settling<<(i+1) of each connection
+}
+
+// add takes the measure of the next value of one of so many connections.
+func (a *account) add(m *Measure, lines int) {
+	a.values++
+	if !m.Exact || a.used > 0 {
+		a.used++
+	}
+	if a.used == 0 {
+		if a.values > patience*lines {
+			a.unused.add(m)
+		}
+		return
+	}
+	period := bits.Len(uint((a.used-1)/(settling*lines))) - 1
+	if period < 0 {
+		return
+	}
+	for len(a.periods) <= period { // more than one is new where connections have ended
+		a.periods = append(a.periods, Measure{})
+	}
+	a.periods[period].add(m)
+}
+
+// from returns the first period that counts. false: the residual still grows.
+func (a *account) from() (period int, settled bool) {
+	before := -1.0
+	for i := range max(0, len(a.periods)-1) { // the last one is not over
+		p := &a.periods[i]
+		if p.Raw == 0 {
+			continue
+		}
+		now := p.residual()
+		if before >= 0 && now <= still*before {
+			return i, true
+		}
+		before = now
+	}
+	return max(0, len(a.periods)-1), false
+}
+
+// sum returns the sum of the values that count. While the residual grows they are the latest, and early.
+func (a *account) sum() (sum Measure) {
+	sum = a.unused
+	from, settled := a.from()
+	for i := from; i < len(a.periods); i++ {
+		sum.add(&a.periods[i])
+	}
+	if !settled && len(a.periods) > 0 {
+		sum.Early = sum.Raw
+	}
+	return sum
+}
+
+// enough reports whether enough values of each of so many connections count.
+func (a *account) enough(lines int) bool {
+	if a.used == 0 {
+		return a.values >= (patience+counted)*lines
+	}
+	from, settled := a.from()
+	begins := settling << from
+	return settled && a.used >= (begins+max(counted, 2*begins))*lines || a.used >= tired*lines
+}

@@ -1,0 +1,40 @@
+package shadow
+
+import "time"
+
+// A Measure is the result of coding one value, or a sum of such.
+type Measure struct {
+	Raw, Wire int64
+	Early     int64         // of Raw, bytes of values that came while the residual was still growing
+	Coding    time.Duration // of one core
+	Measured  int           // blocks of which the next two are the sums
+	Error     float64       // norm of a block's loss over the norm of the value that was encoded
+	Residual  float64       // norm of a block's residual over the norm of its value
+	Behind    int           // blocks that travelled exactly since receivers were too far behind
+	Exact     bool          // a block was coded by another codec than the candidate, as a new tensor's are
+}
+
+// residual returns the mean residual ratio.
+func (m *Measure) residual() float64 { return m.Residual / float64(max(1, m.Measured)) }
+
+func (m *Measure) add(o *Measure) {
+	m.Raw += o.Raw
+	m.Wire += o.Wire
+	m.Early += o.Early
+	m.Coding += o.Coding
+	m.Measured += o.Measured
+	m.Error += o.Error
+	m.Residual += o.Residual
+	m.Behind += o.Behind
+}
+
+// settle adds the sum of a window, unless one of the two is early and the other is not: then the other alone remains.
+func (m *Measure) settle(o *Measure) {
+	switch {
+	case o.Raw == 0, o.Early > 0 && m.Raw > m.Early:
+	case m.Early > 0 && o.Early == 0:
+		*m = *o
+	default:
+		m.add(o)
+	}
+}
