@@ -46,8 +46,8 @@ func portOfPeer(c syscall.Conn) (port uint16) {
 }
 
 // Of returns one call, by the ports.
-func (c *callsOf) Of(dst []parser.Call, _ uint32) []parser.Call {
-	return append(dst, parser.Call{Source: uint64(c.app), Buffer: uint64(c.far.Port())})
+func (c *callsOf) Of(dst []parser.Call, _ uint32) ([]parser.Call, bool) {
+	return append(dst, parser.Call{Source: uint64(c.app), Buffer: uint64(c.far.Port())}), true
 }
 
 func (*callsOf) Contradicted(string) {}
@@ -74,7 +74,8 @@ func TestParsersSeeTheCallsOfTheOwnApp(t *testing.T) {
 		if c.Own == parser.Server {
 			socket, far = server, c.Client
 		}
-		calls, want := c.Calls.Of(nil, 1), parser.Call{Source: uint64(app.AddrOf(socket.LocalAddr()).Port()), Buffer: uint64(far.Port())}
+		calls, _ := c.Calls.Of(nil, 1)
+		want := parser.Call{Source: uint64(app.AddrOf(socket.LocalAddr()).Port()), Buffer: uint64(far.Port())}
 		if len(calls) != 1 || calls[0] != want {
 			t.Errorf("the %s's proxy asks for the app of %+v, want %+v", c.Own, calls, want)
 		}

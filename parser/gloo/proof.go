@@ -63,7 +63,7 @@ type callVerdict uint8
 const (
 	callUnseen   callVerdict = iota // nobody sees the calls, or has seen this one
 	callEnded                       // the wire has contradicted the calls
-	callUnclear                     // several groups may have called it, and they disagree
+	callUnclear                     // several groups may have called it, and they disagree, or it is not known now
 	callType                        // elements of a type that is not known
 	callRanks                       // DistributedDataParallel's, but the number of ranks is not known
 	callLearning                    // DistributedDataParallel's, but its group, or its buckets, are not known for long enough
@@ -102,7 +102,10 @@ func (p *proof) judge(tag uint32, first int, r *ranks) called {
 	case p.ended:
 		return called{verdict: callEnded}
 	}
-	p.found = p.calls.Of(p.found[:0], tag)
+	var answered bool
+	if p.found, answered = p.calls.Of(p.found[:0], tag); !answered {
+		return called{verdict: callUnclear}
+	}
 	p.fits = p.fits[:0]
 	sized, lost, full := false, "", false
 	for _, c := range p.found {
@@ -311,7 +314,11 @@ func (p *proof) replaces(b *calledBucket, tag uint32) bool {
 	const maxBetween = 1 << 8 // calls that are looked at
 	summed := map[uint64]bool{}
 	for t := max(b.tag+1, tag-min(tag, maxBetween)); t < tag; t++ { // some may not have come yet
-		for _, c := range p.calls.Of(nil, t) {
+		calls, answered := p.calls.Of(nil, t)
+		if !answered {
+			return false
+		}
+		for _, c := range calls {
 			summed[c.Buffer] = summed[c.Buffer] || c.Caller == parser.DDPReducer // others' tensors may lie where the earlier bucket lay
 		}
 	}

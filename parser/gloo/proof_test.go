@@ -16,12 +16,17 @@ import (
 // seenCalls answers for the process of a simulated rank. The zero value has seen nothing.
 type seenCalls struct {
 	byTag          map[uint32][]parser.Call
+	unanswered     func(tag uint32) bool // nil: all tags have an answer
 	contradictions []string
 }
 
-func (s *seenCalls) Of(dst []parser.Call, tag uint32) []parser.Call {
-	return append(dst, s.byTag[tag]...)
+func (s *seenCalls) Of(dst []parser.Call, tag uint32) ([]parser.Call, bool) {
+	if s.unanswered != nil && s.unanswered(tag) {
+		return dst, false
+	}
+	return append(dst, s.byTag[tag]...), true
 }
+
 func (s *seenCalls) Contradicted(reason string) { s.contradictions = append(s.contradictions, reason) }
 
 // change replaces the calls of each tag.
@@ -381,6 +386,59 @@ func TestOtherGroups(t *testing.T) {
 		}
 		if found == 0 || seen.contradictions != nil {
 			t.Errorf("%s: %d messages may lose something, contradictions %q", name, found, seen.contradictions)
+		}
+	}
+}
+
+// While nobody answers nothing is proved, for as many all-reduces as that may last, and afterwards gradients are proved again, each under the key that it had. Where
+// DistributedDataParallel's calls are known, the user's word does not count meanwhile.
+func TestUnansweredCalls(t *testing.T) {
+	for name, calls := range provable() {
+		steps := calls[len(calls)-1].Step + 1
+		for _, w := range []struct{ begin, end, from int }{{4, steps - 2, 2}, {1, 3, 3 + 2}} {
+			for _, sums := range []parser.Sums{parser.SumsProved, parser.SumsGradients} {
+				trace := gloosim.Run(gloosim.Job{Ranks: 2, Calls: calls, Tags: true, FirstID: true})
+				calling := callsOf(calls, 2)
+				unanswered := func(step int) bool { return w.begin <= step && step < w.end }
+				calling.unanswered = func(tag uint32) bool { return unanswered(calls[tag].Step) }
+				all, err := play(t, trace, parser.Conn{Job: "job", Sums: sums, Calls: calling})
+				if err != nil {
+					t.Fatalf("%s: %v", name, err)
+				}
+				var answered []seen
+				for _, m := range all {
+					if !unanswered(m.Step) {
+						answered = append(answered, m)
+						continue
+					}
+					if lossy(m.value.Role) {
+						t.Fatalf("%s: nobody answers for step %d of %s, which is %v, by %v", name, m.Step, m.Name, m.value.Role, m.value.Proof)
+					}
+				}
+				if sums == parser.SumsProved {
+					checkProof(t, fmt.Sprintf("%s, without answers from step %d to %d", name, w.begin, w.end), answered, w.from)
+				}
+				if calling.contradictions != nil {
+					t.Errorf("%s: contradictions %q", name, calling.contradictions)
+				}
+			}
+		}
+	}
+}
+
+// A bucket that nobody tells of has not been replaced for all that is known.
+func TestUnansweredBucketIsNotReplaced(t *testing.T) {
+	const earlier, b = 1000, 1001 // where the buckets lie
+	for name, c := range map[string]struct {
+		other      uint64 // the bucket that is summed between the values of b
+		unanswered bool
+		want       bool
+	}{"summed meanwhile": {other: earlier}, "not summed": {other: b, want: true}, "not known": {other: b, unanswered: true}} {
+		calling := &seenCalls{byTag: map[uint32][]parser.Call{4: {{Source: 1, Caller: parser.DDPReducer, Buffer: c.other}}}}
+		calling.unanswered = func(uint32) bool { return c.unanswered }
+		p := proof{calls: calling, buckets: map[uint64]*calledBucket{earlier: {number: 0}, b: {number: 1, tag: 3}}}
+		if got := p.replaces(p.buckets[b], 5); got != c.want {
+			t.Errorf("%s: replaced: %v", name, got)
 		}
 	}
 }

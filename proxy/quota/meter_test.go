@@ -105,9 +105,9 @@ type slowCalls struct {
 	takes time.Duration
 }
 
-func (c *slowCalls) Of(dst []parser.Call, _ uint32) []parser.Call {
+func (c *slowCalls) Of(dst []parser.Call, _ uint32) ([]parser.Call, bool) {
 	*c.clock += c.takes
-	return dst
+	return dst, true
 }
 
 // An asking parser asks for the calls at each piece, and takes a time of its own.

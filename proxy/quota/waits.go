@@ -19,11 +19,11 @@ type waits struct {
 }
 
 // Of implements parser.Calls.
-func (w *waits) Of(dst []parser.Call, tag uint32) []parser.Call {
+func (w *waits) Of(dst []parser.Call, tag uint32) (calls []parser.Call, answered bool) {
 	begin := w.now()
-	dst = w.Calls.Of(dst, tag)
+	calls, answered = w.Calls.Of(dst, tag)
 	w.sum.Add(int64(max(0, w.now()-begin-answerTime)))
-	return dst
+	return calls, answered
 }
 
 // waited returns the sum so far; 0 for nil, where nobody sees the calls.

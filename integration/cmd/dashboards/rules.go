@@ -114,6 +114,8 @@ func alerts() []group {
 		{"GuardActive", ticket, "30m", "{{ $labels.codec }} is too coarse for tensors of role {{ $labels.role }}: choose a finer codec", grows("guard_exact_total", "10m")},
 		{"JobDoubted", ticket, "", "a sum of a job with sums: gradients is no gradient ({{ $labels.reason }})", grows("jobs_doubted_total", "10m")},
 		{"CallsContradicted", page, "", "a process sent something else than it was seen to call", []condition{{`sum by (instance) (gradproxy_tensor_values_total{evidence="calls contradicted"})`, "> 0"}}},
+		{"ProbeEnded", ticket, "", "the process that probes for {{ $labels.instance }} has ended: sums that it proved travel exactly until a restart or an upgrade", is("probe_ended", "> 0")},
+		{"ProbeLate", ticket, "", "the process that probes for {{ $labels.instance }} has not answered for {{ $value }} s: sums that it proved travel exactly meanwhile", is("probe_late_seconds", "> 30")},
 		{"JobDrifted", ticket, "", "weights of job {{ $labels.training_job }} drifted from the server's and travel exactly for a while: choose a finer codec for role state", grows("jobs_drifted_total", "10m")},
 		{"BudgetWillNotLast", ticket, "15m", "the day's traffic of {{ $labels.peer }}{{ $labels.training_job }} will be {{ $value }} times its budget", []condition{{"gradproxy_budget_projected_bytes / gradproxy_budget_bytes", "> 1"}}},
 		{"BudgetSpent", page, "", "the day's traffic of {{ $labels.peer }}{{ $labels.training_job }} is {{ $value }} times its budget", []condition{{"gradproxy_budget_used_bytes / gradproxy_budget_bytes", "> 1"}}},

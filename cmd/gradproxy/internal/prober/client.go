@@ -7,9 +7,11 @@ import (
 	"maps"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/gradproxy/gradproxy/bpf/probe"
 )
@@ -36,6 +38,15 @@ type Process struct {
 
 // Pid returns the number of the prober's process.
 func (c *Client) Pid() int { return c.pid }
+
+// ErrLate is the error of a question without an answer in time, and of the ones after it until the late answer has come. The proof goes on then.
+var ErrLate = errors.New("prober: the process that probes has not answered in time")
+
+// Late returns how long a question without an answer has waited; 0: there is none whose time is over.
+func (c *Client) Late() time.Duration { return max(c.quick.lateFor(), c.slow.lateFor()) }
+
+// Timeouts returns the number of questions that had no answer in time, without the ones that were not asked.
+func (c *Client) Timeouts() uint64 { return c.quick.timeouts.Load() + c.slow.timeouts.Load() }
 
 // Load has the prober load the programs, unless it has already.
 func (c *Client) Load() error {
@@ -79,7 +90,7 @@ func (c *Client) look(conn syscall.Conn, far netip.AddrPort) (*Process, int, err
 	return process, x.pid, nil
 }
 
-// Living forgets the processes that have ended, and returns the others.
+// Living forgets the processes that have ended, and returns the others. While an answer is late none is known to have ended.
 func (c *Client) Living() []*Process {
 	c.mu.Lock()
 	ended := maps.Clone(c.processes) // the answer's processes are taken out. A process that is found in the meantime may not be in it
@@ -87,6 +98,9 @@ func (c *Client) Living() []*Process {
 	body, err := c.ask(c.slow, &request{op: opLiving}, nil)
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if errors.Is(err, ErrLate) {
+		return slices.Collect(maps.Values(c.processes))
+	}
 	var living []*Process
 	for ; err == nil && len(body) >= 4; body = body[4:] {
 		id := binary.BigEndian.Uint32(body)
@@ -112,21 +126,23 @@ func (p *Process) Name() string { return p.name }
 func (p *Process) Identity() uint64 { return p.identity }
 
 // Calls appends to dst the calls that have been given this tag: for each process group that may have given it, one in each
-// layout. It appends nothing once the proof has ended.
-func (p *Process) Calls(dst []probe.Call, tag uint32) []probe.Call {
+// layout. It appends nothing once the proof has ended, or if the answer is late, which answered tells.
+func (p *Process) Calls(dst []probe.Call, tag uint32) (calls []probe.Call, answered bool) {
 	if p.ended.Load() != nil {
-		return dst
+		return dst, true
 	}
 	body, err := p.client.ask(p.client.quick, &request{op: opCalls, process: p.process, tag: tag}, nil)
-	var all []probe.Call
+	if errors.Is(err, ErrLate) {
+		return dst, false
+	}
 	if err == nil {
-		all, err = decodeCalls(dst, body)
+		calls, err = decodeCalls(dst, body)
 	}
 	if err != nil {
 		p.End(err.Error())
-		return dst
+		return dst, true
 	}
-	return all
+	return calls, true
 }
 
 // Counts counts the process's calls.
@@ -149,7 +165,7 @@ func (p *Process) Ended() string {
 	return ""
 }
 
-// ask asks the prober by one of its lines. A prober that does not answer is given up.
+// ask asks the prober by one of its lines. ErrLate: there was no answer in time. A prober that answers out of form, or has ended, is given up.
 func (c *Client) ask(l *line, r *request, own syscall.Conn) ([]byte, error) {
 	c.mu.Lock()
 	ended := c.ended
@@ -158,6 +174,9 @@ func (c *Client) ask(l *line, r *request, own syscall.Conn) ([]byte, error) {
 		return nil, ended
 	}
 	answer, err := l.ask(r.encode(), own)
+	if errors.Is(err, ErrLate) {
+		return nil, err
+	}
 	if errors.Is(err, net.ErrClosed) && own != nil && !c.over() { // the connection has ended
 		return nil, &refusal{is: probe.ErrSocket, words: "prober: the connection has ended"}
 	}

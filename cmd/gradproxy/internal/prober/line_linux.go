@@ -5,46 +5,132 @@ package prober
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
+	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// A line is a socket pair's end at the proxy. One question is asked at a time.
+// A line is a socket pair's end at the proxy. One question is asked at a time. Each has one answer: after a question that had none in time no other one is
+// asked before the late answer has come, and has been dropped, so that it is never taken for another question's.
 type line struct {
-	conn   *net.UnixConn
-	within time.Duration // how long an answer may take
+	conn     *net.UnixConn
+	log      *slog.Logger
+	within   time.Duration // how long an answer may take
+	rest     time.Duration // how long no question is asked after a late answer
+	timeouts atomic.Uint64
 
-	mu     sync.Mutex
-	broken error // of the first question without an answer: one that comes late would be taken for the next question's
+	mu     sync.Mutex // held while a question waits
 	answer [maxAnswer + 1]byte
+
+	state struct {
+		sync.Mutex           // guards the fields below
+		asked      time.Time // the question whose answer is late; zero: none is
+		resume     time.Time // when questions are asked again
+		broken     error     // why there are no more answers
+	}
 }
 
-// ask sends a datagram with a connection's descriptor, unless that is nil, and returns a copy of the answer.
+// ask sends a datagram with a connection's descriptor, unless that is nil, and returns a copy of the answer. ErrLate: it has not come in time, or nothing was
+// asked since an earlier one has not.
 func (l *line) ask(datagram []byte, own syscall.Conn) (answer []byte, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.broken != nil {
-		return nil, l.broken
+	if err := l.ready(); err != nil {
+		if errors.Is(err, ErrLate) && own != nil && ended(own) {
+			err = net.ErrClosed
+		}
+		return nil, err
 	}
-	if err := l.conn.SetDeadline(time.Now().Add(l.within)); err != nil {
+	asked := time.Now()
+	if err := l.conn.SetDeadline(asked.Add(l.within)); err != nil {
 		return nil, err
 	}
 	if err := l.send(datagram, own); err != nil {
+		if errors.Is(err, os.ErrDeadlineExceeded) { // nothing was sent
+			l.timeouts.Add(1)
+			return nil, ErrLate
+		}
 		return nil, err
 	}
 	n, err := l.conn.Read(l.answer[:])
-	if err == nil && n > maxAnswer {
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, l.late(asked)
+	case err == nil && n > maxAnswer:
 		err = errForm
 	}
 	if err != nil {
-		l.broken = err
-		return nil, err
+		return nil, l.end(err)
 	}
 	return append([]byte(nil), l.answer[:n]...), nil
+}
+
+// ready returns nil if a question may be asked.
+func (l *line) ready() error {
+	l.state.Lock()
+	defer l.state.Unlock()
+	switch {
+	case l.state.broken != nil:
+		return l.state.broken
+	case !l.state.asked.IsZero() || time.Now().Before(l.state.resume):
+		return ErrLate
+	}
+	return nil
+}
+
+// late notes that the answer to a question has not come in time, and has it dropped when it comes.
+func (l *line) late(asked time.Time) error {
+	l.timeouts.Add(1)
+	l.state.Lock()
+	l.state.asked = asked
+	l.state.Unlock()
+	l.log.Warn("the process that probes does not answer: until it does nothing is proved, and sums travel exactly, but for those of jobs with sums: gradients", "waited", l.within)
+	go l.drop()
+	return ErrLate
+}
+
+// drop waits for the late answer, for as long as the socket is open.
+func (l *line) drop() {
+	err := l.conn.SetDeadline(time.Time{})
+	if err == nil {
+		_, err = l.conn.Read(l.answer[:]) // nobody else uses it before state.asked is zero
+	}
+	if err != nil {
+		l.end(err)
+		return
+	}
+	l.state.Lock()
+	defer l.state.Unlock()
+	now := time.Now()
+	l.log.Info("the process that probes answers again", "after", now.Sub(l.state.asked), "asked_again_in", l.rest)
+	l.state.asked, l.state.resume = time.Time{}, now.Add(l.rest)
+}
+
+// end notes why there are no more answers, and returns the first reason.
+func (l *line) end(err error) error {
+	l.state.Lock()
+	defer l.state.Unlock()
+	l.state.asked = time.Time{}
+	if l.state.broken == nil {
+		l.state.broken = err
+	}
+	return l.state.broken
+}
+
+// lateFor returns how long the question whose answer is late has waited; 0: none has.
+func (l *line) lateFor() time.Duration {
+	l.state.Lock()
+	defer l.state.Unlock()
+	if l.state.asked.IsZero() {
+		return 0
+	}
+	return time.Since(l.state.asked)
 }
 
 func (l *line) send(datagram []byte, own syscall.Conn) error {
@@ -62,6 +148,12 @@ func (l *line) send(datagram []byte, own syscall.Conn) error {
 		return fmt.Errorf("%w: %w", net.ErrClosed, err)
 	}
 	return errors.Join(err, sent)
+}
+
+// ended reports whether a connection is closed at this end.
+func ended(own syscall.Conn) bool {
+	raw, err := own.SyscallConn()
+	return err != nil || raw.Control(func(uintptr) {}) != nil
 }
 
 func (l *line) close() { _ = l.conn.Close() }

@@ -5,7 +5,9 @@ package prober
 import (
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/confine"
 )
@@ -13,9 +15,10 @@ import (
 var errLinux = errors.New("prober: it takes Linux on amd64 or arm64")
 
 // A line is a socket pair's end at the proxy, which only Linux has.
-type line struct{}
+type line struct{ timeouts atomic.Uint64 }
 
 func (*line) ask([]byte, syscall.Conn) ([]byte, error) { return nil, errLinux }
+func (*line) lateFor() time.Duration                   { return 0 }
 func (*line) close()                                   {}
 
 // Start returns an error.

@@ -46,7 +46,7 @@ func clientOf(t testing.TB, h *host) (c *Client, end func()) {
 	var probers []*net.UnixConn
 	for i := range lines {
 		proxy, prober := pair(t)
-		lines[i] = &line{conn: proxy, within: 10 * time.Second}
+		lines[i] = &line{conn: proxy, log: slog.New(slog.DiscardHandler), within: 10 * time.Second}
 		probers = append(probers, prober)
 		served.Go(func() {
 			if err := s.serve(prober); err != nil && !errors.Is(err, net.ErrClosed) {
@@ -105,7 +105,7 @@ func TestFindByConnection(t *testing.T) {
 	if _, _, err := c.Find(third, port(80)); !errors.Is(err, probe.ErrSocket) {
 		t.Errorf("a connection of nobody: %v", err)
 	}
-	if calls := p.Calls(nil, 9); len(calls) != 3 || calls[2] != rank.Calls(nil, 9)[2] {
+	if calls, answered := p.Calls(nil, 9); !answered || len(calls) != 3 || calls[2] != rank.Calls(nil, 9)[2] {
 		t.Errorf("calls %+v", calls)
 	}
 	if counts, err := p.Counts(); err != nil || counts.Buckets != 3 {
@@ -123,7 +123,7 @@ func TestFindByConnection(t *testing.T) {
 		t.Fatalf("ended: %s", p.Ended())
 	}
 	end()
-	if calls := p.Calls(nil, 9); len(calls) != 0 || p.Ended() == "" {
+	if calls, _ := p.Calls(nil, 9); len(calls) != 0 || p.Ended() == "" {
 		t.Errorf("without a prober: calls %+v, ended %q", calls, p.Ended())
 	}
 	if _, _, err := c.Find(second, port(80)); err == nil {
@@ -144,47 +144,166 @@ func TestProcessThatEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	rank.dead.Store(true)
-	if living := c.Living(); len(living) != 0 || p.Ended() == "" || len(p.Calls(nil, 1)) > 0 {
+	if living := c.Living(); len(living) != 0 || p.Ended() == "" {
 		t.Errorf("living %v, ended %q", living, p.Ended())
 	}
-}
-
-// A prober that does not answer is given up: parsers do not wait for it.
-func TestSilentProber(t *testing.T) {
-	proxy, _ := pair(t)
-	other, _ := pair(t)
-	c := &Client{quick: &line{conn: proxy, within: time.Millisecond}, slow: &line{conn: other, within: time.Millisecond}, kill: func() {}, processes: map[uint32]*Process{}}
-	p := &Process{client: c, sight: sight{process: 1}}
-	c.processes[1] = p
-	if calls := p.Calls(nil, 1); len(calls) > 0 || !strings.Contains(p.Ended(), "does not answer") {
-		t.Errorf("calls %v, ended %q", calls, p.Ended())
-	}
-	if err := c.Load(); err == nil || !strings.Contains(err.Error(), "does not answer") {
-		t.Errorf("load: %v", err)
+	if calls, _ := p.Calls(nil, 1); len(calls) > 0 {
+		t.Errorf("calls %v", calls)
 	}
 }
 
-// An answer that comes late is not taken for the next question's.
-func TestLateAnswer(t *testing.T) {
+// slowProber returns a line whose prober answers at the test's word: once for each value in answer, with that and the question.
+func slowProber(t *testing.T, within, rest time.Duration) (l *line, answer chan string) {
+	t.Helper()
 	proxy, far := pair(t)
-	l := &line{conn: proxy, within: time.Millisecond}
-	if answer, err := l.ask([]byte("one"), nil); err == nil {
-		t.Fatalf("answer %q", answer)
+	answer = make(chan string)
+	var served sync.WaitGroup
+	served.Go(func() {
+		question := make([]byte, 100)
+		for a := range answer {
+			n, err := far.Read(question)
+			if err == nil {
+				_, err = far.Write([]byte(a + string(question[:n])))
+			}
+			if err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	t.Cleanup(func() { close(answer); served.Wait() })
+	return &line{conn: proxy, log: slog.New(slog.DiscardHandler), within: within, rest: rest}, answer
+}
+
+// awaitAnswer asks until there is an answer, and returns it.
+func awaitAnswer(t *testing.T, l *line, question string) string {
+	t.Helper()
+	for t.Context().Err() == nil {
+		answer, err := l.ask([]byte(question), nil)
+		if err == nil {
+			return string(answer)
+		}
+		if !errors.Is(err, ErrLate) {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Millisecond)
 	}
-	if _, err := far.Write([]byte("to one")); err != nil {
-		t.Fatal(err)
+	return ""
+}
+
+// A late answer is not taken for the next question's, which is not asked before. Then the prober is asked again, and has answers.
+func TestLateAnswer(t *testing.T) {
+	l, answer := slowProber(t, time.Millisecond, 0)
+	if got, err := l.ask([]byte("one"), nil); !errors.Is(err, ErrLate) {
+		t.Fatalf("answer %q, %v", got, err)
 	}
 	l.within = time.Minute
-	if answer, err := l.ask([]byte("two"), nil); err == nil {
-		t.Errorf("the second question has the answer %q", answer)
+	if got, err := l.ask([]byte("two"), nil); !errors.Is(err, ErrLate) {
+		t.Fatalf("the second question has the answer %q, %v", got, err)
+	}
+	if l.lateFor() == 0 || l.timeouts.Load() != 1 {
+		t.Errorf("late for %v, %d questions had no answer in time, want one", l.lateFor(), l.timeouts.Load())
+	}
+	answer <- "to "
+	var answered sync.WaitGroup
+	answered.Go(func() { answer <- "to " })
+	if got := awaitAnswer(t, l, "three"); got != "to three" {
+		t.Errorf("the third question has the answer %q", got)
+	}
+	answered.Wait()
+	if l.lateFor() != 0 {
+		t.Errorf("late for %v", l.lateFor())
 	}
 }
 
-// A stopped prober is given up: it is killed, and somebody is told.
+// After a late answer parsers do not wait for the prober for some time.
+func TestRestAfterALateAnswer(t *testing.T) {
+	l, answer := slowProber(t, time.Millisecond, time.Hour)
+	if got, err := l.ask([]byte("one"), nil); !errors.Is(err, ErrLate) {
+		t.Fatalf("answer %q, %v", got, err)
+	}
+	answer <- "to "
+	for l.lateFor() != 0 && t.Context().Err() == nil {
+		time.Sleep(time.Millisecond)
+	}
+	if got, err := l.ask([]byte("two"), nil); !errors.Is(err, ErrLate) || l.timeouts.Load() != 1 {
+		t.Errorf("answer %q, %v, %d questions were asked in vain", got, err, l.timeouts.Load())
+	}
+}
+
+// While an answer is late a connection that has ended has no process, so that nobody looks for it any more.
+func TestConnectionThatEndsWhileAnAnswerIsLate(t *testing.T) {
+	l, _ := slowProber(t, time.Millisecond, 0)
+	c := &Client{quick: l, slow: l, kill: func() {}, processes: map[uint32]*Process{}}
+	conn, _ := connected(t)
+	for range 2 {
+		if _, _, err := c.Find(conn, port(80)); !errors.Is(err, ErrLate) {
+			t.Fatal(err)
+		}
+	}
+	conn.Close()
+	if _, _, err := c.Find(conn, port(80)); !errors.Is(err, probe.ErrSocket) {
+		t.Error(err)
+	}
+}
+
+// A stopped prober has no answers, which ends no proof: once it runs again there are answers.
 func TestStoppedProber(t *testing.T) {
 	t.Parallel()
 	require.Root(t)
 	errs, tell := lost()
+	var log strings.Builder
+	c, err := Start(slog.New(slog.NewTextHandler(&log, nil)), tell)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range []*line{c.quick, c.slow} {
+		l.within, l.rest = 10*time.Millisecond, 0
+	}
+	if err := syscall.Kill(c.Pid(), syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	p := &Process{client: c, sight: sight{process: 1}} // the prober does not know it
+	c.processes[1] = p
+	if calls, answered := p.Calls(nil, 1); answered || len(calls) > 0 || p.Ended() != "" {
+		t.Errorf("calls %v, answered: %v, ended %q", calls, answered, p.Ended())
+	}
+	if living := c.Living(); len(living) != 1 || living[0] != p || p.Ended() != "" {
+		t.Errorf("living %v, ended %q", living, p.Ended())
+	}
+	if c.Late() == 0 || c.Timeouts() != 2 {
+		t.Errorf("late for %v, %d questions had no answer, want 2", c.Late(), c.Timeouts())
+	}
+	if err := syscall.Kill(c.Pid(), syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	for c.Late() > 0 && t.Context().Err() == nil {
+		time.Sleep(time.Millisecond)
+	}
+	c.quick.within = time.Minute
+	if calls, answered := p.Calls(nil, 1); !answered || len(calls) > 0 || !strings.Contains(p.Ended(), "the process has ended") {
+		t.Errorf("the prober's word on a process that it does not know: calls %v, answered: %v, ended %q", calls, answered, p.Ended())
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	select {
+	case err := <-errs:
+		t.Error(err)
+	default:
+	}
+	for _, want := range []string{"does not answer", "answers again"} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("the log has no %q:\n%s", want, &log)
+		}
+	}
+}
+
+// A prober that is still stopped at the end is killed.
+func TestStoppedAtTheEnd(t *testing.T) {
+	t.Parallel()
+	require.Root(t)
+	_, tell := lost()
 	c, err := Start(slog.New(slog.DiscardHandler), tell)
 	if err != nil {
 		t.Fatal(err)
@@ -192,15 +311,11 @@ func TestStoppedProber(t *testing.T) {
 	if err := syscall.Kill(c.Pid(), syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	p := &Process{client: c, sight: sight{process: 1}}
-	if calls := p.Calls(nil, 1); len(calls) > 0 || !strings.Contains(p.Ended(), "does not answer") {
-		t.Errorf("calls %v, ended %q", calls, p.Ended())
-	}
-	if err := <-errs; err == nil || !strings.Contains(err.Error(), "does not answer") {
-		t.Errorf("told of %v", err)
-	}
 	if err := c.Close(); err != nil {
 		t.Error(err)
+	}
+	if err := syscall.Kill(c.Pid(), 0); !errors.Is(err, syscall.ESRCH) {
+		t.Errorf("after Close: %v", err)
 	}
 }
 
@@ -338,7 +453,7 @@ func BenchmarkCalls(b *testing.B) {
 	}
 	var calls []probe.Call
 	for b.Loop() {
-		if calls = p.Calls(calls[:0], 1); len(calls) != 3 {
+		if calls, _ = p.Calls(calls[:0], 1); len(calls) != 3 {
 			b.Fatal(calls)
 		}
 	}

@@ -26,6 +26,9 @@ const (
 	quickWithin = 2 * time.Second
 	slowWithin  = time.Minute
 	endWithin   = 2 * time.Second
+
+	// quickRest is how long nobody asks a quick question after a late answer: parsers wait for the answers, and may so lose a part of 11 of their time at most.
+	quickRest = 10 * quickWithin
 )
 
 // Start starts a prober with the rights that this process has now. lost is called once if the prober ends before Close, with the reason.
@@ -49,8 +52,9 @@ func Start(log *slog.Logger, lost func(error)) (*Client, error) {
 			closeAll(ours[:i])
 			return nil, fmt.Errorf("prober: %w", err)
 		}
-		ours[i] = &line{conn: conn, within: within}
+		ours[i] = &line{conn: conn, log: log, within: within}
 	}
+	ours[0].rest = quickRest
 	cmd := &exec.Cmd{
 		Path: "/proc/self/exe", Args: []string{programName}, Dir: "/", ExtraFiles: theirs, Stderr: &logged{log: log},
 		// Nothing of the environment is its own: it says nothing to the service manager, and has no setting of this process.

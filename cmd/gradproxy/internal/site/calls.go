@@ -25,14 +25,16 @@ import (
 // programs are loaded for the first connection.
 type probed struct {
 	log     *slog.Logger
-	load    sync.Once
 	prober  *prober.Client // nil: there is none
-	loaded  bool           // the programs are; set by load
 	closing context.Context
 	close   context.CancelFunc
 	working sync.WaitGroup
 
-	mu     sync.Mutex
+	loading sync.Mutex // guards the fields below
+	tried   bool       // to load the programs
+	loaded  bool       // the programs are
+
+	mu     sync.Mutex // guards the fields below
 	closed bool
 	seen   map[*prober.Process]sight
 	unseen map[int]string // why processes are not seen, by their numbers, as the log says
@@ -74,7 +76,27 @@ func newProbed(reg prometheus.Registerer, log *slog.Logger) *probed {
 	}
 	p.closing, p.close = context.WithCancel(context.Background())
 	reg.MustRegister(p.processes, p.calls, p.buckets, p.contradictions, p.failures, p.ended)
+	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "gradproxy_probe_late_seconds",
+		Help: "How long the process that probes has owed the answer to a question, so that nothing is proved meanwhile; 0: it answers."}, p.late))
+	reg.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "gradproxy_probe_timeouts_total",
+		Help: "Questions that the process that probes did not answer in time."}, p.timeouts))
 	return p
+}
+
+// late returns the seconds for which the process that probes has not answered, once its time is over. It must come after begin, or without one.
+func (p *probed) late() float64 {
+	if p.prober == nil {
+		return 0
+	}
+	return p.prober.Late().Seconds()
+}
+
+// timeouts returns the number of questions without an answer in time, under the condition of late.
+func (p *probed) timeouts() float64 {
+	if p.prober == nil {
+		return 0
+	}
+	return float64(p.prober.Timeouts())
 }
 
 // Close removes the programs.
@@ -124,18 +146,40 @@ func (p *probed) begin() {
 // errNoProber says why nothing is probed.
 var errNoProber = errors.New("no process probes: at the start this one had no CAP_BPF, CAP_PERFMON or CAP_SYS_PTRACE, nothing could lose anything, or an error was logged")
 
-// open loads the programs.
-func (p *probed) open() {
-	err := errNoProber
-	if p.prober != nil {
-		err = p.prober.Load()
+// errUnloaded is the error of processes that are not seen for the reason that open has logged.
+var errUnloaded = errors.New("the programs that see collectives are not loaded")
+
+// open loads the programs, unless that has been tried. prober.ErrLate: it has to be tried again.
+func (p *probed) open() error {
+	p.loading.Lock()
+	defer p.loading.Unlock()
+	if !p.tried {
+		err := errNoProber
+		if p.prober != nil {
+			err = p.prober.Load()
+		}
+		if errors.Is(err, prober.ErrLate) {
+			return err
+		}
+		p.tried, p.loaded = true, err == nil
+		if err != nil {
+			p.log.Warn("the collectives of jobs are not seen: their sums travel exactly, but for those of jobs with sums: gradients", "err", err)
+		} else {
+			p.start(p.watch)
+		}
 	}
-	if err != nil {
-		p.log.Warn("the collectives of jobs are not seen: their sums travel exactly, but for those of jobs with sums: gradients", "err", err)
-		return
+	if !p.loaded {
+		return errUnloaded
 	}
-	p.loaded = true
-	p.start(p.watch)
+	return nil
+}
+
+// find finds the process at the other end of a connection, once the programs are loaded.
+func (p *probed) find(conn syscall.Conn, far netip.AddrPort) (process *prober.Process, pid int, err error) {
+	if err := p.open(); err != nil {
+		return nil, 0, err
+	}
+	return p.prober.Find(conn, far)
 }
 
 // watch forgets the processes that have ended, and logs the verdicts on the others.
@@ -226,18 +270,17 @@ type failure struct {
 }
 
 func (c *calls) find(conn syscall.Conn, far netip.AddrPort) {
-	c.probed.load.Do(c.probed.open)
-	if !c.probed.loaded || c.probed.closing.Err() != nil {
-		return
-	}
-	process, pid, err := c.probed.prober.Find(conn, far)
-	for pause := time.Millisecond; errors.Is(err, probe.ErrNotAccepted); pause = min(2*pause, time.Second) {
+	process, pid, err := c.probed.find(conn, far)
+	for pause := time.Millisecond; errors.Is(err, probe.ErrNotAccepted) || errors.Is(err, prober.ErrLate); pause = min(2*pause, time.Second) {
 		select {
 		case <-time.After(pause):
 		case <-c.probed.closing.Done():
 			return
 		}
-		process, pid, err = c.probed.prober.Find(conn, far)
+		process, pid, err = c.probed.find(conn, far)
+	}
+	if errors.Is(err, errUnloaded) {
+		return
 	}
 	if err != nil {
 		c.failed.Store(&failure{pid, err})
@@ -247,19 +290,20 @@ func (c *calls) find(conn syscall.Conn, far netip.AddrPort) {
 }
 
 // Of implements parser.Calls.
-func (c *calls) Of(dst []parser.Call, tag uint32) []parser.Call {
+func (c *calls) Of(dst []parser.Call, tag uint32) (all []parser.Call, answered bool) {
 	process := c.process.Load()
 	if process == nil {
 		if f := c.failed.Swap(nil); f != nil { // only connections with collectives are worth a word
 			c.probed.miss(f)
 		}
-		return dst
+		return dst, true
 	}
 	var room [8]probe.Call
-	for _, call := range process.Calls(room[:0], tag) {
+	seen, answered := process.Calls(room[:0], tag)
+	for _, call := range seen {
 		dst = append(dst, callOf(&call, process.Identity()))
 	}
-	return dst
+	return dst, answered
 }
 
 // maxUnseen bounds the processes that are kept in mind.

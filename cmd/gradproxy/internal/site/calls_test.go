@@ -42,7 +42,7 @@ func TestProcessThatIsNotSeen(t *testing.T) {
 		c := &calls{probed: p}
 		c.find(conn.(*net.TCPConn), netip.AddrPort{}) // the proxy itself has both ends
 		for tag := range uint32(3) {
-			if all := c.Of(nil, tag); len(all) != 0 {
+			if all, answered := c.Of(nil, tag); len(all) != 0 || !answered {
 				t.Errorf("calls %+v", all)
 			}
 		}

@@ -202,10 +202,11 @@ func (s *Site) newProxy(c *config.Config, settings proxy.Settings) (*proxy.Proxy
 
 // probe has jobs probed where that may be of use, by a process that is not in the cgroup to which intercept moves this one.
 func (s *Site) probe(c *config.Config) {
+	p := newProbed(s.registry, s.log) // its metrics are there on each site
 	if !probesJobs(c) {
 		return
 	}
-	s.probed = newProbed(s.registry, s.log)
+	s.probed = p
 	if c.MayLose() && mayTrace() {
 		s.probed.begin()
 	}
@@ -473,9 +474,6 @@ func (s *Site) release(leave bool) error {
 	if s.tunnel != nil {
 		errs = append(errs, s.tunnel.Close())
 	}
-	if s.probed != nil {
-		errs = append(errs, s.probed.Close())
-	}
 	if s.residuals != nil {
 		errs = append(errs, s.residuals.Close())
 	}
@@ -494,6 +492,9 @@ func (s *Site) release(leave bool) error {
 		if l != nil {
 			errs = append(errs, l.Close())
 		}
+	}
+	if s.probed != nil { // after the rules, which must not stay while a process that is stopped is waited for
+		errs = append(errs, s.probed.Close())
 	}
 	for i, err := range errs {
 		if errors.Is(err, net.ErrClosed) {

@@ -35,13 +35,13 @@ func (c *Calls) note(g *gloosim.Group, b *bucket) {
 }
 
 // Of appends the call of that tag, if the Replica has made it.
-func (c *Calls) Of(dst []parser.Call, tag uint32) []parser.Call {
+func (c *Calls) Of(dst []parser.Call, tag uint32) (calls []parser.Call, answered bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if call, ok := c.byTag[tag]; ok && !c.ended {
-		return append(dst, call)
+		return append(dst, call), true
 	}
-	return dst
+	return dst, true
 }
 
 // Contradicted ends the proof.

@@ -55,7 +55,7 @@ func TestGradientsAreAveraged(t *testing.T) {
 					return fmt.Errorf("step %d has %d buckets, want %d", step, len(r.buckets), want)
 				}
 				for i, b := range r.buckets {
-					seen := calls.Of(nil, g.NextTag()-uint32(len(r.buckets)-i))
+					seen, _ := calls.Of(nil, g.NextTag()-uint32(len(r.buckets)-i))
 					if len(seen) != 1 || seen[0].Caller != parser.DDPReducer || 4*seen[0].Elements != len(b.b) || seen[0].Buffer != b.id || seen[0].Ranks != n {
 						return fmt.Errorf("step %d: bucket %d of %d bytes was called as %+v", step, i, len(b.b), seen)
 					}
@@ -76,7 +76,7 @@ func TestGradientsAreAveraged(t *testing.T) {
 				}
 			}
 			calls.Contradicted("the connection carries something else")
-			if seen := calls.Of(nil, g.NextTag()-1); len(seen) > 0 {
+			if seen, _ := calls.Of(nil, g.NextTag()-1); len(seen) > 0 {
 				return fmt.Errorf("calls %+v of a process that was contradicted", seen)
 			}
 			return nil
