@@ -112,6 +112,9 @@ const SharedValues = cache.Name
 // SharedParts is the same of one that takes parts of such values.
 const SharedParts = cache.Parts
 
+// ShortValues is the same of one that takes such values in their short form.
+const ShortValues = cache.Short
+
 // Short is the name under which hellos list, among codecs, that a proxy understands encodings without the codes of zeros.
 const Short = coder.Short
 

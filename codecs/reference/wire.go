@@ -46,6 +46,12 @@ func parseHeader(src []byte) (h header, rest []byte, err error) {
 	return h, rest[hashLen:], nil
 }
 
+// HeadLen returns how many bytes of an encoding stand before the codec's own.
+func HeadLen(encoding []byte) (int, error) {
+	_, rest, err := parseHeader(encoding)
+	return len(encoding) - len(rest), err
+}
+
 var errShort = fmt.Errorf("%w: reference: it ends before its version and hash do", codecs.ErrCorrupt)
 
 func errForm(f form) error {

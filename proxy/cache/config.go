@@ -16,6 +16,10 @@ import (
 // Name is the name under which hellos list, among codecs, that a proxy has a value cache.
 const Name = "reference"
 
+// Short is the name under which hellos list, among codecs, that a proxy takes values of the form frame.FormShort: package reference's head as it is, and then the short form of
+// the codec's own encoding, as coder.Short says. Differences of an embedding are mostly zeros.
+const Short = "short-values"
+
 // ErrLost is why a Ref is not delivered: the stream of its value is gone.
 var ErrLost = errors.New("proxy: the shared values are lost: their stream has ended")
 

@@ -98,6 +98,7 @@ func FuzzValueStream(f *testing.F) {
 		}
 		f.Add(bytes.Join([][]byte{room, declare(0, codec, 1), whole, block(0, frame.FormCoded, append([]byte{0}, coded...)...),
 			numbers(frame.Forget, 1), numbers(frame.Evict, 0)}, nil))
+		f.Add(bytes.Join([][]byte{room, declare(0, codec, 1), whole, block(0, frame.FormShort, 3, 1, 1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 68, 0, 0, 0, 0)}, nil))
 	}
 	reverse := binary.AppendUvarint(binary.AppendUvarint(nil, 1), 0)
 	f.Add(bytes.Join([][]byte{room, numbers(frame.Want, 1, 0), declare(0, "lossless", 1), whole, numbers(frame.Kept, 0), whole,

@@ -14,6 +14,7 @@ type Put struct {
 	Data    []byte            // the elements; they are the caller's again when the value is put
 	Choice  policy.Choice     // how the value travels
 	Role    tensor.Role       // for metrics
+	Short   bool              // the peer has Short
 	Observe *tensors.Record   // learns the bytes that the value takes, and how long coding it takes
 
 	// For PutParts.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/reference"
+	"github.com/gradproxy/gradproxy/proxy/coder"
 	"github.com/gradproxy/gradproxy/proxy/frame"
 	"github.com/gradproxy/gradproxy/proxy/internal/pipe"
 	"github.com/gradproxy/gradproxy/proxy/tensors"
@@ -39,6 +40,10 @@ func (w *writer) send(e *entry, v *Put, from *copyOfSlot) error {
 		}
 	}
 	turn, job, role, record, raw := slot.coder.Next(), v.Decl.Job, v.Role, v.Observe, v.Raw
+	var short codecs.Codec // in whose short form the value may travel
+	if v.Short && from == nil && codecs.Lossy(chosen) {
+		short = chosen
+	}
 	var buf, block []byte
 	return w.pipe.Do(pipe.Item{
 		Work: func() {
@@ -48,7 +53,7 @@ func (w *writer) send(e *entry, v *Put, from *copyOfSlot) error {
 			if raw {
 				buf, block = w.raw(e)
 			} else {
-				buf, block = w.encode(e, enc, from)
+				buf, block = w.encode(e, enc, from, short)
 			}
 			took := time.Since(begin)
 			c.Metrics.Encoded(text, role, took)
@@ -125,7 +130,7 @@ func (w *writer) raw(e *entry) (buf, block []byte) {
 
 // encode makes an entry's Block frame, within buf. Whatever goes wrong with the codec, the value travels: raw. It is called in the
 // slot's turn.
-func (w *writer) encode(e *entry, enc codecs.Encoder, from *copyOfSlot) (buf, block []byte) {
+func (w *writer) encode(e *entry, enc codecs.Encoder, from *copyOfSlot, short codecs.Codec) (buf, block []byte) {
 	slot, c := e.slot, w.config
 	buf = c.Pool.Get(e.room)[:frame.MaxHeader]
 	begun := append(buf, frame.FormCoded)
@@ -138,8 +143,24 @@ func (w *writer) encode(e *entry, enc codecs.Encoder, from *copyOfSlot) (buf, bl
 		if !errors.Is(err, codecs.ErrUnsuited) {
 			c.Log.Error("codec failed; its value travels raw", "codec", slot.text, "err", err)
 		}
+	} else if short != nil {
+		body = w.shorten(short, body)
 	}
 	return buf, frame.Front(body, frame.Block, slot.id)
+}
+
+// shorten leaves the codes of zeros out of a Block's body behind frame.MaxHeader bytes, if there are many.
+func (w *writer) shorten(c codecs.Codec, body []byte) []byte {
+	begin := frame.MaxHeader + 1
+	head, err := reference.HeadLen(body[begin:])
+	if err != nil {
+		panic(fmt.Sprintf("proxy: an encoding without a head: %v", err))
+	}
+	body, ok := coder.Shorten(c, body, begin+head, w.config.Pool)
+	if ok {
+		body[frame.MaxHeader] = frame.FormShort
+	}
+	return body
 }
 
 const (

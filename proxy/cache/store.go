@@ -64,6 +64,7 @@ type storeSlot struct {
 	dec     codecs.Decoder
 	reverse reverseDecoder
 	limit   int // bytes of an encoding, at most
+	long    int // the same that a short form is made longer in; 0: no value may have that form
 }
 
 // A storeEntry is one value. store.mu guards all but data, which nobody changes.
@@ -191,6 +192,9 @@ func (s *store) declare(id uint32, body []byte) error {
 		return fmt.Errorf("%w: declare: %w", frame.ErrFrame, err)
 	}
 	slot := &storeSlot{text: d.Codec, name: coder.Name(c.String()), role: d.Role, limit: coder.MaxEncoded(c, &d) + reference.Overhead}
+	if _, _, fills := codecs.FillOf(c); fills {
+		slot.long = slot.limit
+	}
 	switch old, k := s.slots[id], keyOf(&d); {
 	case old == nil:
 		if err := s.account(k.slotCost(), 0); err != nil {
@@ -238,7 +242,9 @@ func (s *store) put(f frame.Frame) error {
 			turn.Begin()
 			defer turn.End()
 			begin := time.Now()
-			if err = coder.Decode(e.data, form, dec, coded, slot.name); err == nil && form == frame.FormRaw {
+			if form == frame.FormShort && slot.long > 0 {
+				err = s.lengthened(e.data, dec, coded, slot)
+			} else if err = coder.Decode(e.data, form, dec, coded, slot.name); err == nil && form == frame.FormRaw {
 				slot.copy.Set(e.data)
 			}
 			s.config.Metrics.Decoded(slot.name, slot.role, time.Since(begin))
@@ -255,6 +261,21 @@ func (s *store) put(f frame.Frame) error {
 			s.memory.Give(reserved)
 		},
 	})
+}
+
+// lengthened sets data from a Block of frame.FormShort.
+func (s *store) lengthened(data []byte, dec codecs.Decoder, coded []byte, slot *storeSlot) error {
+	head, err := reference.HeadLen(coded)
+	if err != nil {
+		return fmt.Errorf("%w: block of %s: %w", frame.ErrFrame, slot.name, err)
+	}
+	room := s.config.Pool.Get(slot.long + head)
+	defer s.config.Pool.Put(room)
+	long, err := coder.Lengthen(append(room[:0], coded[:head]...), coded[head:], slot.long)
+	if err != nil {
+		return err
+	}
+	return coder.Decode(data, frame.FormCoded, dec, long, slot.name)
 }
 
 // decoder returns how a Block's body is decoded: its form, the decoder of coded forms, and its encoding.

@@ -45,8 +45,8 @@ func (f filling) at(i int) uint32 {
 	return f.word
 }
 
-// Shortens reports whether the short form of an encoding is likely to be shorter, by a look at a few words: it costs next to nothing where few values are zero.
-func Shortens(c codecs.Codec, encoding []byte) bool {
+// shortens reports whether the short form of an encoding is likely to be shorter, by a look at a few words: it costs next to nothing where few values are zero.
+func shortens(c codecs.Codec, encoding []byte) bool {
 	fill, _, ok := codecs.FillOf(c)
 	words := len(encoding) / wordLen
 	if !ok || len(encoding) < shortLeast {
@@ -54,7 +54,7 @@ func Shortens(c codecs.Codec, encoding []byte) bool {
 	}
 	hits := 0
 	for k := range shortLooks {
-		i := (2*k + 1) * words / (2 * shortLooks)
+		i := min((2*k+1)*words/(2*shortLooks)+k, words-1) // not at even distances, at which scales stand
 		if binary.LittleEndian.Uint32(encoding[wordLen*i:]) == uint32(fill)*0x01010101 {
 			hits++
 		}
@@ -93,8 +93,30 @@ func NearlyZero(c codecs.Codec, d tensor.DType, data []byte) bool {
 	return other*fewest < n
 }
 
-// AppendShort appends the short form of an encoding by c, for which Shortens must have been true. It reports false, and the result does not matter, if that is not shorter.
-func AppendShort(dst []byte, c codecs.Codec, encoding []byte) ([]byte, bool) {
+// Buffers hands out memory for a moment.
+type Buffers interface {
+	Get(n int) []byte
+	Put(b []byte)
+}
+
+// Shorten puts the short form in the place of an encoding by c, the bytes of body from begin on. It reports false, and body is as it was, if that is not shorter. Everything that makes or
+// counts blocks calls it.
+func Shorten(c codecs.Codec, body []byte, begin int, buffers Buffers) ([]byte, bool) {
+	encoding := body[begin:]
+	if !shortens(c, encoding) {
+		return body, false
+	}
+	room := buffers.Get(len(encoding))
+	defer buffers.Put(room)
+	short, ok := appendShort(room[:0], c, encoding)
+	if !ok {
+		return body, false
+	}
+	return append(body[:begin], short...), true
+}
+
+// appendShort appends the short form of an encoding by c, for which shortens must have been true. It reports false, and the result does not matter, if that is not shorter.
+func appendShort(dst []byte, c codecs.Codec, encoding []byte) ([]byte, bool) {
 	fill, period, _ := codecs.FillOf(c)
 	f, begin := filling{uint32(fill) * 0x01010101, period}, len(dst)
 	dst = binary.AppendUvarint(append(dst, fill), uint64(period))

@@ -90,7 +90,7 @@ const (
 	FormCoded       = iota // an encoding of the slot's codec
 	FormRaw                // the elements as they are
 	FormReverse            // on value streams: a difference to a value of the other value stream; see package cache
-	FormShort              // an encoding of the slot's codec without the codes of zeros; see coder.Short
+	FormShort              // an encoding of the slot's codec without the codes of zeros; see coder.Short, and on value streams cache.Short
 	FormSummed             // the same as FormCoded, of a block whose CRC-32 stays; see coder.Checksums
 	FormSummedShort        // the same as FormShort, of a block whose CRC-32 stays
 )

@@ -143,7 +143,7 @@ func TestShortFormIsDelivered(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	short, ok := coder.AppendShort([]byte{frame.FormShort}, c, encoding)
+	short, ok := coder.Shorten(c, append([]byte{frame.FormShort}, encoding...), 1, new(memory.Pool))
 	if !ok || len(short) > len(encoding)/4 {
 		t.Fatalf("%d bytes of %d, %v", len(short), len(encoding), ok)
 	}

@@ -183,7 +183,7 @@ func (c *chooser) share(b *block) bool {
 		b.frame = frameOfParts(parts)
 		return true
 	}
-	r, fresh, ok := c.conn.Values.Put(c.conn.Tag, cache.Put{Decl: b.decl, Data: b.data, Choice: *choice, Role: b.role, Observe: b.record})
+	r, fresh, ok := c.conn.Values.Put(c.conn.Tag, cache.Put{Decl: b.decl, Data: b.data, Choice: *choice, Role: b.role, Short: !c.conn.Lacks(cache.Short), Observe: b.record})
 	if !ok {
 		b.record.Refused(tensor.NoReference)
 		return false
@@ -200,7 +200,7 @@ func (c *chooser) share(b *block) bool {
 // bytes must travel by themselves.
 func (c *chooser) parts(b *block, cuts []int) []frame.Part {
 	p := b.plan
-	v := cache.Put{Decl: b.decl, Data: b.data[:b.filled], Choice: p.choice, Role: b.role, Observe: b.record, Own: p.t.Key,
+	v := cache.Put{Decl: b.decl, Data: b.data[:b.filled], Choice: p.choice, Role: b.role, Short: !c.conn.Lacks(cache.Short), Observe: b.record, Own: p.t.Key,
 		Raw: p.choice.NoGain && !c.conn.Values.Predicts(c.conn.Job, p.t.Base)}
 	parts, ok := c.conn.Values.PutParts(c.conn.Tag, v, cuts)
 	if !ok {

@@ -144,18 +144,14 @@ func (e *encoder) shorten(b *block, body []byte) []byte {
 	if b.slot.summed != nil {
 		begin, form = begin+coder.SumLen, frame.FormSummedShort
 	}
-	encoding := body[begin:]
-	if b.text != b.plan.text || !coder.Shortens(codec, encoding) || e.conn.Lacks(coder.Short) {
+	if b.text != b.plan.text || e.conn.Lacks(coder.Short) {
 		return body
 	}
-	room := e.conn.Env.Buffers.Get(len(encoding))
-	defer e.conn.Env.Buffers.Put(room)
-	short, ok := coder.AppendShort(room[:0], codec, encoding)
-	if !ok {
-		return body
+	body, ok := coder.Shorten(codec, body, begin, e.conn.Env.Buffers)
+	if ok {
+		body[frame.MaxHeader] = form
 	}
-	body[frame.MaxHeader] = form
-	return append(body[:begin], short...)
+	return body
 }
 
 const (

@@ -55,7 +55,7 @@ func Run(ctx context.Context, c Config, report func(Row), refused func(error)) e
 	if c.Rounds == 0 {
 		c.Rounds = 9
 	}
-	memory := newMemory(c.Bytes)
+	memory := newWorkspace(c.Bytes)
 	for _, codec := range c.Codecs {
 		for _, d := range c.Data {
 			row, err := measure(ctx, c, memory, cutter{codec, d.dtype(), !c.NoFeedback && codecs.Lossy(codec) && !codec.Traits().Unbiased}, d)
@@ -72,7 +72,7 @@ func Run(ctx context.Context, c Config, report func(Row), refused func(error)) e
 	return nil
 }
 
-func measure(ctx context.Context, c Config, m *memory, cut cutter, d Data) (Row, error) {
+func measure(ctx context.Context, c Config, m *workspace, cut cutter, d Data) (Row, error) {
 	row := Row{Codec: cut.codec.String(), Data: d.Name, DType: cut.dtype.String(), Elements: d.elements(), Steps: d.steps(),
 		Tensors: len(d.Tensors), Feedback: cut.feedback, Skip: c.Skip}
 	if cut.feedback {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/inspect"
 	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/codecs/all"
 	"github.com/gradproxy/gradproxy/codecs/codectest/npy"
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/parser/capture/capturetest"
@@ -109,6 +110,25 @@ func TestUnsuitedBlocksTravelAsTheyAre(t *testing.T) {
 	got := measureOne(t, codecs.Values(drop{400}), Data{Name: "one NaN", Tensors: []npy.Array{array(values, 1, tensor.Float32)}}, false)
 	if got.EncodedBytes != 200+400 {
 		t.Errorf("%v bytes, want half of one block and all of the other", got.EncodedBytes)
+	}
+}
+
+// A tensor that is mostly zeros, as an embedding's gradient, counts as the proxy sends it: without the codes of zeros. The same values come out.
+func TestZerosAreLeftOut(t *testing.T) {
+	values := make([]float32, 1<<15)
+	for i := range 512 {
+		values[9000+i] = float32(i%17) - 8
+	}
+	d := Data{Name: "embedding", Tensors: []npy.Array{array(values, 1, tensor.Float32)}}
+	for text, codes := range map[string]float64{"int8": 1 << 15, "int4": 1 << 14} {
+		c, err := all.New(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := measureOne(t, c, d, false)
+		if got.EncodedBytes > codes/8 || got.Error.NMSE > 0.01 {
+			t.Errorf("%s: %v bytes, squared error %v; all codes have %v bytes", text, got.EncodedBytes, got.Error.NMSE, codes)
+		}
 	}
 }
 
@@ -312,7 +332,7 @@ func (c counter) NewEncoder(n int) (codecs.ValueEncoder, error) {
 // Tiny tensors are measured with a bounded number of coders, not with as many as fill the memory.
 func TestTinyTensors(t *testing.T) {
 	d := Data{Name: "one", Tensors: []npy.Array{array([]float32{1}, 1, tensor.Float32)}}
-	if places := newMemory(8 * maxPlaces).fill(d); len(places) != maxPlaces {
+	if places := newWorkspace(8 * maxPlaces).fill(d); len(places) != maxPlaces {
 		t.Errorf("a round has %d tensors, want %d", len(places), maxPlaces)
 	}
 	c := counter{drop{1}, new(int)}

@@ -5,15 +5,28 @@ import (
 
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/feedback"
+	"github.com/gradproxy/gradproxy/proxy/coder"
+	"github.com/gradproxy/gradproxy/proxy/memory"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
 // A block is a part of a tensor with its coders, cut as the proxy cuts it.
 type block struct {
 	off, size int // bytes of the tensor
+	codec     codecs.Codec
 	encoder   codecs.Encoder
 	decoder   codecs.Decoder
+	most      int // bytes of an encoding
 }
+
+// A form is how a block's encoding travels.
+type form int
+
+const (
+	coded form = iota
+	raw        // as it was
+	short      // without the codes of zeros
+)
 
 // A cutter makes the blocks of tensors.
 type cutter struct {
@@ -27,7 +40,8 @@ func (c cutter) cut(size int) ([]block, error) {
 	var blocks []block
 	want := max(1, c.codec.Block(size)/c.dtype.Size()) * c.dtype.Size()
 	for off := 0; off < size; off += want {
-		b := block{off: off, size: min(want, size-off)}
+		b := block{off: off, size: min(want, size-off), codec: c.codec}
+		b.most = c.codec.MaxEncodedLen(b.size / c.dtype.Size())
 		var err error
 		if b.encoder, err = c.encoder(b.size / c.dtype.Size()); err != nil {
 			return nil, err
@@ -48,22 +62,40 @@ func (c cutter) encoder(n int) (codecs.Encoder, error) {
 	return c.codec.NewEncoder(c.dtype, n)
 }
 
-// encode appends the block of tensor to dst, as it is if the codec finds it unsuited.
-func (b *block) encode(dst, tensor []byte) (_ []byte, raw bool, err error) {
+// encode appends the block of tensor to dst, as it is if the codec finds it unsuited, and without the codes of zeros if there are many.
+func (b *block) encode(dst, tensor []byte) (_ []byte, f form, err error) {
 	src := tensor[b.off : b.off+b.size]
 	out, err := b.encoder.Append(dst, src)
 	if errors.Is(err, codecs.ErrUnsuited) {
-		return append(out, src...), true, nil
+		return append(out, src...), raw, nil
 	}
-	return out, false, err
+	if err != nil {
+		return out, coded, err
+	}
+	out, shortened := coder.Shorten(b.codec, out, len(dst), &buffers)
+	if shortened {
+		f = short
+	}
+	return out, f, nil
 }
 
+// buffers are of the short forms.
+var buffers memory.Pool
+
 // decode sets the block of tensor.
-func (b *block) decode(tensor, src []byte, raw bool) error {
+func (b *block) decode(tensor, src []byte, f form) error {
 	dst := tensor[b.off : b.off+b.size]
-	if raw {
+	switch f {
+	case raw:
 		copy(dst, src)
 		return nil
+	case short:
+		room := buffers.Get(b.most)
+		defer buffers.Put(room)
+		var err error
+		if src, err = coder.Lengthen(room[:0], src, b.most); err != nil {
+			return err
+		}
 	}
 	return b.decoder.Decode(dst, src)
 }

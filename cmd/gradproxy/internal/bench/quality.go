@@ -56,7 +56,7 @@ func (c cutter) through(t npy.Array, warmup, skip int, sums *deviation) (total i
 		dst := make([]byte, len(src))
 		for i := range blocks {
 			b := &blocks[i]
-			out, raw, err := b.encode(encoded[:0], src)
+			out, form, err := b.encode(encoded[:0], src)
 			if err != nil {
 				return 0, err
 			}
@@ -64,7 +64,7 @@ func (c cutter) through(t npy.Array, warmup, skip int, sums *deviation) (total i
 			if step >= skip {
 				total += len(out)
 			}
-			if err := b.decode(dst, out, raw); err != nil {
+			if err := b.decode(dst, out, form); err != nil {
 				return 0, err
 			}
 		}

@@ -30,20 +30,20 @@ const maxPlaces = 1 << 18
 // has yet to write back delay the encoding of some values after them.
 const batchBytes = 4 << 20
 
-// A memory is copied, encoded and decoded in each round.
-type memory struct {
+// A workspace is memory that is copied, encoded and decoded in each round.
+type workspace struct {
 	src, dst []byte
 	encoded  []byte // of a batch
-	blocks   []coded
+	blocks   []encoding
 }
 
-// A coded block is a part of a memory's encoded.
-type coded struct {
-	end int
-	raw bool // as it was
+// An encoding is a part of a workspace's encoded.
+type encoding struct {
+	end  int
+	form form
 }
 
-func newMemory(n int) *memory { return &memory{src: make([]byte, n), dst: make([]byte, n)} }
+func newWorkspace(n int) *workspace { return &workspace{src: make([]byte, n), dst: make([]byte, n)} }
 
 // A place is where a value of a tensor lies in a memory, and its coders.
 type place struct {
@@ -53,7 +53,7 @@ type place struct {
 
 // speed measures c on d, repeated over the whole memory: each repetition is a tensor with coders of its own. The first
 // round is not counted: it makes pages, coders and pools, and settles how much of the memory the others code.
-func (m *memory) speed(ctx context.Context, c cutter, d Data, rounds int) (Speed, error) {
+func (m *workspace) speed(ctx context.Context, c cutter, d Data, rounds int) (Speed, error) {
 	places := m.fill(d)
 	runtime.LockOSThread() // the processor time is this thread's
 	defer runtime.UnlockOSThread()
@@ -80,7 +80,7 @@ func (m *memory) speed(ctx context.Context, c cutter, d Data, rounds int) (Speed
 
 // fill fills the memory with values of d, step by step and again and again, and makes it larger if there is no room for a
 // single one. It leaves the rest as it is where there are maxPlaces.
-func (m *memory) fill(d Data) (places []place) {
+func (m *workspace) fill(d Data) (places []place) {
 	off := 0
 	for step := 0; ; step++ {
 		for _, t := range d.Tensors {
@@ -99,14 +99,14 @@ func (m *memory) fill(d Data) (places []place) {
 }
 
 // copy returns the speed of copying all memory once.
-func (m *memory) copy() (gbps float64) {
+func (m *workspace) copy() (gbps float64) {
 	begin := cputime.Now()
 	copy(m.dst, m.src)
 	return rate(len(m.src), cputime.Now()-begin)
 }
 
 // round encodes and decodes tensors once, block by block, and returns of how many, and the speed of each.
-func (m *memory) round(c cutter, places []place) (n int, encoding, decoding float64, err error) {
+func (m *workspace) round(c cutter, places []place) (n int, encoding, decoding float64, err error) {
 	var encode, decode time.Duration
 	size := 0
 	for n < len(places) && encode+decode < longRound {
@@ -134,26 +134,26 @@ func (m *memory) round(c cutter, places []place) (n int, encoding, decoding floa
 }
 
 // encode sets encoded and blocks to the encodings of a batch.
-func (m *memory) encode(batch []place) error {
+func (m *workspace) encode(batch []place) error {
 	m.encoded, m.blocks = m.encoded[:0], m.blocks[:0]
 	for _, p := range batch {
 		for i := range p.blocks {
-			out, raw, err := p.blocks[i].encode(m.encoded, m.src[p.off:p.off+p.size])
+			out, form, err := p.blocks[i].encode(m.encoded, m.src[p.off:p.off+p.size])
 			if err != nil {
 				return err
 			}
-			m.encoded, m.blocks = out, append(m.blocks, coded{len(out), raw})
+			m.encoded, m.blocks = out, append(m.blocks, encoding{len(out), form})
 		}
 	}
 	return nil
 }
 
 // decode decodes them.
-func (m *memory) decode(batch []place) error {
+func (m *workspace) decode(batch []place) error {
 	blocks, from := m.blocks, 0
 	for _, p := range batch {
 		for i := range p.blocks {
-			if err := p.blocks[i].decode(m.dst[p.off:p.off+p.size], m.encoded[from:blocks[0].end], blocks[0].raw); err != nil {
+			if err := p.blocks[i].decode(m.dst[p.off:p.off+p.size], m.encoded[from:blocks[0].end], blocks[0].form); err != nil {
 				return err
 			}
 			from, blocks = blocks[0].end, blocks[1:]
