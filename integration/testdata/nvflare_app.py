@@ -94,7 +94,7 @@ else:
 
         def __init__(self, options):
             super().__init__()
-            self.o = options
+            self.o, self.saved = options, 0
             register(options)
 
         def load_model(self, fl_ctx):
@@ -103,6 +103,8 @@ else:
         def save_model(self, model, fl_ctx):
             np.savez(self.o["result"] + ".part.npz", **{k: array(w) for k, w in model["weights"].items()})
             os.replace(self.o["result"] + ".part.npz", self.o["result"])
+            open("%s.round%d" % (self.o["result"], self.saved), "w").close()
+            self.saved += 1
 
     class InOrder(ModelAggregator):
         """The mean of the results, added up in the order of the sites' names."""

@@ -17,6 +17,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 
 import numpy as np
@@ -157,6 +158,15 @@ class Job:
                 except subprocess.TimeoutExpired:
                     pass
 
+    def tell(self):
+        """Writes "step N" to stderr as each round N ends, until the job does."""
+        for k in range(self.a.rounds):
+            while not os.path.exists("%s.round%d" % (self.result, k)):
+                if os.path.exists(os.path.join(self.root, "ended")):
+                    return
+                time.sleep(0.02)
+            print("step %d" % k, file=sys.stderr, flush=True)
+
     def server(self):
         """Starts the server, submits the job once all clients are there, and waits for its end. It returns the seconds that the job took."""
         self.provision()
@@ -177,6 +187,7 @@ class Job:
         while len(session.get_system_info().client_info) < self.a.clients:
             self.left()
             time.sleep(0.2)
+        threading.Thread(target=self.tell, daemon=True).start()
         begin = time.monotonic()
         job = session.submit_job(os.path.join(self.root, "job"))
         _, meta = session.monitor_job_and_return_job_meta(job, timeout=self.left(), poll_interval=0.5)

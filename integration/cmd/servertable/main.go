@@ -1,6 +1,6 @@
 //go:build linux
 
-// Command servertable measures the effect of gradproxy on a whole training with MXNet or TensorFlow on a parameter server, or with Flower, across an
+// Command servertable measures the effect of gradproxy on a whole training with MXNet or TensorFlow on a parameter server, or with Flower or NVFlare, across an
 // emulated link: the server at one site, the workers or clients at another. Each run is one training from its first step to its last, and
 // all its figures belong together: seconds, bytes of pushes and of pulls, bytes on the link, and the accuracy at the end. It prints
 // Markdown tables. Run it from the root of the checkout, as root:
@@ -26,13 +26,15 @@ func main() {
 	m := measurement{}
 	var rates, ways, earlier, out string
 	var sizes bool
-	flag.StringVar(&m.Job, "framework", "mxnet", "mxnet, tensorflow or flower: a step is then a round, a push a result, and both codecs are of differences of weights")
+	flag.StringVar(&m.Job, "framework", "mxnet", "mxnet, tensorflow, flower or nvflare. Of the last two a step is a round, and a push a result; both codecs are of differences of weights, "+
+		"but with --with '--transfer DIFF' of nvflare the results are gradients")
 	flag.StringVar(&rates, "rates", "100", "rates of the link, Mbit/s")
 	flag.IntVar(&m.RTTms, "rtt", 10, "round-trip time of the link, ms")
 	flag.StringVar(&ways, "ways", "direct lossless 3lc+3lc 3lc(s=1.75)+3lc(s=1.75)", "ways across the link, with blanks between: direct, lossless, alone "+
 		"(lossless without references), PUSH+PULL (codecs with error feedback), PUSH-PULL (without); direct first, to compare with")
 	flag.IntVar(&m.Workers, "workers", 2, "workers, all at one site")
 	flag.StringVar(&m.Hidden, "hidden", "256,128", "widths of the two hidden layers")
+	flag.StringVar(&m.With, "with", "", "more arguments for the job's program, with blanks between, such as '--scheme tcp --transfer DIFF' of nvflare")
 	flag.IntVar(&m.Batch, "batch", 32, "images a worker and step")
 	flag.Float64Var(&m.LearningRate, "lr", 0.05, "learning rate at the first step, which falls to 0 at the last")
 	flag.IntVar(&m.Steps, "steps", 600, "steps of a training")

@@ -86,9 +86,13 @@ func (r row) bars(first row) (bars program.Bars) {
 // markdown prints the table below the line that describes the job, and the bars.
 func (m *measurement) markdown() string {
 	var b strings.Builder
+	text := m.framework.text
+	if m.With != "" {
+		text += " (" + m.With + ")"
+	}
 	fmt.Fprintf(&b, "%s, %s, a server at one site and %d workers at another, %d float32 parameters, Fashion-MNIST, batches of %d a worker, SGD with a first rate of %g.\n"+
 		"Round-trip time %d ms. Each row is whole trainings: means over all steps and seeds. Bytes of pushes and pulls: in the tunnel, all workers together; link: IP bytes, both directions.\n\n",
-		m.framework.text, m.Framework, m.Workers, m.Parameters, m.Batch, m.LearningRate, m.RTTms)
+		text, m.Framework, m.Workers, m.Parameters, m.Batch, m.LearningRate, m.RTTms)
 	table := program.NewTable("#Mbit/s", "way", "#steps", "#seeds", "#s/step", "#speed-up", "#push bytes/step", "#pull bytes/step", "#link bytes/step", "#accuracy", "#points", "weights")
 	for _, r := range m.Rows {
 		accuracy, points := "", ""

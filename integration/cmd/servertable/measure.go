@@ -25,7 +25,8 @@ type measurement struct {
 	Parameters   int      `json:"parameters"` // of the model, float32
 	Workers      int      `json:"workers"`
 	Hidden       string   `json:"hidden"`
-	Batch        int      `json:"batch"` // images a worker and step
+	With         string   `json:"with,omitempty"` // more arguments of the job's program
+	Batch        int      `json:"batch"`          // images a worker and step
 	LearningRate float64  `json:"learning_rate"`
 	RTTms        int      `json:"rtt_ms"`
 	Rates        []int    `json:"rates_mbps"`
@@ -164,7 +165,7 @@ func (m *measurement) train(ctx context.Context, link wansim.Link, w way, steps,
 	if err != nil {
 		return t, nil, err
 	}
-	job, trains, err := m.job(steps, seed, dir)
+	job, tell, err := m.job(steps, seed, dir)
 	if err != nil {
 		return t, nil, err
 	}
@@ -183,8 +184,8 @@ func (m *measurement) train(ctx context.Context, link wansim.Link, w way, steps,
 		var first time.Time
 		var last traffic
 		for k := range steps {
-			for _, worker := range run.Ranks[len(job.Nodes)-trains:] {
-				if err := worker.Step(ctx, k); err != nil {
+			for _, rank := range tell {
+				if err := run.Ranks[rank].Step(ctx, k); err != nil {
 					return err
 				}
 			}
@@ -254,7 +255,7 @@ func (m *measurement) add(before measurement) error {
 	if len(before.Runs) == 0 {
 		return nil
 	}
-	if before.Job != m.Job || before.Framework != m.Framework || before.Parameters != m.Parameters || before.Workers != m.Workers || before.Batch != m.Batch ||
+	if before.Job != m.Job || before.With != m.With || before.Framework != m.Framework || before.Parameters != m.Parameters || before.Workers != m.Workers || before.Batch != m.Batch ||
 		before.LearningRate != m.LearningRate || before.RTTms != m.RTTms || before.Steps != m.Steps {
 		return errors.New("--continue: the earlier measurement is of another job or link")
 	}
