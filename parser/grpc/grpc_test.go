@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -194,3 +195,66 @@ func FuzzNext(f *testing.F) {
 		parsertest.AnyCut(t, func() parser.Protocol { return new(echo) }, parser.Conn{}, parsertest.Unfold(b))
 	})
 }
+
+// Messages whose prefixes say more than comes, up to 4 GiB, are told as they are, cost nothing but their bytes, and leave other calls alone; one of 2 GiB is read to its end.
+func TestLongMessages(t *testing.T) {
+	s := new(long)
+	client, server := grpc.New(s)
+	next := func(p parsertest.Piece) {
+		for b := p.Bytes; len(b) > 0; {
+			seg, err := []parser.Parser{client, server}[p.From].Next(b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b = b[seg.Len:]
+		}
+	}
+	w := grpctest.New(t)
+	lies, whole := w.Call("/echo.Echo/Lies"), w.Call("/echo.Echo/Whole")
+	w.Data(parser.Client, lies, append([]byte{0, 0xff, 0xff, 0xff, 0xff}, "a few bytes"...), false)
+	w.Data(parser.Client, whole, append([]byte{0}, 0x80, 0, 0, 0), false)
+	w.Data(parser.Client, lies, []byte("and the end"), true)
+	for _, p := range w.Exchange() {
+		next(p)
+	}
+	const frame = 1<<24 - 16 // 2 GiB are 128 of these, and some
+	content := make([]byte, 1<<20)
+	for left := 1 << 31; left > 0; {
+		n := min(left, frame)
+		next(parsertest.Piece{From: parser.Client, Bytes: []byte{byte(n >> 16), byte(n >> 8), byte(n), 0, 0, 0, 0, 0, byte(whole)}})
+		for left -= n; n > 0; n -= min(n, len(content)) {
+			next(parsertest.Piece{From: parser.Client, Bytes: content[:min(n, len(content))]})
+		}
+	}
+	if want := []int{1<<32 - 1, 1 << 31}; !slices.Equal(s.heads, want) || !slices.Equal(s.ended, want[1:]) || s.took != 1<<31+len("a few bytesand the end") {
+		t.Errorf("messages of %d bytes began and of %d ended, with %d bytes in all", s.heads, s.ended, s.took)
+	}
+	if n := parser.Held(client); n > 16<<10 {
+		t.Errorf("%d bytes are held", n)
+	}
+}
+
+// A long is a Service that notes the lengths of messages that begin and end, and counts their bytes.
+type long struct {
+	heads, ended []int
+	took         int
+}
+
+func (*long) Speaks(string) bool                    { return true }
+func (s *long) Call(string, *grpc.Stream) grpc.Call { return s }
+func (s *long) Message(h grpc.Head) grpc.Message {
+	s.heads = append(s.heads, h.Len)
+	return &longMessage{s, h.Len}
+}
+
+type longMessage struct {
+	*long
+	size int
+}
+
+func (m *longMessage) Next(b []byte, _ int) parser.Segment {
+	m.took += len(b)
+	return parser.Segment{Len: len(b)}
+}
+
+func (m *longMessage) End() bool { m.ended = append(m.ended, m.size); return true }

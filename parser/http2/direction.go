@@ -207,6 +207,7 @@ func (d *Direction) headers(b []byte) {
 	k := &d.block
 	k.open = false
 	fields, err := d.list.decode(b)
+	defer d.list.forget()
 	if k.data = k.data[:0]; cap(k.data) > keptRoom {
 		k.data = nil
 	}
@@ -273,11 +274,7 @@ func (d *Direction) fail(why error) {
 
 // Held implements [parser.Sized]: the client's direction tells of the streams.
 func (d *Direction) Held() int {
-	const perTable = 4 << 10
-	n := cap(d.undecided) + cap(d.block.data)
-	if d.list.decoder != nil {
-		n += perTable
-	}
+	n := cap(d.undecided) + cap(d.block.data) + d.list.held()
 	if d.side == parser.Client {
 		n += d.conn.held()
 	}

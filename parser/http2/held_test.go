@@ -1,9 +1,13 @@
 package http2_test
 
 import (
+	"bytes"
+	"fmt"
+	"runtime"
 	"testing"
 
 	xhttp2 "golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
 
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/parser/grpc/grpctest"
@@ -88,6 +92,70 @@ func TestHeld(t *testing.T) {
 		}
 		if all[0].asked != asked {
 			t.Errorf("%s: streams were asked what they hold", name)
+		}
+	}
+}
+
+// A connection tells the memory that its tables of header fields take, whatever the fields are; fields that are put into no table, or are there already, take none.
+func TestTablesAreHeld(t *testing.T) {
+	heap := func() int64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	const blocks, connections = 3000, 20
+	// told returns what a connection says to hold after that many header blocks, each with its field of that size, and what it takes.
+	told := func(fill func(i int) hpack.HeaderField) (says, takes int) {
+		var block, out bytes.Buffer
+		enc, framer := hpack.NewEncoder(&block), xhttp2.NewFramer(&out, nil)
+		out.WriteString(xhttp2.ClientPreface)
+		if err := framer.WriteSettings(); err != nil {
+			t.Fatal(err)
+		}
+		for i := range blocks {
+			block.Reset()
+			if err := enc.WriteField(fill(i)); err != nil {
+				t.Fatal(err)
+			}
+			if err := framer.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: uint32(2*i + 1), BlockFragment: block.Bytes(), EndHeaders: true}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		all := make([]*http2.Direction, connections)
+		before := heap()
+		for i := range all {
+			all[i], _ = http2.New(func(http2.Fields) (http2.Exchange, error) { return nil, nil })
+			for b := out.Bytes(); len(b) > 0; {
+				seg, err := all[i].Next(b)
+				if err != nil {
+					t.Fatal(err)
+				}
+				b = b[seg.Len:]
+			}
+		}
+		takes = int(heap()-before) / connections
+		says = all[0].Held()
+		runtime.KeepAlive(all)
+		return says, takes
+	}
+	for _, n := range []int{0, 20, 200} {
+		says, takes := told(func(i int) hpack.HeaderField {
+			return hpack.HeaderField{Name: fmt.Sprintf("n%d", i), Value: fmt.Sprintf("%0*d", n, i)}
+		})
+		if says < takes/2 || says > 5*takes {
+			t.Errorf("values of %d bytes: %d bytes are told, and %d taken", n, says, takes)
+		}
+	}
+	for name, fill := range map[string]func(i int) hpack.HeaderField{
+		"the same again": func(int) hpack.HeaderField { return hpack.HeaderField{Name: "name", Value: "value"} },
+		"never indexed": func(i int) hpack.HeaderField {
+			return hpack.HeaderField{Name: fmt.Sprint("name", i), Value: "value", Sensitive: true}
+		},
+		"of the static table": func(int) hpack.HeaderField { return hpack.HeaderField{Name: ":method", Value: "POST"} },
+	} {
+		if says, takes := told(fill); says > 6<<10 {
+			t.Errorf("fields that are %s: %d bytes are told, and %d taken", name, says, takes)
 		}
 	}
 }
