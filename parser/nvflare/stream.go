@@ -132,13 +132,16 @@ func (x *stream) spare(at int) bool {
 	return true
 }
 
-// fill reports whether bytes were a gap, and are none any more.
+// fill reports whether bytes were a gap, and are none any more. It reports false as well where that would leave too many gaps: the bytes then count as bytes that come again.
 func (x *stream) fill(from, to int) bool {
 	i := slices.IndexFunc(x.gaps, func(g gap) bool { return g.from <= from && to <= g.to })
 	if i < 0 {
 		return false
 	}
 	g := x.gaps[i]
+	if g.from < from && to < g.to && len(x.gaps) >= maxGaps { // it would become two
+		return false
+	}
 	x.gaps = slices.Delete(x.gaps, i, i+1)
 	if g.from < from {
 		x.gaps = append(x.gaps, gap{g.from, from})
