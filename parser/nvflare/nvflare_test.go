@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"runtime"
 	"slices"
 	"testing"
@@ -386,17 +387,18 @@ func TestMemoryIsBounded(t *testing.T) {
 		return int64(m.HeapAlloc)
 	}
 	files, _ := model(true, 1)
-	long := make([]string, 2*maxNames)
+	long := make([]string, maxNames+100)
 	for i := range long {
-		long[i] = string(rune('a'+i%26)) + string(make([]byte, i%200))
+		long[i] = string(rune('a'+i%26)) + string(make([]byte, i%64))
 	}
+	announced := announce("WEIGHT_DIFF", "a ref", true, long)
 	before := heap()
 	var client parser.Parser
 	for i := range 95 {
 		j := newJob("site-1.job", 1<<20)
 		j.last = 100 * i
 		if i < 70 {
-			j.send(parser.Client, "server_command", "submit_update", "b", announce("WEIGHT_DIFF", string(rune(1000+i)), true, long))
+			j.send(parser.Client, "server_command", "submit_update", "b", bytes.Replace(announced, []byte("a ref"), fmt.Appendf(nil, "ref%02d", i), 1))
 		}
 		for range 45 {
 			j.download(parser.Client, "ref", files, false)
@@ -419,6 +421,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		t.Errorf("a connection holds %d bytes", n)
 	}
 	runtime.KeepAlive(client)
+	runtime.KeepAlive(announced)
 }
 
 // No bytes in any order make a parser panic, break the contract, or depend on how they are cut.
