@@ -147,6 +147,7 @@ func (c *counted) message(tag uint32, length int) (tensor.Tensor, look, error) {
 	if err := c.proof.follow(&e.call, k, length); err != nil {
 		return v, lookAway, err
 	}
+	c.place(e)
 	r := c.reading(e, k)
 	v.Role, v.DType, v.Why = r.role(c.conn.sums())
 	if r.key != 0 && !r.strays {

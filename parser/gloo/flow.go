@@ -11,10 +11,11 @@ import (
 type common struct {
 	conn parser.Conn
 
-	mu    sync.Mutex // guards the fields below, and all of both directions
-	ranks ranks
-	short shortTags
-	meta  metadata
+	mu      sync.Mutex // guards the fields below, and all of both directions
+	ranks   ranks
+	members members
+	short   shortTags
+	meta    metadata
 }
 
 // sums reports whether the job's sums are configured to be gradients.

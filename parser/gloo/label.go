@@ -9,10 +9,13 @@ import (
 
 var _ parser.Labeler = (*stream)(nil)
 
-// Label implements parser.Labeler: it tells the place of an all-reduce among the buckets of a model, or in a learnt step, and the message's place in the ring.
+// Label implements parser.Labeler: it tells the ranks of the two ends in their process group, and of an all-reduce the place among the buckets of a model, or in a learnt
+// step, and the message's place in the ring.
 func (s *stream) Label(tensor.Tensor) (l parser.Label) {
 	s.dir.conn.mu.Lock()
 	defer s.dir.conn.mu.Unlock()
+	members, side := &s.dir.conn.members, s.dir.side
+	l.From, l.To = members.name(side), members.name(parser.Client+parser.Server-side)
 	c := &s.dir.counted
 	e := c.find(s.watch.op.slot.tag())
 	if e == nil || s.watch.op.slot.kind() != allReduce {

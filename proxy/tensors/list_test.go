@@ -85,6 +85,37 @@ func TestLabelsAreBounded(t *testing.T) {
 	}
 }
 
+// A tensor is named with its first value, and again with later ones, rarer and rarer: a protocol may prove the sender's rank after some steps. Its number stays.
+func TestNamesThatAreKnownLate(t *testing.T) {
+	table := &Table{}
+	x := tensor.Tensor{Key: 1, Size: 1000, Role: tensor.Gradient}
+	named := 0
+	for value := range 3000 {
+		r, fresh := table.Of(Origin{Peer: "tokyo", From: netip.MustParseAddr("10.1.0.1")}, policy.Flow{}, x)
+		if r.Unnamed() {
+			l, number := Label{}, 0
+			if named++; fresh {
+				number = 7
+			}
+			if value >= 20 {
+				l.From = "rank 1 of 3"
+			}
+			r.Named(l, number)
+		}
+		r.Chose(nil, x, "int4", tensor.OK)
+		want := "10.1.0.1"
+		if value >= 31 {
+			want = "rank 1 of 3"
+		}
+		if got := table.List()[0]; got.From != want || got.Number != 7 {
+			t.Fatalf("after %d values from %q, number %d; want %q, 7", value+1, got.From, got.Number, want)
+		}
+	}
+	if named != 11 { // with the values 1, 2, 4, ..., 1,024
+		t.Errorf("it was named %d times", named)
+	}
+}
+
 // One refresh of the page, of its tensors and as JSON. Its bound is 100 ms at 100,000 tensors.
 func BenchmarkRefresh(b *testing.B) {
 	for _, n := range []int{1000, 100_000} {

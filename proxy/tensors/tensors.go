@@ -147,7 +147,17 @@ func (tt *Table) Of(o Origin, f policy.Flow, t tensor.Tensor) (r *Record, fresh 
 	return r, true
 }
 
-// Named notes the name of a tensor, and its number among the tensors of its connection.
+// lastNaming is the last value at which a tensor is named.
+const lastNaming = 1 << 10
+
+// Unnamed reports whether the tensor should be named with its next value: the first, and after twice as many again and again, since a protocol may prove later what it did
+// not know at first.
+func (r *Record) Unnamed() bool {
+	n := r.values.Load()
+	return n < lastNaming && n&(n+1) == 0
+}
+
+// Named notes the name of a tensor, and its number among the tensors of its connection; 0: as it was.
 func (r *Record) Named(l Label, number int) {
 	for _, text := range []*string{&l.From, &l.To, &l.Name, &l.Shape} {
 		if len(*text) > maxLabel {
@@ -156,7 +166,9 @@ func (r *Record) Named(l Label, number int) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.number = number
+	if number > 0 {
+		r.number = number
+	}
 	if r.label == l {
 		return
 	}

@@ -31,6 +31,8 @@ func (c *chooser) value(p *plan, t tensor.Tensor, limit int) bool {
 	if fresh {
 		c.come++
 		record.Named(c.label(t), c.come)
+	} else if record.Unnamed() {
+		record.Named(c.label(t), 0)
 	}
 	p.t, p.record = t, record
 	chosen := c.decide(p, limit)

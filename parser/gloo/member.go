@@ -1,0 +1,34 @@
+package gloo
+
+import (
+	"fmt"
+
+	"github.com/gradproxy/gradproxy/parser"
+)
+
+// members are the ranks of a connection's two ends in their process group, as far as they are proved. A connection belongs to one group, so they stay. They
+// are for people only.
+type members struct {
+	ends     [2]int // by side
+	ranks    int    // of the group; 0: not known
+	conflict bool
+}
+
+// prove notes that a side that sends messages of an all-reduce, which go to the rank before its own, has that rank among so many.
+func (m *members) prove(side parser.Side, rank, ranks int) {
+	now := members{ranks: ranks}
+	now.ends[side], now.ends[parser.Client+parser.Server-side] = rank, (rank+ranks-1)%ranks
+	if now.conflict = m.conflict || m.ranks != 0 && *m != now; now.conflict {
+		m.conflict = true
+		return
+	}
+	*m = now
+}
+
+// name returns the name of a side; "": it is not known.
+func (m *members) name(side parser.Side) string {
+	if m.ranks == 0 || m.conflict {
+		return ""
+	}
+	return fmt.Sprintf("rank %d of %d", m.ends[side], m.ranks)
+}
