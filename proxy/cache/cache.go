@@ -70,13 +70,13 @@ func (c *Cache) Accept(peer string, opening []byte, refuse func(code tunnel.Code
 		old.stream.Reset(frame.ResetByFrames)
 	}
 	err := s.run()
-	s.lose()
+	held := s.lose()
 	stream.Close()
 	if errors.Is(err, reference.ErrReference) {
 		c.config.Metrics.WrongReference()
 		c.config.Log.Error("the two ends hold different values: the stream of shared values is reset", "peer", peer, "err", err)
-	} else {
-		c.config.Log.Info("values that the peer has put here are lost", "peer", peer, "err", err)
+	} else if held > 0 {
+		c.config.Log.Info("values that the peer has put here are lost", "peer", peer, "bytes", held, "err", err)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -113,13 +113,36 @@ func (e *end) Reset(tunnel.Code) {
 	e.out.put(nil, true)
 }
 
+// Lines are a log that may be read at any time.
+type lines struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text = append(l.text, p...)
+	return len(p), nil
+}
+
+// String returns the log so far.
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return string(l.text)
+}
+
+// count returns how often the log has some words.
+func (l *lines) count(words string) int { return strings.Count(l.String(), words) }
+
 // A side is one of two proxies of a test, with the connection that the test uses.
 type side struct {
 	*Cache
 	peer     *Peer
 	tag      frame.Tag
 	metrics  counts
-	log      bytes.Buffer
+	log      lines
 	lossless codecs.Codec
 	tensors  tensors.Table
 }
@@ -253,6 +276,28 @@ func TestOneValueStreamIsOpened(t *testing.T) {
 		defer s.peer.mu.Unlock()
 		return !s.peer.opening
 	})
+}
+
+// The end of a value stream is worth a line in the log where values were held, and none where there were none, as at the end of each peer.
+func TestEndOfAValueStreamIsLogged(t *testing.T) {
+	const here, there = "shared values are lost", "values that the peer has put here are lost"
+	for want := range 2 {
+		a, b := newSides(t, 1<<20)
+		if want > 0 {
+			if r, ok := a.put(1, weights(rand.New(rand.NewPCG(3, 4)), 1000)); !ok {
+				t.Fatal("a value was not put")
+			} else if _, err := b.take(r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		a.Reset()
+		waitFor(t, func() bool {
+			return !a.peer.Stats().Writing && !b.peer.Stats().Storing && a.log.count(here) >= want && b.log.count(there) >= want // b notes its end once it has logged it
+		})
+		if a.log.count(here) != want || b.log.count(there) != want || a.log.count(there)+b.log.count(here) != 0 {
+			t.Errorf("the logs, which should have %d lines:\n%s\nand:\n%s", want, &a.log, &b.log)
+		}
+	}
 }
 
 // The connections that are remembered of a value do not grow with how often it is sent.

@@ -101,11 +101,12 @@ func (s *store) lend(n int) {
 }
 
 // lose notes that the stream is lost: values that are being delivered linger.
-func (s *store) lose() {
+func (s *store) lose() (held int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.lost {
 		s.lost = true
 		s.owner.linger(s.lent)
 	}
+	return s.used
 }

@@ -140,6 +140,7 @@ func (p *Peer) open(epoch uint64) {
 	}
 	stream.Reset(frame.ResetByFrames)
 	p.mu.Lock()
+	held := w.used
 	if p.writer == w {
 		p.writer = nil
 		for t, c := range p.conns {
@@ -151,8 +152,8 @@ func (p *Peer) open(epoch uint64) {
 	p.mu.Unlock()
 	close(w.dead)
 	w.pipe.Wait()
-	if p.ctx.Err() == nil { // else this proxy ends, and nothing is put any more
-		c.Log.Info("shared values are lost; the next are put whole", "peer", p.name, "err", err)
+	if held > 0 && p.ctx.Err() == nil { // else nothing was held, or this proxy ends and puts nothing any more
+		c.Log.Info("shared values are lost; the next are put whole", "peer", p.name, "bytes", held, "err", err)
 	}
 }
 

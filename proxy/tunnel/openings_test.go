@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"math/bits"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -141,6 +143,42 @@ func TestShortStreamsInOrder(t *testing.T) {
 			t.Errorf("%d streams took %v", rounds*at, took)
 		}
 	})
+}
+
+// Of a window full of small pieces beyond a gap, a new piece looks at the few that bisection needs: all others may be missing.
+func TestPieceBeyondGapLooksAtFew(t *testing.T) {
+	const n = maxWindow / tiny / 2
+	e := &Endpoint{mem: buffers{limit: 1 << 40}}
+	e.mem.peers.Store(1)
+	p := newPeer(e, Peer{Name: "far"})
+	piece := func(i int) *chunk { return &chunk{off: uint64(1 + tiny*i), n: tiny, buf: make([]byte, headerLen)} }
+	for _, at := range []int{1, n/3 | 1, 2*n - 1} { // between pieces with even numbers, and behind them
+		all := make([]*chunk, n)
+		for i := range all {
+			all[i] = piece(2 * i)
+		}
+		looked := map[*chunk]bool{}
+		place, _ := slices.BinarySearchFunc(all, piece(at).off, func(c *chunk, off uint64) int {
+			looked[c] = true
+			return cmp.Compare(c.off, off)
+		})
+		if place < n {
+			looked[all[place]] = true
+		}
+		if len(looked) > bits.Len(n)+1 {
+			t.Fatalf("bisection looks at %d of %d", len(looked), n)
+		}
+		for i, c := range all {
+			if !looked[c] {
+				all[i] = nil
+			}
+		}
+		st := &Stream{session: p.sess}
+		st.early = all
+		if err := st.takeEarly(piece(at)); err != nil || len(st.early) != n+1 || st.early[place].off != piece(at).off {
+			t.Errorf("piece %d: %v, %d pieces", at, err, len(st.early))
+		}
+	}
 }
 
 // A window of 1 KiB records beyond a gap. While places were found by walking the list, ascending records took 199 µs each, on two cores; by

@@ -330,6 +330,8 @@ func TestNotYAML(t *testing.T) {
 		{"site: &x *x\n", "f:1: "},
 		{"site: paris\npeers: [*y]\n", "f:2: nothing is anchored as &y"},
 		{"\x00\xff", "f"},
+		{"\xff\xfes\x00i\x00t\x00e\x00:\x00", "f:1: the file is UTF-16: save it as UTF-8"},
+		{"\xfe\xff\x00s\x00i\x00t\x00e\x00:", "f:1: the file is UTF-16: save it as UTF-8"},
 	} {
 		_, problems := parse("f", []byte(x.text), known())
 		if len(problems.Errors()) == 0 || !slices.ContainsFunc(problems, func(p Problem) bool { return strings.HasPrefix(p.Error(), x.want) }) {

@@ -3,6 +3,7 @@
 package strict
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
@@ -28,6 +29,10 @@ type Reader func(n ast.Node, where string)
 
 // Parse returns the root of the document, or nil.
 func (d *Document) Parse(text []byte) ast.Node {
+	if bytes.HasPrefix(text, []byte("\xff\xfe")) || bytes.HasPrefix(text, []byte("\xfe\xff")) {
+		d.Problems = append(d.Problems, Problem{File: d.File, Line: 1, Message: "the file is UTF-16: save it as UTF-8"})
+		return nil
+	}
 	f, err := parser.ParseBytes(text, 0)
 	if err != nil {
 		line, message := 0, err.Error()
