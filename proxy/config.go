@@ -82,7 +82,7 @@ type Config struct {
 	Residuals int64 // bytes of the memory of tensors that may lose something; 0: 1 GiB
 	// ShadowMemory bounds the bytes that trials of Settings.Shadow take. 0: ShadowMemory.
 	ShadowMemory int64
-	ShadowShare  float64      // of one core that trials take, at most 1. 0: one part in a hundred of all cores
+	ShadowShare  float64      // of one core that trials take; from 1 on they never rest. 0: one part in a hundred of all cores
 	Workers      int          // cores that encode and decode; 0: all
 	Log          *slog.Logger // nil: silent. Lines that peers and jobs can trigger are bounded: see package logsample
 	Metrics      *Metrics     // nil: nothing is counted

@@ -12,6 +12,7 @@ import (
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/demo"
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/pair"
 	"github.com/gradproxy/gradproxy/integration/require"
+	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/proxy"
 	"github.com/gradproxy/gradproxy/proxy/trials"
 )
@@ -26,24 +27,33 @@ type shadowed struct {
 // runShadowed trains by a code, with candidates or none.
 func runShadowed(t *testing.T, wire, code string, steps int, candidates []string) (s shadowed) {
 	t.Helper()
+	return runAsked(t, wire, code, steps, candidates, func(*pair.Site) {})
+}
+
+// runAsked is runShadowed, and calls ask with both sites once the job has ended and all that was sampled has been tried.
+func runAsked(t *testing.T, wire, code string, steps int, candidates []string, ask func(*pair.Site)) (s shadowed) {
+	t.Helper()
 	var p *pair.Pair
 	o := demo.Options{Wires: []string{wire}, Codes: []string{code}, Steps: steps, Model: []int{128, 128}, Seed: 3}
 	o.Through = func(ctx context.Context, r demo.Run, between demo.Between) (demo.Path, error) {
 		cfg := pairOf(r, between)
 		if cfg.Shadow = candidates; candidates != nil && cfg.Jobs == nil {
-			cfg.Jobs = []proxy.Job{{Name: "demo", Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}}
+			cfg.Jobs = []proxy.Job{{Name: "demo", Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Sums: parser.SumsGradients}}
 		}
 		var err error
 		p, err = pair.Start(ctx, cfg)
 		return closing{p, func() {
 			for _, site := range []*pair.Site{p.Near, p.Far} {
-				for range 100 { // until the queue is empty
-					r, _ := site.Shadow()
-					time.Sleep(10 * time.Millisecond)
-					if again, _ := site.Shadow(); again.Values == r.Values {
+				for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+					if r, _ := site.Shadow(); r.Queued == 0 {
+						break
+					}
+					if time.Now().After(deadline) {
+						t.Error("values of the sample wait for ever")
 						break
 					}
 				}
+				ask(site)
 				if r, ok := site.Shadow(); ok {
 					s.reports = append(s.reports, r)
 				}

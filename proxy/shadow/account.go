@@ -56,6 +56,9 @@ func (a *account) from() (period int, settled bool) {
 			continue
 		}
 		now := p.residual()
+		if now == 0 && p.Measured > 0 { // differences of weights leave none
+			return i, true
+		}
 		if before >= 0 && now <= still*before {
 			return i, true
 		}

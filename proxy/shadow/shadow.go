@@ -44,7 +44,7 @@ type Piece struct{ Len, Hold int }
 type Config struct {
 	Codecs []string // the candidates
 	Memory int64    // bytes, of everything
-	Share  float64  // of one core, at most 1
+	Share  float64  // of one core; from 1 on the goroutine never rests
 	Trial  func(codec string, memory int64) (Trial, error)
 }
 
@@ -85,6 +85,7 @@ type Stats struct {
 	Values  int64         // that were coded by every candidate
 	Bytes   int64         // of these values
 	Dropped int64         // values of the sample for which there was no room in the queue
+	Queued  int64         // bytes of the sample that have not been coded yet
 }
 
 // New returns a Shadow. The caller must Close it.
@@ -133,5 +134,7 @@ func (s *Shadow) trialMemory() int64 { return s.trialsMemory() / int64(max(1, le
 func (s *Shadow) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.stats
+	stats := s.stats
+	stats.Queued = s.queued
+	return stats
 }

@@ -100,7 +100,7 @@ func TestOnlySettledValuesCount(t *testing.T) {
 		if len(r) != 2 {
 			t.Fatalf("%+v", r)
 		}
-		want := int64(n-1-5-2*settling) * 4096 // the first value only tells that the tensor comes
+		want := int64(n-1-5-settling) * 4096 // the first value only tells that the tensor comes
 		for _, x := range r {
 			if x.Raw != want || x.Wire != want/4096*409 || x.Error != 0.5 {
 				t.Errorf("%+v, want %d bytes", x, want)
@@ -124,8 +124,9 @@ func TestResidualsSettle(t *testing.T) {
 		want, early      int
 		enough, patience bool
 	}{
-		"no residual":                     {func(int) float64 { return 0 }, 48, 1, 32, 0, true, false},
-		"one value less":                  {func(int) float64 { return 0 }, 47, 1, 31, 0, false, false},
+		"no residual":                     {func(int) float64 { return 0 }, 32, 1, 24, 0, true, false},
+		"one value less":                  {func(int) float64 { return 0 }, 31, 1, 23, 0, false, false},
+		"the same residual all the time":  {func(int) float64 { return 2 }, 48, 1, 32, 0, true, false},
 		"grows":                           {func(v int) float64 { return float64(v) }, 200, 1, 200 - 128, 200 - 128, false, false},
 		"grows until value 60":            {func(v int) float64 { return float64(min(v, 60)) }, 400, 1, 400 - 128, 0, true, false},
 		"the same, not for long":          {func(v int) float64 { return float64(min(v, 60)) }, 383, 1, 383 - 128, 0, false, false},

@@ -18,6 +18,7 @@ type Report struct {
 	Values  int64    `json:"sampled_values"`
 	Bytes   int64    `json:"sampled_bytes"`
 	Dropped int64    `json:"dropped_values"` // of the sample: there was no room for them
+	Queued  int64    `json:"queued_bytes"`   // of the sample: they have not been tried yet
 	Groups  []Group  `json:"groups"`         // everything that was sent, by peer, job and role
 }
 
@@ -63,7 +64,7 @@ func (t *Trials) Report(sent func() []Sent, list func() []tensors.Info) (Report,
 	}
 	stats, results := s.Stats(), s.Results()
 	r := Report{Codecs: results.Codecs, Share: t.config.Share, Seconds: time.Since(t.began).Seconds(), Spent: stats.Spent.Seconds(),
-		Values: stats.Values, Bytes: stats.Bytes, Dropped: stats.Dropped, Groups: []Group{}}
+		Values: stats.Values, Bytes: stats.Bytes, Dropped: stats.Dropped, Queued: stats.Queued, Groups: []Group{}}
 	infos := list()
 	for _, x := range sent() {
 		r.Groups = append(r.Groups, Group{Peer: x.Peer, Job: x.Job, Role: x.Role.String(), Raw: x.Raw, Wire: x.Wire, Candidates: []Candidate{}})

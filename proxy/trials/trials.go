@@ -19,7 +19,7 @@ import (
 type Config struct {
 	Codecs func(text string) (codecs.Codec, error)
 	Memory int64   // bytes, of all trials
-	Share  float64 // of one core that trials take, at most 1
+	Share  float64 // of one core that trials take; from 1 on they never rest
 }
 
 // Trials are the trials of a proxy's candidates. They are safe for concurrent use.

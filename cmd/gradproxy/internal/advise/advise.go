@@ -7,7 +7,9 @@ package advise
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/gradproxy/gradproxy/proxy/trials"
@@ -97,7 +99,7 @@ func choose(job, role string, groups []trials.Group, r *trials.Report) Choice {
 		case o.behind > tolerated:
 			o.Refused = "the guard would have blocks travel exactly, since receivers fall too far behind"
 		case o.early > early:
-			o.Refused = "its residual still grows, and with it the bytes: ask again once the job has sent more values"
+			o.Refused = "its residual may still grow, and with it the bytes: ask again once the job has sent more values"
 		case float64(o.Bytes) > worthwhile*float64(c.Now):
 			o.Refused = "it saves less than a tenth"
 		case o.Coding > 1:
@@ -173,11 +175,22 @@ func rules(choices []Choice) string {
 		}
 		b.WriteString("  - {")
 		if c.Job != "" {
-			fmt.Fprintf(&b, "job: %s, ", c.Job)
+			fmt.Fprintf(&b, "job: %s, ", scalar(c.Job))
 		}
 		fmt.Fprintf(&b, "role: %s, min_bytes: 1024, codec: %q}\n", c.Role, c.Codec)
 	}
 	return b.String()
+}
+
+// word matches the texts that mean themselves in YAML, but for a few words.
+var word = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]*$`)
+
+// scalar writes a text as YAML reads it.
+func scalar(text string) string {
+	if word.MatchString(text) && !slices.Contains([]string{"true", "false", "null", "yes", "no", "on", "off", "y", "n"}, strings.ToLower(text)) {
+		return text
+	}
+	return strconv.Quote(text)
 }
 
 // Lossless reports whether nothing that was sampled could have lost something: then roles lack proofs.

@@ -65,3 +65,13 @@ func TestNoResultsForAllPeers(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 }
+
+// Names of jobs that YAML reads as something else are quoted.
+func TestNamesInRules(t *testing.T) {
+	for job, want := range map[string]string{"resnet-50": "resnet-50", "no": `"no"`, "Yes": `"Yes"`, "50": `"50"`, "a: b": `"a: b"`, "*x": `"*x"`, "l\"m": `"l\"m"`, "é\n": `"é\n"`} {
+		got := rules([]Choice{{Job: job, Role: "gradient", Codec: "3lc(s=1.75)"}})
+		if got != "policy:\n  - {job: "+want+", role: gradient, min_bytes: 1024, codec: \"3lc(s=1.75)\"}\n" {
+			t.Errorf("%q: %s", job, got)
+		}
+	}
+}

@@ -117,7 +117,7 @@ func (p *Pair) site(cfg Config, calls parser.Calls, name, peer, dial string, up 
 	for _, n := range loopback {
 		settings.Peers[0].MayDial = append(settings.Peers[0].MayDial, proxy.DialRule{Network: n, First: 1, Last: 65535})
 	}
-	pc := proxy.Config{Codecs: all.New, Settings: settings, Log: cfg.Log, Open: s.open, PeerCodecs: s.peerCodecs, ShadowShare: 1}
+	pc := proxy.Config{Codecs: all.New, Settings: settings, Log: cfg.Log, Open: s.open, PeerCodecs: s.peerCodecs, ShadowShare: 64} // windows do not end early on a busy machine
 	if cfg.Shadow != nil {
 		pc.Metrics = proxy.NewMetrics(prometheus.NewRegistry())
 	}
