@@ -85,3 +85,40 @@ func repeatsCrossOnce(t *testing.T, toy pathtest.Toy) {
 	}
 	t.Logf("%d bytes crossed for nine copies of %d", crossed.Load(), size)
 }
+
+// A value that was cut off, since its sender gave the connection up, crosses once as well, though another sender's value of the tensor comes in between: of the copy that comes whole on a later
+// connection only the rest does.
+func TestCutOffValueCrossesOnce(t *testing.T) {
+	for name, flow := range map[string]bool{"a sender that may wait": true, "a sender that does not": false} {
+		t.Run(name, func(t *testing.T) {
+			const size, sent = 200_000, 190_000
+			p := newPairWith(t, func(_ string, c *Config) { c.Values = 4 << 20 }, []parser.Protocol{pathtest.Toy{Role: tensor.Exact, Base: true, Repeats: true, Flow: flow}})
+			var crossed atomic.Int64
+			p.mu.Lock()
+			p.tamper = func(b []byte) { crossed.Add(int64(len(b))) }
+			p.mu.Unlock()
+			waitFor(t, p.near.values().Ready)
+			waitFor(t, p.far.values().Ready)
+			value, other := make([]byte, size), make([]byte, size)
+			rand.NewChaCha8([32]byte{1}).Read(value)
+			rand.NewChaCha8([32]byte{2}).Read(other)
+			message := pathtest.ToyPiece(1, size, value)
+			for _, b := range [][]byte{message[:sent], pathtest.ToyPiece(1, size, other), message} {
+				c, s := p.connect(t)
+				go func() {
+					c.Write(b)
+					c.CloseWrite()
+				}()
+				got, err := io.ReadAll(s)
+				if err != nil || !bytes.Equal(got, b) {
+					t.Fatalf("%d bytes came of %d; %v", len(got), len(b), err)
+				}
+				c.Close()
+				s.Close()
+			}
+			if most := int64(2 * size * 9 / 8); crossed.Load() > most {
+				t.Errorf("%d bytes crossed, want %d at most for %d bytes of a value, another of %d, and all of the first", crossed.Load(), most, sent, size)
+			}
+		})
+	}
+}
