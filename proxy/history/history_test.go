@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 )
 
 var link = Name{Peer: "tokyo", Link: true}
@@ -30,6 +31,20 @@ func column(t *testing.T, table Table, of func(*Series) []int64) (all []int64, s
 }
 
 func sent(s *Series) []int64 { return s.Sent }
+
+// A series takes as much memory as Memory counts for it.
+func TestMemory(t *testing.T) {
+	var r Recorder
+	r.Add(time.Unix(1_000_000_080, 0), at(1))
+	s := r.order[0]
+	n := int(unsafe.Sizeof(*s)) + 2*maxName
+	for _, slots := range s.slots {
+		n += cap(slots) * int(unsafe.Sizeof(slot{}))
+	}
+	if n > seriesMemory || n < seriesMemory*9/10 {
+		t.Errorf("%d bytes for a series, of which %d are counted", n, seriesMemory)
+	}
+}
 
 // Each ring has the rises of the counters in its slots, so that their sum is the counter as long as the ring reaches; the memory does not grow.
 func TestRingsHoldRises(t *testing.T) {

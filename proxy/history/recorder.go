@@ -30,6 +30,12 @@ type Sample struct {
 // maxSeries bounds the series of a Recorder. Beyond it jobs have none, and at last peers.
 const maxSeries = 64
 
+// Memory is the most bytes that a Recorder takes.
+const Memory = maxSeries * seriesMemory
+
+// seriesMemory is the bytes of a series with all its slots.
+const seriesMemory = 58 << 10
+
 // The rings, from the finest on: the seconds of a slot, and the number of slots.
 var rings = [...]struct {
 	step int64

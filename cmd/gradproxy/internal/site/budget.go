@@ -13,6 +13,7 @@ import (
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/config"
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/prober"
 	"github.com/gradproxy/gradproxy/proxy"
+	"github.com/gradproxy/gradproxy/proxy/history"
 	"github.com/gradproxy/gradproxy/proxy/tunnel"
 )
 
@@ -71,6 +72,7 @@ func BudgetOf(c *config.Config) *Budget {
 	add("protocols", protocolFacts+jobFacts*int64(len(c.Jobs)))
 	add(fmt.Sprintf("%d connections", connections), connections*2*proxy.SpareMemory)
 	add("table of tensors", proxy.TableMemory(c.State.Memory))
+	add("history", history.Memory+tensorHistoryMemory)
 	add("program", programMemory)
 	if probesJobs(c) && c.MayLose() {
 		add(proberPart, prober.Memory)

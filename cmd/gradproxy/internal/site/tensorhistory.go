@@ -25,7 +25,13 @@ const (
 	tensorMost  = 480 // tensors that are remembered
 )
 
-// A travelled has the slots of one tensor. It takes 10 KB once it is full.
+// tensorHistoryMemory is the most bytes that a tensorHistory takes. Slices grow to more than they hold, and each of tensorTop new tensors may come before the oldest go.
+const tensorHistoryMemory = (tensorMost + tensorTop) * (512 + tensorSlots*3/2*slotBytes)
+
+// slotBytes is the bytes of one slot: the time and four figures.
+const slotBytes = 8 + 4*4
+
+// A travelled has the slots of one tensor. It takes 13 KB once it is full.
 type travelled struct {
 	raw, wire int64 // counters at the last sample
 	seen      time.Time
