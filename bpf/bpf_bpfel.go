@@ -43,6 +43,7 @@ type bpfFlow struct {
 	SentBase         uint64
 	SegmentsSent     uint32
 	SegmentsReceived uint32
+	At               uint64
 }
 
 type bpfListeners struct {

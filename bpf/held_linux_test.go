@@ -3,6 +3,7 @@ package bpf
 import (
 	"net"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 )
@@ -86,8 +87,87 @@ func TestHeldForTheNextProxy(t *testing.T) {
 					t.Errorf("%s answered by %q, want %q", a.addr, a.by, x.want)
 				}
 			}
+			if x.want == "P" {
+				b.wantLearnt(server4, server6)
+			}
 		})
 	}
+}
+
+// wantLearnt fails the test unless the proxy has learnt these servers of its connections, in any order.
+func (b *bed) wantLearnt(servers ...string) {
+	b.t.Helper()
+	var learnt []string
+	for range servers {
+		learnt = append(learnt, (<-b.seen).server.String())
+	}
+	slices.Sort(learnt)
+	slices.Sort(servers)
+	if !slices.Equal(learnt, servers) {
+		b.t.Errorf("the proxy has learnt the servers %v, want %v", learnt, servers)
+	}
+}
+
+// Connections that are made while the programs of a dead proxy and of the next one are both attached wait for the next one too, which learns
+// their servers.
+func TestHeldWhileProxiesChange(t *testing.T) {
+	b := newBed(t)
+	c := b.config()
+	c.Refuse, c.Hold = true, time.Hour
+	first := b.attach(c)
+	for _, l := range b.proxies {
+		l.Close()
+	}
+	first.die()
+	totals, err := leftMap(b.cgroup, bpfMapTotals)
+	if err != nil || totals == nil {
+		t.Fatalf("no totals are left: %v", err)
+	}
+	defer totals.Close()
+	for i, at := range []string{netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), c.Listen4).String(), netip.AddrPortFrom(netip.IPv6Loopback(), c.Listen6).String()} {
+		b.serve(i, at)
+	}
+	next := &Hooks{config: c}
+	defer func() {
+		if err := next.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	b.job.Do(func() { err = next.open() })
+	if err != nil {
+		t.Fatal(err)
+	}
+	left, err := next.attachBeside()
+	if err != nil || len(left) != 3 {
+		t.Fatalf("%d programs are attached beside, want 3: %v", len(left), err)
+	}
+	answers := make(chan string, 2)
+	for _, addr := range []string{server4, server6} {
+		job := b.client()
+		go func() { answers <- job.whoAnswers(order{Dial: addr}) }()
+	}
+	for taken := uint64(0); taken < 2 && t.Context().Err() == nil; time.Sleep(time.Millisecond) { // by the dead one's programs
+		var sum bpfTotal
+		if err := totals.Lookup(uint32(0), &sum); err != nil {
+			t.Fatal(err)
+		}
+		taken = sum.Taken
+	}
+	for _, l := range left {
+		if err := next.detach(l); err != nil {
+			t.Fatal(err)
+		}
+		l.program.Close()
+	}
+	if err := next.Refresh(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if by := <-answers; by != "P" {
+			t.Errorf("answered by %q, want P", by)
+		}
+	}
+	b.wantLearnt(server4, server6)
 }
 
 // A proxy that is stuck is awaited, and connections that were made meanwhile come to it.

@@ -41,6 +41,7 @@ struct flow {
 	__u64 sent_base;   // the kernel's count of sent bytes when it was established: the SYN
 	__u32 segments_sent;
 	__u32 segments_received;
+	__u64 at; // port of the listener that it was redirected to, network byte order
 };
 
 // A total is the sum over all flows; it does not forget flows for which the table had no room.
@@ -227,16 +228,25 @@ INLINE int listens(void *ctx, int v4) {
 
 enum verdict { PASS, TAKE, REFUSE };
 
+// redirected reports whether a dead proxy's program has just redirected this connection. For a moment its programs and the next proxy's
+// are both attached, share the flows, and run one after the other: the second one sees loopback for a destination.
+INLINE int redirected(__u64 cookie, const struct end *server) {
+	const __u32 *w = server->ip.word;
+	struct flow *f = bpf_map_lookup_elem(&flows, &cookie);
+	return f && f->at == server->port && (is_v4(w) ? w[3] == NET32(0x7f000001) : !(w[0] | w[1] | w[2]) && w[3] == NET32(1));
+}
+
 // judge decides about a connection to server, and remembers it if it is taken.
 INLINE enum verdict judge(struct bpf_sock_addr *ctx, const struct end *server, struct addr *source) {
 	__u64 cookie = bpf_get_socket_cookie(ctx);
 	struct addr *from = wanted(ctx, server);
 	if (!from) {
-		bpf_map_delete_elem(&flows, &cookie); // the socket may have been tried on another destination before
+		if (!redirected(cookie, server))
+			bpf_map_delete_elem(&flows, &cookie); // the socket may have been tried on another destination before
 		return PASS;
 	}
 	*source = *from;
-	struct flow f = {.server = *server, .opened = bpf_ktime_get_ns()};
+	struct flow f = {.server = *server, .opened = bpf_ktime_get_ns(), .at = is_v4(server->ip.word) ? NET16(listen4) : NET16(listen6)};
 	struct total *t = total();
 	if (state_of(!refuse || listens(ctx, is_v4(server->ip.word))) != DEAD && !bpf_map_update_elem(&flows, &cookie, &f, 0)) {
 		if (t)

@@ -34,11 +34,17 @@ var errInUse = errors.New("another gradproxy takes its connections, or something
 // left on the cgroup are replaced.
 func Attach(c Config) (*Hooks, error) {
 	h := &Hooks{config: c}
-	if err := h.open(); err != nil {
+	err := h.open()
+	if err == nil {
+		err = h.attach()
+	}
+	if err != nil {
 		return nil, errors.Join(explain(err), h.Close())
 	}
 	return h, nil
 }
+
+// open loads the programs, which nobody runs yet.
 
 func (h *Hooks) open() (err error) {
 	if h.cgroup, err = lock(h.config.Cgroup); err != nil {
@@ -54,10 +60,7 @@ func (h *Hooks) open() (err error) {
 	if err := h.fill(); err != nil {
 		return err
 	}
-	if err := h.silence(); err != nil {
-		return err
-	}
-	return h.attach()
+	return h.silence()
 }
 
 // lock makes sure that one living process at most redirects the connections of a cgroup.
@@ -134,19 +137,22 @@ func netnsCookie() (uint64, error) {
 	return cookie, nil
 }
 
-// attach first attaches the programs that note and answer, then the ones that redirect. The programs of a dead proxy go when
-// all these are there: they may refuse connections, and go on if this fails.
-func (h *Hooks) attach() (err error) {
-	o := &h.objects
-	var left []lasting
-	defer func() {
-		for _, l := range left {
-			if err == nil {
-				err = h.detach(l)
-			}
-			l.program.Close()
+// attach attaches the programs. The ones of a dead proxy go when all these are there: they may refuse connections, and go on if this fails.
+func (h *Hooks) attach() error {
+	left, err := h.attachBeside()
+	for _, l := range left {
+		if err == nil {
+			err = h.detach(l)
 		}
-	}()
+		l.program.Close()
+	}
+	return err
+}
+
+// attachBeside first attaches the programs that note and answer, then the ones that redirect, and returns the ones of a dead proxy that are
+// attached beside them, also with an error.
+func (h *Hooks) attachBeside() (left []lasting, err error) {
+	o := &h.objects
 	for _, a := range []struct {
 		folder  string
 		attach  ebpf.AttachType
@@ -165,22 +171,22 @@ func (h *Hooks) attach() (err error) {
 		if lasts {
 			own, err := a.program.Info()
 			if err != nil {
-				return err
+				return left, err
 			}
 			found, err := leftOver(h.cgroup, own.Name, own.Type, a.attach)
 			left = append(left, found...)
 			if err != nil {
-				return err
+				return left, err
 			}
 		}
 		if holds && h.config.Hold == 0 {
 			continue
 		}
 		if err := h.attachOne(a.folder, a.attach, a.program, lasts && h.config.Refuse); err != nil {
-			return fmt.Errorf("attach %v to %s: %w", a.attach, a.folder, err)
+			return left, fmt.Errorf("attach %v to %s: %w", a.attach, a.folder, err)
 		}
 	}
-	return nil
+	return left, nil
 }
 
 // attachOne attaches a program to a cgroup: for good, or for as long as this process lives.
