@@ -28,6 +28,7 @@ type gauge struct {
 	seen  int // drifts of the job that the block has heeded
 }
 
+// The limits of errors were measured on trainings: TestTrainingsAndTheSentinel, and docs/loss.md.
 const (
 	driftSample = 4096 // elements of a value that are compared, from the first
 	driftMax    = 0.5  // of the relative error: the peer lacks half of the value
