@@ -124,7 +124,35 @@ func newBed(t *testing.T) *bed {
 // serve has the proxy listen for IPv4 or IPv6.
 func (b *bed) serve(i int, addr string) {
 	b.t.Helper()
-	l := b.job.listenWith("tcp", addr, markProxy)
+	b.serveWith(i, addr, markProxy)
+}
+
+// succeed has the next proxy listen at two addresses, attach its programs and then mark its listeners, in the order that a proxy must keep: a dead one's programs
+// hand connections to marked listeners, and note no servers for the next.
+func (b *bed) succeed(at [2]string, c Config) {
+	b.t.Helper()
+	for i, a := range at {
+		b.serveWith(i, a, nil)
+	}
+	c.Listen4, c.Listen6 = addrPort(b.proxies[0].Addr()).Port(), addrPort(b.proxies[1].Addr()).Port()
+	h, err := b.tryAttach(c)
+	for _, l := range b.proxies {
+		raw, e := l.SyscallConn()
+		if err = errors.Join(err, e); err == nil {
+			err = markProxy("", "", raw)
+		}
+	}
+	if err == nil {
+		err = h.Refresh()
+	}
+	if err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *bed) serveWith(i int, addr string, control func(network, address string, c syscall.RawConn) error) {
+	b.t.Helper()
+	l := b.job.listenWith("tcp", addr, control)
 	b.proxies[i] = l
 	b.job.answer(l, "P", func(c *net.TCPConn) {
 		b.seen <- seen{addrPort(c.RemoteAddr()), dialledBy(c, i == 0)}
