@@ -10,6 +10,9 @@
 //   - an answer tells the collectives of a process that was found so, and no more;
 //   - the memory of the prober is bounded, and a request that is out of form ends it.
 //
+// A question without an answer in time fails alone, since a prober that is stopped, or has no turn on a busy machine, comes back. No other question is asked before its
+// answer has come, which is dropped: so answers need no numbers, and none is taken for another question's. It ends no proof; meanwhile nothing is known.
+//
 // The prober ends with the proxy, whatever ends that: the socket pairs close. A new proxy that takes over from an old one has a prober of its own. If a prober
 // ends first, nothing is proved any more: the proxy cannot start another, since it has given up the right to.
 package prober
