@@ -9,6 +9,7 @@ import (
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/train"
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/train/digits"
 	codeclist "github.com/gradproxy/gradproxy/codecs/all"
+	"github.com/gradproxy/gradproxy/codecs/codectest"
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/proxy/estimate"
 	"github.com/gradproxy/gradproxy/proxy/policy"
@@ -54,6 +55,9 @@ func record(t *testing.T, steps, hidden int) (all [][][]byte) {
 // is sampled: values count once the residual has settled, as it has on the path. Where the guard acts the trial says so, and no number: on the path it acts for longer and
 // longer.
 func TestTrialsPredictThePath(t *testing.T) {
+	if codectest.Race {
+		t.Skip("needs a build without the race detector, under which it takes half a minute")
+	}
 	recorded := record(t, 450, 1100)
 	for text, guarded := range map[string]bool{"int4": false, "3lc(s=1.5)": false, "3lc(s=1.75)": true} {
 		synctest.Test(t, func(t *testing.T) {
