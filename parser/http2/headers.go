@@ -87,7 +87,7 @@ func integer(b []byte, prefix int) (n int, rest []byte) {
 	if n, b = int(b[0])&limit, b[1:]; n < limit {
 		return n, b
 	}
-	for shift := 0; len(b) > 0 && n <= maxBlock; shift += 7 {
+	for shift := 0; len(b) > 0 && shift < 28 && n <= maxBlock; shift += 7 {
 		c := b[0]
 		n, b = n+int(c&0x7f)<<shift, b[1:]
 		if c&0x80 == 0 {

@@ -43,6 +43,17 @@ func TestInsertions(t *testing.T) {
 	}
 }
 
+// endless is a block whose length of a string has so many bytes that it exceeds 63 bits.
+var endless = []byte{0x00, 0x7f, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x01, 'x'}
+
+// A length that no integer holds is an error of the block, as the decoder has it.
+func TestEndlessLength(t *testing.T) {
+	var l list
+	if _, err := l.decode(endless); err == nil {
+		t.Error("the block is taken")
+	}
+}
+
 // Any block that the decoder takes has as many fields as are counted, and no block makes the count go on for ever, or need more memory than its fields.
 func FuzzInsertions(f *testing.F) {
 	var block bytes.Buffer
@@ -55,6 +66,7 @@ func FuzzInsertions(f *testing.F) {
 	}
 	f.Add(block.Bytes())
 	f.Add([]byte{0x3f, 0xe1, 0x1f, 0x00, 1, 'a', 1, 'b', 0x82})
+	f.Add(endless)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if set := insertions(nil, b); 64*len(set) > len(b)+64 {
 			t.Fatalf("%d fields in %d bytes", 64*len(set), len(b))

@@ -115,7 +115,7 @@ const (
 
 func newStage(l *lab, seed uint64, rate int) (*stage, error) {
 	dir := filepath.Join(l.dir, fmt.Sprint("seed", seed))
-	s := &stage{lab: l, dir: dir, r: rand.New(rand.NewPCG(seed, 0)), notices: 200 * time.Millisecond}
+	s := &stage{lab: l, dir: dir, r: rand.New(rand.NewPCG(seed, 0)), notices: time.Second}
 	for _, d := range []string{dir, filepath.Join(dir, "paris-state"), filepath.Join(dir, "tokyo-state")} {
 		if err := os.Mkdir(d, 0o700); err != nil {
 			return nil, err
