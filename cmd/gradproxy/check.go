@@ -107,6 +107,9 @@ func checkFile(file string, rules, noFiles bool) (*checked, *config.Config) {
 		r.Memory = budget.Sum()
 		r.summary = fmt.Sprintf("%s: ok: site %s, %s, %s, %s, %s\n%[1]s: memory: %[7]v", file, cfg.Site,
 			number(len(cfg.Peers), "peer"), number(len(cfg.Networks()), "network"), number(len(cfg.Jobs), "job"), number(len(cfg.Policy), "rule"), budget)
+		if more := site.OfDatagrams(cfg); more != "" {
+			r.summary += fmt.Sprintf("\n%s: memory for carriers over datagrams as well: %s more, taken only where it is there", file, more)
+		}
 		if rules {
 			r.Rules = rulesOf(cfg)
 		}

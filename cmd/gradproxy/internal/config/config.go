@@ -57,7 +57,7 @@ type Tunnel struct {
 	CA         string        //
 	CRL        string        // revocation lists, PEM or DER; "": none
 	Resume     time.Duration // how long connections outlive a lost tunnel; default 10 min
-	Carrier    string        // tls (TLS over TCP, default) or dtls (DTLS over UDP); both sites must have the same
+	Carrier    string        // tls (TLS over TCP), dtls (DTLS over UDP) or auto (either); "": auto where the memory for it is there, else tls
 	Carriers   int           // connections to a peer that this side dials, 1 to 16; default 2
 	Congestion string        // TCP congestion control; default "auto": bbr where the kernel has it, helped with bursts; "default": the kernel's
 	Memory     int64         // bytes of buffers of all tunnels together; default 512 MiB

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"crypto/x509"
 	"fmt"
 	"net"
@@ -122,9 +121,13 @@ func (m *mirror) dials(first bool) {
 	if m.a.Tunnel.Insecure && !m.b.Tunnel.Insecure {
 		m.errorf(m.a.Tunnel.line, "tunnel.insecure", "true here, and not at %s: no tunnel comes up; both must agree", m.b.Site)
 	}
-	here, there := cmp.Or(m.a.Tunnel.Carrier, tunnel.CarrierTLS), cmp.Or(m.b.Tunnel.Carrier, tunnel.CarrierTLS)
-	if first && here != there && here != tunnel.CarrierAuto && there != tunnel.CarrierAuto {
+	here, there := m.a.Tunnel.Carrier, m.b.Tunnel.Carrier
+	switch {
+	case !first || here == there || here == tunnel.CarrierAuto || there == tunnel.CarrierAuto || here != tunnel.CarrierDTLS && there != tunnel.CarrierDTLS:
+	case here != "" && there != "":
 		m.errorf(m.a.Tunnel.line, "tunnel.carrier", "%s here, and %s at %s: no tunnel comes up; both must have the same, or one of them auto", here, there, m.b.Site)
+	default:
+		m.warnf(m.a.Tunnel.line, "tunnel.carrier", "dtls at one site and nothing at the other, which takes tls alone where its memory is short: then no tunnel comes up; give %s and %s the same, or one of them auto", m.a.Site, m.b.Site)
 	}
 }
 

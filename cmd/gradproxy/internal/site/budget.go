@@ -142,9 +142,10 @@ func fit(c *config.Config, limit int64) bool {
 // user has. A sum that cannot be made to fit is an error where a cgroup bounds the process: the kernel would kill it there, and
 // connections would go by on_death whenever a peer has it use its whole budgets.
 func budgeted(c *config.Config, allowed memoryLimit, log *slog.Logger) (*config.Config, error) {
+	room := allowed.bytes / 10 * 9 // the rest is the kernel's, for sockets
+	c = carried(c, room, log)
 	fitted := *c
 	asked := BudgetOf(c)
-	room := allowed.bytes / 10 * 9 // the rest is the kernel's, for sockets
 	fits := fit(&fitted, room)
 	b := BudgetOf(&fitted)
 	switch {
@@ -163,6 +164,40 @@ func budgeted(c *config.Config, allowed memoryLimit, log *slog.Logger) (*config.
 		debug.SetMemoryLimit(goLimit(b.Sum()-apart, memoryLimit{bytes: allowed.bytes - apart}))
 	}
 	return &fitted, nil
+}
+
+// carried returns c with a carrier if it leaves the choice: either, where the memory for datagrams is there beside all that c asks for, else TLS.
+func carried(c *config.Config, room int64, log *slog.Logger) *config.Config {
+	if c.Tunnel.Carrier != "" {
+		return c
+	}
+	with := *c
+	if with.Tunnel.Carrier = tunnel.CarrierTLS; c.Tunnel.Insecure {
+		return &with
+	}
+	both := overBoth(c)
+	if sum := BudgetOf(&both).Sum(); sum > room {
+		log.Info("carriers use TLS alone, since memory for datagrams as well is not there: set tunnel.carrier to auto to have other budgets made smaller for it, or to tls",
+			"sum", mebibytes(sum), "room", mebibytes(room))
+		return &with
+	}
+	return &both
+}
+
+// overBoth returns c with carriers over TLS and over datagrams.
+func overBoth(c *config.Config) config.Config {
+	both := *c
+	both.Tunnel.Carrier = tunnel.CarrierAuto
+	return both
+}
+
+// OfDatagrams returns how much more memory a site takes that uses datagrams because c leaves the carrier out; "": c does not.
+func OfDatagrams(c *config.Config) string {
+	if c.Tunnel.Carrier != "" || c.Tunnel.Insecure {
+		return ""
+	}
+	both := overBoth(c)
+	return mebibytes(BudgetOf(&both).Sum() - BudgetOf(c).Sum())
 }
 
 // goLimit returns how much memory Go may take before it collects garbage more often: the budgets, and a tenth of garbage.

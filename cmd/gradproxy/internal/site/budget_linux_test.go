@@ -75,12 +75,48 @@ func TestBudgetsFitTheCgroup(t *testing.T) {
 	}
 }
 
+// A site whose file leaves the carrier out uses datagrams as well where the memory for them is there beside all that the file asks for.
+func TestCarrierLeftOut(t *testing.T) {
+	keepLimit(t)
+	t.Setenv("GOMEMLIMIT", "")
+	plain := BudgetOf(loadBudget(t, "")).Sum()
+	both := BudgetOf(loadBudget(t, "tunnel: {carrier: auto}\n")).Sum()
+	for _, x := range []struct {
+		more  string
+		room  int64
+		want  string
+		whole bool // sizes stay
+	}{
+		{"", both, "auto", true},
+		{"", both - 1<<20, "tls", true},
+		{"", plain - 1<<20, "tls", false},
+		{"tunnel: {carrier: tls}\n", both, "tls", true},
+		{"tunnel: {carrier: auto}\n", plain, "auto", false},
+		{"tunnel: {carrier: dtls}\n", plain, "dtls", false},
+	} {
+		c := loadBudget(t, x.more)
+		fitted, err := budgeted(c, memoryLimit{x.room/9*10 + 10, "/sys/fs/cgroup/memory.max"}, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Errorf("%q in %s: %v", x.more, mebibytes(x.room), err)
+			continue
+		}
+		if got := fitted.Tunnel.Carrier; got != x.want || (fitted.Memory == c.Memory) != x.whole {
+			t.Errorf("%q in %s: carrier %s and memory of %s, want %s", x.more, mebibytes(x.room), got, mebibytes(fitted.Memory), x.want)
+		}
+	}
+	c := loadBudget(t, "")
+	c.Tunnel.Insecure = true
+	if got := carried(c, both, slog.New(slog.DiscardHandler)).Tunnel.Carrier; got != "tls" {
+		t.Errorf("%s in clear", got)
+	}
+}
+
 // Sizes that fit are not touched; and a limit of the garbage collector that the user has set stays.
 func TestBudgetsThatFit(t *testing.T) {
 	keepLimit(t)
 	debug.SetMemoryLimit(math.MaxInt64)
 	t.Setenv("GOMEMLIMIT", "123MiB")
-	c := loadBudget(t, "")
+	c := loadBudget(t, "tunnel: {carrier: tls}\n")
 	fitted, err := budgeted(c, memoryLimit{64 << 30, "/sys/fs/cgroup/memory.max"}, slog.New(slog.DiscardHandler))
 	if err != nil || BudgetOf(fitted).Sum() != BudgetOf(c).Sum() {
 		t.Errorf("budgets of %v became %v, %v", BudgetOf(c), BudgetOf(fitted), err)

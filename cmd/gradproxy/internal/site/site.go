@@ -163,7 +163,7 @@ func (s *Site) listen(c *config.Config, parcel *handover.Parcel) (err error) {
 		}
 	}
 	if c.Tunnel.Listen != config.Off {
-		if s.carriers, err = listenCarriers(c.Tunnel.Carrier, c.Tunnel.Listen); err != nil {
+		if s.carriers, err = s.listenCarriers(&c.Tunnel); err != nil {
 			return err
 		}
 	}
@@ -258,6 +258,21 @@ func (s *Site) intercept(c *config.Config) error {
 	}
 	s.redirect = r
 	return nil
+}
+
+// listenCarriers listens for carriers. Where the configuration leaves the carrier out and datagrams have no port, t becomes one of TLS alone.
+func (s *Site) listenCarriers(t *config.Tunnel) (net.Listener, error) {
+	l, err := listenCarriers(t.Carrier, t.Listen)
+	if err == nil || s.started.Tunnel.Carrier != "" || t.Carrier != tunnel.CarrierAuto {
+		return l, err
+	}
+	alone, failed := listenCarriers(tunnel.CarrierTLS, t.Listen)
+	if failed != nil {
+		return nil, failed
+	}
+	s.log.Warn("carriers use TLS alone, since there is no port for datagrams", "err", err)
+	t.Carrier = tunnel.CarrierTLS
+	return alone, nil
 }
 
 func listenCarriers(carrier, address string) (net.Listener, error) {

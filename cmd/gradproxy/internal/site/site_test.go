@@ -320,6 +320,37 @@ func testSitesOver(t *testing.T, carrier string) {
 	}
 }
 
+// A site whose file leaves the carrier out has carriers over TLS and datagrams, or over TLS alone where another program has the port of datagrams.
+func TestCarriersWithoutTheirKey(t *testing.T) {
+	for name, busy := range map[string]bool{"both": false, "no port": true} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t)
+			start := func(n int, more string) *running {
+				c := l.load(n, more)
+				c.Memory, c.References, c.State.Memory, c.Tunnel.Memory = 16<<20, 0, 16<<20, 16<<20 // on any host
+				if busy {
+					other, err := net.ListenPacket("udp", c.Tunnel.Listen)
+					if err != nil {
+						t.Fatal(err)
+					}
+					t.Cleanup(func() { other.Close() })
+				}
+				return l.run(c)
+			}
+			paris := start(0, forwardTo(t, echo(t, "127.0.2.9")))
+			start(1, "")
+			paris.until(t, "/readyz?exclude=peer/virginia", 200, "ready")
+			if err := talk(connect(t, paris.forwarded), "words"); err != nil {
+				t.Fatal(err)
+			}
+			log := paris.log.String()
+			if udp, said := strings.Contains(log, "udp:127.0.1.1:"), strings.Contains(log, "carriers use TLS alone, since there is no port for datagrams"); udp == busy || said != busy {
+				t.Errorf("a listener of UDP: %v, a line that says why not: %v:\n%s", udp, said, log)
+			}
+		})
+	}
+}
+
 // The codecs of a peer are the codecs in its hello; a peer without a hello has none.
 func TestPeerCodecs(t *testing.T) {
 	l := newLab(t)
