@@ -19,11 +19,12 @@ type checked struct {
 	OK       bool            `json:"ok"` // there are no errors; there may be warnings
 	Errors   config.Problems `json:"errors"`
 	Warnings config.Problems `json:"warnings"`
-	Live     []livePeer      `json:"live,omitempty"`  // with --live
-	Rules    string          `json:"rules,omitempty"` // with --rules, in the language of nft
-	Memory   int64           `json:"memory_bytes"`    // that all budgets add up to; 0: there are errors
+	Live     []livePeer      `json:"live,omitempty"`                  // with --live
+	Rules    string          `json:"rules,omitempty"`                 // with --rules, in the language of nft
+	Memory   int64           `json:"memory_bytes"`                    // that all budgets add up to; 0: there are errors
+	More     int64           `json:"datagram_memory_bytes,omitempty"` // beside Memory, which carriers over datagrams take where it is there
 
-	summary string // two lines, if it is good
+	summary string // two or three lines, if it is good
 }
 
 // A checkedTogether is the output of check --json for several files. Its names are stable.
@@ -107,8 +108,8 @@ func checkFile(file string, rules, noFiles bool) (*checked, *config.Config) {
 		r.Memory = budget.Sum()
 		r.summary = fmt.Sprintf("%s: ok: site %s, %s, %s, %s, %s\n%[1]s: memory: %[7]v", file, cfg.Site,
 			number(len(cfg.Peers), "peer"), number(len(cfg.Networks()), "network"), number(len(cfg.Jobs), "job"), number(len(cfg.Policy), "rule"), budget)
-		if more := site.OfDatagrams(cfg); more != "" {
-			r.summary += fmt.Sprintf("\n%s: memory for carriers over datagrams as well: %s more, taken only where it is there", file, more)
+		if r.More = site.OfDatagrams(cfg); r.More > 0 {
+			r.summary += fmt.Sprintf("\n%s: memory for carriers over datagrams as well: %dMiB more, taken only where it is there", file, r.More>>20)
 		}
 		if rules {
 			r.Rules = rulesOf(cfg)

@@ -110,12 +110,9 @@ func (g *Gradproxy) configuration(w *WAN, i int, c Config) string {
 	own := w.Sites[i]
 	_, addr, _ := own.edge()
 	resume, retry := cmp.Or(c.Resume, "5m"), cmp.Or(c.RefusedRetry, "30s")
-	congestion := ""
+	carriers := ", carrier: " + cmp.Or(c.Carrier, "tls") // and not what this machine's memory allows
 	if c.Congestion != "" {
-		congestion = ", congestion: " + c.Congestion
-	}
-	if c.Carrier != "" {
-		congestion += ", carrier: " + c.Carrier
+		carriers += ", congestion: " + c.Congestion
 	}
 	text := fmt.Sprintf(`site: %[1]s
 tunnel: {listen: "%[2]s:%[3]d", cert: %[4]s/%[1]s.pem, key: %[4]s/%[1]s.key, ca: %[4]s/ca.pem, resume: %[5]s%[8]s}
@@ -124,7 +121,7 @@ admin: "%[6]s"
 drain: 5s
 refused_retry: %[7]s
 peers:
-`, own.Site, addr, tunnelPort, g.dir, resume, adminAddress, retry, congestion, own.intercept(), cmp.Or(c.OnDeath, "direct"))
+`, own.Site, addr, tunnelPort, g.dir, resume, adminAddress, retry, carriers, own.intercept(), cmp.Or(c.OnDeath, "direct"))
 	for _, j := range slices.Concat(c.Hostile, c.sites(w)) {
 		if j == i {
 			continue

@@ -127,7 +127,7 @@ func (m *mirror) dials(first bool) {
 	case here != "" && there != "":
 		m.errorf(m.a.Tunnel.line, "tunnel.carrier", "%s here, and %s at %s: no tunnel comes up; both must have the same, or one of them auto", here, there, m.b.Site)
 	default:
-		m.warnf(m.a.Tunnel.line, "tunnel.carrier", "dtls at one site and nothing at the other, which takes tls alone where its memory is short: then no tunnel comes up; give %s and %s the same, or one of them auto", m.a.Site, m.b.Site)
+		m.warnf(m.a.Tunnel.line, "tunnel.carrier", "dtls at one site and nothing at the other, which takes tls alone where its memory is short or its port of UDP is taken: then no tunnel comes up; give %s and %s the same, or one of them auto", m.a.Site, m.b.Site)
 	}
 }
 

@@ -191,13 +191,13 @@ func overBoth(c *config.Config) config.Config {
 	return both
 }
 
-// OfDatagrams returns how much more memory a site takes that uses datagrams because c leaves the carrier out; "": c does not.
-func OfDatagrams(c *config.Config) string {
+// OfDatagrams returns how many bytes of memory more a site takes that uses datagrams because c leaves the carrier out; 0: c does not.
+func OfDatagrams(c *config.Config) int64 {
 	if c.Tunnel.Carrier != "" || c.Tunnel.Insecure {
-		return ""
+		return 0
 	}
 	both := overBoth(c)
-	return mebibytes(BudgetOf(&both).Sum() - BudgetOf(c).Sum())
+	return BudgetOf(&both).Sum() - BudgetOf(c).Sum()
 }
 
 // goLimit returns how much memory Go may take before it collects garbage more often: the budgets, and a tenth of garbage.

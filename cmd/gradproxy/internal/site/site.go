@@ -263,22 +263,31 @@ func (s *Site) intercept(c *config.Config) error {
 // listenCarriers listens for carriers. Where the configuration leaves the carrier out and datagrams have no port, t becomes one of TLS alone.
 func (s *Site) listenCarriers(t *config.Tunnel) (net.Listener, error) {
 	l, err := listenCarriers(t.Carrier, t.Listen)
-	if err == nil || s.started.Tunnel.Carrier != "" || t.Carrier != tunnel.CarrierAuto {
+	if !errors.Is(err, syscall.EADDRINUSE) || s.started.Tunnel.Carrier != "" || t.Carrier != tunnel.CarrierAuto {
 		return l, err
 	}
 	alone, failed := listenCarriers(tunnel.CarrierTLS, t.Listen)
 	if failed != nil {
 		return nil, failed
 	}
-	s.log.Warn("carriers use TLS alone, since there is no port for datagrams", "err", err)
+	s.log.Warn("carriers use TLS alone, since another program has the port of UDP: stop it (ss -lnup) and start again, or set tunnel.carrier to tls", "listen", t.Listen)
 	t.Carrier = tunnel.CarrierTLS
 	return alone, nil
 }
 
+// portInUse is the error of an address that another program has.
+type portInUse struct{ address string }
+
+func (e *portInUse) Error() string {
+	return fmt.Sprintf("tunnel: listen %s: the port is in use: stop the program that holds it (ss -lntup), or set tunnel.listen to another", e.address)
+}
+
+func (e *portInUse) Is(target error) bool { return target == syscall.EADDRINUSE }
+
 func listenCarriers(carrier, address string) (net.Listener, error) {
 	l, err := tunnel.Listen(carrier, address)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("tunnel: listen %s: the port is in use: stop the program that holds it (ss -lntup), or set tunnel.listen to another", address)
+		return nil, &portInUse{address}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("tunnel: %w: correct tunnel.listen in the configuration", err)
