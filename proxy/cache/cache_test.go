@@ -5,12 +5,14 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"io"
 	"log/slog"
 	"math"
 	"math/rand/v2"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gradproxy/gradproxy/codecs"
@@ -63,15 +65,23 @@ type queue struct {
 	mu     sync.Mutex
 	chunks [][]byte
 	more   chan struct{} // has a token if there are chunks, or the end
-	ended  bool
+	ended  error         // what is read behind the chunks; nil: more may come
 }
 
 func newQueue() *queue { return &queue{more: make(chan struct{}, 1)} }
 
-func (q *queue) put(b []byte, end bool) error {
+// put puts a chunk into the queue.
+func (q *queue) put(b []byte) error { return q.add(b, nil) }
+
+// end has the reader of the queue find an error behind its chunks.
+func (q *queue) end(code tunnel.Code, remote bool) {
+	q.add(nil, &tunnel.ResetError{Peer: "other", Code: code, Remote: remote})
+}
+
+func (q *queue) add(b []byte, end error) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.ended {
+	if q.ended != nil {
 		return tunnel.ErrClosed
 	}
 	if q.ended = end; len(b) > 0 {
@@ -95,8 +105,8 @@ func (q *queue) get() ([]byte, error) {
 		}
 		ended := q.ended
 		q.mu.Unlock()
-		if ended {
-			return nil, &tunnel.ResetError{Peer: "other", Code: frame.ResetByApp, Remote: true}
+		if ended != nil {
+			return nil, ended
 		}
 		<-q.more
 	}
@@ -106,11 +116,11 @@ func (q *queue) get() ([]byte, error) {
 type end struct{ in, out *queue }
 
 func (e *end) ReadChunk() ([]byte, error)  { return e.in.get() }
-func (e *end) Write(p []byte) (int, error) { return len(p), e.out.put(p, false) }
+func (e *end) Write(p []byte) (int, error) { return len(p), e.out.put(p) }
 func (e *end) Close() error                { e.Reset(0); return nil }
-func (e *end) Reset(tunnel.Code) {
-	e.in.put(nil, true)
-	e.out.put(nil, true)
+func (e *end) Reset(code tunnel.Code) {
+	e.in.end(code, false)
+	e.out.end(code, true)
 }
 
 // Lines are a log that may be read at any time.
@@ -282,21 +292,43 @@ func TestOneValueStreamIsOpened(t *testing.T) {
 func TestEndOfAValueStreamIsLogged(t *testing.T) {
 	const here, there = "shared values are lost", "values that the peer has put here are lost"
 	for want := range 2 {
-		a, b := newSides(t, 1<<20)
-		if want > 0 {
-			if r, ok := a.put(1, weights(rand.New(rand.NewPCG(3, 4)), 1000)); !ok {
-				t.Fatal("a value was not put")
-			} else if _, err := b.take(r); err != nil {
-				t.Fatal(err)
+		synctest.Test(t, func(t *testing.T) {
+			a, b := newSides(t, 1<<20)
+			if want > 0 {
+				if r, ok := a.put(1, weights(rand.New(rand.NewPCG(3, 4)), 1000)); !ok {
+					t.Fatal("a value was not put")
+				} else if _, err := b.take(r); err != nil {
+					t.Fatal(err)
+				}
 			}
-		}
-		a.Reset()
-		waitFor(t, func() bool {
-			return !a.peer.Stats().Writing && !b.peer.Stats().Storing && a.log.count(here) >= want && b.log.count(there) >= want // b notes its end once it has logged it
+			a.Reset()
+			synctest.Wait() // until what notes the ends of streams has ended too
+			if st := a.peer.Stats(); st.Writing || st.Storing {
+				t.Errorf("a stream goes on: %+v", st)
+			}
+			if a.log.count(here) != want || b.log.count(there) != want || a.log.count("level=")+b.log.count("level=") != 2*want {
+				t.Errorf("the logs, which should have %d lines:\n%s\nand:\n%s", want, &a.log, &b.log)
+			}
 		})
-		if a.log.count(here) != want || b.log.count(there) != want || a.log.count(there)+b.log.count(here) != 0 {
-			t.Errorf("the logs, which should have %d lines:\n%s\nand:\n%s", want, &a.log, &b.log)
-		}
+	}
+}
+
+// A value stream whose frames are out of form is worth a line at both ends, though no value was held: the next one, a second later, may be like it.
+func TestStreamsOutOfFormAreLogged(t *testing.T) {
+	declare, block := rawBlock(0, 1000)
+	for name, wire := range map[string][]byte{"an unknown kind": {255}, "a value without a slot": block, "a frame that is cut short": declare[:len(declare)-1]} {
+		synctest.Test(t, func(t *testing.T) {
+			a, b := newSides(t, 1<<20)
+			stream := a.peer.writer.stream.(*end)
+			stream.Write(wire)
+			if name == "a frame that is cut short" {
+				stream.out.add(nil, io.EOF)
+			}
+			synctest.Wait()
+			if b.log.count("level=ERROR") != 1 || b.log.count("reason=protocol") != 1 || a.log.count("level=WARN") != 1 || a.log.count("level=")+b.log.count("level=") != 2 {
+				t.Errorf("%s: the logs:\n%s\nand:\n%s", name, &a.log, &b.log)
+			}
+		})
 	}
 }
 
@@ -375,7 +407,7 @@ func TestWrongHash(t *testing.T) {
 		there, here := weights(r, n), weights(r, n)
 		d := frame.Declaration{Codec: codec, DType: tensor.Float32, N: n, Key: 1, Base: 1}
 		feed := func(k frame.Kind, body []byte) {
-			stream.in.put(frame.Append(nil, frame.Frame{Kind: k, Body: body}), false)
+			stream.in.put(frame.Append(nil, frame.Frame{Kind: k, Body: body}))
 		}
 		feed(frame.Declare, d.Append(nil))
 		feed(frame.Block, append([]byte{frame.FormRaw}, there...))

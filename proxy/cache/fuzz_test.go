@@ -154,7 +154,7 @@ func FuzzValueStream(f *testing.F) {
 		close(secondGone)
 		side.peer.Ended(second)
 		side.peer.check(t, mine)
-		stream.in.put(nil, true) // the end, behind the rest
+		stream.in.end(frame.ResetByApp, true) // the end, behind the rest
 		<-ended
 		close(gone)
 		apps.Wait()

@@ -22,7 +22,7 @@ func newFeed(wire ...[]byte) *feed {
 
 func (f *feed) feed(wire ...[]byte) {
 	for _, b := range wire {
-		f.in.put(b, false)
+		f.in.put(b)
 	}
 }
 

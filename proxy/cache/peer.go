@@ -3,12 +3,14 @@ package cache
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
 
 	"github.com/gradproxy/gradproxy/proxy/frame"
 	"github.com/gradproxy/gradproxy/proxy/memory"
+	"github.com/gradproxy/gradproxy/proxy/tunnel"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -152,7 +154,12 @@ func (p *Peer) open(epoch uint64) {
 	p.mu.Unlock()
 	close(w.dead)
 	w.pipe.Wait()
-	if held > 0 && p.ctx.Err() == nil { // else nothing was held, or this proxy ends and puts nothing any more
+	var reset *tunnel.ResetError
+	switch {
+	case p.ctx.Err() != nil: // this proxy ends and puts nothing any more
+	case errors.As(err, &reset) && reset.Remote && reset.Code == frame.ResetByFrames: // the next stream may end like this one
+		c.Log.Warn("the peer has reset the stream of shared values; its log may say why", "peer", p.name, "bytes", held, "err", err)
+	case held > 0:
 		c.Log.Info("shared values are lost; the next are put whole", "peer", p.name, "bytes", held, "err", err)
 	}
 }

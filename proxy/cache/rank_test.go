@@ -34,7 +34,7 @@ func TestLockOrder(t *testing.T) {
 						continue
 					}
 					if got, err := ends[1].takeOn(there, ref); err != nil || !bytes.Equal(got, w) {
-						t.Error("other bytes arrived:", err)
+						t.Errorf("other bytes arrived: %v; the logs:\n%s\nand:\n%s", err, &a.log, &b.log)
 						return
 					}
 				}
