@@ -1,6 +1,9 @@
 package shadow
 
-import "math/bits"
+import (
+	"math/bits"
+	"slices"
+)
 
 const (
 	// settling is how many values of each connection do not count after the first that a candidate has coded.
@@ -17,7 +20,7 @@ const (
 
 // An account has the measures of one candidate in one window. A residual grows for a while, by few values under int8 and by more than a hundred under a codec that drops
 // nearly all elements, and while it grows the encodings are smaller than they will be. So the measures are summed apart for the values 9 to 16 of each connection, 17 to 32 and so on,
-// and the values count from the first such period whose residual is hardly larger than that of the period before.
+// and the values count from the first such period whose residual is hardly larger than that of the measured period before.
 type account struct {
 	values  int       // that were coded
 	used    int       // since the first that the candidate has coded; 0: none
@@ -49,10 +52,10 @@ func (a *account) add(m *Measure, lines int) {
 
 // from returns the first period that counts. false: the residual still grows.
 func (a *account) from() (period int, settled bool) {
-	before := -1.0
+	before, loses := -1.0, a.loses()
 	for i := range max(0, len(a.periods)-1) { // the last one is not over
 		p := &a.periods[i]
-		if p.Raw == 0 {
+		if p.Raw == 0 || loses && p.Measured == 0 { // where all blocks were guarded the period tells nothing of the residual
 			continue
 		}
 		now := p.residual()
@@ -65,6 +68,11 @@ func (a *account) from() (period int, settled bool) {
 		before = now
 	}
 	return max(0, len(a.periods)-1), false
+}
+
+// loses reports whether the candidate was seen to lose something, or would have but for the guard. A lossless one is never measured.
+func (a *account) loses() bool {
+	return slices.ContainsFunc(a.periods, func(p Measure) bool { return p.Measured > 0 || p.Behind > 0 })
 }
 
 // sum returns the sum of the values that count. While the residual grows they are the latest, and early.

@@ -146,6 +146,36 @@ func TestResidualsSettle(t *testing.T) {
 	}
 }
 
+// A period in which nothing was measured, since all blocks were guarded, does not pass for one without a residual. A lossless candidate is never measured, and has settled at once.
+func TestGuardedPeriodsTellNothing(t *testing.T) {
+	const values = 400
+	never := func(int) bool { return false }
+	for name, c := range map[string]struct {
+		residual    func(value int) float64
+		measured    int
+		guarded     func(value int) bool
+		want, early int
+	}{
+		"grows, and is guarded for a while": {func(v int) float64 { return float64(v) }, 1, func(v int) bool { return v >= 16 && v < 64 }, values - 256, values - 256},
+		"is guarded all the time":           {func(v int) float64 { return float64(v) }, 1, func(v int) bool { return true }, values - 256, values - 256},
+		"is guarded, and then settles":      {func(v int) float64 { return float64(min(v, 60)) }, 1, func(v int) bool { return v < 64 }, values - 128, 0},
+		"is guarded once it has settled":    {func(v int) float64 { return float64(min(v, 20)) }, 1, func(v int) bool { return v >= 64 }, values - 32, 0},
+		"loses nothing":                     {func(v int) float64 { return 0 }, 0, never, values - 16, 0},
+	} {
+		var a account
+		for v := range values {
+			m := Measure{Raw: 1, Measured: c.measured, Residual: c.residual(v)}
+			if c.guarded(v) {
+				m = Measure{Raw: 1, Behind: 1}
+			}
+			a.add(&m, 1)
+		}
+		if s := a.sum(); s.Raw != int64(c.want) || s.Early != int64(c.early) {
+			t.Errorf("%s: %d values count and %d are early, want %d and %d", name, s.Raw, s.Early, c.want, c.early)
+		}
+	}
+}
+
 // Windows that have settled are worth more than early ones, of whichever piece and in whichever order they come.
 func TestEarlySumsGiveWay(t *testing.T) {
 	early, settled := Measure{Raw: 10, Wire: 1, Early: 10}, Measure{Raw: 10, Wire: 5}
