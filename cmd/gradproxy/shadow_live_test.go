@@ -30,11 +30,17 @@ func runShadowed(t *testing.T, wire, code string, steps int, candidates []string
 	return runAsked(t, wire, code, steps, candidates, func(*pair.Site) {})
 }
 
-// runAsked is runShadowed, and calls ask with both sites once the job has ended and all that was sampled has been tried.
+// runAsked is runShadowed, and calls ask with both sites once the job has ended and all that was sampled has been tried. The job waits after each step until the step's
+// values have been tried, so that no value of the sample is dropped, however slow the machine is.
 func runAsked(t *testing.T, wire, code string, steps int, candidates []string, ask func(*pair.Site)) (s shadowed) {
 	t.Helper()
-	var p *pair.Pair
+	var p *pair.Pair // nil in the direct run, which comes first
 	o := demo.Options{Wires: []string{wire}, Codes: []string{code}, Steps: steps, Model: []int{128, 128}, Seed: 3}
+	o.After = func() {
+		if p != nil {
+			waitUntilTried(t, p)
+		}
+	}
 	o.Through = func(ctx context.Context, r demo.Run, between demo.Between) (demo.Path, error) {
 		cfg := pairOf(r, between)
 		if cfg.Shadow = candidates; candidates != nil && cfg.Jobs == nil {
@@ -43,18 +49,13 @@ func runAsked(t *testing.T, wire, code string, steps int, candidates []string, a
 		var err error
 		p, err = pair.Start(ctx, cfg)
 		return closing{p, func() {
+			waitUntilTried(t, p)
 			for _, site := range []*pair.Site{p.Near, p.Far} {
-				for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
-					if r, _ := site.Shadow(); r.Queued == 0 {
-						break
-					}
-					if time.Now().After(deadline) {
-						t.Error("values of the sample wait for ever")
-						break
-					}
-				}
 				ask(site)
 				if r, ok := site.Shadow(); ok {
+					if r.Dropped > 0 {
+						t.Errorf("dropped %d of %d values of the sample", r.Dropped, r.Dropped+r.Values)
+					}
 					s.reports = append(s.reports, r)
 				}
 				for _, peer := range site.Tunnel.Stats() {
@@ -69,6 +70,22 @@ func runAsked(t *testing.T, wire, code string, steps int, candidates []string, a
 	}
 	s.same = report.Runs[1].SameAsDirect
 	return s
+}
+
+// waitUntilTried waits until both sites have tried all that was sampled so far.
+func waitUntilTried(t *testing.T, p *pair.Pair) {
+	t.Helper()
+	for _, site := range []*pair.Site{p.Near, p.Far} {
+		for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+			if r, _ := site.Shadow(); r.Queued == 0 {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Error("values of the sample wait for ever")
+				break
+			}
+		}
+	}
 }
 
 // closing calls a function before a Path is closed.

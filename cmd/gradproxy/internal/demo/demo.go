@@ -26,6 +26,7 @@ type Options struct {
 	Steps int      // of training, on the wire of flower rounded up to whole rounds; 0: DefaultSteps
 	Seed  uint64   // of weights and batches
 	Model []int    // widths of the classifier's hidden layers; nil: 256 and 256, 85,002 parameters in all
+	After func()   // called by one rank after each step of training, and the job goes on when it returns; nil: nothing
 
 	// Through starts two proxies for a run, one at each site. between leads from an
 	// address at the far site to one at the near site, across the link. Not needed if Codes is empty, but not nil.

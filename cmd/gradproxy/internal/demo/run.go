@@ -71,7 +71,12 @@ func (o Options) do(ctx context.Context, r Run, show *screen) (f finished, err e
 		s := wire.Stats()
 		return s.AB.Bytes, s.BA.Bytes
 	})
-	t, err := job(r.Wire)(ctx, &run{o, path, &calls, set, show.step})
+	t, err := job(r.Wire)(ctx, &run{o, path, &calls, set, func(loss float64) {
+		show.step(loss)
+		if o.After != nil {
+			o.After()
+		}
+	}})
 	stop()
 	if err != nil {
 		return f, err
