@@ -235,7 +235,7 @@ func TestPlainPeerUnderstands(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		plain.SetReadDeadline(time.Now().Add(5 * time.Second))
+		plain.SetReadDeadline(time.Now().Add(time.Minute))
 		n, err := plain.Read(b)
 		if err != nil {
 			t.Fatal(err)
@@ -248,7 +248,7 @@ func TestPlainPeerUnderstands(t *testing.T) {
 	if string(got[headerLen:]) != "from the tunnel" {
 		t.Errorf("%q came", got)
 	}
-	l.SetDeadline(time.Now().Add(5 * time.Second))
+	l.SetDeadline(time.Now().Add(time.Minute))
 	got = make([]byte, headerLen+len("from pion"))
 	if _, err := io.ReadFull(l, got); err != nil || string(got[headerLen:]) != "from pion" {
 		t.Errorf("%q, %v", got, err)
