@@ -106,6 +106,7 @@ const (
 	CallerUnclear     // several process groups may have made this call, and they disagree
 	RanksUnknown      // DistributedDataParallel calls this collective, but the number of ranks is not known
 	CallsContradicted // the connection has carried something else than the process has called
+	ProbeLate         // the process that sees the calls did not answer in time
 
 	Contested // other sums of the step have this one's size: its place does not tell it from them
 
@@ -117,7 +118,7 @@ const (
 
 var reasonNames = [...]string{"ok", "no rule", "role unproved", "dtype unknown", "implausible", "stalled",
 	"no gain", "no reference", "peer lacks codec", "too small", "no memory", "learning",
-	"call not seen", "other caller", "no sum", "caller unclear", "ranks unknown", "calls contradicted", "contested", "job doubted", "guarded", "checksum"}
+	"call not seen", "other caller", "no sum", "caller unclear", "ranks unknown", "calls contradicted", "probe late", "contested", "job doubted", "guarded", "checksum"}
 
 // Valid reports whether r is one of the reasons.
 func (r Reason) Valid() bool { return int(r) < len(reasonNames) }

@@ -63,7 +63,8 @@ type callVerdict uint8
 const (
 	callUnseen   callVerdict = iota // nobody sees the calls, or has seen this one
 	callEnded                       // the wire has contradicted the calls
-	callUnclear                     // several groups may have called it, and they disagree, or it is not known now
+	callUnclear                     // several groups may have called it, and they disagree
+	callLate                        // not known now: the process that sees the calls did not answer in time
 	callType                        // elements of a type that is not known
 	callRanks                       // DistributedDataParallel's, but the number of ranks is not known
 	callLearning                    // DistributedDataParallel's, but its group, or its buckets, are not known for long enough
@@ -104,7 +105,7 @@ func (p *proof) judge(tag uint32, first int, r *ranks) called {
 	}
 	var answered bool
 	if p.found, answered = p.calls.Of(p.found[:0], tag); !answered {
-		return called{verdict: callUnclear}
+		return called{verdict: callLate}
 	}
 	p.fits = p.fits[:0]
 	sized, lost, full := false, "", false
@@ -380,12 +381,12 @@ func (p *proof) passed(v *called, count int, r *ranks) {
 
 // callReasons gives the reason for which an all-reduce is not proved to be a gradient.
 var callReasons = [...]tensor.Reason{
-	callUnseen: tensor.CallUnseen, callEnded: tensor.CallsContradicted, callUnclear: tensor.CallerUnclear, callType: tensor.DTypeUnknown, callRanks: tensor.RanksUnknown,
+	callUnseen: tensor.CallUnseen, callEnded: tensor.CallsContradicted, callUnclear: tensor.CallerUnclear, callLate: tensor.ProbeLate, callType: tensor.DTypeUnknown, callRanks: tensor.RanksUnknown,
 	callLearning: tensor.Learning, callOther: tensor.OtherCaller, callNoSum: tensor.NoSum, callBucket: tensor.OK,
 }
 
-// vetoes reports whether the calls say that an all-reduce is no gradient, whatever the user says of the job's sums. Other callers'
-// sums may be gradients as long as DistributedDataParallel sums none in memory of its own.
+// vetoes reports whether the calls say that an all-reduce is no gradient, whatever the user says of the job's sums, or would perhaps say so if they were known
+// now. Other callers' sums may be gradients as long as DistributedDataParallel sums none in memory of its own.
 func (p *proof) vetoes(v *called) bool {
-	return v.verdict == callNoSum || p.reduces && (v.verdict == callOther || v.verdict == callUnclear)
+	return v.verdict == callNoSum || v.verdict == callLate || p.reduces && (v.verdict == callOther || v.verdict == callUnclear)
 }

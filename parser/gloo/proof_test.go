@@ -414,6 +414,9 @@ func TestUnansweredCalls(t *testing.T) {
 					if lossy(m.value.Role) {
 						t.Fatalf("%s: nobody answers for step %d of %s, which is %v, by %v", name, m.Step, m.Name, m.value.Role, m.value.Proof)
 					}
+					if m.Op == gloosim.AllReduce && m.value.Why != tensor.ProbeLate {
+						t.Fatalf("%s: nobody answers for step %d of %s: %v, want %v", name, m.Step, m.Name, m.value.Why, tensor.ProbeLate)
+					}
 				}
 				if sums == parser.SumsProved {
 					checkProof(t, fmt.Sprintf("%s, without answers from step %d to %d", name, w.begin, w.end), answered, w.from)
@@ -422,6 +425,31 @@ func TestUnansweredCalls(t *testing.T) {
 					t.Errorf("%s: contradictions %q", name, calling.contradictions)
 				}
 			}
+		}
+	}
+}
+
+// The user's word does not count while nobody answers, though nothing that is known of the calls spoke against it: they may be no sums now.
+func TestUnansweredCallsOutweighTheUsersWord(t *testing.T) {
+	job := between(50, nil)
+	trace := gloosim.Run(gloosim.Job{Ranks: 2, Calls: job, Tags: true, FirstID: true})
+	calling := callsOf(job, 2).change(func(_ uint32, c []parser.Call) []parser.Call {
+		c[0].Caller, c[1].Caller = parser.Somebody, parser.Somebody
+		return c
+	})
+	const begin, end = 10, 14
+	unanswered := func(step int) bool { return begin <= step && step < end }
+	calling.unanswered = func(tag uint32) bool { return unanswered(job[tag].Step) }
+	all, err := play(t, trace, parser.Conn{Job: "job", Sums: parser.SumsGradients, Calls: calling})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range all {
+		switch {
+		case unanswered(m.Step) && (m.value.Role != tensor.Exact || m.value.Why != tensor.ProbeLate):
+			t.Errorf("nobody answers for step %d: %v, %v", m.Step, m.value.Role, m.value.Why)
+		case (m.Step == begin-1 || m.Step >= end) && !lossy(m.value.Role):
+			t.Errorf("step %d is %v, %v", m.Step, m.value.Role, m.value.Why)
 		}
 	}
 }

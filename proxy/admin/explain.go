@@ -25,6 +25,8 @@ func Explain(t *proxy.TensorInfo, lossy func(codec string) bool) Explanation {
 		e = noRule(t, e)
 	case t.Reason == "role unproved", t.Reason == "learning", t.Reason == "call not seen", t.Reason == "caller unclear":
 		e = unproved(t, e)
+	case t.Reason == "probe late":
+		e.Change = "Nothing is to be done if this passes. If it stays so, see whether the process gradproxy-prober is stopped, or has no turn on a busy machine: the proxy's log tells since when."
 	case t.Reason == "too small":
 		e.Change = "Coding it would cost more than it saves. If it comes often, name it in a rule all the same."
 		e.YAML = rule(t, "lossless")
@@ -107,6 +109,7 @@ func because(t *proxy.TensorInfo) string {
 		"caller unclear":     "Several process groups may have made this call, and they disagree.",
 		"ranks unknown":      "DistributedDataParallel calls this collective, but the number of ranks is not known.",
 		"calls contradicted": "The connection has carried something else than the process has called, so it loses nothing.",
+		"probe late":         "The process that probes did not answer in time, so it is not known what the job's process called, and the value travels exactly.",
 		"contested":          "Other sums of a step have the same size, so its place does not tell it from them.",
 		"job doubted":        "Another sum of this job was found to be no gradient, so nothing of the job loses anything.",
 		"guarded":            "Receivers were too far behind, so it travels exactly for a while.",

@@ -42,7 +42,7 @@ func (c *Client) Pid() int { return c.pid }
 // ErrLate is the error of a question without an answer in time, and of the ones after it until the late answer has come. The proof goes on then.
 var ErrLate = errors.New("prober: the process that probes has not answered in time")
 
-// Late returns how long a question without an answer has waited; 0: there is none whose time is over.
+// Late returns the time since the first of the questions in a row that had no answer in time; 0: the prober answers. The rest after a late answer counts too.
 func (c *Client) Late() time.Duration { return max(c.quick.lateFor(), c.slow.lateFor()) }
 
 // Timeouts returns the number of questions that had no answer in time, without the ones that were not asked.
@@ -165,6 +165,12 @@ func (p *Process) Ended() string {
 	return ""
 }
 
+// Closed reports whether a connection is closed at this end.
+func Closed(conn syscall.Conn) bool {
+	raw, err := conn.SyscallConn()
+	return err != nil || raw.Control(func(uintptr) {}) != nil
+}
+
 // ask asks the prober by one of its lines. ErrLate: there was no answer in time. A prober that answers out of form, or has ended, is given up.
 func (c *Client) ask(l *line, r *request, own syscall.Conn) ([]byte, error) {
 	c.mu.Lock()
@@ -219,7 +225,7 @@ func (c *Client) giveUp(reason error) error {
 // errClosed is the reason of Close.
 var errClosed = errors.New("prober: closed")
 
-// Close ends the prober, which removes the programs, and waits for that.
+// Close ends the prober, which removes the programs, and waits for that. Questions that wait for an answer have an error at once.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	c.closing = true

@@ -23,6 +23,8 @@ type line struct {
 	log      *slog.Logger
 	within   time.Duration // how long an answer may take
 	rest     time.Duration // how long no question is asked after a late answer
+	grace    time.Duration // how long after the rest a late answer still counts as the last one, if nobody asks
+	cost     string        // what a late answer costs, as the log says
 	timeouts atomic.Uint64
 
 	mu     sync.Mutex // held while a question waits
@@ -31,6 +33,7 @@ type line struct {
 	state struct {
 		sync.Mutex           // guards the fields below
 		asked      time.Time // the question whose answer is late; zero: none is
+		since      time.Time // the first of the late questions in a row; zero: the last answer came in time
 		resume     time.Time // when questions are asked again
 		broken     error     // why there are no more answers
 	}
@@ -42,7 +45,7 @@ func (l *line) ask(datagram []byte, own syscall.Conn) (answer []byte, err error)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err := l.ready(); err != nil {
-		if errors.Is(err, ErrLate) && own != nil && ended(own) {
+		if errors.Is(err, ErrLate) && own != nil && Closed(own) {
 			err = net.ErrClosed
 		}
 		return nil, err
@@ -68,6 +71,7 @@ func (l *line) ask(datagram []byte, own syscall.Conn) (answer []byte, err error)
 	if err != nil {
 		return nil, l.end(err)
 	}
+	l.inTime()
 	return append([]byte(nil), l.answer[:n]...), nil
 }
 
@@ -84,15 +88,37 @@ func (l *line) ready() error {
 	return nil
 }
 
-// late notes that the answer to a question has not come in time, and has it dropped when it comes.
+// late notes that the answer to a question has not come in time, and has it dropped when it comes. The first of the late questions in a row is logged.
 func (l *line) late(asked time.Time) error {
 	l.timeouts.Add(1)
 	l.state.Lock()
+	first := l.answers(asked)
+	if first {
+		l.state.since = asked
+	}
 	l.state.asked = asked
 	l.state.Unlock()
-	l.log.Warn("the process that probes does not answer: until it does nothing is proved, and sums travel exactly, but for those of jobs with sums: gradients", "waited", l.within)
+	if first {
+		l.log.Warn("the process that probes does not answer in time: until it does, "+l.cost, "waited", l.within)
+	}
 	go l.drop()
 	return ErrLate
+}
+
+// answers reports whether the last answer came in time, or the late one does not count any more. l.state is held.
+func (l *line) answers(now time.Time) bool {
+	return l.state.since.IsZero() || l.state.asked.IsZero() && now.After(l.state.resume.Add(l.grace))
+}
+
+// inTime notes that an answer came in time.
+func (l *line) inTime() {
+	l.state.Lock()
+	since := l.state.since
+	l.state.since = time.Time{}
+	l.state.Unlock()
+	if !since.IsZero() {
+		l.log.Info("the process that probes answers in time again", "after", time.Since(since))
+	}
 }
 
 // drop waits for the late answer, for as long as the socket is open.
@@ -107,30 +133,29 @@ func (l *line) drop() {
 	}
 	l.state.Lock()
 	defer l.state.Unlock()
-	now := time.Now()
-	l.log.Info("the process that probes answers again", "after", now.Sub(l.state.asked), "asked_again_in", l.rest)
-	l.state.asked, l.state.resume = time.Time{}, now.Add(l.rest)
+	l.state.asked, l.state.resume = time.Time{}, time.Now().Add(l.rest)
 }
 
 // end notes why there are no more answers, and returns the first reason.
 func (l *line) end(err error) error {
 	l.state.Lock()
 	defer l.state.Unlock()
-	l.state.asked = time.Time{}
+	l.state.asked, l.state.since = time.Time{}, time.Time{}
 	if l.state.broken == nil {
 		l.state.broken = err
 	}
 	return l.state.broken
 }
 
-// lateFor returns how long the question whose answer is late has waited; 0: none has.
+// lateFor returns the time since the first of the late questions in a row was asked; 0: the line answers.
 func (l *line) lateFor() time.Duration {
 	l.state.Lock()
 	defer l.state.Unlock()
-	if l.state.asked.IsZero() {
+	now := time.Now()
+	if l.answers(now) {
 		return 0
 	}
-	return time.Since(l.state.asked)
+	return now.Sub(l.state.since)
 }
 
 func (l *line) send(datagram []byte, own syscall.Conn) error {
@@ -148,12 +173,6 @@ func (l *line) send(datagram []byte, own syscall.Conn) error {
 		return fmt.Errorf("%w: %w", net.ErrClosed, err)
 	}
 	return errors.Join(err, sent)
-}
-
-// ended reports whether a connection is closed at this end.
-func ended(own syscall.Conn) bool {
-	raw, err := own.SyscallConn()
-	return err != nil || raw.Control(func(uintptr) {}) != nil
 }
 
 func (l *line) close() { _ = l.conn.Close() }

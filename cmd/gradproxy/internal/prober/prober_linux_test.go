@@ -223,11 +223,85 @@ func TestRestAfterALateAnswer(t *testing.T) {
 		t.Fatalf("answer %q, %v", got, err)
 	}
 	answer <- "to "
-	for l.lateFor() != 0 && t.Context().Err() == nil {
-		time.Sleep(time.Millisecond)
-	}
+	awaitDrop(t, l)
 	if got, err := l.ask([]byte("two"), nil); !errors.Is(err, ErrLate) || l.timeouts.Load() != 1 {
 		t.Errorf("answer %q, %v, %d questions were asked in vain", got, err, l.timeouts.Load())
+	}
+	if l.lateFor() == 0 {
+		t.Error("the line is said to answer while nothing is asked")
+	}
+}
+
+// awaitDrop waits until a late answer has come and was dropped.
+func awaitDrop(t *testing.T, l *line) {
+	t.Helper()
+	for t.Context().Err() == nil {
+		l.state.Lock()
+		dropped := l.state.asked.IsZero()
+		l.state.Unlock()
+		if dropped {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// Of late answers in a row the first is logged, and the time counts from its question on. One that is late after an answer in time, or long after the last question, is the first again.
+func TestLateAnswersInARow(t *testing.T) {
+	l, answer := slowProber(t, time.Millisecond, 0)
+	var log strings.Builder
+	l.log, l.grace = slog.New(slog.NewTextHandler(&log, nil)), time.Hour
+	late := func(logged int) (since time.Time) {
+		t.Helper()
+		if got, err := l.ask([]byte("one"), nil); !errors.Is(err, ErrLate) {
+			t.Fatalf("answer %q, %v", got, err)
+		}
+		answer <- "to "
+		awaitDrop(t, l)
+		if n := strings.Count(log.String(), "does not answer in time"); n != logged {
+			t.Errorf("logged %d times, want %d:\n%s", n, logged, &log)
+		}
+		return l.state.since
+	}
+	first := late(1)
+	for range 3 {
+		if since := late(1); since != first || l.lateFor() == 0 {
+			t.Errorf("late since %v, want %v", since, first)
+		}
+	}
+	l.within = time.Minute
+	var answered sync.WaitGroup
+	answered.Go(func() { answer <- "to " })
+	if got, err := l.ask([]byte("two"), nil); err != nil || l.lateFor() != 0 {
+		t.Errorf("answer %q, %v, late for %v", got, err, l.lateFor())
+	}
+	answered.Wait()
+	l.within = time.Millisecond
+	second := late(2)
+	l.grace = -time.Hour // it is over
+	if third := late(3); l.lateFor() != 0 || third == second {
+		t.Errorf("late for %v after the last question, since %v, before since %v", l.lateFor(), third, second)
+	}
+}
+
+// Close ends questions that wait for an answer, which the prober may never give.
+func TestCloseEndsQuestions(t *testing.T) {
+	proxy, far := pair(t)
+	l := &line{conn: proxy, log: slog.New(slog.DiscardHandler), within: time.Hour}
+	c := &Client{quick: l, slow: l, kill: func() {}, died: func() {}, processes: map[uint32]*Process{}}
+	living := make(chan []*Process)
+	go func() { living <- c.Living() }()
+	if _, err := far.Read(make([]byte, 100)); err != nil { // the question
+		t.Fatal(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if all := <-living; len(all) != 0 {
+		t.Errorf("living %v", all)
+	}
+	if _, err := l.ask([]byte("one"), nil); err == nil {
+		t.Error("a question was asked after Close")
 	}
 }
 
@@ -258,7 +332,7 @@ func TestStoppedProber(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, l := range []*line{c.quick, c.slow} {
-		l.within, l.rest = 10*time.Millisecond, 0
+		l.within, l.rest, l.grace = 10*time.Millisecond, 0, 0
 	}
 	if err := syscall.Kill(c.Pid(), syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
@@ -292,7 +366,7 @@ func TestStoppedProber(t *testing.T) {
 		t.Error(err)
 	default:
 	}
-	for _, want := range []string{"does not answer", "answers again"} {
+	for _, want := range []string{"does not answer", "answers in time again"} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("the log has no %q:\n%s", want, &log)
 		}

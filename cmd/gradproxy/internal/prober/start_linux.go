@@ -29,6 +29,15 @@ const (
 
 	// quickRest is how long nobody asks a quick question after a late answer: parsers wait for the answers, and may so lose a part of 11 of their time at most.
 	quickRest = 10 * quickWithin
+
+	// grace is the time after a rest in which a line's next question comes and has its answer, if processes are seen: they are counted each second.
+	grace = quickWithin + time.Second
+)
+
+// What late answers cost, as the log says.
+const (
+	quickCost = "values whose calls are not known travel exactly, also those of jobs with sums: gradients"
+	slowCost  = "nothing is proved for connections whose process is not found yet, and their sums travel exactly, but for those of jobs with sums: gradients"
 )
 
 // Start starts a prober with the rights that this process has now. lost is called once if the prober ends before Close, with the reason.
@@ -40,7 +49,7 @@ func Start(log *slog.Logger, lost func(error)) (*Client, error) {
 			f.Close()
 		}
 	}()
-	for i, within := range []time.Duration{quickWithin, slowWithin} {
+	for i, l := range []*line{{within: quickWithin, rest: quickRest, grace: grace, cost: quickCost}, {within: slowWithin, grace: grace, cost: slowCost}} {
 		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 		if err != nil {
 			closeAll(ours[:i])
@@ -52,9 +61,9 @@ func Start(log *slog.Logger, lost func(error)) (*Client, error) {
 			closeAll(ours[:i])
 			return nil, fmt.Errorf("prober: %w", err)
 		}
-		ours[i] = &line{conn: conn, log: log, within: within}
+		l.conn, l.log = conn, log
+		ours[i] = l
 	}
-	ours[0].rest = quickRest
 	cmd := &exec.Cmd{
 		Path: "/proc/self/exe", Args: []string{programName}, Dir: "/", ExtraFiles: theirs, Stderr: &logged{log: log},
 		// Nothing of the environment is its own: it says nothing to the service manager, and has no setting of this process.

@@ -34,9 +34,10 @@ type probed struct {
 	tried   bool       // to load the programs
 	loaded  bool       // the programs are
 
-	mu     sync.Mutex // guards the fields below
+	seen map[counted]sight // watch's alone
+
+	mu     sync.Mutex // guards the fields below, and is never held while the prober is asked: new connections take it
 	closed bool
-	seen   map[*prober.Process]sight
 	unseen map[int]string // why processes are not seen, by their numbers, as the log says
 
 	processes      prometheus.Gauge
@@ -45,6 +46,14 @@ type probed struct {
 	contradictions prometheus.Counter
 	failures       prometheus.Counter
 	ended          prometheus.Gauge
+}
+
+// A counted process is one whose calls are seen and counted: a *prober.Process.
+type counted interface {
+	Pid() int
+	Name() string
+	Ended() string // "": it has not
+	Counts() (probe.Counts, error)
 }
 
 // A sight counts the calls of a process that were seen.
@@ -60,7 +69,7 @@ func probesJobs(c *config.Config) bool {
 
 func newProbed(reg prometheus.Registerer, log *slog.Logger) *probed {
 	p := &probed{
-		log: log, seen: map[*prober.Process]sight{}, unseen: map[int]string{},
+		log: log, seen: map[counted]sight{}, unseen: map[int]string{},
 		processes: prometheus.NewGauge(prometheus.GaugeOpts{Name: "gradproxy_probe_processes",
 			Help: "Processes whose collectives are seen."}),
 		calls: prometheus.NewCounter(prometheus.CounterOpts{Name: "gradproxy_probe_calls_total",
@@ -77,13 +86,13 @@ func newProbed(reg prometheus.Registerer, log *slog.Logger) *probed {
 	p.closing, p.close = context.WithCancel(context.Background())
 	reg.MustRegister(p.processes, p.calls, p.buckets, p.contradictions, p.failures, p.ended)
 	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "gradproxy_probe_late_seconds",
-		Help: "How long the process that probes has owed the answer to a question, so that nothing is proved meanwhile; 0: it answers."}, p.late))
+		Help: "Time since the first question in a row that the process that probes did not answer in time: values whose calls are not known travel exactly; 0: it answers."}, p.late))
 	reg.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "gradproxy_probe_timeouts_total",
 		Help: "Questions that the process that probes did not answer in time."}, p.timeouts))
 	return p
 }
 
-// late returns the seconds for which the process that probes has not answered, once its time is over. It must come after begin, or without one.
+// late returns the seconds for which the process that probes has not answered in time. It must come after begin, or without one.
 func (p *probed) late() float64 {
 	if p.prober == nil {
 		return 0
@@ -99,17 +108,18 @@ func (p *probed) timeouts() float64 {
 	return float64(p.prober.Timeouts())
 }
 
-// Close removes the programs.
+// Close removes the programs. The prober's end has what waits for its answers return.
 func (p *probed) Close() error {
 	p.mu.Lock()
 	p.closed = true
 	p.mu.Unlock()
 	p.close()
-	p.working.Wait()
-	if p.prober == nil {
-		return nil
+	var err error
+	if p.prober != nil {
+		err = p.prober.Close()
 	}
-	return p.prober.Close()
+	p.working.Wait()
+	return err
 }
 
 // start runs f, unless Close was called.
@@ -162,6 +172,9 @@ func (p *probed) open() error {
 			return err
 		}
 		p.tried, p.loaded = true, err == nil
+		if p.closing.Err() != nil {
+			return errUnloaded
+		}
 		if err != nil {
 			p.log.Warn("the collectives of jobs are not seen: their sums travel exactly, but for those of jobs with sums: gradients", "err", err)
 		} else {
@@ -197,16 +210,12 @@ func (p *probed) watch() {
 }
 
 func (p *probed) look() {
-	p.mu.Lock()
 	for process := range p.seen { // a process that has ended is counted for the last time
 		p.count(process)
 	}
-	p.mu.Unlock()
-	living := p.prober.Living() // which may wait for a search of /proc, as new connections must not
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	living := p.prober.Living()
 	p.processes.Set(float64(len(living)))
-	seen := map[*prober.Process]sight{}
+	seen := map[counted]sight{}
 	for _, process := range living {
 		p.count(process)
 		seen[process] = p.seen[process]
@@ -214,8 +223,8 @@ func (p *probed) look() {
 	p.seen = seen
 }
 
-// count counts the calls of a process, and logs the verdict on it when that is new. p.mu is held.
-func (p *probed) count(process *prober.Process) {
+// count counts the calls of a process, and logs the verdict on it when that is new.
+func (p *probed) count(process counted) {
 	now, err := process.Counts()
 	if err != nil {
 		return
@@ -270,23 +279,32 @@ type failure struct {
 }
 
 func (c *calls) find(conn syscall.Conn, far netip.AddrPort) {
-	process, pid, err := c.probed.find(conn, far)
-	for pause := time.Millisecond; errors.Is(err, probe.ErrNotAccepted) || errors.Is(err, prober.ErrLate); pause = min(2*pause, time.Second) {
+	process, pid, err := search(c.probed.closing, conn, func() (*prober.Process, int, error) { return c.probed.find(conn, far) })
+	switch {
+	case err == nil:
+		c.process.Store(process)
+	case !errors.Is(err, errUnloaded) && !again(err):
+		c.failed.Store(&failure{pid, err})
+	}
+}
+
+// search looks until the answer is there, unless the connection or closing ends first.
+func search(closing context.Context, conn syscall.Conn, look func() (*prober.Process, int, error)) (process *prober.Process, pid int, err error) {
+	process, pid, err = look()
+	for pause := time.Millisecond; again(err) && !prober.Closed(conn); pause = min(2*pause, time.Second) {
 		select {
 		case <-time.After(pause):
-		case <-c.probed.closing.Done():
-			return
+		case <-closing.Done():
+			return nil, 0, err
 		}
-		process, pid, err = c.probed.find(conn, far)
+		process, pid, err = look()
 	}
-	if errors.Is(err, errUnloaded) {
-		return
-	}
-	if err != nil {
-		c.failed.Store(&failure{pid, err})
-		return
-	}
-	c.process.Store(process)
+	return process, pid, err
+}
+
+// again reports whether another look may find the process that this error's look has not found.
+func again(err error) bool {
+	return errors.Is(err, probe.ErrNotAccepted) || errors.Is(err, prober.ErrLate)
 }
 
 // Of implements parser.Calls.

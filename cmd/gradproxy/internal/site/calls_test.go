@@ -1,17 +1,21 @@
 package site
 
 import (
+	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/gradproxy/gradproxy/bpf/probe"
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/config"
+	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/prober"
 	"github.com/gradproxy/gradproxy/integration/require"
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/tensor"
@@ -56,6 +60,80 @@ func TestProcessThatIsNotSeen(t *testing.T) {
 	}
 	if n := testutil.ToFloat64(p.contradictions); n != 0 {
 		t.Errorf("%v contradictions of a process that is not seen", n)
+	}
+}
+
+// A stuck process is one whose calls cannot be counted now, as while the process that probes is stopped.
+type stuck struct{ asked, answer chan struct{} }
+
+func (*stuck) Pid() int      { return 1 }
+func (*stuck) Name() string  { return "stuck" }
+func (*stuck) Ended() string { return "" }
+
+func (s *stuck) Counts() (probe.Counts, error) {
+	close(s.asked)
+	<-s.answer
+	return probe.Counts{Reduces: 3}, nil
+}
+
+// New connections do not wait while the calls of processes are counted.
+func TestCountsAreNotWaitedFor(t *testing.T) {
+	require.Root(t)
+	p := newProbed(prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	p.begin()
+	defer p.Close()
+	if err := p.prober.Close(); err != nil { // none is living
+		t.Fatal(err)
+	}
+	s := &stuck{make(chan struct{}), make(chan struct{})}
+	p.seen[s] = sight{}
+	looked, begun := make(chan struct{}), make(chan struct{})
+	go func() { p.look(); close(looked) }()
+	<-s.asked
+	go func() { p.start(func() {}); close(begun) }()
+	select {
+	case <-begun:
+	case <-time.After(20 * time.Second):
+		t.Error("a new connection waits until the calls of a process are counted")
+	}
+	close(s.answer)
+	<-looked
+	<-begun
+	if n := testutil.ToFloat64(p.calls); n != 3 {
+		t.Errorf("%v calls were counted, want 3", n)
+	}
+}
+
+// The search for a process that the prober is late to find ends with the connection, and with the proxy.
+func TestSearchEndsWithItsConnection(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	for what, isLate := range map[string]error{"the connection": prober.ErrLate, "the accepted connection": probe.ErrNotAccepted, "the proxy": prober.ErrLate} {
+		conn, err := net.Dial("tcp", listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		closing, end := context.WithCancel(t.Context())
+		defer end()
+		looks := 0
+		process, _, err := search(closing, conn.(*net.TCPConn), func() (*prober.Process, int, error) {
+			switch looks++; {
+			case looks > 5:
+				return nil, 0, errors.New("the search goes on")
+			case looks == 3 && what == "the proxy":
+				end()
+			case looks == 3:
+				conn.Close()
+			}
+			return nil, 0, isLate
+		})
+		if process != nil || !errors.Is(err, isLate) {
+			t.Errorf("after the end of %s: %v", what, err)
+		}
 	}
 }
 

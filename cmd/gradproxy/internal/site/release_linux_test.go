@@ -4,8 +4,10 @@ package site
 
 import (
 	"log/slog"
+	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -24,7 +26,8 @@ func (c *closing) Close() error {
 	return nil
 }
 
-// The rules are removed before the end of the process that probes, which takes 2 s if it is stopped: connections would be taken meanwhile by a proxy that is gone.
+// The rules are removed before the end of the process that probes, which takes 2 s if it is stopped: connections would be taken meanwhile by a proxy that is gone. A question that the
+// stopped process has been asked, and does not answer, ends then; else it would be waited for.
 func TestRulesAreRemovedFirst(t *testing.T) {
 	require.Root(t)
 	p := newProbed(prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
@@ -33,9 +36,25 @@ func TestRulesAreRemovedFirst(t *testing.T) {
 		t.Fatal("no process probes")
 	}
 	rules := &closing{pid: p.prober.Pid()}
-	s := &Site{redirect: rules, probed: p}
-	if err := s.Close(); err != nil {
+	if err := syscall.Kill(rules.pid, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
+	}
+	goOn := sync.OnceFunc(func() { _ = syscall.Kill(rules.pid, syscall.SIGCONT) })
+	defer goOn()
+	p.start(func() {
+		p.prober.Living()
+		goOn() // it ends by itself then
+	})
+	s := &Site{redirect: rules, probed: p}
+	closed := make(chan error)
+	go func() { closed <- s.Close() }()
+	select {
+	case err := <-closed:
+		if err != nil {
+			t.Fatal(err)
+		}
+	case <-time.After(20 * time.Second): // less than a question may take
+		t.Fatal("Close waits for the answer of a process that is stopped")
 	}
 	if !rules.alive {
 		t.Error("the process that probes had ended before the rules were removed")
