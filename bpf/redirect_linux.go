@@ -45,7 +45,6 @@ func Attach(c Config) (*Hooks, error) {
 }
 
 // open loads the programs, which nobody runs yet.
-
 func (h *Hooks) open() (err error) {
 	if h.cgroup, err = lock(h.config.Cgroup); err != nil {
 		return err
