@@ -83,7 +83,7 @@ func TestEndedTensorsAreLetGo(t *testing.T) {
 		s.End(d)
 	}
 	for began := time.Now(); reachable.Load() > held; time.Sleep(time.Millisecond) {
-		if runtime.GC(); time.Since(began) > 10*time.Second {
+		if runtime.GC(); time.Since(began) > time.Minute {
 			t.Fatalf("%d tensors are reachable, %d are held", reachable.Load(), held)
 		}
 	}

@@ -26,7 +26,7 @@ func plaintext(kind byte, number uint64, content ...byte) []byte {
 // passes checks that a record gets from one Link to the other.
 func passes(t *testing.T, from, to Link, text string) {
 	t.Helper()
-	to.SetDeadline(time.Now().Add(5 * time.Second))
+	to.SetDeadline(time.Now().Add(time.Minute))
 	if _, err := from.Write(record(nil, header{kind: kindData, stream: 1}, []byte(text)...)); err != nil {
 		t.Fatal(err)
 	}

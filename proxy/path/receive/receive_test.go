@@ -259,7 +259,7 @@ func TestAnnouncedBlocksAreBounded(t *testing.T) {
 		r := New(&path.Conn{Env: env, Peer: "hostile", ReceiveShare: &hostile, Stream: f, Log: pathtest.Log(t)}, nil)
 		go func() { ended <- r.Run() }()
 	}
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		held, waiting := env.Receiving.Held(&hostile)
 		if waiting > 0 && waiting+int(held/(8<<20)) == connections {
 			break

@@ -38,7 +38,7 @@ func TestSlowAppIsNotStuck(t *testing.T) {
 	await := func(stuck bool) {
 		t.Helper()
 		for began := time.Now(); r.Stuck() != stuck; time.Sleep(time.Millisecond) {
-			if time.Since(began) > 10*time.Second {
+			if time.Since(began) > time.Minute {
 				t.Fatalf("stuck: %v", !stuck)
 			}
 		}

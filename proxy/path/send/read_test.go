@@ -19,7 +19,7 @@ func TestStalledBlockTravels(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run() }()
 	s.app.Write(piece)
-	for deadline := time.Now().Add(10 * time.Second); len(s.sink.Sent()) < len(piece); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); len(s.sink.Sent()) < len(piece); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d bytes have left of %d that wait for no more", len(s.sink.Sent()), len(piece))
 		}

@@ -194,7 +194,7 @@ listen far
 			if c, err := net.Dial("tcp", a.String()); err == nil {
 				c.Close()
 				break
-			} else if time.Since(begin) > 10*time.Second {
+			} else if time.Since(begin) > time.Minute {
 				b.Fatalf("haproxy does not listen: %v", err)
 			}
 		}
