@@ -390,8 +390,8 @@ func TestOtherGroups(t *testing.T) {
 	}
 }
 
-// While nobody answers nothing is proved, for as many all-reduces as that may last, and afterwards gradients are proved again, each under the key that it had. Where
-// DistributedDataParallel's calls are known, the user's word does not count meanwhile.
+// While nobody answers nothing is proved, for as many all-reduces as that may last, and afterwards gradients are proved again, each under the key that it had. The
+// user's word does not count meanwhile.
 func TestUnansweredCalls(t *testing.T) {
 	for name, calls := range provable() {
 		steps := calls[len(calls)-1].Step + 1
