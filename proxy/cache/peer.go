@@ -187,10 +187,6 @@ func (p *Peer) put(t frame.Tag, v *Put, carries bool) (e *entry, fresh, ok bool)
 		return nil, false, false
 	}
 	e, fresh = w.entry(t, v)
-	var from *copyOfSlot
-	if fresh && !v.Raw {
-		from = p.predictor(w, e.slot)
-	}
 	if e == nil {
 		p.mu.Unlock()
 		p.config.Metrics.FellBack(v.Choice.Codec.String(), v.Role, tensor.NoMemory)
@@ -213,7 +209,7 @@ func (p *Peer) put(t frame.Tag, v *Put, carries bool) (e *entry, fresh, ok bool)
 		if err != nil {
 			w.memory.Give(e.reserved)
 		} else {
-			err = w.send(e, v, from)
+			err = w.send(e, v, p.counterpart(w, e.slot, v))
 		}
 		if err != nil {
 			return nil, false, false // the stream is lost, and with it the value

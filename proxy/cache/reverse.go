@@ -25,6 +25,17 @@ import (
 //
 // A writer that keeps values puts no more than keepValues of them ahead of Seen; a value that is too fast for that travels by itself.
 
+// counterpart returns the peer's slot that a value of slot is coded against, or nil. The control frames that are due must have been submitted before: one of them may say that
+// the slot is gone here. submit is held, so that no later one comes before the value.
+func (p *Peer) counterpart(w *writer, slot *writerSlot, v *Put) *copyOfSlot {
+	if v.Raw {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.predictor(w, slot)
+}
+
 // predictor returns the peer's slot of the same block, if a value of it has come since the last one that was put in slot;
 // else nil. p.mu is held.
 func (p *Peer) predictor(w *writer, slot *writerSlot) *copyOfSlot {

@@ -16,10 +16,11 @@ import (
 
 // A Watcher notes the locks that each goroutine holds, and the first that was taken out of order. It is safe for concurrent use.
 type Watcher struct {
-	mu    sync.Mutex
-	held  map[string][]rank.Rank // by goroutine
-	pairs map[[2]rank.Rank]bool  // one taken under the other
-	wrong string
+	mu       sync.Mutex
+	held     map[string][]rank.Rank     // by goroutine
+	pairs    map[[2]rank.Rank]bool      // one taken under the other
+	released map[string]func(rank.Rank) // by goroutine
+	wrong    string
 }
 
 // atOnce is how many parallel tests run at once, on any number of cores: they wait for most of their time.
@@ -37,9 +38,36 @@ func Main(m *testing.M, w *Watcher) {
 	os.Exit(code)
 }
 
+// OnRelease has f called after each lock that the calling goroutine releases; nil: nothing is called any more. So a test has something happen between two sections
+// of a function.
+func (w *Watcher) OnRelease(f func(r rank.Rank)) {
+	id := goroutine()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.released, id)
+	if f == nil {
+		return
+	}
+	if w.released == nil {
+		w.released = map[string]func(rank.Rank){}
+	}
+	w.released[id] = f
+}
+
 // Watch is for rank.Watch.
 func (w *Watcher) Watch(r rank.Rank, locks bool) {
 	id := goroutine()
+	w.note(id, r, locks)
+	w.mu.Lock()
+	f := w.released[id]
+	w.mu.Unlock()
+	if f != nil && !locks {
+		f(r)
+	}
+}
+
+// note notes that a goroutine takes a lock, or has released it.
+func (w *Watcher) note(id string, r rank.Rank, locks bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.held == nil {

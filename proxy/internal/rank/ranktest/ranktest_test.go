@@ -1,6 +1,7 @@
 package ranktest
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/gradproxy/gradproxy/proxy/internal/rank"
@@ -31,5 +32,27 @@ func TestWatcher(t *testing.T) {
 	w.Watch(rank.Submit, true)
 	if wrong := w.Wrong(); wrong != "" {
 		t.Error(wrong)
+	}
+}
+
+// A function of OnRelease is called for the locks that its goroutine releases, until there is none.
+func TestOnRelease(t *testing.T) {
+	var w Watcher
+	take := func() {
+		for _, r := range []rank.Rank{rank.Submit, rank.Peer} {
+			w.Watch(r, true)
+			w.Watch(r, false)
+		}
+	}
+	var got []rank.Rank
+	w.OnRelease(func(r rank.Rank) { got = append(got, r) })
+	other := make(chan struct{})
+	go func() { take(); close(other) }()
+	<-other
+	take()
+	w.OnRelease(nil)
+	take()
+	if !slices.Equal(got, []rank.Rank{rank.Submit, rank.Peer}) {
+		t.Errorf("locks of ranks %v were released", got)
 	}
 }
