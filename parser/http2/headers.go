@@ -87,9 +87,12 @@ func integer(b []byte, prefix int) (n int, rest []byte) {
 	if n, b = int(b[0])&limit, b[1:]; n < limit {
 		return n, b
 	}
-	for shift := 0; len(b) > 0 && shift < 28 && n <= maxBlock; shift += 7 {
+	for shift := 0; len(b) > 0 && shift < 63 && n <= maxBlock; shift += 7 { // the decoder takes as many bytes
 		c := b[0]
-		n, b = n+int(c&0x7f)<<shift, b[1:]
+		if shift > 21 && c&0x7f != 0 {
+			return 0, nil
+		}
+		n, b = n+int(c&0x7f)<<min(shift, 21), b[1:]
 		if c&0x80 == 0 {
 			return n, b
 		}

@@ -67,6 +67,7 @@ func FuzzInsertions(f *testing.F) {
 	f.Add(block.Bytes())
 	f.Add([]byte{0x3f, 0xe1, 0x1f, 0x00, 1, 'a', 1, 'b', 0x82})
 	f.Add(endless)
+	f.Add(append([]byte{0x3f, 0xe1, 0x9f, 0x80, 0x80, 0}, block.Bytes()...)) // a size in more bytes than it needs
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if set := insertions(nil, b); 64*len(set) > len(b)+64 {
 			t.Fatalf("%d fields in %d bytes", 64*len(set), len(b))

@@ -140,7 +140,7 @@ func waitFor(t *testing.T, e *Endpoint, what string, ok func(s PeerStats) bool) 
 	t.Helper()
 	for began := time.Now(); !ok(e.Stats()[0]); time.Sleep(5 * time.Millisecond) {
 		if time.Since(began) > time.Minute {
-			t.Fatalf("not %s after 20 s: %+v", what, e.Stats()[0])
+			t.Fatalf("not %s after a minute: %+v", what, e.Stats()[0])
 		}
 	}
 }

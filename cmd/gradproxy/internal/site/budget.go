@@ -166,6 +166,24 @@ func budgeted(c *config.Config, allowed memoryLimit, log *slog.Logger) (*config.
 	return &fitted, nil
 }
 
+// grown compares the memory of the peers and jobs of c, with the sizes and the carrier of started, with the memory that this process may have. More than
+// a cgroup allows is an error, as at the start.
+func grown(started, c *config.Config, allowed memoryLimit, log *slog.Logger) error {
+	with := *c
+	with.Memory, with.References, with.State.Memory, with.Tunnel = started.Memory, started.References, started.State.Memory, started.Tunnel
+	b := BudgetOf(&with)
+	switch sum := b.Sum(); {
+	case sum <= allowed.bytes/10*9 || sum <= BudgetOf(started).Sum():
+		return nil
+	case allowed.cgroup != "":
+		return fmt.Errorf("memory: with these peers and jobs the budgets add up to %s, and %s allows %s, of which the kernel needs a tenth: restart, so that sizes which the file leaves out are made smaller, or raise the limit (%v)",
+			mebibytes(sum), allowed.cgroup, mebibytes(allowed.bytes), b)
+	default:
+		log.Warn("with these peers and jobs the budgets add up to more memory than this host has: restart, or set sizes to less", "sum", mebibytes(sum), "host", mebibytes(allowed.bytes))
+		return nil
+	}
+}
+
 // carried returns c with a carrier if it leaves the choice: either, where the memory for datagrams is there beside all that c asks for, else TLS.
 func carried(c *config.Config, room int64, log *slog.Logger) *config.Config {
 	if c.Tunnel.Carrier != "" {

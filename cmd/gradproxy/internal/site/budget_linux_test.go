@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -108,6 +109,39 @@ func TestCarrierLeftOut(t *testing.T) {
 	c.Tunnel.Insecure = true
 	if got := carried(c, both, slog.New(slog.DiscardHandler)).Tunnel.Carrier; got != "tls" {
 		t.Errorf("%s in clear", got)
+	}
+}
+
+// A reload whose peers take more than the cgroup allows is refused, whatever the file says of sizes that need a restart.
+func TestReloadBeyondTheCgroup(t *testing.T) {
+	keepLimit(t)
+	t.Setenv("GOMEMLIMIT", "")
+	c := loadBudget(t, "")
+	both := overBoth(c)
+	limit := memoryLimit{BudgetOf(&both).Sum()/9*10 + 10, "/sys/fs/cgroup/memory.max"}
+	log := slog.New(slog.DiscardHandler)
+	fitted, err := budgeted(c, limit, log)
+	if err != nil || fitted.Tunnel.Carrier != "auto" {
+		t.Fatal(fitted.Tunnel.Carrier, err)
+	}
+	more := *c
+	more.Peers = append(slices.Clone(c.Peers), c.Peers...)
+	less := more
+	less.Memory, less.References = 1, 0 // which take a restart
+	for name, x := range map[string]struct {
+		c     *config.Config
+		limit memoryLimit
+		ok    bool
+	}{
+		"the same":            {c, limit, true},
+		"more peers":          {&more, limit, false},
+		"and smaller sizes":   {&less, limit, false},
+		"a larger cgroup":     {&more, memoryLimit{2 * limit.bytes, limit.cgroup}, true},
+		"a host of that size": {&more, memoryLimit{bytes: limit.bytes}, true},
+	} {
+		if err := grown(fitted, x.c, x.limit, log); (err == nil) != x.ok || err != nil && strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 

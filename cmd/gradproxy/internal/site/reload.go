@@ -21,6 +21,9 @@ func (s *Site) Reload(c *config.Config) error {
 	if err := s.beyond(c); err != nil {
 		return err
 	}
+	if err := grown(s.fitted, c, s.allowed, s.log); err != nil {
+		return err
+	}
 	old := s.config.Load()
 	if s.redirect != nil {
 		if err := s.redirect.Update(c.Networks(), tunnelAddrs(c)); err != nil {

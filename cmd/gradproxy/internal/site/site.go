@@ -61,6 +61,8 @@ type Site struct {
 	reloading sync.Mutex                    // one Reload at a time
 	config    atomic.Pointer[config.Config] // in force; its content does not change
 	started   *config.Config                // in force for keys that need a restart
+	fitted    *config.Config                // started, with the sizes and the carrier that are in force
+	allowed   memoryLimit                   // of the memory of this process
 	draining  atomic.Bool
 	bypassed  atomic.Pointer[error] // why the rules are not refreshed; nil: they are
 
@@ -76,10 +78,12 @@ func Start(c *config.Config, version string, log *slog.Logger) (*Site, error) {
 	s := &Site{log: slog.New(logsample.New(log.Handler())), version: version}
 	s.config.Store(c)
 	s.started = c
-	fitted, err := budgeted(c, memoryAllowed(), s.log)
+	s.allowed = memoryAllowed()
+	fitted, err := budgeted(c, s.allowed, s.log)
 	if err != nil {
 		return nil, err
 	}
+	s.fitted = fitted
 	parcel, err := s.takeOver(c)
 	if err != nil {
 		return nil, err
@@ -260,34 +264,25 @@ func (s *Site) intercept(c *config.Config) error {
 	return nil
 }
 
-// listenCarriers listens for carriers. Where the configuration leaves the carrier out and datagrams have no port, t becomes one of TLS alone.
+// listenCarriers listens for carriers. Where the configuration leaves the carrier out and datagrams have no listener, t becomes one of TLS alone.
 func (s *Site) listenCarriers(t *config.Tunnel) (net.Listener, error) {
 	l, err := listenCarriers(t.Carrier, t.Listen)
-	if !errors.Is(err, syscall.EADDRINUSE) || s.started.Tunnel.Carrier != "" || t.Carrier != tunnel.CarrierAuto {
+	if err == nil || s.started.Tunnel.Carrier != "" || t.Carrier != tunnel.CarrierAuto {
 		return l, err
 	}
 	alone, failed := listenCarriers(tunnel.CarrierTLS, t.Listen)
 	if failed != nil {
 		return nil, failed
 	}
-	s.log.Warn("carriers use TLS alone, since another program has the port of UDP: stop it (ss -lnup) and start again, or set tunnel.carrier to tls", "listen", t.Listen)
+	s.log.Warn("carriers use TLS alone, since datagrams have no listener: free the port of UDP (ss -lnup) and start again, or set tunnel.carrier to tls", "listen", t.Listen, "err", err)
 	t.Carrier = tunnel.CarrierTLS
 	return alone, nil
 }
 
-// portInUse is the error of an address that another program has.
-type portInUse struct{ address string }
-
-func (e *portInUse) Error() string {
-	return fmt.Sprintf("tunnel: listen %s: the port is in use: stop the program that holds it (ss -lntup), or set tunnel.listen to another", e.address)
-}
-
-func (e *portInUse) Is(target error) bool { return target == syscall.EADDRINUSE }
-
 func listenCarriers(carrier, address string) (net.Listener, error) {
 	l, err := tunnel.Listen(carrier, address)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, &portInUse{address}
+		return nil, fmt.Errorf("tunnel: listen %s: the port is in use: stop the program that holds it (ss -lntup), or set tunnel.listen to another", address)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("tunnel: %w: correct tunnel.listen in the configuration", err)
