@@ -42,6 +42,7 @@ type movingSite struct {
 	dial     string
 	features []string
 	answer   time.Duration // Config.Answer
+	memory   int64         // of the tunnel's Config
 	full     atomic.Int32  // how many openings that resume a connection are refused as if there were too many
 	mute     atomic.Bool   // openings that ask for rest have no answer
 	refuses  atomic.Bool   // openings that ask for rest are refused for no reason
@@ -64,11 +65,24 @@ func movingSitesWith(t *testing.T, farFeatures ...string) (near, far *movingSite
 // movingSitesOf is movingSitesWith where openings wait so long for an answer; 0: as long as by default.
 func movingSitesOf(t *testing.T, answer time.Duration, farFeatures ...string) (near, far *movingSite) {
 	t.Helper()
+	return movingSitesSet(t, func(s *movingSite) {
+		if s.answer = answer; s.name == "far" {
+			s.features = farFeatures
+		}
+	})
+}
+
+// movingSitesSet is movingSites where set was called for both sites before they start.
+func movingSitesSet(t *testing.T, set func(*movingSite)) (near, far *movingSite) {
+	t.Helper()
 	ln := listen(t)
 	address := ln.Addr().String()
 	ln.Close()
-	near = &movingSite{answer: answer, t: t, name: "near", peer: "far", dial: address, features: []string{"lossless", SharedValues, HandOver}}
-	far = &movingSite{answer: answer, t: t, name: "far", peer: "near", listen: address, features: farFeatures}
+	features := []string{"lossless", SharedValues, HandOver}
+	near = &movingSite{t: t, name: "near", peer: "far", dial: address, features: features}
+	far = &movingSite{t: t, name: "far", peer: "near", listen: address, features: features}
+	set(near)
+	set(far)
 	far.start(nil)
 	near.start(nil)
 	t.Cleanup(func() {
@@ -133,7 +147,7 @@ func (s *movingSite) start(handed []Handed) {
 			s.t.Fatal(err)
 		}
 	}
-	p.endpoint, err = tunnel.New(tunnel.Config{Name: s.name, Insecure: true, Codecs: s.features, Peers: []tunnel.Peer{{Name: s.peer, Dial: s.dial}}, Logger: log,
+	p.endpoint, err = tunnel.New(tunnel.Config{Name: s.name, Insecure: true, Codecs: s.features, Memory: s.memory, Peers: []tunnel.Peer{{Name: s.peer, Dial: s.dial}}, Logger: log,
 		Accept: func(peer string, opening []byte, in *tunnel.Incoming) {
 			if opening[0] == frame.OpeningResume && s.full.Add(-1) >= 0 {
 				in.Refuse(tunnel.CodeApp+64, "too many connections")
@@ -462,7 +476,8 @@ func TestHandOverWaitsForAppsOnlySoLong(t *testing.T) {
 // hand-over that fails.
 func TestAppThatWritesBeforeItReadsMoves(t *testing.T) {
 	t.Parallel()
-	near, far := movingSites(t)
+	// The answers to all that is under way must fit into what a sender at rest keeps, 64 MiB: with this memory a stream's credit is 4 MiB at most, on a slow machine too.
+	near, far := movingSitesSet(t, func(s *movingSite) { s.memory = 9 << 20 })
 	target, entry := listen(t), listen(t)
 	c, s := joined(t, near, target, entry)
 	const block, answers = 10_000, 8 // of each block, more than all sockets on the way hold
