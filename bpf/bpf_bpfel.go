@@ -33,8 +33,13 @@ type bpfEnd struct {
 }
 
 type bpfFlow struct {
-	_                structs.HostLayout
-	Server           bpfEnd
+	_      structs.HostLayout
+	Server struct {
+		_    structs.HostLayout
+		Ip   bpfAddr
+		Port uint16
+		At   uint16
+	}
 	Client           bpfEnd
 	Opened           uint64
 	Closed           uint64
@@ -43,7 +48,6 @@ type bpfFlow struct {
 	SentBase         uint64
 	SegmentsSent     uint32
 	SegmentsReceived uint32
-	At               uint64
 }
 
 type bpfListeners struct {
@@ -88,6 +92,8 @@ const (
 	bpfProgGpGetpeername6 = "gp_getpeername6"
 	bpfProgGpGetsockopt   = "gp_getsockopt"
 	bpfProgGpSockops      = "gp_sockops"
+	bpfVarAwaited4        = "awaited4"
+	bpfVarAwaited6        = "awaited6"
 	bpfVarFirstPort       = "first_port"
 	bpfVarHold            = "hold"
 	bpfVarLastPort        = "last_port"
@@ -168,6 +174,8 @@ type bpfMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type bpfVariableSpecs struct {
+	Awaited4  *ebpf.VariableSpec `ebpf:"awaited4"`
+	Awaited6  *ebpf.VariableSpec `ebpf:"awaited6"`
 	FirstPort *ebpf.VariableSpec `ebpf:"first_port"`
 	Hold      *ebpf.VariableSpec `ebpf:"hold"`
 	LastPort  *ebpf.VariableSpec `ebpf:"last_port"`
@@ -226,6 +234,8 @@ func (m *bpfMaps) Close() error {
 //
 // It can be passed to loadBpfObjects or ebpf.CollectionSpec.LoadAndAssign.
 type bpfVariables struct {
+	Awaited4  *ebpf.Variable `ebpf:"awaited4"`
+	Awaited6  *ebpf.Variable `ebpf:"awaited6"`
 	FirstPort *ebpf.Variable `ebpf:"first_port"`
 	Hold      *ebpf.Variable `ebpf:"hold"`
 	LastPort  *ebpf.Variable `ebpf:"last_port"`

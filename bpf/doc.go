@@ -22,7 +22,9 @@
 // new connections go directly to their servers, or are refused, as the configuration says; with Hold they wait at the dead proxy's port, where the next
 // one listens, with the flows of the dead one. Programs that let connections
 // pass are held by links, which end with the process. Programs that refuse or hold are attached to the cgroup itself, and end with
-// the cgroup or with the next [Attach] to it: a proxy that is killed goes on refusing.
+// the cgroup or with the next [Attach] to it: a proxy that is killed goes on refusing. Where the next proxy cannot go on with the dead one's flows, since
+// their form differs or it has no Hold, the dead one's egress program stays until [Hooks.Close]: connections that wait are refused, and
+// no other program's listener gets them.
 //
 // It needs Linux 5.14 (SO_NETNS_COOKIE), CAP_BPF, CAP_NET_ADMIN and a hierarchy of cgroups of version 2; see package cgroup.
 package bpf

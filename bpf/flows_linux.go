@@ -27,7 +27,7 @@ func (h *Hooks) Flows() ([]Flow, error) {
 			end = uint64(now)
 		}
 		all = append(all, Flow{
-			Client: f.Client.addrPort(), Server: f.Server.addrPort(), Open: f.Closed == 0, Lasted: time.Duration(end - f.Opened),
+			Client: f.Client.addrPort(), Server: bpfEnd{Ip: f.Server.Ip, Port: f.Server.Port}.addrPort(), Open: f.Closed == 0, Lasted: time.Duration(end - f.Opened),
 			Sent: f.Sent, Received: f.Received, SegmentsSent: f.SegmentsSent, SegmentsReceived: f.SegmentsReceived,
 		})
 	}

@@ -12,20 +12,20 @@ import (
 )
 
 // Awaited returns the ports of the listeners on 127.0.0.1 and ::1 for which connections of a cgroup wait since its proxy died, with Hold;
-// 0: none do. Connections that wait reach the next proxy if it listens there before [Attach].
+// 0: none do, or those that do cannot be handed over. Connections that wait reach the next proxy if it has Hold and listens there before [Attach].
 func Awaited(folder string) (listen4, listen6 uint16, err error) {
 	err = explained(func() error {
-		m, err := leftMap(folder, bpfMapListening)
-		if m == nil || err != nil {
+		spec, err := loadBpf()
+		if err != nil {
 			return err
 		}
-		defer m.Close()
-		var l bpfListeners
-		if err := m.Lookup(uint32(0), &l); err != nil {
+		flows, err := leftFlows(folder, spec.Maps[bpfMapFlows])
+		if flows == nil || err != nil {
 			return err
 		}
+		l, err := leftListeners(folder)
 		listen4, listen6 = l.Port4, l.Port6
-		return nil
+		return errors.Join(err, flows.Close())
 	})
 	return listen4, listen6, err
 }
@@ -37,14 +37,33 @@ func explained(do func() error) error {
 	return nil
 }
 
-// awaiting returns the flows of a dead proxy, without the ones that ended with it; nil: there are none of this form.
-func awaiting(folder string, spec *ebpf.MapSpec) (*ebpf.Map, error) {
+// leftListeners returns the ports of a dead proxy's listeners; zero: it has left none.
+func leftListeners(folder string) (l bpfListeners, err error) {
+	m, err := leftMap(folder, bpfMapListening)
+	if m == nil || err != nil {
+		return l, err
+	}
+	defer m.Close()
+	return l, m.Lookup(uint32(0), &l)
+}
+
+// leftFlows returns the flows of a dead proxy; nil: there are none of this form.
+func leftFlows(folder string, spec *ebpf.MapSpec) (*ebpf.Map, error) {
 	m, err := leftMap(folder, bpfMapFlows)
 	if m == nil || err != nil {
 		return nil, err
 	}
-	if spec.Compatible(m) != nil { // another version's: its connections are refused
+	if spec.Compatible(m) != nil { // another version's: its waiting connections are refused, see stays
 		return nil, m.Close()
+	}
+	return m, nil
+}
+
+// awaiting returns the flows of a dead proxy, without the ones that ended with it; nil: there are none of this form.
+func awaiting(folder string, spec *ebpf.MapSpec) (*ebpf.Map, error) {
+	m, err := leftFlows(folder, spec)
+	if m == nil || err != nil {
+		return nil, err
 	}
 	var ended []uint64
 	var cookie uint64
@@ -80,23 +99,69 @@ func leftMap(folder, name string) (*ebpf.Map, error) {
 		return nil, err
 	}
 	for _, l := range left {
-		info, err := l.program.Info()
-		if err != nil {
-			return nil, err
-		}
-		ids, _ := info.MapIDs()
-		for _, id := range ids {
-			m, err := ebpf.NewMapFromID(id)
-			if err != nil {
-				return nil, fmt.Errorf("map %d of a program on %s: %w", id, folder, err)
-			}
-			if i, err := m.Info(); err == nil && i.Name == name {
-				return m, nil
-			}
-			m.Close()
+		if m, err := mapOf(l.program, name); m != nil || err != nil {
+			return m, err
 		}
 	}
 	return nil, nil
+}
+
+// mapOf returns the map of that name of a program; nil: it has none.
+func mapOf(p *ebpf.Program, name string) (*ebpf.Map, error) {
+	info, err := p.Info()
+	if err != nil {
+		return nil, err
+	}
+	ids, _ := info.MapIDs()
+	for _, id := range ids {
+		m, err := ebpf.NewMapFromID(id)
+		if err != nil {
+			return nil, fmt.Errorf("map %d of a dead proxy's program: %w", id, err)
+		}
+		if i, err := m.Info(); err == nil && i.Name == name {
+			return m, nil
+		}
+		m.Close()
+	}
+	return nil, nil
+}
+
+// stays reports whether a dead proxy's program must stay attached beside the next one's, whose flows are own. That is so for a gp_egress with other flows, since
+// they are of another form or the next proxy has no Hold: it alone knows the connections that wait, and keeps their packets from
+// whoever listens at the dead proxy's port. It knows no others, as no two sockets have the same cookie.
+func stays(l lasting, own *ebpf.Map) (bool, error) {
+	if l.attach != ebpf.AttachCGroupInetEgress {
+		return false, nil
+	}
+	flows, err := mapOf(l.program, bpfMapFlows)
+	if flows == nil || err != nil {
+		return false, err
+	}
+	defer flows.Close()
+	theirs, err := flows.Info()
+	if err != nil {
+		return false, err
+	}
+	ours, err := own.Info()
+	if err != nil {
+		return false, err
+	}
+	a, known := theirs.ID()
+	b, _ := ours.ID()
+	return !known || a != b, nil
+}
+
+// endHold has a gp_egress that stays wait for no proxy any more: it lets packets pass to a closed port, which refuses them, and to no listener.
+func endHold(l lasting) error {
+	beat, err := mapOf(l.program, bpfMapBeat)
+	if beat == nil || err != nil {
+		return err
+	}
+	defer beat.Close()
+	if beat.KeySize() != 4 || beat.ValueSize() != 8 { // of a version unknown to this one: it waits until its own hold is over
+		return nil
+	}
+	return beat.Put(uint32(0), uint64(0))
 }
 
 // lasting is a program that is attached to the cgroup and not held by a link.

@@ -19,6 +19,8 @@ volatile const __u16 first_port; // destination ports that are taken
 volatile const __u16 last_port;
 volatile const __u16 listen4; // ports of the listeners on 127.0.0.1 and ::1
 volatile const __u16 listen6;
+volatile const __u16 awaited4; // ports of the listeners of the dead proxy whose flows these programs go on with
+volatile const __u16 awaited6;
 
 struct addr {
 	__u32 word[4];
@@ -30,9 +32,17 @@ struct end {
 	__u16 zero;
 };
 
-// A flow is a connection that was redirected to the proxy.
+// A target is a server as the client dialled it, in an end's form, with the listener that the connection goes to instead.
+struct target {
+	struct addr ip;
+	__u16 port; // network byte order
+	__u16 at;   // port of that listener, network byte order; 0: the flow is of a version that did not note it
+};
+
+// A flow is a connection that was redirected to the proxy. Its size stays: the next version's proxy goes on with the flows of a dead one only
+// if its own have the same size.
 struct flow {
-	struct end server; // as the client dialled it
+	struct target server;
 	struct end client; // zero until it is established
 	__u64 opened;      // ns, as bpf_ktime_get_ns
 	__u64 closed;      // 0: open
@@ -41,7 +51,6 @@ struct flow {
 	__u64 sent_base;   // the kernel's count of sent bytes when it was established: the SYN
 	__u32 segments_sent;
 	__u32 segments_received;
-	__u64 at; // port of the listener that it was redirected to, network byte order
 };
 
 // A total is the sum over all flows; it does not forget flows for which the table had no room.
@@ -233,7 +242,12 @@ enum verdict { PASS, TAKE, REFUSE };
 INLINE int redirected(__u64 cookie, const struct end *server) {
 	const __u32 *w = server->ip.word;
 	struct flow *f = bpf_map_lookup_elem(&flows, &cookie);
-	return f && f->at == server->port && (is_v4(w) ? w[3] == NET32(0x7f000001) : !(w[0] | w[1] | w[2]) && w[3] == NET32(1));
+	if (!f)
+		return 0;
+	__u16 at = f->server.at;
+	if (!at) // the dead proxy's version did not note it
+		at = is_v4(w) ? NET16(awaited4) : NET16(awaited6);
+	return at == server->port && (is_v4(w) ? w[3] == NET32(0x7f000001) : !(w[0] | w[1] | w[2]) && w[3] == NET32(1));
 }
 
 // judge decides about a connection to server, and remembers it if it is taken.
@@ -246,7 +260,10 @@ INLINE enum verdict judge(struct bpf_sock_addr *ctx, const struct end *server, s
 		return PASS;
 	}
 	*source = *from;
-	struct flow f = {.server = *server, .opened = bpf_ktime_get_ns(), .at = is_v4(server->ip.word) ? NET16(listen4) : NET16(listen6)};
+	struct flow f = {
+		.server = {.ip = server->ip, .port = server->port, .at = is_v4(server->ip.word) ? NET16(listen4) : NET16(listen6)},
+		.opened = bpf_ktime_get_ns(),
+	};
 	struct total *t = total();
 	if (state_of(!refuse || listens(ctx, is_v4(server->ip.word))) != DEAD && !bpf_map_update_elem(&flows, &cookie, &f, 0)) {
 		if (t)
@@ -436,7 +453,7 @@ INLINE void established(struct bpf_sock_ops *ops, struct flow *f) {
 		f->client.ip.word[2] = ops->local_ip6[2];
 		f->client.ip.word[3] = ops->local_ip6[3];
 	}
-	struct dial t = {.server = f->server};
+	struct dial t = {.server = {.ip = f->server.ip, .port = f->server.port}};
 	bpf_map_update_elem(&dialled, &f->client, &t, 0);
 	bpf_sock_ops_cb_flags_set(ops, BPF_SOCK_OPS_STATE_CB_FLAG | BPF_SOCK_OPS_RTT_CB_FLAG);
 }

@@ -21,6 +21,7 @@ type Hooks struct {
 	routes  *netlink.Handle
 	links   []link.Link
 	lasting []lasting
+	staying []lasting // a dead proxy's, see stays
 
 	mu      sync.Mutex // guards the fields below
 	maps    maps
@@ -34,7 +35,10 @@ var errInUse = errors.New("another gradproxy takes its connections, or something
 // left on the cgroup are replaced.
 func Attach(c Config) (*Hooks, error) {
 	h := &Hooks{config: c}
-	err := h.open()
+	spec, err := loadBpf()
+	if err == nil {
+		err = h.open(spec)
+	}
 	if err == nil {
 		err = h.attach()
 	}
@@ -45,14 +49,14 @@ func Attach(c Config) (*Hooks, error) {
 }
 
 // open loads the programs, which nobody runs yet.
-func (h *Hooks) open() (err error) {
+func (h *Hooks) open(spec *ebpf.CollectionSpec) (err error) {
 	if h.cgroup, err = lock(h.config.Cgroup); err != nil {
 		return err
 	}
 	if h.routes, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
 		return fmt.Errorf("netlink: %w", err)
 	}
-	if err := h.load(); err != nil {
+	if err := h.load(spec); err != nil {
 		return err
 	}
 	h.maps = newMaps(&h.objects)
@@ -84,11 +88,7 @@ func lock(folder string) (*os.File, error) {
 	return f, nil
 }
 
-func (h *Hooks) load() error {
-	spec, err := loadBpf()
-	if err != nil {
-		return err
-	}
+func (h *Hooks) load(spec *ebpf.CollectionSpec) error {
 	netns, err := netnsCookie()
 	if err != nil {
 		return err
@@ -107,6 +107,13 @@ func (h *Hooks) load() error {
 	}
 	var options ebpf.CollectionOptions
 	if c.Hold > 0 {
+		before, err := leftListeners(c.Cgroup)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(spec.Variables[bpfVarAwaited4].Set(before.Port4), spec.Variables[bpfVarAwaited6].Set(before.Port6)); err != nil {
+			return fmt.Errorf("variables of the dead proxy's ports: %w", err)
+		}
 		flows, err := awaiting(c.Cgroup, spec.Maps[bpfMapFlows])
 		if err != nil {
 			return err
@@ -139,11 +146,26 @@ func netnsCookie() (uint64, error) {
 // attach attaches the programs. The ones of a dead proxy go when all these are there: they may refuse connections, and go on if this fails.
 func (h *Hooks) attach() error {
 	left, err := h.attachBeside()
-	for _, l := range left {
+	stay := make([]bool, len(left))
+	for i, l := range left {
+		if err == nil {
+			stay[i], err = stays(l, h.objects.Flows)
+		}
+	}
+	for i, l := range left {
+		if err == nil && stay[i] {
+			h.staying = append(h.staying, l)
+			continue
+		}
 		if err == nil {
 			err = h.detach(l)
 		}
 		l.program.Close()
+	}
+	for _, l := range h.staying { // now that no program hands them connections any more
+		if err == nil {
+			err = endHold(l)
+		}
 	}
 	return err
 }
@@ -252,10 +274,13 @@ func (h *Hooks) Close() error {
 	for _, l := range h.lasting {
 		errs = append(errs, h.detach(l))
 	}
+	for _, l := range h.staying {
+		errs = append(errs, h.detach(l), l.program.Close())
+	}
 	for _, l := range h.links {
 		errs = append(errs, l.Close())
 	}
-	h.lasting, h.links = nil, nil
+	h.lasting, h.staying, h.links = nil, nil, nil
 	if !h.closed() {
 		errs = append(errs, h.objects.Close())
 		h.objects = bpfObjects{}
