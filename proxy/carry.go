@@ -71,7 +71,7 @@ func (p *Proxy) resume(end *app.Conn, peer string, log *slog.Logger, o frame.Ope
 // connOf returns the Conn of a connection, without a stream.
 func (p *Proxy) connOf(end *app.Conn, peer, job string, log *slog.Logger, o frame.Opening, own parser.Side) *path.Conn {
 	values := p.cache.Peer(peer)
-	c := &path.Conn{Env: p.env, App: end, Peer: peer, Job: job, Log: log, Shadow: p.trials.Watch(peer), Gone: make(chan struct{}),
+	c := &path.Conn{Env: p.env, App: end, Peer: peer, Job: job, Log: log, Gone: make(chan struct{}),
 		Tag: frame.Tag{Number: o.Tag, Mine: own == parser.Client}, SendShare: &values.Sending, ReceiveShare: &values.Receiving}
 	if c.From, c.To = o.Client.Addr(), o.Server.Addr(); own == parser.Server {
 		c.From, c.To = c.To, c.From
@@ -82,6 +82,7 @@ func (p *Proxy) connOf(end *app.Conn, peer, job string, log *slog.Logger, o fram
 	if p.config.PeerCodecs != nil {
 		c.PeerCodecs = p.config.PeerCodecs(peer)
 	}
+	c.Shadow = p.trials.Watch(peer, c.PeerCodecs)
 	return c
 }
 
@@ -132,6 +133,7 @@ func (p *Proxy) resumed(c *path.Conn, stream Stream) *path.Conn {
 	n := c.Resumed(stream)
 	if p.config.PeerCodecs != nil {
 		n.PeerCodecs = p.config.PeerCodecs(c.Peer) // its process may be of another version
+		n.Shadow = p.trials.Watch(c.Peer, n.PeerCodecs)
 	}
 	return n
 }

@@ -3,8 +3,8 @@
 // Connections that were recorded go the way of connections that are carried, through policy, content check, block cutter and encoders with
 // their feedback, and the frames are measured and dropped. The same bytes always give the same sizes.
 //
-// An Estimator takes as ideal the parts of a live path that it cannot know: the peer has every codec, no block waits in vain for its rest, and
-// coding is always fast enough. Values that the peer holds are differences to earlier ones of the same direction, and cross once for each
+// An Estimator takes as ideal the parts of a live path that it cannot know: no block waits in vain for its rest, coding is always fast enough, and the peer
+// has every codec unless FlowTo is told otherwise. Values that the peer holds are differences to earlier ones of the same direction, and cross once for each
 // host that receives them: which hosts share a proxy is not known.
 package estimate
 
@@ -95,13 +95,14 @@ func (r *Estimator) Short() bool { return r.env.Residuals.Short() }
 func (r *Estimator) Close() { r.env.Pool.Close() }
 
 // Flow begins a direction of a connection.
-func (r *Estimator) Flow(f policy.Flow) *Flow { return r.FlowTo(f, "") }
+func (r *Estimator) Flow(f policy.Flow) *Flow { return r.FlowTo(f, "", nil) }
 
-// FlowTo is Flow for bytes to a host, which holds values that were sent to it before; "": it holds none.
-func (r *Estimator) FlowTo(f policy.Flow, host string) *Flow {
+// FlowTo is Flow for bytes to a host, which holds values that were sent to it before; "": it holds none. has lists the names of the codecs that the peer in front
+// of the host has, and of what else its hello says that it takes; nil: all.
+func (r *Estimator) FlowTo(f policy.Flow, host string, has []string) *Flow {
 	r.flows++
 	flow := &Flow{buffers: r.env.Buffers}
-	c := &path.Conn{Env: r.env, Stream: &flow.sink, Job: f.Job, Tag: frame.Tag{Number: r.flows, Mine: true}, Log: discard}
+	c := &path.Conn{Env: r.env, Stream: &flow.sink, PeerCodecs: has, Job: f.Job, Tag: frame.Tag{Number: r.flows, Mine: true}, Log: discard}
 	if host != "" {
 		flow.values = r.values
 		c.Values = valuesOf{r.values, host}

@@ -124,7 +124,7 @@ func TestEstimateOfWeights(t *testing.T) {
 				weights[i] += float32(step * random.NormFloat64())
 			}
 			tensor.FromFloat32(raw, weights, tensor.Float32)
-			flow := r.FlowTo(policy.Flow{Job: "job", Protocol: "toy"}, host)
+			flow := r.FlowTo(policy.Flow{Job: "job", Protocol: "toy"}, host, nil)
 			seg := parser.Segment{Len: len(raw), Tensor: tensor.Tensor{Key: 7, Base: 7, Role: tensor.State, DType: tensor.Float32, Size: len(raw), Hold: len(raw), Repeats: repeats}}
 			if err := flow.Send(raw, []parser.Segment{seg}); err != nil {
 				t.Fatal(err)

@@ -17,13 +17,14 @@ var conns atomic.Uint64
 type Conn struct {
 	current *Current
 	peer    string
+	has     []string // names of the codecs that the peer has; nil: all
 	number  uint64
 	under   map[uint64]*item // being copied, by the tensor's key
 }
 
-// NewConn returns a Conn for a connection to a peer.
-func NewConn(s *Current, peer string) *Conn {
-	return &Conn{current: s, peer: peer, number: conns.Add(1)}
+// NewConn returns a Conn for a connection to a peer, which has the codecs of these names; nil: all.
+func NewConn(s *Current, peer string, has []string) *Conn {
+	return &Conn{current: s, peer: peer, has: has, number: conns.Add(1)}
 }
 
 // An item is one sampled value on its way to the goroutine.
@@ -31,6 +32,7 @@ type item struct {
 	shadow *Shadow
 	window *window
 	conn   uint64
+	has    []string // codecs of its peer
 	tensor tensor.Tensor
 	flow   policy.Flow
 	off, n int    // the piece
@@ -88,7 +90,7 @@ func (c *Conn) begin(f policy.Flow, t *tensor.Tensor) {
 	if c.under == nil {
 		c.under = map[uint64]*item{}
 	}
-	x := &item{shadow: s, window: w, conn: c.number, tensor: *t, flow: f, off: off, n: n, data: make([]byte, 0, n)}
+	x := &item{shadow: s, window: w, conn: c.number, has: c.has, tensor: *t, flow: f, off: off, n: n, data: make([]byte, 0, n)}
 	c.under[t.Key] = x
 }
 

@@ -84,7 +84,7 @@ func (s *Shadow) code(x *item) {
 			return
 		}
 		for _, t := range s.trials {
-			lines = append(lines, t.Line(x.flow, w.id.Peer))
+			lines = append(lines, t.Line(x.flow, w.id.Peer, x.has))
 		}
 		w.lines[x.conn] = lines
 	}

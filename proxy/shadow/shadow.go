@@ -25,8 +25,8 @@ import (
 
 // A Trial codes values by one candidate as a proxy would send them. It is used by one goroutine.
 type Trial interface {
-	// Line begins the way of a sampled tensor's values to a peer over one connection.
-	Line(f policy.Flow, peer string) Line
+	// Line begins the way of a sampled tensor's values over one connection to a peer, which has the codecs of these names; nil: all.
+	Line(f policy.Flow, peer string, has []string) Line
 	Close()
 }
 

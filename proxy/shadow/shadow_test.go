@@ -33,7 +33,7 @@ type value struct {
 
 type fake struct{ *fakes }
 
-func (f fake) Line(policy.Flow, string) Line {
+func (f fake) Line(policy.Flow, string, []string) Line {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.open++
@@ -89,7 +89,7 @@ func TestOnlySettledValuesCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakes{warm: 5, takes: time.Microsecond}
 		s, h := start(t, f, Config{Codecs: []string{"a", "b"}, Memory: 1 << 26, Share: 1})
-		c := NewConn(h, "far")
+		c := NewConn(h, "far", nil)
 		const n = 40
 		b := make([]byte, 4096)
 		for range n {
@@ -209,7 +209,7 @@ func TestSeeNeverWaits(t *testing.T) {
 	f := &fakes{stuck: make(chan struct{})}
 	const memory = 4 << 20
 	s, h := start(t, f, Config{Codecs: []string{"a"}, Memory: memory, Share: 1})
-	c := NewConn(h, "far")
+	c := NewConn(h, "far", nil)
 	b := make([]byte, 64<<10)
 	begin := time.Now()
 	const n = 200
@@ -235,7 +235,7 @@ func TestShare(t *testing.T) {
 		f := &fakes{takes: 3 * time.Millisecond}
 		const share = 0.02
 		s, h := start(t, f, Config{Codecs: []string{"a", "b"}, Memory: 1 << 26, Share: share})
-		c := NewConn(h, "far")
+		c := NewConn(h, "far", nil)
 		b := make([]byte, 100<<10)
 		const seconds = 120
 		for range seconds * 20 {
@@ -257,7 +257,7 @@ func TestTensorsTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakes{takes: 2 * time.Millisecond}
 		s, h := start(t, f, Config{Codecs: []string{"a"}, Memory: 1 << 26, Share: 0.01})
-		c := NewConn(h, "far")
+		c := NewConn(h, "far", nil)
 		const tensors, size = 12, 64 << 10
 		b := make([]byte, size)
 		for range 2500 {
@@ -344,7 +344,7 @@ func FuzzSee(f *testing.F) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		all := &fakes{}
 		s, h := start(t, all, Config{Codecs: []string{"a"}, Memory: 1 << 26, Share: 1})
-		c := NewConn(h, "far")
+		c := NewConn(h, "far", nil)
 		n := max(1024, int(size)*8) &^ 3 // up to two pieces
 		want := map[string]bool{}
 		for v := range 4 {

@@ -102,7 +102,7 @@ func codeBoth(t *testing.T, text string, recorded [][][]byte) (sent float64, res
 	if err := trials.Try([]string{text}); err != nil {
 		t.Fatal(err)
 	}
-	flow, seen := path.Flow(recordedFlow), trials.Watch("tokyo")
+	flow, seen := path.Flow(recordedFlow), trials.Watch("tokyo", nil)
 	var from estimate.Size
 	for step, grads := range recorded {
 		if step == begun {

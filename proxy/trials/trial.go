@@ -34,8 +34,8 @@ type trial struct {
 
 func (t *trial) Close() { t.estimator.Close() }
 
-func (t *trial) Line(f policy.Flow, peer string) shadow.Line {
-	return &line{t, t.estimator.FlowTo(f, peer)}
+func (t *trial) Line(f policy.Flow, peer string, has []string) shadow.Line {
+	return &line{t, t.estimator.FlowTo(f, peer, has)}
 }
 
 // A line is a shadow.Line.

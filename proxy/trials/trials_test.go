@@ -66,7 +66,7 @@ func TestTrialLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer x.Close()
-	line := x.Line(policy.Flow{Protocol: "toy"}, "tokyo")
+	line := x.Line(policy.Flow{Protocol: "toy"}, "tokyo", nil)
 	defer line.Close()
 	r := rand.New(rand.NewPCG(1, 2))
 	values := make([]float32, 4096)

@@ -74,7 +74,7 @@ func newCostings(c Config) (list []*costing, err error) {
 
 // flow begins one direction of a connection, to a host.
 func (c *costing) flow(protocol string, d policy.Direction, to string) *estimate.Flow {
-	return c.trial.FlowTo(policy.Flow{Job: job, Protocol: protocol, Direction: d, LossyAggregates: strings.Contains(c.text, "+")}, to)
+	return c.trial.FlowTo(policy.Flow{Job: job, Protocol: protocol, Direction: d, LossyAggregates: strings.Contains(c.text, "+")}, to, nil)
 }
 
 // add adds a direction's bytes and the bytes that its flow sends for some of them, which may be none; the rest travels verbatim.
