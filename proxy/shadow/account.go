@@ -8,7 +8,7 @@ import (
 const (
 	// settling is how many values of each connection do not count after the first that a candidate has coded.
 	settling = 8
-	// patience is how many values a candidate may take to be used at all; then they count as they travel.
+	// patience is how many values of a connection a candidate may take to be used at all; then they count as they travel.
 	patience = 24
 	// still is how many times as large a residual may be as over half as many values before, to have settled.
 	still = 1.15
@@ -22,32 +22,51 @@ const (
 // nearly all elements, and while it grows the encodings are smaller than they will be. So the measures are summed apart for the values 9 to 16 of each connection, 17 to 32 and so on,
 // and the values count from the first such period whose residual is hardly larger than that of the measured period before.
 type account struct {
-	values  int       // that were coded
-	used    int       // since the first that the candidate has coded; 0: none
-	unused  Measure   // values that count though the candidate was not used
-	periods []Measure // period i: values settling<<i + 1 to settling<<(i+1) of each connection
+	values  int      // that were coded
+	used    bool     // the candidate has coded one
+	unused  period   // values that count though the candidate was not used
+	periods []period // period i: values settling<<i + 1 to settling<<(i+1) of each connection
 }
 
-// add takes the measure of the next value of one of so many connections.
-func (a *account) add(m *Measure, lines int) {
+// A period is the sum of some values.
+type period struct {
+	Measure
+	values int
+}
+
+func (p *period) add(m *Measure) {
+	p.Measure.add(m)
+	p.values++
+}
+
+// A count is how far one connection has come under one candidate.
+type count struct {
+	values int // that were coded
+	used   int // since the first that the candidate has coded; 0: none
+}
+
+// add takes the measure of the next value of a connection, which has come as far as c says.
+func (a *account) add(m *Measure, c *count) {
 	a.values++
-	if !m.Exact || a.used > 0 {
-		a.used++
+	c.values++
+	if !m.Exact || c.used > 0 {
+		c.used++
 	}
-	if a.used == 0 {
-		if a.values > patience*lines {
+	if c.used == 0 {
+		if c.values > patience {
 			a.unused.add(m)
 		}
 		return
 	}
-	period := bits.Len(uint((a.used-1)/(settling*lines))) - 1
-	if period < 0 {
+	a.used = true
+	i := bits.Len(uint((c.used-1)/settling)) - 1
+	if i < 0 {
 		return
 	}
-	for len(a.periods) <= period { // more than one is new where connections have ended
-		a.periods = append(a.periods, Measure{})
+	for len(a.periods) <= i {
+		a.periods = append(a.periods, period{})
 	}
-	a.periods[period].add(m)
+	a.periods[i].add(m)
 }
 
 // from returns the first period that counts. false: the residual still grows.
@@ -72,15 +91,15 @@ func (a *account) from() (period int, settled bool) {
 
 // loses reports whether the candidate was seen to lose something, or would have but for the guard. A lossless one is never measured.
 func (a *account) loses() bool {
-	return slices.ContainsFunc(a.periods, func(p Measure) bool { return p.Measured > 0 || p.Behind > 0 })
+	return slices.ContainsFunc(a.periods, func(p period) bool { return p.Measured > 0 || p.Behind > 0 })
 }
 
 // sum returns the sum of the values that count. While the residual grows they are the latest, and early.
 func (a *account) sum() (sum Measure) {
-	sum = a.unused
+	sum = a.unused.Measure
 	from, settled := a.from()
 	for i := from; i < len(a.periods); i++ {
-		sum.add(&a.periods[i])
+		sum.add(&a.periods[i].Measure)
 	}
 	if !settled && len(a.periods) > 0 {
 		sum.Early = sum.Raw
@@ -88,12 +107,18 @@ func (a *account) sum() (sum Measure) {
 	return sum
 }
 
-// enough reports whether enough values of each of so many connections count.
+// enough reports whether enough values count for so many connections.
 func (a *account) enough(lines int) bool {
-	if a.used == 0 {
-		return a.values >= (patience+counted)*lines
+	if a.values >= tired*lines {
+		return true
+	}
+	n := a.unused.values
+	if !a.used {
+		return n >= counted*lines
 	}
 	from, settled := a.from()
-	begins := settling << from
-	return settled && a.used >= (begins+max(counted, 2*begins))*lines || a.used >= tired*lines
+	for i := from; i < len(a.periods); i++ {
+		n += a.periods[i].values
+	}
+	return settled && n >= max(counted, 2*settling<<from)*lines
 }

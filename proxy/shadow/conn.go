@@ -10,29 +10,26 @@ import (
 // Current is the Shadow of the moment; nil: none. It is safe for concurrent use.
 type Current = atomic.Pointer[Shadow]
 
-// conns numbers Conns.
-var conns atomic.Uint64
-
 // A Conn looks at the bytes of one direction of a connection. It is used by one goroutine at a time.
 type Conn struct {
 	current *Current
 	peer    string
-	has     []string // names of the codecs that the peer has; nil: all
-	number  uint64
+	has     []string         // names of the codecs that the peer has; nil: all
+	span    *span            // nil: no value was sampled since the last Close
 	under   map[uint64]*item // being copied, by the tensor's key
 }
 
 // NewConn returns a Conn for a connection to a peer, which has the codecs of these names; nil: all.
 func NewConn(s *Current, peer string, has []string) *Conn {
-	return &Conn{current: s, peer: peer, has: has, number: conns.Add(1)}
+	return &Conn{current: s, peer: peer, has: has}
 }
 
 // An item is one sampled value on its way to the goroutine.
 type item struct {
 	shadow *Shadow
 	window *window
-	conn   uint64
-	has    []string // codecs of its peer
+	span   *span // of its connection
+	has    []string
 	tensor tensor.Tensor
 	flow   policy.Flow
 	off, n int    // the piece
@@ -90,7 +87,12 @@ func (c *Conn) begin(f policy.Flow, t *tensor.Tensor) {
 	if c.under == nil {
 		c.under = map[uint64]*item{}
 	}
-	x := &item{shadow: s, window: w, conn: c.number, has: c.has, tensor: *t, flow: f, off: off, n: n, data: make([]byte, 0, n)}
+	if c.span == nil {
+		c.span = &span{}
+		c.span.holders.Add(1)
+	}
+	c.span.holders.Add(1)
+	x := &item{shadow: s, window: w, span: c.span, has: c.has, tensor: *t, flow: f, off: off, n: n, data: make([]byte, 0, n)}
 	c.under[t.Key] = x
 }
 
@@ -119,10 +121,14 @@ func (c *Conn) forget(x *item) {
 	x.shadow.release(x, false)
 }
 
-// Close forgets the values that are under way.
+// Close forgets the values that are under way, and says that no more bytes come for a while, or ever. Bytes that come after all are those of a new connection.
 func (c *Conn) Close() {
 	for _, x := range c.under {
 		c.forget(x)
+	}
+	if c.span != nil {
+		c.span.holders.Add(-1)
+		c.span = nil
 	}
 }
 
@@ -140,6 +146,7 @@ func (s *Shadow) reserve(n int) bool {
 
 // release gives the room of a value back. dropped: the queue was full.
 func (s *Shadow) release(x *item, dropped bool) {
+	x.span.holders.Add(-1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.queued -= int64(x.n)

@@ -25,9 +25,12 @@ func (s *Shadow) run() {
 			continue
 		}
 		begin := s.clock()
-		s.code(x)
+		coded := s.code(x)
 		s.release(x, false)
 		s.end(s.sweep(x.window))
+		if !coded {
+			continue
+		}
 		took := s.clock().Sub(begin)
 		s.spent(x, took)
 		if s.config.Share < 1 {
@@ -35,9 +38,6 @@ func (s *Shadow) run() {
 		}
 	}
 }
-
-// maxLines bounds the connections of a window, of each of which a Trial keeps some kilobytes.
-const maxLines = 32
 
 // sleep sleeps, or less if the Shadow ends.
 func (s *Shadow) sleep(d time.Duration) {
@@ -64,40 +64,40 @@ func (s *Shadow) spent(x *item, took time.Duration) {
 	}
 }
 
-// code has every candidate code a value.
-func (s *Shadow) code(x *item) {
+// code has every candidate code a value. false: none did, since the value is too late or one of too many connections.
+func (s *Shadow) code(x *item) bool {
 	w := x.window
 	s.mu.Lock()
 	stale := !w.active || w.off != x.off
 	s.mu.Unlock()
 	if stale {
-		return // its window has ended
+		return false // its window has ended
 	}
-	if w.lines == nil {
+	if w.accounts == nil {
 		s.figures.Lock()
-		w.lines, w.at, w.accounts = map[uint64][]Line{}, w.place(x.off), make([]account, len(s.trials))
+		w.at, w.accounts = w.place(x.off), make([]account, len(s.trials))
 		s.figures.Unlock()
 	}
-	lines := w.lines[x.conn]
-	if lines == nil {
-		if len(w.lines) == maxLines {
-			return
-		}
+	lane := w.lanes.of(x.span, s.clock(), func() (lines []Line) {
 		for _, t := range s.trials {
 			lines = append(lines, t.Line(x.flow, w.id.Peer, x.has))
 		}
-		w.lines[x.conn] = lines
+		return lines
+	})
+	if lane == nil {
+		return false
 	}
 	t := x.sampled()
-	for i, line := range lines {
+	for i, line := range lane.lines {
 		m, err := line.Send(t, x.data, x.pieces)
 		if err != nil {
 			continue // a defect of the codec, which the real path would log; nothing is known of the value
 		}
 		s.figures.Lock()
-		w.accounts[i].add(&m, len(w.lines))
+		w.accounts[i].add(&m, &lane.counts[i])
 		s.figures.Unlock()
 	}
+	return true
 }
 
 // sampled returns the tensor that candidates see: the piece, and no part of a sum, since results of sums are not compared here.
@@ -110,13 +110,9 @@ func (x *item) sampled() tensor.Tensor {
 // end closes the lines of windows that have ended.
 func (s *Shadow) end(ended []*window) {
 	for _, w := range ended {
-		for _, lines := range w.lines {
-			for _, l := range lines {
-				l.Close()
-			}
-		}
+		w.lanes.close()
 		s.figures.Lock()
-		if w.lines = nil; w.accounts != nil {
+		if w.accounts != nil {
 			w.fold()
 		}
 		s.figures.Unlock()

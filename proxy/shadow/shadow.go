@@ -7,7 +7,7 @@
 // goroutine works for so long only that it stays within its share of the processors, and sleeps between values.
 //
 // The sample is whole tensors over consecutive values, so that feedback and differences are as on the real way: a tensor's window begins with a Trial that
-// knows nothing, the values until the codec is used and its residual has settled do not count, and the next ones do. Of a tensor larger than pieceSize the sample
+// knows nothing, the values of each connection until the codec is used and its residual has settled do not count, and the next ones do. Of a tensor larger than pieceSize the sample
 // is one piece. Windows go on while nobody waits; else the tensors take turns. Which tensors have a window follows from the processor time that their
 // values cost and from how often they come.
 //
@@ -19,26 +19,7 @@ import (
 	"time"
 
 	"github.com/gradproxy/gradproxy/parser/lru"
-	"github.com/gradproxy/gradproxy/proxy/policy"
-	"github.com/gradproxy/gradproxy/tensor"
 )
-
-// A Trial codes values by one candidate as a proxy would send them. It is used by one goroutine.
-type Trial interface {
-	// Line begins the way of a sampled tensor's values over one connection to a peer, which has the codecs of these names; nil: all.
-	Line(f policy.Flow, peer string, has []string) Line
-	Close()
-}
-
-// A Line is one connection's part of a Trial.
-type Line interface {
-	// Send sends a value of t, whose segments have the Holds that pieces say.
-	Send(t tensor.Tensor, value []byte, pieces []Piece) (Measure, error)
-	Close()
-}
-
-// A Piece is the bytes of a value that its sender wrote without waiting for an answer, as its parser said.
-type Piece struct{ Len, Hold int }
 
 // A Config has the parts of a Shadow. All fields are needed.
 type Config struct {
@@ -82,7 +63,7 @@ type Shadow struct {
 // Stats counts a Shadow's own work.
 type Stats struct {
 	Spent   time.Duration // of one core
-	Values  int64         // that were coded by every candidate
+	Values  int64         // that were coded by every candidate; others of the sample came when their window had ended, or over one of too many connections
 	Bytes   int64         // of these values
 	Dropped int64         // values of the sample for which there was no room in the queue
 	Queued  int64         // bytes of the sample that have not been coded yet

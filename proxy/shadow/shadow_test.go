@@ -137,8 +137,9 @@ func TestResidualsSettle(t *testing.T) {
 		"has only a few values that come": {func(int) float64 { return 0 }, settling + 3, 1, 3, 3, false, false},
 	} {
 		var a account
+		counts := make([]count, c.lines)
 		for v := range c.values {
-			a.add(&Measure{Raw: 1, Measured: 1, Residual: c.residual(v), Exact: c.patience}, c.lines)
+			a.add(&Measure{Raw: 1, Measured: 1, Residual: c.residual(v), Exact: c.patience}, &counts[v%c.lines])
 		}
 		if s := a.sum(); s.Raw != int64(c.want) || s.Early != int64(c.early) || a.enough(c.lines) != c.enough {
 			t.Errorf("%s: %d values count and %d are early, want %d and %d; enough %v", name, s.Raw, s.Early, c.want, c.early, a.enough(c.lines))
@@ -163,12 +164,13 @@ func TestGuardedPeriodsTellNothing(t *testing.T) {
 		"loses nothing":                     {func(v int) float64 { return 0 }, 0, never, values - 16, 0},
 	} {
 		var a account
+		var n count
 		for v := range values {
 			m := Measure{Raw: 1, Measured: c.measured, Residual: c.residual(v)}
 			if c.guarded(v) {
 				m = Measure{Raw: 1, Behind: 1}
 			}
-			a.add(&m, 1)
+			a.add(&m, &n)
 		}
 		if s := a.sum(); s.Raw != int64(c.want) || s.Early != int64(c.early) {
 			t.Errorf("%s: %d values count and %d are early, want %d and %d", name, s.Raw, s.Early, c.want, c.early)
@@ -202,6 +204,116 @@ func TestEarlySumsGiveWay(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
 	}
+}
+
+// A connection that joins others has its first values left out as theirs were, and theirs go on counting as before.
+func TestConnectionsThatJoinBeginAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakes{warm: 8, takes: time.Microsecond}
+		s, h := start(t, f, Config{Codecs: []string{"a"}, Memory: 1 << 26, Share: 1})
+		defer s.Close()
+		b := make([]byte, 4096)
+		values := func(c *Conn, n int) {
+			for range n {
+				send(c, gradient(7, len(b)), b)
+				time.Sleep(time.Millisecond)
+			}
+		}
+		counts := func(when string, want int64) {
+			t.Helper()
+			r := s.Results().Of(Name{Direction: "from_client", Key: 7, Role: tensor.Gradient, Size: len(b)})
+			if len(r) != 1 || r[0].Raw != want*4096 || r[0].Wire != want*409 || r[0].Early != 0 {
+				t.Errorf("%s: %+v, want %d values", when, r, want)
+			}
+		}
+		first := NewConn(h, "far", nil)
+		values(first, 1+8+settling+400)
+		counts("one connection", 400)
+		for range maxLanes - 1 {
+			values(NewConn(h, "far", nil), 8)
+		}
+		counts("others have joined", 400)
+		values(first, 100)
+		counts("the first goes on", 500)
+	})
+}
+
+// Connections that end leave their places to the next ones, however many there are: their values are tried and count, and windows end.
+func TestShortConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakes{warm: 1, takes: time.Microsecond}
+		s, h := start(t, f, Config{Codecs: []string{"a"}, Memory: 1 << 26, Share: 1})
+		defer s.Close()
+		b := make([]byte, 2*pieceSize)
+		const conns, values = 4 * maxLanes, 3
+		for range conns {
+			c := NewConn(h, "far", nil)
+			for range values {
+				send(c, gradient(7, len(b)), b)
+				time.Sleep(10 * time.Millisecond)
+			}
+			c.Close()
+		}
+		synctest.Wait()
+		w, _ := s.known.Use(Identity{Peer: "far", Key: 7, Role: tensor.Gradient, DType: tensor.Float32, Size: len(b)})
+		if got, want := w.windows, conns*values/(settling+counted)-1; got < want {
+			t.Errorf("%d windows have ended, want %d", got, want)
+		}
+		if f.open > 1 || s.Stats().Values != conns*values-1 {
+			t.Errorf("%d lines are open, and of %d values %d were tried", f.open, conns*values, s.Stats().Values)
+		}
+		r := s.Results().Of(Name{Direction: "from_client", Key: 7, Role: tensor.Gradient, Size: len(b)})
+		if len(r) != 1 || r[0].Raw == 0 || r[0].Early > 0 {
+			t.Fatalf("%+v", r)
+		}
+		if part := float64(r[0].Wire) / float64(r[0].Raw); part < 0.35 || part > 0.45 {
+			t.Errorf("%.2f of the bytes, want 0.40, since one value of three travels exactly", part)
+		}
+	})
+}
+
+// Of more connections than a window has room for the first are tried, and no value of another is taken for one that was. One that has fallen silent leaves its place.
+func TestMoreConnectionsThanLanes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakes{takes: time.Millisecond}
+		s, h := start(t, f, Config{Codecs: []string{"a"}, Memory: 1 << 26, Share: 1})
+		defer s.Close()
+		b := make([]byte, 4096)
+		var all []*Conn
+		for range 2 * maxLanes {
+			all = append(all, NewConn(h, "far", nil))
+		}
+		send(all[0], gradient(7, len(b)), b)
+		tried := func(conns []*Conn, rounds int) int64 {
+			before := s.Stats().Values
+			for range rounds {
+				for _, c := range conns {
+					send(c, gradient(7, len(b)), b)
+					time.Sleep(10 * time.Millisecond)
+				}
+			}
+			synctest.Wait()
+			return s.Stats().Values - before
+		}
+		const rounds = settling + counted
+		if n := tried(all, rounds); n != rounds*maxLanes || int(n) != len(f.values) {
+			t.Errorf("%d values of %d connections were tried, and %d are counted", len(f.values), len(all), n)
+		}
+		if each := 1e-3 / float64(len(b)); s.perByte < each*0.99 || s.perByte > each*1.01 {
+			t.Errorf("a byte is thought to take %.3g s, want %.3g", s.perByte, each)
+		}
+		var w *window
+		for w = range s.active {
+		}
+		if w == nil || !w.whole {
+			t.Error("the window has not counted enough")
+		}
+		late := all[maxLanes:]
+		tried(late, int(silent/time.Second)*100/maxLanes+2)
+		if n := tried(late, 1); n != maxLanes || f.open != maxLanes {
+			t.Errorf("%d of %d connections are tried once the others are silent, over %d lines", n, len(late), f.open)
+		}
+	})
 }
 
 // A goroutine that is stuck holds nobody up: values are dropped, counted, and take no more memory than was given.

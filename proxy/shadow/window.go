@@ -62,9 +62,9 @@ type window struct {
 	sums [][]Measure
 
 	// The goroutine's:
-	lines    map[uint64][]Line // of this window, by connection; each by candidate
-	at       int               // where in sums this window belongs
-	accounts []account         // of this window, by candidate; only the goroutine changes them, under Shadow.figures
+	lanes    lanes     // of this window
+	at       int       // where in sums this window belongs
+	accounts []account // of this window, by candidate; only the goroutine changes them, under Shadow.figures
 }
 
 // piece returns which bytes of a tensor are sampled in a window, by its number: the same for every connection. A large tensor's windows go through all of its
@@ -242,7 +242,7 @@ func (s *Shadow) sweep(current *window) (ended []*window) {
 // complete reports whether every candidate has counted enough.
 func (w *window) complete() bool {
 	for i := range w.accounts {
-		if !w.accounts[i].enough(len(w.lines)) {
+		if !w.accounts[i].enough(max(1, len(w.lanes.taken))) {
 			return false
 		}
 	}
