@@ -191,7 +191,7 @@ func TestSizeOfFlows(t *testing.T) {
 }
 
 // Connections that wait for a proxy that cannot go on with them, since its flows have another form or since it has no Hold, are refused,
-// and never reach another program's listener at the dead proxy's port.
+// and never reach another program's listener at the dead proxy's port, also when that proxy dies as well. An orderly end leaves nothing behind.
 func TestHeldInVain(t *testing.T) {
 	for name, x := range map[string]struct {
 		size   uint32 // of a flow of the dead proxy
@@ -220,7 +220,14 @@ func TestHeldInVain(t *testing.T) {
 				t.Errorf("connections can be handed over at %d and %d: %v", listen4, listen6, err)
 			}
 			x.next(&c)
-			b.succeed([2]string{"127.0.0.1:0", "[::1]:0"}, c)
+			next := b.succeed([2]string{"127.0.0.1:0", "[::1]:0"}, c)
+			if x.others { // the next one is killed too
+				for _, l := range b.proxies {
+					l.Close()
+				}
+				next.die()
+				next = b.succeed([2]string{"127.0.0.1:0", "[::1]:0"}, c)
+			}
 			if got := b.client().whoAnswers(order{Dial: server4}); got != "P" {
 				t.Errorf("a new connection answered by %q", got)
 			}
@@ -231,6 +238,12 @@ func TestHeldInVain(t *testing.T) {
 				}
 			}
 			b.wantAnswers(answers, "refused")
+			if err := next.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if n := attached(t, b.cgroup); n != 0 {
+				t.Errorf("%d programs are left on the cgroup", n)
+			}
 		})
 	}
 }

@@ -129,7 +129,7 @@ func (b *bed) serve(i int, addr string) {
 
 // succeed has the next proxy listen at two addresses, attach its programs and then mark its listeners, in the order that a proxy must keep: a dead one's programs
 // hand connections to marked listeners, and note no servers for the next.
-func (b *bed) succeed(at [2]string, c Config) {
+func (b *bed) succeed(at [2]string, c Config) *Hooks {
 	b.t.Helper()
 	for i, a := range at {
 		b.serveWith(i, a, nil)
@@ -148,6 +148,7 @@ func (b *bed) succeed(at [2]string, c Config) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
+	return h
 }
 
 func (b *bed) serveWith(i int, addr string, control func(network, address string, c syscall.RawConn) error) {
