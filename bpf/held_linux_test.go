@@ -38,9 +38,7 @@ func TestHeldForTheNextProxy(t *testing.T) {
 			c := b.config()
 			c.Refuse, c.Hold = true, x.hold
 			first := b.attach(c)
-			for _, l := range b.proxies { // as the kernel does at a kill
-				l.Close()
-			}
+			b.closeProxies()
 			if x.hold < time.Second {
 				if err := first.Stop(); err != nil {
 					t.Fatal(err)
@@ -53,6 +51,7 @@ func TestHeldForTheNextProxy(t *testing.T) {
 			}
 			answers := b.dialBoth()
 			if x.next {
+				b.wantTaken(2)
 				select {
 				case by := <-answers:
 					t.Fatalf("without a proxy: answered by %q", by)
@@ -222,9 +221,7 @@ func TestHeldInVain(t *testing.T) {
 			x.next(&c)
 			next := b.succeed([2]string{"127.0.0.1:0", "[::1]:0"}, c)
 			if x.others { // the next one is killed too
-				for _, l := range b.proxies {
-					l.Close()
-				}
+				b.closeProxies()
 				next.die()
 				next = b.succeed([2]string{"127.0.0.1:0", "[::1]:0"}, c)
 			}
@@ -269,9 +266,7 @@ func (b *bed) dieWith(c Config, size uint32) {
 	if err != nil {
 		b.t.Fatal(errors.Join(err, h.Close()))
 	}
-	for _, l := range b.proxies { // as the kernel does at a kill
-		l.Close()
-	}
+	b.closeProxies()
 	h.die()
 }
 
@@ -311,9 +306,7 @@ func TestHeldWhileProxiesChange(t *testing.T) {
 			c := b.config()
 			c.Refuse, c.Hold = true, time.Hour
 			first := b.attach(c)
-			for _, l := range b.proxies {
-				l.Close()
-			}
+			b.closeProxies()
 			first.die()
 			totals, err := leftMap(b.cgroup, bpfMapTotals)
 			if err != nil || totals == nil {

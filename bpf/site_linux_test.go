@@ -160,6 +160,22 @@ func (b *bed) serveWith(i int, addr string, control func(network, address string
 	})
 }
 
+// closeProxies closes the proxy's listeners, as the kernel does at a kill. A child that is being started has their descriptors too, hence the
+// shutdown: nobody listens there when this returns.
+func (b *bed) closeProxies() {
+	b.t.Helper()
+	for _, l := range b.proxies {
+		c, err := l.SyscallConn()
+		if err == nil {
+			e := c.Control(func(fd uintptr) { err = unix.Shutdown(int(fd), unix.SHUT_RD) })
+			err = errors.Join(err, e)
+		}
+		if err := errors.Join(err, l.Close()); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+}
+
 func newGroup(t *testing.T) *cgroup.Group {
 	t.Helper()
 	require.Root(t)
