@@ -12,7 +12,7 @@ import (
 )
 
 // Awaited returns the ports of the listeners on 127.0.0.1 and ::1 for which connections of a cgroup wait since its proxy died, with Hold;
-// 0: none do, or those that do cannot be handed over. Connections that wait reach the next proxy if it has Hold and listens there before [Attach].
+// 0: no connection waits, or the waiting ones cannot be handed over. Connections that wait reach the next proxy if it has Hold and listens there before [Attach].
 func Awaited(folder string) (listen4, listen6 uint16, err error) {
 	err = explained(func() error {
 		spec, err := loadBpf()

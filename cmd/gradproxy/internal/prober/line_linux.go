@@ -24,7 +24,7 @@ type line struct {
 	within   time.Duration // how long an answer may take
 	rest     time.Duration // how long no question is asked after a late answer
 	grace    time.Duration // how long after the rest a late answer still counts as the last one, if nobody asks
-	cost     string        // what a late answer costs, as the log says
+	cost     string        // the price of a late answer, in the words of the log
 	timeouts atomic.Uint64
 
 	mu     sync.Mutex // held while a question waits

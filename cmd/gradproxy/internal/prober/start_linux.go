@@ -34,7 +34,7 @@ const (
 	grace = quickWithin + time.Second
 )
 
-// What late answers cost, as the log says.
+// The price of late answers, in the words of the log.
 const (
 	quickCost = "values whose calls are not known travel exactly, also those of jobs with sums: gradients"
 	slowCost  = "nothing is proved for connections whose process is not found yet, and their sums travel exactly, but for those of jobs with sums: gradients"

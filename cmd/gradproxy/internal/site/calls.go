@@ -108,7 +108,7 @@ func (p *probed) timeouts() float64 {
 	return float64(p.prober.Timeouts())
 }
 
-// Close removes the programs. The prober's end has what waits for its answers return.
+// Close removes the programs. Questions that wait for an answer of the prober return with its end.
 func (p *probed) Close() error {
 	p.mu.Lock()
 	p.closed = true

@@ -43,7 +43,7 @@ func (s *Site) newHooked(c *config.Config) (h *hooked, err error) {
 	h.Hooked, err = intercept.NewHooked(intercept.HookedConfig{
 		Networks: r.Networks, Places: r.Places, Log: r.Log, Failed: r.Failed,
 		Awaited: func() (listen4, listen6 uint16, err error) {
-			if h.own || r.Hold == 0 { // nobody was in this cgroup before, or those that wait are refused
+			if h.own || r.Hold == 0 { // nobody was in this cgroup before, or the waiting connections are refused
 				return 0, 0, nil
 			}
 			return bpf.Awaited(h.job)
