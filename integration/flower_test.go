@@ -75,7 +75,7 @@ const model = 4 * (784*64 + 64 + 64*10 + 10)
 const flowerAccuracy = 0.7
 
 // Over a slow link SuperNodes of Flower 1.42 never end: a node gives up a push that is not answered within 30 s of its last byte, and sends it again. Through the
-// proxies the same job ends, and nothing is sent twice. A busy machine may delay an answer for 30 s by itself: then the job runs once more. What is sent again costs nothing on the link.
+// proxies the same job ends, and nothing is sent twice. A busy machine may delay an answer for 30 s by itself: then the job runs once more. Pushes that are sent again cost nothing on the link.
 func TestFlowerOverSlowLink(t *testing.T) {
 	t.Parallel()      // it waits for the link
 	const wide = 1275 // hidden neurons with which an array takes 4 MB

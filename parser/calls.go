@@ -11,8 +11,8 @@ type Calls interface {
 	// the process sends the first byte of its payload. Of returns dst as it is if nothing is known: the process is not watched (yet),
 	// the call was made before it was. A tag that a group has given to a call that was not noted, or has been forgotten, is a Call of
 	// Somebody without Elements. A layout in which a call makes no sense, such as a sum of no
-	// elements, may be left out. If answered is false it is not known whether the process has called anything with this tag, as while the one that sees the calls is stopped: Of
-	// appends nothing then, and what other tags told stays true.
+	// elements, may be left out. If answered is false nobody knows whether the process has called anything with this tag, for example while the process that probes is stopped: Of
+	// appends nothing, and the calls of other tags stay valid.
 	Of(dst []Call, tag uint32) (calls []Call, answered bool)
 	// Contradicted says that the connection carries something else than the process has called; reason is one line. It ends the
 	// proof for the process, for as long as that lives: from then on Of returns dst as it is, on each of the process's connections.

@@ -19,7 +19,7 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/tunnel/pki"
 )
 
-// A user who asks both proxies of a job in shadow mode is told a codec for each role that the job sends, and why. The rules stand in a configuration that check takes.
+// The command advise names a codec and a reason for each role that a job in shadow mode sends, and check accepts a configuration with its rules.
 func TestAdviseOnAJob(t *testing.T) {
 	for wire, roles := range map[string][]string{"pslite": {"gradient", "state"}, "gloo": {"gradient"}} {
 		t.Run(wire, func(t *testing.T) {

@@ -110,7 +110,7 @@ func (g *Gradproxy) configuration(w *WAN, i int, c Config) string {
 	own := w.Sites[i]
 	_, addr, _ := own.edge()
 	resume, retry := cmp.Or(c.Resume, "5m"), cmp.Or(c.RefusedRetry, "30s")
-	carriers := ", carrier: " + cmp.Or(c.Carrier, "tls") // and not what this machine's memory allows
+	carriers := ", carrier: " + cmp.Or(c.Carrier, "tls") // a carrier that is left out would depend on the memory of this machine
 	if c.Congestion != "" {
 		carriers += ", congestion: " + c.Congestion
 	}
