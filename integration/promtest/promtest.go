@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -19,6 +18,7 @@ import (
 	"time"
 
 	"github.com/gradproxy/gradproxy/integration/require"
+	"github.com/gradproxy/gradproxy/integration/require/freeport"
 )
 
 // A Server is a running Prometheus.
@@ -44,7 +44,11 @@ func Start(t *testing.T, rules string, targets ...string) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Server{free(t)}
+	address, err := freeport.Find("tcp", "127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Server{address}
 	cmd := exec.Command(server, "--config.file", file, "--storage.tsdb.path", filepath.Join(dir, "data"), "--web.listen-address", s.address, "--log.level", "warn")
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
@@ -60,17 +64,6 @@ func Start(t *testing.T, rules string, targets ...string) *Server {
 		}
 	})
 	return s
-}
-
-// free returns an address of loopback at which nobody listens.
-func free(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // A Sample is one series of an answer.

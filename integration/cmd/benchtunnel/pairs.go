@@ -18,6 +18,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/gradproxy/gradproxy/integration/require/freeport"
 	"github.com/gradproxy/gradproxy/integration/testbed"
 )
 
@@ -143,20 +144,10 @@ func (m *measurement) notePairs(all []*pair, n int, kinds map[string]bool, of pa
 	}
 }
 
-// free returns an address of loopback at which nobody listens.
-func free(host string) (string, error) {
-	l, err := net.Listen("tcp", host+":0")
-	if err != nil {
-		return "", err
-	}
-	defer l.Close()
-	return l.Addr().String(), nil
-}
-
-// frees returns n of them.
+// frees returns n addresses at which nobody listens.
 func frees(n int) (all []string, err error) {
 	for range n {
-		a, err := free("127.0.0.1")
+		a, err := freeport.Find("tcp", "127.0.0.1")
 		if err != nil {
 			return nil, err
 		}

@@ -12,13 +12,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/gradproxy/gradproxy/integration/require/freeport"
 )
 
 // A lab is a folder with the program, and with that of an earlier commit.
@@ -124,14 +125,15 @@ func newStage(l *lab, seed uint64, rate int) (*stage, error) {
 	if err := s.certificates(); err != nil {
 		return nil, err
 	}
-	tunnel, err := freePort(serverHost)
+	network := "tcp"
 	if l.carrier == "dtls" {
-		tunnel, err = freeDatagramPort(serverHost)
+		network = "udp"
 	}
+	tunnel, err := freeport.Find(network, serverHost)
 	if err != nil {
 		return nil, err
 	}
-	entry, err := freePort(clientHost)
+	entry, err := freeport.Find("tcp", clientHost)
 	if err != nil {
 		return nil, err
 	}
@@ -159,30 +161,6 @@ func newStage(l *lab, seed uint64, rate int) (*stage, error) {
 		}
 	}
 	return s, nil
-}
-
-// freePort returns an address of host that nobody listens at.
-func freePort(host string) (string, error) {
-	l, err := net.Listen("tcp", host+":0")
-	if err != nil {
-		return "", err
-	}
-	return l.Addr().String(), l.Close()
-}
-
-// freeDatagramPort returns an address of host that nobody receives datagrams at. Its port lies below the ones that the kernel gives to the
-// sockets of carriers, which are bound to all addresses: one of these could have taken it when the listener is started again.
-func freeDatagramPort(host string) (string, error) {
-	const first, last, tries = 20000, 32000, 100
-	var err error
-	for range tries {
-		c, fault := net.ListenPacket("udp", net.JoinHostPort(host, strconv.Itoa(first+rand.IntN(last-first))))
-		if fault == nil {
-			return c.LocalAddr().String(), c.Close()
-		}
-		err = fault
-	}
-	return "", err
 }
 
 func (s *stage) certificates() error {

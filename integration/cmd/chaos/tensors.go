@@ -19,6 +19,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/gradproxy/gradproxy/integration/require/freeport"
 	"github.com/gradproxy/gradproxy/parser/gloo/gloosim"
 )
 
@@ -42,7 +43,7 @@ func newTensors(s *stage) (*tensors, error) {
 	x := &tensors{s: s}
 	for i := range x.targets {
 		var err error
-		if x.entries[i], err = freePort(clientHost); err != nil {
+		if x.entries[i], err = freeport.Find("tcp", clientHost); err != nil {
 			return nil, err
 		}
 		if x.targets[i], err = net.Listen("tcp", serverHost+":0"); err != nil {

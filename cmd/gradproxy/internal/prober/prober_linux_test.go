@@ -321,6 +321,17 @@ func TestConnectionThatEndsWhileAnAnswerIsLate(t *testing.T) {
 	}
 }
 
+// stop stops a prober, and returns once it is stopped.
+func stop(t *testing.T, c *Client) {
+	t.Helper()
+	if err := syscall.Kill(c.Pid(), syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Waitid(unix.P_PID, c.Pid(), nil, unix.WSTOPPED|unix.WNOWAIT, nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // A stopped prober has no answers, which ends no proof: once it runs again there are answers.
 func TestStoppedProber(t *testing.T) {
 	t.Parallel()
@@ -334,9 +345,7 @@ func TestStoppedProber(t *testing.T) {
 	for _, l := range []*line{c.quick, c.slow} {
 		l.within, l.rest, l.grace = 10*time.Millisecond, 0, 0
 	}
-	if err := syscall.Kill(c.Pid(), syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	stop(t, c)
 	p := &Process{client: c, sight: sight{process: 1}} // the prober does not know it
 	c.processes[1] = p
 	if calls, answered := p.Calls(nil, 1); answered || len(calls) > 0 || p.Ended() != "" {
@@ -382,9 +391,7 @@ func TestStoppedAtTheEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := syscall.Kill(c.Pid(), syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	stop(t, c)
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}

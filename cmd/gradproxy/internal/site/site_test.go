@@ -24,6 +24,7 @@ import (
 
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/config"
 	codecs "github.com/gradproxy/gradproxy/codecs/all"
+	"github.com/gradproxy/gradproxy/integration/require/freeport"
 	"github.com/gradproxy/gradproxy/proxy"
 	"github.com/gradproxy/gradproxy/proxy/tunnel"
 	"github.com/gradproxy/gradproxy/proxy/tunnel/pki"
@@ -214,12 +215,9 @@ func echo(t *testing.T, host string) string {
 
 func free(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
+	address, err := freeport.Find("tcp", "127.0.0.1")
+	must(t, err)
+	return address
 }
 
 func forwardTo(t *testing.T, target string) string {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/train/digits"
 	"github.com/gradproxy/gradproxy/integration/require"
+	"github.com/gradproxy/gradproxy/integration/require/freeport"
 )
 
 // mxnetPython returns the interpreter of the environment that has MXNet, where integration/env/install.sh puts all of them.
@@ -33,18 +33,14 @@ func mxnetPython(t *testing.T) string {
 	return filepath.Join(venv, "bin", "python")
 }
 
-// freePort returns an address on loopback with no listener. The port is below the range from which Linux takes ports of
-// connections, so that none of the job's own connections gets it before the scheduler listens.
-func freePort(t *testing.T) string {
-	for range 100 {
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20_000+rand.IntN(12_000)))
-		if err == nil {
-			defer l.Close()
-			return l.Addr().String()
-		}
+// schedulerAddress returns an address of loopback that none of the job's own connections gets before the scheduler listens.
+func schedulerAddress(t *testing.T) string {
+	t.Helper()
+	address, err := freeport.Find("tcp", "127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal("no free port")
-	return ""
+	return address
 }
 
 // An mxnetJob has the settings of a job for MXNet's processes.
@@ -104,7 +100,7 @@ func together(t *testing.T, all ...func(context.Context) error) {
 func TestWorkersTrainOnMXNetsServers(t *testing.T) {
 	set, _ := digits.Load()
 	const rate, momentum, workers, servers = 0.1, 0.9, 2, 2
-	job := mxnetJob{python: mxnetPython(t), scheduler: freePort(t), workers: workers, servers: servers}
+	job := mxnetJob{python: mxnetPython(t), scheduler: schedulerAddress(t), workers: workers, servers: servers}
 	want := reference(set, workers, testSteps, rate, momentum)
 	worker := func(ctx context.Context) error {
 		var c Config
@@ -147,7 +143,7 @@ func TestMXNetsWorkersTrainHere(t *testing.T) {
 	python := mxnetPython(t)
 	var weights [2][2]string
 	for ours := range weights {
-		job := mxnetJob{python: python, scheduler: freePort(t), workers: 2, servers: 2, momentum: 0.9, steps: 8}
+		job := mxnetJob{python: python, scheduler: schedulerAddress(t), workers: 2, servers: 2, momentum: 0.9, steps: 8}
 		all := []func(context.Context) error{
 			job.role("worker", &weights[ours][0]), job.role("worker", &weights[ours][1]),
 		}
