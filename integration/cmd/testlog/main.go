@@ -1,8 +1,10 @@
 // Testlog prints the output of `go test -json` as go test itself prints it: a line for each package, and the output of
-// failed ones. It also records how long packages and tests took, and prints the slowest of a whole run.
+// failed ones. It also records how long packages and tests took and which failed, prints the slowest of a whole run, and the
+// failed tests that may be run again.
 //
 //	go test -json ./... | testlog -record FILE -run NAME
 //	testlog -record FILE -slowest 10
+//	testlog -record FILE -failed NAME
 package main
 
 import (
@@ -12,6 +14,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -20,20 +23,29 @@ func main() {
 	record := flag.String("record", "", "`file` to which the seconds are appended")
 	run := flag.String("run", "", "`name` of the run, for the list of the slowest")
 	slowest := flag.Int("slowest", 0, "print the `number` slowest packages and tests of all runs in the file, then the last run's packages")
+	failed := flag.String("failed", "", "print each package of the run of this `name` that failed, and a pattern for its failed tests")
 	flag.Parse()
-	if err := work(*record, *run, *slowest); err != nil {
+	if err := work(*record, *run, *slowest, *failed); err != nil {
 		fmt.Fprintln(os.Stderr, "testlog:", err)
 		os.Exit(1)
 	}
 }
 
-func work(record, run string, slowest int) error {
-	if slowest > 0 {
+func work(record, run string, slowest int, failed string) error {
+	if slowest > 0 || failed != "" {
 		text, err := os.ReadFile(record)
 		if err != nil {
 			return err
 		}
-		return report(os.Stdout, string(text), slowest)
+		all, err := parse(string(text))
+		if err != nil {
+			return err
+		}
+		if failed != "" {
+			return again(os.Stdout, all, failed)
+		}
+		report(os.Stdout, all, slowest)
+		return nil
 	}
 	results, err := read(os.Stdin, os.Stdout, run)
 	if err != nil || record == "" {
@@ -62,6 +74,8 @@ type result struct {
 	Run, Package, Test string
 	Seconds            float64
 	Line               string // go test's own, of a package
+	Failed             bool   `json:",omitempty"`
+	Fatal              bool   `json:",omitempty"` // the output has a data race, a panic or a fatal error of Go's
 }
 
 // read copies events to w as text and returns the results.
@@ -96,21 +110,25 @@ func read(r io.Reader, w io.Writer, run string) ([]result, error) {
 				if e.Action != "fail" {
 					delete(tests, e.Test)
 				}
-				results = append(results, result{run, e.Package, e.Test, e.Elapsed, ""})
+				results = append(results, result{Run: run, Package: e.Package, Test: e.Test, Seconds: e.Elapsed, Failed: e.Action == "fail"})
 				continue
 			}
-			line := closing(tests[""])
-			if e.Action == "fail" {
-				dump(w, tests)
+			r := result{Run: run, Package: e.Package, Seconds: e.Elapsed, Line: closing(tests[""]), Failed: e.Action == "fail"}
+			if r.Failed {
+				var text strings.Builder
+				dump(&text, tests)
+				fmt.Fprint(w, text.String())
+				r.Fatal = fatal.MatchString(text.String())
 			} else {
-				fmt.Fprintln(w, line)
+				fmt.Fprintln(w, r.Line)
 			}
-			results = append(results, result{run, e.Package, "", e.Elapsed, line})
+			results = append(results, r)
 			delete(output, e.Package)
 		}
 	}
-	for _, tests := range output { // of packages without a verdict
+	for name, tests := range output { // of packages without a verdict
 		dump(w, tests)
+		results = append(results, result{Run: run, Package: name, Failed: true, Fatal: true})
 	}
 	return results, in.Err()
 }
@@ -140,15 +158,44 @@ func closing(output *strings.Builder) string {
 	return lines[len(lines)-1]
 }
 
-// report prints the slowest packages and tests of a record, then the lines of the last run's packages.
-func report(w io.Writer, record string, n int) error {
-	var packages, tests []result
+// fatal fits output that no second run makes good.
+var fatal = regexp.MustCompile(`(?m)^(WARNING: DATA RACE|panic: |fatal error: )`)
+
+// parse returns the results of a record.
+func parse(record string) (all []result, err error) {
 	in := json.NewDecoder(strings.NewReader(record))
 	for in.More() {
 		var r result
 		if err := in.Decode(&r); err != nil {
-			return err
+			return nil, err
 		}
+		all = append(all, r)
+	}
+	return all, nil
+}
+
+// again prints a line for each package of a run that failed: its import path, and a pattern for the tests that failed. It is an error if a package failed in a way
+// that a second run of these tests cannot make good: it was not built, or did not end, or a data race, a panic or a fatal error of Go's was found.
+func again(w io.Writer, all []result, run string) error {
+	tests := map[string][]string{}
+	for _, r := range all {
+		switch {
+		case r.Run != run || !r.Failed || strings.Contains(r.Test, "/"):
+		case r.Test != "":
+			tests[r.Package] = append(tests[r.Package], r.Test)
+		case r.Fatal || len(tests[r.Package]) == 0: // a package's own result comes after those of its tests
+			return fmt.Errorf("%s: %s failed, and not by its tests alone", run, r.Package)
+		default:
+			fmt.Fprintf(w, "%s ^(%s)$\n", r.Package, strings.Join(tests[r.Package], "|"))
+		}
+	}
+	return nil
+}
+
+// report prints the slowest packages and tests of a record, then the lines of the last run's packages.
+func report(w io.Writer, all []result, n int) {
+	var packages, tests []result
+	for _, r := range all {
 		switch {
 		case r.Test == "":
 			packages = append(packages, r)
@@ -171,5 +218,4 @@ func report(w io.Writer, record string, n int) error {
 			fmt.Fprintln(w, p.Line)
 		}
 	}
-	return nil
 }

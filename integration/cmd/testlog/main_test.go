@@ -43,8 +43,15 @@ FAIL
 	if text.String() != want {
 		t.Errorf("printed\n%swant\n%s", text.String(), want)
 	}
-	if want := (result{"plain", "m/a", "TestGood", 2.5, ""}); !slices.Contains(results, want) {
-		t.Errorf("%v does not hold %v", results, want)
+	for _, want := range []result{
+		{Run: "plain", Package: "m/a", Test: "TestGood", Seconds: 2.5},
+		{Run: "plain", Package: "m/b", Test: "TestBad", Seconds: 1, Failed: true},
+		{Run: "plain", Package: "m/b", Seconds: 4, Line: "FAIL\tm/b\t4.000s", Failed: true, Fatal: true},
+		{Run: "plain", Package: "m/c", Line: "FAIL\tm/c [build failed]", Failed: true},
+	} {
+		if !slices.Contains(results, want) {
+			t.Errorf("%v does not hold %v", results, want)
+		}
 	}
 }
 
@@ -54,10 +61,12 @@ func TestReport(t *testing.T) {
 {"Run":"race","Package":"m/a","Test":"TestGood/part","Seconds":24}
 {"Run":"race","Package":"m/a","Seconds":30,"Line":"ok a with race"}
 `
-	var text strings.Builder
-	if err := report(&text, record, 1); err != nil {
+	all, err := parse(record)
+	if err != nil {
 		t.Fatal(err)
 	}
+	var text strings.Builder
+	report(&text, all, 1)
 	want := `the slowest packages:
     30.0 s  m/a  (race)
 the slowest tests:
@@ -66,5 +75,44 @@ ok a with race
 `
 	if text.String() != want {
 		t.Errorf("printed\n%swant\n%s", text.String(), want)
+	}
+}
+
+// A second run can make good what tests alone have failed.
+func TestFailedTests(t *testing.T) {
+	bad := result{Run: "plain", Package: "m/a", Test: "TestBad", Failed: true}
+	part := result{Run: "plain", Package: "m/a", Test: "TestBad/part", Failed: true}
+	worse := result{Run: "plain", Package: "m/a", Test: "TestWorse", Failed: true}
+	good := result{Run: "plain", Package: "m/a", Test: "TestGood"}
+	other := result{Run: "race", Package: "m/a", Test: "TestOther", Failed: true}
+	whole := result{Run: "plain", Package: "m/a", Failed: true}
+	dead := result{Run: "plain", Package: "m/a", Failed: true, Fatal: true}
+	for _, c := range []struct {
+		all  []result
+		want string // "": an error
+	}{
+		{[]result{good, part, bad, worse, other, whole}, "m/a ^(TestBad|TestWorse)$\n"},
+		{[]result{bad, dead}, ""},
+		{[]result{good, whole}, ""},
+		{[]result{other, whole}, ""},
+	} {
+		var text strings.Builder
+		if err := again(&text, c.all, "plain"); (err != nil) != (c.want == "") || err == nil && text.String() != c.want {
+			t.Errorf("%v: %q, %v, want %q", c.all, text.String(), err, c.want)
+		}
+	}
+}
+
+// What no second run excuses shows in the output.
+func TestFatal(t *testing.T) {
+	for text, want := range map[string]bool{
+		"=== RUN TestA\nWARNING: DATA RACE\nWrite at": true,
+		"panic: runtime error: index out of range":    true,
+		"fatal error: concurrent map writes\n":        true,
+		"    a_test.go:1: a panic: of the peer\n":     false,
+	} {
+		if fatal.MatchString(text) != want {
+			t.Errorf("%q: fatal %v, want %v", text, !want, want)
+		}
 	}
 }
