@@ -78,6 +78,7 @@ for line in sys.stdin:
         print(type(e).__name__, flush=True)
 `
 	require.Command(t, "python3")
+	t.Parallel()
 	for onDeath, want := range map[string]func(*testbed.Site) string{
 		"direct": func(own *testbed.Site) string { return own.Addr.String() },
 		"refuse": func(*testbed.Site) string { return "ConnectionRefusedError" },

@@ -146,6 +146,7 @@ func TestFarProxyDown(t *testing.T) {
 
 // A far proxy that comes while the job still tries to join: it either joins, and ends with the right weights, or fails.
 func TestFarProxyComesLate(t *testing.T) {
+	t.Parallel()
 	job := torchJob(t, "torch215", 2)
 	want := direct(t, job)
 	w := newWAN(t, 2, lan)

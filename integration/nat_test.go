@@ -26,6 +26,7 @@ const natRules = `table inet nat {
 // Behind a NAT of the kernel's a carrier over datagrams keeps its mapping while nothing is sent, so that the other side reaches it at once, and goes on when the
 // NAT forgets the mapping in mid-transfer. No carrier is lost, and no byte.
 func TestBehindNAT(t *testing.T) {
+	t.Parallel()
 	w := newWAN(t, 2, lan)
 	a, b := w.Sites[0], w.Sites[1]
 	cmd := a.Command("nft", natRules)

@@ -16,6 +16,7 @@ import (
 // the samples are too short for that: docs/configuration.md has figures.
 func TestShadowPredictsMXNet(t *testing.T) {
 	require.Long(t)
+	t.Parallel()
 	const codec, few, many = "int4", 40, 240
 	nodes := []testbed.Node{{Role: testbed.Scheduler}, {Role: testbed.Server}, {Role: testbed.Worker, Site: 1}, {Role: testbed.Worker, Site: 1}}
 	run := func(steps int, c testbed.Config) (l leg, ps testbed.Proxies) {

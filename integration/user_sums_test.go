@@ -16,6 +16,7 @@ import (
 // lost anything, and from there on nothing of the job loses anything. These jobs of DistributedDataParallel have all their gradients in one bucket, and
 // sum other things of the same size after steps in which gradients lose something.
 func TestContentEndsTheUsersWord(t *testing.T) {
+	t.Parallel()
 	const way = testbed.Way("3lc")
 	for _, c := range []struct {
 		name, environment string

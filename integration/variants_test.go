@@ -25,6 +25,7 @@ const variants = "zero,powersgd,postlocal,groups,alike,accumulate,unused,normali
 // Jobs shard their optimizer, sum by a communication hook, have several process groups, accumulate gradients, leave parameters unused, normalize over all
 // ranks, are of bfloat16, or have fewer batches at one rank. Losslessly all end with the weights of a direct run.
 func TestVariantsEndAsDirectly(t *testing.T) {
+	t.Parallel()
 	job := variantsJob(t, "torch215", variants)
 	want := runJob(t, newWAN(t, job.Ranks, fast), job)
 	w := newWAN(t, job.Ranks, fast)

@@ -16,6 +16,7 @@ import (
 // and the proxies does: at both sites every map must be the same. Here it first appears when the job has run for a
 // while, and with it a second layout of buckets.
 func TestLateMapOfUnusedParametersTravelsExactly(t *testing.T) {
+	t.Parallel()
 	const (
 		steps, late = 16, 7
 		parameters  = 2*600 + 4          // tensors: the map's elements, int32
