@@ -6,16 +6,18 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
 // Data is all measurements, a field for each file of docs/data. The names of the JSON are chosen by the commands that wrote the files;
 // only the parts that are shown are read.
 type data struct {
 	WAN      wan
-	Servers  servers  // times on slow links
-	Learning servers  // accuracy and bytes with several seeds
-	TF       servers  // the same of TensorFlow
-	Flower   servers  // the same of Flower, in rounds
+	Servers  servers // times on slow links
+	Learning servers // accuracy and bytes with several seeds
+	TF       servers // the same of TensorFlow
+	Flower   servers // the same of Flower, in rounds
+	Rates    []timed
 	Accuracy accuracy // a small model with several seeds
 	Ring     accuracy // the model of WAN with one seed
 	Grid     grid
@@ -57,6 +59,12 @@ type servers struct {
 		Push float64 `json:"push_bytes"`
 		Pull float64 `json:"pull_bytes"`
 	} `json:"sizes"` // of each step
+}
+
+// Timed is a measurement of servertable over links of several rates.
+type timed struct {
+	name string // of the file, without "-rates.json"
+	servers
 }
 
 // A serving is a row of servertable: the trainings on one way over one link.
@@ -139,6 +147,21 @@ func read(dir string) (d data, err error) {
 		if err != nil {
 			return d, fmt.Errorf("%s: %w", name, err)
 		}
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*-rates.json"))
+	if err != nil {
+		return d, err
+	}
+	for _, file := range files {
+		r := timed{name: strings.TrimSuffix(filepath.Base(file), "-rates.json")}
+		b, err := os.ReadFile(file)
+		if err == nil {
+			err = json.Unmarshal(b, &r.servers)
+		}
+		if err != nil {
+			return d, fmt.Errorf("%s: %w", file, err)
+		}
+		d.Rates = append(d.Rates, r)
 	}
 	if len(d.WAN.Training) == 0 || len(d.Learning.Rows) == 0 || len(d.Codecs.Rows) == 0 || len(d.Accuracy.Variants) == 0 || len(d.Ring.Variants) == 0 || len(d.Grid.Rows) == 0 {
 		return d, fmt.Errorf("%s: a measurement is empty", dir)

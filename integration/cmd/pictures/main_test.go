@@ -66,6 +66,21 @@ func TestFill(t *testing.T) {
 	}
 }
 
+// Each job and way has a row, with the figures of each rate.
+func TestRatesTable(t *testing.T) {
+	row := func(rate int, way string, seconds, speedup float64) serving {
+		return serving{RateMbps: rate, Way: way, WAN: 2.5e6, StepSeconds: seconds, Speedup: speedup}
+	}
+	m := timed{name: "flower"}
+	m.Rows = []serving{row(100, "direct", 0.5, 1), row(100, "lossless", 0.25, 2), row(10, "direct", 5, 1), row(10, "lossless", 2, 2.5)}
+	text := ratesTable([]timed{m})
+	for _, want := range []string{"10: MB | s | as fast | 100 Mbit/s: MB | s | as fast |", "| flower | lossless | 2.50 | 2.00 | 2.50x | 2.50 | 0.250 | 2.00x |"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the table lacks %q:\n%s", want, text)
+		}
+	}
+}
+
 func TestFactor(t *testing.T) {
 	for x, want := range map[float64]string{0.907: "0.91x", 1.266: "1.27x", 9.996: "10.0x", 14.93: "14.9x", 124.2: "124x"} {
 		if got := factor(x); got != want {

@@ -17,6 +17,7 @@ var tables = map[string]func(data) string{
 	"learning":   func(d data) string { return serversTable(d.Learning, false) },
 	"tensorflow": func(d data) string { return serversTable(d.TF, false) },
 	"flower":     func(d data) string { return serversTable(d.Flower, false) },
+	"rates":      func(d data) string { return ratesTable(d.Rates) },
 	"codecs":     codecsTable,
 	"accuracy":   func(d data) string { return accuracyTable(d.Accuracy) },
 	"grid":       func(d data) string { return gridTable(d.Grid) },
@@ -208,6 +209,48 @@ func serversTable(s servers, timed bool) string {
 			row = append([]string{fmt.Sprint(r.RateMbps)}, append(row, fmt.Sprint(r.Steps), fmt.Sprintf("%.3f", r.StepSeconds), factor(r.Speedup))...)
 		}
 		rows = append(rows, row)
+	}
+	return markdown(align, rows)
+}
+
+// ratesTable has a row for each job and way, with three cells for each rate of the link: bytes of a step or round on it, its time, and how many times as fast as directly.
+func ratesTable(all []timed) string {
+	if len(all) == 0 {
+		return "Not measured yet.\n"
+	}
+	heading, align := []string{"job", "way"}, "ll"
+	var rates []int
+	for _, m := range all {
+		for _, r := range m.Rows {
+			if !slices.Contains(rates, r.RateMbps) {
+				rates = append(rates, r.RateMbps)
+			}
+		}
+	}
+	slices.Sort(rates)
+	for i, rate := range rates {
+		mbps := fmt.Sprint(rate)
+		if i == len(rates)-1 {
+			mbps += " Mbit/s"
+		}
+		heading, align = append(heading, mbps+": MB", "s", "as fast"), align+"rrr"
+	}
+	rows := [][]string{heading}
+	for _, m := range all {
+		var ways []string
+		for _, r := range m.Rows {
+			if !slices.Contains(ways, r.Way) {
+				ways = append(ways, r.Way)
+			}
+		}
+		for _, way := range ways {
+			row := []string{m.name, serverName(way)}
+			for _, rate := range rates {
+				r := m.row(rate, way)
+				row = append(row, fmt.Sprintf("%.2f", r.WAN/1e6), seconds(r.StepSeconds), factor(r.Speedup))
+			}
+			rows = append(rows, row)
+		}
 	}
 	return markdown(align, rows)
 }
