@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/gradproxy/gradproxy/parser"
+	"github.com/gradproxy/gradproxy/proxy/internal/rank/ranktest"
 	"github.com/gradproxy/gradproxy/proxy/path/pathtest"
 )
 
@@ -15,6 +16,7 @@ func BenchmarkPath(b *testing.B) {
 		protocols []parser.Protocol
 	}{{"blocks", []parser.Protocol{pathtest.Toy{}}}, {"opaque", nil}} {
 		b.Run(c.name, func(b *testing.B) {
+			ranktest.Unwatched(b)
 			p := newPair(b, c.protocols)
 			client, server := p.connect(b)
 			value := make([]byte, 1<<20)

@@ -140,6 +140,34 @@ func TestTurns(t *testing.T) {
 	}
 }
 
+// A turn that is awaited has ended, and copies of Turns go on in the same order.
+func TestTurnsAreAwaited(t *testing.T) {
+	var turns Turns
+	first := turns.Next()
+	copied := turns
+	second := copied.Next()
+	var ended []string
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		second.Await()
+		ended = append(ended, "awaited")
+	}()
+	go func() {
+		second.Begin()
+		ended = append(ended, "second")
+		second.End()
+	}()
+	first.Begin()
+	ended = append(ended, "first")
+	first.End()
+	first.Await()
+	<-done
+	if want := []string{"first", "second", "awaited"}; !slices.Equal(ended, want) {
+		t.Errorf("%v, want %v", ended, want)
+	}
+}
+
 // A peer that declares many codecs makes a proxy keep a few.
 func TestCodecsAreBounded(t *testing.T) {
 	made := 0

@@ -4,13 +4,14 @@ import (
 	"math/bits"
 	"sync"
 	"sync/atomic"
+	"unsafe"
 )
 
 // A Pool recycles byte slices by sizes, four to each power of two, so that a block costs no allocation in steady state. The
 // zero Pool is empty.
 type Pool struct {
-	classes [4 * 32]sync.Pool
-	inUse   atomic.Int64 // bytes that Get has given and Put has not taken back
+	classes [4 * 32]sync.Pool // of *byte, the first of a slice: the class tells its length, and a whole slice would be allocated to be put
+	inUse   atomic.Int64      // bytes that Get has given and Put has not taken back
 }
 
 // class returns the smallest size of slices that holds n bytes, and its index.
@@ -39,8 +40,8 @@ func (p *Pool) Get(n int) []byte {
 	}
 	index, size := class(n)
 	p.inUse.Add(int64(size))
-	if b, ok := p.classes[index].Get().(*[]byte); ok {
-		return (*b)[:n]
+	if first, ok := p.classes[index].Get().(*byte); ok {
+		return unsafe.Slice(first, size)[:n]
 	}
 	return make([]byte, n, size)
 }
@@ -50,13 +51,12 @@ func (p *Pool) Put(b []byte) {
 	if cap(b) == 0 {
 		return
 	}
-	whole := b[:cap(b)] // which goes to the heap, as b would for an empty one too
-	index, size := class(len(whole))
-	if size != len(whole) {
+	index, size := class(cap(b))
+	if size != cap(b) {
 		panic("proxy: a buffer is put back that does not come from the pool")
 	}
 	p.inUse.Add(-int64(size))
-	p.classes[index].Put(&whole)
+	p.classes[index].Put(unsafe.SliceData(b))
 }
 
 // InUse returns the bytes that Get has given and Put has not taken back.

@@ -170,7 +170,7 @@ func (c *Conn) write(n int, f func(fd, done int) (int, error)) (done int, err er
 				return false
 			}
 			if e != nil {
-				err = &net.OpError{Op: "write", Net: "tcp", Err: os.NewSyscallError("write", e)}
+				err = writeError(e)
 				return true
 			}
 			done += m
@@ -183,8 +183,35 @@ func (c *Conn) write(n int, f func(fd, done int) (int, error)) (done int, err er
 	return done, err
 }
 
+// Write writes all of p. The kernel takes most writes whole and at once: only for the rest of the others is a wait prepared.
 func (c *Conn) Write(p []byte) (int, error) {
-	return c.write(len(p), func(fd, done int) (int, error) { return syscall.Write(fd, p[done:]) })
+	done, err := c.writeNow(p)
+	if err != nil || done == len(p) && done > 0 {
+		return done, err
+	}
+	n, err := c.write(len(p)-done, func(fd, more int) (int, error) { return syscall.Write(fd, p[done+more:]) })
+	return done + n, err
+}
+
+// writeNow writes as many bytes of p as the connection takes at once.
+func (c *Conn) writeNow(p []byte) (int, error) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if c.fd < 0 {
+		return 0, net.ErrClosed
+	}
+	n, err := syscall.Write(c.fd, p)
+	switch err {
+	case nil:
+		return n, nil
+	case unix.EAGAIN, unix.EINTR:
+		return 0, nil
+	}
+	return 0, writeError(err)
+}
+
+func writeError(err error) error {
+	return &net.OpError{Op: "write", Net: "tcp", Err: os.NewSyscallError("write", err)}
 }
 
 // maxParts is the most parts of a writev(2): IOV_MAX.

@@ -97,7 +97,7 @@ func (d *decoder) limit(k frame.Kind, id uint32) (int, error) {
 }
 
 // block makes a block of a Block frame, whose body it takes over. The block must have size bytes. Its turn must come.
-func (d *decoder) block(f frame.Frame, size int) (*block, error) {
+func (d *decoder) block(f frame.Frame, size int) (block, error) {
 	s, err := d.slot(f.Slot)
 	switch {
 	case err != nil:
@@ -108,9 +108,9 @@ func (d *decoder) block(f frame.Frame, size int) (*block, error) {
 	}
 	if err != nil {
 		d.env.Buffers.Put(f.Body)
-		return nil, err
+		return block{}, err
 	}
-	return &block{slot: s, turn: s.Next(), encoded: f.Body, data: d.env.Buffers.Get(size)}, nil
+	return block{slot: s, turn: s.Next(), encoded: f.Body, data: d.env.Buffers.Get(size)}, nil
 }
 
 // elements sets the block's elements.

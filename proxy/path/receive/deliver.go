@@ -27,10 +27,29 @@ type appWriter interface {
 
 // runs delivers runs of bytes.
 func (d *deliverer) runs(runs ...[]byte) error {
+	if len(runs) == 1 {
+		return d.run(runs[0])
+	}
 	for _, b := range runs {
 		d.learn(b)
 	}
-	n, err := d.write(runs)
+	d.writes.Add(1)
+	n, err := d.app.Writev(runs)
+	d.writes.Add(1)
+	return d.delivered(n, err)
+}
+
+// run delivers one run of bytes.
+func (d *deliverer) run(b []byte) error {
+	d.learn(b)
+	d.writes.Add(1)
+	n, err := d.app.Write(b)
+	d.writes.Add(1)
+	return d.delivered(int64(n), err)
+}
+
+// delivered takes note of a write of n bytes to the app.
+func (d *deliverer) delivered(n int64, err error) error {
 	if err != nil {
 		d.conn.WriteFailed()
 	}
@@ -39,6 +58,15 @@ func (d *deliverer) runs(runs ...[]byte) error {
 		return fmt.Errorf("%w: %w", path.ErrAppGone, err)
 	}
 	return nil
+}
+
+// alone delivers a block that stands by itself, if it did decode.
+func (d *deliverer) alone(b *block) error {
+	if b.err != nil {
+		return b.err
+	}
+	b.mask.Apply(b.data)
+	return d.run(b.data)
 }
 
 // gathered delivers the runs of a Gather's body, once all its blocks are there. If one of them did not decode, nothing is delivered.
@@ -117,14 +145,14 @@ const maskedAtOnce = 8 << 10
 // masked delivers bytes as mask makes them, and leaves them as they are.
 func (d *deliverer) masked(b []byte, mask tensor.Mask) error {
 	if mask == (tensor.Mask{}) {
-		return d.runs(b)
+		return d.run(b)
 	}
 	room := d.conn.Env.Buffers.Get(min(len(b), maskedAtOnce))
 	defer d.conn.Env.Buffers.Put(room)
 	for len(b) > 0 {
 		n := min(len(b), len(room)) // whole masks, but for the last one
 		mask.Copy(room[:n], b[:n])
-		if err := d.runs(room[:n]); err != nil {
+		if err := d.run(room[:n]); err != nil {
 			return err
 		}
 		b = b[n:]
@@ -137,16 +165,6 @@ func (d *deliverer) await(named frame.ValueRef) (data []byte, release func(), er
 		return nil, nil, fmt.Errorf("%w: ref to a value, and none are shared", frame.ErrFrame)
 	}
 	return d.conn.Values.Await(d.conn.Tag, named, d.conn.Gone)
-}
-
-func (d *deliverer) write(runs net.Buffers) (int64, error) {
-	d.writes.Add(1)
-	defer d.writes.Add(1)
-	if len(runs) == 1 {
-		n, err := d.app.Write(runs[0])
-		return int64(n), err
-	}
-	return d.app.Writev(runs)
 }
 
 func (d *deliverer) learn(b []byte) {

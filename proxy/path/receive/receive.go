@@ -157,7 +157,7 @@ func (r *Receiver) reserve(k frame.Kind, id uint32, n int) error {
 
 // bytes delivers opaque bytes. If something before them is still being decoded they are copied, or wait for it.
 func (r *Receiver) bytes(b []byte) error {
-	deliver := func() error { return r.deliver.runs(b) }
+	deliver := func() error { return r.deliver.run(b) }
 	done, err := r.pipe.Try(deliver)
 	if done || err != nil {
 		return err
@@ -169,7 +169,7 @@ func (r *Receiver) bytes(b []byte) error {
 		return err
 	}
 	return r.pipe.Do(pipe.Item{
-		Emit: func() error { return r.deliver.runs(kept.B) },
+		Emit: func() error { return r.deliver.run(kept.B) },
 		Done: func() { r.memory.alloc.Put(kept) },
 	})
 }
@@ -202,29 +202,34 @@ func (r *Receiver) block(f frame.Frame) error {
 	if err != nil {
 		return err
 	}
-	reserved, mask := r.memory.take(), r.mask
-	emit := func() error {
-		if b.err != nil {
-			return b.err
-		}
-		mask.Apply(b.data)
-		return r.deliver.runs(b.data)
-	}
-	release := func() {
-		r.conn.Env.Buffers.Put(b.data)
-		r.memory.give(reserved)
-	}
+	b.mask = r.mask
+	reserved := r.memory.take()
 	if r.pipe.Idle() && slot.took < pipe.HandOver(len(b.data)) {
 		done, err := r.pipe.Try(func() error {
-			r.decode.decode(b)
-			return emit()
+			r.decode.decode(&b)
+			return r.deliver.alone(&b)
 		})
 		if done {
-			release()
+			r.release(&b, reserved)
 			return err
 		}
 	}
-	return r.pipe.Do(pipe.Item{Work: func() { r.decode.decode(b) }, Emit: emit, Done: release})
+	return r.handOver(b, reserved)
+}
+
+// handOver has a block that stands by itself decoded by any core, and delivered in its turn.
+func (r *Receiver) handOver(b block, reserved reserved) error {
+	return r.pipe.Do(pipe.Item{
+		Work: func() { r.decode.decode(&b) },
+		Emit: func() error { return r.deliver.alone(&b) },
+		Done: func() { r.release(&b, reserved) },
+	})
+}
+
+// release gives back the memory of a block that stands by itself.
+func (r *Receiver) release(b *block, reserved reserved) {
+	r.conn.Env.Buffers.Put(b.data)
+	r.memory.give(reserved)
 }
 
 // gather reads the Blocks that a Gather frame names, and delivers all its runs at once.
@@ -280,10 +285,10 @@ func (r *Receiver) gathered(sizes []int) (blocks []*block, err error) {
 			err = r.masked(f.Body)
 		case frame.Block:
 			r.pace(len(f.Body), sizes[len(blocks)])
-			var b *block
+			var b block
 			if b, err = r.decode.block(f, sizes[len(blocks)]); err == nil {
 				b.mask = r.mask
-				blocks = append(blocks, b)
+				blocks = append(blocks, &b)
 			}
 		case frame.Ref:
 			var named frame.ValueRef

@@ -33,7 +33,7 @@ func TestSlowAppIsNotStuck(t *testing.T) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		r.deliver.write(net.Buffers{make([]byte, size)})
+		r.deliver.run(make([]byte, size))
 	}()
 	await := func(stuck bool) {
 		t.Helper()

@@ -124,7 +124,8 @@ func (c *chooser) repeats(t tensor.Tensor) bool { return t.Repeats && c.conn.Sha
 // block returns the block of n bytes at off of a planned value, without memory for its elements; its cost is that of the rest. nil: the
 // codec takes no such block.
 func (c *chooser) block(p *plan, off, n int, variable bool) *block {
-	b := &block{plan: p, text: p.text, role: p.t.Role, record: p.record, off: off, mask: p.t.Mask.From(off), variable: variable}
+	b := c.emit.spare.block()
+	b.plan, b.text, b.role, b.record, b.off, b.mask, b.variable = p, p.text, p.t.Role, p.record, off, p.t.Mask.From(off), variable
 	d, t := &b.decl, &p.t
 	d.Codec, d.DType, d.N = p.text, t.DType, n/t.DType.Size()
 	if p.shared {
@@ -167,7 +168,7 @@ func (c *chooser) group(g *group) error {
 		}
 		c.encode.next(b)
 		if rows, ok := b.around.(*rowBlock); ok {
-			rows.submit(b.turn.Done())
+			rows.submit(b.turn)
 		}
 	}
 	return c.encode.group(g)

@@ -201,12 +201,12 @@ func (c *cutter) filled(x *tensorCut, n int) error {
 	}
 	switch {
 	case whole:
-		g := c.group
-		c.group = group{}
+		g := c.emit.spare.group()
+		*g, c.group = c.group, c.emit.spare.empty()
 		for _, x := range c.cuts {
 			x.grouped = false
 		}
-		return c.choose.group(&g)
+		return c.choose.group(g)
 	case c.group.reserveRuns(&c.alloc):
 		return nil
 	}

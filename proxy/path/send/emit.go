@@ -17,6 +17,7 @@ type emitter struct {
 	tellsIdle bool        // flush is called before the sender waits for the app
 	waiting   int         // groups whose frames wait in the tunnel for more
 	mask      tensor.Mask // that the peer was told last; only frames that are being written change it
+	spare     spare
 }
 
 // maxWaiting is how many groups leave together at most: of blocks of 1 MiB two milliseconds' work. They leave earlier if their
@@ -48,9 +49,10 @@ func (e *emitter) opaque(buf []byte) error {
 	})
 }
 
-// group has write write the frames of a group, whose blocks are encoded.
-func (e *emitter) group(g *group, write func(frames ...[]byte) error) error {
-	frames := make([][]byte, 0, 2*len(g.blocks)+1)
+// group writes the frames of a group, whose blocks are encoded. more: on the sender's own goroutine, which will read again at once.
+func (e *emitter) group(g *group, more bool) error {
+	var few [4][]byte // of one block
+	frames := few[:0]
 	overhead := 0
 	if len(g.runs) > 1 {
 		frames = append(frames, frame.Append(nil, frame.Frame{Kind: frame.Gather, Body: g.gather()}))
@@ -64,7 +66,12 @@ func (e *emitter) group(g *group, write func(frames ...[]byte) error) error {
 		frames = append(e.masked(frames, b.mask), b.frame)
 		b.wire = total(frames[from:])
 	}
-	err := write(frames...)
+	var err error
+	if more {
+		err = e.writeMore(frames...)
+	} else {
+		err = e.write(frames...)
+	}
 	metrics := e.conn.Env.Metrics
 	for _, b := range g.blocks {
 		b.record.Sent(len(b.data), b.wire)

@@ -44,29 +44,37 @@ func (e *encoder) next(b *block) {
 
 // group has the blocks of a group encoded, in their turns, and its frames emitted.
 func (e *encoder) group(g *group) error {
-	work := func() {
-		for _, b := range g.blocks {
-			if b.slot != nil {
-				e.block(b)
-			}
-		}
-	}
 	if e.quick(g) {
 		done, err := e.emit.pipe.Try(func() error {
-			work()
-			return e.emit.group(g, e.emit.writeMore)
+			e.blocks(g)
+			return e.emit.group(g, true)
 		})
 		if done {
 			e.emit.release(g)
+			e.emit.spare.keep(g)
 			return err
 		}
 	}
 	e.emit.flush()
+	return e.handOver(g)
+}
+
+// handOver has any core encode the blocks of a group.
+func (e *encoder) handOver(g *group) error {
 	return e.emit.pipe.Do(pipe.Item{
-		Work: work,
-		Emit: func() error { return e.emit.group(g, e.emit.write) },
+		Work: func() { e.blocks(g) },
+		Emit: func() error { return e.emit.group(g, false) },
 		Done: func() { e.emit.release(g) },
 	})
+}
+
+// blocks encodes the blocks of a group that have frames of their own.
+func (e *encoder) blocks(g *group) {
+	for _, b := range g.blocks {
+		if b.slot != nil {
+			e.block(b)
+		}
+	}
 }
 
 // quick reports whether encoding the group is likely to take less than it costs to have another core do it.

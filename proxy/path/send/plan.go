@@ -2,6 +2,7 @@ package send
 
 import (
 	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/proxy/coder"
 	"github.com/gradproxy/gradproxy/proxy/policy"
 	"github.com/gradproxy/gradproxy/proxy/residual"
 	"github.com/gradproxy/gradproxy/proxy/tensors"
@@ -44,8 +45,8 @@ type rowPlan struct {
 
 // A rowUse is the state of an array whose rows a sender sends, and the order of its values.
 type rowUse struct {
-	keys     codecs.Codec    // of the index, which belongs to the codec of the last value; nil: none does
-	value    uint64          // number of the index array of the value whose blocks were submitted last
-	last     []chan struct{} // of its blocks: that they have been encoded
-	previous []chan struct{} // of the blocks of the value before
+	keys     codecs.Codec   // of the index, which belongs to the codec of the last value; nil: none does
+	value    uint64         // number of the index array of the value whose blocks were submitted last
+	last     []coder.Ticket // of its blocks
+	previous []coder.Ticket // of the blocks of the value before
 }

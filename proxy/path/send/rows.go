@@ -1,6 +1,7 @@
 package send
 
 import (
+	"github.com/gradproxy/gradproxy/proxy/coder"
 	"github.com/gradproxy/gradproxy/proxy/frame"
 	"github.com/gradproxy/gradproxy/proxy/memory"
 	"github.com/gradproxy/gradproxy/proxy/policy"
@@ -140,25 +141,25 @@ func (c *rowChooser) detach(b *block) {
 // A rowBlock takes the residuals of a block's rows from the past while the block is being encoded.
 type rowBlock struct {
 	*rowPlan
-	ids   residual.IDs    // pooled
-	waits []chan struct{} // for these blocks to have been encoded
+	ids   residual.IDs   // pooled
+	waits []coder.Ticket // for these blocks to have been encoded
 }
 
 // submit chains a block that will be encoded: blocks of one value are encoded side by side, and after the blocks of the value
-// before, so that the residual of a row is there when the row comes again. done will be closed.
-func (r *rowBlock) submit(done chan struct{}) {
+// before, so that the residual of a row is there when the row comes again. turn is the block's.
+func (r *rowBlock) submit(turn coder.Ticket) {
 	u := r.use
 	if u.value != r.index {
 		u.value, u.previous, u.last = r.index, u.last, nil
 	}
-	u.last = append(u.last, done)
+	u.last = append(u.last, turn)
 	r.waits = u.previous
 }
 
 // before waits for the blocks of the value before, and takes the residuals.
 func (r *rowBlock) before(b *block) {
-	for _, c := range r.waits {
-		<-c
+	for _, turn := range r.waits {
+		turn.Await()
 	}
 	r.past.Take(r.ids, b.residual)
 	if b.plan.flush {

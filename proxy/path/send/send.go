@@ -10,7 +10,7 @@
 //	encode    blocks, on any core, in the turns of their slots
 //	emit      frames in stream order, and bytes that travel verbatim
 //
-// Each stage is a type in a file of its own and calls only the stages after it. block.go and group.go have the data that goes from
+// Each stage is a type in a file of its own and calls only the stages after it. block.go, group.go and spare.go have the data that goes from
 // stage to stage; group.go, direct.go, tensorcut.go belong to cut, plan.go, past.go and rows.go to choose, slots.go to encode.
 package send
 

@@ -38,6 +38,14 @@ func Main(m *testing.M, w *Watcher) {
 	os.Exit(code)
 }
 
+// Unwatched has locks not be watched during a benchmark that takes some many times a second: watching one costs microseconds. It must be called before the
+// benchmark begins anything.
+func Unwatched(b *testing.B) {
+	watch := rank.Watch
+	rank.Watch = nil
+	b.Cleanup(func() { rank.Watch = watch })
+}
+
 // OnRelease has f called after each lock that the calling goroutine releases; nil: nothing is called any more. So a test has something happen between two sections
 // of a function.
 func (w *Watcher) OnRelease(f func(r rank.Rank)) {
