@@ -183,7 +183,7 @@ func again(w io.Writer, all []result, run string) error {
 		case r.Run != run || !r.Failed || strings.Contains(r.Test, "/"):
 		case r.Test != "":
 			tests[r.Package] = append(tests[r.Package], r.Test)
-		case r.Fatal || len(tests[r.Package]) == 0: // a package's own result comes after those of its tests
+		case r.Fatal || len(tests[r.Package]) == 0: // a package's own result comes after the results of its tests
 			return fmt.Errorf("%s: %s failed, and not by its tests alone", run, r.Package)
 		default:
 			fmt.Fprintf(w, "%s ^(%s)$\n", r.Package, strings.Join(tests[r.Package], "|"))

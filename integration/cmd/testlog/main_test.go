@@ -78,7 +78,7 @@ ok a with race
 	}
 }
 
-// A second run can make good what tests alone have failed.
+// A second run can make good the failures of tests alone.
 func TestFailedTests(t *testing.T) {
 	bad := result{Run: "plain", Package: "m/a", Test: "TestBad", Failed: true}
 	part := result{Run: "plain", Package: "m/a", Test: "TestBad/part", Failed: true}
@@ -103,7 +103,7 @@ func TestFailedTests(t *testing.T) {
 	}
 }
 
-// What no second run excuses shows in the output.
+// A failure that no second run excuses shows in the output.
 func TestFatal(t *testing.T) {
 	for text, want := range map[string]bool{
 		"=== RUN TestA\nWARNING: DATA RACE\nWrite at": true,
