@@ -45,10 +45,11 @@ func TestRefusedForGood(t *testing.T) {
 		retry       time.Duration
 		least, most int // dials
 	}{
-		"for a while": {300 * time.Millisecond, 2, 4}, // at 0, 100 and 300 ms, or less often on a busy machine
+		"for a while": {2 * time.Second, 2, 6}, // at 0, 100, 300, 700, 1500 and 2000 ms, or less often on a busy machine
 		"not at all":  {-1, 1, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel() // it waits most of the time
 			l := newLinked(t, func(_, far *Config) { far.Settings.RefusedRetry = x.retry })
 			c := l.ask()
 			if _, err := c.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {

@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gradproxy/gradproxy/integration/require/freeport"
 	"github.com/gradproxy/gradproxy/proxy/app"
 	"github.com/gradproxy/gradproxy/proxy/frame"
 	"github.com/gradproxy/gradproxy/proxy/policy"
@@ -75,9 +76,10 @@ func movingSitesOf(t *testing.T, answer time.Duration, farFeatures ...string) (n
 // movingSitesSet is movingSites where set was called for both sites before they start.
 func movingSitesSet(t *testing.T, set func(*movingSite)) (near, far *movingSite) {
 	t.Helper()
-	ln := listen(t)
-	address := ln.Addr().String()
-	ln.Close()
+	address, err := freeport.Find("tcp", "127.0.0.1") // one process after the other listens there
+	if err != nil {
+		t.Fatal(err)
+	}
 	features := []string{"lossless", SharedValues, HandOver}
 	near = &movingSite{t: t, name: "near", peer: "far", dial: address, features: features}
 	far = &movingSite{t: t, name: "far", peer: "near", listen: address, features: features}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -23,6 +24,8 @@ type waitingPair struct {
 	waits chan struct{}
 	had   atomic.Bool // there has been a session
 	log   *logBuffer
+
+	dialling sync.Mutex // held by dial: a reset that came before its return would fail it
 }
 
 func newWaitingPair(t *testing.T, more func(*Config)) *waitingPair {
@@ -33,6 +36,8 @@ func newWaitingPair(t *testing.T, more func(*Config)) *waitingPair {
 		}
 		open := c.Open
 		c.Open = func(ctx context.Context, peer string, opening []byte) (Stream, error) {
+			w.dialling.Lock()
+			w.dialling.Unlock()
 			s, err := open(ctx, peer, opening)
 			if errors.Is(err, tunnel.ErrPeerDown) && !w.had.Load() {
 				err = tunnel.ErrNeverUp
@@ -64,8 +69,11 @@ func (w *waitingPair) begin() {
 	close(w.up)
 }
 
+// dial connects to the near proxy, which opens nothing before the connection is made.
 func (w *waitingPair) dial(t *testing.T) net.Conn {
 	t.Helper()
+	w.dialling.Lock()
+	defer w.dialling.Unlock()
 	c, err := net.Dial("tcp", w.entry.Addr().String())
 	if err != nil {
 		t.Fatal(err)
