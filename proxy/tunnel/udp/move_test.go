@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/gradproxy/gradproxy/integration/require/freeport"
 )
 
 // movers is connect where both ends know a key. Each move is sent to moves: whether the hosts have changed.
@@ -219,8 +221,14 @@ func TestOnlyThePeerMoves(t *testing.T) {
 
 // TestListenerForgets: a client hears from the process that listens now that the connection is not known there, or that nobody listens.
 func TestListenerForgets(t *testing.T) {
-	l := listen(t)
-	address := l.Addr().String()
+	address, err := freeport.Find("udp", "127.0.0.1") // one listener after the other has it, and no socket of the client's in between
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := Listen(address)
+	if err != nil {
+		t.Fatal(err)
+	}
 	client, server, _ := movers(t, l)
 	l.Close()
 	server.Close()
