@@ -119,7 +119,7 @@ func (o *order) dial() (a answer, err error) {
 		}
 	}()
 	a.Conn = fd
-	patience := unix.Timeval{Sec: 20}
+	patience := unix.Timeval{Sec: 60}
 	err = errors.Join(unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &patience),
 		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &patience))
 	if o.Mark != 0 {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -176,12 +177,20 @@ func (b *bed) closeProxies() {
 	}
 }
 
+// grouping is held while a group is made or removed. A group is made in the cgroup that this process is in, which may be one of a test that runs at the
+// same time: it must not go meanwhile.
+var grouping sync.Mutex
+
 func newGroup(t *testing.T) *cgroup.Group {
 	t.Helper()
 	require.Root(t)
+	grouping.Lock()
 	g, err := cgroup.New("test")
+	grouping.Unlock()
 	require.Named(t, "cgroup2", err == nil, "use a kernel with cgroups of version 2")
 	t.Cleanup(func() {
+		grouping.Lock()
+		defer grouping.Unlock()
 		if err := g.Close(); err != nil {
 			t.Error(err)
 		}
