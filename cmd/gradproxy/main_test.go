@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/gradproxy/gradproxy/integration/require/freeport"
 )
 
 func TestMain(m *testing.M) {
@@ -29,10 +31,44 @@ func TestScripts(t *testing.T) {
 		Dir: "testdata/script",
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("ADMIN", "unix:"+filepath.Join(e.WorkDir, "s"))
-			return nil
+			port, err := freePort("127.0.1.1", "127.0.2.1")
+			e.Setenv("PORT", port)
+			return err
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "signal": sendSignal, "until": until, "substitute": substitute},
 	})
+}
+
+// freePort returns a port of TCP and UDP at which nobody listens at these addresses.
+func freePort(hosts ...string) (port string, err error) {
+	for range 100 {
+		var address string
+		if address, err = freeport.Find("tcp", hosts[0]); err != nil {
+			return "", err
+		}
+		_, port, _ = net.SplitHostPort(address)
+		if err = listens(port, hosts); err == nil {
+			return port, nil
+		}
+	}
+	return "", err
+}
+
+// listens tells whether a port can be listened at, at these addresses.
+func listens(port string, hosts []string) error {
+	for _, host := range hosts {
+		l, err := net.Listen("tcp", net.JoinHostPort(host, port))
+		if err != nil {
+			return err
+		}
+		defer l.Close()
+		c, err := net.ListenPacket("udp", net.JoinHostPort(host, port))
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+	}
+	return nil
 }
 
 // exits CODE PROGRAM ARGS... fails the script unless the program ends with that exit code.
@@ -72,7 +108,7 @@ func until(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: until SOCKET PATH TEXT")
 	}
 	socket, last := ts.MkAbs(args[0]), ""
-	for begin := time.Now(); time.Since(begin) < 30*time.Second; time.Sleep(10 * time.Millisecond) {
+	for begin := time.Now(); time.Since(begin) < time.Minute; time.Sleep(10 * time.Millisecond) {
 		if last = ask(socket, args[1]); strings.Contains(last, args[2]) {
 			return
 		}

@@ -46,7 +46,7 @@ func TestTopOnATerminal(t *testing.T) {
 			if err := unix.IoctlSetWinsize(int(tty.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 30, Col: 160}); err != nil {
 				t.Fatal(err)
 			}
-			stuck := time.AfterFunc(30*time.Second, func() { cmd.Process.Kill() }) // which ends the reading
+			stuck := time.AfterFunc(time.Minute, func() { cmd.Process.Kill() }) // which ends the reading
 			defer stuck.Stop()
 			var shown strings.Builder
 			until := func(want string) {
