@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sys/unix"
 
 	"github.com/gradproxy/gradproxy/integration/require"
 )
@@ -37,6 +38,9 @@ func TestRulesAreRemovedFirst(t *testing.T) {
 	}
 	rules := &closing{pid: p.prober.Pid()}
 	if err := syscall.Kill(rules.pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Waitid(unix.P_PID, rules.pid, nil, unix.WSTOPPED|unix.WNOWAIT, nil); err != nil { // until it is stopped
 		t.Fatal(err)
 	}
 	goOn := sync.OnceFunc(func() { _ = syscall.Kill(rules.pid, syscall.SIGCONT) })

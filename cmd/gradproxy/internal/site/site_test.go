@@ -182,7 +182,7 @@ func (r *running) until(t *testing.T, path string, status int, part string) {
 	t.Helper()
 	var got int
 	var body string
-	for begin := time.Now(); time.Since(begin) < 30*time.Second; time.Sleep(10 * time.Millisecond) {
+	for begin := time.Now(); time.Since(begin) < time.Minute; time.Sleep(10 * time.Millisecond) {
 		if got, body = r.get(path); got == status && strings.Contains(body, part) {
 			return
 		}

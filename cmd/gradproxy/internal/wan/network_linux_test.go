@@ -178,15 +178,26 @@ func TestLinksFollowTheirTraces(t *testing.T) {
 sites: [{name: a}, {name: b}]
 links: [{from: a, to: b, there: {loss: 100%, trace: [{at: 500ms, loss: 0%}]}}]
 `)
-	n.Follow()
-	// The handshake's packets are lost until the trace says otherwise.
-	carry(t, n, 0, 1, n.plan.Sites[1].Addresses[0], 1000)
-	r, err := n.Report()
-	if err != nil {
-		t.Fatal(err)
+	report := func() Carried {
+		t.Helper()
+		r, err := n.Report()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.Links[0]
 	}
-	if r.Links[0].Lost == 0 || r.Links[0].Lost == r.Links[0].Packets {
-		t.Errorf("%d of %d packets were lost, want some of them", r.Links[0].Lost, r.Links[0].Packets)
+	carried := make(chan struct{})
+	go func() {
+		defer close(carried)
+		carry(t, n, 0, 1, n.plan.Sites[1].Addresses[0], 1000)
+	}()
+	for report().Lost == 0 && t.Context().Err() == nil { // the handshake's first packet
+		time.Sleep(time.Millisecond)
+	}
+	n.Follow()
+	<-carried
+	if l := report(); l.Lost == l.Packets {
+		t.Errorf("all of %d packets were lost, want some of them", l.Packets)
 	}
 }
 
