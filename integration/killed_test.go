@@ -33,7 +33,7 @@ func TestKilledProxyResetsInEachMode(t *testing.T) {
 					t.Fatal(err)
 				}
 				// Nothing listens there: the far proxy dials again and again, and this connection waits.
-				waiting, err := from.Dial(deadline(t, 10*time.Second), "tcp", netip.AddrPortFrom(to.Addr, 2000).String())
+				waiting, err := from.Dial(deadline(t, time.Minute), "tcp", netip.AddrPortFrom(to.Addr, 2000).String())
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -98,7 +98,7 @@ func clientResets(t *testing.T, from, to *testbed.Site, addr netip.Addr) {
 
 // refused: where nobody listens, the client is refused, or reset in the end, since an interceptor has to accept first.
 func refused(t *testing.T, from, to *testbed.Site, addr netip.Addr) {
-	client, err := from.Dial(deadline(t, 10*time.Second), "tcp", netip.AddrPortFrom(addr, 4999).String())
+	client, err := from.Dial(deadline(t, time.Minute), "tcp", netip.AddrPortFrom(addr, 4999).String())
 	if err == nil {
 		defer client.Close()
 		client.SetDeadline(time.Now().Add(time.Minute)) // a proxy without a tunnel holds it for 30 s
@@ -117,12 +117,12 @@ func connect(t *testing.T, from, to *testbed.Site, addr netip.Addr) (client, ser
 		t.Fatal(err)
 	}
 	defer l.Close()
-	dialed, err := from.Dial(deadline(t, 10*time.Second), "tcp", l.Addr().String())
+	dialed, err := from.Dial(deadline(t, time.Minute), "tcp", l.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { dialed.Close() })
-	l.(*net.TCPListener).SetDeadline(time.Now().Add(10 * time.Second))
+	l.(*net.TCPListener).SetDeadline(time.Now().Add(time.Minute))
 	accepted, err := l.Accept()
 	if err != nil {
 		t.Fatal(err)
@@ -137,8 +137,8 @@ func connect(t *testing.T, from, to *testbed.Site, addr netip.Addr) (client, ser
 // pingPong passes a byte from a to b and one back.
 func pingPong(a, b net.Conn) error {
 	for _, c := range [][2]net.Conn{{a, b}, {b, a}} {
-		c[0].SetDeadline(time.Now().Add(30 * time.Second))
-		c[1].SetDeadline(time.Now().Add(30 * time.Second))
+		c[0].SetDeadline(time.Now().Add(time.Minute))
+		c[1].SetDeadline(time.Now().Add(time.Minute))
 		if _, err := c[0].Write([]byte{'x'}); err != nil {
 			return err
 		}

@@ -251,7 +251,7 @@ func TestChangeKeepsTheDiscipline(t *testing.T) {
 	run(t, "ip -n "+ns+" addr add 198.18.0.1/24 dev v0")
 	run(t, "ip -n "+ns+" neigh add 198.18.0.2 lladdr 02:00:00:00:00:01 dev v0")
 	counted := func() string { return run(t, "tc -s -n "+ns+" qdisc show dev v0") }
-	for end := time.Now().Add(10 * time.Second); strings.Contains(counted(), "Sent 0 bytes"); {
+	for end := time.Now().Add(time.Minute); strings.Contains(counted(), "Sent 0 bytes"); {
 		if time.Now().After(end) {
 			t.Fatal("nothing was sent")
 		}

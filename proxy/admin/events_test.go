@@ -143,7 +143,7 @@ func TestSlowReaderCostsNothing(t *testing.T) {
 			got++
 		}
 	}
-	if took := time.Since(begin); took > 10*time.Second {
+	if took := time.Since(begin); took > time.Minute {
 		t.Errorf("200 events took %v", took)
 	}
 	if len(slow.events) > readerRoom || got < 200 {

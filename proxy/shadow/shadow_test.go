@@ -328,7 +328,7 @@ func TestSeeNeverWaits(t *testing.T) {
 	for range n {
 		send(c, gradient(7, len(b)), b)
 	}
-	if took := time.Since(begin); took > 5*time.Second {
+	if took := time.Since(begin); took > time.Minute {
 		t.Errorf("%v for %d values that nobody takes", took, n)
 	}
 	s.mu.Lock()

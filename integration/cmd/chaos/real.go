@@ -263,7 +263,7 @@ func (x *site) stop() {
 		if err != nil {
 			x.s.wrongly("%s ended with %v: %s", x.name, err, x.last())
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		x.cmd.Process.Kill()
 		<-x.ended
 		x.s.wrongly("%s does not end: %s", x.name, x.last())

@@ -22,7 +22,7 @@ type meshOptions struct{ noSequence, tapped bool }
 // newMesh connects n ranks.
 func newMesh(t testing.TB, n int, o meshOptions) *testMesh {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	m := &testMesh{groups: make([]*Group, n), taps: make([][]*tap, n)}
 	listeners := make([][]net.Listener, n)

@@ -41,7 +41,7 @@ func voice(t *testing.T, addr, identity string) func(m Meta, data ...[]byte) {
 // begin starts a node that is to fail with one line.
 func begin(t *testing.T, role Role, c Config) (failed func(want string)) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	done := make(chan error, 1)
 	go func() {

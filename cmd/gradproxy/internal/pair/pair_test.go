@@ -13,7 +13,7 @@ import (
 // start returns a pair that ends with the test.
 func start(t testing.TB, cfg Config) *Pair {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	p, err := Start(ctx, cfg)
 	if err != nil {
@@ -54,7 +54,7 @@ func connect(t testing.TB, addr netip.AddrPort, ln *net.TCPListener) (client, se
 	if err != nil {
 		t.Fatal(err)
 	}
-	ln.SetDeadline(time.Now().Add(30 * time.Second))
+	ln.SetDeadline(time.Now().Add(time.Minute))
 	if server, err = ln.AcceptTCP(); err != nil {
 		t.Fatal(err)
 	}

@@ -244,7 +244,7 @@ func fill(v []float32, seed ...int) {
 // onRanks runs f on n connected ranks at once and fails the test with their errors.
 func onRanks(t *testing.T, n int, f func(g *gloosim.Group) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	listeners, addrs := make([]net.Listener, n), make([]netip.AddrPort, n)
 	for i := range n {

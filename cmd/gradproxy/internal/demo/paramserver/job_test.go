@@ -22,7 +22,7 @@ type testJob struct {
 	errs map[string]error // of the scheduler and the servers
 }
 
-// newJob starts the scheduler and the servers of a job. They have 30 seconds.
+// newJob starts the scheduler and the servers of a job. They have a minute.
 func newJob(t testing.TB, c Config) *testJob {
 	t.Helper()
 	j := newScheduler(t, c)
@@ -36,7 +36,7 @@ func newJob(t testing.TB, c Config) *testJob {
 func newScheduler(t testing.TB, c Config) *testJob {
 	t.Helper()
 	j := &testJob{config: c, errs: make(map[string]error)}
-	j.ctx, j.cancel = context.WithTimeout(t.Context(), 30*time.Second)
+	j.ctx, j.cancel = context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(func() {
 		j.cancel()
 		j.nodes.Wait()
