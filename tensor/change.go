@@ -40,6 +40,38 @@ func SquaredNorms(x, y []float32) (ofX, ofY float64) {
 	return c.norm, c.last
 }
 
+// cancels is the part of the squared norms of two values that the squared norm of their sum must have to be made of sums in float32.
+const cancels = 1.0 / 64
+
+// SumNorms returns the sum of the squares of x, and that of x and the first len(x) values of y added, to about four digits.
+func SumNorms(x, y []float32) (norm, ofSum float64) {
+	y = y[:len(x)]
+	for len(x) > 0 {
+		n := min(len(x), pieceLen)
+		s := sumsOf(x[:n], y[:n])
+		a, b := float64(s[ofX]), float64(s[ofY])
+		sum := a + b + 2*float64(s[ofProduct])
+		if !inRange(s[ofX]) || !inRange(s[ofY]) || sum < cancels*(a+b) {
+			a, sum = wideSumNorms(x[:n], y[:n])
+		}
+		norm += a
+		ofSum += sum
+		x, y = x[n:], y[n:]
+	}
+	return norm, ofSum
+}
+
+// wideSumNorms is SumNorms in float64.
+func wideSumNorms(x, y []float32) (norm, ofSum float64) {
+	for i, v := range x {
+		a := float64(v)
+		sum := a + float64(y[i])
+		norm += float64(a * a)
+		ofSum += float64(sum * sum)
+	}
+	return norm, ofSum
+}
+
 // pieceLen is the number of elements that are summed in float32. Rounding errors of such a sum stay far below the bounds.
 const pieceLen = 512
 

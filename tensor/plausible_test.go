@@ -256,6 +256,48 @@ func TestSquaredNorms(t *testing.T) {
 	}
 }
 
+// normal is gauss in float32.
+func normal(rnd *rand.Rand, n int, scale float64) []float32 {
+	v := make([]float32, n)
+	for i, x := range gauss(rnd, n, scale) {
+		v[i] = float32(x)
+	}
+	return v
+}
+
+// The norm of a sum counts every element, also where the two values nearly cancel out, and where squares are beyond the range of float32.
+func TestSumNorms(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(7, 8))
+	for _, scale := range []float64{0, 1e-30, 1e-3, 1, 1e30} {
+		for _, apart := range []float64{0, 1e-6, 0.05, 1, 20} { // from -x
+			for _, n := range []int{0, 1, 15, 16, 17, 600, 5000} {
+				x, y := normal(rnd, n, scale), normal(rnd, n+1, scale*apart)
+				var wantX, wantSum float64
+				for i, v := range x {
+					y[i] -= v
+					sum := float64(v) + float64(y[i])
+					wantX += float64(v) * float64(v)
+					wantSum += sum * sum
+				}
+				gotX, gotSum := SumNorms(x, y)
+				if !(math.Abs(gotX-wantX) <= 1e-5*wantX) || !(math.Abs(gotSum-wantSum) <= 1e-4*wantSum) {
+					t.Errorf("%d values of %g, %g apart: %g and %g, want %g and %g", n, scale, apart, gotX, gotSum, wantX, wantSum)
+				}
+			}
+		}
+	}
+}
+
+// BenchmarkSumNorms is of the elements of a block whose loss is measured.
+func BenchmarkSumNorms(b *testing.B) {
+	rnd := rand.New(rand.NewPCG(5, 6))
+	x, y := normal(rnd, 1<<16, 1), normal(rnd, 1<<16, 3)
+	b.SetBytes(4 << 16)
+	for b.Loop() {
+		SumNorms(x, y)
+	}
+}
+
 // Trust of a block over others is the least of theirs.
 func TestJointTrust(t *testing.T) {
 	earned, good, none, near, lost := Trust{earned: true}, Trust{earned: true, need: 3, good: 40}, Trust{}, Trust{fresh: 2}, Trust{need: 6, fresh: 1}

@@ -21,18 +21,6 @@ func Ratio(residual, value float64) float64 {
 	return math.Sqrt(residual / value)
 }
 
-// SquaredNorms returns the sums of the squares of value, and of value and residual added, which an encoder with feedback is given. The two
-// are of one length.
-func SquaredNorms(value, residual []float32) (ofValue, ofSum float64) {
-	residual = residual[:len(value)]
-	for i, x := range value {
-		sum := float64(x) + float64(residual[i])
-		ofValue += float64(x) * float64(x)
-		ofSum += sum * sum
-	}
-	return ofValue, ofSum
-}
-
 // SquaredNorm returns the sum of the squares of v.
 func SquaredNorm(v []float32) float64 {
 	// Two sums, since each addition waits for the one before.

@@ -195,7 +195,7 @@ func (e *encoder) measure(b *block) *measure {
 		tensor.ToFloat32(v[:n], b.data[:n*b.decl.DType.Size()], b.decl.DType)
 	}
 	m := &measure{elements: n}
-	m.value, m.sum = feedback.SquaredNorms(v[:n], residual[:n])
+	m.value, m.sum = tensor.SumNorms(v[:n], residual[:n])
 	return m
 }
 
@@ -214,7 +214,8 @@ func (e *encoder) drift(b *block, m *measure) {
 		b.record.Adapted(b.sparsity)
 		e.conn.Env.Metrics.Adapted(b.text, b.role, float64(b.sparsity))
 	}
-	left := feedback.SquaredNorm(b.owed()[:m.elements])
+	owed := b.owed()[:m.elements]
+	left, _ := tensor.SquaredNorms(owed, owed)
 	ratio, relative := feedback.Ratio(left, m.value), feedback.Ratio(left, m.sum)
 	b.record.Drifted(ratio, relative)
 	e.conn.Env.Metrics.Drifted(b.text, b.role, ratio, relative)
