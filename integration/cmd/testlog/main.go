@@ -158,7 +158,7 @@ func closing(output *strings.Builder) string {
 	return lines[len(lines)-1]
 }
 
-// fatal fits output that no second run makes good.
+// fatal fits the output of a failure that no second run excuses.
 var fatal = regexp.MustCompile(`(?m)^(WARNING: DATA RACE|panic: |fatal error: )`)
 
 // parse returns the results of a record.
@@ -175,7 +175,7 @@ func parse(record string) (all []result, err error) {
 }
 
 // again prints a line for each package of a run that failed: its import path, and a pattern for the tests that failed. It is an error if a package failed in a way
-// that a second run of these tests cannot make good: it was not built, or did not end, or a data race, a panic or a fatal error of Go's was found.
+// that a second run of these tests cannot excuse: it was not built, or did not end, or a data race, a panic or a fatal error of Go's was found.
 func again(w io.Writer, all []result, run string) error {
 	tests := map[string][]string{}
 	for _, r := range all {
