@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/gradproxy/gradproxy/proxy/tunnel/udp"
 )
@@ -78,6 +79,15 @@ func (g *recordGate) Read(p []byte) (n int, err error) {
 		g.mu.Unlock()
 	}
 	return n, err
+}
+
+// SetReadDeadline has no effect once the handshake is over here: reads last until Close. pion's Close disturbs its reader by a deadline before it writes
+// the alert that tells the other end, and a reader that is disturbed closes the connection.
+func (g *recordGate) SetReadDeadline(t time.Time) error {
+	if g.secured.Load() {
+		return nil
+	}
+	return g.Conn.SetReadDeadline(t)
 }
 
 // handOn hands the opened packets on. The lock is held.

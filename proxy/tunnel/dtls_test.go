@@ -172,50 +172,7 @@ func TestSuites(t *testing.T) {
 // TestPlainPeerUnderstands: the tunnel's records are records of DTLS 1.2, so that pion's own record layer reads and writes them, also between
 // its alerts. Pion's end of the connection brings the tunnel's packets back.
 func TestPlainPeerUnderstands(t *testing.T) {
-	id := identities(t, "paris", "tokyo")
-	server, err := newDTLSTransport(&Config{Identity: id("tokyo"), Now: time.Now})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ln, err := udp.Listen("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	accepted := make(chan Link, 1)
-	go func() {
-		defer close(accepted)
-		conn, err := ln.Accept()
-		if err != nil {
-			return
-		}
-		if l, err := server.Secure(ctx, conn, false, func(string) error { return nil }); err != nil {
-			t.Error(err)
-		} else {
-			accepted <- l
-		}
-	}()
-	cert, err := tls.LoadX509KeyPair(id("paris").Cert, id("paris").Key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn, err := udp.Dial(ctx, ln.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	plain, err := dtls.ClientWithContext(ctx, conn, &dtls.Config{Certificates: []tls.Certificate{cert}, CipherSuites: []dtls.CipherSuiteID{},
-		CustomCipherSuites: dtlsSuites, ExtendedMasterSecret: dtls.RequireExtendedMasterSecret, InsecureSkipVerify: true, LoggerFactory: noLog{}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer plain.Close()
-	l := <-accepted
-	if l == nil {
-		t.Fatal("the tunnel's end is not there")
-	}
-	defer l.Close()
+	plain, l := plainPeer(t, func(c *udp.Conn) net.Conn { return undisturbed{c} })
 	e := datagram.New(datagram.Config{Overhead: suiteOverhead, MaxDatagram: 1200, Window: datagram.MaxRecord, Random: rand.New(rand.NewPCG(1, 1))})
 	began := time.Now().Add(-time.Second)
 	e.Queue(record(nil, header{kind: kindData, stream: 1}, []byte("from pion")...), datagram.Free)
@@ -255,6 +212,90 @@ func TestPlainPeerUnderstands(t *testing.T) {
 	}
 	plain.Close() // by an alert
 	if _, err := l.Read(b); err != io.EOF {
+		t.Errorf("after the other end's close: %v", err)
+	}
+}
+
+// An undisturbed connection is read until it is closed. When pion's own end of a connection is closed, its reader, if it is disturbed, may close the
+// connection below before the alert has left.
+type undisturbed struct{ net.Conn }
+
+func (undisturbed) SetReadDeadline(time.Time) error { return nil }
+
+// plainPeer returns the two ends of a connection: pion's own, which dials, over what over makes of its datagrams, and the tunnel's.
+func plainPeer(t *testing.T, over func(*udp.Conn) net.Conn) (plain *dtls.Conn, l Link) {
+	t.Helper()
+	id := identities(t, "paris", "tokyo")
+	server, err := newDTLSTransport(&Config{Identity: id("tokyo"), Now: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln, err := udp.Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ln.Close() })
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	accepted := make(chan Link, 1)
+	go func() {
+		defer close(accepted)
+		conn, err := ln.Accept()
+		if err != nil {
+			return
+		}
+		if l, err := server.Secure(ctx, conn, false, func(string) error { return nil }); err != nil {
+			t.Error(err)
+		} else {
+			accepted <- l
+		}
+	}()
+	cert, err := tls.LoadX509KeyPair(id("paris").Cert, id("paris").Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := udp.Dial(ctx, ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, err = dtls.ClientWithContext(ctx, over(conn), &dtls.Config{Certificates: []tls.Certificate{cert}, CipherSuites: []dtls.CipherSuiteID{},
+		CustomCipherSuites: dtlsSuites, ExtendedMasterSecret: dtls.RequireExtendedMasterSecret, InsecureSkipVerify: true, LoggerFactory: noLog{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { plain.Close() })
+	if l = <-accepted; l == nil {
+		t.Fatal("the tunnel's end is not there")
+	}
+	t.Cleanup(func() { l.Close() })
+	return plain, l
+}
+
+// A slowGate is a gate whose records leave late, once slow is set.
+type slowGate struct {
+	*recordGate
+	slow atomic.Bool
+}
+
+func (g *slowGate) Write(p []byte) (int, error) {
+	if g.slow.Load() {
+		time.Sleep(20 * time.Millisecond)
+	}
+	return g.recordGate.Write(p)
+}
+
+// TestEndIsTold: the other end hears of the end of a connection, however late the alert that tells it leaves.
+func TestEndIsTold(t *testing.T) {
+	g := &slowGate{}
+	plain, l := plainPeer(t, func(c *udp.Conn) net.Conn {
+		g.recordGate = &recordGate{Conn: c}
+		return g
+	})
+	g.secured.Store(true)
+	g.slow.Store(true)
+	plain.Close()
+	l.SetDeadline(time.Now().Add(time.Minute))
+	if _, err := l.Read(make([]byte, 1)); err != io.EOF {
 		t.Errorf("after the other end's close: %v", err)
 	}
 }
