@@ -29,7 +29,7 @@ import (
 func upgradableBy(t *testing.T, dir string) (socket, text string) {
 	t.Helper()
 	socket = filepath.Join(dir, "upgrade.sock")
-	return socket, fmt.Sprintf("upgrade: {socket: %s, within: 20s}\n", socket)
+	return socket, fmt.Sprintf("upgrade: {socket: %s, within: 1m}\n", socket)
 }
 
 // An echoed is a stream that never pauses, and comes back.
