@@ -95,9 +95,18 @@ func TestAwait(t *testing.T) {
 	if err != nil || !r.Ready || asked.Load() != 3 {
 		t.Errorf("%+v, %v after %d questions; want ready after 3", r, err, asked.Load())
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	if _, err := At("unix:" + filepath.Join(t.TempDir(), "none")).Await(ctx); err == nil || !strings.Contains(err.Error(), "no proxy answers") {
+	nobody := At("unix:" + filepath.Join(t.TempDir(), "none"))
+	transport, dials := nobody.client.Transport.(*http.Transport), 0
+	dial := transport.DialContext
+	transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		if dials++; dials == 2 { // amid the second question: the answer to the first one counts
+			cancel()
+		}
+		return dial(ctx, network, address)
+	}
+	if _, err := nobody.Await(ctx); err == nil || !strings.Contains(err.Error(), "no proxy answers") {
 		t.Errorf("nobody there: %v", err)
 	}
 }
