@@ -72,6 +72,7 @@ func stalled(wrote *atomic.Int64) {
 // Many connections, whose readers read nothing until their writers can write no more, share little memory: it suffices, and
 // all bytes arrive.
 func TestMemoryIsBounded(t *testing.T) {
+	t.Parallel()
 	const connections = 50
 	for name, c := range map[string]struct {
 		near, far int64

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -45,6 +46,7 @@ type program struct {
 // programs holds the folders with the programs that built has compiled, by name of the release.
 var (
 	programs = map[string]program{}
+	building sync.Mutex // of programs
 	scratch  string
 )
 
@@ -63,6 +65,8 @@ func TestMain(m *testing.M) {
 // takes three seconds.
 func built(t testing.TB, r release) program {
 	t.Helper()
+	building.Lock()
+	defer building.Unlock()
 	if _, ok := programs[r.name]; !ok {
 		programs[r.name] = compile(t, filepath.Join(scratch, r.name), r)
 	}

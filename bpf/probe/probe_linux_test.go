@@ -42,6 +42,7 @@ func load(t testing.TB) *Probes {
 
 // Buckets are told from all other collectives, in each release's objects, with the memory, size, type and operator of each sum.
 func TestCallsAreTold(t *testing.T) {
+	t.Parallel()
 	p := load(t)
 	for _, r := range releases {
 		t.Run(r.name, func(t *testing.T) {
@@ -109,6 +110,7 @@ func TestCallsAreTold(t *testing.T) {
 // A call has the number of times that buckets were freed before it, and the process's place in the group: as the programs saw the group made, or as
 // the group's object shows it where they did not.
 func TestBucketsAndMembers(t *testing.T) {
+	t.Parallel()
 	p := load(t)
 	for _, r := range releases {
 		t.Run(r.name, func(t *testing.T) {
@@ -139,6 +141,7 @@ func TestBucketsAndMembers(t *testing.T) {
 // Each group of a process gives its own tags, and calls of a group that has ended are forgotten, also where a new one has its
 // address.
 func TestGroups(t *testing.T) {
+	t.Parallel()
 	p := load(t)
 	j := built(t, releases[0]).start(t)
 	rank := j.find(p)
@@ -182,6 +185,7 @@ func TestGroups(t *testing.T) {
 
 // A group that lives keeps its place while others come and go: its number of ranks stays known.
 func TestOldGroupsStay(t *testing.T) {
+	t.Parallel()
 	p := load(t)
 	j := built(t, releases[0]).start(t)
 	rank := j.find(p)
@@ -209,6 +213,7 @@ func TestOldGroupsStay(t *testing.T) {
 // The kernel checks each program in a few milliseconds. The number of steps can grow as a power of a loop's length, and while the programs are loaded
 // the calls of the first job go unseen.
 func TestProgramsAreCheckedQuickly(t *testing.T) {
+	t.Parallel()
 	p := load(t)
 	o := &p.objects
 	for name, program := range map[string]*ebpf.Program{"all_reduce_bucket": o.AllReduceBucket, "free_buckets": o.FreeBuckets, "allreduce": o.Allreduce,
@@ -228,6 +233,7 @@ func TestProgramsAreCheckedQuickly(t *testing.T) {
 
 // Of a call that was not noted, was forgotten, or has a tag that two calls expected, nothing is known.
 func TestCallsInDoubt(t *testing.T) {
+	t.Parallel()
 	p := load(t)
 	j := built(t, releases[0]).start(t)
 	rank := j.find(p)
@@ -266,6 +272,7 @@ func TestCallsInDoubt(t *testing.T) {
 
 // Ranks of one host share a library; each has its own calls.
 func TestRanksOfAHost(t *testing.T) {
+	t.Parallel()
 	p := load(t)
 	program := built(t, releases[0])
 	a, b := program.start(t), program.start(t)
@@ -308,6 +315,7 @@ func TestRanksOfAHost(t *testing.T) {
 // The programs stay attached to a library for a while after its last process, so that its next one is seen at once, and then they go. If the file is
 // written they go at once: they would be in wrong places.
 func TestLibraryIsKeptForAWhile(t *testing.T) {
+	t.Parallel()
 	p := load(t)
 	program := build(t, releases[0])
 	attached := func(why string, want int) (l *library) {
@@ -379,6 +387,7 @@ func TestLibraryIsKeptForAWhile(t *testing.T) {
 // The calls of a child do not count as its parent's, and a connection that children have inherited is the parent's. A process with
 // the number of another one inherits no proof.
 func TestForks(t *testing.T) {
+	t.Parallel()
 	p := load(t)
 	j := built(t, releases[0]).start(t)
 	rank := j.find(p)
@@ -410,6 +419,7 @@ func TestForks(t *testing.T) {
 
 // A process that executes a program anew is followed anew: the groups and the calls of before are gone.
 func TestExecutedAnew(t *testing.T) {
+	t.Parallel()
 	p := load(t)
 	j := built(t, releases[0]).start(t)
 	before := j.find(p)
@@ -435,6 +445,7 @@ func TestExecutedAnew(t *testing.T) {
 
 // A proof that was ended stays so.
 func TestEnd(t *testing.T) {
+	t.Parallel()
 	p := load(t)
 	j := built(t, releases[0]).start(t)
 	rank := j.find(p)
@@ -449,6 +460,7 @@ func TestEnd(t *testing.T) {
 
 // Libraries are found in the job's mount namespace, stripped ones too; where there is none the error says it.
 func TestLibraries(t *testing.T) {
+	t.Parallel()
 	p := load(t)
 	proves := func(j *job) {
 		t.Helper()
@@ -508,6 +520,7 @@ func TestLibraries(t *testing.T) {
 
 // The process of a connection is found in another network namespace, as a container's is, unless two namespaces have such a connection.
 func TestOtherNetworkNamespace(t *testing.T) {
+	t.Parallel()
 	p := load(t)
 	program := build(t, releases[0])
 	begin := func() (j *job) {
@@ -534,6 +547,7 @@ func TestOtherNetworkNamespace(t *testing.T) {
 
 // Where this process is in a PID namespace, as a proxy in a container is, the processes in it are seen.
 func TestOwnProcessNamespace(t *testing.T) {
+	t.Parallel()
 	const inside = "GRADPROXY_TEST_INSIDE"
 	if os.Getenv(inside) == "" {
 		load(t) // or the test is skipped
@@ -582,6 +596,7 @@ func TestTableAddress(t *testing.T) {
 
 // A socket that is in no process is an error.
 func TestNotFound(t *testing.T) {
+	t.Parallel()
 	p := load(t)
 	j := build(t, releases[0]).start(t)
 	own, remote := address(j.conn.LocalAddr()), address(j.conn.RemoteAddr())
@@ -599,6 +614,7 @@ func TestNotFound(t *testing.T) {
 
 // A connection that waits to be accepted has no process yet, here and in another network namespace.
 func TestNotAccepted(t *testing.T) {
+	t.Parallel()
 	p := load(t)
 	n := netns.New(t)
 	for name, do := range map[string]func(func()){"here": func(f func()) { f() }, "in another namespace": n.Do} {

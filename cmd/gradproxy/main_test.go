@@ -27,6 +27,7 @@ func TestMain(m *testing.M) {
 
 // TestScripts runs the command line as users do: testdata/script has a file for each command.
 func TestScripts(t *testing.T) {
+	t.Parallel()
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Setup: func(e *testscript.Env) error {

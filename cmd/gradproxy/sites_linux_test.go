@@ -190,6 +190,7 @@ func TestExecHoldsFirstConnection(t *testing.T) {
 
 // With on_first: direct a host's programs reach their servers as before, while there has been no session yet.
 func TestRunDirectBeforeFirstSession(t *testing.T) {
+	t.Parallel()
 	require.Root(t)
 	s := newTwoSites(t)
 	port := s.serveWord()
@@ -212,6 +213,7 @@ func TestRunDirectBeforeFirstSession(t *testing.T) {
 
 // An outage is told while it lasts and when it is over, and changes nothing for the connection. A peer that is suspended is no outage.
 func TestOutageIsTold(t *testing.T) {
+	t.Parallel()
 	require.Root(t)
 	require.Command(t, "nft")
 	s := newTwoSites(t)

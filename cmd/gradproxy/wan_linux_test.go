@@ -23,6 +23,7 @@ func TestLinuxScripts(t *testing.T) {
 
 // Scripts that need root. UNIQUE is part of the names that the whole machine sees.
 func TestRootScripts(t *testing.T) {
+	t.Parallel()
 	require.Root(t)
 	require.Named(t, "tun", exists("/dev/net/tun"), "mknod /dev/net/tun c 10 200")
 	testscript.Run(t, testscript.Params{
