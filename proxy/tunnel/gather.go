@@ -8,12 +8,15 @@ import "time"
 // or until they fill a packet. A message that comes later than that, as every one that waits for an answer does, leaves at once, by the
 // goroutine that wrote it. This is Nagle's rule (RFC 896) with a bound: bytes never wait for an acknowledgement.
 //
+// Messages gather only while others keep coming (inflow). Where a user writes a few side by side and then waits for answers, as the ranks of a ring do with
+// small sums, each exchange would take an eighth of the round trip longer and save no more than the headers of those few.
+//
 // Credit, a reset and whatever is about the carrier itself do not wait, and take along what is there.
 
 // gathers reports whether the records that there are for c wait for more, and then sees to it that they leave in time. The session's
 // lock is held.
 func (s *session) gathers(c *carrier) bool {
-	if s.gather == 0 || s.urgent.n > 0 || s.allow || c.pongDue || c.pingDue || c.goAwayDue || c.leaveDue || c.leaving || s.small.n+s.dones.n == 0 {
+	if s.gather == 0 || !s.inflow.goesOn() || s.urgent.n > 0 || s.allow || c.pongDue || c.pingDue || c.goAwayDue || c.leaveDue || c.leaving || s.small.n+s.dones.n == 0 {
 		return false
 	}
 	express, only := s.express()

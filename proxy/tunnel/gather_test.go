@@ -98,6 +98,38 @@ func TestRoundTripsThatCross(t *testing.T) {
 	})
 }
 
+// Users that write a few messages side by side and then wait for the others', as the ranks of a ring do with small sums, are not slower than the path:
+// nothing comes while the last of the messages would gather.
+func TestExchangesOfFewMessagesDoNotWait(t *testing.T) {
+	const messages, apart, rounds, learning = 4, 50 * time.Microsecond, 100, 8
+	bubble(t, func(t *testing.T) {
+		_, near, far := gatherPair(t, 1, 2)
+		var began time.Time
+		exchange := func(st *Stream) {
+			for i := range learning + rounds {
+				if i == learning && st == near[0] {
+					began = time.Now()
+				}
+				for range messages {
+					st.Write(make([]byte, 48))
+					time.Sleep(apart)
+				}
+				if _, err := io.ReadFull(st, make([]byte, messages*48)); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		done := make(chan struct{})
+		go func() { exchange(far[0]); close(done) }()
+		exchange(near[0])
+		round := time.Since(began) / rounds
+		<-done
+		if want := away + messages*apart; round > want {
+			t.Errorf("an exchange takes %v, and %v without a proxy", round, want)
+		}
+	})
+}
+
 // Small messages of several streams that come one soon after the other leave in few packets, and none waits longer than the time to gather.
 func TestSmallMessagesGather(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -58,6 +58,7 @@ type session struct {
 	rtts    [8]time.Duration // the last PINGs; 0: none
 	rttNext int
 	gather  time.Duration // see gather.go
+	inflow  inflow        // of this side's small messages
 	ackTime time.Duration // for how long a WINDOW for few bytes may wait
 	influx  influx
 	meter   meter

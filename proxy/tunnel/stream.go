@@ -195,6 +195,9 @@ func (st *Stream) Flush() {
 	if st.err != nil {
 		return
 	}
+	if s := st.session; s.gather > 0 && 0 < st.unsent && st.unsent < fullPacket {
+		s.inflow.add(time.Now(), s.gather)
+	}
 	if c := st.session.schedule(st, nil); c != nil {
 		c.serve()
 	}

@@ -19,6 +19,41 @@ func gatherTime(rtt time.Duration) time.Duration {
 	return 0
 }
 
+// An inflow tells whether messages keep coming while those before them gather. It cuts time into windows of the time to gather: one begins with the
+// first message after the end of the last one, and the messages after that one would wait for its end. They wait in vain if no message comes later than
+// side by side: users write a few and then wait for answers, as Gloo does four times in each all-reduce. The zero inflow has seen no message.
+type inflow struct {
+	since       time.Time // when the window began
+	early, late bool      // after its first message one has come side by side, and one later
+	vain        float64   // share of windows whose messages would have waited in vain, of the last vainWindows about in which any would have waited
+}
+
+const (
+	vainWindows = 8
+	vainMost    = 0.5                    // up to which messages gather
+	sideBySide  = 250 * time.Microsecond // in which a busy host writes a few messages,
+	sideShare   = 4                      // or one part of a window, if that is more
+)
+
+// add notes a message. window is the time to gather.
+func (f *inflow) add(now time.Time, window time.Duration) {
+	if age := now.Sub(f.since); age < window {
+		late := age >= max(sideBySide, window/sideShare)
+		f.early, f.late = f.early || !late, f.late || late
+		return
+	}
+	switch {
+	case f.late:
+		f.vain -= f.vain / vainWindows
+	case f.early:
+		f.vain += (1 - f.vain) / vainWindows
+	}
+	*f = inflow{since: now, vain: f.vain}
+}
+
+// goesOn reports whether messages that wait are likely to meet others.
+func (f *inflow) goesOn() bool { return f.vain <= vainMost }
+
 // A gatherer is when a carrier last sent bytes of streams, and what wakes it when those that wait have gathered.
 type gatherer struct {
 	sentAt time.Time
