@@ -133,12 +133,12 @@ func TestHalfOpenDatagramsAreBounded(t *testing.T) {
 			defer ln.Close()
 			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 			defer cancel()
-			const conns = 8
+			const conns, own = 8, 64 << 10 // own: the buffer of each end of the attacker's
 			var pieces [3000][]byte
 			for i := range pieces {
 				pieces[i] = piece(uint64(i))
 			}
-			heap := heapNow()
+			heap := heapNow() + conns*own
 			var wg sync.WaitGroup
 			for range conns {
 				conn, err := udp.Dial(ctx, ln.Addr().String())
