@@ -77,7 +77,7 @@
 // A session has up to 16 slots with a carrier each. The one in the lowest slot is the express: it takes small
 // chunks (up to 16 KiB) of streams that have little under way, so that small messages do not stand behind bulk
 // in a socket; offsets restore the order. The others take anything, and an only carrier does. Where a round trip takes 4 ms or more the express
-// lets small chunks gather for an eighth of the round trip, at most 4 ms, after a packet of DATA (gather.go), as long as chunks keep coming; a chunk
+// lets small chunks gather for an eighth of the round trip, at most 4 ms, after a packet of DATA (gather.go), if more than a few come; a chunk
 // that comes later leaves at once. A WINDOW for few bytes waits up to two round trips, at most 25 ms, for a packet to ride with (lazy.go). Of two carriers in
 // a slot the newer one stays, by generation, then by the dialer; the other one leaves: no DATA, and its end when
 // all that left on it is acknowledged. A carrier that has brought nothing for 15 s is dead (PING every 5 s).

@@ -8,7 +8,7 @@ import "time"
 // or until they fill a packet. A message that comes later than that, as every one that waits for an answer does, leaves at once, by the
 // goroutine that wrote it. This is Nagle's rule (RFC 896) with a bound: bytes never wait for an acknowledgement.
 //
-// Messages gather only while others keep coming (inflow). Where a user writes a few side by side and then waits for answers, as the ranks of a ring do with
+// Messages gather only where it saves packets (inflow). Where a user writes a few side by side and then waits for answers, as the ranks of a ring do with
 // small sums, each exchange would take an eighth of the round trip longer and save no more than the headers of those few.
 //
 // Credit, a reset and whatever is about the carrier itself do not wait, and take along what is there.

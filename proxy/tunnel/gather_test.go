@@ -130,6 +130,28 @@ func TestExchangesOfFewMessagesDoNotWait(t *testing.T) {
 	})
 }
 
+// Bursts of many messages side by side share packets however often they come, though nothing comes while the last ones gather.
+func TestBurstsOfManyMessagesGather(t *testing.T) {
+	const messages, apart, bursts, size = 12, 20 * time.Microsecond, 50, 100
+	bubble(t, func(t *testing.T) {
+		f, near, far := gatherPair(t, 4, 2)
+		for _, st := range far {
+			go io.Copy(io.Discard, st)
+		}
+		before := f.sends()
+		for range bursts {
+			for i := range messages {
+				near[i%len(near)].Write(make([]byte, size))
+				time.Sleep(apart)
+			}
+			time.Sleep(2 * away)
+		}
+		if n := float64(f.sends()-before) / bursts; n > 3 {
+			t.Errorf("a burst of %d messages leaves in %.1f packets, want 3 at most", messages, n)
+		}
+	})
+}
+
 // Small messages of several streams that come one soon after the other leave in few packets, and none waits longer than the time to gather.
 func TestSmallMessagesGather(t *testing.T) {
 	bubble(t, func(t *testing.T) {

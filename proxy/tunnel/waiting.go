@@ -19,18 +19,21 @@ func gatherTime(rtt time.Duration) time.Duration {
 	return 0
 }
 
-// An inflow tells whether messages keep coming while those before them gather. It cuts time into windows of the time to gather: one begins with the
-// first message after the end of the last one, and the messages after that one would wait for its end. They wait in vain if no message comes later than
-// side by side: users write a few and then wait for answers, as Gloo does four times in each all-reduce. The zero inflow has seen no message.
+// An inflow tells whether small messages are worth waiting for. It cuts time into windows of the time to gather: one begins with the first message after the
+// end of the last one. The messages of a window wait in vain if they are few and come side by side: users write some and then wait for answers, as Gloo does four
+// times in each all-reduce. They do not if one comes later, or if many come side by side, as a parameter server's pushes, which then share packets. The zero inflow
+// has seen no message.
 type inflow struct {
-	since       time.Time // when the window began
-	early, late bool      // after its first message one has come side by side, and one later
-	vain        float64   // share of windows whose messages would have waited in vain, of the last vainWindows about in which any would have waited
+	since time.Time // when the window began
+	early int       // messages after its first one that have come side by side with it
+	late  bool      // one has come later
+	vain  float64   // share of windows whose messages would have waited in vain, of the last vainWindows about in which any would have waited
 }
 
 const (
 	vainWindows = 8
 	vainMost    = 0.5                    // up to which messages gather
+	vainFew     = 5                      // early messages at most; JAX's all-reduces over Gloo have 1 to 4
 	sideBySide  = 250 * time.Microsecond // in which a busy host writes a few messages,
 	sideShare   = 4                      // or one part of a window, if that is more
 )
@@ -38,14 +41,17 @@ const (
 // add notes a message. window is the time to gather.
 func (f *inflow) add(now time.Time, window time.Duration) {
 	if age := now.Sub(f.since); age < window {
-		late := age >= max(sideBySide, window/sideShare)
-		f.early, f.late = f.early || !late, f.late || late
+		if age >= max(sideBySide, window/sideShare) {
+			f.late = true
+		} else {
+			f.early++
+		}
 		return
 	}
 	switch {
-	case f.late:
+	case f.late || f.early > vainFew:
 		f.vain -= f.vain / vainWindows
-	case f.early:
+	case f.early > 0:
 		f.vain += (1 - f.vain) / vainWindows
 	}
 	*f = inflow{since: now, vain: f.vain}
