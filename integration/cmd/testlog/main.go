@@ -75,13 +75,20 @@ type result struct {
 	Seconds            float64
 	Line               string // go test's own, of a package
 	Failed             bool   `json:",omitempty"`
-	Fatal              bool   `json:",omitempty"` // the output has a data race, a panic or a fatal error of Go's
+	Fatal              bool   `json:",omitempty"` // of a package that failed in a way that no second run excuses
+}
+
+// A listing is the output of a package until its verdict.
+type listing struct {
+	tests   map[string]*strings.Builder // output by test; "": the package's own
+	running map[string]bool             // tests without a verdict
+	fatal   map[string]bool             // tests with such output
 }
 
 // read copies events to w as text and returns the results.
 func read(r io.Reader, w io.Writer, run string) ([]result, error) {
 	var results []result
-	output := map[string]map[string]*strings.Builder{} // by package and test
+	listings := map[string]*listing{}
 	in := bufio.NewScanner(r)
 	in.Buffer(nil, 16<<20)
 	for in.Scan() {
@@ -94,43 +101,58 @@ func read(r io.Reader, w io.Writer, run string) ([]result, error) {
 			fmt.Fprint(w, e.Output)
 			continue
 		}
-		tests := output[e.Package]
-		if tests == nil {
-			tests = map[string]*strings.Builder{}
-			output[e.Package] = tests
+		l := listings[e.Package]
+		if l == nil {
+			l = &listing{map[string]*strings.Builder{}, map[string]bool{}, map[string]bool{}}
+			listings[e.Package] = l
 		}
 		switch e.Action {
+		case "run":
+			l.running[e.Test] = true
 		case "output":
-			if tests[e.Test] == nil {
-				tests[e.Test] = new(strings.Builder)
-			}
-			tests[e.Test].WriteString(e.Output)
+			l.add(e.Test, e.Output)
 		case "pass", "skip", "fail":
-			if e.Test != "" {
-				if e.Action != "fail" {
-					delete(tests, e.Test)
-				}
-				results = append(results, result{Run: run, Package: e.Package, Test: e.Test, Seconds: e.Elapsed, Failed: e.Action == "fail"})
+			failed := e.Action == "fail"
+			if e.Test == "" {
+				results = append(results, l.end(w, result{Run: run, Package: e.Package, Seconds: e.Elapsed, Failed: failed}))
+				delete(listings, e.Package)
 				continue
 			}
-			r := result{Run: run, Package: e.Package, Seconds: e.Elapsed, Line: closing(tests[""]), Failed: e.Action == "fail"}
-			if r.Failed {
-				var text strings.Builder
-				dump(&text, tests)
-				fmt.Fprint(w, text.String())
-				r.Fatal = fatal.MatchString(text.String())
-			} else {
-				fmt.Fprintln(w, r.Line)
+			delete(l.running, e.Test)
+			if !failed && !l.fatal[e.Test] {
+				delete(l.tests, e.Test)
 			}
-			results = append(results, r)
-			delete(output, e.Package)
+			results = append(results, result{Run: run, Package: e.Package, Test: e.Test, Seconds: e.Elapsed, Failed: failed})
 		}
 	}
-	for name, tests := range output { // of packages without a verdict
-		dump(w, tests)
+	for name, l := range listings { // without a verdict
+		dump(w, l.tests)
 		results = append(results, result{Run: run, Package: name, Failed: true, Fatal: true})
 	}
 	return results, in.Err()
+}
+
+// add notes output. A data race is told to the test that has said something last, which may be another one than the test that then fails.
+func (l *listing) add(test, text string) {
+	if l.tests[test] == nil {
+		l.tests[test] = new(strings.Builder)
+	}
+	l.tests[test].WriteString(text)
+	if fatal.MatchString(text) {
+		l.fatal[test] = true
+	}
+}
+
+// end prints the output of a failed package, or go test's own line about one that passed, and completes its result.
+func (l *listing) end(w io.Writer, r result) result {
+	r.Line = closing(l.tests[""])
+	if !r.Failed {
+		fmt.Fprintln(w, r.Line)
+		return r
+	}
+	dump(w, l.tests)
+	r.Fatal = len(l.fatal)+len(l.running) > 0
+	return r
 }
 
 // dump prints the output of tests that have failed or not ended, then the package's own.
@@ -158,8 +180,9 @@ func closing(output *strings.Builder) string {
 	return lines[len(lines)-1]
 }
 
-// fatal fits the output of a failure that no second run excuses.
-var fatal = regexp.MustCompile(`(?m)^(WARNING: DATA RACE|panic: |fatal error: )`)
+// fatal fits a line of output of a failure that no second run excuses. A test may repeat the output of a process that it started, with blanks before it.
+var fatal = regexp.MustCompile(`(?m)WARNING: DATA RACE|race detected during execution of test|` +
+	`^\s*(panic: |fatal error: |signal: |SIGQUIT|exit status [2-9]|FAIL: the order of locks|\*\*\* Test killed)`)
 
 // parse returns the results of a record.
 func parse(record string) (all []result, err error) {
@@ -174,20 +197,25 @@ func parse(record string) (all []result, err error) {
 	return all, nil
 }
 
-// again prints a line for each package of a run that failed: its import path, and a pattern for the tests that failed. It is an error if a package failed in a way
-// that a second run of these tests cannot excuse: it was not built, or did not end, or a data race, a panic or a fatal error of Go's was found.
+// again prints a line for each package of a run that failed: its import path, and a pattern for the tests that failed. It is an error if there is none, or if a
+// package failed in a way that a second run of these tests cannot excuse: it was not built, did not end, or some of its tests did not, or its output is fatal.
 func again(w io.Writer, all []result, run string) error {
 	tests := map[string][]string{}
+	packages := 0
 	for _, r := range all {
 		switch {
 		case r.Run != run || !r.Failed || strings.Contains(r.Test, "/"):
 		case r.Test != "":
 			tests[r.Package] = append(tests[r.Package], r.Test)
-		case r.Fatal || len(tests[r.Package]) == 0: // a package's own result comes after the results of its tests
+		case r.Fatal || len(tests[r.Package]) == 0: // the package's own result comes after its tests' results
 			return fmt.Errorf("%s: %s failed, and not by its tests alone", run, r.Package)
 		default:
 			fmt.Fprintf(w, "%s ^(%s)$\n", r.Package, strings.Join(tests[r.Package], "|"))
+			packages++
 		}
+	}
+	if packages == 0 {
+		return fmt.Errorf("%s failed, and no package of it did", run)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -95,6 +96,7 @@ func TestFailedTests(t *testing.T) {
 		{[]result{bad, dead}, ""},
 		{[]result{good, whole}, ""},
 		{[]result{other, whole}, ""},
+		{[]result{good}, ""}, // the go command was killed, say
 	} {
 		var text strings.Builder
 		if err := again(&text, c.all, "plain"); (err != nil) != (c.want == "") || err == nil && text.String() != c.want {
@@ -103,16 +105,50 @@ func TestFailedTests(t *testing.T) {
 	}
 }
 
-// A failure that no second run excuses shows in the output.
+// A data race, a panic, a crash and a violated order of locks show in the output, also in the output of a process that a test repeats.
 func TestFatal(t *testing.T) {
 	for text, want := range map[string]bool{
-		"=== RUN TestA\nWARNING: DATA RACE\nWrite at": true,
-		"panic: runtime error: index out of range":    true,
-		"fatal error: concurrent map writes\n":        true,
-		"    a_test.go:1: a panic: of the peer\n":     false,
+		"=== RUN TestA\nWARNING: DATA RACE\nWrite at":                                     true,
+		"        WARNING: DATA RACE":                                                      true,
+		"    testing.go:1617: race detected during execution of test\n":                   true,
+		"panic: runtime error: index out of range":                                        true,
+		"fatal error: concurrent map writes\n":                                            true,
+		"signal: killed\n":                                                                true,
+		"exit status 3\n":                                                                 true,
+		"exit status 1\n":                                                                 false,
+		"FAIL: the order of locks (proxy/internal/rank) was violated: a before b\n":       true,
+		"    a_test.go:1: the job ended by a panic: of the peer, with an exit status 2\n": false,
 	} {
 		if fatal.MatchString(text) != want {
 			t.Errorf("%q: fatal %v, want %v", text, !want, want)
+		}
+	}
+}
+
+// The report of a data race is printed, and makes the failure of its package fatal, whichever test it is told to. So does a test that has not ended.
+func TestFatalOfParallelTests(t *testing.T) {
+	for name, c := range map[string]struct{ events, say string }{
+		"a race told to a test that passes": {`{"Action":"run","Package":"m/a","Test":"TestA"}
+{"Action":"run","Package":"m/a","Test":"TestB"}
+{"Action":"output","Package":"m/a","Test":"TestB","Output":"WARNING: DATA RACE\n"}
+{"Action":"pass","Package":"m/a","Test":"TestB","Elapsed":1}
+{"Action":"fail","Package":"m/a","Test":"TestA","Elapsed":1}
+{"Action":"fail","Package":"m/a","Elapsed":1}
+`, "WARNING: DATA RACE\n"},
+		"a test that does not end": {`{"Action":"run","Package":"m/a","Test":"TestA"}
+{"Action":"fail","Package":"m/a","Test":"TestA","Elapsed":1}
+{"Action":"run","Package":"m/a","Test":"TestB"}
+{"Action":"output","Package":"m/a","Test":"TestB","Output":"B begins\n"}
+{"Action":"fail","Package":"m/a","Elapsed":1}
+`, "B begins\n"},
+	} {
+		var text strings.Builder
+		results, err := read(strings.NewReader(c.events), &text, "race")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := again(io.Discard, results, "race"); err == nil || !strings.Contains(text.String(), c.say) {
+			t.Errorf("%s: excused, or not told: %v\n%s", name, err, &text)
 		}
 	}
 }
