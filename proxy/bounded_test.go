@@ -64,7 +64,7 @@ func bounded(t *testing.T, p *Proxy, connections int) (stop func()) {
 
 // stalled waits until writers have long written nothing: were it to return too early, less would be shown.
 func stalled(wrote *atomic.Int64) {
-	for last := int64(-1); last != wrote.Load(); time.Sleep(100 * time.Millisecond) {
+	for last := int64(-1); last != wrote.Load(); time.Sleep(250 * time.Millisecond) {
 		last = wrote.Load()
 	}
 }

@@ -69,12 +69,13 @@ func TestFill(t *testing.T) {
 // Each job and way has a row, with the figures of each rate.
 func TestRatesTable(t *testing.T) {
 	row := func(rate int, way string, seconds, speedup float64) serving {
-		return serving{RateMbps: rate, Way: way, WAN: 2.5e6, StepSeconds: seconds, Speedup: speedup}
+		return serving{RateMbps: rate, Way: way, Steps: 8, WAN: 2.5e6, StepSeconds: seconds, Speedup: speedup}
 	}
 	m := timed{name: "flower"}
-	m.Rows = []serving{row(100, "direct", 0.5, 1), row(100, "lossless", 0.25, 2), row(10, "direct", 5, 1), row(10, "lossless", 2, 2.5)}
+	m.Rows = []serving{row(100, "direct", 0.5, 1), row(100, "lossless", 0.25, 2), row(10, "direct", 5, 1), row(10, "lossless", 2, 2.5), row(100, "int8+int8", 0.1, 5)}
 	text := ratesTable([]timed{m})
-	for _, want := range []string{"10: MB | s | as fast | 100 Mbit/s: MB | s | as fast |", "| flower | lossless | 2.50 | 2.00 | 2.50x | 2.50 | 0.250 | 2.00x |"} {
+	for _, want := range []string{"10: MB | s | as fast | 100 Mbit/s: MB | s | as fast |", "| flower | lossless | 2.50 | 2.00 | 2.50x | 2.50 | 0.250 | 2.00x |",
+		"| flower | `int8` pushes, `int8` pulls |  |  |  | 2.50 | 0.100 | 5.00x |"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the table lacks %q:\n%s", want, text)
 		}

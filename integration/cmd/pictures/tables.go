@@ -247,6 +247,10 @@ func ratesTable(all []timed) string {
 			row := []string{m.name, serverName(way)}
 			for _, rate := range rates {
 				r := m.row(rate, way)
+				if r.Steps == 0 {
+					row = append(row, "", "", "")
+					continue
+				}
 				row = append(row, fmt.Sprintf("%.2f", r.WAN/1e6), seconds(r.StepSeconds), factor(r.Speedup))
 			}
 			rows = append(rows, row)

@@ -17,7 +17,7 @@ import (
 const Descriptors = 2
 
 // A Conn is a TCP connection behind two poll gates, one for each direction. Its methods are those of *net.TCPConn, and two
-// more: Writev and Disarm.
+// more: Writev and Disarm. One Write or Writev is under way at a time: the bytes of two could mix.
 type Conn struct {
 	mu      sync.RWMutex // read-held while fd is used
 	fd      int          // in no poller but the gates; -1: closed

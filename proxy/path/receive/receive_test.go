@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gradproxy/gradproxy/codecs/codectest"
 	"github.com/gradproxy/gradproxy/codecs/feedback"
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/proxy/app"
@@ -486,7 +487,11 @@ func TestSmallBlocksAllocateNothing(t *testing.T) {
 			}
 		}
 	}
-	if all := testing.AllocsPerRun(20, receive); all > 2*blocks { // the race detector has pools lose a part of what they hold
+	most := blocks / 4.0
+	if codectest.Race { // pools lose a part of what they hold
+		most = 2 * blocks
+	}
+	if all := testing.AllocsPerRun(20, receive); all > most {
 		t.Errorf("%v allocations for %d blocks", all, blocks)
 	}
 	if len(to.got) != blocks*4096 {

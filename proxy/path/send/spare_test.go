@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gradproxy/gradproxy/codecs/codectest"
 	"github.com/gradproxy/gradproxy/proxy/app"
 	"github.com/gradproxy/gradproxy/proxy/path"
 	"github.com/gradproxy/gradproxy/proxy/path/pathtest"
@@ -32,7 +33,11 @@ func TestSmallBlocksAllocateNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	if all > blocks { // the race detector has pools lose a part of what they hold
+	most := blocks / 4.0
+	if codectest.Race { // pools lose a part of what they hold
+		most = blocks
+	}
+	if all > most {
 		t.Errorf("%v allocations for %d blocks", all, blocks)
 	}
 	pathtest.Whole(t, s.env)

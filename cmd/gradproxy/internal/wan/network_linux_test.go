@@ -191,8 +191,12 @@ links: [{from: a, to: b, there: {loss: 100%, trace: [{at: 500ms, loss: 0%}]}}]
 		defer close(carried)
 		carry(t, n, 0, 1, n.plan.Sites[1].Addresses[0], 1000)
 	}()
-	for report().Lost == 0 && t.Context().Err() == nil { // the handshake's first packet
-		time.Sleep(time.Millisecond)
+	for late := time.After(time.Minute); report().Lost == 0; { // the handshake's first packet
+		select {
+		case <-late:
+			t.Fatal("no packet is lost")
+		case <-time.After(time.Millisecond):
+		}
 	}
 	n.Follow()
 	<-carried
