@@ -8,6 +8,7 @@ import (
 	"go/token"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -48,16 +49,11 @@ func TestWords(t *testing.T) {
 // maxCell is the number of words in a cell of a page's tables: longer explanations stand below the table.
 const maxCell = 25
 
-// TestPageWords counts vague words in the pages, and words in the cells of their tables.
+// TestPageWords counts vague words in the pages of all folders, and words in the cells of their tables.
 func TestPageWords(t *testing.T) {
-	pages, err := filepath.Glob("../docs/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, page := range append(pages, "../README.md") {
-		name := strings.TrimPrefix(filepath.ToSlash(page), "../")
+	for _, name := range sourceFiles(t, ".md") {
 		t.Run(name, func(t *testing.T) {
-			text, err := os.ReadFile(page)
+			text, err := os.ReadFile(filepath.Join("..", filepath.FromSlash(name)))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -149,9 +145,9 @@ func (p *prose) add(where, line string) {
 // rate returns the number of vague words among 1,000 words.
 func (p *prose) rate() float64 { return 1000 * float64(len(p.vague)) / max(float64(p.words), 1) }
 
-// check reports the vague words if there are too many. One is always allowed: it says nothing about a small package.
+// check reports the vague words if there are too many: in fewer than 500 words, one is too many.
 func (p *prose) check(report func(format string, args ...any)) {
-	if len(p.vague) <= 1 || p.rate() < mostVague {
+	if p.rate() < mostVague {
 		return
 	}
 	var list strings.Builder
@@ -207,22 +203,32 @@ var sourceExtensions = []string{".go", ".c", ".h"}
 
 // sourceFolders returns all folders with Go or C files, by their paths in the repository.
 func sourceFolders(t *testing.T) (folders []string) {
-	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
-		switch name := d.Name(); {
-		case err != nil:
+	for _, name := range sourceFiles(t, sourceExtensions...) {
+		folders = append(folders, path.Dir(name))
+	}
+	slices.Sort(folders)
+	return slices.Compact(folders)
+}
+
+// sourceFiles returns all files with one of the extensions, by their paths in the repository. Test data and folders whose
+// names begin with a dot or an underscore are left out.
+func sourceFiles(t *testing.T, extensions ...string) (files []string) {
+	err := filepath.WalkDir("..", func(file string, d fs.DirEntry, err error) error {
+		if err != nil {
 			return err
-		case d.IsDir() && path != ".." && (name == "testdata" || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_")):
+		}
+		switch name := d.Name(); {
+		case d.IsDir() && file != ".." && (name == "testdata" || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_")):
 			return filepath.SkipDir
-		case !d.IsDir() && slices.Contains(sourceExtensions, filepath.Ext(name)):
-			folders = append(folders, strings.TrimPrefix(filepath.ToSlash(filepath.Dir(path)), "../"))
+		case !d.IsDir() && slices.Contains(extensions, filepath.Ext(name)):
+			files = append(files, strings.TrimPrefix(filepath.ToSlash(file), "../"))
 		}
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	slices.Sort(folders)
-	return slices.Compact(folders)
+	return files
 }
 
 // folders holds the folders that were read already.

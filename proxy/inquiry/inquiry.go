@@ -49,7 +49,7 @@ type Question struct {
 }
 
 var (
-	// Excerpt asks for what the peer's settings say about the asker's site.
+	// Excerpt asks for the part of the peer's settings that is about the asker's site.
 	Excerpt = Question{Excerpts, frame.OpeningExcerpt, MaxExcerpt, ErrNoExcerpt, "no excerpt of the settings is given"}
 	// View asks for the peer's view of its traffic with the asker's site.
 	View = Question{Views, frame.OpeningView, MaxView, ErrNoView, "no view of the traffic is given"}

@@ -51,7 +51,7 @@ func (w *Wire) Raw(from parser.Side, b []byte) {
 	w.x = append(w.x, parsertest.Piece{From: from, Bytes: bytes.Clone(b)})
 }
 
-// Frame appends what write writes.
+// Frame appends the frames that write writes.
 func (w *Wire) Frame(from parser.Side, write func(f *http2.Framer) error) {
 	w.tb.Helper()
 	s := &w.sides[from]

@@ -11,7 +11,7 @@ func TestJob(t *testing.T) {
 	for _, tc := range []struct {
 		job, peer   string
 		server      netip.AddrPort
-		scope, seed bool // as those of job "", peer "a" and server
+		scope, seed bool // the same as of job "", peer "a" and server
 	}{
 		{"", "a", server, true, true},
 		{"", "a", netip.MustParseAddrPort("[::ffff:10.0.0.1]:9092"), true, true},

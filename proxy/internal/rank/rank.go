@@ -10,7 +10,7 @@ const (
 	Bypass Rank = iota + 1 // package proxy: the relay of connections that bypass the tunnel
 	Table                  // proxy/handover: the table of live connections
 	Rest                   // proxy/path: whether a connection comes to rest
-	Submit                 // proxy/cache, whose package comment says what each of its locks guards
+	Submit                 // proxy/cache, whose package comment names the values that each of its locks guards
 	Peer
 	Store
 )

@@ -106,7 +106,7 @@ func (d *Document) Resolve(n ast.Node) ast.Node {
 	return n
 }
 
-// Object reads a mapping whose keys are exactly those of fields. An unknown key is an error.
+// Object reads a mapping with exactly the keys of fields. An unknown key is an error.
 func (d *Document) Object(fields map[string]Reader) Reader {
 	return func(n ast.Node, where string) {
 		var pairs []*ast.MappingValueNode
