@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -44,6 +46,30 @@ func wellFormed(t *testing.T, name string, svg []byte) {
 	}
 	if !bytes.Contains(svg, []byte("prefers-color-scheme:dark")) || bytes.Contains(svg, []byte("NaN")) || bytes.Contains(svg, []byte("Inf")) {
 		t.Errorf("%s has no colors for dark surroundings, or coordinates that are no numbers", name)
+	}
+}
+
+var imageFile = regexp.MustCompile(`docs/img/[a-z-]+\.(svg|png)`)
+
+// README.md is read in one sitting, and has the pictures of a proxy's page, light and dark, of the path, of step times and of the ladder.
+func TestReadme(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lines := bytes.Count(text, []byte("\n")); lines > 100 {
+		t.Errorf("README.md has %d lines, more than 100", lines)
+	}
+	shown := imageFile.FindAllString(string(text), -1)
+	for _, name := range []string{"page.png", "page-dark.png", "path.svg", "step-time.svg", "ladder.svg"} {
+		if !slices.Contains(shown, "docs/img/"+name) {
+			t.Errorf("README.md does not show docs/img/%s", name)
+		}
+	}
+	for _, name := range shown {
+		if _, err := os.Stat(filepath.Join(root, name)); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
