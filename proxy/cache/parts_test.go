@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/gradproxy/gradproxy/proxy/frame"
 	"github.com/gradproxy/gradproxy/proxy/policy"
@@ -68,6 +69,21 @@ func TestLostValuesAreNotGoneOnWith(t *testing.T) {
 	waitFor(t, a.peer.Ready)
 	put(7, 1, other)
 	put(1, 3, lost[32<<10:])
+}
+
+// After a value stream is lost the peer's next one is answered by one of this side, also if this side has opened its last one too lately for that and nobody here
+// has a value to put: the peer puts none before.
+func TestLaterStreamIsAnswered(t *testing.T) {
+	a, b := newSides(t, 4<<20)
+	a.peer.mu.Lock()
+	w := a.peer.writer
+	a.peer.mu.Unlock()
+	b.peer.mu.Lock()
+	b.peer.opened = time.Now().Add(openEvery / 4)
+	b.peer.mu.Unlock()
+	w.stream.Reset(0)
+	<-w.dead
+	waitFor(t, a.peer.Ready)
 }
 
 // Values that are dropped are kept in memory by no connection that ended within them.
