@@ -165,7 +165,7 @@ func TestImportsPointOneWay(t *testing.T) {
 
 // Packages that help tests stay out of the program, and so do plotters, fonts and typesetting: it runs with CAP_NET_ADMIN.
 func TestProgramLinksNoTests(t *testing.T) {
-	foreign := regexp.MustCompile(`^gonum\.org/|^golang\.org/x/image/|/freetype|[-/]fonts?\b|latex|pdf|/svgo|sbinet/gg|quic-go|pion/sctp`)
+	foreign := regexp.MustCompile(`^gonum\.org/|^golang\.org/x/image/|/freetype|[-/]fonts?\b|latex|pdf|/svgo|sbinet/gg|quic-go|pion/sctp|/(svg|plot|scatter)$`)
 	for _, p := range packages(t, "-deps", "./cmd/gradproxy") {
 		if p.ImportPath == "testing" || strings.HasPrefix(p.ImportPath, module+"integration") || foreign.MatchString(p.ImportPath) {
 			t.Errorf("cmd/gradproxy links %s", p.ImportPath)

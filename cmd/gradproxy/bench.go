@@ -1,11 +1,8 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"slices"
 	"strings"
 
@@ -36,7 +33,6 @@ type benchFlags struct {
 	sums         string
 	mib, rounds  int
 	noFeedback   bool
-	plot         string
 	asJSON       bool
 	warmup, skip int
 }
@@ -53,9 +49,8 @@ func benchCodecsCommand() *cobra.Command {
 			strings.Join(bench.Names(), ", ") + ".\n" +
 			"The built-in data are one or two vectors, too few for a figure about training: go run ./integration/cmd/recordgradients, in\n" +
 			"the source, records whole sequences of gradients.\n\n" +
-			"docs/codecs.md explains the columns and the plot.",
+			"docs/codecs.md explains the columns, and how to draw them.",
 		Example: `  gradproxy bench codecs --codec 3lc --codec int4 --data gradients.npy
-  gradproxy bench codecs --data lm --plot lm.svg
   gradproxy bench codecs --codec all --data job.pcap.gz --sums gradients --json`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return runBenchCodecs(c, flags) },
@@ -70,8 +65,11 @@ func benchCodecsCommand() *cobra.Command {
 	f.IntVar(&flags.skip, "skip", 0, "steps at the beginning of a sequence that go through the codec and do not count")
 	f.IntVar(&flags.mib, "mib", 256, "memory that each round copies, encodes and decodes, in MiB; slow codecs get less")
 	f.IntVar(&flags.rounds, "rounds", 9, "rounds, of which the median counts")
-	f.StringVar(&flags.plot, "plot", "", "also draw ratio against error to this file, as SVG")
 	f.BoolVar(&flags.asJSON, "json", false, "print one JSON object")
+	f.String("plot", "", "in the sources: go run ./integration/cmd/codecplot")
+	if err := f.MarkHidden("plot"); err != nil {
+		panic(err) // the line above defines it
+	}
 	return c
 }
 
@@ -80,10 +78,8 @@ func runBenchCodecs(c *cobra.Command, flags benchFlags) error {
 	if err != nil {
 		return &usageError{err}
 	}
-	if flags.plot != "" { // before minutes of measuring
-		if err := writable(flags.plot); err != nil {
-			return usagef("--plot: %w", err)
-		}
+	if c.Flags().Changed("plot") { // a plotter is no part of this program
+		return usagef("bench codecs --plot is no part of this program: run `gradproxy bench codecs --json | go run ./integration/cmd/codecplot >FILE.svg` in a checkout of the sources")
 	}
 	out := c.OutOrStdout()
 	rows := []bench.Row{}
@@ -107,11 +103,6 @@ func runBenchCodecs(c *cobra.Command, flags benchFlags) error {
 		return fmt.Errorf("bench codecs: no codec takes the elements of %s: name data that it takes, such as --data keys for codecs of keys, or another --codec",
 			names(config.Data))
 	}
-	if flags.plot != "" {
-		if err := draw(flags.plot, rows); err != nil {
-			return fmt.Errorf("bench codecs: --plot: %w", err)
-		}
-	}
 	if !flags.asJSON {
 		return nil
 	}
@@ -127,30 +118,6 @@ func names(data []bench.Data) string {
 		list = append(list, d.Name)
 	}
 	return strings.Join(list, ", ")
-}
-
-// writable reports why there can be no file of that name to write to. An existing file keeps its content, and no new file is left behind.
-func writable(name string) error {
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
-	if err == nil {
-		return errors.Join(f.Close(), os.Remove(name))
-	}
-	if !errors.Is(err, fs.ErrExist) { // which a link to nothing is as well
-		return err
-	}
-	if f, err = os.OpenFile(name, os.O_WRONLY|os.O_CREATE, 0o666); err != nil {
-		return err
-	}
-	return f.Close()
-}
-
-// draw writes a plot of rows to a file, which stays as it is if there is nothing to draw.
-func draw(name string, rows []bench.Row) error {
-	var b bytes.Buffer
-	if err := bench.Plot(&b, rows); err != nil {
-		return err
-	}
-	return os.WriteFile(name, b.Bytes(), 0o666)
 }
 
 // everything reports whether all codecs are measured.

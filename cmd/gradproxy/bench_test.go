@@ -2,11 +2,7 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
-	"errors"
-	"io"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -62,26 +58,6 @@ func TestBenchCodecsJSON(t *testing.T) {
 	}
 }
 
-// An earlier plot stays if measuring is interrupted.
-func TestBenchCodecsKeepsPlot(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "plot.svg")
-	if err := os.WriteFile(file, []byte("before"), 0o666); err != nil {
-		t.Fatal(err)
-	}
-	interrupted, interrupt := context.WithCancel(t.Context())
-	interrupt()
-	c := benchCommand()
-	c.SetArgs([]string{"codecs", "--mib=1", "--codec=int8", "--data=lm", "--plot", file})
-	c.SetOut(io.Discard)
-	c.SilenceErrors, c.SilenceUsage = true, true
-	if err := c.ExecuteContext(interrupted); !errors.Is(err, context.Canceled) {
-		t.Fatalf("%v, want it to be interrupted", err)
-	}
-	if b, err := os.ReadFile(file); string(b) != "before" {
-		t.Errorf("%q is in the file, %v", b, err)
-	}
-}
-
 // Where no codec takes the data, there is no row to print, and that is an error.
 func TestBenchCodecsOfNothing(t *testing.T) {
 	for _, more := range []string{"--rounds=1", "--json"} {
@@ -96,37 +72,13 @@ func TestBenchCodecsOfNothing(t *testing.T) {
 	}
 }
 
-// If no codec takes the data, an earlier plot stays, and no empty file is left.
-func TestBenchCodecsPlotOfNothing(t *testing.T) {
-	before, none := filepath.Join(t.TempDir(), "plot.svg"), filepath.Join(t.TempDir(), "plot.svg")
-	if err := os.WriteFile(before, []byte("before"), 0o666); err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range []string{before, none} {
-		if _, _, err := runBench("codecs", "--mib=1", "--codec=rice", "--data=lm", "--plot", file); err == nil || !strings.Contains(err.Error(), "no codec takes") {
-			t.Errorf("%v, want it to say that no codec takes the data", err)
-		}
-	}
-	if b, err := os.ReadFile(before); string(b) != "before" {
-		t.Errorf("%q is in the file, %v", b, err)
-	}
-	if _, err := os.Stat(none); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a file is left: %v", err)
-	}
-}
-
-// A plot is written beside either output, and a file that cannot be is said before anything is measured.
+// A plot is drawn by another program, and a user is told so before anything is measured, whatever the file.
 func TestBenchCodecsPlot(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "plot.svg")
-	if _, _, err := runBench("codecs", "--mib=1", "--rounds=1", "--codec=int8", "--codec=int4", "--data=lm", "--plot", file); err != nil {
-		t.Fatal(err)
-	}
-	if b, err := os.ReadFile(file); err != nil || !bytes.Contains(b, []byte("</svg>")) || !bytes.Contains(b, []byte(">int4<")) {
-		t.Errorf("%v, %d bytes", err, len(b))
-	}
-	out, _, err := runBench("codecs", "--codec=int8", "--data=lm", "--plot", filepath.Join(file, "below"))
-	if _, ok := err.(*usageError); !ok || out != "" {
-		t.Errorf("%v after %q", err, out)
+	for _, args := range [][]string{{"--plot", "lm.svg"}, {"--plot="}} {
+		out, _, err := runBench(append([]string{"codecs", "--codec=int8", "--data=lm"}, args...)...)
+		if _, ok := err.(*usageError); !ok || out != "" || !strings.Contains(err.Error(), "go run ./integration/cmd/codecplot") || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%q: %v after %q", args, err, out)
+		}
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/gradproxy/gradproxy/integration/cmd/internal/scatter"
 )
 
 // Data is all measurements, a field for each file of docs/data. The names of the JSON are chosen by the commands that wrote the files;
@@ -21,6 +23,7 @@ type data struct {
 	Accuracy accuracy // a small model with several seeds
 	Ring     accuracy // the model of WAN with one seed
 	Grid     grid
+	Vectors  struct{ Rows []scatter.Row } // gradproxy bench codecs on recorded vectors
 	Codecs   struct {
 		Rows []coded
 	}
@@ -139,7 +142,7 @@ type other struct {
 
 // read reads the files of docs/data.
 func read(dir string) (d data, err error) {
-	for name, into := range map[string]any{"wan.json": &d.WAN, "servers.json": &d.Servers, "learning.json": &d.Learning, "tensorflow.json": &d.TF, "flower.json": &d.Flower, "accuracy.json": &d.Accuracy, "ring.json": &d.Ring, "grid.json": &d.Grid, "codecs.json": &d.Codecs, "other.json": &d.Other} {
+	for name, into := range map[string]any{"wan.json": &d.WAN, "servers.json": &d.Servers, "learning.json": &d.Learning, "tensorflow.json": &d.TF, "flower.json": &d.Flower, "accuracy.json": &d.Accuracy, "ring.json": &d.Ring, "grid.json": &d.Grid, "codecs.json": &d.Codecs, "vectors.json": &d.Vectors, "other.json": &d.Other} {
 		b, err := os.ReadFile(filepath.Join(dir, name))
 		if err == nil {
 			err = json.Unmarshal(b, into)

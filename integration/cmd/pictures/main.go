@@ -8,11 +8,13 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
 
 	"github.com/gradproxy/gradproxy/integration/cmd/internal/program"
+	"github.com/gradproxy/gradproxy/integration/cmd/internal/scatter"
 )
 
 func main() { program.Write("pictures", render) }
@@ -31,6 +33,11 @@ func render(root string) (map[string][]byte, error) {
 	if len(d.Learning.Sizes) >= firstLossy+together {
 		files["docs/img/pslite-sizes.svg"] = sizes(d)
 	}
+	var codecs bytes.Buffer
+	if err := scatter.Plot(&codecs, d.Vectors.Rows); err != nil {
+		return nil, fmt.Errorf("docs/data/vectors.json: %w", err)
+	}
+	files["docs/img/codecs.svg"] = codecs.Bytes()
 	for _, page := range []string{"README.md", "docs/numbers.md", "docs/loss.md"} {
 		text, err := os.ReadFile(filepath.Join(root, page))
 		if err != nil {

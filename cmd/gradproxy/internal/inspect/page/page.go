@@ -2,19 +2,17 @@
 package page
 
 import (
-	"bytes"
 	_ "embed"
 	"html/template"
 	"io"
 
-	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/bench"
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/inspect"
 )
 
 //go:embed report.html
 var reportText string
 
-var reportPage = template.Must(template.New("report").Funcs(inspect.Texts()).Funcs(template.FuncMap{"least": least}).Parse(reportText))
+var reportPage = template.Must(template.New("report").Funcs(inspect.Texts()).Funcs(template.FuncMap{"least": least, "best": best, "part": part}).Parse(reportText))
 
 // least reports whether no outcome takes fewer seconds on a link, by its place.
 func least(f *inspect.WhatIf, link int, seconds float64) bool {
@@ -26,23 +24,26 @@ func least(f *inspect.WhatIf, link int, seconds float64) bool {
 	return true
 }
 
-// Write writes the page of a report that has a WhatIf. title names the capture.
-func Write(w io.Writer, r *inspect.Report, title string) error {
-	plot, err := plot(r.WhatIf)
-	if err != nil {
-		return err
+// best reports whether no other policy has both fewer bytes on links and no more error than the policy o, or as many and less error.
+func best(f *inspect.WhatIf, o inspect.Outcome) bool {
+	for _, other := range f.Outcomes {
+		if other.Ratio >= o.Ratio && other.Error <= o.Error && (other.Ratio > o.Ratio || other.Error < o.Error) {
+			return false
+		}
 	}
-	return reportPage.Execute(w, map[string]any{"Title": title, "Report": r, "Plot": plot})
+	return true
 }
 
-// plot draws the ratio of each policy on links against its error, and the frontier of the policies that no other beats in both.
-func plot(f *inspect.WhatIf) (template.HTML, error) {
-	var rows []bench.Row
-	for _, o := range f.Outcomes {
-		rows = append(rows, bench.Row{Codec: o.Codec, Data: "all bytes of the job on links", DType: "headers included",
-			Size: bench.Size{Ratio: o.Ratio}, Error: bench.Error{NMSE: o.Error * o.Error}})
+// part returns the bytes of o on links, in percent of the most that a policy has.
+func part(f *inspect.WhatIf, o inspect.Outcome) float64 {
+	most := 1.0
+	for _, other := range f.Outcomes {
+		most = max(most, float64(other.Bytes))
 	}
-	var b bytes.Buffer
-	err := bench.Plot(&b, rows)
-	return template.HTML(b.String()), err // package svg escapes every text
+	return 100 * float64(o.Bytes) / most
+}
+
+// Write writes the page of a report that has a WhatIf. title names the capture.
+func Write(w io.Writer, r *inspect.Report, title string) error {
+	return reportPage.Execute(w, map[string]any{"Title": title, "Report": r})
 }

@@ -5,11 +5,27 @@ import (
 	"encoding/xml"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/inspect"
 )
+
+// A policy is marked unless another has more of one and no less of the other.
+func TestBest(t *testing.T) {
+	f := &inspect.WhatIf{Outcomes: []inspect.Outcome{{Codec: "direct", Ratio: 1}, {Codec: "lossless", Ratio: 1.3}, {Codec: "int8", Ratio: 4, Error: 0.01},
+		{Codec: "worse", Ratio: 3, Error: 0.01}, {Codec: "noisier", Ratio: 4, Error: 0.02}, {Codec: "3lc", Ratio: 40, Error: 0.7}, {Codec: "3lc+lossless", Ratio: 40, Error: 0.7}}}
+	var marked []string
+	for _, o := range f.Outcomes {
+		if best(f, o) {
+			marked = append(marked, o.Codec)
+		}
+	}
+	if want := []string{"lossless", "int8", "3lc", "3lc+lossless"}; !slices.Equal(marked, want) {
+		t.Errorf("%q are marked, want %q", marked, want)
+	}
+}
 
 // The page has every figure, names no other file, and text of a capture stays text.
 func TestPage(t *testing.T) {
@@ -24,7 +40,7 @@ func TestPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := b.String()
-	for _, want := range []string{"10Mbit/s, 20ms", "4.00 GB", "40.00x", "3200 s", "80 s", "0.7", "USD at 0.09 per GB", "0.36", "<td>ssh</td>", "5.00 kB", "<svg", `class="least">80 s`} {
+	for _, want := range []string{"10Mbit/s, 20ms", "4.00 GB", "40.00x", "3200 s", "80 s", "0.7", "USD at 0.09 per GB", "0.36", "<td>ssh</td>", "5.00 kB", `width: 100.0%`, `width: 2.5%`, `<tr class="best"><td>3lc</td>`, `class="least">80 s`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the page lacks %q", want)
 		}

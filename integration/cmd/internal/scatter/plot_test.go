@@ -1,4 +1,4 @@
-package bench
+package scatter
 
 import (
 	"bytes"
@@ -9,11 +9,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/bench/svg"
+	"github.com/gradproxy/gradproxy/integration/cmd/internal/svg"
 )
 
 func row(data, codec string, ratio, nmse float64) Row {
-	return Row{Codec: codec, Data: data, DType: "float32", Size: Size{Ratio: ratio}, Error: Error{NMSE: nmse}}
+	return Row{Codec: codec, Data: data, DType: "float32", Ratio: ratio, NMSE: nmse}
 }
 
 // On the frontier is a codec that no other one beats in both; of two with one error the smaller, and none that makes data
@@ -50,6 +50,9 @@ func TestPlot(t *testing.T) {
 	if !bytes.Equal(first.Bytes(), second.Bytes()) {
 		t.Error("the same rows are drawn in two ways")
 	}
+	if !bytes.Contains(first.Bytes(), []byte("prefers-color-scheme:dark")) {
+		t.Error("the plot has no colors for dark surroundings")
+	}
 	var texts []string
 	for d := xml.NewDecoder(&first); ; {
 		token, err := d.Token()
@@ -76,6 +79,18 @@ func TestPlot(t *testing.T) {
 	}
 	if err := Plot(io.Discard, nil); err == nil {
 		t.Error("nothing was drawn without an error")
+	}
+}
+
+// Read takes the rows of the JSON object, and says where anything else may come from.
+func TestRead(t *testing.T) {
+	const object = `{"rows": [{"codec": "int8", "data": "lm", "dtype": "float32", "elements": 9, "ratio": 3.9, "nmse": 0.001}]}`
+	rows, err := Read(strings.NewReader(object))
+	if want := row("lm", "int8", 3.9, 0.001); err != nil || len(rows) != 1 || rows[0] != want {
+		t.Errorf("%+v, %v, want %+v", rows, err, want)
+	}
+	if _, err := Read(strings.NewReader("codec  ratio\n")); err == nil || !strings.Contains(err.Error(), "--json") {
+		t.Errorf("a table is read with the error %v", err)
 	}
 }
 

@@ -1,14 +1,16 @@
-package bench
+// Package scatter draws the rows that gradproxy bench codecs --json prints: how many times smaller each codec makes data, against its error.
+package scatter
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math"
 	"slices"
 
-	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/bench/svg"
+	"github.com/gradproxy/gradproxy/integration/cmd/internal/svg"
 )
 
 // Lengths of the plot, in points: a panel for each data, in columns.
@@ -21,6 +23,26 @@ const (
 
 	titleSize, tickSize = 13, 10 // of letters
 )
+
+// A Row is the part of a row of gradproxy bench codecs that is drawn.
+type Row struct {
+	Codec string  `json:"codec"`
+	Data  string  `json:"data"`
+	DType string  `json:"dtype"`
+	Ratio float64 `json:"ratio"` // the data's bytes over the encoded ones
+	NMSE  float64 `json:"nmse"`  // 0: exact
+}
+
+// Read returns the rows of the JSON object that gradproxy bench codecs --json prints.
+func Read(r io.Reader) ([]Row, error) {
+	var object struct {
+		Rows []Row `json:"rows"`
+	}
+	if err := json.NewDecoder(r).Decode(&object); err != nil {
+		return nil, fmt.Errorf("no JSON of gradproxy bench codecs --json: %w", err)
+	}
+	return object.Rows, nil
+}
 
 // Plot draws rows as SVG: for each data a panel with the ratio of each codec against its error, and the frontier of the
 // codecs that no other codec beats in both.
@@ -39,7 +61,7 @@ func Plot(w io.Writer, rows []Row) error {
 	}
 	cols := min(maxColumns, len(names))
 	lines := (len(names) + cols - 1) / cols
-	canvas := svg.New(panelWidth*float64(cols), panelHeight*float64(lines))
+	canvas := svg.New(panelWidth*float64(cols), panelHeight*float64(lines), inks...)
 	for i, name := range names {
 		at := svg.Point{X: float64(i%cols) * panelWidth, Y: float64(i/cols) * panelHeight}
 		newPanel(name, panels[name], at).draw(canvas)

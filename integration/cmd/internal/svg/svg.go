@@ -23,17 +23,32 @@ func (r Rect) Size() Point { return Point{r.Max.X - r.Min.X, r.Max.Y - r.Min.Y} 
 // A Canvas collects a drawing.
 type Canvas struct{ b bytes.Buffer }
 
-// New returns a white Canvas.
-func New(width, height float64) *Canvas {
+// An Ink is a color, one on light surroundings and one on dark ones. Its name is a class of the drawing's style.
+type Ink struct{ Name, Light, Dark string }
+
+// New returns a Canvas that lets its surroundings through, for drawing with inks.
+func New(width, height float64, inks ...Ink) *Canvas {
 	c := new(Canvas)
-	fmt.Fprintf(&c.b, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%spt\" height=\"%spt\" viewBox=\"0 0 %[1]s %[2]s\" font-family=\"Liberation Sans,Arial,Helvetica,sans-serif\">\n",
+	fmt.Fprintf(&c.b, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%spt\" height=\"%spt\" viewBox=\"0 0 %[1]s %[2]s\" font-family=\"Liberation Sans,Arial,Helvetica,sans-serif\">\n<style>\n",
 		number(width), number(height))
-	c.b.WriteString("<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n")
+	for _, ink := range inks {
+		c.style(ink.Name, ink.Light)
+	}
+	c.b.WriteString("@media (prefers-color-scheme:dark){\n")
+	for _, ink := range inks {
+		c.style(ink.Name, ink.Dark)
+	}
+	c.b.WriteString("}\n</style>\n")
 	return c
 }
 
+// style gives an ink's color to the letters and discs of its class, and to the lines and rings of the class with "l-" before its name.
+func (c *Canvas) style(name, color string) {
+	fmt.Fprintf(&c.b, ".%s{fill:%s}.l-%[1]s{stroke:%[2]s;fill:none}\n", name, color)
+}
+
 // Line draws straight lines through points. dashes are lengths of dashes and gaps; "": none.
-func (c *Canvas) Line(color string, width float64, dashes string, points ...Point) {
+func (c *Canvas) Line(ink Ink, width float64, dashes string, points ...Point) {
 	var path []string
 	for _, p := range points {
 		path = append(path, number(p.X)+","+number(p.Y))
@@ -41,25 +56,25 @@ func (c *Canvas) Line(color string, width float64, dashes string, points ...Poin
 	if dashes != "" {
 		dashes = fmt.Sprintf(" stroke-dasharray=%q", dashes)
 	}
-	fmt.Fprintf(&c.b, "<polyline points=%q fill=\"none\" stroke=%q stroke-width=%q%s/>\n", strings.Join(path, " "), color, number(width), dashes)
+	fmt.Fprintf(&c.b, "<polyline points=%q class=\"l-%s\" stroke-width=%q%s/>\n", strings.Join(path, " "), ink.Name, number(width), dashes)
 }
 
 // Circle draws a disc, or a ring if it is not filled.
-func (c *Canvas) Circle(color string, center Point, radius float64, filled bool) {
-	fill := "none"
-	if filled {
-		fill = color
+func (c *Canvas) Circle(ink Ink, center Point, radius float64, filled bool) {
+	class := ink.Name
+	if !filled {
+		class = "l-" + class
 	}
-	fmt.Fprintf(&c.b, "<circle cx=%q cy=%q r=%q fill=%q stroke=%q/>\n", number(center.X), number(center.Y), number(radius), fill, color)
+	fmt.Fprintf(&c.b, "<circle cx=%q cy=%q r=%q class=%q/>\n", number(center.X), number(center.Y), number(radius), class)
 }
 
 // Text writes s with its lower left corner at a point.
-func (c *Canvas) Text(color string, size float64, at Point, s string) {
+func (c *Canvas) Text(ink Ink, size float64, at Point, s string) {
 	var escaped bytes.Buffer
 	if err := xml.EscapeText(&escaped, []byte(s)); err != nil {
 		panic(err) // a Buffer takes everything
 	}
-	fmt.Fprintf(&c.b, "<text x=%q y=%q font-size=%q fill=%q>%s</text>\n", number(at.X), number(at.Y-descent*size), number(size), color, &escaped)
+	fmt.Fprintf(&c.b, "<text x=%q y=%q font-size=%q class=%q>%s</text>\n", number(at.X), number(at.Y-descent*size), number(size), ink.Name, &escaped)
 }
 
 // WriteTo writes the whole drawing.

@@ -1,13 +1,15 @@
-package bench
+package scatter
 
-import "github.com/gradproxy/gradproxy/cmd/gradproxy/internal/bench/svg"
+import "github.com/gradproxy/gradproxy/integration/cmd/internal/svg"
 
 // Inks of the plot.
-const (
-	inkText  = "#000000"
-	inkBest  = "#0b4f9e" // on the frontier
-	inkOther = "#6b6b6b"
-	inkGrid  = "#e4e4e4"
+var (
+	inkText  = svg.Ink{Name: "text", Light: "#1f2328", Dark: "#e6edf3"}
+	inkBest  = svg.Ink{Name: "best", Light: "#0b4f9e", Dark: "#4493f8"} // on the frontier
+	inkOther = svg.Ink{Name: "other", Light: "#6b6b6b", Dark: "#9198a1"}
+	inkGrid  = svg.Ink{Name: "grid", Light: "#e4e4e4", Dark: "#3d444d"}
+
+	inks = []svg.Ink{inkText, inkBest, inkOther, inkGrid}
 )
 
 const markRadius = 2.6
