@@ -11,7 +11,7 @@ import (
 const (
 	maxWeights   = 64 << 10 // samples of a model's weights
 	minCompared  = 256      // of them, for a comparison to tell anything
-	mostCompared = 1024     // of them, for one comparison
+	maxCompared  = 1024     // of them, for one comparison
 	alikeWeights = 0.4      // minimum of the cosine with the first weights from which on a block is no gradient
 )
 
@@ -77,9 +77,9 @@ func (w *Weights) alike(d DType, block []byte, from int) bool {
 	if end-first < minCompared {
 		return false
 	}
-	step := (end-first-1)/mostCompared + 1
-	var elements [mostCompared * 8]byte
-	var values [mostCompared]float32
+	step := (end-first-1)/maxCompared + 1
+	var elements [maxCompared * 8]byte
+	var values [maxCompared]float32
 	n := 0
 	for part := first; part < end; part += step {
 		copy(elements[n*size:(n+1)*size], block[(w.place(part)-from)*size:])

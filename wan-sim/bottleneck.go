@@ -30,9 +30,9 @@ func NewBottleneck(rate int64, queue int) (*Bottleneck, error) {
 // Rate returns the bytes per second.
 func (b *Bottleneck) Rate() int64 { return b.path.link.Rate }
 
-// pass reports when a packet of n bytes that has been waiting since ready has left the bottleneck, or that it found the
+// transit reports when a packet of n bytes that has been waiting since ready has left the bottleneck, or that it found the
 // queue full at now.
-func (b *Bottleneck) pass(ready, now time.Time, n int) (at time.Time, ok bool) {
+func (b *Bottleneck) transit(ready, now time.Time, n int) (at time.Time, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	at, f := b.path.offer(ready, now, n)

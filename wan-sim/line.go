@@ -107,8 +107,8 @@ func (x *line) run() {
 	}
 }
 
-// freeze stops the link's clock until d from now.
-func (x *line) freeze(d time.Duration) {
+// pause stops the link's clock until d from now.
+func (x *line) pause(d time.Duration) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	begin := time.Now()

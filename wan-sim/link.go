@@ -107,7 +107,7 @@ const (
 // offer is Admit for a packet that has been waiting since ready, at most now. The queue is judged at now.
 func (p *Path) offer(ready, now time.Time, n int) (at time.Time, f fate) {
 	if p.link.Shared != nil {
-		left, ok := p.link.Shared.pass(ready, now, n)
+		left, ok := p.link.Shared.transit(ready, now, n)
 		if !ok {
 			p.draw()
 			return time.Time{}, dropped

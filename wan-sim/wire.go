@@ -114,8 +114,8 @@ func (w *Wire) SetLinks(ab, ba Link) error {
 // BlackHole stops the wire for d from now on: nothing leaves, nothing arrives, no connection is told. Bytes on their way
 // arrive d later, as they do with TCP, but with nothing sent twice.
 func (w *Wire) BlackHole(d time.Duration) {
-	w.ab.freeze(d)
-	w.ba.freeze(d)
+	w.ab.pause(d)
+	w.ba.pause(d)
 }
 
 // Cut resets every connection across the wire, at both ends at once. New ones may follow.

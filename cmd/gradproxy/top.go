@@ -11,8 +11,8 @@ import (
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/internal/top"
 )
 
-// leastInterval keeps top from being a load on the proxy.
-const leastInterval = 100 * time.Millisecond
+// minInterval keeps top from being a load on the proxy.
+const minInterval = 100 * time.Millisecond
 
 func topCommand() *cobra.Command {
 	var where adminFlags
@@ -29,8 +29,8 @@ With --json it prints one object a line, one a second, with the rates of that se
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			switch {
-			case interval < leastInterval:
-				return usagef("--interval %v: it must be %v at least", interval, leastInterval)
+			case interval < minInterval:
+				return usagef("--interval %v: it must be %v at least", interval, minInterval)
 			case count < 0:
 				return usagef("--count %d: it cannot be negative; leave it out for no end", count)
 			case tensors < 0:

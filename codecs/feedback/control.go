@@ -46,8 +46,8 @@ const (
 	everyFirst  = 16 // encodings, each of which is measured; then one in so many
 	measured    = 8
 	sampleRun   = 16 // elements side by side in a sample,
-	sampleLeast = 4  // how many such runs a sample has,
-	sampleMost  = 64
+	sampleMin   = 4  // how many such runs a sample has,
+	sampleMax   = 64
 	sampleApart = 256 // and one element in how many, between the two
 )
 
@@ -169,11 +169,11 @@ func (e *Encoder) controlled(dst []byte, x, residual []float32, c *Control) ([]b
 		return e.fused.AppendFeedback(dst, x, residual, e.dtype)
 	}
 	// Runs at even distances, elsewhere at each measurement.
-	runs := min(max(sampleLeast, e.n/(sampleApart*sampleRun)), sampleMost, e.n)
+	runs := min(max(sampleMin, e.n/(sampleApart*sampleRun)), sampleMax, e.n)
 	apart := e.n / runs
 	length := min(sampleRun, apart)
 	from := int(c.age) * sampleRun % (apart - length + 1)
-	var before [sampleMost * sampleRun]float32
+	var before [sampleMax * sampleRun]float32
 	for i := range runs {
 		copy(before[i*sampleRun:], residual[from+i*apart:][:length])
 	}

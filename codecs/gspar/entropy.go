@@ -27,7 +27,7 @@ const (
 
 	probBits = 16
 	probOne  = 1 << probBits // M
-	least    = 1 << 31       // of x
+	minX     = 1 << 31       // of x
 	wordBits = 32
 )
 
@@ -61,7 +61,7 @@ func newModel(counts [symbols]uint32, d int) model {
 // put returns x with symbol l in it, and words with the bits of x that had to move there.
 func (m *model) put(x uint64, l byte, words []uint32) (uint64, []uint32) {
 	f := uint64(m.freq[l])
-	if x >= least>>probBits<<wordBits*f {
+	if x >= minX>>probBits<<wordBits*f {
 		words = append(words, uint32(x))
 		x >>= wordBits
 	}
@@ -107,7 +107,7 @@ func (q *sparsified) appendDense(dst []byte, p *sparse.Picks) []byte {
 	counts := q.counts()
 	m := newModel(counts, q.d)
 	p.Words = p.Words[:0]
-	x := uint64(least)
+	x := uint64(minX)
 	a, b := len(q.A)-1, len(q.B)-1
 	for i := q.d - 1; i >= 0; i-- {
 		l := byte(0)
@@ -151,7 +151,7 @@ func decodeDense(x []float32, src []byte, unit float32, p *sparse.Picks) (rest [
 	for i := range x {
 		var l byte
 		l, state = m.get(state)
-		if state < least {
+		if state < minX {
 			if len(code) == 0 {
 				return nil, errors.New("the code ends too early")
 			}
@@ -164,7 +164,7 @@ func decodeDense(x []float32, src []byte, unit float32, p *sparse.Picks) (rest [
 		}
 		x[i] = delivered[l]
 	}
-	if state != least || len(code) > 0 || found != m.counts {
+	if state != minX || len(code) > 0 || found != m.counts {
 		return nil, errors.New("the code is not of as many values")
 	}
 	return sparse.SetValues(x, src, wireType, p)

@@ -29,7 +29,7 @@ func log2(a float32) int {
 	if bits < 1<<fraction { // subnormal, but not as a float32 of more exponents
 		return log2(a*(1<<fraction)) - fraction
 	}
-	return min(int((bits+1<<fraction-root)>>fraction)-127, greatest)
+	return min(int((bits+1<<fraction-root)>>fraction)-127, maxLog)
 }
 
 // Append implements codecs.ValueEncoder.
@@ -90,7 +90,7 @@ func (c coder) Decode(dst []float32, src []byte) error {
 			clear(y)
 			continue
 		}
-		if top < least || top > greatest {
+		if top < minLog || top > maxLog {
 			return fmt.Errorf("%w: logquant: the largest of values %d to %d is 2^%d", codecs.ErrCorrupt, from, from+len(y)-1, top)
 		}
 		if len(src) < c.codesLen(len(y)) {

@@ -95,8 +95,8 @@ func (m method) codesLen(n int) int { return (n*m.bits + 7) / 8 }
 func (m method) levels() int { return 1<<(m.bits-1) - 1 }
 
 const (
-	topLen   = 2    // bytes
-	zeros    = -150 // the top of a block of zeros
-	least    = -149 // log2 of the least float32
-	greatest = 127  // of the greatest power of two that is one
+	topLen = 2    // bytes
+	zeros  = -150 // the top of a block of zeros
+	minLog = -149 // log2 of the least float32
+	maxLog = 127  // of the greatest power of two that is one
 )

@@ -48,9 +48,9 @@ func (s *sample) coding(i, n int, l Level, exponent bool) coding {
 func (s *sample) obvious(i int, exponent bool) (c coding, ok bool) {
 	if exponent {
 		base, inside := s.window(i)
-		return coding{planeFourBits, byte(base)}, inside*8 >= s.n*7 && s.most(i) < s.n
+		return coding{planeFourBits, byte(base)}, inside*8 >= s.n*7 && s.maxCount(i) < s.n
 	}
-	return coding{}, s.most(i)*fastRarity < s.n
+	return coding{}, s.maxCount(i)*fastRarity < s.n
 }
 
 func (s *sample) byBits(i, n int, l Level, exponent bool) coding {

@@ -12,7 +12,7 @@ type sample struct {
 	n      int            // elements seen
 	zeros  int            // zero elements among them
 	planes int
-	odd    [256]uint16 // count of the exponents of every second element, while they are taken
+	second [256]uint16 // count of the exponents of every second element, while they are taken
 
 	touched byte // means nothing
 }
@@ -30,8 +30,8 @@ func (s *sample) take(f form, b []byte) {
 	clear(s.count[:w])
 	n := len(b) / w
 	if k := f & formKind; k == formFloat16 || k == formFloat32 || k == formFloat32Split {
-		clear(s.odd[:])
-		defer s.addOdd(w - 1)
+		clear(s.second[:])
+		defer s.addSecond(w - 1)
 	}
 	if n <= sampleMax {
 		s.run(f, b[:n*w])
@@ -52,9 +52,9 @@ func (s *sample) take(f form, b []byte) {
 	}
 }
 
-// addOdd adds odd to plane p.
-func (s *sample) addOdd(p int) {
-	for i, c := range &s.odd {
+// addSecond adds the counts of second to plane p.
+func (s *sample) addSecond(p int) {
+	for i, c := range &s.second {
 		s.count[p][i] += c
 	}
 }
@@ -83,7 +83,7 @@ func (s *sample) run(f form, b []byte) {
 			c[0][byte(x&0x7f|x>>8&0x80)]++
 			c[1][byte(x>>7)]++
 			c[0][byte(x>>16&0x7f|x>>24&0x80)]++
-			s.odd[byte(x>>23)]++
+			s.second[byte(x>>23)]++
 			zeros += isZero(uint64(uint16(x))) + isZero(uint64(x>>16))
 		}
 		if i+2 <= len(b) {
@@ -112,7 +112,7 @@ func (s *sample) run(f form, b []byte) {
 			c[0][byte(x>>32)]++
 			c[1][byte(x>>40)]++
 			c[2][byte(x>>48&0x7f|x>>56&0x80)]++
-			s.odd[byte(x>>55)]++
+			s.second[byte(x>>55)]++
 			zeros += isZero(uint64(uint32(x))) + isZero(x>>32)
 		}
 		if i+4 <= len(b) {
@@ -143,8 +143,8 @@ func (s *sample) run(f form, b []byte) {
 // isZero returns 1 if x is 0, else 0.
 func isZero(x uint64) int { return int(1 - (x|-x)>>63) }
 
-// most returns the frequency of plane p's most frequent byte value.
-func (s *sample) most(p int) int {
+// maxCount returns the frequency of plane p's most frequent byte value.
+func (s *sample) maxCount(p int) int {
 	var most uint16
 	for _, c := range &s.count[p] {
 		most = max(most, c)

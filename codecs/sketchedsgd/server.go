@@ -26,8 +26,8 @@ type Server struct {
 	sketch *countsketch.Sketch
 	picker picker
 	step   uint32
-	turn   turn
-	added  []bool // [worker]: whether its message of this turn is in
+	phase  phase
+	added  []bool // [worker]: whether its message of this phase is in
 	left   int    // messages that are missing
 
 	asked   []uint64  // the step's candidates
@@ -50,18 +50,18 @@ func NewServer(p *Plan, workers int) (*Server, error) {
 	return s, nil
 }
 
-// next begins a turn.
-func (s *Server) next(t turn) {
-	s.turn, s.left = t, len(s.added)
+// next begins a phase.
+func (s *Server) next(t phase) {
+	s.phase, s.left = t, len(s.added)
 	clear(s.added)
 }
 
-// due returns an error that wraps ErrOrder unless a message of this worker is due in turn t.
-func (s *Server) due(worker int, t turn) error {
+// due returns an error that wraps ErrOrder unless a message of this worker is due in phase t.
+func (s *Server) due(worker int, t phase) error {
 	if worker < 0 || worker >= len(s.added) {
 		panic(fmt.Sprintf("sketchedsgd: worker %d of %d", worker, len(s.added)))
 	}
-	if s.turn != t || s.added[worker] {
+	if s.phase != t || s.added[worker] {
 		return fmt.Errorf("%w: a message of worker %d that is not due in step %d", ErrOrder, worker, s.step)
 	}
 	return nil
@@ -72,9 +72,9 @@ func (s *Server) has(worker int) {
 	s.left--
 }
 
-// complete returns an error that wraps ErrOrder unless all messages of turn t are there.
-func (s *Server) complete(t turn) error {
-	if s.turn != t || s.left > 0 {
+// complete returns an error that wraps ErrOrder unless all messages of phase t are there.
+func (s *Server) complete(t phase) error {
+	if s.phase != t || s.left > 0 {
 		return fmt.Errorf("%w: %d of %d workers' messages are missing in step %d", ErrOrder, s.left, len(s.added), s.step)
 	}
 	return nil

@@ -17,19 +17,19 @@ type Worker struct {
 	plan   *Plan
 	memory vectors
 	step   uint32
-	turn   turn
+	phase  phase
 
 	asked, updated []uint64 // the step's candidates, and the update's coordinates
 	values         []float32
 }
 
-// A turn is the message or call that a half waits for.
-type turn uint8
+// A phase names the message or call that a half waits for.
+type phase uint8
 
 const (
-	forFirst  turn = iota // a gradient (worker); sketches (server)
-	forSecond             // candidates (worker); values (server)
-	forUpdate             // the update (worker)
+	forFirst  phase = iota // a gradient (worker); sketches (server)
+	forSecond              // candidates (worker); values (server)
+	forUpdate              // the update (worker)
 )
 
 // NewWorker returns a Worker at step 0 with a memory of zeros.
@@ -44,14 +44,14 @@ func NewWorker(p *Plan, m Memory) (*Worker, error) {
 // with its sketch to dst; of a small tensor, with the tensor. It neither modifies nor retains g. On an error, dst and the
 // worker are as before: one that wraps codecs.ErrUnsuited says that a value is not finite, or too large to be summed.
 func (w *Worker) Sketch(dst []byte, g []float32) ([]byte, error) {
-	if w.turn != forFirst {
+	if w.phase != forFirst {
 		return dst, fmt.Errorf("%w: a gradient before step %d has its update", ErrOrder, w.step)
 	}
 	if err := w.memory.accumulate(g, limit(w.plan.D)); err != nil {
 		return dst, err
 	}
 	if w.plan.small() {
-		w.turn = forUpdate
+		w.phase = forUpdate
 		return appendValues(appendHead(dst, kindWhole, w.step), w.memory.v), nil
 	}
 	s := w.plan.take()
@@ -61,14 +61,14 @@ func (w *Worker) Sketch(dst []byte, g []float32) ([]byte, error) {
 	if err != nil {
 		panic(err) // limit forbids it
 	}
-	w.turn = forSecond
+	w.phase = forSecond
 	return dst, nil
 }
 
 // Values appends the answer to the server's message with candidates to dst: the exact values of the residual.
 // On an error, which wraps codecs.ErrCorrupt or ErrOrder, dst and the worker are as before.
 func (w *Worker) Values(dst, candidates []byte) ([]byte, error) {
-	if w.turn != forSecond {
+	if w.phase != forSecond {
 		return dst, fmt.Errorf("%w: candidates before the sketch of step %d", ErrOrder, w.step)
 	}
 	body, err := cutHead(candidates, kindCandidates, w.step)
@@ -86,7 +86,7 @@ func (w *Worker) Values(dst, candidates []byte) ([]byte, error) {
 	for _, i := range asked {
 		w.values = append(w.values, w.memory.v[i])
 	}
-	w.turn = forUpdate
+	w.phase = forUpdate
 	return appendValues(appendHead(dst, kindValues, w.step), w.values), nil
 }
 
@@ -98,7 +98,7 @@ func (w *Worker) Update(update []float32, msg []byte) (workers int, err error) {
 	if len(update) != w.plan.D {
 		panic(fmt.Sprintf("sketchedsgd: an update of %d values for a worker of %d", len(update), w.plan.D))
 	}
-	if w.turn != forUpdate {
+	if w.phase != forUpdate {
 		return 0, fmt.Errorf("%w: an update before the values of step %d", ErrOrder, w.step)
 	}
 	k := kindUpdate
@@ -121,7 +121,7 @@ func (w *Worker) Update(update []float32, msg []byte) (workers int, err error) {
 	} else if err := w.sparse(update, body, workers); err != nil {
 		return 0, err
 	}
-	w.turn = forFirst
+	w.phase = forFirst
 	w.step++
 	return workers, nil
 }

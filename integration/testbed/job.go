@@ -184,7 +184,7 @@ func (w *WAN) begin(rank *Rank, site *Site, job Job, argv, env []string, held bo
 			return fmt.Errorf("testbed: %w", err)
 		}
 	}
-	cmd.Stdout = &tail{see: rank.hear}
+	cmd.Stdout = &tail{see: rank.readReport}
 	rank.process, err = startProcess(cmd, rank.see)
 	return err
 }
@@ -339,8 +339,8 @@ func (r *Rank) see(line string) {
 	}
 }
 
-// hear takes note of a line of the rank's stdout, where frameworks print too.
-func (r *Rank) hear(line string) {
+// readReport takes note of a line of the rank's stdout, where frameworks print too.
+func (r *Rank) readReport(line string) {
 	var report Report
 	if json.Unmarshal([]byte(line), &report) == nil && report.Job != "" {
 		r.note(func() { r.report = report })

@@ -18,7 +18,7 @@ import (
 )
 
 //go:embed machine.sh
-var bootScript string
+var bootCommands string
 
 // A Machine is a host of its own at a site: systemd as the first process of its namespaces, on a copy of this host's files that it may change, so
 // that packages can be installed. Its network is the site's, and so are the connections of jobs that run there.
@@ -52,7 +52,7 @@ func (s *Site) Boot(ctx context.Context, dir string) (m *Machine, err error) {
 		return m, fmt.Errorf("testbed: %w", err)
 	}
 	script := filepath.Join(dir, "boot.sh")
-	if err := os.WriteFile(script, []byte(bootScript), 0o700); err != nil {
+	if err := os.WriteFile(script, []byte(bootCommands), 0o700); err != nil {
 		return m, fmt.Errorf("testbed: %w", err)
 	}
 	m.unshare = s.Command("/bin/sh", "-c", `echo $$ >"$1/cgroup.procs" && exec unshare --mount --pid --ipc --uts --cgroup --fork --kill-child /bin/sh "$2" "$3"`, "sh", m.cgroup, script, dir)

@@ -196,14 +196,14 @@ func (p *Proxy) Forward(ctx context.Context) (string, error) {
 			if err != nil {
 				return
 			}
-			go p.pass(ctx, c)
+			go p.carry(ctx, c)
 		}
 	}()
 	return l.Addr().String(), nil
 }
 
-// pass carries one connection to the admin address.
-func (p *Proxy) pass(ctx context.Context, c net.Conn) {
+// carry carries one connection to the admin address.
+func (p *Proxy) carry(ctx context.Context, c net.Conn) {
 	defer c.Close()
 	to, err := p.site.dialEdge(ctx, "tcp", adminAddress)
 	if err != nil {

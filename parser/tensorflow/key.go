@@ -55,8 +55,8 @@ type chunk struct {
 	rest            [5]uint64 // frame, iteration, and three others
 }
 
-// pass returns 0 for the pass of a ring that adds up, 1 for the pass that copies results.
-func (c *chunk) pass() uint64 { return c.rest[2] }
+// phase returns 0 for the pass of a ring that adds up, 1 for the pass that copies results.
+func (c *chunk) phase() uint64 { return c.rest[2] }
 
 // parseChunk reads a buffer's key. It reports false if the text is none.
 func parseChunk(key string) (c chunk, ok bool) {

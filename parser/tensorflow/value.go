@@ -207,7 +207,7 @@ func (r *bufferReader) begin() {
 	of, calls, ok := x.facts.collective(instanceID{x.scope, c.group, c.instance})
 	if e := typeOf(of.number); ok && e.size > 0 && ask.size%e.size == 0 {
 		t.DType = e.dtype
-		setCollective(&t, &of, e, c.pass(), calls, x.conn.Sums)
+		setCollective(&t, &of, e, c.phase(), calls, x.conn.Sums)
 	}
 	if x.facts.repeated(x.scope, ask.id) {
 		t.Role, t.Proof, t.Why = tensor.Exact, tensor.ByWire, tensor.OK

@@ -75,7 +75,7 @@ func (h *Handler) Handle(ctx context.Context, r slog.Record) error {
 	}
 	c := *h
 	r.Attrs(func(a slog.Attr) bool { c.note(a); return true })
-	if !h.kinds.pass(kind{r.Level, r.Message, c.peer, c.reason}, h.next, r) {
+	if !h.kinds.allow(kind{r.Level, r.Message, c.peer, c.reason}, h.next, r) {
 		return nil
 	}
 	return h.next.Handle(ctx, r)
@@ -103,8 +103,8 @@ type kinds struct {
 	tallies map[kind]*tally
 }
 
-// pass reports whether r may pass; otherwise it is counted.
-func (k *kinds) pass(of kind, next slog.Handler, r slog.Record) bool {
+// allow reports whether r may pass; otherwise it is counted.
+func (k *kinds) allow(of kind, next slog.Handler, r slog.Record) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	t := k.tallies[of]

@@ -105,18 +105,18 @@ func (l *loop) run() {
 			l.mu.Unlock()
 			if p != nil { // else it was closed a moment ago
 				p.happened(int(e.Fd), e.Events)
-				l.turn(p)
+				l.advance(p)
 			}
 		}
 		for _, p := range again {
 			p.waits = false
-			l.turn(p)
+			l.advance(p)
 		}
 	}
 }
 
-// turn moves the bytes that a pair can move for now, and closes it once all is done.
-func (l *loop) turn(p *pair) {
+// advance moves the bytes that a pair can move for now, and closes it once all is done.
+func (l *loop) advance(p *pair) {
 	switch more := p.move(&l.pool); {
 	case p.over():
 		l.close(p)

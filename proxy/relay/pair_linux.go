@@ -35,8 +35,8 @@ type direction struct {
 type ability struct{ read, write, hung bool }
 
 const (
-	turnSize = 4 << 20 // bytes that a direction may move before it is another's turn
-	maxThin  = 16      // times that little comes before it is no bulk any more
+	quantum = 4 << 20 // bytes that a direction may move before it is another's turn
+	maxThin = 16      // times that little comes before it is no bulk any more
 )
 
 // happened takes note of an event.
@@ -69,17 +69,17 @@ func (p *pair) move(l *pool) (more bool) {
 		if p.over() {
 			return false
 		}
-		if p.pass(l, i) {
+		if p.moveDirection(l, i) {
 			more = true
 		}
 	}
 	return more
 }
 
-// pass moves bytes one way, as many as a turn has.
-func (p *pair) pass(l *pool, i int) (more bool) {
+// moveDirection moves bytes one way, at most a quantum.
+func (p *pair) moveDirection(l *pool, i int) (more bool) {
 	d := &p.dir[i]
-	for moved := 0; moved < turnSize; {
+	for moved := 0; moved < quantum; {
 		n, ok := p.step(l, i)
 		moved += n
 		if !ok {

@@ -5,8 +5,8 @@ package absmax
 import "github.com/gradproxy/gradproxy/tensor/simd"
 
 const (
-	tile = 64 // values that a kernel takes at a time
-	turn = tile / 4
+	tile    = 64 // values that a kernel takes at a time
+	perLoop = tile / 4
 	// From so many values on, a kernel reads four parts side by side: a processor fetches ahead within a page, and so
 	// begins four pages at once. With fewer values it would fetch memory that is not theirs.
 	many = 1 << 14
@@ -36,19 +36,19 @@ func ofSum(x, e []float32) (bits uint32, n int) {
 
 func layout(n int) (apart, step int) {
 	if n < many {
-		return turn, tile
+		return perLoop, tile
 	}
-	return n / 4, turn
+	return n / 4, perLoop
 }
 
 // eachOfSum sets most[i] to the largest magnitude of the sums of block i, of n values, for the first done blocks.
 func eachOfSum(most, x, e []float32, n int) (done int) {
-	if n%turn != 0 || simd.Use() < simd.AVX2 {
+	if n%perLoop != 0 || simd.Use() < simd.AVX2 {
 		return 0
 	}
 	quarter := len(most) / 4
 	for i := range quarter {
-		bits := fourOfSum(x[i*n:], e[i*n:], quarter*n, turn, n)
+		bits := fourOfSum(x[i*n:], e[i*n:], quarter*n, perLoop, n)
 		for k, b := range bits {
 			most[k*quarter+i] = larger(b, 0)
 		}

@@ -53,7 +53,7 @@ func Top(keys []uint32, values []float32, x Values, k int, scratch []float32) ([
 	if len(keys)-n < k && t > 1 { // the sample has misled
 		x.leave(keys[n:], values[n:])
 		all := x.now()
-		keys, values = Select(keys[:n], values[:n], all, least(all, k))
+		keys, values = Select(keys[:n], values[:n], all, lowerBound(all, k))
 		gone = sign
 	}
 	keys, values = keep(keys, values, x, n, k, gone)
@@ -94,7 +94,7 @@ func guess(x Values, k int, scratch []float32) (t, near uint32, sample []float32
 	kept := float64(k) * sampled
 	rank := int(kept + float64(4*math.Sqrt(kept)) + 8)
 	if rank >= len(scratch) {
-		t = least(x, k)
+		t = lowerBound(x, k)
 		return t, t, scratch
 	}
 	t, _ = Kth(scratch, rank)
@@ -109,8 +109,8 @@ func guess(x Values, k int, scratch []float32) (t, near uint32, sample []float32
 	return clamp(t), clamp(near), scratch
 }
 
-// least returns a magnitude that at least k of x have, or 1.
-func least(x Values, k int) uint32 {
+// lowerBound returns a magnitude that at least k of x have, or 1.
+func lowerBound(x Values, k int) uint32 {
 	if x.Len() < samplePeriod {
 		return 1 // of so few, all that are not zero are soon looked through
 	}

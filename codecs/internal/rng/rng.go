@@ -70,17 +70,17 @@ func mix(z uint64) uint64 {
 func hash(x []float32) uint64 {
 	a, b, c, d := uint64(len(x)), uint64(1), uint64(2), uint64(3)
 	for ; len(x) >= 4; x = x[4:] {
-		a = turn(a, x[0])
-		b = turn(b, x[1])
-		c = turn(c, x[2])
-		d = turn(d, x[3])
+		a = mixLane(a, x[0])
+		b = mixLane(b, x[1])
+		c = mixLane(c, x[2])
+		d = mixLane(d, x[3])
 	}
 	for _, v := range x {
-		a = turn(a, v)
+		a = mixLane(a, v)
 	}
 	return mix(mix(mix(a+gamma)+b)+c) + mix(d)
 }
 
-func turn(lane uint64, v float32) uint64 {
+func mixLane(lane uint64, v float32) uint64 {
 	return bits.RotateLeft64((lane^uint64(math.Float32bits(v)))*prime, 29)
 }

@@ -53,12 +53,12 @@ func serve(ctx context.Context, ln net.Listener, target string, times *table) er
 		case err != nil:
 			return err
 		}
-		go pass(c, target, times)
+		go relay(c, target, times)
 	}
 }
 
-// pass passes one connection on.
-func pass(client net.Conn, target string, times *table) {
+// relay carries one connection to the target.
+func relay(client net.Conn, target string, times *table) {
 	defer client.Close()
 	server, err := net.Dial("tcp", target)
 	if err != nil {

@@ -171,9 +171,9 @@ func TestFaultsAreSeen(t *testing.T) {
 		"the checksum of 10":       func(e *exchange) { e.sides[0].got = e.sides[0].got[5:15] },
 	} {
 		r := rand.New(rand.NewPCG(1, 1))
-		e := &exchange{scripts: [2]script{newScript(r, 1, 1000, time.Second), newScript(r, 1, 1000, time.Second)}, begun: time.Unix(10, 0)}
+		e := &exchange{halves: [2]half{newHalf(r, 1, 1000, time.Second), newHalf(r, 1, 1000, time.Second)}, begun: time.Unix(10, 0)}
 		for i := range e.sides {
-			e.sides[i] = side{begun: true, got: append([]byte(nil), e.scripts[1-i].all...), end: io.EOF, ended: true, over: time.Unix(20, 0)}
+			e.sides[i] = side{begun: true, got: append([]byte(nil), e.halves[1-i].all...), end: io.EOF, ended: true, over: time.Unix(20, 0)}
 		}
 		spoil(e)
 		if got := e.fault(nil); !strings.HasPrefix(got, want) && !strings.Contains(got, want) || got != "" && want == "" {

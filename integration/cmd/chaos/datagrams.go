@@ -58,7 +58,7 @@ func (d *datagrams) serve(near *net.UDPConn) {
 			return
 		}
 		if f := d.flow(near, source); f != nil {
-			f.pass(0, b[:n])
+			f.carry(0, b[:n])
 		}
 	}
 }
@@ -88,7 +88,7 @@ func (d *datagrams) flow(near *net.UDPConn, source netip.AddrPort) *flow {
 				continue
 			}
 			failed = 0
-			f.pass(1, b[:n])
+			f.carry(1, b[:n])
 		}
 	}()
 	return f
@@ -101,8 +101,8 @@ func (d *datagrams) forgotten(f *flow) bool {
 	return d.flows[f.source] != f
 }
 
-// pass passes on a datagram, or what the next tamper makes of it, unless nothing passes now.
-func (f *flow) pass(way int, b []byte) {
+// carry passes on a datagram, or what the next tamper makes of it, unless nothing passes now.
+func (f *flow) carry(way int, b []byte) {
 	f.d.mu.Lock()
 	lost := time.Now().Before(f.d.until[way])
 	f.d.mu.Unlock()

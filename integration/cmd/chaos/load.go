@@ -18,8 +18,8 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/app"
 )
 
-// A script is an app's part in one direction: the app writes all in pieces, with pauses, and ends the direction.
-type script struct {
+// A half is an app's part of an exchange in one direction: the app writes all in pieces, with pauses, and ends the direction.
+type half struct {
 	all    []byte
 	cuts   []int // ends of the pieces
 	urgent []bool
@@ -30,31 +30,31 @@ type script struct {
 // headSize is the size of the number with which a client's bytes begin, so that the server knows the exchange.
 const headSize = 8
 
-func newScript(r *rand.Rand, number uint64, most int, length time.Duration) (s script) {
-	s.all = make([]byte, headSize+r.IntN(most))
-	binary.BigEndian.PutUint64(s.all, number)
-	for i := headSize; i < len(s.all); i++ {
-		if s.all[i] = byte(r.Uint32()); r.IntN(2000) == 0 { // runs that a codec makes smaller
+func newHalf(r *rand.Rand, number uint64, most int, length time.Duration) (h half) {
+	h.all = make([]byte, headSize+r.IntN(most))
+	binary.BigEndian.PutUint64(h.all, number)
+	for i := headSize; i < len(h.all); i++ {
+		if h.all[i] = byte(r.Uint32()); r.IntN(2000) == 0 { // runs that a codec makes smaller
 			i += r.IntN(500)
 		}
 	}
 	pieces := 1 + r.IntN(8)
-	for at := 0; at < len(s.all); {
-		at = min(at+1+r.IntN(2*len(s.all)/pieces+1), len(s.all))
-		s.cuts = append(s.cuts, at)
-		s.urgent = append(s.urgent, r.IntN(4) == 0)
-		s.pauses = append(s.pauses, time.Duration(r.Int64N(int64(length)))/time.Duration(pieces))
+	for at := 0; at < len(h.all); {
+		at = min(at+1+r.IntN(2*len(h.all)/pieces+1), len(h.all))
+		h.cuts = append(h.cuts, at)
+		h.urgent = append(h.urgent, r.IntN(4) == 0)
+		h.pauses = append(h.pauses, time.Duration(r.Int64N(int64(length)))/time.Duration(pieces))
 	}
-	s.reset = r.IntN(10) == 0
-	return s
+	h.reset = r.IntN(10) == 0
+	return h
 }
 
 type interval struct{ from, to time.Time }
 
 // An exchange is one connection of the job, and the bytes and ends that both of its apps have seen.
 type exchange struct {
-	scripts [2]script // of the client, of the server
-	begun   time.Time
+	halves [2]half // of the client, of the server
+	begun  time.Time
 
 	mu    sync.Mutex
 	sides [2]side
@@ -76,7 +76,7 @@ func (e *exchange) run(i int, c *net.TCPConn, read []byte) {
 	e.mu.Lock()
 	e.sides[i].begun = true
 	e.mu.Unlock()
-	mine := &e.scripts[i]
+	mine := &e.halves[i]
 	wrote := make(chan struct{})
 	go func() {
 		defer close(wrote)
@@ -149,7 +149,7 @@ func (e *exchange) fault(disturbed []interval) string {
 	defer e.mu.Unlock()
 	over := e.begun
 	for i := range e.sides {
-		me, theirs := &e.sides[i], &e.scripts[1-i]
+		me, theirs := &e.sides[i], &e.halves[1-i]
 		switch {
 		case !me.begun && i == 1: // the server has never read the number
 		case me.over.IsZero():
@@ -173,14 +173,14 @@ func (e *exchange) fault(disturbed []interval) string {
 			return ""
 		}
 	}
-	return fmt.Sprintf("reset for no reason: %v with %d of %d bytes, %v with %d of %d", e.sides[0].end, len(e.sides[0].got), len(e.scripts[1].all),
-		e.sides[1].end, len(e.sides[1].got), len(e.scripts[0].all))
+	return fmt.Sprintf("reset for no reason: %v with %d of %d bytes, %v with %d of %d", e.sides[0].end, len(e.sides[0].got), len(e.halves[1].all),
+		e.sides[1].end, len(e.sides[1].got), len(e.halves[0].all))
 }
 
 // complete reports whether both sides have got everything, and its end. e.mu is held.
 func (e *exchange) complete() bool {
 	for i := range e.sides {
-		if e.sides[i].end != io.EOF || len(e.sides[i].got) != len(e.scripts[1-i].all) {
+		if e.sides[i].end != io.EOF || len(e.sides[i].got) != len(e.halves[1-i].all) {
 			return false
 		}
 	}
@@ -239,7 +239,7 @@ func (j *job) serve(c *net.TCPConn) {
 }
 
 // client runs one exchange, once it can connect to the proxy.
-func (j *job) client(number uint64, scripts [2]script) error {
+func (j *job) client(number uint64, halves [2]half) error {
 	var last error
 	for range 2400 { // two minutes
 		c, err := net.Dial("tcp", j.entry)
@@ -248,7 +248,7 @@ func (j *job) client(number uint64, scripts [2]script) error {
 			time.Sleep(50 * time.Millisecond)
 			continue
 		}
-		e := &exchange{scripts: scripts, begun: time.Now()}
+		e := &exchange{halves: halves, begun: time.Now()}
 		j.mu.Lock()
 		j.exchanges[number] = e
 		j.order = append(j.order, e)

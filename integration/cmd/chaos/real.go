@@ -411,11 +411,11 @@ func tampersWith(how string) func(s *stage, r *rand.Rand) {
 // connect has clients connect, a little after each other.
 func (s *stage) connect(work *sync.WaitGroup) {
 	for n := range uint64(3 + s.r.IntN(6)) {
-		scripts := [2]script{newScript(s.r, n, 400_000, 500*time.Millisecond), newScript(s.r, n, 400_000, 500*time.Millisecond)}
+		halves := [2]half{newHalf(s.r, n, 400_000, 500*time.Millisecond), newHalf(s.r, n, 400_000, 500*time.Millisecond)}
 		after := ms(s.r, 300)
 		work.Go(func() {
 			time.Sleep(after)
-			if err := s.job.client(n, scripts); err != nil {
+			if err := s.job.client(n, halves); err != nil {
 				s.wrongly("%v", err)
 			}
 		})

@@ -162,7 +162,7 @@ func (s *stage) soak(number uint64, until time.Time, pause time.Duration) (done 
 		base := number + uint64(k)<<32
 		work.Go(func() {
 			for i := uint64(0); time.Now().Before(until); i++ {
-				if err := s.job.client(base+i, [2]script{newScript(r, base+i, 1<<20, pause), newScript(r, 0, 1<<20, pause)}); err != nil {
+				if err := s.job.client(base+i, [2]half{newHalf(r, base+i, 1<<20, pause), newHalf(r, 0, 1<<20, pause)}); err != nil {
 					s.wrongly("%v", err)
 				}
 			}

@@ -136,7 +136,7 @@ func fastsgdSizes(ctx context.Context, l *lab, t *Table) error {
 		return err
 	}
 	for i, o := range outcomes {
-		t.add(claim{label: runs[i].name, quantity: "ratio of a message, at most", paper: 18720, band: atLeast(10000), why: fewer(runs[i].tau, o), calibrated: runs[i].chosen}, o.Push.PairRatio())
+		t.add(claim{label: runs[i].name, quantity: "ratio of a message, at most", paper: 18720, band: minimum(10000), why: fewer(runs[i].tau, o), calibrated: runs[i].chosen}, o.Push.PairRatio())
 		t.setup("%s: logistic regression comes down to %.3f and classifies %.1f %% of the mails rightly", runs[i].name, o.Loss, 100*o.Accuracy)
 	}
 	return l.setupSparse(t)

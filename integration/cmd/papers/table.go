@@ -54,9 +54,9 @@ func (e End) MarshalJSON() ([]byte, error) {
 // between is a band that does not depend on the paper's figure.
 func between(low, high float64) Band { return Band{End(low), End(high)} }
 
-// atLeast and atMost are bands with one end.
-func atLeast(low float64) Band { return between(low, math.Inf(1)) }
-func atMost(high float64) Band { return between(math.Inf(-1), high) }
+// minimum and maximum are bands with one end.
+func minimum(low float64) Band  { return between(low, math.Inf(1)) }
+func maximum(high float64) Band { return between(math.Inf(-1), high) }
 
 // Holds reports whether v lies in b. NaN lies in none.
 func (b Band) Holds(v float64) bool { return v >= float64(b.Low) && v <= float64(b.High) }

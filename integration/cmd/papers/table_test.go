@@ -22,8 +22,8 @@ func TestHoldsIsComputed(t *testing.T) {
 		{"a distance", claim{paper: -0.05, why: "few steps"}.near(1), -1.05, 0.95},
 		{"no distance", claim{paper: 32}.near(0), 32, 32},
 		{"an interval", claim{paper: 16, band: between(8, 16)}, 8, 16},
-		{"one end", claim{paper: 18720, band: atLeast(10000)}, 10000, math.Inf(1)},
-		{"the other end", claim{paper: 2, band: atMost(2.2)}, math.Inf(-1), 2.2},
+		{"one end", claim{paper: 18720, band: minimum(10000)}, 10000, math.Inf(1)},
+		{"the other end", claim{paper: 2, band: maximum(2.2)}, math.Inf(-1), 2.2},
 	} {
 		for _, v := range []struct {
 			here  float64
@@ -56,8 +56,8 @@ func TestBandInJSON(t *testing.T) {
 		want string
 	}{
 		{between(53.5, 214), `"low":53.5,"high":214`},
-		{atLeast(10000), `"low":10000,"high":null`},
-		{atMost(-0.5), `"low":null,"high":-0.5`},
+		{minimum(10000), `"low":10000,"high":null`},
+		{maximum(-0.5), `"low":null,"high":-0.5`},
 	} {
 		got, err := json.Marshal(Row{Label: "s=1.75", Quantity: "ratio", Paper: 107, Here: 120, Band: c.band, Holds: true})
 		if want := `{"label":"s=1.75","quantity":"ratio","paper":107,"here":120,` + c.want + `,"holds":true,"why":"","calibrated":false}`; err != nil || string(got) != want {

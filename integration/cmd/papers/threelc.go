@@ -92,8 +92,8 @@ func threelcBrackets(ctx context.Context, t *Table, warm, counted int) error {
 		draw func(*rand.Rand) float64
 		band func(ratio float64) Band
 	}{
-		{"normal", (*rand.Rand).NormFloat64, func(ratio float64) Band { return atMost(1.15 * ratio) }},
-		{"exponential", exponential, func(ratio float64) Band { return atLeast(ratio / 1.15) }},
+		{"normal", (*rand.Rand).NormFloat64, func(ratio float64) Band { return maximum(1.15 * ratio) }},
+		{"exponential", exponential, func(ratio float64) Band { return minimum(ratio / 1.15) }},
 	}
 	ratios := make([]float64, len(brackets)*len(threelcLevels))
 	err := parallel(ctx, len(ratios), func(ctx context.Context, i int) (err error) {

@@ -9,7 +9,7 @@ import (
 
 const (
 	tolerance  = 0.01 // of the step time
-	leastPairs = 24   // before the first verdict
+	minPairs   = 24   // before the first verdict
 	normal95   = 1.96 // standard deviations within which a normal value lies with a probability of 95 %,
 	normalSoon = 3.5  // and of 99.95 %, so that some hundred looks at the bounds mislead in one of twenty cases at most
 )

@@ -178,7 +178,7 @@ func (m *measurement) follow(ranks [2]*rank) (r result, err error) {
 			r.sums = float64(seen) / float64(2*steps)
 		}
 		last := time.Since(began) > m.limit
-		if i%2 == 0 || i < 2*leastPairs && !last {
+		if i%2 == 0 || i < 2*minPairs && !last {
 			continue
 		}
 		if err := r.judge(stretches, last); err != nil || r.verdict != open {

@@ -75,7 +75,7 @@ func (p *pair) send(s slotID, t transfer) {
 	}
 	room := pop(&c.rooms)
 	p.forget(s, c)
-	p.pay(s, t, room)
+	p.queue(s, t, room)
 }
 
 // recv makes room for a message (pair.cc, Pair::recv).
@@ -125,8 +125,8 @@ func (p *pair) post(m message) {
 	p.filled.Signal()
 }
 
-// pay queues a payload for which the peer has made room. p.mu is held.
-func (p *pair) pay(s slotID, t transfer, room uint64) {
+// queue appends a payload for which the peer has made room. p.mu is held.
+func (p *pair) queue(s slotID, t transfer, room uint64) {
 	if room < uint64(len(t.b)) {
 		err := fmt.Errorf("gloosim: %v: peer has room for %d bytes where %d are due", s, room, len(t.b))
 		t.done <- err
@@ -252,7 +252,7 @@ func (p *pair) handle(head []byte, r io.Reader) error {
 	case len(c.sends) > 0:
 		t := pop(&c.sends)
 		p.forget(h.slot, c)
-		p.pay(h.slot, t, h.length)
+		p.queue(h.slot, t, h.length)
 	default:
 		c.rooms = append(c.rooms, h.length)
 	}

@@ -16,7 +16,7 @@ func (n *Node) control(m *Message) error {
 	case c.Command == Barrier && m.Request && n.role == Scheduler:
 		return n.count(m)
 	case c.Command == Barrier && !m.Request:
-		return n.pass()
+		return n.endBarrier()
 	case c.Command == Heartbeat && n.role == Scheduler:
 		n.echo(m.From)
 		return nil
@@ -55,8 +55,8 @@ func (n *Node) count(m *Message) error {
 	return nil
 }
 
-// pass ends the wait for a barrier.
-func (n *Node) pass() error {
+// endBarrier ends the wait for a barrier.
+func (n *Node) endBarrier() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.waiting == nil {

@@ -295,7 +295,7 @@ func (c *chooser) lose(b *block, isRows bool) error {
 		c.contribute(b)
 		b.record.Refused(tensor.NoGain)
 		c.conn.Env.Metrics.FellBack(b.text, b.role, tensor.NoGain)
-		if b.slot.zeros++; b.slot.residual != nil && b.slot.zeros%mostZeros == 0 {
+		if b.slot.zeros++; b.slot.residual != nil && b.slot.zeros%maxZeros == 0 {
 			b.around = newDenseFlush(b)
 		}
 		return c.exact(b)
@@ -308,9 +308,9 @@ func (c *chooser) lose(b *block, isRows bool) error {
 	return nil
 }
 
-// mostZeros is how many nearly zero blocks in a row at most leave the residual of the earlier ones waiting: it would make the first of them large, but must not wait for a
+// maxZeros is how many nearly zero blocks in a row at most leave the residual of the earlier ones waiting: it would make the first of them large, but must not wait for a
 // value that never comes.
-const mostZeros = 8
+const maxZeros = 8
 
 // contribution samples a block that is a whole message with the app's input into a sum, where the sum's result is to pass.
 func (c *chooser) contribution(b *block) (x tensor.Contribution, ok bool) {

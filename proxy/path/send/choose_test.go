@@ -340,7 +340,7 @@ func TestResidualWaitsForFewNearlyZeroBlocks(t *testing.T) {
 			t.Fatal("no value may lose something")
 		}
 		var flushes []int
-		for i := range 4 * mostZeros { // of which the first are unlike the values before them
+		for i := range 4 * maxZeros { // of which the first are unlike the values before them
 			b := settled(zeros())
 			if b.text != "lossless" {
 				t.Errorf("nearly zero block %d travels by %s", i, b.text)
@@ -349,8 +349,8 @@ func TestResidualWaitsForFewNearlyZeroBlocks(t *testing.T) {
 				flushes = append(flushes, i)
 			}
 		}
-		if len(flushes) < 2 || flushes[0] < mostZeros-1 || flushes[1]-flushes[0] != mostZeros {
-			t.Errorf("the residual is added to the nearly zero blocks %v, want each %dth", flushes, mostZeros)
+		if len(flushes) < 2 || flushes[0] < maxZeros-1 || flushes[1]-flushes[0] != maxZeros {
+			t.Errorf("the residual is added to the nearly zero blocks %v, want each %dth", flushes, maxZeros)
 		}
 	}
 }

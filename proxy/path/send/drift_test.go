@@ -47,18 +47,18 @@ func TestEveryFloatTypeIsMeasured(t *testing.T) {
 				}
 			}
 			arrived := s.delivered(t)
-			owed := make([]float32, n)
+			residual := make([]float32, n)
 			var ratio, relative []float64
 			for i, v := range sent {
 				message := arrived[i*(8+size)+8 : (i+1)*(8+size)]
 				got, sum := make([]float32, n), make([]float32, n)
 				tensor.ToFloat32(got, message, d)
 				for j := range v {
-					sum[j] = v[j] + owed[j]
-					owed[j] = sum[j] - got[j]
+					sum[j] = v[j] + residual[j]
+					residual[j] = sum[j] - got[j]
 				}
 				if i%driftEvery == 0 {
-					ratio, relative = append(ratio, feedback.Drift(owed, v)), append(relative, feedback.Drift(owed, sum))
+					ratio, relative = append(ratio, feedback.Drift(residual, v)), append(relative, feedback.Drift(residual, sum))
 				}
 			}
 			if len(seen.ratio) != len(ratio) {

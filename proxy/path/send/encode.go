@@ -176,7 +176,7 @@ type measure struct {
 
 // measure looks at a block that is about to be encoded; nil: the block leaves no residual, or it is not its turn.
 func (e *encoder) measure(b *block) *measure {
-	residual := b.owed()
+	residual := b.currentResidual()
 	if residual == nil || !b.decl.DType.Float() {
 		return nil
 	}
@@ -199,8 +199,8 @@ func (e *encoder) measure(b *block) *measure {
 	return m
 }
 
-// owed returns the residual that the block's encoding takes and leaves, nil if there is none.
-func (b *block) owed() []float32 {
+// currentResidual returns the residual that the block's encoding takes and leaves, nil if there is none.
+func (b *block) currentResidual() []float32 {
 	if b.slot.external != nil {
 		return b.residual
 	}
@@ -214,8 +214,8 @@ func (e *encoder) drift(b *block, m *measure) {
 		b.record.Adapted(b.sparsity)
 		e.conn.Env.Metrics.Adapted(b.text, b.role, float64(b.sparsity))
 	}
-	owed := b.owed()[:m.elements]
-	left, _ := tensor.SquaredNorms(owed, owed)
+	residual := b.currentResidual()[:m.elements]
+	left, _ := tensor.SquaredNorms(residual, residual)
 	ratio, relative := feedback.Ratio(left, m.value), feedback.Ratio(left, m.sum)
 	b.record.Drifted(ratio, relative)
 	e.conn.Env.Metrics.Drifted(b.text, b.role, ratio, relative)

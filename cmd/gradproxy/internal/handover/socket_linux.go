@@ -239,9 +239,9 @@ var ErrNobody = errors.New("no process is there to take over from")
 const slowAfter = 10 * time.Second
 
 // TakeOver asks the process that listens at path for everything that it has, and returns once this process has it and the other has let it go. It is ErrNobody
-// if there is none. After another error the other process goes on as before, or has died. Nothing is taken unless rehearse, which is told of everything before,
+// if there is none. After another error the other process goes on as before, or has died. Nothing is taken unless check, which is told of everything before,
 // returns nil. ctx bounds the time until this process has everything; then only the other's end counts, and slow is called every 10 s until it comes.
-func TakeOver(ctx context.Context, path string, q Request, rehearse func(*Parcel) error, slow func()) (p *Parcel, err error) {
+func TakeOver(ctx context.Context, path string, q Request, check func(*Parcel) error, slow func()) (p *Parcel, err error) {
 	d := net.Dialer{}
 	c, err := d.DialContext(ctx, "unix", path)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
@@ -285,7 +285,7 @@ func TakeOver(ctx context.Context, path string, q Request, rehearse func(*Parcel
 	if p.State, err = io.ReadAll(&pieceReader{r: conn}); err != nil {
 		return p, fmt.Errorf("state of tensors: %w", err)
 	}
-	if err := rehearse(p); err != nil {
+	if err := check(p); err != nil {
 		_ = writeMessage(conn, &taken{Error: err.Error()}) // the old process finds out in any case
 		return p, fmt.Errorf("%w (the old process, %d, carries on)", err, p.PID)
 	}

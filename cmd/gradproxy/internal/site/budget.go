@@ -37,7 +37,7 @@ const (
 	coreMemory    = 64 << 20 // of the codec that a core is at: the largest block, as it is and encoded, and its residual
 	connections   = 1024     // that are counted, with the bytes that each may hold beside memory
 
-	least = 16 << 20 // of a key that is fitted
+	minFitted = 16 << 20 // of a key that is fitted
 )
 
 // BudgetOf returns the memory that a site with the configuration c may take. The parts of keys that c leaves out can be fitted.
@@ -132,7 +132,7 @@ func fit(c *config.Config, limit int64) bool {
 	by := float64(limit-fixed) / float64(scaled)
 	for _, p := range BudgetOf(c).parts {
 		if p.size != nil && *p.size > 0 {
-			*p.size = max(int64(float64(*p.size)*by)&^(1<<20-1), min(*p.size, least))
+			*p.size = max(int64(float64(*p.size)*by)&^(1<<20-1), min(*p.size, minFitted))
 		}
 	}
 	return BudgetOf(c).Sum() <= limit

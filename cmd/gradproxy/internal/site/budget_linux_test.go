@@ -65,7 +65,7 @@ func TestBudgetsFitTheCgroup(t *testing.T) {
 				"memory": {asked.Memory, c.Memory, fitted.Memory}, "references": {asked.References, c.References, fitted.References},
 				"state.memory": {asked.State.Memory, c.State.Memory, fitted.State.Memory}, "tunnel.memory": {asked.Tunnel.Memory, c.Tunnel.Memory, fitted.Tunnel.Memory},
 			} {
-				if sizes[0] != sizes[1] || c.Sets(key) && sizes[2] != sizes[0] || sizes[2] > sizes[0] || sizes[0] > 0 && sizes[2] < least && sizes[2] != sizes[0] {
+				if sizes[0] != sizes[1] || c.Sets(key) && sizes[2] != sizes[0] || sizes[2] > sizes[0] || sizes[0] > 0 && sizes[2] < minFitted && sizes[2] != sizes[0] {
 					t.Errorf("%s in %s: %s became %v", name, mebibytes(limit), key, sizes)
 				}
 			}

@@ -22,11 +22,11 @@ const (
 	tensorStep  = 10  // seconds
 	tensorSlots = 360 // of each tensor
 	tensorTop   = 240 // tensors that are sampled: the ones that have sent most
-	tensorMost  = 480 // tensors that are remembered
+	tensorMax   = 480 // tensors that are remembered
 )
 
 // tensorHistoryMemory is the most bytes that a tensorHistory takes. Slices grow to more than they hold, and each of tensorTop new tensors may come before the oldest go.
-const tensorHistoryMemory = (tensorMost + tensorTop) * (512 + tensorSlots*3/2*slotBytes)
+const tensorHistoryMemory = (tensorMax + tensorTop) * (512 + tensorSlots*3/2*slotBytes)
 
 // slotBytes is the bytes of one slot: the time and four figures.
 const slotBytes = 8 + 4*4
@@ -53,9 +53,9 @@ func (t *tensorHistory) sample(now time.Time, list func(limit int) []proxy.Tenso
 	for _, x := range tensors {
 		t.add(now, &x)
 	}
-	if len(t.known) > tensorMost {
+	if len(t.known) > tensorMax {
 		ids := slices.SortedFunc(maps.Keys(t.known), func(a, b uint64) int { return cmp.Compare(t.known[a].seen.UnixNano(), t.known[b].seen.UnixNano()) })
-		for _, id := range ids[:len(ids)-tensorMost] {
+		for _, id := range ids[:len(ids)-tensorMax] {
 			delete(t.known, id)
 		}
 	}

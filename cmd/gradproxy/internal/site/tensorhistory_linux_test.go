@@ -26,7 +26,7 @@ func TestTensorHistoryIsInTheBudget(t *testing.T) {
 		}
 		most = max(most, held(&h))
 	}
-	if len(h.known) != tensorMost || most > tensorHistoryMemory || most < tensorHistoryMemory/2 {
+	if len(h.known) != tensorMax || most > tensorHistoryMemory || most < tensorHistoryMemory/2 {
 		t.Errorf("%d tensors take %d bytes, of which %d are counted", len(h.known), most, tensorHistoryMemory)
 	}
 	for _, p := range BudgetOf(loadBudget(t, "")).parts {

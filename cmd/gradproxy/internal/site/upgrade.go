@@ -27,7 +27,7 @@ func (s *Site) takeOver(c *config.Config) (*handover.Parcel, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), c.Upgrade.Within+givenWithin)
 	defer cancel()
-	p, err := handover.TakeOver(ctx, c.Upgrade.Socket, handover.Request{Site: c.Site, Version: s.version, Reset: c.Upgrade.Reset}, func(p *handover.Parcel) error { return rehearse(c, p) }, func() {
+	p, err := handover.TakeOver(ctx, c.Upgrade.Socket, handover.Request{Site: c.Site, Version: s.version, Reset: c.Upgrade.Reset}, func(p *handover.Parcel) error { return checkOpen(c, p) }, func() {
 		s.log.Warn("the old process has handed everything over and has not ended yet: this one goes on once it has")
 	})
 	switch {

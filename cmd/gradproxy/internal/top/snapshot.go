@@ -66,9 +66,9 @@ type Sampler struct {
 	tensors map[identity]int64 // raw bytes
 }
 
-// atLeast is how many tensors a Sampler asks for, of which it shows the busiest: the ones that have sent most bytes so far. To list thousands each second would be
+// askedTensors is how many tensors a Sampler asks for, of which it shows the busiest: the ones that have sent most bytes so far. To list thousands each second would be
 // a load on the proxy.
-const atLeast = 1000
+const askedTensors = 1000
 
 // Next asks the proxy. The rates of the first Snapshot are 0.
 func (s *Sampler) Next(ctx context.Context) (*Snapshot, error) {
@@ -78,7 +78,7 @@ func (s *Sampler) Next(ctx context.Context) (*Snapshot, error) {
 	}
 	ask := 0
 	if s.Limit > 0 {
-		ask = max(s.Limit, atLeast)
+		ask = max(s.Limit, askedTensors)
 	}
 	tensors, listed, err := s.Proxy.Tensors(ctx, ask)
 	if err != nil {

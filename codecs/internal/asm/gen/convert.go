@@ -9,11 +9,11 @@ import (
 const (
 	sign     = 1 << 31
 	infinity = 0x7f800000
-	quiet    = 1 << 22 // of a NaN
+	nanBit   = 1 << 22 // tells a NaN that signals nothing (IEEE 754, 6.2.1)
 )
 
-// turn is how many values a loop takes at a time.
-const turn = 32
+// perLoop is how many values a loop takes at a time.
+const perLoop = 32
 
 // A converter makes the kernels between float32 and one type of 16 bits: on AVX2 the steps of their twins in Go, whose
 // constants lie in memory since there are few registers; on AVX-512 instructions, where there are some for it.
@@ -54,14 +54,14 @@ func (c *converter) begin(name, signature string) {
 func (c *converter) widenKernel() {
 	c.begin("widen", "(dst *float32, src *byte, n int)")
 	dst, src, n := c.arg("dst"), c.arg("src"), c.arg("n")
-	c.loop(n, turn, func() {
-		for i := 0; i < turn; i += c.lanes {
+	c.loop(n, perLoop, func() {
+		for i := 0; i < perLoop; i += c.lanes {
 			v := c.vector()
 			c.widen(c, operand.Mem{Base: src, Disp: 2 * i}, v)
 			c.store(v, operand.Mem{Base: dst, Disp: 4 * i})
 		}
-		c.ADDQ(operand.U32(2*turn), src)
-		c.ADDQ(operand.U32(4*turn), dst)
+		c.ADDQ(operand.U32(2*perLoop), src)
+		c.ADDQ(operand.U32(4*perLoop), dst)
 	})
 	c.VZEROUPPER()
 	c.RET()
@@ -73,8 +73,8 @@ func (c *converter) narrowKernel() {
 	most := c.vector()
 	c.VBROADCASTSS(c.parameter("most"), most)
 	c.constants()
-	c.loop(n, turn, func() {
-		for i := 0; i < turn; i += 2 * c.lanes {
+	c.loop(n, perLoop, func() {
+		for i := 0; i < perLoop; i += 2 * c.lanes {
 			v, w := c.vector(), c.vector()
 			for j, v := range []reg.VecVirtual{v, w} {
 				c.load(operand.Mem{Base: src, Disp: 4 * (i + j*c.lanes)}, v)
@@ -91,8 +91,8 @@ func (c *converter) narrowKernel() {
 				c.VMOVDQU(w.AsY(), to.Offset(2*c.lanes))
 			}
 		}
-		c.ADDQ(operand.U32(4*turn), src)
-		c.ADDQ(operand.U32(2*turn), dst)
+		c.ADDQ(operand.U32(4*perLoop), src)
+		c.ADDQ(operand.U32(2*perLoop), dst)
 	})
 	c.VZEROUPPER()
 	c.RET()
@@ -103,8 +103,8 @@ func (c *converter) roundKernel() {
 	values, n := c.arg("v"), c.arg("n")
 	most := c.splat32(c.vector(), c.largest)
 	c.constants()
-	c.loop(n, turn, func() {
-		for i := 0; i < turn; i += c.lanes {
+	c.loop(n, perLoop, func() {
+		for i := 0; i < perLoop; i += c.lanes {
 			v := c.vector()
 			c.load(operand.Mem{Base: values, Disp: 4 * i}, v)
 			c.clamp(v, most)
@@ -112,7 +112,7 @@ func (c *converter) roundKernel() {
 			c.widen(c, c.narrowed(v), v)
 			c.store(v, operand.Mem{Base: values, Disp: 4 * i})
 		}
-		c.ADDQ(operand.U32(4*turn), values)
+		c.ADDQ(operand.U32(4*perLoop), values)
 	})
 	c.VZEROUPPER()
 	c.RET()
@@ -125,7 +125,7 @@ func (c *converter) constants() {
 	}
 	constants := []uint32{sign, sign - 1, infinity}
 	if c.name == "Brain" {
-		constants = append(constants, 1, 0x7fff, quiet>>16)
+		constants = append(constants, 1, 0x7fff, nanBit>>16)
 	}
 	for _, x := range constants {
 		c.splats[x] = c.splat32(c.vector(), x)
@@ -192,11 +192,11 @@ func (c *converter) narrowBrain(v reg.VecVirtual) {
 	if c.tier != "AVX2" {
 		nan := c.K()
 		c.VCMPPS(operand.Imm(3), v, v, nan) // unordered
-		c.VPORD(c.all(quiet>>16), high, nan, sum)
+		c.VPORD(c.all(nanBit>>16), high, nan, sum)
 		c.VPMOVDW(sum, v.AsY())
 		return
 	}
 	c.VCMPPS(operand.Imm(3), v, v, v)
-	c.VPOR(c.all(quiet>>16), high, high)
+	c.VPOR(c.all(nanBit>>16), high, high)
 	c.VPBLENDVB(v, high, sum, v)
 }

@@ -12,10 +12,10 @@ import (
 //go:embed report.html
 var reportText string
 
-var reportPage = template.Must(template.New("report").Funcs(inspect.Texts()).Funcs(template.FuncMap{"least": least, "best": best, "part": part}).Parse(reportText))
+var reportPage = template.Must(template.New("report").Funcs(inspect.Texts()).Funcs(template.FuncMap{"fastest": fastest, "best": best, "part": part}).Parse(reportText))
 
-// least reports whether no outcome takes fewer seconds on a link, by its place.
-func least(f *inspect.WhatIf, link int, seconds float64) bool {
+// fastest reports whether no outcome takes fewer seconds on a link, by its place.
+func fastest(f *inspect.WhatIf, link int, seconds float64) bool {
 	for _, o := range f.Outcomes {
 		if o.Seconds[link] < seconds {
 			return false

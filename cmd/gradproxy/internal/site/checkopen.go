@@ -23,9 +23,9 @@ func (s *Site) held() []string {
 	return all
 }
 
-// rehearse returns the error with which open would fail, as far as that is visible while the process that hands p over still runs. After open has failed, nobody
+// checkOpen returns the error with which open would fail, as far as that is visible while the process that hands p over still runs. After open has failed, nobody
 // would have the connections.
-func rehearse(c *config.Config, p *handover.Parcel) error {
+func checkOpen(c *config.Config, p *handover.Parcel) error {
 	if _, err := settingsOf(c, nil); err != nil {
 		return err
 	}
