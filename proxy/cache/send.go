@@ -151,16 +151,11 @@ func (w *writer) encode(e *entry, enc codecs.Encoder, from *copyOfSlot, short co
 
 // shorten leaves the codes of zeros out of a Block's body behind frame.MaxHeader bytes, if there are many.
 func (w *writer) shorten(c codecs.Codec, body []byte) []byte {
-	begin := frame.MaxHeader + 1
-	head, err := reference.HeadLen(body[begin:])
+	head, err := reference.HeadLen(body[frame.MaxHeader+1:])
 	if err != nil {
 		panic(fmt.Sprintf("proxy: an encoding without a head: %v", err))
 	}
-	body, ok := coder.Shorten(c, body, begin+head, w.config.Pool)
-	if ok {
-		body[frame.MaxHeader] = frame.FormShort
-	}
-	return body
+	return coder.ShortenBlock(c, body, frame.MaxHeader, head, w.config.Pool)
 }
 
 const (

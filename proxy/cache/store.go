@@ -269,13 +269,7 @@ func (s *store) lengthened(data []byte, dec codecs.Decoder, coded []byte, slot *
 	if err != nil {
 		return fmt.Errorf("%w: block of %s: %w", frame.ErrFrame, slot.name, err)
 	}
-	room := s.config.Pool.Get(slot.long + head)
-	defer s.config.Pool.Put(room)
-	long, err := coder.Lengthen(append(room[:0], coded[:head]...), coded[head:], slot.long)
-	if err != nil {
-		return err
-	}
-	return coder.Decode(data, frame.FormCoded, dec, long, slot.name)
+	return coder.DecodeShort(data, dec, coded, head, slot.long, slot.name, s.config.Pool)
 }
 
 // decoder returns how a Block's body is decoded: its form, the decoder of coded forms, and its encoding.

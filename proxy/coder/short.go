@@ -115,6 +115,32 @@ func Shorten(c codecs.Codec, body []byte, begin int, buffers Buffers) ([]byte, b
 	return append(body[:begin], short...), true
 }
 
+// ShortenBlock is Shorten for the body of a Block, whose form it sets. The form is the byte of body at form, frame.FormCoded or frame.FormSummed, and head bytes stand between it
+// and the encoding. DecodeShort reverses it.
+func ShortenBlock(c codecs.Codec, body []byte, form, head int, buffers Buffers) []byte {
+	body, ok := Shorten(c, body, form+1+head, buffers)
+	switch {
+	case !ok:
+	case body[form] == frame.FormSummed:
+		body[form] = frame.FormSummedShort
+	default:
+		body[form] = frame.FormShort
+	}
+	return body
+}
+
+// DecodeShort sets dst from src, a body of frame.FormShort without its form, as Decode does from one of frame.FormCoded. The short form begins after head bytes of src, and
+// the encoding that it stands for has at most most bytes.
+func DecodeShort(dst []byte, dec codecs.Decoder, src []byte, head, most int, codec string, buffers Buffers) error {
+	room := buffers.Get(head + most)
+	defer buffers.Put(room)
+	encoding, err := Lengthen(append(room[:0], src[:head]...), src[head:], most)
+	if err != nil {
+		return err
+	}
+	return Decode(dst, frame.FormCoded, dec, encoding, codec)
+}
+
 // appendShort appends the short form of an encoding by c, for which shortens must have been true. It reports false, and the result does not matter, if that is not shorter.
 func appendShort(dst []byte, c codecs.Codec, encoding []byte) ([]byte, bool) {
 	fill, period, _ := codecs.FillOf(c)

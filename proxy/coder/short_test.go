@@ -10,6 +10,7 @@ import (
 	"github.com/gradproxy/gradproxy/codecs/all"
 	"github.com/gradproxy/gradproxy/codecs/feedback"
 	"github.com/gradproxy/gradproxy/proxy/frame"
+	"github.com/gradproxy/gradproxy/proxy/memory"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -94,6 +95,60 @@ func TestShort(t *testing.T) {
 	if c := codec(t, "int4"); shortens(c, encoded(t, c, embedding(rnd, 1000, 64, 1))) {
 		t.Error("a dense gradient is looked at twice")
 	}
+}
+
+// The short form takes the place of an encoding alone: the bytes before the encoding stay, and the body's form says so. A block of no zeros stays as it is.
+func TestShortenBlock(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(3, 4))
+	c, pool := codec(t, "int8"), new(memory.Pool)
+	const rows, width = 1000, 8
+	encoding := encoded(t, c, embedding(rnd, rows, width, 0.02))
+	want := make([]byte, 4*rows*width)
+	newDecoder := func() codecs.Decoder {
+		d, err := c.NewDecoder(tensor.Float32, rows*width)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	if err := Decode(want, frame.FormCoded, newDecoder(), encoding, "int8"); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		form, short byte
+		head        string
+	}{{frame.FormCoded, frame.FormShort, ""}, {frame.FormSummed, frame.FormSummedShort, "four"}} {
+		before := "room" + string(tt.form) + tt.head
+		body := ShortenBlock(c, append([]byte(before), encoding...), 4, len(tt.head), pool)
+		if begin := "room" + string(tt.short) + tt.head; !bytes.HasPrefix(body, []byte(begin)) || len(body) > len(encoding)/2 {
+			t.Fatalf("form %d: %d bytes of %d, which begin with %q", tt.form, len(body), len(encoding), body[:len(begin)])
+		}
+		got, dec := make([]byte, len(want)), headless{newDecoder(), tt.head}
+		if err := DecodeShort(got, dec, body[5:], len(tt.head), len(encoding), "int8", pool); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("form %d: other values, %v", tt.form, err)
+		}
+		if err := DecodeShort(got, dec, body[5:], len(tt.head), len(encoding)-1, "int8", pool); !errors.Is(err, frame.ErrFrame) {
+			t.Errorf("form %d: an encoding that is too long: %v", tt.form, err)
+		}
+	}
+	dense := append([]byte{frame.FormCoded}, encoded(t, c, embedding(rnd, rows, width, 1))...)
+	if body := ShortenBlock(c, bytes.Clone(dense), 0, 0, pool); !bytes.Equal(body, dense) {
+		t.Error("the block of a dense gradient changes")
+	}
+}
+
+// A headless decoder decodes the bytes behind a head.
+type headless struct {
+	codecs.Decoder
+	head string
+}
+
+func (h headless) Decode(dst, src []byte) error {
+	rest, ok := bytes.CutPrefix(src, []byte(h.head))
+	if !ok {
+		return errors.New("another head")
+	}
+	return h.Decoder.Decode(dst, rest)
 }
 
 // FuzzLengthen: any bytes are an encoding of bounded length, or an error that resets the connection; and any encoding comes back.

@@ -117,23 +117,19 @@ func (d *decoder) block(f frame.Frame, size int) (block, error) {
 func (d *decoder) elements(b *block) error {
 	form, encoding := b.encoded[0], b.encoded[1:]
 	var flips uint32
+	var err error
 	if form == frame.FormSummed || form == frame.FormSummedShort {
-		var err error
 		if flips, encoding, err = coder.TakeFlips(b.slot.dtype, b.slot.bytes, encoding); err != nil {
 			return err
 		}
 		form = map[byte]byte{frame.FormSummed: frame.FormCoded, frame.FormSummedShort: frame.FormShort}[form]
 	}
 	if form == frame.FormShort && b.slot.lengthened > 0 {
-		room := d.env.Buffers.Get(b.slot.lengthened)
-		defer d.env.Buffers.Put(room)
-		var err error
-		if encoding, err = coder.Lengthen(room[:0], encoding, b.slot.lengthened); err != nil {
-			return err
-		}
-		form = frame.FormCoded
+		err = coder.DecodeShort(b.data, b.slot.dec, encoding, 0, b.slot.lengthened, b.slot.codec, d.env.Buffers)
+	} else {
+		err = coder.Decode(b.data, form, b.slot.dec, encoding, b.slot.codec)
 	}
-	if err := coder.Decode(b.data, form, b.slot.dec, encoding, b.slot.codec); err != nil || flips == 0 {
+	if err != nil || flips == 0 {
 		return err
 	}
 	coder.Flip(b.slot.dtype, b.data, flips)

@@ -144,9 +144,9 @@ func TestShortFormIsDelivered(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	short, ok := coder.Shorten(c, append([]byte{frame.FormShort}, encoding...), 1, new(memory.Pool))
-	if !ok || len(short) > len(encoding)/4 {
-		t.Fatalf("%d bytes of %d, %v", len(short), len(encoding), ok)
+	short := coder.ShortenBlock(c, append([]byte{frame.FormCoded}, encoding...), 0, 0, new(memory.Pool))
+	if short[0] != frame.FormShort || len(short) > len(encoding)/4 {
+		t.Fatalf("%d bytes of %d, of form %d", len(short), len(encoding), short[0])
 	}
 	block := func(body []byte) frame.Frame { return frame.Frame{Kind: frame.Block, Slot: 3, Body: body} }
 	gather := frame.Frame{Kind: frame.Gather, Body: frame.AppendRun(nil, 4*n, 0)}

@@ -148,18 +148,14 @@ func (e *encoder) append(b *block) (body []byte, err error) {
 
 // shorten leaves the codes of zeros out of a block's body, if there are many and the peer understands it.
 func (e *encoder) shorten(b *block, body []byte) []byte {
-	codec, begin, form := b.plan.choice.Codec, frame.MaxHeader+1, byte(frame.FormShort)
-	if b.slot.summed != nil {
-		begin, form = begin+coder.SumLen, frame.FormSummedShort
-	}
 	if b.text != b.plan.text || e.conn.Lacks(coder.Short) {
 		return body
 	}
-	body, ok := coder.Shorten(codec, body, begin, e.conn.Env.Buffers)
-	if ok {
-		body[frame.MaxHeader] = form
+	head := 0
+	if b.slot.summed != nil {
+		head = coder.SumLen
 	}
-	return body
+	return coder.ShortenBlock(b.plan.choice.Codec, body, frame.MaxHeader, head, e.conn.Env.Buffers)
 }
 
 const (
