@@ -4,9 +4,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
+
+	"github.com/gradproxy/gradproxy/integration/cmd/internal/program"
 )
 
 // A table has the times of calls, by method. The zero table is empty.
@@ -29,12 +30,11 @@ func (t *table) add(method string, took time.Duration) {
 func (t *table) markdown() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var b strings.Builder
-	b.WriteString("| method | calls | median, ms | 99 %, ms | longest, ms |\n|---|---:|---:|---:|---:|\n")
+	out := program.NewTable("method", "#calls", "#median, ms", "#99 %, ms", "#longest, ms")
 	for _, method := range slices.Sorted(maps.Keys(t.times)) {
 		all := slices.Sorted(slices.Values(t.times[method]))
-		ms := func(i int) float64 { return float64(all[i].Microseconds()) / 1000 }
-		fmt.Fprintf(&b, "| `%s` | %d | %.1f | %.1f | %.1f |\n", method, len(all), ms((len(all)-1)/2), ms((len(all)-1)*99/100), ms(len(all)-1))
+		ms := func(i int) string { return fmt.Sprintf("%.1f", float64(all[i].Microseconds())/1000) }
+		out.Row("`"+method+"`", len(all), ms((len(all)-1)/2), ms((len(all)-1)*99/100), ms(len(all)-1))
 	}
-	return b.String()
+	return out.String()
 }

@@ -27,7 +27,7 @@ type piece struct {
 	bytes string
 }
 
-const header = "| method | calls | median, ms | 99 %, ms | longest, ms |\n|---|---:|---:|---:|---:|\n"
+const header = "| method | calls | median, ms | 99 %, ms | longest, ms |\n| --- | ---:| ---:| ---:| ---:|\n"
 
 // A call of HTTP/1.1 goes from its first byte to the answer's last one, however both are cut. A request without an answer is no call.
 func TestHTTP1(t *testing.T) {

@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
+
+	"github.com/gradproxy/gradproxy/integration/cmd/internal/program"
 )
 
 // table returns the rows of a file as a Markdown table, one line for each fault. A seed with several faults counts for each of them.
@@ -15,7 +16,6 @@ func table(file string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var out strings.Builder
 	byFault := map[string]*row{}
 	seeds, bad := map[string]int{}, map[string]int{}
 	add := func(name string, r row) {
@@ -37,14 +37,14 @@ func table(file string) (string, error) {
 		}
 		add("~", r)
 	}
-	out.WriteString("| fault | seeds | connections | complete | reset | MB delivered | MB replayed | promises broken |\n|---|---|---|---|---|---|---|---|\n")
+	out := program.NewTable("fault", "#seeds", "#connections", "#complete", "#reset", "#MB delivered", "#MB replayed", "#promises broken")
 	for _, name := range slices.Sorted(maps.Keys(byFault)) {
 		sum, title := byFault[name], name
 		if name == "~" {
 			title = "**all seeds**"
 		}
-		fmt.Fprintf(&out, "| %s | %d | %d | %d | %d | %.1f | %.2f | %d |\n", title, seeds[name], sum.Streams, sum.Complete, sum.Reset,
-			float64(sum.Bytes)/1e6, float64(sum.Replayed)/1e6, bad[name])
+		out.Row(title, seeds[name], sum.Streams, sum.Complete, sum.Reset,
+			fmt.Sprintf("%.1f", float64(sum.Bytes)/1e6), fmt.Sprintf("%.2f", float64(sum.Replayed)/1e6), bad[name])
 	}
 	return out.String(), nil
 }

@@ -5,6 +5,8 @@ package main
 import (
 	"fmt"
 	"math"
+
+	"github.com/gradproxy/gradproxy/integration/cmd/internal/program"
 )
 
 // A likeness is how much the sums of a job resemble the weights before its first step.
@@ -59,7 +61,7 @@ func cosine(a, b []float32) float64 {
 
 // likenesses prints the table of the recordings that have the first weights.
 func likenesses(files []string) error {
-	fmt.Println("| job | gradients, at most | something else | its first sum, at least | all, at least |\n| --- | ---:| --- | ---:| ---:|")
+	out := program.NewTable("job", "#gradients, at most", "something else", "#its first sum, at least", "#all, at least")
 	for _, f := range files {
 		r, err := open(f)
 		if err != nil {
@@ -73,7 +75,8 @@ func likenesses(files []string) error {
 		if l.other != "" {
 			first, least = fmt.Sprintf("%.2f", l.first), fmt.Sprintf("%.2f", l.least)
 		}
-		fmt.Printf("| %s | %.2f | %s | %s | %s |\n", r.job, l.gradients, l.other, first, least)
+		out.Row(r.job, fmt.Sprintf("%.2f", l.gradients), l.other, first, least)
 	}
+	fmt.Print(out)
 	return nil
 }

@@ -69,7 +69,7 @@ func (c *command) table(dir string) error {
 	if c.likeness {
 		return likenesses(files)
 	}
-	fmt.Println("| job | sums of something else | with loss | worst error in norms | found out | gradients | with loss |\n| --- | ---:| ---:| ---:| ---:| ---:| ---:|")
+	out := program.NewTable("job", "#sums of something else", "#with loss", "#worst error in norms", "#found out", "#gradients", "#with loss")
 	for _, f := range files {
 		r, err := open(f)
 		if err != nil {
@@ -79,8 +79,9 @@ func (c *command) table(dir string) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", f, err)
 		}
-		fmt.Println(res.row())
+		out.Row(res.row()...)
 	}
+	fmt.Print(out)
 	return nil
 }
 

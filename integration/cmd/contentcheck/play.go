@@ -209,8 +209,8 @@ func (r *result) count(name string, lossy float64, doubted bool, failed float64)
 	}
 }
 
-// row returns the result's line of the table.
-func (r *result) row() string {
+// row returns the cells of the result's row of the table.
+func (r *result) row() []any {
 	found := ""
 	switch {
 	case r.firstGradient > 0:
@@ -225,5 +225,5 @@ func (r *result) row() string {
 	if r.worst > 0 {
 		worst = fmt.Sprintf("%.2f", r.worst)
 	}
-	return fmt.Sprintf("| %s | %s | %d | %s | %s | %d | %.0f %% |", r.job, others, r.othersLossy, worst, found, r.gradients, 100*r.share/float64(max(1, r.gradients)))
+	return []any{r.job, others, r.othersLossy, worst, found, r.gradients, fmt.Sprintf("%.0f %%", 100*r.share/float64(max(1, r.gradients)))}
 }
