@@ -100,17 +100,6 @@ func (w *Wire) leave(c *Conn) {
 // payload. TCP's acknowledgements without payload, 1 to 2 % of the bytes they acknowledge, are not counted.
 func (w *Wire) Stats() Stats { return Stats{AB: w.ab.stats(), BA: w.ba.stats()} }
 
-// SetLinks changes both directions from the next packet on; bytes on their way arrive as they would have.
-func (w *Wire) SetLinks(ab, ba Link) error {
-	if err := errors.Join(ab.Validate(), ba.Validate(), forStreams(ab, ba)); err != nil {
-		return err
-	}
-	rtt := ab.Delay + ba.Delay
-	w.ab.setLink(ab, rtt)
-	w.ba.setLink(ba, rtt)
-	return nil
-}
-
 // BlackHole stops the wire for d from now on: nothing leaves, nothing arrives, no connection is told. Bytes on their way
 // arrive d later, as they do with TCP, but with nothing sent twice.
 func (w *Wire) BlackHole(d time.Duration) {
