@@ -4,29 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"sync"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
-
-// Hooks are programs that are attached to cgroups. They redirect connections in the network namespace in which they were
-// attached. Methods are safe for concurrent use.
-type Hooks struct {
-	config  Config // as at first: Update changes the maps
-	objects bpfObjects
-	cgroup  *os.File // locked: one living process redirects its connections
-	routes  *netlink.Handle
-	links   []link.Link
-	lasting []lasting
-	staying []lasting // a dead proxy's, see stays
-
-	mu      sync.Mutex // guards the fields below
-	maps    maps
-	stopped bool // Stop was called: there are no beats any more
-}
 
 // errInUse says that another process redirects the cgroup's connections.
 var errInUse = errors.New("another gradproxy takes its connections, or something else has locked it (lslocks): stop that, or name another cgroup")
@@ -245,12 +228,6 @@ func (h *Hooks) Stop() error {
 	h.stopped = true
 	return h.silence()
 }
-
-// errClosed is the error of methods that need the programs after Close.
-var errClosed = errors.New("bpf: the programs are removed")
-
-// closed reports whether the programs are gone. h.mu is held.
-func (h *Hooks) closed() bool { return h.objects.GpConnect4 == nil }
 
 // silence sets the last beat so that the proxy counts as dead from now on, and connections wait from now on if they do at all.
 func (h *Hooks) silence() error {

@@ -72,17 +72,6 @@ func (p *Proxy) beginBypass() (*relay.Relay, error) {
 	return p.bypass.relay, nil
 }
 
-// resetBypasses resets the connections that bypass the tunnel and returns how many there were.
-func (p *Proxy) resetBypasses() (n int) {
-	p.bypass.mu.Lock()
-	r, n := p.bypass.relay, p.live.Bypasses()
-	p.bypass.mu.Unlock()
-	if r != nil {
-		r.Close()
-	}
-	return n
-}
-
 // errNoPlace ends a connection that has waited too long for the place of its second descriptor.
 var errNoPlace = errors.New("proxy: too many connections: raise the limit of descriptors (ulimit -n, LimitNOFILE=)")
 

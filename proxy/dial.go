@@ -59,3 +59,16 @@ func refusal(err error) tunnel.Code {
 	}
 	return frame.RefusedUnreachable
 }
+
+// refusedAs names a code of refusals, for metrics and logs.
+func refusedAs(code tunnel.Code) string {
+	switch code {
+	case frame.RefusedDenied:
+		return "denied"
+	case frame.RefusedByServer:
+		return "refused"
+	case frame.RefusedUnreachable:
+		return "unreachable"
+	}
+	return "failed"
+}

@@ -203,3 +203,14 @@ func (p *Proxy) resetAll() (n int) {
 	})
 	return n
 }
+
+// resetBypasses resets the connections that bypass the tunnel and returns how many there were.
+func (p *Proxy) resetBypasses() (n int) {
+	p.bypass.mu.Lock()
+	r, n := p.bypass.relay, p.live.Bypasses()
+	p.bypass.mu.Unlock()
+	if r != nil {
+		r.Close()
+	}
+	return n
+}

@@ -157,16 +157,3 @@ func openResult(err error) string {
 	}
 	return refusedAs(refused.Code)
 }
-
-// refusedAs names a code of refusals, for metrics and logs.
-func refusedAs(code tunnel.Code) string {
-	switch code {
-	case frame.RefusedDenied:
-		return "denied"
-	case frame.RefusedByServer:
-		return "refused"
-	case frame.RefusedUnreachable:
-		return "unreachable"
-	}
-	return "failed"
-}

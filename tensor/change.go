@@ -143,3 +143,14 @@ func compareWide(d DType, block, last []byte) change {
 	}
 	return c
 }
+
+// sumsOf returns the sums of x and the first len(x) values of y. They are the same with and without a kernel.
+func sumsOf(x, y []float32) (s sums) {
+	n := len(x) &^ (sumLanes - 1)
+	y = y[:len(x)]
+	if n > 0 && !s.tiles(x[:n], y[:n]) {
+		s.plain(x[:n], y[:n])
+	}
+	s.rest(x[n:], y[n:])
+	return s
+}

@@ -17,17 +17,6 @@ const (
 // end. With fewer of them each addition would wait for the one before.
 const sumLanes = 16
 
-// sumsOf returns the sums of x and the first len(x) values of y. They are the same with and without a kernel.
-func sumsOf(x, y []float32) (s sums) {
-	n := len(x) &^ (sumLanes - 1)
-	y = y[:len(x)]
-	if n > 0 && !s.tiles(x[:n], y[:n]) {
-		s.plain(x[:n], y[:n])
-	}
-	s.rest(x[n:], y[n:])
-	return s
-}
-
 // rest adds the last values, fewer than sumLanes.
 func (s *sums) rest(x, y []float32) {
 	for i, a := range x {

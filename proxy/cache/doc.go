@@ -13,7 +13,7 @@
 //	Evict     = slots of which no difference will come any more, so that their copies may go
 //	Delivered = pairs of a connection and how many Refs more were delivered on it; 0: the connection has ended here
 //
-// and Want, Kept and Seen, for values that predict the opposite direction (reverse.go). So the writer knows the content of
+// and Want, Kept and Seen, for values that predict the opposite direction (reverse.go, and counterpart.go for the side that keeps them). So the writer knows the content of
 // the store, and it alone decides which value is evicted: a value lives until another has taken its place in its slot, or its slot was
 // the one used least recently when room was needed, and every Ref to it has been delivered. A connection is named by its Tag.
 //

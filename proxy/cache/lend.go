@@ -6,35 +6,6 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/frame"
 )
 
-// account takes n bytes of the room, for a value or for a slot. Values that the peer has given up may still have to be decoded,
-// after the values before them.
-func (s *store) account(n int64, values int) error {
-	for waited := false; ; waited = true {
-		s.mu.Lock()
-		used, count := s.used+n, s.count+values
-		fits := used <= s.room && count <= maxEntries
-		if fits {
-			s.used, s.count = used, count
-		}
-		s.mu.Unlock()
-		switch {
-		case fits:
-			return nil
-		case waited:
-			return fmt.Errorf("%w: %d values with their slots have %d bytes, where %d and %d have room", frame.ErrFrame, count, used, maxEntries, s.room)
-		}
-		if err := s.pipe.Wait(); err != nil {
-			return err
-		}
-	}
-}
-
-// free gives back the bytes that account has taken. mu is held.
-func (s *store) free(n int64, values int) {
-	s.used -= n
-	s.count -= values
-}
-
 // await lends a value once it is there, until release. gone ends the wait.
 func (s *store) await(r frame.ValueRef, gone <-chan struct{}) (*storeEntry, error) {
 	s.mu.Lock()

@@ -25,42 +25,6 @@ import (
 //
 // A writer that keeps values puts no more than keepValues of them ahead of Seen; a value that is too fast for that travels by itself.
 
-// counterpart returns the peer's slot that a value of slot is coded against, or nil. The control frames that are due must have been submitted before: one of them may say that
-// the slot is gone here. submit is held, so that no later one comes before the value.
-func (p *Peer) counterpart(w *writer, slot *writerSlot, v *Put) *copyOfSlot {
-	if v.Raw {
-		return nil
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.predictor(w, slot)
-}
-
-// predictor returns the peer's slot of the same block, if a value of it has come since the last one that was put in slot;
-// else nil. p.mu is held.
-func (p *Peer) predictor(w *writer, slot *writerSlot) *copyOfSlot {
-	s := p.store
-	if s == nil {
-		return nil
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	from := s.copies[slot.blockKey]
-	switch {
-	case from == nil:
-		return nil
-	case !from.wanted:
-		from.wanted = true
-		w.want = append(w.want, uint64(from.id))
-		w.wake()
-	}
-	if !from.kept || from.come == slot.answered {
-		return nil
-	}
-	slot.answered, slot.reversed = from.come, true
-	return from
-}
-
 // against returns the encoder of a slot's values as differences to the peer's.
 func (slot *writerSlot) against(c codecs.Codec, from *copyOfSlot) (codecs.Encoder, error) {
 	if slot.reverse.enc != nil && slot.reverse.from == from {
@@ -99,69 +63,6 @@ func (s *store) reverse(slot *storeSlot, body []byte) (codecs.Decoder, []byte, e
 		slot.reverse.from = from
 	}
 	return slot.reverse.dec, f.B, nil
-}
-
-// keptFor returns the values of a slot that are kept for the peer to code such a block against, or nil.
-func (p *Peer) keptFor(epoch uint64, id uint32, k blockKey) *reference.Copy {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.writer == nil || p.writer.epoch != epoch {
-		return nil
-	}
-	if slot := p.writer.numbers[id]; slot != nil && slot.keeps && slot.blockKey == k {
-		return slot.copy
-	}
-	return nil
-}
-
-// wanted has earlier values of slots kept, as far as there is room. p.mu is held.
-func (p *Peer) wanted(r *frame.Fields) {
-	epoch, w := uint64(r.Int()), p.writer
-	for len(r.B) > 0 && !r.Short {
-		id := uint32(min(r.Int(), frame.MaxSlots))
-		if w == nil || w.epoch != epoch {
-			continue // they are gone
-		}
-		slot := w.numbers[id]
-		if slot == nil || !slot.put || slot.keeps || slot.leaving || w.used+slot.keepCost() > w.room {
-			continue
-		}
-		w.used += slot.keepCost()
-		slot.keeps, slot.seen = true, slot.version
-		w.predicts[predicted{slot.job, slot.key}]++
-		slot.copy.Keep(keepValues)
-		w.kept = append(w.kept, uint64(id))
-		w.wake()
-	}
-}
-
-// ahead reports whether a slot may have no new value before the peer has seen more of the last ones.
-func (slot *writerSlot) ahead() bool { return slot.keeps && slot.version-slot.seen >= keepValues }
-
-// saw takes note of how much the peer has seen. p.mu is held.
-func (p *Peer) saw(r *frame.Fields) error {
-	epoch, w := uint64(r.Int()), p.writer
-	for len(r.B) > 0 && !r.Short {
-		id, n := uint32(min(r.Int(), frame.MaxSlots)), uint64(r.Int())
-		if w == nil || w.epoch != epoch || r.Short {
-			continue
-		}
-		slot := w.numbers[id]
-		switch {
-		case slot == nil || !slot.keeps || n > slot.version || n == 0 && !slot.leaving:
-			return fmt.Errorf("%w: value %d of slot %d was seen, which was not put or is not kept", frame.ErrFrame, n, id)
-		case n == 0:
-			w.used -= slot.keepCost()
-			w.release(slot)
-			t := predicted{slot.job, slot.key}
-			if w.predicts[t]--; w.predicts[t] == 0 {
-				delete(w.predicts, t)
-			}
-		default:
-			slot.seen = max(slot.seen, n)
-		}
-	}
-	return nil
 }
 
 // keep notes, behind the values before it, that the peer keeps earlier values of slots.
@@ -208,15 +109,4 @@ func (s *store) left(c *copyOfSlot) {
 	if kept {
 		s.owner.see(s, c.id, 0)
 	}
-}
-
-// see has the peer told how many values of a slot of s have come, or that it is gone here too.
-func (p *Peer) see(s *store, id uint32, n uint64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.store != s || p.writer == nil {
-		return // one of both streams is lost, and the other will be
-	}
-	p.writer.seen[id] = n
-	p.writer.wake()
 }

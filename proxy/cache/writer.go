@@ -76,6 +76,9 @@ type writerSlot struct {
 	latest   *entry
 }
 
+// ahead reports whether a slot may have no new value before the peer has seen more of the last ones.
+func (slot *writerSlot) ahead() bool { return slot.keeps && slot.version-slot.seen >= keepValues }
+
 // An entry is a value that the peer holds, or soon will.
 type entry struct {
 	id   uint64

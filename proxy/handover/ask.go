@@ -115,24 +115,6 @@ func (h *HandingOver) shutOut(peer string, why error) {
 	t.config.Log.Warn("a peer's connections are reset: it has refused them the rest that a hand-over needs", "peer", peer, "connections", n, "err", why)
 }
 
-// doom has the connections that f wants left out of hand-overs, and returns the function that resets them and counts them. mu is held, and must not be when that
-// function is called.
-func (t *Table) doom(f func(*Seat) bool) (reset func() int) {
-	var conns []Conn
-	for s := range t.live {
-		if f(s) {
-			s.doomed = true
-			conns = append(conns, s.conn)
-		}
-	}
-	return func() int {
-		for _, c := range conns {
-			c.Abort(frame.ResetByApp)
-		}
-		return len(conns)
-	}
-}
-
 // answered waits until a peer's connections are at rest, once all are here. A peer with which none is open has openGrace for its answer.
 func (h *HandingOver) answered(ctx context.Context, peer string, s Stream, atRest <-chan struct{}) error {
 	t := h.table

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gradproxy/gradproxy/proxy/frame"
 	"github.com/gradproxy/gradproxy/proxy/internal/rank"
 )
 
@@ -221,6 +222,24 @@ func (t *Table) loose() (n int) {
 		}
 	}
 	return n
+}
+
+// doom has the connections that f wants left out of hand-overs, and returns the function that resets them and counts them. mu is held, and must not be when that
+// function is called.
+func (t *Table) doom(f func(*Seat) bool) (reset func() int) {
+	var conns []Conn
+	for s := range t.live {
+		if f(s) {
+			s.doomed = true
+			conns = append(conns, s.conn)
+		}
+	}
+	return func() int {
+		for _, c := range conns {
+			c.Abort(frame.ResetByApp)
+		}
+		return len(conns)
+	}
 }
 
 // carriesTo reports whether there are connections with a peer.

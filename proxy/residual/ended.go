@@ -1,10 +1,6 @@
 package residual
 
-import (
-	"time"
-
-	"github.com/gradproxy/gradproxy/tensor"
-)
+import "time"
 
 // afterlife is how long the memory of a tensor with an origin is kept once its connection has ended. Jobs that make their process groups anew, such as torchft's,
 // do so in seconds, and wait for a lost replica for minutes.
@@ -41,36 +37,5 @@ func (s *Store) expire(d *Dense) {
 	defer s.mu.Unlock()
 	if now, ok := s.ended.Peek(denseKey{d.job, d.origin}); ok && now == d && !time.Now().Before(d.expires) {
 		s.forgetEnded(d)
-	}
-}
-
-// resume returns the memory of the tensor t under its new key, if an ended connection has left it; else nil. s.mu is held.
-func (s *Store) resume(k denseKey, t tensor.Tensor) *Dense {
-	origin := denseKey{k.job, t.Origin}
-	d, ok := s.ended.Peek(origin)
-	switch {
-	case t.Origin == 0 || !ok:
-		return nil
-	case d.dtype != t.DType || d.size != t.Size:
-		s.forgetEnded(d)
-		return nil
-	}
-	s.ended.Delete(origin)
-	d.expiry.Stop() // which lets go of d
-	if s.resumed != nil {
-		s.resumed()
-	}
-	d.denseKey, d.used = k, s.now()
-	s.dense.Put(k, d)
-	return d
-}
-
-// forgetEnded drops a memory whose connection has ended. s.mu is held.
-func (s *Store) forgetEnded(d *Dense) {
-	s.ended.Delete(denseKey{d.job, d.origin})
-	d.expiry.Stop()
-	s.bytes -= d.cost()
-	if s.forgot != nil {
-		s.forgot(1)
 	}
 }

@@ -118,6 +118,55 @@ func (s *Store) forget(d *Dense) {
 	}
 }
 
+// resume returns the memory of the tensor t under its new key, if an ended connection has left it; else nil. s.mu is held.
+func (s *Store) resume(k denseKey, t tensor.Tensor) *Dense {
+	origin := denseKey{k.job, t.Origin}
+	d, ok := s.ended.Peek(origin)
+	switch {
+	case t.Origin == 0 || !ok:
+		return nil
+	case d.dtype != t.DType || d.size != t.Size:
+		s.forgetEnded(d)
+		return nil
+	}
+	s.ended.Delete(origin)
+	d.expiry.Stop() // which lets go of d
+	if s.resumed != nil {
+		s.resumed()
+	}
+	d.denseKey, d.used = k, s.now()
+	s.dense.Put(k, d)
+	return d
+}
+
+// forgetEnded drops a memory whose connection has ended. s.mu is held.
+func (s *Store) forgetEnded(d *Dense) {
+	s.ended.Delete(denseKey{d.job, d.origin})
+	d.expiry.Stop()
+	s.bytes -= d.cost()
+	if s.forgot != nil {
+		s.forgot(1)
+	}
+}
+
+// forgetRows drops an array's memory. s.mu is held.
+func (s *Store) forgetRows(m *Rows) {
+	delete(s.rows, m.rowsKey)
+	m.forgotten = true
+	s.bytes -= m.cost()
+	m.gone(len(m.rows))
+}
+
+// leastRecentRows returns the array with the row that was used least recently, or nil. s.mu is held.
+func (s *Store) leastRecentRows() (found *Rows) {
+	for _, m := range s.rows {
+		if found == nil || m.leastRecent() < found.leastRecent() {
+			found = m
+		}
+	}
+	return found
+}
+
 // Drop forgets d, if it is still the memory of its tensor.
 func (s *Store) Drop(d *Dense) {
 	s.mu.Lock()

@@ -36,14 +36,6 @@ func (s *Store) addRows(m *Rows) {
 	s.fit(0)
 }
 
-// forgetRows drops an array's memory. s.mu is held.
-func (s *Store) forgetRows(m *Rows) {
-	delete(s.rows, m.rowsKey)
-	m.forgotten = true
-	s.bytes -= m.cost()
-	m.gone(len(m.rows))
-}
-
 // DropRows forgets m, if it is still the memory of its array.
 func (s *Store) DropRows(m *Rows) {
 	s.mu.Lock()
@@ -51,14 +43,4 @@ func (s *Store) DropRows(m *Rows) {
 	if s.rows[m.rowsKey] == m {
 		s.forgetRows(m)
 	}
-}
-
-// leastRecentRows returns the array with the row that was used least recently, or nil. s.mu is held.
-func (s *Store) leastRecentRows() (found *Rows) {
-	for _, m := range s.rows {
-		if found == nil || m.leastRecent() < found.leastRecent() {
-			found = m
-		}
-	}
-	return found
 }

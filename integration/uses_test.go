@@ -1,0 +1,143 @@
+package integration
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// uses tell of each file of a package which other files declare names that it uses, with one of the names.
+type uses map[string]map[string]string
+
+// A source has the type-checked packages of one system. Each package is checked once: rooms with the bodies of their functions, and all that they
+// import without.
+type source struct {
+	files    *token.FileSet
+	listed   map[string]listed
+	packages map[string]*types.Package // by import path
+	names    map[string]uses           // by room: uses of names of package scope
+	methods  map[string]uses           // by room: the same, and calls of methods
+}
+
+// A listed package is as go list describes it.
+type listed struct {
+	ImportPath, Dir string
+	GoFiles         []string
+	ImportMap       map[string]string // from paths in files to paths of vendored packages
+}
+
+// newSource checks all rooms as they are built for a system.
+func newSource(t *testing.T, system string) *source {
+	t.Helper()
+	s := &source{token.NewFileSet(), map[string]listed{}, map[string]*types.Package{"unsafe": types.Unsafe}, map[string]uses{}, map[string]uses{}}
+	args := []string{"list", "-deps", "-json=ImportPath,Dir,GoFiles,ImportMap"}
+	for _, room := range rooms {
+		args = append(args, module+room)
+	}
+	cmd := exec.Command("go", args...)
+	cmd.Env = append(cmd.Environ(), "GOOS="+system, "GOARCH=amd64", "CGO_ENABLED=0")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list on %s: %v", system, err)
+	}
+	for d := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p listed
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		s.listed[p.ImportPath] = p
+	}
+	for _, room := range rooms {
+		if _, err := s.check(module + room); err != nil {
+			t.Fatalf("%s on %s: %v", room, system, err)
+		}
+	}
+	return s
+}
+
+// An importer finds the packages that a package imports.
+type importer struct {
+	*source
+	by listed
+}
+
+// Import implements types.Importer.
+func (i importer) Import(path string) (*types.Package, error) {
+	if vendored := i.by.ImportMap[path]; vendored != "" {
+		path = vendored
+	}
+	return i.check(path)
+}
+
+// check returns a package, and takes note of the uses of a room's files.
+func (s *source) check(path string) (*types.Package, error) {
+	if p := s.packages[path]; p != nil {
+		return p, nil
+	}
+	p, ok := s.listed[path]
+	if !ok {
+		return nil, fmt.Errorf("%s is not listed", path)
+	}
+	room, isRoom := strings.CutPrefix(path, module)
+	isRoom = isRoom && slices.Contains(rooms, room)
+	var files []*ast.File
+	for _, name := range p.GoFiles {
+		f, err := parser.ParseFile(s.files, filepath.Join(p.Dir, name), nil, parser.SkipObjectResolution)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, f)
+	}
+	config := types.Config{IgnoreFuncBodies: !isRoom, Importer: importer{s, p}, Sizes: types.SizesFor("gc", "amd64")}
+	info := &types.Info{}
+	if isRoom {
+		info.Uses = map[*ast.Ident]types.Object{}
+	}
+	checked, err := config.Check(path, s.files, files, info)
+	if err != nil {
+		return nil, err
+	}
+	s.packages[path] = checked
+	if isRoom {
+		s.note(room, p.GoFiles, checked, info)
+	}
+	return checked, nil
+}
+
+// note takes note of the uses of a room's files.
+func (s *source) note(room string, files []string, checked *types.Package, info *types.Info) {
+	names, methods := uses{}, uses{}
+	for _, name := range files {
+		names[name], methods[name] = map[string]string{}, map[string]string{}
+	}
+	fileOf := func(at token.Pos) string { return filepath.Base(s.files.File(at).Name()) }
+	for ident, used := range info.Uses {
+		if used.Pkg() != checked {
+			continue
+		}
+		by, in := fileOf(ident.Pos()), fileOf(used.Pos())
+		if by == in {
+			continue
+		}
+		if used.Parent() == checked.Scope() {
+			names[by][in], methods[by][in] = used.Name(), used.Name()
+		}
+		if f, ok := used.(*types.Func); ok && f.Signature().Recv() != nil {
+			methods[by][in] = f.Name()
+		}
+	}
+	s.names[room], s.methods[room] = names, methods
+}
