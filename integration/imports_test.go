@@ -66,7 +66,7 @@ var layers = []layer{
 
 	{"proxy", []string{"proxy/...", "parser/lru", "tensor", "parser", "codecs", "codecs/feedback", "codecs/reference"}},
 	{"proxy/app", []string{"proxy/frame", "proxy/memory", "proxy/internal/pollgate"}},
-	{"proxy/residual", []string{"parser/lru", "tensor", "codecs/feedback"}},
+	{"proxy/residual", []string{"parser/lru", "tensor", "codecs/feedback", "proxy/internal/rank"}},
 	{"proxy/policy", []string{"tensor", "parser", "codecs"}},
 	{"proxy/tunnel", []string{"proxy/tunnel/datagram", "proxy/tunnel/udp"}},
 	{"proxy/tunnel/datagram", nil}, // packets, times and numbers only

@@ -2,7 +2,6 @@ package residual
 
 import (
 	"slices"
-	"sync"
 	"time"
 	"unsafe"
 
@@ -27,7 +26,7 @@ type Dense struct {
 	used    uint64      // tick of the last use; guarded by ledger.mu
 	ledger  *ledger
 
-	mu       sync.Mutex
+	mu       lock
 	residual []float32          // by element; zero where nothing was lost
 	last     []byte             // the kept part of the last value (tensor.Keep), as far as it came
 	controls []feedback.Control // of the blocks that begin in each span

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/gradproxy/gradproxy/proxy/internal/rank/ranktest"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -120,6 +121,7 @@ func TestCutsOverUnknownBytes(t *testing.T) {
 
 // However an app cuts a tensor, the blocks that are remembered stay bounded, in order, and without overlap.
 func TestBlocksAreBounded(t *testing.T) {
+	ranktest.Unwatched(t)
 	const size = 1 << 16
 	r := rand.New(rand.NewPCG(3, 4))
 	s := New(1<<24, Events{})

@@ -10,5 +10,13 @@
 // Two more things can be done with a residual. A flush ([Dense.Flush], [Flush]) adds it to a value that then travels exactly.
 // A file ([Store.Save], [Store.Load]) takes it across a restart, where the tensor outlives its connection.
 //
-// Locks: the mutex of the Store's ledger and the mutex of a Dense are never held together. The ledger's guards Rows as well.
+// # Locks
+//
+// A goroutine that holds a lock of this list takes no other lock of it:
+//
+//	ledger.mu  a Store's tensors, jobs and bytes, and its Rows; Events are told under it
+//	Dense.mu   a tensor's residual, last value and blocks; senders hold it ([Dense.Lock]) while a block is encoded
+//	Sums.mu    the messages whose results are awaited
+//
+// They have the last rank of package proxy/internal/rank: they may be taken under any other ranked lock, and none under them. rank_test.go checks it.
 package residual

@@ -1,13 +1,10 @@
 package residual
 
-import (
-	"sync"
-	"sync/atomic"
-)
+import "sync/atomic"
 
 // A ledger counts the memory of a Store and orders the uses of its tensors and rows. mu guards all fields but changes.
 type ledger struct {
-	mu      sync.Mutex
+	mu      lock
 	limit   int64
 	bytes   int64
 	tick    uint64        // of the last use

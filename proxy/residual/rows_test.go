@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/gradproxy/gradproxy/proxy/internal/rank/ranktest"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -37,6 +38,7 @@ func (m *Rows) sound(t *testing.T) {
 // Arrays and tensors of all kinds share the limit. The tensor or row that was used least recently is lost first, and counted; all other
 // residuals are those of a map without bounds.
 func TestRowsAreBounded(t *testing.T) {
+	ranktest.Unwatched(t)
 	const limit = 200 << 10
 	r := rand.New(rand.NewPCG(1, 2))
 	lostTensors, lostRows := 0, 0

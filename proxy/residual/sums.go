@@ -1,10 +1,6 @@
 package residual
 
-import (
-	"sync"
-
-	"github.com/gradproxy/gradproxy/tensor"
-)
+import "github.com/gradproxy/gradproxy/tensor"
 
 const (
 	maxInputs = 64   // samples that a Sums keeps, 2 KiB each
@@ -14,7 +10,7 @@ const (
 // Sums compares samples of the messages that a connection's app puts into sums with the results, as both pass. Its methods are safe for
 // concurrent use. The zero Sums is ready for use.
 type Sums struct {
-	mu     sync.Mutex
+	mu     lock
 	inputs map[uint64]*input // by tensor.Part
 	count  int               // inputs ever noted
 	under  *input            // the one whose result is passing

@@ -13,6 +13,7 @@ const (
 	Submit                 // proxy/cache, whose package comment names the values that each of its locks guards
 	Peer
 	Store
+	Residual // proxy/residual: all its locks, since no two of them are held at once
 )
 
 // Watch, if a test has set it, is called before a lock is taken (locks) and after it was released.

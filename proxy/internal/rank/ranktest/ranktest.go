@@ -38,9 +38,9 @@ func Main(m *testing.M, w *Watcher) {
 	os.Exit(code)
 }
 
-// Unwatched has locks not be watched during a benchmark that takes some many times a second: watching one costs microseconds. It must be called before the
-// benchmark begins anything.
-func Unwatched(b *testing.B) {
+// Unwatched has locks not be watched during a benchmark or a test that takes some many times a second: watching one costs microseconds. It must be called before the
+// benchmark or the test begins anything, and no other may run beside it.
+func Unwatched(b testing.TB) {
 	watch := rank.Watch
 	rank.Watch = nil
 	b.Cleanup(func() { rank.Watch = watch })
