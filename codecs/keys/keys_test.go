@@ -13,7 +13,18 @@ import (
 	"github.com/gradproxy/gradproxy/codecs/codectest"
 )
 
-func parse(text string) (codecs.Codec, error) { return codectest.Parse(text, FromArgs) }
+var suite = codectest.Suite[Coding]{
+	New: func(c Coding) (codecs.Codec, error) { return New(c), nil }, FromArgs: FromArgs,
+	Configs: every(),
+	Texts: map[string]string{
+		"delta-binary": "delta-binary", "adaptive-prefix": "adaptive-prefix", "rice": "rice", "bitmap": "bitmap",
+		"bit-grain(l=3)": "bit-grain(l=3)",
+	},
+	BadTexts: []string{"gaps", "bit-grain(l=0)", "bit-grain(l=65)", "rice(l=3)"},
+	Golden:   testGoldenVectors,
+}
+
+func TestCodec(t *testing.T) { suite.Test(t) }
 
 // codings returns every Coding with its default parameters.
 func codings() []Coding {
@@ -29,10 +40,6 @@ func each(t *testing.T, f func(t *testing.T, c Coding)) {
 	for _, c := range every() {
 		t.Run(c.String(), func(t *testing.T) { f(t, c) })
 	}
-}
-
-func TestContract(t *testing.T) {
-	each(t, func(t *testing.T, c Coding) { codectest.Run(t, New(c), parse) })
 }
 
 // uniform draws about p·size of the integers below size, each with probability p.

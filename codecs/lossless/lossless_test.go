@@ -8,16 +8,22 @@ import (
 
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/codectest"
-	"github.com/gradproxy/gradproxy/codecs/internal/asm/asmtest"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-func parse(text string) (codecs.Codec, error) { return codectest.Parse(text, FromArgs) }
-
-func mustNew(t testing.TB, c Config) codecs.Codec {
-	t.Helper()
-	return codectest.New(t, New, c)
+var suite = codectest.Suite[Config]{
+	New: New, FromArgs: FromArgs,
+	Configs:    []Config{{Balanced}, {Fast}},
+	Kernels:    func(Config) bool { return true },
+	Texts:      map[string]string{"lossless": "lossless", "lossless(level=balanced)": "lossless", "lossless(level=fast)": "lossless(level=fast)"},
+	BadTexts:   []string{"lossless(level=best)", "lossless(level=)"},
+	BadConfigs: []Config{{"best"}},
+	Golden:     testGoldenVectors, Elsewhere: testGoldenVectorsElsewhere,
 }
+
+var mustNew = suite.Codec
+
+func TestCodec(t *testing.T) { suite.Test(t) }
 
 // roundTrip encodes and decodes a block and returns the encoding, nil if the block is unsuited.
 func roundTrip(t testing.TB, c codecs.Codec, d tensor.DType, block []byte) []byte {
@@ -54,19 +60,6 @@ func roundTrip(t testing.TB, c codecs.Codec, d tensor.DType, block []byte) []byt
 func levels(t *testing.T, f func(*testing.T, codecs.Codec)) {
 	for _, l := range []Level{Balanced, Fast} {
 		t.Run(string(l), func(t *testing.T) { f(t, mustNew(t, Config{l})) })
-	}
-}
-
-func TestContract(t *testing.T) {
-	levels(t, func(t *testing.T, c codecs.Codec) {
-		asmtest.Each(t, func(t *testing.T) { codectest.Run(t, c, parse) })
-	})
-}
-
-func TestNames(t *testing.T) {
-	codectest.Texts(t, parse, map[string]string{"lossless": "lossless", "lossless(level=balanced)": "lossless", "lossless(level=fast)": "lossless(level=fast)"})
-	if _, err := New(Config{Level: "best"}); !errors.Is(err, codecs.ErrText) {
-		t.Errorf("an unknown level: %v", err)
 	}
 }
 
