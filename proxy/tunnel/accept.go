@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"net"
 	"time"
-
-	"github.com/gradproxy/gradproxy/proxy/tunnel/udp"
 )
 
 // maxHalfOpen bounds the handshakes that are under way at once, unless Config.HalfOpen says less.
@@ -49,8 +47,8 @@ func (e *Endpoint) Serve(ln net.Listener) error {
 // welcome performs the handshake of an accepted connection.
 func (e *Endpoint) welcome(raw net.Conn) {
 	limit, half := cmp.Or(e.cfg.HalfOpen, maxHalfOpen), &e.halfOpen
-	if _, ok := raw.(*udp.Conn); ok {
-		limit, half = min(limit, maxHalfOpenDatagrams), &e.halfOpenUDP
+	if e.transport.Datagrams(raw) {
+		limit, half = min(limit, maxHalfOpenDatagrams), &e.halfOpenDatagrams
 	}
 	leave := half.enter(raw, limit)
 	p, err := e.answer(e.ctx, raw)

@@ -4,8 +4,6 @@ import (
 	"context"
 	"net"
 	"sync"
-
-	"github.com/gradproxy/gradproxy/proxy/tunnel/udp"
 )
 
 // An autoTransport makes carriers of both kinds. Dial is TLS: see choice.
@@ -28,8 +26,11 @@ func (t *autoTransport) Listen(ctx context.Context, address string) (net.Listene
 	return newBothListener(stream, datagrams), nil
 }
 
+// Datagrams reports whether a connection is of the Transport of datagrams.
+func (t *autoTransport) Datagrams(conn net.Conn) bool { return t.datagrams.Datagrams(conn) }
+
 func (t *autoTransport) Secure(ctx context.Context, conn net.Conn, dialed bool, allow func(id string) error) (Link, error) {
-	if _, ok := conn.(*udp.Conn); ok {
+	if t.Datagrams(conn) {
 		return t.datagrams.Secure(ctx, conn, dialed, allow)
 	}
 	return t.tlsTransport.Secure(ctx, conn, dialed, allow)

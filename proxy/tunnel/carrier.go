@@ -20,12 +20,12 @@ const (
 // A carrier is one connection of a session. One goroutine reads it and one writes it, but while that one waits whoever has
 // something to write does it in its place (serve). Its fields below session are guarded by the session's lock.
 type carrier struct {
-	link   Link
-	place  place
-	dialed bool // by this side
-	udp    bool // it is one over datagrams
-	first  bool // this side's incarnation is the smaller one
-	born   time.Time
+	link      Link
+	place     place
+	dialed    bool // by this side
+	datagrams bool // its connection sends datagrams
+	first     bool // this side's incarnation is the smaller one
+	born      time.Time
 
 	records atomic.Uint64 // received
 	network Traffic       // that its peer's counters have
@@ -93,7 +93,7 @@ func (c *carrier) kill(err error) {
 		return
 	}
 	c.dead, c.err = true, err
-	if c.udp && c.dialed && !c.leaving && c.session.err == nil && !errors.Is(err, errRetired) {
+	if c.datagrams && c.dialed && !c.leaving && c.session.err == nil && !errors.Is(err, errRetired) {
 		c.session.peer.blocked(err)
 	}
 	c.session.detach(c)

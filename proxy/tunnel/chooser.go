@@ -42,7 +42,7 @@ func (p *peer) wants(slot int) bool {
 
 // other reports whether a carrier is of another kind than its slot is to have.
 func (p *peer) other(c *carrier) bool {
-	return p.auto() != nil && c.udp != p.wants(int(c.place.slot))
+	return p.auto() != nil && c.datagrams != p.wants(int(c.place.slot))
 }
 
 // change has f change the choice, says so, and has the carriers follow.
@@ -90,7 +90,7 @@ func (o *observation) add(c *carrier, state *LinkState) {
 	switch {
 	case c.leaving || !c.dialed || p.other(c):
 		o.others = true
-	case !c.udp:
+	case !c.datagrams:
 		o.bbr = o.bbr || state.Congestion == bbrName
 		o.sent += state.Packets
 		o.resent += state.Resent
@@ -128,7 +128,7 @@ func (s *session) overTLS() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range s.carriers {
-		if !c.udp && !c.leaving {
+		if !c.datagrams && !c.leaving {
 			return true
 		}
 	}

@@ -64,6 +64,12 @@ func (t *dtlsTransport) Listen(_ context.Context, address string) (net.Listener,
 	return udp.Listen(address)
 }
 
+// Datagrams reports whether a connection is one of Dial or of Listen: only they are known to Secure.
+func (t *dtlsTransport) Datagrams(conn net.Conn) bool {
+	_, ok := conn.(*udp.Conn)
+	return ok
+}
+
 func (t *dtlsTransport) Secure(ctx context.Context, conn net.Conn, dialed bool, allow func(id string) error) (link Link, err error) {
 	raw, ok := conn.(*udp.Conn)
 	if !ok {

@@ -9,8 +9,6 @@ import (
 	"net"
 	"strings"
 	"time"
-
-	"github.com/gradproxy/gradproxy/proxy/tunnel/udp"
 )
 
 // The handshake of a carrier: Transport.Secure, in which both sides prove their identities, then
@@ -114,8 +112,7 @@ func boundHandshake(ctx context.Context, conn net.Conn) (stop func() bool) {
 
 // secure has the transport prove which site is at the other end of conn; allow judges the identity that is proved.
 func (e *Endpoint) secure(ctx context.Context, conn net.Conn, dialed bool, allow func(id string) error) (*carrier, error) {
-	c := &carrier{born: time.Now()}
-	_, c.udp = conn.(*udp.Conn)
+	c := &carrier{born: time.Now(), datagrams: e.transport.Datagrams(conn)}
 	proved := false
 	link, err := e.transport.Secure(ctx, conn, dialed, func(id string) error {
 		err := allow(id)

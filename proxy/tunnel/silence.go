@@ -73,7 +73,7 @@ func (s *session) silence(now time.Time, slept bool) (longest time.Duration, sil
 // left on them leave again on the others.
 func (s *session) endSilent(now time.Time) {
 	for _, c := range slices.Clone(s.carriers) {
-		if !c.udp || c.waits.IsZero() {
+		if !c.datagrams || c.waits.IsZero() {
 			continue
 		}
 		state := c.link.State()
@@ -83,7 +83,7 @@ func (s *session) endSilent(now time.Time) {
 		}
 		if slices.ContainsFunc(s.carriers, func(o *carrier) bool {
 			other := o.link.State()
-			return !o.udp && !o.leaving && other.Silence > 0 && other.Silence < quiet/2
+			return !o.datagrams && !o.leaving && other.Silence > 0 && other.Silence < quiet/2
 		}) {
 			c.kill(fmt.Errorf("nothing has come back over datagrams for %v, while TLS is answered", quiet.Round(time.Millisecond)))
 		}

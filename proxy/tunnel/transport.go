@@ -24,6 +24,10 @@ type Transport interface {
 	// AddrPort, as *net.TCPAddr and *net.UDPAddr have: half-open handshakes are counted by source.
 	Listen(ctx context.Context, address string) (net.Listener, error)
 
+	// Datagrams reports whether a connection of Dial or of Listen sends datagrams. The tunnel bounds the half-open handshakes over datagrams apart,
+	// and where a site has carriers of both kinds it chooses between them.
+	Datagrams(conn net.Conn) bool
+
 	// Secure performs the handshake on a connection of Dial (dialed) or of Listen. It must call allow once with
 	// the identity that the other end has proved, before it returns without an error, and must fail with the error of
 	// allow; only where Config.Insecure is set may it call nothing. The tunnel has set a deadline on conn, and

@@ -26,6 +26,8 @@ func (u *unordered) Dial(ctx context.Context, address string) (net.Conn, error) 
 	return u.f.dial(ctx, "memory", address)
 }
 
+func (u *unordered) Datagrams(net.Conn) bool { return false }
+
 func (u *unordered) Listen(_ context.Context, address string) (net.Listener, error) {
 	return u.f.listen(address), nil
 }

@@ -13,13 +13,13 @@ import (
 
 // An Endpoint is one site's end of its tunnels. Its methods may be called concurrently.
 type Endpoint struct {
-	cfg         Config // defaults filled in
-	log         *slog.Logger
-	mem         buffers
-	window      int // credit that the peer's streams begin with
-	transport   Transport
-	halfOpen    halfOpen
-	halfOpenUDP halfOpen // over datagrams
+	cfg               Config // defaults filled in
+	log               *slog.Logger
+	mem               buffers
+	window            int // credit that the peer's streams begin with
+	transport         Transport
+	halfOpen          halfOpen
+	halfOpenDatagrams halfOpen // over datagrams
 
 	ctx      context.Context // ends with Close
 	cancel   context.CancelFunc
@@ -216,7 +216,7 @@ func (e *Endpoint) Stats() []PeerStats {
 			if state.Congestion == "bbr" {
 				st.BBR++
 			}
-			if c.udp {
+			if c.datagrams {
 				st.Datagrams++
 			}
 			st.Links = append(st.Links, c.stats(&state))
@@ -280,7 +280,7 @@ type CarrierStats struct {
 func (c *carrier) stats(state *LinkState) CarrierStats {
 	s := CarrierStats{Carrier: CarrierTLS, Congestion: state.Congestion, Age: time.Since(c.born), RTT: state.RTT, Loss: state.Loss, Backlog: state.Backlog,
 		Network: state.Network, Leaving: c.leaving}
-	if c.udp {
+	if c.datagrams {
 		s.Carrier = CarrierDTLS
 	}
 	if a := c.link.RemoteAddr(); a != nil {
