@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"sync"
-	"time"
 
 	"github.com/gradproxy/gradproxy/codecs/reference"
 	"github.com/gradproxy/gradproxy/proxy/frame"
@@ -65,9 +64,8 @@ func (c *Cache) Accept(peer string, opening []byte, refuse func(code tunnel.Code
 		clear(p.writer.seen)
 		p.writer.want = nil
 	}
-	if p.ready(); p.writer == nil && !p.opening { // too soon after the last one: the peer can put nothing before this side's stream tells it the room
-		time.AfterFunc(openEvery, func() { p.Ready() })
-	}
+	p.ready()
+	p.answer()
 	p.mu.Unlock()
 	if old != nil {
 		old.lose()

@@ -32,14 +32,34 @@ func (p *Peer) ready() *writer {
 	return p.writer
 }
 
+// answerWithin is the longest time after which a peer's value stream that has no answer yet is answered.
+const answerWithin = time.Minute
+
+// answer sees to it that a value stream is opened for a peer that has one here, though nobody has a value to put: the peer can put nothing before this side's
+// stream tells it the room. It tries each second at first, later less often. p.mu is held.
+func (p *Peer) answer() {
+	if p.store == nil || p.writer != nil || p.opening || p.answering || p.ctx.Err() != nil {
+		return
+	}
+	p.answering = true
+	p.pause = min(max(openEvery, 2*p.pause), answerWithin)
+	time.AfterFunc(p.pause, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.answering = false
+		if p.store != nil {
+			p.ready()
+			p.answer()
+		}
+	})
+}
+
 // open opens the value stream, and returns when it has ended.
 func (p *Peer) open(epoch uint64) {
 	c := p.config
 	stream, err := c.Open(p.ctx, p.name, binary.AppendUvarint([]byte{frame.OpeningValues}, epoch))
 	if err != nil {
-		p.mu.Lock()
-		p.opening = false
-		p.mu.Unlock()
+		p.notOpened()
 		c.Log.Warn("no values are shared with the peer for now", "peer", p.name, "err", err)
 		return
 	}
@@ -47,13 +67,11 @@ func (p *Peer) open(epoch uint64) {
 	room := frame.Append(nil, frame.Frame{Kind: frame.Room, Body: binary.AppendUvarint(nil, uint64(c.Room))})
 	if _, err := stream.Write(room); err != nil {
 		stream.Reset(frame.ResetByFrames)
-		p.mu.Lock()
-		p.opening = false
-		p.mu.Unlock()
+		p.notOpened()
 		return
 	}
 	p.mu.Lock()
-	p.writer, p.opening = w, false
+	p.writer, p.opening, p.pause = w, false, 0
 	if p.store != nil {
 		w.settle(p.store.granted)
 	}
@@ -73,6 +91,7 @@ func (p *Peer) open(epoch uint64) {
 			c.after.move(place{}) // another stream's values have the same numbers
 			p.drop(t, c)
 		}
+		p.answer()
 	}
 	p.mu.Unlock()
 	close(w.dead)
@@ -85,4 +104,12 @@ func (p *Peer) open(epoch uint64) {
 	case held > 0:
 		c.Log.Info("shared values are lost; the next are put whole", "peer", p.name, "bytes", held, "err", err)
 	}
+}
+
+// notOpened notes that an opening has failed.
+func (p *Peer) notOpened() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.opening = false
+	p.answer()
 }

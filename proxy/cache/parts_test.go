@@ -2,6 +2,7 @@ package cache
 
 import (
 	"bytes"
+	"context"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"github.com/gradproxy/gradproxy/proxy/frame"
 	"github.com/gradproxy/gradproxy/proxy/policy"
 	"github.com/gradproxy/gradproxy/proxy/tensors"
+	"github.com/gradproxy/gradproxy/proxy/tunnel"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
@@ -71,19 +73,35 @@ func TestLostValuesAreNotGoneOnWith(t *testing.T) {
 	put(1, 3, lost[32<<10:])
 }
 
-// After a value stream is lost the peer's next one is answered by one of this side, also if this side has opened its last one too lately for that and nobody here
-// has a value to put: the peer puts none before.
+// After a value stream is lost the peer's next one is answered by one of this side, though nobody here has a value to put: the peer puts none before. This side may
+// have opened its last one too lately for that, be opening one in vain, or lose one meanwhile.
 func TestLaterStreamIsAnswered(t *testing.T) {
-	a, b := newSides(t, 4<<20)
-	a.peer.mu.Lock()
-	w := a.peer.writer
-	a.peer.mu.Unlock()
-	b.peer.mu.Lock()
-	b.peer.opened = time.Now().Add(openEvery / 4)
-	b.peer.mu.Unlock()
-	w.stream.Reset(0)
-	<-w.dead
-	waitFor(t, a.peer.Ready)
+	for name, fails := range map[string]int{"too early": 0, "refused": 1} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a, b := newSides(t, 4<<20)
+			a.peer.mu.Lock()
+			w := a.peer.writer
+			a.peer.opened = time.Now()
+			a.peer.mu.Unlock()
+			b.peer.mu.Lock()
+			b.peer.opened = time.Now()
+			if fails == 0 {
+				b.peer.opened = b.peer.opened.Add(openEvery / 2)
+			}
+			open := b.config.Open
+			b.config.Open = func(ctx context.Context, peer string, opening []byte) (Stream, error) {
+				if fails--; fails >= 0 {
+					return nil, tunnel.ErrPeerDown
+				}
+				return open(ctx, peer, opening)
+			}
+			b.peer.mu.Unlock()
+			w.stream.Reset(0)
+			<-w.dead
+			waitFor(t, a.peer.Ready)
+		})
+	}
 }
 
 // Values that are dropped are kept in memory by no connection that ended within them.

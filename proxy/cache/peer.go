@@ -30,6 +30,9 @@ type Peer struct {
 	opening bool // a value stream is being opened
 	conns   map[frame.Tag]*conn
 	notes   map[frame.Tag]int // for the next Delivered frames: Refs that were delivered here, or ended
+
+	answering bool          // the peer's value stream will be answered
+	pause     time.Duration // before the last try to
 }
 
 // A conn is a connection that lives here, or that carries Refs which the peer may not have delivered yet.
