@@ -25,9 +25,6 @@ const mostVague = 2
 // vague matches the words that stand in place of a noun.
 var vague = regexp.MustCompile(`(?i)\b(what|who|those)\b`)
 
-// oldNames are folders in which unexported names are not compared with the glossary, nor are they in the folders below them.
-var oldNames = []string{"proxy/cache", "proxy/coder", "proxy/handover", "proxy/residual", "proxy/tunnel"}
-
 // TestWords looks at the words of each package: names of functions, methods, types, variables and constants of the package, and of exported
 // fields, must not contain a word that docs/glossary.md has in its column "not", except in tests; and comments, in tests as well, must name the
 // things that they speak of. For one package:
@@ -38,11 +35,7 @@ func TestWords(t *testing.T) {
 	for _, folder := range sourceFolders(t) {
 		t.Run(folder, func(t *testing.T) {
 			prose := readFolder(t, folder)
-			old := slices.ContainsFunc(oldNames, func(f string) bool { return folder == f || strings.HasPrefix(folder, f+"/") })
 			for _, name := range prose.names {
-				if old && !token.IsExported(name.text) {
-					continue
-				}
 				for _, b := range banned {
 					if containsWords(camelWords(name.text), b.words) {
 						t.Errorf("%s: %s has %q in its name: docs/glossary.md says %s", name.where, name.text, b.text, b.instead)

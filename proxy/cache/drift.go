@@ -33,7 +33,7 @@ const (
 	driftSample = 4096 // elements of a value that are compared, from the first
 	driftMax    = 0.5  // of the relative error: the peer lacks half of the value
 	driftTimes  = 8.0  // how many times as large as usual a relative error must be
-	driftLeast  = 0.05 // and how large at least
+	minDrift    = 0.05 // and how large at least
 	driftAfter  = 32   // values until an error is usual
 	driftValues = 32   // that travel exactly at first
 	driftDouble = 5    // doublings of them, at most
@@ -49,7 +49,7 @@ func (g *gauge) judges(e float64) bool {
 	}
 	g.age++
 	g.recent += (e - g.recent) / 2
-	drifts := g.age >= driftAfter && (g.recent > driftMax || g.recent > driftLeast && g.recent > driftTimes*g.usual)
+	drifts := g.age >= driftAfter && (g.recent > driftMax || g.recent > minDrift && g.recent > driftTimes*g.usual)
 	g.usual += (e - g.usual) / 64
 	if drifts {
 		g.age = 0 // the values that follow are exact

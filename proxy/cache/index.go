@@ -90,8 +90,8 @@ func (p *place) move(to place) {
 	p.entry.followers[p] = struct{}{}
 }
 
-// mostSkipped is the most bytes between two spans of which the second goes on where the first ended: the rest of an element.
-const mostSkipped = 16
+// maxSkipped is the most bytes between two spans of which the second goes on where the first ended: the rest of an element.
+const maxSkipped = 16
 
 // goesOn returns the bytes of b that are the next ones of the value, or begin a little later in it.
 func (p place) goesOn(b []byte) (s span, ok bool) {
@@ -99,7 +99,7 @@ func (p place) goesOn(b []byte) (s span, ok bool) {
 		return s, false
 	}
 	raw := p.entry.raw
-	for at := p.at; at < min(len(raw), p.at+mostSkipped); at++ {
+	for at := p.at; at < min(len(raw), p.at+maxSkipped); at++ {
 		if n := commonPrefix(raw[at:], b); n >= minSpan {
 			return span{0, n, p.entry, at}, true
 		}

@@ -42,7 +42,7 @@ func TestTrainingsAndTheSentinel(t *testing.T) {
 				t.Errorf("%s, %s: relative error %.4f, %.1f times the usual one, drift at step %d", name, text, most, times, drift)
 			case c.drifts && text != "int8" && (drift < changes || drift > changes+1):
 				t.Errorf("%s, %s: a drift at step %d, want %d", name, text, drift, changes)
-			case c.drifts && text == "int8" && (drift >= 0 || most > driftLeast):
+			case c.drifts && text == "int8" && (drift >= 0 || most > minDrift):
 				t.Errorf("%s, %s: relative error %.4f, drift at step %d", name, text, most, drift)
 			}
 		}

@@ -26,7 +26,7 @@ const Short = "short-blocks"
 const (
 	wordLen    = 4
 	groupWords = 32
-	shortLeast = 256 // bytes of an encoding that the short form is for
+	minShort   = 256 // bytes of an encoding that the short form is for
 	shortLooks = 16  // words that are looked at first
 	shortHits  = 2   // of them, that must be codes of zeros
 )
@@ -49,7 +49,7 @@ func (f filling) at(i int) uint32 {
 func shortens(c codecs.Codec, encoding []byte) bool {
 	fill, _, ok := codecs.FillOf(c)
 	words := len(encoding) / wordLen
-	if !ok || len(encoding) < shortLeast {
+	if !ok || len(encoding) < minShort {
 		return false
 	}
 	hits := 0

@@ -126,7 +126,7 @@ func (h *HandingOver) answered(ctx context.Context, peer string, s Stream, atRes
 		select {
 		case err := <-rests:
 			if err == nil {
-				h.owe(peer, false)
+				h.expect(peer, false)
 			}
 			if err != nil && h.patience != nil && ctx.Err() == nil && t.carriesTo(peer) {
 				h.shutOut(peer, err)

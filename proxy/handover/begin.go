@@ -14,7 +14,7 @@ import (
 // is of a version that knows no rest, or a connection bypasses the tunnel. Connections that
 // keep it waiting for longer than patience, and all of a peer that does not answer, are reset; 0: none are.
 func (t *Table) HandOver(ctx context.Context, patience time.Duration) (*HandingOver, error) {
-	h := &HandingOver{t, &handing{decided: make(chan struct{}), waiting: map[*net.TCPConn]frame.Opening{}, shut: map[string]bool{}, owes: map[string]bool{}}}
+	h := &HandingOver{t, &handing{decided: make(chan struct{}), waiting: map[*net.TCPConn]frame.Opening{}, shut: map[string]bool{}, expected: map[string]bool{}}}
 	t.mu.Lock()
 	busy := t.handing != nil || t.draining
 	if !busy {
@@ -55,7 +55,7 @@ func (h *HandingOver) rest(ctx context.Context) error {
 		return err
 	}
 	for _, peer := range peers {
-		h.owe(peer, true)
+		h.expect(peer, true)
 	}
 	close(atRest)
 	for range peers {
@@ -77,11 +77,11 @@ func (h *HandingOver) askPeers(ctx context.Context, cancel context.CancelCauseFu
 	requests := make(chan error, len(peers))
 	answers = make(chan error, len(peers))
 	for _, peer := range peers {
-		h.owe(peer, true)
+		h.expect(peer, true)
 		go func() {
 			s, err := h.ask(ctx, peer)
 			if err == nil {
-				h.owe(peer, false)
+				h.expect(peer, false)
 			}
 			requests <- err
 			if s != nil {
@@ -127,7 +127,7 @@ func (h *HandingOver) awaitRest(ctx context.Context) error {
 	}
 	for {
 		t.mu.Lock()
-		n, underWay, change, cannot := t.loose(), t.underWay, t.change, t.cannotRest()
+		n, underWay, change, cannot := t.notHeld(), t.underWay, t.change, t.cannotRest()
 		if n+underWay == 0 {
 			t.stopAsking(ErrMoving) // openings that begin now are the other process's
 		}
@@ -142,7 +142,7 @@ func (h *HandingOver) awaitRest(ctx context.Context) error {
 		case <-change:
 		case <-tired:
 			tired = nil
-			h.resetLoose()
+			h.resetUnheld()
 		case <-ctx.Done():
 			return fmt.Errorf("proxy: %d connections did not come to rest in time, and %d were being opened: does an app not read? %w", n, underWay, context.Cause(ctx))
 		}

@@ -64,12 +64,12 @@ type Move struct{ ended chan struct{} }
 
 // A handing is the time in which this process is being replaced.
 type handing struct {
-	decided chan struct{}   // closed once it is known which process carries the connections on
-	moved   bool            // another process does; written before decided is closed
-	listed  bool            // Connections was called: a connection that comes later is not among them; guarded by Table.mu
-	streams []Stream        // to the peers, by which they were asked for rest
-	shut    map[string]bool // peers whose connections were reset, since they could have kept this process for ever; guarded by Table.mu
-	owes    map[string]bool // peers from which an answer is awaited; guarded by Table.mu
+	decided  chan struct{}   // closed once it is known which process carries the connections on
+	moved    bool            // another process does; written before decided is closed
+	listed   bool            // Connections was called: a connection that comes later is not among them; guarded by Table.mu
+	streams  []Stream        // to the peers, by which they were asked for rest
+	shut     map[string]bool // peers whose connections were reset, since they could have kept this process for ever; guarded by Table.mu
+	expected map[string]bool // peers from which an answer is awaited; guarded by Table.mu
 
 	patience patience
 

@@ -214,8 +214,8 @@ func (t *Table) restless(peer string) (n int) {
 	return n
 }
 
-// loose returns how many connections are not held. mu is held.
-func (t *Table) loose() (n int) {
+// notHeld returns how many connections are not held. mu is held.
+func (t *Table) notHeld() (n int) {
 	for s := range t.live {
 		if !s.held {
 			n++

@@ -15,8 +15,8 @@ import (
 // errTardy is the reason for which connections are reset when the patience is over.
 var errTardy = errors.New("it does not answer in time, and upgrade.late is reset")
 
-// resetLoose resets the connections that are not at rest.
-func (h *HandingOver) resetLoose() {
+// resetUnheld resets the connections that are not at rest.
+func (h *HandingOver) resetUnheld() {
 	t := h.table
 	t.mu.Lock()
 	reset := t.doom(func(s *Seat) bool { return !s.held })
@@ -25,11 +25,11 @@ func (h *HandingOver) resetLoose() {
 	t.config.Log.Warn("connections are reset that do not come to rest in time, since upgrade.late is reset", "connections", n)
 }
 
-// owe notes that an answer of a peer is awaited, or has come.
-func (h *HandingOver) owe(peer string, awaited bool) {
+// expect notes that an answer of a peer is awaited, or has come.
+func (h *HandingOver) expect(peer string, awaited bool) {
 	h.table.mu.Lock()
 	defer h.table.mu.Unlock()
-	h.owes[peer] = awaited
+	h.expected[peer] = awaited
 }
 
 // failed adds to err the peers on which the hand-over has waited when its time was over, and how to go on.
@@ -39,15 +39,15 @@ func (h *HandingOver) failed(ctx context.Context, err error) error {
 	}
 	t := h.table
 	t.mu.Lock()
-	maps.DeleteFunc(h.owes, func(_ string, awaited bool) bool { return !awaited })
-	if len(h.owes) == 0 {
+	maps.DeleteFunc(h.expected, func(_ string, awaited bool) bool { return !awaited })
+	if len(h.expected) == 0 {
 		for s := range t.live {
 			if !s.held {
-				h.owes[s.Key.Peer] = true
+				h.expected[s.Key.Peer] = true
 			}
 		}
 	}
-	names := slices.Sorted(maps.Keys(h.owes))
+	names := slices.Sorted(maps.Keys(h.expected))
 	t.mu.Unlock()
 	if len(names) == 0 {
 		return err

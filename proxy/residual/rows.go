@@ -61,8 +61,8 @@ func newRows(l *ledger, k rowsKey, d tensor.DType, width int, lasting bool) *Row
 	return &Rows{rowsKey: k, dtype: d, width: width, lasting: lasting, ledger: l, places: map[uint64]int32{}, newest: none, oldest: none}
 }
 
-// leastRecent returns the tick of the row that was used least recently, or the array's if there is none.
-func (m *Rows) leastRecent() uint64 {
+// stalest returns the tick of the row that was used least recently, or the array's if there is none.
+func (m *Rows) stalest() uint64 {
 	if m.oldest == none {
 		return m.used
 	}

@@ -93,10 +93,10 @@ func (s *Store) fit(n int64) {
 			continue
 		}
 		s.short = true
-		rows := s.leastRecentRows()
+		rows := s.stalestRows()
 		_, d, ok := s.dense.Oldest()
 		switch {
-		case ok && (rows == nil || d.used < rows.leastRecent()):
+		case ok && (rows == nil || d.used < rows.stalest()):
 			s.forget(d)
 		case rows == nil:
 			return
@@ -157,10 +157,10 @@ func (s *Store) forgetRows(m *Rows) {
 	m.gone(len(m.rows))
 }
 
-// leastRecentRows returns the array with the row that was used least recently, or nil. s.mu is held.
-func (s *Store) leastRecentRows() (found *Rows) {
+// stalestRows returns the array with the row that was used least recently, or nil. s.mu is held.
+func (s *Store) stalestRows() (found *Rows) {
 	for _, m := range s.rows {
-		if found == nil || m.leastRecent() < found.leastRecent() {
+		if found == nil || m.stalest() < found.stalest() {
 			found = m
 		}
 	}

@@ -28,7 +28,7 @@ func (s *Store) Rows(job string, t tensor.Tensor, width int, lasting bool) *Rows
 // addRows takes in an array's memory, and forgets others to make room. s.mu is held.
 func (s *Store) addRows(m *Rows) {
 	for len(s.rows) >= maxArrays {
-		s.forgetRows(s.leastRecentRows())
+		s.forgetRows(s.stalestRows())
 	}
 	m.used = s.now()
 	s.rows[m.rowsKey] = m

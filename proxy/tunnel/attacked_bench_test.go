@@ -87,7 +87,7 @@ func garbageHandshakes(ctx context.Context, address string, _, _ *Endpoint) int 
 func forgedDatagrams(ctx context.Context, _ string, paris, _ *Endpoint) int {
 	s := paris.list()[0].session()
 	s.mu.Lock()
-	below := s.carriers[0].link.(*dtlsLink).holder.(*udp.Conn)
+	below := s.carriers[0].link.(*dtlsLink).mover.(*udp.Conn)
 	s.mu.Unlock()
 	return forge(ctx, below)
 }

@@ -17,7 +17,7 @@ const (
 	choiceReview  = 30 * time.Minute // until TLS shows its rate again
 	choiceAgain   = 10 * time.Minute // until datagrams are tried again that carried no more, doubled each time
 	choiceBlocked = time.Minute      // until datagrams are tried again that did not get through, doubled each time
-	choiceMost    = 2 * time.Hour
+	maxChoice     = 2 * time.Hour
 )
 
 // An observation has the figures of a second of bulk to a peer.
@@ -71,7 +71,7 @@ func (c *choice) use(now time.Time, datagrams bool, reason, format string, args 
 
 // postpone has datagrams tried no sooner than after a while, twice as long as the last time.
 func (c *choice) postpone(now time.Time, first time.Duration) {
-	c.wait = min(max(first, 2*c.wait), choiceMost)
+	c.wait = min(max(first, 2*c.wait), maxChoice)
 	c.tryAfter = now.Add(c.wait)
 }
 

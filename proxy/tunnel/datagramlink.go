@@ -28,8 +28,8 @@ type packetWriter interface {
 	Flush() error
 }
 
-// A holder is the connection below. It may go on from another address.
-type holder interface {
+// A mover is the connection below. It may go on from another address.
+type mover interface {
 	SetAlone(bool)
 	SetRoom(bytes int)
 	Network() (sent, received uint64)
@@ -40,18 +40,18 @@ type holder interface {
 
 // The dialing side looks for another way when packets have been under way, and nothing has come back, for doubtAfter or three times
 // LinkState.Patience, whichever is longer. An end that only receives would not notice that a NAT has forgotten it: when data came and then nothing
-// for quietAfter, or four times Patience, it sends one packet that asks for an acknowledgement, at most every quietEvery.
+// for idleAfter, or four times Patience, it sends one packet that asks for an acknowledgement, at most every idleEvery.
 const (
 	doubtAfter = 500 * time.Millisecond
-	quietAfter = 1 * time.Second
-	quietEvery = 2 * time.Second
+	idleAfter  = 1 * time.Second
+	idleEvery  = 2 * time.Second
 )
 
 // A datagramLink is a Link over packets that are encrypted and authenticated, and of which some are lost, by a datagram.Engine.
 type datagramLink struct {
 	net.Conn // the handshake's: it closes, and says when the other end has. Data comes by take
 	writer   packetWriter
-	holder   holder
+	mover    mover
 	packets  atomic.Uint64 // sent and received
 	received atomic.Uint64 // bytes of packets, which are authentic: anybody can send other datagrams
 	heard    atomic.Int64  // when a packet last came, by now
@@ -83,10 +83,10 @@ type datagramLink struct {
 	aloneUntil time.Duration // until then
 }
 
-// Where very many packets are lost, they leave one by one for aloneLeast, and twice as long each further time, aloneMost at most: see udp.Conn.SetAlone.
+// Where very many packets are lost, they leave one by one for minAlone, and twice as long each further time, maxAlone at most: see udp.Conn.SetAlone.
 const (
-	aloneLeast = time.Minute
-	aloneMost  = time.Hour
+	minAlone = time.Minute
+	maxAlone = time.Hour
 )
 
 // part has packets leave one by one where very many are lost. heavy is Engine.Heavy.
@@ -98,28 +98,28 @@ func (l *datagramLink) part(heavy uint64) {
 		if l.alone {
 			return
 		}
-		l.aloneFor = min(max(2*l.aloneFor, aloneLeast), aloneMost)
+		l.aloneFor = min(max(2*l.aloneFor, minAlone), maxAlone)
 		l.alone, l.aloneUntil = true, now+l.aloneFor
 	case l.alone && now >= l.aloneUntil:
 		l.alone = false
 	default:
 		return
 	}
-	l.holder.SetAlone(l.alone)
+	l.mover.SetAlone(l.alone)
 }
 
 // newDatagramLink returns a Link whose packets leave by w, and come by take. c and h are the connections above and below that encryption. room is
 // that of the Links with the same site.
-func newDatagramLink(c net.Conn, h holder, w packetWriter, room *recordRoom) (*datagramLink, error) {
+func newDatagramLink(c net.Conn, m mover, w packetWriter, room *recordRoom) (*datagramLink, error) {
 	window, err := room.enter()
 	if err != nil {
 		return nil, err
 	}
-	l := &datagramLink{Conn: c, writer: w, holder: h, start: time.Now().Add(-time.Second), kick: make(chan struct{}, 1), closed: make(chan struct{}),
+	l := &datagramLink{Conn: c, writer: w, mover: m, start: time.Now().Add(-time.Second), kick: make(chan struct{}, 1), closed: make(chan struct{}),
 		room: room, window: window}
 	l.engine = datagram.New(datagram.Config{Overhead: suiteOverhead, MaxDatagram: dtlsDatagramBytes, Window: l.window,
 		Random: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), Make: newRecord, Free: freeRecord})
-	h.SetRoom(l.window / 4)
+	m.SetRoom(l.window / 4)
 	l.readable.L, l.writable.L = &l.mu, &l.mu
 	l.heard.Store(int64(l.now()))
 	go l.watch()
@@ -155,7 +155,7 @@ func (l *datagramLink) take(packets []packetCame) {
 	l.packets.Add(uint64(len(packets)))
 	l.received.Add(uint64(bytes))
 	l.heard.Store(int64(now))
-	l.holder.Heard()
+	l.mover.Heard()
 	l.mu.Lock()
 	err := l.err
 	for _, p := range packets {
@@ -221,12 +221,12 @@ func (l *datagramLink) look() time.Duration {
 		if now < due {
 			return due - now
 		}
-		l.holder.Doubt()
+		l.mover.Doubt()
 		return doubtAfter
 	}
 	l.waits = 0
 	if at := l.engine.HeardData(); at > l.checked {
-		due := max(at+max(quietAfter, 4*s.Patience), l.checked+quietEvery)
+		due := max(at+max(idleAfter, 4*s.Patience), l.checked+idleEvery)
 		if now < due {
 			return due - now
 		}
@@ -336,7 +336,7 @@ func (l *datagramLink) widen() {
 	if w := l.room.more(l.window); w > l.window {
 		l.window = w
 		l.engine.Widen(w)
-		l.holder.SetRoom(w / 4)
+		l.mover.SetRoom(w / 4)
 	}
 }
 
@@ -458,7 +458,7 @@ func (l *datagramLink) State() LinkState {
 	e := l.engine.State()
 	l.mu.Unlock()
 	lost := fraction(e.Lost, e.Lost+e.Arrived)
-	sent, received := l.holder.Network()
+	sent, received := l.mover.Network()
 	return LinkState{Network: Traffic{sent, received}, Loss: lost, RTT: e.RTT, Backlog: uint64(max(e.InFlight, 0)), Waits: e.InFlight > 0, Silence: max(l.now()-time.Duration(l.heard.Load()), 1), Patience: e.Patience,
-		Received: l.received.Load(), Lost: l.holder.Lost(), Congestion: "bbr", Worn: l.packets.Load() >= rotateRecords}
+		Received: l.received.Load(), Lost: l.mover.Lost(), Congestion: "bbr", Worn: l.packets.Load() >= rotateRecords}
 }

@@ -19,7 +19,7 @@ const (
 	handshakePieces = 256
 	handshakeMemory = 384 << 10 // of one handshake, all in all
 	earlyBytes      = 40 << 10  // of records with data that overtake the end of the handshake: a first window of the other end's
-	earlyMost       = 64        // of these records
+	maxEarly        = 64        // of these records
 	// maxHalfOpenDatagrams is how many handshakes over datagrams may be under way: they take memory, and handshakes over TCP take
 	// descriptors.
 	maxHalfOpenDatagrams = 256
@@ -138,7 +138,7 @@ func (g *recordGate) admit(p, b []byte, mark udp.Mark) (n int, err error) {
 // data takes a record with data of an epoch above 0. The lock is held.
 func (g *recordGate) data(r []byte, mark udp.Mark) {
 	if g.open == nil {
-		if len(g.early) < earlyMost && g.earlyBytes+len(r) <= earlyBytes {
+		if len(g.early) < maxEarly && g.earlyBytes+len(r) <= earlyBytes {
 			g.early = append(g.early, packetCame{append([]byte(nil), r...), mark})
 			g.earlyBytes += len(r)
 		}

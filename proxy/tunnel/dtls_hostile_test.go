@@ -67,7 +67,7 @@ func TestForgedDatagramsDoNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			client, server := dtlsPair(t)
-			below := client.holder.(*udp.Conn)
+			below := client.mover.(*udp.Conn)
 			passes(t, client, server, "before")
 			passes(t, server, client, "and back")
 			heap := heapNow()
@@ -332,7 +332,7 @@ func TestReplayWindow(t *testing.T) {
 func TestEarlyDataWaits(t *testing.T) {
 	up, seal, _ := gated(t)
 	g, came := &recordGate{}, []string(nil)
-	for i := range 2 * earlyMost {
+	for i := range 2 * maxEarly {
 		if n, err := g.admit(make([]byte, 100), sealed(t, seal, dtlsData, strings.Repeat("x", i)), 0); n != 0 || err != nil {
 			t.Fatal(n, err)
 		}
@@ -342,7 +342,7 @@ func TestEarlyDataWaits(t *testing.T) {
 			t.Fatal(n, err)
 		}
 	}
-	if len(g.early) != earlyMost || g.earlyBytes > earlyBytes {
+	if len(g.early) != maxEarly || g.earlyBytes > earlyBytes {
 		t.Errorf("%d records of %d bytes wait", len(g.early), g.earlyBytes)
 	}
 	g.openBy(up.open, func(packets []packetCame) {
@@ -355,7 +355,7 @@ func TestEarlyDataWaits(t *testing.T) {
 			t.Errorf("record %d has %d bytes", i, len(data))
 		}
 	}
-	if len(came) != earlyMost || !g.settled.Load() || g.early != nil {
+	if len(came) != maxEarly || !g.settled.Load() || g.early != nil {
 		t.Errorf("%d came, settled %v", len(came), g.settled.Load())
 	}
 }
@@ -410,7 +410,7 @@ func TestRoomIsShared(t *testing.T) {
 	for range maxLinks {
 		links = append(links, enter())
 	}
-	if n := sum(); n > r.size+maxLinks*leastWindow || n != r.used {
+	if n := sum(); n > r.size+maxLinks*smallestWindow || n != r.used {
 		t.Errorf("%d Links promise %d bytes, of which %d are noted", len(links), n, r.used)
 	}
 	if n, err := r.enter(); err == nil {
@@ -430,7 +430,7 @@ func TestRoomIsShared(t *testing.T) {
 		t.Errorf("two Links have %d bytes, of which %d are noted", links, r.used)
 	}
 	third := enter()
-	if third != leastWindow || r.more(third) != third {
+	if third != smallestWindow || r.more(third) != third {
 		t.Errorf("a third Link has %d bytes", third)
 	}
 	r.leave(links[0])

@@ -31,10 +31,10 @@ const (
 
 	dataEpoch = 1 // of all records under keys: pion/dtls never renegotiates
 
-	// sealedMost is how many records a sealer seals, and forgedMost how many records an opener refuses: RFC 8446, section 5.5, and RFC 9147, section
+	// maxSealed is how many records a sealer seals, and maxForged how many records an opener refuses: RFC 8446, section 5.5, and RFC 9147, section
 	// 4.5.3, for AES-GCM. A carrier is replaced long before (rotateRecords, rotateForged), so that only a defect comes here.
-	sealedMost = 23_726_566 // 2^24.5
-	forgedMost = 1 << 36
+	maxSealed = 23_726_566 // 2^24.5
+	maxForged = 1 << 36
 
 	dtlsReplayWindow = 4096 // records: on a path that reorders, 64, as RFC 6347 has it, lose many at high rates
 )
@@ -62,7 +62,7 @@ type sealer struct {
 func (s *sealer) record(b []byte) (sealed []byte, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.next >= sealedMost {
+	if s.next >= maxSealed {
 		return nil, errWornKey
 	}
 	content := b[dtlsHeader:]
@@ -109,7 +109,7 @@ func (o *opener) fresh(b []byte) (content []byte, err error) {
 
 // open is record. The lock is held.
 func (o *opener) open(b []byte) (content []byte, err error) {
-	if o.forged >= forgedMost {
+	if o.forged >= maxForged {
 		return nil, errWornKey
 	}
 	content = b[dtlsHeader:]

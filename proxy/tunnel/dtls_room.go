@@ -13,7 +13,7 @@ const (
 	// datagramWindow is how many bytes of records may be under way on one Link in one direction: 1 Gbit/s over 250 ms. They take memory only
 	// where records are lost and later ones wait for them.
 	datagramWindow = 32 << 20
-	leastWindow    = datagram.MaxRecord // of each Link, however many there are
+	smallestWindow = datagram.MaxRecord // of each Link, however many there are
 	maxLinks       = 2 * maxSlots       // with one site, leaving ones included
 
 	// linkNotes is the memory for a Link's notes about packets and records, and for its buffers.
@@ -21,7 +21,7 @@ const (
 )
 
 // roomOf returns the memory for records of the Links with one site in one direction, beside the least of each. memory is Config.Memory.
-func roomOf(memory int64) int { return int(min(max(memory/8, 2*leastWindow), 2*datagramWindow)) }
+func roomOf(memory int64) int { return int(min(max(memory/8, 2*smallestWindow), 2*datagramWindow)) }
 
 // DatagramMemory returns how many bytes the carriers over datagrams take at most beside Config.Memory: records of each peer, which depend on
 // that, and the rest, for each peer and for handshakes.
@@ -29,7 +29,7 @@ func DatagramMemory(memory int64, peers int) (records, more int64) {
 	// A window's bytes are held when they come and when they leave, an eighth of these more where memory is longer than its record, half a window
 	// in notes on their pieces, a quarter in datagrams.
 	of := func(window int) int64 { return int64(window) * 3 }
-	return int64(peers) * of(roomOf(memory)), int64(peers)*maxLinks*(of(leastWindow)+linkNotes) + maxHalfOpenDatagrams*handshakeMemory
+	return int64(peers) * of(roomOf(memory)), int64(peers)*maxLinks*(of(smallestWindow)+linkNotes) + maxHalfOpenDatagrams*handshakeMemory
 }
 
 var errManyLinks = errors.New("the site has too many carriers already")
@@ -50,7 +50,7 @@ func (r *recordRoom) enter() (window int, err error) {
 		return 0, errManyLinks
 	}
 	r.links++
-	window = min(datagramWindow, max((r.size-r.used)/2, leastWindow))
+	window = min(datagramWindow, max((r.size-r.used)/2, smallestWindow))
 	r.used += window
 	return window, nil
 }

@@ -150,7 +150,7 @@ func TestSuites(t *testing.T) {
 		if b, err := client.Encrypt(&recordlayer.RecordLayer{}, dtlsRecord(2, 1, "another epoch")); err == nil {
 			t.Errorf("a record of epoch 2 is sealed: %x", b)
 		}
-		seal.next = sealedMost - 1
+		seal.next = maxSealed - 1
 		if _, err := client.Encrypt(&recordlayer.RecordLayer{}, dtlsRecord(1, 0, "the last")); err != nil {
 			t.Error(err)
 		}
@@ -162,7 +162,7 @@ func TestSuites(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		server.keys.Load().open.forged = forgedMost
+		server.keys.Load().open.forged = maxForged
 		if b, err := server.Decrypt(good); err == nil {
 			t.Errorf("a key opens that has refused too much: %x", b)
 		}
@@ -583,7 +583,7 @@ func TestRecordsInClearEndNothing(t *testing.T) {
 		all = append(all, b...)
 		for _, way := range []struct{ from, to *dtlsLink }{{near, far}, {far, near}} {
 			for _, datagram := range [][]byte{b, all} {
-				if _, err := way.from.holder.(*udp.Conn).Write(datagram); err != nil {
+				if _, err := way.from.mover.(*udp.Conn).Write(datagram); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -609,7 +609,7 @@ func TestOnlyPacketsAreSignsOfLife(t *testing.T) {
 	time.Sleep(50 * time.Millisecond) // the ends of the handshake pass
 	before := near.State()
 	for _, b := range [][]byte{[]byte("hello"), dtlsRecord(0, 1<<40, "hello"), dtlsRecord(1, 1<<40, strings.Repeat("hello", 10))} {
-		if _, err := far.holder.(*udp.Conn).Write(b); err != nil {
+		if _, err := far.mover.(*udp.Conn).Write(b); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -249,7 +249,7 @@ func TestWriteSoon(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		near[0].WriteSoon([]byte("alone"))
-		if took := arrives(far[0], len("alone")); took < away+ackMost-ackDelay || took > away+ackMost+2*ackDelay {
+		if took := arrives(far[0], len("alone")); took < away+maxAck-ackDelay || took > away+maxAck+2*ackDelay {
 			t.Errorf("alone it came after %v", took)
 		}
 		near[0].WriteSoon([]byte("last"))
@@ -282,7 +282,7 @@ func TestAcknowledgementsWaitOnlyForFewBytes(t *testing.T) {
 			bytes       int
 			end         bool
 			least, most time.Duration
-		}{{100, false, ackMost - ackDelay, ackMost + 2*ackDelay}, {2 * ackFew, false, 0, 2 * ackDelay}, {100, true, 0, 2 * ackDelay}} {
+		}{{100, false, maxAck - ackDelay, maxAck + 2*ackDelay}, {2 * ackFew, false, 0, 2 * ackDelay}, {100, true, 0, 2 * ackDelay}} {
 			time.Sleep(time.Second)
 			near[0].Write(make([]byte, c.bytes))
 			if c.end {
@@ -300,7 +300,7 @@ func TestAcknowledgementsWaitOnlyForFewBytes(t *testing.T) {
 func TestGatherTime(t *testing.T) {
 	for rtt, want := range map[time.Duration]time.Duration{
 		0: 0, 100 * time.Microsecond: 0, 3 * time.Millisecond: 0, 4 * time.Millisecond: 500 * time.Microsecond,
-		10 * time.Millisecond: 1250 * time.Microsecond, time.Second: gatherMost,
+		10 * time.Millisecond: 1250 * time.Microsecond, time.Second: maxGather,
 	} {
 		if got := gatherTime(rtt); got != want {
 			t.Errorf("round trip %v: %v, want %v", rtt, got, want)

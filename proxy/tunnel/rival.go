@@ -14,7 +14,7 @@ import (
 
 const (
 	answerWithin = 3 * time.Second // less than a handshake may take
-	answerLeast  = 500 * time.Millisecond
+	minAnswer    = 500 * time.Millisecond
 	answerTimes  = 8 // times LinkState.Patience: long enough for a lost PING to leave three times
 	answerLooked = 10 * time.Millisecond
 	rivalStays   = time.Second // before the log speaks of it
@@ -74,7 +74,7 @@ func (s *session) answers(ctx context.Context) net.Addr {
 func (s *session) ask() (before map[*carrier]uint64, within time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	before, within = make(map[*carrier]uint64), answerLeast
+	before, within = make(map[*carrier]uint64), minAnswer
 	for _, c := range s.carriers {
 		before[c] = c.pongs
 		if patience := c.link.State().Patience; patience > 0 {

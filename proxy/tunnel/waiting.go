@@ -5,15 +5,15 @@ import "time"
 // How long small messages gather (gather.go).
 const (
 	gatherShare = 8                      // of the round trip, one part is the time to gather
-	gatherMost  = 4 * time.Millisecond   // whatever the round trip: by then packets are few
-	gatherLeast = 500 * time.Microsecond // less is not gathered at all: the runtime's timers may be a millisecond late
+	maxGather   = 4 * time.Millisecond   // whatever the round trip: by then packets are few
+	minGather   = 500 * time.Microsecond // less is not gathered at all: the runtime's timers may be a millisecond late
 	fullPacket  = 1300                   // bytes of records that fill a packet, about
 	gatherSize  = 2 << 10                // bytes of the first chunk of a stream whose bytes gather, so that few records leave
 )
 
 // gatherTime returns for how long a carrier gathers after a packet, by the round trip.
 func gatherTime(rtt time.Duration) time.Duration {
-	if g := min(rtt/gatherShare, gatherMost); g >= gatherLeast {
+	if g := min(rtt/gatherShare, maxGather); g >= minGather {
 		return g
 	}
 	return 0
@@ -32,7 +32,7 @@ type inflow struct {
 
 const (
 	vainWindows = 8
-	vainMost    = 0.5                    // up to which messages gather
+	maxVain     = 0.5                    // up to which messages gather
 	vainFew     = 5                      // early messages at most; JAX's all-reduces over Gloo have 1 to 4
 	sideBySide  = 250 * time.Microsecond // in which a busy host writes a few messages,
 	sideShare   = 4                      // or one part of a window, if that is more
@@ -58,7 +58,7 @@ func (f *inflow) add(now time.Time, window time.Duration) {
 }
 
 // goesOn reports whether messages that wait are likely to meet others.
-func (f *inflow) goesOn() bool { return f.vain <= vainMost }
+func (f *inflow) goesOn() bool { return f.vain <= maxVain }
 
 // A gatherer is when a carrier last sent bytes of streams, and what wakes it when those that wait have gathered.
 type gatherer struct {
@@ -71,13 +71,13 @@ type gatherer struct {
 // peer keeps them and measures by their acknowledgements how fast they arrive, and for the end of a direction.
 const (
 	ackDelay = 4 * time.Millisecond
-	ackMost  = 25 * time.Millisecond
+	maxAck   = 25 * time.Millisecond
 	ackFew   = 32 << 10              // bytes of all streams within ackSpan or a little more
-	ackSpan  = 50 * time.Millisecond // twice ackMost, so that the last bytes of many are still among them
+	ackSpan  = 50 * time.Millisecond // twice maxAck, so that the last bytes of many are still among them
 )
 
 // ackTime returns for how long what nobody waits for may wait for a packet to ride with, by the round trip.
-func ackTime(rtt time.Duration) time.Duration { return min(max(2*rtt, ackDelay), ackMost) }
+func ackTime(rtt time.Duration) time.Duration { return min(max(2*rtt, ackDelay), maxAck) }
 
 // An influx counts the bytes of DATA that come.
 type influx struct {

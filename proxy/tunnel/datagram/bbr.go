@@ -27,10 +27,10 @@ const (
 	probeRTTEvery   = 5 * time.Second
 	probeRTTFor     = 200 * time.Millisecond
 
-	// leastRTT replaces a shorter round trip where the window is computed: acknowledgements wait that long for a busy host, and on a path so
+	// rttFloor replaces a shorter round trip where the window is computed: acknowledgements wait that long for a busy host, and on a path so
 	// short a queue of that length costs nothing. But for that no more bytes are under way than sockets have room for, should the other host not let
 	// its process run.
-	leastRTT    = 5 * time.Millisecond
+	rttFloor    = 5 * time.Millisecond
 	shortWindow = 2 << 20
 
 	maxQuantum   = 64 << 10
@@ -149,7 +149,7 @@ func (b *bbr) bdp(bw, gain float64) int {
 		return initialCwnd * b.packet
 	}
 	n := gain * bw * b.minRTT.Seconds()
-	return int(min(max(n, min(gain*bw*leastRTT.Seconds(), shortWindow)), unlimited))
+	return int(min(max(n, min(gain*bw*rttFloor.Seconds(), shortWindow)), unlimited))
 }
 
 // inflight returns the bytes under way with which a rate of bw times gain is kept, with room for acknowledgements that come together.

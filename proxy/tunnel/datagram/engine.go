@@ -514,7 +514,7 @@ func (e *Engine) build(now time.Duration, dst []byte, ping bool) []byte {
 	if len(dst) == before && ping {
 		dst = append(dst, framePing)
 	}
-	if !p.tells && len(dst) > before && len(dst) < room && room-len(dst) < leastPart+maxHead && e.send.waiting() {
+	if !p.tells && len(dst) > before && len(dst) < room && room-len(dst) < minPart+maxHead && e.send.waiting() {
 		dst = append(dst, make([]byte, room-len(dst))...) // frames of padding: packets of one length leave together
 	}
 	p.eliciting = len(dst) > before

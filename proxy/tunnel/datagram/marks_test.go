@@ -171,7 +171,7 @@ func TestMarksAfterANewPort(t *testing.T) {
 func TestAcknowledgementsInAdvance(t *testing.T) {
 	e, now := hostile(32 << 20)
 	limit := ack{limit: 1 << 60}
-	for number := uint64(0); number < 4*skipMost; number++ {
+	for number := uint64(0); number < 4*maxSkip; number++ {
 		for e.Unsent() < 64<<10 {
 			e.Queue(make([]byte, 64<<10), Free)
 		}
@@ -181,7 +181,7 @@ func TestAcknowledgementsInAdvance(t *testing.T) {
 		}
 		limit.ranges = spans{{0, e.rec.next()}}
 		if err := e.Handle(now, limit.appendAck(putNumber(nil, number), 1000), Unmarkable); err != nil {
-			if !errors.Is(err, ErrPacket) || e.rec.next() > 3*skipMost {
+			if !errors.Is(err, ErrPacket) || e.rec.next() > 3*maxSkip {
 				t.Fatalf("after %d packets: %v", e.rec.next(), err)
 			}
 			t.Logf("after %d packets: %v", e.rec.next(), err)

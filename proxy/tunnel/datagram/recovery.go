@@ -66,15 +66,15 @@ type recovery struct {
 // Numbers that no packet gets, at random: only an end names them that acknowledges packets which have not come, so that more is sent
 // than the path carries. RFC 9000, section 21.4. Few are enough: each is a gap in the acknowledgements.
 const (
-	skipLeast = 512  // numbers between two of them
-	skipMost  = 2048 // fewer than this
+	minSkip = 512  // numbers between two of them
+	maxSkip = 2048 // fewer than this
 )
 
 // skip leaves a number out, where one is due.
 func (r *recovery) skip(random *rand.Rand) {
 	n := r.next()
 	if r.skipAt == 0 {
-		r.skipAt = n + skipLeast + random.Uint64N(skipMost-skipLeast)
+		r.skipAt = n + minSkip + random.Uint64N(maxSkip-minSkip)
 	}
 	if n != r.skipAt {
 		return
@@ -82,7 +82,7 @@ func (r *recovery) skip(random *rand.Rand) {
 	copy(r.skipped[1:], r.skipped[:])
 	r.skipped[0] = n + 1
 	r.sent = append(r.sent, nil)
-	r.skipAt = n + skipLeast + random.Uint64N(skipMost-skipLeast)
+	r.skipAt = n + minSkip + random.Uint64N(maxSkip-minSkip)
 }
 
 // neverLeft returns a number in an acknowledgement that no packet had.

@@ -14,7 +14,7 @@ const (
 	trailerRepair = 2 // begins the bytes behind a padding frame that are a repair; see trailerMarks
 
 	repairGroup  = 10
-	repairMost   = 16   // packets of a group that another version may have
+	maxRepair    = 16   // packets of a group that another version may have
 	repairKept   = 130  // packets at most that are kept at either end: the last ones
 	repairPacket = 1500 // bytes of a datagram at most: longer ones, which cross no WAN, are not kept
 	repairHead   = 32   // bytes of a repair's packet beside the XOR, at most
@@ -128,7 +128,7 @@ func (r *packetReader) repair() (p repair, ok bool) {
 		p.length = binary.BigEndian.Uint16(b)
 	}
 	p.sum = r.rest
-	if n := bits.OnesCount64(p.mask); n > repairMost {
+	if n := bits.OnesCount64(p.mask); n > maxRepair {
 		r.fail("a repair of %d packets", n)
 	}
 	return p, r.err == nil

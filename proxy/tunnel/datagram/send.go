@@ -1,8 +1,8 @@
 package datagram
 
 const (
-	leastPart = 64 // bytes of a fragment, unless it ends a record or a packet
-	maxHead   = 32 // bytes of a fragment's frame beside its data
+	minPart = 64 // bytes of a fragment, unless it ends a record or a packet
+	maxHead = 32 // bytes of a fragment's frame beside its data
 )
 
 // maxAhead is how many records may be begun behind the first of which not all has arrived.
@@ -98,7 +98,7 @@ func (s *sending) fill(dst []byte, size int, parts []part) ([]byte, []part) {
 		}
 		f := p.fragment()
 		room := size - len(dst) - f.head()
-		if room <= 0 || room < leastPart && p.length > room {
+		if room <= 0 || room < minPart && p.length > room {
 			return dst, parts
 		}
 		p.length = min(p.length, room)

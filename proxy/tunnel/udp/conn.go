@@ -109,7 +109,7 @@ func (c *Conn) readSocket() error {
 			continue
 		}
 		if m, ok := parseMessage(c.buffer[:n]); ok { // a late welcome, or the listener does not know this address
-			if m.kind == msgStray && c.moving.quiet() >= strayAfter {
+			if m.kind == msgStray && c.moving.idle() >= strayAfter {
 				c.Doubt()
 			}
 			continue

@@ -61,7 +61,7 @@ func dial(ctx context.Context, address string) (*Conn, error) {
 	c.moving.begin(c.move)
 	c.socket.Store(s)
 	c.remote.Store(&remote)
-	c.way.turn(s, netip.AddrPort{}, nil)
+	c.way.moveTo(s, netip.AddrPort{}, nil)
 	err = s.exchange(ctx, c.nonce, func(cookie []byte) (message, error) {
 		return message{kind: msgBegin, nonce: c.nonce, cookie: cookie}, nil
 	}, func(answer *message) bool { return answer.kind == msgWelcome })

@@ -177,7 +177,7 @@ func (l *Listener) welcome(from netip.AddrPort, source []byte, n nonce) (ok bool
 	c := &Conn{nonce: n, closed: make(chan struct{}), queue: make(chan arrived, maxQueued)}
 	c.socket.Store(l.socket)
 	c.remote.Store(&from)
-	c.way.turn(l.socket, from, source)
+	c.way.moveTo(l.socket, from, source)
 	c.SetRoom(firstRoom)
 	c.moving.keyed = func() { l.know(c) }
 	c.leave = func() {
@@ -256,7 +256,7 @@ func (l *Listener) move(m *message, from netip.AddrPort, source []byte) (answer 
 		l.conns[from] = c
 		c.remote.Store(&from)
 		l.mu.Unlock()
-		c.way.turn(l.socket, from, source)
+		c.way.moveTo(l.socket, from, source)
 		v.count, v.began = count, now
 		go v.moved(old.Addr() != from.Addr())
 	}

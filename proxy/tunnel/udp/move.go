@@ -22,7 +22,7 @@ func (c *Conn) move(ctx context.Context, count uint64) {
 	}
 	gone := false
 	err = s.exchange(ctx, c.nonce, func(cookie []byte) (message, error) {
-		if c.moving.quiet() < strayAfter {
+		if c.moving.idle() < strayAfter {
 			return message{}, errHeard
 		}
 		request := message{kind: msgMove, nonce: c.nonce, cookie: cookie}
@@ -56,7 +56,7 @@ func (c *Conn) adopt(s *socket, remote netip.AddrPort) bool {
 	s.SetReadDeadline(c.readBy)
 	c.socket.Store(s)
 	c.remote.Store(&remote)
-	c.way.turn(s, netip.AddrPort{}, nil)
+	c.way.moveTo(s, netip.AddrPort{}, nil)
 	old.Close() // a Read of it goes on with the new one
 	go c.moving.moved(far)
 	return true

@@ -31,7 +31,7 @@ func rebind(t testing.TB, c *Conn) {
 		t.Fatal(err)
 	}
 	old := c.socket.Swap(s)
-	c.way.turn(s, netip.AddrPort{}, nil)
+	c.way.moveTo(s, netip.AddrPort{}, nil)
 	old.Close()
 }
 
@@ -120,7 +120,7 @@ func TestWriteFailsBesideMove(t *testing.T) {
 		t.Fatal(err)
 	}
 	closed.Close()
-	client.way.turn(closed, netip.AddrPort{}, nil)
+	client.way.moveTo(closed, netip.AddrPort{}, nil)
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for range 20000 {
@@ -133,7 +133,7 @@ func TestWriteFailsBesideMove(t *testing.T) {
 	wg.Go(func() {
 		for range 20000 { // as adopt does
 			client.moving.mu.Lock()
-			client.way.turn(closed, netip.AddrPort{}, nil)
+			client.way.moveTo(closed, netip.AddrPort{}, nil)
 			client.moving.mu.Unlock()
 		}
 	})

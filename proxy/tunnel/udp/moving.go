@@ -75,8 +75,8 @@ func (m *moving) hears() {
 	}
 }
 
-// quiet returns the time since hears.
-func (m *moving) quiet() time.Duration { return time.Duration(time.Now().UnixNano() - m.heard.Load()) }
+// idle returns the time since hears.
+func (m *moving) idle() time.Duration { return time.Duration(time.Now().UnixNano() - m.heard.Load()) }
 
 // doubt is Conn.Doubt.
 func (m *moving) doubt() {

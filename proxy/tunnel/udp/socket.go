@@ -30,8 +30,8 @@ type way struct {
 	oob    []byte         // scratch
 }
 
-// turn has datagrams leave by a socket, to an address and from one that the control message source names.
-func (w *way) turn(s *socket, to netip.AddrPort, source []byte) {
+// moveTo has datagrams leave by a socket, to an address and from one that the control message source names.
+func (w *way) moveTo(s *socket, to netip.AddrPort, source []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.socket, w.to = s, to
