@@ -28,7 +28,7 @@ type Suite[Config any] struct {
 
 // Test runs four subtests: Conformance runs the Configs through Run, Text checks texts and configurations, GoldenVectors
 // compares with the files of testdata, and GoldenVectorsElsewhere checks that an implementation which shares nothing with
-// the package makes the same files.
+// the package makes the same files, or reads the same values from them.
 func (s Suite[Config]) Test(t *testing.T) {
 	t.Run("Conformance", func(t *testing.T) {
 		for _, config := range s.Configs {

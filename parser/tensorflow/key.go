@@ -48,14 +48,14 @@ type request struct {
 	incarnation uint64 // of from
 }
 
-// A chunk is the key of a collective's buffer (buf_rendezvous_key): of a ring's reduce and gather group, instance, frame, iteration, pass, section and source; of a
+// A chunk is the key of a collective's buffer (buf_rendezvous_key): of a ring's reduce and gather group, instance, frame, iteration, phase, section and source; of a
 // broadcast group, instance, frame, iteration, subdivision, source and destination. The key does not say which.
 type chunk struct {
 	group, instance uint64
 	rest            [5]uint64 // frame, iteration, and three others
 }
 
-// phase returns 0 for the pass of a ring that adds up, 1 for the pass that copies results.
+// phase returns 0 for the phase of a ring that adds up, 1 for the phase that copies results.
 func (c *chunk) phase() uint64 { return c.rest[2] }
 
 // parseChunk reads a buffer's key. It reports false if the text is none.

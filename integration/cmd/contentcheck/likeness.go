@@ -62,6 +62,7 @@ func cosine(a, b []float32) float64 {
 // likenesses prints the table of the recordings that have the first weights.
 func likenesses(files []string) error {
 	out := program.NewTable("job", "#gradients, at most", "something else", "#its first sum, at least", "#all, at least")
+	defer func() { fmt.Print(out) }() // also of the recordings before one that cannot be read
 	for _, f := range files {
 		r, err := open(f)
 		if err != nil {
@@ -77,6 +78,5 @@ func likenesses(files []string) error {
 		}
 		out.Row(r.job, fmt.Sprintf("%.2f", l.gradients), l.other, first, least)
 	}
-	fmt.Print(out)
 	return nil
 }

@@ -70,6 +70,7 @@ func (c *command) table(dir string) error {
 		return likenesses(files)
 	}
 	out := program.NewTable("job", "#sums of something else", "#with loss", "#worst error in norms", "#found out", "#gradients", "#with loss")
+	defer func() { fmt.Print(out) }() // also of the recordings before one that cannot be read
 	for _, f := range files {
 		r, err := open(f)
 		if err != nil {
@@ -81,7 +82,6 @@ func (c *command) table(dir string) error {
 		}
 		out.Row(res.row()...)
 	}
-	fmt.Print(out)
 	return nil
 }
 

@@ -92,13 +92,13 @@ func (a *allowance) move(now time.Time) {
 	if a.level(now) == withinBudget {
 		return
 	}
-	for a.stage < a.stages && a.used >= a.begin(a.stage) {
+	for a.stage < a.stages && a.used >= a.beginAt(a.stage) {
 		a.stage++
 	}
 }
 
-// begin returns after how many bytes the codec with an index may have its turn.
-func (a *allowance) begin(i int) float64 {
+// beginAt returns after how many bytes the codec with an index may have its turn.
+func (a *allowance) beginAt(i int) float64 {
 	return a.limit * (firstStage + (1-firstStage)*float64(i)/float64(a.stages))
 }
 
@@ -118,7 +118,7 @@ func (a *allowance) plan() string {
 	}
 	var turns []string
 	for i := a.stage; i < len(then); i++ {
-		turns = append(turns, fmt.Sprintf("to %s from %.3g GB on", then[i], a.begin(i)/gigabyte))
+		turns = append(turns, fmt.Sprintf("to %s from %.3g GB on", then[i], a.beginAt(i)/gigabyte))
 	}
 	return now + "If the day's bytes will not last, tensors that may lose something move " + strings.Join(turns, ", and ") + "."
 }
