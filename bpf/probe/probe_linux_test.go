@@ -520,7 +520,7 @@ func TestLibraries(t *testing.T) {
 
 // The process of a connection is found in another network namespace, as a container's is, unless two namespaces have such a connection.
 func TestOtherNetworkNamespace(t *testing.T) {
-	t.Parallel()
+	// Not in parallel: a thread that has been in the namespace ends, and with it the jobs of other tests that it has started (PR_SET_PDEATHSIG).
 	p := load(t)
 	program := build(t, releases[0])
 	begin := func() (j *job) {
@@ -614,7 +614,7 @@ func TestNotFound(t *testing.T) {
 
 // A connection that waits to be accepted has no process yet, here and in another network namespace.
 func TestNotAccepted(t *testing.T) {
-	t.Parallel()
+	// Not in parallel: a thread that has been in the namespace ends, and with it the jobs of other tests that it has started (PR_SET_PDEATHSIG).
 	p := load(t)
 	n := netns.New(t)
 	for name, do := range map[string]func(func()){"here": func(f func()) { f() }, "in another namespace": n.Do} {
