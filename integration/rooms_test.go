@@ -74,7 +74,7 @@ func TestFilesOfARoomUseEachOtherOneWay(t *testing.T) {
 	}
 }
 
-// oneWay checks that files of a room use each other's names or methods one way; those of the knot count as one.
+// oneWay checks that files of a room use each other's names or methods one way; the files of the knot count as one.
 func oneWay(t *testing.T, room, what string, used uses, knot []string) {
 	t.Helper()
 	for _, file := range knot {

@@ -222,7 +222,7 @@ type undisturbed struct{ net.Conn }
 
 func (undisturbed) SetReadDeadline(time.Time) error { return nil }
 
-// plainPeer returns the two ends of a connection: pion's own, which dials, over what over makes of its datagrams, and the tunnel's.
+// plainPeer returns the two ends of a connection: pion's own, which dials, and the tunnel's. over wraps the dialer's datagrams.
 func plainPeer(t *testing.T, over func(*udp.Conn) net.Conn) (plain *dtls.Conn, l Link) {
 	t.Helper()
 	id := identities(t, "paris", "tokyo")

@@ -9,7 +9,7 @@ type spare struct {
 	blocks    []*block
 }
 
-// keep takes a group that has been released, of which nobody has a part any more. Others than the usual ones are left to the garbage collector.
+// keep takes a released group, whose parts nobody uses any more. It leaves unusual groups to the garbage collector.
 func (s *spare) keep(g *group) {
 	if len(g.blocks) != 1 || cap(g.runs) > 8 || g.blocks[0].around != nil {
 		return
