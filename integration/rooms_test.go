@@ -50,7 +50,7 @@ var methodKnots = map[string][]string{
 	"parser/pslite/pslitesim": {"control.go", "join.go"},
 	// A Shadow runs while its queue has values, which go through its windows.
 	"proxy/shadow": {"run.go"},
-	// A counted direction has methods for a step's parts: what it has learnt, buckets, places, weights and extras.
+	// The methods of a counted direction lie in a file for each part of a step: learning, buckets, places, weights and extras.
 	"parser/gloo": {"counted.go", "bucket.go", "bycall.go", "extra.go", "learn.go", "place.go", "weights.go"},
 	// A stream's frames are parts of messages, whose parts say which frame comes next.
 	"parser/pslite": {"stream.go", "message.go"},

@@ -179,17 +179,19 @@ func TestWindowFillsThePath(t *testing.T) {
 // one part of 64 KiB in three comes a round trip late, as at 1 % of loss. 50 MB take 2 s where nothing is late.
 func TestWindowFillsALossyPath(t *testing.T) {
 	bubbles(t, func(t *testing.T) {
-		const want = 3600 * time.Millisecond // 3.0 to 3.4; 3.8 and more with a window that grows by what was taken in a round trip alone
-		var took []time.Duration
-		for range 4 { // one run in eight or so has its parts late in an unlucky order, and takes up to 4 s
+		// Means are 3.0 to 3.2 s, and one was 3.4. With a window that grows by the bytes taken in a round trip alone they are 3.4 over TLS and 3.7 unordered.
+		const runs, want = 8, 3500 * time.Millisecond
+		var took time.Duration
+		for range runs {
 			near, far, _, _ := meet(t, nil, &fabric{delay: 40 * time.Millisecond, rate: 25e6, late: 0.36})
 			began := time.Now()
 			pour(t, near, far, make([]byte, 50e6))
-			if took = append(took, time.Since(began)); took[len(took)-1] <= want {
-				return
-			}
+			took += time.Since(began)
 		}
-		t.Errorf("it took %v, want %v once", took, want)
+		t.Logf("a mean of %v", took/runs)
+		if took/runs > want {
+			t.Errorf("it takes %v, the mean of %d runs, want %v", took/runs, runs, want)
+		}
 	})
 }
 

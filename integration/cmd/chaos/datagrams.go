@@ -101,7 +101,7 @@ func (d *datagrams) forgotten(f *flow) bool {
 	return d.flows[f.source] != f
 }
 
-// carry passes on a datagram, or what the next tamper makes of it, unless nothing passes now.
+// carry passes on a datagram, changed by the next tamper if there is one, unless nothing passes now.
 func (f *flow) carry(way int, b []byte) {
 	f.d.mu.Lock()
 	lost := time.Now().Before(f.d.until[way])

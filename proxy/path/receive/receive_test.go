@@ -488,7 +488,7 @@ func TestSmallBlocksAllocateNothing(t *testing.T) {
 		}
 	}
 	most := blocks / 4.0
-	if codectest.Race { // pools lose a part of what they hold
+	if codectest.Race { // sync.Pool drops some of its values then
 		most = 2 * blocks
 	}
 	if all := testing.AllocsPerRun(20, receive); all > most {

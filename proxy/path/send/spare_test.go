@@ -34,7 +34,7 @@ func TestSmallBlocksAllocateNothing(t *testing.T) {
 		}
 	})
 	most := blocks / 4.0
-	if codectest.Race { // pools lose a part of what they hold
+	if codectest.Race { // sync.Pool drops some of its values then
 		most = blocks
 	}
 	if all > most {
