@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"sync"
 
 	"golang.org/x/net/http2"
 )
@@ -16,17 +17,18 @@ const path = "/flwr.proto.FlowerService/Join"
 // A Client is a client as the server sees it.
 type Client struct {
 	answers io.Reader
-	w       http.ResponseWriter
-	flush   func()
 	done    chan struct{}
+
+	mu    sync.Mutex
+	w     http.ResponseWriter // nil once the client has left: net/http lets nobody write behind its handler's end
+	flush func()
 }
 
 // Ask sends a request, and waits for the answer.
 func (c *Client) Ask(m Message) (Message, error) {
-	if err := write(c.w, &m, true); err != nil {
+	if err := c.send(&m); err != nil {
 		return Message{}, fmt.Errorf("flowersim: %w", err)
 	}
-	c.flush()
 	answer, err := read(c.answers, false)
 	if err == nil && answer.Kind != m.Kind {
 		err = fmt.Errorf("%w: kind %d in answer to %d", errMessage, answer.Kind, m.Kind)
@@ -36,10 +38,27 @@ func (c *Client) Ask(m Message) (Message, error) {
 
 // End tells the client that the training is over. It must be called once.
 func (c *Client) End() error {
-	err := write(c.w, &Message{Kind: End}, true)
-	c.flush()
+	err := c.send(&Message{Kind: End})
 	close(c.done)
 	return err
+}
+
+func (c *Client) send(m *Message) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.w == nil {
+		return net.ErrClosed
+	}
+	err := write(c.w, m, true)
+	c.flush()
+	return err
+}
+
+// left is for the end of the client's call.
+func (c *Client) left() {
+	c.mu.Lock()
+	c.w = nil
+	c.mu.Unlock()
 }
 
 // Serve accepts connections of l until ctx is done, and calls joined with each client, which may keep it until its End. It closes l.
@@ -78,5 +97,6 @@ func serve(ctx context.Context, conn net.Conn, joined func(*Client)) {
 			w.Header().Set("Grpc-Status", "0")
 		case <-r.Context().Done():
 		}
+		c.left()
 	})})
 }
