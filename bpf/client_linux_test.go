@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"flag"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -24,6 +25,7 @@ func TestMain(m *testing.M) {
 		obey()
 		return
 	}
+	flag.Set("test.parallel", "8") // of tests that wait for most of their time; go test -parallel has the last word: m.Run reads it
 	os.Exit(m.Run())
 }
 

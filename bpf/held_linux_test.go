@@ -192,6 +192,7 @@ func TestSizeOfFlows(t *testing.T) {
 // Connections that wait for a proxy that cannot go on with them, since its flows have another form or since it has no Hold, are refused,
 // and never reach another program's listener at the dead proxy's port, also when that proxy dies as well. An orderly end leaves nothing behind.
 func TestHeldInVain(t *testing.T) {
+	t.Parallel()
 	for name, x := range map[string]struct {
 		size   uint32 // of a flow of the dead proxy
 		next   func(*Config)

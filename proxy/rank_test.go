@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"flag"
 	"testing"
 
 	"github.com/gradproxy/gradproxy/proxy/internal/rank"
@@ -11,7 +12,10 @@ import (
 var locks ranktest.Watcher
 
 // All tests of this package run with their ranked locks watched, and fail together if one was taken out of order.
-func TestMain(m *testing.M) { ranktest.Main(m, &locks) }
+func TestMain(m *testing.M) {
+	flag.Set("test.parallel", "8") // of tests that wait for most of their time; go test -parallel has the last word: m.Run reads it
+	ranktest.Main(m, &locks)
+}
 
 // A connection that bypasses the tunnel and one that comes to rest take their locks in the order that package rank gives.
 func TestLockOrder(t *testing.T) {

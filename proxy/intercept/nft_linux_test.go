@@ -14,6 +14,7 @@ import (
 
 // The text that users are shown and the rules in the kernel are the same: nft lists both alike.
 func TestPlanIsWhatIsApplied(t *testing.T) {
+	t.Parallel()
 	require.Command(t, "nft")
 	configs := map[string]RedirectConfig{
 		"usual":          paris(),

@@ -3,9 +3,11 @@ package intercept
 import (
 	"context"
 	"errors"
+	"flag"
 	"io"
 	"net"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -22,6 +24,11 @@ const (
 	server4 = "10.2.0.1:20001"
 	server6 = "[2001:db8:2::1]:20001"
 )
+
+func TestMain(m *testing.M) {
+	flag.Set("test.parallel", "8") // of tests that wait for most of their time; go test -parallel has the last word: m.Run reads it
+	os.Exit(m.Run())
+}
 
 // twoSites returns a job's host, and a far host whose servers answer "D": reached directly.
 func twoSites(t *testing.T) (job, far *site) {
@@ -105,6 +112,7 @@ func TestRedirectTellsWhereTheClientMeantToGo(t *testing.T) {
 
 // A connection that must never be redirected to the proxy is not, though its network and ports match.
 func TestRedirectSparesWhatIsNotItsOwn(t *testing.T) {
+	t.Parallel()
 	job, _ := twoSites(t)
 	job.answer("10.1.0.1:30000", "L")
 	c := paris()
@@ -154,6 +162,7 @@ func TestPortsOutsideTheRangeAreSpared(t *testing.T) {
 // Connections that were open before the rules came, idle or not, are untouched by them, whether they are in force, have
 // expired, or refuse; and so are connections whose first packet conntrack never saw.
 func TestOpenConnectionsAreUntouched(t *testing.T) {
+	t.Parallel()
 	job, _ := twoSites(t)
 	var open []net.Conn
 	for _, addr := range []string{server4, server6} {
@@ -193,6 +202,7 @@ func TestOpenConnectionsAreUntouched(t *testing.T) {
 // The rules of a proxy that no longer refreshes them lose their force by themselves. Connections that were redirected
 // before stay so: conntrack holds their mapping.
 func TestRulesExpireByThemselves(t *testing.T) {
+	t.Parallel()
 	for _, x := range []struct {
 		name   string
 		refuse bool
@@ -236,6 +246,7 @@ func TestRulesExpireByThemselves(t *testing.T) {
 // Connections that are made while no proxy runs wait for the next one, if it comes in time: from the moment at which the old one was killed,
 // also while its rules are still in force. If none comes, they are refused, and never go directly.
 func TestHeldForTheNextProxy(t *testing.T) {
+	t.Parallel()
 	for _, x := range []struct {
 		name string
 		hold time.Duration
@@ -535,6 +546,7 @@ func TestCloseRemovesTheTable(t *testing.T) {
 
 // New networks come into force, old ones leave it, and open connections are not harmed.
 func TestUpdate(t *testing.T) {
+	t.Parallel()
 	job, _ := twoSites(t)
 	c := paris()
 	c.Networks = prefixes("10.9.0.0/16", "2001:db8:2::/48")
@@ -564,6 +576,7 @@ func TestUpdate(t *testing.T) {
 
 // A gateway takes connections that other hosts send through it, and refuses them when dead.
 func TestGateway(t *testing.T) {
+	t.Parallel()
 	job, gateway := newSite(t), newSite(t)
 	_, far := newSite(t), newSite(t)
 	connect(job, gateway, "lan", []string{"10.1.0.1/24", "2001:db8:1::1/64"}, []string{"10.1.0.254/24", "2001:db8:1::254/64"})
@@ -623,6 +636,7 @@ func TestDirectConnectionsToTheListenerAreReset(t *testing.T) {
 
 // While networks change and the rules are refreshed, every new connection is taken: each change is one transaction.
 func TestChangesLeaveNoGap(t *testing.T) {
+	t.Parallel()
 	job, _ := twoSites(t)
 	r := redirect(job, paris())
 	serve(t, r, nil)

@@ -46,6 +46,7 @@ func transparent() RedirectConfig {
 }
 
 func TestTransparentTellsWhereTheClientMeantToGo(t *testing.T) {
+	t.Parallel()
 	client, gw, _ := gateway(t)
 	type ends struct{ client, server netip.AddrPort }
 	seen := make(chan ends, 2)
@@ -88,6 +89,7 @@ func TestTransparentTellsWhereTheClientMeantToGo(t *testing.T) {
 // A connection of the gateway that has its client's address and port gets its answers though they are addressed to the
 // client, and the server sees the client.
 func TestTransparentConnectionsKeepTheirClient(t *testing.T) {
+	t.Parallel()
 	_, gw, server := gateway(t)
 	c := transparent()
 	c.Networks = prefixes("10.1.0.0/16", "2001:db8:1::/48") // the clients', as at the gateway beside the servers
@@ -137,6 +139,7 @@ func TestTransparentConnectionsKeepTheirClient(t *testing.T) {
 }
 
 func TestTransparentRefusesWhenDead(t *testing.T) {
+	t.Parallel()
 	client, gw, _ := gateway(t)
 	c := transparent()
 	c.Refuse = true

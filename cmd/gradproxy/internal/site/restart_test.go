@@ -19,9 +19,11 @@ import (
 // at each flush the server's weights equal the sum of all gradients again, also at the first flush after the restart.
 // Without a folder for state they never do again.
 func TestResidualsSurviveARestart(t *testing.T) {
+	t.Parallel()
 	const before, after, flush = 14, 17, 4 // the residual is far from empty after 14 values, the first of which is exact
 	for name, state := range map[string]string{"state is kept": "state: {dir: kept}\n", "state is lost": ""} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			l := newLab(t)
 			if err := os.Mkdir(filepath.Join(l.dir, "kept"), 0o700); err != nil {
 				t.Fatal(err)
