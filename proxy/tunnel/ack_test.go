@@ -13,10 +13,8 @@ import (
 // at the records that would leave.
 func attached(t testing.TB, cfg Config) (*session, *carrier) {
 	t.Helper()
-	e := &Endpoint{cfg: cfg}
-	e.cfg.setDefaults()
-	e.log, e.mem.limit, e.window = e.cfg.Logger, 1<<30, 256<<10
-	s := newPeer(e, Peer{Name: "puppet"}).sess
+	cfg.Memory = 1 << 30
+	s := newPeer(newEndpoint(cfg), Peer{Name: "puppet"}).sess
 	if err := s.establish(&hello{mine: newIncarnation(), maxBody: maxBody, streams: 4, window: 64 << 10}); err != nil {
 		t.Fatal(err)
 	}
@@ -269,7 +267,7 @@ func TestWindowsRide(t *testing.T) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		st.toldAt = told
-		s.lazyArmed = true // no timer: the test looks before it could fire, or much later
+		s.lazyAlarm.isSet = true // no timer: the test looks before it could fire, or much later
 		s.update(st, false)
 	}
 	lazily(time.Time{})

@@ -2,7 +2,6 @@ package tunnel
 
 import (
 	"cmp"
-	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -44,9 +43,10 @@ type carrier struct {
 	out []byte // small records that the writer has in hand
 	big *chunk // written after them
 	padder
-	gatherer
+	sentAt    time.Time // when it last sent bytes of streams
+	gathering alarm     // set while small messages gather; rings for gathered
 
-	flight    int  // chunks that left on it and are not acknowledged
+	flight    flight
 	goAwayDue bool // records to send on this carrier
 	pingDue   bool
 	leaveDue  bool
@@ -87,51 +87,15 @@ func (c *carrier) rank() int {
 	return 0
 }
 
-// kill ends the carrier at once. The caller holds the session's lock.
-func (c *carrier) kill(err error) {
-	if c.dead {
-		return
-	}
-	c.dead, c.err = true, err
-	if c.datagrams && c.dialed && !c.leaving && c.session.err == nil && !errors.Is(err, errRetired) {
-		c.session.peer.blocked(err)
-	}
-	c.session.detach(c)
-	c.cond.Broadcast()
-	c.link.Close()
-	c.session.peer.e.carrierDown(c.session.peer, c, err)
-}
-
-// leave retires the carrier: nothing more leaves on it.
-func (c *carrier) leave() {
-	if c.leaving || c.dead {
-		return
-	}
-	c.leaving, c.leaveDue, c.leftAt = true, true, time.Now()
-	c.session.vacant[c.place.slot] = c.leftAt
-	c.session.wakeAll()
-}
-
-// finish ends the carrier with an END record.
-func (c *carrier) finish(text string) {
-	if c.dead || c.end != nil {
-		return
-	}
-	text = text[:min(len(text), maxText)]
-	c.end = append(header{kind: kindEnd, length: len(text)}.append(nil), text...)
-	c.cond.Broadcast()
-	time.AfterFunc(endWithin, func() { c.link.Close() })
-}
-
 // count adds the traffic since the last call to the peer's counters. The caller holds the session's lock.
 func (c *carrier) count(now Traffic) {
-	p := c.session.peer
+	far := c.session.far
 	if now.Sent > c.network.Sent {
-		p.networkSent.Add(now.Sent - c.network.Sent)
+		far.networkSent.Add(now.Sent - c.network.Sent)
 		c.network.Sent = now.Sent
 	}
 	if now.Received > c.network.Received {
-		p.networkReceived.Add(now.Received - c.network.Received)
+		far.networkReceived.Add(now.Received - c.network.Received)
 		c.network.Received = now.Received
 	}
 }
@@ -141,5 +105,51 @@ func (c *carrier) wake() {
 	if c.idle {
 		c.idle = false
 		c.cond.Broadcast()
+	}
+}
+
+// express returns the carrier for small chunks, and whether it is the only one; nil: none.
+func (s *session) express() (first *carrier, only bool) {
+	n := 0
+	for _, c := range s.carriers {
+		if !c.leaving && c.end == nil {
+			if n++; first == nil {
+				first = c
+			}
+		}
+	}
+	return first, n == 1
+}
+
+// waiting returns one carrier that waits: for small chunks the express if it is one, for others any but it; nil: none does.
+func (s *session) waiting(small bool) *carrier {
+	express, only := s.express()
+	if express == nil {
+		return nil
+	}
+	switch {
+	case (small || only) && express.idle:
+		return express
+	case small && !express.flushing.Load():
+		return nil // it will look before it waits
+	}
+	for _, c := range s.carriers {
+		if c != express && c.idle && !c.leaving {
+			return c
+		}
+	}
+	return nil
+}
+
+// wakeControl wakes a carrier for records about streams.
+func (s *session) wakeControl() {
+	if express, _ := s.express(); express != nil {
+		express.wake()
+	}
+}
+
+func (s *session) wakeAll() {
+	for _, c := range s.carriers {
+		c.wake()
 	}
 }

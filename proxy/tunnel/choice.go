@@ -2,7 +2,6 @@ package tunnel
 
 import (
 	"fmt"
-	"sync"
 	"time"
 )
 
@@ -54,12 +53,6 @@ type Choice struct {
 	// get through), "only" (TLS does not), "review".
 	Reason string
 	Why    string // with figures
-}
-
-// A chooser holds a peer's choice. Its lock is held for moments.
-type chooser struct {
-	mu     sync.Mutex
-	choice choice
 }
 
 // use changes the carrier.

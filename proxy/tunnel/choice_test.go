@@ -218,13 +218,13 @@ func TestCarriersChange(t *testing.T) {
 				read <- n
 			}()
 			for range 3 {
-				p.change(func(c *choice) { c.use(time.Now(), true, "faster", "the test says so at %v", time.Now()) })
+				p.chooser.change(func(c *choice) { c.use(time.Now(), true, "faster", "the test says so at %v", time.Now()) })
 				if there == CarrierTLS {
 					waitFor(t, paris, "back at TLS", func(s PeerStats) bool { return s.Choice.Reason == "blocked" && s.Datagrams == 0 && s.Carriers == 2 })
 					continue
 				}
 				waitFor(t, paris, "over datagrams", func(s PeerStats) bool { return s.Datagrams == 1 && s.Carriers == 2 })
-				p.change(func(c *choice) { c.use(time.Now(), false, "slower", "the test says so at %v", time.Now()) })
+				p.chooser.change(func(c *choice) { c.use(time.Now(), false, "slower", "the test says so at %v", time.Now()) })
 				waitFor(t, paris, "over TLS", func(s PeerStats) bool { return s.Datagrams == 0 && s.Carriers == 2 })
 			}
 			close(stop)
@@ -267,7 +267,7 @@ func TestDatagramsAreCut(t *testing.T) {
 		return between.inside.LocalAddr().String()
 	})
 	p := paris.list()[0]
-	p.change(func(c *choice) { c.use(time.Now(), true, "faster", "the test says so") })
+	p.chooser.change(func(c *choice) { c.use(time.Now(), true, "faster", "the test says so") })
 	waitFor(t, paris, "over datagrams", func(s PeerStats) bool { return s.Datagrams == 1 && s.Carriers == 2 })
 	s, err := paris.Open(context.Background(), "tokyo", nil)
 	if err != nil {

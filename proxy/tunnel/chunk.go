@@ -10,9 +10,9 @@ type chunk struct {
 	n    int    // bytes that it holds
 	fin  bool   // the direction ends after them
 
-	state   chunkState
-	left    bool     // has left once: header and bytes are final
-	carrier *carrier // on which it left last
+	state  chunkState
+	left   bool    // has left once: header and bytes are final
+	flight *flight // of the carrier on which it left last; nil: it is to leave, perhaps again
 
 	users int  // goroutines that use buf outside the lock
 	freed bool // to be put back when the last user is gone
@@ -27,6 +27,19 @@ const (
 	chunkFilling                   // Write copies into it
 	chunkSent                      // left on a carrier, not acknowledged
 )
+
+// A flight counts the chunks that left on one carrier and are not acknowledged.
+type flight struct {
+	n     int
+	ended func() // called when the last one is; nil: nobody waits for it
+}
+
+// lands takes one out that was acknowledged, or dropped.
+func (f *flight) lands() {
+	if f.n--; f.n == 0 && f.ended != nil {
+		f.ended()
+	}
+}
 
 // end returns the position after the chunk, where the end of the direction counts as one position.
 func (c *chunk) end() uint64 {

@@ -12,13 +12,6 @@ import (
 	"unicode/utf8"
 )
 
-// Values of Config.Carrier.
-const (
-	CarrierTLS  = "tls"
-	CarrierDTLS = "dtls"
-	CarrierAuto = "auto"
-)
-
 // A Config describes one site's end of its tunnels. Only Name, Identity and Accept are needed.
 type Config struct {
 	Name     string   // of this site, not empty; peers show it in their logs
@@ -61,16 +54,6 @@ type Peer struct {
 	Name string // how this side calls it
 	Dial string // host:port; "": this side waits to be dialed
 	ID   string // SPIFFE id, which must be the only URI in its certificate: "spiffe://lab/tokyo"
-}
-
-// Events are callbacks for counters: they are told of every change of a session. They are called with locks held: they must
-// return at once and call nothing of this package. nil ones are left out.
-type Events struct {
-	CarrierUp     func(peer string)
-	CarrierDown   func(peer string, err error)    // lost, not retired in order
-	SessionUp     func(peer string)               // a new session, without streams yet
-	SessionLost   func(peer string, reason error) // all its streams were reset, but not by Close
-	CarrierFailed func(peer string, err error)    // a dial or handshake; peer is "" while it is not known
 }
 
 func (c *Config) setDefaults() {

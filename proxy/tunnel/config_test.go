@@ -93,10 +93,10 @@ func TestTickAfterSleep(t *testing.T) {
 		near, _, paris, _ := meet(t, nil, &fabric{delay: time.Millisecond})
 		s := paris.list()[0].session()
 		later := time.Now().Add(time.Minute)
-		if err := s.tick(later, true); err != nil || len(s.carriers) != 2 {
+		if err := paris.peers[0].tick(s, later, true); err != nil || len(s.carriers) != 2 {
 			t.Errorf("after a sleep: %d carriers, %v", len(s.carriers), err)
 		}
-		if err := s.tick(later.Add(deadAfter), false); err != nil || len(s.carriers) != 0 {
+		if err := paris.peers[0].tick(s, later.Add(deadAfter), false); err != nil || len(s.carriers) != 0 {
 			t.Errorf("after silence: %d carriers, %v", len(s.carriers), err)
 		}
 		near.Reset(CodeApp)

@@ -101,4 +101,21 @@
 //	Stream.writing, reading  one Write at a time, and one Read
 //	session.mu               a session with its carriers and streams
 //	others                   identities, half-open handshakes, a peer's openings, buffers before TLS: no lock is taken under them
+//
+// # Files
+//
+// A file uses only files further up in this list, but for two groups of types that know each other: session, carrier and stream; and
+// endpoint and peer. An integration test holds them to it.
+//
+//	record, hello, ids, errors, transport          the wire, and the interface of a carrier's connection; tls, dtls and their files are below it
+//	chunk, memory, half, queue, openings, meter …  state that knows no session, takes times and values, and returns decisions
+//	near, far                                      this site and a peer as sessions know them
+//	session, carrier, stream                       the state under a session's lock
+//	enqueue, limit, send, ending, detach           a stream comes into the queues, ends, and a carrier is lost
+//	gather, lazy, schedule, writer, alarms         a carrier takes from the queues and writes
+//	credit, opening, receive, records              a record has come
+//	life, reader, read, write, open, incoming      a session begins and fails; a carrier reads; a stream is used, opened and answered
+//	endpoint, peer                                 the sites and their sessions
+//	answer, rival, silence, watch, handshake, dial a peer's openings, its signs of life, and its carriers
+//	relief, accept, stats, tunnel                  all peers together
 package tunnel

@@ -63,14 +63,14 @@ func (st *Stream) abort(code Code) {
 	}
 	st.aborted, st.code = true, code
 	st.dropUnsent()
-	st.die(&ResetError{Peer: st.session.peer.name, Code: code})
+	st.die(&ResetError{Peer: st.session.far.name, Code: code})
 	st.session.update(st, true)
 	st.settle()
 }
 
 // letGo drops the bytes that are there to be read, since nobody will.
 func (st *Stream) letGo() {
-	st.unread()
+	st.unread(st.session.mem)
 	if st.held != nil { // the reader may still look at it: leave it to the garbage collector
 		st.session.mem.forget(st.held)
 		st.held = nil
@@ -94,17 +94,14 @@ func (st *Stream) die(err error) {
 // lose ends the stream with its session. Bytes that are there to be read stay.
 func (st *Stream) lose(err error) {
 	st.dropAll()
-	st.dropEarly()
+	st.dropEarly(st.session.mem)
 	st.gone = true
 	if st.unborn() {
 		st.letGo()
 	}
 	st.die(err)
-	st.session.mem.granted.Add(-int64(st.window) + int64(st.session.peer.e.window))
+	st.session.mem.granted.Add(-int64(st.window) + int64(st.session.near.window))
 }
-
-// unborn reports whether nobody has the stream yet: its opening is not whole.
-func (st *Stream) unborn() bool { return st.answering && !st.answered }
 
 // settle lets the stream go once both sides are done with it.
 func (st *Stream) settle() {
@@ -127,31 +124,31 @@ func (st *Stream) settle() {
 	}
 	st.gone = true
 	if st.accepted && !st.aborted && st.final == noEnd {
-		st.session.peer.openings.endedInOrder()
+		st.session.far.openings.endedInOrder()
 	}
 	st.dropAll()
-	st.dropEarly()
-	st.session.mem.granted.Add(-int64(st.window) + int64(st.session.peer.e.window))
+	st.dropEarly(st.session.mem)
+	st.session.mem.granted.Add(-int64(st.window) + int64(st.session.near.window))
 	st.session.remove(st)
 }
 
-// Done is closed when the stream is dead in both directions: reset by either side, or lost with its session.
-// Bytes that came before may remain to be read. It is not closed by an orderly end.
-func (st *Stream) Done() <-chan struct{} {
-	st.session.mu.Lock()
-	defer st.session.mu.Unlock()
-	if st.dead == nil {
-		st.dead = make(chan struct{})
-		if st.err != nil {
-			close(st.dead)
-		}
+// remove takes a stream out that both sides are done with, and tells the peer so.
+func (s *session) remove(st *Stream) {
+	delete(s.streams, st.id)
+	if !st.peerDone {
+		s.dones.push(st.id)
+		s.wakeControl()
 	}
-	return st.dead
+	if st.answering && !st.deciding {
+		s.finishedOne()
+	}
+	s.notifyEmpty()
 }
 
-// Err is nil while the stream is not dead, and then the error that Write returns.
-func (st *Stream) Err() error {
-	st.session.mu.Lock()
-	defer st.session.mu.Unlock()
-	return st.err
+// notifyEmpty wakes the callers that wait until no stream is left.
+func (s *session) notifyEmpty() {
+	if s.emptied != nil && len(s.streams) == 0 {
+		close(s.emptied)
+		s.emptied = nil
+	}
 }

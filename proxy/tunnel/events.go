@@ -1,112 +1,83 @@
 package tunnel
 
 import (
-	"errors"
+	"context"
 	"log/slog"
+	"net"
 	"time"
 )
 
-func (e *Endpoint) carrierUp(p *peer, c *carrier) {
-	e.log.Debug("carrier up", "peer", p.name, "slot", c.place.slot, "address", c.link.RemoteAddr(), "dialed", c.dialed, "congestion", c.link.State().Congestion)
-	if f := e.cfg.Events.CarrierUp; f != nil {
-		f(p.name)
+// Events are callbacks for counters: they are told of every change of a session. They are called with locks held: they must
+// return at once and call nothing of this package. nil ones are left out.
+type Events struct {
+	CarrierUp     func(peer string)
+	CarrierDown   func(peer string, err error)    // lost, not retired in order
+	SessionUp     func(peer string)               // a new session, without streams yet
+	SessionLost   func(peer string, reason error) // all its streams were reset, but not by Close
+	CarrierFailed func(peer string, err error)    // a dial or handshake; peer is "" while it is not known
+}
+
+// A reporter writes the changes of sessions into the log and tells Events of them.
+type reporter struct {
+	log    *slog.Logger
+	events Events
+}
+
+func (r *reporter) carrierUp(peer string, slot uint8, dialed bool, link Link) {
+	r.log.Debug("carrier up", "peer", peer, "slot", slot, "address", link.RemoteAddr(), "dialed", dialed, "congestion", link.State().Congestion)
+	if f := r.events.CarrierUp; f != nil {
+		f(peer)
 	}
 }
 
 // carrierDown is called when a carrier was lost; not when it has left in order or ended with its session.
-func (e *Endpoint) carrierDown(p *peer, c *carrier, err error) {
-	if errors.Is(err, errRetired) || c.session.err != nil {
-		return
-	}
-	e.log.Info("carrier lost", "peer", p.name, "slot", c.place.slot, "address", c.link.RemoteAddr(), "lived", time.Since(c.born).Round(time.Millisecond), "err", err)
-	if f := e.cfg.Events.CarrierDown; f != nil {
-		f(p.name, err)
+func (r *reporter) carrierDown(peer string, slot uint8, lived time.Duration, address net.Addr, err error) {
+	r.log.Info("carrier lost", "peer", peer, "slot", slot, "address", address, "lived", lived.Round(time.Millisecond), "err", err)
+	if f := r.events.CarrierDown; f != nil {
+		f(peer, err)
 	}
 }
 
 // carrierFailed is called when a dial or a handshake has failed; again: like the last time, which the log need not
 // repeat every two seconds.
-func (e *Endpoint) carrierFailed(peer string, err error, again bool) {
+func (r *reporter) carrierFailed(peer string, err error, again bool) {
 	level := slog.LevelWarn
 	if again {
 		level = slog.LevelDebug
 	}
-	e.log.Log(e.ctx, level, "no carrier", "peer", peer, "err", err)
-	if f := e.cfg.Events.CarrierFailed; f != nil {
+	r.log.Log(context.Background(), level, "no carrier", "peer", peer, "err", err)
+	if f := r.events.CarrierFailed; f != nil {
 		f(peer, err)
 	}
 }
 
 // outageBegins is called when nothing has come back from the peer for a while, and when the last carrier is lost.
-func (e *Endpoint) outageBegins(p *peer, silent time.Duration, carriers int) {
-	e.log.Warn("outage: nothing comes back from the peer, so connections wait", "peer", p.name, "silent", silent.Round(time.Millisecond), "carriers", carriers)
+func (r *reporter) outageBegins(peer string, silent time.Duration, carriers int) {
+	r.log.Warn("outage: nothing comes back from the peer, so connections wait", "peer", peer, "silent", silent.Round(time.Millisecond), "carriers", carriers)
 }
 
 // outageEnds is called when bytes come back from the peer, and the bytes of lost carriers have left again.
-func (e *Endpoint) outageEnds(p *peer, lasted time.Duration, lost int, again uint64) {
-	e.log.Warn("outage is over", "peer", p.name, "lasted", lasted.Round(time.Millisecond), "carriers_lost", lost, "bytes_sent_again", again)
+func (r *reporter) outageEnds(peer string, lasted time.Duration, lost int, again uint64) {
+	r.log.Warn("outage is over", "peer", peer, "lasted", lasted.Round(time.Millisecond), "carriers_lost", lost, "bytes_sent_again", again)
 }
 
-func (e *Endpoint) sessionUp(p *peer) {
-	e.log.Info("session begins", "peer", p.name)
-	if f := e.cfg.Events.SessionUp; f != nil {
-		f(p.name)
+func (r *reporter) sessionUp(peer string) {
+	r.log.Info("session begins", "peer", peer)
+	if f := r.events.SessionUp; f != nil {
+		f(peer)
 	}
 }
 
 // sessionLost is called when a session has ended, with the number of its streams. announced: the peer had said that it would end.
-func (e *Endpoint) sessionLost(p *peer, reason error, streams int, announced bool) {
-	if e.closing.Load() {
-		return
-	}
+func (r *reporter) sessionLost(peer string, reason error, streams int, announced bool) {
 	if streams == 0 {
-		e.log.Info("session has ended, no stream was open", "peer", p.name, "reason", reason)
+		r.log.Info("session has ended, no stream was open", "peer", peer, "reason", reason)
 	} else if announced {
-		e.log.Info("the peer has ended in order", "peer", p.name, "streams_reset", streams)
+		r.log.Info("the peer has ended in order", "peer", peer, "streams_reset", streams)
 	} else {
-		e.log.Warn("session lost, all its streams are reset", "peer", p.name, "streams", streams, "reason", reason)
+		r.log.Warn("session lost, all its streams are reset", "peer", peer, "streams", streams, "reason", reason)
 	}
-	if f := e.cfg.Events.SessionLost; f != nil {
-		f(p.name, reason)
+	if f := r.events.SessionLost; f != nil {
+		f(peer, reason)
 	}
-}
-
-// relieve is called when 95 % of the memory budget are used, and while that is so. It resets the streams whose readers have taken
-// nothing for a second, the largest first, until that is no longer so.
-func (e *Endpoint) relieve() {
-	if e.relieves.Swap(true) {
-		return
-	}
-	go func() {
-		defer e.relieves.Store(false)
-		for e.mem.over(95) {
-			st := e.largestStalled(time.Now().Add(-time.Second))
-			if st == nil {
-				return
-			}
-			e.log.Warn("stream reset: memory budget spent and its reader does not read", "peer", st.Peer(), "bytes", st.Buffered())
-			st.Reset(CodeMemory)
-		}
-	}()
-}
-
-// largestStalled returns the stream with most to read, or beyond a gap, among the streams whose reader has taken nothing
-// since then, of the peers that use more than their share. One that was reset holds nothing, though the peer may never
-// say that it knows.
-func (e *Endpoint) largestStalled(since time.Time) (largest *Stream) {
-	var most uint64
-	for _, p := range e.list() {
-		if !p.mem.over(95) {
-			continue
-		}
-		s := p.session()
-		s.mu.Lock()
-		for _, st := range s.streams {
-			if n := st.far - st.pos; n > most && st.waitsAt.Before(since) && !st.aborted && !st.closed {
-				largest, most = st, n
-			}
-		}
-		s.mu.Unlock()
-	}
-	return largest
 }

@@ -2,24 +2,23 @@ package tunnel
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"log/slog"
 	"strings"
 	"testing"
 )
 
-// loggingEndpoint returns an endpoint that writes its log into the buffer, with no times.
-func loggingEndpoint() (*Endpoint, *bytes.Buffer) {
+// newReporter returns a reporter that writes its log into the buffer, with no times.
+func newReporter() (*reporter, *bytes.Buffer) {
 	var b bytes.Buffer
-	return &Endpoint{ctx: context.Background(), log: slog.New(slog.NewTextHandler(&b, nil))}, &b
+	return &reporter{log: slog.New(slog.NewTextHandler(&b, nil))}, &b
 }
 
 // The carriers of a peer fail together: the log has one line for each reason, until a carrier was up in between.
 func TestFailuresAreLoggedOnce(t *testing.T) {
-	e, log := loggingEndpoint()
-	p := &peer{e: e, name: "tokyo"}
-	fails := func(reason string) { e.carrierFailed(p.name, errors.New(reason), p.saidBefore(reason)) }
+	r, log := newReporter()
+	p := new(peer)
+	fails := func(reason string) { r.carrierFailed("tokyo", errors.New(reason), p.saidBefore(reason)) }
 	fails("refused")
 	fails("refused")
 	fails("timed out")
@@ -43,8 +42,8 @@ func TestEndsOfSessionsInTheLog(t *testing.T) {
 		{2, true, `level=INFO msg="the peer has ended in order"`},
 		{2, false, `level=WARN msg="session lost, all its streams are reset"`},
 	} {
-		e, log := loggingEndpoint()
-		if e.sessionLost(&peer{e: e, name: "tokyo"}, errors.New("the reason"), x.streams, x.announced); !strings.Contains(log.String(), x.want) {
+		r, log := newReporter()
+		if r.sessionLost("tokyo", errors.New("the reason"), x.streams, x.announced); !strings.Contains(log.String(), x.want) {
 			t.Errorf("%d streams, announced: %v: %s, want %s", x.streams, x.announced, log, x.want)
 		}
 	}

@@ -80,10 +80,8 @@ func FuzzHandshake(f *testing.F) {
 	f.Add(record(nil, header{kind: kindEnd}, []byte("no\n")...))
 	f.Add(record(nil, header{kind: kindHello}, []byte("GET / HTTP/1.1\r\n\r\n")...))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		e := &Endpoint{cfg: Config{Name: "tokyo", Insecure: true}}
-		e.cfg.setDefaults()
+		e := newEndpoint(Config{Name: "tokyo", Insecure: true, Memory: 1 << 30})
 		e.transport, _ = newTLSTransport(&e.cfg) // in clear it cannot fail
-		e.log, e.mem.limit, e.window = e.cfg.Logger, 1<<30, 256<<10
 		p := newPeer(e, Peer{Name: "puppet"})
 		e.peers = []*peer{p}
 		conn := whisper{feed{bytes.NewReader(b)}, nowhere{}, new(bytes.Buffer)}

@@ -133,14 +133,12 @@ func FuzzSession(f *testing.F) {
 			return
 		}
 		input := script(b)
-		e := &Endpoint{cfg: Config{Name: "tokyo", Streams: 4, Accept: func(_ string, opening []byte, in *Incoming) {
+		e := newEndpoint(Config{Name: "tokyo", Streams: 4, Memory: 1 << 30, Accept: func(_ string, opening []byte, in *Incoming) {
 			s := in.Accept()
 			defer s.Reset(CodeApp)
 			s.Write(opening)
 			io.Copy(s, s)
-		}}}
-		e.cfg.setDefaults()
-		e.log, e.mem.limit, e.window = e.cfg.Logger, 1<<30, 256<<10
+		}})
 		p := newPeer(e, Peer{Name: "puppet"})
 		s := p.sess
 		if err := s.establish(&hello{mine: newIncarnation(), maxBody: maxBody, streams: 4, window: 64 << 10}); err != nil {

@@ -27,21 +27,14 @@ func (s *session) gathers(c *carrier) bool {
 	if wait <= 0 || s.fillPacket() {
 		return false
 	}
-	if !c.armed {
-		c.armed = true
-		if c.timer == nil {
-			c.timer = time.AfterFunc(wait, c.gathered)
-		} else {
-			c.timer.Reset(wait)
-		}
-	}
+	c.gathering.set(wait)
 	return true
 }
 
 // gathering reports whether records gather now. The session's lock is held.
 func (s *session) gathering() bool {
 	express, _ := s.express()
-	return express != nil && express.armed
+	return express != nil && express.gathering.isSet
 }
 
 // fillPacket reports whether the small records that wait fill a packet.
@@ -52,15 +45,4 @@ func (s *session) fillPacket() bool {
 		n += headerLen + st.unsent
 	}
 	return n >= fullPacket
-}
-
-// gathered is called when the time to gather is over.
-func (c *carrier) gathered() {
-	s := c.session
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c.armed = false
-	if c.idle {
-		c.serve()
-	}
 }

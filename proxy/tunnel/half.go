@@ -75,3 +75,47 @@ const (
 	tiny    = 1 << 10
 	maxTiny = 1 << 10
 )
+
+// received returns the position before which everything is here.
+func (h *recvHalf) received() uint64 {
+	if h.finHere && h.have == h.finAt {
+		return h.have + 1
+	}
+	return h.have
+}
+
+// shift takes the first chunk out of the lih.
+func (h *recvHalf) shift() {
+	ch := h.first
+	if h.first = ch.next; h.first == nil {
+		h.last = nil
+	}
+	ch.next = nil
+}
+
+// peek returns a copy of the next n bytes, which are there.
+func (h *recvHalf) peek(n int) []byte {
+	b := make([]byte, 0, n)
+	for ch := h.first; len(b) < n; ch = ch.next {
+		b = append(b, ch.bytes()[:min(n-len(b), ch.n-ch.from)]...)
+	}
+	return b
+}
+
+// unread drops bytes that nobody will read.
+func (h *recvHalf) unread(mem *account) {
+	for h.first != nil {
+		ch := h.first
+		h.shift()
+		mem.put(ch)
+	}
+	h.dropEarly(mem)
+}
+
+// dropEarly drops the chunks beyond a gap that will not be filled.
+func (h *recvHalf) dropEarly(mem *account) {
+	for _, ch := range h.early {
+		mem.put(ch)
+	}
+	h.early, h.earlyTiny = nil, 0
+}

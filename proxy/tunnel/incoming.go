@@ -51,7 +51,7 @@ func (in *Incoming) answer(code Code, text string) {
 	st := in.st
 	st.deciding = false
 	if in.begun {
-		st.session.peer.openings.answered()
+		st.session.far.openings.answered()
 	}
 	if st.gone {
 		st.session.finishedOne()

@@ -12,6 +12,7 @@ type buffers struct {
 	used    atomic.Int64 // bytes in chunks
 	granted atomic.Int64 // bytes of credit beyond the one that streams begin with
 	pools   [9]sync.Pool
+	relieve func() // called while over(95): has streams given up whose readers have stopped
 }
 
 // An account is the part of the memory that one peer's sessions use. Memory that is short is refused only to peers that use

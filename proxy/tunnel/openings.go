@@ -21,25 +21,18 @@ type openings struct {
 	tokens   float64 // as of then
 	then     time.Time
 	deciding int
-	queue    queue[opened]
+	queue    queue[func()]
 	timer    *time.Timer // that begins the next one; nil: none is armed
-}
-
-// opened is an opening that waits to be shown to Config.Accept.
-type opened struct {
-	in      *Incoming
-	opening []byte
 }
 
 // begin makes the allowance whole.
 func (o *openings) begin() { o.tokens, o.then = openingBurst, time.Now() }
 
-// come shows an opening to Config.Accept, at once or when it is its turn. The session's lock is held.
-func (o *openings) come(in *Incoming, opening []byte) {
-	in.st.session.mem.count(int64(len(opening)))
+// come has an opening shown to Config.Accept, at once or when it is its turn, by a goroutine that calls show.
+func (o *openings) come(show func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.queue.push(opened{in, opening})
+	o.queue.push(show)
 	o.next()
 }
 
@@ -73,8 +66,7 @@ func (o *openings) next() {
 		}
 		o.tokens--
 		o.deciding++
-		q := o.queue.pop()
-		go q.show()
+		go o.queue.pop()()
 	}
 }
 
@@ -84,24 +76,4 @@ func (o *openings) due() {
 	defer o.mu.Unlock()
 	o.timer = nil
 	o.next()
-}
-
-// show has Config.Accept answer an opening, unless the peer has withdrawn it.
-func (q opened) show() {
-	in, s := q.in, q.in.st.session
-	s.mu.Lock()
-	s.mem.count(-int64(len(q.opening)))
-	in.begun = true
-	dead := in.st.err != nil
-	if dead {
-		in.refuse(CodeCanceled, "")
-	}
-	s.mu.Unlock()
-	if dead {
-		return
-	}
-	if e := s.peer.e; e.cfg.Accept != nil {
-		e.cfg.Accept(in.st.Peer(), q.opening, in)
-	}
-	in.Refuse(CodeCanceled, "no answer")
 }

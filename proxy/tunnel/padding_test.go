@@ -125,7 +125,8 @@ func TestNoPaddingForEarlierVersions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := newSession(e.list()[0])
+		p := e.list()[0]
+		s := newSession(&e.near, &p.far, p)
 		if err := s.establish(&hello{name: "tokyo", mine: incarnation{1}, maxBody: maxBody, streams: 1, window: minWindow, pads: pads}); err != nil {
 			t.Fatal(err)
 		}

@@ -8,14 +8,6 @@ import (
 
 const pieceSize = 64 << 10 // bytes of a body that are handed on while the rest is still coming
 
-// received returns the position before which everything is here.
-func (st *Stream) received() uint64 {
-	if st.finHere && st.have == st.finAt {
-		return st.have + 1
-	}
-	return st.have
-}
-
 // admit checks a DATA record against the stream's credit and end.
 func (st *Stream) admit(off, n uint64, fin bool) error {
 	end := off + n
@@ -70,7 +62,7 @@ func (st *Stream) drops(end uint64) bool {
 		st.abort(CodeMemory)
 		return true
 	case mem.over(95):
-		st.session.peer.e.relieve()
+		mem.relieve()
 	}
 	return false
 }
@@ -138,7 +130,7 @@ func (st *Stream) advance(n int, fin bool) {
 	st.have += uint64(n)
 	st.finHere = st.finHere || fin
 	st.session.influx.add(time.Now(), n)
-	st.session.peer.received.Add(uint64(n))
+	st.session.far.received.Add(uint64(n))
 }
 
 // takeEarly stores a chunk beyond a gap, which some other carrier will fill. The place is found by bisection: a peer that leaves a gap
@@ -178,68 +170,4 @@ func (st *Stream) arrived() error {
 	st.session.update(st, st.received()-st.ackedTo >= st.window/4)
 	st.settle()
 	return nil
-}
-
-// consumed is called when Read has taken n bytes.
-func (st *Stream) consumed(n int) {
-	st.pos += uint64(n)
-	if st.gone {
-		return
-	}
-	st.waitsAt = time.Now()
-	if st.finAt == noEnd && st.final == noEnd && st.pos+st.window-st.granted >= st.window/4 {
-		now := time.Now()
-		st.grow(now)
-		st.granted = st.pos + st.window
-		st.session.update(st, true)
-	}
-	st.settle()
-}
-
-// grow doubles the window if a window comes and is read within four round trips: it limits the sender,
-// or will. (quic-go and libp2p's yamux go by the same rule.) Where packets are lost, bytes wait a round trip and more behind each that leaves again:
-// there it may take sixteen, if the sender has spent its credit meanwhile, and the window becomes four times as large, since it is judged less often. A
-// reader that lags behind gets no more, nor one that catches up with bytes that came before.
-func (st *Stream) grow(now time.Time) {
-	e := &st.epoch
-	e.spent = e.spent || st.far+st.window/4 >= st.granted
-	if st.pos-e.pos < st.window/2 {
-		return
-	}
-	took, rtt := now.Sub(e.at), st.session.rtt()
-	soon := took < 2*rtt || e.spent && took < 8*rtt
-	if soon && (st.have-e.have < st.window/2 || st.have-st.pos >= st.window/2) { // it has the rest of the time
-		return
-	}
-	doublings := 0
-	if soon {
-		doublings = 1
-	}
-	if soon && took >= 2*rtt {
-		doublings = 2
-	}
-	for range doublings {
-		if st.window < maxWindow && st.session.mem.grant(int64(st.window)) {
-			st.window *= 2
-		}
-	}
-	e.at, e.pos, e.have, e.spent = now, st.pos, st.have, false
-}
-
-// unread drops bytes that nobody will read.
-func (st *Stream) unread() {
-	for st.first != nil {
-		ch := st.first
-		st.shift()
-		st.session.mem.put(ch)
-	}
-	st.dropEarly()
-}
-
-// dropEarly drops the chunks beyond a gap that will not be filled.
-func (st *Stream) dropEarly() {
-	for _, ch := range st.early {
-		st.session.mem.put(ch)
-	}
-	st.early, st.earlyTiny = nil, 0
 }

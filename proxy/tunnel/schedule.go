@@ -5,34 +5,12 @@ import (
 	"time"
 )
 
-// The choice of the chunks and records that leave next, and of their carrier. The functions of this file are called with the
+// The choice of the chunks and records that leave next on a carrier. The functions of this file are called with the
 // session's lock held.
 //
 // A small chunk of a stream that has little under way goes to the express carrier, the first one, and so
 // overtakes the bytes of other streams in the sockets of the others. A stream with more under way would gain
 // nothing, since its bytes are put in order again: it goes with the bulk, so that the express stays empty.
-const (
-	smallFlight = 128 << 10 // bytes under way, up to which a stream's small chunks are express
-)
-
-// express reports whether ch should leave on the express carrier: it is small, and so are the bytes behind it so far.
-func (st *Stream) express(ch *chunk) bool {
-	return headerLen+max(ch.n, st.unsent) <= batchSize && st.flight <= smallFlight
-}
-
-// express returns the carrier for small chunks, and whether it is the only one; nil: none.
-func (s *session) express() (first *carrier, only bool) {
-	n := 0
-	for _, c := range s.carriers {
-		if !c.leaving && c.end == nil {
-			if n++; first == nil {
-				first = c
-			}
-		}
-	}
-	return first, n == 1
-}
-
 // next fills c.out and c.big with the records that c sends next; false: there are none.
 func (s *session) next(c *carrier) bool {
 	c.out, c.big = c.out[:0], nil
@@ -106,18 +84,6 @@ func (s *session) nextControl(c *carrier) {
 	}
 }
 
-// tell appends the WINDOW record of a stream.
-func (c *carrier) tell(st *Stream) {
-	st.ackedTo, st.toldAt = st.received(), time.Now()
-	c.window(st.id, st.ackedTo, st.granted)
-}
-
-// window appends a WINDOW record.
-func (c *carrier) window(stream, acked, limit uint64) {
-	c.out = header{kind: kindWindow, length: 8, stream: stream, value: acked}.append(c.out)
-	c.out = binary.BigEndian.AppendUint64(c.out, limit)
-}
-
 // nextChunks takes chunks of streams in turn: small ones into the batch, and one of the bulk. Where the
 // express carrier is busy another one helps it.
 func (s *session) nextChunks(c *carrier) {
@@ -185,68 +151,5 @@ func (s *session) send(c *carrier, st *Stream, ch *chunk) {
 	} else {
 		c.big = ch
 		ch.users++
-	}
-}
-
-// enqueue puts st where a carrier will find its next chunk, and wakes one, unless it is by, which will look
-// anyway (nil: none will).
-func (s *session) enqueue(st *Stream, by *carrier) {
-	if c := s.schedule(st, by); c != nil {
-		c.wake()
-	}
-}
-
-// schedule is enqueue for one that sees itself that the carrier it returns, if any, looks.
-func (s *session) schedule(st *Stream, by *carrier) *carrier {
-	if st.queued != notQueued || st.next == nil || st.next.state != chunkQueued {
-		return nil
-	}
-	if st.tiny >= maxTiny && !st.next.left {
-		return nil // an acknowledgement will
-	}
-	small := st.express(st.next)
-	if small {
-		st.queued = queuedSmall
-		s.small.push(st)
-	} else {
-		st.queued = queuedBulk
-		s.bulk.push(st)
-	}
-	if express, only := s.express(); by == nil || !only && small != (by == express) {
-		return s.waiting(small)
-	}
-	return nil
-}
-
-// waiting returns one carrier that waits: for small chunks the express if it is one, for others any but it; nil: none does.
-func (s *session) waiting(small bool) *carrier {
-	express, only := s.express()
-	if express == nil {
-		return nil
-	}
-	switch {
-	case (small || only) && express.idle:
-		return express
-	case small && !express.flushing.Load():
-		return nil // it will look before it waits
-	}
-	for _, c := range s.carriers {
-		if c != express && c.idle && !c.leaving {
-			return c
-		}
-	}
-	return nil
-}
-
-// wakeControl wakes a carrier for records about streams.
-func (s *session) wakeControl() {
-	if express, _ := s.express(); express != nil {
-		express.wake()
-	}
-}
-
-func (s *session) wakeAll() {
-	for _, c := range s.carriers {
-		c.wake()
 	}
 }

@@ -38,7 +38,7 @@ func (s *session) silence(now time.Time, slept bool) (longest time.Duration, sil
 	for _, c := range s.carriers {
 		state := c.link.State()
 		if state.Lost && c.dialed {
-			s.peer.kick(int(c.place.slot)) // a new one takes its place
+			s.far.kicks.kick(int(c.place.slot)) // a new one takes its place
 		}
 		if !state.Waits || slept {
 			c.waits = time.Time{}
@@ -98,23 +98,4 @@ func (s *session) replays() bool {
 		}
 	}
 	return false
-}
-
-// outageBegins notes an outage since then, unless there is one already.
-func (s *session) outageBegins(since time.Time) {
-	if s.outage.lasts() {
-		return
-	}
-	s.outageSaid()
-	s.outage = outage{began: since, replayed: s.peer.replayed.Load()}
-	s.peer.outages.Add(1)
-	s.peer.e.outageBegins(s.peer, time.Since(since), len(s.carriers))
-}
-
-// outageSaid tells of the end of an outage, if there was one whose end is to be told.
-func (s *session) outageSaid() {
-	if o := s.outage; !o.over.IsZero() {
-		s.outage = outage{}
-		s.peer.e.outageEnds(s.peer, o.over.Sub(o.began), o.lost, s.peer.replayed.Load()-o.replayed)
-	}
 }

@@ -22,3 +22,5 @@ type confirmation struct {
 type confirmer interface {
 	confirmation() confirmation
 }
+
+const bbrName = "bbr" // as the kernel calls it

@@ -118,3 +118,10 @@ func fraction(n, all uint64) float64 {
 	}
 	return float64(n) / float64(all)
 }
+
+// Values of Config.Carrier.
+const (
+	CarrierTLS  = "tls"
+	CarrierDTLS = "dtls"
+	CarrierAuto = "auto"
+)

@@ -4,47 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
-	"sync"
-	"sync/atomic"
-	"time"
 )
-
-// An Endpoint is one site's end of its tunnels. Its methods may be called concurrently.
-type Endpoint struct {
-	cfg               Config // defaults filled in
-	log               *slog.Logger
-	mem               buffers
-	window            int // credit that the peer's streams begin with
-	transport         Transport
-	halfOpen          halfOpen
-	halfOpenDatagrams halfOpen // over datagrams
-
-	ctx      context.Context // ends with Close
-	cancel   context.CancelFunc
-	running  sync.WaitGroup
-	draining atomic.Bool
-	closing  atomic.Bool
-	relieves atomic.Bool
-
-	mu    sync.Mutex
-	peers []*peer         // in the order of Config.Peers
-	wasUp map[string]bool // names of peers that were taken out, and had had a session
-}
 
 // New returns an Endpoint which already dials the peers that have an address. It fails if the configuration
 // is wrong or the identity cannot be read. The caller must Close it.
 func New(cfg Config) (*Endpoint, error) {
-	cfg.setDefaults()
-	if err := cfg.check(); err != nil {
+	e := newEndpoint(cfg)
+	if err := e.cfg.check(); err != nil {
 		return nil, err
 	}
-	e := &Endpoint{cfg: cfg, log: cfg.Logger, wasUp: map[string]bool{}}
-	e.mem.limit = cfg.Memory
-	e.window = int(min(max(cfg.Memory/2048, minWindow), 256<<10))
 	if e.transport = cfg.Transport; e.transport == nil {
-		t, err := newTransport(&cfg)
+		t, err := newTransport(&e.cfg)
 		if err != nil {
 			return nil, err
 		}
@@ -55,6 +26,23 @@ func New(cfg Config) (*Endpoint, error) {
 		return nil, err
 	}
 	return e, nil
+}
+
+// newEndpoint returns an Endpoint without transport and peers.
+func newEndpoint(cfg Config) *Endpoint {
+	cfg.setDefaults()
+	e := &Endpoint{
+		near: near{
+			reporter: reporter{cfg.Logger, cfg.Events},
+			pad:      cfg.Pad,
+			streams:  cfg.Streams,
+			window:   int(min(max(cfg.Memory/2048, minWindow), 256<<10)),
+		},
+		cfg:   cfg,
+		wasUp: map[string]bool{},
+	}
+	e.mem.limit, e.mem.relieve = cfg.Memory, e.relieve
+	return e
 }
 
 // Open asks peer for a new stream. opening, at most 4,096 bytes, is for its Config.Accept; the tunnel does not
@@ -175,116 +163,12 @@ func (e *Endpoint) SetPeers(peers []Peer) error {
 	return nil
 }
 
-func (e *Endpoint) list() []*peer {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.peers
-}
-
-func (e *Endpoint) peerByName(name string) *peer {
-	return e.find(func(p *peer) bool { return p.name == name })
-}
-
-func (e *Endpoint) peerByID(id string) *peer {
-	return e.find(func(p *peer) bool { return p.id == id })
-}
-
-// find returns the first peer that f takes; nil: none.
-func (e *Endpoint) find(f func(*peer) bool) *peer {
-	peers := e.list()
-	if i := slices.IndexFunc(peers, f); i >= 0 {
-		return peers[i]
+// start runs the goroutines of a peer until stop is called.
+func (p *peer) start() {
+	ctx, cancel := context.WithCancel(p.e.ctx)
+	p.stop, p.stopped = cancel, ctx.Done()
+	for slot := range p.e.cfg.Carriers {
+		p.e.running.Go(func() { p.keep(ctx, slot) })
 	}
-	return nil
-}
-
-// Stats returns a snapshot of every configured peer, in the order of Config.Peers.
-func (e *Endpoint) Stats() []PeerStats {
-	var all []PeerStats
-	for _, p := range e.list() {
-		rtt, rate := p.path()
-		st := PeerStats{
-			Peer: p.name, RTT: rtt, Rate: rate,
-			Sessions: p.sessions.Load(), Outages: p.outages.Load(), Replayed: p.replayed.Load(),
-			Sent: p.sent.Load(), Received: p.received.Load(), Padding: p.padded.Load(),
-		}
-		s := p.session()
-		s.mu.Lock()
-		for _, c := range s.carriers {
-			state := c.link.State()
-			c.count(state.Network)
-			if state.Congestion == "bbr" {
-				st.BBR++
-			}
-			if c.datagrams {
-				st.Datagrams++
-			}
-			st.Links = append(st.Links, c.stats(&state))
-		}
-		st.Choice = p.choice()
-		st.Network = Traffic{p.networkSent.Load(), p.networkReceived.Load()}
-		if s.outage.lasts() {
-			st.Outage, st.RTT, st.Rate = max(time.Since(s.outage.began), 1), 0, 0
-		}
-		st.Unconfirmed = max(s.meter.flight, 0)
-		st.Carriers, st.Session, st.Streams = len(s.carriers), s.theirs != incarnation{}, len(s.streams)
-		st.Codecs, st.Draining = slices.Clone(s.codecs), s.goneAway
-		s.mu.Unlock()
-		all = append(all, st)
-	}
-	return all
-}
-
-// PeerStats is a snapshot of the session with one peer; counters are since New.
-type PeerStats struct {
-	Peer      string
-	Carriers  int           // attached now; 0 with Session: suspended
-	BBR       int           // of these, the ones under BBR
-	Datagrams int           // and the ones over datagrams
-	Choice    Choice        // with Config.Carrier "auto"; else zero
-	Session   bool          // there is one
-	Outage    time.Duration // for which nothing has come back although bytes are under way, or there has been no carrier; 0: there is no outage
-	Streams   int           // open now
-	RTT       time.Duration // smallest of the last PINGs; 0: unknown, or an outage
-	Rate      float64       // bytes per second at which bulk arrives at the peer, the most of the last 10 s; 0: unknown, or an outage
-	Codecs    []string      // the peer's list
-	Draining  bool          // the peer takes no new streams
-
-	Sessions uint64 // begun
-	Outages  uint64 // begun
-	Replayed uint64 // bytes sent again after the loss of a carrier
-	Sent     uint64 // bytes of streams handed to carriers, replays left out
-	Received uint64 // bytes of streams taken from carriers, duplicates left out
-
-	Unconfirmed int            // bytes of streams that have left and that the peer has not confirmed
-	Links       []CarrierStats // of the carriers that are attached now
-
-	Padding uint64  // bytes of padding sent, with their headers
-	Network Traffic // of all carriers so far; zero: not known
-}
-
-// CarrierStats is a snapshot of one carrier.
-type CarrierStats struct {
-	Carrier    string        // CarrierTLS or CarrierDTLS
-	Congestion string        // name of the congestion control; "": not known
-	Remote     string        // address of the other end
-	Age        time.Duration // since it came
-	RTT        time.Duration // smoothed; 0: not known
-	Loss       float64       // part of the packets that were lost so far; 0 where that is not known
-	Backlog    uint64        // bytes that have left this process and that the other host has not confirmed
-	Network    Traffic       // of this carrier
-	Leaving    bool          // another one takes its place
-}
-
-// stats describes a carrier whose Link has that state. The session's lock is held.
-func (c *carrier) stats(state *LinkState) CarrierStats {
-	s := CarrierStats{Carrier: CarrierTLS, Congestion: state.Congestion, Age: time.Since(c.born), RTT: state.RTT, Loss: state.Loss, Backlog: state.Backlog,
-		Network: state.Network, Leaving: c.leaving}
-	if c.datagrams {
-		s.Carrier = CarrierDTLS
-	}
-	if a := c.link.RemoteAddr(); a != nil {
-		s.Remote = a.String()
-	}
-	return s
+	p.e.running.Go(func() { p.watch(ctx) })
 }

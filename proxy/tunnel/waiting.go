@@ -60,13 +60,6 @@ func (f *inflow) add(now time.Time, window time.Duration) {
 // goesOn reports whether messages that wait are likely to meet others.
 func (f *inflow) goesOn() bool { return f.vain <= maxVain }
 
-// A gatherer is when a carrier last sent bytes of streams, and what wakes it when those that wait have gathered.
-type gatherer struct {
-	sentAt time.Time
-	timer  *time.Timer
-	armed  bool
-}
-
 // A WINDOW that says nothing urgent waits for two round trips within these bounds; for the lower bound only where many bytes come, since the
 // peer keeps them and measures by their acknowledgements how fast they arrive, and for the end of a direction.
 const (

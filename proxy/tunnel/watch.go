@@ -26,7 +26,7 @@ func (p *peer) watch(ctx context.Context) {
 			if now.Sub(last) < time.Second {
 				continue
 			}
-			if err := s.tick(now, now.Sub(last) > 3*time.Second); err != nil {
+			if err := p.tick(s, now, now.Sub(last) > 3*time.Second); err != nil {
 				s.fail(err, "")
 			}
 			last = now
@@ -34,12 +34,11 @@ func (p *peer) watch(ctx context.Context) {
 	}
 }
 
-// tick does the session's work of one second. slept: the process did not run for a while, so that silence proves nothing. An error
+// tick does a session's work of one second. slept: the process did not run for a while, so that silence proves nothing. An error
 // ends the session.
-func (s *session) tick(now time.Time, slept bool) error {
+func (p *peer) tick(s *session, now time.Time, slept bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e := s.peer.e
 	var seen observation
 	for _, c := range slices.Clone(s.carriers) {
 		state := c.link.State()
@@ -54,38 +53,55 @@ func (s *session) tick(now time.Time, slept bool) error {
 			c.kill(fmt.Errorf("not left within %v", leaveWithin))
 		case state.Revoked:
 			c.kill(errors.New("the peer's certificate is revoked"))
-		case !state.Expiry.IsZero() && e.cfg.Now().After(state.Expiry):
+		case !state.Expiry.IsZero() && p.e.cfg.Now().After(state.Expiry):
 			c.kill(fmt.Errorf("a certificate has expired at %v", state.Expiry))
 		case !c.pinging && now.Sub(c.pinged) >= pingEvery:
 			c.pingDue = true
 			c.wake()
 		}
-		if !c.dead && !c.leaving && c.worn(state) {
+		if !c.dead && !c.leaving && c.worn(state, p.e.cfg.Now()) {
 			if c.dialed {
-				s.peer.kick(int(c.place.slot)) // a new one takes its place, then it leaves
+				p.kicks.kick(int(c.place.slot)) // a new one takes its place, then it leaves
 			} else if state.Rekeyed {
 				c.leave() // the dialer does not know why it should, and brings another one
 			}
 		}
 	}
 	if s.mem.over(95) {
-		e.relieve()
+		s.mem.relieve()
 	}
 	copy(s.rates[1:], s.rates[:])
 	s.rates[0] = s.meter.take()
 	seen.rate = s.rates[0]
-	s.peer.observed(now, seen)
-	s.peer.rate.Store(uint64(slices.Max(s.rates[:])))
-	if s.theirs != (incarnation{}) && len(s.carriers) == 0 && now.Sub(s.suspended) >= e.cfg.Resume {
-		return fmt.Errorf("no carrier for %v, the resume time", e.cfg.Resume)
+	p.chooser.observed(now, seen)
+	p.rate.Store(uint64(slices.Max(s.rates[:])))
+	if s.theirs != (incarnation{}) && len(s.carriers) == 0 && now.Sub(s.suspended) >= p.e.cfg.Resume {
+		return fmt.Errorf("no carrier for %v, the resume time", p.e.cfg.Resume)
 	}
 	return nil
 }
 
-// worn reports whether the carrier should be replaced: its key has served long enough, or a certificate ends or was exchanged.
-func (c *carrier) worn(state LinkState) bool {
+// worn reports whether the carrier should be replaced: its key has served long enough, or a certificate ends or was exchanged. now is by
+// Config.Now.
+func (c *carrier) worn(state LinkState, now time.Time) bool {
 	return state.Worn || c.records.Load() >= rotateRecords ||
 		time.Since(c.born) >= rotateAfter ||
-		!state.Renewal.IsZero() && c.session.peer.e.cfg.Now().After(state.Renewal) ||
+		!state.Renewal.IsZero() && now.After(state.Renewal) ||
 		state.Rekeyed
+}
+
+// add adds the figures of a carrier.
+func (o *observation) add(c *carrier, state *LinkState) {
+	chooser := &c.session.far.chooser
+	if !chooser.auto || c.place.slot == 0 && !chooser.lone && !chooser.other(c.place.slot, c.datagrams) { // no bulk, and the peer may have dialed it
+		return
+	}
+	switch {
+	case c.leaving || !c.dialed || chooser.other(c.place.slot, c.datagrams):
+		o.others = true
+	case !c.datagrams:
+		o.bbr = o.bbr || state.Congestion == bbrName
+		o.sent += state.Packets
+		o.resent += state.Resent
+	}
 }

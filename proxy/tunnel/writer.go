@@ -42,7 +42,7 @@ func (c *carrier) await() (work bool, end []byte) {
 		switch {
 		case c.served:
 			c.cond.Wait()
-		case c.dead || c.end != nil || c.leaving && c.peerLeft && c.flight == 0:
+		case c.dead || c.end != nil || c.leaving && c.peerLeft && c.flight.n == 0:
 			return false, c.end
 		case c.link.Pending() > 0:
 			s.mu.Unlock()
@@ -81,7 +81,7 @@ func (c *carrier) mayPad() bool {
 		return false
 	}
 	c.out, c.big = c.padder.next(c.out[:0]), nil
-	c.session.peer.padded.Add(uint64(len(c.out)))
+	c.session.far.padded.Add(uint64(len(c.out)))
 	return len(c.out) > 0
 }
 

@@ -1,0 +1,45 @@
+package tunnel
+
+import "time"
+
+// What a session does when one of its alarms rings: it has a carrier that waits send what has waited.
+
+// gathered is called when the time to gather is over.
+func (c *carrier) gathered() {
+	s := c.session
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.gathering.rang()
+	if c.idle {
+		c.serve()
+	}
+}
+
+// updateLazily makes those lazy streams urgent that have waited long enough.
+func (s *session) updateLazily() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lazyAlarm.rang()
+	now := time.Now()
+	for range s.lazy.n {
+		switch st := s.lazy.pop(); {
+		case st.update != updateLazy || st.gone:
+		case s.ackDue(st, now, now.Sub(st.lazyAt)):
+			st.update = updateUrgent
+			s.urgent.push(st)
+		default:
+			s.lazy.push(st)
+			s.lazyAlarm.set(ackDelay)
+		}
+	}
+	switch {
+	case s.riders.n == 0:
+	case now.Sub(s.ridersAt) >= s.ackTime:
+		s.queueRiders(nil)
+	default:
+		s.lazyAlarm.set(ackDelay)
+	}
+	if express, _ := s.express(); s.urgent.n > 0 && express != nil && express.idle {
+		express.serve()
+	}
+}

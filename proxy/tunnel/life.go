@@ -1,0 +1,146 @@
+package tunnel
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// The life of a session: it is fresh, has carriers, drains, and ends.
+
+func newSession(n *near, f *far, o owner) *session {
+	s := &session{
+		near:    n,
+		far:     f,
+		mem:     &f.mem,
+		owner:   o,
+		mine:    newIncarnation(),
+		streams: make(map[uint64]*Stream),
+		allowed: uint64(n.streams),
+	}
+	s.openCond.L = &s.mu
+	s.lazyAlarm.ring = s.updateLazily
+	return s
+}
+
+// establish makes a fresh session live. It is called with the peer's lock held.
+func (s *session) establish(h *hello) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	order := bytes.Compare(s.mine[:], h.mine[:])
+	if order == 0 {
+		return fmt.Errorf("the other end is this one: it dialed itself")
+	}
+	s.theirs = h.mine
+	s.even = order < 0
+	s.maxBody = min(maxBody, h.maxBody)
+	s.sendWindow = uint64(h.window)
+	s.openLimit = uint64(h.streams)
+	s.codecs = h.codecs
+	if h.pads {
+		s.pad = s.near.pad
+	} else if s.near.pad > 0 {
+		s.near.log.Warn("the peer's version takes no padding: sizes are not hidden from observers of the network; upgrade it", "peer", s.far.name)
+	}
+	s.suspended = time.Now()
+	s.draining = s.near.draining.Load()
+	s.far.sessions.Add(1)
+	s.near.sessionUp(s.far.name)
+	return nil
+}
+
+// attach adds a carrier; false: the session is dead, or has too many that will not leave. Of two carriers in one slot the older one
+// retires, or is ended at once if the dialer says that it is dead. Both sides see the same order.
+func (s *session) attach(c *carrier) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil || s.near.closing.Load() || len(s.carriers) >= 2*maxSlots {
+		return false
+	}
+	c.session = s
+	c.cond.L = &s.mu
+	c.gathering.ring = c.gathered
+	c.padder.step = s.pad
+	c.heard = time.Now()
+	c.pinged = c.heard
+	c.pingDue = true
+	c.goAwayDue = s.draining
+	s.generations[c.place.slot] = max(s.generations[c.place.slot], c.place.generation)
+	s.accepted = s.accepted || !c.dialed
+	at, found := slices.BinarySearchFunc(s.carriers, c, (*carrier).compare)
+	if found {
+		return false
+	}
+	s.carriers = slices.Insert(s.carriers, at, c)
+	for i, o := range slices.Clone(s.carriers) {
+		switch {
+		case o == c || o.place.slot != c.place.slot:
+		case i > at:
+			c.leave()
+		case c.place.replace && o.place.generation < c.place.generation:
+			o.kill(fmt.Errorf("the peer has replaced it"))
+		default:
+			o.leave()
+		}
+	}
+	s.near.carrierUp(s.far.name, c.place.slot, c.dialed, c.link)
+	s.wakeAll()
+	return true
+}
+
+// drain takes no new streams from now on and tells the peer.
+func (s *session) drain() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.draining = true
+	for _, c := range s.carriers {
+		c.goAwayDue = true
+	}
+	s.openCond.Broadcast()
+	s.wakeAll()
+}
+
+// empty returns a channel that is closed when there is no stream; nil: there is none now.
+func (s *session) empty() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.streams) == 0 {
+		return nil
+	}
+	if s.emptied == nil {
+		s.emptied = make(chan struct{})
+	}
+	return s.emptied
+}
+
+// fail ends the session: all streams are lost. text, if not empty, goes to the peer as the reason, so that it
+// need not wait out the resume time. The peer gets a fresh session in its place.
+func (s *session) fail(reason error, text string) {
+	s.mu.Lock()
+	if s.err != nil {
+		s.mu.Unlock()
+		return
+	}
+	s.err = fmt.Errorf("%w: %s: %w", ErrSessionLost, s.far.name, reason)
+	lived, streams, announced := s.theirs != incarnation{}, len(s.streams), s.goneAway
+	for _, st := range s.streams {
+		st.lose(s.err)
+	}
+	clear(s.streams)
+	s.notifyEmpty()
+	s.openCond.Broadcast()
+	for _, c := range slices.Clone(s.carriers) {
+		if text == "" {
+			c.kill(s.err)
+		} else {
+			c.finish(text)
+		}
+	}
+	s.lazyAlarm.stop()
+	s.mu.Unlock()
+	s.owner.replace(s)
+	if lived && !s.near.closing.Load() {
+		s.near.sessionLost(s.far.name, reason, streams, announced)
+	}
+}
