@@ -45,7 +45,8 @@ var layers = []layer{
 	{"parser/http2", []string{"parser"}},
 	{"parser/grpc/grpctest", nil},
 	{"parser/grpc", []string{"tensor", "parser", "parser/http2"}},
-	{"parser/tensorflow/tensorflowsim", nil}, // makes messages, which parsers only read
+	{"parser/tensorflow/tensorflowsim", nil}, // makes connections, which parsers only read
+	{"parser/nvflare/nvflaresim", nil},       // makes connections, which parsers only read
 	{"parser/nvflare", []string{"parser/lru", "parser/grpc", "tensor", "parser", "parser/internal/..."}},
 	{"parser/grpcany", []string{"parser/lru", "parser/grpc", "tensor", "parser", "parser/internal/..."}},
 	{"parser/flower/flowersim", nil}, // makes connections, which parsers only read

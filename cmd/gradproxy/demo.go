@@ -28,13 +28,16 @@ func demoCommand() *cobra.Command {
 		Long: `Train a small classifier of digits with two workers, in this process, across an emulated WAN link. First as PyTorch's
 DistributedDataParallel does with Gloo, a worker at each of two sites: directly, then through two gradproxies that lose
 nothing, lose detail of gradients, and of their sums as well. Then as MXNet does with ps-lite, a parameter server at the
-other site: directly, and with loss of detail both ways. With --wire flower it is federated learning, as Flower does it: two
-hospitals behind one uplink, of 10 Mbit/s unless --rate says otherwise, and a server that averages their models. Nothing needs to be installed or configured, no privileges are
+other site: directly, and with loss of detail both ways. With --wire tensorflow there is a parameter server too, as TensorFlow
+has it. With --wire flower it is federated learning, as Flower does it: two hospitals behind one uplink, of 10 Mbit/s unless
+--rate says otherwise, and a server that averages their models; with --wire nvflare as NVFlare does it, where the hospitals
+send by how much their weights have changed. Nothing needs to be installed or configured, no privileges are
 needed, and nothing leaves this machine. At the end it compares time, bytes, accuracy, and the weights, bit by bit. It takes
 less than two minutes. The exit code is 1 if a run has not ended as it must.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if slices.Equal(o.Wires, []string{"flower"}) && !c.Flags().Changed("rate") {
+			uplinks := !slices.ContainsFunc(o.Wires, func(wire string) bool { return !demo.Federated(wire) })
+			if uplinks && !c.Flags().Changed("rate") {
 				rate = uplink
 			}
 			o.Link.Rate = int64(rate)
@@ -77,12 +80,12 @@ func addDemoFlags(c *cobra.Command, o *demo.Options, rate *bitRate) {
 	f.Float64Var(&o.Link.Loss, "loss", 0, "probability that a packet is lost; it then arrives a round trip late, with all behind it")
 	f.IntVar(&o.Steps, "steps", demo.DefaultSteps, "steps of training")
 	f.Uint64Var(&o.Seed, "seed", 1, "of weights and batches; the same seed, the same training")
-	f.StringSliceVar(&o.Wires, "wire", demo.DefaultWires(), "protocol of the job: gloo, ps-lite or flower; may be repeated")
+	f.StringSliceVar(&o.Wires, "wire", demo.DefaultWires(), "protocol of the job: gloo, ps-lite, tensorflow, flower or nvflare; may be repeated")
 	f.BoolVar(&o.All, "all", false, "every run that there is to show on these wires, one of each method: some minutes")
 	f.StringArrayVar(&o.Codes, "codec", nil, "the proxies' codec in a run after the direct one: lossless, CODEC for gradients, or\n"+
-		"CODEC+CODEC for gradients and their results (sums on the wire of gloo, weights on the wire of ps-lite, where a\n"+
-		"single CODEC is for both, as on that of flower); may be repeated; default: "+strings.Join(demo.DefaultCodes("gloo"), ", ")+";\n"+
-		"on ps-lite "+strings.Join(demo.DefaultCodes("pslite"), ", ")+"; on flower "+strings.Join(demo.DefaultCodes("flower"), ", "))
+		"CODEC+CODEC for gradients and their results (sums on the wire of gloo, weights on others, where a\n"+
+		"single CODEC is for both; on flower it is the first one); may be repeated; default: "+strings.Join(demo.DefaultCodes("gloo"), ", ")+";\n"+
+		"on ps-lite "+strings.Join(demo.DefaultCodes("pslite"), ", ")+"; on others "+strings.Join(demo.DefaultCodes("flower"), ", "))
 }
 
 // ifTerminal returns w if it is a terminal, else a writer that drops everything.

@@ -15,7 +15,7 @@ import (
 
 // The demo in small, with real proxies: lossless coding ends with the weights of the direct run; loss in the first phase of
 // the ring ends with other weights, but the same ones on both ranks; loss in the sums lets the ranks differ, a little. Through
-// a parameter server the workers stay alike with any loss, and so do two hospitals whose models a server averages. On each wire each run saves more bytes than the one before.
+// a parameter server the workers stay alike with any loss, and so do two hospitals whose models or differences a server averages. On each wire each run saves more bytes than the one before.
 func TestDemoInSmall(t *testing.T) {
 	small := demo.Options{Link: demo.Link{Rate: 1e9, RTT: time.Millisecond}, Steps: 12, Model: []int{256}, Seed: 1, Through: throughProxies}
 	runs := func(o demo.Options, wire string, want int, more float64) []demo.Result {
@@ -54,6 +54,21 @@ func TestDemoInSmall(t *testing.T) {
 	}
 	if r := federated[2]; r.SameAsDirect || !r.ReplicasIdentical {
 		t.Errorf("loss in the differences of models: %+v", r)
+	}
+	tiny := small
+	tiny.Model = []int{64}
+	for _, c := range []struct {
+		wire  string
+		steps int
+	}{{"tensorflow", 6}, {"nvflare", 30}} {
+		tiny.Steps = c.steps
+		got := runs(tiny, c.wire, 3, 1.1)
+		if r := got[1]; !r.SameAsDirect || !r.ReplicasIdentical {
+			t.Errorf("lossless coding has changed something: %+v", r)
+		}
+		if r := got[2]; r.SameAsDirect || !r.ReplicasIdentical || r.ReplicaDistance != 0 {
+			t.Errorf("loss on the way to the server or back: %+v", r)
+		}
 	}
 	small.All = true
 	server := runs(small, "pslite", 4, 1) // pushes lose from the first on: the last two differ by 3 %

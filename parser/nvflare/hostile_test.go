@@ -9,14 +9,15 @@ import (
 	"testing"
 
 	"github.com/gradproxy/gradproxy/parser"
+	sim "github.com/gradproxy/gradproxy/parser/nvflare/nvflaresim"
 	"github.com/gradproxy/gradproxy/parser/parsertest"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
 // dataFrame is a frame of a download's answer, of a client: size bytes in all, of which b stand at offset at.
 func dataFrame(id, at, size int, b []byte) []byte {
-	return frame(typeData, pack([]pair{{"sm__pe", "fobs"}, {"sm__ch", "return_only"}, {"sm__tp", "download_service__:download_service__download"},
-		{"sm__id", id}, {"sm__os", at}, {"sm__sz", size}}), b)
+	return sim.Frame(sim.TypeData, sim.Pack(sim.Map{"sm__pe", "fobs", "sm__ch", "return_only", "sm__tp", "download_service__:download_service__download",
+		"sm__id", id, "sm__os", at, "sm__sz", size}), b)
 }
 
 // feed gives bytes to a client's parser, and returns how many of them are elements.
@@ -38,7 +39,7 @@ func feed(p parser.Parser, b []byte) (elements int, err error) {
 func open(t *testing.T) parser.Parser {
 	t.Helper()
 	client, _ := fresh().New(conn(1))
-	if _, err := feed(client, hello(typeHello)); err != nil {
+	if _, err := feed(client, sim.Greeting(sim.TypeHello, "site-1.job")); err != nil {
 		t.Fatal(err)
 	}
 	return client
@@ -47,8 +48,8 @@ func open(t *testing.T) parser.Parser {
 // Where lengths lie, bytes are opaque, or the direction ends; frames that follow are read as if nothing were.
 func TestLengthsThatLie(t *testing.T) {
 	elements := bytes.Repeat([]byte("elements"), 1000)
-	file := safetensorsOf("T0", "F64", 8, elements)
-	answer := func(file []byte) []byte { return sectionOf(markerBytes, 5, append(make([]byte, idLen), file...)) }
+	file := sim.Safetensors("T0", "F64", 8, elements)
+	answer := func(file []byte) []byte { return sim.Section(sim.MarkerBytes, 5, append(make([]byte, idLen), file...)) }
 	good := answer(file)
 	changed := func(at int, with ...byte) []byte {
 		b := bytes.Clone(good)
@@ -57,7 +58,7 @@ func TestLengthsThatLie(t *testing.T) {
 	}
 	whole := func(b []byte) []byte { return dataFrame(7, 0, len(b), b) }
 	most := bytes.Repeat([]byte{0xff}, 8)
-	zipped := zipOf("T0.npy", npyOf("<f8", 8, elements))
+	zipped := sim.Zip("T0.npy", sim.NPY("<f8", 8, elements))
 	sizes := bytes.Clone(zipped)
 	binary.LittleEndian.PutUint64(sizes[30+6+4:], 1<<60)
 	binary.LittleEndian.PutUint64(sizes[30+6+12:], 1<<60)
@@ -77,8 +78,8 @@ func TestLengthsThatLie(t *testing.T) {
 		"an offset behind the end":                {dataFrame(7, len(good), len(good), good), 0, false},
 		"an offset below 0":                       {dataFrame(7, -1, len(good), good), 0, false},
 		"a stream of 2^62 bytes":                  {dataFrame(7, 0, 1<<62, good), 0, false},
-		"a frame that is shorter than its header": {append([]byte{0, 0, 0, 20, 0, 9, typeData}, make([]byte, 50)...), 0, true},
-		"a frame shorter than a prefix":           {append([]byte{0, 0, 0, 15, 0, 0, typeData}, make([]byte, 50)...), 0, true},
+		"a frame that is shorter than its header": {append([]byte{0, 0, 0, 20, 0, 9, sim.TypeData}, make([]byte, 50)...), 0, true},
+		"a frame shorter than a prefix":           {append([]byte{0, 0, 0, 15, 0, 0, sim.TypeData}, make([]byte, 50)...), 0, true},
 	} {
 		p := open(t)
 		n, err := feed(p, c.bytes)
@@ -97,7 +98,7 @@ func TestLengthsThatLie(t *testing.T) {
 // beginning is the content of a download's answer up to the elements of an array, of size bytes.
 func beginning(size int) []byte {
 	text := fmt.Sprintf(`{"T0":{"dtype":"F32","shape":[%d],"data_offsets":[0,%d]}}`, size/4, size)
-	b := binary.BigEndian.AppendUint64([]byte{markerBytes, 5}, uint64(idLen+8+len(text)+size))
+	b := binary.BigEndian.AppendUint64([]byte{sim.MarkerBytes, 5}, uint64(idLen+8+len(text)+size))
 	b = binary.LittleEndian.AppendUint64(append(b, make([]byte, idLen)...), uint64(len(text)))
 	return append(b, text...)
 }
@@ -161,7 +162,7 @@ func TestLongArray(t *testing.T) {
 // Streams whose frames interleave are told apart, whatever their numbers and lengths are, and only as many are known as may be.
 func TestStreamsInterleave(t *testing.T) {
 	elements := make([]byte, 3000)
-	content := sectionOf(markerBytes, 5, append(make([]byte, idLen), safetensorsOf("T0", "F32", 4, elements)...))
+	content := sim.Section(sim.MarkerBytes, 5, append(make([]byte, idLen), sim.Safetensors("T0", "F32", 4, elements)...))
 	for _, c := range []struct{ streams, want int }{{maxStreams, maxStreams * 3000}, {3 * maxStreams, 0}} {
 		p := open(t)
 		n := 0
@@ -232,21 +233,21 @@ func TestWebSocketLengths(t *testing.T) {
 // depend on how they are cut; and only what a client has announced is a gradient.
 func FuzzStreams(f *testing.F) {
 	files, _ := model(false, 1)
-	header := pack([]pair{{"sm__pe", "fobs"}, {"sm__ch", "server_command"}, {"sm__tp", "submit_update"}, {"sm__id", 7}, {"sm__os", 0}, {"sm__sz", 500}})
+	header := sim.Pack(sim.Map{"sm__pe", "fobs", "sm__ch", "server_command", "sm__tp", "submit_update", "sm__id", 7, "sm__os", 0, "sm__sz", 500})
 	f.Add(uint8(0), header, announce("WEIGHT_DIFF", "ref", false, []string{"a"}), uint16(99))
-	header = pack([]pair{{"sm__pe", "fobs"}, {"sm__ch", "return_only"}, {"sm__tp", "download_service__:download_service__download"}, {"sm__id", 7}, {"sm__os", 0}, {"sm__sz", 2}})
-	f.Add(uint8(1), header, sectionOf(markerValue, 0, pack([]pair{{"data", []any{files[1]}}})), uint16(17))
-	f.Add(uint8(2), header, sectionOf(markerBytes, 5, append(make([]byte, idLen), files[1]...)), uint16(300))
+	header = sim.Pack(sim.Map{"sm__pe", "fobs", "sm__ch", "return_only", "sm__tp", "download_service__:download_service__download", "sm__id", 7, "sm__os", 0, "sm__sz", 2})
+	f.Add(uint8(1), header, sim.Section(sim.MarkerValue, 0, sim.Pack(sim.Map{"data", []any{files[1]}})), uint16(17))
+	f.Add(uint8(2), header, sim.Section(sim.MarkerBytes, 5, append(make([]byte, idLen), files[1]...)), uint16(300))
 	f.Fuzz(func(t *testing.T, driver uint8, header, payload []byte, cut uint16) {
 		if len(header) > 4<<10 || len(payload) > 8<<10 {
 			return
 		}
 		j := newJob("site-1.job", 1<<20)
-		small := safetensorsOf("T0", "F32", 4, make([]byte, 400))
+		small := sim.Safetensors("T0", "F32", 4, make([]byte, 400))
 		j.send(parser.Client, "server_command", "submit_update", "b", announce("WEIGHT_DIFF", "ref", true, []string{"a"}))
 		for range 2 {
 			for _, side := range []parser.Side{parser.Client, parser.Server} {
-				j.frames = append(j.frames, simFrame{side, frame(typeData, header, payload)})
+				j.frames = append(j.frames, simFrame{side, sim.Frame(sim.TypeData, header, payload)})
 			}
 			j.download(parser.Client, "ref", [][]byte{small}, false)
 		}
@@ -273,8 +274,8 @@ func FuzzWebSocket(f *testing.F) {
 	j := oneRound("WEIGHT_DIFF", true, 900)
 	x := j.webSocket()
 	f.Add(parsertest.Fold(x[2:]))
-	f.Add(parsertest.Fold(parsertest.Exchange{{From: parser.Client, Bytes: fragment(2, hello(typeHello)[:20], tensor.Mask{1, 2, 3, 4})},
-		{From: parser.Client, Bytes: fragment(0x80, hello(typeHello)[20:], tensor.Mask{4, 3, 2, 1})}}))
+	f.Add(parsertest.Fold(parsertest.Exchange{{From: parser.Client, Bytes: fragment(2, sim.Greeting(sim.TypeHello, "site-1.job")[:20], tensor.Mask{1, 2, 3, 4})},
+		{From: parser.Client, Bytes: fragment(0x80, sim.Greeting(sim.TypeHello, "site-1.job")[20:], tensor.Mask{4, 3, 2, 1})}}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		parsertest.AnyCut(t, fresh, conn(1), append(slices.Clone(x[:2]), parsertest.Unfold(b)...))
 	})

@@ -10,12 +10,13 @@ import (
 	"testing"
 
 	"github.com/gradproxy/gradproxy/parser"
+	sim "github.com/gradproxy/gradproxy/parser/nvflare/nvflaresim"
 	"github.com/gradproxy/gradproxy/parser/parsertest"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
 // oneRound is a job of one round.
-func oneRound(kind string, torch bool, chunk int, meta ...pair) *job {
+func oneRound(kind string, torch bool, chunk int, meta ...any) *job {
 	j := newJob("site-1.job", chunk)
 	down, _ := model(torch, 1)
 	up, _ := model(torch, 2)
@@ -31,7 +32,7 @@ func TestConforms(t *testing.T) {
 	slices.Reverse(repeated.frames[len(repeated.frames)-10:])
 	parsertest.Run(t, fresh, conn(1), numpy.tcp(), torch.tcp(), repeated.tcp(), numpy.grpc(t, 333), torch.grpc(t, 1<<14), numpy.webSocket(), torch.webSocket(),
 		append(numpy.tcp(), parsertest.Piece{From: parser.Client, Bytes: bytes.Repeat([]byte("no frame "), 9)}),
-		parsertest.Exchange{{From: parser.Client, Bytes: frame(typeHello, nil, bytes.Repeat([]byte{0x81}, 99))}})
+		parsertest.Exchange{{From: parser.Client, Bytes: sim.Frame(sim.TypeHello, nil, bytes.Repeat([]byte{0x81}, 99))}})
 }
 
 // roles returns the roles of tensors in their order.
@@ -55,7 +56,7 @@ func TestRoles(t *testing.T) {
 		{"safetensors", oneRound("WEIGHTS", true, 1<<20), []tensor.Role{state, state, exact}, []tensor.Role{state, state, exact}},
 		{"differences in safetensors", oneRound("WEIGHT_DIFF", true, 1<<20), []tensor.Role{state, state, exact}, []tensor.Role{gradient, gradient, exact}},
 		{"another kind", oneRound("ANALYTIC", true, 1<<20), []tensor.Role{state, state, exact}, []tensor.Role{exact, exact, exact}},
-		{"filtered", oneRound("WEIGHT_DIFF", true, 1<<20, pair{"PROCESSED_ALGORITHM", "privacy"}), []tensor.Role{state, state, exact}, []tensor.Role{exact, exact, exact}},
+		{"filtered", oneRound("WEIGHT_DIFF", true, 1<<20, "PROCESSED_ALGORITHM", "privacy"), []tensor.Role{state, state, exact}, []tensor.Role{exact, exact, exact}},
 	} {
 		torch := c.name != "ZIP files" && c.name != "differences in ZIP files"
 		_, down := model(torch, 1)
@@ -141,7 +142,7 @@ func fragment(first byte, b []byte, mask tensor.Mask) []byte {
 // Over gRPC, where a sender may wait within any frame, long arrays that must not change are cut into short pieces, the same whatever HTTP/2's frames are.
 func TestPieces(t *testing.T) {
 	elements := bytes.Repeat([]byte("elements"), 40_000)
-	file := zipOf("T0.npy", npyOf("<f8", 8, elements))
+	file := sim.Zip("T0.npy", sim.NPY("<f8", 8, elements))
 	j := newJob("site-1.job", 1<<20)
 	j.download(parser.Client, "ref", [][]byte{file}, false)
 	if whole := parsertest.Find(t, fresh(), conn(1), j.tcp())[parser.Client]; len(whole) != 1 || !bytes.Equal(whole[0].Data, elements) {
@@ -171,7 +172,7 @@ func TestDifferencesAgain(t *testing.T) {
 	for _, c := range []struct {
 		file []byte
 		name string
-	}{{zipOf("T0.npy", npyOf("<f8", 8, elements)), "NumPy"}, {safetensorsOf("T0", "F64", 8, elements), "safetensors"}} {
+	}{{sim.Zip("T0.npy", sim.NPY("<f8", 8, elements)), "NumPy"}, {sim.Safetensors("T0", "F64", 8, elements), "safetensors"}} {
 		j := newJob("site-1.job", 1<<20)
 		j.send(parser.Client, "server_command", "submit_update", "b", announce("WEIGHT_DIFF", "ref", c.name != "NumPy", []string{"T0"}))
 		sent := j.download(parser.Client, "ref", [][]byte{c.file}, false)
@@ -224,7 +225,7 @@ func TestUnannounced(t *testing.T) {
 		}, 3},
 		"in sections of their own": {func(j *job) { j.download(parser.Client, "ref", files, true) }, 3},
 		"encrypted": {func(j *job) {
-			j.send(parser.Client, "return_only", "download_service__:download_service__download", "r", sectionOf(markerValue, 0, pack([]pair{{"data", []any{files[0]}}})), pair{"cn__encrypted", true})
+			j.send(parser.Client, "return_only", "download_service__:download_service__download", "r", sim.Section(sim.MarkerValue, 0, sim.Pack(sim.Map{"data", []any{files[0]}})), "cn__encrypted", true)
 		}, 0},
 	} {
 		j := newJob("site-1.job", 1<<20)
@@ -333,7 +334,7 @@ func TestBases(t *testing.T) {
 }
 
 func TestForeignStreams(t *testing.T) {
-	for _, s := range []string{"GET / HTTP/1.1\r\nUpgrade: websocket\r\n\r\n", "POST /f3 HTTP/1.1\r\n\r\n", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03abcdefgh", string(frame(typeData, nil, []byte("payload of a frame")))} {
+	for _, s := range []string{"GET / HTTP/1.1\r\nUpgrade: websocket\r\n\r\n", "POST /f3 HTTP/1.1\r\n\r\n", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03abcdefgh", string(sim.Frame(sim.TypeData, nil, []byte("payload of a frame")))} {
 		client, _ := fresh().New(conn(1))
 		if _, err := client.Next([]byte(s)); !errors.Is(err, parser.ErrForeign) {
 			t.Errorf("%q: %v", s, err)

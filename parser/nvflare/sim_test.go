@@ -4,11 +4,9 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
-	"hash/crc32"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
-	"strings"
 	"testing"
 
 	"golang.org/x/net/http2"
@@ -16,6 +14,7 @@ import (
 
 	"github.com/gradproxy/gradproxy/parser"
 	"github.com/gradproxy/gradproxy/parser/grpc/grpctest"
+	sim "github.com/gradproxy/gradproxy/parser/nvflare/nvflaresim"
 	"github.com/gradproxy/gradproxy/parser/parsertest"
 )
 
@@ -24,61 +23,6 @@ func fresh() parser.Protocol { return new(Protocol) }
 // conn is the connection of a client on host 10.0.0.n.
 func conn(n byte) parser.Conn {
 	return parser.Conn{Job: "job", Client: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, n}), 40_000), Server: netip.MustParseAddrPort("10.0.1.1:8002")}
-}
-
-// pair is a key and a value of a map.
-type pair struct {
-	key   string
-	value any
-}
-
-// pack writes a value in MessagePack: string, int, bool, []byte, []any or []pair.
-func pack(v any) (b []byte) {
-	switch v := v.(type) {
-	case string:
-		return append(binary.BigEndian.AppendUint16([]byte{0xda}, uint16(len(v))), v...)
-	case int:
-		return binary.BigEndian.AppendUint64([]byte{0xd3}, uint64(v))
-	case bool:
-		if v {
-			return []byte{0xc3}
-		}
-		return []byte{0xc2}
-	case []byte:
-		return append(binary.BigEndian.AppendUint32([]byte{0xc6}, uint32(len(v))), v...)
-	case []any:
-		b = binary.BigEndian.AppendUint16([]byte{0xdc}, uint16(len(v)))
-		for _, x := range v {
-			b = append(b, pack(x)...)
-		}
-	case []pair:
-		b = binary.BigEndian.AppendUint16([]byte{0xde}, uint16(len(v)))
-		for _, x := range v {
-			b = append(append(b, pack(x.key)...), pack(x.value)...)
-		}
-	default:
-		panic(fmt.Sprintf("%T", v))
-	}
-	return b
-}
-
-// sectionOf is a section of a stream.
-func sectionOf(marker, kind byte, body []byte) []byte {
-	return append(binary.BigEndian.AppendUint64([]byte{marker, kind}, uint64(len(body))), body...)
-}
-
-// frame is an SFM frame.
-func frame(kind byte, header, payload []byte) []byte {
-	b := binary.BigEndian.AppendUint32(nil, uint32(16+len(header)+len(payload)))
-	b = binary.BigEndian.AppendUint16(b, uint16(len(header)))
-	b = append(b, kind, 0, 0, 0, 0, 1, 0, 7, 0, 9)
-	return append(append(b, header...), payload...)
-}
-
-// hello is the first frame of a side.
-func hello(kind byte) []byte {
-	b := append([]byte{0x82, 0xad}, "endpoint_name"...)
-	return frame(kind, nil, append(append(b, pack("site-1.job")...), pack("timestamp")[:0]...))
 }
 
 // A job is one client's connection: the frames of both sides, in their order.
@@ -96,62 +40,38 @@ type simFrame struct {
 }
 
 func newJob(cell string, chunk int) *job {
-	return &job{cell: cell, chunk: chunk, frames: []simFrame{{parser.Client, hello(typeHello)}, {parser.Server, hello(typeReady)}}}
+	return &job{cell: cell, chunk: chunk, frames: []simFrame{{parser.Client, sim.Greeting(sim.TypeHello, cell)}, {parser.Server, sim.Greeting(sim.TypeReady, "server.job")}}}
 }
 
 // send sends a stream, and returns the numbers of its frames.
-func (j *job) send(from parser.Side, channel, topic, request string, content []byte, extra ...pair) (numbers []int) {
-	j.last++
-	origin, destination := j.cell, "server.job"
+func (j *job) send(from parser.Side, channel, topic, request string, content []byte, extra ...any) (numbers []int) {
+	s := sim.Sender{Origin: j.cell, Destination: "server.job", Chunk: j.chunk, Last: j.last}
 	if from == parser.Server {
-		origin, destination = destination, origin
+		s.Origin, s.Destination = s.Destination, s.Origin
 	}
-	for at := 0; at < len(content); at += j.chunk {
-		payload := content[at:min(len(content), at+j.chunk)]
-		header := pack(append([]pair{{"sm__pe", "fobs"}, {"cn__secure", false}, {"cn__origin", origin}, {"cn__destination", destination}, {"cn__route", []any{[]any{"x", 3}}},
-			{"sm__ch", channel}, {"sm__tp", topic}, {"sm__ri", request}, {"sm__id", j.last}, {"sm__os", at}, {"sm__sz", len(content)}}, extra...))
+	for _, b := range s.Frames(sim.Stream{Channel: channel, Topic: topic, Request: request, Content: content}, extra...) {
 		numbers = append(numbers, len(j.frames))
-		j.frames = append(j.frames, simFrame{from, frame(typeData, header, payload)})
+		j.frames = append(j.frames, simFrame{from, b})
 	}
+	j.last = s.Last
 	return numbers
 }
 
 // announce is the content of a stream that announces arrays.
-func announce(kind, ref string, torch bool, names []string, meta ...pair) []byte {
-	data := []pair{}
-	for i, n := range names {
-		data = append(data, pair{n, []pair{{"__fobs_type__", "numpy.ndarray"}, {"__fobs_data__", []pair{{"type", "ref"}, {"data", fmt.Sprintf("T%d", i)}}}}})
-	}
-	object := byte(announcesNumPy)
-	if torch {
-		object = announcesTorch
-	}
-	text := fmt.Sprintf(`{"fqcn": "x", "ref_id": "%s"}`, ref)
-	return append(sectionOf(markerValue, 0, pack([]pair{{"__fobs_type__", "Shareable"}, {"__fobs_data__", []pair{
-		{"__headers__", []pair{{"current_round", 1}}},
-		{"DXO", []pair{{"kind", []pair{{"__fobs_type__", "DataKind"}, {"__fobs_data__", kind}}}, {"data", data}, {"meta", meta}}},
-	}}})), sectionOf(markerText, object, append(bytes.Repeat([]byte{7}, idLen), text...))...)
+func announce(kind, ref string, torch bool, names []string, meta ...any) []byte {
+	a := sim.Announcement{Task: sim.Train, Round: 1, Kind: kind, Ref: ref, Torch: torch, Names: names, Meta: meta}
+	return a.Content()
 }
 
 // download is a request for arrays and its answer, whose frames it returns.
 func (j *job) download(from parser.Side, ref string, items [][]byte, apart bool) []int {
 	request := fmt.Sprintf("request-%d", j.last)
-	j.send(1-from, "download_service__", "download_service__download", request, sectionOf(markerValue, 0, pack([]pair{{"ref_id", ref}, {"confirm_capable", true}})))
-	data, sections := []any{}, []byte{}
-	for _, b := range items {
-		if apart {
-			sections = append(sections, sectionOf(markerBytes, 5, append(bytes.Repeat([]byte{9}, idLen), b...))...)
-			data = append(data, []pair{{"datum_id", "x"}})
-			continue
-		}
-		data = append(data, b)
-	}
-	content := sectionOf(markerValue, 0, pack([]pair{{"status", "ok"}, {"state", []pair{{"start", 0}, {"count", len(items)}}}, {"data", data}, {"cancel_capable", true}}))
-	return j.send(from, "return_only", "download_service__:download_service__download", request, append(content, sections...))
+	j.send(1-from, "download_service__", "download_service__download", request, sim.Request(ref, 0))
+	return j.send(from, "return_only", "download_service__:download_service__download", request, sim.Items(items, 0, apart))
 }
 
 // round is a round: the model from the server, and the client's result, of that kind.
-func (j *job) round(kind string, torch bool, down, up [][]byte, meta ...pair) {
+func (j *job) round(kind string, torch bool, down, up [][]byte, meta ...any) {
 	names := []string{"fc1.weight", "fc1.bias", "steps"}
 	ref := fmt.Sprintf("%s-%d", j.cell, j.last)
 	j.send(parser.Server, "return_only", "server_command:get_task", "a", announce("WEIGHTS", "down-"+ref, torch, names))
@@ -174,35 +94,12 @@ func model(torch bool, seed uint64) (files, elements [][]byte) {
 		}
 		elements = append(elements, b)
 		if torch {
-			files = append(files, safetensorsOf(fmt.Sprintf("T%d", i), name, size, b))
+			files = append(files, sim.Safetensors(fmt.Sprintf("T%d", i), name, size, b))
 			continue
 		}
-		files = append(files, zipOf(fmt.Sprintf("T%d.npy", i), npyOf(descr, size, b)))
+		files = append(files, sim.Zip(fmt.Sprintf("T%d.npy", i), sim.NPY(descr, size, b)))
 	}
 	return files, elements
-}
-
-// safetensorsOf is a file with one array, of elements of size bytes, as safetensors writes it.
-func safetensorsOf(name, dtype string, size int, elements []byte) []byte {
-	text := fmt.Sprintf(`{"%s":{"dtype":"%s","shape":[%d],"data_offsets":[0,%d]}}`, name, dtype, len(elements)/size, len(elements))
-	return append(append(binary.LittleEndian.AppendUint64(nil, uint64(len(text))), text...), elements...)
-}
-
-// npyOf is an array of elements of size bytes, as numpy.save writes it.
-func npyOf(descr string, size int, elements []byte) []byte {
-	text := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': (%d,), }", descr, len(elements)/size)
-	text += strings.Repeat(" ", 117-len(text)) + "\n"
-	return append(append([]byte("\x93NUMPY\x01\x00"), byte(len(text)), 0), append([]byte(text), elements...)...)
-}
-
-// zipOf is a ZIP file with one member, as numpy.savez writes it.
-func zipOf(name string, member []byte) []byte {
-	sum := crc32.ChecksumIEEE(member)
-	b := binary.LittleEndian.AppendUint32([]byte("PK\x03\x04\x2d\x00\x00\x00\x00\x00\x00\x00\x21\x00"), sum)
-	b = append(b, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, byte(len(name)), 0, 20, 0)
-	b = append(append(b, name...), 1, 0, 16, 0)
-	b = binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(b, uint64(len(member))), uint64(len(member)))
-	return append(append(b, member...), bytes.Repeat([]byte("directory "), 8)...)
 }
 
 // tcp is the job over TCP.

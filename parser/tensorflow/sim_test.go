@@ -50,8 +50,8 @@ func newJob(t testing.TB, frame int) *job {
 
 // register registers the server's part of the graph, and runs it as step 7.
 func (j *job) register() {
-	j.forward.Unary(sim.WorkerService+"RegisterGraph", sim.RegisterGraph(serverPart), sim.Handle(), j.frame)
-	j.forward.Unary(sim.WorkerService+"RunGraph", sim.RunGraph(7), nil, j.frame)
+	j.forward.Unary(sim.WorkerService+"RegisterGraph", sim.RegisterGraph(sim.Session, serverPart), sim.Handle(), j.frame)
+	j.forward.Unary(sim.WorkerService+"RunGraph", sim.RunGraph(sim.Session, 7), nil, j.frame)
 }
 
 // recvTensor pulls a tensor through a connection.

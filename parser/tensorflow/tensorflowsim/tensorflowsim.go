@@ -1,7 +1,12 @@
-// Package tensorflowsim makes the messages of a TensorFlow cluster, as TensorFlow 2.21 writes them: for tests of parsers and proxies.
+// Package tensorflowsim makes the messages of a TensorFlow cluster, as TensorFlow 2.21 writes them, and has processes that exchange them by gRPC: for tests of parsers and proxies,
+// and for demos. A process is a [Process] to others, and they are each a [Peer] to it. Package tensorflow describes the messages.
 package tensorflowsim
 
-import "google.golang.org/protobuf/encoding/protowire"
+import (
+	"fmt"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
 
 // WorkerService begins the paths of the methods that move tensors.
 const WorkerService = "/tensorflow.WorkerService/"
@@ -11,6 +16,11 @@ const (
 	Server = "/job:ps/replica:0/task:0/device:CPU:0"
 	Worker = "/job:worker/replica:0/task:0/device:CPU:0"
 )
+
+// WorkerDevice returns the device of a worker; that of task 0 is Worker.
+func WorkerDevice(task int) string {
+	return fmt.Sprintf("/job:worker/replica:0/task:%d/device:CPU:0", task)
+}
 
 // Sub appends field n, a message or bytes, to b.
 func Sub(b []byte, n protowire.Number, content []byte) []byte {
@@ -118,11 +128,18 @@ func Nodes(n protowire.Number, nodes []Node) (b []byte) {
 	return b
 }
 
-// RegisterGraph returns a RegisterGraphRequest, whose response is Handle.
-func RegisterGraph(nodes []Node) []byte { return Sub(Text(nil, 1, "session"), 2, Nodes(1, nodes)) }
+// Session is a session of a cluster that has one.
+const Session = "session"
 
-// Handle returns a RegisterGraphResponse.
+// RegisterGraph returns a RegisterGraphRequest, whose response is Handle.
+func RegisterGraph(session string, nodes []Node) []byte {
+	return Sub(Text(nil, 1, session), 2, Nodes(1, nodes))
+}
+
+// Handle returns a RegisterGraphResponse: a session has one graph.
 func Handle() []byte { return Text(nil, 1, "handle") }
 
-// RunGraph returns a RunGraphRequest that runs the registered graph.
-func RunGraph(step uint64) []byte { return Text(Number(Handle(), 2, step), 8, "session") }
+// RunGraph returns a RunGraphRequest that runs the registered graph of a session.
+func RunGraph(session string, step uint64) []byte {
+	return Text(Number(Handle(), 2, step), 8, session)
+}

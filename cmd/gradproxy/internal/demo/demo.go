@@ -4,7 +4,8 @@
 // whether gradproxy's promise for each run is true.
 //
 // The jobs know nothing of proxies: gloosim speaks the wire of torch.distributed, ddp uses it as PyTorch's
-// DistributedDataParallel does, pslitesim speaks ps-lite, paramserver is MXNet's kvstore on it, flowersim speaks Flower, train computes, on the images of package digits.
+// DistributedDataParallel does, pslitesim speaks ps-lite, paramserver is MXNet's kvstore on it, tensorflowsim speaks TensorFlow's gRPC, flowersim Flower, nvflaresim NVFlare, and train computes, on the
+// images of package digits.
 package demo
 
 import (
@@ -23,7 +24,7 @@ type Options struct {
 	Wires []string // protocols of the job; nil: DefaultWires
 	Codes []string // codecs of the proxies in the runs after the direct one: "lossless", "CODEC" or "CODEC+CODEC"; nil: DefaultCodes
 	All   bool     // AllCodes instead of DefaultCodes
-	Steps int      // of training, on the wire of flower rounded up to whole rounds; 0: DefaultSteps
+	Steps int      // of training, on the wires of flower and nvflare rounded up to whole rounds; 0: DefaultSteps
 	Seed  uint64   // of weights and batches
 	Model []int    // widths of the classifier's hidden layers; nil: 256 and 256, 85,002 parameters in all
 	After func()   // called by one rank after each step of training, and the job goes on when it returns; nil: nothing

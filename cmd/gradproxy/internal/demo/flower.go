@@ -9,12 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/gradproxy/gradproxy/cmd/gradproxy/train"
 	"github.com/gradproxy/gradproxy/parser/flower/flowersim"
 )
-
-// localSteps is how many batches a hospital trains on between two averages.
-const localSteps = 15
 
 // federated trains as Flower does with FedAvg: two hospitals at the near site train the server's model, each on images of its own, and send it back; the server at
 // the far site averages their models. Each hospital tests the average, too.
@@ -38,23 +34,19 @@ func federated(ctx context.Context, r *run) (trained, error) {
 			cancel(err)
 		}
 	})
-	hospitals := make([]*hospital, ranks)
-	for i := range hospitals {
-		h := &hospital{run: r, number: i, model: r.model(i), feed: r.feed(i)}
-		hospitals[i] = h
+	hospitals, clients := r.hospitals(), make([]*flowersim.Client, ranks)
+	for i, h := range hospitals {
 		all.Go(func() {
 			if err := j.join(ctx, across.String(), h); err != nil {
 				cancel(fmt.Errorf("hospital %d: %w", i, err))
 			}
 		})
-		c, err := j.next(ctx)
-		if err != nil {
+		if clients[i], err = j.next(ctx); err != nil {
 			all.Wait()
 			return trained{}, err
 		}
-		h.client = c
 	}
-	if err := j.train(hospitals); err != nil {
+	if err := j.train(clients); err != nil {
 		cancel(fmt.Errorf("server: %w", err))
 	}
 	seconds := time.Since(begin).Seconds()
@@ -64,11 +56,7 @@ func federated(ctx context.Context, r *run) (trained, error) {
 	}
 	cancel(nil)
 	server.Wait()
-	t := trained{appBytes: j.sent.Load(), seconds: seconds}
-	for _, h := range hospitals {
-		t.replicas = append(t.replicas, h.model)
-	}
-	return t, nil
+	return trainedBy(hospitals, j.sent.Load(), seconds), nil
 }
 
 // A flowerJob is a training.
@@ -76,15 +64,6 @@ type flowerJob struct {
 	run     *run
 	clients chan *flowersim.Client
 	sent    atomic.Int64 // bytes that all have written
-}
-
-// A hospital is a client: it has the last model that the server sent, or that model after its own steps of training.
-type hospital struct {
-	run    *run
-	number int
-	model  *train.MLP
-	feed   *feed
-	client *flowersim.Client // as the server sees it
 }
 
 // next returns the client that joins next.
@@ -103,73 +82,52 @@ func (j *flowerJob) join(ctx context.Context, addr string, h *hospital) error {
 	if err != nil {
 		return err
 	}
-	return flowersim.Join(ctx, &countedConn{conn, &j.sent}, h.answer)
+	return flowersim.Join(ctx, &countedConn{conn, &j.sent}, func(m flowersim.Message) (flowersim.Message, error) { return answer(h, m) })
 }
 
 // train makes rounds until all steps are done: every hospital trains the model at the same time, and the server averages the results in the hospitals' order.
-func (j *flowerJob) train(hospitals []*hospital) error {
-	first, err := hospitals[0].client.Ask(flowersim.Message{Kind: flowersim.GetParameters})
+func (j *flowerJob) train(clients []*flowersim.Client) error {
+	first, err := clients[0].Ask(flowersim.Message{Kind: flowersim.GetParameters})
 	if err != nil {
 		return err
 	}
 	model := first.Arrays
 	for done := 0; done < j.run.Steps; done += localSteps {
-		results, err := ask(hospitals, flowersim.Message{Kind: flowersim.Fit, Arrays: model})
+		results, err := ask(clients, flowersim.Message{Kind: flowersim.Fit, Arrays: model})
 		if err != nil {
 			return err
 		}
 		if model, err = average(results); err != nil {
 			return err
 		}
-		if _, err := ask(hospitals, flowersim.Message{Kind: flowersim.Evaluate, Arrays: model}); err != nil {
+		if _, err := ask(clients, flowersim.Message{Kind: flowersim.Evaluate, Arrays: model}); err != nil {
 			return err
 		}
 	}
-	for _, h := range hospitals {
-		if err := h.client.End(); err != nil {
+	for _, c := range clients {
+		if err := c.End(); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// ask asks all hospitals at the same time.
-func ask(hospitals []*hospital, m flowersim.Message) ([]flowersim.Message, error) {
-	answers, errs := make([]flowersim.Message, len(hospitals)), make([]error, len(hospitals))
+// ask asks all hospitals at the same time, and returns the arrays of their answers.
+func ask(clients []*flowersim.Client, m flowersim.Message) ([][][]float32, error) {
+	answers, errs := make([][][]float32, len(clients)), make([]error, len(clients))
 	var all sync.WaitGroup
-	for i, h := range hospitals {
-		all.Go(func() { answers[i], errs[i] = h.client.Ask(m) })
+	for i, c := range clients {
+		all.Go(func() {
+			answer, err := c.Ask(m)
+			answers[i], errs[i] = answer.Arrays, err
+		})
 	}
 	all.Wait()
 	return answers, errors.Join(errs...)
 }
 
-// average returns the mean of all results.
-func average(results []flowersim.Message) ([][]float32, error) {
-	mean := results[0].Arrays
-	for _, r := range results[1:] {
-		if len(r.Arrays) != len(mean) {
-			return nil, fmt.Errorf("results of %d and %d arrays", len(mean), len(r.Arrays))
-		}
-		for k, a := range r.Arrays {
-			if len(a) != len(mean[k]) {
-				return nil, fmt.Errorf("array %d has %d values and %d", k, len(mean[k]), len(a))
-			}
-			for i, v := range a {
-				mean[k][i] += v
-			}
-		}
-	}
-	for _, a := range mean {
-		for i := range a {
-			a[i] /= float32(len(results))
-		}
-	}
-	return mean, nil
-}
-
 // answer answers a request of the server.
-func (h *hospital) answer(m flowersim.Message) (flowersim.Message, error) {
+func answer(h *hospital, m flowersim.Message) (flowersim.Message, error) {
 	if m.Kind != flowersim.GetParameters {
 		if err := h.set(m.Arrays); err != nil {
 			return flowersim.Message{}, err
@@ -181,62 +139,5 @@ func (h *hospital) answer(m flowersim.Message) (flowersim.Message, error) {
 	case flowersim.Fit:
 		h.fit()
 	}
-	var arrays [][]float32
-	for _, p := range h.model.Params() {
-		arrays = append(arrays, p.Value)
-	}
-	return flowersim.Message{Arrays: arrays}, nil
-}
-
-// set makes the server's model the hospital's.
-func (h *hospital) set(arrays [][]float32) error {
-	params := h.model.Params()
-	if len(arrays) != len(params) {
-		return fmt.Errorf("a model of %d arrays, want %d", len(arrays), len(params))
-	}
-	for i, p := range params {
-		if len(arrays[i]) != len(p.Value) {
-			return fmt.Errorf("array %d has %d values, want %d", i, len(arrays[i]), len(p.Value))
-		}
-		copy(p.Value, arrays[i])
-	}
-	return nil
-}
-
-// fit trains the model on the hospital's images.
-func (h *hospital) fit() {
-	sgd := train.SGD{Rate: rate, Momentum: momentum}
-	for range localSteps {
-		images, labels := h.feed.next()
-		loss := h.model.Step(images, labels, nil)
-		sgd.Step(h.model.Params())
-		if h.number == 0 {
-			h.run.step(loss)
-		}
-	}
-}
-
-// counted is a listener whose connections count the bytes that are written.
-type counted struct {
-	net.Listener
-	sent *atomic.Int64
-}
-
-func (l counted) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	return &countedConn{c, l.sent}, nil
-}
-
-type countedConn struct {
-	net.Conn
-	sent *atomic.Int64
-}
-
-func (c *countedConn) Write(b []byte) (int, error) {
-	n, err := c.Conn.Write(b)
-	c.sent.Add(int64(n))
-	return n, err
+	return flowersim.Message{Arrays: valuesOf(h.model)}, nil
 }

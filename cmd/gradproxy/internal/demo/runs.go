@@ -39,14 +39,21 @@ func job(wire string) func(context.Context, *run) (trained, error) {
 		return gloo
 	case "pslite":
 		return parameterServer
+	case "tensorflow":
+		return synchronized
 	case "flower":
 		return federated
+	case "nvflare":
+		return differences
 	}
 	return nil
 }
 
 // Wires are all that there are.
-func Wires() []string { return append(DefaultWires(), "flower") }
+func Wires() []string { return append(DefaultWires(), "tensorflow", "flower", "nvflare") }
+
+// Federated reports whether a wire is that of federated learning: hospitals behind one uplink.
+func Federated(wire string) bool { return wire == "flower" || wire == "nvflare" }
 
 // DefaultWires are the wires of a demo that names none.
 func DefaultWires() []string { return []string{"gloo", "pslite"} }
@@ -64,7 +71,7 @@ func DefaultCodes(wire string) []string {
 		return []string{Lossless, summands, sumsToo}
 	case "pslite":
 		return []string{summands}
-	case "flower":
+	case "tensorflow", "flower", "nvflare":
 		return []string{Lossless, summands}
 	}
 	return nil
@@ -73,9 +80,9 @@ func DefaultCodes(wire string) []string {
 // AllCodes returns the same for a demo that shows everything.
 func AllCodes(wire string) []string {
 	switch wire {
-	case "flower":
+	case "flower", "nvflare":
 		return []string{Lossless, "int8", summands}
-	case "pslite":
+	case "pslite", "tensorflow":
 		return []string{Lossless, summands + "+" + Lossless, summands}
 	}
 	codes := DefaultCodes(wire)
@@ -128,12 +135,13 @@ func newRun(wire, code string) Run {
 		return r // checkCode has refused it
 	}
 	r.Gradients = gradients
-	if wire == "flower" { // whole models, either way
-		r.State = gradients
-	} else if wire == "pslite" {
-		r.State = cmp.Or(rest, gradients)
-	} else {
+	switch wire {
+	case "gloo":
 		r.Aggregates = rest
+	case "flower": // whole models, either way
+		r.State = gradients
+	default:
+		r.State = cmp.Or(rest, gradients)
 	}
 	return r
 }

@@ -20,8 +20,8 @@ const (
 func introduction(o Options, runs []Run) string {
 	var b strings.Builder
 	joined := "In each of %d steps both compute gradients from images of their own, which are added up across the WAN between two sites. "
-	if slices.Equal(o.Wires, []string{"flower"}) {
-		joined = "In each of %d steps both train on images of their own, which never leave them; after every " + fmt.Sprint(localSteps) + " a server across the WAN averages their weights. "
+	if o.federated() {
+		joined = "In each of %d steps both train on images of their own, which never leave them; after every " + fmt.Sprint(localSteps) + " a server across the WAN averages their results. "
 	}
 	for _, line := range wrap(fmt.Sprintf("Two processes train one classifier of handwritten digits, %s of weights. "+joined+
 		"The WAN is emulated: %v. Everything is in this one program, and every run trains the same way:",
@@ -48,6 +48,11 @@ func introduction(o Options, runs []Run) string {
 	}
 	b.WriteByte('\n')
 	return b.String()
+}
+
+// federated reports whether all of the jobs are federated learning.
+func (o Options) federated() bool {
+	return len(o.Wires) > 0 && !slices.ContainsFunc(o.Wires, func(wire string) bool { return !Federated(wire) })
 }
 
 // wrap cuts text into lines of at most width bytes, but for longer words.
@@ -101,8 +106,10 @@ func (r Run) purpose() string {
 		return "two proxies, which the job knows nothing of; all arrives bit for bit, so the result must be that of the direct run"
 	case sameReplicas:
 		switch r.Wire {
-		case "pslite":
+		case "pslite", "tensorflow":
 			return r.throughServer()
+		case "nvflare":
+			return "changes of the weights may lose detail on their way to the server, which later rounds make up for, and models travel as differences to those that the hospitals hold, once for both: both must end with the same weights"
 		case "flower":
 			return "models travel as differences to those that the other side holds, which may lose detail, and once for both hospitals: both must end with the same weights"
 		}
@@ -133,6 +140,10 @@ func layout(wire string) string {
 		return "one process at each site, on the wire of PyTorch's DistributedDataParallel with Gloo"
 	case "pslite":
 		return "both processes at one site, a parameter server at the other, on the wire of MXNet, ps-lite"
+	case "tensorflow":
+		return "both processes at one site, a parameter server at the other, on the wire of TensorFlow's SyncReplicasOptimizer"
+	case "nvflare":
+		return "two hospitals behind one uplink, a server at the other end that adds the mean of their changes to the model, on the wire of NVFlare"
 	case "flower":
 		return "two hospitals behind one uplink, a server that averages their models at the other end, on the wire of Flower"
 	}

@@ -3,115 +3,42 @@ package pair
 import (
 	"bytes"
 	"encoding/binary"
-	"fmt"
-	"io"
 	"math"
 	"math/rand/v2"
 	"net"
-	"net/http"
 	"sync"
 	"testing"
-	"time"
 
-	"github.com/gradproxy/gradproxy/parser/grpc/grpctest"
 	sim "github.com/gradproxy/gradproxy/parser/tensorflow/tensorflowsim"
 	"github.com/gradproxy/gradproxy/proxy"
 	"github.com/gradproxy/gradproxy/proxy/policy"
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// A cluster is a worker of TensorFlow near, and a parameter server far, which call each other by HTTP/2 with windows of 4 MiB.
+// A cluster is a worker of TensorFlow near, and a parameter server far, which call each other through the proxies.
 type cluster struct {
-	t              *testing.T
-	client         *http.Client
-	server, worker string // addresses at which the other calls them, through the proxies
-
-	mu      sync.Mutex
+	t       *testing.T
+	process *sim.Process      // the worker
+	worker  *sim.Peer         // as the server calls it
+	server  *sim.Peer         // as the worker calls it
 	tensors map[string][]byte // contents that the worker has, by edge
-	last    uint64            // request
 }
-
-// h2 is HTTP/2 in plain text, as gRPC speaks it, and nothing else.
-func h2() *http.Protocols {
-	p := new(http.Protocols)
-	p.SetUnencryptedHTTP2(true)
-	return p
-}
-
-// windows are as TensorFlow's are at first.
-var windows = &http.HTTP2Config{MaxReceiveBufferPerStream: 4 << 20, MaxReceiveBufferPerConnection: 4 << 20, MaxReadFrameSize: 1 << 20}
 
 func newCluster(t *testing.T, rules ...policy.Rule) (*cluster, *Pair) {
 	t.Helper()
 	p := start(t, Config{Rules: rules, Jobs: []proxy.Job{{Name: "job", Networks: loopback}}})
-	x := &cluster{t: t, tensors: map[string][]byte{}, client: &http.Client{Timeout: time.Minute,
-		Transport: &http.Transport{Protocols: h2(), HTTP2: windows, DisableCompression: true}}}
-	t.Cleanup(x.client.CloseIdleConnections)
-	ps, w := x.serve(), x.serve()
-	x.server = forward(t, p, ps).String()
+	x := &cluster{t: t, process: new(sim.Process)}
+	ps, w := listen(t), listen(t)
+	go new(sim.Process).Serve(t.Context(), ps)
+	go x.process.Serve(t.Context(), w)
 	back, err := p.Backward(w.Addr().(*net.TCPAddr).AddrPort())
 	if err != nil {
 		t.Fatal(err)
 	}
-	x.worker = back.String()
+	x.server, x.worker = sim.NewPeer(forward(t, p, ps).String(), nil), sim.NewPeer(back.String(), nil)
+	t.Cleanup(x.server.Close)
+	t.Cleanup(x.worker.Close)
 	return x, p
-}
-
-// serve answers calls to one process.
-func (x *cluster) serve() *net.TCPListener {
-	ln := listen(x.t)
-	s := &http.Server{Handler: x, Protocols: h2(), HTTP2: windows}
-	go s.Serve(ln)
-	x.t.Cleanup(func() { s.Close() })
-	return ln
-}
-
-// ServeHTTP answers a call.
-func (x *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	request, err := io.ReadAll(r.Body)
-	if err != nil {
-		return
-	}
-	w.Header().Set("Content-Type", "application/grpc")
-	w.Header().Set("Trailer", "Grpc-Status")
-	var response []byte
-	switch r.URL.Path {
-	case sim.WorkerService + "RegisterGraph":
-		response = sim.Handle()
-	case sim.WorkerService + "RecvTensor":
-		x.mu.Lock()
-		for edge, content := range x.tensors {
-			if bytes.Contains(request, []byte(sim.Key(sim.Worker, sim.Server, edge))) {
-				response = sim.Response(sim.Tensor(1, content, uint64(len(content)/4)))
-			}
-		}
-		x.mu.Unlock()
-	}
-	w.Write(grpctest.Prefixed(response))
-	w.Header().Set("Grpc-Status", "0")
-}
-
-// call calls a method and returns the response.
-func (x *cluster) call(addr, method string, request []byte) ([]byte, error) {
-	r, err := http.NewRequestWithContext(x.t.Context(), "POST", "http://"+addr+sim.WorkerService+method, bytes.NewReader(grpctest.Prefixed(request)))
-	if err != nil {
-		return nil, err
-	}
-	r.Header.Set("Content-Type", "application/grpc")
-	r.Header.Set("Te", "trailers")
-	a, err := x.client.Do(r)
-	if err != nil {
-		return nil, err
-	}
-	defer a.Body.Close()
-	b, err := io.ReadAll(a.Body)
-	if err != nil {
-		return nil, err
-	}
-	if a.Trailer.Get("Grpc-Status") != "0" || len(b) < 5 || int(binary.BigEndian.Uint32(b[1:])) != len(b)-5 {
-		return nil, fmt.Errorf("%s: %d bytes, trailers %v", method, len(b), a.Trailer)
-	}
-	return b[5:], nil
 }
 
 // register registers the server's part of the graph, which takes "g" and "h" for gradients and no others.
@@ -122,7 +49,7 @@ func (x *cluster) register() {
 		graph = append(graph, sim.Node{Name: edge, Op: "_Recv", From: sim.Worker, To: sim.Server, Edge: edge},
 			sim.Node{Name: "apply/" + edge, Op: "ApplyGradientDescent", Inputs: []string{"w", "lr", edge}})
 	}
-	if _, err := x.call(x.server, "RegisterGraph", sim.RegisterGraph(graph)); err != nil {
+	if err := x.server.Register(x.t.Context(), sim.Session, graph); err != nil {
 		x.t.Fatal(err)
 	}
 }
@@ -130,24 +57,25 @@ func (x *cluster) register() {
 // step runs the graph and pulls all tensors of the worker at once. It returns their contents as they arrive, and checks that all other bytes do so as they were.
 func (x *cluster) step(number uint64) map[string][]byte {
 	x.t.Helper()
-	if _, err := x.call(x.server, "RunGraph", sim.RunGraph(number)); err != nil {
+	if err := x.server.Run(x.t.Context(), sim.Session, number); err != nil {
 		x.t.Fatal(err)
 	}
 	got := map[string][]byte{}
+	var mu sync.Mutex
 	var all sync.WaitGroup
 	for edge, content := range x.tensors {
-		x.last++
-		request := sim.Request(number, sim.Key(sim.Worker, sim.Server, edge), x.last)
+		key := sim.Key(sim.Worker, sim.Server, edge)
+		x.process.Send(number, key, sim.Tensor(1, content, uint64(len(content)/4)))
 		all.Go(func() {
-			b, err := x.call(x.worker, "RecvTensor", request)
+			b, err := x.worker.Recv(x.t.Context(), number, key)
 			want := sim.Response(sim.Tensor(1, content, uint64(len(content)/4)))
 			head := len(want) - len(content)
 			if err != nil || len(b) != len(want) || !bytes.Equal(b[:head], want[:head]) {
 				x.t.Errorf("%s: %d bytes, want %d; %v", edge, len(b), len(want), err)
 				return
 			}
-			x.mu.Lock()
-			defer x.mu.Unlock()
+			mu.Lock()
+			defer mu.Unlock()
 			got[edge] = b[head:]
 		})
 	}
