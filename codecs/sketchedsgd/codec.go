@@ -104,7 +104,7 @@ func (m *method) String() string {
 // part returns a fraction of n, rounded, at least 1.
 func part(fraction float64, n int) int { return max(1, int(float64(fraction*float64(n))+0.5)) }
 
-// params returns the common parameters of a worker and a server of blocks of n values.
+// params returns the parameters of blocks of n values.
 func (c Config) params(n int) Params {
 	return Params{D: n, K: part(c.K, n), P: c.P, Rows: c.Rows, Columns: part(c.Cols, n), Cells: c.Cells, Seed: c.Seed, Pick: c.Pick}
 }
@@ -124,7 +124,7 @@ func (m *method) Block(size int) int { return min(size, 4*m.config.Block) }
 // A bench is the memory for choosing values of a block: coders are many, but few run at a time.
 type bench struct {
 	plan   *Plan
-	picker picker
+	picker Picker
 
 	keys   []uint64
 	values []float32
@@ -177,28 +177,28 @@ func (e *encoder) Append(dst []byte, src []float32) ([]byte, error) {
 	if e.n == 0 {
 		return append(dst, 0), nil
 	}
-	if most, limit := absmax.Of(src), limit(e.n); !(most <= limit) {
+	if most, limit := absmax.Of(src), Limit(e.n); !(most <= limit) {
 		return dst, fmt.Errorf("%w: sketchedsgd: the largest value is %v; sums of %d may overflow from %v on", codecs.ErrUnsuited, most, e.n, limit)
 	}
 	b := e.take(e.n)
 	defer e.benches.Put(b)
-	s := b.plan.take()
-	defer b.plan.sketches.Put(s)
+	s := b.plan.Take()
+	defer b.plan.Put(s)
 	s.Insert(0, src)
 	if err := s.Round(e.config.Cells); err != nil {
 		panic(err) // limit forbids it
 	}
-	asked := b.picker.pick(b.plan, s, e.step)
+	asked := b.picker.Pick(b.plan, s, e.step)
 	b.values = b.values[:0]
 	for _, i := range asked {
 		b.values = append(b.values, src[i])
 	}
-	b.keys = largest(b.keys[:0], b.values, b.plan.K)
+	b.keys = Largest(b.keys[:0], b.values, b.plan.K)
 	for at, j := range b.keys { // j >= at: overwritten entries have been read
 		b.keys[at], b.values[at] = asked[j], b.values[j]
 	}
 	e.step++
-	return appendValues(appendKeys(dst, b.keys), b.values[:len(b.keys)]), nil
+	return AppendValues(AppendCoordinates(dst, b.keys), b.values[:len(b.keys)]), nil
 }
 
 type decoder struct {
@@ -225,14 +225,14 @@ func (d *decoder) Decode(dst []float32, src []byte) (err error) {
 		s = new(sent)
 	}
 	defer d.sents.Put(s)
-	if s.keys, src, err = cutKeys(s.keys, src, most, d.n); err != nil {
+	if s.keys, src, err = CutCoordinates(s.keys, src, most, d.n); err != nil {
 		return err
 	}
 	if cap(s.values) < len(s.keys) {
 		s.values = make([]float32, len(s.keys))
 	}
 	s.values = s.values[:len(s.keys)]
-	if err := getValues(s.values, src); err != nil {
+	if err := GetValues(s.values, src); err != nil {
 		return err
 	}
 	clear(dst)

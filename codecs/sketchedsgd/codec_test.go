@@ -37,7 +37,7 @@ func TestLengths(t *testing.T) {
 		m, _ := codecs.MethodOf(codec)
 		for _, n := range []int{1, maxN} {
 			p := m.(*method).config.params(n)
-			if p.K < 1 || p.K > n || p.Columns < 1 || p.Columns > countsketch.MaxColumns || p.candidates() > n {
+			if p.K < 1 || p.K > n || p.Columns < 1 || p.Columns > countsketch.MaxColumns || p.Candidates() > n {
 				t.Errorf("%v of %d values: %+v", codec, n, p)
 			}
 		}

@@ -9,6 +9,15 @@ import (
 	"github.com/gradproxy/gradproxy/codecs/internal/rng"
 )
 
+func mustPlan(t testing.TB, p Params) *Plan {
+	t.Helper()
+	plan, err := NewPlan(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plan
+}
+
 // vectors of several kinds, of n values.
 func kinds(n int) map[string][]float32 {
 	r := rand.New(rand.NewPCG(3, 3))
@@ -43,7 +52,7 @@ func TestHeavyMixContracts(t *testing.T) {
 		norm := squaredNorm(x)
 		for seed := range uint64(20) {
 			p := mustPlan(t, Params{D: d, K: k, Rows: 9, Columns: 12 * k, Seed: seed, Pick: HeavyMix})
-			s := p.take()
+			s := p.Take()
 			s.Insert(0, x)
 			estimates := make([]float32, d)
 			s.Query(estimates, 0)

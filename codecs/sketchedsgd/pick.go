@@ -5,24 +5,24 @@ import (
 	"github.com/gradproxy/gradproxy/codecs/internal/rng"
 )
 
-// A picker chooses candidates from a sketch. It keeps the memory that this takes, 4 bytes a coordinate.
-type picker struct {
+// A Picker chooses candidates from sketches of one Plan. It keeps the memory that this takes, 4 bytes a coordinate.
+type Picker struct {
 	estimates []float32
 	keys      []uint64 // the latest choice
 }
 
-// pick returns the candidates that s holds, ascending, valid until the next pick. step is the number of the sketch among
+// Pick returns the candidates that s holds, ascending, valid until the next Pick. step is the number of the sketch among
 // the sketches of one seed. The random draws are seeded with it and with the sketch itself.
-func (p *picker) pick(plan *Plan, s *countsketch.Sketch, step uint64) []uint64 {
+func (p *Picker) Pick(plan *Plan, s *countsketch.Sketch, step uint64) []uint64 {
 	if p.estimates == nil {
 		p.estimates = make([]float32, plan.D)
-		p.keys = make([]uint64, 0, plan.candidates())
+		p.keys = make([]uint64, 0, plan.Candidates())
 	}
 	s.Query(p.estimates, 0)
 	if plan.Pick == HeavyMix {
 		p.keys = heavyMix(p.keys[:0], p.estimates, s.SquaredNorm(), plan.K, rng.Of(plan.Seed, step, s.Cells()))
 	} else {
-		p.keys = largest(p.keys[:0], p.estimates, plan.candidates())
+		p.keys = Largest(p.keys[:0], p.estimates, plan.Candidates())
 	}
 	return p.keys
 }
@@ -43,7 +43,7 @@ func heavyMix(dst []uint64, estimates []float32, norm float64, k int, random rng
 		}
 	}
 	if heavy >= k {
-		return largest(dst, estimates, k)
+		return Largest(dst, estimates, k)
 	}
 	// 4: Topk = H ∪ rand_l(NH), where l = k - |H|. Each of NH is drawn with the probability that it has when the rest
 	// of l comes from the rest of NH, so that all subsets are equally likely.

@@ -8,7 +8,7 @@ import (
 	"github.com/gradproxy/gradproxy/codecs/countsketch"
 )
 
-// A Pick is the way in which the server chooses candidates from the merged sketch.
+// A Pick is the way in which candidates are chosen from a sketch.
 type Pick uint8
 
 const (
@@ -23,19 +23,16 @@ func (p Pick) String() string {
 	return "topk"
 }
 
-// Params are the parameters, by the paper's symbols, that all workers and the server of one tensor must have alike.
+// Params are the parameters of one tensor, by the paper's symbols.
 type Params struct {
 	D       int               // d, values of the tensor: at most 1<<31-1
-	K       int               // k, coordinates that a step updates: 1 to D
+	K       int               // k, coordinates that are sent: 1 to D
 	P       int               // candidates are P·K: at least 1. 0 is 4.
 	Rows    int               // r, of the sketch: odd, 1 to 15. 0 is 5.
 	Columns int               // c, of the sketch: 1 to 1<<28
 	Cells   countsketch.Cells // on the wire
 	Seed    uint64            // of the sketch's hash functions and of random draws
 	Pick    Pick
-	// Small tensors, of at most so many values, go uncompressed in one round: biases, in the paper (section 5.1).
-	// 0: none.
-	Small int
 }
 
 const (
@@ -43,22 +40,24 @@ const (
 	defaultRows = 5
 )
 
-// A Plan is Params that have been checked, and their hash functions. It is immutable and safe for concurrent use; workers and a
-// server in one process may share it.
+// A Plan is Params that have been checked, and their hash functions. It is immutable and safe for concurrent use.
 type Plan struct {
 	Params   // without zero values that stand for others
 	hash     *countsketch.Hash
 	sketches sync.Pool // of *countsketch.Sketch: workers and blocks are many, but few make sketches at a time
 }
 
-// take returns a sketch of the zero vector, for the sketches pool to take back.
-func (p *Plan) take() *countsketch.Sketch {
+// Take returns a sketch of the zero vector, to be given back by Put.
+func (p *Plan) Take() *countsketch.Sketch {
 	if s, ok := p.sketches.Get().(*countsketch.Sketch); ok {
 		s.Reset()
 		return s
 	}
 	return countsketch.New(p.hash)
 }
+
+// Put takes back a sketch of Take.
+func (p *Plan) Put(s *countsketch.Sketch) { p.sketches.Put(s) }
 
 // NewPlan checks p.
 func NewPlan(p Params) (*Plan, error) {
@@ -71,10 +70,6 @@ func NewPlan(p Params) (*Plan, error) {
 	switch {
 	case p.D < 1 || p.D > math.MaxInt32:
 		return nil, fmt.Errorf("sketchedsgd: d is %d; write a number of values from 1 to %d", p.D, math.MaxInt32)
-	case p.Small < 0:
-		return nil, fmt.Errorf("sketchedsgd: small is %d; write a number of values, 0 for none", p.Small)
-	case p.small():
-		return &Plan{Params: p}, nil
 	case p.K < 1 || p.K > p.D:
 		return nil, fmt.Errorf("sketchedsgd: k is %d; write a number of coordinates from 1 to d, %d", p.K, p.D)
 	case p.P < 1 || p.P > math.MaxInt32:
@@ -89,17 +84,14 @@ func NewPlan(p Params) (*Plan, error) {
 	return &Plan{Params: p, hash: h}, nil
 }
 
-// small reports whether the tensor goes uncompressed.
-func (p Params) small() bool { return p.D <= p.Small }
-
-// candidates returns the maximum of coordinates that the second round asks for.
-func (p Params) candidates() int {
+// Candidates returns the maximum of candidates.
+func (p Params) Candidates() int {
 	if p.Pick == HeavyMix {
 		return p.K
 	}
 	return int(min(int64(p.P)*int64(p.K), int64(p.D)))
 }
 
-// limit returns the largest magnitude of d values at which their sketch and sums of squares stay finite: a cell is a sum of at
+// Limit returns the largest magnitude of d values at which their sketch and sums of squares stay finite: a cell is a sum of at
 // most d values, which rounding at most doubles, and cells of 16 bits round up once more.
-func limit(d int) float32 { return math.MaxFloat32 / 4 / float32(d) }
+func Limit(d int) float32 { return math.MaxFloat32 / 4 / float32(d) }

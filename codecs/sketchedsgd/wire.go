@@ -11,55 +11,17 @@ import (
 	"github.com/gradproxy/gradproxy/tensor"
 )
 
-// A kind is the first byte of a message.
-type kind uint8
-
-const (
-	kindSketch kind = 2 + iota // 1 begins the parameters in golden vectors
-	kindCandidates
-	kindValues
-	kindUpdate
-	kindWhole
-	kindWholeUpdate
-)
-
-func (k kind) String() string {
-	names := [...]string{"no message", "no message", "a sketch", "candidates", "values", "an update", "a whole tensor", "a whole update"}
-	if int(k) < len(names) {
-		return names[k]
-	}
-	return fmt.Sprintf("a message of kind %d", uint8(k))
-}
-
 // positions is how coordinates travel.
 var positions keys.Rice
 
-const headLen = 1 + 4 // kind and step
-
-// appendHead begins a message.
-func appendHead(dst []byte, k kind, step uint32) []byte {
-	return binary.LittleEndian.AppendUint32(append(dst, byte(k)), step)
-}
-
-// cutHead returns the body of a message, which must be of a kind and step.
-func cutHead(msg []byte, k kind, step uint32) (body []byte, err error) {
-	if len(msg) < headLen {
-		return nil, fmt.Errorf("%w: sketchedsgd: %d bytes instead of %v", codecs.ErrCorrupt, len(msg), k)
-	}
-	if got, of := kind(msg[0]), binary.LittleEndian.Uint32(msg[1:]); got != k || of != step {
-		return nil, fmt.Errorf("%w: sketchedsgd: %v of step %d instead of %v of step %d", ErrOrder, got, of, k, step)
-	}
-	return msg[headLen:], nil
-}
-
-// appendKeys appends a count and as many coordinates.
-func appendKeys(dst []byte, coordinates []uint64) []byte {
+// AppendCoordinates appends a count and as many ascending coordinates to dst.
+func AppendCoordinates(dst []byte, coordinates []uint64) []byte {
 	return positions.Append(binary.AppendUvarint(dst, uint64(len(coordinates))), coordinates)
 }
 
-// cutKeys returns the coordinates with which src begins, at most most and below d, and the rest of src. It uses dst's memory
-// where there is enough.
-func cutKeys(dst []uint64, src []byte, most, d int) (coordinates []uint64, rest []byte, err error) {
+// CutCoordinates returns the coordinates with which src begins, at most most and below d, and the rest of src. It uses dst's memory
+// where there is enough. An error wraps codecs.ErrCorrupt.
+func CutCoordinates(dst []uint64, src []byte, most, d int) (coordinates []uint64, rest []byte, err error) {
 	n, used := binary.Uvarint(src)
 	if used <= 0 || n > uint64(most) {
 		return dst[:0], nil, fmt.Errorf("%w: sketchedsgd: %d coordinates; at most %d", codecs.ErrCorrupt, n, most)
@@ -78,16 +40,16 @@ func cutKeys(dst []uint64, src []byte, most, d int) (coordinates []uint64, rest 
 	return coordinates, src[used:], nil
 }
 
-// appendValues appends values, 4 bytes each.
-func appendValues(dst []byte, values []float32) []byte {
+// AppendValues appends values to dst, 4 bytes each.
+func AppendValues(dst []byte, values []float32) []byte {
 	n := len(dst)
 	dst = slices.Grow(dst, 4*len(values))[:n+4*len(values)]
 	tensor.FromFloat32(dst[n:], values, tensor.Float32)
 	return dst
 }
 
-// getValues sets dst to the finite values that src consists of.
-func getValues(dst []float32, src []byte) error {
+// GetValues sets dst to the finite values that src consists of. An error wraps codecs.ErrCorrupt.
+func GetValues(dst []float32, src []byte) error {
 	if len(src) != 4*len(dst) {
 		return fmt.Errorf("%w: sketchedsgd: %d bytes for %d values", codecs.ErrCorrupt, len(src), len(dst))
 	}

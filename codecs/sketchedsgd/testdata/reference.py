@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Sketched-SGD as its paper and this package's comment say, in plain Python, and the vectors that it makes: *.txt of the
-codec, and exchange/*.txt of whole steps of two halves.
+codec, and those of whole steps of a server and its workers, in integration/cmd/papers/sketched.
 
 It shares nothing with the Go packages but their comments, and the count sketch's own reference. Run without arguments it
 writes the files, with --check it only says which would change.
@@ -8,6 +8,7 @@ writes the files, with --check it only says which would change.
 import importlib.util, os, random, struct, sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+EXCHANGE = os.path.join(HERE, "../../../integration/cmd/papers/sketched/testdata/exchange")
 sys.dont_write_bytecode = True
 spec = importlib.util.spec_from_file_location("countsketch", os.path.join(HERE, "../../countsketch/testdata/reference.py"))
 cs = importlib.util.module_from_spec(spec)
@@ -361,14 +362,14 @@ EXCHANGES |= {
 
 def main():
     bad = []
-    for folder, files in ("", FILES), ("exchange", EXCHANGES):
+    for folder, files in (HERE, FILES), (EXCHANGE, EXCHANGES):
         for name, text in files.items():
-            path, text = os.path.join(HERE, folder, name + ".txt"), "\n".join(text) + "\n"
+            path, text = os.path.join(folder, name + ".txt"), "\n".join(text) + "\n"
             if "--check" not in sys.argv:
                 open(path, "w").write(text)
             elif not os.path.exists(path) or open(path).read() != text:
                 bad.append(os.path.join(folder, name))
-        bad += [f for f in os.listdir(os.path.join(HERE, folder)) if f.endswith(".txt") and f[:-4] not in files]
+        bad += [f for f in os.listdir(folder) if f.endswith(".txt") and f[:-4] not in files]
     if bad:
         sys.exit("not as reference.py makes them: " + " ".join(bad))
 

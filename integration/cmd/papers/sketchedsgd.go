@@ -8,6 +8,7 @@ import (
 	"github.com/gradproxy/gradproxy/codecs/countsketch"
 	"github.com/gradproxy/gradproxy/codecs/sketchedsgd"
 	"github.com/gradproxy/gradproxy/integration/cmd/papers/cluster"
+	"github.com/gradproxy/gradproxy/integration/cmd/papers/sketched"
 )
 
 // sketchedAccounting works out the compression of section 5.3's sketches, whose sizes are in its footnotes, for its two
@@ -23,7 +24,7 @@ func sketchedAccounting(_ context.Context, _ *lab, t *Table) error {
 		{"LSTM, 40x", 73e6, 5, 180e3, 26, 40.6},
 	} {
 		params := sketchedsgd.Params{D: c.d, K: 100e3, P: c.p, Rows: c.rows, Columns: c.columns}
-		t.add(claim{label: c.label, quantity: "compression", paper: c.paper, calibrated: true}.within(1.005), params.Cost().Factor(c.d))
+		t.add(claim{label: c.label, quantity: "compression", paper: c.paper, calibrated: true}.within(1.005), sketched.CostOf(params).Factor(c.d))
 	}
 	return nil
 }
@@ -56,7 +57,7 @@ func sketchedWeights(images pictures) int {
 }
 
 // sketchedJob is the training of both tables below: the batch of all workers together is the same, however many there are.
-func sketchedJob(images pictures, workers, batch, steps int, scheme sketchedsgd.Scheme, p sketchedsgd.Params) cluster.SketchJob {
+func sketchedJob(images pictures, workers, batch, steps int, scheme sketched.Scheme, p sketchedsgd.Params) cluster.SketchJob {
 	pixels := images.set.Side * images.set.Side
 	return cluster.SketchJob{
 		Model: train.New(1, pixels, sketchedHidden, 10), Set: images.set, Test: images.test,
@@ -77,7 +78,7 @@ func sketchedReturn(ctx context.Context, l *lab, t *Table) error {
 	steps := l.pick(10, 3)
 	outcomes := make([]cluster.SketchOutcome, 2*len(workers))
 	err = parallel(ctx, len(outcomes), func(ctx context.Context, i int) (err error) {
-		scheme := [...]sketchedsgd.Scheme{sketchedsgd.Sketched, sketchedsgd.LocalTopK}[i%2]
+		scheme := [...]sketched.Scheme{sketched.Sketched, sketched.LocalTopK}[i%2]
 		outcomes[i], err = cluster.TrainSketched(ctx, sketchedJob(images, workers[i/2], 2, steps, scheme, size))
 		return err
 	})
@@ -109,16 +110,16 @@ func sketchedAccuracy(ctx context.Context, l *lab, t *Table) error {
 	half.Cells = countsketch.Float16
 	runs := [...]struct {
 		workers, steps int
-		scheme         sketchedsgd.Scheme
+		scheme         sketched.Scheme
 		params         sketchedsgd.Params
 	}{
-		{4, steps, sketchedsgd.Dense, nineTimes},
-		{4, steps, sketchedsgd.TrueTopK, nineTimes},
-		{4, steps, sketchedsgd.Sketched, nineTimes},
-		{16, steps, sketchedsgd.Sketched, nineTimes},
-		{4, steps, sketchedsgd.Sketched, half},
-		{4, steps, sketchedsgd.Sketched, seventeenTimes},
-		{4, steps * 3 / 2, sketchedsgd.Sketched, seventeenTimes},
+		{4, steps, sketched.Dense, nineTimes},
+		{4, steps, sketched.TrueTopK, nineTimes},
+		{4, steps, sketched.Sketched, nineTimes},
+		{16, steps, sketched.Sketched, nineTimes},
+		{4, steps, sketched.Sketched, half},
+		{4, steps, sketched.Sketched, seventeenTimes},
+		{4, steps * 3 / 2, sketched.Sketched, seventeenTimes},
 	}
 	points := make([]float64, len(runs))
 	err = parallel(ctx, len(runs), func(ctx context.Context, i int) error {

@@ -7,6 +7,7 @@ import (
 	"github.com/gradproxy/gradproxy/cmd/gradproxy/train"
 	"github.com/gradproxy/gradproxy/codecs/sketchedsgd"
 	"github.com/gradproxy/gradproxy/integration/cmd/papers/data"
+	"github.com/gradproxy/gradproxy/integration/cmd/papers/sketched"
 )
 
 // A SketchJob is a network's training by Algorithm 3 of Sketched-SGD, or by one of that paper's baselines: all weights are
@@ -21,7 +22,7 @@ type SketchJob struct {
 	Momentum       float64 // at the workers: momentum correction and factor masking
 	Seed           uint64
 
-	Scheme sketchedsgd.Scheme
+	Scheme sketched.Scheme
 	Params sketchedsgd.Params // D is the job's
 }
 
@@ -43,7 +44,7 @@ func TrainSketched(ctx context.Context, j SketchJob) (o SketchOutcome, err error
 	if err != nil {
 		return o, err
 	}
-	plain, err := newSketchedPart(biases, j, sketchedsgd.Dense)
+	plain, err := newSketchedPart(biases, j, sketched.Dense)
 	if err != nil {
 		return o, err
 	}
@@ -93,12 +94,12 @@ func split(params []train.Param) (weights, biases []train.Param) {
 // A sketchedPart is some of a model's parameters as one vector.
 type sketchedPart struct {
 	params     []train.Param
-	simulation *sketchedsgd.Simulation
+	simulation *sketched.Simulation
 	gradients  [][]float32 // of each worker
 	update     []float32
 }
 
-func newSketchedPart(params []train.Param, j SketchJob, scheme sketchedsgd.Scheme) (*sketchedPart, error) {
+func newSketchedPart(params []train.Param, j SketchJob, scheme sketched.Scheme) (*sketchedPart, error) {
 	p := &sketchedPart{params: params, gradients: make([][]float32, j.Workers)}
 	d := 0
 	for _, param := range params {
@@ -109,14 +110,14 @@ func newSketchedPart(params []train.Param, j SketchJob, scheme sketchedsgd.Schem
 		p.gradients[w] = make([]float32, d)
 	}
 	shared := j.Params
-	if shared.D = d; scheme == sketchedsgd.Dense {
+	if shared.D = d; scheme == sketched.Dense {
 		shared.K, shared.Columns = 1, 1 // of no use where all is sent
 	}
-	plan, err := sketchedsgd.NewPlan(shared)
+	plan, err := sketched.NewPlan(shared, 0)
 	if err != nil {
 		return nil, err
 	}
-	p.simulation, err = sketchedsgd.NewSimulation(plan, j.Workers, scheme, sketchedsgd.Memory{Momentum: float32(j.Momentum), Masking: true})
+	p.simulation, err = sketched.NewSimulation(plan, j.Workers, scheme, sketched.Memory{Momentum: float32(j.Momentum), Masking: true})
 	return p, err
 }
 
@@ -129,7 +130,7 @@ func (p *sketchedPart) gather(worker int) {
 }
 
 // step subtracts the update that all workers receive, times rate, from the parameters.
-func (p *sketchedPart) step(rate float32) (sketchedsgd.Cost, error) {
+func (p *sketchedPart) step(rate float32) (sketched.Cost, error) {
 	traffic, err := p.simulation.Step(p.update, p.gradients)
 	if err != nil {
 		return traffic.Cost, err

@@ -1,4 +1,4 @@
-package sketchedsgd
+package sketched
 
 import (
 	"math"
@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/gradproxy/gradproxy/codecs/countsketch"
+	"github.com/gradproxy/gradproxy/codecs/sketchedsgd"
 )
 
 func mustSimulation(t testing.TB, p *Plan, workers int, s Scheme, m Memory) *Simulation {
@@ -21,7 +22,7 @@ func mustSimulation(t testing.TB, p *Plan, workers int, s Scheme, m Memory) *Sim
 // Where the sketch is large enough, the update is that of true top-k, step after step.
 func TestLargeSketchFindsTrueTopK(t *testing.T) {
 	const d, k, workers = 4000, 20, 3
-	p := mustPlan(t, Params{D: d, K: k, P: 8, Rows: 7, Columns: 2000, Seed: 1})
+	p := mustPlan(t, sketchedsgd.Params{D: d, K: k, P: 8, Rows: 7, Columns: 2000, Seed: 1})
 	a := mustSimulation(t, p, workers, Sketched, Memory{Momentum: 0.9, Masking: true})
 	b := mustSimulation(t, p, workers, TrueTopK, Memory{Momentum: 0.9, Masking: true})
 	r := rand.New(rand.NewPCG(5, 6))
@@ -51,7 +52,7 @@ func TestLargeSketchFindsTrueTopK(t *testing.T) {
 // are nearly dense and compression is 2x at best.
 func TestCostIsConstantInWorkers(t *testing.T) {
 	const d, k = 4000, 40
-	p := mustPlan(t, Params{D: d, K: k, P: 2, Columns: 20})
+	p := mustPlan(t, sketchedsgd.Params{D: d, K: k, P: 2, Columns: 20})
 	var sketched []Traffic
 	local := []int{}
 	for _, workers := range []int{1, 4, 16, 64, 256} {
@@ -101,7 +102,7 @@ func TestSmallTensors(t *testing.T) {
 	const d, workers = 10, 3
 	m := Memory{Momentum: 0.5, Masking: true}
 	for _, small := range []int{0, d - 1, d, d + 1} {
-		p := mustPlan(t, Params{D: d, K: 1, Columns: 2, Small: small})
+		p := smallPlan(t, sketchedsgd.Params{D: d, K: 1, Columns: 2}, small)
 		a := mustSimulation(t, p, workers, Sketched, m)
 		b := mustSimulation(t, p, workers, Dense, Memory{Momentum: 0.5})
 		r := rand.New(rand.NewPCG(1, 2))
@@ -128,7 +129,7 @@ func TestSmallTensors(t *testing.T) {
 func TestHalfCellsTrainAsWell(t *testing.T) {
 	const d, k, workers, steps = 1000, 40, 2, 100
 	run := func(scheme Scheme, cells countsketch.Cells) float64 {
-		p := mustPlan(t, Params{D: d, K: k, Columns: 2 * k, Seed: 1, Cells: cells})
+		p := mustPlan(t, sketchedsgd.Params{D: d, K: k, Columns: 2 * k, Seed: 1, Cells: cells})
 		sim := mustSimulation(t, p, workers, scheme, Memory{})
 		r := rand.New(rand.NewPCG(8, 8))
 		w, curvature, update := make([]float64, d), make([]float64, d), make([]float32, d)

@@ -1,4 +1,4 @@
-package sketchedsgd
+package sketched
 
 import (
 	"bytes"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/codectest"
+	"github.com/gradproxy/gradproxy/codecs/sketchedsgd"
 )
 
 // A story is a file of testdata/exchange: lines "name: value" (the expected result: "ok"; "corrupt, " or "order, " and a part of
@@ -58,7 +59,7 @@ func (s *story) part(name string, lines []string) {
 		s.latest = must(s)(s.server.Candidates(nil))
 		s.same(lines)
 	case "values":
-		candidates := appendKeys(appendHead(nil, kindCandidates, s.server.step), s.server.asked)
+		candidates := sketchedsgd.AppendCoordinates(appendHead(nil, kindCandidates, s.server.step), s.server.asked)
 		s.latest = must(s)(s.workers[n].Values(nil, candidates))
 		s.same(lines)
 		check(s, s.server.AddValues(n, s.latest))
@@ -89,7 +90,7 @@ func (s *story) refused(name string, msg []byte) {
 	n, _ := strconv.Atoi(number)
 	switch name {
 	case "params":
-		_, err := paramsOf(msg)
+		_, _, err := paramsOf(msg)
 		s.refusal(err)
 	case "first":
 		s.refusal(s.server.AddSketch(n, msg))
@@ -128,9 +129,9 @@ func (s *story) refusal(err error) {
 
 // begin makes the halves.
 func (s *story) begin(params []byte) {
-	p, err := paramsOf(params)
+	p, small, err := paramsOf(params)
 	check(s, err)
-	plan := mustPlan(s, p)
+	plan := smallPlan(s, p, small)
 	momentum, err := strconv.ParseFloat(s.header["momentum"], 32)
 	check(s, err)
 	m := Memory{Momentum: float32(momentum), Masking: s.header["masking"] == "true"}

@@ -1,4 +1,4 @@
-package sketchedsgd
+package sketched
 
 import (
 	"fmt"
@@ -27,7 +27,7 @@ type Memory struct {
 
 func (m Memory) check() error {
 	if !(m.Momentum >= 0 && m.Momentum < 1) || m.Forget > Mean {
-		return fmt.Errorf("sketchedsgd: momentum is %v, forget %d; write 0 to less than 1, Sent or Mean", m.Momentum, m.Forget)
+		return fmt.Errorf("sketched: momentum is %v, forget %d; write 0 to less than 1, Sent or Mean", m.Momentum, m.Forget)
 	}
 	return nil
 }
@@ -51,12 +51,12 @@ func newVectors(m Memory, d int) vectors {
 // that wraps codecs.ErrUnsuited, and changes nothing, if a magnitude would exceed most.
 func (r *vectors) accumulate(g []float32, most float32) error {
 	if len(g) != len(r.v) {
-		panic(fmt.Sprintf("sketchedsgd: a gradient of %d values for a worker of %d", len(g), len(r.v)))
+		panic(fmt.Sprintf("sketched: a gradient of %d values for a worker of %d", len(g), len(r.v)))
 	}
 	for i, x := range g {
 		u, v := r.next(i, x)
 		if !(math.Abs(float64(u)) <= float64(most) && math.Abs(float64(v)) <= float64(most)) {
-			return fmt.Errorf("%w: sketchedsgd: value %d is %v, and %v with what was kept; sums may overflow from %v on", codecs.ErrUnsuited, i, x, v, most)
+			return fmt.Errorf("%w: sketched: value %d is %v, and %v with what was kept; sums may overflow from %v on", codecs.ErrUnsuited, i, x, v, most)
 		}
 	}
 	for i, x := range g {

@@ -1,4 +1,4 @@
-package sketchedsgd
+package sketched
 
 import (
 	"encoding/binary"
@@ -8,13 +8,14 @@ import (
 
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/countsketch"
+	"github.com/gradproxy/gradproxy/codecs/sketchedsgd"
 )
 
 // maxWorkers bounds the number of workers that a message may claim.
 const maxWorkers = 1 << 20
 
 // ErrOverflow says that a sum over the workers is not finite.
-var ErrOverflow = errors.New("sketchedsgd: a sum overflows")
+var ErrOverflow = errors.New("sketched: a sum overflows")
 
 // A Server adds the messages of the workers. Each step is AddSketch of every worker, Candidates, AddValues of every worker, and Update;
 // of a small tensor, AddSketch of every worker and Update. It holds no memory from step to step. It is not safe for
@@ -24,7 +25,7 @@ var ErrOverflow = errors.New("sketchedsgd: a sum overflows")
 type Server struct {
 	plan   *Plan
 	sketch *countsketch.Sketch
-	picker picker
+	picker sketchedsgd.Picker
 	step   uint32
 	phase  phase
 	added  []bool // [worker]: whether its message of this phase is in
@@ -39,13 +40,13 @@ type Server struct {
 // NewServer returns a Server at step 0 for a number of workers.
 func NewServer(p *Plan, workers int) (*Server, error) {
 	if workers < 1 || workers > maxWorkers {
-		return nil, fmt.Errorf("sketchedsgd: %d workers; write a number from 1 to %d", workers, maxWorkers)
+		return nil, fmt.Errorf("sketched: %d workers; write a number from 1 to %d", workers, maxWorkers)
 	}
 	s := &Server{plan: p, added: make([]bool, workers), left: workers}
 	if p.small() {
 		s.sums, s.values = make([]float32, p.D), make([]float32, p.D)
 	} else {
-		s.sketch = countsketch.New(p.hash)
+		s.sketch = p.coded.Take()
 	}
 	return s, nil
 }
@@ -59,7 +60,7 @@ func (s *Server) next(t phase) {
 // due returns an error that wraps ErrOrder unless a message of this worker is due in phase t.
 func (s *Server) due(worker int, t phase) error {
 	if worker < 0 || worker >= len(s.added) {
-		panic(fmt.Sprintf("sketchedsgd: worker %d of %d", worker, len(s.added)))
+		panic(fmt.Sprintf("sketched: worker %d of %d", worker, len(s.added)))
 	}
 	if s.phase != t || s.added[worker] {
 		return fmt.Errorf("%w: a message of worker %d that is not due in step %d", ErrOrder, worker, s.step)
@@ -96,13 +97,13 @@ func (s *Server) AddSketch(worker int, msg []byte) error {
 		return err
 	}
 	if s.plan.small() {
-		if err = getValues(s.values, body); err == nil {
+		if err = sketchedsgd.GetValues(s.values, body); err == nil {
 			err = s.sum(worker)
 		}
 	} else if err = s.sketch.AddEncoded(body); errors.Is(err, countsketch.ErrOverflow) {
-		err = fmt.Errorf("%w: sketchedsgd: worker %d: %w", ErrOverflow, worker, err)
+		err = fmt.Errorf("%w: sketched: worker %d: %w", ErrOverflow, worker, err)
 	} else if err != nil {
-		err = fmt.Errorf("%w: sketchedsgd: worker %d: %w", codecs.ErrCorrupt, worker, err)
+		err = fmt.Errorf("%w: sketched: worker %d: %w", codecs.ErrCorrupt, worker, err)
 	}
 	if err == nil {
 		s.has(worker)
@@ -129,12 +130,12 @@ func (s *Server) Candidates(dst []byte) ([]byte, error) {
 	if err := s.complete(forFirst); err != nil {
 		return dst, err
 	}
-	s.asked = s.picker.pick(s.plan, s.sketch, uint64(s.step))
+	s.asked = s.picker.Pick(s.plan.coded, s.sketch, uint64(s.step))
 	s.sketch.Reset()
 	s.sums = append(s.sums[:0], make([]float32, len(s.asked))...)
 	s.values = append(s.values[:0], make([]float32, len(s.asked))...)
 	s.next(forSecond)
-	return appendKeys(appendHead(dst, kindCandidates, s.step), s.asked), nil
+	return sketchedsgd.AppendCoordinates(appendHead(dst, kindCandidates, s.step), s.asked), nil
 }
 
 // AddValues adds the message that a worker made with Values. An error wraps ErrOrder or codecs.ErrCorrupt, which changes
@@ -147,7 +148,7 @@ func (s *Server) AddValues(worker int, msg []byte) error {
 	if err != nil {
 		return err
 	}
-	if err := getValues(s.values, body); err != nil {
+	if err := sketchedsgd.GetValues(s.values, body); err != nil {
 		return err
 	}
 	if err := s.sum(worker); err != nil {
@@ -170,16 +171,16 @@ func (s *Server) Update(dst []byte) ([]byte, error) {
 	}
 	dst = binary.LittleEndian.AppendUint32(appendHead(dst, k, s.step), uint32(len(s.added)))
 	if s.plan.small() {
-		dst = appendValues(dst, s.sums)
+		dst = sketchedsgd.AppendValues(dst, s.sums)
 		clear(s.sums)
 	} else {
-		s.updated = largest(s.updated[:0], s.sums, s.plan.K)
+		s.updated = sketchedsgd.Largest(s.updated[:0], s.sums, s.plan.K)
 		s.values = s.values[:0]
 		for at, j := range s.updated {
 			s.updated[at] = s.asked[j]
 			s.values = append(s.values, s.sums[j])
 		}
-		dst = appendValues(appendKeys(dst, s.updated), s.values)
+		dst = sketchedsgd.AppendValues(sketchedsgd.AppendCoordinates(dst, s.updated), s.values)
 	}
 	s.step++
 	s.next(forFirst)

@@ -1,4 +1,4 @@
-package sketchedsgd
+package sketched
 
 import (
 	"encoding/binary"
@@ -6,10 +6,11 @@ import (
 	"fmt"
 
 	"github.com/gradproxy/gradproxy/codecs"
+	"github.com/gradproxy/gradproxy/codecs/sketchedsgd"
 )
 
 // ErrOrder says that a message or call is not the one that is due: of another step, out of turn, or a worker's second.
-var ErrOrder = errors.New("sketchedsgd: out of order")
+var ErrOrder = errors.New("sketched: out of order")
 
 // A Worker has the gradients of one worker. Each step is Sketch, Values and Update in turn; of a small tensor, Sketch and
 // Update. It is not safe for concurrent use.
@@ -47,15 +48,15 @@ func (w *Worker) Sketch(dst []byte, g []float32) ([]byte, error) {
 	if w.phase != forFirst {
 		return dst, fmt.Errorf("%w: a gradient before step %d has its update", ErrOrder, w.step)
 	}
-	if err := w.memory.accumulate(g, limit(w.plan.D)); err != nil {
+	if err := w.memory.accumulate(g, sketchedsgd.Limit(w.plan.D)); err != nil {
 		return dst, err
 	}
 	if w.plan.small() {
 		w.phase = forUpdate
-		return appendValues(appendHead(dst, kindWhole, w.step), w.memory.v), nil
+		return sketchedsgd.AppendValues(appendHead(dst, kindWhole, w.step), w.memory.v), nil
 	}
-	s := w.plan.take()
-	defer w.plan.sketches.Put(s)
+	s := w.plan.coded.Take()
+	defer w.plan.coded.Put(s)
 	s.Insert(0, w.memory.v)
 	dst, err := s.Append(appendHead(dst, kindSketch, w.step), w.plan.Cells)
 	if err != nil {
@@ -75,19 +76,19 @@ func (w *Worker) Values(dst, candidates []byte) ([]byte, error) {
 	if err != nil {
 		return dst, err
 	}
-	asked, rest, err := cutKeys(w.asked, body, w.plan.candidates(), w.plan.D)
+	asked, rest, err := sketchedsgd.CutCoordinates(w.asked, body, w.plan.Candidates(), w.plan.D)
 	if err != nil {
 		return dst, err
 	}
 	if len(rest) > 0 {
-		return dst, fmt.Errorf("%w: sketchedsgd: %d bytes follow the candidates", codecs.ErrCorrupt, len(rest))
+		return dst, fmt.Errorf("%w: sketched: %d bytes follow the candidates", codecs.ErrCorrupt, len(rest))
 	}
 	w.asked, w.values = asked, w.values[:0]
 	for _, i := range asked {
 		w.values = append(w.values, w.memory.v[i])
 	}
 	w.phase = forUpdate
-	return appendValues(appendHead(dst, kindValues, w.step), w.values), nil
+	return sketchedsgd.AppendValues(appendHead(dst, kindValues, w.step), w.values), nil
 }
 
 // Update sets update from the server's last message of a step, to the sum over the workers at the coordinates that
@@ -96,7 +97,7 @@ func (w *Worker) Values(dst, candidates []byte) ([]byte, error) {
 // is as before and update unspecified.
 func (w *Worker) Update(update []float32, msg []byte) (workers int, err error) {
 	if len(update) != w.plan.D {
-		panic(fmt.Sprintf("sketchedsgd: an update of %d values for a worker of %d", len(update), w.plan.D))
+		panic(fmt.Sprintf("sketched: an update of %d values for a worker of %d", len(update), w.plan.D))
 	}
 	if w.phase != forUpdate {
 		return 0, fmt.Errorf("%w: an update before the values of step %d", ErrOrder, w.step)
@@ -110,11 +111,11 @@ func (w *Worker) Update(update []float32, msg []byte) (workers int, err error) {
 		return 0, err
 	}
 	if len(body) < 4 || binary.LittleEndian.Uint32(body)-1 >= maxWorkers {
-		return 0, fmt.Errorf("%w: sketchedsgd: it does not say of how many workers", codecs.ErrCorrupt)
+		return 0, fmt.Errorf("%w: sketched: it does not say of how many workers", codecs.ErrCorrupt)
 	}
 	workers, body = int(binary.LittleEndian.Uint32(body)), body[4:]
 	if w.plan.small() {
-		if err := getValues(update, body); err != nil {
+		if err := sketchedsgd.GetValues(update, body); err != nil {
 			return 0, err
 		}
 		clear(w.memory.v) // all has been sent; masking would leave no momentum at all
@@ -128,11 +129,11 @@ func (w *Worker) Update(update []float32, msg []byte) (workers int, err error) {
 
 // sparse is Update of a tensor that is not small.
 func (w *Worker) sparse(update []float32, body []byte, workers int) (err error) {
-	if w.updated, body, err = cutKeys(w.updated, body, w.plan.K, w.plan.D); err != nil {
+	if w.updated, body, err = sketchedsgd.CutCoordinates(w.updated, body, w.plan.K, w.plan.D); err != nil {
 		return err
 	}
 	w.values = append(w.values[:0], make([]float32, len(w.updated))...)
-	if err := getValues(w.values, body); err != nil {
+	if err := sketchedsgd.GetValues(w.values, body); err != nil {
 		return err
 	}
 	asked := w.asked
@@ -141,7 +142,7 @@ func (w *Worker) sparse(update []float32, body []byte, workers int) (err error) 
 			asked = asked[1:]
 		}
 		if len(asked) == 0 || asked[0] != i {
-			return fmt.Errorf("%w: sketchedsgd: coordinate %d is updated and was not asked for", codecs.ErrCorrupt, i)
+			return fmt.Errorf("%w: sketched: coordinate %d is updated and was not asked for", codecs.ErrCorrupt, i)
 		}
 	}
 	clear(update)

@@ -1,17 +1,18 @@
-package sketchedsgd
+package sketched
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 
-	"github.com/gradproxy/gradproxy/codecs/internal/rng"
+	"github.com/gradproxy/gradproxy/codecs/sketchedsgd"
 )
 
 // A Scheme is a way in which workers learn the sum of their gradients and residuals.
 type Scheme uint8
 
 const (
-	Sketched  Scheme = iota // this package's two halves and their messages
+	Sketched  Scheme = iota // the two halves and their messages
 	TrueTopK                // the k largest of the exact sum, which sketches approximate ("true top-k", section 5.3); d up
 	LocalTopK               // the k largest of each worker's own; their union comes down (section 5.4)
 	RandomK                 // k coordinates, the same of every worker, drawn anew at each step
@@ -57,7 +58,7 @@ func NewSimulation(p *Plan, workers int, scheme Scheme, m Memory) (*Simulation, 
 		return nil, err
 	}
 	if int(scheme) >= len(schemeNames) {
-		return nil, fmt.Errorf("sketchedsgd: scheme %d; the last is %d, %v", scheme, len(schemeNames)-1, Schemes()[len(schemeNames)-1])
+		return nil, fmt.Errorf("sketched: scheme %d; the last is %d, %v", scheme, len(schemeNames)-1, Schemes()[len(schemeNames)-1])
 	}
 	if err := m.check(); err != nil {
 		return nil, err
@@ -81,14 +82,14 @@ func NewSimulation(p *Plan, workers int, scheme Scheme, m Memory) (*Simulation, 
 // gradients. On an error, which wraps codecs.ErrUnsuited or ErrOverflow, the simulation is unusable.
 func (s *Simulation) Step(update []float32, gradients [][]float32) (Traffic, error) {
 	if len(update) != s.plan.D || len(gradients) != len(s.server.added) {
-		panic(fmt.Sprintf("sketchedsgd: %d gradients and %d values to update; the simulation has %d workers and %d values",
+		panic(fmt.Sprintf("sketched: %d gradients and %d values to update; the simulation has %d workers and %d values",
 			len(gradients), len(update), len(s.server.added), s.plan.D))
 	}
 	if s.scheme == Sketched {
 		return s.sketched(update, gradients)
 	}
 	for i, g := range gradients {
-		if err := s.memory[i].accumulate(g, limit(s.plan.D)); err != nil {
+		if err := s.memory[i].accumulate(g, sketchedsgd.Limit(s.plan.D)); err != nil {
 			return Traffic{}, fmt.Errorf("worker %d: %w", i, err)
 		}
 	}
@@ -109,10 +110,10 @@ func (s *Simulation) Step(update []float32, gradients [][]float32) (Traffic, err
 				s.sum[j] += v
 			}
 		}
-		s.keys = largest(s.keys[:0], s.sum, k)
+		s.keys = sketchedsgd.Largest(s.keys[:0], s.sum, k)
 		return s.common(update, Cost{d, k}), nil
 	default:
-		s.keys = subset(s.keys[:0], d, k, rng.Of(s.plan.Seed, s.step, nil))
+		s.keys = subset(s.keys[:0], d, k, rand.New(rand.NewPCG(s.plan.Seed, s.step)))
 		return s.common(update, Cost{k, k}), nil
 	}
 }
@@ -167,7 +168,7 @@ func (s *Simulation) common(update []float32, c Cost) Traffic {
 		}
 	}
 	// For a true top-k, workers send all values; coordinates drawn at random need no message, but their seed.
-	down := len(appendKeys(nil, s.keys)) + 4*len(s.keys)
+	down := len(sketchedsgd.AppendCoordinates(nil, s.keys)) + 4*len(s.keys)
 	if s.scheme == RandomK {
 		down = 4 * len(s.keys)
 	}
@@ -183,9 +184,9 @@ func (s *Simulation) local(update []float32) Traffic {
 	var t Traffic
 	for i := range s.memory {
 		m := &s.memory[i]
-		s.keys = largest(s.keys[:0], m.v, s.plan.K)
+		s.keys = sketchedsgd.Largest(s.keys[:0], m.v, s.plan.K)
 		t.Up = max(t.Up, len(s.keys))
-		t.UpBytes = max(t.UpBytes, len(appendKeys(nil, s.keys))+4*len(s.keys))
+		t.UpBytes = max(t.UpBytes, len(sketchedsgd.AppendCoordinates(nil, s.keys))+4*len(s.keys))
 		for _, j := range s.keys {
 			update[j] += m.v[j]
 			s.marked[j] = true
@@ -199,7 +200,7 @@ func (s *Simulation) local(update []float32) Traffic {
 		}
 	}
 	t.Down = len(s.all)
-	t.DownBytes = len(appendKeys(nil, s.all)) + 4*len(s.all)
+	t.DownBytes = len(sketchedsgd.AppendCoordinates(nil, s.all)) + 4*len(s.all)
 	return t
 }
 
@@ -216,9 +217,9 @@ func (s *Simulation) dense(update []float32) Traffic {
 }
 
 // subset appends k of the integers below d to dst, ascending; all subsets are equally likely.
-func subset(dst []uint64, d, k int, random rng.Source) []uint64 {
+func subset(dst []uint64, d, k int, random *rand.Rand) []uint64 {
 	for i := 0; k > 0; i++ {
-		if random.Uint64n(uint64(d-i)) < uint64(k) {
+		if random.IntN(d-i) < k {
 			dst = append(dst, uint64(i))
 			k--
 		}

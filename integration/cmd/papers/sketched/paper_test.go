@@ -1,4 +1,4 @@
-package sketchedsgd
+package sketched
 
 import (
 	"fmt"
@@ -6,11 +6,17 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/gradproxy/gradproxy/codecs/sketchedsgd"
 )
 
-func mustPlan(t testing.TB, p Params) *Plan {
+// mustPlan returns a plan under which no tensor goes uncompressed.
+func mustPlan(t testing.TB, p sketchedsgd.Params) *Plan { return smallPlan(t, p, 0) }
+
+// smallPlan returns a plan under which tensors of at most small values go uncompressed.
+func smallPlan(t testing.TB, p sketchedsgd.Params, small int) *Plan {
 	t.Helper()
-	plan, err := NewPlan(p)
+	plan, err := NewPlan(p, small)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,8 +40,8 @@ func dyadic(r *rand.Rand, workers, d int) [][]float32 {
 // Algorithm 3, lines 9 to 11: the update has exact sums, at the k candidates where they are largest.
 func TestUpdateIsExact(t *testing.T) {
 	const d, k, workers = 3000, 25, 5
-	for _, pick := range []Pick{TopPK, HeavyMix} {
-		p := mustPlan(t, Params{D: d, K: k, P: 3, Columns: 100, Seed: 4, Pick: pick})
+	for _, pick := range []sketchedsgd.Pick{sketchedsgd.TopPK, sketchedsgd.HeavyMix} {
+		p := mustPlan(t, sketchedsgd.Params{D: d, K: k, P: 3, Columns: 100, Seed: 4, Pick: pick})
 		g := dyadic(rand.New(rand.NewPCG(1, 1)), workers, d)
 		server, err := NewServer(p, workers)
 		if err != nil {
@@ -61,8 +67,8 @@ func TestUpdateIsExact(t *testing.T) {
 			t.Fatal(err)
 		}
 		candidates := slices.Clone(server.asked)
-		if len(candidates) > p.candidates() || !slices.IsSorted(candidates) {
-			t.Fatalf("%d candidates, at most %d", len(candidates), p.candidates())
+		if len(candidates) > p.Candidates() || !slices.IsSorted(candidates) {
+			t.Fatalf("%d candidates, at most %d", len(candidates), p.Candidates())
 		}
 		for i, w := range all {
 			msg, err := w.Values(nil, asking)
@@ -101,7 +107,7 @@ func TestUpdateIsExact(t *testing.T) {
 					}
 				}
 			}
-			if updated > k || pick == TopPK && updated != k {
+			if updated > k || pick == sketchedsgd.TopPK && updated != k {
 				t.Errorf("%v: %d coordinates are updated, want %d", pick, updated, k)
 			}
 		}
@@ -114,8 +120,8 @@ func TestConservation(t *testing.T) {
 	const d, k, workers, steps = 2000, 30, 4, 12 // a power of two: the mean is exact
 	for _, scheme := range Schemes() {
 		for _, forget := range []Forget{Sent, Mean} {
-			for _, pick := range []Pick{TopPK, HeavyMix} {
-				p := mustPlan(t, Params{D: d, K: k, Columns: 60, Seed: 1, Pick: pick})
+			for _, pick := range []sketchedsgd.Pick{sketchedsgd.TopPK, sketchedsgd.HeavyMix} {
+				p := mustPlan(t, sketchedsgd.Params{D: d, K: k, Columns: 60, Seed: 1, Pick: pick})
 				sim := mustSimulation(t, p, workers, scheme, Memory{Forget: forget})
 				r := rand.New(rand.NewPCG(2, 2))
 				in, out, update := make([]float32, d), make([]float32, d), make([]float32, d)
@@ -151,7 +157,7 @@ func TestMemoryIsTheAlgorithms(t *testing.T) {
 		{Momentum: 0.9},                // without factor masking
 		{Momentum: 0.5, Masking: true, Forget: Mean}, // both
 	} {
-		p := mustPlan(t, Params{D: d, K: k, Columns: 50})
+		p := mustPlan(t, sketchedsgd.Params{D: d, K: k, Columns: 50})
 		sim := mustSimulation(t, p, workers, Sketched, m)
 		var u, v [workers][d]float32
 		r := rand.New(rand.NewPCG(9, 9))
@@ -188,14 +194,14 @@ func TestMemoryIsTheAlgorithms(t *testing.T) {
 // Section 5.3 and footnotes 5 to 7: compression is 2d/(|S| + Pk + k).
 func TestAccounting(t *testing.T) {
 	for _, c := range []struct {
-		Params
+		sketchedsgd.Params
 		want string
 	}{
-		{Params{D: 90e6, K: 100_000, P: 16, Rows: 15, Columns: 180_000}, "40.9"},
-		{Params{D: 90e6, K: 100_000, P: 36, Rows: 5, Columns: 1_000_000}, "20.7"},
-		{Params{D: 73e6, K: 100_000, P: 26, Rows: 5, Columns: 180_000}, "40.6"},
+		{sketchedsgd.Params{D: 90e6, K: 100_000, P: 16, Rows: 15, Columns: 180_000}, "40.9"},
+		{sketchedsgd.Params{D: 90e6, K: 100_000, P: 36, Rows: 5, Columns: 1_000_000}, "20.7"},
+		{sketchedsgd.Params{D: 73e6, K: 100_000, P: 26, Rows: 5, Columns: 180_000}, "40.6"},
 	} {
-		if got := fmt.Sprintf("%.1f", c.Cost().Factor(c.D)); got != c.want {
+		if got := fmt.Sprintf("%.1f", CostOf(c.Params).Factor(c.D)); got != c.want {
 			t.Errorf("%+v: %s, want %s", c.Params, got, c.want)
 		}
 	}

@@ -1,4 +1,4 @@
-package sketchedsgd
+package sketched
 
 import (
 	"errors"
@@ -9,7 +9,7 @@ import (
 
 	"github.com/gradproxy/gradproxy/codecs"
 	"github.com/gradproxy/gradproxy/codecs/countsketch"
-	"github.com/gradproxy/gradproxy/codecs/internal/magnitude"
+	"github.com/gradproxy/gradproxy/codecs/sketchedsgd"
 )
 
 func mustWorker(t testing.TB, p *Plan) *Worker {
@@ -58,7 +58,7 @@ func checkOrder(t *testing.T, what string, err error) {
 // Halves that share no memory, not even a Plan. A message or call out of turn is refused, and changes nothing.
 func TestTurns(t *testing.T) {
 	must := must(t)
-	p := mustPlan(t, Params{D: 100, K: 3, Columns: 20, Seed: 7})
+	p := mustPlan(t, sketchedsgd.Params{D: 100, K: 3, Columns: 20, Seed: 7})
 	server := mustServer(t, mustPlan(t, p.Params), 2)
 	a, b := mustWorker(t, p), mustWorker(t, p)
 	g := make([]float32, 100)
@@ -118,12 +118,12 @@ func TestTurns(t *testing.T) {
 // An update names the number of workers in its sum, and takes the sent values out of a worker's residual.
 func TestUpdateOfManyWorkers(t *testing.T) {
 	must := must(t)
-	w := mustWorker(t, mustPlan(t, Params{D: 1000, K: 2, P: 2, Rows: 1, Columns: 3}))
+	w := mustWorker(t, mustPlan(t, sketchedsgd.Params{D: 1000, K: 2, P: 2, Rows: 1, Columns: 3}))
 	g := make([]float32, 1000)
 	g[0], g[7], g[999] = 1, 2, 3
 	must(w.Sketch(nil, g))
-	must(w.Values(nil, appendKeys(appendHead(nil, kindCandidates, 0), []uint64{0, 7, 500})))
-	msg := appendValues(appendKeys(append(appendHead(nil, kindUpdate, 0), 3, 0, 0, 0), []uint64{7}), []float32{5})
+	must(w.Values(nil, sketchedsgd.AppendCoordinates(appendHead(nil, kindCandidates, 0), []uint64{0, 7, 500})))
+	msg := sketchedsgd.AppendValues(sketchedsgd.AppendCoordinates(append(appendHead(nil, kindUpdate, 0), 3, 0, 0, 0), []uint64{7}), []float32{5})
 	update := make([]float32, 1000)
 	if n, err := w.Update(update, msg); err != nil || n != 3 || update[7] != 5 {
 		t.Fatalf("%d workers, %v", n, err)
@@ -133,21 +133,13 @@ func TestUpdateOfManyWorkers(t *testing.T) {
 	}
 }
 
-func TestParamsBounds(t *testing.T) {
-	good := Params{D: 10, K: 1, Columns: 1}
-	if _, err := NewPlan(good); err != nil {
-		t.Fatal(err)
+func TestBounds(t *testing.T) {
+	good := sketchedsgd.Params{D: 10, K: 1, Columns: 1}
+	if _, err := NewPlan(good, -1); err == nil {
+		t.Error("tensors of at most -1 values are taken")
 	}
-	for i, change := range []func(*Params){
-		func(p *Params) { p.D = 0 }, func(p *Params) { p.D = -1 }, func(p *Params) { p.K = 0 }, func(p *Params) { p.K = 11 },
-		func(p *Params) { p.P = -1 }, func(p *Params) { p.Rows = 2 }, func(p *Params) { p.Rows = 17 }, func(p *Params) { p.Columns = 0 },
-		func(p *Params) { p.Cells = 2 }, func(p *Params) { p.Pick = 2 }, func(p *Params) { p.Small = -1 },
-	} {
-		p := good
-		change(&p)
-		if _, err := NewPlan(p); err == nil {
-			t.Errorf("change %d: %+v is taken", i, p)
-		}
+	if _, err := NewPlan(sketchedsgd.Params{}, 10); err == nil {
+		t.Error("a tensor without values is taken")
 	}
 	p := mustPlan(t, good)
 	for _, n := range []int{0, -1, maxWorkers + 1} {
@@ -172,11 +164,11 @@ func TestParamsBounds(t *testing.T) {
 func TestTooLarge(t *testing.T) {
 	must := must(t)
 	for _, cells := range []countsketch.Cells{countsketch.Float32, countsketch.Float16} {
-		p := mustPlan(t, Params{D: 4, K: 4, Rows: 1, Columns: 1, Cells: cells})
+		p := mustPlan(t, sketchedsgd.Params{D: 4, K: 4, Rows: 1, Columns: 1, Cells: cells})
 		w, err := NewWorker(p, Memory{Momentum: 0.5})
 		check(t, err)
 		w.memory.v[0], w.memory.u[0] = 1, 2
-		for _, v := range []float32{float32(math.NaN()), float32(math.Inf(1)), -math.MaxFloat32, math.Nextafter32(limit(4), math.MaxFloat32)} {
+		for _, v := range []float32{float32(math.NaN()), float32(math.Inf(1)), -math.MaxFloat32, math.Nextafter32(sketchedsgd.Limit(4), math.MaxFloat32)} {
 			if got, err := w.Sketch([]byte("kept"), []float32{1, 1, v, 1}); !errors.Is(err, codecs.ErrUnsuited) || string(got) != "kept" {
 				t.Errorf("%v: %q, %v; want ErrUnsuited", v, got, err)
 			}
@@ -185,7 +177,7 @@ func TestTooLarge(t *testing.T) {
 			}
 		}
 		// The largest suited: alone it is summed, and so are 4 of 16 bits, at least.
-		most := limit(4)
+		most := sketchedsgd.Limit(4)
 		server := mustServer(t, p, 4)
 		for i := range 4 {
 			w := mustWorker(t, p)
@@ -195,51 +187,20 @@ func TestTooLarge(t *testing.T) {
 			}
 		}
 	}
-	p := mustPlan(t, Params{D: 2, K: 1, Columns: 1, Small: 2})
+	p := smallPlan(t, sketchedsgd.Params{D: 2, K: 1, Columns: 1}, 2)
 	server := mustServer(t, p, 3)
 	huge := []float32{math.MaxFloat32 / 2, 0}
 	for i := range 3 {
-		err := server.AddSketch(i, appendValues(appendHead(nil, kindWhole, 0), huge))
+		err := server.AddSketch(i, sketchedsgd.AppendValues(appendHead(nil, kindWhole, 0), huge))
 		if (err != nil) != (i == 2) || err != nil && !errors.Is(err, ErrOverflow) {
 			t.Errorf("worker %d: %v", i, err)
 		}
 	}
 }
 
-// The m largest against sorting, ties, zeros and all.
-func TestLargest(t *testing.T) {
-	for name, x := range kinds(1500) {
-		for i := range x {
-			if i%5 == 0 {
-				x[i] = 0
-			}
-			if i%7 == 0 {
-				x[i] = -x[(i+700)%1500]
-			}
-		}
-		order := make([]int, len(x))
-		for i := range order {
-			order[i] = i
-		}
-		slices.SortStableFunc(order, func(a, b int) int { return int(magnitude.Of(x[b])) - int(magnitude.Of(x[a])) })
-		for _, m := range []int{0, 1, 2, 10, 700, 1200, 1499, 1500, 2000} {
-			var want []uint64
-			for _, i := range order[:min(m, len(order))] {
-				if x[i] != 0 {
-					want = append(want, uint64(i))
-				}
-			}
-			slices.Sort(want)
-			if got := largest(nil, x, m); !slices.Equal(got, want) {
-				t.Errorf("%s: the %d largest are %v, want %v", name, m, got, want)
-			}
-		}
-	}
-}
-
-func ExampleParams_Cost() {
+func ExampleCostOf() {
 	// The transformer of section 5.3, and its sketch of 15 rows by 180,000 columns.
-	p := Params{D: 90e6, K: 100_000, P: 16, Rows: 15, Columns: 180_000}
-	fmt.Printf("%+v, %.1fx\n", p.Cost(), p.Cost().Factor(p.D))
+	p := sketchedsgd.Params{D: 90e6, K: 100_000, P: 16, Rows: 15, Columns: 180_000}
+	fmt.Printf("%+v, %.1fx\n", CostOf(p), CostOf(p).Factor(p.D))
 	// Output: {Up:4300000 Down:100000}, 40.9x
 }
