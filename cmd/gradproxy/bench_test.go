@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,6 +22,49 @@ func runBench(args ...string) (stdout, stderr string, err error) {
 	c.SetArgs(append([]string{}, args...)) // not nil, which stands for the arguments of this process
 	err = c.Execute()
 	return out.String(), errs.String(), err
+}
+
+// The rows that docs/data/vectors.json has, of which the plot in docs/codecs.md and the one of integration/cmd/codecplot are drawn, are the command's own.
+func TestBenchCodecsMakesVectors(t *testing.T) {
+	b, err := os.ReadFile("../../docs/data/vectors.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := func(text []byte) map[string]map[string]any {
+		var got struct{ Rows []map[string]any }
+		if err := json.Unmarshal(text, &got); err != nil {
+			t.Fatal(err)
+		}
+		byName := map[string]map[string]any{}
+		for _, r := range got.Rows {
+			byName[r["data"].(string)+" "+r["codec"].(string)] = r
+		}
+		return byName
+	}
+	recorded := rows(b)
+	out, _, err := runBench("codecs", "--mib=1", "--rounds=1", "--json", "--data=cnn", "--data=lm", "--codec=lossless", "--codec=int4", "--codec=topk")
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := rows([]byte(out))
+	if len(made) != 6 {
+		t.Fatalf("%d rows", len(made))
+	}
+	for name, row := range made {
+		want, ok := recorded[name]
+		if !ok {
+			t.Errorf("%s is not recorded", name)
+		}
+		for column, v := range want {
+			if f, ok := v.(float64); ok && column == "nmse" { // sums, which another processor may round otherwise
+				if got := row[column].(float64); math.Abs(got-f) > 1e-9*f {
+					t.Errorf("%s: %s is %v, recorded %v", name, column, got, f)
+				}
+			} else if row[column] != v {
+				t.Errorf("%s: %s is %v, recorded %v", name, column, row[column], v)
+			}
+		}
+	}
 }
 
 // The names of the JSON object are a promise.

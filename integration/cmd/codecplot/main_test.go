@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
+	"os"
 	"strings"
 	"testing"
 )
@@ -18,5 +20,33 @@ func TestDraw(t *testing.T) {
 		if err := draw(strings.NewReader(text), &out); err == nil || out.Len() > 0 {
 			t.Errorf("%q: %v, %d bytes", text, err, out.Len())
 		}
+	}
+}
+
+// The rows that bench codecs has made, which a test of the command compares with the command's output, are all drawn: each codec's name stands in the panel of each data.
+func TestDrawOfBench(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/data/vectors.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var bench struct{ Rows []struct{ Codec string } }
+	if err := json.Unmarshal(text, &bench); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]int{}
+	for _, r := range bench.Rows {
+		want[r.Codec]++
+	}
+	var out bytes.Buffer
+	if err := draw(bytes.NewReader(text), &out); err != nil {
+		t.Fatal(err)
+	}
+	for codec, n := range want {
+		if got := strings.Count(out.String(), ">"+codec+"</text>"); got != n {
+			t.Errorf("%s stands %d times in the picture, want %d", codec, got, n)
+		}
+	}
+	if len(want) < 20 {
+		t.Errorf("only %d codecs", len(want))
 	}
 }
